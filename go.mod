@@ -1,0 +1,3 @@
+module trivet.dev/trivet
+
+go 1.26

@@ -1,0 +1,141 @@
+// Package formats reads topologies from files and writes them.
+//
+// Each format is a package below this one and registers itself in its init
+// function; import trivet.dev/trivet/topology/formats/all for all of them.
+package formats
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"trivet.dev/trivet/topology"
+)
+
+// MaxSize is the size in bytes of the largest file that is read.
+const MaxSize = 16 << 20
+
+// Format is one file format.
+type Format struct {
+	Name       string   // as commands name it: "trivet", "miniedit", "mininet", "c3edge", "graphml"
+	Title      string   // as people name it: "MiniEdit .mn"
+	Extensions []string // ".yaml"; the first is the one to write
+
+	// Detect says whether data looks like this format; nil where the extension decides alone.
+	Detect func(data []byte) bool
+
+	// Read returns the topology as written, and every problem found in the file itself
+	// (syntax, unknown keys, values that are none); warnings are what was read but
+	// cannot be honoured. It does not validate the topology: Resolve does.
+	// Where a problem is an error, the topology may be nil.
+	Read func(file string, data []byte, opts Options) (*topology.Topology, topology.Problems)
+
+	// Write returns the file, and what of the topology the format cannot hold. Nil: read only.
+	Write func(t *topology.Topology) (data []byte, losses []Loss, err error)
+}
+
+// Options are what a reader may need besides the file.
+type Options struct {
+	// Topo names the topology to take where a file holds several, with its
+	// arguments as mn has them: "mytopo,3,loss=1".
+	Topo string
+	// Args are the command line arguments of a file that is a program.
+	Args []string
+}
+
+// Loss is something a format cannot hold.
+type Loss struct {
+	Subject string `json:"subject"` // "link s1-s2", "host h1", "topology"
+	Field   string `json:"field"`   // "jitter"
+	Value   string `json:"value,omitempty"`
+}
+
+func (l Loss) String() string {
+	s := l.Subject + ": " + l.Field
+	if l.Value != "" {
+		s += " (" + l.Value + ")"
+	}
+	return s
+}
+
+var registry []*Format
+
+// Register makes a format known; formats call it from init.
+func Register(f *Format) {
+	registry = append(registry, f)
+	slices.SortFunc(registry, func(a, b *Format) int { return cmp.Compare(a.Name, b.Name) })
+}
+
+// All returns the formats, by name.
+func All() []*Format { return registry }
+
+// ByName returns the format of that name.
+func ByName(name string) (*Format, error) {
+	var names []string
+	for _, f := range registry {
+		if f.Name == name {
+			return f, nil
+		}
+		names = append(names, f.Name)
+	}
+	return nil, fmt.Errorf("there is no format %q; there are %s", name, strings.Join(names, ", "))
+}
+
+// ForFile returns the format of a file by its extension and, where several formats share it, by its content.
+func ForFile(file string, data []byte) (*Format, error) {
+	ext := strings.ToLower(filepath.Ext(file))
+	var byExtension, fallback *Format
+	var known []string
+	for _, f := range registry {
+		known = append(known, f.Extensions[0])
+		if !slices.Contains(f.Extensions, ext) {
+			continue
+		}
+		switch {
+		case f.Detect == nil:
+			fallback = f
+		case data != nil && f.Detect(data):
+			byExtension = f
+		}
+	}
+	if f := cmp.Or(byExtension, fallback); f != nil {
+		return f, nil
+	}
+	return nil, fmt.Errorf("%s: a file ending in %q is of no known format; known are %s", file, ext, strings.Join(known, ", "))
+}
+
+// ReadFile reads a topology from a file of any format.
+func ReadFile(file string, opts Options) (*topology.Topology, topology.Problems) {
+	data, err := readLimited(file)
+	if err != nil {
+		return nil, topology.Problems{{Pos: topology.Position{File: file}, Message: err.Error()}}
+	}
+	f, err := ForFile(file, data)
+	if err != nil {
+		return nil, topology.Problems{{Message: err.Error()}}
+	}
+	t, problems := f.Read(file, data, opts)
+	if t != nil && t.Name == "" {
+		base := filepath.Base(file)
+		t.Name = strings.TrimSuffix(base, filepath.Ext(base))
+	}
+	return t, problems
+}
+
+func readLimited(file string) ([]byte, error) {
+	info, err := os.Stat(file)
+	switch {
+	case os.IsNotExist(err):
+		return nil, fmt.Errorf("no such file")
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("is not a regular file")
+	case info.Size() > MaxSize:
+		return nil, fmt.Errorf("is larger than %d MiB, which no topology needs", MaxSize>>20)
+	}
+	return os.ReadFile(file)
+}

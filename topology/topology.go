@@ -1,0 +1,234 @@
+// Package topology is the model of a network: nodes, links and addresses.
+//
+// It knows nothing of files (package formats reads and writes them) and nothing
+// of where a topology will run (package lab brings it up). A Topology as read
+// holds what its author wrote; Resolve returns a copy in which everything that
+// was left open is assigned: ports, device names, MACs, datapath ids, addresses,
+// gateways and routes.
+package topology
+
+import "net/netip"
+
+// Topology is a network as its author described it.
+type Topology struct {
+	Name string `json:"name,omitempty"`
+
+	// Subnet and Subnet6 are the pools from which addresses are assigned.
+	// Unset: 10.0.0.0/8 and fd00::/64.
+	Subnet  netip.Prefix `json:"subnet,omitzero"`
+	Subnet6 netip.Prefix `json:"subnet6,omitzero"`
+	IPv6    IPv6         `json:"ipv6,omitempty"`
+
+	// Datapath and Controllers hold for switches (and routing nodes) that name none of their own.
+	Datapath    Datapath `json:"datapath,omitempty"`
+	Controllers []string `json:"controllers,omitempty"`
+
+	Nodes    []*Node `json:"nodes"`
+	Links    []*Link `json:"links,omitempty"`
+	Schedule []Event `json:"schedule,omitempty"`
+
+	// Foreign keeps what a file format holds and Trivet gives no meaning to, by
+	// format name, so that it survives a round trip. Node and Link have the same.
+	Foreign map[string]any `json:"foreign,omitempty"`
+
+	Pos Position `json:"-"`
+}
+
+// IPv6 says how hosts and kernel routers get IPv6 addresses.
+type IPv6 string
+
+const (
+	IPv6Off      IPv6 = "off"      // no IPv6 at all, also no link-local addresses; the default
+	IPv6Assigned IPv6 = "assigned" // addresses as given or assigned from Subnet6; no autoconfiguration
+	IPv6Auto     IPv6 = "auto"     // as assigned, and the kernel autoconfigures as on any machine
+)
+
+// Kind is what a node is for.
+type Kind string
+
+const (
+	Host       Kind = "host"       // runs the user's programs
+	Switch     Kind = "switch"     // forwards by a flow table or by learning
+	Router     Kind = "router"     // owns IP addresses, decrements TTL
+	Controller Kind = "controller" // decides for switches
+)
+
+// Datapath is what forwards packets of a switch or router.
+type Datapath string
+
+const (
+	Embedded Datapath = "embedded" // Trivet's own OpenFlow switch
+	OVS      Datapath = "ovs"      // Open vSwitch
+	Bridge   Datapath = "bridge"   // Linux bridge (switches)
+	Kernel   Datapath = "kernel"   // Linux router in a namespace (routers)
+)
+
+// FailMode is what a switch does while it has no controller (OpenFlow 1.3.5, section 6.4).
+type FailMode string
+
+const (
+	Standalone FailMode = "standalone" // forward by learning
+	Secure     FailMode = "secure"     // keep the flows there are, add none
+)
+
+// Names for Node.Controllers and Topology.Controllers besides addresses
+// ("tcp:127.0.0.1:6653") and names of controller nodes.
+const (
+	ControllerNone   = "none"   // forward by learning
+	ControllerTrivet = "trivet" // the built-in controller
+)
+
+// Node is a host, switch, router or controller.
+type Node struct {
+	Name string `json:"name"`
+	Kind Kind   `json:"kind"`
+
+	// Addresses, MAC: of the first interface (lowest port), for hosts and routers.
+	// Resolve moves them to the link's end.
+	Addresses []netip.Prefix `json:"addresses,omitempty"`
+	MAC       MAC            `json:"mac,omitzero"`
+	Loopback  []netip.Prefix `json:"loopback,omitempty"` // further addresses, on the loopback device
+	Gateways  []netip.Addr   `json:"gateways,omitempty"` // default routes: at most one IPv4, one IPv6
+	Routes    []Route        `json:"routes,omitempty"`   // static routes
+
+	CPU     CPU          `json:"cpu,omitzero"`      // limit for all processes of the node
+	Cores   []int        `json:"cores,omitempty"`   // processors that the node's processes may use
+	Start   string       `json:"start,omitempty"`   // shell command, run once the lab is up
+	Stop    string       `json:"stop,omitempty"`    // shell command, run before the lab goes down
+	Isolate []string     `json:"isolate,omitempty"` // further namespaces: "pid"
+	Dirs    []PrivateDir `json:"dirs,omitempty"`    // directories of the node's own
+
+	DPID        DPID     `json:"dpid,omitzero"`
+	Datapath    Datapath `json:"datapath,omitempty"`
+	Controllers []string `json:"controllers,omitempty"` // "none", "trivet", addresses, names of controller nodes
+	FailMode    FailMode `json:"fail_mode,omitempty"`
+	OpenFlow    []string `json:"openflow,omitempty"` // versions allowed: "1.0", "1.3"; empty: the datapath's default
+	STP         bool     `json:"stp,omitempty"`      // speak the spanning tree protocol
+
+	NAT     bool   `json:"nat,omitempty"`     // a router whose uplink is the outside of the lab
+	Address string `json:"address,omitempty"` // of a controller: "tcp:192.0.2.1:6653"
+	Device  string `json:"device,omitempty"`  // where a rack is to place the node; ignored elsewhere
+
+	Place   *Point         `json:"place,omitempty"` // where a drawing puts the node
+	Foreign map[string]any `json:"foreign,omitempty"`
+
+	Pos Position `json:"-"`
+}
+
+// Point is a place in a drawing, in pixels from the upper left corner.
+type Point struct {
+	X float64 `json:"x"`
+	Y float64 `json:"y"`
+}
+
+// PrivateDir is a directory of a node's own: empty and in memory, or bound to Source.
+type PrivateDir struct {
+	Path   string `json:"path"`
+	Source string `json:"source,omitempty"`
+}
+
+// Route is a static route.
+type Route struct {
+	To  netip.Prefix `json:"to"`
+	Via netip.Addr   `json:"via"`
+}
+
+// Link joins two ends.
+type Link struct {
+	Ends [2]Endpoint `json:"ends"`
+	Down bool        `json:"down,omitempty"`
+	Impairment
+
+	Foreign map[string]any `json:"foreign,omitempty"`
+
+	Pos Position `json:"-"`
+}
+
+// Endpoint is one end of a link: at a node, or (Node empty) a real interface of the machine.
+type Endpoint struct {
+	Node      string         `json:"node,omitempty"`
+	Interface string         `json:"interface,omitempty"` // device name; unset: <node>-eth<port>
+	Port      *int           `json:"port,omitempty"`      // unset: next free; hosts and routers count from 0, switches from 1
+	MAC       MAC            `json:"mac,omitzero"`
+	Addresses []netip.Prefix `json:"addresses,omitempty"`
+
+	// Egress replaces the link's impairment for what leaves this end.
+	Egress *Impairment `json:"egress,omitempty"`
+}
+
+// Impairment makes a link worse than a wire. The zero value is a wire.
+type Impairment struct {
+	Bandwidth Rate     `json:"bandwidth,omitempty"` // of layer 2: Ethernet header counted, preamble and FCS not
+	Delay     Duration `json:"delay,omitempty"`     // one way
+	Jitter    Duration `json:"jitter,omitempty"`    // standard deviation of the delay; packets stay in order
+	Loss      Fraction `json:"loss,omitempty"`      // of packets, independent of each other
+	Queue     int      `json:"queue,omitempty"`     // packets; 0: see QueueLimit
+}
+
+// Egress returns the impairment of what leaves end i (0 or 1).
+func (l *Link) Egress(i int) Impairment {
+	if e := l.Ends[i].Egress; e != nil {
+		return *e
+	}
+	return l.Impairment
+}
+
+// Impaired says whether any direction of the link is other than a wire.
+func (l *Link) Impaired() bool {
+	return l.Egress(0) != Impairment{} || l.Egress(1) != Impairment{}
+}
+
+// Name is how messages and commands call the link: "a-b", from the ends' nodes or interfaces.
+func (l *Link) Name() string { return l.Ends[0].label() + "-" + l.Ends[1].label() }
+
+func (e Endpoint) label() string {
+	if e.Node == "" {
+		return e.Interface
+	}
+	return e.Node
+}
+
+// External says whether the end is a real interface of the machine.
+func (e Endpoint) External() bool { return e.Node == "" }
+
+// Event is something that happens to a lab at a time after it is up.
+type Event struct {
+	At     Duration `json:"at"`
+	Action Action   `json:"action"`
+	Pos    Position `json:"-"`
+}
+
+// Node returns the node of that name, or nil.
+func (t *Topology) Node(name string) *Node {
+	for _, n := range t.Nodes {
+		if n.Name == name {
+			return n
+		}
+	}
+	return nil
+}
+
+// NodesOf returns the nodes of a kind, in order.
+func (t *Topology) NodesOf(kind Kind) []*Node {
+	var out []*Node
+	for _, n := range t.Nodes {
+		if n.Kind == kind {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// AddNode appends a node and returns it.
+func (t *Topology) AddNode(kind Kind, name string) *Node {
+	n := &Node{Name: name, Kind: kind}
+	t.Nodes = append(t.Nodes, n)
+	return n
+}
+
+// AddLink appends a link between two nodes and returns it.
+func (t *Topology) AddLink(a, b string) *Link {
+	l := &Link{Ends: [2]Endpoint{{Node: a}, {Node: b}}}
+	t.Links = append(t.Links, l)
+	return l
+}

@@ -27,6 +27,9 @@ type Topology struct {
 	Links    []*Link `json:"links,omitempty"`
 	Schedule []Event `json:"schedule,omitempty"`
 
+	// RouterHops is the most routers on a shortest path; Resolve sets it where it computes routes.
+	RouterHops int `json:"router_hops,omitempty"`
+
 	// Foreign keeps what a file format holds and Trivet gives no meaning to, by
 	// format name, so that it survives a round trip. Node and Link have the same.
 	Foreign map[string]any `json:"foreign,omitempty"`

@@ -1,0 +1,349 @@
+package topology
+
+import (
+	"cmp"
+	"encoding/binary"
+	"net/netip"
+	"slices"
+)
+
+// A segment is what a broadcast reaches: the interfaces of hosts and routers
+// that switches (or a single link) join.
+type segment struct {
+	ends     []*Endpoint // of hosts and routers, hosts' first, in the order of the nodes
+	routers  []*Endpoint
+	external bool // a real interface of the machine takes part
+	prefix   [2]netip.Prefix
+}
+
+// The families of addresses, as indices of segment.prefix.
+const (
+	v4 = iota
+	v6
+)
+
+func family(a netip.Addr) int {
+	if a.Is4() {
+		return v4
+	}
+	return v6
+}
+
+// segments joins links at switches, by union-find, and lists the ends of each set.
+func (r *resolver) segments() []*segment {
+	parent := make([]int, len(r.t.Links))
+	for i := range parent {
+		parent[i] = i
+	}
+	find := func(i int) int {
+		for parent[i] != i {
+			parent[i] = parent[parent[i]]
+			i = parent[i]
+		}
+		return i
+	}
+	atSwitch := map[string]int{}
+	for i, l := range r.t.Links {
+		for _, e := range l.Ends {
+			if n := r.nodes[e.Node]; n != nil && n.Kind == Switch {
+				if first, ok := atSwitch[e.Node]; ok {
+					parent[find(i)] = find(first)
+				} else {
+					atSwitch[e.Node] = i
+				}
+			}
+		}
+	}
+	byRoot, rootOf := map[int]*segment{}, map[*Endpoint]int{}
+	var all []*segment
+	for i, l := range r.t.Links {
+		root := find(i)
+		if byRoot[root] == nil {
+			byRoot[root] = &segment{}
+			all = append(all, byRoot[root])
+		}
+		for j := range l.Ends {
+			rootOf[&l.Ends[j]] = root
+			byRoot[root].external = byRoot[root].external || l.Ends[j].External()
+		}
+	}
+	for _, n := range r.t.Nodes {
+		if n.Kind != Host && n.Kind != Router {
+			continue
+		}
+		for _, e := range r.ends[n.Name] {
+			s := byRoot[rootOf[e]]
+			if n.Kind == Router {
+				s.routers = append(s.routers, e)
+			} else {
+				s.ends = append(s.ends, e)
+			}
+		}
+	}
+	return slices.DeleteFunc(all, func(s *segment) bool { return len(s.ends)+len(s.routers) == 0 })
+}
+
+// transit is the pool for segments without hosts: links between routers.
+var transit = [2]netip.Prefix{netip.MustParsePrefix("172.16.0.0/12"), netip.MustParsePrefix("fd00:ffff::/32")}
+
+// addresses moves the nodes' addresses to their first interface and assigns the rest.
+//
+// Without routers (other than a NAT) all hosts share the pool, numbered in
+// their order, as in Mininet: the first host of 10.0.0.0/8 is 10.0.0.1/8. With
+// routers each segment is a subnet: what a given address says, or the next /24
+// (larger if it must be) of the pool for one with hosts, a /30 of 172.16.0.0/12
+// for one without. In IPv6 each is a /64.
+func (r *resolver) addresses() {
+	for _, n := range r.t.Nodes {
+		if ends := r.ends[n.Name]; len(ends) > 0 && len(n.Addresses) > 0 {
+			ends[0].Addresses = append(ends[0].Addresses, n.Addresses...)
+			n.Addresses = nil
+		}
+	}
+	segs := r.segments()
+	routed := slices.ContainsFunc(r.t.Nodes, func(n *Node) bool { return n.Kind == Router && !n.NAT })
+	r.assign(v4, segs, routed)
+	if r.t.IPv6 != IPv6Off {
+		r.assign(v6, segs, routed)
+	}
+	r.duplicates()
+	r.gateways(segs)
+	r.segs = segs
+}
+
+func (r *resolver) assign(fam int, segs []*segment, routed bool) {
+	p := newPool(fam, r.t, segs)
+	if !routed {
+		r.assignFlat(fam, p)
+		return
+	}
+	for _, s := range segs {
+		r.assignSegment(fam, p, s)
+	}
+}
+
+// assignFlat numbers the first interface of each host and NAT.
+func (r *resolver) assignFlat(fam int, p *pool) {
+	next := p.base.Addr()
+	if next == p.base.Masked().Addr() {
+		next = next.Next()
+	}
+	for _, n := range r.t.Nodes {
+		ends := r.ends[n.Name]
+		if n.Kind == Switch || n.Kind == Controller || len(ends) == 0 {
+			continue
+		}
+		if !has(ends[0].Addresses, fam) {
+			for p.used[next] {
+				next = next.Next()
+			}
+			if !p.base.Contains(next) || isBroadcast(netip.PrefixFrom(next, p.base.Bits())) {
+				r.problems.Add(r.t.Pos, "choose a larger subnet", "subnet %s has too few addresses for all hosts", p.base)
+				return
+			}
+			ends[0].Addresses = append(ends[0].Addresses, netip.PrefixFrom(next, p.base.Bits()))
+		}
+		next = next.Next() // also past a given address: the n-th host has the n-th address, as in Mininet
+	}
+}
+
+func (r *resolver) assignSegment(fam int, p *pool, s *segment) {
+	all := slices.Concat(s.routers, s.ends)
+	prefix := givenPrefix(all, fam)
+	if !prefix.IsValid() {
+		var ok bool
+		if prefix, ok = p.take(len(all), len(s.ends) > 0 || s.external); !ok {
+			r.problems.Add(r.t.Pos, "choose a larger subnet", "subnet %s has too few addresses for all segments", p.base)
+			return
+		}
+	}
+	s.prefix[fam] = prefix
+	next := prefix.Addr().Next()
+	for _, e := range all {
+		if has(e.Addresses, fam) {
+			continue
+		}
+		for p.used[next] {
+			next = next.Next()
+		}
+		address := netip.PrefixFrom(next, prefix.Bits())
+		if !prefix.Contains(next) || isBroadcast(address) {
+			r.problems.Add(r.t.Pos, "give the segment a larger one", "subnet %s has too few addresses for %d interfaces, %s is one too many", prefix, len(all), e.Node)
+			return
+		}
+		e.Addresses = append(e.Addresses, address)
+		p.used[next] = true
+	}
+}
+
+func has(addresses []netip.Prefix, fam int) bool {
+	return slices.ContainsFunc(addresses, func(p netip.Prefix) bool { return family(p.Addr()) == fam })
+}
+
+// givenPrefix is the subnet of the first given address.
+func givenPrefix(ends []*Endpoint, fam int) netip.Prefix {
+	for _, e := range ends {
+		for _, p := range e.Addresses {
+			if family(p.Addr()) == fam && !p.IsSingleIP() {
+				return p.Masked()
+			}
+		}
+	}
+	return netip.Prefix{}
+}
+
+func isBroadcast(p netip.Prefix) bool {
+	if !p.Addr().Is4() || p.Bits() >= 31 {
+		return false
+	}
+	a := p.Addr().As4()
+	host := uint32(1)<<(32-p.Bits()) - 1
+	return binary.BigEndian.Uint32(a[:])&host == host
+}
+
+// pool hands out subnets that do not overlap a given one, and knows the addresses in use.
+type pool struct {
+	fam   int
+	base  netip.Prefix // for hosts
+	next  [2]netip.Addr
+	given []netip.Prefix
+	used  map[netip.Addr]bool
+}
+
+func newPool(fam int, t *Topology, segs []*segment) *pool {
+	p := &pool{fam: fam, used: map[netip.Addr]bool{}}
+	if fam == v4 {
+		p.base = t.Subnet
+		if !p.base.IsValid() {
+			p.base = netip.MustParsePrefix("10.0.0.0/8")
+		}
+	} else {
+		p.base = t.Subnet6
+		if !p.base.IsValid() {
+			p.base = netip.MustParsePrefix("fd00::/64")
+		}
+	}
+	seen := map[netip.Prefix]bool{}
+	for _, s := range segs {
+		for _, e := range slices.Concat(s.ends, s.routers) {
+			for _, a := range e.Addresses {
+				p.used[a.Addr()] = true
+				if m := a.Masked(); family(a.Addr()) == fam && !seen[m] {
+					seen[m] = true
+					p.given = append(p.given, m)
+				}
+			}
+		}
+	}
+	return p
+}
+
+// take returns the next subnet for n interfaces: from the hosts' pool, or the routers' one.
+func (p *pool) take(n int, hosts bool) (netip.Prefix, bool) {
+	from, bits, which := p.hostPool(), 64, 0
+	if p.fam == v4 {
+		for bits = 24; bits > 2 && 1<<(32-bits)-2 < n; bits-- {
+		}
+	}
+	if !hosts {
+		from, which = transit[p.fam], 1
+		if p.fam == v4 {
+			for bits = 30; bits > 2 && 1<<(32-bits)-2 < n; bits-- {
+			}
+		}
+	}
+	candidate := p.next[which]
+	if !candidate.IsValid() {
+		candidate = from.Masked().Addr()
+		if hosts && p.fam == v4 { // 10.0.1.0/24 is the first: people count from 1
+			candidate = after(netip.PrefixFrom(candidate, bits))
+		}
+	}
+	for {
+		c := netip.PrefixFrom(candidate, bits)
+		if c.Masked().Addr() != candidate { // a larger subnet than the last one: align
+			candidate = after(c)
+			continue
+		}
+		if !from.Contains(candidate) {
+			return c, false
+		}
+		candidate = after(c)
+		if !candidate.IsValid() || !slices.ContainsFunc(p.given, c.Overlaps) {
+			p.next[which] = candidate
+			return c, true
+		}
+	}
+}
+
+// hostPool widens the default IPv6 pool, one /64, to the /48 around it.
+func (p *pool) hostPool() netip.Prefix {
+	if p.fam == v6 && p.base.Bits() >= 64 {
+		wide, _ := p.base.Addr().Prefix(48)
+		return wide
+	}
+	return p.base
+}
+
+// after returns the first address behind a prefix.
+func after(p netip.Prefix) netip.Addr {
+	b := p.Masked().Addr().AsSlice()
+	for bit := p.Bits() - 1; bit >= 0; bit-- {
+		mask := byte(1) << (7 - bit%8)
+		b[bit/8] ^= mask
+		if b[bit/8]&mask != 0 {
+			a, _ := netip.AddrFromSlice(b)
+			return a
+		}
+	}
+	return netip.Addr{}
+}
+
+func (r *resolver) duplicates() {
+	owner := map[netip.Addr]*Endpoint{}
+	for _, l := range r.t.Links {
+		for i := range l.Ends {
+			e := &l.Ends[i]
+			for _, a := range e.Addresses {
+				if other := owner[a.Addr()]; other != nil && other != e {
+					r.problems.Add(l.Pos, "addresses are unique", "%s of %s is the address of %s too", a.Addr(), e.Node, other.Node)
+				}
+				owner[a.Addr()] = e
+			}
+		}
+	}
+}
+
+// gateways gives each host without one the first router of its segment as default route.
+func (r *resolver) gateways(segs []*segment) {
+	for _, s := range segs {
+		for _, e := range s.ends {
+			n := r.nodes[e.Node]
+			for fam := range 2 {
+				if slices.ContainsFunc(n.Gateways, func(a netip.Addr) bool { return family(a) == fam }) || !has(e.Addresses, fam) {
+					continue
+				}
+				if gw := gatewayFor(e, s.routers, fam); gw.IsValid() {
+					n.Gateways = append(n.Gateways, gw)
+				}
+			}
+		}
+	}
+	for _, n := range r.t.Nodes {
+		slices.SortStableFunc(n.Gateways, func(a, b netip.Addr) int { return cmp.Compare(family(a), family(b)) })
+	}
+}
+
+// gatewayFor returns the address of the first router that shares a subnet with the host.
+func gatewayFor(host *Endpoint, routers []*Endpoint, fam int) netip.Addr {
+	for _, router := range routers {
+		for _, a := range router.Addresses {
+			for _, own := range host.Addresses {
+				if family(a.Addr()) == fam && own.Contains(a.Addr()) {
+					return a.Addr()
+				}
+			}
+		}
+	}
+	return netip.Addr{}
+}

@@ -1,0 +1,51 @@
+package topology
+
+import "slices"
+
+// Clone returns a deep copy; the values of Foreign are shared (they are never changed).
+func (t *Topology) Clone() *Topology {
+	c := *t
+	c.Controllers = slices.Clone(t.Controllers)
+	c.Schedule = slices.Clone(t.Schedule)
+	c.Nodes = make([]*Node, len(t.Nodes))
+	for i, n := range t.Nodes {
+		c.Nodes[i] = n.clone()
+	}
+	c.Links = make([]*Link, len(t.Links))
+	for i, l := range t.Links {
+		c.Links[i] = l.Clone()
+	}
+	return &c
+}
+
+func (n *Node) clone() *Node {
+	c := *n
+	c.Addresses = slices.Clone(n.Addresses)
+	c.Loopback = slices.Clone(n.Loopback)
+	c.Gateways = slices.Clone(n.Gateways)
+	c.Routes = slices.Clone(n.Routes)
+	c.Cores = slices.Clone(n.Cores)
+	c.Isolate = slices.Clone(n.Isolate)
+	c.Dirs = slices.Clone(n.Dirs)
+	c.Controllers = slices.Clone(n.Controllers)
+	c.OpenFlow = slices.Clone(n.OpenFlow)
+	return &c
+}
+
+// Clone returns a deep copy.
+func (l *Link) Clone() *Link {
+	c := *l
+	for i := range c.Ends {
+		e := &c.Ends[i]
+		e.Addresses = slices.Clone(e.Addresses)
+		if e.Port != nil {
+			port := *e.Port
+			e.Port = &port
+		}
+		if e.Egress != nil {
+			egress := *e.Egress
+			e.Egress = &egress
+		}
+	}
+	return &c
+}

@@ -1,0 +1,212 @@
+package topology
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Change is one difference between two topologies: of a node or a link, one of
+// whose sides is nil where it was added or removed.
+type Change struct {
+	OldNode, NewNode *Node
+	OldLink, NewLink *Link
+	Fields           []Field // what differs, where both sides are there
+}
+
+// Field is one setting that differs.
+type Field struct {
+	Name string `json:"name"`
+	Old  string `json:"old"`
+	New  string `json:"new"`
+}
+
+// Diff lists what must change to make old into new: removals, then changes, then additions,
+// nodes before links. Nodes are the same if their names are; links if their ends' nodes and,
+// among parallel ones, their order are.
+func Diff(old, new *Topology) []Change {
+	var removed, changed, added []Change
+	put := func(c Change, isOld, isNew bool) {
+		switch {
+		case !isNew:
+			removed = append(removed, c)
+		case !isOld:
+			added = append(added, c)
+		case len(c.Fields) > 0:
+			changed = append(changed, c)
+		}
+	}
+	oldNodes, newNodes := byName(old), byName(new)
+	for _, n := range old.Nodes {
+		if m := newNodes[n.Name]; m == nil {
+			put(Change{OldNode: n}, true, false)
+		} else {
+			put(Change{OldNode: n, NewNode: m, Fields: fields(n, m)}, true, true)
+		}
+	}
+	for _, n := range new.Nodes {
+		if oldNodes[n.Name] == nil {
+			put(Change{NewNode: n}, false, true)
+		}
+	}
+	oldLinks, newLinks := LinkKeys(old), LinkKeys(new)
+	oldByKey, newByKey := index(oldLinks, old.Links), index(newLinks, new.Links)
+	for i, l := range old.Links {
+		if m := newByKey[oldLinks[i]]; m == nil {
+			put(Change{OldLink: l}, true, false)
+		} else {
+			put(Change{OldLink: l, NewLink: m, Fields: linkFields(l, m)}, true, true)
+		}
+	}
+	for i, l := range new.Links {
+		if oldByKey[newLinks[i]] == nil {
+			put(Change{NewLink: l}, false, true)
+		}
+	}
+	return slices.Concat(removed, changed, added)
+}
+
+func byName(t *Topology) map[string]*Node {
+	m := make(map[string]*Node, len(t.Nodes))
+	for _, n := range t.Nodes {
+		m[n.Name] = n
+	}
+	return m
+}
+
+// LinkKeys returns for each link a key that does not depend on which end is first:
+// "a b", and for the second of parallel links "a b 2".
+func LinkKeys(t *Topology) []string {
+	seen := make(map[string]int, len(t.Links))
+	keys := make([]string, len(t.Links))
+	for i, l := range t.Links {
+		a, b := l.Ends[0].label(), l.Ends[1].label()
+		key := min(a, b) + " " + max(a, b)
+		seen[key]++
+		if seen[key] > 1 {
+			key = fmt.Sprintf("%s %d", key, seen[key])
+		}
+		keys[i] = key
+	}
+	return keys
+}
+
+func index(keys []string, links []*Link) map[string]*Link {
+	m := make(map[string]*Link, len(keys))
+	for i, k := range keys {
+		m[k] = links[i]
+	}
+	return m
+}
+
+// linkFields compares two links, whichever end comes first in each.
+func linkFields(a, b *Link) []Field {
+	if a.Ends[0].label() != b.Ends[0].label() {
+		turned := b.Clone()
+		turned.Ends[0], turned.Ends[1] = turned.Ends[1], turned.Ends[0]
+		b = turned
+	}
+	return fields(a, b)
+}
+
+// fields compares two values by their JSON form, setting by setting. Where a
+// drawing puts things and what other formats keep does not count.
+func fields(a, b any) []Field {
+	am, bm := map[string]string{}, map[string]string{}
+	flatten("", toJSON(a), am)
+	flatten("", toJSON(b), bm)
+	var names []string
+	for k := range am {
+		names = append(names, k)
+	}
+	for k := range bm {
+		if _, ok := am[k]; !ok {
+			names = append(names, k)
+		}
+	}
+	slices.Sort(names)
+	var out []Field
+	for _, k := range names {
+		if am[k] != bm[k] && !strings.HasPrefix(k, "place") && !strings.HasPrefix(k, "foreign") {
+			out = append(out, Field{Name: k, Old: am[k], New: bm[k]})
+		}
+	}
+	return out
+}
+
+func toJSON(v any) (out any) {
+	b, err := json.Marshal(v)
+	if err == nil {
+		err = json.Unmarshal(b, &out)
+	}
+	if err != nil {
+		panic(fmt.Sprintf("topology: %T does not marshal: %v", v, err)) // a mistake in the model's types
+	}
+	return out
+}
+
+// flatten writes "ends.0.port" = "2" and so on; lists of plain values stay together.
+func flatten(prefix string, v any, into map[string]string) {
+	join := func(k string) string { return strings.TrimPrefix(prefix+"."+k, ".") }
+	switch v := v.(type) {
+	case map[string]any:
+		for k, e := range v {
+			flatten(join(k), e, into)
+		}
+	case []any:
+		words := make([]string, len(v))
+		for i, e := range v {
+			if m, ok := e.(map[string]any); ok && prefix == "ends" {
+				flatten(join(fmt.Sprint(i)), m, into)
+				continue
+			}
+			words[i] = fmt.Sprint(e)
+		}
+		if prefix != "ends" {
+			into[prefix] = strings.Join(words, ", ")
+		}
+	default:
+		into[prefix] = fmt.Sprint(v)
+	}
+}
+
+// Equal says whether two topologies are the same network: nodes and links with their settings.
+// Names of the topologies, drawings and what only other formats know do not count, nor does order.
+func Equal(a, b *Topology) bool { return len(Diff(a, b)) == 0 }
+
+// String writes the change as a line: "~ link r1-r2   delay 10ms → 25ms".
+func (c Change) String() string {
+	sign, what := "~", ""
+	switch {
+	case c.OldNode == nil && c.OldLink == nil:
+		sign = "+"
+	case c.NewNode == nil && c.NewLink == nil:
+		sign = "-"
+	}
+	switch {
+	case c.NewNode != nil:
+		what = string(c.NewNode.Kind) + " " + c.NewNode.Name
+	case c.OldNode != nil:
+		what = string(c.OldNode.Kind) + " " + c.OldNode.Name
+	case c.NewLink != nil:
+		what = "link " + c.NewLink.Name()
+	default:
+		what = "link " + c.OldLink.Name()
+	}
+	var details []string
+	for _, f := range c.Fields {
+		details = append(details, fmt.Sprintf("%s %s → %s", f.Name, orDash(f.Old), orDash(f.New)))
+	}
+	if len(details) > 0 {
+		what += "   " + strings.Join(details, ", ")
+	}
+	return sign + " " + what
+}
+
+func orDash(s string) string {
+	if s == "" {
+		return "–"
+	}
+	return s
+}

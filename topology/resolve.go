@@ -1,0 +1,254 @@
+package topology
+
+import (
+	"cmp"
+	"fmt"
+	"hash/fnv"
+	"regexp"
+	"slices"
+	"strconv"
+)
+
+// Defaults are what holds where a topology says nothing, and what the command line overrides.
+type Defaults struct {
+	Datapath   Datapath // of switches that name none
+	Controller string   // of switches that name none
+
+	OverrideDatapath   Datapath // of all nodes of a kind that can have it
+	OverrideController []string // of all switches
+}
+
+// Resolve validates a topology and returns a copy in which all that was left
+// open is assigned: datapaths, controllers, ports, device names, MACs, datapath
+// ids, addresses, gateways and routes. The same topology always resolves to the
+// same result. When the problems hold an error, the topology is nil.
+func Resolve(t *Topology, d Defaults) (*Topology, Problems) {
+	problems := Validate(t)
+	if problems.Err() != nil {
+		return nil, problems
+	}
+	r := &resolver{t: t.Clone(), nodes: make(map[string]*Node, len(t.Nodes)), ends: map[string][]*Endpoint{}, problems: problems}
+	for _, n := range r.t.Nodes {
+		r.nodes[n.Name] = n
+	}
+	r.defaults(d)
+	r.ports()
+	r.devices()
+	r.macs()
+	r.dpids()
+	r.addresses()
+	r.routes()
+	if r.problems.Err() != nil {
+		return nil, r.problems
+	}
+	return r.t, r.problems
+}
+
+type resolver struct {
+	t        *Topology
+	nodes    map[string]*Node
+	ends     map[string][]*Endpoint // of each node, by port
+	segs     []*segment
+	problems Problems
+}
+
+func (r *resolver) defaults(d Defaults) {
+	t := r.t
+	t.IPv6 = cmp.Or(t.IPv6, IPv6Off)
+	for _, n := range t.Nodes {
+		if n.Kind != Switch && n.Kind != Router {
+			continue
+		}
+		fallback := d.Datapath
+		if n.Kind == Router {
+			fallback = Kernel
+		}
+		inherited := t.Datapath
+		if !allowed(n.Kind, inherited) {
+			inherited = ""
+		}
+		n.Datapath = cmp.Or(n.Datapath, inherited, fallback)
+		if allowed(n.Kind, d.OverrideDatapath) && !n.NAT {
+			n.Datapath = d.OverrideDatapath
+		}
+		if n.Kind == Switch {
+			r.controllersOf(n, d)
+		}
+	}
+}
+
+func allowed(k Kind, d Datapath) bool {
+	for _, a := range datapathsOf[k] {
+		if a == d {
+			return true
+		}
+	}
+	return false
+}
+
+func (r *resolver) controllersOf(n *Node, d Defaults) {
+	switch {
+	case len(d.OverrideController) > 0:
+		n.Controllers = d.OverrideController
+	case len(n.Controllers) == 0 && len(r.t.Controllers) > 0:
+		n.Controllers = r.t.Controllers
+	case len(n.Controllers) == 0:
+		n.Controllers = []string{d.Controller}
+	}
+	if n.FailMode == "" || len(d.OverrideController) > 0 && n.Controllers[0] == ControllerNone {
+		n.FailMode = Secure
+		if n.Controllers[0] == ControllerNone {
+			n.FailMode = Standalone
+		}
+	}
+}
+
+// ports numbers what has no number: after the highest so far on that node, passing over given ones.
+func (r *resolver) ports() {
+	next, given := map[string]int{}, map[portKey]bool{}
+	for _, l := range r.t.Links {
+		for _, e := range l.Ends {
+			if e.Port != nil && !e.External() {
+				given[portKey{e.Node, *e.Port}] = true
+			}
+		}
+	}
+	for _, l := range r.t.Links {
+		for i := range l.Ends {
+			e := &l.Ends[i]
+			if e.External() {
+				continue
+			}
+			if e.Port == nil {
+				port := next[e.Node]
+				if port == 0 && r.nodes[e.Node].Kind == Switch {
+					port = 1
+				}
+				for given[portKey{e.Node, port}] {
+					port++
+				}
+				e.Port = &port
+			}
+			next[e.Node] = max(next[e.Node], *e.Port+1)
+			r.ends[e.Node] = append(r.ends[e.Node], e)
+		}
+	}
+	for _, ends := range r.ends {
+		slices.SortFunc(ends, func(a, b *Endpoint) int { return cmp.Compare(*a.Port, *b.Port) })
+	}
+}
+
+// devices names the network device of each end. Devices of switches share one
+// namespace, those of a host or router have one of their own.
+func (r *resolver) devices() {
+	taken := map[[2]string]*Link{}
+	for _, n := range r.t.NodesOf(Switch) {
+		taken[[2]string{"", DeviceName(n.Name)}] = &Link{Ends: [2]Endpoint{{Node: n.Name}, {Node: n.Name}}}
+	}
+	for _, l := range r.t.Links {
+		for i := range l.Ends {
+			e := &l.Ends[i]
+			if e.External() {
+				continue
+			}
+			if e.Interface == "" {
+				e.Interface = DeviceName(fmt.Sprintf("%s-eth%d", e.Node, *e.Port))
+			}
+			namespace := e.Node
+			if r.nodes[e.Node].Kind == Switch {
+				namespace = ""
+			}
+			key := [2]string{namespace, e.Interface}
+			if other := taken[key]; other != nil {
+				r.problems.Add(l.Pos, "give one of them another: from: {interface: …}", "link %s: the device name %s at %s is taken by %s", l.Name(), e.Interface, e.Node, other.Name())
+			}
+			taken[key] = l
+		}
+	}
+}
+
+// DeviceName returns name, or where it is too long for a network device a
+// shorter one that is as good as unique: its beginning, a hash, its end.
+func DeviceName(name string) string {
+	if len(name) <= MaxDeviceName {
+		return name
+	}
+	h := fnv.New32a()
+	h.Write([]byte(name))
+	tail := ""
+	if m := portSuffix.FindString(name); len(m) <= 8 {
+		tail = m
+	}
+	hash := fmt.Sprintf("%06x", h.Sum32()&0xffffff)
+	return name[:MaxDeviceName-len(hash)-len(tail)] + hash + tail
+}
+
+var portSuffix = regexp.MustCompile(`-eth\d+$`)
+
+// macs gives every interface of a host or router an address that depends on
+// the topology's, the node's and the device's names only.
+func (r *resolver) macs() {
+	for _, n := range r.t.Nodes {
+		if ends := r.ends[n.Name]; len(ends) > 0 && n.Kind != Switch {
+			if first := ends[0]; first.MAC == (MAC{}) {
+				first.MAC = n.MAC
+			}
+			n.MAC = MAC{}
+		}
+	}
+	for _, l := range r.t.Links {
+		for i := range l.Ends {
+			e := &l.Ends[i]
+			n := r.nodes[e.Node]
+			if n == nil {
+				continue
+			}
+			if e.MAC == (MAC{}) {
+				h := fnv.New64a()
+				fmt.Fprintf(h, "%s\x00%s\x00%s", r.t.Name, e.Node, e.Interface)
+				sum := h.Sum64()
+				e.MAC = MAC{0x02, byte(sum >> 32), byte(sum >> 24), byte(sum >> 16), byte(sum >> 8), byte(sum)}
+			}
+		}
+	}
+}
+
+var firstNumber = regexp.MustCompile(`\d+`)
+
+// dpids takes the first number in the name, as Mininet does, and where that is
+// taken or missing the lowest number that is free.
+func (r *resolver) dpids() {
+	taken := map[DPID]*Node{}
+	var open []*Node
+	for _, n := range r.t.Nodes {
+		if n.Kind != Switch && !(n.Kind == Router && n.Datapath != Kernel) {
+			continue
+		}
+		if n.DPID == 0 {
+			open = append(open, n)
+			continue
+		}
+		if other := taken[n.DPID]; other != nil {
+			r.problems.Add(n.Pos, "datapath ids are unique", "%s %s: the dpid %s is that of %s", n.Kind, n.Name, n.DPID, other.Name)
+		}
+		taken[n.DPID] = n
+	}
+	var rest []*Node
+	for _, n := range open {
+		v, err := strconv.ParseUint(firstNumber.FindString(n.Name), 10, 48)
+		if err != nil || v == 0 || taken[DPID(v)] != nil {
+			rest = append(rest, n)
+			continue
+		}
+		n.DPID = DPID(v)
+		taken[n.DPID] = n
+	}
+	free := DPID(1)
+	for _, n := range rest {
+		for taken[free] != nil {
+			free++
+		}
+		n.DPID = free
+		taken[free] = n
+	}
+}

@@ -1,0 +1,361 @@
+package topology
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// nodeName keeps names safe as file names, host names and words of a command line.
+var nodeName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$`)
+
+// reservedNames would be taken for something else in a command, a file or the kernel.
+var reservedNames = []string{"all", "default", "interface", "lo", ControllerNone, ControllerTrivet}
+
+// datapathsOf lists what may forward for each kind of node.
+var datapathsOf = map[Kind][]Datapath{
+	Switch: {Embedded, OVS, Bridge},
+	Router: {Embedded, OVS, Kernel},
+}
+
+// MaxDeviceName is the longest name of a network device in Linux (IFNAMSIZ - 1).
+const MaxDeviceName = 15
+
+var deviceName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.@+-]{0,14}$`)
+
+// Validate finds everything that is wrong with a topology.
+func Validate(t *Topology) Problems {
+	v := &validator{t: t, nodes: map[string]*Node{}}
+	v.topology()
+	for _, n := range t.Nodes {
+		v.node(n)
+	}
+	for _, l := range t.Links {
+		v.link(l)
+	}
+	for _, e := range t.Schedule {
+		v.event(e)
+	}
+	return v.problems
+}
+
+type validator struct {
+	t        *Topology
+	nodes    map[string]*Node
+	ports    map[portKey]*Link
+	external map[string]*Link
+	problems Problems
+}
+
+type portKey struct {
+	node string
+	port int
+}
+
+func (v *validator) topology() {
+	t := v.t
+	v.ports, v.external = map[portKey]*Link{}, map[string]*Link{}
+	if len(t.Nodes) == 0 {
+		v.problems.Add(t.Pos, "name some hosts and switches, or try: trivet up linear,3", "the topology has no nodes")
+	}
+	if t.Subnet.IsValid() && !t.Subnet.Addr().Is4() {
+		v.problems.Add(t.Pos, "write 10.0.0.0/8; IPv6 addresses come from subnet6", "subnet %s is not IPv4", t.Subnet)
+	}
+	if t.Subnet6.IsValid() && !t.Subnet6.Addr().Is6() {
+		v.problems.Add(t.Pos, "write fd00::/64", "subnet6 %s is not IPv6", t.Subnet6)
+	}
+	if t.IPv6 != "" && !slices.Contains([]IPv6{IPv6Off, IPv6Assigned, IPv6Auto}, t.IPv6) {
+		v.problems.Add(t.Pos, "there are off, assigned, auto", "ipv6: there is no mode %q", t.IPv6)
+	}
+	v.datapath(t.Pos, "topology", t.Datapath, Switch, Router)
+	for _, n := range t.Nodes {
+		if other := v.nodes[n.Name]; other != nil {
+			v.problems.Add(n.Pos, "names are unique", "there is a node %s already%s", n.Name, at(other.Pos))
+			continue
+		}
+		v.nodes[n.Name] = n
+	}
+	for _, c := range t.Controllers {
+		v.controller(t.Pos, "topology", c)
+	}
+}
+
+func at(p Position) string {
+	if p.Line == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", at line %d", p.Line)
+}
+
+func (v *validator) node(n *Node) {
+	bad := func(hint, format string, args ...any) {
+		v.problems.Add(n.Pos, hint, "%s %s: %s", n.Kind, n.Name, fmt.Sprintf(format, args...))
+	}
+	switch {
+	case !nodeName.MatchString(n.Name):
+		v.problems.Add(n.Pos, "use letters, digits, '_', '.' and '-', at most 63, a letter or digit first", "%q is no name for a node", clip(n.Name))
+		return
+	case slices.Contains(reservedNames, n.Name):
+		bad("choose another", "the name has a meaning of its own")
+	}
+	if !slices.Contains([]Kind{Host, Switch, Router, Controller}, n.Kind) {
+		bad("there are host, switch, router, controller", "there is no kind %q", n.Kind)
+		return
+	}
+	v.datapath(n.Pos, string(n.Kind)+" "+n.Name, n.Datapath, n.Kind)
+	for _, c := range n.Controllers {
+		v.controller(n.Pos, string(n.Kind)+" "+n.Name, c)
+	}
+	if len(n.Controllers) > 1 && (slices.Contains(n.Controllers, ControllerNone) || slices.Contains(n.Controllers, ControllerTrivet)) {
+		bad("name it alone", "none and trivet do not go together with other controllers")
+	}
+	if n.FailMode != "" && n.FailMode != Standalone && n.FailMode != Secure {
+		bad("there are standalone, secure", "there is no fail_mode %q", n.FailMode)
+	}
+	for _, of := range n.OpenFlow {
+		if !slices.Contains([]string{"1.0", "1.1", "1.2", "1.3", "1.4", "1.5"}, of) {
+			bad("write 1.0 or 1.3", "there is no OpenFlow version %q", of)
+		}
+	}
+	v.addresses(n.Pos, string(n.Kind)+" "+n.Name, slices.Concat(n.Addresses, n.Loopback))
+	for _, i := range n.Isolate {
+		if i != "pid" {
+			bad("there is pid", "isolate: cannot isolate %q", i)
+		}
+	}
+	for _, c := range n.Cores {
+		if c < 0 || c > 4095 {
+			bad("processors count from 0", "cores: %d is no processor", c)
+		}
+	}
+	v.routes(n, bad)
+	v.dirs(n, bad)
+	if n.Kind == Controller && n.Address != "" {
+		if err := CheckControllerAddress(n.Address); err != nil {
+			bad("", "%s", err)
+		}
+	}
+	if n.NAT && n.Kind != Router {
+		bad("make it a router: nat0: nat", "only a router translates addresses")
+	}
+}
+
+// clip keeps a name of any length and content printable in a message.
+func clip(s string) string {
+	if len(s) > 60 {
+		return s[:60] + "…"
+	}
+	return s
+}
+
+func (v *validator) routes(n *Node, bad func(hint, format string, args ...any)) {
+	seen := map[bool]bool{}
+	for _, g := range n.Gateways {
+		if !g.IsValid() || g.IsUnspecified() || g.IsMulticast() {
+			bad("write an address of a router", "gateway %s is no host's address", g)
+		} else if seen[g.Is4()] {
+			bad("at most one for IPv4 and one for IPv6", "there are several gateways")
+		}
+		seen[g.Is4()] = true
+	}
+	for _, r := range n.Routes {
+		if !r.To.IsValid() || !r.Via.IsValid() || r.To.Addr().Is4() != r.Via.Is4() {
+			bad("write 10.2.0.0/16 via 10.0.0.254", "route %s via %s mixes address families or lacks one", r.To, r.Via)
+		}
+	}
+}
+
+func (v *validator) dirs(n *Node, bad func(hint, format string, args ...any)) {
+	for _, d := range n.Dirs {
+		if !strings.HasPrefix(d.Path, "/") || d.Path == "/" || strings.Contains(d.Path, "\x00") || slices.Contains(strings.Split(d.Path, "/"), "..") {
+			bad("write an absolute path below /, without ..", "dirs: %q cannot be a directory of its own", clip(d.Path))
+		}
+	}
+}
+
+func (v *validator) datapath(pos Position, subject string, d Datapath, kinds ...Kind) {
+	if d == "" {
+		return
+	}
+	var allowed []string
+	for _, k := range kinds {
+		for _, a := range datapathsOf[k] {
+			if a == d {
+				return
+			}
+			if !slices.Contains(allowed, string(a)) {
+				allowed = append(allowed, string(a))
+			}
+		}
+	}
+	if len(allowed) == 0 {
+		v.problems.Add(pos, "leave datapath out", "%s: has no datapath", subject)
+		return
+	}
+	v.problems.Add(pos, "there are "+strings.Join(allowed, ", "), "%s: there is no datapath %q", subject, d)
+}
+
+func (v *validator) controller(pos Position, subject, c string) {
+	if c == ControllerNone || c == ControllerTrivet {
+		return
+	}
+	if n := v.nodes[c]; n != nil {
+		if n.Kind != Controller {
+			v.problems.Add(pos, "name a controller node or an address like tcp:127.0.0.1:6653", "%s: %s is a %s, not a controller", subject, c, n.Kind)
+		}
+		return
+	}
+	if err := CheckControllerAddress(c); err != nil {
+		var names []string
+		for _, n := range v.t.NodesOf(Controller) {
+			names = append(names, n.Name)
+		}
+		hint := DidYouMean(c, append(names, ControllerNone, ControllerTrivet))
+		if hint == "" {
+			hint = "write none, trivet, tcp:127.0.0.1:6653 or the name of a controller node"
+		}
+		v.problems.Add(pos, hint, "%s: controller %q is neither an address nor a controller node", subject, clip(c))
+	}
+}
+
+// CheckControllerAddress says what is wrong with an address like tcp:127.0.0.1:6653 or ssl:[::1]:6653.
+func CheckControllerAddress(s string) error {
+	transport, hostPort, ok := strings.Cut(s, ":")
+	if ok && (transport == "tcp" || transport == "ssl") {
+		if host, port, err := net.SplitHostPort(hostPort); err == nil {
+			_, err := netip.ParseAddr(host)
+			n, portErr := strconv.Atoi(port)
+			if err == nil && portErr == nil && n > 0 && n < 65536 {
+				return nil
+			}
+		}
+	}
+	return fmt.Errorf("%q is no controller's address; write tcp:127.0.0.1:6653", clip(s))
+}
+
+func (v *validator) addresses(pos Position, subject string, prefixes []netip.Prefix) {
+	for _, p := range prefixes {
+		a := p.Addr()
+		if !p.IsValid() || a.IsUnspecified() || a.IsMulticast() || a.Zone() != "" || a.Is4In6() {
+			v.problems.Add(pos, "write 10.0.0.1/24 or fd00::1/64", "%s: %s is no address of an interface", subject, p)
+		}
+	}
+}
+
+func (v *validator) link(l *Link) {
+	name := fmt.Sprintf("link %s -- %s", clip(l.Ends[0].label()), clip(l.Ends[1].label()))
+	bad := func(hint, format string, args ...any) {
+		v.problems.Add(l.Pos, hint, "%s: %s", name, fmt.Sprintf(format, args...))
+	}
+	for i := range l.Ends {
+		v.end(l, &l.Ends[i], bad)
+	}
+	a, b := l.Ends[0], l.Ends[1]
+	switch {
+	case a.External() && b.External():
+		bad("one end must be a node", "joins two interfaces of the machine")
+	case a.Node == b.Node && !a.External():
+		bad("a link joins two nodes", "both ends are at %s", a.Node)
+	}
+	for i := range l.Ends {
+		v.impairment(l.Egress(i), bad)
+	}
+}
+
+func (v *validator) end(l *Link, e *Endpoint, bad func(hint, format string, args ...any)) {
+	v.addresses(l.Pos, "link "+l.Name(), e.Addresses)
+	if e.Interface != "" && (!deviceName.MatchString(e.Interface) || slices.Contains([]string{"lo", "all", "default"}, e.Interface)) {
+		bad(fmt.Sprintf("use letters, digits, '_', '.', '-', at most %d", MaxDeviceName), "%q is no name for a network device", clip(e.Interface))
+	}
+	if e.External() {
+		if e.Interface == "" {
+			bad("name a node, or an interface of the machine: interface:eth1", "an end has no node")
+		} else if v.external[e.Interface] != nil {
+			bad("an interface can be in one link only", "interface %s is in another link already", e.Interface)
+		}
+		v.external[e.Interface] = l
+		return
+	}
+	n := v.nodes[e.Node]
+	switch {
+	case n == nil:
+		bad(v.suggest(e.Node), "there is no node %s", clip(e.Node))
+		return
+	case n.Kind == Controller:
+		bad("a switch names its controllers by controller:", "%s is a controller, which no link can have for its end", e.Node)
+		return
+	case n.Kind == Switch && len(e.Addresses) > 0:
+		bad("make it a router to give it addresses", "switch %s cannot have addresses", e.Node)
+	}
+	if e.Port == nil {
+		return
+	}
+	if *e.Port < 0 || *e.Port > 65279 || *e.Port == 0 && n.Kind == Switch {
+		bad("ports are 1 to 65279 (hosts and routers: from 0)", "%d is no port of %s", *e.Port, e.Node)
+		return
+	}
+	key := portKey{e.Node, *e.Port}
+	if other := v.ports[key]; other != nil {
+		bad("give each link a port of its own, or none", "port %d of %s is taken by link %s%s", *e.Port, e.Node, other.Name(), at(other.Pos))
+	}
+	v.ports[key] = l
+}
+
+func (v *validator) suggest(name string) string {
+	var names []string
+	for _, n := range v.t.Nodes {
+		if n.Kind != Controller {
+			names = append(names, n.Name)
+		}
+	}
+	if hint := DidYouMean(name, names); hint != "" {
+		return hint
+	}
+	return "add it to nodes"
+}
+
+func (v *validator) impairment(i Impairment, bad func(hint, format string, args ...any)) {
+	if i.Delay < 0 || i.Jitter < 0 {
+		bad("write 10ms", "a delay cannot be negative")
+	}
+	if i.Delay > Duration(1e12) || i.Jitter > Duration(1e12) {
+		bad("the most is 1000s", "a delay of %s is out of range", max(i.Delay, i.Jitter))
+	}
+	if !(i.Loss >= 0 && i.Loss <= 1) {
+		bad("write 0.1%", "loss %v is not between 0%% and 100%%", float64(i.Loss))
+	}
+	if i.Queue < 0 || i.Queue > 10_000_000 {
+		bad("write 1 to 10000000 packets", "%d is no queue length", i.Queue)
+	}
+}
+
+func (v *validator) event(e Event) {
+	a := e.Action
+	if e.At < 0 {
+		v.problems.Add(e.Pos, "times count from when the lab is up", "event %s: the time is negative", e)
+	}
+	if a.Node != "" {
+		if v.nodes[a.Node] == nil {
+			v.problems.Add(e.Pos, v.suggest(a.Node), "event %s: there is no node %s", e, clip(a.Node))
+		}
+		return
+	}
+	if v.t.FindLink(a.Ends[0], a.Ends[1]) == nil {
+		v.problems.Add(e.Pos, "name a link that is there", "event %s: there is no link %s -- %s", e, clip(a.Ends[0]), clip(a.Ends[1]))
+	}
+}
+
+// FindLink returns the first link between two nodes (or interfaces), in either direction, or nil.
+func (t *Topology) FindLink(a, b string) *Link {
+	for _, l := range t.Links {
+		x, y := l.Ends[0].label(), l.Ends[1].label()
+		if x == a && y == b || x == b && y == a {
+			return l
+		}
+	}
+	return nil
+}

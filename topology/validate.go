@@ -352,10 +352,15 @@ func (v *validator) event(e Event) {
 // FindLink returns the first link between two nodes (or interfaces), in either direction, or nil.
 func (t *Topology) FindLink(a, b string) *Link {
 	for _, l := range t.Links {
-		x, y := l.Ends[0].label(), l.Ends[1].label()
-		if x == a && y == b || x == b && y == a {
+		if l.Joins(a, b) {
 			return l
 		}
 	}
 	return nil
+}
+
+// Joins says whether the link's ends are at these two nodes (or interfaces), in either order.
+func (l *Link) Joins(a, b string) bool {
+	x, y := l.Ends[0].label(), l.Ends[1].label()
+	return x == a && y == b || x == b && y == a
 }

@@ -1,0 +1,239 @@
+// Package probe holds ways of measuring a lab.
+package probe
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"net/netip"
+	"os"
+	"slices"
+	"sync"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// A Pinger sends ICMP echo requests from one host. It holds a socket of the
+// namespace in which it was opened.
+type Pinger struct {
+	file *os.File
+	v6   bool
+
+	mu      sync.Mutex
+	waiting map[uint16]*echo
+	next    uint16
+}
+
+type echo struct {
+	sent  time.Time
+	reply chan time.Duration
+}
+
+// OpenPinger opens a socket in the network namespace of the calling thread
+// (ICMP datagram sockets: the kernel matches replies to the socket).
+func OpenPinger(v6 bool) (*Pinger, error) {
+	family, proto := unix.AF_INET, unix.IPPROTO_ICMP
+	if v6 {
+		family, proto = unix.AF_INET6, unix.IPPROTO_ICMPV6
+	}
+	fd, err := unix.Socket(family, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, proto)
+	if err != nil {
+		return nil, fmt.Errorf("open an ICMP socket: %w", err)
+	}
+	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1)
+	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 1<<20)
+	p := &Pinger{file: os.NewFile(uintptr(fd), "icmp"), v6: v6, waiting: map[uint16]*echo{}}
+	go p.receive()
+	return p, nil
+}
+
+// Close ends the pinger.
+func (p *Pinger) Close() error { return p.file.Close() }
+
+// MaxPingSize is the most payload of an echo request, in bytes.
+const MaxPingSize = 65507
+
+// Ping sends one echo request with size bytes of payload and waits for the
+// reply until ctx ends. The round trip time runs from before the send to when
+// the kernel received the reply. Sending may fail at once: no route.
+func (p *Pinger) Ping(ctx context.Context, to netip.Addr, size int) (rtt time.Duration, err error) {
+	e := &echo{reply: make(chan time.Duration, 1)}
+	p.mu.Lock()
+	p.next++
+	seq := p.next
+	p.waiting[seq] = e
+	p.mu.Unlock()
+	defer func() {
+		p.mu.Lock()
+		delete(p.waiting, seq)
+		p.mu.Unlock()
+	}()
+	msg := make([]byte, 8+size)
+	msg[0] = 8 // echo request (RFC 792)
+	if p.v6 {
+		msg[0] = 128 // RFC 4443, section 4.1
+	}
+	binary.BigEndian.PutUint16(msg[6:], seq)
+	if err := p.send(e, to, msg); err != nil {
+		return 0, err
+	}
+	select {
+	case rtt := <-e.reply:
+		return rtt, nil
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+}
+
+func (p *Pinger) send(e *echo, to netip.Addr, msg []byte) error {
+	var sa unix.Sockaddr = &unix.SockaddrInet4{}
+	if p.v6 {
+		sa = &unix.SockaddrInet6{Addr: to.As16()}
+	} else {
+		sa = &unix.SockaddrInet4{Addr: to.As4()}
+	}
+	conn, err := p.file.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var sendErr error
+	err = conn.Write(func(fd uintptr) bool {
+		p.mu.Lock()
+		e.sent = time.Now()
+		p.mu.Unlock()
+		sendErr = unix.Sendto(int(fd), msg, 0, sa)
+		return sendErr != unix.EAGAIN
+	})
+	if err == nil {
+		err = sendErr
+	}
+	return err
+}
+
+func (p *Pinger) receive() {
+	conn, err := p.file.SyscallConn()
+	if err != nil {
+		return
+	}
+	buf, oob := make([]byte, 65536), make([]byte, 128)
+	for {
+		var n, oobn int
+		var recvErr error
+		err := conn.Read(func(fd uintptr) bool {
+			n, oobn, _, _, recvErr = unix.Recvmsg(int(fd), buf, oob, 0)
+			return recvErr != unix.EAGAIN
+		})
+		if err != nil {
+			return // closed
+		}
+		if recvErr != nil || n < 8 {
+			continue
+		}
+		p.answer(buf[:n], received(oob[:oobn]))
+	}
+}
+
+func (p *Pinger) answer(msg []byte, at time.Time) {
+	if kind := msg[0]; kind != 0 && kind != 129 { // echo reply
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if e := p.waiting[binary.BigEndian.Uint16(msg[6:])]; e != nil {
+		select {
+		case e.reply <- max(0, at.Sub(e.sent.Round(0))): // wall clock against wall clock
+		default: // a duplicate
+		}
+	}
+}
+
+// received returns the kernel's time stamp (SO_TIMESTAMPNS), or now.
+func received(oob []byte) time.Time {
+	msgs, err := unix.ParseSocketControlMessage(oob)
+	if err == nil {
+		for _, m := range msgs {
+			if m.Header.Type == unix.SO_TIMESTAMPNS && len(m.Data) >= int(unsafe.Sizeof(unix.Timespec{})) {
+				ts := (*unix.Timespec)(unsafe.Pointer(&m.Data[0]))
+				return time.Unix(ts.Unix())
+			}
+		}
+	}
+	return time.Now().Round(0)
+}
+
+// PingOptions say how to ping.
+type PingOptions struct {
+	Count    int           // per pair; at least 1
+	Size     int           // bytes of payload
+	Interval time.Duration // between two of a pair
+	Timeout  time.Duration // for each reply
+}
+
+// PairResult is what the pings of one pair gave.
+type PairResult struct {
+	From     string    `json:"from"`
+	To       string    `json:"to"`
+	Sent     int       `json:"sent"`
+	Received int       `json:"received"`
+	RTT      []float64 `json:"rtt_ms,omitempty" doc:"Round trip times of the replies, in milliseconds, in the order sent"`
+	Error    string    `json:"error,omitempty"`
+}
+
+// PingPair pings one pair, one request after the other.
+func (p *Pinger) PingPair(ctx context.Context, to netip.Addr, o PingOptions) (r PairResult) {
+	for i := range o.Count {
+		if ctx.Err() != nil {
+			return r
+		}
+		start := time.Now()
+		one, cancel := context.WithTimeout(ctx, o.Timeout)
+		rtt, err := p.Ping(one, to, o.Size)
+		cancel()
+		r.Sent++
+		switch {
+		case err == nil:
+			r.Received++
+			r.RTT = append(r.RTT, float64(rtt)/1e6)
+		case one.Err() == nil:
+			r.Error = err.Error()
+		}
+		if wait := o.Interval - time.Since(start); i+1 < o.Count && wait > 0 {
+			select {
+			case <-time.After(wait):
+			case <-ctx.Done():
+			}
+		}
+	}
+	return r
+}
+
+// Summary describes round trip times, in milliseconds.
+type Summary struct {
+	Min    float64 `json:"min"`
+	Median float64 `json:"median"`
+	Mean   float64 `json:"mean"`
+	Max    float64 `json:"max"`
+	SD     float64 `json:"sd" doc:"Standard deviation of the sample"`
+}
+
+// Summarize describes a sample; nil where it is empty.
+func Summarize(ms []float64) *Summary {
+	if len(ms) == 0 {
+		return nil
+	}
+	sorted := slices.Clone(ms)
+	slices.Sort(sorted)
+	n := len(sorted)
+	s := &Summary{Min: sorted[0], Max: sorted[n-1], Median: (sorted[(n-1)/2] + sorted[n/2]) / 2}
+	for _, v := range sorted {
+		s.Mean += v / float64(n)
+	}
+	for _, v := range sorted {
+		s.SD += (v - s.Mean) * (v - s.Mean)
+	}
+	s.SD = math.Sqrt(s.SD / float64(max(1, n-1)))
+	return s
+}

@@ -1,0 +1,31 @@
+// Command trivet brings a network topology up, controls it and measures it.
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"trivet.dev/trivet/internal/cli"
+	"trivet.dev/trivet/lab"
+	"trivet.dev/trivet/target/local"
+)
+
+func main() {
+	if len(os.Args) > 1 {
+		switch os.Args[1] { // roles in which the program starts itself
+		case lab.DaemonCommand:
+			exit(lab.RunDaemon(os.Args[2]))
+		case local.InitCommand:
+			exit(local.RunInit())
+		}
+	}
+	os.Exit(cli.Main())
+}
+
+func exit(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "trivet:", err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}

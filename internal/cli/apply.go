@@ -1,0 +1,64 @@
+package cli
+
+import (
+	"github.com/spf13/cobra"
+
+	"trivet.dev/trivet/lab"
+	"trivet.dev/trivet/topology"
+)
+
+func (a *app) apply() *cobra.Command {
+	var s source
+	var dryRun bool
+	cmd := &cobra.Command{
+		Use:   "apply FILE|GENERATOR",
+		Short: "Change a running lab to match an edited file, touching only what differs",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			t, warnings, err := s.load(args[0])
+			if err != nil {
+				return err
+			}
+			if a.lab == "" { // the lab of the same name, if there is one
+				if state, err := lab.Load(lab.CleanName(t.Name)); err == nil {
+					a.lab = state.Name
+				}
+			}
+			c, _, err := a.client()
+			if err != nil {
+				return err
+			}
+			info, err := c.Info(cmd.Context())
+			if err != nil {
+				return err
+			}
+			topology.Inherit(t, info.Topology)
+			r, more, err := s.resolve(t)
+			if err != nil {
+				return err
+			}
+			result, err := c.Apply(cmd.Context(), r, dryRun)
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return a.printJSON(result)
+			}
+			for _, w := range append(warnings, more...) {
+				a.say("%s", w)
+			}
+			for _, change := range result.Changes {
+				a.say("%s", change)
+			}
+			verb := "made"
+			if dryRun {
+				verb = "to make"
+			}
+			a.say("%s %s; %d things stay as they are", plural(len(result.Changes), "change"), verb, result.Same)
+			return nil
+		},
+	}
+	s.flags(cmd)
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only show what would change")
+	return cmd
+}

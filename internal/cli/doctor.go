@@ -1,0 +1,118 @@
+package cli
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"trivet.dev/trivet/datapath/ovs"
+	"trivet.dev/trivet/target/local"
+)
+
+// finding is one thing that the doctor looked at.
+type finding struct {
+	What   string `json:"what"`
+	OK     bool   `json:"ok"`
+	Needed bool   `json:"needed"` // without it no lab comes up
+	Says   string `json:"says"`
+	Cure   string `json:"cure,omitempty"`
+}
+
+func (a *app) doctor() *cobra.Command {
+	return &cobra.Command{
+		Use: "doctor", Short: "Say what this machine can do, and what would help", Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			findings := examine()
+			failed := false
+			for _, f := range findings {
+				failed = failed || f.Needed && !f.OK
+			}
+			if a.json {
+				if err := a.printJSON(findings); err != nil {
+					return err
+				}
+			} else {
+				a.showFindings(findings)
+			}
+			if failed {
+				return exitCode(exitError)
+			}
+			return nil
+		},
+	}
+}
+
+func (a *app) showFindings(findings []finding) {
+	rows := [][]string{{"", "WHAT", "FOUND"}}
+	for _, f := range findings {
+		mark := "ok"
+		switch {
+		case !f.OK && f.Needed:
+			mark = "NO"
+		case !f.OK:
+			mark = "–"
+		}
+		rows = append(rows, []string{mark, f.What, f.Says})
+		if f.Cure != "" && !f.OK {
+			rows = append(rows, []string{"", "", "→ " + f.Cure})
+		}
+	}
+	a.table(rows)
+}
+
+func examine() []finding {
+	var name syscall.Utsname
+	_ = syscall.Uname(&name)
+	var release []byte
+	for _, c := range name.Release {
+		if c == 0 {
+			break
+		}
+		release = append(release, byte(c))
+	}
+	out := []finding{
+		{What: "kernel", OK: true, Says: string(release)},
+		{What: "root", OK: os.Geteuid() == 0, Says: map[bool]string{true: "yes", false: "no: labs cannot be brought up, and some checks below guess"}[os.Geteuid() == 0], Cure: "sudo trivet doctor"},
+	}
+	for _, f := range local.Examine() {
+		out = append(out, finding{f.What, f.OK, f.Needed, f.Says, f.Cure})
+	}
+	out = append(out, examineOVS()...)
+	for _, p := range []struct{ name, pkg, use string }{
+		{"iperf3", "iperf3", "trivet iperf"}, {"python3", "python3", "reading Mininet scripts"},
+	} {
+		f := finding{What: p.name, Cure: "apt install " + p.pkg, Says: "missing: " + p.use + " needs it"}
+		if path, err := exec.LookPath(p.name); err == nil {
+			f.OK, f.Says = true, path
+		}
+		out = append(out, f)
+	}
+	return out
+}
+
+func examineOVS() []finding {
+	info, err := ovs.Probe()
+	if err != nil {
+		return []finding{{What: "Open vSwitch", Says: "missing: datapath ovs is not available", Cure: err.Error()}}
+	}
+	out := []finding{{What: "Open vSwitch", OK: true, Says: info.Version + ", " + info.VSwitch}}
+	kernel := finding{What: "its kernel module", OK: info.Kernel == nil, Says: "loads: switches forward in the kernel"}
+	if info.Kernel != nil {
+		kernel.Says = "missing: switches forward in user space, at about 1 Gbit/s"
+		kernel.Cure = strings.Split(info.Kernel.Error(), "\n")[0]
+	}
+	return append(out, kernel)
+}
+
+// ovsInstalled says whether switches can be Open vSwitch's.
+func ovsInstalled() bool {
+	_, err := exec.LookPath("ovs-vswitchd")
+	if errors.Is(err, exec.ErrNotFound) {
+		_, err = os.Stat("/usr/sbin/ovs-vswitchd") // not in the PATH of every user
+	}
+	return err == nil
+}

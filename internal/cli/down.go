@@ -1,0 +1,95 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"trivet.dev/trivet/lab"
+	"trivet.dev/trivet/target/local"
+)
+
+func (a *app) down() *cobra.Command {
+	var all bool
+	cmd := &cobra.Command{
+		Use:   "down [LAB]",
+		Short: "Take a lab down, without a trace",
+		Long: "Take a lab down: its processes, devices, namespaces, cgroups and files. It returns when they are gone.\n" +
+			"It works in whatever state the lab is, also when its daemon has died or is of another version.",
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: a.completeLabs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if all {
+				return a.downAll(cmd.Context())
+			}
+			if len(args) == 1 {
+				a.lab = args[0]
+			}
+			s, err := lab.Choose(a.lab)
+			if err != nil {
+				return err
+			}
+			return a.takeDown(cmd.Context(), s)
+		},
+	}
+	cmd.Flags().BoolVar(&all, "all", false, "take down all labs")
+	return cmd
+}
+
+func (a *app) downAll(ctx context.Context) error {
+	labs, err := lab.List()
+	if err != nil {
+		return err
+	}
+	if len(labs) == 0 && !a.json {
+		a.say("no lab is up")
+	}
+	var errs []error
+	for _, s := range labs {
+		errs = append(errs, a.takeDown(ctx, s))
+	}
+	return errors.Join(errs...)
+}
+
+// takeDown asks the lab's daemon, and does it itself where that cannot.
+func (a *app) takeDown(ctx context.Context, s lab.State) error {
+	begin := time.Now()
+	view := newStages(a.out)
+	view.live = view.live && !a.json
+	step := view.step
+	if !view.live {
+		step = func(lab.Progress) {}
+	}
+	err := errors.New("no daemon")
+	if s.Alive() {
+		err = lab.NewClient(s).Down(context.WithoutCancel(ctx), step)
+	}
+	if err != nil {
+		if os.Geteuid() != 0 {
+			return fmt.Errorf("the daemon of lab %s cannot take it down (%w); as root it can be done without:  sudo trivet down %s", s.Name, err, s.Name)
+		}
+		if err := s.KillDaemon(); err != nil {
+			return err
+		}
+		err = local.Remove(s.Name, lab.Dir(s.Name), func(stage string, done, total int) {
+			step(lab.Progress{Stage: stage, Done: done, Total: total})
+		})
+	}
+	if view.live {
+		view.draw("")
+		fmt.Fprint(a.out, "\r")
+	}
+	if err != nil {
+		return err
+	}
+	took := time.Since(begin)
+	if a.json {
+		return a.printJSON(map[string]any{"name": s.Name, "state": "down", "seconds": took.Seconds()})
+	}
+	a.say("%s  down in %s, nothing left", s.Name, seconds(took))
+	return nil
+}

@@ -1,0 +1,117 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"trivet.dev/trivet/lab"
+)
+
+func (a *app) exec() *cobra.Command {
+	var noInput bool
+	cmd := &cobra.Command{
+		Use:               "exec NODE -- COMMAND [ARG...]",
+		Short:             "Run a program in a node; streams, signals and exit code are its own",
+		Example:           "  trivet exec h1 -- ip addr\n  trivet exec h1 -- sh -c 'echo $HOSTNAME'",
+		Args:              cobra.MinimumNArgs(2),
+		ValidArgsFunction: a.completeNodes,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if args[1] == "--" {
+				args = append(args[:1], args[2:]...)
+			}
+			if len(args) < 2 {
+				return errors.New("say what to run:  trivet exec h1 -- ip addr")
+			}
+			return a.run(cmd.Context(), args[0], args[1:], !noInput)
+		},
+	}
+	cmd.Flags().SetInterspersed(false)
+	cmd.Flags().BoolVarP(&noInput, "no-input", "n", false, "do not read standard input")
+	return cmd
+}
+
+func (a *app) shell() *cobra.Command {
+	return &cobra.Command{
+		Use: "shell NODE", Short: "Open a shell in a node", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeNodes,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			shell := os.Getenv("SHELL")
+			if shell == "" {
+				shell = "/bin/sh"
+			}
+			return a.run(cmd.Context(), args[0], []string{shell}, true)
+		},
+	}
+}
+
+// run runs a program in a node of the lab, on a terminal if this is one.
+func (a *app) run(ctx context.Context, node string, command []string, input bool) error {
+	c, _, err := a.client()
+	if err != nil {
+		return err
+	}
+	return runIn(ctx, c, node, command, input)
+}
+
+func runIn(ctx context.Context, c *lab.Client, node string, command []string, input bool) error {
+	dir, _ := os.Getwd()
+	r := lab.ExecRequest{Node: node, Command: command, Env: os.Environ(), Dir: dir}
+	s := lab.Streams{Out: os.Stdout, Err: os.Stderr}
+	var in io.Reader = os.Stdin
+	if !input {
+		in = nil
+	}
+	s.In = in
+	signals := make(chan byte, 8)
+	s.Signals = signals
+	caught := make(chan os.Signal, 8)
+	signal.Notify(caught, os.Interrupt, syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH)
+	defer signal.Stop(caught)
+	sizes := make(chan [2]uint16, 1)
+	s.Sizes = sizes
+	if input && isTerminal(os.Stdin) && isTerminal(os.Stdout) {
+		r.TTY = true
+		if columns, rows, err := term.GetSize(int(os.Stdout.Fd())); err == nil {
+			r.Rows, r.Columns = uint16(rows), uint16(columns)
+		}
+		old, err := term.MakeRaw(int(os.Stdin.Fd()))
+		if err == nil {
+			defer func() { _ = term.Restore(int(os.Stdin.Fd()), old) }()
+		}
+	}
+	go forward(caught, signals, sizes)
+	code, err := c.Exec(context.WithoutCancel(ctx), r, s)
+	if err != nil {
+		return err
+	}
+	if code != 0 {
+		return exitCode(code)
+	}
+	return nil
+}
+
+// forward passes signals on to the program; a change of the window is one of the terminal's size.
+func forward(caught <-chan os.Signal, signals chan<- byte, sizes chan<- [2]uint16) {
+	for s := range caught {
+		number, _ := s.(syscall.Signal)
+		if number == syscall.SIGWINCH {
+			if columns, rows, err := term.GetSize(int(os.Stdout.Fd())); err == nil {
+				sizes <- [2]uint16{uint16(rows), uint16(columns)}
+			}
+			continue
+		}
+		signals <- byte(number)
+	}
+}
+
+// execCommand is a shell command on this machine.
+func execCommand(ctx context.Context, command string) *exec.Cmd {
+	return exec.CommandContext(ctx, "/bin/sh", "-c", command)
+}

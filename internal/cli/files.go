@@ -1,0 +1,219 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"trivet.dev/trivet/topology"
+	"trivet.dev/trivet/topology/draw"
+	"trivet.dev/trivet/topology/formats"
+	"trivet.dev/trivet/topology/formats/trivet"
+)
+
+func (a *app) validate() *cobra.Command {
+	var s source
+	cmd := &cobra.Command{
+		Use: "validate FILE...", Short: "Find everything that is wrong with topology files", Args: cobra.MinimumNArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			type verdict struct {
+				File     string   `json:"file"`
+				Valid    bool     `json:"valid"`
+				Problems []string `json:"problems"`
+				Warnings []string `json:"warnings"`
+			}
+			verdicts := []verdict{}
+			failed := false
+			for _, file := range args {
+				v := verdict{File: file, Valid: true, Problems: []string{}, Warnings: []string{}}
+				t, warnings, err := s.load(file)
+				var more topology.Problems
+				var r *topology.Topology
+				if err == nil {
+					r, more, err = s.resolve(t)
+				}
+				for _, w := range append(warnings, more...) {
+					v.Warnings = append(v.Warnings, w.String())
+				}
+				if err != nil {
+					v.Valid, failed = false, true
+					v.Problems = strings.Split(err.Error(), "\n")
+				}
+				verdicts = append(verdicts, v)
+				if a.json {
+					continue
+				}
+				for _, line := range append(v.Warnings, v.Problems...) {
+					a.say("%s", line)
+				}
+				if v.Valid {
+					a.say("%s  valid: %s", file, describe(r))
+				}
+			}
+			if a.json {
+				if err := a.printJSON(verdicts); err != nil {
+					return err
+				}
+			}
+			if failed {
+				return exitCode(exitError)
+			}
+			return nil
+		},
+	}
+	s.flags(cmd)
+	return cmd
+}
+
+func (a *app) convert() *cobra.Command {
+	var s source
+	var from, to string
+	cmd := &cobra.Command{
+		Use:   "convert FROM TO",
+		Short: "Convert a topology from any format to any other; it says what the format cannot hold",
+		Long: "Convert a topology from any format (or a generator) to any other, by the files' endings.\n" +
+			"A file that is not Trivet's own may be unable to hold all of it: what is lost is listed.\n\n" + formatHelp(),
+		Example: "  trivet convert lab.mn lab.yaml\n  trivet convert tree,2,3 tree.py\n  trivet convert lab.yaml lab.yml --to c3edge",
+		Args:    cobra.ExactArgs(2),
+		RunE: func(_ *cobra.Command, args []string) error {
+			t, warnings, err := s.loadAs(args[0], from)
+			if err != nil {
+				return err
+			}
+			format, err := formats.ForFile(args[1], nil)
+			if to != "" {
+				format, err = formats.ByName(to)
+			}
+			if err != nil {
+				return err
+			}
+			if format.Write == nil {
+				return fmt.Errorf("%s is a format to read, not to write", format.Title)
+			}
+			data, losses, err := format.Write(t)
+			if err != nil {
+				return err
+			}
+			if err := os.WriteFile(args[1], data, 0o644); err != nil {
+				return err
+			}
+			if a.json {
+				return a.printJSON(map[string]any{"file": args[1], "format": format.Name, "losses": losses, "warnings": warnings})
+			}
+			for _, w := range warnings {
+				a.say("%s", w)
+			}
+			for _, l := range losses {
+				a.say("lost  %s", l)
+			}
+			a.say("%s  %s: %s, %s; %s not held", args[1], format.Title, plural(len(t.Nodes), "node"), plural(len(t.Links), "link"), plural(len(losses), "setting"))
+			return nil
+		},
+	}
+	s.flags(cmd)
+	cmd.Flags().StringVar(&from, "from", "", "format to read, where the ending does not tell")
+	cmd.Flags().StringVar(&to, "to", "", "format to write, where the ending does not tell")
+	return cmd
+}
+
+func formatHelp() string {
+	var b strings.Builder
+	for _, f := range formats.All() {
+		way := "read, written"
+		if f.Write == nil {
+			way = "read"
+		}
+		fmt.Fprintf(&b, "  %-10s %-22s %-14s %s\n", f.Name, f.Title, strings.Join(f.Extensions, " "), way)
+	}
+	return b.String()
+}
+
+// loadAs loads a file in a named format.
+func (s *source) loadAs(file, format string) (*topology.Topology, topology.Problems, error) {
+	if format == "" {
+		return s.load(file)
+	}
+	f, err := formats.ByName(format)
+	if err != nil {
+		return nil, nil, err
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, nil, err
+	}
+	t, problems := f.Read(file, data, formats.Options{Topo: s.topo})
+	if err := problems.Err(); err != nil {
+		return nil, nil, err
+	}
+	if t.Name == "" {
+		t.Name = strings.TrimSuffix(filepath.Base(file), filepath.Ext(file))
+	}
+	return t, problems.Warnings(), nil
+}
+
+func (a *app) graph() *cobra.Command {
+	var s source
+	var out string
+	cmd := &cobra.Command{
+		Use:     "graph [FILE|GENERATOR]",
+		Short:   "Draw a topology: in the terminal, as SVG or as DOT",
+		Long:    "Draw a topology, or without an argument the running lab: in the terminal, or to a file ending in .svg or .dot.",
+		Example: "  trivet graph examples/campus.yaml\n  trivet graph fat-tree,4 -o fat-tree.svg",
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			t, err := a.drawn(cmd, &s, args)
+			if err != nil {
+				return err
+			}
+			switch filepath.Ext(out) {
+			case "":
+				width := 100
+				if columns, _, err := term.GetSize(int(os.Stdout.Fd())); err == nil {
+					width = columns
+				}
+				fmt.Fprint(a.out, draw.Text(t, width))
+				return nil
+			case ".svg":
+				return os.WriteFile(out, draw.SVG(t, draw.Options{Title: t.Name}), 0o644)
+			case ".dot", ".gv":
+				return os.WriteFile(out, draw.DOT(t), 0o644)
+			}
+			return fmt.Errorf("-o %s: a drawing ends in .svg or .dot", out)
+		},
+	}
+	s.flags(cmd)
+	cmd.Flags().StringVarP(&out, "output", "o", "", "file to draw to")
+	return cmd
+}
+
+func (a *app) drawn(cmd *cobra.Command, s *source, args []string) (*topology.Topology, error) {
+	if len(args) == 0 {
+		c, _, err := a.client()
+		if err != nil {
+			return nil, errors.Join(err, errors.New("or name a file or generator to draw"))
+		}
+		info, err := c.Info(cmd.Context())
+		return info.Topology, err
+	}
+	t, _, err := s.load(args[0])
+	if err != nil {
+		return nil, err
+	}
+	r, _, err := s.resolve(t)
+	return r, err
+}
+
+func (a *app) schema() *cobra.Command {
+	return &cobra.Command{
+		Use: "schema", Short: "Print the JSON Schema of Trivet YAML, for editors", Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			_, err := a.out.Write(trivet.Schema())
+			return err
+		},
+	}
+}

@@ -1,0 +1,176 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"trivet.dev/trivet/lab"
+	"trivet.dev/trivet/topology"
+)
+
+func (a *app) inspect() *cobra.Command {
+	var s source
+	cmd := &cobra.Command{
+		Use:   "inspect [FILE|GENERATOR]",
+		Short: "Show a lab, or what a file would become: addresses, ports, links",
+		Args:  cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			info := lab.Info{State: "not up"}
+			if len(args) == 1 {
+				t, warnings, err := s.load(args[0])
+				if err != nil {
+					return err
+				}
+				r, more, err := s.resolve(t)
+				if err != nil {
+					return err
+				}
+				for _, w := range append(warnings, more...) {
+					fmt.Fprintln(a.err, w)
+				}
+				info.Name, info.Topology, info.Source = r.Name, r, args[0]
+			} else {
+				c, _, err := a.client()
+				if err != nil {
+					return err
+				}
+				if info, err = c.Info(cmd.Context()); err != nil {
+					return err
+				}
+			}
+			if a.json {
+				return a.printJSON(info)
+			}
+			a.showInfo(info)
+			return nil
+		},
+	}
+	s.flags(cmd)
+	return cmd
+}
+
+func (a *app) showInfo(info lab.Info) {
+	a.say("%s  %s · %s", info.Name, info.State, describe(info.Topology))
+	if how := info.Devices["impairment"]; how != "" {
+		a.say("impairments by %s", how)
+	}
+	if how := info.Devices["ovs"]; how != "" {
+		a.say("Open vSwitch forwards in %s", map[string]string{"system": "the kernel", "netdev": "user space"}[how])
+	}
+	a.say("")
+	a.table(nodeRows(info.Topology))
+	a.say("")
+	a.table(linkRows(info))
+}
+
+func nodeRows(t *topology.Topology) [][]string {
+	rows := [][]string{{"NODE", "KIND", "DATAPATH", "ADDRESSES", "GATEWAY", "MORE"}}
+	for _, n := range t.Nodes {
+		var addresses []string
+		for _, l := range t.Links {
+			for _, e := range l.Ends {
+				if e.Node == n.Name {
+					addresses = append(addresses, join(e.Addresses))
+				}
+			}
+		}
+		more := []string{}
+		if n.Kind == topology.Switch {
+			more = append(more, "dpid "+strings.TrimLeft(n.DPID.String(), "0"), "controller "+strings.Join(n.Controllers, " "))
+			if n.FailMode == topology.Secure {
+				more = append(more, "secure")
+			}
+		}
+		if n.CPU != (topology.CPU{}) {
+			more = append(more, "cpu "+n.CPU.String())
+		}
+		if len(n.Routes) > 0 {
+			more = append(more, plural(len(n.Routes), "route"))
+		}
+		if n.NAT {
+			more = append(more, "NAT")
+		}
+		if n.Address != "" {
+			more = append(more, n.Address)
+		}
+		rows = append(rows, []string{n.Name, string(n.Kind), string(n.Datapath), strings.Join(words(addresses), " "), join(n.Gateways), strings.Join(more, ", ")})
+	}
+	return rows
+}
+
+func words(in []string) (out []string) {
+	for _, s := range in {
+		if s != "" {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+func join[T interface{ String() string }](values []T) string {
+	out := make([]string, len(values))
+	for i, v := range values {
+		out[i] = v.String()
+	}
+	return strings.Join(out, " ")
+}
+
+func linkRows(info lab.Info) [][]string {
+	rows := [][]string{{"LINK", "ENDS", "AS", "BANDWIDTH", "DELAY", "JITTER", "LOSS", "QUEUE", "STATE"}}
+	for i, l := range info.Topology.Links {
+		row := []string{l.Name(), l.Ends[0].Interface + " – " + l.Ends[1].Interface, ""}
+		state := "up"
+		if i < len(info.Wires) {
+			row[2] = string(info.Wires[i].Wire)
+			if info.Wires[i].Blocked {
+				state = "blocked (no loops)"
+			}
+		}
+		if l.Down {
+			state = "down"
+		}
+		rows = append(rows, append(append(row, impairmentRow(l)...), state))
+	}
+	return rows
+}
+
+// impairmentRow shows both directions where they differ: "10ms/20ms".
+func impairmentRow(l *topology.Link) []string {
+	a, b := cells(l.Egress(0)), cells(l.Egress(1))
+	for i := range a {
+		if a[i] != b[i] {
+			a[i] = dash(a[i]) + "/" + dash(b[i])
+		}
+		a[i] = dash(a[i])
+	}
+	return a
+}
+
+func dash(s string) string {
+	if s == "" {
+		return "–"
+	}
+	return s
+}
+
+func cells(i topology.Impairment) []string {
+	out := make([]string, 5)
+	if i.Bandwidth > 0 {
+		out[0] = i.Bandwidth.String()
+	}
+	if i.Delay > 0 {
+		out[1] = i.Delay.String()
+	}
+	if i.Jitter > 0 {
+		out[2] = i.Jitter.String()
+	}
+	if i.Loss > 0 {
+		out[3] = i.Loss.String()
+	}
+	if i != (topology.Impairment{}) {
+		out[4] = fmt.Sprint(i.QueueLimit())
+	}
+	return out
+}

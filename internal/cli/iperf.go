@@ -1,0 +1,60 @@
+package cli
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"trivet.dev/trivet/lab"
+)
+
+func (a *app) iperf() *cobra.Command {
+	var r lab.IperfRequest
+	cmd := &cobra.Command{
+		Use:               "iperf A B",
+		Short:             "Measure throughput from A to B with iperf3",
+		Args:              cobra.ExactArgs(2),
+		ValidArgsFunction: a.completeNodes,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			r.From, r.To = args[0], args[1]
+			c, _, err := a.client()
+			if err != nil {
+				return err
+			}
+			result, err := c.Iperf(cmd.Context(), r)
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return a.printJSON(result)
+			}
+			text := fmt.Sprintf("iperf %s → %s   %s %s", r.From, r.To, bits(result.BitsPerSecond), result.Protocol)
+			if r.UDP {
+				text += fmt.Sprintf("   %s lost, jitter %.3f ms, sent %s", percent(result.Loss), result.JitterMS, bits(result.Sent))
+			} else {
+				text += fmt.Sprintf("   %s", plural(result.Retransmits, "retransmission"))
+			}
+			a.say("%s", text)
+			return nil
+		},
+	}
+	f := cmd.Flags()
+	f.BoolVarP(&r.UDP, "udp", "u", false, "UDP, at --rate")
+	f.IntVarP(&r.Seconds, "time", "t", 5, "seconds")
+	f.IntVarP(&r.Parallel, "parallel", "P", 1, "connections at once")
+	f.IntVarP(&r.Omit, "omit", "O", 0, "seconds at the start that do not count")
+	f.StringVar(&r.Rate, "rate", "", "to send at: 100mbit (UDP: 10mbit)")
+	f.BoolVarP(&r.IPv6, "ipv6", "6", false, "over IPv6")
+	return cmd
+}
+
+// bits writes a rate for people.
+func bits(v float64) string {
+	switch {
+	case v >= 1e9:
+		return fmt.Sprintf("%.2f Gbit/s", v/1e9)
+	case v >= 1e6:
+		return fmt.Sprintf("%.2f Mbit/s", v/1e6)
+	}
+	return fmt.Sprintf("%.2f kbit/s", v/1e3)
+}

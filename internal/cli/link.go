@@ -1,0 +1,96 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"trivet.dev/trivet/lab"
+	"trivet.dev/trivet/topology"
+	"trivet.dev/trivet/topology/formats/trivet"
+)
+
+func (a *app) link() *cobra.Command {
+	cmd := &cobra.Command{Use: "link", Short: "Change links of a running lab"}
+	var save bool
+	var number int
+	set := &cobra.Command{
+		Use:   "set A-B up|down|SETTING=VALUE...",
+		Short: "Take a link down or up, or set bandwidth, delay, jitter, loss, queue",
+		Example: "  trivet link set s1-s2 down\n  trivet link set s1-s2 up delay=10ms loss=1%\n" +
+			"  trivet link set s1-s2 bandwidth=none",
+		Args: cobra.MinimumNArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			change, err := topology.ParseLinkChange(args[1:])
+			if err != nil {
+				return err
+			}
+			c, state, err := a.client()
+			if err != nil {
+				return err
+			}
+			info, err := c.Info(cmd.Context())
+			if err != nil {
+				return err
+			}
+			from, to, err := linkEnds(info.Topology, args[0])
+			if err != nil {
+				return err
+			}
+			if err := c.SetLink(cmd.Context(), lab.LinkRequest{A: from, B: to, Number: number, Change: args[1:]}); err != nil {
+				return err
+			}
+			if save {
+				return saveLink(state.Source, from, to, change)
+			}
+			return nil
+		},
+	}
+	set.Flags().BoolVar(&save, "save", false, "write the change into the topology's file (Trivet YAML), too")
+	set.Flags().IntVar(&number, "number", 1, "which of parallel links")
+	cmd.AddCommand(set)
+	return cmd
+}
+
+// linkEnds finds the link that "A-B" means; node names may hold dashes themselves.
+func linkEnds(t *topology.Topology, name string) (from, to string, err error) {
+	var names []string
+	for _, l := range t.Links {
+		for i := range 2 {
+			a, b := end(l.Ends[i]), end(l.Ends[1-i])
+			if a+"-"+b == name {
+				return a, b, nil
+			}
+		}
+		names = append(names, l.Name())
+	}
+	hint := topology.DidYouMean(name, names)
+	if hint == "" && len(names) > 0 {
+		hint = "there are " + strings.Join(names[:min(5, len(names))], ", ")
+	}
+	return "", "", fmt.Errorf("there is no link %s; %s", name, hint)
+}
+
+func end(e topology.Endpoint) string {
+	if e.External() {
+		return e.Interface
+	}
+	return e.Node
+}
+
+func saveLink(file, from, to string, change topology.LinkChange) error {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return fmt.Errorf("the link is changed, but not saved: %w", err)
+	}
+	info, err := os.Stat(file)
+	if err != nil {
+		return err
+	}
+	if data, err = trivet.SetLink(data, from, to, change); err != nil {
+		return fmt.Errorf("the link is changed, but not saved: %w", err)
+	}
+	return os.WriteFile(file, data, info.Mode())
+}

@@ -1,0 +1,123 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"trivet.dev/trivet/topology"
+	"trivet.dev/trivet/topology/formats"
+	_ "trivet.dev/trivet/topology/formats/all" // registers the formats
+)
+
+// source says where a topology comes from and what the command line makes of it.
+type source struct {
+	nodes      string
+	topo       string
+	datapath   string
+	controller []string
+	ipv6       string
+	name       string
+}
+
+func (s *source) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&s.name, "name", "", "what to call it (default: after the file or generator)")
+	f.StringVar(&s.nodes, "nodes", "", "of a generator: switch or router")
+	f.StringVar(&s.topo, "topo", "", "which topology of a Mininet file that has several, with arguments: mytopo,3")
+	f.StringVar(&s.datapath, "datapath", "", "what forwards: ovs or bridge (switches), kernel (routers)")
+	f.StringSliceVar(&s.controller, "controller", nil, "of all switches: none, or addresses like tcp:127.0.0.1:6653")
+	f.StringVar(&s.ipv6, "ipv6", "", "off, assigned or auto")
+}
+
+// load reads a topology from a file or makes one with a generator. Warnings are
+// returned; errors come as topology.Problems.
+func (s *source) load(what string) (*topology.Topology, topology.Problems, error) {
+	t, problems, err := s.read(what)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := problems.Err(); err != nil {
+		return nil, nil, err
+	}
+	if s.name != "" {
+		t.Name = s.name
+	}
+	if s.ipv6 != "" {
+		t.IPv6 = topology.IPv6(s.ipv6)
+	}
+	return t, problems.Warnings(), nil
+}
+
+func (s *source) read(what string) (*topology.Topology, topology.Problems, error) {
+	if isFile(what) {
+		if s.nodes != "" {
+			return nil, nil, errors.New("--nodes goes with generators, not with files")
+		}
+		t, problems := formats.ReadFile(what, formats.Options{Topo: s.topo})
+		return t, problems, nil
+	}
+	t, err := topology.Generate(what, topology.GenerateOptions{Nodes: topology.Kind(s.nodes)})
+	return t, nil, err
+}
+
+// isFile tells a file from a generator: it is there, or is written as one.
+func isFile(what string) bool {
+	if _, err := os.Stat(what); err == nil {
+		return true
+	}
+	name, _, _ := strings.Cut(what, ",")
+	return strings.ContainsAny(name, "./")
+}
+
+// defaultDatapath is what forwards for switches that say nothing.
+func defaultDatapath() topology.Datapath {
+	if ovsInstalled() {
+		return topology.OVS
+	}
+	return topology.Bridge
+}
+
+// resolve validates a topology and assigns what is open.
+func (s *source) resolve(t *topology.Topology) (*topology.Topology, topology.Problems, error) {
+	d := topology.Defaults{Datapath: defaultDatapath(), Controller: topology.ControllerNone,
+		OverrideDatapath: topology.Datapath(s.datapath), OverrideController: s.controller}
+	if s.datapath != "" && !slices.Contains([]topology.Datapath{topology.OVS, topology.Bridge, topology.Kernel}, d.OverrideDatapath) {
+		return nil, nil, fmt.Errorf("--datapath %s: there are ovs and bridge for switches, kernel for routers", s.datapath)
+	}
+	for _, c := range s.controller {
+		if c == topology.ControllerNone {
+			continue
+		}
+		if err := topology.CheckControllerAddress(c); err != nil && t.Node(c) == nil {
+			return nil, nil, fmt.Errorf("--controller: %w", err)
+		}
+	}
+	r, problems := topology.Resolve(t, d)
+	if err := problems.Err(); err != nil {
+		return nil, nil, err
+	}
+	return r, problems.Warnings(), supported(r)
+}
+
+// supported says what a topology asks for that this build does not have.
+func supported(t *topology.Topology) error {
+	var p topology.Problems
+	for _, n := range t.Nodes {
+		switch {
+		case n.Datapath == topology.Embedded:
+			p.Add(n.Pos, "use datapath ovs or bridge", "%s %s: the embedded datapath is not in this build", n.Kind, n.Name)
+		case n.Kind == topology.Router && n.Datapath != topology.Kernel:
+			p.Add(n.Pos, "use datapath kernel", "router %s: routers with datapath %s need a controller that routes, which is not in this build", n.Name, n.Datapath)
+		case n.Kind == topology.Switch && slices.Contains(n.Controllers, topology.ControllerTrivet):
+			p.Add(n.Pos, "use none, or the address of another controller", "switch %s: the built-in controller is not in this build", n.Name)
+		case n.Kind == topology.Switch && n.Datapath == topology.Bridge && len(n.Controllers) > 0 && n.Controllers[0] != topology.ControllerNone:
+			p.Add(n.Pos, "use datapath ovs, or --controller none", "switch %s: a Linux bridge takes no controller", n.Name)
+		}
+	}
+	return p.Err()
+}

@@ -1,0 +1,71 @@
+package cli
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"trivet.dev/trivet/lab"
+)
+
+// labRow is a lab in the list.
+type labRow struct {
+	Name    string     `json:"name"`
+	State   lab.Status `json:"state"`
+	Target  string     `json:"target"`
+	Nodes   int        `json:"nodes"`
+	Links   int        `json:"links"`
+	Source  string     `json:"source"`
+	Created time.Time  `json:"created"`
+}
+
+func (a *app) ls() *cobra.Command {
+	return &cobra.Command{
+		Use: "ls", Short: "List the labs on this machine", Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			labs, err := lab.List()
+			if err != nil {
+				return err
+			}
+			rows := []labRow{}
+			for _, s := range labs {
+				r := labRow{Name: s.Name, State: s.Status, Target: s.Target, Source: s.Source, Created: s.Created}
+				if s.Topology != nil {
+					r.Nodes, r.Links = len(s.Topology.Nodes), len(s.Topology.Links)
+				}
+				rows = append(rows, r)
+			}
+			if a.json {
+				return a.printJSON(rows)
+			}
+			if len(rows) == 0 {
+				a.say("no lab is up; bring one up:  sudo trivet up linear,3")
+				return nil
+			}
+			table := [][]string{{"LAB", "STATE", "TARGET", "NODES", "LINKS", "SINCE", "FROM"}}
+			for _, r := range rows {
+				table = append(table, []string{r.Name, string(r.State), r.Target, strconv.Itoa(r.Nodes), strconv.Itoa(r.Links), ago(r.Created), r.Source})
+			}
+			a.table(table)
+			return nil
+		},
+	}
+}
+
+// ago is a time span in its largest unit.
+func ago(t time.Time) string {
+	d := time.Since(t)
+	switch {
+	case t.IsZero():
+		return "?"
+	case d < time.Minute:
+		return fmt.Sprintf("%d s", int(d.Seconds()))
+	case d < time.Hour:
+		return fmt.Sprintf("%d min", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%d h", int(d.Hours()))
+	}
+	return fmt.Sprintf("%d days", int(d.Hours()/24))
+}

@@ -1,0 +1,187 @@
+// Package cli is Trivet's command line: one file per command.
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"trivet.dev/trivet/internal/version"
+	"trivet.dev/trivet/lab"
+	"trivet.dev/trivet/topology"
+)
+
+// Exit codes, as trivet --help lists them. A program's own pass through exec and shell.
+const (
+	exitError      = 1
+	exitUsage      = 2
+	exitLoss       = 3
+	exitController = 4
+)
+
+// exitCode is an error that has been shown already, or needs no words.
+type exitCode int
+
+func (c exitCode) Error() string { return fmt.Sprintf("exit %d", int(c)) }
+
+// app is what the commands share.
+type app struct {
+	out, err io.Writer
+	json     bool
+	lab      string
+}
+
+// Main runs the command line and returns the exit code.
+func Main() int {
+	a := &app{out: os.Stdout, err: os.Stderr}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	root := a.root()
+	cmd, err := root.ExecuteContextC(ctx)
+	var code exitCode
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &code):
+		return int(code)
+	case isUsage(err):
+		fmt.Fprintf(a.err, "%v\n%s\n  %s --help says more\n", err, strings.TrimRight("usage: "+cmd.UseLine(), "\n"), cmd.CommandPath())
+		return exitUsage
+	}
+	a.showError(err)
+	return exitError
+}
+
+// isUsage recognises cobra's own errors, which have no type.
+func isUsage(err error) bool {
+	for _, start := range []string{"unknown command", "unknown flag", "unknown shorthand", "accepts ", "requires ", "invalid argument", "flag needs an argument"} {
+		if strings.HasPrefix(err.Error(), start) {
+			return true
+		}
+	}
+	return false
+}
+
+func (a *app) showError(err error) {
+	var problems topology.Problems
+	if !errors.As(err, &problems) {
+		fmt.Fprintln(a.err, err)
+		return
+	}
+	fmt.Fprintln(a.err, problems)
+	fmt.Fprintf(a.err, "%s; nothing was changed\n", plural(len(problems), "problem"))
+}
+
+func plural(n int, what string) string {
+	switch {
+	case n == 1:
+		return "1 " + what
+	case strings.HasSuffix(what, "ch"):
+		what += "e"
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+const longHelp = `Trivet brings a network topology up on this machine, and measures it.
+
+  sudo trivet up linear,3           three switches in a line, a host at each
+  trivet ping --all                 every host pings every other
+  trivet exec h1 -- ip addr         run a program in a host
+  trivet link set s1-s2 delay=10ms  make a link slower while the lab runs
+  sudo trivet up campus.yaml        a topology from a file (see examples/)
+  trivet down                       and nothing is left
+
+Exit codes: 0 done, 1 an error, 2 wrong usage, 3 pings were lost, 4 the lab is up but a
+controller does not answer; exec and shell exit as the program does.
+Environment: TRIVET_LAB names the lab (as --lab does).`
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use: "trivet", Short: "One network topology, up on this machine in a second", Long: longHelp,
+		Version: version.Version, SilenceErrors: true, SilenceUsage: true,
+	}
+	root.PersistentFlags().StringVar(&a.lab, "lab", os.Getenv("TRIVET_LAB"), "the lab that is meant, where there are several")
+	root.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON")
+	root.SetOut(a.out)
+	root.SetErr(a.err)
+	root.AddGroup(&cobra.Group{ID: "life", Title: "The life of a lab:"}, &cobra.Group{ID: "use", Title: "Using it:"},
+		&cobra.Group{ID: "file", Title: "Topology files:"})
+	group := func(id string, commands ...*cobra.Command) {
+		for _, c := range commands {
+			c.GroupID = id
+			root.AddCommand(c)
+		}
+	}
+	group("life", a.up(), a.apply(), a.down(), a.ls(), a.inspect(), a.logs(), a.doctor())
+	group("use", a.ping(), a.iperf(), a.exec(), a.shell(), a.prompt(), a.link(), a.capture())
+	group("file", a.validate(), a.convert(), a.graph(), a.schema())
+	return root
+}
+
+// client returns the lab that is meant and a connection to its daemon.
+func (a *app) client() (*lab.Client, lab.State, error) {
+	s, err := lab.Choose(a.lab)
+	if err != nil {
+		return nil, s, err
+	}
+	c, err := lab.Connect(s)
+	return c, s, err
+}
+
+// printJSON prints a value for scripts.
+func (a *app) printJSON(v any) error {
+	e := json.NewEncoder(a.out)
+	e.SetIndent("", "  ")
+	return e.Encode(v)
+}
+
+// table prints rows with aligned columns, the first row being the heads.
+func (a *app) table(rows [][]string) {
+	w := tabwriter.NewWriter(a.out, 0, 0, 3, ' ', 0)
+	for _, r := range rows {
+		fmt.Fprintln(w, strings.TrimRight(strings.Join(r, "\t"), "\t"))
+	}
+	w.Flush()
+}
+
+func isTerminal(w any) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// completeNodes offers the lab's nodes to the shell.
+func (a *app) completeNodes(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	c, _, err := a.client()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	info, err := c.Info(cmd.Context())
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var names []string
+	for _, n := range info.Topology.Nodes {
+		names = append(names, n.Name)
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
+// completeLabs offers the labs.
+func (a *app) completeLabs(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	labs, _ := lab.List()
+	var names []string
+	for _, l := range labs {
+		names = append(names, l.Name)
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}

@@ -1,0 +1,296 @@
+package lab
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"trivet.dev/trivet/bench/probe"
+	"trivet.dev/trivet/internal/version"
+	"trivet.dev/trivet/target/local"
+	"trivet.dev/trivet/topology"
+)
+
+// VersionHeader carries the client's version; a daemon of another version refuses all but going down.
+const VersionHeader = "Trivet-Version"
+
+// Info is what a lab says of itself.
+type Info struct {
+	Name     string             `json:"name"`
+	State    Status             `json:"state"`
+	Version  string             `json:"version"`
+	Source   string             `json:"source"`
+	Target   string             `json:"target"`
+	Created  time.Time          `json:"created"`
+	Topology *topology.Topology `json:"topology" doc:"Resolved: with all that was assigned"`
+	Wires    []WireInfo         `json:"wires" doc:"How each link is made, in the order of topology.links"`
+	Devices  map[string]string  `json:"devices,omitempty" doc:"How the kernel is used: netem or delay line, Open vSwitch's datapath"`
+}
+
+// WireInfo says how a link is made on this machine.
+type WireInfo struct {
+	Link    string     `json:"link"`
+	Wire    local.Wire `json:"wire"`
+	Blocked bool       `json:"blocked,omitempty" doc:"Kept out of learning, so that there is no loop"`
+}
+
+// handler is the daemon's API.
+func (d *daemon) handler() http.Handler {
+	mux := http.NewServeMux()
+	register(humago.New(mux, apiConfig()), d)
+	mux.HandleFunc("GET /v1/progress", d.serveProgress)
+	mux.HandleFunc("POST /v1/down", d.serveDown)
+	mux.HandleFunc("GET /v1/capture", d.serveCapture)
+	mux.HandleFunc("POST /v1/exec", d.serveExec)
+	return sameVersion(mux)
+}
+
+// sameVersion refuses clients of another version, except where going down is concerned.
+func sameVersion(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set(VersionHeader, version.Version)
+		theirs := r.Header.Get(VersionHeader)
+		if theirs != "" && theirs != version.Version && r.URL.Path != "/v1/down" && r.URL.Path != "/v1/progress" {
+			http.Error(w, fmt.Sprintf(`{"detail":"this lab's daemon is trivet %s, the command is %s: use the same, or take the lab down (trivet down works across versions)"}`,
+				version.Version, theirs), http.StatusConflict)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func apiConfig() huma.Config {
+	c := huma.DefaultConfig("Trivet lab", version.Version)
+	c.Info.Description = "What a lab's daemon answers on its Unix socket <run directory>/<lab>/daemon.sock. " +
+		"Besides what is listed here: GET /v1/progress (a stream of JSON lines), POST /v1/down (the same), " +
+		"GET /v1/capture (a stream in pcap format), POST /v1/exec (Upgrade: " + streamProtocol + ")."
+	c.OpenAPIPath, c.DocsPath, c.SchemasPath = "/v1/openapi", "", ""
+	c.CreateHooks = nil // no $schema in answers
+	return c
+}
+
+// OpenAPI returns the API's description (OpenAPI 3.1, JSON).
+func OpenAPI() ([]byte, error) {
+	api := humago.New(http.NewServeMux(), apiConfig())
+	register(api, &daemon{})
+	return json.MarshalIndent(api.OpenAPI(), "", "  ")
+}
+
+type body[T any] struct{ Body T }
+
+func register(api huma.API, d *daemon) {
+	huma.Get(api, "/v1/lab", func(ctx context.Context, _ *struct{}) (*body[Info], error) {
+		return &body[Info]{d.info()}, nil
+	}, summary("The lab, its topology and how it is made"))
+	huma.Get(api, "/v1/controllers", func(ctx context.Context, _ *struct{}) (*body[[]SwitchStatus], error) {
+		s, err := d.controllers(ctx)
+		return &body[[]SwitchStatus]{s}, err
+	}, summary("Whether switches are connected to their controllers"))
+	huma.Post(api, "/v1/apply", func(ctx context.Context, in *body[ApplyRequest]) (*body[ApplyResult], error) {
+		r, err := d.apply(in.Body)
+		return &body[ApplyResult]{r}, problem(err)
+	}, summary("Change the lab to another topology, touching only what differs"))
+	huma.Post(api, "/v1/link", func(ctx context.Context, in *body[LinkRequest]) (*struct{}, error) {
+		change, err := topology.ParseLinkChange(in.Body.Change)
+		if err == nil {
+			err = d.setLink([2]string{in.Body.A, in.Body.B}, max(1, in.Body.Number), change)
+		}
+		return nil, problem(err)
+	}, summary("Change a link"))
+	huma.Post(api, "/v1/ping", func(ctx context.Context, in *body[PingRequest]) (*body[PingResult], error) {
+		r, err := d.ping(ctx, in.Body)
+		return &body[PingResult]{r}, problem(err)
+	}, summary("Ping between hosts"))
+	huma.Post(api, "/v1/iperf", func(ctx context.Context, in *body[IperfRequest]) (*body[IperfResult], error) {
+		r, err := d.iperf(ctx, in.Body)
+		return &body[IperfResult]{r}, problem(err)
+	}, summary("Measure throughput between two hosts with iperf3"))
+}
+
+func summary(s string) func(*huma.Operation) {
+	return func(o *huma.Operation) { o.Summary = s }
+}
+
+// problem makes an error one of the request, whose text the client shows as it is.
+func problem(err error) error {
+	if err == nil {
+		return nil
+	}
+	return huma.Error422UnprocessableEntity(err.Error())
+}
+
+func (d *daemon) info() Info {
+	i := Info{Name: d.state.Name, State: d.state.Status, Version: version.Version, Source: d.state.Source,
+		Target: d.state.Target, Created: d.state.Created, Topology: d.state.Topology, Wires: []WireInfo{}, Devices: map[string]string{}}
+	if d.state.Status != Up {
+		return i
+	}
+	d.changing.Lock()
+	defer d.changing.Unlock()
+	i.Topology = d.local.Topology
+	blocked := topology.Blocked(i.Topology)
+	for _, l := range i.Topology.Links {
+		i.Wires = append(i.Wires, WireInfo{l.Name(), d.local.WireOf(l), blocked[l]})
+	}
+	i.Devices["impairment"] = "delay line (this kernel has no netem)"
+	if d.local.Record.Netem {
+		i.Devices["impairment"] = "netem"
+	}
+	if d.local.Record.OVS != "" {
+		i.Devices["ovs"] = string(d.local.Record.OVS)
+	}
+	return i
+}
+
+// SwitchStatus says how a switch and its controllers get on.
+type SwitchStatus struct {
+	Switch      string             `json:"switch"`
+	Controllers []ControllerStatus `json:"controllers"`
+}
+
+// ControllerStatus is a switch's connection to one controller.
+type ControllerStatus struct {
+	Address   string `json:"address"`
+	Connected bool   `json:"connected"`
+	Role      string `json:"role,omitempty"`
+	Error     string `json:"error,omitempty"`
+}
+
+func (d *daemon) controllers(ctx context.Context) ([]SwitchStatus, error) {
+	out := []SwitchStatus{}
+	if d.local == nil {
+		return out, nil
+	}
+	bridges, err := d.local.Controllers(ctx)
+	if err != nil {
+		return nil, problem(err)
+	}
+	for _, b := range bridges {
+		s := SwitchStatus{Switch: b.Name, Controllers: []ControllerStatus{}}
+		for _, c := range b.Controllers {
+			s.Controllers = append(s.Controllers, ControllerStatus{Address: c.Target, Connected: c.Connected, Role: c.Role, Error: c.LastError})
+		}
+		out = append(out, s)
+	}
+	return out, nil
+}
+
+// ApplyRequest asks for a lab to become another topology.
+type ApplyRequest struct {
+	Topology json.RawMessage `json:"topology" doc:"A resolved topology, as in GET /v1/lab"`
+	DryRun   bool            `json:"dry_run,omitempty" doc:"Only say what would change"`
+}
+
+// ApplyResult lists the changes.
+type ApplyResult struct {
+	Changes []string `json:"changes"`
+	Same    int      `json:"same" doc:"How many nodes and links stay as they are"`
+}
+
+func (d *daemon) apply(r ApplyRequest) (out ApplyResult, err error) {
+	var t topology.Topology
+	if err := json.Unmarshal(r.Topology, &t); err != nil {
+		return out, fmt.Errorf("the topology in the request: %w", err)
+	}
+	if err := topology.Validate(&t).Err(); err != nil {
+		return out, err
+	}
+	out.Changes = []string{}
+	return out, d.change(func(ctx context.Context) error {
+		changes := topology.Diff(d.local.Topology, &t)
+		out.Same = len(d.local.Topology.Nodes) + len(d.local.Topology.Links)
+		for _, c := range changes {
+			out.Changes = append(out.Changes, c.String())
+			if c.OldNode != nil || c.OldLink != nil {
+				out.Same--
+			}
+		}
+		if r.DryRun || len(changes) == 0 {
+			return nil
+		}
+		return d.local.Apply(ctx, &t, d.progress.stage)
+	})
+}
+
+// LinkRequest asks for a change of a link.
+type LinkRequest struct {
+	A      string   `json:"a" doc:"Node at one end"`
+	B      string   `json:"b" doc:"Node at the other end"`
+	Number int      `json:"number,omitempty" doc:"Which of parallel links, from 1"`
+	Change []string `json:"change" doc:"up, down, or settings like delay=10ms"`
+}
+
+// PingRequest asks for pings.
+type PingRequest struct {
+	From     string            `json:"from,omitempty" doc:"Without from and to: every host pings every other"`
+	To       string            `json:"to,omitempty" doc:"A node, or an address"`
+	Count    int               `json:"count,omitempty" doc:"Echo requests per pair; 1 unless given"`
+	Size     int               `json:"size,omitempty" doc:"Payload in bytes; 56 unless given"`
+	Interval topology.Duration `json:"interval,omitempty"`
+	Timeout  topology.Duration `json:"timeout,omitempty" doc:"How long to wait for each reply; 1s more than the longest path takes, unless given"`
+	IPv6     bool              `json:"ipv6,omitempty"`
+}
+
+// PingResult is what pings gave.
+type PingResult struct {
+	Sent     int                `json:"sent"`
+	Received int                `json:"received"`
+	Loss     float64            `json:"loss" doc:"Share of requests without a reply, in [0, 1]"`
+	RTT      *probe.Summary     `json:"rtt_ms,omitempty" doc:"Round trip times in milliseconds"`
+	Pairs    []probe.PairResult `json:"pairs"`
+}
+
+func (d *daemon) serveProgress(w http.ResponseWriter, r *http.Request) {
+	follow := r.URL.Query().Get("follow") != ""
+	encode := streamJSON(w)
+	var last time.Time
+	for n := 0; ; {
+		steps, change := d.progress.since(max(0, n-1))
+		for i, s := range steps {
+			if !s.Time.After(last) && i == 0 && n > 0 {
+				continue
+			}
+			last = s.Time
+			if encode(s) != nil || s.End && !follow {
+				return
+			}
+		}
+		n = max(0, n-1) + len(steps)
+		select {
+		case <-change:
+		case <-r.Context().Done():
+			return
+		}
+	}
+}
+
+func (d *daemon) serveDown(w http.ResponseWriter, r *http.Request) {
+	encode := streamJSON(w)
+	err := d.down(func(stage string, done, total int) {
+		_ = encode(Progress{Time: time.Now(), Stage: stage, Done: done, Total: total})
+	})
+	p := Progress{Time: time.Now(), End: true}
+	if err != nil {
+		p.Error = err.Error()
+	}
+	_ = encode(p)
+}
+
+// streamJSON writes values as JSON lines, each sent at once.
+func streamJSON(w http.ResponseWriter) func(any) error {
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	w.WriteHeader(http.StatusOK)
+	encoder := json.NewEncoder(w)
+	flush := http.NewResponseController(w)
+	return func(v any) error {
+		if err := encoder.Encode(v); err != nil {
+			return err
+		}
+		return flush.Flush()
+	}
+}

@@ -1,0 +1,171 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gopacket/gopacket"
+	"github.com/gopacket/gopacket/layers"
+	"github.com/gopacket/gopacket/pcapgo"
+
+	"trivet.dev/trivet/target/local"
+	"trivet.dev/trivet/topology"
+)
+
+// A tap is one device to listen at: of a node, which says in which namespace it is.
+type tap struct{ node, device string }
+
+// taps returns the devices of a link ("s1-h1", captured at the switch if there is
+// one) or of a node (all of them).
+func (d *daemon) taps(what string) ([]tap, error) {
+	d.changing.Lock()
+	defer d.changing.Unlock()
+	t := d.local.Topology
+	if n := t.Node(what); n != nil {
+		var out []tap
+		for _, l := range t.Links {
+			for i, e := range l.Ends {
+				if e.Node == what && d.local.WireOf(l) != local.Patch {
+					out = append(out, tap{what, device(l, i)})
+				}
+			}
+		}
+		if len(out) == 0 {
+			return nil, fmt.Errorf("%s has no network device", what)
+		}
+		return out, nil
+	}
+	for _, l := range t.Links {
+		a, b, ok := cutLink(what, l)
+		if !ok {
+			continue
+		}
+		if d.local.WireOf(l) == local.Patch {
+			return nil, fmt.Errorf("link %s joins two Open vSwitch bridges without a device; give it one: trivet link set %s bandwidth=100gbit", what, what)
+		}
+		end := 0
+		if n := t.Node(b); n != nil && n.Kind == topology.Switch || t.Node(a) == nil {
+			end = 1
+		}
+		return []tap{{l.Ends[end].Node, device(l, end)}}, nil
+	}
+	return nil, fmt.Errorf("there is no node or link %s", what)
+}
+
+// device is the name of the device at an end; that of a real interface where the other end is one.
+func device(l *topology.Link, end int) string {
+	if l.Ends[1-end].External() {
+		return l.Ends[1-end].Interface
+	}
+	return l.Ends[end].Interface
+}
+
+// cutLink says whether "a-b" means this link, in either order, and names its ends in the link's order.
+func cutLink(what string, l *topology.Link) (a, b string, ok bool) {
+	a, b, _ = strings.Cut(l.Name(), "-")
+	ends := [2]string{l.Ends[0].Node, l.Ends[1].Node}
+	for i := range ends {
+		if l.Ends[i].External() {
+			ends[i] = l.Ends[i].Interface
+		}
+	}
+	a, b = ends[0], ends[1]
+	return a, b, what == a+"-"+b || what == b+"-"+a
+}
+
+func (d *daemon) serveCapture(w http.ResponseWriter, r *http.Request) {
+	taps, err := d.taps(r.URL.Query().Get("at"))
+	if err == nil {
+		err = d.isUp()
+	}
+	if err != nil {
+		writeProblem(w, err)
+		return
+	}
+	handles, err := d.openTaps(taps)
+	if err != nil {
+		writeProblem(w, err)
+		return
+	}
+	w.Header().Set("Content-Type", "application/vnd.tcpdump.pcap")
+	flush := http.NewResponseController(w)
+	out := pcapgo.NewWriterNanos(w)
+	if err := out.WriteFileHeader(262144, layers.LinkTypeEthernet); err != nil {
+		return
+	}
+	_ = flush.Flush()
+	packets := make(chan captured, 1024)
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	var group sync.WaitGroup
+	for _, h := range handles {
+		group.Go(func() { listen(ctx, h, packets) })
+	}
+	stop := context.AfterFunc(ctx, func() {
+		for _, h := range handles {
+			h.Close()
+		}
+	})
+	defer stop()
+	go func() { group.Wait(); close(packets) }()
+	for p := range packets {
+		if out.WritePacket(p.info, p.data) != nil {
+			return
+		}
+		if len(packets) == 0 {
+			_ = flush.Flush()
+		}
+	}
+}
+
+func writeProblem(w http.ResponseWriter, err error) {
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(http.StatusUnprocessableEntity)
+	fmt.Fprintf(w, "{\"detail\":%q}", err.Error())
+}
+
+type captured struct {
+	info gopacket.CaptureInfo
+	data []byte
+}
+
+func (d *daemon) openTaps(taps []tap) (handles []*pcapgo.EthernetHandle, err error) {
+	for _, t := range taps {
+		var errOpen error
+		err = errors.Join(err, d.local.OnNode(t.node, func() error {
+			var h *pcapgo.EthernetHandle
+			if h, errOpen = pcapgo.NewEthernetHandle(t.device); errOpen == nil {
+				handles = append(handles, h)
+			}
+			return errOpen
+		}))
+	}
+	if err != nil {
+		for _, h := range handles {
+			h.Close()
+		}
+	}
+	return handles, err
+}
+
+func listen(ctx context.Context, h *pcapgo.EthernetHandle, out chan<- captured) {
+	for ctx.Err() == nil {
+		data, info, err := h.ReadPacketData()
+		if err != nil {
+			return // closed, or the device is gone
+		}
+		if info.Timestamp.IsZero() {
+			info.Timestamp = time.Now()
+		}
+		select {
+		case out <- captured{info, data}:
+		case <-ctx.Done():
+			return
+		}
+	}
+}

@@ -1,0 +1,296 @@
+package lab
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+
+	"trivet.dev/trivet/internal/version"
+	"trivet.dev/trivet/topology"
+)
+
+// Client talks to a lab's daemon.
+type Client struct {
+	name   string
+	socket string
+	http   *http.Client
+}
+
+// Connect returns a client of a lab whose daemon runs.
+func Connect(s State) (*Client, error) {
+	if s.Status == Orphaned {
+		return nil, fmt.Errorf("the daemon of lab %s has died; packets flow as they did; take the lab down: trivet down %s", s.Name, s.Name)
+	}
+	return NewClient(s), nil
+}
+
+// NewClient returns a client of a lab's daemon, whether it runs or not.
+func NewClient(s State) *Client {
+	c := &Client{name: s.Name, socket: s.Socket()}
+	c.http = &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return c.dial(ctx) }}}
+	return c
+}
+
+func (c *Client) dial(ctx context.Context) (net.Conn, error) {
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "unix", c.socket)
+	if err != nil {
+		return nil, fmt.Errorf("the daemon of lab %s does not answer: %w", c.name, errors.Unwrap(err))
+	}
+	return conn, nil
+}
+
+// request sends a request and checks the answer; the caller closes its body.
+func (c *Client) request(ctx context.Context, method, path string, in any) (*http.Response, error) {
+	var body io.Reader
+	if in != nil {
+		b, err := json.Marshal(in)
+		if err != nil {
+			return nil, err
+		}
+		body = bytes.NewReader(b)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, "http://lab"+path, body)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set(VersionHeader, version.Version)
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return nil, errors.Unwrap(err) // without the invented URL
+	}
+	if resp.StatusCode >= 300 {
+		defer resp.Body.Close()
+		return nil, readProblem(resp)
+	}
+	return resp, nil
+}
+
+// readProblem turns an answer that says no into an error.
+func readProblem(resp *http.Response) error {
+	b, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+	var p struct {
+		Detail string `json:"detail"`
+		Errors []struct {
+			Message  string `json:"message"`
+			Location string `json:"location"`
+		} `json:"errors"`
+	}
+	if json.Unmarshal(b, &p) != nil || p.Detail == "" {
+		return fmt.Errorf("the lab's daemon answers %s: %s", resp.Status, bytes.TrimSpace(b))
+	}
+	for _, e := range p.Errors {
+		p.Detail += "; " + strings.TrimSpace(e.Location+" "+e.Message)
+	}
+	return errors.New(p.Detail)
+}
+
+func call[T any](ctx context.Context, c *Client, method, path string, in any) (out T, err error) {
+	resp, err := c.request(ctx, method, path, in)
+	if err != nil {
+		return out, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode == http.StatusNoContent {
+		return out, nil
+	}
+	return out, json.NewDecoder(resp.Body).Decode(&out)
+}
+
+// Info returns what the lab says of itself.
+func (c *Client) Info(ctx context.Context) (Info, error) {
+	return call[Info](ctx, c, "GET", "/v1/lab", nil)
+}
+
+// Controllers says whether switches are connected.
+func (c *Client) Controllers(ctx context.Context) ([]SwitchStatus, error) {
+	return call[[]SwitchStatus](ctx, c, "GET", "/v1/controllers", nil)
+}
+
+// Ping pings one pair of nodes, or all hosts.
+func (c *Client) Ping(ctx context.Context, r PingRequest) (PingResult, error) {
+	return call[PingResult](ctx, c, "POST", "/v1/ping", r)
+}
+
+// Iperf measures throughput.
+func (c *Client) Iperf(ctx context.Context, r IperfRequest) (IperfResult, error) {
+	return call[IperfResult](ctx, c, "POST", "/v1/iperf", r)
+}
+
+// SetLink changes a link.
+func (c *Client) SetLink(ctx context.Context, r LinkRequest) error {
+	_, err := call[struct{}](ctx, c, "POST", "/v1/link", r)
+	return err
+}
+
+// Apply changes the lab to a resolved topology, or only says how it would.
+func (c *Client) Apply(ctx context.Context, t *topology.Topology, dryRun bool) (ApplyResult, error) {
+	b, err := json.Marshal(t)
+	if err != nil {
+		return ApplyResult{}, err
+	}
+	return call[ApplyResult](ctx, c, "POST", "/v1/apply", ApplyRequest{Topology: b, DryRun: dryRun})
+}
+
+// Follow calls each for the steps of the lab's coming up, until its end.
+func (c *Client) Follow(ctx context.Context, each func(Progress)) error {
+	return c.stream(ctx, "GET", "/v1/progress", each)
+}
+
+// Down takes the lab down and calls each for the steps.
+func (c *Client) Down(ctx context.Context, each func(Progress)) error {
+	return c.stream(ctx, "POST", "/v1/down", each)
+}
+
+// stream reads progress until the end; its error is the stream's or that of the end.
+func (c *Client) stream(ctx context.Context, method, path string, each func(Progress)) error {
+	resp, err := c.request(ctx, method, path, nil)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	for lines := json.NewDecoder(resp.Body); ; {
+		var p Progress
+		if err := lines.Decode(&p); err != nil {
+			return fmt.Errorf("the daemon of lab %s has ended too early (its log: %s): %w", c.name, Dir(c.name)+"/daemon.log", err)
+		}
+		each(p)
+		if p.End && p.Error != "" {
+			return errors.New(p.Error)
+		}
+		if p.End {
+			return nil
+		}
+	}
+}
+
+// Capture streams packets of a link or node in pcap format until ctx ends.
+func (c *Client) Capture(ctx context.Context, at string, out io.Writer) error {
+	resp, err := c.request(ctx, "GET", "/v1/capture?at="+urlQuery(at), nil)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	_, err = io.Copy(out, resp.Body)
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+func urlQuery(s string) string {
+	return strings.NewReplacer("%", "%25", "&", "%26", "+", "%2B", " ", "%20", "#", "%23").Replace(s)
+}
+
+// Streams are where a program's input comes from and its output goes; Signals and
+// Sizes (rows, columns) are passed on while it runs.
+type Streams struct {
+	In       io.Reader
+	Out, Err io.Writer
+	Signals  <-chan byte
+	Sizes    <-chan [2]uint16
+}
+
+// Exec runs a program in a node and returns its exit code.
+func (c *Client) Exec(ctx context.Context, r ExecRequest, s Streams) (code int, err error) {
+	conn, err := c.dial(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer conn.Close()
+	body, err := json.Marshal(r)
+	if err != nil {
+		return 0, err
+	}
+	req, err := http.NewRequestWithContext(ctx, "POST", "http://lab/v1/exec", bytes.NewReader(body))
+	if err != nil {
+		return 0, err
+	}
+	req.Header.Set("Connection", "Upgrade")
+	req.Header.Set("Upgrade", streamProtocol)
+	req.Header.Set(VersionHeader, version.Version)
+	if err := req.Write(conn); err != nil {
+		return 0, err
+	}
+	in := bufio.NewReader(conn)
+	resp, err := http.ReadResponse(in, req)
+	if err != nil {
+		return 0, err
+	}
+	if resp.StatusCode != http.StatusSwitchingProtocols {
+		defer resp.Body.Close()
+		return 0, readProblem(resp)
+	}
+	var mu sync.Mutex
+	send := func(kind byte, content []byte) error {
+		mu.Lock()
+		defer mu.Unlock()
+		return writeFrame(conn, kind, content)
+	}
+	go sendInput(s.In, send)
+	go sendControls(s, send)
+	return receiveOutput(in, s)
+}
+
+func sendInput(in io.Reader, send func(byte, []byte) error) {
+	if in != nil {
+		buf := make([]byte, 32<<10)
+		for {
+			n, err := in.Read(buf)
+			if n > 0 && send(frameStdin, buf[:n]) != nil {
+				return
+			}
+			if err != nil {
+				break
+			}
+		}
+	}
+	_ = send(frameStdin, nil)
+}
+
+func sendControls(s Streams, send func(byte, []byte) error) {
+	for {
+		select {
+		case signal, ok := <-s.Signals:
+			if !ok {
+				return
+			}
+			_ = send(frameSignal, []byte{signal})
+		case size := <-s.Sizes:
+			b := binary.BigEndian.AppendUint16(nil, size[0])
+			_ = send(frameResize, binary.BigEndian.AppendUint16(b, size[1]))
+		}
+	}
+}
+
+func receiveOutput(in io.Reader, s Streams) (code int, err error) {
+	for {
+		kind, content, err := readFrame(in)
+		if err != nil {
+			return 0, fmt.Errorf("the lab's daemon has gone away: %w", err)
+		}
+		switch kind {
+		case frameStdout:
+			_, err = s.Out.Write(content)
+		case frameStderr:
+			_, err = s.Err.Write(content)
+		case frameExit:
+			return int(int32(binary.BigEndian.Uint32(content))), nil
+		case frameError:
+			return 0, errors.New(string(content))
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+}

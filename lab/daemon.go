@@ -1,0 +1,314 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"trivet.dev/trivet/internal/version"
+	"trivet.dev/trivet/target/local"
+	"trivet.dev/trivet/topology"
+)
+
+// daemon owns one lab: it alone changes it, and answers for it on a Unix socket.
+type daemon struct {
+	state State
+	local *local.Lab
+	start time.Time // when the lab was up
+
+	changing sync.Mutex // one change of the lab at a time
+	progress *progressLog
+	ctx      context.Context // ends when the lab is to go down
+	cancel   context.CancelFunc
+	schedule sync.WaitGroup
+	gone     chan struct{} // closed when the lab is down and the daemon is to end
+	exitOnce sync.Once
+}
+
+// DaemonCommand is the argument by which the program runs as a lab's daemon.
+const DaemonCommand = "__daemon"
+
+// RunDaemon brings up the lab whose state stands in its directory, and owns it until it is down.
+func RunDaemon(name string) error {
+	state, err := Load(name)
+	if err != nil {
+		return err
+	}
+	state.Status, state.Version = Starting, version.Version
+	state.PID, state.PIDStart = os.Getpid(), processStart(os.Getpid())
+	if err := state.Save(); err != nil {
+		return err
+	}
+	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGPIPE)
+	d := &daemon{state: state, progress: newProgressLog(), gone: make(chan struct{})}
+	d.ctx, d.cancel = context.WithCancel(context.Background())
+	listener, err := d.listen()
+	if err != nil {
+		return err
+	}
+	server := &http.Server{Handler: d.handler(), ReadHeaderTimeout: 10 * time.Second}
+	go func() { _ = server.Serve(listener) }()
+	go d.up()
+	<-d.gone
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = server.Shutdown(ctx) // lets those who wait for the end read it
+	return nil
+}
+
+// listen opens the socket, for root and the lab's owner only.
+func (d *daemon) listen() (net.Listener, error) {
+	socket := d.state.Socket()
+	_ = os.Remove(socket)
+	mask := unix.Umask(0o177)
+	l, err := net.Listen("unix", socket)
+	unix.Umask(mask)
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s: %w", socket, err)
+	}
+	if err := os.Chown(socket, d.state.Owner, -1); err != nil {
+		return nil, err
+	}
+	return &peerListener{l.(*net.UnixListener), d.state.Owner}, nil
+}
+
+// peerListener takes connections of root and one user only, whatever the socket's mode has become.
+type peerListener struct {
+	*net.UnixListener
+	owner int
+}
+
+func (l *peerListener) Accept() (net.Conn, error) {
+	for {
+		conn, err := l.AcceptUnix()
+		if err != nil {
+			return nil, err
+		}
+		if uid, err := peerUID(conn); err == nil && (uid == 0 || uid == l.owner) {
+			return conn, nil
+		}
+		conn.Close()
+	}
+}
+
+func peerUID(conn *net.UnixConn) (int, error) {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var cred *unix.Ucred
+	var credErr error
+	err = raw.Control(func(fd uintptr) {
+		cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	})
+	if err = errors.Join(err, credErr); err != nil {
+		return 0, err
+	}
+	return int(cred.Uid), nil
+}
+
+// up brings the lab up; if it cannot be, nothing of it stays.
+func (d *daemon) up() {
+	d.changing.Lock()
+	defer d.changing.Unlock()
+	l, err := local.New(d.state.Name, Dir(d.state.Name))
+	if err == nil {
+		d.local = l
+		err = l.Up(d.ctx, d.state.Topology, d.progress.stage)
+	}
+	if err == nil {
+		err = d.ctx.Err()
+	}
+	if err == nil {
+		err = d.startCommands(d.ctx, func(n *topology.Node) string { return n.Start })
+	}
+	if err != nil {
+		if d.ctx.Err() != nil {
+			err = errors.New("interrupted")
+		}
+		if undo := d.remove(); undo != nil {
+			err = fmt.Errorf("%w; and undoing it failed: %w (trivet down tries again)", err, undo)
+		}
+		d.progress.end(err)
+		d.exit()
+		return
+	}
+	d.waitControllers()
+	d.state.Status = Up
+	if err := d.state.Save(); err != nil {
+		d.progress.warn(err.Error())
+	}
+	d.start = time.Now()
+	d.runSchedule(d.state.Topology.Schedule)
+	d.progress.end(nil)
+}
+
+// waitControllers waits for the switches' controllers; one that does not answer is a warning, with the cure.
+func (d *daemon) waitControllers() {
+	ctx, cancel := context.WithTimeout(d.ctx, time.Duration(d.state.Wait))
+	defer cancel()
+	d.progress.stage("controllers", 0, 0)
+	if err := d.local.WaitControllers(ctx); err != nil {
+		d.progress.warnController(err, d.state.Topology)
+	}
+}
+
+// exit lets the daemon end, a moment later, so that answers under way are read.
+func (d *daemon) exit() { d.exitOnce.Do(func() { close(d.gone) }) }
+
+// down takes the lab down. A lab that is coming up is interrupted first.
+func (d *daemon) down(progress local.Progress) error {
+	d.cancel()
+	d.changing.Lock()
+	defer d.changing.Unlock()
+	if d.state.Status == Up {
+		d.state.Status = Stopping
+		if err := d.state.Save(); err != nil {
+			return err
+		}
+		d.schedule.Wait()
+		// A stop command that fails keeps nothing up.
+		_ = d.startCommands(context.Background(), func(n *topology.Node) string { return n.Stop })
+	}
+	if err := d.removeWith(progress); err != nil {
+		return err
+	}
+	d.exit()
+	return nil
+}
+
+func (d *daemon) remove() error { return d.removeWith(func(string, int, int) {}) }
+
+func (d *daemon) removeWith(progress local.Progress) error {
+	if d.local != nil {
+		d.local.Close()
+	}
+	return local.Remove(d.state.Name, Dir(d.state.Name), progress)
+}
+
+// commandTime is how long up and down wait for a node's start or stop command.
+const commandTime = 30 * time.Second
+
+// startCommands runs the nodes' start (or stop) commands, all at once. What they
+// leave in the background goes on; they themselves must end.
+func (d *daemon) startCommands(ctx context.Context, which func(*topology.Node) string) error {
+	ctx, cancel := context.WithTimeout(ctx, commandTime)
+	defer cancel()
+	var group sync.WaitGroup
+	errs := make([]error, len(d.state.Topology.Nodes))
+	for i, n := range d.state.Topology.Nodes {
+		if which(n) == "" {
+			continue
+		}
+		group.Go(func() {
+			if err := d.runShell(ctx, n.Name, which(n)); err != nil {
+				errs[i] = fmt.Errorf("%s: %q: %w", n.Name, which(n), err)
+			}
+		})
+	}
+	group.Wait()
+	return errors.Join(errs...)
+}
+
+// runShell runs a shell command in a node, its output to the lab's log.
+func (d *daemon) runShell(ctx context.Context, node, command string) error {
+	log, err := os.OpenFile(filepath.Join(Dir(d.state.Name), "commands.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	fmt.Fprintf(log, "%s %s: %s\n", time.Now().Format(time.RFC3339), node, command)
+	cmd := exec.Command("/bin/sh", "-c", command)
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := d.local.Start(node, cmd); err != nil {
+		return err
+	}
+	done := make(chan error, 1)
+	go func() { done <- cmd.Wait() }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL)
+		<-done
+		return fmt.Errorf("did not end within %s; put what is to stay into the background with &", commandTime)
+	}
+}
+
+// runSchedule lets the topology's events happen at their times.
+func (d *daemon) runSchedule(events []topology.Event) {
+	for _, e := range events {
+		d.schedule.Go(func() {
+			select {
+			case <-time.After(time.Until(d.start.Add(time.Duration(e.At)))):
+			case <-d.ctx.Done():
+				return
+			}
+			if err := d.act(e.Action); err != nil {
+				d.progress.warn(fmt.Sprintf("%s: %v", e, err))
+			} else {
+				d.progress.note(e.String())
+			}
+		})
+	}
+}
+
+func (d *daemon) act(a topology.Action) error {
+	if a.Node != "" {
+		ctx, cancel := context.WithTimeout(d.ctx, commandTime)
+		defer cancel()
+		return d.runShell(ctx, a.Node, a.Run)
+	}
+	return d.setLink(a.Ends, 1, a.Change)
+}
+
+// setLink changes the n-th link (from 1) between two nodes.
+func (d *daemon) setLink(ends [2]string, n int, c topology.LinkChange) error {
+	return d.change(func(ctx context.Context) error {
+		for i, l := range d.local.Topology.Links {
+			if !l.Joins(ends[0], ends[1]) {
+				continue
+			}
+			if n--; n == 0 {
+				return d.local.SetLink(ctx, i, c)
+			}
+		}
+		return fmt.Errorf("there is no link %s-%s", ends[0], ends[1])
+	})
+}
+
+// change runs a change of the lab and records the topology that came of it.
+func (d *daemon) change(f func(context.Context) error) error {
+	d.changing.Lock()
+	defer d.changing.Unlock()
+	if err := d.ctx.Err(); err != nil {
+		return errors.New("the lab is going down")
+	}
+	if d.state.Status != Up {
+		return errors.New("the lab is not up yet")
+	}
+	err := f(d.ctx)
+	d.state.Topology = d.local.Topology
+	return errors.Join(err, d.state.Save())
+}
+
+// Owner is the user who asked: who called sudo, or who runs the program.
+func Owner() int {
+	if uid, err := strconv.Atoi(os.Getenv("SUDO_UID")); err == nil && os.Getuid() == 0 {
+		return uid
+	}
+	return os.Getuid()
+}

@@ -1,0 +1,273 @@
+package lab
+
+import (
+	"bufio"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/creack/pty"
+	"golang.org/x/sys/unix"
+)
+
+// streamProtocol carries a program's streams after an HTTP upgrade, in frames: a
+// byte that says what it is, four of length (big endian), the content.
+const streamProtocol = "trivet-exec/1"
+
+// Kinds of frames.
+const (
+	frameStdin  byte = iota // to the program; empty: end of input
+	frameStdout             // from it
+	frameStderr
+	frameSignal // a signal's number, one byte
+	frameResize // rows and columns, two bytes each
+	frameExit   // exit code, four bytes; the last frame
+	frameError  // text: the program could not be started; the last frame
+)
+
+const maxFrame = 1 << 20
+
+func writeFrame(w io.Writer, kind byte, content []byte) error {
+	b := make([]byte, 5, 5+len(content))
+	b[0] = kind
+	binary.BigEndian.PutUint32(b[1:], uint32(len(content)))
+	_, err := w.Write(append(b, content...))
+	return err
+}
+
+func readFrame(r io.Reader) (kind byte, content []byte, err error) {
+	var head [5]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return 0, nil, err
+	}
+	n := binary.BigEndian.Uint32(head[1:])
+	if n > maxFrame {
+		return 0, nil, fmt.Errorf("a frame of %d bytes", n)
+	}
+	content = make([]byte, n)
+	_, err = io.ReadFull(r, content)
+	return head[0], content, err
+}
+
+// ExecRequest asks for a program to run in a node.
+type ExecRequest struct {
+	Node    string   `json:"node"`
+	Command []string `json:"command"`
+	Env     []string `json:"env,omitempty"`
+	Dir     string   `json:"dir,omitempty"`
+	TTY     bool     `json:"tty,omitempty"`
+	Rows    uint16   `json:"rows,omitempty"`
+	Columns uint16   `json:"columns,omitempty"`
+}
+
+// A session is one program and the connection of who asked for it.
+type session struct {
+	conn  net.Conn
+	in    *bufio.Reader
+	write sync.Mutex
+	cmd   *exec.Cmd
+	tty   *os.File // the terminal's side that we hold, or nil
+	stdin io.WriteCloser
+
+	outputs []*os.File // what the program prints comes from
+	exited  atomic.Bool
+}
+
+func (s *session) send(kind byte, content []byte) error {
+	s.write.Lock()
+	defer s.write.Unlock()
+	return writeFrame(s.conn, kind, content)
+}
+
+func (d *daemon) serveExec(w http.ResponseWriter, r *http.Request) {
+	var req ExecRequest
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxFrame)).Decode(&req); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	if !strings.EqualFold(r.Header.Get("Upgrade"), streamProtocol) {
+		http.Error(w, "upgrade to "+streamProtocol, http.StatusUpgradeRequired)
+		return
+	}
+	conn, buffered, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	defer conn.Close()
+	fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n", streamProtocol)
+	s := &session{conn: conn, in: buffered.Reader}
+	if err := d.isUp(); err != nil {
+		_ = s.send(frameError, []byte(err.Error()))
+		return
+	}
+	if d.local.Topology.Node(req.Node) == nil {
+		_ = s.send(frameError, []byte(noNode(d.local.Topology, req.Node).Error()))
+		return
+	}
+	output, err := s.start(d, req)
+	if err != nil {
+		_ = s.send(frameError, []byte(err.Error()))
+		return
+	}
+	go s.receive()
+	code := exitCode(s.cmd.Wait())
+	s.exited.Store(true)
+	for _, f := range s.outputs { // what it left in the background may hold these open for ever
+		_ = f.SetReadDeadline(time.Now().Add(lastWords))
+	}
+	output.Wait()
+	_ = s.send(frameExit, binary.BigEndian.AppendUint32(nil, uint32(code)))
+}
+
+// lastWords is how long output may come after the program has ended.
+const lastWords = 50 * time.Millisecond
+
+// start starts the program and the copying of what it prints.
+func (s *session) start(d *daemon, req ExecRequest) (output *sync.WaitGroup, err error) {
+	if len(req.Command) == 0 {
+		return nil, errors.New("no command")
+	}
+	s.cmd = exec.Command(req.Command[0], req.Command[1:]...)
+	s.cmd.Env, s.cmd.Dir = req.Env, req.Dir
+	if s.cmd.Err != nil { // looked up in the daemon's PATH: look in the caller's
+		s.cmd.Path, s.cmd.Err = lookPath(req.Command[0], req.Env)
+	}
+	if s.cmd.Err != nil {
+		return nil, fmt.Errorf("%s: command not found", req.Command[0])
+	}
+	if _, err := os.Stat(req.Dir); err != nil {
+		s.cmd.Dir = "/"
+	}
+	output = &sync.WaitGroup{}
+	if req.TTY {
+		return output, s.startTTY(d, req, output)
+	}
+	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if s.stdin, err = s.cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	stdout, stdoutIn, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	stderr, stderrIn, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	s.cmd.Stdout, s.cmd.Stderr = stdoutIn, stderrIn
+	err = d.local.Start(req.Node, s.cmd)
+	stdoutIn.Close()
+	stderrIn.Close()
+	if err != nil {
+		stdout.Close()
+		stderr.Close()
+		return nil, err
+	}
+	s.outputs = []*os.File{stdout, stderr}
+	output.Go(func() { s.copy(frameStdout, stdout) })
+	output.Go(func() { s.copy(frameStderr, stderr) })
+	return output, nil
+}
+
+func (s *session) startTTY(d *daemon, req ExecRequest, output *sync.WaitGroup) error {
+	ours, theirs, err := pty.Open()
+	if err != nil {
+		return fmt.Errorf("open a terminal: %w", err)
+	}
+	defer theirs.Close()
+	_ = pty.Setsize(ours, &pty.Winsize{Rows: req.Rows, Cols: req.Columns})
+	s.tty, s.stdin = ours, ours
+	s.cmd.Stdin, s.cmd.Stdout, s.cmd.Stderr = theirs, theirs, theirs
+	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	if err := d.local.Start(req.Node, s.cmd); err != nil {
+		ours.Close()
+		return err
+	}
+	s.outputs = []*os.File{ours}
+	output.Go(func() { s.copy(frameStdout, ours) }) // ends with an error (EIO) when the last program closes the terminal
+	return nil
+}
+
+func lookPath(name string, env []string) (string, error) {
+	for _, e := range env {
+		if dirs, ok := strings.CutPrefix(e, "PATH="); ok && !strings.Contains(name, "/") {
+			for _, dir := range strings.Split(dirs, ":") {
+				file := dir + "/" + name
+				if info, err := os.Stat(file); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+					return file, nil
+				}
+			}
+		}
+	}
+	return "", exec.ErrNotFound
+}
+
+// copy sends what the program prints, and closes the pipe.
+func (s *session) copy(kind byte, from *os.File) {
+	defer from.Close()
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := from.Read(buf)
+		if n > 0 && s.send(kind, buf[:n]) != nil || err != nil {
+			return
+		}
+		if s.exited.Load() {
+			_ = from.SetReadDeadline(time.Now().Add(lastWords))
+		}
+	}
+}
+
+// receive passes on what the client sends; when the client is gone, the program's group goes too.
+func (s *session) receive() {
+	for {
+		kind, content, err := readFrame(s.in)
+		if err != nil {
+			s.kill(unix.SIGHUP)
+			time.AfterFunc(time.Second, func() { s.kill(unix.SIGKILL) })
+			return
+		}
+		switch {
+		case kind == frameStdin && len(content) == 0:
+			if s.tty == nil {
+				_ = s.stdin.Close()
+			}
+		case kind == frameStdin:
+			_, _ = s.stdin.Write(content)
+		case kind == frameSignal && len(content) == 1:
+			s.kill(unix.Signal(content[0]))
+		case kind == frameResize && len(content) == 4 && s.tty != nil:
+			_ = pty.Setsize(s.tty, &pty.Winsize{Rows: binary.BigEndian.Uint16(content), Cols: binary.BigEndian.Uint16(content[2:])})
+		}
+	}
+}
+
+// kill sends a signal to the program and its group, unless it has ended.
+func (s *session) kill(signal unix.Signal) {
+	if !s.exited.Load() {
+		_ = unix.Kill(-s.cmd.Process.Pid, signal)
+	}
+}
+
+// exitCode is the program's, or 128 and the signal that ended it, as in a shell.
+func exitCode(err error) int {
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) {
+		return 0
+	}
+	if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		return 128 + int(status.Signal())
+	}
+	return exit.ExitCode()
+}

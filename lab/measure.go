@@ -1,0 +1,351 @@
+package lab
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os/exec"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"trivet.dev/trivet/bench/probe"
+	"trivet.dev/trivet/topology"
+)
+
+// atOnce is how many pings each host has under way in a ping of all pairs.
+const atOnce = 4
+
+// ping pings one pair, or all.
+func (d *daemon) ping(ctx context.Context, r PingRequest) (out PingResult, err error) {
+	if err := d.isUp(); err != nil {
+		return out, err
+	}
+	o := probe.PingOptions{Count: max(1, r.Count), Size: r.Size, Interval: time.Duration(r.Interval), Timeout: time.Duration(r.Timeout)}
+	if r.Size == 0 {
+		o.Size = 56
+	}
+	if o.Size < 0 || o.Size > probe.MaxPingSize {
+		return out, fmt.Errorf("size %d: a ping carries 0 to %d bytes", r.Size, probe.MaxPingSize)
+	}
+	if o.Timeout == 0 {
+		o.Timeout = time.Second + longestDelay(d.local.Topology)
+	}
+	pairs, err := d.pairs(r)
+	if err != nil {
+		return out, err
+	}
+	out.Pairs, err = d.pingPairs(ctx, pairs, r.IPv6, o)
+	var all []float64
+	for _, p := range out.Pairs {
+		out.Sent += p.Sent
+		out.Received += p.Received
+		all = append(all, p.RTT...)
+	}
+	if out.Sent > 0 {
+		out.Loss = float64(out.Sent-out.Received) / float64(out.Sent)
+	}
+	out.RTT = probe.Summarize(all)
+	return out, err
+}
+
+func (d *daemon) isUp() error {
+	if d.state.Status != Up {
+		return errors.New("the lab is not up yet")
+	}
+	return nil
+}
+
+// longestDelay bounds the round trip over all impaired links there and back.
+func longestDelay(t *topology.Topology) (sum time.Duration) {
+	for _, l := range t.Links {
+		for i := range 2 {
+			e := l.Egress(i)
+			sum += time.Duration(e.Delay + 4*e.Jitter)
+		}
+	}
+	return min(sum, time.Minute)
+}
+
+type pair struct {
+	from, to string
+	address  netip.Addr
+}
+
+// pairs lists who pings whom: hosts, and routers that have programs.
+func (d *daemon) pairs(r PingRequest) ([]pair, error) {
+	t := d.local.Topology
+	if (r.From == "") != (r.To == "") {
+		return nil, errors.New("name two nodes, or none for all hosts")
+	}
+	if r.From != "" {
+		if t.Node(r.From) == nil {
+			return nil, noNode(t, r.From)
+		}
+		to, err := d.address(r.To, r.IPv6)
+		return []pair{{r.From, r.To, to}}, err
+	}
+	hosts := t.NodesOf(topology.Host)
+	var out []pair
+	for _, a := range hosts {
+		for _, b := range hosts {
+			if a == b {
+				continue
+			}
+			to, err := d.address(b.Name, r.IPv6)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, pair{a.Name, b.Name, to})
+		}
+	}
+	if len(out) == 0 {
+		return nil, errors.New("there are no two hosts in the lab")
+	}
+	return out, nil
+}
+
+func noNode(t *topology.Topology, name string) error {
+	var names []string
+	for _, n := range t.Nodes {
+		names = append(names, n.Name)
+	}
+	if hint := topology.DidYouMean(name, names); hint != "" {
+		return fmt.Errorf("there is no node %s; %s", name, hint)
+	}
+	return fmt.Errorf("there is no node %s", name)
+}
+
+// address returns the first address of a node in a family, or the address itself.
+func (d *daemon) address(name string, v6 bool) (netip.Addr, error) {
+	if a, err := netip.ParseAddr(name); err == nil {
+		return a, nil
+	}
+	t := d.local.Topology
+	n := t.Node(name)
+	if n == nil {
+		return netip.Addr{}, noNode(t, name)
+	}
+	for _, p := range d.local.AddressesOf(n) {
+		if p.Addr().Is6() == v6 {
+			return p.Addr(), nil
+		}
+	}
+	family := "IPv4"
+	if v6 {
+		family = "IPv6"
+	}
+	return netip.Addr{}, fmt.Errorf("%s has no %s address", name, family)
+}
+
+// pingPairs pings all pairs: the hosts at the same time, each a few pairs at once.
+func (d *daemon) pingPairs(ctx context.Context, pairs []pair, v6 bool, o probe.PingOptions) ([]probe.PairResult, error) {
+	results := make([]probe.PairResult, len(pairs))
+	byHost := map[string][]int{}
+	for i, p := range pairs {
+		byHost[p.from] = append(byHost[p.from], i)
+	}
+	var group sync.WaitGroup
+	var mu sync.Mutex
+	var errs []error
+	for host, todo := range byHost {
+		var pinger *probe.Pinger
+		err := d.local.OnNode(host, func() (err error) {
+			pinger, err = probe.OpenPinger(v6 || pairs[todo[0]].address.Is6())
+			return err
+		})
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		group.Go(func() {
+			defer pinger.Close()
+			var inner sync.WaitGroup
+			work := make(chan int)
+			for range min(atOnce, len(todo)) {
+				inner.Go(func() {
+					for i := range work {
+						r := pinger.PingPair(ctx, pairs[i].address, o)
+						r.From, r.To = pairs[i].from, pairs[i].to
+						mu.Lock()
+						results[i] = r
+						mu.Unlock()
+					}
+				})
+			}
+			for _, i := range todo {
+				work <- i
+			}
+			close(work)
+			inner.Wait()
+		})
+	}
+	group.Wait()
+	return results, errors.Join(errs...)
+}
+
+// IperfRequest asks for a measurement of throughput.
+type IperfRequest struct {
+	From     string `json:"from" doc:"The sender"`
+	To       string `json:"to" doc:"The receiver: a node"`
+	UDP      bool   `json:"udp,omitempty"`
+	Seconds  int    `json:"seconds,omitempty" doc:"5 unless given"`
+	Parallel int    `json:"parallel,omitempty" doc:"Connections at once; 1 unless given"`
+	Rate     string `json:"rate,omitempty" doc:"To send at, as 100mbit; of UDP 10mbit unless given"`
+	Omit     int    `json:"omit,omitempty" doc:"Seconds at the start that do not count"`
+	IPv6     bool   `json:"ipv6,omitempty"`
+}
+
+// IperfResult is what iperf3 measured.
+type IperfResult struct {
+	BitsPerSecond float64 `json:"bits_per_second" doc:"Received: payload of TCP or UDP"`
+	Sent          float64 `json:"sent_bits_per_second"`
+	Seconds       float64 `json:"seconds"`
+	Retransmits   int     `json:"retransmits,omitempty"`
+	JitterMS      float64 `json:"jitter_ms,omitempty"`
+	Loss          float64 `json:"loss,omitempty" doc:"Share of UDP datagrams lost, in [0, 1]"`
+	Protocol      string  `json:"protocol"`
+}
+
+func (d *daemon) iperf(ctx context.Context, r IperfRequest) (out IperfResult, err error) {
+	if err := d.isUp(); err != nil {
+		return out, err
+	}
+	program, err := exec.LookPath("iperf3")
+	if err != nil {
+		return out, errors.New("iperf3 is not installed: apt install iperf3")
+	}
+	if d.local.Topology.Node(r.From) == nil {
+		return out, noNode(d.local.Topology, r.From)
+	}
+	to, err := d.address(r.To, r.IPv6)
+	if err != nil {
+		return out, err
+	}
+	seconds := max(1, r.Seconds)
+	if r.Seconds == 0 {
+		seconds = 5
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(seconds+r.Omit)*time.Second+15*time.Second)
+	defer cancel()
+	server := exec.Command(program, "--server", "--one-off", "--forceflush", "--bind", to.String())
+	listening, stop, err := d.startServer(r.To, server)
+	if err != nil {
+		return out, err
+	}
+	defer stop()
+	select {
+	case <-listening:
+	case <-ctx.Done():
+		return out, errors.New("the iperf3 server did not start")
+	}
+	args := []string{"--client", to.String(), "--json", "--time", strconv.Itoa(seconds),
+		"--parallel", strconv.Itoa(max(1, r.Parallel)), "--omit", strconv.Itoa(r.Omit), "--connect-timeout", "5000"}
+	rate, err := iperfRate(r)
+	if err != nil {
+		return out, err
+	}
+	args = append(args, rate...)
+	text, err := d.output(ctx, r.From, exec.Command(program, args...))
+	if err != nil && len(text) == 0 {
+		return out, err
+	}
+	return parseIperf(text, r.UDP)
+}
+
+func iperfRate(r IperfRequest) (args []string, err error) {
+	if r.UDP {
+		args = append(args, "--udp")
+	}
+	if r.Rate == "" {
+		if r.UDP {
+			args = append(args, "--bitrate", "10M")
+		}
+		return args, nil
+	}
+	rate, err := topology.ParseRate(r.Rate)
+	return append(args, "--bitrate", strconv.FormatUint(uint64(rate), 10)), err
+}
+
+// startServer starts a program in a node; listening is closed at its first output.
+func (d *daemon) startServer(node string, cmd *exec.Cmd) (listening <-chan struct{}, stop func(), err error) {
+	first := make(chan struct{})
+	var once sync.Once
+	cmd.Stdout = writerFunc(func(p []byte) (int, error) {
+		if bytes.Contains(p, []byte("listening")) {
+			once.Do(func() { close(first) })
+		}
+		return len(p), nil
+	})
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := d.local.Start(node, cmd); err != nil {
+		return nil, nil, err
+	}
+	return first, func() {
+		_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL)
+		_ = cmd.Wait()
+	}, nil
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
+
+// output runs a program in a node and returns what it prints.
+func (d *daemon) output(ctx context.Context, node string, cmd *exec.Cmd) ([]byte, error) {
+	var out, errOut bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errOut
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := d.local.Start(node, cmd); err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL) })
+	defer stop()
+	err := cmd.Wait()
+	if err != nil {
+		err = fmt.Errorf("%s: %w %s", cmd.Path, err, bytes.TrimSpace(errOut.Bytes()))
+	}
+	return out.Bytes(), err
+}
+
+// parseIperf reads iperf3's JSON.
+func parseIperf(text []byte, udp bool) (out IperfResult, err error) {
+	type sum struct {
+		BitsPerSecond float64 `json:"bits_per_second"`
+		Seconds       float64 `json:"seconds"`
+		Retransmits   int     `json:"retransmits"`
+		JitterMS      float64 `json:"jitter_ms"`
+		LostPercent   float64 `json:"lost_percent"`
+	}
+	var doc struct {
+		Error string `json:"error"`
+		End   struct {
+			Sum      sum `json:"sum"`
+			Sent     sum `json:"sum_sent"`
+			Received sum `json:"sum_received"`
+		} `json:"end"`
+	}
+	if err := json.Unmarshal(text, &doc); err != nil {
+		return out, fmt.Errorf("iperf3 printed no JSON: %w", err)
+	}
+	if doc.Error != "" {
+		return out, fmt.Errorf("iperf3: %s", doc.Error)
+	}
+	e := doc.End
+	out = IperfResult{Protocol: "tcp", BitsPerSecond: e.Received.BitsPerSecond, Sent: e.Sent.BitsPerSecond,
+		Seconds: e.Received.Seconds, Retransmits: e.Sent.Retransmits}
+	if udp {
+		out.Protocol, out.JitterMS, out.Loss = "udp", e.Sum.JitterMS, e.Sum.LostPercent/100
+		if out.Sent == 0 { // iperf3 before 3.13 gives one sum only, of what was sent
+			out.Sent, out.Seconds = e.Sum.BitsPerSecond, e.Sum.Seconds
+			out.BitsPerSecond = e.Sum.BitsPerSecond * (1 - out.Loss)
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,97 @@
+package lab
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"trivet.dev/trivet/topology"
+)
+
+// Progress is one step of a lab's life, as clients see it: a stage that advances,
+// a warning, something that happened, or the end of coming up or going down.
+type Progress struct {
+	Time    time.Time `json:"time"`
+	Stage   string    `json:"stage,omitempty"`
+	Done    int       `json:"done,omitempty"`
+	Total   int       `json:"total,omitempty"`
+	Warning string    `json:"warning,omitempty"`
+	Event   string    `json:"event,omitempty"`
+	Error   string    `json:"error,omitempty"`
+	End     bool      `json:"end,omitempty"` // coming up or going down has ended; Error says how
+}
+
+// progressLog keeps what has happened and wakes those who follow it.
+type progressLog struct {
+	mu     sync.Mutex
+	steps  []Progress
+	change chan struct{} // closed at the next step
+}
+
+func newProgressLog() *progressLog { return &progressLog{change: make(chan struct{})} }
+
+// maxProgress bounds the memory of a lab whose links flap for months.
+const maxProgress = 10_000
+
+func (l *progressLog) add(p Progress) {
+	p.Time = time.Now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if n := len(l.steps); p.Stage != "" && n > 0 && l.steps[n-1].Stage == p.Stage && l.steps[n-1].Done < p.Done {
+		l.steps[n-1] = p // only the latest count of a stage matters
+	} else if n < maxProgress {
+		l.steps = append(l.steps, p)
+	}
+	close(l.change)
+	l.change = make(chan struct{})
+}
+
+// since returns the steps from the n-th, the last known one again if it may have
+// advanced, and a channel that is closed at the next.
+func (l *progressLog) since(n int) ([]Progress, <-chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return append([]Progress(nil), l.steps[min(n, len(l.steps)):]...), l.change
+}
+
+func (l *progressLog) stage(stage string, done, total int) {
+	killHere()
+	l.add(Progress{Stage: stage, Done: done, Total: total})
+}
+
+func (l *progressLog) warn(text string) { l.add(Progress{Warning: text}) }
+func (l *progressLog) note(text string) { l.add(Progress{Event: text}) }
+
+func (l *progressLog) end(err error) {
+	p := Progress{End: true}
+	if err != nil {
+		p.Error = err.Error()
+	}
+	l.add(p)
+}
+
+// warnController says which switches lack their controller, what that means and what helps.
+func (l *progressLog) warnController(err error, t *topology.Topology) {
+	consequence := "the lab is up; its switches forward by learning"
+	for _, n := range t.NodesOf(topology.Switch) {
+		if n.FailMode == topology.Secure {
+			consequence = "the lab is up; traffic is not forwarded (fail_mode: secure)"
+		}
+	}
+	l.warn(fmt.Sprintf("%v\n  start the controller, or let switches learn on their own:  --controller none\n  %s", err, consequence))
+}
+
+var steps atomic.Int64
+
+// killHere ends the daemon, as by kill -9, at the step that a test names: the
+// proof that down cleans up after a death at any point.
+func killHere() {
+	if at, err := strconv.ParseInt(os.Getenv("TRIVET_KILL_AT_STEP"), 10, 64); err == nil && steps.Add(1) == at {
+		_ = unix.Kill(os.Getpid(), unix.SIGKILL)
+	}
+}

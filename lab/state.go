@@ -1,0 +1,220 @@
+// Package lab is the life of a lab: what stands on disk about it, the daemon
+// that owns it, the API by which everything else talks to that daemon, and the
+// client of that API.
+package lab
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"trivet.dev/trivet/topology"
+)
+
+// RunDir is where labs keep their state and sockets. It need not survive a reboot.
+func RunDir() string {
+	if dir := os.Getenv("TRIVET_RUN_DIR"); dir != "" {
+		return dir
+	}
+	return "/run/trivet"
+}
+
+// Status is where in its life a lab is.
+type Status string
+
+const (
+	Starting Status = "starting"
+	Up       Status = "up"
+	Stopping Status = "stopping"
+	// Orphaned is a lab whose daemon has died: packets flow as they did, but nobody answers for it.
+	Orphaned Status = "orphaned"
+)
+
+// State is what stands on disk about a lab. It is written before anything it speaks of is made.
+type State struct {
+	Name     string             `json:"name"`
+	Status   Status             `json:"state"`
+	Version  string             `json:"version"`
+	Source   string             `json:"source"`  // the file or generator the topology came from
+	Target   string             `json:"target"`  // "local"
+	Owner    int                `json:"owner"`   // user id that may talk to the daemon, besides root
+	Created  time.Time          `json:"created"` // when up began
+	PID      int                `json:"pid"`     // of the daemon; with PIDStart it is unmistakable
+	PIDStart uint64             `json:"pid_start"`
+	Wait     topology.Duration  `json:"wait"` // how long up waits for controllers
+	Topology *topology.Topology `json:"topology"`
+}
+
+// NamePattern is what a lab may be called: safe as a file name, a cgroup and in a table.
+var NamePattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,39}$`)
+
+// CleanName makes a legal name of any text.
+func CleanName(s string) string {
+	s = regexp.MustCompile(`[^A-Za-z0-9_.-]+`).ReplaceAllString(s, "-")
+	s = strings.TrimLeft(s, "-._")
+	if len(s) > 40 {
+		s = s[:40]
+	}
+	if s == "" {
+		return "lab"
+	}
+	return s
+}
+
+// Dir is the lab's directory.
+func Dir(name string) string { return filepath.Join(RunDir(), name) }
+
+// Socket is where the lab's daemon listens.
+func (s State) Socket() string { return filepath.Join(Dir(s.Name), "daemon.sock") }
+
+func stateFile(name string) string { return filepath.Join(Dir(name), "state.json") }
+
+// Save writes the state, at once and for the owner's eyes only.
+func (s State) Save() error {
+	b, err := json.Marshal(s)
+	if err != nil {
+		return err
+	}
+	file := stateFile(s.Name)
+	if err := os.WriteFile(file+".new", b, 0o600); err != nil {
+		return err
+	}
+	if err := os.Chown(file+".new", s.Owner, -1); err != nil {
+		return err
+	}
+	return os.Rename(file+".new", file)
+}
+
+// ErrNone is that there is no such lab, or none at all.
+var ErrNone = errors.New("there is no lab")
+
+// Load reads a lab's state; a lab whose daemon has died is Orphaned.
+func Load(name string) (State, error) {
+	s := State{Name: name}
+	if !NamePattern.MatchString(name) {
+		return s, fmt.Errorf("%w %q", ErrNone, name)
+	}
+	b, err := os.ReadFile(stateFile(name))
+	if errors.Is(err, os.ErrNotExist) {
+		if _, err := os.Stat(Dir(name)); err == nil {
+			s.Status = Orphaned // killed before the state was written
+			return s, nil
+		}
+		return s, fmt.Errorf("%w %q", ErrNone, name)
+	}
+	if errors.Is(err, os.ErrPermission) {
+		return s, fmt.Errorf("lab %s is another user's", name)
+	}
+	if err != nil {
+		return s, err
+	}
+	if err := json.Unmarshal(b, &s); err != nil {
+		return State{Name: name, Status: Orphaned}, nil // cut short by a crash of the machine
+	}
+	if !s.Alive() {
+		s.Status = Orphaned
+	}
+	return s, nil
+}
+
+// List returns the labs of this machine, by name; those of other users are left out.
+func List() ([]State, error) {
+	entries, err := os.ReadDir(RunDir())
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var out []State
+	for _, e := range entries {
+		if !e.IsDir() || !NamePattern.MatchString(e.Name()) {
+			continue
+		}
+		if s, err := Load(e.Name()); err == nil {
+			out = append(out, s)
+		}
+	}
+	return out, nil
+}
+
+// Choose returns the lab of that name; with no name, the only one there is.
+func Choose(name string) (State, error) {
+	if name != "" {
+		s, err := Load(name)
+		if errors.Is(err, ErrNone) {
+			return s, fmt.Errorf("there is no lab %s; %s", name, labList())
+		}
+		return s, err
+	}
+	labs, err := List()
+	switch {
+	case err != nil:
+		return State{}, err
+	case len(labs) == 0:
+		return State{}, fmt.Errorf("%w; bring one up: trivet up linear,3", ErrNone)
+	case len(labs) > 1:
+		return State{}, fmt.Errorf("which lab? Say --lab NAME (or set TRIVET_LAB); %s", labList())
+	}
+	return labs[0], nil
+}
+
+func labList() string {
+	labs, _ := List()
+	if len(labs) == 0 {
+		return "no lab is up"
+	}
+	var names []string
+	for _, l := range labs {
+		names = append(names, l.Name)
+	}
+	slices.Sort(names)
+	return "there are " + strings.Join(names, ", ")
+}
+
+// Alive says whether the lab's daemon runs.
+func (s State) Alive() bool {
+	return s.PID != 0 && processStart(s.PID) == s.PIDStart
+}
+
+// KillDaemon ends the daemon, if it runs, and waits until it is gone.
+func (s State) KillDaemon() error {
+	if !s.Alive() {
+		return nil
+	}
+	if err := unix.Kill(s.PID, unix.SIGKILL); err != nil {
+		return fmt.Errorf("end the daemon of lab %s (process %d): %w", s.Name, s.PID, err)
+	}
+	for range 1000 {
+		if !s.Alive() {
+			return nil
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	return fmt.Errorf("the daemon of lab %s (process %d) does not end", s.Name, s.PID)
+}
+
+// processStart returns when a process started, in clock ticks since boot, or 0
+// where there is none (proc(5), field 22 of stat). A zombie is none.
+func processStart(pid int) uint64 {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0
+	}
+	after := string(b[strings.LastIndexByte(string(b), ')')+1:])
+	fields := strings.Fields(after)
+	if len(fields) < 20 || fields[0] == "Z" {
+		return 0
+	}
+	start, _ := strconv.ParseUint(fields[19], 10, 64)
+	return start
+}

@@ -1,0 +1,273 @@
+package local
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"trivet.dev/trivet/topology"
+)
+
+// Cgroups are the hierarchies of the machine in which a lab's nodes get groups
+// of their own: trivet/<lab>/<node> below each mount point. Version 2 is used
+// where it is; of version 1 only what version 2 does not carry.
+type Cgroups struct {
+	V2     string // mount point, "" where there is none
+	CPU    string // of a version 1 cpu controller, "" where version 2 has it
+	CPUSet string // the same for cpuset
+	Any    string // a version 1 hierarchy to find processes by, where there is no version 2
+}
+
+// FindCgroups reads what is mounted.
+func FindCgroups() (Cgroups, error) {
+	var c Cgroups
+	f, err := os.Open("/proc/self/mountinfo")
+	if err != nil {
+		return c, err
+	}
+	defer f.Close()
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		mount, super, ok := strings.Cut(lines.Text(), " - ")
+		words, what := strings.Fields(mount), strings.Fields(super)
+		if !ok || len(words) < 5 || len(what) < 3 {
+			continue
+		}
+		switch where := words[4]; what[0] {
+		case "cgroup2":
+			if c.V2 == "" {
+				c.V2 = where
+			}
+		case "cgroup":
+			options := strings.Split(what[2], ",")
+			c.Any = where
+			if slices.Contains(options, "cpu") {
+				c.CPU = where
+			}
+			if slices.Contains(options, "cpuset") {
+				c.CPUSet = where
+			}
+		}
+	}
+	if c.V2 == "" && c.Any == "" {
+		return c, errors.New("no cgroups are mounted: mount -t cgroup2 none /sys/fs/cgroup")
+	}
+	return c, nil
+}
+
+// roots are the mount points in use.
+func (c Cgroups) roots() []string {
+	var out []string
+	for _, r := range []string{c.V2, c.CPU, c.CPUSet} {
+		if r != "" && !slices.Contains(out, r) {
+			out = append(out, r)
+		}
+	}
+	if c.V2 == "" && !slices.Contains(out, c.Any) {
+		out = append(out, c.Any)
+	}
+	return out
+}
+
+// v2Has says whether version 2 carries a controller.
+func (c Cgroups) v2Has(controller string) bool {
+	b, err := os.ReadFile(filepath.Join(c.V2, "cgroup.controllers"))
+	return c.V2 != "" && err == nil && slices.Contains(strings.Fields(string(b)), controller)
+}
+
+func group(root string, path ...string) string {
+	return filepath.Join(append([]string{root, "trivet"}, path...)...)
+}
+
+// make makes the group of a node and sets its limits.
+func (c Cgroups) make(lab string, n *topology.Node) error {
+	for _, root := range c.roots() {
+		if err := os.MkdirAll(group(root, lab, n.Name), 0o755); err != nil {
+			return fmt.Errorf("make the cgroup of %s: %w", n.Name, err)
+		}
+	}
+	if n.CPU != (topology.CPU{}) {
+		if err := c.limit(lab, n); err != nil {
+			return fmt.Errorf("limit the CPU of %s: %w", n.Name, err)
+		}
+	}
+	if len(n.Cores) > 0 {
+		if err := c.pin(lab, n); err != nil {
+			return fmt.Errorf("pin %s to cores: %w", n.Name, err)
+		}
+	}
+	return nil
+}
+
+// cpuPeriod is the bandwidth period of the kernel's CPU controller, its default.
+const cpuPeriod = 100 * time.Millisecond
+
+func (c Cgroups) limit(lab string, n *topology.Node) error {
+	cpus := n.CPU.CPUs
+	if n.CPU.Share > 0 {
+		cpus = float64(n.CPU.Share) * float64(runtime.NumCPU())
+	}
+	quota := max(1000, int64(cpus*float64(cpuPeriod.Microseconds())))
+	switch {
+	case c.v2Has("cpu"):
+		if err := c.delegate(lab, "cpu"); err != nil {
+			return err
+		}
+		return writeFile(group(c.V2, lab, n.Name, "cpu.max"), fmt.Sprintf("%d %d", quota, cpuPeriod.Microseconds()))
+	case c.CPU != "":
+		return writeFile(group(c.CPU, lab, n.Name, "cpu.cfs_quota_us"), strconv.FormatInt(quota, 10))
+	}
+	return errors.New("the machine mounts no cpu controller")
+}
+
+func (c Cgroups) pin(lab string, n *topology.Node) error {
+	words := make([]string, len(n.Cores))
+	for i, core := range n.Cores {
+		words[i] = strconv.Itoa(core)
+	}
+	cores := strings.Join(words, ",")
+	switch {
+	case c.v2Has("cpuset"):
+		if err := c.delegate(lab, "cpuset"); err != nil {
+			return err
+		}
+		return writeFile(group(c.V2, lab, n.Name, "cpuset.cpus"), cores)
+	case c.CPUSet != "":
+		return c.pinV1(lab, n.Name, cores)
+	}
+	return errors.New("the machine mounts no cpuset controller")
+}
+
+// pinV1 also gives each group on the way its memory nodes: version 1 takes no process without.
+func (c Cgroups) pinV1(lab, node, cores string) error {
+	above := c.CPUSet
+	for _, path := range []string{group(c.CPUSet), group(c.CPUSet, lab), group(c.CPUSet, lab, node)} {
+		for _, file := range []string{"cpuset.mems", "cpuset.cpus"} {
+			b, err := os.ReadFile(filepath.Join(above, file))
+			if err != nil {
+				return err
+			}
+			if err := writeFile(filepath.Join(path, file), strings.TrimSpace(string(b))); err != nil {
+				return err
+			}
+		}
+		above = path
+	}
+	return writeFile(filepath.Join(above, "cpuset.cpus"), cores)
+}
+
+// delegate lets the groups below a lab use a version 2 controller.
+func (c Cgroups) delegate(lab, controller string) error {
+	for _, path := range []string{c.V2, group(c.V2), group(c.V2, lab)} {
+		if err := writeFile(filepath.Join(path, "cgroup.subtree_control"), "+"+controller); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func writeFile(name, value string) error { return os.WriteFile(name, []byte(value), 0o644) }
+
+// bear lets a command be born in the group of a node: by version 1 as the child
+// of the calling thread, which must be locked and end soon; by version 2 in the
+// directory returned, to be closed (it may be nil) once the command has started.
+func (c Cgroups) bear(cmd *exec.Cmd, lab, node string) (*os.File, error) {
+	for _, root := range c.roots() {
+		if root == c.V2 || root == c.CPUSet && root != c.CPU && !pinned(group(root, lab, node)) {
+			continue
+		}
+		if err := writeFile(group(root, lab, node, "tasks"), strconv.Itoa(unix.Gettid())); err != nil {
+			return nil, fmt.Errorf("enter the cgroup of %s: %w", node, err)
+		}
+	}
+	if c.V2 == "" {
+		return nil, nil
+	}
+	dir, err := os.Open(group(c.V2, lab, node))
+	if err != nil {
+		return nil, err
+	}
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, int(dir.Fd())
+	return dir, nil
+}
+
+// pinned says whether a version 1 cpuset has been given processors.
+func pinned(path string) bool {
+	b, err := os.ReadFile(filepath.Join(path, "cpuset.cpus"))
+	return err == nil && strings.TrimSpace(string(b)) != ""
+}
+
+// remove ends every process below trivet/<path> and removes the groups.
+func (c Cgroups) remove(path ...string) error {
+	deadline := time.Now().Add(10 * time.Second)
+	for _, root := range c.roots() {
+		top := group(root, path...)
+		if _, err := os.Stat(top); err != nil {
+			continue
+		}
+		if err := writeFile(filepath.Join(top, "cgroup.kill"), "1"); err != nil {
+			killAll(top)
+		}
+		for {
+			err := removeTree(top)
+			if err == nil {
+				break
+			}
+			if time.Now().After(deadline) {
+				return fmt.Errorf("processes in %s do not end: %w", top, err)
+			}
+			time.Sleep(2 * time.Millisecond)
+			killAll(top)
+		}
+		_ = os.Remove(group(root)) // only the last lab's succeeds
+	}
+	return nil
+}
+
+// killAll ends the processes in a tree of groups, where the kernel cannot do it in one step.
+func killAll(top string) {
+	_ = filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.IsDir() {
+			return nil
+		}
+		b, _ := os.ReadFile(filepath.Join(path, "cgroup.procs"))
+		for _, word := range strings.Fields(string(b)) {
+			if pid, err := strconv.Atoi(word); err == nil && pid != os.Getpid() {
+				_ = unix.Kill(pid, unix.SIGKILL)
+			}
+		}
+		return nil
+	})
+}
+
+// removeTree removes groups, innermost first.
+func removeTree(top string) error {
+	var dirs []string
+	err := filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() {
+			dirs = append(dirs, path)
+		}
+		return nil
+	})
+	slices.Reverse(dirs)
+	for _, d := range dirs {
+		if e := unix.Rmdir(d); e != nil && e != unix.ENOENT {
+			err = errors.Join(err, e)
+		}
+	}
+	return err
+}

@@ -1,0 +1,247 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+
+	"trivet.dev/trivet/topology"
+)
+
+// Apply changes a running lab to a resolved topology, touching only what differs.
+func (l *Lab) Apply(ctx context.Context, t *topology.Topology, progress Progress) error {
+	s := l.plan(l.Topology, t)
+	if err := l.takeAway(s); err != nil {
+		return err
+	}
+	l.Topology = t
+	if err := errors.Join(l.raiseLimits(), l.writeHosts()); err != nil {
+		return err
+	}
+	if err := l.startSwitches(ctx); err != nil {
+		return err
+	}
+	return l.change(ctx, s, progress)
+}
+
+// takeAway removes links and nodes that go or are made anew.
+func (l *Lab) takeAway(s steps) error {
+	if err := l.dropLinks(s.dropLinks); err != nil {
+		return err
+	}
+	for _, n := range s.dropNodes {
+		if n.NAT {
+			if err := l.dropUplink(n.Name); err != nil {
+				return err
+			}
+		}
+		if n.Kind == topology.Switch {
+			if err := l.dropBridge(n); err != nil {
+				return err
+			}
+		}
+		if err := l.Cgroups.remove(l.Name, n.Name); err != nil {
+			return err
+		}
+		if ownsNamespaces(n) {
+			if err := l.removeNode(n.Name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// change makes what is new and sets what differs.
+func (l *Lab) change(ctx context.Context, s steps, progress Progress) error {
+	var hosts []*topology.Node
+	for _, n := range s.addNodes {
+		if ownsNamespaces(n) {
+			hosts = append(hosts, n)
+		}
+	}
+	stages := []struct {
+		name  string
+		total int
+		run   func(done func()) error
+	}{
+		{"nodes", len(s.addNodes), func(done func()) error { return l.addNodes(s.addNodes, hosts, done) }},
+		{"links", len(s.addLinks), func(done func()) error { return l.addLinks(s, done) }},
+		{"addresses", len(hosts), func(done func()) error { return l.configure(s, done) }},
+		{"switches", len(s.new.NodesOf(topology.Switch)), func(done func()) error { return l.applySwitches(ctx, done) }},
+		{"shaping", s.shaped(), func(done func()) error { return l.shapeLinks(s, done) }},
+	}
+	for _, stage := range stages {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		var count atomic.Int64
+		progress(stage.name, 0, stage.total)
+		err := stage.run(func() { progress(stage.name, int(count.Add(1)), stage.total) })
+		if err != nil {
+			return err
+		}
+		progress(stage.name, stage.total, stage.total)
+	}
+	return nil
+}
+
+func (s steps) shaped() (n int) {
+	for _, k := range s.addLinks {
+		if k.Impaired() || k.Down {
+			n++
+		}
+	}
+	return n + len(s.setLinks)
+}
+
+func (l *Lab) addNodes(all, hosts []*topology.Node, done func()) error {
+	for _, n := range all {
+		if n.Kind == topology.Controller {
+			continue
+		}
+		if err := l.Cgroups.make(l.Name, n); err != nil {
+			return err
+		}
+	}
+	if err := l.makeNodes(hosts, func(*topology.Node) { done() }); err != nil {
+		return err
+	}
+	for _, n := range hosts {
+		if len(n.Isolate) > 0 {
+			if err := l.startInit(n); err != nil {
+				return err
+			}
+		}
+		if n.NAT {
+			if err := l.addUplink(n); err != nil {
+				return fmt.Errorf("%s: %w", n.Name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// configure sets addresses and routes of the nodes that are new, changed, or have a new link.
+func (l *Lab) configure(s steps, done func()) error {
+	old := map[string]*topology.Node{}
+	touched := map[string]bool{}
+	for _, n := range s.addNodes {
+		touched[n.Name] = true
+	}
+	for _, c := range s.setNodes {
+		touched[c.new.Name] = true
+		old[c.new.Name] = c.old
+		if err := l.Cgroups.make(l.Name, c.new); err != nil {
+			return err
+		}
+	}
+	for _, k := range s.addLinks {
+		touched[k.Ends[0].Node], touched[k.Ends[1].Node] = true, true
+	}
+	ends := endsOf(s.new)
+	var nodes []*topology.Node
+	for _, n := range s.new.Nodes {
+		if touched[n.Name] && ownsNamespaces(n) {
+			nodes = append(nodes, n)
+		}
+	}
+	return each(nodes, func(n *topology.Node) error {
+		defer done()
+		if err := l.configureNode(n, old[n.Name], ends[n.Name]); err != nil {
+			return fmt.Errorf("%s: %w", n.Name, err)
+		}
+		return nil
+	})
+}
+
+// endsOf lists the links' ends of each node.
+func endsOf(t *topology.Topology) map[string][]*topology.Endpoint {
+	ends := map[string][]*topology.Endpoint{}
+	for _, l := range t.Links {
+		for i := range l.Ends {
+			if e := &l.Ends[i]; !e.External() {
+				ends[e.Node] = append(ends[e.Node], e)
+			}
+		}
+	}
+	return ends
+}
+
+// AddressesOf lists the addresses of a node's interfaces, first interface first.
+func (l *Lab) AddressesOf(n *topology.Node) (out []prefix) {
+	for _, link := range l.Topology.Links {
+		for _, e := range link.Ends {
+			if e.Node == n.Name {
+				out = append(out, e.Addresses...)
+			}
+		}
+	}
+	return append(out, n.Loopback...)
+}
+
+func (l *Lab) configureNode(n, old *topology.Node, ends []*topology.Endpoint) error {
+	ns, err := os.Open(l.nsPath("net", n.Name))
+	if err != nil {
+		return err
+	}
+	defer ns.Close()
+	return inNamespace(ns, func() error {
+		b, err := newBatch()
+		if err != nil {
+			return err
+		}
+		defer b.close()
+		b.setUp("lo", 1, true)
+		for _, p := range n.Loopback {
+			b.addAddress(1, p)
+		}
+		for _, e := range ends {
+			index, err := indexOf(e.Interface)
+			if err != nil {
+				return fmt.Errorf("find %s: %w", e.Interface, err)
+			}
+			for _, p := range e.Addresses {
+				b.addAddress(index, p)
+			}
+			b.setUp(e.Interface, index, true)
+		}
+		if err := b.flush(); err != nil {
+			return err
+		}
+		if old != nil {
+			for _, r := range routesOf(old) {
+				b.delRoute(r)
+			}
+			_ = b.flush() // what the user has deleted already is gone
+		}
+		for _, r := range routesOf(n) {
+			b.addRoute(r)
+		}
+		return explainRoute(b.flush())
+	})
+}
+
+func explainRoute(err error) error {
+	if errors.Is(err, unix.ENETUNREACH) {
+		return fmt.Errorf("%w: a gateway must be in a subnet of the node", err)
+	}
+	return err
+}
+
+// routesOf lists a node's static routes, gateways as default routes.
+func routesOf(n *topology.Node) []topology.Route {
+	routes := append([]topology.Route(nil), n.Routes...)
+	for _, g := range n.Gateways {
+		to := defaultV6
+		if g.Is4() {
+			to = defaultV4
+		}
+		routes = append(routes, topology.Route{To: to, Via: g})
+	}
+	return routes
+}

@@ -1,0 +1,88 @@
+package local
+
+import (
+	"errors"
+	"os"
+	"runtime"
+
+	"golang.org/x/sys/unix"
+)
+
+// Finding is what a look at the machine gave.
+type Finding struct {
+	What   string
+	OK     bool
+	Needed bool // without it no lab comes up
+	Says   string
+	Cure   string
+}
+
+// Examine tries what labs on this machine need. Without root it can only try some.
+func Examine() []Finding {
+	return []Finding{examineNamespaces(), examineCgroups(), examineNetem(), examineTun()}
+}
+
+func examineNamespaces() Finding {
+	f := Finding{What: "namespaces", Needed: true, OK: true, Says: "network, UTS and mount namespaces can be made"}
+	if os.Geteuid() != 0 {
+		f.Says = "not tried (needs root)"
+		return f
+	}
+	result := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		result <- unix.Unshare(unix.CLONE_NEWNET | unix.CLONE_NEWUTS | unix.CLONE_NEWNS)
+	}()
+	if err := <-result; err != nil {
+		f.OK, f.Says = false, "cannot be made: "+err.Error()
+		f.Cure = "in a container, start it with --privileged; else raise the sysctls user.max_*_namespaces"
+	}
+	return f
+}
+
+func examineCgroups() Finding {
+	f := Finding{What: "cgroups", Needed: true}
+	c, err := FindCgroups()
+	if err != nil {
+		f.Says, f.Cure = err.Error(), "mount -t cgroup2 none /sys/fs/cgroup"
+		return f
+	}
+	f.OK = true
+	f.Says = "version 2 at " + c.V2
+	if c.V2 == "" {
+		f.Says = "version 1"
+	} else if c.CPU != "" {
+		f.Says += ", CPU limits by version 1 at " + c.CPU
+	} else if !c.v2Has("cpu") {
+		f.Says += ", no CPU limits"
+	}
+	return f
+}
+
+func examineNetem() Finding {
+	f := Finding{What: "netem", OK: true, Says: "the kernel delays, jitters and loses packets"}
+	if os.Geteuid() != 0 {
+		f.Says = "not tried (needs root)"
+		return f
+	}
+	if !hasNetem() {
+		f.OK = false
+		f.Says = "missing: Trivet's delay line does it in user space, up to about 1 Gbit/s a link"
+		f.Cure = "modprobe sch_netem (Debian: in the kernel's own package; not in cloud images)"
+	}
+	return f
+}
+
+func examineTun() Finding {
+	f := Finding{What: "tun", OK: true, Says: "TAP devices can be made"}
+	file, err := os.OpenFile("/dev/net/tun", os.O_RDWR, 0)
+	if err == nil {
+		file.Close()
+		return f
+	}
+	if errors.Is(err, os.ErrPermission) && os.Geteuid() != 0 {
+		f.Says = "not tried (needs root)"
+		return f
+	}
+	return Finding{What: "tun", Says: "missing: " + err.Error(), Cure: "modprobe tun"}
+}

@@ -1,0 +1,98 @@
+package local
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+
+	"golang.org/x/sys/unix"
+
+	"trivet.dev/trivet/topology"
+)
+
+// Start starts a command in a node: in its namespaces and its cgroup. A switch's
+// is the namespace of all switches, with the machine's own files.
+func (l *Lab) Start(node string, cmd *exec.Cmd) error {
+	n := l.Topology.Node(node)
+	if n == nil {
+		return fmt.Errorf("there is no node %s in lab %s", node, l.Name)
+	}
+	return l.onNodeThread(n, func() error {
+		dir, err := l.Cgroups.bear(cmd, l.Name, node)
+		if err != nil {
+			return err
+		}
+		defer dir.Close()
+		return cmd.Start()
+	})
+}
+
+// OnNode runs f on a thread that is in the node's namespaces: a socket opened
+// there stays in the node. What f starts or locks must not outlive the thread.
+func (l *Lab) OnNode(node string, f func() error) error {
+	n := l.Topology.Node(node)
+	if n == nil {
+		return fmt.Errorf("there is no node %s in lab %s", node, l.Name)
+	}
+	return l.onNodeThread(n, f)
+}
+
+func (l *Lab) onNodeThread(n *topology.Node, f func() error) error {
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // never unlocked: a thread that has changed namespaces ends with its goroutine
+		err := l.enter(n)
+		if err == nil {
+			err = f()
+		}
+		done <- err
+	}()
+	return <-done
+}
+
+// enter moves the calling thread into a node's namespaces.
+func (l *Lab) enter(n *topology.Node) error {
+	if !ownsNamespaces(n) {
+		fabric, err := os.Open(l.fabricPath())
+		if err != nil {
+			return err
+		}
+		defer fabric.Close()
+		return unix.Setns(int(fabric.Fd()), unix.CLONE_NEWNET)
+	}
+	var files []*os.File
+	defer func() {
+		for _, f := range files {
+			f.Close()
+		}
+	}()
+	for _, k := range namespaceKinds {
+		f, err := os.Open(l.nsPath(k.name, n.Name))
+		if err != nil {
+			return fmt.Errorf("enter %s: %w", n.Name, err)
+		}
+		files = append(files, f)
+	}
+	if init := l.initOf(n.Name); init != 0 {
+		f, err := os.Open(fmt.Sprintf("/proc/%d/ns/pid", init))
+		if err != nil {
+			return fmt.Errorf("enter %s: its first process has ended: %w", n.Name, err)
+		}
+		files = append(files, f)
+	}
+	if err := unix.Unshare(unix.CLONE_FS); err != nil { // a thread that shares its root cannot change mounts
+		return err
+	}
+	for _, f := range files {
+		if err := unix.Setns(int(f.Fd()), 0); err != nil {
+			return fmt.Errorf("enter %s: %w", f.Name(), err)
+		}
+	}
+	return nil
+}
+
+// ownsNamespaces says whether a node has namespaces of its own.
+func ownsNamespaces(n *topology.Node) bool {
+	return n.Kind == topology.Host || n.Kind == topology.Router && n.Datapath == topology.Kernel
+}

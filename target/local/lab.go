@@ -1,0 +1,198 @@
+// Package local brings a topology up on this machine: hosts and kernel routers
+// are sets of namespaces, switches live in one namespace of the lab, links are
+// veth pairs, patch ports or delay lines.
+//
+// Everything a lab makes can be found again from its name and its directory
+// alone, so Remove cleans up whatever a killed process left behind.
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"trivet.dev/trivet/datapath/ovs"
+	"trivet.dev/trivet/target/local/delayline"
+	"trivet.dev/trivet/topology"
+)
+
+// Progress is told how far a stage is. It is called from several goroutines.
+type Progress func(stage string, done, total int)
+
+// Lab is a topology on this machine. Its methods must not be called at the same time,
+// except Start, OnNode and those that say so.
+type Lab struct {
+	Name     string
+	Dir      string // of the lab's files: <run directory>/<name>
+	Topology *topology.Topology
+	Cgroups  Cgroups
+	Record   Record
+
+	binder *binder
+	fabric *os.File
+	index  map[string]int // of the devices in the switches' namespace
+	next   int            // index of the next one
+	ovs    *ovs.Switches
+	engine *delayline.Engine
+	lines  map[string]*delayline.Line // by link key
+	relays *relays
+
+	mu       sync.Mutex
+	byName   map[string]*topology.Node
+	byNameOf *topology.Topology // what byName is an index of
+}
+
+// Record is what later processes must know about how the lab was made. It is written
+// before what it speaks of is made.
+type Record struct {
+	Netem    bool              `json:"netem"` // the kernel has netem; else delay lines impair links
+	OVS      ovs.DatapathType  `json:"ovs,omitempty"`
+	External []external        `json:"external,omitempty"`
+	Uplinks  map[string]uplink `json:"uplinks,omitempty"` // of NAT routers
+}
+
+func (l *Lab) recordFile() string { return filepath.Join(l.Dir, "local.json") }
+func (l *Lab) saveRecord() error  { return saveJSON(l.recordFile(), l.Record) }
+
+// New prepares a lab in a directory that exists and holds nothing of another lab.
+func New(name, dir string) (*Lab, error) {
+	cgroups, err := FindCgroups()
+	if err != nil {
+		return nil, err
+	}
+	return &Lab{Name: name, Dir: dir, Cgroups: cgroups, Topology: &topology.Topology{},
+		index: map[string]int{}, next: 100, lines: map[string]*delayline.Line{}}, nil
+}
+
+// Up brings a resolved topology up. After an error, Remove cleans up.
+func (l *Lab) Up(ctx context.Context, t *topology.Topology, progress Progress) error {
+	l.Topology = t
+	l.Record.Netem = hasNetem()
+	if err := l.saveRecord(); err != nil {
+		return err
+	}
+	if err := l.raiseLimits(); err != nil {
+		return fmt.Errorf("raise the machine's limits: %w", err)
+	}
+	if err := raiseOpenFiles(); err != nil {
+		return err
+	}
+	if err := errors.Join(l.writeHosts(), l.writeResolver()); err != nil {
+		return err
+	}
+	if err := l.makeNamespaceDir(); err != nil {
+		return err
+	}
+	l.binder = newBinder()
+	if err := l.makeFabric(); err != nil {
+		return err
+	}
+	if err := l.open(); err != nil {
+		return err
+	}
+	if err := l.startSwitches(ctx); err != nil {
+		return err
+	}
+	return l.change(ctx, l.plan(&topology.Topology{}, t), progress)
+}
+
+// open takes hold of what a lab is made with: the switches' namespace and the delay lines' engine.
+func (l *Lab) open() (err error) {
+	if l.fabric, err = os.Open(l.fabricPath()); err != nil {
+		return err
+	}
+	l.relays = newRelays(l.fabric)
+	if l.engine == nil && !l.Record.Netem {
+		l.engine, err = delayline.NewEngine(0)
+	}
+	return err
+}
+
+// Close lets go of the lab and leaves it running.
+func (l *Lab) Close() {
+	if l.engine != nil {
+		l.engine.Close()
+	}
+	if l.ovs != nil {
+		l.ovs.Close()
+	}
+	if l.relays != nil {
+		l.relays.close()
+	}
+	if l.fabric != nil {
+		l.fabric.Close()
+	}
+	if l.binder != nil {
+		l.binder.close()
+	}
+}
+
+func raiseOpenFiles() error {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		return err
+	}
+	const enough = 1 << 20
+	if limit.Cur >= enough {
+		return nil
+	}
+	limit.Cur, limit.Max = enough, max(limit.Max, enough)
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		limit.Cur = limit.Max
+		return nil // what the machine allows must do
+	}
+	return nil
+}
+
+// each calls f for the items on several goroutines and joins the errors.
+func each[T any](items []T, f func(T) error) error {
+	var group sync.WaitGroup
+	errs := make([]error, len(items))
+	next := make(chan int)
+	for range min(2*runtime.NumCPU(), len(items)) {
+		group.Go(func() {
+			for i := range next {
+				errs[i] = f(items[i])
+			}
+		})
+	}
+	for i := range items {
+		next <- i
+	}
+	close(next)
+	group.Wait()
+	return errors.Join(errs...)
+}
+
+// writeHosts writes the lab's /etc/hosts, in place: nodes have it mounted.
+func (l *Lab) writeHosts() error {
+	text := "127.0.0.1 localhost\n::1 localhost ip6-localhost\n"
+	for _, n := range l.Topology.Nodes {
+		for _, p := range l.AddressesOf(n) {
+			text += p.Addr().String() + " " + n.Name + "\n"
+		}
+	}
+	return os.WriteFile(filepath.Join(l.Dir, "hosts"), []byte(text), 0o644)
+}
+
+// writeResolver gives nodes the machine's name servers where a NAT reaches them,
+// and none where they could only wait for answers.
+func (l *Lab) writeResolver() error {
+	text := []byte("# this lab has no way to the outside, so no name server\n")
+	if slices.ContainsFunc(l.Topology.Nodes, func(n *topology.Node) bool { return n.NAT }) {
+		for _, file := range []string{"/run/systemd/resolve/resolv.conf", "/etc/resolv.conf"} {
+			if b, err := os.ReadFile(file); err == nil {
+				text = b
+				break
+			}
+		}
+	}
+	return os.WriteFile(filepath.Join(l.Dir, "resolv.conf"), text, 0o644)
+}

@@ -1,0 +1,141 @@
+package local
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"trivet.dev/trivet/topology"
+)
+
+// Limits of the whole machine that labs have raised: what each was before the
+// first lab, and what each lab needs. The last lab's down restores them.
+type limits map[string]*limit
+
+type limit struct {
+	Old  string         `json:"old"`
+	Labs map[string]int `json:"labs"`
+}
+
+// neededLimits sizes what a topology needs from the kernel as a whole.
+func neededLimits(t *topology.Topology) map[string]int {
+	hosts := len(t.NodesOf(topology.Host)) + len(t.NodesOf(topology.Router))
+	need := map[string]int{}
+	if devices := 2 * len(t.Links); devices > 100 {
+		need["net.core.netdev_max_backlog"] = 10_000
+	}
+	if hosts > 100 {
+		need["fs.inotify.max_user_instances"] = 8192
+		need["fs.inotify.max_user_watches"] = 524_288
+	}
+	// All namespaces share one table of neighbours: every host may come to know every other.
+	neighbours := min(hosts*hosts+1024, 1<<21)
+	for _, fam := range []string{"ipv4", "ipv6"} {
+		if fam == "ipv6" && t.IPv6 == topology.IPv6Off {
+			continue
+		}
+		need["net."+fam+".neigh.default.gc_thresh1"] = neighbours
+		need["net."+fam+".neigh.default.gc_thresh2"] = 2 * neighbours
+		need["net."+fam+".neigh.default.gc_thresh3"] = 4 * neighbours
+	}
+	for _, n := range t.Nodes {
+		if n.NAT {
+			need["net.ipv4.ip_forward"] = 1
+		}
+	}
+	return need
+}
+
+// raiseLimits sets what the lab needs where the machine has less, and records it first.
+func (l *Lab) raiseLimits() error {
+	return updateLimits(filepath.Dir(l.Dir), func(all limits) {
+		for key, value := range neededLimits(l.Topology) {
+			if all[key] == nil {
+				old, err := readSysctl(key)
+				if err != nil {
+					continue // not in this kernel
+				}
+				all[key] = &limit{Old: old, Labs: map[string]int{}}
+			}
+			all[key].Labs[l.Name] = value
+		}
+	})
+}
+
+// restoreLimits takes back what the lab needed.
+func restoreLimits(runDir, lab string) error {
+	return updateLimits(runDir, func(all limits) {
+		for _, lim := range all {
+			delete(lim.Labs, lab)
+		}
+	})
+}
+
+// updateLimits changes the record, writes it, and then makes the kernel follow it.
+func updateLimits(runDir string, change func(limits)) error {
+	dir, err := os.Open(runDir)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	if err := unix.Flock(int(dir.Fd()), unix.LOCK_EX); err != nil {
+		return err
+	}
+	file := filepath.Join(runDir, ".limits.json")
+	all := limits{}
+	if b, err := os.ReadFile(file); err == nil {
+		if err := json.Unmarshal(b, &all); err != nil {
+			return err
+		}
+	}
+	change(all)
+	if len(all) == 0 {
+		return nil
+	}
+	if err := saveJSON(file, all); err != nil {
+		return err
+	}
+	if err := all.apply(); err != nil {
+		return err
+	}
+	for key, lim := range all {
+		if len(lim.Labs) == 0 {
+			delete(all, key)
+		}
+	}
+	if len(all) > 0 {
+		return saveJSON(file, all)
+	}
+	return os.Remove(file)
+}
+
+// apply sets each limit to the most that any lab needs, and to the old value where none does.
+func (all limits) apply() error {
+	var errs []error
+	for key, lim := range all {
+		want, _ := strconv.Atoi(lim.Old)
+		for _, need := range lim.Labs {
+			want = max(want, need)
+		}
+		if now, err := readSysctl(key); err == nil && now != strconv.Itoa(want) {
+			errs = append(errs, os.WriteFile(sysctlPath(key), []byte(strconv.Itoa(want)), 0o644))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// saveJSON replaces a file at once: a reader sees the old or the new one.
+func saveJSON(file string, v any) error {
+	b, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(file+".new", append(b, '\n'), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(file+".new", file)
+}

@@ -1,0 +1,268 @@
+package local
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"trivet.dev/trivet/topology"
+)
+
+// A node's namespaces are kept by bind mounts below <lab>/ns, so that a host
+// costs no process until something runs in it:
+//
+//	ns/fabric      network namespace of all switches
+//	ns/net/h1      network, UTS and mount namespace of host h1
+//	ns/uts/h1
+//	ns/mnt/h1
+//
+// ns is a tmpfs of its own with private propagation: a mount namespace can be
+// bound only there, and detaching that one mount releases all of them.
+var namespaceKinds = []struct {
+	name string
+	flag int
+}{{"net", unix.CLONE_NEWNET}, {"uts", unix.CLONE_NEWUTS}, {"mnt", unix.CLONE_NEWNS}}
+
+func (l *Lab) nsDir() string                { return filepath.Join(l.Dir, "ns") }
+func (l *Lab) fabricPath() string           { return filepath.Join(l.nsDir(), "fabric") }
+func (l *Lab) nsPath(kind, n string) string { return filepath.Join(l.nsDir(), kind, n) }
+
+// makeNamespaceDir mounts the tmpfs.
+func (l *Lab) makeNamespaceDir() error {
+	if err := os.MkdirAll(l.nsDir(), 0o755); err != nil {
+		return err
+	}
+	if err := unix.Mount("trivet", l.nsDir(), "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=755"); err != nil {
+		return fmt.Errorf("mount %s: %w", l.nsDir(), err)
+	}
+	if err := unix.Mount("", l.nsDir(), "", unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("make %s private: %w", l.nsDir(), err)
+	}
+	for _, k := range namespaceKinds {
+		if err := os.Mkdir(filepath.Join(l.nsDir(), k.name), 0o755); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// makeFabric makes the namespace in which all switches live.
+func (l *Lab) makeFabric() error {
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		done <- func() error {
+			if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+				return fmt.Errorf("make the switches' namespace: %w", err)
+			}
+			if err := l.binder.bind("net", l.fabricPath()); err != nil {
+				return err
+			}
+			return writeSysctls(fabricSysctls())
+		}()
+	}()
+	return <-done
+}
+
+// A builder is a thread that makes nodes' namespaces one after another, each a
+// copy of a template mount namespace that holds none of the labs' own mounts
+// (a copy of a thousand hosts' mounts for each host would take for ever).
+type builder struct {
+	lab      *Lab
+	template *os.File
+}
+
+// makeNodes makes the namespaces of nodes on several threads and calls made for each.
+func (l *Lab) makeNodes(nodes []*topology.Node, made func(*topology.Node)) error {
+	var group sync.WaitGroup
+	work := make(chan *topology.Node)
+	errs := make(chan error, len(nodes)+runtime.NumCPU())
+	for range min(runtime.NumCPU(), len(nodes)) {
+		group.Go(func() {
+			runtime.LockOSThread()
+			b, err := newBuilder(l)
+			if err != nil {
+				errs <- err
+			}
+			for n := range work {
+				if err != nil {
+					continue
+				}
+				if e := b.build(n); e != nil {
+					errs <- fmt.Errorf("%s: %w", n.Name, e)
+					continue
+				}
+				made(n)
+			}
+			if b != nil {
+				b.template.Close()
+			}
+		})
+	}
+	for _, n := range nodes {
+		work <- n
+	}
+	close(work)
+	group.Wait()
+	close(errs)
+	var all []error
+	for e := range errs {
+		all = append(all, e)
+	}
+	return errors.Join(all...)
+}
+
+// newBuilder makes the template: no lab's namespaces in it, and the lab's /etc/hosts and resolver.
+func newBuilder(l *Lab) (*builder, error) {
+	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+		return nil, fmt.Errorf("make a mount namespace: %w", err)
+	}
+	if err := unix.Mount("", "/", "", unix.MS_SLAVE|unix.MS_REC, ""); err != nil {
+		return nil, fmt.Errorf("stop mounts from spreading: %w", err)
+	}
+	others, _ := filepath.Glob(filepath.Join(filepath.Dir(l.Dir), "*", "ns"))
+	for _, dir := range others {
+		_ = unix.Unmount(dir, unix.MNT_DETACH) // one that is no mount is the remains of another lab
+	}
+	for _, name := range []string{"hosts", "resolv.conf"} {
+		if err := bindOver(filepath.Join(l.Dir, name), filepath.Join("/etc", name)); err != nil {
+			return nil, err
+		}
+	}
+	template, err := os.Open("/proc/thread-self/ns/mnt")
+	return &builder{l, template}, err
+}
+
+// bindOver puts file over target; a target that is not there stays so.
+func bindOver(file, target string) error {
+	err := unix.Mount(file, target, "", unix.MS_BIND, "")
+	if err != nil && !errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("bind %s over %s: %w", file, target, err)
+	}
+	return nil
+}
+
+func (b *builder) build(n *topology.Node) error {
+	if err := unix.Setns(int(b.template.Fd()), unix.CLONE_NEWNS); err != nil {
+		return fmt.Errorf("enter the template: %w", err)
+	}
+	flags := 0
+	for _, k := range namespaceKinds {
+		flags |= k.flag
+	}
+	if err := unix.Unshare(flags); err != nil {
+		return fmt.Errorf("make namespaces: %w (see trivet doctor)", err)
+	}
+	for _, k := range namespaceKinds {
+		if err := b.lab.binder.bind(k.name, b.lab.nsPath(k.name, n.Name)); err != nil {
+			return err
+		}
+	}
+	if err := unix.Sethostname([]byte(n.Name)); err != nil {
+		return fmt.Errorf("set the host name: %w", err)
+	}
+	if err := mountSys(); err != nil {
+		return err
+	}
+	for _, d := range n.Dirs {
+		if err := b.lab.mountDir(n, d); err != nil {
+			return err
+		}
+	}
+	return writeSysctls(b.lab.nodeSysctls(n))
+}
+
+// mountSys shows the node its own devices in /sys/class/net, and the cgroups where they were.
+func mountSys() error {
+	cgroups, err := unix.OpenTree(unix.AT_FDCWD, "/sys/fs/cgroup", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)
+	if err == nil {
+		defer unix.Close(cgroups)
+	}
+	if err := unix.Mount("sysfs", "/sys", "sysfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
+		return fmt.Errorf("mount /sys: %w", err)
+	}
+	if cgroups > 0 {
+		_ = unix.MoveMount(cgroups, "", unix.AT_FDCWD, "/sys/fs/cgroup", unix.MOVE_MOUNT_F_EMPTY_PATH)
+	}
+	return nil
+}
+
+// mountDir gives a node a directory of its own: a tmpfs, or a directory of the machine.
+func (l *Lab) mountDir(n *topology.Node, d topology.PrivateDir) error {
+	if _, err := os.Stat(d.Path); err != nil {
+		return fmt.Errorf("dirs: %s is not there; make it on the machine first", d.Path)
+	}
+	var err error
+	if d.Source == "" {
+		err = unix.Mount("trivet", d.Path, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=755")
+	} else {
+		err = unix.Mount(d.Source, d.Path, "", unix.MS_BIND|unix.MS_REC, "")
+	}
+	if err != nil {
+		return fmt.Errorf("dirs: mount %s: %w", d.Path, err)
+	}
+	return nil
+}
+
+// A binder is a thread that stays in the machine's mount namespace and binds
+// there what other threads have made: only mounts made there are seen by all.
+type binder struct{ requests chan bindRequest }
+
+type bindRequest struct {
+	from, to string
+	done     chan error
+}
+
+func newBinder() *binder {
+	b := &binder{make(chan bindRequest)}
+	go func() {
+		runtime.LockOSThread()
+		for r := range b.requests {
+			r.done <- bindFile(r.from, r.to)
+		}
+	}()
+	return b
+}
+
+func (b *binder) close() { close(b.requests) }
+
+// bind binds a namespace of the calling thread, which must be locked, to a new file.
+func (b *binder) bind(kind, file string) error {
+	from := "/proc/" + strconv.Itoa(os.Getpid()) + "/task/" + strconv.Itoa(unix.Gettid()) + "/ns/" + kind
+	done := make(chan error, 1)
+	b.requests <- bindRequest{from, file, done}
+	return <-done
+}
+
+func bindFile(from, to string) error {
+	f, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_RDONLY, 0o444)
+	if err != nil {
+		return err
+	}
+	f.Close()
+	if err := unix.Mount(from, to, "", unix.MS_BIND, ""); err != nil {
+		return fmt.Errorf("keep namespace %s: %w", to, err)
+	}
+	return nil
+}
+
+// removeNode releases a node's namespaces.
+func (l *Lab) removeNode(name string) error {
+	var errs []error
+	for _, k := range namespaceKinds {
+		file := l.nsPath(k.name, name)
+		if err := unix.Unmount(file, unix.MNT_DETACH); err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.EINVAL) {
+			errs = append(errs, fmt.Errorf("release %s: %w", file, err))
+		}
+		if err := os.Remove(file); err != nil && !errors.Is(err, os.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,172 @@
+package local
+
+import (
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"net"
+	"net/netip"
+	"os"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"trivet.dev/trivet/topology"
+)
+
+// An uplink joins a NAT router to the machine: a veth pair with a subnet of two
+// addresses, translated once in the router and once by the machine.
+type uplink struct {
+	Device  string       `json:"device"`  // in the machine's namespace
+	Machine netip.Prefix `json:"machine"` // the machine's address
+	Router  netip.Prefix `json:"router"`
+}
+
+// uplinkPool is shared address space (RFC 6598), which neither labs nor offices use.
+var uplinkPool = netip.MustParsePrefix("100.127.0.0/16")
+
+const uplinkDevice = "uplink"
+
+func natTable(lab string) string { return "trivet-" + lab }
+
+// planUplink chooses a device name and a subnet that the machine does not use.
+func (l *Lab) planUplink(node string) (uplink, error) {
+	used := map[netip.Addr]bool{}
+	addresses, err := netlink.AddrList(nil, netlink.FAMILY_V4)
+	if err != nil {
+		return uplink{}, err
+	}
+	for _, a := range addresses {
+		if ip, ok := netip.AddrFromSlice(a.IP.To4()); ok {
+			used[ip] = true
+		}
+	}
+	h := fnv.New32a()
+	fmt.Fprintf(h, "%s\x00%s", l.Name, node)
+	sum := h.Sum32()
+	for range 1 << 14 {
+		base := uplinkPool.Addr().As4()
+		base[2], base[3] = byte(sum>>6), byte(sum<<2)
+		machine := netip.AddrFrom4(base).Next()
+		if !used[machine] {
+			return uplink{Device: fmt.Sprintf("tv-%08x", h.Sum32()), Machine: netip.PrefixFrom(machine, 30), Router: netip.PrefixFrom(machine.Next(), 30)}, nil
+		}
+		sum++
+	}
+	return uplink{}, errors.New("all addresses for uplinks (100.127.0.0/16) are in use")
+}
+
+// addUplink gives a NAT router its way out.
+func (l *Lab) addUplink(n *topology.Node) error {
+	u, err := l.planUplink(n.Name)
+	if err != nil {
+		return err
+	}
+	if l.Record.Uplinks == nil {
+		l.Record.Uplinks = map[string]uplink{}
+	}
+	l.Record.Uplinks[n.Name] = u
+	if err := l.saveRecord(); err != nil {
+		return err
+	}
+	ns, err := os.Open(l.nsPath("net", n.Name))
+	if err != nil {
+		return err
+	}
+	defer ns.Close()
+	veth := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: u.Device, Flags: net.FlagUp}, PeerName: uplinkDevice, PeerNamespace: netlink.NsFd(ns.Fd())}
+	if err := netlink.LinkAdd(veth); err != nil {
+		return fmt.Errorf("make the uplink: %w", err)
+	}
+	if err := addressAndUp(u.Device, u.Machine); err != nil {
+		return err
+	}
+	if err := masquerade(natTable(l.Name)+"-"+n.Name, u.Machine.Masked(), u.Device); err != nil {
+		return fmt.Errorf("translate addresses on the machine: %w", err)
+	}
+	return inNamespace(ns, func() error {
+		if err := addressAndUp(uplinkDevice, u.Router); err != nil {
+			return err
+		}
+		up, err := netlink.LinkByName(uplinkDevice)
+		if err != nil {
+			return err
+		}
+		route := &netlink.Route{LinkIndex: up.Attrs().Index, Gw: u.Machine.Addr().AsSlice(), Dst: &net.IPNet{IP: net.IPv4zero, Mask: net.CIDRMask(0, 32)}}
+		if err := netlink.RouteReplace(route); err != nil {
+			return err
+		}
+		return masquerade("trivet", netip.Prefix{}, uplinkDevice)
+	})
+}
+
+func addressAndUp(device string, p netip.Prefix) error {
+	dev, err := netlink.LinkByName(device)
+	if err != nil {
+		return err
+	}
+	addr, err := netlink.ParseAddr(p.String())
+	if err != nil {
+		return err
+	}
+	return errors.Join(netlink.AddrReplace(dev, addr), netlink.LinkSetUp(dev))
+}
+
+// masquerade translates, in the namespace of the thread, what is from a subnet
+// and does not leave by the given device (a subnet is given), or all that does (none is).
+func masquerade(table string, from netip.Prefix, device string) error {
+	c, err := nftables.New()
+	if err != nil {
+		return err
+	}
+	t := c.AddTable(&nftables.Table{Family: nftables.TableFamilyIPv4, Name: table})
+	chain := c.AddChain(&nftables.Chain{Name: "postrouting", Table: t, Type: nftables.ChainTypeNAT,
+		Hooknum: nftables.ChainHookPostrouting, Priority: nftables.ChainPriorityNATSource})
+	name := make([]byte, unix.IFNAMSIZ)
+	copy(name, device)
+	op := expr.CmpOpEq
+	var exprs []expr.Any
+	if from.IsValid() {
+		op = expr.CmpOpNeq
+		exprs = append(exprs,
+			&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: 12, Len: 4},
+			&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 4, Mask: net.CIDRMask(from.Bits(), 32), Xor: make([]byte, 4)},
+			&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: from.Addr().AsSlice()})
+	}
+	exprs = append(exprs, &expr.Meta{Key: expr.MetaKeyOIFNAME, Register: 1}, &expr.Cmp{Op: op, Register: 1, Data: name}, &expr.Masq{})
+	c.AddRule(&nftables.Rule{Table: t, Chain: chain, Exprs: exprs})
+	return c.Flush()
+}
+
+// dropUplink removes what addUplink made on the machine.
+func (l *Lab) dropUplink(node string) error {
+	u, ok := l.Record.Uplinks[node]
+	if !ok {
+		return nil
+	}
+	if err := errors.Join(deleteDevice(u.Device), deleteTable(natTable(l.Name)+"-"+node)); err != nil {
+		return err
+	}
+	delete(l.Record.Uplinks, node)
+	return l.saveRecord()
+}
+
+func deleteTable(name string) error {
+	c, err := nftables.New()
+	if err != nil {
+		return err
+	}
+	tables, err := c.ListTablesOfFamily(nftables.TableFamilyIPv4)
+	if err != nil {
+		return fmt.Errorf("list firewall tables: %w", err)
+	}
+	for _, t := range tables {
+		if t.Name == name {
+			c.DelTable(t)
+			return c.Flush()
+		}
+	}
+	return nil
+}

@@ -1,0 +1,338 @@
+package local
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"runtime"
+
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+
+	"trivet.dev/trivet/topology"
+)
+
+// A batch is a run of rtnetlink requests in one namespace, sent together: a
+// thousand links cost a few system calls instead of thousands. The requests
+// are written by hand with package nl because the netlink library sends one at
+// a time and looks each device up by name first.
+type batch struct {
+	socket int
+	buf    []byte
+	what   []string // of each request, for errors
+	errs   []error
+}
+
+// A message that fills this much is sent; the kernel takes them in order.
+const batchSize = 60_000
+
+// newBatch opens a socket in the namespace of the calling thread.
+func newBatch() (*batch, error) {
+	s, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
+	if err != nil {
+		return nil, fmt.Errorf("open a netlink socket: %w", err)
+	}
+	_ = unix.SetsockoptInt(s, unix.SOL_NETLINK, unix.NETLINK_EXT_ACK, 1) // reasons as text, where the kernel has them
+	_ = unix.SetsockoptInt(s, unix.SOL_NETLINK, unix.NETLINK_CAP_ACK, 1)
+	_ = unix.SetsockoptInt(s, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 4<<20)
+	if err := unix.Bind(s, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+		unix.Close(s)
+		return nil, fmt.Errorf("bind a netlink socket: %w", err)
+	}
+	return &batch{socket: s}, nil
+}
+
+// newBatchIn opens a socket in the namespace of a file.
+func newBatchIn(ns *os.File) (b *batch, err error) {
+	err = inNamespace(ns, func() error {
+		b, err = newBatch()
+		return err
+	})
+	return b, err
+}
+
+// inNamespace runs f on a thread in a network namespace.
+func inNamespace(ns *os.File, f func() error) error {
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err != nil {
+			done <- fmt.Errorf("enter %s: %w", ns.Name(), err)
+			return
+		}
+		done <- f()
+	}()
+	return <-done
+}
+
+func (b *batch) close() { unix.Close(b.socket) }
+
+// add appends a request; what names it in an error.
+func (b *batch) add(what string, kind, flags int, parts ...nl.NetlinkRequestData) {
+	req := nl.NewNetlinkRequest(kind, flags|unix.NLM_F_ACK)
+	for _, p := range parts {
+		req.AddData(p)
+	}
+	req.Seq = uint32(len(b.what))
+	b.what = append(b.what, what)
+	b.buf = append(b.buf, req.Serialize()...)
+	if len(b.buf) > batchSize {
+		b.send()
+	}
+}
+
+// flush sends what is left and returns all errors since the last flush.
+func (b *batch) flush() error {
+	b.send()
+	err := errors.Join(b.errs...)
+	b.errs, b.what = nil, nil
+	return err
+}
+
+func (b *batch) send() {
+	if len(b.buf) == 0 {
+		return
+	}
+	last := uint32(len(b.what) - 1)
+	err := unix.Sendto(b.socket, b.buf, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK})
+	b.buf = b.buf[:0]
+	if err != nil {
+		b.errs = append(b.errs, fmt.Errorf("send netlink requests: %w", err))
+		return
+	}
+	for buf := make([]byte, 64<<10); ; {
+		n, _, err := unix.Recvfrom(b.socket, buf, 0)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			b.errs = append(b.errs, fmt.Errorf("read netlink answers: %w", err))
+			return
+		}
+		if b.answers(buf[:n], last) {
+			return
+		}
+	}
+}
+
+// answers reads acknowledgements and says whether the last one was among them.
+func (b *batch) answers(buf []byte, last uint32) (done bool) {
+	for len(buf) >= unix.NLMSG_HDRLEN {
+		length := int(binary.NativeEndian.Uint32(buf))
+		if length < unix.NLMSG_HDRLEN || length > len(buf) {
+			return true
+		}
+		msg := buf[:length]
+		buf = buf[min(len(buf), (length+3)&^3):]
+		seq := binary.NativeEndian.Uint32(msg[8:])
+		if binary.NativeEndian.Uint16(msg[4:]) != unix.NLMSG_ERROR || len(msg) < unix.NLMSG_HDRLEN+4 {
+			continue
+		}
+		if code := int32(binary.NativeEndian.Uint32(msg[unix.NLMSG_HDRLEN:])); code != 0 {
+			b.errs = append(b.errs, &netlinkError{b.what[seq], unix.Errno(-code), extAck(msg)})
+		}
+		done = done || seq == last
+	}
+	return done
+}
+
+// extAck returns the kernel's reason in words, if it gave one (NLMSGERR_ATTR_MSG).
+func extAck(msg []byte) string {
+	flags := binary.NativeEndian.Uint16(msg[6:])
+	if flags&unix.NLM_F_ACK_TLVS == 0 {
+		return ""
+	}
+	at := unix.NLMSG_HDRLEN + 4 + unix.NLMSG_HDRLEN
+	if flags&unix.NLM_F_CAPPED == 0 && len(msg) >= at {
+		at += (int(binary.NativeEndian.Uint32(msg[unix.NLMSG_HDRLEN+4:])) - unix.NLMSG_HDRLEN + 3) &^ 3
+	}
+	if at < 0 || at > len(msg) {
+		return ""
+	}
+	attrs, err := nl.ParseRouteAttr(msg[at:])
+	if err != nil {
+		return ""
+	}
+	for _, a := range attrs {
+		if a.Attr.Type == unix.NLMSGERR_ATTR_MSG {
+			return nl.BytesToString(a.Value)
+		}
+	}
+	return ""
+}
+
+type netlinkError struct {
+	what   string
+	errno  unix.Errno
+	reason string
+}
+
+func (e *netlinkError) Error() string {
+	if e.reason != "" {
+		return fmt.Sprintf("%s: %s (%s)", e.what, e.reason, e.errno)
+	}
+	return fmt.Sprintf("%s: %s", e.what, e.errno)
+}
+
+func (e *netlinkError) Unwrap() error { return e.errno }
+
+// device is one end of a link as the kernel will have it.
+type device struct {
+	name   string
+	index  int      // given, so that no request has to look it up
+	ns     *os.File // nil: the namespace of the batch's socket
+	mac    topology.MAC
+	master int // index of a bridge in the same namespace, or 0
+	mtu    uint32
+}
+
+func (d device) attrs() []*nl.RtAttr {
+	out := []*nl.RtAttr{
+		nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(d.name)),
+		nl.NewRtAttr(unix.IFLA_GROUP, nl.Uint32Attr(linkGroup)),
+		nl.NewRtAttr(unix.IFLA_TXQLEN, nl.Uint32Attr(1000)),
+	}
+	if d.mac != (topology.MAC{}) {
+		out = append(out, nl.NewRtAttr(unix.IFLA_ADDRESS, d.mac[:]))
+	}
+	if d.ns != nil {
+		out = append(out, nl.NewRtAttr(unix.IFLA_NET_NS_FD, nl.Uint32Attr(uint32(d.ns.Fd()))))
+	}
+	if d.mtu != 0 {
+		out = append(out, nl.NewRtAttr(unix.IFLA_MTU, nl.Uint32Attr(d.mtu)))
+	}
+	return out
+}
+
+// linkGroup marks every device of a lab, so that they are deleted in one request.
+const linkGroup = 0x7472
+
+const create = unix.NLM_F_CREATE | unix.NLM_F_EXCL
+
+// addVeth makes a veth pair. Its devices are down: they come up when all of the lab is there.
+func (b *batch) addVeth(a, z device) {
+	info := nl.NewRtAttr(unix.IFLA_LINKINFO, nil)
+	info.AddRtAttr(nl.IFLA_INFO_KIND, nl.NonZeroTerminated("veth"))
+	data := info.AddRtAttr(nl.IFLA_INFO_DATA, nil)
+	peer := data.AddRtAttr(nl.VETH_INFO_PEER, nil)
+	peer.AddChild(&nl.IfInfomsg{IfInfomsg: unix.IfInfomsg{Index: int32(z.index)}})
+	for _, attr := range z.attrs() {
+		peer.AddChild(attr)
+	}
+	parts := []nl.NetlinkRequestData{&nl.IfInfomsg{IfInfomsg: unix.IfInfomsg{Index: int32(a.index)}}}
+	for _, attr := range append(a.attrs(), info) {
+		parts = append(parts, attr)
+	}
+	b.add("make link "+a.name+" – "+z.name, unix.RTM_NEWLINK, create, parts...)
+}
+
+// addBridge makes a Linux bridge that learns and, unless stp, speaks no spanning tree protocol.
+func (b *batch) addBridge(name string, index int, stp bool) {
+	info := nl.NewRtAttr(unix.IFLA_LINKINFO, nil)
+	info.AddRtAttr(nl.IFLA_INFO_KIND, nl.NonZeroTerminated("bridge"))
+	data := info.AddRtAttr(nl.IFLA_INFO_DATA, nil)
+	state := uint32(0)
+	if stp {
+		state = 1
+		data.AddRtAttr(nl.IFLA_BR_FORWARD_DELAY, nl.Uint32Attr(200)) // hundredths of a second; the least there is
+		data.AddRtAttr(nl.IFLA_BR_HELLO_TIME, nl.Uint32Attr(100))
+	}
+	data.AddRtAttr(nl.IFLA_BR_STP_STATE, nl.Uint32Attr(state))
+	data.AddRtAttr(nl.IFLA_BR_MCAST_SNOOPING, nl.Uint8Attr(0)) // a switch that floods multicast, as OpenFlow switches do
+	parts := []nl.NetlinkRequestData{&nl.IfInfomsg{IfInfomsg: unix.IfInfomsg{Index: int32(index)}}}
+	for _, attr := range append(device{name: name}.attrs(), info) {
+		parts = append(parts, attr)
+	}
+	b.add("make bridge "+name, unix.RTM_NEWLINK, create, parts...)
+}
+
+func (b *batch) setMaster(name string, index, master int) {
+	b.add("add "+name+" to its bridge", unix.RTM_SETLINK, 0,
+		&nl.IfInfomsg{IfInfomsg: unix.IfInfomsg{Index: int32(index)}},
+		nl.NewRtAttr(unix.IFLA_MASTER, nl.Uint32Attr(uint32(master))))
+}
+
+func (b *batch) setUp(name string, index int, up bool) {
+	msg := &nl.IfInfomsg{IfInfomsg: unix.IfInfomsg{Index: int32(index), Change: unix.IFF_UP}}
+	if up {
+		msg.Flags = unix.IFF_UP
+	}
+	b.add("set "+name+" up", unix.RTM_NEWLINK, 0, msg)
+}
+
+// setBridgePort sets the spanning tree state of a bridge's port: forwarding, or blocking.
+func (b *batch) setBridgePort(name string, index int, blocked bool) {
+	const forwarding, blocking = 3, 4
+	state := uint8(forwarding)
+	if blocked {
+		state = blocking
+	}
+	info := nl.NewRtAttr(unix.IFLA_PROTINFO|unix.NLA_F_NESTED, nil)
+	info.AddRtAttr(nl.IFLA_BRPORT_STATE, nl.Uint8Attr(state))
+	b.add("set the bridge port "+name, unix.RTM_SETLINK, 0, &nl.IfInfomsg{IfInfomsg: unix.IfInfomsg{Family: unix.AF_BRIDGE, Index: int32(index)}}, info)
+}
+
+func (b *batch) delLink(name string, index int) {
+	b.add("delete "+name, unix.RTM_DELLINK, 0, &nl.IfInfomsg{IfInfomsg: unix.IfInfomsg{Index: int32(index)}})
+}
+
+// delGroup deletes all devices of the lab in the namespace at once.
+func (b *batch) delGroup() {
+	b.add("delete all links", unix.RTM_DELLINK, 0, &nl.IfInfomsg{}, nl.NewRtAttr(unix.IFLA_GROUP, nl.Uint32Attr(linkGroup)))
+}
+
+func (b *batch) addAddress(index int, p netip.Prefix) {
+	msg := &nl.IfAddrmsg{IfAddrmsg: unix.IfAddrmsg{Family: unix.AF_INET, Prefixlen: uint8(p.Bits()), Index: uint32(index)}}
+	parts := []nl.NetlinkRequestData{msg}
+	bytes := p.Addr().AsSlice()
+	if p.Addr().Is4() {
+		parts = append(parts, nl.NewRtAttr(unix.IFA_LOCAL, bytes), nl.NewRtAttr(unix.IFA_ADDRESS, bytes))
+		if p.Bits() < 31 {
+			parts = append(parts, nl.NewRtAttr(unix.IFA_BROADCAST, broadcast(p)))
+		}
+	} else {
+		msg.Family = unix.AF_INET6
+		msg.Flags = unix.IFA_F_NODAD
+		parts = append(parts, nl.NewRtAttr(unix.IFA_ADDRESS, bytes), nl.NewRtAttr(unix.IFA_FLAGS, nl.Uint32Attr(unix.IFA_F_NODAD)))
+	}
+	b.add("add address "+p.String(), unix.RTM_NEWADDR, unix.NLM_F_CREATE|unix.NLM_F_REPLACE, parts...)
+}
+
+func (b *batch) delAddress(index int, p netip.Prefix) {
+	msg := &nl.IfAddrmsg{IfAddrmsg: unix.IfAddrmsg{Family: unix.AF_INET, Prefixlen: uint8(p.Bits()), Index: uint32(index)}}
+	if p.Addr().Is6() {
+		msg.Family = unix.AF_INET6
+	}
+	bytes := p.Addr().AsSlice()
+	b.add("delete address "+p.String(), unix.RTM_DELADDR, 0, msg, nl.NewRtAttr(unix.IFA_LOCAL, bytes), nl.NewRtAttr(unix.IFA_ADDRESS, bytes))
+}
+
+func broadcast(p netip.Prefix) []byte {
+	a := p.Addr().As4()
+	for i := p.Bits(); i < 32; i++ {
+		a[i/8] |= 0x80 >> (i % 8)
+	}
+	return a[:]
+}
+
+// addRoute sets a static route; a prefix of length 0 is the default route.
+func (b *batch) addRoute(r topology.Route) {
+	b.route(unix.RTM_NEWROUTE, "add", unix.NLM_F_CREATE|unix.NLM_F_REPLACE, r)
+}
+
+func (b *batch) delRoute(r topology.Route) { b.route(unix.RTM_DELROUTE, "delete", 0, r) }
+
+func (b *batch) route(kind int, verb string, flags int, r topology.Route) {
+	msg := &nl.RtMsg{RtMsg: unix.RtMsg{Family: unix.AF_INET, Dst_len: uint8(r.To.Bits()), Table: unix.RT_TABLE_MAIN,
+		Protocol: unix.RTPROT_STATIC, Scope: unix.RT_SCOPE_UNIVERSE, Type: unix.RTN_UNICAST}}
+	if r.To.Addr().Is6() {
+		msg.Family = unix.AF_INET6
+	}
+	parts := []nl.NetlinkRequestData{msg, nl.NewRtAttr(unix.RTA_GATEWAY, r.Via.AsSlice())}
+	if r.To.Bits() > 0 {
+		parts = append(parts, nl.NewRtAttr(unix.RTA_DST, r.To.Masked().Addr().AsSlice()))
+	}
+	b.add(verb+" route "+r.String(), kind, flags, parts...)
+}

@@ -1,0 +1,103 @@
+package local
+
+import (
+	"slices"
+
+	"trivet.dev/trivet/topology"
+)
+
+// A steps list is what turns one topology into another on this machine: what
+// must be taken away, what must be made, what can be set in place.
+type steps struct {
+	new *topology.Topology
+
+	dropLinks, addLinks []keyed
+	setLinks            []keyed // impairment, up or down
+	dropNodes, addNodes []*topology.Node
+	setNodes            []change[*topology.Node] // addresses, routes, limits
+}
+
+type change[T any] struct{ old, new T }
+
+// keyed is a link with the key that tells it from parallel ones.
+type keyed struct {
+	key string
+	*topology.Link
+}
+
+// inPlace are the settings of a link that can change without making it anew.
+var inPlace = []string{"bandwidth", "delay", "jitter", "loss", "queue", "down"}
+
+// nodeInPlace are the same of a node; switches are set as a whole anyway.
+var nodeInPlace = []string{"addresses", "loopback", "gateways", "routes", "cpu", "cores", "start", "stop",
+	"controllers", "fail_mode", "openflow", "dpid", "stp", "address", "device"}
+
+func (l *Lab) plan(old, new *topology.Topology) steps {
+	s := steps{new: new}
+	rebuild := map[string]bool{} // nodes that must be made anew, with their links
+	for _, c := range topology.Diff(old, new) {
+		switch {
+		case c.OldNode != nil && c.NewNode != nil:
+			if slices.ContainsFunc(c.Fields, func(f topology.Field) bool { return !slices.Contains(nodeInPlace, f.Name) }) {
+				rebuild[c.NewNode.Name] = true
+				s.dropNodes = append(s.dropNodes, c.OldNode)
+				s.addNodes = append(s.addNodes, c.NewNode)
+			} else {
+				s.setNodes = append(s.setNodes, change[*topology.Node]{c.OldNode, c.NewNode})
+			}
+		case c.OldNode != nil:
+			s.dropNodes = append(s.dropNodes, c.OldNode)
+		case c.NewNode != nil:
+			s.addNodes = append(s.addNodes, c.NewNode)
+		}
+	}
+	oldLinks, newLinks := byKey(old), byKey(new)
+	oldNodes, newNodes := nodesByName(old), nodesByName(new)
+	remade := func(a, b *topology.Link) bool {
+		return rebuild[b.Ends[0].Node] || rebuild[b.Ends[1].Node] ||
+			l.wireOf(a, oldNodes) != l.wireOf(b, newNodes) || !settable(a, b)
+	}
+	for i, key := range topology.LinkKeys(old) {
+		link := old.Links[i]
+		if m := newLinks[key]; m == nil || remade(link, m) {
+			s.dropLinks = append(s.dropLinks, keyed{key, link})
+		}
+	}
+	for i, key := range topology.LinkKeys(new) {
+		link := new.Links[i]
+		before := oldLinks[key]
+		switch {
+		case before == nil || remade(before, link):
+			s.addLinks = append(s.addLinks, keyed{key, link})
+		case len(linkFields(before, link)) > 0:
+			s.setLinks = append(s.setLinks, keyed{key, link})
+		}
+	}
+	return s
+}
+
+func byKey(t *topology.Topology) map[string]*topology.Link {
+	m := make(map[string]*topology.Link, len(t.Links))
+	for i, key := range topology.LinkKeys(t) {
+		m[key] = t.Links[i]
+	}
+	return m
+}
+
+// settable says whether two links differ in their impairment only.
+func settable(old, new *topology.Link) bool {
+	return !slices.ContainsFunc(linkFields(old, new), func(f topology.Field) bool {
+		return !slices.Contains(inPlace, f.Name) && !isEgress(f.Name)
+	})
+}
+
+func linkFields(old, new *topology.Link) []topology.Field {
+	for _, c := range topology.Diff(&topology.Topology{Links: []*topology.Link{old}}, &topology.Topology{Links: []*topology.Link{new}}) {
+		return c.Fields
+	}
+	return nil
+}
+
+func isEgress(field string) bool {
+	return len(field) > 14 && field[:5] == "ends." && field[6:14] == ".egress."
+}

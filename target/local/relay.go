@@ -1,0 +1,134 @@
+package local
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+	"sync"
+
+	"github.com/vishvananda/netlink"
+)
+
+// Relays carry controller connections out of the switches' namespace, which has
+// no other way to the machine: what a switch opens to tcp:127.0.0.1:6653 in
+// there is connected to 127.0.0.1:6653 out here. The address is put on the
+// namespace's loopback device, so it stays what the topology says. TLS passes untouched.
+type relays struct {
+	fabric    *os.File
+	mu        sync.Mutex
+	listeners map[string]net.Listener
+	errors    map[string]error // of the last attempt to reach each address
+}
+
+func newRelays(fabric *os.File) *relays {
+	return &relays{fabric: fabric, listeners: map[string]net.Listener{}, errors: map[string]error{}}
+}
+
+// follow makes the relays those to these controller addresses.
+func (r *relays) follow(addresses []string) error {
+	want := map[string]bool{}
+	for _, a := range addresses {
+		_, hostPort, _ := strings.Cut(a, ":")
+		want[hostPort] = true
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for a, listener := range r.listeners {
+		if !want[a] {
+			listener.Close()
+			delete(r.listeners, a)
+		}
+	}
+	for a := range want {
+		if r.listeners[a] != nil {
+			continue
+		}
+		listener, err := r.listen(a)
+		if err != nil {
+			return fmt.Errorf("relay to the controller %s: %w", a, err)
+		}
+		r.listeners[a] = listener
+		go r.serve(listener, a)
+	}
+	return nil
+}
+
+func (r *relays) listen(address string) (listener net.Listener, err error) {
+	at, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return nil, err
+	}
+	err = inNamespace(r.fabric, func() error {
+		if !at.Addr().IsLoopback() {
+			lo, err := netlink.LinkByName("lo")
+			if err != nil {
+				return err
+			}
+			addr, err := netlink.ParseAddr(netip.PrefixFrom(at.Addr(), at.Addr().BitLen()).String())
+			if err != nil {
+				return err
+			}
+			if err := netlink.AddrReplace(lo, addr); err != nil {
+				return err
+			}
+		}
+		listener, err = net.Listen("tcp", address)
+		return err
+	})
+	return listener, err
+}
+
+func (r *relays) serve(listener net.Listener, address string) {
+	for {
+		inside, err := listener.Accept()
+		if err != nil {
+			return // closed
+		}
+		go r.relay(inside, address)
+	}
+}
+
+func (r *relays) relay(inside net.Conn, address string) {
+	defer inside.Close()
+	outside, err := net.Dial("tcp", address)
+	r.mu.Lock()
+	r.errors[address] = err
+	r.mu.Unlock()
+	if err != nil {
+		return // the switch tries again
+	}
+	defer outside.Close()
+	done := make(chan struct{}, 2)
+	for _, pair := range [][2]net.Conn{{inside, outside}, {outside, inside}} {
+		go func() {
+			_, _ = io.Copy(pair[0], pair[1])
+			done <- struct{}{}
+		}()
+	}
+	<-done // one side has closed: the deferred calls close the other
+}
+
+// failure says why a controller could not be reached the last time.
+func (r *relays) failure(controller string) error {
+	_, hostPort, _ := strings.Cut(controller, ":")
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	err := r.errors[hostPort]
+	var op *net.OpError
+	if errors.As(err, &op) {
+		return op.Err
+	}
+	return err
+}
+
+func (r *relays) close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, l := range r.listeners {
+		l.Close()
+	}
+}

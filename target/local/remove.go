@@ -1,0 +1,150 @@
+package local
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Remove takes away everything of a lab, whatever state it is in, and whoever made
+// it: processes, devices, namespaces, cgroups, limits, and at last the directory.
+// It may be called again after it was interrupted. When it returns nil, nothing is left.
+func Remove(name, dir string, progress Progress) error {
+	stages := []struct {
+		name string
+		run  func(name, dir string) error
+	}{
+		{"processes", removeProcesses},
+		{"uplinks", removeUplinks},
+		{"devices", removeDevices},
+		{"namespaces", removeNamespaces},
+		{"limits", func(name, dir string) error { return restoreLimits(filepath.Dir(dir), name) }},
+		{"files", func(_, dir string) error { return os.RemoveAll(dir) }},
+	}
+	for i, s := range stages {
+		progress("down", i, len(stages))
+		if err := s.run(name, dir); err != nil {
+			return fmt.Errorf("remove the %s of lab %s: %w", s.name, name, err)
+		}
+	}
+	progress("down", len(stages), len(stages))
+	_ = os.Remove(filepath.Dir(dir)) // the run directory, if this was the last lab
+	return nil
+}
+
+func removeProcesses(name, _ string) error {
+	c, err := FindCgroups()
+	if err != nil {
+		return err
+	}
+	return c.remove(name)
+}
+
+func readRecord(dir string) (r Record, err error) {
+	b, err := os.ReadFile(filepath.Join(dir, "local.json"))
+	if errors.Is(err, os.ErrNotExist) {
+		return r, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(b, &r)
+	}
+	return r, err
+}
+
+func removeUplinks(name, dir string) error {
+	r, err := readRecord(dir)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for node, u := range r.Uplinks {
+		errs = append(errs, deleteDevice(u.Device), deleteTable(natTable(name)+"-"+node))
+	}
+	return errors.Join(errs...)
+}
+
+// removeDevices sends the machine's own interfaces home and deletes the lab's, all
+// of a namespace in one request. The kernel would delete them with their
+// namespaces, but in the background, so that the lab were not yet down.
+func removeDevices(_, dir string) error {
+	r, err := readRecord(dir)
+	if err != nil {
+		return err
+	}
+	files := []string{filepath.Join(dir, "ns", "fabric")}
+	nodes, err := filepath.Glob(filepath.Join(dir, "ns", "net", "*"))
+	if err != nil {
+		return err
+	}
+	files = append(files, nodes...)
+	if err := sendAllHome(r, files); err != nil {
+		return err
+	}
+	return each(files, func(file string) error {
+		return inNamespaceFile(file, func() error {
+			b, err := newBatch()
+			if err != nil {
+				return err
+			}
+			defer b.close()
+			b.delGroup()
+			if err := b.flush(); err != nil && !errors.Is(err, unix.ENODEV) {
+				return err
+			}
+			return nil
+		})
+	})
+}
+
+func sendAllHome(r Record, files []string) error {
+	for _, x := range r.External {
+		for _, file := range files {
+			if err := inNamespaceFile(file, func() error { return sendHome(x.Name) }); err != nil {
+				return err
+			}
+		}
+		if err := x.restore(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// inNamespaceFile runs f in the namespace that a file keeps; a file that keeps none is passed over.
+func inNamespaceFile(file string, f func() error) error {
+	var fs unix.Statfs_t
+	err := unix.Statfs(file, &fs)
+	if errors.Is(err, unix.ENOENT) || err == nil && fs.Type != unix.NSFS_MAGIC {
+		return nil
+	}
+	ns, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer ns.Close()
+	return inNamespace(ns, f)
+}
+
+// removeNamespaces detaches the one mount that keeps all namespaces, however often it is mounted.
+func removeNamespaces(_, dir string) error {
+	ns := filepath.Join(dir, "ns")
+	for {
+		mounted, err := isMounted(ns)
+		if err != nil || !mounted {
+			return err
+		}
+		if err := unix.Unmount(ns, unix.MNT_DETACH); err != nil {
+			return fmt.Errorf("unmount %s: %w", ns, err)
+		}
+	}
+}
+
+func isMounted(dir string) (bool, error) {
+	b, err := os.ReadFile("/proc/self/mounts")
+	return strings.Contains(string(b), " "+dir+" "), err
+}

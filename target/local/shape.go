@@ -1,0 +1,151 @@
+package local
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"runtime"
+	"unsafe"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"trivet.dev/trivet/topology"
+)
+
+// Handles of the queueing disciplines of a shaped device.
+var (
+	rateHandle  = netlink.MakeHandle(0x7472, 0)
+	delayHandle = netlink.MakeHandle(0x7473, 0)
+)
+
+// shape makes the kernel impair what leaves a device, replacing what was there:
+// a token bucket (TBF) paces, netem below it delays, jitters and loses.
+// It must run on a thread in the device's namespace.
+func shape(index int, i topology.Impairment) error {
+	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	root := &netlink.GenericQdisc{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: index, Parent: netlink.HANDLE_ROOT}}
+	if err := h.QdiscDel(root); err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.EINVAL) {
+		return fmt.Errorf("remove the queueing discipline: %w", err)
+	}
+	parent := uint32(netlink.HANDLE_ROOT)
+	if i.Bandwidth > 0 || !wholeSegments(i) {
+		if err := h.QdiscAdd(bucket(index, i)); err != nil {
+			return fmt.Errorf("limit the rate: %w", err)
+		}
+		parent = netlink.MakeHandle(0x7472, 1)
+	}
+	if delayed(i) {
+		if err := h.QdiscAdd(netem(index, parent, i)); err != nil {
+			return fmt.Errorf("delay packets: %w", err)
+		}
+	}
+	return nil
+}
+
+// delayed says whether a direction of a link needs more than pacing.
+func delayed(i topology.Impairment) bool { return i.Delay > 0 || i.Jitter > 0 || i.Loss > 0 }
+
+// wholeSegments says whether 64 kB super-packets may cross a link as one: not
+// where each packet has a fate of its own, nor where one would hold up the
+// link for longer than a real frame does.
+func wholeSegments(i topology.Impairment) bool {
+	return i.Loss == 0 && i.Jitter == 0 && (i.Bandwidth == 0 || i.Bandwidth >= 100_000_000)
+}
+
+const (
+	maxFrame = 1514
+	wireRate = 100_000_000_000 // of a link without bandwidth that must be paced all the same, bit/s
+)
+
+// bucket returns the token bucket of a direction. Super-packets larger than it
+// are cut into segments by the kernel, so one without bandwidth also serves to
+// give netem single packets.
+func bucket(index int, i topology.Impairment) *netlink.Tbf {
+	rate, burst := i.Bandwidth, 2*maxFrame
+	if rate == 0 {
+		rate = wireRate
+	} else {
+		burst = max(burst, int(rate/8/500)) // 2 ms, so that a late timer costs no throughput
+	}
+	if !wholeSegments(i) {
+		burst = min(burst, 10*maxFrame)
+	}
+	bytes := uint64(rate) / 8
+	return &netlink.Tbf{
+		QdiscAttrs: netlink.QdiscAttrs{LinkIndex: index, Handle: rateHandle, Parent: netlink.HANDLE_ROOT},
+		Rate:       bytes,
+		Buffer:     netlink.Xmittime(bytes, uint32(burst)),
+		Limit:      uint32(min(uint64(i.QueueLimit())*maxFrame, math.MaxUint32)),
+	}
+}
+
+// netem returns the delay of a direction. The kernel's jitter is uniform
+// without a table from a file, so its half width is √3 times the standard
+// deviation that is asked for; a rate keeps packets in order (sch_netem).
+func netem(index int, parent uint32, i topology.Impairment) *netlink.Netem {
+	us := func(d topology.Duration) uint32 { return uint32(d / 1000) }
+	attrs := netlink.NetemQdiscAttrs{
+		Latency: us(i.Delay),
+		Jitter:  uint32(math.Round(float64(us(i.Jitter)) * math.Sqrt(3))),
+		Loss:    float32(i.Loss.Percent()),
+		Limit:   uint32(i.QueueLimit()),
+	}
+	if i.Jitter > 0 {
+		attrs.Rate64 = wireRate / 8
+	}
+	return netlink.NewNetem(netlink.QdiscAttrs{LinkIndex: index, Handle: delayHandle, Parent: parent}, attrs)
+}
+
+// hasNetem tries whether the kernel has netem, on the loopback device of a namespace made for it.
+func hasNetem() bool {
+	found := make(chan bool, 1)
+	go func() {
+		runtime.LockOSThread()
+		found <- unix.Unshare(unix.CLONE_NEWNET) == nil && tryNetem() == nil
+	}()
+	return <-found
+}
+
+func tryNetem() error {
+	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	return h.QdiscAdd(netem(1, netlink.HANDLE_ROOT, topology.Impairment{Delay: 1000}))
+}
+
+// Ethtool commands for the offloads that make and take super-packets (linux/ethtool.h).
+var segmentation = []uint32{unix.ETHTOOL_STSO, unix.ETHTOOL_SGSO, unix.ETHTOOL_SGRO}
+
+// setOffloads switches offloads of a device on a thread in its namespace.
+func setOffloads(device string, commands []uint32, on bool) error {
+	s, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(s)
+	for _, c := range commands {
+		value := struct{ cmd, data uint32 }{cmd: c}
+		if on {
+			value.data = 1
+		}
+		request := struct {
+			name [unix.IFNAMSIZ]byte
+			data unsafe.Pointer
+			_    [16]byte
+		}{data: unsafe.Pointer(&value)}
+		copy(request.name[:unix.IFNAMSIZ-1], device)
+		_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(s), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&request)))
+		if errno != 0 && errno != unix.EOPNOTSUPP {
+			return os.NewSyscallError("set offloads of "+device, errno)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,94 @@
+package local
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"trivet.dev/trivet/topology"
+)
+
+// A sysctl is a setting below /proc/sys; one that the kernel lacks is passed over where optional.
+type sysctl struct {
+	key, value string
+	optional   bool
+}
+
+// writeSysctls sets them in the network namespace of the calling thread.
+func writeSysctls(settings []sysctl) error {
+	var errs []error
+	for _, s := range settings {
+		err := os.WriteFile(sysctlPath(s.key), []byte(s.value), 0o644)
+		if err != nil && !(s.optional && (errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission))) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// sysctlPath turns net.ipv4.ip_forward into its file.
+func sysctlPath(key string) string {
+	return filepath.Join("/proc/sys", strings.ReplaceAll(key, ".", "/"))
+}
+
+func readSysctl(key string) (string, error) {
+	b, err := os.ReadFile(sysctlPath(key))
+	return strings.TrimSpace(string(b)), err
+}
+
+// fabricSysctls keep the switches' own devices silent: they have no addresses
+// and must not ask for any, and no firewall of the machine looks at bridged frames.
+func fabricSysctls() []sysctl {
+	return []sysctl{
+		{"net.ipv6.conf.all.disable_ipv6", "1", true},
+		{"net.ipv6.conf.default.disable_ipv6", "1", true},
+		{"net.bridge.bridge-nf-call-iptables", "0", true},
+		{"net.bridge.bridge-nf-call-ip6tables", "0", true},
+		{"net.bridge.bridge-nf-call-arptables", "0", true},
+	}
+}
+
+// longPath is the number of routers on a path from which the usual TTL of 64 gets tight.
+const longPath = 60
+
+// LongPaths says whether hosts get TTL and hop limit 255: the longest routed path exceeds 60 hops.
+func LongPaths(t *topology.Topology) bool { return t.RouterHops > longPath }
+
+// nodeSysctls are those of a host or router.
+func (l *Lab) nodeSysctls(n *topology.Node) []sysctl {
+	var s []sysctl
+	switch l.Topology.IPv6 {
+	case topology.IPv6Auto:
+	case topology.IPv6Assigned:
+		for _, conf := range []string{"all", "default"} {
+			s = append(s,
+				sysctl{"net.ipv6.conf." + conf + ".accept_ra", "0", true},
+				sysctl{"net.ipv6.conf." + conf + ".autoconf", "0", true},
+				sysctl{"net.ipv6.conf." + conf + ".dad_transmits", "0", true},
+				sysctl{"net.ipv6.conf." + conf + ".router_solicitations", "0", true},
+				sysctl{"net.ipv6.conf." + conf + ".keep_addr_on_down", "1", true})
+		}
+		s = append(s, sysctl{"net.ipv6.conf.default.addr_gen_mode", "1", true})
+	default:
+		s = append(s,
+			sysctl{"net.ipv6.conf.all.disable_ipv6", "1", true},
+			sysctl{"net.ipv6.conf.default.disable_ipv6", "1", true})
+	}
+	s = append(s, sysctl{"net.ipv4.ping_group_range", "0 2147483647", true})
+	if n.Kind == topology.Router {
+		s = append(s,
+			sysctl{"net.ipv4.ip_forward", "1", false},
+			sysctl{"net.ipv4.conf.all.rp_filter", "0", true},
+			sysctl{"net.ipv4.conf.default.rp_filter", "0", true},
+			sysctl{"net.ipv4.icmp_ratelimit", "0", true},
+			sysctl{"net.ipv6.conf.all.forwarding", "1", true})
+	}
+	if LongPaths(l.Topology) {
+		s = append(s,
+			sysctl{"net.ipv4.ip_default_ttl", "255", false},
+			sysctl{"net.ipv6.conf.all.hop_limit", "255", true},
+			sysctl{"net.ipv6.conf.default.hop_limit", "255", true})
+	}
+	return s
+}

@@ -1,0 +1,398 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"slices"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"trivet.dev/trivet/target/local/delayline"
+	"trivet.dev/trivet/topology"
+)
+
+type prefix = netip.Prefix
+
+var (
+	defaultV4 = netip.MustParsePrefix("0.0.0.0/0")
+	defaultV6 = netip.MustParsePrefix("::/0")
+)
+
+// Wire is how a link is made on this machine.
+type Wire string
+
+const (
+	Veth     Wire = "veth"      // a pair of virtual Ethernet devices, shaped by the kernel
+	Patch    Wire = "patch"     // patch ports between two Open vSwitch bridges: no device
+	Line     Wire = "line"      // two TAP devices and the delay line of the lab's daemon
+	External Wire = "interface" // a real interface of the machine, moved into the lab
+)
+
+// WireOf says how a link of the lab is made.
+func (l *Lab) WireOf(link *topology.Link) Wire { return l.wireOf(link, l.nodes()) }
+
+// wireOf depends on the link, its nodes and the record only.
+func (l *Lab) wireOf(link *topology.Link, nodes map[string]*topology.Node) Wire {
+	switch {
+	case link.Ends[0].External() || link.Ends[1].External():
+		return External
+	case !l.Record.Netem && (delayed(link.Egress(0)) || delayed(link.Egress(1))):
+		return Line
+	case !link.Impaired() && isOVS(nodes[link.Ends[0].Node]) && isOVS(nodes[link.Ends[1].Node]):
+		return Patch
+	}
+	return Veth
+}
+
+func isOVS(n *topology.Node) bool {
+	return n != nil && n.Kind == topology.Switch && n.Datapath == topology.OVS
+}
+
+// nodes is an index of the topology's nodes by name.
+func (l *Lab) nodes() map[string]*topology.Node {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.byName == nil || l.byNameOf != l.Topology {
+		l.byName, l.byNameOf = nodesByName(l.Topology), l.Topology
+	}
+	return l.byName
+}
+
+func nodesByName(t *topology.Topology) map[string]*topology.Node {
+	m := make(map[string]*topology.Node, len(t.Nodes))
+	for _, n := range t.Nodes {
+		m[n.Name] = n
+	}
+	return m
+}
+
+func (l *Lab) node(name string) *topology.Node { return l.nodes()[name] }
+
+// firstIndex is the index of the device at a host's port 0. The kernel takes an
+// index that it is given, and what has one need not be looked up.
+const firstIndex = 10
+
+// makeVeths makes the links that are pairs of veth devices, in few requests.
+func (l *Lab) makeVeths(links []keyed, done func()) error {
+	b, err := newBatchIn(l.fabric)
+	if err != nil {
+		return err
+	}
+	defer b.close()
+	open := map[string]*os.File{}
+	defer func() {
+		for _, f := range open {
+			f.Close()
+		}
+	}()
+	for _, k := range links {
+		var devices [2]device
+		for i, e := range k.Ends {
+			if devices[i], err = l.device(e, open); err != nil {
+				return err
+			}
+		}
+		b.addVeth(devices[0], devices[1])
+		for i, e := range k.Ends {
+			if n := l.node(e.Node); n.Kind == topology.Switch && n.Datapath == topology.Bridge {
+				b.setMaster(e.Interface, devices[i].index, l.index[topology.DeviceName(n.Name)])
+			}
+		}
+		done()
+	}
+	return b.flush()
+}
+
+// device plans one end of a link.
+func (l *Lab) device(e topology.Endpoint, open map[string]*os.File) (device, error) {
+	d := device{name: e.Interface, mac: e.MAC}
+	n := l.node(e.Node)
+	if !ownsNamespaces(n) {
+		d.index = l.newIndex(e.Interface)
+		return d, nil
+	}
+	d.index = firstIndex + *e.Port
+	if open[n.Name] == nil {
+		f, err := os.Open(l.nsPath("net", n.Name))
+		if err != nil {
+			return d, err
+		}
+		open[n.Name] = f
+	}
+	d.ns = open[n.Name]
+	return d, nil
+}
+
+func (l *Lab) newIndex(name string) int {
+	l.next++
+	l.index[name] = l.next
+	return l.next
+}
+
+// netnsOf opens the network namespace in which a node's devices are.
+func (l *Lab) netnsOf(node string) (*os.File, error) {
+	if n := l.node(node); n != nil && ownsNamespaces(n) {
+		return os.Open(l.nsPath("net", node))
+	}
+	return os.Open(l.fabricPath())
+}
+
+// inNet runs f on a thread in the network namespace of a node's devices.
+func (l *Lab) inNet(node string, f func() error) error {
+	ns, err := l.netnsOf(node)
+	if err != nil {
+		return err
+	}
+	defer ns.Close()
+	return inNamespace(ns, f)
+}
+
+// makeLine makes a link of two TAP devices, held by the delay line.
+func (l *Lab) makeLine(k keyed) error {
+	if l.engine == nil {
+		var err error
+		if l.engine, err = delayline.NewEngine(0); err != nil {
+			return err
+		}
+	}
+	var fds [2]int
+	for i, e := range k.Ends {
+		err := l.inNet(e.Node, func() (err error) {
+			fds[i], err = delayline.OpenTap(e.Interface, true)
+			if err != nil {
+				return err
+			}
+			return l.adopt(e)
+		})
+		if err != nil {
+			return fmt.Errorf("link %s: %w", k.Name(), err)
+		}
+	}
+	line, err := l.engine.Add(fds[0], fds[1], k.Egress(0), k.Egress(1), delayline.Options{Plain: [2]bool{l.plain(k.Ends[0]), l.plain(k.Ends[1])}})
+	if err != nil {
+		return fmt.Errorf("link %s: %w", k.Name(), err)
+	}
+	l.lines[k.key] = line
+	return nil
+}
+
+// plain says whether an end needs complete frames.
+func (l *Lab) plain(e topology.Endpoint) bool {
+	return l.ovs != nil && l.ovs.NeedsChecksums() && isOVS(l.node(e.Node))
+}
+
+// adopt makes a device that others made one of the lab's: its MAC, its group,
+// its bridge. It runs in the device's namespace.
+func (l *Lab) adopt(e topology.Endpoint) error {
+	dev, err := netlink.LinkByName(e.Interface)
+	if err != nil {
+		return err
+	}
+	if err := netlink.LinkSetGroup(dev, linkGroup); err != nil {
+		return err
+	}
+	if e.MAC != (topology.MAC{}) {
+		if err := netlink.LinkSetHardwareAddr(dev, e.MAC[:]); err != nil {
+			return fmt.Errorf("set the MAC of %s: %w", e.Interface, err)
+		}
+	}
+	return l.plug(e.Node, dev)
+}
+
+// plug puts a device in the switches' namespace into its bridge.
+func (l *Lab) plug(node string, dev netlink.Link) error {
+	n := l.node(node)
+	if ownsNamespaces(n) {
+		return nil
+	}
+	l.index[dev.Attrs().Name] = dev.Attrs().Index
+	if n.Datapath == topology.Bridge {
+		return netlink.LinkSetMasterByIndex(dev, l.index[topology.DeviceName(n.Name)])
+	}
+	return nil
+}
+
+// addLinks makes links, bridges first.
+func (l *Lab) addLinks(s steps, done func()) error {
+	if err := l.addBridges(s.addNodes); err != nil {
+		return err
+	}
+	var veths []keyed
+	for _, k := range s.addLinks {
+		var err error
+		switch l.WireOf(k.Link) {
+		case Veth:
+			veths = append(veths, k)
+			continue
+		case Line:
+			err = l.makeLine(k)
+		case External:
+			err = l.takeExternal(k.Link)
+		case Patch: // applySwitches makes it
+		}
+		if err != nil {
+			return err
+		}
+		done()
+	}
+	return l.makeVeths(veths, done)
+}
+
+// dropLinks removes links' devices; patch ports go with the next applySwitches.
+func (l *Lab) dropLinks(links []keyed) error {
+	var errs []error
+	for _, k := range links {
+		switch l.WireOf(k.Link) {
+		case Veth, Line:
+			if line := l.lines[k.key]; line != nil {
+				_, err := line.Close()
+				errs = append(errs, err)
+				delete(l.lines, k.key)
+			}
+			for _, e := range k.Ends {
+				errs = append(errs, l.inNet(e.Node, func() error { return deleteDevice(e.Interface) }))
+				delete(l.index, e.Interface)
+			}
+		case External:
+			errs = append(errs, l.releaseExternal(k.Link))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// deleteDevice deletes a device that may be gone already, in the namespace of the thread.
+func deleteDevice(name string) error {
+	dev, err := netlink.LinkByName(name)
+	if errors.As(err, &netlink.LinkNotFoundError{}) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := netlink.LinkDel(dev); err != nil && !errors.Is(err, unix.ENODEV) {
+		return fmt.Errorf("delete %s: %w", name, err)
+	}
+	return nil
+}
+
+func indexOf(name string) (int, error) {
+	dev, err := netlink.LinkByName(name)
+	if err != nil {
+		return 0, err
+	}
+	return dev.Attrs().Index, nil
+}
+
+// shapeLinks sets impairments, offloads and whether links are up.
+func (l *Lab) shapeLinks(s steps, done func()) error {
+	if err := l.setChecksums(s.addLinks); err != nil {
+		return err
+	}
+	var links []keyed
+	for _, k := range s.addLinks {
+		if k.Impaired() || k.Down {
+			links = append(links, k)
+		}
+	}
+	links = append(links, s.setLinks...)
+	return each(links, func(k keyed) error {
+		defer done()
+		if err := l.impair(k); err != nil {
+			return fmt.Errorf("link %s: %w", k.Name(), err)
+		}
+		return nil
+	})
+}
+
+// setChecksums makes hosts compute checksums where Open vSwitch forwards in user space.
+func (l *Lab) setChecksums(links []keyed) error {
+	if l.ovs == nil || !l.ovs.NeedsChecksums() {
+		return nil
+	}
+	return each(links, func(k keyed) error {
+		for _, e := range k.Ends {
+			if e.External() || !ownsNamespaces(l.node(e.Node)) {
+				continue
+			}
+			err := l.inNet(e.Node, func() error { return setOffloads(e.Interface, []uint32{unix.ETHTOOL_STXCSUM}, false) })
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// impair makes a link as it is in the topology: shaped, up or down.
+func (l *Lab) impair(k keyed) error {
+	if line := l.lines[k.key]; line != nil {
+		return errors.Join(line.Set(k.Egress(0), k.Egress(1)), line.Up(!k.Down))
+	}
+	if l.WireOf(k.Link) == Patch {
+		return nil // a patch port that is down is not there
+	}
+	for i, e := range k.Ends {
+		if e.External() {
+			continue
+		}
+		name := e.Interface
+		if k.Ends[1-i].External() {
+			name = k.Ends[1-i].Interface
+		}
+		err := l.inNet(e.Node, func() error {
+			index, err := indexOf(name)
+			if err != nil {
+				return err
+			}
+			if err := shape(index, k.Egress(i)); err != nil {
+				return err
+			}
+			return setOffloads(name, segmentation, wholeSegments(k.Egress(0)) && wholeSegments(k.Egress(1)))
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return l.setLinkUp(k)
+}
+
+// setLinkUp pulls or plugs the cable: one end is set down, so that the other
+// loses its carrier and keeps its addresses and routes. A switch's end if there
+// is one; else the second node's, whose routes are set anew when it is up.
+func (l *Lab) setLinkUp(k keyed) error {
+	e := k.Ends[1]
+	if !e.External() && ownsNamespaces(l.node(e.Node)) && !k.Ends[0].External() && !ownsNamespaces(l.node(k.Ends[0].Node)) {
+		e = k.Ends[0]
+	}
+	if e.External() {
+		e.Node = k.Ends[0].Node
+	}
+	n := l.node(e.Node)
+	err := l.inNet(e.Node, func() error {
+		dev, err := netlink.LinkByName(e.Interface)
+		if err != nil {
+			return err
+		}
+		if k.Down {
+			return netlink.LinkSetDown(dev)
+		}
+		return netlink.LinkSetUp(dev)
+	})
+	if err == nil && !k.Down && ownsNamespaces(n) {
+		return l.configureNode(n, nil, endsOf(l.Topology)[n.Name])
+	}
+	return err
+}
+
+// SetLink changes one link of the running lab.
+func (l *Lab) SetLink(ctx context.Context, index int, c topology.LinkChange) error {
+	t := *l.Topology
+	t.Links = slices.Clone(t.Links)
+	t.Links[index] = t.Links[index].Clone()
+	c.Apply(t.Links[index])
+	return l.Apply(ctx, &t, func(string, int, int) {})
+}

@@ -19,7 +19,7 @@ var reservedNames = []string{"all", "default", "interface", "lo", ControllerNone
 // datapathsOf lists what may forward for each kind of node.
 var datapathsOf = map[Kind][]Datapath{
 	Switch: {Embedded, OVS, Bridge},
-	Router: {Embedded, OVS, Kernel},
+	Router: {Embedded, Kernel},
 }
 
 // MaxDeviceName is the longest name of a network device in Linux (IFNAMSIZ - 1).

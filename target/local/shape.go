@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"runtime"
+	"time"
 	"unsafe"
 
 	"github.com/vishvananda/netlink"
@@ -94,12 +95,18 @@ func netem(index int, parent uint32, i topology.Impairment) *netlink.Netem {
 		Latency: us(i.Delay),
 		Jitter:  uint32(math.Round(float64(us(i.Jitter)) * math.Sqrt(3))),
 		Loss:    float32(i.Loss.Percent()),
-		Limit:   uint32(i.QueueLimit()),
+		Limit:   uint32(i.QueueLimit() + inFlight(i)),
 	}
 	if i.Jitter > 0 {
 		attrs.Rate64 = wireRate / 8
 	}
 	return netlink.NewNetem(netlink.QdiscAttrs{LinkIndex: index, Handle: delayHandle, Parent: parent}, attrs)
+}
+
+// inFlight is how many full packets are on their way at the bandwidth: netem counts
+// those as queued, and would drop what a wire carries.
+func inFlight(i topology.Impairment) int {
+	return int(time.Duration(i.Delay+3*i.Jitter).Seconds() * float64(i.Bandwidth) / 8 / maxFrame)
 }
 
 // hasNetem tries whether the kernel has netem, on the loopback device of a namespace made for it.

@@ -2,9 +2,11 @@ package local
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"trivet.dev/trivet/topology"
 )
@@ -76,6 +78,11 @@ func (l *Lab) nodeSysctls(n *topology.Node) []sysctl {
 			sysctl{"net.ipv6.conf.default.disable_ipv6", "1", true})
 	}
 	s = append(s, sysctl{"net.ipv4.ping_group_range", "0 2147483647", true})
+	if window := windowFor(l.Topology); window > defaultWindow {
+		s = append(s,
+			sysctl{"net.ipv4.tcp_rmem", fmt.Sprintf("4096 131072 %d", window), true},
+			sysctl{"net.ipv4.tcp_wmem", fmt.Sprintf("4096 16384 %d", window), true})
+	}
 	if n.Kind == topology.Router {
 		s = append(s,
 			sysctl{"net.ipv4.ip_forward", "1", false},
@@ -91,4 +98,24 @@ func (l *Lab) nodeSysctls(n *topology.Node) []sysctl {
 			sysctl{"net.ipv6.conf.default.hop_limit", "255", true})
 	}
 	return s
+}
+
+// defaultWindow is the kernel's own limit of a TCP send buffer, in bytes.
+const defaultWindow = 4 << 20
+
+// windowFor is the buffer that lets one TCP connection fill the fastest long link:
+// 4 × bandwidth × round trip, because the kernel counts its overhead too, and
+// keeps twice what is in flight.
+func windowFor(t *topology.Topology) int {
+	window := 0
+	for _, link := range t.Links {
+		a, b := link.Egress(0), link.Egress(1)
+		rate := max(a.Bandwidth, b.Bandwidth)
+		if rate == 0 {
+			rate = 1_000_000_000
+		}
+		roundTrip := time.Duration(a.Delay + b.Delay).Seconds()
+		window = max(window, int(4*float64(rate)/8*roundTrip))
+	}
+	return min(window, 256<<20)
 }

@@ -1,0 +1,185 @@
+package ovs
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"trivet.dev/trivet/topology"
+)
+
+// Bridge is a switch as it shall be.
+type Bridge struct {
+	Name        string
+	DPID        topology.DPID
+	Controllers []string          // targets: "tcp:127.0.0.1:6653"; none: by FailMode alone
+	FailMode    topology.FailMode // empty: Standalone
+	OpenFlow    []string          // versions allowed: "1.0", "1.3"; empty: all that Open vSwitch has
+	STP         bool              // speak the spanning tree protocol; the bridge of the lowest datapath id becomes the root
+	Ports       []Port
+}
+
+// Port is a port of a bridge: a network device of the namespace, or one end of a patch.
+type Port struct {
+	Name   string // of the device; of patch ports: any
+	Number int    // OpenFlow port number, 1 to MaxPort; 0: any
+	Patch  string // name of the patch port at the other end, of this or another bridge; empty: a device
+
+	// Blocked keeps the port out of learning (the action NORMAL): what comes in there is
+	// dropped and not learned from, nothing is sent out. It is how a network with loops
+	// forwards by learning: block both ends of each link outside a spanning tree. Flows of a
+	// controller that name the port are not affected.
+	Blocked bool
+}
+
+// MaxPort is the highest port number that Open vSwitch gives (OpenFlow's own end at 0xffffff00).
+const MaxPort = 0xfeff
+
+var protocols = map[string]string{
+	"1.0": "OpenFlow10", "1.1": "OpenFlow11", "1.2": "OpenFlow12",
+	"1.3": "OpenFlow13", "1.4": "OpenFlow14", "1.5": "OpenFlow15",
+}
+
+// validate finds everything by which the database would refuse the bridges, or ovs-vswitchd
+// would not do what they say.
+func validate(bridges []Bridge) error {
+	v := validator{names: map[string]string{}, dpids: map[topology.DPID]string{}, peers: map[string]string{}}
+	for _, b := range bridges {
+		v.bridge(b)
+	}
+	for _, b := range bridges {
+		for _, p := range b.Ports {
+			v.patch(b, p)
+		}
+	}
+	return errors.Join(v.problems...)
+}
+
+type validator struct {
+	names    map[string]string // of bridges and ports: what has the name
+	dpids    map[topology.DPID]string
+	peers    map[string]string // of patch ports
+	problems []error
+}
+
+func (v *validator) add(format string, args ...any) {
+	v.problems = append(v.problems, fmt.Errorf(format, args...))
+}
+
+func (v *validator) name(name, what string) {
+	if other, taken := v.names[name]; taken {
+		v.add("%s: %s has that name too; names of bridges and ports are unique in a lab", what, other)
+	}
+	v.names[name] = what
+}
+
+func (v *validator) bridge(b Bridge) {
+	what := "bridge " + b.Name
+	v.name(b.Name, what)
+	if b.Name == "" || len(b.Name) > 15 || strings.ContainsAny(b.Name, "/ ") {
+		v.add("bridge %q: its name is a network device's: 1 to 15 characters, no slash or space", b.Name)
+	}
+	if other, taken := v.dpids[b.DPID]; taken {
+		v.add("%s: %s has datapath id %s too", what, other, b.DPID)
+	}
+	if b.DPID == 0 {
+		v.add("%s: has no datapath id", what)
+	}
+	v.dpids[b.DPID] = what
+	switch b.FailMode {
+	case "", topology.Standalone, topology.Secure:
+	default:
+		v.add("%s: fail mode %q is neither standalone nor secure", what, b.FailMode)
+	}
+	for _, version := range b.OpenFlow {
+		if protocols[version] == "" {
+			v.add("%s: OpenFlow %s: Open vSwitch has 1.0 to 1.5", what, version)
+		}
+	}
+	for i, target := range b.Controllers {
+		if slices.Contains(b.Controllers[:i], target) {
+			v.add("%s: controller %s is there twice", what, target)
+		}
+	}
+	numbers := map[int]string{}
+	for _, p := range b.Ports {
+		v.port(b, p, numbers)
+	}
+}
+
+func (v *validator) port(b Bridge, p Port, numbers map[int]string) {
+	what := fmt.Sprintf("bridge %s, port %s", b.Name, p.Name)
+	v.name(p.Name, what)
+	if p.Name == "" || p.Patch == "" && (len(p.Name) > 15 || strings.ContainsAny(p.Name, "/ ")) {
+		v.add("bridge %s, port %q: its name is a network device's: 1 to 15 characters, no slash or space", b.Name, p.Name)
+	}
+	if p.Number < 0 || p.Number > MaxPort {
+		v.add("%s: number %d; Open vSwitch has 1 to %d", what, p.Number, MaxPort)
+	}
+	if other, taken := numbers[p.Number]; taken && p.Number != 0 {
+		v.add("%s: port %s has number %d too", what, other, p.Number)
+	}
+	numbers[p.Number] = p.Name
+	if p.Patch != "" {
+		v.peers[p.Name] = p.Patch
+	}
+}
+
+func (v *validator) patch(b Bridge, p Port) {
+	switch {
+	case p.Patch == "":
+	case p.Patch == p.Name:
+		v.add("bridge %s, port %s: is its own peer", b.Name, p.Name)
+	case v.peers[p.Patch] == "":
+		v.add("bridge %s, port %s: its peer %s is no patch port of the lab", b.Name, p.Name, p.Patch)
+	case v.peers[p.Patch] != p.Name:
+		v.add("bridge %s, port %s: its peer %s has the peer %s", b.Name, p.Name, p.Patch, v.peers[p.Patch])
+	}
+}
+
+// row is the bridge as a row of the database, but for its ports and controllers.
+func (b Bridge) row(datapath DatapathType) bridgeRow {
+	mode := string(b.FailMode)
+	if mode == "" {
+		mode = string(topology.Standalone)
+	}
+	row := bridgeRow{
+		Name: b.Name, DatapathType: datapath.class(), FailMode: &mode, STP: b.STP,
+		OtherConfig: map[string]string{"datapath-id": b.DPID.String(), "disable-in-band": "true"},
+	}
+	for _, version := range b.OpenFlow {
+		row.Protocols = append(row.Protocols, protocols[version])
+	}
+	if b.STP { // without an address of its own a bridge takes a random one, and chance elects the root
+		id := uint64(b.DPID)
+		row.OtherConfig["stp-system-id"] = topology.MAC{byte(id >> 40), byte(id >> 32), byte(id >> 24), byte(id >> 16), byte(id >> 8), byte(id)}.String()
+	}
+	return row
+}
+
+// noVLAN is reserved by IEEE 802.1Q, so no frame carries it.
+const noVLAN = 4095
+
+// row is the port as a row, but for its interface. A blocked port is a trunk of a VLAN that no
+// frame is in: unlike a flow or an OpenFlow port setting, it is part of the database, so it comes
+// with the port, in the same transaction, and outlives changes of controller and fail mode.
+func (p Port) row() portRow {
+	row := portRow{Name: p.Name}
+	if p.Blocked {
+		mode := "trunk"
+		row.VLANMode, row.Trunks = &mode, []int{noVLAN}
+	}
+	return row
+}
+
+func (p Port) interfaceRow() interfaceRow {
+	row := interfaceRow{Name: p.Name}
+	if p.Patch != "" {
+		row.Type, row.Options = "patch", map[string]string{"peer": p.Patch}
+	}
+	if p.Number != 0 {
+		row.Requested = &p.Number
+	}
+	return row
+}

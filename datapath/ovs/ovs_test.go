@@ -1,0 +1,409 @@
+package ovs
+
+import (
+	"context"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"trivet.dev/trivet/topology"
+)
+
+// Hosts at two bridges reach each other over the patch, without a controller: by ping, and by
+// TCP in full, which needs right checksums. The machine's own Open vSwitch is left alone.
+func TestTwoBridges(t *testing.T) {
+	before, _ := os.ReadDir("/var/run/openvswitch")
+	l := newLab(t)
+	h1, h2 := l.host("s1-eth1", "10.0.0.1/8"), l.host("s2-eth1", "10.0.0.2/8")
+	l.apply(pair()...)
+	if !reaches(h1, "10.0.0.2") {
+		t.Error("h1 does not reach h2")
+	}
+	const size = 4 << 20
+	if got := transfer(t, h1, h2, "10.0.0.2:5000", size); got != size {
+		t.Errorf("%d of %d bytes arrived by TCP", got, size)
+	}
+	if after, _ := os.ReadDir("/var/run/openvswitch"); len(after) != len(before) {
+		t.Errorf("/var/run/openvswitch has %d files, had %d", len(after), len(before))
+	}
+}
+
+// transfer sends bytes by TCP from one host to the other and returns how many arrived.
+func transfer(t *testing.T, from, to, address string, size int) (received int64) {
+	t.Helper()
+	var listener net.Listener
+	var conn net.Conn
+	listen := func() (err error) { listener, err = net.Listen("tcp", address); return }
+	dial := func() (err error) { conn, err = net.DialTimeout("tcp", address, 10*time.Second); return }
+	if err := inNamespace("/run/netns/"+to, listen); err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	if err := inNamespace("/run/netns/"+from, dial); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		conn.SetDeadline(time.Now().Add(20 * time.Second))
+		conn.Write(make([]byte, size))
+		conn.Close()
+	}()
+	accepted, err := listener.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer accepted.Close()
+	accepted.SetDeadline(time.Now().Add(20 * time.Second))
+	received, _ = io.Copy(io.Discard, accepted)
+	return received
+}
+
+// Apply changes only what differs: counters of ports that stay go on through ports and
+// bridges coming and going, and applying the same again is no change at all.
+func TestApplyDifference(t *testing.T) {
+	l := newLab(t)
+	h1, h2 := l.host("s1-eth1", "10.0.0.1/8"), l.host("s2-eth1", "10.0.0.2/8")
+	l.host("s1-eth3", "10.0.0.3/8")
+	bridges := pair()
+	l.apply(bridges...)
+	broadcast(t, h1, 10)
+	eventually(t, "10 frames at s1-eth1", func() bool { return l.counter("s1-eth1", "rx_packets") >= 10 })
+	rows, err := readTables(l.ctx, l.db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.apply(bridges...)
+	if root, err := readRoot(l.ctx, l.db); err != nil || root.NextConfig != rows.root.NextConfig {
+		t.Errorf("applying the same again made configuration %d of %d (%v)", root.NextConfig, rows.root.NextConfig, err)
+	}
+
+	more := append(pair(), Bridge{Name: "s3", DPID: 3})
+	more[0].Ports = append(more[0].Ports, Port{Name: "s1-eth3", Number: 7})
+	for _, step := range [][]Bridge{more, bridges} {
+		l.apply(step...)
+		if got := l.counter("s1-eth1", "rx_packets"); got < 10 {
+			t.Errorf("s1-eth1 has counted %d packets, had 10 before the change", got)
+		}
+		now, err := readTables(l.ctx, l.db)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(now.bridges) != len(step) {
+			t.Errorf("%d bridges, not %d", len(now.bridges), len(step))
+		}
+		for uuid := range rows.ports {
+			if now.ports[uuid] == nil {
+				t.Errorf("port %s was replaced", rows.ports[uuid].Name)
+			}
+		}
+	}
+	if !reaches(h2, "10.0.0.1") {
+		t.Error("h2 does not reach h1 after the changes")
+	}
+}
+
+// A changed setting of a bridge that stays arrives at Open vSwitch, and its default when the setting is taken back.
+func TestApplySettings(t *testing.T) {
+	l := newLab(t)
+	get := func(column string) string {
+		out := run(t, "ovs-vsctl", "--db=unix:"+l.socket(), "get", "bridge", "s1", column)
+		return strings.TrimSpace(out)
+	}
+	l.apply(Bridge{Name: "s1", DPID: 0x1a, FailMode: topology.Secure, OpenFlow: []string{"1.3"}, STP: true, Controllers: []string{"tcp:127.0.0.1:1", "tcp:127.0.0.1:2"}})
+	for column, want := range map[string]string{
+		"datapath_id": `"000000000000001a"`, "fail_mode": "secure", "protocols": "[OpenFlow13]", "stp_enable": "true",
+		"other_config:disable-in-band": `"true"`, "other_config:stp-system-id": `"00:00:00:00:00:1a"`,
+	} {
+		if got := get(column); got != want {
+			t.Errorf("%s is %s, not %s", column, got, want)
+		}
+	}
+	if out := run(t, "ovs-vsctl", "--db=unix:"+l.socket(), "get-controller", "s1"); out != "tcp:127.0.0.1:1\ntcp:127.0.0.1:2\n" {
+		t.Errorf("controllers are %q", out)
+	}
+	l.apply(Bridge{Name: "s1", DPID: 0x1b, Controllers: []string{"tcp:127.0.0.1:2"}})
+	for column, want := range map[string]string{
+		"datapath_id": `"000000000000001b"`, "fail_mode": "standalone", "protocols": "[]", "stp_enable": "false",
+	} {
+		if got := get(column); got != want {
+			t.Errorf("after the change %s is %s, not %s", column, got, want)
+		}
+	}
+	if out := run(t, "ovs-vsctl", "--db=unix:"+l.socket(), "get-controller", "s1"); out != "tcp:127.0.0.1:2\n" {
+		t.Errorf("after the change controllers are %q", out)
+	}
+}
+
+// A device that is not there is an error that names bridge and port; the other ports work.
+func TestMissingDevice(t *testing.T) {
+	l := newLab(t)
+	h1 := l.host("s1-eth1", "10.0.0.1/8")
+	l.host("s2-eth1", "10.0.0.2/8")
+	bridges := pair()
+	bridges[1].Ports = append(bridges[1].Ports, Port{Name: "s2-eth9", Number: 9})
+	err := l.Apply(l.ctx, bridges)
+	if err == nil || !strings.Contains(err.Error(), "bridge s2, port s2-eth9: ") || strings.Contains(err.Error(), "eth1") {
+		t.Errorf("the error is %v", err)
+	}
+	if !reaches(h1, "10.0.0.2") {
+		t.Error("h1 does not reach h2")
+	}
+}
+
+// Without a controller a secure bridge forwards nothing, has no flow, and forwards once it is standalone.
+func TestSecure(t *testing.T) {
+	l := newLab(t)
+	h1 := l.host("s1-eth1", "10.0.0.1/8")
+	l.host("s2-eth1", "10.0.0.2/8")
+	bridges := pair()
+	bridges[0].FailMode = topology.Secure
+	l.apply(bridges...)
+	broadcast(t, h1, 5)
+	eventually(t, "5 frames at s1-eth1", func() bool { return l.counter("s1-eth1", "rx_packets") >= 5 })
+	if got := l.counter("s1-eth2", "tx_packets"); got != 0 {
+		t.Errorf("s1 forwarded %d packets", got)
+	}
+	if flows, err := l.Flows(l.ctx, "s1"); err != nil || strings.Contains(flows, "actions=") {
+		t.Errorf("flows of s1: %v\n%s", err, flows)
+	}
+	bridges[0].FailMode = topology.Standalone
+	l.apply(bridges...)
+	if !reaches(h1, "10.0.0.2") {
+		t.Error("h1 does not reach h2 by the standalone bridge")
+	}
+	if flows, err := l.Flows(l.ctx, "s1"); err != nil || !strings.Contains(flows, "actions=NORMAL") {
+		t.Errorf("flows of s1: %v\n%s", err, flows)
+	}
+}
+
+// In a ring in which one link is blocked at both ends, each broadcast arrives once at each host,
+// and hosts reach each other. Opened, the ring multiplies it; blocked anew, it does not.
+func TestBlockedRing(t *testing.T) {
+	l := newLab(t)
+	h1 := l.host("s1-eth1", "10.0.0.1/8")
+	l.host("s2-eth1", "10.0.0.2/8")
+	l.host("s3-eth1", "10.0.0.3/8")
+	open, blocked := ring(3), ring(3)
+	blocked[1].Ports[1].Blocked, blocked[2].Ports[2].Blocked = true, true // s2 -- s3
+	copies := func() uint64 {
+		t.Helper()
+		before, arrived := l.counter("s3-eth1", "tx_packets"), l.counter("s1-eth1", "rx_packets")
+		broadcast(t, h1, 10)
+		eventually(t, "10 frames at s1-eth1", func() bool { return l.counter("s1-eth1", "rx_packets") >= arrived+10 })
+		return l.counter("s3-eth1", "tx_packets") - before
+	}
+	l.apply(blocked...)
+	if got := copies(); got != 10 {
+		t.Errorf("10 broadcasts arrived as %d", got)
+	}
+	for _, address := range []string{"10.0.0.2", "10.0.0.3"} {
+		if !reaches(h1, address) {
+			t.Errorf("h1 does not reach %s", address)
+		}
+	}
+	l.apply(open...)
+	if got := copies(); got <= 10 {
+		t.Errorf("10 broadcasts into an open ring arrived as %d: what this test counts says nothing", got)
+	}
+	l.apply(blocked...)
+	if got := copies(); got != 10 {
+		t.Errorf("10 broadcasts arrived as %d after the ring was blocked again", got)
+	}
+}
+
+// The status of a controller's connection is that of a real controller coming and going.
+func TestController(t *testing.T) {
+	l := newLab(t)
+	program, err := exec.LookPath("ovs-testcontroller")
+	if err != nil {
+		t.Skip("needs ovs-testcontroller: apt install openvswitch-testcontroller")
+	}
+	run(t, "ip", "-n", l.ns, "link", "set", "lo", "up")
+	const target = "tcp:127.0.0.1:6653"
+	l.apply(
+		Bridge{Name: "s1", DPID: 1, FailMode: topology.Secure, Controllers: []string{target}, OpenFlow: []string{"1.3"}},
+		Bridge{Name: "s2", DPID: 2, FailMode: topology.Secure, Controllers: []string{target}},
+	)
+	short, cancel := context.WithTimeout(l.ctx, time.Second)
+	defer cancel()
+	err = l.WaitConnected(short, []string{"s1", "s2"})
+	if err == nil || !strings.Contains(err.Error(), "switch s2 did not connect to its controller tcp:127.0.0.1:6653: connection refused") {
+		t.Errorf("without a controller: %v", err)
+	}
+
+	dir := shortDir(t)
+	controller := exec.Command(program, "--unixctl="+dir+"/ctl", "-vsyslog:off", "ptcp:6653:127.0.0.1")
+	controller.Dir, controller.Env = dir, append(os.Environ(), "OVS_RUNDIR="+dir, "OVS_LOGDIR="+dir)
+	if err := inNamespace("/run/netns/"+l.ns, controller.Start); err != nil {
+		t.Fatal(err)
+	}
+	end := func() { controller.Process.Kill(); controller.Wait() }
+	defer end()
+	if err := l.WaitConnected(l.ctx, []string{"s1", "s2"}); err != nil {
+		t.Fatal(err)
+	}
+	connected := func() (n int, state string) {
+		status, err := l.Status(l.ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, b := range status {
+			for _, c := range b.Controllers {
+				if c.Target == target && c.Connected {
+					n++
+				}
+				state += c.State + " "
+			}
+		}
+		return n, state
+	}
+	if n, state := connected(); n != 2 {
+		t.Errorf("%d of 2 bridges are connected: %s", n, state)
+	}
+	end()
+	eventually(t, "both bridges disconnected", func() bool { n, _ := connected(); return n == 0 })
+}
+
+// Stop leaves no process and may be said twice; the directory can be used again.
+func TestStop(t *testing.T) {
+	l := newLab(t)
+	l.apply(pair()[0].without("s1-eth1"), pair()[1].without("s2-eth1"))
+	pids := l.Pids()
+	if len(pids) != 2 {
+		t.Fatalf("processes %v, not 2", pids)
+	}
+	for range 2 {
+		if err := l.Stop(l.ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, pid := range pids {
+		if err := unix.Kill(pid, 0); err != unix.ESRCH {
+			eventually(t, "the process is reaped", func() bool { return unix.Kill(pid, 0) == unix.ESRCH })
+		}
+	}
+	again, err := Start(l.ctx, Config{Dir: l.dir, NetNS: "/run/netns/" + l.ns})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Stop(l.ctx)
+	if err := again.Apply(l.ctx, []Bridge{{Name: "s1", DPID: 1}}); err != nil {
+		t.Error(err)
+	}
+	if status, err := again.Status(l.ctx); err != nil || len(status) != 1 {
+		t.Errorf("bridges of the new Open vSwitch: %v, %v", status, err)
+	}
+}
+
+// without returns the bridge without one of its ports.
+func (b Bridge) without(port string) Bridge {
+	var ports []Port
+	for _, p := range b.Ports {
+		if p.Name != port {
+			ports = append(ports, p)
+		}
+	}
+	b.Ports = ports
+	return b
+}
+
+// A process that ends leaves its switches forwarding, and another one that knows only the
+// directory takes them over. While they run, a second start there is refused. When a
+// daemon has died, that is said, and what is left can be ended.
+func TestAttach(t *testing.T) {
+	if dir := os.Getenv("TRIVET_OVS_CHILD"); dir != "" { // the process that ends
+		s, err := Start(t.Context(), Config{Dir: dir, NetNS: os.Getenv("TRIVET_OVS_NETNS")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Apply(t.Context(), []Bridge{{Name: "s1", DPID: 1}}); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	requireOVS(t)
+	ctx, dir, ns := t.Context(), shortDir(t), "/run/netns/"+newNamespace(t, "sw")
+	defer StopDir(context.Background(), dir)
+	child := exec.Command(os.Args[0], "-test.run=^TestAttach$")
+	child.Env = append(os.Environ(), "TRIVET_OVS_CHILD="+dir, "TRIVET_OVS_NETNS="+ns)
+	if out, err := child.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	s, err := Attach(ctx, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Start(ctx, Config{Dir: dir, NetNS: ns}); err == nil || !strings.Contains(err.Error(), "runs in "+dir+" already") {
+		t.Errorf("a second start: %v", err)
+	}
+	if s.Datapath() != System && s.Datapath() != Netdev {
+		t.Errorf("the datapath type is %q", s.Datapath())
+	}
+	if err := s.Apply(ctx, []Bridge{{Name: "s1", DPID: 1}, {Name: "s2", DPID: 2}}); err != nil {
+		t.Error(err)
+	}
+	if status, err := s.Status(ctx); err != nil || len(status) != 2 {
+		t.Errorf("bridges: %v, %v", status, err)
+	}
+
+	if err := s.vswitch.kill(ctx); err != nil {
+		t.Fatal(err)
+	}
+	err = s.Apply(ctx, []Bridge{{Name: "s1", DPID: 1}})
+	if err == nil || !strings.Contains(err.Error(), "ovs-vswitchd ended") || !strings.Contains(err.Error(), "|bridge|INFO|") {
+		t.Errorf("with a dead ovs-vswitchd: %v", err)
+	}
+	s.Close()
+	if _, err := Attach(ctx, dir); err == nil || strings.Contains(err.Error(), "ovsdb-server ended") {
+		t.Errorf("attaching to the half that lives: %v", err)
+	}
+	server := s.server.pid()
+	if err := StopDir(ctx, dir); err != nil {
+		t.Error(err)
+	}
+	if server == 0 || s.server.pid() != 0 {
+		t.Errorf("ovsdb-server was process %d, is %d", server, s.server.pid())
+	}
+}
+
+// A pid file whose process has died is no process, even though the number is in use again.
+func TestStalePid(t *testing.T) {
+	d := &daemon{dir: t.TempDir(), name: "x"}
+	if err := os.WriteFile(d.file(".pid"), []byte("1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if pid := d.pid(); pid != 0 {
+		t.Errorf("took process %d for the daemon", pid)
+	}
+	if err := d.kill(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// A start that cannot succeed says why and leaves nothing running.
+func TestStartFails(t *testing.T) {
+	requireOVS(t)
+	dir := shortDir(t)
+	defer StopDir(context.Background(), dir)
+	_, err := Start(t.Context(), Config{Dir: dir, NetNS: "/run/netns/there-is-none"})
+	if err == nil || !strings.Contains(err.Error(), "network namespace /run/netns/there-is-none") {
+		t.Errorf("the error is %v", err)
+	}
+	_, err = Start(t.Context(), Config{Dir: dir + strings.Repeat("/long", 20)})
+	if err == nil || !strings.Contains(err.Error(), "too long for Unix sockets") {
+		t.Errorf("the error is %v", err)
+	}
+	_, err = Start(t.Context(), Config{Dir: dir, Prepare: func(c *exec.Cmd) { c.Args = append(c.Args, "--no-such-option") }})
+	if err == nil || !strings.Contains(err.Error(), "ovsdb-server ended") || !strings.Contains(err.Error(), "no-such-option") {
+		t.Errorf("the error is %v", err)
+	}
+	s, _ := open(dir)
+	if pids := s.Pids(); len(pids) > 0 {
+		t.Errorf("processes %v run", pids)
+	}
+}

@@ -1,0 +1,155 @@
+package ovs
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+
+	"github.com/ovn-kubernetes/libovsdb/cache"
+	"github.com/ovn-kubernetes/libovsdb/client"
+	"github.com/ovn-kubernetes/libovsdb/model"
+)
+
+// The tables and columns of the database Open_vSwitch that this package uses; their
+// meaning is in ovs-vswitchd.conf.db(5).
+
+type rootRow struct {
+	UUID        string            `ovsdb:"_uuid"`
+	Bridges     []string          `ovsdb:"bridges"`
+	NextConfig  int               `ovsdb:"next_cfg"` // raised with each change
+	CurConfig   int               `ovsdb:"cur_cfg"`  // set by ovs-vswitchd to the next_cfg that it has brought about
+	OtherConfig map[string]string `ovsdb:"other_config"`
+	ExternalIDs map[string]string `ovsdb:"external_ids"`
+}
+
+type bridgeRow struct {
+	UUID         string            `ovsdb:"_uuid"`
+	Name         string            `ovsdb:"name"`
+	DatapathType string            `ovsdb:"datapath_type"`
+	Ports        []string          `ovsdb:"ports"`
+	Controllers  []string          `ovsdb:"controller"`
+	FailMode     *string           `ovsdb:"fail_mode"`
+	Protocols    []string          `ovsdb:"protocols"`
+	STP          bool              `ovsdb:"stp_enable"`
+	OtherConfig  map[string]string `ovsdb:"other_config"`
+}
+
+type portRow struct {
+	UUID       string   `ovsdb:"_uuid"`
+	Name       string   `ovsdb:"name"`
+	Interfaces []string `ovsdb:"interfaces"`
+	VLANMode   *string  `ovsdb:"vlan_mode"`
+	Trunks     []int    `ovsdb:"trunks"`
+}
+
+type interfaceRow struct {
+	UUID      string            `ovsdb:"_uuid"`
+	Name      string            `ovsdb:"name"`
+	Type      string            `ovsdb:"type"`
+	Options   map[string]string `ovsdb:"options"`
+	Requested *int              `ovsdb:"ofport_request"`
+	Number    *int              `ovsdb:"ofport"`
+	Error     *string           `ovsdb:"error"`
+}
+
+type controllerRow struct {
+	UUID       string            `ovsdb:"_uuid"`
+	Target     string            `ovsdb:"target"`
+	MaxBackoff *int              `ovsdb:"max_backoff"` // ms
+	Connected  bool              `ovsdb:"is_connected"`
+	Role       *string           `ovsdb:"role"`
+	Status     map[string]string `ovsdb:"status"`
+}
+
+// connect opens the database and keeps a copy of these tables; onChange is called after every change.
+func connect(ctx context.Context, socket string, onChange func()) (client.Client, error) {
+	tables, err := model.NewClientDBModel("Open_vSwitch", map[string]model.Model{
+		"Open_vSwitch": &rootRow{}, "Bridge": &bridgeRow{}, "Port": &portRow{},
+		"Interface": &interfaceRow{}, "Controller": &controllerRow{},
+	})
+	if err != nil {
+		return nil, err
+	}
+	endpoint := url.URL{Scheme: "unix", Path: socket}
+	db, err := client.NewOVSDBClient(tables, client.WithEndpoint(endpoint.String()))
+	if err != nil {
+		return nil, err
+	}
+	if err := db.Connect(ctx); err != nil {
+		db.Close()
+		return nil, fmt.Errorf("the database of Open vSwitch: %w", err)
+	}
+	db.Cache().AddEventHandler(&cache.EventHandlerFuncs{
+		AddFunc:    func(string, model.Model) { onChange() },
+		UpdateFunc: func(string, model.Model, model.Model) { onChange() },
+		DeleteFunc: func(string, model.Model) { onChange() },
+	})
+	// Columns are named one by one: with all of them the server would send every counter of
+	// every port whenever ovs-vswitchd writes them.
+	var o rootRow
+	var b bridgeRow
+	var p portRow
+	var i interfaceRow
+	var c controllerRow
+	_, err = db.Monitor(ctx, db.NewMonitor(
+		client.WithTable(&o, &o.Bridges, &o.NextConfig, &o.CurConfig, &o.OtherConfig, &o.ExternalIDs),
+		client.WithTable(&b, &b.Name, &b.DatapathType, &b.Ports, &b.Controllers, &b.FailMode, &b.Protocols, &b.STP, &b.OtherConfig),
+		client.WithTable(&p, &p.Name, &p.Interfaces, &p.VLANMode, &p.Trunks),
+		client.WithTable(&i, &i.Name, &i.Type, &i.Options, &i.Requested, &i.Number, &i.Error),
+		client.WithTable(&c, &c.Target, &c.MaxBackoff, &c.Connected, &c.Role, &c.Status),
+	))
+	if err != nil {
+		db.Close()
+		return nil, fmt.Errorf("the database of Open vSwitch: %w", err)
+	}
+	return db, nil
+}
+
+// tables is a copy of the rows, by uuid.
+type tables struct {
+	root        rootRow
+	bridges     map[string]*bridgeRow
+	ports       map[string]*portRow
+	interfaces  map[string]*interfaceRow
+	controllers map[string]*controllerRow
+}
+
+func readTables(ctx context.Context, db client.Client) (t tables, err error) {
+	if t.root, err = readRoot(ctx, db); err != nil {
+		return t, err
+	}
+	if t.bridges, err = rows(ctx, db, func(r *bridgeRow) string { return r.UUID }); err != nil {
+		return t, err
+	}
+	if t.ports, err = rows(ctx, db, func(r *portRow) string { return r.UUID }); err != nil {
+		return t, err
+	}
+	if t.interfaces, err = rows(ctx, db, func(r *interfaceRow) string { return r.UUID }); err != nil {
+		return t, err
+	}
+	t.controllers, err = rows(ctx, db, func(r *controllerRow) string { return r.UUID })
+	return t, err
+}
+
+func readRoot(ctx context.Context, db client.Client) (rootRow, error) {
+	var roots []rootRow
+	if err := db.List(ctx, &roots); err != nil {
+		return rootRow{}, err
+	}
+	if len(roots) != 1 {
+		return rootRow{}, fmt.Errorf("the database of Open vSwitch has %d rows in its table Open_vSwitch, not 1", len(roots))
+	}
+	return roots[0], nil
+}
+
+func rows[R any](ctx context.Context, db client.Client, uuid func(*R) string) (map[string]*R, error) {
+	var list []*R
+	if err := db.List(ctx, &list); err != nil {
+		return nil, err
+	}
+	byUUID := make(map[string]*R, len(list))
+	for _, r := range list {
+		byUUID[uuid(r)] = r
+	}
+	return byUUID, nil
+}

@@ -1,0 +1,183 @@
+package delayline
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"trivet.dev/trivet/topology"
+)
+
+// Line is an impaired link between two TAP devices.
+type Line struct {
+	engine *Engine
+	worker *worker
+	ends   [2]*end // ends[i] holds what end i sends
+	plain  [2]bool
+
+	mu     sync.Mutex // serialises changes; the worker's lock guards what its thread uses
+	closed bool
+	last   Stats // once it is closed
+}
+
+// end is one end of a line, and the direction that leaves it.
+type end struct {
+	fd    int
+	other *end
+	queue *Queue
+
+	// place in the worker's heap; -1 is none
+	index int
+	next  time.Duration
+
+	offload   bool
+	overrun   uint64 // of the device before the line was there
+	gone      bool   // the device was deleted
+	refused   Traffic
+	malformed uint64
+	late      uint64
+	latest    time.Duration
+}
+
+// lateAfter is how long after its time a packet counts as late.
+const lateAfter = time.Millisecond
+
+// Direction is what became of the packets that one end sent. All that is dropped is in
+// one of the counters:
+// In = Out + Lost + Overflowed + Cleared + NoMemory + Refused + Waiting + Flying.
+type Direction struct {
+	Counters
+	Refused Traffic `json:"refused"` // not taken by the device of the other end: it is down or deleted
+
+	Overrun   uint64 `json:"overrun"`   // packets the kernel dropped before we read them: overload
+	Malformed uint64 `json:"malformed"` // frames that were none
+	Waiting   int    `json:"waiting"`   // packets in the sender's queue
+	Flying    int    `json:"flying"`    // packets on the way
+
+	// Late counts packets delivered more than 1 ms after their time, Latest is by how much the
+	// latest was: where they grow, the machine is too busy to be believed.
+	Late   uint64        `json:"late"`
+	Latest time.Duration `json:"latest_ns"`
+
+	Offload bool `json:"offload"` // super-packets may pass
+	Gone    bool `json:"gone"`    // the device of the sending end was deleted
+}
+
+// Stats are a line's directions: 0 is what end a sends, 1 what end b sends.
+type Stats [2]Direction
+
+func newLine(e *Engine, w *worker, fds [2]int, imps [2]topology.Impairment, opts Options) (*Line, error) {
+	l := &Line{engine: e, worker: w, plain: opts.Plain}
+	for i := range l.ends {
+		before, err := overrun(fds[i])
+		if err != nil {
+			return nil, fmt.Errorf("delay line: counters of end %d: %w", i, err)
+		}
+		l.ends[i] = &end{fd: fds[i], index: -1, overrun: before,
+			queue: NewQueue(imps[i], w.pool, opts.Seed+uint64(i))}
+	}
+	l.ends[0].other, l.ends[1].other = l.ends[1], l.ends[0]
+	if err := l.setOffload(imps, true); err != nil {
+		return nil, err
+	}
+	return l, w.add(l.ends)
+}
+
+// setOffload allows super-packets where the impairment bears them and the receiving end takes them.
+func (l *Line) setOffload(imps [2]topology.Impairment, force bool) error {
+	for i, n := range l.ends {
+		on := Offload(imps[i]) && !l.plain[1-i]
+		if on == n.offload && !force {
+			continue
+		}
+		if err := setOffload(n.fd, on); err != nil && err != unix.EBADFD { // EBADFD: the device was deleted
+			return fmt.Errorf("delay line: offload of end %d: %w", i, err)
+		}
+		n.offload = on
+	}
+	return nil
+}
+
+var errClosed = errors.New("delay line: the line is closed")
+
+// Set changes the impairments, while packets are on their way; see Queue.Set.
+func (l *Line) Set(ab, ba topology.Impairment) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return errClosed
+	}
+	imps := [2]topology.Impairment{ab, ba}
+	l.worker.change(l.ends, func(i int, now time.Duration) { l.ends[i].queue.Set(now, imps[i]) })
+	return l.setOffload(imps, false)
+}
+
+// Up takes the line up or down. Down drops what is on the way and what comes, in both
+// directions, and the devices lose their carrier, as if the cable was pulled.
+func (l *Line) Up(up bool) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return errClosed
+	}
+	l.worker.change(l.ends, func(i int, now time.Duration) { l.ends[i].queue.Up(now, up) })
+	for i, n := range l.ends {
+		if err := setCarrier(n.fd, up); err != nil && err != unix.EBADFD {
+			return fmt.Errorf("delay line: carrier of end %d: %w", i, err)
+		}
+	}
+	return nil
+}
+
+// Stats returns the counters up to now; of a closed line, those at its end.
+func (l *Line) Stats() Stats {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.stats()
+}
+
+func (l *Line) stats() Stats {
+	if l.closed {
+		return l.last
+	}
+	var s Stats
+	l.worker.change(l.ends, func(i int, now time.Duration) { s[i] = l.ends[i].direction(now) })
+	for i, n := range l.ends {
+		// A device that is deleted has no counters any more: what we did not see of them is gone with it.
+		if total, err := overrun(n.fd); err == nil {
+			s[i].Overrun = total - n.overrun
+		}
+	}
+	return s
+}
+
+func (n *end) direction(now time.Duration) Direction {
+	d := Direction{Counters: n.queue.Counters(now), Refused: n.refused, Malformed: n.malformed,
+		Late: n.late, Latest: n.latest, Offload: n.offload, Gone: n.gone}
+	d.Out.Packets -= n.refused.Packets
+	d.Out.Bytes -= n.refused.Bytes
+	d.Waiting, d.Flying = n.queue.Len(now)
+	return d
+}
+
+// Close takes the line away, closes its descriptors and returns its counters.
+func (l *Line) Close() (Stats, error) {
+	l.engine.mu.Lock()
+	delete(l.engine.lines, l)
+	l.engine.mu.Unlock()
+	return l.close()
+}
+
+func (l *Line) close() (Stats, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return l.last, errClosed
+	}
+	l.last = l.stats()
+	l.closed = true
+	l.worker.remove(l.ends)
+	return l.last, errors.Join(unix.Close(l.ends[0].fd), unix.Close(l.ends[1].fd))
+}

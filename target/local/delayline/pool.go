@@ -1,0 +1,82 @@
+package delayline
+
+import "sync/atomic"
+
+const (
+	chunkSize  = 256 << 10 // bytes
+	keptChunks = 32        // free chunks a pool keeps: 8 MiB
+)
+
+// chunk holds frames one behind the other. As frames leave a queue in the order in
+// which they came, chunks empty as a whole; this packs frames of any size tightly.
+type chunk struct {
+	bytes  []byte
+	used   int // bytes
+	frames int // that are still to be delivered
+}
+
+// Pool gives queues memory for frames, up to a budget that several pools may share.
+// Its queues must be used from one goroutine at a time.
+type Pool struct {
+	budget *atomic.Int64 // bytes that are left
+	free   []*chunk
+}
+
+// NewPool returns a pool that takes its memory from budget, in bytes.
+func NewPool(budget *atomic.Int64) *Pool { return &Pool{budget: budget} }
+
+// get returns an empty chunk, or nil when the budget is spent.
+func (p *Pool) get() *chunk {
+	if p.budget.Add(-chunkSize) < 0 {
+		p.budget.Add(chunkSize)
+		return nil
+	}
+	if n := len(p.free); n > 0 {
+		c := p.free[n-1]
+		p.free = p.free[:n-1]
+		return c
+	}
+	return &chunk{bytes: make([]byte, chunkSize)}
+}
+
+func (p *Pool) put(c *chunk) {
+	p.budget.Add(chunkSize)
+	if c.used = 0; len(p.free) < keptChunks {
+		p.free = append(p.free, c)
+	}
+}
+
+// store is one queue's memory: the chunk that is being filled.
+type store struct {
+	pool *Pool
+	tail *chunk
+}
+
+// keep copies a frame (of at most chunkSize bytes) to where it stays until it is
+// released; ok is false when there is no memory left.
+func (s *store) keep(frame []byte) (kept []byte, in *chunk, ok bool) {
+	if s.tail == nil || len(s.tail.bytes)-s.tail.used < len(frame) {
+		c := s.pool.get()
+		if c == nil {
+			return nil, nil, false
+		}
+		s.tail = c // the one before is put back when its last frame leaves
+	}
+	c := s.tail
+	kept = c.bytes[c.used : c.used+len(frame) : c.used+len(frame)]
+	copy(kept, frame)
+	c.used += len(frame)
+	c.frames++
+	return kept, c, true
+}
+
+// release gives up a frame of the chunk. Its bytes stay as they are until the next keep.
+func (s *store) release(c *chunk) {
+	if c.frames--; c.frames > 0 {
+		return
+	}
+	if c == s.tail {
+		s.tail = nil
+	}
+	s.pool.put(c)
+}

@@ -1,0 +1,174 @@
+// Package draw makes pictures of topologies: SVG, Graphviz's DOT, and text for a terminal.
+//
+// The same topology always gives the same picture. Nodes with a Place stand there; for the
+// others a layout is chosen by the shape of the network: lines are folded into rows, trees hang
+// from their root or surround it, rings are round, tiers lie above each other, grids are grids,
+// and everything else is laid out by stress (see graph.general). Names come from files of
+// unknown origin and are escaped in every output.
+package draw
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/mattn/go-runewidth"
+
+	"trivet.dev/trivet/topology"
+)
+
+// Options are what a drawing may be told besides the topology.
+type Options struct {
+	Title string // instead of the topology's name
+}
+
+func title(t *topology.Topology, opts Options) string {
+	return clean(cmp.Or(opts.Title, t.Name, "topology"))
+}
+
+// clean replaces what cannot be printed.
+func clean(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) && r != unicode.ReplacementChar {
+			return r
+		}
+		return '·'
+	}, s)
+}
+
+// longestLabel is the width of the longest name that is printed in full in a box, in characters.
+const longestLabel = 16
+
+// label is a name as it is printed in a box.
+func label(name string) string { return runewidth.Truncate(clean(name), longestLabel, "…") }
+
+// words tells an impairment in few words; "" is a wire.
+func words(i topology.Impairment) string {
+	var w []string
+	if i.Bandwidth > 0 {
+		w = append(w, i.Bandwidth.String())
+	}
+	if i.Delay > 0 {
+		w = append(w, i.Delay.String())
+	}
+	if i.Jitter > 0 {
+		w = append(w, "±"+i.Jitter.String())
+	}
+	if i.Loss > 0 {
+		w = append(w, i.Loss.String()+" loss")
+	}
+	if i.Queue > 0 {
+		w = append(w, fmt.Sprintf("queue %d", i.Queue))
+	}
+	return strings.Join(w, " ")
+}
+
+// linkWords tells how a link differs from a wire, and each direction where they differ.
+func linkWords(l *topology.Link) string {
+	there, back := words(l.Egress(0)), words(l.Egress(1))
+	switch {
+	case there == back:
+		return there
+	case there == "":
+		return "← " + back
+	case back == "":
+		return "→ " + there
+	}
+	return "→ " + there + " ← " + back
+}
+
+// usual is the impairment that at least two thirds of the links have, to be told once and not at every link.
+func usual(t *topology.Topology) string {
+	count := map[string]int{}
+	for _, l := range t.Links {
+		count[linkWords(l)]++
+	}
+	for w, n := range count {
+		if w != "" && n >= 3 && 3*n >= 2*len(t.Links) {
+			return w
+		}
+	}
+	return ""
+}
+
+// kinds are in the order in which a legend has them, with their plurals.
+var kinds = []struct {
+	kind     topology.Kind
+	singular string
+	plural   string
+}{
+	{topology.Host, "host", "hosts"},
+	{topology.Switch, "switch", "switches"},
+	{topology.Router, "router", "routers"},
+	{topology.Controller, "controller", "controllers"},
+	{realInterface, "real interface", "real interfaces"},
+	{missing, "missing node", "missing nodes"},
+}
+
+// counted is a number of things of a kind, in words.
+type counted struct {
+	kind  topology.Kind
+	count int
+	words string
+}
+
+func (g *graph) counts() []counted {
+	count := map[topology.Kind]int{}
+	for _, v := range g.vertices {
+		count[v.kind]++
+	}
+	var out []counted
+	for _, k := range kinds {
+		if n := count[k.kind]; n > 0 {
+			out = append(out, counted{k.kind, n, plural(n, k.singular, k.plural)})
+		}
+	}
+	return out
+}
+
+func plural(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}
+
+// linkCount tells the number of links, and how many of them are down.
+func linkCount(t *topology.Topology) string {
+	down := 0
+	for _, l := range t.Links {
+		if l.Down {
+			down++
+		}
+	}
+	s := plural(len(t.Links), "link", "links")
+	if down > 0 {
+		s += fmt.Sprintf(" (%d down)", down)
+	}
+	return s
+}
+
+// addresses are those of a node and of its ends of links, each once.
+func addresses(t *topology.Topology) map[string][]string {
+	out := map[string][]string{}
+	add := func(node, address string) {
+		if !slices.Contains(out[node], address) {
+			out[node] = append(out[node], address)
+		}
+	}
+	for _, n := range t.Nodes {
+		for _, a := range slices.Concat(n.Addresses, n.Loopback) {
+			add(n.Name, a.String())
+		}
+	}
+	for _, l := range t.Links {
+		for _, e := range l.Ends {
+			for _, a := range e.Addresses {
+				add(e.Node, a.String())
+			}
+		}
+	}
+	return out
+}

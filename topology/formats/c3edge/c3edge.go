@@ -1,0 +1,75 @@
+// Package c3edge reads and writes the emulation networks of the C3-Edge testbed:
+// YAML files with the key emu.
+//
+//	emu:
+//	  hosts:
+//	    mobile1: {ip: 1.100/16, node: node1}
+//	  switches:
+//	    bs1: {dpid: 1, ctrl: "tcp:127.0.0.1:6653"}
+//	  links:
+//	    - {src: bs1, dest: mobile1, delay: 5ms}
+//
+// The emulation's addresses are 10.0.x.y/16, of which a file gives the last two
+// bytes, and a host's MAC is 02:ff followed by the bytes of its address. A
+// switch with a controller forwards nothing without it; one with none forwards
+// by learning. A link's delay holds in both directions, as it does in the
+// MiniEdit topologies that are the testbed's other input; bare numbers are
+// microseconds, as for tc. Besides delay, links may have bw (or bandwidth; a
+// bare number is in Mbit/s), jitter and loss (a bare number is in percent).
+package c3edge
+
+import (
+	"bytes"
+	"net/netip"
+	"regexp"
+
+	"trivet.dev/trivet/topology"
+	"trivet.dev/trivet/topology/formats"
+	"trivet.dev/trivet/topology/formats/losses"
+)
+
+// name is how commands call the format, and the key of what it keeps in Foreign:
+// unknown keys with their values.
+const name = "c3edge"
+
+func init() {
+	formats.Register(&formats.Format{
+		Name:       name,
+		Title:      "C3-Edge emulation",
+		Extensions: []string{".yml", ".yaml"},
+		Detect:     detect,
+		Read:       Read,
+		Write:      Write,
+	})
+}
+
+var emuKey = regexp.MustCompile(`(?m)^(emu|"emu"|'emu')[ \t]*:([ \t\r]|$)`)
+
+// detect looks for emu at the beginning of a line, which no YAML value can hold
+// that is not in a block.
+func detect(data []byte) bool {
+	return emuKey.Match(bytes.TrimPrefix(data, []byte("\uFEFF")))
+}
+
+// network holds all of an emulation's addresses.
+var network = netip.MustParsePrefix("10.0.0.0/16")
+
+// macOf is the MAC that a host has for its address.
+func macOf(a netip.Addr) topology.MAC {
+	b := a.As4()
+	return topology.MAC{0x02, 0xff, b[0], b[1], b[2], b[3]}
+}
+
+// Write returns the topology as a C3-Edge file and what the file does not hold:
+// every difference between t and what Read makes of the file.
+func Write(t *topology.Topology) ([]byte, []formats.Loss, error) {
+	data, err := encode(t)
+	if err != nil {
+		return nil, nil, err
+	}
+	back, problems := Read("", data, formats.Options{})
+	if err := problems.Err(); err != nil {
+		return nil, nil, err
+	}
+	return data, losses.Between(t, back), nil
+}

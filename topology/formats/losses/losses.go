@@ -1,0 +1,208 @@
+// Package losses finds what a file of some format did not hold of a topology,
+// by comparing the topology with what reading the file gives back.
+package losses
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"trivet.dev/trivet/topology"
+	"trivet.dev/trivet/topology/formats"
+)
+
+// Between lists what back, which was read from a file written from t, lacks or
+// says otherwise.
+//
+// Compared is what the two mean: a switch that says nothing has the topology's
+// datapath and controllers, a controller node stands for its address, and ports
+// follow from the order of the links. What t leaves open (places in a drawing;
+// the addresses, gateways, MACs, datapath ids and fail modes that
+// topology.Resolve would assign) the file may fix, and controller nodes may be
+// added that stand for addresses.
+func Between(t, back *topology.Topology) []formats.Loss {
+	out := topologyFields(t, back)
+	for _, c := range topology.Diff(meaning(t), meaning(back)) {
+		switch {
+		case c.OldNode != nil && c.NewNode == nil:
+			out = append(out, formats.Loss{Subject: nodeSubject(c.OldNode), Field: "node"})
+		case c.OldNode != nil:
+			out = append(out, nodeLosses(c)...)
+		case c.NewNode != nil && c.NewNode.Kind != topology.Controller:
+			out = append(out, formats.Loss{Subject: nodeSubject(c.NewNode), Field: "node", Value: "would be added"})
+		case c.OldLink != nil && c.NewLink == nil:
+			out = append(out, formats.Loss{Subject: "link " + c.OldLink.Name(), Field: "link"})
+		case c.OldLink != nil:
+			out = append(out, linkLosses(c)...)
+		case c.NewLink != nil:
+			out = append(out, formats.Loss{Subject: "link " + c.NewLink.Name(), Field: "link", Value: "would be added"})
+		}
+	}
+	return append(out, foreignLosses(t, back)...)
+}
+
+func nodeSubject(n *topology.Node) string { return string(n.Kind) + " " + n.Name }
+
+// topologyFields compares what topology.Diff does not: the settings of the whole.
+func topologyFields(t, back *topology.Topology) (out []formats.Loss) {
+	lose := func(field, was, is string) {
+		if was != is {
+			out = append(out, formats.Loss{Subject: "topology", Field: field, Value: was})
+		}
+	}
+	if t.Name != "" {
+		lose("name", t.Name, back.Name)
+	}
+	lose("subnet", subnet(t.Subnet, "10.0.0.0/8"), subnet(back.Subnet, "10.0.0.0/8"))
+	lose("subnet6", subnet(t.Subnet6, "fd00::/64"), subnet(back.Subnet6, "fd00::/64"))
+	lose("ipv6", string(cmp.Or(t.IPv6, topology.IPv6Off)), string(cmp.Or(back.IPv6, topology.IPv6Off)))
+	for i, e := range t.Schedule {
+		is := ""
+		if i < len(back.Schedule) {
+			is = back.Schedule[i].String()
+		}
+		lose("schedule", e.String(), is)
+	}
+	return out
+}
+
+func subnet(p netip.Prefix, unset string) string {
+	if !p.IsValid() {
+		return unset
+	}
+	return p.String()
+}
+
+// open are the settings of nodes that topology.Resolve assigns where they are not given.
+var open = []string{"addresses", "gateways", "mac", "dpid", "fail_mode"}
+
+func nodeLosses(c topology.Change) (out []formats.Loss) {
+	for _, f := range c.Fields {
+		if f.Old == "" && slices.Contains(open, f.Name) {
+			continue
+		}
+		l := formats.Loss{Subject: nodeSubject(c.OldNode), Field: f.Name, Value: value(f)}
+		switch f.Name {
+		case "routes":
+			l.Value = join(c.OldNode.Routes, func(r topology.Route) string { return r.To.String() + " via " + r.Via.String() })
+		case "dirs":
+			l.Value = join(c.OldNode.Dirs, func(d topology.PrivateDir) string { return strings.TrimSuffix(d.Path+":"+d.Source, ":") })
+		}
+		out = append(out, l)
+	}
+	return out
+}
+
+func join[T any](list []T, text func(T) string) string {
+	words := make([]string, len(list))
+	for i, e := range list {
+		words[i] = text(e)
+	}
+	return strings.Join(words, ", ")
+}
+
+// value is what is lost of a setting: of a list, the elements that are missing.
+func value(f topology.Field) string {
+	if f.Old == "" {
+		return "unset; would be " + f.New
+	}
+	kept := strings.Split(f.New, ", ")
+	lost := slices.DeleteFunc(strings.Split(f.Old, ", "), func(s string) bool { return slices.Contains(kept, s) })
+	if len(lost) == 0 {
+		return f.Old
+	}
+	return strings.Join(lost, ", ")
+}
+
+// linkLosses names the settings of an end "port at s1", those of a direction
+// "delay from s1", or just "delay" where both directions lose the same.
+func linkLosses(c topology.Change) (out []formats.Loss) {
+	subject := "link " + c.OldLink.Name()
+	egress := map[string]int{} // by setting and values: how many directions
+	for _, f := range c.Fields {
+		if name, ok := strings.CutPrefix(f.Name[min(len(f.Name), 7):], "egress."); ok {
+			egress[name+"\x00"+f.Old+"\x00"+f.New]++
+		}
+	}
+	for _, f := range c.Fields {
+		l := formats.Loss{Subject: subject, Field: f.Name, Value: value(f)}
+		if rest, ok := strings.CutPrefix(f.Name, "ends."); ok {
+			index, field, _ := strings.Cut(rest, ".")
+			i, _ := strconv.Atoi(index)
+			end := c.OldLink.Ends[i]
+			name, directed := strings.CutPrefix(field, "egress.")
+			switch both := egress[name+"\x00"+f.Old+"\x00"+f.New] == 2; {
+			case f.Old == "" && slices.Contains(open, field):
+				continue
+			case directed && both && i == 1:
+				continue
+			case directed && both:
+				l.Field = name
+			case directed:
+				l.Field = name + " from " + cmp.Or(end.Node, end.Interface)
+			default:
+				l.Field = field + " at " + cmp.Or(end.Node, end.Interface)
+			}
+			if v, err := strconv.ParseFloat(f.Old, 64); err == nil && name == "loss" {
+				l.Value = topology.Fraction(v).String()
+			}
+		}
+		out = append(out, l)
+	}
+	return out
+}
+
+// foreignLosses compares what the formats keep for themselves.
+func foreignLosses(t, back *topology.Topology) (out []formats.Loss) {
+	compare := func(subject string, was, is map[string]any) {
+		for _, format := range sortedKeys(was) {
+			if text(was[format]) != text(is[format]) {
+				out = append(out, formats.Loss{Subject: subject, Field: "foreign", Value: format})
+			}
+		}
+	}
+	compare("topology", t.Foreign, back.Foreign)
+	nodes := map[string]*topology.Node{}
+	for _, n := range back.Nodes {
+		nodes[n.Name] = n
+	}
+	for _, n := range t.Nodes {
+		if m := nodes[n.Name]; m != nil {
+			compare(nodeSubject(n), n.Foreign, m.Foreign)
+		}
+	}
+	links := map[string]*topology.Link{}
+	for i, key := range topology.LinkKeys(back) {
+		links[key] = back.Links[i]
+	}
+	for i, key := range topology.LinkKeys(t) {
+		if l := t.Links[i]; links[key] != nil {
+			compare("link "+l.Name(), l.Foreign, links[key].Foreign)
+		}
+	}
+	return out
+}
+
+func sortedKeys(m map[string]any) []string {
+	var keys []string
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+func text(v any) string {
+	if v == nil {
+		return ""
+	}
+	b, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Sprint(v)
+	}
+	return string(b)
+}

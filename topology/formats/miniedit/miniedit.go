@@ -1,0 +1,59 @@
+// Package miniedit reads and writes the topologies that MiniEdit, Mininet's
+// graphical editor, saves: JSON files ending in .mn.
+//
+// MiniEdit has saved version "2" of its format since January 2014; version "1",
+// with at most one controller, is read and written back too. What Trivet gives
+// no meaning to, and the way a value was written, is kept in Foreign["miniedit"]
+// of the topology, its nodes and links, so that a file read and written again
+// is the same JSON.
+package miniedit
+
+import (
+	"trivet.dev/trivet/topology"
+	"trivet.dev/trivet/topology/formats"
+	"trivet.dev/trivet/topology/formats/losses"
+)
+
+// name is how commands call the format, and the key of what it keeps in Foreign.
+const name = "miniedit"
+
+func init() {
+	formats.Register(&formats.Format{
+		Name:       name,
+		Title:      "MiniEdit .mn",
+		Extensions: []string{".mn"},
+		Read:       Read,
+		Write:      Write,
+	})
+}
+
+// Types of switches and controllers, as MiniEdit names them.
+const (
+	typeDefault      = "default" // the application's switchType
+	typeOVS          = "ovs"
+	typeUser         = "user"
+	typeUserNS       = "userns" // the user-space switch in a namespace of its own
+	typeIVS          = "ivs"
+	typeLegacySwitch = "legacySwitch" // forwards by learning
+	typeLegacyRouter = "legacyRouter" // the kernel forwards
+
+	typeRemote = "remote"
+	typeInband = "inband"
+	typeRef    = "ref"  // Mininet starts the reference controller
+	typeOVSC   = "ovsc" // Mininet starts Open vSwitch's test controller
+)
+
+// Write returns the topology as MiniEdit saves it (version "2", or "1" where it
+// was read from such a file and still fits), and what the file does not hold:
+// every difference between t and what Read makes of the file.
+func Write(t *topology.Topology) ([]byte, []formats.Loss, error) {
+	data, err := encode(compose(fill(t)))
+	if err != nil {
+		return nil, nil, err
+	}
+	back, problems := Read("", data, formats.Options{})
+	if err := problems.Err(); err != nil {
+		return nil, nil, err
+	}
+	return data, losses.Between(t, back), nil
+}

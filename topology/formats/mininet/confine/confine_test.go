@@ -1,0 +1,208 @@
+package confine
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// run runs a Python text with file descriptor 3 open as "out".
+func run(t *testing.T, dir, text string) (Result, error) {
+	t.Helper()
+	return runWithin(5*time.Second, dir, text)
+}
+
+func runWithin(limit time.Duration, dir, text string) (Result, error) {
+	return Run(context.Background(), Program{
+		Code: "import os\nout = os.fdopen(3, 'w', closefd=False)\n" + text,
+		Dir:  dir, Limit: 1 << 20, Within: limit,
+	})
+}
+
+// Proves that an honest program works: threads, imports, files beside it, standard input.
+func TestRuns(t *testing.T) {
+	dir := t.TempDir()
+	openTo(t, dir)
+	os.WriteFile(filepath.Join(dir, "beside.txt"), []byte("beside"), 0o644)
+	res, err := Run(context.Background(), Program{
+		Code: "import json, os, sys, threading\n" +
+			"th = threading.Thread(target=lambda: os.write(3, b'thread ')); th.start(); th.join()\n" +
+			"os.write(3, (json.dumps([sys.stdin.read(), open(sys.argv[1]).read()])).encode())",
+		Args: []string{filepath.Join(dir, "beside.txt")}, Dir: dir, Input: []byte("input"), Limit: 1 << 20, Within: 5 * time.Second,
+	})
+	if err != nil || string(res.Output) != `thread ["input", "beside"]` || res.Status != "" {
+		t.Fatalf("%q %q %q %v", res.Output, res.Stderr, res.Status, err)
+	}
+}
+
+// openTo lets other users enter the directories that the testing package made.
+func openTo(t *testing.T, dir string) {
+	for d := dir; d != os.TempDir() && len(d) > 1; d = filepath.Dir(d) {
+		if err := os.Chmod(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Proves that each thing a hostile program could try is refused by the system
+// with an error in the program, whoever started it, and that nothing is left behind.
+func TestRefused(t *testing.T) {
+	dir := t.TempDir()
+	openTo(t, dir)
+	os.Chmod(dir, 0o777)
+	os.WriteFile(filepath.Join(dir, "own.txt"), []byte("x"), 0o666)
+	os.WriteFile(filepath.Join(dir, ".hidden"), []byte("secret"), 0o666)
+	os.Symlink("/etc/passwd", filepath.Join(dir, "link"))
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	port := strconv.Itoa(listener.Addr().(*net.TCPAddr).Port)
+	for name, text := range map[string]string{
+		"write beside":      "open(D + '/new.txt', 'w')",
+		"overwrite":         "open(D + '/own.txt', 'w')",
+		"append":            "os.open(D + '/own.txt', os.O_WRONLY | os.O_APPEND)",
+		"truncate":          "os.truncate(D + '/own.txt', 0)",
+		"write in /tmp":     "open('/tmp/trivet-confine-test', 'w')",
+		"write at home":     "open(H + '/trivet-confine-test', 'w')",
+		"make a directory":  "os.mkdir(D + '/new')",
+		"make a link":       "os.symlink('/etc', D + '/new')",
+		"remove":            "os.unlink(D + '/own.txt')",
+		"change mode":       "os.chmod(D + '/own.txt', 0o777)",
+		"change times":      "os.utime(D + '/own.txt')",
+		"set an attribute":  "os.setxattr(D + '/own.txt', 'user.x', b'x')",
+		"read a hidden one": "open(D + '/.hidden')",
+		"through a link":    "open(D + '/link')",
+		"read passwords":    "open('/etc/shadow')",
+		"read accounts":     "open('/etc/passwd')",
+		"read keys":         "os.listdir(H + '/.ssh')",
+		"read processes":    "open('/proc/self/environ')",
+		"fork":              "os.fork()",
+		"spawn":             "os.posix_spawn('/bin/true', ['true'], {})",
+		"exec":              "os.execv('/bin/true', ['true'])",
+		"exec python":       "import sys; os.execv(sys.executable, ['python3'])",
+		"exec by fd":        "import sys; os.execve(os.open(sys.executable, os.O_RDONLY), ['python3'], {})",
+		"the launcher's fd": "import sys; os.dup2(os.open(sys.executable, os.O_RDONLY), 100)",
+		"raise a limit":     "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (200, 200))",
+		"connect":           "import socket; socket.create_connection(('127.0.0.1', " + port + "))",
+		"bind":              "import socket; socket.socket().bind(('127.0.0.1', 0))",
+		"unix socket":       "import socket; socket.socket(socket.AF_UNIX)",
+		"kill the parent":   "os.kill(os.getppid(), 9)",
+		"kill everybody":    "os.kill(-1, 9)",
+		"kill by thread":    "import ctypes; l = ctypes.CDLL(None, use_errno=True); r = l.tgkill(1 + os.getpid(), 1 + os.getpid(), 9)\nif r: raise OSError(ctypes.get_errno(), 'tgkill')",
+		"become root":       "os.setuid(0)",
+		"ptrace":            "import ctypes; l = ctypes.CDLL(None, use_errno=True)\nif l.ptrace(16, 1, 0, 0): raise OSError(ctypes.get_errno(), 'ptrace')",
+		"unshare":           "import ctypes; l = ctypes.CDLL(None, use_errno=True)\nif l.unshare(0x10000000): raise OSError(ctypes.get_errno(), 'unshare')",
+		"mount":             "import ctypes; l = ctypes.CDLL(None, use_errno=True)\nif l.mount(b'a', b'/tmp', b'tmpfs', 0, 0): raise OSError(ctypes.get_errno(), 'mount')",
+		"signal by a file":  "import fcntl; fcntl.fcntl(0, fcntl.F_SETOWN, os.getppid())",
+		"allocate 10 GB":    "x = bytearray(10 << 30)",
+		"file descriptors":  "x = [os.dup(0) for _ in range(100)]",
+	} {
+		t.Run(name, func(t *testing.T) {
+			home, _ := os.UserHomeDir()
+			res, err := run(t, dir, "D, H = "+strconv.Quote(dir)+", "+strconv.Quote(home)+"\ntry:\n    "+
+				strings.ReplaceAll(text, "\n", "\n    ")+"\nexcept (OSError, MemoryError, ValueError) as e:\n    print('refused', repr(e), file=out, flush=True)")
+			if err != nil || !strings.HasPrefix(string(res.Output), "refused") {
+				t.Fatalf("%q %q %q %v", res.Output, res.Stderr, res.Status, err)
+			}
+		})
+	}
+	for path, want := range map[string]string{"own.txt": "x", ".hidden": "secret"} {
+		if b, err := os.ReadFile(filepath.Join(dir, path)); err != nil || string(b) != want {
+			t.Errorf("%s: %q %v", path, b, err)
+		}
+	}
+	if entries, _ := os.ReadDir(dir); len(entries) != 3 {
+		t.Errorf("left behind: %v", entries)
+	}
+}
+
+// Proves that a program that will not end, floods its outputs or breaks is
+// ended, with an error that says so or a status.
+func TestEnded(t *testing.T) {
+	for name, c := range map[string]struct {
+		text string
+		want error
+	}{
+		"loop":            {"while True: pass", ErrTime},
+		"sleep":           {"import signal, time\nfor s in range(1, 32):\n    try: signal.signal(s, signal.SIG_IGN)\n    except (OSError, ValueError): pass\nwhile True: time.sleep(1)", ErrTime},
+		"endless result":  {"while True: out.write('x' * 65536)", ErrSize},
+		"flood of stdout": {"import sys\nfor _ in range(1 << 10): sys.stdout.write('x' * (1 << 20))", nil},
+		"flood of stderr": {"import sys\nfor _ in range(1 << 8): sys.stderr.write('x' * (1 << 20))", nil},
+		"recursion":       {"import sys; sys.setrecursionlimit(1 << 30)\ndef f(): f()\nf()", nil},
+		"threads":         {"import threading, time\nfor _ in range(100000): threading.Thread(target=time.sleep, args=(60,)).start()", nil},
+		"result closed":   {"os.close(3)\nraise SystemExit(3)", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			res, err := runWithin(time.Second, "", c.text)
+			// Where no error is wanted, the limits of memory and processor time may end it before its time.
+			if c.want != nil && !errors.Is(err, c.want) || err != nil && !errors.Is(err, ErrTime) && !errors.Is(err, ErrSize) || len(res.Stderr) > tailSize {
+				t.Fatalf("%d bytes of result, %d of stderr, %q, %v", len(res.Output), len(res.Stderr), res.Status, err)
+			}
+		})
+	}
+}
+
+// Proves that root's rights are gone: user, groups and capabilities, and that
+// the program sees only itself, where the system allows it namespaces.
+func TestNoPrivilege(t *testing.T) {
+	res, err := run(t, "", "print(os.geteuid(), os.getuid(), os.getgroups(), file=out, flush=True)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fields := strings.Fields(string(res.Output))
+	if len(fields) < 3 || fields[0] == "0" || fields[1] == "0" {
+		t.Fatalf("runs as %q", res.Output)
+	}
+	if os.Geteuid() == 0 && fields[2] != "[]" {
+		t.Fatalf("keeps groups %q", fields[2])
+	}
+}
+
+// Proves that the same holds for an ordinary user, who has no rights to drop:
+// the tests of this package run again as nobody.
+func TestOrdinaryUser(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("is an ordinary user already")
+	}
+	if _, err := exec.LookPath("setpriv"); err != nil {
+		t.Skip("setpriv (util-linux) is missing")
+	}
+	dir := t.TempDir()
+	openTo(t, dir)
+	self, err := os.ReadFile("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	binary := filepath.Join(dir, "confine.test")
+	if err := os.WriteFile(binary, self, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all", "--bounding-set=-all",
+		binary, "-test.run=TestRuns|TestRefused|TestNoPrivilege", "-test.v")
+	cmd.Dir = "/"
+	out, err := cmd.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "--- PASS: TestRefused") {
+		t.Fatalf("%v\n%s", err, out)
+	}
+}
+
+// Proves that without a Python nothing else is run, and the error says what to do.
+func TestNoPython(t *testing.T) {
+	dir := t.TempDir()
+	openTo(t, dir)
+	os.WriteFile(filepath.Join(dir, "python3"), []byte("#!/bin/sh\ntouch "+dir+"/ran\n"), 0o755)
+	_, err := openPython(filepath.Join(dir, "python3"))
+	if err == nil || !strings.Contains(err.Error(), "script") {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,193 @@
+package confine
+
+import (
+	"fmt"
+	"os"
+	"os/user"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// A binary that imports this package and is started with the launcher's word
+// is the launcher, before anything else of it runs: no main can forget to ask,
+// and a test binary cannot run its tests again by mistake.
+func init() {
+	if len(os.Args) < 4 || os.Args[1] != word || os.Args[3] != "--" {
+		return
+	}
+	err := launch(os.Args[2], os.Args[4:])
+	fmt.Fprintln(os.Stderr, launcherSays+err.Error())
+	os.Exit(launcherFails)
+}
+
+// Limits of the program.
+const (
+	cpuSeconds = 5
+	openFiles  = 64
+	// interpreterFD is where the launcher holds the interpreter open. It is above
+	// openFiles, so that the program can never put another file there; the only
+	// exec that the system call filter lets pass is that of this descriptor.
+	interpreterFD = 100
+)
+
+// launch gives up all rights and becomes Python; it returns only when it cannot.
+//
+// Credentials, Landlock domains and filters belong to a thread. Exec keeps those
+// of the thread that calls it and ends all others, so one locked thread is enough.
+func launch(dir string, args []string) error {
+	runtime.LockOSThread()
+	debug.SetGCPercent(-1)
+	if err := dropUser(); err != nil {
+		return err
+	}
+	python, err := findPython()
+	if err != nil {
+		return err
+	}
+	if dir == "" || os.Chdir(dir) != nil {
+		dir = ""
+		os.Chdir("/")
+	}
+	filter, err := seccompFilter(os.Getpid())
+	if err != nil {
+		return err
+	}
+	argv, err := syscall.SlicePtrFromStrings(append([]string{python.path}, args...))
+	if err != nil {
+		return err
+	}
+	envv, _ := syscall.SlicePtrFromStrings([]string{"PATH=/usr/bin:/bin", "HOME=/nonexistent", "LANG=C.UTF-8", "USER=root"})
+	empty, _ := unix.BytePtrFromString("")
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("the kernel does not allow no_new_privs: %w", err)
+	}
+	if err := restrictFiles(readable(python, dir)); err != nil {
+		return err
+	}
+	if err := setLimits(); err != nil {
+		return err
+	}
+	if err := dropCapabilities(); err != nil {
+		return err
+	}
+	if err := installFilter(filter); err != nil {
+		return err
+	}
+	_, _, errno := unix.RawSyscall6(unix.SYS_EXECVEAT, interpreterFD, uintptr(unsafe.Pointer(empty)),
+		uintptr(unsafe.Pointer(&argv[0])), uintptr(unsafe.Pointer(&envv[0])), unix.AT_EMPTY_PATH, 0)
+	return fmt.Errorf("cannot run %s: %w", python.path, errno)
+}
+
+// dropUser makes root the user who called sudo, or nobody.
+func dropUser() error {
+	if os.Geteuid() != 0 && os.Getuid() != 0 {
+		return nil
+	}
+	uid, _ := strconv.Atoi(os.Getenv("SUDO_UID"))
+	gid, _ := strconv.Atoi(os.Getenv("SUDO_GID"))
+	if uid <= 0 || gid <= 0 {
+		uid, gid = 65534, 65534
+		if u, err := user.Lookup("nobody"); err == nil {
+			uid, _ = strconv.Atoi(u.Uid)
+			gid, _ = strconv.Atoi(u.Gid)
+		}
+	}
+	// Raw calls: of this thread alone, the one that will call exec.
+	for _, call := range [][4]uintptr{
+		{unix.SYS_SETGROUPS, 0, 0, 0},
+		{unix.SYS_SETRESGID, uintptr(gid), uintptr(gid), uintptr(gid)},
+		{unix.SYS_SETRESUID, uintptr(uid), uintptr(uid), uintptr(uid)},
+	} {
+		if _, _, errno := unix.RawSyscall(call[0], call[1], call[2], call[3]); errno != 0 {
+			return fmt.Errorf("cannot stop being root (to run the program as user %d): %w; start Trivet as an ordinary user", uid, errno)
+		}
+	}
+	if id, _, _ := unix.RawSyscall(unix.SYS_GETEUID, 0, 0, 0); id == 0 {
+		return fmt.Errorf("is still root; the program is not run")
+	}
+	// A change of user forgets the signal that is sent when the parent dies.
+	return unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0)
+}
+
+// interpreter is a Python, open at interpreterFD.
+type interpreter struct {
+	path   string // as found in PATH
+	real   string // without symbolic links
+	loader string // the ELF interpreter
+}
+
+// findPython takes the first python3 in PATH that the present user can run.
+// Scripts in its place (pyenv's shims) are passed over: they would need exec themselves.
+func findPython() (interpreter, error) {
+	var passed []string
+	for _, dir := range slices.Compact(append(filepath.SplitList(os.Getenv("PATH")), "/usr/bin", "/usr/local/bin")) {
+		path := filepath.Join(dir, "python3")
+		if _, err := os.Lstat(path); !filepath.IsAbs(path) || os.IsNotExist(err) {
+			continue
+		}
+		p, err := openPython(path)
+		if err == nil {
+			return p, nil
+		}
+		passed = append(passed, fmt.Sprintf("%s (%v)", path, err))
+	}
+	if passed == nil {
+		return interpreter{}, fmt.Errorf("there is no python3 in PATH; a Mininet file is a Python program: install Python 3.9 or later")
+	}
+	return interpreter{}, fmt.Errorf("no usable python3 in PATH: %s; install Python 3.9 or later for all users (apt install python3)", strings.Join(passed, ", "))
+}
+
+func openPython(path string) (interpreter, error) {
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return interpreter{}, err
+	}
+	loader, err := elfInterpreter(real)
+	if err != nil {
+		return interpreter{}, fmt.Errorf("is a script or no program of this machine")
+	}
+	if err := unix.Faccessat(unix.AT_FDCWD, real, unix.X_OK, unix.AT_EACCESS); err != nil {
+		return interpreter{}, err
+	}
+	fd, err := unix.Open(real, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return interpreter{}, err
+	}
+	defer unix.Close(fd)
+	return interpreter{path, real, loader}, unix.Dup3(fd, interpreterFD, unix.O_CLOEXEC)
+}
+
+// setLimits bounds what the program uses; memory: see limitMemory. The number of processes is not among
+// them: it counts all of the user's, and the filter allows threads only, which memory bounds.
+func setLimits() error {
+	for resource, limit := range map[int]uint64{
+		unix.RLIMIT_CPU:    cpuSeconds,
+		unix.RLIMIT_FSIZE:  0,
+		unix.RLIMIT_CORE:   0,
+		unix.RLIMIT_NOFILE: openFiles,
+	} {
+		if err := unix.Prlimit(0, resource, &unix.Rlimit{Cur: limit, Max: limit}, nil); err != nil {
+			return fmt.Errorf("cannot limit the program's resources (resource %d): %w", resource, err)
+		}
+	}
+	return nil
+}
+
+// dropCapabilities empties all sets of this thread; no_new_privs keeps them so.
+func dropCapabilities() error {
+	unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var none [2]unix.CapUserData
+	if err := unix.Capset(&header, &none[0]); err != nil {
+		return fmt.Errorf("cannot drop capabilities: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,8 @@
+package confine
+
+import "golang.org/x/sys/unix"
+
+const auditArch = unix.AUDIT_ARCH_AARCH64
+
+// allowedHere are the calls whose names differ between machines.
+var allowedHere = []uint32{unix.SYS_FSTATAT, unix.SYS_GETRLIMIT}

@@ -1,0 +1,7 @@
+//go:build !amd64 && !arm64
+
+package confine
+
+const auditArch = 0
+
+var allowedHere []uint32

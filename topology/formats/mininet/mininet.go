@@ -1,0 +1,131 @@
+// Package mininet reads and writes Mininet's Python files: programs that build
+// a network, and files for mn --custom with Topo classes and topos = {…}.
+//
+// A program says what its network is only by running. So it is run, once,
+// against a stand-in for the mininet package that records what is built and
+// starts nothing; confined, as a file may come from anybody (package confine).
+// Writing gives a program that Mininet 2.3 runs, and that reads back as what
+// Mininet can hold of the topology.
+package mininet
+
+import (
+	"context"
+	"embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"trivet.dev/trivet/topology"
+	"trivet.dev/trivet/topology/formats"
+	"trivet.dev/trivet/topology/formats/mininet/confine"
+)
+
+//go:embed all:standin
+var standinFiles embed.FS
+
+func init() {
+	formats.Register(&formats.Format{
+		Name:       "mininet",
+		Title:      "Mininet Python",
+		Extensions: []string{".py"},
+		Read:       Read,
+		Write:      Write,
+	})
+}
+
+const (
+	timeLimit = 5 * time.Second // of wall-clock time for a program
+	sizeLimit = 32 << 20        // of what it tells
+)
+
+// Read runs the program and returns the network that it builds: as it is when
+// the program takes it down, or ends. Where it builds none, the file's topos
+// dictionary or its only Topo class is taken; opts.Topo picks one by name.
+// Addresses and ports are left open where the program leaves them to Mininet
+// and counting from one gives the same; else they are as Mininet assigns them.
+func Read(file string, data []byte, opts formats.Options) (*topology.Topology, topology.Problems) {
+	var problems topology.Problems
+	at := topology.Position{File: file}
+	if !utf8.Valid(data) {
+		problems.Add(at, "save it as UTF-8", "is not text in UTF-8")
+		return nil, problems
+	}
+	path, err := filepath.Abs(file)
+	if err != nil {
+		path = file
+	}
+	input, err := json.Marshal(map[string]any{
+		"text": string(data), "file": path, "dir": filepath.Dir(path),
+		"args": append([]string{}, opts.Args...), "topo": opts.Topo, "sources": standin(),
+	})
+	if err != nil {
+		problems.Add(at, "", "%v", err)
+		return nil, problems
+	}
+	boot, _ := standinFiles.ReadFile("standin/boot.py")
+	res, err := confine.Run(context.Background(), confine.Program{
+		Code: string(boot), Dir: filepath.Dir(path), Input: input, Limit: sizeLimit, Within: timeLimit,
+	})
+	var doc document
+	switch {
+	case errors.Is(err, confine.ErrTime):
+		problems.Add(at, "a topology file has to make its network and return", "the program did not end within %v and was stopped", timeLimit)
+	case errors.Is(err, confine.ErrSize):
+		problems.Add(at, "", "the program's network takes more than %d MiB to tell", sizeLimit>>20)
+	case err != nil:
+		problems.Add(at, "", "%v", err)
+	case json.Unmarshal(res.Output, &doc) != nil:
+		problems.Add(at, lastLine(res.Stderr), "the program ended without telling its network%s", because(res.Status))
+	default:
+		return doc.topology(file)
+	}
+	return nil, problems
+}
+
+// standin is the source of every module of the stand-in, by path.
+func standin() map[string]string {
+	sources := map[string]string{}
+	fs.WalkDir(standinFiles, "standin", func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && !entry.IsDir() {
+			text, _ := standinFiles.ReadFile(path)
+			sources[strings.TrimPrefix(path, "standin/")] = string(text)
+		}
+		return nil
+	})
+	return sources
+}
+
+func because(status string) string {
+	if status == "" {
+		return ""
+	}
+	return fmt.Sprintf(" (%s)", status)
+}
+
+// lastLine is what a Python traceback ends with: the exception.
+func lastLine(stderr string) string {
+	lines := strings.Split(strings.TrimSpace(stderr), "\n")
+	return printable(lines[len(lines)-1])
+}
+
+// printable makes text from the program fit to be shown: one line, no control characters, not long.
+func printable(s string) string {
+	s = strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n' || r == '\t':
+			return ' '
+		case r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069:
+			return '?'
+		}
+		return r
+	}, s)
+	if r := []rune(s); len(r) > 300 {
+		return string(r[:299]) + "…"
+	}
+	return s
+}

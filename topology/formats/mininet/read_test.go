@@ -1,0 +1,294 @@
+package mininet
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"trivet.dev/trivet/topology"
+	"trivet.dev/trivet/topology/formats"
+)
+
+// sketch writes a topology in short: a line per node and link, only what is set.
+func sketch(t *topology.Topology) string {
+	var b strings.Builder
+	put := func(name string, value any) {
+		if s := fmt.Sprint(value); s != "" && s != "[]" && s != "0" && s != "false" && s != "0000000000000000" && s != "00:00:00:00:00:00" {
+			fmt.Fprintf(&b, " %s=%s", name, s)
+		}
+	}
+	b.WriteString("topology")
+	if t.Subnet.IsValid() {
+		put("subnet", t.Subnet)
+	}
+	put("datapath", t.Datapath)
+	put("controllers", t.Controllers)
+	for _, n := range t.Nodes {
+		fmt.Fprintf(&b, "\n%s %s", n.Name, n.Kind)
+		put("ip", n.Addresses)
+		put("mac", n.MAC)
+		put("lo", n.Loopback)
+		put("via", n.Gateways)
+		put("routes", n.Routes)
+		if n.Kind != topology.Router {
+			put("datapath", n.Datapath)
+		}
+		put("nat", n.NAT)
+		put("cpu", n.CPU.Share.Percent())
+		put("cores", n.Cores)
+		put("start", n.Start)
+		put("dirs", n.Dirs)
+		put("dpid", n.DPID)
+		put("controllers", n.Controllers)
+		put("fail", n.FailMode)
+		put("openflow", n.OpenFlow)
+		put("stp", n.STP)
+		put("at", n.Address)
+	}
+	for _, l := range t.Links {
+		b.WriteString("\n")
+		for i, e := range l.Ends {
+			if i == 1 {
+				b.WriteString(" --")
+			}
+			b.WriteString(strings.TrimSuffix(" "+e.Node+":"+e.Interface, ":"))
+			if e.Port != nil {
+				fmt.Fprintf(&b, "@%d", *e.Port)
+			}
+			put("ip", e.Addresses)
+			put("mac", e.MAC)
+		}
+		put("down", l.Down)
+		for i := range l.Ends {
+			if e := l.Egress(i); i == 0 || e != l.Egress(0) {
+				if e != (topology.Impairment{}) {
+					fmt.Fprintf(&b, " {%s %s %s %s %d}", e.Bandwidth, e.Delay, e.Jitter, e.Loss, e.Queue)
+				} else if i == 1 {
+					b.WriteString(" {}")
+				}
+			}
+		}
+	}
+	return strings.ReplaceAll(b.String(), "\n ", "\n")
+}
+
+const imports = `from mininet.net import *
+from mininet.topo import *
+from mininet.topolib import *
+from mininet.node import *
+from mininet.nodelib import *
+from mininet.link import *
+from mininet.cli import CLI
+from mininet.log import setLogLevel, info
+from functools import partial
+import os, subprocess, sys, time, threading
+`
+
+func read(t *testing.T, text string, opts formats.Options) (*topology.Topology, topology.Problems) {
+	t.Helper()
+	return Read("net.py", []byte(imports+text), opts)
+}
+
+// Proves, case by case, that a program's calls give the topology that Mininet
+// would build: numbering, addresses, ports, classes, parameters, changes at
+// run time, and the shell commands that are recognised; and that nothing of it
+// is reported as not honoured.
+func TestReads(t *testing.T) {
+	for name, c := range map[string]struct{ text, want string }{
+		"plain numbering is left open": {"net = Mininet(SingleSwitchTopo(2)); net.start(); net.stop()",
+			"topology\nh1 host\nh2 host\ns1 switch\nh1 -- s1\nh2 -- s1"},
+		"a given address makes all explicit, and counts": {`net = Mininet(controller=None)
+net.addHost('a', ip='10.0.0.9'); net.addHost('b'); net.addSwitch('s1'); net.addLink('a', 's1'); net.addLink('b', 's1'); net.start()`,
+			"topology controllers=[none]\na host ip=[10.0.0.9/8]\nb host ip=[10.0.0.2/8]\ns1 switch\na -- s1\nb -- s1"},
+		"ipBase with a host part starts there": {`net = Mininet(topo=LinearTopo(2), ipBase='192.168.1.5/24', autoSetMacs=True)
+net.start()`,
+			"topology subnet=192.168.1.5/24\nh1 host ip=[192.168.1.5/24] mac=00:00:00:00:00:05\nh2 host ip=[192.168.1.6/24] mac=00:00:00:00:00:06\n" +
+				"s1 switch\ns2 switch\nh1 -- s1\nh2 -- s2\ns2 -- s1"},
+		"ports given, taken and moved": {`class T(Topo):
+    def __init__(self):
+        Topo.__init__(self)
+        self.addSwitch('s1'); self.addSwitch('s2', dpid='00:00:00:00:00:00:00:ff'); self.addHost('h1')
+        self.addLink('s1', 's2', port1=7); self.addLink('h1', 's1', intfName1='h1-up')
+Mininet(T()).start()`,
+			"topology\nh1 host\ns1 switch\ns2 switch dpid=00000000000000ff\ns1@7 -- s2\nh1:h1-up -- s1@2"},
+		"shaping, in both directions and one": {`net = Mininet(link=TCLink); a = net.addHost('h1'); b = net.addHost('h2')
+net.addLink(a, b, bw=10, delay='5ms', jitter='1ms', loss=0.1, max_queue_size=100, use_htb=True)
+net.addLink(a, b, params1={'bw': 1.5}, delay=250)
+l = net.addLink(a, b); l.intf2.config(delay='1.5s')
+net.start()`,
+			"topology\nh1 host\nh2 host\nh1 -- h2 {10mbit 5ms 1ms 0.1% 100}\nh1 -- h2 {1.5mbit 250us 0ns 0% 0} {0bit 250us 0ns 0% 0}\n" +
+				"h1 -- h2 {0bit 1.5s 0ns 0% 0}"},
+		"switches": {`net = Mininet(switch=OVSKernelSwitch, controller=None)
+net.addSwitch('s1', failMode='standalone', protocols='OpenFlow10,OpenFlow13', stp=True); net.addSwitch('s2', cls=LinuxBridge); net.addSwitch('s3', cls=OVSBridge)
+net.addController('c0', controller=RemoteController, ip='192.0.2.1', port=6633); net.addController(RemoteController('c1', '192.0.2.2:6634'))
+net.start(); s1 = net['s1']; s1.cmd('ovs-vsctl set bridge s1 protocols=OpenFlow13')`,
+			"topology datapath=ovs controllers=[c0 c1]\ns1 switch fail=standalone openflow=[1.3] stp=true\ns2 switch datapath=bridge\n" +
+				"s3 switch datapath=ovs controllers=[none] fail=standalone\nc0 controller at=tcp:192.0.2.1:6633\nc1 controller at=tcp:192.0.2.2:6634"},
+		"controllers one by one, as MiniEdit's programs": {`net = Mininet(topo=None, build=False, ipBase='10.0.0.0/8')
+c0 = net.addController(name='c0', controller=RemoteController, ip='127.0.0.1', protocol='tcp', port=6633)
+net.addSwitch('s1', cls=OVSKernelSwitch); net.addSwitch('s2', cls=OVSKernelSwitch, failMode='standalone')
+net.addHost('h1', cls=Host, ip='10.0.0.1', defaultRoute=None); net.addLink('h1', 's1'); Intf('eth1', node=net.get('s2'))
+net.build()
+for controller in net.controllers: controller.start()
+net.get('s1').start([c0]); net.get('s2').start([])
+h1 = net.get('h1'); h1.cmd('ifconfig h1-eth0 10.0.0.7 netmask 255.255.255.0')`,
+			"topology subnet=10.0.0.0/8 controllers=[c0]\nc0 controller at=tcp:127.0.0.1:6633\ns1 switch datapath=ovs\n" +
+				"s2 switch datapath=ovs controllers=[none] fail=standalone\nh1 host ip=[10.0.0.7/24]\nh1 -- s1\ns2 -- :eth1"},
+		"a router, its interfaces and routes": {`class LinuxRouter(Node):
+    def config(self, **params):
+        super(LinuxRouter, self).config(**params)
+        self.cmd('sysctl net.ipv4.ip_forward=1')
+    def terminate(self):
+        self.cmd('sysctl net.ipv4.ip_forward=0')
+        super(LinuxRouter, self).terminate()
+net = Mininet(controller=None)
+r = net.addHost('r0', cls=LinuxRouter, ip='10.1.0.1/24'); r2 = net.addHost('r2', ip='10.2.0.2/24')
+h = net.addHost('h1', ip='10.1.0.2/24', defaultRoute='via 10.1.0.1')
+net.addLink(h, r); net.addLink(r, r2, intfName1='r0-x', params1={'ip': '10.2.0.1/24'})
+net.start()
+r.cmd('ip route add 10.3.0.0/24 via 10.2.0.2 dev r0-x && ip addr add 10.9.0.1/32 dev lo'); r.cmd('route add -net 10.4.0.0 netmask 255.255.0.0 gw 10.2.0.2')
+r2.cmd('echo 1 > /proc/sys/net/ipv4/ip_forward; route add default gw 10.2.0.1 r2-eth0'); r2.cmd('ip -6 addr add fd00::2/64 dev r2-eth0')
+net.stop()`,
+			"topology\nr0 router ip=[10.1.0.1/24] lo=[10.9.0.1/32] routes=[10.3.0.0/24 via 10.2.0.2 10.4.0.0/16 via 10.2.0.2]\n" +
+				"r2 router ip=[10.2.0.2/24 fd00::2/64] via=[10.2.0.1]\nh1 host ip=[10.1.0.2/24] via=[10.1.0.1]\nh1 -- r0\nr0:r0-x ip=[10.2.0.1/24] -- r2"},
+		"NAT": {"net = Mininet(SingleSwitchTopo(1)); net.addNAT().configDefault(); net.start()",
+			"topology\nh1 host ip=[10.0.0.1/8] via=[10.0.0.2]\ns1 switch\nnat0 router ip=[10.0.0.2/8] nat=true\nh1 -- s1\nnat0 -- s1"},
+		"limits and directories": {`net = Mininet(host=partial(CPULimitedHost, cpu=.25), controller=None)
+net.addHost('h1', cores='0,1', privateDirs=['/var/log', ('/var/run', '/tmp/%(name)s')]); net.addHost('h2').setCPUFrac(f=.5, sched='cfs'); net.addLink('h1', 'h2'); net.build()
+net['h2'].setCPUFrac(.5)`,
+			"topology\nh1 host cpu=25 cores=[0 1] dirs=[{/var/log } {/var/run /tmp/h1}]\nh2 host cpu=50\nh1 -- h2"},
+		"links down and deleted; sleeping for ever": {`net = Mininet(LinearTopo(3)); net.start(); net.configLinkStatus('s1', 's2', 'down'); net.delLinkBetween(net['s2'], net['s3'])
+while True: time.sleep(60)`,
+			"topology\nh1 host\nh2 host\nh3 host\ns1 switch\ns2 switch\ns3 switch\nh1 -- s1\nh2 -- s2\ns2 -- s1 down=true\nh3 -- s3"},
+		"a tree": {"Mininet(TreeTopo(2, 2)).start()",
+			"topology\nh1 host\nh2 host\nh3 host\nh4 host\ns1 switch\ns2 switch\ns3 switch\ns2 -- h1\ns2 -- h2\ns1 -- s2\ns3 -- h3\ns3 -- h4\ns1 -- s3"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, problems := read(t, c.text, formats.Options{})
+			if len(problems) > 0 {
+				t.Fatal(problems)
+			}
+			if s := sketch(got); s != c.want {
+				t.Errorf("got\n%s\nwant\n%s", s, c.want)
+			}
+		})
+	}
+}
+
+// Proves that every call without effect is reported once, at its line, that a
+// program that fails after its network is up is still read, and that what it
+// would have written is not there.
+func TestWarnings(t *testing.T) {
+	marker := filepath.Join(t.TempDir(), "written")
+	got, problems := read(t, fmt.Sprintf(`net = Mininet(SingleSwitchTopo(2))
+net.start()
+h1, h2 = net.get('h1', 'h2')
+for _ in range(3): h1.cmd('ping -c1', h2.IP())
+h1.popen(['iperf', '-s']); os.system('modprobe x')
+subprocess.check_output('ls', shell=True); net.pingAll()
+open(%q, 'w').write('x')
+CLI(net, script='x.cli')
+int(h1.cmd('wc -l'))
+net.stop()`, marker), formats.Options{})
+	want := `net.py:14  warning: h1.cmd('ping -c1 10.0.0.2'): not honoured
+net.py:15  warning: h1.popen('iperf -s'): not honoured
+net.py:15  warning: os.system('modprobe x'): not honoured
+net.py:16  warning: subprocess.check_output('ls'): not honoured
+net.py:16  warning: net.pingAll(): not honoured
+net.py:17  warning: open('` + marker
+	if got == nil || !strings.HasPrefix(problems.Error(), want) {
+		t.Fatalf("%v\n%v", got, problems)
+	}
+	for _, part := range []string{"net.py:18  warning: CLI('x.cli')", "net.py:19  warning: ValueError: invalid literal for int()"} {
+		if !strings.Contains(problems.Error(), part) {
+			t.Errorf("%q is missing in\n%v", part, problems)
+		}
+	}
+	if _, err := os.Stat(marker); err == nil {
+		t.Error("the program wrote a file")
+	}
+}
+
+// Proves that the topology of a file with several is taken by name, with arguments, as mn does.
+func TestChoosesTopology(t *testing.T) {
+	text := `class A(Topo):
+    def build(self, k=1, bw=None):
+        for i in range(k): self.addLink(self.addHost('h%d' % i), self.addHost('g%d' % i), bw=bw, cls=TCLink)
+class B(A): pass
+topos = {'a': A, 'b': (lambda *args, **opts: B(*args, **opts))}
+if __name__ == '__main__': raise Exception('not under mn')
+`
+	got, problems := read(t, text, formats.Options{Topo: "b,2,bw=5"})
+	if problems.Err() != nil || len(got.Links) != 2 || got.Links[0].Bandwidth != 5e6 {
+		t.Fatal(got, problems)
+	}
+	for topo, want := range map[string]string{"c": "there is no topology 'c' in the file; there are a, b", "a,x": "net.py:13  TypeError"} {
+		if _, problems = read(t, text, formats.Options{Topo: topo}); problems.Err() == nil || !strings.Contains(problems.Error(), want) {
+			t.Errorf("%s: %v", topo, problems)
+		}
+	}
+	_, problems = read(t, strings.Split(text, "if __name__")[0], formats.Options{})
+	if !strings.Contains(problems.Error(), "several topologies: a, b; say which with --topo NAME") {
+		t.Error(problems)
+	}
+	if got, problems = read(t, "class Only(Topo):\n    def build(self): self.addHost('h1')\n", formats.Options{}); problems.Err() != nil || got.Node("h1") == nil {
+		t.Error(problems)
+	}
+}
+
+// Proves that arguments reach the program.
+func TestArguments(t *testing.T) {
+	got, problems := read(t, "Mininet(SingleSwitchTopo(int(sys.argv[1]))).start()", formats.Options{Args: []string{"3"}})
+	if problems.Err() != nil || len(got.Nodes) != 4 {
+		t.Fatal(problems)
+	}
+}
+
+// Proves that each way to fail ends in an error that says where and what, soon,
+// and that a program that attacks its confinement or its answer gets nothing.
+func TestErrors(t *testing.T) {
+	for name, c := range map[string]struct{ text, want string }{
+		"Python 2":            {"print 'hello'", "net.py:11  SyntaxError"},
+		"Python 2, hint":      {"print 'hello'", "this is Python 2; Mininet runs on Python 3: convert the file (2to3)"},
+		"Python 2, at run":    {"for i in xrange(3): pass", "this is Python 2"},
+		"an exception":        {"x = 1\ny = {}['gone']", "net.py:12  KeyError: 'gone'"},
+		"a missing module":    {"import nosuchmodule", "net.py:11  ModuleNotFoundError: No module named 'nosuchmodule'; install the module"},
+		"no network":          {"x = 1", "the program makes no network"},
+		"exit":                {"sys.exit('usage: net.py N')", "ended with 'usage: net.py N' before it made a network; does it want arguments?"},
+		"a loop":              {"while True: pass", "the program did not end within"},
+		"a bad address":       {"n = Mininet(); n.addHost('h1', ip='10.0.0.777'); n.start()", "net.py:11"},
+		"no datapath id":      {"Mininet().addSwitch('core')", "net.py:11  Exception: Unable to derive default datapath ID"},
+		"too many hosts":      {"n = Mininet(ipBase='10.0.0.0/30')\nfor i in range(9): n.addHost('h%d' % i)", "Not enough IP addresses in the subnet"},
+		"fork":                {"os.fork()", "net.py:11  PermissionError"},
+		"fork bomb":           {"while True: os.fork()", "net.py:11  PermissionError"},
+		"exec":                {"os.execv('/bin/sh', ['sh'])", "net.py:11  PermissionError"},
+		"socket":              {"import socket; socket.socket()", "net.py:11  PermissionError"},
+		"write past the stub": {"os.open('/tmp/x', os.O_CREAT | os.O_WRONLY)", "net.py:11  PermissionError"},
+		"passwords":           {"open('/etc/shadow')", "net.py:11  PermissionError"},
+		"memory":              {"x = bytearray(10 << 30)", "net.py:11  MemoryError"},
+		"recursion":           {"def f(): f()\nf()", "net.py:11  RecursionError"},
+		"closed answer":       {"os.closerange(3, 200)\nMininet(SingleSwitchTopo()).start()", "ended without telling its network"},
+		"forged answer": {"import run\nos.write(run.RESULT, b'{\"nodes\":[{\"name\":\"h1\",\"kind\":\"rootkit\",\"mac\":\"zz\"}],\"links\":[{}]}'); os._exit(0)",
+			"\"rootkit\" is no kind of node"},
+		"escape sequences": {"raise Exception('\\x1b[31mred\\x07')", "Exception: ?[31mred?"},
+		"threads that stay": {"ev = threading.Event()\nfor _ in range(4): threading.Thread(target=ev.wait).start()\nraise Exception('done')",
+			"Exception: done"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, problems := read(t, c.text, formats.Options{})
+			if problems.Err() == nil || !strings.Contains(problems.Error(), c.want) {
+				t.Fatalf("%v\n%v\nwant %s", got, problems, c.want)
+			}
+		})
+	}
+}
+
+// Proves that text that is no UTF-8 is an error of the file, not of Python.
+func TestEncoding(t *testing.T) {
+	if _, problems := Read("net.py", []byte("x = '\xff'"), formats.Options{}); problems.Err() == nil {
+		t.Fatal("no error")
+	}
+}

@@ -1,0 +1,218 @@
+"""Recognises the shell commands that shape a network: addresses, routes, forwarding, links up and down.
+
+A command is split at ; and && and newlines; what is recognised takes effect
+on the node, anything else makes the whole call "not honoured".
+"""
+import re
+import shlex
+
+from mininet import _record as record
+
+
+def run_on(node, call, command):
+    """Applies what of the command is recognised and reports the rest."""
+    text = joined(command)
+    if record.quiet or not text.strip() or text in (node.params.get("startCommand"), node.params.get("stopCommand")):
+        return
+    if not all([apply(node, part) for part in parts(text)]):
+        record.not_honoured("%s.%s" % (node.name, call), text)
+
+
+def run_outside(call, command):
+    """A command on the machine itself; only settings of Open vSwitch are recognised."""
+    text = joined(command)
+    if not all([re.match(r"(sudo )?mn (-c|--clean)\b", " ".join(p)) or ovs(p) for p in parts(text)]):
+        record.not_honoured(call, text)
+
+
+def joined(command):
+    if isinstance(command, bytes):
+        return command.decode("utf-8", "replace")
+    return command if isinstance(command, str) else " ".join(map(str, command))
+
+
+def parts(text):
+    for part in re.split(r";|&&|\n", text):
+        try:
+            words = shlex.split(part)
+        except ValueError:
+            words = part.split()
+        words = [w for w in words if w not in ("sudo", "2>/dev/null", ">/dev/null", "2>&1")]
+        if words:
+            yield words
+
+
+def apply(node, words):
+    """Whether the command was recognised; if so, it has taken effect."""
+    program = words[0].rsplit("/", 1)[-1]
+    try:
+        return bool(PROGRAMS[program](node, words[1:]))
+    except (KeyError, IndexError, ValueError, AttributeError, StopIteration):
+        return False
+
+
+def sysctl(node, words):
+    words = [w for w in words if not w.startswith("-")]
+    text = re.sub(r"\s*=\s*", "=", " ".join(words))
+    return text != "" and all(setting(node, *s.split("=", 1)) for s in text.split())
+
+
+def setting(node, key, value):
+    if key in ("net.ipv4.ip_forward", "net.ipv4.conf.all.forwarding"):
+        node.forwards = value == "1"
+        return True
+    if re.fullmatch(r"net\.ipv6\.conf\.\S+\.forwarding", key):
+        return value == "1"
+    # IPv6 is off unless a topology asks for it.
+    return bool(re.fullmatch(r"net\.ipv6\.conf\.\S+\.disable_ipv6", key)) and value == "1"
+
+
+def echo(node, words):
+    value, target = words[0], "".join(words[1:])
+    return setting(node, target.lstrip(">").removeprefix("/proc/sys/").replace("/", "."), value) if target.startswith(">/proc/sys/") else False
+
+
+def ip(node, words):
+    while words[0] in ("-4", "-6"):
+        words = words[1:]
+    what, verb, rest = words[0], words[1], words[2:]
+    if what in ("a", "addr", "address"):
+        return ip_address(node, verb, rest)
+    if what in ("r", "ro", "route"):
+        return ip_route(node, verb, rest)
+    if what in ("l", "link") and verb == "set":
+        return ip_link(node, rest)
+    return False
+
+
+def ip_address(node, verb, words):
+    options = dict(zip(words[1::2], words[2::2]))
+    if verb == "flush":
+        intf = node.nameToIntf[words[words.index("dev") + 1] if "dev" in words else words[0]]
+        intf.ips = []
+        return True
+    address, device = words[0], options.pop("dev")
+    options = {k: v for k, v in options.items() if k not in ("brd", "broadcast")}
+    if options:
+        return False
+    if "/" not in address:
+        address += "/128" if ":" in address else "/32"
+    ips = node.loopback if device == "lo" else node.nameToIntf[device].ips
+    if verb == "add" and address not in ips:
+        ips.append(address)
+    elif verb in ("del", "delete") and address in ips:
+        ips.remove(address)
+    else:
+        return False
+    return True
+
+
+def ip_route(node, verb, words):
+    if verb == "flush" or (verb in ("del", "delete") and words[0] == "default"):
+        node.gateways = {}
+        return True
+    options = dict(zip(words[1::2], words[2::2]))
+    via, device = options.pop("via"), options.pop("dev", None)
+    if verb not in ("add", "replace") or options or (device and device not in node.nameToIntf):
+        return False
+    return route_to(node, words[0], via)
+
+
+def route_to(node, to, via):
+    six = ":" in via
+    if to in ("default", "0.0.0.0/0", "::/0", "0/0"):
+        node.gateways[six] = via
+        return True
+    if "/" not in to:
+        to += "/128" if six else "/32"
+    if [to, via] not in node.routes:
+        node.routes.append([to, via])
+    return True
+
+
+def ip_link(node, words):
+    if words[0] == "dev":
+        words = words[1:]
+    return link_words(node, words[0], words[1:])
+
+
+def link_words(node, device, words):
+    if device == "lo":
+        return words == ["up"]
+    intf = node.nameToIntf[device]
+    if words in (["up"], ["down"]):
+        intf.up = words == ["up"]
+    elif words[0] == "address":
+        intf.setMAC(words[1])
+    elif words[0] == "mtu":
+        return words[1] == "1500"
+    else:
+        return False
+    return True
+
+
+def ifconfig(node, words):
+    device, rest = words[0], words[1:]
+    if rest[:2] == ["hw", "ether"]:
+        node.nameToIntf[device].setMAC(rest[2])
+        rest = rest[3:]
+    if rest and rest[0] not in ("up", "down"):
+        if rest[0] == "inet":
+            rest = rest[1:]
+        address, rest = rest[0], rest[1:]
+        if rest[:1] == ["netmask"]:
+            address, rest = "%s/%d" % (address.split("/")[0], prefix_of(rest[1])), rest[2:]
+        set_address(node, device, address)
+    for word in rest:
+        if not link_words(node, device, [word]):
+            return False
+    return len(words) > 1
+
+
+def set_address(node, device, address):
+    intf = node.nameToIntf[device]
+    if address.split("/")[0] in ("0", "0.0.0.0"):
+        intf.ips = [a for a in intf.ips if ":" in a]
+        return
+    if "/" not in address:  # the class of the address decides (RFC 791, section 3.2)
+        first = int(address.split(".")[0])
+        address += "/8" if first < 128 else "/16" if first < 192 else "/24"
+    intf.setIP(address)
+
+
+def prefix_of(mask):
+    return sum(bin(int(part)).count("1") for part in mask.split("."))
+
+
+def route(node, words):
+    if words[0] != "add":
+        return words[:2] == ["del", "default"] and ip_route(node, "del", ["default"])
+    words = [w for w in words[1:] if w not in ("-net", "-host")]
+    to, rest = words[0], words[1:]
+    if rest[:1] == ["netmask"]:
+        to, rest = "%s/%d" % (to, prefix_of(rest[1])), rest[2:]
+    if rest[0] not in ("gw", "gateway"):
+        return False
+    return len(rest) <= 4 and route_to(node, to, rest[1])
+
+
+def ovs(words):
+    """ovs-vsctl set bridge s1 protocols=OpenFlow13, by the bridge's name."""
+    words = [w for w in words if not w.startswith("-")]
+    if len(words) < 5 or words[0] != "ovs-vsctl" or words[1] != "set" or words[2].lower() != "bridge":
+        return False
+    switches = [n.nameToNode[words[3]] for n in record.networks if words[3] in n.nameToNode]
+    for switch in switches:
+        for assignment in words[4:]:
+            key, _, value = assignment.partition("=")
+            if key == "protocols":
+                switch.params["protocols"] = value.strip("[]")
+            elif key == "stp_enable":
+                switch.params["stp"] = value == "true"
+            else:
+                return False
+    return bool(switches)
+
+
+PROGRAMS = {"sysctl": sysctl, "echo": echo, "ip": ip, "ifconfig": ifconfig, "route": route,
+            "ovs-vsctl": lambda node, words: ovs(["ovs-vsctl", *words])}

@@ -1,0 +1,1 @@
+"""Mininet has its examples here; none are needed to read a topology."""

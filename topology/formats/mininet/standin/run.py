@@ -1,0 +1,189 @@
+"""Runs the user's program and writes the one network it makes, as JSON, to file descriptor 3."""
+import inspect
+import json
+import os
+import signal
+import sys
+import threading
+import traceback
+import types
+
+from mininet import _record as record, _patch
+from mininet.net import Mininet
+from mininet.snapshot import snapshot
+from mininet.topo import Topo
+
+SECONDS = 3  # of the program; what it has built by then is taken
+
+PYTHON2 = ("Missing parentheses in call to", "multiple exception types must be parenthesized", "leading zeros in decimal",
+           "inconsistent use of tabs", "name 'raw_input'", "name 'xrange'", "name 'unicode'", "name 'unichr'", "name 'reduce'",
+           "name 'long'", "named 'commands'", "named 'urllib2'", "named 'ConfigParser'", "named 'Queue'", "named 'cPickle'",
+           "named 'StringIO'", "named 'Tkinter'", "named 'SocketServer'", "has no attribute 'has_key'", "has no attribute 'iteritems'")
+
+
+class Stop(Exception):
+    """Ends the reading with an error for the user."""
+
+    def __init__(self, message, hint="", line=0):
+        super().__init__(message)
+        self.message, self.hint, self.line = message, hint, line
+
+
+def finish(document):
+    """Writes the document and ends the process, whatever threads there still are."""
+    document["warnings"] = record.warnings
+    document["dropped"] = record.dropped
+    data = json.dumps(document).encode()
+    try:
+        while data:
+            data = data[os.write(RESULT, data):]
+    finally:
+        os._exit(0)
+
+
+def fail(message, hint="", line=0):
+    finish({"error": [line, message, hint]})
+
+
+def out_of_time(_signal, frame):
+    line = record.line_of(frame)
+    net = chosen()
+    if net is None:
+        fail("the program did not end within %d s" % SECONDS, "a loop without end? A topology file has to make its network and return", line)
+    record.warn(line, "the program was stopped here after %d s; what it does later is not read" % SECONDS)
+    finish(snapshot(net))
+
+
+def hint_for(error):
+    text = str(error)
+    if any(p in text for p in PYTHON2):
+        return "this is Python 2; Mininet runs on Python 3: convert the file (2to3)"
+    if isinstance(error, ImportError):
+        return "install the module for %s, or take the import out" % (sys.executable or "python3")
+    return ""
+
+
+def line_of(error):
+    """The last line of the user's file that the error came through."""
+    if isinstance(error, SyntaxError) and error.filename == record.SCRIPT:
+        return error.lineno or 0
+    lines = [line for frame, line in traceback.walk_tb(error.__traceback__) if frame.f_code.co_filename == record.SCRIPT]
+    return lines[-1] if lines else 0
+
+
+def describe(error):
+    if isinstance(error, SyntaxError):
+        where = "" if error.filename == record.SCRIPT else " (%s:%s)" % (error.filename, error.lineno)
+        return "%s: %s%s" % (type(error).__name__, error.msg, where)
+    return "%s: %s" % (type(error).__name__, error)
+
+
+def execute(job, name):
+    """Runs the file as a module of that name and returns its variables."""
+    module = types.ModuleType(name)
+    module.__file__ = record.SCRIPT
+    sys.modules[name] = module
+    code = compile(job["text"], record.SCRIPT, "exec", dont_inherit=True)
+    exec(code, module.__dict__)
+    return vars(module)
+
+
+def run_program(job):
+    """Runs the file as Python would; an error after the network was started is only a warning."""
+    try:
+        return execute(job, "__main__")
+    except KeyboardInterrupt:
+        pass
+    except SystemExit as end:
+        if not record.networks and end.code not in (None, 0):
+            raise Stop("the program ended with %r before it made a network" % (end.code,),
+                       "does it want arguments? Give them after the file's name")
+    except BaseException as error:
+        if chosen() is None or not chosen().started:
+            raise
+        record.warn(line_of(error), "%s; what the program does from here is not read" % describe(error))
+    return vars(sys.modules["__main__"])
+
+
+def chosen():
+    """The network to take: the first that was started, else built, else made."""
+    for test in (lambda n: n.started, lambda n: n.built, lambda n: n.nameToNode):
+        for net in record.networks:
+            if test(net):
+                return net
+    return None
+
+
+def number(text):
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            pass
+    return text
+
+
+def by_name(variables, wanted):
+    """The topology of the topos dictionary that "name,1,k=2" names."""
+    topos = dict(variables.get("topos") or {})
+    name, *rest = wanted.split(",")
+    if name not in topos:
+        known = ", ".join(sorted(map(str, topos))) or "none: it has no topos = {…}"
+        raise Stop("there is no topology %r in the file" % name, "there are " + known if topos else "there are " + known)
+    args = [number(a) for a in rest if "=" not in a]
+    options = {k: number(v) for k, v in (a.split("=", 1) for a in rest if "=" in a)}
+    return topos[name](*args, **options)
+
+
+def only_one(variables):
+    """The single topology of a file that starts no network itself."""
+    topos = dict(variables.get("topos") or {})
+    if not topos:
+        topos = {k: v for k, v in variables.items() if inspect.isclass(v) and issubclass(v, Topo) and v.__module__ == "__main__"}
+        bases = {b for v in topos.values() for b in v.__mro__[1:]}
+        topos = {k: v for k, v in topos.items() if v not in bases}
+    if not topos:
+        raise Stop("the program makes no network", "it has to make a Mininet(…), or define topos = {'name': …}")
+    if len(topos) > 1:
+        raise Stop("the file holds several topologies: " + ", ".join(sorted(map(str, topos))), "say which with --topo NAME")
+    (name, make), = topos.items()
+    try:
+        return make()
+    except TypeError as error:
+        if line_of(error):
+            raise
+        raise Stop("topology %s: %s" % (name, error), "give its arguments: --topo %s,ARGUMENT,…" % name)
+
+
+def read(job):
+    if job["topo"]:
+        topo = by_name(execute(job, "custom"), job["topo"])
+    else:
+        variables = run_program(job)
+        for thread in threading.enumerate():
+            if thread is not threading.current_thread() and not thread.daemon:
+                thread.join(0.2)
+        topo = only_one(variables) if chosen() is None else None
+    if topo is not None:
+        record.networks[:] = []
+        Mininet(topo=topo)
+    if len(record.networks) > 1:
+        record.warn(chosen().line, "the program makes %d networks; this one is taken" % len(record.networks))
+    return snapshot(chosen())
+
+
+def main(job):
+    global RESULT
+    RESULT = os.dup(3)
+    os.close(3)
+    record.SCRIPT = job["file"]
+    sys.argv = [job["file"], *job["args"]]
+    _patch.install()
+    signal.signal(signal.SIGALRM, out_of_time)
+    signal.setitimer(signal.ITIMER_REAL, SECONDS)
+    try:
+        finish(read(job))
+    except Stop as stop:
+        fail(stop.message, stop.hint, stop.line)
+    except BaseException as error:
+        fail(describe(error), hint_for(error), line_of(error))

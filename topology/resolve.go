@@ -11,7 +11,8 @@ import (
 
 // Defaults are what holds where a topology says nothing, and what the command line overrides.
 type Defaults struct {
-	Datapath   Datapath // of switches that name none
+	Datapath   Datapath // of switches without a controller that name none
+	Controlled Datapath // of switches with a controller that name none
 	Controller string   // of switches that name none
 
 	OverrideDatapath   Datapath // of all nodes of a kind that can have it
@@ -59,9 +60,13 @@ func (r *resolver) defaults(d Defaults) {
 		if n.Kind != Switch && n.Kind != Router {
 			continue
 		}
-		fallback := d.Datapath
-		if n.Kind == Router {
-			fallback = Kernel
+		fallback := Kernel
+		if n.Kind == Switch {
+			r.controllersOf(n, d)
+			fallback = d.Controlled
+			if n.Controllers[0] == ControllerNone {
+				fallback = d.Datapath
+			}
 		}
 		inherited := t.Datapath
 		if !allowed(n.Kind, inherited) {
@@ -70,9 +75,6 @@ func (r *resolver) defaults(d Defaults) {
 		n.Datapath = cmp.Or(n.Datapath, inherited, fallback)
 		if allowed(n.Kind, d.OverrideDatapath) && !n.NAT {
 			n.Datapath = d.OverrideDatapath
-		}
-		if n.Kind == Switch {
-			r.controllersOf(n, d)
 		}
 	}
 }
@@ -93,7 +95,7 @@ func (r *resolver) controllersOf(n *Node, d Defaults) {
 	case len(n.Controllers) == 0 && len(r.t.Controllers) > 0:
 		n.Controllers = r.t.Controllers
 	case len(n.Controllers) == 0:
-		n.Controllers = []string{d.Controller}
+		n.Controllers = []string{cmp.Or(d.Controller, ControllerNone)}
 	}
 	if n.FailMode == "" || len(d.OverrideController) > 0 && n.Controllers[0] == ControllerNone {
 		n.FailMode = Secure

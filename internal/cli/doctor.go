@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"errors"
 	"os"
 	"os/exec"
 	"strings"
@@ -106,13 +105,4 @@ func examineOVS() []finding {
 		kernel.Cure = strings.Split(info.Kernel.Error(), "\n")[0]
 	}
 	return append(out, kernel)
-}
-
-// ovsInstalled says whether switches can be Open vSwitch's.
-func ovsInstalled() bool {
-	_, err := exec.LookPath("ovs-vswitchd")
-	if errors.Is(err, exec.ErrNotFound) {
-		_, err = os.Stat("/usr/sbin/ovs-vswitchd") // not in the PATH of every user
-	}
-	return err == nil
 }

@@ -29,7 +29,7 @@ func (s *source) flags(cmd *cobra.Command) {
 	f.StringVar(&s.name, "name", "", "what to call it (default: after the file or generator)")
 	f.StringVar(&s.nodes, "nodes", "", "of a generator: switch or router")
 	f.StringVar(&s.topo, "topo", "", "which topology of a Mininet file that has several, with arguments: mytopo,3")
-	f.StringVar(&s.datapath, "datapath", "", "what forwards: ovs or bridge (switches), kernel (routers)")
+	f.StringVar(&s.datapath, "datapath", "", "what forwards: bridge or ovs (switches; ovs where there is a controller), kernel (routers)")
 	f.StringSliceVar(&s.controller, "controller", nil, "of all switches: none, or addresses like tcp:127.0.0.1:6653")
 	f.StringVar(&s.ipv6, "ipv6", "", "off, assigned or auto")
 }
@@ -74,17 +74,9 @@ func isFile(what string) bool {
 	return strings.ContainsAny(name, "./")
 }
 
-// defaultDatapath is what forwards for switches that say nothing.
-func defaultDatapath() topology.Datapath {
-	if ovsInstalled() {
-		return topology.OVS
-	}
-	return topology.Bridge
-}
-
 // resolve validates a topology and assigns what is open.
 func (s *source) resolve(t *topology.Topology) (*topology.Topology, topology.Problems, error) {
-	d := topology.Defaults{Datapath: defaultDatapath(), Controller: topology.ControllerNone,
+	d := topology.Defaults{Datapath: topology.Bridge, Controlled: topology.OVS, Controller: topology.ControllerNone,
 		OverrideDatapath: topology.Datapath(s.datapath), OverrideController: s.controller}
 	if s.datapath != "" && !slices.Contains([]topology.Datapath{topology.OVS, topology.Bridge, topology.Kernel}, d.OverrideDatapath) {
 		return nil, nil, fmt.Errorf("--datapath %s: there are ovs and bridge for switches, kernel for routers", s.datapath)

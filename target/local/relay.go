@@ -1,6 +1,7 @@
 package local
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -9,8 +10,10 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 )
 
 // Relays carry controller connections out of the switches' namespace, which has
@@ -118,11 +121,38 @@ func (r *relays) failure(controller string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	err := r.errors[hostPort]
-	var op *net.OpError
-	if errors.As(err, &op) {
-		return op.Err
+	var errno unix.Errno
+	if errors.As(err, &errno) {
+		return errno
 	}
 	return err
+}
+
+// watch calls refused once every controller has refused connections for a time.
+func (r *relays) watch(ctx context.Context, long time.Duration, refused func()) {
+	since := time.Now()
+	for ctx.Err() == nil {
+		if !r.allRefuse() {
+			since = time.Now()
+		} else if time.Since(since) > long {
+			refused()
+		}
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-ctx.Done():
+		}
+	}
+}
+
+func (r *relays) allRefuse() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for a := range r.listeners {
+		if !errors.Is(r.errors[a], unix.ECONNREFUSED) {
+			return false
+		}
+	}
+	return true
 }
 
 func (r *relays) close() {

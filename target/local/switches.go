@@ -8,8 +8,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-
-	"github.com/vishvananda/netlink"
+	"strings"
+	"time"
 
 	"trivet.dev/trivet/datapath/ovs"
 	"trivet.dev/trivet/topology"
@@ -210,130 +210,66 @@ func (l *Lab) Controllers(ctx context.Context) ([]ovs.BridgeStatus, error) {
 	return l.ovs.Status(ctx)
 }
 
-// WaitControllers waits until every switch with a controller is connected to one;
-// the error, once ctx ends, names those that are not and why.
+// refusedLong is how long a controller may refuse connections before it is taken not to run.
+const refusedLong = 3 * time.Second
+
+// WaitControllers waits until every switch with a controller is connected to one.
+// The error, once ctx ends or a controller refuses, names those that are not and why.
 func (l *Lab) WaitControllers(ctx context.Context) error {
+	controllers := map[string][]string{} // of each bridge
 	var bridges []string
 	for _, n := range l.Topology.Nodes {
-		if isOVS(n) && len(ControllersOf(l.Topology, n)) > 0 {
-			bridges = append(bridges, topology.DeviceName(n.Name))
+		if c := ControllersOf(l.Topology, n); isOVS(n) && len(c) > 0 {
+			name := topology.DeviceName(n.Name)
+			bridges, controllers[name] = append(bridges, name), c
 		}
 	}
 	if len(bridges) == 0 {
 		return nil
 	}
-	return l.ovs.WaitConnected(ctx, bridges)
-}
-
-// external is a real interface of the machine, as it was before it became an end of a link.
-type external struct {
-	Name      string   `json:"name"`
-	Addresses []string `json:"addresses,omitempty"`
-	Up        bool     `json:"up"`
-}
-
-// takeExternal moves an interface of the machine into the namespace of the link's node.
-func (l *Lab) takeExternal(link *topology.Link) error {
-	inside, outside := link.Ends[0], link.Ends[1]
-	if inside.External() {
-		inside, outside = outside, inside
-	}
-	dev, err := netlink.LinkByName(outside.Interface)
-	if err != nil {
-		return fmt.Errorf("link %s: the machine has no interface %s: %w", link.Name(), outside.Interface, err)
-	}
-	was := external{Name: outside.Interface, Up: dev.Attrs().Flags&1 != 0}
-	addresses, err := netlink.AddrList(dev, netlink.FAMILY_ALL)
-	if err != nil {
-		return err
-	}
-	for _, a := range addresses {
-		if !a.IP.IsLinkLocalUnicast() {
-			was.Addresses = append(was.Addresses, a.IPNet.String())
-		}
-	}
-	l.Record.External = append(l.Record.External, was)
-	if err := l.saveRecord(); err != nil {
-		return err
-	}
-	ns, err := l.netnsOf(inside.Node)
-	if err != nil {
-		return err
-	}
-	defer ns.Close()
-	if err := netlink.LinkSetNsFd(dev, int(ns.Fd())); err != nil {
-		return fmt.Errorf("move interface %s into the lab: %w", outside.Interface, err)
-	}
-	return inNamespace(ns, func() error {
-		dev, err := netlink.LinkByName(outside.Interface)
-		if err != nil {
-			return err
-		}
-		return l.plug(inside.Node, dev)
-	})
-}
-
-// releaseExternal moves an interface back and gives it what it had.
-func (l *Lab) releaseExternal(link *topology.Link) error {
-	for i, e := range link.Ends {
-		if !e.External() {
-			continue
-		}
-		at := slices.IndexFunc(l.Record.External, func(x external) bool { return x.Name == e.Interface })
-		if at < 0 {
-			continue
-		}
-		ns, err := l.netnsOf(link.Ends[1-i].Node)
-		if err != nil {
-			return err
-		}
-		defer ns.Close()
-		if err := inNamespace(ns, func() error { return sendHome(e.Interface) }); err != nil {
-			return err
-		}
-		if err := l.Record.External[at].restore(); err != nil {
-			return err
-		}
-		l.Record.External = slices.Delete(l.Record.External, at, at+1)
-		delete(l.index, e.Interface)
-	}
-	return l.saveRecord()
-}
-
-// sendHome moves a device from the namespace of the thread to the machine's. One that is not there is no error.
-func sendHome(name string) error {
-	dev, err := netlink.LinkByName(name)
-	if errors.As(err, &netlink.LinkNotFoundError{}) {
+	start := time.Now()
+	wait, stop := context.WithCancel(ctx)
+	defer stop()
+	go l.relays.watch(wait, refusedLong, stop)
+	if l.ovs.WaitConnected(wait, bridges) == nil {
 		return nil
 	}
+	status, err := l.ovs.Status(context.WithoutCancel(ctx))
 	if err != nil {
 		return err
 	}
-	home, err := os.Open("/proc/self/ns/net") // of the process' first thread, which never leaves
-	if err != nil {
-		return err
+	missing := map[string][]string{} // switches without a controller, by the controllers they have
+	for _, s := range status {
+		if c := controllers[s.Name]; len(c) > 0 && !connected(s) {
+			missing[strings.Join(c, " ")] = append(missing[strings.Join(c, " ")], s.Name)
+		}
 	}
-	defer home.Close()
-	return errors.Join(netlink.LinkSetNoMaster(dev), netlink.LinkSetNsFd(dev, int(home.Fd())))
+	var lines []string
+	for c, names := range missing {
+		reason := "no answer"
+		if err := l.relays.failure(strings.Fields(c)[0]); err != nil {
+			reason = err.Error()
+		}
+		lines = append(lines, fmt.Sprintf("%s did not connect to %s within %.0f s: %s", listSwitches(names), c, time.Since(start).Seconds(), reason))
+	}
+	if len(lines) == 0 {
+		return nil
+	}
+	slices.Sort(lines)
+	return errors.New(strings.Join(lines, "\n"))
 }
 
-// restore gives an interface that is back its addresses and its state.
-func (x external) restore() error {
-	dev, err := netlink.LinkByName(x.Name)
-	if err != nil {
-		return nil // it is gone from the machine altogether
+func connected(s ovs.BridgeStatus) bool {
+	return slices.ContainsFunc(s.Controllers, func(c ovs.ControllerStatus) bool { return c.Connected })
+}
+
+// listSwitches is a list of switches that stays short.
+func listSwitches(names []string) string {
+	switch n := len(names); {
+	case n == 1:
+		return "switch " + names[0]
+	case n > 6:
+		return fmt.Sprintf("switches %s and %d more", strings.Join(names[:5], ", "), n-5)
 	}
-	for _, a := range x.Addresses {
-		addr, err := netlink.ParseAddr(a)
-		if err != nil {
-			return err
-		}
-		if err := netlink.AddrReplace(dev, addr); err != nil {
-			return err
-		}
-	}
-	if x.Up {
-		return netlink.LinkSetUp(dev)
-	}
-	return nil
+	return "switches " + strings.Join(names, ", ")
 }

@@ -1,0 +1,203 @@
+package trivet
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"trivet.dev/trivet/topology"
+)
+
+// SetLink changes the link between a and b (names of nodes or interfaces, in either
+// order) in the text of a file. Comments and layout elsewhere stay as they are; where
+// the link is one of a range, it gets an item of its own. It fails if the file has
+// errors, if there is no such link or several, and where the file says the link in a
+// way that only a person can change.
+func SetLink(data []byte, a, b string, change topology.LinkChange) ([]byte, error) {
+	crlf := bytes.Count(data, []byte("\r\n"))
+	if crlf > 0 && crlf != bytes.Count(data, []byte("\n")) {
+		return nil, errors.New("the file mixes two kinds of line ends; let your editor convert it first")
+	}
+	text := normal(data)
+	r := newReader("", text, atMost)
+	if err := r.problems.Err(); err != nil {
+		return nil, err
+	}
+	entry, index, err := r.findLink(a, b)
+	if err != nil {
+		return nil, err
+	}
+	e := &editor{text: string(text), settings: settings(change), link: *r.t.Links[index]}
+	out, err := e.try(func() { e.change(r, entry, index) })
+	change.Apply(r.t.Links[index])
+	if again, problems := Read("", []byte(out)); err != nil || problems.Err() != nil || !reflect.DeepEqual(withoutPositions(again), withoutPositions(r.t)) {
+		return nil, fmt.Errorf("line %d: the link %s -- %s is written in a way that only a person can change; write it in a line of its own first",
+			entry.where().pos.Line, a, b)
+	}
+	if crlf > 0 {
+		out = strings.ReplaceAll(out, "\n", "\r\n")
+	}
+	if bytes.HasPrefix(data, []byte("\ufeff")) {
+		out = "\ufeff" + out
+	}
+	return []byte(out), nil
+}
+
+// normal is the text that positions count in.
+func normal(data []byte) []byte {
+	return bytes.ReplaceAll(bytes.TrimPrefix(data, []byte("\ufeff")), []byte("\r\n"), []byte("\n"))
+}
+
+func withoutPositions(t *topology.Topology) *topology.Topology {
+	t.Pos = topology.Position{}
+	for _, n := range t.Nodes {
+		n.Pos = topology.Position{}
+	}
+	for _, l := range t.Links {
+		l.Pos = topology.Position{}
+	}
+	for i := range t.Schedule {
+		t.Schedule[i].Pos = topology.Position{}
+	}
+	return t
+}
+
+// findLink returns the only link between a and b, and the entry that makes it.
+func (r *reader) findLink(a, b string) (linkEntry, int, error) {
+	found, count := -1, 0
+	for i, l := range r.t.Links {
+		x, y := cmp.Or(l.Ends[0].Node, l.Ends[0].Interface), cmp.Or(l.Ends[1].Node, l.Ends[1].Interface)
+		if x == a && y == b || x == b && y == a {
+			found = i
+			count++
+		}
+	}
+	switch count {
+	case 0:
+		return linkEntry{}, 0, fmt.Errorf("there is no link %s -- %s", a, b)
+	case 1:
+		at := slices.IndexFunc(r.entries, func(e linkEntry) bool { return found < e.first+e.count })
+		return r.entries[at], found, nil
+	}
+	return linkEntry{}, 0, fmt.Errorf("there are %d links %s -- %s; change the file by hand", count, a, b)
+}
+
+// change edits the entry of a link. Where it makes several links, those before the
+// last that has to be named apart get items before it, and the text stays with the rest.
+func (e *editor) change(r *reader, entry linkEntry, index int) {
+	if entry.text == nil {
+		e.setOptions(entry.options)
+		return
+	}
+	from, to := e.span(entry.text)
+	texts, target := []string{e.text[from:to]}, 0
+	if entry.count > 1 {
+		texts, target = e.parts(r.t.Links, entry, index)
+	}
+	last := len(texts) - 1
+	inKey := entry.parent.shape == mapping
+	separator := e.separator(entry.parent, from)
+	for i, text := range texts[:last] {
+		e.replace(from, from, item(text, e.flowOptions(entry.options, i == target), entry.parent.flow, inKey)+separator)
+	}
+	switch {
+	case entry.options == nil:
+		e.replace(from, to, item(texts[last], e.flowOptions(nil, last == target), entry.parent.flow, inKey))
+		return
+	case last > 0:
+		e.replace(from, to, texts[last])
+	}
+	if last == target {
+		e.setEntry(entry)
+	}
+}
+
+// parts writes the links of an entry before, at and after one of them; target is the text of that one.
+func (e *editor) parts(links []*topology.Link, entry linkEntry, index int) (texts []string, target int) {
+	for _, part := range [][]*topology.Link{links[entry.first:index], links[index : index+1], links[index+1 : entry.first+entry.count]} {
+		if len(part) > 0 && part[0] == links[index] {
+			target = len(texts)
+		}
+		var written []writtenLink
+		for _, l := range part {
+			a, okA := endText(l.Ends[0])
+			b, okB := endText(l.Ends[1])
+			if !okA || !okB {
+				panic(errInPlace)
+			}
+			written = append(written, writtenLink{a: a, b: b, ranged: a == l.Ends[0].Node && b == l.Ends[1].Node})
+		}
+		for _, text := range linkItemTexts(written) {
+			if entry.parent.flow {
+				text = quote(unquote(text))
+			}
+			texts = append(texts, text)
+		}
+	}
+	return texts, target
+}
+
+// item writes a link and its options as an item of a list, or as a key.
+func item(text, options string, flow, inKey bool) string {
+	switch {
+	case inKey:
+		return text + ": " + cmp.Or(options, "{}")
+	case options == "":
+		return text
+	case flow:
+		return "{" + text + ": " + options + "}"
+	}
+	return text + ": " + options
+}
+
+// separator is what goes between items or keys: in block style a line end and
+// the beginning of the item's line, with only its last dash.
+func (e *editor) separator(parent *value, at int) string {
+	if parent.flow {
+		return ", "
+	}
+	line := e.text[strings.LastIndexByte(e.text[:at], '\n')+1 : at]
+	keep := len(line)
+	if dash := strings.TrimRight(line, " "); strings.HasSuffix(dash, "-") {
+		keep = len(dash) - 1
+	}
+	return "\n" + strings.Repeat(" ", keep) + line[keep:]
+}
+
+func unquote(s string) string {
+	if u, err := strconv.Unquote(s); err == nil {
+		return u
+	}
+	return s
+}
+
+// setEntry changes the options of an entry that is one link.
+func (e *editor) setEntry(entry linkEntry) {
+	options := e.flowOptions(nil, true)
+	_, end := e.span(entry.text)
+	v := entry.options
+	switch {
+	case options == "":
+	case v.alias != nil:
+		from, to := e.span(v)
+		e.replace(from, to, e.flowOptions(v, true))
+	case v.shape == nothing:
+		colon := end + strings.IndexByte(e.text[end:], ':') + 1
+		word := strings.TrimLeft(e.text[colon:], " ")
+		from := len(e.text) - len(word)
+		for _, null := range []string{"null", "~"} {
+			if strings.HasPrefix(word, null) {
+				e.replace(from, from+len(null), options)
+				return
+			}
+		}
+		e.replace(colon, colon, " "+options)
+	default:
+		e.setOptions(v)
+	}
+}

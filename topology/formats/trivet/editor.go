@@ -1,0 +1,284 @@
+package trivet
+
+import (
+	"cmp"
+	"errors"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"trivet.dev/trivet/topology"
+)
+
+// setting is a key and value to write into a link's options.
+type setting struct{ key, value string }
+
+func settings(c topology.LinkChange) (out []setting) {
+	change := reflect.ValueOf(c)
+	for _, f := range fieldsOf(reflect.TypeFor[impairment](), "") {
+		name := reflect.TypeFor[impairment]().FieldByIndex(f.index).Name
+		if v := change.FieldByName(name); !v.IsNil() {
+			out = append(out, setting{f.names[0], flowValue(v.Elem(), f)})
+		}
+	}
+	if c.Up != nil {
+		out = append(out, setting{"down", strconv.FormatBool(!*c.Up)})
+	}
+	return out
+}
+
+// editor collects replacements in a text with plain line feeds.
+type editor struct {
+	text     string
+	settings []setting
+	link     topology.Link // before the change
+	edits    []edit
+}
+
+type edit struct {
+	from, to int
+	text     string
+}
+
+func (e *editor) replace(from, to int, text string) { e.edits = append(e.edits, edit{from, to, text}) }
+
+// errInPlace ends an edit of text that is not written as the editor expects.
+var errInPlace = errors.New("cannot be changed in place")
+
+// try edits; it returns the new text, or says that it could not.
+func (e *editor) try(change func()) (out string, err error) {
+	defer func() {
+		if r := recover(); r == errInPlace {
+			err = errInPlace
+		} else if r != nil {
+			panic(r)
+		}
+	}()
+	change()
+	return e.apply(), nil
+}
+
+func (e *editor) apply() string {
+	slices.SortStableFunc(e.edits, func(a, b edit) int { return cmp.Compare(a.from, b.from) })
+	var out strings.Builder
+	last := 0
+	for _, ed := range e.edits {
+		if ed.from < last {
+			panic(errInPlace)
+		}
+		out.WriteString(e.text[last:ed.from] + ed.text)
+		last = ed.to
+	}
+	return out.String() + e.text[last:]
+}
+
+// offset returns where a position is in the text.
+func (e *editor) offset(p topology.Position) int {
+	at := 0
+	for range p.Line - 1 {
+		next := strings.IndexByte(e.text[at:], '\n')
+		if next < 0 {
+			panic(errInPlace)
+		}
+		at += next + 1
+	}
+	for i := range e.text[at:] {
+		if p.Column--; p.Column == 0 {
+			return at + i
+		}
+	}
+	return len(e.text)
+}
+
+var (
+	quotedScalar = regexp.MustCompile(`^("([^"\\\n]|\\.)*"|'([^'\n]|'')*')`)
+	anchorText   = regexp.MustCompile(`^&\S+\s+`)
+)
+
+// closing returns where the bracket that opens at from is closed, and behind it.
+func (e *editor) closing(from int) int {
+	depth, begins := 0, true // begins: a quote here would begin a text
+	for i := from; i < len(e.text); i++ {
+		c := e.text[i]
+		switch {
+		case begins && (c == '"' || c == '\''):
+			i += max(len(quotedScalar.FindString(e.text[i:])), 1) - 1
+		case c == '{' || c == '[':
+			depth++
+		case c == '}' || c == ']':
+			if depth--; depth == 0 {
+				return i + 1
+			}
+		case c == '#' && (e.text[i-1] == ' ' || e.text[i-1] == '\n'):
+			i += strings.IndexByte(e.text[i:]+"\n", '\n') - 1
+		}
+		if c != ' ' && c != '\n' {
+			begins = strings.IndexByte("{[,:", c) >= 0
+		}
+	}
+	panic(errInPlace)
+}
+
+// span returns the text range of a value that is written on one line.
+func (e *editor) span(v *value) (from, to int) {
+	if v.alias != nil {
+		v = v.alias
+	}
+	from = e.offset(v.pos)
+	from += len(anchorText.FindString(e.text[from:]))
+	if v.flow {
+		return from, e.closing(from)
+	}
+	if q := quotedScalar.FindString(e.text[from:]); q != "" {
+		return from, from + len(q)
+	}
+	if v.shape > scalar || v.text == "" || !strings.HasPrefix(e.text[from:], v.text) {
+		panic(errInPlace)
+	}
+	return from, from + len(v.text)
+}
+
+// flowOptions writes an entry's options again, on one line, with the change where they are the link's.
+func (e *editor) flowOptions(v *value, changed bool) string {
+	var items []string
+	if v != nil && v.alias != nil {
+		if !changed {
+			return v.alias.text
+		}
+		items = append(items, "<<: "+v.alias.text)
+	} else if v != nil {
+		for _, p := range v.pairs {
+			if !changed || !e.sets(p.key.text) {
+				items = append(items, quote(p.key.text)+": "+flowSource(p.value))
+			}
+		}
+	}
+	if changed {
+		for _, s := range e.settings {
+			items = append(items, s.key+": "+s.value)
+		}
+	}
+	if len(items) == 0 {
+		return ""
+	}
+	return "{" + strings.Join(items, ", ") + "}"
+}
+
+func (e *editor) sets(key string) bool {
+	return slices.ContainsFunc(e.settings, func(s setting) bool { return s.key == key || s.key == "down" && key == "state" })
+}
+
+// flowSource writes a value on one line.
+func flowSource(v *value) string {
+	var items []string
+	switch {
+	case v.alias != nil:
+		return v.alias.text
+	case v.shape == list:
+		for _, item := range v.items {
+			items = append(items, flowSource(item))
+		}
+		return "[" + strings.Join(items, ", ") + "]"
+	case v.shape == mapping:
+		for _, p := range v.pairs {
+			items = append(items, quote(p.key.text)+": "+flowSource(p.value))
+		}
+		return "{" + strings.Join(items, ", ") + "}"
+	case v.shape == nothing:
+		return "null"
+	}
+	if _, text := v.plain.(string); text {
+		return quote(v.text)
+	}
+	return v.text
+}
+
+// setOptions changes the keys that are there and adds those that are not.
+func (e *editor) setOptions(v *value) {
+	for _, end := range []string{"from", "to"} { // an impairment of one end's own follows
+		if own := v.get(end); own != nil && own.shape == mapping {
+			for _, s := range e.settings {
+				e.setKey(own, s)
+			}
+		}
+	}
+	var missing []setting
+	for _, s := range e.settings {
+		if !e.setKey(v, s) && e.differs(s) {
+			missing = append(missing, s)
+		}
+	}
+	if len(missing) > 0 {
+		e.addKeys(v, missing)
+	}
+}
+
+// setKey replaces the value of a key; it says whether the key was there.
+func (e *editor) setKey(v *value, s setting) bool {
+	for _, p := range v.pairs {
+		word, is := s.value, p.key.text == s.key
+		if s.key == "down" && p.key.text == "state" {
+			word, is = map[string]string{"true": "down", "false": "up"}[s.value], true
+		}
+		if is && !p.merged {
+			from, to := e.span(p.value)
+			e.replace(from, to, word)
+			return true
+		}
+	}
+	return false
+}
+
+// differs says whether a setting is not what the link has already, from defaults or as a wire.
+func (e *editor) differs(s setting) bool {
+	if s.key == "down" {
+		return s.value != strconv.FormatBool(e.link.Down)
+	}
+	now := reflect.ValueOf(impairment(e.link.Impairment))
+	for _, f := range fieldsOf(now.Type(), "") {
+		if f.names[0] == s.key {
+			return flowValue(now.FieldByIndex(f.index), f) != s.value
+		}
+	}
+	return true
+}
+
+// addKeys adds keys to a mapping: in braces at the end, in lines after its last line that can be told.
+func (e *editor) addKeys(v *value, add []setting) {
+	var items []string
+	for _, s := range add {
+		items = append(items, s.key+": "+s.value)
+	}
+	if v.flow {
+		from, to := e.span(v)
+		inside := e.text[from+1 : to-1]
+		switch {
+		case strings.TrimSpace(inside) == "":
+			e.replace(from+1, to-1, strings.Join(items, ", "))
+		case strings.ContainsAny(inside, "\n") || strings.HasSuffix(strings.TrimSpace(inside), ","):
+			e.replace(from+1, from+1, strings.Join(items, ", ")+", ")
+		default:
+			end := from + 1 + len(strings.TrimRight(inside, " "))
+			e.replace(end, end, ", "+strings.Join(items, ", "))
+		}
+		return
+	}
+	indent := "\n" + strings.Repeat(" ", v.pos.Column-1)
+	for _, p := range slices.Backward(v.pairs) {
+		if p.merged || p.value.shape != scalar || p.value.pos.Line != p.key.pos.Line || p.value.alias != nil {
+			continue
+		}
+		_, end := e.span(p.value)
+		if n := strings.IndexByte(e.text[end:], '\n'); n >= 0 {
+			end += n
+		} else {
+			end = len(e.text)
+		}
+		e.replace(end, end, indent+strings.Join(items, indent))
+		return
+	}
+	start := e.offset(v.pos)
+	e.replace(start, start, strings.Join(items, indent)+indent)
+}

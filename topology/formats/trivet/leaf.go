@@ -1,0 +1,195 @@
+package trivet
+
+import (
+	"fmt"
+	"net/netip"
+	"reflect"
+	"strconv"
+	"strings"
+
+	"trivet.dev/trivet/topology"
+)
+
+// leaf is a type of single values: how they are read and written, and how the schema describes them.
+type leaf struct {
+	parse   func(d *decoder, text string) (any, error)
+	write   func(v any) string // without: fmt.Sprint
+	pattern string             // of the text, for the schema; without: any
+	words   []string           // all values there are, for the schema
+}
+
+// leaves are found by a field's "as" tag, else by its type.
+var leaves = map[any]leaf{
+	reflect.TypeFor[string](): {parse: func(_ *decoder, s string) (any, error) { return s, nil }},
+	reflect.TypeFor[bool]():   {parse: simple(parseBool), words: []string{"true", "false"}},
+	reflect.TypeFor[int]():    {parse: simple(parseIndex), pattern: `^[0-9]+$`},
+
+	reflect.TypeFor[netip.Prefix](): {parse: simple(parsePrefix), pattern: `^[0-9a-fA-F.:]+/[0-9]+$`},
+	reflect.TypeFor[netip.Addr]():   {parse: simple(parseAddr), pattern: `^[0-9a-fA-F.:]+(%.+)?$`},
+	"interface address":             {parse: interfaceAddress, pattern: `^[0-9a-fA-F.:]+(/[0-9]+)?$`},
+	"loopback address":              {parse: simple(hostAddress), pattern: `^[0-9a-fA-F.:]+(/[0-9]+)?$`},
+	"controller address":            {parse: simple(parseControllerAddress), pattern: `^(tcp|ssl):.+:[0-9]+$`},
+
+	reflect.TypeFor[topology.Rate]():     {parse: simple(orNone(topology.ParseRate)), write: writeOrNone[topology.Rate], pattern: `^(none|[0-9.]+ *[kKmMgG]?([bB][iI][tT](/?[sS])?|[bB][pP][sS]))$`},
+	reflect.TypeFor[topology.Duration](): {parse: simple(orNone(topology.ParseDuration)), write: writeOrNone[topology.Duration], pattern: `^(none|0|[0-9.]+ *([nuµm]?s|[um]?sec|m|min|h))$`},
+	reflect.TypeFor[topology.Fraction](): {parse: simple(orNone(topology.ParseFraction)), write: writeOrNone[topology.Fraction], pattern: `^(none|[0-9.eE-]+ *%?)$`},
+	"queue":                              {parse: simple(orNone(topology.ParseQueue)), write: writeOrNone[int], pattern: `^(none|[0-9]+)$`},
+	"port":                               {parse: simple(parsePort), pattern: `^[0-9]+$`},
+	reflect.TypeFor[topology.CPU]():      {parse: simple(topology.ParseCPU), pattern: `^[0-9.eE-]+%?$`},
+	reflect.TypeFor[topology.MAC]():      {parse: simple(topology.ParseMAC), pattern: `^[0-9a-fA-F]{2}([:-][0-9a-fA-F]{2}){5}$`},
+	reflect.TypeFor[topology.DPID](): {parse: simple(topology.ParseDPID), pattern: `^(0[xX])?[0-9a-fA-F:]+$`,
+		write: func(v any) string { return fmt.Sprintf("%#x", uint64(v.(topology.DPID))) }},
+	"version": {parse: simple(parseVersion), pattern: `^1\.[0-5]$`},
+
+	reflect.TypeFor[topology.IPv6]():     words(topology.IPv6Off, topology.IPv6Assigned, topology.IPv6Auto),
+	reflect.TypeFor[topology.Datapath](): words(topology.Embedded, topology.OVS, topology.Bridge, topology.Kernel),
+	reflect.TypeFor[topology.FailMode](): words(topology.Standalone, topology.Secure),
+	reflect.TypeFor[linkState]():         words(linkState("up"), linkState("down")),
+
+	reflect.TypeFor[topology.Route](): {parse: simple(parseRoute), pattern: `^\S+ +via +\S+$`,
+		write: func(v any) string { r := v.(topology.Route); return r.To.String() + " via " + r.Via.String() }},
+}
+
+func leafOf(t reflect.Type, as string) (leaf, bool) {
+	if as != "" {
+		if l, ok := leaves[as]; ok {
+			return l, true
+		}
+	}
+	l, ok := leaves[t]
+	return l, ok
+}
+
+func (l leaf) text(v any) string {
+	if l.write != nil {
+		return l.write(v)
+	}
+	return fmt.Sprint(v)
+}
+
+// simple makes a leaf's parser of a function that needs no context.
+func simple[T any](parse func(string) (T, error)) func(*decoder, string) (any, error) {
+	return func(_ *decoder, s string) (any, error) { return parse(s) }
+}
+
+// words makes a leaf of a type that has only a few values.
+func words[T ~string](all ...T) leaf {
+	names := make([]string, len(all))
+	for i, w := range all {
+		names[i] = string(w)
+	}
+	return leaf{words: names, parse: func(_ *decoder, s string) (any, error) {
+		for _, w := range all {
+			if s == string(w) {
+				return w, nil
+			}
+		}
+		return nil, fmt.Errorf("%q is not one of %s", s, strings.Join(names, ", "))
+	}}
+}
+
+// orNone takes "none" and 0 for the zero value, which undoes a default.
+func orNone[T any](parse func(string) (T, error)) func(string) (T, error) {
+	return func(s string) (zero T, err error) {
+		if s == "none" || s == "0" {
+			return zero, nil
+		}
+		return parse(s)
+	}
+}
+
+func writeOrNone[T comparable](v any) string {
+	if v == any(*new(T)) {
+		return "none"
+	}
+	return fmt.Sprint(v)
+}
+
+func parseBool(s string) (bool, error) {
+	switch s {
+	case "true", "yes", "on":
+		return true, nil
+	case "false", "no", "off":
+		return false, nil
+	}
+	return false, fmt.Errorf("%q is neither true nor false", s)
+}
+
+func parseIndex(s string) (int, error) {
+	n, err := strconv.Atoi(s)
+	if err != nil || n < 0 {
+		return 0, fmt.Errorf("%q is no number; write 0, 1, 2", s)
+	}
+	return n, nil
+}
+
+func parsePort(s string) (int, error) {
+	n, err := strconv.Atoi(s)
+	if err != nil || n < 0 || n > 65279 { // 0xff00 and up are reserved (OpenFlow 1.0, OFPP_MAX)
+		return 0, fmt.Errorf("%q is no port; write a number, 0 to 65279", s)
+	}
+	return n, nil
+}
+
+func parsePrefix(s string) (netip.Prefix, error) {
+	p, err := netip.ParsePrefix(s)
+	if err != nil {
+		return p, fmt.Errorf("%q is no IP network; write 10.0.0.0/8 or fd00::/64", s)
+	}
+	return p, nil
+}
+
+func parseAddr(s string) (netip.Addr, error) {
+	a, err := netip.ParseAddr(s)
+	if err != nil {
+		return a, fmt.Errorf("%q is no IP address; write 10.0.0.1 or fd00::1", s)
+	}
+	return a, nil
+}
+
+// interfaceAddress gives an address without a length that of the subnet it is assigned from.
+func interfaceAddress(d *decoder, s string) (any, error) {
+	if a, err := netip.ParseAddr(s); err == nil && a.Zone() == "" {
+		if a.Is4() {
+			return netip.PrefixFrom(a, d.bits4), nil
+		}
+		return netip.PrefixFrom(a, d.bits6), nil
+	}
+	p, err := netip.ParsePrefix(s)
+	if err != nil {
+		return p, fmt.Errorf("%q is no address; write 10.0.0.1, 10.0.0.1/24 or fd00::1/64", s)
+	}
+	return p, nil
+}
+
+func hostAddress(s string) (netip.Prefix, error) {
+	if a, err := netip.ParseAddr(s); err == nil && a.Zone() == "" {
+		return netip.PrefixFrom(a, a.BitLen()), nil
+	}
+	p, err := netip.ParsePrefix(s)
+	if err != nil {
+		return p, fmt.Errorf("%q is no address; write 10.0.0.1 or fd00::1", s)
+	}
+	return p, nil
+}
+
+func parseControllerAddress(s string) (string, error) { return s, topology.CheckControllerAddress(s) }
+
+func parseVersion(s string) (string, error) {
+	if len(s) == 3 && s[:2] == "1." && s[2] >= '0' && s[2] <= '5' {
+		return s, nil
+	}
+	return "", fmt.Errorf("%q is no OpenFlow version; write 1.0 or 1.3", s)
+}
+
+func parseRoute(s string) (topology.Route, error) {
+	f := strings.Fields(s)
+	if len(f) == 3 && f[1] == "via" {
+		to, errTo := netip.ParsePrefix(f[0])
+		via, errVia := netip.ParseAddr(f[2])
+		if errTo == nil && errVia == nil {
+			return topology.Route{To: to, Via: via}, nil
+		}
+	}
+	return topology.Route{}, fmt.Errorf("%q is no route; write 10.2.0.0/16 via 10.0.0.254", s)
+}

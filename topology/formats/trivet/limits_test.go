@@ -1,0 +1,122 @@
+package trivet
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+
+	"trivet.dev/trivet/topology"
+)
+
+// bombs are small or large files that ask for far too much, or are no topologies at all.
+func bombs() map[string]string {
+	var laughs strings.Builder
+	laughs.WriteString("x-a0: &a0 [0, 0, 0, 0, 0, 0, 0, 0, 0, 0]\n")
+	for i := 1; i < 12; i++ {
+		fmt.Fprintf(&laughs, "x-a%d: &a%d [%s]\n", i, i, strings.Repeat(fmt.Sprintf("*a%d, ", i-1), 10))
+	}
+	var merges strings.Builder
+	merges.WriteString("x-m0: &m0 {a: 1}\n")
+	for i := 1; i < 40; i++ {
+		fmt.Fprintf(&merges, "x-m%d: &m%d {<<: [%s], k%d: 1}\n", i, i, strings.Repeat(fmt.Sprintf("*m%d, ", i-1), 3000), i)
+	}
+	options := "{host: {cores: [" + strings.Repeat("1, ", 100_000) + "]}}"
+	return map[string]string{
+		"aliases in aliases":    laughs.String() + "nodes: {h1: host}",
+		"merge keys":            merges.String() + "nodes: {h1: host}",
+		"a range too long":      "nodes:\n  h[1-999999999]: host",
+		"numbers too long":      "nodes:\n  h[1-99999999999999999999999]: host",
+		"ranges times ranges":   "nodes:\n  h[1-10000]x[1-10000]x[1-10000]: host",
+		"many long ranges":      "nodes:\n  h[1-600000]: host\n  g[1-600000]: host\n",
+		"long lists on ranges":  "nodes:\n  h[1-100000]: " + options,
+		"links of long ranges":  "nodes: {h1: host}\nlinks:\n  - a -- b[1-900000]\n  - a -- b[1-900000]",
+		"chains of long ranges": "nodes: {h1: host}\nlinks:\n  - " + strings.Repeat("b[1-900000] -- ", 1000) + "c",
+		"deep lists":            "x-a: " + strings.Repeat("[", 5000) + strings.Repeat("]", 5000) + "\nnodes: {h1: host}",
+		"deeper lists":          "x-a: " + strings.Repeat("[", 4<<20),
+		"deep mappings":         "x-a: " + strings.Repeat("{a: ", 4<<20),
+		"deep blocks":           strings.Repeat("- ", 4<<20),
+		"many brackets":         "x-a: [" + strings.Repeat("[],", 4<<20) + "]",
+		"many keys":             strings.Repeat("x: 1\n", 3<<20),
+		"many lines":            strings.Repeat("\n", 15<<20),
+		"many anchors":          strings.Repeat("&a ", 5<<20),
+		"many questions":        strings.Repeat("? ", 5<<20),
+		"many documents":        strings.Repeat("---\n", 1<<20),
+		"a long line":           "name: " + strings.Repeat("x", 15<<20),
+		"a long key":            strings.Repeat("x", 15<<20) + ": 1",
+		"a long text":           "name: \"" + strings.Repeat("x\\n", 5<<20),
+		"a long wrong value":    "subnet: " + strings.Repeat("x", 15<<20) + "\nnodes: {h1: host}",
+		"not UTF-8":             "name: \xff\xfe\nnodes: {h1: host}",
+		"UTF-16":                "\xff\xfen\x00a\x00",
+		"control characters":    "name: \x00\nnodes: {h1: host}",
+		"an anchor in itself":   "x-a: &a [*a]\nnodes: {h1: host}",
+		"several documents":     "nodes: {h1: host}\n---\nnodes: {h1: host}",
+	}
+}
+
+// Files that ask for too much are refused with a problem that has a short message,
+// and without memory of their own order. (That it takes seconds at most shows in
+// the time that this test takes; there is no clock in it.)
+func TestBombs(t *testing.T) {
+	for name, text := range bombs() {
+		t.Run(name, func(t *testing.T) {
+			_, problems := Read("t.yaml", []byte(text))
+			if problems.Err() == nil {
+				t.Fatal("was accepted")
+			}
+			if message := problems[0].String(); len(message) > 400 {
+				t.Errorf("the message has %d bytes: %.200s…", len(message), message)
+			}
+			var m runtime.MemStats
+			runtime.ReadMemStats(&m)
+			if m.Sys > 3<<30 {
+				t.Errorf("needs %d MiB", m.Sys>>20)
+			}
+			runtime.GC()
+		})
+	}
+}
+
+// As many nodes and links as are allowed can be read.
+func TestMany(t *testing.T) {
+	got, problems := Read("t.yaml", []byte("nodes:\n  s1: switch\n  h[1-300000]: host\nlinks:\n  - s1 -- h[1-300000]\n"))
+	if len(problems) > 0 || len(got.Nodes) != 300_001 || len(got.Links) != 300_000 {
+		t.Fatal(problems)
+	}
+}
+
+// No file makes the reader panic, and what it accepts it can write and read again.
+// An edit of such a file gives the changed topology (SetLink checks it) or an error.
+func FuzzRead(f *testing.F) {
+	for _, text := range bombs() {
+		if len(text) < 10_000 {
+			f.Add([]byte(text))
+		}
+	}
+	for _, text := range examples(f) {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		r := newReader("t.yaml", data, limits{items: 100, work: 10_000})
+		first := r.t
+		if r.problems.Err() != nil {
+			return
+		}
+		if len(first.Links) > 0 {
+			delay := topology.Duration(1000)
+			ends := first.Links[len(first.Links)-1].Ends
+			_, _ = SetLink(data, ends[0].Node, ends[1].Node, topology.LinkChange{Delay: &delay})
+		}
+		text, losses, err := Write(first)
+		if err != nil || len(losses) > 0 {
+			return
+		}
+		second, problems := Read("t.yaml", text)
+		if problems.Err() != nil {
+			t.Fatalf("%s\n%s", problems, text)
+		}
+		if a, b := asText(withoutPositions(first)), asText(withoutPositions(second)); a != b {
+			t.Fatalf("%s\n%s\n%s", text, a, b)
+		}
+	})
+}

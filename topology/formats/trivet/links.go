@@ -1,0 +1,237 @@
+package trivet
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"trivet.dev/trivet/topology"
+)
+
+// linkEntry is an item of links, or one key of such an item, and the links it makes.
+type linkEntry struct {
+	parent  *value // the list or mapping that the text is in
+	text    *value // "s1 -- h[1-4]"; nil: the long form, which is options alone
+	options *value // nil: none
+	first   int    // of the links it makes
+	count   int
+}
+
+var dashes = regexp.MustCompile(`\s+--\s+`)
+
+func (r *reader) links(v *value) {
+	switch v.shape {
+	case nothing:
+	case list:
+		for _, item := range v.items {
+			r.linkItem(v, item, true)
+		}
+	default:
+		r.add(v, "write links: [s1 -- h1]", "links: needs a list, not %s", shown(v))
+	}
+}
+
+func (r *reader) linkItem(parent, item *value, nest bool) {
+	r.spend(item, 1)
+	switch {
+	case item.shape == scalar:
+		r.link(linkEntry{parent: parent, text: item})
+	case item.shape == list && nest:
+		for _, inner := range item.items {
+			r.linkItem(item, inner, false)
+		}
+	case item.shape == mapping && (item.get("from") != nil || item.get("to") != nil):
+		r.link(linkEntry{parent: parent, options: item})
+	case item.shape == mapping:
+		for _, p := range item.pairs {
+			r.link(linkEntry{parent: item, text: p.key, options: p.value})
+		}
+	default:
+		r.add(item, "write s1 -- h1", "a link is a text like s1 -- h1, not %s", item.shape)
+	}
+}
+
+// link reads an entry and appends its links.
+func (r *reader) link(e linkEntry) {
+	before := r.work
+	options := r.defaults.Link
+	kind := "link"
+	if e.options != nil {
+		r.options(e.options, &options, kind)
+	}
+	ends, err := r.linkEnds(e.text)
+	if err != nil {
+		r.wrong(e.text, "", err)
+		return
+	}
+	if e.text == nil {
+		ends = [][2]topology.Endpoint{{}}
+		for _, end := range []deferred{options.From, options.To} {
+			if end.Value == nil {
+				r.add(e.options, "write {from: s1, to: h1}", "a link needs both from and to")
+				return
+			}
+		}
+	}
+	e.first, e.count = len(r.t.Links), len(ends)
+	r.spend(e.where(), len(ends)*(1+r.work-before))
+	imp := topology.Impairment(options.impairment)
+	made := &topology.Link{Impairment: imp, Down: options.Down && options.State == "" || options.State == "down", Pos: r.pos(e.where())}
+	copyFields(made, struct{ Foreign foreign }{options.Foreign})
+	for i, raw := range []deferred{options.From, options.To} {
+		if raw.Value != nil {
+			made.Ends[i] = r.end(raw.Value, imp, e.text == nil)
+		}
+	}
+	for _, pair := range ends {
+		l := made.Clone()
+		for i := range pair {
+			r.joinEnd(e.where(), &l.Ends[i], pair[i])
+		}
+		r.t.Links = append(r.t.Links, l)
+	}
+	r.entries = append(r.entries, e)
+}
+
+func (e linkEntry) where() *value {
+	if e.text != nil {
+		return e.text
+	}
+	return e.options
+}
+
+// end reads what from or to say: a node (in the long form), or options.
+func (r *reader) end(v *value, imp topology.Impairment, named bool) topology.Endpoint {
+	if v.shape == scalar {
+		ends, err := parseTerm(v.text, r.limits.items)
+		r.spend(v, len(ends))
+		if err == nil && len(ends) > 1 {
+			err = fmt.Errorf("%q is %d nodes, and from and to are for one link; write s1 -- h[1-4]: {…}", clip(v.text), len(ends))
+		}
+		if err != nil {
+			r.wrong(v, "", err)
+			return topology.Endpoint{}
+		}
+		return ends[0]
+	}
+	o := endOptions{impairment: impairment(imp)}
+	r.options(v, &o, "link end")
+	end := topology.Endpoint{}
+	copyFields(&end, o)
+	for _, p := range v.pairs {
+		if slices.Contains([]string{"bandwidth", "delay", "jitter", "loss", "queue"}, p.key.text) {
+			egress := topology.Impairment(o.impairment)
+			end.Egress = &egress
+		}
+	}
+	if named && end.Node == "" && end.Interface == "" {
+		r.add(v, "write {node: h1} or {interface: eth1}", "this end of the link is at no node")
+	}
+	return end
+}
+
+// joinEnd adds to what the options of a link say of an end what its text says.
+func (r *reader) joinEnd(v *value, end *topology.Endpoint, text topology.Endpoint) {
+	if text.Node == "" && text.Interface == "" {
+		return // the long form has no text
+	}
+	if end.Node != "" && end.Node != text.Node {
+		r.add(v, "name it once", "this end of the link is at node %s and at node %s", text.Node, end.Node)
+	}
+	if end.Port != nil && text.Port != nil && *end.Port != *text.Port {
+		r.add(v, "name it once", "this end of the link has port %d and port %d", *text.Port, *end.Port)
+	}
+	end.Node = text.Node
+	if text.Interface != "" {
+		end.Interface = text.Interface
+	}
+	if text.Port != nil {
+		port := *text.Port // the texts of a range share theirs
+		end.Port = &port
+	}
+}
+
+// linkEnds reads "s1 -- h[1-4]" and chains of it.
+func (r *reader) linkEnds(v *value) ([][2]topology.Endpoint, error) {
+	if v == nil {
+		return nil, nil
+	}
+	parts := dashes.Split(strings.TrimSpace(v.text), -1)
+	if len(parts) < 2 {
+		return nil, fmt.Errorf("%q is no link; write s1 -- h1", clip(v.text))
+	}
+	var out [][2]topology.Endpoint
+	limit := r.limits.items - len(r.t.Links)
+	last, err := parseTerm(parts[0], limit)
+	for i, part := range parts[1:] {
+		if err != nil {
+			return nil, err
+		}
+		var next []topology.Endpoint
+		if next, err = parseTerm(part, limit-len(out)); err != nil {
+			return nil, err
+		}
+		pairs, err := pairUp(parts[i:i+2], last, next)
+		if err != nil {
+			return nil, err
+		}
+		if i > 0 && last[0].Port != nil {
+			return nil, fmt.Errorf("port %d of %s would have two links; write the links of a chain one by one", *last[0].Port, last[0].Node)
+		}
+		if out = append(out, pairs...); len(out) > limit {
+			return nil, fmt.Errorf("%q makes more links than all there may be; there may be %d", clip(v.text), r.limits.items)
+		}
+		last = next
+	}
+	return out, nil
+}
+
+// pairUp joins one to many, many to one, or as many to as many.
+func pairUp(texts []string, a, b []topology.Endpoint) ([][2]topology.Endpoint, error) {
+	n := max(len(a), len(b))
+	if len(a) != len(b) && len(a) != 1 && len(b) != 1 {
+		return nil, fmt.Errorf("%s is %d nodes and %s is %d; join one to many, or equally many", clip(texts[0]), len(a), clip(texts[1]), len(b))
+	}
+	for _, side := range [][]topology.Endpoint{a, b} {
+		if len(side) == 1 && n > 1 && side[0].Port != nil {
+			return nil, fmt.Errorf("port %d of %s would have %d links; leave the port out, or write the links one by one", *side[0].Port, side[0].Node, n)
+		}
+	}
+	out := make([][2]topology.Endpoint, n)
+	for i := range out {
+		out[i] = [2]topology.Endpoint{a[i%len(a)], b[i%len(b)]}
+	}
+	return out, nil
+}
+
+// parseTerm reads one end of a link's text: h1, h[1-4], s1:2 (port 2), interface:eth1.
+func parseTerm(s string, limit int) ([]topology.Endpoint, error) {
+	name, portText, hasPort := strings.Cut(s, ":")
+	if name == "interface" && hasPort {
+		if portText == "" {
+			return nil, fmt.Errorf("%q is no interface; write interface:eth1", s)
+		}
+		return []topology.Endpoint{{Interface: portText}}, nil
+	}
+	var port *int
+	if hasPort {
+		n, err := parsePort(portText)
+		if err != nil {
+			return nil, fmt.Errorf("%q has no port after the colon; write s1:2", clip(s))
+		}
+		port = &n
+	}
+	names, err := expand(name, max(1, limit))
+	if err != nil {
+		return nil, err
+	}
+	out := make([]topology.Endpoint, len(names))
+	for i, name := range names {
+		if name == "" {
+			return nil, fmt.Errorf("%q names no node; write s1 -- h1", clip(s))
+		}
+		out[i] = topology.Endpoint{Node: name, Port: port}
+	}
+	return out, nil
+}

@@ -1,0 +1,123 @@
+// Package trivet reads and writes Trivet's own topology files.
+//
+// A file is YAML. The Go structs in model.go say which keys there are, what they
+// mean and what values they take; the reader, the writer and the JSON Schema all
+// follow these structs, so that none of them can know a key that another does not.
+package trivet
+
+import (
+	"net/netip"
+
+	"trivet.dev/trivet/topology"
+	"trivet.dev/trivet/topology/formats"
+)
+
+func init() {
+	formats.Register(&formats.Format{
+		Name:       "trivet",
+		Title:      "Trivet YAML",
+		Extensions: []string{".yaml", ".yml"},
+		Read: func(file string, data []byte, _ formats.Options) (*topology.Topology, topology.Problems) {
+			return Read(file, data)
+		},
+		Write: Write,
+	})
+}
+
+// Tags of the structs below:
+//
+//	yaml  the key, and after a comma another spelling of it
+//	doc   its meaning in one line
+//	of    the kinds that have it; without: all
+//	as    which leaf reads it, where its Go type does not say so (see leaf.go)
+//
+// A list may also be written as its only element. Fields have the names and types
+// of their counterparts in package topology, which is how they are copied.
+
+// document is a whole file.
+type document struct {
+	Name        string            `yaml:"name" doc:"Name of the topology; the file's name when missing."`
+	Subnet      netip.Prefix      `yaml:"subnet" doc:"IPv4 addresses that are not given are assigned from here; 10.0.0.0/8 when missing."`
+	Subnet6     netip.Prefix      `yaml:"subnet6" doc:"IPv6 addresses that are not given are assigned from here; fd00::/64 when missing."`
+	IPv6        topology.IPv6     `yaml:"ipv6" doc:"off: no IPv6; assigned: addresses as given or from subnet6; auto: autoconfiguration as well."`
+	Datapath    topology.Datapath `yaml:"datapath" doc:"What forwards packets in switches and routers that name no datapath."`
+	Controllers []string          `yaml:"controller,controllers" doc:"What decides for switches: trivet, none, an address like tcp:192.0.2.1:6653, or a controller node."`
+	Defaults    defaults          `yaml:"defaults" doc:"Options for all links, hosts, switches or routers that do not set them."`
+	Foreign     foreign           `yaml:"x-"`
+	Nodes       deferred          `yaml:"nodes" as:"nodes" doc:"The nodes by name or range of names: h1, h[1-8], s[1-3,7], n[01-12]."`
+	Links       deferred          `yaml:"links" as:"links" doc:"The links: s1 -- h1, one to many s1 -- h[1-4], pairs s[1-2] -- r[1-2], chains s1 -- s2 -- s3."`
+	Schedule    deferred          `yaml:"schedule" as:"schedule" doc:"What happens after the lab is up: at 30s: r1 -- r2 down."`
+}
+
+// defaults are options for everything of a kind.
+type defaults struct {
+	Link   linkOptions `yaml:"link" as:"link default" doc:"Options of links that do not set them."`
+	Host   nodeOptions `yaml:"host" as:"host" doc:"Options of hosts that do not set them."`
+	Switch nodeOptions `yaml:"switch" as:"switch" doc:"Options of switches that do not set them."`
+	Router nodeOptions `yaml:"router" as:"router" doc:"Options of routers that do not set them."`
+}
+
+// nodeOptions are the options of nodes of all kinds.
+type nodeOptions struct {
+	Addresses []netip.Prefix   `yaml:"address,addresses" of:"host router nat" as:"interface address" doc:"IP address of the first interface; without a prefix length it takes that of the subnet."`
+	Address   string           `yaml:"address" of:"controller" as:"controller address" doc:"Where the controller listens: tcp:192.0.2.1:6653."`
+	MAC       topology.MAC     `yaml:"mac" of:"host router nat" doc:"MAC address of the first interface."`
+	Loopback  []netip.Prefix   `yaml:"loopback" of:"host router nat" as:"loopback address" doc:"Further IP addresses, on the loopback device."`
+	Gateways  []netip.Addr     `yaml:"gateway,gateways" of:"host router nat" doc:"Default route: at most one IPv4 and one IPv6 address."`
+	Routes    []topology.Route `yaml:"routes,route" of:"host router nat" doc:"Static routes: 10.2.0.0/16 via 10.0.0.254."`
+
+	DPID        topology.DPID     `yaml:"dpid" of:"switch router nat" doc:"OpenFlow datapath id: 26, 0x1a or 16 hexadecimal digits."`
+	Datapath    topology.Datapath `yaml:"datapath" of:"switch router nat" doc:"What forwards packets: embedded, ovs, bridge (switches), kernel (routers)."`
+	Controllers []string          `yaml:"controller,controllers" of:"switch router nat" doc:"What decides: trivet, none, an address like tcp:192.0.2.1:6653, or a controller node."`
+	FailMode    topology.FailMode `yaml:"fail_mode" of:"switch router nat" doc:"Without a controller: standalone forwards by learning, secure keeps the flows there are."`
+	OpenFlow    []string          `yaml:"openflow" of:"switch router nat" as:"version" doc:"OpenFlow versions allowed, like 1.3; the datapath's own when missing."`
+	STP         bool              `yaml:"stp" of:"switch" doc:"Speak the spanning tree protocol."`
+	NAT         bool              `yaml:"nat" of:"router" doc:"Translate addresses towards the outside of the lab."`
+
+	CPU     topology.CPU          `yaml:"cpu" doc:"Limit for all processes of the node: 0.5 (CPUs) or 25% (of the machine)."`
+	Cores   []int                 `yaml:"cores" doc:"Processors that the node's processes may use, counted from 0."`
+	Start   string                `yaml:"start" doc:"Shell command to run once the lab is up."`
+	Stop    string                `yaml:"stop" doc:"Shell command to run before the lab goes down."`
+	Isolate []string              `yaml:"isolate" doc:"Further namespaces of the node's own: pid."`
+	Dirs    []topology.PrivateDir `yaml:"dirs" doc:"Directories of the node's own: empty ones, or /etc/x: ./conf to show ./conf there."`
+	Device  string                `yaml:"device" doc:"Device of a rack that is to be this node."`
+	Place   *topology.Point       `yaml:"place" doc:"Where a drawing puts the node: [x, y] in pixels from the upper left."`
+	Foreign foreign               `yaml:"x-"`
+}
+
+// impairment has the fields of topology.Impairment.
+type impairment struct {
+	Bandwidth topology.Rate     `yaml:"bandwidth" doc:"Rate of layer 2, per direction: 1gbit, 500mbit, 64kbit."`
+	Delay     topology.Duration `yaml:"delay" doc:"Delay one way: 10ms, 250us, 1.5s."`
+	Jitter    topology.Duration `yaml:"jitter" doc:"Standard deviation of the delay; packets stay in order."`
+	Loss      topology.Fraction `yaml:"loss" doc:"Share of packets that are lost: 0.1%."`
+	Queue     int               `yaml:"queue" as:"queue" doc:"Longest queue, in packets."`
+}
+
+// linkOptions are the options of a link.
+type linkOptions struct {
+	From deferred `yaml:"from" as:"end" of:"link" doc:"The first end: a node, or options of the end."`
+	To   deferred `yaml:"to" as:"end" of:"link" doc:"The second end: a node, or options of the end."`
+	impairment
+	Down    bool      `yaml:"down" doc:"The link is down at first."`
+	State   linkState `yaml:"state" doc:"up or down at first."`
+	Foreign foreign   `yaml:"x-"`
+}
+
+// endOptions are the options of one end of a link. Impairments hold for what leaves this end.
+type endOptions struct {
+	Node      string         `yaml:"node" doc:"The node at this end."`
+	Interface string         `yaml:"interface" doc:"Device name; without a node: a real interface of the machine."`
+	Port      *int           `yaml:"port" as:"port" doc:"Number of the port at the node."`
+	MAC       topology.MAC   `yaml:"mac" doc:"MAC address of the interface."`
+	Addresses []netip.Prefix `yaml:"address,addresses" as:"interface address" doc:"IP addresses of the interface."`
+	impairment
+}
+
+type (
+	foreign   map[string]any // keys that begin with x-, without it
+	linkState string         // up, down
+)
+
+// deferred is a part of the file that is read once the defaults around it are known.
+type deferred struct{ Value *value }

@@ -1,0 +1,213 @@
+package trivet
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"pgregory.net/rapid"
+
+	"trivet.dev/trivet/topology"
+)
+
+// oddNames are legal names of nodes that YAML or the link grammar could take for something else.
+var oddNames = []string{"1", "01", "h01", "h1", "h2", "h3", "h09", "h10", "h11", "true", "null", "on", "no", "0x1f", "1e3", "1.5", "a.b", "x-ray",
+	"link", "at", "run", "host", "from", "to", "s1-eth1", "A_b", "9-", "h99999999999999999999", "nat"}
+
+func maybe[T any](t *rapid.T, g *rapid.Generator[T]) (v T) {
+	if rapid.IntRange(0, 3).Draw(t, "set") == 0 {
+		v = g.Draw(t, "value")
+	}
+	return v
+}
+
+func some[T any](g *rapid.Generator[T]) *rapid.Generator[[]T] { return rapid.SliceOfN(g, 1, 3) }
+
+var (
+	phrases    = rapid.StringMatching(`[a-z][a-zA-Z0-9 .:/'"#{}\[\],&*!|>%@\\\t\n-]{0,20}`)
+	anyText    = rapid.OneOf(phrases, rapid.StringN(1, 10, -1))
+	addresses4 = rapid.Custom(func(t *rapid.T) netip.Addr {
+		return netip.AddrFrom4([4]byte{10, rapid.Byte().Draw(t, "b"), rapid.Byte().Draw(t, "c"), rapid.Byte().Draw(t, "d")})
+	})
+	addresses6 = rapid.Custom(func(t *rapid.T) netip.Addr {
+		return netip.AddrFrom16([16]byte{0: 0xfd, 7: rapid.Byte().Draw(t, "net"), 15: rapid.Byte().Draw(t, "host")})
+	})
+	addresses = rapid.OneOf(addresses4, addresses6)
+	prefixes  = rapid.Custom(func(t *rapid.T) netip.Prefix {
+		a := addresses.Draw(t, "address")
+		return netip.PrefixFrom(a, rapid.IntRange(0, a.BitLen()).Draw(t, "bits"))
+	})
+	macs = rapid.Custom(func(t *rapid.T) topology.MAC {
+		return topology.MAC{2, 0, rapid.Byte().Draw(t, "a"), rapid.Byte().Draw(t, "b"), 0, 1}
+	})
+	rates = rapid.Custom(func(t *rapid.T) topology.Rate {
+		return topology.Rate(rapid.Uint64Range(1, 1e12).Draw(t, "bit/s"))
+	})
+	durations = rapid.Custom(func(t *rapid.T) topology.Duration {
+		return topology.Duration(rapid.Int64Range(1, 3600e9).Draw(t, "ns"))
+	})
+	fractions = rapid.Custom(func(t *rapid.T) topology.Fraction {
+		return topology.FromPercent(float64(rapid.IntRange(1, 100_000).Draw(t, "millipercent")) / 1000)
+	})
+	impairments = rapid.Custom(func(t *rapid.T) topology.Impairment {
+		return topology.Impairment{Bandwidth: maybe(t, rates), Delay: maybe(t, durations), Jitter: maybe(t, durations),
+			Loss: maybe(t, fractions), Queue: maybe(t, rapid.IntRange(1, 10_000_000))}
+	})
+	ports       = rapid.Custom(func(t *rapid.T) *int { p := rapid.IntRange(0, 65279).Draw(t, "port"); return &p })
+	datapaths   = rapid.SampledFrom([]topology.Datapath{topology.Embedded, topology.OVS, topology.Bridge, topology.Kernel})
+	controllers = some(rapid.SampledFrom([]string{"none", "trivet", "tcp:127.0.0.1:6653", "ssl:[::1]:6653", "c0", "1"}))
+	foreigns    = rapid.Custom(func(t *rapid.T) map[string]any {
+		return map[string]any{rapid.SampledFrom([]string{"miniedit", "a b", "", "1"}).Draw(t, "format"): jsonValue(t, 0)}
+	})
+)
+
+func jsonValue(t *rapid.T, depth int) any {
+	switch rapid.IntRange(0, 6-2*min(depth, 1)).Draw(t, "type") {
+	case 0:
+		return nil
+	case 1:
+		return rapid.Bool().Draw(t, "bool")
+	case 2:
+		return rapid.Float64().Draw(t, "number")
+	case 3:
+		return float64(rapid.IntRange(-1e6, 1e6).Draw(t, "integer"))
+	case 4:
+		return rapid.OneOf(anyText, rapid.SampledFrom([]string{"", "1", "true", "~", "null", "1e5", "0x10", ".inf", "-", "a: b", " x "})).Draw(t, "text")
+	case 5:
+		items := []any{}
+		for range rapid.IntRange(0, 2).Draw(t, "length") {
+			items = append(items, jsonValue(t, depth+1))
+		}
+		return items
+	}
+	m := map[string]any{}
+	for i := range rapid.IntRange(0, 2).Draw(t, "size") {
+		m[fmt.Sprint(anyText.Draw(t, "key"), i)] = jsonValue(t, depth+1)
+	}
+	return m
+}
+
+// topologies draws topologies with every field there is, on nodes that have it.
+var topologies = rapid.Custom(func(t *rapid.T) *topology.Topology {
+	out := &topology.Topology{
+		Name: maybe(t, anyText), Subnet: maybe(t, prefixes), Subnet6: maybe(t, prefixes),
+		IPv6:     maybe(t, rapid.SampledFrom([]topology.IPv6{topology.IPv6Off, topology.IPv6Assigned, topology.IPv6Auto})),
+		Datapath: maybe(t, datapaths), Controllers: maybe(t, controllers), Foreign: maybe(t, foreigns),
+	}
+	names := rapid.SliceOfNDistinct(rapid.OneOf(rapid.SampledFrom(oddNames), rapid.StringMatching(`[hs][1-9]{1,2}`)), 1, 12, rapid.ID).Draw(t, "names")
+	if rapid.Bool().Draw(t, "sorted") {
+		slices.Sort(names)
+	}
+	plain := rapid.Bool().Draw(t, "plain") // so that ranges come up
+	for _, name := range names {
+		n := &topology.Node{Name: name, Kind: topology.Host}
+		if !plain {
+			n = node(t, name)
+		}
+		out.Nodes = append(out.Nodes, n)
+	}
+	for range rapid.IntRange(0, 10).Draw(t, "links") {
+		out.Links = append(out.Links, link(t, names, plain))
+	}
+	for range rapid.IntRange(0, 3).Draw(t, "events") {
+		out.Schedule = append(out.Schedule, event(t, names))
+	}
+	return out
+})
+
+func node(t *rapid.T, name string) *topology.Node {
+	text := anyText
+	n := &topology.Node{Name: name,
+		Kind: rapid.SampledFrom([]topology.Kind{topology.Host, topology.Switch, topology.Router, topology.Controller}).Draw(t, "kind"),
+		CPU: maybe(t, rapid.OneOf(rapid.Map(rapid.Float64Range(0.001, 4096), func(f float64) topology.CPU { return topology.CPU{CPUs: f} }),
+			rapid.Map(fractions, func(f topology.Fraction) topology.CPU { return topology.CPU{Share: f} }))),
+		Cores: maybe(t, some(rapid.IntRange(0, 4095))), Start: maybe(t, text), Stop: maybe(t, text), Isolate: maybe(t, rapid.Just([]string{"pid"})),
+		Dirs: maybe(t, some(rapid.Custom(func(t *rapid.T) topology.PrivateDir {
+			return topology.PrivateDir{Path: "/" + text.Draw(t, "path"), Source: maybe(t, text)}
+		}))),
+		Device: maybe(t, text), Foreign: maybe(t, foreigns),
+		Place: maybe(t, rapid.Custom(func(t *rapid.T) *topology.Point {
+			return &topology.Point{X: rapid.Float64().Draw(t, "x"), Y: rapid.Float64Range(0, 1000).Draw(t, "y")}
+		})),
+	}
+	if n.Kind == topology.Host || n.Kind == topology.Router {
+		n.Addresses, n.MAC, n.Loopback = maybe(t, some(prefixes)), maybe(t, macs), maybe(t, some(prefixes))
+		n.Gateways = maybe(t, some(addresses))
+		n.Routes = maybe(t, some(rapid.Custom(func(t *rapid.T) topology.Route {
+			return topology.Route{To: prefixes.Draw(t, "to"), Via: addresses.Draw(t, "via")}
+		})))
+	}
+	if n.Kind == topology.Switch || n.Kind == topology.Router {
+		n.DPID = topology.DPID(maybe(t, rapid.Uint64Min(1)))
+		n.Datapath, n.Controllers = maybe(t, datapaths), maybe(t, controllers)
+		n.FailMode = maybe(t, rapid.SampledFrom([]topology.FailMode{topology.Standalone, topology.Secure}))
+		n.OpenFlow = maybe(t, some(rapid.SampledFrom([]string{"1.0", "1.3"})))
+	}
+	n.STP = n.Kind == topology.Switch && maybe(t, rapid.Bool())
+	n.NAT = n.Kind == topology.Router && maybe(t, rapid.Bool())
+	if n.Kind == topology.Controller {
+		n.Address = maybe(t, rapid.Just("tcp:192.0.2.1:6653"))
+	}
+	return n
+}
+
+func link(t *rapid.T, names []string, plain bool) *topology.Link {
+	l := &topology.Link{}
+	for i := range l.Ends {
+		l.Ends[i].Node = rapid.SampledFrom(names).Draw(t, "end")
+	}
+	if plain {
+		return l
+	}
+	l.Down, l.Impairment, l.Foreign = maybe(t, rapid.Bool()), impairments.Draw(t, "impairment"), maybe(t, foreigns)
+	for i := range l.Ends {
+		e := &l.Ends[i]
+		e.Interface, e.MAC, e.Addresses, e.Port = maybe(t, anyText), maybe(t, macs), maybe(t, some(prefixes)), maybe(t, ports)
+		if rapid.IntRange(0, 9).Draw(t, "external") == 0 {
+			e.Node, e.Interface = "", rapid.OneOf(rapid.Just("eth1"), anyText).Draw(t, "interface")
+		}
+		if rapid.IntRange(0, 3).Draw(t, "asymmetric") == 0 {
+			egress := impairments.Draw(t, "egress")
+			if rapid.Bool().Draw(t, "alike") {
+				egress = l.Impairment
+			}
+			e.Egress = &egress
+		}
+	}
+	return l
+}
+
+func event(t *rapid.T, names []string) topology.Event {
+	e := topology.Event{At: durations.Draw(t, "at")}
+	if rapid.Bool().Draw(t, "command") {
+		e.Action.Node = rapid.SampledFrom(names).Draw(t, "node")
+		e.Action.Run = rapid.StringMatching(`[a-z]+( [a-z"':#&|>-]+)?`).Draw(t, "command")
+		return e
+	}
+	e.Action.Ends = [2]string{rapid.SampledFrom(names).Draw(t, "a"), rapid.SampledFrom(names).Draw(t, "b")}
+	e.Action.Change = linkChange(t)
+	return e
+}
+
+func linkChange(t *rapid.T) topology.LinkChange {
+	i := impairments.Draw(t, "change")
+	up := rapid.Bool().Draw(t, "up")
+	c := topology.LinkChange{Up: &up}
+	if rapid.Bool().Draw(t, "set bandwidth") {
+		c.Bandwidth = &i.Bandwidth
+	}
+	if rapid.Bool().Draw(t, "set delay") {
+		c.Delay = &i.Delay
+		c.Up = nil
+	}
+	if rapid.Bool().Draw(t, "set jitter") {
+		c.Jitter = &i.Jitter
+	}
+	if rapid.Bool().Draw(t, "set loss") {
+		c.Loss = &i.Loss
+	}
+	if rapid.Bool().Draw(t, "set queue") {
+		c.Queue = &i.Queue
+	}
+	return c
+}

@@ -1,0 +1,99 @@
+package trivet
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// expand returns the names that a range expression stands for: h[1-3] is h1, h2, h3;
+// s[1-3,7]; n[01-12] with zeros; several brackets count like an odometer. A name
+// without brackets is itself. It refuses more than limit names.
+func expand(expression string, limit int) ([]string, error) {
+	before, rest, found := strings.Cut(expression, "[")
+	if strings.ContainsRune(before, ']') {
+		return nil, fmt.Errorf("%q is no name: a ] without its [; write h[1-8]", clip(expression))
+	}
+	if !found {
+		return []string{expression}, nil
+	}
+	inside, after, found := strings.Cut(rest, "]")
+	if !found {
+		return nil, fmt.Errorf("%q is no range: its [ is not closed; write h[1-8]", clip(expression))
+	}
+	numbers, err := expandNumbers(inside, limit)
+	if err != nil {
+		return nil, fmt.Errorf("%q is no range: %w", clip(expression), err)
+	}
+	tails, err := expand(after, limit/len(numbers))
+	if err != nil {
+		return nil, err
+	}
+	names := make([]string, 0, len(numbers)*len(tails))
+	for _, n := range numbers {
+		for _, tail := range tails {
+			names = append(names, before+n+tail)
+		}
+	}
+	return names, nil
+}
+
+// expandNumbers reads what is in the brackets: 1-3,7 or 01-12.
+func expandNumbers(s string, limit int) (numbers []string, err error) {
+	for part := range strings.SplitSeq(s, ",") {
+		low, high, isRange := strings.Cut(strings.TrimSpace(part), "-")
+		if !isRange {
+			high = low
+		}
+		from, errFrom := strconv.ParseUint(low, 10, 63)
+		to, errTo := strconv.ParseUint(high, 10, 63)
+		switch {
+		case errFrom != nil || errTo != nil:
+			return nil, fmt.Errorf("%q is not numbers; write h[1-8] or s[1-3,7]", clip(part))
+		case to < from:
+			return nil, fmt.Errorf("it runs backwards; write [%d-%d]", to, from)
+		case to-from >= uint64(max(0, limit-len(numbers))):
+			return nil, fmt.Errorf("it is longer than all there may be; there may be %d nodes, and links", atMost.items)
+		}
+		width := 0
+		if low[0] == '0' {
+			width = len(low)
+		}
+		for n := from; n <= to; n++ {
+			digits := strconv.FormatUint(n, 10)
+			if len(digits) < width {
+				digits = strings.Repeat("0", width-len(digits)) + digits
+			}
+			numbers = append(numbers, digits)
+		}
+	}
+	return numbers, nil
+}
+
+// splitNumber takes a name apart at its last digits; ok is false where ranges cannot count them.
+func splitNumber(name string) (prefix, digits string, ok bool) {
+	prefix = strings.TrimRight(name, "0123456789")
+	digits = name[len(prefix):]
+	return prefix, digits, digits != "" && len(digits) < 10
+}
+
+// follows says whether b is the name that a range counts to after a.
+func follows(a, b string) bool {
+	prefix, digits, ok := splitNumber(a)
+	rest, sameprefix := strings.CutPrefix(b, prefix)
+	if !ok || !sameprefix {
+		return false
+	}
+	n, _ := strconv.Atoi(digits)
+	return fmt.Sprintf("%0*d", len(digits), n+1) == rest
+}
+
+// compressed writes names that follow each other: the name itself, or a range.
+func compressed(first, last string) string {
+	if first == last {
+		return first
+	}
+	prefix, low, _ := splitNumber(first)
+	_, high, _ := splitNumber(last)
+	return prefix + "[" + low + "-" + high + "]"
+}

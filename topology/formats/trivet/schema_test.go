@@ -1,0 +1,108 @@
+package trivet
+
+import (
+	"bytes"
+	"encoding/json"
+	"path/filepath"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"pgregory.net/rapid"
+)
+
+func compileSchema(t testing.TB) *jsonschema.Schema {
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(Schema()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := jsonschema.NewCompiler()
+	if err := c.AddResource("topology.json", doc); err != nil {
+		t.Fatal(err)
+	}
+	s, err := c.Compile("topology.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func instance(t interface{ Fatal(...any) }, data []byte) any {
+	top, problems := parse(data)
+	if len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	return top.json(&decoder{limits: atMost}, 0)
+}
+
+// The examples, and whatever Write gives, are valid by the schema.
+func TestSchemaAccepts(t *testing.T) {
+	schema := compileSchema(t)
+	for name, data := range examples(t) {
+		if err := schema.Validate(instance(t, data)); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		data, _, err := Write(topologies.Draw(t, "topology"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := schema.Validate(instance(t, data)); err != nil {
+			t.Fatalf("%v\n%s", err, data)
+		}
+	})
+}
+
+// What the reader refuses for its keys and values, the schema refuses too.
+func TestSchemaRefuses(t *testing.T) {
+	schema := compileSchema(t)
+	for _, text := range []string{
+		"name: x", "nodes: {}", "nodes: {h1: hots}", "nodes: {h1: {host: {}, switch: {}}}", "nodes: {h1: {host: {adress: 10.0.0.1}}}",
+		"nodes: {s1: {switch: {address: 10.0.0.1}}}", "nodes: {h1: {host: {mac: 02:00}}}", "nodes: {s1: {switch: {stp: maybe}}}",
+		"nodes: {h1: host}\nextra: 1", "nodes: {h1: host}\nipv6: maybe", "nodes: {h1: host}\nlinks: [s1]", "nodes: {h1: host}\nlinks: [{from: s1}]",
+		"nodes: {h1: host}\nlinks: [{a -- b: {dealy: 1ms}}]", "nodes: {h1: host}\nlinks: [{a -- b: {delay: 1}}]",
+		"nodes: {h1: host}\nlinks: [{a -- b: {from: {delay: fast}}}]", "nodes: {h1: host}\nlinks: [{a -- b: {bandwidth: 1gbti}}]",
+		"nodes: {h1: host}\nschedule: [soon]", "nodes: {h1: host}\nschedule: [{at 5s: [sometime]}]", "nodes: {h1: {host: {place: [1]}}}",
+		"defaults: {link: {from: a}}\nnodes: {h1: host}", "[]",
+	} {
+		if schema.Validate(instance(t, []byte(text))) == nil {
+			t.Errorf("the schema accepts %s", text)
+		}
+		if _, problems := Read("t.yaml", []byte(text)); problems.Err() == nil {
+			t.Errorf("the reader accepts %s", text)
+		}
+	}
+}
+
+// Every key has a line of meaning in the schema.
+func TestSchemaDescribes(t *testing.T) {
+	var schema any
+	if err := json.Unmarshal(Schema(), &schema); err != nil {
+		t.Fatal(err)
+	}
+	keys := 0
+	var walk func(path string, v any)
+	walk = func(path string, v any) {
+		m, _ := v.(map[string]any)
+		properties, _ := m["properties"].(map[string]any)
+		for key, p := range properties {
+			keys++
+			if description, _ := p.(map[string]any)["description"].(string); description == "" && filepath.Base(path) != "additionalProperties" {
+				t.Errorf("%s/%s has no description", path, key)
+			}
+		}
+		for key, inner := range m {
+			if key != "properties" {
+				walk(path+"/"+key, inner)
+			} else {
+				for name, p := range properties {
+					walk(path+"/"+name, p)
+				}
+			}
+		}
+	}
+	walk("", schema)
+	if keys < 60 {
+		t.Errorf("found %d keys only", keys)
+	}
+}

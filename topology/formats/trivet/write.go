@@ -1,0 +1,311 @@
+package trivet
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"trivet.dev/trivet/topology"
+	"trivet.dev/trivet/topology/formats"
+)
+
+// Write returns the file for a topology, as a person would write it: ranges where
+// nodes or links follow each other, options on one line, defaults left out.
+// Reading it gives the same topology again, but for the losses: options that nodes
+// of their kind do not have, and events that no line of a schedule can say.
+// Foreign values come back as encoding/json has them.
+func Write(t *topology.Topology) (data []byte, losses []formats.Loss, err error) {
+	w := &writer{}
+	var doc document
+	copyFields(&doc, t)
+	for _, option := range w.options(reflect.ValueOf(doc), "", "topology") {
+		w.line(option)
+	}
+	if err := w.nodes(t.Nodes); err != nil {
+		return nil, nil, err
+	}
+	if err := w.links(t.Links); err != nil {
+		return nil, nil, err
+	}
+	w.schedule(t.Schedule)
+	return []byte(w.out.String()), w.losses, nil
+}
+
+type writer struct {
+	out    strings.Builder
+	losses []formats.Loss
+}
+
+func (w *writer) line(s string) { w.out.WriteString(s + "\n") }
+
+func (w *writer) lose(subject, field, value string) {
+	w.losses = append(w.losses, formats.Loss{Subject: subject, Field: field, Value: value})
+}
+
+// options returns "key: value" for what is set in a struct of model.go.
+func (w *writer) options(v reflect.Value, kind, subject string) (out []string) {
+	for _, f := range fieldsOf(v.Type(), kind) {
+		value := v.FieldByIndex(f.index)
+		switch {
+		case f.typ == reflect.TypeFor[foreign]():
+			out = append(out, foreignOptions(value.Interface().(foreign))...)
+		case value.IsZero() || value.Kind() == reflect.Slice && value.Len() == 0:
+		case f.typ == reflect.TypeFor[deferred]() || f.typ == reflect.TypeFor[defaults]():
+		default:
+			out = append(out, f.names[0]+": "+flowValue(value, f))
+		}
+	}
+	w.lostOptions(v, kind, subject)
+	return out
+}
+
+// lostOptions records what is set although things of this kind do not have it.
+func (w *writer) lostOptions(v reflect.Value, kind, subject string) {
+	_, lacks := splitFields(v.Type(), kind)
+	for _, f := range lacks {
+		if value := v.FieldByIndex(f.index); !value.IsZero() && f.typ != reflect.TypeFor[deferred]() {
+			w.lose(subject, f.names[0], flowValue(value, f))
+		}
+	}
+}
+
+// flowValue writes a field's value on one line.
+func flowValue(v reflect.Value, f field) string {
+	switch x := v.Interface().(type) {
+	case string:
+		if _, isLeaf := leaves[f.as]; isLeaf {
+			return quoteLeaf(x)
+		}
+		return quote(x)
+	case *topology.Point:
+		return "[" + number64(x.X) + ", " + number64(x.Y) + "]"
+	case topology.PrivateDir:
+		if x.Source == "" {
+			return quote(x.Path)
+		}
+		return "{" + quoteKey(x.Path) + ": " + quote(x.Source) + "}"
+	}
+	if v.Kind() == reflect.Slice {
+		items := make([]string, v.Len())
+		for i := range items {
+			items[i] = flowValue(v.Index(i), f)
+		}
+		if len(items) == 1 {
+			return items[0]
+		}
+		return "[" + strings.Join(items, ", ") + "]"
+	}
+	v = reflect.Indirect(v)
+	leaf, _ := leafOf(v.Type(), f.as)
+	return quoteLeaf(leaf.text(v.Interface()))
+}
+
+func (w *writer) nodes(nodes []*topology.Node) error {
+	w.line("nodes:" + ifEmpty(nodes, " {}"))
+	texts := make([]string, len(nodes))
+	for i, n := range nodes {
+		if err := writable(n.Name); err != nil {
+			return err
+		}
+		text, err := w.node(n)
+		if err != nil {
+			return err
+		}
+		texts[i] = text
+	}
+	for first, i := 0, 1; i <= len(nodes); i++ {
+		if i == len(nodes) || texts[i] != texts[first] || !follows(nodes[i-1].Name, nodes[i].Name) {
+			w.line("  " + quoteBlock(compressed(nodes[first].Name, nodes[i-1].Name)) + ": " + texts[first])
+			first = i
+		}
+	}
+	return nil
+}
+
+func ifEmpty[T any](items []T, text string) string {
+	if len(items) == 0 {
+		return text
+	}
+	return ""
+}
+
+// writable refuses names that a file would read as something else.
+func writable(name string) error {
+	if name == "" || strings.ContainsAny(name, "[]") || !utf8.ValidString(name) {
+		return fmt.Errorf("a node called %q cannot be written: names are not empty and have no brackets", name)
+	}
+	return nil
+}
+
+// node writes a node's kind and options.
+func (w *writer) node(n *topology.Node) (string, error) {
+	if !slices.Contains(kinds[:4], string(n.Kind)) {
+		return "", fmt.Errorf("node %s cannot be written: %q is no kind of node", n.Name, n.Kind)
+	}
+	var o nodeOptions
+	copyFields(&o, n)
+	kind := string(n.Kind)
+	if n.Kind == topology.Router && n.NAT && n.Datapath == topology.Kernel {
+		kind, o.NAT, o.Datapath = "nat", false, ""
+	}
+	options := w.options(reflect.ValueOf(o), kind, kind+" "+n.Name)
+	if len(options) == 0 {
+		return kind, nil
+	}
+	return "{" + kind + ": {" + strings.Join(options, ", ") + "}}", nil
+}
+
+// writtenLink is a link on its way to text.
+type writtenLink struct {
+	a, b    string   // as in "a -- b"; empty: only the long form can say it
+	ranged  bool     // a and b are plain names, so that ranges may stand for them
+	options []string // "key: value"
+}
+
+func (w *writer) links(links []*topology.Link) error {
+	if len(links) == 0 {
+		return nil
+	}
+	w.line("links:")
+	written := make([]writtenLink, len(links))
+	for i, l := range links {
+		for _, e := range l.Ends {
+			if e.Node == "" && e.Interface == "" {
+				return fmt.Errorf("link %s cannot be written: one end is at no node and no interface", l.Name())
+			}
+			if err := writable(e.Node); e.Node != "" && err != nil {
+				return err
+			}
+		}
+		written[i] = w.link(l)
+	}
+	for _, text := range linkItemTexts(written) {
+		w.line("  - " + text)
+	}
+	return nil
+}
+
+// linkItemTexts writes links as items of a list, in order, and ranges where they can be.
+func linkItemTexts(links []writtenLink) (texts []string) {
+	for len(links) > 0 {
+		l, n := links[0], linkRun(links)
+		text := quoteBlock(compressed(l.a, links[n-1].a) + " -- " + compressed(l.b, links[n-1].b))
+		options := "{" + strings.Join(l.options, ", ") + "}"
+		switch {
+		case l.a == "":
+			text = options
+		case len(l.options) > 0:
+			text += ": " + options
+		}
+		texts = append(texts, text)
+		links = links[n:]
+	}
+	return texts
+}
+
+// linkRun returns how many of the links, from the first on, one text can say:
+// one to many, many to one, or pairs.
+func linkRun(links []writtenLink) int {
+	same := func(a, b string) bool { return a == b }
+	longest := 1
+	for _, step := range [][2]func(a, b string) bool{{same, follows}, {follows, same}, {follows, follows}} {
+		n := 1
+		for ; n < len(links); n++ {
+			l, next := links[n-1], links[n]
+			if !l.ranged || !next.ranged || !step[0](l.a, next.a) || !step[1](l.b, next.b) || !slices.Equal(l.options, next.options) {
+				break
+			}
+		}
+		longest = max(longest, n)
+	}
+	return longest
+}
+
+func (w *writer) link(l *topology.Link) (out writtenLink) {
+	o := linkOptions{impairment: impairment(l.Impairment), Down: l.Down, Foreign: foreign(l.Foreign)}
+	a, okA := endText(l.Ends[0])
+	b, okB := endText(l.Ends[1])
+	short := okA && okB
+	if short {
+		out.a, out.b = a, b
+		out.ranged = a == l.Ends[0].Node && b == l.Ends[1].Node
+	}
+	for i, key := range []string{"from", "to"} {
+		if end := w.endOptions(l, i, short); len(end) > 0 {
+			out.options = append(out.options, key+": {"+strings.Join(end, ", ")+"}")
+		}
+	}
+	options := w.options(reflect.ValueOf(o), "link", "link "+l.Name())
+	if short { // ends last
+		out.options = append(options, out.options...)
+	} else {
+		out.options = append(out.options, options...)
+	}
+	return out
+}
+
+// endText writes an end as in "a -- b"; ok is false where a name does not fit in there.
+func endText(e topology.Endpoint) (text string, ok bool) {
+	text = e.Node
+	if e.Node == "" {
+		text = "interface:" + e.Interface
+	}
+	if e.Node != "" && e.Port != nil {
+		text = fmt.Sprintf("%s:%d", e.Node, *e.Port)
+	}
+	if e.Node == "interface" || strings.Contains(e.Node, ":") {
+		return text, false
+	}
+	return text, len(strings.Fields(text)) == 1 && strings.TrimSpace(text) == text && len(text) < 200
+}
+
+// endOptions writes what from or to must say of an end: in the short form, what the text does not.
+func (w *writer) endOptions(l *topology.Link, i int, short bool) []string {
+	e := l.Ends[i]
+	var o endOptions
+	copyFields(&o, e)
+	if short {
+		o.Node = ""
+		if e.Node == "" {
+			o.Interface = ""
+		} else {
+			o.Port = nil
+		}
+	}
+	options := w.options(reflect.ValueOf(o), "link end", "link "+l.Name())
+	if e.Egress == nil {
+		return options
+	}
+	// What is not said is as in the other direction; something must be said.
+	own, link := reflect.ValueOf(impairment(*e.Egress)), reflect.ValueOf(impairment(l.Impairment))
+	said := false
+	for k, f := range fieldsOf(own.Type(), "") {
+		last := k == own.NumField()-1
+		if v := own.Field(k); !v.Equal(link.Field(k)) || last && !said {
+			options = append(options, f.names[0]+": "+flowValue(v, f))
+			said = true
+		}
+	}
+	return options
+}
+
+func (w *writer) schedule(events []topology.Event) {
+	head := "schedule:"
+	for _, e := range events {
+		if read, err := topology.ParseEvent(e.String()); err != nil || !sameEvent(read, e) {
+			w.lose("topology", "event", e.String())
+			continue
+		}
+		if head != "" {
+			w.line(head)
+			head = ""
+		}
+		w.line("  - at " + e.At.String() + ": " + quote(e.Action.String()))
+	}
+}
+
+func sameEvent(a, b topology.Event) bool {
+	return a.At == b.At && reflect.DeepEqual(a.Action, b.Action)
+}

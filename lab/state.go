@@ -194,6 +194,11 @@ func (s State) KillDaemon() error {
 	if err := unix.Kill(s.PID, unix.SIGKILL); err != nil {
 		return fmt.Errorf("end the daemon of lab %s (process %d): %w", s.Name, s.PID, err)
 	}
+	return s.WaitDaemon()
+}
+
+// WaitDaemon waits until the daemon, which is about to end, is gone.
+func (s State) WaitDaemon() error {
 	for range 1000 {
 		if !s.Alive() {
 			return nil

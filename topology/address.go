@@ -268,11 +268,15 @@ func (p *pool) take(n int, hosts bool) (netip.Prefix, bool) {
 		if !from.Contains(candidate) {
 			return c, false
 		}
-		candidate = after(c)
-		if !candidate.IsValid() || !slices.ContainsFunc(p.given, c.Overlaps) {
-			p.next[which] = candidate
+		i := slices.IndexFunc(p.given, c.Overlaps)
+		if i < 0 {
+			p.next[which] = after(c)
 			return c, true
 		}
+		if p.given[i].Bits() < c.Bits() { // past all of it at once: it may hold 2^50 candidates
+			c = p.given[i]
+		}
+		candidate = after(c)
 	}
 }
 

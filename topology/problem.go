@@ -4,7 +4,10 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 // Position is a place in a file; Line and Column count from 1, 0 is unknown.
@@ -41,18 +44,43 @@ func (p Problem) String() string {
 		s += "; " + p.Hint
 	}
 	if at := p.Pos.String(); at != "" {
-		return at + "  " + s
+		s = at + "  " + s
 	}
-	return s
+	return printable(s)
 }
 
-// Problems is everything wrong with a topology. As an error it prints one line each.
+// printable keeps what a file says from breaking lines or commanding the
+// terminal: control and format characters are written as Go escapes them.
+func printable(s string) string {
+	if strings.IndexFunc(s, unprintable) < 0 && utf8.ValidString(s) {
+		return s
+	}
+	var b strings.Builder
+	for _, r := range s {
+		if unprintable(r) {
+			b.WriteString(strings.Trim(strconv.QuoteRune(r), "'"))
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
+func unprintable(r rune) bool { return !unicode.IsGraphic(r) }
+
+// Problems is everything wrong with a topology. As an error it prints one line
+// each, of the first maxPrinted: nobody reads more before mending those.
 type Problems []Problem
 
+const maxPrinted = 100
+
 func (ps Problems) Error() string {
-	lines := make([]string, len(ps))
-	for i, p := range ps {
-		lines[i] = p.String()
+	var lines []string
+	for _, p := range ps[:min(len(ps), maxPrinted)] {
+		lines = append(lines, p.String())
+	}
+	if more := len(ps) - maxPrinted; more > 0 {
+		lines = append(lines, fmt.Sprintf("and %d more", more))
 	}
 	return strings.Join(lines, "\n")
 }
@@ -67,7 +95,7 @@ func (ps *Problems) Warn(pos Position, hint, format string, args ...any) {
 	*ps = append(*ps, Problem{Pos: pos, Hint: hint, Message: fmt.Sprintf(format, args...), Warning: true})
 }
 
-// Err returns the errors among the problems, sorted by position, or nil.
+// Err returns the errors among the problems, each once, sorted by position, or nil.
 func (ps Problems) Err() error {
 	if errs := ps.filter(false); len(errs) > 0 {
 		return errs
@@ -88,7 +116,7 @@ func (ps Problems) filter(warning bool) Problems {
 	slices.SortStableFunc(out, func(a, b Problem) int {
 		return cmp.Or(cmp.Compare(a.Pos.File, b.Pos.File), cmp.Compare(a.Pos.Line, b.Pos.Line), cmp.Compare(a.Pos.Column, b.Pos.Column))
 	})
-	return out
+	return slices.Compact(out)
 }
 
 // DidYouMean returns "did you mean x?" for the candidate nearest to word, or "" when none is near.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"path"
 	"regexp"
 	"slices"
 	"strconv"
@@ -44,12 +45,17 @@ func Validate(t *Topology) Problems {
 }
 
 type validator struct {
-	t        *Topology
-	nodes    map[string]*Node
-	ports    map[portKey]*Link
-	external map[string]*Link
-	problems Problems
+	t           *Topology
+	nodes       map[string]*Node
+	ports       map[portKey]*Link
+	external    map[string]*Link
+	joined      map[[2]string]bool // the ends of links, in both orders
+	suggestions int                // made so far
+	problems    Problems
 }
+
+// maxSuggestions bounds the time that looking for similar names takes.
+const maxSuggestions = 100
 
 type portKey struct {
 	node string
@@ -62,12 +68,7 @@ func (v *validator) topology() {
 	if len(t.Nodes) == 0 {
 		v.problems.Add(t.Pos, "name some hosts and switches, or try: trivet up linear,3", "the topology has no nodes")
 	}
-	if t.Subnet.IsValid() && !t.Subnet.Addr().Is4() {
-		v.problems.Add(t.Pos, "write 10.0.0.0/8; IPv6 addresses come from subnet6", "subnet %s is not IPv4", t.Subnet)
-	}
-	if t.Subnet6.IsValid() && !t.Subnet6.Addr().Is6() {
-		v.problems.Add(t.Pos, "write fd00::/64", "subnet6 %s is not IPv6", t.Subnet6)
-	}
+	v.subnets()
 	if t.IPv6 != "" && !slices.Contains([]IPv6{IPv6Off, IPv6Assigned, IPv6Auto}, t.IPv6) {
 		v.problems.Add(t.Pos, "there are off, assigned, auto", "ipv6: there is no mode %q", t.IPv6)
 	}
@@ -82,6 +83,30 @@ func (v *validator) topology() {
 	for _, c := range t.Controllers {
 		v.controller(t.Pos, "topology", c)
 	}
+}
+
+// subnets checks the pools of addresses: what is assigned from them must be a host's.
+func (v *validator) subnets() {
+	t := v.t
+	switch p := t.Subnet; {
+	case !p.IsValid():
+	case !p.Addr().Is4():
+		v.problems.Add(t.Pos, "write 10.0.0.0/8; IPv6 addresses come from subnet6", "subnet %s is not IPv4", p)
+	case p.Bits() < 8 || !assignable(p.Addr()) || p.Addr().As4()[0] == 0:
+		v.problems.Add(t.Pos, "write 10.0.0.0/8, or a part of your own networks", "subnet %s is not a network of hosts", p)
+	}
+	switch p := t.Subnet6; {
+	case !p.IsValid():
+	case !p.Addr().Is6() || p.Addr().Is4In6():
+		v.problems.Add(t.Pos, "write fd00::/64", "subnet6 %s is not IPv6", p)
+	case p.Bits() < 8 || !assignable(p.Addr()) || p.Addr().As16()[0] == 0:
+		v.problems.Add(t.Pos, "write fd00::/64", "subnet6 %s is not a network of hosts", p)
+	}
+}
+
+// assignable says whether a can be the address of an interface, or begin a subnet of such.
+func assignable(a netip.Addr) bool {
+	return !a.IsUnspecified() && !a.IsMulticast() && !a.IsLoopback() && a.Zone() == "" && !a.Is4In6()
 }
 
 func at(p Position) string {
@@ -132,6 +157,9 @@ func (v *validator) node(n *Node) {
 			bad("processors count from 0", "cores: %d is no processor", c)
 		}
 	}
+	if hasNUL(n.Start) || hasNUL(n.Stop) {
+		bad("remove it", "start and stop are shell commands, which cannot hold a NUL character")
+	}
 	v.routes(n, bad)
 	v.dirs(n, bad)
 	if n.Kind == Controller && n.Address != "" {
@@ -146,8 +174,8 @@ func (v *validator) node(n *Node) {
 
 // clip keeps a name of any length and content printable in a message.
 func clip(s string) string {
-	if len(s) > 60 {
-		return s[:60] + "…"
+	if r := []rune(s); len(r) > 60 {
+		return string(r[:60]) + "…"
 	}
 	return s
 }
@@ -171,11 +199,19 @@ func (v *validator) routes(n *Node, bad func(hint, format string, args ...any)) 
 
 func (v *validator) dirs(n *Node, bad func(hint, format string, args ...any)) {
 	for _, d := range n.Dirs {
-		if !strings.HasPrefix(d.Path, "/") || d.Path == "/" || strings.Contains(d.Path, "\x00") || slices.Contains(strings.Split(d.Path, "/"), "..") {
+		clean := path.Clean(d.Path)
+		top, _, _ := strings.Cut(strings.TrimPrefix(clean, "/"), "/")
+		switch {
+		case !path.IsAbs(d.Path) || clean == "/" || hasNUL(d.Path+d.Source) || slices.Contains(strings.Split(d.Path, "/"), ".."):
 			bad("write an absolute path below /, without ..", "dirs: %q cannot be a directory of its own", clip(d.Path))
+		case top == "proc" || top == "sys" || clean == "/dev":
+			bad("leave it out", "dirs: %q is the kernel's, no node can have its own", clip(d.Path))
 		}
 	}
 }
+
+// hasNUL says whether s holds what no path, argument or shell command can.
+func hasNUL(s string) bool { return strings.Contains(s, "\x00") }
 
 func (v *validator) datapath(pos Position, subject string, d Datapath, kinds ...Kind) {
 	if d == "" {
@@ -210,11 +246,7 @@ func (v *validator) controller(pos Position, subject, c string) {
 		return
 	}
 	if err := CheckControllerAddress(c); err != nil {
-		var names []string
-		for _, n := range v.t.NodesOf(Controller) {
-			names = append(names, n.Name)
-		}
-		hint := DidYouMean(c, append(names, ControllerNone, ControllerTrivet))
+		hint := v.similar(c, func(n *Node) bool { return n.Kind == Controller }, ControllerNone, ControllerTrivet)
 		if hint == "" {
 			hint = "write none, trivet, tcp:127.0.0.1:6653 or the name of a controller node"
 		}
@@ -239,9 +271,13 @@ func CheckControllerAddress(s string) error {
 
 func (v *validator) addresses(pos Position, subject string, prefixes []netip.Prefix) {
 	for _, p := range prefixes {
-		a := p.Addr()
-		if !p.IsValid() || a.IsUnspecified() || a.IsMulticast() || a.Zone() != "" || a.Is4In6() {
+		switch {
+		case !p.IsValid() || !assignable(p.Addr()):
 			v.problems.Add(pos, "write 10.0.0.1/24 or fd00::1/64", "%s: %s is no address of an interface", subject, p)
+		case p.Addr().Is4() && p.Bits() < 31 && p == p.Masked():
+			v.problems.Add(pos, "write "+netip.PrefixFrom(p.Addr().Next(), p.Bits()).String(), "%s: %s is the address of the network itself", subject, p)
+		case isBroadcast(p):
+			v.problems.Add(pos, "choose another in "+p.Masked().String(), "%s: %s is the broadcast address of its network", subject, p)
 		}
 	}
 }
@@ -268,7 +304,10 @@ func (v *validator) link(l *Link) {
 
 func (v *validator) end(l *Link, e *Endpoint, bad func(hint, format string, args ...any)) {
 	v.addresses(l.Pos, "link "+l.Name(), e.Addresses)
-	if e.Interface != "" && (!deviceName.MatchString(e.Interface) || slices.Contains([]string{"lo", "all", "default"}, e.Interface)) {
+	switch {
+	case slices.Contains([]string{"lo", "all", "default"}, e.Interface):
+		bad("name another", "the network device %s has a meaning of its own", e.Interface)
+	case e.Interface != "" && !deviceName.MatchString(e.Interface):
 		bad(fmt.Sprintf("use letters, digits, '_', '.', '-', at most %d", MaxDeviceName), "%q is no name for a network device", clip(e.Interface))
 	}
 	if e.External() {
@@ -306,16 +345,26 @@ func (v *validator) end(l *Link, e *Endpoint, bad func(hint, format string, args
 }
 
 func (v *validator) suggest(name string) string {
-	var names []string
-	for _, n := range v.t.Nodes {
-		if n.Kind != Controller {
-			names = append(names, n.Name)
-		}
+	if name == "interface" {
+		return "write interface:eth1 for an interface of the machine"
 	}
-	if hint := DidYouMean(name, names); hint != "" {
+	if hint := v.similar(name, func(n *Node) bool { return n.Kind != Controller }); hint != "" {
 		return hint
 	}
 	return "add it to nodes"
+}
+
+// similar is DidYouMean among some nodes and further words, for the first few that ask.
+func (v *validator) similar(name string, among func(*Node) bool, further ...string) string {
+	if v.suggestions++; v.suggestions > maxSuggestions {
+		return ""
+	}
+	for _, n := range v.t.Nodes {
+		if among(n) {
+			further = append(further, n.Name)
+		}
+	}
+	return DidYouMean(name, further)
 }
 
 func (v *validator) impairment(i Impairment, bad func(hint, format string, args ...any)) {
@@ -324,6 +373,9 @@ func (v *validator) impairment(i Impairment, bad func(hint, format string, args 
 	}
 	if i.Delay > Duration(1e12) || i.Jitter > Duration(1e12) {
 		bad("the most is 1000s", "a delay of %s is out of range", max(i.Delay, i.Jitter))
+	}
+	if i.Bandwidth > 1e15 {
+		bad("the most is 1000000gbit", "a bandwidth of %s is out of range", i.Bandwidth)
 	}
 	if !(i.Loss >= 0 && i.Loss <= 1) {
 		bad("write 0.1%", "loss %v is not between 0%% and 100%%", float64(i.Loss))
@@ -335,18 +387,34 @@ func (v *validator) impairment(i Impairment, bad func(hint, format string, args 
 
 func (v *validator) event(e Event) {
 	a := e.Action
+	bad := func(hint, format string, args ...any) {
+		v.problems.Add(e.Pos, hint, "event %s: %s", clip(e.String()), fmt.Sprintf(format, args...))
+	}
 	if e.At < 0 {
-		v.problems.Add(e.Pos, "times count from when the lab is up", "event %s: the time is negative", e)
+		bad("times count from when the lab is up", "the time is negative")
 	}
 	if a.Node != "" {
-		if v.nodes[a.Node] == nil {
-			v.problems.Add(e.Pos, v.suggest(a.Node), "event %s: there is no node %s", e, clip(a.Node))
+		switch n := v.nodes[a.Node]; {
+		case n == nil:
+			bad(v.suggest(a.Node), "there is no node %s", clip(a.Node))
+		case hasNUL(a.Run):
+			bad("remove it", "a shell command cannot hold a NUL character")
 		}
 		return
 	}
-	if v.t.FindLink(a.Ends[0], a.Ends[1]) == nil {
-		v.problems.Add(e.Pos, "name a link that is there", "event %s: there is no link %s -- %s", e, clip(a.Ends[0]), clip(a.Ends[1]))
+	if v.joined == nil {
+		v.joined = make(map[[2]string]bool, 2*len(v.t.Links))
+		for _, l := range v.t.Links {
+			x, y := l.Ends[0].label(), l.Ends[1].label()
+			v.joined[[2]string{x, y}], v.joined[[2]string{y, x}] = true, true
+		}
 	}
+	if !v.joined[a.Ends] {
+		bad("name a link that is there", "there is no link %s -- %s", clip(a.Ends[0]), clip(a.Ends[1]))
+	}
+	var changed Link
+	a.Change.Apply(&changed)
+	v.impairment(changed.Impairment, bad)
 }
 
 // FindLink returns the first link between two nodes (or interfaces), in either direction, or nil.

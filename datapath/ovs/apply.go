@@ -16,7 +16,8 @@ import (
 // Apply makes the bridges the ones there are, in one transaction that touches only what
 // differs, and returns when ovs-vswitchd has brought it about. The error names every port
 // that does not work, with its bridge; the rest is in place then. Where bridges contradict
-// each other nothing is changed.
+// each other nothing is changed. Packets like those of the last seconds may go the old way
+// for some milliseconds more, until ovs-vswitchd has revised the flows it keeps for them.
 func (s *Switches) Apply(ctx context.Context, bridges []Bridge) error {
 	if err := validate(bridges); err != nil {
 		return err

@@ -9,14 +9,15 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Bridge is a switch as it shall be.
+// Bridge is a switch as it shall be. There is no RSTP: Open vSwitch 3.1 aborts when it speaks that
+// across a patch.
 type Bridge struct {
 	Name        string
 	DPID        topology.DPID
 	Controllers []string          // targets: "tcp:127.0.0.1:6653"; none: by FailMode alone
 	FailMode    topology.FailMode // empty: Standalone
 	OpenFlow    []string          // versions allowed: "1.0", "1.3"; empty: all that Open vSwitch has
-	STP         bool              // speak the spanning tree protocol; the bridge of the lowest datapath id becomes the root
+	STP         bool              // speak the spanning tree protocol: ports forward after 30 s; the lowest datapath id is the root
 	Ports       []Port
 }
 

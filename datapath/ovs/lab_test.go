@@ -176,10 +176,40 @@ func broadcast(t *testing.T, ns string, n int) {
 	}
 }
 
-// eventually waits up to ten seconds for a condition.
+// broadcasts returns a function that counts the frames of broadcast that have come to a host's
+// eth0 since the last call, once at least one has come and no more do.
+func broadcasts(t *testing.T, ns string) (count func() int) {
+	t.Helper()
+	var fd int
+	err := inNamespace("/run/netns/"+ns, func() (err error) {
+		fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0xb588) // in network byte order
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close(fd) })
+	return func() (n int) {
+		for timeout := 10_000; ; timeout = 500 {
+			ready, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, timeout)
+			if err == unix.EINTR {
+				continue
+			}
+			if ready == 0 {
+				return n
+			}
+			if _, _, err := unix.Recvfrom(fd, make([]byte, 100), 0); err != nil {
+				t.Fatal(err)
+			}
+			n++
+		}
+	}
+}
+
+// eventually waits up to ten seconds, or a few tries that take longer, for a condition.
 func eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	for range 200 {
+	for start, tries := time.Now(), 0; time.Since(start) < 10*time.Second || tries < 5; tries++ {
 		if condition() {
 			return
 		}

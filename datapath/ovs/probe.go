@@ -31,6 +31,14 @@ func (d DatapathType) class() string {
 	return string(d)
 }
 
+// options are what ovs-vswitchd needs to know the class.
+func (d DatapathType) options() []string {
+	if d == Netdev {
+		return []string{"--enable-dummy"} // adds a class, takes none away
+	}
+	return nil
+}
+
 // Info is what this machine offers.
 type Info struct {
 	Version string // of ovs-vswitchd: "3.1.0"

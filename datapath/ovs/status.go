@@ -211,3 +211,10 @@ func (s *Switches) Flows(ctx context.Context, bridge string) (string, error) {
 	}
 	return string(out), nil
 }
+
+// ForgetAddresses makes all bridges forget where they have seen which address: after a
+// change of the spanning tree, what they have learned may lead into a dead end.
+func (s *Switches) ForgetAddresses(ctx context.Context) error {
+	_, err := s.vswitch.call(ctx, "fdb/flush")
+	return err
+}

@@ -8,7 +8,6 @@
 package ovs
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -85,18 +84,17 @@ func Start(ctx context.Context, cfg Config) (*Switches, error) {
 			return nil, fmt.Errorf("an Open vSwitch runs in %s already (%s, process %d); attach to it or stop it", s.dir, d.name, pid)
 		}
 	}
-	s.datapath = cmp.Or(cfg.Datapath, Info{Kernel: probeKernelUnless(cfg.Datapath)}.Datapath())
+	switch s.datapath = cfg.Datapath; s.datapath {
+	case System, Netdev:
+	case "":
+		s.datapath = Info{Kernel: probeKernel()}.Datapath()
+	default:
+		return nil, fmt.Errorf("datapath type %q is neither %s nor %s", cfg.Datapath, System, Netdev)
+	}
 	if err := s.start(ctx, cfg, p); err != nil {
 		return nil, errors.Join(err, s.Stop(context.WithoutCancel(ctx)))
 	}
 	return s, nil
-}
-
-func probeKernelUnless(chosen DatapathType) error {
-	if chosen != "" {
-		return nil
-	}
-	return probeKernel()
 }
 
 func (s *Switches) start(ctx context.Context, cfg Config, p programs) error {
@@ -114,8 +112,7 @@ func (s *Switches) start(ctx context.Context, cfg Config, p programs) error {
 	if err := s.waitSocket(ctx); err != nil {
 		return err
 	}
-	// --enable-dummy only adds the datapath class that Netdev uses.
-	if err := s.vswitch.start(cfg, p.vswitch, "--enable-dummy", "unix:"+s.socket()); err != nil {
+	if err := s.vswitch.start(cfg, p.vswitch, append(s.datapath.options(), "unix:"+s.socket())...); err != nil {
 		return err
 	}
 	var err error

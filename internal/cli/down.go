@@ -67,6 +67,9 @@ func (a *app) takeDown(ctx context.Context, s lab.State) error {
 	err := errors.New("no daemon")
 	if s.Alive() {
 		err = lab.NewClient(s).Down(context.WithoutCancel(ctx), step)
+		if err == nil {
+			err = s.WaitDaemon()
+		}
 	}
 	if err != nil {
 		if os.Geteuid() != 0 {

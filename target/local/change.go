@@ -14,6 +14,10 @@ import (
 
 // Apply changes a running lab to a resolved topology, touching only what differs.
 func (l *Lab) Apply(ctx context.Context, t *topology.Topology, progress Progress) error {
+	if err := hurry(l.Dir); err != nil {
+		return err
+	}
+	defer func() { _ = relax(l.Dir) }()
 	s := l.plan(l.Topology, t)
 	if err := l.takeAway(s); err != nil {
 		return err

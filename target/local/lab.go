@@ -35,10 +35,13 @@ type Lab struct {
 	Cgroups  Cgroups
 	Record   Record
 
-	binder *binder
-	fabric *os.File
-	index  map[string]int // of the devices in the switches' namespace
-	next   int            // index of the next one
+	binder   *binder
+	fabric   *os.File
+	index    map[string]int  // of the devices in the switches' namespace
+	next     int             // index of the next one
+	detached map[string]bool // those that are kept out of their bridge
+	blocked  map[string]bool // keys of links that are kept out of learning
+
 	ovs    *ovs.Switches
 	engine *delayline.Engine
 	lines  map[string]*delayline.Line // by link key
@@ -68,7 +71,7 @@ func New(name, dir string) (*Lab, error) {
 		return nil, err
 	}
 	return &Lab{Name: name, Dir: dir, Cgroups: cgroups, Topology: &topology.Topology{},
-		index: map[string]int{}, next: 100, lines: map[string]*delayline.Line{}}, nil
+		index: map[string]int{}, next: 100, detached: map[string]bool{}, lines: map[string]*delayline.Line{}}, nil
 }
 
 // Up brings a resolved topology up. After an error, Remove cleans up.
@@ -78,9 +81,10 @@ func (l *Lab) Up(ctx context.Context, t *topology.Topology, progress Progress) e
 	if err := l.saveRecord(); err != nil {
 		return err
 	}
-	if err := l.raiseLimits(); err != nil {
+	if err := errors.Join(l.raiseLimits(), hurry(l.Dir)); err != nil {
 		return fmt.Errorf("raise the machine's limits: %w", err)
 	}
+	defer func() { _ = relax(l.Dir) }()
 	if err := raiseOpenFiles(); err != nil {
 		return err
 	}
@@ -109,10 +113,7 @@ func (l *Lab) open() (err error) {
 		return err
 	}
 	l.relays = newRelays(l.fabric)
-	if l.engine == nil && !l.Record.Netem {
-		l.engine, err = delayline.NewEngine(0)
-	}
-	return err
+	return nil
 }
 
 // Close lets go of the lab and leaves it running.

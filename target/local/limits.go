@@ -18,7 +18,7 @@ type limits map[string]*limit
 
 type limit struct {
 	Old  string         `json:"old"`
-	Labs map[string]int `json:"labs"`
+	Labs map[string]int `json:"labs"` // by their directories
 }
 
 // neededLimits sizes what a topology needs from the kernel as a whole.
@@ -50,34 +50,62 @@ func neededLimits(t *topology.Topology) map[string]int {
 	return need
 }
 
+// expedite is a file by which the kernel waits for its readers (RCU) in microseconds
+// instead of milliseconds: removing a device or a socket waits, one after the other.
+const expedite = "/sys/kernel/rcu_expedited"
+
+// hurry makes the kernel expedite until relax, or until the lab is gone.
+func hurry(lab string) error {
+	return updateLimits(func(all limits) { all.need(expedite, lab, 1) })
+}
+
+func relax(lab string) error {
+	return updateLimits(func(all limits) {
+		if lim := all[expedite]; lim != nil {
+			delete(lim.Labs, lab)
+		}
+	})
+}
+
+// need records what a lab needs of a limit that the kernel has.
+func (all limits) need(key, lab string, value int) {
+	if all[key] == nil {
+		old, err := readSysctl(key)
+		if err != nil {
+			return
+		}
+		all[key] = &limit{Old: old, Labs: map[string]int{}}
+	}
+	all[key].Labs[lab] = value
+}
+
 // raiseLimits sets what the lab needs where the machine has less, and records it first.
 func (l *Lab) raiseLimits() error {
-	return updateLimits(filepath.Dir(l.Dir), func(all limits) {
+	return updateLimits(func(all limits) {
 		for key, value := range neededLimits(l.Topology) {
-			if all[key] == nil {
-				old, err := readSysctl(key)
-				if err != nil {
-					continue // not in this kernel
-				}
-				all[key] = &limit{Old: old, Labs: map[string]int{}}
-			}
-			all[key].Labs[l.Name] = value
+			all.need(key, l.Dir, value)
 		}
 	})
 }
 
 // restoreLimits takes back what the lab needed.
-func restoreLimits(runDir, lab string) error {
-	return updateLimits(runDir, func(all limits) {
+func restoreLimits(lab string) error {
+	return updateLimits(func(all limits) {
 		for _, lim := range all {
 			delete(lim.Labs, lab)
 		}
 	})
 }
 
+// limitsDir is where limits are recorded: there is one machine, wherever labs keep their files.
+const limitsDir = "/run/trivet"
+
 // updateLimits changes the record, writes it, and then makes the kernel follow it.
-func updateLimits(runDir string, change func(limits)) error {
-	dir, err := os.Open(runDir)
+func updateLimits(change func(limits)) error {
+	if err := os.MkdirAll(limitsDir, 0o755); err != nil {
+		return err
+	}
+	dir, err := os.Open(limitsDir)
 	if err != nil {
 		return err
 	}
@@ -85,7 +113,7 @@ func updateLimits(runDir string, change func(limits)) error {
 	if err := unix.Flock(int(dir.Fd()), unix.LOCK_EX); err != nil {
 		return err
 	}
-	file := filepath.Join(runDir, ".limits.json")
+	file := filepath.Join(limitsDir, ".limits.json")
 	all := limits{}
 	if b, err := os.ReadFile(file); err == nil {
 		if err := json.Unmarshal(b, &all); err != nil {
@@ -94,6 +122,7 @@ func updateLimits(runDir string, change func(limits)) error {
 	}
 	change(all)
 	if len(all) == 0 {
+		_ = os.Remove(limitsDir) // if no lab is in it
 		return nil
 	}
 	if err := saveJSON(file, all); err != nil {
@@ -110,7 +139,9 @@ func updateLimits(runDir string, change func(limits)) error {
 	if len(all) > 0 {
 		return saveJSON(file, all)
 	}
-	return os.Remove(file)
+	err = os.Remove(file)
+	_ = os.Remove(limitsDir) // if no lab is in it
+	return err
 }
 
 // apply sets each limit to the most that any lab needs, and to the old value where none does.

@@ -14,6 +14,12 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
+// Goroutines here lock themselves to a thread, take it into other namespaces and
+// cgroups, and let it end with them. The process's first thread cannot end: it
+// would stay there, and with it what /proc says of the process. So it is kept
+// for the main goroutine.
+func init() { runtime.LockOSThread() }
+
 // A node's namespaces are kept by bind mounts below <lab>/ns, so that a host
 // costs no process until something runs in it:
 //
@@ -83,10 +89,10 @@ func (l *Lab) makeNodes(nodes []*topology.Node, made func(*topology.Node)) error
 	var group sync.WaitGroup
 	work := make(chan *topology.Node)
 	errs := make(chan error, len(nodes)+runtime.NumCPU())
-	for range min(runtime.NumCPU(), len(nodes)) {
+	for i := range min(runtime.NumCPU(), len(nodes)) {
 		group.Go(func() {
 			runtime.LockOSThread()
-			b, err := newBuilder(l)
+			b, err := newBuilder(l, i)
 			if err != nil {
 				errs <- err
 			}
@@ -119,8 +125,9 @@ func (l *Lab) makeNodes(nodes []*topology.Node, made func(*topology.Node)) error
 }
 
 // newBuilder makes the template: no lab's namespaces in it, and the lab's /etc/hosts and resolver.
-func newBuilder(l *Lab) (*builder, error) {
-	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+// It is the i-th of several.
+func newBuilder(l *Lab, i int) (*builder, error) {
+	if err := l.leaveMounts(i); err != nil {
 		return nil, fmt.Errorf("make a mount namespace: %w", err)
 	}
 	if err := unix.Mount("", "/", "", unix.MS_SLAVE|unix.MS_REC, ""); err != nil {
@@ -137,6 +144,41 @@ func newBuilder(l *Lab) (*builder, error) {
 	}
 	template, err := os.Open("/proc/thread-self/ns/mnt")
 	return &builder{l, template}, err
+}
+
+// leaveMounts gives the thread a mount namespace of its own, on a processor whose mount
+// namespaces can be bound. The kernel binds one only into an older one, by their numbers;
+// Linux 6.18 numbers them for each processor apart, so that in a container one that is made
+// on another processor than the container's may pass for older. From the i-th processor on,
+// one is sought that serves, and the thread stays on it.
+func (l *Lab) leaveMounts(i int) error {
+	var allowed unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &allowed); err != nil {
+		return err
+	}
+	var cpus []int
+	for cpu := range len(allowed) * 64 {
+		if allowed.IsSet(cpu) {
+			cpus = append(cpus, cpu)
+		}
+	}
+	var err error
+	for n := range cpus {
+		var one unix.CPUSet
+		one.Set(cpus[(i+n)%len(cpus)])
+		if err = unix.SchedSetaffinity(0, &one); err != nil {
+			continue
+		}
+		if err = unix.Unshare(unix.CLONE_NEWNS); err != nil {
+			return err
+		}
+		probe := filepath.Join(l.nsDir(), "probe-"+strconv.Itoa(unix.Gettid()))
+		err = l.binder.bind("mnt", probe)
+		if undo := l.binder.do(func() error { return releaseFile(probe) }); !errors.Is(err, unix.EINVAL) || undo != nil {
+			return errors.Join(err, undo)
+		}
+	}
+	return err
 }
 
 // bindOver puts file over target; a target that is not there stays so.
@@ -212,19 +254,14 @@ func (l *Lab) mountDir(n *topology.Node, d topology.PrivateDir) error {
 
 // A binder is a thread that stays in the machine's mount namespace and binds
 // there what other threads have made: only mounts made there are seen by all.
-type binder struct{ requests chan bindRequest }
-
-type bindRequest struct {
-	from, to string
-	done     chan error
-}
+type binder struct{ requests chan func() }
 
 func newBinder() *binder {
-	b := &binder{make(chan bindRequest)}
+	b := &binder{make(chan func())}
 	go func() {
 		runtime.LockOSThread()
-		for r := range b.requests {
-			r.done <- bindFile(r.from, r.to)
+		for f := range b.requests {
+			f()
 		}
 	}()
 	return b
@@ -232,12 +269,16 @@ func newBinder() *binder {
 
 func (b *binder) close() { close(b.requests) }
 
+func (b *binder) do(f func() error) error {
+	done := make(chan error, 1)
+	b.requests <- func() { done <- f() }
+	return <-done
+}
+
 // bind binds a namespace of the calling thread, which must be locked, to a new file.
 func (b *binder) bind(kind, file string) error {
 	from := "/proc/" + strconv.Itoa(os.Getpid()) + "/task/" + strconv.Itoa(unix.Gettid()) + "/ns/" + kind
-	done := make(chan error, 1)
-	b.requests <- bindRequest{from, file, done}
-	return <-done
+	return b.do(func() error { return bindFile(from, file) })
 }
 
 func bindFile(from, to string) error {
@@ -252,17 +293,22 @@ func bindFile(from, to string) error {
 	return nil
 }
 
+// releaseFile takes back what bindFile did, as far as it came.
+func releaseFile(file string) error {
+	if err := unix.Unmount(file, unix.MNT_DETACH); err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.EINVAL) {
+		return fmt.Errorf("release %s: %w", file, err)
+	}
+	if err := os.Remove(file); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
 // removeNode releases a node's namespaces.
 func (l *Lab) removeNode(name string) error {
 	var errs []error
 	for _, k := range namespaceKinds {
-		file := l.nsPath(k.name, name)
-		if err := unix.Unmount(file, unix.MNT_DETACH); err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.EINVAL) {
-			errs = append(errs, fmt.Errorf("release %s: %w", file, err))
-		}
-		if err := os.Remove(file); err != nil && !errors.Is(err, os.ErrNotExist) {
-			errs = append(errs, err)
-		}
+		errs = append(errs, releaseFile(l.nsPath(k.name, name)))
 	}
 	return errors.Join(errs...)
 }

@@ -248,6 +248,14 @@ func (b *batch) addBridge(name string, index int, stp bool) {
 	b.add("make bridge "+name, unix.RTM_NEWLINK, create, parts...)
 }
 
+// flushBridge makes a bridge forget where it has seen which address.
+func (b *batch) flushBridge(name string, index int) {
+	info := nl.NewRtAttr(unix.IFLA_LINKINFO, nil)
+	info.AddRtAttr(nl.IFLA_INFO_KIND, nl.NonZeroTerminated("bridge"))
+	info.AddRtAttr(nl.IFLA_INFO_DATA, nil).AddRtAttr(nl.IFLA_BR_FDB_FLUSH, nil)
+	b.add("flush bridge "+name, unix.RTM_NEWLINK, 0, &nl.IfInfomsg{IfInfomsg: unix.IfInfomsg{Index: int32(index)}}, info)
+}
+
 func (b *batch) setMaster(name string, index, master int) {
 	b.add("add "+name+" to its bridge", unix.RTM_SETLINK, 0,
 		&nl.IfInfomsg{IfInfomsg: unix.IfInfomsg{Index: int32(index)}},
@@ -260,18 +268,6 @@ func (b *batch) setUp(name string, index int, up bool) {
 		msg.Flags = unix.IFF_UP
 	}
 	b.add("set "+name+" up", unix.RTM_NEWLINK, 0, msg)
-}
-
-// setBridgePort sets the spanning tree state of a bridge's port: forwarding, or blocking.
-func (b *batch) setBridgePort(name string, index int, blocked bool) {
-	const forwarding, blocking = 3, 4
-	state := uint8(forwarding)
-	if blocked {
-		state = blocking
-	}
-	info := nl.NewRtAttr(unix.IFLA_PROTINFO|unix.NLA_F_NESTED, nil)
-	info.AddRtAttr(nl.IFLA_BRPORT_STATE, nl.Uint8Attr(state))
-	b.add("set the bridge port "+name, unix.RTM_SETLINK, 0, &nl.IfInfomsg{IfInfomsg: unix.IfInfomsg{Family: unix.AF_BRIDGE, Index: int32(index)}}, info)
 }
 
 func (b *batch) delLink(name string, index int) {

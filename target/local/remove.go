@@ -23,8 +23,11 @@ func Remove(name, dir string, progress Progress) error {
 		{"uplinks", removeUplinks},
 		{"devices", removeDevices},
 		{"namespaces", removeNamespaces},
-		{"limits", func(name, dir string) error { return restoreLimits(filepath.Dir(dir), name) }},
+		{"limits", func(_, dir string) error { return restoreLimits(dir) }},
 		{"files", func(_, dir string) error { return os.RemoveAll(dir) }},
+	}
+	if err := hurry(dir); err != nil {
+		return fmt.Errorf("raise the machine's limits: %w", err)
 	}
 	for i, s := range stages {
 		progress("down", i, len(stages))

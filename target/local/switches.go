@@ -46,37 +46,12 @@ func (l *Lab) startSwitches(ctx context.Context) error {
 
 func (l *Lab) ovsDir() string { return filepath.Join(l.Dir, "ovs") }
 
-// addBridges makes the Linux bridges among the nodes.
-func (l *Lab) addBridges(nodes []*topology.Node) error {
-	b, err := newBatchIn(l.fabric)
-	if err != nil {
-		return err
-	}
-	defer b.close()
-	for _, n := range nodes {
-		if n.Kind == topology.Switch && n.Datapath == topology.Bridge {
-			name := topology.DeviceName(n.Name)
-			b.addBridge(name, l.newIndex(name), n.STP)
-		}
-	}
-	return b.flush()
-}
-
-// dropBridge removes a Linux bridge; those of Open vSwitch go with the next applySwitches.
-func (l *Lab) dropBridge(n *topology.Node) error {
-	if n.Datapath != topology.Bridge {
-		return nil
-	}
-	name := topology.DeviceName(n.Name)
-	delete(l.index, name)
-	return l.inNet(n.Name, func() error { return deleteDevice(name) })
-}
-
 // applySwitches brings up the switches' side of the lab: devices, Open vSwitch's
 // bridges and ports, relays to controllers, and what must not forward.
 func (l *Lab) applySwitches(ctx context.Context, done func()) error {
 	blocked := topology.Blocked(l.Topology)
-	if err := l.raiseDevices(blocked); err != nil {
+	stale := l.treeChanged(blocked)
+	if err := l.raiseDevices(blocked, stale); err != nil {
 		return err
 	}
 	if l.ovs != nil {
@@ -86,54 +61,16 @@ func (l *Lab) applySwitches(ctx context.Context, done func()) error {
 		if err := l.ovs.Apply(ctx, l.ovsBridges(blocked)); err != nil {
 			return err
 		}
+		if stale {
+			if err := l.ovs.ForgetAddresses(ctx); err != nil {
+				return err
+			}
+		}
 	}
 	for range l.Topology.NodesOf(topology.Switch) {
 		done()
 	}
 	return nil
-}
-
-// raiseDevices sets up all devices of switches, and the state of bridges' ports.
-func (l *Lab) raiseDevices(blocked map[*topology.Link]bool) error {
-	b, err := newBatchIn(l.fabric)
-	if err != nil {
-		return err
-	}
-	defer b.close()
-	b.setUp("lo", 1, true)
-	bridges := map[string]bool{}
-	for _, n := range l.Topology.Nodes {
-		if n.Kind == topology.Switch && n.Datapath == topology.Bridge {
-			bridges[n.Name] = !n.STP
-			b.setUp(n.Name, l.index[topology.DeviceName(n.Name)], true)
-		}
-	}
-	// All up first: a port's state can be set only once it has a carrier.
-	var ports []func()
-	for _, link := range l.Topology.Links {
-		for i, e := range link.Ends {
-			name := e.Interface
-			node := e.Node
-			if e.External() {
-				node = link.Ends[1-i].Node
-			}
-			index := l.index[name]
-			if index == 0 || link.Down {
-				continue
-			}
-			b.setUp(name, index, true)
-			if bridges[node] && len(blocked) > 0 {
-				ports = append(ports, func() { b.setBridgePort(name, index, blocked[link]) })
-			}
-		}
-	}
-	if err := b.flush(); err != nil {
-		return err
-	}
-	for _, p := range ports {
-		p()
-	}
-	return b.flush()
 }
 
 // ovsBridges is what Open vSwitch is to be.

@@ -29,8 +29,11 @@ func writeSysctls(settings []sysctl) error {
 	return errors.Join(errs...)
 }
 
-// sysctlPath turns net.ipv4.ip_forward into its file.
+// sysctlPath turns net.ipv4.ip_forward into its file; a path stays as it is.
 func sysctlPath(key string) string {
+	if filepath.IsAbs(key) {
+		return key
+	}
 	return filepath.Join("/proc/sys", strings.ReplaceAll(key, ".", "/"))
 }
 
@@ -68,10 +71,13 @@ func (l *Lab) nodeSysctls(n *topology.Node) []sysctl {
 				sysctl{"net.ipv6.conf." + conf + ".accept_ra", "0", true},
 				sysctl{"net.ipv6.conf." + conf + ".autoconf", "0", true},
 				sysctl{"net.ipv6.conf." + conf + ".dad_transmits", "0", true},
+				sysctl{"net.ipv6.conf." + conf + ".accept_dad", "0", true},
 				sysctl{"net.ipv6.conf." + conf + ".router_solicitations", "0", true},
 				sysctl{"net.ipv6.conf." + conf + ".keep_addr_on_down", "1", true})
 		}
-		s = append(s, sysctl{"net.ipv6.conf.default.addr_gen_mode", "1", true})
+		if n.Kind != topology.Router { // which asks for its neighbours from its link-local address when it forwards
+			s = append(s, sysctl{"net.ipv6.conf.default.addr_gen_mode", "1", true})
+		}
 	default:
 		s = append(s,
 			sysctl{"net.ipv6.conf.all.disable_ipv6", "1", true},

@@ -92,14 +92,14 @@ func (l *Lab) makeVeths(links []keyed, done func()) error {
 	for _, k := range links {
 		var devices [2]device
 		for i, e := range k.Ends {
-			if devices[i], err = l.device(e, open); err != nil {
+			if devices[i], err = l.device(i, e, open); err != nil {
 				return err
 			}
 		}
 		b.addVeth(devices[0], devices[1])
 		for i, e := range k.Ends {
-			if n := l.node(e.Node); n.Kind == topology.Switch && n.Datapath == topology.Bridge {
-				b.setMaster(e.Interface, devices[i].index, l.index[topology.DeviceName(n.Name)])
+			if master := l.masterOf(l.node(e.Node)); master != 0 {
+				b.setMaster(e.Interface, devices[i].index, master)
 			}
 		}
 		done()
@@ -108,14 +108,16 @@ func (l *Lab) makeVeths(links []keyed, done func()) error {
 }
 
 // device plans one end of a link.
-func (l *Lab) device(e topology.Endpoint, open map[string]*os.File) (device, error) {
+func (l *Lab) device(end int, e topology.Endpoint, open map[string]*os.File) (device, error) {
 	d := device{name: e.Interface, mac: e.MAC}
 	n := l.node(e.Node)
 	if !ownsNamespaces(n) {
 		d.index = l.newIndex(e.Interface)
 		return d, nil
 	}
-	d.index = firstIndex + *e.Port
+	// The ends of a pair differ in their index: Linux takes a veth device for one that may wait,
+	// up to a second, to hear of its carrier (and to send until then) where they are the same.
+	d.index = firstIndex + 2**e.Port + end
 	if open[n.Name] == nil {
 		f, err := os.Open(l.nsPath("net", n.Name))
 		if err != nil {
@@ -203,19 +205,6 @@ func (l *Lab) adopt(e topology.Endpoint) error {
 	return l.plug(e.Node, dev)
 }
 
-// plug puts a device in the switches' namespace into its bridge.
-func (l *Lab) plug(node string, dev netlink.Link) error {
-	n := l.node(node)
-	if ownsNamespaces(n) {
-		return nil
-	}
-	l.index[dev.Attrs().Name] = dev.Attrs().Index
-	if n.Datapath == topology.Bridge {
-		return netlink.LinkSetMasterByIndex(dev, l.index[topology.DeviceName(n.Name)])
-	}
-	return nil
-}
-
 // addLinks makes links, bridges first.
 func (l *Lab) addLinks(s steps, done func()) error {
 	if err := l.addBridges(s.addNodes); err != nil {
@@ -256,6 +245,7 @@ func (l *Lab) dropLinks(links []keyed) error {
 			for _, e := range k.Ends {
 				errs = append(errs, l.inNet(e.Node, func() error { return deleteDevice(e.Interface) }))
 				delete(l.index, e.Interface)
+				delete(l.detached, e.Interface)
 			}
 		case External:
 			errs = append(errs, l.releaseExternal(k.Link))

@@ -1,0 +1,176 @@
+package ovs
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// Stop leaves no process and may be said twice; the directory can be used again.
+func TestStop(t *testing.T) {
+	l := newLab(t)
+	l.host("s1-eth1", "10.0.0.1/8")
+	l.apply(pair()[0], pair()[1].without("s2-eth1"))
+	pids := l.Pids()
+	if len(pids) != 2 {
+		t.Fatalf("processes %v, not 2", pids)
+	}
+	for range 2 {
+		if err := l.Stop(l.ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, pid := range pids {
+		if err := unix.Kill(pid, 0); err != unix.ESRCH {
+			eventually(t, "the process is reaped", func() bool { return unix.Kill(pid, 0) == unix.ESRCH })
+		}
+	}
+	again, err := Start(l.ctx, Config{Dir: l.dir, NetNS: "/run/netns/" + l.ns})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Stop(l.ctx)
+	if err := again.Apply(l.ctx, []Bridge{{Name: "s1", DPID: 1}}); err != nil {
+		t.Error(err)
+	}
+	if status, err := again.Status(l.ctx); err != nil || len(status) != 1 {
+		t.Errorf("bridges of the new Open vSwitch: %v, %v", status, err)
+	}
+}
+
+// without returns the bridge without one of its ports.
+func (b Bridge) without(port string) Bridge {
+	var ports []Port
+	for _, p := range b.Ports {
+		if p.Name != port {
+			ports = append(ports, p)
+		}
+	}
+	b.Ports = ports
+	return b
+}
+
+// A process that ends leaves its switches forwarding, and another one that knows only the
+// directory takes them over. While they run, a second start there is refused. When a
+// daemon has died, that is said, and what is left can be ended.
+func TestAttach(t *testing.T) {
+	if dir := os.Getenv("TRIVET_OVS_CHILD"); dir != "" { // the process that ends
+		s, err := Start(t.Context(), Config{Dir: dir, NetNS: os.Getenv("TRIVET_OVS_NETNS")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Apply(t.Context(), []Bridge{{Name: "s1", DPID: 1}}); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	requireOVS(t)
+	ctx, dir, ns := t.Context(), shortDir(t), "/run/netns/"+newNamespace(t, "sw")
+	defer StopDir(context.Background(), dir)
+	child := exec.Command(os.Args[0], "-test.run=^TestAttach$")
+	child.Env = append(os.Environ(), "TRIVET_OVS_CHILD="+dir, "TRIVET_OVS_NETNS="+ns)
+	if out, err := child.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	s, err := Attach(ctx, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Start(ctx, Config{Dir: dir, NetNS: ns}); err == nil || !strings.Contains(err.Error(), "runs in "+dir+" already") {
+		t.Errorf("a second start: %v", err)
+	}
+	if s.Datapath() != System && s.Datapath() != Netdev {
+		t.Errorf("the datapath type is %q", s.Datapath())
+	}
+	if err := s.Apply(ctx, []Bridge{{Name: "s1", DPID: 1}, {Name: "s2", DPID: 2}}); err != nil {
+		t.Error(err)
+	}
+	if status, err := s.Status(ctx); err != nil || len(status) != 2 {
+		t.Errorf("bridges: %v, %v", status, err)
+	}
+
+	if err := s.vswitch.kill(ctx); err != nil {
+		t.Fatal(err)
+	}
+	err = s.Apply(ctx, []Bridge{{Name: "s1", DPID: 1}})
+	if err == nil || !strings.Contains(err.Error(), "ovs-vswitchd ended") || !strings.Contains(err.Error(), "|bridge|INFO|") {
+		t.Errorf("with a dead ovs-vswitchd: %v", err)
+	}
+	s.Close()
+	if _, err := Attach(ctx, dir); err == nil || strings.Contains(err.Error(), "ovsdb-server ended") {
+		t.Errorf("attaching to the half that lives: %v", err)
+	}
+	server := s.server.pid()
+	if err := StopDir(ctx, dir); err != nil {
+		t.Error(err)
+	}
+	if server == 0 || s.server.pid() != 0 {
+		t.Errorf("ovsdb-server was process %d, is %d", server, s.server.pid())
+	}
+}
+
+// A pid file whose process has died is no process, even though the number is in use again.
+func TestStalePid(t *testing.T) {
+	d := &daemon{dir: t.TempDir(), name: "x"}
+	if err := os.WriteFile(d.file(".pid"), []byte("1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if pid := d.pid(); pid != 0 {
+		t.Errorf("took process %d for the daemon", pid)
+	}
+	if err := d.kill(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// The sockets that ovs-vswitchd reads devices by are found, so that Stop does not wait for each.
+func TestPacketSockets(t *testing.T) {
+	l := newLab(t)
+	if l.Datapath() != Netdev {
+		t.Skip("the kernel reads the devices")
+	}
+	l.host("s1-eth1", "10.0.0.1/8")
+	l.host("s2-eth1", "10.0.0.2/8")
+	l.apply(pair()...)
+	fd, err := unix.PidfdOpen(l.vswitch.pid(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	sockets := packetSockets(fd, l.vswitch.pid())
+	closeAll(sockets)
+	if len(sockets) != 2 {
+		t.Errorf("%d sockets for 2 devices", len(sockets))
+	}
+}
+
+// A start that cannot succeed says why and leaves nothing running.
+func TestStartFails(t *testing.T) {
+	requireOVS(t)
+	dir := shortDir(t)
+	defer StopDir(context.Background(), dir)
+	_, err := Start(t.Context(), Config{Dir: dir, NetNS: "/run/netns/there-is-none"})
+	if err == nil || !strings.Contains(err.Error(), "network namespace /run/netns/there-is-none") {
+		t.Errorf("the error is %v", err)
+	}
+	_, err = Start(t.Context(), Config{Dir: dir + strings.Repeat("/long", 20)})
+	if err == nil || !strings.Contains(err.Error(), "too long for Unix sockets") {
+		t.Errorf("the error is %v", err)
+	}
+	_, err = Start(t.Context(), Config{Dir: dir, Prepare: func(c *exec.Cmd) { c.Args = append(c.Args, "--no-such-option") }})
+	if err == nil || !strings.Contains(err.Error(), "ovsdb-server ended") || !strings.Contains(err.Error(), "no-such-option") {
+		t.Errorf("the error is %v", err)
+	}
+	_, err = Start(t.Context(), Config{Dir: dir, Datapath: "windows"})
+	if err == nil || !strings.Contains(err.Error(), `datapath type "windows" is neither system nor netdev`) {
+		t.Errorf("the error is %v", err)
+	}
+	s, _ := open(dir)
+	if pids := s.Pids(); len(pids) > 0 {
+		t.Errorf("processes %v run", pids)
+	}
+}

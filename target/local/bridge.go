@@ -1,0 +1,123 @@
+package local
+
+import (
+	"maps"
+
+	"github.com/vishvananda/netlink"
+
+	"trivet.dev/trivet/topology"
+)
+
+// addBridges makes the Linux bridges among the nodes.
+func (l *Lab) addBridges(nodes []*topology.Node) error {
+	b, err := newBatchIn(l.fabric)
+	if err != nil {
+		return err
+	}
+	defer b.close()
+	for _, n := range nodes {
+		if n.Kind == topology.Switch && n.Datapath == topology.Bridge {
+			name := topology.DeviceName(n.Name)
+			b.addBridge(name, l.newIndex(name), n.STP)
+		}
+	}
+	return b.flush()
+}
+
+// dropBridge removes a Linux bridge; those of Open vSwitch go with the next applySwitches.
+func (l *Lab) dropBridge(n *topology.Node) error {
+	if n.Datapath != topology.Bridge {
+		return nil
+	}
+	name := topology.DeviceName(n.Name)
+	delete(l.index, name)
+	return l.inNet(n.Name, func() error { return deleteDevice(name) })
+}
+
+// raiseDevices sets up all devices of switches. A device of a blocked link is out of its
+// bridge: a port's state would not last, as a bridge without spanning tree makes all its
+// ports forward again whenever one of them has something to tell. Where what bridges have
+// learned may be stale they forget it.
+func (l *Lab) raiseDevices(blocked map[*topology.Link]bool, stale bool) error {
+	b, err := newBatchIn(l.fabric)
+	if err != nil {
+		return err
+	}
+	defer b.close()
+	b.setUp("lo", 1, true)
+	bridges := map[string]int{}
+	for _, n := range l.Topology.Nodes {
+		if n.Kind == topology.Switch && n.Datapath == topology.Bridge {
+			bridges[n.Name] = l.index[topology.DeviceName(n.Name)]
+			b.setUp(n.Name, bridges[n.Name], true)
+		}
+	}
+	var raise []func() // once all that is to be out is out, so that there is no loop at any time
+	for _, link := range l.Topology.Links {
+		for i, e := range link.Ends {
+			name, node := e.Interface, e.Node
+			if e.External() {
+				node = link.Ends[1-i].Node
+			}
+			index := l.index[name]
+			if index == 0 {
+				continue
+			}
+			if bridge := bridges[node]; bridge != 0 && blocked[link] != l.detached[name] {
+				l.detached[name] = blocked[link]
+				if blocked[link] {
+					b.setMaster(name, index, 0)
+				} else {
+					raise = append(raise, func() { b.setMaster(name, index, bridge) })
+				}
+			}
+			if !link.Down {
+				raise = append(raise, func() { b.setUp(name, index, true) })
+			}
+		}
+	}
+	for _, f := range raise {
+		f()
+	}
+	if stale {
+		for name, index := range bridges {
+			b.flushBridge(name, index)
+		}
+	}
+	return b.flush()
+}
+
+// treeChanged says whether other links than before are blocked, so that what
+// switches have learned may lead into a dead end.
+func (l *Lab) treeChanged(blocked map[*topology.Link]bool) bool {
+	now := map[string]bool{}
+	for i, key := range topology.LinkKeys(l.Topology) {
+		if blocked[l.Topology.Links[i]] {
+			now[key] = true
+		}
+	}
+	changed := l.blocked != nil && !maps.Equal(now, l.blocked)
+	l.blocked = now
+	return changed
+}
+
+// masterOf is the index of the bridge that a switch is, or 0.
+func (l *Lab) masterOf(n *topology.Node) int {
+	if n.Kind != topology.Switch || n.Datapath != topology.Bridge {
+		return 0
+	}
+	return l.index[topology.DeviceName(n.Name)]
+}
+
+// plug puts a device in the switches' namespace into its bridge.
+func (l *Lab) plug(node string, dev netlink.Link) error {
+	n := l.node(node)
+	if ownsNamespaces(n) {
+		return nil
+	}
+	l.index[dev.Attrs().Name] = dev.Attrs().Index
+	if master := l.masterOf(n); master != 0 {
+		return netlink.LinkSetMasterByIndex(dev, master)
+	}
+	return nil
+}

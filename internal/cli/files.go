@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/topology"
 	"trivet.dev/trivet/topology/draw"
 	"trivet.dev/trivet/topology/formats"
@@ -210,9 +211,20 @@ func (a *app) drawn(cmd *cobra.Command, s *source, args []string) (*topology.Top
 
 func (a *app) schema() *cobra.Command {
 	return &cobra.Command{
-		Use: "schema", Short: "Print the JSON Schema of Trivet YAML, for editors", Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			_, err := a.out.Write(trivet.Schema())
+		Use: "schema [topology|api]", Short: "Print the JSON Schema of Trivet YAML, or the OpenAPI document of a lab's daemon",
+		Args: cobra.MaximumNArgs(1), ValidArgs: []string{"topology", "api"},
+		RunE: func(_ *cobra.Command, args []string) error {
+			text := trivet.Schema()
+			switch {
+			case len(args) == 1 && args[0] == "api":
+				var err error
+				if text, err = lab.OpenAPI(); err != nil {
+					return err
+				}
+			case len(args) == 1 && args[0] != "topology":
+				return fmt.Errorf("there is no schema of %q; there are topology and api", args[0])
+			}
+			_, err := fmt.Fprintln(a.out, strings.TrimSpace(string(text)))
 			return err
 		},
 	}

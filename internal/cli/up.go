@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -212,7 +213,8 @@ func startDaemon(name string) (<-chan error, error) {
 // waitForDaemon waits until the daemon listens.
 func (a *app) waitForDaemon(state lab.State, ended <-chan error) (*lab.Client, error) {
 	for {
-		if _, err := os.Stat(state.Socket()); err == nil {
+		if conn, err := net.Dial("unix", state.Socket()); err == nil {
+			conn.Close()
 			return lab.NewClient(state), nil
 		}
 		select {

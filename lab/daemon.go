@@ -51,7 +51,8 @@ func RunDaemon(name string) error {
 	if err := state.Save(); err != nil {
 		return err
 	}
-	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGPIPE)
+	// Taken and dropped, not ignored: what is ignored here, the nodes' programs would ignore, too.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGPIPE)
 	d := &daemon{state: state, progress: newProgressLog(), gone: make(chan struct{})}
 	d.ctx, d.cancel = context.WithCancel(context.Background())
 	listener, err := d.listen()

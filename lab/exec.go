@@ -117,6 +117,11 @@ func (d *daemon) serveExec(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	output, err := s.start(d, req)
+	if code := notRun(err); code != 0 {
+		_ = s.send(frameStderr, []byte(err.Error()+"\n"))
+		_ = s.send(frameExit, binary.BigEndian.AppendUint32(nil, uint32(code)))
+		return
+	}
 	if err != nil {
 		_ = s.send(frameError, []byte(err.Error()))
 		return
@@ -145,7 +150,7 @@ func (s *session) start(d *daemon, req ExecRequest) (output *sync.WaitGroup, err
 		s.cmd.Path, s.cmd.Err = lookPath(req.Command[0], req.Env)
 	}
 	if s.cmd.Err != nil {
-		return nil, fmt.Errorf("%s: command not found", req.Command[0])
+		return nil, fmt.Errorf("%s: %w", req.Command[0], errNoCommand)
 	}
 	if _, err := os.Stat(req.Dir); err != nil {
 		s.cmd.Dir = "/"
@@ -258,6 +263,23 @@ func (s *session) kill(signal unix.Signal) {
 	if !s.exited.Load() {
 		_ = unix.Kill(-s.cmd.Process.Pid, signal)
 	}
+}
+
+var errNoCommand = errors.New("command not found")
+
+// notRun is what a shell exits with (POSIX, 2.8.2) for a program that is not there
+// (127) or is none (126); 0 where that is not the error.
+func notRun(err error) int {
+	var path *os.PathError
+	switch {
+	case errors.Is(err, errNoCommand):
+		return 127
+	case !errors.As(err, &path) || path.Op != "fork/exec":
+		return 0
+	case errors.Is(err, os.ErrNotExist):
+		return 127
+	}
+	return 126
 }
 
 // exitCode is the program's, or 128 and the signal that ended it, as in a shell.

@@ -19,8 +19,14 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// atOnce is how many pings each host has under way in a ping of all pairs.
-const atOnce = 4
+// In a ping of all pairs, young are the pings under way all told that are younger
+// than youth: so few that they do not measure each other. Older ones, which wait for
+// a slow link or for nothing, do not hold the others up; perHost bounds their number.
+const (
+	young   = 16
+	youth   = 100 * time.Millisecond
+	perHost = 16
+)
 
 // ping pings one pair, or all.
 func (d *daemon) ping(ctx context.Context, r PingRequest) (out PingResult, err error) {
@@ -144,7 +150,7 @@ func (d *daemon) address(name string, v6 bool) (netip.Addr, error) {
 	return netip.Addr{}, fmt.Errorf("%s has no %s address", name, family)
 }
 
-// pingPairs pings all pairs: the hosts at the same time, each a few pairs at once.
+// pingPairs pings all pairs.
 func (d *daemon) pingPairs(ctx context.Context, pairs []pair, v6 bool, o probe.PingOptions) ([]probe.PairResult, error) {
 	results := make([]probe.PairResult, len(pairs))
 	byHost := map[string][]int{}
@@ -154,6 +160,7 @@ func (d *daemon) pingPairs(ctx context.Context, pairs []pair, v6 bool, o probe.P
 	var group sync.WaitGroup
 	var mu sync.Mutex
 	var errs []error
+	turns := make(chan struct{}, young)
 	for host, todo := range byHost {
 		var pinger *probe.Pinger
 		err := d.local.OnNode(host, func() (err error) {
@@ -168,10 +175,15 @@ func (d *daemon) pingPairs(ctx context.Context, pairs []pair, v6 bool, o probe.P
 			defer pinger.Close()
 			var inner sync.WaitGroup
 			work := make(chan int)
-			for range min(atOnce, len(todo)) {
+			for range min(perHost, len(todo)) {
 				inner.Go(func() {
 					for i := range work {
+						turns <- struct{}{}
+						leave := sync.OnceFunc(func() { <-turns })
+						old := time.AfterFunc(youth, leave)
 						r := pinger.PingPair(ctx, pairs[i].address, o)
+						old.Stop()
+						leave()
 						r.From, r.To = pairs[i].from, pairs[i].to
 						mu.Lock()
 						results[i] = r

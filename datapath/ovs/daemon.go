@@ -52,10 +52,10 @@ func (d *daemon) start(cfg Config, program string, args ...string) error {
 	cmd.Env = append(os.Environ(), "OVS_RUNDIR="+d.dir, "OVS_DBDIR="+d.dir, "OVS_LOGDIR="+d.dir, "OVS_SYSCONFDIR="+d.dir)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if cfg.Prepare != nil {
-		cfg.Prepare(cmd)
-	}
 	start := func() error {
+		if cfg.Prepare != nil {
+			cfg.Prepare(cmd)
+		}
 		// For each bridge ovs-vswitchd asks for a device that is not there yet, and the kernel
 		// runs modprobe twice to find it: once less for a process that may not load modules.
 		if err := unix.Prctl(unix.PR_CAPBSET_DROP, unix.CAP_SYS_MODULE, 0, 0, 0); err != nil {

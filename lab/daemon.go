@@ -26,7 +26,8 @@ import (
 type daemon struct {
 	state State
 	local *local.Lab
-	start time.Time // when the lab was up
+	own   *ownController // of switches whose controller is trivet; nil where there are none
+	start time.Time      // when the lab was up
 
 	changing sync.Mutex // one change of the lab at a time
 	progress *progressLog
@@ -35,6 +36,9 @@ type daemon struct {
 	schedule sync.WaitGroup
 	gone     chan struct{} // closed when the lab is down and the daemon is to end
 	exitOnce sync.Once
+
+	removed   bool // nothing is left; guarded by changing
+	closeOnce sync.Once
 }
 
 // DaemonCommand is the argument by which the program runs as a lab's daemon.
@@ -127,6 +131,9 @@ func (d *daemon) up() {
 	l, err := local.New(d.state.Name, Dir(d.state.Name))
 	if err == nil {
 		d.local = l
+		err = d.startController()
+	}
+	if err == nil {
 		err = l.Up(d.ctx, d.state.Topology, d.progress.stage)
 	}
 	if err == nil {
@@ -134,6 +141,10 @@ func (d *daemon) up() {
 	}
 	if err == nil {
 		err = d.startCommands(d.ctx, func(n *topology.Node) string { return n.Start })
+	}
+	if err == nil {
+		d.waitControllers()
+		err = d.ctx.Err()
 	}
 	if err != nil {
 		if d.ctx.Err() != nil {
@@ -146,7 +157,6 @@ func (d *daemon) up() {
 		d.exit()
 		return
 	}
-	d.waitControllers()
 	d.state.Status = Up
 	if err := d.state.Save(); err != nil {
 		d.progress.warn(err.Error())
@@ -161,6 +171,9 @@ func (d *daemon) waitControllers() {
 	ctx, cancel := context.WithTimeout(d.ctx, time.Duration(d.state.Wait))
 	defer cancel()
 	d.progress.stage("controllers", 0, 0)
+	if err := d.own.wait(ctx, d.state.Topology); err != nil {
+		d.progress.warn(err.Error())
+	}
 	if err := d.local.WaitControllers(ctx); err != nil {
 		d.progress.warnController(err, d.state.Topology)
 	}
@@ -172,14 +185,17 @@ func (d *daemon) exit() { d.exitOnce.Do(func() { close(d.gone) }) }
 // down takes the lab down. A lab that is coming up is interrupted first.
 func (d *daemon) down(progress local.Progress) error {
 	d.cancel()
+	d.schedule.Wait() // before the lock, which an event may be waiting for
 	d.changing.Lock()
 	defer d.changing.Unlock()
+	if d.removed { // coming up has failed, and taken back what there was
+		return nil
+	}
 	if d.state.Status == Up {
 		d.state.Status = Stopping
 		if err := d.state.Save(); err != nil {
 			return err
 		}
-		d.schedule.Wait()
 		// A stop command that fails keeps nothing up.
 		_ = d.startCommands(context.Background(), func(n *topology.Node) string { return n.Stop })
 	}
@@ -194,9 +210,11 @@ func (d *daemon) remove() error { return d.removeWith(func(string, int, int) {})
 
 func (d *daemon) removeWith(progress local.Progress) error {
 	if d.local != nil {
-		d.local.Close()
+		d.closeOnce.Do(d.local.Close)
 	}
-	return local.Remove(d.state.Name, Dir(d.state.Name), progress)
+	err := local.Remove(d.state.Name, Dir(d.state.Name), progress)
+	d.removed = err == nil
+	return err
 }
 
 // commandTime is how long up and down wait for a node's start or stop command.

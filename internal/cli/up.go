@@ -171,6 +171,13 @@ func (a *app) start(ctx context.Context, state lab.State) error {
 	err = client.Follow(context.Background(), view.step)
 	view.end()
 	if err != nil {
+		select {
+		case <-daemon:
+		case <-time.After(5 * time.Second):
+		}
+		if _, gone := lab.Load(state.Name); !errors.Is(gone, lab.ErrNone) {
+			return fmt.Errorf("%w\n  something is left of the lab; clean it up:  trivet down %s", err, state.Name)
+		}
 		return fmt.Errorf("%w\nnothing is left of the lab", err)
 	}
 	if a.json {

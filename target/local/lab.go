@@ -35,6 +35,10 @@ type Lab struct {
 	Cgroups  Cgroups
 	Record   Record
 
+	// ControllerSocket is where the lab's own controller listens, for the switches that
+	// have it. It is set before Up.
+	ControllerSocket string
+
 	binder   *binder
 	fabric   *os.File
 	index    map[string]int  // of the devices in the switches' namespace

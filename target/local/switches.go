@@ -83,7 +83,7 @@ func (l *Lab) ovsBridges(blocked map[*topology.Link]bool) []ovs.Bridge {
 		}
 		at[n.Name] = len(bridges)
 		bridges = append(bridges, ovs.Bridge{Name: topology.DeviceName(n.Name), DPID: n.DPID, FailMode: n.FailMode,
-			OpenFlow: n.OpenFlow, STP: n.STP, Controllers: ControllersOf(l.Topology, n)})
+			OpenFlow: n.OpenFlow, STP: n.STP, Controllers: l.targets(n)})
 	}
 	for _, link := range l.Topology.Links {
 		wire := l.WireOf(link)
@@ -108,11 +108,20 @@ func (l *Lab) ovsBridges(blocked map[*topology.Link]bool) []ovs.Bridge {
 	return bridges
 }
 
-// ControllersOf returns the addresses of a switch's controllers; none where it forwards by learning.
+// targets are the controllers of a switch as Open vSwitch is told them.
+func (l *Lab) targets(n *topology.Node) []string {
+	if slices.Contains(n.Controllers, topology.ControllerTrivet) {
+		return []string{"unix:" + l.ControllerSocket}
+	}
+	return ControllersOf(l.Topology, n)
+}
+
+// ControllersOf returns the addresses of a switch's controllers; none where it forwards
+// by learning, or the lab's own controller decides.
 func ControllersOf(t *topology.Topology, n *topology.Node) []string {
 	var out []string
 	for _, c := range n.Controllers {
-		if c == topology.ControllerNone {
+		if c == topology.ControllerNone || c == topology.ControllerTrivet {
 			continue
 		}
 		if node := t.Node(c); node != nil {

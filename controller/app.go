@@ -1,0 +1,84 @@
+package controller
+
+import "trivet.dev/trivet/openflow"
+
+// An App is one thing that a controller does: learn addresses, discover links,
+// route. It sees switches and what happens at them, not connections.
+//
+// Events of one switch come one after the other, in the order in which the
+// switch sent them; those of different switches at the same time. So what an app
+// keeps for each switch needs no lock, what it keeps for all needs one. A method
+// must not wait for the same switch (Switch.Request). One that panics is logged
+// with its stack, the event is taken for not handled, and the others go on.
+//
+// Embed Base, which does nothing, and write the methods that matter.
+type App interface {
+	// Name is the app's name in logs and on the command line: one lower-case word.
+	Name() string
+
+	// Start is called once, before any event; Stop once, after all.
+	Start(c *Controller) error
+	Stop()
+
+	// SwitchUp: a switch is connected, its ports are known. SwitchDown: it is so no more.
+	SwitchUp(s *Switch)
+	SwitchDown(s *Switch)
+
+	// PortChanged: a port is new, gone or different.
+	PortChanged(s *Switch, reason openflow.PortReason, p openflow.Port)
+
+	// PacketIn: a packet has come to the controller. It returns whether the packet
+	// needs no further app; they are asked in their order. Its data may be kept, not
+	// changed; the Packet itself is used again for the next.
+	PacketIn(s *Switch, p *Packet) (handled bool)
+
+	// FlowRemoved: an entry with FlowSendFlowRem has gone.
+	FlowRemoved(s *Switch, m *openflow.FlowRemoved)
+}
+
+// Base is an App without a name that does nothing.
+type Base struct{}
+
+func (Base) Start(*Controller) error                                 { return nil }
+func (Base) Stop()                                                   {}
+func (Base) SwitchUp(*Switch)                                        {}
+func (Base) SwitchDown(*Switch)                                      {}
+func (Base) PortChanged(*Switch, openflow.PortReason, openflow.Port) {}
+func (Base) PacketIn(*Switch, *Packet) bool                          { return false }
+func (Base) FlowRemoved(*Switch, *openflow.FlowRemoved)              {}
+
+// Packet is a packet that came to the controller.
+type Packet struct {
+	*openflow.PacketIn
+	InPort uint32
+
+	// Of its Ethernet header; EtherType is that behind VLAN tags. A packet without one never comes.
+	Dst, Src  openflow.MAC
+	EtherType uint16
+}
+
+// parse reads the Ethernet header and says whether there is one.
+func (p *Packet) parse(m *openflow.PacketIn) bool {
+	p.PacketIn = m
+	port, ok := m.Match.InPort()
+	if !ok || len(m.Data) < 14 {
+		return false
+	}
+	p.InPort = port
+	copy(p.Dst[:], m.Data)
+	copy(p.Src[:], m.Data[6:])
+	for at := 12; ; at += 4 {
+		if len(m.Data) < at+2 {
+			return false
+		}
+		p.EtherType = uint16(m.Data[at])<<8 | uint16(m.Data[at+1])
+		if p.EtherType != etherTypeVLAN && p.EtherType != etherTypeQinQ {
+			return true
+		}
+	}
+}
+
+const (
+	etherTypeVLAN = 0x8100 // IEEE 802.1Q
+	etherTypeQinQ = 0x88a8 // IEEE 802.1ad
+)

@@ -1,0 +1,180 @@
+// Package controller is an OpenFlow 1.3 controller: it meets switches, over
+// connections of any kind, and lets apps decide for them.
+//
+// A goroutine reads each switch and calls the apps; it waits for nothing but that
+// switch. So one that floods the controller takes its share of the processors and
+// no more, and thousands can be idle at the cost of their memory.
+package controller
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Controller is a set of switches and the apps that decide for them.
+type Controller struct {
+	log  *slog.Logger
+	apps []App
+
+	mu       sync.RWMutex
+	switches map[uint64]*Switch
+	sessions map[*session]bool
+	closed   bool
+	group    sync.WaitGroup
+}
+
+// New starts the apps, which are asked in this order.
+func New(log *slog.Logger, apps ...App) (*Controller, error) {
+	c := &Controller{log: log, apps: apps, switches: map[uint64]*Switch{}, sessions: map[*session]bool{}}
+	for i, a := range apps {
+		if err := a.Start(c); err != nil {
+			for _, started := range apps[:i] {
+				started.Stop()
+			}
+			return nil, fmt.Errorf("start app %s: %w", a.Name(), err)
+		}
+	}
+	return c, nil
+}
+
+// Serve takes connections from a listener until it is closed.
+func (c *Controller) Serve(l net.Listener) error {
+	for {
+		conn, err := l.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return nil
+		}
+		var temporary interface{ Temporary() bool } // too many open files: wait, the rest goes on
+		if errors.As(err, &temporary) && temporary.Temporary() {
+			c.log.Warn("cannot accept a switch", "error", err)
+			time.Sleep(100 * time.Millisecond)
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		go c.Meet(conn)
+	}
+}
+
+// Meet speaks with the switch at the other end of a connection until it ends.
+func (c *Controller) Meet(conn net.Conn) {
+	s := newSession(c, conn)
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		conn.Close()
+		return
+	}
+	c.sessions[s] = true
+	c.group.Add(1)
+	c.mu.Unlock()
+	defer c.group.Done()
+	err := s.run()
+	conn.Close()
+	c.mu.Lock()
+	delete(c.sessions, s)
+	c.mu.Unlock()
+	c.log.Info("connection ended", "peer", s.peer(), "reason", err)
+}
+
+// Switch returns the connected switch with that datapath id, or nil.
+func (c *Controller) Switch(dpid uint64) *Switch {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.switches[dpid]
+}
+
+// Switches returns the connected switches, by datapath id.
+func (c *Controller) Switches() []*Switch {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	out := make([]*Switch, 0, len(c.switches))
+	for _, s := range c.switches {
+		out = append(out, s)
+	}
+	slices.SortFunc(out, func(a, b *Switch) int {
+		if a.dpid < b.dpid {
+			return -1
+		}
+		return 1
+	})
+	return out
+}
+
+// Log is where apps write what an operator should know.
+func (c *Controller) Log() *slog.Logger { return c.log }
+
+// Close ends all connections and stops the apps.
+func (c *Controller) Close() {
+	c.mu.Lock()
+	c.closed = true
+	for s := range c.sessions {
+		s.conn.Close()
+	}
+	c.mu.Unlock()
+	c.group.Wait()
+	for _, a := range c.apps {
+		a.Stop()
+	}
+}
+
+// join makes a switch known. An id can be had once: a second switch that claims
+// it is refused as long as the first one answers (it may be a liar, or a copy).
+func (c *Controller) join(s *Switch) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if other := c.switches[s.dpid]; other != nil {
+		return fmt.Errorf("datapath id %016x is that of the switch at %s already", s.dpid, other.session.peer())
+	}
+	c.switches[s.dpid] = s
+	return nil
+}
+
+func (c *Controller) leave(s *Switch) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.switches[s.dpid] == s {
+		delete(c.switches, s.dpid)
+	}
+}
+
+// each calls f for the apps, one after the other, and contains their panics.
+func (c *Controller) each(f func(App)) {
+	for _, a := range c.apps {
+		c.contain(a, f)
+	}
+}
+
+func (c *Controller) contain(a App, f func(App)) {
+	defer func() {
+		if r := recover(); r != nil {
+			c.log.Error("app failed; the event is passed over", "app", a.Name(), "panic", r, "stack", string(debug.Stack()))
+		}
+	}()
+	f(a)
+}
+
+// packetIn asks the apps in turn until one has handled the packet.
+func (c *Controller) packetIn(s *Switch, p *Packet) {
+	for _, a := range c.apps {
+		if c.packetInTo(a, s, p) {
+			return
+		}
+	}
+}
+
+func (c *Controller) packetInTo(a App, s *Switch, p *Packet) (handled bool) {
+	defer func() {
+		if r := recover(); r != nil {
+			c.log.Error("app failed; the packet is passed over", "app", a.Name(), "panic", r, "stack", string(debug.Stack()))
+		}
+	}()
+	return a.PacketIn(s, p)
+}

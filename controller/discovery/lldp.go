@@ -1,0 +1,100 @@
+package discovery
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+
+	"trivet.dev/trivet/openflow"
+)
+
+// A probe is an LLDP frame (IEEE 802.1AB) that says from which port of which
+// switch it was sent, signed with a key of this run: what a host sends, or sends
+// again from an earlier run, is no probe.
+const (
+	etherTypeLLDP = 0x88cc
+	etherTypeBDDP = 0x8942 // the same to the broadcast address: it passes switches that keep LLDP to themselves
+)
+
+var (
+	lldpDst = openflow.MAC{0x01, 0x80, 0xc2, 0x00, 0x00, 0x0e} // nearest bridge
+	bddpDst = openflow.MAC{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
+)
+
+// LLDP's TLV types (IEEE 802.1AB-2016, section 8.4).
+const (
+	tlvEnd = iota
+	tlvChassis
+	tlvPort
+	tlvTTL
+	tlvOrganization = 127
+)
+
+const localSubtype = 7 // "locally assigned", of chassis and port ids
+
+// oui marks our signature; it has the bit of locally administered addresses.
+var oui = [4]byte{0x02, 't', 'v', 1}
+
+const signatureLen = 16
+
+// place is a port of a switch.
+type place struct {
+	dpid uint64
+	port uint32
+}
+
+func (p place) String() string { return fmt.Sprintf("%016x:%d", p.dpid, p.port) }
+
+// sign returns the signature of a probe from a place.
+func (a *App) sign(p place) []byte {
+	mac := hmac.New(sha256.New, a.key[:])
+	var b [12]byte
+	binary.BigEndian.PutUint64(b[:], p.dpid)
+	binary.BigEndian.PutUint32(b[8:], p.port)
+	mac.Write(b[:])
+	return mac.Sum(nil)[:signatureLen]
+}
+
+// probe makes the frame for a place.
+func (a *App) probe(p place, src openflow.MAC, dst openflow.MAC, etherType uint16) []byte {
+	b := make([]byte, 0, 96)
+	b = append(append(b, dst[:]...), src[:]...)
+	b = binary.BigEndian.AppendUint16(b, etherType)
+	tlv := func(kind int, value ...byte) {
+		b = binary.BigEndian.AppendUint16(b, uint16(kind<<9|len(value)))
+		b = append(b, value...)
+	}
+	tlv(tlvChassis, binary.BigEndian.AppendUint64([]byte{localSubtype}, p.dpid)...)
+	tlv(tlvPort, binary.BigEndian.AppendUint32([]byte{localSubtype}, p.port)...)
+	tlv(tlvTTL, 0, 120)
+	tlv(tlvOrganization, append(oui[:], a.sign(p)...)...)
+	tlv(tlvEnd)
+	return b
+}
+
+// read returns where a frame's probe was sent; ok is false for one that is not ours.
+func (a *App) read(frame []byte) (from place, ok bool) {
+	b := frame[14:]
+	var signature []byte
+	for len(b) >= 2 {
+		head := binary.BigEndian.Uint16(b)
+		kind, n := int(head>>9), int(head&0x1ff)
+		if len(b) < 2+n {
+			return from, false
+		}
+		value := b[2 : 2+n]
+		b = b[2+n:]
+		switch {
+		case kind == tlvEnd:
+			b = nil
+		case kind == tlvChassis && n == 9 && value[0] == localSubtype:
+			from.dpid = binary.BigEndian.Uint64(value[1:])
+		case kind == tlvPort && n == 5 && value[0] == localSubtype:
+			from.port = binary.BigEndian.Uint32(value[1:])
+		case kind == tlvOrganization && n == len(oui)+signatureLen && [4]byte(value) == oui:
+			signature = value[len(oui):]
+		}
+	}
+	return from, signature != nil && hmac.Equal(signature, a.sign(from))
+}

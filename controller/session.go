@@ -1,0 +1,391 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"trivet.dev/trivet/openflow"
+)
+
+// Times of a connection.
+const (
+	handshakeTime = 10 * time.Second // for a peer to say who it is
+	idleTime      = 15 * time.Second // without a message: ask whether it lives
+	echoTime      = 15 * time.Second // for the answer
+	writeTime     = 10 * time.Second // for a switch to take what it is sent
+)
+
+// A session is one connection with a switch.
+type session struct {
+	controller *Controller
+	conn       net.Conn
+	reader     *openflow.Reader
+	parts      openflow.Reassembler
+	sw         *Switch           // nil until the handshake is done
+	in         openflow.PacketIn // the last one, and what was read of it: used again and again
+	packet     Packet
+
+	mu       sync.Mutex // of what follows
+	writer   *openflow.Writer
+	handling bool // an event is handled: what is sent waits for its end
+	next     uint32
+	waiting  map[uint32]chan<- openflow.Message
+	gone     bool
+}
+
+func newSession(c *Controller, conn net.Conn) *session {
+	return &session{controller: c, conn: conn, reader: openflow.NewReader(conn, 0), writer: openflow.NewWriter(conn),
+		waiting: map[uint32]chan<- openflow.Message{}}
+}
+
+func (s *session) peer() string {
+	if a := s.conn.RemoteAddr(); a != nil && a.String() != "" && a.String() != "@" {
+		return a.String()
+	}
+	return s.conn.LocalAddr().String()
+}
+
+// run speaks with the peer until one side ends it; the error is why.
+func (s *session) run() error {
+	if err := s.handshake(); err != nil {
+		return fmt.Errorf("handshake: %w", err)
+	}
+	if err := s.controller.join(s.sw); err != nil {
+		return err
+	}
+	defer s.down()
+	s.controller.log.Info("switch up", "switch", s.sw.Name(), "peer", s.peer(), "ports", len(s.sw.ports))
+	s.begin()
+	s.controller.each(func(a App) { a.SwitchUp(s.sw) })
+	if err := s.end(); err != nil {
+		return err
+	}
+	return s.loop()
+}
+
+func (s *session) down() {
+	s.mu.Lock()
+	s.gone = true
+	for _, answer := range s.waiting {
+		close(answer)
+	}
+	s.waiting = nil
+	s.mu.Unlock()
+	s.controller.leave(s.sw)
+	s.controller.each(func(a App) { a.SwitchDown(s.sw) })
+}
+
+// handshake is HELLO, FEATURES, SET_CONFIG and the ports (OpenFlow 1.3.5, section 6.3.2).
+func (s *session) handshake() error {
+	if err := s.conn.SetDeadline(time.Now().Add(handshakeTime)); err != nil {
+		return err
+	}
+	own := &openflow.Hello{Versions: openflow.Versions(openflow.Version)}
+	if err := s.sendNow(own); err != nil {
+		return err
+	}
+	hello, err := expect[*openflow.Hello](s)
+	if err != nil {
+		return err
+	}
+	if _, err := openflow.Negotiate(own, hello); err != nil {
+		return s.refuse(err)
+	}
+	if err := s.sendNow(&openflow.FeaturesRequest{}); err != nil {
+		return err
+	}
+	features, err := expect[*openflow.FeaturesReply](s)
+	if err != nil {
+		return err
+	}
+	if features.AuxiliaryID != 0 {
+		return errors.New("an auxiliary connection, which this controller does not use")
+	}
+	s.sw = &Switch{session: s, dpid: features.DatapathID, features: *features, ports: map[uint32]openflow.Port{}}
+	config := &openflow.SetConfig{SwitchConfig: openflow.SwitchConfig{MissSendLen: openflow.MaxLenNoBuffer}}
+	ports := &openflow.MultipartRequest{Body: openflow.NoBody(openflow.MultipartPortDesc)}
+	if err := s.sendNow(config, ports); err != nil {
+		return err
+	}
+	return s.readPorts()
+}
+
+// readPorts reads the answer to the question for the ports. What else comes
+// meanwhile but changes of ports is of packets that nobody has asked for yet.
+func (s *session) readPorts() error {
+	for {
+		m, err := s.read()
+		if err != nil {
+			return err
+		}
+		switch m := m.(type) {
+		case *openflow.PortStatus:
+			s.sw.changePort(m.Reason, m.Port)
+		case *openflow.EchoRequest:
+			if err := s.sendNow(&openflow.EchoReply{Xid: m.Xid, Data: m.Data}); err != nil {
+				return err
+			}
+		case *openflow.Error:
+			return fmt.Errorf("the switch refuses: %v", m)
+		case *openflow.MultipartReply:
+			whole, err := s.parts.Reply(m)
+			if err != nil || whole == nil {
+				continue
+			}
+			list, ok := whole.Body.(openflow.PortDescList)
+			if !ok {
+				continue
+			}
+			for _, p := range list {
+				if p.Number <= openflow.PortMax {
+					s.sw.changePort(openflow.PortAdd, p)
+				}
+			}
+			return nil
+		}
+	}
+}
+
+// refuse answers with an error and returns it.
+func (s *session) refuse(err error) error {
+	var answer *openflow.Error
+	if errors.As(err, &answer) {
+		_ = s.sendNow(answer)
+	}
+	return err
+}
+
+// read returns the next message. A malformed one ends the connection, with an
+// ERROR that says why.
+func (s *session) read() (openflow.Message, error) {
+	b, err := s.reader.Next()
+	if err != nil {
+		return nil, err
+	}
+	m, err := openflow.Decode(b)
+	var wrong *openflow.DecodeError
+	if errors.As(err, &wrong) {
+		_ = s.sendNow(wrong.Reply(b))
+	}
+	return m, err
+}
+
+// expect reads messages until one of a type comes; echoes are answered, others passed over.
+func expect[T openflow.Message](s *session) (want T, err error) {
+	for {
+		m, err := s.read()
+		if err != nil {
+			return want, err
+		}
+		switch m := m.(type) {
+		case T:
+			return m, nil
+		case *openflow.Error:
+			return want, fmt.Errorf("the switch refuses: %v", m)
+		case *openflow.EchoRequest:
+			if err := s.sendNow(&openflow.EchoReply{Xid: m.Xid, Data: m.Data}); err != nil {
+				return want, err
+			}
+		}
+	}
+}
+
+// loop handles messages until the connection ends. All that has arrived is handled
+// before what the apps sent goes out: one write answers many packets.
+func (s *session) loop() error {
+	for asked := false; ; {
+		wait := idleTime
+		if asked {
+			wait = echoTime
+		}
+		if err := s.conn.SetReadDeadline(time.Now().Add(wait)); err != nil {
+			return err
+		}
+		b, err := s.reader.Next()
+		var timeout net.Error
+		switch {
+		case errors.As(err, &timeout) && timeout.Timeout() && !asked:
+			asked = true
+			if err := s.send(&openflow.EchoRequest{}); err != nil {
+				return err
+			}
+			continue
+		case errors.As(err, &timeout) && timeout.Timeout():
+			return errors.New("no sign of life")
+		case errors.Is(err, io.EOF):
+			return errors.New("closed by the switch")
+		case err != nil:
+			return err
+		}
+		asked = false
+		if err := s.burst(b); err != nil {
+			return err
+		}
+	}
+}
+
+// burst handles a message and those that have arrived with it.
+func (s *session) burst(b []byte) error {
+	s.begin()
+	for {
+		if err := s.handle(b); err != nil {
+			_ = s.end()
+			return err
+		}
+		if s.reader.Buffered() < openflow.HeaderLen {
+			return s.end()
+		}
+		var err error
+		if b, err = s.reader.Next(); err != nil { // the rest of it may take until the next read
+			_ = s.end()
+			return err
+		}
+	}
+}
+
+func (s *session) handle(b []byte) error {
+	if openflow.ParseHeader(b).Type == openflow.TypePacketIn {
+		return s.packetIn(b)
+	}
+	m, err := openflow.Decode(b)
+	if err != nil {
+		var wrong *openflow.DecodeError
+		if errors.As(err, &wrong) {
+			_ = s.send(wrong.Reply(b))
+		}
+		return fmt.Errorf("malformed message: %w", err)
+	}
+	switch m := m.(type) {
+	case *openflow.EchoRequest:
+		return s.send(&openflow.EchoReply{Xid: m.Xid, Data: m.Data})
+	case *openflow.PortStatus:
+		if m.Port.Number <= openflow.PortMax && s.sw.changePort(m.Reason, m.Port) {
+			s.controller.each(func(a App) { a.PortChanged(s.sw, m.Reason, m.Port) })
+		}
+	case *openflow.FlowRemoved:
+		s.controller.each(func(a App) { a.FlowRemoved(s.sw, m) })
+	case *openflow.MultipartReply:
+		whole, err := s.parts.Reply(m)
+		if err != nil {
+			return err
+		}
+		if whole != nil {
+			s.answer(whole)
+		}
+	case *openflow.Error:
+		if !s.answer(m) {
+			s.controller.log.Warn("error from the switch", "switch", s.sw.Name(), "error", m.String())
+		}
+	default:
+		s.answer(m)
+	}
+	return nil
+}
+
+// packetIn is the path that must be short: no allocation but what the apps keep.
+func (s *session) packetIn(b []byte) error {
+	if err := openflow.DecodeInto(b, &s.in); err != nil {
+		return fmt.Errorf("malformed message: %w", err)
+	}
+	if s.packet.parse(&s.in) {
+		s.controller.packetIn(s.sw, &s.packet)
+	}
+	return nil
+}
+
+// begin and end enclose the handling of events: what is sent meanwhile goes out at the end.
+func (s *session) begin() {
+	s.mu.Lock()
+	s.handling = true
+	s.mu.Unlock()
+}
+
+func (s *session) end() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.handling = false
+	return s.flush()
+}
+
+// flush must be called with mu held.
+func (s *session) flush() error {
+	if err := s.conn.SetWriteDeadline(time.Now().Add(writeTime)); err != nil {
+		return err
+	}
+	return s.writer.Flush()
+}
+
+func (s *session) send(m openflow.Message) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.gone {
+		return ErrGone
+	}
+	if err := s.writer.Write(m); err != nil {
+		return err
+	}
+	if s.handling {
+		return nil
+	}
+	return s.flush()
+}
+
+func (s *session) sendNow(messages ...openflow.Message) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, m := range messages {
+		if err := s.writer.Write(m); err != nil {
+			return err
+		}
+	}
+	return s.writer.Flush()
+}
+
+// answer gives a message to who waits for it.
+func (s *session) answer(m openflow.Message) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	to, ok := s.waiting[m.Transaction()]
+	if ok {
+		delete(s.waiting, m.Transaction())
+		to <- m
+	}
+	return ok
+}
+
+func (s *session) request(ctx context.Context, m openflow.Message) (openflow.Message, error) {
+	answer := make(chan openflow.Message, 1)
+	s.mu.Lock()
+	if s.gone {
+		s.mu.Unlock()
+		return nil, ErrGone
+	}
+	s.next++
+	id := s.next
+	s.waiting[id] = answer
+	s.mu.Unlock()
+	m.SetTransaction(id)
+	if err := s.send(m); err != nil {
+		return nil, err
+	}
+	select {
+	case got, ok := <-answer:
+		if refusal, is := got.(*openflow.Error); is {
+			return nil, refusal
+		}
+		if !ok {
+			return nil, ErrGone
+		}
+		return got, nil
+	case <-ctx.Done():
+		s.mu.Lock()
+		delete(s.waiting, id)
+		s.mu.Unlock()
+		return nil, ctx.Err()
+	}
+}

@@ -1,0 +1,80 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	"trivet.dev/trivet/openflow"
+)
+
+// Switch is a connected datapath.
+type Switch struct {
+	session  *session
+	dpid     uint64
+	features openflow.FeaturesReply
+
+	mu    sync.Mutex
+	ports map[uint32]openflow.Port
+}
+
+// DPID is the datapath id.
+func (s *Switch) DPID() uint64 { return s.dpid }
+
+// Name is the datapath id as people write it, for logs.
+func (s *Switch) Name() string { return fmt.Sprintf("%016x", s.dpid) }
+
+// Features is what the switch said of itself.
+func (s *Switch) Features() openflow.FeaturesReply { return s.features }
+
+// Ports returns the physical and logical ports, by number.
+func (s *Switch) Ports() []openflow.Port {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := slices.Collect(maps.Values(s.ports))
+	slices.SortFunc(out, func(a, b openflow.Port) int { return int(a.Number) - int(b.Number) })
+	return out
+}
+
+// Send sends a message. What is sent while an event of the switch is handled goes out
+// together after it, with the answers to the packets that had arrived with that
+// event. The error is that the connection has ended; then the switch goes down soon.
+func (s *Switch) Send(m openflow.Message) error { return s.session.send(m) }
+
+// Request sends a message and waits for its answer: the message with the same
+// xid, of a multipart reply all parts joined. An ERROR comes back as an error
+// (*openflow.Error). It must not be called while an event of the switch is handled.
+func (s *Switch) Request(ctx context.Context, m openflow.Message) (openflow.Message, error) {
+	return s.session.request(ctx, m)
+}
+
+// Barrier waits until the switch has done all that was sent before.
+func (s *Switch) Barrier(ctx context.Context) error {
+	_, err := s.Request(ctx, &openflow.BarrierRequest{})
+	return err
+}
+
+// ErrGone is that the connection to a switch has ended.
+var ErrGone = errors.New("the switch is gone")
+
+// changePort follows PORT_STATUS and says whether anything is different.
+func (s *Switch) changePort(reason openflow.PortReason, p openflow.Port) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if reason == openflow.PortDelete {
+		_, had := s.ports[p.Number]
+		delete(s.ports, p.Number)
+		return had
+	}
+	if _, had := s.ports[p.Number]; !had && len(s.ports) >= maxPorts {
+		return false // a switch that lies
+	}
+	s.ports[p.Number] = p
+	return true
+}
+
+// maxPorts is the most ports of one switch that are believed.
+const maxPorts = 65536

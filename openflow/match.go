@@ -1,0 +1,235 @@
+package openflow
+
+import (
+	"iter"
+	"slices"
+)
+
+// Match is a set of fields, which packets shall have: ofp_match (section 7.2.3). The zero
+// Match has none and matches every packet.
+//
+// It is a value that does not change, as small as a string, and the same set is the same
+// value: two matches that mean the same are equal (==), and a Match is a good key of a map. To be
+// so, its fields are in the order of their numbers, masks of all ones are left out, and fields
+// with masks of zeros too (section 7.2.3.5 makes them the same).
+type Match struct{ oxm string } // OXM TLVs, as on the wire
+
+// NewMatch returns the match of the fields. Of fields that come twice the last counts.
+// Prerequisites are the caller's to give, see MissingPrerequisite.
+func NewMatch(fields ...OXM) Match {
+	if !slices.IsSortedFunc(fields, compareOXM) {
+		fields = slices.Clone(fields)
+		slices.SortStableFunc(fields, compareOXM)
+	}
+	var room [128]byte
+	b := room[:0]
+	for i, o := range fields {
+		if i+1 < len(fields) && compareOXM(o, fields[i+1]) == 0 || o.isNothing() {
+			continue
+		}
+		b = appendOXM(b, o)
+	}
+	return Match{string(b)}
+}
+
+// With returns the match with a field added or replaced.
+func (m Match) With(o OXM) Match {
+	from, to := m.find(orderOf(o))
+	b := append(make([]byte, 0, 128), m.oxm[:from]...)
+	if !o.isNothing() {
+		b = appendOXM(b, o)
+	}
+	return Match{string(append(b, m.oxm[to:]...))}
+}
+
+// Without returns the match without a field of ClassBasic.
+func (m Match) Without(f Field) Match {
+	from, to := m.find(orderOf(OXM{Class: ClassBasic, Field: f}))
+	if from == to {
+		return m
+	}
+	return Match{m.oxm[:from] + m.oxm[to:]}
+}
+
+// Get returns a field of ClassBasic.
+func (m Match) Get(f Field) (OXM, bool) {
+	from, to := m.find(orderOf(OXM{Class: ClassBasic, Field: f}))
+	if from == to {
+		return OXM{}, false
+	}
+	return parseOXM(m.oxm[from:to]), true
+}
+
+// InPort returns the ingress port, where the match has it: of a PACKET_IN it is where the
+// packet came in.
+func (m Match) InPort() (port uint32, ok bool) {
+	const header = "\x80\x00\x00\x04" // the field is the first of all
+	if len(m.oxm) < 8 || m.oxm[:4] != header {
+		return 0, false
+	}
+	return uint32(valueOf(m.oxm[4:8]).Lo), true
+}
+
+// All yields the fields in their order.
+func (m Match) All() iter.Seq[OXM] {
+	return func(yield func(OXM) bool) {
+		for rest := m.oxm; rest != ""; {
+			n := 4 + int(rest[3])
+			if !yield(parseOXM(rest[:n])) {
+				return
+			}
+			rest = rest[n:]
+		}
+	}
+}
+
+// Len returns the number of fields.
+func (m Match) Len() (n int) {
+	for i := 0; i < len(m.oxm); i += 4 + int(m.oxm[i+3]) {
+		n++
+	}
+	return n
+}
+
+// Covers says whether every packet that other matches, m matches too: so does a flow entry fall
+// to a DELETE or MODIFY that is not strict (section 6.4). Of fields of other classes than
+// ClassBasic, only equal ones cover each other.
+func (m Match) Covers(other Match) bool {
+	for o := range m.All() {
+		from, to := other.find(orderOf(o))
+		if from == to {
+			return false
+		}
+		p := parseOXM(other.oxm[from:to])
+		if o.opaque() {
+			if o != p {
+				return false
+			}
+			continue
+		}
+		mask := o.EffectiveMask()
+		if !mask.AndNot(p.EffectiveMask()).IsZero() || p.Value.And(mask) != o.Value {
+			return false
+		}
+	}
+	return true
+}
+
+// Overlaps says whether a packet can match both (section 6.4, CHECK_OVERLAP). Of fields of
+// other classes than ClassBasic, masked ones are taken to overlap.
+func (m Match) Overlaps(other Match) bool {
+	for o := range m.All() {
+		from, to := other.find(orderOf(o))
+		if from == to {
+			continue
+		}
+		p := parseOXM(other.oxm[from:to])
+		if o.opaque() {
+			if o != p && !o.Masked && !p.Masked {
+				return false
+			}
+			continue
+		}
+		if !o.Value.Xor(p.Value).And(o.EffectiveMask()).And(p.EffectiveMask()).IsZero() {
+			return false
+		}
+	}
+	return true
+}
+
+// find returns where the field of that order is in m.oxm or, from == to, where it would be.
+func (m Match) find(order uint64) (from, to int) {
+	for at := 0; at < len(m.oxm); {
+		n := 4 + int(m.oxm[at+3])
+		switch here := orderOfTLV(m.oxm[at : at+n]); {
+		case here == order:
+			return at, at + n
+		case here > order:
+			return at, at
+		}
+		at += n
+	}
+	return len(m.oxm), len(m.oxm)
+}
+
+const matchOXM = 1 // OFPMT_OXM
+
+// appendTo appends an ofp_match with its padding.
+func (m Match) appendTo(b []byte) []byte {
+	at := len(b)
+	n := 4 + len(m.oxm)
+	b = append(b, 0, matchOXM, byte(n>>8), byte(n))
+	return pad8(append(b, m.oxm...), at)
+}
+
+// match decodes the ofp_match at offset at, and returns where its padding ends.
+func (d decoder) match(at, end int) (m Match, next int, err error) {
+	if err := d.within(at, 8, end, BadMatchBadLen); err != nil {
+		return Match{}, 0, err
+	}
+	if t := get16(d.b, at); t != matchOXM {
+		return Match{}, 0, d.fail(at, BadMatchBadType, "match type %d, want %d", t, matchOXM)
+	}
+	n := int(get16(d.b, at+2))
+	next = at + (n+7)&^7
+	if n < 4 || next > end {
+		return Match{}, 0, d.fail(at+2, BadMatchBadLen, "length %d of a match, want 4 to %d", n, end-at)
+	}
+	canonical, err := d.checkOXMs(at+4, at+n)
+	if err != nil {
+		return Match{}, 0, err
+	}
+	if canonical {
+		return Match{string(d.b[at+4 : at+n])}, next, nil
+	}
+	m, err = d.sortOXMs(at+4, at+n)
+	return m, next, err
+}
+
+// checkOXMs checks the TLVs from offset at to end, and says whether they are as Match has them.
+func (d decoder) checkOXMs(at, end int) (canonical bool, err error) {
+	canonical = true
+	strict := d.strict()
+	var have condition
+	for last := uint64(0); at < end; {
+		h, value, exact, err := d.checkOXM(at, end)
+		if err != nil {
+			return false, err
+		}
+		n := 4 + int(h&0xff)
+		order := orderOfHeader(h)
+		if h>>16 == uint32(ClassExperimenter) {
+			order = orderOfTLV(d.b[at : at+n])
+		}
+		order++ // the first field's order is 0, and greater than last
+		canonical = canonical && exact && order > last
+		last = order
+		if f := Field(h >> 9 & 0x7f); strict && h>>16 == uint32(ClassBasic) {
+			if need := prerequisites[f]; need != 0 && need&have == 0 {
+				return false, d.fail(at, BadMatchBadPrereq, "%v without its prerequisite before it", f)
+			}
+			have |= grants(f, value)
+		}
+		at += n
+	}
+	return canonical, nil
+}
+
+// sortOXMs makes a match of TLVs that checkOXMs has checked and that are in another order, or
+// have masks that need not be.
+func (d decoder) sortOXMs(at, end int) (Match, error) {
+	seen := make(map[uint64]bool)
+	var fields []OXM
+	for at < end {
+		n := 4 + int(d.b[at+3])
+		o := parseOXM(string(d.b[at : at+n]))
+		if order := orderOf(o); seen[order] {
+			return Match{}, d.fail(at, BadMatchDupField, "%v is there twice", o.name())
+		} else {
+			seen[order] = true
+		}
+		fields = append(fields, o)
+		at += n
+	}
+	return NewMatch(fields...), nil
+}

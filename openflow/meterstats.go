@@ -1,0 +1,179 @@
+package openflow
+
+import "fmt"
+
+// MeterStatsRequest asks for the counters of a meter, or of all with MeterAll (section 7.3.5.12).
+type MeterStatsRequest struct{ Meter uint32 }
+
+// MeterConfigRequest asks for the configuration of a meter, or of all with MeterAll (section
+// 7.3.5.13).
+type MeterConfigRequest struct{ Meter uint32 }
+
+// MultipartType returns MultipartMeter.
+func (r MeterStatsRequest) MultipartType() MultipartType { return MultipartMeter }
+
+// MultipartType returns MultipartMeterConfig.
+func (r MeterConfigRequest) MultipartType() MultipartType { return MultipartMeterConfig }
+
+func (r MeterStatsRequest) appendTo(b []byte) []byte { return appendNumbers(b, r.Meter, 0) }
+
+func (r MeterConfigRequest) appendTo(b []byte) []byte { return appendNumbers(b, r.Meter, 0) }
+
+// String describes the request.
+func (r MeterStatsRequest) String() string { return "meter=" + meterName(r.Meter) }
+
+// String describes the request.
+func (r MeterConfigRequest) String() string { return "meter=" + meterName(r.Meter) }
+
+// MeterStats is ofp_meter_stats (section 7.3.5.12).
+type MeterStats struct {
+	Meter    uint32
+	Flows    uint32 // entries that point to it
+	Packets  uint64 // in
+	Bytes    uint64 // in
+	Duration Duration
+	Bands    []Counter
+}
+
+// MeterStatsList is the answer to a MeterStatsRequest.
+type MeterStatsList []MeterStats
+
+// MultipartType returns MultipartMeter.
+func (l MeterStatsList) MultipartType() MultipartType { return MultipartMeter }
+
+func (l MeterStatsList) appendTo(b []byte) []byte { return appendList(b, l) }
+
+func (l MeterStatsList) count() int { return len(l) }
+
+func (l MeterStatsList) join(more MultipartBody) MultipartBody {
+	return append(l, more.(MeterStatsList)...)
+}
+
+func (l MeterStatsList) appendElement(b []byte, i int) []byte {
+	at, s := len(b), &l[i]
+	b, p := extend(b, 40)
+	put32(p, 0, s.Meter)
+	put32(p, 12, s.Flows)
+	put64(p, 16, s.Packets)
+	put64(p, 24, s.Bytes)
+	s.Duration.put(p, 32)
+	b = appendCounters(b, s.Bands)
+	put16(b, at+4, uint16(len(b)-at))
+	return b
+}
+
+func (d decoder) meterStats() (MultipartBody, error) {
+	var l MeterStatsList
+	for at := bodyAt; at < len(d.b); {
+		if err := d.need(at, 40); err != nil {
+			return nil, err
+		}
+		n := int(get16(d.b, at+4))
+		if n < 40 {
+			return nil, d.fail(at+4, BadRequestBadLen, "length %d of a meter's statistics, want 40 or more", n)
+		}
+		if err := d.need(at, n); err != nil {
+			return nil, err
+		}
+		s := MeterStats{
+			Meter: get32(d.b, at), Flows: get32(d.b, at+12),
+			Packets: get64(d.b, at+16), Bytes: get64(d.b, at+24), Duration: getDuration(d.b, at+32),
+		}
+		var err error
+		if s.Bands, err = d.counters(at+40, at+n); err != nil {
+			return nil, err
+		}
+		l = append(l, s)
+		at += n
+	}
+	return l, nil
+}
+
+// String describes the counters.
+func (l MeterStatsList) String() string {
+	return listString(l, func(s *MeterStats) string {
+		return fmt.Sprintf("meter:%s flow_count:%d packet_in_count:%d byte_in_count:%d duration:%v bands:%v",
+			meterName(s.Meter), s.Flows, s.Packets, s.Bytes, s.Duration, s.Bands)
+	})
+}
+
+// MeterConfigList is the answer to a MeterConfigRequest.
+type MeterConfigList []MeterConfig
+
+// MultipartType returns MultipartMeterConfig.
+func (l MeterConfigList) MultipartType() MultipartType { return MultipartMeterConfig }
+
+func (l MeterConfigList) appendTo(b []byte) []byte { return appendList(b, l) }
+
+func (l MeterConfigList) count() int { return len(l) }
+
+func (l MeterConfigList) join(more MultipartBody) MultipartBody {
+	return append(l, more.(MeterConfigList)...)
+}
+
+func (l MeterConfigList) appendElement(b []byte, i int) []byte {
+	at := len(b)
+	b, p := extend(b, 8)
+	put16(p, 2, uint16(l[i].Flags))
+	put32(p, 4, l[i].Meter)
+	b = appendBands(b, l[i].Bands)
+	put16(b, at, uint16(len(b)-at))
+	return b
+}
+
+func (d decoder) meterConfigs() (MultipartBody, error) {
+	var l MeterConfigList
+	for at := bodyAt; at < len(d.b); {
+		n, err := d.record(at, 8)
+		if err != nil {
+			return nil, err
+		}
+		c := MeterConfig{Flags: MeterFlags(get16(d.b, at+2)), Meter: get32(d.b, at+4)}
+		if c.Bands, err = d.bands(at+8, at+n); err != nil {
+			return nil, err
+		}
+		l = append(l, c)
+		at += n
+	}
+	return l, nil
+}
+
+// String describes the meters.
+func (l MeterConfigList) String() string { return listString(l, (*MeterConfig).String) }
+
+// MeterFeatures is ofp_meter_features, the answer to NoBody(MultipartMeterFeatures) (section
+// 7.3.5.14).
+type MeterFeatures struct {
+	MaxMeters    uint32
+	BandTypes    uint32 // bit t stands for MeterBandType t
+	Capabilities uint32 // a set of MeterFlags
+	MaxBands     uint8  // of a meter
+	MaxColor     uint8
+}
+
+// MultipartType returns MultipartMeterFeatures.
+func (f MeterFeatures) MultipartType() MultipartType { return MultipartMeterFeatures }
+
+func (f MeterFeatures) appendTo(b []byte) []byte {
+	b, p := extend(b, 16)
+	put32(p, 0, f.MaxMeters)
+	put32(p, 4, f.BandTypes)
+	put32(p, 8, f.Capabilities)
+	p[12], p[13] = f.MaxBands, f.MaxColor
+	return b
+}
+
+func (d decoder) meterFeatures() (MultipartBody, error) {
+	if err := d.exactly(bodyAt + 16); err != nil {
+		return nil, err
+	}
+	return MeterFeatures{
+		get32(d.b, bodyAt), get32(d.b, bodyAt+4), get32(d.b, bodyAt+8), d.b[bodyAt+12], d.b[bodyAt+13],
+	}, nil
+}
+
+// String describes the features.
+func (f MeterFeatures) String() string {
+	return fmt.Sprintf("max_meter=%d band_types=%#x capabilities=%v max_bands=%d max_color=%d",
+		f.MaxMeters, f.BandTypes, MeterFlags(f.Capabilities), f.MaxBands, f.MaxColor)
+}

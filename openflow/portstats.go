@@ -1,0 +1,106 @@
+package openflow
+
+import "fmt"
+
+// PortStatsRequest asks for the counters of a port, or of all with PortAny (section 7.3.5.6).
+type PortStatsRequest struct{ Port uint32 }
+
+// MultipartType returns MultipartPortStats.
+func (r PortStatsRequest) MultipartType() MultipartType { return MultipartPortStats }
+
+func (r PortStatsRequest) appendTo(b []byte) []byte { return appendNumbers(b, r.Port, 0) }
+
+// String describes the request.
+func (r PortStatsRequest) String() string { return "port=" + PortName(r.Port) }
+
+func appendNumbers(b []byte, first, second uint32) []byte {
+	b, p := extend(b, 8)
+	put32(p, 0, first)
+	put32(p, 4, second)
+	return b
+}
+
+// PortStats is ofp_port_stats (section 7.3.5.6). A counter that the switch does not keep has all
+// bits set.
+type PortStats struct {
+	Port                 uint32
+	RxPackets, TxPackets uint64
+	RxBytes, TxBytes     uint64
+	RxDropped, TxDropped uint64
+	RxErrors, TxErrors   uint64
+	RxFrameErr           uint64
+	RxOverErr            uint64
+	RxCRCErr             uint64
+	Collisions           uint64
+	Duration             Duration // since the port is there
+}
+
+// PortStatsList is the answer to a PortStatsRequest.
+type PortStatsList []PortStats
+
+const portStatsLen = 112
+
+// MultipartType returns MultipartPortStats.
+func (l PortStatsList) MultipartType() MultipartType { return MultipartPortStats }
+
+func (l PortStatsList) appendTo(b []byte) []byte { return appendList(b, l) }
+
+func (l PortStatsList) count() int { return len(l) }
+
+func (l PortStatsList) join(more MultipartBody) MultipartBody {
+	return append(l, more.(PortStatsList)...)
+}
+
+// counters returns the counters in the order of the wire.
+func (s *PortStats) counters() [12]*uint64 {
+	return [12]*uint64{
+		&s.RxPackets, &s.TxPackets, &s.RxBytes, &s.TxBytes, &s.RxDropped, &s.TxDropped, &s.RxErrors, &s.TxErrors,
+		&s.RxFrameErr, &s.RxOverErr, &s.RxCRCErr, &s.Collisions,
+	}
+}
+
+func (l PortStatsList) appendElement(b []byte, i int) []byte {
+	b, p := extend(b, portStatsLen)
+	put32(p, 0, l[i].Port)
+	for c, counter := range l[i].counters() {
+		put64(p, 8+8*c, *counter)
+	}
+	l[i].Duration.put(p, 104)
+	return b
+}
+
+func (d decoder) portStats(at int) PortStats {
+	s := PortStats{Port: get32(d.b, at), Duration: getDuration(d.b, at+104)}
+	for c, counter := range s.counters() {
+		*counter = get64(d.b, at+8+8*c)
+	}
+	return s
+}
+
+// String describes the counters.
+func (l PortStatsList) String() string {
+	return listString(l, func(s *PortStats) string {
+		return fmt.Sprintf("port=%s rx pkts=%d,bytes=%d,drop=%d,errs=%d tx pkts=%d,bytes=%d,drop=%d,errs=%d duration=%v",
+			PortName(s.Port), s.RxPackets, s.RxBytes, s.RxDropped, s.RxErrors, s.TxPackets, s.TxBytes, s.TxDropped, s.TxErrors, s.Duration)
+	})
+}
+
+// PortDescList describes the ports of a switch, the answer to NoBody(MultipartPortDesc) (section
+// 7.3.5.7).
+type PortDescList []Port
+
+// MultipartType returns MultipartPortDesc.
+func (l PortDescList) MultipartType() MultipartType { return MultipartPortDesc }
+
+func (l PortDescList) appendTo(b []byte) []byte { return appendList(b, l) }
+
+func (l PortDescList) count() int { return len(l) }
+
+func (l PortDescList) join(more MultipartBody) MultipartBody {
+	return append(l, more.(PortDescList)...)
+}
+
+func (l PortDescList) appendElement(b []byte, i int) []byte { return l[i].appendTo(b) }
+
+// String describes the ports.
+func (l PortDescList) String() string { return listString(l, (*Port).String) }

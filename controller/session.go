@@ -237,11 +237,11 @@ func (s *session) burst(b []byte) error {
 			_ = s.end()
 			return err
 		}
-		if s.reader.Buffered() < openflow.HeaderLen {
+		if !s.reader.Ready() {
 			return s.end()
 		}
 		var err error
-		if b, err = s.reader.Next(); err != nil { // the rest of it may take until the next read
+		if b, err = s.reader.Next(); err != nil {
 			_ = s.end()
 			return err
 		}

@@ -241,27 +241,28 @@ func (a *App) PacketIn(s *controller.Switch, p *controller.Packet) bool {
 	to := place{s.DPID(), p.InPort}
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.tell(a.join(from, to))
+	return true
+}
+
+// join takes note that a probe from one port has arrived at another. It must be called with mu held.
+func (a *App) join(from, to place) (changes []Change) {
 	src, dst := a.ports[from], a.ports[to]
 	if src == nil || dst == nil || from == to {
-		return true
+		return nil
 	}
 	src.missed = 0
 	if src.to == to && dst.from == from {
-		return true
+		return nil
 	}
 	src.to, dst.from = to, from
-	var changes []Change
-	for _, end := range []struct {
-		at place
-		p  *port
-	}{{from, src}, {to, dst}} {
-		if end.p.kind != Inner {
-			end.p.kind = Inner
-			changes = append(changes, Change{Switch: end.at.dpid, Port: end.at.port, Kind: Inner})
+	for _, end := range []place{from, to} {
+		if p := a.ports[end]; p.kind != Inner {
+			p.kind = Inner
+			changes = append(changes, Change{Switch: end.dpid, Port: end.port, Kind: Inner})
 		}
 	}
-	a.tell(changes)
-	return true
+	return changes
 }
 
 // run sends probes within the budget, and sees which ports are edges and which links are lost.

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"sync"
 
+	"golang.org/x/sys/unix"
+
 	"trivet.dev/trivet/internal/version"
 	"trivet.dev/trivet/topology"
 )
@@ -67,7 +69,11 @@ func (c *Client) request(ctx context.Context, method, path string, in any) (*htt
 	req.Header.Set("Content-Type", "application/json")
 	resp, err := c.http.Do(req)
 	if err != nil {
-		return nil, errors.Unwrap(err) // without the invented URL
+		err = errors.Unwrap(err) // without the invented URL
+		if errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET) {
+			err = fmt.Errorf("the daemon of lab %s has ended without an answer (its log: %s/daemon.log)", c.name, Dir(c.name))
+		}
+		return nil, err
 	}
 	if resp.StatusCode >= 300 {
 		defer resp.Body.Close()

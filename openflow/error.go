@@ -7,7 +7,7 @@ type Error struct {
 	Xid
 	Code         ErrorCode // of the type ErrorExperimenter: the experimenter's own code
 	Experimenter uint32    // of the type ErrorExperimenter alone
-	Data         []byte    // of the message that failed, 64 bytes or more; text for HELLO_FAILED
+	Data         []byte    // the start of the message that failed; of HELLO_FAILED, a text
 }
 
 // Type returns TypeError.

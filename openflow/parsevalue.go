@@ -192,13 +192,10 @@ func (p *parser) setField(argument string, column int) (Action, bool) {
 		p.fail(column, "%s: no such field", name)
 		return Action{}, false
 	}
-	f := candidates[0]
-	if len(candidates) > 1 {
-		var ok bool
-		if f, ok = choose(name, p.conditions()); !ok {
-			p.fail(column, "%s: the match must have the protocol it is of (%s)", name, protocolsOf(name))
-			return Action{}, false
-		}
+	f, ok := p.fieldToSet(name, candidates)
+	if !ok {
+		p.fail(column, "%s: the match must have the protocol it is of (%s)", name, protocolsOf(name))
+		return Action{}, false
 	}
 	o := p.masked(f, value, column)
 	if o.Masked {
@@ -206,4 +203,21 @@ func (p *parser) setField(argument string, column int) (Action, bool) {
 		return Action{}, false
 	}
 	return SetField(o), true
+}
+
+// fieldToSet returns the one of several fields that a name stands for in set_field: by the
+// protocol of the match, else the one that is written so there.
+func (p *parser) fieldToSet(name string, candidates []Field) (Field, bool) {
+	if len(candidates) == 1 {
+		return candidates[0], true
+	}
+	if f, ok := choose(name, p.conditions()); ok {
+		return f, true
+	}
+	for _, f := range candidates {
+		if f.nameToSet() == name {
+			return f, true
+		}
+	}
+	return 0, false
 }

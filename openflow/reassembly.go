@@ -1,6 +1,7 @@
 package openflow
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"slices"
@@ -50,7 +51,7 @@ func (r *Reassembler) add(t Type, x Xid, flags MultipartFlags, body MultipartBod
 		return body, nil
 	}
 	if p == nil {
-		if len(r.pending) >= orDefault(r.MaxPending, 256) {
+		if len(r.pending) >= cmp.Or(r.MaxPending, 256) {
 			return nil, &DecodeError{t, x, 10, BadRequestMultipartBufferOverflow, fmt.Sprintf("%d other messages are incomplete", len(r.pending))}
 		}
 		if r.pending == nil {
@@ -59,7 +60,7 @@ func (r *Reassembler) add(t Type, x Xid, flags MultipartFlags, body MultipartBod
 		r.pending[x] = &partial{body, 1}
 		return nil, nil
 	}
-	if p.parts++; p.parts > orDefault(r.MaxParts, 65536) {
+	if p.parts++; p.parts > cmp.Or(r.MaxParts, 65536) {
 		delete(r.pending, x)
 		return nil, &DecodeError{t, x, 10, BadRequestMultipartBufferOverflow, fmt.Sprintf("more than %d parts", p.parts-1)}
 	}
@@ -90,11 +91,4 @@ func join(a, b MultipartBody) (MultipartBody, bool) {
 		return a, a.Experimenter == b.Experimenter && a.ExpType == b.ExpType
 	}
 	return nil, false
-}
-
-func orDefault(n, otherwise int) int {
-	if n > 0 {
-		return n
-	}
-	return otherwise
 }

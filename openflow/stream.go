@@ -62,6 +62,12 @@ func (r *Reader) Read() (Message, error) {
 // message: while there are some, more messages may be had without waiting.
 func (r *Reader) Buffered() int { return r.to - r.from }
 
+// Ready says whether the next message has been read whole: Next would not wait for it.
+func (r *Reader) Ready() bool {
+	have := r.to - r.from
+	return have >= HeaderLen && have >= int(ParseHeader(r.chunk[r.from:]).Length)
+}
+
 // fill reads until n bytes have been read and not yet returned.
 func (r *Reader) fill(n int) error {
 	for idle := 0; r.to-r.from < n; {

@@ -31,7 +31,7 @@ var textNames = [NumFields]string{
 	FieldVLANPCP:      "dl_vlan_pcp vlan_pcp",
 	FieldIPDSCP:       "ip_dscp ip_dscp",
 	FieldIPECN:        "nw_ecn nw_ecn ip_ecn",
-	FieldIPProto:      "nw_proto nw_proto",
+	FieldIPProto:      "nw_proto ip_proto",
 	FieldIPv4Src:      "nw_src ip_src",
 	FieldIPv4Dst:      "nw_dst ip_dst",
 	FieldTCPSrc:       "tp_src tcp_src",
@@ -105,6 +105,9 @@ var fieldsByName = func() map[string][]Field {
 	return byName
 }()
 
+// nameToSet returns the name of the field in set_field.
+func (f Field) nameToSet() string { return strings.Fields(textNames[f])[1] }
+
 // name returns the name of the field for a reader.
 func (o OXM) name() string {
 	if o.opaque() {
@@ -154,6 +157,8 @@ func (o OXM) String() string {
 		switch {
 		case !o.Masked && o.Value.Lo == 0:
 			return "vlan_tci=0x0000/0x1fff"
+		case o == VLANAny():
+			return "vlan_tci=0x1000/0x1000"
 		case !o.Masked && o.Value.Lo&VLANPresent != 0:
 			return fmt.Sprintf("dl_vlan=%d", o.Value.Lo&^VLANPresent)
 		}
@@ -215,7 +220,7 @@ func (a Action) String() string {
 	case ActionSetField:
 		name := a.Field.name()
 		if !a.Field.opaque() {
-			name = strings.Fields(textNames[a.Field.Field])[1]
+			name = a.Field.Field.nameToSet()
 		}
 		return "set_field:" + a.Field.text() + "->" + name
 	case ActionSetMPLSTTL:

@@ -106,7 +106,7 @@ func (r *resolver) addresses() {
 	if r.t.IPv6 != IPv6Off {
 		r.assign(v6, segs, routed)
 	}
-	r.duplicates()
+	r.duplicates(segs)
 	r.gateways(segs)
 	r.segs = segs
 }
@@ -158,7 +158,10 @@ func (r *resolver) assignSegment(fam int, p *pool, s *segment) {
 		}
 	}
 	s.prefix[fam] = prefix
-	next := prefix.Addr().Next()
+	next := prefix.Addr()
+	if prefix.Bits() < prefix.Addr().BitLen()-1 { // two routers' network has no address but theirs (RFC 3021, RFC 6164)
+		next = next.Next()
+	}
 	for _, e := range all {
 		if has(e.Addresses, fam) {
 			continue
@@ -242,7 +245,7 @@ func newPool(fam int, t *Topology, segs []*segment) *pool {
 func (p *pool) take(n int, hosts bool) (netip.Prefix, bool) {
 	from, bits, which := p.hostPool(), 64, 0
 	if p.fam == v4 {
-		for bits = 24; bits > 2 && 1<<(32-bits)-2 < n; bits-- {
+		for bits = max(24, from.Bits()); bits > 2 && 1<<(32-bits)-2 < n; bits-- {
 		}
 	}
 	if !hosts {
@@ -255,7 +258,7 @@ func (p *pool) take(n int, hosts bool) (netip.Prefix, bool) {
 	candidate := p.next[which]
 	if !candidate.IsValid() {
 		candidate = from.Masked().Addr()
-		if hosts && p.fam == v4 { // 10.0.1.0/24 is the first: people count from 1
+		if hosts && p.fam == v4 && from.Bits() < bits { // 10.0.1.0/24 is the first: people count from 1
 			candidate = after(netip.PrefixFrom(candidate, bits))
 		}
 	}
@@ -303,7 +306,17 @@ func after(p netip.Prefix) netip.Addr {
 	return netip.Addr{}
 }
 
-func (r *resolver) duplicates() {
+// duplicates finds addresses that two interfaces have, and MACs that two have in one segment.
+func (r *resolver) duplicates(segs []*segment) {
+	for _, s := range segs {
+		owner := map[MAC]*Endpoint{}
+		for _, e := range slices.Concat(s.ends, s.routers) {
+			if other := owner[e.MAC]; other != nil {
+				r.problems.Add(r.nodes[e.Node].Pos, "MACs are unique where switches join", "%s of %s is the MAC of %s too", e.MAC, e.Node, other.Node)
+			}
+			owner[e.MAC] = e
+		}
+	}
 	owner := map[netip.Addr]*Endpoint{}
 	for _, l := range r.t.Links {
 		for i := range l.Ends {

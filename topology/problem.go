@@ -36,7 +36,7 @@ type Problem struct {
 }
 
 func (p Problem) String() string {
-	s := p.Message
+	s := shorten(p.Message)
 	if p.Warning {
 		s = "warning: " + s
 	}
@@ -47,6 +47,18 @@ func (p Problem) String() string {
 		s = at + "  " + s
 	}
 	return printable(s)
+}
+
+// shorten keeps a message readable that quotes a file without end.
+func shorten(s string) string {
+	const most = 300 // characters
+	if len(s) <= most {
+		return s
+	}
+	if r := []rune(s[:min(len(s), 4*most)]); len(r) > most { // four bytes a character at the most
+		return string(r[:most]) + "…"
+	}
+	return s
 }
 
 // printable keeps what a file says from breaking lines or commanding the

@@ -143,9 +143,9 @@ func (r *resolver) ports() {
 // devices names the network device of each end. Devices of switches share one
 // namespace, those of a host or router have one of their own.
 func (r *resolver) devices() {
-	taken := map[[2]string]*Link{}
+	taken := map[[2]string]string{} // by whom
 	for _, n := range r.t.NodesOf(Switch) {
-		taken[[2]string{"", DeviceName(n.Name)}] = &Link{Ends: [2]Endpoint{{Node: n.Name}, {Node: n.Name}}}
+		taken[[2]string{"", DeviceName(n.Name)}] = "switch " + n.Name
 	}
 	for _, l := range r.t.Links {
 		for i := range l.Ends {
@@ -161,10 +161,10 @@ func (r *resolver) devices() {
 				namespace = ""
 			}
 			key := [2]string{namespace, e.Interface}
-			if other := taken[key]; other != nil {
-				r.problems.Add(l.Pos, "give one of them another: from: {interface: …}", "link %s: the device name %s at %s is taken by %s", l.Name(), e.Interface, e.Node, other.Name())
+			if other := taken[key]; other != "" {
+				r.problems.Add(l.Pos, "give one of them another: from: {interface: …}", "link %s: the device name %s at %s is taken by %s", l.Name(), e.Interface, e.Node, other)
 			}
-			taken[key] = l
+			taken[key] = "link " + l.Name()
 		}
 	}
 }
@@ -187,9 +187,10 @@ func DeviceName(name string) string {
 
 var portSuffix = regexp.MustCompile(`-eth\d+$`)
 
-// macs gives every interface of a host or router an address that depends on
-// the topology's, the node's and the device's names only.
+// macs gives every interface an address that depends on the topology's, the
+// node's and the device's names only (but for one of 2^40 that is taken).
 func (r *resolver) macs() {
+	taken := map[MAC]bool{}
 	for _, n := range r.t.Nodes {
 		if ends := r.ends[n.Name]; len(ends) > 0 && n.Kind != Switch {
 			if first := ends[0]; first.MAC == (MAC{}) {
@@ -199,18 +200,23 @@ func (r *resolver) macs() {
 		}
 	}
 	for _, l := range r.t.Links {
+		taken[l.Ends[0].MAC], taken[l.Ends[1].MAC] = true, true
+	}
+	taken[MAC{}] = true
+	for _, l := range r.t.Links {
 		for i := range l.Ends {
 			e := &l.Ends[i]
-			n := r.nodes[e.Node]
-			if n == nil {
+			if e.External() || e.MAC != (MAC{}) {
 				continue
 			}
-			if e.MAC == (MAC{}) {
-				h := fnv.New64a()
-				fmt.Fprintf(h, "%s\x00%s\x00%s", r.t.Name, e.Node, e.Interface)
+			h := fnv.New64a()
+			fmt.Fprintf(h, "%s\x00%s\x00%s", r.t.Name, e.Node, e.Interface)
+			for taken[e.MAC] { // zero is, too
 				sum := h.Sum64()
 				e.MAC = MAC{0x02, byte(sum >> 32), byte(sum >> 24), byte(sum >> 16), byte(sum >> 8), byte(sum)}
+				h.Write([]byte{0})
 			}
+			taken[e.MAC] = true
 		}
 	}
 }

@@ -31,6 +31,10 @@ var deviceName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.@+-]{0,14}$`)
 // Validate finds everything that is wrong with a topology.
 func Validate(t *Topology) Problems {
 	v := &validator{t: t, nodes: map[string]*Node{}}
+	if slices.Contains(t.Nodes, nil) || slices.Contains(t.Links, nil) { // JSON may hold null
+		v.problems.Add(t.Pos, "remove it", "a node or link of the topology is null")
+		return v.problems
+	}
 	v.topology()
 	for _, n := range t.Nodes {
 		v.node(n)
@@ -45,17 +49,17 @@ func Validate(t *Topology) Problems {
 }
 
 type validator struct {
-	t           *Topology
-	nodes       map[string]*Node
-	ports       map[portKey]*Link
-	external    map[string]*Link
-	joined      map[[2]string]bool // the ends of links, in both orders
-	suggestions int                // made so far
-	problems    Problems
+	t        *Topology
+	nodes    map[string]*Node
+	ports    map[portKey]*Link
+	external map[string]*Link
+	joined   map[[2]string]bool // the ends of links, in both orders
+	compared int                // names, to find similar ones
+	problems Problems
 }
 
-// maxSuggestions bounds the time that looking for similar names takes.
-const maxSuggestions = 100
+// maxCompared bounds the time that looking for similar names takes.
+const maxCompared = 500_000
 
 type portKey struct {
 	node string
@@ -106,6 +110,9 @@ func (v *validator) subnets() {
 
 // assignable says whether a can be the address of an interface, or begin a subnet of such.
 func assignable(a netip.Addr) bool {
+	if a.Is4() && a.As4()[0] >= 240 { // reserved (RFC 1112, section 4)
+		return false
+	}
 	return !a.IsUnspecified() && !a.IsMulticast() && !a.IsLoopback() && a.Zone() == "" && !a.Is4In6()
 }
 
@@ -202,8 +209,10 @@ func (v *validator) dirs(n *Node, bad func(hint, format string, args ...any)) {
 		clean := path.Clean(d.Path)
 		top, _, _ := strings.Cut(strings.TrimPrefix(clean, "/"), "/")
 		switch {
-		case !path.IsAbs(d.Path) || clean == "/" || hasNUL(d.Path+d.Source) || slices.Contains(strings.Split(d.Path, "/"), ".."):
+		case !path.IsAbs(d.Path) || clean == "/" || hasNUL(d.Path) || slices.Contains(strings.Split(d.Path, "/"), ".."):
 			bad("write an absolute path below /, without ..", "dirs: %q cannot be a directory of its own", clip(d.Path))
+		case hasNUL(d.Source):
+			bad("remove it", "dirs: the source of %q holds a NUL character", clip(d.Path))
 		case top == "proc" || top == "sys" || clean == "/dev":
 			bad("leave it out", "dirs: %q is the kernel's, no node can have its own", clip(d.Path))
 		}
@@ -354,9 +363,9 @@ func (v *validator) suggest(name string) string {
 	return "add it to nodes"
 }
 
-// similar is DidYouMean among some nodes and further words, for the first few that ask.
+// similar is DidYouMean among some nodes and further words; in large topologies only for the first that ask.
 func (v *validator) similar(name string, among func(*Node) bool, further ...string) string {
-	if v.suggestions++; v.suggestions > maxSuggestions {
+	if v.compared += len(v.t.Nodes); v.compared > maxCompared && v.compared > len(v.t.Nodes) {
 		return ""
 	}
 	for _, n := range v.t.Nodes {

@@ -19,6 +19,9 @@ func (l *Lab) Apply(ctx context.Context, t *topology.Topology, progress Progress
 	}
 	defer func() { _ = relax(l.Dir) }()
 	s := l.plan(l.Topology, t)
+	if err := l.unplug(ctx, s); err != nil {
+		return err
+	}
 	if err := l.takeAway(s); err != nil {
 		return err
 	}

@@ -73,6 +73,26 @@ func (l *Lab) applySwitches(ctx context.Context, done func()) error {
 	return nil
 }
 
+// unplug takes ports whose devices are about to be made anew out of Open vSwitch, which
+// would hold on to the old device for as long as there is a port of its name.
+func (l *Lab) unplug(ctx context.Context, s steps) error {
+	anew := map[string]bool{}
+	for _, k := range s.dropLinks {
+		for _, e := range k.Ends {
+			anew[e.Interface] = isOVS(l.node(e.Node))
+		}
+	}
+	again := func(k keyed) bool { return anew[k.Ends[0].Interface] || anew[k.Ends[1].Interface] }
+	if l.ovs == nil || !slices.ContainsFunc(s.addLinks, again) {
+		return nil
+	}
+	bridges := l.ovsBridges(topology.Blocked(l.Topology))
+	for i := range bridges {
+		bridges[i].Ports = slices.DeleteFunc(bridges[i].Ports, func(p ovs.Port) bool { return anew[p.Name] })
+	}
+	return l.ovs.Apply(ctx, bridges)
+}
+
 // ovsBridges is what Open vSwitch is to be.
 func (l *Lab) ovsBridges(blocked map[*topology.Link]bool) []ovs.Bridge {
 	var bridges []ovs.Bridge

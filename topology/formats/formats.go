@@ -88,12 +88,14 @@ func ByName(name string) (*Format, error) {
 func ForFile(file string, data []byte) (*Format, error) {
 	ext := strings.ToLower(filepath.Ext(file))
 	var byExtension, fallback *Format
+	var claim []*Format // that have the extension, whatever the content
 	var known []string
 	for _, f := range registry {
 		known = append(known, f.Extensions[0])
 		if !slices.Contains(f.Extensions, ext) {
 			continue
 		}
+		claim = append(claim, f)
 		switch {
 		case f.Detect == nil:
 			fallback = f
@@ -103,6 +105,9 @@ func ForFile(file string, data []byte) (*Format, error) {
 	}
 	if f := cmp.Or(byExtension, fallback); f != nil {
 		return f, nil
+	}
+	if len(claim) == 1 { // its reader says best what is wrong
+		return claim[0], nil
 	}
 	return nil, fmt.Errorf("%s: a file ending in %q is of no known format; known are %s", file, ext, strings.Join(known, ", "))
 }

@@ -63,13 +63,7 @@ func macOf(a netip.Addr) topology.MAC {
 // Write returns the topology as a C3-Edge file and what the file does not hold:
 // every difference between t and what Read makes of the file.
 func Write(t *topology.Topology) ([]byte, []formats.Loss, error) {
-	data, err := encode(t)
-	if err != nil {
-		return nil, nil, err
-	}
-	back, problems := Read("", data, formats.Options{})
-	if err := problems.Err(); err != nil {
-		return nil, nil, err
-	}
-	return data, losses.Between(t, back), nil
+	data := encode(t)
+	lost, err := losses.Written(t, data, Read)
+	return data, lost, err
 }

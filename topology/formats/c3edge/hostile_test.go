@@ -14,11 +14,11 @@ import (
 // TestProblems proves that each mistake in a file is named where it is, with what to do.
 func TestProblems(t *testing.T) {
 	for _, c := range []struct{ what, data, want string }{
-		{"no emu", "hosts: {}\n", "f.yml:1:6  there is no emu; write emu: with hosts"},
-		{"two documents", "emu: {}\n---\nemu: {}\n", "f.yml:1:1  the file holds 2 documents"},
-		{"an empty file", "", "f.yml:1:1  the file holds 0 documents"},
+		{"no emu", "hosts: {}\n", "f.yml:1:1  there is no emu; write emu: with hosts"},
+		{"two documents", "emu: {}\n---\nemu: {}\n", "f.yml:2:1  a second document begins here; write one topology a file"},
+		{"an empty file", "", "f.yml:1:1  there is no emu"},
 		{"an empty emulation", "emu:\n  hosts: {}\n", "the emulation has no nodes"},
-		{"bad YAML", "emu:\n  hosts: [\n", "f.yml:2:10  not YAML"},
+		{"bad YAML", "emu:\n  hosts: [\n", "f.yml:2  not YAML: did not find expected node content; close the bracket, or write a value"},
 		{"a host twice", "emu:\n  hosts:\n    a: {ip: 1.1}\n    a: {ip: 1.2}\n", "f.yml:4:5  "},
 		{"hosts as a list", "emu:\n  hosts:\n    - a\n", `f.yml:3:5  hosts: a list is not a mapping`},
 		{"links as a mapping", "emu:\n  hosts: {a: {ip: 1.1}}\n  links: {src: a}\n", "f.yml:3:10  links: a mapping is not a list"},
@@ -33,8 +33,9 @@ func TestProblems(t *testing.T) {
 		{"a bad delay", "emu:\n  links:\n    - {src: a, dest: b, delay: soon}\n", `f.yml:3:32  link a-b: delay: "soon" is not a time span`},
 		{"a bad loss", "emu:\n  links:\n    - {src: a, dest: b, loss: 101}\n", `link a-b: loss: "101%" is not a share`},
 		{"a bad bandwidth", "emu:\n  links:\n    - {src: a, dest: b, bw: [1]}\n", "link a-b: bw: a list is not a single value"},
-		{"an unknown anchor", "emu: *x\n", "f.yml:1:"},
-		{"invalid UTF-8", "emu:\n  \xff: 1\n", "f.yml:2:3  this byte is not UTF-8 text"},
+		{"a value by an alias", "x: &x [1]\nemu:\n  hosts:\n    a: {ip: *x}\n", "f.yml:4:13  host a: ip: a list is not a single value"},
+		{"an unknown anchor", "emu: *x\n", "f.yml:1  not YAML: unknown anchor 'x'"},
+		{"invalid UTF-8", "emu:\n  \xff: 1\n", "f.yml:2:3  this is no text: there is a byte 0xff; a topology file is YAML in UTF-8"},
 	} {
 		_, problems := Read("f.yml", []byte(c.data), formats.Options{})
 		if err := problems.Err(); err == nil || !strings.Contains(err.Error(), c.want) {
@@ -67,6 +68,20 @@ func TestHostile(t *testing.T) {
 	if problems.Err() != nil || len(top.Nodes) != 1 || !strings.Contains(problems.Error(), `"a40" is too large to be kept`) {
 		t.Errorf("aliases: %v", problems)
 	}
+	// Nor are the keys that aliases bring, when there are many of both.
+	var many strings.Builder
+	many.WriteString("x: &x {ip: 1.1")
+	for i := range 2000 {
+		fmt.Fprintf(&many, ", k%d: 1", i)
+	}
+	many.WriteString("}\nemu:\n  hosts:\n")
+	for i := range 2000 {
+		fmt.Fprintf(&many, "    h%d: *x\n", i)
+	}
+	_, problems = Read("f.yml", []byte(many.String()), formats.Options{})
+	if err := problems.Err(); err == nil || !strings.Contains(err.Error(), "this expands to more than 1000000 values; use fewer aliases") {
+		t.Errorf("keys of aliases: %.500v", err)
+	}
 	data, err := os.ReadFile("testdata/full.yml")
 	if err != nil {
 		t.Fatal(err)
@@ -93,6 +108,7 @@ func FuzzRead(f *testing.F) {
 		}
 		f.Add(data)
 	}
+	f.Add([]byte("emu:\n  switches: {0}"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		top, problems := Read("f.yml", data, formats.Options{})
 		if problems.Err() != nil || topology.Validate(top).Err() != nil {
@@ -105,6 +121,11 @@ func FuzzRead(f *testing.F) {
 		back, problems := Read("f.yml", first, formats.Options{})
 		if problems.Err() != nil {
 			t.Fatal(problems.Err())
+		}
+		for i, n := range top.Nodes { // the file fixes what Resolve would assign
+			if n.DPID == 0 && i < len(back.Nodes) {
+				n.DPID = back.Nodes[i].DPID
+			}
 		}
 		if len(losses) == 0 {
 			if changes := topology.Diff(top, back); len(changes) > 0 {

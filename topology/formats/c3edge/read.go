@@ -6,35 +6,35 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/goccy/go-yaml/ast"
-
 	"trivet.dev/trivet/topology"
 	"trivet.dev/trivet/topology/formats"
+	"trivet.dev/trivet/topology/formats/yamlfile"
 )
 
 // reader makes a topology from a file.
 type reader struct {
-	document
+	values
 	t *topology.Topology
 }
 
 // Read makes a topology of a C3-Edge emulation file.
 func Read(file string, data []byte, _ formats.Options) (*topology.Topology, topology.Problems) {
-	r := &reader{document: document{file: file}, t: &topology.Topology{Pos: topology.Position{File: file, Line: 1, Column: 1}}}
-	root := r.parse(data)
+	// Such files may hold more of Ansible, which has a use for tags.
+	root, problems := yamlfile.Dialect{Tags: true}.Parse(file, data)
+	r := &reader{values: values{problems: problems}, t: &topology.Topology{Pos: topology.Position{File: file, Line: 1, Column: 1}}}
 	if root == nil {
 		return nil, r.problems
 	}
-	var emu ast.Node
+	var emu *yamlfile.Value
 	for _, e := range r.mapping(root, "file") {
-		switch e.key {
+		switch e.Key.Text {
 		case "emu":
-			emu = e.value
+			emu = e.Value
 		case "emu_public_gateway":
-			r.warn(e.at, "give the lab a way out with a NAT router", "emu_public_gateway has no effect")
+			r.warn(e.Key, "give the lab a way out with a NAT router", "emu_public_gateway has no effect")
 			r.keep(r.foreign(&r.t.Foreign), e)
 		default:
-			r.warn(e.at, "", "%q is not part of the emulation and has no effect", clip(e.key))
+			r.warn(e.Key, "", "%q is not part of the emulation and has no effect", formats.Clip(e.Key.Text))
 			r.keep(r.foreign(&r.t.Foreign), e)
 		}
 	}
@@ -46,19 +46,19 @@ func Read(file string, data []byte, _ formats.Options) (*topology.Topology, topo
 	return r.t, r.problems
 }
 
-func (r *reader) emulation(emu ast.Node) {
+func (r *reader) emulation(emu *yamlfile.Value) {
 	for _, e := range r.mapping(emu, "emu") {
-		switch e.key {
+		switch e.Key.Text {
 		case "hosts":
-			for _, h := range r.mapping(e.value, "hosts") {
+			for _, h := range r.mapping(e.Value, "hosts") {
 				r.host(h)
 			}
 		case "switches":
-			for _, s := range r.mapping(e.value, "switches") {
+			for _, s := range r.mapping(e.Value, "switches") {
 				r.swtch(s)
 			}
 		case "links":
-			for _, l := range r.list(e.value, "links") {
+			for _, l := range r.list(e.Value, "links") {
 				r.link(l)
 			}
 		default:
@@ -69,14 +69,14 @@ func (r *reader) emulation(emu ast.Node) {
 			r.unknown(e, kept["emu"].(map[string]any), "emu", "hosts", "switches", "links")
 		}
 	}
-	if len(r.t.Nodes) == 0 {
+	if len(r.t.Nodes) == 0 && r.problems.Err() == nil {
 		r.bad(emu, "write hosts: and switches:", "the emulation has no nodes")
 	}
 }
 
 // unknown warns of a key that has no effect, and keeps it.
-func (r *reader) unknown(e entry, kept map[string]any, subject string, known ...string) {
-	r.warn(e.at, topology.DidYouMean(e.key, known), "%s: %q is unknown and has no effect", subject, clip(e.key))
+func (r *reader) unknown(e yamlfile.Pair, kept map[string]any, subject string, known ...string) {
+	r.warn(e.Key, topology.DidYouMean(e.Key.Text, known), "%s: %q is unknown and has no effect", subject, formats.Clip(e.Key.Text))
 	r.keep(kept, e)
 }
 
@@ -88,83 +88,73 @@ func (r *reader) foreign(all *map[string]any) map[string]any {
 	return (*all)[name].(map[string]any)
 }
 
-func (r *reader) keep(kept map[string]any, e entry) {
-	budget := maxKept
-	v := r.plain(e.value, &budget)
-	if budget < 0 {
-		r.warn(e.at, "", "%q is too large to be kept", clip(e.key))
-		return
-	}
-	kept[e.key] = v
-}
-
-func (r *reader) host(h entry) {
-	n := r.t.AddNode(topology.Host, h.key)
-	n.Pos = r.pos(h.at)
-	subject := "host " + clip(h.key)
+func (r *reader) host(h yamlfile.Pair) {
+	n := r.t.AddNode(topology.Host, h.Key.Text)
+	n.Pos = h.Key.Pos
+	subject := "host " + formats.Clip(h.Key.Text)
 	given := false
-	for _, e := range r.mapping(h.value, subject) {
-		switch e.key {
+	for _, e := range r.mapping(h.Value, subject) {
+		switch e.Key.Text {
 		case "ip":
 			given = true
-			if s, ok := r.text(e.value, subject+": ip"); ok {
-				r.address(n, e.value, s)
+			if s, ok := r.text(e.Value, subject+": ip"); ok {
+				r.address(n, e.Value, s)
 			}
 		case "node":
-			n.Device, _ = r.text(e.value, subject+": node")
+			n.Device, _ = r.text(e.Value, subject+": node")
 		case "mac":
-			r.warn(e.at, "", "%s: the MAC follows from ip, mac has no effect", subject)
+			r.warn(e.Key, "", "%s: the MAC follows from ip, mac has no effect", subject)
 			r.keep(r.foreign(&n.Foreign), e)
 		default:
 			r.unknown(e, r.foreign(&n.Foreign), subject, "ip", "node")
 		}
 	}
 	if !given {
-		r.bad(h.at, "write ip: 1.100/16", "%s has no ip", subject)
+		r.bad(h.Key, "write ip: 1.100/16", "%s has no ip", subject)
 	}
 }
 
 // address reads the last two bytes of an address of the network, or all four.
-func (r *reader) address(n *topology.Node, at ast.Node, s string) {
-	subject := "host " + clip(n.Name)
+func (r *reader) address(n *topology.Node, at *yamlfile.Value, s string) {
+	subject := "host " + formats.Clip(n.Name)
 	digits, length, hasLength := strings.Cut(strings.TrimSpace(s), "/")
 	bytes := strings.Split(digits, ".")
 	if len(bytes) != 2 && len(bytes) != 4 || hasLength && length != "16" {
-		r.bad(at, "write 1.100/16, which is 10.0.1.100/16", "%s: ip %q is no address of the emulation", subject, clip(s))
+		r.bad(at, "write 1.100/16, which is 10.0.1.100/16", "%s: ip %q is no address of the emulation", subject, formats.Clip(s))
 		return
 	}
 	a, err := netip.ParseAddr("10.0." + strings.Join(bytes[len(bytes)-2:], "."))
 	if err != nil || a == network.Addr() || a == netip.AddrFrom4([4]byte{10, 0, 255, 255}) {
-		r.bad(at, "write 1.100/16, which is 10.0.1.100/16", "%s: ip %q is no address of the emulation", subject, clip(s))
+		r.bad(at, "write 1.100/16, which is 10.0.1.100/16", "%s: ip %q is no address of the emulation", subject, formats.Clip(s))
 		return
 	}
 	if len(bytes) == 4 && digits != a.String() {
-		r.warn(at, "", "%s: of ip %s only the last two bytes count: it becomes %s", subject, clip(digits), a)
+		r.warn(at, "", "%s: of ip %s only the last two bytes count: it becomes %s", subject, formats.Clip(digits), a)
 	}
 	n.Addresses = []netip.Prefix{netip.PrefixFrom(a, network.Bits())}
 	n.MAC = macOf(a)
 }
 
-func (r *reader) swtch(s entry) {
-	n := r.t.AddNode(topology.Switch, s.key)
-	n.Pos = r.pos(s.at)
+func (r *reader) swtch(s yamlfile.Pair) {
+	n := r.t.AddNode(topology.Switch, s.Key.Text)
+	n.Pos = s.Key.Pos
 	n.Controllers, n.FailMode = []string{topology.ControllerNone}, topology.Standalone
-	subject := "switch " + clip(s.key)
-	for _, e := range r.mapping(s.value, subject) {
-		switch e.key {
+	subject := "switch " + formats.Clip(s.Key.Text)
+	for _, e := range r.mapping(s.Value, subject) {
+		switch e.Key.Text {
 		case "dpid":
-			s, ok := r.text(e.value, subject+": dpid")
+			s, ok := r.text(e.Value, subject+": dpid")
 			d, err := topology.ParseDPID(s)
 			if ok && err != nil {
-				r.bad(e.value, "", "%s: %s", subject, err)
+				r.bad(e.Value, "", "%s: %s", subject, err)
 			}
 			n.DPID = d
 		case "ctrl":
-			if s, ok := r.text(e.value, subject+": ctrl"); ok && strings.TrimSpace(s) != "" {
+			if s, ok := r.text(e.Value, subject+": ctrl"); ok && strings.TrimSpace(s) != "" {
 				n.Controllers, n.FailMode = strings.Fields(s), topology.Secure
 				for _, c := range n.Controllers {
 					if err := topology.CheckControllerAddress(c); err != nil {
-						r.bad(e.value, "", "%s: %s", subject, err)
+						r.bad(e.Value, "", "%s: %s", subject, err)
 					}
 				}
 			}
@@ -174,15 +164,15 @@ func (r *reader) swtch(s entry) {
 	}
 }
 
-func (r *reader) link(at ast.Node) {
-	l := &topology.Link{Pos: r.pos(at)}
+func (r *reader) link(at *yamlfile.Value) {
+	l := &topology.Link{Pos: at.Pos}
 	entries := r.mapping(at, "link")
 	for _, e := range entries {
-		switch e.key {
+		switch e.Key.Text {
 		case "src":
-			l.Ends[0].Node, _ = r.text(e.value, "link: src")
+			l.Ends[0].Node, _ = r.text(e.Value, "link: src")
 		case "dest":
-			l.Ends[1].Node, _ = r.text(e.value, "link: dest")
+			l.Ends[1].Node, _ = r.text(e.Value, "link: dest")
 		}
 	}
 	if l.Ends[0].Node == "" || l.Ends[1].Node == "" {
@@ -190,10 +180,10 @@ func (r *reader) link(at ast.Node) {
 		return
 	}
 	if len(entries) > 0 {
-		l.Pos = r.pos(entries[0].at)
+		l.Pos = entries[0].Key.Pos
 	}
 	r.t.Links = append(r.t.Links, l)
-	subject := "link " + clip(l.Name())
+	subject := "link " + formats.Clip(l.Name())
 	for _, e := range entries {
 		r.setting(l, e, subject)
 	}
@@ -201,13 +191,13 @@ func (r *reader) link(at ast.Node) {
 
 var linkKeys = []string{"src", "dest", "delay", "jitter", "loss", "bw", "bandwidth"}
 
-func (r *reader) setting(l *topology.Link, e entry, subject string) {
-	if !slices.Contains(linkKeys, e.key) {
+func (r *reader) setting(l *topology.Link, e yamlfile.Pair, subject string) {
+	if !slices.Contains(linkKeys, e.Key.Text) {
 		r.unknown(e, r.foreign(&l.Foreign), subject, linkKeys...)
 		return
 	}
-	s, ok := r.text(e.value, subject+": "+e.key)
-	if !ok || e.key == "src" || e.key == "dest" {
+	s, ok := r.text(e.Value, subject+": "+e.Key.Text)
+	if !ok || e.Key.Text == "src" || e.Key.Text == "dest" {
 		return
 	}
 	bare := func(unit string) string { // the unit of a number that has none
@@ -217,7 +207,7 @@ func (r *reader) setting(l *topology.Link, e entry, subject string) {
 		return s
 	}
 	var err error
-	switch e.key {
+	switch e.Key.Text {
 	case "delay":
 		l.Delay, err = topology.ParseDuration(bare("us"))
 	case "jitter":
@@ -228,6 +218,6 @@ func (r *reader) setting(l *topology.Link, e entry, subject string) {
 		l.Bandwidth, err = topology.ParseRate(bare("mbit"))
 	}
 	if err != nil {
-		r.bad(e.value, "", "%s: %s: %s", subject, e.key, err)
+		r.bad(e.Value, "", "%s: %s: %s", subject, e.Key.Text, err)
 	}
 }

@@ -1,17 +1,18 @@
 package c3edge
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/binary"
 	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 
-	"github.com/goccy/go-yaml"
-
 	"trivet.dev/trivet/topology"
+	"trivet.dev/trivet/topology/formats/yamlfile"
 )
 
 // writer makes a file from a topology. Routers, controllers and real interfaces
@@ -22,9 +23,10 @@ type writer struct {
 	nodes     map[string]bool   // the hosts and switches
 	used      map[netip.Addr]bool
 	dpids     map[topology.DPID]bool
+	out       bytes.Buffer
 }
 
-func encode(t *topology.Topology) ([]byte, error) {
+func encode(t *topology.Topology) []byte {
 	w := &writer{t: t, addresses: map[string]string{}, nodes: map[string]bool{}, used: map[netip.Addr]bool{}, dpids: map[topology.DPID]bool{}}
 	var hosts, switches []*topology.Node
 	for _, n := range t.Nodes {
@@ -43,13 +45,35 @@ func encode(t *topology.Topology) ([]byte, error) {
 	kept := foreign(t.Foreign)
 	within, _ := kept["emu"].(map[string]any)
 	delete(kept, "emu")
-	emu := yaml.MapSlice{
-		{Key: "hosts", Value: w.hosts(hosts)},
-		{Key: "switches", Value: w.switches(switches)},
-		{Key: "links", Value: w.links()},
+	w.kept("", kept)
+	w.line("emu:")
+	w.hosts(hosts)
+	w.switches(switches)
+	w.links()
+	w.kept("  ", within)
+	return w.out.Bytes()
+}
+
+func (w *writer) line(s string) { w.out.WriteString(s + "\n") }
+
+// text writes a key whose value is read by its text; start is the indentation.
+func (w *writer) text(start, key, value string) {
+	w.line(yamlfile.Line(start, key, yamlfile.Quote(value)))
+}
+
+// head writes the key of a list or mapping with n elements, which follow.
+func (w *writer) head(key string, n int, empty string) {
+	if n > 0 {
+		empty = ""
 	}
-	out := append(sorted(kept), yaml.MapItem{Key: "emu", Value: append(emu, sorted(within)...)})
-	return yaml.MarshalWithOptions(out, yaml.Indent(2), yaml.IndentSequence(true))
+	w.line(yamlfile.Line("  ", key, empty))
+}
+
+// kept writes what has no meaning here.
+func (w *writer) kept(start string, kept map[string]any) {
+	for _, k := range slices.Sorted(maps.Keys(kept)) {
+		w.line(yamlfile.Line(start, k, yamlfile.Flow(kept[k])))
+	}
 }
 
 // foreign returns a copy of what was kept.
@@ -58,25 +82,18 @@ func foreign(all map[string]any) map[string]any {
 	return maps.Clone(kept)
 }
 
-func sorted(kept map[string]any) (out yaml.MapSlice) {
-	for _, k := range slices.Sorted(maps.Keys(kept)) {
-		out = append(out, yaml.MapItem{Key: k, Value: kept[k]})
-	}
-	return out
-}
-
-func (w *writer) hosts(hosts []*topology.Node) yaml.MapSlice {
+func (w *writer) hosts(hosts []*topology.Node) {
+	w.head("hosts", len(hosts), "{}")
 	addresses := w.hostAddresses(hosts)
-	out := yaml.MapSlice{}
 	for i, n := range hosts {
+		w.line(yamlfile.Line("    ", n.Name, ""))
 		b := addresses[i].As4()
-		host := yaml.MapSlice{{Key: "ip", Value: fmt.Sprintf("%d.%d/%d", b[2], b[3], network.Bits())}}
+		w.text("      ", "ip", fmt.Sprintf("%d.%d/%d", b[2], b[3], network.Bits()))
 		if n.Device != "" {
-			host = append(host, yaml.MapItem{Key: "node", Value: n.Device})
+			w.text("      ", "node", n.Device)
 		}
-		out = append(out, yaml.MapItem{Key: n.Name, Value: append(host, sorted(foreign(n.Foreign))...)})
+		w.kept("      ", foreign(n.Foreign))
 	}
-	return out
 }
 
 // hostAddresses returns an address of the network for each host: its own, or
@@ -121,22 +138,26 @@ func (w *writer) hostAddresses(hosts []*topology.Node) []netip.Addr {
 	return out
 }
 
-func (w *writer) switches(switches []*topology.Node) yaml.MapSlice {
-	out := yaml.MapSlice{}
+func (w *writer) switches(switches []*topology.Node) {
+	w.head("switches", len(switches), "{}")
 	dpids := w.switchDPIDs(switches)
 	for i, n := range switches {
-		sw := yaml.MapSlice{{Key: "dpid", Value: dpids[i]}}
-		if ctrl := w.controllers(n); ctrl != "" {
-			sw = append(sw, yaml.MapItem{Key: "ctrl", Value: ctrl})
+		w.line(yamlfile.Line("    ", n.Name, ""))
+		if d := dpids[i]; d > 1<<62 { // too large a number for some programs
+			w.text("      ", "dpid", "0x"+d.String())
+		} else {
+			w.line(yamlfile.Line("      ", "dpid", strconv.FormatUint(uint64(d), 10)))
 		}
-		out = append(out, yaml.MapItem{Key: n.Name, Value: append(sw, sorted(foreign(n.Foreign))...)})
+		if ctrl := w.controllers(n); ctrl != "" {
+			w.text("      ", "ctrl", ctrl)
+		}
+		w.kept("      ", foreign(n.Foreign))
 	}
-	return out
 }
 
 // switchDPIDs assigns as topology.Resolve does, because C3-Edge needs one for each
 // switch: the first number in the name, or the lowest that is free.
-func (w *writer) switchDPIDs(switches []*topology.Node) []any {
+func (w *writer) switchDPIDs(switches []*topology.Node) []topology.DPID {
 	resolved, _ := topology.Resolve(w.t, topology.Defaults{Datapath: topology.Embedded, Controller: topology.ControllerTrivet})
 	assigned := map[string]topology.DPID{}
 	if resolved != nil {
@@ -144,7 +165,7 @@ func (w *writer) switchDPIDs(switches []*topology.Node) []any {
 			assigned[n.Name] = n.DPID
 		}
 	}
-	out := make([]any, len(switches))
+	out := make([]topology.DPID, len(switches))
 	next := topology.DPID(1)
 	for i, n := range switches {
 		d := cmp.Or(n.DPID, assigned[n.Name])
@@ -152,10 +173,7 @@ func (w *writer) switchDPIDs(switches []*topology.Node) []any {
 			d = next
 		}
 		w.dpids[d] = true
-		out[i] = uint64(d)
-		if d > 1<<62 {
-			out[i] = "0x" + d.String()
-		}
+		out[i] = d
 	}
 	return out
 }
@@ -178,27 +196,27 @@ func (w *writer) controllers(n *topology.Node) string {
 	return strings.Join(out, " ")
 }
 
-func (w *writer) links() []yaml.MapSlice {
-	out := []yaml.MapSlice{}
-	for _, l := range w.t.Links {
-		if !w.nodes[l.Ends[0].Node] || !w.nodes[l.Ends[1].Node] {
-			continue
-		}
-		link := yaml.MapSlice{{Key: "src", Value: l.Ends[0].Node}, {Key: "dest", Value: l.Ends[1].Node}}
+func (w *writer) links() {
+	links := slices.DeleteFunc(slices.Clone(w.t.Links), func(l *topology.Link) bool {
+		return !w.nodes[l.Ends[0].Node] || !w.nodes[l.Ends[1].Node]
+	})
+	w.head("links", len(links), "[]")
+	for _, l := range links {
+		w.text("    - ", "src", l.Ends[0].Node)
+		w.text("      ", "dest", l.Ends[1].Node)
 		im := l.Impairment
 		if l.Ends[0].Egress != nil && l.Ends[1].Egress != nil {
 			im = *l.Ends[0].Egress
 		}
-		add := func(key, value string, set bool) {
+		add := func(key string, value fmt.Stringer, set bool) {
 			if set {
-				link = append(link, yaml.MapItem{Key: key, Value: value})
+				w.text("      ", key, value.String())
 			}
 		}
-		add("bw", im.Bandwidth.String(), im.Bandwidth > 0)
-		add("delay", im.Delay.String(), im.Delay > 0)
-		add("jitter", im.Jitter.String(), im.Jitter > 0)
-		add("loss", im.Loss.String(), im.Loss > 0)
-		out = append(out, append(link, sorted(foreign(l.Foreign))...))
+		add("bw", im.Bandwidth, im.Bandwidth > 0)
+		add("delay", im.Delay, im.Delay > 0)
+		add("jitter", im.Jitter, im.Jitter > 0)
+		add("loss", im.Loss, im.Loss > 0)
+		w.kept("      ", foreign(l.Foreign))
 	}
-	return out
 }

@@ -23,7 +23,7 @@ func TestProblems(t *testing.T) {
 		{"an id twice", string(zoo(node("0", "a", "") + node("0", "b", ""))), `z.graphml:7:14  there is a node with the id "0" already, at line 6`},
 		{"an edge to nowhere", string(zoo(node("0", "a", "") + edge("0", "9", ""))), `the edge ends at a node "9", which is not in the graph`},
 		{"elements that cross", "<graphml><graph></graphml>", "element <graph> closed by </graphml>"},
-		{"another encoding", `<?xml version="1.0" encoding="latin1"?><graphml/>`, "the encoding latin1 is not known; save it as UTF-8"},
+		{"another encoding", `<?xml version="1.0" encoding="latin1"?><graphml/>`, "the encoding latin1 is not known; a GraphML file is XML in UTF-8"},
 		{"invalid UTF-8", string(zoo(node("0", "a\xff", ""))), "invalid UTF-8"},
 		{"an unknown entity", string(zoo(node("0", "&uuml;", ""))), "invalid character entity &uuml;"},
 		{"an entity bomb", `<!DOCTYPE graphml [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]><graphml>&b;</graphml>`, "a DOCTYPE is refused"},

@@ -5,9 +5,11 @@ import (
 	"encoding/xml"
 	"errors"
 	"io"
+	"regexp"
 	"strings"
 
 	"trivet.dev/trivet/topology"
+	"trivet.dev/trivet/topology/formats"
 )
 
 // Bounds on what is parsed, far above any network that has been mapped.
@@ -41,16 +43,19 @@ type parser struct {
 
 var errReported = errors.New("reported")
 
+// syntaxPrefix is what the parser says besides what is wrong.
+var syntaxPrefix = regexp.MustCompile(`^(XML syntax error on line \d+: |xml: opening charset "[^"]*": )`)
+
 // parse returns the file's graph, nil where it cannot be read. Documents with a
 // DOCTYPE are refused: it is how XML defines entities, and no map needs any.
 func parse(file string, data []byte) (*graph, topology.Problems) {
 	p := &parser{file: file, dec: xml.NewDecoder(bytes.NewReader(data)), keys: map[string]string{}}
 	p.dec.CharsetReader = func(charset string, _ io.Reader) (io.Reader, error) {
-		return nil, errors.New("the encoding " + charset + " is not known; save it as UTF-8")
+		return nil, errors.New("the encoding " + charset + " is not known")
 	}
 	err := p.document()
 	if err != nil && err != errReported {
-		p.fail("a GraphML file is XML", "%s", strings.TrimPrefix(err.Error(), "XML syntax error on "))
+		p.fail("a GraphML file is XML in UTF-8", "%s", syntaxPrefix.ReplaceAllString(err.Error(), ""))
 	}
 	if err != nil {
 		return nil, p.problems
@@ -62,7 +67,7 @@ func (p *parser) document() error {
 	for {
 		token, err := p.dec.Token()
 		if err == io.EOF {
-			return p.fail("", "there is no graphml element")
+			return p.fail("a GraphML file is XML: <graphml><graph>…", "there is no graphml element")
 		}
 		if err != nil {
 			return err
@@ -72,7 +77,7 @@ func (p *parser) document() error {
 			return p.fail("remove the line", "a DOCTYPE is refused, because it can define entities without end")
 		case xml.StartElement:
 			if t.Name.Local != "graphml" {
-				return p.fail("", "the root element is %s, not graphml", clip(t.Name.Local))
+				return p.fail("a GraphML file is XML: <graphml><graph>…", "the root element is %s, not graphml", formats.Clip(t.Name.Local))
 			}
 			return p.children(1, p.graphml)
 		}
@@ -196,12 +201,4 @@ func (p *parser) fail(hint, format string, args ...any) error {
 
 func (p *parser) warn(hint, format string, args ...any) {
 	p.problems.Warn(p.pos(), hint, format, args...)
-}
-
-// clip keeps text from a file printable in a message.
-func clip(s string) string {
-	if r := []rune(s); len(r) > 60 {
-		return string(r[:60]) + "…"
-	}
-	return s
 }

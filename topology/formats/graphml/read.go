@@ -28,7 +28,7 @@ func Read(file string, data []byte, _ formats.Options) (*topology.Topology, topo
 	r := &reader{problems: problems, t: &topology.Topology{Pos: topology.Position{File: file, Line: 1, Column: 1}},
 		names: namer{}, switches: map[string]*topology.Node{}, sites: map[*topology.Node]site{}}
 	if len(g.nodes) == 0 {
-		r.problems.Add(r.t.Pos, "", "the graph has no nodes")
+		r.problems.Add(r.t.Pos, `write <graph><node id="0"/>…`, "the graph has no nodes")
 	}
 	withHost := r.nodes(g.nodes)
 	r.hosts(withHost)
@@ -47,7 +47,7 @@ func (r *reader) nodes(things []*thing) (withHost []*topology.Node) {
 			continue
 		}
 		if first := r.switches[t.id]; first != nil {
-			r.problems.Add(t.pos, "give each node an id of its own", "there is a node with the id %q already, at line %d", clip(t.id), first.Pos.Line)
+			r.problems.Add(t.pos, "give each node an id of its own", "there is a node with the id %q already, at line %d", formats.Clip(t.id), first.Pos.Line)
 			continue
 		}
 		label := t.data["label"]
@@ -108,7 +108,7 @@ func (r *reader) edge(t *thing) {
 		n  *topology.Node
 	}{{t.source, a}, {t.target, b}} {
 		if end.n == nil {
-			r.problems.Add(t.pos, "", "the edge ends at a node %q, which is not in the graph", clip(end.id))
+			r.problems.Add(t.pos, `write source="…" and target="…" with ids of nodes`, "the edge ends at a node %q, which is not in the graph", formats.Clip(end.id))
 		}
 	}
 	switch {
@@ -137,7 +137,7 @@ func (r *reader) bandwidth(t *thing) topology.Rate {
 		speed = t.data["LinkSpeed"]
 		var ok bool
 		if unit, ok = speedUnits[strings.ToUpper(t.data["LinkSpeedUnits"])]; !ok {
-			r.problems.Warn(t.pos, "", "the edge from %s to %s has a speed in %q, which is unknown; it is unlimited", clip(t.source), clip(t.target), clip(t.data["LinkSpeedUnits"]))
+			r.problems.Warn(t.pos, "", "the edge from %s to %s has a speed in %q, which is unknown; it is unlimited", formats.Clip(t.source), formats.Clip(t.target), formats.Clip(t.data["LinkSpeedUnits"]))
 			return 0
 		}
 	}
@@ -148,6 +148,6 @@ func (r *reader) bandwidth(t *thing) topology.Rate {
 	if bits := math.Round(v * unit); err == nil && bits >= 1 && bits <= 1e15 {
 		return topology.Rate(bits)
 	}
-	r.problems.Warn(t.pos, "", "the edge from %s to %s has the speed %q, which is none; it is unlimited", clip(t.source), clip(t.target), clip(speed))
+	r.problems.Warn(t.pos, "", "the edge from %s to %s has the speed %q, which is none; it is unlimited", formats.Clip(t.source), formats.Clip(t.target), formats.Clip(speed))
 	return 0
 }

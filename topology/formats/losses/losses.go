@@ -45,6 +45,16 @@ func Between(t, back *topology.Topology) []formats.Loss {
 	return append(out, foreignLosses(t, back)...)
 }
 
+// Written lists what data, which a format wrote for t, does not hold: every
+// difference between t and what the format reads of it.
+func Written(t *topology.Topology, data []byte, read func(string, []byte, formats.Options) (*topology.Topology, topology.Problems)) ([]formats.Loss, error) {
+	back, problems := read("", data, formats.Options{})
+	if err := problems.Err(); err != nil {
+		return nil, err
+	}
+	return Between(t, back), nil
+}
+
 func nodeSubject(n *topology.Node) string { return string(n.Kind) + " " + n.Name }
 
 // topologyFields compares what topology.Diff does not: the settings of the whole.

@@ -12,7 +12,7 @@ import (
 // counts, would give others.
 func fill(t *topology.Topology) *topology.Topology {
 	filled := t.Clone()
-	resolved, _ := topology.Resolve(t, topology.Defaults{Datapath: topology.Embedded, Controller: topology.ControllerTrivet})
+	resolved, _ := topology.Resolve(t, topology.Defaults{Datapath: topology.Embedded, Controlled: topology.Embedded, Controller: topology.ControllerTrivet})
 	if resolved == nil {
 		return filled // what cannot come up can still be drawn
 	}

@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"io"
 	"strconv"
-	"strings"
 	"unicode/utf8"
 
 	"trivet.dev/trivet/topology"
+	"trivet.dev/trivet/topology/formats"
 )
 
 // Bounds on what is decoded, far above any network that MiniEdit can draw.
@@ -112,7 +112,7 @@ func (p *parser) value(depth int) (*value, error) {
 		return v, p.number(token)
 	}
 	if depth == maxDepth {
-		return nil, p.fail("", "objects and lists are more than %d deep", maxDepth)
+		return nil, p.fail("a topology needs no more than four", "objects and lists are more than %d deep", maxDepth)
 	}
 	if delim == '{' {
 		v.v, err = p.object(v, depth+1)
@@ -149,7 +149,7 @@ func (p *parser) object(start *value, depth int) (*object, error) {
 		}
 		if before := o.members[key]; before != nil {
 			p.problems.Add(topology.Position{File: p.file, Line: line, Column: column}, "remove one of them",
-				"%q is there already, at line %d", clip(key), before.line)
+				"%q is there already, at line %d", formats.Clip(key), before.line)
 			continue
 		}
 		o.keys = append(o.keys, key)
@@ -251,7 +251,7 @@ func plain(v *value) any {
 func kindOf(v *value) string {
 	switch x := v.v.(type) {
 	case string:
-		return strconv.Quote(clip(x))
+		return strconv.Quote(formats.Clip(x))
 	case json.Number:
 		return x.String()
 	case bool:
@@ -262,12 +262,4 @@ func kindOf(v *value) string {
 		return "an object"
 	}
 	return "a list"
-}
-
-// clip keeps text from a file printable in a message.
-func clip(s string) string {
-	if utf8.RuneCountInString(s) > 40 {
-		return string([]rune(s)[:40]) + "…"
-	}
-	return strings.TrimSpace(s)
 }

@@ -51,9 +51,6 @@ func Write(t *topology.Topology) ([]byte, []formats.Loss, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	back, problems := Read("", data, formats.Options{})
-	if err := problems.Err(); err != nil {
-		return nil, nil, err
-	}
-	return data, losses.Between(t, back), nil
+	lost, err := losses.Written(t, data, Read)
+	return data, lost, err
 }

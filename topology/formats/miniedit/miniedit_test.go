@@ -12,7 +12,7 @@ import (
 	"trivet.dev/trivet/topology/formats"
 )
 
-var defaults = topology.Defaults{Datapath: topology.Embedded, Controller: topology.ControllerTrivet}
+var defaults = topology.Defaults{Datapath: topology.Embedded, Controlled: topology.Embedded, Controller: topology.ControllerTrivet}
 
 func corpus(t testing.TB) []string {
 	t.Helper()

@@ -79,7 +79,7 @@ func (r *reader) application(app *object) {
 	r.known(app, subject, "dpctl", "ipBase", "netflow", "openFlowVersions", "sflow", "startCLI", "switchType", "terminalType")
 	if s, v := r.text(app, "ipBase", subject); s != "" {
 		if p, err := parseNetwork(s); err != nil {
-			r.bad(v, "write 10.0.0.0/8", "%s: ipBase %q is not an IPv4 network", subject, clip(s))
+			r.bad(v, "write 10.0.0.0/8", "%s: ipBase %q is not an IPv4 network", subject, formats.Clip(s))
 		} else {
 			r.t.Subnet, r.base = p, p
 		}
@@ -89,7 +89,7 @@ func (r *reader) application(app *object) {
 		r.otherSwitch(v, "all switches", s)
 	}
 	if s, v := r.text(app, "dpctl", subject); s != "" {
-		r.warn(v, "ask the lab with trivet flows", "%s: dpctl port %s is not opened", subject, clip(s))
+		r.warn(v, "ask the lab with trivet flows", "%s: dpctl port %s is not opened", subject, formats.Clip(s))
 	}
 	r.collector(app, "sflow", "sflowTarget", "sflowHeader", "sflowPolling", "sflowSampling")
 	r.collector(app, "netflow", "nflowTarget", "nflowAddId", "nflowTimeout")
@@ -139,7 +139,7 @@ func (r *reader) collector(app *object, key, target string, others ...string) {
 		r.text(o, k, key)
 	}
 	if s, v := r.text(o, target, key); s != "" {
-		r.warn(v, "measure with trivet bench or trivet capture", "%s: nothing is sent to %s", key, clip(s))
+		r.warn(v, "measure with trivet bench or trivet capture", "%s: nothing is sent to %s", key, formats.Clip(s))
 	}
 }
 
@@ -150,7 +150,7 @@ func (r *reader) otherSwitch(v *value, subject, kind string) {
 		r.warn(v, "choose one with datapath: embedded, ovs or bridge", "%s: Mininet's switch %s is replaced by the datapath of the lab", subject, kind)
 	case typeDefault, typeOVS:
 	default:
-		r.bad(v, "there are default, ovs, user, userns, ivs, legacySwitch, legacyRouter", "%s: there is no switchType %q", subject, clip(kind))
+		r.bad(v, "there are default, ovs, user, userns, ivs, legacySwitch, legacyRouter", "%s: there is no switchType %q", subject, formats.Clip(kind))
 	}
 }
 
@@ -170,7 +170,7 @@ func (r *reader) controllers(v *value) {
 	for _, e := range r.list(v, "controllers") {
 		record, ok := e.v.(*object)
 		if !ok {
-			r.bad(e, "", "controllers: %s is no controller", kindOf(e))
+			r.bad(e, `write {"opts": {"hostname": "c0", …}}`, "controllers: %s is no controller", kindOf(e))
 			continue
 		}
 		r.known(record, "controller", "opts", "x", "y")
@@ -196,7 +196,7 @@ func (r *reader) controller(at *value, hostname string, opts *object) *topology.
 	if protocol == "" {
 		protocol = "tcp"
 	} else if protocol != "tcp" && protocol != "ssl" {
-		r.bad(pv, "there are tcp, ssl", "%s: there is no protocol %q", subject, clip(protocol))
+		r.bad(pv, "there are tcp, ssl", "%s: there is no protocol %q", subject, formats.Clip(protocol))
 	}
 	if port == 0 {
 		port = 6633
@@ -208,7 +208,7 @@ func (r *reader) controller(at *value, hostname string, opts *object) *topology.
 		r.warn(v, "start one at "+protocol+":"+net.JoinHostPort(ip, strconv.Itoa(port))+", or use --controller trivet",
 			"%s: MiniEdit would start a controller of type %s, Trivet starts none", subject, kind)
 	default:
-		r.bad(v, "there are remote, inband, ref, ovsc", "%s: there is no controllerType %q", subject, clip(kind))
+		r.bad(v, "there are remote, inband, ref, ovsc", "%s: there is no controllerType %q", subject, formats.Clip(kind))
 	}
 	if ip == "" {
 		ip = "127.0.0.1"
@@ -237,7 +237,7 @@ func (r *reader) place(record *object, subject string) *topology.Point {
 		}
 		f, err := strconv.ParseFloat(strings.TrimSpace(s), 64)
 		if err != nil || math.IsNaN(f) || math.IsInf(f, 0) {
-			r.bad(v, "", "%s: %s is no %s coordinate", subject, kindOf(v), c.key)
+			r.bad(v, "write a number of pixels", "%s: %s is no %s coordinate", subject, kindOf(v), c.key)
 			return nil
 		}
 		*c.into = f
@@ -255,7 +255,7 @@ func (r *reader) records(top *object, key string, read func(int, *value, *object
 		if record, ok := e.v.(*object); ok {
 			read(i, e, record)
 		} else {
-			r.bad(e, "", "%s: %s is no entry of this list", key, kindOf(e))
+			r.bad(e, `write {"opts": {…}}`, "%s: %s is no entry of this list", key, kindOf(e))
 		}
 	}
 }
@@ -279,7 +279,7 @@ func (r *reader) known(o *object, subject string, keys ...string) {
 	}
 	for _, k := range o.keys {
 		if !slices.Contains(keys, k) {
-			r.warn(o.members[k], topology.DidYouMean(k, keys), "%s: %q is unknown and has no effect", subject, clip(k))
+			r.warn(o.members[k], topology.DidYouMean(k, keys), "%s: %q is unknown and has no effect", subject, formats.Clip(k))
 		}
 	}
 }
@@ -334,7 +334,7 @@ func (r *reader) object(o *object, key, subject string) *object {
 	}
 	x, ok := v.v.(*object)
 	if !ok {
-		r.bad(v, "", "%s: %s is %s, not an object", subject, key, kindOf(v))
+		r.bad(v, "write {…}", "%s: %s is %s, not an object", subject, key, kindOf(v))
 	}
 	return x
 }
@@ -345,7 +345,7 @@ func (r *reader) list(v *value, subject string) []*value {
 	}
 	x, ok := v.v.([]*value)
 	if !ok {
-		r.bad(v, "", "%s: is %s, not a list", subject, kindOf(v))
+		r.bad(v, "write […]", "%s: is %s, not a list", subject, kindOf(v))
 	}
 	return x
 }
@@ -356,7 +356,7 @@ func (r *reader) texts(o *object, key, subject string) (out []string) {
 		if s, ok := e.v.(string); ok && s != "" {
 			out = append(out, s)
 		} else {
-			r.bad(e, "", "%s: %s: %s is no name", subject, key, kindOf(e))
+			r.bad(e, "write a name in quotes", "%s: %s: %s is no name", subject, key, kindOf(e))
 		}
 	}
 	return out

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"trivet.dev/trivet/topology"
+	"trivet.dev/trivet/topology/formats"
 )
 
 // identity reads what names a host or switch. As MiniEdit does, it makes a name
@@ -48,7 +49,7 @@ func (r *reader) host(i int, at *value, record *object) {
 		if a, err := netip.ParseAddr(strings.TrimSpace(s)); err == nil && a.Zone() == "" {
 			n.Gateways = []netip.Addr{a}
 		} else {
-			r.bad(v, "write the gateway's address, like 10.0.0.254", "%s: defaultRoute %q is no address", subject, clip(s))
+			r.bad(v, "write the gateway's address, like 10.0.0.254", "%s: defaultRoute %q is no address", subject, formats.Clip(s))
 		}
 	}
 	r.cpu(n, opts)
@@ -76,7 +77,7 @@ func (r *reader) address(n *topology.Node, at *value, opts *object, number int) 
 	}
 	p, err := parseAddress(s)
 	if err != nil {
-		r.bad(v, "write 10.0.0.1 or 10.0.0.1/24", "host %s: ip %q is no IPv4 address", n.Name, clip(s))
+		r.bad(v, "write 10.0.0.1 or 10.0.0.1/24", "host %s: ip %q is no IPv4 address", n.Name, formats.Clip(s))
 		return
 	}
 	n.Addresses = []netip.Prefix{p}
@@ -112,7 +113,7 @@ func (r *reader) cpu(n *topology.Node, opts *object) {
 	subject := "host " + n.Name
 	sched, sv := r.text(opts, "sched", subject)
 	if sched != "" && !slices.Contains([]string{"host", "cfs", "rt"}, sched) {
-		r.bad(sv, "there are host, cfs, rt", "%s: there is no sched %q", subject, clip(sched))
+		r.bad(sv, "there are host, cfs, rt", "%s: there is no sched %q", subject, formats.Clip(sched))
 	}
 	f, v := r.number(opts, "cpu", subject, -1e6, 1e6)
 	switch {
@@ -143,7 +144,7 @@ func (r *reader) cores(n *topology.Node, opts *object) {
 			last, err = strconv.ParseUint(to, 10, 12)
 		}
 		if err != nil || last < first || len(n.Cores) > 4096 {
-			r.bad(v, "write 0,1 or 0-3", "host %s: cores %q is no list of processors", n.Name, clip(s))
+			r.bad(v, "write 0,1 or 0-3", "host %s: cores %q is no list of processors", n.Name, formats.Clip(s))
 			return
 		}
 		for c := first; c <= last; c++ {
@@ -233,14 +234,14 @@ func (r *reader) openFlowSwitch(n *topology.Node, opts *object, kind string) {
 	if s, v := r.text(opts, "dpid", subject); s != "" {
 		d, err := strconv.ParseUint(strings.ReplaceAll(strings.TrimSpace(s), ":", ""), 16, 64)
 		if err != nil || d == 0 {
-			r.bad(v, "write up to 16 hexadecimal digits, not 0", "%s: dpid %q is no datapath id", subject, clip(s))
+			r.bad(v, "write up to 16 hexadecimal digits, not 0", "%s: dpid %q is no datapath id", subject, formats.Clip(s))
 		}
 		n.DPID = topology.DPID(d)
 	}
 	r.interfaces(n, opts)
 	for _, key := range []string{"switchIP", "dpctl"} {
 		if s, v := r.text(opts, key, subject); s != "" {
-			r.warn(v, "", "%s: %s %s has no effect", subject, key, clip(s))
+			r.warn(v, "", "%s: %s %s has no effect", subject, key, formats.Clip(s))
 		}
 	}
 	for _, key := range []string{"sflow", "netflow"} {

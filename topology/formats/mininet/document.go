@@ -144,15 +144,23 @@ func (r *reader) node(n node) *topology.Node {
 	}
 	for _, g := range n.Gateways {
 		a, err := netip.ParseAddr(g)
-		r.add(err)
+		if err != nil {
+			r.problems.Add(r.pos(), "write 10.0.0.254", "%q is no IP address of a gateway", printable(g))
+		}
 		out.Gateways = append(out.Gateways, a)
 	}
 	for _, route := range n.Routes {
 		via, err := netip.ParseAddr(route[1])
-		r.add(err)
+		if err != nil {
+			r.problems.Add(r.pos(), "write 10.0.0.254", "%q is no IP address of a router", printable(route[1]))
+		}
 		out.Routes = append(out.Routes, topology.Route{To: r.prefix(route[0]), Via: via})
 	}
 	for _, d := range n.Dirs {
+		if len(d) == 0 {
+			r.problems.Add(r.pos(), "write privateDirs=['/var/run']", "%s: a private directory has no path", printable(n.Name))
+			continue
+		}
 		dir := topology.PrivateDir{Path: d[0]}
 		if len(d) > 1 {
 			dir.Source = strings.ReplaceAll(d[1], "%(name)s", n.Name)
@@ -251,7 +259,9 @@ func (r *reader) prefix(s string) netip.Prefix {
 		s += "/8" // as Mininet does, whatever the address
 	}
 	p, err := netip.ParsePrefix(s)
-	r.add(err)
+	if err != nil {
+		r.problems.Add(r.pos(), "write 10.0.0.1/8", "%q is no IP address", printable(s))
+	}
 	return p
 }
 

@@ -9,6 +9,7 @@
 package mininet
 
 import (
+	"cmp"
 	"context"
 	"embed"
 	"encoding/json"
@@ -79,12 +80,27 @@ func Read(file string, data []byte, opts formats.Options) (*topology.Topology, t
 		problems.Add(at, "", "the program's network takes more than %d MiB to tell", sizeLimit>>20)
 	case err != nil:
 		problems.Add(at, "", "%v", err)
-	case json.Unmarshal(res.Output, &doc) != nil:
-		problems.Add(at, lastLine(res.Stderr), "the program ended without telling its network%s", because(res.Status))
 	default:
-		return doc.topology(file)
+		err := json.Unmarshal(res.Output, &doc)
+		if err == nil {
+			return doc.topology(file)
+		}
+		untold(&problems, at, res, err)
 	}
 	return nil, problems
+}
+
+// untold says why there is no network in a result.
+func untold(problems *topology.Problems, at topology.Position, res confine.Result, err error) {
+	var wrong *json.UnmarshalTypeError
+	switch {
+	case errors.As(err, &wrong):
+		problems.Add(at, "names and addresses are strings, ports and limits are numbers", "the program made a network whose %s is of the wrong type (%s)", wrong.Field, wrong.Value)
+	case len(res.Output) > 0 && res.Status == "":
+		problems.Add(at, "give finite numbers, and leave the file descriptors alone", "the program told something that is no network: %s", printable(err.Error()))
+	default:
+		problems.Add(at, cmp.Or(lastLine(res.Stderr), "it has to make its network and return"), "the program ended without telling its network%s", because(res.Status))
+	}
 }
 
 // standin is the source of every module of the stand-in, by path.

@@ -10,11 +10,20 @@ import (
 	"sync"
 
 	"trivet.dev/trivet/topology"
+	"trivet.dev/trivet/topology/formats"
+	"trivet.dev/trivet/topology/formats/yamlfile"
 )
+
+// limits bound what ranges and aliases expand to.
+type limits struct {
+	items int // nodes, and links
+	work  int // values read, counting those of ranges and aliases each time
+}
+
+var atMost = limits{items: 1_000_000, work: 10_000_000}
 
 // decoder fills the structs of model.go from values and collects what is wrong.
 type decoder struct {
-	file     string
 	limits   limits
 	problems topology.Problems
 	work     int
@@ -25,18 +34,12 @@ type decoder struct {
 // errTooMuch ends reading when a file asks for more than there should be.
 var errTooMuch = fmt.Errorf("too much")
 
-func (d *decoder) pos(v *value) topology.Position {
-	p := v.pos
-	p.File = d.file
-	return p
-}
-
-func (d *decoder) add(v *value, hint, format string, args ...any) {
-	d.problems.Add(d.pos(v), hint, format, args...)
+func (d *decoder) add(v *yamlfile.Value, hint, format string, args ...any) {
+	d.problems.Add(v.Pos, hint, format, args...)
 }
 
 // spend counts the values read, those of ranges and aliases each time.
-func (d *decoder) spend(v *value, work int) {
+func (d *decoder) spend(v *yamlfile.Value, work int) {
 	if d.work += work; d.work > d.limits.work {
 		d.add(v, "use fewer aliases, and fewer options on long ranges", "this expands to more than %d values", d.limits.work)
 		panic(errTooMuch)
@@ -44,14 +47,14 @@ func (d *decoder) spend(v *value, work int) {
 }
 
 // wrong reports a value that its parser refused: "bandwidth 1gbti: not a rate; write 1gbit".
-func (d *decoder) wrong(v *value, label string, err error) {
-	if len(v.text) > 200 {
-		d.add(v, "", "%s: %q is no such value", label, clip(v.text))
+func (d *decoder) wrong(v *yamlfile.Value, label string, err error) {
+	if len(v.Text) > 200 {
+		d.add(v, "write less", "%s: too long to be right", strings.TrimSpace(label+" "+formats.Clip(v.Text)))
 		return
 	}
 	message, hint, _ := strings.Cut(err.Error(), "; ")
-	if rest, ok := strings.CutPrefix(message, strconv.Quote(v.text)+" is "); ok {
-		message = strings.TrimSpace(label+" "+v.text) + ": " + rest
+	if rest, ok := strings.CutPrefix(message, strconv.Quote(v.Text)+" is "); ok {
+		message = strings.TrimSpace(label+" "+v.Text) + ": " + rest
 	} else if label != "" {
 		message = label + ": " + message
 	}
@@ -104,33 +107,37 @@ func splitFields(t reflect.Type, kind string) (has, lacks []field) {
 
 // options fills the struct that into points to; kind is what has these options:
 // "host", "link", or "" for the file itself. What is not in v stays as it is.
-func (d *decoder) options(v *value, into any, kind string) {
+func (d *decoder) options(v *yamlfile.Value, into any, kind string) {
 	d.structure(v, reflect.ValueOf(into).Elem(), kind)
 }
 
-func (d *decoder) structure(v *value, into reflect.Value, kind string) {
+func (d *decoder) structure(v *yamlfile.Value, into reflect.Value, kind string) {
 	d.spend(v, 1)
-	if v.shape == nothing {
+	if v.Shape == yamlfile.Nothing {
 		return
 	}
-	if v.shape != mapping {
-		d.add(v, "write {key: value, …}", "%s takes options, not %s", orFile(kind), shown(v))
+	if v.Shape != yamlfile.Mapping {
+		hint := "write {key: value, …}"
+		if kind == "" {
+			hint = "write nodes: {h1: host, s1: switch} and links: [h1 -- s1]"
+		}
+		d.add(v, hint, "%s takes options, not %s", orFile(kind), v)
 		return
 	}
 	fields := fieldsOf(into.Type(), kind)
-	given := map[string]*value{}
-	for _, p := range v.pairs {
-		f, ok := find(fields, p.key.text)
+	given := map[string]*yamlfile.Value{}
+	for _, p := range v.Pairs {
+		f, ok := find(fields, p.Key.Text)
 		switch {
-		case strings.HasPrefix(p.key.text, "x-") && hasForeign(fields):
+		case strings.HasPrefix(p.Key.Text, "x-") && hasForeign(fields):
 			d.foreign(p, into)
 		case !ok:
-			d.unknown(p.key, kind, fields)
+			d.unknown(p.Key, kind, fields)
 		case given[f.names[0]] != nil:
-			d.add(p.key, "keep one of them", "%s: is given as %s already (line %d)", p.key.text, given[f.names[0]].text, given[f.names[0]].pos.Line)
+			d.add(p.Key, "keep one of them", "%s: is given as %s already (line %d)", p.Key.Text, given[f.names[0]].Text, given[f.names[0]].Pos.Line)
 		default:
-			given[f.names[0]] = p.key
-			d.field(p.value, into.FieldByIndex(f.index), f, p.key.text)
+			given[f.names[0]] = p.Key
+			d.field(p.Value, into.FieldByIndex(f.index), f, p.Key.Text)
 		}
 	}
 }
@@ -160,47 +167,37 @@ func hasForeign(fields []field) bool {
 	return false
 }
 
-func (d *decoder) foreign(p pair, into reflect.Value) {
+func (d *decoder) foreign(p yamlfile.Pair, into reflect.Value) {
 	f := into.FieldByName("Foreign")
 	clone := maps.Clone(f.Interface().(foreign)) // it may be that of the defaults
 	if clone == nil {
 		clone = foreign{}
 	}
-	clone[strings.TrimPrefix(p.key.text, "x-")] = p.value.json(d, 0)
+	left := d.limits.work - d.work
+	budget := left
+	plain, err := p.Value.JSON(&budget)
+	if d.spend(p.Value, left-budget); err != nil {
+		d.add(p.Value, "a topology needs no more than ten", "%s", err)
+	}
+	clone[strings.TrimPrefix(p.Key.Text, "x-")] = plain
 	f.Set(reflect.ValueOf(clone))
 }
 
-func (d *decoder) unknown(key *value, kind string, fields []field) {
+func (d *decoder) unknown(key *yamlfile.Value, kind string, fields []field) {
 	var names []string
 	for _, f := range fields {
 		if f.isOption {
 			names = append(names, f.names[0])
 		}
 	}
-	hint := topology.DidYouMean(key.text, names)
+	hint := topology.DidYouMean(key.Text, names)
 	if hint == "" {
 		hint = "there are " + strings.Join(names, ", ")
 	}
-	d.add(key, hint, "%s: no such %s", clip(key.text), strings.TrimSpace(kind+" option"))
+	d.add(key, hint, "%s: no such %s", formats.Clip(key.Text), strings.TrimSpace(kind+" option"))
 }
 
-// clip keeps messages short where the file is not.
-func clip(s string) string {
-	if r := []rune(s); len(r) > 60 {
-		return string(r[:60]) + "…"
-	}
-	return s
-}
-
-// shown is what a message calls a value that has the wrong shape.
-func shown(v *value) string {
-	if v.shape == scalar {
-		return strconv.Quote(clip(v.text))
-	}
-	return v.shape.String()
-}
-
-func (d *decoder) field(v *value, into reflect.Value, f field, label string) {
+func (d *decoder) field(v *yamlfile.Value, into reflect.Value, f field, label string) {
 	switch {
 	case into.Type() == reflect.TypeFor[deferred]():
 		into.Set(reflect.ValueOf(deferred{v}))
@@ -215,12 +212,12 @@ func (d *decoder) field(v *value, into reflect.Value, f field, label string) {
 	}
 }
 
-func (d *decoder) list(v *value, into reflect.Value, f field, label string) {
-	items := []*value{v}
-	if v.shape == list {
-		items = v.items
+func (d *decoder) list(v *yamlfile.Value, into reflect.Value, f field, label string) {
+	items := []*yamlfile.Value{v}
+	if v.Shape == yamlfile.List {
+		items = v.Items
 	}
-	if v.shape == nothing {
+	if v.Shape == yamlfile.Nothing {
 		items = nil
 	}
 	into.SetZero() // lists replace those of the defaults
@@ -234,7 +231,7 @@ func (d *decoder) list(v *value, into reflect.Value, f field, label string) {
 }
 
 // single fills one value; it says whether there was one.
-func (d *decoder) single(v *value, into reflect.Value, f field, label string) bool {
+func (d *decoder) single(v *yamlfile.Value, into reflect.Value, f field, label string) bool {
 	d.spend(v, 1)
 	if into.Kind() == reflect.Pointer {
 		into.Set(reflect.New(into.Type().Elem()))
@@ -252,11 +249,11 @@ func (d *decoder) single(v *value, into reflect.Value, f field, label string) bo
 		d.structure(v, into, kind)
 		return true
 	}
-	if v.shape != scalar {
-		d.add(v, "write "+label+": VALUE", "%s: needs a value, not %s", label, v.shape)
+	if v.Shape != yamlfile.Scalar {
+		d.add(v, "write "+label+": VALUE", "%s: needs a value, not %s", label, v.Shape)
 		return false
 	}
-	parsed, err := leaf.parse(d, v.text)
+	parsed, err := leaf.parse(d, v.Text)
 	if err != nil {
 		d.wrong(v, label, err)
 		return false
@@ -266,32 +263,32 @@ func (d *decoder) single(v *value, into reflect.Value, f field, label string) bo
 }
 
 // privateDir reads /var/run, or /etc/x: ./conf.
-func (d *decoder) privateDir(v *value, into *topology.PrivateDir, label string) bool {
+func (d *decoder) privateDir(v *yamlfile.Value, into *topology.PrivateDir, label string) bool {
 	switch {
-	case v.shape == scalar:
-		into.Path = v.text
-	case v.shape == mapping && len(v.pairs) == 1 && v.pairs[0].value.shape == scalar:
-		into.Path, into.Source = v.pairs[0].key.text, v.pairs[0].value.text
+	case v.Shape == yamlfile.Scalar:
+		into.Path = v.Text
+	case v.Shape == yamlfile.Mapping && len(v.Pairs) == 1 && v.Pairs[0].Value.Shape == yamlfile.Scalar:
+		into.Path, into.Source = v.Pairs[0].Key.Text, v.Pairs[0].Value.Text
 	default:
-		d.add(v, "write [/var/run, /etc/x: ./conf]", "%s: needs directories, not %s", label, v.shape)
+		d.add(v, "write [/var/run, /etc/x: ./conf]", "%s: needs directories, not %s", label, v.Shape)
 		return false
 	}
 	return true
 }
 
-func (d *decoder) point(v *value, label string) *topology.Point {
+func (d *decoder) point(v *yamlfile.Value, label string) *topology.Point {
 	var xy [2]float64
-	if v.shape == list && len(v.items) == 2 {
-		for i, item := range v.items {
-			n, ok := item.plain.(float64)
+	if v.Shape == yamlfile.List && len(v.Items) == 2 {
+		for i, item := range v.Items {
+			n, ok := item.Plain.(float64)
 			if !ok {
-				d.add(item, "write place: [100, 50]", "%s: needs two numbers, not %s", label, shown(item))
+				d.add(item, "write place: [100, 50]", "%s: needs two numbers, not %s", label, item)
 				return nil
 			}
 			xy[i] = n
 		}
 		return &topology.Point{X: xy[0], Y: xy[1]}
 	}
-	d.add(v, "write place: [100, 50]", "%s: needs two numbers, not %s", label, shown(v))
+	d.add(v, "write place: [100, 50]", "%s: needs two numbers, not %s", label, v)
 	return nil
 }

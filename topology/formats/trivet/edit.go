@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"trivet.dev/trivet/topology"
+	"trivet.dev/trivet/topology/formats/yamlfile"
 )
 
 // SetLink changes the link between a and b (names of nodes or interfaces, in either
@@ -37,7 +38,7 @@ func SetLink(data []byte, a, b string, change topology.LinkChange) ([]byte, erro
 	change.Apply(r.t.Links[index])
 	if again, problems := Read("", []byte(out)); err != nil || problems.Err() != nil || !reflect.DeepEqual(withoutPositions(again), withoutPositions(r.t)) {
 		return nil, fmt.Errorf("line %d: the link %s -- %s is written in a way that only a person can change; write it in a line of its own first",
-			entry.where().pos.Line, a, b)
+			entry.where().Pos.Line, a, b)
 	}
 	if crlf > 0 {
 		out = strings.ReplaceAll(out, "\n", "\r\n")
@@ -100,14 +101,14 @@ func (e *editor) change(r *reader, entry linkEntry, index int) {
 		texts, target = e.parts(r.t.Links, entry, index)
 	}
 	last := len(texts) - 1
-	inKey := entry.parent.shape == mapping
+	inKey := entry.parent.Shape == yamlfile.Mapping
 	separator := e.separator(entry.parent, from)
 	for i, text := range texts[:last] {
-		e.replace(from, from, item(text, e.flowOptions(entry.options, i == target), entry.parent.flow, inKey)+separator)
+		e.replace(from, from, item(text, e.flowOptions(entry.options, i == target), entry.parent.Flow, inKey)+separator)
 	}
 	switch {
 	case entry.options == nil:
-		e.replace(from, to, item(texts[last], e.flowOptions(nil, last == target), entry.parent.flow, inKey))
+		e.replace(from, to, item(texts[last], e.flowOptions(nil, last == target), entry.parent.Flow, inKey))
 		return
 	case last > 0:
 		e.replace(from, to, texts[last])
@@ -133,8 +134,8 @@ func (e *editor) parts(links []*topology.Link, entry linkEntry, index int) (text
 			written = append(written, writtenLink{a: a, b: b, ranged: a == l.Ends[0].Node && b == l.Ends[1].Node})
 		}
 		for _, text := range linkItemTexts(written) {
-			if entry.parent.flow {
-				text = quote(unquote(text))
+			if entry.parent.Flow {
+				text = yamlfile.Quote(unquote(text))
 			}
 			texts = append(texts, text)
 		}
@@ -157,8 +158,8 @@ func item(text, options string, flow, inKey bool) string {
 
 // separator is what goes between items or keys: in block style a line end and
 // the beginning of the item's line, with only its last dash.
-func (e *editor) separator(parent *value, at int) string {
-	if parent.flow {
+func (e *editor) separator(parent *yamlfile.Value, at int) string {
+	if parent.Flow {
 		return ", "
 	}
 	line := e.text[strings.LastIndexByte(e.text[:at], '\n')+1 : at]
@@ -183,10 +184,10 @@ func (e *editor) setEntry(entry linkEntry) {
 	v := entry.options
 	switch {
 	case options == "":
-	case v.alias != nil:
+	case v.Alias != nil:
 		from, to := e.span(v)
 		e.replace(from, to, e.flowOptions(v, true))
-	case v.shape == nothing:
+	case v.Shape == yamlfile.Nothing:
 		colon := end + strings.IndexByte(e.text[end:], ':') + 1
 		word := strings.TrimLeft(e.text[colon:], " ")
 		from := len(e.text) - len(word)

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"trivet.dev/trivet/topology"
+	"trivet.dev/trivet/topology/formats/yamlfile"
 )
 
 // setting is a key and value to write into a link's options.
@@ -122,36 +123,36 @@ func (e *editor) closing(from int) int {
 }
 
 // span returns the text range of a value that is written on one line.
-func (e *editor) span(v *value) (from, to int) {
-	if v.alias != nil {
-		v = v.alias
+func (e *editor) span(v *yamlfile.Value) (from, to int) {
+	if v.Alias != nil {
+		v = v.Alias
 	}
-	from = e.offset(v.pos)
+	from = e.offset(v.Pos)
 	from += len(anchorText.FindString(e.text[from:]))
-	if v.flow {
+	if v.Flow {
 		return from, e.closing(from)
 	}
 	if q := quotedScalar.FindString(e.text[from:]); q != "" {
 		return from, from + len(q)
 	}
-	if v.shape > scalar || v.text == "" || !strings.HasPrefix(e.text[from:], v.text) {
+	if v.Shape > yamlfile.Scalar || v.Text == "" || !strings.HasPrefix(e.text[from:], v.Text) {
 		panic(errInPlace)
 	}
-	return from, from + len(v.text)
+	return from, from + len(v.Text)
 }
 
 // flowOptions writes an entry's options again, on one line, with the change where they are the link's.
-func (e *editor) flowOptions(v *value, changed bool) string {
+func (e *editor) flowOptions(v *yamlfile.Value, changed bool) string {
 	var items []string
-	if v != nil && v.alias != nil {
+	if v != nil && v.Alias != nil {
 		if !changed {
-			return v.alias.text
+			return v.Alias.Text
 		}
-		items = append(items, "<<: "+v.alias.text)
+		items = append(items, "<<: "+v.Alias.Text)
 	} else if v != nil {
-		for _, p := range v.pairs {
-			if !changed || !e.sets(p.key.text) {
-				items = append(items, quote(p.key.text)+": "+flowSource(p.value))
+		for _, p := range v.Pairs {
+			if !changed || !e.sets(p.Key.Text) {
+				items = append(items, yamlfile.Quote(p.Key.Text)+": "+flowSource(p.Value))
 			}
 		}
 	}
@@ -171,34 +172,34 @@ func (e *editor) sets(key string) bool {
 }
 
 // flowSource writes a value on one line.
-func flowSource(v *value) string {
+func flowSource(v *yamlfile.Value) string {
 	var items []string
 	switch {
-	case v.alias != nil:
-		return v.alias.text
-	case v.shape == list:
-		for _, item := range v.items {
+	case v.Alias != nil:
+		return v.Alias.Text
+	case v.Shape == yamlfile.List:
+		for _, item := range v.Items {
 			items = append(items, flowSource(item))
 		}
 		return "[" + strings.Join(items, ", ") + "]"
-	case v.shape == mapping:
-		for _, p := range v.pairs {
-			items = append(items, quote(p.key.text)+": "+flowSource(p.value))
+	case v.Shape == yamlfile.Mapping:
+		for _, p := range v.Pairs {
+			items = append(items, yamlfile.Quote(p.Key.Text)+": "+flowSource(p.Value))
 		}
 		return "{" + strings.Join(items, ", ") + "}"
-	case v.shape == nothing:
+	case v.Shape == yamlfile.Nothing:
 		return "null"
 	}
-	if _, text := v.plain.(string); text {
-		return quote(v.text)
+	if _, text := v.Plain.(string); text {
+		return yamlfile.Quote(v.Text)
 	}
-	return v.text
+	return v.Text
 }
 
 // setOptions changes the keys that are there and adds those that are not.
-func (e *editor) setOptions(v *value) {
+func (e *editor) setOptions(v *yamlfile.Value) {
 	for _, end := range []string{"from", "to"} { // an impairment of one end's own follows
-		if own := v.get(end); own != nil && own.shape == mapping {
+		if own := v.Get(end); own != nil && own.Shape == yamlfile.Mapping {
 			for _, s := range e.settings {
 				e.setKey(own, s)
 			}
@@ -216,14 +217,14 @@ func (e *editor) setOptions(v *value) {
 }
 
 // setKey replaces the value of a key; it says whether the key was there.
-func (e *editor) setKey(v *value, s setting) bool {
-	for _, p := range v.pairs {
-		word, is := s.value, p.key.text == s.key
-		if s.key == "down" && p.key.text == "state" {
+func (e *editor) setKey(v *yamlfile.Value, s setting) bool {
+	for _, p := range v.Pairs {
+		word, is := s.value, p.Key.Text == s.key
+		if s.key == "down" && p.Key.Text == "state" {
 			word, is = map[string]string{"true": "down", "false": "up"}[s.value], true
 		}
-		if is && !p.merged {
-			from, to := e.span(p.value)
+		if is && !p.Merged {
+			from, to := e.span(p.Value)
 			e.replace(from, to, word)
 			return true
 		}
@@ -246,12 +247,12 @@ func (e *editor) differs(s setting) bool {
 }
 
 // addKeys adds keys to a mapping: in braces at the end, in lines after its last line that can be told.
-func (e *editor) addKeys(v *value, add []setting) {
+func (e *editor) addKeys(v *yamlfile.Value, add []setting) {
 	var items []string
 	for _, s := range add {
 		items = append(items, s.key+": "+s.value)
 	}
-	if v.flow {
+	if v.Flow {
 		from, to := e.span(v)
 		inside := e.text[from+1 : to-1]
 		switch {
@@ -265,12 +266,12 @@ func (e *editor) addKeys(v *value, add []setting) {
 		}
 		return
 	}
-	indent := "\n" + strings.Repeat(" ", v.pos.Column-1)
-	for _, p := range slices.Backward(v.pairs) {
-		if p.merged || p.value.shape != scalar || p.value.pos.Line != p.key.pos.Line || p.value.alias != nil {
+	indent := "\n" + strings.Repeat(" ", v.Pos.Column-1)
+	for _, p := range slices.Backward(v.Pairs) {
+		if p.Merged || p.Value.Shape != yamlfile.Scalar || p.Value.Pos.Line != p.Key.Pos.Line || p.Value.Alias != nil {
 			continue
 		}
-		_, end := e.span(p.value)
+		_, end := e.span(p.Value)
 		if n := strings.IndexByte(e.text[end:], '\n'); n >= 0 {
 			end += n
 		} else {
@@ -279,6 +280,6 @@ func (e *editor) addKeys(v *value, add []setting) {
 		e.replace(end, end, indent+strings.Join(items, indent))
 		return
 	}
-	start := e.offset(v.pos)
+	start := e.offset(v.Pos)
 	e.replace(start, start, strings.Join(items, indent)+indent)
 }

@@ -7,48 +7,50 @@ import (
 	"strings"
 
 	"trivet.dev/trivet/topology"
+	"trivet.dev/trivet/topology/formats"
+	"trivet.dev/trivet/topology/formats/yamlfile"
 )
 
 // linkEntry is an item of links, or one key of such an item, and the links it makes.
 type linkEntry struct {
-	parent  *value // the list or mapping that the text is in
-	text    *value // "s1 -- h[1-4]"; nil: the long form, which is options alone
-	options *value // nil: none
-	first   int    // of the links it makes
+	parent  *yamlfile.Value // the list or mapping that the text is in
+	text    *yamlfile.Value // "s1 -- h[1-4]"; nil: the long form, which is options alone
+	options *yamlfile.Value // nil: none
+	first   int             // of the links it makes
 	count   int
 }
 
 var dashes = regexp.MustCompile(`\s+--\s+`)
 
-func (r *reader) links(v *value) {
-	switch v.shape {
-	case nothing:
-	case list:
-		for _, item := range v.items {
+func (r *reader) links(v *yamlfile.Value) {
+	switch v.Shape {
+	case yamlfile.Nothing:
+	case yamlfile.List:
+		for _, item := range v.Items {
 			r.linkItem(v, item, true)
 		}
 	default:
-		r.add(v, "write links: [s1 -- h1]", "links: needs a list, not %s", shown(v))
+		r.add(v, "write links: [s1 -- h1]", "links: needs a list, not %s", v)
 	}
 }
 
-func (r *reader) linkItem(parent, item *value, nest bool) {
+func (r *reader) linkItem(parent, item *yamlfile.Value, nest bool) {
 	r.spend(item, 1)
 	switch {
-	case item.shape == scalar:
+	case item.Shape == yamlfile.Scalar:
 		r.link(linkEntry{parent: parent, text: item})
-	case item.shape == list && nest:
-		for _, inner := range item.items {
+	case item.Shape == yamlfile.List && nest:
+		for _, inner := range item.Items {
 			r.linkItem(item, inner, false)
 		}
-	case item.shape == mapping && (item.get("from") != nil || item.get("to") != nil):
+	case item.Shape == yamlfile.Mapping && (item.Get("from") != nil || item.Get("to") != nil):
 		r.link(linkEntry{parent: parent, options: item})
-	case item.shape == mapping:
-		for _, p := range item.pairs {
-			r.link(linkEntry{parent: item, text: p.key, options: p.value})
+	case item.Shape == yamlfile.Mapping:
+		for _, p := range item.Pairs {
+			r.link(linkEntry{parent: item, text: p.Key, options: p.Value})
 		}
 	default:
-		r.add(item, "write s1 -- h1", "a link is a text like s1 -- h1, not %s", item.shape)
+		r.add(item, "write s1 -- h1", "a link is a text like s1 -- h1, not %s", item.Shape)
 	}
 }
 
@@ -77,7 +79,7 @@ func (r *reader) link(e linkEntry) {
 	e.first, e.count = len(r.t.Links), len(ends)
 	r.spend(e.where(), len(ends)*(1+r.work-before))
 	imp := topology.Impairment(options.impairment)
-	made := &topology.Link{Impairment: imp, Down: options.Down && options.State == "" || options.State == "down", Pos: r.pos(e.where())}
+	made := &topology.Link{Impairment: imp, Down: options.Down && options.State == "" || options.State == "down", Pos: e.where().Pos}
 	copyFields(made, struct{ Foreign foreign }{options.Foreign})
 	for i, raw := range []deferred{options.From, options.To} {
 		if raw.Value != nil {
@@ -94,7 +96,7 @@ func (r *reader) link(e linkEntry) {
 	r.entries = append(r.entries, e)
 }
 
-func (e linkEntry) where() *value {
+func (e linkEntry) where() *yamlfile.Value {
 	if e.text != nil {
 		return e.text
 	}
@@ -102,12 +104,12 @@ func (e linkEntry) where() *value {
 }
 
 // end reads what from or to say: a node (in the long form), or options.
-func (r *reader) end(v *value, imp topology.Impairment, named bool) topology.Endpoint {
-	if v.shape == scalar {
-		ends, err := parseTerm(v.text, r.limits.items)
+func (r *reader) end(v *yamlfile.Value, imp topology.Impairment, named bool) topology.Endpoint {
+	if v.Shape == yamlfile.Scalar {
+		ends, err := parseTerm(v.Text, r.limits.items)
 		r.spend(v, len(ends))
 		if err == nil && len(ends) > 1 {
-			err = fmt.Errorf("%q is %d nodes, and from and to are for one link; write s1 -- h[1-4]: {…}", clip(v.text), len(ends))
+			err = fmt.Errorf("%q is %d nodes, and from and to are for one link; write s1 -- h[1-4]: {…}", formats.Clip(v.Text), len(ends))
 		}
 		if err != nil {
 			r.wrong(v, "", err)
@@ -119,8 +121,8 @@ func (r *reader) end(v *value, imp topology.Impairment, named bool) topology.End
 	r.options(v, &o, "link end")
 	end := topology.Endpoint{}
 	copyFields(&end, o)
-	for _, p := range v.pairs {
-		if slices.Contains([]string{"bandwidth", "delay", "jitter", "loss", "queue"}, p.key.text) {
+	for _, p := range v.Pairs {
+		if slices.Contains([]string{"bandwidth", "delay", "jitter", "loss", "queue"}, p.Key.Text) {
 			egress := topology.Impairment(o.impairment)
 			end.Egress = &egress
 		}
@@ -132,7 +134,7 @@ func (r *reader) end(v *value, imp topology.Impairment, named bool) topology.End
 }
 
 // joinEnd adds to what the options of a link say of an end what its text says.
-func (r *reader) joinEnd(v *value, end *topology.Endpoint, text topology.Endpoint) {
+func (r *reader) joinEnd(v *yamlfile.Value, end *topology.Endpoint, text topology.Endpoint) {
 	if text.Node == "" && text.Interface == "" {
 		return // the long form has no text
 	}
@@ -153,13 +155,13 @@ func (r *reader) joinEnd(v *value, end *topology.Endpoint, text topology.Endpoin
 }
 
 // linkEnds reads "s1 -- h[1-4]" and chains of it.
-func (r *reader) linkEnds(v *value) ([][2]topology.Endpoint, error) {
+func (r *reader) linkEnds(v *yamlfile.Value) ([][2]topology.Endpoint, error) {
 	if v == nil {
 		return nil, nil
 	}
-	parts := dashes.Split(strings.TrimSpace(v.text), -1)
+	parts := dashes.Split(strings.TrimSpace(v.Text), -1)
 	if len(parts) < 2 {
-		return nil, fmt.Errorf("%q is no link; write s1 -- h1", clip(v.text))
+		return nil, fmt.Errorf("%q is no link; write s1 -- h1", formats.Clip(v.Text))
 	}
 	var out [][2]topology.Endpoint
 	limit := r.limits.items - len(r.t.Links)
@@ -180,7 +182,7 @@ func (r *reader) linkEnds(v *value) ([][2]topology.Endpoint, error) {
 			return nil, fmt.Errorf("port %d of %s would have two links; write the links of a chain one by one", *last[0].Port, last[0].Node)
 		}
 		if out = append(out, pairs...); len(out) > limit {
-			return nil, fmt.Errorf("%q makes more links than all there may be; there may be %d", clip(v.text), r.limits.items)
+			return nil, fmt.Errorf("%q makes more links than all there may be; there may be %d", formats.Clip(v.Text), r.limits.items)
 		}
 		last = next
 	}
@@ -191,7 +193,7 @@ func (r *reader) linkEnds(v *value) ([][2]topology.Endpoint, error) {
 func pairUp(texts []string, a, b []topology.Endpoint) ([][2]topology.Endpoint, error) {
 	n := max(len(a), len(b))
 	if len(a) != len(b) && len(a) != 1 && len(b) != 1 {
-		return nil, fmt.Errorf("%s is %d nodes and %s is %d; join one to many, or equally many", clip(texts[0]), len(a), clip(texts[1]), len(b))
+		return nil, fmt.Errorf("%s is %d nodes and %s is %d; join one to many, or equally many", formats.Clip(texts[0]), len(a), formats.Clip(texts[1]), len(b))
 	}
 	for _, side := range [][]topology.Endpoint{a, b} {
 		if len(side) == 1 && n > 1 && side[0].Port != nil {
@@ -218,7 +220,7 @@ func parseTerm(s string, limit int) ([]topology.Endpoint, error) {
 	if hasPort {
 		n, err := parsePort(portText)
 		if err != nil {
-			return nil, fmt.Errorf("%q has no port after the colon; write s1:2", clip(s))
+			return nil, fmt.Errorf("%q: behind the colon stands a port, 0 to 65279; write s1:2", formats.Clip(s))
 		}
 		port = &n
 	}
@@ -229,7 +231,7 @@ func parseTerm(s string, limit int) ([]topology.Endpoint, error) {
 	out := make([]topology.Endpoint, len(names))
 	for i, name := range names {
 		if name == "" {
-			return nil, fmt.Errorf("%q names no node; write s1 -- h1", clip(s))
+			return nil, fmt.Errorf("%q names no node; write s1 -- h1", formats.Clip(s))
 		}
 		out[i] = topology.Endpoint{Node: name, Port: port}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"trivet.dev/trivet/topology"
 	"trivet.dev/trivet/topology/formats"
+	"trivet.dev/trivet/topology/formats/yamlfile"
 )
 
 func init() {
@@ -120,4 +121,4 @@ type (
 )
 
 // deferred is a part of the file that is read once the defaults around it are known.
-type deferred struct{ Value *value }
+type deferred struct{ Value *yamlfile.Value }

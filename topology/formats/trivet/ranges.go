@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"trivet.dev/trivet/topology/formats"
 )
 
 // expand returns the names that a range expression stands for: h[1-3] is h1, h2, h3;
@@ -12,18 +14,18 @@ import (
 func expand(expression string, limit int) ([]string, error) {
 	before, rest, found := strings.Cut(expression, "[")
 	if strings.ContainsRune(before, ']') {
-		return nil, fmt.Errorf("%q is no name: a ] without its [; write h[1-8]", clip(expression))
+		return nil, fmt.Errorf("%q is no name: a ] without its [; write h[1-8]", formats.Clip(expression))
 	}
 	if !found {
 		return []string{expression}, nil
 	}
 	inside, after, found := strings.Cut(rest, "]")
 	if !found {
-		return nil, fmt.Errorf("%q is no range: its [ is not closed; write h[1-8]", clip(expression))
+		return nil, fmt.Errorf("%q is no range: its [ is not closed; write h[1-8]", formats.Clip(expression))
 	}
 	numbers, err := expandNumbers(inside, limit)
 	if err != nil {
-		return nil, fmt.Errorf("%q is no range: %w", clip(expression), err)
+		return nil, fmt.Errorf("%q is no range: %w", formats.Clip(expression), err)
 	}
 	tails, err := expand(after, limit/len(numbers))
 	if err != nil {
@@ -49,7 +51,7 @@ func expandNumbers(s string, limit int) (numbers []string, err error) {
 		to, errTo := strconv.ParseUint(high, 10, 63)
 		switch {
 		case errFrom != nil || errTo != nil:
-			return nil, fmt.Errorf("%q is not numbers; write h[1-8] or s[1-3,7]", clip(part))
+			return nil, fmt.Errorf("%q is not numbers; write h[1-8] or s[1-3,7]", formats.Clip(part))
 		case to < from:
 			return nil, fmt.Errorf("it runs backwards; write [%d-%d]", to, from)
 		case to-from >= uint64(max(0, limit-len(numbers))):

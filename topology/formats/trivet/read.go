@@ -9,6 +9,8 @@ import (
 	"sync"
 
 	"trivet.dev/trivet/topology"
+	"trivet.dev/trivet/topology/formats"
+	"trivet.dev/trivet/topology/formats/yamlfile"
 )
 
 // Read reads a topology and collects what is wrong with the file. It does not check
@@ -29,12 +31,8 @@ type reader struct {
 
 // newReader reads a file; its topology is nil where the file is not YAML.
 func newReader(file string, data []byte, limits limits) *reader {
-	r := &reader{decoder: &decoder{file: file, limits: limits}}
-	top, problems := parse(data)
-	for _, p := range problems {
-		p.Pos.File = file
-		r.problems = append(r.problems, p)
-	}
+	top, problems := yamlfile.Dialect{Ranges: true}.Parse(file, data)
+	r := &reader{decoder: &decoder{limits: limits, problems: problems}}
 	if top != nil {
 		r.t = &topology.Topology{Pos: topology.Position{File: file}}
 		r.read(top)
@@ -42,7 +40,7 @@ func newReader(file string, data []byte, limits limits) *reader {
 	return r
 }
 
-func (r *reader) read(top *value) {
+func (r *reader) read(top *yamlfile.Value) {
 	defer func() {
 		if err := recover(); err != nil && err != errTooMuch {
 			panic(err)
@@ -51,8 +49,8 @@ func (r *reader) read(top *value) {
 	var doc document
 	r.bits4, r.bits6 = 8, 64
 	for _, subnet := range []string{"subnet", "subnet6"} { // first, because addresses refer to them
-		if v := top.get(subnet); v != nil && v.shape == scalar {
-			if p, err := netip.ParsePrefix(v.text); err == nil && p.Addr().Is4() == (subnet == "subnet") {
+		if v := top.Get(subnet); v != nil && v.Shape == yamlfile.Scalar {
+			if p, err := netip.ParsePrefix(v.Text); err == nil && p.Addr().Is4() == (subnet == "subnet") {
 				*map[string]*int{"subnet": &r.bits4, "subnet6": &r.bits6}[subnet] = p.Bits()
 			}
 		}
@@ -60,7 +58,7 @@ func (r *reader) read(top *value) {
 	r.options(top, &doc, "")
 	r.defaults = doc.Defaults
 	copyFields(r.t, doc)
-	if n := doc.Nodes.Value; n == nil || len(n.pairs)+len(n.items) == 0 && n.shape != scalar {
+	if n := doc.Nodes.Value; n == nil || len(n.Pairs)+len(n.Items) == 0 && n.Shape != yamlfile.Scalar {
 		if len(r.problems) == 0 { // otherwise they are the reason
 			r.add(top, "write nodes: {h1: host, h2: host}", "this topology has no nodes")
 		}
@@ -123,36 +121,36 @@ func commonFields(from, to reflect.Type) (common [][2][]int) {
 // kinds are the words for kinds of nodes: those of the model, and nat.
 var kinds = []string{"host", "switch", "router", "controller", "nat"}
 
-func (r *reader) nodes(v *value) {
-	if v.shape != mapping {
-		r.add(v, "write nodes: {h1: host, h2: host}", "nodes: needs a mapping of names to kinds, not %s", shown(v))
+func (r *reader) nodes(v *yamlfile.Value) {
+	if v.Shape != yamlfile.Mapping {
+		r.add(v, "write nodes: {h1: host, h2: host}", "nodes: needs a mapping of names to kinds, not %s", v)
 		return
 	}
-	for _, p := range v.pairs {
+	for _, p := range v.Pairs {
 		before := r.work
-		kind, options, ok := r.node(p.value)
-		names, err := expand(p.key.text, r.limits.items-len(r.t.Nodes))
-		if err == nil && p.key.text == "" {
-			r.add(p.key, "write h1: host", "a node needs a name")
+		kind, options, ok := r.node(p.Value)
+		names, err := expand(p.Key.Text, r.limits.items-len(r.t.Nodes))
+		if err == nil && p.Key.Text == "" {
+			r.add(p.Key, "write h1: host", "a node needs a name")
 		}
 		if err != nil {
-			r.wrong(p.key, "", err)
+			r.wrong(p.Key, "", err)
 			continue
 		}
 		if !ok {
 			kind = "host" // its problem is told; links to it should not be another
 		}
-		r.spend(p.key, len(names)*(1+r.work-before))
+		r.spend(p.Key, len(names)*(1+r.work-before))
 		for _, name := range names {
-			r.addNode(p.key, name, kind, &options)
+			r.addNode(p.Key, name, kind, &options)
 		}
 	}
 }
 
-func (r *reader) addNode(key *value, name, kind string, options *nodeOptions) {
+func (r *reader) addNode(key *yamlfile.Value, name, kind string, options *nodeOptions) {
 	n := &topology.Node{}
 	copyFields(n, options)
-	n.Name, n.Kind, n.Pos = name, topology.Kind(kind), r.pos(key)
+	n.Name, n.Kind, n.Pos = name, topology.Kind(kind), key.Pos
 	if kind == "nat" {
 		n.Kind, n.NAT = topology.Router, true
 	}
@@ -160,16 +158,16 @@ func (r *reader) addNode(key *value, name, kind string, options *nodeOptions) {
 }
 
 // node reads a kind, or {kind: {options}}.
-func (r *reader) node(v *value) (kind string, options nodeOptions, ok bool) {
-	word, given := v, &value{}
-	if v.shape == mapping && len(v.pairs) == 1 {
-		word, given = v.pairs[0].key, v.pairs[0].value
+func (r *reader) node(v *yamlfile.Value) (kind string, options nodeOptions, ok bool) {
+	word, given := v, &yamlfile.Value{}
+	if v.Shape == yamlfile.Mapping && len(v.Pairs) == 1 {
+		word, given = v.Pairs[0].Key, v.Pairs[0].Value
 	}
-	if word.shape != scalar {
-		r.add(v, "write host, or host: {address: 10.0.0.1}", "a node needs one kind (%s), not %s", strings.Join(kinds, ", "), v.shape)
+	if word.Shape != yamlfile.Scalar {
+		r.add(v, "write host, or host: {address: 10.0.0.1}", "a node needs one kind (%s), not %s", strings.Join(kinds, ", "), v.Shape)
 		return
 	}
-	kind = word.text
+	kind = word.Text
 	switch kind {
 	case "host":
 		options = r.defaults.Host
@@ -186,63 +184,63 @@ func (r *reader) node(v *value) (kind string, options nodeOptions, ok bool) {
 		if hint == "" {
 			hint = "there are " + strings.Join(kinds, ", ")
 		}
-		r.add(word, hint, "%s: no such kind of node", clip(kind))
+		r.add(word, hint, "%s: no such kind of node", formats.Clip(kind))
 		return
 	}
 	r.options(given, &options, kind)
 	return kind, options, true
 }
 
-func (r *reader) schedule(v *value) {
-	items := v.items
-	switch v.shape {
-	case nothing:
-	case list:
+func (r *reader) schedule(v *yamlfile.Value) {
+	items := v.Items
+	switch v.Shape {
+	case yamlfile.Nothing:
+	case yamlfile.List:
 	default:
-		items = []*value{v}
+		items = []*yamlfile.Value{v}
 	}
 	for _, item := range items {
 		r.spend(item, 1)
-		switch item.shape {
-		case scalar:
-			e, err := topology.ParseEvent(item.text)
+		switch item.Shape {
+		case yamlfile.Scalar:
+			e, err := topology.ParseEvent(item.Text)
 			r.event(item, e, err)
-		case mapping: // "at 30s: r1 -- r2 down" without quotes is one
-			for _, p := range item.pairs {
+		case yamlfile.Mapping: // "at 30s: r1 -- r2 down" without quotes is one
+			for _, p := range item.Pairs {
 				r.eventAt(p)
 			}
 		default:
-			r.add(item, "write at 30s: r1 -- r2 down", "an event is a text, not %s", item.shape)
+			r.add(item, "write at 30s: r1 -- r2 down", "an event is a text, not %s", item.Shape)
 		}
 	}
 }
 
-func (r *reader) eventAt(p pair) {
-	actions := []*value{p.value}
-	if p.value.shape == list {
-		actions = p.value.items
+func (r *reader) eventAt(p yamlfile.Pair) {
+	actions := []*yamlfile.Value{p.Value}
+	if p.Value.Shape == yamlfile.List {
+		actions = p.Value.Items
 	}
 	for _, a := range actions {
 		r.spend(a, 1)
-		if a.shape != scalar {
-			r.add(a, "write at 30s: r1 -- r2 down", "an action is a text, not %s", a.shape)
+		if a.Shape != yamlfile.Scalar {
+			r.add(a, "write at 30s: r1 -- r2 down", "an action is a text, not %s", a.Shape)
 			continue
 		}
-		where := p.key
-		if p.value.shape == list {
+		where := p.Key
+		if p.Value.Shape == yamlfile.List {
 			where = a
 		}
-		e, err := topology.ParseEvent(p.key.text + ": " + a.text)
+		e, err := topology.ParseEvent(p.Key.Text + ": " + a.Text)
 		r.event(where, e, err)
 	}
 }
 
-func (r *reader) event(v *value, e topology.Event, err error) {
+func (r *reader) event(v *yamlfile.Value, e topology.Event, err error) {
 	if err != nil {
 		r.wrong(v, "", err)
 		return
 	}
-	e.Pos = r.pos(v)
+	e.Pos = v.Pos
 	r.t.Schedule = append(r.t.Schedule, e)
 }
 

@@ -8,6 +8,8 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"pgregory.net/rapid"
+
+	"trivet.dev/trivet/topology/formats/yamlfile"
 )
 
 func compileSchema(t testing.TB) *jsonschema.Schema {
@@ -27,11 +29,16 @@ func compileSchema(t testing.TB) *jsonschema.Schema {
 }
 
 func instance(t interface{ Fatal(...any) }, data []byte) any {
-	top, problems := parse(data)
+	top, problems := yamlfile.Dialect{Ranges: true}.Parse("t.yaml", data)
 	if len(problems) > 0 {
 		t.Fatal(problems)
 	}
-	return top.json(&decoder{limits: atMost}, 0)
+	budget := atMost.work
+	v, err := top.JSON(&budget)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
 }
 
 // The examples, and whatever Write gives, are valid by the schema.

@@ -9,6 +9,7 @@ import (
 
 	"trivet.dev/trivet/topology"
 	"trivet.dev/trivet/topology/formats"
+	"trivet.dev/trivet/topology/formats/yamlfile"
 )
 
 // Write returns the file for a topology, as a person would write it: ranges where
@@ -78,14 +79,14 @@ func flowValue(v reflect.Value, f field) string {
 		if _, isLeaf := leaves[f.as]; isLeaf {
 			return quoteLeaf(x)
 		}
-		return quote(x)
+		return yamlfile.Quote(x)
 	case *topology.Point:
-		return "[" + number64(x.X) + ", " + number64(x.Y) + "]"
+		return "[" + yamlfile.Number(x.X) + ", " + yamlfile.Number(x.Y) + "]"
 	case topology.PrivateDir:
 		if x.Source == "" {
-			return quote(x.Path)
+			return yamlfile.Quote(x.Path)
 		}
-		return "{" + quoteKey(x.Path) + ": " + quote(x.Source) + "}"
+		return "{" + yamlfile.FlowKey(x.Path) + ": " + yamlfile.Quote(x.Source) + "}"
 	}
 	if v.Kind() == reflect.Slice {
 		items := make([]string, v.Len())
@@ -302,7 +303,7 @@ func (w *writer) schedule(events []topology.Event) {
 			w.line(head)
 			head = ""
 		}
-		w.line("  - at " + e.At.String() + ": " + quote(e.Action.String()))
+		w.line("  - at " + e.At.String() + ": " + yamlfile.Quote(e.Action.String()))
 	}
 }
 

@@ -60,6 +60,10 @@ def hint_for(error):
         return "this is Python 2; Mininet runs on Python 3: convert the file (2to3)"
     if isinstance(error, ImportError):
         return "install the module for %s, or take the import out" % (sys.executable or "python3")
+    if isinstance(error, MemoryError):
+        return "a topology file may use 1 GiB"
+    if isinstance(error, OSError) and (isinstance(error, PermissionError) or type(error).__name__ == "gaierror"):
+        return "a topology file may read what is beside it; it can start no program and use no network"
     return ""
 
 
@@ -75,7 +79,7 @@ def describe(error):
     if isinstance(error, SyntaxError):
         where = "" if error.filename == record.SCRIPT else " (%s:%s)" % (error.filename, error.lineno)
         return "%s: %s%s" % (type(error).__name__, error.msg, where)
-    return "%s: %s" % (type(error).__name__, error)
+    return ("%s: %s" % (type(error).__name__, error)).removesuffix(": ")
 
 
 def execute(job, name):
@@ -123,9 +127,17 @@ def number(text):
     return text
 
 
+def topos_of(variables):
+    """The file's dictionary of topologies."""
+    topos = variables.get("topos") or {}
+    if not isinstance(topos, dict):
+        raise Stop("topos is %s, not a dictionary" % type(topos).__name__, "write topos = {'name': Class}")
+    return dict(topos)
+
+
 def by_name(variables, wanted):
     """The topology of the topos dictionary that "name,1,k=2" names."""
-    topos = dict(variables.get("topos") or {})
+    topos = topos_of(variables)
     name, *rest = wanted.split(",")
     if name not in topos:
         known = ", ".join(sorted(map(str, topos))) or "none: it has no topos = {…}"
@@ -137,7 +149,7 @@ def by_name(variables, wanted):
 
 def only_one(variables):
     """The single topology of a file that starts no network itself."""
-    topos = dict(variables.get("topos") or {})
+    topos = topos_of(variables)
     if not topos:
         topos = {k: v for k, v in variables.items() if inspect.isclass(v) and issubclass(v, Topo) and v.__module__ == "__main__"}
         bases = {b for v in topos.values() for b in v.__mro__[1:]}
@@ -165,6 +177,8 @@ def read(job):
                 thread.join(0.2)
         topo = only_one(variables) if chosen() is None else None
     if topo is not None:
+        if not isinstance(topo, Topo):
+            raise Stop("what topos makes is %s, not a Topo" % type(topo).__name__, "write topos = {'name': Class}, with class Class(Topo)")
         record.networks[:] = []
         Mininet(topo=topo)
     if len(record.networks) > 1:

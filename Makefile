@@ -1,0 +1,78 @@
+# `make help` lists the targets. Everything that is built is built as the user; root (by sudo) is asked for
+# where packages are installed and labs run.
+
+GO := scripts/go
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+BUILD := $(GO) build -ldflags "-s -w -X trivet.dev/trivet/internal/version.Version=$(VERSION)"
+AS_ROOT := -exec "'$(CURDIR)/scripts/as-root'"
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+
+# The same for building and testing, so that both compile the libraries once.
+export CGO_ENABLED := 0
+export GOFLAGS := -trimpath -buildvcs=false
+
+# Duration of each fuzz target (make fuzz), kernels of the virtual machines (make test-vm),
+# repetitions of each comparison (make bench).
+FUZZTIME := 10s
+KERNELS := uml cloud
+PAIRS := 10
+
+.DEFAULT_GOAL := build
+.PHONY: build demo bootstrap test unit e2e test-vm test-all fuzz bench lint dist generate clean help
+
+build: ## bin/trivet, a static binary (the default)
+	@started=$$(date +%s); [ ! -t 1 ] || printf 'trivet  building\r'; \
+	said=$$($(BUILD) -o bin/trivet ./cmd/trivet 2>&1) || { echo "$$said" >&2; exit 1; }; \
+	echo "trivet  built in $$(($$(date +%s) - started)) s"
+
+demo: ## install what is missing, build, bring up a campus of 50 nodes, measure, take it down
+	@scripts/bootstrap --run
+	@$(MAKE) --no-print-directory build
+	@scripts/demo
+
+bootstrap: ## install what building, running and testing need
+	@scripts/bootstrap --test
+
+test: bootstrap ## all tests that this machine's kernel can run
+	@$(MAKE) --no-print-directory --keep-going unit e2e
+
+unit: # the packages' own tests
+	@$(GO) test $(AS_ROOT) -timeout 10m $$($(GO) list ./... | grep -vE '/test/(e2e|bench)$$')
+
+e2e: build # the program from outside
+	@$(GO) test $(AS_ROOT) -count 1 -timeout 10m ./test/e2e
+
+test-vm: bootstrap ## the tests that need a full kernel, in virtual machines
+	@$(MAKE) --no-print-directory build
+	@scripts/test-vm $(KERNELS)
+
+test-all: ## everything that must hold before a change is taken
+	@.ci/run
+
+fuzz: ## each fuzz target for FUZZTIME (10s)
+	@scripts/fuzz $(FUZZTIME)
+
+bench: bootstrap ## measure Trivet, beside Mininet where both can do it (25 minutes)
+	@$(MAKE) --no-print-directory build
+	@$(GO) test $(AS_ROOT) -count 1 -timeout 90m -v ./test/bench -pairs $(PAIRS)
+
+lint: ## gofmt, go vet, staticcheck; shellcheck for scripts
+	@scripts/lint $(STATICCHECK)
+
+dist: ## release binaries for amd64 and arm64, with checksums, in dist/
+	@rm -rf dist
+	@for arch in amd64 arm64; do \
+		echo "dist/trivet-$(VERSION)-linux-$$arch"; \
+		GOARCH=$$arch $(BUILD) -o dist/trivet-$(VERSION)-linux-$$arch ./cmd/trivet || exit 1; \
+	done
+	@cd dist && sha256sum trivet-* >SHA256SUMS
+
+generate: ## generated code anew
+	@scripts/bootstrap --generate
+	@$(GO) generate ./...
+
+clean: ## remove what was built
+	@rm -rf bin dist
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

@@ -1,0 +1,102 @@
+package e2e
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// as prepares a command that another user gives.
+func (m *machine) as(uid uint32, args ...string) *exec.Cmd {
+	cmd := m.command(trivet, args...)
+	cmd.Dir = "/"
+	cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uid, Gid: uid}
+	return cmd
+}
+
+// TestAccess proves that a lab obeys root and the user who brought it up with sudo, who needs root for no
+// more, and nobody else.
+func TestAccess(t *testing.T) {
+	t.Parallel()
+	const owner, other = 65534, 65533
+	m := newMachine(t)
+	copyTo := "/run/trivet-program" // where every user may run it
+	m.sh("cp " + trivet + " " + copyTo + " && chmod 755 " + copyTo)
+	before := m.snapshot()
+	up := m.command(trivet, "up", "--name", m.name, "minimal", "--datapath", "bridge")
+	up.Env = append(up.Env, "SUDO_UID=65534")
+	if r := m.do(up); r.code != 0 {
+		t.Fatal(r)
+	}
+	if mode := m.sh("stat -c '%a %u' /run/trivet/" + m.name + "/daemon.sock"); mode != "600 65534" {
+		t.Errorf("the socket's mode and owner: %s", mode)
+	}
+	user := func(uid uint32, args ...string) result {
+		cmd := m.as(uid, args...)
+		cmd.Path, cmd.Args[0] = copyTo, copyTo
+		return m.do(cmd)
+	}
+	if r := user(other, "exec", "--lab", m.name, "h1", "true"); r.code == 0 {
+		t.Error("another user runs programs in the lab: ", r)
+	} else {
+		contains(t, r.err, "another user's")
+	}
+	if r := user(other, "down", m.name); r.code == 0 {
+		t.Error("another user takes the lab down: ", r)
+	}
+	if r := user(other, "ls"); strings.Contains(r.out, m.name) {
+		t.Error("another user is shown the lab: ", r)
+	}
+	m.sh("chmod 777 /run/trivet/" + m.name + "/daemon.sock")
+	peek := m.command("/usr/bin/python3", "-c", "import socket; s=socket.socket(socket.AF_UNIX); s.connect('/run/trivet/"+m.name+"/daemon.sock'); s.sendall(b'GET /v1/lab HTTP/1.0\\r\\n\\r\\n'); print(len(s.recv(100)))")
+	peek.Dir, peek.SysProcAttr.Credential = "/", &syscall.Credential{Uid: other, Gid: other}
+	if r := m.do(peek); strings.TrimSpace(r.out) != "0" && r.code == 0 {
+		t.Error("another user is answered on a socket whose mode has become lax: ", r)
+	}
+	for _, args := range []string{"ls", "ping --all", "exec -n h1 -- true", "inspect", "link set s1-h1 delay=1ms"} {
+		if r := user(owner, strings.Fields(args)...); r.code != 0 {
+			t.Error("the owner: ", r)
+		}
+	}
+	if r := user(owner, "up", "minimal"); r.code != 1 || !strings.Contains(r.err, "sudo") {
+		t.Error("up without root should say that it needs root: ", r)
+	}
+	if r := user(owner, "down"); r.code != 0 {
+		t.Error("the owner: ", r)
+	}
+	m.unchanged(before)
+}
+
+// TestOtherVersion proves that a command of another version than the daemon says so instead of misunderstanding
+// it, and that down works all the same.
+func TestOtherVersion(t *testing.T) {
+	if _, err := exec.LookPath("go"); err != nil {
+		t.Skip("there is no go to build another version with")
+	}
+	t.Parallel()
+	m := newMachine(t)
+	other := filepath.Join(m.dir, "other")
+	build := exec.Command("go", "build", "-buildvcs=false", "-ldflags", "-X trivet.dev/trivet/internal/version.Version=other", "-o", other, "../../cmd/trivet")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	before := m.snapshot()
+	m.up("minimal", "--datapath", "bridge")
+	run := func(args ...string) result { return m.do(m.command(other, args...)) }
+	for _, args := range []string{"ping --all", "exec -n h1 true", "inspect", "capture h1"} {
+		r := run(strings.Fields(args)...)
+		if r.code != 1 {
+			t.Error("another version: ", r)
+		}
+		contains(t, r.err, "other", "trivet down")
+	}
+	contains(t, run("ls").out, m.name)
+	if r := run("down"); r.code != 0 {
+		t.Error(r)
+	}
+	m.unchanged(before)
+}

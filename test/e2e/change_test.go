@@ -1,0 +1,348 @@
+package e2e
+
+import (
+	"encoding/json"
+	"encoding/xml"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// wire returns how a link of the lab is made.
+func (m *machine) wire(link string) string {
+	m.t.Helper()
+	info := jsonOf[struct {
+		Wires []struct{ Link, Wire string } `json:"wires"`
+	}](m, "inspect")
+	for _, w := range info.Wires {
+		if w.Link == link {
+			return w.Wire
+		}
+	}
+	m.t.Fatalf("there is no link %s", link)
+	return ""
+}
+
+// rtt is the least round trip time of a few pings, in milliseconds.
+func (m *machine) rtt(a, b string) float64 {
+	m.t.Helper()
+	p := jsonOf[pings](m, "ping", a, b, "-c", "4", "-i", "20ms", "--timeout", "5s")
+	return p.RTT.Min
+}
+
+// TestLinkSet proves that links change while the lab runs, whatever they are made of before and after:
+// hosts keep addresses, routes and reachability.
+func TestLinkSet(t *testing.T) {
+	for _, datapath := range []string{"bridge", "ovs"} {
+		t.Run(datapath, func(t *testing.T) {
+			t.Parallel()
+			m := newMachine(t)
+			m.up(m.file("l.yaml", fmt.Sprintf(`
+datapath: %s
+ipv6: assigned
+nodes: {s1: switch, s2: switch, h1: host, h2: host, r1: {router: {datapath: kernel}}, h3: host}
+links: [s1 -- h1, s2 -- h2, s1 -- s2, s2 -- r1, r1 -- h3]
+`, datapath)))
+			m.pingAll(6)
+			for _, link := range []string{"s1-s2", "s1-h1", "r1-h3", "s2-r1"} {
+				state := func() string {
+					return m.exec("h1", "ip -br addr; ip route; ip -6 route | grep -v fe80") + m.exec("h3", "ip -br addr | grep -v fe80; ip route; ip -6 route | grep -v fe80") + m.exec("r1", "ip route; ip -6 route | grep -v fe80")
+				}
+				stateBefore := cut(state(), "@if")
+				m.ok("link", "set", link, "delay=20ms")
+				if ms := m.rtt("h1", "h3"); ms < 40 || ms > 400 {
+					t.Errorf("%s has a delay of 20 ms; a ping over it took %g ms", link, ms)
+				}
+				m.ok("link", "set", link, "delay=none", "bandwidth=50mbit")
+				m.pingAll(6)
+				m.ok("link", "set", link, "bandwidth=none")
+				m.pingAll(6)
+				m.pingAll(6, "-6")
+				if now := cut(state(), "@if"); now != stateBefore {
+					t.Errorf("%s was changed and changed back; before:\n%s\nafter:\n%s", link, stateBefore, now)
+				}
+				m.ok("link", "set", link, "down")
+				if r := m.run("ping", "h1", "h3", "-c", "1", "--timeout", "300ms"); r.code != 3 {
+					t.Errorf("%s is down, and a ping over it: %s", link, r)
+				}
+				m.ok("link", "set", link, "up")
+				m.ok("ping", "h1", "h3", "-c", "1", "--timeout", "5s")
+				m.pingAll(6)
+				if now := cut(state(), "@if"); now != stateBefore {
+					t.Errorf("%s was down and up; before:\n%s\nafter:\n%s", link, stateBefore, now)
+				}
+			}
+			contains(t, m.want(1, "link", "set", "s1-h7", "down").err, "there is no link s1-h7")
+			contains(t, m.want(1, "link", "set", "s1-s2", "dealy=3ms").err, "did you mean delay")
+		})
+	}
+}
+
+// cut removes what follows a mark up to the next blank: peers of veth devices have numbers that change.
+func cut(text, mark string) string {
+	words := strings.Split(text, mark)
+	for i := range words[1:] {
+		_, words[i+1], _ = strings.Cut(words[i+1], " ")
+	}
+	return strings.Join(words, " ")
+}
+
+// TestLinkOfRing proves that when a link of a ring goes down, the one that was kept out against loops takes over.
+func TestLinkOfRing(t *testing.T) {
+	for _, datapath := range []string{"bridge", "ovs"} {
+		t.Run(datapath, func(t *testing.T) {
+			t.Parallel()
+			m := newMachine(t)
+			m.up("ring,4", "--datapath", datapath)
+			for _, link := range []string{"s1-s2", "s2-s3", "s3-s4", "s4-s1"} {
+				m.ok("link", "set", link, "down")
+				m.pingAll(12, "--timeout", "5s")
+				m.ok("link", "set", link, "up")
+				m.pingAll(12, "--timeout", "5s")
+			}
+		})
+	}
+}
+
+// TestSchedule proves that events happen at their times after up: links change, commands run.
+func TestSchedule(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	m.up(m.file("s.yaml", `
+datapath: bridge
+nodes: {s1: switch, h1: host, h2: host}
+links: [s1 -- h1, s1 -- h2]
+schedule:
+  - at 1s: s1 -- h1 delay=30ms
+  - at 1200ms: h2 run touch `+m.dir+`/happened
+  - at 2s: s1 -- h2 down
+`))
+	if ms := m.rtt("h1", "h2"); ms > 30 {
+		t.Errorf("the event at 1 s has happened early: %g ms", ms)
+	}
+	down := func() bool { return strings.Contains(lineWith(m.ok("inspect"), "s1-h2"), "down") }
+	eventually(t, "the link goes down at 2 s", down)
+	contains(t, lineWith(m.ok("inspect"), "s1-h1"), "30ms")
+	if _, err := os.Stat(filepath.Join(m.dir, "happened")); err != nil {
+		t.Error("the command at 1.2 s did not run: ", err)
+	}
+}
+
+func lineWith(text, word string) string {
+	for line := range strings.Lines(text) {
+		if strings.Contains(line, word) {
+			return line
+		}
+	}
+	return ""
+}
+
+// TestApply proves that an edited file changes the lab by just the difference: first only said, then done, with
+// everything else left alone (a device's counters go on counting).
+func TestApply(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	before := m.snapshot()
+	text := "datapath: bridge\nnodes:\n  s[1-2]: switch\n  h[1-3]: host\nlinks:\n  - s1 -- h1\n  - s1 -- h2\n  - s2 -- h3\n  - s1 -- s2\n"
+	file := m.file("a.yaml", text)
+	m.up(file)
+	m.pingAll(6)
+	identity := func() string { // a device that is made anew has another number in its namespace, or fewer packets
+		return m.exec("h1", "readlink /proc/self/ns/net; cat /sys/class/net/h1-eth0/iflink /sys/class/net/h1-eth0/address")
+	}
+	was := identity()
+	packets := m.exec("h1", "cat /sys/class/net/h1-eth0/statistics/rx_packets")
+	m.file("a.yaml", strings.Replace(strings.Replace(text, "h[1-3]", "h[1-4]", 1), "s1 -- s2\n", "s1 -- s2: {delay: 20ms}\n  - s2 -- h4\n", 1))
+	said := m.ok("apply", "--dry-run", file)
+	contains(t, said, "h4", "s1-s2", "20ms", "3 changes")
+	m.pingAll(6) // nothing was done
+	done := m.ok("apply", file)
+	contains(t, done, "3 changes made")
+	m.pingAll(12)
+	if ms := m.rtt("h1", "h4"); ms < 40 {
+		t.Errorf("the new delay: %g ms", ms)
+	}
+	if now := identity(); now != was {
+		t.Errorf("h1 is another one:\n%s\n%s", was, now)
+	}
+	var n1, n2 int
+	_, _ = fmt.Sscan(packets, &n1)
+	_, _ = fmt.Sscan(m.exec("h1", "cat /sys/class/net/h1-eth0/statistics/rx_packets"), &n2)
+	if n2 <= n1 {
+		t.Errorf("h1's counters were reset: %d, then %d", n1, n2)
+	}
+	m.file("a.yaml", text)
+	contains(t, m.ok("apply", file), "3 changes made")
+	m.pingAll(6)
+	contains(t, m.ok("apply", file), "0 changes made")
+	contains(t, m.want(1, "exec", "h4", "true").err, "there is no node h4")
+	m.ok("down")
+	m.unchanged(before)
+}
+
+// TestCapture proves that a capture is a file that tcpdump reads, with the packets of the link in it.
+func TestCapture(t *testing.T) {
+	for _, datapath := range []string{"bridge", "ovs"} {
+		t.Run(datapath, func(t *testing.T) {
+			t.Parallel()
+			m := newMachine(t)
+			m.up("linear,2", "--datapath", datapath)
+			for _, at := range []string{"h1", "s1-h1", "h1-s1"} {
+				file := filepath.Join(m.dir, at+".pcap")
+				cmd := m.command(trivet, "capture", at, "-w", file)
+				out := m.startOutput(cmd)
+				out.waitFor(t, "capturing")
+				eventually(t, "the capture has begun", func() bool { info, err := os.Stat(file); return err == nil && info.Size() >= 24 })
+				m.ok("ping", "h1", "h2", "-c", "3", "-i", "10ms", "--timeout", "5s")
+				eventually(t, "the packets are in the file", func() bool { info, _ := os.Stat(file); return info.Size() > 24+6*90 })
+				must(t, cmd.Process.Signal(unix.SIGINT))
+				wait(t, cmd)
+				if code := cmd.ProcessState.ExitCode(); code != 0 {
+					t.Errorf("a capture that is ended exits with %d: %s", code, out)
+				}
+				contains(t, m.sh("tcpdump -n -r "+file+" icmp 2>/dev/null"), "10.0.0.1 > 10.0.0.2: ICMP echo request", "10.0.0.2 > 10.0.0.1: ICMP echo reply")
+			}
+			contains(t, m.want(1, "capture", "h9", "-w", "/dev/null").err, "there is no node or link h9")
+		})
+	}
+}
+
+// TestJSON proves the shapes that scripts read.
+func TestJSON(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	up := jsonOf[map[string]any](m, "up", "--name", m.name, "linear,2", "--datapath", "bridge")
+	if up["name"] != m.name || up["state"] != "up" || up["seconds"].(float64) <= 0 {
+		t.Errorf("up: %v", up)
+	}
+	ls := jsonOf[[]map[string]any](m, "ls")
+	if len(ls) != 1 || ls[0]["name"] != m.name || ls[0]["state"] != "up" || ls[0]["nodes"] != 4.0 || ls[0]["links"] != 3.0 {
+		t.Errorf("ls: %v", ls)
+	}
+	inspect := jsonOf[map[string]any](m, "inspect")
+	if len(inspect["topology"].(map[string]any)["nodes"].([]any)) != 4 || inspect["state"] != "up" || len(inspect["wires"].([]any)) != 3 {
+		t.Errorf("inspect: %v", inspect)
+	}
+	m.pingAll(2)
+	m.ok("link", "set", "s1-s2", "down")
+	r := m.want(3, "ping", "--all", "--json", "--timeout", "300ms")
+	var lost pings
+	must(t, json.Unmarshal([]byte(r.out), &lost))
+	if lost.Sent != 2 || lost.Received != 0 || lost.Loss != 1 {
+		t.Errorf("ping over a link that is down: %+v", lost)
+	}
+	m.ok("link", "set", "s1-s2", "up")
+	iperf := jsonOf[map[string]any](m, "iperf", "h1", "h2", "-t", "1")
+	if iperf["bits_per_second"].(float64) < 1e6 || iperf["protocol"] != "tcp" {
+		t.Errorf("iperf: %v", iperf)
+	}
+	v := jsonOf[[]map[string]any](m, "validate", example("campus.yaml"))
+	if len(v) != 1 || v[0]["valid"] != true {
+		t.Errorf("validate: %v", v)
+	}
+	apply := jsonOf[map[string]any](m, "apply", "linear,2", "--datapath", "bridge", "--dry-run")
+	if len(apply["changes"].([]any)) != 0 || apply["same"] != 7.0 {
+		t.Errorf("apply: %v", apply)
+	}
+	if doctor := jsonOf[[]map[string]any](m, "doctor"); len(doctor) < 5 || doctor[0]["what"] != "kernel" {
+		t.Errorf("doctor: %v", doctor)
+	}
+	if down := jsonOf[map[string]any](m, "down"); down["state"] != "down" || down["name"] != m.name {
+		t.Errorf("down: %v", down)
+	}
+}
+
+// TestFiles proves that topologies convert from every format to every other that can be written, and that the
+// result is valid and has the same nodes and links; and that pictures are well-formed.
+func TestFiles(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	sources := []string{"campus.yaml", "campus.mn", "campus.py", "c3-edge.yml", "two-sites.yaml"}
+	count := func(file string) [2]int {
+		i := jsonOf[struct {
+			Topology struct {
+				Nodes []struct{ Kind string }
+				Links []any
+			}
+		}](m, "inspect", file, "--controller", "none")
+		nodes := 0
+		for _, n := range i.Topology.Nodes {
+			if n.Kind != "controller" { // which some formats have as nodes, others as addresses
+				nodes++
+			}
+		}
+		return [2]int{nodes, len(i.Topology.Links)}
+	}
+	for _, from := range sources {
+		want := count(example(from))
+		for _, to := range []string{"trivet .yaml", "miniedit .mn", "mininet .py", "c3edge .yml"} {
+			if from == "two-sites.yaml" && to != "trivet .yaml" {
+				continue // routers, which the other formats have other notions of
+			}
+			format, ending, _ := strings.Cut(to, " ")
+			file := filepath.Join(m.dir, strings.ReplaceAll(from, ".", "-")+ending)
+			m.ok("convert", example(from), file, "--to", format)
+			if got := count(file); got != want {
+				t.Errorf("%s as %s has %v nodes and links, not %v", from, format, got, want)
+			}
+		}
+	}
+	picture := filepath.Join(m.dir, "campus.svg")
+	m.ok("graph", example("campus.yaml"), "-o", picture)
+	svg, err := os.ReadFile(picture)
+	must(t, err)
+	if err := xml.Unmarshal(svg, new(struct {
+		XMLName xml.Name `xml:"svg"`
+	})); err != nil {
+		t.Errorf("the picture is no SVG: %v: %.200s", err, svg)
+	}
+	contains(t, m.ok("graph", example("campus.yaml")), "40 hosts", "s1: h[1-4]")
+	var schema map[string]any
+	must(t, json.Unmarshal([]byte(m.ok("schema")), &schema))
+}
+
+// TestCompletion proves that shells get completions, with the lab's nodes.
+func TestCompletion(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	for _, shell := range []string{"bash", "zsh", "fish"} {
+		contains(t, m.ok("completion", shell), "trivet")
+	}
+	m.up("minimal", "--datapath", "bridge")
+	contains(t, m.ok("__complete", "exec", ""), "h1\n", "h2\n")
+	contains(t, m.ok("__complete", "down", ""), m.name)
+}
+
+// TestPrompt proves the prompt in the manner of Mininet's.
+func TestPrompt(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	m.up("minimal", "--datapath", "bridge")
+	r := m.runIn(strings.NewReader("nodes\nh1 ping -c1 -W5 h2\npingall\nlink s1 h1 down\nh9 true\nexit\n"), "cli")
+	contains(t, r.out+r.err, "h1", "1 packets transmitted, 1 received", "0 % lost", "h9")
+	contains(t, lineWith(m.ok("inspect"), "h1-s1")+lineWith(m.ok("inspect"), "s1-h1"), "down")
+}
+
+// TestOutside proves that a NAT router leads out of the lab, beyond the machine.
+func TestOutside(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	// A world that knows no way back to the lab's addresses, nor to those between lab and machine.
+	m.sh(`ip netns add world
+		ip link add out type veth peer name in netns world
+		ip addr add 198.51.100.1/24 dev out; ip link set out up
+		ip -n world addr add 198.51.100.2/24 dev in; ip -n world link set in up; ip -n world link set lo up
+		sleep 0.1`)
+	time.Sleep(50 * time.Millisecond)
+	before := m.snapshot()
+	m.up(m.file("o.yaml", "datapath: bridge\nnodes: {s1: switch, h1: host, h2: host, nat0: nat}\nlinks: [s1 -- h1, s1 -- h2, s1 -- nat0]\n"))
+	m.pingAll(2)
+	m.ok("ping", "h1", "198.51.100.2", "-c", "2", "-i", "10ms", "--timeout", "5s")
+	m.ok("down")
+	m.unchanged(before)
+}

@@ -1,0 +1,81 @@
+package e2e
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+// TestFailedUp proves that an up that fails says why, exits with 1 and leaves nothing.
+func TestFailedUp(t *testing.T) {
+	for _, c := range []struct{ name, file, says string }{
+		{"start command", "nodes: {h1: {host: {start: 'sleep 500 & exit 3'}}, h2: host}\nlinks: [h1 -- h2]\n", "exit status 3"},
+		{"interface that is not there", "nodes: {h1: host, s1: {switch: {datapath: bridge}}}\nlinks: [s1 -- h1, 's1 -- interface:eth99']\n", "no interface eth99"},
+		{"processor that is not there", "nodes: {h1: {host: {cores: [4000]}}, h2: host}\nlinks: [h1 -- h2]\n", "pin h1 to cores"},
+		{"directory that is not there", "nodes: {h1: {host: {dirs: [/no/such/dir]}}, h2: host}\nlinks: [h1 -- h2]\n", "/no/such/dir is not there"},
+		{"gateway out of reach", "nodes: {h1: {host: {gateway: 192.0.2.77, address: 10.0.0.1/24}}, h2: host}\nlinks: [h1 -- h2]\n", "192.0.2.77"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			m := newMachine(t)
+			before := m.snapshot()
+			r := m.want(1, "up", "--name", m.name, m.file("bad.yaml", c.file))
+			contains(t, r.err, c.says)
+			m.unchanged(before)
+		})
+	}
+}
+
+// TestUpTwice proves that a lab that is there is not touched by a second up, which says what to do.
+func TestUpTwice(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	m.up("minimal", "--datapath", "bridge")
+	contains(t, m.want(1, "up", "--name", m.name, "minimal").err, m.name, "is up already", "trivet down")
+	m.pingAll(2)
+}
+
+// TestBadFiles proves that files with errors change nothing, and that all errors are told, with their lines.
+func TestBadFiles(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	before := m.snapshot()
+	bad := m.file("bad.yaml", "nodes:\n  s1: switch\n  h[1-4]: host\nlinks:\n  - s1 -- h1: {dealy: 10ms}\n  - s1 -- h2: {bandwidth: 1gbti}\n")
+	contains(t, m.want(1, "up", bad).err, "bad.yaml:5:", "did you mean delay", "bad.yaml:6:", "1gbti", "2 problems; nothing was changed")
+	m.want(1, "validate", bad)
+	wrong := m.file("wrong.yaml", "nodes: {s1: switch, h1: host}\nlinks:\n  - s1 -- h9\n  - s1 -- s1\n")
+	contains(t, m.want(1, "up", wrong).err, "wrong.yaml:3:", "there is no node h9", "wrong.yaml:4:", "2 problems; nothing was changed")
+	for name, text := range map[string]string{"empty.yaml": "", "binary.yaml": "\x00\x01\x02", "list.yaml": "- 1\n- 2\n", "x.mn": "{", "x.graphml": "<graphml>", "x.txt": "hello"} {
+		if r := m.want(1, "up", m.file(name, text)); r.err == "" {
+			t.Errorf("%s: no reason is given: %s", name, r)
+		}
+	}
+	m.want(1, "up", "no-such-file.yaml")
+	contains(t, m.want(1, "up", "linaer,3").err, "linear")
+	m.want(2, "up")
+	m.want(2, "nonsense")
+	m.unchanged(before)
+}
+
+// TestWithoutALab proves that commands that need a lab say that there is none and how to get one.
+func TestWithoutALab(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	for _, args := range []string{"down", "ping --all", "exec h1 true", "inspect", "link set a-b down", "capture h1", "logs"} {
+		contains(t, m.want(1, strings.Fields(args)...).err, "trivet up")
+	}
+	contains(t, m.ok("ls"), "no lab is up")
+}
+
+// TestLongRunDirectory proves that a run directory too long for a socket's name is an error that leaves nothing.
+func TestLongRunDirectory(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	before := m.snapshot()
+	dir := m.dir + strings.Repeat("/deep", 20)
+	must(t, os.MkdirAll(dir, 0o755))
+	m.env = append(m.env, "TRIVET_RUN_DIR="+dir)
+	contains(t, m.want(1, "up", "--name", m.name, "minimal", "--datapath", "bridge").err, "daemon.sock")
+	m.run("down")
+	m.unchanged(before)
+}

@@ -1,0 +1,49 @@
+package e2e
+
+import (
+	"encoding/json"
+	"strconv"
+	"testing"
+)
+
+// TestImpairments proves that links are as bad as the file says, by netem or by the delay line, over a link
+// between hosts and one between switches: delay, loss (within five standard deviations of the binomial
+// distribution) and rate.
+func TestImpairments(t *testing.T) {
+	for _, c := range []struct{ name, datapath, links, link string }{
+		{"bridge", "bridge", "[s1 -- h1, s2 -- h2, s1 -- s2]", "s1-s2"},
+		{"ovs", "ovs", "[s1 -- h1, s2 -- h2, s1 -- s2]", "s1-s2"},
+		{"hosts", "bridge", "[h1 -- h2, s1 -- s2]", "h1-h2"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			m := newMachine(t)
+			link := c.link
+			m.up(m.file("i.yaml", "datapath: "+c.datapath+"\nnodes: {s1: switch, s2: switch, h1: host, h2: host}\nlinks: "+c.links+"\n"))
+			m.ok("link", "set", link, "delay=20ms")
+			m.ok("ping", "h1", "h2", "-c", "1", "--timeout", "5s") // addresses are known from here on
+			p := jsonOf[pings](m, "ping", "h1", "h2", "-c", "20", "-i", "10ms", "--timeout", "5s")
+			if p.RTT.Min < 40 || p.RTT.Median > 80 {
+				t.Errorf("20 ms each way: %+v", *p.RTT)
+			}
+			m.ok("link", "set", link, "delay=none", "bandwidth=10mbit")
+			tcp := jsonOf[struct {
+				BPS float64 `json:"bits_per_second"`
+			}](m, "iperf", "h1", "h2", "-t", "4", "-O", "1")
+			if tcp.BPS < 6e6 || tcp.BPS > 12e6 {
+				t.Errorf("10 Mbit/s: %.2f Mbit/s", tcp.BPS/1e6)
+			}
+			// 20 % each way: a reply comes with 0.64.
+			m.ok("link", "set", link, "bandwidth=none", "loss=20%")
+			const n = 500
+			r := m.want(3, "ping", "h1", "h2", "-c", strconv.Itoa(n), "-i", "4ms", "--timeout", "100ms", "--json")
+			var lossy pings
+			must(t, json.Unmarshal([]byte(r.out), &lossy))
+			if lossy.Sent != n || lossy.Received < 320-54 || lossy.Received > 320+54 {
+				t.Errorf("of %d pings with a loss of 20 %% each way, %d of %d came back; about 320 should", n, lossy.Received, lossy.Sent)
+			}
+			m.ok("link", "set", link, "loss=none")
+			m.pingAll(2)
+		})
+	}
+}

@@ -1,0 +1,200 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// pings is what trivet ping --json says.
+type pings struct {
+	Sent     int     `json:"sent"`
+	Received int     `json:"received"`
+	Loss     float64 `json:"loss"`
+	RTT      *struct {
+		Min    float64 `json:"min"`
+		Median float64 `json:"median"`
+		Max    float64 `json:"max"`
+	} `json:"rtt_ms"`
+	Pairs []struct {
+		From, To       string
+		Sent, Received int
+	} `json:"pairs"`
+}
+
+// pingAll lets all hosts of the lab ping each other: pairs requests, each answered.
+func (m *machine) pingAll(pairs int, flags ...string) pings {
+	m.t.Helper()
+	p := jsonOf[pings](m, append([]string{"ping", "--all"}, flags...)...)
+	if p.Sent != pairs || p.Received != pairs || p.Loss != 0 || len(p.Pairs) != pairs {
+		m.t.Fatalf("want %d pings, all answered: %d sent, %d received, loss %g, %d pairs", pairs, p.Sent, p.Received, p.Loss, len(p.Pairs))
+	}
+	return p
+}
+
+// TestGenerators proves that the topologies of generators come up by either datapath,
+// that all of their hosts reach each other (in the ring and the fat-tree: although there
+// are loops), and that down leaves the machine as it was.
+func TestGenerators(t *testing.T) {
+	for _, c := range []struct {
+		what  string
+		hosts int
+		flags string
+	}{
+		{"linear,3", 3, "--datapath bridge"},
+		{"linear,3", 3, "--datapath ovs"},
+		{"tree,2,3", 9, "--datapath bridge"},
+		{"tree,2,3", 9, "--datapath ovs"},
+		{"ring,4", 4, "--datapath bridge"},
+		{"ring,4", 4, "--datapath ovs"},
+		{"fat-tree,4", 8, "--datapath bridge"},
+		{"fat-tree,4", 8, "--datapath ovs"},
+		{"single,30", 30, "--datapath bridge"},
+		{"single,30", 30, "--datapath ovs --ipv6 assigned"},
+		{"line,4", 2, "--datapath bridge --ipv6 auto"},
+		{"star,3,2", 6, ""},
+		{"mesh,4", 4, "--datapath bridge"},
+		{"minimal", 2, ""},
+	} {
+		t.Run(c.what+" "+c.flags, func(t *testing.T) {
+			t.Parallel()
+			m := newMachine(t)
+			before := m.snapshot()
+			contains(t, m.up(append(strings.Fields(c.flags), c.what)...), "up in")
+			m.pingAll(c.hosts * (c.hosts - 1))
+			if strings.Contains(c.flags, "ipv6") {
+				m.pingAll(c.hosts*(c.hosts-1), "-6", "--timeout", "5s")
+			}
+			contains(t, m.ok("down"), "nothing left")
+			m.unchanged(before)
+		})
+	}
+}
+
+// TestLoopsDoNotStorm proves that a broadcast ends in a network of loops: a ping of an
+// address that nobody has makes hosts ask once a second, and nothing multiplies that.
+func TestLoopsDoNotStorm(t *testing.T) {
+	for _, datapath := range []string{"bridge", "ovs"} {
+		t.Run(datapath, func(t *testing.T) {
+			t.Parallel()
+			m := newMachine(t)
+			m.up("mesh,4", "--datapath", datapath)
+			m.pingAll(12)
+			received := func() (n int) {
+				_, err := fmt.Sscan(m.exec("h4", "cat /sys/class/net/h4-eth0/statistics/rx_packets"), &n)
+				must(t, err)
+				return n
+			}
+			first := received()
+			if r := m.run("ping", "h1", "10.9.9.9", "--count", "3", "--interval", "300ms", "--timeout", "300ms"); r.code != 3 {
+				t.Error("an address that nobody has should not answer: ", r)
+			}
+			if n := received() - first; n < 1 || n > 100 {
+				t.Errorf("a host received %d packets of a few broadcasts", n)
+			}
+		})
+	}
+}
+
+// TestRouters proves that kernel routers route: each on the way answers a traceroute in its
+// turn, TTL falls by one at each, and IPv6 takes the same way.
+func TestRouters(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	before := m.snapshot()
+	m.up("line,5", "--nodes", "router", "--ipv6", "assigned")
+	m.pingAll(2)
+	m.pingAll(2, "-6")
+	out := m.exec("h1", "ping -c1 -W5 h2")
+	contains(t, out, "ttl=59") // 64 less five routers
+	out = m.exec("h1", "ping -6 -c1 -W5 h2")
+	contains(t, out, "ttl=59")
+	for hop := 1; hop <= 5; hop++ {
+		r := m.run("exec", "-n", "h1", "--", "ping", "-4", "-c1", "-W5", "-t", fmt.Sprint(hop), "h2")
+		contains(t, strings.ToLower(r.out), fmt.Sprintf("from r%d", hop), "time to live exceeded")
+	}
+	m.ok("down")
+	m.unchanged(before)
+}
+
+// TestExamples proves that every example comes up and its hosts reach each other.
+func TestExamples(t *testing.T) {
+	for _, c := range []struct {
+		file  string
+		hosts int
+		flags string
+		big   bool
+	}{
+		{"campus.yaml", 40, "", false},
+		{"campus.yaml", 40, "--datapath bridge", false},
+		{"campus.mn", 40, "--datapath bridge --controller none", false},
+		{"campus.py", 40, "--datapath bridge", false},
+		{"c3-edge.yml", 5, "--controller none", false},
+		{"c3-edge.yml", 5, "--controller none --datapath bridge", false},
+		{"backbone.graphml", 140, "--datapath bridge", true},
+	} {
+		t.Run(c.file+" "+c.flags, func(t *testing.T) {
+			if c.big && testing.Short() {
+				t.Skip("big, and -short")
+			}
+			t.Parallel()
+			m := newMachine(t)
+			before := m.snapshot()
+			m.up(append(strings.Fields(c.flags), example(c.file))...)
+			if c.big { // 19,460 pairs: the corners do
+				m.ok("ping", "h1", "h2", "-c", "2")
+				m.ok("ping", "h3", fmt.Sprint("h", c.hosts), "-c", "2")
+			} else {
+				m.pingAll(c.hosts * (c.hosts - 1))
+			}
+			m.ok("down")
+			m.unchanged(before)
+		})
+	}
+}
+
+// TestTwoSites proves the example with routers, an impaired link and a schedule: pings cross
+// it, and take at least as long as the link's delay, there and back.
+func TestTwoSites(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	before := m.snapshot()
+	m.up(example("two-sites.yaml"))
+	p := jsonOf[pings](m, "ping", "h1", "h8", "-c", "5", "-i", "50ms")
+	if p.RTT == nil || p.RTT.Min < 12 { // twice 10 ms, with a jitter of 1 ms each
+		t.Errorf("a ping over a link of 10 ms: %+v", p.RTT)
+	}
+	m.ok("down")
+	m.unchanged(before)
+}
+
+// TestEveryExample proves that no example is without a test here, and that each is valid.
+func TestEveryExample(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob(example("*"))
+	must(t, err)
+	source, err := os.ReadFile("life_test.go")
+	must(t, err)
+	m := newMachine(t)
+	for _, f := range files {
+		contains(t, string(source), filepath.Base(f))
+		m.ok("validate", f)
+	}
+}
+
+// TestControllerThatDoesNotAnswer proves that a lab whose controller is not there comes up all the
+// same, and says with exit code 4 and a warning what that means.
+func TestControllerThatDoesNotAnswer(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	before := m.snapshot()
+	r := m.want(4, "up", "--name", m.name, "--wait", "2s", example("c3-edge.yml"))
+	contains(t, r.out+r.err, "bs1", "tcp:127.0.0.1:6653", "refused", "--controller none")
+	if labs := jsonOf[[]struct{ Name, State string }](m, "ls"); len(labs) != 1 || labs[0].State != "up" {
+		t.Errorf("the lab should be up: %+v", labs)
+	}
+	m.ok("down")
+	m.unchanged(before)
+}

@@ -1,0 +1,61 @@
+// Package e2e runs the program as a user would, and looks at the machine before and after.
+//
+// Each test gets a machine of its own: PID, mount, network and UTS namespaces, with
+// an empty /run. So tests run at the same time without meeting (and without
+// touching the network of who runs them), what a lab leaves behind is seen exactly,
+// and whatever a failed test leaves ends with its machine. Only cgroups and the
+// limits of the kernel as a whole are shared; labs' names are unique for the
+// former, and limits_test.go is about the latter.
+package e2e
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// trivet is the program under test.
+var trivet string
+
+// A thread that has been lent to a machine ends; the first thread cannot, so it is kept from that.
+func init() { runtime.LockOSThread() }
+
+func TestMain(m *testing.M) {
+	if os.Getenv(initVariable) != "" {
+		fmt.Fprintln(os.Stderr, runInit())
+		os.Exit(1)
+	}
+	flag.Parse()
+	if f := flag.Lookup("test.parallel"); f.Value.String() == "2" || f.Value.String() == "1" {
+		_ = f.Value.Set("4") // most tests wait most of the time
+	}
+	if os.Geteuid() != 0 {
+		fmt.Fprintln(os.Stderr, "these tests make namespaces, which needs root: make e2e")
+		os.Exit(1)
+	}
+	trivet = os.Getenv("TRIVET_BINARY")
+	if trivet == "" {
+		trivet, _ = filepath.Abs("../../bin/trivet")
+	}
+	if _, err := os.Stat(trivet); err != nil {
+		fmt.Fprintln(os.Stderr, err, "(make build)")
+		os.Exit(1)
+	}
+	unix.Umask(0o022)
+	os.Exit(m.Run())
+}
+
+// lacks skips a test for what the machine does not have; where a full kernel was
+// promised (TRIVET_FULL_KERNEL=1) that is a failure.
+func lacks(t *testing.T, what string) {
+	t.Helper()
+	if os.Getenv("TRIVET_FULL_KERNEL") == "1" {
+		t.Fatal("the kernel should be a full one, but lacks ", what)
+	}
+	t.Skip("the machine lacks ", what)
+}

@@ -1,0 +1,2 @@
+import os
+os.chmod(__file__, 0o777)

@@ -1,0 +1,5 @@
+from mininet.net import Mininet
+net = Mininet()
+net.addHost("h1")
+net.addHost("h1")
+net.start()

@@ -1,0 +1,1 @@
+import numpy_of_tomorrow

@@ -1,0 +1,1 @@
+from . import secrets_of_the_neighbour

@@ -1,0 +1,5 @@
+from mininet.net import Mininet
+net = Mininet()
+h1 = net.addHost("h1")
+net.addLink(h1, None)
+net.start()

@@ -1,0 +1,2 @@
+import os
+os.symlink("/etc/passwd", "was-here")

@@ -1,0 +1,2 @@
+# ÿþ
+from mininet.net import Mininet

@@ -1,0 +1,2 @@
+import subprocess
+subprocess.check_output(["id"])

@@ -1,0 +1,2 @@
+from mininet.net import Mininet
+print "hello"

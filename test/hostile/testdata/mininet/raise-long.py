@@ -1,0 +1,1 @@
+raise ValueError("x" * 1000000)

@@ -1,0 +1,4 @@
+class E(BaseException):
+    def __str__(self):
+        raise E()
+raise E()

@@ -1,0 +1,1 @@
+raise RuntimeError("boom\nsecond line \x1b[31m red")

@@ -1,0 +1,2 @@
+import socket
+socket.getaddrinfo("example.org", 80)

@@ -1,0 +1,1 @@
+topos = {"t": lambda: 5}

@@ -1,0 +1,4 @@
+from mininet.topo import Topo
+class T(Topo):
+    def build(self):
+        self.addHost("h1"

@@ -1,0 +1,1 @@
+open("was-here", "w").write("x")

@@ -1,0 +1,1 @@
+open("/tmp/trivet-hostile-was-here", "w").write("x")

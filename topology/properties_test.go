@@ -1,0 +1,279 @@
+package topology
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// switchGraphs draws resolved networks of switches: some learn, some speak the spanning tree protocol, some
+// have a controller; links may be parallel, or down.
+var switchGraphs = rapid.Custom(func(t *rapid.T) *Topology {
+	top := &Topology{Name: "t"}
+	n := rapid.IntRange(1, 9).Draw(t, "switches")
+	for i := range n {
+		s := top.AddNode(Switch, fmt.Sprintf("s%d", i+1))
+		s.Controllers = []string{rapid.SampledFrom([]string{ControllerNone, ControllerNone, ControllerNone, "tcp:127.0.0.1:6653"}).Draw(t, "controller")}
+		s.STP = rapid.IntRange(0, 5).Draw(t, "stp") == 0
+	}
+	top.AddNode(Host, "h1")
+	top.AddLink("s1", "h1")
+	for range rapid.IntRange(0, 20).Draw(t, "links") {
+		a, b := rapid.IntRange(1, n).Draw(t, "a"), rapid.IntRange(1, n).Draw(t, "b")
+		if a != b {
+			top.AddLink(fmt.Sprintf("s%d", a), fmt.Sprintf("s%d", b)).Down = rapid.IntRange(0, 5).Draw(t, "down") == 0
+		}
+	}
+	r, problems := Resolve(top, plain)
+	if r == nil {
+		t.Fatal(problems)
+	}
+	return r
+})
+
+// forest joins nodes by links; it says whether some link closed a loop.
+type forest map[string]string
+
+func (f forest) root(n string) string {
+	for f[n] != "" {
+		n = f[n]
+	}
+	return n
+}
+
+func (f forest) join(a, b string) (loop bool) {
+	a, b = f.root(a), f.root(b)
+	if a != b {
+		f[a] = b
+	}
+	return a == b
+}
+
+// Proves: the links between learning switches that are not blocked are a forest that joins whatever the links
+// that are up join; no other link is ever blocked.
+func TestBlocked(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		top := switchGraphs.Draw(rt, "topology")
+		blocked := Blocked(top)
+		learns := func(name string) bool {
+			n := top.Node(name)
+			return n.Kind == Switch && !n.STP && n.Controllers[0] == ControllerNone
+		}
+		all, open := forest{}, forest{}
+		for _, l := range top.Links {
+			a, b := l.Ends[0].Node, l.Ends[1].Node
+			switch {
+			case !learns(a) || !learns(b):
+				if blocked[l] {
+					rt.Errorf("%s is blocked, and not between learning switches", l.Name())
+				}
+			case l.Down:
+			default:
+				all.join(a, b)
+				if !blocked[l] && open.join(a, b) {
+					rt.Errorf("%s closes a loop", l.Name())
+				}
+			}
+		}
+		for _, a := range top.Nodes {
+			for _, b := range top.Nodes {
+				if (all.root(a.Name) == all.root(b.Name)) != (open.root(a.Name) == open.root(b.Name)) {
+					rt.Errorf("%s and %s are cut off from each other", a.Name, b.Name)
+				}
+			}
+		}
+		if again := Blocked(top.Clone()); len(again) != len(blocked) {
+			rt.Errorf("blocks %d links, then %d", len(blocked), len(again))
+		}
+	})
+}
+
+// networks draws networks of everything, as a file would give them.
+var networks = rapid.Custom(func(t *rapid.T) *Topology {
+	top := rapid.OneOf(routerGraphs, switchGraphs).Draw(t, "network")
+	for _, l := range top.Links {
+		if rapid.IntRange(0, 3).Draw(t, "impaired") == 0 {
+			l.Delay, l.Bandwidth = Duration(rapid.IntRange(0, 1e9).Draw(t, "delay")), Rate(rapid.IntRange(0, 1e9).Draw(t, "bandwidth"))
+		}
+	}
+	return top
+})
+
+// Proves: a copy is equal and shares nothing; resolving changes neither the argument nor, a second time, the
+// result; and it is the same each time.
+func TestResolveTwice(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		top := networks.Draw(rt, "topology")
+		before := fields(top, &Topology{})
+		first, problems := Resolve(top, plain)
+		if first == nil {
+			rt.Fatal(problems)
+		}
+		if after := fields(top, &Topology{}); !slices.Equal(before, after) {
+			rt.Fatalf("the argument was changed:\n%v\n%v", before, after)
+		}
+		again, _ := Resolve(top, plain)
+		if d := fields(first, again); len(d) > 0 {
+			rt.Fatalf("the second time it is another: %v", d)
+		}
+		if problems := Validate(first); problems.Err() != nil {
+			rt.Fatal(problems)
+		}
+		second, problems := Resolve(first, plain)
+		if second == nil {
+			rt.Fatal(problems)
+		}
+		if d := fields(first, second); len(d) > 0 {
+			rt.Fatalf("resolving what is resolved changes it: %v", d)
+		}
+	})
+}
+
+// Proves: a topology equals itself and its copy, whatever the order of nodes and links and which end comes
+// first; a change is seen in both directions, as its own reverse.
+func TestDiffProperties(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		top := networks.Draw(rt, "topology")
+		if top = resolvedBy(rt, top); !Equal(top, top) {
+			rt.Fatal("does not equal itself")
+		}
+		turned := top.Clone()
+		keys := LinkKeys(top)
+		parallel := len(slices.Compact(slices.Sorted(slices.Values(pairsOf(top))))) < len(keys)
+		if !parallel { // parallel links are told apart by their order
+			slices.Reverse(turned.Links)
+		}
+		slices.Reverse(turned.Nodes)
+		for _, l := range turned.Links {
+			l.Ends[0], l.Ends[1] = l.Ends[1], l.Ends[0]
+		}
+		if d := Diff(top, turned); len(d) > 0 {
+			rt.Fatalf("order makes a difference: %v", d)
+		}
+		other := top.Clone()
+		switch i := rapid.IntRange(0, 3).Draw(rt, "change"); {
+		case i == 0:
+			other.AddNode(Host, "new")
+		case i == 1:
+			other.Nodes[0].Start = "true"
+		case len(other.Links) == 0:
+			return
+		case i == 2:
+			other.Links = other.Links[:len(other.Links)-1]
+		case i == 3:
+			l := other.Links[rapid.IntRange(0, len(other.Links)-1).Draw(rt, "link")]
+			l.Ends[1].Egress = &Impairment{Delay: 7}
+		}
+		there, back := Diff(top, other), Diff(other, top)
+		if len(there) != 1 || len(back) != 1 {
+			rt.Fatalf("one change is %v, and back %v", there, back)
+		}
+		a, b := there[0], back[0]
+		if a.OldNode != b.NewNode || a.NewNode != b.OldNode || a.OldLink != b.NewLink || a.NewLink != b.OldLink || len(a.Fields) != len(b.Fields) {
+			rt.Fatalf("%s is not the reverse of %s", b, a)
+		}
+		for i := range a.Fields {
+			if a.Fields[i].Old != b.Fields[i].New || a.Fields[i].New != b.Fields[i].Old || a.Fields[i].Old == a.Fields[i].New {
+				rt.Fatalf("%v is not the reverse of %v", b.Fields[i], a.Fields[i])
+			}
+		}
+	})
+}
+
+func pairsOf(t *Topology) (out []string) {
+	for _, l := range t.Links {
+		a, b := l.Ends[0].Node, l.Ends[1].Node
+		out = append(out, min(a, b)+" "+max(a, b))
+	}
+	return out
+}
+
+func resolvedBy(t *rapid.T, top *Topology) *Topology {
+	r, problems := Resolve(top, plain)
+	if r == nil {
+		t.Fatal(problems)
+	}
+	return r
+}
+
+// Proves: an edited file that inherits from the running lab keeps ports, device names, MACs, addresses and
+// datapath ids of every node and link that it did not touch, whatever was added or removed before them.
+func TestInherit(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		n := rapid.IntRange(2, 8).Draw(rt, "hosts")
+		file := mustGenerate(t, fmt.Sprintf("single,%d", n))
+		lab := resolvedBy(rt, file)
+		edited := file.Clone()
+		gone := rapid.IntRange(0, n-1).Draw(rt, "gone")
+		name := edited.Links[gone].Ends[1].Node
+		if edited.Node(name).Kind != Host {
+			name = edited.Links[gone].Ends[0].Node
+		}
+		edited.Links = slices.Delete(edited.Links, gone, gone+1)
+		edited.Nodes = slices.DeleteFunc(edited.Nodes, func(n *Node) bool { return n.Name == name })
+		edited.Nodes = slices.Insert(edited.Nodes, 0, &Node{Name: "a0", Kind: Host}, &Node{Name: "core", Kind: Switch})
+		edited.Links = slices.Insert(edited.Links, 0, &Link{Ends: [2]Endpoint{{Node: "s1"}, {Node: "a0"}}}, &Link{Ends: [2]Endpoint{{Node: "s1"}, {Node: "core"}}})
+		Inherit(edited, lab)
+		next := resolvedBy(rt, edited)
+		for _, c := range Diff(lab, next) {
+			if len(c.Fields) > 0 {
+				rt.Errorf("%s", c)
+			}
+		}
+		before := fields(next, &Topology{})
+		same := edited.Clone()
+		Inherit(same, next)
+		Inherit(same, next)
+		if d := fields(resolvedBy(rt, same), next); len(d) > 0 || len(before) == 0 {
+			rt.Errorf("inheriting from its own result changes it: %v", d)
+		}
+	})
+}
+
+// Proves: what is given in the edited file wins over what the lab has.
+func TestInheritGiven(t *testing.T) {
+	file := mustGenerate(t, "single,2")
+	lab := resolved(t, file)
+	edited := file.Clone()
+	edited.Node("h1").Addresses = prefixes("10.0.0.77/8")
+	edited.Node("s1").DPID = 99
+	port := 42
+	edited.Links[0].Ends[0].Port = &port
+	Inherit(edited, lab)
+	r := resolved(t, edited)
+	var at Endpoint
+	for _, e := range r.Links[0].Ends {
+		if e.Node == edited.Links[0].Ends[0].Node {
+			at = e
+		}
+	}
+	if r.Node("s1").DPID != 99 || *at.Port != 42 || !slices.Contains(endsAt(r, "h1"), prefixes("10.0.0.77/8")[0]) || len(endsAt(r, "h1")) != 1 {
+		t.Errorf("dpid %s, port %d, addresses %v", r.Node("s1").DPID, *at.Port, endsAt(r, "h1"))
+	}
+}
+
+// Proves: a link's change as words is the same after it was written and read, and what is not in it stays.
+func TestLinkChange(t *testing.T) {
+	for _, words := range [][]string{{"up"}, {"down"}, {"delay=10ms"}, {"delay=none", "loss=1%"}, {"bandwidth=1gbit", "jitter=250us", "queue=7", "down"}, {"queue=none"}, {"loss=0"}} {
+		c, err := ParseLinkChange(words)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, err := ParseEvent("at 1s: a -- b " + c.String())
+		if err != nil || e.Action.Change.String() != c.String() {
+			t.Errorf("%v: %s became %s (%v)", words, c, e.Action.Change, err)
+		}
+		l := Link{Impairment: Impairment{Bandwidth: 1, Delay: 2, Jitter: 3, Loss: 0.5, Queue: 6}}
+		c.Apply(&l)
+		if len(words) == 1 && words[0] == "up" && l.Impairment != (Impairment{1, 2, 3, 0.5, 6}) {
+			t.Errorf("up changed %v", l.Impairment)
+		}
+	}
+	for _, words := range [][]string{{}, {"sideways"}, {"delay"}, {"delay="}, {"delay=-1ms"}, {"dealy=1ms"}, {"loss=101%"}, {"queue=x"}, {"=1"}, {"bandwidth=0.0001bit"}} {
+		if c, err := ParseLinkChange(words); err == nil {
+			t.Errorf("%v is %s", words, c)
+		}
+	}
+}

@@ -1,0 +1,422 @@
+package topology
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// build makes a topology of a short text: "h:h1 s:s1 r:r1" are nodes (n: a NAT), "h1-s1" links.
+func build(t testing.TB, text string) *Topology {
+	t.Helper()
+	top := &Topology{Name: "t"}
+	for _, word := range strings.Fields(text) {
+		if kind, name, ok := strings.Cut(word, ":"); ok {
+			n := top.AddNode(map[string]Kind{"h": Host, "s": Switch, "r": Router, "n": Router, "c": Controller}[kind], name)
+			n.NAT = kind == "n"
+			continue
+		}
+		a, b, ok := strings.Cut(word, "-")
+		if !ok {
+			t.Fatalf("%q is no node or link", word)
+		}
+		top.AddLink(a, b)
+	}
+	return top
+}
+
+var plain = Defaults{Datapath: Bridge, Controller: ControllerNone}
+
+func resolved(t testing.TB, top *Topology) *Topology {
+	t.Helper()
+	r, problems := Resolve(top, plain)
+	if err := problems.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// addressesOf writes all addresses in the order of the links: "h1 10.0.0.1/8".
+func addressesOf(t *Topology) string {
+	var out []string
+	for _, l := range t.Links {
+		for _, e := range l.Ends {
+			for _, a := range e.Addresses {
+				out = append(out, e.Node+" "+a.String())
+			}
+		}
+	}
+	return strings.Join(out, ", ")
+}
+
+func prefixes(words ...string) (out []netip.Prefix) {
+	for _, w := range words {
+		out = append(out, netip.MustParsePrefix(w))
+	}
+	return out
+}
+
+// Proves: which addresses are assigned in flat networks, routed ones, with given ones, behind a NAT, in both
+// families, and in the smallest subnets.
+func TestAddresses(t *testing.T) {
+	for name, c := range map[string]struct {
+		text string
+		edit func(*Topology)
+		want string
+	}{
+		"flat": {"h:h1 h:h2 s:s1 h1-s1 h2-s1", nil, "h1 10.0.0.1/8, h2 10.0.0.2/8"},
+		"flat: apart, but one pool": {"h:h1 h:h2 h:h3 h:h4 h1-h2 h3-h4", nil,
+			"h1 10.0.0.1/8, h2 10.0.0.2/8, h3 10.0.0.3/8, h4 10.0.0.4/8"},
+		"flat: the second interface has none": {"h:h1 s:s1 s:s2 h1-s1 h1-s2", nil, "h1 10.0.0.1/8"},
+		"flat: given, counted on":             {"h:h1 h:h2 h:h3 s:s1 h1-s1 h2-s1 h3-s1", func(t *Topology) { t.Nodes[0].Addresses = prefixes("10.0.0.3/8") }, "h1 10.0.0.3/8, h2 10.0.0.2/8, h3 10.0.0.4/8"},
+		"flat: a subnet":                      {"h:h1 h:h2 s:s1 h1-s1 h2-s1", func(t *Topology) { t.Subnet = netip.MustParsePrefix("192.168.7.0/24") }, "h1 192.168.7.1/24, h2 192.168.7.2/24"},
+		"flat: from the middle":               {"h:h1 h:h2 s:s1 h1-s1 h2-s1", func(t *Topology) { t.Subnet = netip.MustParsePrefix("10.0.0.100/24") }, "h1 10.0.0.100/24, h2 10.0.0.101/24"},
+		"flat: just enough":                   {"h:h1 h:h2 s:s1 h1-s1 h2-s1", func(t *Topology) { t.Subnet = netip.MustParsePrefix("10.1.1.0/30") }, "h1 10.1.1.1/30, h2 10.1.1.2/30"},
+		"flat: both families": {"h:h1 h:h2 h1-h2", func(t *Topology) { t.IPv6 = IPv6Assigned },
+			"h1 10.0.0.1/8, h1 fd00::1/64, h2 10.0.0.2/8, h2 fd00::2/64"},
+		"NAT alone is flat": {"h:h1 s:s1 n:nat h1-s1 nat-s1", nil, "h1 10.0.0.1/8, nat 10.0.0.2/8"},
+		"routed": {"h:h1 h:h2 r:r1 h1-r1 h2-r1", nil,
+			"h1 10.0.1.2/24, r1 10.0.1.1/24, h2 10.0.2.2/24, r1 10.0.2.1/24"},
+		"routed: between routers": {"r:r1 r:r2 h:h1 h1-r1 r1-r2", nil, "h1 10.0.1.2/24, r1 10.0.1.1/24, r1 172.16.0.1/30, r2 172.16.0.2/30"},
+		"routed: given to one": {"h:h1 h:h2 s:s1 r:r1 h1-s1 h2-s1 s1-r1", func(t *Topology) { t.Nodes[1].Addresses = prefixes("10.9.0.7/16") },
+			"h1 10.9.0.2/16, h2 10.9.0.7/16, r1 10.9.0.1/16"},
+		"routed: past a given subnet": {"h:h1 h:h2 r:r1 h1-r1 h2-r1", func(t *Topology) { t.Nodes[0].Addresses = prefixes("10.0.1.9/24") },
+			"h1 10.0.1.9/24, r1 10.0.1.1/24, h2 10.0.2.2/24, r1 10.0.2.1/24"},
+		"routed: past a large given subnet": {"h:h1 h:h2 r:r1 h1-r1 h2-r1", func(t *Topology) { t.Nodes[0].Addresses = prefixes("10.0.9.9/16") },
+			"h1 10.0.9.9/16, r1 10.0.0.1/16, h2 10.1.0.2/24, r1 10.1.0.1/24"},
+		"routed: two in a /31": {"r:r1 r:r2 r1-r2", func(t *Topology) { t.Links[0].Ends[0].Addresses = prefixes("10.9.9.1/31") },
+			"r1 10.9.9.1/31, r2 10.9.9.0/31"},
+		"routed: the pool is one subnet": {"h:h1 r:r1 h1-r1", func(t *Topology) { t.Subnet = netip.MustParsePrefix("192.168.1.0/24") },
+			"h1 192.168.1.2/24, r1 192.168.1.1/24"},
+		"routed: IPv6": {"h:h1 r:r1 r:r2 h1-r1 r1-r2", func(t *Topology) { t.IPv6 = IPv6Assigned },
+			"h1 10.0.1.2/24, h1 fd00::2/64, r1 10.0.1.1/24, r1 fd00::1/64, r1 172.16.0.1/30, r1 fd00:ffff::1/64, r2 172.16.0.2/30, r2 fd00:ffff::2/64"},
+	} {
+		top := build(t, c.text)
+		if c.edit != nil {
+			c.edit(top)
+		}
+		if got := addressesOf(resolved(t, top)); got != c.want {
+			t.Errorf("%s: got\n  %s\nwant\n  %s", name, got, c.want)
+		}
+	}
+}
+
+// Proves: a segment of more hosts than a /24 holds gets the smallest subnet that does.
+func TestLargeSegment(t *testing.T) {
+	top := build(t, "r:r1 s:s1 r1-s1")
+	for i := range 254 {
+		name := fmt.Sprintf("h%d", i+1)
+		top.AddNode(Host, name)
+		top.AddLink(name, "s1")
+	}
+	r := resolved(t, top) // 255 interfaces, and a /24 has 254
+	if got := r.Links[0].Ends[0].Addresses[0]; got != netip.MustParsePrefix("10.0.2.1/23") {
+		t.Errorf("the router has %s", got)
+	}
+	if got := r.Links[254].Ends[0].Addresses[0]; got != netip.MustParsePrefix("10.0.2.255/23") {
+		t.Errorf("the last host has %s", got)
+	}
+}
+
+// Proves: what cannot be assigned, or would clash, is an error that names it; nothing is assigned twice or left out.
+func TestResolveProblems(t *testing.T) {
+	for name, c := range map[string]struct {
+		text string
+		edit func(*Topology)
+		want string
+	}{
+		"full flat subnet": {"h:h1 h:h2 h:h3 s:s1 h1-s1 h2-s1 h3-s1", func(t *Topology) { t.Subnet = netip.MustParsePrefix("10.1.1.0/30") },
+			"subnet 10.1.1.0/30 has too few addresses for all hosts"},
+		"full given subnet": {"h:h1 h:h2 r:r1 s:s1 h1-s1 h2-s1 r1-s1", func(t *Topology) { t.Nodes[0].Addresses = prefixes("10.1.1.1/30") },
+			"subnet 10.1.1.0/30 has too few addresses for 3 interfaces"},
+		"full pool": {"h:h1 h:h2 r:r1 h1-r1 h2-r1", func(t *Topology) { t.Subnet = netip.MustParsePrefix("10.1.1.0/24") },
+			"subnet 10.1.1.0/24 has too few addresses for all segments"},
+		"an endless given subnet": {"h:h1 h:h2 r:r1 h1-r1 h2-r1", func(t *Topology) {
+			t.IPv6, t.Subnet6 = IPv6Assigned, netip.MustParsePrefix("fd00::/8")
+			t.Nodes[0].Addresses = prefixes("fd00::1/8")
+		}, "subnet fd00::/8 has too few addresses for all segments"},
+		"an address twice": {"h:h1 h:h2 h1-h2", func(t *Topology) {
+			t.Nodes[0].Addresses, t.Nodes[1].Addresses = prefixes("10.0.0.1/8"), prefixes("10.0.0.1/24")
+		}, "10.0.0.1 of h2 is the address of h1 too"},
+		"a MAC twice": {"h:h1 h:h2 s:s1 h1-s1 h2-s1", func(t *Topology) {
+			t.Nodes[0].MAC, t.Nodes[1].MAC = MAC{2, 0, 0, 0, 0, 1}, MAC{2, 0, 0, 0, 0, 1}
+		}, "02:00:00:00:00:01 of h2 is the MAC of h1 too"},
+		"a dpid twice": {"s:s1 s:s2", func(t *Topology) { t.Nodes[0].DPID, t.Nodes[1].DPID = 5, 5 }, "switch s2: the dpid 0000000000000005 is that of s1"},
+		"a device twice": {"s:s1 s:s1-eth1 h:h1 s1-h1", func(t *Topology) {
+			t.Nodes = append(t.Nodes, &Node{Name: "s1-eth1", Kind: Switch})
+		}, "the device name s1-eth1 at s1 is taken by switch s1-eth1"},
+	} {
+		text := strings.ReplaceAll(c.text, "s:s1-eth1 ", "") // a name with a dash is added by edit
+		top := build(t, text)
+		c.edit(top)
+		r, problems := Resolve(top, plain)
+		if err := problems.Err(); r != nil || err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: got %v, want %q", name, err, c.want)
+		}
+	}
+}
+
+// Proves: the default route of a host is the first router of its segment, in both families; given ones stay.
+func TestGateways(t *testing.T) {
+	top := build(t, "h:h1 h:h2 s:s1 r:r1 r:r2 h:h3 h1-s1 h2-s1 s1-r1 s1-r2 r2-h3")
+	top.IPv6 = IPv6Assigned
+	top.Nodes[1].Gateways = []netip.Addr{netip.MustParseAddr("10.0.1.2")}
+	r := resolved(t, top)
+	for node, want := range map[string]string{"h1": "[10.0.1.1 fd00::1]", "h2": "[10.0.1.2 fd00::1]", "h3": "[10.0.2.1 fd00:0:0:1::1]"} {
+		if got := fmt.Sprint(r.Node(node).Gateways); got != want {
+			t.Errorf("%s: gateways %s, want %s", node, got, want)
+		}
+	}
+	nat := resolved(t, build(t, "h:h1 s:s1 n:nat h1-s1 nat-s1"))
+	if got := fmt.Sprint(nat.Node("h1").Gateways); got != "[10.0.0.2]" {
+		t.Errorf("behind a NAT: gateways %s", got)
+	}
+}
+
+// Proves: ports count from 1 at switches and from 0 elsewhere, go on after the highest, and pass over given ones.
+func TestPorts(t *testing.T) {
+	top := build(t, "h:h1 h:h2 h:h3 h:h4 s:s1 h1-s1 h2-s1 h3-s1 h4-s1 h1-h2")
+	two, seven := 2, 7
+	top.Links[1].Ends[1].Port, top.Links[3].Ends[1].Port = &seven, &two
+	var got []string
+	for _, l := range resolved(t, top).Links {
+		got = append(got, l.Ends[0].Interface+" "+l.Ends[1].Interface)
+	}
+	want := []string{"h1-eth0 s1-eth1", "h2-eth0 s1-eth7", "h3-eth0 s1-eth8", "h4-eth0 s1-eth2", "h1-eth1 h2-eth1"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// Proves: a datapath id is the first number in the name, given ones come first, and what is left gets the lowest free.
+func TestDPIDs(t *testing.T) {
+	top := build(t, "s:s1 s:core s:x2y9 s:s01 s:s999999999999999999999 s:s0 s:s3")
+	top.Nodes[6].DPID = 2
+	var got []uint64
+	for _, n := range resolved(t, top).Nodes {
+		got = append(got, uint64(n.DPID))
+	}
+	if want := []uint64{1, 3, 4, 5, 6, 7, 2}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+// Proves: device names fit into 15 bytes, differ where nodes and ports do, keep the port's number, and short ones stay.
+func TestDeviceNames(t *testing.T) {
+	if got := DeviceName("fifteen-eth1000"); got != "fifteen-eth1000" {
+		t.Errorf("a name that fits became %s", got)
+	}
+	seen := map[string]string{}
+	for _, node := range []string{"a-rather-long-name", "a-rather-long-nam", "another-rather-long-name", strings.Repeat("x", 63)} {
+		for _, port := range []string{"-eth0", "-eth1", "-eth12", "-eth123", "-eth1234", "-eth65279", ""} {
+			name := DeviceName(node + port)
+			if len(name) > MaxDeviceName || !deviceName.MatchString(name) || len(port) <= 8 && !strings.HasSuffix(name, port) {
+				t.Errorf("%s%s: %s", node, port, name)
+			}
+			if seen[name] != "" {
+				t.Errorf("%s%s and %s are both %s", node, port, seen[name], name)
+			}
+			seen[name] = node + port
+		}
+	}
+}
+
+// Proves: a MAC depends on the names of topology, node and device alone: not on what else there is, nor on order.
+func TestMACsStay(t *testing.T) {
+	macs := func(t *Topology) map[string]MAC {
+		out := map[string]MAC{}
+		for _, l := range t.Links {
+			for _, e := range l.Ends {
+				out[e.Interface] = e.MAC
+			}
+		}
+		return out
+	}
+	before := macs(resolved(t, build(t, "h:h1 h:h2 s:s1 h1-s1 h2-s1")))
+	after := macs(resolved(t, build(t, "h:h9 s:s1 h:h2 h:h1 h1-s1 h2-s1 h9-s1")))
+	for device, mac := range before {
+		if after[device] != mac || mac[0] != 2 {
+			t.Errorf("%s: %s became %s", device, mac, after[device])
+		}
+	}
+	other := build(t, "h:h1 h:h2 s:s1 h1-s1 h2-s1")
+	other.Name = "u"
+	if macs(resolved(t, other))["h1-eth0"] == before["h1-eth0"] {
+		t.Error("two topologies share a MAC")
+	}
+	seen := map[MAC]bool{}
+	for _, l := range resolved(t, mustGenerate(t, "single,5000")).Links {
+		for _, e := range l.Ends {
+			if seen[e.MAC] {
+				t.Fatalf("%s is there twice", e.MAC)
+			}
+			seen[e.MAC] = true
+		}
+	}
+}
+
+// Proves: fail modes, controllers and datapaths are what the node says, else the file, else the command line's
+// default; overrides win, and do not touch nodes of other kinds.
+func TestDefaults(t *testing.T) {
+	top := build(t, "s:s1 s:s2 r:r1 n:nat h:h1 s1-h1 s2-h1 r1-s1 nat-s2")
+	top.Controllers, top.Nodes[0].Controllers, top.Nodes[1].Datapath = []string{"tcp:127.0.0.1:6653"}, []string{ControllerNone}, OVS
+	show := func(d Defaults) string {
+		r, problems := Resolve(top, d)
+		if r == nil {
+			t.Fatal(problems)
+		}
+		var out []string
+		for _, n := range r.Nodes[:4] {
+			out = append(out, strings.TrimSpace(fmt.Sprintf("%s:%s %s %s", n.Name, n.Datapath, strings.Join(n.Controllers, "+"), n.FailMode)))
+		}
+		return strings.Join(out, ", ")
+	}
+	for want, d := range map[string]Defaults{
+		"s1:bridge none standalone, s2:ovs tcp:127.0.0.1:6653 secure, r1:kernel, nat:kernel":          {Datapath: Bridge, Controlled: OVS},
+		"s1:ovs none standalone, s2:ovs none standalone, r1:kernel, nat:kernel":                       {Datapath: Bridge, OverrideDatapath: OVS, OverrideController: []string{ControllerNone}},
+		"s1:embedded none standalone, s2:embedded tcp:127.0.0.1:6653 secure, r1:embedded, nat:kernel": {OverrideDatapath: Embedded},
+	} {
+		if got := show(d); got != want {
+			t.Errorf("got\n  %s\nwant\n  %s", got, want)
+		}
+	}
+}
+
+// follow walks from a router towards an address along the next hops; it returns the router that owns the address's subnet.
+func follow(t *Topology, from *Node, to netip.Addr) (reached string, err error) {
+	owner := map[netip.Addr]*Node{}
+	connected := map[string][]netip.Prefix{}
+	for _, l := range t.Links {
+		for _, e := range l.Ends {
+			for _, a := range e.Addresses {
+				owner[a.Addr()] = t.Node(e.Node)
+				connected[e.Node] = append(connected[e.Node], a.Masked())
+			}
+		}
+	}
+	at := from
+	for range len(t.Nodes) + 1 {
+		for _, p := range connected[at.Name] {
+			if p.Contains(to) {
+				return at.Name, nil
+			}
+		}
+		i := slices.IndexFunc(at.Routes, func(r Route) bool { return r.To.Contains(to) })
+		if i < 0 {
+			return "", fmt.Errorf("%s has no route to %s", at.Name, to)
+		}
+		via := at.Routes[i].Via
+		if !slices.ContainsFunc(connected[at.Name], func(p netip.Prefix) bool { return p.Contains(via) }) {
+			return "", fmt.Errorf("%s: the next hop %s is not beside it", at.Name, via)
+		}
+		if at = owner[via]; at == nil {
+			return "", fmt.Errorf("nobody has the next hop %s", via)
+		}
+	}
+	return "", fmt.Errorf("a loop on the way from %s to %s", from.Name, to)
+}
+
+// routerGraphs draws connected networks of routers, some joined by switches, with a host at some.
+var routerGraphs = rapid.Custom(func(t *rapid.T) *Topology {
+	top := &Topology{Name: "t", IPv6: rapid.SampledFrom([]IPv6{IPv6Off, IPv6Assigned}).Draw(t, "ipv6")}
+	n := rapid.IntRange(2, 9).Draw(t, "routers")
+	for i := range n {
+		name := fmt.Sprintf("r%d", i+1)
+		top.AddNode(Router, name)
+		if i > 0 {
+			top.AddLink(name, fmt.Sprintf("r%d", rapid.IntRange(1, i).Draw(t, "beside")))
+		}
+		if rapid.Bool().Draw(t, "host") {
+			top.AddNode(Host, "h"+name)
+			top.AddLink("h"+name, name)
+		}
+	}
+	for range rapid.IntRange(0, 4).Draw(t, "more") {
+		a, b := rapid.IntRange(1, n).Draw(t, "a"), rapid.IntRange(1, n).Draw(t, "b")
+		if a != b {
+			top.AddLink(fmt.Sprintf("r%d", a), fmt.Sprintf("r%d", b))
+		}
+	}
+	if rapid.Bool().Draw(t, "lan") {
+		top.AddNode(Switch, "s1")
+		for i := range rapid.IntRange(1, n).Draw(t, "at the lan") {
+			top.AddLink("s1", fmt.Sprintf("r%d", i+1))
+		}
+	}
+	return top
+})
+
+// Proves: in any connected network of routers, following the static routes from any router reaches every
+// address, by next hops that exist and are beside it, without a loop; and RouterHops bounds the way.
+func TestRoutesReach(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		top := routerGraphs.Draw(rt, "topology")
+		r, problems := Resolve(top, plain)
+		if r == nil {
+			rt.Fatal(problems)
+		}
+		if r.RouterHops < 1 && len(r.NodesOf(Router)) > 1 || r.RouterHops > len(r.NodesOf(Router)) {
+			rt.Fatalf("%d hops over %d routers", r.RouterHops, len(r.NodesOf(Router)))
+		}
+		for _, from := range r.NodesOf(Router) {
+			for _, l := range r.Links {
+				for _, e := range l.Ends {
+					for _, a := range e.Addresses {
+						if _, err := follow(r, from, a.Addr()); err != nil {
+							rt.Fatal(err)
+						}
+					}
+				}
+			}
+		}
+	})
+}
+
+// Proves: on a ring, the routes take the shorter way round, and the longest way crosses half the ring.
+func TestRoutesOnRing(t *testing.T) {
+	top, err := Generate("ring,6", GenerateOptions{Nodes: Router})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := resolved(t, top)
+	if r.RouterHops != 4 {
+		t.Errorf("the longest way crosses %d routers, want 4", r.RouterHops)
+	}
+	lan := func(node string) netip.Prefix {
+		i := slices.IndexFunc(r.Links, func(l *Link) bool { return l.Joins(node, strings.Replace(node, "r", "h", 1)) })
+		return r.Links[i].Ends[0].Addresses[0].Masked()
+	}
+	for _, to := range []string{"r2", "r3"} {
+		for _, route := range r.Node("r1").Routes {
+			if route.To == lan(to) && !slices.ContainsFunc(endsAt(r, "r2"), func(p netip.Prefix) bool { return p.Addr() == route.Via }) {
+				t.Errorf("r1 goes to %s via %s, not by r2", to, route.Via)
+			}
+		}
+	}
+}
+
+func endsAt(t *Topology, node string) (out []netip.Prefix) {
+	for _, l := range t.Links {
+		for _, e := range l.Ends {
+			if e.Node == node {
+				out = append(out, e.Addresses...)
+			}
+		}
+	}
+	return out
+}
+
+// Proves: routes that a user gives are left alone, and none are added to them.
+func TestGivenRoutesStay(t *testing.T) {
+	top := build(t, "r:r1 r:r2 h:h1 h:h2 h1-r1 r1-r2 r2-h2")
+	given := Route{To: netip.MustParsePrefix("10.0.2.0/24"), Via: netip.MustParseAddr("172.16.0.2")}
+	top.Nodes[0].Routes = []Route{given}
+	r := resolved(t, top)
+	if len(r.Nodes[0].Routes) != 1 || r.Nodes[0].Routes[0] != given || len(r.Nodes[1].Routes) != 0 {
+		t.Errorf("routes %v and %v", r.Nodes[0].Routes, r.Nodes[1].Routes)
+	}
+}

@@ -75,7 +75,7 @@ func New(name, dir string) (*Lab, error) {
 		return nil, err
 	}
 	return &Lab{Name: name, Dir: dir, Cgroups: cgroups, Topology: &topology.Topology{},
-		index: map[string]int{}, next: 100, detached: map[string]bool{}, lines: map[string]*delayline.Line{}}, nil
+		index: map[string]int{}, next: ownIndexes, detached: map[string]bool{}, lines: map[string]*delayline.Line{}}, nil
 }
 
 // Up brings a resolved topology up. After an error, Remove cleans up.

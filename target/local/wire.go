@@ -129,6 +129,10 @@ func (l *Lab) device(end int, e topology.Endpoint, open map[string]*os.File) (de
 	return d, nil
 }
 
+// ownIndexes is where the indexes begin that are given to devices in the switches' namespace:
+// above those that the kernel counts out from 1 to devices made without, as TAP devices are.
+const ownIndexes = 1 << 16
+
 func (l *Lab) newIndex(name string) int {
 	l.next++
 	l.index[name] = l.next

@@ -22,7 +22,7 @@ func kernelLimit(t *testing.T) int {
 // limits are seen, so it runs alone.
 func TestLimits(t *testing.T) {
 	before := kernelLimit(t)
-	m := startMachine(t, 0)
+	m := sharedMachine(t)
 	m.ok("up", "--name", m.name+"a", "single,2", "--datapath", "bridge")
 	first := kernelLimit(t)
 	hosts := int(math.Sqrt(float64(first))) + 10 // more pairs than the machine allows for

@@ -29,6 +29,8 @@ type machine struct {
 	dir  string // for the test's files, seen at the same path inside
 	init *exec.Cmd
 	env  []string
+
+	shared bool // the network is that of the tests' own machine, in which others may be at work
 }
 
 var machines atomic.Int64
@@ -36,9 +38,13 @@ var machines atomic.Int64
 // newMachine starts a machine with a network of its own.
 func newMachine(t *testing.T) *machine { return startMachine(t, unix.CLONE_NEWNET) }
 
+// sharedMachine starts one with the network of the tests' own machine: only there does the kernel
+// let its limits as a whole be seen and raised.
+func sharedMachine(t *testing.T) *machine { return startMachine(t, 0) }
+
 func startMachine(t *testing.T, network uintptr) *machine {
 	t.Helper()
-	m := &machine{t: t, name: fmt.Sprintf("e2e%d-%d", os.Getpid(), machines.Add(1)), dir: t.TempDir()}
+	m := &machine{t: t, name: fmt.Sprintf("e2e%d-%d", os.Getpid(), machines.Add(1)), dir: t.TempDir(), shared: network == 0}
 	_ = os.Chmod(m.dir, 0o755)
 	m.init = exec.Command("/proc/self/exe")
 	m.init.Env = append(os.Environ(), initVariable+"=1")

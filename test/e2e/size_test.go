@@ -16,7 +16,7 @@ func TestSizes(t *testing.T) {
 		{"500 switches in a line, 500 hosts", "linear,500", "h500"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			m := newMachine(t)
+			m := sharedMachine(t)
 			before := m.snapshot()
 			begin := time.Now()
 			m.up(c.what, "--datapath", "bridge")

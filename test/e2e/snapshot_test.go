@@ -25,8 +25,12 @@ type snapshot []string
 // processes, namespaces, mounts, files, cgroups and settings of the kernel.
 func (m *machine) snapshot() (s snapshot) {
 	m.t.Helper()
+	looks := []func(*snapshot) error{lookAtProcesses, lookAtMounts, lookAtFiles, m.lookAtCgroups}
+	if !m.shared {
+		looks = append(looks, lookAtLinks, lookAtFirewall, lookAtSettings)
+	}
 	must(m.t, m.inside(func() error {
-		for _, look := range []func(*snapshot) error{lookAtLinks, lookAtFirewall, lookAtProcesses, lookAtMounts, lookAtFiles, lookAtSettings, m.lookAtCgroups} {
+		for _, look := range looks {
 			if err := look(&s); err != nil {
 				return err
 			}
@@ -95,6 +99,9 @@ func lookAtProcesses(s *snapshot) error {
 			continue // it has ended; the first process is about to bury it
 		}
 		name, _ := os.ReadFile(p + "/cmdline")
+		if len(name) == 0 {
+			continue // it is ending
+		}
 		s.add("process %s", bytes.ReplaceAll(bytes.Trim(name, "\x00"), []byte{0}, []byte{' '}))
 		spaces, _ := filepath.Glob(p + "/task/*/ns/*")
 		for _, n := range spaces {

@@ -240,11 +240,15 @@ func recordedPython() bool {
 	return err == nil && strings.HasPrefix(string(out), "Python 3.11.")
 }
 
+// endless is how a program is told of that does not end: on a busy machine the one limit is met, or the other.
+var endless = regexp.MustCompile(`(?m)^([^:\n]+?)(:\d+)?(  the program did not end within) .*$`)
+
 // compare compares the beginning of a message with what was recorded.
 func compare(t *testing.T, file, message string) {
 	t.Helper()
 	lines := strings.SplitAfter(message, "\n")
 	got := strings.Join(lines[:min(len(lines), shownLines)], "")
+	got = endless.ReplaceAllString(got, "$1$3")
 	if *update {
 		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(got), 0o644)); err != nil {
 			t.Fatal(err)

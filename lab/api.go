@@ -193,16 +193,18 @@ type ApplyResult struct {
 }
 
 func (d *daemon) apply(r ApplyRequest) (out ApplyResult, err error) {
-	var t topology.Topology
-	if err := json.Unmarshal(r.Topology, &t); err != nil {
+	var asked topology.Topology
+	if err := json.Unmarshal(r.Topology, &asked); err != nil {
 		return out, fmt.Errorf("the topology in the request: %w", err)
 	}
-	if err := topology.Validate(&t).Err(); err != nil {
+	// One that is resolved already stays as it is; of one that is not, nothing is left open.
+	t, problems := topology.Resolve(&asked, topology.Defaults{Datapath: topology.Bridge, Controlled: topology.OVS})
+	if err := problems.Err(); err != nil {
 		return out, err
 	}
 	out.Changes = []string{}
 	return out, d.change(func(ctx context.Context) error {
-		changes := topology.Diff(d.local.Topology, &t)
+		changes := topology.Diff(d.local.Topology, t)
 		out.Same = len(d.local.Topology.Nodes) + len(d.local.Topology.Links)
 		for _, c := range changes {
 			out.Changes = append(out.Changes, c.String())
@@ -213,7 +215,7 @@ func (d *daemon) apply(r ApplyRequest) (out ApplyResult, err error) {
 		if r.DryRun || len(changes) == 0 {
 			return nil
 		}
-		return d.local.Apply(ctx, &t, d.progress.stage)
+		return d.local.Apply(ctx, t, d.progress.stage)
 	})
 }
 

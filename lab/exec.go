@@ -127,6 +127,7 @@ func (d *daemon) serveExec(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	go s.receive()
+	go s.watch()
 	code := exitCode(s.cmd.Wait())
 	s.exited.Store(true)
 	for _, f := range s.outputs { // what it left in the background may hold these open for ever
@@ -239,8 +240,7 @@ func (s *session) receive() {
 	for {
 		kind, content, err := readFrame(s.in)
 		if err != nil {
-			s.kill(unix.SIGHUP)
-			time.AfterFunc(time.Second, func() { s.kill(unix.SIGKILL) })
+			s.hangUp()
 			return
 		}
 		switch {
@@ -256,6 +256,25 @@ func (s *session) receive() {
 			_ = pty.Setsize(s.tty, &pty.Winsize{Rows: binary.BigEndian.Uint16(content), Cols: binary.BigEndian.Uint16(content[2:])})
 		}
 	}
+}
+
+// watch sees the client go while receive cannot: it is held up by a program that does not read its input.
+func (s *session) watch() {
+	raw, err := s.conn.(syscall.Conn).SyscallConn()
+	for err == nil && !s.exited.Load() {
+		err = raw.Control(func(fd uintptr) {
+			if n, _ := unix.Poll([]unix.PollFd{{Fd: int32(fd)}}, 0); n > 0 { // POLLHUP needs no asking for
+				s.hangUp()
+			}
+		})
+		time.Sleep(time.Second)
+	}
+}
+
+// hangUp ends the program as a terminal that goes away does, and then for certain.
+func (s *session) hangUp() {
+	s.kill(unix.SIGHUP)
+	time.AfterFunc(time.Second, func() { s.kill(unix.SIGKILL) })
 }
 
 // kill sends a signal to the program and its group, unless it has ended.

@@ -40,7 +40,7 @@ func ExampleDecodeError() {
 	}
 	// Output:
 	// openflow: FLOW_MOD at byte 52: tcp_dst without its prerequisite before it (OFPET_BAD_MATCH/OFPBMC_BAD_PREREQ)
-	// ERROR OFPET_BAD_MATCH/OFPBMC_BAD_PREREQ 64 bytes of FLOW_MOD
+	// openflow: the peer answers OFPET_BAD_MATCH/OFPBMC_BAD_PREREQ to FLOW_MOD
 }
 
 // Messages from a stream, one after the other.

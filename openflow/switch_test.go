@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	of "trivet.dev/trivet/openflow"
 )
@@ -24,6 +25,7 @@ func serve(conn net.Conn, answers map[of.MultipartType]of.MultipartBody, got fun
 			return
 		}
 		switch m := m.(type) {
+		case *of.Hello:
 		case *of.EchoRequest:
 			w.Write(m.Reply())
 		case *of.FeaturesRequest:
@@ -112,7 +114,7 @@ func TestSwitchForOfctl(t *testing.T) {
 	}()
 
 	ofctl := func(args ...string) string {
-		command := append([]string{"ovs-ofctl", "-O", "OpenFlow13", "-vwarn", "-t", "20", args[0], "unix:" + filepath.Join(dir, "s")}, args[1:]...)
+		command := append([]string{"ovs-ofctl", "-O", "OpenFlow13", "-vwarn", "-t", "10", args[0], "unix:" + filepath.Join(dir, "s")}, args[1:]...)
 		return run(t, command...)
 	}
 	for command, want := range map[string][]string{
@@ -124,7 +126,7 @@ func TestSwitchForOfctl(t *testing.T) {
 		"queue-stats":         {"queue 31: bytes=32, pkts=33"},
 		"dump-groups":         {"group_id=41,type=select", "weight:4", "push_vlan:0x8100", "set_field:4103->vlan_vid", "output:3"},
 		"dump-group-stats":    {"ref_count=42", "packet_count=43", "bucket0:packet_count=44,byte_count=45"},
-		"dump-group-features": {"max_groups=46"},
+		"dump-group-features": {"max_groups=0x2e"},
 		"dump-meters":         {"meter=51 kbps", "type=drop rate=52", "type=dscp_remark rate=53 prec_level=2"},
 		"meter-stats":         {"flow_count:54", "packet_in_count:55", "packet_count:56"},
 		"meter-features":      {"max_meter:57", "max_bands:8"},
@@ -150,7 +152,7 @@ func TestSwitchForOfctl(t *testing.T) {
 		want    string
 	}{
 		{[]string{"add-flow", flows[1]}, "FLOW_MOD ADD " + flows[1]},
-		{[]string{"--strict", "del-flows", "in_port=1,priority=5"}, "FLOW_MOD DELETE_STRICT priority=5,in_port=1,actions=drop"},
+		{[]string{"--strict", "del-flows", "in_port=1,priority=5"}, "FLOW_MOD DELETE_STRICT table=all,priority=5,in_port=1,actions=drop"},
 		{[]string{"add-group", "group_id=3,type=ff,bucket=watch_port:1,actions=output:1"}, "GROUP_MOD ADD group_id=3,type=ff,bucket=watch_port:1,actions=output:1"},
 		{[]string{"add-meter", "meter=1,kbps,burst,band=type=drop,rate=1000,burst_size=5"}, "METER_MOD ADD meter=1,kbps burst,band=type=drop,rate=1000,burst_size=5"},
 		{[]string{"mod-port", "1", "down"}, "PORT_MOD port=1 addr=02:00:00:00:00:01 config=PORT_DOWN mask=PORT_DOWN advertise=0x0"},
@@ -161,10 +163,13 @@ func TestSwitchForOfctl(t *testing.T) {
 		if args[0] == "--strict" {
 			options, args = args[:1], args[1:]
 		}
-		run(t, append(append([]string{"ovs-ofctl", "-O", "OpenFlow13", "-vwarn", "-t", "20"}, options...),
+		run(t, append(append([]string{"ovs-ofctl", "-O", "OpenFlow13", "-vwarn", "-t", "10"}, options...),
 			append([]string{args[0], "unix:" + filepath.Join(dir, "s")}, args[1:]...)...)...)
-		if m := <-received; m.String() != c.want {
-			t.Errorf("%v:\ngot  %v\nwant %s", c.command, m, c.want)
+		select {
+		case m := <-received:
+			equal(t, strings.Join(c.command, " "), m.String(), c.want)
+		case <-time.After(20 * time.Second):
+			t.Fatalf("%v: nothing has come", c.command)
 		}
 	}
 }

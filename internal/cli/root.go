@@ -46,6 +46,7 @@ func Main() int {
 	a := &app{out: os.Stdout, err: os.Stderr}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	context.AfterFunc(ctx, stop) // the second Ctrl-C ends the program, whatever it is in
 	root := a.root()
 	cmd, err := root.ExecuteContextC(ctx)
 	var code exitCode

@@ -127,7 +127,7 @@ func (a *Action) appendTo(b []byte) []byte {
 		return b
 	case ActionSetField:
 		b = append(b, 0, byte(ActionSetField), 0, 0)
-		b = pad8(appendOXM(b, a.Field), at)
+		b = pad8(appendOXM(b, &a.Field), at)
 		put16(b, at+2, uint16(len(b)-at))
 		return b
 	case ActionExperimenter:

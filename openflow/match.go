@@ -1,6 +1,7 @@
 package openflow
 
 import (
+	"cmp"
 	"iter"
 	"slices"
 )
@@ -17,14 +18,15 @@ type Match struct{ oxm string } // OXM TLVs, as on the wire
 // NewMatch returns the match of the fields. Of fields that come twice the last counts.
 // Prerequisites are the caller's to give, see MissingPrerequisite.
 func NewMatch(fields ...OXM) Match {
-	if !slices.IsSortedFunc(fields, compareOXM) {
+	if !inOrder(fields) {
 		fields = slices.Clone(fields)
-		slices.SortStableFunc(fields, compareOXM)
+		slices.SortStableFunc(fields, func(a, b OXM) int { return cmp.Compare(orderOf(&a), orderOf(&b)) })
 	}
 	var room [128]byte
 	b := room[:0]
-	for i, o := range fields {
-		if i+1 < len(fields) && compareOXM(o, fields[i+1]) == 0 || o.isNothing() {
+	for i := range fields {
+		o := &fields[i]
+		if i+1 < len(fields) && orderOf(o) == orderOf(&fields[i+1]) || o.isNothing() {
 			continue
 		}
 		b = appendOXM(b, o)
@@ -32,19 +34,28 @@ func NewMatch(fields ...OXM) Match {
 	return Match{string(b)}
 }
 
+func inOrder(fields []OXM) bool {
+	for i := 1; i < len(fields); i++ {
+		if orderOf(&fields[i-1]) > orderOf(&fields[i]) {
+			return false
+		}
+	}
+	return true
+}
+
 // With returns the match with a field added or replaced.
 func (m Match) With(o OXM) Match {
-	from, to := m.find(orderOf(o))
+	from, to := m.find(orderOf(&o))
 	b := append(make([]byte, 0, 128), m.oxm[:from]...)
 	if !o.isNothing() {
-		b = appendOXM(b, o)
+		b = appendOXM(b, &o)
 	}
 	return Match{string(append(b, m.oxm[to:]...))}
 }
 
 // Without returns the match without a field of ClassBasic.
 func (m Match) Without(f Field) Match {
-	from, to := m.find(orderOf(OXM{Class: ClassBasic, Field: f}))
+	from, to := m.find(uint64(f) << 32)
 	if from == to {
 		return m
 	}
@@ -53,7 +64,7 @@ func (m Match) Without(f Field) Match {
 
 // Get returns a field of ClassBasic.
 func (m Match) Get(f Field) (OXM, bool) {
-	from, to := m.find(orderOf(OXM{Class: ClassBasic, Field: f}))
+	from, to := m.find(uint64(f) << 32)
 	if from == to {
 		return OXM{}, false
 	}
@@ -96,7 +107,7 @@ func (m Match) Len() (n int) {
 // ClassBasic, only equal ones cover each other.
 func (m Match) Covers(other Match) bool {
 	for o := range m.All() {
-		from, to := other.find(orderOf(o))
+		from, to := other.find(orderOf(&o))
 		if from == to {
 			return false
 		}
@@ -119,7 +130,7 @@ func (m Match) Covers(other Match) bool {
 // other classes than ClassBasic, masked ones are taken to overlap.
 func (m Match) Overlaps(other Match) bool {
 	for o := range m.All() {
-		from, to := other.find(orderOf(o))
+		from, to := other.find(orderOf(&o))
 		if from == to {
 			continue
 		}
@@ -223,7 +234,7 @@ func (d decoder) sortOXMs(at, end int) (Match, error) {
 	for at < end {
 		n := 4 + int(d.b[at+3])
 		o := parseOXM(string(d.b[at : at+n]))
-		if order := orderOf(o); seen[order] {
+		if order := orderOf(&o); seen[order] {
 			return Match{}, d.fail(at, BadMatchDupField, "%v is there twice", o.name())
 		} else {
 			seen[order] = true

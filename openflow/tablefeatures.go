@@ -98,7 +98,7 @@ type FieldID struct {
 
 // BasicFieldID returns the name of a field of ClassBasic.
 func BasicFieldID(f Field, masked bool) FieldID {
-	h := OXM{Class: ClassBasic, Field: f, Masked: masked}.header()
+	h := (&OXM{Class: ClassBasic, Field: f, Masked: masked}).header()
 	return FieldID{ClassBasic, f, masked, uint8(h), 0}
 }
 

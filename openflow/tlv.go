@@ -1,18 +1,19 @@
 package openflow
 
-import (
-	"cmp"
-	"encoding/binary"
-)
+import "encoding/binary"
 
 // An OXM TLV is a header of four bytes (class, field and whether there is a mask, length of the
 // rest), value, and mask (section 7.2.3.2).
 
 // orderOf returns the place of a field in a Match: ClassBasic by number, which puts
 // prerequisites before those who need them, then the experimenters', then the others.
-func orderOf(o OXM) uint64 {
-	id, _ := o.Experimenter()
-	return orderOfHeader(uint32(o.Class)<<16|uint32(o.Field)<<9) | uint64(id)
+func orderOf(o *OXM) uint64 {
+	order := orderOfHeader(uint32(o.Class)<<16 | uint32(o.Field)<<9)
+	if o.Class == ClassExperimenter {
+		id, _ := o.Experimenter()
+		order |= uint64(id)
+	}
+	return order
 }
 
 // orderOfHeader is orderOf for the header of a TLV, without the experimenter's id.
@@ -28,16 +29,14 @@ func orderOfTLV[B string | []byte](tlv B) uint64 {
 	return order
 }
 
-func compareOXM(a, b OXM) int { return cmp.Compare(orderOf(a), orderOf(b)) }
-
 // opaque says whether the field is one that the package does not know.
-func (o OXM) opaque() bool { return o.Class != ClassBasic || o.Field >= NumFields }
+func (o *OXM) opaque() bool { return o.Class != ClassBasic || o.Field >= NumFields }
 
 // isNothing says whether the field restricts nothing, by a mask of zeros.
-func (o OXM) isNothing() bool { return !o.opaque() && o.Masked && o.Mask.IsZero() }
+func (o *OXM) isNothing() bool { return !o.opaque() && o.Masked && o.Mask.IsZero() }
 
 // header returns the header of the TLV. Payloads have at most 255 bytes.
-func (o OXM) header() uint32 {
+func (o *OXM) header() uint32 {
 	n := min(len(o.Payload), 255)
 	if !o.opaque() {
 		n = int(fields[o.Field].bytes)
@@ -53,7 +52,7 @@ func (o OXM) header() uint32 {
 }
 
 // appendOXM appends the TLV.
-func appendOXM(b []byte, o OXM) []byte {
+func appendOXM(b []byte, o *OXM) []byte {
 	h := o.header()
 	b = append(b, byte(h>>24), byte(h>>16), byte(h>>8), byte(h))
 	if o.opaque() {

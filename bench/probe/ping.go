@@ -4,6 +4,7 @@ package probe
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
 	"net/netip"
@@ -182,32 +183,59 @@ type PairResult struct {
 	Error    string    `json:"error,omitempty"`
 }
 
-// PingPair pings one pair, one request after the other.
+// PingPair pings one pair: a request every Interval, whether the last one is answered or
+// not; without an interval, one after the other.
 func (p *Pinger) PingPair(ctx context.Context, to netip.Addr, o PingOptions) (r PairResult) {
-	for i := range o.Count {
+	type outcome struct {
+		rtt time.Duration
+		err error
+	}
+	outcomes := make([]outcome, o.Count)
+	var group sync.WaitGroup
+	for i := range outcomes {
 		if ctx.Err() != nil {
-			return r
+			break
 		}
-		start := time.Now()
-		one, cancel := context.WithTimeout(ctx, o.Timeout)
-		rtt, err := p.Ping(one, to, o.Size)
-		cancel()
 		r.Sent++
-		switch {
-		case err == nil:
-			r.Received++
-			r.RTT = append(r.RTT, float64(rtt)/1e6)
-		case one.Err() == nil:
-			r.Error = err.Error()
+		answered := make(chan struct{})
+		group.Go(func() {
+			defer close(answered)
+			one, cancel := context.WithTimeout(ctx, o.Timeout)
+			defer cancel()
+			outcomes[i].rtt, outcomes[i].err = p.Ping(one, to, o.Size)
+		})
+		if i+1 == o.Count {
+			break
 		}
-		if wait := o.Interval - time.Since(start); i+1 < o.Count && wait > 0 {
-			select {
-			case <-time.After(wait):
-			case <-ctx.Done():
-			}
+		next := answered
+		if o.Interval > 0 {
+			next = nil
+		}
+		select {
+		case <-next:
+		case <-after(o.Interval):
+		case <-ctx.Done():
+		}
+	}
+	group.Wait()
+	for _, got := range outcomes[:r.Sent] {
+		switch {
+		case got.err == nil:
+			r.Received++
+			r.RTT = append(r.RTT, float64(got.rtt)/1e6)
+		case !errors.Is(got.err, context.DeadlineExceeded) && !errors.Is(got.err, context.Canceled):
+			r.Error = got.err.Error()
 		}
 	}
 	return r
+}
+
+// after is time.After, and never where there is nothing to wait for.
+func after(d time.Duration) <-chan time.Time {
+	if d <= 0 {
+		return nil
+	}
+	return time.After(d)
 }
 
 // Summary describes round trip times, in milliseconds.

@@ -87,18 +87,24 @@ func (l *Lab) raiseDevices(blocked map[*topology.Link]bool, stale bool) error {
 	return b.flush()
 }
 
-// treeChanged says whether other links than before are blocked, so that what
-// switches have learned may lead into a dead end.
-func (l *Lab) treeChanged(blocked map[*topology.Link]bool) bool {
-	now := map[string]bool{}
+// growTree takes note of the links that learning switches forward by, and returns whether
+// they are others than before: then what switches have learned may lead into a dead
+// end. hold are the links that must not forward while the change is made: those that
+// shall not any more, and those that did not yet. Without them there is no loop at any time.
+func (l *Lab) growTree(blocked map[*topology.Link]bool) (hold map[*topology.Link]bool, stale bool) {
+	before := l.forwarding
+	l.forwarding = map[string]bool{}
+	hold = maps.Clone(blocked)
 	for i, key := range topology.LinkKeys(l.Topology) {
-		if blocked[l.Topology.Links[i]] {
-			now[key] = true
+		link := l.Topology.Links[i]
+		if !blocked[link] && !link.Down {
+			l.forwarding[key] = true
+		}
+		if before != nil && !before[key] {
+			hold[link] = true
 		}
 	}
-	changed := l.blocked != nil && !maps.Equal(now, l.blocked)
-	l.blocked = now
-	return changed
+	return hold, before != nil && !maps.Equal(before, l.forwarding)
 }
 
 // masterOf is the index of the bridge that a switch is, or 0.

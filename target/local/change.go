@@ -81,6 +81,7 @@ func (l *Lab) change(ctx context.Context, s steps, progress Progress) error {
 		{"addresses", len(hosts), func(done func()) error { return l.configure(s, done) }},
 		{"switches", len(s.new.NodesOf(topology.Switch)), func(done func()) error { return l.applySwitches(ctx, done) }},
 		{"shaping", s.shaped(), func(done func()) error { return l.shapeLinks(s, done) }},
+		{"carriers", len(s.addLinks) + len(s.setLinks), func(done func()) error { return l.awaitCarriers(ctx, s, done) }},
 	}
 	for _, stage := range stages {
 		if err := ctx.Err(); err != nil {

@@ -39,12 +39,12 @@ type Lab struct {
 	// have it. It is set before Up.
 	ControllerSocket string
 
-	binder   *binder
-	fabric   *os.File
-	index    map[string]int  // of the devices in the switches' namespace
-	next     int             // index of the next one
-	detached map[string]bool // those that are kept out of their bridge
-	blocked  map[string]bool // keys of links that are kept out of learning
+	binder     *binder
+	fabric     *os.File
+	index      map[string]int  // of the devices in the switches' namespace
+	next       int             // index of the next one
+	detached   map[string]bool // those that are kept out of their bridge
+	forwarding map[string]bool // keys of links that are up and not kept out of learning
 
 	ovs    *ovs.Switches
 	engine *delayline.Engine

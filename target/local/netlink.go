@@ -23,6 +23,8 @@ type batch struct {
 	buf    []byte
 	what   []string // of each request, for errors
 	errs   []error
+
+	running map[int32]bool // by index: what getLink has learned
 }
 
 // A message that fills this much is sent; the kernel takes them in order.
@@ -127,6 +129,10 @@ func (b *batch) answers(buf []byte, last uint32) (done bool) {
 		msg := buf[:length]
 		buf = buf[min(len(buf), (length+3)&^3):]
 		seq := binary.NativeEndian.Uint32(msg[8:])
+		if binary.NativeEndian.Uint16(msg[4:]) == unix.RTM_NEWLINK && b.running != nil && len(msg) >= unix.NLMSG_HDRLEN+unix.SizeofIfInfomsg {
+			info := msg[unix.NLMSG_HDRLEN:]
+			b.running[int32(binary.NativeEndian.Uint32(info[4:]))] = binary.NativeEndian.Uint32(info[8:])&unix.IFF_RUNNING != 0
+		}
 		if binary.NativeEndian.Uint16(msg[4:]) != unix.NLMSG_ERROR || len(msg) < unix.NLMSG_HDRLEN+4 {
 			continue
 		}
@@ -268,6 +274,12 @@ func (b *batch) setUp(name string, index int, up bool) {
 		msg.Flags = unix.IFF_UP
 	}
 	b.add("set "+name+" up", unix.RTM_NEWLINK, 0, msg)
+}
+
+// getLink asks whether a device runs. From Linux 6.8 on the question makes the kernel take
+// note of a new carrier, which it otherwise does when it finds the time.
+func (b *batch) getLink(name string, index int) {
+	b.add("look at "+name, unix.RTM_GETLINK, 0, &nl.IfInfomsg{IfInfomsg: unix.IfInfomsg{Index: int32(index)}})
 }
 
 func (b *batch) delLink(name string, index int) {

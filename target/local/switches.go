@@ -50,7 +50,7 @@ func (l *Lab) ovsDir() string { return filepath.Join(l.Dir, "ovs") }
 // bridges and ports, relays to controllers, and what must not forward.
 func (l *Lab) applySwitches(ctx context.Context, done func()) error {
 	blocked := topology.Blocked(l.Topology)
-	stale := l.treeChanged(blocked)
+	hold, stale := l.growTree(blocked)
 	if err := l.raiseDevices(blocked, stale); err != nil {
 		return err
 	}
@@ -58,19 +58,29 @@ func (l *Lab) applySwitches(ctx context.Context, done func()) error {
 		if err := l.relays.follow(controllerAddresses(l.Topology)); err != nil {
 			return err
 		}
-		if err := l.ovs.Apply(ctx, l.ovsBridges(blocked)); err != nil {
-			return err
-		}
-		if stale {
+		if stale && l.learns() {
+			if err := l.ovs.Apply(ctx, l.ovsBridges(hold)); err != nil {
+				return err
+			}
 			if err := l.ovs.ForgetAddresses(ctx); err != nil {
 				return err
 			}
+		}
+		if err := l.ovs.Apply(ctx, l.ovsBridges(blocked)); err != nil {
+			return err
 		}
 	}
 	for range l.Topology.NodesOf(topology.Switch) {
 		done()
 	}
 	return nil
+}
+
+// learns says whether a switch of Open vSwitch forwards by learning.
+func (l *Lab) learns() bool {
+	return slices.ContainsFunc(l.Topology.Nodes, func(n *topology.Node) bool {
+		return isOVS(n) && slices.Contains(n.Controllers, topology.ControllerNone)
+	})
 }
 
 // unplug takes ports whose devices are about to be made anew out of Open vSwitch, which

@@ -41,6 +41,9 @@ func (s *source) load(what string) (*topology.Topology, topology.Problems, error
 	if err != nil {
 		return nil, nil, err
 	}
+	if problems.Err() != nil && t != nil && len(t.Nodes) > 0 { // what could be read may have more wrong with it
+		problems = append(problems, topology.Validate(t)...)
+	}
 	if err := problems.Err(); err != nil {
 		return nil, nil, err
 	}

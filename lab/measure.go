@@ -211,6 +211,7 @@ type IperfRequest struct {
 	Parallel int    `json:"parallel,omitempty" doc:"Connections at once; 1 unless given"`
 	Rate     string `json:"rate,omitempty" doc:"To send at, as 100mbit; of UDP 10mbit unless given"`
 	Omit     int    `json:"omit,omitempty" doc:"Seconds at the start that do not count"`
+	Control  string `json:"congestion_control,omitempty" doc:"Of TCP: cubic, reno, bbr; the machine's own unless given"`
 	IPv6     bool   `json:"ipv6,omitempty"`
 }
 
@@ -259,6 +260,9 @@ func (d *daemon) iperf(ctx context.Context, r IperfRequest) (out IperfResult, er
 	}
 	args := []string{"--client", to.String(), "--json", "--time", strconv.Itoa(seconds),
 		"--parallel", strconv.Itoa(max(1, r.Parallel)), "--omit", strconv.Itoa(r.Omit), "--connect-timeout", "5000"}
+	if r.Control != "" {
+		args = append(args, "--congestion", r.Control)
+	}
 	rate, err := iperfRate(r)
 	if err != nil {
 		return out, err

@@ -15,7 +15,7 @@ func smallMatch(t *rapid.T) Match {
 	if rapid.Bool().Draw(t, "exthdr") {
 		o := IPv6Exthdr(upTo[uint16](t, 0x1ff))
 		if rapid.Bool().Draw(t, "masked") {
-			o = o.WithMask64(uint64(upTo[uint16](t, 0x1ff) & upTo[uint16](t, 0x1ff)))
+			o = o.WithMask64(uint64(upTo[uint16](t, 0x1ff)))
 		}
 		list = append(list, o)
 	}

@@ -244,7 +244,7 @@ func (r *interfaceRow) failure() error {
 	case r.Error != nil:
 		return errors.New(*r.Error)
 	case r.Number == nil || *r.Number < 0:
-		return errors.New("Open vSwitch gave it no port; its log says why")
+		return errors.New("got no port from Open vSwitch, whose log says why")
 	case r.Requested != nil && *r.Requested != *r.Number:
 		return fmt.Errorf("has number %d, not %d as asked", *r.Number, *r.Requested)
 	}

@@ -44,6 +44,7 @@ func (a *app) iperf() *cobra.Command {
 	f.IntVarP(&r.Parallel, "parallel", "P", 1, "connections at once")
 	f.IntVarP(&r.Omit, "omit", "O", 0, "seconds at the start that do not count")
 	f.StringVar(&r.Rate, "rate", "", "to send at: 100mbit (UDP: 10mbit)")
+	f.StringVar(&r.Control, "congestion-control", "", "of TCP: cubic, reno, bbr (the machine's own)")
 	f.BoolVarP(&r.IPv6, "ipv6", "6", false, "over IPv6")
 	return cmd
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
@@ -207,6 +208,13 @@ func (l *Lab) configureNode(n, old *topology.Node, ends []*topology.Endpoint) er
 		b.setUp("lo", 1, true)
 		for _, p := range n.Loopback {
 			b.addAddress(1, p)
+		}
+		if old != nil {
+			for _, p := range old.Loopback {
+				if !slices.Contains(n.Loopback, p) {
+					b.delAddress(1, p)
+				}
+			}
 		}
 		for _, e := range ends {
 			index, err := indexOf(e.Interface)

@@ -186,12 +186,11 @@ func (e *netlinkError) Unwrap() error { return e.errno }
 
 // device is one end of a link as the kernel will have it.
 type device struct {
-	name   string
-	index  int      // given, so that no request has to look it up
-	ns     *os.File // nil: the namespace of the batch's socket
-	mac    topology.MAC
-	master int // index of a bridge in the same namespace, or 0
-	mtu    uint32
+	name  string
+	index int      // given, so that no request has to look it up
+	ns    *os.File // nil: the namespace of the batch's socket
+	mac   topology.MAC
+	mtu   uint32
 }
 
 func (d device) attrs() []*nl.RtAttr {
@@ -280,10 +279,6 @@ func (b *batch) setUp(name string, index int, up bool) {
 // note of a new carrier, which it otherwise does when it finds the time.
 func (b *batch) getLink(name string, index int) {
 	b.add("look at "+name, unix.RTM_GETLINK, 0, &nl.IfInfomsg{IfInfomsg: unix.IfInfomsg{Index: int32(index)}})
-}
-
-func (b *batch) delLink(name string, index int) {
-	b.add("delete "+name, unix.RTM_DELLINK, 0, &nl.IfInfomsg{IfInfomsg: unix.IfInfomsg{Index: int32(index)}})
 }
 
 // delGroup deletes all devices of the lab in the namespace at once.

@@ -13,21 +13,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// wire returns how a link of the lab is made.
-func (m *machine) wire(link string) string {
-	m.t.Helper()
-	info := jsonOf[struct {
-		Wires []struct{ Link, Wire string } `json:"wires"`
-	}](m, "inspect")
-	for _, w := range info.Wires {
-		if w.Link == link {
-			return w.Wire
-		}
-	}
-	m.t.Fatalf("there is no link %s", link)
-	return ""
-}
-
 // rtt is the least round trip time of a few pings, in milliseconds.
 func (m *machine) rtt(a, b string) float64 {
 	m.t.Helper()

@@ -35,6 +35,11 @@ func TestImpairments(t *testing.T) {
 			}
 			// 20 % each way: a reply comes with 0.64.
 			m.ok("link", "set", link, "bandwidth=none", "loss=20%")
+			for try := 0; m.run("ping", "h1", "h2", "-c", "1", "--timeout", "3s").code != 0; try++ { // until addresses are known
+				if try == 20 {
+					t.Fatal("no ping of 20 came back")
+				}
+			}
 			const n = 500
 			r := m.want(3, "ping", "h1", "h2", "-c", strconv.Itoa(n), "-i", "4ms", "--timeout", "100ms", "--json")
 			var lossy pings

@@ -234,13 +234,6 @@ func (m *machine) file(name, text string) string {
 	return path
 }
 
-// read reads a file as the machine sees it.
-func (m *machine) read(path string) (b []byte) {
-	m.t.Helper()
-	must(m.t, m.inside(func() (err error) { b, err = os.ReadFile(path); return err }))
-	return b
-}
-
 // jsonOf runs trivet with --json and reads what it prints.
 func jsonOf[T any](m *machine, args ...string) (v T) {
 	m.t.Helper()

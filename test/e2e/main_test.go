@@ -49,13 +49,3 @@ func TestMain(m *testing.M) {
 	unix.Umask(0o022)
 	os.Exit(m.Run())
 }
-
-// lacks skips a test for what the machine does not have; where a full kernel was
-// promised (TRIVET_FULL_KERNEL=1) that is a failure.
-func lacks(t *testing.T, what string) {
-	t.Helper()
-	if os.Getenv("TRIVET_FULL_KERNEL") == "1" {
-		t.Fatal("the kernel should be a full one, but lacks ", what)
-	}
-	t.Skip("the machine lacks ", what)
-}

@@ -30,7 +30,8 @@ type worker struct {
 	startMono  time.Duration // start on CLOCK_MONOTONIC, which the timer uses
 	armed      time.Duration // when the timer expires; never: not
 	lead       lead
-	moved      bool // frames were read or written in this round
+	ago        time.Duration // how long before it was read a frame has come (see wakeUp)
+	moved      bool          // frames were read or written in this round
 	done       chan struct{}
 	buffer     []byte
 	eventSpace []unix.EpollEvent
@@ -90,6 +91,7 @@ func (w *worker) run() {
 	prioritise()
 	wait := forever
 	for {
+		asleep := w.now()
 		n, err := unix.EpollWait(w.epoll, w.eventSpace, wait)
 		if err != nil && err != unix.EINTR {
 			panic(fmt.Sprintf("delay line: epoll_wait: %v", err)) // the descriptor is our own: a bug
@@ -99,7 +101,7 @@ func (w *worker) run() {
 			w.mu.Unlock()
 			return
 		}
-		w.moved = false
+		w.moved, w.ago = false, w.wakeUp(asleep)
 		for i := range max(n, 0) {
 			w.handle(int(w.eventSpace[i].Fd))
 		}
@@ -110,6 +112,15 @@ func (w *worker) run() {
 		}
 		w.mu.Unlock()
 	}
+}
+
+// wakeUp is how long ago what woke the thread came: as long as its timer needs to wake it, if
+// it has slept so long. A frame's delay counts from then on.
+func (w *worker) wakeUp(asleep time.Duration) time.Duration {
+	if slept := w.now() - asleep; slept > w.lead.time {
+		return w.lead.time
+	}
+	return 0
 }
 
 // prioritise lets the thread run before the hosts' programs, as a network card would: a late
@@ -177,7 +188,7 @@ func (w *worker) read(n *end) {
 		w.moved = true
 		frame := w.buffer[:length]
 		if size, ok := wireSize(frame); ok {
-			n.queue.Push(w.now(), frame, size)
+			n.queue.Push(w.now()-w.ago, frame, size)
 		} else {
 			n.malformed++
 		}

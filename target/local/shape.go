@@ -72,7 +72,7 @@ func bucket(index int, i topology.Impairment) *netlink.Tbf {
 	if rate == 0 {
 		rate = wireRate
 	} else {
-		burst = max(burst, int(rate/8/500)) // 2 ms, so that a late timer costs no throughput
+		burst = max(burst, int(rate/8/200)) // 5 ms, so that a late timer costs no throughput
 	}
 	if !wholeSegments(i) {
 		burst = min(burst, 10*maxFrame)

@@ -215,6 +215,9 @@ func (d *daemon) apply(r ApplyRequest) (out ApplyResult, err error) {
 		if r.DryRun || len(changes) == 0 {
 			return nil
 		}
+		if err := d.startController(t); err != nil {
+			return err
+		}
 		return d.local.Apply(ctx, t, d.progress.stage)
 	})
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 	"sync"
 	"time"
 
@@ -67,7 +66,6 @@ func device(l *topology.Link, end int) string {
 
 // cutLink says whether "a-b" means this link, in either order, and names its ends in the link's order.
 func cutLink(what string, l *topology.Link) (a, b string, ok bool) {
-	a, b, _ = strings.Cut(l.Name(), "-")
 	ends := [2]string{l.Ends[0].Node, l.Ends[1].Node}
 	for i := range ends {
 		if l.Ends[i].External() {

@@ -28,9 +28,9 @@ type ownController struct {
 	learning  *learning.App
 }
 
-// startController starts the built-in controller, if a switch has it.
-func (d *daemon) startController() error {
-	if !slices.ContainsFunc(d.state.Topology.Nodes, controlled) {
+// startController starts the built-in controller, if a switch has it and it does not run yet.
+func (d *daemon) startController(t *topology.Topology) error {
+	if d.own != nil || !slices.ContainsFunc(t.Nodes, controlled) {
 		return nil
 	}
 	// Open vSwitch connects to sockets in its own directory only.

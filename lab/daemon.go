@@ -131,7 +131,7 @@ func (d *daemon) up() {
 	l, err := local.New(d.state.Name, Dir(d.state.Name))
 	if err == nil {
 		d.local = l
-		err = d.startController()
+		err = d.startController(d.state.Topology)
 	}
 	if err == nil {
 		err = l.Up(d.ctx, d.state.Topology, d.progress.stage)
@@ -209,9 +209,14 @@ func (d *daemon) down(progress local.Progress) error {
 func (d *daemon) remove() error { return d.removeWith(func(string, int, int) {}) }
 
 func (d *daemon) removeWith(progress local.Progress) error {
-	if d.local != nil {
-		d.closeOnce.Do(d.local.Close)
-	}
+	d.closeOnce.Do(func() {
+		if d.own != nil {
+			d.own.close()
+		}
+		if d.local != nil {
+			d.local.Close()
+		}
+	})
 	err := local.Remove(d.state.Name, Dir(d.state.Name), progress)
 	d.removed = err == nil
 	return err

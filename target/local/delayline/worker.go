@@ -114,11 +114,12 @@ func (w *worker) run() {
 	}
 }
 
-// wakeUp is how long ago what woke the thread came: as long as its timer needs to wake it, if
-// it has slept so long. A frame's delay counts from then on.
+// wakeUp is how long ago what woke the thread came, if it has slept so long; a frame's delay
+// counts from then on. It is half of what its timer needs to wake it: the other half is the
+// interrupt's, which a frame does not wait for. So no frame is early.
 func (w *worker) wakeUp(asleep time.Duration) time.Duration {
 	if slept := w.now() - asleep; slept > w.lead.time {
-		return w.lead.time
+		return w.lead.time / 2
 	}
 	return 0
 }

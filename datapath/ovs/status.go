@@ -218,3 +218,10 @@ func (s *Switches) ForgetAddresses(ctx context.Context) error {
 	_, err := s.vswitch.call(ctx, "fdb/flush")
 	return err
 }
+
+// Settle waits until no packet goes by what was configured before the last Apply:
+// ovs-vswitchd looks at what it has cached for running flows some time after a change.
+func (s *Switches) Settle(ctx context.Context) error {
+	_, err := s.vswitch.call(ctx, "revalidator/wait")
+	return err
+}

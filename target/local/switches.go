@@ -50,6 +50,7 @@ func (l *Lab) ovsDir() string { return filepath.Join(l.Dir, "ovs") }
 // bridges and ports, relays to controllers, and what must not forward.
 func (l *Lab) applySwitches(ctx context.Context, done func()) error {
 	blocked := topology.Blocked(l.Topology)
+	changing := l.forwarding != nil // not coming up for the first time
 	hold, stale := l.growTree(blocked)
 	if err := l.raiseDevices(blocked, stale); err != nil {
 		return err
@@ -68,6 +69,11 @@ func (l *Lab) applySwitches(ctx context.Context, done func()) error {
 		}
 		if err := l.ovs.Apply(ctx, l.ovsBridges(blocked)); err != nil {
 			return err
+		}
+		if changing {
+			if err := l.ovs.Settle(ctx); err != nil {
+				return err
+			}
 		}
 	}
 	for range l.Topology.NodesOf(topology.Switch) {

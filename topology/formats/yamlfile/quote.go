@@ -79,8 +79,11 @@ func Line(start, key, value string) string {
 	return start + key + strings.TrimRight(between+" "+value, " ")
 }
 
-// Number writes a finite number.
+// Number writes a finite number; -0 is 0, as YAML reads it back.
 func Number(f float64) string {
+	if f == 0 {
+		return "0"
+	}
 	if f == math.Trunc(f) && math.Abs(f) < 1e15 {
 		return strconv.FormatFloat(f, 'f', -1, 64)
 	}

@@ -218,6 +218,7 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte("a: &a {b: [1, 'x', ~]}\nc: {<<: *a, d: !t |\n   y}\n"))
 	f.Add([]byte("\ufeffa:\r\n  - b\r\n"))
 	f.Add([]byte("---"))
+	f.Add([]byte("-.000000"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		v, problems := Dialect{}.Parse("f", data)
 		if problems.Err() != nil {

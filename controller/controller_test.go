@@ -19,24 +19,38 @@ type fake struct {
 	conn   net.Conn
 	reader *openflow.Reader
 	writer *openflow.Writer
+	flows  []openflow.FlowStats // what it has when it connects
+	groups []openflow.GroupDesc
 }
 
 // connect makes a switch that has done its handshake, with ports 1 and 2.
 func connect(t *testing.T, c *controller.Controller, dpid uint64) *fake {
 	t.Helper()
+	return connectWith(t, c, dpid, nil, nil)
+}
+
+// connectWith makes one that has flow entries and groups from before.
+func connectWith(t *testing.T, c *controller.Controller, dpid uint64, flows []openflow.FlowStats, groups []openflow.GroupDesc) *fake {
+	t.Helper()
 	ours, theirs := net.Pipe()
 	go c.Meet(theirs)
-	f := &fake{t: t, conn: ours, reader: openflow.NewReader(ours, 0), writer: openflow.NewWriter(ours)}
+	f := &fake{t: t, conn: ours, reader: openflow.NewReader(ours, 0), writer: openflow.NewWriter(ours), flows: flows, groups: groups}
 	t.Cleanup(func() { ours.Close() })
 	f.expect(openflow.TypeHello)
 	f.send(&openflow.Hello{Versions: openflow.Versions(openflow.Version)})
 	f.expect(openflow.TypeFeaturesRequest)
 	f.send(&openflow.FeaturesReply{DatapathID: dpid, Tables: 4})
 	f.expect(openflow.TypeSetConfig)
-	m := f.expect(openflow.TypeMultipartRequest)
-	f.send(&openflow.MultipartReply{Xid: openflow.Xid(m.Transaction()), Body: openflow.PortDescList{
-		{Number: 1, HWAddr: openflow.MAC{2, 0, 0, 0, byte(dpid), 1}, Name: "p1"},
-		{Number: 2, HWAddr: openflow.MAC{2, 0, 0, 0, byte(dpid), 2}, Name: "p2"}}})
+	for range 3 {
+		m := f.expect(openflow.TypeMultipartRequest).(*openflow.MultipartRequest)
+		f.send(&openflow.MultipartReply{Xid: m.Xid, Body: map[openflow.MultipartType]openflow.MultipartBody{
+			openflow.MultipartPortDesc: openflow.PortDescList{
+				{Number: 1, HWAddr: openflow.MAC{2, 0, 0, 0, byte(dpid), 1}, Name: "p1"},
+				{Number: 2, HWAddr: openflow.MAC{2, 0, 0, 0, byte(dpid), 2}, Name: "p2"}},
+			openflow.MultipartGroupDesc: openflow.GroupDescList(f.groups),
+			openflow.MultipartFlow:      openflow.FlowStatsList(f.flows),
+		}[m.Body.MultipartType()]})
+	}
 	return f
 }
 

@@ -40,7 +40,7 @@ type session struct {
 
 func newSession(c *Controller, conn net.Conn) *session {
 	return &session{controller: c, conn: conn, reader: openflow.NewReader(conn, 0), writer: openflow.NewWriter(conn),
-		waiting: map[uint32]chan<- openflow.Message{}}
+		next: firstXid, waiting: map[uint32]chan<- openflow.Message{}}
 }
 
 func (s *session) peer() string {
@@ -62,6 +62,7 @@ func (s *session) run() error {
 	s.controller.log.Info("switch up", "switch", s.sw.Name(), "peer", s.peer(), "ports", len(s.sw.ports))
 	s.begin()
 	s.controller.each(func(a App) { a.SwitchUp(s.sw) })
+	s.sw.had = nil
 	if err := s.end(); err != nil {
 		return err
 	}
@@ -106,19 +107,30 @@ func (s *session) handshake() error {
 	if features.AuxiliaryID != 0 {
 		return errors.New("an auxiliary connection, which this controller does not use")
 	}
-	s.sw = &Switch{session: s, dpid: features.DatapathID, features: *features, ports: map[uint32]openflow.Port{}}
+	s.sw = &Switch{session: s, dpid: features.DatapathID, features: *features, had: &state{}, ports: map[uint32]openflow.Port{}}
 	config := &openflow.SetConfig{SwitchConfig: openflow.SwitchConfig{MissSendLen: openflow.MaxLenNoBuffer}}
-	ports := &openflow.MultipartRequest{Body: openflow.NoBody(openflow.MultipartPortDesc)}
-	if err := s.sendNow(config, ports); err != nil {
+	ports := &openflow.MultipartRequest{Xid: askPorts, Body: openflow.NoBody(openflow.MultipartPortDesc)}
+	groups := &openflow.MultipartRequest{Xid: askGroups, Body: openflow.NoBody(openflow.MultipartGroupDesc)}
+	flows := &openflow.MultipartRequest{Xid: askFlows, Body: openflow.AllFlows()}
+	if err := s.sendNow(config, ports, groups, flows); err != nil {
 		return err
 	}
-	return s.readPorts()
+	return s.readState()
 }
 
-// readPorts reads the answer to the question for the ports. What else comes
-// meanwhile but changes of ports is of packets that nobody has asked for yet.
-func (s *session) readPorts() error {
-	for {
+// The questions of the handshake, by xid.
+const (
+	askPorts openflow.Xid = 1 + iota
+	askGroups
+	askFlows
+	firstXid uint32 = 16 // of requests after the handshake
+)
+
+// readState reads what the switch has: ports, groups, flow entries. What else comes meanwhile
+// but changes of ports is of packets that nobody has asked for yet.
+func (s *session) readState() error {
+	open := map[openflow.Xid]bool{askPorts: true, askGroups: true, askFlows: true}
+	for len(open) > 0 {
 		m, err := s.read()
 		if err != nil {
 			return err
@@ -131,24 +143,22 @@ func (s *session) readPorts() error {
 				return err
 			}
 		case *openflow.Error:
-			return fmt.Errorf("the switch refuses: %v", m)
+			if m.Xid != askGroups && m.Xid != askFlows { // a switch without groups, for one
+				return fmt.Errorf("the switch refuses: %v", m)
+			}
+			delete(open, m.Xid)
 		case *openflow.MultipartReply:
 			whole, err := s.parts.Reply(m)
-			if err != nil || whole == nil {
-				continue
+			if err != nil {
+				return err
 			}
-			list, ok := whole.Body.(openflow.PortDescList)
-			if !ok {
-				continue
+			if whole != nil {
+				s.sw.takeState(whole.Body)
+				delete(open, whole.Xid)
 			}
-			for _, p := range list {
-				if p.Number <= openflow.PortMax {
-					s.sw.changePort(openflow.PortAdd, p)
-				}
-			}
-			return nil
 		}
 	}
+	return nil
 }
 
 // refuse answers with an error and returns it.

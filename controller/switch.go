@@ -17,8 +17,16 @@ type Switch struct {
 	dpid     uint64
 	features openflow.FeaturesReply
 
+	had *state // until SwitchUp is over
+
 	mu    sync.Mutex
 	ports map[uint32]openflow.Port
+}
+
+// state is what a switch had when it connected.
+type state struct {
+	flows  openflow.FlowStatsList
+	groups openflow.GroupDescList
 }
 
 // DPID is the datapath id.
@@ -59,6 +67,29 @@ func (s *Switch) Barrier(ctx context.Context) error {
 
 // ErrGone is that the connection to a switch has ended.
 var ErrGone = errors.New("the switch is gone")
+
+// SetRole claims a role for this controller among those of the switch (section 6.3.5), and
+// returns what the switch says of it. The generation orders masters: a switch refuses an older one.
+func (s *Switch) SetRole(ctx context.Context, role openflow.Role, generation uint64) error {
+	_, err := s.Request(ctx, &openflow.RoleRequest{ControllerRole: openflow.ControllerRole{Role: role, GenerationID: generation}})
+	return err
+}
+
+// takeState takes an answer of the handshake.
+func (s *Switch) takeState(body openflow.MultipartBody) {
+	switch list := body.(type) {
+	case openflow.PortDescList:
+		for _, p := range list {
+			if p.Number <= openflow.PortMax {
+				s.changePort(openflow.PortAdd, p)
+			}
+		}
+	case openflow.GroupDescList:
+		s.had.groups = list
+	case openflow.FlowStatsList:
+		s.had.flows = list
+	}
+}
 
 // changePort follows PORT_STATUS and says whether anything is different.
 func (s *Switch) changePort(reason openflow.PortReason, p openflow.Port) bool {

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"runtime"
+	"time"
 
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
@@ -21,14 +22,25 @@ import (
 type batch struct {
 	socket int
 	buf    []byte
+	queued int      // requests in buf
 	what   []string // of each request, for errors
 	errs   []error
+	broken error // answers were lost: nobody knows any more which are whose
 
 	running map[int32]bool // by index: what getLink has learned
 }
 
-// A message that fills this much is sent; the kernel takes them in order.
-const batchSize = 60_000
+// A message that fills this much, or holds so many requests, is sent; the kernel takes them in
+// order. The answers of one message must fit into the socket's buffer, where each costs far
+// more than its length; what a device is like (getLink) is 1 to 2 kB.
+const (
+	batchSize  = 60_000
+	batchCount = 256
+)
+
+// answerTime is how long the kernel may take for one message. Devices of a lab are deleted
+// in one request, and each of its bridges costs 20 ms.
+const answerTime = 2 * time.Minute
 
 // newBatch opens a socket in the namespace of the calling thread.
 func newBatch() (*batch, error) {
@@ -39,6 +51,8 @@ func newBatch() (*batch, error) {
 	_ = unix.SetsockoptInt(s, unix.SOL_NETLINK, unix.NETLINK_EXT_ACK, 1) // reasons as text, where the kernel has them
 	_ = unix.SetsockoptInt(s, unix.SOL_NETLINK, unix.NETLINK_CAP_ACK, 1)
 	_ = unix.SetsockoptInt(s, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 4<<20)
+	patience := unix.NsecToTimeval(answerTime.Nanoseconds())
+	_ = unix.SetsockoptTimeval(s, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &patience)
 	if err := unix.Bind(s, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 		unix.Close(s)
 		return nil, fmt.Errorf("bind a netlink socket: %w", err)
@@ -80,7 +94,7 @@ func (b *batch) add(what string, kind, flags int, parts ...nl.NetlinkRequestData
 	req.Seq = uint32(len(b.what))
 	b.what = append(b.what, what)
 	b.buf = append(b.buf, req.Serialize()...)
-	if len(b.buf) > batchSize {
+	if b.queued++; len(b.buf) > batchSize || b.queued >= batchCount {
 		b.send()
 	}
 }
@@ -98,10 +112,14 @@ func (b *batch) send() {
 		return
 	}
 	last := uint32(len(b.what) - 1)
-	err := unix.Sendto(b.socket, b.buf, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK})
-	b.buf = b.buf[:0]
-	if err != nil {
-		b.errs = append(b.errs, fmt.Errorf("send netlink requests: %w", err))
+	if b.broken == nil {
+		if err := unix.Sendto(b.socket, b.buf, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+			b.broken = fmt.Errorf("send netlink requests: %w", err)
+		}
+	}
+	b.buf, b.queued = b.buf[:0], 0
+	if b.broken != nil {
+		b.errs = append(b.errs, b.broken)
 		return
 	}
 	for buf := make([]byte, 64<<10); ; {
@@ -110,7 +128,8 @@ func (b *batch) send() {
 			continue
 		}
 		if err != nil {
-			b.errs = append(b.errs, fmt.Errorf("read netlink answers: %w", err))
+			b.broken = fmt.Errorf("read netlink answers: %w", err)
+			b.errs = append(b.errs, b.broken)
 			return
 		}
 		if b.answers(buf[:n], last) {

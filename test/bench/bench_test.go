@@ -42,6 +42,7 @@ func TestMain(m *testing.M) {
 	}
 	os.Setenv("TRIVET_RUN_DIR", dir)
 	code := m.Run()
+	_ = exec.Command(binary, "down", "--all").Run() // what a benchmark that failed has left
 	os.RemoveAll(dir)
 	os.Exit(code)
 }

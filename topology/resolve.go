@@ -24,7 +24,7 @@ type Defaults struct {
 // ids, addresses, gateways and routes. The same topology always resolves to the
 // same result. When the problems hold an error, the topology is nil.
 func Resolve(t *Topology, d Defaults) (*Topology, Problems) {
-	problems := Validate(t)
+	problems := validate(t, d)
 	if problems.Err() != nil {
 		return nil, problems
 	}
@@ -60,23 +60,53 @@ func (r *resolver) defaults(d Defaults) {
 		if n.Kind != Switch && n.Kind != Router {
 			continue
 		}
-		fallback := Kernel
-		if n.Kind == Switch {
-			r.controllersOf(n, d)
-			fallback = d.Controlled
-			if n.Controllers[0] == ControllerNone {
-				fallback = d.Datapath
-			}
+		own := n.Controllers
+		r.controllersOf(n, d)
+		fallback := d.Controlled
+		if n.Controllers[0] == ControllerNone {
+			fallback = d.Datapath
 		}
-		inherited := t.Datapath
+		inherited, override := t.Datapath, d.OverrideDatapath
+		if n.Kind == Router && (n.Controllers[0] != ControllerTrivet || n.RunsPrograms()) {
+			fallback = Kernel // what is said for all nodes does not make a routing node of it
+			inherited, override = only(inherited, Kernel), only(override, Kernel)
+		}
 		if !allowed(n.Kind, inherited) {
 			inherited = ""
 		}
 		n.Datapath = cmp.Or(n.Datapath, inherited, fallback)
-		if allowed(n.Kind, d.OverrideDatapath) && !n.NAT {
-			n.Datapath = d.OverrideDatapath
+		if allowed(n.Kind, override) && !n.NAT {
+			n.Datapath = override
+		}
+		if n.Kind == Router {
+			r.routerControllers(n, own)
 		}
 	}
+}
+
+// RunsPrograms says whether a router has what only one with namespaces of its own can have.
+func (n *Node) RunsPrograms() bool {
+	return n.Kind == Router && (n.NAT || n.Start != "" || n.Stop != "" || len(n.Isolate) > 0 || len(n.Dirs) > 0)
+}
+
+// routerControllers leaves controllers to routing nodes, which need one that routes.
+func (r *resolver) routerControllers(n *Node, own []string) {
+	switch {
+	case !n.RoutingNode():
+		n.Controllers, n.FailMode = own, ""
+	case n.RunsPrograms():
+		r.problems.Add(n.Pos, "use datapath kernel", "router %s: a routing node has no namespaces: it cannot translate addresses or run programs", n.Name)
+	case n.Controllers[0] == ControllerNone:
+		r.problems.Add(n.Pos, "use datapath kernel, or controller trivet", "router %s: datapath %s needs a controller that routes", n.Name, n.Datapath)
+	}
+}
+
+// only returns d if it is that datapath, and none otherwise.
+func only(d, that Datapath) Datapath {
+	if d == that {
+		return d
+	}
+	return ""
 }
 
 func allowed(k Kind, d Datapath) bool {
@@ -144,8 +174,11 @@ func (r *resolver) ports() {
 // namespace, those of a host or router have one of their own.
 func (r *resolver) devices() {
 	taken := map[[2]string]string{} // by whom
-	for _, n := range r.t.NodesOf(Switch) {
-		taken[[2]string{"", DeviceName(n.Name)}] = "switch " + n.Name
+	for _, n := range r.t.Nodes {
+		if !n.IsDatapath() {
+			continue
+		}
+		taken[[2]string{"", DeviceName(n.Name)}] = string(n.Kind) + " " + n.Name
 	}
 	for _, l := range r.t.Links {
 		for i := range l.Ends {
@@ -157,7 +190,7 @@ func (r *resolver) devices() {
 				e.Interface = DeviceName(fmt.Sprintf("%s-eth%d", e.Node, *e.Port))
 			}
 			namespace := e.Node
-			if r.nodes[e.Node].Kind == Switch {
+			if r.nodes[e.Node].IsDatapath() {
 				namespace = ""
 			}
 			key := [2]string{namespace, e.Interface}
@@ -229,7 +262,7 @@ func (r *resolver) dpids() {
 	taken := map[DPID]*Node{}
 	var open []*Node
 	for _, n := range r.t.Nodes {
-		if n.Kind != Switch && !(n.Kind == Router && n.Datapath != Kernel) {
+		if !n.IsDatapath() {
 			continue
 		}
 		if n.DPID == 0 {

@@ -260,7 +260,7 @@ func TestMACsStay(t *testing.T) {
 }
 
 // Proves: fail modes, controllers and datapaths are what the node says, else the file, else the command line's
-// default; overrides win, and do not touch nodes of other kinds.
+// default; overrides win, and do not touch nodes of other kinds. A router is a routing node where a controller routes.
 func TestDefaults(t *testing.T) {
 	top := build(t, "s:s1 s:s2 r:r1 n:nat h:h1 s1-h1 s2-h1 r1-s1 nat-s2")
 	top.Controllers, top.Nodes[0].Controllers, top.Nodes[1].Datapath = []string{"tcp:127.0.0.1:6653"}, []string{ControllerNone}, OVS
@@ -276,9 +276,10 @@ func TestDefaults(t *testing.T) {
 		return strings.Join(out, ", ")
 	}
 	for want, d := range map[string]Defaults{
-		"s1:bridge none standalone, s2:ovs tcp:127.0.0.1:6653 secure, r1:kernel, nat:kernel":          {Datapath: Bridge, Controlled: OVS},
-		"s1:ovs none standalone, s2:ovs none standalone, r1:kernel, nat:kernel":                       {Datapath: Bridge, OverrideDatapath: OVS, OverrideController: []string{ControllerNone}},
-		"s1:embedded none standalone, s2:embedded tcp:127.0.0.1:6653 secure, r1:embedded, nat:kernel": {OverrideDatapath: Embedded},
+		"s1:bridge none standalone, s2:ovs tcp:127.0.0.1:6653 secure, r1:kernel, nat:kernel":        {Datapath: Bridge, Controlled: OVS},
+		"s1:ovs none standalone, s2:ovs none standalone, r1:kernel, nat:kernel":                     {Datapath: Bridge, OverrideDatapath: OVS, OverrideController: []string{ControllerNone}},
+		"s1:embedded none standalone, s2:embedded tcp:127.0.0.1:6653 secure, r1:kernel, nat:kernel": {OverrideDatapath: Embedded},
+		"s1:embedded trivet secure, s2:ovs trivet secure, r1:embedded trivet secure, nat:kernel":    {OverrideController: []string{ControllerTrivet}, Controlled: Embedded, OverrideDatapath: ""},
 	} {
 		if got := show(d); got != want {
 			t.Errorf("got\n  %s\nwant\n  %s", got, want)

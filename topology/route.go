@@ -17,9 +17,9 @@ type hop struct {
 	address [2]netip.Addr // of the neighbour's interface in the shared segment
 }
 
-// routes gives kernel routers static routes along shortest paths (fewest
-// routers; of equals the first neighbour in the file's order), and a default
-// route towards a NAT. Where any router has routes of its own the user is
+// routes gives routers static routes along shortest paths (fewest routers; of
+// equals the first neighbour in the file's order), and a default route towards a
+// NAT. Where all are routing nodes, their controller finds the paths. Where any router has routes of its own the user is
 // taken to route by hand, and nothing is added.
 func (r *resolver) routes() {
 	routers := r.t.NodesOf(Router)
@@ -33,13 +33,14 @@ func (r *resolver) routes() {
 	if len(routers) < 2 {
 		return
 	}
-	if total := len(routers) * len(r.segs); total > MaxRoutes {
+	static := slices.ContainsFunc(routers, func(n *Node) bool { return !n.RoutingNode() && !n.NAT })
+	if total := len(routers) * len(r.segs); static && total > MaxRoutes {
 		r.problems.Warn(r.t.Pos, "give routes, or fewer routers", "%d routers with %d subnets would need %d static routes: none are set", len(routers), len(r.segs), total)
 		return
 	}
 	graph := r.graph(routers, index)
 	for _, s := range r.segs {
-		if len(s.routers) == 0 {
+		if len(s.routers) == 0 || !static {
 			continue
 		}
 		from := make([]int, 0, len(s.routers))
@@ -53,7 +54,9 @@ func (r *resolver) routes() {
 			r.flood(routers, graph, []int{i}, [2]netip.Prefix{v4: netip.MustParsePrefix("0.0.0.0/0")})
 		}
 	}
-	r.longestPath(graph)
+	if static {
+		r.longestPath(graph)
+	}
 }
 
 // subnets returns the segment's subnet of each family, assigned or given.
@@ -104,7 +107,7 @@ func (r *resolver) flood(routers []*Node, graph [][]hop, from []int, subnets [2]
 		toward := graph[i][slices.IndexFunc(graph[i], func(h hop) bool { return distance[h.router] == distance[i]-1 })]
 		for fam, subnet := range subnets {
 			if subnet.IsValid() && toward.address[fam].IsValid() {
-				n.Routes = append(n.Routes, Route{To: subnet, Via: toward.address[fam]})
+				n.Routes = append(n.Routes, Route{To: subnet, Via: toward.address[fam], Computed: true})
 			}
 		}
 	}

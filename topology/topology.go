@@ -7,7 +7,10 @@
 // gateways and routes.
 package topology
 
-import "net/netip"
+import (
+	"net/netip"
+	"slices"
+)
 
 // Topology is a network as its author described it.
 type Topology struct {
@@ -19,7 +22,7 @@ type Topology struct {
 	Subnet6 netip.Prefix `json:"subnet6,omitzero"`
 	IPv6    IPv6         `json:"ipv6,omitempty"`
 
-	// Datapath and Controllers hold for switches (and routing nodes) that name none of their own.
+	// Datapath and Controllers hold for switches and routers that name none of their own.
 	Datapath    Datapath `json:"datapath,omitempty"`
 	Controllers []string `json:"controllers,omitempty"`
 
@@ -81,6 +84,15 @@ const (
 	ControllerTrivet = "trivet" // the built-in controller
 )
 
+// ControllerPrograms are the names of controllers of others that a lab can start by itself.
+var ControllerPrograms = []string{"faucet", "os-ken", "ovs-testcontroller", "pox"}
+
+// IsControllerProgram says whether a switch's controller c is one of ControllerPrograms. A
+// controller node of that name goes first.
+func (t *Topology) IsControllerProgram(c string) bool {
+	return slices.Contains(ControllerPrograms, c) && t.Node(c) == nil
+}
+
 // Node is a host, switch, router or controller.
 type Node struct {
 	Name string `json:"name"`
@@ -103,7 +115,7 @@ type Node struct {
 
 	DPID        DPID     `json:"dpid,omitzero"`
 	Datapath    Datapath `json:"datapath,omitempty"`
-	Controllers []string `json:"controllers,omitempty"` // "none", "trivet", addresses, names of controller nodes
+	Controllers []string `json:"controllers,omitempty"` // "none", "trivet", programs, addresses, names of controller nodes
 	FailMode    FailMode `json:"fail_mode,omitempty"`
 	OpenFlow    []string `json:"openflow,omitempty"` // versions allowed: "1.0", "1.3"; empty: the datapath's default
 	STP         bool     `json:"stp,omitempty"`      // speak the spanning tree protocol
@@ -116,6 +128,25 @@ type Node struct {
 	Foreign map[string]any `json:"foreign,omitempty"`
 
 	Pos Position `json:"-"`
+}
+
+// RoutingNode says whether a node is a router that is an OpenFlow datapath: a controller's
+// app routes for it, and it has no namespaces and runs no programs. It is known once the
+// topology is resolved.
+func (n *Node) RoutingNode() bool {
+	return n.Kind == Router && n.Datapath != "" && n.Datapath != Kernel
+}
+
+// IsDatapath says whether a node forwards by a flow table or by learning, and has a datapath id.
+func (n *Node) IsDatapath() bool { return n.Kind == Switch || n.RoutingNode() }
+
+// OpenFlowPort is the number that one of the node's ports has in OpenFlow, where there is no
+// port 0: routers' ports count from 0 whatever forwards, so that their devices keep their names.
+func (n *Node) OpenFlowPort(e Endpoint) uint32 {
+	if n.Kind == Router {
+		return uint32(*e.Port) + 1
+	}
+	return uint32(*e.Port)
 }
 
 // Point is a place in a drawing, in pixels from the upper left corner.
@@ -134,6 +165,9 @@ type PrivateDir struct {
 type Route struct {
 	To  netip.Prefix `json:"to"`
 	Via netip.Addr   `json:"via"`
+
+	// Computed says that Resolve has set it: a route that a controller finds goes before it.
+	Computed bool `json:"computed,omitempty"`
 }
 
 // Link joins two ends.

@@ -20,7 +20,7 @@ var reservedNames = []string{"all", "default", "interface", "lo", ControllerNone
 // datapathsOf lists what may forward for each kind of node.
 var datapathsOf = map[Kind][]Datapath{
 	Switch: {Embedded, OVS, Bridge},
-	Router: {Embedded, Kernel},
+	Router: {Embedded, OVS, Kernel},
 }
 
 // MaxDeviceName is the longest name of a network device in Linux (IFNAMSIZ - 1).
@@ -29,13 +29,17 @@ const MaxDeviceName = 15
 var deviceName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.@+-]{0,14}$`)
 
 // Validate finds everything that is wrong with a topology.
-func Validate(t *Topology) Problems {
+func Validate(t *Topology) Problems { return validate(t, Defaults{}) }
+
+// validate also looks at what comes from the command line.
+func validate(t *Topology, d Defaults) Problems {
 	v := &validator{t: t, nodes: map[string]*Node{}}
 	if slices.Contains(t.Nodes, nil) || slices.Contains(t.Links, nil) { // JSON may hold null
 		v.problems.Add(t.Pos, "remove it", "a node or link of the topology is null")
 		return v.problems
 	}
 	v.topology()
+	v.controllers(Position{}, "--controller", d.OverrideController)
 	for _, n := range t.Nodes {
 		v.node(n)
 	}
@@ -84,9 +88,7 @@ func (v *validator) topology() {
 		}
 		v.nodes[n.Name] = n
 	}
-	for _, c := range t.Controllers {
-		v.controller(t.Pos, "topology", c)
-	}
+	v.controllers(t.Pos, "topology", t.Controllers)
 }
 
 // subnets checks the pools of addresses: what is assigned from them must be a host's.
@@ -139,12 +141,7 @@ func (v *validator) node(n *Node) {
 		return
 	}
 	v.datapath(n.Pos, string(n.Kind)+" "+n.Name, n.Datapath, n.Kind)
-	for _, c := range n.Controllers {
-		v.controller(n.Pos, string(n.Kind)+" "+n.Name, c)
-	}
-	if len(n.Controllers) > 1 && (slices.Contains(n.Controllers, ControllerNone) || slices.Contains(n.Controllers, ControllerTrivet)) {
-		bad("name it alone", "none and trivet do not go together with other controllers")
-	}
+	v.controllers(n.Pos, string(n.Kind)+" "+n.Name, n.Controllers)
 	if n.FailMode != "" && n.FailMode != Standalone && n.FailMode != Secure {
 		bad("there are standalone, secure", "there is no fail_mode %q", n.FailMode)
 	}
@@ -244,6 +241,19 @@ func (v *validator) datapath(pos Position, subject string, d Datapath, kinds ...
 	v.problems.Add(pos, "there are "+strings.Join(allowed, ", "), "%s: there is no datapath %q", subject, d)
 }
 
+// controllers checks a list of controllers, of a node or all of them.
+func (v *validator) controllers(pos Position, subject string, list []string) {
+	for i, c := range list {
+		v.controller(pos, subject, c)
+		if slices.Contains(list[:i], c) {
+			v.problems.Add(pos, "name it once", "%s: controller %s is there twice", subject, clip(c))
+		}
+	}
+	if len(list) > 1 && (slices.Contains(list, ControllerNone) || slices.Contains(list, ControllerTrivet)) {
+		v.problems.Add(pos, "name it alone", "%s: none and trivet do not go together with other controllers", subject)
+	}
+}
+
 func (v *validator) controller(pos Position, subject, c string) {
 	if c == ControllerNone || c == ControllerTrivet {
 		return
@@ -254,10 +264,11 @@ func (v *validator) controller(pos Position, subject, c string) {
 		}
 		return
 	}
-	if err := CheckControllerAddress(c); err != nil {
-		hint := v.similar(c, func(n *Node) bool { return n.Kind == Controller }, ControllerNone, ControllerTrivet)
+	if err := CheckControllerAddress(c); err != nil && !slices.Contains(ControllerPrograms, c) {
+		words := slices.Concat([]string{ControllerNone, ControllerTrivet}, ControllerPrograms)
+		hint := v.similar(c, func(n *Node) bool { return n.Kind == Controller }, words...)
 		if hint == "" {
-			hint = "write none, trivet, tcp:127.0.0.1:6653 or the name of a controller node"
+			hint = "write " + strings.Join(words, ", ") + ", tcp:127.0.0.1:6653 or the name of a controller node"
 		}
 		v.problems.Add(pos, hint, "%s: controller %q is neither an address nor a controller node", subject, clip(c))
 	}

@@ -30,7 +30,7 @@ func (s *source) flags(cmd *cobra.Command) {
 	f.StringVar(&s.nodes, "nodes", "", "of a generator: switch or router")
 	f.StringVar(&s.topo, "topo", "", "which topology of a Mininet file that has several, with arguments: mytopo,3")
 	f.StringVar(&s.datapath, "datapath", "", "what forwards: bridge or ovs (switches; ovs where there is a controller), kernel (routers)")
-	f.StringSliceVar(&s.controller, "controller", nil, "of all switches: none, trivet, or addresses like tcp:127.0.0.1:6653")
+	f.StringSliceVar(&s.controller, "controller", nil, "of all switches: none, trivet, "+strings.Join(topology.ControllerPrograms, ", ")+", or addresses like tcp:127.0.0.1:6653")
 	f.StringVar(&s.ipv6, "ipv6", "", "off, assigned or auto")
 }
 
@@ -84,14 +84,6 @@ func (s *source) resolve(t *topology.Topology) (*topology.Topology, topology.Pro
 	if s.datapath != "" && !slices.Contains([]topology.Datapath{topology.OVS, topology.Bridge, topology.Kernel}, d.OverrideDatapath) {
 		return nil, nil, fmt.Errorf("--datapath %s: there are ovs and bridge for switches, kernel for routers", s.datapath)
 	}
-	for _, c := range s.controller {
-		if c == topology.ControllerNone || c == topology.ControllerTrivet {
-			continue
-		}
-		if err := topology.CheckControllerAddress(c); err != nil && t.Node(c) == nil {
-			return nil, nil, fmt.Errorf("--controller: %w", err)
-		}
-	}
 	r, problems := topology.Resolve(t, d)
 	if err := problems.Err(); err != nil {
 		return nil, nil, err
@@ -106,8 +98,6 @@ func supported(t *topology.Topology) error {
 		switch {
 		case n.Datapath == topology.Embedded:
 			p.Add(n.Pos, "use datapath ovs or bridge", "%s %s: the embedded datapath is not in this build", n.Kind, n.Name)
-		case n.Kind == topology.Router && n.Datapath != topology.Kernel:
-			p.Add(n.Pos, "use datapath kernel", "router %s: routers with datapath %s need a controller that routes, which is not in this build", n.Name, n.Datapath)
 		case n.Kind == topology.Switch && n.Datapath == topology.Bridge && len(n.Controllers) > 0 && n.Controllers[0] != topology.ControllerNone:
 			p.Add(n.Pos, "use datapath ovs, or --controller none", "switch %s: a Linux bridge takes no controller", n.Name)
 		}

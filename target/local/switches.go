@@ -76,8 +76,10 @@ func (l *Lab) applySwitches(ctx context.Context, done func()) error {
 			}
 		}
 	}
-	for range l.Topology.NodesOf(topology.Switch) {
-		done()
+	for _, n := range l.Topology.Nodes {
+		if n.IsDatapath() {
+			done()
+		}
 	}
 	return nil
 }
@@ -130,7 +132,7 @@ func (l *Lab) ovsBridges(blocked map[*topology.Link]bool) []ovs.Bridge {
 			if !isOVS(l.node(e.Node)) {
 				continue
 			}
-			p := ovs.Port{Name: e.Interface, Number: *e.Port, Blocked: blocked[link]}
+			p := ovs.Port{Name: e.Interface, Number: int(l.node(e.Node).OpenFlowPort(e)), Blocked: blocked[link]}
 			switch wire {
 			case Patch:
 				p.Patch = link.Ends[1-i].Interface

@@ -49,7 +49,7 @@ func (l *Lab) wireOf(link *topology.Link, nodes map[string]*topology.Node) Wire 
 }
 
 func isOVS(n *topology.Node) bool {
-	return n != nil && n.Kind == topology.Switch && n.Datapath == topology.OVS
+	return n != nil && n.Datapath == topology.OVS
 }
 
 // nodes is an index of the topology's nodes by name.

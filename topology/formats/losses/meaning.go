@@ -45,7 +45,11 @@ func inherit(n *topology.Node, t *topology.Topology, addresses map[string]string
 		if inherited == topology.Bridge {
 			inherited = ""
 		}
-		n.Datapath = cmp.Or(n.Datapath, inherited, topology.Kernel)
+		open := topology.Embedded
+		if n.RunsPrograms() || len(t.Controllers) > 0 && t.Controllers[0] != topology.ControllerTrivet {
+			open, inherited = topology.Kernel, ""
+		}
+		n.Datapath = cmp.Or(n.Datapath, inherited, open)
 	}
 	for i, c := range n.Controllers {
 		n.Controllers[i] = cmp.Or(addresses[c], c)

@@ -37,7 +37,7 @@ func draw(t *rapid.T) *drawing {
 		d.drawSwitch(d.top.AddNode(topology.Switch, []string{"s1", "core", "s9", "s1x1"}[i]))
 	}
 	for i := range rapid.IntRange(0, 2).Draw(t, "routers") {
-		d.top.AddNode(topology.Router, fmt.Sprintf("r%d", i+1)).Datapath = rapid.SampledFrom([]topology.Datapath{"", topology.Kernel}).Draw(t, "datapath")
+		d.top.AddNode(topology.Router, fmt.Sprintf("r%d", i+1)).Datapath = topology.Kernel
 	}
 	for i := range rapid.IntRange(1, 5).Draw(t, "hosts") {
 		d.drawHost(d.top.AddNode(topology.Host, []string{"h1", "web", "h3", "h20", "9lives"}[i]), i)

@@ -1,0 +1,83 @@
+package local
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os/exec"
+	"time"
+
+	"trivet.dev/trivet/topology"
+)
+
+// programGroup is the cgroup of a program that the lab runs beside its switches (nodes' names start otherwise).
+func programGroup(name string) string { return ".controller-" + name }
+
+// StartProgram starts a program in the switches' namespace, with the machine's own files, as long as
+// the lab is there: it is born in a cgroup of its own, so whoever has died, Remove ends it.
+func (l *Lab) StartProgram(name string, cmd *exec.Cmd) error {
+	if err := l.Cgroups.make(l.Name, &topology.Node{Name: programGroup(name)}); err != nil {
+		return err
+	}
+	return inNamespace(l.fabric, func() error {
+		dir, err := l.Cgroups.bear(cmd, l.Name, programGroup(name))
+		if err != nil {
+			return err
+		}
+		defer dir.Close()
+		return cmd.Start()
+	})
+}
+
+// EndProgram ends a program and all that it has started, and returns when they are gone.
+func (l *Lab) EndProgram(name string) error { return l.Cgroups.remove(l.Name, programGroup(name)) }
+
+// FreePort returns a TCP port that nobody has on the loopback device of the switches' namespace.
+func (l *Lab) FreePort() (port int, err error) {
+	err = inNamespace(l.fabric, func() error {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return err
+		}
+		port = listener.Addr().(*net.TCPAddr).Port
+		return listener.Close()
+	})
+	return port, err
+}
+
+// settled is how long the number of a switch's flow entries must stay for its controller to have
+// said what it has to say to a new switch.
+const settled = 200 * time.Millisecond
+
+// WaitFlows waits until a controller has installed its entries in each of some switches: there
+// are some, and for a time no more come. The error, once ctx ends, names a switch without.
+func (l *Lab) WaitFlows(ctx context.Context, switches []*topology.Node) error {
+	last, since := -1, time.Now()
+	for {
+		total := 0
+		for _, n := range switches {
+			count, err := l.ovs.CountFlows(ctx, topology.DeviceName(n.Name))
+			if err != nil && ctx.Err() == nil {
+				return err
+			}
+			if count == 0 {
+				total, since = 0, time.Now()
+				if ctx.Err() != nil {
+					return fmt.Errorf("switch %s has no flow entries of its controller", n.Name)
+				}
+				break
+			}
+			total += count
+		}
+		if total != last {
+			last, since = total, time.Now()
+		}
+		if total > 0 && time.Since(since) >= settled || ctx.Err() != nil {
+			return nil
+		}
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-ctx.Done():
+		}
+	}
+}

@@ -112,8 +112,8 @@ func (r *Rules) RemoveGroup(id uint32) error {
 	return r.sw.Send(&openflow.GroupMod{Command: openflow.GroupDelete, GroupDesc: openflow.GroupDesc{Group: id}})
 }
 
-// Groups returns the ids of the groups, in no order.
-func (r *Rules) Groups() []uint32 { return slices.Collect(maps.Keys(r.groups)) }
+// GroupDescs returns the groups, in no order. They must not be changed.
+func (r *Rules) GroupDescs() []*openflow.GroupDesc { return slices.Collect(maps.Values(r.groups)) }
 
 // Replace makes the rules exactly these. What is new comes before what goes, so that at no time
 // a packet finds neither.

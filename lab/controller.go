@@ -13,24 +13,25 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"trivet.dev/trivet/controller"
+	"trivet.dev/trivet/controller/builtin"
 	"trivet.dev/trivet/controller/discovery"
-	"trivet.dev/trivet/controller/learning"
+	"trivet.dev/trivet/controller/routing"
 	"trivet.dev/trivet/topology"
 )
 
-// ownController is the built-in controller of a lab's switches, which reach it over
-// a Unix socket of the lab.
+// ownController is the built-in controller of a lab's switches and routing nodes, which reach
+// it over a Unix socket of the lab.
 type ownController struct {
-	*controller.Controller
-	listener  net.Listener
-	discovery *discovery.App
-	learning  *learning.App
+	*builtin.Controller
+	listener net.Listener
 }
 
-// startController starts the built-in controller, if a switch has it and it does not run yet.
+// startController starts the built-in controller, if a node has it, and tells one that runs what is new.
 func (d *daemon) startController(t *topology.Topology) error {
-	if d.own != nil || !slices.ContainsFunc(t.Nodes, controlled) {
+	if d.own != nil {
+		return d.own.Routing.Configure(routing.ConfigOf(t))
+	}
+	if !slices.ContainsFunc(t.Nodes, controlled) {
 		return nil
 	}
 	// Open vSwitch connects to sockets in its own directory only.
@@ -45,21 +46,21 @@ func (d *daemon) startController(t *topology.Topology) error {
 	if err != nil {
 		return fmt.Errorf("listen for switches: %w", err)
 	}
-	own := &ownController{listener: listener, discovery: discovery.New()}
-	own.learning = learning.New(own.discovery)
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil)) // the daemon's log
-	if own.Controller, err = controller.New(log, own.discovery, own.learning); err != nil {
+	c, err := builtin.New(builtin.Options{Log: log, Routing: routing.ConfigOf(t)})
+	if err != nil {
 		listener.Close()
 		return err
 	}
+	own := &ownController{c, listener}
 	go func() { _ = own.Serve(listener) }()
 	d.own, d.local.ControllerSocket = own, socket
 	return nil
 }
 
-// controlled says whether the built-in controller decides for a switch.
+// controlled says whether the built-in controller decides for a switch or routing node.
 func controlled(n *topology.Node) bool {
-	return n.Kind == topology.Switch && slices.Contains(n.Controllers, topology.ControllerTrivet)
+	return n.IsDatapath() && slices.Contains(n.Controllers, topology.ControllerTrivet)
 }
 
 func (o *ownController) close() {
@@ -91,7 +92,7 @@ func (o *ownController) missing(t *topology.Topology) (out []string) {
 	nodes := map[string]*topology.Node{}
 	for _, n := range t.Nodes {
 		if nodes[n.Name] = n; controlled(n) && o.Switch(uint64(n.DPID)) == nil {
-			out = append(out, "switch "+n.Name)
+			out = append(out, string(n.Kind)+" "+n.Name)
 		}
 	}
 	for _, l := range t.Links {
@@ -101,13 +102,18 @@ func (o *ownController) missing(t *topology.Topology) (out []string) {
 			if !isControlled(n) || l.Down {
 				continue
 			}
-			dpid, port := uint64(n.DPID), uint32(*e.Port)
-			if inner && o.discovery.Kind(dpid, port) != discovery.Inner || !inner && !o.learning.TakesPart(dpid, port) {
+			dpid, port := uint64(n.DPID), n.OpenFlowPort(e)
+			kind := o.Discovery.Kind(dpid, port)
+			forwards := inner && kind == discovery.Inner || !inner && kind == discovery.Edge
+			if !inner && n.Kind == topology.Switch {
+				forwards = o.Learning.TakesPart(dpid, port)
+			}
+			if !forwards {
 				out = append(out, "link "+l.Name())
 			}
 		}
 	}
-	return out
+	return append(out, o.Routing.Missing()...)
 }
 
 func isControlled(n *topology.Node) bool { return n != nil && controlled(n) }

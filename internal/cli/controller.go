@@ -10,14 +10,11 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"trivet.dev/trivet/controller"
-	"trivet.dev/trivet/controller/discovery"
-	"trivet.dev/trivet/controller/learning"
+	"trivet.dev/trivet/controller/builtin"
 	"trivet.dev/trivet/topology"
 )
 
@@ -45,7 +42,7 @@ func (a *app) controller() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&s.listen, "listen", "tcp:127.0.0.1:6653", "address to listen on: tcp: or ssl:, IP address and port")
-	f.StringSliceVar(&apps, "apps", []string{"learning"}, "what it does: discovery, learning (which brings discovery)")
+	f.StringSliceVar(&apps, "apps", []string{"learning"}, "what it does: "+strings.Join(builtin.Names, ", "))
 	f.StringVar(&s.cert, "cert", "", "the controller's certificate, of ssl:")
 	f.StringVar(&s.key, "key", "", "its private key")
 	f.StringVar(&s.ca, "ca", "", "certificates of who signs the switches' certificates")
@@ -54,16 +51,12 @@ func (a *app) controller() *cobra.Command {
 }
 
 func (a *app) runController(ctx context.Context, s serving, names []string) error {
-	apps, err := chooseApps(names)
-	if err != nil {
-		return err
-	}
 	listener, err := s.open()
 	if err != nil {
 		return err
 	}
 	defer listener.Close()
-	c, err := controller.New(slog.New(slog.NewTextHandler(a.err, nil)), apps...)
+	c, err := builtin.New(builtin.Options{Log: slog.New(slog.NewTextHandler(a.err, nil)), Apps: names})
 	if err != nil {
 		return err
 	}
@@ -71,23 +64,6 @@ func (a *app) runController(ctx context.Context, s serving, names []string) erro
 	a.say("controller listens on %s; Ctrl-C ends", s.listen)
 	context.AfterFunc(ctx, func() { listener.Close() })
 	return c.Serve(listener)
-}
-
-// chooseApps makes the apps by their names, each with those that it needs.
-func chooseApps(names []string) ([]controller.App, error) {
-	found := discovery.New()
-	apps := []controller.App{found}
-	for _, n := range names {
-		switch n {
-		case "discovery":
-		case "learning":
-			apps = append(apps, learning.New(found))
-		default:
-			known := []string{"discovery", "learning"}
-			return nil, fmt.Errorf("there is no app %q; %s there are %s", n, topology.DidYouMean(n, known), strings.Join(known, ", "))
-		}
-	}
-	return slices.Compact(apps), nil
 }
 
 // open listens as the address says, and refuses to trust whoever comes from elsewhere.

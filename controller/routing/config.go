@@ -1,0 +1,110 @@
+package routing
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"trivet.dev/trivet/openflow"
+	"trivet.dev/trivet/topology"
+)
+
+// Config is the routers that the app is the brain of.
+type Config struct {
+	Routers []Router
+
+	// Reactive installs a route when the first packet needs it, instead of all at once. So does
+	// a network of more than MaxRoutes routers × prefixes, whatever stands here.
+	Reactive bool
+}
+
+// MaxRoutes is the most routes, over all routers, that are installed before a packet needs them.
+const MaxRoutes = 2_000_000
+
+// Router is a routing node: a datapath with addresses.
+type Router struct {
+	DPID       uint64
+	Name       string
+	Interfaces []Interface
+	Loopback   []netip.Prefix // addresses at no interface
+	Static     []StaticRoute
+}
+
+// Interface is a port of a router.
+type Interface struct {
+	Port     uint32
+	Name     string
+	MAC      openflow.MAC
+	Prefixes []netip.Prefix // addresses, each with the length of its subnet
+	Cost     uint32         // of sending out of it; 0 is taken for 1
+	MTU      int            // bytes of IP; 0 is taken for 1500
+}
+
+// StaticRoute is a route that the configuration gives.
+type StaticRoute struct {
+	To  netip.Prefix
+	Via netip.Addr
+
+	// Fallback routes count only where the app finds no path itself.
+	Fallback bool
+}
+
+// ConfigOf returns the routing nodes of a resolved topology.
+func ConfigOf(t *topology.Topology) Config {
+	var c Config
+	at := map[string]int{}
+	for _, n := range t.Nodes {
+		if !n.RoutingNode() {
+			continue
+		}
+		at[n.Name] = len(c.Routers)
+		r := Router{DPID: uint64(n.DPID), Name: n.Name, Loopback: n.Loopback}
+		for _, s := range n.Routes {
+			r.Static = append(r.Static, StaticRoute{To: s.To.Masked(), Via: s.Via, Fallback: s.Computed})
+		}
+		for _, g := range n.Gateways {
+			r.Static = append(r.Static, StaticRoute{To: netip.PrefixFrom(g, 0).Masked(), Via: g})
+		}
+		c.Routers = append(c.Routers, r)
+	}
+	for _, l := range t.Links {
+		for _, e := range l.Ends {
+			i, is := at[e.Node]
+			if !is {
+				continue
+			}
+			r := &c.Routers[i]
+			r.Interfaces = append(r.Interfaces, Interface{Port: t.Node(e.Node).OpenFlowPort(e), Name: e.Interface,
+				MAC: openflow.MAC(e.MAC), Prefixes: e.Addresses})
+		}
+	}
+	return c
+}
+
+// check says what is wrong with a configuration.
+func (c *Config) check() error {
+	seen := map[uint64]string{}
+	for i := range c.Routers {
+		r := &c.Routers[i]
+		if other, is := seen[r.DPID]; is {
+			return fmt.Errorf("routers %s and %s have the same datapath id %016x", other, r.Name, r.DPID)
+		}
+		seen[r.DPID] = r.Name
+		slices.SortFunc(r.Interfaces, func(a, b Interface) int { return int(a.Port) - int(b.Port) })
+		for j := range r.Interfaces {
+			f := &r.Interfaces[j]
+			f.Cost, f.MTU = max(f.Cost, 1), cmpOr(f.MTU, 1500)
+			if f.Port == 0 || f.Port > openflow.PortMax {
+				return fmt.Errorf("router %s: interface %s has no port that OpenFlow knows: %d", r.Name, f.Name, f.Port)
+			}
+		}
+	}
+	return nil
+}
+
+func cmpOr(a, b int) int {
+	if a != 0 {
+		return a
+	}
+	return b
+}

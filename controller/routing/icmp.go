@@ -1,0 +1,90 @@
+package routing
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"time"
+
+	"gvisor.dev/gvisor/pkg/tcpip/checksum"
+
+	"trivet.dev/trivet/openflow"
+)
+
+// icmpError is an error that a router sends back: type and code in IPv4 (RFC 792) and IPv6 (RFC 4443).
+type icmpError struct {
+	type4, code4, type6, code6 uint8
+}
+
+var (
+	timeExceeded       = icmpError{11, 0, 3, 0}
+	networkUnreachable = icmpError{3, 0, 1, 0}
+	hostUnreachable    = icmpError{3, 1, 1, 3}
+)
+
+// Errors are limited for each router (RFC 1812, section 4.3.2.8): so many a second, and so many at once.
+const errorRate, errorBurst = 1000, 200
+
+// sendError answers a packet that came in by an interface with an error. mu must be held.
+func (n *node) sendError(f *Interface, p ipPacket, e icmpError) {
+	if p.isError() || p.src.IsMulticast() || p.src.IsUnspecified() || p.dst.IsMulticast() || !n.errors.allow(errorRate, errorBurst) {
+		return
+	}
+	src := n.sourceOf(f, p.v4)
+	if !src.IsValid() {
+		return
+	}
+	n.originate(errorPacket(src, p, e))
+}
+
+// sourceOf is the address by which a router speaks on an interface.
+func (n *node) sourceOf(f *Interface, v4 bool) netip.Addr {
+	if f != nil {
+		if a := f.address(v4); a.IsValid() {
+			return a
+		}
+	}
+	for _, p := range n.Loopback {
+		if p.Addr().Is4() == v4 {
+			return p.Addr()
+		}
+	}
+	for i := range n.Interfaces {
+		if a := n.Interfaces[i].address(v4); a.IsValid() {
+			return a
+		}
+	}
+	return netip.Addr{}
+}
+
+// errorPacket makes the packet; it holds as much of the one at fault as it may (RFC 1812, section
+// 4.3.2.3: 576 bytes in all; RFC 4443, section 2.4: 1280).
+func errorPacket(src netip.Addr, p ipPacket, e icmpError) []byte {
+	if p.v4 {
+		b := append([]byte{e.type4, e.code4, 7: 0}, p.data[:min(len(p.data), 576-28)]...)
+		binary.BigEndian.PutUint16(b[2:], ^checksum.Checksum(b, 0))
+		return ip4(src, p.src, openflow.IPProtoICMPv4, 64, b)
+	}
+	b := append([]byte{e.type6, e.code6, 7: 0}, p.data[:min(len(p.data), 1280-48)]...)
+	return ip6(src, p.src, openflow.IPProtoICMPv6, 64, b)
+}
+
+// limiter is a token bucket.
+type limiter struct {
+	tokens float64
+	at     time.Time
+}
+
+func (l *limiter) allow(rate, burst float64) bool {
+	now := time.Now()
+	if l.at.IsZero() {
+		l.tokens = burst
+	} else {
+		l.tokens = min(burst, l.tokens+now.Sub(l.at).Seconds()*rate)
+	}
+	l.at = now
+	if l.tokens < 1 {
+		return false
+	}
+	l.tokens--
+	return true
+}

@@ -1,0 +1,350 @@
+package routing
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"sync"
+
+	"trivet.dev/trivet/controller/discovery"
+	"trivet.dev/trivet/openflow"
+	"trivet.dev/trivet/routing/spf"
+)
+
+// Source is where a route comes from. Of routes to the same prefix the one of the lower source counts.
+type Source int
+
+const (
+	Connected Source = iota // a subnet of an interface
+	Static                  // given by the configuration or a user
+	Computed                // the shortest path over the discovered topology
+	Fallback                // given, for where there is no path
+)
+
+var sourceNames = [...]string{"connected", "static", "shortest path", "fallback"}
+
+func (s Source) String() string { return sourceNames[s] }
+
+// Route is a router's way to a prefix.
+type Route struct {
+	Prefix netip.Prefix
+	Source Source
+	Metric uint32 // the costs of the interfaces on the way, the last one's included
+	Hops   []Hop  // of equal cost; of a connected subnet: the interface
+}
+
+// Hop is a next hop.
+type Hop struct {
+	Port      uint32
+	Interface string
+	Via       netip.Addr // the neighbour; of a connected subnet: none
+	Router    string     // the neighbour's name, if it is a routing node
+
+	src, dst openflow.MAC // dst is zero where it has to be asked for
+	router   int          // index, or -1
+}
+
+// network is a picture of the routers and what joins them, from which routes follow. It does
+// not change; its tables are made when somebody asks for them.
+type network struct {
+	routers []*Router
+	index   map[uint64]int
+	up      []map[uint32]bool // of each router: interfaces that can send
+	graph   *spf.Graph
+	hops    []hop // of each edge of the graph
+	inner   []map[int32]*Interface
+	owners  map[netip.Prefix][]owner
+	known   map[netip.Addr]owner // who has an address
+
+	mu     sync.Mutex
+	tables []*table
+	tree   spf.Tree
+}
+
+// owner is a router that has an interface in a subnet.
+type owner struct {
+	router int
+	itf    *Interface // nil: a loopback
+}
+
+// hop is what an edge from a segment leads to.
+type hop struct {
+	segment int32
+	owner
+}
+
+// table is the routes of one router.
+type table struct {
+	routes  map[netip.Prefix]*Route
+	lengths [2][]int // that routes have, descending: IPv4, IPv6
+}
+
+func family(a netip.Addr) int {
+	if a.Is4() {
+		return 0
+	}
+	return 1
+}
+
+// lookup returns the route with the longest prefix that contains an address, or nil.
+func (t *table) lookup(a netip.Addr) *Route {
+	for _, bits := range t.lengths[family(a)] {
+		p, _ := a.Prefix(bits)
+		if r := t.routes[p]; r != nil {
+			return r
+		}
+	}
+	return nil
+}
+
+// newNetwork makes the picture. up has the ports that can send, links is what discovery knows,
+// and extra are routes that users have added, by router.
+func newNetwork(c *Config, up []map[uint32]bool, links []discovery.Link) (*network, error) {
+	n := &network{index: map[uint64]int{}, up: up, owners: map[netip.Prefix][]owner{}, known: map[netip.Addr]owner{},
+		tables: make([]*table, len(c.Routers)), inner: make([]map[int32]*Interface, len(c.Routers))}
+	for i := range c.Routers {
+		r := &c.Routers[i]
+		n.routers = append(n.routers, r)
+		n.index[r.DPID] = i
+		n.inner[i] = map[int32]*Interface{}
+	}
+	n.prefixes()
+	return n, n.join(links)
+}
+
+// prefixes finds who has which subnet.
+func (n *network) prefixes() {
+	for i, r := range n.routers {
+		for j := range r.Interfaces {
+			f := &r.Interfaces[j]
+			for _, p := range f.Prefixes {
+				n.known[p.Addr()] = owner{i, f}
+				if n.up[i][f.Port] {
+					n.owners[p.Masked()] = append(n.owners[p.Masked()], owner{i, f})
+				}
+			}
+		}
+		for _, p := range r.Loopback {
+			single := netip.PrefixFrom(p.Addr(), p.Addr().BitLen())
+			n.known[p.Addr()] = owner{i, nil}
+			n.owners[single] = append(n.owners[single], owner{i, nil})
+		}
+	}
+}
+
+// place is a port of a datapath; port 0 stands for all of a layer-2 switch.
+type place struct {
+	dpid uint64
+	port uint32
+}
+
+// join makes the graph: routers, and between them segments, which are the ports of routers that
+// links and layer-2 switches join.
+func (n *network) join(links []discovery.Link) error {
+	parent := map[place]place{}
+	var find func(p place) place
+	find = func(p place) place {
+		if q, is := parent[p]; is && q != p {
+			root := find(q)
+			parent[p] = root
+			return root
+		}
+		return p
+	}
+	at := func(dpid uint64, port uint32) place {
+		if _, router := n.index[dpid]; router {
+			return place{dpid, port}
+		}
+		return place{dpid, 0}
+	}
+	for _, l := range links {
+		parent[find(at(l.From, l.FromPort))] = find(at(l.To, l.ToPort))
+	}
+	segments := map[place]int32{}
+	var edges []spf.Edge
+	for i, r := range n.routers {
+		for j := range r.Interfaces {
+			f := &r.Interfaces[j]
+			if !n.up[i][f.Port] {
+				continue
+			}
+			root := find(place{r.DPID, f.Port})
+			s, is := segments[root]
+			if !is {
+				s = int32(len(n.routers) + len(segments))
+				segments[root] = s
+			}
+			if other := n.inner[i][s]; other == nil || f.Cost < other.Cost {
+				n.inner[i][s] = f
+			}
+			edges = append(edges, spf.Edge{From: int32(i), To: s, Cost: f.Cost}, spf.Edge{From: s, To: int32(i)})
+			n.hops = append(n.hops, hop{}, hop{s, owner{i, f}})
+		}
+	}
+	transparent := make([]bool, len(n.routers)+len(segments))
+	for i := range segments {
+		transparent[segments[i]] = true
+	}
+	var err error
+	n.graph, err = spf.New(len(transparent), edges, transparent)
+	return err
+}
+
+// size is the number of routes that all routers have together, about.
+func (n *network) size() int { return len(n.routers) * len(n.owners) }
+
+// table returns the routes of a router.
+func (n *network) table(router int) *table {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if t := n.tables[router]; t != nil {
+		return t
+	}
+	t := &table{routes: map[netip.Prefix]*Route{}}
+	n.connected(t, router)
+	n.computed(t, router)
+	n.static(t, router)
+	for p := range t.routes {
+		f := family(p.Addr())
+		if !slices.Contains(t.lengths[f], p.Bits()) {
+			t.lengths[f] = append(t.lengths[f], p.Bits())
+		}
+	}
+	for f := range t.lengths {
+		slices.SortFunc(t.lengths[f], func(a, b int) int { return b - a })
+	}
+	n.tables[router] = t
+	return t
+}
+
+// offer takes a route where there is no better one.
+func (t *table) offer(r *Route) {
+	if old := t.routes[r.Prefix]; old == nil || r.Source < old.Source {
+		t.routes[r.Prefix] = r
+	}
+}
+
+func (n *network) connected(t *table, router int) {
+	r := n.routers[router]
+	for j := range r.Interfaces {
+		f := &r.Interfaces[j]
+		for _, p := range f.Prefixes {
+			if n.up[router][f.Port] {
+				t.offer(&Route{Prefix: p.Masked(), Source: Connected, Hops: []Hop{{Port: f.Port, Interface: f.Name, src: f.MAC, router: -1}}})
+			}
+		}
+	}
+}
+
+// computed adds the shortest paths; mu must be held.
+func (n *network) computed(t *table, router int) {
+	n.graph.Tree(int32(router), &n.tree)
+	for p, owners := range n.owners {
+		best := spf.Unreachable
+		var hops []Hop
+		for _, o := range owners {
+			if o.router == router {
+				hops = nil
+				break
+			}
+			d := n.tree.Dist[o.router]
+			if d == spf.Unreachable {
+				continue
+			}
+			if o.itf != nil {
+				d += o.itf.Cost
+			}
+			if d < best {
+				best, hops = d, nil
+			}
+			if d == best {
+				hops = n.addHops(hops, router, n.tree.FirstHops(int32(o.router)), p)
+			}
+		}
+		if len(hops) > 0 {
+			slices.SortFunc(hops, func(a, b Hop) int { return cmp.Or(cmp.Compare(a.Port, b.Port), slices.Compare(a.dst[:], b.dst[:])) })
+			t.offer(&Route{Prefix: p, Source: Computed, Metric: best, Hops: hops})
+		}
+	}
+}
+
+// addHops adds next hops that are not among hops yet.
+func (n *network) addHops(hops []Hop, router int, edges []int32, p netip.Prefix) []Hop {
+	for _, e := range edges {
+		to := n.hops[e]
+		out := n.inner[router][to.segment]
+		if to.itf == nil || out == nil || slices.ContainsFunc(hops, func(h Hop) bool { return h.Port == out.Port && h.dst == to.itf.MAC }) {
+			continue
+		}
+		hops = append(hops, Hop{Port: out.Port, Interface: out.Name, Via: shared(out, to.itf, p.Addr().Is4()), Router: n.routers[to.router].Name,
+			src: out.MAC, dst: to.itf.MAC, router: to.router})
+	}
+	return hops
+}
+
+// shared returns the neighbour's address in a subnet that both interfaces have, or any of its family.
+func shared(own, neighbour *Interface, v4 bool) (any netip.Addr) {
+	for _, p := range neighbour.Prefixes {
+		if p.Addr().Is4() != v4 {
+			continue
+		}
+		if slices.ContainsFunc(own.Prefixes, func(q netip.Prefix) bool { return q.Masked() == p.Masked() }) {
+			return p.Addr()
+		}
+		any = p.Addr()
+	}
+	return any
+}
+
+// static adds given routes whose next hop is in a connected subnet.
+func (n *network) static(t *table, router int) {
+	for _, s := range n.routers[router].Static {
+		r := &Route{Prefix: s.To, Source: Static, Metric: 1}
+		if s.Fallback {
+			r.Source = Fallback
+		}
+		out := n.interfaceTo(router, s.Via)
+		if out == nil {
+			continue
+		}
+		h := Hop{Port: out.Port, Interface: out.Name, Via: s.Via, src: out.MAC, router: -1}
+		if o, is := n.known[s.Via]; is && o.itf != nil {
+			if o.router == router { // via itself
+				continue
+			}
+			h.dst, h.router, h.Router = o.itf.MAC, o.router, n.routers[o.router].Name
+		}
+		if old := t.routes[s.To]; old != nil && old.Source == r.Source { // several next hops: equal cost
+			old.Hops = append(old.Hops, h)
+			continue
+		}
+		r.Hops = []Hop{h}
+		t.offer(r)
+	}
+}
+
+// interfaceTo returns the interface in whose subnet an address is, or nil.
+func (n *network) interfaceTo(router int, a netip.Addr) *Interface {
+	r := n.routers[router]
+	for j := range r.Interfaces {
+		f := &r.Interfaces[j]
+		if n.up[router][f.Port] && f.reaches(a) {
+			return f
+		}
+	}
+	return nil
+}
+
+func (f *Interface) reaches(a netip.Addr) bool {
+	return slices.ContainsFunc(f.Prefixes, func(p netip.Prefix) bool { return p.Contains(a) })
+}
+
+// address returns an address of the interface in a family, if it has one.
+func (f *Interface) address(v4 bool) netip.Addr {
+	for _, p := range f.Prefixes {
+		if p.Addr().Is4() == v4 {
+			return p.Addr()
+		}
+	}
+	return netip.Addr{}
+}

@@ -1,0 +1,364 @@
+package routing
+
+import (
+	"bytes"
+	"hash/fnv"
+	"net/netip"
+	"sync"
+
+	"trivet.dev/trivet/controller"
+	"trivet.dev/trivet/openflow"
+)
+
+// node is a router as the app keeps it.
+type node struct {
+	*Router
+	app   *App
+	index int                   // in the configuration
+	itf   map[uint32]*Interface // by port
+	local map[netip.Addr]*Interface
+
+	mu        sync.Mutex         // of what follows
+	sw        *controller.Switch // nil: not connected
+	rules     *controller.Rules
+	up        map[uint32]bool // ports that can send, also while it is not connected
+	net       *network
+	reactive  bool
+	setups    map[netip.Prefix]*setup // of a reactive router: routes that are being installed
+	groups    map[string]uint32       // ids, by content
+	neighbors map[netip.Addr]*neighbor
+	asking    int // neighbours that have not answered
+	host      *host
+	errors    limiter // ICMP errors
+}
+
+func newNode(a *App, index int, r *Router) *node {
+	n := &node{Router: r, app: a, index: index, itf: map[uint32]*Interface{}, local: map[netip.Addr]*Interface{}, up: map[uint32]bool{},
+		setups: map[netip.Prefix]*setup{}, groups: map[string]uint32{}, neighbors: map[netip.Addr]*neighbor{}}
+	for i := range r.Interfaces {
+		f := &r.Interfaces[i]
+		n.itf[f.Port] = f
+		for _, p := range f.Prefixes {
+			n.local[p.Addr()] = f
+		}
+		n.local[linkLocal(f.MAC)] = f
+	}
+	for _, p := range r.Loopback {
+		n.local[p.Addr()] = nil
+	}
+	return n
+}
+
+// connect takes what the router has installed, adds its frame and notes its ports. Routes are left
+// as they are until the app knows the network. mu must be held.
+func (n *node) connect(s *controller.Switch) {
+	n.sw = s
+	n.rules = s.Rules(cookie, cookieMask, func(id uint32) bool { return firstGroup <= id && id <= lastGroup })
+	clear(n.groups)
+	for _, g := range n.rules.GroupDescs() {
+		n.groups[bucketsKey(g.Buckets)] = g.Group
+	}
+	n.reframe()
+	clear(n.up)
+	for _, p := range s.Ports() {
+		if n.itf[p.Number] != nil {
+			n.up[p.Number] = works(p)
+		}
+	}
+}
+
+// succeed takes over from the node of an earlier configuration: its switch, and of what is
+// installed all that is still right.
+func (n *node) succeed(old *node) {
+	old.mu.Lock()
+	defer old.mu.Unlock()
+	n.sw, n.rules, n.groups = old.sw, old.rules, old.groups
+	old.sw, old.rules = nil, nil
+	for port, up := range old.up {
+		if n.itf[port] != nil {
+			n.up[port] = up
+		}
+	}
+	if n.sw != nil {
+		for _, p := range n.sw.Ports() {
+			if n.itf[p.Number] != nil {
+				n.up[p.Number] = works(p)
+			}
+		}
+		n.reframe()
+	}
+	for a, nb := range old.neighbors {
+		nb.stop()
+		if f := n.itf[nb.itf.Port]; nb.installed && f != nil && f.reaches(a) && f.MAC == nb.itf.MAC {
+			n.neighbors[a] = &neighbor{address: a, itf: f, mac: nb.mac, installed: true}
+		}
+	}
+	if old.host != nil {
+		old.host.close()
+	}
+}
+
+// reframe makes the frame's entries those of this configuration.
+func (n *node) reframe() {
+	keep := map[controller.RuleKey]bool{}
+	for _, m := range n.frame() {
+		keep[controller.KeyOf(m)] = true
+		_ = n.rules.Set(m)
+	}
+	for _, m := range n.rules.Flows() {
+		k := controller.KeyOf(m)
+		if route := k.Table == routeTable && k.Priority >= priorityRoute && k.Priority < priorityLocal; !route && !keep[k] {
+			_ = n.rules.Remove(k)
+		}
+	}
+}
+
+func entry(table uint8, priority uint16, m openflow.Match, i ...openflow.Instruction) *openflow.FlowMod {
+	f := openflow.NewFlowMod(openflow.FlowAdd, priority, m, i...)
+	f.Table, f.Cookie = table, cookie
+	return f
+}
+
+func toController() openflow.Instruction {
+	return openflow.ApplyActions(openflow.OutputController(openflow.MaxLenNoBuffer))
+}
+
+// frame is the entries that do not depend on routes.
+func (n *node) frame() (out []*openflow.FlowMod) {
+	out = append(out, entry(admissionTable, prioritySpecial, openflow.NewMatch(openflow.EthType(openflow.EthTypeARP)), toController()))
+	for _, kind := range []uint8{neighborSolicitation, neighborAdvertisement} {
+		out = append(out, entry(admissionTable, prioritySpecial, openflow.NewMatch(openflow.EthType(openflow.EthTypeIPv6),
+			openflow.IPProto(openflow.IPProtoICMPv6), openflow.ICMPv6Type(kind)), toController()))
+	}
+	for _, f := range n.itf {
+		for _, t := range []uint16{openflow.EthTypeIPv4, openflow.EthTypeIPv6} {
+			m := openflow.NewMatch(openflow.InPort(f.Port), openflow.EthDst(f.MAC), openflow.EthType(t))
+			out = append(out, entry(admissionTable, priorityOwn, m, openflow.GotoTable(routeTable)))
+		}
+	}
+	for a := range n.local {
+		out = append(out, entry(routeTable, priorityLocal, matchDst(netip.PrefixFrom(a, a.BitLen())), toController()))
+	}
+	return append(out, entry(routeTable, 0, openflow.Match{}, toController()))
+}
+
+func matchDst(p netip.Prefix) openflow.Match {
+	if p.Addr().Is4() {
+		if p.Bits() == 0 {
+			return openflow.NewMatch(openflow.EthType(openflow.EthTypeIPv4))
+		}
+		return openflow.NewMatch(openflow.EthType(openflow.EthTypeIPv4), openflow.IPv4Dst(p.Addr()).WithPrefix(p.Bits()))
+	}
+	if p.Bits() == 0 {
+		return openflow.NewMatch(openflow.EthType(openflow.EthTypeIPv6))
+	}
+	return openflow.NewMatch(openflow.EthType(openflow.EthTypeIPv6), openflow.IPv6Dst(p.Addr()).WithPrefix(p.Bits()))
+}
+
+// routeKey is where the entry of a prefix stands.
+func routeKey(p netip.Prefix) controller.RuleKey {
+	return controller.RuleKey{Table: routeTable, Priority: priorityRoute + uint16(p.Bits()), Match: matchDst(p)}
+}
+
+func hopActions(h Hop) []openflow.Action {
+	return []openflow.Action{openflow.SetField(openflow.EthSrc(h.src)), openflow.SetField(openflow.EthDst(h.dst)), openflow.Output(h.Port)}
+}
+
+// entryOf is the entry of a route. Where next hops are not known by their MAC the controller finds
+// that out by the first packet.
+func (n *node) entryOf(r *Route) *openflow.FlowMod {
+	k := routeKey(r.Prefix)
+	hops := n.resolved(r)
+	switch {
+	case len(hops) == 0:
+		return entry(k.Table, k.Priority, k.Match, toController())
+	case len(hops) == 1:
+		actions := append([]openflow.Action{openflow.DecNwTTL()}, hopActions(hops[0])...)
+		return entry(k.Table, k.Priority, k.Match, openflow.ApplyActions(actions...))
+	}
+	id := n.groupID(buckets(hops))
+	return entry(k.Table, k.Priority, k.Match, openflow.ApplyActions(openflow.DecNwTTL(), openflow.Group(id)))
+}
+
+// resolved returns the route's hops whose MACs are known.
+func (n *node) resolved(r *Route) []Hop {
+	if r.Source == Connected {
+		return nil
+	}
+	hops := make([]Hop, 0, len(r.Hops))
+	for _, h := range r.Hops {
+		if h.dst == (openflow.MAC{}) {
+			nb := n.neighbors[h.Via]
+			if nb == nil || nb.mac == (openflow.MAC{}) {
+				continue
+			}
+			h.dst = nb.mac
+		}
+		hops = append(hops, h)
+	}
+	return hops
+}
+
+func buckets(hops []Hop) []openflow.Bucket {
+	out := make([]openflow.Bucket, len(hops))
+	for i, h := range hops {
+		out[i] = openflow.NewBucket(hopActions(h)...)
+		out[i].Weight = 1
+	}
+	return out
+}
+
+func bucketsKey(list []openflow.Bucket) string {
+	return string((&openflow.GroupMod{GroupDesc: openflow.GroupDesc{Kind: openflow.GroupTypeSelect, Buckets: list}}).AppendTo(nil))
+}
+
+// groupID returns the id of the group with these buckets. It follows from them, so that a group
+// never changes, and is found again after a restart.
+func (n *node) groupID(list []openflow.Bucket) uint32 {
+	key := bucketsKey(list)
+	if id, is := n.groups[key]; is {
+		return id
+	}
+	taken := map[uint32]bool{}
+	for _, id := range n.groups {
+		taken[id] = true
+	}
+	h := fnv.New32a()
+	h.Write([]byte(key))
+	id := firstGroup | h.Sum32()&0x0fff_ffff
+	for taken[id] {
+		id = firstGroup | (id+1)&0x0fff_ffff
+	}
+	n.groups[key] = id
+	return id
+}
+
+// put installs a route's entry, its group before it.
+func (n *node) put(r *Route, m *openflow.FlowMod) error {
+	if hops := n.resolved(r); len(hops) > 1 {
+		list := buckets(hops)
+		g := &openflow.GroupDesc{Kind: openflow.GroupTypeSelect, Group: n.groupID(list), Buckets: list}
+		if err := n.rules.SetGroup(g); err != nil {
+			return err
+		}
+	}
+	return n.rules.Set(m)
+}
+
+// dropGroups deletes groups that no entry uses any more.
+func (n *node) dropGroups() {
+	used := map[uint32]bool{}
+	for _, m := range n.rules.Flows() {
+		for _, i := range m.Instructions {
+			for _, a := range i.Actions {
+				if a.Type == openflow.ActionGroup {
+					used[a.Group] = true
+				}
+			}
+		}
+	}
+	for key, id := range n.groups {
+		if !used[id] {
+			_ = n.rules.RemoveGroup(id)
+			delete(n.groups, key)
+		}
+	}
+}
+
+// wanted says whether a route's entry is to be in the switch now: of a reactive router, those
+// that a packet has asked for and that have not timed out.
+func (n *node) wanted(r *Route) bool {
+	if !n.reactive || r.Source == Connected {
+		return true
+	}
+	return n.rules.Flow(routeKey(r.Prefix)) != nil
+}
+
+// compare returns what differs between the routes and the switch: entries to set, and those to remove.
+func (n *node) compare() (changes []change, gone []controller.RuleKey) {
+	keep := map[controller.RuleKey]bool{}
+	for _, r := range n.net.table(n.index).routes {
+		if !n.wanted(r) {
+			continue
+		}
+		m := n.routeEntry(r)
+		keep[controller.KeyOf(m)] = true
+		old := n.rules.Flow(controller.KeyOf(m))
+		if old == nil || !sameInstructions(old, m) {
+			changes = append(changes, change{n, r, m, old == nil})
+		}
+	}
+	for a, nb := range n.neighbors {
+		if nb.installed {
+			keep[routeKey(netip.PrefixFrom(a, a.BitLen()))] = true
+		}
+	}
+	for _, m := range n.rules.Flows() {
+		k := controller.KeyOf(m)
+		if k.Table == routeTable && k.Priority >= priorityRoute && k.Priority < priorityLocal && !keep[k] && !n.adopted(m) {
+			gone = append(gone, k)
+		}
+	}
+	return changes, gone
+}
+
+// routeEntry is entryOf, with the timeout of a reactive route.
+func (n *node) routeEntry(r *Route) *openflow.FlowMod {
+	m := n.entryOf(r)
+	if n.reactive && r.Source != Connected {
+		m.IdleTimeout, m.Flags = reactiveIdle, openflow.FlowSendFlowRem
+	}
+	return m
+}
+
+// adopted takes an entry for a neighbour that a controller before this one has installed, and that
+// is in a subnet that the router still has, as this one's own.
+func (n *node) adopted(m *openflow.FlowMod) bool {
+	field, is := m.Match.Get(openflow.FieldIPv4Dst)
+	if !is {
+		if field, is = m.Match.Get(openflow.FieldIPv6Dst); !is {
+			return false
+		}
+	}
+	p, ok := field.Prefix()
+	if !ok || !p.IsSingleIP() || n.neighbors[p.Addr()] != nil || len(m.Instructions) != 1 {
+		return false
+	}
+	var mac openflow.MAC
+	var port uint32
+	for _, a := range m.Instructions[0].Actions {
+		switch f := a.Field; {
+		case a.Type == openflow.ActionOutput:
+			port = a.Port
+		case a.Type == openflow.ActionSetField && f.Field == openflow.FieldEthDst:
+			mac = f.MAC()
+		}
+	}
+	f := n.itf[port]
+	if f == nil || !f.reaches(p.Addr()) || !n.up[port] {
+		return false
+	}
+	n.neighbors[p.Addr()] = &neighbor{address: p.Addr(), itf: f, mac: mac, installed: true}
+	return true
+}
+
+func sameInstructions(a, b *openflow.FlowMod) bool {
+	encode := func(m *openflow.FlowMod) []byte {
+		return (&openflow.FlowMod{Instructions: m.Instructions, IdleTimeout: m.IdleTimeout, Flags: m.Flags}).AppendTo(nil)
+	}
+	return bytes.Equal(encode(a), encode(b))
+}
+
+func (n *node) close() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.host != nil {
+		n.host.close()
+	}
+	for _, nb := range n.neighbors {
+		nb.stop()
+	}
+	for _, s := range n.setups {
+		s.stop()
+	}
+}

@@ -1,0 +1,366 @@
+// Package routing is the brain of routing nodes: routers that are OpenFlow datapaths. It finds
+// paths over the links that discovery knows, installs them as flow entries, and answers for the
+// routers' addresses.
+//
+//	table 0  what a router takes from the wire
+//	         priority 110  ARP, neighbour discovery          → controller
+//	         priority 100  in_port, its own MAC, IPv4 or IPv6 → table 1
+//	                       (no entry)                         → drop
+//	table 1  where it goes; priority is 1000 + the prefix's length
+//	         2000  an address of the router                   → controller
+//	         host  a neighbour's address                      → TTL, MACs, output
+//	         net   a subnet of an interface                   → controller, which asks who has the address
+//	         net   a route                                    → TTL, MACs, output; several next hops: a select group
+//	         0     nothing                                    → controller, which says "unreachable"
+//
+// An expired TTL comes to the controller by itself (OpenFlow 1.3.5, section 7.4.1, INVALID_TTL).
+//
+// When links change, a router takes its new next hop after that one has its own: routes to a
+// prefix change in the order of their distance to it, with a barrier after each step, so at no
+// time do two routers send a packet to each other.
+package routing
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"trivet.dev/trivet/controller"
+	"trivet.dev/trivet/controller/discovery"
+	"trivet.dev/trivet/openflow"
+)
+
+const (
+	cookie     = 0x7472_0003 << 32
+	cookieMask = 0xffff_ffff << 32
+
+	admissionTable, routeTable = 0, 1
+
+	prioritySpecial, priorityOwn        = 110, 100 // table 0
+	priorityLocal, priorityRoute        = 2000, 1000
+	firstGroup, lastGroup               = 0x1000_0000, 0x1fff_ffff
+	coalesce                            = 10 * time.Millisecond // changes that come together are one
+	settleTime                          = 5 * time.Second       // that routers and links may take to show up after the start
+	barrierTime                         = 2 * time.Second
+	reactiveIdle                 uint16 = 60 // seconds after which a route that nobody uses is taken out
+)
+
+// App is the app. Make it with New.
+type App struct {
+	controller.Base
+	c         *controller.Controller
+	discovery *discovery.App
+	stop      chan struct{}
+	ctx       context.Context
+	cancel    context.CancelFunc
+	done      sync.WaitGroup
+	changed   chan struct{}
+	started   time.Time
+
+	net   atomic.Pointer[network]
+	nodes atomic.Pointer[map[uint64]*node] // by datapath id
+
+	mu       sync.Mutex // of what follows
+	config   Config
+	cause    cause
+	pending  bool // a change is not in the switches yet
+	watchers []func(Rerouted)
+}
+
+// cause is what made routes change, and when.
+type cause struct {
+	what string
+	at   time.Time
+}
+
+// Rerouted says that the routes have followed a change.
+type Rerouted struct {
+	Cause   string        `json:"cause"`
+	At      time.Time     `json:"at"`
+	Took    time.Duration `json:"took"`    // from the event to the last switch's barrier: no traffic that can go stands after it
+	Changed int           `json:"changed"` // entries
+}
+
+// New returns the app, which needs discovery to run beside it, before it.
+func New(d *discovery.App, c Config) (*App, error) {
+	a := &App{discovery: d, changed: make(chan struct{}, 1)}
+	a.nodes.Store(&map[uint64]*node{})
+	a.ctx, a.cancel = context.WithCancel(context.Background())
+	return a, a.Configure(c)
+}
+
+// Configure makes the app the brain of other routers, or of the same with other addresses. A
+// datapath that is no router any more keeps its entries.
+func (a *App) Configure(c Config) error {
+	if err := c.check(); err != nil {
+		return err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	old, nodes := *a.nodes.Load(), map[uint64]*node{}
+	for i := range c.Routers {
+		r := &c.Routers[i]
+		n := newNode(a, i, r)
+		if before := old[r.DPID]; before != nil {
+			n.succeed(before)
+		}
+		nodes[r.DPID] = n
+	}
+	for dpid, n := range old {
+		if nodes[dpid] == nil {
+			n.close()
+		}
+	}
+	a.config = c
+	a.nodes.Store(&nodes)
+	a.pending, a.cause = true, cause{"the configuration was changed", time.Now()}
+	a.again()
+	return nil
+}
+
+// Name is "routing".
+func (a *App) Name() string { return "routing" }
+
+// Routes says whether a datapath is one of the app's routers.
+func (a *App) Routes(dpid uint64) bool { return a.node(dpid) != nil }
+
+func (a *App) node(dpid uint64) *node { return (*a.nodes.Load())[dpid] }
+
+// Start begins to follow discovery.
+func (a *App) Start(c *controller.Controller) error {
+	a.c, a.started = c, time.Now()
+	a.discovery.Watch(func(discovery.Change) { a.poke("links have changed", time.Now()) })
+	a.done.Go(a.run)
+	return nil
+}
+
+// Stop ends it. What is installed stays.
+func (a *App) Stop() {
+	a.cancel()
+	a.done.Wait()
+	for _, n := range *a.nodes.Load() {
+		n.close()
+	}
+}
+
+// Watch calls f after each change of routes.
+func (a *App) Watch(f func(Rerouted)) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.watchers = append(a.watchers, f)
+}
+
+// poke asks for the routes to follow a change, once however often it is asked.
+func (a *App) poke(what string, at time.Time) {
+	a.mu.Lock()
+	if !a.pending || a.cause.what == "" {
+		a.cause = cause{what, at}
+	}
+	a.pending = true
+	a.mu.Unlock()
+	select {
+	case a.changed <- struct{}{}:
+	default:
+	}
+}
+
+// run makes the routes follow. A change that comes alone is followed at once; what comes while
+// that is done, together.
+func (a *App) run() {
+	for {
+		select {
+		case <-a.changed:
+		case <-a.ctx.Done():
+			return
+		}
+		if a.settling() {
+			select {
+			case <-time.After(coalesce):
+				a.again()
+				continue
+			case <-a.ctx.Done():
+				return
+			}
+		}
+		a.follow()
+	}
+}
+
+func (a *App) again() {
+	select {
+	case a.changed <- struct{}{}:
+	default:
+	}
+}
+
+// settling says whether routers or their links may still show up, shortly after the start: what
+// a controller before this one has installed must stay until this one knows as much.
+func (a *App) settling() bool {
+	if time.Since(a.started) > settleTime {
+		return false
+	}
+	for _, n := range *a.nodes.Load() {
+		n.mu.Lock()
+		sw := n.sw
+		n.mu.Unlock()
+		if sw == nil {
+			return true
+		}
+		for _, p := range sw.Ports() {
+			if n.itf[p.Number] != nil && works(p) && a.discovery.Kind(n.DPID, p.Number) == discovery.Open {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// works says whether a port can send.
+func works(p openflow.Port) bool {
+	return p.Config&openflow.PortConfigDown == 0 && p.State&openflow.PortStateLinkDown == 0
+}
+
+// SwitchUp takes what the router has, and completes it.
+func (a *App) SwitchUp(s *controller.Switch) {
+	n := a.node(s.DPID())
+	if n == nil {
+		return
+	}
+	async := openflow.DefaultAsync()
+	async.PacketIn[0] |= 1 << openflow.ReasonInvalidTTL
+	_ = s.Send(&openflow.SetAsync{AsyncMasks: async})
+	n.mu.Lock()
+	n.connect(s)
+	n.mu.Unlock()
+	a.poke(fmt.Sprintf("router %s is connected", n.Name), time.Now())
+}
+
+// SwitchDown lets the router forward as it stands: its links are there as long as discovery says so.
+func (a *App) SwitchDown(s *controller.Switch) {
+	if n := a.node(s.DPID()); n != nil {
+		n.mu.Lock()
+		if n.sw == s {
+			n.sw, n.rules = nil, nil
+		}
+		n.mu.Unlock()
+	}
+}
+
+// PortChanged follows a port at once.
+func (a *App) PortChanged(s *controller.Switch, reason openflow.PortReason, p openflow.Port) {
+	n := a.node(s.DPID())
+	if n == nil || n.itf[p.Number] == nil {
+		return
+	}
+	up := reason != openflow.PortDelete && works(p)
+	n.mu.Lock()
+	changed := n.up[p.Number] != up
+	n.up[p.Number] = up
+	if changed && !up {
+		n.forgetNeighbors(p.Number)
+	}
+	n.mu.Unlock()
+	if changed {
+		a.poke(fmt.Sprintf("%s of %s went %s", n.itf[p.Number].Name, n.Name, map[bool]string{true: "up", false: "down"}[up]), time.Now())
+	}
+}
+
+// PacketIn answers for the router's addresses, asks for neighbours, and forwards what the switch could not.
+func (a *App) PacketIn(s *controller.Switch, p *controller.Packet) bool {
+	n := a.node(s.DPID())
+	if n == nil || p.Cookie&cookieMask != cookie {
+		return false
+	}
+	f := n.itf[p.InPort]
+	if f == nil || len(p.Data) < 14 || uint16(p.Data[12])<<8|uint16(p.Data[13]) != p.EtherType {
+		return true // not ours, or tagged
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.sw != s {
+		return true
+	}
+	n.receive(f, p.EtherType, p.Data[14:], p.Reason == openflow.ReasonInvalidTTL)
+	return true
+}
+
+// FlowRemoved takes note of a route that nobody has used for a while.
+func (a *App) FlowRemoved(s *controller.Switch, m *openflow.FlowRemoved) {
+	n := a.node(s.DPID())
+	if n == nil || m.Cookie&cookieMask != cookie || m.Reason != openflow.RemovedIdleTimeout {
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.sw == s && n.rules != nil {
+		n.rules.Forget(controller.RuleKey{Table: m.Table, Priority: m.Priority, Match: m.Match})
+	}
+}
+
+// RoutesOf returns a router's routes, by prefix; nil where there is no such router.
+func (a *App) RoutesOf(dpid uint64) []*Route {
+	n, net := a.node(dpid), a.net.Load()
+	if n == nil || net == nil {
+		return nil
+	}
+	t := net.table(n.index)
+	out := make([]*Route, 0, len(t.routes))
+	for _, r := range t.routes {
+		out = append(out, r)
+	}
+	sortRoutes(out)
+	return out
+}
+
+// Lookup returns the route that a router takes to an address; nil where there is none.
+func (a *App) Lookup(dpid uint64, to netip.Addr) *Route {
+	n, net := a.node(dpid), a.net.Load()
+	if n == nil || net == nil {
+		return nil
+	}
+	return net.table(n.index).lookup(to)
+}
+
+// Missing says what is not ready yet: routers that are not connected, routes that are not installed.
+func (a *App) Missing() (out []string) {
+	for _, n := range *a.nodes.Load() {
+		n.mu.Lock()
+		if n.sw == nil {
+			out = append(out, "router "+n.Name)
+		}
+		n.mu.Unlock()
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.pending && len(*a.nodes.Load()) > 0 {
+		out = append(out, "routes")
+	}
+	return out
+}
+
+// SetStatic replaces a router's static routes; false where there is no such router.
+func (a *App) SetStatic(dpid uint64, routes []StaticRoute) bool {
+	n := a.node(dpid)
+	if n == nil {
+		return false
+	}
+	a.mu.Lock()
+	a.config.Routers[n.index].Static = routes
+	a.mu.Unlock()
+	a.poke("static routes of "+n.Name+" were changed", time.Now())
+	return true
+}
+
+// StaticOf returns a router's static routes.
+func (a *App) StaticOf(dpid uint64) []StaticRoute {
+	n := a.node(dpid)
+	if n == nil {
+		return nil
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.config.Routers[n.index].Static
+}

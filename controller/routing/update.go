@@ -1,0 +1,197 @@
+package routing
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"trivet.dev/trivet/controller"
+	"trivet.dev/trivet/openflow"
+)
+
+// follow makes the routes those of the network as it is now.
+func (a *App) follow() {
+	a.mu.Lock()
+	nodes := *a.nodes.Load()
+	why := a.cause
+	a.pending, a.cause = false, cause{}
+	config := a.config
+	config.Routers = slices.Clone(config.Routers)
+	a.mu.Unlock()
+	up := make([]map[uint32]bool, len(config.Routers))
+	for _, n := range nodes {
+		n.mu.Lock()
+		up[n.index] = maps.Clone(n.up)
+		n.mu.Unlock()
+	}
+	net, err := newNetwork(&config, up, a.discovery.Links())
+	if err != nil {
+		a.c.Log().Error("routes cannot be computed", "error", err)
+		return
+	}
+	a.net.Store(net)
+	reactive := config.Reactive || net.size() > MaxRoutes
+	changed := a.install(nodes, net, reactive)
+	took := time.Since(why.at)
+	a.mu.Lock()
+	watchers := a.watchers
+	a.mu.Unlock()
+	if changed == 0 {
+		return
+	}
+	a.c.Log().Info("routes changed", "cause", why.what, "entries", changed, "took", took)
+	for _, f := range watchers {
+		f(Rerouted{Cause: why.what, At: why.at, Took: took, Changed: changed})
+	}
+}
+
+// change is an entry to be added or replaced.
+type change struct {
+	*node
+	route *Route
+	flow  *openflow.FlowMod
+	fresh bool // there was none before
+}
+
+// install sends what differs, in rounds, and returns the number of entries.
+func (a *App) install(nodes map[uint64]*node, net *network, reactive bool) (count int) {
+	byPrefix := map[netip.Prefix][]change{}
+	drop := map[*node][]controller.RuleKey{}
+	for _, n := range nodes {
+		n.mu.Lock()
+		n.net, n.reactive = net, reactive
+		if n.rules != nil {
+			changes, gone := n.compare()
+			for _, c := range changes {
+				byPrefix[c.route.Prefix] = append(byPrefix[c.route.Prefix], c)
+			}
+			drop[n] = gone
+			count += len(gone)
+		}
+		n.mu.Unlock()
+	}
+	var rounds [][]change
+	for _, list := range byPrefix {
+		count += len(list)
+		for i, layer := range layers(net, list) {
+			for len(rounds) <= layer {
+				rounds = append(rounds, nil)
+			}
+			rounds[layer] = append(rounds[layer], list[i])
+		}
+	}
+	for _, round := range rounds {
+		a.send(net, round)
+	}
+	var touched []*node
+	for n, keys := range drop {
+		n.mu.Lock()
+		if n.rules != nil && n.net == net {
+			for _, k := range keys {
+				_ = n.rules.Remove(k)
+			}
+			n.dropGroups()
+			n.neighborsChanged()
+			touched = append(touched, n)
+		}
+		n.mu.Unlock()
+	}
+	if count > 0 {
+		a.barrier(touched)
+	}
+	return count
+}
+
+// layers says in which round each change to a prefix's routes may be made: after those of the
+// next hops that they lead to. Where no router had another way before, there is no order to keep.
+func layers(net *network, list []change) []int {
+	out := make([]int, len(list))
+	if !slices.ContainsFunc(list, func(c change) bool { return !c.fresh }) {
+		return out
+	}
+	at := map[int]int{} // router → its change
+	for i, c := range list {
+		at[c.index] = i
+	}
+	known := map[int]int{} // router → the first round in which it is right
+	var right func(router int) int
+	right = func(router int) int {
+		if l, is := known[router]; is {
+			return l
+		}
+		known[router] = 0 // static routes may lead in circles
+		after := 0
+		if r := net.table(router).routes[list[0].route.Prefix]; r != nil && r.Source != Connected {
+			for _, h := range r.Hops {
+				if h.router >= 0 {
+					after = max(after, right(h.router))
+				}
+			}
+		}
+		if i, changes := at[router]; changes {
+			out[i] = after
+			after++
+		}
+		known[router] = after
+		return after
+	}
+	order := slices.Clone(list)
+	slices.SortFunc(order, func(x, y change) int { return cmp.Compare(x.route.Metric, y.route.Metric) })
+	for _, c := range order {
+		right(c.index)
+	}
+	return out
+}
+
+// send makes the changes of one round and waits until they hold.
+func (a *App) send(net *network, round []change) {
+	var touched []*node
+	byNode := map[*node][]change{}
+	for _, c := range round {
+		byNode[c.node] = append(byNode[c.node], c)
+	}
+	for n, list := range byNode {
+		n.mu.Lock()
+		if n.rules != nil && n.net == net {
+			for _, c := range list {
+				_ = n.put(c.route, c.flow)
+			}
+			touched = append(touched, n)
+		}
+		n.mu.Unlock()
+	}
+	a.barrier(touched)
+}
+
+// barrier waits until the routers have done all that they were told; one that does not answer
+// in time does not hold up the others.
+func (a *App) barrier(nodes []*node) {
+	ctx, cancel := context.WithTimeout(a.ctx, barrierTime)
+	defer cancel()
+	var group sync.WaitGroup
+	for _, n := range nodes {
+		n.mu.Lock()
+		sw := n.sw
+		n.mu.Unlock()
+		if sw != nil {
+			group.Go(func() {
+				if err := sw.Barrier(ctx); err != nil && a.ctx.Err() == nil {
+					a.c.Log().Warn("a router does not confirm its routes", "router", n.Name, "error", err)
+				}
+			})
+		}
+	}
+	group.Wait()
+}
+
+func sortRoutes(list []*Route) {
+	slices.SortFunc(list, func(a, b *Route) int { return comparePrefix(a.Prefix, b.Prefix) })
+}
+
+func comparePrefix(a, b netip.Prefix) int {
+	return cmp.Or(cmp.Compare(family(a.Addr()), family(b.Addr())), a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
+}

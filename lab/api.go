@@ -3,6 +3,7 @@ package lab
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"trivet.dev/trivet/bench/probe"
+	"trivet.dev/trivet/controller/foreign"
 	"trivet.dev/trivet/internal/version"
 	"trivet.dev/trivet/target/local"
 	"trivet.dev/trivet/topology"
@@ -93,12 +95,18 @@ func register(api huma.API, d *daemon) {
 	}, summary("Whether switches are connected to their controllers"))
 	huma.Post(api, "/v1/apply", func(ctx context.Context, in *body[ApplyRequest]) (*body[ApplyResult], error) {
 		r, err := d.apply(in.Body)
+		if err == nil && !in.Body.DryRun {
+			err = d.follow()
+		}
 		return &body[ApplyResult]{r}, problem(err)
 	}, summary("Change the lab to another topology, touching only what differs"))
 	huma.Post(api, "/v1/link", func(ctx context.Context, in *body[LinkRequest]) (*struct{}, error) {
 		change, err := topology.ParseLinkChange(in.Body.Change)
 		if err == nil {
 			err = d.setLink([2]string{in.Body.A, in.Body.B}, max(1, in.Body.Number), change)
+		}
+		if err == nil {
+			err = d.follow()
 		}
 		return nil, problem(err)
 	}, summary("Change a link"))
@@ -202,6 +210,9 @@ func (d *daemon) apply(r ApplyRequest) (out ApplyResult, err error) {
 	if err := problems.Err(); err != nil {
 		return out, err
 	}
+	if err := foreign.Check(t).Err(); err != nil {
+		return out, err
+	}
 	out.Changes = []string{}
 	return out, d.change(func(ctx context.Context) error {
 		changes := topology.Diff(d.local.Topology, t)
@@ -218,7 +229,17 @@ func (d *daemon) apply(r ApplyRequest) (out ApplyResult, err error) {
 		if err := d.startController(t); err != nil {
 			return err
 		}
-		return d.local.Apply(ctx, t, d.progress.stage)
+		started, err := d.startPrograms(ctx, t)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(d.local.Apply(ctx, t, d.progress.stage), d.endPrograms(d.local.Topology)); err != nil {
+			return err
+		}
+		if started {
+			return d.waitForeign(ctx, t)
+		}
+		return nil
 	})
 }
 

@@ -87,6 +87,17 @@ func (o *ownController) wait(ctx context.Context, t *topology.Topology) error {
 	}
 }
 
+// catchUp waits until the controller has followed a change of the lab.
+func (o *ownController) catchUp(ctx context.Context, t *topology.Topology) error {
+	if o == nil {
+		return nil
+	}
+	if err := o.barriers(ctx, t); err != nil { // what switches have to say of the change comes before their answers
+		return err
+	}
+	return o.wait(ctx, t)
+}
+
 // missing lists what the controller has yet to learn of a topology.
 func (o *ownController) missing(t *topology.Topology) (out []string) {
 	nodes := map[string]*topology.Node{}

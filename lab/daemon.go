@@ -29,6 +29,8 @@ type daemon struct {
 	own   *ownController // of switches whose controller is trivet; nil where there are none
 	start time.Time      // when the lab was up
 
+	programs map[string]*program // controllers of others that run, by name; guarded by changing
+
 	changing sync.Mutex // one change of the lab at a time
 	progress *progressLog
 	ctx      context.Context // ends when the lab is to go down
@@ -131,6 +133,10 @@ func (d *daemon) up() {
 	l, err := local.New(d.state.Name, Dir(d.state.Name))
 	if err == nil {
 		d.local = l
+		l.OnFabric = func(ctx context.Context) error {
+			_, err := d.startPrograms(ctx, d.state.Topology)
+			return err
+		}
 		err = d.startController(d.state.Topology)
 	}
 	if err == nil {
@@ -174,8 +180,8 @@ func (d *daemon) waitControllers() {
 	if err := d.own.wait(ctx, d.state.Topology); err != nil {
 		d.progress.warn(err.Error())
 	}
-	if err := d.local.WaitControllers(ctx); err != nil {
-		d.progress.warnController(err, d.state.Topology)
+	if err := d.waitForeign(ctx, d.state.Topology); err != nil {
+		d.progress.warnController(err, d.state)
 	}
 }
 
@@ -307,11 +313,30 @@ func (d *daemon) setLink(ends [2]string, n int, c topology.LinkChange) error {
 				continue
 			}
 			if n--; n == 0 {
+				if err := checkLink(d.local.Topology, i, c); err != nil {
+					return err
+				}
 				return d.local.SetLink(ctx, i, c)
 			}
 		}
 		return fmt.Errorf("there is no link %s-%s", ends[0], ends[1])
 	})
+}
+
+// followTime is how long a command that changes the lab waits for the controller to follow.
+const followTime = 5 * time.Second
+
+// follow waits until traffic can flow again after a change.
+func (d *daemon) follow() error {
+	d.changing.Lock()
+	own, t := d.own, d.state.Topology
+	d.changing.Unlock()
+	ctx, cancel := context.WithTimeout(d.ctx, followTime)
+	defer cancel()
+	if err := own.catchUp(ctx, t); err != nil {
+		return fmt.Errorf("the change is made, but %w", err)
+	}
+	return nil
 }
 
 // change runs a change of the lab and records the topology that came of it.

@@ -60,13 +60,16 @@ func (r *resolver) defaults(d Defaults) {
 		if n.Kind != Switch && n.Kind != Router {
 			continue
 		}
-		own := n.Controllers
-		r.controllersOf(n, d)
+		own, inherited, override := n.Controllers, t.Datapath, d.OverrideDatapath
+		if !allowed(n.Kind, override) {
+			override = ""
+		}
+		bridge := n.Kind == Switch && cmp.Or(override, n.Datapath, inherited) == Bridge
+		r.controllersOf(n, d, bridge)
 		fallback := d.Controlled
 		if n.Controllers[0] == ControllerNone {
 			fallback = d.Datapath
 		}
-		inherited, override := t.Datapath, d.OverrideDatapath
 		if n.Kind == Router && (n.Controllers[0] != ControllerTrivet || n.RunsPrograms()) {
 			fallback = Kernel // what is said for all nodes does not make a routing node of it
 			inherited, override = only(inherited, Kernel), only(override, Kernel)
@@ -75,7 +78,7 @@ func (r *resolver) defaults(d Defaults) {
 			inherited = ""
 		}
 		n.Datapath = cmp.Or(n.Datapath, inherited, fallback)
-		if allowed(n.Kind, override) && !n.NAT {
+		if override != "" && !n.NAT {
 			n.Datapath = override
 		}
 		if n.Kind == Router {
@@ -118,12 +121,16 @@ func allowed(k Kind, d Datapath) bool {
 	return false
 }
 
-func (r *resolver) controllersOf(n *Node, d Defaults) {
+// controllersOf gives a node the controllers that are said for it, for all, or by default; a Linux
+// bridge takes none, so it has none by default.
+func (r *resolver) controllersOf(n *Node, d Defaults, bridge bool) {
 	switch {
 	case len(d.OverrideController) > 0:
 		n.Controllers = d.OverrideController
 	case len(n.Controllers) == 0 && len(r.t.Controllers) > 0:
 		n.Controllers = r.t.Controllers
+	case len(n.Controllers) == 0 && bridge:
+		n.Controllers = []string{ControllerNone}
 	case len(n.Controllers) == 0:
 		n.Controllers = []string{cmp.Or(d.Controller, ControllerNone)}
 	}

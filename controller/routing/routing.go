@@ -140,10 +140,10 @@ func (a *App) Start(c *controller.Controller) error {
 // Stop ends it. What is installed stays.
 func (a *App) Stop() {
 	a.cancel()
-	a.done.Wait()
 	for _, n := range *a.nodes.Load() {
 		n.close()
 	}
+	a.done.Wait()
 }
 
 // Watch calls f after each change of routes.

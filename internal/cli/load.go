@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"trivet.dev/trivet/controller/foreign"
 	"trivet.dev/trivet/topology"
 	"trivet.dev/trivet/topology/formats"
 	_ "trivet.dev/trivet/topology/formats/all" // registers the formats
@@ -29,8 +30,8 @@ func (s *source) flags(cmd *cobra.Command) {
 	f.StringVar(&s.name, "name", "", "what to call it (default: after the file or generator)")
 	f.StringVar(&s.nodes, "nodes", "", "of a generator: switch or router")
 	f.StringVar(&s.topo, "topo", "", "which topology of a Mininet file that has several, with arguments: mytopo,3")
-	f.StringVar(&s.datapath, "datapath", "", "what forwards: bridge or ovs (switches; ovs where there is a controller), kernel (routers)")
-	f.StringSliceVar(&s.controller, "controller", nil, "of all switches: none, trivet, "+strings.Join(topology.ControllerPrograms, ", ")+", or addresses like tcp:127.0.0.1:6653")
+	f.StringVar(&s.datapath, "datapath", "", "what forwards: ovs (the default), bridge (switches without a controller), kernel (routers)")
+	f.StringSliceVar(&s.controller, "controller", nil, "what decides: trivet (the default), none (switches learn by themselves), "+strings.Join(topology.ControllerPrograms, ", ")+", or addresses like tcp:127.0.0.1:6653")
 	f.StringVar(&s.ipv6, "ipv6", "", "off, assigned or auto")
 }
 
@@ -79,7 +80,7 @@ func isFile(what string) bool {
 
 // resolve validates a topology and assigns what is open.
 func (s *source) resolve(t *topology.Topology) (*topology.Topology, topology.Problems, error) {
-	d := topology.Defaults{Datapath: topology.Bridge, Controlled: topology.OVS, Controller: topology.ControllerNone,
+	d := topology.Defaults{Datapath: topology.Bridge, Controlled: topology.OVS, Controller: topology.ControllerTrivet,
 		OverrideDatapath: topology.Datapath(s.datapath), OverrideController: s.controller}
 	if s.datapath != "" && !slices.Contains([]topology.Datapath{topology.OVS, topology.Bridge, topology.Kernel}, d.OverrideDatapath) {
 		return nil, nil, fmt.Errorf("--datapath %s: there are ovs and bridge for switches, kernel for routers", s.datapath)
@@ -102,5 +103,5 @@ func supported(t *topology.Topology) error {
 			p.Add(n.Pos, "use datapath ovs, or --controller none", "switch %s: a Linux bridge takes no controller", n.Name)
 		}
 	}
-	return p.Err()
+	return append(p, foreign.Check(t)...).Err()
 }

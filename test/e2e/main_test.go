@@ -47,5 +47,26 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	unix.Umask(0o022)
-	os.Exit(m.Run())
+	restore := moreNeighbors()
+	code := m.Run()
+	restore()
+	os.Exit(code)
+}
+
+// moreNeighbors raises the kernel's limits on neighbours as a whole, and returns what restores them.
+// A lab does that itself where it sees them; in the machines' own network namespaces it cannot.
+func moreNeighbors() (restore func()) {
+	restore = func() {}
+	for _, limit := range []string{"gc_thresh3", "gc_thresh2", "gc_thresh1"} {
+		for _, family := range []string{"ipv4", "ipv6"} {
+			file := "/proc/sys/net/" + family + "/neigh/default/" + limit
+			old, err := os.ReadFile(file)
+			if err != nil || os.WriteFile(file, []byte("32768"), 0o644) != nil {
+				continue
+			}
+			rest := restore
+			restore = func() { _ = os.WriteFile(file, old, 0o644); rest() }
+		}
+	}
+	return restore
 }

@@ -1,0 +1,296 @@
+// Package environment says in what surroundings something was measured: a Record of
+// the machine, a Watch over it while a probe runs, and a Verdict on whether the
+// figures are those of the network and not of a machine out of breath.
+package environment
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"trivet.dev/trivet/bench/stats"
+	"trivet.dev/trivet/internal/version"
+)
+
+// Record is the machine that measures, as it was before the start. What could not be
+// read is in Missing, with the reason.
+type Record struct {
+	Time     time.Time `json:"time"`
+	TimeZone string    `json:"time_zone"`
+	Host     string    `json:"host,omitempty"` // a hash (see HostName), the name, or nothing
+	Trivet   string    `json:"trivet"`         // version
+	Go       string    `json:"go"`
+
+	System         string `json:"system"` // the distribution
+	Kernel         string `json:"kernel"` // release
+	KernelBuild    string `json:"kernel_build"`
+	Machine        string `json:"machine"`                  // x86_64, aarch64
+	CommandLine    string `json:"command_line"`             // of the kernel, what concerns processors; see cpuWords
+	Virtualisation string `json:"virtualisation,omitempty"` // of the machine, and of the container: "kvm", "docker"; nothing: none seen
+	ClockSource    string `json:"clock_source"`
+
+	CPU     CPU                        `json:"cpu"`
+	Memory  Memory                     `json:"memory"`
+	Load    Load                       `json:"load"`
+	Tools   map[string]string          `json:"tools,omitempty"`    // the first line of what they say of their version
+	Sysctls map[string]string          `json:"sysctls,omitempty"`  // those asked for that the kernel has
+	Offload map[string]map[string]bool `json:"offloads,omitempty"` // by device
+	Missing []string                   `json:"missing,omitempty"`
+}
+
+// CPU is the processors. Model is "" where the machine does not say.
+type CPU struct {
+	Model       string            `json:"model"`
+	Online      int               `json:"online"`
+	Cores       int               `json:"cores"` // physical ones, among those that are online
+	Usable      int               `json:"usable"`
+	SMT         string            `json:"smt"` // on, off, notsupported, …: the kernel's word
+	Governors   []string          `json:"governors,omitempty"`
+	Turbo       string            `json:"turbo,omitempty"` // on, off
+	MaxKHz      int               `json:"max_khz,omitempty"`
+	Isolated    string            `json:"isolated,omitempty"`    // processors kept from the scheduler
+	Mitigations map[string]string `json:"mitigations,omitempty"` // by vulnerability, of those that affect this machine
+}
+
+// Memory is in bytes.
+type Memory struct {
+	Total     uint64 `json:"total"`
+	Available uint64 `json:"available"`
+	SwapUsed  uint64 `json:"swap_used"`
+}
+
+// Load is how busy the machine was before the start.
+type Load struct {
+	Average [3]float64  `json:"average"` // over 1, 5 and 15 minutes
+	Running int         `json:"running"` // tasks that run or want to, this one counted
+	Busy    stats.Float `json:"busy"`    // share of all processors' time, over Seconds
+	Seconds float64     `json:"seconds"`
+}
+
+// HostName is how a record names its machine.
+type HostName string
+
+// A hash is the same for all records of one machine, and tells nothing of its name.
+const (
+	Hashed  HostName = ""
+	Omitted HostName = "omit"
+	Plain   HostName = "plain"
+)
+
+// Options say what a record holds beyond the machine itself.
+type Options struct {
+	Tools   []string      // programs that are used: "iperf3", "ovs-vswitchd"
+	Sysctls []string      // beyond DefaultSysctls
+	Devices []Device      // network devices whose offloads matter
+	Host    HostName      // hashed when empty
+	Settle  time.Duration // how long to look at the load; 0 is 200 ms
+}
+
+// Device is a network device, in a namespace by path or, when that is empty, in that of the caller.
+type Device struct {
+	Name      string `json:"name"`
+	Namespace string `json:"namespace,omitempty"` // /var/run/netns/x, /proc/7/ns/net
+}
+
+// DefaultSysctls are in every record, where the kernel has them.
+var DefaultSysctls = []string{
+	"kernel.numa_balancing", "kernel.nmi_watchdog", "kernel.perf_event_paranoid", "kernel.sched_rt_runtime_us", "kernel.timer_migration",
+	"net.core.bpf_jit_enable", "net.core.busy_poll", "net.core.default_qdisc", "net.core.dev_weight",
+	"net.core.netdev_budget", "net.core.netdev_budget_usecs", "net.core.netdev_max_backlog",
+	"net.core.rmem_default", "net.core.rmem_max", "net.core.wmem_default", "net.core.wmem_max",
+	"net.ipv4.ip_forward", "net.ipv4.neigh.default.gc_thresh3", "net.ipv4.tcp_congestion_control",
+	"net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem", "net.ipv6.conf.all.disable_ipv6", "net.ipv6.conf.all.forwarding",
+}
+
+// Take records the machine. It always gives a record; what is missing is said in it.
+func Take(ctx context.Context, o Options) Record {
+	m := &machine{root: "/"}
+	now := time.Now()
+	r := Record{Time: now.UTC().Round(0), TimeZone: zone(now), Trivet: version.Version, Go: runtime.Version(), Host: m.host(o.Host)}
+	m.system(&r)
+	r.CPU, r.Memory = m.cpu(), m.memory()
+	r.Sysctls = m.sysctls(slices.Concat(DefaultSysctls, o.Sysctls))
+	r.Tools = m.tools(ctx, o.Tools)
+	r.Offload = m.offloads(o.Devices)
+	settle := o.Settle
+	if settle == 0 {
+		settle = 200 * time.Millisecond
+	}
+	r.Load = m.load(ctx, settle)
+	r.Missing = m.missing
+	return r
+}
+
+func zone(t time.Time) string {
+	name, offset := t.Zone()
+	return fmt.Sprintf("%s %+03d:%02d", name, offset/3600, offset%3600/60)
+}
+
+// machine reads files below root, and collects what it misses.
+type machine struct {
+	root    string
+	missing []string
+}
+
+func (m *machine) lack(what string, err error) {
+	if pathError := (*fs.PathError)(nil); errors.As(err, &pathError) {
+		err = fmt.Errorf("%s: %w", pathError.Path, pathError.Err)
+	}
+	m.missing = append(m.missing, fmt.Sprintf("%s: %v", what, err))
+}
+
+func (m *machine) read(path string) (string, error) {
+	b, err := os.ReadFile(filepath.Join(m.root, path))
+	return strings.TrimSpace(strings.TrimRight(string(b), "\x00")), err
+}
+
+// get reads what there should be.
+func (m *machine) get(what, path string) string {
+	text, err := m.read(path)
+	if err != nil {
+		m.lack(what, err)
+	}
+	return text
+}
+
+// maybe reads what there need not be.
+func (m *machine) maybe(path string) string {
+	text, _ := m.read(path)
+	return text
+}
+
+// host hashes the machine's id, which must not be shown, with the name: nobody can try names.
+func (m *machine) host(how HostName) string {
+	name, err := os.Hostname()
+	if err != nil || how == Omitted {
+		return ""
+	}
+	if how == Plain {
+		return name
+	}
+	id := m.maybe("etc/machine-id")
+	if id == "" {
+		m.missing = append(m.missing, "host: there is no /etc/machine-id to hash the name with")
+		return ""
+	}
+	h := hmac.New(sha256.New, []byte(id))
+	h.Write([]byte("trivet bench " + name))
+	return hex.EncodeToString(h.Sum(nil)[:8])
+}
+
+func (m *machine) system(r *Record) {
+	var u unix.Utsname
+	if err := unix.Uname(&u); err != nil {
+		m.lack("kernel", err)
+	}
+	r.Kernel, r.KernelBuild, r.Machine = unix.ByteSliceToString(u.Release[:]), unix.ByteSliceToString(u.Version[:]), unix.ByteSliceToString(u.Machine[:])
+	for line := range strings.Lines(m.maybe("etc/os-release")) {
+		if name, ok := strings.CutPrefix(strings.TrimSpace(line), "PRETTY_NAME="); ok {
+			r.System = strings.Trim(name, `"'`)
+		}
+	}
+	r.CommandLine = cpuWords(m.get("command_line", "proc/cmdline"))
+	r.ClockSource = m.get("clock_source", "sys/devices/system/clocksource/clocksource0/current_clocksource")
+	r.Virtualisation = m.virtualisation()
+}
+
+// cpuWords keeps of a kernel's command line what changes figures: the rest may name disks and keys.
+func cpuWords(line string) string {
+	var kept []string
+	for _, word := range strings.Fields(line) {
+		key, _, _ := strings.Cut(word, "=")
+		for _, prefix := range []string{"isolcpus", "nohz", "rcu_nocb", "mitigations", "nosmt", "maxcpus", "nr_cpus", "idle", "processor.",
+			"intel_", "amd_", "cpufreq.", "cpuidle.", "spec", "spectre", "no", "l1tf", "mds", "tsx", "retbleed", "pti", "kpti", "clocksource",
+			"tsc", "preempt", "irqaffinity", "threadirqs", "transparent_hugepage", "hugepages", "skew_tick", "workqueue."} {
+			if strings.HasPrefix(key, prefix) {
+				kept = append(kept, word)
+				break
+			}
+		}
+	}
+	return strings.Join(kept, " ")
+}
+
+func (m *machine) memory() (out Memory) {
+	values := m.kilobytes("memory", "proc/meminfo")
+	return Memory{Total: values["MemTotal"], Available: values["MemAvailable"], SwapUsed: values["SwapTotal"] - values["SwapFree"]}
+}
+
+// kilobytes reads "MemTotal:  16 kB" lines into bytes.
+func (m *machine) kilobytes(what, path string) map[string]uint64 {
+	out := map[string]uint64{}
+	for line := range strings.Lines(m.get(what, path)) {
+		key, rest, ok := strings.Cut(line, ":")
+		if words := strings.Fields(rest); ok && len(words) > 0 {
+			if n, err := strconv.ParseUint(words[0], 10, 64); err == nil {
+				out[key] = n << 10
+			}
+		}
+	}
+	return out
+}
+
+func (m *machine) sysctls(names []string) map[string]string {
+	out := map[string]string{}
+	for _, name := range names {
+		// Dots in names of devices are written as slashes, as sysctl(8) has it.
+		path := strings.Map(func(r rune) rune {
+			switch r {
+			case '.':
+				return '/'
+			case '/':
+				return '.'
+			}
+			return r
+		}, name)
+		if !filepath.IsLocal(path) {
+			m.lack("sysctl", fmt.Errorf("%q is no name of a sysctl; write net.core.rmem_max", name))
+			continue
+		}
+		if value, err := m.read(filepath.Join("proc/sys", path)); err == nil {
+			out[name] = strings.Join(strings.Fields(value), " ")
+		} else if !slices.Contains(DefaultSysctls, name) {
+			m.lack("sysctl "+name, err)
+		}
+	}
+	return out
+}
+
+func (m *machine) load(ctx context.Context, settle time.Duration) Load {
+	var l Load
+	l.Busy = stats.None
+	text := m.get("load", "proc/loadavg")
+	if n, err := fmt.Sscanf(text, "%f %f %f %d/", &l.Average[0], &l.Average[1], &l.Average[2], &l.Running); n < 4 && text != "" {
+		m.lack("load", fmt.Errorf("/proc/loadavg reads %q: %w", text, err))
+	}
+	before, begin, err := kernelStat{}, time.Now(), error(nil)
+	if before, err = m.stat(); err != nil {
+		m.lack("load", err)
+		return l
+	}
+	select {
+	case <-time.After(settle):
+	case <-ctx.Done():
+	}
+	after, err := m.stat()
+	if err != nil {
+		m.lack("load", err)
+		return l
+	}
+	l.Seconds = time.Since(begin).Seconds()
+	l.Busy = after.total.less(before.total).busy()
+	return l
+}

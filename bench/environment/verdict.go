@@ -1,0 +1,254 @@
+package environment
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"trivet.dev/trivet/bench/stats"
+)
+
+// Level is how far a figure can be trusted.
+type Level string
+
+// Levels.
+const (
+	Good     Level = "good"     // nothing speaks against the figure
+	Doubtful Level = "doubtful" // it may be that of the machine: the reasons say why
+	Bad      Level = "bad"      // it is not what was to be measured
+)
+
+// Verdict is a level with what led to it. A good one has no reasons.
+type Verdict struct {
+	Level   Level    `json:"level"`
+	Reasons []Reason `json:"reasons,omitempty"`
+}
+
+// Reason is one thing that speaks against a figure.
+type Reason struct {
+	Level Level  `json:"level"`
+	Code  string `json:"code"` // stable, for programs: "cpu", "link-delay"
+	Text  string `json:"text"`
+}
+
+// LinkCheck is what one direction of a link was asked to do, and what it was seen to
+// do. What was not asked for or not looked at is zero, and not judged.
+type LinkCheck struct {
+	Link       string        `json:"link"`
+	AskedDelay time.Duration `json:"asked_delay_ns,omitempty"`
+	GivenDelay time.Duration `json:"given_delay_ns,omitempty"` // without what the path costs otherwise
+	AskedRate  float64       `json:"asked_rate,omitempty"`     // bit/s
+	GivenRate  float64       `json:"given_rate,omitempty"`     // the most it was seen to carry while it was full
+	AskedLoss  float64       `json:"asked_loss,omitempty"`     // share of packets
+	Lost       int           `json:"lost,omitempty"`           // packets, of Sent
+	Sent       int           `json:"sent,omitempty"`
+}
+
+// Drops are packets that were lost where none should be: at a port without a limit, in
+// a socket of the probe.
+type Drops struct {
+	Where   string `json:"where"`
+	Packets uint64 `json:"packets"`
+	Of      uint64 `json:"of,omitempty"` // packets that came there; 0: not known
+}
+
+// Evidence is what a verdict is on.
+type Evidence struct {
+	Usage *Usage      `json:"usage,omitempty"` // nil: nobody watched
+	Links []LinkCheck `json:"links,omitempty"`
+	Drops []Drops     `json:"drops,omitempty"`
+}
+
+// Limits are the thresholds: beyond the first a figure is doubtful, beyond the second bad.
+type Limits struct {
+	Busy        [2]float64 // share of all processors' time, in the mean: the figure may be that of the processors
+	SoftIRQCore [2]float64 // share of one processor's time: packets wait for that processor
+	Pressure    [2]float64 // share of the time in which some task waited for a processor
+	RunQueue    [2]float64 // tasks per processor, in the mean
+	Steal       [2]float64 // share: the machine's host was doing something else
+	Gap         [2]float64 // the longest gap between looks, in intervals: the watch itself had to wait
+	Backlog     [2]float64 // share of packets that the kernel's backlog dropped
+	Squeezed    [2]float64 // times a second that reception ran out of its budget; the second is infinite: never bad
+	Clock       [2]float64 // seconds that the wall clock jumped
+	Delay       [2]float64 // share of the asked delay that the given one is off
+	DelayFloor  float64    // seconds that a delay may always be off: timers and wake-ups
+	RateBelow   [2]float64 // share of the asked rate that is missing
+	RateAbove   [2]float64 // share that is too much
+	Loss        [2]float64 // confidence of Wilson's interval of the loss, outside of which the asked loss lies
+	Drops       [2]float64 // share of packets dropped where none should be; also any at all is doubtful
+}
+
+// DefaultLimits say what is usual. A probe of the greatest throughput keeps a small machine busy and will be
+// doubtful: its figure is that of the processors as well as of the network.
+var DefaultLimits = Limits{
+	Busy:        [2]float64{0.90, 0.99},
+	SoftIRQCore: [2]float64{0.60, 0.95},
+	Pressure:    [2]float64{0.30, 0.80},
+	RunQueue:    [2]float64{2, 6},
+	Steal:       [2]float64{0.02, 0.10},
+	Gap:         [2]float64{3, 15},
+	Backlog:     [2]float64{0, 0.001},
+	Squeezed:    [2]float64{20, math.Inf(1)},
+	Clock:       [2]float64{0.001, 0.1},
+	Delay:       [2]float64{0.05, 0.25},
+	DelayFloor:  0.0002,
+	RateBelow:   [2]float64{0.05, 0.20},
+	RateAbove:   [2]float64{0.02, 0.10},
+	Loss:        [2]float64{0.999, 0.999999999},
+	Drops:       [2]float64{0, 0.001},
+}
+
+// Judge gives the verdict on what was measured, by its evidence alone.
+func Judge(e Evidence, l Limits) Verdict {
+	j := judge{limits: l, Verdict: Verdict{Level: Good}}
+	if e.Usage == nil {
+		j.add(Doubtful, "unwatched", "nobody watched the machine meanwhile")
+	} else {
+		j.machine(*e.Usage)
+	}
+	for _, link := range e.Links {
+		j.link(link)
+	}
+	for _, d := range e.Drops {
+		j.drops(d)
+	}
+	return j.Verdict
+}
+
+// Worst is the verdict on several figures together: the worst level, with all reasons once.
+func Worst(verdicts ...Verdict) Verdict {
+	j := judge{Verdict: Verdict{Level: Good}}
+	seen := map[Reason]bool{}
+	for _, v := range verdicts {
+		j.Level = worse(j.Level, v.Level)
+		for _, r := range v.Reasons {
+			if !seen[r] {
+				seen[r] = true
+				j.add(r.Level, r.Code, "%s", r.Text)
+			}
+		}
+	}
+	return j.Verdict
+}
+
+type judge struct {
+	Verdict
+	limits Limits
+}
+
+func worse(a, b Level) Level {
+	rank := map[Level]int{Good: 0, Doubtful: 1, Bad: 2}
+	if rank[b] > rank[a] {
+		return b
+	}
+	return a
+}
+
+func (j *judge) add(level Level, code, format string, args ...any) {
+	j.Level = worse(j.Level, level)
+	j.Reasons = append(j.Reasons, Reason{level, code, fmt.Sprintf(format, args...)})
+}
+
+// beyond adds a reason where a value is beyond its limits; a value that there is not is beyond none.
+func (j *judge) beyond(value float64, limits [2]float64, code, format string, args ...any) {
+	switch {
+	case value > limits[1]:
+		j.add(Bad, code, format, args...)
+	case value > limits[0]:
+		j.add(Doubtful, code, format, args...)
+	}
+}
+
+func percent(share float64) string { return fmt.Sprintf("%.3g %%", 100*share) }
+
+func (j *judge) machine(u Usage) {
+	l := j.limits
+	if u.Looks == 0 {
+		j.add(Doubtful, "unwatched", "the watch did not look at the machine once")
+		return
+	}
+	share := func(value stats.Float, limits [2]float64, code, format string) {
+		j.beyond(float64(value), limits, code, format, percent(float64(value)))
+	}
+	share(u.Busy, l.Busy, "cpu", "CPU %s: the figure may be that of the processors")
+	share(u.SoftIRQCore, l.SoftIRQCore, "softirq", "one processor spent %s of its time on receiving packets")
+	share(u.Pressure, l.Pressure, "pressure", "tasks waited for a processor %s of the time")
+	share(u.Steal, l.Steal, "steal", "the host of this virtual machine took %s of the processors' time")
+	if u.Processors > 0 {
+		each := u.RunQueue / float64(u.Processors)
+		j.beyond(each, l.RunQueue, "run-queue", "%.1f tasks wanted each processor in the mean", each)
+	}
+	if u.Interval > 0 {
+		j.beyond(u.LongestGap/u.Interval, l.Gap, "gap", "the watch, which looks every %.3g s, had to wait %.3g s", u.Interval, u.LongestGap)
+	}
+	j.beyond(u.Clock.Largest, l.Clock, "clock", "the wall clock jumped by %.3g s", u.Clock.Largest)
+	if s := u.Softnet; s != nil {
+		if s.Dropped > 0 {
+			j.beyond(float64(s.Dropped)/float64(max(s.Dropped, s.Processed)), l.Backlog, "backlog", "the kernel dropped %d packets on reception (its backlog was full)", s.Dropped)
+		}
+		if u.Seconds > 0 {
+			each := float64(s.Squeezed) / u.Seconds
+			j.beyond(each, l.Squeezed, "squeezed", "reception ran out of its budget %.3g times a second", each)
+		}
+	}
+}
+
+func (j *judge) link(c LinkCheck) {
+	l := j.limits
+	if c.GivenDelay != 0 {
+		off := (c.GivenDelay - c.AskedDelay).Seconds()
+		share := math.Inf(1) // a delay where none was asked for
+		if c.AskedDelay > 0 {
+			share = math.Abs(off) / c.AskedDelay.Seconds()
+		}
+		if math.Abs(off) > l.DelayFloor {
+			j.beyond(share, l.Delay, "link-delay", "%s gave a delay of %v, not %v", c.Link, c.GivenDelay, c.AskedDelay)
+		}
+	}
+	if c.AskedRate > 0 && c.GivenRate > 0 {
+		text := fmt.Sprintf("%s gave %.4g Mbit/s, not %.4g", c.Link, c.GivenRate/1e6, c.AskedRate/1e6)
+		share := c.GivenRate/c.AskedRate - 1
+		j.beyond(-share, l.RateBelow, "link-rate", "%s", text)
+		j.beyond(share, l.RateAbove, "link-rate", "%s", text)
+	}
+	if c.Sent > 0 {
+		j.loss(c)
+	}
+}
+
+// loss is judged by how unlikely it is under what was asked for.
+func (j *judge) loss(c LinkCheck) {
+	lost := float64(c.Lost) / float64(c.Sent)
+	if c.AskedLoss == 0 {
+		if c.Lost > 0 {
+			j.drops(Drops{Where: c.Link, Packets: uint64(c.Lost), Of: uint64(c.Sent)})
+		}
+		return
+	}
+	level := Good
+	for i, as := range []Level{Doubtful, Bad} {
+		interval, err := stats.Wilson(c.Lost, c.Sent, j.limits.Loss[i])
+		if err != nil {
+			j.add(Doubtful, "link-loss", "%s: %s", c.Link, err)
+			return
+		}
+		if c.AskedLoss < interval.Low || c.AskedLoss > interval.High {
+			level = as
+		}
+	}
+	if level != Good {
+		j.add(level, "link-loss", "%s lost %s of %d packets, not %s", c.Link, percent(lost), c.Sent, percent(c.AskedLoss))
+	}
+}
+
+func (j *judge) drops(d Drops) {
+	if d.Packets == 0 {
+		return
+	}
+	text := fmt.Sprintf("%s dropped %d packets where none should be dropped", d.Where, d.Packets)
+	if d.Of == 0 {
+		j.add(Doubtful, "drops", "%s", text)
+		return
+	}
+	j.beyond(float64(d.Packets)/float64(max(d.Packets, d.Of)), j.limits.Drops, "drops", "%s (%s)", text, percent(float64(d.Packets)/float64(d.Of)))
+}

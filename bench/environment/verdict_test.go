@@ -1,0 +1,115 @@
+package environment
+
+import (
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"trivet.dev/trivet/bench/stats"
+)
+
+// calm is a machine that nothing speaks against.
+func calm() Usage {
+	return Usage{Seconds: 10, Looks: 50, Interval: 0.2, LongestGap: 0.21, Processors: 2, Busy: 0.4, SoftIRQCore: 0.1, Pressure: 0.05, RunQueue: 1,
+		Softnet: &Softnet{Processed: 1_000_000}}
+}
+
+// TestJudge proves what each threshold leads to, on either side of it, and that the reason is named.
+func TestJudge(t *testing.T) {
+	with := func(change func(*Usage)) Evidence {
+		u := calm()
+		change(&u)
+		return Evidence{Usage: &u}
+	}
+	link := func(c LinkCheck) Evidence {
+		u := calm()
+		c.Link = "r1 -- r2"
+		return Evidence{Usage: &u, Links: []LinkCheck{c}}
+	}
+	const ms = time.Millisecond
+	for _, c := range []struct {
+		name string
+		e    Evidence
+		want Level
+		code string
+	}{
+		{"calm", with(func(*Usage) {}), Good, ""},
+		{"unwatched", Evidence{}, Doubtful, "unwatched"},
+		{"not looked at", Evidence{Usage: &Usage{}}, Doubtful, "unwatched"},
+		{"at the limit", with(func(u *Usage) { u.Busy = 0.90 }), Good, ""},
+		{"busy", with(func(u *Usage) { u.Busy = 0.97 }), Doubtful, "cpu"},
+		{"full", with(func(u *Usage) { u.Busy = 0.999 }), Bad, "cpu"},
+		{"too short to say", with(func(u *Usage) {
+			u.Busy, u.Pressure, u.SoftIRQCore, u.Steal = stats.None, stats.None, stats.None, stats.None
+		}), Good, ""},
+		{"softirq", with(func(u *Usage) { u.SoftIRQCore = 0.7 }), Doubtful, "softirq"},
+		{"pressure", with(func(u *Usage) { u.Pressure = 0.9 }), Bad, "pressure"},
+		{"stolen", with(func(u *Usage) { u.Steal = 0.05 }), Doubtful, "steal"},
+		{"queue", with(func(u *Usage) { u.RunQueue = 5 }), Doubtful, "run-queue"},
+		{"gap", with(func(u *Usage) { u.LongestGap = 0.9 }), Doubtful, "gap"},
+		{"clock", with(func(u *Usage) { u.Clock.Largest = 0.5 }), Bad, "clock"},
+		{"backlog", with(func(u *Usage) { u.Softnet = &Softnet{Processed: 1_000_000, Dropped: 1} }), Doubtful, "backlog"},
+		{"backlog, many", with(func(u *Usage) { u.Softnet = &Softnet{Processed: 1000, Dropped: 100} }), Bad, "backlog"},
+		{"squeezed", with(func(u *Usage) { u.Softnet = &Softnet{Processed: 1000, Squeezed: 1e6} }), Doubtful, "squeezed"},
+
+		{"delay as asked", link(LinkCheck{AskedDelay: 10 * ms, GivenDelay: 10*ms + 400*time.Microsecond}), Good, ""},
+		{"delay off by a wake-up", link(LinkCheck{AskedDelay: ms, GivenDelay: ms + 150*time.Microsecond}), Good, ""},
+		{"delay off", link(LinkCheck{AskedDelay: 10 * ms, GivenDelay: 11 * ms}), Doubtful, "link-delay"},
+		{"delay far off", link(LinkCheck{AskedDelay: 10 * ms, GivenDelay: 5 * ms}), Bad, "link-delay"},
+		{"delay where none is", link(LinkCheck{GivenDelay: ms}), Bad, "link-delay"},
+		{"rate as asked", link(LinkCheck{AskedRate: 1e8, GivenRate: 0.97e8}), Good, ""},
+		{"rate too low", link(LinkCheck{AskedRate: 1e8, GivenRate: 0.9e8}), Doubtful, "link-rate"},
+		{"rate too high", link(LinkCheck{AskedRate: 1e8, GivenRate: 1.2e8}), Bad, "link-rate"},
+		{"loss as asked", link(LinkCheck{AskedLoss: 0.01, Lost: 110, Sent: 10000}), Good, ""},
+		{"too few packets to tell", link(LinkCheck{AskedLoss: 0.01, Lost: 0, Sent: 50}), Good, ""},
+		{"no loss where 1 % is asked", link(LinkCheck{AskedLoss: 0.01, Lost: 0, Sent: 10000}), Bad, "link-loss"},
+		{"a little too much", link(LinkCheck{AskedLoss: 0.01, Lost: 140, Sent: 10000}), Doubtful, "link-loss"},
+		{"loss where none is asked", link(LinkCheck{Lost: 1, Sent: 10000}), Doubtful, "drops"},
+		{"drops of nobody knows how many", Evidence{Usage: with(func(*Usage) {}).Usage, Drops: []Drops{{Where: "s1:2", Packets: 7}}}, Doubtful, "drops"},
+		{"many drops", Evidence{Usage: with(func(*Usage) {}).Usage, Drops: []Drops{{Where: "s1:2", Packets: 7, Of: 100}}}, Bad, "drops"},
+	} {
+		got := Judge(c.e, DefaultLimits)
+		codes := ""
+		for _, r := range got.Reasons {
+			codes += r.Code
+		}
+		if got.Level != c.want || codes != c.code {
+			t.Errorf("%s: %+v, want %s %s", c.name, got, c.want, c.code)
+		}
+	}
+}
+
+// TestJudgeProperties proves that a machine that is worse in one thing never gets a better verdict, that a verdict without
+// reasons is good and one with reasons is not, and that the level is that of the worst reason.
+func TestJudgeProperties(t *testing.T) {
+	share := rapid.Float64Range(0, 1)
+	rapid.Check(t, func(t *rapid.T) {
+		u := calm()
+		u.Busy, u.Steal, u.Pressure = stats.Float(share.Draw(t, "busy")), stats.Float(share.Draw(t, "steal")), stats.Float(share.Draw(t, "pressure"))
+		u.RunQueue, u.Clock.Largest = 20*share.Draw(t, "queue"), math.Pow(share.Draw(t, "clock"), 8)
+		before := Judge(Evidence{Usage: &u}, DefaultLimits)
+		worst := Good
+		for _, r := range before.Reasons {
+			worst = worse(worst, r.Level)
+			if r.Level == Good || r.Text == "" || strings.Contains(r.Text, "%!") {
+				t.Fatalf("reason %+v", r)
+			}
+		}
+		if worst != before.Level {
+			t.Fatalf("%+v", before)
+		}
+		u.Busy += stats.Float(share.Draw(t, "more"))
+		u.RunQueue += share.Draw(t, "longer")
+		after := Judge(Evidence{Usage: &u}, DefaultLimits)
+		if worse(before.Level, after.Level) != after.Level {
+			t.Fatalf("worse, and judged better: %+v, then %+v", before, after)
+		}
+		both := Worst(before, after, before)
+		if both.Level != after.Level || len(both.Reasons) > len(before.Reasons)+len(after.Reasons) {
+			t.Fatalf("together: %+v", both)
+		}
+	})
+}

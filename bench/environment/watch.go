@@ -1,0 +1,358 @@
+package environment
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"trivet.dev/trivet/bench/stats"
+)
+
+// WatchOptions say what to watch beside the machine.
+type WatchOptions struct {
+	Interval  time.Duration // between looks; 0 is 200 ms
+	Processes []Process
+	Cgroups   []Cgroup
+	NoPerf    bool // do not count perf events
+}
+
+// Process is one to watch, under a name for people.
+type Process struct {
+	Name string
+	PID  int
+}
+
+// Cgroup is one to watch with all below it: its directory, of version 2 or of version 1's cpuacct.
+type Cgroup struct{ Name, Path string }
+
+// Usage is what a machine did while it was watched. Shares are of all processors' time, from 0 to 1.
+type Usage struct {
+	Seconds    float64 `json:"seconds"`
+	Looks      int     `json:"looks"`
+	Interval   float64 `json:"interval"`    // seconds between looks, as asked for
+	LongestGap float64 `json:"longest_gap"` // seconds between looks, the longest: far more than asked where the watch itself had to wait
+	Cost       float64 `json:"cost"`        // seconds of processor time that watching took
+
+	Processors  int         `json:"processors"`
+	Busy        stats.Float `json:"busy"`         // share; none in times too short for the kernel's ticks of 10 ms
+	BusiestLook stats.Float `json:"busiest_look"` // the busiest stretch between two looks
+	BusiestCore stats.Float `json:"busiest_core"` // share of its own time
+	User        stats.Float `json:"user"`
+	System      stats.Float `json:"system"`
+	SoftIRQ     stats.Float `json:"softirq"`
+	SoftIRQCore stats.Float `json:"softirq_core"` // the most of any processor, share of its own time
+	Steal       stats.Float `json:"steal"`        // taken by the host of a virtual machine
+	Pressure    stats.Float `json:"pressure"`     // share of the time in which some task waited for a processor
+	RunQueue    float64     `json:"run_queue"`    // tasks that ran or wanted to, the mean of the looks
+	RunQueueMax float64     `json:"run_queue_max"`
+	Switches    uint64      `json:"context_switches"`
+	Softnet     *Softnet    `json:"softnet,omitempty"`
+
+	Processes []ProcessUsage `json:"processes,omitempty"`
+	Cgroups   []CgroupUsage  `json:"cgroups,omitempty"`
+	Perf      []Counter      `json:"perf,omitempty"`
+	Clock     Clock          `json:"clock"`
+	Missing   []string       `json:"missing,omitempty"` // what could not be watched, and why
+}
+
+// ProcessUsage is of one process with all its threads, but not of its children.
+type ProcessUsage struct {
+	Name        string  `json:"name"`
+	PID         int     `json:"pid"`
+	User        float64 `json:"user"` // seconds, in steps of 10 ms
+	System      float64 `json:"system"`
+	PSS         uint64  `json:"pss"`                // bytes, the most seen; looked at once a second
+	Voluntary   uint64  `json:"voluntary_switches"` // of threads that live
+	Involuntary uint64  `json:"involuntary_switches"`
+	Ended       bool    `json:"ended,omitempty"` // before the watch did: what it used after the last look is not counted
+}
+
+// CgroupUsage is of a cgroup with all below it.
+type CgroupUsage struct {
+	Name      string  `json:"name"`
+	CPU       float64 `json:"cpu"`       // seconds
+	Throttled float64 `json:"throttled"` // seconds in which a limit held it back
+	PSS       uint64  `json:"pss"`       // bytes of all its processes, the most seen; looked at once a second
+}
+
+// Watch looks at the machine until it is stopped.
+type Watch struct {
+	machine
+	options   WatchOptions
+	begin     time.Time
+	stop      chan struct{}
+	once      sync.Once
+	done      sync.WaitGroup
+	first     look
+	last      look
+	used      Usage
+	queue     float64 // sum of the run queue
+	processes []*watched[ProcessUsage, processTimes]
+	groups    []*watched[CgroupUsage, groupTimes]
+	perf      *perf
+	clock     clockWatch
+	memory    time.Time // when memory was last looked at
+}
+
+// look is what is read each time.
+type look struct {
+	at   time.Time
+	stat kernelStat
+}
+
+// watched is a process or a cgroup with what it had used at first.
+type watched[U, T any] struct {
+	use  U
+	from T
+	path string
+	skip bool
+}
+
+// StartWatch begins to watch. It fails where /proc cannot be read; what else cannot be
+// watched is in Usage.Missing. Stop must be called.
+func StartWatch(o WatchOptions) (*Watch, error) {
+	if o.Interval == 0 {
+		o.Interval = 200 * time.Millisecond
+	}
+	if o.Interval < 0 {
+		return nil, fmt.Errorf("watch: an interval of %v is none", o.Interval)
+	}
+	w := &Watch{machine: machine{root: "/"}, options: o, stop: make(chan struct{})}
+	w.used.BusiestLook = stats.None
+	stat, err := w.stat()
+	if err != nil {
+		return nil, fmt.Errorf("watch: %w", err)
+	}
+	if !o.NoPerf {
+		w.perf = openPerf(processors(stat))
+	}
+	w.meet()
+	softnet, softnetErr := w.softnet()
+	pressure, pressureErr := w.pressure()
+	w.begin = time.Now()
+	w.first = look{w.begin, stat}
+	w.last = w.first
+	w.clock.observe(readClocks())
+	w.done.Go(func() {
+		w.run()
+		w.end(softnet, softnetErr, pressure, pressureErr)
+	})
+	return w, nil
+}
+
+func processors(s kernelStat) (out []int) {
+	for name := range maps.Keys(s.cores) {
+		if n, err := strconv.Atoi(strings.TrimPrefix(name, "cpu")); err == nil {
+			out = append(out, n)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// meet takes down what processes and cgroups have used so far.
+func (w *Watch) meet() {
+	for _, p := range w.options.Processes {
+		one := &watched[ProcessUsage, processTimes]{use: ProcessUsage{Name: p.Name, PID: p.PID}}
+		var err error
+		if one.from, err = w.process(p.PID); err != nil {
+			w.lack("process "+p.Name, err)
+			continue
+		}
+		one.use.Voluntary, one.use.Involuntary = w.switches(p.PID)
+		w.processes = append(w.processes, one)
+	}
+	for _, g := range w.options.Cgroups {
+		one := &watched[CgroupUsage, groupTimes]{use: CgroupUsage{Name: g.Name}, path: g.Path}
+		var err error
+		if one.from, err = w.group(g.Path); err != nil {
+			w.lack("cgroup "+g.Name, err)
+			continue
+		}
+		w.groups = append(w.groups, one)
+	}
+}
+
+// run looks until it is stopped, on a thread of its own, whose processor time is the cost.
+func (w *Watch) run() {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	before := threadTime()
+	defer func() { w.used.Cost = threadTime() - before }()
+	ticker := time.NewTicker(w.options.Interval)
+	defer ticker.Stop()
+	w.weigh()
+	for {
+		select {
+		case <-ticker.C:
+			w.look()
+		case <-w.stop:
+			w.look()
+			w.final()
+			return
+		}
+	}
+}
+
+func threadTime() float64 {
+	var u unix.Rusage
+	if unix.Getrusage(unix.RUSAGE_THREAD, &u) != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano()).Seconds()
+}
+
+func (w *Watch) look() {
+	stat, err := w.stat()
+	if err != nil {
+		return
+	}
+	now := look{time.Now(), stat}
+	w.used.Looks++
+	w.used.LongestGap = max(w.used.LongestGap, now.at.Sub(w.last.at).Seconds())
+	// Shares of a stretch shorter than a few ticks would be noise.
+	if now.at.Sub(w.last.at) > 80*time.Millisecond {
+		w.used.BusiestLook = larger(w.used.BusiestLook, stat.total.less(w.last.stat.total).busy())
+	}
+	running := max(0, stat.running-1) // without this look itself
+	w.queue += running
+	w.used.RunQueueMax = max(w.used.RunQueueMax, running)
+	w.clock.observe(readClocks())
+	for _, p := range w.processes {
+		w.lookAt(p)
+	}
+	if now.at.Sub(w.memory) >= time.Second {
+		w.weigh()
+	}
+	w.last = now
+}
+
+func (w *Watch) lookAt(p *watched[ProcessUsage, processTimes]) {
+	now, err := w.process(p.use.PID)
+	if p.use.Ended = p.use.Ended || err != nil || now.started != p.from.started; !p.use.Ended {
+		p.use.User, p.use.System = now.user-p.from.user, now.system-p.from.system
+	}
+}
+
+// weigh looks at memory, which costs more than the rest.
+func (w *Watch) weigh() {
+	w.memory = time.Now()
+	for _, p := range w.processes {
+		if bytes, err := w.pss(p.use.PID); err == nil && !p.use.Ended {
+			p.use.PSS = max(p.use.PSS, bytes)
+		}
+	}
+	for _, g := range w.groups {
+		var sum uint64
+		for _, pid := range w.members(g.path) {
+			bytes, _ := w.pss(pid) // one that has ended has none
+			sum += bytes
+		}
+		g.use.PSS = max(g.use.PSS, sum)
+	}
+}
+
+// final takes down what only the last look needs.
+func (w *Watch) final() {
+	w.weigh()
+	for _, p := range w.processes {
+		voluntary, involuntary := w.switches(p.use.PID)
+		p.use.Voluntary, p.use.Involuntary = since(voluntary, p.use.Voluntary), since(involuntary, p.use.Involuntary)
+		if p.use.Ended {
+			p.use.Voluntary, p.use.Involuntary = 0, 0
+			w.lack("context switches of "+p.use.Name, errors.New("it ended before the watch did"))
+		}
+	}
+	for _, g := range w.groups {
+		now, err := w.group(g.path)
+		if err != nil {
+			w.lack("cgroup "+g.use.Name, err)
+			g.skip = true
+			continue
+		}
+		g.use.CPU, g.use.Throttled = now.cpu-g.from.cpu, now.throttled-g.from.throttled
+	}
+}
+
+// larger of two numbers that there may not be.
+func larger(a, b stats.Float) stats.Float {
+	if a != a || b > a {
+		return b
+	}
+	return a
+}
+
+func since(now, before uint64) uint64 { return now - min(now, before) }
+
+// end makes the usage of what was seen.
+func (w *Watch) end(softnet Softnet, softnetErr error, pressure float64, pressureErr error) {
+	u := &w.used
+	u.Seconds, u.Interval = w.last.at.Sub(w.begin).Seconds(), w.options.Interval.Seconds()
+	t := w.last.stat.total.less(w.first.stat.total)
+	u.Processors = len(w.first.stat.cores)
+	u.Busy, u.User, u.System = t.busy(), t.share(t.user+t.nice), t.share(t.system)
+	u.SoftIRQ, u.Steal = t.share(t.softirq), t.share(t.steal)
+	u.SoftIRQCore, u.BusiestCore = stats.None, stats.None
+	for name, now := range w.last.stat.cores {
+		c := now.less(w.first.stat.cores[name])
+		u.SoftIRQCore, u.BusiestCore = larger(u.SoftIRQCore, c.share(c.softirq)), larger(u.BusiestCore, c.busy())
+	}
+	u.Switches = since(w.last.stat.switches, w.first.stat.switches)
+	if u.Looks > 0 {
+		u.RunQueue = w.queue / float64(u.Looks)
+	}
+	w.endSoftnet(softnet, softnetErr)
+	w.endPressure(pressure, pressureErr)
+	for _, p := range w.processes {
+		u.Processes = append(u.Processes, p.use)
+	}
+	for _, g := range w.groups {
+		if !g.skip {
+			u.Cgroups = append(u.Cgroups, g.use)
+		}
+	}
+	if w.perf != nil {
+		u.Perf = w.perf.close()
+		w.missing = append(w.missing, w.perf.missing...)
+	}
+	u.Clock, u.Missing = w.clock.out, w.missing
+}
+
+func (w *Watch) endSoftnet(before Softnet, err error) {
+	after, errAfter := w.softnet()
+	if err := errors.Join(err, errAfter); err != nil {
+		w.lack("softnet", err)
+		return
+	}
+	s := after.less(before)
+	w.used.Softnet = &s
+}
+
+func (w *Watch) endPressure(before float64, err error) {
+	w.used.Pressure = stats.None
+	after, errAfter := w.pressure()
+	switch err := errors.Join(err, errAfter); {
+	case errors.Is(err, os.ErrNotExist), errors.Is(err, unix.EOPNOTSUPP):
+		w.lack("pressure", errors.New("this kernel does not tell how long tasks wait for processors (PSI)"))
+	case err != nil:
+		w.lack("pressure", err)
+	case w.used.Seconds > 0:
+		w.used.Pressure = stats.Float(min(1, (after-before)/1e6/w.used.Seconds))
+	}
+}
+
+// Stop ends the watch and returns what it saw. It may be called more than once.
+func (w *Watch) Stop() Usage {
+	w.once.Do(func() { close(w.stop) })
+	w.done.Wait()
+	return w.used
+}

@@ -1,0 +1,260 @@
+package environment
+
+import (
+	"encoding/json"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// ownTime is the processor time of this process, in seconds.
+func ownTime(t *testing.T) float64 {
+	t.Helper()
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano()).Seconds()
+}
+
+// TestWatch proves that a watch sees what the kernel accounts to this process while it works: processor time and
+// memory, and that the machine was busy at least as much.
+func TestWatch(t *testing.T) {
+	w, err := StartWatch(WatchOptions{Interval: 20 * time.Millisecond, Processes: []Process{{"this test", os.Getpid()}, {"nobody", math.MaxInt32 - 1}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := ownTime(t)
+	const size = 64 << 20
+	memory := make([]byte, size)
+	for ownTime(t)-before < 0.3 {
+		for i := 0; i < size; i += 4096 {
+			memory[i]++
+		}
+	}
+	u := w.Stop()
+	used := ownTime(t) - before
+	if len(u.Processes) != 1 || u.Processes[0].Ended {
+		t.Fatalf("processes: %+v", u.Processes)
+	}
+	p := u.Processes[0]
+	if got := p.User + p.System; got < 0.25 || got > used+0.05 {
+		t.Errorf("%.2f s seen, %.2f s used", got, used)
+	}
+	if p.PSS < size {
+		t.Errorf("PSS of %d bytes, with %d in use", p.PSS, size)
+	}
+	if all := float64(u.Busy) * u.Seconds * float64(u.Processors); all < 0.2 || u.Busy > 1 || u.BusiestCore < u.Busy-0.01 {
+		t.Errorf("the machine worked for %.2f s: %+v", all, u)
+	}
+	if u.Looks < 2 || u.Seconds < 0.1 || u.Cost <= 0 || u.Cost > used+0.05 || u.Switches == 0 || u.Softnet == nil {
+		t.Errorf("%+v", u)
+	}
+	if !strings.Contains(strings.Join(u.Missing, "\n"), "process nobody") {
+		t.Errorf("missing: %v", u.Missing)
+	}
+	if again := w.Stop(); again.Looks != u.Looks {
+		t.Error("a second stop looks again")
+	}
+	if _, err := json.Marshal(u); err != nil {
+		t.Error(err)
+	}
+	_ = memory[size/2]
+}
+
+// TestShortWatch proves that a watch stopped at once has no shares rather than wrong ones, and can be written.
+func TestShortWatch(t *testing.T) {
+	w, err := StartWatch(WatchOptions{NoPerf: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := w.Stop()
+	if b, err := json.Marshal(u); err != nil || u.Looks != 1 || u.Perf != nil {
+		t.Errorf("%s, %v", b, err)
+	}
+	if u.Busy < 0 || u.Busy > 1 {
+		t.Errorf("busy: %v", u.Busy)
+	}
+}
+
+// TestEnded proves that a process that ends while it is watched is marked, and not mistaken for another.
+func TestEnded(t *testing.T) {
+	cmd := exec.Command("sleep", "0.1")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	w, err := StartWatch(WatchOptions{Interval: 10 * time.Millisecond, Processes: []Process{{"sleep", cmd.Process.Pid}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(30 * time.Millisecond)
+	if u := w.Stop(); len(u.Processes) != 1 || !u.Processes[0].Ended {
+		t.Errorf("%+v", u.Processes)
+	}
+}
+
+// TestCgroup proves that the processor time of a cgroup is that of the processes in it, also after they have ended.
+func TestCgroup(t *testing.T) {
+	dir := ""
+	for _, root := range []string{"/sys/fs/cgroup/cpuacct", "/sys/fs/cgroup/unified", "/sys/fs/cgroup"} {
+		dir = filepath.Join(root, "trivet-environment-test-"+strconv.Itoa(os.Getpid()))
+		if os.Mkdir(dir, 0o755) == nil {
+			break
+		}
+	}
+	if _, err := (&machine{root: "/"}).group(dir); err != nil {
+		_ = os.Remove(dir)
+		t.Skipf("no cgroup that counts processor time can be made here: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := os.Remove(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	w, err := StartWatch(WatchOptions{Interval: 50 * time.Millisecond, Cgroups: []Cgroup{{"work", dir}, {"none", dir + "-none"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("sh", "-c", `echo 0 > "$0/cgroup.procs" && i=0 && while [ $i -lt 200000 ]; do i=$((i + 1)); done`, dir)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	u := w.Stop()
+	used := cmd.ProcessState.UserTime().Seconds() + cmd.ProcessState.SystemTime().Seconds()
+	if len(u.Cgroups) != 1 || u.Cgroups[0].CPU < used/2 || u.Cgroups[0].CPU > used+0.05 || !strings.Contains(strings.Join(u.Missing, "\n"), "cgroup none") {
+		t.Errorf("%+v, used %.3f s; missing %v", u.Cgroups, used, u.Missing)
+	}
+}
+
+// TestPerf proves that events are counted, or that it is said why not: page faults are at least those made meanwhile.
+func TestPerf(t *testing.T) {
+	stat, err := (&machine{root: "/"}).stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := openPerf(processors(stat))
+	const pages = 5000
+	memory, err := unix.Mmap(-1, 0, pages*4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = unix.Madvise(memory, unix.MADV_NOHUGEPAGE)
+	for i := 0; i < len(memory); i += 4096 {
+		memory[i] = 1
+	}
+	_ = unix.Munmap(memory)
+	counters := p.close()
+	if len(counters)+len(p.missing) != len(perfEvents) {
+		t.Errorf("%v, missing %v: some events are neither", counters, p.missing)
+	}
+	for _, c := range counters {
+		if c.Share <= 0 || c.Share > 1 || c.Value < 0 || c.Name == "page-faults" && c.Value < pages*0.9 || c.Name == "cycles" && c.Value < pages {
+			t.Errorf("%+v", c)
+		}
+	}
+	for _, m := range p.missing {
+		t.Log(m)
+	}
+}
+
+// TestClock proves that jumps of the wall clock are seen, of both signs, and that slewing and slow looks are none.
+func TestClock(t *testing.T) {
+	var w clockWatch
+	offset := 1e9
+	for i, step := range []float64{0, 0, 0.0002, -0.0002, 2, 0, -0.5, 0} { // in a second each
+		offset += step
+		w.observe(clockReading{raw: 50 + float64(i), offset: offset, doubt: 2e-6})
+	}
+	offset += 0.003
+	w.observe(clockReading{raw: 58, offset: offset, doubt: 0.01}) // a look that took 10 ms can say nothing of 3 ms
+	w.observe(clockReading{doubt: math.Inf(1)})
+	if len(w.out.Jumps) != 2 || w.out.Jumps[0] != (Jump{4, 2}) || math.Abs(w.out.Jumps[1].By+0.5) > 1e-6 || math.Abs(w.out.Largest-2) > 1e-6 || math.Abs(w.out.Rate-1.503/8) > 1e-6 {
+		t.Errorf("%+v", w.out)
+	}
+	a, b := readClocks(), readClocks()
+	if a.raw > b.raw || math.Abs(float64(time.Now().UnixNano())/1e9-(b.raw+b.offset)) > 60 {
+		t.Errorf("%+v, %+v", a, b)
+	}
+}
+
+// TestParsers proves that odd but possible contents of /proc are read right: kernels without late columns, counters
+// that have run over, names of processes that look like columns.
+func TestParsers(t *testing.T) {
+	s, err := parseStat("cpu  10 0 10 80\ncpu0 10 0 10 80\nintr 5 6\nctxt 77\nprocs_running 3\n")
+	if err != nil || s.switches != 77 || s.running != 3 || s.total.busy() != 0.2 || len(s.cores) != 1 {
+		t.Errorf("%+v, %v", s, err)
+	}
+	if _, err := parseStat("intr 1 2\n"); err == nil {
+		t.Error("a file without processors was taken")
+	}
+	before, err1 := parseSoftnet("ffffffff 00000001 00000000 0 0\n00000000 00000000 00000002\n")
+	after, err2 := parseSoftnet("00000004 00000003 00000000 0 0\n00000001 00000000 00000002\n")
+	if got := after.less(before); err1 != nil || err2 != nil || got != (Softnet{6, 2, 0}) {
+		t.Errorf("%+v, %v, %v", got, err1, err2)
+	}
+	for _, bad := range []string{"1 2\n", "x y z\n"} {
+		if _, err := parseSoftnet(bad); err == nil {
+			t.Errorf("%q was taken", bad)
+		}
+	}
+	m := &machine{root: tree(t, map[string]string{
+		"proc/7/stat":           "7 (a) S 1) (b) R 1 1 1 0 -1 4 1 0 0 0 250 50 0 0 20 0 1 0 12345 1 1\n",
+		"proc/8/stat":           "8 (x) S\n",
+		"proc/7/task/7/status":  "Name:\tx\nvoluntary_ctxt_switches:\t3\nnonvoluntary_ctxt_switches:\t1\n",
+		"proc/7/task/9/status":  "voluntary_ctxt_switches:\t4\nnonvoluntary_ctxt_switches:\t0\n",
+		"proc/7/smaps_rollup":   "0-f ---p 0 0 0 [rollup]\nRss:     100 kB\nPss:      12 kB\nPss_Anon:  4 kB\n",
+		"proc/pressure/cpu":     "some avg10=0.00 avg60=0.00 avg300=0.00 total=2500000\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=7\n",
+		"cg/cpu.stat":           "usage_usec 1500000\nuser_usec 1\nnr_throttled 2\nthrottled_usec 250000\n",
+		"cg/cgroup.procs":       "7\n",
+		"cg/below/cgroup.procs": "8\n9\n",
+		"v1/cpuacct.usage":      "2500000000\n",
+		"v1/cpu.stat":           "nr_periods 1\nthrottled_time 500000000\n",
+	})}
+	p, err := m.process(7)
+	if err != nil || p != (processTimes{2.5, 0.5, "12345"}) {
+		t.Errorf("process: %+v, %v", p, err)
+	}
+	if _, err := m.process(8); err == nil {
+		t.Error("half a line was taken")
+	}
+	v, i := m.switches(7)
+	bytes, _ := m.pss(7)
+	wait, _ := m.pressure()
+	if v != 7 || i != 1 || bytes != 12<<10 || wait != 2.5e6 {
+		t.Errorf("switches %d, %d; PSS %d; pressure %v", v, i, bytes, wait)
+	}
+	two, _ := m.group("cg")
+	one, _ := m.group("v1")
+	if two != (groupTimes{1.5, 0.25}) || one != (groupTimes{2.5, 0.5}) || len(m.members("cg")) != 3 {
+		t.Errorf("groups: %+v, %+v, %v", two, one, m.members("cg"))
+	}
+}
+
+// BenchmarkLook measures what a look costs; the watch of one process looks five times a second by default.
+func BenchmarkLook(b *testing.B) {
+	w := &Watch{machine: machine{root: "/"}, options: WatchOptions{Processes: []Process{{"this", os.Getpid()}}}, memory: time.Now().Add(time.Hour)}
+	w.meet()
+	for b.Loop() {
+		w.look()
+	}
+}
+
+// BenchmarkWeigh measures what looking at the memory of one process costs.
+func BenchmarkWeigh(b *testing.B) {
+	w := &Watch{machine: machine{root: "/"}, options: WatchOptions{Processes: []Process{{"this", os.Getpid()}}}}
+	w.meet()
+	for b.Loop() {
+		w.weigh()
+	}
+}

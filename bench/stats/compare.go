@@ -1,0 +1,156 @@
+package stats
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+)
+
+// Conclusion is what a comparison allows to say.
+type Conclusion string
+
+// Conclusions. A missing significance is Undecided, never Equivalent.
+const (
+	Equivalent Conclusion = "equivalent" // differ by less than the margin
+	Different  Conclusion = "different"  // differ, and are not shown to differ by less than the margin
+	Undecided  Conclusion = "undecided"  // the samples show neither
+)
+
+// CompareOptions say how two samples are compared.
+type CompareOptions struct {
+	Options
+	Margin float64 // up to which a difference does not matter, in the unit of the values; 0: no test of equivalence
+	Alpha  float64 // 0 is 0.05
+	Paired bool    // a[i] and b[i] were measured one after the other
+}
+
+// Comparison is of two samples, a and b; differences are a − b.
+type Comparison struct {
+	A           Summary      `json:"a"`
+	B           Summary      `json:"b"`
+	Difference  float64      `json:"difference"`             // of the means
+	Interval    *Interval    `json:"interval,omitempty"`     // of that difference, by t
+	Ratio       Float        `json:"ratio"`                  // of the means; none where b's is 0
+	T           *Test        `json:"t,omitempty"`            // Welch's, or that of pairs
+	MannWhitney *Test        `json:"mann_whitney,omitempty"` // not for pairs
+	HedgesG     Float        `json:"hedges_g"`
+	CliffsDelta Float        `json:"cliffs_delta"`
+	Equivalence *Equivalence `json:"equivalence,omitempty"`
+	Detectable  Float        `json:"detectable"` // the least difference that would be found in 80 % of such comparisons
+	Conclusion  Conclusion   `json:"conclusion"`
+	Warnings    []Warning    `json:"warnings,omitempty"` // of the comparison; those of a and b are with them
+}
+
+// Compare compares two samples. It fails where one is empty or holds what is no
+// finite number, and where pairs do not pair up; what else the samples cannot carry
+// is left out and said in the warnings.
+func Compare(a, b []float64, o CompareOptions) (Comparison, error) {
+	alpha := cmp.Or(o.Alpha, 0.05)
+	if o.Margin != 0 {
+		if err := checkMargin(o.Margin, alpha); err != nil {
+			return Comparison{}, err
+		}
+	}
+	if o.Paired && len(a) != len(b) {
+		return Comparison{}, fmt.Errorf("%w; there are %d and %d", ErrUnpaired, len(a), len(b))
+	}
+	var c Comparison
+	var errA, errB error
+	c.A, errA = Summarize(a, o.Options)
+	c.B, errB = Summarize(b, o.Options)
+	if err := errors.Join(errA, errB); err != nil {
+		return Comparison{}, err
+	}
+	c.Difference, c.Ratio, c.Detectable = c.A.Mean-c.B.Mean, None, None
+	if c.B.Mean != 0 {
+		c.Ratio = Float(c.A.Mean / c.B.Mean)
+	}
+	c.HedgesG, c.CliffsDelta = HedgesG(a, b), CliffsDelta(a, b)
+	c.test(a, b, o, alpha)
+	c.conclude(alpha)
+	return c, nil
+}
+
+func (c *Comparison) warn(code, format string, args ...any) {
+	c.Warnings = append(c.Warnings, Warning{code, fmt.Sprintf(format, args...)})
+}
+
+func (c *Comparison) test(a, b []float64, o CompareOptions, alpha float64) {
+	of, name := welch, "Welch t"
+	if o.Paired {
+		of, name = paired, "paired t"
+	}
+	s, err := of(a, b)
+	switch {
+	case errors.Is(err, ErrConstant):
+		c.warn(WarnConstant, "there is no spread to judge by: no test was made")
+		return
+	case err != nil:
+		c.warn(WarnSmall, "%s: no test was made", err)
+		return
+	}
+	t, interval := s.test(name), s.interval(1-alpha, "t")
+	c.T, c.Interval, c.Detectable = &t, &interval, Float(s.detectable(alpha))
+	if !o.Paired {
+		if u, err := MannWhitney(a, b); err == nil {
+			c.MannWhitney = &u
+		}
+	}
+	if o.Margin > 0 {
+		e := s.tost("TOST by "+name, o.Margin, alpha, min(len(a), len(b)))
+		c.Equivalence = &e
+	}
+}
+
+// conclude draws the conclusion, and warns where the samples had little chance to show it.
+func (c *Comparison) conclude(alpha float64) {
+	c.Conclusion = Undecided
+	if c.T == nil {
+		return
+	}
+	small := min(c.A.N, c.B.N) < fewValues
+	if small {
+		c.warn(WarnSmall, "%d and %d values are too few for a conclusion; take at least %d of each", c.A.N, c.B.N, fewValues)
+	}
+	switch e := c.Equivalence; {
+	case e != nil && e.Equivalent:
+		c.Conclusion = Equivalent
+	case c.T.P < alpha:
+		c.Conclusion = Different
+	case e != nil && e.Power < powerWanted:
+		c.warn(WarnPower, "such samples show equivalence within ±%g in %.0f %% of all cases at best; %s", e.Margin, 100*float64(e.Power), e.advice())
+	case e == nil:
+		c.warn(WarnPower, "a difference below %.3g would mostly have gone unseen; that none was seen does not say that there is none: state a margin to test for equivalence", float64(c.Detectable))
+	}
+	if u := c.MannWhitney; u != nil && c.Conclusion != Equivalent && (u.P < alpha) != (c.T.P < alpha) {
+		c.warn(WarnSkewed, "the tests disagree (t: p = %.3g, Mann–Whitney: p = %.3g): look at the distributions", c.T.P, u.P)
+	}
+	if small {
+		c.Conclusion = Undecided
+	}
+}
+
+func (e *Equivalence) advice() string {
+	if e.Needed == 0 {
+		return "the margin is too narrow for this spread"
+	}
+	return fmt.Sprintf("take %d values of each, or a wider margin", e.Needed)
+}
+
+// Holm adjusts the p values of tests that are read together, so that the chance of any
+// false alarm among them stays what it is for one (Holm, 1979). The order is kept.
+func Holm(ps []float64) []float64 {
+	order := make([]int, len(ps))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(ps[i], ps[j]) })
+	out, largest := make([]float64, len(ps)), 0.0
+	for rank, i := range order {
+		largest = math.Max(largest, math.Min(1, ps[i]*float64(len(ps)-rank)))
+		out[i] = largest
+	}
+	return out
+}

@@ -1,0 +1,112 @@
+package stats
+
+import (
+	"fmt"
+	"math"
+
+	"gonum.org/v1/gonum/stat"
+)
+
+// Outlier is a value far from the others (Tukey's fences: more than 1.5 times the
+// distance of the quartiles beyond them; far: more than 3 times).
+type Outlier struct {
+	Index int     `json:"index"` // in the sample, from 0
+	Value float64 `json:"value"`
+	Far   bool    `json:"far,omitempty"`
+}
+
+// Outliers lists the outliers of a sample in its order. Fewer than 5 values have none,
+// nor have samples of which half are equal: there is no scale to call a value far on.
+func Outliers(xs []float64) []Outlier {
+	if len(xs) < 5 {
+		return nil
+	}
+	s := ordered(xs)
+	low, high := s.Quantile(0.25), s.Quantile(0.75)
+	span := high - low
+	if span == 0 {
+		return nil
+	}
+	var out []Outlier
+	for i, x := range xs {
+		if beyond := max(low-x, x-high); beyond > 1.5*span {
+			out = append(out, Outlier{i, x, beyond > 3*span})
+		}
+	}
+	return out
+}
+
+// Warning says why a sample may not carry a conclusion.
+type Warning struct {
+	Code string `json:"code"` // one of the constants below
+	Text string `json:"text"`
+}
+
+// Codes of warnings.
+const (
+	WarnSmall     = "small"     // fewer values than an interval or a test can use
+	WarnConstant  = "constant"  // no spread at all
+	WarnTied      = "tied"      // most values are equal: the measurement is coarser than its spread
+	WarnDependent = "dependent" // neighbours resemble each other: n counts for less
+	WarnSkewed    = "skewed"    // a mean says little of a typical value
+	WarnOutliers  = "outliers"  // there are values far from the others
+	WarnPower     = "power"     // the sample could hardly have shown what was asked
+)
+
+// Thresholds of warnings.
+const (
+	fewValues     = 5    // below: the exact Mann–Whitney test of two such samples cannot fall under 0.01
+	tiedShare     = 0.5  // of the most frequent value
+	dependence    = 0.3  // lag-1 autocorrelation, where it is also significant
+	skewness      = 2.0  // that of an exponential distribution
+	enoughForMean = 100  // values from which on skewness matters less to the mean's tests
+	powerWanted   = 0.80 // the usual
+)
+
+// Warnings lists what speaks against conclusions from a sample, whose values are in
+// the order in which they were measured.
+func Warnings(xs []float64) (out []Warning) {
+	n := len(xs)
+	add := func(code, format string, args ...any) { out = append(out, Warning{code, fmt.Sprintf(format, args...)}) }
+	if n < fewValues {
+		add(WarnSmall, "%d values are too few for an interval or a test; take at least %d, better 10", n, fewValues)
+	}
+	switch {
+	case n < 2:
+		return out
+	case constant(xs):
+		add(WarnConstant, "all %d values are equal: there is no spread to judge by", n)
+		return out
+	}
+	if most := mostFrequent(xs); n >= fewValues && float64(most) > tiedShare*float64(n) {
+		add(WarnTied, "%d of %d values are equal: the measurement is coarser than what it measures", most, n)
+	}
+	if r := neighbours(xs); n >= 10 && r > max(dependence, 2/math.Sqrt(float64(n))) {
+		add(WarnDependent, "neighbouring values resemble each other (autocorrelation %.2f): intervals and tests are too sure; compare repetitions, not their samples", r)
+	}
+	if skew := stat.Skew(xs, nil); n >= fewValues && n < enoughForMean && math.Abs(skew) > skewness {
+		add(WarnSkewed, "the values are skewed (%.1f): trust the median and the Mann–Whitney test rather than the mean", skew)
+	}
+	if outliers := Outliers(xs); len(outliers) > 0 {
+		add(WarnOutliers, "%d of %d values are outliers; they are part of all figures", len(outliers), n)
+	}
+	return out
+}
+
+func mostFrequent(xs []float64) int {
+	counts, most := map[float64]int{}, 0
+	for _, x := range xs {
+		counts[x]++
+		most = max(most, counts[x])
+	}
+	return most
+}
+
+// neighbours is the correlation of each value with the next; 0 where there is none.
+func neighbours(xs []float64) float64 {
+	last := len(xs) - 1
+	if last < 2 || constant(xs[:last]) || constant(xs[1:]) {
+		return 0
+	}
+	return stat.Correlation(xs[:last], xs[1:], nil)
+}

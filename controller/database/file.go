@@ -1,0 +1,156 @@
+package database
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+)
+
+// applicationID marks our files (PRAGMA application_id): "trvt".
+const applicationID = 0x74727674
+
+//go:embed schema/*.sql
+var schema embed.FS
+
+// migrations are the scripts that make a file of version n one of version n+1. The
+// version of a file is how many it has seen (PRAGMA user_version).
+func migrations() []string {
+	names, err := fs.Glob(schema, "schema/*.sql")
+	if err != nil {
+		panic(err) // the pattern is right
+	}
+	number := func(name string) int {
+		n, _ := strconv.Atoi(strings.TrimSuffix(path.Base(name), ".sql"))
+		return n
+	}
+	slices.SortFunc(names, func(a, b string) int { return number(a) - number(b) })
+	scripts := make([]string, len(names))
+	for i, name := range names {
+		b, _ := schema.ReadFile(name)
+		scripts[i] = string(b)
+	}
+	return scripts
+}
+
+// migrate runs the scripts that the file has not seen, all or none.
+func (w *writer) migrate(scripts []string) error {
+	version, err := w.pragma("user_version")
+	if err != nil {
+		return err
+	}
+	if version > len(scripts) {
+		return &unusableError{suffix: "newer",
+			problem: fmt.Errorf("it has version %d and is of a later Trivet; this one knows versions up to %d", version, len(scripts))}
+	}
+	if version == len(scripts) {
+		return nil
+	}
+	return w.transaction(func(w *writer) {
+		for i, script := range append(slices.Clone(scripts[version:]), fmt.Sprintf("PRAGMA user_version = %d; PRAGMA application_id = %d", len(scripts), applicationID)) {
+			if _, err := w.conn.ExecContext(context.Background(), script); err != nil {
+				w.fail(fmt.Errorf("bring it from version %d to %d, step %d: %w", version, len(scripts), i+1, err))
+				return
+			}
+		}
+	})
+}
+
+// check finds damage, and files that are of somebody else.
+func (w *writer) check() error {
+	var damage string
+	if err := w.conn.QueryRowContext(context.Background(), "PRAGMA quick_check(1)").Scan(&damage); err != nil {
+		return err
+	}
+	if damage != "ok" {
+		return &unusableError{suffix: "corrupt", problem: errors.New(strings.ReplaceAll(damage, "\n", " "))}
+	}
+	id, err := w.pragma("application_id")
+	if err != nil {
+		return err
+	}
+	var tables int
+	if err := w.conn.QueryRowContext(context.Background(), "SELECT count(*) FROM sqlite_schema").Scan(&tables); err != nil {
+		return err
+	}
+	if id != applicationID && tables > 0 {
+		return errors.New("it is a database of another program; name another file")
+	}
+	return nil
+}
+
+func (w *writer) pragma(name string) (value int, err error) {
+	err = w.conn.QueryRowContext(context.Background(), "PRAGMA "+name).Scan(&value)
+	return value, err
+}
+
+// unusableError is that a file cannot be used, and is none of the user's doing.
+type unusableError struct {
+	suffix  string // of the name under which it is kept
+	problem error
+}
+
+func (e *unusableError) Error() string { return e.problem.Error() }
+func (e *unusableError) Unwrap() error { return e.problem }
+
+// unusable makes an unusableError of an error by which SQLite says that the file is damaged.
+func unusable(err error) error {
+	if code := codeOf(err); code == sqlite3.SQLITE_CORRUPT || code == sqlite3.SQLITE_NOTADB {
+		return &unusableError{suffix: "corrupt", problem: err}
+	}
+	return err
+}
+
+// codeOf is SQLite's primary result code of an error; 0: it is none of SQLite's.
+func codeOf(err error) int {
+	var e *sqlite.Error
+	if errors.As(err, &e) {
+		return e.Code() & 0xff
+	}
+	return sqlite3.SQLITE_OK
+}
+
+// setAside renames a database with what belongs to it, and returns its new name.
+func setAside(path, suffix string) (aside string, err error) {
+	aside = path + "." + suffix + "-" + time.Now().UTC().Format("20060102T150405Z")
+	for i, base := 2, aside; ; i++ {
+		if _, err := os.Lstat(aside); errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		aside = fmt.Sprintf("%s-%d", base, i)
+	}
+	if err := os.Rename(path, aside); err != nil {
+		return "", err
+	}
+	for _, part := range []string{"-wal", "-shm"} {
+		if err := os.Rename(path+part, aside+part); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return "", err
+		}
+	}
+	return aside, nil
+}
+
+// lockFile keeps other controllers away, not readers. The lock is on a file beside it,
+// because SQLite's own locks end when any descriptor of the database is closed.
+func lockFile(path string) (*os.File, error) {
+	f, err := os.OpenFile(path+"-lock", os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("database %s: %w", path, err)
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("database %s: another controller uses it; name another file: %w", path, err)
+	}
+	return f, nil
+}

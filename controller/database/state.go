@@ -1,0 +1,221 @@
+package database
+
+import (
+	"errors"
+	"time"
+)
+
+// Switch is a row of switches.
+type Switch struct {
+	DPID    uint64
+	Name    string // of the node, see NameSwitch; to PutSwitch: passed over
+	Tables  int
+	Buffers uint32
+	Up      bool
+	Since   time.Time // it came or went
+}
+
+// Port is a row of ports.
+type Port struct {
+	Number uint32
+	Name   string
+	MAC    string
+	Up     bool
+	Speed  uint64 // bit/s; 0: the switch does not say
+}
+
+// Link is a row of links: one direction of a link.
+type Link struct {
+	From, To         uint64 // datapath ids
+	FromPort, ToPort uint32
+	Up               bool      // to ReplaceLinks: passed over
+	Since            time.Time // it came or went; to ReplaceLinks: passed over
+}
+
+// Host is a row of hosts.
+type Host struct {
+	MAC       string
+	Addresses []string
+	Switch    uint64
+	Port      uint32
+	LastSeen  time.Time
+}
+
+// Flow is a row of flows.
+type Flow struct {
+	Table          uint8
+	Priority       uint16
+	Match          string
+	Instructions   string
+	Cookie         uint64
+	App            string
+	Packets, Bytes uint64 // or NoCounter
+	Duration       time.Duration
+}
+
+// Group is a row of groups.
+type Group struct {
+	ID             uint32
+	Type           string
+	Buckets        []string // the actions of each
+	Packets, Bytes uint64   // or NoCounter
+	Duration       time.Duration
+}
+
+// Route is a row of routes.
+type Route struct {
+	Prefix   string
+	NextHops []string
+	Metric   uint32
+	Source   string
+}
+
+// PutSwitch takes note of a switch that is there, or has gone.
+func (d *DB) PutSwitch(s Switch) {
+	d.enqueue("switch "+dpidText(s.DPID), 1, func(w *writer) {
+		w.do(`INSERT INTO switches (switch, tables, buffers, up, since) VALUES (?,?,?,?,?) ON CONFLICT DO UPDATE
+			SET tables = excluded.tables, buffers = excluded.buffers, up = excluded.up, since = excluded.since`,
+			dpidText(s.DPID), s.Tables, int64(s.Buffers), s.Up, seconds(s.Since))
+	})
+}
+
+// NameSwitch takes note of the name of a switch's node.
+func (d *DB) NameSwitch(dpid uint64, name string) {
+	d.enqueue("name "+dpidText(dpid), 1, func(w *writer) {
+		w.do("INSERT INTO switches (switch, name) VALUES (?,?) ON CONFLICT DO UPDATE SET name = excluded.name", dpidText(dpid), name)
+	})
+}
+
+// CountFlows takes note of how many flow entries a switch has.
+func (d *DB) CountFlows(dpid uint64, flows int) {
+	d.enqueue("count "+dpidText(dpid), 1, func(w *writer) {
+		w.do("INSERT INTO switches (switch, flows) VALUES (?,?) ON CONFLICT DO UPDATE SET flows = excluded.flows", dpidText(dpid), flows)
+	})
+}
+
+// ReplacePorts makes these the ports of a switch.
+func (d *DB) ReplacePorts(dpid uint64, ports []Port) {
+	d.enqueue("ports "+dpidText(dpid), len(ports), func(w *writer) {
+		w.do("DELETE FROM ports WHERE switch = ?", dpidText(dpid))
+		for _, p := range ports {
+			w.do("INSERT OR REPLACE INTO ports VALUES (?,?,?,?,?,?)",
+				dpidText(dpid), int64(p.Number), p.Name, p.MAC, p.Up, counter(p.Speed))
+		}
+	})
+}
+
+// ReplaceLinks makes these the links that are up. Others are remembered as down, until
+// their port has another link.
+func (d *DB) ReplaceLinks(links []Link) {
+	now := seconds(time.Now())
+	d.enqueue("links", len(links), func(w *writer) {
+		w.do("UPDATE links SET up = -1 WHERE up = 1") // was up; nobody else sees this value
+		for _, l := range links {
+			w.do(`INSERT INTO links VALUES (?1,?2,?3,?4,1,?5) ON CONFLICT DO UPDATE SET to_switch = ?3, to_port = ?4, up = 1,
+				since = CASE WHEN up <> 0 AND to_switch = ?3 AND to_port = ?4 THEN since ELSE ?5 END`,
+				dpidText(l.From), int64(l.FromPort), dpidText(l.To), int64(l.ToPort), now)
+		}
+		w.do("UPDATE links SET up = 0, since = ? WHERE up = -1", now)
+	})
+}
+
+// PutHost takes note of where a host is. DeleteHost forgets it.
+func (d *DB) PutHost(h Host) {
+	d.enqueue("host "+h.MAC, 1, func(w *writer) {
+		w.do("INSERT OR REPLACE INTO hosts VALUES (?,?,?,?,?)", h.MAC, list(h.Addresses), dpidText(h.Switch), int64(h.Port), seconds(h.LastSeen))
+	})
+}
+
+// DeleteHost forgets a host.
+func (d *DB) DeleteHost(mac string) {
+	d.enqueue("host "+mac, 1, func(w *writer) { w.do("DELETE FROM hosts WHERE mac = ?", mac) })
+}
+
+// ReplaceFlows makes these the flow entries of a switch, as they were at a time.
+func (d *DB) ReplaceFlows(dpid uint64, at time.Time, flows []Flow) {
+	d.enqueue("flows "+dpidText(dpid), len(flows), func(w *writer) {
+		w.do("DELETE FROM flows WHERE switch = ?", dpidText(dpid))
+		for i := range flows {
+			f := &flows[i]
+			w.do("INSERT OR REPLACE INTO flows VALUES (?,?,?,?,?,?,?,?,?,?,?)",
+				dpidText(dpid), int64(f.Table), int64(f.Priority), f.Match, f.Instructions, hex(f.Cookie), f.App,
+				counter(f.Packets), counter(f.Bytes), f.Duration.Seconds(), seconds(at))
+		}
+	})
+}
+
+// ReplaceGroups makes these the groups of a switch, as they were at a time.
+func (d *DB) ReplaceGroups(dpid uint64, at time.Time, groups []Group) {
+	d.enqueue("groups "+dpidText(dpid), len(groups), func(w *writer) {
+		w.do("DELETE FROM groups WHERE switch = ?", dpidText(dpid))
+		for _, g := range groups {
+			w.do("INSERT OR REPLACE INTO groups VALUES (?,?,?,?,?,?,?,?)",
+				dpidText(dpid), int64(g.ID), g.Type, list(g.Buckets), counter(g.Packets), counter(g.Bytes), g.Duration.Seconds(), seconds(at))
+		}
+	})
+}
+
+// ReplaceRoutes makes these the routes of a router; none: it is forgotten.
+func (d *DB) ReplaceRoutes(router string, routes []Route) {
+	d.enqueue("routes "+router, len(routes), func(w *writer) {
+		w.do("DELETE FROM routes WHERE router = ?", router)
+		for _, r := range routes {
+			w.do("INSERT OR REPLACE INTO routes VALUES (?,?,?,?,?)",
+				router, r.Prefix, r.Source, list(r.NextHops), int64(r.Metric))
+		}
+	})
+}
+
+// Switches returns all that were ever there, also in earlier runs, by datapath id.
+func (d *DB) Switches() ([]Switch, error) {
+	return query(d, func(scan func(...any) error) (s Switch, err error) {
+		var dpid string
+		var since float64
+		if err := scan(&dpid, &s.Name, &s.Tables, &s.Buffers, &s.Up, &since); err != nil {
+			return s, err
+		}
+		s.Since = timeOf(since)
+		s.DPID, err = dpidOf(dpid)
+		return s, err
+	}, "SELECT switch, name, tables, buffers, up, since FROM switches ORDER BY switch")
+}
+
+// Ports returns the ports of a switch as they were last.
+func (d *DB) Ports(dpid uint64) ([]Port, error) {
+	return query(d, func(scan func(...any) error) (p Port, err error) {
+		err = scan(&p.Number, &p.Name, &p.MAC, &p.Up, &p.Speed)
+		return p, err
+	}, "SELECT port, name, mac, up, speed FROM ports WHERE switch = ? ORDER BY port", dpidText(dpid))
+}
+
+// Links returns all that are there or remembered.
+func (d *DB) Links() ([]Link, error) {
+	return query(d, func(scan func(...any) error) (l Link, err error) {
+		var from, to string
+		var since float64
+		if err := scan(&from, &l.FromPort, &to, &l.ToPort, &l.Up, &since); err != nil {
+			return l, err
+		}
+		l.Since = timeOf(since)
+		var fromErr, toErr error
+		l.From, fromErr = dpidOf(from)
+		l.To, toErr = dpidOf(to)
+		return l, errors.Join(fromErr, toErr)
+	}, "SELECT from_switch, from_port, to_switch, to_port, up, since FROM links ORDER BY from_switch, from_port")
+}
+
+// Hosts returns all that are known.
+func (d *DB) Hosts() ([]Host, error) {
+	return query(d, func(scan func(...any) error) (h Host, err error) {
+		var addresses, dpid string
+		var seen float64
+		if err := scan(&h.MAC, &addresses, &dpid, &h.Port, &seen); err != nil {
+			return h, err
+		}
+		h.LastSeen = timeOf(seen)
+		var listErr, dpidErr error
+		h.Addresses, listErr = listOf(addresses)
+		h.Switch, dpidErr = dpidOf(dpid)
+		return h, errors.Join(listErr, dpidErr)
+	}, "SELECT mac, addresses, switch, port, last_seen FROM hosts ORDER BY mac")
+}

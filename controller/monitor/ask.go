@@ -1,0 +1,214 @@
+package monitor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"trivet.dev/trivet/controller"
+	"trivet.dev/trivet/openflow"
+)
+
+// Requests says what has become of the poller's readings; those of flows and groups are
+// of two requests.
+type Requests struct {
+	Answered   uint64
+	Refused    uint64 // answered with an ERROR
+	Unanswered uint64
+	Skipped    uint64 // not asked: the switch had not answered the reading before
+}
+
+// ask does a reading beside the poller. Its place among the requests in flight is free again after
+// Options.Timeout, also when the switch does not even take the request. It must be called with mu held.
+func (a *App) ask(t *turn, now time.Time) {
+	p, n, k, wasSilent := &a.poller, t.n, t.kind, t.n.silent > 0
+	if k == readPorts {
+		if !n.started.IsZero() && !wasSilent {
+			p.measure(now.Sub(n.started))
+		}
+		n.started = now
+	}
+	n.busy = true
+	p.inFlight++
+	if wasSilent {
+		p.silent++
+	}
+	held := true
+	release := func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if held {
+			held = false
+			p.inFlight--
+			if wasSilent {
+				p.silent--
+			}
+			a.poke()
+		}
+	}
+	timer := time.AfterFunc(a.o.Timeout, release)
+	a.done.Go(func() {
+		ctx, cancel := context.WithTimeout(a.ctx, a.o.Timeout)
+		defer cancel()
+		err := a.read(ctx, n, k)
+		timer.Stop()
+		a.judge(n, err)
+		release()
+	})
+}
+
+// judge takes note of how a reading ended.
+func (a *App) judge(n *node, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	n.busy = false
+	var refusal *openflow.Error
+	switch {
+	case err == nil:
+		a.requests.Answered++
+		n.silent = 0
+	case errors.As(err, &refusal):
+		a.requests.Refused++
+		n.silent = 0
+	case errors.Is(err, controller.ErrGone) || a.ctx.Err() != nil:
+	default:
+		a.requests.Unanswered++
+		if n.silent++; n.silent == 3 {
+			a.log.Warn("the switch does not answer requests for statistics; it is asked less often", "switch", n.sw.Name(), "error", err)
+		}
+	}
+}
+
+func (a *App) read(ctx context.Context, n *node, k kind) error {
+	switch k {
+	case readPorts:
+		list, err := question[openflow.PortStatsList](ctx, n, openflow.PortStatsRequest{Port: openflow.PortAny})
+		if err == nil {
+			a.takePorts(n, list, time.Now())
+		}
+		return err
+	case readTables:
+		list, err := question[openflow.TableStatsList](ctx, n, openflow.NoBody(openflow.MultipartTable))
+		if err == nil {
+			a.mu.Lock()
+			n.tables = list
+			a.mu.Unlock()
+		}
+		return err
+	case readFlows:
+		return a.readFlows(ctx, n)
+	default:
+		return a.readGroups(ctx, n)
+	}
+}
+
+// question asks a switch for statistics of type B.
+func question[B openflow.MultipartBody](ctx context.Context, n *node, body openflow.MultipartBody) (b B, err error) {
+	m, err := n.sw.Request(ctx, &openflow.MultipartRequest{Body: body})
+	if err != nil {
+		return b, fmt.Errorf("%v: %w", body.MultipartType(), err)
+	}
+	if reply, is := m.(*openflow.MultipartReply); is {
+		if b, is = reply.Body.(B); is {
+			return b, nil
+		}
+		if reply.Body == nil { // a list without elements
+			return b, nil
+		}
+	}
+	return b, fmt.Errorf("%v is asked and %v answered", body.MultipartType(), m.Type())
+}
+
+// readFlows counts the entries, and reads them where there is room to keep them.
+func (a *App) readFlows(ctx context.Context, n *node) error {
+	sum, err := question[openflow.AggregateStats](ctx, n, openflow.AggregateStatsRequest(openflow.AllFlows()))
+	if err != nil {
+		return err
+	}
+	t := FlowTable{Time: time.Now(), Count: int(sum.Flows), Packets: sum.Packets, Bytes: sum.Bytes}
+	a.mu.Lock()
+	room := a.reserve(n, t.Count)
+	a.mu.Unlock()
+	if room {
+		list, err := question[openflow.FlowStatsList](ctx, n, openflow.AllFlows())
+		if err != nil {
+			return err
+		}
+		t.Time, t.Count = time.Now(), len(list)
+		a.mu.Lock()
+		a.poller.pacer.spend(float64(len(list)) / 100) // a large answer counts for several
+		if t.Complete = a.reserve(n, len(list)); t.Complete {
+			t.Entries = list
+		}
+		a.mu.Unlock()
+	}
+	a.mu.Lock()
+	before, stored := n.flows, n.flowsStored
+	n.flows = t
+	store := !n.gone && a.o.Store != nil
+	changed := t.Complete && (t.Time.Sub(stored) >= storedAtLeast || !same(before.Entries, t.Entries))
+	if changed {
+		n.flowsStored = t.Time
+	}
+	a.mu.Unlock()
+	if store {
+		a.storeFlows(n.sw.DPID(), &t, changed)
+	}
+	return nil
+}
+
+// reserve makes room for a number of flow entries of a switch, in place of what it has. It returns
+// whether there is; if not, it has none. It must be called with mu held.
+func (a *App) reserve(n *node, flows int) bool {
+	a.reserved -= n.reserved
+	n.reserved = 0
+	if n.gone && flows > 0 || a.reserved+flows > a.o.MaxFlows {
+		return false
+	}
+	n.reserved = flows
+	a.reserved += flows
+	return true
+}
+
+// readGroups asks for counters only where there are groups, and nothing of a switch that refuses.
+func (a *App) readGroups(ctx context.Context, n *node) error {
+	a.mu.Lock()
+	refused := n.noGroups
+	a.mu.Unlock()
+	if refused {
+		return nil
+	}
+	var stats openflow.GroupStatsList
+	list, err := question[openflow.GroupDescList](ctx, n, openflow.NoBody(openflow.MultipartGroupDesc))
+	if err == nil && len(list) > 0 {
+		stats, err = question[openflow.GroupStatsList](ctx, n, openflow.GroupStatsRequest{Group: openflow.GroupAll})
+	}
+	now := time.Now()
+	groups := joinGroups(list, stats)
+	a.mu.Lock()
+	var refusal *openflow.Error
+	n.noGroups = errors.As(err, &refusal)
+	store := err == nil && !n.gone && a.o.Store != nil && (len(groups) > 0 || len(n.groups) > 0 || n.groups == nil)
+	if err == nil {
+		n.groups = groups
+	}
+	a.mu.Unlock()
+	if store {
+		a.storeGroups(n.sw.DPID(), now, groups)
+	}
+	return err
+}
+
+// joinGroups brings descriptions and counters together.
+func joinGroups(list openflow.GroupDescList, stats openflow.GroupStatsList) []Group {
+	of := make(map[uint32]openflow.GroupStats, len(stats))
+	for _, s := range stats {
+		of[s.Group] = s
+	}
+	groups := make([]Group, len(list))
+	for i, d := range list {
+		groups[i] = Group{GroupDesc: d, Stats: of[d.Group]}
+	}
+	return groups
+}

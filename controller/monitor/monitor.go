@@ -1,0 +1,206 @@
+// Package monitor is the app that measures: the traffic of every port, the flow entries
+// of every switch, and the packets that come to the controller, by protocol.
+//
+// It must be the first of the controller's apps. Apps are asked for a packet in turn until
+// one has handled it, and monitor, which handles none, counts only those that it sees.
+//
+// One poller asks all switches, spread evenly over the period. What it may ask in a second,
+// and at the same time, is bounded: where that does not suffice for the number of switches
+// the period grows (App.Period says to what). A switch that does not answer costs the others
+// nothing but, for a short time, one of the places for requests.
+package monitor
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"trivet.dev/trivet/controller"
+	"trivet.dev/trivet/openflow"
+)
+
+// Options of the app. What is zero has its default.
+type Options struct {
+	Period     time.Duration // between two readings of a port's counters; default 1 s
+	SlowPeriod time.Duration // between two readings of flows, tables and groups; default 10 s
+
+	InFlight  int           // requests that wait for their answers at the same time; default 64
+	PerSecond int           // requests in a second; default 1,000
+	Timeout   time.Duration // for an answer; default 2 s
+
+	// MaxFlows is how many flow entries of all switches together are read and kept; default
+	// 100,000. The entries of a switch for which there is no room are counted, not read.
+	MaxFlows int
+
+	// Capacity returns how much a port's link carries, in bit/s; 0: it does not know, then it is
+	// what the switch says. May be nil. It must be quick and must not call the app.
+	Capacity func(dpid uint64, port uint32) (bitsPerSecond float64)
+
+	// AppOf names the app that a flow entry's cookie belongs to, for the database; may be nil.
+	AppOf func(cookie uint64) string
+
+	Store Store // where what is measured is kept; nil: nowhere
+}
+
+func (o Options) withDefaults() Options {
+	defaultTo(&o.Period, time.Second)
+	defaultTo(&o.SlowPeriod, 10*time.Second)
+	defaultTo(&o.InFlight, 64)
+	defaultTo(&o.PerSecond, 1000)
+	defaultTo(&o.Timeout, 2*time.Second)
+	defaultTo(&o.MaxFlows, 100_000)
+	if o.Capacity == nil {
+		o.Capacity = func(uint64, uint32) float64 { return 0 }
+	}
+	if o.AppOf == nil {
+		o.AppOf = func(uint64) string { return "" }
+	}
+	return o
+}
+
+func defaultTo[N int | time.Duration](n *N, value N) {
+	if *n <= 0 {
+		*n = value
+	}
+}
+
+// App is the app. Make it with New.
+type App struct {
+	controller.Base
+	o    Options
+	log  *slog.Logger
+	ctx  context.Context // ends with the app
+	stop context.CancelFunc
+	done sync.WaitGroup
+	wake chan struct{} // a switch has come, or an answer
+
+	counts sync.Map // *controller.Switch to *counts: what PacketIn reads
+
+	mu       sync.Mutex // of what follows, and of what is in the nodes
+	nodes    map[uint64]*node
+	poller   poller
+	packets  packets
+	requests Requests
+	reserved int // of MaxFlows
+
+	watching sync.Mutex
+	watchers map[*watcher]bool
+}
+
+// node is a connected switch.
+type node struct {
+	sw     *controller.Switch
+	counts *counts
+	polled
+	ports  map[uint32]*port
+	tables openflow.TableStatsList
+	flows  FlowTable
+	groups []Group
+
+	reserved    int                       // of MaxFlows
+	flowsStored time.Time                 // when the entries were last given to the store
+	seen        [NumProtocols]PacketCount // of counts, at the last tick
+}
+
+// New returns the app.
+func New(o Options) *App {
+	a := &App{o: o.withDefaults(), wake: make(chan struct{}, 1), nodes: map[uint64]*node{}, watchers: map[*watcher]bool{}}
+	a.ctx, a.stop = context.WithCancel(context.Background())
+	a.poller.pacer = pacer{perSecond: float64(a.o.PerSecond), burst: max(1, float64(a.o.PerSecond)/50)}
+	return a
+}
+
+// Name is "monitor".
+func (a *App) Name() string { return "monitor" }
+
+// Start begins to poll.
+func (a *App) Start(c *controller.Controller) error {
+	a.log = c.Log()
+	a.packets.last = time.Now()
+	a.done.Go(a.run)
+	return nil
+}
+
+// Stop ends it.
+func (a *App) Stop() {
+	a.stop()
+	a.done.Wait()
+}
+
+// SwitchUp begins to measure a switch.
+func (a *App) SwitchUp(s *controller.Switch) {
+	n := &node{sw: s, counts: &counts{}, ports: map[uint32]*port{}}
+	a.counts.Store(s, n.counts)
+	a.mu.Lock()
+	if old := a.nodes[s.DPID()]; old != nil { // its end is still to be told
+		a.forget(old)
+	}
+	a.nodes[s.DPID()] = n
+	a.poller.add(n, time.Now(), a.o)
+	a.mu.Unlock()
+	a.poke()
+	a.storeSwitch(s, true)
+	a.storePorts(s)
+}
+
+// SwitchDown ends that. What has come from the switch to the controller stays in the totals.
+func (a *App) SwitchDown(s *controller.Switch) {
+	a.counts.Delete(s)
+	a.mu.Lock()
+	n := a.nodes[s.DPID()]
+	if n == nil || n.sw != s {
+		a.mu.Unlock()
+		return
+	}
+	a.forget(n)
+	a.mu.Unlock()
+	a.storeSwitch(s, false)
+}
+
+// forget must be called with mu held.
+func (a *App) forget(n *node) {
+	delete(a.nodes, n.sw.DPID())
+	a.poller.remove(n)
+	a.reserve(n, 0)
+	a.packets.leave(n, time.Now())
+}
+
+// PortChanged follows the ports' names and states.
+func (a *App) PortChanged(s *controller.Switch, reason openflow.PortReason, p openflow.Port) {
+	a.mu.Lock()
+	if n := a.nodes[s.DPID()]; n != nil && n.sw == s {
+		if known := n.ports[p.Number]; known != nil && reason == openflow.PortDelete {
+			delete(n.ports, p.Number)
+		} else if known != nil {
+			known.describe(p)
+		}
+	}
+	a.mu.Unlock()
+	a.storePorts(s)
+}
+
+// PacketIn counts the packet.
+func (a *App) PacketIn(s *controller.Switch, p *controller.Packet) bool {
+	if c, ok := a.counts.Load(s); ok {
+		c.(*counts).add(classify(p), len(p.Data))
+	}
+	return false
+}
+
+// counts are what has come from a switch. Only the goroutine that reads the switch adds.
+type counts [NumProtocols]struct{ packets, bytes atomic.Uint64 }
+
+func (c *counts) add(p Protocol, bytes int) {
+	c[p].packets.Add(1)
+	c[p].bytes.Add(uint64(bytes))
+}
+
+// poke lets the poller look what is due.
+func (a *App) poke() {
+	select {
+	case a.wake <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,217 @@
+package monitor
+
+import (
+	"container/heap"
+	"math"
+	"time"
+)
+
+// A kind of reading. Each switch has one due of each kind.
+type kind int
+
+const (
+	readPorts  kind = iota
+	readTables      // tables, and how many entries they have
+	readFlows
+	readGroups
+	numKinds
+)
+
+// cost is how many requests a reading is at most.
+var cost = [numKinds]float64{readPorts: 1, readTables: 1, readFlows: 2, readGroups: 2}
+
+// turn is a reading that is due at a time.
+type turn struct {
+	n    *node
+	kind kind
+	due  time.Time
+	at   int  // in the heap; -1: it is not
+	once bool // it has been served
+}
+
+// polled is what the poller knows of a switch.
+type polled struct {
+	turns    [numKinds]turn
+	busy     bool      // a request has not come back; there is one at a time
+	silent   int       // requests in a row without an answer
+	started  time.Time // of the last reading of the ports
+	phase    float64   // of its turns, in periods
+	gone     bool
+	noGroups bool // the switch refuses to tell
+}
+
+// poller decides who is asked when. It is under App.mu.
+type poller struct {
+	pacer    pacer
+	turns    turns
+	switches int
+	phase    float64 // of the last switch that came, in periods
+	inFlight int
+	silent   int           // of these, to switches that did not answer the last time
+	period   time.Duration // between readings of the same switch, smoothed; 0: none was twice
+}
+
+// add makes a switch's turns: the first at once, the next ones so that the switches' are
+// spread over the period, however many come.
+func (p *poller) add(n *node, now time.Time, o Options) {
+	p.switches++
+	_, p.phase = math.Modf(p.phase + math.Phi - 1) // multiples of the golden ratio are spread evenly
+	n.phase = p.phase
+	for k := range numKinds {
+		t := &n.turns[k]
+		*t = turn{n: n, kind: k, due: now.Add(time.Duration(k) * 50 * time.Millisecond)}
+		heap.Push(&p.turns, t)
+	}
+}
+
+func (p *poller) remove(n *node) {
+	p.switches--
+	n.gone = true
+	for k := range numKinds {
+		if t := &n.turns[k]; t.at >= 0 {
+			heap.Remove(&p.turns, t.at)
+		}
+	}
+}
+
+// run asks until the app ends.
+func (a *App) run() {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-a.ctx.Done():
+			return
+		case <-timer.C:
+		case <-a.wake:
+		}
+		now := time.Now()
+		a.countPackets(now)
+		timer.Reset(a.step(now))
+	}
+}
+
+// step asks who is due, as far as the bounds allow, and returns when to look again.
+func (a *App) step(now time.Time) (wait time.Duration) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	p := &a.poller
+	wait = a.packets.last.Add(a.o.Period).Sub(now)
+	for len(p.turns) > 0 {
+		t := p.turns[0]
+		if until := t.due.Sub(now); until > 0 {
+			return max(0, min(wait, until))
+		}
+		if until := p.pacer.wait(now); until > 0 {
+			return max(0, min(wait, until))
+		}
+		if p.inFlight >= a.o.InFlight {
+			break // an answer will wake us
+		}
+		a.serve(t, now)
+	}
+	return max(0, wait)
+}
+
+// serve does what a turn is for, or puts it off.
+func (a *App) serve(t *turn, now time.Time) {
+	p, n := &a.poller, t.n
+	switch {
+	case n.busy && t.kind == readPorts && n.silent == 0 && now.Sub(n.started) >= a.o.Period:
+		a.requests.Skipped++ // still answering the last one
+		p.put(t, now.Add(a.o.Period))
+	case n.busy:
+		p.put(t, now.Add(a.o.Period/10))
+	case n.silent > 0 && p.silent >= max(1, a.o.InFlight/4): // those that answer come first
+		p.put(t, now.Add(a.o.Period))
+	default:
+		p.pacer.spend(cost[t.kind])
+		p.put(t, p.next(t, now, a.o))
+		a.ask(t, now)
+	}
+}
+
+// stretch is by how much all periods grow so that what is asked in a second stays in its bound.
+func (p *poller) stretch(o Options) float64 {
+	wanted := 0.0 // of each switch, in a second
+	for k, n := range cost {
+		if kind(k) == readPorts {
+			wanted += n / o.Period.Seconds()
+		} else {
+			wanted += n / o.SlowPeriod.Seconds()
+		}
+	}
+	return max(1, wanted*float64(p.switches)/float64(o.PerSecond))
+}
+
+func (p *poller) put(t *turn, due time.Time) {
+	t.due = due
+	heap.Fix(&p.turns, t.at)
+}
+
+// next is when a turn that is served now comes again.
+func (p *poller) next(t *turn, now time.Time, o Options) time.Time {
+	period := o.SlowPeriod
+	if t.kind == readPorts {
+		period = o.Period
+	}
+	period = time.Duration(float64(period) * p.stretch(o))
+	if t.n.silent > 0 { // it is asked less and less, every 32 s at last
+		return now.Add(period + time.Second<<min(t.n.silent, 5))
+	}
+	if !t.once {
+		t.once = true
+		return now.Add(period/2 + time.Duration(t.n.phase*float64(period)))
+	}
+	if due := t.due.Add(period); due.After(now) {
+		return due // keeps its place in the period
+	}
+	return now.Add(period)
+}
+
+// measure takes note of the time between two readings of a switch's ports.
+func (p *poller) measure(between time.Duration) {
+	if p.period == 0 {
+		p.period = between
+	}
+	p.period += time.Duration(float64(between-p.period) / float64(min(100, max(4, p.switches))))
+}
+
+// pacer bounds requests in a second: a token bucket.
+type pacer struct {
+	perSecond, burst float64
+	tokens           float64 // may be less than 0 after a large answer
+	last             time.Time
+}
+
+// wait is how long until a request may be sent; 0: now.
+func (p *pacer) wait(now time.Time) time.Duration {
+	if p.last.IsZero() {
+		p.tokens = p.burst
+	} else if gap := now.Sub(p.last); gap > 0 {
+		p.tokens = min(p.burst, p.tokens+gap.Seconds()*p.perSecond)
+	}
+	p.last = now
+	if p.tokens >= 1 {
+		return 0
+	}
+	return time.Duration((1-p.tokens)/p.perSecond*1e9) + time.Microsecond
+}
+
+func (p *pacer) spend(requests float64) { p.tokens -= requests }
+
+// turns is a heap, the earliest first.
+type turns []*turn
+
+func (t turns) Len() int           { return len(t) }
+func (t turns) Less(i, j int) bool { return t[i].due.Before(t[j].due) }
+func (t turns) Swap(i, j int)      { t[i], t[j] = t[j], t[i]; t[i].at, t[j].at = i, j }
+func (t *turns) Push(x any)        { x.(*turn).at = len(*t); *t = append(*t, x.(*turn)) }
+func (t *turns) Pop() any {
+	last := len(*t) - 1
+	x := (*t)[last]
+	(*t)[last] = nil
+	*t = (*t)[:last]
+	x.at = -1
+	return x
+}

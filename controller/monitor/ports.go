@@ -1,0 +1,171 @@
+package monitor
+
+import (
+	"math"
+	"time"
+
+	"trivet.dev/trivet/controller/database"
+	"trivet.dev/trivet/openflow"
+)
+
+// NoCounter is a counter that the switch does not keep (OpenFlow 1.3.5, section 7.3.5).
+const NoCounter = math.MaxUint64
+
+// Port is a port with its counters, which are the switch's, and its rates.
+type Port struct {
+	Switch uint64
+	Number uint32
+	Name   string
+	HWAddr openflow.MAC
+	Up     bool // enabled, and its link is up
+
+	Time                 time.Time // of the counters
+	RxPackets, TxPackets uint64
+	RxBytes, TxBytes     uint64
+	RxDropped, TxDropped uint64
+	RxErrors, TxErrors   uint64
+
+	Interval                   time.Duration // over which the rates are, until Time; 0: they are not known yet, or anew
+	RxRate, TxRate             float64       // bit/s
+	RxPacketRate, TxPacketRate float64       // packets/s
+	Capacity                   float64       // bit/s, in each direction; 0: not known
+}
+
+// RxUtilisation is the received rate as a share of the capacity; NaN: one of them is not
+// known. It can be a little above 1: counters are not read exactly when they say.
+func (p *Port) RxUtilisation() float64 { return p.share(p.RxRate) }
+
+// TxUtilisation is the same for what is sent.
+func (p *Port) TxUtilisation() float64 { return p.share(p.TxRate) }
+
+// Utilisation is that of the busier direction.
+func (p *Port) Utilisation() float64 { return p.share(max(p.RxRate, p.TxRate)) }
+
+func (p *Port) share(rate float64) float64 {
+	if p.Capacity <= 0 || p.Interval <= 0 {
+		return math.NaN()
+	}
+	return rate / p.Capacity
+}
+
+// port is a Port with what is needed for the next one.
+type port struct {
+	Port
+	speed    float64       // bit/s, as the switch says
+	duration time.Duration // the switch's clock at the last reading
+	idle     bool          // it had no traffic at the last reading
+	stored   time.Time     // when a row of it was last given to the store
+}
+
+func (p *port) describe(d openflow.Port) {
+	p.Name, p.HWAddr = d.Name, d.HWAddr
+	p.Up = usable(d)
+	p.speed = speedOf(d)
+}
+
+func usable(d openflow.Port) bool {
+	return d.State&openflow.PortStateLinkDown == 0 && d.Config&openflow.PortConfigDown == 0
+}
+
+// speedOf is what the switch says of the port, in bit/s; 0: nothing.
+func speedOf(d openflow.Port) float64 { return float64(d.CurrentSpeed) * 1000 }
+
+// update makes rates of two readings. Counters that have become less, or a port
+// that is there for less long, have begun anew: then there are no rates until the next.
+func (p *port) update(s *openflow.PortStats, at time.Time) {
+	interval := at.Sub(p.Time)
+	own := s.Duration.Time() - p.duration
+	before := p.Port
+	known := !p.Time.IsZero() && interval > 0 && own >= 0
+	if own > interval/2 && own < 2*interval { // the switch's clock has no delay of messages in it
+		interval = own
+	}
+	p.Time, p.duration = at, s.Duration.Time()
+	p.Interval, p.RxRate, p.TxRate, p.RxPacketRate, p.TxPacketRate = 0, 0, 0, 0, 0
+	rate := func(counter *uint64, now uint64, to *float64, unit float64) {
+		was := *counter
+		*counter = now
+		switch {
+		case now == NoCounter || was == NoCounter:
+		case now < was:
+			known = false
+		default:
+			*to = float64(now-was) * unit / interval.Seconds()
+		}
+	}
+	var rates struct{ rx, tx, rxPackets, txPackets float64 }
+	rate(&p.RxBytes, s.RxBytes, &rates.rx, 8)
+	rate(&p.TxBytes, s.TxBytes, &rates.tx, 8)
+	rate(&p.RxPackets, s.RxPackets, &rates.rxPackets, 1)
+	rate(&p.TxPackets, s.TxPackets, &rates.txPackets, 1)
+	p.RxDropped, p.TxDropped, p.RxErrors, p.TxErrors = s.RxDropped, s.TxDropped, s.RxErrors, s.TxErrors
+	if known {
+		p.Interval, p.RxRate, p.TxRate, p.RxPacketRate, p.TxPacketRate = interval, rates.rx, rates.tx, rates.rxPackets, rates.txPackets
+	}
+	p.idle = known && before.RxPackets == p.RxPackets && before.TxPackets == p.TxPackets
+}
+
+// storedAtLeast is how often a port without traffic has a row in the time series.
+const storedAtLeast = time.Minute
+
+// row says whether the reading shall be in the time series. Without traffic it need not,
+// but for the first time, and now and then.
+func (p *port) row(wasIdle bool) (row database.Load, wanted bool) {
+	if p.idle && wasIdle && p.Time.Sub(p.stored) < storedAtLeast {
+		return row, false
+	}
+	p.stored = p.Time
+	return database.Load{Time: p.Time, Interval: p.Interval, Switch: p.Switch, Port: p.Number,
+		RxPackets: p.RxPackets, TxPackets: p.TxPackets, RxBytes: p.RxBytes, TxBytes: p.TxBytes,
+		RxDropped: p.RxDropped, TxDropped: p.TxDropped, RxErrors: p.RxErrors, TxErrors: p.TxErrors,
+		RxRate: p.RxRate, TxRate: p.TxRate, Utilisation: p.Utilisation()}, true
+}
+
+// takePorts makes a reading of a switch's ports known. Ports that the switch has not described are passed over.
+func (a *App) takePorts(n *node, list openflow.PortStatsList, at time.Time) {
+	described := n.sw.Ports()
+	capacity := make(map[uint32]float64, len(described))
+	for _, d := range described {
+		capacity[d.Number] = a.o.Capacity(n.sw.DPID(), d.Number)
+	}
+	sample := Sample{Switch: n.sw.DPID(), Time: at, Ports: make([]Port, 0, len(described))}
+	var rows []database.Load
+	a.mu.Lock()
+	for _, d := range described {
+		p := n.ports[d.Number]
+		if p == nil {
+			p = &port{Port: Port{Switch: n.sw.DPID(), Number: d.Number}}
+			n.ports[d.Number] = p
+		}
+		p.describe(d)
+		if p.Capacity = capacity[d.Number]; p.Capacity <= 0 {
+			p.Capacity = p.speed
+		}
+	}
+	for i := range list {
+		p := n.ports[list[i].Port]
+		if _, there := capacity[list[i].Port]; !there || p == nil || p.Time.Equal(at) {
+			continue
+		}
+		wasIdle := p.idle
+		p.update(&list[i], at)
+		sample.Ports = append(sample.Ports, p.Port)
+		if row, wanted := p.row(wasIdle); wanted {
+			rows = append(rows, row)
+		}
+	}
+	for number := range n.ports {
+		if _, there := capacity[number]; !there {
+			delete(n.ports, number)
+		}
+	}
+	gone := n.gone
+	a.mu.Unlock()
+	if gone {
+		return
+	}
+	if a.o.Store != nil && len(rows) > 0 {
+		a.o.Store.AddLoads(rows)
+	}
+	a.tell(sample)
+}

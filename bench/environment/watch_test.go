@@ -77,7 +77,7 @@ func TestShortWatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	u := w.Stop()
-	if b, err := json.Marshal(u); err != nil || u.Looks != 1 || u.Perf != nil {
+	if b, err := json.Marshal(u); err != nil || u.Looks < 1 || u.Perf != nil {
 		t.Errorf("%s, %v", b, err)
 	}
 	if u.Busy < 0 || u.Busy > 1 {

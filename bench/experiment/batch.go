@@ -1,0 +1,209 @@
+package experiment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"trivet.dev/trivet/bench/environment"
+	"trivet.dev/trivet/bench/result"
+)
+
+// batch is the probes that run together, once.
+type batch struct {
+	runner *Runner
+	run    Run
+	cell   *Cell
+	probes []Probe
+	left   []Run
+}
+
+// state is how a group ended.
+type state int
+
+const (
+	measured state = iota
+	failed
+	hung // a probe does not end: the lab cannot be used any more
+)
+
+func (g *batch) name() string {
+	var names []string
+	for _, p := range g.probes {
+		names = append(names, p.Name)
+	}
+	return strings.Join(names, "+")
+}
+
+// measure warms up, runs the probes and writes their samples, all together: after an
+// interruption a group is there or not.
+func (g *batch) measure(ctx context.Context) state {
+	var samples []result.Sample
+	for range g.runner.Plan.WarmUp {
+		g.runner.step(g.run, g.left, "warm-up")
+		warm, s := g.once(ctx, true)
+		samples = append(samples, warm...)
+		if s == hung || ctx.Err() != nil {
+			return g.end(ctx, samples, s)
+		}
+	}
+	g.runner.step(g.run, g.left, g.name())
+	counted, s := g.once(ctx, false)
+	return g.end(ctx, append(samples, counted...), s)
+}
+
+func (g *batch) end(ctx context.Context, samples []result.Sample, s state) state {
+	if ctx.Err() != nil {
+		return failed
+	}
+	if s == hung && samples[len(samples)-1].WarmUp { // nothing that counts would say that this run failed
+		for _, p := range g.probes {
+			one := g.runner.sample(g.run, p, time.Now())
+			one.Failure = "the warm-up did not end"
+			samples = append(samples, one)
+		}
+	}
+	if !g.runner.write(samples) && s == measured {
+		return failed
+	}
+	return s
+}
+
+// once runs all probes at once, watches the machine meanwhile, and lets the schedule happen, but for warm-ups.
+func (g *batch) once(ctx context.Context, warmUp bool) ([]result.Sample, state) {
+	watch := g.watch()
+	started := time.Now()
+	events := g.schedule(ctx, started, warmUp)
+	samples, outcomes, states := make([]result.Sample, len(g.probes)), make([]Outcome, len(g.probes)), make([]state, len(g.probes))
+	var all sync.WaitGroup
+	for i, p := range g.probes {
+		all.Go(func() {
+			samples[i] = g.runner.sample(g.run, p, time.Now())
+			samples[i].WarmUp = warmUp
+			outcomes[i], samples[i].Failure, states[i] = g.probe(ctx, p)
+			samples[i].Seconds = time.Since(samples[i].Started).Seconds()
+		})
+	}
+	all.Wait()
+	happened := events()
+	var usage *environment.Usage
+	if watch != nil {
+		u := watch.Stop()
+		usage = &u
+	}
+	worst := measured
+	for i := range samples {
+		g.fill(&samples[i], outcomes[i], usage, happened)
+		worst = max(worst, states[i])
+		if samples[i].Failure != "" {
+			worst = max(worst, failed)
+		}
+	}
+	return samples, worst
+}
+
+// fill puts what was measured into a sample.
+func (g *batch) fill(s *result.Sample, o Outcome, usage *environment.Usage, happened []result.Event) {
+	s.Measurements, s.Details, s.Usage = o.Measurements, o.Details, usage
+	s.Events = append(append([]result.Event{}, happened...), o.Events...)
+	v := environment.Judge(environment.Evidence{Usage: usage, Links: o.Links, Drops: o.Drops}, g.runner.Limits)
+	s.Verdict = &v
+	if err := s.Check(); err != nil { // a probe that gives nothing, or no numbers
+		s.Measurements = nil
+		s.Failure = errors.Join(errorOf(s.Failure), err).Error()
+	}
+}
+
+func errorOf(text string) error {
+	if text == "" {
+		return nil
+	}
+	return errors.New(text)
+}
+
+func (g *batch) watch() *environment.Watch {
+	if g.runner.Unwatched {
+		return nil
+	}
+	w, err := environment.StartWatch(g.runner.instance.Watch())
+	if err != nil {
+		g.runner.say("%s", err)
+		return nil
+	}
+	return w
+}
+
+// probe runs one probe, and gives it up where it does not end.
+func (g *batch) probe(ctx context.Context, p Probe) (Outcome, string, state) {
+	ctx, cancel := context.WithTimeout(ctx, p.Timeout)
+	defer cancel()
+	type ending struct {
+		outcome Outcome
+		err     error
+	}
+	ended := make(chan ending, 1)
+	go func() {
+		o, err := g.runner.instance.Run(ctx, p)
+		ended <- ending{o, err}
+	}()
+	var e ending
+	select {
+	case e = <-ended:
+	case <-ctx.Done():
+		select {
+		case e = <-ended:
+		case <-time.After(or(g.runner.Grace, 10*time.Second)):
+			return Outcome{}, fmt.Sprintf("it hung: it did not end within %s, nor when it was told to", About(p.Timeout)), hung
+		}
+	}
+	switch {
+	case e.err == nil:
+		return e.outcome, "", measured
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return e.outcome, fmt.Sprintf("it did not end within %s: %s", About(p.Timeout), e.err), failed
+	}
+	return e.outcome, e.err.Error(), failed
+}
+
+// schedule begins to let events happen. What it returns ends that, and tells what happened; what did not,
+// because the probes had ended, is told as well.
+func (g *batch) schedule(ctx context.Context, started time.Time, warmUp bool) func() []result.Event {
+	if warmUp || len(g.cell.Schedule) == 0 {
+		return func() []result.Event { return nil }
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan []result.Event, 1)
+	instance := g.runner.instance
+	go func() {
+		var out []result.Event
+		for _, e := range g.cell.Schedule {
+			select {
+			case <-time.After(time.Until(started.Add(time.Duration(e.At)))):
+			case <-ctx.Done():
+			}
+			happened := result.Event{What: e.What}
+			if ctx.Err() != nil {
+				happened.At, happened.Failure = time.Duration(e.At).Seconds(), "the probes had ended before"
+			} else {
+				if err := instance.Do(ctx, e); err != nil {
+					happened.Failure = err.Error()
+				}
+				happened.At = time.Since(started).Seconds()
+			}
+			out = append(out, happened)
+		}
+		done <- out
+	}()
+	return func() []result.Event {
+		cancel()
+		select {
+		case out := <-done:
+			return out
+		case <-time.After(or(g.runner.Grace, 10*time.Second)):
+			return []result.Event{{At: time.Since(started).Seconds(), What: "the schedule", Failure: "an event does not end"}}
+		}
+	}
+}

@@ -1,0 +1,212 @@
+package experiment
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"trivet.dev/trivet/topology"
+	"trivet.dev/trivet/topology/formats"
+	_ "trivet.dev/trivet/topology/formats/all" // a topology may be a file of any format
+	"trivet.dev/trivet/topology/formats/trivet"
+)
+
+// Resolve makes the topology of a lab: it reads or generates it, writes over it what the
+// lab says of its links, and resolves it with the lab's datapath, controller and IPv6. Files are
+// relative to dir; d is what holds where neither file nor lab say anything. Where a problem
+// is an error, the topology is nil.
+func (l *Lab) Resolve(dir string, d topology.Defaults) (*topology.Topology, topology.Problems) {
+	t, problems := l.source(dir)
+	if t == nil || problems.Err() != nil {
+		return nil, problems
+	}
+	if err := l.changeLinks(t); err != nil {
+		problems.Add(topology.Position{}, "", "%s", err)
+		return nil, problems
+	}
+	if v := l.Options["ipv6"]; v != "" {
+		t.IPv6 = topology.IPv6(v)
+	}
+	if v := l.Options["controller"]; v != "" {
+		d.OverrideController = []string{v}
+	}
+	if v := l.Options["datapath"]; v != "" {
+		d.OverrideDatapath = topology.Datapath(v)
+	}
+	t, more := topology.Resolve(t, d)
+	return t, append(problems, more...)
+}
+
+func (l *Lab) changeLinks(t *topology.Topology) error {
+	for _, words := range l.Links {
+		change, err := topology.ParseLinkChange(strings.Fields(words))
+		if err != nil {
+			return fmt.Errorf("links: %w", err)
+		}
+		for _, link := range t.Links {
+			change.Apply(link)
+		}
+	}
+	for _, text := range l.Changes {
+		if err := changeLink(t, text); err != nil {
+			return fmt.Errorf("change: %w", err)
+		}
+	}
+	return nil
+}
+
+func (l *Lab) source(dir string) (*topology.Topology, topology.Problems) {
+	switch {
+	case l.Generate != "":
+		t, err := topology.Generate(l.Generate, topology.GenerateOptions{Nodes: topology.Kind(l.Nodes)})
+		if err != nil {
+			return nil, topology.Problems{{Message: err.Error()}}
+		}
+		return t, nil
+	case l.File != "":
+		file := l.File
+		if !filepath.IsAbs(file) {
+			file = filepath.Join(dir, file)
+		}
+		return formats.ReadFile(file, formats.Options{Topo: l.Topo})
+	}
+	t, problems := trivet.Read("", l.Topology)
+	for i := range problems { // places in the JSON say nothing
+		problems[i].Pos = topology.Position{}
+	}
+	return t, problems
+}
+
+func changeLink(t *topology.Topology, text string) error {
+	a, err := topology.ParseAction(text)
+	if err != nil {
+		return err
+	}
+	found := linksBetween(t, a.Ends)
+	if len(found) == 0 {
+		return fmt.Errorf("there is no link %s -- %s", a.Ends[0], a.Ends[1])
+	}
+	for _, link := range found {
+		a.Change.Apply(link)
+	}
+	return nil
+}
+
+func linksBetween(t *topology.Topology, ends [2]string) (out []*topology.Link) {
+	is := func(e topology.Endpoint, name string) bool {
+		return name == e.Node || name == e.Interface && name != ""
+	}
+	for _, link := range t.Links {
+		a, b := link.Ends[0], link.Ends[1]
+		if is(a, ends[0]) && is(b, ends[1]) || is(a, ends[1]) && is(b, ends[0]) {
+			out = append(out, link)
+		}
+	}
+	return out
+}
+
+// Dir is where the files that the experiment names lie.
+func (e *Experiment) Dir() string { return filepath.Dir(e.File) }
+
+// key tells labs apart: two cells of one key can use the same lab.
+func (l *Lab) key() string {
+	b, _ := json.Marshal(l)
+	return string(b)
+}
+
+// Check makes the topology of every lab, and finds what only topologies tell: files that are not there,
+// topologies with errors, probes and events that name nodes or links that there are not. It
+// reads files; d is as for Lab.Resolve.
+func (p *Plan) Check(d topology.Defaults) topology.Problems {
+	c := checker{plan: p, defaults: d, topologies: map[string]*topology.Topology{}, told: map[string]bool{}}
+	for i := range p.Cells {
+		cell := &p.Cells[i]
+		if t := c.topology(cell); t != nil {
+			c.probes(cell, t)
+			c.events(cell, t)
+		}
+	}
+	return c.problems
+}
+
+type checker struct {
+	plan       *Plan
+	defaults   topology.Defaults
+	problems   topology.Problems
+	topologies map[string]*topology.Topology // by lab
+	told       map[string]bool
+}
+
+// add reports a problem once, with the first cell that has it.
+func (c *checker) add(pos topology.Position, cell *Cell, hint, message string) {
+	if key := pos.String() + message; !c.told[key] {
+		c.told[key] = true
+		if len(cell.Levels) > 0 {
+			message += " (" + cell.ID + ")"
+		}
+		c.problems.Add(pos, hint, "%s", message)
+	}
+}
+
+func (c *checker) topology(cell *Cell) *topology.Topology {
+	key := cell.Lab.key()
+	if t, known := c.topologies[key]; known {
+		return t
+	}
+	t, problems := cell.Lab.Resolve(c.plan.Experiment.Dir(), c.defaults)
+	for _, p := range problems {
+		if !p.Warning {
+			if p.Pos.Line == 0 {
+				if p.Pos.File != "" {
+					p.Message = p.Pos.File + ": " + p.Message
+				}
+				p.Pos = c.plan.Experiment.topology.Pos
+			}
+			c.add(p.Pos, cell, p.Hint, "topology: "+p.Message)
+		}
+	}
+	c.topologies[key] = t
+	return t
+}
+
+func (c *checker) probes(cell *Cell, t *topology.Topology) {
+	for _, p := range slices.Concat(cell.Groups...) {
+		for _, kind := range c.plan.Experiment.vocabulary.Probes {
+			if kind.Name != p.Kind {
+				continue
+			}
+			for _, o := range kind.Options {
+				if name := p.Options[o.Name]; o.Type == Node && name != "" {
+					c.node(p.pos, cell, t, o.Name, name)
+				}
+			}
+		}
+	}
+}
+
+func (c *checker) node(pos topology.Position, cell *Cell, t *topology.Topology, what, name string) {
+	if t.Node(name) != nil {
+		return
+	}
+	var names []string
+	for _, n := range t.Nodes {
+		names = append(names, n.Name)
+	}
+	c.add(pos, cell, topology.DidYouMean(name, names), fmt.Sprintf("%s: there is no node %s", what, formats.Clip(name)))
+}
+
+func (c *checker) events(cell *Cell, t *topology.Topology) {
+	for _, e := range cell.Schedule {
+		switch {
+		case e.Kill == "controller": // the lab's own
+		case e.Kill != "":
+			c.node(e.pos, cell, t, "schedule", e.Kill)
+		case e.Action.Node != "":
+			c.node(e.pos, cell, t, "schedule", e.Action.Node)
+		case len(linksBetween(t, e.Action.Ends)) == 0:
+			c.add(e.pos, cell, "", fmt.Sprintf("schedule: there is no link %s -- %s", e.Action.Ends[0], e.Action.Ends[1]))
+		}
+	}
+}

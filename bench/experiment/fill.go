@@ -1,0 +1,183 @@
+package experiment
+
+import (
+	"encoding/json"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"trivet.dev/trivet/topology"
+	"trivet.dev/trivet/topology/formats"
+	"trivet.dev/trivet/topology/formats/yamlfile"
+)
+
+// variable finds ${hops}, ${peer.datapath}, and $$ for a dollar sign.
+var variable = regexp.MustCompile(`\$\$|\$\{([^}]*)\}`)
+
+// expander writes the levels of one cell into the file's values, cell after cell.
+type expander struct {
+	e        *Experiment
+	problems topology.Problems
+	told     map[topology.Position]bool // where something is wrong: once is enough, not once a cell
+	used     map[string]bool            // factors
+	values   map[string]any             // of the cell, by variable
+	work     int
+}
+
+func (x *expander) say(v *yamlfile.Value, hint, format string, args ...any) {
+	if !x.told[v.Pos] {
+		x.told[v.Pos] = true
+		x.problems.Add(v.Pos, hint, format, args...)
+	}
+}
+
+// wrong reports what a parser refused: "…; write …" has its hint behind the semicolon.
+func (x *expander) wrong(v *yamlfile.Value, label string, err error) {
+	message, hint, _ := strings.Cut(err.Error(), "; ")
+	x.say(v, hint, "%s: %s", label, message)
+}
+
+// set makes the variables of a cell.
+func (x *expander) set(levels []Setting) {
+	x.values = map[string]any{}
+	for _, s := range levels {
+		x.values[s.Factor] = s.Value
+		for name, value := range s.level.Values {
+			x.values[s.Factor+"."+name] = value
+		}
+	}
+}
+
+// spend bounds the work on a file, cells and aliases counted each time.
+func (x *expander) spend(v *yamlfile.Value) bool {
+	x.work++
+	if x.work == maxWork {
+		x.say(v, "use fewer levels", "all cells together have more than %d values", maxWork)
+	}
+	return x.work < maxWork
+}
+
+// text is a scalar with its variables replaced.
+func (x *expander) text(v *yamlfile.Value) string {
+	if !x.spend(v) || !strings.Contains(v.Text, "$") {
+		return v.Text
+	}
+	return variable.ReplaceAllStringFunc(v.Text, func(word string) string {
+		if word == "$$" {
+			return "$"
+		}
+		value, _ := x.value(v, word)
+		return levelText(value)
+	})
+}
+
+// value is that of a variable; where there is none, that is said.
+func (x *expander) value(v *yamlfile.Value, word string) (any, bool) {
+	name := strings.TrimSuffix(strings.TrimPrefix(word, "${"), "}")
+	value, ok := x.values[name]
+	factor, _, _ := strings.Cut(name, ".")
+	if !ok {
+		x.say(v, nearest(name, sortedKeys(x.values)), "${%s}: there is no such factor", formats.Clip(name))
+		return "", false
+	}
+	x.used[factor] = true
+	return value, true
+}
+
+// plain is a value as encoding/json has it, with its variables replaced. A text that is a variable and
+// nothing else becomes what the variable is, a number for instance.
+func (x *expander) plain(v *yamlfile.Value, depth int) any {
+	if !x.spend(v) || depth > 64 {
+		return nil
+	}
+	switch v.Shape {
+	case yamlfile.Scalar:
+		if m := variable.FindString(v.Text); m == v.Text && m != "$$" && m != "" {
+			value, _ := x.value(v, m)
+			return value
+		}
+		if strings.Contains(v.Text, "$") {
+			return x.text(v)
+		}
+		return v.Plain
+	case yamlfile.List:
+		out := make([]any, len(v.Items))
+		for i, item := range v.Items {
+			out[i] = x.plain(item, depth+1)
+		}
+		return out
+	case yamlfile.Mapping:
+		out := make(map[string]any, len(v.Pairs))
+		for _, p := range v.Pairs {
+			out[x.text(p.Key)] = x.plain(p.Value, depth+1)
+		}
+		return out
+	}
+	return nil
+}
+
+// levelText writes a level as a file would have it.
+func levelText(v any) string {
+	switch v := v.(type) {
+	case nil:
+		return ""
+	case string:
+		return v
+	case float64:
+		return strconv.FormatFloat(v, 'f', -1, 64)
+	case bool:
+		return strconv.FormatBool(v)
+	}
+	b, _ := json.Marshal(v)
+	return string(b)
+}
+
+// options reads those known; others holds what reads the keys that are no options.
+func (x *expander) options(at *yamlfile.Value, what string, known []Option, others map[string]func(*yamlfile.Value)) Options {
+	out := Options{}
+	for _, p := range at.Pairs {
+		i := slices.IndexFunc(known, func(o Option) bool { return o.Name == p.Key.Text })
+		switch read := others[p.Key.Text]; {
+		case read != nil:
+			read(p.Value)
+		case i >= 0:
+			x.option(p.Value, &known[i], out)
+		default:
+			names := sortedKeys(others)
+			for _, o := range known {
+				names = append(names, o.Name)
+			}
+			x.say(p.Key, nearest(p.Key.Text, names), "%s: no such option of %s", formats.Clip(p.Key.Text), what)
+		}
+	}
+	for _, o := range known {
+		if _, given := out[o.Name]; given || at.Get(o.Name) != nil {
+			continue
+		}
+		if o.Required {
+			x.say(at, "write "+o.Name+": VALUE", "%s: needs %s", what, o.Name)
+		} else if o.Default != "" {
+			out[o.Name] = o.Default
+		}
+	}
+	return out
+}
+
+// option reads one; null is as if it were not there, but for the default.
+func (x *expander) option(v *yamlfile.Value, o *Option, into Options) {
+	switch v.Shape {
+	case yamlfile.Nothing:
+		return
+	case yamlfile.Scalar:
+	default:
+		x.say(v, "write "+o.Name+": VALUE", "%s: needs a value, not %s", o.Name, v.Shape)
+		return
+	}
+	text, err := o.parse(x.text(v))
+	if err != nil {
+		x.wrong(v, o.Name, err)
+		return
+	}
+	into[o.Name] = text
+}

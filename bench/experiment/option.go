@@ -1,0 +1,144 @@
+package experiment
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"trivet.dev/trivet/topology"
+	"trivet.dev/trivet/topology/formats"
+)
+
+// Type is what an option's value is.
+type Type string
+
+// Types of options, and how their values are written.
+const (
+	Text   Type = "text"
+	Node   Type = "node"   // a node's name: h1
+	Whole  Type = "whole"  // a number without fraction: 100
+	Number Type = "number" // 0.5
+	Time   Type = "time"   // 50ms
+	Rate   Type = "rate"   // of bits: 100mbit
+	Share  Type = "share"  // 0.1%
+	Truth  Type = "truth"  // true, false
+	Word   Type = "word"   // one of Option.Words
+)
+
+// Option is a setting of a probe, or of a lab.
+type Option struct {
+	Name, Doc string
+	Type      Type
+	Default   string // used where the file says nothing; "" is not set
+	Required  bool
+	Words     []string // of type Word
+	Least     float64  // of type Whole and Number
+}
+
+// ProbeKind is a way of measuring with its options.
+type ProbeKind struct {
+	Name, Doc string
+	Options   []Option
+	Estimate  func(Options) time.Duration // how long it will take
+	Check     func(Options) error         // of options together; may be nil
+}
+
+// Vocabulary is what a file may speak of.
+type Vocabulary struct {
+	Probes []ProbeKind
+	Lab    []Option                // of lab:, beside links and change
+	Up     func(Lab) time.Duration // how long bringing a lab up and down will take; nil: 3 s
+}
+
+// Options are the values of options, as text in the form that its type has; what is not
+// set is not there. All have been checked, so that the methods below cannot fail but
+// for what is not there, which is zero.
+type Options map[string]string
+
+// Text returns any option as it is written.
+func (o Options) Text(name string) string { return o[name] }
+
+// Int returns a Whole.
+func (o Options) Int(name string) int { n, _ := strconv.Atoi(o[name]); return n }
+
+// Float returns a Number or Whole.
+func (o Options) Float(name string) float64 { v, _ := strconv.ParseFloat(o[name], 64); return v }
+
+// Time returns a Time.
+func (o Options) Time(name string) time.Duration {
+	d, _ := topology.ParseDuration(o[name])
+	return time.Duration(d)
+}
+
+// Rate returns a Rate, in bit/s.
+func (o Options) Rate(name string) topology.Rate { r, _ := topology.ParseRate(o[name]); return r }
+
+// Share returns a Share, from 0 to 1.
+func (o Options) Share(name string) float64 {
+	f, _ := topology.ParseFraction(o[name])
+	return float64(f)
+}
+
+// Truth returns a Truth.
+func (o Options) Truth(name string) bool { return o[name] == "true" }
+
+// parse checks a value and returns it in the form of its type: 1000us becomes 1ms.
+func (o *Option) parse(s string) (string, error) {
+	switch o.Type {
+	case Whole, Number:
+		return o.number(s)
+	case Time:
+		return form(topology.ParseDuration(s))
+	case Rate:
+		return form(topology.ParseRate(s))
+	case Share:
+		return form(topology.ParseFraction(s))
+	case Truth:
+		switch s {
+		case "true", "yes", "on":
+			return "true", nil
+		case "false", "no", "off":
+			return "false", nil
+		}
+		return "", fmt.Errorf("%q is neither true nor false", formats.Clip(s))
+	case Word:
+		if !slices.Contains(o.Words, s) {
+			hint := topology.DidYouMean(s, o.Words)
+			if hint == "" {
+				hint = "there are " + strings.Join(o.Words, ", ")
+			}
+			return "", fmt.Errorf("%q is none; %s", formats.Clip(s), hint)
+		}
+	}
+	if s == "" {
+		return "", fmt.Errorf("is empty; leave it out or write a value")
+	}
+	return s, nil
+}
+
+func form[T fmt.Stringer](v T, err error) (string, error) {
+	if err != nil {
+		return "", err
+	}
+	return v.String(), nil
+}
+
+func (o *Option) number(s string) (string, error) {
+	v, err := strconv.ParseFloat(s, 64)
+	if o.Type == Whole {
+		var n int
+		n, err = strconv.Atoi(s)
+		v = float64(n)
+	}
+	switch {
+	case err != nil && o.Type == Whole:
+		return "", fmt.Errorf("%q is no whole number; write 1, 10, 100", formats.Clip(s))
+	case err != nil || v != v || v > 1e15 || v < -1e15:
+		return "", fmt.Errorf("%q is no number; write 1, 0.5, 100", formats.Clip(s))
+	case v < o.Least:
+		return "", fmt.Errorf("%s is too little; the least is %v", s, o.Least)
+	}
+	return strconv.FormatFloat(v, 'f', -1, 64), nil
+}

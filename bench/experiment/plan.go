@@ -1,0 +1,318 @@
+package experiment
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"trivet.dev/trivet/bench/result"
+	"trivet.dev/trivet/topology"
+	"trivet.dev/trivet/topology/formats/yamlfile"
+)
+
+// Plan is all that an experiment will do, in its order.
+type Plan struct {
+	Experiment *Experiment   `json:"-"`
+	Name       string        `json:"name"`
+	Seed       uint64        `json:"seed"`
+	Order      Order         `json:"order"`
+	WarmUp     int           `json:"warm_up"`
+	Estimate   time.Duration `json:"estimate_ns"`
+	Cells      []Cell        `json:"cells"`
+	Runs       []Run         `json:"runs"`
+}
+
+// Run is one repetition of one cell.
+type Run struct {
+	Number     int           `json:"number"` // from 1
+	Cell       int           `json:"cell"`   // index in Plan.Cells
+	Block      int           `json:"block"`
+	Pair       string        `json:"pair,omitempty"`
+	Repetition int           `json:"repetition"`
+	Estimate   time.Duration `json:"estimate_ns"`
+}
+
+// defaultUp is what bringing a lab up and down is taken to need.
+const defaultUp = 3 * time.Second
+
+// Plan expands the experiment: it reads no files, and does nothing else.
+// Where a problem is an error, the plan is nil.
+func (e *Experiment) Plan() (*Plan, topology.Problems) {
+	x := &expander{e: e, told: map[topology.Position]bool{}, used: map[string]bool{}}
+	combinations, err := e.combinations()
+	if err != nil {
+		x.problems.Add(topology.Position{File: e.File}, "", "%s", err)
+		return nil, x.problems
+	}
+	p := &Plan{Experiment: e, Name: e.Name, Seed: e.Seed, Order: e.Order, WarmUp: e.WarmUp}
+	for _, levels := range combinations {
+		if p.Cells = append(p.Cells, x.cell(levels)); x.work >= maxWork {
+			break // that is a problem already
+		}
+	}
+	if x.problems.Err() != nil {
+		return nil, x.problems
+	}
+	x.unused()
+	if len(p.Cells)*e.Repetitions > maxRuns {
+		x.problems.Add(topology.Position{File: e.File}, "take fewer levels or repetitions", "%d cells and %d repetitions are more than %d runs", len(p.Cells), e.Repetitions, maxRuns)
+		return nil, x.problems
+	}
+	p.order()
+	p.estimate()
+	if e.Budget > 0 && p.Estimate > e.Budget {
+		x.problems.Warn(topology.Position{File: e.File}, "raise the budget, take fewer repetitions, or resume it later",
+			"%d runs will take about %s, and the budget is %s: not all will be run", len(p.Runs), About(p.Estimate), About(e.Budget))
+	}
+	return p, x.problems
+}
+
+// unused warns of factors that change nothing.
+func (x *expander) unused() {
+	for _, f := range x.e.Factors {
+		if !x.used[f.Name] && len(f.Levels) > 1 {
+			x.problems.Warn(f.value.Pos, "write ${"+f.Name+"} where it belongs", "%s: is used nowhere, so that all its levels measure the same", f.Name)
+		}
+	}
+}
+
+// combinations crosses the factors, those of zip together, and leaves out what is to be skipped. The
+// last factor changes fastest.
+func (e *Experiment) combinations() ([][]Setting, error) {
+	out := [][]Setting{nil}
+	done := map[string]bool{}
+	for i := range e.Factors {
+		if done[e.Factors[i].Name] {
+			continue
+		}
+		group := e.together(e.Factors[i].Name)
+		count := len(group[0].Levels)
+		if len(out)*count > maxCells {
+			return nil, fmt.Errorf("the factors make more than %d cells; take fewer levels, or zip them", maxCells)
+		}
+		var next [][]Setting
+		for _, before := range out {
+			for l := range count {
+				settings := slices.Clone(before)
+				for _, f := range group {
+					done[f.Name] = true
+					level := &f.Levels[l]
+					settings = append(settings, Setting{Factor: f.Name, Name: level.Name, Value: level.Value, level: level})
+				}
+				next = append(next, settings)
+			}
+		}
+		out = next
+	}
+	out = slices.DeleteFunc(out, e.skipped)
+	if len(out) == 0 {
+		return nil, fmt.Errorf("nothing is left to run: skip leaves out all cells")
+	}
+	return out, nil
+}
+
+// together returns the factors whose levels go side by side with those of one.
+func (e *Experiment) together(name string) (out []*Factor) {
+	for _, group := range e.Zip {
+		if slices.Contains(group, name) {
+			for _, other := range group {
+				out = append(out, e.factor(other))
+			}
+			return out
+		}
+	}
+	return []*Factor{e.factor(name)}
+}
+
+// skipped says whether all conditions of one item of skip hold.
+func (e *Experiment) skipped(levels []Setting) bool {
+	holds := map[int]bool{}
+	for _, c := range e.skip {
+		met := slices.ContainsFunc(levels, func(s Setting) bool {
+			return s.Factor == c.factor.Text && slices.ContainsFunc(c.levels, func(v *yamlfile.Value) bool { return v.Text == s.Name })
+		})
+		if before, seen := holds[c.index]; !seen {
+			holds[c.index] = met
+		} else {
+			holds[c.index] = before && met
+		}
+	}
+	for _, all := range holds {
+		if all {
+			return true
+		}
+	}
+	return false
+}
+
+// order puts the runs in their order. Cells that are paired stay side by side in any order but that of the file.
+func (p *Plan) order() {
+	e := p.Experiment
+	rng := rand.New(rand.NewPCG(e.Seed, 0x7472697665740000))
+	groups := p.pairs()
+	var runs [][]Run // each inner list stays together
+	for repetition := 1; repetition <= e.Repetitions; repetition++ {
+		from := len(runs)
+		for _, group := range groups {
+			var together []Run
+			for _, cell := range group {
+				together = append(together, Run{Cell: cell, Block: repetition, Repetition: repetition, Pair: p.pair(cell)})
+			}
+			if e.Order != Given {
+				rng.Shuffle(len(together), func(i, j int) { together[i], together[j] = together[j], together[i] })
+			}
+			runs = append(runs, together)
+		}
+		if e.Order == Blocked {
+			shuffle(rng, runs[from:])
+		}
+	}
+	if e.Order == Random {
+		shuffle(rng, runs)
+	}
+	p.Runs = slices.Concat(runs...)
+	for i := range p.Runs {
+		p.Runs[i].Number = i + 1
+		if e.Order == Random {
+			p.Runs[i].Block = 1
+		}
+	}
+}
+
+func shuffle[T any](rng *rand.Rand, list []T) {
+	rng.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
+}
+
+// pairs groups the cells that differ in paired factors only; without any, each cell is a group.
+func (p *Plan) pairs() (groups [][]int) {
+	at := map[string]int{}
+	for i := range p.Cells {
+		key := p.pair(i)
+		if g, ok := at[key]; ok && len(p.Experiment.Paired) > 0 {
+			groups[g] = append(groups[g], i)
+			continue
+		}
+		at[key] = len(groups)
+		groups = append(groups, []int{i})
+	}
+	return groups
+}
+
+// pair is what paired cells have in common; "" where nothing is paired.
+func (p *Plan) pair(cell int) string {
+	if len(p.Experiment.Paired) == 0 {
+		return ""
+	}
+	return cellID(slices.DeleteFunc(slices.Clone(p.Cells[cell].Levels), func(s Setting) bool { return slices.Contains(p.Experiment.Paired, s.Factor) }))
+}
+
+// estimate says how long each run will take, in sum.
+func (p *Plan) estimate() {
+	up := p.Experiment.vocabulary.Up
+	for i := range p.Runs {
+		cell := &p.Cells[p.Runs[i].Cell]
+		each := time.Duration(0)
+		for _, group := range cell.Groups {
+			longest := time.Duration(0)
+			for _, probe := range group {
+				longest = max(longest, probe.Estimate)
+			}
+			each += time.Duration(p.WarmUp+1) * longest
+		}
+		if up != nil {
+			each += up(cell.Lab)
+		} else {
+			each += defaultUp
+		}
+		p.Runs[i].Estimate = each
+		p.Estimate += each
+	}
+}
+
+// Hash tells plans apart: two that do the same in the same order have the same.
+func (p *Plan) Hash() string {
+	b, err := json.Marshal(p)
+	if err != nil {
+		panic(err) // nothing in it can fail
+	}
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:16])
+}
+
+// Describe is the plan in a result's header.
+func (p *Plan) Describe() result.Experiment {
+	e := p.Experiment
+	out := result.Experiment{Name: e.Name, Title: e.Title, File: e.File, Text: e.Text, Plan: p.Hash(), Runs: len(p.Runs)}
+	for i := range e.Factors {
+		out.Factors = append(out.Factors, result.Factor{Name: e.Factors[i].Name, Levels: e.Factors[i].names()})
+	}
+	return out
+}
+
+// Headline is the plan in a line: "60 runs of 6 cells, about 14 min · seed 7 · order blocked, paired by datapath".
+func (p *Plan) Headline() string {
+	s := fmt.Sprintf("%s of %s, about %s · seed %d · order %s", plural(len(p.Runs), "run"), plural(len(p.Cells), "cell"), About(p.Estimate), p.Seed, p.Order)
+	if paired := p.Experiment.Paired; len(paired) > 0 {
+		s += ", paired by " + strings.Join(paired, ", ")
+	}
+	return s
+}
+
+func plural(n int, word string) string {
+	if n != 1 {
+		word += "s"
+	}
+	return fmt.Sprintf("%d %s", n, word)
+}
+
+// About is a duration for people: 8 s, 14 min, 2 h 5 min.
+func About(d time.Duration) string {
+	switch minutes := int(d.Round(time.Minute).Minutes()); {
+	case d < 100*time.Second:
+		return fmt.Sprintf("%d s", int(d.Round(time.Second).Seconds()))
+	case minutes < 100:
+		return fmt.Sprintf("%d min", minutes)
+	default:
+		return fmt.Sprintf("%d h %d min", minutes/60, minutes%60)
+	}
+}
+
+// WriteText lists what would run, for people. (As JSON, the plan is what json.Marshal makes of it.)
+func (p *Plan) WriteText(to io.Writer) error {
+	fmt.Fprintln(to, p.Headline())
+	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
+	fmt.Fprint(w, "RUN\tREP")
+	for _, s := range p.Cells[0].Levels {
+		fmt.Fprint(w, "\t", strings.ToUpper(s.Factor))
+	}
+	fmt.Fprintln(w, "\tPROBES\tABOUT")
+	for _, r := range p.Runs {
+		cell := &p.Cells[r.Cell]
+		fmt.Fprintf(w, "%d\t%d", r.Number, r.Repetition)
+		for _, s := range cell.Levels {
+			fmt.Fprint(w, "\t", s.Name)
+		}
+		fmt.Fprintf(w, "\t%s\t%s\n", cell.probeNames(), About(r.Estimate))
+	}
+	return w.Flush()
+}
+
+// probeNames has a comma between what runs one after the other, a plus between what runs together.
+func (c *Cell) probeNames() string {
+	var groups []string
+	for _, group := range c.Groups {
+		var names []string
+		for _, p := range group {
+			names = append(names, p.Name)
+		}
+		groups = append(groups, strings.Join(names, "+"))
+	}
+	return strings.Join(groups, ", ")
+}

@@ -1,0 +1,321 @@
+package experiment
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"trivet.dev/trivet/bench/environment"
+	"trivet.dev/trivet/bench/result"
+)
+
+// Driver brings labs up. It is what a Runner knows of where they run.
+type Driver interface {
+	// Up brings up the lab of a cell; it leaves nothing behind where it fails.
+	Up(ctx context.Context, cell *Cell) (Instance, error)
+}
+
+// Instance is a lab that is up.
+type Instance interface {
+	// Run runs a probe until it ends or ctx does. What has been measured by then is
+	// returned also with an error.
+	Run(ctx context.Context, p Probe) (Outcome, error)
+	// Do makes an event happen.
+	Do(ctx context.Context, e Event) error
+	// Watch says what to watch besides the machine.
+	Watch() environment.WatchOptions
+	// Down takes the lab down.
+	Down(ctx context.Context) error
+}
+
+// Outcome is what a probe gave.
+type Outcome struct {
+	Measurements []result.Measurement
+	Events       []result.Event // that the probe knows of itself
+	Links        []environment.LinkCheck
+	Drops        []environment.Drops
+	Details      json.RawMessage
+}
+
+// Runner carries out a plan, and writes what comes of it.
+type Runner struct {
+	Plan   *Plan
+	Driver Driver
+	Writer *result.Writer
+	Before *result.Run // what a run before left; nil: nothing
+
+	Again     bool // measure what failed before once more
+	Unwatched bool // do not watch the machine; all verdicts will be doubtful
+	Limits    environment.Limits
+	Progress  func(Progress)                   // told of each step; may be nil
+	Say       func(format string, args ...any) // told what goes wrong beside the samples; may be nil
+
+	Grace       time.Duration // how long a probe may take to end after its timeout; 0 is 10 s
+	UpTimeout   time.Duration // 0 is 5 min
+	DownTimeout time.Duration // 0 is 2 min
+
+	before   map[probeRun]bool // what was measured before, and whether it failed
+	instance Instance
+	lab      string // key of the instance's
+	began    time.Time
+	took     time.Duration // by the runs of this time
+	expected time.Duration // of the same, as estimated
+	summary  Summary
+}
+
+// probeRun is a probe in a run.
+type probeRun struct {
+	run   int
+	probe string
+}
+
+// Progress is how far a Runner is.
+type Progress struct {
+	Run     Run
+	Cell    *Cell
+	Done    int    // runs, those of before counted
+	Runs    int    // in all
+	Step    string // "up", "warm-up", "rtt+throughput", "down", "done"
+	Elapsed time.Duration
+	Left    time.Duration // estimated, corrected by how long runs took so far
+}
+
+// Summary is what became of a plan.
+type Summary struct {
+	Runs   int `json:"runs"`   // in the plan
+	Before int `json:"before"` // done before, and not again
+	Done   int `json:"done"`   // now, those that failed counted
+	Failed int `json:"failed"` // of Done, those in which something failed
+	Left   int `json:"left"`   // not run: the budget was used up, or it was interrupted
+}
+
+// ErrBudget says that the time budget was used up before all was run.
+var ErrBudget = errors.New("the time budget is used up; resume to go on")
+
+// Start opens the result file of a plan: a new one, or one to go on with, which must be of the same plan.
+func Start(path string, p *Plan, resume bool, command []string, env environment.Record) (*result.Writer, *result.Run, error) {
+	if !resume {
+		w, err := result.Create(path, result.Header{Experiment: p.Describe(), Seed: p.Seed, Command: command, Started: time.Now().UTC(), Environment: env})
+		return w, nil, err
+	}
+	w, before, err := result.Open(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	if before.Header.Experiment.Plan != p.Hash() {
+		err = fmt.Errorf("%s: is of another plan than %s is now (or of another seed); undo what was changed, or begin a new file", path, p.Experiment.File)
+	} else {
+		err = w.Resume(result.Resume{Time: time.Now().UTC(), Command: command, Environment: env})
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, w.Close())
+	}
+	return w, before, nil
+}
+
+// Run runs what is left of the plan. A run that fails ends with its reason in the file, and the next
+// begins. It returns early, with all taken down, where ctx ends or the budget is used up.
+func (r *Runner) Run(ctx context.Context) (Summary, error) {
+	r.began, r.summary = time.Now(), Summary{Runs: len(r.Plan.Runs)}
+	r.before = map[probeRun]bool{}
+	if r.Before != nil {
+		for _, s := range r.Before.Counted() {
+			r.before[probeRun{s.Run, s.Probe}] = s.Failure != ""
+		}
+	}
+	if r.Limits == (environment.Limits{}) {
+		r.Limits = environment.DefaultLimits
+	}
+	todo := r.todo()
+	r.summary.Before = len(r.Plan.Runs) - len(todo)
+	var err error
+	for i, run := range todo {
+		if err = ctx.Err(); err == nil && r.overBudget() {
+			err = ErrBudget
+		}
+		if err != nil {
+			break
+		}
+		left := todo[i:]
+		began := time.Now()
+		ok := r.run(ctx, run, left)
+		if err = ctx.Err(); err != nil {
+			break // what was interrupted is not in the file
+		}
+		r.took, r.expected = r.took+time.Since(began), r.expected+run.Estimate
+		r.summary.Done++
+		if !ok {
+			r.summary.Failed++
+		}
+		if i+1 == len(todo) || r.Plan.Cells[todo[i+1].Cell].Lab.key() != r.lab || r.Plan.Experiment.Fresh {
+			r.step(run, left[1:], "down")
+			r.down()
+		}
+		r.step(run, left[1:], "done")
+	}
+	r.down()
+	r.summary.Left = len(todo) - r.summary.Done
+	return r.summary, err
+}
+
+func (r *Runner) overBudget() bool {
+	budget := r.Plan.Experiment.Budget
+	return budget > 0 && time.Since(r.began) >= budget
+}
+
+// todo are the runs of which a probe has not been measured.
+func (r *Runner) todo() (out []Run) {
+	for _, run := range r.Plan.Runs {
+		if len(r.missing(run)) > 0 {
+			out = append(out, run)
+		}
+	}
+	return out
+}
+
+// missing are the groups of a run that have not been measured.
+func (r *Runner) missing(run Run) (out [][]Probe) {
+	for _, group := range r.Plan.Cells[run.Cell].Groups {
+		if slices.ContainsFunc(group, func(p Probe) bool { return !r.measured(run, p) }) {
+			out = append(out, group)
+		}
+	}
+	return out
+}
+
+func (r *Runner) measured(run Run, p Probe) bool {
+	failed, done := r.before[probeRun{run.Number, p.Name}]
+	return done && !(failed && r.Again)
+}
+
+// step tells of a step; left are the runs to come, with this one until it is done.
+func (r *Runner) step(run Run, left []Run, what string) {
+	if r.Progress == nil {
+		return
+	}
+	p := Progress{Run: run, Cell: &r.Plan.Cells[run.Cell], Done: r.summary.Before + r.summary.Done, Runs: r.summary.Runs, Step: what, Elapsed: time.Since(r.began)}
+	for _, l := range left {
+		p.Left += l.Estimate
+	}
+	if r.expected > 0 {
+		p.Left = time.Duration(float64(p.Left) * float64(r.took) / float64(r.expected))
+	}
+	r.Progress(p)
+}
+
+func (r *Runner) say(format string, args ...any) {
+	if r.Say != nil {
+		r.Say(format, args...)
+	}
+}
+
+// run brings the lab up, where the one of the run before does not serve, and runs the groups.
+func (r *Runner) run(ctx context.Context, run Run, left []Run) (ok bool) {
+	cell, groups := &r.Plan.Cells[run.Cell], r.missing(run)
+	if err := r.up(ctx, run, left); err != nil {
+		if ctx.Err() == nil {
+			r.fail(run, groups, fmt.Sprintf("the lab did not come up: %s", err))
+		}
+		return false
+	}
+	if len(cell.Schedule) > 0 {
+		defer r.down() // what happened to the lab is not to happen to the next run
+	}
+	ok = true
+	for i, group := range groups {
+		g := &batch{runner: r, run: run, cell: cell, probes: group, left: left}
+		state := g.measure(ctx)
+		if ctx.Err() != nil {
+			return false
+		}
+		ok = ok && state == measured
+		if state == hung {
+			r.down()
+			r.fail(run, groups[i+1:], "an earlier probe of this run hung, and its lab was given up")
+			return false
+		}
+	}
+	return ok
+}
+
+func (r *Runner) up(ctx context.Context, run Run, left []Run) error {
+	cell := &r.Plan.Cells[run.Cell]
+	if r.instance != nil && r.lab == cell.Lab.key() {
+		return nil
+	}
+	r.down()
+	r.step(run, left, "up")
+	ctx, cancel := context.WithTimeout(ctx, or(r.UpTimeout, 5*time.Minute))
+	defer cancel()
+	instance, err := r.Driver.Up(ctx, cell)
+	if err != nil {
+		return err
+	}
+	r.instance, r.lab = instance, cell.Lab.key()
+	return nil
+}
+
+func or(d, byDefault time.Duration) time.Duration {
+	if d == 0 {
+		return byDefault
+	}
+	return d
+}
+
+// down takes the lab down, also when the context has ended.
+func (r *Runner) down() {
+	if r.instance == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), or(r.DownTimeout, 2*time.Minute))
+	defer cancel()
+	if err := r.instance.Down(ctx); err != nil {
+		r.say("the lab did not go down: %s", err)
+	}
+	r.instance, r.lab = nil, ""
+}
+
+// fail writes why probes were not run.
+func (r *Runner) fail(run Run, groups [][]Probe, reason string) {
+	var samples []result.Sample
+	for _, p := range slices.Concat(groups...) {
+		s := r.sample(run, p, time.Now())
+		s.Failure = reason
+		samples = append(samples, s)
+	}
+	r.write(samples)
+}
+
+// sample is the frame of what a probe gives.
+func (r *Runner) sample(run Run, p Probe, started time.Time) result.Sample {
+	cell := &r.Plan.Cells[run.Cell]
+	s := result.Sample{Run: run.Number, Cell: cell.ID, Block: run.Block, Pair: run.Pair, Repetition: run.Repetition, Probe: p.Name, Kind: p.Kind, Started: started.UTC()}
+	if len(cell.Levels) > 0 {
+		s.Factors = map[string]any{}
+		for _, l := range cell.Levels {
+			s.Factors[l.Factor] = l.Value
+		}
+	}
+	return s
+}
+
+// write appends samples. Where they do not fit on the disk, or cannot be written for another reason, it
+// tries to write at least that.
+func (r *Runner) write(samples []result.Sample) (ok bool) {
+	err := r.Writer.Append(samples...)
+	if err == nil {
+		return true
+	}
+	for i := range samples {
+		s := &samples[i]
+		s.Measurements, s.Usage, s.Details, s.Events = nil, nil, nil, nil
+		s.Failure = fmt.Sprintf("its result could not be written: %s", err)
+	}
+	if again := r.Writer.Append(samples...); again != nil {
+		r.say("run %d: the result could not be written, and is lost; it will be run again on resume: %s", samples[0].Run, errors.Join(err, again))
+	}
+	return false
+}

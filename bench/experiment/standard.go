@@ -1,0 +1,102 @@
+package experiment
+
+import (
+	"errors"
+	"time"
+
+	"trivet.dev/trivet/topology"
+)
+
+// Options that several probes have.
+var (
+	from     = Option{Name: "from", Type: Node, Required: true, Doc: "The node that sends."}
+	to       = Option{Name: "to", Type: Node, Required: true, Doc: "The node that receives."}
+	protocol = Option{Name: "protocol", Type: Word, Words: []string{"tcp", "udp"}, Default: "tcp", Doc: "What carries the data."}
+	duration = Option{Name: "time", Type: Time, Default: "10s", Doc: "How long it sends."}
+	size     = Option{Name: "size", Type: Whole, Least: 0, Doc: "Payload of a packet in bytes."}
+	packets  = Option{Name: "rate", Type: Number, Required: true, Doc: "Packets per second."}
+)
+
+func optional(o Option) Option { o.Required = false; return o }
+
+func by(o Option, value string) Option { o.Default = value; return o }
+
+// sending is for probes that send for a time, and need some around it.
+func sending(o Options) time.Duration { return o.Time("time") + time.Second }
+
+// Standard is Trivet's own vocabulary.
+func Standard() Vocabulary {
+	return Vocabulary{Probes: standardProbes, Lab: []Option{
+		{Name: "target", Type: Text, Default: "local", Doc: "Where the lab runs: local, or the file of a rack or a cloud."},
+		{Name: "datapath", Type: Text, Doc: "What forwards packets, in all switches and routers that can have it."},
+		{Name: "controller", Type: Text, Doc: "What decides, for all switches: trivet, none, an address."},
+		{Name: "ipv6", Type: Word, Words: []string{string(topology.IPv6Off), string(topology.IPv6Assigned), string(topology.IPv6Auto)}, Doc: "Whether hosts have IPv6."},
+		{Name: "isolate", Type: Text, Doc: "Processors that are kept for the lab: 1-3."},
+		{Name: "pin_nodes", Type: Text, Doc: "Processors for the nodes."},
+		{Name: "pin_datapath", Type: Text, Doc: "Processors for the datapath."},
+		{Name: "pin_controller", Type: Text, Doc: "Processors for the controller."},
+	}}
+}
+
+var standardProbes = []ProbeKind{
+	{Name: "ping", Doc: "Round trip times of ICMP echoes.", Options: []Option{
+		optional(from), optional(to),
+		{Name: "all", Type: Truth, Default: "false", Doc: "Every host pings every other, at once; instead of from and to."},
+		{Name: "count", Type: Whole, Default: "10", Least: 1, Doc: "Echoes to send, to each."},
+		{Name: "interval", Type: Time, Default: "200ms", Doc: "From one echo to the next."},
+		by(size, "56"),
+	}, Check: func(o Options) error {
+		if one := o["from"] != "" && o["to"] != ""; one == o.Truth("all") {
+			return errors.New("from and to, or all: true, is what it needs; write {from: h1, to: h2}")
+		}
+		return nil
+	}, Estimate: func(o Options) time.Duration {
+		return time.Duration(o.Int("count"))*o.Time("interval") + time.Second
+	}},
+	{Name: "iperf3", Doc: "Throughput by iperf3.", Options: []Option{
+		from, to, protocol, duration,
+		{Name: "bitrate", Type: Rate, Doc: "Rate to send at; without it TCP takes what it gets, and UDP sends 1mbit."},
+		{Name: "window", Type: Whole, Least: 1, Doc: "Socket buffer in bytes."},
+		{Name: "length", Type: Whole, Least: 1, Doc: "Bytes of a write, with UDP of a datagram."},
+		{Name: "parallel", Type: Whole, Default: "1", Least: 1, Doc: "Streams at once."},
+		{Name: "bidirectional", Type: Truth, Default: "false", Doc: "Both ways at once."},
+		{Name: "congestion", Type: Text, Doc: "TCP's congestion control."},
+	}, Estimate: sending},
+	{Name: "ditg", Doc: "Bitrate, loss, delay and jitter by D-ITG.", Options: []Option{
+		from, to, by(protocol, "udp"), duration, packets, by(size, "64"),
+		{Name: "flows", Type: Whole, Default: "1", Least: 1, Doc: "Flows at once."},
+	}, Estimate: func(o Options) time.Duration { return o.Time("time") + 3*time.Second }},
+	{Name: "packets", Doc: "Loss, one-way delay and jitter at an exact packet rate, by Trivet's own generator.", Options: []Option{
+		from, to, duration, packets, by(size, "64"),
+	}, Estimate: sending},
+	{Name: "traceroute", Doc: "The hops on the way.", Options: []Option{from, to,
+		{Name: "hops", Type: Whole, Default: "30", Least: 1, Doc: "The most to look for."},
+	}, Estimate: func(Options) time.Duration { return 3 * time.Second }},
+	{Name: "flow_setup", Doc: "How much longer the first packet of a flow takes.", Options: []Option{from, to,
+		{Name: "count", Type: Whole, Default: "20", Least: 1, Doc: "Flows to set up."},
+	}, Estimate: func(o Options) time.Duration { return time.Duration(o.Int("count")) * 100 * time.Millisecond }},
+	{Name: "controller_load", Doc: "Flow set-ups that the controller answers, by the OpenFlow generator.", Options: []Option{
+		{Name: "mode", Type: Word, Words: []string{"throughput", "latency"}, Default: "throughput", Doc: "As many as it takes, or one at a time."},
+		{Name: "switches", Type: Whole, Default: "16", Least: 1, Doc: "Switches to play."},
+		{Name: "hosts", Type: Whole, Default: "100", Least: 2, Doc: "Hosts behind each."},
+		duration,
+	}, Estimate: sending},
+	{Name: "up_down", Doc: "How long it takes to bring the lab up and down.", Estimate: func(Options) time.Duration { return 5 * time.Second }},
+	{Name: "convergence", Doc: "For how long packets are lost after something happened (see schedule).", Options: []Option{
+		from, to, duration, {Name: "interval", Type: Time, Default: "1ms", Doc: "From one packet to the next."},
+	}, Estimate: sending},
+	{Name: "command", Doc: "Any command; numbers are taken from what it prints.", Options: []Option{
+		{Name: "node", Type: Node, Doc: "Where it runs; without it on the machine."},
+		{Name: "run", Type: Text, Required: true, Doc: "The shell command."},
+		{Name: "metric", Type: Text, Required: true, Doc: "What the number is called."},
+		{Name: "unit", Type: Text, Required: true, Doc: "The number's unit; 1 for none."},
+		{Name: "match", Type: Text, Doc: "Regular expression; its first group is the number. Each match is a value."},
+		{Name: "path", Type: Text, Doc: "Path in JSON instead: end.sum.bits_per_second."},
+		by(duration, "10s"),
+	}, Check: func(o Options) error {
+		if (o["match"] != "") == (o["path"] != "") {
+			return errors.New("match or path says where the number is; write match: 'took ([0-9.]+) s'")
+		}
+		return nil
+	}, Estimate: sending},
+}

@@ -1,0 +1,118 @@
+package result
+
+import (
+	"encoding/csv"
+	"encoding/json"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// columns stand before and after those of the factors.
+var (
+	columnsBefore = []string{"experiment", "run", "cell", "block", "pair", "repetition", "warm_up"}
+	columnsAfter  = []string{"probe", "kind", "started", "metric", "unit", "labels", "index", "at", "value", "count", "of", "fidelity", "events", "failure", "superseded"}
+)
+
+// CSV writes a table in long form: a line a value, with a column for each factor (named
+// factor.NAME). A sample without values has one line, so that nothing that failed
+// goes missing.
+func (run *Run) CSV(to io.Writer) error {
+	w := csv.NewWriter(to)
+	factors := run.factorNames()
+	header := slices.Clone(columnsBefore)
+	for _, f := range factors {
+		header = append(header, "factor."+f)
+	}
+	if err := w.Write(append(header, columnsAfter...)); err != nil {
+		return err
+	}
+	for i, over := range run.superseded() {
+		if err := run.csvSample(w, &run.Samples[i], factors, over); err != nil {
+			return err
+		}
+	}
+	w.Flush()
+	return w.Error()
+}
+
+// factorNames are those of the header, then any others.
+func (run *Run) factorNames() (names []string) {
+	for _, f := range run.Header.Experiment.Factors {
+		names = append(names, f.Name)
+	}
+	var others []string
+	for _, s := range run.Samples {
+		for name := range s.Factors {
+			if !slices.Contains(names, name) && !slices.Contains(others, name) {
+				others = append(others, name)
+			}
+		}
+	}
+	slices.Sort(others)
+	return append(names, others...)
+}
+
+func (run *Run) csvSample(w *csv.Writer, s *Sample, factors []string, superseded bool) error {
+	before := []string{run.Header.Experiment.Name, strconv.Itoa(s.Run), s.Cell, strconv.Itoa(s.Block), s.Pair, strconv.Itoa(s.Repetition), strconv.FormatBool(s.WarmUp)}
+	for _, f := range factors {
+		before = append(before, plain(s.Factors[f]))
+	}
+	before = append(before, s.Probe, s.Kind, s.Started.UTC().Format("2006-01-02T15:04:05.000000Z"))
+	fidelity := ""
+	if s.Verdict != nil {
+		fidelity = string(s.Verdict.Level)
+	}
+	var events []string
+	for _, e := range s.Events {
+		events = append(events, number(e.At)+" "+e.What)
+	}
+	after := []string{fidelity, strings.Join(events, "; "), s.Failure, strconv.FormatBool(superseded)}
+	values := 0
+	for _, m := range s.Measurements {
+		for i, v := range m.Values {
+			values++
+			at, count, of := "", "", ""
+			if i < len(m.At) {
+				at = number(m.At[i])
+			}
+			if m.Of > 0 {
+				count, of = strconv.Itoa(m.Count), strconv.Itoa(m.Of)
+			}
+			middle := []string{m.Metric, m.Unit, labels(m.Labels), strconv.Itoa(i), at, number(v), count, of}
+			if err := w.Write(slices.Concat(before, middle, after)); err != nil {
+				return err
+			}
+		}
+	}
+	if values > 0 {
+		return nil
+	}
+	return w.Write(slices.Concat(before, make([]string, 8), after))
+}
+
+func number(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
+
+// plain writes a level as the experiment has it.
+func plain(v any) string {
+	switch v := v.(type) {
+	case nil:
+		return ""
+	case string:
+		return v
+	case float64:
+		return strconv.FormatFloat(v, 'f', -1, 64)
+	}
+	b, _ := json.Marshal(v)
+	return string(b)
+}
+
+func labels(m map[string]string) string {
+	var out []string
+	for key, value := range m {
+		out = append(out, key+"="+value)
+	}
+	slices.Sort(out)
+	return strings.Join(out, " ")
+}

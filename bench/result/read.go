@@ -1,0 +1,155 @@
+package result
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+)
+
+// Run is what a result file holds.
+type Run struct {
+	Header  Header
+	Resumes []Resume
+	Samples []Sample
+
+	Interrupted bool  // the last line was not written to its end, and is left out
+	Size        int64 // bytes of whole lines
+}
+
+// maxLine is the longest line that is read: a million values are less.
+const maxLine = 256 << 20
+
+// ReadFile reads a result file.
+func ReadFile(path string) (*Run, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	run, err := Read(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return run, nil
+}
+
+// Read reads a result. It fails on what is no result or of another schema, and on a line that is
+// broken, but for the last: that is what an interruption leaves. Lines of
+// kinds that it does not know are passed over.
+func Read(from io.Reader) (*Run, error) {
+	run := &Run{}
+	lines := bufio.NewReaderSize(from, 1<<20)
+	for number := 1; ; number++ {
+		line, err := readLine(lines)
+		if errors.Is(err, io.EOF) {
+			run.Interrupted = len(line) > 0
+			break
+		}
+		if err == nil {
+			err = run.take(line, number)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("line %d: %w", number, err)
+		}
+		run.Size += int64(len(line))
+	}
+	if run.Size == 0 {
+		return nil, errors.New("is no result: there is no header")
+	}
+	return run, nil
+}
+
+// readLine returns a line with its end; io.EOF with what there is where the end is missing.
+func readLine(from *bufio.Reader) ([]byte, error) {
+	var line []byte
+	for {
+		part, err := from.ReadSlice('\n')
+		line = append(line, part...)
+		switch {
+		case len(line) > maxLine:
+			return nil, fmt.Errorf("is longer than %d MiB", maxLine>>20)
+		case !errors.Is(err, bufio.ErrBufferFull):
+			return line, err
+		}
+	}
+}
+
+func (run *Run) take(line []byte, number int) error {
+	var kind struct {
+		Record string `json:"record"`
+		Schema int    `json:"schema"`
+	}
+	if len(bytes.TrimSpace(line)) == 0 && number > 1 {
+		return nil
+	}
+	if err := json.Unmarshal(line, &kind); err != nil {
+		return fmt.Errorf("is no line of a result: %w", err)
+	}
+	switch {
+	case number == 1 && kind.Record != KindHeader:
+		return fmt.Errorf("is no header but %q; a result begins with its header", kind.Record)
+	case number == 1 && kind.Schema != Schema:
+		return fmt.Errorf("is of schema %d; this version of Trivet reads schema %d", kind.Schema, Schema)
+	case number == 1:
+		return json.Unmarshal(line, &run.Header)
+	case kind.Record == KindHeader:
+		return errors.New("is a second header; results are not to be joined by cat: give both files")
+	case kind.Record == KindResume:
+		run.Resumes = append(run.Resumes, Resume{})
+		return json.Unmarshal(line, &run.Resumes[len(run.Resumes)-1])
+	case kind.Record == KindSample:
+		var s Sample
+		if err := json.Unmarshal(line, &s); err != nil {
+			return err
+		}
+		run.Samples = append(run.Samples, s)
+	}
+	return nil
+}
+
+// Counted returns the samples that figures are made of: no warm-ups, and of a probe that was
+// repeated because it failed, or was interrupted, the last.
+func (run *Run) Counted() []Sample {
+	var out []Sample
+	for i, over := range run.superseded() {
+		if !over && !run.Samples[i].WarmUp {
+			out = append(out, run.Samples[i])
+		}
+	}
+	return out
+}
+
+// superseded says of each sample whether a later one stands for it. Warm-ups count for nothing, and stay.
+func (run *Run) superseded() []bool {
+	type key struct {
+		run   int
+		probe string
+	}
+	out, last := make([]bool, len(run.Samples)), map[key]int{}
+	for i := range run.Samples {
+		s := &run.Samples[i]
+		if s.WarmUp {
+			continue
+		}
+		k := key{s.Run, s.Probe}
+		if before, ok := last[k]; ok {
+			out[before] = true
+		}
+		last[k] = i
+	}
+	return out
+}
+
+// Values returns the values of a metric of a sample, of all its labels.
+func (s *Sample) Values(metric string) (out []float64) {
+	for _, m := range s.Measurements {
+		if m.Metric == metric {
+			out = append(out, m.Values...)
+		}
+	}
+	return out
+}

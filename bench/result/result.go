@@ -1,0 +1,143 @@
+// Package result is the file that an experiment leaves: JSON Lines, which anything can
+// read. The first line is a Header, each further line a Sample (one probe, once) or a
+// Resume. docs/results.md describes the lines for readers in other languages.
+package result
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"time"
+
+	"trivet.dev/trivet/bench/environment"
+)
+
+// Schema is the version of what is written here. Readers take files of this version; it
+// grows when a field changes its meaning or goes, not when one comes.
+const Schema = 1
+
+// Kinds of lines, in their field "record".
+const (
+	KindHeader = "header"
+	KindSample = "sample"
+	KindResume = "resume"
+)
+
+// Header says what was measured, where and how.
+type Header struct {
+	Record      string             `json:"record"` // header
+	Schema      int                `json:"schema"`
+	Experiment  Experiment         `json:"experiment"`
+	Seed        uint64             `json:"seed"` // of the order, and of what else is random
+	Command     []string           `json:"command"`
+	Started     time.Time          `json:"started"`
+	Environment environment.Record `json:"environment"`
+}
+
+// Experiment is what the file of the experiment says.
+type Experiment struct {
+	Name    string   `json:"name"`
+	Title   string   `json:"title,omitempty"`
+	File    string   `json:"file,omitempty"`
+	Text    string   `json:"text,omitempty"` // of the file
+	Plan    string   `json:"plan"`           // hash of all that runs: a run is resumed only by the same plan
+	Runs    int      `json:"runs"`           // that there are to be
+	Factors []Factor `json:"factors,omitempty"`
+}
+
+// Factor is what is varied, with its levels in the order of the file.
+type Factor struct {
+	Name   string   `json:"name"`
+	Levels []string `json:"levels"`
+}
+
+// Resume is written where a run goes on after an interruption, maybe in another environment.
+type Resume struct {
+	Record      string             `json:"record"` // resume
+	Time        time.Time          `json:"time"`
+	Command     []string           `json:"command"`
+	Environment environment.Record `json:"environment"`
+}
+
+// Sample is one probe in one cell, run once.
+type Sample struct {
+	Record     string         `json:"record"`            // sample
+	Run        int            `json:"run"`               // number in the plan, from 1: the order in which runs take place
+	Cell       string         `json:"cell"`              // id of the combination of levels
+	Factors    map[string]any `json:"factors,omitempty"` // levels by factor: texts, numbers, booleans
+	Block      int            `json:"block"`             // samples of one block, and of one pair in it, were measured close together
+	Pair       string         `json:"pair,omitempty"`    // what paired cells have in common
+	Repetition int            `json:"repetition"`        // from 1
+	WarmUp     bool           `json:"warm_up,omitempty"` // not to be counted
+	Probe      string         `json:"probe"`             // its name in the experiment
+	Kind       string         `json:"kind"`              // ping, iperf3, …
+
+	Started time.Time `json:"started"`
+	Seconds float64   `json:"seconds"`
+
+	Measurements []Measurement        `json:"measurements,omitempty"`
+	Events       []Event              `json:"events,omitempty"`
+	Usage        *environment.Usage   `json:"usage,omitempty"`
+	Verdict      *environment.Verdict `json:"verdict,omitempty"`
+	Failure      string               `json:"failure,omitempty"` // why there are no measurements, or not all
+	Details      json.RawMessage      `json:"details,omitempty"` // what the tool said, where somebody may want it
+}
+
+// Measurement is values of one metric.
+type Measurement struct {
+	Metric string            `json:"metric"`          // "rtt", "throughput"
+	Unit   string            `json:"unit"`            // "s", "bit/s", "packets", "1" for shares
+	Values []float64         `json:"values"`          // raw, in the order of measuring
+	At     []float64         `json:"at,omitempty"`    // seconds since the sample began, one a value
+	Count  int               `json:"count,omitempty"` // of a share: how many of Of
+	Of     int               `json:"of,omitempty"`
+	Labels map[string]string `json:"labels,omitempty"` // what tells several of one metric apart: "from": "h1"
+}
+
+// Event is something that happened while a probe ran.
+type Event struct {
+	At      float64 `json:"at"` // seconds since the sample began; when it was done
+	What    string  `json:"what"`
+	Failure string  `json:"failure,omitempty"`
+}
+
+// Share makes a measurement of how many of how many, such as packets lost.
+func Share(metric string, count, of int) Measurement {
+	m := Measurement{Metric: metric, Unit: "1", Count: count, Of: of}
+	if of > 0 {
+		m.Values = []float64{float64(count) / float64(of)}
+	}
+	return m
+}
+
+// Check refuses a sample that a reader could not use.
+func (s *Sample) Check() error {
+	for i := range s.Measurements {
+		if err := s.Measurements[i].check(); err != nil {
+			return fmt.Errorf("probe %s, %s: %w", s.Probe, s.Measurements[i].Metric, err)
+		}
+	}
+	if s.Failure == "" && len(s.Measurements) == 0 {
+		return fmt.Errorf("probe %s measured nothing, and does not say why", s.Probe)
+	}
+	return nil
+}
+
+func (m *Measurement) check() error {
+	switch {
+	case m.Metric == "" || m.Unit == "":
+		return fmt.Errorf("a measurement has a metric and a unit (1 for shares); here are %q and %q", m.Metric, m.Unit)
+	case m.At != nil && len(m.At) != len(m.Values):
+		return fmt.Errorf("%d values at %d times", len(m.Values), len(m.At))
+	case m.Count < 0 || m.Count > m.Of:
+		return fmt.Errorf("%d of %d is no share", m.Count, m.Of)
+	}
+	for _, list := range [][]float64{m.Values, m.At} {
+		for i, v := range list {
+			if math.IsNaN(v) || math.IsInf(v, 0) {
+				return fmt.Errorf("value %d is %v; leave out what was not measured, and count it", i+1, v)
+			}
+		}
+	}
+	return nil
+}

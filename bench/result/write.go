@@ -1,0 +1,126 @@
+package result
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// Writer appends lines to a result file. A line is whole or not there: what a full
+// disk or a crash leaves of one is taken back.
+type Writer struct {
+	file *os.File
+	size int64 // up to here lines are whole
+}
+
+// Create begins a new file; there must be none. Record and Schema of the header are filled in.
+func Create(path string, h Header) (*Writer, error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o644)
+	if errors.Is(err, os.ErrExist) {
+		return nil, fmt.Errorf("%s: is there already; resume it, or choose another name", path)
+	}
+	if err != nil {
+		return nil, err
+	}
+	w := &Writer{file: f}
+	if err = w.lock(); err == nil {
+		h.Record, h.Schema = KindHeader, Schema
+		err = w.write(h)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close(), os.Remove(path))
+	}
+	return w, nil
+}
+
+// Open goes on with a file: it cuts off a line that was not written to its end, and returns what there is.
+func Open(path string) (*Writer, *Run, error) {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	w := &Writer{file: f}
+	run, err := w.open()
+	if err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("%s: %w", path, err), f.Close())
+	}
+	return w, run, nil
+}
+
+func (w *Writer) open() (*Run, error) {
+	if err := w.lock(); err != nil {
+		return nil, err
+	}
+	run, err := Read(w.file)
+	if err != nil {
+		return nil, err
+	}
+	w.size = run.Size
+	if err := w.cut(); err != nil {
+		return nil, err
+	}
+	return run, nil
+}
+
+// lock keeps two runs from writing to one file; it goes with the process.
+func (w *Writer) lock() error {
+	if err := unix.Flock(int(w.file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return errors.New("another run is writing to this file")
+	}
+	return nil
+}
+
+func (w *Writer) cut() error {
+	if err := w.file.Truncate(w.size); err != nil {
+		return err
+	}
+	_, err := w.file.Seek(w.size, io.SeekStart)
+	return err
+}
+
+// Append writes samples, all of them or, where it fails, none.
+func (w *Writer) Append(samples ...Sample) error {
+	lines := make([]any, len(samples))
+	for i, s := range samples {
+		if err := s.Check(); err != nil {
+			return err
+		}
+		s.Record = KindSample
+		lines[i] = s
+	}
+	return w.write(lines...)
+}
+
+// Resume notes that the run goes on.
+func (w *Writer) Resume(r Resume) error {
+	r.Record = KindResume
+	return w.write(r)
+}
+
+func (w *Writer) write(records ...any) error {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b) // ends each with a line end
+	e.SetEscapeHTML(false)
+	for _, r := range records {
+		if err := e.Encode(r); err != nil {
+			return err
+		}
+	}
+	n, err := w.file.Write(b.Bytes())
+	if err == nil {
+		err = w.file.Sync()
+	}
+	if err != nil {
+		return errors.Join(err, w.cut())
+	}
+	w.size += int64(n)
+	return nil
+}
+
+// Close closes the file.
+func (w *Writer) Close() error { return w.file.Close() }

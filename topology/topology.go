@@ -26,6 +26,9 @@ type Topology struct {
 	Datapath    Datapath `json:"datapath,omitempty"`
 	Controllers []string `json:"controllers,omitempty"`
 
+	// Routing is when routing nodes get their routes.
+	Routing Routing `json:"routing,omitempty"`
+
 	Nodes    []*Node `json:"nodes"`
 	Links    []*Link `json:"links,omitempty"`
 	Schedule []Event `json:"schedule,omitempty"`
@@ -47,6 +50,14 @@ const (
 	IPv6Off      IPv6 = "off"      // no IPv6 at all, also no link-local addresses; the default
 	IPv6Assigned IPv6 = "assigned" // addresses as given or assigned from Subnet6; no autoconfiguration
 	IPv6Auto     IPv6 = "auto"     // as assigned, and the kernel autoconfigures as on any machine
+)
+
+// Routing says when a controller installs routes in routing nodes.
+type Routing string
+
+const (
+	Proactive Routing = "proactive" // all at once; the default
+	Reactive  Routing = "reactive"  // when the first packet needs them
 )
 
 // Kind is what a node is for.

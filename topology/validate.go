@@ -77,6 +77,9 @@ func (v *validator) topology() {
 		v.problems.Add(t.Pos, "name some hosts and switches, or try: trivet up linear,3", "the topology has no nodes")
 	}
 	v.subnets()
+	if t.Routing != "" && t.Routing != Proactive && t.Routing != Reactive {
+		v.problems.Add(t.Pos, "there are proactive, reactive", "routing: there is no mode %q", t.Routing)
+	}
 	if t.IPv6 != "" && !slices.Contains([]IPv6{IPv6Off, IPv6Assigned, IPv6Auto}, t.IPv6) {
 		v.problems.Add(t.Pos, "there are off, assigned, auto", "ipv6: there is no mode %q", t.IPv6)
 	}

@@ -51,7 +51,7 @@ type StaticRoute struct {
 
 // ConfigOf returns the routing nodes of a resolved topology.
 func ConfigOf(t *topology.Topology) Config {
-	var c Config
+	c := Config{Reactive: t.Routing == topology.Reactive}
 	at := map[string]int{}
 	for _, n := range t.Nodes {
 		if !n.RoutingNode() {

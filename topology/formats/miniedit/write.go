@@ -309,7 +309,7 @@ func (d *document) controllersOf(n *topology.Node) []any {
 	names := []any{}
 	for _, c := range chosen {
 		switch {
-		case c == topology.ControllerNone || c == topology.ControllerTrivet:
+		case c == topology.ControllerNone || c == topology.ControllerTrivet || d.t.IsControllerProgram(c):
 		case d.nodes[c] != nil || topology.CheckControllerAddress(c) != nil:
 			names = append(names, c)
 		default:

@@ -41,6 +41,7 @@ var leaves = map[any]leaf{
 		write: func(v any) string { return fmt.Sprintf("%#x", uint64(v.(topology.DPID))) }},
 	"version": {parse: simple(parseVersion), pattern: `^1\.[0-5]$`},
 
+	reflect.TypeFor[topology.Routing]():  words(topology.Proactive, topology.Reactive),
 	reflect.TypeFor[topology.IPv6]():     words(topology.IPv6Off, topology.IPv6Assigned, topology.IPv6Auto),
 	reflect.TypeFor[topology.Datapath](): words(topology.Embedded, topology.OVS, topology.Bridge, topology.Kernel),
 	reflect.TypeFor[topology.FailMode](): words(topology.Standalone, topology.Secure),

@@ -41,6 +41,7 @@ type document struct {
 	Subnet      netip.Prefix      `yaml:"subnet" doc:"IPv4 addresses that are not given are assigned from here; 10.0.0.0/8 when missing."`
 	Subnet6     netip.Prefix      `yaml:"subnet6" doc:"IPv6 addresses that are not given are assigned from here; fd00::/64 when missing."`
 	IPv6        topology.IPv6     `yaml:"ipv6" doc:"off: no IPv6; assigned: addresses as given or from subnet6; auto: autoconfiguration as well."`
+	Routing     topology.Routing  `yaml:"routing" doc:"When routing nodes get their routes: proactive, all at once, or reactive, when the first packet needs them."`
 	Datapath    topology.Datapath `yaml:"datapath" doc:"What forwards packets in switches and routers that name no datapath."`
 	Controllers []string          `yaml:"controller,controllers" doc:"What decides for switches: trivet, none, a program that the lab starts (faucet, os-ken, ovs-testcontroller, pox), an address like tcp:192.0.2.1:6653, or a controller node."`
 	Defaults    defaults          `yaml:"defaults" doc:"Options for all links, hosts, switches or routers that do not set them."`

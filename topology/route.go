@@ -19,8 +19,9 @@ type hop struct {
 
 // routes gives routers static routes along shortest paths (fewest routers; of
 // equals the first neighbour in the file's order), and a default route towards a
-// NAT. Where all are routing nodes, their controller finds the paths. Where any router has routes of its own the user is
-// taken to route by hand, and nothing is added.
+// NAT. Where all are routing nodes, their controller finds the paths. Where any
+// router has routes of its own the user is taken to route by hand, and nothing
+// is added.
 func (r *resolver) routes() {
 	routers := r.t.NodesOf(Router)
 	index := map[string]int{}
@@ -33,28 +34,31 @@ func (r *resolver) routes() {
 	if len(routers) < 2 {
 		return
 	}
-	static := slices.ContainsFunc(routers, func(n *Node) bool { return !n.RoutingNode() && !n.NAT })
-	if total := len(routers) * len(r.segs); static && total > MaxRoutes {
+	static := slices.DeleteFunc(slices.Clone(routers), (*Node).RoutingNode) // those that need static routes
+	if slices.ContainsFunc(static, func(n *Node) bool { return !n.NAT }) {
+		static = routers // also the routing nodes: their controller may see no path through kernel routers
+	}
+	if total := len(static) * len(r.segs); total > MaxRoutes {
 		r.problems.Warn(r.t.Pos, "give routes, or fewer routers", "%d routers with %d subnets would need %d static routes: none are set", len(routers), len(r.segs), total)
 		return
 	}
 	graph := r.graph(routers, index)
 	for _, s := range r.segs {
-		if len(s.routers) == 0 || !static {
+		if len(s.routers) == 0 {
 			continue
 		}
 		from := make([]int, 0, len(s.routers))
 		for _, e := range s.routers {
 			from = append(from, index[e.Node])
 		}
-		r.flood(routers, graph, from, s.subnets())
+		r.flood(static, index, graph, from, s.subnets())
 	}
 	for i, n := range routers {
 		if n.NAT {
-			r.flood(routers, graph, []int{i}, [2]netip.Prefix{v4: netip.MustParsePrefix("0.0.0.0/0")})
+			r.flood(routers, index, graph, []int{i}, [2]netip.Prefix{v4: netip.MustParsePrefix("0.0.0.0/0")})
 		}
 	}
-	if static {
+	if len(static) == len(routers) {
 		r.longestPath(graph)
 	}
 }
@@ -86,9 +90,12 @@ func (r *resolver) graph(routers []*Node, index map[string]int) [][]hop {
 }
 
 // flood walks breadth first from the routers that have a subnet and sets a
-// route to it in every router it meets, back along the step it came by.
-func (r *resolver) flood(routers []*Node, graph [][]hop, from []int, subnets [2]netip.Prefix) {
-	distance := make([]int, len(routers))
+// route to it in those of the given routers that it meets, back along the step it came by.
+func (r *resolver) flood(routers []*Node, index map[string]int, graph [][]hop, from []int, subnets [2]netip.Prefix) {
+	if len(routers) == 0 {
+		return
+	}
+	distance := make([]int, len(graph))
 	for _, i := range from {
 		distance[i] = 1
 	}
@@ -100,7 +107,8 @@ func (r *resolver) flood(routers []*Node, graph [][]hop, from []int, subnets [2]
 			}
 		}
 	}
-	for i, n := range routers {
+	for _, n := range routers {
+		i := index[n.Name]
 		if distance[i] < 2 {
 			continue
 		}

@@ -76,7 +76,7 @@ func made() map[string]func(path string) error {
 		"zero-device.yaml": func(path string) error { return os.Symlink("/dev/zero", path) },
 		"terminal.yaml":    func(path string) error { return os.Symlink("/dev/tty", path) },
 		"stdin.yaml":       func(path string) error { return os.Symlink("/dev/stdin", path) },
-		"kernel.yaml":      func(path string) error { return os.Symlink("/proc/version", path) },
+		"kernel.yaml":      func(path string) error { return os.Symlink("/proc/sys/kernel/ostype", path) },
 		"passwords.yaml":   func(path string) error { return os.Symlink("/etc/passwd", path) },
 		"missing.yaml":     func(string) error { return nil },
 		"socket.yaml": func(path string) error {

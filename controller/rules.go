@@ -90,6 +90,9 @@ func (r *Rules) Remove(k RuleKey) error {
 // Forget takes an entry for gone, as the switch has said.
 func (r *Rules) Forget(k RuleKey) { delete(r.flows, k) }
 
+// Group returns a group, or nil. It must not be changed.
+func (r *Rules) Group(id uint32) *openflow.GroupDesc { return r.groups[id] }
+
 // SetGroup adds or changes a group.
 func (r *Rules) SetGroup(g *openflow.GroupDesc) error {
 	command := openflow.GroupAdd

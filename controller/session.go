@@ -369,18 +369,8 @@ func (s *session) answer(m openflow.Message) bool {
 }
 
 func (s *session) request(ctx context.Context, m openflow.Message) (openflow.Message, error) {
-	answer := make(chan openflow.Message, 1)
-	s.mu.Lock()
-	if s.gone {
-		s.mu.Unlock()
-		return nil, ErrGone
-	}
-	s.next++
-	id := s.next
-	s.waiting[id] = answer
-	s.mu.Unlock()
-	m.SetTransaction(id)
-	if err := s.send(m); err != nil {
+	answer, err := s.post(m)
+	if err != nil {
 		return nil, err
 	}
 	select {
@@ -393,9 +383,33 @@ func (s *session) request(ctx context.Context, m openflow.Message) (openflow.Mes
 		}
 		return got, nil
 	case <-ctx.Done():
-		s.mu.Lock()
-		delete(s.waiting, id)
-		s.mu.Unlock()
+		s.withdraw(m)
 		return nil, ctx.Err()
 	}
+}
+
+// post sends a message with an xid of its own; what the switch answers to that comes by the channel.
+func (s *session) post(m openflow.Message) (<-chan openflow.Message, error) {
+	answer := make(chan openflow.Message, 1)
+	s.mu.Lock()
+	if s.gone {
+		s.mu.Unlock()
+		return nil, ErrGone
+	}
+	s.next++
+	m.SetTransaction(s.next)
+	s.waiting[s.next] = answer
+	s.mu.Unlock()
+	if err := s.send(m); err != nil {
+		s.withdraw(m)
+		return nil, err
+	}
+	return answer, nil
+}
+
+// withdraw ends that somebody waits for the answer to a message.
+func (s *session) withdraw(m openflow.Message) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.waiting, m.Transaction())
 }

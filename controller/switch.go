@@ -65,6 +65,33 @@ func (s *Switch) Barrier(ctx context.Context) error {
 	return err
 }
 
+// Do sends messages that have no answer (FLOW_MOD, GROUP_MOD, …) and waits until the switch has
+// done them. What it refuses comes back as an error (*openflow.Error), of several messages the first.
+// It must not be called while an event of the switch is handled.
+func (s *Switch) Do(ctx context.Context, messages ...openflow.Message) error {
+	refusals := make([]<-chan openflow.Message, len(messages))
+	for i, m := range messages {
+		var err error
+		if refusals[i], err = s.session.post(m); err != nil {
+			return err
+		}
+		defer s.session.withdraw(m)
+	}
+	if err := s.Barrier(ctx); err != nil {
+		return err
+	}
+	for _, r := range refusals {
+		select {
+		case got := <-r:
+			if refusal, is := got.(*openflow.Error); is {
+				return refusal
+			}
+		default:
+		}
+	}
+	return nil
+}
+
 // ErrGone is that the connection to a switch has ended.
 var ErrGone = errors.New("the switch is gone")
 

@@ -45,6 +45,7 @@ type WireInfo struct {
 func (d *daemon) handler() http.Handler {
 	mux := http.NewServeMux()
 	register(humago.New(mux, apiConfig()), d)
+	d.ask.Mux(mux)
 	mux.HandleFunc("GET /v1/progress", d.serveProgress)
 	mux.HandleFunc("POST /v1/down", d.serveDown)
 	mux.HandleFunc("GET /v1/capture", d.serveCapture)
@@ -86,6 +87,7 @@ func OpenAPI() ([]byte, error) {
 type body[T any] struct{ Body T }
 
 func register(api huma.API, d *daemon) {
+	d.ask.Register(api)
 	huma.Get(api, "/v1/lab", func(ctx context.Context, _ *struct{}) (*body[Info], error) {
 		return &body[Info]{d.info()}, nil
 	}, summary("The lab, its topology and how it is made"))
@@ -231,7 +233,7 @@ func (d *daemon) apply(r ApplyRequest) (out ApplyResult, err error) {
 		}
 		started, err := d.startPrograms(ctx, t)
 		if err != nil {
-			return err
+			return errors.Join(err, d.endPrograms(d.local.Topology))
 		}
 		if err := errors.Join(d.local.Apply(ctx, t, d.progress.stage), d.endPrograms(d.local.Topology)); err != nil {
 			return err

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"trivet.dev/trivet/controller/api"
 	"trivet.dev/trivet/internal/version"
 	"trivet.dev/trivet/topology"
 )
@@ -122,6 +123,9 @@ func (c *Client) Info(ctx context.Context) (Info, error) {
 func (c *Client) Controllers(ctx context.Context) ([]SwitchStatus, error) {
 	return call[[]SwitchStatus](ctx, c, "GET", "/v1/controllers", nil)
 }
+
+// Controller returns a client of the lab's own controller.
+func (c *Client) Controller() *api.Client { return api.NewClient(c.request) }
 
 // Ping pings one pair of nodes, or all hosts.
 func (c *Client) Ping(ctx context.Context, r PingRequest) (PingResult, error) {

@@ -15,7 +15,6 @@ import (
 
 	"trivet.dev/trivet/controller/builtin"
 	"trivet.dev/trivet/controller/discovery"
-	"trivet.dev/trivet/controller/routing"
 	"trivet.dev/trivet/topology"
 )
 
@@ -26,10 +25,14 @@ type ownController struct {
 	listener net.Listener
 }
 
+// databaseRows is how many rows each time series of a lab's database has at most: the run
+// directory is in memory, and of port_load they take 24 MB.
+const databaseRows = 200_000
+
 // startController starts the built-in controller, if a node has it, and tells one that runs what is new.
 func (d *daemon) startController(t *topology.Topology) error {
 	if d.own != nil {
-		return d.own.Routing.Configure(routing.ConfigOf(t))
+		return d.own.Configure(t)
 	}
 	if !slices.ContainsFunc(t.Nodes, controlled) {
 		return nil
@@ -47,12 +50,13 @@ func (d *daemon) startController(t *topology.Topology) error {
 		return fmt.Errorf("listen for switches: %w", err)
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil)) // the daemon's log
-	c, err := builtin.New(builtin.Options{Log: log, Routing: routing.ConfigOf(t)})
+	c, err := builtin.New(builtin.Options{Log: log, Topology: t, Database: filepath.Join(Dir(d.state.Name), "controller.db"), DatabaseRows: databaseRows})
 	if err != nil {
 		listener.Close()
 		return err
 	}
 	own := &ownController{c, listener}
+	d.ask.Use(c)
 	go func() { _ = own.Serve(listener) }()
 	d.own, d.local.ControllerSocket = own, socket
 	return nil

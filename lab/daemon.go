@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"trivet.dev/trivet/controller/api"
 	"trivet.dev/trivet/internal/version"
 	"trivet.dev/trivet/target/local"
 	"trivet.dev/trivet/topology"
@@ -27,6 +28,7 @@ type daemon struct {
 	state State
 	local *local.Lab
 	own   *ownController // of switches whose controller is trivet; nil where there are none
+	ask   api.Server     // answers for it
 	start time.Time      // when the lab was up
 
 	programs map[string]*program // controllers of others that run, by name; guarded by changing
@@ -316,7 +318,11 @@ func (d *daemon) setLink(ends [2]string, n int, c topology.LinkChange) error {
 				if err := checkLink(d.local.Topology, i, c); err != nil {
 					return err
 				}
-				return d.local.SetLink(ctx, i, c)
+				err := d.local.SetLink(ctx, i, c)
+				if d.own != nil {
+					d.own.SetMap(d.local.Topology)
+				}
+				return err
 			}
 		}
 		return fmt.Errorf("there is no link %s-%s", ends[0], ends[1])

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"trivet.dev/trivet/controller/foreign"
 	"trivet.dev/trivet/topology"
 )
 
@@ -76,14 +77,19 @@ func (l *progressLog) end(err error) {
 }
 
 // warnController says which switches lack their controller, what that means and what helps.
-func (l *progressLog) warnController(err error, t *topology.Topology) {
-	consequence := "the lab is up; its switches forward by learning"
-	for _, n := range t.NodesOf(topology.Switch) {
+func (l *progressLog) warnController(err error, s State) {
+	consequence := "the lab is up; its switches forward by learning (fail_mode: standalone)"
+	for _, n := range s.Topology.NodesOf(topology.Switch) {
 		if n.FailMode == topology.Secure {
 			consequence = "the lab is up; traffic is not forwarded (fail_mode: secure)"
 		}
 	}
-	l.warn(fmt.Sprintf("%v\n  start the controller, or let switches learn on their own:  --controller none\n  %s", err, consequence))
+	cure := "start it"
+	if len(foreign.Of(s.Topology)) > 0 {
+		cure = "see what it says:  trivet logs --lab " + s.Name
+	}
+	l.warn(fmt.Sprintf("%v\n  %s, or let Trivet control the lab:  trivet up --controller trivet %s  (--controller none: each switch learns)\n  %s",
+		err, cure, s.Source, consequence))
 }
 
 var steps atomic.Int64

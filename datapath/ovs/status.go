@@ -219,6 +219,13 @@ func (s *Switches) ForgetAddresses(ctx context.Context) error {
 	return err
 }
 
+// ForgetDecisions makes Open vSwitch look anew at every flow under way. What it has dropped for want of
+// a controller of OpenFlow 1.0 it would go on dropping once there is one, as long as packets come.
+func (s *Switches) ForgetDecisions(ctx context.Context) error {
+	_, err := s.vswitch.call(ctx, "revalidator/purge")
+	return err
+}
+
 // Settle waits until no packet goes by what was configured before the last Apply:
 // ovs-vswitchd looks at what it has cached for running flows some time after a change.
 func (s *Switches) Settle(ctx context.Context) error {

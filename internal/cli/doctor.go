@@ -8,7 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"trivet.dev/trivet/controller/foreign"
 	"trivet.dev/trivet/datapath/ovs"
+	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/target/local"
 )
 
@@ -87,6 +89,14 @@ func examine() []finding {
 		f := finding{What: p.name, Cure: "apt install " + p.pkg, Says: "missing: " + p.use + " needs it"}
 		if path, err := exec.LookPath(p.name); err == nil {
 			f.OK, f.Says = true, path
+		}
+		out = append(out, f)
+	}
+	places := foreign.PlacesOf(lab.Owner())
+	for _, c := range foreign.All() {
+		f := finding{What: c.Name, Cure: c.HowToInstall(places), Says: "missing: --controller " + c.Name + " needs it"}
+		if program, err := c.Find(places); err == nil {
+			f.OK, f.Says = true, strings.Join(program, " ")
 		}
 		out = append(out, f)
 	}

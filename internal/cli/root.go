@@ -125,7 +125,7 @@ func (a *app) root() *cobra.Command {
 	}
 	group("life", a.up(), a.apply(), a.down(), a.ls(), a.inspect(), a.logs(), a.doctor())
 	group("use", a.ping(), a.iperf(), a.exec(), a.shell(), a.prompt(), a.link(), a.capture())
-	group("use", a.controller())
+	group("use", a.controller(), a.bench())
 	group("file", a.validate(), a.convert(), a.graph(), a.schema())
 	return root
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"trivet.dev/trivet/controller/foreign"
 	"trivet.dev/trivet/internal/version"
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/target/local"
@@ -70,6 +71,9 @@ func (a *app) runUp(ctx context.Context, s *source, what string, wait time.Durat
 		return err
 	}
 	if err := needRoot("up"); err != nil {
+		return err
+	}
+	if err := foreign.Installed(r, foreign.PlacesOf(lab.Owner())); err != nil {
 		return err
 	}
 	name := lab.CleanName(r.Name)

@@ -39,12 +39,19 @@ type Lab struct {
 	// have it. It is set before Up.
 	ControllerSocket string
 
+	// Programs are the addresses, in the switches' namespace, of controllers that the lab runs there,
+	// by the names that the topology has for them. OnFabric, which may be nil, is called before there
+	// are switches, when programs can be started.
+	Programs map[string]string
+	OnFabric func(context.Context) error
+
 	binder     *binder
 	fabric     *os.File
-	index      map[string]int  // of the devices in the switches' namespace
-	next       int             // index of the next one
-	detached   map[string]bool // those that are kept out of their bridge
-	forwarding map[string]bool // keys of links that are up and not kept out of learning
+	index      map[string]int    // of the devices in the switches' namespace
+	next       int               // index of the next one
+	detached   map[string]bool   // those that are kept out of their bridge
+	decided    map[string]string // addresses of the controllers that switches have, by bridge
+	forwarding map[string]bool   // keys of links that are up and not kept out of learning
 
 	ovs    *ovs.Switches
 	engine *delayline.Engine
@@ -104,6 +111,11 @@ func (l *Lab) Up(ctx context.Context, t *topology.Topology, progress Progress) e
 	}
 	if err := l.open(); err != nil {
 		return err
+	}
+	if l.OnFabric != nil {
+		if err := l.OnFabric(ctx); err != nil {
+			return err
+		}
 	}
 	if err := l.startSwitches(ctx); err != nil {
 		return err

@@ -67,6 +67,9 @@ func (l *Lab) applySwitches(ctx context.Context, done func()) error {
 				return err
 			}
 		}
+		if err := l.handOver(ctx, blocked); err != nil {
+			return err
+		}
 		if err := l.ovs.Apply(ctx, l.ovsBridges(blocked)); err != nil {
 			return err
 		}
@@ -82,6 +85,25 @@ func (l *Lab) applySwitches(ctx context.Context, done func()) error {
 		}
 	}
 	return nil
+}
+
+// handOver lets switches whose controllers change be without any for a moment: else Open vSwitch keeps
+// the flow entries of the old ones, which the new know nothing of.
+func (l *Lab) handOver(ctx context.Context, blocked map[*topology.Link]bool) error {
+	before, change := l.decided, false
+	l.decided = map[string]string{}
+	bridges := l.ovsBridges(blocked)
+	for i, b := range bridges {
+		now := strings.Join(b.Controllers, " ")
+		l.decided[b.Name] = now
+		if was := before[b.Name]; was != "" && now != "" && was != now {
+			bridges[i].Controllers, change = nil, true
+		}
+	}
+	if !change {
+		return nil
+	}
+	return l.ovs.Apply(ctx, bridges)
 }
 
 // learns says whether a switch of Open vSwitch forwards by learning.
@@ -151,21 +173,38 @@ func (l *Lab) targets(n *topology.Node) []string {
 	if slices.Contains(n.Controllers, topology.ControllerTrivet) {
 		return []string{"unix:" + l.ControllerSocket}
 	}
-	return ControllersOf(l.Topology, n)
+	out := ControllersOf(l.Topology, n)
+	for _, c := range n.Controllers {
+		if address := l.Programs[c]; address != "" && l.Topology.IsControllerProgram(c) {
+			out = append(out, address)
+		}
+	}
+	return out
 }
 
-// ControllersOf returns the addresses of a switch's controllers; none where it forwards
-// by learning, or the lab's own controller decides.
+// ControllersOf returns the addresses of a switch's controllers outside the lab; none where it
+// forwards by learning, or what the lab runs decides.
 func ControllersOf(t *topology.Topology, n *topology.Node) []string {
 	var out []string
 	for _, c := range n.Controllers {
-		if c == topology.ControllerNone || c == topology.ControllerTrivet {
+		if c == topology.ControllerNone || c == topology.ControllerTrivet || t.IsControllerProgram(c) {
 			continue
 		}
 		if node := t.Node(c); node != nil {
 			c = node.Address
 		}
 		if c != "" {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// called are the controllers of a switch: addresses, and names of programs.
+func (l *Lab) called(n *topology.Node) []string {
+	out := ControllersOf(l.Topology, n)
+	for _, c := range n.Controllers {
+		if l.Topology.IsControllerProgram(c) {
 			out = append(out, c)
 		}
 	}
@@ -200,12 +239,12 @@ const refusedLong = 3 * time.Second
 // WaitControllers waits until every switch with a controller is connected to one.
 // The error, once ctx ends or a controller refuses, names those that are not and why.
 func (l *Lab) WaitControllers(ctx context.Context) error {
-	controllers := map[string][]string{} // of each bridge
+	controllers := map[string][]string{} // of each bridge, as the topology calls them
 	var bridges []string
 	for _, n := range l.Topology.Nodes {
-		if c := ControllersOf(l.Topology, n); isOVS(n) && len(c) > 0 {
+		if isOVS(n) && !slices.Contains(n.Controllers, topology.ControllerTrivet) && len(l.targets(n)) > 0 {
 			name := topology.DeviceName(n.Name)
-			bridges, controllers[name] = append(bridges, name), c
+			bridges, controllers[name] = append(bridges, name), l.called(n)
 		}
 	}
 	if len(bridges) == 0 {
@@ -214,9 +253,11 @@ func (l *Lab) WaitControllers(ctx context.Context) error {
 	start := time.Now()
 	wait, stop := context.WithCancel(ctx)
 	defer stop()
-	go l.relays.watch(wait, refusedLong, stop)
+	if len(l.Programs) == 0 { // those may take their time
+		go l.relays.watch(wait, refusedLong, stop)
+	}
 	if l.ovs.WaitConnected(wait, bridges) == nil {
-		return nil
+		return l.ovs.ForgetDecisions(ctx)
 	}
 	status, err := l.ovs.Status(context.WithoutCancel(ctx))
 	if err != nil {
@@ -234,7 +275,7 @@ func (l *Lab) WaitControllers(ctx context.Context) error {
 		if err := l.relays.failure(strings.Fields(c)[0]); err != nil {
 			reason = err.Error()
 		}
-		lines = append(lines, fmt.Sprintf("%s did not connect to %s within %.0f s: %s", listSwitches(names), c, time.Since(start).Seconds(), reason))
+		lines = append(lines, fmt.Sprintf("%s did not connect to %s within %.0f s: %s", listSwitches(names), listControllers(c), time.Since(start).Seconds(), reason))
 	}
 	if len(lines) == 0 {
 		return nil
@@ -245,6 +286,13 @@ func (l *Lab) WaitControllers(ctx context.Context) error {
 
 func connected(s ovs.BridgeStatus) bool {
 	return slices.ContainsFunc(s.Controllers, func(c ovs.ControllerStatus) bool { return c.Connected })
+}
+
+func listControllers(c string) string {
+	if strings.Contains(c, " ") {
+		return "any of the controllers " + strings.ReplaceAll(c, " ", ", ")
+	}
+	return "the controller " + c
 }
 
 // listSwitches is a list of switches that stays short.

@@ -1,0 +1,230 @@
+// Package api is how people and programs ask a controller: HTTP and JSON, described by OpenAPI,
+// beside the API of a lab's daemon or alone (Serve). What it says of flow entries and groups it has
+// asked the switches for at that moment.
+//
+//	GET    /v1/controller             what the controller is, and its load
+//	GET    /v1/controller/topology    switches with ports, links, hosts
+//	GET    /v1/controller/hosts
+//	GET    /v1/controller/flows       POST to add, DELETE …/{id} to take back
+//	GET    /v1/controller/groups
+//	GET    /v1/controller/routes      POST to add, DELETE to take back
+//	GET    /v1/controller/statistics
+//	GET    /v1/controller/path        the way of a packet, and why
+//	GET    /v1/controller/events      Server-Sent Events
+//	GET    /metrics                   Prometheus
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"sync/atomic"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+	"github.com/danielgtaylor/huma/v2/sse"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"trivet.dev/trivet/controller/builtin"
+	"trivet.dev/trivet/controller/user"
+	"trivet.dev/trivet/internal/version"
+)
+
+// Server answers for a controller, once there is one.
+type Server struct {
+	controller atomic.Pointer[builtin.Controller]
+	metrics    atomic.Pointer[http.Handler]
+	streams    atomic.Int64 // of events, that are open
+}
+
+// Use makes the server answer for a controller.
+func (s *Server) Use(c *builtin.Controller) {
+	h := c.Monitor.Handler(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	s.metrics.Store(&h)
+	s.controller.Store(c)
+}
+
+// errNone is the answer while there is no controller.
+var errNone = huma.Error404NotFound("the lab has no controller of Trivet's own; bring it up with one:  trivet up --controller trivet …")
+
+func (s *Server) get() (*builtin.Controller, error) {
+	if c := s.controller.Load(); c != nil {
+		return c, nil
+	}
+	return nil, errNone
+}
+
+// Mux adds what is no part of the OpenAPI document.
+func (s *Server) Mux(mux *http.ServeMux) {
+	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
+		if h := s.metrics.Load(); h != nil {
+			(*h).ServeHTTP(w, r)
+			return
+		}
+		http.Error(w, errNone.Error(), http.StatusNotFound)
+	})
+}
+
+// Handler is the API alone.
+func (s *Server) Handler() http.Handler {
+	mux := http.NewServeMux()
+	s.Register(humago.New(mux, config()))
+	s.Mux(mux)
+	return mux
+}
+
+func config() huma.Config {
+	c := huma.DefaultConfig("Trivet controller", version.Version)
+	c.Info.Description = "What Trivet's OpenFlow controller answers. GET /metrics is for Prometheus."
+	c.OpenAPIPath, c.DocsPath, c.SchemasPath = "/v1/openapi", "", ""
+	c.CreateHooks = nil // no $schema in answers
+	c.Components.SecuritySchemes = map[string]*huma.SecurityScheme{"token": {Type: "http", Scheme: "bearer", Description: "On TCP only"}}
+	c.Security = []map[string][]string{{"token": {}}}
+	return c
+}
+
+type body[T any] struct{ Body T }
+
+// bodyOf is the answer of a handler.
+func bodyOf[T any](v T, err error) (*body[T], error) {
+	if err != nil {
+		return nil, problem(err)
+	}
+	return &body[T]{v}, nil
+}
+
+// problem makes an error one of the request, whose text the client shows as it is.
+func problem(err error) error {
+	var status huma.StatusError
+	switch {
+	case errors.As(err, &status):
+		return status
+	case errors.Is(err, user.ErrNotFound), errors.Is(err, builtin.ErrNoRoute):
+		return huma.Error404NotFound(err.Error())
+	case errors.Is(err, user.ErrTaken), errors.Is(err, user.ErrNotConnected):
+		return huma.Error409Conflict(err.Error())
+	case errors.Is(err, context.DeadlineExceeded):
+		return huma.Error504GatewayTimeout("the switch does not answer")
+	}
+	return huma.Error422UnprocessableEntity(err.Error())
+}
+
+// askTime is how long a switch may take to answer.
+const askTime = 5 * time.Second
+
+// Register adds the operations to an API.
+func (s *Server) Register(api huma.API) {
+	s.registerNetwork(api)
+	s.registerFlows(api)
+	s.registerRoutes(api)
+	huma.Get(api, "/v1/controller/path", func(ctx context.Context, in *PathQuery) (*body[Path], error) {
+		c, err := s.get()
+		if err != nil {
+			return nil, err
+		}
+		return bodyOf(findPath(ctx, c, *in))
+	}, summary("The way of a packet by the flow entries as they are, and why"))
+	sse.Register(api, huma.Operation{OperationID: "events", Method: http.MethodGet, Path: "/v1/controller/events",
+		Summary: "What happens in the network, as Server-Sent Events"}, eventTypes, s.serveEvents)
+}
+
+func (s *Server) registerNetwork(api huma.API) {
+	get(api, s, "", "What the controller is, and its load", (*view).overview)
+	get(api, s, "/topology", "Switches with their ports, links, hosts", (*view).topology)
+	get(api, s, "/hosts", "Hosts: where they are, and their addresses", (*view).hosts)
+	get(api, s, "/statistics", "Traffic of links and ports, packets at the controller, its load", (*view).statistics)
+}
+
+// get adds an operation that only looks.
+func get[T any](api huma.API, s *Server, path, what string, f func(*view) T) {
+	huma.Get(api, "/v1/controller"+path, func(context.Context, *struct{}) (*body[T], error) {
+		c, err := s.get()
+		if err != nil {
+			return nil, err
+		}
+		return bodyOf(f(newView(c)), nil)
+	}, summary(what))
+}
+
+type switchQuery struct {
+	Switch string `query:"switch" doc:"Name or datapath id; all where none is given"`
+}
+
+func (s *Server) registerFlows(api huma.API) {
+	huma.Get(api, "/v1/controller/flows", func(ctx context.Context, in *switchQuery) (*body[Flows], error) {
+		c, err := s.get()
+		if err != nil {
+			return nil, err
+		}
+		return bodyOf(newView(c).flows(ctx, in.Switch))
+	}, summary("Flow entries, as the switches have them now"))
+	huma.Get(api, "/v1/controller/groups", func(ctx context.Context, in *switchQuery) (*body[Groups], error) {
+		c, err := s.get()
+		if err != nil {
+			return nil, err
+		}
+		return bodyOf(newView(c).groups(ctx, in.Switch))
+	}, summary("Groups, as the switches have them now"))
+	huma.Post(api, "/v1/controller/flows", func(ctx context.Context, in *body[FlowRequest]) (*body[Flow], error) {
+		c, err := s.get()
+		if err != nil {
+			return nil, err
+		}
+		return bodyOf(newView(c).addFlow(ctx, in.Body))
+	}, summary("Add a flow entry, which is kept until it is taken back"))
+	huma.Delete(api, "/v1/controller/flows/{id}", func(ctx context.Context, in *struct {
+		ID int64 `path:"id"`
+	}) (*body[Flow], error) {
+		c, err := s.get()
+		if err != nil {
+			return nil, err
+		}
+		return bodyOf(newView(c).deleteFlow(ctx, in.ID))
+	}, summary("Take a user's flow entry back"))
+}
+
+func (s *Server) registerRoutes(api huma.API) {
+	huma.Get(api, "/v1/controller/routes", func(ctx context.Context, in *struct {
+		Router string `query:"router" doc:"All where none is given"`
+	}) (*body[Routes], error) {
+		c, err := s.get()
+		if err != nil {
+			return nil, err
+		}
+		return bodyOf(newView(c).routes(in.Router))
+	}, summary("Routes of routing nodes"))
+	huma.Post(api, "/v1/controller/routes", func(ctx context.Context, in *body[RouteRequest]) (*struct{}, error) {
+		c, err := s.get()
+		if err == nil {
+			err = c.AddRoute(ctx, builtin.UserRoute{Router: in.Body.Router, Prefix: in.Body.Prefix, Via: in.Body.Via})
+		}
+		if err != nil {
+			return nil, problem(err)
+		}
+		return nil, nil
+	}, summary("Add a static route, which is kept until it is taken back"))
+	huma.Delete(api, "/v1/controller/routes", func(ctx context.Context, in *struct {
+		Router string `query:"router" required:"true"`
+		Prefix string `query:"prefix" required:"true"`
+	}) (*struct{}, error) {
+		c, err := s.get()
+		if err != nil {
+			return nil, err
+		}
+		prefix, err := netip.ParsePrefix(in.Prefix)
+		if err != nil {
+			return nil, problem(fmt.Errorf("%q is no prefix; write 10.9.0.0/16", in.Prefix))
+		}
+		if err := c.DeleteRoute(ctx, in.Router, prefix); err != nil {
+			return nil, problem(fmt.Errorf("%s, %v: %w", in.Router, prefix, err))
+		}
+		return nil, nil
+	}, summary("Take a user's static route back"))
+}
+
+func summary(text string) func(*huma.Operation) {
+	return func(o *huma.Operation) { o.Summary = text }
+}

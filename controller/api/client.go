@@ -1,0 +1,203 @@
+package api
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+// Client asks a controller.
+type Client struct{ do Requester }
+
+// Requester sends a request with a body (JSON of in; nil: none) and returns the answer, an error
+// where it says no.
+type Requester func(ctx context.Context, method, path string, in any) (*http.Response, error)
+
+// NewClient returns a client that asks by a requester: that of a lab's daemon, for one.
+func NewClient(do Requester) *Client { return &Client{do} }
+
+// Dial returns a client of a controller that runs alone: unix:PATH, or tcp:ADDRESS:PORT with a token.
+func Dial(address, token string) (*Client, error) {
+	network, at, _ := strings.Cut(address, ":")
+	base := "http://" + at
+	transport := &http.Transport{}
+	switch network {
+	case "unix":
+		base = "http://controller"
+		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", at)
+		}
+	case "tcp":
+		if token == "" {
+			return nil, fmt.Errorf("%s: on TCP the API wants the token that trivet controller has printed: --token-file FILE", address)
+		}
+	default:
+		return nil, fmt.Errorf("%q is no address of an API; write unix:PATH or tcp:127.0.0.1:PORT", address)
+	}
+	client := &http.Client{Transport: transport}
+	return &Client{func(ctx context.Context, method, path string, in any) (*http.Response, error) {
+		b, err := json.Marshal(in)
+		if err != nil {
+			return nil, err
+		}
+		req, err := http.NewRequestWithContext(ctx, method, base+path, bytes.NewReader(b))
+		if err != nil {
+			return nil, err
+		}
+		req.Header.Set("Content-Type", "application/json")
+		if network == "tcp" {
+			req.Header.Set("Authorization", "Bearer "+token)
+		}
+		resp, err := client.Do(req)
+		if err != nil {
+			return nil, fmt.Errorf("the controller's API at %s does not answer: %w", address, errors.Unwrap(err))
+		}
+		if resp.StatusCode >= 300 {
+			defer resp.Body.Close()
+			return nil, readProblem(resp)
+		}
+		return resp, nil
+	}}, nil
+}
+
+// readProblem turns an answer that says no into an error.
+func readProblem(resp *http.Response) error {
+	b, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+	var p struct {
+		Detail string `json:"detail"`
+		Errors []struct{ Message, Location string }
+	}
+	if json.Unmarshal(b, &p) != nil || p.Detail == "" {
+		return fmt.Errorf("the controller answers %s: %s", resp.Status, bytes.TrimSpace(b))
+	}
+	for _, e := range p.Errors {
+		p.Detail += "; " + strings.TrimSpace(e.Location+" "+e.Message)
+	}
+	return errors.New(p.Detail)
+}
+
+func call[T any](ctx context.Context, c *Client, method, path string, in any) (out T, err error) {
+	resp, err := c.do(ctx, method, "/v1/controller"+path, in)
+	if err != nil {
+		return out, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode == http.StatusNoContent {
+		return out, nil
+	}
+	return out, json.NewDecoder(resp.Body).Decode(&out)
+}
+
+// query is "?" and the pairs of name and value that have a value.
+func query(pairs ...string) string {
+	q := url.Values{}
+	for i := 0; i < len(pairs); i += 2 {
+		if pairs[i+1] != "" {
+			q.Set(pairs[i], pairs[i+1])
+		}
+	}
+	if len(q) == 0 {
+		return ""
+	}
+	return "?" + q.Encode()
+}
+
+// Overview says what the controller is.
+func (c *Client) Overview(ctx context.Context) (Overview, error) {
+	return call[Overview](ctx, c, "GET", "", nil)
+}
+
+// Topology returns the network as the controller sees it.
+func (c *Client) Topology(ctx context.Context) (Topology, error) {
+	return call[Topology](ctx, c, "GET", "/topology", nil)
+}
+
+// Hosts returns the hosts.
+func (c *Client) Hosts(ctx context.Context) ([]Host, error) {
+	return call[[]Host](ctx, c, "GET", "/hosts", nil)
+}
+
+// Flows returns the flow entries of a switch; of all where name is empty.
+func (c *Client) Flows(ctx context.Context, name string) (Flows, error) {
+	return call[Flows](ctx, c, "GET", "/flows"+query("switch", name), nil)
+}
+
+// Groups returns the groups of a switch; of all where name is empty.
+func (c *Client) Groups(ctx context.Context, name string) (Groups, error) {
+	return call[Groups](ctx, c, "GET", "/groups"+query("switch", name), nil)
+}
+
+// AddFlow adds a flow entry.
+func (c *Client) AddFlow(ctx context.Context, r FlowRequest) (Flow, error) {
+	return call[Flow](ctx, c, "POST", "/flows", r)
+}
+
+// DeleteFlow takes a user's entry back.
+func (c *Client) DeleteFlow(ctx context.Context, id int64) (Flow, error) {
+	return call[Flow](ctx, c, "DELETE", "/flows/"+strconv.FormatInt(id, 10), nil)
+}
+
+// Routes returns the routes of a router; of all where name is empty.
+func (c *Client) Routes(ctx context.Context, name string) (Routes, error) {
+	return call[Routes](ctx, c, "GET", "/routes"+query("router", name), nil)
+}
+
+// AddRoute adds a static route.
+func (c *Client) AddRoute(ctx context.Context, r RouteRequest) error {
+	_, err := call[struct{}](ctx, c, "POST", "/routes", r)
+	return err
+}
+
+// DeleteRoute takes a user's route back.
+func (c *Client) DeleteRoute(ctx context.Context, router, prefix string) error {
+	_, err := call[struct{}](ctx, c, "DELETE", "/routes"+query("router", router, "prefix", prefix), nil)
+	return err
+}
+
+// Statistics returns what is measured.
+func (c *Client) Statistics(ctx context.Context) (Statistics, error) {
+	return call[Statistics](ctx, c, "GET", "/statistics", nil)
+}
+
+// Path returns the way of a packet.
+func (c *Client) Path(ctx context.Context, q PathQuery) (Path, error) {
+	return call[Path](ctx, c, "GET", "/path"+q.encode(), nil)
+}
+
+// Events calls each with the name and the JSON of every event, until the stream ends or each fails.
+func (c *Client) Events(ctx context.Context, samples bool, each func(name string, data []byte) error) error {
+	path := "/v1/controller/events"
+	if samples {
+		path += "?samples=1"
+	}
+	resp, err := c.do(ctx, "GET", path, nil)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	lines := bufio.NewScanner(resp.Body)
+	lines.Buffer(nil, 16<<20)
+	name := ""
+	for lines.Scan() {
+		field, value, _ := strings.Cut(lines.Text(), ": ")
+		switch field {
+		case "event":
+			name = value
+		case "data":
+			if err := each(name, []byte(value)); err != nil {
+				return err
+			}
+			name = ""
+		}
+	}
+	return lines.Err()
+}

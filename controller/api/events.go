@@ -1,0 +1,182 @@
+package api
+
+import (
+	"context"
+	"net/netip"
+	"sync/atomic"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2/sse"
+
+	"trivet.dev/trivet/controller/builtin"
+	"trivet.dev/trivet/controller/discovery"
+	"trivet.dev/trivet/controller/monitor"
+	"trivet.dev/trivet/controller/routing"
+)
+
+// What events are, by their names.
+var eventTypes = map[string]any{
+	"ready": Overview{}, "switch": SwitchEvent{}, "link": LinkEvent{}, "host": HostEvent{}, "rerouted": RerouteEvent{},
+	"sample": SampleEvent{}, "alive": AliveEvent{}, "end": EndEvent{},
+}
+
+// SwitchEvent is a switch that has come or gone.
+type SwitchEvent struct {
+	Time   time.Time `json:"time"`
+	Switch string    `json:"switch"`
+	Up     bool      `json:"up"`
+}
+
+// LinkEvent is a direction of a link between switches that is new, different, or no more.
+type LinkEvent struct {
+	Time       time.Time `json:"time"`
+	From       End       `json:"from"`
+	To         End       `json:"to"`
+	Up         bool      `json:"up"`
+	Remembered bool      `json:"remembered,omitempty" doc:"It is up, but the connection of one of its switches is lost"`
+}
+
+// HostEvent is a host that is new, has moved or has another address, or is no more.
+type HostEvent struct {
+	Time      time.Time    `json:"time"`
+	Host      string       `json:"host" doc:"Name, or MAC"`
+	MAC       string       `json:"mac"`
+	Addresses []netip.Addr `json:"addresses"`
+	At        End          `json:"at"`
+	Gone      bool         `json:"gone,omitempty"`
+}
+
+// RerouteEvent says that the routes have followed a change.
+type RerouteEvent struct {
+	Time    time.Time `json:"time" doc:"Of the change"`
+	Cause   string    `json:"cause"`
+	Seconds float64   `json:"seconds" doc:"From the change to the last switch's confirmation"`
+	Changed int       `json:"changed" doc:"Flow entries"`
+}
+
+// SampleEvent is a reading of a switch's ports.
+type SampleEvent struct {
+	Time   time.Time        `json:"time"`
+	Switch string           `json:"switch"`
+	Ports  []PortStatistics `json:"ports"`
+}
+
+// AliveEvent says that the stream goes on, where nothing happens.
+type AliveEvent struct {
+	Time time.Time `json:"time"`
+}
+
+// EndEvent is the last of a stream.
+type EndEvent struct {
+	Time   time.Time `json:"time"`
+	Reason string    `json:"reason"`
+}
+
+const (
+	maxStreams  = 64               // that are open at the same time
+	streamQueue = 1024             // events that may wait for a reader
+	alivePeriod = 15 * time.Second // without events
+)
+
+// EventQuery asks for events.
+type EventQuery struct {
+	Samples bool `query:"samples" doc:"Also every reading of ports"`
+}
+
+// serveEvents sends events until the reader or the controller goes. A reader that is too slow is
+// told so, and loses the stream: what it has missed it must ask for anew.
+func (s *Server) serveEvents(ctx context.Context, in *EventQuery, send sse.Sender) {
+	end := func(reason string) { _ = send.Data(EndEvent{time.Now(), reason}) }
+	c, err := s.get()
+	if err != nil {
+		end(err.Error())
+		return
+	}
+	defer s.streams.Add(-1)
+	if s.streams.Add(1) > maxStreams {
+		end("too many read events at the same time")
+		return
+	}
+	queue := newQueue()
+	defer c.Watch(func(e builtin.Event) { queue.put(e) })()
+	if in.Samples {
+		defer c.Monitor.Watch(func(x monitor.Sample) { queue.put(builtin.Event{Time: x.Time, What: x}) })()
+	}
+	if send.Data(newView(c).overview()) != nil {
+		return
+	}
+	for {
+		select {
+		case e := <-queue.events:
+			if send.Data(newEventView(c).event(e)) != nil {
+				return
+			}
+		case <-queue.full:
+			end("events came faster than they were read; some are lost")
+			return
+		case <-time.After(alivePeriod):
+			if send.Data(AliveEvent{time.Now()}) != nil {
+				return
+			}
+		case <-c.Closed():
+			end("the controller ends")
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// queue holds events for a reader.
+type queue struct {
+	events chan builtin.Event
+	full   chan struct{} // closed when one has been lost
+	lost   atomic.Bool
+}
+
+func newQueue() *queue {
+	return &queue{events: make(chan builtin.Event, streamQueue), full: make(chan struct{})}
+}
+
+// put does not wait. It is called with locks of apps held.
+func (q *queue) put(e builtin.Event) {
+	select {
+	case q.events <- e:
+	default:
+		if !q.lost.Swap(true) {
+			close(q.full)
+		}
+	}
+}
+
+// event is what is sent.
+func (v *view) event(e builtin.Event) any {
+	switch x := e.What.(type) {
+	case builtin.SwitchChange:
+		return SwitchEvent{e.Time, v.switchName(x.Switch), x.Up}
+	case discovery.LinkChange:
+		l := x.Link
+		return LinkEvent{Time: e.Time, From: v.end(place{l.From, l.FromPort}), To: v.end(place{l.To, l.ToPort}), Up: !x.Gone, Remembered: l.Remembered}
+	case discovery.HostChange:
+		h := x.Host
+		name := v.nameOf(h)
+		if name == "" {
+			name = h.MAC.String()
+		}
+		if h.Addresses == nil {
+			h.Addresses = []netip.Addr{}
+		}
+		return HostEvent{Time: e.Time, Host: name, MAC: h.MAC.String(), Addresses: h.Addresses, At: v.end(place{h.Switch, h.Port}), Gone: x.Gone}
+	case routing.Rerouted:
+		return RerouteEvent{Time: x.At, Cause: x.Cause, Seconds: x.Took.Seconds(), Changed: x.Changed}
+	case monitor.Sample:
+		out := SampleEvent{Time: e.Time, Switch: v.switchName(x.Switch), Ports: []PortStatistics{}}
+		for _, p := range x.Ports {
+			at := place{p.Switch, p.Number}
+			v.ports[at] = p
+			out.Ports = append(out.Ports, PortStatistics{Switch: out.Switch, Port: p.Number, Name: v.portName(at.dpid, at.port), Traffic: v.traffic(at)})
+		}
+		return out
+	}
+	return AliveEvent{e.Time}
+}

@@ -1,0 +1,211 @@
+package api
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Door is a listener with who may come in by it: on a Unix socket root and the user who runs
+// the controller, on TCP, of this machine only, who has the token.
+type Door struct {
+	Address  string // as to open it again: unix:PATH or tcp:127.0.0.1:PORT
+	Token    string // of TCP
+	listener net.Listener
+}
+
+// Open listens on unix:PATH or tcp:127.0.0.1:PORT, the latter with that token.
+func Open(address, token string) (*Door, error) {
+	network, at, _ := strings.Cut(address, ":")
+	switch network {
+	case "unix":
+		l, err := openUnix(at)
+		if err != nil {
+			return nil, err
+		}
+		return &Door{Address: address, listener: l}, nil
+	case "tcp":
+		a, err := netip.ParseAddrPort(at)
+		if err != nil || !a.Addr().IsLoopback() {
+			return nil, fmt.Errorf("--api %s: the API is for this machine; write tcp:127.0.0.1:PORT (from elsewhere: ssh -L PORT:127.0.0.1:PORT)", address)
+		}
+		if len(token) < minToken {
+			return nil, fmt.Errorf("the API's token has %d characters; it needs at least %d", len(token), minToken)
+		}
+		l, err := net.Listen("tcp", at)
+		if err != nil {
+			return nil, err
+		}
+		return &Door{Address: "tcp:" + l.Addr().String(), Token: token, listener: l}, nil
+	}
+	return nil, fmt.Errorf("--api %q: write unix:PATH or tcp:127.0.0.1:PORT", address)
+}
+
+// openUnix listens on a socket for its owner, in the place of one that nobody listens on any more.
+func openUnix(path string) (net.Listener, error) {
+	if conn, err := net.Dial("unix", path); err == nil {
+		conn.Close()
+		return nil, fmt.Errorf("--api unix:%s: somebody listens there already", path)
+	} else if errors.Is(err, unix.ECONNREFUSED) {
+		_ = os.Remove(path)
+	}
+	mask := unix.Umask(0o177)
+	l, err := net.Listen("unix", path)
+	unix.Umask(mask)
+	if err != nil {
+		return nil, err
+	}
+	return peers{l.(*net.UnixListener)}, nil
+}
+
+// peers takes connections of root and of the user who runs the program only, whatever has become
+// of the socket's mode.
+type peers struct{ *net.UnixListener }
+
+func (l peers) Accept() (net.Conn, error) {
+	for {
+		conn, err := l.AcceptUnix()
+		if err != nil {
+			return nil, err
+		}
+		if uid, err := peerUID(conn); err == nil && (uid == 0 || uid == os.Getuid()) {
+			return conn, nil
+		}
+		conn.Close()
+	}
+}
+
+func peerUID(conn *net.UnixConn) (uid int, err error) {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var credErr error
+	err = raw.Control(func(fd uintptr) {
+		var cred *unix.Ucred
+		if cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); credErr == nil {
+			uid = int(cred.Uid)
+		}
+	})
+	return uid, errors.Join(err, credErr)
+}
+
+// Serve answers until the door is closed.
+func (s *Server) Serve(d *Door) error {
+	handler := s.Handler()
+	if d.Token != "" {
+		handler = guard(handler, d.Token)
+	}
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 64 << 10}
+	err := server.Serve(d.listener)
+	if errors.Is(err, net.ErrClosed) {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		return server.Shutdown(ctx)
+	}
+	return err
+}
+
+// Close lets nobody in any more.
+func (d *Door) Close() error { return d.listener.Close() }
+
+// guard lets those in who have the token, and no page of the web that has made a name of its own
+// lead to this machine (DNS rebinding): the request must be for an address of this machine.
+func guard(next http.Handler, token string) http.Handler {
+	want := sha256.Sum256([]byte(token))
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		if !ownHost(r.Host) {
+			refuse(w, http.StatusMisdirectedRequest, "the request is for another host than this: use 127.0.0.1")
+			return
+		}
+		given, is := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+		have := sha256.Sum256([]byte(given))
+		if subtle.ConstantTimeCompare(have[:], want[:]) != 1 || !is {
+			w.Header().Set("WWW-Authenticate", "Bearer")
+			refuse(w, http.StatusUnauthorized, "the token is missing or wrong: it is what trivet controller has printed, or in its --token-file")
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// ownHost says whether the Host of a request is a loopback address, or localhost.
+func ownHost(host string) bool {
+	name, _, err := net.SplitHostPort(host)
+	if err != nil {
+		name = strings.Trim(host, "[]")
+	}
+	if strings.EqualFold(name, "localhost") {
+		return true
+	}
+	a, err := netip.ParseAddr(name)
+	return err == nil && a.IsLoopback()
+}
+
+func refuse(w http.ResponseWriter, status int, detail string) {
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(status)
+	fmt.Fprintf(w, `{"status":%d,"detail":%q}`, status, detail)
+}
+
+const minToken = 16 // characters
+
+// ReadToken returns the token in a file, which nobody else may read.
+func ReadToken(file string) (string, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return "", err
+	}
+	if info.Mode().Perm()&0o077 != 0 {
+		return "", fmt.Errorf("%s holds the API's token and others may read it; first:  chmod 600 %s", file, file)
+	}
+	b := make([]byte, 4096)
+	n, _ := f.Read(b)
+	token := strings.TrimSpace(string(b[:n]))
+	if len(token) < minToken || strings.ContainsAny(token, " \t\r\n") {
+		return "", fmt.Errorf("%s holds no token: one word of at least %d characters", file, minToken)
+	}
+	return token, nil
+}
+
+// MakeToken returns the token in a file, made if it is not there; without a file, a new one.
+func MakeToken(file string) (token string, err error) {
+	if file != "" {
+		if token, err = ReadToken(file); !errors.Is(err, fs.ErrNotExist) {
+			return token, err
+		}
+	}
+	var b [32]byte
+	if _, err := rand.Read(b[:]); err != nil {
+		return "", err
+	}
+	token = base64.RawURLEncoding.EncodeToString(b[:])
+	if file == "" {
+		return token, nil
+	}
+	f, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return "", err
+	}
+	_, err = f.WriteString(token + "\n")
+	return token, errors.Join(err, f.Close())
+}

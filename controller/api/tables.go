@@ -1,0 +1,220 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"trivet.dev/trivet/controller"
+	"trivet.dev/trivet/controller/builtin"
+	"trivet.dev/trivet/controller/user"
+	"trivet.dev/trivet/openflow"
+	"trivet.dev/trivet/topology"
+)
+
+// question asks a switch for statistics of type B.
+func question[B openflow.MultipartBody](ctx context.Context, s *controller.Switch, body openflow.MultipartBody) (b B, err error) {
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	m, err := s.Request(ctx, &openflow.MultipartRequest{Body: body})
+	if err != nil {
+		if errors.Is(err, context.DeadlineExceeded) {
+			err = fmt.Errorf("no answer within %v", askTime)
+		}
+		return b, err
+	}
+	if reply, is := m.(*openflow.MultipartReply); is && reply.Body != nil {
+		if b, is = reply.Body.(B); !is {
+			return b, fmt.Errorf("the switch answers %v to %v", reply.Body.MultipartType(), body.MultipartType())
+		}
+	}
+	return b, nil
+}
+
+// atOnce is how many switches are asked at the same time.
+const atOnce = 32
+
+// askAll asks the switch of that name, or all, and calls each with the answers, one after the
+// other, in the order of the switches' names. It returns those that have not answered.
+func askAll[B openflow.MultipartBody](ctx context.Context, v *view, name string, body openflow.MultipartBody, each func(dpid uint64, b B)) (silent []string, err error) {
+	switches := v.c.Switches()
+	if name != "" {
+		one, err := v.find(name)
+		if err != nil {
+			return nil, err
+		}
+		switches = []*controller.Switch{one}
+	}
+	slices.SortFunc(switches, func(a, b *controller.Switch) int {
+		return builtin.CompareNames(v.switchName(a.DPID()), v.switchName(b.DPID()))
+	})
+	answers, errs := make([]B, len(switches)), make([]error, len(switches))
+	room := make(chan struct{}, atOnce)
+	var group sync.WaitGroup
+	for i, s := range switches {
+		room <- struct{}{}
+		group.Go(func() {
+			answers[i], errs[i] = question[B](ctx, s, body)
+			<-room
+		})
+	}
+	group.Wait()
+	silent = []string{}
+	for i, s := range switches {
+		if errs[i] != nil {
+			silent = append(silent, fmt.Sprintf("%s: %v", v.switchName(s.DPID()), errs[i]))
+			continue
+		}
+		each(s.DPID(), answers[i])
+	}
+	return silent, ctx.Err()
+}
+
+func (v *view) flows(ctx context.Context, name string) (out Flows, err error) {
+	out.Flows, out.Pending = []Flow{}, []Flow{}
+	out.Silent, err = askAll(ctx, v, name, openflow.AllFlows(), func(dpid uint64, list openflow.FlowStatsList) {
+		slices.SortStableFunc(list, func(a, b openflow.FlowStats) int {
+			return cmp.Or(cmp.Compare(a.Table, b.Table), cmp.Compare(b.Priority, a.Priority))
+		})
+		for i := range list {
+			out.Flows = append(out.Flows, v.flow(dpid, &list[i]))
+		}
+	})
+	for _, f := range v.c.User.Flows() {
+		if n := v.switchName(f.Switch); v.c.Switch(f.Switch) == nil && (name == "" || name == n) {
+			out.Pending = append(out.Pending, v.userFlow(f))
+		}
+	}
+	return out, err
+}
+
+// flow is an entry as a switch has it.
+func (v *view) flow(dpid uint64, f *openflow.FlowStats) Flow {
+	out := Flow{Switch: v.switchName(dpid), Table: f.Table, Priority: f.Priority, Match: f.Match.String(),
+		Actions: openflow.FormatInstructions(f.Instructions), App: builtin.AppOf(f.Cookie), Cookie: fmt.Sprintf("%#x", f.Cookie),
+		Packets: counter(f.Packets), Bytes: counter(f.Bytes), Seconds: f.Duration.Time().Seconds(),
+		IdleTimeout: f.IdleTimeout, HardTimeout: f.HardTimeout}
+	out.Readable = v.readable(dpid, entryText(out.Match, out.Actions))
+	if f.Cookie&user.CookieMask == user.Cookie {
+		out.ID = int64(f.Cookie &^ user.CookieMask)
+	}
+	return out
+}
+
+// userFlow is an entry as it was asked for.
+func (v *view) userFlow(f user.Flow) Flow {
+	s := openflow.FlowStats{Table: f.Flow.Table, Priority: f.Flow.Priority, Match: f.Flow.Match, Instructions: f.Flow.Instructions,
+		Cookie: user.Cookie | uint64(f.ID), IdleTimeout: f.Flow.IdleTimeout, HardTimeout: f.Flow.HardTimeout}
+	return v.flow(f.Switch, &s)
+}
+
+// entryText is match and actions in one line.
+func entryText(match, actions string) string {
+	return strings.TrimPrefix(match+" actions="+actions, " ")
+}
+
+func (v *view) groups(ctx context.Context, name string) (out Groups, err error) {
+	out.Groups = []Group{}
+	counts := map[place]openflow.GroupStats{}
+	ask := openflow.GroupStatsRequest{Group: openflow.GroupAll}
+	out.Silent, err = askAll(ctx, v, name, ask, func(dpid uint64, list openflow.GroupStatsList) {
+		for _, s := range list {
+			counts[place{dpid, s.Group}] = s
+		}
+	})
+	if err != nil {
+		return out, err
+	}
+	_, err = askAll(ctx, v, name, openflow.NoBody(openflow.MultipartGroupDesc), func(dpid uint64, list openflow.GroupDescList) {
+		for _, g := range list {
+			out.Groups = append(out.Groups, v.group(dpid, g, counts[place{dpid, g.Group}]))
+		}
+	})
+	return out, err
+}
+
+func (v *view) group(dpid uint64, g openflow.GroupDesc, s openflow.GroupStats) Group {
+	out := Group{Switch: v.switchName(dpid), ID: g.Group, Type: g.Kind.String(), Packets: counter(s.Packets), Bytes: counter(s.Bytes),
+		Seconds: s.Duration.Time().Seconds(), Buckets: []Bucket{}}
+	for i, b := range g.Buckets {
+		text := openflow.FormatActions(b.Actions)
+		x := Bucket{Actions: text, Readable: v.readable(dpid, text), Weight: b.Weight}
+		if i < len(s.Buckets) {
+			x.Packets = counter(s.Buckets[i].Packets)
+		}
+		out.Buckets = append(out.Buckets, x)
+	}
+	return out
+}
+
+func (v *view) addFlow(ctx context.Context, r FlowRequest) (out Flow, err error) {
+	s, err := v.find(r.Switch)
+	if err != nil {
+		return out, err
+	}
+	m, err := user.Parse(r.Flow)
+	if err != nil {
+		return out, fmt.Errorf("%s: %w", r.Flow, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	f, err := v.c.User.Add(ctx, s.DPID(), m)
+	if err != nil {
+		return out, fmt.Errorf("%s: %w; nothing was changed", v.switchName(s.DPID()), err)
+	}
+	return v.userFlow(f), nil
+}
+
+func (v *view) deleteFlow(ctx context.Context, id int64) (out Flow, err error) {
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	f, err := v.c.User.Delete(ctx, id)
+	if err != nil {
+		return out, fmt.Errorf("entry %d: %w", id, err)
+	}
+	return v.userFlow(f), nil
+}
+
+func (v *view) routes(name string) (out Routes, err error) {
+	out.Routes, out.Added = []Route{}, []builtin.UserRoute{}
+	users := map[string]bool{}
+	for _, u := range v.c.UserRoutes() {
+		if name == "" || name == u.Router {
+			out.Added = append(out.Added, u)
+		}
+		users[u.Router+" "+u.Prefix.String()] = true
+	}
+	if v.c.Routing == nil {
+		return out, fmt.Errorf("this controller does not route; its apps are %s", strings.Join(v.c.Apps, ", "))
+	}
+	var names []string
+	found := false
+	for _, r := range v.c.Routers() {
+		names = append(names, r.Name)
+		if name != "" && name != r.Name {
+			continue
+		}
+		found = true
+		for _, x := range v.c.Routing.RoutesOf(r.DPID) {
+			route := Route{Router: r.Name, Prefix: x.Prefix, Source: x.Source.String(), Metric: x.Metric, Hops: []Hop{},
+				User: x.Source.String() == "static" && users[r.Name+" "+x.Prefix.String()]}
+			for _, h := range x.Hops {
+				hop := Hop{Interface: h.Interface, Via: h.Via, Router: h.Router}
+				if f := v.m.ByAddress(h.Via); hop.Router == "" && f != nil {
+					hop.Router = f.Node
+				}
+				route.Hops = append(route.Hops, hop)
+			}
+			out.Routes = append(out.Routes, route)
+		}
+	}
+	if name != "" && !found {
+		return out, fmt.Errorf("there is no router %q; %s", name, topology.DidYouMean(name, names))
+	}
+	return out, nil
+}
+

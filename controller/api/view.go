@@ -1,0 +1,287 @@
+package api
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/netip"
+	"regexp"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"trivet.dev/trivet/controller"
+	"trivet.dev/trivet/controller/builtin"
+	"trivet.dev/trivet/controller/discovery"
+	"trivet.dev/trivet/controller/monitor"
+	"trivet.dev/trivet/internal/version"
+	"trivet.dev/trivet/openflow"
+	"trivet.dev/trivet/topology"
+)
+
+// place is a port of a switch.
+type place struct {
+	dpid uint64
+	port uint32
+}
+
+// view is the network at one time, as an answer shows it.
+type view struct {
+	c     *builtin.Controller
+	m     *builtin.Map
+	seen []discovery.Host
+	names map[openflow.MAC]string // of hosts
+	ports map[place]monitor.Port
+	desc  map[place]openflow.Port
+}
+
+func newView(c *builtin.Controller) *view {
+	v := &view{c: c, m: c.Map(), seen: c.Discovery.Hosts(), names: map[openflow.MAC]string{}, ports: map[place]monitor.Port{}, desc: map[place]openflow.Port{}}
+	for _, h := range v.seen {
+		if name := v.nameOf(h); name != "" {
+			v.names[h.MAC] = name
+		}
+	}
+	for _, p := range c.Monitor.Ports() {
+		v.ports[place{p.Switch, p.Number}] = p
+	}
+	for _, s := range c.Switches() {
+		for _, p := range s.Ports() {
+			v.desc[place{s.DPID(), p.Number}] = p
+		}
+	}
+	return v
+}
+
+// newEventView is one for what says where it is itself: quick, however large the network is.
+func newEventView(c *builtin.Controller) *view {
+	return &view{c: c, m: c.Map(), ports: map[place]monitor.Port{}}
+}
+
+// nameOf is what a host is called: the node whose MAC, or address, it has.
+func (v *view) nameOf(h discovery.Host) string {
+	if f := v.m.ByMAC(h.MAC); f != nil {
+		return f.Node
+	}
+	for _, a := range h.Addresses {
+		if f := v.m.ByAddress(a); f != nil {
+			return f.Node
+		}
+	}
+	return ""
+}
+
+// switchName is a name, or the datapath id.
+func (v *view) switchName(dpid uint64) string { return v.m.Switch(dpid).Name }
+
+// portName is the topology's name, the switch's own, or the number.
+func (v *view) portName(dpid uint64, number uint32) string {
+	if name := v.m.Port(dpid, number).Name; name != "" {
+		return name
+	}
+	if d := v.describe(dpid, number); d.Name != "" {
+		return strings.ToValidUTF8(d.Name, "\ufffd")
+	}
+	return strconv.FormatUint(uint64(number), 10)
+}
+
+// describe is what the switch says of a port.
+func (v *view) describe(dpid uint64, number uint32) (d openflow.Port) {
+	if v.desc != nil {
+		return v.desc[place{dpid, number}]
+	}
+	if s := v.c.Switch(dpid); s != nil {
+		for _, d = range s.Ports() {
+			if d.Number == number {
+				return d
+			}
+		}
+	}
+	return openflow.Port{}
+}
+
+// host is how a host is called, by its MAC where nothing better is known.
+func (v *view) host(mac openflow.MAC) string {
+	if name := v.names[mac]; name != "" {
+		return name
+	}
+	if f := v.m.ByMAC(mac); f != nil {
+		return f.Node
+	}
+	return mac.String()
+}
+
+var (
+	portNumber = regexp.MustCompile(`\b(in_port=|output:)([0-9]+)\b`)
+	macAddress = regexp.MustCompile(`\b(?:[0-9a-f]{2}:){5}[0-9a-f]{2}\b`)
+)
+
+// readable puts names in the place of numbers of ports and of MACs.
+func (v *view) readable(dpid uint64, flow string) string {
+	flow = portNumber.ReplaceAllStringFunc(flow, func(s string) string {
+		i := strings.IndexAny(s, "=:") + 1
+		n, err := strconv.ParseUint(s[i:], 10, 32)
+		if err != nil {
+			return s
+		}
+		return s[:i] + v.portName(dpid, uint32(n))
+	})
+	return macAddress.ReplaceAllStringFunc(flow, func(s string) string {
+		mac, err := openflow.ParseMAC(s)
+		if err != nil {
+			return s
+		}
+		if f := v.m.ByMAC(mac); f != nil && v.m.Node(f.Node) == nil {
+			return f.Name // a router's interface
+		}
+		return v.host(mac)
+	})
+}
+
+// find returns the connected switch that a user means; an error that says which there are.
+func (v *view) find(name string) (*controller.Switch, error) {
+	dpid, found := v.m.Find(name)
+	if s := v.c.Switch(dpid); found && s != nil {
+		return s, nil
+	}
+	var names []string
+	for _, s := range v.c.Switches() {
+		names = append(names, v.switchName(s.DPID()))
+	}
+	for dpid, n := range v.m.Switches() {
+		if n == name || dpid != 0 && name == fmt.Sprintf("%016x", dpid) {
+			return nil, fmt.Errorf("%s is not connected to the controller", n)
+		}
+	}
+	if len(names) == 0 {
+		return nil, fmt.Errorf("there is no switch %q; none is connected", name)
+	}
+	hint := topology.DidYouMean(name, names)
+	if hint == "" {
+		slices.SortFunc(names, builtin.CompareNames)
+		hint = "there are " + strings.Join(names[:min(10, len(names))], ", ")
+	}
+	return nil, fmt.Errorf("there is no switch %q; %s", name, hint)
+}
+
+func (v *view) overview() Overview {
+	o := Overview{Version: version.Version, Started: v.c.Started, Apps: v.c.Apps, Switches: len(v.c.Switches()), Hosts: len(v.seen), Load: load()}
+	for _, l := range v.links() {
+		if l.Inner {
+			o.Links++
+		}
+	}
+	if v.c.Database != nil {
+		o.Database = v.c.Database.Path()
+	}
+	return o
+}
+
+func load() Load {
+	var usage unix.Rusage
+	_ = unix.Getrusage(unix.RUSAGE_SELF, &usage) // it fails for no reason that could be
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return Load{CPUSeconds: (time.Duration(usage.Utime.Nano()) + time.Duration(usage.Stime.Nano())).Seconds(),
+		MemoryBytes: m.HeapInuse, Goroutines: runtime.NumGoroutine()}
+}
+
+func (v *view) topology() Topology {
+	return Topology{Switches: v.switches(), Links: v.links(), Hosts: v.hosts()}
+}
+
+// switches are those that are connected, and those of the map that should be.
+func (v *view) switches() []Switch {
+	counts := v.c.Monitor.FlowCounts()
+	ids := map[uint64]bool{}
+	for _, s := range v.c.Switches() {
+		ids[s.DPID()] = true
+	}
+	for dpid := range v.m.Switches() {
+		if v.m.Switch(dpid).Controlled {
+			ids[dpid] = ids[dpid]
+		}
+	}
+	out := []Switch{}
+	for dpid, connected := range ids {
+		s := Switch{Name: v.switchName(dpid), DPID: fmt.Sprintf("%016x", dpid), Kind: string(v.m.Switch(dpid).Kind), Connected: connected, Ports: []Port{}}
+		if v.c.Routing != nil && v.c.Routing.Routes(dpid) {
+			s.Kind = string(topology.Router)
+		}
+		if n, is := counts[dpid]; is {
+			s.Flows = &n
+		}
+		kinds := v.c.Discovery.Ports(dpid)
+		for at, d := range v.desc {
+			if at.dpid == dpid {
+				s.Ports = append(s.Ports, v.port(at, d, kinds[at.port]))
+			}
+		}
+		slices.SortFunc(s.Ports, func(a, b Port) int { return cmp.Compare(a.Number, b.Number) })
+		out = append(out, s)
+	}
+	slices.SortFunc(out, func(a, b Switch) int { return builtin.CompareNames(a.Name, b.Name) })
+	return out
+}
+
+func (v *view) port(at place, d openflow.Port, kind discovery.Kind) Port {
+	known := v.m.Port(at.dpid, at.port)
+	return Port{Number: at.port, Name: v.portName(at.dpid, at.port), Kind: kind.String(), MAC: d.HWAddr.String(),
+		Up:   d.State&openflow.PortStateLinkDown == 0 && d.Config&openflow.PortConfigDown == 0,
+		Peer: known.Peer, PeerInterface: known.PeerInterface, Traffic: v.traffic(at)}
+}
+
+// hosts are those that were seen, and those of the topology that were not.
+func (v *view) hosts() []Host {
+	out, known := []Host{}, map[string]bool{}
+	for _, h := range v.seen {
+		x := Host{Name: v.names[h.MAC], MAC: h.MAC.String(), Addresses: h.Addresses, Switch: v.switchName(h.Switch),
+			Interface: v.portName(h.Switch, h.Port), Port: h.Port, Since: &h.Since, Seen: &h.Seen}
+		known[x.MAC] = true
+		out = append(out, x)
+	}
+	for _, name := range v.m.NodeNames() {
+		for _, f := range v.m.Node(name).Interfaces {
+			if f.Port == 0 || known[f.MAC.String()] || !v.m.Switch(f.Switch).Controlled {
+				continue
+			}
+			x := Host{Name: name, MAC: f.MAC.String(), Switch: v.switchName(f.Switch), Interface: v.portName(f.Switch, f.Port), Port: f.Port}
+			for _, p := range f.Addresses {
+				x.Addresses = append(x.Addresses, p.Addr())
+			}
+			out = append(out, x)
+		}
+	}
+	for i := range out {
+		if out[i].Addresses == nil {
+			out[i].Addresses = []netip.Addr{}
+		}
+	}
+	slices.SortFunc(out, func(a, b Host) int {
+		return cmp.Or(builtin.CompareNames(a.Name, b.Name), cmp.Compare(a.MAC, b.MAC))
+	})
+	return out
+}
+
+// at returns the hosts at each port.
+func (v *view) at() map[place][]discovery.Host {
+	out := map[place][]discovery.Host{}
+	for _, h := range v.seen {
+		p := place{h.Switch, h.Port}
+		out[p] = append(out[p], h)
+	}
+	return out
+}
+
+// sorted returns the keys of a map in order.
+func sorted[V any](m map[place]V) []place {
+	return slices.SortedFunc(maps.Keys(m), place.compare)
+}
+
+func (p place) compare(q place) int {
+	return cmp.Or(cmp.Compare(p.dpid, q.dpid), cmp.Compare(p.port, q.port))
+}

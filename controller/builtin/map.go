@@ -1,0 +1,194 @@
+package builtin
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"trivet.dev/trivet/openflow"
+	"trivet.dev/trivet/topology"
+)
+
+// Map says what people call the parts of a network, and what is where, as the topology has it. It
+// does not change. A nil topology makes an empty one, in which things are called by their numbers.
+type Map struct {
+	switches map[uint64]*MapSwitch
+	nodes    map[string]*MapNode // what is no datapath of a controller
+	byMAC    map[openflow.MAC]*MapInterface
+	byAddr   map[netip.Addr]*MapInterface
+}
+
+// MapSwitch is a datapath.
+type MapSwitch struct {
+	DPID  uint64
+	Name  string
+	Kind  topology.Kind
+	Ports map[uint32]MapPort
+
+	Controlled bool // by any controller
+}
+
+// MapPort is a port of a datapath, and what is at the other end of its link.
+type MapPort struct {
+	Name          string
+	Peer          string // the node
+	PeerInterface string
+	PeerNumber    uint32  // of a datapath's port; 0: it is none
+	Capacity      float64 // bit/s of what leaves; 0: a wire
+	CapacityIn    float64 // of what comes
+}
+
+// MapNode is a host, or a router that forwards by itself.
+type MapNode struct {
+	Name       string
+	Kind       topology.Kind
+	Interfaces []*MapInterface
+	Gateways   []netip.Addr
+	Routes     []topology.Route
+}
+
+// MapInterface is one of its interfaces, or a router's.
+type MapInterface struct {
+	Node      string
+	Name      string
+	MAC       openflow.MAC
+	Addresses []netip.Prefix
+	Switch    uint64 // that it is attached to; with Port 0: to none
+	Port      uint32
+}
+
+// NewMap draws the map of a resolved topology.
+func NewMap(t *topology.Topology) *Map {
+	m := &Map{switches: map[uint64]*MapSwitch{}, nodes: map[string]*MapNode{}, byMAC: map[openflow.MAC]*MapInterface{},
+		byAddr: map[netip.Addr]*MapInterface{}}
+	if t == nil {
+		return m
+	}
+	byName := map[string]*topology.Node{}
+	for _, n := range t.Nodes {
+		byName[n.Name] = n
+		if n.IsDatapath() {
+			m.switches[uint64(n.DPID)] = &MapSwitch{DPID: uint64(n.DPID), Name: n.Name, Kind: n.Kind, Ports: map[uint32]MapPort{},
+				Controlled: !slices.Equal(n.Controllers, []string{topology.ControllerNone})}
+		} else if n.Kind != topology.Controller {
+			m.nodes[n.Name] = &MapNode{Name: n.Name, Kind: n.Kind, Gateways: n.Gateways, Routes: n.Routes}
+		}
+	}
+	for _, l := range t.Links {
+		for i := range l.Ends {
+			m.addEnd(l, i, byName)
+		}
+	}
+	return m
+}
+
+// addEnd adds an end of a link: a port, an interface, or (a router's) both.
+func (m *Map) addEnd(l *topology.Link, i int, byName map[string]*topology.Node) {
+	e, other := l.Ends[i], l.Ends[1-i]
+	n, peer := byName[e.Node], byName[other.Node]
+	if n == nil {
+		return // a device of the machine
+	}
+	f := &MapInterface{Node: n.Name, Name: e.Interface, MAC: openflow.MAC(e.MAC), Addresses: e.Addresses}
+	if peer != nil && peer.IsDatapath() {
+		f.Switch, f.Port = uint64(peer.DPID), peer.OpenFlowPort(other)
+	}
+	if n.IsDatapath() {
+		m.switches[uint64(n.DPID)].Ports[n.OpenFlowPort(e)] = MapPort{Name: e.Interface, Peer: other.Node,
+			PeerInterface: other.Interface, PeerNumber: f.Port, Capacity: float64(l.Egress(i).Bandwidth), CapacityIn: float64(l.Egress(1 - i).Bandwidth)}
+	} else if m.nodes[n.Name] != nil {
+		m.nodes[n.Name].Interfaces = append(m.nodes[n.Name].Interfaces, f)
+	}
+	if n.Kind == topology.Switch {
+		return
+	}
+	m.byMAC[f.MAC] = f
+	for _, p := range e.Addresses {
+		m.byAddr[p.Addr()] = f
+	}
+}
+
+// Switches returns the names of the datapaths.
+func (m *Map) Switches() map[uint64]string {
+	out := make(map[uint64]string, len(m.switches))
+	for dpid, s := range m.switches {
+		out[dpid] = s.Name
+	}
+	return out
+}
+
+// Switch returns a datapath; one that is not on the map is called by its id.
+func (m *Map) Switch(dpid uint64) MapSwitch {
+	if s := m.switches[dpid]; s != nil {
+		return *s
+	}
+	return MapSwitch{DPID: dpid, Name: fmt.Sprintf("%016x", dpid), Kind: topology.Switch}
+}
+
+// Port returns a port; one that is not on the map has no name.
+func (m *Map) Port(dpid uint64, number uint32) MapPort {
+	if s := m.switches[dpid]; s != nil {
+		return s.Ports[number]
+	}
+	return MapPort{}
+}
+
+// Find returns the datapath of that name or id: 16 hexadecimal digits, or less without leading zeros.
+func (m *Map) Find(name string) (dpid uint64, found bool) {
+	for dpid, s := range m.switches {
+		if s.Name == name {
+			return dpid, true
+		}
+	}
+	id, err := topology.ParseDPID(name)
+	return uint64(id), err == nil
+}
+
+// Node returns a host, or a router that forwards by itself; nil: there is none of that name.
+func (m *Map) Node(name string) *MapNode { return m.nodes[name] }
+
+// NodeNames are those of the hosts and of routers that forward by themselves.
+func (m *Map) NodeNames() (names []string) {
+	for name := range maps.Keys(m.nodes) {
+		names = append(names, name)
+	}
+	return names
+}
+
+// ByMAC returns whose interface has a MAC; nil: not known.
+func (m *Map) ByMAC(mac openflow.MAC) *MapInterface { return m.byMAC[mac] }
+
+// ByAddress returns whose interface has an address; nil: not known.
+func (m *Map) ByAddress(a netip.Addr) *MapInterface { return m.byAddr[a] }
+
+// CompareNames orders names as people do: s2 is before s10.
+func CompareNames(a, b string) int {
+	for a != "" && b != "" {
+		x, restX := leading(a)
+		y, restY := leading(b)
+		if isDigit(x[0]) && isDigit(y[0]) {
+			x, y = strings.TrimLeft(x, "0"), strings.TrimLeft(y, "0")
+			if c := cmp.Or(cmp.Compare(len(x), len(y)), cmp.Compare(x, y)); c != 0 {
+				return c
+			}
+		} else if x != y {
+			return cmp.Compare(a, b)
+		}
+		a, b = restX, restY
+	}
+	return cmp.Compare(a, b)
+}
+
+// leading cuts off the digits, or what is none, at the beginning of a name.
+func leading(s string) (part, rest string) {
+	i := 1
+	for i < len(s) && isDigit(s[i]) == isDigit(s[0]) {
+		i++
+	}
+	return s[:i], s[i:]
+}
+
+func isDigit(c byte) bool { return c >= '0' && c <= '9' }

@@ -1,0 +1,156 @@
+package builtin
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"trivet.dev/trivet/controller/database"
+	"trivet.dev/trivet/controller/discovery"
+	"trivet.dev/trivet/controller/routing"
+)
+
+const (
+	recordRest = time.Second // between two looks at what has changed
+	seenPeriod = time.Minute // between two looks at when hosts were seen
+	maxRecords = 50_000      // routes, or hosts, that are looked at in one go
+)
+
+// recorder writes to the database what discovery and routing find out; monitor writes the rest.
+type recorder struct {
+	c      *Controller
+	db     *database.DB
+	wake   chan struct{}
+	stop   chan struct{}
+	done   sync.WaitGroup
+	cancel func()
+
+	links, routes atomic.Bool // have changed
+	told          bool        // that there are too many routes
+}
+
+func record(c *Controller) *recorder {
+	r := &recorder{c: c, db: c.Database, wake: make(chan struct{}, 1), stop: make(chan struct{})}
+	r.cancel = c.Watch(r.hear)
+	r.name()
+	r.done.Go(r.run)
+	return r
+}
+
+func (r *recorder) close() {
+	r.cancel()
+	close(r.stop)
+	r.done.Wait()
+}
+
+// name writes the names of the nodes.
+func (r *recorder) name() {
+	for dpid, name := range r.c.Map().Switches() {
+		r.db.NameSwitch(dpid, name)
+	}
+	r.routes.Store(true)
+}
+
+// hear is called with locks of apps held: it only takes note.
+func (r *recorder) hear(e Event) {
+	switch x := e.What.(type) {
+	case discovery.HostChange:
+		if x.Gone {
+			r.db.DeleteHost(x.Host.MAC.String())
+		} else {
+			r.put(x.Host)
+		}
+		return
+	case discovery.LinkChange:
+		r.links.Store(true)
+	case SwitchChange, routing.Rerouted:
+		r.routes.Store(true)
+	}
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (r *recorder) put(h discovery.Host) {
+	row := database.Host{MAC: h.MAC.String(), Switch: h.Switch, Port: h.Port, LastSeen: h.Seen}
+	for _, a := range h.Addresses {
+		row.Addresses = append(row.Addresses, a.String())
+	}
+	r.db.PutHost(row)
+}
+
+func (r *recorder) run() {
+	seen := time.NewTicker(seenPeriod)
+	defer seen.Stop()
+	for {
+		select {
+		case <-r.wake:
+			r.write()
+		case <-seen.C:
+			r.see()
+		case <-r.stop:
+			r.write()
+			return
+		}
+		select {
+		case <-time.After(recordRest):
+		case <-r.stop:
+			r.write()
+			return
+		}
+	}
+}
+
+// write writes what has changed.
+func (r *recorder) write() {
+	if r.links.Swap(false) {
+		var rows []database.Link
+		for _, l := range r.c.Discovery.Links() {
+			rows = append(rows, database.Link{From: l.From, FromPort: l.FromPort, To: l.To, ToPort: l.ToPort})
+		}
+		r.db.ReplaceLinks(rows)
+	}
+	if r.c.Routing != nil && r.routes.Swap(false) {
+		r.writeRoutes()
+	}
+}
+
+// writeRoutes writes the routes of all routers, as far as there is room: to compute those of ten
+// thousand routers takes longer than to forward by them.
+func (r *recorder) writeRoutes() {
+	room := maxRecords
+	for _, router := range r.c.Routers() {
+		if room <= 0 {
+			if !r.told {
+				r.log("the database does not have the routes of all routers: there are too many", "first without", router.Name)
+			}
+			r.told = true
+			return
+		}
+		var rows []database.Route
+		for _, x := range r.c.Routing.RoutesOf(router.DPID) {
+			row := database.Route{Prefix: x.Prefix.String(), Source: x.Source.String(), Metric: x.Metric}
+			for _, h := range x.Hops {
+				to := h.Interface
+				if h.Via.IsValid() {
+					to = h.Via.String()
+				}
+				row.NextHops = append(row.NextHops, to)
+			}
+			rows = append(rows, row)
+		}
+		r.db.ReplaceRoutes(router.Name, rows)
+		room -= len(rows)
+	}
+}
+
+func (r *recorder) log(text string, args ...any) { r.c.log.Warn(text, args...) }
+
+// see writes when hosts were seen.
+func (r *recorder) see() {
+	hosts := r.c.Discovery.Hosts()
+	for _, h := range hosts[:min(len(hosts), maxRecords)] {
+		r.put(h)
+	}
+}

@@ -1,0 +1,248 @@
+package builtin
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"trivet.dev/trivet/controller/database"
+	"trivet.dev/trivet/controller/routing"
+	"trivet.dev/trivet/topology"
+)
+
+// UserRoute is a static route that a user has added to a router.
+type UserRoute struct {
+	Router  string       `json:"router"`
+	Prefix  netip.Prefix `json:"prefix"`
+	Via     []netip.Addr `json:"via"`
+	Created time.Time    `json:"created"`
+	id      int64        // in the database
+}
+
+// routes are the routers, with the routes that they are configured with and those of users.
+type routes struct {
+	changing sync.Mutex // one change at a time
+
+	mu     sync.Mutex // of what follows
+	config routing.Config
+	users  []UserRoute
+	db     *database.DB
+}
+
+// load takes the routes of users from the database.
+func (r *routes) load(db *database.DB) error {
+	r.db = db
+	rows, err := db.UserRoutes()
+	if err != nil {
+		return err
+	}
+	for _, row := range rows {
+		u := UserRoute{Router: row.Router, Created: row.Created, id: row.ID}
+		u.Prefix, err = netip.ParsePrefix(row.Prefix)
+		for _, text := range row.NextHops {
+			via, bad := netip.ParseAddr(text)
+			u.Via, err = append(u.Via, via), errors.Join(err, bad)
+		}
+		if err != nil {
+			return fmt.Errorf("user_routes %d: %w", row.ID, err)
+		}
+		r.users = append(r.users, u)
+	}
+	return nil
+}
+
+// configure takes the routers of a topology and returns them with users' routes.
+func (r *routes) configure(t *topology.Topology) routing.Config {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.config = routing.Config{}
+	if t != nil {
+		r.config = routing.ConfigOf(t)
+	}
+	out := r.config
+	out.Routers = slices.Clone(out.Routers)
+	for i := range out.Routers {
+		out.Routers[i].Interfaces = slices.Clone(out.Routers[i].Interfaces)
+		out.Routers[i].Static = r.static(&out.Routers[i])
+	}
+	return out
+}
+
+// static returns all static routes of a router. mu must be held.
+func (r *routes) static(router *routing.Router) []routing.StaticRoute {
+	out := slices.Clone(router.Static)
+	for _, u := range r.users {
+		if u.Router != router.Name {
+			continue
+		}
+		for _, via := range u.Via {
+			out = append(out, routing.StaticRoute{To: u.Prefix, Via: via})
+		}
+	}
+	return out
+}
+
+// Routers returns the routers, with the static routes that they are configured with, by name.
+func (c *Controller) Routers() []routing.Router {
+	c.routes.mu.Lock()
+	defer c.routes.mu.Unlock()
+	out := slices.Clone(c.routes.config.Routers)
+	slices.SortFunc(out, func(a, b routing.Router) int { return CompareNames(a.Name, b.Name) })
+	return out
+}
+
+// UserRoutes returns the routes that users have added.
+func (c *Controller) UserRoutes() []UserRoute {
+	c.routes.mu.Lock()
+	defer c.routes.mu.Unlock()
+	out := slices.Clone(c.routes.users)
+	slices.SortFunc(out, func(a, b UserRoute) int {
+		return cmp.Or(CompareNames(a.Router, b.Router), cmp.Compare(a.Prefix.String(), b.Prefix.String()))
+	})
+	return out
+}
+
+// ErrNoRoute is that a user has added no such route.
+var ErrNoRoute = errors.New("no such route was added")
+
+// AddRoute gives a router a static route in place of one that a user has added for the same
+// prefix, and returns when it is installed, or ctx ends. It is kept in the database, if there is one.
+func (c *Controller) AddRoute(ctx context.Context, u UserRoute) error {
+	c.routes.changing.Lock()
+	defer c.routes.changing.Unlock()
+	router, err := c.router(u.Router)
+	if err != nil {
+		return err
+	}
+	if err := checkRoute(router, u); err != nil {
+		return err
+	}
+	u.Created = time.Now()
+	if c.Database != nil {
+		row := database.UserRoute{Router: u.Router, Prefix: u.Prefix.String(), Metric: 1, Created: u.Created}
+		for _, via := range u.Via {
+			row.NextHops = append(row.NextHops, via.String())
+		}
+		if u.id, err = c.Database.PutUserRoute(row); err != nil {
+			return err
+		}
+	}
+	return c.changeRoutes(ctx, router, func(list []UserRoute) []UserRoute {
+		return append(slices.DeleteFunc(list, u.same), u)
+	})
+}
+
+// DeleteRoute takes back a route that a user has added; ErrNoRoute: none has.
+func (c *Controller) DeleteRoute(ctx context.Context, name string, prefix netip.Prefix) error {
+	c.routes.changing.Lock()
+	defer c.routes.changing.Unlock()
+	this := UserRoute{Router: name, Prefix: prefix}
+	c.routes.mu.Lock()
+	i := slices.IndexFunc(c.routes.users, this.same)
+	if i >= 0 {
+		this = c.routes.users[i]
+	}
+	c.routes.mu.Unlock()
+	if i < 0 {
+		return ErrNoRoute
+	}
+	if c.Database != nil {
+		if err := c.Database.DeleteUserRoute(this.id); err != nil && !errors.Is(err, database.ErrNotFound) {
+			return err
+		}
+	}
+	router, err := c.router(name)
+	if err != nil { // it is not in the topology any more; its route was kept for when it comes back
+		router = routing.Router{Name: name}
+	}
+	return c.changeRoutes(ctx, router, func(list []UserRoute) []UserRoute { return slices.DeleteFunc(list, this.same) })
+}
+
+func (u UserRoute) same(v UserRoute) bool { return u.Router == v.Router && u.Prefix == v.Prefix }
+
+// router returns a router by its name.
+func (c *Controller) router(name string) (routing.Router, error) {
+	if c.Routing == nil {
+		return routing.Router{}, errors.New("this controller does not route: its apps are " + strings.Join(c.Apps, ", "))
+	}
+	var names []string
+	for _, r := range c.Routers() {
+		if r.Name == name {
+			return r, nil
+		}
+		names = append(names, r.Name)
+	}
+	if len(names) == 0 {
+		return routing.Router{}, errors.New("the controller has no routers (routers that it routes for:  trivet up --nodes router …)")
+	}
+	return routing.Router{}, fmt.Errorf("there is no router %q; %s", name, topology.DidYouMean(name, names))
+}
+
+// checkRoute says why a route could never be used.
+func checkRoute(r routing.Router, u UserRoute) error {
+	if !u.Prefix.IsValid() || u.Prefix != u.Prefix.Masked() {
+		return fmt.Errorf("%v is no prefix; its host bits must be zero: %v", u.Prefix, u.Prefix.Masked())
+	}
+	if len(u.Via) == 0 {
+		return errors.New("a route needs a next hop: 10.9.0.0/16 via 10.0.1.9")
+	}
+	var subnets []string
+	reaches := make([]bool, len(u.Via))
+	for _, f := range r.Interfaces {
+		for _, p := range f.Prefixes {
+			if p.Masked() == u.Prefix {
+				return fmt.Errorf("%v is a subnet of %s itself, at %s", u.Prefix, r.Name, f.Name)
+			}
+			subnets = append(subnets, p.Masked().String())
+			for i, via := range u.Via {
+				reaches[i] = reaches[i] || p.Contains(via) && p.Addr() != via
+			}
+		}
+	}
+	for i, via := range u.Via {
+		switch {
+		case via.Is4() != u.Prefix.Addr().Is4():
+			return fmt.Errorf("%v and its next hop %v are of different versions of IP", u.Prefix, via)
+		case !reaches[i]:
+			return fmt.Errorf("%v is no neighbour of %s; its next hops are in %s", via, r.Name, strings.Join(subnets, ", "))
+		}
+	}
+	return nil
+}
+
+// installTime bounds how long a change waits to hear that routers have followed: where nothing
+// is to be done in a switch nobody tells.
+const installTime = 500 * time.Millisecond
+
+// changeRoutes changes the routes of users, and waits until the router has followed.
+func (c *Controller) changeRoutes(ctx context.Context, router routing.Router, change func([]UserRoute) []UserRoute) error {
+	followed := make(chan struct{}, 1)
+	cancel := c.Watch(func(e Event) {
+		if _, is := e.What.(routing.Rerouted); is {
+			select {
+			case followed <- struct{}{}:
+			default:
+			}
+		}
+	})
+	defer cancel()
+	c.routes.mu.Lock()
+	c.routes.users = change(c.routes.users)
+	static := c.routes.static(&router)
+	c.routes.mu.Unlock()
+	if c.Routing == nil || !c.Routing.SetStatic(router.DPID, static) {
+		return nil
+	}
+	select {
+	case <-followed:
+	case <-time.After(installTime):
+	case <-ctx.Done():
+	}
+	return nil
+}

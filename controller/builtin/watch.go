@@ -1,0 +1,71 @@
+package builtin
+
+import (
+	"sync"
+	"time"
+
+	"trivet.dev/trivet/controller"
+	"trivet.dev/trivet/controller/discovery"
+	"trivet.dev/trivet/controller/routing"
+)
+
+// Event is something that has happened in the network: a SwitchChange, discovery.LinkChange,
+// discovery.HostChange or routing.Rerouted.
+type Event struct {
+	Time time.Time
+	What any
+}
+
+// SwitchChange is a switch that has come or gone.
+type SwitchChange struct {
+	Switch uint64
+	Up     bool
+}
+
+// Watch calls f for every event from now on, until cancel is called. f must be quick, and must
+// call neither an app nor cancel.
+func (c *Controller) Watch(f func(Event)) (cancel func()) {
+	w := &watcher{f}
+	c.hub.mu.Lock()
+	defer c.hub.mu.Unlock()
+	c.hub.watchers[w] = true
+	return func() {
+		c.hub.mu.Lock()
+		defer c.hub.mu.Unlock()
+		delete(c.hub.watchers, w)
+	}
+}
+
+type watcher struct{ f func(Event) }
+
+// hub is an app that hears of all and tells those who watch. It is the last of all: a switch is up
+// when the others have seen to it.
+type hub struct {
+	controller.Base
+	mu       sync.Mutex
+	watchers map[*watcher]bool
+}
+
+func (h *hub) follow(c *Controller) {
+	h.watchers = map[*watcher]bool{}
+	c.Discovery.WatchLinks(func(l discovery.LinkChange) { h.tell(l) })
+	c.Discovery.WatchHosts(func(x discovery.HostChange) { h.tell(x) })
+	if c.Routing != nil {
+		c.Routing.Watch(func(r routing.Rerouted) { h.tell(r) })
+	}
+}
+
+func (h *hub) tell(what any) {
+	e := Event{time.Now(), what}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for w := range h.watchers {
+		w.f(e)
+	}
+}
+
+// Name is "events".
+func (h *hub) Name() string { return "events" }
+
+func (h *hub) SwitchUp(s *controller.Switch)   { h.tell(SwitchChange{s.DPID(), true}) }
+func (h *hub) SwitchDown(s *controller.Switch) { h.tell(SwitchChange{s.DPID(), false}) }

@@ -1,0 +1,340 @@
+package discovery
+
+import (
+	"context"
+	"time"
+
+	"trivet.dev/trivet/controller"
+	"trivet.dev/trivet/openflow"
+)
+
+// Probes have one budget for all switches together. Beside it go the first probe of each
+// port of a switch that connects, the answer to the first probe that comes from a port
+// (maxDue of these a tick, and each once for a link), and those that confirm a loss
+// (maxConfirm links at a time).
+const (
+	// Budget is how many ports are probed in a second, in turn.
+	Budget = 1000
+
+	round    = 5 * time.Second        // between two probes of a port, where the budget allows
+	openTime = 250 * time.Millisecond // after its first probe a port without a link is an edge
+	openMost = 5 * time.Second        // the same, where probes take long
+	lost     = 3                      // probes in a row that a link may lose
+	tick     = 10 * time.Millisecond
+	maxDue   = 100
+
+	// A link that has lost that many is probed quickly, before it is given up.
+	quickProbes  = 10
+	quickTime    = 50 * time.Millisecond
+	maxConfirm   = 64
+	barrierTime  = 5 * time.Second
+	slowInterval = time.Second // of what need not be done at each tick
+)
+
+// schedule says which port is probed when. It is part of App, under its mu.
+type schedule struct {
+	order    []*port // in which probes are sent; may hold some that are gone
+	next     int
+	due      []*port   // to be probed before their turn
+	open     []*port   // ports that have been probed and may turn out to be edges, the oldest first
+	suspects []suspect // links to confirm, the oldest first
+	checking int       // links that are being confirmed
+	lag      time.Duration
+	last     time.Time // tick
+	slow     time.Time
+}
+
+type suspect struct {
+	way *way
+	at  time.Time
+}
+
+// add gives a port its turn.
+func (s *schedule) add(p *port) {
+	if p.scheduled {
+		return
+	}
+	p.scheduled = true
+	s.order = append(s.order, p)
+}
+
+// soon has a port probed at the next tick.
+func (s *schedule) soon(p *port) {
+	if !p.soon {
+		p.soon = true
+		s.due = append(s.due, p)
+	}
+}
+
+// suspect has a link confirmed, at a time.
+func (s *schedule) suspect(w *way, at time.Time) {
+	if !w.suspected {
+		w.suspected = true
+		s.suspects = append(s.suspects, suspect{w, at})
+	}
+}
+
+// openFor is how long a probe may be under way: the time it took lately counts four times.
+func (s *schedule) openFor() time.Duration { return min(max(openTime, 4*s.lag), openMost) }
+
+// run sends probes within the budget, and sees which ports are edges and which links are lost.
+func (a *App) run() {
+	ticker := time.NewTicker(tick)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			a.step(time.Now())
+		case <-a.stop:
+			return
+		}
+	}
+}
+
+// step sends what is due, at most the budget's share of a tick, and closes open ports.
+func (a *App) step(now time.Time) {
+	a.now.Store(now.UnixNano())
+	a.mu.Lock()
+	a.closeOpen(now)
+	send := a.takeDue(a.takeTurn(now))
+	confirm := a.takeSuspects(now)
+	slow := now.Sub(a.schedule.slow) >= slowInterval
+	if slow {
+		a.schedule.slow = now
+		a.schedule.lag -= a.schedule.lag / 4
+		a.expire(now)
+	}
+	a.release()
+	for _, p := range send {
+		a.send(p)
+	}
+	for _, w := range confirm {
+		a.done.Go(func() { a.confirm(w) })
+	}
+	if slow {
+		a.hosts.expire(now)
+	}
+}
+
+// takeTurn returns the ports whose turn it is. It must be called with mu held, like what follows.
+func (a *App) takeTurn(now time.Time) (send []*port) {
+	s := &a.schedule
+	// The ticker does not make up for ticks that were late.
+	n := int(Budget * min(now.Sub(s.last), 10*tick) / time.Second)
+	s.last = now
+	for range min(len(s.order), n) {
+		if s.next >= len(s.order) {
+			s.next = 0
+		}
+		p := s.order[s.next]
+		if p.gone { // the last takes its turn
+			last := len(s.order) - 1
+			s.order[s.next], s.order[last] = s.order[last], nil
+			s.order = s.order[:last]
+			continue
+		}
+		s.next++
+		if p.node.sw == nil || now.Sub(p.sent) < round {
+			continue
+		}
+		for _, w := range p.out {
+			if w.missed >= lost && w.connected() {
+				s.suspect(w, now)
+			}
+		}
+		send = append(send, p)
+	}
+	return send
+}
+
+func (a *App) takeDue(send []*port) []*port {
+	s := &a.schedule
+	n := min(len(s.due), maxDue)
+	for _, p := range s.due[:n] {
+		if p.soon = false; !p.gone && p.node.sw != nil {
+			send = append(send, p)
+		}
+	}
+	s.due = append(s.due[:0], s.due[n:]...)
+	return send
+}
+
+func (a *App) takeSuspects(now time.Time) (confirm []*way) {
+	s := &a.schedule
+	for len(s.suspects) > 0 && s.checking < maxConfirm && !now.Before(s.suspects[0].at) {
+		w := s.suspects[0].way
+		s.suspects = s.suspects[1:]
+		if w.gone || !w.connected() || !w.stale && w.missed < lost {
+			w.suspected = false
+			continue
+		}
+		s.checking++
+		confirm = append(confirm, w)
+	}
+	return confirm
+}
+
+// closeOpen makes edges of ports whose first probe nobody has seen.
+func (a *App) closeOpen(now time.Time) {
+	s := &a.schedule
+	for len(s.open) > 0 {
+		p := s.open[0]
+		here := !p.gone && p.node.sw != nil && p.Kind() == Open
+		if here && now.Sub(p.first) < s.openFor() {
+			return
+		}
+		if s.open = s.open[1:]; here && !p.first.IsZero() {
+			a.setKind(p, Edge)
+		}
+	}
+}
+
+// expire ends what is remembered for long enough.
+func (a *App) expire(now time.Time) {
+	for w := range a.stale {
+		if !w.until.IsZero() && now.After(w.until) {
+			a.lose(w)
+		}
+	}
+	a.clearDormant(func(_ place, d dormant) bool { return now.After(d.until) })
+}
+
+// send probes a port: by LLDP, and by broadcast, for there may be foreign switches between,
+// which is known not to be so where LLDP arrives. It must be called without mu.
+func (a *App) send(p *port) {
+	a.mu.Lock()
+	sw := p.node.sw
+	if p.gone || sw == nil {
+		a.mu.Unlock()
+		return
+	}
+	now := time.Now()
+	if p.Kind() == Open && p.first.IsZero() {
+		p.first = now
+		a.schedule.open = append(a.schedule.open, p)
+	}
+	p.sent = now
+	direct := len(p.out) > 0
+	for _, w := range p.out {
+		if direct = direct && !w.indirect && w.missed == 0; w.to.node.sw != nil {
+			w.missed++
+			w.missedDirect++
+		}
+	}
+	probe := probes{&openflow.PacketOut{}, p.frames}
+	a.mu.Unlock()
+	if direct {
+		probe.frames[1] = nil
+	}
+	_ = sw.Send(&probe)
+}
+
+// probes are the PACKET_OUTs of a port, made in advance.
+type probes struct {
+	*openflow.PacketOut
+	frames [2][]byte
+}
+
+// AppendTo appends both.
+func (p *probes) AppendTo(b []byte) []byte { return append(append(b, p.frames[0]...), p.frames[1]...) }
+
+// packetOuts makes the probes of a port.
+func (a *App) packetOuts(p *port) (out [2][]byte) {
+	at := p.place()
+	for i, frame := range [][]byte{a.probe(at, p.mac, lldpDst, etherTypeLLDP), a.probe(at, p.mac, bddpDst, etherTypeBDDP)} {
+		out[i] = (&openflow.PacketOut{Buffer: openflow.BufferNone, InPort: openflow.PortController,
+			Actions: []openflow.Action{openflow.Output(at.port)}, Data: frame}).AppendTo(nil)
+	}
+	return out
+}
+
+// probeIn takes a frame that may be a probe, which makes ends of a link of both ports.
+func (a *App) probeIn(s *controller.Switch, p *controller.Packet) bool {
+	from, ok := a.read(p.Data)
+	if !ok {
+		return p.EtherType == etherTypeLLDP // somebody else's; no switch forwards it
+	}
+	a.mu.Lock()
+	src, dst := a.port(from), a.port(place{s.DPID(), p.InPort})
+	if src == nil || dst == nil || dst.node.sw != s {
+		a.mu.Unlock()
+		return true
+	}
+	if src != dst && !src.sent.IsZero() {
+		a.schedule.lag = max(a.schedule.lag, min(time.Since(src.sent), openMost))
+	}
+	back := a.join(src, dst, p.EtherType == etherTypeLLDP)
+	a.release()
+	if back { // it may have sent its first one when this switch was not there yet
+		a.send(dst)
+	}
+	return true
+}
+
+// confirm gives a link a last chance: quick probes, and then both switches must have
+// answered a question that was asked after them. Answers and packets come in one row,
+// so a probe that has arrived but still waits to be read is read before.
+func (a *App) confirm(w *way) {
+	answered := a.tryQuickly(w) && a.answers(w.from) && a.pause(openTime) && a.answers(w.to)
+	a.mu.Lock()
+	defer a.release()
+	a.schedule.checking--
+	w.suspected = false
+	switch {
+	case w.gone || !w.connected() || w.missed == 0:
+	case answered:
+		a.log.Info("link lost", "from", w.from.place(), "to", w.to.place())
+		a.lose(w)
+	default:
+		w.missed = 0
+		if w.stale {
+			a.schedule.suspect(w, time.Now().Add(round))
+		}
+	}
+}
+
+// tryQuickly sends probes until one arrives, and says whether none did.
+func (a *App) tryQuickly(w *way) bool {
+	for range quickProbes {
+		a.send(w.from)
+		if !a.pause(quickTime) {
+			return false
+		}
+		a.mu.Lock()
+		proved := w.gone || w.missed == 0
+		a.mu.Unlock()
+		if proved {
+			return false
+		}
+	}
+	return true
+}
+
+func (a *App) pause(d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-a.stop:
+		return false
+	}
+}
+
+// answers says whether a port's switch does.
+func (a *App) answers(p *port) bool {
+	a.mu.Lock()
+	sw := p.node.sw
+	a.mu.Unlock()
+	if sw == nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), barrierTime)
+	defer cancel()
+	go func() {
+		select {
+		case <-a.stop:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return sw.Barrier(ctx) == nil
+}

@@ -1,0 +1,141 @@
+package foreign
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"trivet.dev/trivet/topology"
+)
+
+// Check says why controllers of a resolved topology cannot carry it: more switches than one has
+// room for, another version of OpenFlow, routing nodes, loops.
+func Check(t *topology.Topology) (p topology.Problems) {
+	for _, c := range Of(t) {
+		switches := c.SwitchesOf(t)
+		if c.Switches > 0 && len(switches) > c.Switches {
+			p.Add(t.Pos, "take "+others(c), "%s has room for %d switches, and here are %d", c.Name, c.Switches, len(switches))
+		}
+		for _, s := range switches {
+			if s.Kind == topology.Router {
+				p.Add(s.Pos, "use datapath kernel, or controller trivet", "router %s: %s does not route", s.Name, c.Name)
+			}
+			if len(s.OpenFlow) > 0 && !slices.Contains(s.OpenFlow, c.OpenFlow) {
+				p.Add(s.Pos, "let it: openflow: "+c.OpenFlow, "switch %s may speak OpenFlow %s only, and %s speaks %s",
+					s.Name, strings.Join(s.OpenFlow, ", "), c.Name, c.OpenFlow)
+			}
+		}
+	}
+	if loop, c := findLoop(t); loop != nil {
+		p.Add(t.Pos, "let the switches speak the spanning tree protocol (stp: true), which takes 30 s to come up, or take --controller trivet",
+			"%s make a loop, in which %s would let packets circle for ever", listed(loop), c)
+	}
+	return p
+}
+
+// others names the controllers that have no limit.
+func others(c *Controller) string {
+	names := []string{topology.ControllerTrivet}
+	for _, o := range registry {
+		if o != c && o.Switches == 0 {
+			names = append(names, o.Name)
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+func listed(names []string) string {
+	if n := len(names); n > 8 {
+		return fmt.Sprintf("%s and %d more switches", strings.Join(names[:7], ", "), n-7)
+	}
+	return strings.Join(names, ", ")
+}
+
+// findLoop returns the switches of a loop in which one has a controller of this package, and that
+// controller. All of these flood, so that a loop is a storm, unless each of its switches speaks the
+// spanning tree protocol. Links that keep switches without a controller free of loops count as cut.
+func findLoop(t *topology.Topology) ([]string, string) {
+	flooder := map[string]string{} // the controller of switches that have one of ours
+	for _, c := range Of(t) {
+		for _, s := range c.SwitchesOf(t) {
+			flooder[s.Name] = c.Name
+		}
+	}
+	if len(flooder) == 0 {
+		return nil, ""
+	}
+	graph := newForest(t)
+	// Loops of links that none of ours sees, or that have the protocol at both ends, are no concern of
+	// ours; what else closes a loop is.
+	for _, ours := range []bool{false, true} {
+		for _, l := range graph.links {
+			a, b := l.Ends[0].Node, l.Ends[1].Node
+			concern := (flooder[a] != "" || flooder[b] != "") && !(graph.stp[a] && graph.stp[b])
+			if concern != ours {
+				continue
+			}
+			if loop := graph.join(a, b); loop != nil && concern {
+				if flooder[a] == "" {
+					a = b
+				}
+				return loop, flooder[a]
+			}
+		}
+	}
+	return nil, ""
+}
+
+// forest is a spanning forest of a topology's switches that grows link by link.
+type forest struct {
+	links []*topology.Link // between two switches, that forward
+	stp   map[string]bool  // switches that speak the spanning tree protocol
+	tree  map[string][]string
+	root  map[string]string
+}
+
+func newForest(t *topology.Topology) *forest {
+	f := &forest{stp: map[string]bool{}, tree: map[string][]string{}, root: map[string]string{}}
+	for _, n := range t.NodesOf(topology.Switch) {
+		f.root[n.Name], f.stp[n.Name] = n.Name, n.STP
+	}
+	blocked := topology.Blocked(t)
+	for _, l := range t.Links {
+		if f.root[l.Ends[0].Node] != "" && f.root[l.Ends[1].Node] != "" && !l.Down && !blocked[l] {
+			f.links = append(f.links, l)
+		}
+	}
+	return f
+}
+
+func (f *forest) find(n string) string {
+	for f.root[n] != n {
+		f.root[n] = f.root[f.root[n]]
+		n = f.root[n]
+	}
+	return n
+}
+
+// join joins two switches, or returns the loop that a link between them closes.
+func (f *forest) join(a, b string) []string {
+	if x, y := f.find(a), f.find(b); x != y {
+		f.root[x] = y
+		f.tree[a], f.tree[b] = append(f.tree[a], b), append(f.tree[b], a)
+		return nil
+	}
+	before := map[string]string{a: a}
+	for queue := []string{a}; before[b] == ""; queue = queue[1:] {
+		for _, next := range f.tree[queue[0]] {
+			if before[next] == "" {
+				before[next] = queue[0]
+				queue = append(queue, next)
+			}
+		}
+	}
+	loop := []string{b}
+	for b != a {
+		b = before[b]
+		loop = append(loop, b)
+	}
+	slices.Reverse(loop)
+	return loop
+}

@@ -1,0 +1,142 @@
+// Package foreign knows OpenFlow controllers of others that a lab can start by itself: how each is
+// found on a machine, what it is told of the topology, how it is run, and what it can carry.
+//
+// A controller is a file of this package and an entry in the registry. The lab runs it beside its
+// switches, in their network namespace, where it listens on 127.0.0.1 and nobody else can reach it.
+package foreign
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"trivet.dev/trivet/topology"
+)
+
+// Controller is a program that decides for switches.
+type Controller struct {
+	Name     string // one of topology.ControllerPrograms
+	What     string // what it is, in a few words
+	OpenFlow string // the version that it speaks with the lab's switches
+	Switches int    // the most that it carries; 0: no limit is known
+	Install  string // the shell command that installs it; %s stands for its own directory below Places.Cache
+
+	// Greets says that it installs flow entries in every switch that connects, and that the
+	// switch forwards nothing before.
+	Greets bool
+
+	// Says returns what its log says once it decides for a switch; before, packets that the switch
+	// sends to it are lost. It is nil where the log says no such thing.
+	Says func(s *topology.Node) string
+
+	// Reloads says that it reads its files again when it gets SIGHUP.
+	Reloads bool
+
+	find  func(own string) (program []string, ok bool)
+	files func(t *topology.Topology, switches []*topology.Node) (map[string][]byte, error)
+	run   func(port int) (args, env []string)
+}
+
+var registry = []*Controller{faucet, osKen, ovsTestcontroller, pox}
+
+// Lookup returns the controller of that name, or nil.
+func Lookup(name string) *Controller {
+	for _, c := range registry {
+		if c.Name == name {
+			return c
+		}
+	}
+	return nil
+}
+
+// All returns the controllers, by name.
+func All() []*Controller { return slices.Clone(registry) }
+
+// Of returns the controllers that decide for switches of a resolved topology, by name.
+func Of(t *topology.Topology) (out []*Controller) {
+	for _, c := range registry {
+		if t.IsControllerProgram(c.Name) && len(c.SwitchesOf(t)) > 0 {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// SwitchesOf returns the switches and routing nodes that a controller decides for.
+func (c *Controller) SwitchesOf(t *topology.Topology) (out []*topology.Node) {
+	for _, n := range t.Nodes {
+		if n.IsDatapath() && slices.Contains(n.Controllers, c.Name) {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// Find returns the program and its first arguments. The error says how to install what is missing.
+func (c *Controller) Find(p Places) ([]string, error) {
+	own := filepath.Join(p.Cache, c.Name)
+	if program, ok := c.find(own); ok {
+		return program, nil
+	}
+	return nil, fmt.Errorf("%s is not installed:  %s", c.Name, c.HowToInstall(p))
+}
+
+// HowToInstall is the shell command that does it.
+func (c *Controller) HowToInstall(p Places) string {
+	return strings.ReplaceAll(c.Install, "%s", filepath.Join(p.Cache, c.Name))
+}
+
+// Installed says what is missing of the controllers of a topology, nil where nothing is.
+func Installed(t *topology.Topology, p Places) error {
+	var errs []error
+	for _, c := range Of(t) {
+		_, err := c.Find(p)
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// Write writes what the controller reads when it starts, into a directory of its own.
+func (c *Controller) Write(dir string, t *topology.Topology) error {
+	if c.files == nil {
+		return nil
+	}
+	files, err := c.files(t, c.SwitchesOf(t))
+	for name, content := range files {
+		err = errors.Join(err, replace(filepath.Join(dir, name), content))
+	}
+	return err
+}
+
+// replace writes a file that somebody may be reading.
+func replace(file string, content []byte) error {
+	if err := os.WriteFile(file+".new", content, 0o644); err != nil {
+		return err
+	}
+	return os.Rename(file+".new", file)
+}
+
+// Command is how the controller runs: in its directory, listening on a TCP port of 127.0.0.1, with
+// an environment of its own, as whom Places say.
+func (c *Controller) Command(p Places, program []string, dir string, port int) *exec.Cmd {
+	args, env := c.run(port)
+	cmd := exec.Command(program[0], slices.Concat(program[1:], args)...)
+	cmd.Dir = dir
+	cmd.Env = append([]string{
+		"PATH=" + filepath.Dir(program[0]) + ":/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
+		"HOME=" + dir, "LANG=C.UTF-8", "PYTHONUNBUFFERED=1", "PYTHONDONTWRITEBYTECODE=1",
+	}, env...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if uid, gid := p.user(program, dir); os.Geteuid() == 0 && uid != 0 {
+		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uid, Gid: gid}
+	}
+	return cmd
+}
+
+func number(port int) string { return strconv.Itoa(port) }

@@ -1,0 +1,165 @@
+package learning
+
+import (
+	"bytes"
+	"slices"
+	"time"
+
+	"trivet.dev/trivet/openflow"
+)
+
+const (
+	// A source is learned anew every sourceHard seconds, which keeps its destination; that
+	// is forgotten after destinationIdle seconds without either.
+	sourceHard, destinationIdle = 300, 600
+
+	// maxAddresses bounds what a switch full of invented addresses can make the controller
+	// install, and maxEdgeAddresses one port of hosts: a further one is flooded, as if it
+	// were not known.
+	maxAddresses     = 100_000
+	maxEdgeAddresses = 10_000
+
+	// An address that moves more than maxMoves times in movesTime seconds is pinned for
+	// pinTime seconds. What it sends from elsewhere meanwhile is let through unlearned, by an
+	// entry of quietHard seconds, of which there is one a second at most.
+	maxMoves  = 5
+	movesTime = 10
+	pinTime   = 60
+	quietHard = 10
+)
+
+// address is where an Ethernet address was learned.
+type address struct {
+	port   uint32
+	moves  uint8
+	since  uint32 // moves are counted, in s since 1970
+	pinned uint32 // until then
+	quiet  uint32 // when such an entry was sent
+}
+
+// learn takes note that a packet came from an address by a port. listened: the packet came
+// because of what it is, not because its source is unknown.
+func (t *table) learn(src openflow.MAC, port uint32, listened bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p := t.ports[port]
+	if p == nil || p.phase != open || t.sw == nil {
+		return
+	}
+	old, known := t.addresses[src]
+	switch {
+	case !known:
+		if len(t.addresses) >= maxAddresses || p.role == edge && p.addresses >= maxEdgeAddresses {
+			return
+		}
+		p.addresses++
+		t.addresses[src] = address{port: port}
+	case old.port != port:
+		if !t.move(src, old, port) {
+			return
+		}
+	case listened:
+		return
+	}
+	t.entries.fill(src, port)
+	_ = t.sw.Send(&t.entries)
+}
+
+// move makes an address that of another port, and says whether it is; one that has moved too often is not.
+func (t *table) move(src openflow.MAC, x address, port uint32) bool {
+	now := uint32(time.Now().Unix())
+	if now-x.since > movesTime {
+		x.since, x.moves = now, 0
+	}
+	if x.moves++; x.moves > maxMoves && x.pinned <= now {
+		x.pinned, x.moves = now+pinTime, 0
+		t.app.log.Warn("address flaps between two ports; it is held at the first", "switch", t.sw.Name(), "address", src,
+			"first", x.port, "second", port, "for", pinTime*time.Second)
+	}
+	if x.pinned > now {
+		if x.quiet != now {
+			x.quiet = now
+			quiet := sourceEntry(src, port)
+			quiet.HardTimeout = quietHard
+			_ = t.sw.Send(quiet)
+		}
+		t.addresses[src] = x
+		return false
+	}
+	if old := t.ports[x.port]; old != nil {
+		old.addresses--
+	}
+	t.ports[port].addresses++
+	gone := sourceEntry(src, x.port) // else it would not be noticed when it comes back
+	gone.Command, gone.CookieMask = openflow.FlowDeleteStrict, frameMask
+	_ = t.sw.Send(gone)
+	x.port = port
+	t.addresses[src] = x
+	return true
+}
+
+// unlearn forgets an address.
+func (t *table) unlearn(x openflow.MAC) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if a, ok := t.addresses[x]; ok {
+		if p := t.ports[a.port]; p != nil {
+			p.addresses--
+		}
+		delete(t.addresses, x)
+	}
+}
+
+func sourceEntry(src openflow.MAC, port uint32) *openflow.FlowMod {
+	m := flow(openflow.FlowAdd, sourceTable, 2, openflow.NewMatch(openflow.InPort(port), openflow.EthSrc(src)), openflow.GotoTable(destinationTable))
+	m.Cookie, m.HardTimeout = addressCookie, sourceHard
+	return m
+}
+
+func destinationEntry(dst openflow.MAC, port uint32) *openflow.FlowMod {
+	m := flow(openflow.FlowAdd, destinationTable, 1, openflow.NewMatch(openflow.EthDst(dst)), openflow.ApplyActions(openflow.Output(port)))
+	m.Cookie, m.IdleTimeout, m.Flags = addressCookie, destinationIdle, openflow.FlowSendFlowRem
+	return m
+}
+
+// entries are the two FLOW_MODs of an address, encoded once; an address and its port are
+// filled in where they belong. They are what the controller sends most.
+type entries struct {
+	openflow.FlowMod // the methods of a message
+	bytes            []byte
+}
+
+// Where the address and the port are in the encoded messages.
+var (
+	template    []byte
+	addressesAt []int
+	portsAt     []int
+)
+
+func init() {
+	mac, port := openflow.MAC{0xa1, 0xb2, 0xc3, 0xd4, 0xe5, 0xf6}, uint32(0x18273645)
+	template = sourceEntry(mac, port).AppendTo(destinationEntry(mac, port).AppendTo(nil))
+	find := func(what []byte) (at []int) {
+		for i := range template {
+			if bytes.HasPrefix(template[i:], what) {
+				at = append(at, i)
+			}
+		}
+		return at
+	}
+	addressesAt, portsAt = find(mac[:]), find([]byte{0x18, 0x27, 0x36, 0x45})
+}
+
+func newEntries() entries { return entries{bytes: slices.Clone(template)} }
+
+func (e *entries) fill(mac openflow.MAC, port uint32) {
+	for _, at := range addressesAt {
+		copy(e.bytes[at:], mac[:])
+	}
+	for _, at := range portsAt {
+		copy(e.bytes[at:], []byte{byte(port >> 24), byte(port >> 16), byte(port >> 8), byte(port)})
+	}
+}
+
+// AppendTo appends both messages.
+func (e *entries) AppendTo(b []byte) []byte { return append(b, e.bytes...) }

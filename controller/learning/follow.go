@@ -1,0 +1,235 @@
+package learning
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// staleTime is how long addresses may lead where a link was before they are flushed
+// although a switch has not said that it does not use it any more.
+const staleTime = time.Second
+
+// change is what a switch is told.
+type change struct {
+	close map[uint32]role // none, or blocked
+	open  map[uint32]role
+}
+
+// follow makes the ports that take part those that discovery's links ask for, and says
+// whether nothing is left to do. First ports leave; a link that shall forward joins once it
+// makes no loop with all that may forward still, which is seen when a switch confirms
+// that a port has left.
+func (a *App) follow(now time.Time) (settled bool) {
+	ports, links := a.discovery.Snapshot()
+	far := map[uint64]bool{}
+	for _, l := range links {
+		far[l.From], far[l.To] = true, true
+	}
+	tables := a.tables(far)
+	g := a.build(tables, ports, links, now)
+	g.plan()
+	changes := map[*table]*change{}
+	of := func(t *table) *change {
+		if changes[t] == nil {
+			changes[t] = &change{close: map[uint32]role{}, open: map[uint32]role{}}
+		}
+		return changes[t]
+	}
+	g.closings(tables, of, now)
+	waits := g.openings(of)
+	for t, c := range changes {
+		if a.tell(t, c) && a.stale.IsZero() {
+			a.stale = now
+		}
+	}
+	return a.flush(tables, now) && !waits
+}
+
+// tables returns the tables by datapath id, and drops those of switches that are away and have no links.
+func (a *App) tables(far map[uint64]bool) []*table {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var out []*table
+	for dpid, t := range a.switches {
+		t.mu.Lock()
+		away := t.sw == nil
+		t.mu.Unlock()
+		if away && !far[dpid] {
+			delete(a.switches, dpid)
+			continue
+		}
+		out = append(out, t)
+	}
+	slices.SortFunc(out, func(x, y *table) int { return cmp.Compare(x.dpid, y.dpid) })
+	return out
+}
+
+// closings collects the ports that shall not forward: ends of links outside the tree, which are
+// marked as such, ports that are not known yet, and those that are gone.
+func (g *graph) closings(tables []*table, of func(*table) *change, now time.Time) {
+	here := make(map[end]bool, len(g.leaves)+2*len(g.edges))
+	for _, l := range g.leaves {
+		if here[l.end] = true; l.want == closed {
+			of(l.table).close[l.port] = none
+		}
+	}
+	for _, e := range g.edges {
+		for _, x := range e.ends {
+			if here[x.end] = true; !e.fixed && !e.tree {
+				of(x.table).close[x.port] = blocked
+			}
+		}
+	}
+	for _, t := range tables {
+		t.mu.Lock()
+		for number, p := range t.ports {
+			switch {
+			case here[end{t.dpid, number}]:
+			case now.Before(p.held) && p.role != edge:
+				of(t).close[number] = blocked // it may come back before it is known what it leads to
+			default:
+				of(t).close[number] = none
+			}
+		}
+		t.mu.Unlock()
+	}
+}
+
+// openings collects the ports that shall forward and may, and says whether others wait.
+func (g *graph) openings(of func(*table) *change) (waits bool) {
+	for _, l := range g.leaves {
+		switch {
+		case l.want != open:
+		case l.phase != open && (g.unseen || g.dark && l.table.since.After(g.lost)):
+			waits = true // it may lead to a switch that is not seen now
+		default:
+			of(l.table).open[l.port] = edge
+		}
+	}
+	parts := newParts(g.vertices)
+	for _, e := range g.edges {
+		if e.forwards {
+			parts.join(e.u, e.v)
+		}
+	}
+	for _, e := range g.edges {
+		if !e.tree || e.fixed {
+			continue
+		}
+		if !e.forwards && !parts.join(e.u, e.v) {
+			waits = true
+			continue
+		}
+		for _, x := range e.ends {
+			of(x.table).open[x.port] = link
+		}
+	}
+	return waits
+}
+
+// tell tells a switch what is different, and says whether a link has ceased to forward.
+func (a *App) tell(t *table, c *change) (ceased bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.sw == nil {
+		return false
+	}
+	for number, r := range c.close {
+		if p := t.ports[number]; p == nil && r == none || p != nil && p.role == r && p.phase != open {
+			delete(c.close, number)
+		}
+	}
+	for number, r := range c.open {
+		if p := t.ports[number]; p != nil && p.phase == open && p.role == r {
+			delete(c.open, number)
+		}
+	}
+	if len(c.close)+len(c.open) == 0 {
+		return false
+	}
+	return t.change(c)
+}
+
+// change makes ports leave and join.
+func (t *table) change(c *change) (ceased bool) {
+	leave := false
+	for number := range c.close {
+		p := t.ports[number]
+		if p == nil {
+			p = &port{}
+			t.ports[number] = p
+		}
+		if p.phase == open {
+			leave, ceased = true, ceased || p.role == link
+			p.phase = leaving
+		}
+	}
+	for number, r := range c.open {
+		p := t.ports[number]
+		if p == nil {
+			p = &port{}
+			t.ports[number] = p
+		}
+		if r == edge && p.phase != open {
+			p.opened = time.Now()
+		}
+		p.phase, p.role = open, r
+	}
+	_ = t.rules.SetGroup(flood(t.numbers()))
+	for number, r := range c.close {
+		t.close(number, r)
+	}
+	for number, r := range c.open {
+		t.open(number, r)
+	}
+	if leave {
+		t.confirm()
+	}
+	return ceased
+}
+
+// flush makes all switches forget all addresses when links have ceased to forward: they may
+// lead where nothing goes any more. It says whether nothing is to be flushed any more.
+func (a *App) flush(tables []*table, now time.Time) bool {
+	leaving := false
+	for _, t := range tables {
+		leaving = t.isLeaving() || leaving
+	}
+	if a.stale.IsZero() {
+		return !leaving
+	}
+	if leaving && now.Sub(a.stale) < staleTime {
+		time.AfterFunc(staleTime, a.poke)
+		return false
+	}
+	for _, t := range tables {
+		t.mu.Lock()
+		if t.sw != nil {
+			t.flush()
+		}
+		t.mu.Unlock()
+	}
+	a.mu.Lock()
+	a.flushed = now
+	a.mu.Unlock()
+	if a.stale = (time.Time{}); leaving {
+		a.stale = now // once more
+	}
+	return !leaving
+}
+
+// isLeaving says whether a port's end is not confirmed by a switch that is there.
+func (t *table) isLeaving() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.sw == nil {
+		return false
+	}
+	for _, p := range t.ports {
+		if p.phase == leaving {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,302 @@
+package learning_test
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"trivet.dev/trivet/controller/discovery"
+)
+
+// inBubble runs a test in simulated time, and ends what runs in it.
+func inBubble(t *testing.T, seed uint64, f func(n *network)) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t, seed, nil)
+		f(n)
+		for _, s := range n.switches {
+			s.disconnect()
+		}
+		n.c.Close()
+		time.Sleep(time.Minute) // what is under way arrives
+	})
+}
+
+// connectAll connects the switches one after the other, each after up to most.
+func (n *network) connectAll(most time.Duration) {
+	for _, s := range n.switches {
+		delay := time.Duration(n.rng.Int64N(int64(most)))
+		time.AfterFunc(delay, s.connect)
+	}
+	time.Sleep(most)
+}
+
+// settle waits until nothing changes any more.
+func (n *network) settle() {
+	n.t.Helper()
+	time.Sleep(2 * time.Second)
+	for range 600 {
+		if n.app.Settled() {
+			time.Sleep(time.Second)
+			return
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	n.t.Error("learning does not settle")
+}
+
+// restart ends the controller and starts another, which all switches find at some time.
+func (n *network) restart(remember bool) {
+	n.links = n.found.Links()
+	n.c.Close()
+	for _, s := range n.switches {
+		s.disconnect()
+	}
+	time.Sleep(time.Second)
+	n.start()
+	n.note("controller restarts, remember %v", remember)
+	if remember {
+		n.found.Remember(n.links)
+	}
+}
+
+// count returns how many changes the switches are told meanwhile.
+func (n *network) count(f func()) int {
+	n.mu.Lock()
+	before := n.changes
+	n.mu.Unlock()
+	f()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.changes - before
+}
+
+func (n *network) wantWhole(when string) {
+	n.t.Helper()
+	if cut := n.cut(); cut > 0 {
+		n.t.Errorf("%s: %d pairs of hosts do not reach each other", when, cut)
+		n.dump()
+	}
+}
+
+const networks = 30 // random ones for each test
+
+// each runs a test in random networks of all sizes.
+func each(t *testing.T, f func(n *network)) {
+	for seed := range uint64(networks) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, seed, func(n *network) {
+				n.random(2+n.rng.IntN(6), n.rng.IntN(6))
+				f(n)
+			})
+		})
+	}
+}
+
+// Proves that in any network, whatever the order in which switches connect and do what they
+// are told, nothing ever goes round, and that all hosts reach each other in the end.
+func TestComesUp(t *testing.T) {
+	each(t, func(n *network) {
+		n.connectAll(3 * time.Second)
+		n.settle()
+		n.wantWhole("up")
+		if lost := n.talk(); lost > 0 {
+			n.t.Errorf("%d packets lost", lost)
+		}
+		time.Sleep(time.Second)
+		n.wantWhole("learned")
+	})
+}
+
+// Proves that a controller that was away comes back without a trace, with a database or
+// without: however late the switches connect, all traffic flows all the time, nothing goes
+// round, and no switch is told anything.
+func TestControllerRestarts(t *testing.T) {
+	for _, remember := range []bool{false, true} {
+		t.Run(fmt.Sprint("remember=", remember), func(t *testing.T) {
+			each(t, func(n *network) {
+				n.connectAll(time.Second)
+				n.settle()
+				n.talk()
+				time.Sleep(time.Second)
+				n.watch(true)
+				changes := n.count(func() {
+					n.restart(remember)
+					n.connectAll(15 * time.Second)
+					n.settle()
+				})
+				if changes != 0 {
+					n.t.Errorf("%d changes were sent", changes)
+					n.dump()
+				}
+				n.watch(false)
+				if n.talk() > 0 {
+					n.t.Error("packets lost")
+				}
+			})
+		})
+	}
+}
+
+// Proves that the same holds for single switches whose connections come and go.
+func TestConnectionsLost(t *testing.T) {
+	each(t, func(n *network) {
+		n.connectAll(time.Second)
+		n.settle()
+		time.Sleep(time.Minute) // a switch that is lost sooner may have missed a flush
+		n.talk()
+		time.Sleep(time.Second)
+		n.watch(true)
+		changes := n.count(func() {
+			for range 10 {
+				s := n.switches[n.rng.IntN(len(n.switches))]
+				s.toggle()
+				n.pause(20 * time.Second)
+			}
+			for _, s := range n.switches {
+				s.connect()
+			}
+			n.settle()
+		})
+		if changes != 0 {
+			n.t.Errorf("%d changes were sent", changes)
+			n.dump()
+		}
+		n.watch(false)
+	})
+}
+
+// Proves that in networks in which everything happens at once (links fail and come back,
+// switches lose their connections, reboot, the controller restarts) nothing ever goes
+// round, and that all hosts that are joined reach each other once it is quiet.
+func TestTrouble(t *testing.T) {
+	each(t, func(n *network) {
+		n.connectAll(time.Second)
+		for round := range 5 {
+			for range 1 + n.rng.IntN(5) {
+				n.trouble()
+				n.pause(8 * time.Second)
+			}
+			for _, s := range n.switches {
+				s.connect()
+			}
+			time.Sleep(70 * time.Second) // what is held for unknown is so no more
+			n.settle()
+			n.wantWhole(fmt.Sprint("round ", round))
+			n.talk()
+			time.Sleep(time.Second)
+			n.wantWhole(fmt.Sprint("round ", round, ", learned"))
+			if n.failed {
+				return
+			}
+		}
+	})
+}
+
+func (n *network) trouble() {
+	s := n.switches[n.rng.IntN(len(n.switches))]
+	switch n.rng.IntN(8) {
+	case 0, 1, 2, 3:
+		w := n.wires[n.rng.IntN(len(n.wires))]
+		n.setWire(w, len(n.cables[w[0]]) == 0)
+	case 4, 5:
+		s.toggle()
+	case 6:
+		s.disconnect()
+		s.net.mu.Lock()
+		s.reset()
+		s.net.mu.Unlock()
+		s.connect()
+	case 7:
+		n.restart(n.rng.IntN(2) == 0)
+		for _, s := range n.switches {
+			time.AfterFunc(time.Duration(n.rng.Int64N(int64(10*time.Second))), s.connect)
+		}
+	}
+}
+
+// Proves that a link that fails is replaced, and that what was learned leads over the other one.
+func TestLinkFails(t *testing.T) {
+	inBubble(t, 1, func(n *network) {
+		for i := range 4 {
+			n.addSwitch(uint64(i + 1))
+		}
+		for i := range 4 {
+			n.cable(uint64(i+1), uint64((i+1)%4+1))
+			n.addHost(uint64(i + 1))
+		}
+		n.connectAll(time.Second)
+		n.settle()
+		for _, w := range n.wires {
+			n.talk()
+			time.Sleep(time.Second)
+			n.setWire(w, false)
+			n.settle()
+			n.wantWhole("a link is down")
+			n.setWire(w, true)
+			n.settle()
+			n.wantWhole("it is up again")
+		}
+	})
+}
+
+// Proves that ports joined by a foreign switch make no loop, are all known as links of
+// each other, and that one of each switch takes part.
+func TestForeignSwitch(t *testing.T) {
+	inBubble(t, 1, func(n *network) {
+		for i := range 4 {
+			n.addSwitch(uint64(i + 1))
+			n.addHost(uint64(i + 1))
+		}
+		n.cable(1, 2, 3, 3, 4)
+		n.cable(1, 2)
+		n.connectAll(time.Second)
+		n.settle()
+		n.wantWhole("up")
+		indirect := 0
+		for _, l := range n.found.Links() {
+			if l.Indirect {
+				indirect++
+			}
+		}
+		if indirect != 5*4 || len(n.found.Links()) != 22 {
+			n.t.Errorf("%d links, %d indirect: %v", len(n.found.Links()), indirect, n.found.Links())
+		}
+		changes := n.count(func() { time.Sleep(time.Minute) })
+		if changes > 0 {
+			n.t.Errorf("%d changes in a network that does not change", changes)
+		}
+	})
+}
+
+// Proves that a datapath of another app is told nothing, and that ports towards it take part.
+func TestOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t, 1, func(dpid uint64) bool { return dpid != 9 })
+		for _, d := range []uint64{1, 2, 9} {
+			n.addSwitch(d)
+		}
+		n.cable(1, 2)
+		n.cable(1, 9)
+		n.cable(2, 9)
+		n.cable(2, 9)
+		n.connectAll(time.Second)
+		n.settle()
+		for _, at := range []end{{1, 1}, {1, 2}, {2, 1}, {2, 2}, {2, 3}} {
+			if !n.app.TakesPart(at.dpid, at.port) || n.found.Kind(at.dpid, at.port) != discovery.Inner {
+				t.Errorf("port %v does not take part, or is no link", at)
+			}
+		}
+		for k, f := range n.node(9).flows {
+			if f.Cookie>>32 == 0x7472_0002 {
+				t.Errorf("the other datapath has %v", k)
+			}
+		}
+		for _, s := range n.switches {
+			s.disconnect()
+		}
+		n.c.Close()
+		time.Sleep(time.Minute)
+	})
+}

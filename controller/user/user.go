@@ -1,0 +1,343 @@
+// Package user is the app that holds what users have asked for: flow entries, which it keeps
+// in the switches for as long as nobody takes them back.
+//
+// An entry is accepted when the switch has said that it holds it, and stored then. It is
+// put back when the switch connects again without it, and when the controller is started
+// again with the same store. One with a timeout ends by it, and is not put back.
+//
+// Users' entries have a cookie of their own, 0x74720009 and then the entry's number, by
+// which they can be told from those of other apps.
+package user
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"trivet.dev/trivet/controller"
+	"trivet.dev/trivet/controller/database"
+	"trivet.dev/trivet/openflow"
+)
+
+// Cookie is that of users' entries, in the bits of CookieMask. The other 32 bits are the entry's number.
+const (
+	Cookie     = 0x7472_0009 << 32
+	CookieMask = 0xffff_ffff << 32
+)
+
+// maxFlows bounds what is kept; maxID is what a cookie has room for.
+const (
+	maxFlows = 100_000
+	maxID    = 1<<32 - 1
+)
+
+// Store keeps entries beyond the run of the controller; *database.DB is one.
+type Store interface {
+	PutUserFlow(database.UserFlow) (id int64, err error)
+	DeleteUserFlow(id int64) error
+	UserFlows() ([]database.UserFlow, error)
+}
+
+// Flow is a user's flow entry. Its FlowMod is not to be changed.
+type Flow struct {
+	ID      int64
+	Switch  uint64
+	Flow    *openflow.FlowMod
+	Created time.Time
+}
+
+// Errors of Add and Delete, to be told apart by errors.Is. What they say is for the user.
+var (
+	ErrNotConnected = errors.New("the switch is not connected")
+	ErrRefused      = errors.New("the switch refuses")
+	ErrTaken        = errors.New("there is an entry of an app with that table, priority and match")
+	ErrNotFound     = errors.New("there is no such entry")
+	ErrFull         = fmt.Errorf("there are %d entries of users already", maxFlows)
+)
+
+// App is the app. Make it with New.
+type App struct {
+	controller.Base
+	c     *controller.Controller
+	store Store
+	done  sync.WaitGroup
+
+	changing sync.Mutex // one change at a time; held while a switch is asked
+
+	mu    sync.Mutex // of what follows
+	flows map[int64]Flow
+	at    map[place]int64
+	next  int64 // without a store: the last id
+}
+
+// place is where an entry stands: of several at one place a switch has the last.
+type place struct {
+	dpid uint64
+	key  controller.RuleKey
+}
+
+func placeOf(f Flow) place { return place{f.Switch, controller.KeyOf(f.Flow)} }
+
+// New returns the app with the entries of a store. Without one (nil) entries live as long as the app.
+func New(store Store) (*App, error) {
+	a := &App{store: store, flows: map[int64]Flow{}, at: map[place]int64{}}
+	if store == nil {
+		return a, nil
+	}
+	rows, err := store.UserFlows()
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range rows {
+		m, err := openflow.ParseFlow(r.Flow)
+		if err != nil || r.ID > maxID {
+			slog.Default().Error("an entry in the database cannot be read and is passed over", "id", r.ID, "flow", r.Flow, "error", err)
+			continue
+		}
+		a.note(Flow{ID: r.ID, Switch: r.Switch, Flow: m, Created: r.Created})
+	}
+	return a, nil
+}
+
+// Name is "user".
+func (a *App) Name() string { return "user" }
+
+// Start makes the app know the controller.
+func (a *App) Start(c *controller.Controller) error {
+	a.c = c
+	return nil
+}
+
+// Stop ends it. What is installed stays.
+func (a *App) Stop() { a.done.Wait() }
+
+// SwitchUp makes the users' entries in the switch those that are kept.
+func (a *App) SwitchUp(s *controller.Switch) {
+	rules := s.Rules(Cookie, CookieMask, nil)
+	var want []*openflow.FlowMod
+	for _, f := range a.Flows() {
+		if f.Switch != s.DPID() {
+			continue
+		}
+		if hasTimeout(f.Flow) && rules.Flow(controller.KeyOf(f.Flow)) == nil {
+			a.ended(f.ID) // while nobody looked
+			continue
+		}
+		want = append(want, install(f))
+	}
+	_ = rules.Replace(want, nil)
+}
+
+// FlowRemoved forgets an entry that has ended by a timeout of its own.
+func (a *App) FlowRemoved(s *controller.Switch, m *openflow.FlowRemoved) {
+	timeout := m.Reason == openflow.RemovedIdleTimeout || m.Reason == openflow.RemovedHardTimeout
+	if m.Cookie&CookieMask == Cookie && timeout {
+		a.ended(int64(m.Cookie &^ CookieMask))
+	}
+}
+
+// Flows returns the entries, by their numbers.
+func (a *App) Flows() []Flow {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	out := make([]Flow, 0, len(a.flows))
+	for _, f := range a.flows {
+		out = append(out, f)
+	}
+	slices.SortFunc(out, func(x, y Flow) int { return cmp.Compare(x.ID, y.ID) })
+	return out
+}
+
+// Add gives a switch an entry and keeps it. One with the same table, priority and match
+// takes the place of the one before. When the switch refuses, nothing is kept, and the
+// entry before stays.
+func (a *App) Add(ctx context.Context, dpid uint64, m *openflow.FlowMod) (Flow, error) {
+	a.changing.Lock()
+	defer a.changing.Unlock()
+	s := a.c.Switch(dpid)
+	if s == nil {
+		return Flow{}, ErrNotConnected
+	}
+	f := Flow{Switch: dpid, Flow: m, Created: time.Now()}
+	if hasTimeout(m) {
+		m.Flags |= openflow.FlowSendFlowRem
+	}
+	before, had := a.find(placeOf(f))
+	if err := a.free(ctx, s, placeOf(f), had); err != nil {
+		return Flow{}, err
+	}
+	var err error
+	if f.ID, err = a.keep(f, before.ID); err != nil {
+		return Flow{}, err
+	}
+	if err := s.Do(ctx, install(f)); err != nil {
+		_ = s.Send(instead(f, before)) // of one that has not answered it is not known whether it has it
+		return Flow{}, errors.Join(explain(err), a.unkeep(f, before))
+	}
+	a.note(f)
+	if a.c.Switch(dpid) != s { // it has connected anew meanwhile, and was told what was kept then
+		if again := a.c.Switch(dpid); again != nil {
+			err = again.Do(ctx, install(f))
+		}
+	}
+	return f, explain(err)
+}
+
+// Delete takes an entry back. A switch that is not connected loses it when it connects.
+func (a *App) Delete(ctx context.Context, id int64) (Flow, error) {
+	a.changing.Lock()
+	defer a.changing.Unlock()
+	a.mu.Lock()
+	f, had := a.flows[id]
+	a.mu.Unlock()
+	if !had {
+		return Flow{}, ErrNotFound
+	}
+	if a.store != nil {
+		if err := a.store.DeleteUserFlow(id); err != nil && !errors.Is(err, database.ErrNotFound) {
+			return Flow{}, err
+		}
+	}
+	a.forget(id)
+	s := a.c.Switch(f.Switch)
+	if s == nil {
+		return f, nil
+	}
+	return f, explain(s.Do(ctx, remove(f)))
+}
+
+// free says whether no app has an entry at a place.
+func (a *App) free(ctx context.Context, s *controller.Switch, p place, had bool) error {
+	if had {
+		return nil
+	}
+	a.mu.Lock()
+	full := len(a.flows) >= maxFlows
+	a.mu.Unlock()
+	if full {
+		return ErrFull
+	}
+	ask := openflow.AllFlows()
+	ask.Table, ask.Match = p.key.Table, p.key.Match
+	reply, err := s.Request(ctx, &openflow.MultipartRequest{Body: ask})
+	if err != nil {
+		return explain(err)
+	}
+	entries, _ := reply.(*openflow.MultipartReply).Body.(openflow.FlowStatsList)
+	for i := range entries {
+		e := &entries[i]
+		if e.Priority == p.key.Priority && e.Match == p.key.Match && e.Cookie&CookieMask != Cookie {
+			return ErrTaken
+		}
+	}
+	return nil
+}
+
+// keep writes an entry to the store and returns its number, that of the one before in its place.
+func (a *App) keep(f Flow, before int64) (id int64, err error) {
+	if a.store == nil {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if before == 0 {
+			a.next++
+			before = a.next
+		}
+		return before, nil
+	}
+	if id, err = a.store.PutUserFlow(row(f)); err == nil && id > maxID {
+		err = errors.Join(errors.New("all numbers of entries have been used"), a.store.DeleteUserFlow(id))
+	}
+	return id, err
+}
+
+// unkeep takes back what keep has done.
+func (a *App) unkeep(f, before Flow) error {
+	if a.store == nil {
+		return nil
+	}
+	if before.Flow != nil {
+		_, err := a.store.PutUserFlow(row(before))
+		return err
+	}
+	return a.store.DeleteUserFlow(f.ID)
+}
+
+func row(f Flow) database.UserFlow {
+	return database.UserFlow{Switch: f.Switch, Table: f.Flow.Table, Priority: f.Flow.Priority, Match: f.Flow.Match.String(),
+		Flow: openflow.FormatFlow(f.Flow), Created: f.Created}
+}
+
+// install is the message that makes a switch have an entry.
+func install(f Flow) *openflow.FlowMod {
+	m := *f.Flow
+	m.Command, m.Cookie, m.CookieMask = openflow.FlowAdd, Cookie|uint64(f.ID), 0
+	return &m
+}
+
+// remove is the message that makes a switch not have it.
+func remove(f Flow) *openflow.FlowMod {
+	m := openflow.NewFlowMod(openflow.FlowDeleteStrict, f.Flow.Priority, f.Flow.Match)
+	m.Table, m.Cookie, m.CookieMask = f.Flow.Table, Cookie, CookieMask
+	return m
+}
+
+// instead is the message that makes a switch have what there was before an entry.
+func instead(f, before Flow) *openflow.FlowMod {
+	if before.Flow != nil {
+		return install(before)
+	}
+	return remove(f)
+}
+
+func (a *App) find(p place) (Flow, bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	id, had := a.at[p]
+	return a.flows[id], had
+}
+
+func (a *App) note(f Flow) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.flows[f.ID], a.at[placeOf(f)] = f, f.ID
+}
+
+func (a *App) forget(id int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if f, had := a.flows[id]; had {
+		delete(a.flows, id)
+		delete(a.at, placeOf(f))
+	}
+}
+
+// ended forgets an entry whose time is over, also in the store, which the switch does not wait for.
+func (a *App) ended(id int64) {
+	a.forget(id)
+	if a.store != nil {
+		a.done.Go(func() {
+			if err := a.store.DeleteUserFlow(id); err != nil && !errors.Is(err, database.ErrNotFound) {
+				a.c.Log().Error("an entry that has ended stays in the database", "id", id, "error", err)
+			}
+		})
+	}
+}
+
+func hasTimeout(m *openflow.FlowMod) bool { return m.IdleTimeout != 0 || m.HardTimeout != 0 }
+
+// explain says what an error of a switch means.
+func explain(err error) error {
+	var refusal *openflow.Error
+	switch {
+	case errors.As(err, &refusal):
+		return fmt.Errorf("%w: %v", ErrRefused, refusal.Code)
+	case errors.Is(err, controller.ErrGone):
+		return ErrNotConnected
+	}
+	return err
+}

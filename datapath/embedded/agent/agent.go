@@ -1,0 +1,220 @@
+// Package agent is the OpenFlow 1.3 side of embedded switches: sessions with controllers, their roles,
+// and what happens without one. It connects to controllers (tcp, unix, ssl), listens for programs that
+// look in (ovs-ofctl), and meets a controller of the same process without a socket, a goroutine or an
+// encoded byte: see Agent.Join.
+package agent
+
+import (
+	"log/slog"
+	"sync"
+	"time"
+
+	"trivet.dev/trivet/datapath/embedded/pipeline"
+	"trivet.dev/trivet/openflow"
+)
+
+// Options are how an agent is to be. Zero values stand for the defaults, but Now and PacketOut are
+// needed.
+type Options struct {
+	Log *slog.Logger
+
+	// Now is the time of the network that the switch is in.
+	Now func() time.Duration
+
+	// PacketOut carries out a PACKET_OUT, and what it leads to; the error is a *pipeline.Refusal.
+	PacketOut func(*pipeline.Switch, *openflow.PacketOut) error
+
+	// Barrier is called before a barrier is answered; when it returns, no packet may go by what was
+	// there before. It is also called after a change of several messages that nobody waits for.
+	Barrier func(*pipeline.Switch)
+
+	// Standalone: while there is no connection to a controller, the switch forwards by learning.
+	// Otherwise it goes on with the entries that it has (fail secure, section 6.4).
+	Standalone bool
+
+	FailAfter  time.Duration // without a connection, until Standalone is so; default 15 s
+	MaxBackoff time.Duration // between two attempts to connect; default 8 s
+	Inactivity time.Duration // of a peer, before it is asked whether it lives; default 5 s
+}
+
+// Agent speaks for one switch with its controllers.
+type Agent struct {
+	sw  *pipeline.Switch
+	opt Options
+
+	mu         sync.RWMutex
+	sessions   []*Session
+	targets    []*target
+	listeners  []*listener
+	generation uint64 // of the last election of a master
+	elected    bool
+	failing    *time.Timer // until the switch forwards by itself
+	closed     bool
+	group      sync.WaitGroup
+}
+
+// New returns an agent for a switch. It has no controller yet, so that a switch that may do so forwards
+// by itself.
+func New(s *pipeline.Switch, o Options) *Agent {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Barrier == nil {
+		o.Barrier = func(*pipeline.Switch) {}
+	}
+	setDefault(&o.FailAfter, 15*time.Second)
+	setDefault(&o.MaxBackoff, 8*time.Second)
+	setDefault(&o.Inactivity, 5*time.Second)
+	a := &Agent{sw: s, opt: o}
+	s.SetNotify(a.tell)
+	s.SetStandalone(o.Standalone)
+	return a
+}
+
+func setDefault(d *time.Duration, v time.Duration) {
+	if *d == 0 {
+		*d = v
+	}
+}
+
+// Switch returns the switch that the agent speaks for.
+func (a *Agent) Switch() *pipeline.Switch { return a.sw }
+
+// Close ends all sessions; the switch goes on with the entries that it has.
+func (a *Agent) Close() {
+	a.mu.Lock()
+	a.closed = true
+	targets, listeners, sessions := a.targets, a.listeners, a.sessions
+	a.targets, a.listeners = nil, nil
+	if a.failing != nil {
+		a.failing.Stop()
+	}
+	a.mu.Unlock()
+	for _, t := range targets {
+		t.stop()
+	}
+	for _, l := range listeners {
+		l.Close()
+	}
+	for _, s := range sessions {
+		s.Close()
+	}
+	a.group.Wait()
+}
+
+// add makes a session known; false: the agent is closed.
+func (a *Agent) add(s *Session) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.closed {
+		return false
+	}
+	a.sessions = append(a.sessions[:len(a.sessions):len(a.sessions)], s) // others may be reading the old list
+	if s.controls {
+		a.failMode()
+	}
+	return true
+}
+
+func (a *Agent) remove(s *Session) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for i, other := range a.sessions {
+		if other == s {
+			a.sessions = append(a.sessions[:i:i], a.sessions[i+1:]...)
+			break
+		}
+	}
+	if s.controls {
+		a.failMode()
+	}
+}
+
+// failMode starts or ends what the switch does without a controller. It is called with mu held.
+func (a *Agent) failMode() {
+	if a.failing != nil {
+		a.failing.Stop()
+		a.failing = nil
+	}
+	if a.controlled() || a.closed {
+		a.sw.SetStandalone(false)
+		return
+	}
+	if !a.opt.Standalone {
+		return
+	}
+	if len(a.targets) == 0 {
+		a.sw.SetStandalone(true)
+		return
+	}
+	a.failing = time.AfterFunc(a.opt.FailAfter, func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if !a.controlled() && !a.closed {
+			a.opt.Log.Warn("no controller: the switch forwards by learning", "switch", a.sw.Name())
+			a.sw.SetStandalone(true)
+		}
+	})
+}
+
+func (a *Agent) controlled() bool {
+	for _, s := range a.sessions {
+		if s.controls {
+			return true
+		}
+	}
+	return false
+}
+
+// Connected says whether there is a session with a controller.
+func (a *Agent) Connected() bool {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	return a.controlled()
+}
+
+func (a *Agent) list() []*Session {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	return a.sessions
+}
+
+// PacketIn sends a packet to the controllers that want it. Data must not change as long as somebody may
+// have it.
+func (a *Agent) PacketIn(m *openflow.PacketIn) { a.tell(m) }
+
+// tell sends an asynchronous message to the controllers that want it (section 6.3.5).
+func (a *Agent) tell(m openflow.Message) {
+	for _, s := range a.list() {
+		if s.wants(m) {
+			s.peer.Asynchronous(m)
+		}
+	}
+}
+
+// role changes the role of a session (section 6.3.6).
+func (a *Agent) role(s *Session, r openflow.ControllerRole) (openflow.ControllerRole, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if r.Role == openflow.RoleMaster || r.Role == openflow.RoleSlave {
+		if a.elected && int64(r.GenerationID-a.generation) < 0 {
+			return r, &pipeline.Refusal{Code: openflow.RoleRequestFailedStale, Why: "a newer election is known"}
+		}
+		a.generation, a.elected = r.GenerationID, true
+	}
+	if r.Role == openflow.RoleMaster {
+		for _, other := range a.sessions {
+			if other != s && other.Role() == openflow.RoleMaster {
+				other.setRole(openflow.RoleSlave)
+			}
+		}
+	}
+	if r.Role != openflow.RoleNoChange {
+		s.setRole(r.Role)
+	}
+	generation := a.generation
+	if !a.elected {
+		generation = ^uint64(0)
+	}
+	return openflow.ControllerRole{Role: s.Role(), GenerationID: generation}, nil
+}

@@ -1,0 +1,161 @@
+// Package embedded is Trivet's own OpenFlow 1.3 datapath: switches as values in this process. It ties
+// together the pipeline (what becomes of a packet), the agents (what controllers say) and the devices of
+// whoever uses it.
+package embedded
+
+import (
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"trivet.dev/trivet/datapath/embedded/agent"
+	"trivet.dev/trivet/datapath/embedded/pipeline"
+	"trivet.dev/trivet/openflow"
+)
+
+const expireEvery = 250 * time.Millisecond
+
+// Options are how a datapath is to be.
+type Options struct {
+	Log *slog.Logger
+
+	// Output sends a packet by the device of a port. It is called by the goroutine that brought the packet
+	// in, and must copy data that it keeps. in is the packet that led to it.
+	Output func(out *pipeline.Sent, in *pipeline.Packet)
+
+	// Barrier: see agent.Options.
+	Barrier func(*pipeline.Switch)
+}
+
+// Datapath is the embedded switches of one lab.
+type Datapath struct {
+	opt        Options
+	net        *pipeline.Network
+	start      time.Time
+	processors sync.Pool
+	stop       chan struct{}
+	stopped    chan struct{}
+
+	mu     sync.RWMutex
+	agents map[*pipeline.Switch]*agent.Agent
+	closed bool
+}
+
+// New returns a datapath without switches. Close it in the end.
+func New(o Options) *Datapath {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	d := &Datapath{
+		opt: o, net: pipeline.NewNetwork(), start: time.Now(), agents: map[*pipeline.Switch]*agent.Agent{},
+		stop: make(chan struct{}), stopped: make(chan struct{}),
+	}
+	d.processors.New = func() any { return pipeline.NewProcessor(d.net) }
+	go d.expire()
+	return d
+}
+
+// Network returns the network of the switches: ports are added and joined there.
+func (d *Datapath) Network() *pipeline.Network { return d.net }
+
+// Now is the time of the network.
+func (d *Datapath) Now() time.Duration { return time.Since(d.start) }
+
+// expire ends flow entries whose time has come.
+func (d *Datapath) expire() {
+	defer close(d.stopped)
+	tick := time.NewTicker(expireEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			d.net.Expire(d.Now())
+		case <-d.stop:
+			return
+		}
+	}
+}
+
+// Add adds a switch. Of the agent's options, those that tie it to the datapath are set.
+func (d *Datapath) Add(c pipeline.Config, o agent.Options) (*agent.Agent, error) {
+	s, err := d.net.Add(c)
+	if err != nil {
+		return nil, err
+	}
+	o.Now, o.PacketOut, o.Barrier = d.Now, d.packetOut, d.opt.Barrier
+	if o.Log == nil {
+		o.Log = d.opt.Log
+	}
+	a := agent.New(s, o)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return nil, errors.New("the datapath is closed")
+	}
+	d.agents[s] = a
+	return a, nil
+}
+
+// Remove takes a switch away, with its sessions and virtual links.
+func (d *Datapath) Remove(a *agent.Agent) {
+	d.mu.Lock()
+	delete(d.agents, a.Switch())
+	d.mu.Unlock()
+	a.Close()
+	d.net.Remove(a.Switch(), d.Now())
+}
+
+// Agent returns the agent of a switch, or nil.
+func (d *Datapath) Agent(s *pipeline.Switch) *agent.Agent {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	return d.agents[s]
+}
+
+// Receive carries a packet that has come in by the device of a port, and all that it leads to.
+func (d *Datapath) Receive(port *pipeline.Port, pkt *pipeline.Packet) {
+	p := d.processors.Get().(*pipeline.Processor)
+	defer d.processors.Put(p)
+	d.deliver(p.Receive(port, pkt, d.Now()), pkt)
+}
+
+func (d *Datapath) packetOut(s *pipeline.Switch, m *openflow.PacketOut) error {
+	p := d.processors.Get().(*pipeline.Processor)
+	defer d.processors.Put(p)
+	r, err := p.PacketOut(s, m, d.Now())
+	if err != nil {
+		return err
+	}
+	d.deliver(r, &pipeline.Packet{Data: m.Data})
+	return nil
+}
+
+func (d *Datapath) deliver(r *pipeline.Result, pkt *pipeline.Packet) {
+	for i := range r.Sent {
+		if d.opt.Output != nil {
+			d.opt.Output(&r.Sent[i], pkt)
+		}
+	}
+	for i := range r.PacketIns {
+		if a := d.Agent(r.PacketIns[i].Switch); a != nil {
+			a.PacketIn(&r.PacketIns[i].Message)
+		}
+	}
+	if p := r.Loop; p != nil {
+		d.opt.Log.Debug("loop", "switch", p.Switch().Name(), "port", p.Number())
+	}
+}
+
+// Close ends all sessions and forgets the switches.
+func (d *Datapath) Close() {
+	d.mu.Lock()
+	agents := d.agents
+	d.agents, d.closed = nil, true
+	d.mu.Unlock()
+	close(d.stop)
+	<-d.stopped
+	for _, a := range agents {
+		a.Close()
+	}
+}

@@ -1,0 +1,69 @@
+package embedded
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/vishvananda/netns"
+)
+
+var namespaces atomic.Int32
+
+// newNamespace makes a network namespace without IPv6 that ends with the test.
+func newNamespace(t *testing.T) string {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("needs root")
+	}
+	name := fmt.Sprintf("trivet-embedded-%d-%d", os.Getpid(), namespaces.Add(1))
+	run(t, "ip", "netns", "add", name)
+	t.Cleanup(func() { run(t, "ip", "netns", "del", name) })
+	inside(t, name, func() error {
+		for _, which := range []string{"default", "all"} {
+			err := os.WriteFile("/proc/sys/net/ipv6/conf/"+which+"/disable_ipv6", []byte("1"), 0)
+			if err != nil && !os.IsNotExist(err) {
+				return err
+			}
+		}
+		return nil
+	})
+	run(t, "ip", "-n", name, "link", "set", "lo", "up")
+	return name
+}
+
+// inside calls f on a thread in the namespace.
+func inside(t *testing.T, name string, f func() error) {
+	t.Helper()
+	result := make(chan error)
+	go func() {
+		runtime.LockOSThread() // and never unlock: the thread ends with the goroutine
+		ns, err := netns.GetFromName(name)
+		if err != nil {
+			result <- err
+			return
+		}
+		defer ns.Close()
+		if err := netns.Set(ns); err != nil {
+			result <- err
+			return
+		}
+		result <- f()
+	}()
+	if err := <-result; err != nil {
+		t.Fatalf("in the namespace %s: %v", name, err)
+	}
+}
+
+func run(t *testing.T, command ...string) string {
+	t.Helper()
+	out, err := exec.Command(command[0], command[1:]...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", strings.Join(command, " "), err, out)
+	}
+	return string(out)
+}

@@ -1,0 +1,235 @@
+package pipeline
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"trivet.dev/trivet/openflow"
+)
+
+// Network is a set of switches whose ports may be joined by virtual links. One change is made at a time,
+// in all of it; translations see the network between two changes.
+type Network struct {
+	mu       sync.RWMutex
+	switches map[uint64]*Switch
+	births   uint64 // of entries
+	expiries expiries
+	news     []news
+
+	foldFlow func(*Flow)
+}
+
+// news is a message that a change leads to.
+type news struct {
+	to      *Switch
+	message openflow.Message
+}
+
+// NewNetwork returns a network without switches.
+func NewNetwork() *Network { return &Network{switches: map[uint64]*Switch{}} }
+
+// OnFold sets a function that is called, within a change, before the counters of an entry decide
+// whether it has been idle, and before it is removed: who has counted hits elsewhere adds them then. It
+// must not call into the network.
+func (n *Network) OnFold(f func(*Flow)) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.foldFlow = f
+}
+
+func (n *Network) fold(f *Flow) {
+	if n.foldFlow != nil {
+		n.foldFlow(f)
+	}
+}
+
+// change calls f with nobody else in the network, and then tells the news.
+func (n *Network) change(f func() error) error {
+	n.mu.Lock()
+	err := f()
+	list := n.news
+	n.news = nil
+	n.mu.Unlock()
+	for _, e := range list {
+		e.to.config.Notify(e.message)
+	}
+	return err
+}
+
+func (n *Network) tell(s *Switch, m openflow.Message) {
+	if s.config.Notify != nil {
+		n.news = append(n.news, news{s, m})
+	}
+}
+
+// Config is how a switch is to be. Zero values stand for the defaults.
+type Config struct {
+	DatapathID uint64
+	Name       string // for descriptions
+	Tables     int    // default 64, at most 254
+	MaxFlows   int    // of a table; default 1,000,000
+
+	// Notify gets FLOW_REMOVED and PORT_STATUS messages, after the change that caused them and in
+	// the goroutine that made it.
+	Notify func(openflow.Message)
+}
+
+// Switch is one switch of a network. Its methods may be called by several goroutines.
+type Switch struct {
+	net      *Network
+	config   Config
+	tables   []table
+	programs map[string]*program
+	room     []byte
+
+	ports        map[uint32]*Port
+	order        []*Port // by number
+	portsVersion uint64
+
+	groups        map[uint32]*Group
+	groupsVersion uint64
+	meters        map[uint32]*Meter
+	metersVersion uint64
+	learned       learned
+	frag          openflow.ConfigFlags
+	standalone    bool
+	flagsVersion  uint64
+}
+
+// Add adds a switch; its datapath id must be free.
+func (n *Network) Add(c Config) (*Switch, error) {
+	if c.Tables == 0 {
+		c.Tables = 64
+	}
+	if c.MaxFlows == 0 {
+		c.MaxFlows = 1_000_000
+	}
+	if c.Tables < 1 || c.Tables > int(openflow.TableMax) {
+		return nil, fmt.Errorf("switch %016x: %d tables; a switch has 1 to %d", c.DatapathID, c.Tables, openflow.TableMax)
+	}
+	s := &Switch{
+		net: n, config: c, tables: make([]table, c.Tables), programs: map[string]*program{},
+		ports: map[uint32]*Port{}, groups: map[uint32]*Group{}, meters: map[uint32]*Meter{},
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.switches[c.DatapathID] != nil {
+		return nil, fmt.Errorf("there is a switch %016x already", c.DatapathID)
+	}
+	n.switches[c.DatapathID] = s
+	return s, nil
+}
+
+// Remove takes a switch out of the network; its virtual links are cut.
+func (n *Network) Remove(s *Switch, now time.Duration) {
+	_ = n.change(func() error {
+		s.removeAllFlows(now)
+		for _, p := range s.order {
+			p.part()
+		}
+		if n.switches[s.config.DatapathID] == s {
+			delete(n.switches, s.config.DatapathID)
+		}
+		return nil
+	})
+}
+
+// Switch returns the switch with that datapath id, or nil.
+func (n *Network) Switch(dpid uint64) *Switch {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	return n.switches[dpid]
+}
+
+// Join joins two ports by a virtual link. Both must exist and be free.
+func (n *Network) Join(a *Switch, port uint32, b *Switch, peer uint32) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	p, q := a.ports[port], b.ports[peer]
+	switch {
+	case p == nil || q == nil || p == q:
+		return fmt.Errorf("port %d of %016x and port %d of %016x cannot be joined: they must be two ports", port, a.config.DatapathID, peer, b.config.DatapathID)
+	case p.peer != nil || q.peer != nil:
+		return fmt.Errorf("port %d of %016x or port %d of %016x has a virtual link already", port, a.config.DatapathID, peer, b.config.DatapathID)
+	}
+	p.peer, q.peer = q, p
+	a.portsVersion++
+	b.portsVersion++
+	return nil
+}
+
+// Part cuts the virtual link of a port, if it has one.
+func (n *Network) Part(s *Switch, port uint32) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if p := s.ports[port]; p != nil {
+		p.part()
+	}
+}
+
+// DatapathID returns the datapath id.
+func (s *Switch) DatapathID() uint64 { return s.config.DatapathID }
+
+// Name returns the name, for people.
+func (s *Switch) Name() string { return s.config.Name }
+
+// Network returns the network that the switch is in.
+func (s *Switch) Network() *Network { return s.net }
+
+// SetNotify sets Config.Notify.
+func (s *Switch) SetNotify(f func(openflow.Message)) {
+	s.net.mu.Lock()
+	defer s.net.mu.Unlock()
+	s.config.Notify = f
+}
+
+// SetFragments sets what is done with parts of IP packets: FragNormal or FragDrop.
+func (s *Switch) SetFragments(flags openflow.ConfigFlags) error {
+	if flags != openflow.FragNormal && flags != openflow.FragDrop {
+		return refuse(openflow.SwitchConfigFailedBadFlags, "flags %#x: parts of IP packets are not put together here", uint16(flags))
+	}
+	s.net.mu.Lock()
+	defer s.net.mu.Unlock()
+	if s.frag != flags {
+		s.frag = flags
+		s.flagsVersion++
+	}
+	return nil
+}
+
+// Fragments returns what is done with parts of IP packets.
+func (s *Switch) Fragments() openflow.ConfigFlags {
+	s.net.mu.RLock()
+	defer s.net.mu.RUnlock()
+	return s.frag
+}
+
+// SetStandalone makes the switch forward by learning, whatever its tables say, or by its tables again
+// (section 6.4).
+func (s *Switch) SetStandalone(on bool) {
+	s.net.mu.Lock()
+	defer s.net.mu.Unlock()
+	if s.standalone != on {
+		s.standalone = on
+		s.flagsVersion++
+	}
+}
+
+// Clear removes all flow entries, groups and meters, as a switch that starts has none.
+func (s *Switch) Clear(now time.Duration) {
+	_ = s.net.change(func() error {
+		s.removeAllFlows(now)
+		clear(s.groups)
+		clear(s.meters)
+		s.groupsVersion++
+		s.metersVersion++
+		return nil
+	})
+}
+
+func (s *Switch) removeAllFlows(now time.Duration) {
+	s.deleteFlows(&openflow.FlowMod{
+		Command: openflow.FlowDelete, Table: openflow.TableAll, OutPort: openflow.PortAny, OutGroup: openflow.GroupAny,
+	}, &Key{}, &Mask{}, now)
+}

@@ -1,0 +1,164 @@
+package pipeline
+
+import (
+	"time"
+
+	"trivet.dev/trivet/openflow"
+)
+
+// An Outcome is what becomes of a packet, and of all that agree with it on the bits of Mask and have a
+// TTL in the range. What it holds is valid until it is used for another translation.
+type Outcome struct {
+	Mask           Mask  // of the key as it was at the ingress
+	TTLMin, TTLMax uint8 // of IP at the ingress; 0 and 255 where the TTL does not matter
+
+	// Slow says why packets must be handled one by one by a Processor; the outcome then says nothing but
+	// that all packets under the mask must. Empty: the outcome can be kept.
+	Slow string
+
+	Stages   []Stage // at least one; the first has no meter
+	Outputs  []Output
+	Messages []Message // for controllers
+	Credits  []Credit
+	Reads    []Read // what it follows from: while these versions hold, it does
+
+	Hops  int   // how many ports of switches the packet has come in by
+	Loops int   // how often it was dropped because it came back as it had been there before
+	Loop  *Port // the first port where that was
+
+	sets []Set
+	tags []Tag
+}
+
+// Stage is a part of an outcome that depends on a meter: its outputs and credits are only for packets
+// that get through all meters up to the root. A parent comes before its children.
+type Stage struct {
+	Parent int    // index; of the first stage, 0
+	Meter  *Meter // nil of the first stage
+	Grown  int16  // by how many bytes packets are longer there than at the ingress
+}
+
+// Output is a port that the packet leaves the network by, or a controller it is sent to.
+type Output struct {
+	Stage   int
+	Port    *Port // nil: to controllers, see Message
+	Message int   // index, where Port is nil
+	Queue   uint32
+	Rewrite Rewrite
+	base    []byte // what Rewrite is about; nil: the packet as it came in
+}
+
+// Message says of a packet to controllers what the packet itself does not: see openflow.PacketIn.
+type Message struct {
+	Switch   *Switch
+	Reason   openflow.PacketInReason
+	Table    uint8
+	Cookie   uint64
+	MaxLen   uint16
+	InPort   uint32
+	Metadata uint64
+	TunnelID uint64
+}
+
+// Credit is a counter that each packet adds to: of a flow entry, table, group, bucket or port.
+type Credit struct {
+	Counter *Counter
+	Stage   int
+	Grown   int16 // by how many bytes packets are longer there than at the ingress
+}
+
+// What an outcome has read of a switch, beside tables.
+const (
+	ReadPorts  = -1 - iota // ports, their states and links
+	ReadGroups             // the group table
+	ReadMeters             // the meter table
+	ReadPlaces             // where addresses have been seen
+	ReadFlags              // of SET_CONFIG
+)
+
+// Read is a part of a switch that a translation has read, and its version then.
+type Read struct {
+	Switch  *Switch
+	What    int // a table, or one of ReadPorts, …
+	Version uint64
+}
+
+// Fresh says whether nothing that the outcome follows from has changed.
+func (o *Outcome) Fresh() bool {
+	if len(o.Reads) == 0 {
+		return true
+	}
+	n := o.Reads[0].Switch.net
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	for _, r := range o.Reads {
+		if r.Switch.version(r.What) != r.Version {
+			return false
+		}
+	}
+	return true
+}
+
+// Version returns the version of a part of the switch: see Read.
+func (s *Switch) Version(what int) uint64 {
+	s.net.mu.RLock()
+	defer s.net.mu.RUnlock()
+	return s.version(what)
+}
+
+func (s *Switch) version(what int) uint64 {
+	switch what {
+	case ReadPorts:
+		return s.portsVersion
+	case ReadGroups:
+		return s.groupsVersion
+	case ReadMeters:
+		return s.metersVersion
+	case ReadPlaces:
+		s.learned.mu.Lock()
+		defer s.learned.mu.Unlock()
+		return s.learned.version
+	case ReadFlags:
+		return s.flagsVersion
+	}
+	return s.tables[what].version
+}
+
+// Holds says whether the outcome, which is that of the packet of one key, is that of another, too.
+func (o *Outcome) Holds(of, other *Key) bool {
+	return o.Mask.Covers(of, other) && other.TTL() >= o.TTLMin && other.TTL() <= o.TTLMax
+}
+
+// ToController says whether packets are sent to controllers.
+func (o *Outcome) ToController() bool { return len(o.Messages) > 0 }
+
+// Metered says whether meters decide over packets.
+func (o *Outcome) Metered() bool { return len(o.Stages) > 1 }
+
+func (o *Outcome) reset() {
+	*o = Outcome{
+		TTLMax: 255, Stages: append(o.Stages[:0], Stage{}), Outputs: o.Outputs[:0], Messages: o.Messages[:0],
+		Credits: o.Credits[:0], Reads: o.Reads[:0], sets: o.sets[:0], tags: o.tags[:0],
+	}
+}
+
+// Credit adds packets of together that many bytes at the ingress to the counters, and asks the meters.
+// open is room for a bool per stage; it comes back with which ones the packets have reached.
+func (o *Outcome) Credit(open []bool, packets, bytes uint64, now time.Duration) []bool {
+	open = open[:0]
+	size := func(grown int16) uint64 { return uint64(max(int64(bytes)+int64(grown)*int64(packets), 0)) }
+	for i, s := range o.Stages {
+		pass := i == 0 || open[s.Parent]
+		if pass && s.Meter != nil {
+			drop, _ := s.Meter.pass(packets, size(s.Grown), now)
+			pass = !drop
+		}
+		open = append(open, pass)
+	}
+	for _, c := range o.Credits {
+		if open[c.Stage] {
+			c.Counter.Add(packets, size(c.Grown), now)
+		}
+	}
+	return open
+}

@@ -1,0 +1,177 @@
+package pipeline
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"trivet.dev/trivet/openflow"
+)
+
+// Port is a port of a switch. A Port is what outputs name; when its number is given to another, it is
+// not this one any more.
+type Port struct {
+	owner   *Switch
+	desc    openflow.Port
+	created time.Duration
+	peer    *Port // over a virtual link
+
+	rx, tx               Counter
+	rxDropped, txDropped Counter
+}
+
+// Switch returns the switch that has the port.
+func (p *Port) Switch() *Switch { return p.owner }
+
+// Number returns the port's number.
+func (p *Port) Number() uint32 { return p.desc.Number }
+
+// Name returns the port's name.
+func (p *Port) Name() string { return p.desc.Name }
+
+// Received counts what has come in.
+func (p *Port) Received() *Counter { return &p.rx }
+
+// Sent counts what has gone out.
+func (p *Port) Sent() *Counter { return &p.tx }
+
+// CountDropped counts packets that the device or its queue has dropped.
+func (p *Port) CountDropped(received bool, packets, bytes uint64, now time.Duration) {
+	if received {
+		p.rxDropped.Add(packets, bytes, now)
+	} else {
+		p.txDropped.Add(packets, bytes, now)
+	}
+}
+
+// live says whether packets can leave by the port (section 5.6.1, of fast failover).
+func (p *Port) live() bool {
+	return p.desc.Config&openflow.PortConfigDown == 0 && p.desc.State&openflow.PortStateLinkDown == 0
+}
+
+func (p *Port) part() {
+	if q := p.peer; q != nil {
+		p.peer, q.peer = nil, nil
+		p.owner.portsVersion++
+		q.owner.portsVersion++
+	}
+}
+
+// AddPort adds a port, of a number that is free: 1 to PortMax, or PortLocal.
+func (s *Switch) AddPort(desc openflow.Port, now time.Duration) (*Port, error) {
+	if n := desc.Number; n == 0 || n > openflow.PortMax && n != openflow.PortLocal {
+		return nil, fmt.Errorf("switch %s: no port can have the number %#x", s.config.Name, n)
+	}
+	p := &Port{owner: s, desc: desc, created: now}
+	p.setLive()
+	err := s.net.change(func() error {
+		if s.ports[desc.Number] != nil {
+			return fmt.Errorf("switch %s has a port %d already", s.config.Name, desc.Number)
+		}
+		s.ports[desc.Number] = p
+		s.sortPorts()
+		s.portStatus(openflow.PortAdd, p)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+func (s *Switch) sortPorts() {
+	s.order = s.order[:0:0]
+	for _, p := range s.ports {
+		s.order = append(s.order, p)
+	}
+	slices.SortFunc(s.order, func(a, b *Port) int {
+		if a.desc.Number < b.desc.Number {
+			return -1
+		}
+		return 1
+	})
+	s.portsVersion++
+}
+
+func (s *Switch) portStatus(why openflow.PortReason, p *Port) {
+	s.net.tell(s, &openflow.PortStatus{Reason: why, Port: p.desc})
+}
+
+// RemovePort removes a port; its virtual link is cut.
+func (s *Switch) RemovePort(number uint32) {
+	_ = s.net.change(func() error {
+		p := s.ports[number]
+		if p == nil {
+			return nil
+		}
+		p.part()
+		delete(s.ports, number)
+		s.sortPorts()
+		s.learned.forgetPort(number)
+		s.portStatus(openflow.PortDelete, p)
+		return nil
+	})
+}
+
+// Port returns the port of a number, or nil.
+func (s *Switch) Port(number uint32) *Port {
+	s.net.mu.RLock()
+	defer s.net.mu.RUnlock()
+	return s.ports[number]
+}
+
+// Ports returns the ports by number.
+func (s *Switch) Ports() []*Port {
+	s.net.mu.RLock()
+	defer s.net.mu.RUnlock()
+	return slices.Clone(s.order)
+}
+
+// SetPortState tells what the switch sees of a port: PortStateLinkDown and PortStateBlocked.
+func (s *Switch) SetPortState(number uint32, state openflow.PortState) {
+	_ = s.net.change(func() error {
+		if p := s.ports[number]; p != nil {
+			before := p.desc.State
+			p.desc.State = state
+			p.setLive()
+			s.changed(p, before != p.desc.State)
+		}
+		return nil
+	})
+}
+
+// setLive sets the bit of the state that follows from the others.
+func (p *Port) setLive() {
+	p.desc.State &^= openflow.PortStateLive
+	if p.live() {
+		p.desc.State |= openflow.PortStateLive
+	}
+}
+
+func (s *Switch) changed(p *Port, really bool) {
+	if really {
+		s.portsVersion++
+		s.portStatus(openflow.PortModify, p)
+	}
+}
+
+// PortMod does what a PORT_MOD asks for.
+func (s *Switch) PortMod(m *openflow.PortMod) error {
+	return s.net.change(func() error {
+		p := s.ports[m.Port]
+		const all = openflow.PortConfigDown | openflow.PortConfigNoRecv | openflow.PortConfigNoFwd | openflow.PortConfigNoPacketIn
+		switch {
+		case p == nil:
+			return refuse(openflow.PortModFailedBadPort, "there is no port %d", m.Port)
+		case p.desc.HWAddr != m.HWAddr:
+			return refuse(openflow.PortModFailedBadHwAddr, "port %d has the address %v", m.Port, p.desc.HWAddr)
+		case (m.Config|m.Mask)&^all != 0:
+			return refuse(openflow.PortModFailedBadConfig, "configuration %#x, mask %#x", uint32(m.Config), uint32(m.Mask))
+		}
+		before := p.desc
+		p.desc.Config = p.desc.Config&^m.Mask | m.Config&m.Mask
+		p.setLive()
+		s.changed(p, before != p.desc)
+		return nil
+	})
+}

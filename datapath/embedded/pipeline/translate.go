@@ -1,0 +1,312 @@
+package pipeline
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"trivet.dev/trivet/openflow"
+)
+
+const (
+	maxPath = 1024  // switches on one way of a packet
+	maxHops = 65536 // switches on all ways of a packet and its copies
+)
+
+// A Translator finds outcomes. It keeps what it needs for that, so that translating does not allocate;
+// it may be used by one goroutine at a time.
+type Translator struct{ t translator }
+
+// NewTranslator returns a Translator for a network.
+func NewTranslator(n *Network) *Translator { return &Translator{translator{net: n}} }
+
+// Translate finds out what becomes of packets that come in by a port with the fields in k, those of the
+// port but for it. It changes nothing.
+func (tr *Translator) Translate(o *Outcome, p *Port, k *Key, now time.Duration) {
+	t := &tr.t
+	t.net.mu.RLock()
+	defer t.net.mu.RUnlock()
+	t.begin(o, k, now)
+	t.dynamic = false
+	t.enter(p)
+	if o.Slow != "" {
+		*o = Outcome{Mask: o.Mask, TTLMin: o.TTLMin, TTLMax: o.TTLMax, Slow: o.Slow, Hops: o.Hops,
+			Stages: o.Stages[:1], Outputs: o.Outputs[:0], Messages: o.Messages[:0], Credits: o.Credits[:0], Reads: o.Reads}
+	}
+}
+
+// ParseKey reads the fields of a frame that comes in by that port; false: it is too short to be one.
+func ParseKey(k *Key, frame []byte, inPort uint32) bool {
+	_, ok := parse(frame, k)
+	k.setPort(inPort)
+	return ok
+}
+
+type translator struct {
+	net *Network
+	out *Outcome
+	now time.Duration
+	st  state
+
+	// Of a Processor, which has one packet at hand.
+	dynamic        bool
+	frame          []byte
+	partial        bool
+	packets, bytes uint64
+
+	stage   int
+	path    int // how many switches this way has led through
+	visited map[visit]struct{}
+	looked  Mask
+}
+
+// A visit is that of a packet at a port, as far as it is changed from what it was.
+type visit struct {
+	port  *Port
+	state uint64
+}
+
+// scope is where actions are executed.
+type scope struct {
+	sw     *Switch
+	table  uint8
+	cookie uint64
+	miss   bool // by the table-miss entry
+	depth  int  // of groups
+	tables bool // PACKET_OUT: an output to TABLE is allowed
+}
+
+func (t *translator) begin(o *Outcome, k *Key, now time.Duration) {
+	o.reset()
+	t.out, t.now, t.stage, t.path = o, now, 0, 0
+	t.st = state{key: *k}
+	t.st.key[wordMeta], t.st.key[wordTunnel] = 0, 0
+	t.st.known[wordMeta], t.st.known[wordTunnel] = ^uint64(0), ^uint64(0)
+	clear(t.visited)
+}
+
+// slow ends a translation that can say nothing of other packets.
+func (t *translator) slow(why string) { t.out.Slow = why }
+
+func (t *translator) stopped() bool { return t.out.Slow != "" && !t.dynamic }
+
+func (t *translator) credit(c *Counter) {
+	t.out.Credits = append(t.out.Credits, Credit{c, t.stage, t.st.length()})
+}
+
+// read notes that a part of a switch has been read. A few last ones are remembered; noting one twice
+// does no harm.
+func (t *translator) read(s *Switch, what int) {
+	reads := t.out.Reads
+	for i := len(reads) - 1; i >= max(len(reads)-4, 0); i-- {
+		if reads[i].Switch == s && reads[i].What == what {
+			return
+		}
+	}
+	t.out.Reads = append(reads, Read{s, what, s.version(what)})
+}
+
+// enter is a packet that comes in by a port.
+func (t *translator) enter(p *Port) {
+	s := p.owner
+	t.out.Hops++
+	t.read(s, ReadPorts)
+	t.st.key.setPort(p.desc.Number)
+	t.look(wordPort, ^uint64(0)) // an outcome is that of one port
+	if p.desc.Config&(openflow.PortConfigDown|openflow.PortConfigNoRecv) != 0 || !p.live() {
+		t.credit(&p.rxDropped)
+		return
+	}
+	t.credit(&p.rx)
+	if t.visitedBefore(p) {
+		if t.out.Loops++; t.out.Loop == nil {
+			t.out.Loop = p
+		}
+		return
+	}
+	if t.read(s, ReadFlags); s.frag == openflow.FragDrop && t.lacks(shapeFragment) {
+		return
+	}
+	t.path++
+	if s.standalone {
+		t.normal(s)
+	} else {
+		t.pipeline(s)
+	}
+	t.path--
+}
+
+// hop is a packet that goes over a virtual link; the one that was sent goes on as it was.
+func (t *translator) hop(p *Port) {
+	before := t.st
+	st := &t.st
+	st.known[wordPort] = ^uint64(0)
+	st.key[wordMeta], st.key[wordTunnel], st.queue = 0, 0, 0
+	t.enter(p)
+	t.st = before
+}
+
+// visitedBefore says whether the packet, changed as it is, has been at the port, or has come too far.
+// Only what is known of all packets that got here is compared, so that it holds for all of them.
+func (t *translator) visitedBefore(p *Port) bool {
+	if t.path >= maxPath || t.out.Hops > maxHops {
+		return true
+	}
+	st := &t.st
+	h := mix(seed, st.set<<16|uint64(st.popped)<<12|uint64(st.pushed)<<8|uint64(st.ttlDec))
+	for i := 1; i < Words; i++ { // without the port
+		if known := st.known[i]; known != 0 {
+			h = mix(mix(h, known+uint64(i)), st.key[i]&known)
+		}
+	}
+	for _, tag := range st.push[:st.pushed] {
+		h = mix(h, uint64(tag.EthType)<<16|uint64(tag.TCI))
+	}
+	if st.ttlSet {
+		h = mix(h, uint64(st.key.TTL())|1<<8)
+	}
+	if st.base != nil {
+		h = mix(h, uint64(len(st.base)))
+	}
+	if t.visited == nil {
+		t.visited = map[visit]struct{}{}
+	}
+	v := visit{p, h}
+	_, before := t.visited[v]
+	t.visited[v] = struct{}{}
+	return before
+}
+
+// pipeline takes the packet through the tables of a switch (section 5.1).
+func (t *translator) pipeline(s *Switch) {
+	var set actionSet
+	stage := t.stage
+	c := scope{sw: s}
+	if t.throughTables(s, &c, &set) {
+		set.execute(t, &c)
+	}
+	t.stage = stage // what comes after this switch does not depend on its meters
+}
+
+// throughTables says whether the action set is to be executed.
+func (t *translator) throughTables(s *Switch, c *scope, set *actionSet) bool {
+	for id := 0; id >= 0; {
+		tab := &s.tables[id]
+		t.read(s, id)
+		t.credit(&tab.lookups)
+		t.looked = Mask{}
+		f := tab.lookup(&t.st.key, &t.looked)
+		for w, bits := range &t.looked {
+			if bits != 0 {
+				t.look(w, bits)
+			}
+		}
+		if f == nil {
+			t.credit(&tab.misses)
+			return false
+		}
+		t.credit(&f.Counter)
+		p := f.program
+		c.table, c.cookie, c.miss = uint8(id), f.Cookie, f.tableMiss()
+		if p.meter != 0 && !t.meter(s, p.meter) {
+			return false
+		}
+		if !t.actions(p.apply, c) {
+			return false
+		}
+		if p.clear {
+			set.n = 0
+		}
+		for i := range p.write {
+			set.add(&p.write[i])
+		}
+		if p.mask != 0 {
+			t.st.key[wordMeta] = t.st.key[wordMeta]&^p.mask | p.metadata&p.mask
+		}
+		id = p.next
+	}
+	return true
+}
+
+// meter asks a meter, and says whether the packet gets through.
+func (t *translator) meter(s *Switch, id uint32) bool {
+	t.read(s, ReadMeters)
+	m := s.meters[id]
+	switch {
+	case m == nil:
+		return true
+	case !t.dynamic && m.remarks:
+		t.slow("a meter changes packets")
+		return false
+	case !t.dynamic:
+		t.out.Stages = append(t.out.Stages, Stage{t.stage, m, t.st.length()})
+		t.stage = len(t.out.Stages) - 1
+		return true
+	}
+	size := uint64(max(int64(t.bytes)+int64(t.st.length())*int64(t.packets), 0))
+	drop, remark := m.pass(t.packets, size, t.now)
+	if remark > 0 && t.ip() {
+		dscp := t.st.key.Field(openflow.FieldIPDSCP).Lo
+		if now := remarked(dscp, remark); now != dscp {
+			t.write(openflow.FieldIPDSCP, openflow.Value{Lo: now})
+		}
+	}
+	return !drop
+}
+
+// controller sends the packet to controllers.
+func (t *translator) controller(c *scope, why openflow.PacketInReason, maxLen uint16) {
+	k := &t.st.key
+	t.read(c.sw, ReadPorts)
+	if p := c.sw.ports[k.inPort()]; p != nil && p.desc.Config&openflow.PortConfigNoPacketIn != 0 {
+		return
+	}
+	o := t.out
+	o.Messages = append(o.Messages, Message{
+		Switch: c.sw, Reason: why, Table: c.table, Cookie: c.cookie, MaxLen: maxLen,
+		InPort: k.inPort(), Metadata: k[wordMeta], TunnelID: k[wordTunnel],
+	})
+	o.Outputs = append(o.Outputs, Output{Stage: t.stage, Message: len(o.Messages) - 1, Rewrite: t.rewrite(), base: t.st.base})
+}
+
+// transmit sends the packet out by a port, or over its virtual link.
+func (t *translator) transmit(p *Port) {
+	if p.desc.Config&(openflow.PortConfigDown|openflow.PortConfigNoFwd) != 0 || !p.live() {
+		t.credit(&p.txDropped)
+		return
+	}
+	t.credit(&p.tx)
+	if p.peer != nil {
+		t.hop(p.peer)
+		return
+	}
+	t.out.Outputs = append(t.out.Outputs, Output{Stage: t.stage, Port: p, Queue: t.st.queue, Rewrite: t.rewrite(), base: t.st.base})
+}
+
+var scratch = sync.Pool{New: func() any { return new(Outcome) }}
+
+// Trace says in words what becomes of a frame that comes in by a port.
+func (n *Network) Trace(p *Port, frame []byte, now time.Duration) string {
+	var k Key
+	if !ParseKey(&k, frame, p.Number()) {
+		return "too short for an Ethernet frame: dropped"
+	}
+	o := scratch.Get().(*Outcome)
+	defer scratch.Put(o)
+	NewTranslator(n).Translate(o, p, &k, now)
+	if o.Slow != "" {
+		return "one by one: " + o.Slow
+	}
+	text := fmt.Sprintf("%d hops, looked at %s", o.Hops, &o.Mask)
+	for _, out := range o.Outputs {
+		if out.Port == nil {
+			text += fmt.Sprintf("; to the controllers of %s", o.Messages[out.Message].Switch.Name())
+		} else {
+			text += fmt.Sprintf("; out by %s of %s", out.Port.Name(), out.Port.owner.Name())
+		}
+	}
+	if o.Loop != nil {
+		text += fmt.Sprintf("; loop at %s port %d", o.Loop.owner.Name(), o.Loop.Number())
+	}
+	return text
+}

@@ -1,0 +1,248 @@
+package lab
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"trivet.dev/trivet/controller/foreign"
+	"trivet.dev/trivet/topology"
+)
+
+// program is a controller of others that the lab runs. It is in a cgroup of the lab, by which
+// down finds it also where this daemon has died.
+type program struct {
+	*foreign.Controller
+	dir   string // its own; its log lies beside
+	port  int    // on 127.0.0.1 of the switches' namespace
+	cmd   *exec.Cmd
+	ended chan struct{} // closed when it has ended
+
+	unwanted atomic.Bool // it is ended by us
+}
+
+// ControllerLogs lists the logs of the controllers that a lab runs, below the lab's directory.
+func ControllerLogs(name string) []string {
+	logs, _ := filepath.Glob(filepath.Join(Dir(name), "controllers", "*.log"))
+	for i := range logs {
+		logs[i] = filepath.Join("controllers", filepath.Base(logs[i]))
+	}
+	return logs
+}
+
+// startPrograms starts the controllers of others that a topology names and that do not run yet,
+// and tells those that run of the topology. It returns when all listen, and whether it started any.
+func (d *daemon) startPrograms(ctx context.Context, t *topology.Topology) (started bool, err error) {
+	for _, c := range foreign.Of(t) {
+		p := d.programs[c.Name]
+		if p == nil {
+			p = &program{Controller: c, dir: filepath.Join(Dir(d.state.Name), "controllers", c.Name)}
+		}
+		if p.alive() {
+			if err := p.reload(t); err != nil {
+				return started, err
+			}
+			continue
+		}
+		d.progress.stage("controller "+c.Name, 0, 0)
+		if err := d.startProgram(p, t); err != nil {
+			return started, fmt.Errorf("start %s: %w", c.Name, err)
+		}
+		started = true
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(d.state.Wait))
+	defer cancel()
+	for _, p := range d.programs {
+		if err := p.waitListening(ctx); err != nil {
+			return started, err
+		}
+	}
+	return started, nil
+}
+
+func (d *daemon) startProgram(p *program, t *topology.Topology) (err error) {
+	places := foreign.PlacesOf(d.state.Owner)
+	found, err := p.Find(places)
+	if err != nil {
+		return err
+	}
+	if p.port == 0 {
+		if p.port, err = d.local.FreePort(); err != nil {
+			return err
+		}
+	}
+	if err := errors.Join(os.MkdirAll(p.dir, 0o755), p.Write(p.dir, t)); err != nil {
+		return err
+	}
+	log, err := os.OpenFile(p.log(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	p.cmd = p.Command(places, found, p.dir, p.port)
+	p.cmd.Stdout, p.cmd.Stderr = log, log
+	if err := d.local.StartProgram(p.Name, p.cmd); err != nil {
+		return err
+	}
+	p.ended = make(chan struct{})
+	go d.watchProgram(p, p.cmd, p.ended)
+	if d.programs == nil {
+		d.programs, d.local.Programs = map[string]*program{}, map[string]string{}
+	}
+	d.programs[p.Name], d.local.Programs[p.Name] = p, fmt.Sprintf("tcp:127.0.0.1:%d", p.port)
+	return nil
+}
+
+// watchProgram says it when a controller ends while the lab is up.
+func (d *daemon) watchProgram(p *program, cmd *exec.Cmd, ended chan struct{}) {
+	_ = cmd.Wait()
+	close(ended)
+	if d.ctx.Err() == nil && !p.unwanted.Load() {
+		what := fmt.Sprintf("the controller %s has ended: %s", p.Name, cmd.ProcessState)
+		d.progress.note(what)
+		fmt.Fprintln(os.Stderr, time.Now().Format(time.RFC3339), what) // the daemon's log
+	}
+}
+
+// endPrograms ends the controllers that a topology does not have any more.
+func (d *daemon) endPrograms(t *topology.Topology) error {
+	var errs []error
+	for name, p := range d.programs {
+		if len(p.SwitchesOf(t)) > 0 && t.IsControllerProgram(name) {
+			continue
+		}
+		p.unwanted.Store(true)
+		delete(d.programs, name)
+		delete(d.local.Programs, name)
+		errs = append(errs, d.local.EndProgram(name), os.RemoveAll(p.dir))
+	}
+	return errors.Join(errs...)
+}
+
+// waitForeign waits until every switch is connected to a controller that is not Trivet's, and
+// until those that the lab runs have done for each switch what they do first, so that its packets are
+// forwarded.
+func (d *daemon) waitForeign(ctx context.Context, t *topology.Topology) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(d.state.Wait))
+	defer cancel()
+	if err := d.local.WaitControllers(ctx); err != nil {
+		return err
+	}
+	var errs []error
+	for _, p := range d.programs {
+		var err error
+		if p.Greets {
+			err = d.local.WaitFlows(ctx, p.SwitchesOf(t))
+		}
+		if p.Says != nil {
+			err = p.waitLog(ctx, p.SwitchesOf(t))
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", p.Name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// waitLog waits until the controller's log speaks of each of the switches.
+func (p *program) waitLog(ctx context.Context, switches []*topology.Node) error {
+	for {
+		log, err := os.ReadFile(p.log())
+		if err != nil {
+			return err
+		}
+		silent := slices.IndexFunc(switches, func(s *topology.Node) bool { return !bytes.Contains(log, []byte(p.Says(s))) })
+		if silent < 0 {
+			return nil
+		}
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-ctx.Done():
+			return fmt.Errorf("its log does not speak of switch %s", switches[silent].Name)
+		}
+	}
+}
+
+func (p *program) log() string { return p.dir + ".log" }
+
+func (p *program) alive() bool {
+	select {
+	case <-p.ended:
+		return false
+	default:
+		return p.ended != nil
+	}
+}
+
+// reload tells a running controller of another topology, as far as it wants to know.
+func (p *program) reload(t *topology.Topology) error {
+	if !p.Reloads {
+		return nil
+	}
+	if err := p.Write(p.dir, t); err != nil {
+		return err
+	}
+	return p.cmd.Process.Signal(unix.SIGHUP)
+}
+
+// waitListening waits until switches can connect.
+func (p *program) waitListening(ctx context.Context) error {
+	for {
+		if p.listens() {
+			return nil
+		}
+		select {
+		case <-p.ended:
+			return fmt.Errorf("the controller %s ended at once; the end of its log:\n%s", p.Name, p.lastWords())
+		case <-time.After(10 * time.Millisecond):
+		case <-ctx.Done():
+			return fmt.Errorf("the controller %s does not listen yet; give it more time, as by --wait 30s. The end of its log:\n%s", p.Name, p.lastWords())
+		}
+	}
+}
+
+// listens looks for the controller's port in its namespace; /proc/<pid>/net/tcp is described in
+// proc(5): address and port in hexadecimal, state 0A is LISTEN.
+func (p *program) listens() bool {
+	f, err := os.Open(fmt.Sprintf("/proc/%d/net/tcp", p.cmd.Process.Pid))
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		words := strings.Fields(lines.Text())
+		if len(words) > 3 && words[3] == "0A" && strings.HasSuffix(words[1], fmt.Sprintf(":%04X", p.port)) {
+			return true
+		}
+	}
+	return false
+}
+
+// lastWords is the end of the controller's log.
+func (p *program) lastWords() string {
+	text, _ := os.ReadFile(p.log())
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	return "  " + strings.Join(lines[max(0, len(lines)-8):], "\n  ")
+}
+
+// checkLink says why a change of the i-th link would give the topology a loop that a controller of
+// others cannot carry.
+func checkLink(t *topology.Topology, i int, c topology.LinkChange) error {
+	if !t.Links[i].Down || len(foreign.Of(t)) == 0 {
+		return nil
+	}
+	after := t.Clone()
+	c.Apply(after.Links[i])
+	return foreign.Check(after).Err()
+}

@@ -1,0 +1,209 @@
+package ospf
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// receiveUpdate is section 13: each LSA of a Link State Update is taken or not, acknowledged, and
+// flooded on.
+func (n *neighbor) receiveUpdate(u *LinkStateUpdate) error {
+	var errs error
+	for _, lsa := range u.LSAs {
+		if err := n.receiveLSA(lsa); err != nil && errs == nil {
+			errs = err
+		}
+		if n.state < NeighborExchange {
+			break // BadLSReq: the rest of the packet is not processed
+		}
+	}
+	return errs
+}
+
+// receiveLSA is section 13 for one LSA, by its numbers of steps.
+func (n *neighbor) receiveLSA(lsa LSA) error {
+	d, w := n.domain(), n.wire
+	if err := lsa.Validate(); err != nil { // 1, 2
+		return err
+	}
+	db := w.area.db
+	if lsa.Type == TypeExternal {
+		if db = d.external; !db.floodsOn(w) { // 3
+			return fmt.Errorf("LSA %v: AS-external-LSAs do not come into a stub area or by a virtual link", lsa.LSAKey)
+		}
+	}
+	e := db.entries[lsa.LSAKey]
+	if lsa.Age >= MaxAge && e == nil && d.exchanging == 0 { // 4
+		n.ack(lsa.LSAHeader)
+		return nil
+	}
+	order := 1
+	if e != nil {
+		order = lsa.Compare(e.header())
+	}
+	switch {
+	case order > 0: // 5
+		if e != nil && e.arrived && d.now-e.installed < d.cfg.MinLSArrival {
+			return fmt.Errorf("LSA %v: it comes sooner than MinLSArrival after the instance before", lsa.LSAKey)
+		}
+		n.install(db, lsa)
+	case n.requests[lsa.LSAKey] != (request{}): // 6
+		n.event(BadLSReq)
+		return fmt.Errorf("LSA %v: the instance is not the more recent one that was described", lsa.LSAKey)
+	case order == 0: // 7
+		n.duplicate(e, lsa)
+	default: // 8
+		n.outdated(e)
+	}
+	return nil
+}
+
+// install is step 5: the new instance goes into the database and out of the other interfaces. One that
+// was asked for has not come by flooding, so that MinLSArrival does not hold up the next instance, which
+// often follows as soon as the adjacency is full.
+func (n *neighbor) install(db *database, lsa LSA) {
+	_, asked := n.requests[lsa.LSAKey]
+	lsa.Body = slices.Clone(lsa.Body)
+	e := db.install(lsa, !asked)
+	back := db.flood(e, n)
+	if !back && (n.wire.state != InterfaceBackup || n.addr == n.wire.dr) {
+		n.wire.delayAck(lsa.LSAHeader)
+	}
+	if n.domain().isOwn(lsa.LSAKey) {
+		db.selfOriginated(e)
+	}
+}
+
+// duplicate is step 7: the neighbour has what we have. If we had sent it to them, this is their
+// acknowledgment (table 19 in section 13.5).
+func (n *neighbor) duplicate(e *entry, lsa LSA) {
+	if _, ok := n.unacknowledged[e]; !ok {
+		n.ack(lsa.LSAHeader)
+		return
+	}
+	n.acknowledged(e)
+	if n.wire.state == InterfaceBackup && n.addr == n.wire.dr {
+		n.wire.delayAck(lsa.LSAHeader)
+	}
+}
+
+// outdated is step 8: the neighbour is sent our instance. One whose sequence number is the last is
+// waited for to leave; and MinLSArrival is kept between two sendings.
+func (n *neighbor) outdated(e *entry) {
+	d := n.domain()
+	if e.maxAged() && e.Seq == MaxSequence {
+		return
+	}
+	if e.returned && d.now-e.sentBack < d.cfg.MinLSArrival {
+		return
+	}
+	e.returned, e.sentBack = true, d.now
+	n.wire.sendUpdates([]*entry{e}, func(u *LinkStateUpdate) { n.wire.sendTo(n, u) })
+}
+
+// flood is section 13.3: the LSA goes out of all interfaces of its scope, those of all routers of the
+// domain, as if it had been flooded from one to the other. from is the neighbour that it came from, or
+// nil. The answer is whether it goes back out of the interface that it came by.
+func (db *database) flood(e *entry, from *neighbor) (back bool) {
+	for _, w := range slices.Clone(db.wires()) {
+		if !db.floodsOn(w) || !w.floods(e, from) {
+			continue
+		}
+		w.queue(e)
+		back = back || from != nil && w == from.wire
+	}
+	return back
+}
+
+// floods puts the LSA on the retransmission lists of the wire's neighbours, and tells whether it has
+// to be sent (section 13.3 steps 1 to 4).
+func (w *wire) floods(e *entry, from *neighbor) bool {
+	added := false
+	for _, n := range w.list() {
+		if n.state < NeighborExchange {
+			continue
+		}
+		if r, ok := n.requests[e.LSAKey]; ok && n.state < NeighborFull {
+			order := e.header().Compare(r.header)
+			if order < 0 {
+				continue
+			}
+			n.satisfied(e.LSAKey)
+			if order == 0 {
+				continue
+			}
+		}
+		if n != from {
+			n.mustAcknowledge(e)
+			added = true
+		}
+	}
+	if !added {
+		return false
+	}
+	if from != nil && from.wire == w && (from.addr == w.dr || from.addr == w.bdr || w.state == InterfaceBackup) && w.typ == Broadcast {
+		return false // the DR has flooded it already, or will
+	}
+	return true
+}
+
+// queue notes an LSA to be flooded; flush sends all of one moment together.
+func (w *wire) queue(e *entry) {
+	w.updates = append(w.updates, e)
+	w.mark()
+}
+
+// ack notes an LSA to be acknowledged directly (section 13.5).
+func (n *neighbor) ack(h LSAHeader) {
+	n.acks = append(n.acks, h)
+	n.wire.mark()
+}
+
+// mark makes Poll flush the wire.
+func (w *wire) mark() {
+	if !w.busy {
+		w.busy = true
+		w.domain().busy = append(w.domain().busy, w)
+	}
+}
+
+// flush sends what has gathered: updates, each LSA once, and direct acknowledgments.
+func (w *wire) flush() {
+	w.busy = false
+	updates := take(&w.updates)
+	if len(updates) > 1 {
+		seen := make(map[*entry]bool, len(updates))
+		updates = slices.DeleteFunc(updates, func(e *entry) bool {
+			double := seen[e]
+			seen[e] = true
+			return double
+		})
+	}
+	w.sendUpdates(updates, func(u *LinkStateUpdate) { w.sendAll(u) })
+	for _, n := range w.neighbors {
+		w.sendAcks(take(&n.acks), func(a *LinkStateAck) { w.sendTo(n, a) })
+	}
+	if len(w.delayed) >= w.room()/lsaHeaderLen {
+		w.sendDelayedAcks()
+	}
+}
+
+// sendUpdates packs LSAs into as few packets as the MTU allows. Their ages grow by InfTransDelay: one
+// hop, however many routers of the domain lie between.
+func (w *wire) sendUpdates(entries []*entry, send func(*LinkStateUpdate)) {
+	u, size := &LinkStateUpdate{}, 4
+	for _, e := range entries {
+		lsa := LSA{e.header(), e.Body}
+		lsa.Age = min(MaxAge, lsa.Age+uint16(w.cfg.TransmitDelay/time.Second))
+		if len(u.LSAs) > 0 && size+int(lsa.Length) > w.room() {
+			send(u)
+			u, size = &LinkStateUpdate{}, 4
+		}
+		u.LSAs = append(u.LSAs, lsa)
+		size += int(lsa.Length)
+	}
+	if len(u.LSAs) > 0 {
+		send(u)
+	}
+}

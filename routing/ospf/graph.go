@@ -1,0 +1,192 @@
+package ospf
+
+import (
+	"encoding/binary"
+	"slices"
+
+	"trivet.dev/trivet/routing/spf"
+)
+
+// graph is an area's router- and network-LSAs as a graph (section 16.1): a vertex for each, an edge for
+// each link whose other end has a link back. All routers of the domain take their trees from it.
+type graph struct {
+	*spf.Graph
+	area    *Area
+	lsas    []LSA        // by vertex; those of the last calculation
+	routers map[ID]int32 // vertices by Router ID
+	edges   []graphEdge
+	nets    []netKey // the area's networks, sorted
+	leaves  []leaf
+}
+
+// leaf is a network that is at a vertex: the network that the vertex is, or a stub network of a router.
+type leaf struct {
+	vertex, net int32 // net is its place in nets
+	cost        uint32
+}
+
+// graphEdge says which link of its router-LSA an edge is; of edges out of networks it is not set.
+type graphEdge struct {
+	from, to int32
+	link     uint16 // its place in the LSA
+}
+
+func emptyGraph(a *Area) *graph {
+	g, _ := spf.New(0, nil, nil)
+	return &graph{Graph: g, area: a, routers: map[ID]int32{}}
+}
+
+// buildGraph makes the graph of what the database says now.
+func buildGraph(a *Area) *graph {
+	g := &graph{area: a, routers: make(map[ID]int32, len(a.db.typed[TypeRouter]))}
+	for _, e := range a.db.typed[TypeRouter] {
+		if !e.maxAged() {
+			g.routers[e.AdvRouter] = int32(len(g.lsas))
+			g.lsas = append(g.lsas, LSA{e.header(), e.Body})
+		}
+	}
+	networks := g.addNetworks()
+	edges, costs := g.links(networks)
+	g.keepBidirectional(edges, costs)
+	g.addLeaves()
+	return g
+}
+
+// addLeaves lists the networks, so that no router has to gather them for itself.
+func (g *graph) addLeaves() {
+	var keys []netKey
+	for v, lsa := range g.lsas {
+		if lsa.Type == TypeNetwork {
+			keys = append(keys, keyOf(lsa.ID, bodyMask(lsa.Body)))
+			g.leaves = append(g.leaves, leaf{vertex: int32(v)})
+			continue
+		}
+		for l := range lsa.links() {
+			if l.Type == LinkStub {
+				keys = append(keys, keyOf(l.ID, l.Data))
+				g.leaves = append(g.leaves, leaf{vertex: int32(v), cost: uint32(l.Metric)})
+			}
+		}
+	}
+	g.nets = slices.Clone(keys)
+	slices.Sort(g.nets)
+	g.nets = slices.Compact(g.nets)
+	for i, k := range keys {
+		n, _ := slices.BinarySearch(g.nets, k)
+		g.leaves[i].net = int32(n)
+	}
+}
+
+// addNetworks adds the network-LSAs, and returns their vertices by the DR's address. Where several
+// have one address, those of former DRs are not yet flushed; the one whose router says that it owns
+// the address is meant.
+func (g *graph) addNetworks() map[ID]int32 {
+	networks := map[ID]int32{}
+	owns := func(lsa LSA) bool {
+		v, ok := g.routers[lsa.AdvRouter]
+		if !ok {
+			return false
+		}
+		for l := range g.lsas[v].links() {
+			if l.Type == LinkTransit && l.ID == lsa.ID && l.Data == lsa.ID {
+				return true
+			}
+		}
+		return false
+	}
+	for _, e := range g.area.db.typed[TypeNetwork] {
+		if e.maxAged() {
+			continue
+		}
+		lsa := LSA{e.header(), e.Body}
+		v, double := networks[e.ID]
+		switch {
+		case !double:
+			networks[e.ID] = int32(len(g.lsas))
+			g.lsas = append(g.lsas, lsa)
+		case owns(lsa) && !owns(g.lsas[v]), owns(lsa) == owns(g.lsas[v]) && lsa.AdvRouter > g.lsas[v].AdvRouter:
+			g.lsas[v] = lsa
+		}
+	}
+	return networks
+}
+
+// links lists the edges that one end describes.
+func (g *graph) links(networks map[ID]int32) (edges []graphEdge, costs []uint32) {
+	for v := range int32(len(g.lsas)) {
+		lsa := g.lsas[v]
+		if lsa.Type == TypeNetwork {
+			for i := 4; i < len(lsa.Body); i += 4 {
+				if to, ok := g.routers[ID(binary.BigEndian.Uint32(lsa.Body[i:]))]; ok {
+					edges, costs = append(edges, graphEdge{from: v, to: to}), append(costs, 0)
+				}
+			}
+			continue
+		}
+		place := uint16(0)
+		for l := range lsa.links() {
+			to, ok := int32(0), false
+			switch l.Type {
+			case LinkPointToPoint, LinkVirtual:
+				to, ok = g.routers[l.ID]
+			case LinkTransit:
+				to, ok = networks[l.ID]
+			}
+			if ok && to != v {
+				edges, costs = append(edges, graphEdge{v, to, place}), append(costs, max(1, uint32(l.Metric)))
+			}
+			place++
+		}
+	}
+	return edges, costs
+}
+
+// keepBidirectional builds the graph of the edges whose other end has one back (section 16.1 step 2b).
+func (g *graph) keepBidirectional(edges []graphEdge, costs []uint32) {
+	n := len(g.lsas)
+	first := make([]int32, n+2) // into: the starts of edges by the vertex that they lead to
+	for _, e := range edges {
+		first[e.to+2]++
+	}
+	for v := range n {
+		first[v+2] += first[v+1]
+	}
+	into := make([]int32, len(edges))
+	for _, e := range edges {
+		into[first[e.to+1]] = e.from
+		first[e.to+1]++
+	}
+	seen := make([]int32, n) // the vertex + 1 whose neighbours are marked
+	kept := make([]spf.Edge, 0, len(edges))
+	for i, e := range edges { // edges of one vertex follow each other
+		if i == 0 || edges[i-1].from != e.from {
+			for _, u := range into[first[e.from]:first[e.from+1]] {
+				seen[u] = e.from + 1
+			}
+		}
+		if seen[e.to] == e.from+1 {
+			kept = append(kept, spf.Edge{From: e.from, To: e.to, Cost: costs[i]})
+			g.edges = append(g.edges, e)
+		}
+	}
+	transparent := make([]bool, n)
+	for v, lsa := range g.lsas {
+		transparent[v] = lsa.Type == TypeNetwork
+	}
+	var err error
+	if g.Graph, err = spf.New(n, kept, transparent); err != nil {
+		panic(err) // numbers and costs were made above
+	}
+}
+
+// link returns the link of a router-LSA that an edge stands for.
+func (g *graph) link(edge int32) RouterLink {
+	e, place := g.edges[edge], uint16(0)
+	for l := range g.lsas[e.from].links() {
+		if place == e.link {
+			return l
+		}
+		place++
+	}
+	return RouterLink{}
+}

@@ -1,0 +1,90 @@
+package ospf
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// sendHello sends a Hello (section 9.5).
+func (w *wire) sendHello() {
+	h := &Hello{
+		Mask:          w.mask,
+		HelloInterval: uint16(w.cfg.HelloInterval / time.Second),
+		DeadInterval:  uint32(w.cfg.DeadInterval / time.Second),
+		Options:       w.area.options(),
+		Priority:      w.priority,
+		DR:            w.dr,
+		BDR:           w.bdr,
+	}
+	for _, n := range w.neighbors {
+		h.Neighbors = append(h.Neighbors, n.id)
+	}
+	if w.typ == Virtual {
+		h.Mask = 0
+		if w.virtual.remote != 0 {
+			w.send(w.virtual.remote.Addr(), h)
+		}
+		return
+	}
+	w.send(AllSPFRouters, h)
+}
+
+// checkHello tells why a Hello is not from a possible neighbour (section 10.5).
+func (w *wire) checkHello(h *Hello) error {
+	seconds := func(d time.Duration) uint32 { return uint32(d / time.Second) }
+	switch {
+	case w.typ == Broadcast && h.Mask != w.mask:
+		return fmt.Errorf("its network mask is %v, ours is %v", h.Mask, w.mask)
+	case uint32(h.HelloInterval) != seconds(w.cfg.HelloInterval):
+		return fmt.Errorf("its HelloInterval is %d s, ours is %v", h.HelloInterval, w.cfg.HelloInterval)
+	case h.DeadInterval != seconds(w.cfg.DeadInterval):
+		return fmt.Errorf("its RouterDeadInterval is %d s, ours is %v", h.DeadInterval, w.cfg.DeadInterval)
+	case h.Options&OptionE != w.area.options()&OptionE && w.area.cfg.Stub:
+		return fmt.Errorf("it does not take area %v for a stub area, as we do", w.area.id)
+	case h.Options&OptionE != w.area.options()&OptionE:
+		return fmt.Errorf("it takes area %v for a stub area, we do not", w.area.id)
+	}
+	return nil
+}
+
+// receiveHello is section 10.5.
+func (w *wire) receiveHello(h *Hello, id, addr ID, sequence uint32) error {
+	if err := w.checkHello(h); err != nil {
+		return err
+	}
+	n := w.find(id, addr)
+	if n != nil && n.id != id {
+		n.event(KillNbr) // another router has taken the address
+		n = nil
+	}
+	if n == nil {
+		if len(w.neighbors) >= maxNeighbors {
+			return fmt.Errorf("there are %d neighbours already", maxNeighbors)
+		}
+		n = newNeighbor(w, id, addr)
+		n.sequence = sequence
+		w.neighbors = append(w.neighbors, n)
+	}
+	before := candidate{id, n.addr, n.priority, n.dr, n.bdr}
+	n.addr, n.priority, n.dr, n.bdr = addr, h.Priority, h.DR, h.BDR
+	n.event(HelloReceived)
+	if !slices.Contains(h.Neighbors, w.router.id) {
+		n.event(OneWayReceived)
+		return nil
+	}
+	n.event(TwoWayReceived)
+	if w.typ != Broadcast {
+		return nil
+	}
+	switch claims := func(office ID) bool { return office == addr }; {
+	case w.state == InterfaceWaiting:
+		// The network has elected already: a Backup speaks, or a DR without Backup.
+		if claims(h.BDR) || claims(h.DR) && h.BDR == 0 {
+			w.event(BackupSeen)
+		}
+	case before.priority != h.Priority, claims(before.dr) != claims(h.DR), claims(before.bdr) != claims(h.BDR):
+		w.event(NeighborsChanged)
+	}
+	return nil
+}

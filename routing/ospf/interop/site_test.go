@@ -1,0 +1,285 @@
+// Package interop proves by real daemons that the engine speaks OSPF: FRR and BIRD run in a namespace,
+// the engine on raw sockets in another, with veth pairs between. Only the engine's public API is used.
+package interop
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+)
+
+// site is a namespace without a name, so that nothing is left of it when the test dies.
+type site struct {
+	t   *testing.T
+	ns  netns.NsHandle
+	dir string // of the daemons in it
+}
+
+func newSite(t *testing.T) *site {
+	t.Helper()
+	s := &site{t: t, dir: t.TempDir()}
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with its namespace
+		var err error
+		s.ns, err = netns.New()
+		done <- err
+	}()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.ns.Close() })
+	s.within(func() error { return up("lo") })
+	return s
+}
+
+// within runs a function on a thread in the namespace; what it starts stays in there.
+func (s *site) within(do func() error) {
+	s.t.Helper()
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		if err := netns.Set(s.ns); err != nil {
+			done <- err
+			return
+		}
+		done <- do()
+	}()
+	if err := <-done; err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func up(name string, addrs ...string) error {
+	link, err := netlink.LinkByName(name)
+	if err != nil {
+		return err
+	}
+	for _, a := range addrs {
+		addr, err := netlink.ParseAddr(a)
+		if err == nil {
+			err = netlink.AddrAdd(link, addr)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return netlink.LinkSetUp(link)
+}
+
+// join makes a veth pair of one name at both sites, with an address each.
+func join(a, b *site, name, addrA, addrB string) {
+	a.t.Helper()
+	a.within(func() error {
+		veth := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: name}, PeerName: name, PeerNamespace: netlink.NsFd(b.ns)}
+		if err := netlink.LinkAdd(veth); err != nil {
+			return err
+		}
+		return up(name, addrA)
+	})
+	b.within(func() error { return up(name, addrB) })
+}
+
+// start runs a daemon at the site until the test ends. Its output goes into a file, shown on failure.
+func (s *site) start(name string, args ...string) {
+	s.t.Helper()
+	log, err := os.Create(filepath.Join(s.dir, filepath.Base(name)+".log"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	cmd := exec.Command(name, args...)
+	cmd.Stdout, cmd.Stderr = log, log
+	started := make(chan error)
+	ended := make(chan struct{})
+	go func() {
+		runtime.LockOSThread() // Pdeathsig is of the thread that starts it: it stays until the daemon has ended
+		err := netns.Set(s.ns)
+		if err == nil {
+			cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+			err = cmd.Start()
+		}
+		started <- err
+		if err == nil {
+			_ = cmd.Wait()
+		}
+		close(ended)
+	}()
+	if err := <-started; err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		select {
+		case <-ended:
+		case <-time.After(5 * time.Second):
+			_ = cmd.Process.Kill()
+			<-ended
+		}
+		log.Close()
+		if text, _ := os.ReadFile(log.Name()); s.t.Failed() && len(text) > 0 {
+			s.t.Logf("%s said:\n%s", name, text)
+		}
+	})
+}
+
+// output runs a command at the site.
+func (s *site) output(name string, args ...string) (string, error) {
+	var out []byte
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		err := netns.Set(s.ns)
+		if err == nil {
+			out, err = exec.Command(name, args...).CombinedOutput()
+		}
+		done <- err
+	}()
+	err := <-done
+	return string(out), err
+}
+
+// file writes a file of the site's daemons and returns its path.
+func (s *site) file(name, text string) string {
+	s.t.Helper()
+	path := filepath.Join(s.dir, name)
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		s.t.Fatal(err)
+	}
+	return path
+}
+
+// kernelRoutes lists the routes that a daemon has put into the site's kernel: next hops by network.
+func (s *site) kernelRoutes(protocol netlink.RouteProtocol) map[netip.Prefix][]netip.Addr {
+	routes := map[netip.Prefix][]netip.Addr{}
+	s.within(func() error {
+		list, err := netlink.RouteListFiltered(unix.AF_INET, &netlink.Route{Protocol: protocol}, netlink.RT_FILTER_PROTOCOL)
+		for _, r := range list {
+			dst := netip.PrefixFrom(netip.IPv4Unspecified(), 0)
+			if r.Dst != nil {
+				ones, _ := r.Dst.Mask.Size()
+				dst = netip.PrefixFrom(toAddr(r.Dst.IP), ones)
+			}
+			if r.Gw != nil {
+				routes[dst] = append(routes[dst], toAddr(r.Gw))
+			}
+			for _, h := range r.MultiPath {
+				routes[dst] = append(routes[dst], toAddr(h.Gw))
+			}
+		}
+		return err
+	})
+	return routes
+}
+
+func toAddr(ip net.IP) netip.Addr {
+	a, _ := netip.AddrFromSlice(ip)
+	return a.Unmap()
+}
+
+// wait polls until the function has nothing more to complain about.
+func wait(t *testing.T, limit time.Duration, complaint func() string) {
+	t.Helper()
+	var last string
+	for deadline := time.Now().Add(limit); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+		if last = complaint(); last == "" {
+			return
+		}
+	}
+	t.Fatalf("after %v: %s", limit, last)
+}
+
+// frr is FRR's zebra and ospfd at a site.
+type frr struct {
+	*site
+	vty string
+}
+
+// startFRR runs zebra, and ospfd with a configuration.
+func (s *site) startFRR(config string) *frr {
+	s.t.Helper()
+	f := &frr{s, filepath.Join(s.dir, "vty")}
+	if err := os.Mkdir(f.vty, 0o755); err != nil {
+		s.t.Fatal(err)
+	}
+	for _, dir := range []string{filepath.Dir(s.dir), s.dir, f.vty} { // the daemons run as the user frr
+		if err := os.Chmod(dir, 0o777); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	zapi := filepath.Join(s.dir, "zserv.api")
+	for _, name := range []string{"zebra", "ospfd"} {
+		if name == "zebra" {
+			s.file("zebra.conf", "\n")
+		} else {
+			s.file("ospfd.conf", config)
+		}
+		path := filepath.Join(s.dir, name+".conf")
+		s.start("/usr/lib/frr/"+name, "-f", path, "-i", filepath.Join(s.dir, name+".pid"), "-z", zapi,
+			"--vty_socket", f.vty, "-A", "127.0.0.1", "-P", "0", "--log", "stdout")
+		wait(s.t, 10*time.Second, func() string {
+			if _, err := os.Stat(filepath.Join(f.vty, name+".vty")); err != nil {
+				return err.Error()
+			}
+			return ""
+		})
+	}
+	return f
+}
+
+// show runs one of vtysh's show commands that answer in JSON.
+func (f *frr) show(command string, into any) {
+	f.t.Helper()
+	out, err := f.output("vtysh", "--vty_socket", f.vty, "-c", "show "+command+" json")
+	if err == nil {
+		// vtysh may complain of its own configuration file first.
+		err = json.Unmarshal([]byte(out[max(0, strings.IndexByte(out, '{')):]), into)
+	}
+	if err != nil {
+		f.t.Fatalf("vtysh show %s: %v\n%s", command, err, out)
+	}
+}
+
+// configure runs lines of configuration.
+func (f *frr) configure(lines ...string) {
+	f.t.Helper()
+	args := []string{"--vty_socket", f.vty, "-c", "configure terminal"}
+	for _, l := range lines {
+		args = append(args, "-c", l)
+	}
+	if out, err := f.output("vtysh", args...); err != nil {
+		f.t.Fatalf("vtysh %v: %v\n%s", lines, err, out)
+	}
+}
+
+func needs(t *testing.T, programs ...string) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root, for namespaces and raw sockets")
+	}
+	for _, p := range programs {
+		if _, err := exec.LookPath(p); err != nil {
+			t.Skip(fmt.Sprintf("needs %s (Debian packages frr and bird2)", p))
+		}
+	}
+}
+
+func nlProtocol(p int) netlink.RouteProtocol { return netlink.RouteProtocol(p) }
+
+func sprintSorted(addrs []netip.Addr) string {
+	slices.SortFunc(addrs, netip.Addr.Compare)
+	return fmt.Sprint(addrs)
+}

@@ -1,0 +1,219 @@
+package ospf
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// database is the link state database of an area, or that of the AS-external-LSAs (section 12.2).
+type database struct {
+	domain  *Domain
+	area    *Area // nil: the AS
+	entries map[LSAKey]*entry
+	typed   [TypeExternal + 1][]*entry // the same, by type
+	own     map[LSAKey]*origin         // what the domain's routers originate
+}
+
+// entry is the database copy of an LSA. When a newer instance comes, the entry stays.
+type entry struct {
+	LSA       // Age is that at installed
+	db        *database
+	installed instant
+	arrived   bool    // it came by flooding: MinLSArrival applies
+	returned  bool    // it has been sent back to a neighbour with an older one
+	sentBack  instant // when that was
+	waiting   int     // retransmission lists that it is on
+	pos       int     // in typed
+	timer     timer
+}
+
+func newDatabase(d *Domain, a *Area) *database {
+	return &database{domain: d, area: a, entries: map[LSAKey]*entry{}, own: map[LSAKey]*origin{}}
+}
+
+// age returns the age of now in seconds (section 12.1.1).
+func (e *entry) age() uint16 {
+	return uint16(min(MaxAge, time.Duration(e.Age)+(e.db.domain.now-e.installed)/time.Second))
+}
+
+func (e *entry) maxAged() bool { return e.age() >= MaxAge }
+
+// header returns the header with the age of now.
+func (e *entry) header() LSAHeader {
+	h := e.LSAHeader
+	h.Age = e.age()
+	return h
+}
+
+func (db *database) list() []LSA {
+	var all []LSA
+	for _, entries := range db.typed {
+		for _, e := range entries {
+			all = append(all, LSA{e.header(), e.Body})
+		}
+	}
+	slices.SortFunc(all, func(a, b LSA) int { return a.LSAKey.compare(b.LSAKey) })
+	return all
+}
+
+func (db *database) get(key LSAKey) (LSA, bool) {
+	e := db.entries[key]
+	if e == nil {
+		return LSA{}, false
+	}
+	return LSA{e.header(), e.Body}, true
+}
+
+// install puts an LSA in, in the place of an older instance (section 13.2). The calculation of routes
+// is scheduled when its contents are others.
+func (db *database) install(lsa LSA, arrived bool) *entry {
+	e := db.entries[lsa.LSAKey]
+	changed := e == nil || !e.sameContents(lsa)
+	if e == nil {
+		e = &entry{db: db, pos: len(db.typed[lsa.Type])}
+		e.timer = timer{what: timerAge, of: e}
+		db.entries[lsa.LSAKey] = e
+		db.typed[lsa.Type] = append(db.typed[lsa.Type], e)
+	}
+	db.forget(e)
+	delete(db.domain.maxAged, e)
+	e.LSA, e.installed, e.arrived, e.returned = lsa, db.domain.now, arrived, false
+	if lsa.Age >= MaxAge {
+		db.domain.maxAged[e] = struct{}{}
+	}
+	e.schedule()
+	if changed {
+		db.changed(lsa.Type)
+	}
+	return e
+}
+
+// remove takes an entry out. An LSA that waited for it to be gone is originated now.
+func (db *database) remove(e *entry) {
+	db.forget(e)
+	db.domain.agenda.stop(&e.timer)
+	delete(db.domain.maxAged, e)
+	delete(db.entries, e.LSAKey)
+	list := db.typed[e.Type]
+	last := len(list) - 1
+	list[e.pos] = list[last]
+	list[e.pos].pos = e.pos
+	list[last] = nil
+	db.typed[e.Type] = list[:last]
+	if o := db.own[e.LSAKey]; o != nil {
+		o.gone()
+	}
+}
+
+// forget takes an entry off all retransmission lists.
+func (db *database) forget(e *entry) {
+	if e.waiting == 0 {
+		return
+	}
+	for _, w := range db.wires() {
+		for _, n := range w.neighbors {
+			n.acknowledged(e)
+		}
+	}
+}
+
+// wires lists where the database's LSAs are flooded (section 13.3: the eligible interfaces).
+func (db *database) wires() []*wire {
+	if db.area != nil {
+		return db.area.wires
+	}
+	return db.domain.wires
+}
+
+// floodsOn tells whether LSAs of the database cross a wire: AS-external-LSAs keep out of stub areas
+// and virtual links (section 13.3).
+func (db *database) floodsOn(w *wire) bool {
+	if db.area != nil {
+		return w.area == db.area
+	}
+	return !w.area.cfg.Stub && w.typ != Virtual
+}
+
+// changed notes that the database says something else than before.
+func (db *database) changed(t LSType) {
+	switch {
+	case db.area == nil:
+		db.domain.externalChanged = true
+	case t == TypeRouter || t == TypeNetwork:
+		db.area.topology = true
+	default:
+		db.area.changed = true
+	}
+	db.domain.scheduleCalculation()
+}
+
+// schedule sets the entry's timer for what its age asks for next (section 14): a new instance, a
+// verification, or the end.
+func (e *entry) schedule() {
+	d := e.db.domain
+	age := time.Duration(e.Age)*time.Second + d.now - e.installed
+	if age >= maxAgeTime {
+		d.agenda.stop(&e.timer)
+		return
+	}
+	wait := checkAgeTime - age%checkAgeTime
+	if e.db.own[e.LSAKey] != nil && age < e.refreshAge() {
+		wait = min(wait, e.refreshAge()-age)
+	}
+	d.agenda.set(&e.timer, d.now+wait)
+}
+
+// refreshAge is the age at which the domain originates its LSA anew: LSRefreshTime, less up to a tenth
+// that depends on the LSA, so that what was originated at one time is not flooded at one time for ever.
+func (e *entry) refreshAge() time.Duration {
+	h := (uint32(e.ID)*2654435761 ^ uint32(e.AdvRouter)*40503 ^ uint32(e.Type)*97) % 181
+	return lsRefreshTime - time.Duration(h)*time.Second
+}
+
+// expire is called when the age has reached what schedule waited for.
+func (e *entry) expire(timerKind) {
+	d := e.db.domain
+	switch age := time.Duration(e.Age)*time.Second + d.now - e.installed; {
+	case age >= maxAgeTime:
+		e.prematurelyAge()
+		return
+	case !e.ChecksumOK():
+		d.out.Errors = append(d.out.Errors, fmt.Errorf("ospf: LSA %v in the database of %v has become damaged; it is dropped", e.LSAKey, e.db))
+		e.db.damaged(e)
+		return
+	case e.db.own[e.LSAKey] != nil && age >= e.refreshAge():
+		e.db.own[e.LSAKey].refresh()
+	}
+	if e.timer.pos == 0 {
+		e.schedule()
+	}
+}
+
+// damaged replaces a damaged LSA of the domain's own, and drops one of others: it comes back when it is
+// refreshed.
+func (db *database) damaged(e *entry) {
+	db.changed(e.Type)
+	if o := db.own[e.LSAKey]; o != nil {
+		o.refresh()
+		return
+	}
+	db.remove(e)
+}
+
+// String names the database.
+func (db *database) String() string {
+	if db.area == nil {
+		return "the AS"
+	}
+	return "area " + db.area.id.String()
+}
+
+// prematurelyAge sets the age to MaxAge and floods the LSA, so that all routers take it out of their
+// databases (sections 14 and 14.1).
+func (e *entry) prematurelyAge() {
+	lsa := e.LSA
+	lsa.Age = MaxAge
+	e.db.install(lsa, false)
+	e.db.flood(e, nil)
+}

@@ -1,0 +1,224 @@
+package ospf
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+)
+
+// NeighborState is the state of a neighbour (section 10.1). Attempt, of networks without multicast, is
+// left out.
+type NeighborState uint8
+
+const (
+	NeighborDown NeighborState = iota
+	NeighborInit
+	NeighborTwoWay
+	NeighborExStart
+	NeighborExchange
+	NeighborLoading
+	NeighborFull
+)
+
+// String returns the name in the RFC.
+func (s NeighborState) String() string {
+	return []string{"Down", "Init", "2-Way", "ExStart", "Exchange", "Loading", "Full"}[s]
+}
+
+// NeighborEvent is an event of a neighbour (section 10.2). Start is left out with Attempt.
+type NeighborEvent uint8
+
+const (
+	HelloReceived NeighborEvent = iota
+	TwoWayReceived
+	NegotiationDone
+	ExchangeDone
+	BadLSReq
+	LoadingDone
+	AdjOK
+	SeqNumberMismatch
+	OneWayReceived
+	KillNbr
+	InactivityTimer
+)
+
+// neighbor is a router on the other side of a wire (section 10).
+type neighbor struct {
+	wire     *wire
+	id, addr ID
+	state    NeighborState
+	priority uint8
+	dr, bdr  ID
+	sequence uint32 // of cryptographic authentication: the last one
+
+	inactivity, dd, request, retransmit timer
+
+	exchange       exchange
+	requests       map[LSAKey]request
+	order          []LSAKey           // of the requests, with some that are satisfied
+	asked          int                // requests that have been sent
+	unacknowledged map[*entry]instant // the Link state retransmission list: when each was sent
+	acks           []LSAHeader        // to send directly
+}
+
+func newNeighbor(w *wire, id, addr ID) *neighbor {
+	n := &neighbor{wire: w, id: id, addr: addr, requests: map[LSAKey]request{}, unacknowledged: map[*entry]instant{}}
+	n.inactivity = timer{what: timerInactivity, of: n}
+	n.dd = timer{what: timerDD, of: n}
+	n.request = timer{what: timerRequest, of: n}
+	n.retransmit = timer{what: timerRetransmit, of: n}
+	return n
+}
+
+func (n *neighbor) domain() *Domain { return n.wire.router.domain }
+
+// expire is called when one of the neighbour's timers is due.
+func (n *neighbor) expire(what timerKind) {
+	switch what {
+	case timerInactivity:
+		n.event(InactivityTimer)
+	case timerDD:
+		n.expireDD()
+	case timerRequest:
+		n.repeatRequest()
+	case timerRetransmit:
+		n.retransmitDue()
+	}
+}
+
+// event is the table of section 10.3, whose order the cases keep. An event that the table does not
+// have in a state changes nothing.
+func (n *neighbor) event(e NeighborEvent) {
+	switch {
+	case e == HelloReceived:
+		n.domain().agenda.set(&n.inactivity, n.domain().now+n.wire.cfg.DeadInterval)
+		if n.state == NeighborDown {
+			n.setState(NeighborInit)
+		}
+	case e == TwoWayReceived && n.state == NeighborInit && n.wantsAdjacency():
+		n.startExchange()
+	case e == TwoWayReceived && n.state == NeighborInit:
+		n.setState(NeighborTwoWay)
+	case e == NegotiationDone && n.state == NeighborExStart:
+		n.setState(NeighborExchange)
+		n.summarize()
+	case e == ExchangeDone && n.state == NeighborExchange && len(n.requests) > 0:
+		n.setState(NeighborLoading)
+	case e == ExchangeDone && n.state == NeighborExchange:
+		n.setState(NeighborFull)
+	case e == LoadingDone && n.state == NeighborLoading:
+		n.setState(NeighborFull)
+	case e == AdjOK && n.state == NeighborTwoWay && n.wantsAdjacency():
+		n.startExchange()
+	case e == AdjOK && n.state >= NeighborExStart && !n.wantsAdjacency():
+		n.reset(NeighborTwoWay)
+	case (e == SeqNumberMismatch || e == BadLSReq) && n.state >= NeighborExchange:
+		n.startExchange()
+	case e == OneWayReceived && n.state >= NeighborTwoWay:
+		n.reset(NeighborInit)
+	case e == KillNbr || e == InactivityTimer:
+		n.gone()
+	}
+}
+
+// wantsAdjacency is section 10.4: on broadcast networks, one of the two is DR or Backup.
+func (n *neighbor) wantsAdjacency() bool {
+	w := n.wire
+	return w.typ != Broadcast || w.state == InterfaceDR || w.state == InterfaceBackup || n.addr == w.dr || n.addr == w.bdr
+}
+
+// setState changes the state, with what depends on it elsewhere: LSAs when an adjacency is full or no
+// longer, the election when communication becomes or ends to be bidirectional.
+func (n *neighbor) setState(s NeighborState) {
+	was, d := n.state, n.domain()
+	if s == was {
+		return
+	}
+	n.state = s
+	exchanging := func(s NeighborState) bool { return s == NeighborExchange || s == NeighborLoading }
+	if exchanging(was) {
+		d.exchanging--
+	}
+	if exchanging(s) {
+		d.exchanging++
+	}
+	d.out.Neighbors = append(d.out.Neighbors, NeighborChange{n.wire.Interface, n.id, was, s})
+	if was == NeighborFull || s == NeighborFull {
+		n.wire.router.touch()
+	}
+	if (was >= NeighborTwoWay) != (s >= NeighborTwoWay) {
+		n.wire.event(NeighborsChanged)
+	}
+}
+
+// reset falls back to a state without an exchange: the lists are cleared.
+func (n *neighbor) reset(s NeighborState) {
+	n.clear()
+	n.setState(s)
+}
+
+// clear empties the lists of section 10 that belong to an exchange.
+func (n *neighbor) clear() {
+	for _, t := range []*timer{&n.dd, &n.request, &n.retransmit} {
+		n.domain().agenda.stop(t)
+	}
+	for e := range n.unacknowledged {
+		e.waiting--
+	}
+	clear(n.unacknowledged)
+	clear(n.requests)
+	n.order, n.asked, n.acks = nil, 0, nil
+	n.exchange.pending, n.exchange.sent, n.exchange.received = nil, nil, nil
+}
+
+// gone removes the neighbour.
+func (n *neighbor) gone() {
+	n.domain().agenda.stop(&n.inactivity)
+	n.wire.neighbors = slices.DeleteFunc(n.wire.neighbors, func(o *neighbor) bool { return o == n })
+	n.reset(NeighborDown)
+}
+
+// receive takes a packet other than Hello.
+func (n *neighbor) receive(b Body) error {
+	if dd, ok := b.(*DatabaseDescription); ok {
+		return n.receiveDD(dd)
+	}
+	if n.state < NeighborExchange {
+		return fmt.Errorf("a %v packet in state %v", b.packetType(), n.state)
+	}
+	switch b := b.(type) {
+	case *LinkStateRequest:
+		return n.receiveRequest(b)
+	case *LinkStateUpdate:
+		return n.receiveUpdate(b)
+	case *LinkStateAck:
+		n.receiveAck(b)
+	}
+	return nil
+}
+
+// NeighborInfo is what is known of a neighbour.
+type NeighborInfo struct {
+	ID       ID
+	Addr     netip.Addr // not valid behind an unnumbered segment
+	State    NeighborState
+	Priority uint8
+	// Requests and Unacknowledged are the lengths of the Link state request and retransmission lists.
+	Requests, Unacknowledged int
+}
+
+// Neighbors lists the neighbours of an interface. Those of the same domain on a Segment are Full; the
+// other members of a broadcast segment are not listed.
+func (i *Interface) Neighbors() []NeighborInfo {
+	var list []NeighborInfo
+	if i.wire == nil {
+		for _, p := range i.peers() {
+			list = append(list, NeighborInfo{ID: p.id, Addr: p.addr.Addr(), State: NeighborFull})
+		}
+		return list
+	}
+	for _, n := range i.wire.neighbors {
+		list = append(list, NeighborInfo{n.id, n.addr.Addr(), n.state, n.priority, len(n.requests), len(n.unacknowledged)})
+	}
+	return list
+}

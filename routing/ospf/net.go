@@ -1,0 +1,53 @@
+package ospf
+
+import (
+	"maps"
+	"net/netip"
+	"slices"
+)
+
+// netKey is a network as a number: the address above, the length of the mask below. Sorted, a network
+// comes before those inside of it.
+type netKey uint64
+
+func keyOf(addr, mask ID) netKey {
+	bits := 0
+	for mask<<bits&(1<<31) != 0 {
+		bits++
+	}
+	return netKey(addr&mask)<<8 | netKey(bits)
+}
+
+func keyOfPrefix(p netip.Prefix) netKey { return netKey(IDOf(p.Addr()))<<8 | netKey(p.Bits()) }
+
+func (k netKey) addr() ID { return ID(k >> 8) }
+
+func (k netKey) bits() int { return int(k & 0xff) }
+
+func (k netKey) mask() ID { return maskOf(k.bits()) }
+
+func (k netKey) prefix() netip.Prefix { return netip.PrefixFrom(k.addr().Addr(), k.bits()) }
+
+// contains tells whether a network is, or is inside of, k.
+func (k netKey) contains(o netKey) bool { return o.bits() >= k.bits() && o.addr()&k.mask() == k.addr() }
+
+func sortedNets[V any](m map[netKey]V) []netKey { return slices.Sorted(maps.Keys(m)) }
+
+// assignIDs gives a Link State ID to each network that one router announces by LSAs of one type
+// (appendix E): the network's address; where networks differ in the mask only, the host bits of the
+// more specific ones are set. A host route has none, so there it keeps the address.
+func assignIDs[V any](nets map[netKey]V) map[netKey]ID {
+	ids := make(map[netKey]ID, len(nets))
+	var last netKey
+	for i, net := range sortedNets(nets) {
+		ids[net] = net.addr()
+		if i > 0 && net.addr() == last.addr() {
+			ids[net] |= ^net.mask()
+		}
+		if _, host := nets[netKey(net.addr())<<8|32]; host && net.bits() < 32 {
+			ids[net] |= ^net.mask()
+		}
+		last = net
+	}
+	return ids
+}

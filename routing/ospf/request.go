@@ -1,0 +1,91 @@
+package ospf
+
+import "fmt"
+
+// request is an entry of the Link state request list (section 10): an instance that the neighbour
+// has and we do not.
+type request struct {
+	header LSAHeader
+	asked  bool
+}
+
+// want puts an instance on the request list.
+func (n *neighbor) want(h LSAHeader) {
+	if r, ok := n.requests[h.LSAKey]; ok {
+		n.requests[h.LSAKey] = request{h, r.asked}
+		return
+	}
+	n.requests[h.LSAKey] = request{header: h}
+	n.order = append(n.order, h.LSAKey)
+}
+
+// askNext sends a Link State Request when none is under way, with as much of the list as fits (section
+// 10.9).
+func (n *neighbor) askNext() {
+	if n.asked > 0 || len(n.requests) == 0 || n.state != NeighborExchange && n.state != NeighborLoading {
+		return
+	}
+	body := &LinkStateRequest{}
+	for room := n.wire.room() / 12; len(n.order) > 0 && len(body.Keys) < room; n.order = n.order[1:] {
+		if r, ok := n.requests[n.order[0]]; ok && !r.asked {
+			r.asked = true
+			n.requests[n.order[0]] = r
+			body.Keys = append(body.Keys, n.order[0])
+		}
+	}
+	n.asked = len(body.Keys)
+	n.wire.sendTo(n, body)
+	n.domain().agenda.set(&n.request, n.domain().now+n.wire.cfg.RxmtInterval)
+}
+
+// repeatRequest asks again for what has not come.
+func (n *neighbor) repeatRequest() {
+	var again []LSAKey
+	for k, r := range n.requests {
+		if r.asked {
+			r.asked = false
+			n.requests[k] = r
+			again = append(again, k)
+		}
+	}
+	sortKeys(again)
+	n.order = append(again, n.order...)
+	n.asked = 0
+	n.askNext()
+}
+
+// satisfied takes an LSA off the request list. When the last one has come, Loading is done.
+func (n *neighbor) satisfied(key LSAKey) {
+	r, ok := n.requests[key]
+	if !ok {
+		return
+	}
+	delete(n.requests, key)
+	if r.asked {
+		n.asked--
+	}
+	if n.asked > 0 {
+		return
+	}
+	n.domain().agenda.stop(&n.request)
+	if len(n.requests) == 0 {
+		n.event(LoadingDone)
+		return
+	}
+	n.askNext()
+}
+
+// receiveRequest answers a Link State Request from the database (section 10.7).
+func (n *neighbor) receiveRequest(req *LinkStateRequest) error {
+	var lsas []*entry
+	for _, k := range req.Keys {
+		e := n.entry(k)
+		if e == nil {
+			n.event(BadLSReq)
+			return fmt.Errorf("it requests LSA %v, which is not in the database", k)
+		}
+		lsas = append(lsas, e)
+	}
+	n.wire.sendUpdates(lsas, func(u *LinkStateUpdate) { n.wire.sendTo(n, u) })
+	return nil
+}

@@ -1,0 +1,127 @@
+package ospf
+
+// originateSummaries announces the router's routes into an area by summary-LSAs, and withdraws those
+// of networks that it does not reach any more (section 12.4.3).
+func (r *Router) originateSummaries(c *calculation, at *attachment) {
+	wanted := map[LSAKey][]byte{}
+	if r.isBorder() && r.attached(at.area) {
+		nets := c.summaryNets(at.area)
+		ids := assignIDs(nets)
+		for net, cost := range nets {
+			wanted[LSAKey{TypeSummary, ids[net], r.id}] = SummaryLSA{net.mask(), cost}.Encode()
+		}
+		for id, cost := range c.summaryRouters(at.area) {
+			wanted[LSAKey{TypeASBRSummary, id, r.id}] = SummaryLSA{0, cost}.Encode()
+		}
+	}
+	if len(wanted)+len(at.summaries) == 0 {
+		return
+	}
+	var gone, keys []LSAKey
+	for key := range at.summaries {
+		if wanted[key] == nil {
+			gone = append(gone, key)
+		}
+	}
+	at.summaries = map[LSAKey]bool{}
+	for key := range wanted {
+		at.summaries[key] = true
+		keys = append(keys, key)
+	}
+	sortKeys(gone)
+	sortKeys(keys)
+	for _, key := range gone {
+		at.area.db.withdraw(key)
+	}
+	for _, key := range keys {
+		at.area.db.originate(key, at.area.options(), wanted[key])
+	}
+}
+
+// summaryNets returns the networks to announce into an area, with their costs.
+func (c *calculation) summaryNets(into *Area) map[netKey]uint32 {
+	nets := map[netKey]uint32{}
+	if into.cfg.Stub {
+		nets[0] = min(into.cfg.DefaultCost, LSInfinity-1)
+		if into.cfg.NoSummary {
+			return nets
+		}
+	}
+	for net, r := range c.each {
+		if r.Type > InterArea || r.Discard || !c.summarized(into, r.Type, r.Area, r.Cost, r.NextHops) {
+			continue
+		}
+		if r.Type == IntraArea && c.inRange(into, r.Area, net) {
+			continue
+		}
+		if net == 0 && into.cfg.Stub {
+			continue // the area has its own default route
+		}
+		nets[net] = r.Cost
+	}
+	for a, rg := range c.eachRange {
+		if a == into || rg.Hide || c.uncondensed(into, a.id) {
+			continue
+		}
+		if cost, active := c.rangeCost(a, rg); active && cost < LSInfinity {
+			nets[keyOfPrefix(rg.Prefix)] = cost
+		}
+	}
+	return nets
+}
+
+// summarized tells whether a route is announced into an area (section 12.4.3): not into its own, nor
+// the one that its next hops are in, and into the backbone only from other areas themselves.
+func (c *calculation) summarized(into *Area, t PathType, area ID, cost uint32, hops []NextHop) bool {
+	if area == into.id || cost >= LSInfinity || t == InterArea && into.id == Backbone {
+		return false
+	}
+	for _, h := range hops {
+		if h.Interface.area == into {
+			return false
+		}
+	}
+	return true
+}
+
+// inRange tells whether a network is announced by an area range in its place.
+func (c *calculation) inRange(into *Area, area ID, net netKey) bool {
+	if c.uncondensed(into, area) {
+		return false
+	}
+	for _, rg := range c.r.domain.areas[area].cfg.Ranges {
+		if keyOfPrefix(rg.Prefix).contains(net) {
+			return true
+		}
+	}
+	return false
+}
+
+// uncondensed tells whether ranges do not count: those of the backbone in transit areas, so that
+// section 16.3 finds every network (section 12.4.3).
+func (c *calculation) uncondensed(into *Area, area ID) bool {
+	return area == Backbone && c.transit[into]
+}
+
+// summaryRouters returns the AS boundary routers to announce into an area, with their costs: the path
+// that external routes take counts (section 12.4.3).
+func (c *calculation) summaryRouters(into *Area) map[ID]uint32 {
+	routers := map[ID]uint32{}
+	if into.cfg.Stub {
+		return routers
+	}
+	compatible := c.r.domain.cfg.RFC1583Compatibility
+	for id, list := range c.routers {
+		var best *RouterRoute
+		rank := func(r *RouterRoute) path { return path{r.Cost, r.Type == IntraArea && r.Area != Backbone, nil} }
+		for _, r := range list {
+			if r.Flags&FlagExternal != 0 && (best == nil || rank(r).betterThan(rank(best), compatible)) {
+				best = r
+			}
+		}
+		if best != nil && c.summarized(into, best.Type, best.Area, best.Cost, best.NextHops) {
+			routers[id] = best.Cost
+		}
+	}
+	return routers
+}

@@ -1,0 +1,247 @@
+package ospf
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+)
+
+// wire is the side of an interface where packets flow: its timers, its neighbours, and what waits to
+// be sent.
+type wire struct {
+	*Interface
+	cfg       InterfaceConfig
+	virtual   *virtualLink // of a virtual link
+	neighbors []*neighbor
+
+	hello, wait, ack timer
+
+	sequence uint32      // of cryptographic authentication
+	busy     bool        // there is something to flush
+	updates  []*entry    // to flood
+	delayed  []LSAHeader // to acknowledge; section 13.5
+}
+
+// maxNeighbors bounds the memory that forged Hellos can take on one interface.
+const maxNeighbors = 1024
+
+// ackDelay is the time that acknowledgments are gathered for; it must be less than RxmtInterval
+// (section 13.5).
+const ackDelay = time.Second
+
+func newWire(i *Interface, cfg InterfaceConfig) *wire {
+	w := &wire{Interface: i, cfg: cfg}
+	w.hello = timer{what: timerHello, of: w}
+	w.wait = timer{what: timerWait, of: w}
+	w.ack = timer{what: timerAck, of: w}
+	return w
+}
+
+func (w *wire) domain() *Domain { return w.router.domain }
+
+// up starts the timers of section 9.3's event InterfaceUp.
+func (w *wire) up() {
+	d := w.domain()
+	d.wires = append(d.wires, w)
+	w.area.wires = append(w.area.wires, w)
+	d.agenda.set(&w.hello, d.now)
+	if w.state == InterfaceWaiting {
+		d.agenda.set(&w.wait, d.now+w.cfg.DeadInterval)
+	}
+}
+
+// down resets everything, with KillNbr for all neighbours (section 9.3).
+func (w *wire) down() {
+	d := w.domain()
+	for _, n := range w.list() {
+		n.event(KillNbr)
+	}
+	for _, t := range []*timer{&w.hello, &w.wait, &w.ack} {
+		d.agenda.stop(t)
+	}
+	is := func(o *wire) bool { return o == w }
+	d.wires = slices.DeleteFunc(d.wires, is)
+	w.area.wires = slices.DeleteFunc(w.area.wires, is)
+	w.updates, w.delayed = nil, nil
+}
+
+// list returns the neighbours of now, for loops in which some may go.
+func (w *wire) list() []*neighbor { return slices.Clone(w.neighbors) }
+
+// expire is called when one of the wire's timers is due.
+func (w *wire) expire(what timerKind) {
+	switch what {
+	case timerHello:
+		w.sendHello()
+		w.domain().agenda.set(&w.hello, w.domain().now+w.cfg.HelloInterval)
+	case timerWait:
+		w.event(WaitTimer)
+	case timerAck:
+		w.sendDelayedAcks()
+	}
+}
+
+// InterfaceEvent is an event of section 9.2 that a wire can meet while it is up.
+type InterfaceEvent uint8
+
+const (
+	WaitTimer InterfaceEvent = iota
+	BackupSeen
+	NeighborsChanged // NeighborChange
+)
+
+// event is the table of section 9.3 for what happens on a network that elects a Designated Router.
+func (w *wire) event(e InterfaceEvent) {
+	switch {
+	case w.state == InterfaceWaiting && (e == WaitTimer || e == BackupSeen):
+		w.domain().agenda.stop(&w.wait)
+		w.setState(InterfaceDROther)
+		w.elect()
+	case w.state >= InterfaceDROther && e == NeighborsChanged:
+		w.elect()
+	}
+}
+
+// peers lists the neighbours in state Full.
+func (w *wire) peers() []peer {
+	var list []peer
+	for _, n := range w.neighbors {
+		if n.state == NeighborFull {
+			list = append(list, peer{n.id, n.addr})
+		}
+	}
+	return list
+}
+
+// room returns the octets that fit into a packet after the OSPF header.
+func (w *wire) room() int {
+	return int(w.cfg.MTU) - ipLen - headerLen - w.cfg.Auth.overhead()
+}
+
+// send puts a packet out (section 8.1).
+func (w *wire) send(dst netip.Addr, body Body) {
+	d := w.domain()
+	p := Packet{RouterID: w.router.id, AreaID: w.area.id, Body: body}
+	w.sequence = max(w.sequence, uint32(d.clock().Unix()))
+	out := Datagram{Interface: w.Interface, Dst: dst, TTL: 1, Payload: w.cfg.Auth.Sign(p.encode(), w.sequence, d.clock())}
+	if w.addr != 0 {
+		out.Src = w.addr.Addr()
+	}
+	if w.typ == Virtual {
+		out.TTL = 64
+	}
+	d.out.Datagrams = append(d.out.Datagrams, out)
+}
+
+// sendTo sends to one neighbour: on point-to-point links to AllSPFRouters (section 8.1).
+func (w *wire) sendTo(n *neighbor, body Body) {
+	if w.typ == PointToPoint {
+		w.send(AllSPFRouters, body)
+		return
+	}
+	w.send(n.addr.Addr(), body)
+}
+
+// sendAll sends what all adjacent neighbours must see: DR and Backup to AllSPFRouters, others to
+// AllDRouters (sections 13.3 and 13.5).
+func (w *wire) sendAll(body Body) {
+	switch {
+	case w.typ == Virtual:
+		for _, n := range w.neighbors {
+			w.send(n.addr.Addr(), body)
+		}
+	case w.typ == Broadcast && w.state != InterfaceDR && w.state != InterfaceBackup:
+		w.send(AllDRouters, body)
+	default:
+		w.send(AllSPFRouters, body)
+	}
+}
+
+// Receive takes an OSPF packet that came in on an interface of the domain (section 8.2): src and dst are
+// the addresses of its IP header, b is what follows that header. The error says why a packet was not
+// taken; it is no fault of the domain. b may be used again after the call.
+func (d *Domain) Receive(now time.Time, in *Interface, src, dst netip.Addr, b []byte) error {
+	d.advance(now)
+	if err := d.receive(in, src, dst, b); err != nil {
+		return fmt.Errorf("ospf: packet from %v on %v: %w", src, in, err)
+	}
+	return nil
+}
+
+func (d *Domain) receive(in *Interface, src, dst netip.Addr, b []byte) error {
+	if !in.isUp() {
+		return fmt.Errorf("the interface is down")
+	}
+	if !src.Unmap().Is4() {
+		return fmt.Errorf("the source is no IPv4 address")
+	}
+	p, err := Decode(b)
+	if err != nil {
+		return err
+	}
+	if p.RouterID == 0 {
+		return fmt.Errorf("its Router ID is 0.0.0.0")
+	}
+	if p.RouterID == in.router.id {
+		return fmt.Errorf("its Router ID %v is our own", p.RouterID)
+	}
+	w, err := in.wireOf(p, IDOf(src))
+	if err != nil {
+		return err
+	}
+	if dst == AllDRouters && w.state != InterfaceDR && w.state != InterfaceBackup {
+		return fmt.Errorf("it is for the Designated Router, which we are not")
+	}
+	sequence, err := w.cfg.Auth.Verify(b, d.clock())
+	if err != nil {
+		return err
+	}
+	n := w.find(p.RouterID, IDOf(src))
+	if n != nil && w.cfg.Auth.Type == AuthCryptographic {
+		if sequence < n.sequence {
+			return fmt.Errorf("its sequence number %d has been before: the last was %d", sequence, n.sequence)
+		}
+		n.sequence = sequence
+	}
+	if hello, ok := p.Body.(*Hello); ok {
+		return w.receiveHello(hello, p.RouterID, IDOf(src), sequence)
+	}
+	if n == nil {
+		return fmt.Errorf("a %v packet from a router that is no neighbour", p.Body.packetType())
+	}
+	return n.receive(p.Body)
+}
+
+// wireOf finds the interface that a packet is for by its area: that which it came by, or a virtual link
+// whose transit area is that one's (section 8.2).
+func (i *Interface) wireOf(p *Packet, src ID) (*wire, error) {
+	switch {
+	case p.AreaID == i.area.id && i.wire != nil:
+		if i.typ == Broadcast && (src^i.addr)&i.mask != 0 {
+			return nil, fmt.Errorf("its source is not in the network %v", i.Address().Masked())
+		}
+		return i.wire, nil
+	case p.AreaID == Backbone && i.area.id != Backbone:
+		for _, v := range i.router.virtual {
+			if v.transit == i.area && v.peer == p.RouterID && v.iface.isUp() {
+				return v.iface.wire, nil
+			}
+		}
+		return nil, fmt.Errorf("it is of the backbone, and there is no virtual link to %v through area %v", p.RouterID, i.area.id)
+	case p.AreaID == i.area.id:
+		return nil, fmt.Errorf("the interface exchanges no packets")
+	}
+	return nil, fmt.Errorf("its area is %v, ours is %v", p.AreaID, i.area.id)
+}
+
+// find returns the neighbour that a packet is from: by Router ID on point-to-point and virtual links,
+// by address on broadcast networks (section 8.2). Nil when it is none.
+func (w *wire) find(id, addr ID) *neighbor {
+	for _, n := range w.neighbors {
+		if w.typ == Broadcast && n.addr == addr || w.typ != Broadcast && n.id == id {
+			return n
+		}
+	}
+	return nil
+}

@@ -1,0 +1,153 @@
+package spf
+
+import (
+	"fmt"
+	"math"
+	"slices"
+)
+
+// Unreachable is the distance of a vertex that no path leads to.
+const Unreachable uint32 = math.MaxUint32
+
+// Tree is the shortest paths from one root. Its zero value is ready for Graph.Tree.
+type Tree struct {
+	// Root is the vertex that the paths start from.
+	Root int32
+	// Dist has the cost of the shortest path by vertex, or Unreachable. A path that costs
+	// Unreachable or more counts as none.
+	Dist []uint32
+	// Order lists the reachable vertices with rising distance, the root first; at the same
+	// distance transparent vertices come first.
+	Order []int32
+
+	parent []int32 // by vertex: an edge that a shortest path comes in by, -1 for none
+	hops   []span  // by vertex: its set of first hops
+	arena  []int32 // the sets; ones that are the same share their place
+	heap   heap
+	done   []bool
+}
+
+// span is a sorted set of edges in the arena.
+type span struct{ at, len int32 }
+
+// FirstHops returns the edges that equal-cost shortest paths to v begin with, in rising order: edges
+// out of the root, or edges out of a transparent vertex that the root is attached to. A transparent
+// vertex at the root has the edge to itself. The slice is valid until the tree is computed again.
+func (t *Tree) FirstHops(v int32) []int32 {
+	s := t.hops[v]
+	return t.arena[s.at : s.at+s.len]
+}
+
+// Parent returns an edge that ends a shortest path to v, or -1 at the root and where none leads.
+func (t *Tree) Parent(v int32) int32 { return t.parent[v] }
+
+// Tree computes the shortest paths from root into t, whose buffers are used again. It panics when
+// root is no vertex of the graph.
+func (g *Graph) Tree(root int32, t *Tree) {
+	n := g.Vertices()
+	if uint32(root) >= uint32(n) {
+		panic(fmt.Sprintf("spf: root %d of a graph with %d vertices", root, n))
+	}
+	t.reset(n)
+	t.Root, t.Dist[root] = root, 0
+	t.heap.push(g.key(0, root))
+	for len(t.heap) > 0 {
+		v := t.heap.pop().vertex()
+		if t.done[v] {
+			continue // a longer way to v, put in before the shorter one was found
+		}
+		t.done[v] = true
+		t.Order = append(t.Order, v)
+		for _, a := range g.arcs[g.first[v]:g.first[v+1]] {
+			g.relax(t, v, a)
+		}
+	}
+}
+
+// relax looks at one edge out of the finished vertex v.
+func (g *Graph) relax(t *Tree, v int32, a arc) {
+	dist := t.Dist[v] + a.cost
+	if t.done[a.to] || dist < a.cost || dist > t.Dist[a.to] || dist == Unreachable {
+		return
+	}
+	if dist < t.Dist[a.to] {
+		t.Dist[a.to] = dist
+		t.parent[a.to] = a.edge
+		t.hops[a.to] = g.through(t, v, a)
+		t.heap.push(g.key(dist, a.to))
+		return
+	}
+	t.hops[a.to] = t.union(t.hops[a.to], g.through(t, v, a))
+}
+
+// through returns the first hops of paths that come to the end of a through v. They are v's, except
+// at the root, and except for hops that only reach a network: there the next router is the hop.
+func (g *Graph) through(t *Tree, v int32, a arc) span {
+	if v == t.Root {
+		return t.put(a.edge)
+	}
+	s := t.hops[v]
+	if !g.isTransparent(v) {
+		return s
+	}
+	direct := func(hop int32) bool { return g.to[hop] == v && g.from[hop] == t.Root }
+	if !slices.ContainsFunc(t.arena[s.at:s.at+s.len], direct) {
+		return s
+	}
+	at := int32(len(t.arena))
+	for i := range s.len {
+		if hop := t.arena[s.at+i]; !direct(hop) {
+			t.arena = append(t.arena, hop)
+		}
+	}
+	t.arena = append(t.arena, a.edge)
+	slices.Sort(t.arena[at:])
+	return span{at, int32(len(t.arena)) - at}
+}
+
+// put adds a set of one edge.
+func (t *Tree) put(edge int32) span {
+	t.arena = append(t.arena, edge)
+	return span{int32(len(t.arena)) - 1, 1}
+}
+
+// union returns the set of what is in a or b, one of the two if it has all.
+func (t *Tree) union(a, b span) span {
+	if a == b {
+		return a
+	}
+	at := int32(len(t.arena))
+	i, j := a.at, b.at
+	for i < a.at+a.len && j < b.at+b.len {
+		x, y := t.arena[i], t.arena[j]
+		t.arena = append(t.arena, min(x, y))
+		if x <= y {
+			i++
+		}
+		if y <= x {
+			j++
+		}
+	}
+	t.arena = append(t.arena, t.arena[i:a.at+a.len]...)
+	t.arena = append(t.arena, t.arena[j:b.at+b.len]...)
+	u := span{at, int32(len(t.arena)) - at}
+	for _, s := range []span{a, b} {
+		if s.len == u.len {
+			t.arena = t.arena[:at]
+			return s
+		}
+	}
+	return u
+}
+
+// reset prepares the buffers for n vertices.
+func (t *Tree) reset(n int) {
+	t.Dist = slices.Grow(t.Dist[:0], n)[:n]
+	t.parent = slices.Grow(t.parent[:0], n)[:n]
+	t.hops = slices.Grow(t.hops[:0], n)[:n]
+	t.done = slices.Grow(t.done[:0], n)[:n]
+	for v := range n {
+		t.Dist[v], t.parent[v], t.hops[v], t.done[v] = Unreachable, -1, span{}, false
+	}
+	t.Order, t.arena, t.heap = t.Order[:0], t.arena[:0], t.heap[:0]
+}

@@ -1,0 +1,238 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"trivet.dev/trivet/controller/foreign"
+	"trivet.dev/trivet/lab"
+)
+
+// withControllers lets the machine's labs find controllers of others where who runs the tests has
+// them; a test that needs one which is not installed is skipped.
+func (m *machine) withControllers(names ...string) {
+	m.t.Helper()
+	places := foreign.PlacesOf(lab.Owner())
+	for _, name := range names {
+		if _, err := foreign.Lookup(name).Find(places); err != nil {
+			m.t.Skip(err)
+		}
+	}
+	m.env = append(m.env, "TRIVET_CONTROLLERS="+places.Cache)
+}
+
+// pids lists the machine's processes whose command lines contain a word.
+func (m *machine) pids(word string) []string {
+	m.t.Helper()
+	return strings.Fields(m.sh(`for p in /proc/[0-9]*; do
+		case "$(tr '\0' ' ' 2>/dev/null <$p/cmdline || true)" in *awk*|*case*) ;; *` + word + `*) echo ${p#/proc/};; esac; done`))
+}
+
+// TestForeignControllers proves that each controller of others that a lab can start carries a line, a
+// tree and a campus, in which hosts reach each other at the first try; that it does not run as
+// root where it need not; and that down leaves nothing of it.
+func TestForeignControllers(t *testing.T) {
+	for _, c := range foreign.All() {
+		t.Run(c.Name, func(t *testing.T) {
+			t.Parallel()
+			m := newMachine(t)
+			m.withControllers(c.Name)
+			m.carries(c.Name)
+		})
+	}
+	t.Run("os-ken of the distribution", func(t *testing.T) {
+		t.Parallel()
+		m := newMachine(t)
+		m.env = append(m.env, "TRIVET_CONTROLLERS="+m.dir)
+		if _, err := os.Stat("/usr/lib/python3/dist-packages/os_ken"); err != nil {
+			t.Skip(err)
+		}
+		m.carries("os-ken")
+	})
+}
+
+func (m *machine) carries(controller string) {
+	m.t.Helper()
+	before := m.snapshot()
+	for _, c := range []struct {
+		what  string
+		hosts int
+	}{{"linear,3", 3}, {"tree,2,3", 9}, {example("campus.yaml"), 40}} {
+		contains(m.t, m.up(c.what, "--datapath", "ovs", "--controller", controller, "--wait", "50s"), "up in", "controller "+controller)
+		if c.hosts < 40 {
+			m.pingAll(c.hosts*(c.hosts-1), "--timeout", "10s") // a busy machine is no broken one
+		} else { // all of them, in several labs at once, would be too many neighbours for the kernel's one table
+			for _, pair := range [][2]string{{"h1", "h40"}, {"h12", "h23"}, {"h40", "h5"}, {"h34", "h33"}} {
+				m.ok("ping", pair[0], pair[1], "--count", "2", "--timeout", "10s")
+			}
+		}
+		contains(m.t, m.ok("logs"), "controllers/"+controller+".log")
+		m.ok("down")
+		m.unchanged(before)
+	}
+}
+
+// TestForeignUser proves that what belongs to the system runs as nobody, in a namespace of the lab's
+// that keeps everybody else from its port.
+func TestForeignUser(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	m.withControllers("ovs-testcontroller")
+	m.up("linear,2", "--controller", "ovs-testcontroller")
+	pid := m.pids("ovs-testcontrolle[r]")[0]
+	contains(t, m.sh("cat /proc/"+pid+"/status"), "Uid:\t65534\t65534\t65534\t65534")
+	if here, there := m.sh("readlink /proc/self/ns/net"), m.sh("readlink /proc/"+pid+"/ns/net"); here == there {
+		t.Error("the controller listens for the whole machine")
+	}
+	m.ok("down")
+}
+
+// TestForeignControllerDies proves what becomes of a lab whose controller dies: with fail_mode secure
+// nothing new is forwarded, with standalone the switches come to forward by learning. The lab's log says
+// that it is dead, and with an apply it comes back.
+func TestForeignControllerDies(t *testing.T) {
+	for _, mode := range []string{"secure", "standalone"} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			m := newMachine(t)
+			m.withControllers("ovs-testcontroller")
+			before := m.snapshot()
+			text := "defaults: {switch: {fail_mode: " + mode + "}}\ncontroller: ovs-testcontroller\nnodes: {\"s[1-2]\": switch, \"h[1-4]\": host}\nlinks: [\"s1 -- s2\", \"s1 -- h[1-2]\", \"s2 -- h[3-4]\"]\n"
+			m.up(m.file("lab.yaml", text))
+			m.ok("ping", "h1", "h3")
+			m.sh("kill -9 " + m.pids("ovs-testcontrolle[r]")[0])
+			if mode == "secure" {
+				m.want(3, "ping", "h2", "h4")
+				m.ok("apply", m.file("lab.yaml", strings.Replace(text, "h[1-4]", "h[1-5]", 1)))
+				eventually(t, "a new controller forwards", func() bool { return m.run("ping", "h2", "h4").code == 0 })
+			} else {
+				eventually(t, "switches forward by learning", func() bool { return m.run("ping", "h2", "h4").code == 0 })
+			}
+			contains(t, m.ok("logs"), "the controller ovs-testcontroller has ended: signal: killed")
+			m.ok("down")
+			m.unchanged(before)
+		})
+	}
+}
+
+// TestForeignDaemonDies proves that a controller outlives the lab's daemon, as do its switches, and that
+// down ends it all the same; and so it does whenever in coming up the daemon died.
+func TestForeignDaemonDies(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	m.withControllers("ovs-testcontroller")
+	before := m.snapshot()
+	file := m.file("lab.yaml", "controller: ovs-testcontroller\nnodes: {s1: switch, \"h[1-3]\": host}\nlinks: [\"s1 -- h[1-3]\"]\n")
+	m.up(file)
+	m.kill("*_[_]daemon*")
+	if n := len(m.pids("ovs-testcontrolle[r]")); n != 1 {
+		t.Errorf("%d controllers run", n)
+	}
+	contains(t, m.ok("down"), "nothing left")
+	m.unchanged(before)
+	for step := 1; !m.killAt(file, step); step++ {
+		m.ok("down")
+		m.unchanged(before)
+	}
+	m.ok("down")
+	m.unchanged(before)
+}
+
+// TestSeveralControllers proves that a switch with two controllers at addresses goes on with the one when
+// the other dies.
+func TestSeveralControllers(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	m.withControllers("ovs-testcontroller")
+	// In OpenFlow 1.3 this one takes packets that come through a patch port for somebody else's.
+	for i := 1; i <= 2; i++ {
+		m.sh(fmt.Sprintf("ovs-testcontroller -OOpenFlow10 -vsyslog:off --unixctl=none ptcp:%d:127.0.0.1 >/dev/null 2>&1 &", 7000+i))
+	}
+	eventually(t, "both listen", func() bool { return m.sh("ss -Htln 'sport >= 7001 and sport <= 7002' | wc -l") == "2" })
+	m.up(m.file("lab.yaml", "controller: [tcp:127.0.0.1:7001, tcp:127.0.0.1:7002]\nnodes: {\"s[1-2]\": switch, \"h[1-4]\": host}\nlinks: [\"s1 -- s2\", \"s1 -- h[1-2]\", \"s2 -- h[3-4]\"]\n"))
+	connected := func(want string) func() bool {
+		return func() bool {
+			return m.sh("ss -Htn state established 'dport >= 7001 and dport <= 7002' | wc -l") == want
+		}
+	}
+	eventually(t, "each switch has both", connected("4"))
+	m.ok("ping", "h1", "h2")
+	m.sh("kill -9 " + m.pids("ptcp:700[1]")[0])
+	eventually(t, "each switch has one", connected("2"))
+	m.pingAll(12)
+	m.ok("down")
+}
+
+// TestForeignChanges proves that a lab changes under a controller that has to be told of its ports, that
+// it goes over to another controller, of which the first one's process ends, and that no link comes up
+// that would make a loop.
+func TestForeignChanges(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	m.withControllers("faucet", "ovs-testcontroller")
+	before := m.snapshot()
+	const text = "controller: CONTROLLER\nnodes: {\"s[1-2]\": switch, \"h[1-HOSTS]\": host}\nlinks: [\"s1 -- s2\", \"s1 -- h[1-HOSTS]\", {\"s1 -- s2\": {down: true}}]\n"
+	file := func(controller, hosts string) string {
+		return m.file("lab.yaml", strings.NewReplacer("CONTROLLER", controller, "HOSTS", hosts).Replace(text))
+	}
+	m.up(file("faucet", "2"), "--wait", "50s")
+	m.pingAll(2, "--timeout", "10s")
+	contains(t, m.want(1, "link", "set", "s1-s2", "--number", "2", "up").err, "loop", "faucet", "stp: true")
+	m.ok("apply", file("faucet", "4"))
+	all := func() bool { return m.run("ping", "--all").code == 0 }
+	eventually(t, "Faucet knows the new ports", all)
+	m.ok("apply", file("ovs-testcontroller", "4"))
+	eventually(t, "the other controller forwards", all)
+	if flows := m.sh("ovs-ofctl -OOpenFlow15 dump-flows unix:/run/trivet/" + m.name + "/ovs/s1.mgmt"); strings.Contains(flows, "goto_table") {
+		t.Errorf("entries of Faucet are left: %s", flows)
+	}
+	if n := len(m.pids("fauce[t].faucet")); n != 0 {
+		t.Errorf("%d processes of Faucet are left", n)
+	}
+	m.ok("down")
+	m.unchanged(before)
+}
+
+// TestForeignRefused proves that what a controller cannot carry, or is not there, is said before
+// anything is made.
+func TestForeignRefused(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	m.env = append(m.env, "TRIVET_CONTROLLERS=/nowhere")
+	before := m.snapshot()
+	for _, c := range []struct{ what, controller, says string }{
+		{"linear,2", "osken", "did you mean os-ken?"},
+		{"linear,2", "testcontroller", "did you mean ovs-testcontroller?"},
+		{"linear,2", "nox", "did you mean pox?"},
+		{"linear,2", "floodlight", "ovs-testcontroller"},
+		{"linear,2", "pox,pox", "twice"},
+		{"linear,2", "trivet,pox", "name it alone"},
+		{"linear,17", "ovs-testcontroller", "room for 16 switches"},
+		{"ring,4", "os-ken", "s1, s2, s3, s4 make a loop"},
+		{"linear,2", "pox", "pox is not installed:  git clone -b halosaur"},
+	} {
+		contains(t, m.want(1, "up", "--name", m.name, c.what, "--controller", c.controller).err, c.says)
+		m.unchanged(before)
+	}
+}
+
+// TestForeignControllerBroken proves that a controller that cannot start takes the lab back, and says
+// with its own words why.
+func TestForeignControllerBroken(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	m.sh("mkdir -p controllers/faucet/bin")
+	must(t, os.Chmod(m.file("controllers/faucet/bin/faucet", "#!/bin/sh\necho no module named faucet >&2\nexit 3\n"), 0o755))
+	m.env = append(m.env, "TRIVET_CONTROLLERS="+m.dir+"/controllers")
+	before := m.snapshot()
+	start := time.Now()
+	contains(t, m.want(1, "up", "--name", m.name, "linear,2", "--controller", "faucet").err,
+		"the controller faucet ended at once", "no module named faucet", "nothing is left")
+	if time.Since(start) > 9*time.Second {
+		t.Error("up waits for a controller that has ended")
+	}
+	m.unchanged(before)
+}

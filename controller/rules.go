@@ -155,7 +155,9 @@ func sameFlow(a, b *openflow.FlowMod) bool {
 }
 
 // body is a message with an entry's instructions only.
-func body(m *openflow.FlowMod) *openflow.FlowMod { return &openflow.FlowMod{Instructions: m.Instructions} }
+func body(m *openflow.FlowMod) *openflow.FlowMod {
+	return &openflow.FlowMod{Instructions: m.Instructions}
+}
 
 func sameGroup(a, b *openflow.GroupDesc) bool {
 	encode := func(g *openflow.GroupDesc) []byte {

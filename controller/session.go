@@ -1,7 +1,6 @@
 package controller
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -22,25 +21,19 @@ const (
 
 // A session is one connection with a switch.
 type session struct {
-	controller *Controller
-	conn       net.Conn
-	reader     *openflow.Reader
-	parts      openflow.Reassembler
-	sw         *Switch           // nil until the handshake is done
-	in         openflow.PacketIn // the last one, and what was read of it: used again and again
-	packet     Packet
+	core
+	conn   net.Conn
+	reader *openflow.Reader
+	parts  openflow.Reassembler
+	in     openflow.PacketIn // the last one, and what was read of it: used again and again
 
 	mu       sync.Mutex // of what follows
 	writer   *openflow.Writer
 	handling bool // an event is handled: what is sent waits for its end
-	next     uint32
-	waiting  map[uint32]chan<- openflow.Message
-	gone     bool
 }
 
 func newSession(c *Controller, conn net.Conn) *session {
-	return &session{controller: c, conn: conn, reader: openflow.NewReader(conn, 0), writer: openflow.NewWriter(conn),
-		next: firstXid, waiting: map[uint32]chan<- openflow.Message{}}
+	return &session{core: newCore(c), conn: conn, reader: openflow.NewReader(conn, 0), writer: openflow.NewWriter(conn)}
 }
 
 func (s *session) peer() string {
@@ -58,7 +51,7 @@ func (s *session) run() error {
 	if err := s.controller.join(s.sw); err != nil {
 		return err
 	}
-	defer s.down()
+	defer s.core.down(s.sw)
 	s.controller.log.Info("switch up", "switch", s.sw.Name(), "peer", s.peer(), "ports", len(s.sw.ports))
 	s.begin()
 	s.controller.each(func(a App) { a.SwitchUp(s.sw) })
@@ -67,18 +60,6 @@ func (s *session) run() error {
 		return err
 	}
 	return s.loop()
-}
-
-func (s *session) down() {
-	s.mu.Lock()
-	s.gone = true
-	for _, answer := range s.waiting {
-		close(answer)
-	}
-	s.waiting = nil
-	s.mu.Unlock()
-	s.controller.leave(s.sw)
-	s.controller.each(func(a App) { a.SwitchDown(s.sw) })
 }
 
 // handshake is HELLO, FEATURES, SET_CONFIG and the ports (OpenFlow 1.3.5, section 6.3.2).
@@ -273,26 +254,14 @@ func (s *session) handle(b []byte) error {
 	switch m := m.(type) {
 	case *openflow.EchoRequest:
 		return s.send(&openflow.EchoReply{Xid: m.Xid, Data: m.Data})
-	case *openflow.PortStatus:
-		if m.Port.Number <= openflow.PortMax && s.sw.changePort(m.Reason, m.Port) {
-			s.controller.each(func(a App) { a.PortChanged(s.sw, m.Reason, m.Port) })
-		}
-	case *openflow.FlowRemoved:
-		s.controller.each(func(a App) { a.FlowRemoved(s.sw, m) })
 	case *openflow.MultipartReply:
 		whole, err := s.parts.Reply(m)
-		if err != nil {
+		if err != nil || whole == nil {
 			return err
 		}
-		if whole != nil {
-			s.answer(whole)
-		}
-	case *openflow.Error:
-		if !s.answer(m) {
-			s.controller.log.Warn("error from the switch", "switch", s.sw.Name(), "error", m.String())
-		}
+		s.answer(whole)
 	default:
-		s.answer(m)
+		s.event(s.sw, m)
 	}
 	return nil
 }
@@ -302,9 +271,7 @@ func (s *session) packetIn(b []byte) error {
 	if err := openflow.DecodeInto(b, &s.in); err != nil {
 		return fmt.Errorf("malformed message: %w", err)
 	}
-	if s.packet.parse(&s.in) {
-		s.controller.packetIn(s.sw, &s.packet)
-	}
+	s.packetEvent(s.sw, &s.in)
 	return nil
 }
 
@@ -331,11 +298,11 @@ func (s *session) flush() error {
 }
 
 func (s *session) send(m openflow.Message) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.gone {
+	if s.isGone() {
 		return ErrGone
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if err := s.writer.Write(m); err != nil {
 		return err
 	}
@@ -354,62 +321,4 @@ func (s *session) sendNow(messages ...openflow.Message) error {
 		}
 	}
 	return s.writer.Flush()
-}
-
-// answer gives a message to who waits for it.
-func (s *session) answer(m openflow.Message) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	to, ok := s.waiting[m.Transaction()]
-	if ok {
-		delete(s.waiting, m.Transaction())
-		to <- m
-	}
-	return ok
-}
-
-func (s *session) request(ctx context.Context, m openflow.Message) (openflow.Message, error) {
-	answer, err := s.post(m)
-	if err != nil {
-		return nil, err
-	}
-	select {
-	case got, ok := <-answer:
-		if refusal, is := got.(*openflow.Error); is {
-			return nil, refusal
-		}
-		if !ok {
-			return nil, ErrGone
-		}
-		return got, nil
-	case <-ctx.Done():
-		s.withdraw(m)
-		return nil, ctx.Err()
-	}
-}
-
-// post sends a message with an xid of its own; what the switch answers to that comes by the channel.
-func (s *session) post(m openflow.Message) (<-chan openflow.Message, error) {
-	answer := make(chan openflow.Message, 1)
-	s.mu.Lock()
-	if s.gone {
-		s.mu.Unlock()
-		return nil, ErrGone
-	}
-	s.next++
-	m.SetTransaction(s.next)
-	s.waiting[s.next] = answer
-	s.mu.Unlock()
-	if err := s.send(m); err != nil {
-		s.withdraw(m)
-		return nil, err
-	}
-	return answer, nil
-}
-
-// withdraw ends that somebody waits for the answer to a message.
-func (s *session) withdraw(m openflow.Message) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.waiting, m.Transaction())
 }

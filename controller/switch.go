@@ -13,7 +13,7 @@ import (
 
 // Switch is a connected datapath.
 type Switch struct {
-	session  *session
+	session  line
 	dpid     uint64
 	features openflow.FeaturesReply
 
@@ -56,7 +56,7 @@ func (s *Switch) Send(m openflow.Message) error { return s.session.send(m) }
 // xid, of a multipart reply all parts joined. An ERROR comes back as an error
 // (*openflow.Error). It must not be called while an event of the switch is handled.
 func (s *Switch) Request(ctx context.Context, m openflow.Message) (openflow.Message, error) {
-	return s.session.request(ctx, m)
+	return s.session.await(ctx, m, s.session.send)
 }
 
 // Barrier waits until the switch has done all that was sent before.
@@ -72,7 +72,7 @@ func (s *Switch) Do(ctx context.Context, messages ...openflow.Message) error {
 	refusals := make([]<-chan openflow.Message, len(messages))
 	for i, m := range messages {
 		var err error
-		if refusals[i], err = s.session.post(m); err != nil {
+		if refusals[i], err = s.session.postBy(m, s.session.send); err != nil {
 			return err
 		}
 		defer s.session.withdraw(m)

@@ -1,0 +1,135 @@
+package controller
+
+import (
+	"context"
+	"sync"
+
+	"trivet.dev/trivet/openflow"
+)
+
+// line is how a switch is spoken with: a session over a connection, or one in memory.
+type line interface {
+	send(openflow.Message) error
+	await(context.Context, openflow.Message, func(openflow.Message) error) (openflow.Message, error)
+	postBy(openflow.Message, func(openflow.Message) error) (<-chan openflow.Message, error)
+	withdraw(openflow.Message)
+	peer() string
+}
+
+// core is what sessions of all kinds do: tie answers to requests, and give events to apps.
+type core struct {
+	controller *Controller
+	sw         *Switch // nil until the handshake is done
+	packet     Packet  // the last one: used again and again
+
+	waits   sync.Mutex // of what follows
+	next    uint32
+	waiting map[uint32]chan<- openflow.Message
+	gone    bool
+}
+
+func newCore(c *Controller) core {
+	return core{controller: c, next: firstXid, waiting: map[uint32]chan<- openflow.Message{}}
+}
+
+func (c *core) isGone() bool {
+	c.waits.Lock()
+	defer c.waits.Unlock()
+	return c.gone
+}
+
+// down ends all requests and says that the switch is no more.
+func (c *core) down(sw *Switch) {
+	c.waits.Lock()
+	c.gone = true
+	for _, answer := range c.waiting {
+		close(answer)
+	}
+	c.waiting = nil
+	c.waits.Unlock()
+	c.controller.leave(sw)
+	c.controller.each(func(a App) { a.SwitchDown(sw) })
+}
+
+// event gives a message that is no PACKET_IN to who waits for it, or to the apps.
+func (c *core) event(sw *Switch, m openflow.Message) {
+	switch m := m.(type) {
+	case *openflow.PortStatus:
+		if m.Port.Number <= openflow.PortMax && sw.changePort(m.Reason, m.Port) {
+			c.controller.each(func(a App) { a.PortChanged(sw, m.Reason, m.Port) })
+		}
+	case *openflow.FlowRemoved:
+		c.controller.each(func(a App) { a.FlowRemoved(sw, m) })
+	case *openflow.Error:
+		if !c.answer(m) {
+			c.controller.log.Warn("error from the switch", "switch", sw.Name(), "error", m.String())
+		}
+	default:
+		c.answer(m)
+	}
+}
+
+func (c *core) packetEvent(sw *Switch, m *openflow.PacketIn) {
+	if c.packet.parse(m) {
+		c.controller.packetIn(sw, &c.packet)
+	}
+}
+
+// answer gives a message to who waits for it.
+func (c *core) answer(m openflow.Message) bool {
+	c.waits.Lock()
+	defer c.waits.Unlock()
+	to, ok := c.waiting[m.Transaction()]
+	if ok {
+		delete(c.waiting, m.Transaction())
+		to <- m
+	}
+	return ok
+}
+
+// await sends a request and waits for its answer.
+func (c *core) await(ctx context.Context, m openflow.Message, send func(openflow.Message) error) (openflow.Message, error) {
+	answer, err := c.postBy(m, send)
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case got, ok := <-answer:
+		if refusal, is := got.(*openflow.Error); is {
+			return nil, refusal
+		}
+		if !ok {
+			return nil, ErrGone
+		}
+		return got, nil
+	case <-ctx.Done():
+		c.withdraw(m)
+		return nil, ctx.Err()
+	}
+}
+
+// postBy sends a message with an xid of its own; what the switch answers to that comes by the channel.
+func (c *core) postBy(m openflow.Message, send func(openflow.Message) error) (<-chan openflow.Message, error) {
+	answer := make(chan openflow.Message, 1)
+	c.waits.Lock()
+	if c.gone {
+		c.waits.Unlock()
+		return nil, ErrGone
+	}
+	c.next++
+	m.SetTransaction(c.next)
+	c.waiting[c.next] = answer
+	c.waits.Unlock()
+	if err := send(m); err != nil {
+		c.withdraw(m)
+		return nil, err
+	}
+	return answer, nil
+}
+
+// withdraw ends that somebody waits for the answer to a message.
+func (c *core) withdraw(m openflow.Message) {
+	c.waits.Lock()
+	defer c.waits.Unlock()
+	delete(c.waiting, m.Transaction())
+}

@@ -1,0 +1,176 @@
+package controller
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"trivet.dev/trivet/openflow"
+)
+
+// Datapath is a switch in this process, as it is spoken with: a message is done when Handle returns,
+// and may be used again then; answers to it have come by Memory.Reply before.
+type Datapath interface {
+	Handle(openflow.Message)
+	Close()
+}
+
+// Memory is a session with a switch of the same process: no socket, no encoded bytes, and no goroutine
+// while nothing happens. The switch calls Reply, Asynchronous and Closed.
+type Memory struct {
+	core
+	name string
+	dp   Datapath
+
+	mu      sync.Mutex // of what follows
+	replies []openflow.Message
+	queue   []openflow.Message
+	packets int // PACKET_INs in the queue
+	running bool
+	ready   bool
+}
+
+// maxQueue is how many PACKET_INs of a switch may wait. A switch that has more loses them: it takes
+// nothing from the others.
+const maxQueue = 4096
+
+// NewMemory prepares a session with a switch, which is then told of it, and given to Join.
+func (c *Controller) NewMemory(name string) *Memory { return &Memory{core: newCore(c), name: name} }
+
+// Join makes the switch known to the apps. The error is why it cannot be.
+func (m *Memory) Join(dp Datapath) error {
+	m.dp = dp
+	if err := m.greet(); err != nil {
+		dp.Close()
+		return fmt.Errorf("%s: %w", m.name, err)
+	}
+	if err := m.controller.join(m.sw); err != nil {
+		dp.Close()
+		return err
+	}
+	m.controller.log.Info("switch up", "switch", m.sw.Name(), "peer", m.name, "ports", len(m.sw.ports))
+	m.controller.each(func(a App) { a.SwitchUp(m.sw) })
+	m.sw.had = nil
+	m.mu.Lock()
+	m.ready = true
+	m.start()
+	m.mu.Unlock()
+	return nil
+}
+
+// greet asks what the handshake of a connection asks.
+func (m *Memory) greet() error {
+	features, ok := m.ask(&openflow.FeaturesRequest{}).(*openflow.FeaturesReply)
+	if !ok {
+		return errors.New("the switch does not say what it is")
+	}
+	m.sw = &Switch{session: m, dpid: features.DatapathID, features: *features, had: &state{}, ports: map[uint32]openflow.Port{}}
+	m.dp.Handle(&openflow.SetConfig{SwitchConfig: openflow.SwitchConfig{MissSendLen: openflow.MaxLenNoBuffer}})
+	for _, body := range []openflow.MultipartBody{openflow.NoBody(openflow.MultipartPortDesc), openflow.NoBody(openflow.MultipartGroupDesc), openflow.AllFlows()} {
+		if reply, ok := m.ask(&openflow.MultipartRequest{Body: body}).(*openflow.MultipartReply); ok {
+			m.sw.takeState(reply.Body)
+		}
+	}
+	return nil
+}
+
+// ask gives the switch a message before the session is ready, and returns its answer.
+func (m *Memory) ask(q openflow.Message) openflow.Message {
+	m.dp.Handle(q)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	got := m.replies
+	m.replies = nil
+	if len(got) == 0 {
+		return nil
+	}
+	return got[0]
+}
+
+// Reply takes an answer of the switch.
+func (m *Memory) Reply(r openflow.Message) {
+	m.mu.Lock()
+	if !m.ready {
+		if r.Transaction() == 0 {
+			m.replies = append(m.replies, r)
+			m.mu.Unlock()
+			return
+		}
+	}
+	m.mu.Unlock()
+	if refusal, is := r.(*openflow.Error); is && !m.answer(r) {
+		m.controller.log.Warn("error from the switch", "switch", m.name, "error", refusal.String())
+	} else if !is {
+		m.answer(r)
+	}
+}
+
+// Asynchronous takes what the switch says of itself.
+func (m *Memory) Asynchronous(e openflow.Message) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if p, is := e.(*openflow.PacketIn); is {
+		if m.packets >= maxQueue {
+			return
+		}
+		m.packets++
+		kept := *p
+		kept.Data = slices.Clone(p.Data)
+		e = &kept
+	}
+	m.queue = append(m.queue, e)
+	m.start()
+}
+
+// start begins to handle the queue, if nobody does. mu must be held.
+func (m *Memory) start() {
+	if m.ready && !m.running && len(m.queue) > 0 {
+		m.running = true
+		go m.drain()
+	}
+}
+
+// drain handles events one after the other until there are none.
+func (m *Memory) drain() {
+	for {
+		m.mu.Lock()
+		list := m.queue
+		m.queue, m.packets = nil, 0
+		if len(list) == 0 {
+			m.running = false
+			m.mu.Unlock()
+			return
+		}
+		m.mu.Unlock()
+		for _, e := range list {
+			switch e := e.(type) {
+			case nil:
+				m.down(m.sw)
+				return
+			case *openflow.PacketIn:
+				m.packetEvent(m.sw, e)
+			default:
+				m.event(m.sw, e)
+			}
+		}
+	}
+}
+
+// Closed ends the session, as the switch wants, after what it has said before.
+func (m *Memory) Closed() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.queue = append(m.queue, nil)
+	m.start()
+}
+
+func (m *Memory) peer() string { return m.name }
+
+func (m *Memory) send(q openflow.Message) error {
+	if m.isGone() {
+		return ErrGone
+	}
+	m.dp.Handle(q)
+	return nil
+}

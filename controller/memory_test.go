@@ -1,0 +1,87 @@
+package controller_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"trivet.dev/trivet/controller"
+	"trivet.dev/trivet/openflow"
+)
+
+// local is a switch of this process: it answers what it must and keeps what it is sent.
+type local struct {
+	peer *controller.Memory
+	got  chan openflow.Message
+}
+
+func (l *local) Handle(m openflow.Message) {
+	reply := func(r openflow.Message) {
+		r.SetTransaction(m.Transaction())
+		l.peer.Reply(r)
+	}
+	switch m := m.(type) {
+	case *openflow.FeaturesRequest:
+		reply(&openflow.FeaturesReply{DatapathID: 7, Tables: 4})
+	case *openflow.MultipartRequest:
+		reply(&openflow.MultipartReply{Body: map[openflow.MultipartType]openflow.MultipartBody{
+			openflow.MultipartPortDesc:  openflow.PortDescList{{Number: 1, Name: "p1"}},
+			openflow.MultipartGroupDesc: openflow.GroupDescList{}, openflow.MultipartFlow: openflow.FlowStatsList{},
+		}[m.Body.MultipartType()]})
+	case *openflow.BarrierRequest:
+		reply(&openflow.BarrierReply{})
+	case *openflow.SetConfig:
+	default:
+		l.got <- m
+	}
+}
+
+func (l *local) Close() { l.peer.Closed() }
+
+// Proves that a switch of the same process is one like any other to apps: it comes up with its ports,
+// its packets are answered in their order, its requests too, and what it says before it closes is heard.
+func TestMemory(t *testing.T) {
+	app := newRecorder()
+	c := start(t, app)
+	l := &local{got: make(chan openflow.Message, 1000)}
+	l.peer = c.NewMemory("s7")
+	if err := l.peer.Join(l); err != nil {
+		t.Fatal(err)
+	}
+	s := <-app.up
+	if s.DPID() != 7 || len(s.Ports()) != 1 {
+		t.Fatalf("dpid %d, %d ports", s.DPID(), len(s.Ports()))
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if err := s.Barrier(ctx); err != nil {
+		t.Fatal(err)
+	}
+	data := make([]byte, 20)
+	data[12] = 0x08
+	for i := range 500 {
+		data[14], data[15] = byte(i>>8), byte(i)
+		l.peer.Asynchronous(&openflow.PacketIn{Match: openflow.NewMatch(openflow.InPort(1)), Data: data}) // the switch uses data again
+	}
+	for i := range 500 {
+		m := (<-l.got).(*openflow.PacketOut)
+		if got := int(m.Data[14])<<8 | int(m.Data[15]); got != i {
+			t.Fatalf("answer %d is to packet %d", i, got)
+		}
+	}
+	l.Close()
+	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
+		app.mu.Lock()
+		down := len(app.downs)
+		app.mu.Unlock()
+		if down == 1 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the switch does not go down")
+		}
+	}
+	if err := s.Barrier(ctx); err != controller.ErrGone {
+		t.Errorf("a barrier after the end: %v", err)
+	}
+}

@@ -3,6 +3,7 @@ package controller
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"sync"
 
@@ -171,6 +172,21 @@ func (m *Memory) send(q openflow.Message) error {
 	if m.isGone() {
 		return ErrGone
 	}
-	m.dp.Handle(q)
+	if reflect.TypeOf(q).Elem().PkgPath() == ownTypes {
+		m.dp.Handle(q)
+		return nil
+	}
+	// An app's own type, which knows its bytes only: one message, or several.
+	for b := q.AppendTo(nil); len(b) > 0; {
+		n := int(openflow.ParseHeader(b).Length)
+		one, err := openflow.Decode(b[:n])
+		if err != nil {
+			return err
+		}
+		m.dp.Handle(one)
+		b = b[n:]
+	}
 	return nil
 }
+
+var ownTypes = reflect.TypeFor[openflow.Hello]().PkgPath()

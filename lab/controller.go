@@ -15,6 +15,7 @@ import (
 
 	"trivet.dev/trivet/controller/builtin"
 	"trivet.dev/trivet/controller/discovery"
+	"trivet.dev/trivet/datapath/embedded/agent"
 	"trivet.dev/trivet/topology"
 )
 
@@ -58,8 +59,18 @@ func (d *daemon) startController(t *topology.Topology) error {
 	own := &ownController{c, listener}
 	d.ask.Use(c)
 	go func() { _ = own.Serve(listener) }()
-	d.own, d.local.ControllerSocket = own, socket
+	d.own, d.local.ControllerSocket, d.local.Meet = own, socket, own.meet
 	return nil
+}
+
+// meet lets the controller meet an embedded switch in memory.
+func (o *ownController) meet(name string, a *agent.Agent) error {
+	m := o.NewMemory(name)
+	s := a.Join(m)
+	if s == nil {
+		return fmt.Errorf("%s: the switch has gone", name)
+	}
+	return m.Join(s)
 }
 
 // controlled says whether the built-in controller decides for a switch or routing node.
@@ -127,6 +138,9 @@ func (o *ownController) missing(t *topology.Topology) (out []string) {
 				out = append(out, "link "+l.Name())
 			}
 		}
+	}
+	if !o.Learning.Settled() {
+		out = append(out, "the spanning tree")
 	}
 	return append(out, o.Routing.Missing()...)
 }

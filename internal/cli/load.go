@@ -82,8 +82,8 @@ func isFile(what string) bool {
 func (s *source) resolve(t *topology.Topology) (*topology.Topology, topology.Problems, error) {
 	d := topology.Defaults{Datapath: topology.Bridge, Controlled: topology.OVS, Controller: topology.ControllerTrivet,
 		OverrideDatapath: topology.Datapath(s.datapath), OverrideController: s.controller}
-	if s.datapath != "" && !slices.Contains([]topology.Datapath{topology.OVS, topology.Bridge, topology.Kernel}, d.OverrideDatapath) {
-		return nil, nil, fmt.Errorf("--datapath %s: there are ovs and bridge for switches, kernel for routers", s.datapath)
+	if s.datapath != "" && !slices.Contains([]topology.Datapath{topology.Embedded, topology.OVS, topology.Bridge, topology.Kernel}, d.OverrideDatapath) {
+		return nil, nil, fmt.Errorf("--datapath %s: there are embedded, ovs, bridge (switches) and kernel (routers)", s.datapath)
 	}
 	r, problems := topology.Resolve(t, d)
 	if err := problems.Err(); err != nil {
@@ -97,8 +97,6 @@ func supported(t *topology.Topology) error {
 	var p topology.Problems
 	for _, n := range t.Nodes {
 		switch {
-		case n.Datapath == topology.Embedded:
-			p.Add(n.Pos, "use datapath ovs or bridge", "%s %s: the embedded datapath is not in this build", n.Kind, n.Name)
 		case n.Kind == topology.Switch && n.Datapath == topology.Bridge && len(n.Controllers) > 0 && n.Controllers[0] != topology.ControllerNone:
 			p.Add(n.Pos, "use datapath ovs, or --controller none", "switch %s: a Linux bridge takes no controller", n.Name)
 		}

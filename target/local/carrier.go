@@ -15,7 +15,7 @@ func (l *Lab) awaitCarriers(ctx context.Context, s steps, done func()) error {
 	devices := map[string][]string{} // by node; switches' by ""
 	for _, list := range [][]keyed{s.addLinks, s.setLinks} {
 		for _, k := range list {
-			if wire := l.WireOf(k.Link); k.Down || wire == Patch || wire == External {
+			if wire := l.WireOf(k.Link); k.Down || wire == Patch || wire == Virtual || wire == External {
 				continue
 			}
 			for _, e := range k.Ends {

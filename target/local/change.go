@@ -80,7 +80,7 @@ func (l *Lab) change(ctx context.Context, s steps, progress Progress) error {
 		{"nodes", len(s.addNodes), func(done func()) error { return l.addNodes(s.addNodes, hosts, done) }},
 		{"links", len(s.addLinks), func(done func()) error { return l.addLinks(s, done) }},
 		{"addresses", len(hosts), func(done func()) error { return l.configure(s, done) }},
-		{"switches", len(s.new.NodesOf(topology.Switch)), func(done func()) error { return l.applySwitches(ctx, done) }},
+		{"switches", countDatapaths(s.new), func(done func()) error { return l.applySwitches(ctx, done) }},
 		{"shaping", s.shaped(), func(done func()) error { return l.shapeLinks(s, done) }},
 		{"carriers", len(s.addLinks) + len(s.setLinks), func(done func()) error { return l.awaitCarriers(ctx, s, done) }},
 	}
@@ -99,6 +99,15 @@ func (l *Lab) change(ctx context.Context, s steps, progress Progress) error {
 	return nil
 }
 
+func countDatapaths(t *topology.Topology) (n int) {
+	for _, node := range t.Nodes {
+		if node.IsDatapath() {
+			n++
+		}
+	}
+	return n
+}
+
 func (s steps) shaped() (n int) {
 	for _, k := range s.addLinks {
 		if k.Impaired() || k.Down {
@@ -110,7 +119,7 @@ func (s steps) shaped() (n int) {
 
 func (l *Lab) addNodes(all, hosts []*topology.Node, done func()) error {
 	for _, n := range all {
-		if n.Kind == topology.Controller {
+		if n.Kind == topology.Controller || n.RoutingNode() { // without processes
 			continue
 		}
 		if err := l.Cgroups.make(l.Name, n); err != nil {

@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"trivet.dev/trivet/datapath/embedded/agent"
 	"trivet.dev/trivet/datapath/ovs"
 	"trivet.dev/trivet/target/local/delayline"
 	"trivet.dev/trivet/topology"
@@ -45,6 +46,9 @@ type Lab struct {
 	Programs map[string]string
 	OnFabric func(context.Context) error
 
+	// Meet lets the lab's own controller meet an embedded switch. It is set before Up where there is one.
+	Meet func(name string, a *agent.Agent) error
+
 	binder     *binder
 	fabric     *os.File
 	index      map[string]int    // of the devices in the switches' namespace
@@ -53,10 +57,11 @@ type Lab struct {
 	decided    map[string]string // addresses of the controllers that switches have, by bridge
 	forwarding map[string]bool   // keys of links that are up and not kept out of learning
 
-	ovs    *ovs.Switches
-	engine *delayline.Engine
-	lines  map[string]*delayline.Line // by link key
-	relays *relays
+	ovs      *ovs.Switches
+	embedded *embeddedSwitches
+	engine   *delayline.Engine
+	lines    map[string]*delayline.Line // by link key
+	relays   *relays
 
 	mu       sync.Mutex
 	byName   map[string]*topology.Node
@@ -136,6 +141,9 @@ func (l *Lab) open() (err error) {
 func (l *Lab) Close() {
 	if l.engine != nil {
 		l.engine.Close()
+	}
+	if l.embedded != nil {
+		l.embedded.close()
 	}
 	if l.ovs != nil {
 		l.ovs.Close()

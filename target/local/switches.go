@@ -55,6 +55,9 @@ func (l *Lab) applySwitches(ctx context.Context, done func()) error {
 	if err := l.raiseDevices(blocked, stale); err != nil {
 		return err
 	}
+	if err := l.applyEmbedded(blocked); err != nil {
+		return err
+	}
 	if l.ovs != nil {
 		if err := l.relays.follow(controllerAddresses(l.Topology)); err != nil {
 			return err

@@ -27,6 +27,7 @@ type Wire string
 
 const (
 	Veth     Wire = "veth"      // a pair of virtual Ethernet devices, shaped by the kernel
+	Virtual  Wire = "virtual"   // none: two embedded switches in this process
 	Patch    Wire = "patch"     // patch ports between two Open vSwitch bridges: no device
 	Line     Wire = "line"      // two TAP devices and the delay line of the lab's daemon
 	External Wire = "interface" // a real interface of the machine, moved into the lab
@@ -44,6 +45,8 @@ func (l *Lab) wireOf(link *topology.Link, nodes map[string]*topology.Node) Wire 
 		return Line
 	case !link.Impaired() && isOVS(nodes[link.Ends[0].Node]) && isOVS(nodes[link.Ends[1].Node]):
 		return Patch
+	case !link.Impaired() && isEmbedded(nodes[link.Ends[0].Node]) && isEmbedded(nodes[link.Ends[1].Node]):
+		return Virtual
 	}
 	return Veth
 }
@@ -225,7 +228,7 @@ func (l *Lab) addLinks(s steps, done func()) error {
 			err = l.makeLine(k)
 		case External:
 			err = l.takeExternal(k.Link)
-		case Patch: // applySwitches makes it
+		case Patch, Virtual: // applySwitches makes it
 		}
 		if err != nil {
 			return err
@@ -326,8 +329,8 @@ func (l *Lab) impair(k keyed) error {
 	if line := l.lines[k.key]; line != nil {
 		return errors.Join(line.Set(k.Egress(0), k.Egress(1)), line.Up(!k.Down))
 	}
-	if l.WireOf(k.Link) == Patch {
-		return nil // a patch port that is down is not there
+	if wire := l.WireOf(k.Link); wire == Patch || wire == Virtual {
+		return nil // applySwitches does it
 	}
 	for i, e := range k.Ends {
 		if e.External() {

@@ -1,0 +1,301 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"trivet.dev/trivet/datapath/embedded"
+	"trivet.dev/trivet/datapath/embedded/agent"
+	"trivet.dev/trivet/datapath/embedded/pipeline"
+	"trivet.dev/trivet/datapath/embedded/wire"
+	"trivet.dev/trivet/openflow"
+	"trivet.dev/trivet/topology"
+)
+
+func isEmbedded(n *topology.Node) bool { return n != nil && n.Datapath == topology.Embedded }
+
+// embeddedSwitches is the lab's embedded switches, which live in this process.
+type embeddedSwitches struct {
+	*embedded.Datapath
+	agents map[string]*agent.Agent // by node
+	joined map[string]bool         // nodes that the lab's own controller has met
+	ports  map[portID]*backing
+
+	mu      sync.RWMutex
+	devices map[*pipeline.Port]*wire.Device
+}
+
+// portID is a port of a node, by its number in OpenFlow.
+type portID struct {
+	node   string
+	number uint32
+}
+
+// backing is what is behind a port: a device, or another port over a virtual link.
+type backing struct {
+	device string
+	index  int // of the device
+	peer   portID
+	down   bool
+}
+
+func newEmbeddedSwitches() *embeddedSwitches {
+	s := &embeddedSwitches{agents: map[string]*agent.Agent{}, joined: map[string]bool{}, ports: map[portID]*backing{},
+		devices: map[*pipeline.Port]*wire.Device{}}
+	s.Datapath = embedded.New(embedded.Options{Log: slog.New(slog.NewTextHandler(os.Stderr, nil)), Output: s.output})
+	return s
+}
+
+// output sends a packet by a device.
+func (s *embeddedSwitches) output(out *pipeline.Sent, in *pipeline.Packet) {
+	s.mu.RLock()
+	dev := s.devices[out.Port]
+	s.mu.RUnlock()
+	if dev == nil || dev.Send(out, in) != nil {
+		out.Port.CountDropped(false, 1, uint64(len(in.Data)), s.Now())
+	}
+}
+
+// applyEmbedded makes the embedded switches those of the topology. Ports stay what they are, with
+// their counters, when what is behind them changes.
+func (l *Lab) applyEmbedded(blocked map[*topology.Link]bool) error {
+	if l.embedded == nil {
+		if !slices.ContainsFunc(l.Topology.Nodes, isEmbedded) {
+			return nil
+		}
+		l.embedded = newEmbeddedSwitches()
+	}
+	s := l.embedded
+	nodes := l.nodes()
+	for name, a := range s.agents {
+		if n := nodes[name]; !isEmbedded(n) || uint64(n.DPID) != a.Switch().DatapathID() {
+			s.removeSwitch(name)
+		}
+	}
+	for _, n := range l.Topology.Nodes {
+		if isEmbedded(n) && s.agents[n.Name] == nil {
+			a, err := s.Add(pipeline.Config{DatapathID: uint64(n.DPID), Name: n.Name}, agent.Options{Standalone: n.FailMode == topology.Standalone})
+			if err != nil {
+				return err
+			}
+			s.agents[n.Name] = a
+		}
+	}
+	if err := l.applyPorts(blocked); err != nil {
+		return err
+	}
+	return l.applyAgents()
+}
+
+func (s *embeddedSwitches) removeSwitch(name string) {
+	for id, b := range s.ports {
+		if id.node == name {
+			s.unback(id, b)
+			delete(s.ports, id)
+		}
+	}
+	s.Remove(s.agents[name])
+	delete(s.agents, name)
+	delete(s.joined, name)
+}
+
+// applyPorts gives ports what is behind them. First what changes is taken away, then what is new is given.
+func (l *Lab) applyPorts(blocked map[*topology.Link]bool) error {
+	s := l.embedded
+	want := map[portID]*backing{}
+	ends := map[portID]topology.Endpoint{}
+	links := map[portID]*topology.Link{}
+	for _, link := range l.Topology.Links {
+		for i, e := range link.Ends {
+			n := l.node(e.Node)
+			if !isEmbedded(n) {
+				continue
+			}
+			id := portID{e.Node, n.OpenFlowPort(e)}
+			want[id], ends[id], links[id] = l.backingOf(link, i), e, link
+		}
+	}
+	for id, b := range s.ports {
+		if w := want[id]; w == nil || w.device != b.device || w.index != b.index || w.peer != b.peer {
+			s.unback(id, b)
+			if delete(s.ports, id); w == nil {
+				s.agents[id.node].Switch().RemovePort(id.number)
+			}
+		}
+	}
+	for id, e := range ends {
+		sw := s.agents[id.node].Switch()
+		if sw.Port(id.number) == nil {
+			desc := openflow.Port{Number: id.number, HWAddr: openflow.MAC(e.MAC), Name: e.Interface, CurrentSpeed: speedOf(links[id])}
+			if _, err := sw.AddPort(desc, s.Now()); err != nil {
+				return err
+			}
+		}
+	}
+	for id, w := range want {
+		if err := l.back(id, w); err != nil {
+			return fmt.Errorf("%s of %s: %w", ends[id].Interface, id.node, err)
+		}
+		var state openflow.PortState
+		if w.down {
+			state |= openflow.PortStateLinkDown
+		}
+		sw := s.agents[id.node].Switch()
+		sw.SetPortState(id.number, state)
+		if err := block(sw, id.number, openflow.MAC(ends[id].MAC), blocked[links[id]]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// speedOf is a link's bandwidth in kbit/s, as ports say it (OpenFlow 1.3.5, section 7.2.1); a link
+// without one counts as 10 Gbit/s.
+func speedOf(l *topology.Link) uint32 {
+	if l.Bandwidth == 0 {
+		return 10_000_000
+	}
+	return uint32(l.Bandwidth / 1000)
+}
+
+// block keeps a port of a switch that learns out of the network, or takes it in again.
+func block(sw *pipeline.Switch, number uint32, mac openflow.MAC, blocked bool) error {
+	const out = openflow.PortConfigNoRecv | openflow.PortConfigNoFwd
+	m := &openflow.PortMod{Port: number, HWAddr: mac, Mask: out}
+	if blocked {
+		m.Config = out
+	}
+	return sw.PortMod(m)
+}
+
+// backingOf says what is behind end i of a link.
+func (l *Lab) backingOf(link *topology.Link, i int) *backing {
+	e, far := link.Ends[i], link.Ends[1-i]
+	b := &backing{down: link.Down}
+	switch l.WireOf(link) {
+	case Virtual:
+		b.peer = portID{far.Node, l.node(far.Node).OpenFlowPort(far)}
+	case External:
+		b.device = far.Interface
+	default:
+		b.device = e.Interface
+	}
+	b.index = l.index[b.device]
+	return b
+}
+
+// back puts a device or a virtual link behind a port that has none.
+func (l *Lab) back(id portID, w *backing) error {
+	s := l.embedded
+	if old := s.ports[id]; old != nil {
+		old.down = w.down
+		return nil
+	}
+	sw := s.agents[id.node].Switch()
+	if w.device == "" {
+		s.ports[id] = w
+		if other := s.ports[w.peer]; other == nil || other.peer != id { // the second end joins them
+			return nil
+		}
+		return s.Network().Join(sw, id.number, s.agents[w.peer.node].Switch(), w.peer.number)
+	}
+	var dev *wire.Device
+	err := inNamespace(l.fabric, func() (err error) {
+		dev, err = wire.Open(w.device)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	port := sw.Port(id.number)
+	s.mu.Lock()
+	s.devices[port] = dev
+	s.mu.Unlock()
+	s.ports[id] = w
+	go func() {
+		if err := dev.Receive(func(p *pipeline.Packet) { s.Receive(port, p) }); err != nil {
+			slog.Warn("a port's device is gone", "port", port.Name(), "error", err)
+		}
+	}()
+	return nil
+}
+
+// unback takes away what is behind a port.
+func (s *embeddedSwitches) unback(id portID, b *backing) {
+	sw := s.agents[id.node].Switch()
+	if b.device == "" {
+		s.Network().Part(sw, id.number)
+		return
+	}
+	port := sw.Port(id.number)
+	s.mu.Lock()
+	dev := s.devices[port]
+	delete(s.devices, port)
+	s.mu.Unlock()
+	if dev != nil {
+		dev.Close()
+	}
+}
+
+// applyAgents ties switches to their controllers.
+func (l *Lab) applyAgents() error {
+	s := l.embedded
+	var errs []error
+	for _, n := range l.Topology.Nodes {
+		a := s.agents[n.Name]
+		if a == nil {
+			continue
+		}
+		if slices.Contains(n.Controllers, topology.ControllerTrivet) {
+			if !s.joined[n.Name] && l.Meet != nil {
+				s.joined[n.Name] = true
+				errs = append(errs, l.Meet(n.Name, a))
+			}
+			continue
+		}
+		var targets []agent.Target
+		for _, c := range l.targets(n) {
+			t, err := agent.ParseTarget(c)
+			if err != nil {
+				return err
+			}
+			targets = append(targets, t)
+		}
+		a.SetControllers(targets, nil)
+	}
+	return errors.Join(errs...)
+}
+
+// waitConnected waits until every embedded switch that has controllers is connected to one.
+func (s *embeddedSwitches) waitConnected(ctx context.Context, l *Lab) error {
+	for {
+		var missing []string
+		for _, n := range l.Topology.Nodes {
+			if a := s.agents[n.Name]; a != nil && n.Controllers[0] != topology.ControllerNone && !a.Connected() {
+				missing = append(missing, n.Name)
+			}
+		}
+		if len(missing) == 0 {
+			return nil
+		}
+		select {
+		case <-time.After(5 * time.Millisecond):
+		case <-ctx.Done():
+			return fmt.Errorf("no controller yet: %s", strings.Join(missing[:min(5, len(missing))], ", "))
+		}
+	}
+}
+
+func (s *embeddedSwitches) close() {
+	for name := range s.agents {
+		s.removeSwitch(name)
+	}
+	s.Datapath.Close()
+}

@@ -23,7 +23,7 @@ func (m *machine) rtt(a, b string) float64 {
 // TestLinkSet proves that links change while the lab runs, whatever they are made of before and after:
 // hosts keep addresses, routes and reachability.
 func TestLinkSet(t *testing.T) {
-	for _, datapath := range []string{"bridge", "ovs"} {
+	for _, datapath := range []string{"bridge", "ovs", "embedded"} {
 		t.Run(datapath, func(t *testing.T) {
 			t.Parallel()
 			m := newMachine(t)
@@ -79,7 +79,7 @@ func cut(text, mark string) string {
 
 // TestLinkOfRing proves that when a link of a ring goes down, the one that was kept out against loops takes over.
 func TestLinkOfRing(t *testing.T) {
-	for _, datapath := range []string{"bridge", "ovs"} {
+	for _, datapath := range []string{"bridge", "ovs", "embedded"} {
 		t.Run(datapath, func(t *testing.T) {
 			t.Parallel()
 			m := newMachine(t)
@@ -172,7 +172,7 @@ func TestApply(t *testing.T) {
 
 // TestCapture proves that a capture is a file that tcpdump reads, with the packets of the link in it.
 func TestCapture(t *testing.T) {
-	for _, datapath := range []string{"bridge", "ovs"} {
+	for _, datapath := range []string{"bridge", "ovs", "embedded"} {
 		t.Run(datapath, func(t *testing.T) {
 			t.Parallel()
 			m := newMachine(t)

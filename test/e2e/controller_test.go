@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"os/exec"
 	"testing"
 	"time"
 )
@@ -32,4 +33,39 @@ func TestController(t *testing.T) {
 			m.unchanged(before)
 		})
 	}
+}
+
+// TestControllerKilled proves that a lab's traffic does not notice that its controller, a
+// process of its own, is killed and started again: a continuous ping loses nothing, and hosts
+// that are silent until then reach each other at the first try.
+func TestControllerKilled(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	start := func() *exec.Cmd {
+		cmd := m.command(trivet, "controller", "--listen", "tcp:127.0.0.1:6653")
+		m.startOutput(cmd).waitFor(t, "controller listens")
+		return cmd
+	}
+	kill := func(cmd *exec.Cmd) {
+		must(t, cmd.Process.Kill())
+		_ = cmd.Wait()
+	}
+	first := start()
+	m.up("ring,4", "--datapath", "ovs", "--controller", "tcp:127.0.0.1:6653")
+	reached := func(to string) func() bool {
+		return func() bool { return m.run("exec", "h1", "--", "ping", "-c1", "-W1", to).code == 0 }
+	}
+	eventually(t, "h1 reaches h2", reached("h2"))
+	pings := m.command(trivet, "exec", "h1", "--", "ping", "-q", "-i", "0.05", "-c", "200", "h2")
+	out := m.startOutput(pings)
+	time.Sleep(time.Second)
+	kill(first)
+	time.Sleep(time.Second)
+	second := start()
+	eventually(t, "h1 reaches h3", reached("h3"))
+	wait(t, pings)
+	contains(t, out.String(), " 0% packet loss")
+	m.pingAll(12)
+	m.ok("down")
+	kill(second)
 }

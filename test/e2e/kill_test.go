@@ -194,7 +194,7 @@ func TestReboot(t *testing.T) {
 
 // TestExternalInterface proves that an interface of the machine joins the lab and comes back as it was.
 func TestExternalInterface(t *testing.T) {
-	for _, datapath := range []string{"bridge", "ovs"} {
+	for _, datapath := range []string{"bridge", "ovs", "embedded"} {
 		t.Run(datapath, func(t *testing.T) {
 			t.Parallel()
 			m := newMachine(t)

@@ -76,7 +76,7 @@ func TestGenerators(t *testing.T) {
 // TestLoopsDoNotStorm proves that a broadcast ends in a network of loops: a ping of an
 // address that nobody has makes hosts ask once a second, and nothing multiplies that.
 func TestLoopsDoNotStorm(t *testing.T) {
-	for _, datapath := range []string{"bridge", "ovs"} {
+	for _, datapath := range []string{"bridge", "ovs", "embedded"} {
 		t.Run(datapath, func(t *testing.T) {
 			t.Parallel()
 			m := newMachine(t)
@@ -131,6 +131,9 @@ func TestExamples(t *testing.T) {
 		{"campus.yaml", 40, "--datapath bridge", false},
 		{"campus.mn", 40, "--datapath bridge --controller none", false},
 		{"campus.py", 40, "--datapath bridge", false},
+		{"campus.yaml", 40, "--datapath embedded", false},
+		{"routing-nodes.yaml", 3, "", false},
+		{"routing-nodes.yaml", 3, "--datapath embedded", false},
 		{"c3-edge.yml", 5, "--controller none", false},
 		{"c3-edge.yml", 5, "--controller none --datapath bridge", false},
 		{"backbone.graphml", 136, "--datapath bridge", true},

@@ -44,7 +44,7 @@ func TestLimits(t *testing.T) {
 // TestSideBySide proves that labs with the same nodes and addresses do not meet, and that one's down leaves the
 // other whole.
 func TestSideBySide(t *testing.T) {
-	for _, datapath := range []string{"bridge", "ovs"} {
+	for _, datapath := range []string{"bridge", "ovs", "embedded"} {
 		t.Run(datapath, func(t *testing.T) {
 			t.Parallel()
 			m := newMachine(t)

@@ -16,12 +16,16 @@ func TestRoutingNodes(t *testing.T) {
 	for _, c := range []struct {
 		what  string
 		hosts int
-	}{{"linear,10", 10}, {"ring,6", 6}, {"tree,2,3", 9}, {"fat-tree,4", 8}, {"mesh,5", 5}} {
-		t.Run(c.what, func(t *testing.T) {
+		flags string
+	}{
+		{"linear,10", 10, "--datapath ovs"}, {"ring,6", 6, "--datapath ovs"}, {"tree,2,3", 9, "--datapath ovs"}, {"fat-tree,4", 8, "--datapath ovs"}, {"mesh,5", 5, "--datapath ovs"},
+		{"linear,10", 10, "--datapath embedded"}, {"tree,2,3", 9, "--datapath embedded"}, {"fat-tree,4", 8, "--datapath embedded"},
+	} {
+		t.Run(c.what+" "+c.flags, func(t *testing.T) {
 			t.Parallel()
 			m := newMachine(t)
 			before := m.snapshot()
-			m.up(c.what, "--nodes", "router", "--ipv6", "assigned")
+			m.up(append([]string{c.what, "--nodes", "router", "--ipv6", "assigned"}, strings.Fields(c.flags)...)...)
 			m.pingAll(c.hosts * (c.hosts - 1))
 			m.pingAll(c.hosts*(c.hosts-1), "-6")
 			contains(t, m.ok("down"), "nothing left")

@@ -50,7 +50,7 @@ type Config struct {
 
 	Warmup   time.Duration // before the measurement begins
 	Duration time.Duration // of the measurement; of line mode in all, from the first connection on
-	Timeout  time.Duration // after which a packet is lost
+	Timeout  time.Duration // after which a packet is lost; over a connection that holds, an answer can only be late
 	Settle   time.Duration // the longest to wait for connections, for entries, and for all hosts to be heard
 
 	Fresh     bool   // each packet from a host that was never heard before
@@ -65,7 +65,7 @@ type Config struct {
 // New is a Config for a mode with the usual values: Version 1.3, 4 ports (6 in a line), a window of 64.
 func New(mode Mode) Config {
 	c := Config{Connect: "tcp:127.0.0.1:6653", Version: openflow.Version, Mode: mode, Switches: 1, Ports: 4, Hosts: 1000, Window: 64,
-		Warmup: time.Second, Duration: 10 * time.Second, Timeout: time.Second, Settle: 10 * time.Second}
+		Warmup: time.Second, Duration: 10 * time.Second, Timeout: 5 * time.Second, Settle: 10 * time.Second}
 	if mode == Line {
 		c.Ports, c.Window, c.Duration = 6, 0, 30*time.Second
 	}
@@ -182,6 +182,7 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
+	go r.loop.serve()
 	defer r.loop.end()
 	if c.Mode == Line {
 		return r.line(ctx)

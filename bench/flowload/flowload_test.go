@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -165,21 +166,28 @@ func TestLost(t *testing.T) {
 // Proves that every packet comes from a new host with Fresh, and carries the tag that is asked for.
 func TestFreshAndVLAN(t *testing.T) {
 	s := &scripted{t: t}
+	var mu sync.Mutex
 	seen := map[openflow.MAC]bool{}
 	s.packetIn = func(w *openflow.Writer, p *openflow.PacketIn, src, dst openflow.MAC, in uint32) {
 		if head, _ := readPacket(in, p.Data); head.vlan != openflow.VLANPresent|100 || head.etherType != openflow.EthTypeIPv4 {
 			t.Errorf("packet %+v", head)
 		}
+		mu.Lock()
 		if seen[src] {
 			t.Errorf("%v has been heard before", src)
 		}
 		seen[src] = true
+		mu.Unlock()
 		_ = w.Write(&openflow.PacketOut{Buffer: p.Buffer, InPort: in, Actions: []openflow.Action{openflow.Output(openflow.PortFlood)}})
 	}
 	c := quick(Throughput, s.start())
 	c.Hosts, c.Fresh, c.VLAN, c.Window = 20, true, 100, 8
-	if r := measure(t, c); r.Answers == 0 || len(seen) <= c.Hosts {
-		t.Errorf("%d hosts seen, %+v", len(seen), r)
+	c.Warmup = time.Second
+	r, err := Run(t.Context(), c)
+	mu.Lock()
+	defer mu.Unlock()
+	if err != nil || len(seen) <= c.Hosts {
+		t.Errorf("%d hosts seen, %+v, %v", len(seen), r, err)
 	}
 }
 

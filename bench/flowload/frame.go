@@ -25,11 +25,6 @@ func putMAC(b []byte, address uint64) {
 	be.PutUint32(b[2:], uint32(address))
 }
 
-func toMAC(address uint64) (m openflow.MAC) {
-	putMAC(m[:], address)
-	return m
-}
-
 // frameLen is the length of an Ethernet frame of the least size, without its checksum; a tag comes on top.
 const frameLen = 60
 

@@ -95,10 +95,7 @@ func (l *line) cross(d *direction, now int64) {
 
 // line is line mode: connect all at once, and watch.
 func (r *run) line(ctx context.Context) (*Result, error) {
-	l := &line{run: r, cables: make([]direction, 2*(r.Switches-1))}
-	for _, n := range r.nodes {
-		n.line = l
-	}
+	l := r.wire
 	whole, err := startMeter(r.PID)
 	if err != nil {
 		return nil, err

@@ -121,11 +121,8 @@ func (l *loader) fill() {
 		if !l.silent.Swap(true) {
 			l.hushed()
 		}
-		// A quarter of the window at a time: a controller that answers one by one is not given its next
-		// packets one by one, which would cost both sides a system call for each.
-		if free := l.n.run.Window - l.waiting; free < (l.n.run.Window+3)/4 {
-			return
-		}
+		// At once, also for a single answer: the packets carry the acknowledgement for which a controller may wait
+		// that sends small messages one by one (RFC 896).
 		for l.waiting < l.n.run.Window {
 			l.ask()
 		}

@@ -22,9 +22,15 @@ type loop struct {
 	done  chan struct{}
 
 	mu    sync.Mutex
-	taken []*node // that have a connection since the loop looked
+	taken []connection // since the loop looked
 	over  bool
 	mute  bool // the bell is no more
+}
+
+// connection is a switch's, which does not block.
+type connection struct {
+	n  *node
+	fd int
 }
 
 // tick is how often the loop looks what is late, at the least: scanning many switches takes a while.
@@ -47,7 +53,6 @@ func newLoop(r *run) (*loop, error) {
 	if err := unix.EpollCtl(epoll, unix.EPOLL_CTL_ADD, bell, &unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET, Fd: bellIndex}); err != nil {
 		return nil, errors.Join(fmt.Errorf("epoll_ctl: %w", err), unix.Close(epoll), unix.Close(bell))
 	}
-	go l.serve()
 	return l, nil
 }
 
@@ -67,8 +72,7 @@ func (l *loop) take(n *node, conn net.Conn) error {
 	if l.over {
 		return unix.Close(fd)
 	}
-	n.fd = fd
-	l.taken = append(l.taken, n)
+	l.taken = append(l.taken, connection{n, fd})
 	l.ring()
 	return nil
 }
@@ -173,7 +177,9 @@ func (l *loop) look() {
 	taken := l.taken
 	l.taken = nil
 	l.mu.Unlock()
-	for _, n := range taken {
+	for _, c := range taken {
+		n := c.n
+		n.fd = c.fd
 		if err := unix.EpollCtl(l.epoll, unix.EPOLL_CTL_ADD, n.fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(n.index)}); err != nil {
 			l.fail(n, fmt.Errorf("epoll_ctl: %w", err))
 			continue
@@ -216,8 +222,11 @@ func (l *loop) finished() bool {
 func (l *loop) close() {
 	l.mu.Lock()
 	l.over = true
+	for _, c := range l.taken {
+		unix.Close(c.fd)
+	}
 	l.mu.Unlock()
-	for _, n := range l.run.nodes { // also those that were taken last
+	for _, n := range l.run.nodes {
 		if n.fd >= 0 {
 			unix.Close(n.fd)
 			n.fd = -1

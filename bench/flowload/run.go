@@ -18,6 +18,7 @@ type run struct {
 	began time.Time
 	nodes []*node
 	loop  *loop
+	wire  *line // in line mode
 
 	phase       atomic.Int32
 	assume      atomic.Bool  // packets come to the controller also where no entry sends them
@@ -33,8 +34,15 @@ func newRun(c Config) (*run, error) {
 	r.start.Store(math.MaxInt64)
 	r.stop.Store(math.MaxInt64)
 	r.assume.Store(c.Version == version10)
+	if c.Mode == Line {
+		r.wire = &line{run: r, cables: make([]direction, 2*(c.Switches-1))}
+	}
 	for i := range c.Switches {
-		r.nodes = append(r.nodes, newNode(r, i))
+		n := newNode(r, i)
+		if n.line = r.wire; n.line == nil {
+			n.load = newLoader(n)
+		}
+		r.nodes = append(r.nodes, n)
 	}
 	var err error
 	r.loop, err = newLoop(r)
@@ -144,9 +152,6 @@ func (r *run) enter(phase int32) {
 
 // ask is throughput and latency mode.
 func (r *run) ask(ctx context.Context) (*Result, error) {
-	for _, n := range r.nodes {
-		n.load = newLoader(n)
-	}
 	result := r.result()
 	if err := r.prepare(ctx, result); err != nil {
 		return nil, err

@@ -214,7 +214,7 @@ func (a *app) profiledController() *cobra.Command {
 				return err
 			}
 			defer pprof.StopCPUProfile()
-			return a.runController(cmd.Context(), s, apps)
+			return a.runController(cmd.Context(), s, running{apps: apps, api: "none"})
 		},
 	}
 	cmd.Flags().StringVar(&s.listen, "listen", "", "")

@@ -10,11 +10,14 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"trivet.dev/trivet/controller/api"
 	"trivet.dev/trivet/controller/builtin"
+	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/topology"
 )
 
@@ -25,45 +28,136 @@ type serving struct {
 	insecure      bool
 }
 
+// running says what a controller does, and who may ask it.
+type running struct {
+	apps           []string
+	topology       string
+	database       string
+	api, tokenFile string
+}
+
 func (a *app) controller() *cobra.Command {
 	var s serving
-	var apps []string
+	var r running
 	cmd := &cobra.Command{
 		Use:   "controller",
 		Short: "Run Trivet's OpenFlow controller alone, for any OpenFlow 1.3 switches",
 		Long: "Run Trivet's OpenFlow 1.3 controller alone, for any switches, until Ctrl-C. (A lab runs its own:\n" +
 			"trivet up --controller trivet.) Plain TCP is for this machine; a switch elsewhere needs TLS, by which\n" +
-			"both sides show a certificate.",
-		Example: "  trivet controller\n  trivet controller --listen ssl:192.0.2.1:6653 --cert c.pem --key k.pem --ca switches.pem",
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.runController(cmd.Context(), s, apps)
-		},
+			"both sides show a certificate. trivet flows, routes, path, hosts and top ask it by its API: --api ADDRESS.",
+		Example: "  trivet controller\n  trivet controller --topology campus.yaml --database campus.db --api tcp:127.0.0.1:6680\n" +
+			"  trivet controller --listen ssl:192.0.2.1:6653 --cert c.pem --key k.pem --ca switches.pem",
+		Args: cobra.NoArgs,
 	}
 	f := cmd.Flags()
 	f.StringVar(&s.listen, "listen", "tcp:127.0.0.1:6653", "address to listen on: tcp: or ssl:, IP address and port")
-	f.StringSliceVar(&apps, "apps", []string{"learning"}, "what it does: "+strings.Join(builtin.Names, ", "))
+	f.StringSliceVar(&r.apps, "apps", nil, "what it does: "+strings.Join(builtin.Names, ", ")+" (learning; with --topology all)")
+	f.StringVar(&r.topology, "topology", "", "file or generator: names of nodes, which of them are routers, what links carry")
+	f.StringVar(&r.database, "database", "", "SQLite file that keeps what it knows, and what users add, for its next run")
+	f.StringVar(&r.api, "api", "", "where its API is: unix:PATH, tcp:127.0.0.1:PORT, or none (a socket of the user's)")
+	f.StringVar(&r.tokenFile, "token-file", "", "with --api tcp:…: the file with the token, made if it is not there (a token is printed)")
 	f.StringVar(&s.cert, "cert", "", "the controller's certificate, of ssl:")
 	f.StringVar(&s.key, "key", "", "its private key")
 	f.StringVar(&s.ca, "ca", "", "certificates of who signs the switches' certificates")
 	f.BoolVar(&s.insecure, "insecure", false, "let anybody who reaches the address be a switch")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return a.runController(cmd.Context(), s, r) }
 	return cmd
 }
 
-func (a *app) runController(ctx context.Context, s serving, names []string) error {
+func (a *app) runController(ctx context.Context, s serving, r running) error {
+	o, err := r.options(slog.New(slog.NewTextHandler(a.err, nil)))
+	if err != nil {
+		return err
+	}
 	listener, err := s.open()
 	if err != nil {
 		return err
 	}
 	defer listener.Close()
-	c, err := builtin.New(builtin.Options{Log: slog.New(slog.NewTextHandler(a.err, nil)), Apps: names})
+	door, err := r.open(s.listen)
+	if err != nil {
+		return err
+	}
+	c, err := builtin.New(o)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	a.say("controller listens on %s; Ctrl-C ends", s.listen)
+	a.say("controller listens on %s; Ctrl-C ends   apps %s", s.listen, strings.Join(c.Apps, ", "))
+	if door != nil {
+		defer door.Close()
+		var server api.Server
+		server.Use(c)
+		go func() {
+			if err := server.Serve(door); err != nil {
+				fmt.Fprintln(a.err, "the API has ended:", err)
+			}
+		}()
+		how := ""
+		switch {
+		case r.tokenFile != "" && door.Token != "":
+			how = " --token-file " + r.tokenFile
+		case door.Token != "":
+			how = "   with TRIVET_TOKEN=" + door.Token
+		}
+		a.say("ask it by    trivet flows --api %s%s", door.Address, how)
+	}
 	context.AfterFunc(ctx, func() { listener.Close() })
 	return c.Serve(listener)
+}
+
+// options are the controller's.
+func (r running) options(log *slog.Logger) (builtin.Options, error) {
+	o := builtin.Options{Log: log, Apps: r.apps, Database: r.database}
+	if r.topology == "" {
+		if len(o.Apps) == 0 {
+			o.Apps = []string{"learning"}
+		}
+		return o, nil
+	}
+	t, _, err := new(source).load(r.topology)
+	if err != nil {
+		return o, err
+	}
+	var problems topology.Problems
+	o.Topology, problems = topology.Resolve(t, topology.Defaults{Datapath: topology.OVS, Controlled: topology.OVS, Controller: topology.ControllerTrivet})
+	return o, problems.Err()
+}
+
+// open lets the API listen; nil: nobody is to ask.
+func (r running) open(listen string) (*api.Door, error) {
+	if r.api == "none" {
+		return nil, nil
+	}
+	address := r.api
+	if address == "" {
+		dir, err := socketDir()
+		if err != nil {
+			return nil, err
+		}
+		address = "unix:" + filepath.Join(dir, "controller-"+listen[strings.LastIndex(listen, ":")+1:]+".sock")
+	}
+	token := ""
+	if strings.HasPrefix(address, "tcp:") {
+		var err error
+		if token, err = api.MakeToken(r.tokenFile); err != nil {
+			return nil, err
+		}
+	}
+	return api.Open(address, token)
+}
+
+// socketDir is where a user's sockets are.
+func socketDir() (string, error) {
+	dir := lab.RunDir()
+	if os.Getuid() != 0 {
+		if dir = os.Getenv("XDG_RUNTIME_DIR"); dir != "" {
+			return dir, nil
+		}
+		dir = filepath.Join(os.TempDir(), fmt.Sprintf("trivet-%d", os.Getuid()))
+		return dir, os.MkdirAll(dir, 0o700)
+	}
+	return dir, os.MkdirAll(dir, 0o755)
 }
 
 // open listens as the address says, and refuses to trust whoever comes from elsewhere.

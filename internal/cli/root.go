@@ -116,6 +116,7 @@ func (a *app) root() *cobra.Command {
 	root.SetOut(a.out)
 	root.SetErr(a.err)
 	root.AddGroup(&cobra.Group{ID: "life", Title: "The life of a lab:"}, &cobra.Group{ID: "use", Title: "Using it:"},
+		&cobra.Group{ID: "net", Title: "Its controller:"},
 		&cobra.Group{ID: "file", Title: "Topology files:"})
 	group := func(id string, commands ...*cobra.Command) {
 		for _, c := range commands {
@@ -125,7 +126,8 @@ func (a *app) root() *cobra.Command {
 	}
 	group("life", a.up(), a.apply(), a.down(), a.ls(), a.inspect(), a.logs(), a.doctor())
 	group("use", a.ping(), a.iperf(), a.exec(), a.shell(), a.prompt(), a.link(), a.capture())
-	group("use", a.controller(), a.bench())
+	group("net", a.top(), a.path(), a.flows(), a.routes(), a.hosts(), a.controller())
+	group("use", a.bench())
 	group("file", a.validate(), a.convert(), a.graph(), a.schema())
 	return root
 }

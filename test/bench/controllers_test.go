@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -101,7 +102,7 @@ func TestControllers(t *testing.T) {
 func measure(t *testing.T, p peer, setting string, args []string, into map[string][]flowload) {
 	t.Run(setting, func(t *testing.T) {
 		connect, pid := run(t, p.command)
-		r, err := generate(t, connect, pid, append(append([]string{"--duration", "5s"}, args...), p.args...)...)
+		r, err := generate(t, connect, pid, slices.Concat([]string{"--duration", "5s"}, patient, args, p.args)...)
 		if err != nil {
 			t.Fatalf("%s (%s): %v", p.name, p.about, err)
 		}
@@ -135,11 +136,12 @@ func summary(all, base []flowload, latency bool) string {
 	return s + "   RSS " + text(column(all, func(r flowload) float64 { return r.Controller.RSS / 1e6 }), "MB")
 }
 
-// TestControllersLine measures how controllers find the links of switches in a line, and what watching them costs.
+// TestControllersLine measures how controllers find the links of switches in a line, and what watching them costs: at
+// most three times, for each takes half a minute.
 func TestControllersLine(t *testing.T) {
 	load(t)
 	for _, switches := range []int{100, 1000} {
-		for turn := range *pairs {
+		for turn := range min(*pairs, 3) {
 			for _, p := range peers {
 				if p.line == nil {
 					continue

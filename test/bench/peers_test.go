@@ -43,7 +43,8 @@ func needsFile(file, how string) func() string {
 	}
 }
 
-// patient is for controllers that answer a thousand packets a second: as many may wait at a time.
+// patient is for all: some answer a thousand packets a second, of which as many may wait at a time, and a busy
+// machine may hold up any of them.
 var patient = []string{"--timeout", "20s", "--settle", "20s"}
 
 // peers are in the order in which they take turns. The first is what the others are compared with.
@@ -74,17 +75,17 @@ var peers = []peer{
 		},
 	},
 	{
-		name: "POX", about: "l2_learning, 1.0", args: append([]string{"--openflow", "1.0"}, patient...),
+		name: "POX", about: "l2_learning, 1.0", args: []string{"--openflow", "1.0"},
 		needs:   needsFile(cached("pox", "pox.py"), "scripts/peers --pox CLONE"),
 		command: pox("forwarding.l2_learning"), line: pox("openflow.discovery"),
 	},
 	{
-		name: "os-ken", about: "learning switch of 45 lines, eventlet, 1.3", args: patient,
+		name: "os-ken", about: "learning switch of 45 lines, eventlet, 1.3",
 		needs:   needsFile(cached("os-ken", "installed"), "scripts/peers"),
 		command: osken("osken_switch"), line: osken("os_ken.topology.switches", "--observe-links"),
 	},
 	{
-		name: "Faucet", about: "new hosts, 1.3", args: append([]string{"--fresh", "--vlan", "100"}, patient...),
+		name: "Faucet", about: "new hosts, 1.3", args: []string{"--fresh", "--vlan", "100"},
 		needs:   needsFile(cached("faucet", "installed"), "scripts/peers"),
 		command: faucet,
 	},

@@ -1,0 +1,295 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/mattn/go-runewidth"
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"trivet.dev/trivet/controller/api"
+)
+
+// refresh is the time between two pictures; the controller measures about as often.
+const refresh = time.Second
+
+func (a *app) top() *cobra.Command {
+	var once bool
+	var most int
+	cmd := &cobra.Command{
+		Use:   "top",
+		Short: "Watch the load of the links, and the packets at the controller",
+		Long: "Watch the load of the links, the busiest first, and the packets that come to the controller, by protocol, as the\n" +
+			"switches count them. On a terminal q ends it.",
+		Example: "  trivet top\n  trivet top --once --json",
+		Args:    cobra.NoArgs,
+	}
+	k := controllerFlags(cmd)
+	cmd.Flags().BoolVar(&once, "once", false, "print once and end")
+	cmd.Flags().IntVarP(&most, "links", "n", 0, "how many links to list (as many as the terminal has room for; else all)")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		c, err := a.controllerClient(k)
+		if err != nil {
+			return err
+		}
+		t := top{app: a, client: c, most: most}
+		switch {
+		case once:
+			return t.once(cmd.Context())
+		case isTerminal(a.out) && isTerminal(os.Stdin) && !a.json:
+			return t.live(cmd.Context())
+		}
+		return t.follow(cmd.Context())
+	}
+	return cmd
+}
+
+// top is what the command shows, and what it has shown before.
+type top struct {
+	*app
+	client *api.Client
+	most   int
+	before api.Statistics
+}
+
+// ask returns what is measured now.
+func (t *top) ask(ctx context.Context) (api.Statistics, error) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	return t.client.Statistics(ctx)
+}
+
+// once prints when there are rates, which are of two readings.
+func (t *top) once(ctx context.Context) error {
+	var s api.Statistics
+	for begin := time.Now(); ; {
+		var err error
+		if s, err = t.ask(ctx); err != nil {
+			return err
+		}
+		if measured(s) || time.Since(begin) > 5*time.Second {
+			break
+		}
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	if t.json {
+		return t.printJSON(s)
+	}
+	for _, line := range t.picture(s, math.MaxInt) {
+		fmt.Fprintln(t.out, line)
+	}
+	return nil
+}
+
+func measured(s api.Statistics) bool {
+	for _, l := range s.Links {
+		if l.Rates[0] == nil {
+			return false
+		}
+	}
+	return len(s.Links) > 0
+}
+
+// follow prints again and again, for a program or a file.
+func (t *top) follow(ctx context.Context) error {
+	lines := json.NewEncoder(t.out)
+	for {
+		s, err := t.ask(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if t.json {
+			if err := lines.Encode(s); err != nil {
+				return err
+			}
+		} else {
+			fmt.Fprintln(t.out, s.Time.Format(time.TimeOnly))
+			for _, line := range t.picture(s, math.MaxInt) {
+				fmt.Fprintln(t.out, line)
+			}
+			fmt.Fprintln(t.out)
+		}
+		t.before = s
+		select {
+		case <-time.After(refresh):
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// live draws on the terminal's second screen, each picture over the last in one write, so that nothing flickers.
+func (t *top) live(ctx context.Context) error {
+	in, out := int(os.Stdin.Fd()), int(t.out.(*os.File).Fd())
+	state, err := term.MakeRaw(in)
+	if err != nil {
+		return err
+	}
+	defer term.Restore(in, state)
+	fmt.Fprint(t.out, "\x1b[?1049h\x1b[?25l")
+	defer fmt.Fprint(t.out, "\x1b[?25h\x1b[?1049l")
+	ctx, quit := context.WithCancel(ctx)
+	defer quit()
+	go func() {
+		for b := make([]byte, 1); ; {
+			n, err := os.Stdin.Read(b)
+			if err != nil || n == 1 && (b[0] == 'q' || b[0] == 'Q' || b[0] == 3) {
+				quit()
+				return
+			}
+		}
+	}()
+	for {
+		s, err := t.ask(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		width, height, err := term.GetSize(out)
+		if err != nil {
+			width, height = 80, 24
+		}
+		t.draw(t.picture(s, height-1), width)
+		t.before = s
+		select {
+		case <-time.After(refresh):
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+func (t *top) draw(lines []string, width int) {
+	var b strings.Builder
+	b.WriteString("\x1b[H")
+	for i, line := range lines {
+		if i > 0 {
+			b.WriteString("\r\n")
+		}
+		b.WriteString(runewidth.Truncate(line, width, "…") + "\x1b[K")
+	}
+	b.WriteString("\x1b[J")
+	fmt.Fprint(t.out, b.String())
+}
+
+// picture is what is shown, in at most that many lines.
+func (t *top) picture(s api.Statistics, height int) []string {
+	head := t.summary(s)
+	packets := packetLines(s.PacketsIn)
+	room := height - len(head) - len(packets) - 3
+	if t.most > 0 {
+		room = min(room, t.most)
+	}
+	links := s.Links[:max(0, min(len(s.Links), room))]
+	rows := [][]string{{"LINK", "→", "←", "CAPACITY", "LOAD", ""}}
+	for _, l := range links {
+		capacity := max(l.Capacity[0], l.Capacity[1])
+		row := []string{name(l.Ends[0]) + " – " + name(l.Ends[1]), rateText(l.Rates[0]), rateText(l.Rates[1]), "–", "–", ""}
+		if capacity > 0 {
+			row[3] = bits(capacity)
+		}
+		if l.Utilisation != nil {
+			row[4], row[5] = fmt.Sprintf("%.1f %%", 100**l.Utilisation), bar(*l.Utilisation)
+		}
+		rows = append(rows, row)
+	}
+	lines := append(head, "")
+	lines = append(lines, columns(rows, "lrrrrl")...)
+	if more := len(s.Links) - len(links); more > 0 {
+		lines = append(lines, fmt.Sprintf("… and %d more", more))
+	}
+	return append(append(lines, ""), packets...)
+}
+
+// summary is the controller in a line.
+func (t *top) summary(s api.Statistics) []string {
+	cpu := ""
+	if d := s.Time.Sub(t.before.Time).Seconds(); !t.before.Time.IsZero() && d > 0 {
+		cpu = fmt.Sprintf("%.0f %% CPU, ", 100*(s.Load.CPUSeconds-t.before.Load.CPUSeconds)/d)
+	}
+	text := fmt.Sprintf("controller   %s%.0f MB   measured every %.3g s", cpu, float64(s.Load.MemoryBytes)/1e6, s.Period)
+	if s.Database != nil && s.Database.Dropped+s.Database.Failed > 0 {
+		text += fmt.Sprintf("   database: %d rows lost", s.Database.Dropped+s.Database.Failed)
+	}
+	return []string{text}
+}
+
+func packetLines(list []api.PacketsIn) []string {
+	if len(list) == 0 {
+		return []string{"no packets have come to the controller"}
+	}
+	rows := [][]string{{"AT THE CONTROLLER", "PACKETS/s", "PACKETS", "BYTES"}}
+	for _, p := range list {
+		rows = append(rows, []string{p.Protocol, fmt.Sprintf("%.0f", p.PacketRate), fmt.Sprint(p.Packets), fmt.Sprint(p.Bytes)})
+	}
+	return columns(rows, "lrrr")
+}
+
+// name is an end of a link: its interface, which says the node, too, or the node.
+func name(e api.End) string {
+	if strings.HasPrefix(e.Interface, e.Node) {
+		return e.Interface
+	}
+	return strings.TrimSpace(e.Node + " " + e.Interface)
+}
+
+// rateText is a rate that may not be known.
+func rateText(r *float64) string {
+	switch {
+	case r == nil:
+		return "–"
+	case *r < 1:
+		return "0"
+	}
+	return bits(*r)
+}
+
+const barWidth = 20
+
+// bar is a share as a bar, in eighths of a character.
+func bar(share float64) string {
+	n := int(math.Round(min(1, max(0, share)) * barWidth * 8))
+	text := strings.Repeat("█", n/8)
+	if n%8 > 0 {
+		text += string([]rune("▏▎▍▌▋▊▉")[n%8-1])
+	}
+	return text
+}
+
+// columns aligns cells: of each column, l to the left or r to the right.
+func columns(rows [][]string, align string) []string {
+	width := make([]int, len(align))
+	for _, r := range rows {
+		for i, cell := range r {
+			width[i] = max(width[i], runewidth.StringWidth(cell))
+		}
+	}
+	lines := make([]string, len(rows))
+	for i, r := range rows {
+		for j, cell := range r {
+			space := strings.Repeat(" ", width[j]-runewidth.StringWidth(cell))
+			if align[j] == 'r' {
+				lines[i] += space + cell + "   "
+			} else {
+				lines[i] += cell + space + "   "
+			}
+		}
+		lines[i] = strings.TrimRight(lines[i], " ")
+	}
+	return lines
+}

@@ -12,6 +12,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"trivet.dev/trivet/bench/probe"
+	"trivet.dev/trivet/controller/api"
 	"trivet.dev/trivet/controller/foreign"
 	"trivet.dev/trivet/internal/version"
 	"trivet.dev/trivet/target/local"
@@ -74,6 +75,7 @@ func apiConfig() huma.Config {
 		"GET /v1/capture (a stream in pcap format), POST /v1/exec (Upgrade: " + streamProtocol + ")."
 	c.OpenAPIPath, c.DocsPath, c.SchemasPath = "/v1/openapi", "", ""
 	c.CreateHooks = nil // no $schema in answers
+	c.Components.Schemas = huma.NewMapRegistry("#/components/schemas/", api.SchemaName)
 	return c
 }
 

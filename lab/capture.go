@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,40 +21,80 @@ import (
 type tap struct{ node, device string }
 
 // taps returns the devices of a link ("s1-h1", captured at the switch if there is
-// one) or of a node (all of them).
-func (d *daemon) taps(what string) ([]tap, error) {
-	d.changing.Lock()
-	defer d.changing.Unlock()
-	t := d.local.Topology
-	if n := t.Node(what); n != nil {
-		var out []tap
-		for _, l := range t.Links {
-			for i, e := range l.Ends {
-				if e.Node == what && d.local.WireOf(l) != local.Patch {
-					out = append(out, tap{what, device(l, i)})
+// one) or of a node (all of them), and the indexes of their links.
+func taps(t *topology.Topology, what string) (out []tap, links []int, err error) {
+	if t.Node(what) != nil {
+		for i, l := range t.Links {
+			for end, e := range l.Ends {
+				if e.Node == what {
+					out, links = append(out, tap{what, device(l, end)}), append(links, i)
 				}
 			}
 		}
 		if len(out) == 0 {
-			return nil, fmt.Errorf("%s has no network device", what)
+			return nil, nil, fmt.Errorf("%s has no link", what)
 		}
-		return out, nil
+		return out, links, nil
 	}
-	for _, l := range t.Links {
+	for i, l := range t.Links {
 		a, b, ok := cutLink(what, l)
 		if !ok {
 			continue
 		}
-		if d.local.WireOf(l) == local.Patch {
-			return nil, fmt.Errorf("link %s joins two Open vSwitch bridges without a device; give it one: trivet link set %s bandwidth=100gbit", what, what)
-		}
 		end := 0
-		if n := t.Node(b); n != nil && n.Kind == topology.Switch || t.Node(a) == nil {
+		if n := t.Node(b); n != nil && n.IsDatapath() || t.Node(a) == nil {
 			end = 1
 		}
-		return []tap{{l.Ends[end].Node, device(l, end)}}, nil
+		return []tap{{l.Ends[end].Node, device(l, end)}}, []int{i}, nil
 	}
-	return nil, fmt.Errorf("there is no node or link %s", what)
+	return nil, nil, fmt.Errorf("there is no node or link %s", what)
+}
+
+// look gives the links that are looked at a device each, where they have none, and done takes back
+// what nobody looks at any more.
+func (d *daemon) look(what string) (out []tap, done func(), err error) {
+	var keys []string
+	err = d.change(func(ctx context.Context) error {
+		var links []int
+		if out, links, err = taps(d.local.Topology, what); err != nil {
+			return err
+		}
+		all := topology.LinkKeys(d.local.Topology)
+		for _, i := range links {
+			if w := d.local.WireOf(d.local.Topology.Links[i]); w == local.Patch || w == local.Virtual || d.watched[all[i]] > 0 {
+				keys = append(keys, all[i])
+			}
+		}
+		for _, k := range keys {
+			d.watched[k]++
+		}
+		return d.giveDevices(ctx)
+	})
+	return out, func() {
+		_ = d.change(func(ctx context.Context) error {
+			for _, k := range keys {
+				d.watched[k]--
+			}
+			return d.giveDevices(ctx)
+		})
+	}, err
+}
+
+// giveDevices makes the links that somebody looks at devices, and others what they would be.
+func (d *daemon) giveDevices(ctx context.Context) error {
+	t := *d.local.Topology
+	t.Links = slices.Clone(t.Links)
+	changed := false
+	for i, key := range topology.LinkKeys(&t) {
+		if want := d.watched[key] > 0; want != t.Links[i].Device {
+			t.Links[i] = t.Links[i].Clone()
+			t.Links[i].Device, changed = want, true
+		}
+	}
+	if !changed {
+		return nil
+	}
+	return d.local.Apply(ctx, &t, func(string, int, int) {})
 }
 
 // device is the name of the device at an end; that of a real interface where the other end is one.
@@ -77,14 +118,13 @@ func cutLink(what string, l *topology.Link) (a, b string, ok bool) {
 }
 
 func (d *daemon) serveCapture(w http.ResponseWriter, r *http.Request) {
-	taps, err := d.taps(r.URL.Query().Get("at"))
-	if err == nil {
-		err = d.isUp()
-	}
+	taps, done, err := d.look(r.URL.Query().Get("at"))
 	if err != nil {
 		writeProblem(w, err)
 		return
 	}
+	defer done()
+	_ = d.follow()
 	handles, err := d.openTaps(taps)
 	if err != nil {
 		writeProblem(w, err)

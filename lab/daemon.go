@@ -31,6 +31,7 @@ type daemon struct {
 	ask   api.Server     // answers for it
 	start time.Time      // when the lab was up
 
+	watched  map[string]int      // links that somebody captures at, by key: how many; guarded by changing
 	programs map[string]*program // controllers of others that run, by name; guarded by changing
 
 	changing sync.Mutex // one change of the lab at a time
@@ -61,7 +62,7 @@ func RunDaemon(name string) error {
 	}
 	// Taken and dropped, not ignored: what is ignored here, the nodes' programs would ignore, too.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGPIPE)
-	d := &daemon{state: state, progress: newProgressLog(), gone: make(chan struct{})}
+	d := &daemon{state: state, watched: map[string]int{}, progress: newProgressLog(), gone: make(chan struct{})}
 	d.ctx, d.cancel = context.WithCancel(context.Background())
 	listener, err := d.listen()
 	if err != nil {

@@ -187,6 +187,9 @@ type Link struct {
 	Down bool        `json:"down,omitempty"`
 	Impairment
 
+	// Device asks for a network device where the link could do without: somebody looks at it.
+	Device bool `json:"device,omitempty"`
+
 	Foreign map[string]any `json:"foreign,omitempty"`
 
 	Pos Position `json:"-"`

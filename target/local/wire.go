@@ -43,9 +43,11 @@ func (l *Lab) wireOf(link *topology.Link, nodes map[string]*topology.Node) Wire 
 		return External
 	case !l.Record.Netem && (delayed(link.Egress(0)) || delayed(link.Egress(1))):
 		return Line
-	case !link.Impaired() && isOVS(nodes[link.Ends[0].Node]) && isOVS(nodes[link.Ends[1].Node]):
+	case link.Impaired() || link.Device:
+		return Veth
+	case isOVS(nodes[link.Ends[0].Node]) && isOVS(nodes[link.Ends[1].Node]):
 		return Patch
-	case !link.Impaired() && isEmbedded(nodes[link.Ends[0].Node]) && isEmbedded(nodes[link.Ends[1].Node]):
+	case isEmbedded(nodes[link.Ends[0].Node]) && isEmbedded(nodes[link.Ends[1].Node]):
 		return Virtual
 	}
 	return Veth

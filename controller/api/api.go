@@ -20,6 +20,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
+	"reflect"
 	"sync/atomic"
 	"time"
 
@@ -81,9 +82,23 @@ func config() huma.Config {
 	c.Info.Description = "What Trivet's OpenFlow controller answers. GET /metrics is for Prometheus."
 	c.OpenAPIPath, c.DocsPath, c.SchemasPath = "/v1/openapi", "", ""
 	c.CreateHooks = nil // no $schema in answers
+	c.Components.Schemas = huma.NewMapRegistry("#/components/schemas/", SchemaName)
 	c.Components.SecuritySchemes = map[string]*huma.SecurityScheme{"token": {Type: "http", Scheme: "bearer", Description: "On TCP only"}}
 	c.Security = []map[string][]string{{"token": {}}}
 	return c
+}
+
+// SchemaName is how the OpenAPI document calls a type: those of this package ControllerLink, and so
+// on, beside the Link of a topology.
+func SchemaName(t reflect.Type, hint string) string {
+	name := huma.DefaultSchemaNamer(t, hint)
+	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice || t.Kind() == reflect.Array {
+		t = t.Elem()
+	}
+	if t.PkgPath() == reflect.TypeFor[Link]().PkgPath() {
+		return "Controller" + name
+	}
+	return name
 }
 
 type body[T any] struct{ Body T }

@@ -217,4 +217,3 @@ func (v *view) routes(name string) (out Routes, err error) {
 	}
 	return out, nil
 }
-

@@ -33,7 +33,7 @@ type place struct {
 type view struct {
 	c     *builtin.Controller
 	m     *builtin.Map
-	seen []discovery.Host
+	seen  []discovery.Host
 	names map[openflow.MAC]string // of hosts
 	ports map[place]monitor.Port
 	desc  map[place]openflow.Port

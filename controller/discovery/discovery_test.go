@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -161,6 +162,13 @@ func (w *world) disconnect(dpid uint64) {
 	time.Sleep(time.Second)
 }
 
+// tell has a switch send a message.
+func (w *world) tell(dpid uint64, m openflow.Message) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.switches[dpid].out <- m
+}
+
 func (w *world) handle(f *fake, dpid uint64, n int, m openflow.Message) {
 	switch m := m.(type) {
 	case *openflow.Hello:
@@ -241,13 +249,18 @@ func TestLinks(t *testing.T) {
 // becomes open, then an edge.
 func TestPortDown(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
+		w.App.mu.Lock()
 		w.changes = nil
+		w.App.mu.Unlock()
 		w.cut(place{1, 2}, place{2, 1})
-		w.switches[1].out <- &openflow.PortStatus{Reason: openflow.PortModify, Port: openflow.Port{Number: 2, State: openflow.PortStateLinkDown}}
+		w.tell(1, &openflow.PortStatus{Reason: openflow.PortModify, Port: openflow.Port{Number: 2, State: openflow.PortStateLinkDown}})
 		time.Sleep(10 * time.Millisecond)
 		w.want("down", 0, map[place]Kind{{2, 1}: Open})
-		if last := w.changes[len(w.changes)-1]; !last.Gone || last.Switch != 1 || last.Port != 2 {
-			t.Errorf("told %v", w.changes)
+		w.App.mu.Lock()
+		told := w.changes
+		w.App.mu.Unlock()
+		if last := told[len(told)-1]; !last.Gone || last.Switch != 1 || last.Port != 2 {
+			t.Errorf("told %v", told)
 		}
 		time.Sleep(time.Second)
 		w.want("later", 0, map[place]Kind{{2, 1}: Edge})
@@ -312,7 +325,7 @@ func TestSwitchAway(t *testing.T) {
 		w.want("moved", 2, map[place]Kind{{1, 2}: Inner, {2, 3}: Inner, {2, 1}: Edge})
 
 		w.disconnect(2)
-		w.switches[1].out <- &openflow.PortStatus{Reason: openflow.PortModify, Port: openflow.Port{Number: 2, State: openflow.PortStateLinkDown}}
+		w.tell(1, &openflow.PortStatus{Reason: openflow.PortModify, Port: openflow.Port{Number: 2, State: openflow.PortStateLinkDown}})
 		time.Sleep(time.Second)
 		w.want("down", 0, nil)
 	})
@@ -369,10 +382,10 @@ func TestLine(t *testing.T) {
 		}
 		time.Sleep(2 * time.Second)
 		w.want("up", 2*(n-1), nil)
-		lost := 0
+		var lost atomic.Int32
 		w.WatchLinks(func(c LinkChange) {
 			if c.Gone {
-				lost++
+				lost.Add(1)
 			}
 		})
 		w.mu.Lock()
@@ -382,8 +395,8 @@ func TestLine(t *testing.T) {
 		w.mu.Lock()
 		sent := w.probes - before
 		w.mu.Unlock()
-		if w.want("later", 2*(n-1), nil); lost > 0 || sent > 300*Budget || sent < 300*n/5 {
-			t.Errorf("%d links lost, %d probes in 300 s", lost, sent)
+		if w.want("later", 2*(n-1), nil); lost.Load() > 0 || sent > 300*Budget || sent < 300*n/5 {
+			t.Errorf("%d links lost, %d probes in 300 s", lost.Load(), sent)
 		}
 		w.end()
 	})

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"net/netip"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -45,9 +46,7 @@ func ipv4(src openflow.MAC, from netip.Addr) []byte {
 // says sends a frame as if it had come in by a port, and waits until it is handled.
 func (w *world) says(dpid uint64, port uint32, frames ...[]byte) {
 	for _, f := range frames {
-		w.mu.Lock()
-		w.switches[dpid].out <- packetIn(port, f)
-		w.mu.Unlock()
+		w.tell(dpid, packetIn(port, f))
 	}
 	time.Sleep(100 * time.Millisecond)
 }
@@ -118,7 +117,7 @@ func TestHosts(t *testing.T) {
 		}
 		w.connect(2, 3)
 		time.Sleep(time.Second)
-		w.switches[2].out <- &openflow.PortStatus{Reason: openflow.PortModify, Port: openflow.Port{Number: 2, State: openflow.PortStateLinkDown}}
+		w.tell(2, &openflow.PortStatus{Reason: openflow.PortModify, Port: openflow.Port{Number: 2, State: openflow.PortStateLinkDown}})
 		time.Sleep(time.Second)
 		if at, _ := w.host(macA); at != (place{}) {
 			t.Error("it is still at a port that is down")
@@ -153,14 +152,14 @@ func TestHeardWhileOpen(t *testing.T) {
 // Proves that an address that flaps, be it Ethernet or IP, is held where it was for a while.
 func TestFlapping(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
-		changes := 0
-		w.WatchHosts(func(HostChange) { changes++ })
+		var changes atomic.Int32
+		w.WatchHosts(func(HostChange) { changes.Add(1) })
 		for range 100 {
 			w.says(1, 1, arp(macA, macA, ip1))
 			w.says(2, 2, arp(macA, macA, ip1))
 		}
-		if changes > 30 { // of 200 claims in 20 s
-			t.Errorf("%d changes of a host that flaps", changes)
+		if changes.Load() > 30 { // of 200 claims in 20 s
+			t.Errorf("%d changes of a host that flaps", changes.Load())
 		}
 		time.Sleep(2 * pinTime)
 		w.says(1, 3, arp(macA, macA, ip1))
@@ -168,13 +167,13 @@ func TestFlapping(t *testing.T) {
 			t.Errorf("held for ever at %v", at)
 		}
 		time.Sleep(pinTime)
-		changes = 0
+		changes.Store(0)
 		for range 100 {
 			w.says(1, 1, arp(macB, macB, ip1))
 			w.says(1, 3, arp(macA, macA, ip1))
 		}
-		if h, _ := w.HostOf(ip1); changes > 30 || h.MAC == (openflow.MAC{}) {
-			t.Errorf("%d changes of an address that two claim", changes)
+		if h, _ := w.HostOf(ip1); changes.Load() > 30 || h.MAC == (openflow.MAC{}) {
+			t.Errorf("%d changes of an address that two claim", changes.Load())
 		}
 	})
 }

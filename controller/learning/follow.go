@@ -37,7 +37,9 @@ func (a *App) follow(now time.Time) (settled bool) {
 		return changes[t]
 	}
 	g.closings(tables, of, now)
-	waits := g.openings(of)
+	a.former = g.former(a.former, tables)
+	waits := g.openings(of, a.former)
+	a.former = append(a.former, g.segments...)
 	for t, c := range changes {
 		if a.tell(t, c) && a.stale.IsZero() {
 			a.stale = now
@@ -86,7 +88,7 @@ func (g *graph) closings(tables []*table, of func(*table) *change, now time.Time
 		for number, p := range t.ports {
 			switch {
 			case here[end{t.dpid, number}]:
-			case now.Before(p.held) && p.role != edge:
+			case now.Before(p.held) && (p.role == link || p.role == blocked):
 				of(t).close[number] = blocked // it may come back before it is known what it leads to
 			default:
 				of(t).close[number] = none
@@ -96,8 +98,33 @@ func (g *graph) closings(tables []*table, of func(*table) *change, now time.Time
 	}
 }
 
+// former returns what remains of links that discovery knows no more: while both ends of one may
+// forward still, it counts as one that does.
+func (g *graph) former(old []*segment, tables []*table) (out []*segment) {
+	for _, s := range old {
+		var ends []end
+		for _, at := range s.ends {
+			if i, ok := g.index[at.dpid]; ok && !g.inLink[at] && tables[i].linked(at.port) {
+				ends = append(ends, at)
+			}
+		}
+		if len(ends) > 1 {
+			out = append(out, &segment{ends: ends})
+		}
+	}
+	return out
+}
+
+// linked says whether a port may forward, as that of a link.
+func (t *table) linked(number uint32) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p := t.ports[number]
+	return p != nil && (p.phase == leaving || p.phase == open && p.role == link)
+}
+
 // openings collects the ports that shall forward and may, and says whether others wait.
-func (g *graph) openings(of func(*table) *change) (waits bool) {
+func (g *graph) openings(of func(*table) *change, former []*segment) (waits bool) {
 	for _, l := range g.leaves {
 		switch {
 		case l.want != open:
@@ -111,6 +138,11 @@ func (g *graph) openings(of func(*table) *change) (waits bool) {
 	for _, e := range g.edges {
 		if e.forwards {
 			parts.join(e.u, e.v)
+		}
+	}
+	for _, s := range former {
+		for _, e := range s.ends[1:] {
+			parts.join(g.index[s.ends[0].dpid], g.index[e.dpid])
 		}
 	}
 	for _, e := range g.edges {
@@ -128,8 +160,8 @@ func (g *graph) openings(of func(*table) *change) (waits bool) {
 	return waits
 }
 
-// tell tells a switch what is different, and says whether a link has ceased to forward.
-func (a *App) tell(t *table, c *change) (ceased bool) {
+// tell tells a switch what is different, and says whether that has changed the tree.
+func (a *App) tell(t *table, c *change) (tree bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.sw == nil {
@@ -152,7 +184,7 @@ func (a *App) tell(t *table, c *change) (ceased bool) {
 }
 
 // change makes ports leave and join.
-func (t *table) change(c *change) (ceased bool) {
+func (t *table) change(c *change) (tree bool) {
 	leave := false
 	for number := range c.close {
 		p := t.ports[number]
@@ -161,8 +193,8 @@ func (t *table) change(c *change) (ceased bool) {
 			t.ports[number] = p
 		}
 		if p.phase == open {
-			leave, ceased = true, ceased || p.role == link
-			p.phase = leaving
+			leave, tree = true, tree || p.role == link
+			p.phase, p.closing = leaving, t.closings+1
 		}
 	}
 	for number, r := range c.open {
@@ -171,9 +203,10 @@ func (t *table) change(c *change) (ceased bool) {
 			p = &port{}
 			t.ports[number] = p
 		}
-		if r == edge && p.phase != open {
+		if p.phase != open && r == edge {
 			p.opened = time.Now()
 		}
+		tree = tree || p.phase != open && r == link
 		p.phase, p.role = open, r
 	}
 	_ = t.rules.SetGroup(flood(t.numbers()))
@@ -186,11 +219,11 @@ func (t *table) change(c *change) (ceased bool) {
 	if leave {
 		t.confirm()
 	}
-	return ceased
+	return tree
 }
 
-// flush makes all switches forget all addresses when links have ceased to forward: they may
-// lead where nothing goes any more. It says whether nothing is to be flushed any more.
+// flush makes all switches forget all addresses when the tree has changed: they may lead where
+// nothing goes any more. It says whether nothing is to be flushed any more.
 func (a *App) flush(tables []*table, now time.Time) bool {
 	leaving := false
 	for _, t := range tables {
@@ -205,7 +238,7 @@ func (a *App) flush(tables []*table, now time.Time) bool {
 	}
 	for _, t := range tables {
 		t.mu.Lock()
-		if t.sw != nil {
+		if t.sw != nil && len(t.addresses) > 0 {
 			t.flush()
 		}
 		t.mu.Unlock()

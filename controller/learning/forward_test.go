@@ -9,7 +9,7 @@ import (
 // How the switches of a network forward, as their tables say.
 
 // enter returns the entry of table 0 that lets a packet in, and nil where none does.
-func (s *node) enter(port uint32, src openflow.MAC, ip6 bool) *openflow.FlowMod {
+func (s *node) enter(port uint32, src openflow.MAC) *openflow.FlowMod {
 	var best *openflow.FlowMod
 	for k, f := range s.flows {
 		if in, ok := k.Match.InPort(); !ok || in != port || k.Table != 0 || k.Priority > 2 {
@@ -126,7 +126,7 @@ func (n *network) reaches(from, to int, told bool) bool {
 	for queue := []end{src.at}; len(queue) > 0; queue = queue[1:] {
 		at := queue[0]
 		s := n.node(at.dpid)
-		f := s.enter(at.port, src.mac, false)
+		f := s.enter(at.port, src.mac)
 		if seen[at] || f == nil {
 			continue
 		}

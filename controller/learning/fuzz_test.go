@@ -31,6 +31,9 @@ func FuzzEvents(f *testing.F) {
 				n.event(events[0], n.switches[int(events[1])%len(n.switches)], events[2], events[3])
 				events = events[4:]
 			}
+			for _, s := range n.switches { // none is away for longer than it is waited for
+				s.connect()
+			}
 			time.Sleep(70 * time.Second)
 			for _, s := range n.switches {
 				s.disconnect()
@@ -65,14 +68,14 @@ func (n *network) event(what byte, s *node, x, y byte) {
 		s.disconnect()
 	case 'w':
 		w := n.wires[int(x)%len(n.wires)]
-		n.setWire(w, len(n.cables[w[0]]) == 0)
+		n.turnWire(w)
 	case 'r':
 		s.disconnect()
 		n.mu.Lock()
 		s.reset()
 		n.mu.Unlock()
 	default:
-		time.Sleep(time.Duration(y) * 10 * time.Millisecond)
+		time.Sleep(time.Duration(y) * 4 * time.Millisecond)
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()

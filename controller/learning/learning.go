@@ -52,6 +52,7 @@ type App struct {
 
 	mu       sync.Mutex
 	switches map[uint64]*table // also of switches that are away but have links
+	former   []*segment        // of the links that follow knew last, and some before
 	flushed  time.Time         // when all switches were told to forget all addresses
 	stale    time.Time         // since when addresses lead where a link was; zero: they do not. Of follow.
 }
@@ -125,7 +126,7 @@ func (a *App) poke() {
 
 // Settled says whether all that discovery knows has been followed: the switches have been
 // told, and no change waits for another.
-func (a *App) Settled() bool { return a.settled.Load() == a.asked.Load() }
+func (a *App) Settled() bool { return a == nil || a.settled.Load() == a.asked.Load() }
 
 // SwitchUp takes over what the switch has, or installs the tables' frame, in which nothing takes part yet.
 func (a *App) SwitchUp(s *controller.Switch) {

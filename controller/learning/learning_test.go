@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"trivet.dev/trivet/controller/discovery"
+	"trivet.dev/trivet/openflow"
 )
 
 // inBubble runs a test in simulated time, and ends what runs in it.
@@ -25,7 +26,7 @@ func inBubble(t *testing.T, seed uint64, f func(n *network)) {
 // connectAll connects the switches one after the other, each after up to most.
 func (n *network) connectAll(most time.Duration) {
 	for _, s := range n.switches {
-		delay := time.Duration(n.rng.Int64N(int64(most)))
+		delay := time.Duration(n.below(int(most)))
 		time.AfterFunc(delay, s.connect)
 	}
 	time.Sleep(most)
@@ -43,6 +44,7 @@ func (n *network) settle() {
 		time.Sleep(100 * time.Millisecond)
 	}
 	n.t.Error("learning does not settle")
+	n.dump()
 }
 
 // restart ends the controller and starts another, which all switches find at some time.
@@ -87,7 +89,7 @@ func each(t *testing.T, f func(n *network)) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			inBubble(t, seed, func(n *network) {
-				n.random(2+n.rng.IntN(6), n.rng.IntN(6))
+				n.random(2+n.below(6), n.below(6))
 				f(n)
 			})
 		})
@@ -150,7 +152,7 @@ func TestConnectionsLost(t *testing.T) {
 		n.watch(true)
 		changes := n.count(func() {
 			for range 10 {
-				s := n.switches[n.rng.IntN(len(n.switches))]
+				s := n.switches[n.below(len(n.switches))]
 				s.toggle()
 				n.pause(20 * time.Second)
 			}
@@ -174,7 +176,7 @@ func TestTrouble(t *testing.T) {
 	each(t, func(n *network) {
 		n.connectAll(time.Second)
 		for round := range 5 {
-			for range 1 + n.rng.IntN(5) {
+			for range 1 + n.below(5) {
 				n.trouble()
 				n.pause(8 * time.Second)
 			}
@@ -195,11 +197,11 @@ func TestTrouble(t *testing.T) {
 }
 
 func (n *network) trouble() {
-	s := n.switches[n.rng.IntN(len(n.switches))]
-	switch n.rng.IntN(8) {
+	s := n.switches[n.below(len(n.switches))]
+	switch n.below(8) {
 	case 0, 1, 2, 3:
-		w := n.wires[n.rng.IntN(len(n.wires))]
-		n.setWire(w, len(n.cables[w[0]]) == 0)
+		w := n.wires[n.below(len(n.wires))]
+		n.turnWire(w)
 	case 4, 5:
 		s.toggle()
 	case 6:
@@ -209,9 +211,9 @@ func (n *network) trouble() {
 		s.net.mu.Unlock()
 		s.connect()
 	case 7:
-		n.restart(n.rng.IntN(2) == 0)
+		n.restart(n.below(2) == 0)
 		for _, s := range n.switches {
-			time.AfterFunc(time.Duration(n.rng.Int64N(int64(10*time.Second))), s.connect)
+			time.AfterFunc(time.Duration(n.below(int(10*time.Second))), s.connect)
 		}
 	}
 }
@@ -298,5 +300,82 @@ func TestOnly(t *testing.T) {
 		}
 		n.c.Close()
 		time.Sleep(time.Minute)
+	})
+}
+
+// Proves that an address that flaps between two ports does not make the controller install
+// entries without bound, is held, and can move again later.
+func TestFlapping(t *testing.T) {
+	inBubble(t, 1, func(n *network) {
+		s := n.addSwitch(1)
+		n.addHost(1)
+		n.addHost(1)
+		n.connectAll(time.Second)
+		n.settle()
+		hear := func(port uint32) {
+			n.mu.Lock()
+			frame := append(append([]byte{2, 0, 0, 0, 0, 9}, n.hosts[0].mac[:]...), make([]byte, 48)...)
+			if f := s.enter(port, n.hosts[0].mac); len(f.Instructions) == 2 { // the source is not known there
+				s.packetIn(f, port, frame)
+			}
+			n.mu.Unlock()
+			time.Sleep(100 * time.Millisecond)
+		}
+		place := func() uint32 {
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			return s.leave(n.hosts[0].mac, false)[0]
+		}
+		changes := n.count(func() {
+			for range 250 {
+				hear(1)
+				hear(2)
+			}
+			time.Sleep(time.Second)
+		})
+		if changes > 120 { // for 500 packets in 50 s
+			n.t.Errorf("%d changes", changes)
+		}
+		held := place()
+		hear(3 - held)
+		if time.Sleep(time.Second); place() != held {
+			n.t.Error("it is not held")
+		}
+		time.Sleep(2 * time.Minute)
+		hear(3 - held)
+		if time.Sleep(time.Second); place() != 3-held {
+			n.t.Error("it is held for ever")
+		}
+		hear(held) // there and back at once: the entry of its old port must not hide it
+		hear(3 - held)
+		if time.Sleep(time.Second); place() != 3-held || s.enter(held, n.hosts[0].mac).Priority != 1 {
+			n.t.Error("it does not come back")
+		}
+	})
+}
+
+// Proves that a port of hosts cannot fill the table with invented addresses.
+func TestAddressesAreBounded(t *testing.T) {
+	inBubble(t, 1, func(n *network) {
+		n.slow = 0
+		s := n.addSwitch(1)
+		n.addHost(1)
+		n.connectAll(time.Second)
+		n.settle()
+		for i := range 12_000 {
+			n.mu.Lock()
+			frame := append([]byte{2, 0, 0, 0, 0, 9, 2, 9, 0, byte(i >> 16), byte(i >> 8), byte(i)}, make([]byte, 48)...)
+			s.packetIn(&openflow.FlowMod{Cookie: 0x7472_0002<<32 | 1}, 1, frame)
+			n.mu.Unlock()
+			if i%100 == 0 {
+				time.Sleep(time.Millisecond)
+			}
+		}
+		time.Sleep(time.Second)
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		if got := len(s.leave(openflow.MAC{}, true)); got != 10_001 { // and the group
+			n.t.Errorf("%d destinations", got)
+		}
 	})
 }

@@ -168,6 +168,14 @@ func (n *network) setWire(wire []end, up bool) {
 	n.mu.Unlock()
 }
 
+// turnWire takes a wire down that is up, or up.
+func (n *network) turnWire(wire []end) {
+	n.mu.Lock()
+	up := len(n.cables[wire[0]]) == 0
+	n.mu.Unlock()
+	n.setWire(wire, up)
+}
+
 func (n *network) addHost(dpid uint64) {
 	n.hosts = append(n.hosts, host{openflow.MAC{2, 0, 0, 0, byte(dpid), byte(len(n.hosts))}, n.newPort(dpid)})
 }
@@ -246,13 +254,17 @@ func (s *node) lost(conn net.Conn) {
 	})
 }
 
+// below is a random number.
+func (n *network) below(k int) int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.rng.IntN(k)
+}
+
 // pause waits for a random time.
 func (n *network) pause(most time.Duration) {
 	if most > 0 {
-		n.mu.Lock()
-		d := time.Duration(n.rng.Int64N(int64(most)))
-		n.mu.Unlock()
-		time.Sleep(d)
+		time.Sleep(time.Duration(n.below(int(most))))
 	}
 }
 
@@ -348,7 +360,17 @@ func (s *node) answer(t openflow.MultipartType) openflow.MultipartBody {
 
 func (s *node) flowMod(m *openflow.FlowMod) {
 	if m.Command == openflow.FlowAdd {
-		s.flows[controller.KeyOf(m)] = m
+		key := controller.KeyOf(m)
+		s.flows[key] = m
+		if m.HardTimeout > 0 {
+			time.AfterFunc(time.Duration(m.HardTimeout)*time.Second, func() {
+				s.net.mu.Lock()
+				defer s.net.mu.Unlock()
+				if s.flows[key] == m {
+					delete(s.flows, key)
+				}
+			})
+		}
 		return
 	}
 	for k, f := range s.flows {

@@ -220,6 +220,9 @@ func TestOpenVSwitchRestart(t *testing.T) {
 			time.Sleep(time.Second)
 			before := []map[string]float64{l.flows(1), l.flows(2), l.flows(3)}
 			links, changes := l.found.Links(), l.changes()
+			if len(before[0]) < 8 || changes < 24 {
+				t.Fatalf("bridge s1 has only %v; %d changes counted", before[0], changes)
+			}
 			l.stop()
 			time.Sleep(500 * time.Millisecond)
 			if !remember {

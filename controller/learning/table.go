@@ -169,8 +169,8 @@ func (t *table) adopt() bool {
 	for number, p := range t.ports {
 		switch {
 		case p.phase == leaving:
+			p.closing, leave = t.closings+1, true
 			t.close(number, none)
-			leave = true
 		case p.role == edge || listens[number]:
 			t.open(number, p.role) // what is missing, or too much
 		}
@@ -263,8 +263,8 @@ func (t *table) open(number uint32, r role) {
 	}
 }
 
-// close ends that a port takes part, wholly: nothing comes in, and nothing goes out. The group is
-// for the caller to set, before.
+// close ends that a port takes part, wholly: nothing comes in, and nothing goes out. The group and
+// the phase are for the caller to set, before, and to have confirmed.
 func (t *table) close(number uint32, r role) {
 	p := t.ports[number]
 	t.removeEntries(number, 3)
@@ -275,7 +275,6 @@ func (t *table) close(number uint32, r role) {
 	}
 	if p.phase != closed {
 		t.forget(number)
-		p.phase, p.closing = leaving, t.closings+1
 	}
 	if p.role = r; p.phase == closed && r == none {
 		delete(t.ports, number)

@@ -29,6 +29,9 @@ type graph struct {
 	leaves   []leaf   // ports that are no links
 	inLink   map[end]bool
 
+	segments []*segment
+	index    map[uint64]int // of switches' vertices
+
 	unseen bool      // something that forwards leads to the unknown
 	dark   bool      // switches that have hosts are away, or back and not known yet
 	lost   time.Time // when the first of them was
@@ -66,6 +69,7 @@ func (a *App) build(tables []*table, ports []discovery.Port, links []discovery.L
 		index[t.dpid] = i
 	}
 	segments := segmentsOf(links)
+	g.segments, g.index = segments, index
 	unknown := len(tables) + len(segments)
 	for i, s := range segments {
 		a.addSegment(g, s, len(tables)+i, unknown, tables, index)
@@ -76,6 +80,9 @@ func (a *App) build(tables []*table, ports []discovery.Port, links []discovery.L
 		if at := (end{p.Switch, p.Number}); ok && !g.inLink[at] {
 			g.addPort(tables[i], i, at, p.Kind, unknown, now)
 		}
+	}
+	for i, t := range tables {
+		g.addAway(t, i, unknown, now)
 	}
 	for _, e := range g.edges {
 		g.unseen = g.unseen || e.v == unknown && e.forwards
@@ -239,6 +246,21 @@ func (g *graph) addPort(t *table, i int, at end, kind discovery.Kind, unknown in
 		g.leaves = append(g.leaves, leaf{e, i, open})
 	default:
 		g.leaves = append(g.leaves, leaf{e, i, closed})
+	}
+}
+
+// addAway adds the links of a switch that has been lost before it was known where they lead.
+func (g *graph) addAway(t *table, i, unknown int, now time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.sw != nil {
+		return
+	}
+	for number, p := range t.ports {
+		late := now.Before(p.held) || now.Sub(t.lost) < holdTime
+		if p.phase != closed && p.role == link && late && !g.inLink[end{t.dpid, number}] {
+			g.add(i, unknown, true)
+		}
 	}
 }
 

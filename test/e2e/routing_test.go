@@ -3,6 +3,7 @@ package e2e
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -138,4 +139,87 @@ else:
 		t.Errorf("received, different, reordered: %q, want 1000 1000 0", r)
 	}
 	m.pingAll(12)
+}
+
+// TestControllerRestart proves that routers and switches forward on while their controller is killed and
+// comes back: a ping over them loses nothing, no entry is installed anew that was right already, and hosts
+// that have not spoken yet are reached within a second.
+func TestControllerRestart(t *testing.T) {
+	m := newMachine(t)
+	file := m.file("restart.yaml", `
+controller: "tcp:127.0.0.1:6680"
+datapath: ovs
+nodes:
+  "r[1-3]": {router: {datapath: ovs}}
+  "s[1-3]": switch
+  "h[1-6]": host
+links: [r1 -- r2 -- r3 -- r1, "r[1-3] -- s[1-3]", "s[1-3] -- h[1-3]", "s[1-3] -- h[4-6]"]
+`)
+	start := func() *exec.Cmd {
+		c := m.command(trivet, "controller", "--listen", "tcp:127.0.0.1:6680", "--topology", file, "--database", filepath.Join(m.dir, "c.db"), "--api", "none")
+		log, err := os.OpenFile(filepath.Join(m.dir, "controller.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+		must(t, err)
+		defer log.Close()
+		c.Stdout, c.Stderr = log, log
+		must(t, m.start(c))
+		return c
+	}
+	controller := start()
+	m.up(file)
+	healthy := func(within time.Duration, args ...string) {
+		t.Helper()
+		for deadline := time.Now().Add(within); m.run(append([]string{"ping"}, args...)...).code != 0; {
+			if time.Now().After(deadline) {
+				text, _ := os.ReadFile(filepath.Join(m.dir, "controller.log"))
+				t.Fatalf("%v is not answered within %s\n%s", args, within, text)
+			}
+		}
+	}
+	healthy(20*time.Second, "h1", "h2", "-c", "1", "--timeout", "1s")
+	healthy(20*time.Second, "h1", "h3", "-c", "1", "--timeout", "1s")
+	entries := func() map[string]string { // of all bridges, without counters and ages
+		out := map[string]string{}
+		sockets, err := filepath.Glob("/proc/" + fmt.Sprint(m.init.Process.Pid) + "/root/run/trivet/*/ovs/*.mgmt")
+		must(t, err)
+		for _, s := range sockets {
+			text, err := exec.Command("ovs-ofctl", "-OOpenFlow13", "dump-flows", "unix:"+s).Output()
+			must(t, err)
+			for line := range strings.Lines(string(text)) {
+				age := regexp.MustCompile(`duration=([0-9.]+)s`).FindStringSubmatch(line)
+				if age != nil && strings.Contains(line, "0x74720003") {
+					key := regexp.MustCompile(`(duration|n_packets|n_bytes|idle_age|hard_age)=[^,]*, ?`).ReplaceAllString(line, "")
+					out[filepath.Base(s)+" "+strings.TrimSpace(key)] = age[1]
+				}
+			}
+		}
+		return out
+	}
+	before := entries()
+	if len(before) < 30 {
+		t.Fatalf("%d entries of the routing app", len(before))
+	}
+	ping := make(chan string, 1)
+	go func() {
+		ping <- m.run("exec", "-n", "h1", "--", "sh", "-c", "ping -n -i 0.02 -c 400 10.0.3.2 | grep transmitted").out
+	}()
+	time.Sleep(time.Second)
+	must(t, controller.Process.Kill())
+	_ = controller.Wait()
+	time.Sleep(time.Second)
+	controller = start()
+	returned := time.Now()
+	t.Cleanup(func() { _ = controller.Process.Kill(); _ = controller.Wait() })
+	healthy(10*time.Second, "h4", "h6", "-c", "1", "--timeout", "300ms")
+	t.Logf("a new pair of hosts reach each other %s after the return", time.Since(returned).Round(time.Millisecond))
+	contains(t, <-ping, "400 received")
+	after := entries()
+	for key, age := range before {
+		var was, is float64
+		fmt.Sscan(age, &was)
+		if now, there := after[key]; !there {
+			t.Errorf("gone: %s", key)
+		} else if fmt.Sscan(now, &is); is < was {
+			t.Errorf("installed anew: %s", key)
+		}
+	}
 }

@@ -1,0 +1,264 @@
+package api
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"trivet.dev/trivet/controller/routing"
+	"trivet.dev/trivet/openflow"
+)
+
+// begin lets the packet leave its source.
+func (w *walk) begin(from station, q PathQuery) {
+	p, describe := newPacket(from, w.to, q)
+	if from.router != nil {
+		w.path.Packet = describe(p)
+		s := step{hop: PathHop{Switch: from.name, Entries: []PathFlow{}}, dpid: from.router.DPID, at: p}
+		w.fate = w.with(s, func() fate { return w.byRouting(&w.trail[0], *from.router, p) })
+		return
+	}
+	src, dst, err := w.leave(from, w.to.address)
+	if err != nil {
+		w.path.Packet = describe(p)
+		w.end(from.name, err.Error(), false)
+		return
+	}
+	p, describe = newPacket(src, w.to, q)
+	p.fields = p.fields.With(openflow.EthSrc(src.mac)).With(openflow.EthDst(dst))
+	w.path.Packet = describe(p)
+	if src.at.port == 0 {
+		w.end(from.name, from.name+" is attached to no switch of the controller", false)
+		return
+	}
+	w.fate = w.enter(src.at, p)
+}
+
+// newPacket is the packet that is asked for, without Ethernet addresses.
+func newPacket(from, to station, q PathQuery) (packet, func(packet) string) {
+	fields := []openflow.OXM{openflow.VLANNone(), openflow.IPDSCP(0), openflow.IPECN(0), openflow.TunnelID(0)}
+	if to.address.Is4() {
+		fields = append(fields, openflow.EthType(openflow.EthTypeIPv4), openflow.IPv4Src(from.address), openflow.IPv4Dst(to.address))
+	} else {
+		fields = append(fields, openflow.EthType(openflow.EthTypeIPv6), openflow.IPv6Src(from.address), openflow.IPv6Dst(to.address),
+			openflow.IPv6Flabel(0), openflow.IPv6Exthdr(1))
+	}
+	const some = 49152 // a source port of those that clients take
+	switch {
+	case q.TCP != 0:
+		fields = append(fields, openflow.IPProto(openflow.IPProtoTCP), openflow.TCPSrc(some), openflow.TCPDst(q.TCP))
+	case q.UDP != 0:
+		fields = append(fields, openflow.IPProto(openflow.IPProtoUDP), openflow.UDPSrc(some), openflow.UDPDst(q.UDP))
+	case to.address.Is4():
+		fields = append(fields, openflow.IPProto(openflow.IPProtoICMPv4), openflow.ICMPv4Type(8), openflow.ICMPv4Code(0))
+	default:
+		fields = append(fields, openflow.IPProto(openflow.IPProtoICMPv6), openflow.ICMPv6Type(128), openflow.ICMPv6Code(0))
+	}
+	return packet{openflow.NewMatch(fields...), 64}, func(p packet) string {
+		m := p.fields
+		for _, f := range []openflow.Field{openflow.FieldVLANVID, openflow.FieldIPDSCP, openflow.FieldIPECN, openflow.FieldTunnelID,
+			openflow.FieldIPv6Flabel, openflow.FieldIPv6Exthdr} {
+			m = m.Without(f)
+		}
+		return m.String()
+	}
+}
+
+// controller says what becomes of a packet that goes to the controller only.
+func (w *walk) controller(s *step, o output) fate {
+	name := app(o)
+	if r := w.routerOf(s.dpid); r != nil && name == "routing" {
+		if o.expired {
+			return w.end(s.hop.Switch, "its TTL has ended: the router says so", false)
+		}
+		return w.byRouting(s, *r, o.packet)
+	}
+	if name == "" || name == "user" {
+		return w.end(s.hop.Switch, "it goes to the controller, where no app takes it", false)
+	}
+	return w.end(s.hop.Switch, "it goes to the controller, to "+name, false)
+}
+
+func (w *walk) routerOf(dpid uint64) *routing.Router {
+	for _, r := range w.c.Routers() {
+		if r.DPID == dpid && w.c.Routing != nil {
+			return &r
+		}
+	}
+	return nil
+}
+
+// byRouting does what routing does with a packet that a router has no entry for yet, and with the router's own.
+func (w *walk) byRouting(s *step, r routing.Router, p packet) fate {
+	if w.owns(r, w.to.address) {
+		return w.end(r.Name, "", r.Name == w.to.name)
+	}
+	route := w.c.Routing.Lookup(r.DPID, w.to.address)
+	if route == nil {
+		return w.end(r.Name, fmt.Sprintf("%s has no route to %v: it answers that the network is unreachable", r.Name, w.to.address), false)
+	}
+	var sum fate
+	before := *s
+	for i, h := range route.Hops {
+		here := before
+		if len(route.Hops) > 1 {
+			here.hop.Choice = fmt.Sprintf("%d of %d by hash", i+1, len(route.Hops))
+		}
+		f := w.replace(here, func(s *step) fate { return w.byHop(s, r, h, p) })
+		sum = fate{f.all && (sum.all || i == 0), f.some || sum.some}
+	}
+	return sum
+}
+
+// replace does what follows with another last step.
+func (w *walk) replace(s step, f func(*step) fate) fate {
+	last := len(w.trail) - 1
+	before := w.trail[last]
+	w.trail[last] = s
+	out := f(&w.trail[last])
+	w.trail[last] = before
+	return out
+}
+
+// byHop sends a packet to a next hop, whose MAC the router asks for if it does not know it.
+func (w *walk) byHop(s *step, r routing.Router, h routing.Hop, p packet) fate {
+	to := h.Via
+	if !to.IsValid() {
+		to = w.to.address
+	}
+	if s.hop.In != "" {
+		s.hop.Controller = fmt.Sprintf("routing asks by %s who has %v, sends the packet, and installs an entry", h.Interface, to)
+	}
+	mac, known := w.macOf(to)
+	if !known {
+		return w.end(r.Name, fmt.Sprintf("%s asks by %s who has %v, and nobody who is known answers", r.Name, h.Interface, to), false)
+	}
+	for _, f := range r.Interfaces {
+		if f.Port == h.Port {
+			p.fields = p.fields.With(openflow.EthSrc(f.MAC))
+		}
+	}
+	if s.hop.In != "" {
+		p.ttl--
+	}
+	p.fields = p.fields.With(openflow.EthDst(mac))
+	return w.send(s, place{r.DPID, h.Port}, p)
+}
+
+func (w *walk) owns(r routing.Router, a netip.Addr) bool {
+	for _, f := range r.Interfaces {
+		for _, p := range f.Prefixes {
+			if p.Addr() == a {
+				return true
+			}
+		}
+	}
+	return slices.ContainsFunc(r.Loopback, func(p netip.Prefix) bool { return p.Addr() == a })
+}
+
+// explain says what has decided the way: of routers the first, of switches all together.
+func (w *walk) explain() {
+	if len(w.path.Ways) == 0 {
+		return
+	}
+	way := w.path.Ways[0]
+	learned, flooded, users := []string{}, []string{}, []string{}
+	for _, h := range way.Hops {
+		for _, r := range w.c.Routers() {
+			if r.Name == h.Switch && w.c.Routing != nil && len(w.path.Why) == 0 {
+				w.path.Why = append(w.path.Why, w.whyRoute(r)...)
+			}
+		}
+		if n := len(h.Entries); n > 0 && h.Entries[n-1].App == "learning" && h.Out != "" {
+			if h.Choice == "flooded" {
+				flooded = append(flooded, h.Switch)
+			} else {
+				learned = append(learned, h.Switch)
+			}
+		}
+		for _, e := range h.Entries {
+			if e.App == "user" {
+				users = append(users, fmt.Sprintf("%s: the user's entry %d: %s", h.Switch, e.ID, e.Readable))
+			}
+		}
+	}
+	if len(learned) > 0 {
+		w.path.Why = append(w.path.Why, strings.Join(learned, ", ")+": learned, from a packet that came from there")
+	}
+	if len(flooded) > 0 {
+		w.path.Why = append(w.path.Why, strings.Join(flooded, ", ")+": not learned yet, so flooded along the spanning tree")
+	}
+	w.path.Why = append(w.path.Why, users...)
+}
+
+// whyRoute says why a router sends a packet where it does.
+func (w *walk) whyRoute(r routing.Router) (out []string) {
+	route := w.c.Routing.Lookup(r.DPID, w.to.address)
+	switch {
+	case w.owns(r, w.to.address) || route == nil:
+		return nil
+	case route.Source == routing.Connected:
+		return []string{fmt.Sprintf("%s: %v is its own subnet, at %s", r.Name, route.Prefix, route.Hops[0].Interface)}
+	}
+	var via []string
+	for _, h := range route.Hops {
+		name := h.Router
+		if name == "" {
+			name = h.Via.String()
+		}
+		via = append(via, name)
+	}
+	text := fmt.Sprintf("%s: %v by %v", r.Name, route.Prefix, route.Source)
+	if route.Source == routing.Computed {
+		text += fmt.Sprintf(", cost %d", route.Metric)
+	}
+	text += ", via " + strings.Join(via, " or ")
+	if len(via) > 1 {
+		text += fmt.Sprintf(" (%d of equal cost)", len(via))
+	}
+	out = []string{text}
+	if route.Source == routing.Computed {
+		out = append(out, w.otherWays(r, route)...)
+	}
+	return out
+}
+
+// otherWays says what it would cost by the other neighbours.
+func (w *walk) otherWays(r routing.Router, route *routing.Route) (out []string) {
+	seen := map[uint64]bool{}
+	for _, h := range route.Hops {
+		for _, x := range w.c.Routers() {
+			if x.Name == h.Router {
+				seen[x.DPID] = true
+			}
+		}
+	}
+	for _, l := range w.c.Discovery.Links() {
+		next := w.routerOf(l.To)
+		if l.From != r.DPID || next == nil || seen[l.To] {
+			continue
+		}
+		seen[l.To] = true
+		beyond := w.c.Routing.Lookup(l.To, w.to.address)
+		if beyond == nil || !slices.ContainsFunc(beyond.Hops, func(h routing.Hop) bool { return h.Router != r.Name }) {
+			continue // its way leads back here
+		}
+		cost := beyond.Metric + costOf(r, l.FromPort)
+		if beyond.Source == routing.Connected {
+			cost += costOf(*next, beyond.Hops[0].Port)
+		}
+		out = append(out, fmt.Sprintf("%s: by %s it would cost %d", r.Name, next.Name, cost))
+	}
+	slices.Sort(out)
+	return out
+}
+
+func costOf(r routing.Router, port uint32) uint32 {
+	for _, f := range r.Interfaces {
+		if f.Port == port {
+			return max(1, f.Cost)
+		}
+	}
+	return 1
+}

@@ -1,0 +1,174 @@
+package api
+
+import (
+	"context"
+	"net/netip"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"trivet.dev/trivet/openflow"
+	"trivet.dev/trivet/topology"
+)
+
+var ctx = context.Background()
+
+// refused checks that something was refused, with words of the reason.
+func refused(t *testing.T, err error, words ...string) {
+	t.Helper()
+	for _, w := range words {
+		if err == nil || !strings.Contains(err.Error(), w) {
+			t.Fatalf("want an error with %q, got: %v", w, err)
+		}
+	}
+}
+
+// Proves that an entry that a user adds is in the switch, named as the user's, and does what it says
+// until it is deleted; and that the list is what the switch has.
+func TestAddAndDeleteFlow(t *testing.T) {
+	b := newBed(t, "linear,2", "", "")
+	if got := b.ping("h1", "h2"); !got["h2"] {
+		t.Fatal("the network does not forward")
+	}
+	f, err := b.AddFlow(ctx, FlowRequest{Switch: "s1", Flow: "priority=100,ip,nw_dst=" + b.host("h2").Addresses[0].Addr().String() + ",actions=drop"})
+	b.must(err)
+	if got := b.ping("h1", "h2"); got["h2"] {
+		t.Error("the entry drops nothing")
+	}
+	list, err := b.Flows(ctx, "s1")
+	b.must(err)
+	mine, apps := 0, map[string]bool{}
+	for _, x := range list.Flows {
+		if apps[x.App] = true; x.App == "user" {
+			mine++
+			if x.ID != f.ID || x.Priority != 100 || x.Packets == nil || *x.Packets != 1 || x.Actions != "drop" {
+				t.Errorf("the entry is %+v, want id %d, one packet", x, f.ID)
+			}
+		}
+	}
+	if mine != 1 || !apps["learning"] || !apps["discovery"] || len(list.Silent) != 0 {
+		t.Errorf("%d entries of the user; apps %v; silent %v", mine, apps, list.Silent)
+	}
+	_, err = b.DeleteFlow(ctx, f.ID)
+	b.must(err)
+	if got := b.ping("h1", "h2"); !got["h2"] {
+		t.Error("the entry drops after it was deleted")
+	}
+	_, err = b.DeleteFlow(ctx, f.ID)
+	refused(t, err, "there is no such entry")
+}
+
+// Proves that what is malformed, or what the switch does not want, or what is an app's, is refused
+// with its reason, and that nothing of it is kept.
+func TestRefusedFlows(t *testing.T) {
+	b := newBed(t, "linear,2", "", filepath.Join(t.TempDir(), "c.db"))
+	for _, c := range []struct{ sw, flow, reason string }{
+		{"s1", "priority=1,nw_st=1.2.3.4,actions=drop", "column 12: nw_st: no such field"},
+		{"s1", "priority=7,ip", "say what to do with the packets"},
+		{"s1", "cookie=7,ip,actions=drop", "cookie"},
+		{"s1", "priority=7,ip,actions=group:77", "the switch refuses: OFPET_BAD_ACTION/OFPBAC_BAD_OUT_GROUP"},
+		{"s1", "priority=1,in_port=1,actions=drop", "there is an entry of an app"},
+		{"s9", "ip,actions=drop", `there is no switch "s9"; did you mean s1?`},
+	} {
+		_, err := b.AddFlow(ctx, FlowRequest{Switch: c.sw, Flow: c.flow})
+		refused(t, err, c.reason)
+	}
+	rows, err := b.c.Database.UserFlows()
+	b.must(err)
+	if n := len(b.c.User.Flows()); n != 0 || len(rows) != 0 {
+		t.Errorf("%d entries are kept, %d in the database", n, len(rows))
+	}
+	good, err := b.AddFlow(ctx, FlowRequest{Switch: "s1", Flow: "priority=7,ip,actions=output:1"})
+	b.must(err)
+	_, err = b.AddFlow(ctx, FlowRequest{Switch: "s1", Flow: "priority=7,ip,actions=group:77"})
+	refused(t, err, "refuses")
+	list, err := b.Flows(ctx, "s1")
+	b.must(err)
+	found := false
+	for _, f := range list.Flows {
+		found = found || f.ID == good.ID && f.Actions == "output:1"
+	}
+	if kept := b.c.User.Flows(); !found || len(kept) != 1 || openflow.FormatInstructions(kept[0].Flow.Instructions) != "output:1" {
+		t.Error("what was refused has taken the place of what was there")
+	}
+}
+
+// Proves that users' entries and routes outlive the controller: with the same database they are put
+// back into switches that have lost all, under the same number, and what was deleted stays deleted.
+func TestRestart(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "c.db")
+	b := newBed(t, "ring,3", topology.Router, file)
+	f, err := b.AddFlow(ctx, FlowRequest{Switch: "r1", Flow: "priority=300,udp,tp_dst=53,actions=drop"})
+	b.must(err)
+	gone, err := b.AddFlow(ctx, FlowRequest{Switch: "r1", Flow: "priority=301,udp,tp_dst=53,actions=drop"})
+	b.must(err)
+	_, err = b.DeleteFlow(ctx, gone.ID)
+	b.must(err)
+	via := b.host("h1").Addresses[0].Addr()
+	b.must(b.AddRoute(ctx, RouteRequest{Router: "r1", Prefix: netip.MustParsePrefix("10.99.0.0/16"), Via: []netip.Addr{via}}))
+	b.stop()
+	for _, a := range b.agents {
+		b.wait("no controller", func() bool { return !a.Connected() })
+		a.Switch().Clear(b.dp.Now())
+	}
+	b.start(file)
+	b.wait("the routers are connected", func() bool { return len(b.c.Switches()) == 3 && len(b.c.Routing.Missing()) == 0 })
+	list, err := b.Flows(ctx, "r1")
+	b.must(err)
+	ids := []int64{}
+	for _, x := range list.Flows {
+		if x.App == "user" {
+			ids = append(ids, x.ID)
+		}
+	}
+	if len(ids) != 1 || ids[0] != f.ID {
+		t.Errorf("the user's entries after the restart: %v, want %d", ids, f.ID)
+	}
+	b.wait("the route is back", func() bool {
+		routes, err := b.Routes(ctx, "r1")
+		b.must(err)
+		for _, r := range routes.Routes {
+			if r.Prefix.String() == "10.99.0.0/16" && r.User && r.Source == "static" && r.Hops[0].Via == via {
+				return true
+			}
+		}
+		return false
+	})
+	b.must(b.DeleteRoute(ctx, "r1", "10.99.0.0/16"))
+	routes, err := b.Routes(ctx, "r1")
+	b.must(err)
+	if len(routes.Added) != 0 {
+		t.Errorf("routes after deleting: %v", routes.Added)
+	}
+}
+
+// Proves that an entry with a timeout is forgotten when it ends, also in the database.
+func TestTimeout(t *testing.T) {
+	b := newBed(t, "linear,2", "", filepath.Join(t.TempDir(), "c.db"))
+	_, err := b.AddFlow(ctx, FlowRequest{Switch: "s1", Flow: "priority=9,hard_timeout=1,udp,actions=drop"})
+	b.must(err)
+	b.wait("the entry has ended", func() bool {
+		rows, err := b.c.Database.UserFlows()
+		b.must(err)
+		return len(b.c.User.Flows()) == 0 && len(rows) == 0
+	})
+}
+
+// Proves that a static route that could never be used is refused, with the reason.
+func TestRefusedRoutes(t *testing.T) {
+	b := newBed(t, "ring,3", topology.Router, "")
+	own := b.host("h1").Addresses[0]
+	for _, c := range []struct {
+		router, prefix, via, reason string
+	}{
+		{"r9", "10.99.0.0/16", own.Addr().String(), `no router "r9"`},
+		{"r1", "10.99.0.1/16", own.Addr().String(), "is no prefix"},
+		{"r1", "10.99.0.0/16", "192.0.2.1", "is no neighbour of r1"},
+		{"r1", "fd00::/64", own.Addr().String(), "different versions"},
+		{"r1", own.Masked().String(), own.Addr().String(), "is a subnet of r1 itself"},
+	} {
+		err := b.AddRoute(ctx, RouteRequest{Router: c.router, Prefix: netip.MustParsePrefix(c.prefix), Via: []netip.Addr{netip.MustParseAddr(c.via)}})
+		refused(t, err, c.reason)
+	}
+	refused(t, b.DeleteRoute(ctx, "r1", "10.98.0.0/16"), "no such route")
+}

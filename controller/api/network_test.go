@@ -1,0 +1,244 @@
+package api
+
+import (
+	"context"
+	"encoding/binary"
+	"log/slog"
+	"net"
+	"net/netip"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"trivet.dev/trivet/controller/builtin"
+	"trivet.dev/trivet/datapath/embedded"
+	"trivet.dev/trivet/datapath/embedded/agent"
+	"trivet.dev/trivet/datapath/embedded/pipeline"
+	"trivet.dev/trivet/openflow"
+	"trivet.dev/trivet/topology"
+)
+
+// bed is a network of embedded switches with a controller and its API, and hosts that a test speaks for.
+type bed struct {
+	*Client
+	t        *testing.T
+	topology *topology.Topology
+	dp       *embedded.Datapath
+	agents   map[string]*agent.Agent
+	ports    map[string]*pipeline.Port // by host
+	arrived  chan arrival
+	c        *builtin.Controller
+	stop     func()
+}
+
+// arrival is a frame that a host has got.
+type arrival struct {
+	host  string
+	frame []byte
+}
+
+// newBed makes a network of a generator, and waits until the controller knows all links.
+func newBed(t *testing.T, spec string, nodes topology.Kind, database string) *bed {
+	t.Helper()
+	top, err := topology.Generate(spec, topology.GenerateOptions{Nodes: nodes})
+	if err != nil {
+		t.Fatal(err)
+	}
+	resolved, problems := topology.Resolve(top, topology.Defaults{Datapath: topology.OVS, Controlled: topology.OVS, Controller: topology.ControllerTrivet})
+	if problems.Err() != nil {
+		t.Fatal(problems)
+	}
+	b := &bed{t: t, topology: resolved, agents: map[string]*agent.Agent{}, ports: map[string]*pipeline.Port{}, arrived: make(chan arrival, 1000)}
+	hosts := map[*pipeline.Port]string{}
+	b.dp = embedded.New(embedded.Options{Output: func(out *pipeline.Sent, _ *pipeline.Packet) {
+		b.arrived <- arrival{hosts[out.Port], append([]byte(nil), out.Data...)}
+	}})
+	t.Cleanup(b.dp.Close)
+	b.addSwitches(hosts)
+	b.start(database)
+	t.Cleanup(func() { b.stop() })
+	b.wait("all links", func() bool { return len(b.c.Discovery.Links()) == 2*b.inner() && b.edges() })
+	return b
+}
+
+func (b *bed) addSwitches(hosts map[*pipeline.Port]string) {
+	for _, n := range b.topology.Nodes {
+		if n.IsDatapath() {
+			a, err := b.dp.Add(pipeline.Config{DatapathID: uint64(n.DPID), Name: n.Name}, agent.Options{})
+			b.must(err)
+			b.agents[n.Name] = a
+		}
+	}
+	for _, l := range b.topology.Links {
+		var ends [2]*pipeline.Port
+		for i, e := range l.Ends {
+			if a := b.agents[e.Node]; a != nil {
+				var err error
+				ends[i], err = a.Switch().AddPort(openflow.Port{Number: b.topology.Node(e.Node).OpenFlowPort(e), Name: e.Interface,
+					HWAddr: openflow.MAC(e.MAC), CurrentSpeed: 1_000_000}, 0)
+				b.must(err)
+			}
+		}
+		switch {
+		case ends[0] != nil && ends[1] != nil:
+			b.must(b.dp.Network().Join(ends[0].Switch(), ends[0].Number(), ends[1].Switch(), ends[1].Number()))
+		case ends[0] != nil:
+			hosts[ends[0]], b.ports[l.Ends[1].Node] = l.Ends[1].Node, ends[0]
+		case ends[1] != nil:
+			hosts[ends[1]], b.ports[l.Ends[0].Node] = l.Ends[0].Node, ends[1]
+		}
+	}
+}
+
+// start starts the controller, its API on a socket, and connects the switches.
+func (b *bed) start(database string) {
+	b.t.Helper()
+	c, err := builtin.New(builtin.Options{Log: slog.New(slog.DiscardHandler), Topology: b.topology, Database: database})
+	b.must(err)
+	b.c = c
+	for _, a := range b.agents {
+		ours, theirs := net.Pipe()
+		go c.Meet(ours)
+		go func() { _ = a.Meet(theirs) }()
+	}
+	address := "unix:" + filepath.Join(b.t.TempDir(), "s")
+	door, err := Open(address, "")
+	b.must(err)
+	var server Server
+	server.Use(c)
+	go func() { _ = server.Serve(door) }()
+	b.Client, err = Dial(address, "")
+	b.must(err)
+	b.stop = func() { door.Close(); c.Close() }
+}
+
+func (b *bed) must(err error) {
+	b.t.Helper()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func (b *bed) wait(what string, is func() bool) {
+	b.t.Helper()
+	for end := time.Now().Add(20 * time.Second); !is(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			b.t.Log(b.c.Discovery.Snapshot())
+			b.t.Log(b.c.Routing.Missing(), len(b.c.Switches()))
+			b.t.Fatal("this does not come true: ", what)
+		}
+	}
+}
+
+// inner is the number of links between switches.
+func (b *bed) inner() (n int) {
+	for _, l := range b.topology.Links {
+		if b.agents[l.Ends[0].Node] != nil && b.agents[l.Ends[1].Node] != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// edges says whether the ports of hosts forward.
+func (b *bed) edges() bool {
+	for _, p := range b.ports {
+		dpid, n := p.Switch().DatapathID(), p.Number()
+		if !b.c.Routing.Routes(dpid) && !b.c.Learning.TakesPart(dpid, n) {
+			return false
+		}
+	}
+	return len(b.c.Routing.Missing()) == 0
+}
+
+// host returns the interface of a host.
+func (b *bed) host(name string) *builtin.MapInterface { return b.c.Map().Node(name).Interfaces[0] }
+
+// ping lets a host send an echo request, and returns who gets it within a time in which nothing more comes.
+func (b *bed) ping(from, to string) map[string]bool {
+	b.t.Helper()
+	src, dst := b.host(from), b.host(to)
+	mac := dst.MAC
+	if gw := b.c.Map().Node(from).Gateways; len(gw) > 0 {
+		mac = b.c.Map().ByAddress(gw[0]).MAC
+	}
+	b.send(from, echoRequest(src.MAC, mac, src.Addresses[0].Addr(), dst.Addresses[0].Addr()))
+	got := map[string]bool{}
+	for {
+		select {
+		case a := <-b.arrived:
+			if etherType := binary.BigEndian.Uint16(a.frame[12:]); etherType == openflow.EthTypeIPv4 {
+				got[a.host] = true
+			} else if etherType == openflow.EthTypeARP && a.frame[21] == 1 {
+				b.answerARP(a)
+			}
+		case <-time.After(300 * time.Millisecond):
+			return got
+		}
+	}
+}
+
+func (b *bed) send(host string, frame []byte) {
+	b.dp.Receive(b.ports[host], &pipeline.Packet{Data: frame})
+}
+
+// answerARP answers for a host who is asked for.
+func (b *bed) answerARP(a arrival) {
+	h := b.host(a.host)
+	if asked, _ := netip.AddrFromSlice(a.frame[38:42]); asked == h.Addresses[0].Addr() {
+		b.send(a.host, arpFrame(2, h.MAC, asked, openflow.MAC(a.frame[22:28]), netip.AddrFrom4([4]byte(a.frame[28:32]))))
+	}
+}
+
+// hello lets a host say who it is, and forgets who has heard it.
+func (b *bed) hello(name string) {
+	h := b.host(name)
+	b.send(name, arpFrame(1, h.MAC, h.Addresses[0].Addr(), openflow.MAC{}, h.Addresses[0].Addr()))
+	b.wait("the controller has heard "+name, func() bool { _, is := b.c.Discovery.Host(h.MAC); return is })
+	for range b.c.Switches() {
+		for _, s := range b.c.Switches() {
+			b.must(s.Barrier(context.Background()))
+		}
+	}
+	for {
+		select {
+		case <-b.arrived:
+		case <-time.After(50 * time.Millisecond):
+			return
+		}
+	}
+}
+
+// arpFrame is an ARP request (1) or answer (2); RFC 826.
+func arpFrame(op uint16, sha openflow.MAC, spa netip.Addr, tha openflow.MAC, tpa netip.Addr) []byte {
+	dst := tha
+	if op == 1 {
+		dst = openflow.MAC{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
+	}
+	f := append(append(dst[:], sha[:]...), 8, 6, 0, 1, 8, 0, 6, 4, byte(op>>8), byte(op))
+	f = append(append(f, sha[:]...), spa.AsSlice()...)
+	f = append(append(f, tha[:]...), tpa.AsSlice()...)
+	return append(f, make([]byte, 18)...)
+}
+
+// echoRequest is an ICMP echo request; RFC 792.
+func echoRequest(src, dst openflow.MAC, from, to netip.Addr) []byte {
+	ip := []byte{0x45, 0, 0, 48, 0, 1, 0, 0, 64, 1, 0, 0}
+	ip = append(append(ip, from.AsSlice()...), to.AsSlice()...)
+	binary.BigEndian.PutUint16(ip[10:], checksum(ip))
+	icmp := append([]byte{8, 0, 0, 0, 0, 1, 0, 1}, make([]byte, 20)...)
+	binary.BigEndian.PutUint16(icmp[2:], checksum(icmp))
+	f := append(append(dst[:], src[:]...), 8, 0)
+	return append(append(f, ip...), icmp...)
+}
+
+func checksum(b []byte) uint16 {
+	var sum uint32
+	for i := 0; i+1 < len(b); i += 2 {
+		sum += uint32(binary.BigEndian.Uint16(b[i:]))
+	}
+	for sum > 0xffff {
+		sum = sum>>16 + sum&0xffff
+	}
+	return ^uint16(sum)
+}

@@ -1,0 +1,213 @@
+package api
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"trivet.dev/trivet/controller/builtin"
+)
+
+// doorTo opens the API of a controller without switches.
+func doorTo(t *testing.T, address, token string) *Door {
+	t.Helper()
+	c, err := builtin.New(builtin.Options{Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	door, err := Open(address, token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var s Server
+	s.Use(c)
+	go func() { _ = s.Serve(door) }()
+	t.Cleanup(func() { door.Close(); c.Close() })
+	return door
+}
+
+// Proves that on TCP nothing is answered, the API's description and the metrics included, without the
+// token or to a page of the web that has led its own name to this machine; and that no other origin is let in.
+func TestDoorOnTCP(t *testing.T) {
+	token, err := MakeToken("")
+	if err != nil || len(token) < 40 {
+		t.Fatal(token, err)
+	}
+	door := doorTo(t, "tcp:127.0.0.1:0", token)
+	address := strings.TrimPrefix(door.Address, "tcp:")
+	_, port, _ := net.SplitHostPort(address)
+	for _, c := range []struct {
+		name, host, auth string
+		want             int
+	}{
+		{"right", "", "Bearer " + token, 200},
+		{"by name", "localhost:" + port, "Bearer " + token, 200},
+		{"no token", "", "", 401},
+		{"wrong token", "", "Bearer " + strings.Repeat("x", len(token)), 401},
+		{"part of the token", "", "Bearer " + token[:len(token)-1], 401},
+		{"another scheme", "", token, 401},
+		{"wrong host", "evil.example:" + port, "Bearer " + token, 421},
+		{"wrong host, no token", "evil.example", "", 421},
+		{"another machine", "192.0.2.1:" + port, "Bearer " + token, 421},
+	} {
+		for _, path := range []string{"/v1/controller", "/v1/openapi.json", "/metrics", "/v1/controller/flows"} {
+			req, _ := http.NewRequest("GET", "http://"+address+path, nil)
+			req.Host = c.host
+			req.Header.Set("Origin", "http://evil.example")
+			if c.auth != "" {
+				req.Header.Set("Authorization", c.auth)
+			}
+			resp, err := http.DefaultClient.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, _ := io.ReadAll(resp.Body)
+			resp.Body.Close()
+			if resp.StatusCode != c.want || resp.Header.Get("Access-Control-Allow-Origin") != "" || strings.Contains(string(text), token) {
+				t.Errorf("%s, %s: %s, want %d", c.name, path, resp.Status, c.want)
+			}
+		}
+	}
+	client, err := Dial(door.Address, token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o, err := client.Overview(ctx); err != nil || len(o.Apps) != len(builtin.Names) {
+		t.Errorf("the client gets %+v, %v", o, err)
+	}
+	_, err = Dial(door.Address, "")
+	refused(t, err, "--token-file")
+	client, _ = Dial(door.Address, strings.Repeat("y", 43))
+	_, err = client.Overview(ctx)
+	refused(t, err, "the token is missing or wrong")
+}
+
+// Proves that the API does not listen where others than this machine are, nor with a token that can be guessed.
+func TestDoorsThatAreNot(t *testing.T) {
+	for address, reason := range map[string]string{"tcp:0.0.0.0:0": "is for this machine", "tcp:192.0.2.1:80": "is for this machine",
+		"ssl:127.0.0.1:1": "write unix:PATH", "tcp:localhost:1": "is for this machine"} {
+		_, err := Open(address, strings.Repeat("x", 43))
+		refused(t, err, reason)
+	}
+	_, err := Open("tcp:127.0.0.1:0", "short")
+	refused(t, err, "at least")
+}
+
+// Proves that on a Unix socket another user than root and the controller's own is not answered, even
+// where the socket's mode lets them connect; and that a socket that is in use is not taken over.
+func TestDoorOnUnix(t *testing.T) {
+	dir, err := os.MkdirTemp("", "api-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	_ = os.Chmod(dir, 0o755)
+	path := filepath.Join(dir, "s")
+	door := doorTo(t, "unix:"+path, "")
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the socket's mode is %v, %v", info.Mode(), err)
+	}
+	client, err := Dial(door.Address, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.Overview(ctx); err != nil {
+		t.Error(err)
+	}
+	_, err = Open("unix:"+path, "")
+	refused(t, err, "somebody listens there already")
+	if os.Getuid() != 0 {
+		t.Skip("to be another user needs root")
+	}
+	_ = os.Chmod(path, 0o666)
+	for uid, answered := range map[int]bool{0: true, 65534: false} {
+		text := make(chan string)
+		go func() { text <- askAs(uid, path) }()
+		if got := <-text; strings.Contains(got, "200 OK") != answered {
+			t.Errorf("uid %d: %s", uid, got)
+		}
+	}
+}
+
+// askAs asks in a thread that is of another user. The thread ends with the goroutine, which does not let go of it.
+func askAs(uid int, path string) string {
+	runtime.LockOSThread()
+	id := uintptr(uid)
+	if _, _, e := unix.RawSyscall(unix.SYS_SETRESUID, id, id, id); e != 0 {
+		return e.Error()
+	}
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+	if err != nil {
+		return err.Error()
+	}
+	defer unix.Close(fd)
+	b := make([]byte, 100)
+	n := 0
+	if err = unix.Connect(fd, &unix.SockaddrUnix{Name: path}); err == nil {
+		if _, err = unix.Write(fd, []byte("GET /v1/controller HTTP/1.0\r\nHost: x\r\n\r\n")); err == nil {
+			n, err = unix.Read(fd, b)
+		}
+	}
+	return fmt.Sprint(string(b[:max(0, n)]), err)
+}
+
+// Proves that a token comes from its file, is made there once, and that a file that others can read is refused.
+func TestTokenFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "token")
+	first, err := MakeToken(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := MakeToken(file); err != nil || again != first {
+		t.Errorf("made anew: %q, %q, %v", first, again, err)
+	}
+	if info, _ := os.Stat(file); info.Mode().Perm() != 0o600 {
+		t.Errorf("mode %v", info.Mode())
+	}
+	_ = os.Chmod(file, 0o644)
+	_, err = MakeToken(file)
+	refused(t, err, "others may read it")
+	_ = os.Chmod(file, 0o600)
+	_ = os.WriteFile(file, []byte("two words that are long\n"), 0o600)
+	_, err = MakeToken(file)
+	refused(t, err, "holds no token")
+}
+
+// Proves that the OpenAPI document is served and has all operations, so that a client can be made of it.
+func TestOpenAPI(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	door := doorTo(t, "unix:"+path, "")
+	client, err := Dial(door.Address, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := client.do(ctx, "GET", "/v1/openapi.json", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var doc struct {
+		Paths map[string]map[string]any `json:"paths"`
+	}
+	if err := json.NewDecoder(resp.Body).Decode(&doc); err != nil {
+		t.Fatal(err)
+	}
+	for path, methods := range map[string]string{"": "get", "/topology": "get", "/hosts": "get", "/flows": "get post", "/flows/{id}": "delete",
+		"/groups": "get", "/routes": "get post delete", "/statistics": "get", "/path": "get", "/events": "get"} {
+		for m := range strings.FieldsSeq(methods) {
+			if doc.Paths["/v1/controller"+path][m] == nil {
+				t.Errorf("%s %s is not described", m, path)
+			}
+		}
+	}
+}

@@ -1,0 +1,309 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"trivet.dev/trivet/controller/builtin"
+	"trivet.dev/trivet/controller/user"
+	"trivet.dev/trivet/openflow"
+)
+
+const (
+	maxWays = 64
+	maxHops = 256
+)
+
+// walk follows a packet from switch to switch.
+type walk struct {
+	*view
+	ctx    context.Context
+	to     station
+	read   map[uint64]*tables
+	failed map[uint64]error
+	path   Path
+	trail  []step
+	copies int // how many steps of the trail are copies
+	fate   fate
+}
+
+// step is a switch on the way to where the walk is.
+type step struct {
+	hop  PathHop
+	dpid uint64
+	at   packet // as it came
+	out  place
+	copy bool
+}
+
+// fate says whether a packet arrives: in all cases, or in some.
+type fate struct{ all, some bool }
+
+// tables reads those of a switch, once.
+func (w *walk) tables(dpid uint64) (*tables, error) {
+	if t := w.read[dpid]; t != nil || w.failed[dpid] != nil {
+		return t, w.failed[dpid]
+	}
+	t, err := w.ask(dpid)
+	w.read[dpid], w.failed[dpid] = t, err
+	return t, err
+}
+
+func (w *walk) ask(dpid uint64) (*tables, error) {
+	s := w.c.Switch(dpid)
+	if s == nil {
+		return nil, fmt.Errorf("%s is not connected to the controller", w.switchName(dpid))
+	}
+	flows, err := question[openflow.FlowStatsList](w.ctx, s, openflow.AllFlows())
+	if err != nil {
+		return nil, err
+	}
+	groups, err := question[openflow.GroupDescList](w.ctx, s, openflow.NoBody(openflow.MultipartGroupDesc))
+	if err != nil {
+		return nil, err
+	}
+	t := &tables{entries: map[uint8][]*openflow.FlowStats{}, groups: map[uint32]*openflow.GroupDesc{}}
+	for i := range flows {
+		t.entries[flows[i].Table] = append(t.entries[flows[i].Table], &flows[i])
+	}
+	for i := range groups {
+		t.groups[groups[i].Group] = &groups[i]
+	}
+	for _, p := range s.Ports() {
+		if p.State&openflow.PortStateLinkDown == 0 && p.Config&openflow.PortConfigDown == 0 {
+			t.ports = append(t.ports, p.Number)
+		}
+	}
+	return t, nil
+}
+
+// enter lets a packet come into a switch by a port.
+func (w *walk) enter(at place, p packet) fate {
+	p.fields = p.fields.With(openflow.InPort(at.port)).With(openflow.Metadata(0))
+	for _, s := range w.trail {
+		if s.dpid == at.dpid && s.at.fields == p.fields {
+			return w.end(w.switchName(at.dpid), "it goes in a circle", false)
+		}
+	}
+	hop := PathHop{Switch: w.switchName(at.dpid), In: w.portName(at.dpid, at.port), Entries: []PathFlow{}}
+	if len(w.trail) >= maxHops {
+		return w.end(hop.Switch, fmt.Sprintf("it is not followed over more than %d switches", maxHops), false)
+	}
+	t, err := w.tables(at.dpid)
+	if err != nil {
+		return w.end(hop.Switch, "its tables cannot be read: "+err.Error(), false)
+	}
+	x := t.trace(p)
+	for _, e := range x.hits {
+		hop.Entries = append(hop.Entries, w.pathFlow(at.dpid, e))
+	}
+	hop.Notes = x.notes
+	return w.leaveSwitch(step{hop: hop, dpid: at.dpid, at: p}, x)
+}
+
+func (w *walk) pathFlow(dpid uint64, e *openflow.FlowStats) PathFlow {
+	f := w.flow(dpid, e)
+	return PathFlow{Table: f.Table, Priority: f.Priority, Entry: entryText(f.Match, f.Actions), Readable: f.Readable, App: f.App, ID: f.ID}
+}
+
+// leaveSwitch follows all outputs of a switch.
+func (w *walk) leaveSwitch(s step, x traced) fate {
+	outputs := slices.DeleteFunc(slices.Clone(x.outputs), func(o output) bool {
+		return o.port == openflow.PortController && !o.expired && len(x.outputs) > countController(x.outputs)
+	})
+	if told := len(x.outputs) - len(outputs); told > 0 {
+		s.hop.Notes = append(s.hop.Notes, "the controller gets a copy")
+	}
+	if len(outputs) == 0 {
+		return w.with(s, func() fate { return w.end(s.hop.Switch, dropReason(s.hop, x), false) })
+	}
+	cases := map[int]fate{} // of choices
+	var sum fate
+	for _, o := range outputs {
+		here := s
+		here.hop.Choice = o.reason
+		here.copy = o.choice == 0 && len(outputs) > 1
+		f := w.with(here, func() fate { return w.output(o) })
+		if o.choice == 0 {
+			sum.all, sum.some = sum.all || f.all, sum.some || f.some
+			continue
+		}
+		before, is := cases[o.choice]
+		cases[o.choice] = fate{f.all && (before.all || !is), f.some || before.some}
+	}
+	for _, f := range cases {
+		sum.all, sum.some = sum.all || f.all, sum.some || f.some
+	}
+	return sum
+}
+
+func countController(list []output) (n int) {
+	for _, o := range list {
+		if o.port == openflow.PortController {
+			n++
+		}
+	}
+	return n
+}
+
+func dropReason(hop PathHop, x traced) string {
+	switch {
+	case x.missed >= 0:
+		return fmt.Sprintf("table %d has no entry for it: dropped", x.missed)
+	case len(x.notes) > 0:
+		return "dropped: " + x.notes[0]
+	}
+	e := hop.Entries[len(hop.Entries)-1]
+	whose := "an entry"
+	switch {
+	case e.ID > 0:
+		whose = fmt.Sprintf("the user's entry %d", e.ID)
+	case e.App != "":
+		whose = "an entry of " + e.App
+	}
+	return "dropped by " + whose + ": " + e.Readable
+}
+
+// with does what follows a step.
+func (w *walk) with(s step, f func() fate) fate {
+	w.trail = append(w.trail, s)
+	if s.copy {
+		w.copies++
+	}
+	out := f()
+	if s.copy {
+		w.copies--
+	}
+	w.trail = w.trail[:len(w.trail)-1]
+	return out
+}
+
+// output follows an output of the switch that is last on the trail.
+func (w *walk) output(o output) fate {
+	s := &w.trail[len(w.trail)-1]
+	switch o.port {
+	case openflow.PortController:
+		return w.controller(s, o)
+	case openflow.PortLocal:
+		return w.end(s.hop.Switch, "it goes to the switch's own device", false)
+	case openflow.PortNormal:
+		return w.end(s.hop.Switch, "the switch forwards by learning of its own (NORMAL), which its tables do not show", false)
+	}
+	return w.send(s, place{s.dpid, o.port}, o.packet)
+}
+
+// send lets a packet go out by a port.
+func (w *walk) send(s *step, out place, p packet) fate {
+	s.out = out
+	s.hop.Out = w.portName(out.dpid, out.port)
+	t := w.traffic(out)
+	s.hop.Rate, s.hop.Capacity = t.TxRate, t.Capacity
+	if t.TxRate != nil && t.Capacity > 0 {
+		s.hop.Utilisation = number(*t.TxRate / t.Capacity)
+	}
+	d, there := w.desc[out]
+	if !there || d.State&openflow.PortStateLinkDown != 0 || d.Config&openflow.PortConfigDown != 0 {
+		return w.end(s.hop.Switch, s.hop.Out+" is down", false)
+	}
+	var sum fate
+	linked := false
+	for _, l := range w.c.Discovery.Links() {
+		if l.From == out.dpid && l.FromPort == out.port {
+			linked = true
+			f := w.enter(place{l.To, l.ToPort}, p)
+			sum = fate{sum.all || f.all, sum.some || f.some}
+		}
+	}
+	if linked {
+		return sum
+	}
+	return w.arrive(out, p)
+}
+
+// arrive ends a way at an edge of the network.
+func (w *walk) arrive(out place, p packet) fate {
+	dst, _ := p.fields.Get(openflow.FieldEthDst)
+	mac := dst.MAC()
+	group := mac[0]&1 == 1
+	known := w.m.Port(out.dpid, out.port)
+	if known.Peer != "" && known.PeerNumber > 0 {
+		return w.end(known.Peer, "the controller has not found the link to it", false)
+	}
+	if f := w.m.ByMAC(mac); f != nil && f.Node == known.Peer {
+		switch {
+		case f.Node == w.to.name:
+			return w.end(f.Node, "", true)
+		case w.m.Node(f.Node).Kind == "router":
+			return w.end(f.Node, f.Node+" forwards it by itself", false)
+		}
+		return w.end(f.Node, f.Node+" is not the destination", false)
+	}
+	if known.Peer == "" {
+		for _, h := range w.at()[out] {
+			if h.MAC == mac {
+				return w.end(w.host(mac), "", w.host(mac) == w.to.name)
+			}
+		}
+	}
+	name := known.Peer
+	if name == "" {
+		name = w.portName(out.dpid, out.port)
+	}
+	if group {
+		return w.end(name, "it is for all", name == w.to.name)
+	}
+	return w.end(name, fmt.Sprintf("it is for %s, who is not there", w.host(mac)), false)
+}
+
+// end notes the way that the walk has come.
+func (w *walk) end(node, reason string, arrives bool) fate {
+	f := fate{arrives, arrives}
+	if len(w.path.Ways) >= maxWays {
+		w.path.More = true
+		return f
+	}
+	way := Way{Arrives: arrives, Copy: w.copies > 0, End: node, Reason: reason, Hops: []PathHop{}}
+	for _, s := range w.trail {
+		way.Hops = append(way.Hops, s.hop)
+		if h := s.hop; h.Rate != nil && h.Capacity > 0 {
+			if left := max(0, h.Capacity-*h.Rate); way.Free == nil || left < *way.Free {
+				way.Free, way.Narrow = &left, &h.Capacity
+			}
+		}
+	}
+	w.path.Ways = append(w.path.Ways, way)
+	return f
+}
+
+// finish puts the ways in order and says whether the packet arrives.
+func (w *walk) finish() {
+	slices.SortStableFunc(w.path.Ways, func(a, b Way) int {
+		switch {
+		case a.Arrives == b.Arrives:
+			return 0
+		case a.Arrives:
+			return -1
+		}
+		return 1
+	})
+	w.path.Arrives = "no"
+	switch {
+	case w.fate.all:
+		w.path.Arrives = "yes"
+	case w.fate.some:
+		w.path.Arrives = "partly"
+	}
+	w.explain()
+}
+
+// app names the app whose entry sends a packet to the controller.
+func app(o output) string {
+	if o.hit == nil {
+		return ""
+	}
+	if o.hit.Cookie&user.CookieMask == user.Cookie {
+		return "user"
+	}
+	return builtin.AppOf(o.hit.Cookie)
+}

@@ -5,15 +5,17 @@ import (
 	"io"
 )
 
-// chunkLen is how much a Reader allocates, and a Writer gathers, at a time.
-const chunkLen = 64 << 10
+// chunkLen is how much a Writer gathers at a time, and a Reader allocates at most; a Reader of a
+// stream with little traffic begins with leastChunk, so that thousands of them are cheap.
+const chunkLen, leastChunk = 64 << 10, 2 << 10
 
-// A Reader splits a stream into messages. The messages are cut out of chunks of 64 KB that are
-// not used a second time: a message may be kept as long as one likes, and keeps its chunk from
-// being freed.
+// A Reader splits a stream into messages. The messages are cut out of chunks of up to 64 KB that
+// are not used a second time: a message may be kept as long as one likes, and keeps its chunk
+// from being freed.
 type Reader struct {
 	r        io.Reader
 	limit    int
+	size     int // of the next chunk
 	chunk    []byte
 	from, to int // chunk[from:to] has been read and not yet returned
 }
@@ -24,7 +26,7 @@ func NewReader(r io.Reader, limit int) *Reader {
 	if limit <= 0 || limit > MaxLength {
 		limit = MaxLength
 	}
-	return &Reader{r: r, limit: limit}
+	return &Reader{r: r, limit: limit, size: leastChunk}
 }
 
 // Next returns the bytes of the next message, without a look at more than its header. After an
@@ -72,12 +74,14 @@ func (r *Reader) Ready() bool {
 func (r *Reader) fill(n int) error {
 	for idle := 0; r.to-r.from < n; {
 		if len(r.chunk)-r.from < n {
-			fresh := make([]byte, chunkLen)
+			fresh := make([]byte, max(r.size, n))
 			r.to = copy(fresh, r.chunk[r.from:r.to])
 			r.from, r.chunk = 0, fresh
 		}
 		got, err := r.r.Read(r.chunk[r.to:])
-		r.to += got
+		if r.to += got; r.to == len(r.chunk) { // there may be more than that
+			r.size = min(4*r.size, chunkLen)
+		}
 		switch {
 		case r.to-r.from >= n:
 			return nil // an error comes again

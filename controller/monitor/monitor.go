@@ -27,7 +27,7 @@ type Options struct {
 	SlowPeriod time.Duration // between two readings of flows, tables and groups; default 10 s
 
 	InFlight  int           // requests that wait for their answers at the same time; default 64
-	PerSecond int           // requests in a second; default 1,000
+	PerSecond int           // requests in a second; default 500
 	Timeout   time.Duration // for an answer; default 2 s
 
 	// MaxFlows is how many flow entries of all switches together are read and kept; default
@@ -48,7 +48,7 @@ func (o Options) withDefaults() Options {
 	defaultTo(&o.Period, time.Second)
 	defaultTo(&o.SlowPeriod, 10*time.Second)
 	defaultTo(&o.InFlight, 64)
-	defaultTo(&o.PerSecond, 1000)
+	defaultTo(&o.PerSecond, 500)
 	defaultTo(&o.Timeout, 2*time.Second)
 	defaultTo(&o.MaxFlows, 100_000)
 	if o.Capacity == nil {

@@ -96,10 +96,13 @@ func (b *bed) start(database string) {
 	c, err := builtin.New(builtin.Options{Log: slog.New(slog.DiscardHandler), Topology: b.topology, Database: database})
 	b.must(err)
 	b.c = c
+	listener, err := net.Listen("unix", filepath.Join(b.t.TempDir(), "of"))
+	b.must(err)
+	go func() { _ = c.Serve(listener) }()
 	for _, a := range b.agents {
-		ours, theirs := net.Pipe()
-		go c.Meet(ours)
-		go func() { _ = a.Meet(theirs) }()
+		conn, err := net.Dial("unix", listener.Addr().String())
+		b.must(err)
+		go func() { _ = a.Meet(conn) }()
 	}
 	address := "unix:" + filepath.Join(b.t.TempDir(), "s")
 	door, err := Open(address, "")
@@ -109,7 +112,7 @@ func (b *bed) start(database string) {
 	go func() { _ = server.Serve(door) }()
 	b.Client, err = Dial(address, "")
 	b.must(err)
-	b.stop = func() { door.Close(); c.Close() }
+	b.stop = func() { door.Close(); listener.Close(); c.Close() }
 }
 
 func (b *bed) must(err error) {
@@ -123,8 +126,6 @@ func (b *bed) wait(what string, is func() bool) {
 	b.t.Helper()
 	for end := time.Now().Add(20 * time.Second); !is(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
-			b.t.Log(b.c.Discovery.Snapshot())
-			b.t.Log(b.c.Routing.Missing(), len(b.c.Switches()))
 			b.t.Fatal("this does not come true: ", what)
 		}
 	}

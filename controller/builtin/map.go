@@ -151,11 +151,8 @@ func (m *Map) Find(name string) (dpid uint64, found bool) {
 func (m *Map) Node(name string) *MapNode { return m.nodes[name] }
 
 // NodeNames are those of the hosts and of routers that forward by themselves.
-func (m *Map) NodeNames() (names []string) {
-	for name := range maps.Keys(m.nodes) {
-		names = append(names, name)
-	}
-	return names
+func (m *Map) NodeNames() []string {
+	return slices.SortedFunc(maps.Keys(m.nodes), CompareNames)
 }
 
 // ByMAC returns whose interface has a MAC; nil: not known.

@@ -247,7 +247,7 @@ func (n *network) computed(t *table, router int) {
 				hops = nil
 				break
 			}
-			d := n.tree.Dist[o.router]
+			d := n.tree.Dist(int32(o.router))
 			if d == spf.Unreachable {
 				continue
 			}

@@ -87,12 +87,13 @@ func (d *Datapath) Add(c pipeline.Config, o agent.Options) (*agent.Agent, error)
 	if o.Log == nil {
 		o.Log = d.opt.Log
 	}
-	a := agent.New(s, o)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed {
+		d.net.Remove(s, d.Now())
 		return nil, errors.New("the datapath is closed")
 	}
+	a := agent.New(s, o)
 	d.agents[s] = a
 	return a, nil
 }

@@ -15,7 +15,7 @@ import (
 var namespaces atomic.Int32
 
 // newNamespace makes a network namespace without IPv6 that ends with the test.
-func newNamespace(t *testing.T) string {
+func newNamespace(t testing.TB) string {
 	t.Helper()
 	if os.Getuid() != 0 {
 		t.Skip("needs root")
@@ -37,7 +37,7 @@ func newNamespace(t *testing.T) string {
 }
 
 // inside calls f on a thread in the namespace.
-func inside(t *testing.T, name string, f func() error) {
+func inside(t testing.TB, name string, f func() error) {
 	t.Helper()
 	result := make(chan error)
 	go func() {
@@ -59,11 +59,22 @@ func inside(t *testing.T, name string, f func() error) {
 	}
 }
 
-func run(t *testing.T, command ...string) string {
+func run(t testing.TB, command ...string) string {
 	t.Helper()
 	out, err := exec.Command(command[0], command[1:]...).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%s: %v\n%s", strings.Join(command, " "), err, out)
 	}
 	return string(out)
+}
+
+// shortTemp is a temporary directory whose path fits a socket's.
+func shortTemp(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "of")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
 }

@@ -156,12 +156,39 @@ func TestThrottles(t *testing.T) {
 	s.wantRoute(b, "172.16.1.0/24 intra-area cost 209 via 10.0.1.1")
 
 	n := b.Interfaces()[0].wire.neighbors[0]
-	lsa := after
 	for i, want := range []bool{true, false} { // the second comes at once after the first
-		lsa = NewLSA(key, after.Options, after.Seq+1+int32(i), 0, after.Body)
+		lsa := NewLSA(key, after.Options, after.Seq+1+int32(i), 0, after.Body)
 		if err := n.receiveLSA(lsa); (err == nil) != want {
 			t.Errorf("instance %d: %v", i, err)
 		}
+	}
+}
+
+// LSA's throttle: the first change waits Initial, later ones Hold, twice that, and so on up to Max; after a
+// quiet time it begins anew.
+func TestLSAThrottle(t *testing.T) {
+	s := newSim(t, 1)
+	s.config.LSA = Throttle{Initial: 100 * time.Millisecond, Hold: time.Second, Max: 4 * time.Second}
+	a := s.router("1.1.1.1")
+	i := s.stub(0, at(a), "172.16.1.1/24")
+	seq := func() int32 {
+		lsa, _ := a.domain.Area(0).LSA(LSAKey{TypeRouter, a.id, a.id})
+		return lsa.Seq
+	}
+	for range 2 {
+		s.run(time.Minute)
+		before := seq()
+		for n := range 100 {
+			i.SetCost(s.now, uint16(100+n))
+			s.run(100 * time.Millisecond)
+		}
+		// At 0.1 s, then 1, 2, 4 s after each other, the last one with what is so at the end.
+		s.run(5 * time.Second)
+		if n := seq() - before; n != 5 {
+			t.Errorf("%d instances", n)
+		}
+		s.wantRoute(a, "172.16.1.0/24 intra-area cost 199 via 0.0.0.0")
+		i.SetCost(s.now, 99)
 	}
 }
 

@@ -140,7 +140,7 @@ func (s *sim) areasNetwork(areas int) []*Router {
 // In random networks of a backbone and several areas, each router has every network at the oracle's cost,
 // every path leads there, and after links have failed this is so again.
 func TestAreas(t *testing.T) {
-	for seed := range uint64(6) {
+	for seed := range *seeds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			s := newSim(t, seed)
 			routers := s.areasNetwork(4)
@@ -388,5 +388,44 @@ func TestRFC1583Compatibility(t *testing.T) {
 			want = "192.0.2.0/24 type 1 external cost 3 via 10.0.2.2"
 		}
 		s.wantRoute(a, want)
+	}
+}
+
+// A link counts when both ends describe it (section 16.1 step 2b), and a summary when it is from a border
+// router (section 16.2 step 4). Here c's router-LSA is forged without its links, and a summary is forged in
+// the name of b, which is no border router; c outdoes the one, b flushes the other (section 13.4).
+func TestForgedLSAs(t *testing.T) {
+	s := newSim(t, 1)
+	a, b, c := s.router("1.1.1.1"), s.router("2.2.2.2"), s.router("3.3.3.3")
+	l := s.p2p(0, at(a), at(b))
+	s.p2p(0, at(b), at(c))
+	s.stub(0, at(c), "172.16.3.1/24")
+	externals(s, b, External{Prefix: netip.MustParsePrefix("192.0.2.0/24"), Metric: 1})
+	s.run(60 * time.Second)
+	forge := func(lsa LSA) {
+		p := Packet{RouterID: b.id, Body: &LinkStateUpdate{LSAs: []LSA{lsa}}}
+		if err := a.domain.Receive(s.now, l.end(a), l.end(b).Address().Addr(), AllSPFRouters, p.Encode()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	key := LSAKey{TypeRouter, c.id, c.id}
+	now, _ := a.domain.Area(0).LSA(key)
+	stub := RouterLSA{Links: []RouterLink{{LinkStub, IDOf(netip.MustParseAddr("172.16.3.0")), 0xffffff00, 1}}}
+	s.drop = func(Datagram) bool { return true }
+	forge(NewLSA(key, OptionE, now.Seq+1, 1, stub.Encode()))
+	forge(NewLSA(LSAKey{TypeSummary, IDOf(netip.MustParseAddr("172.16.9.0")), b.id}, OptionE, 1, 1, SummaryLSA{0xffffff00, 1}.Encode()))
+	s.run(time.Second)
+	s.wantNoRoute(a, "172.16.3.0/24")
+	s.wantNoRoute(a, "172.16.9.0/24")
+	s.drop = nil
+	// b has not forged anything: it learns of both when they are flooded to it.
+	for _, k := range []LSAKey{key, {TypeSummary, IDOf(netip.MustParseAddr("172.16.9.0")), b.id}} {
+		a.domain.Area(0).db.flood(a.domain.Area(0).db.entries[k], nil)
+	}
+	s.run(30 * time.Second)
+	s.wantRoute(a, "172.16.3.0/24 intra-area cost 30 via 10.0.1.2")
+	s.wantSame()
+	if _, ok := a.domain.Area(0).LSA(LSAKey{TypeSummary, IDOf(netip.MustParseAddr("172.16.9.0")), b.id}); ok {
+		t.Error("the forged summary is still there")
 	}
 }

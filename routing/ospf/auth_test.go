@@ -123,3 +123,20 @@ var digestsOfOpenSSL = map[Algorithm]string{
 	HMACSHA384: "49fba3e5c8e3d9506a14e42bc646d2dea946f943b414b48a3e7d875153f62dc6b7b69b8acd5261d12ca94852c7630473",
 	HMACSHA512: "92afef781010b429e411e17863a8f11c4a28c325c5aa9627b21cd850e4d8198eb1c3fe518aab30acff4772ed4d1ef535d21caae39ec761cfd29a2d015c66a709",
 }
+
+// When no key is to be sent with any more, the last one goes on (RFC 5709 section 3.2): an adjacency must
+// not be lost because nobody has brought a new key.
+func TestLastKeyGoesOn(t *testing.T) {
+	s := newSim(t, 1)
+	a, b := s.router("1.1.1.1"), s.router("2.2.2.2")
+	auth := cryptographic(Key{ID: 1, Secret: []byte("old"), StopGenerate: simEpoch.Add(time.Minute)},
+		Key{ID: 2, Secret: []byte("new"), StopGenerate: simEpoch.Add(2 * time.Minute)})
+	l := s.p2p(0, at(a).with(withAuth(auth)), at(b).with(withAuth(auth)))
+	s.run(3 * time.Minute)
+	keys := map[byte]bool{}
+	s.tap = func(g Datagram, _ *Packet) { keys[g.Payload[18]] = true }
+	s.run(3 * time.Minute)
+	if l.state(a, b) != NeighborFull || len(keys) != 1 || !keys[2] {
+		t.Errorf("%v, keys %v", l.state(a, b), keys)
+	}
+}

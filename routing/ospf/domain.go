@@ -1,7 +1,9 @@
 package ospf
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"time"
@@ -219,17 +221,12 @@ func (d *Domain) Area(id ID) *Area { return d.areas[id] }
 
 // Areas lists the areas in order of their numbers.
 func (d *Domain) Areas() []*Area {
-	areas := make([]*Area, 0, len(d.areas))
-	for _, a := range d.areas {
-		areas = append(areas, a)
-	}
-	slices.SortFunc(areas, func(a, b *Area) int {
-		if a.id < b.id {
-			return -1
-		}
-		return 1
-	})
-	return areas
+	return slices.SortedFunc(maps.Values(d.areas), func(a, b *Area) int { return cmp.Compare(a.id, b.id) })
+}
+
+// Routers lists the routers in order of their Router IDs.
+func (d *Domain) Routers() []*Router {
+	return slices.SortedFunc(maps.Values(d.routers), func(a, b *Router) int { return cmp.Compare(a.id, b.id) })
 }
 
 // Router returns a router by its Router ID, nil when the domain has none such.

@@ -30,8 +30,7 @@ func (s *sim) connect(area ID, typ InterfaceType, ends ...end) *simLink {
 	return l
 }
 
-// build makes the same network in both simulations: routers of the parts share a domain in one, and have
-// one each in the other.
+// twin is the same network twice: routers share domains in one, and are a domain each in the other.
 type twin struct{ shared, separate *sim }
 
 // compare fails unless each router has the same routes in both, and both have the same LSAs but for
@@ -65,47 +64,76 @@ func (w twin) compare(t *testing.T) {
 // segments inside of a domain, packets between domains) as when each is a domain of its own; also after
 // links have failed. The domains' databases are equal.
 func TestSharedDomainEqualsSeparate(t *testing.T) {
-	for seed := range uint64(5) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			w := twin{newSim(t, seed), newSim(t, seed)}
-			build := func(s *sim, domains int) {
-				var routers []*Router
-				for i := range 30 {
-					if i < domains {
-						s.domain()
-					}
-					routers = append(routers, s.routerIn(s.domains[i%domains], ID(0x100+i).String()))
+	for seed := range *seeds {
+		for _, domains := range []int{1, 3} {
+			t.Run(fmt.Sprint(seed, domains), func(t *testing.T) {
+				w := twin{newSim(t, seed), newSim(t, seed)}
+				w.shared.spread, w.shared.segments = domains, true
+				for _, s := range []*sim{w.separate, w.shared} {
+					s.randomNetwork(0, s.routers(30))
+					s.run(120 * time.Second)
 				}
-				s.randomNetwork(0, routers)
-				s.run(120 * time.Second)
-			}
-			build(w.separate, 30)
-			w.shared.segments = true
-			build(w.shared, 3)
-			w.compare(t)
-			w.shared.wantSame()
-			for _, s := range []*sim{w.separate, w.shared} {
-				s.fail(s.links[40])
-				s.fail(s.links[31])
-				s.run(100 * time.Second)
-			}
-			w.compare(t)
-		})
+				w.compare(t)
+				w.shared.wantSame()
+				for _, s := range []*sim{w.separate, w.shared} {
+					s.fail(s.links[40])
+					s.fail(s.links[31])
+					s.run(100 * time.Second)
+				}
+				w.compare(t)
+			})
+		}
 	}
 }
 
-// The same for several areas, all in one domain by segments, with nobody outside: no packet is sent.
-func TestOneDomainOfAreas(t *testing.T) {
-	w := twin{newSim(t, 3), newSim(t, 3)}
-	one := w.shared.domain()
-	w.shared.inside, w.shared.segments = one, true
-	for _, s := range []*sim{w.separate, w.shared} {
-		s.areasNetwork(4)
-		s.run(150 * time.Second)
+// A broadcast network inside of a domain has a Designated Router by the rules of section 9.4, with a
+// network-LSA; when it goes the Backup takes its place, and a router of higher priority that comes back
+// changes nothing.
+func TestBroadcastSegment(t *testing.T) {
+	s := newSim(t, 1)
+	s.spread, s.segments = 1, true
+	r := s.routers(5)
+	l := s.lan(0, at(r[0]).with(priority(9)), at(r[1]).with(priority(8)), at(r[2]), at(r[3]), at(r[4]).with(priority(0)))
+	s.run(time.Second)
+	if dr, bdr := s.office(l); dr != r[0] || bdr != r[1] {
+		t.Errorf("DR %v, Backup %v", dr, bdr)
 	}
-	w.compare(t)
-	if w.shared.count != 0 {
-		t.Errorf("%d packets were sent", w.shared.count)
+	s.wantIntraArea(0, r)
+	l.end(r[0]).Down(s.now)
+	s.run(10 * time.Second)
+	s.wantIntraArea(0, r[1:])
+	l.end(r[0]).Up(s.now)
+	s.run(10 * time.Second)
+	if dr, bdr := s.office(l); dr != r[1] || bdr != r[3] {
+		t.Errorf("then DR %v, Backup %v", dr, bdr)
+	}
+	s.wantIntraArea(0, r)
+	if s.count != 0 {
+		t.Errorf("%d packets were sent", s.count)
+	}
+	l.end(r[3]).Remove(s.now)
+	s.run(10 * time.Second)
+	l.ends = slices.DeleteFunc(l.ends, func(i *Interface) bool { return i.router == r[3] })
+	s.wantIntraArea(0, []*Router{r[0], r[1], r[2], r[4]})
+}
+
+// The same for several areas with border routers and external routes; once all in one domain, which then
+// sends no packet.
+func TestSharedAreas(t *testing.T) {
+	for _, domains := range []int{1, 2, 4} {
+		w := twin{newSim(t, 3), newSim(t, 3)}
+		w.shared.spread, w.shared.segments = domains, true
+		for _, s := range []*sim{w.separate, w.shared} {
+			routers := s.areasNetwork(4)
+			externals(s, routers[3], External{Prefix: netip.MustParsePrefix("192.0.2.0/24"), Metric: 1})
+			externals(s, routers[12], External{Prefix: netip.MustParsePrefix("192.0.2.0/24"), Metric: 3})
+			s.run(150 * time.Second)
+		}
+		w.compare(t)
+		w.shared.wantSame()
+		if domains == 1 && w.shared.count != 0 {
+			t.Errorf("%d packets were sent", w.shared.count)
+		}
 	}
 }
 
@@ -193,6 +221,23 @@ func TestRemoveRouter(t *testing.T) {
 		s.wantSame()
 		if !slices.Equal(s.errors, nil) {
 			t.Error(s.errors)
+		}
+	}
+}
+
+// A router that is alone in its domain says goodbye as well: its neighbour has lost its LSAs before
+// RouterDeadInterval.
+func TestGoodbye(t *testing.T) {
+	s := newSim(t, 1)
+	a, b := s.router("1.1.1.1"), s.router("2.2.2.2")
+	s.p2p(0, at(a), at(b))
+	externals(s, b, External{Prefix: netip.MustParsePrefix("192.0.2.0/24"), Metric: 1})
+	s.run(30 * time.Second)
+	b.Remove(s.now, true)
+	s.run(2 * time.Second)
+	for _, l := range append(a.domain.Area(0).LSAs(), a.domain.Externals()...) {
+		if l.AdvRouter == b.id {
+			t.Errorf("%v is still there", l.LSAKey)
 		}
 	}
 }

@@ -83,7 +83,7 @@ func (w *wire) elect() {
 	w.router.touch()
 	for _, n := range w.list() {
 		if n.state >= NeighborTwoWay {
-			n.event(AdjOK)
+			n.event(adjOK)
 		}
 	}
 }

@@ -122,7 +122,7 @@ func (n *neighbor) receiveDD(dd *DatabaseDescription) error {
 		return fmt.Errorf("its MTU is %d octets, ours is %d", dd.MTU, w.cfg.MTU)
 	}
 	if n.state == NeighborInit {
-		n.event(TwoWayReceived)
+		n.event(twoWayReceived)
 	}
 	switch n.state {
 	case NeighborExStart:
@@ -155,7 +155,7 @@ func (n *neighbor) receiveDD(dd *DatabaseDescription) error {
 		err = fmt.Errorf("a new Database Description packet in state %v", n.state)
 	}
 	if err != nil {
-		n.event(SeqNumberMismatch)
+		n.event(seqNumberMismatch)
 		return err
 	}
 	return n.accept(dd)
@@ -175,7 +175,7 @@ func (n *neighbor) negotiate(dd *DatabaseDescription) error {
 		return nil // the other one gives way when it has our packet
 	}
 	x.options = dd.Options
-	n.event(NegotiationDone)
+	n.event(negotiationDone)
 	return n.accept(dd)
 }
 
@@ -186,11 +186,15 @@ func (n *neighbor) accept(dd *DatabaseDescription) error {
 	x.received = &DatabaseDescription{Options: dd.Options, Flags: dd.Flags, Seq: dd.Seq}
 	for _, h := range dd.Headers {
 		if h.Type < TypeRouter || h.Type > TypeExternal || h.Type == TypeExternal && n.wire.area.cfg.Stub {
-			n.event(SeqNumberMismatch)
+			n.event(seqNumberMismatch)
 			return fmt.Errorf("it describes an LSA of %v, which area %v does not have", h.Type, n.wire.area.id)
 		}
 		if h.Type == TypeExternal && n.wire.typ == Virtual {
 			continue
+		}
+		if len(n.requests) >= maxRequests {
+			n.event(seqNumberMismatch)
+			return fmt.Errorf("it describes more than %d LSAs that we do not have", maxRequests)
 		}
 		if e := n.entry(h.LSAKey); e == nil || h.Compare(e.header()) > 0 {
 			n.want(h)
@@ -200,7 +204,7 @@ func (n *neighbor) accept(dd *DatabaseDescription) error {
 	if x.master {
 		if theirsDone && x.sent.Flags&FlagMore == 0 {
 			n.domain().agenda.stop(&n.dd)
-			n.event(ExchangeDone)
+			n.event(exchangeDone)
 		} else {
 			x.seq++
 			n.sendDD(FlagMaster)
@@ -209,7 +213,7 @@ func (n *neighbor) accept(dd *DatabaseDescription) error {
 		x.seq = dd.Seq
 		n.sendDD(0)
 		if theirsDone && x.sent.Flags&FlagMore == 0 {
-			n.event(ExchangeDone)
+			n.event(exchangeDone)
 			n.domain().agenda.set(&n.dd, n.domain().now+n.wire.cfg.DeadInterval)
 		}
 	}

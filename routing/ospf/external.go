@@ -72,9 +72,7 @@ func (c *calculation) pathTo(asbr, forward ID) (best path, ok bool) {
 		if r == nil {
 			continue
 		}
-		if r.Type > InterArea || r.Discard {
-			return path{}, false
-		}
+		// External routes are not in the table yet, so this one is intra-area or inter-area, as it must be.
 		return path{r.Cost, r.Type == IntraArea && r.Area != Backbone, forwardHops(r.NextHops, forward)}, len(r.NextHops) > 0
 	}
 	return path{}, false

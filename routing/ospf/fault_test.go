@@ -145,7 +145,7 @@ func TestSilence(t *testing.T) {
 // Links that lose a quarter of all packets: databases become equal all the same, by retransmission of
 // Database Descriptions, requests and updates; twelve routers, point-to-point and broadcast.
 func TestLossyLinks(t *testing.T) {
-	for seed := range uint64(4) {
+	for seed := range *seeds {
 		s := newSim(t, seed)
 		s.loss = 0.25
 		routers := s.routers(12)
@@ -291,5 +291,54 @@ func TestLargeDatabase(t *testing.T) {
 	s.run(30 * time.Second)
 	if n := len(a.domain.Externals()); n != 0 {
 		t.Errorf("after all were withdrawn %d are left", n)
+	}
+}
+
+// An LSA that its router flushed and wants again, while another still has it at MaxAge, comes back with a
+// sequence number that is newer than that one's, and stays (it went round for ever once, beginning with the
+// first number each time).
+func TestFlushedAndWantedAgain(t *testing.T) {
+	s := newSim(t, 1)
+	a, b, c := s.router("1.1.1.1"), s.router("2.2.2.2"), s.router("3.3.3.3")
+	s.p2p(0, at(a), at(b))
+	deaf := s.p2p(0, at(b), at(c))
+	x := External{Prefix: netip.MustParsePrefix("192.0.2.0/24"), Metric: 1}
+	externals(s, a, x)
+	s.run(60 * time.Second)
+	// c acknowledges nothing for a while, so b keeps the flushed LSA at MaxAge.
+	s.drop = func(g Datagram) bool { return g.Interface == deaf.end(c) && g.Payload[1] == byte(TypeLinkStateAck) }
+	externals(s, a)
+	s.run(10 * time.Second)
+	key := LSAKey{TypeExternal, IDOf(x.Prefix.Addr()), a.id}
+	if lsa, ok := b.domain.external.get(key); !ok || lsa.Age != MaxAge {
+		t.Fatalf("b has it: %v, age %d", ok, lsa.Age)
+	}
+	externals(s, a, x)
+	s.run(12 * time.Second)
+	if lsa, _ := b.domain.external.get(key); lsa.Age == MaxAge {
+		t.Error("b still has it at MaxAge only")
+	}
+	s.drop = nil
+	s.run(10 * time.Second)
+	s.wantRoute(c, "192.0.2.0/24 type 1 external cost 21 via 10.0.2.1")
+	lsa, _ := c.domain.external.get(key)
+	s.run(60 * time.Second)
+	if now, _ := c.domain.external.get(key); now.Seq != lsa.Seq || now.Age == MaxAge {
+		t.Errorf("it does not come to rest: %x after %x", now.Seq, lsa.Seq)
+	}
+}
+
+// What is sent to AllDRouters is taken by DR and Backup only (section 8.2).
+func TestForDesignatedRouters(t *testing.T) {
+	s := newSim(t, 1)
+	r := s.routers(3)
+	l := s.lan(0, at(r[0]).with(priority(9)), at(r[1]).with(priority(8)), at(r[2]))
+	s.run(100 * time.Second)
+	p := Packet{RouterID: r[0].id, Body: &LinkStateAck{}}
+	for i, want := range []bool{false, true, false} { // r[0] is the sender itself
+		err := r[i].domain.Receive(s.now, l.ends[i], l.ends[0].Address().Addr(), AllDRouters, p.Encode())
+		if (err == nil) != want {
+			t.Errorf("router %d: %v", i, err)
+		}
 	}
 }

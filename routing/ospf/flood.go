@@ -44,12 +44,14 @@ func (n *neighbor) receiveLSA(lsa LSA) error {
 	}
 	switch {
 	case order > 0: // 5
-		if e != nil && e.arrived && d.now-e.installed < d.cfg.MinLSArrival {
+		// An LSA that is flushed is always taken: put off, its live copy could spread again where it has
+		// left already, and the two would chase each other round the network.
+		if e != nil && e.arrived && lsa.Age < MaxAge && d.now-e.installed < d.cfg.MinLSArrival {
 			return fmt.Errorf("LSA %v: it comes sooner than MinLSArrival after the instance before", lsa.LSAKey)
 		}
 		n.install(db, lsa)
 	case n.requests[lsa.LSAKey] != (request{}): // 6
-		n.event(BadLSReq)
+		n.event(badLSReq)
 		return fmt.Errorf("LSA %v: the instance is not the more recent one that was described", lsa.LSAKey)
 	case order == 0: // 7
 		n.duplicate(e, lsa)

@@ -54,7 +54,8 @@ func buildGraph(a *Area) *graph {
 
 // addLeaves lists the networks, so that no router has to gather them for itself.
 func (g *graph) addLeaves() {
-	var keys []netKey
+	keys := make([]netKey, 0, len(g.area.graph.leaves))
+	g.leaves = make([]leaf, 0, len(g.area.graph.leaves))
 	for v, lsa := range g.lsas {
 		if lsa.Type == TypeNetwork {
 			keys = append(keys, keyOf(lsa.ID, bodyMask(lsa.Body)))
@@ -113,6 +114,8 @@ func (g *graph) addNetworks() map[ID]int32 {
 
 // links lists the edges that one end describes.
 func (g *graph) links(networks map[ID]int32) (edges []graphEdge, costs []uint32) {
+	before := len(g.area.graph.edges) // there will be about as many
+	edges, costs = make([]graphEdge, 0, before), make([]uint32, 0, before)
 	for v := range int32(len(g.lsas)) {
 		lsa := g.lsas[v]
 		if lsa.Type == TypeNetwork {
@@ -158,6 +161,7 @@ func (g *graph) keepBidirectional(edges []graphEdge, costs []uint32) {
 	}
 	seen := make([]int32, n) // the vertex + 1 whose neighbours are marked
 	kept := make([]spf.Edge, 0, len(edges))
+	g.edges = make([]graphEdge, 0, len(edges))
 	for i, e := range edges { // edges of one vertex follow each other
 		if i == 0 || edges[i-1].from != e.from {
 			for _, u := range into[first[e.from]:first[e.from+1]] {

@@ -55,7 +55,7 @@ func (w *wire) receiveHello(h *Hello, id, addr ID, sequence uint32) error {
 	}
 	n := w.find(id, addr)
 	if n != nil && n.id != id {
-		n.event(KillNbr) // another router has taken the address
+		n.event(killNbr) // another router has taken the address
 		n = nil
 	}
 	if n == nil {
@@ -68,12 +68,12 @@ func (w *wire) receiveHello(h *Hello, id, addr ID, sequence uint32) error {
 	}
 	before := candidate{id, n.addr, n.priority, n.dr, n.bdr}
 	n.addr, n.priority, n.dr, n.bdr = addr, h.Priority, h.DR, h.BDR
-	n.event(HelloReceived)
+	n.event(helloReceived)
 	if !slices.Contains(h.Neighbors, w.router.id) {
-		n.event(OneWayReceived)
+		n.event(oneWayReceived)
 		return nil
 	}
-	n.event(TwoWayReceived)
+	n.event(twoWayReceived)
 	if w.typ != Broadcast {
 		return nil
 	}
@@ -81,10 +81,10 @@ func (w *wire) receiveHello(h *Hello, id, addr ID, sequence uint32) error {
 	case w.state == InterfaceWaiting:
 		// The network has elected already: a Backup speaks, or a DR without Backup.
 		if claims(h.BDR) || claims(h.DR) && h.BDR == 0 {
-			w.event(BackupSeen)
+			w.event(backupSeen)
 		}
 	case before.priority != h.Priority, claims(before.dr) != claims(h.DR), claims(before.bdr) != claims(h.BDR):
-		w.event(NeighborsChanged)
+		w.event(neighborsChanged)
 	}
 	return nil
 }

@@ -102,7 +102,7 @@ func (db *database) remove(e *entry) {
 	list[last] = nil
 	db.typed[e.Type] = list[:last]
 	if o := db.own[e.LSAKey]; o != nil {
-		o.gone()
+		o.gone(e.Seq)
 	}
 }
 

@@ -26,20 +26,20 @@ func (s NeighborState) String() string {
 }
 
 // NeighborEvent is an event of a neighbour (section 10.2). Start is left out with Attempt.
-type NeighborEvent uint8
+type neighborEvent uint8
 
 const (
-	HelloReceived NeighborEvent = iota
-	TwoWayReceived
-	NegotiationDone
-	ExchangeDone
-	BadLSReq
-	LoadingDone
-	AdjOK
-	SeqNumberMismatch
-	OneWayReceived
-	KillNbr
-	InactivityTimer
+	helloReceived neighborEvent = iota
+	twoWayReceived
+	negotiationDone
+	exchangeDone
+	badLSReq
+	loadingDone
+	adjOK
+	seqNumberMismatch
+	oneWayReceived
+	killNbr
+	inactivityTimer
 )
 
 // neighbor is a router on the other side of a wire (section 10).
@@ -76,7 +76,7 @@ func (n *neighbor) domain() *Domain { return n.wire.router.domain }
 func (n *neighbor) expire(what timerKind) {
 	switch what {
 	case timerInactivity:
-		n.event(InactivityTimer)
+		n.event(inactivityTimer)
 	case timerDD:
 		n.expireDD()
 	case timerRequest:
@@ -88,35 +88,35 @@ func (n *neighbor) expire(what timerKind) {
 
 // event is the table of section 10.3, whose order the cases keep. An event that the table does not
 // have in a state changes nothing.
-func (n *neighbor) event(e NeighborEvent) {
+func (n *neighbor) event(e neighborEvent) {
 	switch {
-	case e == HelloReceived:
+	case e == helloReceived:
 		n.domain().agenda.set(&n.inactivity, n.domain().now+n.wire.cfg.DeadInterval)
 		if n.state == NeighborDown {
 			n.setState(NeighborInit)
 		}
-	case e == TwoWayReceived && n.state == NeighborInit && n.wantsAdjacency():
+	case e == twoWayReceived && n.state == NeighborInit && n.wantsAdjacency():
 		n.startExchange()
-	case e == TwoWayReceived && n.state == NeighborInit:
+	case e == twoWayReceived && n.state == NeighborInit:
 		n.setState(NeighborTwoWay)
-	case e == NegotiationDone && n.state == NeighborExStart:
+	case e == negotiationDone && n.state == NeighborExStart:
 		n.setState(NeighborExchange)
 		n.summarize()
-	case e == ExchangeDone && n.state == NeighborExchange && len(n.requests) > 0:
+	case e == exchangeDone && n.state == NeighborExchange && len(n.requests) > 0:
 		n.setState(NeighborLoading)
-	case e == ExchangeDone && n.state == NeighborExchange:
+	case e == exchangeDone && n.state == NeighborExchange:
 		n.setState(NeighborFull)
-	case e == LoadingDone && n.state == NeighborLoading:
+	case e == loadingDone && n.state == NeighborLoading:
 		n.setState(NeighborFull)
-	case e == AdjOK && n.state == NeighborTwoWay && n.wantsAdjacency():
+	case e == adjOK && n.state == NeighborTwoWay && n.wantsAdjacency():
 		n.startExchange()
-	case e == AdjOK && n.state >= NeighborExStart && !n.wantsAdjacency():
+	case e == adjOK && n.state >= NeighborExStart && !n.wantsAdjacency():
 		n.reset(NeighborTwoWay)
-	case (e == SeqNumberMismatch || e == BadLSReq) && n.state >= NeighborExchange:
+	case (e == seqNumberMismatch || e == badLSReq) && n.state >= NeighborExchange:
 		n.startExchange()
-	case e == OneWayReceived && n.state >= NeighborTwoWay:
+	case e == oneWayReceived && n.state >= NeighborTwoWay:
 		n.reset(NeighborInit)
-	case e == KillNbr || e == InactivityTimer:
+	case e == killNbr || e == inactivityTimer:
 		n.gone()
 	}
 }
@@ -147,7 +147,7 @@ func (n *neighbor) setState(s NeighborState) {
 		n.wire.router.touch()
 	}
 	if (was >= NeighborTwoWay) != (s >= NeighborTwoWay) {
-		n.wire.event(NeighborsChanged)
+		n.wire.event(neighborsChanged)
 	}
 }
 

@@ -223,7 +223,7 @@ func (s *sim) connected(area ID, routers []*Router) bool {
 // Fifty routers in random topologies with point-to-point links, broadcast networks and equal-cost paths
 // have the oracle's routes; and again after a link has failed, and after a router has died.
 func TestRandomTopologies(t *testing.T) {
-	for seed := range uint64(6) {
+	for seed := range *seeds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			s := newSim(t, seed)
 			routers := s.routers(50)

@@ -10,7 +10,8 @@ type origin struct {
 	options Options
 	body    []byte
 	wanted  bool
-	forced  bool // a new instance is due although the contents are the same
+	forced  bool  // a new instance is due although the contents are the same
+	next    int32 // the sequence number of the next instance, when the database has none
 	space   throttle
 	timer   timer
 }
@@ -20,7 +21,7 @@ type origin struct {
 func (db *database) originate(key LSAKey, options Options, body []byte) {
 	o := db.own[key]
 	if o == nil {
-		o = &origin{db: db, key: key}
+		o = &origin{db: db, key: key, next: InitialSequence}
 		o.timer = timer{what: timerOriginate, of: o}
 		db.own[key] = o
 	}
@@ -47,11 +48,7 @@ func (db *database) withdraw(key LSAKey) {
 // update schedules a new instance when the database does not have what it should.
 func (o *origin) update() {
 	d := o.db.domain
-	if o.timer.pos != 0 {
-		return
-	}
-	e := o.db.entries[o.key]
-	if e != nil && !o.forced && !e.maxAged() && e.Options == o.options && slices.Equal(e.Body, o.body) {
+	if o.timer.pos != 0 || !o.isDue() {
 		return
 	}
 	if at := o.space.due(d.now, d.cfg.LSA); at > d.now {
@@ -59,6 +56,12 @@ func (o *origin) update() {
 		return
 	}
 	o.emit()
+}
+
+// isDue tells whether the database lacks what the origin wants to say.
+func (o *origin) isDue() bool {
+	e := o.db.entries[o.key]
+	return e == nil || o.forced || e.maxAged() || e.Options != o.options || !slices.Equal(e.Body, o.body)
 }
 
 // refresh originates a new instance of the same contents.
@@ -69,20 +72,19 @@ func (o *origin) refresh() {
 	}
 }
 
-// expire is called when the throttle allows the next instance. What it should say may have become
-// what the database has.
+// expire is called when the throttle allows the next instance. What it should say may have become what the
+// database has.
 func (o *origin) expire(timerKind) {
-	if !o.wanted {
-		return
+	if o.wanted && o.isDue() {
+		o.emit()
 	}
-	o.update()
 }
 
 // emit makes the next instance. After the last sequence number the LSA must first leave all databases
 // (section 12.1.6); gone then begins again with the first number.
 func (o *origin) emit() {
 	d := o.db.domain
-	seq := InitialSequence
+	seq := o.next
 	if e := o.db.entries[o.key]; e != nil {
 		if e.Seq == MaxSequence {
 			o.forced = true
@@ -99,11 +101,15 @@ func (o *origin) emit() {
 	o.db.flood(o.db.install(lsa, false), nil)
 }
 
-// gone is called when the LSA has left the database.
-func (o *origin) gone() {
+// gone is called when the LSA has left the database, whose last instance had the given number. Others may still
+// have that one, at MaxAge: the next must be newer, unless the last number was reached.
+func (o *origin) gone(seq int32) {
 	if !o.wanted {
 		delete(o.db.own, o.key)
 		return
+	}
+	if o.next = seq + 1; seq == MaxSequence {
+		o.next = InitialSequence
 	}
 	o.update()
 }

@@ -9,6 +9,9 @@ type request struct {
 	asked  bool
 }
 
+// maxRequests bounds the memory that a neighbour can take by describing LSAs without end.
+const maxRequests = 1 << 20
+
 // want puts an instance on the request list.
 func (n *neighbor) want(h LSAHeader) {
 	if r, ok := n.requests[h.LSAKey]; ok {
@@ -69,7 +72,7 @@ func (n *neighbor) satisfied(key LSAKey) {
 	}
 	n.domain().agenda.stop(&n.request)
 	if len(n.requests) == 0 {
-		n.event(LoadingDone)
+		n.event(loadingDone)
 		return
 	}
 	n.askNext()
@@ -81,7 +84,7 @@ func (n *neighbor) receiveRequest(req *LinkStateRequest) error {
 	for _, k := range req.Keys {
 		e := n.entry(k)
 		if e == nil {
-			n.event(BadLSReq)
+			n.event(badLSReq)
 			return fmt.Errorf("it requests LSA %v, which is not in the database", k)
 		}
 		lsas = append(lsas, e)

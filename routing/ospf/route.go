@@ -105,7 +105,7 @@ func (c *calculation) intraArea(a *Area) {
 			c.transit[a] = true
 		}
 		if v != root && (lsa.flags()&(FlagBorder|FlagExternal) != 0 || c.r.hasVirtual(a, lsa.AdvRouter)) {
-			c.addRouter(RouterRoute{lsa.AdvRouter, lsa.flags(), IntraArea, a.id, tree.Dist[v], hops(v)})
+			c.addRouter(RouterRoute{lsa.AdvRouter, lsa.flags(), IntraArea, a.id, tree.Dist(v), hops(v)})
 		}
 	}
 	c.mergeIntra(c.leaves(g, tree, hops))
@@ -120,7 +120,7 @@ func (c *calculation) leaves(g *graph, tree *spf.Tree, hops func(v int32) []Next
 		costs[i] = spf.Unreachable
 	}
 	for _, l := range g.leaves {
-		if dist := tree.Dist[l.vertex]; dist != spf.Unreachable {
+		if dist := tree.Dist(l.vertex); dist != spf.Unreachable {
 			costs[l.net] = min(costs[l.net], dist+l.cost)
 		}
 	}
@@ -132,7 +132,7 @@ func (c *calculation) leaves(g *graph, tree *spf.Tree, hops func(v int32) []Next
 		}
 	}
 	for _, l := range g.leaves {
-		if dist := tree.Dist[l.vertex]; dist != spf.Unreachable {
+		if dist := tree.Dist(l.vertex); dist != spf.Unreachable {
 			if r := &routes[costs[l.net]-1]; r.Cost == dist+l.cost {
 				r.NextHops = joinHops(r.NextHops, c.leafHops(g, tree, l, hops))
 			}

@@ -26,8 +26,8 @@ type Router struct {
 // attachment is what a router originates into an area that it is attached to.
 type attachment struct {
 	area      *Area
-	networks  map[ID]bool     // network-LSAs, by Link State ID
-	summaries map[LSAKey]bool // summary-LSAs
+	networks  map[ID]bool       // network-LSAs, by Link State ID
+	summaries map[LSAKey]uint64 // summary-LSAs, with the calculation that they follow from
 }
 
 // AddRouter adds a router. Its Router ID must be its own in the AS (appendix C.1).
@@ -56,7 +56,12 @@ func (r *Router) Remove(now time.Time, flush bool) {
 	d := r.domain
 	d.advance(now)
 	r.removed = true
-	if !flush {
+	if flush {
+		d.withdrawAll(r.id)
+		for _, w := range take(&d.busy) {
+			w.flush() // while its interfaces are up
+		}
+	} else {
 		d.disown(r.id)
 	}
 	for _, v := range r.virtual {
@@ -66,7 +71,6 @@ func (r *Router) Remove(now time.Time, flush bool) {
 		i.down()
 		i.forget()
 	}
-	d.withdrawAll(r.id)
 	delete(d.routers, r.id)
 }
 

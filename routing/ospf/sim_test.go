@@ -2,6 +2,7 @@ package ospf
 
 import (
 	"container/heap"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
@@ -9,6 +10,9 @@ import (
 	"testing"
 	"time"
 )
+
+// seeds is how many random networks each test tries: -args -seeds 200 for a long run.
+var seeds = flag.Uint64("seeds", 4, "random networks per test")
 
 // sim is a network of domains in simulated time: links with delay and loss carry the packets that the
 // domains send. Nothing in it depends on the machine's clock, so a test sees the same every time.
@@ -32,7 +36,8 @@ type sim struct {
 	loss     float64
 	config   Config
 	patient  time.Duration // RouterDeadInterval of all links, if set
-	inside   *simDomain    // if set, all routers are in it
+	spread   int           // if set, routers are spread over so many domains
+	made     int           // of them
 	segments bool          // links inside of a domain are segments, without packets
 }
 
@@ -84,8 +89,8 @@ func newSim(t testing.TB, seed uint64) *sim {
 }
 
 func (s *sim) domain() *simDomain {
-	if s.inside != nil {
-		return s.inside
+	if s.made++; s.spread > 0 && s.made > s.spread {
+		return s.domains[s.made%s.spread]
 	}
 	d := &simDomain{Domain: NewDomain(s.config, s.now)}
 	s.domains = append(s.domains, d)

@@ -42,34 +42,34 @@ func neighborIn(t *testing.T, state NeighborState, adjacent bool) *neighbor {
 func TestNeighborStateMachine(t *testing.T) {
 	names := []string{"HelloReceived", "2-WayReceived", "NegotiationDone", "ExchangeDone", "BadLSReq", "Loading Done", "AdjOK?", "SeqNumberMismatch", "1-WayReceived", "KillNbr", "InactivityTimer"}
 	type row struct {
-		event    NeighborEvent
+		event    neighborEvent
 		from, to NeighborState
 		adjacent bool
 	}
 	var rows []row
-	add := func(e NeighborEvent, adjacent bool, to NeighborState, from ...NeighborState) {
+	add := func(e neighborEvent, adjacent bool, to NeighborState, from ...NeighborState) {
 		for _, f := range from {
 			rows = append(rows, row{e, f, to, adjacent})
 		}
 	}
 	all := []NeighborState{NeighborInit, NeighborTwoWay, NeighborExStart, NeighborExchange, NeighborLoading, NeighborFull}
 	for _, adjacent := range []bool{true, false} {
-		add(HelloReceived, adjacent, NeighborInit, NeighborDown)
-		add(OneWayReceived, adjacent, NeighborInit, all[1:]...)
-		add(KillNbr, adjacent, NeighborDown, all...)
-		add(InactivityTimer, adjacent, NeighborDown, all...)
-		add(NegotiationDone, adjacent, NeighborExchange, NeighborExStart)
-		add(ExchangeDone, adjacent, NeighborFull, NeighborExchange) // with nothing to request
-		add(LoadingDone, adjacent, NeighborFull, NeighborLoading)
-		add(BadLSReq, adjacent, NeighborExStart, all[3:]...)
-		add(SeqNumberMismatch, adjacent, NeighborExStart, all[3:]...)
+		add(helloReceived, adjacent, NeighborInit, NeighborDown)
+		add(oneWayReceived, adjacent, NeighborInit, all[1:]...)
+		add(killNbr, adjacent, NeighborDown, all...)
+		add(inactivityTimer, adjacent, NeighborDown, all...)
+		add(negotiationDone, adjacent, NeighborExchange, NeighborExStart)
+		add(exchangeDone, adjacent, NeighborFull, NeighborExchange) // with nothing to request
+		add(loadingDone, adjacent, NeighborFull, NeighborLoading)
+		add(badLSReq, adjacent, NeighborExStart, all[3:]...)
+		add(seqNumberMismatch, adjacent, NeighborExStart, all[3:]...)
 	}
-	add(TwoWayReceived, true, NeighborExStart, NeighborInit)
-	add(TwoWayReceived, false, NeighborTwoWay, NeighborInit)
-	add(AdjOK, true, NeighborExStart, NeighborTwoWay)
-	add(AdjOK, false, NeighborTwoWay, all[2:]...)
+	add(twoWayReceived, true, NeighborExStart, NeighborInit)
+	add(twoWayReceived, false, NeighborTwoWay, NeighborInit)
+	add(adjOK, true, NeighborExStart, NeighborTwoWay)
+	add(adjOK, false, NeighborTwoWay, all[2:]...)
 
-	for e := HelloReceived; e <= InactivityTimer; e++ {
+	for e := helloReceived; e <= inactivityTimer; e++ {
 		for _, from := range append([]NeighborState{NeighborDown}, all...) {
 			for _, adjacent := range []bool{true, false} {
 				want := from
@@ -97,13 +97,91 @@ func TestLoading(t *testing.T) {
 	n := neighborIn(t, NeighborExchange, true)
 	key := LSAKey{TypeRouter, 9, 9}
 	n.want(LSAHeader{LSAKey: key, Seq: 5})
-	n.event(ExchangeDone)
+	n.event(exchangeDone)
 	if n.state != NeighborLoading {
 		t.Errorf("with a request: %v", n.state)
 	}
 	n.satisfied(key)
 	if n.state != NeighborFull {
 		t.Errorf("without: %v", n.state)
+	}
+}
+
+// An LSA that is requested, and comes in the instance that we have, is BadLSReq (section 13 step 6).
+func TestRequestedButOld(t *testing.T) {
+	n := neighborIn(t, NeighborLoading, true)
+	lsa := NewLSA(LSAKey{TypeRouter, 9, 9}, OptionE, 5, 1, RouterLSA{}.Encode())
+	n.wire.area.db.install(lsa, false)
+	newer := lsa.LSAHeader
+	newer.Seq++
+	n.want(newer)
+	if err := n.receiveLSA(lsa); err == nil || n.state != NeighborExStart {
+		t.Errorf("%v, state %v", err, n.state)
+	}
+}
+
+// Flooding looks at what a neighbour in Loading is asked for (section 13.3 step 1b): an instance older than
+// that is not sent to it, the same one need not come any more, and a newer one is sent to it.
+func TestFloodingWhileLoading(t *testing.T) {
+	for _, c := range []struct {
+		seq       int32
+		requested bool
+		sent      bool
+	}{{4, true, false}, {5, false, false}, {6, false, true}} {
+		n := neighborIn(t, NeighborLoading, true)
+		lsa := func(seq int32) LSA {
+			return NewLSA(LSAKey{TypeRouter, 9, 9}, OptionE, seq, 1, RouterLSA{}.Encode())
+		}
+		n.want(lsa(5).LSAHeader)
+		e := n.wire.area.db.install(lsa(c.seq), false)
+		n.wire.area.db.flood(e, nil)
+		if _, ok := n.requests[e.LSAKey]; ok != c.requested {
+			t.Errorf("instance %d: still requested: %v", c.seq, ok)
+		}
+		if _, ok := n.unacknowledged[e]; ok != c.sent {
+			t.Errorf("instance %d: to be sent: %v", c.seq, ok)
+		}
+	}
+}
+
+// In Exchange, a packet in sequence with other options than before is SeqNumberMismatch (section 10.6).
+func TestOptionsChange(t *testing.T) {
+	for _, options := range []Options{OptionE, 0} {
+		n := neighborIn(t, NeighborExchange, true)
+		n.exchange.seq, n.exchange.options, n.exchange.master = 7, OptionE, false
+		_ = n.receiveDD(&DatabaseDescription{MTU: 1500, Options: options, Flags: FlagMaster | FlagMore, Seq: 8})
+		if same := n.state == NeighborExchange; same != (options == OptionE) {
+			t.Errorf("options %#x: %v", options, n.state)
+		}
+	}
+}
+
+// A duplicate of the master's packet is answered by the slave's last one again; a duplicate of the slave's
+// is ignored by the master (section 10.6).
+func TestDuplicateDescriptions(t *testing.T) {
+	for _, master := range []bool{false, true} {
+		n := neighborIn(t, NeighborExchange, true)
+		n.exchange.seq, n.exchange.options, n.exchange.master = 7, OptionE, master
+		dd := &DatabaseDescription{MTU: 1500, Options: OptionE, Flags: FlagMore, Seq: 7}
+		if !master {
+			dd.Flags |= FlagMaster
+			dd.Seq = 8
+		}
+		n.exchange.pending = []LSAKey{{TypeRouter, 5, 5}, {TypeRouter, 6, 6}}
+		d := n.domain()
+		answers := func() int {
+			before := len(d.out.Datagrams)
+			if err := n.receiveDD(dd); err != nil {
+				t.Error(err)
+			}
+			return len(d.out.Datagrams) - before
+		}
+		if first := answers(); first != 1 {
+			t.Errorf("master %v: the first is answered by %d packets", master, first)
+		}
+		if again := answers(); again == 1 != !master || n.state != NeighborExchange {
+			t.Errorf("master %v: a duplicate is answered by %d packets, the state is %v", master, again, n.state)
+		}
 	}
 }
 
@@ -120,7 +198,7 @@ func TestInterfaceStateMachine(t *testing.T) {
 	up := func(i *Interface, now time.Time) { i.Up(now) }
 	down := func(i *Interface, now time.Time) { i.Down(now) }
 	nothing := func(*Interface, time.Time) {}
-	event := func(e InterfaceEvent) func(*Interface, time.Time) {
+	event := func(e interfaceEvent) func(*Interface, time.Time) {
 		return func(i *Interface, now time.Time) {
 			i.router.domain.advance(now)
 			i.wire.event(e)
@@ -134,13 +212,13 @@ func TestInterfaceStateMachine(t *testing.T) {
 		{"InterfaceUp, broadcast", lan, nothing, 0, InterfaceWaiting, InterfaceWaiting},
 		{"InterfaceUp, broadcast, not eligible", never, nothing, 0, InterfaceDROther, InterfaceDROther},
 		{"InterfaceUp again", lan, up, 50 * time.Second, InterfaceDR, InterfaceDR},
-		{"WaitTimer", lan, event(WaitTimer), 0, InterfaceWaiting, InterfaceDR},
-		{"BackupSeen", lan, event(BackupSeen), 0, InterfaceWaiting, InterfaceDR},
-		{"NeighborChange while waiting", lan, event(NeighborsChanged), 0, InterfaceWaiting, InterfaceWaiting},
-		{"NeighborChange, DR", lan, event(NeighborsChanged), 50 * time.Second, InterfaceDR, InterfaceDR},
-		{"WaitTimer, DR", lan, event(WaitTimer), 50 * time.Second, InterfaceDR, InterfaceDR},
-		{"NeighborChange, not eligible", never, event(NeighborsChanged), 0, InterfaceDROther, InterfaceDROther},
-		{"NeighborChange, point-to-point", InterfaceConfig{}, event(NeighborsChanged), 0, InterfacePointToPoint, InterfacePointToPoint},
+		{"WaitTimer", lan, event(waitTimer), 0, InterfaceWaiting, InterfaceDR},
+		{"BackupSeen", lan, event(backupSeen), 0, InterfaceWaiting, InterfaceDR},
+		{"NeighborChange while waiting", lan, event(neighborsChanged), 0, InterfaceWaiting, InterfaceWaiting},
+		{"NeighborChange, DR", lan, event(neighborsChanged), 50 * time.Second, InterfaceDR, InterfaceDR},
+		{"WaitTimer, DR", lan, event(waitTimer), 50 * time.Second, InterfaceDR, InterfaceDR},
+		{"NeighborChange, not eligible", never, event(neighborsChanged), 0, InterfaceDROther, InterfaceDROther},
+		{"NeighborChange, point-to-point", InterfaceConfig{}, event(neighborsChanged), 0, InterfacePointToPoint, InterfacePointToPoint},
 		{"InterfaceDown, point-to-point", InterfaceConfig{}, down, 0, InterfacePointToPoint, InterfaceDown},
 		{"InterfaceDown, waiting", lan, down, 0, InterfaceWaiting, InterfaceDown},
 		{"InterfaceDown, DR", lan, down, 50 * time.Second, InterfaceDR, InterfaceDown},
@@ -240,10 +318,38 @@ func TestAcknowledgments(t *testing.T) {
 			sent = append(sent, u.LSAs...)
 		}
 	}
-	send(NewLSA(lsa.LSAKey, OptionE, 4, 1, RouterLSA{}.Encode()))
-	s.run(0)
+	for range 2 { // once in MinLSArrival
+		send(NewLSA(lsa.LSAKey, OptionE, 4, 1, RouterLSA{}.Encode()))
+		s.run(0)
+	}
 	if len(sent) != 1 || sent[0].Seq != 5 {
 		t.Errorf("an older instance is answered by %v", sent)
+	}
+}
+
+// The Backup acknowledges what it has from the DR, and leaves the rest to it (table 19).
+func TestAcknowledgmentsOfBackup(t *testing.T) {
+	s := newSim(t, 1)
+	r := s.routers(3)
+	l := s.lan(0, at(r[0]).with(priority(9)), at(r[1]).with(priority(8)), at(r[2]))
+	s.run(100 * time.Second)
+	acks := 0
+	s.tap = func(g Datagram, p *Packet) {
+		if _, ok := p.Body.(*LinkStateAck); ok && g.Interface == l.end(r[1]) {
+			acks++
+		}
+	}
+	s.drop = func(g Datagram) bool { return true }
+	for n, from := range []*Router{r[2], r[0]} {
+		lsa := NewLSA(LSAKey{TypeRouter, 9, 9}, OptionE, 5+int32(n), 1, RouterLSA{}.Encode())
+		p := Packet{RouterID: from.id, Body: &LinkStateUpdate{LSAs: []LSA{lsa}}}
+		if err := r[1].domain.Receive(s.now, l.end(r[1]), l.end(from).Address().Addr(), AllSPFRouters, p.Encode()); err != nil {
+			t.Fatal(err)
+		}
+		s.run(2 * time.Second)
+		if acks != n {
+			t.Errorf("after the LSA of router %d: %d acknowledgments", n, acks)
+		}
 	}
 }
 

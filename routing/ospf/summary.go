@@ -1,41 +1,62 @@
 package ospf
 
+import "slices"
+
+// summary is a summary-LSA to originate.
+type summary struct {
+	key  LSAKey
+	body SummaryLSA
+}
+
 // originateSummaries announces the router's routes into an area by summary-LSAs, and withdraws those
 // of networks that it does not reach any more (section 12.4.3).
 func (r *Router) originateSummaries(c *calculation, at *attachment) {
-	wanted := map[LSAKey][]byte{}
+	var news []summary
 	if r.isBorder() && r.attached(at.area) {
-		nets := c.summaryNets(at.area)
-		ids := assignIDs(nets)
-		for net, cost := range nets {
-			wanted[LSAKey{TypeSummary, ids[net], r.id}] = SummaryLSA{net.mask(), cost}.Encode()
-		}
-		for id, cost := range c.summaryRouters(at.area) {
-			wanted[LSAKey{TypeASBRSummary, id, r.id}] = SummaryLSA{0, cost}.Encode()
-		}
+		news = r.newSummaries(c, at)
 	}
-	if len(wanted)+len(at.summaries) == 0 {
-		return
-	}
-	var gone, keys []LSAKey
-	for key := range at.summaries {
-		if wanted[key] == nil {
+	var gone []LSAKey
+	for key, version := range at.summaries {
+		if version != r.domain.version {
 			gone = append(gone, key)
 		}
 	}
-	at.summaries = map[LSAKey]bool{}
-	for key := range wanted {
-		at.summaries[key] = true
-		keys = append(keys, key)
-	}
 	sortKeys(gone)
-	sortKeys(keys)
 	for _, key := range gone {
+		delete(at.summaries, key)
 		at.area.db.withdraw(key)
 	}
-	for _, key := range keys {
-		at.area.db.originate(key, at.area.options(), wanted[key])
+	slices.SortFunc(news, func(a, b summary) int { return a.key.compare(b.key) })
+	for _, n := range news {
+		at.area.db.originate(n.key, at.area.options(), n.body.Encode())
 	}
+}
+
+// newSummaries marks the area's summaries that are wanted with the calculation's version, and returns those
+// that say something else than before.
+func (r *Router) newSummaries(c *calculation, at *attachment) (news []summary) {
+	if at.summaries == nil {
+		at.summaries = map[LSAKey]uint64{}
+	}
+	want := func(t LSType, id ID, body SummaryLSA) {
+		key := LSAKey{t, id, r.id}
+		at.summaries[key] = r.domain.version
+		if o := at.area.db.own[key]; o != nil && o.wanted {
+			if old, _ := DecodeSummary(o.body); old == body {
+				return
+			}
+		}
+		news = append(news, summary{key, body})
+	}
+	nets := c.summaryNets(at.area)
+	ids := assignIDs(nets)
+	for net, cost := range nets {
+		want(TypeSummary, ids[net], SummaryLSA{net.mask(), cost})
+	}
+	for id, cost := range c.summaryRouters(at.area) {
+		want(TypeASBRSummary, id, SummaryLSA{0, cost})
+	}
+	return news
 }
 
 // summaryNets returns the networks to announce into an area, with their costs.

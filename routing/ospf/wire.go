@@ -55,7 +55,7 @@ func (w *wire) up() {
 func (w *wire) down() {
 	d := w.domain()
 	for _, n := range w.list() {
-		n.event(KillNbr)
+		n.event(killNbr)
 	}
 	for _, t := range []*timer{&w.hello, &w.wait, &w.ack} {
 		d.agenda.stop(t)
@@ -76,29 +76,29 @@ func (w *wire) expire(what timerKind) {
 		w.sendHello()
 		w.domain().agenda.set(&w.hello, w.domain().now+w.cfg.HelloInterval)
 	case timerWait:
-		w.event(WaitTimer)
+		w.event(waitTimer)
 	case timerAck:
 		w.sendDelayedAcks()
 	}
 }
 
 // InterfaceEvent is an event of section 9.2 that a wire can meet while it is up.
-type InterfaceEvent uint8
+type interfaceEvent uint8
 
 const (
-	WaitTimer InterfaceEvent = iota
-	BackupSeen
-	NeighborsChanged // NeighborChange
+	waitTimer interfaceEvent = iota
+	backupSeen
+	neighborsChanged // NeighborChange
 )
 
 // event is the table of section 9.3 for what happens on a network that elects a Designated Router.
-func (w *wire) event(e InterfaceEvent) {
+func (w *wire) event(e interfaceEvent) {
 	switch {
-	case w.state == InterfaceWaiting && (e == WaitTimer || e == BackupSeen):
+	case w.state == InterfaceWaiting && (e == waitTimer || e == backupSeen):
 		w.domain().agenda.stop(&w.wait)
 		w.setState(InterfaceDROther)
 		w.elect()
-	case w.state >= InterfaceDROther && e == NeighborsChanged:
+	case w.state >= InterfaceDROther && e == neighborsChanged:
 		w.elect()
 	}
 }

@@ -1,5 +1,5 @@
 // Package spf computes shortest path trees with all equal-cost first hops: Dijkstra's algorithm
-// over a directed graph whose vertices and edges are small integers. It knows no protocol.
+// with a radix heap, over a directed graph whose vertices and edges are small integers. It knows no protocol.
 //
 // A Graph is built once and is then read only, so that trees of different roots may be computed
 // from it at the same time, each with a Tree of its own. A Tree keeps its buffers: computing one
@@ -11,7 +11,7 @@ import "fmt"
 // Edge is a directed edge. Its number is its place in the slice given to New.
 type Edge struct {
 	From, To int32
-	// Cost must be above 0, or may be 0 where From is transparent (a network to its routers).
+	// Cost must be above 0, or may be 0 from a transparent vertex to another one that is not (a network to its routers).
 	Cost uint32
 }
 
@@ -49,7 +49,7 @@ func New(n int, edges []Edge, transparent []bool) (*Graph, error) {
 		if uint32(e.From) >= uint32(n) || uint32(e.To) >= uint32(n) {
 			return nil, fmt.Errorf("spf: edge %d joins %d and %d; vertices are 0 to %d", i, e.From, e.To, n-1)
 		}
-		if e.Cost == 0 && !g.isTransparent(e.From) {
+		if e.Cost == 0 && (!g.isTransparent(e.From) || g.isTransparent(e.To)) {
 			return nil, fmt.Errorf("spf: edge %d from %d to %d has the cost 0", i, e.From, e.To)
 		}
 		g.first[e.From+1]++

@@ -1,7 +1,9 @@
 package spf
 
+import "math/bits"
+
 // key orders vertices: by distance, then transparent ones first (whose edges may cost 0, so that all
-// ways into their neighbours are known before these are finished), then by number.
+// ways into their neighbours are known before these are finished). The rest of the key is its number.
 type key uint64
 
 func (g *Graph) key(dist uint32, v int32) key {
@@ -12,45 +14,62 @@ func (g *Graph) key(dist uint32, v int32) key {
 	return k
 }
 
+func (k key) dist() uint32 { return uint32(k >> 32) }
+
 func (k key) vertex() int32 { return int32(k & (1<<31 - 1)) }
 
-// heap is a heap with four children to each entry, the least on top: flatter than a binary one, and
-// the four lie in one cache line. A vertex whose distance falls is put in again.
-type heap []key
-
-func (h *heap) push(k key) {
-	s := append(*h, k)
-	i := len(s) - 1
-	for i > 0 && k < s[(i-1)/4] {
-		s[i] = s[(i-1)/4]
-		i = (i - 1) / 4
-	}
-	s[i] = k
-	*h = s
+// heap is a radix heap: Dijkstra's keys never fall below the last one taken, so a key lies in the bucket of
+// the highest bit in which it differs from that one. Bucket 0 has the keys of the last one's distance and
+// kind. A vertex whose distance falls is put in again.
+type heap struct {
+	last    key // without the vertex's number
+	buckets [34][]key
+	filled  uint64 // bit n: bucket n is not empty
 }
 
-func (h *heap) pop() key {
-	s := *h
-	top, last := s[0], s[len(s)-1]
-	s = s[:len(s)-1]
-	for i := 0; len(s) > 0; {
-		child := 4*i + 1
-		if child >= len(s) {
-			s[i] = last
-			break
-		}
-		for c := child + 1; c < min(child+4, len(s)); c++ {
-			if s[c] < s[child] {
-				child = c
-			}
-		}
-		if last <= s[child] {
-			s[i] = last
-			break
-		}
-		s[i] = s[child]
-		i = child
+const order = ^key(1<<31 - 1) // the bits that keys are ordered by
+
+func (h *heap) reset() {
+	for i := range h.buckets {
+		h.buckets[i] = h.buckets[i][:0]
 	}
-	*h = s
-	return top
+	h.last, h.filled = 0, 0
+}
+
+func (h *heap) push(k key) {
+	n := bits.Len64(uint64((k^h.last)&order) >> 31)
+	h.buckets[n] = append(h.buckets[n], k)
+	h.filled |= 1 << n
+}
+
+// pop takes a key of the least distance and kind; not ok when there is none.
+func (h *heap) pop() (k key, ok bool) {
+	if h.filled == 0 {
+		return 0, false
+	}
+	if h.filled&1 == 0 {
+		h.refill()
+	}
+	b := h.buckets[0]
+	k = b[len(b)-1]
+	if h.buckets[0] = b[:len(b)-1]; len(b) == 1 {
+		h.filled &^= 1
+	}
+	return k, true
+}
+
+// refill spreads the lowest bucket over those below it, around its least key.
+func (h *heap) refill() {
+	n := bits.TrailingZeros64(h.filled)
+	b := h.buckets[n]
+	least := b[0]
+	for _, k := range b[1:] {
+		least = min(least, k)
+	}
+	h.last = least & order
+	h.filled &^= 1 << n
+	h.buckets[n] = b[:0] // all go to lower buckets, so b is not written to meanwhile
+	for _, k := range b {
+		h.push(k)
+	}
 }

@@ -13,33 +13,39 @@ const Unreachable uint32 = math.MaxUint32
 type Tree struct {
 	// Root is the vertex that the paths start from.
 	Root int32
-	// Dist has the cost of the shortest path by vertex, or Unreachable. A path that costs
-	// Unreachable or more counts as none.
-	Dist []uint32
 	// Order lists the reachable vertices with rising distance, the root first; at the same
 	// distance transparent vertices come first.
 	Order []int32
 
-	parent []int32 // by vertex: an edge that a shortest path comes in by, -1 for none
-	hops   []span  // by vertex: its set of first hops
-	arena  []int32 // the sets; ones that are the same share their place
-	heap   heap
-	done   []bool
+	nodes []node  // by vertex
+	arena []int32 // the sets of first hops; ones that are the same share their place
+	heap  heap
+}
+
+// node is what is known of a vertex, in a quarter of a cache line.
+type node struct {
+	dist   uint32
+	parent int32 // an edge that a shortest path comes in by, -1 for none
+	hops   span
 }
 
 // span is a sorted set of edges in the arena.
 type span struct{ at, len int32 }
 
+// Dist returns the cost of the shortest path to v, or Unreachable. A path that costs Unreachable or more counts
+// as none.
+func (t *Tree) Dist(v int32) uint32 { return t.nodes[v].dist }
+
 // FirstHops returns the edges that equal-cost shortest paths to v begin with, in rising order: edges
 // out of the root, or edges out of a transparent vertex that the root is attached to. A transparent
 // vertex at the root has the edge to itself. The slice is valid until the tree is computed again.
 func (t *Tree) FirstHops(v int32) []int32 {
-	s := t.hops[v]
+	s := t.nodes[v].hops
 	return t.arena[s.at : s.at+s.len]
 }
 
 // Parent returns an edge that ends a shortest path to v, or -1 at the root and where none leads.
-func (t *Tree) Parent(v int32) int32 { return t.parent[v] }
+func (t *Tree) Parent(v int32) int32 { return t.nodes[v].parent }
 
 // Tree computes the shortest paths from root into t, whose buffers are used again. It panics when
 // root is no vertex of the graph.
@@ -49,14 +55,13 @@ func (g *Graph) Tree(root int32, t *Tree) {
 		panic(fmt.Sprintf("spf: root %d of a graph with %d vertices", root, n))
 	}
 	t.reset(n)
-	t.Root, t.Dist[root] = root, 0
+	t.Root, t.nodes[root].dist = root, 0
 	t.heap.push(g.key(0, root))
-	for len(t.heap) > 0 {
-		v := t.heap.pop().vertex()
-		if t.done[v] {
+	for k, ok := t.heap.pop(); ok; k, ok = t.heap.pop() {
+		v := k.vertex()
+		if k.dist() != t.nodes[v].dist {
 			continue // a longer way to v, put in before the shorter one was found
 		}
-		t.done[v] = true
 		t.Order = append(t.Order, v)
 		for _, a := range g.arcs[g.first[v]:g.first[v+1]] {
 			g.relax(t, v, a)
@@ -66,18 +71,17 @@ func (g *Graph) Tree(root int32, t *Tree) {
 
 // relax looks at one edge out of the finished vertex v.
 func (g *Graph) relax(t *Tree, v int32, a arc) {
-	dist := t.Dist[v] + a.cost
-	if t.done[a.to] || dist < a.cost || dist > t.Dist[a.to] || dist == Unreachable {
+	to := &t.nodes[a.to]
+	dist := t.nodes[v].dist + a.cost
+	if dist > to.dist || dist < a.cost || dist == Unreachable {
 		return
 	}
-	if dist < t.Dist[a.to] {
-		t.Dist[a.to] = dist
-		t.parent[a.to] = a.edge
-		t.hops[a.to] = g.through(t, v, a)
+	if dist < to.dist {
+		to.dist, to.parent, to.hops = dist, a.edge, g.through(t, v, a)
 		t.heap.push(g.key(dist, a.to))
-		return
+	} else if a.to != t.Root {
+		to.hops = t.union(to.hops, g.through(t, v, a))
 	}
-	t.hops[a.to] = t.union(t.hops[a.to], g.through(t, v, a))
 }
 
 // through returns the first hops of paths that come to the end of a through v. They are v's, except
@@ -86,7 +90,7 @@ func (g *Graph) through(t *Tree, v int32, a arc) span {
 	if v == t.Root {
 		return t.put(a.edge)
 	}
-	s := t.hops[v]
+	s := t.nodes[v].hops
 	if !g.isTransparent(v) {
 		return s
 	}
@@ -142,12 +146,10 @@ func (t *Tree) union(a, b span) span {
 
 // reset prepares the buffers for n vertices.
 func (t *Tree) reset(n int) {
-	t.Dist = slices.Grow(t.Dist[:0], n)[:n]
-	t.parent = slices.Grow(t.parent[:0], n)[:n]
-	t.hops = slices.Grow(t.hops[:0], n)[:n]
-	t.done = slices.Grow(t.done[:0], n)[:n]
-	for v := range n {
-		t.Dist[v], t.parent[v], t.hops[v], t.done[v] = Unreachable, -1, span{}, false
+	t.nodes = slices.Grow(t.nodes[:0], n)[:n]
+	for v := range t.nodes {
+		t.nodes[v] = node{dist: Unreachable, parent: -1}
 	}
-	t.Order, t.arena, t.heap = t.Order[:0], t.arena[:0], t.heap[:0]
+	t.Order, t.arena = t.Order[:0], t.arena[:0]
+	t.heap.reset()
 }

@@ -84,8 +84,8 @@ func TestTreeEqualsOracle(t *testing.T) {
 			g.Tree(root, &tree)
 			dist, hops := slowTree(n, edges, transparent, root)
 			for v := range int32(n) {
-				if tree.Dist[v] != dist[v] {
-					t.Fatalf("seed %d root %d: vertex %d is at %d, not %d", seed, root, v, tree.Dist[v], dist[v])
+				if tree.Dist(v) != dist[v] {
+					t.Fatalf("seed %d root %d: vertex %d is at %d, not %d", seed, root, v, tree.Dist(v), dist[v])
 				}
 				got := tree.FirstHops(v)
 				if !slices.IsSorted(got) || len(got) != len(hops[v]) || slices.ContainsFunc(got, func(h int32) bool { return !hops[v][h] }) {
@@ -106,7 +106,7 @@ func TestOrderAndParent(t *testing.T) {
 	g.Tree(3, &tree)
 	seen := map[int32]bool{}
 	for i, v := range tree.Order {
-		if seen[v] || i > 0 && tree.Dist[v] < tree.Dist[tree.Order[i-1]] {
+		if seen[v] || i > 0 && tree.Dist(v) < tree.Dist(tree.Order[i-1]) {
 			t.Fatalf("order %v is wrong at %d", tree.Order, i)
 		}
 		seen[v] = true
@@ -114,26 +114,36 @@ func TestOrderAndParent(t *testing.T) {
 			continue
 		}
 		e := edges[tree.Parent(v)]
-		if e.To != v || tree.Dist[e.From]+e.Cost != tree.Dist[v] {
+		if e.To != v || tree.Dist(e.From)+e.Cost != tree.Dist(v) {
 			t.Errorf("parent of %d is %+v", v, e)
 		}
 	}
 	for v := range int32(n) {
-		if seen[v] != (tree.Dist[v] != Unreachable) {
-			t.Errorf("vertex %d: in order %v, distance %d", v, seen[v], tree.Dist[v])
+		if seen[v] != (tree.Dist(v) != Unreachable) {
+			t.Errorf("vertex %d: in order %v, distance %d", v, seen[v], tree.Dist(v))
 		}
 	}
 }
 
-// A graph that cannot be computed is refused with the edge named.
+// A graph that cannot be computed is refused with the edge named: ends that are not there, and a cost of 0
+// but from a network to a router.
 func TestNewRefuses(t *testing.T) {
-	for name, edges := range map[string][]Edge{
-		"edge 0 joins 0 and 2; vertices are 0 to 1": {{0, 2, 1}},
-		"edge 1 from 1 to 0 has the cost 0":         {{0, 1, 1}, {1, 0, 0}},
+	for _, c := range []struct {
+		edges       []Edge
+		transparent []bool
+		want        string
+	}{
+		{[]Edge{{0, 2, 1}}, nil, "edge 0 joins 0 and 2; vertices are 0 to 1"},
+		{[]Edge{{0, 1, 1}, {1, 0, 0}}, nil, "edge 1 from 1 to 0 has the cost 0"},
+		{[]Edge{{0, 1, 0}}, []bool{true, true}, "edge 0 from 0 to 1 has the cost 0"},
+		{nil, []bool{true}, "2 vertices, but transparent has 1 values"},
 	} {
-		if _, err := New(2, edges, nil); err == nil || err.Error() != "spf: "+name {
-			t.Errorf("got %v, want %s", err, name)
+		if _, err := New(2, c.edges, c.transparent); err == nil || err.Error() != "spf: "+c.want {
+			t.Errorf("got %v, want %s", err, c.want)
 		}
+	}
+	if _, err := New(2, []Edge{{0, 1, 0}}, []bool{true, false}); err != nil {
+		t.Errorf("a network's edge to a router: %v", err)
 	}
 }
 
@@ -142,8 +152,8 @@ func TestOverflowIsUnreachable(t *testing.T) {
 	g, _ := New(3, []Edge{{0, 1, 1 << 31}, {1, 2, 1 << 31}}, nil)
 	var tree Tree
 	g.Tree(0, &tree)
-	if tree.Dist[2] != Unreachable || len(tree.FirstHops(2)) != 0 {
-		t.Errorf("vertex 2 at %d by %v", tree.Dist[2], tree.FirstHops(2))
+	if tree.Dist(2) != Unreachable || len(tree.FirstHops(2)) != 0 {
+		t.Errorf("vertex 2 at %d by %v", tree.Dist(2), tree.FirstHops(2))
 	}
 }
 

@@ -25,7 +25,7 @@ type Options struct {
 	PacketOut func(*pipeline.Switch, *openflow.PacketOut) error
 
 	// Barrier is called before a barrier is answered; when it returns, no packet may go by what was
-	// there before. It is also called after a change of several messages that nobody waits for.
+	// there before.
 	Barrier func(*pipeline.Switch)
 
 	// Standalone: while there is no connection to a controller, the switch forwards by learning.

@@ -20,9 +20,7 @@ func (t *translator) action(a *openflow.Action, c *scope) bool {
 	case openflow.ActionOutput:
 		t.output(a, c)
 	case openflow.ActionGroup:
-		if !t.group(a.Group, c) {
-			return false
-		}
+		t.group(a.Group, c)
 	case openflow.ActionSetQueue:
 		t.st.queue = a.Queue
 	case openflow.ActionSetField:
@@ -155,6 +153,7 @@ func (t *translator) normal(s *Switch) {
 			t.credit(&seen.Counter)
 		} else if t.dynamic {
 			s.learned.learn(src, in, t.now)
+			s.touch(ReadPlaces)
 		} else {
 			t.slow("an address is to be learned")
 			return
@@ -171,36 +170,34 @@ func (t *translator) normal(s *Switch) {
 	}
 }
 
-// group gives the packet, or copies of it, to buckets. What comes after the action has the packet as it
-// was before.
-func (t *translator) group(number uint32, c *scope) bool {
+// group gives copies of the packet to buckets. What comes after the action has the packet as it was before,
+// whatever becomes of the copies.
+func (t *translator) group(number uint32, c *scope) {
 	s := c.sw
 	t.read(s, ReadGroups)
 	g := s.groups[number]
 	if g == nil || c.depth > maxGroupDepth {
-		return true
+		return
 	}
 	t.credit(&g.Counter)
 	switch g.desc.Kind {
 	case openflow.GroupTypeSelect:
 		t.read(s, ReadPorts)
-		return t.bucket(g, s.choose(g, t.hash(s, number)), c)
+		t.bucket(g, s.choose(g, t.hash(s, number)), c)
 	case openflow.GroupTypeFF:
 		t.read(s, ReadPorts)
-		return t.bucket(g, s.firstLive(g), c)
-	}
-	for i := range g.buckets {
-		if !t.bucket(g, i, c) {
-			return false
+		t.bucket(g, s.firstLive(g), c)
+	default:
+		for i := 0; i < len(g.buckets) && !t.stopped(); i++ {
+			t.bucket(g, i, c)
 		}
 	}
-	return true
 }
 
 // bucket executes the actions of a bucket as an action set; -1: there is none.
-func (t *translator) bucket(g *Group, i int, c *scope) bool {
+func (t *translator) bucket(g *Group, i int, c *scope) {
 	if i < 0 {
-		return true
+		return
 	}
 	t.credit(&g.buckets[i])
 	before := t.st
@@ -210,14 +207,13 @@ func (t *translator) bucket(g *Group, i int, c *scope) bool {
 		set.add(&actions[i])
 	}
 	c.depth++
-	on := set.execute(t, c)
+	set.execute(t, c)
 	c.depth--
 	t.st = before
-	return on
 }
 
 // hash returns a number by which a select group chooses: the same for the packets of a connection, and
-// the same after a restart. Parts of IP packets go one way, by their addresses.
+// the same after a restart. All addresses count; parts of IP packets go one way, by these.
 func (t *translator) hash(s *Switch, group uint32) uint64 {
 	k := &t.st.key
 	h := mixFixed(s.config.DatapathID, uint64(group)+1)
@@ -225,9 +221,12 @@ func (t *translator) hash(s *Switch, group uint32) uint64 {
 		t.look(word, bits)
 		h = mixFixed(h, k[word]&bits|1<<63>>word)
 	}
+	add(wordDst, ^uint64(0))
+	add(wordSrc, ^uint64(tagAll)|tagVID)
+	if t.st.key.EthType() == openflow.EthTypeARP && !t.lacks(shapeNoL3) {
+		add(wordIPv4, ^uint64(0))
+	}
 	if !t.ip() {
-		add(wordDst, ^uint64(0))
-		add(wordSrc, ^uint64(tagAll)|tagVID)
 		return h
 	}
 	if k.EthType() == openflow.EthTypeIPv4 {

@@ -15,7 +15,7 @@ import (
 // After any rewrite of any packet, its checksums are right: another implementation that computes them anew
 // comes to the same bytes. Parts of IP packets are left out, as their checksum is of the whole.
 func TestChecksums(t *testing.T) {
-	g := gen{rand.New(rand.NewSource(1)), t}
+	g := gen{Rand: rand.New(rand.NewSource(1)), t: t}
 	kinds := map[string]int{}
 	for range 8000 {
 		frame := g.frame()

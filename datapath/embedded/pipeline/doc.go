@@ -6,10 +6,10 @@
 // by one comes in by the other, in the same call and without a copy.
 //
 //	n := pipeline.NewNetwork()
-//	s1 := n.Add(pipeline.Config{DatapathID: 1})
-//	s1.AddPort(openflow.Port{Number: 1, Name: "s1-eth1"}, now)
-//	err := s1.FlowMod(flowMod, now)
-//	result := pipeline.NewProcessor(n).Receive(s1, 1, packet, now)
+//	s1, err := n.Add(pipeline.Config{DatapathID: 1, Name: "s1"})
+//	port, err := s1.AddPort(openflow.Port{Number: 1, Name: "s1-eth1"}, now)
+//	err = s1.FlowMod(flowMod, now)
+//	result := pipeline.NewProcessor(n).Receive(port, &pipeline.Packet{Data: frame}, now)
 //
 // # Outcomes
 //
@@ -22,6 +22,26 @@
 //
 // A Processor does what an outcome says. It translates in a second way, in which it has the packet's
 // bytes at hand (for headers under MPLS labels and PBB tags) and asks meters at once.
+//
+// Who keeps outcomes learns by Network.OnChange what has changed, adds the hits that it has counted when
+// OnFold and OnRead ask for them, and finds in Switch.Interest which fields can matter at all.
+//
+// # Where the specification leaves a choice, or others differ
+//
+//   - A packet that no entry of a later table matches is dropped with its action set (section 5.4).
+//   - A TTL that is used up ends the packet, in a bucket that copy of it.
+//   - A field that is set where the packet has none is passed over; POP actions too. What no packet of the
+//     match could have is refused (OFPBAC_MATCH_INCONSISTENT).
+//   - New VLAN tags have the values of the tag under them, new labels those of the label under them or the TTL
+//     of IP, and zeros for the rest (section 5.12.1).
+//   - Parts of IP packets are matched by what they have: the first one by its ports (OFPC_FRAG_NORMAL).
+//   - Select groups choose by addresses, protocol and ports; a bucket that watches something is taken while
+//     that is live.
+//   - A meter's burst is a second's worth where none is given.
+//   - PACKET_IN carries the whole packet: there are no buffers.
+//   - The output to NORMAL forwards by learning; a blocked port (OFPPS_BLOCKED) takes no part.
+//   - One translation brings a packet to a port with the same changes once. When it comes back, or after 1024
+//     switches on one way, it is dropped and reported as a loop: a broadcast storm is not emulated.
 //
 // # Time
 //

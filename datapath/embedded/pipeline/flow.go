@@ -44,6 +44,15 @@ func (f *Flow) coveredBy(value *Key, mask *Mask) bool {
 	return true
 }
 
+// prefix returns the bits of a field that the entry matches, from the highest on.
+func (f *Flow) prefix(field int) openflow.Value {
+	var k Key
+	for i, w := range f.subtable.words {
+		k[w.word] = f.values[i]
+	}
+	return firstBits(prefixValue(&k, field), f.subtable.prefix[field])
+}
+
 func (f *Flow) overlaps(value *Key, mask *Mask) bool {
 	for i, w := range f.subtable.words {
 		if (f.values[i]^value[w.word])&w.bits&mask[w.word] != 0 {
@@ -122,7 +131,7 @@ func (s *Switch) addFlow(m *openflow.FlowMod, value *Key, mask Mask, now time.Du
 		s.takeOut(old)
 	}
 	t.insert(f, value, mask)
-	t.version++
+	s.touch(int(m.Table))
 	s.net.watch(f)
 	return nil
 }
@@ -140,7 +149,7 @@ func (s *Switch) modifyFlows(m *openflow.FlowMod, value *Key, mask *Mask) {
 		if m.Flags&openflow.FlowResetCounts != 0 {
 			f.reset()
 		}
-		t.version++
+		s.touch(int(m.Table))
 	}
 }
 
@@ -173,7 +182,7 @@ func (s *Switch) deleteFlows(m *openflow.FlowMod, value *Key, mask *Mask, now ti
 func (s *Switch) removeFlow(f *Flow, why openflow.FlowRemovedReason, now time.Duration) {
 	s.net.fold(f)
 	s.takeOut(f)
-	s.tables[f.Table].version++
+	s.touch(int(f.Table))
 	if f.Flags&openflow.FlowSendFlowRem == 0 {
 		return
 	}

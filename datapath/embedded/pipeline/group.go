@@ -65,7 +65,7 @@ func (s *Switch) setGroup(m *openflow.GroupMod, now time.Duration) error {
 		g.created = old.created
 	}
 	s.groups[m.Group] = g
-	s.groupsVersion++
+	s.touch(ReadGroups)
 	return nil
 }
 
@@ -124,7 +124,7 @@ func (s *Switch) deleteGroup(m *openflow.GroupMod, now time.Duration) error {
 	} else {
 		delete(s.groups, m.Group)
 	}
-	s.groupsVersion++
+	s.touch(ReadGroups)
 	return nil
 }
 

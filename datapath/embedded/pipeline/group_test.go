@@ -41,6 +41,14 @@ func TestGroupAll(t *testing.T) {
 	}
 }
 
+// What ends a bucket's copy, a TTL that is used up, does not end the packet.
+func TestBucketEnds(t *testing.T) {
+	b := newBench(t)
+	b.group(1, openflow.GroupTypeAll, openflow.NewBucket(openflow.DecNwTTL(), openflow.Output(2)), openflow.NewBucket(openflow.Output(3)))
+	b.add("actions=group:1,output:4")
+	b.want(1, pack(t, eth(0x800), ip4(17, 1), udp(1, 2), payload), "3", "4", "INVALID_TTL")
+}
+
 // Fast failover takes the first bucket whose port, or group, is live, and the outcome of before is not
 // fresh any more when that changes.
 func TestFailover(t *testing.T) {
@@ -144,12 +152,15 @@ func (b *testBench) meter(flags openflow.MeterFlags, bands ...openflow.MeterBand
 	}
 }
 
-// offer brings in packets at an even rate for ten seconds and returns the share that comes out.
+// offer brings in packets at an even rate for twelve seconds, and returns the share that comes out in the last
+// ten: the burst is used up by then.
 func (b *testBench) offer(frame []byte, rate int) (share float64) {
 	var out int
-	for i := range rate * 10 {
+	for i := range rate * 12 {
 		b.now = time.Duration(i) * time.Second / time.Duration(rate)
-		out += len(b.receive(1, frame).Sent)
+		if sent := len(b.receive(1, frame).Sent); i >= rate*2 {
+			out += sent
+		}
 	}
 	return float64(out) / float64(rate*10)
 }
@@ -180,7 +191,7 @@ func TestMeterDrop(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s := body.(openflow.MeterStatsList)[0]; s.Packets != 4000 || s.Flows != 1 || math.Abs(float64(s.Bands[0].Packets)-3000) > 50 {
+	if s := body.(openflow.MeterStatsList)[0]; s.Packets != 4800 || s.Flows != 1 || math.Abs(float64(s.Bands[0].Packets)-3500) > 50 {
 		t.Errorf("%+v", s)
 	}
 	b = newBench(t)

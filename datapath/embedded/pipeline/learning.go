@@ -39,11 +39,8 @@ func (l *learned) see(at station, port uint32, now time.Duration) *sighting {
 	return nil
 }
 
-// learn notes where an address is. Groups are nowhere.
+// learn notes where an address is.
 func (l *learned) learn(at station, port uint32, now time.Duration) {
-	if isGroup(at.mac) || l.see(at, port, now) != nil {
-		return
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.places == nil {
@@ -55,7 +52,6 @@ func (l *learned) learn(at station, port uint32, now time.Duration) {
 	s := &sighting{port: port}
 	s.Add(0, 0, now)
 	l.places[at] = s
-	l.version++
 }
 
 // age forgets what is old, and where that is nothing, anything.
@@ -92,15 +88,16 @@ func (l *learned) forgetPort(port uint32) {
 			delete(l.places, at)
 		}
 	}
-	l.version++
 }
 
 // ForgetAddresses makes the switch forget where it has seen which address.
 func (s *Switch) ForgetAddresses() {
+	s.net.mu.Lock()
+	defer s.net.mu.Unlock()
 	s.learned.mu.Lock()
-	defer s.learned.mu.Unlock()
 	clear(s.learned.places)
-	s.learned.version++
+	s.learned.mu.Unlock()
+	s.touch(ReadPlaces)
 }
 
 func isGroup(mac uint64) bool { return mac>>40&1 == 1 }

@@ -57,7 +57,7 @@ func (s *Switch) MeterMod(m *openflow.MeterMod, now time.Duration) error {
 			meter.copyFrom(&old.Counter)
 		}
 		s.meters[m.Meter] = meter
-		s.metersVersion++
+		s.touch(ReadMeters)
 		return nil
 	})
 }
@@ -87,7 +87,7 @@ func newMeter(c *openflow.MeterConfig, now time.Duration) (*Meter, error) {
 			return nil, refuse(openflow.MeterModFailedBadBurst, "a band with the burst 0")
 		}
 		m.remarks = m.remarks || b.Type == openflow.BandDSCPRemark
-		full := float64(b.Rate) * unit / 10 // a tenth of a second
+		full := float64(b.Rate) * unit // a second's worth, as in Open vSwitch
 		if c.Flags&openflow.MeterFlagBurst != 0 {
 			full = float64(b.Burst) * unit
 		}
@@ -105,7 +105,7 @@ func (s *Switch) deleteMeters(is func(uint32) bool, now time.Duration) {
 			delete(s.meters, id)
 		}
 	}
-	s.metersVersion++
+	s.touch(ReadMeters)
 }
 
 // pass measures packets of together that many bytes, and returns what becomes of them: drop, or

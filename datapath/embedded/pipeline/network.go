@@ -18,11 +18,13 @@ type Network struct {
 	news     []news
 
 	foldFlow func(*Flow)
+	onRead   func(*Switch)
+	onChange func(*Switch, int)
 }
 
 // news is a message that a change leads to.
 type news struct {
-	to      *Switch
+	notify  func(openflow.Message)
 	message openflow.Message
 }
 
@@ -36,6 +38,39 @@ func (n *Network) OnFold(f func(*Flow)) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.foldFlow = f
+}
+
+// OnRead sets a function that is called before statistics of a switch are read: who has counted hits elsewhere
+// adds them then.
+func (n *Network) OnRead(f func(*Switch)) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.onRead = f
+}
+
+// OnChange sets a function that is called when a part of a switch has changed: a table, or ReadPorts, …. It is
+// called within a change or, of ReadPlaces, within the carriage of a packet, and must not call into the network.
+func (n *Network) OnChange(f func(s *Switch, what int)) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.onChange = f
+}
+
+// touch raises the version of a part of the switch, which has changed.
+func (s *Switch) touch(what int) {
+	switch {
+	case what >= 0:
+		s.tables[what].version++
+	case what == ReadPlaces: // which has a lock of its own
+		s.learned.mu.Lock()
+		s.learned.version++
+		s.learned.mu.Unlock()
+	default:
+		s.versions[-what-1]++
+	}
+	if s.net.onChange != nil {
+		s.net.onChange(s, what)
+	}
 }
 
 func (n *Network) fold(f *Flow) {
@@ -52,14 +87,14 @@ func (n *Network) change(f func() error) error {
 	n.news = nil
 	n.mu.Unlock()
 	for _, e := range list {
-		e.to.config.Notify(e.message)
+		e.notify(e.message)
 	}
 	return err
 }
 
 func (n *Network) tell(s *Switch, m openflow.Message) {
 	if s.config.Notify != nil {
-		n.news = append(n.news, news{s, m})
+		n.news = append(n.news, news{s.config.Notify, m})
 	}
 }
 
@@ -83,18 +118,15 @@ type Switch struct {
 	programs map[string]*program
 	room     []byte
 
-	ports        map[uint32]*Port
-	order        []*Port // by number
-	portsVersion uint64
+	versions [-ReadFlags]uint64 // of what is not a table: see Read
 
-	groups        map[uint32]*Group
-	groupsVersion uint64
-	meters        map[uint32]*Meter
-	metersVersion uint64
-	learned       learned
-	frag          openflow.ConfigFlags
-	standalone    bool
-	flagsVersion  uint64
+	ports      map[uint32]*Port
+	order      []*Port // by number
+	groups     map[uint32]*Group
+	meters     map[uint32]*Meter
+	learned    learned
+	frag       openflow.ConfigFlags
+	standalone bool
 }
 
 // Add adds a switch; its datapath id must be free.
@@ -127,7 +159,9 @@ func (n *Network) Remove(s *Switch, now time.Duration) {
 		s.removeAllFlows(now)
 		for _, p := range s.order {
 			p.part()
+			p.gone = true
 		}
+		s.touch(ReadPorts)
 		if n.switches[s.config.DatapathID] == s {
 			delete(n.switches, s.config.DatapathID)
 		}
@@ -154,8 +188,8 @@ func (n *Network) Join(a *Switch, port uint32, b *Switch, peer uint32) error {
 		return fmt.Errorf("port %d of %016x or port %d of %016x has a virtual link already", port, a.config.DatapathID, peer, b.config.DatapathID)
 	}
 	p.peer, q.peer = q, p
-	a.portsVersion++
-	b.portsVersion++
+	a.touch(ReadPorts)
+	b.touch(ReadPorts)
 	return nil
 }
 
@@ -193,7 +227,7 @@ func (s *Switch) SetFragments(flags openflow.ConfigFlags) error {
 	defer s.net.mu.Unlock()
 	if s.frag != flags {
 		s.frag = flags
-		s.flagsVersion++
+		s.touch(ReadFlags)
 	}
 	return nil
 }
@@ -212,7 +246,7 @@ func (s *Switch) SetStandalone(on bool) {
 	defer s.net.mu.Unlock()
 	if s.standalone != on {
 		s.standalone = on
-		s.flagsVersion++
+		s.touch(ReadFlags)
 	}
 }
 
@@ -222,8 +256,8 @@ func (s *Switch) Clear(now time.Duration) {
 		s.removeAllFlows(now)
 		clear(s.groups)
 		clear(s.meters)
-		s.groupsVersion++
-		s.metersVersion++
+		s.touch(ReadGroups)
+		s.touch(ReadMeters)
 		return nil
 	})
 }

@@ -35,7 +35,7 @@ func TestChain(t *testing.T) {
 			t.Errorf("switch %d: %v, %v", dpid, sum, err)
 		}
 	}
-	if got := n.Trace(p, frame, 0); got != "10 hops, looked at in_port,in_phy_port,eth_type,ipv4_dst,shape; out by s10-eth2 of s10" {
+	if got := n.Trace(p, frame, 0); got != "10 hops, looked at in_port,in_phy_port,eth_type,ipv4_dst/0xffffff00,shape; out by s10-eth2 of s10" {
 		t.Errorf("in words: %s", got)
 	}
 }
@@ -146,11 +146,13 @@ func TestFloods(t *testing.T) {
 // A link that is cut, a port that is down, a switch that is removed: packets stop, outcomes are not fresh.
 func TestLinkChanges(t *testing.T) {
 	for name, change := range map[string]func(n *Network, a, b *Switch){
-		"cut":            func(n *Network, a, b *Switch) { n.Part(a, 2) },
-		"down here":      func(n *Network, a, b *Switch) { a.SetPortState(2, openflow.PortStateLinkDown) },
-		"down there":     func(n *Network, a, b *Switch) { b.SetPortState(1, openflow.PortStateLinkDown) },
-		"port removed":   func(n *Network, a, b *Switch) { b.RemovePort(1) },
-		"switch removed": func(n *Network, a, b *Switch) { n.Remove(b, 0) },
+		"cut":             func(n *Network, a, b *Switch) { n.Part(a, 2) },
+		"down here":       func(n *Network, a, b *Switch) { a.SetPortState(2, openflow.PortStateLinkDown) },
+		"down there":      func(n *Network, a, b *Switch) { b.SetPortState(1, openflow.PortStateLinkDown) },
+		"port removed":    func(n *Network, a, b *Switch) { b.RemovePort(1) },
+		"switch removed":  func(n *Network, a, b *Switch) { n.Remove(b, 0) },
+		"ingress removed": func(n *Network, a, b *Switch) { a.RemovePort(1) },
+		"all removed":     func(n *Network, a, b *Switch) { n.Remove(a, 0) },
 		"flow changed": func(n *Network, a, b *Switch) {
 			add(t, b, parseFlow(t, "actions=drop"))
 		},
@@ -167,16 +169,27 @@ func TestLinkChanges(t *testing.T) {
 			var o Outcome
 			var k Key
 			ParseKey(&k, plain(t), 1)
-			tr := NewTranslator(n)
-			tr.Translate(&o, a.Port(1), &k, 0)
+			tr, in := NewTranslator(n), a.Port(1)
+			tr.Translate(&o, in, &k, 0)
 			if len(o.Outputs) != 1 || o.Outputs[0].Port != edge || !o.Fresh() {
 				t.Fatalf("before: %+v", o)
 			}
+			told := 0
+			n.OnChange(func(s *Switch, what int) {
+				for _, r := range o.Reads {
+					if r.Switch == s && r.What == what {
+						told++
+					}
+				}
+			})
 			change(n, a, b)
+			if told == 0 {
+				t.Error("nobody is told of the change")
+			}
 			if o.Fresh() {
 				t.Error("the outcome of before counts as fresh")
 			}
-			tr.Translate(&o, a.Port(1), &k, 0)
+			tr.Translate(&o, in, &k, 0)
 			if len(o.Outputs) == 1 && o.Outputs[0].Port == edge {
 				t.Error("it still comes through")
 			}

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"slices"
 	"time"
 
 	"trivet.dev/trivet/openflow"
@@ -73,7 +74,7 @@ const (
 	ReadGroups             // the group table
 	ReadMeters             // the meter table
 	ReadPlaces             // where addresses have been seen
-	ReadFlags              // of SET_CONFIG
+	ReadFlags              // of SET_CONFIG, and whether it forwards by itself
 )
 
 // Read is a part of a switch that a translation has read, and its version then.
@@ -107,21 +108,15 @@ func (s *Switch) Version(what int) uint64 {
 }
 
 func (s *Switch) version(what int) uint64 {
-	switch what {
-	case ReadPorts:
-		return s.portsVersion
-	case ReadGroups:
-		return s.groupsVersion
-	case ReadMeters:
-		return s.metersVersion
-	case ReadPlaces:
+	switch {
+	case what >= 0:
+		return s.tables[what].version
+	case what == ReadPlaces:
 		s.learned.mu.Lock()
 		defer s.learned.mu.Unlock()
 		return s.learned.version
-	case ReadFlags:
-		return s.flagsVersion
 	}
-	return s.tables[what].version
+	return s.versions[-what-1]
 }
 
 // Holds says whether the outcome, which is that of the packet of one key, is that of another, too.
@@ -134,6 +129,18 @@ func (o *Outcome) ToController() bool { return len(o.Messages) > 0 }
 
 // Metered says whether meters decide over packets.
 func (o *Outcome) Metered() bool { return len(o.Stages) > 1 }
+
+// Clone returns a copy that stays valid.
+func (o *Outcome) Clone() *Outcome {
+	c := *o
+	c.Stages, c.Outputs, c.Messages = slices.Clone(o.Stages), slices.Clone(o.Outputs), slices.Clone(o.Messages)
+	c.Credits, c.Reads, c.sets, c.tags = slices.Clone(o.Credits), slices.Clone(o.Reads), nil, nil
+	for i := range c.Outputs {
+		r := &c.Outputs[i].Rewrite
+		r.Sets, r.Push = slices.Clone(r.Sets), slices.Clone(r.Push)
+	}
+	return &c
+}
 
 func (o *Outcome) reset() {
 	*o = Outcome{

@@ -15,6 +15,7 @@ type Port struct {
 	desc    openflow.Port
 	created time.Duration
 	peer    *Port // over a virtual link
+	gone    bool  // removed, or its switch is
 
 	rx, tx               Counter
 	rxDropped, txDropped Counter
@@ -28,6 +29,20 @@ func (p *Port) Number() uint32 { return p.desc.Number }
 
 // Name returns the port's name.
 func (p *Port) Name() string { return p.desc.Name }
+
+// Desc returns the port as it is.
+func (p *Port) Desc() openflow.Port {
+	p.owner.net.mu.RLock()
+	defer p.owner.net.mu.RUnlock()
+	return p.desc
+}
+
+// Peer returns the port at the other end of the virtual link, or nil.
+func (p *Port) Peer() *Port {
+	p.owner.net.mu.RLock()
+	defer p.owner.net.mu.RUnlock()
+	return p.peer
+}
 
 // Received counts what has come in.
 func (p *Port) Received() *Counter { return &p.rx }
@@ -52,8 +67,8 @@ func (p *Port) live() bool {
 func (p *Port) part() {
 	if q := p.peer; q != nil {
 		p.peer, q.peer = nil, nil
-		p.owner.portsVersion++
-		q.owner.portsVersion++
+		p.owner.touch(ReadPorts)
+		q.owner.touch(ReadPorts)
 	}
 }
 
@@ -90,7 +105,7 @@ func (s *Switch) sortPorts() {
 		}
 		return 1
 	})
-	s.portsVersion++
+	s.touch(ReadPorts)
 }
 
 func (s *Switch) portStatus(why openflow.PortReason, p *Port) {
@@ -105,9 +120,11 @@ func (s *Switch) RemovePort(number uint32) {
 			return nil
 		}
 		p.part()
+		p.gone = true
 		delete(s.ports, number)
 		s.sortPorts()
 		s.learned.forgetPort(number)
+		s.touch(ReadPlaces)
 		s.portStatus(openflow.PortDelete, p)
 		return nil
 	})
@@ -150,7 +167,7 @@ func (p *Port) setLive() {
 
 func (s *Switch) changed(p *Port, really bool) {
 	if really {
-		s.portsVersion++
+		s.touch(ReadPorts)
 		s.portStatus(openflow.PortModify, p)
 	}
 }

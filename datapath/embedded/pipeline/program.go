@@ -98,7 +98,7 @@ func (s *Switch) checkInstructions(instructions []openflow.Instruction, id uint8
 				err = refuse(openflow.MeterModFailedUnknownMeter, "there is no meter %d", in.Meter)
 			}
 		case openflow.InstructionApplyActions:
-			err = s.checkActions(in.Actions, newShape(value, mask))
+			err = s.checkActions(in.Actions, knownFrom(value, mask))
 		case openflow.InstructionWriteActions:
 			err = s.checkActions(in.Actions, nil) // they act on what the packet has become by then
 		}
@@ -116,7 +116,7 @@ type known struct {
 	untagged bool   // there is no VLAN tag
 }
 
-func newShape(value *Key, mask *Mask) *known {
+func knownFrom(value *Key, mask *Mask) *known {
 	k := &known{}
 	if mask[wordDst]&ethTypeMask != 0 {
 		k.ethType = value.EthType()

@@ -13,8 +13,9 @@ import (
 // their highest priority, until none can have a better entry.
 type table struct {
 	byMask    map[Mask]*subtable
-	subtables []*subtable // by highest priority
-	version   uint64      // raised with each change
+	subtables []*subtable             // by highest priority
+	prefixes  [prefixFields]*prefixes // nil of fields that all subtables have in one length
+	version   uint64                  // raised with each change
 	count     int
 	lookups   Counter
 	misses    Counter
@@ -26,6 +27,7 @@ type subtable struct {
 	stages []stage  // all but the last one
 	flows  map[uint64]*Flow
 	count  int
+	prefix [prefixFields]uint8 // the length that the mask has of that field; 0: none, or not a prefix
 
 	highest    uint16
 	priorities map[uint16]int // how many entries have it
@@ -64,6 +66,9 @@ func newSubtable(mask Mask) *subtable {
 		if before > 0 && len(s.words) > before {
 			s.stages = append(s.stages, stage{before, map[uint64]int32{}})
 		}
+	}
+	for field := range s.prefix {
+		s.prefix[field] = prefixLength(&mask, field)
 	}
 	return s
 }
@@ -114,9 +119,13 @@ func (s *subtable) matches(f *Flow, k *Key) bool {
 
 // lookup returns the entry that a packet matches, or nil, and adds to looked what it has looked at.
 func (t *table) lookup(k *Key, looked *Mask) (best *Flow) {
+	var search prefixSearch
 	for _, s := range t.subtables {
 		if best != nil && best.Priority >= s.highest {
 			break
+		}
+		if search.rulesOut(t, s, k, looked) {
+			continue
 		}
 		f, n := s.find(k)
 		for i := range n {
@@ -127,6 +136,66 @@ func (t *table) lookup(k *Key, looked *Mask) (best *Flow) {
 		}
 	}
 	return best
+}
+
+// prefixSearch holds which prefixes a packet has of those in a table.
+type prefixSearch struct {
+	done   [prefixFields]bool
+	found  [prefixFields]lengths
+	looked [prefixFields]uint8
+}
+
+// rulesOut says whether no entry of a subtable has a prefix that the packet has.
+func (p *prefixSearch) rulesOut(t *table, s *subtable, k *Key, looked *Mask) bool {
+	for field, length := range s.prefix {
+		tree := t.prefixes[field]
+		if length == 0 || tree == nil {
+			continue
+		}
+		if !p.done[field] {
+			p.done[field] = true
+			p.found[field], p.looked[field] = tree.find(prefixValue(k, field))
+		}
+		if !p.found[field].has(length) {
+			lookPrefix(looked, field, min(p.looked[field], length))
+			return true
+		}
+	}
+	return false
+}
+
+// plant makes the sets of prefixes of fields that have come to have several lengths, for a new subtable.
+func (t *table) plant(s *subtable) {
+	for field, length := range s.prefix {
+		if length == 0 || t.prefixes[field] != nil {
+			continue
+		}
+		other := func(o *subtable) bool { return o.prefix[field] != 0 && o.prefix[field] != length }
+		if !slices.ContainsFunc(t.subtables, other) {
+			continue
+		}
+		tree := &prefixes{}
+		for _, o := range t.subtables {
+			if o.prefix[field] == 0 {
+				continue
+			}
+			for _, f := range o.flows {
+				for ; f != nil; f = f.next {
+					tree.add(f.prefix(field), o.prefix[field])
+				}
+			}
+		}
+		t.prefixes[field] = tree
+	}
+}
+
+// eachPrefix calls f for the prefixes that an entry has in the sets.
+func (t *table) eachPrefix(s *subtable, do func(tree *prefixes, field int)) {
+	for field, length := range s.prefix {
+		if tree := t.prefixes[field]; length > 0 && tree != nil {
+			do(tree, field)
+		}
+	}
 }
 
 // values returns the masked words of a key.
@@ -164,10 +233,12 @@ func (t *table) insert(f *Flow, value *Key, mask Mask) {
 		if t.byMask == nil {
 			t.byMask = map[Mask]*subtable{}
 		}
+		t.plant(s)
 		t.byMask[mask] = s
 		t.subtables = append(t.subtables, s)
 	}
 	f.subtable, f.values = s, s.values(value)
+	t.eachPrefix(s, func(tree *prefixes, field int) { tree.add(f.prefix(field), s.prefix[field]) })
 	h := s.hash(f.values, func(stage *stage, h uint64) { stage.count[h]++ })
 	at := s.flows[h]
 	if at == nil || at.Priority < f.Priority {
@@ -190,6 +261,7 @@ func (t *table) insert(f *Flow, value *Key, mask Mask) {
 // remove takes out an entry that is there.
 func (t *table) remove(f *Flow) {
 	s := f.subtable
+	t.eachPrefix(s, func(tree *prefixes, field int) { tree.remove(f.prefix(field), s.prefix[field]) })
 	h := s.hash(f.values, func(stage *stage, h uint64) {
 		if stage.count[h]--; stage.count[h] == 0 {
 			delete(stage.count, h)
@@ -224,6 +296,9 @@ func (t *table) removed(s *subtable, priority uint16) {
 	switch {
 	case s.count == 0:
 		delete(t.byMask, s.mask)
+		if len(t.byMask) == 0 {
+			t.prefixes = [prefixFields]*prefixes{}
+		}
 		t.subtables = slices.DeleteFunc(t.subtables, func(o *subtable) bool { return o == s })
 	case priority == s.highest:
 		s.highest = 0

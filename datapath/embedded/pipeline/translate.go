@@ -2,7 +2,6 @@ package pipeline
 
 import (
 	"fmt"
-	"sync"
 	"time"
 
 	"trivet.dev/trivet/openflow"
@@ -82,6 +81,9 @@ func (t *translator) begin(o *Outcome, k *Key, now time.Duration) {
 	t.st = state{key: *k}
 	t.st.key[wordMeta], t.st.key[wordTunnel] = 0, 0
 	t.st.known[wordMeta], t.st.known[wordTunnel] = ^uint64(0), ^uint64(0)
+	if len(t.visited) > 1024 {
+		t.visited = nil // a great flood was the exception
+	}
 	clear(t.visited)
 }
 
@@ -110,7 +112,9 @@ func (t *translator) read(s *Switch, what int) {
 func (t *translator) enter(p *Port) {
 	s := p.owner
 	t.out.Hops++
-	t.read(s, ReadPorts)
+	if t.read(s, ReadPorts); p.gone {
+		return
+	}
 	t.st.key.setPort(p.desc.Number)
 	t.look(wordPort, ^uint64(0)) // an outcome is that of one port
 	if p.desc.Config&(openflow.PortConfigDown|openflow.PortConfigNoRecv) != 0 || !p.live() {
@@ -283,17 +287,14 @@ func (t *translator) transmit(p *Port) {
 	t.out.Outputs = append(t.out.Outputs, Output{Stage: t.stage, Port: p, Queue: t.st.queue, Rewrite: t.rewrite(), base: t.st.base})
 }
 
-var scratch = sync.Pool{New: func() any { return new(Outcome) }}
-
 // Trace says in words what becomes of a frame that comes in by a port.
 func (n *Network) Trace(p *Port, frame []byte, now time.Duration) string {
+	var o Outcome
 	var k Key
 	if !ParseKey(&k, frame, p.Number()) {
 		return "too short for an Ethernet frame: dropped"
 	}
-	o := scratch.Get().(*Outcome)
-	defer scratch.Put(o)
-	NewTranslator(n).Translate(o, p, &k, now)
+	NewTranslator(n).Translate(&o, p, &k, now)
 	if o.Slow != "" {
 		return "one by one: " + o.Slow
 	}

@@ -174,7 +174,7 @@ func (d *Device) Send(out *pipeline.Sent, in *pipeline.Packet) error {
 		_, failed = unix.SendmsgBuffers(int(fd), [][]byte{header[:], out.Data}, nil, nil, 0)
 		return !errors.Is(failed, unix.EAGAIN)
 	})
-	if err := errors.Join(err, failed); err != nil {
+	if err := errors.Join(err, failed); err != nil && !d.closed.Load() {
 		return fmt.Errorf("device %s: %w", d.name, err)
 	}
 	return nil

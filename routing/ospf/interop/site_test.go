@@ -253,18 +253,6 @@ func (f *frr) show(command string, into any) {
 	}
 }
 
-// configure runs lines of configuration.
-func (f *frr) configure(lines ...string) {
-	f.t.Helper()
-	args := []string{"--vty_socket", f.vty, "-c", "configure terminal"}
-	for _, l := range lines {
-		args = append(args, "-c", l)
-	}
-	if out, err := f.output("vtysh", args...); err != nil {
-		f.t.Fatalf("vtysh %v: %v\n%s", lines, err, out)
-	}
-}
-
 func needs(t *testing.T, programs ...string) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -272,14 +260,16 @@ func needs(t *testing.T, programs ...string) {
 	}
 	for _, p := range programs {
 		if _, err := exec.LookPath(p); err != nil {
-			t.Skip(fmt.Sprintf("needs %s (Debian packages frr and bird2)", p))
+			t.Skipf("needs %s (Debian packages frr and bird2)", p)
 		}
 	}
 }
 
 func nlProtocol(p int) netlink.RouteProtocol { return netlink.RouteProtocol(p) }
 
+// sprintSorted writes each next hop once: FRR counts one that it has by a virtual link and by the transit
+// area's summary twice.
 func sprintSorted(addrs []netip.Addr) string {
 	slices.SortFunc(addrs, netip.Addr.Compare)
-	return fmt.Sprint(addrs)
+	return fmt.Sprint(slices.Compact(addrs))
 }

@@ -1,0 +1,139 @@
+//go:build linux
+
+package cache
+
+import (
+	"sync"
+	"time"
+
+	"trivet.dev/trivet/datapath/embedded/bpf"
+	"trivet.dev/trivet/datapath/embedded/pipeline"
+)
+
+// counts credits what the program has counted to the counters of the pipeline. It may be called within a
+// change of the network, and asks nothing of it.
+type counts struct {
+	mu       sync.Mutex
+	counters []bpf.ForwardCounter
+	cpus     int
+	size     int // entries
+	offset   time.Duration
+	list     []*entry // by id, the last one being that of the highest id so far
+	folded   time.Time
+	took     time.Duration
+	open     []bool
+}
+
+// tally is what has been credited of an entry's counters, which are never reset.
+type tally struct {
+	packets, bytes uint64
+	usedAt         time.Duration
+}
+
+func (c *counts) start(e *Engine) {
+	c.counters, c.cpus, c.size, c.offset = e.counters, e.cpus, e.opt.Entries, e.offset
+}
+
+func (c *counts) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.list = nil
+}
+
+// sum returns what the program has counted for an id, and when last.
+func (c *counts) sum(id uint32) (packets, bytes uint64, last time.Duration) {
+	for cpu := range c.cpus {
+		s := &c.counters[cpu*c.size+int(id)]
+		packets += load64(&s.Packets)
+		bytes += load64(&s.Bytes)
+		last = max(last, time.Duration(load64(&s.Last)))
+	}
+	return packets, bytes, last + c.offset
+}
+
+// add begins to count for an entry.
+func (c *counts) add(x *entry) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for len(c.list) <= int(x.id) {
+		c.list = append(c.list, nil)
+	}
+	c.list[x.id] = x
+	x.packets, x.bytes, _ = c.sum(x.id)
+	x.usedAt = monotonic() + c.offset
+}
+
+// fold credits what has been counted since the last time. It is called with mu held.
+func (c *counts) fold(x *entry) {
+	packets, bytes, last := c.sum(x.id)
+	if packets == x.packets {
+		return
+	}
+	c.open = x.outcome.Credit(c.open, packets-x.packets, bytes-x.bytes, last)
+	x.packets, x.bytes, x.usedAt = packets, bytes, last
+}
+
+// last folds an entry that is gone.
+func (c *counts) last(x *entry) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if int(x.id) < len(c.list) && c.list[x.id] == x {
+		c.fold(x)
+		c.list[x.id] = nil
+	}
+}
+
+// replace credits what has been counted so far, and from now on to another outcome.
+func (c *counts) replace(x *entry, o *pipeline.Outcome) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.fold(x)
+	x.outcome = o
+}
+
+// used returns when a packet met the entry last.
+func (c *counts) used(x *entry) time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.fold(x)
+	return x.usedAt
+}
+
+// foldNow folds all entries; where that takes long and has just been done, it is not done again at once.
+func (c *counts) foldNow() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	start := time.Now()
+	if start.Sub(c.folded) < 10*c.took {
+		return
+	}
+	for _, x := range c.list {
+		if x != nil {
+			c.fold(x)
+		}
+	}
+	c.folded = time.Now()
+	c.took = c.folded.Sub(start)
+}
+
+// idle folds all entries and returns those that no packet has met since.
+func (c *counts) idle(since time.Duration) (list []*entry) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, x := range c.list {
+		if x == nil {
+			continue
+		}
+		if c.fold(x); x.usedAt < since {
+			list = append(list, x)
+		}
+	}
+	return list
+}
+
+// Fold credits what the kernel has counted to the counters of the pipeline.
+func (e *Engine) Fold() {
+	if e.why == "" {
+		e.counts.foldNow()
+	}
+}

@@ -1,0 +1,186 @@
+//go:build linux
+
+package cache
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+)
+
+// Mode is how packets leave by the device of a port.
+type Mode int
+
+const (
+	// Auto is Peer where that can be, else Egress.
+	Auto Mode = iota
+	// Egress sends packets out by the device, through its queueing discipline.
+	Egress
+	// Peer puts packets into the other end of a veth pair, which must be in another namespace. The
+	// device's queueing discipline does not see them, nor does who captures at this end.
+	Peer
+)
+
+// inNamespace calls f on a thread in the network namespace of that path; "": in that of the process.
+func inNamespace(path string, f func() error) error {
+	if path == "" {
+		return f()
+	}
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // and never unlock: the thread ends with the goroutine
+		done <- func() error {
+			ns, err := netns.GetFromPath(path)
+			if err != nil {
+				return fmt.Errorf("network namespace %s: %w", path, err)
+			}
+			defer ns.Close()
+			if err := netns.Set(ns); err != nil {
+				return fmt.Errorf("network namespace %s: %w", path, err)
+			}
+			return f()
+		}()
+	}()
+	return <-done
+}
+
+// devices asks and tells the kernel about the devices of one namespace.
+type devices struct {
+	*netlink.Handle
+	socket *nl.NetlinkSocket
+}
+
+func openDevices() (*devices, error) {
+	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return nil, err
+	}
+	s, err := nl.Subscribe(unix.NETLINK_ROUTE)
+	if err != nil {
+		h.Close()
+		return nil, err
+	}
+	return &devices{h, s}, nil
+}
+
+func (d *devices) close() {
+	d.Handle.Close()
+	d.socket.Close()
+}
+
+// device is what is to be known of a port's device.
+type device struct {
+	index int
+	name  string
+	mtu   uint32
+	mode  Mode    // Egress or Peer
+	peer  [6]byte // the address of the other end, where mode is Peer
+}
+
+func (d *devices) examine(index int, mode Mode) (device, error) {
+	link, err := d.LinkByIndex(index)
+	if err != nil {
+		return device{}, fmt.Errorf("device %d: %w", index, err)
+	}
+	a := link.Attrs()
+	dev := device{index: index, name: a.Name, mtu: uint32(a.MTU), mode: Egress}
+	if mode == Egress {
+		return dev, nil
+	}
+	if link.Type() != "veth" || a.NetNsID < 0 {
+		if mode == Peer {
+			return dev, fmt.Errorf("device %s: it is no veth with its other end in another namespace", a.Name)
+		}
+		return dev, nil
+	}
+	if mode == Auto {
+		shaped, err := d.shaped(link)
+		if err != nil || shaped {
+			return dev, err
+		}
+	}
+	dev.mode = Peer
+	dev.peer, err = d.address(a.NetNsID, a.ParentIndex)
+	if err != nil {
+		return dev, fmt.Errorf("the other end of device %s: %w", a.Name, err)
+	}
+	return dev, nil
+}
+
+// shaped says whether packets wait at the device.
+func (d *devices) shaped(link netlink.Link) (bool, error) {
+	list, err := d.QdiscList(link)
+	if err != nil {
+		return false, fmt.Errorf("device %s: %w", link.Attrs().Name, err)
+	}
+	for _, q := range list {
+		if q.Attrs().Parent == netlink.HANDLE_ROOT && q.Type() != "noqueue" {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// address returns the address of a device of another namespace, by the id that this one gives it.
+func (d *devices) address(namespace, index int) (mac [6]byte, err error) {
+	req := nl.NewNetlinkRequest(unix.RTM_GETLINK, 0)
+	req.Sockets = map[int]*nl.SocketHandle{unix.NETLINK_ROUTE: {Socket: d.socket}}
+	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
+	msg.Index = int32(index)
+	req.AddData(msg)
+	req.AddData(nl.NewRtAttr(unix.IFLA_TARGET_NETNSID, nl.Uint32Attr(uint32(namespace))))
+	answers, err := req.Execute(unix.NETLINK_ROUTE, 0)
+	if err != nil {
+		return mac, err
+	}
+	for _, b := range answers {
+		attrs, err := nl.ParseRouteAttr(b[unix.SizeofIfInfomsg:])
+		if err != nil {
+			return mac, err
+		}
+		for _, a := range attrs {
+			if a.Attr.Type == unix.IFLA_ADDRESS && len(a.Value) == 6 {
+				return [6]byte(a.Value), nil
+			}
+		}
+	}
+	return mac, errors.New("it has no Ethernet address")
+}
+
+// attach puts a program at the ingress of a device. It stays there without this process.
+func (d *devices) attach(index, program int, name string) error {
+	clsact := &netlink.GenericQdisc{
+		QdiscAttrs: netlink.QdiscAttrs{LinkIndex: index, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT},
+		QdiscType:  "clsact",
+	}
+	if err := d.QdiscReplace(clsact); err != nil {
+		return fmt.Errorf("device %d: add clsact: %w", index, err)
+	}
+	if err := d.FilterReplace(filter(index, program, name)); err != nil {
+		return fmt.Errorf("device %d: add the program: %w", index, err)
+	}
+	return nil
+}
+
+func filter(index, program int, name string) *netlink.BpfFilter {
+	return &netlink.BpfFilter{
+		FilterAttrs: netlink.FilterAttrs{
+			LinkIndex: index, Parent: netlink.HANDLE_MIN_INGRESS, Handle: 1, Protocol: unix.ETH_P_ALL, Priority: 1,
+		},
+		Fd: program, Name: name, DirectAction: true,
+	}
+}
+
+// detach takes the program away; a device that is gone has none.
+func (d *devices) detach(index int) error {
+	err := d.FilterDel(filter(index, 0, ""))
+	if errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EINVAL) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,372 @@
+//go:build linux
+
+package cache
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/rlimit"
+	"golang.org/x/sys/unix"
+
+	"trivet.dev/trivet/datapath/embedded"
+	"trivet.dev/trivet/datapath/embedded/bpf"
+	"trivet.dev/trivet/datapath/embedded/pipeline"
+)
+
+// Options are how an engine is to be. Zero values stand for the defaults.
+type Options struct {
+	Log *slog.Logger
+
+	// Namespace is the path of the network namespace that the devices are in; "": that of the process.
+	Namespace string
+
+	Entries  int           // at a time; default 32768
+	PerPort  int           // of them, of packets that come in by one port; default 8192
+	Ports    int           // default 4096, at most 65535
+	Idle     time.Duration // after which an entry is taken away that no packet has met; default 10 s
+	Queue    int           // packets of a port that may wait for user space; default 512
+	MissRate float64       // packets per second of a port that user space takes; default 50,000
+
+	// UserSpace: all packets go through user space, as they do where BPF is not permitted.
+	UserSpace bool
+}
+
+func (o *Options) setDefaults() {
+	def := func(v *int, d int) {
+		if *v == 0 {
+			*v = d
+		}
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	def(&o.Entries, 32768)
+	def(&o.PerPort, 8192)
+	def(&o.Ports, 4096)
+	def(&o.Queue, 512)
+	if o.Idle == 0 {
+		o.Idle = 10 * time.Second
+	}
+	if o.MissRate == 0 {
+		o.MissRate = 50_000
+	}
+}
+
+const (
+	maxMasks    = 4096
+	maxClones   = 16384 // outputs beyond the first one of an entry
+	coolFor     = time.Second
+	settleFor   = 10 * time.Millisecond
+	foldEvery   = time.Second
+	idleAtLeast = time.Second // of an entry that makes room for another one
+)
+
+// Engine forwards the packets of a datapath's ports that have devices.
+type Engine struct {
+	opt    Options
+	dp     *embedded.Datapath
+	net    *pipeline.Network
+	dev    *devices
+	why    string // packets do not go through the kernel; "": they do
+	offset time.Duration
+
+	objs     bpf.ForwardObjects
+	tap      *tap
+	seed     uint64
+	cpus     int
+	ports    []bpf.ForwardPort // these and the following are shared with the program
+	masks    []bpf.ForwardMask
+	entries  []bpf.ForwardEntry
+	outputs  []bpf.ForwardOutput
+	counters []bpf.ForwardCounter
+
+	stop  chan struct{}
+	group sync.WaitGroup
+
+	revalidating sync.Mutex // one at a time; before mu
+
+	// mu is held while the network is asked, which therefore may not call anything that takes it.
+	mu       sync.Mutex
+	closed   bool
+	attached map[*pipeline.Port]*port
+	byID     []*port
+	maskIDs  map[words]uint32
+	list     []*entry // by id
+	ids      pool     // of entries
+	clones   pool     // of outputs
+	portIDs  pool
+	retired  []*entry // not found any more, perhaps still in use by the program
+	cooling  []cooling
+	watches  map[watchKey]*watch
+	paths    map[string]*path
+	again    *pipeline.Translator
+	stats    Stats
+	watched  uint64 // watches so far
+	all      bool   // entries are to be looked at again
+
+	counts  counts
+	changes changes
+}
+
+// New starts an engine for the ports of a datapath. Without the right to use BPF the engine works all the
+// same, in user space: see UserSpace.
+func New(dp *embedded.Datapath, o Options) (*Engine, error) {
+	o.setDefaults()
+	if o.Ports > 0xffff {
+		return nil, fmt.Errorf("%d ports; at most 65535", o.Ports)
+	}
+	e := &Engine{
+		opt: o, dp: dp, net: dp.Network(), stop: make(chan struct{}), attached: map[*pipeline.Port]*port{},
+		byID: make([]*port, o.Ports), maskIDs: map[words]uint32{}, list: make([]*entry, o.Entries),
+		ids: newPool(o.Entries), clones: newPool(maxClones), portIDs: newPool(o.Ports),
+		watches: map[watchKey]*watch{}, paths: map[string]*path{}, again: pipeline.NewTranslator(dp.Network()),
+	}
+	e.stats.Slow = map[string]uint64{}
+	e.changes.start()
+	e.offset = dp.Now() - monotonic()
+	err := inNamespace(o.Namespace, func() (err error) {
+		if e.dev, err = openDevices(); err != nil {
+			return err
+		}
+		if o.UserSpace {
+			e.why = "it is switched off"
+			return nil
+		}
+		if err = e.load(); refused(err) {
+			e.why = err.Error()
+			e.unload()
+			return nil
+		}
+		return err
+	})
+	if err != nil {
+		e.unload()
+		return nil, err
+	}
+	if e.why != "" {
+		e.opt.Log.Warn("packets are forwarded in user space", "why", e.why)
+		return e, nil
+	}
+	e.counts.start(e)
+	e.net.OnFold(func(*pipeline.Flow) { e.counts.foldNow() })
+	e.net.OnRead(func(*pipeline.Switch) { e.counts.foldNow() })
+	e.net.OnChange(e.changes.note)
+	e.group.Go(e.work)
+	e.group.Go(e.look)
+	return e, nil
+}
+
+// refused says whether the kernel does not let us.
+func refused(err error) bool {
+	return errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.ENOSYS) ||
+		errors.Is(err, ebpf.ErrNotSupported) || errors.Is(err, unix.ENOENT)
+}
+
+// UserSpace says why packets are forwarded in user space; "": they are forwarded in the kernel.
+func (e *Engine) UserSpace() string { return e.why }
+
+// monotonic is the clock that the program reads.
+func monotonic() time.Duration {
+	var ts unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts)
+	return time.Duration(ts.Nano())
+}
+
+func (e *Engine) load() (err error) {
+	if e.tap, err = openTap(); err != nil {
+		return err
+	}
+	link, err := e.dev.LinkByName(tapName)
+	if err != nil {
+		return err
+	}
+	e.tap.index = link.Attrs().Index
+	if e.cpus, err = ebpf.PossibleCPU(); err != nil {
+		return err
+	}
+	_ = rlimit.RemoveMemlock() // of kernels before 5.11
+	spec, err := bpf.LoadForward()
+	if err != nil {
+		return err
+	}
+	e.seed = rand.Uint64()
+	for name, n := range map[string]int{
+		bpf.ForwardMapPorts: e.opt.Ports, bpf.ForwardMapMasks: maxMasks, bpf.ForwardMapEntries: e.opt.Entries,
+		bpf.ForwardMapOutputs: maxClones, bpf.ForwardMapCounters: e.opt.Entries * e.cpus,
+		bpf.ForwardMapDevices: e.opt.Ports, bpf.ForwardMapFlows: e.opt.Entries,
+	} {
+		spec.Maps[name].MaxEntries = uint32(n)
+	}
+	err = errors.Join(
+		spec.Variables[bpf.ForwardVarSeed].Set(e.seed),
+		spec.Variables[bpf.ForwardVarTap].Set(uint32(e.tap.index)),
+		spec.Variables[bpf.ForwardVarMaxEntries].Set(uint32(e.opt.Entries)),
+	)
+	if err != nil {
+		return err
+	}
+	if err := spec.LoadAndAssign(&e.objs, nil); err != nil {
+		return fmt.Errorf("load the program: %w", err)
+	}
+	if err := e.share(); err != nil {
+		return err
+	}
+	if err := e.dev.attach(e.tap.index, e.objs.Inject.FD(), "trivet-inject"); err != nil {
+		return err
+	}
+	return errors.Join(
+		e.dev.LinkSetMTU(link, 65521), e.dev.LinkSetTxQLen(link, 16384), e.dev.LinkSetUp(link),
+	)
+}
+
+func (e *Engine) share() (err error) {
+	if e.ports, err = shared[bpf.ForwardPort](e.objs.Ports); err != nil {
+		return err
+	}
+	if e.masks, err = shared[bpf.ForwardMask](e.objs.Masks); err != nil {
+		return err
+	}
+	if e.entries, err = shared[bpf.ForwardEntry](e.objs.Entries); err != nil {
+		return err
+	}
+	if e.outputs, err = shared[bpf.ForwardOutput](e.objs.Outputs); err != nil {
+		return err
+	}
+	e.counters, err = shared[bpf.ForwardCounter](e.objs.Counters)
+	return err
+}
+
+func (e *Engine) unload() {
+	e.counts.end()
+	unshare(e.ports)
+	unshare(e.masks)
+	unshare(e.entries)
+	unshare(e.outputs)
+	unshare(e.counters)
+	e.objs.Close()
+	if e.tap != nil {
+		e.tap.close()
+		e.tap = nil
+	}
+}
+
+// Close ends the engine. With keep, packets of flows that are known go on as they do now, until another engine
+// takes the devices; else ports forward nothing any more.
+func (e *Engine) Close(keep bool) error {
+	e.mu.Lock()
+	if e.closed {
+		e.mu.Unlock()
+		return nil
+	}
+	e.closed = true
+	close(e.stop)
+	if e.tap != nil {
+		e.tap.interrupt()
+	}
+	var errs []error
+	for _, p := range e.attached {
+		if p.wire != nil {
+			p.wire.Close()
+		} else if !keep {
+			errs = append(errs, e.dev.detach(p.device.index))
+		}
+	}
+	e.mu.Unlock()
+	e.group.Wait()
+	if e.why == "" {
+		e.net.OnFold(nil)
+		e.net.OnRead(nil)
+		e.net.OnChange(nil)
+		e.counts.foldNow()
+	}
+	e.unload()
+	e.dev.close()
+	return errors.Join(errs...)
+}
+
+// Send sends a packet that a Processor has made out by the device of its port: see embedded.Options.Output.
+func (e *Engine) Send(out *pipeline.Sent, in *pipeline.Packet) {
+	e.mu.Lock()
+	p := e.attached[out.Port]
+	e.mu.Unlock()
+	if p == nil {
+		return
+	}
+	if err := p.send(e, out, in); err != nil {
+		out.Port.CountDropped(false, 1, uint64(len(out.Data)), e.dp.Now())
+		e.opt.Log.Debug("a packet was not sent", "device", p.device.name, "error", err)
+	}
+}
+
+func (p *port) send(e *Engine, out *pipeline.Sent, in *pipeline.Packet) error {
+	if size := packetSize(out.Data, in, out.Grown); size > int(p.device.mtu) {
+		return fmt.Errorf("%d bytes are more than the %d of the device", size, p.device.mtu)
+	}
+	if p.wire != nil {
+		return p.wire.Send(out, in)
+	}
+	return e.tap.write(uint16(p.id), out.Data, in.Offload.ForFrame(out.Grown))
+}
+
+// packetSize returns how many bytes a frame, or each of its segments, carries.
+func packetSize(frame []byte, in *pipeline.Packet, grown int) int {
+	at := 14
+	for len(frame) >= at+4 && (frame[at-2] == 0x81 && frame[at-1] == 0 || frame[at-2] == 0x88 && frame[at-1] == 0xa8) {
+		at += 4
+	}
+	size := len(frame) - at
+	if in.Segments > 1 {
+		headers := (int(in.WireBytes) - len(in.Data)) / int(in.Segments-1)
+		size = min(size, headers+grown+int(in.Offload.SegmentSize)-at)
+	}
+	return size
+}
+
+// portKey reads the fields of a packet.
+func portKey(k *pipeline.Key, p *pipeline.Port, frame []byte) bool {
+	return pipeline.ParseKey(k, frame, p.Number())
+}
+
+// Stats is what an engine has done.
+type Stats struct {
+	Entries   int // now
+	Pending   int
+	Installed uint64
+	Removed   uint64            // entries, for any reason
+	Missed    uint64            // packets that came to user space
+	Dropped   uint64            // packets for which user space had no room
+	Failed    uint64            // packets that could not be changed as an entry said
+	Slow      map[string]uint64 // packets without an entry, by reason
+	Loop      *pipeline.Port    // where a packet came back to last
+}
+
+// Stats returns what the engine has done.
+func (e *Engine) Stats() Stats {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s := e.stats
+	s.Slow = map[string]uint64{}
+	for k, v := range e.stats.Slow {
+		s.Slow[k] = v
+	}
+	for _, p := range e.attached {
+		if p.wire != nil {
+			continue
+		}
+		s.Entries += len(p.flows)
+		s.Dropped += load64(&e.ports[p.id].Dropped)
+		s.Failed += load64(&e.ports[p.id].Failed)
+		for _, x := range p.flows {
+			if load64(&e.entries[x.id].State)>>stateShift != stateActive {
+				s.Pending++
+			}
+		}
+	}
+	return s
+}

@@ -1,0 +1,296 @@
+//go:build linux
+
+package cache
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"trivet.dev/trivet/datapath/embedded/pipeline"
+	"trivet.dev/trivet/openflow"
+)
+
+// Two hosts at one switch reach each other, and after the first packets none comes to user space any more.
+func TestFirst(t *testing.T) {
+	b := newBed(t, 2, Options{})
+	b.chain(1, false)
+	b.at(1, "ping", "-c", "5", "-i", "0.02", "10.0.0.2")
+	before := b.engine.Stats().Missed
+	b.at(1, "ping", "-c", "20", "-i", "0.01", "10.0.0.2")
+	if after := b.engine.Stats(); after.Missed > before+4 { // a host may ask for an address again
+		t.Errorf("%d packets came to user space while an entry was there: %+v", after.Missed-before, after)
+	}
+}
+
+// A learning switch without tables does the same.
+func TestStandalone(t *testing.T) {
+	b := newBed(t, 3, Options{})
+	s := b.add(1, 3)
+	for i := 1; i <= 3; i++ {
+		b.plug(s, uint32(i), i, Auto)
+	}
+	s.SetStandalone(true)
+	b.at(1, "ping", "-c", "5", "-i", "0.02", "10.0.0.2")
+	b.at(1, "ping", "-c", "5", "-i", "0.02", "10.0.0.3")
+	before := b.engine.Stats().Missed
+	b.at(1, "ping", "-c", "20", "-i", "0.01", "10.0.0.2")
+	if after := b.engine.Stats(); after.Missed > before+4 {
+		t.Errorf("%d packets came to user space while an entry was there: %+v", after.Missed-before, after)
+	}
+}
+
+// The same in user space alone.
+func TestUserSpace(t *testing.T) {
+	b := newBed(t, 2, Options{UserSpace: true})
+	if b.engine.UserSpace() == "" {
+		t.Error("the engine does not say that it forwards in user space")
+	}
+	b.chain(3, true)
+	out := b.at(1, "ping", "-c", "3", "-i", "0.02", "10.0.0.2")
+	if !strings.Contains(out, "ttl=61") {
+		t.Errorf("the TTL is not what three routing nodes make of it:\n%s", out)
+	}
+}
+
+// Ten routing nodes on the way: addresses and TTL are rewritten, a packet whose TTL is too small does not
+// arrive, TCP's data does, and the counters of each flow entry on the way are exact, by segments.
+func TestRouted(t *testing.T) {
+	b := newBed(t, 2, Options{})
+	list := b.chain(10, true)
+	out := b.at(1, "ping", "-c", "5", "-i", "0.02", "10.0.0.2")
+	if !strings.Contains(out, "ttl=54") {
+		t.Errorf("the TTL is not what ten routing nodes make of it:\n%s", out)
+	}
+	before, _ := b.flowTo(list[9], "10.0.0.2")
+	data := bytes.Repeat([]byte("trivet"), 1<<20)
+	retransmitted := b.transfer(data)
+	for i, s := range list {
+		b.eventually(func() string {
+			packets, size := b.flowTo(s, "10.0.0.2")
+			packets -= before
+			size -= before * 98 // of each ping
+			// TCP with time stamps: 66 bytes before the data, 74 in the first packet.
+			if want := uint64(len(data)) + 66*packets + 8; size != want && retransmitted == 0 {
+				return fmt.Sprintf("switch %d counts %d packets of %d bytes, want %d bytes", i+1, packets, size, want)
+			}
+			if packets < uint64(len(data))/1448 {
+				return fmt.Sprintf("switch %d counts %d packets: too few for %d bytes", i+1, packets, len(data))
+			}
+			return ""
+		})
+	}
+	if s := b.engine.Stats(); s.Failed > 0 {
+		t.Errorf("%d packets failed", s.Failed)
+	}
+	c := b.listen(1, 0)
+	sink := b.listen(2, 9000)
+	b.setTTL(c, 10)
+	for range 20 {
+		_, _ = c.WriteToUDP([]byte("too far"), addrOf(2, 9000))
+		time.Sleep(time.Millisecond)
+	}
+	sink.SetReadDeadline(time.Now().Add(200 * time.Millisecond))
+	if n, err := sink.Read(make([]byte, 100)); err == nil {
+		t.Errorf("a packet of %d bytes came through ten routing nodes with a TTL of 10", n)
+	}
+}
+
+func (b *bed) setTTL(c *net.UDPConn, ttl int) {
+	raw, err := c.SyscallConn()
+	if err == nil {
+		err = raw.Control(func(fd uintptr) { _ = unix.SetsockoptInt(int(fd), unix.IPPROTO_IP, unix.IP_TTL, ttl) })
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+}
+
+// transfer sends data from host 1 to host 2 by TCP and returns how many segments were sent again.
+func (b *bed) transfer(data []byte) (retransmitted uint32) {
+	b.Helper()
+	var listener net.Listener
+	var conn net.Conn
+	b.inside(b.hosts[1], func() (err error) {
+		listener, err = net.Listen("tcp4", "10.0.0.2:9001")
+		return err
+	})
+	defer listener.Close()
+	got := make(chan []byte, 1)
+	go func() {
+		c, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		defer c.Close()
+		all, _ := io.ReadAll(c)
+		got <- all
+	}()
+	b.inside(b.hosts[0], func() (err error) {
+		conn, err = net.DialTimeout("tcp4", "10.0.0.2:9001", 5*time.Second)
+		return err
+	})
+	defer conn.Close()
+	conn.SetDeadline(time.Now().Add(20 * time.Second))
+	if _, err := conn.Write(data); err != nil {
+		b.Fatal(err)
+	}
+	tcp := conn.(*net.TCPConn)
+	tcp.CloseWrite()
+	select {
+	case all := <-got:
+		if !bytes.Equal(all, data) {
+			b.Errorf("%d bytes arrived, not the %d that were sent", len(all), len(data))
+		}
+	case <-time.After(20 * time.Second):
+		b.Fatal("the data did not arrive")
+	}
+	raw, err := tcp.SyscallConn()
+	if err != nil {
+		b.Fatal(err)
+	}
+	_ = raw.Control(func(fd uintptr) {
+		if info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {
+			retransmitted = info.Total_retrans
+		}
+	})
+	return retransmitted
+}
+
+// flowTo returns the counters of a switch's entry for packets to an address.
+func (b *bed) flowTo(s *pipeline.Switch, addr string) (packets, size uint64) {
+	b.Helper()
+	body, err := s.Multipart(openflow.AllFlows(), b.Now())
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, f := range body.(openflow.FlowStatsList) {
+		if strings.HasSuffix(f.Match.String(), "nw_dst="+addr) || strings.HasSuffix(f.Match.String(), "ipv4_dst="+addr) {
+			return f.Packets, f.Bytes
+		}
+	}
+	b.Fatalf("there is no entry for %s", addr)
+	return 0, 0
+}
+
+// An entry that packets meet in the kernel is not idle; when they end it goes, and the message that says so
+// counts all of them.
+func TestIdle(t *testing.T) {
+	b := newBed(t, 2, Options{})
+	s := b.add(1, 2)
+	b.plug(s, 1, 1, Auto)
+	b.plug(s, 2, 2, Auto)
+	removed := make(chan *openflow.FlowRemoved, 10)
+	s.SetNotify(func(m openflow.Message) {
+		if m, ok := m.(*openflow.FlowRemoved); ok {
+			removed <- m
+		}
+	})
+	b.flow(s, "priority=1,arp,actions=flood")
+	b.flow(s, "priority=1,udp,idle_timeout=1,send_flow_rem,actions=output:2")
+	c, sink := b.listen(1, 0), b.listen(2, 9000)
+	const count = 250
+	start := time.Now()
+	for range count {
+		if _, err := c.WriteToUDP(make([]byte, 100), addrOf(2, 9000)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	select {
+	case m := <-removed:
+		t.Fatalf("the entry went after %v, while packets met it: %+v", time.Since(start), m)
+	default:
+	}
+	for range count {
+		sink.SetReadDeadline(time.Now().Add(5 * time.Second))
+		if _, err := sink.Read(make([]byte, 200)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	select {
+	case m := <-removed:
+		if m.Packets != count || m.Bytes != count*142 {
+			t.Errorf("the message counts %d packets, %d bytes; want %d, %d", m.Packets, m.Bytes, count, count*142)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("the entry stays though no packet meets it")
+	}
+}
+
+// When a barrier has been answered, each packet goes as the tables say now.
+func TestBarrier(t *testing.T) {
+	b := newBed(t, 3, Options{})
+	s := b.add(1, 3)
+	for i := 1; i <= 3; i++ {
+		b.plug(s, uint32(i), i, Auto)
+	}
+	b.flow(s, "priority=1,arp,actions=flood")
+	c := b.listen(1, 0)
+	sinks := []*net.UDPConn{b.listen(2, 9000), b.listen(3, 9000)}
+	for round := range 40 {
+		if round%2 == 0 {
+			b.flow(s, "priority=2,udp,in_port=1,actions=output:2")
+		} else {
+			b.flow(s, fmt.Sprintf("priority=2,udp,in_port=1,actions=set_field:%v->eth_dst,set_field:10.0.0.3->ip_dst,output:3", b.macs[2]))
+		}
+		b.engine.Barrier(s)
+		for range 5 {
+			if _, err := c.WriteToUDP([]byte{byte(round)}, addrOf(2, 9000)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		room := make([]byte, 10)
+		for range 5 {
+			sinks[round%2].SetReadDeadline(time.Now().Add(5 * time.Second))
+			if _, err := sinks[round%2].Read(room); err != nil || room[0] != byte(round) {
+				t.Fatalf("round %d: got a packet of round %d, error %v", round, room[0], err)
+			}
+		}
+	}
+	if s := b.engine.Stats(); s.Missed > 200 {
+		t.Errorf("%d packets came to user space: entries did not live on", s.Missed)
+	}
+}
+
+// A packet for all goes to all, by one entry, also where it is changed on one way and not on the next.
+func TestFlood(t *testing.T) {
+	b := newBed(t, 5, Options{})
+	s := b.add(1, 5)
+	for i := 1; i <= 5; i++ {
+		b.plug(s, uint32(i), i, Auto)
+	}
+	b.flow(s, "priority=1,arp,actions=flood")
+	actions := ""
+	for i := 2; i <= 5; i++ {
+		actions += fmt.Sprintf("set_field:%v->eth_dst,set_field:10.0.0.%d->ip_dst,set_field:%d->udp_dst,output:%d,", b.macs[i-1], i, 9000+i, i)
+	}
+	b.flow(s, "priority=2,udp,actions="+strings.TrimSuffix(actions, ","))
+	c := b.listen(1, 0)
+	var sinks []*net.UDPConn
+	for i := 2; i <= 5; i++ {
+		sinks = append(sinks, b.listen(i, 9000+i))
+	}
+	b.at(1, "ip", "neigh", "replace", "10.0.0.2", "lladdr", b.macs[1].String(), "dev", "eth0")
+	for n := range 50 {
+		if _, err := c.WriteToUDP([]byte{byte(n)}, addrOf(2, 9000)); err != nil {
+			t.Fatal(err)
+		}
+		for i, sink := range sinks {
+			room := make([]byte, 10)
+			sink.SetReadDeadline(time.Now().Add(5 * time.Second))
+			if _, err := sink.Read(room); err != nil || room[0] != byte(n) {
+				t.Fatalf("host %d, packet %d: got %d, error %v", i+2, n, room[0], err)
+			}
+		}
+	}
+	if s := b.engine.Stats(); s.Missed > 10 || s.Failed > 0 {
+		t.Errorf("%+v", s)
+	}
+}

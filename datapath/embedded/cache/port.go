@@ -1,0 +1,176 @@
+//go:build linux
+
+package cache
+
+import (
+	"fmt"
+	"time"
+
+	"trivet.dev/trivet/datapath/embedded/bpf"
+	"trivet.dev/trivet/datapath/embedded/pipeline"
+	"trivet.dev/trivet/datapath/embedded/wire"
+)
+
+// port is a port with a device.
+type port struct {
+	id     uint32
+	port   *pipeline.Port
+	device device
+	asked  Mode
+	wire   *wire.Device // where packets go through user space
+
+	masks   [classes]words
+	maskIDs [classes]uint32
+	flows   map[bpf.ForwardFlowKey]*entry
+
+	// Of the worker alone.
+	queue  []waiting
+	tokens float64
+	filled time.Duration
+	seen   uint64 // how many packets had been given to the miss channel when that was looked at last
+}
+
+// Attach makes packets that come in by a device those of a port, and those that leave by the port leave by the
+// device. The device must be up and in the engine's namespace.
+func (e *Engine) Attach(p *pipeline.Port, ifindex int, mode Mode) error {
+	d, err := e.dev.examine(ifindex, mode)
+	if err != nil {
+		return err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return fmt.Errorf("device %s: the engine is closed", d.name)
+	}
+	if e.attached[p] != nil {
+		return fmt.Errorf("device %s: port %d of %s has a device already", d.name, p.Number(), p.Switch().Name())
+	}
+	id, ok := e.portIDs.get()
+	if !ok {
+		return fmt.Errorf("device %s: there are %d ports already", d.name, e.opt.Ports-1)
+	}
+	q := &port{id: id, port: p, device: d, asked: mode, flows: map[bpf.ForwardFlowKey]*entry{}}
+	if e.why != "" {
+		err = e.attachWire(q)
+	} else {
+		err = e.attachProgram(q)
+	}
+	if err != nil {
+		e.portIDs.put(id)
+		return err
+	}
+	e.attached[p], e.byID[id] = q, q
+	e.staleAll()
+	return nil
+}
+
+func (e *Engine) attachProgram(q *port) error {
+	s := &e.ports[q.id]
+	*s = bpf.ForwardPort{Limit: uint32(e.opt.Queue)}
+	q.publish(s)
+	if err := e.objs.Devices.Put(uint32(q.device.index), q.id); err != nil {
+		return fmt.Errorf("device %s: %w", q.device.name, err)
+	}
+	if err := e.dev.attach(q.device.index, e.objs.Ingress.FD(), "trivet"); err != nil {
+		_ = e.objs.Devices.Delete(uint32(q.device.index))
+		store32(&s.Ifindex, 0)
+		return err
+	}
+	return nil
+}
+
+// publish tells the program how packets leave.
+func (q *port) publish(s *bpf.ForwardPort) {
+	if q.device.mode == Egress {
+		store32(&s.Mode, modeEgress)
+	} else {
+		s.Mac = q.device.peer
+		store32(&s.Mode, modePeer)
+	}
+	store32(&s.Ifindex, uint32(q.device.index))
+}
+
+const (
+	modeEgress = 0
+	modePeer   = 1
+)
+
+func (e *Engine) attachWire(q *port) error {
+	err := inNamespace(e.opt.Namespace, func() (err error) {
+		q.wire, err = wire.Open(q.device.name)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	e.group.Go(func() {
+		if err := q.wire.Receive(func(pkt *pipeline.Packet) { e.dp.Receive(q.port, pkt) }); err != nil {
+			e.opt.Log.Debug("a device has ended", "error", err)
+		}
+	})
+	return nil
+}
+
+// Detach takes the device of a port away; packets that are on their way to it are dropped.
+func (e *Engine) Detach(p *pipeline.Port) error {
+	e.mu.Lock()
+	q := e.attached[p]
+	if q == nil {
+		e.mu.Unlock()
+		return nil
+	}
+	delete(e.attached, p)
+	if q.wire != nil {
+		err := q.wire.Close()
+		e.byID[q.id] = nil
+		e.portIDs.put(q.id)
+		e.mu.Unlock()
+		return err
+	}
+	store32(&e.ports[q.id].Ifindex, 0)
+	_ = e.objs.Devices.Delete(uint32(q.device.index))
+	err := e.dev.detach(q.device.index)
+	for _, x := range q.flows {
+		e.remove(x)
+	}
+	e.staleAll()
+	e.mu.Unlock()
+
+	e.Barrier(nil) // entries that lead to it
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.byID[q.id] = nil
+	e.portIDs.put(q.id)
+	return err
+}
+
+// Refresh looks at the device of a port again: whether it has a queueing discipline, how large packets may
+// be, the address of the other end.
+func (e *Engine) Refresh(p *pipeline.Port) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	q := e.attached[p]
+	if q == nil {
+		return fmt.Errorf("port %d of %s has no device", p.Number(), p.Switch().Name())
+	}
+	d, err := e.dev.examine(q.device.index, q.asked)
+	if err != nil {
+		return err
+	}
+	if d.mtu != q.device.mtu {
+		e.staleAll()
+	}
+	q.device = d
+	if q.wire == nil {
+		q.publish(&e.ports[q.id])
+	}
+	return nil
+}
+
+func (e *Engine) deviceOf(p *pipeline.Port) (id, mtu uint32, ok bool) {
+	q := e.attached[p]
+	if q == nil {
+		return 0, 0, false
+	}
+	return q.id, q.device.mtu, true
+}

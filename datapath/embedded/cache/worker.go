@@ -1,0 +1,209 @@
+//go:build linux
+
+package cache
+
+import (
+	"time"
+
+	"trivet.dev/trivet/datapath/embedded/pipeline"
+)
+
+// waiting is a packet in the queue of its port.
+type waiting struct {
+	missed
+	room []byte
+}
+
+// worker takes packets from the miss channel, a queue for each port, and forwards them: one of each port in
+// turn. How many of a port may wait, in the channel and here, the program sees to.
+type worker struct {
+	*Engine
+	busy  []*port // whose queues are not empty
+	small [][]byte
+	large []byte
+	proc  *pipeline.Processor
+	trans *pipeline.Translator
+}
+
+const (
+	smallRoom = 2048
+	readAhead = 64 // packets, before one is forwarded
+	burst     = 1024
+)
+
+func (e *Engine) work() {
+	w := &worker{
+		Engine: e, large: make([]byte, maxFrame), proc: pipeline.NewProcessor(e.net), trans: pipeline.NewTranslator(e.net),
+	}
+	checked := time.Now()
+	for {
+		select {
+		case <-e.stop:
+			return
+		default:
+		}
+		w.fill()
+		if !w.turn() {
+			ms := 100
+			if len(w.busy) > 0 {
+				ms = 1 // these have had their share
+			}
+			e.tap.wait(ms)
+		}
+		if now := time.Now(); now.Sub(checked) > 200*time.Millisecond {
+			checked = now
+			w.settle()
+		}
+	}
+}
+
+// fill reads packets into the queues.
+func (w *worker) fill() {
+	for range readAhead {
+		m, ok := w.tap.read(w.large)
+		if !ok {
+			return
+		}
+		if int(m.port) >= len(w.byID) {
+			continue
+		}
+		w.mu.Lock()
+		p := w.byID[m.port]
+		w.mu.Unlock()
+		if p == nil {
+			continue
+		}
+		var room []byte
+		if n := len(w.small); len(m.pkt.Data) <= smallRoom && n > 0 {
+			room, w.small = w.small[n-1], w.small[:n-1]
+		} else {
+			room = make([]byte, 0, max(len(m.pkt.Data), smallRoom))
+		}
+		m.pkt.Data = append(room[:0], m.pkt.Data...)
+		if len(p.queue) == 0 {
+			w.busy = append(w.busy, p)
+		}
+		p.queue = append(p.queue, waiting{m, room})
+	}
+}
+
+// turn forwards a packet of each port; false: there was none that may be.
+func (w *worker) turn() (some bool) {
+	now := w.dp.Now()
+	left := w.busy[:0]
+	for _, p := range w.busy {
+		if p.allowed(now, w.opt.MissRate) {
+			some = true
+			m := p.queue[0]
+			p.queue[0] = waiting{}
+			p.queue = p.queue[1:]
+			w.take(p, &m.missed, now)
+			if len(m.room) == 0 && cap(m.room) == smallRoom && len(w.small) < 1024 {
+				w.small = append(w.small, m.room)
+			}
+			done := &w.ports[p.id].Done
+			store64(done, load64(done)+1)
+		}
+		if len(p.queue) > 0 {
+			left = append(left, p)
+		} else {
+			p.queue = nil
+		}
+	}
+	clear(w.busy[len(left):])
+	w.busy = left
+	return some
+}
+
+// allowed says whether a packet of the port may be forwarded now, by the rate that a port has.
+func (p *port) allowed(now time.Duration, rate float64) bool {
+	p.tokens = min(p.tokens+(now-p.filled).Seconds()*rate, burst)
+	p.filled = now
+	if p.tokens < 1 {
+		return false
+	}
+	p.tokens--
+	return true
+}
+
+// take forwards a packet.
+func (w *worker) take(p *port, m *missed, now time.Duration) {
+	var k pipeline.Key
+	if !portKey(&k, p.port, m.pkt.Data) {
+		w.slow(p, m, "too short for a frame")
+		return
+	}
+	w.mu.Lock()
+	w.stats.Missed++
+	if w.attached[p.port] != p {
+		w.mu.Unlock()
+		return
+	}
+	if m.reason != missFlow {
+		w.mu.Unlock()
+		w.slow(p, m, reasons[m.reason])
+		return
+	}
+	var o *pipeline.Outcome
+	x := p.find(w.Engine, &k)
+	if x != nil {
+		o = x.outcome
+	}
+	counted := x != nil && m.entry == x.id
+	w.mu.Unlock()
+	if x == nil {
+		o = &pipeline.Outcome{}
+		w.trans.Translate(o, p.port, &k, now)
+		var why string
+		w.mu.Lock()
+		if x, why = w.install(p, &k, o); o.Loop != nil {
+			w.stats.Loop = o.Loop
+		}
+		w.mu.Unlock()
+		if x == nil {
+			w.slow(p, m, why)
+			return
+		}
+	}
+	r := w.proc.Apply(o, &m.pkt, now)
+	for i := range r.Sent {
+		w.Send(&r.Sent[i], &m.pkt)
+	}
+	if counted {
+		w.mu.Lock()
+		if w.list[x.id] == x {
+			w.forwarded(x)
+		}
+		w.mu.Unlock()
+	}
+}
+
+var reasons = map[uint8]string{missOdd: "headers that the program does not read", missGuard: "TTL or size out of an entry's range"}
+
+// slow lets the pipeline forward a packet for which there is no entry.
+func (w *worker) slow(p *port, m *missed, why string) {
+	w.mu.Lock()
+	w.stats.Slow[why]++
+	w.mu.Unlock()
+	w.dp.Receive(p.port, &m.pkt)
+}
+
+// settle makes up for packets that the channel has lost: what has been given to it, does not change and is
+// not here will not come.
+func (w *worker) settle() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, p := range w.attached {
+		sent, done := load64(&w.ports[p.id].Sent), load64(&w.ports[p.id].Done)
+		if len(p.queue) > 0 || sent == done || sent != p.seen {
+			p.seen = sent
+			continue
+		}
+		store64(&w.ports[p.id].Done, sent)
+		for _, x := range p.flows {
+			if load64(&w.entries[x.id].State)>>stateShift != stateActive {
+				w.remove(x)
+			}
+		}
+	}
+}

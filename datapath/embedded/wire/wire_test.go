@@ -1,0 +1,123 @@
+//go:build linux
+
+package wire
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netns"
+
+	"trivet.dev/trivet/datapath/embedded/pipeline"
+)
+
+// cable opens both ends of a veth pair in a namespace that ends with the test.
+func cable(t *testing.T) (a, b *Device) {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("needs root")
+	}
+	name := fmt.Sprintf("trivet-wire-%d", os.Getpid())
+	t.Cleanup(func() { _ = exec.Command("ip", "netns", "del", name).Run() })
+	for _, command := range [][]string{
+		{"ip", "netns", "add", name},
+		{"ip", "netns", "exec", name, "sh", "-c", "ip link add left type veth peer name right; for d in left right; do echo 1 >/proc/sys/net/ipv6/conf/$d/disable_ipv6; ip link set $d up; done"},
+	} {
+		if out, err := exec.Command(command[0], command[1:]...).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %v\n%s", command, err, out)
+		}
+	}
+	result := make(chan error)
+	go func() {
+		runtime.LockOSThread() // and never unlock: the thread ends with the goroutine
+		ns, err := netns.GetFromName(name)
+		if err == nil {
+			defer ns.Close()
+			err = netns.Set(ns)
+		}
+		if err == nil {
+			a, err = Open("left")
+		}
+		if err == nil {
+			b, err = Open("right")
+		}
+		result <- err
+	}()
+	if err := <-result; err != nil {
+		t.Fatal(err)
+	}
+	return a, b
+}
+
+// Frames come out of a device as they went into its peer: with their VLAN tags, which the kernel takes out on
+// the way, and with what a device was left to do.
+func TestSendAndReceive(t *testing.T) {
+	a, b := cable(t)
+	got := make(chan pipeline.Packet, 16)
+	done := make(chan error, 1)
+	go func() {
+		done <- b.Receive(func(p *pipeline.Packet) {
+			kept := *p
+			kept.Data = bytes.Clone(p.Data)
+			got <- kept
+		})
+	}()
+	head := []byte{2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1}
+	frame := func(rest ...byte) []byte { return append(bytes.Clone(head), append(rest, make([]byte, 60)...)...) }
+	plain := frame(0x99, 0x99, 1)
+	one := frame(0x81, 0, 0x60, 5, 0x99, 0x99, 2)
+	two := frame(0x88, 0xa8, 0, 7, 0x81, 0, 0x60, 5, 0x99, 0x99, 3)
+	for _, want := range [][]byte{plain, one, two} {
+		if err := a.Send(&pipeline.Sent{Data: want}, &pipeline.Packet{Data: want}); err != nil {
+			t.Fatal(err)
+		}
+		if p := next(t, got); !bytes.Equal(p.Data, want) || p.Segments != 0 {
+			t.Errorf("%x comes as %x", want, p.Data)
+		}
+	}
+	// UDP in IPv4 under a tag, whose checksum is to be completed: 4 bytes later than before it had the tag.
+	udp := frame(append([]byte{0x81, 0, 0, 5, 0x08, 0, 0x45, 0, 0, 36, 0, 0, 0, 0, 9, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2},
+		0, 1, 0, 2, 0, 16, 0, 0)...)
+	in := &pipeline.Packet{Data: udp[:len(udp)-4], Offload: pipeline.Offload{Partial: true, ChecksumStart: 34, ChecksumOffset: 6}}
+	if err := a.Send(&pipeline.Sent{Data: udp, Grown: 4}, in); err != nil {
+		t.Fatal(err)
+	}
+	if p := next(t, got); !bytes.Equal(p.Data, udp) || !p.Offload.Partial || p.Offload.ChecksumStart != 38 || p.Offload.ChecksumOffset != 6 {
+		t.Errorf("%x comes as %x with %+v", udp, p.Data, p.Offload)
+	}
+	b.Close()
+	if err := <-done; err != nil {
+		t.Errorf("the end of a device that is closed: %v", err)
+	}
+	a.Close()
+}
+
+func next(t *testing.T, got <-chan pipeline.Packet) pipeline.Packet {
+	t.Helper()
+	select {
+	case p := <-got:
+		return p
+	case <-time.After(5 * time.Second):
+		t.Fatal("nothing comes")
+		panic("unreachable")
+	}
+}
+
+// A packet that is to be segmented counts as its segments, each with its headers.
+func TestSegmentsCount(t *testing.T) {
+	header := []byte{1, 1, 66, 0, 0xa8, 5, 34, 0, 16, 0} // partial, TCP over IPv4, headers of 66 bytes, segments of 1448
+	if runtime.GOARCH != "amd64" && runtime.GOARCH != "arm64" {
+		t.Skip("the header above is little endian")
+	}
+	frame := make([]byte, 66+3*1448+10)
+	frame[34+12] = 8 << 4 // a TCP header of 32 bytes
+	p := packet(header, frame, 0)
+	if p.Segments != 4 || p.WireBytes != 3*1448+10+4*66 {
+		t.Errorf("%d segments of together %d bytes", p.Segments, p.WireBytes)
+	}
+}

@@ -28,6 +28,10 @@ type Router struct {
 	Interfaces []Interface
 	Loopback   []netip.Prefix // addresses at no interface
 	Static     []StaticRoute
+
+	// Protocol is the routing protocol that finds this router's paths (OSPF), which App.Speak
+	// has introduced; empty: the app itself, over what discovery has found.
+	Protocol string
 }
 
 // Interface is a port of a router.
@@ -47,6 +51,30 @@ type StaticRoute struct {
 
 	// Fallback routes count only where the app finds no path itself.
 	Fallback bool
+}
+
+// Speaker is a routing protocol. Its methods are called while the app computes or handles a packet: they
+// must be quick, and must not call the app.
+type Speaker interface {
+	// Routes returns the routes that the protocol has for a router now.
+	Routes(dpid uint64) []Learned
+
+	// Receive takes a packet of the protocol, with its IP header, that has come in by a port.
+	Receive(dpid uint64, port uint32, packet []byte)
+}
+
+// Learned is a route that a protocol has found.
+type Learned struct {
+	Prefix netip.Prefix
+	Metric uint32
+	Hops   []LearnedHop // of equal cost
+}
+
+// LearnedHop is a next hop of a Learned route: a neighbour's address, or none where the prefix is
+// that of the port itself.
+type LearnedHop struct {
+	Port uint32
+	Via  netip.Addr
 }
 
 // ConfigOf returns the routing nodes of a resolved topology.

@@ -22,6 +22,12 @@ func (n *node) receive(f *Interface, etherType uint16, b []byte, expired bool) {
 		n.answerNDP(f, p.data)
 		return
 	}
+	if _, own := n.local[p.dst]; p.v4 && p.proto == ipProtoOSPF && (own || ospfGroups.Contains(p.dst)) {
+		if n.net != nil && n.net.speakers[n.Protocol] != nil {
+			n.net.speakers[n.Protocol].Receive(n.DPID, f.Port, p.data)
+		}
+		return
+	}
 	if p.dst.IsMulticast() || !p.v4 && (p.src.IsLinkLocalUnicast() || p.dst.IsLinkLocalUnicast()) && n.local[p.dst] == nil {
 		return
 	}

@@ -140,6 +140,15 @@ func solicitedNode(a netip.Addr) (netip.Addr, openflow.MAC) {
 	return netip.AddrFrom16(ip), openflow.MAC{0x33, 0x33, 0xff, b[13], b[14], b[15]}
 }
 
+// multicastMAC is the address of a group's frames (RFC 1112, section 6.4; RFC 2464, section 7).
+func multicastMAC(a netip.Addr) openflow.MAC {
+	b := a.AsSlice()
+	if a.Is4() {
+		return openflow.MAC{0x01, 0x00, 0x5e, b[1] & 0x7f, b[2], b[3]}
+	}
+	return openflow.MAC{0x33, 0x33, b[12], b[13], b[14], b[15]}
+}
+
 func address(b []byte) netip.Addr {
 	a, _ := netip.AddrFromSlice(b)
 	return a

@@ -17,11 +17,12 @@ type Source int
 const (
 	Connected Source = iota // a subnet of an interface
 	Static                  // given by the configuration or a user
+	Protocol                // found by a routing protocol, see Speaker
 	Computed                // the shortest path over the discovered topology
 	Fallback                // given, for where there is no path
 )
 
-var sourceNames = [...]string{"connected", "static", "shortest path", "fallback"}
+var sourceNames = [...]string{"connected", "static", "protocol", "shortest path", "fallback"}
 
 func (s Source) String() string { return sourceNames[s] }
 
@@ -55,6 +56,8 @@ type network struct {
 	inner   []map[int32]*Interface
 	owners  map[netip.Prefix][]owner
 	known   map[netip.Addr]owner // who has an address
+
+	speakers map[string]Speaker
 
 	mu     sync.Mutex
 	tables []*table
@@ -99,8 +102,8 @@ func (t *table) lookup(a netip.Addr) *Route {
 
 // newNetwork makes the picture. up has the ports that can send, links is what discovery knows,
 // and extra are routes that users have added, by router.
-func newNetwork(c *Config, up []map[uint32]bool, links []discovery.Link) (*network, error) {
-	n := &network{index: map[uint64]int{}, up: up, owners: map[netip.Prefix][]owner{}, known: map[netip.Addr]owner{},
+func newNetwork(c *Config, up []map[uint32]bool, links []discovery.Link, speakers map[string]Speaker) (*network, error) {
+	n := &network{speakers: speakers, index: map[uint64]int{}, up: up, owners: map[netip.Prefix][]owner{}, known: map[netip.Addr]owner{},
 		tables: make([]*table, len(c.Routers)), inner: make([]map[int32]*Interface, len(c.Routers))}
 	for i := range c.Routers {
 		r := &c.Routers[i]
@@ -202,7 +205,11 @@ func (n *network) table(router int) *table {
 	}
 	t := &table{routes: map[netip.Prefix]*Route{}}
 	n.connected(t, router)
-	n.computed(t, router)
+	if s := n.speakers[n.routers[router].Protocol]; s != nil {
+		n.learned(t, router, s)
+	} else if n.routers[router].Protocol == "" {
+		n.computed(t, router)
+	}
 	n.static(t, router)
 	for p := range t.routes {
 		f := family(p.Addr())
@@ -296,6 +303,41 @@ func shared(own, neighbour *Interface, v4 bool) (any netip.Addr) {
 	return any
 }
 
+// learned adds what a protocol has found.
+func (n *network) learned(t *table, router int, s Speaker) {
+	for _, l := range s.Routes(n.routers[router].DPID) {
+		r := &Route{Prefix: l.Prefix, Source: Protocol, Metric: l.Metric}
+		for _, h := range l.Hops {
+			if out := n.portOf(router, h.Port); out != nil && h.Via.IsValid() {
+				r.Hops = append(r.Hops, n.hopVia(router, out, h.Via))
+			}
+		}
+		if len(r.Hops) > 0 {
+			t.offer(r)
+		}
+	}
+}
+
+// portOf returns an interface that is up, or nil.
+func (n *network) portOf(router int, port uint32) *Interface {
+	r := n.routers[router]
+	for j := range r.Interfaces {
+		if f := &r.Interfaces[j]; f.Port == port && n.up[router][port] {
+			return f
+		}
+	}
+	return nil
+}
+
+// hopVia is the way to a neighbour, with its MAC where it is a routing node.
+func (n *network) hopVia(router int, out *Interface, via netip.Addr) Hop {
+	h := Hop{Port: out.Port, Interface: out.Name, Via: via, src: out.MAC, router: -1}
+	if o, is := n.known[via]; is && o.itf != nil && o.router != router {
+		h.dst, h.router, h.Router = o.itf.MAC, o.router, n.routers[o.router].Name
+	}
+	return h
+}
+
 // static adds given routes whose next hop is in a connected subnet.
 func (n *network) static(t *table, router int) {
 	for _, s := range n.routers[router].Static {
@@ -307,13 +349,10 @@ func (n *network) static(t *table, router int) {
 		if out == nil {
 			continue
 		}
-		h := Hop{Port: out.Port, Interface: out.Name, Via: s.Via, src: out.MAC, router: -1}
-		if o, is := n.known[s.Via]; is && o.itf != nil {
-			if o.router == router { // via itself
-				continue
-			}
-			h.dst, h.router, h.Router = o.itf.MAC, o.router, n.routers[o.router].Name
+		if o, is := n.known[s.Via]; is && o.router == router { // via itself
+			continue
 		}
+		h := n.hopVia(router, out, s.Via)
 		if old := t.routes[s.To]; old != nil && old.Source == r.Source { // several next hops: equal cost
 			old.Hops = append(old.Hops, h)
 			continue

@@ -62,7 +62,7 @@ func (w *wires) network(t *testing.T) *network {
 	if err := w.check(); err != nil {
 		t.Fatal(err)
 	}
-	n, err := newNetwork(&w.Config, w.up, w.links)
+	n, err := newNetwork(&w.Config, w.up, w.links, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

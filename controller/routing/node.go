@@ -136,11 +136,23 @@ func (n *node) frame() (out []*openflow.FlowMod) {
 			out = append(out, entry(admissionTable, priorityOwn, m, openflow.GotoTable(routeTable)))
 		}
 	}
+	if n.Protocol == ospfProtocol {
+		m := openflow.NewMatch(openflow.EthType(openflow.EthTypeIPv4), openflow.IPProto(ipProtoOSPF))
+		out = append(out, entry(admissionTable, prioritySpecial, m.With(openflow.IPv4Dst(ospfGroups.Addr()).WithPrefix(ospfGroups.Bits())), toController()))
+	}
 	for a := range n.local {
 		out = append(out, entry(routeTable, priorityLocal, matchDst(netip.PrefixFrom(a, a.BitLen())), toController()))
 	}
 	return append(out, entry(routeTable, 0, openflow.Match{}, toController()))
 }
+
+// OSPF's packets (RFC 2328, appendix A.1).
+const (
+	ospfProtocol = "ospf"
+	ipProtoOSPF  = 89
+)
+
+var ospfGroups = netip.MustParsePrefix("224.0.0.4/30") // AllSPFRouters is .5, AllDRouters .6
 
 func matchDst(p netip.Prefix) openflow.Match {
 	if p.Addr().Is4() {

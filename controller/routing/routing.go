@@ -23,6 +23,7 @@ package routing
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/netip"
 	"sync"
 	"sync/atomic"
@@ -65,6 +66,7 @@ type App struct {
 
 	mu       sync.Mutex // of what follows
 	config   Config
+	speakers map[string]Speaker // by the protocol's name; not changed once it is here
 	cause    cause
 	pending  bool // a change is not in the switches yet
 	watchers []func(Rerouted)
@@ -135,6 +137,46 @@ func (a *App) Start(c *controller.Controller) error {
 	a.discovery.Watch(func(discovery.Change) { a.poke("links have changed", time.Now()) })
 	a.done.Go(a.run)
 	return nil
+}
+
+// Speak introduces a routing protocol by its name, before the app starts. Routers whose configuration
+// names it have its routes, and it gets their packets: IP protocol 89 for OSPF.
+func (a *App) Speak(name string, s Speaker) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	speakers := maps.Clone(a.speakers)
+	if speakers == nil {
+		speakers = map[string]Speaker{}
+	}
+	speakers[name] = s
+	a.speakers = speakers
+}
+
+// Refresh makes the app ask protocols for their routes again.
+func (a *App) Refresh(why string) { a.poke(why, time.Now()) }
+
+// SendIP sends a packet of a router, with its IP header, out of a port: to a multicast address, or to a
+// neighbour in the port's subnet, whose MAC is asked for.
+func (a *App) SendIP(dpid uint64, port uint32, packet []byte) {
+	n := a.node(dpid)
+	if n == nil || len(packet) < 20 {
+		return
+	}
+	p, ok := parseIP(etherTypeOf(packet), packet)
+	if !ok {
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	f := n.itf[port]
+	switch {
+	case f == nil:
+		n.originate(packet) // not over a port: by the routes, as a virtual link's are
+	case p.dst.IsMulticast():
+		n.output(port, frame(multicastMAC(p.dst), f.MAC, etherTypeOf(packet), packet))
+	default:
+		n.deliver(f, p.dst, waiting{packet: packet})
+	}
 }
 
 // Stop ends it. What is installed stays.

@@ -19,7 +19,7 @@ func (a *App) follow() {
 	nodes := *a.nodes.Load()
 	why := a.cause
 	a.pending, a.cause = false, cause{}
-	config := a.config
+	config, speakers := a.config, a.speakers
 	config.Routers = slices.Clone(config.Routers)
 	a.mu.Unlock()
 	up := make([]map[uint32]bool, len(config.Routers))
@@ -28,7 +28,7 @@ func (a *App) follow() {
 		up[n.index] = maps.Clone(n.up)
 		n.mu.Unlock()
 	}
-	net, err := newNetwork(&config, up, a.discovery.Links())
+	net, err := newNetwork(&config, up, a.discovery.Links(), speakers)
 	if err != nil {
 		a.c.Log().Error("routes cannot be computed", "error", err)
 		return

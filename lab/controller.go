@@ -57,6 +57,11 @@ func (d *daemon) startController(t *topology.Topology) error {
 		return err
 	}
 	own := &ownController{c, listener}
+	d.ask.Settle = func(ctx context.Context) error {
+		d.changing.Lock()
+		defer d.changing.Unlock()
+		return d.local.Settle(ctx)
+	}
 	d.ask.Use(c)
 	go func() { _ = own.Serve(listener) }()
 	d.own, d.local.ControllerSocket, d.local.Meet = own, socket, own.meet

@@ -36,6 +36,10 @@ import (
 
 // Server answers for a controller, once there is one.
 type Server struct {
+	// Settle waits, after a change that a user has asked for, until no packet goes the old way; nil: the
+	// switches' word is enough. It is set before Use.
+	Settle func(context.Context) error
+
 	controller atomic.Pointer[builtin.Controller]
 	metrics    atomic.Pointer[http.Handler]
 	streams    atomic.Int64 // of events, that are open
@@ -86,6 +90,19 @@ func config() huma.Config {
 	c.Components.SecuritySchemes = map[string]*huma.SecurityScheme{"token": {Type: "http", Scheme: "bearer", Description: "On TCP only"}}
 	c.Security = []map[string][]string{{"token": {}}}
 	return c
+}
+
+// settled waits until a change that has not failed holds for all packets.
+func (s *Server) settled(ctx context.Context, err error) error {
+	if err != nil || s.Settle == nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	if err := s.Settle(ctx); err != nil {
+		return fmt.Errorf("the change is made, but running flows may not follow it yet: %w", err)
+	}
+	return nil
 }
 
 // SchemaName is how the OpenAPI document calls a type: those of this package ControllerLink, and so
@@ -188,7 +205,8 @@ func (s *Server) registerFlows(api huma.API) {
 		if err != nil {
 			return nil, err
 		}
-		return bodyOf(newView(c).addFlow(ctx, in.Body))
+		f, err := newView(c).addFlow(ctx, in.Body)
+		return bodyOf(f, s.settled(ctx, err))
 	}, summary("Add a flow entry, which is kept until it is taken back"))
 	huma.Delete(api, "/v1/controller/flows/{id}", func(ctx context.Context, in *struct {
 		ID int64 `path:"id"`
@@ -197,7 +215,8 @@ func (s *Server) registerFlows(api huma.API) {
 		if err != nil {
 			return nil, err
 		}
-		return bodyOf(newView(c).deleteFlow(ctx, in.ID))
+		f, err := newView(c).deleteFlow(ctx, in.ID)
+		return bodyOf(f, s.settled(ctx, err))
 	}, summary("Take a user's flow entry back"))
 }
 
@@ -216,7 +235,7 @@ func (s *Server) registerRoutes(api huma.API) {
 		if err == nil {
 			err = c.AddRoute(ctx, builtin.UserRoute{Router: in.Body.Router, Prefix: in.Body.Prefix, Via: in.Body.Via})
 		}
-		if err != nil {
+		if err := s.settled(ctx, err); err != nil {
 			return nil, problem(err)
 		}
 		return nil, nil
@@ -235,6 +254,9 @@ func (s *Server) registerRoutes(api huma.API) {
 		}
 		if err := c.DeleteRoute(ctx, in.Router, prefix); err != nil {
 			return nil, problem(fmt.Errorf("%s, %v: %w", in.Router, prefix, err))
+		}
+		if err := s.settled(ctx, nil); err != nil {
+			return nil, problem(err)
 		}
 		return nil, nil
 	}, summary("Take a user's static route back"))

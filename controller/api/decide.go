@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"trivet.dev/trivet/controller/builtin"
 	"trivet.dev/trivet/controller/routing"
 	"trivet.dev/trivet/openflow"
 )
@@ -74,7 +75,10 @@ func (w *walk) controller(s *step, o output) fate {
 		}
 		return w.byRouting(s, *r, o.packet)
 	}
-	if name == "" || name == "user" {
+	switch name {
+	case "learning": // which always gets a copy
+		return w.end(s.hop.Switch, "there is no other port to flood it by", false)
+	case "", "user":
 		return w.end(s.hop.Switch, "it goes to the controller, where no app takes it", false)
 	}
 	return w.end(s.hop.Switch, "it goes to the controller, to "+name, false)
@@ -209,8 +213,8 @@ func (w *walk) whyRoute(r routing.Router) (out []string) {
 		}
 		via = append(via, name)
 	}
-	text := fmt.Sprintf("%s: %v by %v", r.Name, route.Prefix, route.Source)
-	if route.Source == routing.Computed {
+	text := fmt.Sprintf("%s: %v by %s", r.Name, route.Prefix, builtin.SourceOf(r, route))
+	if route.Source == routing.Computed || route.Source == routing.Protocol {
 		text += fmt.Sprintf(", cost %d", route.Metric)
 	}
 	text += ", via " + strings.Join(via, " or ")

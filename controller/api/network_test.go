@@ -58,6 +58,7 @@ func newBed(t *testing.T, spec string, nodes topology.Kind, database string) *be
 	b.start(database)
 	t.Cleanup(func() { b.stop() })
 	b.wait("all links", func() bool { return len(b.c.Discovery.Links()) == 2*b.inner() && b.edges() })
+	b.barriers()
 	return b
 }
 
@@ -196,17 +197,20 @@ func (b *bed) hello(name string) {
 	h := b.host(name)
 	b.send(name, arpFrame(1, h.MAC, h.Addresses[0].Addr(), openflow.MAC{}, h.Addresses[0].Addr()))
 	b.wait("the controller has heard "+name, func() bool { _, is := b.c.Discovery.Host(h.MAC); return is })
-	for range b.c.Switches() {
-		for _, s := range b.c.Switches() {
-			b.must(s.Barrier(context.Background()))
-		}
-	}
+	b.barriers()
 	for {
 		select {
 		case <-b.arrived:
 		case <-time.After(50 * time.Millisecond):
 			return
 		}
+	}
+}
+
+// barriers waits until the switches have done all that they were told.
+func (b *bed) barriers() {
+	for _, s := range b.c.Switches() {
+		b.must(s.Barrier(context.Background()))
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"trivet.dev/trivet/controller"
 	"trivet.dev/trivet/controller/builtin"
+	"trivet.dev/trivet/controller/routing"
 	"trivet.dev/trivet/controller/user"
 	"trivet.dev/trivet/openflow"
 	"trivet.dev/trivet/topology"
@@ -200,8 +201,8 @@ func (v *view) routes(name string) (out Routes, err error) {
 		}
 		found = true
 		for _, x := range v.c.Routing.RoutesOf(r.DPID) {
-			route := Route{Router: r.Name, Prefix: x.Prefix, Source: x.Source.String(), Metric: x.Metric, Hops: []Hop{},
-				User: x.Source.String() == "static" && users[r.Name+" "+x.Prefix.String()]}
+			route := Route{Router: r.Name, Prefix: x.Prefix, Source: builtin.SourceOf(r, x), Metric: x.Metric, Hops: []Hop{},
+				User: x.Source == routing.Static && users[r.Name+" "+x.Prefix.String()]}
 			for _, h := range x.Hops {
 				hop := Hop{Interface: h.Interface, Via: h.Via, Router: h.Router}
 				if f := v.m.ByAddress(h.Via); hop.Router == "" && f != nil {

@@ -171,7 +171,7 @@ type Routes struct {
 type Route struct {
 	Router string       `json:"router"`
 	Prefix netip.Prefix `json:"prefix"`
-	Source string       `json:"source" doc:"connected, static, shortest path, fallback"`
+	Source string       `json:"source" doc:"connected, static, shortest path, fallback, or the routing protocol"`
 	Metric uint32       `json:"metric"`
 	Hops   []Hop        `json:"hops" doc:"Next hops of equal cost"`
 	User   bool         `json:"user,omitempty" doc:"Added by a user"`

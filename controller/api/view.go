@@ -202,8 +202,8 @@ func (v *view) switches() []Switch {
 		ids[s.DPID()] = true
 	}
 	for dpid := range v.m.Switches() {
-		if v.m.Switch(dpid).Controlled {
-			ids[dpid] = ids[dpid]
+		if !ids[dpid] && v.m.Switch(dpid).Controlled {
+			ids[dpid] = false
 		}
 	}
 	out := []Switch{}

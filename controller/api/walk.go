@@ -256,13 +256,9 @@ func (w *walk) arrive(out place, p packet) fate {
 	return w.end(name, fmt.Sprintf("it is for %s, who is not there", w.host(mac)), false)
 }
 
-// end notes the way that the walk has come.
+// end notes the way that the walk has come, if there is room for one more.
 func (w *walk) end(node, reason string, arrives bool) fate {
 	f := fate{arrives, arrives}
-	if len(w.path.Ways) >= maxWays {
-		w.path.More = true
-		return f
-	}
 	way := Way{Arrives: arrives, Copy: w.copies > 0, End: node, Reason: reason, Hops: []PathHop{}}
 	for _, s := range w.trail {
 		way.Hops = append(way.Hops, s.hop)
@@ -272,7 +268,14 @@ func (w *walk) end(node, reason string, arrives bool) fate {
 			}
 		}
 	}
-	w.path.Ways = append(w.path.Ways, way)
+	if len(w.path.Ways) < maxWays {
+		w.path.Ways = append(w.path.Ways, way)
+		return f
+	}
+	w.path.More = true
+	if i := slices.IndexFunc(w.path.Ways, func(x Way) bool { return !x.Arrives }); arrives && i >= 0 {
+		w.path.Ways[i] = way // one that arrives is worth more
+	}
 	return f
 }
 

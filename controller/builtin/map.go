@@ -163,18 +163,18 @@ func (m *Map) ByAddress(a netip.Addr) *MapInterface { return m.byAddr[a] }
 
 // CompareNames orders names as people do: s2 is before s10.
 func CompareNames(a, b string) int {
-	for a != "" && b != "" {
-		x, restX := leading(a)
-		y, restY := leading(b)
-		if isDigit(x[0]) && isDigit(y[0]) {
-			x, y = strings.TrimLeft(x, "0"), strings.TrimLeft(y, "0")
-			if c := cmp.Or(cmp.Compare(len(x), len(y)), cmp.Compare(x, y)); c != 0 {
+	for x, y := a, b; x != "" && y != ""; {
+		var u, v string
+		u, x = leading(x)
+		v, y = leading(y)
+		if isDigit(u[0]) && isDigit(v[0]) {
+			u, v = strings.TrimLeft(u, "0"), strings.TrimLeft(v, "0")
+			if c := cmp.Or(cmp.Compare(len(u), len(v)), cmp.Compare(u, v)); c != 0 {
 				return c
 			}
-		} else if x != y {
-			return cmp.Compare(a, b)
+		} else if u != v {
+			break
 		}
-		a, b = restX, restY
 	}
 	return cmp.Compare(a, b)
 }

@@ -130,7 +130,7 @@ func (r *recorder) writeRoutes() {
 		}
 		var rows []database.Route
 		for _, x := range r.c.Routing.RoutesOf(router.DPID) {
-			row := database.Route{Prefix: x.Prefix.String(), Source: x.Source.String(), Metric: x.Metric}
+			row := database.Route{Prefix: x.Prefix.String(), Source: SourceOf(router, x), Metric: x.Metric}
 			for _, h := range x.Hops {
 				to := h.Interface
 				if h.Via.IsValid() {

@@ -108,6 +108,14 @@ func (c *Controller) UserRoutes() []UserRoute {
 	return out
 }
 
+// SourceOf says where a router's route comes from; of one by a routing protocol, by which.
+func SourceOf(r routing.Router, x *routing.Route) string {
+	if x.Source == routing.Protocol && r.Protocol != "" {
+		return r.Protocol
+	}
+	return x.Source.String()
+}
+
 // ErrNoRoute is that a user has added no such route.
 var ErrNoRoute = errors.New("no such route was added")
 

@@ -2,6 +2,7 @@ package routing
 
 import (
 	"net/netip"
+	"slices"
 	"time"
 
 	"gvisor.dev/gvisor/pkg/tcpip/header"
@@ -270,14 +271,19 @@ func (n *node) installWhenQuiet(nb *neighbor) {
 
 // neighborsChanged installs routes that waited for a neighbour's MAC.
 func (n *node) neighborsChanged() {
-	if n.net == nil || n.rules == nil || len(n.Static) == 0 {
+	if n.net == nil || n.rules == nil || len(n.Static) == 0 && n.Protocol == "" {
 		return
 	}
 	for _, r := range n.net.table(n.index).routes {
-		if (r.Source == Static || r.Source == Fallback) && n.wanted(r) {
+		if r.Source != Connected && r.Source != Computed && r.asked() && n.wanted(r) {
 			_ = n.put(r, n.routeEntry(r))
 		}
 	}
+}
+
+// asked says whether a next hop is found by its address.
+func (r *Route) asked() bool {
+	return slices.ContainsFunc(r.Hops, func(h Hop) bool { return h.dst == openflow.MAC{} })
 }
 
 // forgetNeighbors forgets those behind a port that has gone down.

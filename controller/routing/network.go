@@ -135,35 +135,11 @@ func (n *network) prefixes() {
 	}
 }
 
-// place is a port of a datapath; port 0 stands for all of a layer-2 switch.
-type place struct {
-	dpid uint64
-	port uint32
-}
-
 // join makes the graph: routers, and between them segments, which are the ports of routers that
 // links and layer-2 switches join.
 func (n *network) join(links []discovery.Link) error {
-	parent := map[place]place{}
-	var find func(p place) place
-	find = func(p place) place {
-		if q, is := parent[p]; is && q != p {
-			root := find(q)
-			parent[p] = root
-			return root
-		}
-		return p
-	}
-	at := func(dpid uint64, port uint32) place {
-		if _, router := n.index[dpid]; router {
-			return place{dpid, port}
-		}
-		return place{dpid, 0}
-	}
-	for _, l := range links {
-		parent[find(at(l.From, l.FromPort))] = find(at(l.To, l.ToPort))
-	}
-	segments := map[place]int32{}
+	joined := NewSegments(links, func(dpid uint64) bool { _, router := n.index[dpid]; return router })
+	segments := map[Segment]int32{}
 	var edges []spf.Edge
 	for i, r := range n.routers {
 		for j := range r.Interfaces {
@@ -171,7 +147,7 @@ func (n *network) join(links []discovery.Link) error {
 			if !n.up[i][f.Port] {
 				continue
 			}
-			root := find(place{r.DPID, f.Port})
+			root := joined.Of(r.DPID, f.Port)
 			s, is := segments[root]
 			if !is {
 				s = int32(len(n.routers) + len(segments))

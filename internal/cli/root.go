@@ -99,6 +99,8 @@ const longHelp = `Trivet brings a network topology up on this machine, and measu
   trivet ping --all                 every host pings every other
   trivet exec h1 -- ip addr         run a program in a host
   trivet link set s1-s2 delay=10ms  make a link slower while the lab runs
+  trivet path h1 h3                 the way of a packet, and why it goes there
+  trivet top                        the load of the links
   sudo trivet up campus.yaml        a topology from a file (see examples/)
   trivet down                       and nothing is left
 

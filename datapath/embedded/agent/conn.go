@@ -135,13 +135,14 @@ func (c *connPeer) write() {
 		for {
 			c.mu.Lock()
 			out, closed := c.buf, c.closed
-			c.buf = c.spare[:0]
+			c.buf, c.spare = c.spare[:0], nil
 			c.drained.Broadcast()
 			c.mu.Unlock()
 			if len(out) == 0 && closed {
 				return
 			}
 			if len(out) == 0 {
+				c.spare = out // what is gathered in is another room than what is sent
 				break
 			}
 			if c.failed = c.send(out); c.failed != nil {

@@ -2,4 +2,4 @@
 // the Go types of its maps.
 package bpf
 
-//go:generate go run github.com/cilium/ebpf/cmd/bpf2go -go-package bpf -target bpfel -type port -type mask -type entry -type output -type counter -type flow_key Forward forward.c -- -O2 -mcpu=v3 -Wall -Werror -I/usr/include/x86_64-linux-gnu
+//go:generate go run github.com/cilium/ebpf/cmd/bpf2go -go-package bpf -target bpfel -type port -type mask -type entry -type output -type counter -type flow_key -type activation Forward forward.c -- -O2 -mcpu=v3 -Wall -Werror -I/usr/include/x86_64-linux-gnu

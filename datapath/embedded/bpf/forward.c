@@ -36,6 +36,7 @@ ARRAY(masks, struct mask);
 ARRAY(entries, struct entry);
 ARRAY(outputs, struct output);
 ARRAY(counters, struct counter);
+ARRAY(activations, struct activation); /* one */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -297,6 +298,14 @@ static __always_inline int send(struct __sk_buff *skb, __u32 id, const __u8 *dst
 	if (bpf_skb_change_type(skb, type))
 		return TC_ACT_SHOT;
 	return bpf_redirect_peer(out->ifindex, 0);
+}
+
+/* Sends a packet out by the device of a port, as copies go: so they stay in their order. */
+static __always_inline int leave(struct __sk_buff *skb, __u32 id)
+{
+	struct port *out = bpf_map_lookup_elem(&ports, &id);
+
+	return out && out->ifindex ? bpf_redirect(out->ifindex, 0) : TC_ACT_SHOT;
 }
 
 /* Gives a packet to user space. */
@@ -621,7 +630,7 @@ static __always_inline int forward(struct __sk_buff *skb, struct packet *p, stru
 		__sync_fetch_and_add(&in->failed, 1);
 		return TC_ACT_SHOT;
 	}
-	return send(skb, last->port, r.is.dst);
+	return e->outputs > 1 ? leave(skb, last->port) : send(skb, last->port, r.is.dst);
 }
 
 SEC("tc")
@@ -672,15 +681,30 @@ int ingress(struct __sk_buff *skb)
 	return forward(skb, &p, e, in);
 }
 
-/* Packets that user space sends: an outermost VLAN tag of no other meaning is the port. */
+/* Makes an entry active: with the packet that is sent now, all have left that met it before. User space could
+ * do that only afterwards, when the answer to this packet may be here already. */
+static __always_inline void activate(void)
+{
+	__u32 zero = 0;
+	struct activation *a = bpf_map_lookup_elem(&activations, &zero);
+	struct entry *e = a ? bpf_map_lookup_elem(&entries, &a->entry) : 0;
+
+	if (e)
+		__sync_val_compare_and_swap(&e->state, a->expected, (__u64)STATE_ACTIVE << STATE_SHIFT);
+}
+
+/* Packets that user space sends: an outermost VLAN tag of no other meaning is the port, and its type says
+ * whether an entry becomes active. */
 SEC("tc")
 int inject(struct __sk_buff *skb)
 {
-	__u32 port = skb->vlan_tci;
+	__u32 port = skb->vlan_tci, type = skb->vlan_proto;
 	__u8 dst[8] = {};
 
 	if (!skb->vlan_present || bpf_skb_vlan_pop(skb) || bpf_skb_load_bytes(skb, 0, dst, 6))
 		return TC_ACT_SHOT;
+	if (type == bpf_htons(ETHERTYPE_STAG))
+		activate();
 	return send(skb, port, dst);
 }
 

@@ -103,6 +103,14 @@ struct counter {
 	__u64 last;    /* ns, CLOCK_MONOTONIC */
 };
 
+/* An entry that becomes active with a packet that user space sends: the last one that has met it, when its
+ * state is as expected then. */
+struct activation {
+	__u64 expected;
+	__u32 entry;
+	__u32 unused;
+};
+
 /* In front of a packet in the miss channel. It is as long as two Ethernet addresses: after these the tap puts
  * a VLAN tag that was not in the packet's bytes. */
 struct missed {

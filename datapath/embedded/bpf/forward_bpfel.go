@@ -13,6 +13,13 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+type ForwardActivation struct {
+	_        structs.HostLayout
+	Expected uint64
+	Entry    uint32
+	Unused   uint32
+}
+
 type ForwardCounter struct {
 	_       structs.HostLayout
 	Packets uint64
@@ -85,19 +92,20 @@ type ForwardPort struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	ForwardMapCounters   = "counters"
-	ForwardMapDevices    = "devices"
-	ForwardMapEntries    = "entries"
-	ForwardMapFlows      = "flows"
-	ForwardMapMasks      = "masks"
-	ForwardMapOutputs    = "outputs"
-	ForwardMapPorts      = "ports"
-	ForwardProgIngress   = "ingress"
-	ForwardProgInject    = "inject"
-	ForwardProgNull      = "null"
-	ForwardVarMaxEntries = "max_entries"
-	ForwardVarSeed       = "seed"
-	ForwardVarTap        = "tap"
+	ForwardMapActivations = "activations"
+	ForwardMapCounters    = "counters"
+	ForwardMapDevices     = "devices"
+	ForwardMapEntries     = "entries"
+	ForwardMapFlows       = "flows"
+	ForwardMapMasks       = "masks"
+	ForwardMapOutputs     = "outputs"
+	ForwardMapPorts       = "ports"
+	ForwardProgIngress    = "ingress"
+	ForwardProgInject     = "inject"
+	ForwardProgNull       = "null"
+	ForwardVarMaxEntries  = "max_entries"
+	ForwardVarSeed        = "seed"
+	ForwardVarTap         = "tap"
 )
 
 // LoadForward returns the embedded CollectionSpec for Forward.
@@ -151,13 +159,14 @@ type ForwardProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type ForwardMapSpecs struct {
-	Counters *ebpf.MapSpec `ebpf:"counters"`
-	Devices  *ebpf.MapSpec `ebpf:"devices"`
-	Entries  *ebpf.MapSpec `ebpf:"entries"`
-	Flows    *ebpf.MapSpec `ebpf:"flows"`
-	Masks    *ebpf.MapSpec `ebpf:"masks"`
-	Outputs  *ebpf.MapSpec `ebpf:"outputs"`
-	Ports    *ebpf.MapSpec `ebpf:"ports"`
+	Activations *ebpf.MapSpec `ebpf:"activations"`
+	Counters    *ebpf.MapSpec `ebpf:"counters"`
+	Devices     *ebpf.MapSpec `ebpf:"devices"`
+	Entries     *ebpf.MapSpec `ebpf:"entries"`
+	Flows       *ebpf.MapSpec `ebpf:"flows"`
+	Masks       *ebpf.MapSpec `ebpf:"masks"`
+	Outputs     *ebpf.MapSpec `ebpf:"outputs"`
+	Ports       *ebpf.MapSpec `ebpf:"ports"`
 }
 
 // ForwardVariableSpecs contains global variables before they are loaded into the kernel.
@@ -189,17 +198,19 @@ func (o *ForwardObjects) Close() error {
 //
 // It can be passed to LoadForwardObjects or ebpf.CollectionSpec.LoadAndAssign.
 type ForwardMaps struct {
-	Counters *ebpf.Map `ebpf:"counters"`
-	Devices  *ebpf.Map `ebpf:"devices"`
-	Entries  *ebpf.Map `ebpf:"entries"`
-	Flows    *ebpf.Map `ebpf:"flows"`
-	Masks    *ebpf.Map `ebpf:"masks"`
-	Outputs  *ebpf.Map `ebpf:"outputs"`
-	Ports    *ebpf.Map `ebpf:"ports"`
+	Activations *ebpf.Map `ebpf:"activations"`
+	Counters    *ebpf.Map `ebpf:"counters"`
+	Devices     *ebpf.Map `ebpf:"devices"`
+	Entries     *ebpf.Map `ebpf:"entries"`
+	Flows       *ebpf.Map `ebpf:"flows"`
+	Masks       *ebpf.Map `ebpf:"masks"`
+	Outputs     *ebpf.Map `ebpf:"outputs"`
+	Ports       *ebpf.Map `ebpf:"ports"`
 }
 
 func (m *ForwardMaps) Close() error {
 	return _ForwardClose(
+		m.Activations,
 		m.Counters,
 		m.Devices,
 		m.Entries,

@@ -192,4 +192,3 @@ func roundTrips(b testing.TB, c *net.UDPConn, count int) (list []float64) {
 	}
 	return list
 }
-

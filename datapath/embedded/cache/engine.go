@@ -30,7 +30,7 @@ type Options struct {
 	PerPort  int           // of them, of packets that come in by one port; default 8192
 	Ports    int           // default 4096, at most 65535
 	Idle     time.Duration // after which an entry is taken away that no packet has met; default 10 s
-	Queue    int           // packets of a port that may wait for user space; default 512
+	Queue    int           // packets of a port that may wait for user space; default 2048
 	MissRate float64       // packets per second of a port that user space takes; default 50,000
 
 	// UserSpace: all packets go through user space, as they do where BPF is not permitted.
@@ -49,7 +49,7 @@ func (o *Options) setDefaults() {
 	def(&o.Entries, 32768)
 	def(&o.PerPort, 8192)
 	def(&o.Ports, 4096)
-	def(&o.Queue, 512)
+	def(&o.Queue, 2048)
 	if o.Idle == 0 {
 		o.Idle = 10 * time.Second
 	}
@@ -85,6 +85,7 @@ type Engine struct {
 	entries  []bpf.ForwardEntry
 	outputs  []bpf.ForwardOutput
 	counters []bpf.ForwardCounter
+	activate []bpf.ForwardActivation
 
 	stop  chan struct{}
 	group sync.WaitGroup
@@ -238,7 +239,10 @@ func (e *Engine) share() (err error) {
 	if e.outputs, err = shared[bpf.ForwardOutput](e.objs.Outputs); err != nil {
 		return err
 	}
-	e.counters, err = shared[bpf.ForwardCounter](e.objs.Counters)
+	if e.counters, err = shared[bpf.ForwardCounter](e.objs.Counters); err != nil {
+		return err
+	}
+	e.activate, err = shared[bpf.ForwardActivation](e.objs.Activations)
 	return err
 }
 
@@ -249,6 +253,7 @@ func (e *Engine) unload() {
 	unshare(e.entries)
 	unshare(e.outputs)
 	unshare(e.counters)
+	unshare(e.activate)
 	e.objs.Close()
 	if e.tap != nil {
 		e.tap.close()
@@ -291,27 +296,29 @@ func (e *Engine) Close(keep bool) error {
 }
 
 // Send sends a packet that a Processor has made out by the device of its port: see embedded.Options.Output.
-func (e *Engine) Send(out *pipeline.Sent, in *pipeline.Packet) {
+func (e *Engine) Send(out *pipeline.Sent, in *pipeline.Packet) { e.send(out, in, false) }
+
+func (e *Engine) send(out *pipeline.Sent, in *pipeline.Packet, activate bool) {
 	e.mu.Lock()
 	p := e.attached[out.Port]
 	e.mu.Unlock()
 	if p == nil {
 		return
 	}
-	if err := p.send(e, out, in); err != nil {
+	if err := p.send(e, out, in, activate); err != nil {
 		out.Port.CountDropped(false, 1, uint64(len(out.Data)), e.dp.Now())
 		e.opt.Log.Debug("a packet was not sent", "device", p.device.name, "error", err)
 	}
 }
 
-func (p *port) send(e *Engine, out *pipeline.Sent, in *pipeline.Packet) error {
+func (p *port) send(e *Engine, out *pipeline.Sent, in *pipeline.Packet, activate bool) error {
 	if size := packetSize(out.Data, in, out.Grown); size > int(p.device.mtu) {
 		return fmt.Errorf("%d bytes are more than the %d of the device", size, p.device.mtu)
 	}
 	if p.wire != nil {
 		return p.wire.Send(out, in)
 	}
-	return e.tap.write(uint16(p.id), out.Data, in.Offload.ForFrame(out.Grown))
+	return e.tap.write(uint16(p.id), out.Data, in.Offload.ForFrame(out.Grown), activate && p.device.mode == Peer)
 }
 
 // packetSize returns how many bytes a frame, or each of its segments, carries.

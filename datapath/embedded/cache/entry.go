@@ -18,6 +18,7 @@ const (
 	stateDrain   = 3
 	stateCount   = uint64(1)<<stateShift - 1
 
+	manyGone   = 1024 // entries, whose ids somebody will want soon
 	drainAfter = 1024 // packets, in which the moment has not come that nothing is on its way
 )
 
@@ -169,7 +170,9 @@ func (e *Engine) retire(x *entry) {
 	store64(&e.entries[x.id].State, 0)
 	e.list[x.id] = nil
 	e.unfollow(x)
-	e.retired = append(e.retired, x)
+	if e.retired = append(e.retired, x); len(e.retired) == manyGone {
+		e.changes.poke()
+	}
 }
 
 func (e *Engine) release(x *entry) {

@@ -187,7 +187,9 @@ func (b *bed) listen(i int, port int) *net.UDPConn {
 	return c
 }
 
-func addrOf(i, port int) *net.UDPAddr { return &net.UDPAddr{IP: net.IPv4(10, 0, 0, byte(i)), Port: port} }
+func addrOf(i, port int) *net.UDPAddr {
+	return &net.UDPAddr{IP: net.IPv4(10, 0, 0, byte(i)), Port: port}
+}
 
 // eventually waits until f says nothing.
 func (b *bed) eventually(f func() string) {

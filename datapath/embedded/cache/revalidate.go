@@ -28,6 +28,10 @@ func (c *changes) note(s *pipeline.Switch, what int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.set[watchKey{s, what}] = struct{}{}
+	c.poke()
+}
+
+func (c *changes) poke() {
 	select {
 	case c.some <- struct{}{}:
 	default:

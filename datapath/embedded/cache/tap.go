@@ -164,8 +164,9 @@ func packetOf(vnet, frame []byte) pipeline.Packet {
 	return pkt
 }
 
-// write sends a frame by a port. offload is that of the frame.
-func (t *tap) write(port uint16, frame []byte, o pipeline.Offload) error {
+// write sends a frame by a port. offload is that of the frame. With activate, the entry that was said to becomes
+// active.
+func (t *tap) write(port uint16, frame []byte, o pipeline.Offload, activate bool) error {
 	if len(frame) < 14 {
 		return errors.New("a frame without addresses")
 	}
@@ -183,6 +184,9 @@ func (t *tap) write(port uint16, frame []byte, o pipeline.Offload) error {
 	}
 	copy(head[vnetLen:], frame[:12])
 	binary.BigEndian.PutUint16(head[vnetLen+12:], 0x8100)
+	if activate {
+		binary.BigEndian.PutUint16(head[vnetLen+12:], 0x88a8)
+	}
 	binary.BigEndian.PutUint16(head[vnetLen+14:], port)
 	iov := [2]unix.Iovec{{Base: &head[0]}, {Base: &frame[12]}}
 	iov[0].SetLen(len(head))

@@ -5,6 +5,7 @@ package cache
 import (
 	"time"
 
+	"trivet.dev/trivet/datapath/embedded/bpf"
 	"trivet.dev/trivet/datapath/embedded/pipeline"
 )
 
@@ -150,6 +151,9 @@ func (w *worker) take(p *port, m *missed, now time.Duration) {
 		o = x.outcome
 	}
 	counted := x != nil && m.entry == x.id
+	if counted {
+		w.activate[0] = bpf.ForwardActivation{Entry: x.id, Expected: statePending<<stateShift | (x.done + 1)}
+	}
 	w.mu.Unlock()
 	if x == nil {
 		o = &pipeline.Outcome{}
@@ -167,7 +171,7 @@ func (w *worker) take(p *port, m *missed, now time.Duration) {
 	}
 	r := w.proc.Apply(o, &m.pkt, now)
 	for i := range r.Sent {
-		w.Send(&r.Sent[i], &m.pkt)
+		w.send(&r.Sent[i], &m.pkt, counted && i == len(r.Sent)-1)
 	}
 	if counted {
 		w.mu.Lock()

@@ -1,0 +1,272 @@
+package ospf
+
+import (
+	"fmt"
+	"net/netip"
+	"reflect"
+	"slices"
+	"time"
+
+	engine "trivet.dev/trivet/routing/ospf"
+)
+
+// Config is the routers that speak OSPF.
+type Config struct {
+	Areas   []engine.AreaConfig // those that are stub areas or have ranges; others need not be here
+	Routers []Router
+}
+
+// Router is a routing node that speaks OSPF.
+type Router struct {
+	DPID         uint64
+	Name         string
+	ID           engine.ID
+	Interfaces   []Interface
+	Virtual      []engine.VirtualLinkConfig
+	Off          []Network // of interfaces on which OSPF is off
+	Redistribute []Redistribute
+}
+
+// Interface is an interface on which OSPF runs. A port with several addresses is several: of them all
+// but the first are passive.
+type Interface struct {
+	Port     uint32 // 0: the loopback
+	Name     string
+	Settings engine.InterfaceConfig // its Index is set to the port
+}
+
+// Network is a port's subnet.
+type Network struct {
+	Port   uint32
+	Prefix netip.Prefix
+}
+
+// Redistribute announces routes of another source as external ones (RFC 2328, section 12.4.4).
+type Redistribute struct {
+	Source Source
+	Metric uint32
+	Type2  bool // the metric is above any cost inside
+}
+
+// Source is where redistributed routes come from.
+type Source string
+
+const (
+	FromConnected Source = "connected" // networks of interfaces on which OSPF is off
+	FromStatic    Source = "static"    // static routes, also those that users add, whose next hop is there
+	FromDefault   Source = "default"   // a default route, whether or not the router has one
+)
+
+// check says what is wrong with a configuration, and sets what follows from it.
+func (c *Config) check() error {
+	ids, dpids := map[engine.ID]string{}, map[uint64]string{}
+	for i := range c.Routers {
+		r := &c.Routers[i]
+		if r.ID == 0 {
+			return fmt.Errorf("router %s: its router id is 0.0.0.0", r.Name)
+		}
+		if other, is := ids[r.ID]; is {
+			return fmt.Errorf("routers %s and %s have the same router id %v", other, r.Name, r.ID)
+		}
+		if other, is := dpids[r.DPID]; is {
+			return fmt.Errorf("routers %s and %s have the same datapath id %016x", other, r.Name, r.DPID)
+		}
+		ids[r.ID], dpids[r.DPID] = r.Name, r.Name
+		r.Interfaces = slices.Clone(r.Interfaces)
+		for j := range r.Interfaces {
+			r.Interfaces[j].Settings.Index = r.Interfaces[j].Port
+		}
+	}
+	return nil
+}
+
+// key tells interfaces of a router apart.
+type key struct {
+	port    uint32
+	address netip.Prefix
+}
+
+func (i *Interface) key() key { return key{i.Port, i.Settings.Address} }
+
+// configure makes the routers those of another configuration. What is the same in both goes on undisturbed.
+// Settings of an area cannot be changed while it runs: then all begins anew.
+func (n *network) configure(now time.Time, c Config) error {
+	if err := c.check(); err != nil {
+		return err
+	}
+	n.blame("the configuration was changed")
+	if n.domain == nil || !n.sameAreas(c.Areas) {
+		n.begin(now, c.Areas)
+	}
+	wanted := map[uint64]*Router{}
+	for i := range c.Routers {
+		wanted[c.Routers[i].DPID] = &c.Routers[i]
+	}
+	n.removeRouters(now, wanted)
+	for _, r := range n.routers {
+		n.removePorts(now, r, wanted[r.DPID])
+	}
+	for i := range c.Routers {
+		if err := n.addRouter(now, &c.Routers[i]); err != nil {
+			return err
+		}
+	}
+	for _, r := range n.routers { // when all areas are there
+		if err := n.addVirtual(now, r); err != nil {
+			return err
+		}
+	}
+	n.order()
+	n.dropTables()
+	return nil
+}
+
+// begin makes a new, empty domain.
+func (n *network) begin(now time.Time, areas []engine.AreaConfig) {
+	n.domain = engine.NewDomain(engine.Config{LSA: lsaThrottle, SPF: spfThrottle}, now)
+	n.areas = map[engine.ID]engine.AreaConfig{}
+	for _, r := range n.routers {
+		n.away[r.DPID] = r.datapath
+	}
+	n.routers, n.byID = map[uint64]*router{}, map[engine.ID]*router{}
+	_ = n.newAreas(areas)
+}
+
+// newAreas adds those that are not there.
+func (n *network) newAreas(areas []engine.AreaConfig) error {
+	for _, a := range areas {
+		if _, is := n.areas[a.ID]; !is && n.domain.Area(a.ID) == nil {
+			if _, err := n.domain.AddArea(a); err != nil {
+				return err
+			}
+		}
+		n.areas[a.ID] = a
+	}
+	return nil
+}
+
+// sameAreas says whether areas that are there are to stay as they are, and adds new ones.
+func (n *network) sameAreas(areas []engine.AreaConfig) bool {
+	given := map[engine.ID]engine.AreaConfig{}
+	for _, a := range areas {
+		given[a.ID] = a
+	}
+	for _, a := range n.domain.Areas() {
+		plain := engine.AreaConfig{ID: a.ID()}
+		want, is := given[a.ID()]
+		if !is {
+			want = plain
+		}
+		if !reflect.DeepEqual(want, a.Config()) {
+			return false
+		}
+	}
+	return n.newAreas(areas) == nil
+}
+
+// removeRouters removes those that are not wanted any more, and those whose id or virtual links are
+// to change, with the routers at the other ends of these. Their LSAs are flushed.
+func (n *network) removeRouters(now time.Time, wanted map[uint64]*Router) {
+	gone := map[engine.ID]bool{}
+	for dpid, r := range n.routers {
+		w := wanted[dpid]
+		if w == nil || w.ID != r.ID || !reflect.DeepEqual(w.Virtual, r.Virtual) {
+			gone[r.ID] = true
+		}
+	}
+	for _, r := range n.routers {
+		for _, v := range r.Virtual {
+			if gone[v.Peer] {
+				gone[r.ID] = true
+			}
+		}
+	}
+	for id := range gone {
+		r := n.byID[id]
+		for _, p := range r.ports {
+			n.leave(now, p)
+		}
+		r.engine.Remove(now, true)
+		if wanted[r.DPID] != nil {
+			n.away[r.DPID] = r.datapath
+		}
+		delete(n.routers, r.DPID)
+		delete(n.byID, id)
+	}
+}
+
+// removePorts removes a router's interfaces that are not wanted any more, or not as they are. A cost can
+// change while an interface is up.
+func (n *network) removePorts(now time.Time, r *router, w *Router) {
+	want := map[key]*Interface{}
+	for i := range w.Interfaces {
+		want[w.Interfaces[i].key()] = &w.Interfaces[i]
+	}
+	r.ports = slices.DeleteFunc(r.ports, func(p *port) bool {
+		f := want[p.key()]
+		if f != nil {
+			cost := f.Settings.Cost
+			same := *f
+			same.Settings.Cost = p.Settings.Cost
+			if reflect.DeepEqual(same, p.Interface) {
+				if cost != p.Settings.Cost {
+					p.engine.SetCost(now, max(cost, 1))
+					p.Settings.Cost = cost
+				}
+				return false
+			}
+		}
+		n.leave(now, p)
+		p.engine.Remove(now)
+		return true
+	})
+}
+
+// addRouter adds a router, or what is new of it.
+func (n *network) addRouter(now time.Time, c *Router) error {
+	r := n.routers[c.DPID]
+	if r == nil {
+		e, err := n.domain.AddRouter(c.ID)
+		if err != nil {
+			return err
+		}
+		r = &router{engine: e, datapath: n.away[c.DPID]}
+		if r.datapath == nil {
+			r.datapath = &datapath{works: map[uint32]bool{}}
+		}
+		delete(n.away, c.DPID)
+		n.routers[c.DPID], n.byID[c.ID] = r, r
+	}
+	there := map[key]bool{}
+	for _, p := range r.ports {
+		there[p.key()] = true
+	}
+	r.Router = *c
+	for _, f := range c.Interfaces {
+		if there[f.key()] {
+			continue
+		}
+		e, err := r.engine.AddInterface(f.Settings)
+		if err != nil {
+			return fmt.Errorf("router %s, interface %s: %w", c.Name, f.Name, err)
+		}
+		r.ports = append(r.ports, &port{Interface: f, router: r, engine: e})
+	}
+	return nil
+}
+
+// addVirtual gives a router that has just been made its virtual links.
+func (n *network) addVirtual(now time.Time, r *router) error {
+	if len(r.virtual) > 0 {
+		return nil
+	}
+	for _, v := range r.Virtual {
+		e, err := r.engine.AddVirtualLink(now, v)
+		if err != nil {
+			return fmt.Errorf("router %s: %w", r.Name, err)
+		}
+		p := &port{Interface: Interface{Name: fmt.Sprintf("virtual link to %v", v.Peer)}, router: r, engine: e}
+		r.virtual = append(r.virtual, p)
+	}
+	return nil
+}

@@ -1,0 +1,357 @@
+package ospf
+
+import (
+	"cmp"
+	"log/slog"
+	"maps"
+	"net/netip"
+	"reflect"
+	"slices"
+	"time"
+
+	"trivet.dev/trivet/controller/discovery"
+	"trivet.dev/trivet/controller/routing"
+	engine "trivet.dev/trivet/routing/ospf"
+)
+
+// Throttles of LSAs and of calculations. An LSA may follow the one before sooner than after the 5 s of
+// RFC 2328 (MinLSInterval), but not so soon that a neighbour would refuse it (MinLSArrival, 1 s).
+var (
+	lsaThrottle = engine.Throttle{Initial: 0, Hold: 1200 * time.Millisecond, Max: 5 * time.Second}
+	spfThrottle = engine.Throttle{Initial: 0, Hold: 50 * time.Millisecond, Max: 5 * time.Second}
+)
+
+// settleTime is for how long a router that has connected waits to know what all of its ports lead to.
+const settleTime = 5 * time.Second
+
+// network is the engine with the routers in it, and what joins them. It has no goroutines and no locks.
+type network struct {
+	log     *slog.Logger
+	domain  *engine.Domain
+	areas   map[engine.ID]engine.AreaConfig
+	routers map[uint64]*router // by datapath id
+	byID    map[engine.ID]*router
+	sorted  []*router            // by name, as they were configured
+	away    map[uint64]*datapath // of routers that are being made anew
+	edges   map[uint64]bool      // layer-2 switches with hosts, as they were when they were connected
+	started bool                 // all routers knew their ports once
+
+	tables   map[engine.ID][]routing.Learned
+	held     int // routes in tables
+	cause    string
+	log_     spfLog
+	captured capture
+	unknown  uint64 // packets by ports without OSPF
+	told     map[string]bool
+}
+
+// router is a router of the configuration.
+type router struct {
+	Router
+	*datapath
+	engine    *engine.Router
+	ports     []*port
+	virtual   []*port
+	externals []engine.External
+	took      time.Duration // of its last shortest path tree
+}
+
+// datapath is what is known of a router's switch.
+type datapath struct {
+	connected bool
+	since     time.Time
+	works     map[uint32]bool // ports that can send
+	ready     bool            // what its ports lead to was known once
+}
+
+// port is one of its interfaces.
+type port struct {
+	Interface
+	router  *router
+	engine  *engine.Interface
+	segment *segment // nil: packets flow
+	counts  counters
+}
+
+// segment is a network of which all routers are here.
+type segment struct {
+	engine  *engine.Segment
+	members []*port
+}
+
+func newNetwork(log *slog.Logger) *network {
+	return &network{log: log, away: map[uint64]*datapath{}, edges: map[uint64]bool{}, told: map[string]bool{}}
+}
+
+func (n *network) order() {
+	n.sorted = slices.SortedFunc(maps.Values(n.routers), func(a, b *router) int { return cmp.Compare(a.ID, b.ID) })
+}
+
+func (p *port) up() bool { return p.engine.State() != engine.InterfaceDown }
+
+// speaks says whether the interface has, or could have, neighbours.
+func (p *port) speaks() bool { return !p.Settings.Passive && p.Settings.Type != engine.Loopback }
+
+// blame takes note of what will have made routes change.
+func (n *network) blame(what string) {
+	if n.cause == "" {
+		n.cause = what
+	}
+}
+
+// portIs takes note of a port that can send, or cannot any more; the latter holds at once.
+func (n *network) portIs(now time.Time, dpid uint64, number uint32, works bool) {
+	r := n.routers[dpid]
+	if r == nil || r.works[number] == works {
+		return
+	}
+	r.works[number] = works
+	for _, p := range r.ports {
+		if p.Port != number || p.Settings.Type == engine.Loopback {
+			continue
+		}
+		if n.blame(p.Name + " of " + r.Name + " went " + map[bool]string{true: "up", false: "down"}[works]); !works {
+			p.engine.Down(now)
+		}
+	}
+}
+
+// Joined is what discovery knows, and what else decides which ports are joined.
+type joined struct {
+	ports     []discovery.Port
+	links     []discovery.Link
+	connected func(dpid uint64) bool
+	router    func(dpid uint64) bool // a routing node, whether or not it speaks OSPF
+}
+
+// around is what is known of a segment of layer 2.
+type around struct {
+	undecided bool // it is not known yet what a port leads to
+	others    bool // something else is there that may speak OSPF
+}
+
+// view is joined, made ready for questions.
+type view struct {
+	*routing.Segments
+	kinds  map[place]discovery.Kind
+	around map[routing.Segment]*around
+}
+
+type place struct {
+	dpid uint64
+	port uint32
+}
+
+func (n *network) look(now time.Time, j joined) *view {
+	v := &view{routing.NewSegments(j.links, j.router), map[place]discovery.Kind{}, map[routing.Segment]*around{}}
+	edges := map[uint64]bool{}
+	for _, p := range j.ports {
+		v.kinds[place{p.Switch, p.Number}] = p.Kind
+		s := v.at(p.Switch, p.Number)
+		s.undecided = s.undecided || p.Kind == discovery.Open
+		s.others = s.others || p.Kind == discovery.Edge
+		if p.Kind == discovery.Edge && !j.router(p.Switch) {
+			edges[p.Switch] = true
+		}
+	}
+	for dpid := range n.edges { // of a switch that is away discovery has forgotten the hosts
+		if !j.connected(dpid) {
+			edges[dpid] = true
+			v.at(dpid, 0).others = true
+		}
+	}
+	n.edges = edges
+	for _, l := range j.links {
+		if l.Indirect { // foreign switches are between, and who knows what else
+			v.at(l.From, l.FromPort).others = true
+		}
+	}
+	for _, r := range n.routers {
+		n.settle(now, r, v)
+	}
+	return v
+}
+
+func (v *view) at(dpid uint64, number uint32) *around {
+	s := v.Of(dpid, number)
+	if v.around[s] == nil {
+		v.around[s] = &around{}
+	}
+	return v.around[s]
+}
+
+// settle says when a router knows its ports for the first time. Until then nobody is joined to it: its
+// LSAs would have to follow each other.
+func (n *network) settle(now time.Time, r *router, v *view) {
+	if !r.ready && r.connected {
+		r.ready = true
+		for number, works := range r.works {
+			if works && v.kinds[place{r.DPID, number}] == discovery.Open && now.Sub(r.since) < settleTime {
+				r.ready = false
+			}
+		}
+	}
+	for _, p := range r.ports {
+		if !r.ready && p.speaks() {
+			v.at(r.DPID, p.Port).undecided = true
+		}
+	}
+}
+
+// join makes interfaces and segments follow what joins the routers, and says whether it could: at the
+// start it waits until all routers know their ports.
+func (n *network) join(now time.Time, j joined) bool {
+	v := n.look(now, j)
+	if !n.started {
+		for _, r := range n.routers {
+			if !r.ready && (r.since.IsZero() || now.Sub(r.since) < settleTime) {
+				return false
+			}
+		}
+		n.started = true
+	}
+	groups := map[group][]*port{}
+	for _, r := range n.sorted {
+		for _, p := range r.ports {
+			switch {
+			case !p.speaks():
+				n.stub(now, p)
+			case !r.works[p.Port] || !r.connected || v.at(r.DPID, p.Port).undecided || v.kinds[place{r.DPID, p.Port}] == discovery.Open:
+				// It goes on as it is.
+			default:
+				g := group{v.Of(r.DPID, p.Port), p.Settings.Address.Masked()}
+				groups[g] = append(groups[g], p)
+			}
+		}
+	}
+	n.attach(now, groups, v)
+	return true
+}
+
+// stub makes an interface without neighbours what its port is.
+func (n *network) stub(now time.Time, p *port) {
+	if p.router.ready && (p.Settings.Type == engine.Loopback || p.router.works[p.Port]) {
+		p.engine.Up(now)
+	}
+}
+
+// group is interfaces that may be neighbours: one subnet in one segment of layer 2.
+type group struct {
+	segment routing.Segment
+	network netip.Prefix
+}
+
+// attach makes segments of groups of which all are here and fit; to all others packets flow.
+func (n *network) attach(now time.Time, groups map[group][]*port, v *view) {
+	var wires []*port
+	var fresh [][]*port
+	for g, members := range groups {
+		switch {
+		case v.around[g.segment] != nil && v.around[g.segment].others, !alike(members):
+			wires = append(wires, members...)
+		case !n.same(members, groups, v):
+			fresh = append(fresh, members)
+		}
+	}
+	for _, p := range wires {
+		n.dissolve(now, p.segment)
+	}
+	for _, members := range fresh {
+		for _, p := range members {
+			n.dissolve(now, p.segment)
+			p.engine.Down(now)
+		}
+	}
+	for _, members := range fresh {
+		n.connect(members)
+	}
+	for _, members := range groups {
+		for _, p := range members {
+			p.engine.Up(now)
+		}
+	}
+}
+
+// same says whether the members are in one segment already, and nobody is in it who is to be elsewhere.
+func (n *network) same(members []*port, groups map[group][]*port, v *view) bool {
+	s := members[0].segment
+	if s == nil || slices.ContainsFunc(members, func(p *port) bool { return p.segment != s }) {
+		return false
+	}
+	for _, p := range s.members {
+		if slices.Contains(members, p) {
+			continue
+		}
+		g := group{v.Of(p.router.DPID, p.Port), p.Settings.Address.Masked()}
+		if slices.Contains(groups[g], p) {
+			return false
+		}
+	}
+	return true
+}
+
+// alike says whether interfaces can be neighbours of each other; if not they find out by packets, as
+// routers do.
+func alike(members []*port) bool {
+	first := members[0].Settings
+	seen := map[*router]bool{}
+	for _, p := range members {
+		c := p.Settings
+		if seen[p.router] || c.Area != first.Area || c.Type != first.Type || c.HelloInterval != first.HelloInterval ||
+			c.DeadInterval != first.DeadInterval || !reflect.DeepEqual(c.Auth, first.Auth) {
+			return false
+		}
+		seen[p.router] = true
+	}
+	return len(members) > 1 && (first.Type == engine.Broadcast || len(members) == 2)
+}
+
+// connect makes a segment.
+func (n *network) connect(members []*port) {
+	list := make([]*engine.Interface, len(members))
+	for i, p := range members {
+		list[i] = p.engine
+	}
+	s, err := n.domain.Connect(list...)
+	if err != nil {
+		n.warn("routers exchange packets, though all are here", err)
+		return
+	}
+	made := &segment{s, members}
+	for _, p := range members {
+		p.segment = made
+	}
+}
+
+// dissolve ends a segment. An interface that was in one has no wire: it is made anew.
+func (n *network) dissolve(now time.Time, s *segment) {
+	if s == nil {
+		return
+	}
+	n.domain.Disconnect(s.engine)
+	for _, p := range s.members {
+		if p.segment != s {
+			continue
+		}
+		p.segment = nil
+		p.engine.Remove(now)
+		e, err := p.router.engine.AddInterface(p.Settings)
+		if err != nil { // it was right before
+			n.warn("an interface is lost", err)
+			continue
+		}
+		p.engine = e
+	}
+	s.members = nil
+}
+
+// leave takes an interface out of its segment, which ends.
+func (n *network) leave(now time.Time, p *port) { n.dissolve(now, p.segment) }
+
+// warn says something once.
+func (n *network) warn(text string, err error) {
+	if line := text + err.Error(); !n.told[line] && len(n.told) < 1000 {
+		n.told[line] = true
+		n.log.Warn("ospf: "+text, "reason", err)
+	}
+}

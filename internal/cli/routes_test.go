@@ -1,0 +1,45 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+)
+
+// FuzzParseRoute proves that whatever a user writes as a route is refused with words, or has a prefix without bits
+// of a host and next hops, and is the same when it is written and read again.
+func FuzzParseRoute(f *testing.F) {
+	for _, s := range []string{"10.9.0.0/16 via 10.0.1.9", "default via 10.0.0.1,10.0.0.2", "fd00::/64 via fe80::1%eth0", "10.0.0.1 via 10.0.0.2",
+		"10.9.0.1/16 via 10.0.1.9", " via ", "::/0 via ::1, ::2"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		r, err := parseRoute("r1", text)
+		if err != nil {
+			if err.Error() == "" {
+				t.Fatal("refused without words")
+			}
+			return
+		}
+		if !r.Prefix.IsValid() || r.Prefix != r.Prefix.Masked() || len(r.Via) == 0 || r.Router != "r1" {
+			t.Fatalf("%q is read as %+v", text, r)
+		}
+		again, err := parseRoute("r1", r.Prefix.String()+" via "+strings.ReplaceAll(joined(r.Via), " ", ""))
+		if err != nil || again.Prefix != r.Prefix || len(again.Via) != len(r.Via) {
+			t.Fatalf("%q is read as %+v, and that as %+v, %v", text, r, again, err)
+		}
+	})
+}
+
+// Proves that columns line up whatever is in them, and that a bar is as long as the share.
+func TestColumnsAndBars(t *testing.T) {
+	got := columns([][]string{{"LINK", "→"}, {"s1 – h1", "10"}, {"a", "9"}}, "lr")
+	want := []string{"LINK       →", "s1 – h1   10", "a          9"}
+	if strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("columns %q, want %q", got, want)
+	}
+	for share, want := range map[float64]string{0: "", 0.5: strings.Repeat("█", 10), 1: strings.Repeat("█", 20), 7: strings.Repeat("█", 20), 1.0 / 160: "▏"} {
+		if got := bar(share); got != want {
+			t.Errorf("bar of %g is %q, want %q", share, got, want)
+		}
+	}
+}

@@ -128,8 +128,12 @@ func tryNetem() error {
 	return h.QdiscAdd(netem(1, netlink.HANDLE_ROOT, topology.Impairment{Delay: 1000}))
 }
 
-// Ethtool commands for the offloads that make and take super-packets (linux/ethtool.h).
-var segmentation = []uint32{unix.ETHTOOL_STSO, unix.ETHTOOL_SGSO, unix.ETHTOOL_SGRO}
+// Ethtool commands for the offloads that make super-packets, and for that which joins packets to some
+// (linux/ethtool.h). A veth device is born with the former and without the latter.
+var (
+	segmentation = []uint32{unix.ETHTOOL_STSO, unix.ETHTOOL_SGSO}
+	joining      = []uint32{unix.ETHTOOL_SGRO}
+)
 
 // setOffloads switches offloads of a device on a thread in its namespace.
 func setOffloads(device string, commands []uint32, on bool) error {

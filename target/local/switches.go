@@ -308,3 +308,12 @@ func listSwitches(names []string) string {
 	}
 	return "switches " + strings.Join(names, ", ")
 }
+
+// Settle waits until no packet goes by flow entries that a controller has taken back: Open vSwitch
+// looks at what it has cached for running flows some time after a change.
+func (l *Lab) Settle(ctx context.Context) error {
+	if l.ovs == nil {
+		return nil
+	}
+	return l.ovs.Settle(ctx)
+}

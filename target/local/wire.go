@@ -350,7 +350,8 @@ func (l *Lab) impair(k keyed) error {
 			if err := shape(index, k.Egress(i)); err != nil {
 				return err
 			}
-			return setOffloads(name, segmentation, wholeSegments(k.Egress(0)) && wholeSegments(k.Egress(1)))
+			whole := wholeSegments(k.Egress(0)) && wholeSegments(k.Egress(1))
+			return errors.Join(setOffloads(name, segmentation, whole), setOffloads(name, joining, false))
 		})
 		if err != nil {
 			return err

@@ -13,6 +13,9 @@ func TestImpairments(t *testing.T) {
 	for _, c := range []struct{ name, datapath, links, link string }{
 		{"bridge", "bridge", "[s1 -- h1, s2 -- h2, s1 -- s2]", "s1-s2"},
 		{"ovs", "ovs", "[s1 -- h1, s2 -- h2, s1 -- s2]", "s1-s2"},
+		{"access of ovs", "ovs", "[s1 -- h1, s2 -- h2, s1 -- s2]", "s1-h1"},
+		{"embedded", "embedded", "[s1 -- h1, s2 -- h2, s1 -- s2]", "s1-s2"},
+		{"access of embedded", "embedded", "[s1 -- h1, s2 -- h2, s1 -- s2]", "s1-h1"},
 		{"hosts", "bridge", "[h1 -- h2, s1 -- s2]", "h1-h2"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

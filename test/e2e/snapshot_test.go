@@ -3,6 +3,7 @@ package e2e
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"fmt"
 	"io/fs"
 	"net"
@@ -31,7 +32,13 @@ func (m *machine) snapshot() (s snapshot) {
 	}
 	must(m.t, m.inside(func() error {
 		for _, look := range looks {
-			if err := look(&s); err != nil {
+			before := len(s)
+			err := look(&s)
+			for try := 0; errors.Is(err, netlink.ErrDumpInterrupted) && try < 100; try++ { // something changed meanwhile
+				s = s[:before]
+				err = look(&s)
+			}
+			if err != nil {
 				return err
 			}
 		}

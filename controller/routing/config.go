@@ -87,6 +87,9 @@ func ConfigOf(t *topology.Topology) Config {
 		}
 		at[n.Name] = len(c.Routers)
 		r := Router{DPID: uint64(n.DPID), Name: n.Name, Loopback: n.Loopback}
+		if n.OSPF != nil {
+			r.Protocol = ospfProtocol
+		}
 		for _, s := range n.Routes {
 			r.Static = append(r.Static, StaticRoute{To: s.To.Masked(), Via: s.Via, Fallback: s.Computed})
 		}

@@ -271,7 +271,7 @@ func (n *node) installWhenQuiet(nb *neighbor) {
 
 // neighborsChanged installs routes that waited for a neighbour's MAC.
 func (n *node) neighborsChanged() {
-	if n.net == nil || n.rules == nil || len(n.Static) == 0 && n.Protocol == "" {
+	if n.net == nil || n.rules == nil || len(n.net.routers[n.index].Static) == 0 && n.Protocol == "" {
 		return
 	}
 	for _, r := range n.net.table(n.index).routes {

@@ -56,6 +56,7 @@ type network struct {
 	inner   []map[int32]*Interface
 	owners  map[netip.Prefix][]owner
 	known   map[netip.Addr]owner // who has an address
+	v6      bool                 // there are subnets of IPv6
 
 	speakers map[string]Speaker
 
@@ -122,6 +123,7 @@ func (n *network) prefixes() {
 			f := &r.Interfaces[j]
 			for _, p := range f.Prefixes {
 				n.known[p.Addr()] = owner{i, f}
+				n.v6 = n.v6 || !p.Addr().Is4()
 				if n.up[i][f.Port] {
 					n.owners[p.Masked()] = append(n.owners[p.Masked()], owner{i, f})
 				}
@@ -130,6 +132,7 @@ func (n *network) prefixes() {
 		for _, p := range r.Loopback {
 			single := netip.PrefixFrom(p.Addr(), p.Addr().BitLen())
 			n.known[p.Addr()] = owner{i, nil}
+			n.v6 = n.v6 || !p.Addr().Is4()
 			n.owners[single] = append(n.owners[single], owner{i, nil})
 		}
 	}
@@ -183,9 +186,8 @@ func (n *network) table(router int) *table {
 	n.connected(t, router)
 	if s := n.speakers[n.routers[router].Protocol]; s != nil {
 		n.learned(t, router, s)
-	} else if n.routers[router].Protocol == "" {
-		n.computed(t, router)
 	}
+	n.computed(t, router)
 	n.static(t, router)
 	for p := range t.routes {
 		f := family(p.Addr())
@@ -219,10 +221,17 @@ func (n *network) connected(t *table, router int) {
 	}
 }
 
-// computed adds the shortest paths; mu must be held.
+// computed adds the shortest paths, those of IPv4 where no protocol finds them; mu must be held.
 func (n *network) computed(t *table, router int) {
+	protocol := n.routers[router].Protocol != ""
+	if protocol && !n.v6 {
+		return
+	}
 	n.graph.Tree(int32(router), &n.tree)
 	for p, owners := range n.owners {
+		if p.Addr().Is4() && protocol {
+			continue
+		}
 		best := spf.Unreachable
 		var hops []Hop
 		for _, o := range owners {

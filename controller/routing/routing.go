@@ -25,6 +25,7 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -66,6 +67,7 @@ type App struct {
 
 	mu       sync.Mutex // of what follows
 	config   Config
+	static   map[uint64][]StaticRoute // by router, in place of the configuration's
 	speakers map[string]Speaker // by the protocol's name; not changed once it is here
 	cause    cause
 	pending  bool // a change is not in the switches yet
@@ -116,7 +118,7 @@ func (a *App) Configure(c Config) error {
 			n.close()
 		}
 	}
-	a.config = c
+	a.config, a.static = c, nil
 	a.nodes.Store(&nodes)
 	a.pending, a.cause = true, cause{"the configuration was changed", time.Now()}
 	a.again()
@@ -390,7 +392,10 @@ func (a *App) SetStatic(dpid uint64, routes []StaticRoute) bool {
 		return false
 	}
 	a.mu.Lock()
-	a.config.Routers[n.index].Static = routes
+	if a.static == nil {
+		a.static = map[uint64][]StaticRoute{}
+	}
+	a.static[dpid] = slices.Clone(routes)
 	a.mu.Unlock()
 	a.poke("static routes of "+n.Name+" were changed", time.Now())
 	return true
@@ -404,5 +409,8 @@ func (a *App) StaticOf(dpid uint64) []StaticRoute {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.config.Routers[n.index].Static
+	if routes, is := a.static[dpid]; is {
+		return routes
+	}
+	return n.Static
 }

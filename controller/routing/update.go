@@ -21,6 +21,11 @@ func (a *App) follow() {
 	a.pending, a.cause = false, cause{}
 	config, speakers := a.config, a.speakers
 	config.Routers = slices.Clone(config.Routers)
+	for i := range config.Routers {
+		if routes, is := a.static[config.Routers[i].DPID]; is {
+			config.Routers[i].Static = routes
+		}
+	}
 	a.mu.Unlock()
 	up := make([]map[uint32]bool, len(config.Routers))
 	for _, n := range nodes {

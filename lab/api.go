@@ -14,6 +14,7 @@ import (
 	"trivet.dev/trivet/bench/probe"
 	"trivet.dev/trivet/controller/api"
 	"trivet.dev/trivet/controller/foreign"
+	"trivet.dev/trivet/datapath/routerd"
 	"trivet.dev/trivet/internal/version"
 	"trivet.dev/trivet/target/local"
 	"trivet.dev/trivet/topology"
@@ -214,7 +215,7 @@ func (d *daemon) apply(r ApplyRequest) (out ApplyResult, err error) {
 	if err := problems.Err(); err != nil {
 		return out, err
 	}
-	if err := foreign.Check(t).Err(); err != nil {
+	if err := errors.Join(foreign.Check(t).Err(), routerd.Check(t)); err != nil {
 		return out, err
 	}
 	out.Changes = []string{}

@@ -147,6 +147,7 @@ func (o *ownController) missing(t *topology.Topology) (out []string) {
 	if !o.Learning.Settled() {
 		out = append(out, "the spanning tree")
 	}
+	out = append(out, o.OSPF.Missing()...)
 	return append(out, o.Routing.Missing()...)
 }
 

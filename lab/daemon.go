@@ -135,7 +135,7 @@ func (d *daemon) up() {
 	defer d.changing.Unlock()
 	l, err := local.New(d.state.Name, Dir(d.state.Name))
 	if err == nil {
-		d.local = l
+		d.local, l.OnEnd = l, d.ended
 		l.OnFabric = func(ctx context.Context) error {
 			_, err := d.startPrograms(ctx, d.state.Topology)
 			return err
@@ -185,6 +185,29 @@ func (d *daemon) waitControllers() {
 	}
 	if err := d.waitForeign(ctx, d.state.Topology); err != nil {
 		d.progress.warnController(err, d.state)
+	}
+	d.waitRoutes()
+}
+
+// waitRoutes waits for routing daemons to find each other; nothing but time is missing where they do not.
+func (d *daemon) waitRoutes() {
+	dead := local.LongestDead(d.state.Topology)
+	if dead == 0 || d.state.Wait == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(d.ctx, time.Duration(d.state.Wait)+dead)
+	defer cancel()
+	d.progress.stage("routes", 0, 0)
+	if err := d.local.WaitRoutes(ctx); err != nil {
+		d.progress.warn(err.Error())
+	}
+}
+
+// ended says that a program of the lab has ended by itself.
+func (d *daemon) ended(what string) {
+	if d.ctx.Err() == nil {
+		d.progress.note(what)
+		fmt.Fprintln(os.Stderr, time.Now().Format(time.RFC3339), what) // the daemon's log
 	}
 }
 

@@ -29,12 +29,14 @@ func (n *Node) clone() *Node {
 	c.Dirs = slices.Clone(n.Dirs)
 	c.Controllers = slices.Clone(n.Controllers)
 	c.OpenFlow = slices.Clone(n.OpenFlow)
+	c.OSPF = n.OSPF.Clone()
 	return &c
 }
 
 // Clone returns a deep copy.
 func (l *Link) Clone() *Link {
 	c := *l
+	c.OSPF = l.OSPF.Clone()
 	for i := range c.Ends {
 		e := &c.Ends[i]
 		e.Addresses = slices.Clone(e.Addresses)
@@ -46,6 +48,7 @@ func (l *Link) Clone() *Link {
 			egress := *e.Egress
 			e.Egress = &egress
 		}
+		e.OSPF = e.OSPF.Clone()
 	}
 	return &c
 }

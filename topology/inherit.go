@@ -1,8 +1,10 @@
 package topology
 
+import "slices"
+
 // Inherit gives a topology what was assigned in an earlier, resolved one and is
-// left open now, so that an edited file keeps the ports, addresses and datapath
-// ids of all that it did not change.
+// left open now, so that an edited file keeps the ports, addresses, datapath
+// ids and router ids of all that it did not change.
 func Inherit(t, resolved *Topology) {
 	before := byName(resolved)
 	given := map[string]*Node{}
@@ -13,6 +15,10 @@ func Inherit(t, resolved *Topology) {
 		}
 		if n.DPID == 0 {
 			n.DPID = old.DPID
+		}
+		if n.OSPF != nil && old.OSPF != nil && !n.OSPF.RouterID.IsValid() && slices.Equal(n.Loopback, old.Loopback) {
+			n.OSPF = n.OSPF.Clone() // the file's range may share it
+			n.OSPF.RouterID = old.OSPF.RouterID
 		}
 		given[n.Name] = n
 	}

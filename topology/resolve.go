@@ -21,7 +21,7 @@ type Defaults struct {
 
 // Resolve validates a topology and returns a copy in which all that was left
 // open is assigned: datapaths, controllers, ports, device names, MACs, datapath
-// ids, addresses, gateways and routes. The same topology always resolves to the
+// ids, addresses, gateways, routes and router ids. The same topology always resolves to the
 // same result. When the problems hold an error, the topology is nil.
 func Resolve(t *Topology, d Defaults) (*Topology, Problems) {
 	problems := validate(t, d)
@@ -39,6 +39,8 @@ func Resolve(t *Topology, d Defaults) (*Topology, Problems) {
 	r.dpids()
 	r.addresses()
 	r.routes()
+	r.routerIDs()
+	r.ospfAgrees()
 	if r.problems.Err() != nil {
 		return nil, r.problems
 	}
@@ -72,7 +74,7 @@ func (r *resolver) defaults(d Defaults) {
 		}
 		if n.Kind == Router && (n.Controllers[0] != ControllerTrivet || n.RunsPrograms()) {
 			fallback = Kernel // what is said for all nodes does not make a routing node of it
-			inherited, override = only(inherited, Kernel), only(override, Kernel)
+			inherited, override = onlyLinux(inherited), onlyLinux(override)
 		}
 		if !allowed(n.Kind, inherited) {
 			inherited = ""
@@ -83,6 +85,7 @@ func (r *resolver) defaults(d Defaults) {
 		}
 		if n.Kind == Router {
 			r.routerControllers(n, own)
+			r.speaksOSPF(n)
 		}
 	}
 }
@@ -104,9 +107,9 @@ func (r *resolver) routerControllers(n *Node, own []string) {
 	}
 }
 
-// only returns d if it is that datapath, and none otherwise.
-func only(d, that Datapath) Datapath {
-	if d == that {
+// onlyLinux returns d if it forwards in a namespace of the node's own, and none otherwise.
+func onlyLinux(d Datapath) Datapath {
+	if d.Linux() {
 		return d
 	}
 	return ""

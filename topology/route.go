@@ -19,15 +19,15 @@ type hop struct {
 
 // routes gives routers static routes along shortest paths (fewest routers; of
 // equals the first neighbour in the file's order), and a default route towards a
-// NAT. Where all are routing nodes, their controller finds the paths. Where any
-// router has routes of its own the user is taken to route by hand, and nothing
-// is added.
+// NAT. Where all are routing nodes, their controller finds the paths. Routers that
+// speak OSPF get none of IPv4. Where any other router has routes of its own the user
+// is taken to route by hand, and nothing is added.
 func (r *resolver) routes() {
 	routers := r.t.NodesOf(Router)
 	index := map[string]int{}
 	for i, n := range routers {
 		index[n.Name] = i
-		if len(n.Routes) > 0 {
+		if n.OSPF == nil && len(n.Routes) > 0 || slices.ContainsFunc(n.Routes, func(rt Route) bool { return rt.Computed }) {
 			return
 		}
 	}
@@ -37,6 +37,9 @@ func (r *resolver) routes() {
 	static := slices.DeleteFunc(slices.Clone(routers), (*Node).RoutingNode) // those that need static routes
 	if slices.ContainsFunc(static, func(n *Node) bool { return !n.NAT }) {
 		static = routers // also the routing nodes: their controller may see no path through kernel routers
+	}
+	if r.t.IPv6 == IPv6Off {
+		static = slices.DeleteFunc(slices.Clone(static), func(n *Node) bool { return n.OSPF != nil })
 	}
 	if total := len(static) * len(r.segs); total > MaxRoutes {
 		r.problems.Warn(r.t.Pos, "give routes, or fewer routers", "%d routers with %d subnets would need %d static routes: none are set", len(routers), len(r.segs), total)
@@ -114,7 +117,7 @@ func (r *resolver) flood(routers []*Node, index map[string]int, graph [][]hop, f
 		}
 		toward := graph[i][slices.IndexFunc(graph[i], func(h hop) bool { return distance[h.router] == distance[i]-1 })]
 		for fam, subnet := range subnets {
-			if subnet.IsValid() && toward.address[fam].IsValid() {
+			if subnet.IsValid() && toward.address[fam].IsValid() && !(fam == v4 && n.OSPF != nil) {
 				n.Routes = append(n.Routes, Route{To: subnet, Via: toward.address[fam], Computed: true})
 			}
 		}

@@ -78,7 +78,12 @@ const (
 	OVS      Datapath = "ovs"      // Open vSwitch
 	Bridge   Datapath = "bridge"   // Linux bridge (switches)
 	Kernel   Datapath = "kernel"   // Linux router in a namespace (routers)
+	FRR      Datapath = "frr"      // the same with the daemons of FRR
+	BIRD     Datapath = "bird"     // the same with BIRD
 )
+
+// Linux says whether the kernel forwards in a namespace of the node's own, whatever fills its routing table.
+func (d Datapath) Linux() bool { return d == Kernel || d == FRR || d == BIRD }
 
 // FailMode is what a switch does while it has no controller (OpenFlow 1.3.5, section 6.4).
 type FailMode string
@@ -116,6 +121,7 @@ type Node struct {
 	Loopback  []netip.Prefix `json:"loopback,omitempty"` // further addresses, on the loopback device
 	Gateways  []netip.Addr   `json:"gateways,omitempty"` // default routes: at most one IPv4, one IPv6
 	Routes    []Route        `json:"routes,omitempty"`   // static routes
+	OSPF      *OSPF          `json:"ospf,omitempty"`     // of routers; nil: it does not speak OSPF
 
 	CPU     CPU          `json:"cpu,omitzero"`      // limit for all processes of the node
 	Cores   []int        `json:"cores,omitempty"`   // processors that the node's processes may use
@@ -145,7 +151,7 @@ type Node struct {
 // app routes for it, and it has no namespaces and runs no programs. It is known once the
 // topology is resolved.
 func (n *Node) RoutingNode() bool {
-	return n.Kind == Router && n.Datapath != "" && n.Datapath != Kernel
+	return n.Kind == Router && n.Datapath != "" && !n.Datapath.Linux()
 }
 
 // IsDatapath says whether a node forwards by a flow table or by learning, and has a datapath id.
@@ -187,6 +193,8 @@ type Link struct {
 	Down bool        `json:"down,omitempty"`
 	Impairment
 
+	OSPF *OSPFLink `json:"ospf,omitempty"` // for both ends
+
 	// Device asks for a network device where the link could do without: somebody looks at it.
 	Device bool `json:"device,omitempty"`
 
@@ -205,6 +213,8 @@ type Endpoint struct {
 
 	// Egress replaces the link's impairment for what leaves this end.
 	Egress *Impairment `json:"egress,omitempty"`
+
+	OSPF *OSPFLink `json:"ospf,omitempty"` // goes before what the link says
 }
 
 // Impairment makes a link worse than a wire. The zero value is a wire.

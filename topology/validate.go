@@ -20,7 +20,7 @@ var reservedNames = []string{"all", "default", "interface", "lo", ControllerNone
 // datapathsOf lists what may forward for each kind of node.
 var datapathsOf = map[Kind][]Datapath{
 	Switch: {Embedded, OVS, Bridge},
-	Router: {Embedded, OVS, Kernel},
+	Router: {Embedded, OVS, Kernel, FRR, BIRD},
 }
 
 // MaxDeviceName is the longest name of a network device in Linux (IFNAMSIZ - 1).
@@ -168,6 +168,7 @@ func (v *validator) node(n *Node) {
 		bad("remove it", "start and stop are shell commands, which cannot hold a NUL character")
 	}
 	v.routes(n, bad)
+	v.ospf(n, bad)
 	v.dirs(n, bad)
 	if n.Kind == Controller && n.Address != "" {
 		if err := CheckControllerAddress(n.Address); err != nil {
@@ -323,6 +324,7 @@ func (v *validator) link(l *Link) {
 	for i := range l.Ends {
 		v.impairment(l.Egress(i), bad)
 	}
+	v.ospfLink(l, bad)
 }
 
 func (v *validator) end(l *Link, e *Endpoint, bad func(hint, format string, args ...any)) {

@@ -8,6 +8,7 @@
 //	GET    /v1/controller/flows       POST to add, DELETE …/{id} to take back
 //	GET    /v1/controller/groups
 //	GET    /v1/controller/routes      POST to add, DELETE to take back
+//	GET    /v1/controller/ospf/…      neighbors, interfaces, database, routes, spf-log, capture
 //	GET    /v1/controller/statistics
 //	GET    /v1/controller/path        the way of a packet, and why
 //	GET    /v1/controller/events      Server-Sent Events
@@ -30,6 +31,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"trivet.dev/trivet/controller/builtin"
+	"trivet.dev/trivet/controller/ospf"
 	"trivet.dev/trivet/controller/user"
 	"trivet.dev/trivet/internal/version"
 )
@@ -115,6 +117,9 @@ func SchemaName(t reflect.Type, hint string) string {
 	if t.PkgPath() == reflect.TypeFor[Link]().PkgPath() {
 		return "Controller" + name
 	}
+	if t.PkgPath() == reflect.TypeFor[ospf.LSA]().PkgPath() {
+		return "OSPF" + name
+	}
 	return name
 }
 
@@ -152,6 +157,7 @@ func (s *Server) Register(api huma.API) {
 	s.registerNetwork(api)
 	s.registerFlows(api)
 	s.registerRoutes(api)
+	s.registerOSPF(api)
 	huma.Get(api, "/v1/controller/path", func(ctx context.Context, in *PathQuery) (*body[Path], error) {
 		c, err := s.get()
 		if err != nil {

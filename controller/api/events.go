@@ -11,12 +11,14 @@ import (
 	"trivet.dev/trivet/controller/builtin"
 	"trivet.dev/trivet/controller/discovery"
 	"trivet.dev/trivet/controller/monitor"
+	"trivet.dev/trivet/controller/ospf"
 	"trivet.dev/trivet/controller/routing"
 )
 
 // What events are, by their names.
 var eventTypes = map[string]any{
 	"ready": Overview{}, "switch": SwitchEvent{}, "link": LinkEvent{}, "host": HostEvent{}, "rerouted": RerouteEvent{},
+	"ospf_neighbor": ospf.NeighborChange{}, "ospf_run": ospf.Run{},
 	"sample": SampleEvent{}, "alive": AliveEvent{}, "end": EndEvent{},
 }
 
@@ -169,6 +171,8 @@ func (v *view) event(e builtin.Event) any {
 		return HostEvent{Time: e.Time, Host: name, MAC: h.MAC.String(), Addresses: h.Addresses, At: v.end(place{h.Switch, h.Port}), Gone: x.Gone}
 	case routing.Rerouted:
 		return RerouteEvent{Time: x.At, Cause: x.Cause, Seconds: x.Took.Seconds(), Changed: x.Changed}
+	case ospf.NeighborChange, ospf.Run:
+		return x
 	case monitor.Sample:
 		out := SampleEvent{Time: e.Time, Switch: v.switchName(x.Switch), Ports: []PortStatistics{}}
 		for _, p := range x.Ports {

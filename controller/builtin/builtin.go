@@ -4,6 +4,7 @@
 package builtin
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -17,6 +18,7 @@ import (
 	"trivet.dev/trivet/controller/discovery"
 	"trivet.dev/trivet/controller/learning"
 	"trivet.dev/trivet/controller/monitor"
+	"trivet.dev/trivet/controller/ospf"
 	"trivet.dev/trivet/controller/routing"
 	"trivet.dev/trivet/controller/user"
 	"trivet.dev/trivet/topology"
@@ -24,7 +26,7 @@ import (
 
 // Names are the apps that there are, as the command line calls them. Monitor, discovery and user
 // are always there: the others, and the API, stand on them.
-var Names = []string{"monitor", "discovery", "user", "routing", "learning"}
+var Names = []string{"monitor", "discovery", "user", "ospf", "routing", "learning"}
 
 // Options say what the controller does.
 type Options struct {
@@ -42,14 +44,15 @@ type Options struct {
 	DatabaseRows int
 }
 
-// Controller is Trivet's own controller with its apps. Of Routing, Learning and Database those that
-// it was not told to have are nil.
+// Controller is Trivet's own controller with its apps. Of Routing, OSPF, Learning and Database those
+// that it was not told to have are nil; OSPF is there with Routing only.
 type Controller struct {
 	*controller.Controller
 	Monitor   *monitor.App
 	Discovery *discovery.App
 	User      *user.App
 	Routing   *routing.App
+	OSPF      *ospf.App
 	Learning  *learning.App
 	Database  *database.DB
 	Apps      []string // that it has, in their order
@@ -70,6 +73,9 @@ func New(o Options) (*Controller, error) {
 		if !slices.Contains(Names, n) {
 			return nil, fmt.Errorf("there is no app %q; %s there are %s", n, topology.DidYouMean(n, Names), strings.Join(Names, ", "))
 		}
+	}
+	if slices.Contains(o.Apps, "ospf") && !slices.Contains(o.Apps, "routing") {
+		return nil, errors.New("the app ospf needs the app routing, which installs its routes: --apps ospf,routing")
 	}
 	if o.Log == nil {
 		o.Log = slog.Default()
@@ -120,6 +126,12 @@ func (c *Controller) start(o Options) error {
 		if c.Routing, err = routing.New(c.Discovery, c.routes.configure(o.Topology)); err != nil {
 			return err
 		}
+		if has("ospf") { // before routing, which asks it for routes when a port changes
+			if c.OSPF, err = ospf.New(c.Discovery, c.Routing, ospfOf(o.Topology)); err != nil {
+				return err
+			}
+			apps = append(apps, c.OSPF)
+		}
 		apps = append(apps, c.Routing)
 		layer2 = func(dpid uint64) bool { return !c.Routing.Routes(dpid) }
 	}
@@ -169,8 +181,21 @@ func (c *Controller) Configure(t *topology.Topology) error {
 			return err
 		}
 	}
+	if c.OSPF != nil {
+		if err := c.OSPF.Configure(ospfOf(t)); err != nil {
+			return err
+		}
+	}
 	c.SetMap(t)
 	return nil
+}
+
+// ospfOf returns the routers that speak OSPF.
+func ospfOf(t *topology.Topology) ospf.Config {
+	if t == nil {
+		return ospf.Config{}
+	}
+	return ospf.ConfigOf(t)
 }
 
 // SetMap takes names, and what links carry, from a topology that has the same routers as before.

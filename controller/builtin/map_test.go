@@ -64,7 +64,7 @@ func TestMap(t *testing.T) {
 func TestApps(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
 	if _, err := New(Options{Log: log, Apps: []string{"lerning"}}); err == nil || err.Error() !=
-		`there is no app "lerning"; did you mean learning? there are monitor, discovery, user, routing, learning` {
+		`there is no app "lerning"; did you mean learning? there are monitor, discovery, user, ospf, routing, learning` {
 		t.Error(err)
 	}
 	c, err := New(Options{Log: log, Apps: []string{"learning"}})

@@ -10,7 +10,7 @@ import (
 )
 
 // Event is something that has happened in the network: a SwitchChange, discovery.LinkChange,
-// discovery.HostChange or routing.Rerouted.
+// discovery.HostChange, routing.Rerouted, ospf.NeighborChange or ospf.Run.
 type Event struct {
 	Time time.Time
 	What any
@@ -50,6 +50,9 @@ func (h *hub) follow(c *Controller) {
 	h.watchers = map[*watcher]bool{}
 	c.Discovery.WatchLinks(func(l discovery.LinkChange) { h.tell(l) })
 	c.Discovery.WatchHosts(func(x discovery.HostChange) { h.tell(x) })
+	if c.OSPF != nil {
+		c.OSPF.Watch(h.tell)
+	}
 	if c.Routing != nil {
 		c.Routing.Watch(func(r routing.Rerouted) { h.tell(r) })
 	}

@@ -123,7 +123,8 @@ func (n *network) configure(now time.Time, c Config) error {
 
 // begin makes a new, empty domain.
 func (n *network) begin(now time.Time, areas []engine.AreaConfig) {
-	n.domain = engine.NewDomain(engine.Config{LSA: lsaThrottle, SPF: spfThrottle}, now)
+	n.domain = engine.NewDomain(engine.Config{LSA: lsaAlone, SPF: spfThrottle}, now)
+	n.outside = 0
 	n.areas = map[engine.ID]engine.AreaConfig{}
 	for _, r := range n.routers {
 		n.away[r.DPID] = r.datapath

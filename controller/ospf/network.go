@@ -14,11 +14,13 @@ import (
 	engine "trivet.dev/trivet/routing/ospf"
 )
 
-// Throttles of LSAs and of calculations. An LSA may follow the one before sooner than after the 5 s of
-// RFC 2328 (MinLSInterval), but not so soon that a neighbour would refuse it (MinLSArrival, 1 s).
+// Throttles of LSAs and of calculations. While nobody outside listens, an LSA may follow the one before
+// at once. Else it follows sooner than after the 5 s of RFC 2328 (MinLSInterval), but not so soon that
+// a neighbour would refuse it (MinLSArrival, 1 s).
 var (
-	lsaThrottle = engine.Throttle{Initial: 0, Hold: 1200 * time.Millisecond, Max: 5 * time.Second}
-	spfThrottle = engine.Throttle{Initial: 0, Hold: 50 * time.Millisecond, Max: 5 * time.Second}
+	lsaAlone    = engine.Throttle{Hold: 10 * time.Millisecond, Max: 10 * time.Millisecond}
+	lsaThrottle = engine.Throttle{Hold: 1200 * time.Millisecond, Max: 1200 * time.Millisecond}
+	spfThrottle = engine.Throttle{Hold: 50 * time.Millisecond, Max: time.Second}
 )
 
 // settleTime is for how long a router that has connected waits to know what all of its ports lead to.
@@ -34,12 +36,14 @@ type network struct {
 	sorted  []*router            // by name, as they were configured
 	away    map[uint64]*datapath // of routers that are being made anew
 	edges   map[uint64]bool      // layer-2 switches with hosts, as they were when they were connected
-	started bool                 // all routers knew their ports once
+	begun   time.Time
+	started bool // all routers knew their ports once
 
+	outside  int // neighbours that packets are exchanged with
 	tables   map[engine.ID][]routing.Learned
 	held     int // routes in tables
 	cause    string
-	log_     spfLog
+	runs     []Run
 	captured capture
 	unknown  uint64 // packets by ports without OSPF
 	told     map[string]bool
@@ -79,8 +83,8 @@ type segment struct {
 	members []*port
 }
 
-func newNetwork(log *slog.Logger) *network {
-	return &network{log: log, away: map[uint64]*datapath{}, edges: map[uint64]bool{}, told: map[string]bool{}}
+func newNetwork(log *slog.Logger, now time.Time) *network {
+	return &network{log: log, begun: now, away: map[uint64]*datapath{}, edges: map[uint64]bool{}, told: map[string]bool{}}
 }
 
 func (n *network) order() {
@@ -204,7 +208,7 @@ func (n *network) join(now time.Time, j joined) bool {
 	v := n.look(now, j)
 	if !n.started {
 		for _, r := range n.routers {
-			if !r.ready && (r.since.IsZero() || now.Sub(r.since) < settleTime) {
+			if !r.ready && (now.Sub(n.begun) < settleTime || r.connected && now.Sub(r.since) < settleTime) {
 				return false
 			}
 		}
@@ -267,6 +271,9 @@ func (n *network) attach(now time.Time, groups map[group][]*port, v *view) {
 	}
 	for _, members := range groups {
 		for _, p := range members {
+			if !p.up() {
+				n.blame(p.Name + " of " + p.router.Name + " was found to lead to others")
+			}
 			p.engine.Up(now)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"trivet.dev/trivet/controller/foreign"
 	"trivet.dev/trivet/datapath/ovs"
+	"trivet.dev/trivet/datapath/routerd"
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/target/local"
 )
@@ -97,6 +98,13 @@ func examine() []finding {
 		f := finding{What: c.Name, Cure: c.HowToInstall(places), Says: "missing: --controller " + c.Name + " needs it"}
 		if program, err := c.Find(places); err == nil {
 			f.OK, f.Says = true, strings.Join(program, " ")
+		}
+		out = append(out, f)
+	}
+	for _, family := range routerd.All() {
+		f := finding{What: family.Name, Cure: "apt install " + family.Package, Says: "missing: datapath " + strings.ToLower(family.Name) + " needs it"}
+		if err := family.Installed(); err == nil {
+			f.OK, f.Says = true, "yes"
 		}
 		out = append(out, f)
 	}

@@ -82,8 +82,8 @@ func isFile(what string) bool {
 func (s *source) resolve(t *topology.Topology) (*topology.Topology, topology.Problems, error) {
 	d := topology.Defaults{Datapath: topology.Bridge, Controlled: topology.OVS, Controller: topology.ControllerTrivet,
 		OverrideDatapath: topology.Datapath(s.datapath), OverrideController: s.controller}
-	if s.datapath != "" && !slices.Contains([]topology.Datapath{topology.Embedded, topology.OVS, topology.Bridge, topology.Kernel}, d.OverrideDatapath) {
-		return nil, nil, fmt.Errorf("--datapath %s: there are embedded, ovs, bridge (switches) and kernel (routers)", s.datapath)
+	if s.datapath != "" && !slices.Contains([]topology.Datapath{topology.Embedded, topology.OVS, topology.Bridge, topology.Kernel, topology.FRR, topology.BIRD}, d.OverrideDatapath) {
+		return nil, nil, fmt.Errorf("--datapath %s: there are embedded, ovs, bridge (switches) and kernel, frr, bird (routers)", s.datapath)
 	}
 	r, problems := topology.Resolve(t, d)
 	if err := problems.Err(); err != nil {

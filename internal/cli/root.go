@@ -128,7 +128,7 @@ func (a *app) root() *cobra.Command {
 	}
 	group("life", a.up(), a.apply(), a.down(), a.ls(), a.inspect(), a.logs(), a.doctor())
 	group("use", a.ping(), a.iperf(), a.exec(), a.shell(), a.prompt(), a.link(), a.capture())
-	group("net", a.top(), a.path(), a.flows(), a.routes(), a.hosts(), a.controller())
+	group("net", a.top(), a.path(), a.flows(), a.routes(), a.ospf(), a.hosts(), a.controller())
 	group("use", a.bench())
 	group("file", a.validate(), a.convert(), a.graph(), a.schema())
 	return root

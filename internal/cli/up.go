@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"trivet.dev/trivet/controller/foreign"
+	"trivet.dev/trivet/datapath/routerd"
 	"trivet.dev/trivet/internal/version"
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/target/local"
@@ -74,6 +75,9 @@ func (a *app) runUp(ctx context.Context, s *source, what string, wait time.Durat
 		return err
 	}
 	if err := foreign.Installed(r, foreign.PlacesOf(lab.Owner())); err != nil {
+		return err
+	}
+	if err := routerd.Check(r); err != nil {
 		return err
 	}
 	name := lab.CleanName(r.Name)

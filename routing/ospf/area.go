@@ -47,6 +47,9 @@ func (a *Area) LSAs() []LSA { return a.db.list() }
 // LSA returns an LSA of the area's database with its age of now.
 func (a *Area) LSA(key LSAKey) (LSA, bool) { return a.db.get(key) }
 
+// Size returns the number of router-LSAs in the area's database, and that of all LSAs.
+func (a *Area) Size() (routers, all int) { return len(a.db.typed[TypeRouter]), len(a.db.entries) }
+
 // options returns what the area's Hellos and LSAs carry (section A.2).
 func (a *Area) options() Options {
 	if a.cfg.Stub {

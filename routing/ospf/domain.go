@@ -138,6 +138,9 @@ func NewDomain(cfg Config, now time.Time) *Domain {
 	return d
 }
 
+// SetThrottle changes how the instances of an LSA are spaced from now on (see Config).
+func (d *Domain) SetThrottle(lsa Throttle) { d.cfg.LSA = lsa }
+
 // advance moves the domain's time on.
 func (d *Domain) advance(now time.Time) { d.now = max(d.now, now.Sub(d.epoch)) }
 
@@ -162,6 +165,12 @@ func (d *Domain) Poll(now time.Time) Output {
 	out := d.out
 	d.out = Output{}
 	return out
+}
+
+// Pending tells whether LSAs or routes are to follow what has changed, and wait for their throttles.
+func (d *Domain) Pending() bool {
+	return len(d.touched)+len(d.elect) > 0 ||
+		slices.ContainsFunc(d.agenda, func(t *timer) bool { return t.what == timerOriginate || t.what == timerCalculate })
 }
 
 // runTimers runs what is due, until nothing is.

@@ -16,6 +16,12 @@ const Backbone ID = 0
 // String returns the dotted form.
 func (id ID) String() string { return id.Addr().String() }
 
+// MarshalText writes the dotted form.
+func (id ID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
+
+// UnmarshalText reads the dotted form.
+func (id *ID) UnmarshalText(b []byte) (err error) { *id, err = ParseID(string(b)); return }
+
 // Addr returns the number as an IPv4 address.
 func (id ID) Addr() netip.Addr {
 	return netip.AddrFrom4([4]byte{byte(id >> 24), byte(id >> 16), byte(id >> 8), byte(id)})

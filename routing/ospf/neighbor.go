@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"time"
 )
 
 // NeighborState is the state of a neighbour (section 10.1). Attempt, of networks without multicast, is
@@ -205,6 +206,8 @@ type NeighborInfo struct {
 	Priority uint8
 	// Requests and Unacknowledged are the lengths of the Link state request and retransmission lists.
 	Requests, Unacknowledged int
+	// Dead is how long the neighbour may be silent before it is taken for lost; 0 on a Segment.
+	Dead time.Duration
 }
 
 // Neighbors lists the neighbours of an interface. Those of the same domain on a Segment are Full; the
@@ -218,7 +221,8 @@ func (i *Interface) Neighbors() []NeighborInfo {
 		return list
 	}
 	for _, n := range i.wire.neighbors {
-		list = append(list, NeighborInfo{n.id, n.addr.Addr(), n.state, n.priority, len(n.requests), len(n.unacknowledged)})
+		list = append(list, NeighborInfo{n.id, n.addr.Addr(), n.state, n.priority, len(n.requests), len(n.unacknowledged),
+			n.inactivity.at - n.domain().now})
 	}
 	return list
 }

@@ -52,6 +52,7 @@ func (l *Lab) takeAway(s steps) error {
 				return err
 			}
 		}
+		l.forgetDaemons(n.Name)
 		if err := l.Cgroups.remove(l.Name, n.Name); err != nil {
 			return err
 		}
@@ -82,6 +83,7 @@ func (l *Lab) change(ctx context.Context, s steps, progress Progress) error {
 		{"addresses", len(hosts), func(done func()) error { return l.configure(s, done) }},
 		{"switches", countDatapaths(s.new), func(done func()) error { return l.applySwitches(ctx, done) }},
 		{"shaping", s.shaped(), func(done func()) error { return l.shapeLinks(s, done) }},
+		{"daemons", len(withDaemons(s.new)), func(done func()) error { return l.runDaemons(s.new, done) }},
 		{"carriers", len(s.addLinks) + len(s.setLinks), func(done func()) error { return l.awaitCarriers(ctx, s, done) }},
 	}
 	for _, stage := range stages {

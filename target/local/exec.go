@@ -94,5 +94,5 @@ func (l *Lab) enter(n *topology.Node) error {
 
 // ownsNamespaces says whether a node has namespaces of its own.
 func ownsNamespaces(n *topology.Node) bool {
-	return n.Kind == topology.Host || n.Kind == topology.Router && n.Datapath == topology.Kernel
+	return n.Kind == topology.Host || n.Kind == topology.Router && n.Datapath.Linux()
 }

@@ -1,4 +1,4 @@
-// Package local brings a topology up on this machine: hosts and kernel routers
+// Package local brings a topology up on this machine: hosts and Linux routers
 // are sets of namespaces, switches live in one namespace of the lab, links are
 // veth pairs, patch ports or delay lines.
 //
@@ -49,6 +49,9 @@ type Lab struct {
 	// Meet lets the lab's own controller meet an embedded switch. It is set before Up where there is one.
 	Meet func(name string, a *agent.Agent) error
 
+	// OnEnd, which may be nil, is told when a routing daemon has ended by itself.
+	OnEnd func(what string)
+
 	binder     *binder
 	fabric     *os.File
 	index      map[string]int    // of the devices in the switches' namespace
@@ -64,6 +67,7 @@ type Lab struct {
 	relays   *relays
 
 	mu       sync.Mutex
+	daemons  map[string]map[string]*process // of each node, by name
 	byName   map[string]*topology.Node
 	byNameOf *topology.Topology // what byName is an index of
 }

@@ -217,6 +217,9 @@ func (b *builder) build(n *topology.Node) error {
 			return err
 		}
 	}
+	if err := b.lab.mountRouter(n); err != nil {
+		return err
+	}
 	return writeSysctls(b.lab.nodeSysctls(n))
 }
 
@@ -310,5 +313,5 @@ func (l *Lab) removeNode(name string) error {
 	for _, k := range namespaceKinds {
 		errs = append(errs, releaseFile(l.nsPath(k.name, name)))
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, os.RemoveAll(l.routerDir(name)))...)
 }

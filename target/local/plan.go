@@ -2,6 +2,7 @@ package local
 
 import (
 	"slices"
+	"strings"
 
 	"trivet.dev/trivet/topology"
 )
@@ -32,13 +33,18 @@ var inPlace = []string{"bandwidth", "delay", "jitter", "loss", "queue", "down"}
 var nodeInPlace = []string{"addresses", "loopback", "gateways", "routes", "cpu", "cores", "start", "stop",
 	"controllers", "fail_mode", "openflow", "dpid", "stp", "address", "device"}
 
+// ofOSPF says whether a setting is one of OSPF, which the daemons of routers are told.
+func ofOSPF(field string) bool {
+	return field == "ospf" || strings.HasPrefix(field, "ospf.") || len(field) > 11 && strings.HasPrefix(field, "ends.") && field[6:12] == ".ospf."
+}
+
 func (l *Lab) plan(old, new *topology.Topology) steps {
 	s := steps{new: new}
 	rebuild := map[string]bool{} // nodes that must be made anew, with their links
 	for _, c := range topology.Diff(old, new) {
 		switch {
 		case c.OldNode != nil && c.NewNode != nil:
-			if slices.ContainsFunc(c.Fields, func(f topology.Field) bool { return !slices.Contains(nodeInPlace, f.Name) }) {
+			if slices.ContainsFunc(c.Fields, func(f topology.Field) bool { return !slices.Contains(nodeInPlace, f.Name) && !ofOSPF(f.Name) }) {
 				rebuild[c.NewNode.Name] = true
 				s.dropNodes = append(s.dropNodes, c.OldNode)
 				s.addNodes = append(s.addNodes, c.NewNode)
@@ -87,7 +93,7 @@ func byKey(t *topology.Topology) map[string]*topology.Link {
 // settable says whether two links differ in their impairment only.
 func settable(old, new *topology.Link) bool {
 	return !slices.ContainsFunc(linkFields(old, new), func(f topology.Field) bool {
-		return !slices.Contains(inPlace, f.Name) && !isEgress(f.Name)
+		return !slices.Contains(inPlace, f.Name) && !isEgress(f.Name) && !ofOSPF(f.Name)
 	})
 }
 

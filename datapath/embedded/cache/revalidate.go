@@ -7,8 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"trivet.dev/trivet/datapath/embedded/pipeline"
 )
 
@@ -249,10 +247,4 @@ func (e *Engine) forget() {
 			e.remove(x)
 		}
 	}
-}
-
-// grace waits until no run of the program is left that began before.
-func grace() {
-	const global = 1 // MEMBARRIER_CMD_GLOBAL: a grace period of RCU
-	_, _, _ = unix.Syscall(unix.SYS_MEMBARRIER, global, 0, 0)
 }

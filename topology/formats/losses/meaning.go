@@ -47,7 +47,9 @@ func inherit(n *topology.Node, t *topology.Topology, addresses map[string]string
 		}
 		open := topology.Embedded
 		if n.RunsPrograms() || len(t.Controllers) > 0 && t.Controllers[0] != topology.ControllerTrivet {
-			open, inherited = topology.Kernel, ""
+			if open = topology.Kernel; !inherited.Linux() {
+				inherited = ""
+			}
 		}
 		n.Datapath = cmp.Or(n.Datapath, inherited, open)
 	}

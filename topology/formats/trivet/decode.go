@@ -85,12 +85,15 @@ var knownFields sync.Map // of fieldsKey: what splitFields returns, which takes 
 
 // splitFields returns the fields of a struct that things of a kind have, and those that they do not.
 func splitFields(t reflect.Type, kind string) (has, lacks []field) {
+	if by, ok := described[t]; ok {
+		t = by
+	}
 	if known, ok := knownFields.Load(fieldsKey{t, kind}); ok {
 		both := known.([2][]field)
 		return both[0], both[1]
 	}
 	for _, f := range reflect.VisibleFields(t) {
-		if f.Anonymous {
+		if f.Anonymous || f.Tag.Get("yaml") == "-" {
 			continue
 		}
 		names := strings.Split(f.Tag.Get("yaml"), ",")
@@ -145,6 +148,9 @@ func (d *decoder) structure(v *yamlfile.Value, into reflect.Value, kind string) 
 func orFile(kind string) string {
 	if kind == "" {
 		return "a topology"
+	}
+	if strings.ContainsRune("aeio", rune(kind[0])) {
+		return "an " + kind
 	}
 	return "a " + kind
 }
@@ -205,6 +211,8 @@ func (d *decoder) field(v *yamlfile.Value, into reflect.Value, f field, label st
 		if p := d.point(v, label); p != nil {
 			into.Set(reflect.ValueOf(p))
 		}
+	case into.Type() == reflect.TypeFor[[]topology.OSPFArea]():
+		into.Set(reflect.ValueOf(d.areas(v, label)))
 	case into.Kind() == reflect.Slice:
 		d.list(v, into, f, label)
 	default:
@@ -234,8 +242,12 @@ func (d *decoder) list(v *yamlfile.Value, into reflect.Value, f field, label str
 func (d *decoder) single(v *yamlfile.Value, into reflect.Value, f field, label string) bool {
 	d.spend(v, 1)
 	if into.Kind() == reflect.Pointer {
-		into.Set(reflect.New(into.Type().Elem()))
-		into = into.Elem()
+		fresh := reflect.New(into.Type().Elem())
+		if _, ok := shorts[into.Type().Elem()]; ok && !into.IsNil() {
+			fresh.Elem().Set(into.Elem()) // what the defaults say stays
+		}
+		into.Set(fresh)
+		into = fresh.Elem()
 	}
 	if into.Type() == reflect.TypeFor[topology.PrivateDir]() {
 		return d.privateDir(v, into.Addr().Interface().(*topology.PrivateDir), label)
@@ -246,7 +258,9 @@ func (d *decoder) single(v *yamlfile.Value, into reflect.Value, f field, label s
 		if kind == "" {
 			kind = label
 		}
-		d.structure(v, into, kind)
+		if !d.shortForm(v, into, label) {
+			d.structure(v, into, kind)
+		}
 		return true
 	}
 	if v.Shape != yamlfile.Scalar {

@@ -39,13 +39,20 @@ var leaves = map[any]leaf{
 	reflect.TypeFor[topology.MAC]():      {parse: simple(topology.ParseMAC), pattern: `^[0-9a-fA-F]{2}([:-][0-9a-fA-F]{2}){5}$`},
 	reflect.TypeFor[topology.DPID](): {parse: simple(topology.ParseDPID), pattern: `^(0[xX])?[0-9a-fA-F:]+$`,
 		write: func(v any) string { return fmt.Sprintf("%#x", uint64(v.(topology.DPID))) }},
+	"count":   {parse: simple(parseCount), pattern: `^[0-9]+$`},
 	"version": {parse: simple(parseVersion), pattern: `^1\.[0-5]$`},
 
 	reflect.TypeFor[topology.Routing]():  words(topology.Proactive, topology.Reactive),
 	reflect.TypeFor[topology.IPv6]():     words(topology.IPv6Off, topology.IPv6Assigned, topology.IPv6Auto),
-	reflect.TypeFor[topology.Datapath](): words(topology.Embedded, topology.OVS, topology.Bridge, topology.Kernel),
+	reflect.TypeFor[topology.Datapath](): words(topology.Embedded, topology.OVS, topology.Bridge, topology.Kernel, topology.FRR, topology.BIRD),
 	reflect.TypeFor[topology.FailMode](): words(topology.Standalone, topology.Secure),
 	reflect.TypeFor[linkState]():         words(linkState("up"), linkState("down")),
+
+	reflect.TypeFor[topology.AreaID]():           {parse: simple(topology.ParseAreaID), pattern: `^[0-9]+(\.[0-9]+){0,3}$`},
+	reflect.TypeFor[topology.OSPFNetwork]():      words(topology.PointToPoint, topology.Broadcast),
+	reflect.TypeFor[topology.OSPFAuthType]():     words(topology.AuthNone, topology.AuthSimple, topology.AuthMD5, topology.AuthSHA1, topology.AuthSHA256, topology.AuthSHA384, topology.AuthSHA512),
+	reflect.TypeFor[topology.OSPFRange]():        {parse: simple(topology.ParseOSPFRange), pattern: `^[0-9.]+/[0-9]+( +hide)?$`},
+	reflect.TypeFor[topology.OSPFRedistribute](): {parse: simple(topology.ParseOSPFRedistribute), pattern: `^(static|connected|default)( +(metric|type) +[0-9]+){0,2}$`},
 
 	reflect.TypeFor[topology.Route](): {parse: simple(parseRoute), pattern: `^\S+ +via +\S+$`,
 		write: func(v any) string { r := v.(topology.Route); return r.To.String() + " via " + r.Via.String() }},

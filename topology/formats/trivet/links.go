@@ -81,6 +81,7 @@ func (r *reader) link(e linkEntry) {
 	imp := topology.Impairment(options.impairment)
 	made := &topology.Link{Impairment: imp, Down: options.Down && options.State == "" || options.State == "down", Pos: e.where().Pos}
 	copyFields(made, struct{ Foreign foreign }{options.Foreign})
+	made.OSPF = options.OSPF
 	for i, raw := range []deferred{options.From, options.To} {
 		if raw.Value != nil {
 			made.Ends[i] = r.end(raw.Value, imp, e.text == nil)

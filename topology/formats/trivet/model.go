@@ -68,8 +68,10 @@ type nodeOptions struct {
 	Gateways  []netip.Addr     `yaml:"gateway,gateways" of:"host router nat" doc:"Default route: at most one IPv4 and one IPv6 address."`
 	Routes    []topology.Route `yaml:"routes,route" of:"host router nat" doc:"Static routes: 10.2.0.0/16 via 10.0.0.254."`
 
+	OSPF *topology.OSPF `yaml:"ospf" of:"router nat" as:"ospf" doc:"Speak OSPF: area 0, or {area: 0, router_id: 10.0.0.1, …}."`
+
 	DPID        topology.DPID     `yaml:"dpid" of:"switch router nat" doc:"OpenFlow datapath id: 26, 0x1a or 16 hexadecimal digits."`
-	Datapath    topology.Datapath `yaml:"datapath" of:"switch router nat" doc:"What forwards packets: embedded, ovs, bridge (switches), kernel (routers)."`
+	Datapath    topology.Datapath `yaml:"datapath" of:"switch router nat" doc:"What forwards packets: embedded, ovs, bridge (switches), kernel, frr, bird (routers)."`
 	Controllers []string          `yaml:"controller,controllers" of:"switch router nat" doc:"What decides: trivet, none, a program that the lab starts (faucet, os-ken, ovs-testcontroller, pox), an address like tcp:192.0.2.1:6653, or a controller node."`
 	FailMode    topology.FailMode `yaml:"fail_mode" of:"switch router nat" doc:"Without a controller: standalone forwards by learning, secure keeps the flows there are."`
 	OpenFlow    []string          `yaml:"openflow" of:"switch router nat" as:"version" doc:"OpenFlow versions allowed, like 1.3; the datapath's own when missing."`
@@ -101,18 +103,20 @@ type linkOptions struct {
 	From deferred `yaml:"from" as:"end" of:"link" doc:"The first end: a node, or options of the end."`
 	To   deferred `yaml:"to" as:"end" of:"link" doc:"The second end: a node, or options of the end."`
 	impairment
-	Down    bool      `yaml:"down" doc:"The link is down at first."`
-	State   linkState `yaml:"state" doc:"up or down at first."`
-	Foreign foreign   `yaml:"x-"`
+	OSPF    *topology.OSPFLink `yaml:"ospf" as:"ospf" doc:"OSPF on both ends: area 1, off, or {cost: 10, hello: 1s, …}."`
+	Down    bool               `yaml:"down" doc:"The link is down at first."`
+	State   linkState          `yaml:"state" doc:"up or down at first."`
+	Foreign foreign            `yaml:"x-"`
 }
 
 // endOptions are the options of one end of a link. Impairments hold for what leaves this end.
 type endOptions struct {
-	Node      string         `yaml:"node" doc:"The node at this end."`
-	Interface string         `yaml:"interface" doc:"Device name; without a node: a real interface of the machine."`
-	Port      *int           `yaml:"port" as:"port" doc:"Number of the port at the node."`
-	MAC       topology.MAC   `yaml:"mac" doc:"MAC address of the interface."`
-	Addresses []netip.Prefix `yaml:"address,addresses" as:"interface address" doc:"IP addresses of the interface."`
+	Node      string             `yaml:"node" doc:"The node at this end."`
+	Interface string             `yaml:"interface" doc:"Device name; without a node: a real interface of the machine."`
+	Port      *int               `yaml:"port" as:"port" doc:"Number of the port at the node."`
+	MAC       topology.MAC       `yaml:"mac" doc:"MAC address of the interface."`
+	Addresses []netip.Prefix     `yaml:"address,addresses" as:"interface address" doc:"IP addresses of the interface."`
+	OSPF      *topology.OSPFLink `yaml:"ospf" as:"ospf" doc:"OSPF on this end, before what the link says: area 1, off, or {cost: 10, passive: true, …}."`
 	impairment
 }
 

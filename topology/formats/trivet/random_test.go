@@ -53,8 +53,37 @@ var (
 		return topology.Impairment{Bandwidth: maybe(t, rates), Delay: maybe(t, durations), Jitter: maybe(t, durations),
 			Loss: maybe(t, fractions), Queue: maybe(t, rapid.IntRange(1, 10_000_000))}
 	})
+	areas     = rapid.Map(rapid.Uint32(), func(n uint32) topology.AreaID { return topology.AreaID(n) })
+	ospfAuths = rapid.Custom(func(t *rapid.T) *topology.OSPFAuth {
+		return &topology.OSPFAuth{Type: rapid.SampledFrom([]topology.OSPFAuthType{topology.AuthNone, topology.AuthSimple, topology.AuthSHA256}).Draw(t, "type"),
+			Key: maybe(t, anyText), ID: maybe(t, rapid.IntRange(1, 255))}
+	})
+	ospfs = rapid.Custom(func(t *rapid.T) *topology.OSPF {
+		o := &topology.OSPF{Area: maybe(t, areas), RouterID: maybe(t, addresses), Passive: maybe(t, some(anyText)), ReferenceBandwidth: maybe(t, rates), Auth: maybe(t, ospfAuths),
+			Redistribute: maybe(t, some(rapid.Custom(func(t *rapid.T) topology.OSPFRedistribute {
+				return topology.OSPFRedistribute{Source: rapid.SampledFrom([]string{"static", "connected", "default"}).Draw(t, "source"), Metric: maybe(t, rapid.IntRange(1, 100)), Type: maybe(t, rapid.IntRange(1, 2))}
+			}))),
+			VirtualLinks: maybe(t, some(rapid.Custom(func(t *rapid.T) topology.OSPFVirtualLink {
+				return topology.OSPFVirtualLink{Area: maybe(t, areas), Router: maybe(t, anyText), Hello: maybe(t, durations), Dead: maybe(t, durations),
+					Retransmit: maybe(t, durations), Delay: maybe(t, durations), Auth: maybe(t, ospfAuths)}
+			})))}
+		for _, id := range maybe(t, rapid.SliceOfNDistinct(areas, 1, 3, rapid.ID)) {
+			o.Areas = append(o.Areas, topology.OSPFArea{ID: id, Stub: maybe(t, rapid.Bool()), NoSummary: maybe(t, rapid.Bool()), DefaultCost: maybe(t, rapid.IntRange(1, 100)),
+				Ranges: maybe(t, some(rapid.Custom(func(t *rapid.T) topology.OSPFRange {
+					return topology.OSPFRange{Prefix: netip.PrefixFrom(addresses4.Draw(t, "network"), 24), Hide: rapid.Bool().Draw(t, "hide")}
+				})))})
+		}
+		return o
+	})
+	ospfLinks = rapid.Custom(func(t *rapid.T) *topology.OSPFLink {
+		o := &topology.OSPFLink{Off: maybe(t, rapid.Bool()), Cost: maybe(t, rapid.IntRange(1, 65535)), Network: maybe(t, rapid.SampledFrom([]topology.OSPFNetwork{topology.PointToPoint, topology.Broadcast})),
+			Hello: maybe(t, durations), Dead: maybe(t, durations), Retransmit: maybe(t, durations), Delay: maybe(t, durations), Auth: maybe(t, ospfAuths)}
+		o.Area = maybe(t, rapid.Ptr(areas, false))
+		o.Priority, o.Passive = maybe(t, rapid.Ptr(rapid.IntRange(0, 255), false)), maybe(t, rapid.Ptr(rapid.Bool(), false))
+		return o
+	})
 	ports       = rapid.Custom(func(t *rapid.T) *int { p := rapid.IntRange(0, 65279).Draw(t, "port"); return &p })
-	datapaths   = rapid.SampledFrom([]topology.Datapath{topology.Embedded, topology.OVS, topology.Bridge, topology.Kernel})
+	datapaths   = rapid.SampledFrom([]topology.Datapath{topology.Embedded, topology.OVS, topology.Bridge, topology.Kernel, topology.FRR, topology.BIRD})
 	controllers = some(rapid.SampledFrom([]string{"none", "trivet", "tcp:127.0.0.1:6653", "ssl:[::1]:6653", "c0", "1"}))
 	foreigns    = rapid.Custom(func(t *rapid.T) map[string]any {
 		return map[string]any{rapid.SampledFrom([]string{"miniedit", "a b", "", "1"}).Draw(t, "format"): jsonValue(t, 0)}
@@ -143,6 +172,9 @@ func node(t *rapid.T, name string) *topology.Node {
 		n.FailMode = maybe(t, rapid.SampledFrom([]topology.FailMode{topology.Standalone, topology.Secure}))
 		n.OpenFlow = maybe(t, some(rapid.SampledFrom([]string{"1.0", "1.3"})))
 	}
+	if n.Kind == topology.Router {
+		n.OSPF = maybe(t, ospfs)
+	}
 	n.STP = n.Kind == topology.Switch && maybe(t, rapid.Bool())
 	n.NAT = n.Kind == topology.Router && maybe(t, rapid.Bool())
 	if n.Kind == topology.Controller {
@@ -159,10 +191,12 @@ func link(t *rapid.T, names []string, plain bool) *topology.Link {
 	if plain {
 		return l
 	}
+	l.OSPF = maybe(t, ospfLinks)
 	l.Down, l.Impairment, l.Foreign = maybe(t, rapid.Bool()), impairments.Draw(t, "impairment"), maybe(t, foreigns)
 	for i := range l.Ends {
 		e := &l.Ends[i]
 		e.Interface, e.MAC, e.Addresses, e.Port = maybe(t, anyText), maybe(t, macs), maybe(t, some(prefixes)), maybe(t, ports)
+		e.OSPF = maybe(t, ospfLinks)
 		if rapid.IntRange(0, 9).Draw(t, "external") == 0 {
 			e.Node, e.Interface = "", rapid.OneOf(rapid.Just("eth1"), anyText).Draw(t, "interface")
 		}

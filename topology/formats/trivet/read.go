@@ -150,6 +150,7 @@ func (r *reader) nodes(v *yamlfile.Value) {
 func (r *reader) addNode(key *yamlfile.Value, name, kind string, options *nodeOptions) {
 	n := &topology.Node{}
 	copyFields(n, options)
+	n.OSPF = n.OSPF.Clone()
 	n.Name, n.Kind, n.Pos = name, topology.Kind(kind), key.Pos
 	if kind == "nat" {
 		n.Kind, n.NAT = topology.Router, true

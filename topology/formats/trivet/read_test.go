@@ -107,9 +107,13 @@ func TestProblems(t *testing.T) {
 // Each way of writing means what the documentation says, shown by a longer way to write the same.
 func TestMeanings(t *testing.T) {
 	for short, long := range map[string]string{
-		"nodes:\n  s[1-3,7]: switch":               "nodes: {s1: switch, s2: switch, s3: switch, s7: switch}",
-		"nodes:\n  n[09-11]: host":                 "nodes: {n09: host, n10: host, n11: host}",
-		"nodes:\n  a[1-2]b[1-2]: host":             "nodes: {a1b1: host, a1b2: host, a2b1: host, a2b2: host}",
+		"nodes:\n  s[1-3,7]: switch":            "nodes: {s1: switch, s2: switch, s3: switch, s7: switch}",
+		"nodes:\n  n[09-11]: host":              "nodes: {n09: host, n10: host, n11: host}",
+		"nodes:\n  a[1-2]b[1-2]: host":          "nodes: {a1b1: host, a1b2: host, a2b1: host, a2b2: host}",
+		"nodes: {r1: {router: {ospf: area 1}}}": "nodes: {r1: {router: {ospf: {area: 0.0.0.1}}}}",
+		"nodes: {r1: {router: {ospf: {areas: {1: stub}, redistribute: static, virtual_link: {area: 1, router: r2}}}}}":                                                                               "nodes: {r1: {router: {ospf: {areas: {0.0.0.1: {stub: yes}}, redistribute: [static], virtual_links: [{area: 1, router: r2}]}}}}",
+		"nodes: {a: host}\nlinks: [{a -- b: {ospf: area 1, to: {ospf: off}}}]":                                                                                                                       "nodes: {a: host}\nlinks: [{a -- b: {ospf: {area: 1}, to: {ospf: {off: true}}}}]",
+		"defaults: {link: {ospf: {cost: 5, area: 1}}, router: {ospf: {auth: {type: md5, key: k}}}}\nnodes: {r1: {router: {ospf: area 2}}, r2: router}\nlinks: [a -- b, {a -- b: {ospf: {area: 0}}}]": "nodes: {r1: {router: {ospf: {area: 2, auth: {type: md5, key: k}}}}, r2: {router: {ospf: {auth: {type: md5, key: k}}}}}\nlinks: [{a -- b: {ospf: {cost: 5, area: 1}}}, {a -- b: {ospf: {cost: 5, area: 0}}}]",
 		"nodes: {nat0: nat}":                       "nodes: {nat0: {router: {nat: true, datapath: kernel}}}",
 		"nodes: {h1: {host: {address: 10.0.0.9}}}": "nodes: {h1: {host: {address: [10.0.0.9/8]}}}",
 		"nodes: {h1: {host: {address: [10.1.0.9, fd01::1]}}}\nsubnet: 10.1.0.0/16\nsubnet6: fd01::/56":                                      "subnet: 10.1.0.0/16\nsubnet6: fd01::/56\nnodes: {h1: {host: {address: [10.1.0.9/16, fd01::1/56]}}}",

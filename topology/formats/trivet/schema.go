@@ -70,6 +70,9 @@ func fieldSchema(f field) object {
 		return deferredSchemas[f.as]()
 	case f.typ == reflect.TypeFor[*topology.Point]():
 		return object{"type": "array", "items": object{"type": "number"}, "minItems": 2, "maxItems": 2}
+	case f.typ == reflect.TypeFor[[]topology.OSPFArea]():
+		area := orNothing(structOrShort(f.typ.Elem(), f.as))
+		return orNothing(object{"type": "object", "propertyNames": object{"pattern": leaves[reflect.TypeFor[topology.AreaID]()].pattern}, "additionalProperties": area})
 	case f.typ.Kind() == reflect.Slice:
 		item := valueSchema(f.typ.Elem(), f.as)
 		return orNothing(anyOf(item, listOf(item)))
@@ -87,7 +90,7 @@ func valueSchema(t reflect.Type, as string) object {
 	leaf, ok := leafOf(t, as)
 	switch {
 	case !ok:
-		return orNothing(structSchema(t, as))
+		return orNothing(structOrShort(t, as))
 	case t.Kind() == reflect.Bool:
 		return anyOf(object{"type": "boolean"}, object{"enum": leaf.words})
 	case leaf.words != nil:

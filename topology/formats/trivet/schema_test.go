@@ -70,6 +70,8 @@ func TestSchemaRefuses(t *testing.T) {
 		"nodes: {h1: host}\nlinks: [{a -- b: {dealy: 1ms}}]", "nodes: {h1: host}\nlinks: [{a -- b: {delay: 1}}]",
 		"nodes: {h1: host}\nlinks: [{a -- b: {from: {delay: fast}}}]", "nodes: {h1: host}\nlinks: [{a -- b: {bandwidth: 1gbti}}]",
 		"nodes: {h1: host}\nschedule: [soon]", "nodes: {h1: host}\nschedule: [{at 5s: [sometime]}]", "nodes: {h1: {host: {place: [1]}}}",
+		"nodes: {r1: {router: {ospf: aera 1}}}", "nodes: {r1: {router: {ospf: {areas: {x: stub}}}}}", "nodes: {h1: {host: {ospf: area 0}}}",
+		"nodes: {r1: router}\nlinks: [{a -- b: {ospf: {network: nbma}}}]",
 		"defaults: {link: {from: a}}\nnodes: {h1: host}", "[]",
 	} {
 		if schema.Validate(instance(t, []byte(text))) == nil {

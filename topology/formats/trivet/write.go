@@ -80,6 +80,8 @@ func flowValue(v reflect.Value, f field) string {
 			return quoteLeaf(x)
 		}
 		return yamlfile.Quote(x)
+	case []topology.OSPFArea:
+		return areasText(x)
 	case *topology.Point:
 		return "[" + yamlfile.Number(x.X) + ", " + yamlfile.Number(x.Y) + "]"
 	case topology.PrivateDir:
@@ -99,6 +101,9 @@ func flowValue(v reflect.Value, f field) string {
 		return "[" + strings.Join(items, ", ") + "]"
 	}
 	v = reflect.Indirect(v)
+	if described[v.Type()] != nil {
+		return structText(v)
+	}
 	leaf, _ := leafOf(v.Type(), f.as)
 	return quoteLeaf(leaf.text(v.Interface()))
 }
@@ -225,7 +230,7 @@ func linkRun(links []writtenLink) int {
 }
 
 func (w *writer) link(l *topology.Link) (out writtenLink) {
-	o := linkOptions{impairment: impairment(l.Impairment), Down: l.Down, Foreign: foreign(l.Foreign)}
+	o := linkOptions{impairment: impairment(l.Impairment), OSPF: l.OSPF, Down: l.Down, Foreign: foreign(l.Foreign)}
 	a, okA := endText(l.Ends[0])
 	b, okB := endText(l.Ends[1])
 	short := okA && okB

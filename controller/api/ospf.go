@@ -1,0 +1,92 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"trivet.dev/trivet/controller/builtin"
+	"trivet.dev/trivet/controller/ospf"
+	"trivet.dev/trivet/topology"
+)
+
+type ospfQuery struct {
+	Router string `query:"router" doc:"All where none is given"`
+}
+
+func (s *Server) registerOSPF(api huma.API) {
+	ospfGet(api, s, "/neighbors", "Neighbours of the routing nodes that speak OSPF", func(v *view, router string) ([]ospf.Neighbor, error) {
+		list := v.c.OSPF.Neighbors(router)
+		for i := range list {
+			if f := v.m.ByAddress(list[i].Address); list[i].Neighbor == "" && f != nil {
+				list[i].Neighbor = f.Node
+			}
+		}
+		return byRouter(list, func(x ospf.Neighbor) string { return x.Router }), nil
+	})
+	ospfGet(api, s, "/interfaces", "Interfaces on which OSPF runs, with their packets", func(v *view, router string) ([]ospf.Attachment, error) {
+		return byRouter(v.c.OSPF.Interfaces(router), func(x ospf.Attachment) string { return x.Router }), nil
+	})
+	ospfGet(api, s, "/database", "Link state databases, which the routers share", func(v *view, router string) ([]ospf.LSA, error) {
+		return v.c.OSPF.Database(router), nil
+	})
+	ospfGet(api, s, "/routes", "OSPF's routing tables", func(v *view, router string) ([]ospf.Route, error) {
+		list, err := v.c.OSPF.Routes(router)
+		return byRouter(list, func(x ospf.Route) string { return x.Router }), err
+	})
+	ospfGet(api, s, "/spf-log", "The last calculations of routes", func(v *view, router string) (ospf.Log, error) {
+		return v.c.OSPF.Log(router), nil
+	})
+	ospfGet(api, s, "/capture", "The last packets, as a pcap file in base64", func(v *view, router string) (Capture, error) {
+		return Capture{v.c.OSPF.Capture(router)}, nil
+	})
+}
+
+// Capture is packets as a pcap file.
+type Capture struct {
+	PCAP []byte `json:"pcap"`
+}
+
+// byRouter sorts by the routers' names, as people do.
+func byRouter[T any](list []T, name func(T) string) []T {
+	slices.SortStableFunc(list, func(a, b T) int { return builtin.CompareNames(name(a), name(b)) })
+	return list
+}
+
+// ospfGet adds a question about one router, or all.
+func ospfGet[T any](api huma.API, s *Server, path, what string, f func(v *view, router string) (T, error)) {
+	huma.Get(api, "/v1/controller/ospf"+path, func(_ context.Context, in *ospfQuery) (*body[T], error) {
+		c, err := s.get()
+		if err != nil {
+			return nil, err
+		}
+		if err := checkOSPF(c, in.Router); err != nil {
+			return nil, problem(err)
+		}
+		return bodyOf(f(newEventView(c), in.Router))
+	}, summary(what))
+}
+
+// checkOSPF says why there is nothing to be said of OSPF.
+func checkOSPF(c *builtin.Controller, router string) error {
+	if c.OSPF == nil {
+		return fmt.Errorf("this controller does not speak OSPF; its apps are %s", strings.Join(c.Apps, ", "))
+	}
+	names := c.OSPF.Names()
+	if len(names) == 0 {
+		return errors.New("no routing node speaks OSPF; give one  ospf: {area: 0}  in the topology")
+	}
+	if router == "" || slices.Contains(names, router) {
+		return nil
+	}
+	if n := c.Map().Node(router); n != nil && n.Kind == topology.Router {
+		return fmt.Errorf("%s forwards by itself: ask it, as by  trivet exec %s -- vtysh -c 'show ip ospf neighbor'", router, router)
+	}
+	slices.SortFunc(names, cmp.Compare[string])
+	return fmt.Errorf("there is no router %q that speaks OSPF; %s", router, topology.DidYouMean(router, names))
+}

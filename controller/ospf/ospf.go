@@ -1,0 +1,362 @@
+// Package ospf lets routing nodes speak OSPF version 2 (RFC 2328): it is the app between the engine,
+// package routing/ospf, and the apps discovery and routing.
+//
+//	discovery   what joins the routers' ports    → segments, on which routers are Full at once
+//	switches    ports that go up and down        → interfaces that do, at once
+//	routing     OSPF packets from outside        → the engine
+//	the engine  packets                          → routing, which sends them out of a port
+//	            routes may have changed          → routing, which asks for each router's
+//
+// All routers are in one domain of the engine: one database per area. Between routers of the
+// controller no packets are exchanged. Where a segment of layer 2 has anything else on it that may
+// speak OSPF (hosts, routers that forward by themselves, foreign switches), all do.
+//
+// Files: config.go what is to be, network.go what joins whom, packet.go packets, routes.go routes,
+// show.go what people see.
+package ospf
+
+import (
+	"bytes"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"trivet.dev/trivet/controller"
+	"trivet.dev/trivet/controller/discovery"
+	"trivet.dev/trivet/controller/routing"
+	"trivet.dev/trivet/openflow"
+)
+
+const (
+	maxQueue = 4096                  // packets that wait for the engine; more are dropped
+	atOnce   = 64                    // of them that it takes in one go
+	coalesce = 10 * time.Millisecond // changes that come together are one
+)
+
+// App is the app. Make it with New. A goroutine owns the engine's deadlines and what it sends; others
+// use the engine for a short time, with mu held. mu is never held while another app is called: routing
+// asks for routes with locks of its own held.
+type App struct {
+	controller.Base
+	routing   *routing.App
+	discovery *discovery.App
+	c         *controller.Controller
+	queue     chan arrived
+	wake      chan struct{}
+	stop      chan struct{}
+	done      sync.WaitGroup
+
+	dirty   atomic.Bool   // what joins the routers may have changed
+	outside atomic.Bool   // some redistribute routes
+	lost    atomic.Uint64 // packets for which there was no room in the queue
+
+	mu       sync.Mutex // of what follows
+	net      *network
+	out      output
+	deadline time.Time
+	tell     bool // routing, that it has to ask for routes
+	busy     int  // with what is not dirty, or to be told, any more, but not done yet
+	watchers []func(any)
+}
+
+// arrived is a packet.
+type arrived struct {
+	at   place
+	data []byte
+}
+
+// New returns the app, which has to be asked before routing.
+func New(d *discovery.App, r *routing.App, c Config) (*App, error) {
+	a := &App{routing: r, discovery: d, queue: make(chan arrived, maxQueue), wake: make(chan struct{}, 1), stop: make(chan struct{}),
+		net: newNetwork(slog.New(slog.DiscardHandler), time.Now())}
+	r.Speak("ospf", (*speaker)(a))
+	return a, a.Configure(c)
+}
+
+// Name is "ospf".
+func (a *App) Name() string { return "ospf" }
+
+// Start begins to follow the network.
+func (a *App) Start(c *controller.Controller) error {
+	a.mu.Lock()
+	a.c, a.net.log, a.net.begun = c, c.Log(), time.Now()
+	a.mu.Unlock()
+	a.discovery.Watch(func(discovery.Change) { a.changed() })
+	a.discovery.WatchLinks(func(discovery.LinkChange) { a.changed() })
+	a.routing.Watch(func(routing.Rerouted) { // static routes may be others
+		if a.outside.Load() {
+			a.changed()
+		}
+	})
+	a.done.Go(a.run)
+	return nil
+}
+
+// Stop ends it. Neighbours find out by themselves; what is installed stays.
+func (a *App) Stop() {
+	close(a.stop)
+	a.done.Wait()
+}
+
+// Configure makes the routers others, or the same with other settings. Adjacencies that a change does not
+// concern stay.
+func (a *App) Configure(c Config) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	now := time.Now()
+	if err := a.net.configure(now, c); err != nil {
+		return err
+	}
+	if a.c != nil {
+		for dpid, r := range a.net.routers {
+			if s := a.c.Switch(dpid); s != nil && !r.connected {
+				a.switchUp(now, s)
+			}
+		}
+	}
+	a.outside.Store(len(a.net.redistributes()) > 0)
+	a.tell = true
+	a.poll(now)
+	a.changed()
+	return nil
+}
+
+// changed is called with locks of other apps held: it only takes note.
+func (a *App) changed() {
+	a.dirty.Store(true)
+	a.again()
+}
+
+func (a *App) again() {
+	select {
+	case a.wake <- struct{}{}:
+	default:
+	}
+}
+
+// SwitchUp takes note of a router's ports.
+func (a *App) SwitchUp(s *controller.Switch) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.switchUp(time.Now(), s)
+	a.poll(time.Now())
+	a.changed()
+}
+
+func (a *App) switchUp(now time.Time, s *controller.Switch) {
+	r := a.net.routers[s.DPID()]
+	if r == nil {
+		return
+	}
+	r.connected, r.since = true, now
+	works := map[uint32]bool{}
+	for _, p := range s.Ports() {
+		works[p.Number] = canSend(p)
+	}
+	for number := range r.works {
+		if !works[number] {
+			a.net.portIs(now, s.DPID(), number, false)
+		}
+	}
+	for number, w := range works {
+		a.net.portIs(now, s.DPID(), number, w)
+	}
+}
+
+// SwitchDown leaves the router as it is: it forwards on.
+func (a *App) SwitchDown(s *controller.Switch) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if r := a.net.routers[s.DPID()]; r != nil {
+		r.connected = false
+	}
+}
+
+// PortChanged follows a port at once: routes are right before routing asks for them.
+func (a *App) PortChanged(s *controller.Switch, reason openflow.PortReason, p openflow.Port) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.net.routers[s.DPID()] == nil {
+		return
+	}
+	now := time.Now()
+	a.net.portIs(now, s.DPID(), p.Number, reason != openflow.PortDelete && canSend(p))
+	a.poll(now)
+	a.changed()
+}
+
+func canSend(p openflow.Port) bool {
+	return p.Config&openflow.PortConfigDown == 0 && p.State&openflow.PortStateLinkDown == 0
+}
+
+// speaker is what routing sees of the app.
+type speaker App
+
+// Routes returns what OSPF has found for a router.
+func (s *speaker) Routes(dpid uint64) []routing.Learned {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.net.routes(dpid)
+}
+
+// Receive takes a packet; where the engine cannot follow it is dropped, and will be sent again.
+func (s *speaker) Receive(dpid uint64, port uint32, packet []byte) {
+	select {
+	case s.queue <- arrived{place{dpid, port}, bytes.Clone(packet)}:
+	default:
+		s.lost.Add(1)
+	}
+}
+
+// run owns the engine's deadlines, and sends what comes of it.
+func (a *App) run() {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	var last time.Time // when what joins the routers was looked at
+	for {
+		select {
+		case p := <-a.queue:
+			a.receive(p)
+		case <-a.wake:
+			if rest := coalesce - time.Since(last); rest > 0 {
+				a.pause(rest)
+			}
+			last = time.Now()
+			a.follow()
+		case <-timer.C:
+			a.mu.Lock()
+			a.poll(time.Now())
+			a.mu.Unlock()
+		case <-a.stop:
+			return
+		}
+		a.send()
+		a.mu.Lock()
+		deadline := a.deadline
+		a.mu.Unlock()
+		if deadline.IsZero() {
+			timer.Stop()
+		} else {
+			timer.Reset(time.Until(deadline))
+		}
+	}
+}
+
+// pause waits for changes that come together, but not for packets.
+func (a *App) pause(rest time.Duration) {
+	select {
+	case <-time.After(rest):
+	case <-a.stop:
+	}
+}
+
+// receive takes packets that have come.
+func (a *App) receive(p arrived) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	now := time.Now()
+	for range atOnce {
+		a.net.receive(now, p.at, p.data)
+		select {
+		case p = <-a.queue:
+			continue
+		default:
+		}
+		break
+	}
+	a.poll(now)
+}
+
+// follow makes the network what joins the routers now, if that may have changed.
+func (a *App) follow() {
+	a.mu.Lock()
+	if !a.dirty.Swap(false) {
+		a.mu.Unlock()
+		return
+	}
+	a.busy++
+	wanted := a.net.redistributes()
+	a.mu.Unlock()
+	static := map[uint64][]routing.StaticRoute{}
+	for _, dpid := range wanted {
+		static[dpid] = a.routing.StaticOf(dpid)
+	}
+	j := joined{router: a.routing.Routes, connected: func(dpid uint64) bool { return a.c.Switch(dpid) != nil }}
+	j.ports, j.links = a.discovery.Snapshot()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.busy--
+	now := time.Now()
+	if !a.net.join(now, j) {
+		a.dirty.Store(true)
+		a.done.Go(func() { a.pause(coalesce); a.again() })
+		return
+	}
+	a.net.redistribute(now, static)
+	a.poll(now)
+}
+
+// poll asks the engine what is to be done; mu must be held. What comes of it run sends.
+func (a *App) poll(now time.Time) {
+	out, deadline := a.net.poll(now)
+	a.deadline = deadline
+	a.out.packets = append(a.out.packets, out.packets...)
+	a.out.neighbors = append(a.out.neighbors, out.neighbors...)
+	a.out.runs = append(a.out.runs, out.runs...)
+	a.tell = a.tell || len(out.runs) > 0
+}
+
+// send sends and tells what has come of the engine.
+func (a *App) send() {
+	a.mu.Lock()
+	out, tell, watchers := a.out, a.tell, a.watchers
+	a.out, a.tell = output{}, false
+	a.busy++
+	a.mu.Unlock()
+	for _, p := range out.packets {
+		a.routing.SendIP(p.at.dpid, p.at.port, p.data)
+	}
+	if tell {
+		why := "OSPF was configured"
+		if len(out.runs) > 0 {
+			why = "OSPF: " + out.runs[0].Cause
+		}
+		a.routing.Refresh(why)
+	}
+	for _, f := range watchers {
+		for _, x := range out.neighbors {
+			f(x)
+		}
+		for _, x := range out.runs {
+			f(x)
+		}
+	}
+	a.mu.Lock()
+	a.busy--
+	a.mu.Unlock()
+}
+
+// Missing says what is not ready yet.
+func (a *App) Missing() []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.net.routers) > 0 && (a.dirty.Load() || a.tell || a.busy > 0 || !a.net.started || a.net.domain.Pending()) {
+		return []string{"OSPF"}
+	}
+	return nil
+}
+
+// Speaks says whether a router speaks OSPF.
+func (a *App) Speaks(dpid uint64) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.net.routers[dpid] != nil
+}
+
+// Watch calls f with every Run and NeighborChange from now on, one after the other. f must be quick.
+func (a *App) Watch(f func(any)) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.watchers = append(a.watchers, f)
+}

@@ -1,0 +1,230 @@
+package ospf
+
+import (
+	"net/netip"
+	"reflect"
+	"time"
+
+	"trivet.dev/trivet/controller/routing"
+	engine "trivet.dev/trivet/routing/ospf"
+)
+
+const (
+	maxHeld = 1_000_000 // routes that are kept; those of other routers are computed each time they are asked for
+	maxRuns = 256       // calculations that are kept in the log
+)
+
+// Run is a calculation of routes: the graphs of areas are made anew, and each router's shortest path
+// tree follows when somebody asks for its routes.
+type Run struct {
+	Time     time.Time   `json:"time"`
+	Cause    string      `json:"cause" doc:"The first change that it follows"`
+	Areas    []engine.ID `json:"areas" doc:"In which something has changed"`
+	External bool        `json:"external,omitempty" doc:"External routes have changed"`
+	Routers  int         `json:"routers" doc:"In these areas, also those outside of this controller"`
+	LSAs     int         `json:"lsas" doc:"In the databases of these areas"`
+	Seconds  float64     `json:"seconds" doc:"For the graphs, and the routes of area border routers"`
+}
+
+// output is what came of the engine.
+type output struct {
+	packets   []packet
+	neighbors []NeighborChange
+	runs      []Run // after which routes may be others
+}
+
+// poll runs what is due, and says when it wants to be called again; zero: after an event.
+func (n *network) poll(now time.Time) (o output, deadline time.Time) {
+	if n.domain == nil {
+		return o, deadline
+	}
+	start := time.Now()
+	out := n.domain.Poll(now)
+	took := time.Since(start)
+	for _, d := range out.Datagrams {
+		if p, ok := n.dress(now, d); ok {
+			o.packets = append(o.packets, p)
+		}
+	}
+	for _, c := range out.Neighbors {
+		n.count(c)
+		o.neighbors = append(o.neighbors, n.neighborChange(now, c))
+	}
+	for _, err := range out.Errors {
+		n.log.Error("ospf", "error", err)
+	}
+	if len(out.Changes) > 0 {
+		o.runs = append(o.runs, n.ran(now, out.Changes, took))
+		n.dropTables()
+	}
+	if len(out.Changes) > 0 || !n.domain.Pending() {
+		n.cause = ""
+	}
+	return o, out.Deadline
+}
+
+// count counts the neighbours outside, for whose sake LSAs are spaced.
+func (n *network) count(c engine.NeighborChange) {
+	switch engine.NeighborDown {
+	case c.From:
+		n.outside++
+	case c.To:
+		n.outside--
+	}
+	if n.outside > 0 {
+		n.domain.SetThrottle(lsaThrottle)
+	} else {
+		n.domain.SetThrottle(lsaAlone)
+	}
+}
+
+// ran writes the log.
+func (n *network) ran(now time.Time, changes []engine.Change, took time.Duration) Run {
+	r := Run{Time: now, Cause: n.cause, Areas: []engine.ID{}, Seconds: took.Seconds()}
+	for _, c := range changes {
+		if c.Kind == engine.ExternalChanged {
+			r.External = true
+			continue
+		}
+		r.Areas = append(r.Areas, c.Area)
+		routers, all := n.domain.Area(c.Area).Size()
+		r.Routers, r.LSAs = r.Routers+routers, r.LSAs+all
+	}
+	if r.Cause == "" {
+		r.Cause = "the age of LSAs"
+	}
+	if len(n.runs) == maxRuns {
+		n.runs = append(n.runs[:0], n.runs[1:]...)
+	}
+	n.runs = append(n.runs, r)
+	return r
+}
+
+func (n *network) dropTables() { n.tables, n.held = map[engine.ID][]routing.Learned{}, 0 }
+
+// routes returns a router's routes, calculated when they are asked for.
+func (n *network) routes(dpid uint64) []routing.Learned {
+	r := n.routers[dpid]
+	if r == nil || !n.started {
+		return nil
+	}
+	if t, is := n.tables[r.ID]; is {
+		return t
+	}
+	start := time.Now()
+	out := learn(r.engine.Routes())
+	r.took = time.Since(start)
+	if n.held += len(out); n.held <= maxHeld {
+		n.tables[r.ID] = out
+	}
+	return out
+}
+
+// learn makes routes of a table. Networks of the router's own interfaces are left out, and area
+// ranges that are there to be dropped.
+func learn(t *engine.Table) []routing.Learned {
+	out := make([]routing.Learned, 0, len(t.Routes))
+	sets := map[*engine.NextHop][]routing.LearnedHop{} // which routes share
+	for i := range t.Routes {
+		r := &t.Routes[i]
+		if len(r.NextHops) == 0 || r.Discard {
+			continue
+		}
+		hops, is := sets[&r.NextHops[0]]
+		if !is || len(hops) != len(r.NextHops) {
+			hops = make([]routing.LearnedHop, 0, len(r.NextHops))
+			for _, h := range r.NextHops {
+				if !h.Addr.IsUnspecified() {
+					hops = append(hops, routing.LearnedHop{Port: h.Interface.Index(), Via: h.Addr})
+				}
+			}
+			sets[&r.NextHops[0]] = hops
+		}
+		if len(hops) > 0 {
+			out = append(out, routing.Learned{Prefix: r.Prefix, Metric: metric(r), Hops: hops})
+		}
+	}
+	return out
+}
+
+// metric is by what a route is called far. That of a type 2 external route is the metric outside.
+func metric(r *engine.Route) uint32 {
+	if r.Type == engine.External2 {
+		return r.Type2
+	}
+	return r.Cost
+}
+
+// redistributes lists the routers whose static routes are wanted.
+func (n *network) redistributes() (out []uint64) {
+	for _, r := range n.sorted {
+		if len(r.Redistribute) > 0 {
+			out = append(out, r.DPID)
+		}
+	}
+	return out
+}
+
+// redistribute makes routers announce what they have from elsewhere. static are their static routes.
+func (n *network) redistribute(now time.Time, static map[uint64][]routing.StaticRoute) {
+	for dpid, routes := range static {
+		r := n.routers[dpid]
+		if r == nil {
+			continue
+		}
+		list := r.outside(routes)
+		if reflect.DeepEqual(list, r.externals) {
+			continue
+		}
+		n.blame("external routes of " + r.Name)
+		if err := r.engine.SetExternals(now, list); err != nil {
+			n.warn("routes of "+r.Name+" are not redistributed", err)
+		}
+		r.externals = list
+	}
+}
+
+// outside lists what a router redistributes. The first source that has a network counts.
+func (r *router) outside(static []routing.StaticRoute) (out []engine.External) {
+	seen := map[netip.Prefix]bool{}
+	for _, from := range r.Redistribute {
+		add := func(p netip.Prefix) {
+			if p = p.Masked(); p.Addr().Is4() && !seen[p] {
+				seen[p] = true
+				out = append(out, engine.External{Prefix: p, Type2: from.Type2, Metric: from.Metric})
+			}
+		}
+		switch from.Source {
+		case FromConnected:
+			for _, o := range r.Off {
+				if r.works[o.Port] {
+					add(o.Prefix)
+				}
+			}
+		case FromStatic:
+			for _, s := range static {
+				if !s.Fallback && s.To.Bits() > 0 && r.reaches(s.Via) {
+					add(s.To)
+				}
+			}
+		case FromDefault:
+			add(netip.PrefixFrom(netip.IPv4Unspecified(), 0))
+		}
+	}
+	return out
+}
+
+// reaches says whether an address is in the subnet of an interface that works.
+func (r *router) reaches(a netip.Addr) bool {
+	for _, p := range r.ports {
+		if r.works[p.Port] && p.Settings.Address.IsValid() && p.Settings.Address.Contains(a) {
+			return true
+		}
+	}
+	for _, o := range r.Off {
+		if r.works[o.Port] && o.Prefix.Contains(a) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,81 @@
+//go:build linux
+
+package cache
+
+import (
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// realtime says whether the kernel is one that may interrupt the program for a thread (PREEMPT_RT).
+var realtime = func() bool {
+	_, err := os.Stat("/sys/kernel/realtime")
+	return err == nil
+}()
+
+// grace waits until no run of the program is left that began before. Where the program runs, no thread does
+// until it has ended: so a thread that has been on each processor need not wait any more. That takes
+// microseconds; a grace period of RCU, which is the other way, takes milliseconds.
+func grace() {
+	if realtime || !tour() {
+		const global = 1 // MEMBARRIER_CMD_GLOBAL
+		_, _, _ = unix.Syscall(unix.SYS_MEMBARRIER, global, 0, 0)
+	}
+}
+
+// tour takes this thread to each processor; false: not all let it.
+func tour() bool {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var before unix.CPUSet
+	if unix.SchedGetaffinity(0, &before) != nil {
+		return false
+	}
+	defer func() { _ = unix.SchedSetaffinity(0, &before) }()
+	online, err := onlineCPUs()
+	if err != nil {
+		return false
+	}
+	for _, cpu := range online {
+		var only unix.CPUSet
+		only.Set(cpu)
+		if unix.SchedSetaffinity(0, &only) != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// onlineCPUs returns the numbers of the processors that run. One that has gone since runs nothing.
+func onlineCPUs() (list []int, err error) {
+	b, err := os.ReadFile("/sys/devices/system/cpu/online")
+	if err != nil {
+		return nil, err
+	}
+	return parseCPUs(strings.TrimSpace(string(b)))
+}
+
+// parseCPUs reads a list like 0-3,5.
+func parseCPUs(s string) (list []int, err error) {
+	for part := range strings.SplitSeq(s, ",") {
+		first, last, isRange := strings.Cut(part, "-")
+		from, err := strconv.Atoi(first)
+		if err != nil {
+			return nil, err
+		}
+		to := from
+		if isRange {
+			if to, err = strconv.Atoi(last); err != nil {
+				return nil, err
+			}
+		}
+		for cpu := from; cpu <= to; cpu++ {
+			list = append(list, cpu)
+		}
+	}
+	return list, nil
+}

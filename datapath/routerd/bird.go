@@ -1,0 +1,157 @@
+package routerd
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"trivet.dev/trivet/topology"
+)
+
+var bird = &Family{
+	Name: "BIRD", Package: "bird2", Home: "/etc/bird",
+	Client: "birdc", ClientArgs: []string{"-s", "/etc/bird/bird.ctl"},
+	dirs: []string{"/usr/sbin", "/usr/bin", "/usr/local/sbin"}, names: []string{"bird"},
+	programs: birdPrograms,
+	check:    func(*topology.OSPFRouter) error { return nil },
+}
+
+func birdPrograms(f *Family, n *topology.Node, r *topology.OSPFRouter) []Program {
+	file := func(name string) string { return filepath.Join(f.Home, name) }
+	id := "0.0.0.1" // BIRD wants one, whatever it runs
+	if r != nil {
+		id = r.RouterID.String()
+	}
+	config := fmt.Sprintf("log stderr all;\nhostname %q;\nrouter id %s;\nprotocol device {}\n", n.Name, id)
+	if r != nil {
+		config += birdOSPF(n, r)
+	}
+	return []Program{{Name: "bird", Ready: "bird.ctl", Reload: true, Files: map[string]string{"bird.conf": config},
+		Args: []string{"-f", "-c", file("bird.conf"), "-s", file("bird.ctl"), "-P", file("bird.pid")}}}
+}
+
+// birdOSPF is what BIRD reads, in the words of its user's guide, section 6.8.
+func birdOSPF(n *topology.Node, r *topology.OSPFRouter) string {
+	var b strings.Builder
+	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	line("protocol kernel { ipv4 { export where source = RTS_OSPF || source = RTS_OSPF_IA || source = RTS_OSPF_EXT1 || source = RTS_OSPF_EXT2; }; }")
+	birdSources(line, n, r)
+	line("protocol ospf v2 {")
+	line("\tipv4 {\n\t\timport all;\n\t\texport filter {")
+	for _, d := range r.Redistribute {
+		line("\t\t\tif proto = \"%s_routes\" then { ospf_metric%d = %d; accept; }", d.Source, d.Type, d.Metric)
+	}
+	line("\t\t\treject;\n\t\t};\n\t};")
+	areas := r.Areas
+	for _, v := range r.VirtualLinks {
+		if !hasArea(areas, v.Area) {
+			areas = append(areas, topology.OSPFArea{ID: v.Area})
+		}
+	}
+	for _, a := range areas {
+		birdArea(line, r, a)
+	}
+	line("}")
+	return b.String()
+}
+
+func hasArea(areas []topology.OSPFArea, id topology.AreaID) bool {
+	for _, a := range areas {
+		if a.ID == id {
+			return true
+		}
+	}
+	return false
+}
+
+// birdSources are what is announced from outside: the kernel has these routes already, so they are
+// for BIRD's own table only.
+func birdSources(line func(string, ...any), n *topology.Node, r *topology.OSPFRouter) {
+	if _, ok := redistributes(r, topology.OSPFConnected); ok {
+		speaks := make([]string, 0, len(r.Interfaces)+2)
+		for _, i := range r.Interfaces {
+			speaks = append(speaks, fmt.Sprintf("-%q", i.Name))
+		}
+		line("protocol direct connected_routes { ipv4; interface %s; }", strings.Join(append(speaks, `-"lo"`, `"*"`), ", "))
+	}
+	if _, ok := redistributes(r, topology.OSPFStatic); ok {
+		line("protocol static static_routes {\n\tipv4;")
+		for _, route := range n.Routes {
+			if route.To.Addr().Is4() && route.To.Bits() > 0 {
+				line("\troute %s via %s;", route.To.Masked(), route.Via)
+			}
+		}
+		line("}")
+	}
+	if _, ok := redistributes(r, topology.OSPFDefault); ok {
+		line("protocol static default_routes { ipv4; route 0.0.0.0/0 unreachable; }")
+	}
+}
+
+func birdArea(line func(string, ...any), r *topology.OSPFRouter, a topology.OSPFArea) {
+	line("\tarea %s {", a.ID.Addr())
+	if a.Stub {
+		line("\t\tstub yes;\n\t\tdefault cost %d;", a.DefaultCost)
+		if a.NoSummary {
+			line("\t\tsummary no;")
+		}
+	}
+	if len(a.Ranges) > 0 {
+		line("\t\tnetworks {")
+		for _, n := range a.Ranges {
+			hide := ""
+			if n.Hide {
+				hide = " hidden"
+			}
+			line("\t\t\t%s%s;", n.Prefix, hide)
+		}
+		line("\t\t};")
+	}
+	for i := range r.Interfaces {
+		if f := &r.Interfaces[i]; f.Area == a.ID {
+			birdInterface(line, f)
+		}
+	}
+	for _, v := range r.VirtualLinks {
+		if v.Area == a.ID {
+			line("\t\tvirtual link %s {", v.Peer)
+			birdTimers(line, v.Hello, v.Dead, v.Retransmit, v.Delay)
+			birdAuth(line, v.Auth)
+			line("\t\t};")
+		}
+	}
+	line("\t};")
+}
+
+func birdInterface(line func(string, ...any), i *topology.OSPFInterface) {
+	line("\t\tinterface %q {", i.Name)
+	line("\t\t\tcost %d;", i.Cost)
+	if i.Network == topology.Loopback {
+		line("\t\t\tstub yes;\n\t\t};")
+		return
+	}
+	if i.Passive {
+		line("\t\t\tstub yes;")
+	}
+	line("\t\t\ttype %s;", map[topology.OSPFNetwork]string{topology.PointToPoint: "pointopoint", topology.Broadcast: "broadcast"}[i.Network])
+	line("\t\t\tpriority %d;", i.Priority)
+	birdTimers(line, i.Hello, i.Dead, i.Retransmit, i.Delay)
+	birdAuth(line, i.Auth)
+	line("\t\t};")
+}
+
+func birdTimers(line func(string, ...any), hello, dead, retransmit, delay time.Duration) {
+	line("\t\t\thello %d; dead %d; retransmit %d; transmit delay %d;", seconds(hello), seconds(dead), seconds(retransmit), seconds(delay))
+}
+
+func birdAuth(line func(string, ...any), a topology.OSPFAuth) {
+	algorithm := map[topology.OSPFAuthType]string{topology.AuthMD5: "keyed md5", topology.AuthSHA1: "hmac sha1", topology.AuthSHA256: "hmac sha256",
+		topology.AuthSHA384: "hmac sha384", topology.AuthSHA512: "hmac sha512"}[a.Type]
+	switch {
+	case a.Type == topology.AuthSimple:
+		line("\t\t\tauthentication simple; password \"%s\";", a.Key)
+	case algorithm != "":
+		line("\t\t\tauthentication cryptographic; password \"%s\" { id %d; algorithm %s; };", a.Key, a.ID, algorithm)
+	}
+}

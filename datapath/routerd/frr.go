@@ -1,0 +1,124 @@
+package routerd
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"trivet.dev/trivet/topology"
+)
+
+var frr = &Family{
+	Name: "FRR", Package: "frr", User: "frr", Home: "/etc/frr",
+	Client: "vtysh", ClientArgs: []string{"--vty_socket", "/etc/frr", "--config_dir", "/etc/frr"},
+	dirs: []string{"/usr/lib/frr", "/usr/libexec/frr", "/usr/sbin", "/usr/bin"}, names: []string{"zebra", "ospfd"},
+	programs: frrPrograms,
+	check:    checkFRR,
+}
+
+// frrPrograms are zebra, which keeps the kernel's routing table, and ospfd where it is needed.
+func frrPrograms(f *Family, n *topology.Node, r *topology.OSPFRouter) []Program {
+	program := func(name, config string) Program {
+		file := func(suffix string) string { return filepath.Join(f.Home, name+suffix) }
+		return Program{Name: name, Ready: name + ".vty", Files: map[string]string{name + ".conf": config},
+			Args: []string{"-f", file(".conf"), "-i", file(".pid"), "-z", filepath.Join(f.Home, "zserv.api"),
+				"--vty_socket", f.Home, "-A", "127.0.0.1", "-P", "0", "--log", "stdout"}}
+	}
+	head := "hostname " + n.Name + "\nlog timestamp precision 3\n"
+	zebra := program("zebra", head)
+	zebra.Files["vtysh.conf"] = "no service integrated-vtysh-config\n"
+	if r == nil {
+		return []Program{zebra}
+	}
+	return []Program{zebra, program("ospfd", head+frrOSPF(r))}
+}
+
+// checkFRR finds what FRR cannot do: HMAC-SHA came with version 10, in other words.
+func checkFRR(r *topology.OSPFRouter) error {
+	for _, a := range auths(r) {
+		if a != topology.AuthNone && a != topology.AuthSimple && a != topology.AuthMD5 {
+			return fmt.Errorf("ospf: auth: FRR has no %s; use md5, or datapath bird", a)
+		}
+	}
+	return nil
+}
+
+// frrOSPF is what ospfd reads, in the words of FRR's manual, chapter OSPFv2.
+func frrOSPF(r *topology.OSPFRouter) string {
+	var b strings.Builder
+	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	for i := range r.Interfaces {
+		frrInterface(line, &r.Interfaces[i])
+	}
+	line("router ospf")
+	line(" ospf router-id %s", r.RouterID)
+	line(" log-adjacency-changes")
+	for _, a := range r.Areas {
+		frrArea(line, a)
+	}
+	for _, v := range r.VirtualLinks {
+		link := fmt.Sprintf(" area %s virtual-link %s", v.Area.Addr(), v.Peer)
+		line("%s hello-interval %d retransmit-interval %d transmit-delay %d dead-interval %d", link, seconds(v.Hello), seconds(v.Retransmit), seconds(v.Delay), seconds(v.Dead))
+		switch v.Auth.Type {
+		case topology.AuthSimple:
+			line("%s authentication authentication-key %s", link, v.Auth.Key)
+		case topology.AuthMD5:
+			line("%s authentication message-digest message-digest-key %d md5 %s", link, v.Auth.ID, v.Auth.Key)
+		}
+	}
+	// The node's routes stand in the kernel's table, as those of any Linux router.
+	for _, s := range [][2]string{{topology.OSPFConnected, "redistribute connected"}, {topology.OSPFStatic, "redistribute kernel"}, {topology.OSPFDefault, "default-information originate always"}} {
+		if d, ok := redistributes(r, s[0]); ok {
+			line(" %s metric %d metric-type %d", s[1], d.Metric, d.Type)
+		}
+	}
+	return b.String()
+}
+
+func frrInterface(line func(string, ...any), i *topology.OSPFInterface) {
+	line("interface %s", i.Name)
+	if i.Network == topology.Loopback { // 127.0.0.1 is on it, too
+		for _, a := range i.Addresses {
+			line(" ip ospf area %s %s", i.Area.Addr(), a.Addr())
+		}
+		line(" ip ospf cost %d", i.Cost)
+		return
+	}
+	line(" ip ospf area %s", i.Area.Addr())
+	line(" ip ospf cost %d", i.Cost)
+	line(" ip ospf network %s", i.Network)
+	line(" ip ospf hello-interval %d", seconds(i.Hello))
+	line(" ip ospf dead-interval %d", seconds(i.Dead))
+	line(" ip ospf retransmit-interval %d", seconds(i.Retransmit))
+	line(" ip ospf transmit-delay %d", seconds(i.Delay))
+	line(" ip ospf priority %d", i.Priority)
+	if i.Passive {
+		line(" ip ospf passive")
+	}
+	switch i.Auth.Type {
+	case topology.AuthSimple:
+		line(" ip ospf authentication")
+		line(" ip ospf authentication-key %s", i.Auth.Key)
+	case topology.AuthMD5:
+		line(" ip ospf authentication message-digest")
+		line(" ip ospf message-digest-key %d md5 %s", i.Auth.ID, i.Auth.Key)
+	}
+}
+
+func frrArea(line func(string, ...any), a topology.OSPFArea) {
+	if a.Stub {
+		no := ""
+		if a.NoSummary {
+			no = " no-summary"
+		}
+		line(" area %s stub%s", a.ID.Addr(), no)
+		line(" area %s default-cost %d", a.ID.Addr(), a.DefaultCost)
+	}
+	for _, r := range a.Ranges {
+		hide := ""
+		if r.Hide {
+			hide = " not-advertise"
+		}
+		line(" area %s range %s%s", a.ID.Addr(), r.Prefix, hide)
+	}
+}

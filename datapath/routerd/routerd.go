@@ -1,0 +1,148 @@
+// Package routerd knows the routing daemons that a router in a namespace can run, FRR and BIRD: where
+// their programs are, and what they read to do what a topology says.
+//
+// They are the distribution's programs, started directly: services of their packages are not needed.
+package routerd
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"trivet.dev/trivet/topology"
+)
+
+// Family is the daemons of one project.
+type Family struct {
+	Name    string // "FRR"
+	Package string // of Debian and Ubuntu: "frr"
+	User    string // as whom the programs run; "": root
+
+	// Home is a directory that comes with the package. A node has its own in its place, with all
+	// that its programs read and write.
+	Home string
+	// Client asks the programs; ClientArgs tell it where they are.
+	Client     string
+	ClientArgs []string
+
+	dirs     []string // where the programs are
+	names    []string // all there are
+	programs func(f *Family, n *topology.Node, r *topology.OSPFRouter) []Program
+	check    func(r *topology.OSPFRouter) error
+}
+
+// Program is one daemon of a node.
+type Program struct {
+	Name  string   // also of its log: <Home>/<Name>.log
+	Args  []string // they name files by Home
+	Files map[string]string
+	Ready string // in Home; it is there when the program answers
+
+	// Reload says that the program reads its files again on SIGHUP, and keeps its neighbours.
+	Reload bool
+}
+
+// Of returns the daemons that a datapath names, or nil.
+func Of(d topology.Datapath) *Family {
+	switch d {
+	case topology.FRR:
+		return frr
+	case topology.BIRD:
+		return bird
+	}
+	return nil
+}
+
+// All returns the families there are.
+func All() []*Family { return []*Family{frr, bird} }
+
+// Path returns where a program is.
+func (f *Family) Path(name string) (string, error) {
+	for _, dir := range f.dirs {
+		path := filepath.Join(dir, name)
+		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("%s is not installed: apt install %s", f.Name, f.Package)
+}
+
+// ClientPath returns where the client is.
+func (f *Family) ClientPath() (string, error) {
+	path, err := exec.LookPath(f.Client)
+	if err != nil {
+		return f.Path(f.Client)
+	}
+	return filepath.EvalSymlinks(path)
+}
+
+// Installed says what is missing of the family's programs.
+func (f *Family) Installed() error {
+	for _, name := range f.names {
+		if _, err := f.Path(name); err != nil {
+			return err
+		}
+	}
+	if _, err := f.ClientPath(); err != nil {
+		return err
+	}
+	if _, err := os.Stat(f.Home); err != nil {
+		return fmt.Errorf("%s is not installed as its package does it: %w", f.Name, err)
+	}
+	return nil
+}
+
+// Programs returns what a node runs. The router is nil where it does not speak OSPF.
+func (f *Family) Programs(n *topology.Node, r *topology.OSPFRouter) []Program {
+	return f.programs(f, n, r)
+}
+
+// Check says what is missing for a topology's routers, and what their daemons cannot do.
+func Check(t *topology.Topology) error {
+	var errs []error
+	missing := map[*Family]bool{}
+	for _, n := range t.Nodes {
+		f := Of(n.Datapath)
+		if f == nil || n.Kind != topology.Router || missing[f] {
+			continue
+		}
+		if err := f.Installed(); err != nil {
+			missing[f] = true
+			errs = append(errs, fmt.Errorf("router %s: %w", n.Name, err))
+		}
+	}
+	for _, r := range topology.OSPFOf(t) {
+		if f := Of(r.Node.Datapath); f != nil {
+			if err := f.check(&r); err != nil {
+				errs = append(errs, fmt.Errorf("router %s: %w", r.Node.Name, err))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// auths are all kinds of authentication that a router is to use.
+func auths(r *topology.OSPFRouter) (out []topology.OSPFAuthType) {
+	for _, i := range r.Interfaces {
+		out = append(out, i.Auth.Type)
+	}
+	for _, v := range r.VirtualLinks {
+		out = append(out, v.Auth.Type)
+	}
+	return out
+}
+
+// redistributes returns the router's setting for a source, if it announces it.
+func redistributes(r *topology.OSPFRouter, source string) (topology.OSPFRedistribute, bool) {
+	i := slices.IndexFunc(r.Redistribute, func(d topology.OSPFRedistribute) bool { return d.Source == source })
+	if i < 0 {
+		return topology.OSPFRedistribute{}, false
+	}
+	return r.Redistribute[i], true
+}
+
+func seconds(d time.Duration) int { return int(d / time.Second) }

@@ -1,0 +1,215 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"trivet.dev/trivet/controller/api"
+	"trivet.dev/trivet/controller/ospf"
+)
+
+func (a *app) ospf() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "ospf", Short: "OSPF of the routing nodes: neighbours, database, routes, calculations",
+		Long: "What the routing nodes that speak OSPF know (ospf: in the topology). Routers that run FRR or BIRD are\n" +
+			"asked by trivet exec:  trivet exec r1 -- vtysh -c 'show ip ospf neighbor'.",
+		Example: "  trivet ospf neighbors\n  trivet ospf database r1 --json\n  trivet ospf capture r1 -w ospf.pcap && wireshark ospf.pcap",
+	}
+	cmd.AddCommand(
+		ask(a, "neighbors", "Neighbours, and how far the adjacency is", (*api.Client).OSPFNeighbors, a.showNeighbors),
+		ask(a, "interfaces", "Interfaces on which OSPF runs: cost, state, designated routers, packets", (*api.Client).OSPFInterfaces, a.showInterfaces),
+		ask(a, "database", "LSAs: one database for each area, which all routers of the controller share", (*api.Client).OSPFDatabase, a.showDatabase),
+		ask(a, "routes", "What OSPF has found; trivet routes shows what is in use", (*api.Client).OSPFRoutes, a.showOSPFRoutes),
+		ask(a, "spf-log", "The last calculations of routes: when, why, how long", (*api.Client).OSPFLog, a.showLog),
+		a.ospfCapture(),
+	)
+	return cmd
+}
+
+// ask makes the command that asks one question about a router, or all.
+func ask[T any](a *app, name, what string, get func(*api.Client, context.Context, string) (T, error), show func(T)) *cobra.Command {
+	cmd := &cobra.Command{Use: name + " [ROUTER]", Short: what, Args: cobra.MaximumNArgs(1)}
+	k := controllerFlags(cmd)
+	cmd.ValidArgsFunction = a.completeSwitches(k, "router")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		c, err := a.controllerClient(k)
+		if err != nil {
+			return err
+		}
+		ctx, cancel := bounded(cmd.Context())
+		defer cancel()
+		answer, err := get(c, ctx, first(args))
+		if err != nil {
+			return err
+		}
+		if a.json {
+			return a.printJSON(answer)
+		}
+		show(answer)
+		return nil
+	}
+	return cmd
+}
+
+func first(args []string) string {
+	if len(args) == 0 {
+		return ""
+	}
+	return args[0]
+}
+
+func (a *app) showNeighbors(list []ospf.Neighbor) {
+	rows := [][]string{{"ROUTER", "NEIGHBOR", "ROUTER ID", "STATE", "DR", "DEAD", "ADDRESS", "INTERFACE", "AREA"}}
+	for _, x := range list {
+		dead := "–"
+		if x.Dead != nil {
+			dead = fmt.Sprintf("%.0f s", *x.Dead)
+		}
+		rows = append(rows, []string{x.Router, dash(x.Neighbor), x.RouterID.String(), x.State, shown(x.DR), dead, shown(x.Address), x.Interface, x.Area.String()})
+	}
+	if len(list) == 0 {
+		a.say("no neighbours")
+		return
+	}
+	a.table(rows)
+}
+
+func shown(x netip.Addr) string {
+	if !x.IsValid() {
+		return "–"
+	}
+	return x.String()
+}
+
+func (a *app) showInterfaces(list []ospf.Attachment) {
+	rows := [][]string{{"ROUTER", "INTERFACE", "ADDRESS", "AREA", "COST", "TYPE", "STATE", "DR", "BDR", "FULL", "SENT", "RECEIVED", "REFUSED"}}
+	for _, x := range list {
+		kind := x.Type
+		switch {
+		case x.Passive:
+			kind += ", passive"
+		case x.Inside:
+			kind += ", inside"
+		}
+		refused := strconv.FormatUint(x.Refused, 10)
+		if x.Reason != "" {
+			refused += ": " + x.Reason
+		}
+		rows = append(rows, []string{x.Router, x.Interface, x.Address.String(), x.Area.String(), strconv.Itoa(int(x.Cost)), kind, x.State,
+			shown(x.DR), shown(x.BDR), fmt.Sprintf("%d of %d", x.Full, x.Neighbors), total(x.Sent), total(x.Received), refused})
+	}
+	a.table(rows)
+}
+
+func total(counts map[string]uint64) string {
+	n := uint64(0)
+	for _, c := range counts {
+		n += c
+	}
+	return strconv.FormatUint(n, 10)
+}
+
+func (a *app) showDatabase(list []ospf.LSA) {
+	rows := [][]string{{"AREA", "TYPE", "ID", "ROUTER", "AGE", "SEQUENCE", "CONTENT"}}
+	for _, x := range list {
+		area := "AS"
+		if x.Area != nil {
+			area = x.Area.String()
+		}
+		router := x.AdvRtr.String()
+		if x.Router != "" {
+			router += " " + x.Router
+		}
+		rows = append(rows, []string{area, x.Type, x.ID.String(), router, fmt.Sprintf("%d s", x.Age), x.Sequence, x.Content})
+	}
+	a.table(rows)
+}
+
+func (a *app) showOSPFRoutes(list []ospf.Route) {
+	rows := [][]string{{"ROUTER", "PREFIX", "TYPE", "AREA", "COST", "NEXT HOP", "INTERFACE"}}
+	for _, x := range list {
+		area, cost := "–", strconv.FormatUint(uint64(x.Cost), 10)
+		if x.Area != nil {
+			area = x.Area.String()
+		}
+		if x.Type2 != nil {
+			cost += "/" + strconv.FormatUint(uint64(*x.Type2), 10)
+		}
+		first := []string{x.Router, x.Prefix.String(), x.Type, area, cost}
+		if x.Drop {
+			rows = append(rows, append(first, "drop", "–"))
+		}
+		for _, h := range x.Hops {
+			rows = append(rows, append(first, shown(h.Via), h.Interface))
+			first = []string{"", "", "", "", ""}
+		}
+	}
+	a.table(rows)
+}
+
+func (a *app) showLog(l ospf.Log) {
+	rows := [][]string{{"WHEN", "TOOK", "AREAS", "ROUTERS", "LSAS", "AFTER"}}
+	for _, x := range l.Runs {
+		var areas []string
+		for _, id := range x.Areas {
+			areas = append(areas, id.String())
+		}
+		if x.External {
+			areas = append(areas, "external")
+		}
+		rows = append(rows, []string{ago(x.Time) + " ago", took(x.Seconds), strings.Join(areas, ", "), strconv.Itoa(x.Routers), strconv.Itoa(x.LSAs), x.Cause})
+	}
+	a.table(rows)
+	slowest, sum := ospf.RunTree{}, 0.0
+	for _, x := range l.Routers {
+		if sum += x.Seconds; x.Seconds > slowest.Seconds {
+			slowest = x
+		}
+	}
+	if len(l.Routers) > 0 {
+		a.say("the routers' own routes, last: %s for %s, at most %s (%s)", took(sum), plural(len(l.Routers), "router"), took(slowest.Seconds), slowest.Router)
+	}
+}
+
+func took(seconds float64) string {
+	return time.Duration(seconds * float64(time.Second)).Round(time.Microsecond).String()
+}
+
+func (a *app) ospfCapture() *cobra.Command {
+	var file string
+	cmd := &cobra.Command{
+		Use: "capture [ROUTER] -w FILE", Short: "Save the last OSPF packets as a pcap file", Args: cobra.MaximumNArgs(1),
+		Long: "Save the OSPF packets that routing nodes have sent and received, at most the last 2048 of all, as a pcap\n" +
+			"file for Wireshark. Between routing nodes there are none.",
+	}
+	k := controllerFlags(cmd)
+	cmd.Flags().StringVarP(&file, "write", "w", "", "file to write; - is standard output")
+	cmd.ValidArgsFunction = a.completeSwitches(k, "router")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if file == "" {
+			return errors.New("say where to:  trivet ospf capture -w ospf.pcap   (or  -w - | wireshark -k -i -)")
+		}
+		c, err := a.controllerClient(k)
+		if err != nil {
+			return err
+		}
+		pcap, err := c.OSPFCapture(cmd.Context(), first(args))
+		if err != nil {
+			return err
+		}
+		if file == "-" {
+			_, err = a.out.Write(pcap)
+			return err
+		}
+		return os.WriteFile(file, pcap, 0o644)
+	}
+	return cmd
+}

@@ -1,0 +1,263 @@
+package local
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"trivet.dev/trivet/datapath/routerd"
+	"trivet.dev/trivet/topology"
+)
+
+// A router whose datapath is FRR or BIRD has a directory of its own, <lab>/routers/<node>, which
+// its mount namespace shows in the place of the package's: /etc/frr or /etc/bird. Its daemons' files,
+// sockets and logs are in there, and vtysh or birdc in the node finds them by itself.
+
+// process is a routing daemon that runs in a node.
+type process struct {
+	routerd.Program
+	cmd      *exec.Cmd
+	ended    chan struct{} // closed when it has ended
+	unwanted atomic.Bool   // it is ended by us
+}
+
+func (l *Lab) routerDir(node string) string { return filepath.Join(l.Dir, "routers", node) }
+
+// mountRouter makes a router's directory and shows it in the namespace of the calling thread. The
+// client is covered by a script that tells it where its daemons are.
+func (l *Lab) mountRouter(n *topology.Node) error {
+	f := routerd.Of(n.Datapath)
+	if f == nil {
+		return nil
+	}
+	client, err := f.ClientPath()
+	if err != nil {
+		return err
+	}
+	dir := l.routerDir(n.Name)
+	if err := errors.Join(os.MkdirAll(dir, 0o755), give(dir, f.User)); err != nil {
+		return err
+	}
+	script, real := "client", "."+f.Client
+	text := "#!/bin/sh\nexec " + filepath.Join(f.Home, real) + " " + strings.Join(f.ClientArgs, " ") + " \"$@\"\n"
+	if err := errors.Join(os.WriteFile(filepath.Join(dir, script), []byte(text), 0o755), os.WriteFile(filepath.Join(dir, real), nil, 0o755)); err != nil {
+		return err
+	}
+	for _, m := range [][2]string{{dir, f.Home}, {client, filepath.Join(f.Home, real)}, {filepath.Join(dir, script), client}} {
+		if err := unix.Mount(m[0], m[1], "", unix.MS_BIND, ""); err != nil {
+			return fmt.Errorf("show %s as %s: %w", m[0], m[1], err)
+		}
+	}
+	// The run directory may be one from which nothing is to be executed.
+	if err := unix.Mount("", client, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_NOSUID|unix.MS_NODEV, ""); err != nil {
+		return fmt.Errorf("let %s be executed: %w", client, err)
+	}
+	return nil
+}
+
+// give makes a file the user's; "" is nobody's in particular.
+func give(file, name string) error {
+	if name == "" {
+		return nil
+	}
+	u, err := user.Lookup(name)
+	if err != nil {
+		return fmt.Errorf("the package should have made the user %s: %w", name, err)
+	}
+	uid, _ := strconv.Atoi(u.Uid)
+	gid, _ := strconv.Atoi(u.Gid)
+	return os.Chown(file, uid, gid)
+}
+
+// runDaemons starts the routing daemons of new nodes, lets others know what has changed, and ends
+// those that are not needed any more.
+func (l *Lab) runDaemons(t *topology.Topology, done func()) error {
+	routers := map[string]*topology.OSPFRouter{}
+	for _, r := range topology.OSPFOf(t) {
+		routers[r.Node.Name] = &r
+	}
+	return each(withDaemons(t), func(n *topology.Node) error {
+		defer done()
+		if err := l.runDaemonsOf(n, routerd.Of(n.Datapath), routers[n.Name]); err != nil {
+			return fmt.Errorf("%s: %w", n.Name, err)
+		}
+		return nil
+	})
+}
+
+// withDaemons lists the routers that have daemons of their own.
+func withDaemons(t *topology.Topology) (out []*topology.Node) {
+	for _, n := range t.Nodes {
+		if n.Kind == topology.Router && routerd.Of(n.Datapath) != nil {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+func (l *Lab) runDaemonsOf(n *topology.Node, f *routerd.Family, r *topology.OSPFRouter) error {
+	programs := f.Programs(n, r)
+	for name, p := range l.processesOf(n.Name) {
+		if !slices.ContainsFunc(programs, func(want routerd.Program) bool { return want.Name == name }) {
+			p.end()
+			l.setProcess(n.Name, name, nil)
+		}
+	}
+	for _, want := range programs {
+		changed, err := writeFiles(l.routerDir(n.Name), f.User, want.Files)
+		if err != nil {
+			return err
+		}
+		p := l.processesOf(n.Name)[want.Name]
+		switch {
+		case p != nil && p.alive() && !changed:
+			continue
+		case p != nil && p.alive() && want.Reload:
+			if err := p.cmd.Process.Signal(unix.SIGHUP); err != nil {
+				return err
+			}
+			continue
+		case p != nil:
+			p.end()
+		}
+		if err := l.startDaemon(n, f, want); err != nil {
+			return fmt.Errorf("start %s: %w", want.Name, err)
+		}
+	}
+	return nil
+}
+
+// writeFiles writes the files that differ from what is there, and says whether any did.
+func writeFiles(dir, owner string, files map[string]string) (changed bool, err error) {
+	for name, text := range files {
+		file := filepath.Join(dir, name)
+		if was, err := os.ReadFile(file); err == nil && string(was) == text {
+			continue
+		}
+		changed = true
+		// For the daemon's eyes: there may be keys in it.
+		if err := errors.Join(os.WriteFile(file+".new", []byte(text), 0o600), give(file+".new", owner), os.Rename(file+".new", file)); err != nil {
+			return changed, err
+		}
+	}
+	return changed, nil
+}
+
+// startTime is how long a daemon may take until it answers.
+const startTime = 20 * time.Second
+
+// startDaemon starts a program in its node and returns when it answers.
+func (l *Lab) startDaemon(n *topology.Node, f *routerd.Family, want routerd.Program) error {
+	path, err := f.Path(want.Name)
+	if err != nil {
+		return err
+	}
+	dir := l.routerDir(n.Name)
+	ready := filepath.Join(dir, want.Ready)
+	_ = os.Remove(ready) // of one that was killed
+	log, err := os.OpenFile(filepath.Join(dir, want.Name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	p := &process{Program: want, cmd: exec.Command(path, want.Args...), ended: make(chan struct{})}
+	p.cmd.Stdout, p.cmd.Stderr, p.cmd.Dir = log, log, "/"
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := l.Start(n.Name, p.cmd); err != nil {
+		return err
+	}
+	l.setProcess(n.Name, want.Name, p)
+	go l.watchDaemon(n.Name, p)
+	for deadline := time.Now().Add(startTime); ; time.Sleep(5 * time.Millisecond) {
+		if _, err := os.Stat(ready); err == nil {
+			return nil
+		}
+		if !p.alive() || time.Now().After(deadline) {
+			return fmt.Errorf("it does not answer; the end of its log:\n%s", lastWords(log.Name()))
+		}
+	}
+}
+
+// watchDaemon says it when a daemon ends while the lab is up.
+func (l *Lab) watchDaemon(node string, p *process) {
+	_ = p.cmd.Wait()
+	close(p.ended)
+	if l.OnEnd != nil && !p.unwanted.Load() {
+		l.OnEnd(fmt.Sprintf("%s of router %s has ended: %s", p.Name, node, p.cmd.ProcessState))
+	}
+}
+
+func (p *process) alive() bool {
+	select {
+	case <-p.ended:
+		return false
+	default:
+		return true
+	}
+}
+
+// end ends a daemon and returns when it has ended. It may say good-bye to its neighbours.
+func (p *process) end() {
+	p.unwanted.Store(true)
+	_ = p.cmd.Process.Signal(unix.SIGTERM)
+	select {
+	case <-p.ended:
+	case <-time.After(5 * time.Second):
+		_ = p.cmd.Process.Kill()
+		<-p.ended
+	}
+}
+
+// forgetDaemons lets the daemons of a node that goes end with it.
+func (l *Lab) forgetDaemons(node string) {
+	for _, p := range l.processesOf(node) {
+		p.unwanted.Store(true)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.daemons, node)
+}
+
+// processesOf returns a copy of what runs in a node, by name.
+func (l *Lab) processesOf(node string) map[string]*process {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	out := map[string]*process{}
+	for name, p := range l.daemons[node] {
+		out[name] = p
+	}
+	return out
+}
+
+// setProcess records a daemon of a node; nil: it has none of that name any more.
+func (l *Lab) setProcess(node, name string, p *process) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.daemons == nil {
+		l.daemons = map[string]map[string]*process{}
+	}
+	if l.daemons[node] == nil {
+		l.daemons[node] = map[string]*process{}
+	}
+	if l.daemons[node][name] = p; p == nil {
+		delete(l.daemons[node], name)
+	}
+}
+
+// lastWords is the end of a log.
+func lastWords(file string) string {
+	text, _ := os.ReadFile(file)
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	return "  " + strings.Join(lines[max(0, len(lines)-8):], "\n  ")
+}

@@ -1,0 +1,233 @@
+package topology
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// OSPF is what a router says of OSPFv2 (RFC 2328). What it leaves open, Resolve and OSPFOf assign.
+type OSPF struct {
+	Area     AreaID     `json:"area"`               // of interfaces whose links name none
+	RouterID netip.Addr `json:"router_id,omitzero"` // unset: the highest loopback address, else from the name
+	Areas    []OSPFArea `json:"areas,omitempty"`    // what is special about some of its areas
+
+	// Passive names interfaces that exchange no packets, by device or by the node at the other end.
+	Passive []string `json:"passive,omitempty"`
+
+	Redistribute []OSPFRedistribute `json:"redistribute,omitempty"`
+	VirtualLinks []OSPFVirtualLink  `json:"virtual_links,omitempty"`
+
+	// ReferenceBandwidth makes the cost of an interface whose link has a bandwidth: the reference
+	// divided by it, at least 1. Without, costs are 1.
+	ReferenceBandwidth Rate `json:"reference_bandwidth,omitempty"`
+
+	Auth *OSPFAuth `json:"auth,omitempty"` // of interfaces whose links say nothing
+}
+
+// OSPFArea is what is special about an area (RFC 2328, C.2).
+type OSPFArea struct {
+	ID          AreaID      `json:"id"`
+	Stub        bool        `json:"stub,omitempty"`         // no external routes come in; said by one router, it holds for all
+	DefaultCost int         `json:"default_cost,omitempty"` // of the default route that border routers announce into a stub area; 0: 1
+	NoSummary   bool        `json:"no_summary,omitempty"`   // border routers announce nothing else into a stub area
+	Ranges      []OSPFRange `json:"ranges,omitempty"`       // what border routers sum up
+}
+
+// OSPFRange is a network that border routers announce outside of an area in place of all in it.
+type OSPFRange struct {
+	Prefix netip.Prefix `json:"prefix"`
+	Hide   bool         `json:"hide,omitempty"` // announce nothing of what is in it
+}
+
+// OSPFRedistribute announces routes of another source as external ones.
+type OSPFRedistribute struct {
+	Source string `json:"source"`           // connected, static or default
+	Metric int    `json:"metric,omitempty"` // 0: 20
+	Type   int    `json:"type,omitempty"`   // of the metric: 1 or 2; 0: 2
+}
+
+// Sources of OSPFRedistribute.
+const (
+	OSPFConnected = "connected" // networks of interfaces on which OSPF is off
+	OSPFStatic    = "static"    // the node's routes
+	OSPFDefault   = "default"   // a default route, whether or not the router has one
+)
+
+// OSPFVirtualLink joins two border routers to one backbone through another area (RFC 2328, section
+// 15). Both ends need one.
+type OSPFVirtualLink struct {
+	Area   AreaID `json:"area"`   // that it goes through
+	Router string `json:"router"` // the other end: a router id, or the name of a node
+
+	Hello      Duration  `json:"hello,omitempty"`
+	Dead       Duration  `json:"dead,omitempty"`
+	Retransmit Duration  `json:"retransmit,omitempty"`
+	Delay      Duration  `json:"delay,omitempty"`
+	Auth       *OSPFAuth `json:"auth,omitempty"`
+}
+
+// OSPFNetwork is the type of network that an interface attaches to.
+type OSPFNetwork string
+
+const (
+	PointToPoint OSPFNetwork = "point-to-point"
+	Broadcast    OSPFNetwork = "broadcast"
+	Loopback     OSPFNetwork = "loopback" // the loopback addresses, in OSPFOf only
+)
+
+// OSPFLink is what a link, or one of its ends, says of OSPF on it. What an end leaves open its link
+// says, else its router, else a default.
+type OSPFLink struct {
+	Off        bool        `json:"off,omitempty"` // OSPF does not run here
+	Area       *AreaID     `json:"area,omitempty"`
+	Cost       int         `json:"cost,omitempty"` // of sending, 1 to 65535; 0: 1, or by the router's ReferenceBandwidth
+	Network    OSPFNetwork `json:"network,omitempty"`
+	Hello      Duration    `json:"hello,omitempty"`      // whole seconds; 0: 10 s
+	Dead       Duration    `json:"dead,omitempty"`       // whole seconds; 0: 4 × Hello
+	Retransmit Duration    `json:"retransmit,omitempty"` // whole seconds; 0: 5 s
+	Delay      Duration    `json:"delay,omitempty"`      // InfTransDelay, whole seconds; 0: 1 s
+	Priority   *int        `json:"priority,omitempty"`   // for being the designated router, 0 (never) to 255; unset: 1
+	Passive    *bool       `json:"passive,omitempty"`    // unset: where there are no routers
+	Auth       *OSPFAuth   `json:"auth,omitempty"`
+}
+
+// OSPFAuth is how packets are authenticated (RFC 2328, appendix D; RFC 5709).
+type OSPFAuth struct {
+	Type OSPFAuthType `json:"type"`
+	Key  string       `json:"key,omitempty"`
+	ID   int          `json:"id,omitempty"` // of the key, 1 to 255; 0: 1; not of AuthSimple
+}
+
+// OSPFAuthType is a kind of authentication.
+type OSPFAuthType string
+
+const (
+	AuthNone   OSPFAuthType = "none"
+	AuthSimple OSPFAuthType = "simple" // a password in clear
+	AuthMD5    OSPFAuthType = "md5"
+	AuthSHA1   OSPFAuthType = "sha1" // HMAC, as those below
+	AuthSHA256 OSPFAuthType = "sha256"
+	AuthSHA384 OSPFAuthType = "sha384"
+	AuthSHA512 OSPFAuthType = "sha512"
+)
+
+// AreaID is the number of an area; 0 is the backbone.
+type AreaID uint32
+
+// ParseAreaID reads 1 or 0.0.0.1.
+func ParseAreaID(s string) (AreaID, error) {
+	if n, err := strconv.ParseUint(s, 10, 32); err == nil {
+		return AreaID(n), nil
+	}
+	if a, err := netip.ParseAddr(s); err == nil && a.Is4() {
+		b := a.As4()
+		return AreaID(b[0])<<24 | AreaID(b[1])<<16 | AreaID(b[2])<<8 | AreaID(b[3]), nil
+	}
+	return 0, fmt.Errorf("%q is no area; write 0, 1 or 0.0.0.1", s)
+}
+
+// Addr returns the dotted form.
+func (a AreaID) Addr() netip.Addr {
+	return netip.AddrFrom4([4]byte{byte(a >> 24), byte(a >> 16), byte(a >> 8), byte(a)})
+}
+
+// String returns a number, or for large ones the dotted form.
+func (a AreaID) String() string {
+	if a < 1<<24 {
+		return strconv.FormatUint(uint64(a), 10)
+	}
+	return a.Addr().String()
+}
+
+func (a AreaID) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
+
+func (a *AreaID) UnmarshalText(b []byte) (err error) { *a, err = ParseAreaID(string(b)); return }
+
+// ParseOSPFRange reads 10.1.0.0/16, or 10.1.0.0/16 hide.
+func ParseOSPFRange(s string) (OSPFRange, error) {
+	f := strings.Fields(s)
+	if len(f) == 1 || len(f) == 2 && f[1] == "hide" {
+		if p, err := netip.ParsePrefix(f[0]); err == nil {
+			return OSPFRange{Prefix: p, Hide: len(f) == 2}, nil
+		}
+	}
+	return OSPFRange{}, fmt.Errorf("%q is no range; write 10.1.0.0/16, or 10.1.0.0/16 hide", s)
+}
+
+func (r OSPFRange) String() string {
+	if r.Hide {
+		return r.Prefix.String() + " hide"
+	}
+	return r.Prefix.String()
+}
+
+// ParseOSPFRedistribute reads static, or connected metric 30 type 1.
+func ParseOSPFRedistribute(s string) (OSPFRedistribute, error) {
+	f := strings.Fields(s)
+	bad := fmt.Errorf("%q cannot be redistributed; write static, connected or default, and behind it metric 30 type 1", s)
+	if len(f) == 0 || len(f)%2 == 0 || !slices.Contains([]string{OSPFConnected, OSPFStatic, OSPFDefault}, f[0]) {
+		return OSPFRedistribute{}, bad
+	}
+	r := OSPFRedistribute{Source: f[0]}
+	for ; len(f) > 1; f = f[2:] {
+		n, err := strconv.Atoi(f[2])
+		into, ok := map[string]*int{"metric": &r.Metric, "type": &r.Type}[f[1]]
+		if err != nil || !ok || n < 1 || *into != 0 {
+			return OSPFRedistribute{}, bad
+		}
+		*into = n
+	}
+	return r, nil
+}
+
+func (r OSPFRedistribute) String() string {
+	s := r.Source
+	if r.Metric != 0 {
+		s += " metric " + strconv.Itoa(r.Metric)
+	}
+	if r.Type != 0 {
+		s += " type " + strconv.Itoa(r.Type)
+	}
+	return s
+}
+
+// Clone returns a deep copy.
+func (o *OSPF) Clone() *OSPF {
+	if o == nil {
+		return nil
+	}
+	c := *o
+	c.Areas = slices.Clone(o.Areas)
+	for i := range c.Areas {
+		c.Areas[i].Ranges = slices.Clone(c.Areas[i].Ranges)
+	}
+	c.Passive = slices.Clone(o.Passive)
+	c.Redistribute = slices.Clone(o.Redistribute)
+	c.VirtualLinks = slices.Clone(o.VirtualLinks)
+	for i := range c.VirtualLinks {
+		c.VirtualLinks[i].Auth = clonePointer(c.VirtualLinks[i].Auth)
+	}
+	c.Auth = clonePointer(o.Auth)
+	return &c
+}
+
+// Clone returns a deep copy.
+func (o *OSPFLink) Clone() *OSPFLink {
+	if o == nil {
+		return nil
+	}
+	c := *o
+	c.Area, c.Priority, c.Passive, c.Auth = clonePointer(o.Area), clonePointer(o.Priority), clonePointer(o.Passive), clonePointer(o.Auth)
+	return &c
+}
+
+func clonePointer[T any](p *T) *T {
+	if p == nil {
+		return nil
+	}
+	c := *p
+	return &c
+}

@@ -1,0 +1,266 @@
+package topology
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+)
+
+// ospf checks what a router says of OSPF.
+func (v *validator) ospf(n *Node, bad func(hint, format string, args ...any)) {
+	o := n.OSPF
+	switch {
+	case o == nil:
+		return
+	case n.Kind != Router:
+		bad("make it a router", "only routers speak OSPF")
+		return
+	case o.RouterID.IsValid() && (!o.RouterID.Is4() || o.RouterID.IsUnspecified()):
+		bad("write router_id: 10.0.0.1", "ospf: %s is no router id", o.RouterID)
+	}
+	seen := map[AreaID]bool{}
+	for _, a := range o.Areas {
+		if seen[a.ID] {
+			bad("say all of it once", "ospf: area %s is there twice", a.ID)
+		}
+		seen[a.ID] = true
+		v.ospfArea(a, bad)
+	}
+	v.ospfPassive(n, bad)
+	for _, r := range o.Redistribute {
+		if text, err := ParseOSPFRedistribute(r.String()); err != nil || text != r || r.Metric > 16777214 || r.Type > 2 {
+			bad("write static, connected or default, and behind it metric 30 type 1", "ospf: cannot redistribute %q", clip(r.String()))
+		}
+	}
+	for _, l := range o.VirtualLinks {
+		v.ospfVirtual(n, l, bad)
+	}
+	checkAuth(o.Auth, bad)
+}
+
+func (v *validator) ospfArea(a OSPFArea, bad func(hint, format string, args ...any)) {
+	switch {
+	case a.Stub && a.ID == 0:
+		bad("let another area be a stub", "ospf: area 0 is the backbone, which cannot be a stub")
+	case !a.Stub && (a.NoSummary || a.DefaultCost != 0):
+		bad("write stub: true", "ospf: area %s: only a stub area has no_summary or default_cost", a.ID)
+	case a.DefaultCost < 0 || a.DefaultCost > 16777214:
+		bad("write 1 to 16777214", "ospf: area %s: %d is no default_cost", a.ID, a.DefaultCost)
+	}
+	for i, r := range a.Ranges {
+		if !r.Prefix.IsValid() || !r.Prefix.Addr().Is4() || r.Prefix != r.Prefix.Masked() {
+			bad("write 10.1.0.0/16", "ospf: area %s: %s is no IPv4 network", a.ID, r.Prefix)
+		}
+		if slices.ContainsFunc(a.Ranges[:i], func(other OSPFRange) bool { return other.Prefix == r.Prefix }) {
+			bad("write it once", "ospf: area %s: the range %s is there twice", a.ID, r.Prefix)
+		}
+	}
+}
+
+// ospfPassive looks for what passive names: devices of the router, or nodes beside it.
+func (v *validator) ospfPassive(n *Node, bad func(hint, format string, args ...any)) {
+	if len(n.OSPF.Passive) == 0 {
+		return
+	}
+	var names []string
+	port := 0
+	for _, l := range v.t.Links {
+		for i, e := range l.Ends {
+			if e.Node != n.Name {
+				continue
+			}
+			if e.Port != nil {
+				port = *e.Port
+			}
+			device := e.Interface
+			if device == "" {
+				device = DeviceName(fmt.Sprintf("%s-eth%d", e.Node, port))
+			}
+			names = append(names, l.Ends[1-i].label(), device)
+			port++
+		}
+	}
+	for _, p := range n.OSPF.Passive {
+		if !slices.Contains(names, p) {
+			hint := DidYouMean(p, names)
+			if hint == "" {
+				hint = "there are " + strings.Join(names, ", ")
+			}
+			bad(hint, "ospf: passive: %s is no interface of it and no node beside it", clip(p))
+		}
+	}
+}
+
+func (v *validator) ospfVirtual(n *Node, l OSPFVirtualLink, bad func(hint, format string, args ...any)) {
+	if l.Area == 0 {
+		bad("name the area between the two border routers", "ospf: a virtual link goes through an area that is not the backbone")
+	}
+	for _, a := range n.OSPF.Areas {
+		if a.ID == l.Area && a.Stub {
+			bad("name another area, or let it be no stub", "ospf: a virtual link cannot go through area %s, which is a stub", l.Area)
+		}
+	}
+	v.ospfPeer(n, l, bad)
+	v.ospfTimers(l.Hello, l.Dead, l.Retransmit, l.Delay, bad)
+	checkAuth(l.Auth, bad)
+}
+
+// ospfPeer checks the other end of a virtual link.
+func (v *validator) ospfPeer(n *Node, l OSPFVirtualLink, bad func(hint, format string, args ...any)) {
+	if id, err := netip.ParseAddr(l.Router); err == nil {
+		if !id.Is4() || id.IsUnspecified() || id == n.OSPF.RouterID {
+			bad("write the router_id of the other end, or its name", "ospf: virtual link to %s: that is no other router's id", l.Router)
+		}
+		return
+	}
+	other := v.nodes[l.Router]
+	switch {
+	case l.Router == n.Name:
+		bad("name the router at the other end", "ospf: a virtual link to itself")
+	case other == nil:
+		hint := v.similar(l.Router, func(n *Node) bool { return n.OSPF != nil })
+		if hint == "" {
+			hint = "write the name or the router_id of a border router"
+		}
+		bad(hint, "ospf: virtual link to %s: there is no such node", clip(l.Router))
+	case other.OSPF == nil:
+		bad("give it ospf", "ospf: virtual link to %s, which does not speak OSPF", l.Router)
+	}
+}
+
+// ospfLink checks what a link and its ends say of OSPF. What a link says may be a default of all
+// links, so it may also join nodes to which it means nothing.
+func (v *validator) ospfLink(l *Link, bad func(hint, format string, args ...any)) {
+	v.ospfSettings(l.OSPF, bad)
+	for _, e := range l.Ends {
+		v.ospfSettings(e.OSPF, bad)
+		if n := v.nodes[e.Node]; e.OSPF != nil && (n == nil || n.OSPF == nil) {
+			bad("give the router ospf", "ospf: %s does not speak OSPF", clip(e.label()))
+		}
+	}
+}
+
+func (v *validator) ospfSettings(o *OSPFLink, bad func(hint, format string, args ...any)) {
+	if o == nil {
+		return
+	}
+	if o.Cost < 0 || o.Cost > 65535 {
+		bad("write 1 to 65535", "ospf: %d is no cost", o.Cost)
+	}
+	if o.Network != "" && o.Network != PointToPoint && o.Network != Broadcast {
+		bad("there are point-to-point, broadcast", "ospf: there is no network %q", o.Network)
+	}
+	if o.Priority != nil && (*o.Priority < 0 || *o.Priority > 255) {
+		bad("write 0 (never the designated router) to 255", "ospf: %d is no priority", *o.Priority)
+	}
+	v.ospfTimers(o.Hello, o.Dead, o.Retransmit, o.Delay, bad)
+	checkAuth(o.Auth, bad)
+}
+
+func (v *validator) ospfTimers(hello, dead, retransmit, delay Duration, bad func(hint, format string, args ...any)) {
+	for _, t := range []struct {
+		name string
+		d    Duration
+	}{{"hello", hello}, {"dead", dead}, {"retransmit", retransmit}, {"delay", delay}} {
+		if d := time.Duration(t.d); d != 0 && (d < time.Second || d > 65535*time.Second || d%time.Second != 0) {
+			bad("write whole seconds, 1s to 65535s", "ospf: %s %s cannot be", t.name, t.d)
+		}
+	}
+	if h, d, _, _ := timers(hello, dead, 0, 0); d <= h {
+		bad("let dead be several times hello", "ospf: a neighbour that is dead after %s cannot be heard of every %s", d, h)
+	}
+}
+
+// checkAuth says what is wrong with a key. It must be a word in the files of other routers.
+func checkAuth(a *OSPFAuth, bad func(hint, format string, args ...any)) {
+	if a == nil {
+		return
+	}
+	longest := map[OSPFAuthType]int{AuthNone: 0, AuthSimple: 8, AuthMD5: 16, AuthSHA1: 64, AuthSHA256: 64, AuthSHA384: 64, AuthSHA512: 64}
+	most, known := longest[a.Type]
+	notWord := func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune("\"'\\`?|", r) }
+	switch {
+	case !known:
+		bad("there are none, simple, md5, sha1, sha256, sha384, sha512", "ospf: auth: there is no type %q", a.Type)
+	case a.Type != AuthNone && a.Key == "":
+		bad("write auth: {type: md5, key: walnut}", "ospf: auth: %s needs a key", a.Type)
+	case len(a.Key) > most:
+		bad(fmt.Sprintf("it has at most %d characters", most), "ospf: auth: the key is too long for %s", a.Type)
+	case strings.ContainsFunc(a.Key, notWord):
+		bad("use letters, digits and signs", "ospf: auth: a key has no spaces, quotes, ?, | or \\")
+	case a.ID < 0 || a.ID > 255 || a.ID != 0 && (a.Type == AuthSimple || a.Type == AuthNone):
+		bad("write 1 to 255, with md5 or sha256 only", "ospf: auth: %d is no id of a key", a.ID)
+	}
+}
+
+// speaksOSPF finds routers that should and cannot.
+func (r *resolver) speaksOSPF(n *Node) {
+	switch {
+	case n.OSPF == nil:
+	case n.Datapath == Kernel:
+		r.problems.Add(n.Pos, "use datapath frr or bird, or controller trivet", "router %s: Linux alone speaks no OSPF", n.Name)
+	case n.RoutingNode() && n.Controllers[0] != ControllerTrivet && n.Controllers[0] != ControllerNone:
+		r.problems.Add(n.Pos, "use controller trivet, or datapath frr or bird", "router %s: controller %s speaks no OSPF for it", n.Name, n.Controllers[0])
+	}
+}
+
+// ospfAgrees warns of routers beside each other that will not become neighbours, and finds virtual
+// links through stub areas.
+func (r *resolver) ospfAgrees() {
+	routers := OSPFOf(r.t)
+	at := map[*Endpoint]*OSPFInterface{}
+	for _, o := range routers {
+		for i := range o.Interfaces {
+			if f := &o.Interfaces[i]; f.Link != nil && !f.Passive {
+				at[&f.Link.Ends[f.End]] = f
+			}
+		}
+		for _, v := range o.VirtualLinks {
+			r.virtualAgrees(&o, v)
+		}
+	}
+	for _, s := range r.segs {
+		var first *OSPFInterface
+		for _, e := range s.routers {
+			switch f := at[e]; {
+			case f == nil:
+			case first == nil:
+				first = f
+			default:
+				if why := differ(first, f); why != "" {
+					r.problems.Warn(f.Link.Pos, "let them agree", "%s and %s will not be neighbours in OSPF: %s", first.Link.Ends[first.End].Node, e.Node, why)
+				}
+			}
+		}
+	}
+}
+
+func (r *resolver) virtualAgrees(o *OSPFRouter, v OSPFVirtual) {
+	i := slices.IndexFunc(o.Areas, func(a OSPFArea) bool { return a.ID == v.Area })
+	if i < 0 {
+		r.problems.Add(o.Node.Pos, "name an area that it is in", "router %s: ospf: a virtual link through area %s, in which it has no interface", o.Node.Name, v.Area)
+	} else if o.Areas[i].Stub {
+		r.problems.Add(o.Node.Pos, "name another area", "router %s: ospf: a virtual link cannot go through area %s, which is a stub", o.Node.Name, v.Area)
+	}
+}
+
+// differ says in what two interfaces differ that neighbours must have alike (RFC 2328, section 10.5).
+func differ(a, b *OSPFInterface) string {
+	switch {
+	case a.Area != b.Area:
+		return fmt.Sprintf("area %s and %s", a.Area, b.Area)
+	case a.Hello != b.Hello:
+		return fmt.Sprintf("hello %s and %s", a.Hello, b.Hello)
+	case a.Dead != b.Dead:
+		return fmt.Sprintf("dead %s and %s", a.Dead, b.Dead)
+	case a.Network != b.Network:
+		return fmt.Sprintf("network %s and %s", a.Network, b.Network)
+	case a.Auth != b.Auth:
+		return "their auth is not the same"
+	case a.Network == Broadcast && a.Addresses[0].Masked() != b.Addresses[0].Masked():
+		return fmt.Sprintf("networks %s and %s", a.Addresses[0].Masked(), b.Addresses[0].Masked())
+	}
+	return ""
+}

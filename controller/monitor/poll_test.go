@@ -70,7 +70,7 @@ func simulate(o Options, n, silent int, span time.Duration) (a *App, seconds []f
 // Proves that switches that come all at once are asked evenly over the period, in every second
 // as much as in the others.
 func TestSpread(t *testing.T) {
-	a, seconds, reads := simulate(Options{}, 200, 0, 60*time.Second)
+	a, seconds, reads := simulate(Options{PerSecond: 1000}, 200, 0, 60*time.Second)
 	for i, n := range seconds[20:] {
 		if n < 250 || n > 350 { // 200 of ports, and 5 every 10 s of each
 			t.Errorf("second %d: %v requests", 20+i, n)

@@ -115,20 +115,16 @@ func (l *Lab) runDaemonsOf(n *topology.Node, f *routerd.Family, r *topology.OSPF
 		}
 	}
 	for _, want := range programs {
+		main := filepath.Join(l.routerDir(n.Name), want.Name+".conf")
+		old, _ := os.ReadFile(main)
 		changed, err := writeFiles(l.routerDir(n.Name), f.User, want.Files)
 		if err != nil {
 			return err
 		}
-		p := l.processesOf(n.Name)[want.Name]
-		switch {
-		case p != nil && p.alive() && !changed:
-			continue
-		case p != nil && p.alive() && want.Reload:
-			if err := p.cmd.Process.Signal(unix.SIGHUP); err != nil {
-				return err
+		if p := l.processesOf(n.Name)[want.Name]; p != nil {
+			if p.alive() && (!changed || l.reload(n, f, want, p, string(old))) {
+				continue
 			}
-			continue
-		case p != nil:
 			p.end()
 		}
 		if err := l.startDaemon(n, f, want); err != nil {
@@ -136,6 +132,26 @@ func (l *Lab) runDaemonsOf(n *topology.Node, f *routerd.Family, r *topology.OSPF
 		}
 	}
 	return nil
+}
+
+// reload tells a running daemon what has changed; where that cannot be done it is to be restarted.
+func (l *Lab) reload(n *topology.Node, f *routerd.Family, want routerd.Program, p *process, old string) bool {
+	if want.Reload {
+		return p.cmd.Process.Signal(unix.SIGHUP) == nil
+	}
+	args := want.Update(old, want.Files[want.Name+".conf"])
+	if args == nil {
+		return false
+	}
+	client := exec.Command(filepath.Join(f.Home, "."+f.Client), append(slices.Clone(f.ClientArgs), args...)...)
+	var said strings.Builder
+	client.Stdout, client.Stderr, client.Dir = &said, &said, "/"
+	if err := l.Start(n.Name, client); err != nil {
+		return false
+	}
+	late := time.AfterFunc(startTime, func() { _ = client.Process.Kill() })
+	err := client.Wait()
+	return late.Stop() && err == nil && !strings.Contains("\n"+said.String(), "\n%")
 }
 
 // writeFiles writes the files that differ from what is there, and says whether any did.
@@ -174,7 +190,7 @@ func (l *Lab) startDaemon(n *topology.Node, f *routerd.Family, want routerd.Prog
 	p := &process{Program: want, cmd: exec.Command(path, want.Args...), ended: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr, p.cmd.Dir = log, log, "/"
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := l.Start(n.Name, p.cmd); err != nil {
+	if err := l.startHidden(n, p.cmd); err != nil {
 		return err
 	}
 	l.setProcess(n.Name, want.Name, p)
@@ -187,6 +203,23 @@ func (l *Lab) startDaemon(n *topology.Node, f *routerd.Family, want routerd.Prog
 			return fmt.Errorf("it does not answer; the end of its log:\n%s", lastWords(log.Name()))
 		}
 	}
+}
+
+// startHidden starts a command in a node with a /run of its own, in which FRR makes a directory
+// whatever it is told.
+func (l *Lab) startHidden(n *topology.Node, cmd *exec.Cmd) error {
+	return l.onNodeThread(n, func() error {
+		if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+			return fmt.Errorf("make a mount namespace: %w", err)
+		}
+		if err := unix.Mount("", "/", "", unix.MS_PRIVATE|unix.MS_REC, ""); err != nil {
+			return fmt.Errorf("stop mounts from spreading: %w", err)
+		}
+		if err := unix.Mount("trivet", "/run", "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=755"); err != nil {
+			return fmt.Errorf("mount /run: %w", err)
+		}
+		return l.bear(n, cmd)
+	})
 }
 
 // watchDaemon says it when a daemon ends while the lab is up.

@@ -8,13 +8,12 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"trivet.dev/trivet/datapath/embedded"
 	"trivet.dev/trivet/datapath/embedded/agent"
+	"trivet.dev/trivet/datapath/embedded/cache"
 	"trivet.dev/trivet/datapath/embedded/pipeline"
-	"trivet.dev/trivet/datapath/embedded/wire"
 	"trivet.dev/trivet/openflow"
 	"trivet.dev/trivet/topology"
 )
@@ -24,12 +23,10 @@ func isEmbedded(n *topology.Node) bool { return n != nil && n.Datapath == topolo
 // embeddedSwitches is the lab's embedded switches, which live in this process.
 type embeddedSwitches struct {
 	*embedded.Datapath
+	fast   *cache.Engine
 	agents map[string]*agent.Agent // by node
 	joined map[string]bool         // nodes that the lab's own controller has met
 	ports  map[portID]*backing
-
-	mu      sync.RWMutex
-	devices map[*pipeline.Port]*wire.Device
 }
 
 // portID is a port of a node, by its number in OpenFlow.
@@ -46,22 +43,25 @@ type backing struct {
 	down   bool
 }
 
-func newEmbeddedSwitches() *embeddedSwitches {
-	s := &embeddedSwitches{agents: map[string]*agent.Agent{}, joined: map[string]bool{}, ports: map[portID]*backing{},
-		devices: map[*pipeline.Port]*wire.Device{}}
-	s.Datapath = embedded.New(embedded.Options{Log: slog.New(slog.NewTextHandler(os.Stderr, nil)), Output: s.output})
-	return s
+// newEmbeddedSwitches makes them for a topology, in the switches' namespace.
+func newEmbeddedSwitches(t *topology.Topology, namespace string) (*embeddedSwitches, error) {
+	s := &embeddedSwitches{agents: map[string]*agent.Agent{}, joined: map[string]bool{}, ports: map[portID]*backing{}}
+	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	s.Datapath = embedded.New(embedded.Options{Log: log,
+		Output:  func(out *pipeline.Sent, in *pipeline.Packet) { s.fast.Send(out, in) },
+		Barrier: func(sw *pipeline.Switch) { s.fast.Barrier(sw) },
+	})
+	var err error
+	s.fast, err = cache.New(s.Datapath, cache.Options{Log: log, Namespace: namespace, Ports: roomFor(t)})
+	if err != nil {
+		s.Datapath.Close()
+		return nil, fmt.Errorf("embedded switches: %w", err)
+	}
+	return s, nil
 }
 
-// output sends a packet by a device.
-func (s *embeddedSwitches) output(out *pipeline.Sent, in *pipeline.Packet) {
-	s.mu.RLock()
-	dev := s.devices[out.Port]
-	s.mu.RUnlock()
-	if dev == nil || dev.Send(out, in) != nil {
-		out.Port.CountDropped(false, 1, uint64(len(in.Data)), s.Now())
-	}
-}
+// roomFor is how many ports with devices there may be, with room for those to come.
+func roomFor(t *topology.Topology) int { return min(max(4096, 4*len(t.Links)), 65535) }
 
 // applyEmbedded makes the embedded switches those of the topology. Ports stay what they are, with
 // their counters, when what is behind them changes.
@@ -70,7 +70,10 @@ func (l *Lab) applyEmbedded(blocked map[*topology.Link]bool) error {
 		if !slices.ContainsFunc(l.Topology.Nodes, isEmbedded) {
 			return nil
 		}
-		l.embedded = newEmbeddedSwitches()
+		var err error
+		if l.embedded, err = newEmbeddedSwitches(l.Topology, l.fabricPath()); err != nil {
+			return err
+		}
 	}
 	s := l.embedded
 	nodes := l.nodes()
@@ -206,25 +209,8 @@ func (l *Lab) back(id portID, w *backing) error {
 		}
 		return s.Network().Join(sw, id.number, s.agents[w.peer.node].Switch(), w.peer.number)
 	}
-	var dev *wire.Device
-	err := inNamespace(l.fabric, func() (err error) {
-		dev, err = wire.Open(w.device)
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	port := sw.Port(id.number)
-	s.mu.Lock()
-	s.devices[port] = dev
-	s.mu.Unlock()
 	s.ports[id] = w
-	go func() {
-		if err := dev.Receive(func(p *pipeline.Packet) { s.Receive(port, p) }); err != nil {
-			slog.Warn("a port's device is gone", "port", port.Name(), "error", err)
-		}
-	}()
-	return nil
+	return s.fast.Attach(sw.Port(id.number), w.index, cache.Auto)
 }
 
 // unback takes away what is behind a port.
@@ -234,13 +220,8 @@ func (s *embeddedSwitches) unback(id portID, b *backing) {
 		s.Network().Part(sw, id.number)
 		return
 	}
-	port := sw.Port(id.number)
-	s.mu.Lock()
-	dev := s.devices[port]
-	delete(s.devices, port)
-	s.mu.Unlock()
-	if dev != nil {
-		dev.Close()
+	if err := s.fast.Detach(sw.Port(id.number)); err != nil { // its device may be gone
+		slog.Debug("a port's device", "port", b.device, "error", err)
 	}
 }
 
@@ -293,9 +274,8 @@ func (s *embeddedSwitches) waitConnected(ctx context.Context, l *Lab) error {
 	}
 }
 
+// close lets go of the switches. What the kernel forwards by goes with the namespace.
 func (s *embeddedSwitches) close() {
-	for name := range s.agents {
-		s.removeSwitch(name)
-	}
+	_ = s.fast.Close(true)
 	s.Datapath.Close()
 }

@@ -18,14 +18,17 @@ func (l *Lab) Start(node string, cmd *exec.Cmd) error {
 	if n == nil {
 		return fmt.Errorf("there is no node %s in lab %s", node, l.Name)
 	}
-	return l.onNodeThread(n, func() error {
-		dir, err := l.Cgroups.bear(cmd, l.Name, node)
-		if err != nil {
-			return err
-		}
-		defer dir.Close()
-		return cmd.Start()
-	})
+	return l.onNodeThread(n, func() error { return l.bear(n, cmd) })
+}
+
+// bear starts a command in a node's cgroup, and in the namespaces of the calling thread.
+func (l *Lab) bear(n *topology.Node, cmd *exec.Cmd) error {
+	dir, err := l.Cgroups.bear(cmd, l.Name, n.Name)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	return cmd.Start()
 }
 
 // OnNode runs f on a thread that is in the node's namespaces: a socket opened

@@ -13,7 +13,6 @@ import (
 	"github.com/gopacket/gopacket/layers"
 	"github.com/gopacket/gopacket/pcapgo"
 
-	"trivet.dev/trivet/target/local"
 	"trivet.dev/trivet/topology"
 )
 
@@ -61,7 +60,7 @@ func (d *daemon) look(what string) (out []tap, done func(), err error) {
 		}
 		all := topology.LinkKeys(d.local.Topology)
 		for _, i := range links {
-			if w := d.local.WireOf(d.local.Topology.Links[i]); w == local.Patch || w == local.Virtual || d.watched[all[i]] > 0 {
+			if d.local.Skips(d.local.Topology.Links[i]) || d.watched[all[i]] > 0 {
 				keys = append(keys, all[i])
 			}
 		}

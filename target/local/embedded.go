@@ -38,7 +38,8 @@ type portID struct {
 // backing is what is behind a port: a device, or another port over a virtual link.
 type backing struct {
 	device string
-	index  int // of the device
+	index  int  // of the device
+	seen   bool // somebody captures at the device, so all packets must go by it
 	peer   portID
 	down   bool
 }
@@ -126,7 +127,7 @@ func (l *Lab) applyPorts(blocked map[*topology.Link]bool) error {
 		}
 	}
 	for id, b := range s.ports {
-		if w := want[id]; w == nil || w.device != b.device || w.index != b.index || w.peer != b.peer {
+		if w := want[id]; w == nil || w.device != b.device || w.index != b.index || w.seen != b.seen || w.peer != b.peer {
 			s.unback(id, b)
 			if delete(s.ports, id); w == nil {
 				s.agents[id.node].Switch().RemovePort(id.number)
@@ -190,7 +191,7 @@ func (l *Lab) backingOf(link *topology.Link, i int) *backing {
 	default:
 		b.device = e.Interface
 	}
-	b.index = l.index[b.device]
+	b.index, b.seen = l.index[b.device], link.Device && b.device != ""
 	return b
 }
 
@@ -210,7 +211,11 @@ func (l *Lab) back(id portID, w *backing) error {
 		return s.Network().Join(sw, id.number, s.agents[w.peer.node].Switch(), w.peer.number)
 	}
 	s.ports[id] = w
-	return s.fast.Attach(sw.Port(id.number), w.index, cache.Auto)
+	mode := cache.Auto
+	if w.seen {
+		mode = cache.Egress
+	}
+	return s.fast.Attach(sw.Port(id.number), w.index, mode)
 }
 
 // unback takes away what is behind a port.

@@ -27,7 +27,7 @@ type keyed struct {
 }
 
 // inPlace are the settings of a link that can change without making it anew.
-var inPlace = []string{"bandwidth", "delay", "jitter", "loss", "queue", "down"}
+var inPlace = []string{"bandwidth", "delay", "jitter", "loss", "queue", "down", "device"}
 
 // nodeInPlace are the same of a node; switches are set as a whole anyway.
 var nodeInPlace = []string{"addresses", "loopback", "gateways", "routes", "cpu", "cores", "start", "stop",

@@ -28,7 +28,6 @@ func (v *validator) ospf(n *Node, bad func(hint, format string, args ...any)) {
 		seen[a.ID] = true
 		v.ospfArea(a, bad)
 	}
-	v.ospfPassive(n, bad)
 	for _, r := range o.Redistribute {
 		if text, err := ParseOSPFRedistribute(r.String()); err != nil || text != r || r.Metric > 16777214 || r.Type > 2 {
 			bad("write static, connected or default, and behind it metric 30 type 1", "ospf: cannot redistribute %q", clip(r.String()))
@@ -55,40 +54,6 @@ func (v *validator) ospfArea(a OSPFArea, bad func(hint, format string, args ...a
 		}
 		if slices.ContainsFunc(a.Ranges[:i], func(other OSPFRange) bool { return other.Prefix == r.Prefix }) {
 			bad("write it once", "ospf: area %s: the range %s is there twice", a.ID, r.Prefix)
-		}
-	}
-}
-
-// ospfPassive looks for what passive names: devices of the router, or nodes beside it.
-func (v *validator) ospfPassive(n *Node, bad func(hint, format string, args ...any)) {
-	if len(n.OSPF.Passive) == 0 {
-		return
-	}
-	var names []string
-	port := 0
-	for _, l := range v.t.Links {
-		for i, e := range l.Ends {
-			if e.Node != n.Name {
-				continue
-			}
-			if e.Port != nil {
-				port = *e.Port
-			}
-			device := e.Interface
-			if device == "" {
-				device = DeviceName(fmt.Sprintf("%s-eth%d", e.Node, port))
-			}
-			names = append(names, l.Ends[1-i].label(), device)
-			port++
-		}
-	}
-	for _, p := range n.OSPF.Passive {
-		if !slices.Contains(names, p) {
-			hint := DidYouMean(p, names)
-			if hint == "" {
-				hint = "there are " + strings.Join(names, ", ")
-			}
-			bad(hint, "ospf: passive: %s is no interface of it and no node beside it", clip(p))
 		}
 	}
 }
@@ -203,6 +168,34 @@ func (r *resolver) speaksOSPF(n *Node) {
 		r.problems.Add(n.Pos, "use datapath frr or bird, or controller trivet", "router %s: Linux alone speaks no OSPF", n.Name)
 	case n.RoutingNode() && n.Controllers[0] != ControllerTrivet && n.Controllers[0] != ControllerNone:
 		r.problems.Add(n.Pos, "use controller trivet, or datapath frr or bird", "router %s: controller %s speaks no OSPF for it", n.Name, n.Controllers[0])
+	}
+}
+
+// ospfPassive looks for what passive names: devices of the router, or nodes beside it.
+func (r *resolver) ospfPassive() {
+	beside := map[string][]string{}
+	for _, l := range r.t.Links {
+		for i, e := range l.Ends {
+			if n := r.nodes[e.Node]; n != nil && n.OSPF != nil && len(n.OSPF.Passive) > 0 {
+				beside[e.Node] = append(beside[e.Node], l.Ends[1-i].label(), e.Interface)
+			}
+		}
+	}
+	for _, n := range r.t.Nodes {
+		if n.OSPF == nil {
+			continue
+		}
+		names := beside[n.Name]
+		for _, p := range n.OSPF.Passive {
+			if slices.Contains(names, p) {
+				continue
+			}
+			hint := DidYouMean(p, names)
+			if hint == "" {
+				hint = "there are " + strings.Join(names, ", ")
+			}
+			r.problems.Add(n.Pos, hint, "router %s: ospf: passive: %s is no interface of it and no node beside it", n.Name, clip(p))
+		}
 	}
 }
 

@@ -166,8 +166,8 @@ func (o *ospfOf) router(n *Node) OSPFRouter {
 	return r
 }
 
-// loopback is the interface of a router's loopback addresses. It is in the router's area, unless no
-// other interface is: it should not make a border router.
+// loopback is the interface of a router's loopback addresses. It costs 1, as FRR and BIRD know no 0.
+// It is in the router's area, unless no other interface is: it should not make a border router.
 func loopback(addresses []netip.Prefix, area AreaID, others []OSPFInterface) OSPFInterface {
 	if len(others) > 0 && !slices.ContainsFunc(others, func(i OSPFInterface) bool { return i.Area == area }) {
 		area = others[0].Area

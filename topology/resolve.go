@@ -40,6 +40,7 @@ func Resolve(t *Topology, d Defaults) (*Topology, Problems) {
 	r.addresses()
 	r.routes()
 	r.routerIDs()
+	r.ospfPassive()
 	r.ospfAgrees()
 	if r.problems.Err() != nil {
 		return nil, r.problems

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -85,8 +84,12 @@ func checkOSPF(c *builtin.Controller, router string) error {
 		return nil
 	}
 	if n := c.Map().Node(router); n != nil && n.Kind == topology.Router {
-		return fmt.Errorf("%s forwards by itself: ask it, as by  trivet exec %s -- vtysh -c 'show ip ospf neighbor'", router, router)
+		return fmt.Errorf("%s is no routing node: it knows by itself, not by the controller", router)
 	}
-	slices.SortFunc(names, cmp.Compare[string])
-	return fmt.Errorf("there is no router %q that speaks OSPF; %s", router, topology.DidYouMean(router, names))
+	slices.SortFunc(names, builtin.CompareNames)
+	near := topology.DidYouMean(router, names)
+	if near == "" {
+		near = "those that do are " + strings.Join(names[:min(len(names), 10)], ", ")
+	}
+	return fmt.Errorf("there is no router %q that speaks OSPF; %s", router, near)
 }

@@ -14,6 +14,7 @@ import (
 type Config struct {
 	Areas   []engine.AreaConfig // those that are stub areas or have ranges; others need not be here
 	Routers []Router
+	Names   map[engine.ID]string // of routers that speak OSPF by themselves
 }
 
 // Router is a routing node that speaks OSPF.
@@ -116,6 +117,7 @@ func (n *network) configure(now time.Time, c Config) error {
 			return err
 		}
 	}
+	n.names = c.Names
 	n.order()
 	n.dropTables()
 	return nil

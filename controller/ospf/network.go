@@ -33,6 +33,7 @@ type network struct {
 	areas   map[engine.ID]engine.AreaConfig
 	routers map[uint64]*router // by datapath id
 	byID    map[engine.ID]*router
+	names   map[engine.ID]string // of others
 	sorted  []*router            // by name, as they were configured
 	away    map[uint64]*datapath // of routers that are being made anew
 	edges   map[uint64]bool      // layer-2 switches with hosts, as they were when they were connected

@@ -200,6 +200,13 @@ func (s *speaker) Routes(dpid uint64) []routing.Learned {
 	return s.net.routes(dpid)
 }
 
+// Settled says whether the engine has followed what is known of the network.
+func (s *speaker) Settled() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !(*App)(s).following()
+}
+
 // Receive takes a packet; where the engine cannot follow it is dropped, and will be sent again.
 func (s *speaker) Receive(dpid uint64, port uint32, packet []byte) {
 	select {
@@ -341,10 +348,15 @@ func (a *App) send() {
 func (a *App) Missing() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if len(a.net.routers) > 0 && (a.dirty.Load() || a.tell || a.busy > 0 || !a.net.started || a.net.domain.Pending()) {
+	if a.following() || len(a.net.routers) > 0 && a.tell {
 		return []string{"OSPF"}
 	}
 	return nil
+}
+
+// following says whether the engine has yet to follow something; mu must be held.
+func (a *App) following() bool {
+	return len(a.net.routers) > 0 && (a.dirty.Load() || a.busy > 0 || !a.net.started || a.net.domain.Pending())
 }
 
 // Speaks says whether a router speaks OSPF.

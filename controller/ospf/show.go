@@ -117,7 +117,7 @@ func (n *network) nameOf(id engine.ID) string {
 	if r := n.byID[id]; r != nil {
 		return r.Name
 	}
-	return ""
+	return n.names[id]
 }
 
 // address is one, or none for 0.0.0.0.

@@ -11,9 +11,11 @@ import (
 
 // ConfigOf returns the routing nodes of a resolved topology that speak OSPF.
 func ConfigOf(t *topology.Topology) (c Config) {
+	c.Names = map[engine.ID]string{}
 	areas := map[engine.ID]engine.AreaConfig{}
 	for _, o := range topology.OSPFOf(t) {
 		if !o.Node.RoutingNode() {
+			c.Names[engine.IDOf(o.RouterID)] = o.Node.Name
 			continue
 		}
 		r := Router{DPID: uint64(o.Node.DPID), Name: o.Node.Name, ID: engine.IDOf(o.RouterID)}

@@ -59,6 +59,10 @@ type Speaker interface {
 	// Routes returns the routes that the protocol has for a router now.
 	Routes(dpid uint64) []Learned
 
+	// Settled says whether the routes follow what is known of the network. The app waits for it at the start,
+	// for some seconds at most.
+	Settled() bool
+
 	// Receive takes a packet of the protocol, with its IP header, that has come in by a port.
 	Receive(dpid uint64, port uint32, packet []byte)
 }

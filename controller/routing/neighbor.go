@@ -274,7 +274,7 @@ func (n *node) neighborsChanged() {
 	if n.net == nil || n.rules == nil || len(n.net.routers[n.index].Static) == 0 && n.Protocol == "" {
 		return
 	}
-	for _, r := range n.net.table(n.index).routes {
+	for _, r := range n.routes() {
 		if r.Source != Connected && r.Source != Computed && r.asked() && n.wanted(r) {
 			_ = n.put(r, n.routeEntry(r))
 		}

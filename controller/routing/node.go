@@ -107,7 +107,7 @@ func (n *node) reframe() {
 	}
 	for _, m := range n.rules.Flows() {
 		k := controller.KeyOf(m)
-		if route := k.Table == routeTable && k.Priority >= priorityRoute && k.Priority < priorityLocal; !route && !keep[k] {
+		if !isRoute(k) && !keep[k] {
 			_ = n.rules.Remove(k)
 		}
 	}
@@ -286,10 +286,38 @@ func (n *node) wanted(r *Route) bool {
 	return n.rules.Flow(routeKey(r.Prefix)) != nil
 }
 
+// routes returns the routes that the switch may have to have. Of a reactive router that has no others these
+// are its connected ones: the rest need not be computed before a packet asks.
+func (n *node) routes() map[netip.Prefix]*Route {
+	if !n.reactive {
+		return n.net.table(n.index).routes
+	}
+	own := &table{routes: map[netip.Prefix]*Route{}}
+	n.net.connected(own, n.index)
+	keys := map[controller.RuleKey]bool{}
+	for p := range own.routes {
+		keys[routeKey(p)] = true
+	}
+	for a := range n.neighbors {
+		keys[routeKey(netip.PrefixFrom(a, a.BitLen()))] = true
+	}
+	for _, m := range n.rules.Flows() {
+		if k := controller.KeyOf(m); isRoute(k) && !keys[k] {
+			return n.net.table(n.index).routes
+		}
+	}
+	return own.routes
+}
+
+// isRoute says whether an entry is of a route, or a neighbour.
+func isRoute(k controller.RuleKey) bool {
+	return k.Table == routeTable && k.Priority >= priorityRoute && k.Priority < priorityLocal
+}
+
 // compare returns what differs between the routes and the switch: entries to set, and those to remove.
 func (n *node) compare() (changes []change, gone []controller.RuleKey) {
 	keep := map[controller.RuleKey]bool{}
-	for _, r := range n.net.table(n.index).routes {
+	for _, r := range n.routes() {
 		if !n.wanted(r) {
 			continue
 		}
@@ -307,7 +335,7 @@ func (n *node) compare() (changes []change, gone []controller.RuleKey) {
 	}
 	for _, m := range n.rules.Flows() {
 		k := controller.KeyOf(m)
-		if k.Table == routeTable && k.Priority >= priorityRoute && k.Priority < priorityLocal && !keep[k] && !n.adopted(m) {
+		if isRoute(k) && !keep[k] && !n.adopted(m) {
 			gone = append(gone, k)
 		}
 	}

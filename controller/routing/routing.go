@@ -65,13 +65,14 @@ type App struct {
 	net   atomic.Pointer[network]
 	nodes atomic.Pointer[map[uint64]*node] // by datapath id
 
-	mu       sync.Mutex // of what follows
-	config   Config
-	static   map[uint64][]StaticRoute // by router, in place of the configuration's
-	speakers map[string]Speaker // by the protocol's name; not changed once it is here
-	cause    cause
-	pending  bool // a change is not in the switches yet
-	watchers []func(Rerouted)
+	mu        sync.Mutex // of what follows
+	config    Config
+	static    map[uint64][]StaticRoute // by router, in place of the configuration's
+	speakers  map[string]Speaker       // by the protocol's name; not changed once it is here
+	cause     cause
+	pending   bool // a change is not in the switches yet
+	following bool // the same, but it is on its way
+	watchers  []func(Rerouted)
 }
 
 // cause is what made routes change, and when.
@@ -259,6 +260,14 @@ func (a *App) settling() bool {
 			}
 		}
 	}
+	a.mu.Lock()
+	speakers := a.speakers
+	a.mu.Unlock()
+	for _, s := range speakers {
+		if !s.Settled() {
+			return true
+		}
+	}
 	return false
 }
 
@@ -379,7 +388,7 @@ func (a *App) Missing() (out []string) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.pending && len(*a.nodes.Load()) > 0 {
+	if (a.pending || a.following) && len(*a.nodes.Load()) > 0 {
 		out = append(out, "routes")
 	}
 	return out

@@ -18,7 +18,7 @@ func (a *App) follow() {
 	a.mu.Lock()
 	nodes := *a.nodes.Load()
 	why := a.cause
-	a.pending, a.cause = false, cause{}
+	a.pending, a.following, a.cause = false, true, cause{}
 	config, speakers := a.config, a.speakers
 	config.Routers = slices.Clone(config.Routers)
 	for i := range config.Routers {
@@ -27,6 +27,11 @@ func (a *App) follow() {
 		}
 	}
 	a.mu.Unlock()
+	defer func() {
+		a.mu.Lock()
+		a.following = false
+		a.mu.Unlock()
+	}()
 	up := make([]map[uint32]bool, len(config.Routers))
 	for _, n := range nodes {
 		n.mu.Lock()

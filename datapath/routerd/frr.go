@@ -22,7 +22,16 @@ func frrPrograms(f *Family, n *topology.Node, r *topology.OSPFRouter) []Program 
 		file := func(suffix string) string { return filepath.Join(f.Home, name+suffix) }
 		return Program{Name: name, Ready: name + ".vty", Files: map[string]string{name + ".conf": config},
 			Args: []string{"-f", file(".conf"), "-i", file(".pid"), "-z", filepath.Join(f.Home, "zserv.api"),
-				"--vty_socket", f.Home, "-A", "127.0.0.1", "-P", "0", "--log", "stdout"}}
+				"--vty_socket", f.Home, "-A", "127.0.0.1", "-P", "0", "--log", "stdout"},
+			Update: func(old, new string) (args []string) {
+				for i, c := range updateFRR(old, new) {
+					if i == 0 {
+						args = []string{"-d", name}
+					}
+					args = append(args, "-c", c)
+				}
+				return args
+			}}
 	}
 	head := "hostname " + n.Name + "\nlog timestamp precision 3\n"
 	zebra := program("zebra", head)
@@ -33,7 +42,7 @@ func frrPrograms(f *Family, n *topology.Node, r *topology.OSPFRouter) []Program 
 	return []Program{zebra, program("ospfd", head+frrOSPF(r))}
 }
 
-// checkFRR finds what FRR cannot do: HMAC-SHA came with version 10, in other words.
+// checkFRR finds what FRR cannot do: up to version 9 it has no HMAC-SHA, later in other words.
 func checkFRR(r *topology.OSPFRouter) error {
 	for _, a := range auths(r) {
 		if a != topology.AuthNone && a != topology.AuthSimple && a != topology.AuthMD5 {

@@ -42,8 +42,10 @@ type Program struct {
 	Files map[string]string
 	Ready string // in Home; it is there when the program answers
 
-	// Reload says that the program reads its files again on SIGHUP, and keeps its neighbours.
+	// Reload says that the program reads its files again on SIGHUP, and keeps its neighbours. Another
+	// may be led from one text of its file (<Name>.conf) to another by arguments of the client.
 	Reload bool
+	Update func(old, new string) (args []string)
 }
 
 // Of returns the daemons that a datapath names, or nil.

@@ -30,7 +30,7 @@ func (s *source) flags(cmd *cobra.Command) {
 	f.StringVar(&s.name, "name", "", "what to call it (default: after the file or generator)")
 	f.StringVar(&s.nodes, "nodes", "", "of a generator: switch or router")
 	f.StringVar(&s.topo, "topo", "", "which topology of a Mininet file that has several, with arguments: mytopo,3")
-	f.StringVar(&s.datapath, "datapath", "", "what forwards: ovs (the default), bridge (switches without a controller), kernel (routers)")
+	f.StringVar(&s.datapath, "datapath", "", "what forwards: ovs (the default), bridge (switches without a controller), kernel, frr, bird (routers)")
 	f.StringSliceVar(&s.controller, "controller", nil, "what decides: trivet (the default), none (switches learn by themselves), "+strings.Join(topology.ControllerPrograms, ", ")+", or addresses like tcp:127.0.0.1:6653")
 	f.StringVar(&s.ipv6, "ipv6", "", "off, assigned or auto")
 }

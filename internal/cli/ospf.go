@@ -14,13 +14,14 @@ import (
 
 	"trivet.dev/trivet/controller/api"
 	"trivet.dev/trivet/controller/ospf"
+	"trivet.dev/trivet/topology"
 )
 
 func (a *app) ospf() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "ospf", Short: "OSPF of the routing nodes: neighbours, database, routes, calculations",
-		Long: "What the routing nodes that speak OSPF know (ospf: in the topology). Routers that run FRR or BIRD are\n" +
-			"asked by trivet exec:  trivet exec r1 -- vtysh -c 'show ip ospf neighbor'.",
+		Long: "What the routing nodes that speak OSPF know (ospf: in the topology). A router that runs FRR or BIRD is\n" +
+			"asked by its own program, and answers in its own way.",
 		Example: "  trivet ospf neighbors\n  trivet ospf database r1 --json\n  trivet ospf capture r1 -w ospf.pcap && wireshark ospf.pcap",
 	}
 	cmd.AddCommand(
@@ -40,12 +41,17 @@ func ask[T any](a *app, name, what string, get func(*api.Client, context.Context
 	k := controllerFlags(cmd)
 	cmd.ValidArgsFunction = a.completeSwitches(k, "router")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		ctx, cancel := bounded(cmd.Context())
+		defer cancel()
+		if len(args) > 0 && k.address == "" {
+			if command, err := a.daemonCommand(ctx, args[0], name); command != nil || err != nil {
+				return errors.Join(err, a.runIf(ctx, args[0], command))
+			}
+		}
 		c, err := a.controllerClient(k)
 		if err != nil {
 			return err
 		}
-		ctx, cancel := bounded(cmd.Context())
-		defer cancel()
 		answer, err := get(c, ctx, first(args))
 		if err != nil {
 			return err
@@ -57,6 +63,49 @@ func ask[T any](a *app, name, what string, get func(*api.Client, context.Context
 		return nil
 	}
 	return cmd
+}
+
+// daemonQuestions are how FRR and BIRD are asked.
+var daemonQuestions = map[string][2]string{
+	"neighbors":  {"show ip ospf neighbor", "show ospf neighbors"},
+	"interfaces": {"show ip ospf interface", "show ospf interface"},
+	"database":   {"show ip ospf database", "show ospf lsadb"},
+	"routes":     {"show ip ospf route", "show route"},
+	"spf-log":    {"show ip ospf", "show ospf"},
+}
+
+// daemonCommand is the command that asks a node that runs FRR or BIRD; nil: it runs neither.
+func (a *app) daemonCommand(ctx context.Context, node, question string) ([]string, error) {
+	c, _, err := a.client()
+	if err != nil {
+		return nil, err
+	}
+	info, err := c.Info(ctx)
+	if err != nil {
+		return nil, err
+	}
+	n := info.Topology.Node(node)
+	switch {
+	case n == nil:
+		return nil, nil
+	case n.Datapath == topology.FRR && a.json:
+		return []string{"vtysh", "-c", daemonQuestions[question][0] + " json"}, nil
+	case n.Datapath == topology.FRR:
+		return []string{"vtysh", "-c", daemonQuestions[question][0]}, nil
+	case n.Datapath == topology.BIRD && a.json:
+		return nil, fmt.Errorf("%s runs BIRD, which does not answer in JSON", node)
+	case n.Datapath == topology.BIRD:
+		return append([]string{"birdc"}, strings.Fields(daemonQuestions[question][1])...), nil
+	}
+	return nil, nil
+}
+
+// runIf runs a command in a node, if there is one.
+func (a *app) runIf(ctx context.Context, node string, command []string) error {
+	if command == nil {
+		return nil
+	}
+	return a.run(ctx, node, command, false)
 }
 
 func first(args []string) string {

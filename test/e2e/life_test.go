@@ -134,6 +134,8 @@ func TestExamples(t *testing.T) {
 		{"campus.yaml", 40, "--datapath embedded", false},
 		{"routing-nodes.yaml", 3, "", false},
 		{"routing-nodes.yaml", 3, "--datapath embedded", false},
+		{"ospf-with-frr.yaml", 4, "", false},
+		{"ospf-with-frr.yaml", 4, "--datapath frr", false},
 		{"c3-edge.yml", 5, "--controller none", false},
 		{"c3-edge.yml", 5, "--controller none --datapath bridge", false},
 		{"backbone.graphml", 136, "--datapath bridge", true},

@@ -1,29 +1,36 @@
+//go:build linux
+
 package bpf
 
 import (
 	"errors"
-	"fmt"
+	"os"
 	"testing"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/rlimit"
 )
 
-func TestLoad(t *testing.T) {
+// The kernel's verifier accepts the programs.
+func TestVerifier(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root")
+	}
+	_ = rlimit.RemoveMemlock()
 	var o ForwardObjects
 	err := LoadForwardObjects(&o, &ebpf.CollectionOptions{Programs: ebpf.ProgramOptions{LogLevel: ebpf.LogLevelStats}})
-	var ve *ebpf.VerifierError
-	if errors.As(err, &ve) {
-		l := ve.Log
-		if len(l) > 60 {
-			l = l[len(l)-60:]
-		}
-		for _, s := range l {
-			fmt.Println(s)
+	var refused *ebpf.VerifierError
+	if errors.As(err, &refused) {
+		log := refused.Log
+		for _, line := range log[max(0, len(log)-40):] {
+			t.Log(line)
 		}
 	}
 	if err != nil {
-		t.Fatalf("%.300s", err)
+		t.Fatalf("%.300v", err)
 	}
-	fmt.Println(o.Ingress.VerifierLog)
-	o.Close()
+	t.Log(o.Ingress.VerifierLog)
+	if err := o.Close(); err != nil {
+		t.Error(err)
+	}
 }

@@ -287,19 +287,36 @@ func (d *differ) listen(h int) {
 	ns := d.bed.hosts[h]
 	d.run("ip", "-n", ns, "addr", "flush", "dev", "eth0")
 	d.run("ip", "-n", ns, "link", "set", "eth0", "arp", "off")
-	var dev *wire.Device
-	d.inside(ns, func() (err error) {
+	dev, got := d.open(h)
+	d.devices, d.got = append(d.devices, dev), append(d.got, got)
+}
+
+// open opens the device of a host, counted from 0; frames that it receives come by the channel.
+func (b *bed) open(h int) (dev *wire.Device, got chan []byte) {
+	b.Helper()
+	b.inside(b.hosts[h], func() (err error) {
 		dev, err = wire.Open("eth0")
 		return err
 	})
-	got := make(chan []byte, 1000)
-	d.devices, d.got = append(d.devices, dev), append(d.got, got)
+	got = make(chan []byte, 1000)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = dev.Receive(func(p *pipeline.Packet) { got <- bytes.Clone(p.Data) })
+		_ = dev.Receive(func(p *pipeline.Packet) {
+			select {
+			case got <- bytes.Clone(p.Data):
+			default: // nobody listens
+			}
+		})
 	}()
-	d.Cleanup(func() { dev.Close(); <-done })
+	b.Cleanup(func() { dev.Close(); <-done })
+	return dev, got
+}
+
+// hear returns the frames that a host receives, counted from 0.
+func (b *bed) hear(h int) chan []byte {
+	_, got := b.open(h)
+	return got
 }
 
 // send sends a frame from a host both ways and compares what arrives.

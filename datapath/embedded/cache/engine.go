@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -31,7 +32,7 @@ type Options struct {
 	Ports    int           // default 4096, at most 65535
 	Idle     time.Duration // after which an entry is taken away that no packet has met; default 10 s
 	Queue    int           // packets of a port that may wait for user space; default 2048
-	MissRate float64       // packets per second of a port that user space takes; default 50,000
+	MissRate float64       // packets per second of a port that user space takes; default 25,000
 
 	// UserSpace: all packets go through user space, as they do where BPF is not permitted.
 	UserSpace bool
@@ -54,7 +55,7 @@ func (o *Options) setDefaults() {
 		o.Idle = 10 * time.Second
 	}
 	if o.MissRate == 0 {
-		o.MissRate = 50_000
+		o.MissRate = 25_000
 	}
 }
 
@@ -91,6 +92,9 @@ type Engine struct {
 	group sync.WaitGroup
 
 	revalidating sync.Mutex // one at a time; before mu
+	applying     sync.Mutex // held while a packet goes as an entry says, through user space; before mu
+
+	sending sync.RWMutex // keeps the devices open; before mu
 
 	// mu is held while the network is asked, which therefore may not call anything that takes it.
 	mu       sync.Mutex
@@ -290,6 +294,13 @@ func (e *Engine) Close(keep bool) error {
 		e.net.OnChange(nil)
 		e.counts.foldNow()
 	}
+	// Who is in the middle of something ends it; who comes later finds that all is closed.
+	e.revalidating.Lock()
+	defer e.revalidating.Unlock()
+	e.sending.Lock()
+	defer e.sending.Unlock()
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	e.unload()
 	e.dev.close()
 	return errors.Join(errs...)
@@ -299,8 +310,13 @@ func (e *Engine) Close(keep bool) error {
 func (e *Engine) Send(out *pipeline.Sent, in *pipeline.Packet) { e.send(out, in, false) }
 
 func (e *Engine) send(out *pipeline.Sent, in *pipeline.Packet, activate bool) {
+	e.sending.RLock()
+	defer e.sending.RUnlock()
 	e.mu.Lock()
 	p := e.attached[out.Port]
+	if e.closed {
+		p = nil
+	}
 	e.mu.Unlock()
 	if p == nil {
 		return
@@ -335,11 +351,6 @@ func packetSize(frame []byte, in *pipeline.Packet, grown int) int {
 	return size
 }
 
-// portKey reads the fields of a packet.
-func portKey(k *pipeline.Key, p *pipeline.Port, frame []byte) bool {
-	return pipeline.ParseKey(k, frame, p.Number())
-}
-
 // Stats is what an engine has done.
 type Stats struct {
 	Entries   int // now
@@ -359,8 +370,9 @@ func (e *Engine) Stats() Stats {
 	defer e.mu.Unlock()
 	s := e.stats
 	s.Slow = map[string]uint64{}
-	for k, v := range e.stats.Slow {
-		s.Slow[k] = v
+	maps.Copy(s.Slow, e.stats.Slow)
+	if e.closed {
+		return s
 	}
 	for _, p := range e.attached {
 		if p.wire != nil {

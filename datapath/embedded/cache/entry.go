@@ -237,8 +237,13 @@ func (e *Engine) widen(p *port, class int, mask *words, o *pipeline.Outcome) boo
 	return true
 }
 
-// evict makes room for another entry of the port: of some that have been idle, the one that has been so longest goes.
+// evict makes room for another entry of the port: of some that have been idle, the one that has been so longest
+// goes. Where it has just looked in vain it does not look again.
 func (e *Engine) evict(p *port) bool {
+	now := e.dp.Now()
+	if now < p.fullUntil {
+		return false
+	}
 	var oldest *entry
 	n := 0
 	for _, x := range p.flows {
@@ -249,7 +254,8 @@ func (e *Engine) evict(p *port) bool {
 			break
 		}
 	}
-	if oldest == nil || e.dp.Now()-e.counts.used(oldest) < idleAtLeast {
+	if oldest == nil || now-e.counts.used(oldest) < idleAtLeast {
+		p.fullUntil = now + idleAtLeast/50
 		return false
 	}
 	e.remove(oldest)

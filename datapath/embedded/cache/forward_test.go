@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -115,10 +116,15 @@ func (b *bed) setTTL(c *net.UDPConn, ttl int) {
 // transfer sends data from host 1 to host 2 by TCP and returns how many segments were sent again.
 func (b *bed) transfer(data []byte) (retransmitted uint32) {
 	b.Helper()
+	return b.transferTo("10.0.0.2:9001", "10.0.0.2:9001", data)
+}
+
+func (b *bed) transferTo(listen, dial string, data []byte) (retransmitted uint32) {
+	b.Helper()
 	var listener net.Listener
 	var conn net.Conn
 	b.inside(b.hosts[1], func() (err error) {
-		listener, err = net.Listen("tcp4", "10.0.0.2:9001")
+		listener, err = net.Listen("tcp", listen)
 		return err
 	})
 	defer listener.Close()
@@ -133,7 +139,7 @@ func (b *bed) transfer(data []byte) (retransmitted uint32) {
 		got <- all
 	}()
 	b.inside(b.hosts[0], func() (err error) {
-		conn, err = net.DialTimeout("tcp4", "10.0.0.2:9001", 5*time.Second)
+		conn, err = net.DialTimeout("tcp", dial, 5*time.Second)
 		return err
 	})
 	defer conn.Close()
@@ -241,20 +247,18 @@ func TestBarrier(t *testing.T) {
 			b.flow(s, fmt.Sprintf("priority=2,udp,in_port=1,actions=set_field:%v->eth_dst,set_field:10.0.0.3->ip_dst,output:3", b.macs[2]))
 		}
 		b.engine.Barrier(s)
+		room := make([]byte, 10)
 		for range 5 {
 			if _, err := c.WriteToUDP([]byte{byte(round)}, addrOf(2, 9000)); err != nil {
 				t.Fatal(err)
 			}
-		}
-		room := make([]byte, 10)
-		for range 5 {
 			sinks[round%2].SetReadDeadline(time.Now().Add(5 * time.Second))
 			if _, err := sinks[round%2].Read(room); err != nil || room[0] != byte(round) {
 				t.Fatalf("round %d: got a packet of round %d, error %v", round, room[0], err)
 			}
 		}
 	}
-	if s := b.engine.Stats(); s.Missed > 200 {
+	if s := b.engine.Stats(); s.Missed > 100 {
 		t.Errorf("%d packets came to user space: entries did not live on", s.Missed)
 	}
 }
@@ -293,4 +297,108 @@ func TestFlood(t *testing.T) {
 	if s := b.engine.Stats(); s.Missed > 10 || s.Failed > 0 {
 		t.Errorf("%+v", s)
 	}
+}
+
+// TCP and UDP whose addresses and ports are rewritten both ways, by IPv4 and IPv6: checksums that a device is
+// left to complete, and packets that it is left to cut, come out right.
+func TestTranslated(t *testing.T) {
+	b := newBed(t, 2, Options{})
+	s := b.add(1, 2)
+	b.plug(s, 1, 1, Auto)
+	b.plug(s, 2, 2, Auto)
+	for i := 1; i <= 2; i++ {
+		b.at(i, "sysctl", "-qw", "net.ipv6.conf.eth0.disable_ipv6=0")
+		b.at(i, "ip", "addr", "add", fmt.Sprintf("fd00::%d/64", i), "dev", "eth0", "nodad")
+		b.at(i, "ip", "neigh", "replace", "10.0.0.9", "lladdr", b.macs[2-i].String(), "dev", "eth0")
+		b.at(i, "ip", "neigh", "replace", "fd00::9", "lladdr", b.macs[2-i].String(), "dev", "eth0")
+	}
+	for _, f := range []string{
+		"priority=1,arp,actions=flood",
+		"priority=5,tcp,in_port=1,nw_dst=10.0.0.9,actions=set_field:10.0.0.2->ip_dst,set_field:10.0.0.9->ip_src,set_field:9001->tcp_dst,dec_ttl,output:2",
+		"priority=5,tcp,in_port=2,nw_dst=10.0.0.9,actions=set_field:10.0.0.1->ip_dst,set_field:10.0.0.9->ip_src,set_field:80->tcp_src,set_field:8->ip_dscp,output:1",
+		"priority=5,tcp6,in_port=1,ipv6_dst=fd00::9,actions=set_field:fd00::2->ipv6_dst,set_field:fd00::9->ipv6_src,set_field:9001->tcp_dst,dec_ttl,output:2",
+		"priority=5,tcp6,in_port=2,ipv6_dst=fd00::9,actions=set_field:fd00::1->ipv6_dst,set_field:fd00::9->ipv6_src,set_field:80->tcp_src,set_field:8->ip_dscp,output:1",
+	} {
+		b.flow(s, f)
+	}
+	data := bytes.Repeat([]byte("trivet"), 1<<20)
+	for listen, dial := range map[string]string{"10.0.0.2:9001": "10.0.0.9:80", "[fd00::2]:9001": "[fd00::9]:80"} {
+		missed := b.engine.Stats().Missed
+		if n := b.transferTo(listen, dial, data); n > 100 {
+			t.Errorf("%s: %d segments were sent again", dial, n)
+		}
+		if after := b.engine.Stats(); after.Failed > 0 || after.Missed-missed > 1000 {
+			t.Errorf("%s: the kernel did not do it: %+v", dial, after)
+		}
+	}
+}
+
+// Frames get a tag and lose it again, with and without the kernel's help: packets that are to be cut are cut
+// with it.
+func TestTagged(t *testing.T) {
+	b := newBed(t, 2, Options{})
+	s := b.add(1, 2)
+	b.plug(s, 1, 1, Auto)
+	b.plug(s, 2, 2, Auto)
+	b.run("ip", "-n", b.hosts[1], "link", "set", "eth0", "mtu", "1600")
+	b.flow(s, "priority=1,arp,actions=flood")
+	b.flow(s, "priority=5,ip,in_port=1,actions=push_vlan:0x8100,set_field:4098->vlan_vid,output:2")
+	b.flow(s, "priority=5,in_port=2,dl_vlan=2,actions=pop_vlan,output:1")
+	dev := b.hear(1)
+	data := []byte("to the VLAN")
+	c := b.listen(1, 0)
+	for range 5 {
+		if _, err := c.WriteToUDP(data, addrOf(2, 9000)); err != nil {
+			t.Fatal(err)
+		}
+		for {
+			frame := <-dev
+			if frame[12] == 0x81 && frame[15] == 2 && bytes.HasSuffix(frame, data) {
+				break
+			}
+			if bytes.HasSuffix(frame, data) {
+				t.Fatalf("the frame has no tag: %x", frame)
+			}
+		}
+	}
+}
+
+// Packets of known flows go on without an engine, and another one takes the devices.
+func TestKeep(t *testing.T) {
+	b := newBed(t, 2, Options{})
+	s := b.chain(2, false)
+	b.at(1, "ping", "-c", "5", "-i", "0.02", "10.0.0.2")
+	if err := b.engine.Close(true); err != nil {
+		t.Fatal(err)
+	}
+	b.at(1, "ping", "-c", "5", "-i", "0.02", "-W", "2", "10.0.0.2")
+	next, err := New(b.Datapath, Options{Namespace: "/run/netns/" + b.fabric})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer next.Close(false)
+	for i := range 2 {
+		if err := next.Attach(s[i].Port(uint32(i+1)), b.index[i], Auto); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.at(1, "ping", "-c", "5", "-i", "0.02", "10.0.0.2")
+	if next.Stats().Installed == 0 {
+		t.Error("the second engine has no part in it")
+	}
+}
+
+// A port without a device any more forwards nothing; what went there is dropped.
+func TestDetach(t *testing.T) {
+	b := newBed(t, 2, Options{})
+	s := b.chain(1, false)
+	b.at(1, "ping", "-c", "5", "-i", "0.02", "10.0.0.2")
+	if err := b.engine.Detach(s[0].Port(2)); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("ip", "netns", "exec", b.hosts[0], "ping", "-c", "2", "-i", "0.2", "-W", "1", "10.0.0.2").CombinedOutput(); err == nil {
+		t.Errorf("packets still go:\n%s", out)
+	}
+	b.plug(s[0], 2, 2, Egress)
+	b.at(1, "ping", "-c", "5", "-i", "0.02", "10.0.0.2")
 }

@@ -35,7 +35,6 @@ func unshare[T any](list []T) {
 }
 
 // The program may read a value while it is written: words that it decides by are written at once.
-func load32(p *uint32) uint32     { return atomic.LoadUint32(p) }
 func store32(p *uint32, v uint32) { atomic.StoreUint32(p, v) }
 func load64(p *uint64) uint64     { return atomic.LoadUint64(p) }
 func store64(p *uint64, v uint64) { atomic.StoreUint64(p, v) }

@@ -23,6 +23,8 @@ type port struct {
 	maskIDs [classes]uint32
 	flows   map[bpf.ForwardFlowKey]*entry
 
+	fullUntil time.Duration // no entry is idle
+
 	// Of the worker alone.
 	queue  []waiting
 	tokens float64
@@ -61,6 +63,7 @@ func (e *Engine) Attach(p *pipeline.Port, ifindex int, mode Mode) error {
 	}
 	e.attached[p], e.byID[id] = q, q
 	e.staleAll()
+	e.changes.poke()
 	return nil
 }
 
@@ -115,7 +118,7 @@ func (e *Engine) attachWire(q *port) error {
 func (e *Engine) Detach(p *pipeline.Port) error {
 	e.mu.Lock()
 	q := e.attached[p]
-	if q == nil {
+	if q == nil || e.closed {
 		e.mu.Unlock()
 		return nil
 	}
@@ -150,7 +153,7 @@ func (e *Engine) Refresh(p *pipeline.Port) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	q := e.attached[p]
-	if q == nil {
+	if q == nil || e.closed {
 		return fmt.Errorf("port %d of %s has no device", p.Number(), p.Switch().Name())
 	}
 	d, err := e.dev.examine(q.device.index, q.asked)

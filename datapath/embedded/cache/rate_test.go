@@ -3,7 +3,9 @@
 package cache
 
 import (
+	"encoding/binary"
 	"fmt"
+	"math/rand"
 	"net"
 	"os"
 	"runtime"
@@ -13,6 +15,9 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"trivet.dev/trivet/datapath/embedded/pipeline"
+	"trivet.dev/trivet/datapath/embedded/wire"
 )
 
 // Packets of 64 bytes that are received, per second, when host 1 sends as fast as it can for a second, over the
@@ -171,5 +176,81 @@ func BenchmarkBarrier(b *testing.B) {
 func BenchmarkGrace(b *testing.B) {
 	for b.Loop() {
 		grace()
+	}
+}
+
+// TCP from host 1 to host 2 while host 3 sends 100,000 packets per second: of one flow, or each of another one,
+// which then makes an entry of its own until the port's budget is used up, and user space's share after that.
+func BenchmarkSweep(b *testing.B) {
+	bed := newBed(b, 4, Options{})
+	s := bed.add(1, 4)
+	for i := 1; i <= 4; i++ {
+		bed.plug(s, uint32(i), i, Auto)
+	}
+	bed.flow(s, "priority=9,arp,actions=flood")
+	bed.flow(s, "priority=9,udp,udp_src=1,actions=drop")
+	for i := 1; i <= 4; i++ {
+		bed.flow(s, fmt.Sprintf("priority=1,ip,nw_dst=10.0.0.%d,actions=output:%d", i, i))
+	}
+	bed.serve()
+	dev, _ := bed.open(2)
+	time.Sleep(200 * time.Millisecond)
+	names := []string{"alone", "one-flow", "sweep"}
+	rates := make([][]float64, len(names))
+	for b.Loop() {
+		for i := range names {
+			stop, done := make(chan struct{}), make(chan struct{})
+			go func() {
+				defer close(done)
+				if i > 0 {
+					sweep(b, bed, dev, i == 2, stop)
+				}
+			}()
+			rates[i] = append(rates[i], bed.throughput("1"))
+			close(stop)
+			<-done
+		}
+	}
+	for i, name := range names {
+		b.ReportMetric(median(rates[i]), name+"-Gbit/s")
+	}
+	b.Logf("%+v", bed.engine.Stats())
+}
+
+// sweep sends UDP packets from host 3 to host 4.
+func sweep(b testing.TB, bed *bed, dev *wire.Device, random bool, stop chan struct{}) {
+	frame := make([]byte, 60)
+	copy(frame, bed.macs[3][:])
+	copy(frame[6:], bed.macs[2][:])
+	copy(frame[12:], []byte{8, 0, 0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 3, 10, 0, 0, 4, 0, 9, 0, 9, 0, 26})
+	n := 0
+	for start := time.Now(); ; {
+		select {
+		case <-stop:
+			return
+		default:
+		}
+		for due := int(time.Since(start).Seconds() * 100_000); n < due; n++ {
+			if random {
+				binary.BigEndian.PutUint32(frame[26:], rand.Uint32())
+				binary.BigEndian.PutUint16(frame[34:], uint16(n)|2)
+			}
+			if err := dev.Send(&pipeline.Sent{Data: frame}, &pipeline.Packet{Data: frame}); err != nil {
+				b.Error(err)
+			}
+		}
+		time.Sleep(100 * time.Microsecond)
+	}
+}
+
+// A device that becomes that of a port, and is none any more.
+func BenchmarkAttach(b *testing.B) {
+	bed := newBed(b, 1, Options{})
+	s := bed.add(1, 1)
+	for b.Loop() {
+		bed.plug(s, 1, 1, Auto)
+		if err := bed.engine.Detach(s.Port(1)); err != nil {
+			b.Fatal(err)
+		}
 	}
 }

@@ -132,11 +132,16 @@ func (e *Engine) Barrier(s *pipeline.Switch) {
 	e.revalidating.Lock()
 	defer e.revalidating.Unlock()
 	e.mu.Lock()
+	if e.closed {
+		e.mu.Unlock()
+		return
+	}
 	list := e.stale(s)
 	e.mu.Unlock()
-	const some = 64 // entries; between these, packets of new flows get their turn
+	some := len(list) > 0
+	const batch = 64 // entries; between these, packets of new flows get their turn
 	for len(list) > 0 {
-		n := min(some, len(list))
+		n := min(batch, len(list))
 		e.mu.Lock()
 		for _, x := range list[:n] {
 			if e.list[x.id] == x {
@@ -150,10 +155,19 @@ func (e *Engine) Barrier(s *pipeline.Switch) {
 	gone := e.retired
 	e.retired = nil
 	e.mu.Unlock()
+	if some {
+		e.fence()
+	}
 	if len(gone) > 0 {
 		grace()
 		e.collect(gone)
 	}
+}
+
+// fence waits for a packet that is on its way through user space by an entry as it was.
+func (e *Engine) fence() {
+	e.applying.Lock()
+	defer e.applying.Unlock()
 }
 
 // staleAll makes the next Barrier look at all entries again.

@@ -24,17 +24,19 @@ type worker struct {
 	large []byte
 	proc  *pipeline.Processor
 	trans *pipeline.Translator
+	spare *pipeline.Outcome // for the next translation
 }
 
 const (
 	smallRoom = 2048
 	readAhead = 64 // packets, before one is forwarded
-	burst     = 1024
+	burst     = 2048
 )
 
 func (e *Engine) work() {
 	w := &worker{
 		Engine: e, large: make([]byte, maxFrame), proc: pipeline.NewProcessor(e.net), trans: pipeline.NewTranslator(e.net),
+		spare: &pipeline.Outcome{},
 	}
 	checked := time.Now()
 	for {
@@ -130,43 +132,48 @@ func (p *port) allowed(now time.Duration, rate float64) bool {
 // take forwards a packet.
 func (w *worker) take(p *port, m *missed, now time.Duration) {
 	var k pipeline.Key
-	if !portKey(&k, p.port, m.pkt.Data) {
-		w.slow(p, m, "too short for a frame")
-		return
-	}
 	w.mu.Lock()
 	w.stats.Missed++
-	if w.attached[p.port] != p {
-		w.mu.Unlock()
+	gone := w.attached[p.port] != p
+	w.mu.Unlock()
+	why := ""
+	switch {
+	case gone:
 		return
+	case !pipeline.ParseKey(&k, m.pkt.Data, p.port.Number()):
+		why = "too short for a frame"
+	case m.reason != missFlow:
+		why = reasons[m.reason]
+	default:
+		why = w.quick(p, m, &k, now)
 	}
-	if m.reason != missFlow {
+	if why != "" {
+		w.mu.Lock()
+		w.stats.Slow[why]++
 		w.mu.Unlock()
-		w.slow(p, m, reasons[m.reason])
-		return
+		w.dp.Receive(p.port, &m.pkt)
 	}
+}
+
+// quick forwards a packet as an entry says, which it makes where there is none, or as its outcome does, or says
+// why there is no such thing.
+func (w *worker) quick(p *port, m *missed, k *pipeline.Key, now time.Duration) (why string) {
+	w.applying.Lock()
+	defer w.applying.Unlock()
+	w.mu.Lock()
 	var o *pipeline.Outcome
-	x := p.find(w.Engine, &k)
-	if x != nil {
-		o = x.outcome
-	}
+	x := p.find(w.Engine, k)
 	counted := x != nil && m.entry == x.id
 	if counted {
 		w.activate[0] = bpf.ForwardActivation{Entry: x.id, Expected: statePending<<stateShift | (x.done + 1)}
 	}
+	if x != nil {
+		o = x.outcome
+	}
 	w.mu.Unlock()
 	if x == nil {
-		o = &pipeline.Outcome{}
-		w.trans.Translate(o, p.port, &k, now)
-		var why string
-		w.mu.Lock()
-		if x, why = w.install(p, &k, o); o.Loop != nil {
-			w.stats.Loop = o.Loop
-		}
-		w.mu.Unlock()
-		if x == nil {
-			w.slow(p, m, why)
-			return
+		if o, why = w.translate(p, k, now); why != "" {
+			return why
 		}
 	}
 	r := w.proc.Apply(o, &m.pkt, now)
@@ -180,17 +187,32 @@ func (w *worker) take(p *port, m *missed, now time.Duration) {
 		}
 		w.mu.Unlock()
 	}
+	return ""
+}
+
+// translate returns what becomes of a packet and of others, and makes an entry for them if it can; or it says why
+// nothing can be said.
+func (w *worker) translate(p *port, k *pipeline.Key, now time.Duration) (o *pipeline.Outcome, why string) {
+	o = w.spare
+	w.trans.Translate(o, p.port, k, now)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if o.Loop != nil {
+		w.stats.Loop = o.Loop
+	}
+	x, why := w.install(p, k, o)
+	switch {
+	case x != nil:
+		w.spare = &pipeline.Outcome{}
+		return o, ""
+	case o.Slow != "" || o.ToController() || o.Metered():
+		return nil, why
+	}
+	w.stats.Slow[why]++
+	return o, ""
 }
 
 var reasons = map[uint8]string{missOdd: "headers that the program does not read", missGuard: "TTL or size out of an entry's range"}
-
-// slow lets the pipeline forward a packet for which there is no entry.
-func (w *worker) slow(p *port, m *missed, why string) {
-	w.mu.Lock()
-	w.stats.Slow[why]++
-	w.mu.Unlock()
-	w.dp.Receive(p.port, &m.pkt)
-}
 
 // settle makes up for packets that the channel has lost: what has been given to it, does not change and is
 // not here will not come.

@@ -220,6 +220,11 @@ func (d *drawing) burdenLink(l *topology.Link) {
 			e.MAC = topology.MAC{}
 		}
 	}
+	if d.yes("ospf") {
+		l.OSPF, l.Ends[1].OSPF = &topology.OSPFLink{Cost: 5}, &topology.OSPFLink{Off: true}
+		d.lose(subject, "ospf.cost")
+		d.lose(subject, "ospf.off at "+l.Ends[1].Node)
+	}
 	if d.yes("egress") {
 		slower := l.Impairment
 		slower.Delay += 1e6

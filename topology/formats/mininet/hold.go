@@ -192,8 +192,9 @@ func holdLinks(t *topology.Topology) {
 			if l.Ends[1].External() {
 				leaves[i] = topology.Impairment{}
 			}
-			l.Ends[i].Egress = nil
+			l.Ends[i].Egress, l.Ends[i].OSPF = nil, nil
 		}
+		l.OSPF = nil
 		l.Impairment = leaves[0]
 		if leaves[1] != leaves[0] {
 			l.Ends[1].Egress = &leaves[1]

@@ -203,7 +203,10 @@ func drawHost(t *rapid.T, n *topology.Node, maybe func(string) bool) {
 	}
 	if n.Kind == topology.Router {
 		n.NAT = maybe("nat")
-		n.Datapath = pick(t, "datapath", topology.Datapath(""), topology.Kernel, topology.Embedded)
+		n.Datapath = pick(t, "datapath", topology.Datapath(""), topology.Kernel, topology.Embedded, topology.FRR)
+		if maybe("ospf") {
+			n.OSPF = &topology.OSPF{Area: 1}
+		}
 		return
 	}
 	n.CPU = pick(t, "cpu", topology.CPU{}, topology.CPU{Share: 0.25}, topology.CPU{CPUs: 2})
@@ -223,6 +226,9 @@ func drawLink(t *rapid.T, top *topology.Topology, names []string, maybe func(str
 		l.Ends[rapid.IntRange(0, 1).Draw(t, "side")] = topology.Endpoint{Interface: fmt.Sprintf("eth%d", i)}
 	}
 	l.Down = maybe("down")
+	if maybe("ospf") {
+		l.OSPF, l.Ends[0].OSPF = &topology.OSPFLink{Cost: 5}, &topology.OSPFLink{Off: true}
+	}
 	if maybe("impaired") {
 		l.Impairment = drawImpairment(t)
 	}

@@ -1,0 +1,141 @@
+package routerd
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"trivet.dev/trivet/topology"
+)
+
+// everything is a router with every setting there is.
+func everything(t *testing.T, auth topology.OSPFAuthType) (*topology.Node, *topology.OSPFRouter) {
+	t.Helper()
+	top := &topology.Topology{Name: "t"}
+	r1 := top.AddNode(topology.Router, "r1")
+	for i := range 3 {
+		top.AddNode(topology.Router, fmt.Sprint("r", i+2))
+		top.AddLink("r1", fmt.Sprint("r", i+2))
+	}
+	top.AddNode(topology.Host, "h1")
+	top.AddLink("r1", "h1")
+	top.AddNode(topology.Host, "h2")
+	top.AddLink("r1", "h2").Ends[0].OSPF = &topology.OSPFLink{Off: true}
+	for _, n := range top.NodesOf(topology.Router) {
+		n.Datapath, n.OSPF = topology.FRR, &topology.OSPF{}
+	}
+	prefix := netip.MustParsePrefix
+	r1.Loopback = []netip.Prefix{prefix("192.0.2.1/32")}
+	r1.Routes = []topology.Route{{To: prefix("203.0.113.0/24"), Via: netip.MustParseAddr("172.16.0.2")}}
+	r1.OSPF = &topology.OSPF{RouterID: netip.MustParseAddr("1.1.1.1"),
+		Areas:        []topology.OSPFArea{{ID: 2, Stub: true, NoSummary: true, DefaultCost: 5}, {ID: 1, Ranges: []topology.OSPFRange{{Prefix: prefix("10.1.0.0/16")}, {Prefix: prefix("10.2.0.0/16"), Hide: true}}}},
+		Redistribute: []topology.OSPFRedistribute{{Source: "static", Metric: 30, Type: 1}, {Source: "connected"}, {Source: "default"}},
+		VirtualLinks: []topology.OSPFVirtualLink{{Area: 1, Router: "r3", Hello: topology.Duration(2 * time.Second), Auth: &topology.OSPFAuth{Type: auth, Key: "walnut", ID: 3}}}}
+	if auth == topology.AuthSimple {
+		r1.OSPF.VirtualLinks[0].Auth.ID = 0
+	}
+	one, two, priority := topology.AreaID(1), topology.AreaID(2), 0
+	top.Links[0].OSPF = &topology.OSPFLink{Network: topology.Broadcast, Cost: 7, Priority: &priority, Auth: r1.OSPF.VirtualLinks[0].Auth,
+		Hello: topology.Duration(time.Second), Dead: topology.Duration(3 * time.Second), Retransmit: topology.Duration(4 * time.Second), Delay: topology.Duration(2 * time.Second)}
+	top.Links[1].OSPF, top.Links[2].OSPF = &topology.OSPFLink{Area: &one}, &topology.OSPFLink{Area: &two}
+	resolved, problems := topology.Resolve(top, topology.Defaults{})
+	if err := problems.Err(); err != nil {
+		t.Fatal(err)
+	}
+	routers := topology.OSPFOf(resolved)
+	return routers[0].Node, &routers[0]
+}
+
+// parses lets a program check a file.
+func parses(t *testing.T, text, program string, args ...string) {
+	t.Helper()
+	if _, err := os.Stat(program); err != nil {
+		t.Skip("needs the Debian packages frr and bird2: ", err)
+	}
+	file := filepath.Join(t.TempDir(), "conf")
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{filepath.Dir(filepath.Dir(file)), filepath.Dir(file)} { // FRR reads as a user of its own
+		if err := os.Chmod(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if out, err := exec.Command(program, append(args, file)...).CombinedOutput(); err != nil || strings.Contains(string(out), "No such command") {
+		t.Errorf("%s: %v\n%s\n%s", program, err, out, text)
+	}
+}
+
+func has(t *testing.T, text string, want ...string) {
+	t.Helper()
+	for _, w := range want {
+		if !strings.Contains(text, w+"\n") {
+			t.Errorf("lacks %q:\n%s", w, text)
+		}
+	}
+}
+
+// Proves: every setting is in FRR's file in FRR's words, and FRR's own parser takes the file.
+func TestFRR(t *testing.T) {
+	for _, auth := range []topology.OSPFAuthType{topology.AuthMD5, topology.AuthSimple} {
+		n, r := everything(t, auth)
+		programs := frr.Programs(n, r)
+		if len(programs) != 2 || len(frr.Programs(n, nil)) != 1 {
+			t.Fatal("zebra and, with OSPF, ospfd")
+		}
+		text := programs[1].Files["ospfd.conf"]
+		has(t, text, " ip ospf cost 7", " ip ospf network broadcast", " ip ospf priority 0", " ip ospf hello-interval 1", " ip ospf dead-interval 3", " ip ospf retransmit-interval 4",
+			" ip ospf transmit-delay 2", " ip ospf passive", " ip ospf area 0.0.0.0 192.0.2.1", " ospf router-id 1.1.1.1", " area 0.0.0.2 stub no-summary", " area 0.0.0.2 default-cost 5",
+			" area 0.0.0.1 range 10.1.0.0/16", " area 0.0.0.1 range 10.2.0.0/16 not-advertise", " redistribute kernel metric 30 metric-type 1", " redistribute connected metric 20 metric-type 2",
+			" default-information originate always metric 20 metric-type 2")
+		if auth == topology.AuthMD5 {
+			has(t, text, " ip ospf message-digest-key 3 md5 walnut", " area 0.0.0.1 virtual-link 0.0.0.3 authentication message-digest message-digest-key 3 md5 walnut")
+		}
+		if strings.Contains(text, "r1-eth4") {
+			t.Error("OSPF is off on r1-eth4")
+		}
+		parses(t, text, "/usr/lib/frr/ospfd", "-C", "-i", filepath.Join(t.TempDir(), "pid"), "-f")
+		parses(t, programs[0].Files["zebra.conf"], "/usr/lib/frr/zebra", "-C", "-i", filepath.Join(t.TempDir(), "pid"), "-f")
+	}
+	_, r := everything(t, topology.AuthSHA256)
+	if err := frr.check(r); err == nil || !strings.Contains(err.Error(), "FRR has no sha256; use md5, or datapath bird") {
+		t.Error(err)
+	}
+}
+
+// Proves: the same of BIRD.
+func TestBIRD(t *testing.T) {
+	for _, auth := range []topology.OSPFAuthType{topology.AuthMD5, topology.AuthSimple, topology.AuthSHA1, topology.AuthSHA256, topology.AuthSHA384, topology.AuthSHA512} {
+		n, r := everything(t, auth)
+		text := bird.Programs(n, r)[0].Files["bird.conf"]
+		has(t, text, "router id 1.1.1.1;", "\t\t\tcost 7;", "\t\t\ttype broadcast;", "\t\t\tpriority 0;", "\t\t\thello 1; dead 3; retransmit 4; transmit delay 2;", "\t\t\ttype pointopoint;",
+			"\t\tsummary no;", "\t\tdefault cost 5;", "\t\t\t10.1.0.0/16;", "\t\t\t10.2.0.0/16 hidden;", "\t\tvirtual link 0.0.0.3 {", "\troute 203.0.113.0/24 via 172.16.0.2;",
+			"\t\t\tif proto = \"static_routes\" then { ospf_metric1 = 30; accept; }", "\t\t\tif proto = \"default_routes\" then { ospf_metric2 = 20; accept; }")
+		parses(t, text, "/usr/sbin/bird", "-p", "-c")
+	}
+	n, _ := everything(t, topology.AuthMD5)
+	parses(t, bird.Programs(n, nil)[0].Files["bird.conf"], "/usr/sbin/bird", "-p", "-c")
+}
+
+// Proves: from one file of FRR to another lead the lines that differ, in their blocks; only another router id
+// needs a restart.
+func TestUpdate(t *testing.T) {
+	old := "hostname r1\ninterface a\n ip ospf cost 1\n ip ospf passive\ninterface b\n ip ospf cost 2\nrouter ospf\n area 1 stub\n"
+	for new, want := range map[string][]string{
+		old: {"configure terminal"},
+		"hostname r1\ninterface a\n ip ospf cost 5\ninterface c\n ip ospf cost 2\nrouter ospf\n area 1 stub\n ospf x\n": {"configure terminal",
+			"interface a", "no ip ospf cost 1", "no ip ospf passive", "exit", "interface b", "no ip ospf cost 2", "exit",
+			"interface a", "ip ospf cost 5", "exit", "interface c", "ip ospf cost 2", "exit", "router ospf", "ospf x", "exit"},
+		old + " ospf router-id 1.1.1.1\n": nil,
+	} {
+		if got := updateFRR(old, new); !reflect.DeepEqual(got, want) {
+			t.Errorf("got\n%q\nwant\n%q", got, want)
+		}
+	}
+}

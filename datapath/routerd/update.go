@@ -1,0 +1,78 @@
+package routerd
+
+import (
+	"slices"
+	"strings"
+)
+
+// updateFRR returns the commands of vtysh that lead from one file of a daemon to another, so that it
+// keeps the neighbours that the change does not touch. It is nil where only a restart helps.
+func updateFRR(old, new string) []string {
+	was, is := blocks(old), blocks(new)
+	commands := []string{"configure terminal"}
+	for _, b := range was {
+		after := linesOf(is, b.head)
+		commands = b.add(commands, func(line string) bool { return !slices.Contains(after, line) }, "no ")
+	}
+	for _, b := range is {
+		before := linesOf(was, b.head)
+		commands = b.add(commands, func(line string) bool { return !slices.Contains(before, line) }, "")
+	}
+	for _, c := range commands {
+		if strings.Contains(c, "ospf router-id") || strings.HasPrefix(c, "no router ") { // neighbours take it for another router anyway
+			return nil
+		}
+	}
+	return commands
+}
+
+// block is a command and those below it.
+type block struct {
+	head  string // "": of the file itself
+	lines []string
+}
+
+func blocks(text string) []block {
+	out := []block{{}}
+	for line := range strings.Lines(text) {
+		line = strings.TrimSuffix(line, "\n")
+		switch below := strings.TrimPrefix(line, " "); {
+		case below != line:
+			last := &out[len(out)-1]
+			last.lines = append(last.lines, below)
+		case strings.HasPrefix(line, "interface ") || strings.HasPrefix(line, "router "):
+			out = append(out, block{head: line})
+		default:
+			out[0].lines = append(out[0].lines, line)
+		}
+	}
+	return out
+}
+
+func linesOf(all []block, head string) []string {
+	for _, b := range all {
+		if b.head == head {
+			return b.lines
+		}
+	}
+	return nil
+}
+
+// add appends the block's lines that are to be said.
+func (b block) add(commands []string, said func(string) bool, prefix string) []string {
+	first := true
+	for _, line := range b.lines {
+		if !said(line) {
+			continue
+		}
+		if first && b.head != "" {
+			commands = append(commands, b.head)
+		}
+		first = false
+		commands = append(commands, prefix+line)
+	}
+	if !first && b.head != "" {
+		commands = append(commands, "exit")
+	}
+	return commands
+}

@@ -1,0 +1,215 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"trivet.dev/trivet/datapath/routerd"
+	"trivet.dev/trivet/topology"
+)
+
+// ospfNeighbor is what trivet ospf neighbors --json lists.
+type ospfNeighbor struct {
+	Router, Neighbor, Interface, State string
+	RouterID                           string `json:"router_id"`
+}
+
+// full lists the neighbours that are Full, as "router neighbor".
+func (m *machine) full() map[string]bool {
+	m.t.Helper()
+	out := map[string]bool{}
+	for _, n := range jsonOf[[]ospfNeighbor](m, "ospf", "neighbors") {
+		if n.State == "Full" {
+			out[n.Router+" "+n.Neighbor] = true
+		}
+	}
+	return out
+}
+
+// trace returns the addresses on the way from a node.
+func (m *machine) trace(from, to string) (hops []string) {
+	m.t.Helper()
+	for line := range strings.Lines(m.exec(from, "traceroute -I -n -q 1 -w 2 "+to)) {
+		if words := strings.Fields(line); words[0] != "traceroute" {
+			hops = append(hops, words[1])
+		}
+	}
+	return hops
+}
+
+// TestOSPFRing proves that routing nodes that speak OSPF reach each other at the first try after up; that a
+// link that fails is gone round when the command returns, and used again when it is up; and that
+// each is a router of its own in the one database.
+func TestOSPFRing(t *testing.T) {
+	for _, datapath := range []string{"ovs", "embedded"} {
+		t.Run(datapath, func(t *testing.T) {
+			t.Parallel()
+			m := newMachine(t)
+			m.up(m.file("ring.yaml", `
+nodes: {"r[1-6]": {router: {ospf: area 0}}, "h[1-6]": host}
+links: ["r[1-6] -- h[1-6]", r1 -- r2 -- r3 -- r4 -- r5 -- r6 -- r1]
+`), "--datapath", datapath, "--ipv6", "assigned")
+			m.pingAll(30)
+			m.pingAll(30, "-6") // which OSPF version 2 knows nothing of
+			if full := m.full(); len(full) != 12 || !full["r1 r6"] {
+				t.Errorf("%d of 12 neighbours are Full: %v", len(full), full)
+			}
+			contains(t, m.ok("routes", "r1"), "ospf")
+			if got := fmt.Sprint(m.trace("h1", "h3")); got != "[10.0.1.1 172.16.0.2 172.16.0.6 10.0.3.2]" {
+				t.Errorf("the way is %s", got)
+			}
+			m.ok("link", "set", "r1-r2", "down")
+			m.pingAll(30)
+			if got := len(m.trace("h1", "h3")); got != 6 {
+				t.Errorf("the way round has %d hops, not 6", got)
+			}
+			m.ok("link", "set", "r1-r2", "up")
+			if got := len(m.trace("h1", "h3")); got != 4 {
+				t.Errorf("the way has %d hops again, not 4", got)
+			}
+			contains(t, m.ok("ospf", "spf-log", "r4"), "r1-eth")
+			lsas := jsonOf[[]struct{ Type, Router, Content string }](m, "ospf", "database")
+			if len(lsas) != 6 || lsas[0].Type != "router" || !strings.Contains(lsas[0].Content, "r2 1") {
+				t.Errorf("the database is %+v", lsas)
+			}
+			r := m.want(1, "ospf", "routes", "r7")
+			contains(t, r.err, `there is no router "r7"`)
+		})
+	}
+}
+
+// TestOSPFSwitched proves that routing nodes on a switch with a host at it find each other by packets over
+// the switch, elect a designated router, and carry traffic.
+func TestOSPFSwitched(t *testing.T) {
+	m := newMachine(t)
+	m.up(m.file("switched.yaml", `
+nodes: {"r[1-3]": {router: {ospf: area 0}}, "h[1-3]": host, s1: switch, h9: host}
+links:
+  - r[1-3] -- h[1-3]
+  - r[1-3] -- s1: {ospf: {hello: 1s, dead: 4s}}
+  - s1 -- h9
+`))
+	eventually(t, "all three routers are Full", func() bool { return len(m.full()) == 6 })
+	eventually(t, "r1 has the network behind r3", func() bool {
+		return strings.Contains(m.ok("routes", "r1"), "10.0.3.0/24")
+	})
+	eventually(t, "hosts reach each other", func() bool { return m.run("exec", "-n", "h1", "--", "ping", "-c", "1", "-W", "1", "h3").code == 0 })
+	states := map[string]int{}
+	for _, i := range jsonOf[[]struct {
+		State  string
+		Inside bool
+	}](m, "ospf", "interfaces") {
+		states[i.State]++
+		if i.Inside {
+			t.Errorf("interface %+v", i)
+		}
+	}
+	if states["DR"] != 1 || states["Backup"] != 1 {
+		t.Errorf("interfaces are in states %v", states)
+	}
+}
+
+// TestOSPFWithFRR proves by the example that FRR takes routing nodes for its own kind: it becomes Full with
+// them, hosts behind both reach each other, a link that fails between them is gone round. A router that
+// is added by apply is known to FRR, and no adjacency has begun anew for it.
+func TestOSPFWithFRR(t *testing.T) {
+	if _, err := routerd.Of(topology.FRR).Path("ospfd"); err != nil {
+		t.Skip(err)
+	}
+	text, err := os.ReadFile(example("ospf-with-frr.yaml"))
+	must(t, err)
+	for _, datapath := range []string{"ovs", "embedded"} {
+		t.Run(datapath, func(t *testing.T) {
+			t.Parallel()
+			m := newMachine(t)
+			// Only what the file leaves open: a datapath on the command line would be FRR's as well.
+			file := m.file("net.yaml", "datapath: "+datapath+"\n"+string(text))
+			m.up(file)
+			eventually(t, "FRR is Full with two routing nodes", func() bool {
+				f := m.full()
+				return f["r1 frr"] && f["r3 frr"]
+			})
+			m.pingAll(12)
+			contains(t, m.exec("frr", "vtysh -c 'show ip ospf database router'"), "Link State ID: 192.0.2.2")
+			contains(t, m.ok("ospf", "neighbors", "frr"), "192.0.2.1", "Full/")
+			if got := len(m.trace("h1", "h4")); got != 3 {
+				t.Errorf("the way to FRR's host has %d hops, not 3", got)
+			}
+			m.ok("link", "set", "frr-r1", "down")
+			eventually(t, "traffic goes round", func() bool {
+				return m.run("exec", "-n", "h1", "--", "ping", "-c", "1", "-W", "1", "h4").code == 0 && len(m.trace("h1", "h4")) == 5
+			})
+			m.ok("link", "set", "frr-r1", "up")
+			eventually(t, "traffic is back", func() bool { return m.full()["r1 frr"] && len(m.trace("h1", "h4")) == 3 })
+
+			before := m.descriptions("r3")
+			more := strings.Replace(string(text), "r3: {router", "r5: {router: {ospf: area 0, loopback: 192.0.2.5}}\n  r3: {router", 1)
+			must(t, os.WriteFile(file, []byte("datapath: "+datapath+"\n"+more+"  - r2 -- r5\n"), 0o644))
+			m.ok("apply", file)
+			eventually(t, "FRR knows the router that was added", func() bool {
+				return strings.Contains(m.exec("frr", "ip route"), "192.0.2.5")
+			})
+			m.exec("frr", "ping -c 1 -W 2 192.0.2.5")
+			if after := m.descriptions("r3"); after != before || before == 0 {
+				t.Errorf("r3 had sent %d Database Descriptions before a router was added, and %d after", before, after)
+			}
+
+			pcap := filepath.Join(m.dir, "ospf.pcap")
+			m.ok("ospf", "capture", "r1", "-w", pcap)
+			contains(t, m.sh("tcpdump -nvr "+pcap+" 2>/dev/null"), "tos 0xc0, ttl 1", "Hello", "Database Description", "LS-Update")
+		})
+	}
+}
+
+// descriptions counts the Database Description packets that a router has sent.
+func (m *machine) descriptions(router string) (count int) {
+	m.t.Helper()
+	for _, i := range jsonOf[[]struct{ Sent map[string]int }](m, "ospf", "interfaces", router) {
+		count += i.Sent["Database Description"]
+	}
+	return count
+}
+
+// TestOSPFControllerRestart proves that routing nodes that speak OSPF forward on while their controller is
+// killed and comes back: routes to each other are not taken out until OSPF has them again.
+func TestOSPFControllerRestart(t *testing.T) {
+	m := newMachine(t)
+	file := m.file("restart.yaml", `
+controller: "tcp:127.0.0.1:6681"
+datapath: ovs
+nodes: {"r[1-4]": {router: {datapath: ovs, ospf: area 0}}, "h[1-4]": host}
+links: ["r[1-4] -- h[1-4]", r1 -- r2 -- r3 -- r4]
+`)
+	start := func() *exec.Cmd {
+		c := m.command(trivet, "controller", "--listen", "tcp:127.0.0.1:6681", "--topology", file, "--database", filepath.Join(m.dir, "c.db"), "--api", "none")
+		log, err := os.OpenFile(filepath.Join(m.dir, "controller.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+		must(t, err)
+		defer log.Close()
+		c.Stdout, c.Stderr = log, log
+		must(t, m.start(c))
+		return c
+	}
+	controller := start()
+	m.up(file)
+	eventually(t, "all hosts reach each other", func() bool { return m.run("ping", "--all", "--timeout", "1s").code == 0 })
+	ping := make(chan string, 1)
+	go func() {
+		ping <- m.run("exec", "-n", "h1", "--", "sh", "-c", "ping -n -i 0.02 -c 500 10.0.4.2 | grep transmitted").out
+	}()
+	time.Sleep(time.Second)
+	must(t, controller.Process.Kill())
+	_ = controller.Wait()
+	time.Sleep(time.Second)
+	controller = start()
+	if got := <-ping; !strings.Contains(got, "500 received") {
+		text, _ := os.ReadFile(filepath.Join(m.dir, "controller.log"))
+		t.Errorf("pings while the controller was started anew: %s\n%s", got, text)
+	}
+	must(t, controller.Process.Kill())
+	_ = controller.Wait()
+}

@@ -89,22 +89,17 @@ func (m *Memory) ask(q openflow.Message) openflow.Message {
 	return got[0]
 }
 
-// Reply takes an answer of the switch.
+// Reply takes an answer of the switch. It reaches who waits for it after the events before it are
+// handled, as over a connection: who has waited for a barrier knows that apps have heard all.
 func (m *Memory) Reply(r openflow.Message) {
 	m.mu.Lock()
-	if !m.ready {
-		if r.Transaction() == 0 {
-			m.replies = append(m.replies, r)
-			m.mu.Unlock()
-			return
-		}
+	defer m.mu.Unlock()
+	if m.ready || r.Transaction() != 0 { // of an app's request, in SwitchUp maybe
+		m.queue = append(m.queue, r)
+		m.start()
+		return
 	}
-	m.mu.Unlock()
-	if refusal, is := r.(*openflow.Error); is && !m.answer(r) {
-		m.controller.log.Warn("error from the switch", "switch", m.name, "error", refusal.String())
-	} else if !is {
-		m.answer(r)
-	}
+	m.replies = append(m.replies, r)
 }
 
 // Asynchronous takes what the switch says of itself.

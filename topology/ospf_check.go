@@ -160,14 +160,12 @@ func checkAuth(a *OSPFAuth, bad func(hint, format string, args ...any)) {
 	}
 }
 
-// speaksOSPF finds routers that should and cannot.
+// speaksOSPF finds routers that should and cannot. A controller at an address may be Trivet's own, running alone.
 func (r *resolver) speaksOSPF(n *Node) {
 	switch {
 	case n.OSPF == nil:
 	case n.Datapath == Kernel:
 		r.problems.Add(n.Pos, "use datapath frr or bird, or controller trivet", "router %s: Linux alone speaks no OSPF", n.Name)
-	case n.RoutingNode() && n.Controllers[0] != ControllerTrivet && n.Controllers[0] != ControllerNone:
-		r.problems.Add(n.Pos, "use controller trivet, or datapath frr or bird", "router %s: controller %s speaks no OSPF for it", n.Name, n.Controllers[0])
 	}
 }
 

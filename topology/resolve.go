@@ -12,7 +12,8 @@ import (
 // Defaults are what holds where a topology says nothing, and what the command line overrides.
 type Defaults struct {
 	Datapath   Datapath // of switches without a controller that name none
-	Controlled Datapath // of switches with a controller that name none
+	Controlled Datapath // of switches and routers that Trivet's controller has and that name none
+	Foreign    Datapath // of switches with another controller that name none; unset: as Controlled
 	Controller string   // of switches that name none
 
 	OverrideDatapath   Datapath // of all nodes of a kind that can have it
@@ -70,8 +71,12 @@ func (r *resolver) defaults(d Defaults) {
 		bridge := n.Kind == Switch && cmp.Or(override, n.Datapath, inherited) == Bridge
 		r.controllersOf(n, d, bridge)
 		fallback := d.Controlled
-		if n.Controllers[0] == ControllerNone {
+		switch n.Controllers[0] {
+		case ControllerTrivet:
+		case ControllerNone:
 			fallback = d.Datapath
+		default:
+			fallback = cmp.Or(d.Foreign, d.Controlled)
 		}
 		if n.Kind == Router && (n.Controllers[0] != ControllerTrivet || n.RunsPrograms()) {
 			fallback = Kernel // what is said for all nodes does not make a routing node of it

@@ -55,7 +55,6 @@ type App struct {
 	controller.Base
 	c         *controller.Controller
 	discovery *discovery.App
-	stop      chan struct{}
 	ctx       context.Context
 	cancel    context.CancelFunc
 	done      sync.WaitGroup

@@ -30,7 +30,7 @@ func (s *source) flags(cmd *cobra.Command) {
 	f.StringVar(&s.name, "name", "", "what to call it (default: after the file or generator)")
 	f.StringVar(&s.nodes, "nodes", "", "of a generator: switch or router")
 	f.StringVar(&s.topo, "topo", "", "which topology of a Mininet file that has several, with arguments: mytopo,3")
-	f.StringVar(&s.datapath, "datapath", "", "what forwards: ovs (the default), bridge (switches without a controller), kernel, frr, bird (routers)")
+	f.StringVar(&s.datapath, "datapath", "", "what forwards: embedded (the default), ovs, bridge (switches without a controller), kernel, frr, bird (routers)")
 	f.StringSliceVar(&s.controller, "controller", nil, "what decides: trivet (the default), none (switches learn by themselves), "+strings.Join(topology.ControllerPrograms, ", ")+", or addresses like tcp:127.0.0.1:6653")
 	f.StringVar(&s.ipv6, "ipv6", "", "off, assigned or auto")
 }
@@ -80,7 +80,7 @@ func isFile(what string) bool {
 
 // resolve validates a topology and assigns what is open.
 func (s *source) resolve(t *topology.Topology) (*topology.Topology, topology.Problems, error) {
-	d := topology.Defaults{Datapath: topology.Bridge, Controlled: topology.OVS, Controller: topology.ControllerTrivet,
+	d := topology.Defaults{Datapath: topology.Bridge, Controlled: topology.Embedded, Foreign: topology.OVS, Controller: topology.ControllerTrivet,
 		OverrideDatapath: topology.Datapath(s.datapath), OverrideController: s.controller}
 	if s.datapath != "" && !slices.Contains([]topology.Datapath{topology.Embedded, topology.OVS, topology.Bridge, topology.Kernel, topology.FRR, topology.BIRD}, d.OverrideDatapath) {
 		return nil, nil, fmt.Errorf("--datapath %s: there are embedded, ovs, bridge (switches) and kernel, frr, bird (routers)", s.datapath)
@@ -96,7 +96,10 @@ func (s *source) resolve(t *topology.Topology) (*topology.Topology, topology.Pro
 func supported(t *topology.Topology) error {
 	var p topology.Problems
 	for _, n := range t.Nodes {
+		program := slices.ContainsFunc(n.Controllers, t.IsControllerProgram)
 		switch {
+		case program && n.Datapath == topology.Embedded:
+			p.Add(n.Pos, "use datapath ovs", "switch %s: an embedded switch does not reach a controller that the lab starts", n.Name)
 		case n.Kind == topology.Switch && n.Datapath == topology.Bridge && len(n.Controllers) > 0 && n.Controllers[0] != topology.ControllerNone:
 			p.Add(n.Pos, "use datapath ovs, or --controller none", "switch %s: a Linux bridge takes no controller", n.Name)
 		}

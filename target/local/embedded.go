@@ -1,13 +1,13 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"slices"
-	"strings"
 	"time"
 
 	"trivet.dev/trivet/datapath/embedded"
@@ -161,10 +161,10 @@ func (l *Lab) applyPorts(blocked map[*topology.Link]bool) error {
 }
 
 // speedOf is a link's bandwidth in kbit/s, as ports say it (OpenFlow 1.3.5, section 7.2.1); a link
-// without one counts as 10 Gbit/s.
+// without one counts as 100 Gbit/s, more than a processor carries.
 func speedOf(l *topology.Link) uint32 {
 	if l.Bandwidth == 0 {
-		return 10_000_000
+		return 100_000_000
 	}
 	return uint32(l.Bandwidth / 1000)
 }
@@ -259,24 +259,26 @@ func (l *Lab) applyAgents() error {
 	return errors.Join(errs...)
 }
 
-// waitConnected waits until every embedded switch that has controllers is connected to one.
-func (s *embeddedSwitches) waitConnected(ctx context.Context, l *Lab) error {
-	for {
-		var missing []string
-		for _, n := range l.Topology.Nodes {
-			if a := s.agents[n.Name]; a != nil && n.Controllers[0] != topology.ControllerNone && !a.Connected() {
-				missing = append(missing, n.Name)
+// waitConnected waits until every embedded switch that has controllers outside the lab is connected to
+// one. The error, once ctx ends, names one that is not, and why.
+func (s *embeddedSwitches) waitConnected(ctx context.Context, t *topology.Topology) error {
+	start := time.Now()
+	for _, n := range t.Nodes {
+		a := s.agents[n.Name]
+		if a == nil || len(ControllersOf(t, n)) == 0 {
+			continue
+		}
+		for !a.Connected() {
+			select {
+			case <-time.After(5 * time.Millisecond):
+			case <-ctx.Done():
+				status := a.Status()[0]
+				return fmt.Errorf("switch %s did not connect to its controller %s within %.0f s: %s", n.Name, status.Target,
+					time.Since(start).Seconds(), cmp.Or(status.LastError, "no answer"))
 			}
 		}
-		if len(missing) == 0 {
-			return nil
-		}
-		select {
-		case <-time.After(5 * time.Millisecond):
-		case <-ctx.Done():
-			return fmt.Errorf("no controller yet: %s", strings.Join(missing[:min(5, len(missing))], ", "))
-		}
 	}
+	return nil
 }
 
 // close lets go of the switches. What the kernel forwards by goes with the namespace.

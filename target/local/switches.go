@@ -217,7 +217,7 @@ func (l *Lab) called(n *topology.Node) []string {
 func controllerAddresses(t *topology.Topology) []string {
 	var out []string
 	for _, n := range t.Nodes {
-		if n.Kind == topology.Switch {
+		if n.IsDatapath() {
 			for _, c := range ControllersOf(t, n) {
 				if !slices.Contains(out, c) {
 					out = append(out, c)
@@ -242,6 +242,11 @@ const refusedLong = 3 * time.Second
 // WaitControllers waits until every switch with a controller is connected to one.
 // The error, once ctx ends or a controller refuses, names those that are not and why.
 func (l *Lab) WaitControllers(ctx context.Context) error {
+	if l.embedded != nil {
+		if err := l.embedded.waitConnected(ctx, l.Topology); err != nil {
+			return err
+		}
+	}
 	controllers := map[string][]string{} // of each bridge, as the topology calls them
 	var bridges []string
 	for _, n := range l.Topology.Nodes {

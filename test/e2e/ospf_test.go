@@ -179,14 +179,15 @@ func (m *machine) descriptions(router string) (count int) {
 // killed and comes back: routes to each other are not taken out until OSPF has them again.
 func TestOSPFControllerRestart(t *testing.T) {
 	m := newMachine(t)
-	file := m.file("restart.yaml", `
-controller: "tcp:127.0.0.1:6681"
-datapath: ovs
-nodes: {"r[1-4]": {router: {datapath: ovs, ospf: area 0}}, "h[1-4]": host}
-links: ["r[1-4] -- h[1-4]", r1 -- r2 -- r3 -- r4]
-`)
+	// The same network for both: a lab does not ask routers of another controller for OSPF.
+	const network = `
+nodes: {"r[1-4]": {router: {datapath: ovs%s}}, s1: switch, "h[1-4]": host}
+links: [r1 -- s1 -- h1, "r[2-4] -- h[2-4]", r1 -- r2 -- r3 -- r4]
+`
+	file := m.file("lab.yaml", "controller: \"tcp:127.0.0.1:6681\"\n"+fmt.Sprintf(network, ""))
+	brain := m.file("controller.yaml", fmt.Sprintf(network, ", ospf: area 0"))
 	start := func() *exec.Cmd {
-		c := m.command(trivet, "controller", "--listen", "tcp:127.0.0.1:6681", "--topology", file, "--database", filepath.Join(m.dir, "c.db"), "--api", "none")
+		c := m.command(trivet, "controller", "--listen", "tcp:127.0.0.1:6681", "--topology", brain, "--database", filepath.Join(m.dir, "c.db"), "--api", "none")
 		log, err := os.OpenFile(filepath.Join(m.dir, "controller.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 		must(t, err)
 		defer log.Close()
@@ -195,6 +196,10 @@ links: ["r[1-4] -- h[1-4]", r1 -- r2 -- r3 -- r4]
 		return c
 	}
 	controller := start()
+	defer func() {
+		_ = controller.Process.Kill()
+		_ = controller.Wait()
+	}()
 	m.up(file)
 	eventually(t, "all hosts reach each other", func() bool { return m.run("ping", "--all", "--timeout", "1s").code == 0 })
 	ping := make(chan string, 1)
@@ -210,6 +215,4 @@ links: ["r[1-4] -- h[1-4]", r1 -- r2 -- r3 -- r4]
 		text, _ := os.ReadFile(filepath.Join(m.dir, "controller.log"))
 		t.Errorf("pings while the controller was started anew: %s\n%s", got, text)
 	}
-	must(t, controller.Process.Kill())
-	_ = controller.Wait()
 }

@@ -263,7 +263,7 @@ func jsonOf[T any](m *machine, args ...string) (v T) {
 // eventually waits until a condition holds; what it waits for takes milliseconds unless it never happens.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); !holds(); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(60 * time.Second); !holds(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("this does not come true: ", what)
 		}

@@ -62,6 +62,12 @@ func (r *Rules) Flows() []*openflow.FlowMod { return slices.Collect(maps.Values(
 // Flow returns an entry, or nil.
 func (r *Rules) Flow(k RuleKey) *openflow.FlowMod { return r.flows[k] }
 
+// Has says whether the switch has an entry just like this one.
+func (r *Rules) Has(m *openflow.FlowMod) bool {
+	old := r.flows[KeyOf(m)]
+	return old != nil && sameFlow(old, m)
+}
+
 // Set adds or replaces an entry, whose cookie becomes that of the rules where it has none.
 func (r *Rules) Set(m *openflow.FlowMod) error {
 	if m.Cookie&r.mask != r.cookie {
@@ -69,7 +75,7 @@ func (r *Rules) Set(m *openflow.FlowMod) error {
 	}
 	m.Command = openflow.FlowAdd
 	key := KeyOf(m)
-	if old := r.flows[key]; old != nil && sameFlow(old, m) {
+	if r.Has(m) {
 		return nil
 	}
 	r.flows[key] = m

@@ -95,8 +95,8 @@ func (s *Switch) Do(ctx context.Context, messages ...openflow.Message) error {
 // ErrGone is that the connection to a switch has ended.
 var ErrGone = errors.New("the switch is gone")
 
-// SetRole claims a role for this controller among those of the switch (section 6.3.5), and
-// returns what the switch says of it. The generation orders masters: a switch refuses an older one.
+// SetRole claims a role for this controller among those of the switch (section 6.3.5). The error is
+// that the switch refuses. The generation orders masters: a switch refuses an older one.
 func (s *Switch) SetRole(ctx context.Context, role openflow.Role, generation uint64) error {
 	_, err := s.Request(ctx, &openflow.RoleRequest{ControllerRole: openflow.ControllerRole{Role: role, GenerationID: generation}})
 	return err

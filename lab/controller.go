@@ -97,7 +97,7 @@ func (o *ownController) wait(ctx context.Context, t *topology.Topology) error {
 	for {
 		missing := o.missing(t)
 		if len(missing) == 0 {
-			return o.barriers(ctx, t)
+			return o.barriers(ctx)
 		}
 		select {
 		case <-time.After(5 * time.Millisecond):
@@ -112,7 +112,7 @@ func (o *ownController) catchUp(ctx context.Context, t *topology.Topology) error
 	if o == nil {
 		return nil
 	}
-	if err := o.barriers(ctx, t); err != nil { // what switches have to say of the change comes before their answers
+	if err := o.barriers(ctx); err != nil { // what switches have to say of the change comes before their answers
 		return err
 	}
 	return o.wait(ctx, t)
@@ -154,7 +154,7 @@ func (o *ownController) missing(t *topology.Topology) (out []string) {
 func isControlled(n *topology.Node) bool { return n != nil && controlled(n) }
 
 // barriers waits until the switches have done all that they were told.
-func (o *ownController) barriers(ctx context.Context, t *topology.Topology) error {
+func (o *ownController) barriers(ctx context.Context) error {
 	for _, s := range o.Switches() {
 		if err := s.Barrier(ctx); err != nil {
 			return fmt.Errorf("switch %s: %w", s.Name(), err)

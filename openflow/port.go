@@ -85,6 +85,10 @@ type Port struct {
 	CurrentSpeed, MaxSpeed               uint32 // kbit/s
 }
 
+// Works says whether packets can leave by the port: it is neither switched off nor without a link
+// (section 5.6.1 calls that live, of fast failover).
+func (m *Port) Works() bool { return m.Config&PortConfigDown == 0 && m.State&PortStateLinkDown == 0 }
+
 const portLen, portNameLen = 64, 16
 
 func (m *Port) appendTo(b []byte) []byte {

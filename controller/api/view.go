@@ -231,7 +231,7 @@ func (v *view) switches() []Switch {
 func (v *view) port(at place, d openflow.Port, kind discovery.Kind) Port {
 	known := v.m.Port(at.dpid, at.port)
 	return Port{Number: at.port, Name: v.portName(at.dpid, at.port), Kind: kind.String(), MAC: d.HWAddr.String(),
-		Up:   d.State&openflow.PortStateLinkDown == 0 && d.Config&openflow.PortConfigDown == 0,
+		Up:   d.Works(),
 		Peer: known.Peer, PeerInterface: known.PeerInterface, Traffic: v.traffic(at)}
 }
 

@@ -71,7 +71,7 @@ func (w *walk) ask(dpid uint64) (*tables, error) {
 		t.groups[groups[i].Group] = &groups[i]
 	}
 	for _, p := range s.Ports() {
-		if p.State&openflow.PortStateLinkDown == 0 && p.Config&openflow.PortConfigDown == 0 {
+		if p.Works() {
 			t.ports = append(t.ports, p.Number)
 		}
 	}

@@ -224,7 +224,7 @@ func (a *App) SwitchUp(s *controller.Switch) {
 	})
 	here := map[uint32]bool{}
 	for _, p := range s.Ports() {
-		if usable(p) {
+		if p.Works() {
 			here[p.Number] = true
 			a.portUp(n, p)
 		}
@@ -276,7 +276,7 @@ func (a *App) PortChanged(s *controller.Switch, reason openflow.PortReason, p op
 		a.mu.Unlock()
 		return
 	}
-	if reason != openflow.PortDelete && usable(p) {
+	if reason != openflow.PortDelete && p.Works() {
 		known := a.portUp(n, p)
 		late := time.Since(known.sent) >= openTime // one that flaps gets no more probes than that
 		if !late {
@@ -293,10 +293,6 @@ func (a *App) PortChanged(s *controller.Switch, reason openflow.PortReason, p op
 		a.forget(known)
 	}
 	a.release()
-}
-
-func usable(p openflow.Port) bool {
-	return p.State&openflow.PortStateLinkDown == 0 && p.Config&openflow.PortConfigDown == 0
 }
 
 // PacketIn takes probes, and hears hosts.

@@ -59,12 +59,8 @@ type port struct {
 
 func (p *port) describe(d openflow.Port) {
 	p.Name, p.HWAddr = d.Name, d.HWAddr
-	p.Up = usable(d)
+	p.Up = d.Works()
 	p.speed = speedOf(d)
-}
-
-func usable(d openflow.Port) bool {
-	return d.State&openflow.PortStateLinkDown == 0 && d.Config&openflow.PortConfigDown == 0
 }
 
 // speedOf is what the switch says of the port, in bit/s; 0: nothing.

@@ -40,7 +40,7 @@ func (a *App) storePorts(s *controller.Switch) {
 	described := s.Ports()
 	ports := make([]database.Port, len(described))
 	for i, d := range described {
-		ports[i] = database.Port{Number: d.Number, Name: valid(d.Name), MAC: d.HWAddr.String(), Up: usable(d), Speed: uint64(speedOf(d))}
+		ports[i] = database.Port{Number: d.Number, Name: valid(d.Name), MAC: d.HWAddr.String(), Up: d.Works(), Speed: uint64(speedOf(d))}
 	}
 	a.o.Store.ReplacePorts(s.DPID(), ports)
 }

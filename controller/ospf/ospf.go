@@ -152,7 +152,7 @@ func (a *App) switchUp(now time.Time, s *controller.Switch) {
 	r.connected, r.since = true, now
 	works := map[uint32]bool{}
 	for _, p := range s.Ports() {
-		works[p.Number] = canSend(p)
+		works[p.Number] = p.Works()
 	}
 	for number := range r.works {
 		if !works[number] {
@@ -181,13 +181,9 @@ func (a *App) PortChanged(s *controller.Switch, reason openflow.PortReason, p op
 		return
 	}
 	now := time.Now()
-	a.net.portIs(now, s.DPID(), p.Number, reason != openflow.PortDelete && canSend(p))
+	a.net.portIs(now, s.DPID(), p.Number, reason != openflow.PortDelete && p.Works())
 	a.poll(now)
 	a.changed()
-}
-
-func canSend(p openflow.Port) bool {
-	return p.Config&openflow.PortConfigDown == 0 && p.State&openflow.PortStateLinkDown == 0
 }
 
 // speaker is what routing sees of the app.

@@ -41,7 +41,6 @@ type Interface struct {
 	MAC      openflow.MAC
 	Prefixes []netip.Prefix // addresses, each with the length of its subnet
 	Cost     uint32         // of sending out of it; 0 is taken for 1
-	MTU      int            // bytes of IP; 0 is taken for 1500
 }
 
 // StaticRoute is a route that the configuration gives.
@@ -128,18 +127,11 @@ func (c *Config) check() error {
 		slices.SortFunc(r.Interfaces, func(a, b Interface) int { return int(a.Port) - int(b.Port) })
 		for j := range r.Interfaces {
 			f := &r.Interfaces[j]
-			f.Cost, f.MTU = max(f.Cost, 1), cmpOr(f.MTU, 1500)
+			f.Cost = max(f.Cost, 1)
 			if f.Port == 0 || f.Port > openflow.PortMax {
 				return fmt.Errorf("router %s: interface %s has no port that OpenFlow knows: %d", r.Name, f.Name, f.Port)
 			}
 		}
 	}
 	return nil
-}
-
-func cmpOr(a, b int) int {
-	if a != 0 {
-		return a
-	}
-	return b
 }

@@ -1,7 +1,6 @@
 package routing
 
 import (
-	"bytes"
 	"hash/fnv"
 	"net/netip"
 	"sync"
@@ -62,7 +61,7 @@ func (n *node) connect(s *controller.Switch) {
 	clear(n.up)
 	for _, p := range s.Ports() {
 		if n.itf[p.Number] != nil {
-			n.up[p.Number] = works(p)
+			n.up[p.Number] = p.Works()
 		}
 	}
 }
@@ -82,7 +81,7 @@ func (n *node) succeed(old *node) {
 	if n.sw != nil {
 		for _, p := range n.sw.Ports() {
 			if n.itf[p.Number] != nil {
-				n.up[p.Number] = works(p)
+				n.up[p.Number] = p.Works()
 			}
 		}
 		n.reframe()
@@ -324,7 +323,7 @@ func (n *node) compare() (changes []change, gone []controller.RuleKey) {
 		m := n.routeEntry(r)
 		keep[controller.KeyOf(m)] = true
 		old := n.rules.Flow(controller.KeyOf(m))
-		if old == nil || !sameInstructions(old, m) {
+		if !n.rules.Has(m) {
 			changes = append(changes, change{n, r, m, old == nil})
 		}
 	}
@@ -380,13 +379,6 @@ func (n *node) adopted(m *openflow.FlowMod) bool {
 	}
 	n.neighbors[p.Addr()] = &neighbor{address: p.Addr(), itf: f, mac: mac, installed: true}
 	return true
-}
-
-func sameInstructions(a, b *openflow.FlowMod) bool {
-	encode := func(m *openflow.FlowMod) []byte {
-		return (&openflow.FlowMod{Instructions: m.Instructions, IdleTimeout: m.IdleTimeout, Flags: m.Flags}).AppendTo(nil)
-	}
-	return bytes.Equal(encode(a), encode(b))
 }
 
 func (n *node) close() {

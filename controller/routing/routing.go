@@ -254,7 +254,7 @@ func (a *App) settling() bool {
 			return true
 		}
 		for _, p := range sw.Ports() {
-			if n.itf[p.Number] != nil && works(p) && a.discovery.Kind(n.DPID, p.Number) == discovery.Open {
+			if n.itf[p.Number] != nil && p.Works() && a.discovery.Kind(n.DPID, p.Number) == discovery.Open {
 				return true
 			}
 		}
@@ -268,11 +268,6 @@ func (a *App) settling() bool {
 		}
 	}
 	return false
-}
-
-// works says whether a port can send.
-func works(p openflow.Port) bool {
-	return p.Config&openflow.PortConfigDown == 0 && p.State&openflow.PortStateLinkDown == 0
 }
 
 // SwitchUp takes what the router has, and completes it.
@@ -307,7 +302,7 @@ func (a *App) PortChanged(s *controller.Switch, reason openflow.PortReason, p op
 	if n == nil || n.itf[p.Number] == nil {
 		return
 	}
-	up := reason != openflow.PortDelete && works(p)
+	up := reason != openflow.PortDelete && p.Works()
 	n.mu.Lock()
 	changed := n.up[p.Number] != up
 	n.up[p.Number] = up

@@ -60,9 +60,7 @@ func (p *Port) CountDropped(received bool, packets, bytes uint64, now time.Durat
 }
 
 // live says whether packets can leave by the port (section 5.6.1, of fast failover).
-func (p *Port) live() bool {
-	return p.desc.Config&openflow.PortConfigDown == 0 && p.desc.State&openflow.PortStateLinkDown == 0
-}
+func (p *Port) live() bool { return p.desc.Works() }
 
 func (p *Port) part() {
 	if q := p.peer; q != nil {

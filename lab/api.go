@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/pprof"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -52,6 +53,8 @@ func (d *daemon) handler() http.Handler {
 	mux.HandleFunc("POST /v1/down", d.serveDown)
 	mux.HandleFunc("GET /v1/capture", d.serveCapture)
 	mux.HandleFunc("POST /v1/exec", d.serveExec)
+	mux.HandleFunc("GET /debug/pprof/", pprof.Index) // go tool pprof reads what it gives
+	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
 	return sameVersion(mux)
 }
 

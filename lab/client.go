@@ -211,13 +211,14 @@ type Streams struct {
 	Sizes    <-chan [2]uint16
 }
 
-// Exec runs a program in a node and returns its exit code.
+// Exec runs a program in a node and returns its exit code. Where ctx ends before it, so do the program and its group.
 func (c *Client) Exec(ctx context.Context, r ExecRequest, s Streams) (code int, err error) {
 	conn, err := c.dial(ctx)
 	if err != nil {
 		return 0, err
 	}
 	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.Close() })() // the daemon hangs up on the program
 	body, err := json.Marshal(r)
 	if err != nil {
 		return 0, err
@@ -249,7 +250,10 @@ func (c *Client) Exec(ctx context.Context, r ExecRequest, s Streams) (code int, 
 	}
 	go sendInput(s.In, send)
 	go sendControls(s, send)
-	return receiveOutput(in, s)
+	if code, err = receiveOutput(in, s); ctx.Err() != nil {
+		err = ctx.Err()
+	}
+	return code, err
 }
 
 func sendInput(in io.Reader, send func(byte, []byte) error) {

@@ -99,7 +99,7 @@ func (d *daemon) startProgram(p *program, t *topology.Topology) (err error) {
 		return err
 	}
 	defer log.Close()
-	p.cmd = p.Command(places, found, p.dir, p.port)
+	p.cmd = p.Command(places, found, p.dir, p.port, p.SwitchesOf(t))
 	p.cmd.Stdout, p.cmd.Stderr = log, log
 	if err := d.local.StartProgram(p.Name, p.cmd); err != nil {
 		return err
@@ -151,8 +151,8 @@ func (d *daemon) waitForeign(ctx context.Context, t *topology.Topology) error {
 	var errs []error
 	for _, p := range d.programs {
 		var err error
-		if p.Greets {
-			err = d.local.WaitFlows(ctx, p.SwitchesOf(t))
+		if greeted := p.Greeted(t); len(greeted) > 0 {
+			err = d.local.WaitFlows(ctx, greeted)
 		}
 		if p.Says != nil {
 			err = p.waitLog(ctx, p.SwitchesOf(t))

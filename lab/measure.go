@@ -19,15 +19,6 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// In a ping of all pairs, young are the pings under way all told that are younger
-// than youth: so few that they do not measure each other. Older ones, which wait for
-// a slow link or for nothing, do not hold the others up; perHost bounds their number.
-const (
-	young   = 16
-	youth   = 100 * time.Millisecond
-	perHost = 16
-)
-
 // ping pings one pair, or all.
 func (d *daemon) ping(ctx context.Context, r PingRequest) (out PingResult, err error) {
 	if err := d.isUp(); err != nil {
@@ -41,24 +32,36 @@ func (d *daemon) ping(ctx context.Context, r PingRequest) (out PingResult, err e
 		return out, fmt.Errorf("size %d: a ping carries 0 to %d bytes", r.Size, probe.MaxPingSize)
 	}
 	if o.Timeout == 0 {
-		o.Timeout = time.Second + longestDelay(d.local.Topology)
+		o.Timeout = PingTimeout(d.local.Topology)
 	}
 	pairs, err := d.pairs(r)
 	if err != nil {
 		return out, err
 	}
-	out.Pairs, err = d.pingPairs(ctx, pairs, r.IPv6, o)
+	out.Pairs, err = probe.PingPairs(ctx, pairs, func(node string) (p *probe.Pinger, err error) {
+		err = d.local.OnNode(node, func() (err error) {
+			p, err = probe.OpenPinger(r.IPv6 || pairs[0].Address.Is6())
+			return err
+		})
+		return p, err
+	}, o)
+	out.Count()
+	return out, err
+}
+
+// Count sums up the pairs.
+func (r *PingResult) Count() {
 	var all []float64
-	for _, p := range out.Pairs {
-		out.Sent += p.Sent
-		out.Received += p.Received
+	r.Sent, r.Received, r.Loss = 0, 0, 0
+	for _, p := range r.Pairs {
+		r.Sent += p.Sent
+		r.Received += p.Received
 		all = append(all, p.RTT...)
 	}
-	if out.Sent > 0 {
-		out.Loss = float64(out.Sent-out.Received) / float64(out.Sent)
+	if r.Sent > 0 {
+		r.Loss = float64(r.Sent-r.Received) / float64(r.Sent)
 	}
-	out.RTT = probe.Summarize(all)
-	return out, err
+	r.RTT = probe.Summarize(all)
 }
 
 func (d *daemon) isUp() error {
@@ -67,6 +70,9 @@ func (d *daemon) isUp() error {
 	}
 	return nil
 }
+
+// PingTimeout is how long to wait for a reply: a second more than the longest path takes.
+func PingTimeout(t *topology.Topology) time.Duration { return time.Second + longestDelay(t) }
 
 // longestDelay bounds the round trip over all impaired links there and back.
 func longestDelay(t *topology.Topology) (sum time.Duration) {
@@ -79,13 +85,8 @@ func longestDelay(t *topology.Topology) (sum time.Duration) {
 	return min(sum, time.Minute)
 }
 
-type pair struct {
-	from, to string
-	address  netip.Addr
-}
-
 // pairs lists who pings whom: hosts, and routers that have programs.
-func (d *daemon) pairs(r PingRequest) ([]pair, error) {
+func (d *daemon) pairs(r PingRequest) ([]probe.Pair, error) {
 	t := d.local.Topology
 	if (r.From == "") != (r.To == "") {
 		return nil, errors.New("name two nodes, or none for all hosts")
@@ -95,10 +96,10 @@ func (d *daemon) pairs(r PingRequest) ([]pair, error) {
 			return nil, noNode(t, r.From)
 		}
 		to, err := d.address(r.To, r.IPv6)
-		return []pair{{r.From, r.To, to}}, err
+		return []probe.Pair{{From: r.From, To: r.To, Address: to}}, err
 	}
 	hosts := t.NodesOf(topology.Host)
-	var out []pair
+	var out []probe.Pair
 	for _, a := range hosts {
 		for _, b := range hosts {
 			if a == b {
@@ -108,7 +109,7 @@ func (d *daemon) pairs(r PingRequest) ([]pair, error) {
 			if err != nil {
 				return nil, err
 			}
-			out = append(out, pair{a.Name, b.Name, to})
+			out = append(out, probe.Pair{From: a.Name, To: b.Name, Address: to})
 		}
 	}
 	if len(out) == 0 {
@@ -148,58 +149,6 @@ func (d *daemon) address(name string, v6 bool) (netip.Addr, error) {
 		family = "IPv6"
 	}
 	return netip.Addr{}, fmt.Errorf("%s has no %s address", name, family)
-}
-
-// pingPairs pings all pairs.
-func (d *daemon) pingPairs(ctx context.Context, pairs []pair, v6 bool, o probe.PingOptions) ([]probe.PairResult, error) {
-	results := make([]probe.PairResult, len(pairs))
-	byHost := map[string][]int{}
-	for i, p := range pairs {
-		byHost[p.from] = append(byHost[p.from], i)
-	}
-	var group sync.WaitGroup
-	var mu sync.Mutex
-	var errs []error
-	turns := make(chan struct{}, young)
-	for host, todo := range byHost {
-		var pinger *probe.Pinger
-		err := d.local.OnNode(host, func() (err error) {
-			pinger, err = probe.OpenPinger(v6 || pairs[todo[0]].address.Is6())
-			return err
-		})
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		group.Go(func() {
-			defer pinger.Close()
-			var inner sync.WaitGroup
-			work := make(chan int)
-			for range min(perHost, len(todo)) {
-				inner.Go(func() {
-					for i := range work {
-						turns <- struct{}{}
-						leave := sync.OnceFunc(func() { <-turns })
-						old := time.AfterFunc(youth, leave)
-						r := pinger.PingPair(ctx, pairs[i].address, o)
-						old.Stop()
-						leave()
-						r.From, r.To = pairs[i].from, pairs[i].to
-						mu.Lock()
-						results[i] = r
-						mu.Unlock()
-					}
-				})
-			}
-			for _, i := range todo {
-				work <- i
-			}
-			close(work)
-			inner.Wait()
-		})
-	}
-	group.Wait()
-	return results, errors.Join(errs...)
 }
 
 // IperfRequest asks for a measurement of throughput.

@@ -46,8 +46,9 @@ func (r *resolver) routes() {
 		return
 	}
 	graph := r.graph(routers, index)
+	r.longestPath(graph)
 	for _, s := range r.segs {
-		if len(s.routers) == 0 {
+		if len(s.routers) == 0 || len(static) == 0 {
 			continue
 		}
 		from := make([]int, 0, len(s.routers))
@@ -60,9 +61,6 @@ func (r *resolver) routes() {
 		if n.NAT {
 			r.flood(routers, index, graph, []int{i}, [2]netip.Prefix{v4: netip.MustParsePrefix("0.0.0.0/0")})
 		}
-	}
-	if len(static) == len(routers) {
-		r.longestPath(graph)
 	}
 }
 
@@ -124,21 +122,54 @@ func (r *resolver) flood(routers []*Node, index map[string]int, graph [][]hop, f
 	}
 }
 
-// longestPath records how many routers the longest shortest path crosses.
+// manyRouters is from how many on the longest path is bounded, not measured: that takes as many walks as there are.
+const manyRouters = 2000
+
+// longestPath records how many routers the longest shortest path crosses; of many, how many at most.
 func (r *resolver) longestPath(graph [][]hop) {
-	for start := range graph {
-		distance := make([]int, len(graph))
-		distance[start] = 1
-		for queue := []int{start}; len(queue) > 0; queue = queue[1:] {
-			for _, h := range graph[queue[0]] {
-				if distance[h.router] == 0 {
-					distance[h.router] = distance[queue[0]] + 1
-					r.t.RouterHops = max(r.t.RouterHops, distance[h.router])
-					queue = append(queue, h.router)
-				}
+	if len(graph) <= manyRouters {
+		for start := range graph {
+			distance, last := walk(graph, start)
+			r.t.RouterHops = max(r.t.RouterHops, distance[last])
+		}
+		return
+	}
+	seen := make([]bool, len(graph))
+	for start := range graph { // once for each part of the network
+		if seen[start] {
+			continue
+		}
+		part, far := walk(graph, start)
+		for i, d := range part {
+			seen[i] = seen[i] || d > 0
+		}
+		// From the middle of a long path nothing is far, and no path is longer than twice as far.
+		distance, end := walk(graph, far)
+		middle := end
+		for distance[middle] > (distance[end]+1)/2 {
+			i := slices.IndexFunc(graph[middle], func(h hop) bool { return distance[h.router] == distance[middle]-1 })
+			middle = graph[middle][i].router
+		}
+		distance, end = walk(graph, middle)
+		r.t.RouterHops = max(r.t.RouterHops, 2*distance[end]-1)
+	}
+}
+
+// walk returns how many routers there are on the way from one to each, both counted (0: there is no way), and
+// one of those that are farthest.
+func walk(graph [][]hop, start int) (distance []int, last int) {
+	distance = make([]int, len(graph))
+	distance[start] = 1
+	for queue := []int{start}; len(queue) > 0; queue = queue[1:] {
+		last = queue[0]
+		for _, h := range graph[last] {
+			if distance[h.router] == 0 {
+				distance[h.router] = distance[last] + 1
+				queue = append(queue, h.router)
 			}
 		}
 	}
+	return distance, last
 }
 
 func (rt Route) String() string { return fmt.Sprintf("%s via %s", rt.To, rt.Via) }

@@ -33,7 +33,8 @@ type Topology struct {
 	Links    []*Link `json:"links,omitempty"`
 	Schedule []Event `json:"schedule,omitempty"`
 
-	// RouterHops is the most routers on a shortest path; Resolve sets it where it computes routes.
+	// RouterHops is the most routers on a shortest path, or of many routers a bound of that; Resolve sets
+	// it where paths are computed, by itself or by a controller.
 	RouterHops int `json:"router_hops,omitempty"`
 
 	// Foreign keeps what a file format holds and Trivet gives no meaning to, by

@@ -67,7 +67,9 @@ func (x *expander) cell(levels []Setting) Cell {
 	x.set(levels)
 	c := Cell{Levels: levels, ID: cellID(levels)}
 	c.Lab = x.lab()
-	c.Groups = x.probes()
+	if c.Groups = x.probes(); len(c.Groups) == 0 && x.problems.Err() == nil {
+		x.say(x.e.probes, "skip it, or give it a probe", "no probe is for %s", c.ID)
+	}
 	c.Schedule = x.schedule()
 	return c
 }
@@ -252,7 +254,41 @@ func (x *expander) probe(v *yamlfile.Value, names map[string]bool) (Probe, bool)
 	if given.Shape == yamlfile.Nothing {
 		given = &yamlfile.Value{Shape: yamlfile.Mapping, Pos: key.Pos}
 	}
+	if where := given.Get("where"); where != nil && !x.holds(where) {
+		return Probe{}, false
+	}
 	return x.probeOf(&x.e.vocabulary.Probes[i], key, given, names), true
+}
+
+// holds says whether a cell has the levels that a probe is for: where: {pairs: [2, 3]}.
+func (x *expander) holds(where *yamlfile.Value) bool {
+	if where.Shape != yamlfile.Mapping || len(where.Pairs) == 0 {
+		x.say(where, "write where: {hops: [2, 10]}", "where: takes factors with levels, not %s", where)
+		return true
+	}
+	all := true
+	for _, p := range where.Pairs {
+		f := x.e.factor(p.Key.Text)
+		if f == nil {
+			var names []string
+			for i := range x.e.Factors {
+				names = append(names, x.e.Factors[i].Name)
+			}
+			x.say(p.Key, nearest(p.Key.Text, names), "where: there is no factor %s", formats.Clip(p.Key.Text))
+			continue
+		}
+		x.used[f.Name] = true
+		one := false
+		for _, level := range itemsOf(p.Value) {
+			// (A level may be missing from f itself, where quick: has left it out.)
+			one = one || level.Text == x.names[f.Name]
+			if !slices.Contains(x.e.written[f.Name], level.Text) {
+				x.say(level, nearest(level.Text, x.e.written[f.Name]), "where: %s is no level of %s", formats.Clip(level.Text), f.Name)
+			}
+		}
+		all = all && one
+	}
+	return all
 }
 
 var probeName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_. -]{0,59}$`)
@@ -264,7 +300,7 @@ func (x *expander) probeOf(kind *ProbeKind, key, given *yamlfile.Value, names ma
 		if p.Name = v.Text; v.Shape != yamlfile.Scalar || !probeName.MatchString(p.Name) || strings.Contains(p.Name, "$") {
 			x.say(v, "take letters, digits and _", "%s: cannot be the name of a probe; it is the same in all cells", v)
 		}
-	}})
+	}, "where": func(*yamlfile.Value) {}})
 	if kind.Check != nil && x.problems.Err() == nil {
 		if err := kind.Check(p.Options); err != nil {
 			x.wrong(key, kind.Name, err)

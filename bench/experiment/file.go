@@ -40,6 +40,7 @@ type Experiment struct {
 	schedule   *yamlfile.Value
 	skip       []condition
 	quick      *yamlfile.Value
+	written    map[string][]string // levels of the factors as the file has them, also those that quick leaves out
 }
 
 // Order is in which order the runs take place.
@@ -165,6 +166,10 @@ func (r *reader) file(top *yamlfile.Value) {
 	if r.e.Name == "" {
 		base := filepath.Base(r.e.File)
 		r.e.Name = strings.TrimSuffix(base, filepath.Ext(base))
+	}
+	r.e.written = map[string][]string{}
+	for i := range r.e.Factors {
+		r.e.written[r.e.Factors[i].Name] = r.e.Factors[i].names()
 	}
 	r.required(top)
 	if r.problems.Err() == nil {

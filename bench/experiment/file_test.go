@@ -119,6 +119,26 @@ func TestComplete(t *testing.T) {
 	}
 }
 
+// TestProbesOfSomeCells proves that a probe with where: is in the cells that it is for, and in no others.
+func TestProbesOfSomeCells(t *testing.T) {
+	text := `
+topology: linear,2
+factors: {pairs: [1, 2, 3], kind: [a, b]}
+probes:
+  - [ping: {from: h1, to: h2, name: one}, ping: {from: h2, to: h1, name: two, where: {pairs: [2, 3]}}, up_down: {where: {pairs: 3, kind: b}}]
+quick: {pairs: 3}
+`
+	p := mustPlan(t, text)
+	for i, want := range []string{"one", "one", "one+two", "one+two", "one+two", "one+two+up_down"} {
+		if got := p.Cells[i].probeNames(); got != want {
+			t.Errorf("%s has %s, not %s", p.Cells[i].ID, got, want)
+		}
+	}
+	if quick, problems := p.Experiment.Quick().Plan(); problems.Err() != nil || len(quick.Cells) != 2 { // pairs: 2 is written, though not run
+		t.Errorf("quick: %v", problems)
+	}
+}
+
 // TestDefaults proves what a file of two lines means.
 func TestDefaults(t *testing.T) {
 	p := mustPlan(t, "topology: linear,2\nprobes: [ping: {from: h1, to: h2}, up_down]\n")
@@ -202,6 +222,10 @@ func TestProblems(t *testing.T) {
 		{ok + "factors: {p: {a: {x: 1}, b: {y: 1}}}\n", "x.yaml:3:26  b: has the values y, and a has x"},
 		{ok + "factors: {a: {from: 1, to: 200}, b: {from: 1, to: 200}}\n", "x.yaml  the factors make more than 10000 cells"},
 		{ok + "repetitions: 100000\nfactors: {a: [1, 2]}\n", "are more than 100000 runs"},
+		{"topology: linear,2\nfactors: {n: [1, 2]}\nprobes: [up_down: {where: {n: 2}}]\n", "x.yaml:3:9  no probe is for n=1"},
+		{"topology: linear,2\nfactors: {n: [1, 2]}\nprobes: [up_down: {where: {m: 2}}]\n", "x.yaml:3:28  where: there is no factor m"},
+		{"topology: linear,2\nfactors: {n: [1, 2]}\nprobes: [up_down: {where: {n: [1, 2, 3]}}]\n", "x.yaml:3:38  where: 3 is no level of n"},
+		{"topology: linear,2\nprobes: [up_down: {where: n}]\n", "x.yaml:2:27  where: takes factors with levels"},
 		{ok + "quick: {hop: 2}\nfactors: {hops: [2, 4]}\n", "x.yaml:3:9  hop: no such key of quick, or factor; did you mean hops?"},
 		{ok + "quick: {hops: 3}\nfactors: {hops: [2, 4]}\n", "x.yaml:3:15  3: no such level of hops"},
 		{ok + "quick: {a: 1}\nfactors: {a: [1, 2], b: [3, 4]}\nzip: [a, b]\n", "x.yaml:3:8  quick: a and b go side by side"},

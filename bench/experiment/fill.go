@@ -22,6 +22,7 @@ type expander struct {
 	told     map[topology.Position]bool // where something is wrong: once is enough, not once a cell
 	used     map[string]bool            // factors
 	values   map[string]any             // of the cell, by variable
+	names    map[string]string          // of the cell's levels, by factor
 	work     int
 }
 
@@ -40,8 +41,9 @@ func (x *expander) wrong(v *yamlfile.Value, label string, err error) {
 
 // set makes the variables of a cell.
 func (x *expander) set(levels []Setting) {
-	x.values = map[string]any{}
+	x.values, x.names = map[string]any{}, map[string]string{}
 	for _, s := range levels {
+		x.names[s.Factor] = s.Name
 		x.values[s.Factor] = s.Value
 		for name, value := range s.level.Values {
 			x.values[s.Factor+"."+name] = value

@@ -64,6 +64,7 @@ type Runner struct {
 	took     time.Duration // by the runs of this time
 	expected time.Duration // of the same, as estimated
 	summary  Summary
+	lost     error // why results cannot be written any more
 }
 
 // probeRun is a probe in a run.
@@ -117,7 +118,7 @@ func Start(path string, p *Plan, resume bool, command []string, env environment.
 }
 
 // Run runs what is left of the plan. A run that fails ends with its reason in the file, and the next
-// begins. It returns early, with all taken down, where ctx ends or the budget is used up.
+// begins. It returns early, with all taken down, where ctx ends, the budget is used up, or results cannot be written.
 func (r *Runner) Run(ctx context.Context) (Summary, error) {
 	r.began, r.summary = time.Now(), Summary{Runs: len(r.Plan.Runs)}
 	r.before = map[probeRun]bool{}
@@ -144,6 +145,9 @@ func (r *Runner) Run(ctx context.Context) (Summary, error) {
 		ok := r.run(ctx, run, left)
 		if err = ctx.Err(); err != nil {
 			break // what was interrupted is not in the file
+		}
+		if err = r.lost; err != nil {
+			break
 		}
 		r.took, r.expected = r.took+time.Since(began), r.expected+run.Estimate
 		r.summary.Done++
@@ -315,7 +319,7 @@ func (r *Runner) write(samples []result.Sample) (ok bool) {
 		s.Failure = fmt.Sprintf("its result could not be written: %s", err)
 	}
 	if again := r.Writer.Append(samples...); again != nil {
-		r.say("run %d: the result could not be written, and is lost; it will be run again on resume: %s", samples[0].Run, errors.Join(err, again))
+		r.lost = fmt.Errorf("run %d: its result could not be written, and is lost; make room and resume, which runs it again: %w", samples[0].Run, again)
 	}
 	return false
 }

@@ -19,6 +19,11 @@ var (
 
 func optional(o Option) Option { o.Required = false; return o }
 
+func atLeast(o Option, least float64) Option { o.Least = least; return o }
+
+// leastStamped is the least payload that holds a number and a time stamp: a frame of 64 bytes.
+const leastStamped = 18
+
 func by(o Option, value string) Option { o.Default = value; return o }
 
 // sending is for probes that send for a time, and need some around it.
@@ -67,8 +72,13 @@ var standardProbes = []ProbeKind{
 		{Name: "flows", Type: Whole, Default: "1", Least: 1, Doc: "Flows at once."},
 	}, Estimate: func(o Options) time.Duration { return o.Time("time") + 3*time.Second }},
 	{Name: "packets", Doc: "Loss, one-way delay and jitter at an exact packet rate, by Trivet's own generator.", Options: []Option{
-		from, to, duration, packets, by(size, "64"),
-	}, Estimate: sending},
+		from, to, duration, packets, atLeast(by(size, "64"), leastStamped),
+	}, Check: func(o Options) error {
+		if n := o.Float("rate") * o.Time("time").Seconds(); o.Float("rate") > 10e6 || n > 1<<30 {
+			return errors.New("rate is up to 10 million packets/s, and rate × time up to a thousand million packets")
+		}
+		return nil
+	}, Estimate: func(o Options) time.Duration { return o.Time("time") + 2*time.Second }},
 	{Name: "traceroute", Doc: "The hops on the way.", Options: []Option{from, to,
 		{Name: "hops", Type: Whole, Default: "30", Least: 1, Doc: "The most to look for."},
 	}, Estimate: func(Options) time.Duration { return 3 * time.Second }},
@@ -81,6 +91,7 @@ var standardProbes = []ProbeKind{
 		{Name: "hosts", Type: Whole, Default: "100", Least: 2, Doc: "Hosts behind each."},
 		duration,
 	}, Estimate: sending},
+	{Name: "controller_packets", Doc: "Packets that come to the controller, by protocol; beside other probes.", Options: []Option{duration}, Estimate: sending},
 	{Name: "up_down", Doc: "How long it takes to bring the lab up and down.", Estimate: func(Options) time.Duration { return 5 * time.Second }},
 	{Name: "convergence", Doc: "For how long packets are lost after something happened (see schedule).", Options: []Option{
 		from, to, duration, {Name: "interval", Type: Time, Default: "1ms", Doc: "From one packet to the next."},

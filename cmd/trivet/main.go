@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 
+	"trivet.dev/trivet/bench/probe/packets"
 	"trivet.dev/trivet/internal/cli"
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/target/local"
@@ -17,6 +18,8 @@ func main() {
 			exit(lab.RunDaemon(os.Args[2]))
 		case local.InitCommand:
 			exit(local.RunInit())
+		case packets.Command:
+			exit(packets.Serve(os.Stdin, os.Stdout))
 		}
 	}
 	os.Exit(cli.Main())

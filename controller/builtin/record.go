@@ -116,18 +116,17 @@ func (r *recorder) write() {
 	}
 }
 
-// writeRoutes writes the routes of all routers, as far as there is room: to compute those of ten
-// thousand routers takes longer than to forward by them.
+// writeRoutes writes the routes of all routers, unless there are too many: to compute those of ten thousand
+// routers takes longer than to forward by them.
 func (r *recorder) writeRoutes() {
-	room := maxRecords
-	for _, router := range r.c.Routers() {
-		if room <= 0 {
-			if !r.told {
-				r.log("the database does not have the routes of all routers: there are too many", "first without", router.Name)
-			}
-			r.told = true
-			return
+	if n := r.c.Routing.Size(); n > maxRecords {
+		if !r.told {
+			r.log("the database does not have the routers' routes: there are too many", "routes", n, "most", maxRecords)
 		}
+		r.told = true
+		return
+	}
+	for _, router := range r.c.Routers() {
 		var rows []database.Route
 		for _, x := range r.c.Routing.RoutesOf(router.DPID) {
 			row := database.Route{Prefix: x.Prefix.String(), Source: SourceOf(router, x), Metric: x.Metric}
@@ -141,7 +140,6 @@ func (r *recorder) writeRoutes() {
 			rows = append(rows, row)
 		}
 		r.db.ReplaceRoutes(router.Name, rows)
-		room -= len(rows)
 	}
 }
 

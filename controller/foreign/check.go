@@ -20,9 +20,16 @@ func Check(t *topology.Topology) (p topology.Problems) {
 			if s.Kind == topology.Router {
 				p.Add(s.Pos, "use datapath kernel, or controller trivet", "router %s: %s does not route", s.Name, c.Name)
 			}
-			if len(s.OpenFlow) > 0 && !slices.Contains(s.OpenFlow, c.OpenFlow) {
-				p.Add(s.Pos, "let it: openflow: "+c.OpenFlow, "switch %s may speak OpenFlow %s only, and %s speaks %s",
-					s.Name, strings.Join(s.OpenFlow, ", "), c.Name, c.OpenFlow)
+			version := c.version(s)
+			switch {
+			case version == "":
+				p.Add(s.Pos, "use datapath ovs", "switch %s: an embedded switch speaks OpenFlow 1.3, and %s does not", s.Name, c.Name)
+			case version != c.version(switches[0]):
+				p.Add(s.Pos, "let all its switches have the same datapath", "switch %s: %s speaks OpenFlow %s with %s switches, and %s with those that are %s",
+					s.Name, c.Name, version, s.Datapath, c.version(switches[0]), switches[0].Datapath)
+			case len(s.OpenFlow) > 0 && !slices.Contains(s.OpenFlow, version):
+				p.Add(s.Pos, "let it: openflow: "+version, "switch %s may speak OpenFlow %s only, and %s speaks %s",
+					s.Name, strings.Join(s.OpenFlow, ", "), c.Name, version)
 			}
 		}
 	}
@@ -31,6 +38,14 @@ func Check(t *topology.Topology) (p topology.Problems) {
 			"%s make a loop, in which %s would let packets circle for ever", listed(loop), c)
 	}
 	return p
+}
+
+// version is the one that a controller speaks with a switch; empty: none.
+func (c *Controller) version(s *topology.Node) string {
+	if s.Datapath == topology.Embedded {
+		return c.Embedded
+	}
+	return c.OpenFlow
 }
 
 // others names the controllers that have no limit.

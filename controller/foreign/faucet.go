@@ -9,7 +9,7 @@ import (
 // faucet is Faucet: the whole lab is one VLAN of it. It wants a Python environment of its own, for
 // it needs an older os-ken than there is by now.
 var faucet = &Controller{
-	Name: "faucet", What: "Faucet, all ports in one VLAN", OpenFlow: "1.3",
+	Name: "faucet", What: "Faucet, all ports in one VLAN", OpenFlow: "1.3", Embedded: "1.3",
 	Install: "python3 -m venv %s && %s/bin/pip install faucet 'setuptools<81'",
 	Greets:  true, Reloads: true,
 	find: func(own string) ([]string, bool) {
@@ -17,7 +17,7 @@ var faucet = &Controller{
 		return []string{program}, ok
 	},
 	files: faucetFiles,
-	run: func(port int) (args, env []string) {
+	run: func(port int, _ string) (args, env []string) {
 		return []string{"--ryu-config-file=/dev/null", "--ryu-ofp-listen-host=127.0.0.1", "--ryu-ofp-tcp-listen-port=" + number(port)},
 			[]string{"FAUCET_CONFIG=faucet.yaml", "FAUCET_LOG=STDERR", "FAUCET_EXCEPTION_LOG=STDERR",
 				"FAUCET_PROMETHEUS_ADDR=127.0.0.1"}

@@ -23,12 +23,13 @@ import (
 type Controller struct {
 	Name     string // one of topology.ControllerPrograms
 	What     string // what it is, in a few words
-	OpenFlow string // the version that it speaks with the lab's switches
+	OpenFlow string // the version that it speaks with Open vSwitch
+	Embedded string // and with embedded switches; empty: none that these know
 	Switches int    // the most that it carries; 0: no limit is known
 	Install  string // the shell command that installs it; %s stands for its own directory below Places.Cache
 
-	// Greets says that it installs flow entries in every switch that connects, and that the
-	// switch forwards nothing before.
+	// Greets says that it installs flow entries in every switch of Open vSwitch that connects, and that
+	// the switch forwards nothing before, as is so with every one that speaks OpenFlow 1.3.
 	Greets bool
 
 	// Says returns what its log says once it decides for a switch; before, packets that the switch
@@ -40,7 +41,7 @@ type Controller struct {
 
 	find  func(own string) (program []string, ok bool)
 	files func(t *topology.Topology, switches []*topology.Node) (map[string][]byte, error)
-	run   func(port int) (args, env []string)
+	run   func(port int, version string) (args, env []string)
 }
 
 var registry = []*Controller{faucet, osKen, ovsTestcontroller, pox}
@@ -76,6 +77,11 @@ func (c *Controller) SwitchesOf(t *topology.Topology) (out []*topology.Node) {
 		}
 	}
 	return out
+}
+
+// Greeted returns those of its switches in which it installs flow entries as soon as they connect.
+func (c *Controller) Greeted(t *topology.Topology) []*topology.Node {
+	return slices.DeleteFunc(c.SwitchesOf(t), func(n *topology.Node) bool { return !c.Greets && n.Datapath != topology.Embedded })
 }
 
 // Find returns the program and its first arguments. The error says how to install what is missing.
@@ -123,9 +129,9 @@ func replace(file string, content []byte) error {
 }
 
 // Command is how the controller runs: in its directory, listening on a TCP port of 127.0.0.1, with
-// an environment of its own, as whom Places say.
-func (c *Controller) Command(p Places, program []string, dir string, port int) *exec.Cmd {
-	args, env := c.run(port)
+// an environment of its own, as whom Places say. It is for these switches.
+func (c *Controller) Command(p Places, program []string, dir string, port int, switches []*topology.Node) *exec.Cmd {
+	args, env := c.run(port, c.version(switches[0]))
 	cmd := exec.Command(program[0], slices.Concat(program[1:], args)...)
 	cmd.Dir = dir
 	cmd.Env = append([]string{

@@ -12,7 +12,7 @@ var oskenProgram []byte
 // osKen runs a learning switch on os-ken, the library that OpenStack keeps of Ryu. It has no
 // program of its own that all its versions share, hence osken.py.
 var osKen = &Controller{
-	Name: "os-ken", What: "OpenStack's successor of Ryu, with a learning app", OpenFlow: "1.3",
+	Name: "os-ken", What: "OpenStack's successor of Ryu, with a learning app", OpenFlow: "1.3", Embedded: "1.3",
 	Install: "apt install python3-os-ken   (or: python3 -m venv %s && %s/bin/pip install os-ken)",
 	Greets:  true,
 	find: func(own string) ([]string, bool) {
@@ -22,7 +22,7 @@ var osKen = &Controller{
 	files: func(*topology.Topology, []*topology.Node) (map[string][]byte, error) {
 		return map[string][]byte{"osken.py": oskenProgram}, nil
 	},
-	run: func(port int) (args, env []string) {
+	run: func(port int, _ string) (args, env []string) {
 		return []string{"osken.py", number(port)}, nil
 	},
 }

@@ -20,7 +20,7 @@ var pox = &Controller{
 		script, there := firstOf(own+"/pox.py", "pox.py")
 		return []string{python, resolved(script)}, ok && there
 	},
-	run: func(port int) (args, env []string) {
+	run: func(port int, _ string) (args, env []string) {
 		return []string{"openflow.of_01", "--address=127.0.0.1", "--port=" + number(port), "forwarding.l2_learning"}, nil
 	},
 }

@@ -21,6 +21,12 @@ type change struct {
 // makes no loop with all that may forward still, which is seen when a switch confirms
 // that a port has left.
 func (a *App) follow(now time.Time) (settled bool) {
+	a.mu.Lock()
+	nothing := len(a.switches) == 0 // to learn for: all are routers
+	a.mu.Unlock()
+	if nothing {
+		return true
+	}
 	ports, links := a.discovery.Snapshot()
 	far := map[uint64]bool{}
 	for _, l := range links {

@@ -274,7 +274,7 @@ func (a *App) receive(p arrived) {
 // follow makes the network what joins the routers now, if that may have changed.
 func (a *App) follow() {
 	a.mu.Lock()
-	if !a.dirty.Swap(false) {
+	if !a.dirty.Swap(false) || len(a.net.routers) == 0 {
 		a.mu.Unlock()
 		return
 	}

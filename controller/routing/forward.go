@@ -47,7 +47,7 @@ func (n *node) forward(f *Interface, p ipPacket) {
 	if n.net == nil {
 		return
 	}
-	r := n.net.table(n.index).lookup(p.dst)
+	r := n.net.lookup(n.index, p.dst)
 	if r == nil {
 		n.sendError(f, p, networkUnreachable)
 		return
@@ -66,7 +66,7 @@ func (n *node) originate(packet []byte) {
 	if !ok || n.net == nil {
 		return
 	}
-	if r := n.net.table(n.index).lookup(p.dst); r != nil {
+	if r := n.net.lookup(n.index, p.dst); r != nil {
 		n.send(r, waiting{packet: packet})
 	}
 }
@@ -138,7 +138,7 @@ func (a *App) setUp(n *node, net *network, r *Route, s *setup) {
 			}
 			seen[h.router] = true
 			m := a.node(net.routers[h.router].DPID)
-			next := net.table(h.router).routes[r.Prefix]
+			next := net.route(h.router, r.Prefix)
 			if next == nil || next.Source == Connected {
 				continue
 			}
@@ -156,7 +156,7 @@ func (a *App) setUp(n *node, net *network, r *Route, s *setup) {
 	defer n.mu.Unlock()
 	s.ready = true
 	for _, w := range s.queue {
-		if now := n.net.table(n.index).lookup(w.fault.dst); now != nil {
+		if now := n.net.lookup(n.index, w.fault.dst); now != nil {
 			n.send(now, w)
 		}
 	}
@@ -173,7 +173,7 @@ func (n *node) finish(p netip.Prefix, s *setup) {
 			return
 		}
 		delete(n.setups, p)
-		if now := n.net.table(n.index).routes[p]; now != nil && n.rules != nil {
+		if now := n.net.route(n.index, p); now != nil && n.rules != nil {
 			_ = n.put(now, n.routeEntry(now))
 		}
 	})

@@ -1,7 +1,6 @@
 package routing
 
 import (
-	"cmp"
 	"net/netip"
 	"slices"
 	"sync"
@@ -60,9 +59,15 @@ type network struct {
 
 	speakers map[string]Speaker
 
+	onDemand bool       // routes are computed one by one, see demand.go
+	back     *spf.Graph // the graph with its edges turned round
+	members  [][]owner  // of each segment
+	lengths  [2]lengths // of all prefixes but those that protocols know
+
 	mu     sync.Mutex
 	tables []*table
 	tree   spf.Tree
+	far    map[netip.Prefix][]uint32 // how far each router is from a prefix
 }
 
 // owner is a router that has an interface in a subnet.
@@ -104,8 +109,9 @@ func (t *table) lookup(a netip.Addr) *Route {
 // newNetwork makes the picture. up has the ports that can send, links is what discovery knows,
 // and extra are routes that users have added, by router.
 func newNetwork(c *Config, up []map[uint32]bool, links []discovery.Link, speakers map[string]Speaker) (*network, error) {
-	n := &network{speakers: speakers, index: map[uint64]int{}, up: up, owners: map[netip.Prefix][]owner{}, known: map[netip.Addr]owner{},
-		tables: make([]*table, len(c.Routers)), inner: make([]map[int32]*Interface, len(c.Routers))}
+	n := &network{speakers: speakers, index: make(map[uint64]int, len(c.Routers)), up: up, owners: map[netip.Prefix][]owner{},
+		known: map[netip.Addr]owner{}, tables: make([]*table, len(c.Routers)), inner: make([]map[int32]*Interface, len(c.Routers)),
+		far: map[netip.Prefix][]uint32{}}
 	for i := range c.Routers {
 		r := &c.Routers[i]
 		n.routers = append(n.routers, r)
@@ -113,6 +119,7 @@ func newNetwork(c *Config, up []map[uint32]bool, links []discovery.Link, speaker
 		n.inner[i] = map[int32]*Interface{}
 	}
 	n.prefixes()
+	n.onDemand = c.Reactive || n.size() > MaxRoutes
 	return n, n.join(links)
 }
 
@@ -161,6 +168,11 @@ func (n *network) join(links []discovery.Link) error {
 			}
 			edges = append(edges, spf.Edge{From: int32(i), To: s, Cost: f.Cost}, spf.Edge{From: s, To: int32(i)})
 			n.hops = append(n.hops, hop{}, hop{s, owner{i, f}})
+			if !is {
+				n.members = append(n.members, nil)
+			}
+			at := int(s) - len(n.routers)
+			n.members[at] = append(n.members[at], owner{i, f})
 		}
 	}
 	transparent := make([]bool, len(n.routers)+len(segments))
@@ -168,7 +180,9 @@ func (n *network) join(links []discovery.Link) error {
 		transparent[segments[i]] = true
 	}
 	var err error
-	n.graph, err = spf.New(len(transparent), edges, transparent)
+	if n.graph, err = spf.New(len(transparent), edges, transparent); err == nil && n.onDemand {
+		err = n.turn(edges, transparent)
+	}
 	return err
 }
 
@@ -183,12 +197,10 @@ func (n *network) table(router int) *table {
 		return t
 	}
 	t := &table{routes: map[netip.Prefix]*Route{}}
-	n.connected(t, router)
-	if s := n.speakers[n.routers[router].Protocol]; s != nil {
-		n.learned(t, router, s)
-	}
+	n.connected(t, router, netip.Prefix{})
+	n.learned(t, router, netip.Prefix{})
 	n.computed(t, router)
-	n.static(t, router)
+	n.static(t, router, netip.Prefix{})
 	for p := range t.routes {
 		f := family(p.Addr())
 		if !slices.Contains(t.lengths[f], p.Bits()) {
@@ -198,7 +210,9 @@ func (n *network) table(router int) *table {
 	for f := range t.lengths {
 		slices.SortFunc(t.lengths[f], func(a, b int) int { return b - a })
 	}
-	n.tables[router] = t
+	if !n.onDemand {
+		n.tables[router] = t
+	}
 	return t
 }
 
@@ -209,12 +223,15 @@ func (t *table) offer(r *Route) {
 	}
 }
 
-func (n *network) connected(t *table, router int) {
+// chosen says whether a prefix is the one that is wanted; of none all are.
+func chosen(only, p netip.Prefix) bool { return !only.IsValid() || only == p }
+
+func (n *network) connected(t *table, router int, only netip.Prefix) {
 	r := n.routers[router]
 	for j := range r.Interfaces {
 		f := &r.Interfaces[j]
 		for _, p := range f.Prefixes {
-			if n.up[router][f.Port] {
+			if n.up[router][f.Port] && chosen(only, p.Masked()) {
 				t.offer(&Route{Prefix: p.Masked(), Source: Connected, Hops: []Hop{{Port: f.Port, Interface: f.Name, src: f.MAC, router: -1}}})
 			}
 		}
@@ -254,7 +271,7 @@ func (n *network) computed(t *table, router int) {
 			}
 		}
 		if len(hops) > 0 {
-			slices.SortFunc(hops, func(a, b Hop) int { return cmp.Or(cmp.Compare(a.Port, b.Port), slices.Compare(a.dst[:], b.dst[:])) })
+			sortHops(hops)
 			t.offer(&Route{Prefix: p, Source: Computed, Metric: best, Hops: hops})
 		}
 	}
@@ -289,8 +306,8 @@ func shared(own, neighbour *Interface, v4 bool) (any netip.Addr) {
 }
 
 // learned adds what a protocol has found.
-func (n *network) learned(t *table, router int, s Speaker) {
-	for _, l := range s.Routes(n.routers[router].DPID) {
+func (n *network) learned(t *table, router int, only netip.Prefix) {
+	for _, l := range n.spoken(router, only) {
 		r := &Route{Prefix: l.Prefix, Source: Protocol, Metric: l.Metric}
 		for _, h := range l.Hops {
 			if out := n.portOf(router, h.Port); out != nil && h.Via.IsValid() {
@@ -324,8 +341,11 @@ func (n *network) hopVia(router int, out *Interface, via netip.Addr) Hop {
 }
 
 // static adds given routes whose next hop is in a connected subnet.
-func (n *network) static(t *table, router int) {
+func (n *network) static(t *table, router int, only netip.Prefix) {
 	for _, s := range n.routers[router].Static {
+		if !chosen(only, s.To) {
+			continue
+		}
 		r := &Route{Prefix: s.To, Source: Static, Metric: 1}
 		if s.Fallback {
 			r.Source = Fallback

@@ -285,27 +285,40 @@ func (n *node) wanted(r *Route) bool {
 	return n.rules.Flow(routeKey(r.Prefix)) != nil
 }
 
-// routes returns the routes that the switch may have to have. Of a reactive router that has no others these
-// are its connected ones: the rest need not be computed before a packet asks.
+// routes returns the routes that the switch may have to have. Of a reactive router these are its connected ones
+// and those that it has: the rest need not be computed before a packet asks.
 func (n *node) routes() map[netip.Prefix]*Route {
 	if !n.reactive {
 		return n.net.table(n.index).routes
 	}
 	own := &table{routes: map[netip.Prefix]*Route{}}
-	n.net.connected(own, n.index)
-	keys := map[controller.RuleKey]bool{}
-	for p := range own.routes {
-		keys[routeKey(p)] = true
-	}
-	for a := range n.neighbors {
-		keys[routeKey(netip.PrefixFrom(a, a.BitLen()))] = true
-	}
+	n.net.connected(own, n.index, netip.Prefix{})
 	for _, m := range n.rules.Flows() {
-		if k := controller.KeyOf(m); isRoute(k) && !keys[k] {
-			return n.net.table(n.index).routes
+		p, is := routePrefix(m)
+		if !is || own.routes[p] != nil || n.neighbors[p.Addr()] != nil && p.IsSingleIP() {
+			continue
+		}
+		if r := n.net.route(n.index, p); r != nil {
+			own.routes[p] = r
 		}
 	}
 	return own.routes
+}
+
+// routePrefix returns what an entry is a route to, if it is one.
+func routePrefix(m *openflow.FlowMod) (p netip.Prefix, is bool) {
+	if !isRoute(controller.KeyOf(m)) {
+		return p, false
+	}
+	for _, f := range []openflow.Field{openflow.FieldIPv4Dst, openflow.FieldIPv6Dst} {
+		if field, has := m.Match.Get(f); has {
+			return field.Prefix()
+		}
+	}
+	if t, has := m.Match.Get(openflow.FieldEthType); has && t.Value == openflow.EthType(openflow.EthTypeIPv4).Value {
+		return netip.PrefixFrom(netip.IPv4Unspecified(), 0), true
+	}
+	return netip.PrefixFrom(netip.IPv6Unspecified(), 0), true
 }
 
 // isRoute says whether an entry is of a route, or a neighbour.

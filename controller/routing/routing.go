@@ -362,13 +362,21 @@ func (a *App) RoutesOf(dpid uint64) []*Route {
 	return out
 }
 
+// Size is how many routes all routers have together, about.
+func (a *App) Size() int {
+	if net := a.net.Load(); net != nil {
+		return net.size()
+	}
+	return 0
+}
+
 // Lookup returns the route that a router takes to an address; nil where there is none.
 func (a *App) Lookup(dpid uint64, to netip.Addr) *Route {
 	n, net := a.node(dpid), a.net.Load()
 	if n == nil || net == nil {
 		return nil
 	}
-	return net.table(n.index).lookup(to)
+	return net.lookup(n.index, to)
 }
 
 // Missing says what is not ready yet: routers that are not connected, routes that are not installed.

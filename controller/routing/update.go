@@ -44,8 +44,7 @@ func (a *App) follow() {
 		return
 	}
 	a.net.Store(net)
-	reactive := config.Reactive || net.size() > MaxRoutes
-	changed := a.install(nodes, net, reactive)
+	changed := a.install(nodes, net, net.onDemand)
 	took := time.Since(why.at)
 	a.mu.Lock()
 	watchers := a.watchers
@@ -135,7 +134,7 @@ func layers(net *network, list []change) []int {
 		}
 		known[router] = 0 // static routes may lead in circles
 		after := 0
-		if r := net.table(router).routes[list[0].route.Prefix]; r != nil && r.Source != Connected {
+		if r := net.route(router, list[0].route.Prefix); r != nil && r.Source != Connected {
 			for _, h := range r.Hops {
 				if h.router >= 0 {
 					after = max(after, right(h.router))

@@ -38,11 +38,7 @@ func birdOSPF(n *topology.Node, r *topology.OSPFRouter) string {
 	line("protocol kernel { ipv4 { export where source = RTS_OSPF || source = RTS_OSPF_IA || source = RTS_OSPF_EXT1 || source = RTS_OSPF_EXT2; }; }")
 	birdSources(line, n, r)
 	line("protocol ospf v2 {")
-	line("\tipv4 {\n\t\timport all;\n\t\texport filter {")
-	for _, d := range r.Redistribute {
-		line("\t\t\tif proto = \"%s_routes\" then { ospf_metric%d = %d; accept; }", d.Source, d.Type, d.Metric)
-	}
-	line("\t\t\treject;\n\t\t};\n\t};")
+	birdExport(line, r)
 	areas := r.Areas
 	for _, v := range r.VirtualLinks {
 		if !hasArea(areas, v.Area) {
@@ -54,6 +50,19 @@ func birdOSPF(n *topology.Node, r *topology.OSPFRouter) string {
 	}
 	line("}")
 	return b.String()
+}
+
+// birdExport is what is announced from outside. With any filter BIRD is an AS boundary router.
+func birdExport(line func(string, ...any), r *topology.OSPFRouter) {
+	if len(r.Redistribute) == 0 {
+		line("\tipv4 { import all; export none; };")
+		return
+	}
+	line("\tipv4 {\n\t\timport all;\n\t\texport filter {")
+	for _, d := range r.Redistribute {
+		line("\t\t\tif proto = \"%s_routes\" then { ospf_metric%d = %d; accept; }", d.Source, d.Type, d.Metric)
+	}
+	line("\t\t\treject;\n\t\t};\n\t};")
 }
 
 func hasArea(areas []topology.OSPFArea, id topology.AreaID) bool {
@@ -125,12 +134,14 @@ func birdArea(line func(string, ...any), r *topology.OSPFRouter, a topology.OSPF
 }
 
 func birdInterface(line func(string, ...any), i *topology.OSPFInterface) {
-	line("\t\tinterface %q {", i.Name)
-	line("\t\t\tcost %d;", i.Cost)
-	if i.Network == topology.Loopback {
-		line("\t\t\tstub yes;\n\t\t};")
+	if i.Network == topology.Loopback { // as an interface it would cost 0, whatever is said
+		for _, a := range i.Addresses {
+			line("\t\tstubnet %s/32 { cost %d; };", a.Addr(), i.Cost)
+		}
 		return
 	}
+	line("\t\tinterface %q {", i.Name)
+	line("\t\t\tcost %d;", i.Cost)
 	if i.Passive {
 		line("\t\t\tstub yes;")
 	}

@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"trivet.dev/trivet/lab"
-	"trivet.dev/trivet/target/local"
 )
 
 func (a *app) down() *cobra.Command {
@@ -55,7 +53,7 @@ func (a *app) downAll(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// takeDown asks the lab's daemon, and does it itself where that cannot.
+// takeDown takes a lab down and says how long it took.
 func (a *app) takeDown(ctx context.Context, s lab.State) error {
 	begin := time.Now()
 	view := newStages(a.out)
@@ -64,24 +62,7 @@ func (a *app) takeDown(ctx context.Context, s lab.State) error {
 	if !view.live {
 		step = func(lab.Progress) {}
 	}
-	err := errors.New("no daemon")
-	if s.Alive() {
-		err = lab.NewClient(s).Down(context.WithoutCancel(ctx), step)
-		if err == nil {
-			err = s.WaitDaemon()
-		}
-	}
-	if err != nil {
-		if os.Geteuid() != 0 {
-			return fmt.Errorf("the daemon of lab %s cannot take it down (%w); as root it can be done without:  sudo trivet down %s", s.Name, err, s.Name)
-		}
-		if err := s.KillDaemon(); err != nil {
-			return err
-		}
-		err = local.Remove(s.Name, lab.Dir(s.Name), func(stage string, done, total int) {
-			step(lab.Progress{Stage: stage, Done: done, Total: total})
-		})
-	}
+	err := s.Stop(context.WithoutCancel(ctx), step)
 	if view.live {
 		view.draw("")
 		fmt.Fprint(a.out, "\r")

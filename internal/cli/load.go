@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"trivet.dev/trivet/controller/foreign"
+	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/topology"
 	"trivet.dev/trivet/topology/formats"
 	_ "trivet.dev/trivet/topology/formats/all" // registers the formats
@@ -80,8 +80,8 @@ func isFile(what string) bool {
 
 // resolve validates a topology and assigns what is open.
 func (s *source) resolve(t *topology.Topology) (*topology.Topology, topology.Problems, error) {
-	d := topology.Defaults{Datapath: topology.Bridge, Controlled: topology.Embedded, Foreign: topology.OVS, Controller: topology.ControllerTrivet,
-		OverrideDatapath: topology.Datapath(s.datapath), OverrideController: s.controller}
+	d := lab.Defaults
+	d.OverrideDatapath, d.OverrideController = topology.Datapath(s.datapath), s.controller
 	if s.datapath != "" && !slices.Contains([]topology.Datapath{topology.Embedded, topology.OVS, topology.Bridge, topology.Kernel, topology.FRR, topology.BIRD}, d.OverrideDatapath) {
 		return nil, nil, fmt.Errorf("--datapath %s: there are embedded, ovs, bridge (switches) and kernel, frr, bird (routers)", s.datapath)
 	}
@@ -89,20 +89,5 @@ func (s *source) resolve(t *topology.Topology) (*topology.Topology, topology.Pro
 	if err := problems.Err(); err != nil {
 		return nil, nil, err
 	}
-	return r, problems.Warnings(), supported(r)
-}
-
-// supported says what a topology asks for that this build does not have.
-func supported(t *topology.Topology) error {
-	var p topology.Problems
-	for _, n := range t.Nodes {
-		program := slices.ContainsFunc(n.Controllers, t.IsControllerProgram)
-		switch {
-		case program && n.Datapath == topology.Embedded:
-			p.Add(n.Pos, "use datapath ovs", "switch %s: an embedded switch does not reach a controller that the lab starts", n.Name)
-		case n.Kind == topology.Switch && n.Datapath == topology.Bridge && len(n.Controllers) > 0 && n.Controllers[0] != topology.ControllerNone:
-			p.Add(n.Pos, "use datapath ovs, or --controller none", "switch %s: a Linux bridge takes no controller", n.Name)
-		}
-	}
-	return append(p, foreign.Check(t)...).Err()
+	return r, problems.Warnings(), lab.Supported(r)
 }

@@ -4,18 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"trivet.dev/trivet/controller/foreign"
-	"trivet.dev/trivet/datapath/routerd"
 	"trivet.dev/trivet/internal/version"
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/target/local"
@@ -74,10 +68,7 @@ func (a *app) runUp(ctx context.Context, s *source, what string, wait time.Durat
 	if err := needRoot("up"); err != nil {
 		return err
 	}
-	if err := foreign.Installed(r, foreign.PlacesOf(lab.Owner())); err != nil {
-		return err
-	}
-	if err := routerd.Check(r); err != nil {
+	if err := lab.Installed(r); err != nil {
 		return err
 	}
 	name := lab.CleanName(r.Name)
@@ -149,44 +140,18 @@ func describe(t *topology.Topology) string {
 	return strings.Join(words, " · ")
 }
 
-// start starts the lab's daemon and follows it until the lab is up.
+// start brings the lab up and shows how far it is.
 func (a *app) start(ctx context.Context, state lab.State) error {
 	begin := time.Now()
-	dir := lab.Dir(state.Name)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	if err := state.Save(); err != nil {
-		return err
-	}
-	daemon, err := startDaemon(state.Name)
-	if err != nil {
-		return errors.Join(err, os.RemoveAll(dir))
-	}
-	client, err := a.waitForDaemon(state, daemon)
-	if err != nil {
-		return err
-	}
-	interrupted := context.AfterFunc(ctx, func() { // a lab is whole or gone: Ctrl-C takes back what there is
-		_ = client.Down(context.Background(), func(lab.Progress) {})
-	})
-	defer interrupted()
 	out := a.out
 	if a.json {
 		out = a.err
 	}
 	view := newStages(out)
-	err = client.Follow(context.Background(), view.step)
+	_, err := lab.Start(ctx, state, view.step)
 	view.end()
 	if err != nil {
-		select {
-		case <-daemon:
-		case <-time.After(5 * time.Second):
-		}
-		if _, gone := lab.Load(state.Name); !errors.Is(gone, lab.ErrNone) {
-			return fmt.Errorf("%w\n  something is left of the lab; clean it up:  trivet down %s", err, state.Name)
-		}
-		return fmt.Errorf("%w\nnothing is left of the lab", err)
+		return err
 	}
 	if a.json {
 		if err := a.printJSON(map[string]any{"name": state.Name, "state": lab.Up, "seconds": time.Since(begin).Seconds(), "warnings": view.warnings}); err != nil {
@@ -202,41 +167,3 @@ func (a *app) start(ctx context.Context, state lab.State) error {
 }
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.2f s", d.Seconds()) }
-
-// startDaemon starts the lab's daemon, which outlives this process and its terminal.
-func startDaemon(name string) (<-chan error, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	log, err := os.OpenFile(filepath.Join(lab.Dir(name), "daemon.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	defer log.Close()
-	cmd := exec.Command(self, lab.DaemonCommand, name)
-	cmd.Stdout, cmd.Stderr, cmd.Dir = log, log, "/"
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start the lab's daemon: %w", err)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	return ended, nil
-}
-
-// waitForDaemon waits until the daemon listens.
-func (a *app) waitForDaemon(state lab.State, ended <-chan error) (*lab.Client, error) {
-	for {
-		if conn, err := net.Dial("unix", state.Socket()); err == nil {
-			conn.Close()
-			return lab.NewClient(state), nil
-		}
-		select {
-		case err := <-ended:
-			log, _ := os.ReadFile(filepath.Join(lab.Dir(state.Name), "daemon.log"))
-			return nil, fmt.Errorf("the lab's daemon ended at once: %w\n%s", err, log)
-		case <-time.After(2 * time.Millisecond):
-		}
-	}
-}

@@ -48,7 +48,7 @@ type InterfaceConfig struct {
 	// links it may be left out: then the link is unnumbered, and Index tells it from others.
 	Address netip.Prefix
 	Index   uint32
-	Cost    uint16 // of sending out of the interface; default 10
+	Cost    uint16 // of sending out of the interface; default 10, of a loopback 0
 	// Passive: the network is announced, but no packets are exchanged and no neighbours made.
 	Passive bool
 
@@ -74,7 +74,7 @@ func (c *InterfaceConfig) setDefaults() {
 	orDuration(&c.DeadInterval, 4*c.HelloInterval)
 	orDuration(&c.RxmtInterval, 5*time.Second)
 	orDuration(&c.TransmitDelay, time.Second)
-	if c.Cost == 0 {
+	if c.Cost == 0 && c.Type != Loopback {
 		c.Cost = 10
 	}
 	if c.MTU == 0 {

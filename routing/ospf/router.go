@@ -205,8 +205,8 @@ func (r *Router) routerLSA(a *Area) RouterLSA {
 // appendLinks adds the links of one interface (section 12.4.1).
 func (i *Interface) appendLinks(links []RouterLink) []RouterLink {
 	switch {
-	case i.typ == Loopback:
-		return append(links, RouterLink{LinkStub, i.addr, maskOf(32), 0})
+	case i.typ == Loopback: // which costs 0 in the RFC; others announce what is configured, as we do
+		return append(links, RouterLink{LinkStub, i.addr, maskOf(32), i.cost})
 	case i.isTransit(): // 12.4.1.2
 		return append(links, RouterLink{LinkTransit, i.dr, i.addr, i.cost})
 	case i.typ == Broadcast:

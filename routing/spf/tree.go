@@ -69,6 +69,39 @@ func (g *Graph) Tree(root int32, t *Tree) {
 	}
 }
 
+// Start is a vertex that paths start from, at a distance that they have already.
+type Start struct {
+	Vertex int32
+	Dist   uint32
+}
+
+// Nearest computes the distance of each vertex from the nearest of some starts into t, whose buffers are used
+// again. First hops are not known then, and Root is no vertex. It panics when a start is no vertex of the graph.
+func (g *Graph) Nearest(starts []Start, t *Tree) {
+	t.reset(g.Vertices())
+	t.Root = -1
+	for _, s := range starts {
+		if at := &t.nodes[s.Vertex]; s.Dist < at.dist {
+			at.dist = s.Dist
+			t.heap.push(g.key(s.Dist, s.Vertex))
+		}
+	}
+	for k, ok := t.heap.pop(); ok; k, ok = t.heap.pop() {
+		v := k.vertex()
+		from := &t.nodes[v]
+		if k.dist() != from.dist {
+			continue
+		}
+		t.Order = append(t.Order, v)
+		for _, a := range g.arcs[g.first[v]:g.first[v+1]] {
+			if dist := from.dist + a.cost; dist >= a.cost && dist < t.nodes[a.to].dist {
+				t.nodes[a.to].dist, t.nodes[a.to].parent = dist, a.edge
+				t.heap.push(g.key(dist, a.to))
+			}
+		}
+	}
+}
+
 // relax looks at one edge out of the finished vertex v.
 func (g *Graph) relax(t *Tree, v int32, a arc) {
 	to := &t.nodes[a.to]

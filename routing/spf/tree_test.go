@@ -206,3 +206,37 @@ func BenchmarkTree(b *testing.B) {
 		})
 	}
 }
+
+// Nearest gives each vertex the distance that the best of the starts' trees gives it.
+func TestNearestIsTheBestOfTrees(t *testing.T) {
+	var tree, near Tree
+	for seed := range uint64(60) {
+		rnd := rand.New(rand.NewPCG(seed, 5))
+		n, edges, transparent := randomGraph(rnd, 2+rnd.IntN(20), rnd.IntN(8))
+		g, err := New(n, edges, transparent)
+		if err != nil {
+			t.Fatal(err)
+		}
+		best := slices.Repeat([]uint32{Unreachable}, n)
+		var starts []Start
+		for v := range int32(n) {
+			if transparent[v] || rnd.IntN(4) > 0 {
+				continue
+			}
+			s := Start{v, rnd.Uint32N(5)}
+			starts = append(starts, s)
+			g.Tree(v, &tree)
+			for u := range best {
+				if d := tree.Dist(int32(u)); d != Unreachable {
+					best[u] = min(best[u], d+s.Dist)
+				}
+			}
+		}
+		g.Nearest(starts, &near)
+		for u := range best {
+			if near.Dist(int32(u)) != best[u] {
+				t.Fatalf("seed %d: vertex %d is at %d, not %d", seed, u, near.Dist(int32(u)), best[u])
+			}
+		}
+	}
+}

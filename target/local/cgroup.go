@@ -86,6 +86,23 @@ func (c Cgroups) v2Has(controller string) bool {
 	return c.V2 != "" && err == nil && slices.Contains(strings.Fields(string(b)), controller)
 }
 
+// Of is the directory of a lab's group. Below it each node has a group of its name, and what else the lab runs one whose
+// name begins with a dot: .ovs, .controller-NAME.
+func (c Cgroups) Of(lab string) string { return group(c.roots()[0], lab) }
+
+// Kill ends every process in the group of a node, or of what else the lab runs.
+func (c Cgroups) Kill(lab, name string) error {
+	top := filepath.Join(c.Of(lab), name)
+	if _, err := os.Stat(top); err != nil {
+		return err
+	}
+	if writeFile(filepath.Join(top, "cgroup.kill"), "1") != nil { // older than Linux 5.14, or of version 1
+		killAll(top)
+	}
+	return nil
+}
+
+// group is a group below the mount point of a hierarchy.
 func group(root string, path ...string) string {
 	return filepath.Join(append([]string{root, "trivet"}, path...)...)
 }

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"slices"
+	"sync"
 	"time"
 
 	"trivet.dev/trivet/datapath/embedded"
@@ -27,6 +29,7 @@ type embeddedSwitches struct {
 	agents map[string]*agent.Agent // by node
 	joined map[string]bool         // nodes that the lab's own controller has met
 	ports  map[portID]*backing
+	inside sync.Map // addresses of controllers that are in the switches' namespace
 }
 
 // portID is a port of a node, by its number in OpenFlow.
@@ -85,7 +88,8 @@ func (l *Lab) applyEmbedded(blocked map[*topology.Link]bool) error {
 	}
 	for _, n := range l.Topology.Nodes {
 		if isEmbedded(n) && s.agents[n.Name] == nil {
-			a, err := s.Add(pipeline.Config{DatapathID: uint64(n.DPID), Name: n.Name}, agent.Options{Standalone: n.FailMode == topology.Standalone})
+			a, err := s.Add(pipeline.Config{DatapathID: uint64(n.DPID), Name: n.Name},
+				agent.Options{Standalone: n.FailMode == topology.Standalone, Dial: l.dial})
 			if err != nil {
 				return err
 			}
@@ -246,6 +250,9 @@ func (l *Lab) applyAgents() error {
 			}
 			continue
 		}
+		for _, address := range l.Programs {
+			s.inside.Store(address, true)
+		}
 		var targets []agent.Target
 		for _, c := range l.targets(n) {
 			t, err := agent.ParseTarget(c)
@@ -259,13 +266,26 @@ func (l *Lab) applyAgents() error {
 	return errors.Join(errs...)
 }
 
-// waitConnected waits until every embedded switch that has controllers outside the lab is connected to
+// dial connects an embedded switch with its controller: one that the lab runs is in the switches' namespace,
+// others are out here.
+func (l *Lab) dial(ctx context.Context, network, address string) (conn net.Conn, err error) {
+	if _, inside := l.embedded.inside.Load(network + ":" + address); !inside {
+		return agent.Dial(ctx, network, address)
+	}
+	err = inNamespace(l.fabric, func() (err error) {
+		conn, err = agent.Dial(ctx, network, address)
+		return err
+	})
+	return conn, err
+}
+
+// waitEmbedded waits until every embedded switch that has controllers of others is connected to
 // one. The error, once ctx ends, names one that is not, and why.
-func (s *embeddedSwitches) waitConnected(ctx context.Context, t *topology.Topology) error {
+func (l *Lab) waitEmbedded(ctx context.Context) error {
 	start := time.Now()
-	for _, n := range t.Nodes {
-		a := s.agents[n.Name]
-		if a == nil || len(ControllersOf(t, n)) == 0 {
+	for _, n := range l.Topology.Nodes {
+		a := l.embedded.agents[n.Name]
+		if a == nil || len(l.called(n)) == 0 {
 			continue
 		}
 		for !a.Connected() {

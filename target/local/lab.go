@@ -202,13 +202,20 @@ func each[T any](items []T, f func(T) error) error {
 
 // writeHosts writes the lab's /etc/hosts, in place: nodes have it mounted.
 func (l *Lab) writeHosts() error {
-	text := "127.0.0.1 localhost\n::1 localhost ip6-localhost\n"
-	for _, n := range l.Topology.Nodes {
-		for _, p := range l.AddressesOf(n) {
-			text += p.Addr().String() + " " + n.Name + "\n"
+	ends := endsOf(l.Topology)
+	text := []byte("127.0.0.1 localhost\n::1 localhost ip6-localhost\n")
+	add := func(name string, list []prefix) {
+		for _, p := range list {
+			text = append(append(append(p.Addr().AppendTo(text), ' '), name...), '\n')
 		}
 	}
-	return os.WriteFile(filepath.Join(l.Dir, "hosts"), []byte(text), 0o644)
+	for _, n := range l.Topology.Nodes {
+		for _, e := range ends[n.Name] {
+			add(n.Name, e.Addresses)
+		}
+		add(n.Name, n.Loopback)
+	}
+	return os.WriteFile(filepath.Join(l.Dir, "hosts"), text, 0o644)
 }
 
 // writeResolver gives nodes the machine's name servers where a NAT reaches them,

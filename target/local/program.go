@@ -80,15 +80,22 @@ func (l *Lab) WaitFlows(ctx context.Context, switches []*topology.Node) error {
 // countFlows counts flow entries, up to the first switch that has none.
 func (l *Lab) countFlows(ctx context.Context, switches []*topology.Node) (count int, without string, err error) {
 	for _, n := range switches {
-		text, err := l.ovs.Flows(ctx, topology.DeviceName(n.Name))
+		here, err := l.flowsOf(ctx, n)
 		if err != nil {
 			return count, "", err
 		}
-		here := strings.Count(text, "actions=")
 		if here == 0 {
 			return count, n.Name, nil
 		}
 		count += here
 	}
 	return count, "", nil
+}
+
+func (l *Lab) flowsOf(ctx context.Context, n *topology.Node) (int, error) {
+	if isEmbedded(n) {
+		return l.embedded.agents[n.Name].Switch().CountFlows(), nil
+	}
+	text, err := l.ovs.Flows(ctx, topology.DeviceName(n.Name))
+	return strings.Count(text, "actions="), err
 }

@@ -243,7 +243,7 @@ const refusedLong = 3 * time.Second
 // The error, once ctx ends or a controller refuses, names those that are not and why.
 func (l *Lab) WaitControllers(ctx context.Context) error {
 	if l.embedded != nil {
-		if err := l.embedded.waitConnected(ctx, l.Topology); err != nil {
+		if err := l.waitEmbedded(ctx); err != nil {
 			return err
 		}
 	}

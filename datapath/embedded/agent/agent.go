@@ -5,7 +5,9 @@
 package agent
 
 import (
+	"context"
 	"log/slog"
+	"net"
 	"sync"
 	"time"
 
@@ -27,6 +29,9 @@ type Options struct {
 	// Barrier is called before a barrier is answered; when it returns, no packet may go by what was
 	// there before.
 	Barrier func(*pipeline.Switch)
+
+	// Dial connects to a controller; nil: from the network that the process is in.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
 	// Standalone: while there is no connection to a controller, the switch forwards by learning.
 	// Otherwise it goes on with the entries that it has (fail secure, section 6.4).
@@ -61,6 +66,9 @@ func New(s *pipeline.Switch, o Options) *Agent {
 	}
 	if o.Barrier == nil {
 		o.Barrier = func(*pipeline.Switch) {}
+	}
+	if o.Dial == nil {
+		o.Dial = Dial
 	}
 	setDefault(&o.FailAfter, 15*time.Second)
 	setDefault(&o.MaxBackoff, 8*time.Second)

@@ -240,7 +240,7 @@ func (a *Agent) Serve(in net.Listener) error {
 	}
 }
 
-// dial connects by a target's network and address.
-func dial(ctx context.Context, network, address string) (net.Conn, error) {
+// Dial connects by a target's network and address, from the network that the thread is in.
+func Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	return (&net.Dialer{Timeout: handshakeTime, KeepAlive: 30 * time.Second}).DialContext(ctx, network, address)
 }

@@ -149,7 +149,7 @@ func (t *target) once(ctx context.Context) error {
 	if network == "ssl" {
 		network = "tcp"
 	}
-	conn, err := dial(ctx, network, t.Address)
+	conn, err := t.agent.opt.Dial(ctx, network, t.Address)
 	if err != nil {
 		return err
 	}

@@ -56,7 +56,7 @@ struct {
 	__type(value, __u32); /* an entry */
 } flows SEC(".maps");
 
-#define MAX_OUTPUTS 64
+#define MAX_OUTPUTS 512
 
 /* Sends a packet by a port; that is what the program returns. */
 static __always_inline int send(struct __sk_buff *skb, __u32 id, const __u8 *dst)

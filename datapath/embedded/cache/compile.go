@@ -12,7 +12,7 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-const maxOutputs = 64
+const maxOutputs = 512 // MAX_OUTPUTS in bpf/forward.c
 
 // What an output sets: bpf/forward.h.
 const (

@@ -61,7 +61,7 @@ func (o *Options) setDefaults() {
 
 const (
 	maxMasks    = 4096
-	maxClones   = 16384 // outputs beyond the first one of an entry
+	maxClones   = 32768 // outputs beyond the first one of an entry
 	coolFor     = time.Second
 	settleFor   = 10 * time.Millisecond
 	foldEvery   = time.Second
@@ -92,7 +92,9 @@ type Engine struct {
 	group sync.WaitGroup
 
 	revalidating sync.Mutex // one at a time; before mu
-	applying     sync.Mutex // held while a packet goes as an entry says, through user space; before mu
+	again        *pipeline.Translator
+	spare        *pipeline.Outcome // for the next translation
+	applying     sync.Mutex        // held while a packet goes as an entry says, through user space; before mu
 
 	sending sync.RWMutex // keeps the devices open; before mu
 
@@ -110,7 +112,6 @@ type Engine struct {
 	cooling  []cooling
 	watches  map[watchKey]*watch
 	paths    map[string]*path
-	again    *pipeline.Translator
 	stats    Stats
 	watched  uint64 // watches so far
 	all      bool   // entries are to be looked at again
@@ -131,6 +132,7 @@ func New(dp *embedded.Datapath, o Options) (*Engine, error) {
 		byID: make([]*port, o.Ports), maskIDs: map[words]uint32{}, list: make([]*entry, o.Entries),
 		ids: newPool(o.Entries), clones: newPool(maxClones), portIDs: newPool(o.Ports),
 		watches: map[watchKey]*watch{}, paths: map[string]*path{}, again: pipeline.NewTranslator(dp.Network()),
+		spare: &pipeline.Outcome{},
 	}
 	e.stats.Slow = map[string]uint64{}
 	e.changes.start()

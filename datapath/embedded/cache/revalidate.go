@@ -65,13 +65,28 @@ type watchKey struct {
 type path struct {
 	key     string
 	keys    []watchKey
+	watches []*watch // of the keys
 	entries []*entry
+}
+
+// holds says whether an outcome follows from the same parts, and none has changed since.
+func (p *path) holds(o *pipeline.Outcome) bool {
+	if len(o.Reads) != len(p.keys) {
+		return false
+	}
+	for i, r := range o.Reads {
+		if k := p.keys[i]; r.Switch != k.sw || r.What != k.what || r.Version < p.watches[i].version {
+			return false
+		}
+	}
+	return true
 }
 
 // follow notes what an entry follows from; false: some of that has changed since.
 func (e *Engine) follow(x *entry) bool {
 	var room []byte
 	keys := make([]watchKey, 0, len(x.outcome.Reads))
+	watches := make([]*watch, 0, len(x.outcome.Reads))
 	for _, r := range x.outcome.Reads {
 		k := watchKey{r.Switch, r.What}
 		w := e.watches[k]
@@ -83,15 +98,15 @@ func (e *Engine) follow(x *entry) bool {
 		if r.Version < w.version {
 			return false
 		}
-		keys = append(keys, k)
+		keys, watches = append(keys, k), append(watches, w)
 		room = binary.AppendUvarint(room, w.number)
 	}
 	p := e.paths[string(room)]
 	if p == nil {
-		p = &path{key: string(room), keys: keys}
+		p = &path{key: string(room), keys: keys, watches: watches}
 		e.paths[p.key] = p
-		for _, k := range keys {
-			e.watches[k].paths[p] = struct{}{}
+		for _, w := range watches {
+			w.paths[p] = struct{}{}
 		}
 	}
 	x.path, x.slot = p, len(p.entries)
@@ -114,11 +129,9 @@ func (e *Engine) unfollow(x *entry) {
 		return
 	}
 	delete(e.paths, p.key)
-	for _, k := range p.keys {
-		if w := e.watches[k]; w != nil {
-			if delete(w.paths, p); len(w.paths) == 0 {
-				delete(e.watches, k)
-			}
+	for i, w := range p.watches {
+		if delete(w.paths, p); len(w.paths) == 0 {
+			delete(e.watches, p.keys[i])
 		}
 	}
 }
@@ -139,17 +152,8 @@ func (e *Engine) Barrier(s *pipeline.Switch) {
 	list := e.stale(s)
 	e.mu.Unlock()
 	some := len(list) > 0
-	const batch = 64 // entries; between these, packets of new flows get their turn
-	for len(list) > 0 {
-		n := min(batch, len(list))
-		e.mu.Lock()
-		for _, x := range list[:n] {
-			if e.list[x.id] == x {
-				e.revalidate(x)
-			}
-		}
-		e.mu.Unlock()
-		list = list[n:]
+	for _, x := range list {
+		e.revalidate(x)
 	}
 	e.mu.Lock()
 	gone := e.retired
@@ -199,11 +203,25 @@ func (e *Engine) stale(s *pipeline.Switch) (list []*entry) {
 	return list
 }
 
-// revalidate makes an entry say what the tables say now.
+// revalidate makes an entry say what the tables say now. It is called with revalidating held. Finding that out
+// takes long, where ways are long: mu is free meanwhile, so that packets of other flows do not wait.
 func (e *Engine) revalidate(x *entry) {
-	o := &pipeline.Outcome{}
-	e.again.Translate(o, x.port.port, &x.of, e.dp.Now())
-	code, why := compile(o, e.deviceOf)
+	e.again.Translate(e.spare, x.port.port, &x.of, e.dp.Now())
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.list[x.id] != x {
+		return
+	}
+	code, why := compile(e.spare, e.deviceOf)
+	if why == "" && code.equal(&x.code) && x.path != nil && x.path.holds(e.spare) && x.outcome.Same(e.spare) {
+		return // most entries that follow from a table have nothing to do with what has changed there
+	}
+	e.update(x, e.spare, code, why)
+	e.spare = &pipeline.Outcome{}
+}
+
+// update makes an entry say what an outcome does, which becomes its own; why says that no entry can.
+func (e *Engine) update(x *entry, o *pipeline.Outcome, code compiled, why string) {
 	mask, ok := maskOf(&o.Mask, &x.of, x.class)
 	if why != "" || !ok || !x.mask.covers(&mask) {
 		e.remove(x)
@@ -235,6 +253,7 @@ func (e *Engine) revalidate(x *entry) {
 func (e *Engine) look() {
 	tick := time.NewTicker(foldEvery)
 	defer tick.Stop()
+	var took time.Duration // the last time
 	for {
 		select {
 		case <-e.stop:
@@ -242,9 +261,11 @@ func (e *Engine) look() {
 		case <-tick.C:
 			e.forget()
 		case <-e.changes.some:
-			time.Sleep(settleFor) // more may come, and a barrier
+			time.Sleep(max(settleFor, took)) // more may come, and a barrier; and packets need the processor, too
 		}
+		start := time.Now()
 		e.Barrier(nil)
+		took = min(time.Since(start), foldEvery)
 		e.mu.Lock()
 		e.cool()
 		e.mu.Unlock()

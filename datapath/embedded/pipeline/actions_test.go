@@ -3,7 +3,6 @@ package pipeline
 import (
 	"bytes"
 	"fmt"
-	"math/rand"
 	"testing"
 
 	"github.com/gopacket/gopacket"
@@ -15,10 +14,10 @@ import (
 // After any rewrite of any packet, its checksums are right: another implementation that computes them anew
 // comes to the same bytes. Parts of IP packets are left out, as their checksum is of the whole.
 func TestChecksums(t *testing.T) {
-	g := gen{Rand: rand.New(rand.NewSource(1)), t: t}
+	g := newGen(t, 1)
 	kinds := map[string]int{}
 	for range 8000 {
-		frame := g.frame()
+		frame := g.Frame()
 		var k Key
 		l, _ := parse(frame, &k)
 		if l.l4 == 0 || k.shape() != 0 {
@@ -26,7 +25,7 @@ func TestChecksums(t *testing.T) {
 		}
 		var r Rewrite
 		for range 1 + g.Intn(6) {
-			o := g.settable()
+			o := g.Settable()
 			if o.Field != openflow.FieldTunnelID {
 				r.Sets = append(r.Sets, Set{o.Field, o.Value})
 			}

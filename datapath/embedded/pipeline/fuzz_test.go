@@ -2,7 +2,6 @@ package pipeline
 
 import (
 	"fmt"
-	"math/rand"
 	"sync"
 	"testing"
 	"time"
@@ -13,9 +12,9 @@ import (
 // Packets of any bytes through random networks: nothing fails, the outcome is what happens, and it is that
 // of the packet's own key.
 func FuzzPacket(f *testing.F) {
-	g := gen{Rand: rand.New(rand.NewSource(1)), t: f}
+	g := newGen(f, 1)
 	for range 40 {
-		f.Add(g.frame(), uint8(g.Intn(256)))
+		f.Add(g.Frame(), uint8(g.Intn(256)))
 	}
 	type place struct {
 		n    *Network
@@ -23,7 +22,7 @@ func FuzzPacket(f *testing.F) {
 	}
 	var places []place
 	for seed := range 16 {
-		g := gen{Rand: rand.New(rand.NewSource(int64(seed))), t: f}
+		g := newGen(f, int64(seed))
 		n, list := g.network(3, 40)
 		places = append(places, place{n, list[0].Port(1)})
 	}
@@ -51,7 +50,7 @@ func FuzzPacket(f *testing.F) {
 
 // FLOW_MODs of any bytes that can be decoded are taken or refused, and packets go on.
 func FuzzFlowMod(f *testing.F) {
-	g := gen{Rand: rand.New(rand.NewSource(2)), t: f}
+	g := newGen(f, 2)
 	_, list := g.network(1, 1)
 	for range 40 {
 		m := g.flow(list[0], 4, 3, 2)
@@ -63,7 +62,7 @@ func FuzzFlowMod(f *testing.F) {
 		if openflow.DecodeInto(b, m) != nil {
 			return
 		}
-		g := gen{Rand: rand.New(rand.NewSource(seed)), t: t}
+		g := newGen(t, seed)
 		n, list := g.network(2, 20)
 		if err := list[0].FlowMod(m, 0); err != nil {
 			if _, ok := err.(*Refusal); !ok {
@@ -72,7 +71,7 @@ func FuzzFlowMod(f *testing.F) {
 		}
 		p := NewProcessor(n)
 		for range 5 {
-			p.Receive(list[0].Port(g.ports()), &Packet{Data: g.frame()}, time.Second)
+			p.Receive(list[0].Port(g.Port()), &Packet{Data: g.Frame()}, time.Second)
 		}
 		n.Expire(time.Hour)
 	})
@@ -81,31 +80,31 @@ func FuzzFlowMod(f *testing.F) {
 // Packets, changes and statistics at the same time: what the race detector would see, and the tables are
 // whole afterwards: every entry is found by its own match.
 func TestConcurrent(t *testing.T) {
-	g := gen{Rand: rand.New(rand.NewSource(3)), t: t}
+	g := newGen(t, 3)
 	n, list := g.network(3, 40)
 	var group sync.WaitGroup
 	stop := make(chan struct{})
 	for i := range 2 {
 		group.Go(func() {
-			g := gen{Rand: rand.New(rand.NewSource(int64(10 + i))), t: t}
+			g := newGen(t, int64(10+i))
 			p := NewProcessor(n)
 			for now := time.Duration(0); ; now += time.Millisecond {
 				select {
 				case <-stop:
 					return
 				default:
-					p.Receive(list[g.Intn(3)].Port(g.ports()), &Packet{Data: g.frame()}, now)
+					p.Receive(list[g.Intn(3)].Port(g.Port()), &Packet{Data: g.Frame()}, now)
 				}
 			}
 		})
 	}
 	for i := range 1500 {
 		s := list[g.Intn(3)]
-		m := openflow.NewFlowMod(openflow.FlowModCommand(g.Intn(5)), uint16(g.Intn(6)), g.match(), g.instructions(0, 4, 3, 2)...)
+		m := openflow.NewFlowMod(openflow.FlowModCommand(g.Intn(5)), uint16(g.Intn(6)), g.Match(), g.Instructions(0, 4, 3, 2)...)
 		m.IdleTimeout = uint16(g.Intn(2))
 		_ = s.FlowMod(m, time.Duration(i)*time.Millisecond)
 		if i%50 == 0 {
-			s.SetPortState(g.ports(), openflow.PortState(g.Intn(2)))
+			s.SetPortState(g.Port(), openflow.PortState(g.Intn(2)))
 			_, _ = s.Multipart(openflow.AllFlows(), 0)
 			n.Expire(time.Duration(i) * time.Millisecond)
 		}

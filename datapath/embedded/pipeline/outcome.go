@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"bytes"
 	"slices"
 	"time"
 
@@ -122,6 +123,19 @@ func (s *Switch) version(what int) uint64 {
 // Holds says whether the outcome, which is that of the packet of one key, is that of another, too.
 func (o *Outcome) Holds(of, other *Key) bool {
 	return o.Mask.Covers(of, other) && other.TTL() >= o.TTLMin && other.TTL() <= o.TTLMax
+}
+
+// Same says whether another outcome does the same with the same packets, and counts them at the same places.
+func (o *Outcome) Same(other *Outcome) bool {
+	return o.Mask == other.Mask && o.TTLMin == other.TTLMin && o.TTLMax == other.TTLMax && o.Slow == other.Slow &&
+		o.Hops == other.Hops && o.Loop == other.Loop && slices.Equal(o.Credits, other.Credits) &&
+		slices.Equal(o.Stages, other.Stages) && slices.Equal(o.Messages, other.Messages) &&
+		slices.EqualFunc(o.Outputs, other.Outputs, func(a, b Output) bool { return a.equal(&b) })
+}
+
+func (o *Output) equal(other *Output) bool {
+	return o.Stage == other.Stage && o.Port == other.Port && o.Message == other.Message && o.Queue == other.Queue &&
+		bytes.Equal(o.base, other.base) && o.Rewrite.equal(&other.Rewrite)
 }
 
 // ToController says whether packets are sent to controllers.

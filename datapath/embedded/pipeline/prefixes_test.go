@@ -1,16 +1,16 @@
 package pipeline
 
 import (
-	"math/rand"
 	"testing"
 
+	"trivet.dev/trivet/datapath/embedded/random"
 	"trivet.dev/trivet/openflow"
 )
 
 // The set of prefixes finds what a search of all finds, as prefixes come and go; and whoever agrees with a
 // value on the bits that were looked at has the same prefixes.
 func TestPrefixes(t *testing.T) {
-	g := gen{Rand: rand.New(rand.NewSource(1)), t: t}
+	g := newGen(t, 1)
 	type prefix struct {
 		v openflow.Value
 		n uint8
@@ -22,7 +22,7 @@ func TestPrefixes(t *testing.T) {
 	var all []prefix
 	for range 20000 {
 		if g.Intn(2) == 0 || len(all) == 0 {
-			n := pick[uint8](g, 1, 2, 3, 8, 61, 62, 63, 64, 65, 66, 128)
+			n := random.Pick[uint8](g.Gen, 1, 2, 3, 8, 61, 62, 63, 64, 65, 66, 128)
 			p := prefix{firstBits(value(), n), n}
 			all = append(all, p)
 			tree.add(p.v, p.n)

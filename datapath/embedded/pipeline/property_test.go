@@ -3,8 +3,9 @@ package pipeline
 import (
 	"bytes"
 	"fmt"
-	"math/rand"
 	"testing"
+
+	"trivet.dev/trivet/datapath/embedded/random"
 )
 
 // describe writes an outcome so that two can be compared. The mask is left out: there may be two ways to see
@@ -25,7 +26,7 @@ func describe(o *Outcome) string {
 // leaves a packet that can be: a key that some frame has.
 func (g gen) mutate(o *Outcome, k *Key) (other Key, found bool) {
 	for range 40 {
-		if !ParseKey(&other, g.frame(), g.ports()) {
+		if !ParseKey(&other, g.Frame(), g.Port()) {
 			continue
 		}
 		// Take over what counts; the rest is from another real packet. The TTL is any of the range.
@@ -51,12 +52,12 @@ func TestMaskIsEnough(t *testing.T) {
 	}
 	var cacheable, slow, chained, several int
 	for seed := range networks {
-		g := gen{Rand: rand.New(rand.NewSource(int64(seed))), t: t}
+		g := newGen(t, int64(seed))
 		n, list := g.network(1+g.Intn(4), 10+g.Intn(40))
 		if seed%2 == 0 { // these have learned addresses
 			p := NewProcessor(n)
 			for range 100 {
-				p.Receive(pick(g, list...).Port(g.ports()), &Packet{Data: g.frame()}, 0)
+				p.Receive(random.Pick(g.Gen, list...).Port(g.Port()), &Packet{Data: g.Frame()}, 0)
 			}
 		}
 		var interest Mask
@@ -68,8 +69,8 @@ func TestMaskIsEnough(t *testing.T) {
 		var o, o2 Outcome
 		for range packets {
 			var k Key
-			p := pick(g, list...).Port(g.ports())
-			if !ParseKey(&k, g.frame(), p.Number()) {
+			p := random.Pick(g.Gen, list...).Port(g.Port())
+			if !ParseKey(&k, g.Frame(), p.Number()) {
 				continue
 			}
 			tr.Translate(&o, p, &k, 0)
@@ -121,14 +122,14 @@ func TestOutcomeIsWhatHappens(t *testing.T) {
 	}
 	var compared int
 	for seed := range networks {
-		g := gen{Rand: rand.New(rand.NewSource(int64(seed))), t: t}
+		g := newGen(t, int64(seed))
 		n, list := g.network(1+g.Intn(4), 10+g.Intn(40))
 		tr, live, apply := NewTranslator(n), NewProcessor(n), NewProcessor(n)
 		var o Outcome
 		for range 120 {
 			var k Key
-			p := pick(g, list...).Port(g.ports())
-			frame := g.frame()
+			p := random.Pick(g.Gen, list...).Port(g.Port())
+			frame := g.Frame()
 			before := bytes.Clone(frame)
 			if !ParseKey(&k, frame, p.Number()) {
 				continue

@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"encoding/binary"
+	"slices"
 
 	"trivet.dev/trivet/openflow"
 )
@@ -33,6 +34,11 @@ type Set struct {
 type Tag struct {
 	EthType uint16
 	TCI     uint16 // PCP 3, DEI 1, VLAN 12
+}
+
+func (r *Rewrite) equal(o *Rewrite) bool {
+	return r.PopVLAN == o.PopVLAN && r.SetTTL == o.SetTTL && r.TTL == o.TTL && r.DecTTL == o.DecTTL &&
+		r.SetMPLSTTL == o.SetMPLSTTL && r.MPLSTTL == o.MPLSTTL && slices.Equal(r.Sets, o.Sets) && slices.Equal(r.Push, o.Push)
 }
 
 // Nothing says whether the packet goes out as it came in.

@@ -117,6 +117,16 @@ func (s *Switch) flowStats(r openflow.FlowStatsRequest, now time.Duration) (open
 	return list, nil
 }
 
+// CountFlows returns how many flow entries there are in all tables.
+func (s *Switch) CountFlows() (n int) {
+	s.net.mu.RLock()
+	defer s.net.mu.RUnlock()
+	for i := range s.tables {
+		n += s.tables[i].count
+	}
+	return n
+}
+
 func (s *Switch) aggregate(r openflow.FlowStatsRequest) (openflow.MultipartBody, error) {
 	flows, err := s.flowsFor(r)
 	if err != nil {

@@ -1,0 +1,126 @@
+package drive
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"trivet.dev/trivet/bench/experiment"
+	"trivet.dev/trivet/bench/result"
+)
+
+// keptOutput is how much of what a command prints is kept as details, in bytes.
+const keptOutput = 16 << 10
+
+// command runs a shell command, in a node or on the machine, and takes numbers from what it prints.
+func command(ctx context.Context, b *bed) (o experiment.Outcome, err error) {
+	var text []byte
+	if node := b.options.Text("node"); node != "" {
+		text, err = b.output(ctx, node, "/bin/sh", "-c", b.options.Text("run"))
+	} else {
+		text, err = onMachine(ctx, b.options.Text("run"), b.name)
+	}
+	o.Details, _ = json.Marshal(map[string]string{"output": string(text[:min(len(text), keptOutput)])})
+	values, wrong := numbers(b.options, text)
+	if len(values) > 0 {
+		o.Measurements = []result.Measurement{{Metric: b.options.Text("metric"), Unit: b.options.Text("unit"), Values: values}}
+	}
+	return o, errors.Join(err, wrong)
+}
+
+// onMachine runs a shell command here, with TRIVET_LAB set to the lab's name, so that trivet finds it. When ctx ends it is
+// killed, with all it has started.
+func onMachine(ctx context.Context, script, lab string) ([]byte, error) {
+	var out, errOut bytes.Buffer
+	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", script)
+	cmd.Stdout, cmd.Stderr = &out, &errOut
+	cmd.Env = append(os.Environ(), "TRIVET_LAB="+lab)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
+	cmd.WaitDelay = time.Second
+	err := cmd.Run()
+	if said := strings.TrimSpace(errOut.String()); err != nil && said != "" {
+		err = fmt.Errorf("%w: %s", err, said)
+	}
+	return out.Bytes(), err
+}
+
+// numbers finds what was asked for in a text.
+func numbers(o experiment.Options, text []byte) ([]float64, error) {
+	if path := o.Text("path"); path != "" {
+		return numberAt(text, path)
+	}
+	pattern, err := regexp.Compile(o.Text("match"))
+	if err != nil {
+		return nil, fmt.Errorf("match: %w", err)
+	}
+	var out []float64
+	for _, m := range pattern.FindAllSubmatch(text, -1) {
+		word := m[len(m)-1]
+		if len(m) > 1 {
+			word = m[1]
+		}
+		v, err := strconv.ParseFloat(string(word), 64)
+		if err != nil {
+			return out, fmt.Errorf("match: %q is no number; put the number into the first group: 'took ([0-9.]+) s'", word)
+		}
+		out = append(out, v)
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("match: %q is not in what the command printed: %q", o.Text("match"), clip(text))
+	}
+	return out, nil
+}
+
+// numberAt follows a path like end.sum.0.bits_per_second into a JSON document, to a number or a list of them.
+func numberAt(text []byte, path string) ([]float64, error) {
+	var at any
+	if err := json.Unmarshal(text, &at); err != nil {
+		return nil, fmt.Errorf("path: the command printed no JSON (%w): %q", err, clip(text))
+	}
+	for _, step := range strings.Split(path, ".") {
+		var ok bool
+		switch here := at.(type) {
+		case map[string]any:
+			at, ok = here[step]
+		case []any:
+			var i int
+			i, err := strconv.Atoi(step)
+			if ok = err == nil && i >= 0 && i < len(here); ok {
+				at = here[i]
+			}
+		}
+		if !ok {
+			return nil, fmt.Errorf("path: there is no %q of %s in what the command printed", step, path)
+		}
+	}
+	list, many := at.([]any)
+	if !many {
+		list = []any{at}
+	}
+	var out []float64
+	for _, v := range list {
+		n, ok := v.(float64)
+		if !ok {
+			return nil, fmt.Errorf("path: %s is no number but %v", path, v)
+		}
+		out = append(out, n)
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("path: %s is an empty list", path)
+	}
+	return out, nil
+}
+
+func clip(text []byte) string { return string(text[:min(len(text), 200)]) }

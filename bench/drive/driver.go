@@ -1,0 +1,189 @@
+package drive
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"trivet.dev/trivet/bench/experiment"
+	"trivet.dev/trivet/internal/version"
+	"trivet.dev/trivet/lab"
+	"trivet.dev/trivet/topology"
+)
+
+// Driver brings labs up on this machine.
+type Driver struct {
+	Dir    string        // where the files lie that the experiment names
+	Prefix string        // of the labs' names; see PrefixOf
+	Wait   time.Duration // for controllers to answer and routes to be known; 0 is a minute
+
+	count atomic.Int64
+}
+
+// PrefixOf is what the names of the labs of a result file begin with, so that a run that is resumed finds what
+// one that was killed has left. A result file is written by one run at a time.
+func PrefixOf(file string) (string, error) {
+	path, err := filepath.Abs(file)
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256([]byte(path))
+	return "bench-" + hex.EncodeToString(sum[:4]), nil
+}
+
+// Targets are where labs of an experiment run.
+const (
+	onLocal   = "local"
+	onMininet = "mininet"
+)
+
+// Clean takes down the labs that a run before has left, and returns their names.
+func (d *Driver) Clean(ctx context.Context) ([]string, error) {
+	labs, err := lab.List()
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	var errs []error
+	for _, s := range labs {
+		if strings.HasPrefix(s.Name, d.Prefix+"-") {
+			names = append(names, s.Name)
+			errs = append(errs, s.Stop(ctx, func(lab.Progress) {}))
+		}
+	}
+	return names, errors.Join(errs...)
+}
+
+// Check finds what a plan asks for that this build or this machine does not have.
+func Check(p *experiment.Plan) error {
+	told := map[string]bool{}
+	var errs []error
+	add := func(format string, args ...any) {
+		if text := fmt.Sprintf(format, args...); !told[text] {
+			told[text] = true
+			errs = append(errs, errors.New(text))
+		}
+	}
+	for i := range p.Cells {
+		c := &p.Cells[i]
+		if err := checkLab(&c.Lab, p.Experiment.Dir()); err != nil {
+			add("%s: %s", c.ID, err)
+		}
+		for _, probe := range slices.Concat(c.Groups...) {
+			switch {
+			case kinds[probe.Kind] == nil:
+				add("%s: this build does not have the probe", probe.Kind)
+			case c.Lab.Options["target"] == onMininet && !everywhere[probe.Kind]:
+				add("%s: cannot be used with target: mininet", probe.Kind)
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func checkLab(l *experiment.Lab, dir string) error {
+	for _, o := range []string{"isolate", "pin_nodes", "pin_datapath", "pin_controller"} {
+		if l.Options[o] != "" {
+			return fmt.Errorf("%s: this build does not have it; bind the whole run instead:  taskset -c %s trivet bench run …", o, l.Options[o])
+		}
+	}
+	t, problems := l.Resolve(dir, defaultsOf(l))
+	if err := problems.Err(); err != nil {
+		return err
+	}
+	switch target := l.Options["target"]; target {
+	case onLocal:
+		if err := lab.Supported(t); err != nil {
+			return err
+		}
+		return lab.Installed(t)
+	case onMininet:
+		return checkMininet(t)
+	default:
+		return fmt.Errorf("target: %s: there are local and mininet in this build", target)
+	}
+}
+
+// defaultsOf a lab are those of any; Mininet's switches learn.
+func defaultsOf(l *experiment.Lab) topology.Defaults {
+	d := lab.Defaults
+	if l.Options["target"] == onMininet {
+		d.Controller = topology.ControllerNone
+	}
+	return d
+}
+
+// Up brings up the lab of a cell.
+func (d *Driver) Up(ctx context.Context, cell *experiment.Cell) (experiment.Instance, error) {
+	i, err := d.up(ctx, cell)
+	if err != nil {
+		return nil, err // and no instance that is nil inside
+	}
+	return i, nil
+}
+
+func (d *Driver) up(ctx context.Context, cell *experiment.Cell) (*instance, error) {
+	t, problems := cell.Lab.Resolve(d.Dir, defaultsOf(&cell.Lab))
+	if err := problems.Err(); err != nil {
+		return nil, err
+	}
+	i := &instance{driver: d, cell: cell, topology: t, name: fmt.Sprintf("%s-%d", d.Prefix, d.count.Add(1))}
+	var err error
+	if cell.Lab.Options["target"] == onMininet {
+		i.place, err = startMininet(ctx, t)
+	} else {
+		i.place, err = d.start(ctx, i.name, t)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return i, nil
+}
+
+// start brings up one of Trivet's labs. One that is up, but not all of which works, is none to measure in.
+func (d *Driver) start(ctx context.Context, name string, t *topology.Topology) (*ownLab, error) {
+	if err := errors.Join(lab.Supported(t), lab.Installed(t)); err != nil {
+		return nil, err
+	}
+	wait := d.Wait
+	if wait == 0 {
+		wait = time.Minute
+	}
+	state := lab.State{Name: name, Status: lab.Starting, Version: version.Version, Source: "an experiment", Target: onLocal,
+		Owner: lab.Owner(), Created: time.Now(), Wait: topology.Duration(wait), Topology: t}
+	var warnings []error
+	client, err := lab.Start(ctx, state, func(p lab.Progress) {
+		if p.Warning != "" {
+			warnings = append(warnings, errors.New(p.Warning))
+		}
+	})
+	if err == nil {
+		err = errors.Join(warnings...)
+	}
+	if err != nil {
+		return nil, errors.Join(err, remove(context.WithoutCancel(ctx), name))
+	}
+	if state, err = lab.Load(name); err != nil {
+		return nil, err
+	}
+	return newOwnLab(client, state)
+}
+
+// remove takes down what there is of a lab.
+func remove(ctx context.Context, name string) error {
+	s, err := lab.Load(name)
+	if errors.Is(err, lab.ErrNone) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return s.Stop(ctx, func(lab.Progress) {})
+}

@@ -1,0 +1,232 @@
+package drive
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"trivet.dev/trivet/bench/environment"
+	"trivet.dev/trivet/bench/experiment"
+	"trivet.dev/trivet/bench/result"
+	"trivet.dev/trivet/topology"
+)
+
+// iperfPorts gives each server a port of its own: two may run in one node.
+var iperfPorts atomic.Int32
+
+// iperf3 measures throughput (bit/s of payload, received), and with it retransmissions of TCP, or loss and jitter of UDP.
+func iperf3(ctx context.Context, b *bed) (o experiment.Outcome, err error) {
+	from, to := b.options.Text("from"), b.options.Text("to")
+	address, err := b.addressOf(to)
+	if err != nil {
+		return o, err
+	}
+	port := strconv.Itoa(5201 + int(iperfPorts.Add(1)-1)%10000)
+	stop, err := b.serve(ctx, to, "listening", "iperf3", "--server", "--one-off", "--forceflush", "--bind", address, "--port", port)
+	if err != nil {
+		return o, err
+	}
+	defer stop()
+	args := append([]string{"iperf3", "--client", address, "--port", port}, iperfArguments(b.options)...)
+	text, err := b.output(ctx, from, args...)
+	report, wrong := readIperf(text)
+	if wrong != nil {
+		return o, errors.Join(wrong, err)
+	}
+	var compact bytes.Buffer
+	if json.Compact(&compact, text) == nil {
+		o.Details = compact.Bytes()
+	}
+	o.Measurements = report.measurements(from, to, b.options["protocol"] == "udp")
+	o.Links = b.checkRate(from, to, report)
+	return o, err
+}
+
+func iperfArguments(o experiment.Options) []string {
+	args := []string{"--json", "--connect-timeout", "10000", "--time", strconv.Itoa(max(1, int(o.Time("time").Round(time.Second).Seconds()))),
+		"--parallel", strconv.Itoa(max(1, o.Int("parallel")))}
+	if o["protocol"] == "udp" {
+		args = append(args, "--udp")
+	}
+	if o["bitrate"] != "" {
+		args = append(args, "--bitrate", strconv.FormatUint(uint64(o.Rate("bitrate")), 10))
+	}
+	for _, name := range []string{"window", "length", "congestion"} {
+		if o[name] != "" {
+			args = append(args, "--"+name, o[name])
+		}
+	}
+	if o.Truth("bidirectional") {
+		args = append(args, "--bidir")
+	}
+	return args
+}
+
+// iperfSum is a sum in iperf3's report.
+type iperfSum struct {
+	Bytes         float64 `json:"bytes"`
+	BitsPerSecond float64 `json:"bits_per_second"`
+	Seconds       float64 `json:"seconds"`
+	Retransmits   *int    `json:"retransmits"`
+	Jitter        float64 `json:"jitter_ms"`
+	Lost          int     `json:"lost_packets"`
+	Packets       int     `json:"packets"`
+}
+
+// iperfReport is what is used of iperf3's JSON.
+type iperfReport struct {
+	Error     string `json:"error"`
+	Intervals []struct {
+		Sum *struct {
+			Start float64 `json:"start"`
+			iperfSum
+		} `json:"sum"`
+	} `json:"intervals"`
+	End struct {
+		Sum          iperfSum  `json:"sum"`
+		Sent         iperfSum  `json:"sum_sent"`
+		Received     iperfSum  `json:"sum_received"`
+		SumBack      *iperfSum `json:"sum_bidir_reverse"`
+		SentBack     *iperfSum `json:"sum_sent_bidir_reverse"`
+		ReceivedBack *iperfSum `json:"sum_received_bidir_reverse"`
+	} `json:"end"`
+	Start struct {
+		Test struct {
+			Protocol  string  `json:"protocol"`
+			BlockSize int     `json:"blksize"`
+			Duration  float64 `json:"duration"`
+		} `json:"test_start"`
+		MSS int `json:"tcp_mss_default"`
+	} `json:"start"`
+}
+
+func readIperf(text []byte) (*iperfReport, error) {
+	var r iperfReport
+	switch err := json.Unmarshal(text, &r); {
+	case err != nil && len(bytes.TrimSpace(text)) == 0:
+		return nil, errors.New("iperf3 said nothing")
+	case err != nil:
+		return nil, fmt.Errorf("iperf3 printed no JSON: %w", err)
+	case r.Error != "":
+		return nil, fmt.Errorf("iperf3: %s", r.Error)
+	}
+	return &r, nil
+}
+
+// throughput is what was received: of UDP, iperf3 before 3.13 has one sum only, of what was sent.
+func throughput(sum, received iperfSum, udp bool) float64 {
+	if udp && received.BitsPerSecond == 0 && sum.Packets > 0 {
+		return sum.BitsPerSecond * (1 - float64(sum.Lost)/float64(sum.Packets))
+	}
+	return received.BitsPerSecond
+}
+
+func (r *iperfReport) measurements(from, to string, udp bool) (out []result.Measurement) {
+	one := func(metric, unit string, value float64, labels map[string]string) {
+		out = append(out, result.Measurement{Metric: metric, Unit: unit, Values: []float64{value}, Labels: labels})
+	}
+	direction := func(from, to string, sum, sent, received iperfSum) {
+		labels := map[string]string{"from": from, "to": to}
+		one("throughput", "bit/s", throughput(sum, received, udp), labels)
+		if !udp {
+			if sent.Retransmits != nil {
+				one("retransmissions", "packets", float64(*sent.Retransmits), labels)
+			}
+			return
+		}
+		rate := sent.BitsPerSecond
+		if rate == 0 {
+			rate = sum.BitsPerSecond
+		}
+		one("sent", "bit/s", rate, labels)
+		one("jitter", "s", sum.Jitter/1e3, labels)
+		loss := result.Share("loss", min(max(0, sum.Lost), sum.Packets), sum.Packets)
+		loss.Labels = labels
+		out = append(out, loss)
+	}
+	direction(from, to, r.End.Sum, r.End.Sent, r.End.Received)
+	if back := r.End.ReceivedBack; back != nil && r.End.SentBack != nil {
+		sum := iperfSum{}
+		if r.End.SumBack != nil {
+			sum = *r.End.SumBack
+		}
+		direction(to, from, sum, *r.End.SentBack, *back)
+	}
+	if over := r.overTime(); over != nil {
+		over.Labels = map[string]string{"from": from, "to": to}
+		out = append(out, *over)
+	}
+	return out
+}
+
+// overTime is what the sender handed over second by second.
+func (r *iperfReport) overTime() *result.Measurement {
+	m := result.Measurement{Metric: "sent_over_time", Unit: "bit/s"}
+	for _, i := range r.Intervals {
+		if i.Sum != nil {
+			m.Values, m.At = append(m.Values, i.Sum.BitsPerSecond), append(m.At, i.Sum.Start)
+		}
+	}
+	if len(m.Values) < 2 {
+		return nil
+	}
+	return &m
+}
+
+// Headers of a full frame in bytes, that a link's bandwidth counts and iperf3 does not: Ethernet 14, IPv4 20, UDP 8 or TCP 20
+// with its time stamps 12.
+const (
+	udpHeaders = 14 + 20 + 8
+	tcpHeaders = 14 + 20 + 32
+)
+
+// checkRate holds the narrowest link on the way against what passed through it. Too little is held against it only where iperf3
+// would have sent more: TCP that neither losses nor a small window hold back, UDP at a higher rate.
+func (b *bed) checkRate(from, to string, r *iperfReport) []environment.LinkCheck {
+	way := wayBetween(b.topology, from, to)
+	if way == nil || !b.alone || b.options.Truth("bidirectional") {
+		return nil
+	}
+	narrowest, lossy := topology.Rate(0), false
+	for _, h := range append(there(way), way...) {
+		lossy = lossy || h.impairment().Loss > 0
+	}
+	for _, h := range way {
+		if w := h.impairment().Bandwidth; w > 0 && (narrowest == 0 || w < narrowest) {
+			narrowest = w
+		}
+	}
+	udp := b.options["protocol"] == "udp"
+	given := throughput(r.End.Sum, r.End.Received, udp) * overhead(r, udp)
+	if narrowest == 0 || given == 0 {
+		return nil
+	}
+	full := !udp && !lossy && b.options["window"] == ""
+	if rate := b.options["bitrate"]; rate != "" {
+		full = full || udp
+		full = full && float64(b.options.Rate("bitrate")) > 1.05*float64(narrowest)
+	} else if udp {
+		full = false // 1 Mbit/s
+	}
+	if !full && given <= float64(narrowest) {
+		return nil
+	}
+	return []environment.LinkCheck{{Link: nameOf(way), AskedRate: float64(narrowest), GivenRate: given}}
+}
+
+// overhead is by how much more the link carries than iperf3's payload.
+func overhead(r *iperfReport, udp bool) float64 {
+	payload := 1448.0
+	if udp && r.Start.Test.BlockSize > 0 && r.Start.Test.BlockSize < 1472 {
+		payload = float64(r.Start.Test.BlockSize)
+	}
+	if udp {
+		return (payload + udpHeaders) / payload
+	}
+	return (payload + tcpHeaders) / payload
+}

@@ -1,0 +1,319 @@
+package drive
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"trivet.dev/trivet/bench/environment"
+	"trivet.dev/trivet/bench/experiment"
+	"trivet.dev/trivet/bench/probe"
+	"trivet.dev/trivet/lab"
+	"trivet.dev/trivet/topology"
+)
+
+//go:embed mininet.py
+var mininetScript string
+
+// mininetStart prepares namespaces for Mininet, with an Open vSwitch of its own where it wants one, and becomes the script.
+const mininetStart = `
+set -e
+mount --make-rprivate /
+mount -t proc proc /proc
+mount -t sysfs none /sys
+mount -t tmpfs none /run
+mount -t tmpfs none /var/log
+ip link set lo up
+if [ "$1" = ovs ]; then
+	mkdir -p /run/openvswitch /var/log/openvswitch
+	ovsdb-tool create /run/openvswitch/conf.db /usr/share/openvswitch/vswitch.ovsschema
+	ovsdb-server /run/openvswitch/conf.db --remote=punix:/run/openvswitch/db.sock --detach --pidfile --log-file=/dev/null
+	ovs-vsctl --no-wait init
+	ovs-vswitchd --detach --pidfile --log-file=/dev/null
+fi
+exec /usr/bin/python3 -c "$2"
+`
+
+// checkMininet says what of a topology Mininet is not asked to do: hosts and switches that learn, without loops.
+func checkMininet(t *topology.Topology) error {
+	var datapath topology.Datapath
+	for _, n := range t.Nodes {
+		switch {
+		case n.Kind == topology.Host:
+			continue
+		case n.Kind != topology.Switch:
+			return fmt.Errorf("target: mininet has hosts and switches only, and %s is a %s", n.Name, n.Kind)
+		case n.Datapath != topology.OVS && n.Datapath != topology.Bridge || datapath != "" && n.Datapath != datapath:
+			return errors.New("target: mininet needs datapath: ovs or datapath: bridge, the same for all switches")
+		case len(n.Controllers) > 0 && n.Controllers[0] != topology.ControllerNone:
+			return errors.New("target: mininet has switches that learn; write controller: none")
+		}
+		datapath = n.Datapath
+	}
+	if len(topology.Blocked(t)) > 0 {
+		return errors.New("target: mininet has nothing against loops; take a topology without")
+	}
+	needs := map[string]string{"mn": "mininet", "/usr/bin/python3": "python3"}
+	if datapath == topology.OVS {
+		needs["ovs-vswitchd"] = "openvswitch-switch"
+	} else {
+		needs["brctl"] = "bridge-utils"
+	}
+	for program, from := range needs {
+		if _, err := exec.LookPath(program); err != nil {
+			return fmt.Errorf("target: mininet: %s is not installed:  apt install %s", program, from)
+		}
+	}
+	return nil
+}
+
+// mininetLab is a network that Mininet has brought up, in namespaces that end with its process.
+type mininetLab struct {
+	cmd      *exec.Cmd
+	in       io.Closer
+	answers  *bufio.Scanner
+	complain *bytes.Buffer
+	topology *topology.Topology
+	pids     map[string]int // of nodes, in the namespace of Mininet's processes
+	up       time.Duration  // by Mininet's own clock
+	took     time.Duration  // to stop, by the same
+}
+
+// mininetAnswer is a line that the script prints.
+type mininetAnswer struct {
+	Up, Down float64
+	PIDs     map[string]int
+	Said     string
+}
+
+func startMininet(ctx context.Context, t *topology.Topology) (*mininetLab, error) {
+	if err := checkMininet(t); err != nil {
+		return nil, err
+	}
+	asked, kind := mininetRequest(t)
+	m := &mininetLab{topology: t, complain: &bytes.Buffer{}}
+	m.cmd = exec.Command("/bin/sh", "-c", mininetStart, "sh", kind, mininetScript)
+	m.cmd.Stderr = m.complain
+	m.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS | unix.CLONE_NEWNET}
+	in, err := m.cmd.StdinPipe() // it also ends when this closes, as when this process is killed
+	if err != nil {
+		return nil, err
+	}
+	out, err := m.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := m.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start Mininet: %w", err)
+	}
+	m.in, m.answers = in, bufio.NewScanner(out)
+	m.answers.Buffer(nil, 1<<20)
+	defer context.AfterFunc(ctx, func() { _ = m.cmd.Process.Kill() })()
+	_, err = in.Write(append(asked, '\n'))
+	var a mininetAnswer
+	if err == nil {
+		a, err = m.answer()
+	}
+	if err == nil && strings.Contains(a.Said, "*** Error") { // it goes on after those
+		err = errors.New(strings.TrimSpace(a.Said))
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("Mininet: %w", err), ctx.Err(), m.end())
+	}
+	m.pids, m.up = a.PIDs, time.Duration(a.Up*1e9)
+	return m, nil
+}
+
+// answer reads the script's next line.
+func (m *mininetLab) answer() (a mininetAnswer, err error) {
+	if !m.answers.Scan() {
+		lines := strings.Split(strings.TrimSpace(m.complain.String()), "\n")
+		return a, fmt.Errorf("it ended: %s", strings.Join(lines[max(0, len(lines)-4):], "; "))
+	}
+	return a, json.Unmarshal(m.answers.Bytes(), &a)
+}
+
+// end ends what has not ended by itself: with the first process of a PID namespace all of it ends.
+func (m *mininetLab) end() error {
+	_ = m.in.Close()
+	_ = m.cmd.Process.Kill()
+	_ = m.cmd.Wait()
+	return nil
+}
+
+func (m *mininetLab) down(ctx context.Context) error {
+	defer context.AfterFunc(ctx, func() { _ = m.cmd.Process.Kill() })()
+	err := m.in.Close()
+	var a mininetAnswer
+	if err == nil {
+		if a, err = m.answer(); err == nil {
+			m.took = time.Duration(a.Down * 1e9)
+		}
+	}
+	return errors.Join(err, m.end())
+}
+
+// mininetRequest is a topology as the script reads it, and the kind of its switches.
+func mininetRequest(t *topology.Topology) (asked []byte, kind string) {
+	type link struct {
+		Ends   [2][2]any         `json:"ends"`
+		Impair [2]map[string]any `json:"impair"`
+	}
+	hosts, switches, links := map[string][][2]any{}, []string{}, []link{}
+	kind = string(topology.Bridge)
+	for _, n := range t.Nodes {
+		if n.Kind == topology.Host {
+			hosts[n.Name] = [][2]any{}
+			continue
+		}
+		switches, kind = append(switches, n.Name), string(n.Datapath)
+	}
+	for _, l := range t.Links {
+		var one link
+		for i, e := range l.Ends {
+			one.Ends[i], one.Impair[i] = [2]any{e.Node, *e.Port}, mininetImpairment(l.Egress(i))
+			for _, a := range e.Addresses {
+				if a.Addr().Is4() && hosts[e.Node] != nil {
+					hosts[e.Node] = append(hosts[e.Node], [2]any{*e.Port, a.String()})
+				}
+			}
+		}
+		links = append(links, one)
+	}
+	datapath := "user"
+	if _, err := os.Stat("/sys/module/openvswitch"); err == nil {
+		datapath = "kernel"
+	}
+	asked, _ = json.Marshal(map[string]any{"switch": kind, "datapath": datapath, "hosts": hosts, "switches": switches, "links": links})
+	return asked, kind
+}
+
+// mininetImpairment is in Mininet's words and units: Mbit/s, percent.
+func mininetImpairment(i topology.Impairment) map[string]any {
+	out := map[string]any{}
+	if i.Bandwidth > 0 {
+		out["bw"] = float64(i.Bandwidth) / 1e6
+	}
+	for name, d := range map[string]topology.Duration{"delay": i.Delay, "jitter": i.Jitter} {
+		if d > 0 {
+			out[name] = fmt.Sprintf("%dus", time.Duration(d).Microseconds())
+		}
+	}
+	if i.Loss > 0 {
+		out["loss"] = 100 * float64(i.Loss)
+	}
+	if i.Queue > 0 {
+		out["max_queue_size"] = i.Queue
+	}
+	return out
+}
+
+// network is the file of a node's network namespace; that of the switches for anything but hosts.
+func (m *mininetLab) network(node string) string {
+	pid := m.pids[node]
+	if pid == 0 {
+		pid = 1
+	}
+	return fmt.Sprintf("/proc/%d/root/proc/%d/ns/net", m.cmd.Process.Pid, pid)
+}
+
+// inside runs f on a thread in a node's network namespace, which ends with it.
+func (m *mininetLab) inside(node string, f func() error) error {
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		ns, err := os.Open(m.network(node))
+		if err == nil {
+			err = unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET)
+			ns.Close()
+		}
+		if err == nil {
+			err = f()
+		}
+		done <- err
+	}()
+	return <-done
+}
+
+func (m *mininetLab) run(ctx context.Context, node string, argv []string, in io.Reader, out, errOut io.Writer) error {
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.Dir = in, out, errOut, "/"
+	// It ends with its thread, and so with this process: the thread waits for it.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
+	cmd.WaitDelay = time.Second
+	err := m.inside(node, cmd.Run)
+	var ended *exec.ExitError
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.As(err, &ended):
+		return exit(max(1, ended.ExitCode()))
+	case errors.Is(err, exec.ErrNotFound):
+		return exit(127)
+	}
+	return err
+}
+
+func (m *mininetLab) ping(ctx context.Context, r lab.PingRequest) (out lab.PingResult, err error) {
+	var pairs []probe.Pair
+	for _, a := range m.topology.NodesOf(topology.Host) {
+		for _, b := range m.topology.NodesOf(topology.Host) {
+			if a != b && (r.From == "" || r.From == a.Name && r.To == b.Name) {
+				text, err := (&bed{topology: m.topology}).addressOf(b.Name)
+				if err != nil {
+					return out, err
+				}
+				pairs = append(pairs, probe.Pair{From: a.Name, To: b.Name, Address: netip.MustParseAddr(text)})
+			}
+		}
+	}
+	if len(pairs) == 0 {
+		return out, fmt.Errorf("%s and %s are not two hosts", r.From, r.To)
+	}
+	o := probe.PingOptions{Count: max(1, r.Count), Size: r.Size, Interval: time.Duration(r.Interval), Timeout: lab.PingTimeout(m.topology)}
+	out.Pairs, err = probe.PingPairs(ctx, pairs, func(node string) (p *probe.Pinger, err error) {
+		err = m.inside(node, func() (err error) {
+			p, err = probe.OpenPinger(false)
+			return err
+		})
+		return p, err
+	}, o)
+	out.Count()
+	return out, err
+}
+
+// ports counts at the hosts' devices and at the switches'.
+func (m *mininetLab) ports() map[string]port {
+	spaces := []string{m.network("")}
+	for name := range m.pids {
+		spaces = append(spaces, m.network(name))
+	}
+	return portsIn(spaces)
+}
+
+func (m *mininetLab) watch() environment.WatchOptions {
+	return environment.WatchOptions{Processes: []environment.Process{{Name: "mininet", PID: m.cmd.Process.Pid}}}
+}
+
+// do makes an event happen: with Mininet only programs in nodes.
+func (m *mininetLab) do(ctx context.Context, e experiment.Event) error {
+	if e.Action.Node == "" {
+		return errors.New("target: mininet runs programs in nodes, and makes nothing else happen")
+	}
+	return m.run(ctx, e.Action.Node, []string{"/bin/sh", "-c", e.Action.Run}, nil, io.Discard, io.Discard)
+}

@@ -1,0 +1,59 @@
+"""Brings a network up with the real Mininet, for comparisons. It is the first process of namespaces of its own.
+
+In:  one line of JSON: {"switch": "bridge"|"ovs", "datapath": "user"|"kernel", "hosts": {NAME: [[PORT, ADDRESS]...]},
+     "switches": [NAME...], "links": [{"ends": [[NODE, PORT], [NODE, PORT]], "impair": [{}, {}]}...]}
+     Then the end of input asks it to stop.
+Out: {"up": SECONDS, "pids": {NAME: PID}, "said": TEXT} when it is up, {"down": SECONDS} when it is down.
+"""
+import io, json, logging, os, resource, sys, time
+from functools import partial
+
+out = os.fdopen(os.dup(1), 'w')
+os.dup2(2, 1)  # what programs print is no answer
+
+
+def answer(**what):
+    out.write(json.dumps(what) + '\n')
+    out.flush()
+
+
+from mininet.link import Link, TCLink
+from mininet.log import lg
+from mininet.net import Mininet
+from mininet.node import OVSSwitch
+from mininet.nodelib import LinuxBridge
+
+said = io.StringIO()
+lg.addHandler(logging.StreamHandler(said))
+asked = json.loads(sys.stdin.readline())
+switch = LinuxBridge
+if asked['switch'] == 'ovs':
+    switch = partial(OVSSwitch, datapath=asked['datapath'], failMode='standalone')
+
+Mininet.inited = True  # it would change the machine's own limits, and leave them so
+resource.setrlimit(resource.RLIMIT_NOFILE, (65536, 65536))
+begin = time.time()
+net = Mininet(topo=None, switch=switch, controller=None, build=False)
+for name in sorted(asked['hosts']):
+    net.addHost(name, ip=None)
+for name in asked['switches']:
+    net.addSwitch(name)
+for link in asked['links']:
+    (a, port_a), (b, port_b) = link['ends']
+    kind = {}
+    if any(link['impair']):
+        kind = dict(cls=TCLink, params1=link['impair'][0], params2=link['impair'][1])
+    net.addLink(a, b, port1=port_a, port2=port_b, **kind)
+net.start()
+for name, addresses in asked['hosts'].items():
+    host = net[name]
+    for port, address in addresses:
+        host.intfs[port].setIP(address)
+    if asked['switch'] == 'ovs' and asked['datapath'] == 'user':  # else TCP stalls: nobody fills its checksums in
+        for intf in host.intfList():
+            host.cmd('ethtool -K %s tx off' % intf)
+answer(up=time.time() - begin, pids={h.name: h.pid for h in net.hosts}, said=said.getvalue())
+sys.stdin.read()
+begin = time.time()
+net.stop()
+answer(down=time.time() - begin)

@@ -1,0 +1,138 @@
+package drive
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"trivet.dev/trivet/bench/environment"
+	"trivet.dev/trivet/bench/experiment"
+	"trivet.dev/trivet/datapath/routerd"
+	"trivet.dev/trivet/lab"
+	"trivet.dev/trivet/target/local"
+	"trivet.dev/trivet/topology"
+)
+
+// ownLab is one of Trivet's labs on this machine.
+type ownLab struct {
+	client  *lab.Client
+	state   lab.State
+	cgroups local.Cgroups
+}
+
+func newOwnLab(c *lab.Client, s lab.State) (*ownLab, error) {
+	groups, err := local.FindCgroups()
+	return &ownLab{c, s, groups}, err
+}
+
+func (l *ownLab) run(ctx context.Context, node string, argv []string, in io.Reader, out, errOut io.Writer) error {
+	r := lab.ExecRequest{Node: node, Command: argv, Env: os.Environ(), Dir: "/"}
+	code, err := l.client.Exec(ctx, r, lab.Streams{In: in, Out: out, Err: errOut})
+	if err != nil {
+		return err
+	}
+	return exit(code)
+}
+
+func (l *ownLab) ping(ctx context.Context, r lab.PingRequest) (lab.PingResult, error) {
+	return l.client.Ping(ctx, r)
+}
+
+func (l *ownLab) down(ctx context.Context) error { return l.state.Stop(ctx, func(lab.Progress) {}) }
+
+// ports counts at the devices of the switches' namespace, and of nodes that have their own.
+func (l *ownLab) ports() map[string]port {
+	dir := filepath.Join(lab.Dir(l.state.Name), "ns")
+	spaces := []string{filepath.Join(dir, "fabric")}
+	nodes, _ := os.ReadDir(filepath.Join(dir, "net"))
+	for _, n := range nodes {
+		spaces = append(spaces, filepath.Join(dir, "net", n.Name()))
+	}
+	return portsIn(spaces)
+}
+
+// watchedNodes is the most nodes whose cgroups are watched one by one: each look reads a file for each.
+const watchedNodes = 64
+
+// watch names the lab's daemon, and the cgroups of what runs besides: nodes, Open vSwitch, controllers.
+func (l *ownLab) watch() environment.WatchOptions {
+	o := environment.WatchOptions{Processes: []environment.Process{{Name: "daemon", PID: l.state.PID}}}
+	top := l.cgroups.Of(l.state.Name)
+	groups, _ := os.ReadDir(top)
+	var nodes []environment.Cgroup
+	for _, g := range groups {
+		name, program := strings.CutPrefix(g.Name(), ".")
+		one := environment.Cgroup{Name: strings.Replace(name, "controller-", "controller ", 1), Path: filepath.Join(top, g.Name())}
+		switch {
+		case !g.IsDir():
+		case program:
+			o.Cgroups = append(o.Cgroups, one)
+		default:
+			nodes = append(nodes, one)
+		}
+	}
+	if len(nodes) <= watchedNodes {
+		o.Cgroups = append(o.Cgroups, nodes...)
+	}
+	return o
+}
+
+// do makes an event happen.
+func (l *ownLab) do(ctx context.Context, e experiment.Event) error {
+	switch {
+	case e.Kill == "controller":
+		return l.killControllers()
+	case e.Kill != "":
+		return l.killNode(ctx, l.state.Topology.Node(e.Kill))
+	case e.Action.Node != "":
+		var said strings.Builder
+		err := l.run(ctx, e.Action.Node, []string{"/bin/sh", "-c", e.Action.Run}, nil, io.Discard, &said)
+		if err != nil && said.Len() > 0 {
+			err = fmt.Errorf("%w: %s", err, strings.TrimSpace(said.String()))
+		}
+		return err
+	}
+	return l.client.SetLink(ctx, lab.LinkRequest{A: e.Action.Ends[0], B: e.Action.Ends[1], Change: strings.Fields(e.Action.Change.String())})
+}
+
+// killNode ends all processes of a node at once, as by a crash: programs of a host, daemons of a router, whose kernel
+// goes on with the routes it has. What has none and forwards (a switch, a routing node, a router of the kernel)
+// crashes with its links.
+func (l *ownLab) killNode(ctx context.Context, n *topology.Node) error {
+	if n == nil {
+		return errors.New("there is no such node")
+	}
+	if n.Kind == topology.Host || n.Kind == topology.Router && routerd.Of(n.Datapath) != nil {
+		return l.cgroups.Kill(l.state.Name, n.Name)
+	}
+	var errs []error
+	for _, link := range l.state.Topology.Links {
+		a, b := link.Ends[0].Node, link.Ends[1].Node
+		if a == n.Name || b == n.Name {
+			errs = append(errs, l.client.SetLink(ctx, lab.LinkRequest{A: a, B: b, Change: []string{"down"}}))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// killControllers ends the controllers of others that the lab runs. Trivet's own is part of the lab's daemon.
+func (l *ownLab) killControllers() error {
+	groups, err := os.ReadDir(l.cgroups.Of(l.state.Name))
+	if err != nil {
+		return err
+	}
+	groups = slices.DeleteFunc(groups, func(g os.DirEntry) bool { return !strings.HasPrefix(g.Name(), ".controller-") })
+	if len(groups) == 0 {
+		return errors.New("the lab runs no controller that is a process of its own; write controller: " + strings.Join(topology.ControllerPrograms, ", "))
+	}
+	var errs []error
+	for _, g := range groups {
+		errs = append(errs, l.cgroups.Kill(l.state.Name, g.Name()))
+	}
+	return errors.Join(errs...)
+}

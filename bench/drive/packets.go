@@ -1,0 +1,184 @@
+package drive
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/netip"
+	"os"
+	"strings"
+	"time"
+
+	"trivet.dev/trivet/bench/environment"
+	"trivet.dev/trivet/bench/experiment"
+	"trivet.dev/trivet/bench/probe/packets"
+	"trivet.dev/trivet/bench/result"
+)
+
+// keptDelays is about how many one-way delays of a stream go into the result; of a longer stream they are drawn evenly.
+const keptDelays = 20_000
+
+// exactRate measures loss, one-way delay and jitter of a stream of an exact packet rate.
+func exactRate(ctx context.Context, b *bed) (o experiment.Outcome, err error) {
+	s := packets.Send{Size: b.options.Int("size"), Rate: b.options.Float("rate")}
+	s.Count = max(1, int(s.Rate*b.options.Time("time").Seconds()+0.5))
+	began := time.Now()
+	sent, got, err := b.stream(ctx, s, packets.Receive{Sample: keptDelays})
+	if sent == nil || got == nil {
+		return o, err
+	}
+	x := exchange{b.labels(), s, sent, got, began}
+	o.Measurements = x.measurements()
+	o.Drops = x.drops(b.options.Text("to"))
+	o.Links = append(b.checkStream(x), x.checkSender(b.options.Text("from"))...)
+	o.Details, _ = json.Marshal(map[string]any{"sender": sent, "delays_kept": len(got.Delays), "dropped_by_receiver": got.Dropped, "foreign": got.Foreign, "ttl": got.TTL})
+	if err == nil && got.Received == 0 && len(b.cell.Schedule) == 0 {
+		err = fmt.Errorf("none of %d packets came", sent.Sent)
+	}
+	return o, err
+}
+
+// stream sends a stream from the probe's node from to its node to.
+func (b *bed) stream(ctx context.Context, s packets.Send, r packets.Receive) (*packets.Sent, *packets.Received, error) {
+	from, to := b.options.Text("from"), b.options.Text("to")
+	text, err := b.addressOf(to)
+	if err != nil {
+		return nil, nil, err
+	}
+	address, err := netip.ParseAddr(text)
+	if err != nil {
+		return nil, nil, err
+	}
+	s.To, s.Stream = netip.AddrPortFrom(address, 0), uint16(rand.Uint32())
+	return packets.Measure(ctx, b.instrument(from), b.instrument(to), s, r, b.quiet())
+}
+
+// instrument runs this program as an instrument in a node.
+func (b *bed) instrument(node string) packets.Place {
+	return func(ctx context.Context, in io.Reader, out io.Writer) error {
+		program, err := os.Executable()
+		if err != nil {
+			return err
+		}
+		var said strings.Builder
+		err = b.place.run(ctx, node, []string{program, packets.Command}, in, out, &said)
+		return explain(node, program, err, said.String())
+	}
+}
+
+// quiet is how long nothing must come for nothing to be under way any more: more than all delays of the lab together.
+func (b *bed) quiet() time.Duration {
+	var sum time.Duration
+	for _, l := range b.topology.Links {
+		for i := range 2 {
+			e := l.Egress(i)
+			sum += time.Duration(e.Delay + 4*e.Jitter)
+		}
+	}
+	return time.Second + min(sum, time.Minute)
+}
+
+func (b *bed) labels() map[string]string {
+	return map[string]string{"from": b.options.Text("from"), "to": b.options.Text("to")}
+}
+
+// exchange is a stream that was sent and received.
+type exchange struct {
+	labels map[string]string
+	asked  packets.Send
+	sent   *packets.Sent
+	got    *packets.Received
+	began  time.Time // of the sample
+}
+
+// lost is how many packets the network lost; what the receiver's socket could not hold had crossed it.
+func (x *exchange) lost() int { return max(0, x.sent.Sent-x.got.Received-x.got.Dropped) }
+
+func (x *exchange) one(metric, unit string, values ...float64) result.Measurement {
+	return result.Measurement{Metric: metric, Unit: unit, Values: values, Labels: x.labels}
+}
+
+func (x *exchange) share(metric string, count, of int) result.Measurement {
+	m := result.Share(metric, min(count, of), of)
+	m.Labels = x.labels
+	return m
+}
+
+// over is a metric over time.
+func (x *exchange) over(metric, unit string, points []packets.Point) result.Measurement {
+	m := result.Measurement{Metric: metric, Unit: unit, Labels: x.labels, Values: make([]float64, len(points)), At: make([]float64, len(points))}
+	for i, p := range points {
+		m.Values[i], m.At[i] = p.Value, x.at(p.At)
+	}
+	return m
+}
+
+// at makes seconds since the sample began of a time.
+func (x *exchange) at(nanoseconds int64) float64 {
+	return float64(nanoseconds-x.began.UnixNano()) / 1e9
+}
+
+func (x *exchange) measurements() []result.Measurement {
+	g := x.got
+	out := []result.Measurement{
+		x.one("sent", "packets", float64(x.sent.Sent)),
+		x.one("received", "packets", float64(g.Received)),
+		x.share("loss", x.lost(), x.sent.Sent),
+		x.share("reordered", g.Reordered, g.Received),
+		x.one("duplicates", "packets", float64(g.Duplicates)),
+		x.one("sent_rate", "packets/s", x.sent.Rate()),
+	}
+	if g.Received > 1 && g.Last > g.First {
+		seconds := float64(g.Last-g.First) / 1e9
+		out = append(out, x.one("received_rate", "packets/s", float64(g.Received-1)/seconds),
+			x.one("throughput", "bit/s", 8*float64(g.Bytes)/float64(g.Received)*float64(g.Received-1)/seconds))
+	}
+	if g.Received > 0 {
+		out = append(out, x.over("delay", "s", g.Delays), x.one("delay_mean", "s", g.Delay.Mean),
+			x.one("delay_min", "s", g.Delay.Min), x.one("delay_max", "s", g.Delay.Max))
+	}
+	if g.Received > 1 {
+		out = append(out, x.one("delay_deviation", "s", g.Delay.SD), x.one("delay_difference", "s", g.Difference), x.over("jitter", "s", g.Jitter))
+	}
+	return out
+}
+
+// drops are packets that the receiver itself lost.
+func (x *exchange) drops(node string) []environment.Drops {
+	if x.got.Dropped == 0 {
+		return nil
+	}
+	return []environment.Drops{{Where: "the socket of the receiver in " + node, Packets: uint64(x.got.Dropped), Of: uint64(x.sent.Sent)}}
+}
+
+// checkSender judges a sender that could not hold the rate.
+func (x *exchange) checkSender(node string) []environment.LinkCheck {
+	bits := 8 * float64(x.asked.Size+frameOverhead)
+	return []environment.LinkCheck{{Link: "the sender in " + node, AskedRate: x.asked.Rate * bits, GivenRate: x.sent.Rate() * bits}}
+}
+
+// checkStream holds what the links were asked to do against what the stream saw, where the stream was alone and does not fill
+// a link.
+func (b *bed) checkStream(x exchange) []environment.LinkCheck {
+	way := wayBetween(b.topology, b.options.Text("from"), b.options.Text("to"))
+	if way == nil || !b.alone || x.got.Received == 0 {
+		return nil
+	}
+	for _, h := range way {
+		w := float64(h.impairment().Bandwidth)
+		if w > 0 && x.asked.Rate*8*float64(x.asked.Size+frameOverhead) > 0.9*w {
+			return nil
+		}
+	}
+	c := environment.LinkCheck{Link: nameOf(way), AskedLoss: lost(way), Lost: x.lost(), Sent: x.sent.Sent}
+	ms := make([]float64, len(x.got.Delays))
+	for i, p := range x.got.Delays {
+		ms[i] = 1e3 * p.Value
+	}
+	if c.AskedDelay, c.GivenDelay = delays(way, x.asked.Size, ms); c.AskedDelay == 0 {
+		c.GivenDelay = 0
+	}
+	return []environment.LinkCheck{c}
+}

@@ -1,0 +1,76 @@
+package drive
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"trivet.dev/trivet/bench/experiment"
+	"trivet.dev/trivet/bench/result"
+)
+
+// traceroute counts the hops on the way and measures the round trip to each (rtt in s, with the hop's number and address as labels).
+func traceroute(ctx context.Context, b *bed) (o experiment.Outcome, err error) {
+	from, to := b.options.Text("from"), b.options.Text("to")
+	address, err := b.addressOf(to)
+	if err != nil {
+		return o, err
+	}
+	text, err := b.output(ctx, from, "traceroute", "-n", "-q", "3", "-w", "2", "-m", b.options.Text("hops"), address)
+	o.Details, _ = json.Marshal(map[string]string{"output": string(text)})
+	hops := readTraceroute(string(text))
+	if err != nil {
+		return o, err
+	}
+	if len(hops) == 0 {
+		return o, fmt.Errorf("traceroute said nothing of hops: %q", clip(text))
+	}
+	last := hops[len(hops)-1]
+	if last.address != address {
+		return o, fmt.Errorf("%s was not reached within %s hops", to, b.options.Text("hops"))
+	}
+	o.Measurements = append(o.Measurements, result.Measurement{Metric: "hops", Unit: "1", Values: []float64{float64(last.number)}, Labels: map[string]string{"from": from, "to": to}})
+	for _, h := range hops {
+		if len(h.rtt) > 0 {
+			labels := map[string]string{"from": from, "to": to, "hop": strconv.Itoa(h.number), "address": h.address}
+			o.Measurements = append(o.Measurements, result.Measurement{Metric: "rtt", Unit: "s", Values: h.rtt, Labels: labels})
+		}
+	}
+	return o, nil
+}
+
+// tracedHop is a line of traceroute: the address that answered first, and round trip times in s.
+type tracedHop struct {
+	number  int
+	address string
+	rtt     []float64
+}
+
+var (
+	tracedLine = regexp.MustCompile(`(?m)^ *([0-9]+)  (.*)$`)
+	tracedTime = regexp.MustCompile(`([0-9.]+) ms`)
+)
+
+// readTraceroute reads what traceroute -n prints: " 2  10.0.0.1  0.312 ms  0.281 ms *".
+func readTraceroute(text string) (out []tracedHop) {
+	for _, m := range tracedLine.FindAllStringSubmatch(text, -1) {
+		h := tracedHop{}
+		h.number, _ = strconv.Atoi(m[1])
+		for _, word := range strings.Fields(m[2]) {
+			if strings.Count(word, ".") == 3 {
+				h.address = word
+				break
+			}
+		}
+		for _, t := range tracedTime.FindAllStringSubmatch(m[2], -1) {
+			if ms, err := strconv.ParseFloat(t[1], 64); err == nil {
+				h.rtt = append(h.rtt, ms/1e3)
+			}
+		}
+		out = append(out, h)
+	}
+	return out
+}

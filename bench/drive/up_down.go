@@ -1,0 +1,20 @@
+package drive
+
+import (
+	"context"
+
+	"trivet.dev/trivet/bench/experiment"
+	"trivet.dev/trivet/bench/result"
+)
+
+// upDown brings another lab of the same cell up and down, and times it.
+func upDown(ctx context.Context, b *bed) (o experiment.Outcome, err error) {
+	up, down, err := b.fresh(ctx)
+	if up > 0 {
+		o.Measurements = append(o.Measurements, result.Measurement{Metric: "up", Unit: "s", Values: []float64{up.Seconds()}})
+	}
+	if down > 0 && err == nil {
+		o.Measurements = append(o.Measurements, result.Measurement{Metric: "down", Unit: "s", Values: []float64{down.Seconds()}})
+	}
+	return o, err
+}

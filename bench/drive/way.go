@@ -1,0 +1,150 @@
+package drive
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"trivet.dev/trivet/bench/environment"
+	"trivet.dev/trivet/bench/stats"
+	"trivet.dev/trivet/topology"
+)
+
+// hop is a link in one direction: from end out.
+type hop struct {
+	link *topology.Link
+	out  int
+}
+
+func (h hop) impairment() topology.Impairment { return h.link.Egress(h.out) }
+
+// wayBetween returns the links from one node to another where there is but one way, so that what is seen at
+// its ends is what its links do; else nil. Hosts forward nothing.
+func wayBetween(t *topology.Topology, from, to string) []hop {
+	way := search(t, from, to, nil)
+	for _, h := range way {
+		if search(t, from, to, h.link) != nil {
+			return nil
+		}
+	}
+	return way
+}
+
+// search finds a shortest way that does not use one of the links.
+func search(t *topology.Topology, from, to string, without *topology.Link) []hop {
+	links := map[string][]hop{}
+	for _, l := range t.Links {
+		for i := range 2 {
+			if !l.Down && l != without && !l.Ends[i].External() && !l.Ends[1-i].External() {
+				links[l.Ends[i].Node] = append(links[l.Ends[i].Node], hop{l, i})
+			}
+		}
+	}
+	hosts := map[string]bool{}
+	for _, n := range t.NodesOf(topology.Host) {
+		hosts[n.Name] = true
+	}
+	came := map[string]hop{from: {}}
+	for queue := []string{from}; len(queue) > 0; queue = queue[1:] {
+		at := queue[0]
+		if at == to {
+			return wayBack(came, from, to)
+		}
+		if at != from && hosts[at] {
+			continue
+		}
+		for _, h := range links[at] {
+			next := h.link.Ends[1-h.out].Node
+			if _, seen := came[next]; !seen {
+				came[next] = h
+				queue = append(queue, next)
+			}
+		}
+	}
+	return nil
+}
+
+func wayBack(came map[string]hop, from, to string) (way []hop) {
+	for at := to; at != from; {
+		h := came[at]
+		way = append(way, h)
+		at = h.link.Ends[h.out].Node
+	}
+	slices.Reverse(way)
+	return way
+}
+
+// nameOf calls a way by its nodes: h1-s1-h2.
+func nameOf(way []hop) string {
+	names := []string{way[0].link.Ends[way[0].out].Node}
+	for _, h := range way {
+		names = append(names, h.link.Ends[1-h.out].Node)
+	}
+	if len(names) > 5 {
+		names = append(append(names[:2:2], "…"), names[len(names)-2:]...)
+	}
+	return strings.Join(names, "-")
+}
+
+func there(way []hop) (back []hop) {
+	for _, h := range slices.Backward(way) {
+		back = append(back, hop{h.link, 1 - h.out})
+	}
+	return back
+}
+
+// lost is the share of packets that some links are asked to lose in sum.
+func lost(way []hop) float64 {
+	kept := 1.0
+	for _, h := range way {
+		kept *= 1 - float64(h.impairment().Loss)
+	}
+	return 1 - kept
+}
+
+// frameOverhead is Ethernet's, IPv4's and ICMP's headers, in bytes.
+const frameOverhead = 14 + 20 + 8
+
+// checkPing holds what the links between two nodes were asked to do against what pings saw. Round trip
+// times in ms; a size of payload in bytes.
+func (b *bed) checkPing(from, to string, size int, ms []float64, sent int) []environment.LinkCheck {
+	way := wayBetween(b.topology, from, to)
+	if way == nil {
+		return nil
+	}
+	round := append(slices.Clone(way), there(way)...)
+	c := environment.LinkCheck{Link: nameOf(way) + " there and back", AskedLoss: lost(round), Lost: sent - len(ms), Sent: sent}
+	c.AskedDelay, c.GivenDelay = delays(round, size, ms)
+	if c.AskedDelay == 0 { // what a network without delays takes is its own affair
+		c.GivenDelay = 0
+	}
+	return []environment.LinkCheck{c}
+}
+
+// delays returns the delay that links were asked for in sum, and the one that they gave. Where there is no jitter that
+// is the shortest seen; with jitter the mean, as far as that is more off than its own spread explains.
+func delays(way []hop, size int, ms []float64) (asked, given time.Duration) {
+	jitter, serial := false, time.Duration(0)
+	for _, h := range way {
+		i := h.impairment()
+		asked += time.Duration(i.Delay)
+		jitter = jitter || i.Jitter > 0
+		if i.Bandwidth > 0 {
+			serial += time.Duration(float64(8*(size+frameOverhead)) / float64(i.Bandwidth) * 1e9)
+		}
+	}
+	s, err := stats.Summarize(ms, stats.Options{Resamples: 1000})
+	if err != nil {
+		return asked, 0
+	}
+	if !jitter {
+		return asked, max(1, inTime(s.Min)-serial)
+	}
+	given = inTime(s.Mean) - serial
+	if i := s.MeanInterval; i == nil || inTime(i.Low)-serial <= asked && asked <= inTime(i.High)-serial {
+		given = asked
+	}
+	return asked, max(1, given)
+}
+
+func inTime(ms float64) time.Duration { return time.Duration(ms * float64(time.Millisecond)) }

@@ -1,0 +1,126 @@
+package packets
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"time"
+)
+
+// Place runs an instrument, which is this program with the argument Command, at some place: it connects its input and output, and
+// returns when it has ended. It kills it when ctx ends.
+type Place func(ctx context.Context, in io.Reader, out io.Writer) error
+
+// lastWords is how long an instrument may take to report, once it has been told to end.
+const lastWords = 5 * time.Second
+
+// Measure sends a stream from one place to another, whose address To has (the port is found here), and waits for what is under
+// way until nothing came for a time. When ctx ends it returns what there is by then, with an error.
+func Measure(ctx context.Context, from, to Place, s Send, r Receive, quiet time.Duration) (*Sent, *Received, error) {
+	if err := s.Check(); err != nil {
+		return nil, nil, err
+	}
+	r.V6, r.Stream, r.Count = s.To.Addr().Is6(), s.Stream, s.Count
+	receiver := start(ctx, to, request{Receive: &r})
+	defer receiver.kill()
+	listening, err := receiver.next(ctx)
+	if err != nil {
+		return nil, nil, fmt.Errorf("the receiver: %w", err)
+	}
+	s.To = netip.AddrPortFrom(s.To.Addr(), uint16(listening.Port))
+	sender := start(ctx, from, request{Send: &s})
+	defer sender.kill()
+	sent, err := sender.next(ctx)
+	early := ctx.Err()
+	if early != nil {
+		sent, err = sender.last()
+	}
+	if err != nil || sent.Sent == nil {
+		return sent.Sent, nil, fmt.Errorf("the sender: %w", errors.Join(err, early))
+	}
+	receiver.tell(ending{sent.Sent.Sent, quiet})
+	got, err := receiver.next(ctx)
+	if early = ctx.Err(); early != nil {
+		got, err = receiver.last()
+	}
+	if err != nil {
+		return sent.Sent, got.Received, fmt.Errorf("the receiver: %w", errors.Join(err, early))
+	}
+	return sent.Sent, got.Received, early
+}
+
+// instrument is one that runs at a place.
+type instrument struct {
+	in      *io.PipeWriter
+	answers chan answer // closed when it has ended
+	err     error       // with which it ended; read after answers is closed
+	kill    context.CancelFunc
+}
+
+// start starts an instrument; only kill ends it before it is told to.
+func start(ctx context.Context, at Place, r request) *instrument {
+	ctx, kill := context.WithCancel(context.WithoutCancel(ctx))
+	in, input := io.Pipe()
+	output, out := io.Pipe()
+	i := &instrument{in: input, answers: make(chan answer, 4), kill: kill}
+	go i.tell(r)
+	var ended error
+	go func() {
+		ended = at(ctx, in, out)
+		in.Close()
+		out.Close()
+	}()
+	go func() {
+		defer close(i.answers)
+		for lines := json.NewDecoder(output); ; {
+			var a answer
+			if err := lines.Decode(&a); err != nil {
+				_ = output.CloseWithError(err)
+				if i.err = ended; i.err == nil && !errors.Is(err, io.EOF) {
+					i.err = fmt.Errorf("it does not speak as an instrument: %w", err)
+				}
+				return
+			}
+			i.answers <- a
+		}
+	}()
+	return i
+}
+
+// tell writes a line to its input.
+func (i *instrument) tell(v any) {
+	var line bytes.Buffer
+	if json.NewEncoder(&line).Encode(v) == nil {
+		_, _ = i.in.Write(line.Bytes())
+	}
+}
+
+// next is the next thing that it says; it returns an error when it has ended, or ctx does.
+func (i *instrument) next(ctx context.Context) (answer, error) {
+	select {
+	case a, ok := <-i.answers:
+		switch {
+		case !ok && i.err != nil:
+			return a, i.err
+		case !ok:
+			return a, errors.New("it ended without a word")
+		case a.Error != "":
+			return a, errors.New(a.Error)
+		}
+		return a, nil
+	case <-ctx.Done():
+		return answer{}, ctx.Err()
+	}
+}
+
+// last tells it to end now, and returns what it has.
+func (i *instrument) last() (answer, error) {
+	_ = i.in.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), lastWords)
+	defer cancel()
+	return i.next(ctx)
+}

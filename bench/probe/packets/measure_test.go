@@ -1,0 +1,52 @@
+package packets
+
+import (
+	"context"
+	"net/netip"
+	"testing"
+	"time"
+)
+
+// Streams of small and large packets, over IPv4 and IPv6, come over a wire without loss or reordering, each
+// number once, with delays that are greater than nothing and less than the whole measurement.
+func TestMeasure(t *testing.T) {
+	w := newWire(t)
+	for _, test := range []struct {
+		name string
+		to   netip.Addr
+		size int
+		rate float64
+		n    int
+	}{
+		{"64-byte frames", addresses4[1], HeaderLen, 1000, 500},
+		{"full frames", addresses4[1], 1472, 1000, 200},
+		{"IPv6", addresses6[1], 64, 1000, 200},
+		{"many at a time", addresses4[1], HeaderLen, 50_000, 20_000},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			began := time.Now()
+			s := Send{To: netip.AddrPortFrom(test.to, 0), Stream: 7, Size: test.size, Rate: test.rate, Count: test.n}
+			sent, got, err := Measure(ctx, w.place(0), w.place(1), s, Receive{Sample: 1000}, time.Second)
+			must(t, err)
+			t.Logf("sent %+v", *sent)
+			t.Logf("received %d, delay %+v, mean |D| %.2g s, dropped %d", got.Received, got.Delay, got.Difference, got.Dropped)
+			if sent.Sent+sent.GivenUp != test.n || sent.Refused != 0 {
+				t.Errorf("sent %d packets, gave up %d, of %d; %d were refused", sent.Sent, sent.GivenUp, test.n, sent.Refused)
+			}
+			if got.Received+got.Dropped != sent.Sent || got.Duplicates != 0 || got.Reordered != 0 || got.Foreign != 0 {
+				t.Errorf("of %d packets came %d, %d of them late, %d twice; %d were dropped, and %d others came", sent.Sent, got.Received, got.Reordered, got.Duplicates, got.Dropped, got.Foreign)
+			}
+			if got.Bytes != got.Received*test.size || got.TTL[64] != got.Received {
+				t.Errorf("%d packets had %d bytes and TTLs %v", got.Received, got.Bytes, got.TTL)
+			}
+			if got.Delay.Min <= 0 || got.Delay.Max > time.Since(began).Seconds() || got.Delay.N != got.Received {
+				t.Errorf("delays are %+v", got.Delay)
+			}
+			if n := len(got.Delays); n == 0 || n > 1300 || test.n <= 1000 && n != got.Received {
+				t.Errorf("%d of %d delays were kept", n, got.Received)
+			}
+		})
+	}
+}

@@ -1,0 +1,215 @@
+package packets
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"net/netip"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Send asks for a stream of UDP packets of an exact rate.
+type Send struct {
+	To     netip.AddrPort `json:"to"`
+	Stream uint16         `json:"stream"` // a number that tells it from others
+	Size   int            `json:"size"`   // bytes of UDP payload, HeaderLen to MaxPayload
+	Rate   float64        `json:"rate"`   // packets a second
+	Count  int            `json:"count"`  // of packets; the stream lasts Count/Rate
+}
+
+// Limits of what may be asked for. Beyond them a number is a mistake, or does not fit into memory.
+const (
+	MaxRate  = 10e6
+	MaxCount = 1 << 30
+)
+
+// Check says what cannot be sent.
+func (s *Send) Check() error {
+	switch {
+	case s.Size < HeaderLen || s.Size > MaxPayload:
+		return fmt.Errorf("a size of %d bytes: a packet's payload is %d (a frame of 64 bytes) to %d bytes", s.Size, HeaderLen, MaxPayload)
+	case !(s.Rate > 0) || s.Rate > MaxRate:
+		return fmt.Errorf("a rate of %v packets/s: it is more than 0 and up to 10 million", s.Rate)
+	case s.Count < 1 || s.Count > MaxCount:
+		return fmt.Errorf("%d packets: a stream has 1 to %d", s.Count, MaxCount)
+	}
+	return nil
+}
+
+// Sent is what became of it at the sender.
+type Sent struct {
+	Sent    int     `json:"sent"`            // numbers 0 to Sent-1: what was offered to the kernel
+	Refused int     `json:"refused"`         // of Sent, what the kernel did not take: no route, a full queue of the device
+	GivenUp int     `json:"given_up"`        // packets that were never sent, because the sender was late by more than 5 ms
+	Error   string  `json:"error,omitempty"` // the first of Refused
+	Began   int64   `json:"began"`           // nanoseconds since 1970
+	Seconds float64 `json:"seconds"`         // from the first packet to the end of the last one's interval
+	Lag     Lag     `json:"lag"`
+}
+
+// Rate is what the sender achieved, in packets/s.
+func (s *Sent) Rate() float64 {
+	if s.Seconds <= 0 {
+		return 0
+	}
+	return float64(s.Sent) / s.Seconds
+}
+
+// Lag is how long after their time packets were sent, in seconds.
+type Lag struct {
+	P50 float64 `json:"p50"`
+	P99 float64 `json:"p99"`
+	Max float64 `json:"max"`
+}
+
+// lags collects lags; of quantiles it keeps every 64th at high rates.
+type lags struct {
+	kept  []float64
+	every int
+	n     int
+	max   float64
+}
+
+func (l *lags) add(lag time.Duration) {
+	l.max = max(l.max, lag.Seconds())
+	if l.n++; l.n%l.every == 0 {
+		l.kept = append(l.kept, lag.Seconds())
+	}
+}
+
+func (l *lags) result() Lag {
+	if len(l.kept) == 0 {
+		return Lag{Max: l.max}
+	}
+	slices.Sort(l.kept)
+	at := func(q float64) float64 { return l.kept[int(math.Ceil(q*float64(len(l.kept))))-1] }
+	return Lag{P50: at(0.5), P99: at(0.99), Max: l.max}
+}
+
+// output is where a sender's packets go: the first n of a batch, whose numbers begin with first, stamped with
+// the time. It returns how many were refused.
+type output interface {
+	send(first, n int, stamp int64) (refused int, err error)
+}
+
+// clock is a time that only goes on, and can be waited for.
+type clock interface {
+	now() time.Duration
+	sleep(until time.Duration)
+}
+
+// monotonic is the machine's.
+type monotonic struct{ start time.Time }
+
+func (m monotonic) now() time.Duration { return time.Since(m.start) }
+
+func (m monotonic) sleep(until time.Duration) {
+	d := until - m.now()
+	if d <= 0 {
+		return
+	}
+	ts := unix.NsecToTimespec(min(d, looks).Nanoseconds())
+	_ = unix.ClockNanosleep(unix.CLOCK_MONOTONIC, 0, &ts, nil) // the caller looks again
+}
+
+// drive sends slots when they are due until all are, or stop is set.
+func drive(p *pace, c clock, out output, wall func() int64, stop *atomic.Bool) (s Sent, err error) {
+	lag := lags{every: max(1, p.slots/100_000)}
+	var first, end time.Duration
+	for !p.done() && !stop.Load() {
+		now := c.now()
+		n := p.due(now)
+		if n == 0 {
+			c.sleep(p.at(p.next))
+			continue
+		}
+		stamp := wall()
+		if s.Began == 0 {
+			s.Began, first = stamp, now
+		}
+		refused, err := out.send(s.Sent, n, stamp)
+		if err != nil && s.Error == "" {
+			s.Error = err.Error()
+		}
+		for i := range n {
+			lag.add(now - p.at(p.next+i))
+		}
+		s.Sent += n
+		s.Refused += refused
+		p.sent(n)
+		end = max(now, p.at(p.next))
+	}
+	s.GivenUp, s.Lag, s.Seconds = p.given, lag.result(), (end - first).Seconds()
+	if s.Sent > 0 && s.Refused == s.Sent {
+		return s, fmt.Errorf("none of %d packets could be sent: %s", s.Sent, s.Error)
+	}
+	return s, nil
+}
+
+// udpOutput sends by a connected socket.
+type udpOutput struct {
+	fd     int
+	stream uint16
+	m      *messages
+}
+
+// openOutput opens a socket in the namespace of the calling thread.
+func openOutput(s Send, batch int) (*udpOutput, error) {
+	fd, err := openUDP(s.To.Addr().Is6())
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Connect(fd, sockaddr(s.To)); err != nil {
+		unix.Close(fd)
+		return nil, fmt.Errorf("no way to %s: %w", s.To.Addr(), err)
+	}
+	return &udpOutput{fd, s.Stream, newMessages(batch, s.Size, 0)}, nil
+}
+
+func (u *udpOutput) send(first, n int, stamp int64) (refused int, err error) {
+	for i := range n {
+		header{u.stream, uint64(first + i), stamp}.put(u.m.payloads[i])
+	}
+	for done := 0; done < n; {
+		took, failure := u.m.send(u.fd, done, n)
+		if failure != nil && errors.Is(failure, unix.ECONNREFUSED) {
+			// It is about an earlier packet, which nobody waited for, and has been taken note of by this.
+			took, failure = u.m.send(u.fd, done, n)
+		}
+		done += took
+		if failure != nil {
+			err = failure
+			refused++
+			done++
+		}
+	}
+	return refused, err
+}
+
+// run sends a stream from the namespace of the calling thread.
+func (s Send) run(stop *atomic.Bool) (Sent, error) {
+	if err := s.Check(); err != nil {
+		return Sent{}, err
+	}
+	p := &pace{rate: s.Rate, slots: s.Count}
+	out, err := openOutput(s, p.batch())
+	if err != nil {
+		return Sent{}, err
+	}
+	defer unix.Close(out.fd)
+	return drive(p, precise(), out, wall, stop)
+}
+
+// precise makes the calling thread, which must be locked, wake up as soon as it can (the usual is up to 50 µs later), and
+// starts a clock.
+func precise() clock {
+	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
+	return monotonic{time.Now()}
+}
+
+// wall is the clock that the kernel stamps packets by.
+func wall() int64 { return time.Now().UnixNano() }

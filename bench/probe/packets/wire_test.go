@@ -1,0 +1,123 @@
+package packets
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"os/exec"
+	"runtime"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// TestMain makes the test's own program an instrument where it is started as one.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == Command {
+		if err := Serve(os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// wire is two namespaces with a veth pair between them: 10.9.0.1 and fd09::1 at one end, 10.9.0.2 and fd09::2 at the other.
+type wire struct {
+	ends    [2]*os.File // of the namespaces
+	devices [2]string
+}
+
+var addresses4 = [2]netip.Addr{netip.MustParseAddr("10.9.0.1"), netip.MustParseAddr("10.9.0.2")}
+var addresses6 = [2]netip.Addr{netip.MustParseAddr("fd09::1"), netip.MustParseAddr("fd09::2")}
+
+// newWire makes one, which goes with the test.
+func newWire(t *testing.T) *wire {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("this test makes namespaces, which needs root")
+	}
+	w := &wire{devices: [2]string{"near", "far"}}
+	for i := range 2 {
+		must(t, onThread(nil, func() (err error) {
+			if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+				return err
+			}
+			w.ends[i], err = os.Open("/proc/thread-self/ns/net")
+			return err
+		}))
+		t.Cleanup(func() { w.ends[i].Close() })
+	}
+	must(t, onThread(w.ends[0], func() error {
+		return netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "near"}, PeerName: "far", PeerNamespace: netlink.NsFd(w.ends[1].Fd())})
+	}))
+	for i := range 2 {
+		must(t, onThread(w.ends[i], func() error { return w.configure(i) }))
+	}
+	return w
+}
+
+// configure gives an end its addresses, and the other's hardware address, for good.
+func (w *wire) configure(i int) error {
+	link, err := netlink.LinkByName(w.devices[i])
+	if err != nil {
+		return err
+	}
+	a4 := &netlink.Addr{IPNet: netlink.NewIPNet(addresses4[i].AsSlice())}
+	a4.Mask = []byte{255, 255, 255, 0}
+	a6, err := netlink.ParseAddr(addresses6[i].String() + "/64")
+	if err != nil {
+		return err
+	}
+	a6.Flags = unix.IFA_F_NODAD // no second without it
+	return errors.Join(netlink.LinkSetUp(link), netlink.AddrAdd(link, a4), netlink.AddrAdd(link, a6))
+}
+
+// place runs instruments at an end.
+func (w *wire) place(i int) Place {
+	return func(ctx context.Context, in io.Reader, out io.Writer) error {
+		cmd := exec.CommandContext(ctx, "/proc/self/exe", Command)
+		cmd.Stdout, cmd.Stderr = out, os.Stderr
+		input, err := cmd.StdinPipe()
+		if err != nil {
+			return err
+		}
+		go func() {
+			_, _ = io.Copy(input, in)
+			input.Close()
+		}()
+		if err := onThread(w.ends[i], cmd.Start); err != nil {
+			return err
+		}
+		return cmd.Wait()
+	}
+}
+
+// onThread runs f on a thread of its own, in a namespace.
+func onThread(namespace *os.File, f func() error) error {
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		var err error
+		if namespace != nil {
+			err = unix.Setns(int(namespace.Fd()), unix.CLONE_NEWNET)
+		}
+		if err == nil {
+			err = f()
+		}
+		done <- err
+	}()
+	return <-done
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

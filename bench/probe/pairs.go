@@ -1,0 +1,73 @@
+package probe
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"sync"
+	"time"
+)
+
+// In a ping of all pairs, young are the pings under way all told that are younger
+// than youth: so few that they do not measure each other. Older ones, which wait for
+// a slow link or for nothing, do not hold the others up; perHost bounds their number.
+const (
+	young   = 16
+	youth   = 100 * time.Millisecond
+	perHost = 16
+)
+
+// Pair is who pings whom, by the name of the sender.
+type Pair struct {
+	From, To string
+	Address  netip.Addr // of To
+}
+
+// PingPairs pings all pairs. It opens a pinger in each node that sends.
+func PingPairs(ctx context.Context, pairs []Pair, open func(node string) (*Pinger, error), o PingOptions) ([]PairResult, error) {
+	results := make([]PairResult, len(pairs))
+	bySender := map[string][]int{}
+	for i, p := range pairs {
+		bySender[p.From] = append(bySender[p.From], i)
+	}
+	var group sync.WaitGroup
+	var errs []error
+	turns := make(chan struct{}, young)
+	for node, todo := range bySender {
+		pinger, err := open(node)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		group.Go(func() {
+			defer pinger.Close()
+			var inner sync.WaitGroup
+			work := make(chan int)
+			for range min(perHost, len(todo)) {
+				inner.Go(func() {
+					for i := range work {
+						results[i] = pinger.inTurn(ctx, turns, pairs[i], o)
+					}
+				})
+			}
+			for _, i := range todo {
+				work <- i
+			}
+			close(work)
+			inner.Wait()
+		})
+	}
+	group.Wait()
+	return results, errors.Join(errs...)
+}
+
+// inTurn pings one pair when it is its turn.
+func (p *Pinger) inTurn(ctx context.Context, turns chan struct{}, pair Pair, o PingOptions) PairResult {
+	turns <- struct{}{}
+	leave := sync.OnceFunc(func() { <-turns })
+	defer leave()
+	defer time.AfterFunc(youth, leave).Stop()
+	r := p.PingPair(ctx, pair.Address, o)
+	r.From, r.To = pair.From, pair.To
+	return r
+}

@@ -1,0 +1,271 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"trivet.dev/trivet/bench/environment"
+	"trivet.dev/trivet/bench/report/definition"
+	"trivet.dev/trivet/bench/result"
+	"trivet.dev/trivet/bench/stats"
+	"trivet.dev/trivet/topology"
+	"trivet.dev/trivet/topology/formats/yamlfile"
+)
+
+// Bounds on what is made where the experiment says nothing, and on lists.
+const (
+	maxDefault = 24 // figures, and tables
+	maxListed  = 500
+)
+
+// Build makes a report of a result. What the experiment's keys report and paper say is taken from the result;
+// what is wrong with them is in Problems, and the rest is made.
+func Build(path string, run *result.Run) *Report {
+	d := newData(run)
+	e := run.Header.Experiment
+	def, problems := definition.Read(cmp.Or(e.File, "experiment"), []byte(e.Text))
+	d.definition = def
+	r := &Report{Path: path, Name: cmp.Or(name(e.Name), "result"), File: name(e.File), Text: e.Text, Command: run.Header.Command, Started: run.Header.Started, Seed: run.Header.Seed,
+		Topology: topologyOf(e.Text), Factors: e.Factors, Runs: e.Runs, Interrupted: run.Interrupted, Samples: len(d.counted),
+		Environment: run.Header.Environment, Resumes: run.Resumes, Levels: map[environment.Level]int{}}
+	r.Title = cmp.Or(name(e.Title), r.Name)
+	r.problems(problems)
+	d.overview(r)
+	d.contents(r, def)
+	r.Paper = d.paper(def.Paper)
+	d.remarks(r)
+	if d.unusable > 0 {
+		r.Problems = append(r.Problems, fmt.Sprintf("%s beyond ±%g, which no figure can show", plural(d.unusable, "value"), usableValue))
+	}
+	return r
+}
+
+func (r *Report) problems(problems topology.Problems) {
+	if r.Text == "" {
+		return // made by other means than trivet bench run
+	}
+	for _, p := range problems[:min(len(problems), maxListed)] {
+		r.Problems = append(r.Problems, p.String())
+	}
+}
+
+// topologyOf is what the experiment says of it.
+func topologyOf(text string) string {
+	top, _ := yamlfile.Dialect{}.Parse("", []byte(text))
+	if top == nil || top.Get("topology") == nil {
+		return ""
+	}
+	v := top.Get("topology")
+	if v.Shape == yamlfile.Scalar {
+		return name(v.Text)
+	}
+	budget := 2000
+	plain, err := v.JSON(&budget)
+	if err != nil {
+		return "see the experiment"
+	}
+	return clip(Clean(yamlfile.Flow(plain)), 300)
+}
+
+// overview counts what was measured, and how well.
+func (d *data) overview(r *Report) {
+	runs, repetitions := map[int]bool{}, map[string]int{}
+	var verdicts []environment.Verdict
+	for i := range d.counted {
+		s := &d.counted[i]
+		if !runs[s.Run] {
+			repetitions[s.Cell]++
+			r.Repetitions = max(r.Repetitions, repetitions[s.Cell])
+		}
+		runs[s.Run] = true
+		if s.Verdict != nil && s.Failure == "" {
+			r.Levels[s.Verdict.Level]++
+			verdicts = append(verdicts, *s.Verdict)
+		}
+		r.probe(s)
+		r.fail(s)
+	}
+	r.Done = len(runs)
+	r.Reasons = reasons(verdicts)
+}
+
+func (r *Report) probe(s *result.Sample) {
+	i := slices.IndexFunc(r.Probes, func(p Probe) bool { return p.Name == name(s.Probe) })
+	if i < 0 {
+		if len(r.Probes) >= maxListed {
+			return
+		}
+		r.Probes = append(r.Probes, Probe{Name: name(s.Probe), Kind: name(s.Kind)})
+		i = len(r.Probes) - 1
+	}
+	for _, m := range s.Measurements {
+		if metric := name(m.Metric); !slices.Contains(r.Probes[i].Metrics, metric) && len(r.Probes[i].Metrics) < maxListed {
+			r.Probes[i].Metrics = append(r.Probes[i].Metrics, metric)
+		}
+	}
+}
+
+func (r *Report) fail(s *result.Sample) {
+	if s.Failure == "" {
+		return
+	}
+	text := clip(Clean(s.Failure), 1000)
+	i := slices.IndexFunc(r.Failures, func(f Failure) bool { return f.Text == text && f.Probe == name(s.Probe) })
+	if i < 0 {
+		if len(r.Failures) >= maxListed {
+			return
+		}
+		r.Failures = append(r.Failures, Failure{Text: text, Probe: name(s.Probe)})
+		i = len(r.Failures) - 1
+	}
+	f := &r.Failures[i]
+	f.Runs = append(f.Runs, s.Run)
+	if cell := name(s.Cell); !slices.Contains(f.Cells, cell) {
+		f.Cells = append(f.Cells, cell)
+	}
+}
+
+// contents makes the tables and figures.
+func (d *data) contents(r *Report, def *definition.Definition) {
+	figures, tables := def.Figures, def.Tables
+	if len(figures)+len(tables) == 0 {
+		figures, tables = d.defaults()
+	}
+	for _, t := range tables {
+		made, problem := d.table(t)
+		if made == nil {
+			r.Problems = append(r.Problems, fmt.Sprintf("table %q: %s", name(t.Title), problem))
+			continue
+		}
+		made.ID = fmt.Sprintf("table-%d", len(r.Tables)+1)
+		r.Tables = append(r.Tables, *made)
+	}
+	for _, f := range figures {
+		made, problem := d.figure(f)
+		if made == nil {
+			r.Problems = append(r.Problems, fmt.Sprintf("figure %q: %s", name(f.Title), problem))
+			continue
+		}
+		made.ID = fmt.Sprintf("figure-%d", len(r.Figures)+1)
+		r.Figures = append(r.Figures, *made)
+	}
+}
+
+// kindsOf are the metrics that each probe measured, in order of appearance.
+func (d *data) kindsOf() (out []definition.Source) {
+	seen, perMetric := map[[2]string]bool{}, map[string]int{}
+	for i := range d.counted {
+		probe := d.counted[i].Probe
+		for _, m := range d.counted[i].Measurements {
+			if key := [2]string{m.Metric, probe}; !seen[key] {
+				seen[key] = true
+				out = append(out, definition.Source{Metric: m.Metric, Probe: probe})
+				perMetric[m.Metric]++
+			}
+		}
+	}
+	for i := range out {
+		if perMetric[out[i].Metric] == 1 {
+			out[i].Probe = ""
+		}
+	}
+	return out
+}
+
+// defaults are a table and a figure of each metric. Without factors, distributions are what there is to see.
+func (d *data) defaults() (figures []definition.Figure, tables []definition.Table) {
+	for _, src := range d.kindsOf() {
+		if len(figures) == maxDefault {
+			break
+		}
+		if len(d.pick(src, nil)) == 0 {
+			continue
+		}
+		tables = append(tables, definition.Table{Source: src, Values: []string{definition.Mean, "interval", definition.Median, "deviation", "n"}})
+		f := definition.Figure{Source: src}
+		if len(d.varied(src)) == 0 {
+			f.Kind = definition.Bar
+			if all := d.pick(src, nil); len(all) == 1 && all[0].most() >= 20 {
+				f.Kind = definition.CDF
+			}
+		}
+		figures = append(figures, f)
+	}
+	return figures, tables
+}
+
+// most is how many values a repetition has, at most.
+func (g *group) most() (n int) {
+	for _, r := range g.reps {
+		n = max(n, len(r.values))
+	}
+	return n
+}
+
+// remarks lists outliers and warnings of what the tables and figures are made of: one value a repetition, by cell.
+func (d *data) remarks(r *Report) {
+	var dims []string
+	for _, f := range d.factors {
+		if len(f.Levels) > 1 {
+			dims = append(dims, f.Name)
+		}
+	}
+	for _, src := range d.shown() {
+		for _, g := range d.pick(src, dims) {
+			where := metricTitle(src)
+			if levels := seriesName(dims, g.levels); levels != "" {
+				where += ": " + levels
+			}
+			values := g.values(src)
+			unit, factor := display("", []*group{g}, src)
+			for _, o := range stats.Outliers(values) {
+				if len(r.Outliers) < maxListed {
+					r.Outliers = append(r.Outliers, Outlier{Where: where, Run: g.reps[o.Index].run, Value: withUnit(o.Value*factor, unit), Far: o.Far})
+				}
+			}
+			for _, w := range stats.Warnings(values) {
+				r.warn(w, where)
+			}
+		}
+	}
+}
+
+// shown are the metrics of figures and tables, each once; where nothing is said, all.
+func (d *data) shown() (out []definition.Source) {
+	add := func(s definition.Source) {
+		one := definition.Source{Metric: s.Metric, Probe: s.Probe, Each: s.Each}
+		if !slices.ContainsFunc(out, func(o definition.Source) bool {
+			return o.Metric == one.Metric && o.Probe == one.Probe && o.Each == one.Each
+		}) {
+			out = append(out, one)
+		}
+	}
+	for _, f := range d.definition.Figures {
+		add(f.Source)
+	}
+	for _, t := range d.definition.Tables {
+		add(t.Source)
+	}
+	if len(out) == 0 {
+		out = d.kindsOf()
+	}
+	return out[:min(len(out), maxDefault)]
+}
+
+// warn adds where a warning holds to those of its code. Outliers are listed by themselves, and shares of which
+// none differs (no packet was lost) are as they should be.
+func (r *Report) warn(w stats.Warning, where string) {
+	if w.Code == stats.WarnOutliers || w.Code == stats.WarnConstant {
+		return
+	}
+	i := slices.IndexFunc(r.Warnings, func(o Warning) bool { return o.Code == w.Code })
+	if i < 0 {
+		r.Warnings = append(r.Warnings, Warning{Code: w.Code, Text: strings.ToUpper(w.Text[:1]) + w.Text[1:]})
+		i = len(r.Warnings) - 1
+	}
+	if len(r.Warnings[i].Where) < maxListed {
+		r.Warnings[i].Where = append(r.Warnings[i].Where, where)
+	}
+}

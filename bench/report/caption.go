@@ -1,0 +1,168 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"trivet.dev/trivet/bench/environment"
+	"trivet.dev/trivet/bench/report/definition"
+)
+
+// exact writes all digits; nothing where there is no number.
+func exact(v float64) string {
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		return ""
+	}
+	return strconv.FormatFloat(v, 'g', -1, 64)
+}
+
+// metricName is for an axis: "usage.processes.ovs.pss" stays, "rtt_max" becomes "rtt max".
+func metricName(metric string) string { return name(strings.ReplaceAll(metric, "_", " ")) }
+
+func metricTitle(src definition.Source) string {
+	title := metricName(src.Metric)
+	if src.Probe != "" {
+		title += " (" + name(src.Probe) + ")"
+	}
+	return title
+}
+
+// describe writes a condition: "datapath ovs, hops 2 or 4".
+func describe(c definition.Condition) string {
+	var words []string
+	for _, l := range c {
+		any := l.Any
+		if len(any) > 8 {
+			any = append(slices.Clone(any[:8]), "…")
+		}
+		words = append(words, l.Dimension+" "+strings.Join(any, " or "))
+	}
+	return name(strings.Join(words, ", "))
+}
+
+// fidelity is the verdict on all groups, with each kind of reason once.
+func fidelity(groups []*group) Fidelity {
+	f := Fidelity{Level: environment.Good}
+	var all []environment.Verdict
+	for _, g := range groups {
+		for _, r := range g.reps {
+			one := (&group{reps: []*repetition{r}}).verdict()
+			f.Samples++
+			if one.Level != environment.Good {
+				f.Suspect++
+			}
+			all = append(all, one)
+		}
+	}
+	f.Level = environment.Worst(all...).Level
+	f.Reasons = reasons(all)
+	return f
+}
+
+// reasons counts them by code, and keeps the text of a worst one.
+func reasons(verdicts []environment.Verdict) (out []Reason) {
+	for _, v := range verdicts {
+		seen := map[string]bool{}
+		for _, r := range v.Reasons {
+			i := slices.IndexFunc(out, func(o Reason) bool { return o.Code == r.Code })
+			if i < 0 {
+				out = append(out, Reason{Level: r.Level, Code: r.Code, Text: clip(Clean(r.Text), 300)})
+				i = len(out) - 1
+			}
+			if r.Level == environment.Bad && out[i].Level != environment.Bad {
+				out[i].Level, out[i].Text = r.Level, clip(Clean(r.Text), 300)
+			}
+			if !seen[r.Code] {
+				out[i].Samples++
+			}
+			seen[r.Code] = true
+		}
+	}
+	slices.SortStableFunc(out, func(a, b Reason) int {
+		return cmp.Or(cmp.Compare(b2i(b.Level == environment.Bad), b2i(a.Level == environment.Bad)), cmp.Compare(b.Samples, a.Samples))
+	})
+	return out
+}
+
+func b2i(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// figureCaption says what is drawn, of how many, and what the interval is.
+func (d *data) figureCaption(f *Figure, def *definition.Figure, groups []*group) string {
+	var words []string
+	counted := "repetitions"
+	if def.Of == definition.Values {
+		counted = "values"
+	}
+	switch def.Kind {
+	case definition.CDF:
+		words = append(words, "Share of the "+counted+" that are at most x")
+	case definition.Time:
+		words = append(words, "Each line is a run")
+		if len(f.Events) > 0 {
+			words = append(words, "dashed: what happened")
+		}
+	case definition.Box:
+		words = append(words, "Boxes from quartile to quartile with the median; whiskers to the last value within 1.5 times that; dots beyond")
+	default:
+		words = append(words, strings.ToUpper(def.Y[:1])+def.Y[1:]+" of the "+counted+", with its interval of 95 % ("+d.method(groups, def)+")")
+	}
+	if def.Each != "" && def.Each != definition.Mean && def.Of != definition.Values {
+		words = append(words, "each repetition counts by its "+def.Each)
+	}
+	words = append(words, sizes(groups, def.Source, counted))
+	if len(def.Where) > 0 {
+		words = append(words, "only "+describe(def.Where))
+	}
+	return strings.Join(words, "; ") + "."
+}
+
+func (d *data) method(groups []*group, def *definition.Figure) string {
+	var methods []string
+	for _, g := range groups {
+		if i := d.interval(g, d.summary(g.values(def.Source)), def.Y); i != nil && !slices.Contains(methods, i.Method) {
+			methods = append(methods, i.Method)
+		}
+	}
+	if len(methods) == 0 {
+		return "none of a single one"
+	}
+	return strings.Join(methods, "; ")
+}
+
+// sizes is "10 repetitions each", or from the least to the most.
+func sizes(groups []*group, src definition.Source, what string) string {
+	least, most := math.MaxInt, 0
+	for _, g := range groups {
+		n := len(g.values(src))
+		least, most = min(least, n), max(most, n)
+	}
+	if least == most {
+		return plural(most, strings.TrimSuffix(what, "s")) + " each"
+	}
+	return fmt.Sprintf("%d to %d %s each", least, most, what)
+}
+
+// pooled names the factors over whose levels a figure or a table takes all together, and other things that a
+// reader would not expect.
+func (d *data) pooled(src definition.Source, dimensions []string) (notes []string) {
+	for _, f := range d.varied(src) {
+		if !slices.Contains(dimensions, f) && !d.determined(src, dimensions, f) {
+			notes = append(notes, "All levels of "+name(f)+" are taken together.")
+		}
+	}
+	if src.Probe == "" && !slices.Contains(dimensions, "probe") {
+		if probes := d.pick(src, []string{"probe"}); len(probes) > 1 {
+			notes = append(notes, fmt.Sprintf("The values of %d probes are taken together; say probe: which is meant.", len(probes)))
+		}
+	}
+	return notes
+}

@@ -1,0 +1,311 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"trivet.dev/trivet/bench/environment"
+	"trivet.dev/trivet/bench/report/definition"
+	"trivet.dev/trivet/bench/result"
+	"trivet.dev/trivet/bench/stats"
+)
+
+// data is a result made ready to be asked for values.
+type data struct {
+	run     *result.Run
+	counted []result.Sample
+
+	definition *definition.Definition
+	factors    []result.Factor
+	seed       uint64
+	memo       map[string]stats.Summary
+	unusable   int // values that no figure can show
+}
+
+// usableValue bounds values: their squares and sums must be numbers, too.
+const usableValue = 1e100
+
+func newData(run *result.Run) *data {
+	d := &data{run: run, factors: run.Header.Experiment.Factors, seed: run.Header.Seed, memo: map[string]stats.Summary{}}
+	for _, s := range run.Counted() {
+		if err := s.Check(); err != nil { // a file of somebody else's
+			s.Measurements, s.Failure = nil, "cannot be used: "+err.Error()
+		}
+		d.counted = append(d.counted, s)
+	}
+	return d
+}
+
+// repetition is what one run gave for a group.
+type repetition struct {
+	run, block int
+	pair       string
+	values, at []float64
+	count, of  int // of a share
+	events     []result.Event
+	verdict    *environment.Verdict
+}
+
+// group is all repetitions with the same levels of the dimensions that were asked for.
+type group struct {
+	levels []string
+	unit   string
+	reps   []*repetition
+	failed int // samples that gave nothing
+}
+
+// level is that of a dimension: of a factor, the probe, or a label.
+func (d *data) level(s *result.Sample, m *result.Measurement, dimension string) (string, bool) {
+	if v, ok := s.Factors[dimension]; ok {
+		return d.levelName(dimension, v), true
+	}
+	if dimension == "probe" {
+		return s.Probe, true
+	}
+	if m != nil {
+		v, ok := m.Labels[dimension]
+		return v, ok
+	}
+	return "", false
+}
+
+// levelName is the level as the experiment has it: 0.10 stays 0.10, though JSON has 0.1.
+func (d *data) levelName(factor string, v any) string {
+	name := plain(v)
+	for _, f := range d.factors {
+		if f.Name != factor || slices.Contains(f.Levels, name) {
+			continue
+		}
+		for _, l := range f.Levels {
+			if sameNumber(l, name) {
+				return l
+			}
+		}
+	}
+	return name
+}
+
+func sameNumber(a, b string) bool {
+	x, errX := strconv.ParseFloat(a, 64)
+	y, errY := strconv.ParseFloat(b, 64)
+	return errX == nil && errY == nil && x == y
+}
+
+func plain(v any) string {
+	if f, ok := v.(float64); ok {
+		return strconv.FormatFloat(f, 'f', -1, 64)
+	}
+	return fmt.Sprint(v)
+}
+
+// holds says whether a condition does. Where there is no measurement, labels are taken to fit.
+func (d *data) holds(c definition.Condition, s *result.Sample, m *result.Measurement) bool {
+	for _, l := range c {
+		level, ok := d.level(s, m, l.Dimension)
+		if !ok && m == nil {
+			continue
+		}
+		if !ok || !slices.ContainsFunc(l.Any, func(any string) bool { return any == level || sameNumber(any, level) }) {
+			return false
+		}
+	}
+	return true
+}
+
+// pick returns the groups that a source and dimensions make, in the order of the levels.
+func (d *data) pick(src definition.Source, dimensions []string) []*group {
+	groups, failed := map[string]*group{}, map[string]int{}
+	for i := range d.counted {
+		s := &d.counted[i]
+		if src.Probe != "" && s.Probe != src.Probe {
+			continue
+		}
+		found := false
+		for _, m := range measurements(s, src.Metric) {
+			if d.holds(src.Where, s, &m) {
+				found = d.take(groups, dimensions, s, &m) || found
+			}
+		}
+		if !found && s.Failure != "" && d.holds(src.Where, s, nil) {
+			failed[strings.Join(d.levels(s, nil, dimensions), "\x00")]++
+		}
+	}
+	var out []*group
+	for key, g := range groups {
+		g.failed = failed[key]
+		out = append(out, g)
+	}
+	slices.SortFunc(out, func(a, b *group) int { return d.compareLevels(dimensions, a.levels, b.levels) })
+	return out
+}
+
+func (d *data) levels(s *result.Sample, m *result.Measurement, dimensions []string) []string {
+	out := make([]string, len(dimensions))
+	for i, dim := range dimensions {
+		out[i], _ = d.level(s, m, dim)
+	}
+	return out
+}
+
+// take puts a measurement into its group; false where it has no values that are of use.
+func (d *data) take(groups map[string]*group, dimensions []string, s *result.Sample, m *result.Measurement) bool {
+	levels := d.levels(s, m, dimensions)
+	key := strings.Join(levels, "\x00")
+	g := groups[key]
+	if g == nil {
+		g = &group{levels: levels, unit: m.Unit}
+	}
+	factor, ok := definition.Convert(m.Unit, g.unit)
+	values, at := d.usable(m, factor)
+	if !ok || len(values) == 0 {
+		return false
+	}
+	groups[key] = g
+	r := g.repetition(s)
+	r.values, r.at = append(r.values, values...), append(r.at, at...)
+	r.count, r.of = r.count+m.Count, r.of+m.Of
+	return true
+}
+
+func (d *data) usable(m *result.Measurement, factor float64) (values, at []float64) {
+	for i, v := range m.Values {
+		if v *= factor; math.Abs(v) > usableValue || m.At != nil && math.Abs(m.At[i]) > usableValue {
+			d.unusable++
+			continue
+		}
+		values = append(values, v)
+		if m.At != nil {
+			at = append(at, m.At[i])
+		}
+	}
+	return values, at
+}
+
+// repetition is the one of the sample's run; a new one where there is none.
+func (g *group) repetition(s *result.Sample) *repetition {
+	if n := len(g.reps); n > 0 && g.reps[n-1].run == s.Run {
+		return g.reps[n-1]
+	}
+	r := &repetition{run: s.Run, block: s.Block, pair: s.Pair, events: s.Events, verdict: s.Verdict}
+	g.reps = append(g.reps, r)
+	return r
+}
+
+// compareLevels orders as the experiment does; what it does not know by number, else by name.
+func (d *data) compareLevels(dimensions, a, b []string) int {
+	for i, dim := range dimensions {
+		if c := d.compareLevel(dim, a[i], b[i]); c != 0 {
+			return c
+		}
+	}
+	return 0
+}
+
+func (d *data) compareLevel(dimension, a, b string) int {
+	for _, f := range d.factors {
+		if f.Name == dimension {
+			if c := cmp.Compare(slices.Index(f.Levels, a), slices.Index(f.Levels, b)); c != 0 {
+				return c
+			}
+		}
+	}
+	x, errX := strconv.ParseFloat(a, 64)
+	y, errY := strconv.ParseFloat(b, 64)
+	if errX == nil && errY == nil && x != y {
+		return cmp.Compare(x, y)
+	}
+	return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) // h2 before h10
+}
+
+// one is what stands for a repetition. A share is that of all its packets.
+func (r *repetition) one(each string) float64 {
+	if r.of > 0 && (each == "" || each == definition.Mean) {
+		return float64(r.count) / float64(r.of)
+	}
+	switch each {
+	case definition.Median:
+		return stats.Quantile(r.values, 0.5)
+	case "min":
+		return slices.Min(r.values)
+	case "max":
+		return slices.Max(r.values)
+	case "p5", "p95", "p99":
+		p, _ := strconv.ParseFloat(each[1:], 64)
+		return stats.Quantile(r.values, p/100)
+	case "sum":
+		return total(r.values)
+	case "first":
+		return r.values[0]
+	case "last":
+		return r.values[len(r.values)-1]
+	case "count":
+		return float64(len(r.values))
+	}
+	return total(r.values) / float64(len(r.values))
+}
+
+func total(xs []float64) (sum float64) {
+	for _, x := range xs {
+		sum += x
+	}
+	return sum
+}
+
+// values of a group: one a repetition, or all.
+func (g *group) values(src definition.Source) (out []float64) {
+	for _, r := range g.reps {
+		if src.Of == definition.Values {
+			out = append(out, r.values...)
+		} else {
+			out = append(out, r.one(src.Each))
+		}
+	}
+	return out
+}
+
+// verdict is that on all samples of a group.
+func (g *group) verdict() environment.Verdict {
+	var all []environment.Verdict
+	for _, r := range g.reps {
+		if r.verdict != nil {
+			all = append(all, *r.verdict)
+		} else {
+			all = append(all, environment.Verdict{Level: environment.Doubtful, Reasons: []environment.Reason{
+				{Level: environment.Doubtful, Code: "unwatched", Text: "nobody watched the machine meanwhile"}}})
+		}
+	}
+	return environment.Worst(all...)
+}
+
+// summary describes values; those that were described before are not computed again.
+func (d *data) summary(values []float64) stats.Summary {
+	key := fmt.Sprint(values)
+	s, ok := d.memo[key]
+	if !ok {
+		s, _ = stats.Summarize(values, stats.Options{Seed: d.seed}) // there are values, and all are numbers
+		d.memo[key] = s
+	}
+	return s
+}
+
+// interval is a confidence interval of the mean or the median. For shares of which all repetitions have
+// the same (none lost), it is Wilson's of all packets: a bootstrap knows nothing but what it has seen.
+func (d *data) interval(g *group, s stats.Summary, y string) *stats.Interval {
+	count, of := 0, 0
+	for _, r := range g.reps {
+		count, of = count+r.count, of+r.of
+	}
+	if s.Min == s.Max && of > 0 && count <= of && count >= 0 {
+		if i, err := stats.Wilson(count, of, 0.95); err == nil {
+			return &i
+		}
+	}
+	if y == definition.Median {
+		return s.MedianInterval
+	}
+	return s.MeanInterval
+}

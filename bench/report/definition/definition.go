@@ -1,0 +1,138 @@
+// Package definition reads what an experiment file says of its report: the keys report: and
+// paper:, as docs/experiments.md has them. It knows nothing of results.
+package definition
+
+// Definition is what is to be shown, and what others have published. Empty: all is by default.
+type Definition struct {
+	Figures []Figure
+	Tables  []Table
+	Paper   *Paper
+}
+
+// Condition is a level, or several of which one must hold, for each dimension that it names.
+type Condition []Level
+
+// Level is of a dimension: a factor, a label of the measurements, or probe.
+type Level struct {
+	Dimension string   `json:"dimension"`
+	Any       []string `json:"any"`
+}
+
+// Get returns the levels that a dimension may have; nil: any.
+func (c Condition) Get(dimension string) []string {
+	for _, l := range c {
+		if l.Dimension == dimension {
+			return l.Any
+		}
+	}
+	return nil
+}
+
+// Source is which values are meant.
+type Source struct {
+	Title  string
+	Metric string // "rtt", "usage.busy"
+	Probe  string // where several give the metric; "" is all
+	Each   string // what stands for a repetition of several values: one of eaches
+	Of     string // Repetitions or Values; "" is what the kind of figure has
+	Unit   string // to show; "" is what suits
+	Where  Condition
+}
+
+// Values of Source.Of.
+const (
+	Repetitions = "repetitions" // one value each
+	Values      = "values"      // all of them
+)
+
+// Figure is a plot.
+type Figure struct {
+	Source
+	Kind   string // one of the constants below; "" is Line or Bar, as x is
+	X      string // dimension; "" is by default
+	Series []string
+	Y      string // Mean or Median
+	Scale  string // "", Log, LogLog
+}
+
+// Kinds of figures.
+const (
+	Line = "line"
+	Bar  = "bar"
+	Box  = "box"
+	CDF  = "cdf"
+	Time = "time"
+)
+
+// What stands for several values.
+const (
+	Mean   = "mean"
+	Median = "median"
+)
+
+// Scales; the other is linear.
+const (
+	Log    = "log"
+	LogLog = "log-log"
+)
+
+// Table is numbers in rows and columns.
+type Table struct {
+	Source
+	Rows, Columns []string // dimensions, crossed
+	Values        []string // of columnValues
+	Gap           []string // two levels of the only dimension of rows, or nothing
+}
+
+// Paper is what others have published.
+type Paper struct {
+	Source, Note string
+	Numbers      []Number
+	Trends       []Trend
+}
+
+// Number is a published one.
+type Number struct {
+	Source
+	Y      string // Mean or Median
+	Value  float64
+	Within float64 // share by which ours may be off; 0: not judged
+}
+
+// Trend is a published statement. Source.Where is whom it is about.
+type Trend struct {
+	Source
+	Text   string
+	Is     string
+	Along  string
+	Than   Condition
+	Limit  *float64 // instead of Than; in Unit
+	Within float64  // share that does not matter
+}
+
+// What a Trend says.
+const (
+	Falls = "falls"
+	Rises = "rises"
+	Flat  = "flat"
+	Above = "above"
+	Below = "below"
+)
+
+var (
+	kinds        = []string{Line, Bar, Box, CDF, Time}
+	eaches       = []string{Mean, Median, "min", "max", "p5", "p95", "p99", "sum", "first", "last", "count"}
+	columnValues = []string{Mean, Median, "deviation", "variance", "interval", "min", "max", "p5", "p95", "p99", "n"}
+	scales       = []string{"linear", Log, LogLog}
+	statements   = []string{Falls, Rises, Flat, Above, Below}
+	middles      = []string{Mean, Median}
+	ofs          = []string{Repetitions, Values}
+)
+
+// Bounds on what a file may ask for: it may be anybody's.
+const (
+	maxFigures = 100
+	maxNumbers = 2000
+	maxTrends  = 300
+	maxLevels  = 1000 // of a condition
+)

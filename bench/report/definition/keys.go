@@ -1,0 +1,150 @@
+package definition
+
+import (
+	"trivet.dev/trivet/topology/formats"
+	"trivet.dev/trivet/topology/formats/yamlfile"
+)
+
+// source has the keys that all have; where is what its condition is called.
+func (r *reader) source(s *Source, where string) map[string]field {
+	return map[string]field{
+		"title": r.text(&s.Title), "metric": r.text(&s.Metric), "probe": r.text(&s.Probe),
+		"each": r.word(&s.Each, eaches), "of": r.word(&s.Of, ofs), "unit": r.unit(&s.Unit), where: r.condition(&s.Where),
+	}
+}
+
+// named adds fields to those of a source.
+func named(fields map[string]field, more map[string]field) map[string]field {
+	for name, f := range more {
+		fields[name] = f
+	}
+	return fields
+}
+
+// metric must be there.
+func (r *reader) metric(v *yamlfile.Value, s *Source, what string) bool {
+	if s.Metric == "" {
+		r.add(v, "write metric: rtt", "%s needs a metric", what)
+	}
+	return s.Metric != ""
+}
+
+func (r *reader) report(v *yamlfile.Value) {
+	r.mapping(v, "report", map[string]field{
+		"figures": func(v *yamlfile.Value) {
+			for _, item := range r.items(v, maxFigures) {
+				r.figure(item)
+			}
+		},
+		"tables": func(v *yamlfile.Value) {
+			for _, item := range r.items(v, maxFigures) {
+				r.table(item)
+			}
+		},
+	})
+}
+
+func (r *reader) figure(v *yamlfile.Value) {
+	f := Figure{}
+	ok := r.mapping(v, "a figure", named(r.source(&f.Source, "where"), map[string]field{
+		"kind": r.word(&f.Kind, kinds), "x": r.oneDimension(&f.X), "series": r.dimensions(&f.Series),
+		"y": r.word(&f.Y, middles), "scale": r.word(&f.Scale, scales),
+	}))
+	if ok && r.metric(v, &f.Source, "a figure") {
+		r.d.Figures = append(r.d.Figures, f)
+	}
+}
+
+func (r *reader) table(v *yamlfile.Value) {
+	t := Table{}
+	ok := r.mapping(v, "a table", named(r.source(&t.Source, "where"), map[string]field{
+		"rows": r.dimensions(&t.Rows), "columns": r.dimensions(&t.Columns), "values": r.words(&t.Values, columnValues), "gap": r.texts(&t.Gap),
+	}))
+	if !ok || !r.metric(v, &t.Source, "a table") {
+		return
+	}
+	if len(t.Gap) > 0 && (len(t.Gap) != 2 || len(t.Rows) != 1) {
+		r.add(v.Get("gap"), "write rows: datapath, gap: [embedded, ovs]", "gap: takes two levels of the one dimension in rows")
+		t.Gap = nil
+	}
+	r.d.Tables = append(r.d.Tables, t)
+}
+
+func (r *reader) paper(v *yamlfile.Value) {
+	p := &Paper{}
+	r.mapping(v, "paper", map[string]field{
+		"source": r.text(&p.Source), "note": r.text(&p.Note),
+		"numbers": func(v *yamlfile.Value) {
+			for _, item := range r.items(v, maxNumbers) {
+				r.publish(item, p)
+			}
+		},
+		"trends": func(v *yamlfile.Value) {
+			for _, item := range r.items(v, maxTrends) {
+				r.trend(item, p)
+			}
+		},
+	})
+	r.d.Paper = p
+}
+
+// publish reads one number, or several along a factor.
+func (r *reader) publish(v *yamlfile.Value, p *Paper) {
+	var n Number
+	var along string
+	var values *yamlfile.Value
+	ok := r.mapping(v, "a number", named(r.source(&n.Source, "levels"), map[string]field{
+		"value": r.number(&n.Value), "along": r.oneDimension(&along), "values": func(v *yamlfile.Value) { values = v },
+		"y": r.word(&n.Y, middles), "within": r.share(&n.Within),
+	}))
+	if !ok || !r.metric(v, &n.Source, "a number") {
+		return
+	}
+	if along == "" && values == nil && v.Get("value") != nil {
+		p.Numbers = append(p.Numbers, n)
+		return
+	}
+	if along == "" || values == nil || values.Shape != yamlfile.Mapping || v.Get("value") != nil {
+		r.add(v, "write value: 0.73, or along: hops, values: {2: 940, 4: 935}", "a number has a value, or values along a factor")
+		return
+	}
+	for _, pair := range values.Pairs[:min(len(values.Pairs), maxNumbers)] {
+		one := n
+		one.Where = append(append(Condition{}, n.Where...), Level{along, []string{pair.Key.Text}})
+		if r.number(&one.Value)(pair.Value); len(p.Numbers) < maxNumbers {
+			p.Numbers = append(p.Numbers, one)
+		}
+	}
+}
+
+// trend reads a statement. than is a condition or a number.
+func (r *reader) trend(v *yamlfile.Value, p *Paper) {
+	t := Trend{}
+	ok := r.mapping(v, "a trend", named(r.source(&t.Source, "at"), map[string]field{
+		"text": r.text(&t.Text), "is": r.word(&t.Is, statements), "along": r.oneDimension(&t.Along), "within": r.share(&t.Within),
+		"than": func(v *yamlfile.Value) {
+			if v.Shape == yamlfile.Mapping {
+				r.condition(&t.Than)(v)
+				return
+			}
+			t.Limit = new(float64)
+			r.number(t.Limit)(v)
+		},
+	}))
+	if !ok || !r.metric(v, &t.Source, "a trend") {
+		return
+	}
+	if v.Get("within") == nil && t.Is != Above && t.Is != Below {
+		t.Within = 0.05
+	}
+	switch compared := t.Than != nil || t.Limit != nil; {
+	case t.Is == "":
+		r.add(v, "write is: falls", "%s: a trend falls, rises, is flat, above or below", formats.Clip(t.Text))
+	case (t.Is == Above || t.Is == Below) && !compared:
+		r.add(v, "write than: {datapath: ovs}, or than: 10", "%s: is %s what?", formats.Clip(t.Text), t.Is)
+	case t.Is != Above && t.Is != Below && (t.Along == "" || compared):
+		r.add(v, "write along: hops, and no than", "%s: %s goes along a factor", formats.Clip(t.Text), t.Is)
+	default:
+		p.Trends = append(p.Trends, t)
+	}
+}

@@ -1,0 +1,172 @@
+// Package draw makes pictures of a report's figures, for papers and slides: SVG and PNG, by gonum/plot.
+package draw
+
+import (
+	"fmt"
+	"image/color"
+	"io"
+	"math"
+	"strings"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/font"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgimg"
+	"gonum.org/v1/plot/vg/vgsvg"
+
+	"trivet.dev/trivet/bench/report"
+	"trivet.dev/trivet/bench/report/definition"
+)
+
+// Size of pictures: a column and a half of a paper.
+const (
+	width  = 14 * vg.Centimeter
+	height = 9 * vg.Centimeter
+	dpi    = 200 // of PNG
+)
+
+// palette is Okabe and Ito's ("Color Universal Design", 2008), which colour-blind people can tell apart too; yellow,
+// which paper does not show well, is last.
+var palette = []color.Color{
+	color.RGBA{0x00, 0x72, 0xb2, 0xff}, color.RGBA{0xd5, 0x5e, 0x00, 0xff}, color.RGBA{0x00, 0x9e, 0x73, 0xff}, color.RGBA{0xcc, 0x79, 0xa7, 0xff},
+	color.RGBA{0x56, 0xb4, 0xe9, 0xff}, color.RGBA{0xe6, 0x9f, 0x00, 0xff}, color.RGBA{0x55, 0x55, 0x55, 0xff}, color.RGBA{0xb8, 0xa8, 0x00, 0xff},
+}
+
+var shapes = []draw.GlyphDrawer{draw.CircleGlyph{}, draw.SquareGlyph{}, draw.TriangleGlyph{}, draw.PyramidGlyph{}, draw.CrossGlyph{}, draw.PlusGlyph{}}
+
+var dashes = [][]vg.Length{nil, {6, 3}, {2, 2}, {8, 3, 2, 3}}
+
+// SVG writes a figure as SVG.
+func SVG(to io.Writer, f *report.Figure) error {
+	p, err := build(f)
+	if err != nil {
+		return err
+	}
+	c := vgsvg.New(width, height)
+	p.Draw(draw.New(c))
+	_, err = c.WriteTo(to)
+	return err
+}
+
+// PNG writes a figure as PNG.
+func PNG(to io.Writer, f *report.Figure) error {
+	p, err := build(f)
+	if err != nil {
+		return err
+	}
+	c := vgimg.PngCanvas{Canvas: vgimg.NewWith(vgimg.UseWH(width, height), vgimg.UseDPI(dpi))}
+	p.Draw(draw.New(c))
+	_, err = c.WriteTo(to)
+	return err
+}
+
+// build is the same for both.
+func build(f *report.Figure) (*plot.Plot, error) {
+	p := plot.New()
+	p.Title.Text = f.Title
+	p.X.Label.Text, p.Y.Label.Text = f.X.Title(), f.Y.Title()
+	fonts(p)
+	p.Legend.Top = true
+	p.Legend.Padding = 2
+	grid := plotter.NewGrid()
+	grid.Vertical.Color, grid.Horizontal.Color = color.Gray{0xe4}, color.Gray{0xe4}
+	p.Add(grid)
+	if f.X.Categories != nil {
+		p.NominalX(f.X.Categories...)
+		p.X.Min, p.X.Max = -0.5, float64(len(f.X.Categories))-0.5
+	}
+	b := builder{p, f, log(f)}
+	if err := b.series(); err != nil {
+		return nil, fmt.Errorf("figure %q: %w", f.Title, err)
+	}
+	b.axes()
+	b.events()
+	return p, nil
+}
+
+func fonts(p *plot.Plot) {
+	for _, style := range []*font.Font{&p.Title.TextStyle.Font, &p.X.Label.TextStyle.Font, &p.Y.Label.TextStyle.Font, &p.X.Tick.Label.Font, &p.Y.Tick.Label.Font, &p.Legend.TextStyle.Font} {
+		style.Variant, style.Size = "Sans", 9
+	}
+	p.Title.TextStyle.Font.Size = 11
+	p.Title.Padding = 6
+}
+
+type builder struct {
+	*plot.Plot
+	figure *report.Figure
+	log    [2]bool // x and y
+}
+
+// log says which axes are logarithmic: what has values of zero or below cannot be.
+func log(f *report.Figure) (out [2]bool) {
+	out = [2]bool{f.X.Log, f.Y.Log}
+	for _, s := range f.Series {
+		for _, p := range s.Points {
+			out[0], out[1] = out[0] && p.X > 0, out[1] && p.Y > 0
+		}
+		for _, t := range s.Traces {
+			for i := range t.X {
+				out[0], out[1] = out[0] && t.X[i] > 0, out[1] && t.Y[i] > 0
+			}
+		}
+	}
+	return out
+}
+
+func (b builder) axes() {
+	if b.log[0] {
+		b.X.Scale, b.X.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
+	}
+	switch {
+	case b.log[1]:
+		b.Y.Scale, b.Y.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
+	case b.figure.Kind == definition.CDF:
+		b.Y.Min, b.Y.Max = 0, 1
+	case b.Y.Min > 0 && (b.figure.Kind == definition.Bar || b.Y.Min < 0.6*b.Y.Max):
+		b.Y.Min = 0
+	}
+	if !b.log[1] && b.figure.Kind != definition.CDF { // room for the legend
+		b.Y.Max += 0.05 * (b.Y.Max - b.Y.Min)
+	}
+	for _, axis := range []*plot.Axis{&b.X, &b.Y} {
+		if !(axis.Max > axis.Min) || math.IsInf(axis.Max-axis.Min, 0) {
+			middle := axis.Min
+			if math.IsInf(middle, 0) || math.IsNaN(middle) {
+				middle = 0
+			}
+			axis.Min, axis.Max = middle-math.Max(1, math.Abs(middle)/10), middle+math.Max(1, math.Abs(middle)/10)
+			axis.Scale, axis.Tick.Marker = plot.LinearScale{}, plot.DefaultTicks{}
+		}
+	}
+}
+
+// events are dashed lines over the whole height, with numbers that a list in the caption would explain; here the text itself.
+func (b builder) events() {
+	for _, e := range b.figure.Events {
+		line, err := plotter.NewLine(plotter.XYs{{X: e.At, Y: b.Y.Min}, {X: e.At, Y: b.Y.Max}})
+		if err != nil {
+			continue
+		}
+		line.Color, line.Dashes = color.Gray{0x70}, []vg.Length{3, 3}
+		b.Add(line)
+		labels, err := plotter.NewLabels(plotter.XYLabels{XYs: plotter.XYs{{X: e.At, Y: b.Y.Max}}, Labels: []string{short(e.What, 40)}})
+		if err != nil {
+			continue
+		}
+		labels.TextStyle[0].Font.Variant, labels.TextStyle[0].Font.Size = "Sans", 7
+		labels.TextStyle[0].Rotation = math.Pi / 2
+		labels.TextStyle[0].XAlign = draw.XRight
+		labels.Offset = vg.Point{X: -2, Y: -2}
+		b.Add(labels)
+	}
+}
+
+func short(s string, most int) string {
+	if r := []rune(s); len(r) > most {
+		return strings.TrimSpace(string(r[:most])) + "…"
+	}
+	return s
+}

@@ -1,0 +1,213 @@
+package draw
+
+import (
+	"image/color"
+	"math"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+
+	"trivet.dev/trivet/bench/environment"
+	"trivet.dev/trivet/bench/report"
+	"trivet.dev/trivet/bench/report/definition"
+)
+
+// look is how a series is drawn.
+type look struct {
+	color color.Color
+	shape draw.GlyphDrawer
+	dash  []vg.Length
+	place float64 // among series that stand side by side, from −0.5 to 0.5 of a category
+	width float64 // of a category
+}
+
+// looks gives each of ours its own; the paper's has the colour of ours of the same name, and dashes.
+func looks(f *report.Figure) []look {
+	out, own, byName := make([]look, len(f.Series)), 0, map[string]look{}
+	for i, s := range f.Series {
+		if s.Paper {
+			continue
+		}
+		out[i] = look{color: palette[own%len(palette)], shape: shapes[own%len(shapes)], dash: dashes[own/len(palette)%len(dashes)]}
+		byName[s.Name] = out[i]
+		own++
+	}
+	for i, s := range f.Series {
+		if !s.Paper {
+			continue
+		}
+		l, ok := byName[s.Name]
+		if !ok {
+			l = look{color: palette[own%len(palette)]}
+			own++
+		}
+		l.shape, l.dash = draw.RingGlyph{}, []vg.Length{3, 3}
+		out[i] = l
+	}
+	n := float64(len(f.Series))
+	for i := range out {
+		out[i].width = 0.8 / n
+		out[i].place = (float64(i) - (n-1)/2) * out[i].width
+	}
+	return out
+}
+
+func (b builder) series() error {
+	looks := looks(b.figure)
+	for i, s := range b.figure.Series {
+		var err error
+		switch {
+		case len(s.Traces) > 0:
+			err = b.traces(s, looks[i])
+		case b.figure.Kind == definition.Bar:
+			err = b.bars(s, looks[i])
+		case b.figure.Kind == definition.Box:
+			b.boxes(s, looks[i])
+		default:
+			err = b.line(s, looks[i])
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// legend adds a series, where there is something to tell apart.
+func (b builder) legend(s report.Series, entry ...plot.Thumbnailer) {
+	name := short(s.Name, 40)
+	if s.Paper {
+		name += " (paper)"
+	}
+	if len(b.figure.Series) > 1 || s.Paper {
+		b.Legend.Add(name, entry...)
+	}
+}
+
+func (b builder) traces(s report.Series, l look) error {
+	for i, t := range s.Traces {
+		points := make(plotter.XYs, 0, 2*len(t.X))
+		for k := range t.X {
+			if b.figure.Kind == definition.CDF && k > 0 {
+				points = append(points, plotter.XY{X: t.X[k], Y: t.Y[k-1]}) // steps
+			}
+			points = append(points, plotter.XY{X: t.X[k], Y: t.Y[k]})
+		}
+		line, err := plotter.NewLine(points)
+		if err != nil {
+			return err
+		}
+		line.Color, line.Dashes, line.Width = l.color, l.dash, vg.Points(1)
+		if len(s.Traces) > 1 {
+			line.Width = vg.Points(0.5)
+		}
+		b.Add(line)
+		if i == 0 {
+			b.legend(s, line)
+		}
+	}
+	return nil
+}
+
+// errorBars are the intervals of points.
+type errorBars struct {
+	plotter.XYs
+	plotter.YErrors
+}
+
+func (b builder) intervals(s report.Series, l look, place float64) error {
+	var e errorBars
+	for _, p := range s.Points {
+		low, high := float64(p.Low), float64(p.High)
+		if math.IsNaN(low) || math.IsNaN(high) || b.log[1] && low <= 0 {
+			continue
+		}
+		e.XYs = append(e.XYs, plotter.XY{X: p.X + place, Y: p.Y})
+		e.YErrors = append(e.YErrors, struct{ Low, High float64 }{low - p.Y, high - p.Y})
+	}
+	if len(e.XYs) == 0 {
+		return nil
+	}
+	bars, err := plotter.NewYErrorBars(e)
+	if err != nil {
+		return err
+	}
+	bars.Color, bars.Width = l.color, vg.Points(0.8)
+	if b.figure.Kind == definition.Bar {
+		bars.Color = color.Gray{0x30}
+	}
+	b.Add(bars)
+	return nil
+}
+
+// line has a marker at each point; that of a doubtful one is hollow.
+func (b builder) line(s report.Series, l look) error {
+	place := 0.0
+	if b.figure.X.Categories != nil {
+		place = l.place / 2
+	}
+	points := make(plotter.XYs, len(s.Points))
+	for i, p := range s.Points {
+		points[i] = plotter.XY{X: p.X + place, Y: p.Y}
+	}
+	line, marks, err := plotter.NewLinePoints(points)
+	if err != nil {
+		return err
+	}
+	line.Color, line.Dashes = l.color, l.dash
+	marks.Color, marks.Shape, marks.Radius = l.color, l.shape, vg.Points(2.5)
+	marks.GlyphStyleFunc = func(i int) draw.GlyphStyle {
+		style := draw.GlyphStyle{Color: l.color, Shape: l.shape, Radius: vg.Points(2.5)}
+		if suspect(s.Points[i].Level) {
+			style.Shape = draw.RingGlyph{}
+		}
+		return style
+	}
+	b.Add(line, marks)
+	b.legend(s, line, marks)
+	return b.intervals(s, l, place)
+}
+
+func suspect(level environment.Level) bool {
+	return level == environment.Doubtful || level == environment.Bad
+}
+
+// bars stand side by side; that of a doubtful value is pale.
+func (b builder) bars(s report.Series, l look) error {
+	for i, p := range s.Points {
+		from, to := p.X+l.place-l.width*0.45, p.X+l.place+l.width*0.45
+		bar, err := plotter.NewPolygon(plotter.XYs{{X: from, Y: 0}, {X: from, Y: p.Y}, {X: to, Y: p.Y}, {X: to, Y: 0}})
+		if err != nil {
+			return err
+		}
+		bar.LineStyle = draw.LineStyle{Color: l.color, Width: vg.Points(0.8), Dashes: l.dash}
+		bar.Color = l.color
+		if s.Paper || suspect(p.Level) {
+			bar.Color = pale(l.color)
+		}
+		b.Add(bar)
+		if i == 0 {
+			entry := *bar
+			entry.Color = l.color
+			if s.Paper {
+				entry.Color = pale(l.color)
+			}
+			b.legend(s, &entry)
+		}
+	}
+	return b.intervals(s, l, l.place)
+}
+
+func pale(c color.Color) color.Color {
+	r, g, bl, _ := c.RGBA()
+	lift := func(v uint32) uint8 { return uint8(0xff - (0xff-v>>8)/3) }
+	return color.RGBA{lift(r), lift(g), lift(bl), 0xff}
+}
+
+// boxes are drawn of what the report computed, so that page and picture agree.
+func (b builder) boxes(s report.Series, l look) {
+	b.Add(boxes{s.Points, l})
+	b.legend(s, boxEntry{l})
+}

@@ -1,0 +1,189 @@
+// Package report makes of a result what people read: tables and figures with intervals, how far they can be
+// trusted, and the numbers of others beside them. It draws nothing: bench/report/page writes the page,
+// bench/report/draw the pictures.
+package report
+
+import (
+	"time"
+
+	"trivet.dev/trivet/bench/environment"
+	"trivet.dev/trivet/bench/result"
+	"trivet.dev/trivet/bench/stats"
+)
+
+// Report is what there is to say of a result.
+type Report struct {
+	Path        string
+	Name, Title string
+	File, Text  string // the experiment's
+	Command     []string
+	Started     time.Time
+	Seed        uint64
+	Topology    string
+	Factors     []result.Factor
+	Probes      []Probe
+	Runs, Done  int // that there were to be, and that there are
+	Repetitions int // the most of any cell
+	Samples     int
+	Interrupted bool
+
+	Tables  []Table
+	Figures []Figure
+	Paper   *Paper
+
+	Levels   map[environment.Level]int // samples by verdict
+	Reasons  []Reason                  // that were given for doubtful and bad ones
+	Failures []Failure
+	Warnings []Warning
+	Outliers []Outlier
+
+	Environment environment.Record
+	Resumes     []result.Resume
+	Problems    []string // of the keys report and paper
+}
+
+// Probe is a probe with what it measured.
+type Probe struct {
+	Name, Kind string
+	Metrics    []string
+}
+
+// Reason is one that verdicts gave, with one of its texts.
+type Reason struct {
+	Level   environment.Level
+	Code    string
+	Text    string
+	Samples int
+}
+
+// Failure is a text for which samples failed.
+type Failure struct {
+	Text  string
+	Probe string
+	Cells []string
+	Runs  []int
+}
+
+// Warning is what statistics say of some values.
+type Warning struct {
+	Code, Text string
+	Where      []string
+}
+
+// Outlier is a value far from the others of its cell.
+type Outlier struct {
+	Where string // "throughput: hops 10, ovs"
+	Run   int    // 0 where values were not one a run
+	Value string // with its unit
+	Far   bool
+}
+
+// Table is ready to be printed. Each row has as many cells as there are columns; the first Heads of each are
+// names of levels.
+type Table struct {
+	ID, Title string
+	Unit      string
+	Heads     int
+	Columns   []string
+	Rows      []Row
+	Fidelity  Fidelity
+	Notes     []string
+}
+
+// Row is of a table. A rule is to stand before the first row of a group.
+type Row struct {
+	Cells []Cell
+	Rule  bool
+}
+
+// Cell is text, of a number or not, with how far it can be trusted.
+type Cell struct {
+	Text  string
+	Level environment.Level // "" of names
+}
+
+// Fidelity is the verdict on all that a table or a figure shows.
+type Fidelity struct {
+	Level   environment.Level
+	Samples int // that it is made of
+	Suspect int // of these, that are not good
+	Reasons []Reason
+}
+
+// Figure is a plot, in the units in which it is to be shown.
+type Figure struct {
+	ID       string     `json:"id"`
+	Title    string     `json:"title"`
+	Kind     string     `json:"kind"` // of definition
+	X        Axis       `json:"x"`
+	Y        Axis       `json:"y"`
+	Legend   string     `json:"legend"` // dimensions of the series
+	Series   []Series   `json:"series"`
+	Events   []Event    `json:"events,omitempty"`
+	Fidelity Fidelity   `json:"-"`
+	Caption  string     `json:"-"`
+	Notes    []string   `json:"-"`
+	Data     [][]string `json:"-"` // as a table, the first row being the heads
+}
+
+// Axis is of a figure. With Categories, places are their indices.
+type Axis struct {
+	Label      string   `json:"label"`
+	Unit       string   `json:"unit"`
+	Log        bool     `json:"log,omitempty"`
+	Categories []string `json:"categories,omitempty"`
+}
+
+// Title is the label with the unit.
+func (a Axis) Title() string {
+	if a.Unit == "" || a.Unit == "1" {
+		return a.Label
+	}
+	return a.Label + " [" + a.Unit + "]"
+}
+
+// Series is one of a figure: points of lines, bars and boxes, or the lines of cdf and time.
+type Series struct {
+	Name   string  `json:"name"`
+	Paper  bool    `json:"paper,omitempty"` // published by others
+	Points []Point `json:"points,omitempty"`
+	Traces []Trace `json:"traces,omitempty"`
+}
+
+// Point is a group: its middle, with an interval.
+type Point struct {
+	X      float64           `json:"x"`
+	Name   string            `json:"name"` // of the level
+	Y      float64           `json:"y"`
+	Low    stats.Float       `json:"low"`
+	High   stats.Float       `json:"high"`
+	N      int               `json:"n,omitempty"`
+	Level  environment.Level `json:"level,omitempty"`
+	Why    string            `json:"why,omitempty"`
+	Values []float64         `json:"values,omitempty"` // each, where there are not too many
+	Box    *BoxPlot          `json:"box,omitempty"`
+}
+
+// BoxPlot is quartiles, and the values furthest out within 1.5 times their distance (Tukey).
+type BoxPlot struct {
+	Low    float64   `json:"low"`
+	Q1     float64   `json:"q1"`
+	Median float64   `json:"median"`
+	Q3     float64   `json:"q3"`
+	High   float64   `json:"high"`
+	Out    []float64 `json:"out,omitempty"` // some of the outliers, where there are many
+}
+
+// Trace is a line through many points.
+type Trace struct {
+	Run int       `json:"run,omitempty"`
+	N   int       `json:"n"` // values of which it is made
+	X   []float64 `json:"x"`
+	Y   []float64 `json:"y"`
+}
+
+// Event is something that happened, in the middle of the runs.
+type Event struct {
+	At   float64 `json:"at"`
+	What string  `json:"what"`
+}

@@ -1,0 +1,180 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"trivet.dev/trivet/bench/report/definition"
+	"trivet.dev/trivet/bench/stats"
+)
+
+// place is where one thing is compared with another, or with a limit.
+type place struct {
+	name  string
+	why   string
+	more  string
+	above float64 // p that it is not above
+	below float64 // p that it is not below
+}
+
+// ordered judges above and below: it holds where it is shown at each place, and fails where the opposite is
+// shown at one of them.
+func (d *data) ordered(out *Trend, t definition.Trend) {
+	places := d.comparePlaces(t)
+	if len(places) == 0 {
+		out.Outcome, out.Why = NotMeasured, "there are no values of both"
+		if t.Limit != nil {
+			out.Why = "there are no values"
+		}
+		return
+	}
+	holds, against := 0, make([]float64, len(places))
+	var first, contrary *place
+	for i := range places {
+		p := &places[i]
+		want, not := p.above, p.below
+		if t.Is == definition.Below {
+			want, not = not, want
+		}
+		against[i] = not
+		if want < alpha {
+			holds++
+		} else if first == nil {
+			first = p
+		}
+	}
+	for i, p := range stats.Holm(against) {
+		if p < alpha && contrary == nil {
+			contrary = &places[i]
+		}
+	}
+	switch {
+	case holds == len(places):
+		out.Outcome = Holds
+		out.Why = summarize(places)
+	case contrary != nil:
+		out.Outcome, out.Why = Fails, contrary.name+contrary.why
+	default:
+		out.Outcome, out.Why = CannotTell, fmt.Sprintf("shown at %d of %s; not at %s%s%s", holds, plural(len(places), "place"), first.name, first.why, first.more)
+		if len(places) == 1 {
+			out.Why = first.name + first.why + first.more
+		}
+	}
+}
+
+func summarize(places []place) string {
+	if len(places) == 1 {
+		return places[0].name + places[0].why
+	}
+	return fmt.Sprintf("at all %d places, as %s%s", len(places), places[0].name, places[0].why)
+}
+
+// comparePlaces are the combinations of levels of the factor along which it goes, or of all that are not fixed.
+func (d *data) comparePlaces(t definition.Trend) (out []place) {
+	dims := []string{t.Along}
+	if t.Along == "" {
+		dims = nil
+		for _, f := range d.factors {
+			if t.Where.Get(f.Name) == nil && t.Than.Get(f.Name) == nil {
+				dims = append(dims, f.Name)
+			}
+		}
+	}
+	groups := d.pick(t.Source, dims)
+	if len(groups) == 0 {
+		return nil
+	}
+	unit, factor := display(t.Unit, groups, t.Source)
+	if t.Limit != nil {
+		for _, g := range groups {
+			out = append(out, d.againstLimit(t, g, dims, unit, factor))
+		}
+		return out
+	}
+	other := t.Source
+	// What the two conditions do not say otherwise holds for both.
+	other.Where = slices.Clone(t.Than)
+	for _, l := range t.Where {
+		if t.Than.Get(l.Dimension) == nil {
+			other.Where = append(other.Where, l)
+		}
+	}
+	others := d.pick(other, dims)
+	for _, g := range groups {
+		i := slices.IndexFunc(others, func(o *group) bool { return slices.Equal(o.levels, g.levels) })
+		if i >= 0 {
+			out = append(out, d.against(t, g, others[i], dims, unit, factor))
+		}
+	}
+	return out
+}
+
+func placeName(dims, levels []string) string {
+	var words []string
+	for i, l := range levels {
+		words = append(words, name(dims[i]+" "+l))
+	}
+	if len(words) == 0 {
+		return ""
+	}
+	return strings.Join(words, ", ") + ": "
+}
+
+// against tests one group against another, shifted by what does not matter.
+func (d *data) against(t definition.Trend, g, h *group, dims []string, unit string, factor float64) place {
+	x, y, paired := twoGroups(g, h, t.Source)
+	a, b := d.summary(x).Mean, d.summary(y).Mean
+	shift := t.Within * math.Abs(b)
+	if t.Is == definition.Below {
+		shift = -shift
+	}
+	p := place{name: placeName(dims, g.levels), above: 1, below: 1}
+	p.why = fmt.Sprintf("%s against %s (%s)", Number(a*factor), withUnit(b*factor, unit), signed(relative(a-b, b)))
+	difference, two, err := differs(x, y, paired, shift)
+	p.more = d.more(x, y, paired, shift)
+	if err != nil || min(len(x), len(y)) < enough {
+		return p
+	}
+	p.above, p.below = 1-two/2, two/2
+	if difference > shift {
+		p.above, p.below = two/2, 1-two/2
+	}
+	if difference == shift && two == 1 { // the same, without spread: neither above nor below
+		p.above, p.below = 1, 1
+		if t.Is == definition.Above {
+			p.below = 0
+		} else {
+			p.above = 0
+		}
+	}
+	return p
+}
+
+// againstLimit takes the interval of the mean: a one-sided test of 2.5 %.
+func (d *data) againstLimit(t definition.Trend, g *group, dims []string, unit string, factor float64) place {
+	values := g.values(t.Source)
+	s := d.summary(values)
+	i := d.interval(g, s, definition.Mean)
+	p := place{name: placeName(dims, g.levels), above: 1, below: 1, more: fmt.Sprintf("; %s do not tell", plural(len(values), "repetition"))}
+	p.why = withUnit(s.Mean*factor, unit) + " " + Interval(i, factor)
+	limit, ok := definition.Convert(t.Unit, g.unit)
+	if t.Unit == "" {
+		limit, ok = 1, true
+	}
+	if !ok || i == nil {
+		p.more = "; there is no interval of it in " + name(t.Unit)
+		return p
+	}
+	limit *= *t.Limit
+	switch {
+	case len(values) < enough && i.Method != "Wilson":
+		p.more = fmt.Sprintf("; %s are too few, take at least %d", plural(len(values), "repetition"), enough)
+	case i.Low > limit:
+		p.above = 0
+	case i.High < limit:
+		p.below = 0
+	}
+	return p
+}

@@ -1,0 +1,99 @@
+package report
+
+import (
+	"errors"
+	"math"
+
+	"gonum.org/v1/gonum/stat"
+
+	"trivet.dev/trivet/bench/report/definition"
+	"trivet.dev/trivet/bench/stats"
+)
+
+// pairs returns the values of two groups that were measured directly one after another, in the
+// same order; false where there are none, or values are not one a repetition.
+func pairs(a, b *group, src definition.Source) (x, y []float64, ok bool) {
+	if src.Of == definition.Values {
+		return nil, nil, false
+	}
+	type place struct {
+		block int
+		pair  string
+	}
+	others := map[place]*repetition{}
+	for _, r := range b.reps {
+		at := place{r.block, r.pair}
+		if r.pair == "" || others[at] != nil {
+			return nil, nil, false
+		}
+		others[at] = r
+	}
+	seen := map[place]bool{}
+	for _, r := range a.reps {
+		at := place{r.block, r.pair}
+		if r.pair == "" || seen[at] {
+			return nil, nil, false
+		}
+		seen[at] = true
+		if other := others[at]; other != nil {
+			x, y = append(x, r.one(src.Each)), append(y, other.one(src.Each))
+		}
+	}
+	return x, y, len(x) >= 2
+}
+
+// twoGroups are compared by pairs where there are any.
+func twoGroups(a, b *group, src definition.Source) (x, y []float64, paired bool) {
+	if x, y, paired = pairs(a, b, src); paired {
+		return x, y, true
+	}
+	return a.values(src), b.values(src), false
+}
+
+// standardError is that of the difference of two means.
+func standardError(x, y []float64, paired bool) float64 {
+	if paired {
+		d := make([]float64, len(x))
+		for i := range x {
+			d[i] = x[i] - y[i]
+		}
+		return math.Sqrt(stat.Variance(d, nil) / float64(len(d)))
+	}
+	return math.Sqrt(stat.Variance(x, nil)/float64(len(x)) + stat.Variance(y, nil)/float64(len(y)))
+}
+
+// differs returns the difference of the means of x and y, and the p value of a two-sided t test that it is shift.
+// Without any spread the difference is what it is: p is 0, or 1 where there is none.
+func differs(x, y []float64, paired bool, shift float64) (difference, p float64, err error) {
+	shifted := scaled(y, 1)
+	for i := range shifted {
+		shifted[i] += shift
+	}
+	of := stats.Welch
+	if paired {
+		of = stats.PairedT
+	}
+	difference = total(x)/float64(len(x)) - total(y)/float64(len(y))
+	t, err := of(x, shifted)
+	switch {
+	case errors.Is(err, stats.ErrConstant) && difference == shift:
+		return difference, 1, nil
+	case errors.Is(err, stats.ErrConstant):
+		return difference, 0, nil
+	}
+	return difference, t.P, err
+}
+
+// needed is about how many repetitions tell a difference from what it is tested against, in 80 % of all
+// cases; 0 where there is no saying.
+func needed(n int, standardError, distance float64) int {
+	const z = 1.96 + 0.84
+	more := float64(n) * math.Pow(z*standardError/distance, 2)
+	if !(more > 0) || more > 1e5 {
+		return 0
+	}
+	return max(n+1, enough, int(math.Ceil(more)))
+}
+
+// enough values are those from which on conclusions are drawn.
+const enough = 5

@@ -1,0 +1,187 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"trivet.dev/trivet/bench/report/definition"
+	"trivet.dev/trivet/bench/stats"
+)
+
+// Paper is what others have published, beside what was measured here.
+type Paper struct {
+	Source, Note string
+	Numbers      []Published
+	Trends       []Trend
+}
+
+// Published is a number of theirs, with ours.
+type Published struct {
+	Metric, Where string
+	Unit          string
+	Theirs, Ours  string // ours is "" where it was not measured
+	Interval      string
+	N             int
+	Ratio         string  // ours to theirs
+	Outcome       Outcome // where the paper's number says how far off ours may be; else ""
+	Within        string
+}
+
+func (d *data) paper(p *definition.Paper) *Paper {
+	if p == nil {
+		return nil
+	}
+	out := &Paper{Source: name(p.Source), Note: clip(Clean(p.Note), 2000)}
+	for _, n := range p.Numbers {
+		out.Numbers = append(out.Numbers, d.beside(n))
+	}
+	for _, t := range p.Trends {
+		out.Trends = append(out.Trends, d.trend(t, p))
+	}
+	return out
+}
+
+// beside puts ours beside theirs.
+func (d *data) beside(n definition.Number) Published {
+	out := Published{Metric: metricTitle(n.Source), Where: describe(n.Where), Unit: name(n.Unit), Theirs: Number(n.Value)}
+	groups := d.pick(n.Source, nil)
+	if len(groups) == 0 {
+		return out
+	}
+	g := groups[0]
+	factor, ok := 1.0, true
+	if n.Unit != "" {
+		factor, ok = definition.Convert(g.unit, n.Unit)
+	} else {
+		out.Unit = name(g.unit)
+	}
+	if !ok {
+		out.Interval = "ours is in " + name(g.unit)
+		return out
+	}
+	values := g.values(n.Source)
+	s := d.summary(values)
+	ours := s.Mean
+	if n.Y == definition.Median {
+		ours = s.Median
+	}
+	i := d.interval(g, s, n.Y)
+	out.Ours, out.Interval, out.N = Number(ours*factor), Interval(i, factor), len(values)
+	if n.Value != 0 {
+		out.Ratio = Number(ours * factor / n.Value)
+	}
+	if n.Within > 0 {
+		out.Within = percent(n.Within)
+		out.Outcome = near(n, i, factor)
+	}
+	return out
+}
+
+// near says whether the whole interval lies within what is allowed.
+func near(n definition.Number, i *stats.Interval, factor float64) Outcome {
+	margin := n.Within * math.Abs(n.Value)
+	switch {
+	case i == nil:
+		return CannotTell
+	case i.Within((n.Value-margin)/factor, (n.Value+margin)/factor):
+		return Holds
+	case i.High*factor < n.Value-margin || i.Low*factor > n.Value+margin:
+		return Fails
+	}
+	return CannotTell
+}
+
+// published adds the paper's numbers to a figure that shows the same.
+func (d *data) published(f *Figure, def *definition.Figure, unit string) {
+	if d.definition == nil || d.definition.Paper == nil || def.Kind == definition.Box {
+		return
+	}
+	for _, n := range d.definition.Paper.Numbers {
+		factor, ok := definition.Convert(n.Unit, unit)
+		if n.Metric != def.Metric || n.Probe != "" && def.Probe != "" && n.Probe != def.Probe || !ok || !fits(n.Where, def) {
+			continue
+		}
+		x, ok := f.place(def.X, n.Where.Get(def.X))
+		if !ok {
+			continue
+		}
+		var levels []string
+		for _, dim := range def.Series {
+			if l := n.Where.Get(dim); len(l) == 1 {
+				levels = append(levels, l[0])
+			} else {
+				levels = append(levels, "any")
+			}
+		}
+		s := f.series(seriesName(def.Series, levels) + paperMark)
+		s.Points = append(s.Points, Point{X: x, Name: name(n.Where.Get(def.X)[0]), Y: n.Value * factor, Low: stats.None, High: stats.None})
+		s.Paper = true
+	}
+	for i := range f.Series {
+		if s := &f.Series[i]; s.Paper {
+			s.Name = s.Name[:len(s.Name)-len(paperMark)]
+			slices.SortStableFunc(s.Points, func(a, b Point) int { return int(compare(a.X, b.X)) })
+		}
+	}
+}
+
+// paperMark keeps the paper's series apart while they are made; no name can hold it.
+const paperMark = "\x00"
+
+// fits says whether a number may stand in a figure: its levels are not those that the figure leaves out.
+func fits(c definition.Condition, def *definition.Figure) bool {
+	for _, l := range c {
+		if allowed := def.Where.Get(l.Dimension); allowed != nil && !slices.ContainsFunc(l.Any, func(a string) bool { return slices.Contains(allowed, a) }) {
+			return false
+		}
+	}
+	return true
+}
+
+// place is where a level stands on the x axis.
+func (f *Figure) place(dimension string, levels []string) (float64, bool) {
+	if len(levels) != 1 || dimension == "" {
+		return 0, false
+	}
+	if f.X.Categories == nil {
+		return number(levels[0]), isNumber(levels[0])
+	}
+	i := slices.IndexFunc(f.X.Categories, func(c string) bool { return c == name(levels[0]) || sameNumber(c, levels[0]) })
+	return float64(i), i >= 0
+}
+
+// theirs says what the paper's own numbers show of a statement along a factor.
+func theirs(t definition.Trend, p *definition.Paper) string {
+	if t.Along == "" || t.Is == definition.Above || t.Is == definition.Below {
+		return ""
+	}
+	type at struct{ x, y float64 }
+	var points []at
+	unit := ""
+	for _, n := range p.Numbers {
+		level := n.Where.Get(t.Along)
+		if n.Metric != t.Metric || len(level) != 1 || !isNumber(level[0]) || !same(n.Where, t.Where, t.Along) {
+			continue
+		}
+		points, unit = append(points, at{number(level[0]), n.Value}), n.Unit
+	}
+	if len(points) < 2 {
+		return ""
+	}
+	slices.SortFunc(points, func(a, b at) int { return int(compare(a.x, b.x)) })
+	from, to := points[0].y, points[len(points)-1].y
+	return fmt.Sprintf("%s → %s (%s)", Number(from), withUnit(to, name(unit)), signed(relative(to-from, from)))
+}
+
+// same says whether two conditions are, but for one dimension.
+func same(a, b definition.Condition, but string) bool {
+	for _, pair := range [][2]definition.Condition{{a, b}, {b, a}} {
+		for _, l := range pair[0] {
+			if l.Dimension != but && !slices.Equal(l.Any, pair[1].Get(l.Dimension)) {
+				return false
+			}
+		}
+	}
+	return true
+}

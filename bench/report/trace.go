@@ -1,0 +1,139 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"trivet.dev/trivet/bench/report/definition"
+	"trivet.dev/trivet/bench/stats"
+)
+
+// distributions makes a line for each group: what share of its values is at most x.
+func (d *data) distributions(f *Figure, def *definition.Figure, groups []*group, factor float64) {
+	for _, g := range groups {
+		xs := scaled(g.values(def.Source), factor)
+		slices.Sort(xs)
+		t := Trace{N: len(xs)}
+		for _, i := range indices(len(xs), maxTrace) {
+			t.X, t.Y = append(t.X, xs[i]), append(t.Y, float64(i+1)/float64(len(xs)))
+		}
+		s := f.series(seriesName(def.Series, g.levels))
+		s.Traces = append(s.Traces, t)
+	}
+}
+
+// indices are all of n, or of many some, evenly, with the first and the last.
+func indices(n, most int) []int {
+	count := min(n, most)
+	out := make([]int, count)
+	for i := range out {
+		out[i] = i
+		if n > most {
+			out[i] = int(int64(i) * int64(n-1) / int64(most-1))
+		}
+	}
+	return out
+}
+
+// courses makes a line for each run: its values over the time within it. What happened is marked.
+func (d *data) courses(f *Figure, def *definition.Figure, groups []*group, factor float64) {
+	happened := map[string][]float64{}
+	var order []string
+	for _, g := range groups {
+		s := f.series(seriesName(def.Series, g.levels))
+		for _, r := range g.reps {
+			if len(r.at) != len(r.values) {
+				continue // no times
+			}
+			for _, e := range r.events {
+				what := name(e.What)
+				if e.Failure != "" {
+					what += " (failed)"
+				}
+				if happened[what] == nil {
+					order = append(order, what)
+				}
+				happened[what] = append(happened[what], e.At)
+			}
+			if len(s.Traces) < maxTraces {
+				s.Traces = append(s.Traces, course(r, factor))
+			}
+		}
+	}
+	f.Series = slices.DeleteFunc(f.Series, func(s Series) bool { return len(s.Traces) == 0 })
+	if len(f.Series) == 0 {
+		f.Notes = append(f.Notes, "these values have no times")
+	}
+	for _, what := range order[:min(len(order), 50)] {
+		f.Events = append(f.Events, Event{At: stats.Quantile(happened[what], 0.5), What: what})
+	}
+	slices.SortStableFunc(f.Events, func(a, b Event) int { return cmp.Compare(a.At, b.At) })
+}
+
+// course is a run's; of many values, the least and the greatest of each stretch stay, so that no spike is lost.
+func course(r *repetition, factor float64) Trace {
+	order := make([]int, len(r.at))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(r.at[a], r.at[b]) })
+	if stretches := maxTrace / 2; len(order) > maxTrace {
+		var kept []int
+		for i := range stretches {
+			part := order[i*len(order)/stretches : (i+1)*len(order)/stretches]
+			low, high := part[0], part[0]
+			for _, k := range part {
+				if r.values[k] < r.values[low] {
+					low = k
+				}
+				if r.values[k] > r.values[high] {
+					high = k
+				}
+			}
+			if r.at[low] > r.at[high] {
+				low, high = high, low
+			}
+			kept = append(kept, low, high)
+		}
+		order = kept
+	}
+	t := Trace{Run: r.run, N: len(r.values)}
+	for _, k := range order {
+		t.X, t.Y = append(t.X, r.at[k]), append(t.Y, r.values[k]*factor)
+	}
+	return t
+}
+
+// rows are the figure's data as a table.
+func (f *Figure) rows() [][]string {
+	if f.Kind == definition.CDF || f.Kind == definition.Time {
+		out := [][]string{{"series", "run", f.X.Title(), f.Y.Title()}}
+		for _, s := range f.Series {
+			for _, t := range s.Traces {
+				for i := range t.X {
+					out = append(out, []string{s.Name, fmt.Sprint(t.Run), exact(t.X[i]), exact(t.Y[i])})
+				}
+			}
+		}
+		return out
+	}
+	out := [][]string{{"series", cmp.Or(f.X.Label, "x"), f.Y.Title(), "low", "high", "n", "fidelity"}}
+	if f.Kind == definition.Box {
+		out[0] = append(out[0], "q1", "q3", "whisker low", "whisker high")
+	}
+	for _, s := range f.Series {
+		series := s.Name
+		if s.Paper {
+			series += " (paper)"
+		}
+		for _, p := range s.Points {
+			row := []string{series, p.Name, exact(p.Y), exact(float64(p.Low)), exact(float64(p.High)), fmt.Sprint(p.N), string(p.Level)}
+			if p.Box != nil {
+				row = append(row, exact(p.Box.Q1), exact(p.Box.Q3), exact(p.Box.Low), exact(p.Box.High))
+			}
+			out = append(out, row)
+		}
+	}
+	return out
+}

@@ -1,0 +1,236 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"trivet.dev/trivet/bench/report/definition"
+	"trivet.dev/trivet/bench/stats"
+)
+
+// Outcome is what became of a statement.
+type Outcome string
+
+// Outcomes. What was not shown is CannotTell, never Fails.
+const (
+	Holds       Outcome = "holds"
+	Fails       Outcome = "does not hold"
+	CannotTell  Outcome = "cannot tell"
+	NotMeasured Outcome = "not measured"
+)
+
+// Trend is a published statement, with what our values say of it.
+type Trend struct {
+	Text    string // in words
+	Tested  string // what was tested
+	Outcome Outcome
+	Why     string
+	Theirs  string // what their own numbers say, where there are some
+}
+
+// alpha is the level of tests.
+const alpha = 0.05
+
+func (d *data) trend(t definition.Trend, paper *definition.Paper) Trend {
+	out := Trend{Text: name(t.Text), Tested: name(tested(t))}
+	if out.Text == "" {
+		out.Text = out.Tested
+	}
+	switch t.Is {
+	case definition.Falls, definition.Rises:
+		d.monotone(&out, t)
+	case definition.Flat:
+		d.flat(&out, t)
+	default:
+		d.ordered(&out, t)
+	}
+	out.Theirs = theirs(t, paper)
+	return out
+}
+
+// tested says in words what is tested.
+func tested(t definition.Trend) string {
+	words := metricTitle(t.Source)
+	if len(t.Where) > 0 {
+		words += " (" + describe(t.Where) + ")"
+	}
+	words += " is " + t.Is
+	if t.Is == definition.Falls || t.Is == definition.Rises {
+		words = strings.TrimSuffix(words, "is "+t.Is) + t.Is
+	}
+	if t.Limit != nil {
+		words += " " + withUnit(*t.Limit, t.Unit)
+	} else if t.Than != nil {
+		words += " " + describe(t.Than)
+	}
+	if t.Along != "" {
+		words += " along " + t.Along
+	}
+	if t.Within > 0 {
+		words += " (" + percent(t.Within) + ")"
+	}
+	return words
+}
+
+func percent(share float64) string { return Number(100*share) + " %" }
+
+func signed(share float64) string {
+	if math.IsInf(share, 0) {
+		return "from none"
+	}
+	if share > 0 {
+		return "+" + percent(share)
+	}
+	return percent(share)
+}
+
+// along are the groups of a statement along its factor, with the places of their levels.
+func (d *data) along(t definition.Trend) (groups []*group, places []float64) {
+	groups = d.pick(t.Source, []string{t.Along})
+	numbers := !slices.ContainsFunc(groups, func(g *group) bool { return !isNumber(g.levels[0]) })
+	if numbers {
+		slices.SortStableFunc(groups, func(a, b *group) int { return int(compare(number(a.levels[0]), number(b.levels[0]))) })
+	}
+	for i, g := range groups {
+		if numbers {
+			places = append(places, number(g.levels[0]))
+		} else {
+			places = append(places, float64(i))
+		}
+	}
+	return groups, places
+}
+
+func number(s string) float64 {
+	v, _ := strconv.ParseFloat(s, 64)
+	return v
+}
+
+// monotone judges by Kendall's test over all repetitions, and by the change from the first level to the last.
+func (d *data) monotone(out *Trend, t definition.Trend) {
+	groups, places := d.along(t)
+	if len(groups) < 2 {
+		out.Outcome, out.Why = NotMeasured, fmt.Sprintf("there are values for %s of %s", plural(len(groups), "level"), name(t.Along))
+		return
+	}
+	var xs, ys []float64
+	for i, g := range groups {
+		for _, v := range thin(g.values(t.Source), 4000/len(groups)+2) {
+			xs, ys = append(xs, places[i]), append(ys, v)
+		}
+	}
+	tau, p := kendall(xs, ys)
+	first, last := groups[0].values(t.Source), groups[len(groups)-1].values(t.Source)
+	from, to := d.summary(first).Mean, d.summary(last).Mean
+	change := relative(to-from, from)
+	if t.Is == definition.Falls {
+		tau, change = -tau, -change
+	}
+	unit, factor := display(t.Unit, groups, t.Source)
+	real := change
+	if t.Is == definition.Falls {
+		real = -real
+	}
+	out.Why = fmt.Sprintf("%s → %s (%s; Kendall's τ = %.2f, p = %s)", Number(from*factor), withUnit(to*factor, unit), signed(real), tauSign(t.Is, tau), P(p))
+	switch small := d.equivalent(first, last, t.Within*math.Abs(from)); {
+	case small:
+		out.Outcome, out.Why = Fails, out.Why+": a change of less than "+percent(t.Within)
+	case p < alpha && tau > 0 && change >= t.Within:
+		out.Outcome = Holds
+	case p < alpha && tau < 0 && change < 0:
+		out.Outcome = Fails
+	default:
+		out.Outcome = CannotTell
+		out.Why += d.more(first, last, false, 0)
+	}
+}
+
+func tauSign(is string, tau float64) float64 {
+	if is == definition.Falls {
+		return -tau
+	}
+	return tau
+}
+
+// relative is a difference in shares of something; infinite of nothing.
+func relative(difference, of float64) float64 {
+	if difference == 0 {
+		return 0
+	}
+	return difference / math.Abs(of)
+}
+
+// P writes a p value.
+func P(p float64) string {
+	if p < 0.001 {
+		return "< 0.001"
+	}
+	return strconv.FormatFloat(p, 'g', 2, 64)
+}
+
+func (d *data) equivalent(x, y []float64, margin float64) bool {
+	if min(len(x), len(y)) < enough || margin == 0 {
+		return false
+	}
+	if slices.Min(x) == slices.Max(x) && slices.Min(y) == slices.Max(y) {
+		return math.Abs(x[0]-y[0]) < margin
+	}
+	e, err := stats.TOST(x, y, margin, alpha)
+	return err == nil && e.Equivalent
+}
+
+// more says how many repetitions would tell.
+func (d *data) more(x, y []float64, paired bool, shift float64) string {
+	n := min(len(x), len(y))
+	if n < enough {
+		return fmt.Sprintf("; %s are too few, take at least %d", plural(n, "repetition"), enough)
+	}
+	difference := total(x)/float64(len(x)) - total(y)/float64(len(y))
+	if n := needed(n, standardError(x, y, paired), math.Abs(difference-shift)); n > 0 {
+		return fmt.Sprintf("; about %d repetitions would tell", n)
+	}
+	return "; no number of repetitions that is worth it would tell"
+}
+
+// flat holds where each two levels are equivalent, and fails where some two differ by more than the margin.
+func (d *data) flat(out *Trend, t definition.Trend) {
+	groups, _ := d.along(t)
+	if len(groups) < 2 {
+		out.Outcome, out.Why = NotMeasured, fmt.Sprintf("there are values for %s of %s", plural(len(groups), "level"), name(t.Along))
+		return
+	}
+	var means []float64
+	var values [][]float64
+	for _, g := range groups {
+		v := g.values(t.Source)
+		values, means = append(values, v), append(means, d.summary(v).Mean)
+	}
+	margin := t.Within * math.Abs(total(means)/float64(len(means)))
+	unit, factor := display(t.Unit, groups, t.Source)
+	low, high := slices.Min(means), slices.Max(means)
+	out.Why = fmt.Sprintf("from %s to %s", Number(low*factor), withUnit(high*factor, unit))
+	same, ps := true, []float64{}
+	for i := range values {
+		for j := range i {
+			same = same && d.equivalent(values[i], values[j], margin)
+			difference, p := math.Abs(means[i]-means[j]), 1.0
+			if difference > margin && min(len(values[i]), len(values[j])) >= enough {
+				_, p, _ = differs(values[i], values[j], false, math.Copysign(margin, means[i]-means[j]))
+			}
+			ps = append(ps, p)
+		}
+	}
+	switch {
+	case same:
+		out.Outcome = Holds
+	case slices.Min(stats.Holm(ps)) < alpha:
+		out.Outcome = Fails
+	default:
+		out.Outcome = CannotTell
+		at, to := slices.Index(means, low), slices.Index(means, high)
+		out.Why += d.more(values[to], values[at], false, margin)
+	}
+}

@@ -1,0 +1,163 @@
+package report
+
+import (
+	"encoding/csv"
+	"fmt"
+	"io"
+	"strings"
+	"unicode"
+
+	"github.com/mattn/go-runewidth"
+
+	"trivet.dev/trivet/bench/environment"
+)
+
+// CSV writes a figure's data.
+func (f *Figure) CSV(to io.Writer) error {
+	w := csv.NewWriter(to)
+	for _, row := range f.Data {
+		if err := w.Write(row); err != nil {
+			return err
+		}
+	}
+	w.Flush()
+	return w.Error()
+}
+
+// Mark is what stands behind a number that is not to be trusted as it is.
+func Mark(level environment.Level) string {
+	switch level {
+	case environment.Doubtful:
+		return "?"
+	case environment.Bad:
+		return "!"
+	}
+	return ""
+}
+
+// Text writes a table for a terminal. Numbers that are doubtful have a question mark, bad ones an exclamation mark.
+func (t *Table) Text(to io.Writer) error {
+	widths := make([]int, len(t.Columns))
+	grid := [][]string{t.Columns}
+	for _, row := range t.Rows {
+		var line []string
+		for i, c := range row.Cells {
+			text := c.Text
+			if i >= t.Heads && text != "" {
+				text += Mark(c.Level)
+				if Mark(c.Level) == "" {
+					text += " " // so that digits stand under digits
+				}
+			}
+			line = append(line, text)
+		}
+		grid = append(grid, line)
+	}
+	for _, line := range grid {
+		for i, text := range line {
+			widths[i] = max(widths[i], runewidth.StringWidth(text))
+		}
+	}
+	var b strings.Builder
+	fmt.Fprintln(&b, t.Title)
+	for n, line := range grid {
+		var cells []string
+		for i, text := range line {
+			if n == 0 && i >= t.Heads {
+				text += " "
+			}
+			gap := strings.Repeat(" ", max(0, widths[i]-runewidth.StringWidth(text)))
+			if i < t.Heads {
+				cells = append(cells, text+gap)
+			} else {
+				cells = append(cells, gap+text)
+			}
+		}
+		fmt.Fprintln(&b, strings.TrimRight("  "+strings.Join(cells, "  "), " "))
+	}
+	for _, note := range t.Notes {
+		fmt.Fprintln(&b, "  "+note)
+	}
+	if f := t.Fidelity; f.Level != environment.Good {
+		fmt.Fprintf(&b, "  %s\n", f)
+	}
+	_, err := io.WriteString(to, b.String())
+	return err
+}
+
+// String is the verdict in a line: "doubtful: 3 of 40 samples (CPU 97 %: …)".
+func (f Fidelity) String() string {
+	if f.Level == environment.Good {
+		return fmt.Sprintf("good: nothing speaks against any of %s", plural(f.Samples, "sample"))
+	}
+	s := fmt.Sprintf("%s: %d of %s", f.Level, f.Suspect, plural(f.Samples, "sample"))
+	if len(f.Reasons) > 0 {
+		s += " (" + f.Reasons[0].Text
+		if more := len(f.Reasons) - 1; more > 0 {
+			s += fmt.Sprintf("; and %s", plural(more, "other reason"))
+		}
+		s += ")"
+	}
+	return s
+}
+
+// LaTeX writes a table as a tabular of the package booktabs, in a table with its caption.
+func (t *Table) LaTeX(to io.Writer) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%% needs \\usepackage{booktabs}; in documents of pdfLaTeX before 2018 also \\usepackage[utf8]{inputenc}\n")
+	fmt.Fprintf(&b, "\\begin{table}\n  \\centering\n  \\caption{%s}\n  \\begin{tabular}{%s%s}\n    \\toprule\n", EscapeLaTeX(t.caption()), strings.Repeat("l", t.Heads), strings.Repeat("r", len(t.Columns)-t.Heads))
+	var heads []string
+	for _, c := range t.Columns {
+		heads = append(heads, EscapeLaTeX(c))
+	}
+	fmt.Fprintf(&b, "    %s \\\\\n    \\midrule\n", strings.Join(heads, " & "))
+	for _, row := range t.Rows {
+		if row.Rule {
+			b.WriteString("    \\addlinespace\n")
+		}
+		var cells []string
+		for i, c := range row.Cells {
+			text := EscapeLaTeX(c.Text)
+			if m := Mark(c.Level); m != "" && i >= t.Heads {
+				text += "\\textsuperscript{" + m + "}"
+			}
+			cells = append(cells, text)
+		}
+		// An empty group: a cell that begins with a bracket would be an argument of the line's end before it.
+		fmt.Fprintf(&b, "    {}%s \\\\\n", strings.Join(cells, " & "))
+	}
+	b.WriteString("    \\bottomrule\n  \\end{tabular}\n\\end{table}\n")
+	_, err := io.WriteString(to, b.String())
+	return err
+}
+
+func (t *Table) caption() string {
+	words := append([]string{strings.TrimSuffix(t.Title, ".") + "."}, t.Notes...)
+	if f := t.Fidelity; f.Level != environment.Good {
+		words = append(words, "Marked numbers are not certain: "+f.String()+".")
+	}
+	return strings.Join(words, " ")
+}
+
+// latexSigns are the signs that mean something to LaTeX, or that its usual fonts lack.
+var latexSigns = map[rune]string{
+	'\\': `\textbackslash{}`, '{': `\{`, '}': `\}`, '$': `\$`, '&': `\&`, '#': `\#`, '%': `\%`, '_': `\_`, '~': `\textasciitilde{}`, '^': `\textasciicircum{}`,
+	'<': `\textless{}`, '>': `\textgreater{}`, '|': `\textbar{}`, '"': `{\char34}`, '`': `{\char96}`, '\'': `'{}`,
+	'–': `--`, '—': `---`, '−': `$-$`, '…': `\ldots{}`, '±': `$\pm$`, '→': `$\rightarrow$`, '≤': `$\leq$`, '≥': `$\geq$`, 'µ': `$\mu$`, 'τ': `$\tau$`,
+}
+
+// EscapeLaTeX writes a text so that LaTeX shows it, and does nothing else. What the usual fonts lack is a question mark.
+func EscapeLaTeX(s string) string {
+	var b strings.Builder
+	for _, r := range Clean(s) {
+		switch escaped, ok := latexSigns[r]; {
+		case ok:
+			b.WriteString(escaped)
+		case r < 0x80, r >= 0xc0 && r <= 0xff && unicode.IsLetter(r) && !strings.ContainsRune("ÐÞðþ", r):
+			b.WriteRune(r)
+		default:
+			b.WriteByte('?')
+		}
+	}
+	return b.String()
+}

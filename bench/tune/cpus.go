@@ -1,0 +1,74 @@
+package tune
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// CPUs are processors by number, in order.
+type CPUs []int
+
+// ParseCPUs reads a list as the kernel writes it: "1-3,5". Empty text is no processors.
+func ParseCPUs(s string) (CPUs, error) {
+	var out CPUs
+	for word := range strings.SplitSeq(strings.TrimSpace(s), ",") {
+		if word == "" && strings.TrimSpace(s) == "" {
+			return nil, nil
+		}
+		low, high, isRange := strings.Cut(strings.TrimSpace(word), "-")
+		if !isRange {
+			high = low
+		}
+		from, err1 := strconv.ParseUint(low, 10, 12)
+		to, err2 := strconv.ParseUint(high, 10, 12)
+		if err1 != nil || err2 != nil || to < from {
+			return nil, fmt.Errorf("%q is no list of processors; write 1-3 or 0,2", s)
+		}
+		for n := from; n <= to; n++ {
+			out = append(out, int(n))
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out), nil
+}
+
+// String writes the list as the kernel does.
+func (c CPUs) String() string {
+	var words []string
+	for i := 0; i < len(c); {
+		j := i
+		for j+1 < len(c) && c[j+1] == c[j]+1 {
+			j++
+		}
+		word := strconv.Itoa(c[i])
+		if j > i {
+			word += "-" + strconv.Itoa(c[j])
+		}
+		words = append(words, word)
+		i = j + 1
+	}
+	return strings.Join(words, ",")
+}
+
+// without returns those that are not in other.
+func (c CPUs) without(other CPUs) CPUs {
+	return slices.DeleteFunc(slices.Clone(c), func(n int) bool { return slices.Contains(other, n) })
+}
+
+func (c CPUs) with(other CPUs) CPUs {
+	both := slices.Concat(c, other)
+	slices.Sort(both)
+	return slices.Compact(both)
+}
+
+// online are the processors of this machine that run.
+func online() (CPUs, error) {
+	b, err := os.ReadFile("/sys/devices/system/cpu/online")
+	if err != nil {
+		return nil, fmt.Errorf("which processors there are cannot be read: %w", err)
+	}
+	return ParseCPUs(string(b))
+}

@@ -1,0 +1,267 @@
+package tune
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// journal is what has been changed, on disk before it is changed, so that it can be undone also by another
+// process, after this one was killed.
+type journal struct {
+	file    string
+	Owner   int       `json:"owner,omitempty"` // process that will undo it; 0: it stays until trivet bench tune --restore
+	Started uint64    `json:"owner_started,omitempty"`
+	Time    time.Time `json:"time"`
+	What    []string  `json:"what"` // for people
+	Changes []change  `json:"changes"`
+}
+
+// change is one of: a file of the kernel that was written, a cgroup that was made, a process that was moved.
+type change struct {
+	File   string `json:"file,omitempty"`
+	Before string `json:"before,omitempty"`
+	Made   string `json:"made,omitempty"` // directory
+	Tidy   string `json:"tidy,omitempty"` // directory that may go if nothing else is in it by then
+	// Empty is the file to which the tasks that are still in the cgroup are written before it is narrowed or
+	// removed: version 1 keeps no tasks in a group without processors.
+	Empty   string `json:"empty,omitempty"`
+	Moved   int    `json:"moved,omitempty"` // process
+	Started uint64 `json:"started,omitempty"`
+	Back    string `json:"back,omitempty"` // cgroup.procs that it came from
+}
+
+// errTuned is that a journal is there already.
+var errTuned = errors.New("the machine is tuned already")
+
+// begin makes a journal; where a process left one and has died, that is undone first.
+func begin(file string, permanent bool) (*journal, error) {
+	if old, err := load(file); err == nil {
+		if old.Owner == 0 || startOf(old.Owner) == old.Started {
+			return nil, fmt.Errorf("%w (%s, since %s); undo it first: trivet bench tune --restore", errTuned, strings.Join(old.What, ", "), old.Time.Local().Format("15:04"))
+		}
+		if err := old.undo(); err != nil {
+			return nil, fmt.Errorf("what an earlier run left: %w", err)
+		}
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	j := &journal{file: file, Time: time.Now().UTC()}
+	if !permanent {
+		j.Owner, j.Started = os.Getpid(), startOf(os.Getpid())
+	}
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	return j, errors.Join(f.Close(), j.save())
+}
+
+func load(file string) (*journal, error) {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	j := &journal{file: file}
+	if len(b) == 0 { // killed before anything was changed
+		return j, nil
+	}
+	if err := json.Unmarshal(b, j); err != nil {
+		return nil, fmt.Errorf("%s: %w; it says what was tuned: undo that by hand, then remove it", file, err)
+	}
+	return j, nil
+}
+
+func (j *journal) save() error {
+	b, err := json.MarshalIndent(j, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(j.file+".new", b, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(j.file+".new", j.file)
+}
+
+// note writes down a change before it is made.
+func (j *journal) note(c change) error {
+	j.Changes = append(j.Changes, c)
+	return j.save()
+}
+
+// write sets a file of the kernel that can be read back.
+func (j *journal) write(file, value, empty string) error {
+	before, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	if strings.TrimSpace(string(before)) == value {
+		return nil
+	}
+	if err := j.note(change{File: file, Before: strings.TrimSpace(string(before)), Empty: empty}); err != nil {
+		return err
+	}
+	return os.WriteFile(file, []byte(value), 0o644)
+}
+
+// make makes a cgroup unless it is there.
+func (j *journal) make(dir, empty string) error {
+	if _, err := os.Stat(dir); err == nil {
+		return nil
+	}
+	if err := j.note(change{Made: dir, Empty: empty}); err != nil {
+		return err
+	}
+	return os.Mkdir(dir, 0o755)
+}
+
+// share makes a cgroup that others may use meanwhile.
+func (j *journal) share(dir string) error {
+	if err := j.note(change{Tidy: dir}); err != nil {
+		return err
+	}
+	return os.MkdirAll(dir, 0o755)
+}
+
+// move moves a process, with all its threads, into a cgroup; one that has ended is none.
+func (j *journal) move(pid int, into, from string) error {
+	started := startOf(pid)
+	if started == 0 {
+		return nil
+	}
+	if err := j.note(change{Moved: pid, Started: started, Back: from}); err != nil {
+		return err
+	}
+	err := enter(into, pid)
+	if errors.Is(err, unix.ESRCH) {
+		return nil
+	}
+	return err
+}
+
+func enter(file string, pid int) error {
+	return os.WriteFile(file, []byte(strconv.Itoa(pid)), 0o644)
+}
+
+// undo takes back all changes, the last one first, and forgets them. It goes on where one cannot be taken back,
+// and leaves the journal with those.
+func (j *journal) undo() error {
+	var left []change
+	var errs []error
+	for i := len(j.Changes) - 1; i >= 0; i-- {
+		if err := j.Changes[i].undo(); err != nil {
+			left, errs = append([]change{j.Changes[i]}, left...), append(errs, err)
+		}
+	}
+	j.Changes = left
+	if len(errs) > 0 {
+		return errors.Join(append(errs, j.save())...)
+	}
+	return os.Remove(j.file)
+}
+
+// undo takes one back. What is not there any more, like the groups of a lab that is down, needs nothing.
+func (c change) undo() error {
+	var err error
+	switch {
+	case c.Moved != 0:
+		if startOf(c.Moved) != c.Started {
+			return nil
+		}
+		err = enter(c.Back, c.Moved)
+	case c.Tidy != "":
+		_ = unix.Rmdir(c.Tidy)
+	case c.Made != "":
+		evict(c.Made, c.Empty)
+		for range 50 { // a task that has just ended is there for a moment
+			if err = unix.Rmdir(c.Made); !errors.Is(err, unix.EBUSY) {
+				break
+			}
+			evict(c.Made, c.Empty)
+			time.Sleep(10 * time.Millisecond)
+		}
+		if err != nil {
+			err = &fs.PathError{Op: "rmdir", Path: c.Made, Err: err}
+		}
+	default:
+		if c.Empty != "" {
+			evict(filepath.Dir(c.File), c.Empty)
+		}
+		err = c.rewrite()
+	}
+	if errors.Is(err, unix.EBUSY) && filepath.Base(c.File) == "cgroup.subtree_control" {
+		return nil // others use it meanwhile
+	}
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) || errors.Is(err, unix.ENODEV) {
+		return nil
+	}
+	return err
+}
+
+// rewrite writes what was in a file before. Processors of a group that has processes cannot be taken back to none at all,
+// which would mean those of the group above: then it gets these.
+func (c change) rewrite() error {
+	if c.Before != "" {
+		return os.WriteFile(c.File, []byte(c.Before), 0o644)
+	}
+	err := os.WriteFile(c.File, []byte("\n"), 0o644) // nothing at all would not be written
+	if errors.Is(err, unix.ENOSPC) {
+		above, _ := os.ReadFile(filepath.Join(filepath.Dir(c.File), "..", filepath.Base(c.File)+".effective"))
+		err = os.WriteFile(c.File, above, 0o644)
+	}
+	return err
+}
+
+// evict moves what is in a cgroup to another one.
+func evict(dir, to string) {
+	if to == "" {
+		return
+	}
+	name := filepath.Base(to)
+	for range 10 { // they may fork meanwhile
+		tasks := tasksOf(filepath.Join(dir, name))
+		if len(tasks) == 0 {
+			return
+		}
+		for _, pid := range tasks {
+			_ = enter(to, pid)
+		}
+	}
+}
+
+// tasksOf reads the numbers in tasks or cgroup.procs; 0, which is a process of another PID namespace, is left out.
+func tasksOf(file string) (out []int) {
+	b, _ := os.ReadFile(file)
+	for word := range strings.FieldsSeq(string(b)) {
+		if pid, err := strconv.Atoi(word); err == nil && pid > 0 {
+			out = append(out, pid)
+		}
+	}
+	return out
+}
+
+// startOf is when a process started, in the kernel's ticks: with its number it is unmistakable. 0: there is none.
+func startOf(pid int) uint64 {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return 0
+	}
+	_, rest, ok := strings.Cut(string(b), ") ")
+	words := strings.Fields(rest)
+	if !ok || len(words) < 20 || words[0] == "Z" {
+		return 0
+	}
+	started, _ := strconv.ParseUint(words[19], 10, 64)
+	return started
+}

@@ -1,0 +1,208 @@
+// Package tune is what can be done to a machine so that measuring on it disturbs less (the measures of paper 3):
+// processors that only the lab may use, processors for its nodes, its datapath and its controller, no IPv6 on new
+// devices. All of it is by cgroups and sysctls; what was before is written to disk first, so that it comes
+// back also where the process that changed it was killed.
+package tune
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"trivet.dev/trivet/lab"
+	"trivet.dev/trivet/target/local"
+	"trivet.dev/trivet/topology"
+)
+
+// Settings are what is to be changed. Processors are written 1-3,5; what is empty stays as it is.
+type Settings struct {
+	Lab        string // that is up; needed for Nodes, Datapath and Controller
+	Isolate    string // processors on which only the lab's processes may run
+	Nodes      string // processors for what runs in hosts and routers
+	Datapath   string // for Open vSwitch, or for the lab's daemon, whose embedded switches forward what the kernel passes on to them
+	Controller string // for the programs that the lab started as controllers, or for the daemon
+	IPv6Off    bool   // network devices made from now on in the machine's own namespace have no IPv6: those of Mininet's switches
+
+	Permanent bool // it stays when this process ends, until Restore
+}
+
+// Any says whether anything is to be changed.
+func (s Settings) Any() bool {
+	return s.Isolate != "" || s.Nodes != "" || s.Datapath != "" || s.Controller != "" || s.IPv6Off
+}
+
+// Apply changes the machine, and the processes of a lab that is up. restore undoes it: before the lab
+// goes down or after. Where Apply fails, nothing stays changed. Only one can be in force.
+func Apply(s Settings) (restore func() error, err error) {
+	if !s.Any() {
+		return func() error { return nil }, nil
+	}
+	p, err := s.plan()
+	if err != nil {
+		return nil, err
+	}
+	if p.groups, err = local.FindCgroups(); err != nil {
+		return nil, err
+	}
+	p.mounts = p.groups
+	return p.apply(journalFile(), s.Permanent)
+}
+
+// Restore undoes what a process that has ended, or one with Settings.Permanent, changed. It says what that was; nothing
+// where nothing was changed.
+func Restore() ([]string, error) {
+	j, err := load(journalFile())
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	case j.Owner != 0 && startOf(j.Owner) == j.Started:
+		return nil, fmt.Errorf("process %d is measuring with what it has tuned, and will undo it when it ends; end it to have it undone now", j.Owner)
+	}
+	return j.What, j.undo()
+}
+
+func journalFile() string { return filepath.Join(lab.RunDir(), "tuned.json") }
+
+// plan is Settings with everything looked up.
+type plan struct {
+	groups  local.Cgroups // where labs have their cgroups
+	mounts  local.Cgroups // where the same hierarchies are mounted
+	isolate CPUs
+	all     CPUs // processors that run
+	lab     string
+	pins    map[part]CPUs
+	nodes   []string // cgroups of the lab's nodes
+	daemon  int      // process, if it is to be pinned
+	serves  []part   // what the daemon is
+	ipv6Off bool
+}
+
+// part of a lab.
+type part string
+
+const (
+	nodes      part = "nodes"
+	datapath   part = "datapath"
+	controller part = "controller"
+)
+
+func (s Settings) plan() (*plan, error) {
+	if os.Geteuid() != 0 {
+		return nil, errors.New("tuning changes the machine and needs root; run it with sudo")
+	}
+	p := &plan{lab: s.Lab, pins: map[part]CPUs{}, ipv6Off: s.IPv6Off}
+	var err error
+	if p.all, err = online(); err != nil {
+		return nil, err
+	}
+	if p.isolate, err = p.cpus("isolate", s.Isolate, p.all); err != nil {
+		return nil, err
+	}
+	if len(p.isolate) > 0 && len(p.isolate) >= len(p.all) {
+		return nil, fmt.Errorf("isolate: %s are all processors; leave one to the rest of the machine", p.isolate)
+	}
+	within := p.all
+	if len(p.isolate) > 0 {
+		within = p.isolate
+	}
+	for which, text := range map[part]string{nodes: s.Nodes, datapath: s.Datapath, controller: s.Controller} {
+		c, err := p.cpus("pin "+string(which), text, within)
+		if err != nil {
+			return nil, err
+		}
+		if len(c) > 0 {
+			p.pins[which] = c
+		}
+	}
+	if s.Lab == "" {
+		if len(p.pins) > 0 {
+			return nil, errors.New("a lab must be up for its nodes, datapath and controller to be pinned; name it with --lab")
+		}
+		return p, nil
+	}
+	return p, p.meet()
+}
+
+// cpus reads a list and checks that all of it is there.
+func (p *plan) cpus(what, text string, within CPUs) (CPUs, error) {
+	c, err := ParseCPUs(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", what, err)
+	}
+	if lacking := c.without(within); len(lacking) > 0 {
+		of := "those that run here"
+		if len(within) < len(p.all) {
+			of = "those that are isolated"
+		}
+		return nil, fmt.Errorf("%s: processor %s is not among %s, %s", what, lacking, of, within)
+	}
+	return c, nil
+}
+
+// meet looks up what the lab is made of.
+func (p *plan) meet() error {
+	s, err := lab.Load(p.lab)
+	if err != nil {
+		return err
+	}
+	if s.Status != lab.Up || s.Topology == nil {
+		return fmt.Errorf("lab %s is %s, and only one that is up can be pinned", p.lab, s.Status)
+	}
+	p.daemon = s.PID
+	for _, n := range s.Topology.Nodes {
+		if n.Kind == topology.Host || n.Kind == topology.Router && !n.RoutingNode() {
+			p.nodes = append(p.nodes, n.Name)
+		}
+		if !n.IsDatapath() {
+			continue
+		}
+		if n.Datapath == topology.Embedded && !slices.Contains(p.serves, datapath) {
+			p.serves = append(p.serves, datapath)
+		}
+		if slices.Contains(n.Controllers, topology.ControllerTrivet) && !slices.Contains(p.serves, controller) {
+			p.serves = append(p.serves, controller)
+		}
+	}
+	return nil
+}
+
+// of is where a part may run.
+func (p *plan) of(which part) CPUs {
+	if c := p.pins[which]; len(c) > 0 {
+		return c
+	}
+	if len(p.isolate) > 0 {
+		return p.isolate
+	}
+	return p.all
+}
+
+// ofDaemon is where the daemon may run, which may be datapath and controller in one.
+func (p *plan) ofDaemon() CPUs {
+	var c CPUs
+	for _, which := range p.serves {
+		c = c.with(p.of(which))
+	}
+	return c
+}
+
+// what is changed, for people.
+func (p *plan) what() (out []string) {
+	if len(p.isolate) > 0 {
+		out = append(out, fmt.Sprintf("processors %s isolated", p.isolate))
+	}
+	for _, which := range []part{nodes, datapath, controller} {
+		if c := p.pins[which]; len(c) > 0 {
+			out = append(out, fmt.Sprintf("%s of lab %s on processors %s", which, p.lab, c))
+		}
+	}
+	if p.ipv6Off {
+		out = append(out, "no IPv6 on new devices")
+	}
+	return out
+}

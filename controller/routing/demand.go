@@ -1,0 +1,161 @@
+package routing
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+
+	"trivet.dev/trivet/routing/spf"
+)
+
+// A network whose routers install routes when packets ask for them has no tables: ten thousand routers
+// would have 10^8 routes. A route is computed when it is needed. For one prefix that takes the
+// distances of all routers to it, which one tree from the prefix backwards gives; the routers on a
+// packet's way all ask for the same one.
+
+// maxFar bounds the distances that are kept, over all prefixes.
+const maxFar = 4 << 20
+
+// lengths is a set of lengths of prefixes.
+type lengths [129]bool
+
+// turn makes the graph in which the distances to a prefix are those from it.
+func (n *network) turn(edges []spf.Edge, transparent []bool) (err error) {
+	back, routers := make([]spf.Edge, len(edges)), make([]bool, len(transparent))
+	for i, e := range edges {
+		back[i] = spf.Edge{From: e.To, To: e.From, Cost: e.Cost}
+	}
+	for i, t := range transparent {
+		routers[i] = !t // the edges that cost nothing come from them now
+	}
+	for p := range n.owners {
+		n.lengths[family(p.Addr())][p.Bits()] = true
+	}
+	for _, r := range n.routers {
+		for _, s := range r.Static {
+			n.lengths[family(s.To.Addr())][s.To.Bits()] = true
+		}
+	}
+	n.back, err = spf.New(len(transparent), back, routers)
+	return err
+}
+
+// route returns a router's route to exactly that prefix, or nil.
+func (n *network) route(router int, p netip.Prefix) *Route {
+	if !n.onDemand {
+		return n.table(router).routes[p]
+	}
+	t := &table{routes: map[netip.Prefix]*Route{}}
+	n.connected(t, router, p)
+	n.learned(t, router, p)
+	if t.routes[p] == nil && !(p.Addr().Is4() && n.routers[router].Protocol != "") {
+		n.computedTo(t, router, p)
+	}
+	n.static(t, router, p)
+	return t.routes[p]
+}
+
+// lookup returns a router's route with the longest prefix that contains an address, or nil.
+func (n *network) lookup(router int, a netip.Addr) *Route {
+	if !n.onDemand {
+		return n.table(router).lookup(a)
+	}
+	has := n.lengths[family(a)]
+	if s := n.speaker(router); s != nil && a.Is4() {
+		for bits := range 33 {
+			p, _ := a.Prefix(bits)
+			has[bits] = has[bits] || len(n.spoken(router, p)) > 0
+		}
+	}
+	for bits := a.BitLen(); bits >= 0; bits-- {
+		if !has[bits] {
+			continue
+		}
+		p, _ := a.Prefix(bits)
+		if r := n.route(router, p); r != nil {
+			return r
+		}
+	}
+	return nil
+}
+
+// speaker is the protocol of a router, or nil.
+func (n *network) speaker(router int) Speaker { return n.speakers[n.routers[router].Protocol] }
+
+// spoken returns what a router's protocol has found, of one prefix or of all.
+func (n *network) spoken(router int, only netip.Prefix) []Learned {
+	s := n.speaker(router)
+	if s == nil {
+		return nil
+	}
+	all := s.Routes(n.routers[router].DPID)
+	if !only.IsValid() {
+		return all
+	}
+	at, is := slices.BinarySearchFunc(all, only, func(l Learned, p netip.Prefix) int { return comparePrefix(l.Prefix, p) })
+	if !is {
+		return nil
+	}
+	return all[at : at+1]
+}
+
+// computedTo adds the shortest paths to one prefix: over the neighbours whose distance is less by what it costs
+// to get there.
+func (n *network) computedTo(t *table, router int, p netip.Prefix) {
+	far := n.farFrom(p)
+	if far == nil || far[router] == spf.Unreachable {
+		return
+	}
+	if slices.ContainsFunc(n.owners[p], func(o owner) bool { return o.router == router }) {
+		return // its own
+	}
+	var hops []Hop
+	for segment, out := range n.inner[router] {
+		for _, to := range n.members[int(segment)-len(n.routers)] {
+			if d := far[to.router]; to.router != router && d != spf.Unreachable && d+out.Cost == far[router] {
+				hops = append(hops, Hop{Port: out.Port, Interface: out.Name, Via: shared(out, to.itf, p.Addr().Is4()),
+					Router: n.routers[to.router].Name, src: out.MAC, dst: to.itf.MAC, router: to.router})
+			}
+		}
+	}
+	if len(hops) > 0 {
+		sortHops(hops)
+		t.offer(&Route{Prefix: p, Source: Computed, Metric: far[router], Hops: hops})
+	}
+}
+
+// farFrom returns the distance of each router to a prefix, that of its owner's interface included; nil:
+// nobody has it.
+func (n *network) farFrom(p netip.Prefix) []uint32 {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if far := n.far[p]; far != nil {
+		return far
+	}
+	var starts []spf.Start
+	for _, o := range n.owners[p] {
+		s := spf.Start{Vertex: int32(o.router)}
+		if o.itf != nil {
+			s.Dist = o.itf.Cost
+		}
+		starts = append(starts, s)
+	}
+	if len(starts) == 0 {
+		return nil
+	}
+	n.back.Nearest(starts, &n.tree)
+	if len(n.far)*len(n.routers) > maxFar {
+		clear(n.far)
+	}
+	far := make([]uint32, len(n.routers))
+	for i := range far {
+		far[i] = n.tree.Dist(int32(i))
+	}
+	n.far[p] = far
+	return far
+}
+
+// sortHops puts next hops in an order that does not depend on how they were found.
+func sortHops(hops []Hop) {
+	slices.SortFunc(hops, func(a, b Hop) int { return cmp.Or(cmp.Compare(a.Port, b.Port), slices.Compare(a.dst[:], b.dst[:])) })
+}

@@ -1,0 +1,92 @@
+package routing
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"testing"
+
+	"trivet.dev/trivet/controller/discovery"
+)
+
+// found is a protocol that has routes of its own.
+type found map[uint64][]Learned
+
+func (f found) Routes(dpid uint64) []Learned   { return f[dpid] }
+func (f found) Settled() bool                  { return true }
+func (f found) Receive(uint64, uint32, []byte) {}
+
+// Proves that a route that is computed by itself is the one that stands in the whole table, for every router and
+// every prefix of random networks: with unequal costs, failed links, a segment of several routers, loopbacks,
+// static routes and routers whose paths a protocol finds; and that the same is so of the longest prefix.
+func TestRoutesOnDemandAreThoseOfTables(t *testing.T) {
+	for seed := range uint64(30) {
+		rng := rand.New(rand.NewPCG(seed, 3))
+		w := variedWires(rng)
+		whole := w.network(t)
+		w.Reactive = true
+		demand := w.network(t)
+		speak := map[string]Speaker{"x": found{1: {{netip.MustParsePrefix("10.0.3.0/24"), 9, []LearnedHop{{Port: 2, Via: firstPeer(w)}}},
+			{netip.MustParsePrefix("77.0.0.0/8"), 9, []LearnedHop{{Port: 2, Via: firstPeer(w)}}}}}}
+		whole.speakers, demand.speakers = speak, speak
+		for i := range w.Routers {
+			table := whole.table(i)
+			for p := range whole.owners {
+				if got, want := text(demand.route(i, p)), text(table.routes[p]); got != want {
+					t.Fatalf("seed %d: r%d to %v:\n%s\n%s", seed, i+1, p, got, want)
+				}
+			}
+			for p := range table.routes {
+				if got, want := text(demand.route(i, p)), text(table.routes[p]); got != want {
+					t.Fatalf("seed %d: r%d to %v:\n%s\n%s", seed, i+1, p, got, want)
+				}
+			}
+			for range 50 {
+				a := netip.AddrFrom4([4]byte{[]byte{10, 77, 172, 192}[rng.IntN(4)], byte(rng.IntN(20)), byte(rng.IntN(8)), byte(rng.IntN(256))})
+				if got, want := text(demand.lookup(i, a)), text(table.lookup(a)); got != want {
+					t.Fatalf("seed %d: r%d to %v:\n%s\n%s", seed, i+1, a, got, want)
+				}
+			}
+		}
+		if got, want := len(demand.table(2).routes), len(whole.table(2).routes); got != want {
+			t.Errorf("seed %d: asked for all routes, r3 has %d; its table has %d", seed, got, want)
+		}
+	}
+}
+
+// variedWires is a random network with a bit of everything.
+func variedWires(rng *rand.Rand) *wires {
+	w := randomWires(rng, 12, 8)
+	const sw = 99
+	for i := range 4 {
+		p := w.port(i, netip.PrefixFrom(netip.AddrFrom4([4]byte{192, 168, 0, byte(i + 1)}), 24), 1+rng.Uint32N(3))
+		w.links = append(w.links, discovery.Link{From: uint64(i + 1), FromPort: p, To: sw, ToPort: uint32(i + 1)},
+			discovery.Link{From: sw, FromPort: uint32(i + 1), To: uint64(i + 1), ToPort: p})
+	}
+	for range 3 {
+		l := w.links[rng.IntN(20)]
+		w.up[l.From-1][l.FromPort] = false
+	}
+	w.Routers[5].Loopback = []netip.Prefix{netip.MustParsePrefix("10.0.77.1/32")}
+	via := w.Routers[3].Interfaces[1].Prefixes[0].Addr()
+	w.Routers[4].Static = []StaticRoute{{To: netip.MustParsePrefix("10.0.0.0/8"), Via: via.Next()},
+		{To: netip.MustParsePrefix("10.0.2.0/24"), Via: w.Routers[4].Interfaces[1].Prefixes[0].Masked().Addr().Next().Next()},
+		{To: netip.MustParsePrefix("0.0.0.0/0"), Via: w.Routers[4].Interfaces[1].Prefixes[0].Masked().Addr().Next(), Fallback: true}}
+	w.Routers[0].Protocol = "x"
+	return w
+}
+
+func firstPeer(w *wires) netip.Addr {
+	return w.Routers[0].Interfaces[1].Prefixes[0].Masked().Addr().Next().Next()
+}
+
+func text(r *Route) string {
+	if r == nil {
+		return "none"
+	}
+	out := fmt.Sprint(r.Prefix, r.Source, r.Metric)
+	for _, h := range r.Hops {
+		out += fmt.Sprint(" ", h.Interface, h.Via, h.Router, h.dst)
+	}
+	return out
+}

@@ -1,0 +1,251 @@
+package pipeline
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"trivet.dev/trivet/openflow"
+)
+
+// Saved is a switch as it can be written down. Times are those of the network: who restores it must let the
+// network's clock go on.
+type Saved struct {
+	DatapathID uint64
+	Fragments  openflow.ConfigFlags
+	Standalone bool
+
+	Meters, Groups, Flows []SavedEntry
+	Tables                []SavedTable // up to the last one that has seen packets
+	Ports                 []SavedPort
+	Places                []SavedPlace
+}
+
+// SavedEntry is an entry of a flow table, of the group table or of the meter table.
+type SavedEntry struct {
+	Message []byte // the message that makes it (FLOW_MOD, GROUP_MOD, METER_MOD)
+	Created time.Duration
+	Count   SavedCounter
+	Parts   []SavedCounter // of buckets or bands
+}
+
+// SavedTable is what a table has counted.
+type SavedTable struct{ Lookups, Misses SavedCounter }
+
+// SavedPort is what has been said and counted of a port.
+type SavedPort struct {
+	Number               uint32
+	Config               openflow.PortConfig
+	Created              time.Duration
+	Rx, Tx               SavedCounter
+	RxDropped, TxDropped SavedCounter
+}
+
+// SavedPlace is where an address has been seen.
+type SavedPlace struct {
+	VLAN uint16
+	MAC  uint64
+	Port uint32
+	Seen SavedCounter
+}
+
+// SavedCounter is a Counter.
+type SavedCounter struct {
+	Packets, Bytes uint64
+	Used           time.Duration
+}
+
+func (c *Counter) save() SavedCounter { return SavedCounter{c.Packets(), c.Bytes(), c.Used()} }
+
+func (c *Counter) restore(s SavedCounter) {
+	c.packets.Store(s.Packets)
+	c.bytes.Store(s.Bytes)
+	c.used.Store(int64(s.Used))
+}
+
+// Save returns all switches as they are at one moment. around is called with what saves them, and must call it: who
+// has counted elsewhere notes within what of that is in the counters already.
+func (n *Network) Save(around func(save func())) (list []Saved) {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	around(func() {
+		for _, s := range n.switches {
+			list = append(list, s.save())
+		}
+	})
+	return list
+}
+
+func (s *Switch) save() Saved {
+	v := Saved{DatapathID: s.config.DatapathID, Fragments: s.frag, Standalone: s.standalone}
+	for _, m := range s.meters {
+		e := SavedEntry{Message: (&openflow.MeterMod{Command: openflow.MeterAdd, MeterConfig: m.config}).AppendTo(nil), Created: m.created, Count: m.save()}
+		for i := range m.bands {
+			e.Parts = append(e.Parts, m.bands[i].save())
+		}
+		v.Meters = append(v.Meters, e)
+	}
+	for _, g := range s.groups {
+		e := SavedEntry{Message: (&openflow.GroupMod{Command: openflow.GroupAdd, GroupDesc: g.desc}).AppendTo(nil), Created: g.created, Count: g.save()}
+		for i := range g.buckets {
+			e.Parts = append(e.Parts, g.buckets[i].save())
+		}
+		v.Groups = append(v.Groups, e)
+	}
+	for id := range s.tables {
+		t := &s.tables[id]
+		for _, f := range t.list(&Key{}, &Mask{}) {
+			v.Flows = append(v.Flows, SavedEntry{Message: f.message(), Created: f.created, Count: f.save()})
+		}
+		if t.lookups.Packets() > 0 {
+			v.Tables = append(v.Tables, make([]SavedTable, id+1-len(v.Tables))...)
+			v.Tables[id] = SavedTable{t.lookups.save(), t.misses.save()}
+		}
+	}
+	for _, p := range s.order {
+		v.Ports = append(v.Ports, SavedPort{p.desc.Number, p.desc.Config, p.created, p.rx.save(), p.tx.save(), p.rxDropped.save(), p.txDropped.save()})
+	}
+	s.learned.mu.Lock()
+	defer s.learned.mu.Unlock()
+	for at, x := range s.learned.places {
+		v.Places = append(v.Places, SavedPlace{at.vlan, at.mac, x.port, x.save()})
+	}
+	return v
+}
+
+// message returns the FLOW_MOD that adds the entry.
+func (f *Flow) message() []byte {
+	m := openflow.FlowMod{
+		Command: openflow.FlowAdd, Table: f.Table, Priority: f.Priority, Cookie: f.Cookie, Flags: f.Flags &^ openflow.FlowCheckOverlap,
+		IdleTimeout: f.IdleTimeout, HardTimeout: f.HardTimeout, Match: f.Match, Instructions: f.program.instructions,
+		Buffer: openflow.BufferNone, OutPort: openflow.PortAny, OutGroup: openflow.GroupAny,
+	}
+	return m.AppendTo(nil)
+}
+
+// Restore makes a new switch, whose ports are there, what one that was saved was. Counters begin with what that one
+// had counted. The error is about what could not be; all else is restored then.
+func (s *Switch) Restore(v *Saved) error {
+	return s.net.change(func() error {
+		s.frag, s.standalone = v.Fragments, v.Standalone
+		s.touch(ReadFlags)
+		var errs []error
+		for i := range v.Meters {
+			errs = append(errs, s.restoreMeter(&v.Meters[i]))
+		}
+		errs = append(errs, s.restoreGroups(v.Groups))
+		for i := range v.Flows {
+			errs = append(errs, s.restoreFlow(&v.Flows[i]))
+		}
+		for id := range min(len(v.Tables), len(s.tables)) {
+			s.tables[id].lookups.restore(v.Tables[id].Lookups)
+			s.tables[id].misses.restore(v.Tables[id].Misses)
+		}
+		for i := range v.Ports {
+			s.restorePort(&v.Ports[i])
+		}
+		s.learned.restore(v.Places)
+		s.touch(ReadPlaces)
+		return errors.Join(errs...)
+	})
+}
+
+// decodeAs decodes a saved message.
+func decodeAs[M openflow.Message](b []byte) (m M, err error) {
+	any, err := openflow.Decode(b)
+	if err != nil {
+		return m, err
+	}
+	m, ok := any.(M)
+	if !ok {
+		return m, fmt.Errorf("a saved %v is in the place of another message", any.Type())
+	}
+	return m, nil
+}
+
+func (s *Switch) restoreMeter(e *SavedEntry) error {
+	m, err := decodeAs[*openflow.MeterMod](e.Message)
+	if err != nil {
+		return err
+	}
+	meter, err := newMeter(&m.MeterConfig, e.Created)
+	if err != nil {
+		return err
+	}
+	meter.restore(e.Count)
+	for i := range min(len(e.Parts), len(meter.bands)) {
+		meter.bands[i].restore(e.Parts[i])
+	}
+	s.meters[m.Meter] = meter
+	s.touch(ReadMeters)
+	return nil
+}
+
+// restoreGroups restores groups, those that others lead to before these.
+func (s *Switch) restoreGroups(list []SavedEntry) error {
+	for len(list) > 0 {
+		var later []SavedEntry
+		var errs []error
+		for _, e := range list {
+			m, err := decodeAs[*openflow.GroupMod](e.Message)
+			if err == nil {
+				err = s.setGroup(m, e.Created)
+			}
+			if err != nil {
+				later, errs = append(later, e), append(errs, err)
+				continue
+			}
+			g := s.groups[m.Group]
+			g.restore(e.Count)
+			for i := range min(len(e.Parts), len(g.buckets)) {
+				g.buckets[i].restore(e.Parts[i])
+			}
+		}
+		if len(later) == len(list) {
+			return errors.Join(errs...)
+		}
+		list = later
+	}
+	return nil
+}
+
+func (s *Switch) restoreFlow(e *SavedEntry) error {
+	m, err := decodeAs[*openflow.FlowMod](e.Message)
+	if err != nil {
+		return err
+	}
+	value, mask, err := matchOf(m.Match)
+	if err == nil {
+		err = s.flowMod(m, e.Created)
+	}
+	if err != nil {
+		return err
+	}
+	s.tables[m.Table].get(&value, mask, m.Priority).restore(e.Count)
+	return nil
+}
+
+func (s *Switch) restorePort(v *SavedPort) {
+	p := s.ports[v.Number]
+	if p == nil {
+		return
+	}
+	p.desc.Config, p.created = v.Config, v.Created
+	p.setLive()
+	p.rx.restore(v.Rx)
+	p.tx.restore(v.Tx)
+	p.rxDropped.restore(v.RxDropped)
+	p.txDropped.restore(v.TxDropped)
+	s.touch(ReadPorts)
+}
+
+func (l *learned) restore(list []SavedPlace) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.places = map[station]*sighting{}
+	for _, v := range list {
+		x := &sighting{port: v.Port}
+		x.restore(v.Seen)
+		l.places[station{v.VLAN, v.MAC}] = x
+	}
+}

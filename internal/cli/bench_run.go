@@ -1,0 +1,238 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"trivet.dev/trivet/bench/drive"
+	"trivet.dev/trivet/bench/environment"
+	"trivet.dev/trivet/bench/experiment"
+	"trivet.dev/trivet/bench/result"
+	"trivet.dev/trivet/lab"
+	"trivet.dev/trivet/topology"
+)
+
+// benchRunning is what `trivet bench run` was asked for.
+type benchRunning struct {
+	file, out     string
+	dryRun, quick bool
+	resume, again bool
+	repetitions   int
+	seed          uint64
+	seeded        bool
+}
+
+func (a *app) benchRun() *cobra.Command {
+	var b benchRunning
+	cmd := &cobra.Command{
+		Use:   "run EXPERIMENT.yaml",
+		Short: "Carry out an experiment: bring labs up, measure in them, write the results",
+		Long: "Carry out an experiment (see trivet bench list and docs/experiments.md): bring up the lab of each cell, run its probes,\n" +
+			"take it down, and write what was measured to a file of JSON Lines (docs/results.md). Ctrl-C ends it with all taken down;\n" +
+			"--resume goes on, also after a crash. It exits with 1 when something could not be measured.",
+		Example: "  sudo trivet bench run experiments/hops.yaml --quick\n  sudo trivet bench run hops.yaml --out monday.jsonl\n" +
+			"  sudo trivet bench run hops.yaml --out monday.jsonl --resume\n  trivet bench run hops.yaml --dry-run",
+		Args: cobra.ExactArgs(1),
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			return []string{"yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			b.file, b.seeded = args[0], cmd.Flags().Changed("seed")
+			return a.runBench(cmd.Context(), b)
+		},
+	}
+	f := cmd.Flags()
+	f.BoolVar(&b.dryRun, "dry-run", false, "only say what would run, and find what is wrong")
+	f.BoolVar(&b.quick, "quick", false, "as the file's key quick has it: fewer levels, fewer repetitions")
+	f.StringVarP(&b.out, "out", "o", "", "file for the results (default: the experiment's name, .jsonl, here)")
+	f.BoolVar(&b.resume, "resume", false, "go on with that file")
+	f.BoolVar(&b.again, "again", false, "with --resume: measure once more what failed")
+	f.IntVar(&b.repetitions, "repetitions", 0, "of each cell, instead of the file's")
+	f.Uint64Var(&b.seed, "seed", 0, "of the order, instead of the file's")
+	return cmd
+}
+
+// plan reads the experiment and finds everything that is wrong with it.
+func (b *benchRunning) plan() (*experiment.Plan, topology.Problems, error) {
+	e, problems := experiment.ReadFile(b.file, experiment.Standard())
+	if err := problems.Err(); err != nil {
+		return nil, nil, err
+	}
+	if b.quick {
+		e = e.Quick()
+	}
+	if b.repetitions > 0 {
+		e.Repetitions = b.repetitions
+	}
+	if b.seeded {
+		e.Seed = b.seed
+	}
+	p, problems := e.Plan()
+	if err := problems.Err(); err != nil {
+		return nil, nil, err
+	}
+	checked := p.Check(lab.Defaults)
+	if err := checked.Err(); err != nil {
+		return nil, nil, err
+	}
+	if b.out == "" {
+		b.out = e.Name + ".jsonl"
+	}
+	return p, append(problems.Warnings(), checked.Warnings()...), drive.Check(p)
+}
+
+func (a *app) runBench(ctx context.Context, b benchRunning) error {
+	if b.again && !b.resume {
+		return errors.New("--again goes with --resume")
+	}
+	p, warnings, err := b.plan()
+	if p == nil {
+		return err
+	}
+	for _, w := range warnings {
+		fmt.Fprintln(a.err, w)
+	}
+	if b.dryRun {
+		return errors.Join(a.showPlan(p), err)
+	}
+	if err != nil {
+		return err
+	}
+	if err := needRoot("bench run"); err != nil {
+		return err
+	}
+	a.say("%s  %s\nresults go to %s", p.Name, p.Headline(), b.out)
+	before := environment.Take(ctx, environment.Options{Tools: drive.Tools(p)})
+	w, old, err := experiment.Start(b.out, p, b.resume, os.Args, before)
+	if errors.Is(err, os.ErrNotExist) && b.resume {
+		return fmt.Errorf("%s: there is nothing to go on with; leave --resume out", b.out)
+	}
+	if err != nil {
+		return err
+	}
+	defer w.Close()
+	_ = os.Chown(b.out, lab.Owner(), -1) // it is the caller's, not root's
+	return a.carryOut(ctx, b, p, w, old)
+}
+
+func (a *app) showPlan(p *experiment.Plan) error {
+	if a.json {
+		return a.printJSON(p)
+	}
+	return p.WriteText(a.out)
+}
+
+// carryOut runs what is left of a plan, and shows what came of it.
+func (a *app) carryOut(ctx context.Context, b benchRunning, p *experiment.Plan, w *result.Writer, old *result.Run) error {
+	prefix, err := drive.PrefixOf(b.out)
+	if err != nil {
+		return err
+	}
+	driver := &drive.Driver{Dir: p.Experiment.Dir(), Prefix: prefix}
+	left, err := driver.Clean(ctx)
+	if len(left) > 0 {
+		a.say("taken down, left by a run before: %s", strings.Join(left, ", "))
+	}
+	if err != nil {
+		return fmt.Errorf("labs of a run before: %w", err)
+	}
+	view := &benchView{out: a.err, live: isTerminal(a.err), runs: len(p.Runs)}
+	r := &experiment.Runner{Plan: p, Driver: driver, Writer: w, Before: old, Again: b.again, Progress: view.step, Say: view.say}
+	began := time.Now()
+	summary, ended := r.Run(ctx)
+	view.end()
+	run, err := result.ReadFile(b.out)
+	if err != nil {
+		return errors.Join(ended, err)
+	}
+	if err := a.showBench(p, b.out, run, summary, time.Since(began)); err != nil {
+		return errors.Join(ended, err)
+	}
+	if summary.Left > 0 || ended != nil {
+		return b.stopped(summary, ended)
+	}
+	if failures(run) > 0 {
+		fmt.Fprintf(a.err, "measure again what failed:  %s --again\n", b.resumption())
+		return exitCode(exitError)
+	}
+	return nil
+}
+
+// stopped says why not all has run, and how to go on.
+func (b *benchRunning) stopped(s experiment.Summary, err error) error {
+	why := "it was interrupted"
+	switch {
+	case errors.Is(err, context.Canceled):
+	case err != nil:
+		why = err.Error()
+	}
+	return fmt.Errorf("%s; %s of %d left; go on:  %s", why, plural(s.Left, "run"), s.Runs, b.resumption())
+}
+
+// resumption is the command that goes on.
+func (b *benchRunning) resumption() string {
+	words := []string{"sudo", "trivet", "bench", "run", b.file, "--out", b.out, "--resume"}
+	if b.quick {
+		words = append(words, "--quick")
+	}
+	if b.repetitions > 0 {
+		words = append(words, "--repetitions", fmt.Sprint(b.repetitions))
+	}
+	if b.seeded {
+		words = append(words, "--seed", fmt.Sprint(b.seed))
+	}
+	return strings.Join(words, " ")
+}
+
+// benchView shows how far a run is: a line that changes on a terminal, a line for each run elsewhere.
+type benchView struct {
+	out   io.Writer
+	live  bool
+	runs  int
+	drawn bool
+}
+
+func (v *benchView) clear() {
+	if v.drawn {
+		fmt.Fprint(v.out, "\r\033[K")
+		v.drawn = false
+	}
+}
+
+func (v *benchView) step(p experiment.Progress) {
+	if !v.live && p.Step != "done" {
+		return
+	}
+	number := p.Done
+	if p.Step != "done" {
+		number = min(number+1, p.Runs)
+	}
+	line := fmt.Sprintf("%d/%d  %s", number, p.Runs, p.Cell.ID)
+	if v.live {
+		line += "  " + p.Step
+	}
+	if p.Left > 0 {
+		line += fmt.Sprintf("  about %s left", experiment.About(p.Left))
+	}
+	v.clear()
+	if !v.live {
+		fmt.Fprintln(v.out, line)
+		return
+	}
+	fmt.Fprint(v.out, "  "+line)
+	v.drawn = true
+}
+
+func (v *benchView) say(format string, args ...any) {
+	v.clear()
+	fmt.Fprintf(v.out, format+"\n", args...)
+}
+
+func (v *benchView) end() { v.clear() }

@@ -1,0 +1,253 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"trivet.dev/trivet/bench/environment"
+	"trivet.dev/trivet/bench/experiment"
+	"trivet.dev/trivet/bench/result"
+	"trivet.dev/trivet/bench/stats"
+)
+
+// benchFigure is a metric of a probe in a cell: of several runs the median of their medians, of one that of its values.
+// Of a share it is the whole: all that were lost, of all that were sent.
+type benchFigure struct {
+	Cell   string            `json:"cell"`
+	Probe  string            `json:"probe"`
+	Metric string            `json:"metric"`
+	Labels string            `json:"labels,omitempty"`
+	Unit   string            `json:"unit"`
+	Median stats.Float       `json:"median"`
+	Low    stats.Float       `json:"low"`
+	High   stats.Float       `json:"high"`
+	Runs   int               `json:"runs"`
+	Level  environment.Level `json:"fidelity"` // the worst of the runs
+
+	byRun     [][]float64
+	last      int // run of the last of them
+	count, of int
+}
+
+// failures counts the samples that count and have failed.
+func failures(run *result.Run) (n int) {
+	for _, s := range run.Counted() {
+		if s.Failure != "" {
+			n++
+		}
+	}
+	return n
+}
+
+// shownLabels is how many directions, or hops, of one metric are shown apart; more are taken together.
+const shownLabels = 4
+
+// benchFigures are in the order of the plan's cells.
+func benchFigures(run *result.Run, p *experiment.Plan) []*benchFigure {
+	var out []*benchFigure
+	index := map[[4]string]*benchFigure{}
+	counted := run.Counted()
+	apart := fewLabels(counted)
+	for i := range counted {
+		s := &counted[i]
+		for _, m := range s.Measurements {
+			labels := ""
+			if apart[[2]string{s.Probe, m.Metric}] {
+				labels = labelText(m.Labels)
+			}
+			key := [4]string{s.Cell, s.Probe, m.Metric, labels}
+			f := index[key]
+			if f == nil {
+				f = &benchFigure{Cell: s.Cell, Probe: s.Probe, Metric: m.Metric, Labels: labels, Unit: m.Unit, Level: environment.Good}
+				index[key], out = f, append(out, f)
+			}
+			f.add(s, &m)
+		}
+	}
+	for _, f := range out {
+		f.finish()
+	}
+	place := map[string]int{}
+	for i := range p.Cells {
+		place[p.Cells[i].ID] = i
+	}
+	slices.SortStableFunc(out, func(a, b *benchFigure) int { return cmp.Compare(place[a.Cell], place[b.Cell]) })
+	return out
+}
+
+// fewLabels says of which metrics of which probes the labels are so few, and differ, that they are shown.
+func fewLabels(samples []result.Sample) map[[2]string]bool {
+	seen := map[[3]string]map[string]bool{}
+	for i := range samples {
+		for _, m := range samples[i].Measurements {
+			key := [3]string{samples[i].Cell, samples[i].Probe, m.Metric}
+			if seen[key] == nil {
+				seen[key] = map[string]bool{}
+			}
+			seen[key][labelText(m.Labels)] = true
+		}
+	}
+	out := map[[2]string]bool{}
+	for key, labels := range seen {
+		out[[2]string{key[1], key[2]}] = out[[2]string{key[1], key[2]}] || len(labels) > 1 && len(labels) <= shownLabels
+	}
+	return out
+}
+
+func labelText(labels map[string]string) string {
+	if labels["from"] != "" && len(labels) == 2 {
+		return labels["from"] + " → " + labels["to"]
+	}
+	var words []string
+	for _, k := range slices.Sorted(maps.Keys(labels)) {
+		if k != "from" && k != "to" {
+			words = append(words, k+" "+labels[k])
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+func (f *benchFigure) add(s *result.Sample, m *result.Measurement) {
+	if n := len(f.byRun); n > 0 && f.last == s.Run {
+		f.byRun[n-1] = append(slices.Clone(f.byRun[n-1]), m.Values...)
+	} else {
+		f.byRun, f.last = append(f.byRun, m.Values), s.Run
+	}
+	f.count, f.of = f.count+m.Count, f.of+m.Of
+	if s.Verdict != nil {
+		f.Level = environment.Worst(environment.Verdict{Level: f.Level}, *s.Verdict).Level
+	}
+}
+
+// finish makes the figures of the values.
+func (f *benchFigure) finish() {
+	f.Median, f.Low, f.High = stats.None, stats.None, stats.None
+	f.byRun = slices.DeleteFunc(f.byRun, func(v []float64) bool { return len(v) == 0 })
+	f.Runs = len(f.byRun)
+	if f.Runs == 0 {
+		return
+	}
+	values := f.byRun[0]
+	if f.Runs > 1 {
+		values = nil
+		for _, one := range f.byRun {
+			values = append(values, stats.Quantile(one, 0.5))
+		}
+	}
+	f.Median = stats.Float(stats.Quantile(values, 0.5))
+	f.Low, f.High = stats.Float(slices.Min(values)), stats.Float(slices.Max(values))
+	if f.of > 0 {
+		f.Median = stats.Float(float64(f.count) / float64(f.of))
+	}
+}
+
+// showBench prints what a result file holds: figures, failures, and how far they can be trusted.
+func (a *app) showBench(p *experiment.Plan, file string, run *result.Run, s experiment.Summary, took time.Duration) error {
+	figures, verdict := benchFigures(run, p), verdictOf(run)
+	if a.json {
+		return a.printJSON(map[string]any{"file": file, "summary": s, "seconds": took.Seconds(), "failures": failures(run), "figures": figures, "verdict": verdict})
+	}
+	rows := [][]string{{"CELL", "PROBE", "METRIC", "", "MEDIAN", "LOWEST", "HIGHEST", "RUNS", "FIDELITY"}}
+	last := ""
+	for _, f := range figures {
+		cell := f.Cell
+		if cell == last {
+			cell = ""
+		}
+		last = f.Cell
+		rows = append(rows, []string{cell, f.Probe, f.Metric, f.Labels, quantity(f.Median, f.Unit), quantity(f.Low, f.Unit), quantity(f.High, f.Unit), fmt.Sprint(f.Runs), string(f.Level)})
+	}
+	if len(rows) > 1 {
+		fmt.Fprintln(a.out)
+		a.table(rows)
+	}
+	a.showFailures(run)
+	a.say("\n%s measured, %d failed, %d left; in %s", plural(s.Before+s.Done, "run"), failures(run), s.Left, experiment.About(took))
+	a.showVerdict(run, verdict)
+	return nil
+}
+
+// showFailures lists what failed, probes of one run that failed for the same reason together.
+func (a *app) showFailures(run *result.Run) {
+	var lines []string
+	var last result.Sample
+	for _, s := range run.Counted() {
+		switch {
+		case s.Failure == "":
+		case s.Run == last.Run && s.Failure == last.Failure:
+			lines[len(lines)-1] = strings.Replace(lines[len(lines)-1], " failed: ", ", "+s.Probe+" failed: ", 1)
+		default:
+			lines = append(lines, fmt.Sprintf("run %d, %s, %s failed: %s", s.Run, s.Cell, s.Probe, s.Failure))
+			last = s
+		}
+	}
+	for _, line := range lines[:min(len(lines), shownFailures)] {
+		a.say("%s", line)
+	}
+	if n := len(lines) - shownFailures; n > 0 {
+		a.say("… and %d more failed", n)
+	}
+}
+
+// verdictOf is the worst of all that count.
+func verdictOf(run *result.Run) environment.Verdict {
+	var all []environment.Verdict
+	for _, s := range run.Counted() {
+		if s.Verdict != nil && s.Failure == "" {
+			all = append(all, *s.Verdict)
+		}
+	}
+	return environment.Worst(all...)
+}
+
+// shownReasons is how many reasons against figures are listed.
+const shownReasons = 8
+
+func (a *app) showVerdict(run *result.Run, worst environment.Verdict) {
+	count := map[environment.Level]int{}
+	codes := map[string]int{}
+	examples := map[string]environment.Reason{}
+	for _, s := range run.Counted() {
+		if s.Verdict == nil || s.Failure != "" {
+			continue
+		}
+		count[s.Verdict.Level]++
+		for _, r := range s.Verdict.Reasons {
+			codes[r.Code]++
+			if known, ok := examples[r.Code]; !ok || known.Level == environment.Doubtful && r.Level == environment.Bad {
+				examples[r.Code] = r
+			}
+		}
+	}
+	if len(count) == 0 {
+		return
+	}
+	a.say("fidelity: %s (%d good, %d doubtful, %d bad)", worst.Level, count[environment.Good], count[environment.Doubtful], count[environment.Bad])
+	names := slices.SortedFunc(maps.Keys(codes), func(a, b string) int { return cmp.Or(cmp.Compare(codes[b], codes[a]), cmp.Compare(a, b)) })
+	for _, name := range names[:min(len(names), shownReasons)] {
+		a.say("  %s: %s, such as: %s", examples[name].Level, plural(codes[name], "measurement"), examples[name].Text)
+	}
+}
+
+// quantity writes a value with its unit for people.
+func quantity(v stats.Float, unit string) string {
+	x := float64(v)
+	switch {
+	case math.IsNaN(x):
+		return "–"
+	case unit == "s" && math.Abs(x) < 1e-3:
+		return fmt.Sprintf("%.4g µs", x*1e6)
+	case unit == "s" && math.Abs(x) < 1:
+		return fmt.Sprintf("%.4g ms", x*1e3)
+	case unit == "bit/s":
+		return bits(x)
+	case unit == "1":
+		return fmt.Sprintf("%.4g", x)
+	}
+	return fmt.Sprintf("%.4g %s", x, unit)
+}

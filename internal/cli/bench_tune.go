@@ -1,0 +1,105 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"trivet.dev/trivet/bench/tune"
+	"trivet.dev/trivet/lab"
+)
+
+func (a *app) benchTune() *cobra.Command {
+	var isolate, ipv6 string
+	var pins map[string]string
+	var restore bool
+	cmd := &cobra.Command{
+		Use:   "tune [--isolate 1-3] [--pin nodes=1] [--pin datapath=2] [--pin controller=3] [--ipv6 off] | --restore",
+		Short: "Quieten this machine for measuring, and undo it",
+		Long: "Change the machine so that less disturbs what is measured on it:\n\n" +
+			"  --isolate     processors on which nothing but labs may run\n" +
+			"  --pin         processors for a lab's nodes, datapath or controller; the lab must be up\n" +
+			"  --ipv6 off    network devices made from now on in the machine's own namespace have no IPv6,\n" +
+			"                those of Mininet's switches for instance (labs have ipv6: in their files)\n\n" +
+			"It stays so until trivet bench tune --restore. Experiments do all of it by themselves while they run: they have\n" +
+			"isolate, pin_nodes, pin_datapath and pin_controller. What they changed is undone when they end; where they\n" +
+			"were killed, by the next or by --restore.",
+		Example: "  sudo trivet bench tune --isolate 1-3 --pin nodes=1 --pin datapath=2,3\n  sudo trivet bench tune --restore",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s := tune.Settings{Isolate: isolate, Permanent: true}
+			if err := tuneSettings(&s, pins, ipv6); err != nil {
+				return err
+			}
+			switch {
+			case restore && s.Any():
+				return errors.New("--restore undoes all; give it alone")
+			case restore:
+				return a.restoreTuned()
+			case !s.Any():
+				return errors.New("nothing to change; give --isolate, --pin or --ipv6 off, or --restore")
+			}
+			return a.tune(s, len(pins) > 0)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&isolate, "isolate", "", "processors that only labs may use: 1-3")
+	f.StringToStringVar(&pins, "pin", nil, "nodes=CPUS, datapath=CPUS or controller=CPUS")
+	f.StringVar(&ipv6, "ipv6", "", "off")
+	f.BoolVar(&restore, "restore", false, "undo what was changed")
+	return cmd
+}
+
+// tuneSettings reads --pin and --ipv6.
+func tuneSettings(s *tune.Settings, pins map[string]string, ipv6 string) error {
+	for what, cpus := range pins {
+		switch what {
+		case "nodes":
+			s.Nodes = cpus
+		case "datapath":
+			s.Datapath = cpus
+		case "controller":
+			s.Controller = cpus
+		default:
+			return fmt.Errorf("--pin %s=%s: there are nodes, datapath and controller", what, cpus)
+		}
+	}
+	switch ipv6 {
+	case "off":
+		s.IPv6Off = true
+	case "":
+	default:
+		return fmt.Errorf("--ipv6 %s: there is only off; --restore brings it back", ipv6)
+	}
+	return nil
+}
+
+func (a *app) tune(s tune.Settings, pins bool) error {
+	if pins || a.lab != "" {
+		state, err := lab.Choose(a.lab)
+		if err != nil {
+			return err
+		}
+		s.Lab = state.Name
+	}
+	if _, err := tune.Apply(s); err != nil {
+		return err
+	}
+	fmt.Fprintln(a.out, "tuned; undo it with  trivet bench tune --restore")
+	return nil
+}
+
+func (a *app) restoreTuned() error {
+	what, err := tune.Restore()
+	if err != nil {
+		return err
+	}
+	if len(what) == 0 {
+		fmt.Fprintln(a.out, "nothing was tuned")
+		return nil
+	}
+	fmt.Fprintf(a.out, "undone: %s\n", strings.Join(what, ", "))
+	return nil
+}

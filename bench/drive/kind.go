@@ -47,6 +47,7 @@ var kinds = map[string]kind{
 	"up_down":    upDown,
 	"command":    command,
 
+	"ditg":    dITG,
 	"packets": exactRate,
 
 	"controller_packets": controllerPackets,

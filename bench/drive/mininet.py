@@ -31,7 +31,8 @@ if asked['switch'] == 'ovs':
     switch = partial(OVSSwitch, datapath=asked['datapath'], failMode='standalone')
 
 Mininet.inited = True  # it would change the machine's own limits, and leave them so
-resource.setrlimit(resource.RLIMIT_NOFILE, (65536, 65536))
+most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 begin = time.time()
 net = Mininet(topo=None, switch=switch, controller=None, build=False)
 for name in sorted(asked['hosts']):

@@ -24,6 +24,9 @@ func atLeast(o Option, least float64) Option { o.Least = least; return o }
 // leastStamped is the least payload that holds a number and a time stamp: a frame of 64 bytes.
 const leastStamped = 18
 
+// leastDITG is the least payload that D-ITG sends: with less it sends this.
+const leastDITG = 20
+
 func by(o Option, value string) Option { o.Default = value; return o }
 
 // sending is for probes that send for a time, and need some around it.
@@ -68,8 +71,13 @@ var standardProbes = []ProbeKind{
 		{Name: "congestion", Type: Text, Doc: "TCP's congestion control."},
 	}, Estimate: sending},
 	{Name: "ditg", Doc: "Bitrate, loss, delay and jitter by D-ITG.", Options: []Option{
-		from, to, by(protocol, "udp"), duration, packets, by(size, "64"),
-		{Name: "flows", Type: Whole, Default: "1", Least: 1, Doc: "Flows at once."},
+		from, to, by(protocol, "udp"), duration, packets, atLeast(by(size, "64"), leastDITG),
+		{Name: "flows", Type: Whole, Default: "1", Least: 1, Doc: "Flows at once, each of that rate."},
+	}, Check: func(o Options) error {
+		if o.Int("flows") > 1000 {
+			return errors.New("flows: D-ITG has a thread for each; the most are 1000")
+		}
+		return nil
 	}, Estimate: func(o Options) time.Duration { return o.Time("time") + 3*time.Second }},
 	{Name: "packets", Doc: "Loss, one-way delay and jitter at an exact packet rate, by Trivet's own generator.", Options: []Option{
 		from, to, duration, packets, atLeast(by(size, "64"), leastStamped),

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"trivet.dev/trivet/datapath/embedded/agent"
@@ -26,6 +27,11 @@ type Options struct {
 
 	// Barrier: see agent.Options.
 	Barrier func(*pipeline.Switch)
+
+	// Start is when the clock of the network began; zero: now. A datapath that goes on with the switches of another
+	// one goes on with its clock. Hold lets no flow entry end by a timeout until Release.
+	Start time.Time
+	Hold  bool
 }
 
 // Datapath is the embedded switches of one lab.
@@ -34,6 +40,7 @@ type Datapath struct {
 	net        *pipeline.Network
 	start      time.Time
 	processors sync.Pool
+	held       atomic.Bool
 	stop       chan struct{}
 	stopped    chan struct{}
 
@@ -47,11 +54,15 @@ func New(o Options) *Datapath {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+	if o.Start.IsZero() {
+		o.Start = time.Now()
+	}
 	d := &Datapath{
-		opt: o, net: pipeline.NewNetwork(), start: time.Now(), agents: map[*pipeline.Switch]*agent.Agent{},
+		opt: o, net: pipeline.NewNetwork(), start: o.Start, agents: map[*pipeline.Switch]*agent.Agent{},
 		stop: make(chan struct{}), stopped: make(chan struct{}),
 	}
 	d.processors.New = func() any { return pipeline.NewProcessor(d.net) }
+	d.held.Store(o.Hold)
 	go d.expire()
 	return d
 }
@@ -62,6 +73,9 @@ func (d *Datapath) Network() *pipeline.Network { return d.net }
 // Now is the time of the network.
 func (d *Datapath) Now() time.Duration { return time.Since(d.start) }
 
+// Release ends Options.Hold.
+func (d *Datapath) Release() { d.held.Store(false) }
+
 // expire ends flow entries whose time has come.
 func (d *Datapath) expire() {
 	defer close(d.stopped)
@@ -70,7 +84,9 @@ func (d *Datapath) expire() {
 	for {
 		select {
 		case <-tick.C:
-			d.net.Expire(d.Now())
+			if !d.held.Load() {
+				d.net.Expire(d.Now())
+			}
 		case <-d.stop:
 			return
 		}

@@ -95,18 +95,21 @@ func (s *Summary) take(line string) error {
 	if to == nil {
 		return nil
 	}
-	v, err := strconv.ParseFloat(words[0], 64)
+	v, err := strconv.ParseFloat(strings.TrimPrefix(words[0], "-"), 64) // -nan is no number to Go
 	if err != nil {
 		return fmt.Errorf("%q is no %s", words[0], strings.ToLower(key))
 	}
-	if math.IsNaN(v) || math.IsInf(v, 0) { // what it prints of no packets
-		v = 0
+	if words[0][0] == '-' {
+		v = -v
 	}
 	if key == "Average bitrate" {
 		if len(words) < 2 || words[1] != "Kbit/s" {
 			return fmt.Errorf("a bitrate in another unit than Kbit/s: %q", line)
 		}
 		v *= 1e3
+	}
+	if math.IsNaN(v) || math.IsInf(v, 0) { // what it prints of no packets
+		v = 0
 	}
 	*to = v
 	return nil

@@ -115,6 +115,7 @@ type Engine struct {
 	stats    Stats
 	watched  uint64 // watches so far
 	all      bool   // entries are to be looked at again
+	adopting bool   // devices keep the programs that they have until TakeOver
 
 	counts  counts
 	changes changes

@@ -218,22 +218,30 @@ func (e *Engine) widen(p *port, class int, mask *words, o *pipeline.Outcome) boo
 		}
 	}
 	wide.extend(wordsOf((*[pipeline.Words]uint64)(&interest), class), class)
-	id, ok := e.maskIDs[wide]
-	if !ok {
-		if len(e.maskIDs) >= maxMasks-1 {
-			return false
-		}
-		id = uint32(len(e.maskIDs) + 1)
-		e.maskIDs[wide] = id
-		e.masks[id].W = wide
+	if !e.setMask(p, class, &wide) {
+		return false
 	}
-	p.masks[class], p.maskIDs[class] = wide, id
-	store32(&e.ports[p.id].Masks[class], id)
 	for _, x := range p.flows {
 		if x.class == class {
 			e.remove(x)
 		}
 	}
+	return true
+}
+
+// setMask makes a mask that of a port; false: there are too many.
+func (e *Engine) setMask(p *port, class int, mask *words) bool {
+	id, ok := e.maskIDs[*mask]
+	if !ok {
+		if len(e.maskIDs) >= maxMasks-1 {
+			return false
+		}
+		id = uint32(len(e.maskIDs) + 1)
+		e.maskIDs[*mask] = id
+		e.masks[id].W = *mask
+	}
+	p.masks[class], p.maskIDs[class] = *mask, id
+	store32(&e.ports[p.id].Masks[class], id)
 	return true
 }
 

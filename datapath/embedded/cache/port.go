@@ -74,7 +74,10 @@ func (e *Engine) attachProgram(q *port) error {
 	if err := e.objs.Devices.Put(uint32(q.device.index), q.id); err != nil {
 		return fmt.Errorf("device %s: %w", q.device.name, err)
 	}
-	if err := e.dev.attach(q.device.index, e.objs.Ingress.FD(), "trivet"); err != nil {
+	if e.adopting {
+		return nil
+	}
+	if err := e.dev.attach(q.device.index, e.objs.Ingress.FD(), programName); err != nil {
 		_ = e.objs.Devices.Delete(uint32(q.device.index))
 		store32(&s.Ifindex, 0)
 		return err

@@ -140,6 +140,9 @@ func (k *Key) Field(f openflow.Field) openflow.Value { return places[f].get((*[W
 // SetField changes a field.
 func (k *Key) SetField(f openflow.Field, v openflow.Value) { places[f].set((*[Words]uint64)(k), v) }
 
+// SetInPort makes the key that of a packet that comes in by a port.
+func (k *Key) SetInPort(number uint32) { k.setPort(number) }
+
 // TTL returns the TTL of IPv4 or the hop limit of IPv6.
 func (k *Key) TTL() uint8 { return uint8(k[wordIP] >> ttlShift) }
 

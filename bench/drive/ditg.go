@@ -1,0 +1,174 @@
+package drive
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"trivet.dev/trivet/bench/experiment"
+	"trivet.dev/trivet/bench/probe/ditg"
+	"trivet.dev/trivet/bench/result"
+)
+
+// ditgPorts gives each receiver ports of its own: one for signals, one for each flow.
+var ditgPorts atomic.Int32
+
+
+// dITG measures with D-ITG: ITGSend in one node, ITGRecv in another, and what ITGDec reads in the log that the receiver keeps. What was
+// sent it reads in the sender's: ITGDec does not see that the last packets of a flow are missing.
+func dITG(ctx context.Context, b *bed) (o experiment.Outcome, err error) {
+	from, to := b.options.Text("from"), b.options.Text("to")
+	address, err := b.addressOf(to)
+	if err != nil {
+		return o, err
+	}
+	dir, err := os.MkdirTemp("", "itg") // D-ITG has little room for names
+	if err != nil {
+		return o, err
+	}
+	defer os.RemoveAll(dir)
+	t := ditgTest{bed: b, from: from, to: to, flows: b.options.Int("flows"), script: filepath.Join(dir, "flows"), sent: filepath.Join(dir, "s"), received: filepath.Join(dir, "r")}
+	t.port = 20_000 + int(ditgPorts.Add(int32(t.flows)+1)-1)%20_000
+	if err := os.WriteFile(t.script, []byte(ditgScript(b.options, address, t.port)), 0o600); err != nil {
+		return o, err
+	}
+	if err := t.run(ctx); err != nil {
+		return o, err
+	}
+	return t.outcome(ctx)
+}
+
+// ditgTest is one run of D-ITG.
+type ditgTest struct {
+	*bed
+	from, to               string
+	flows, port            int
+	script, sent, received string // files
+}
+
+// ditgScript is ITGSend's, a line a flow.
+func ditgScript(o experiment.Options, address string, port int) string {
+	var out strings.Builder
+	for i := range o.Int("flows") {
+		fmt.Fprintf(&out, "-a %s -Sdp %d -rp %d -T %s -C %s -c %d -t %d\n", address, port, port+1+i, strings.ToUpper(o.Text("protocol")),
+			strconv.FormatFloat(o.Float("rate"), 'f', -1, 64), o.Int("size"), o.Time("time").Milliseconds())
+	}
+	return out.String()
+}
+
+// run sends all flows. The receiver is ended when it has closed the log of the last of them.
+func (t *ditgTest) run(ctx context.Context) error {
+	serving, stop := context.WithCancel(ctx)
+	said, ended := &listener{word: []byte("Press Ctrl-C"), heard: make(chan struct{})}, make(chan error, 1)
+	go func() {
+		ended <- t.place.run(serving, t.to, []string{"ITGRecv", "-Sp", strconv.Itoa(t.port)}, nil, said, said)
+	}()
+	defer func() { stop(); <-ended }()
+	select {
+	case <-said.heard:
+	case err := <-ended:
+		ended <- nil
+		if err == nil {
+			err = errors.New("it ended at once")
+		}
+		return explain(t.to, "ITGRecv", err, said.text())
+	}
+	if err := t.send(ctx); err != nil {
+		return err
+	}
+	for strings.Count(said.text(), "Finish on") < t.flows {
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-ctx.Done():
+			return fmt.Errorf("ITGRecv in %s did not see the end of all flows: %w", t.to, ctx.Err())
+		}
+	}
+	return nil
+}
+
+// send runs ITGSend, again where the receiver did not listen yet: it says that it does a little before.
+func (t *ditgTest) send(ctx context.Context) error {
+	for began := time.Now(); ; {
+		var said bytes.Buffer
+		err := t.place.run(ctx, t.from, []string{"ITGSend", t.script, "-l", t.sent, "-x", t.received}, nil, &said, &said)
+		switch {
+		case err == nil && strings.Count(said.String(), "Finished sending") >= t.flows:
+			return nil
+		case err == nil:
+			err = errors.New("not all flows were sent")
+		case strings.Contains(said.String(), "refused") && time.Since(began) < 5*time.Second && ctx.Err() == nil:
+			time.Sleep(50 * time.Millisecond)
+			continue
+		}
+		return explain(t.from, "ITGSend", err, said.String())
+	}
+}
+
+// decode reads a log by ITGDec.
+func (t *ditgTest) decode(ctx context.Context, node, log string) (total ditg.Summary, flows []ditg.Summary, err error) {
+	var out, errOut bytes.Buffer
+	if err := t.place.run(ctx, node, []string{"ITGDec", log}, nil, &out, &errOut); err != nil {
+		return total, nil, explain(node, "ITGDec", err, errOut.String())
+	}
+	return ditg.Decode(&out)
+}
+
+func (t *ditgTest) outcome(ctx context.Context) (o experiment.Outcome, err error) {
+	sent, sentFlows, err := t.decode(ctx, t.from, t.sent)
+	if err != nil {
+		return o, fmt.Errorf("what was sent: %w", err)
+	}
+	got, gotFlows, err := t.decode(ctx, t.to, t.received)
+	if err != nil && !errors.Is(err, ditg.ErrNothing) {
+		return o, fmt.Errorf("what was received: %w", err)
+	}
+	o.Details, _ = json.Marshal(map[string]any{"sent": sent, "received": got})
+	labels := t.labels()
+	o.Measurements = ditgMeasurements(labels, sent, got)
+	if t.flows > 1 {
+		for _, s := range sentFlows {
+			one := map[string]string{"flow": strconv.Itoa(s.Flow)}
+			for k, v := range labels {
+				one[k] = v
+			}
+			var r ditg.Summary
+			for _, f := range gotFlows {
+				if f.Flow == s.Flow {
+					r = f
+				}
+			}
+			o.Measurements = append(o.Measurements, ditgMeasurements(one, s, r)...)
+		}
+	}
+	if err != nil && len(t.cell.Schedule) > 0 {
+		err = nil
+	}
+	return o, err
+}
+
+// ditgMeasurements are of a flow, or of all of them.
+func ditgMeasurements(labels map[string]string, sent, got ditg.Summary) []result.Measurement {
+	x := exchange{labels: labels}
+	out := []result.Measurement{
+		x.one("sent", "packets", float64(sent.Packets)), x.one("received", "packets", float64(got.Packets)),
+		x.share("loss", max(0, sent.Packets-got.Packets), sent.Packets),
+		x.one("sent_rate", "packets/s", sent.Rate), x.one("throughput", "bit/s", got.Bitrate),
+	}
+	if got.Packets == 0 {
+		return out
+	}
+	out = append(out, x.one("received_rate", "packets/s", got.Rate), x.one("delay_mean", "s", got.Delay), x.one("delay_min", "s", got.DelayMin),
+		x.one("delay_max", "s", got.DelayMax))
+	if got.Packets > 1 {
+		out = append(out, x.one("delay_deviation", "s", got.Deviation), x.one("delay_difference", "s", got.Jitter))
+	}
+	return out
+}

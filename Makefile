@@ -18,7 +18,7 @@ KERNELS := uml cloud
 PAIRS := 10
 
 .DEFAULT_GOAL := build
-.PHONY: build demo bootstrap test unit e2e test-vm test-all fuzz bench lint dist generate clean help
+.PHONY: build demo bootstrap test unit e2e test-vm test-all fuzz bench papers papers-quick lint dist generate clean help
 
 build: ## bin/trivet, a static binary (the default)
 	@started=$$(date +%s); [ ! -t 1 ] || printf 'trivet  building\r'; \
@@ -56,6 +56,14 @@ bench: bootstrap ## measure Trivet, beside Mininet where both can do it (25 minu
 	@$(MAKE) --no-print-directory build
 	@$(GO) test $(AS_ROOT) -count 1 -timeout 90m -v ./test/bench -pairs $(PAIRS)
 
+papers: bootstrap ## every table and figure of the papers again, and one report: results/ (a day)
+	@$(MAKE) --no-print-directory build
+	@scripts/papers
+
+papers-quick: bootstrap ## the same in 15 minutes: few levels, one repetition
+	@$(MAKE) --no-print-directory build
+	@scripts/papers --quick
+
 lint: ## gofmt, go vet, staticcheck; shellcheck for scripts
 	@scripts/lint $(STATICCHECK)
 
@@ -75,4 +83,4 @@ clean: ## remove what was built
 	@rm -rf bin dist
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

@@ -31,7 +31,7 @@ type Client struct {
 // Connect returns a client of a lab whose daemon runs.
 func Connect(s State) (*Client, error) {
 	if s.Status == Orphaned {
-		return nil, fmt.Errorf("the daemon of lab %s has died; packets flow as they did; take the lab down: trivet down %s", s.Name, s.Name)
+		return nil, errors.New(s.Cure())
 	}
 	return NewClient(s), nil
 }

@@ -44,6 +44,7 @@ func (d *daemon) startController(t *topology.Topology) error {
 		return err
 	}
 	socket := filepath.Join(dir, "controller.sock")
+	_ = os.Remove(socket) // of a daemon that has died
 	mask := unix.Umask(0o177)
 	listener, err := net.Listen("unix", socket)
 	unix.Umask(mask)

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"runtime/debug"
 	"strconv"
 	"sync"
 	"syscall"
@@ -29,10 +30,11 @@ type daemon struct {
 	local *local.Lab
 	own   *ownController // of switches whose controller is trivet; nil where there are none
 	ask   api.Server     // answers for it
-	start time.Time      // when the lab was up
 
 	watched  map[string]int      // links that somebody captures at, by key: how many; guarded by changing
 	programs map[string]*program // controllers of others that run, by name; guarded by changing
+
+	resumed bool // from a daemon that has died
 
 	changing sync.Mutex // one change of the lab at a time
 	progress *progressLog
@@ -49,20 +51,26 @@ type daemon struct {
 // DaemonCommand is the argument by which the program runs as a lab's daemon.
 const DaemonCommand = "__daemon"
 
-// RunDaemon brings up the lab whose state stands in its directory, and owns it until it is down.
+// RunDaemon brings up the lab whose state stands in its directory, or resumes it where it was up already, and owns it
+// until it is down.
 func RunDaemon(name string) error {
 	state, err := Load(name)
 	if err != nil {
 		return err
 	}
-	state.Status, state.Version = Starting, version.Version
+	resumed := state.Left == Up
+	if state.Status = Starting; resumed {
+		state.Status = Up // of what is on disk: it can be resumed again
+	}
+	state.Version = version.Version
 	state.PID, state.PIDStart = os.Getpid(), processStart(os.Getpid())
 	if err := state.Save(); err != nil {
 		return err
 	}
 	// Taken and dropped, not ignored: what is ignored here, the nodes' programs would ignore, too.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGPIPE)
-	d := &daemon{state: state, watched: map[string]int{}, progress: newProgressLog(), gone: make(chan struct{})}
+	d := &daemon{state: state, resumed: resumed, watched: map[string]int{}, progress: newProgressLog(), gone: make(chan struct{})}
+	d.state.Status = Starting
 	d.ctx, d.cancel = context.WithCancel(context.Background())
 	listener, err := d.listen()
 	if err != nil {
@@ -70,7 +78,11 @@ func RunDaemon(name string) error {
 	}
 	server := &http.Server{Handler: d.handler(), ReadHeaderTimeout: 10 * time.Second}
 	go func() { _ = server.Serve(listener) }()
-	go d.up()
+	if resumed {
+		go d.resume()
+	} else {
+		go d.up()
+	}
 	<-d.gone
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
@@ -166,13 +178,19 @@ func (d *daemon) up() {
 		d.exit()
 		return
 	}
+	d.state.UpSince = time.Now()
+	d.isUpNow()
+}
+
+// isUpNow ends coming up.
+func (d *daemon) isUpNow() {
 	d.state.Status = Up
 	if err := d.state.Save(); err != nil {
 		d.progress.warn(err.Error())
 	}
-	d.start = time.Now()
 	d.runSchedule(d.state.Topology.Schedule)
 	d.progress.end(nil)
+	go debug.FreeOSMemory() // coming up takes twice the memory of being up
 }
 
 // waitControllers waits for the switches' controllers; one that does not answer is a warning, with the cure.
@@ -307,9 +325,13 @@ func (d *daemon) runShell(ctx context.Context, node, command string) error {
 // runSchedule lets the topology's events happen at their times.
 func (d *daemon) runSchedule(events []topology.Event) {
 	for _, e := range events {
+		at := d.state.UpSince.Add(time.Duration(e.At))
+		if d.resumed && time.Until(at) < 0 {
+			continue // it has happened, or the daemon was dead
+		}
 		d.schedule.Go(func() {
 			select {
-			case <-time.After(time.Until(d.start.Add(time.Duration(e.At)))):
+			case <-time.After(time.Until(at)):
 			case <-d.ctx.Done():
 				return
 			}

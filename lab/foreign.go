@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"trivet.dev/trivet/controller/foreign"
+	"trivet.dev/trivet/target/local"
 	"trivet.dev/trivet/topology"
 )
 
@@ -104,21 +106,50 @@ func (d *daemon) startProgram(p *program, t *topology.Topology) (err error) {
 	if err := d.local.StartProgram(p.Name, p.cmd); err != nil {
 		return err
 	}
+	d.addProgram(p)
+	return os.WriteFile(p.portFile(), []byte(strconv.Itoa(p.port)), 0o600)
+}
+
+// addProgram notes a controller that runs.
+func (d *daemon) addProgram(p *program) {
 	p.ended = make(chan struct{})
 	go d.watchProgram(p, p.cmd, p.ended)
 	if d.programs == nil {
 		d.programs, d.local.Programs = map[string]*program{}, map[string]string{}
 	}
 	d.programs[p.Name], d.local.Programs[p.Name] = p, fmt.Sprintf("tcp:127.0.0.1:%d", p.port)
-	return nil
 }
+
+// findPrograms finds the controllers of others that run since another daemon started them.
+func (d *daemon) findPrograms(t *topology.Topology) {
+	for _, c := range foreign.Of(t) {
+		p := &program{Controller: c, dir: filepath.Join(Dir(d.state.Name), "controllers", c.Name)}
+		b, _ := os.ReadFile(p.portFile())
+		port, err := strconv.Atoi(string(b))
+		if err != nil {
+			continue // it was about to be started
+		}
+		p.port = port
+		for _, pid := range d.local.ProgramProcesses(c.Name) {
+			if session, err := unix.Getsid(pid); err != nil || session != pid {
+				continue // one that it has started
+			}
+			if p.cmd, err = local.CommandOf(pid); err == nil {
+				d.addProgram(p)
+				break
+			}
+		}
+	}
+}
+
+func (p *program) portFile() string { return p.dir + ".port" }
 
 // watchProgram says it when a controller ends while the lab is up.
 func (d *daemon) watchProgram(p *program, cmd *exec.Cmd, ended chan struct{}) {
-	_ = cmd.Wait()
+	how := local.WaitFor(cmd)
 	close(ended)
 	if d.ctx.Err() == nil && !p.unwanted.Load() {
-		what := fmt.Sprintf("the controller %s has ended: %s", p.Name, cmd.ProcessState)
+		what := fmt.Sprintf("the controller %s has ended%s", p.Name, how)
 		d.progress.note(what)
 		fmt.Fprintln(os.Stderr, time.Now().Format(time.RFC3339), what) // the daemon's log
 	}

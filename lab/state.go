@@ -51,7 +51,10 @@ type State struct {
 	PID      int                `json:"pid"`     // of the daemon; with PIDStart it is unmistakable
 	PIDStart uint64             `json:"pid_start"`
 	Wait     topology.Duration  `json:"wait"` // how long up waits for controllers
+	UpSince  time.Time          `json:"up_since,omitzero"`
 	Topology *topology.Topology `json:"topology"`
+
+	Left Status `json:"-"` // of an Orphaned lab: what it was when its daemon died; empty: nobody knows
 }
 
 // NamePattern is what a lab may be called: safe as a file name, a cgroup and in a table.
@@ -121,7 +124,7 @@ func Load(name string) (State, error) {
 		return State{Name: name, Status: Orphaned}, nil // cut short by a crash of the machine
 	}
 	if !s.Alive() {
-		s.Status = Orphaned
+		s.Left, s.Status = s.Status, Orphaned
 	}
 	return s, nil
 }
@@ -209,7 +212,8 @@ func (s State) WaitDaemon() error {
 }
 
 // processStart returns when a process started, in clock ticks since boot, or 0
-// where there is none (proc(5), field 22 of stat). A zombie is none.
+// where there is none (proc(5), field 22 of stat). A zombie is none, unless it is only the first thread
+// of a process that others have yet to leave: until then its files are open.
 func processStart(pid int) uint64 {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -217,7 +221,10 @@ func processStart(pid int) uint64 {
 	}
 	after := string(b[strings.LastIndexByte(string(b), ')')+1:])
 	fields := strings.Fields(after)
-	if len(fields) < 20 || fields[0] == "Z" {
+	if len(fields) < 20 {
+		return 0
+	}
+	if threads, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid)); fields[0] == "Z" && len(threads) < 2 {
 		return 0
 	}
 	start, _ := strconv.ParseUint(fields[19], 10, 64)

@@ -21,7 +21,6 @@ import (
 // ditgPorts gives each receiver ports of its own: one for signals, one for each flow.
 var ditgPorts atomic.Int32
 
-
 // dITG measures with D-ITG: ITGSend in one node, ITGRecv in another, and what ITGDec reads in the log that the receiver keeps. What was
 // sent it reads in the sender's: ITGDec does not see that the last packets of a flow are missing.
 func dITG(ctx context.Context, b *bed) (o experiment.Outcome, err error) {
@@ -131,6 +130,9 @@ func (t *ditgTest) outcome(ctx context.Context) (o experiment.Outcome, err error
 		return o, fmt.Errorf("what was received: %w", err)
 	}
 	o.Details, _ = json.Marshal(map[string]any{"sent": sent, "received": got})
+	if t.options["protocol"] == "udp" {
+		o.Reasons = slow(t.from, t.options.Float("rate")*float64(t.flows), sent.Rate)
+	}
 	labels := t.labels()
 	o.Measurements = ditgMeasurements(labels, sent, got)
 	if t.flows > 1 {

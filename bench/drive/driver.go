@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"trivet.dev/trivet/bench/experiment"
+	"trivet.dev/trivet/bench/tune"
 	"trivet.dev/trivet/internal/version"
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/topology"
@@ -89,11 +90,6 @@ func Check(p *experiment.Plan) error {
 }
 
 func checkLab(l *experiment.Lab, dir string) error {
-	for _, o := range []string{"isolate", "pin_nodes", "pin_datapath", "pin_controller"} {
-		if l.Options[o] != "" {
-			return fmt.Errorf("%s: this build does not have it; bind the whole run instead:  taskset -c %s trivet bench run …", o, l.Options[o])
-		}
-	}
 	t, problems := l.Resolve(dir, defaultsOf(l))
 	if err := problems.Err(); err != nil {
 		return err
@@ -105,6 +101,9 @@ func checkLab(l *experiment.Lab, dir string) error {
 		}
 		return lab.Installed(t)
 	case onMininet:
+		if tuned(l, "").Any() {
+			return errors.New("target: mininet: isolate and pins are for labs of Trivet's; bind the whole run instead:  taskset -c 1 trivet bench run …")
+		}
 		return checkMininet(t)
 	default:
 		return fmt.Errorf("target: %s: there are local and mininet in this build", target)
@@ -120,11 +119,20 @@ func defaultsOf(l *experiment.Lab) topology.Defaults {
 	return d
 }
 
-// Up brings up the lab of a cell.
+// tuned is what a lab's options ask of the machine.
+func tuned(l *experiment.Lab, name string) tune.Settings {
+	return tune.Settings{Lab: name, Isolate: l.Options["isolate"], Nodes: l.Options["pin_nodes"], Datapath: l.Options["pin_datapath"], Controller: l.Options["pin_controller"]}
+}
+
+// Up brings up the lab of a cell, and tunes the machine to it.
 func (d *Driver) Up(ctx context.Context, cell *experiment.Cell) (experiment.Instance, error) {
 	i, err := d.up(ctx, cell)
 	if err != nil {
 		return nil, err // and no instance that is nil inside
+	}
+	if i.restore, err = tune.Apply(tuned(&cell.Lab, i.name)); err != nil {
+		i.restore = nil
+		return nil, errors.Join(err, i.Down(context.WithoutCancel(ctx)))
 	}
 	return i, nil
 }

@@ -18,6 +18,7 @@ type instance struct {
 	topology *topology.Topology
 	name     string
 	place    placeOf
+	restore  func() error // undoes what was tuned; may be nil
 }
 
 // placeOf is a place with a life.
@@ -83,7 +84,13 @@ func (i *instance) Do(ctx context.Context, e experiment.Event) error { return i.
 func (i *instance) Watch() environment.WatchOptions { return i.place.watch() }
 
 // Down takes the lab down.
-func (i *instance) Down(ctx context.Context) error { return i.place.down(ctx) }
+func (i *instance) Down(ctx context.Context) error {
+	var err error
+	if i.restore != nil {
+		err = i.restore()
+	}
+	return errors.Join(err, i.place.down(ctx))
+}
 
 // exitError says that a program has ended with another code than 0.
 type exitError int

@@ -47,11 +47,15 @@ var kinds = map[string]kind{
 	"up_down":    upDown,
 	"command":    command,
 
-	"ditg":    dITG,
-	"packets": exactRate,
+	"ditg":            dITG,
+	"packets":         exactRate,
+	"flow_setup":      flowSetup,
+	"controller_load": controllerLoad,
+	"convergence":     convergence,
 
 	"controller_packets": controllerPackets,
 }
 
 // everywhere are the kinds that need a place only; the others need a lab of Trivet's.
-var everywhere = map[string]bool{"ping": true, "iperf3": true, "traceroute": true, "up_down": true, "command": true}
+var everywhere = map[string]bool{"ping": true, "iperf3": true, "traceroute": true, "up_down": true, "command": true,
+	"ditg": true, "packets": true, "flow_setup": true, "convergence": true}

@@ -45,7 +45,7 @@ if [ "$1" = ovs ]; then
 	ovs-vsctl --no-wait init
 	ovs-vswitchd --detach --pidfile --log-file=/dev/null
 fi
-exec /usr/bin/python3 -c "$2"
+exec /usr/bin/python3 -I -c "$2"
 `
 
 // checkMininet says what of a topology Mininet is not asked to do: hosts and switches that learn, without loops.
@@ -107,7 +107,7 @@ func startMininet(ctx context.Context, t *topology.Topology) (*mininetLab, error
 	asked, kind := mininetRequest(t)
 	m := &mininetLab{topology: t, complain: &bytes.Buffer{}}
 	m.cmd = exec.Command("/bin/sh", "-c", mininetStart, "sh", kind, mininetScript)
-	m.cmd.Stderr = m.complain
+	m.cmd.Stderr, m.cmd.Dir = m.complain, "/"
 	m.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS | unix.CLONE_NEWNET}
 	in, err := m.cmd.StdinPipe() // it also ends when this closes, as when this process is killed
 	if err != nil {

@@ -22,6 +22,7 @@ const keptDelays = 20_000
 
 // exactRate measures loss, one-way delay and jitter of a stream of an exact packet rate.
 func exactRate(ctx context.Context, b *bed) (o experiment.Outcome, err error) {
+	from := b.options.Text("from")
 	s := packets.Send{Size: b.options.Int("size"), Rate: b.options.Float("rate")}
 	s.Count = max(1, int(s.Rate*b.options.Time("time").Seconds()+0.5))
 	began := time.Now()
@@ -32,7 +33,7 @@ func exactRate(ctx context.Context, b *bed) (o experiment.Outcome, err error) {
 	x := exchange{b.labels(), s, sent, got, began}
 	o.Measurements = x.measurements()
 	o.Drops = x.drops(b.options.Text("to"))
-	o.Links = append(b.checkStream(x), x.checkSender(b.options.Text("from"))...)
+	o.Links, o.Reasons = b.checkStream(x), slow(from, s.Rate, sent.Rate())
 	o.Details, _ = json.Marshal(map[string]any{"sender": sent, "delays_kept": len(got.Delays), "dropped_by_receiver": got.Dropped, "foreign": got.Foreign, "ttl": got.TTL})
 	if err == nil && got.Received == 0 && len(b.cell.Schedule) == 0 {
 		err = fmt.Errorf("none of %d packets came", sent.Sent)
@@ -153,10 +154,16 @@ func (x *exchange) drops(node string) []environment.Drops {
 	return []environment.Drops{{Where: "the socket of the receiver in " + node, Packets: uint64(x.got.Dropped), Of: uint64(x.sent.Sent)}}
 }
 
-// checkSender judges a sender that could not hold the rate.
-func (x *exchange) checkSender(node string) []environment.LinkCheck {
-	bits := 8 * float64(x.asked.Size+frameOverhead)
-	return []environment.LinkCheck{{Link: "the sender in " + node, AskedRate: x.asked.Rate * bits, GivenRate: x.sent.Rate() * bits}}
+// slow judges a sender that could not hold its rate, in packets/s.
+func slow(node string, asked, given float64) []environment.Reason {
+	r := environment.Reason{Level: environment.Doubtful, Code: "sender", Text: fmt.Sprintf("the sender in %s sent %.4g packets/s, not %.4g", node, given, asked)}
+	switch {
+	case given >= 0.99*asked:
+		return nil
+	case given < 0.9*asked:
+		r.Level = environment.Bad
+	}
+	return []environment.Reason{r}
 }
 
 // checkStream holds what the links were asked to do against what the stream saw, where the stream was alone and does not fill

@@ -57,6 +57,7 @@ type Evidence struct {
 	Usage *Usage      `json:"usage,omitempty"` // nil: nobody watched
 	Links []LinkCheck `json:"links,omitempty"`
 	Drops []Drops     `json:"drops,omitempty"`
+	Other []Reason    `json:"other,omitempty"` // what a probe itself has against its figures
 }
 
 // Limits are the thresholds: beyond the first a figure is doubtful, beyond the second bad.
@@ -111,6 +112,9 @@ func Judge(e Evidence, l Limits) Verdict {
 	}
 	for _, d := range e.Drops {
 		j.drops(d)
+	}
+	for _, r := range e.Other {
+		j.add(r.Level, r.Code, "%s", r.Text)
 	}
 	return j.Verdict
 }

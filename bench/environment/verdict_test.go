@@ -68,6 +68,7 @@ func TestJudge(t *testing.T) {
 		{"no loss where 1 % is asked", link(LinkCheck{AskedLoss: 0.01, Lost: 0, Sent: 10000}), Bad, "link-loss"},
 		{"a little too much", link(LinkCheck{AskedLoss: 0.01, Lost: 140, Sent: 10000}), Doubtful, "link-loss"},
 		{"loss where none is asked", link(LinkCheck{Lost: 1, Sent: 10000}), Doubtful, "drops"},
+		{"what a probe says itself", Evidence{Usage: with(func(*Usage) {}).Usage, Other: []Reason{{Bad, "sender", "too slow"}}}, Bad, "sender"},
 		{"drops of nobody knows how many", Evidence{Usage: with(func(*Usage) {}).Usage, Drops: []Drops{{Where: "s1:2", Packets: 7}}}, Doubtful, "drops"},
 		{"many drops", Evidence{Usage: with(func(*Usage) {}).Usage, Drops: []Drops{{Where: "s1:2", Packets: 7, Of: 100}}}, Bad, "drops"},
 	} {

@@ -109,7 +109,7 @@ func (g *batch) once(ctx context.Context, warmUp bool) ([]result.Sample, state) 
 func (g *batch) fill(s *result.Sample, o Outcome, usage *environment.Usage, happened []result.Event) {
 	s.Measurements, s.Details, s.Usage = o.Measurements, o.Details, usage
 	s.Events = append(append([]result.Event{}, happened...), o.Events...)
-	v := environment.Judge(environment.Evidence{Usage: usage, Links: o.Links, Drops: o.Drops}, g.runner.Limits)
+	v := environment.Judge(environment.Evidence{Usage: usage, Links: o.Links, Drops: o.Drops, Other: o.Reasons}, g.runner.Limits)
 	s.Verdict = &v
 	if err := s.Check(); err != nil { // a probe that gives nothing, or no numbers
 		s.Measurements = nil

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -310,6 +311,7 @@ func (x *expander) probeOf(kind *ProbeKind, key, given *yamlfile.Value, names ma
 		x.say(key, "give one of them a name of its own:  name: OTHER", "there is a probe %s already", p.Name)
 	}
 	names[p.Name] = true
+	x.e.shorten(p.Options)
 	if kind.Estimate != nil {
 		p.Estimate = max(0, kind.Estimate(p.Options))
 	}
@@ -319,6 +321,19 @@ func (x *expander) probeOf(kind *ProbeKind, key, given *yamlfile.Value, names ma
 		p.Timeout = 2*p.Estimate + 30*time.Second
 	}
 	return p
+}
+
+// shorten lets a probe send for less time, or fewer echoes, in a quick look.
+func (e *Experiment) shorten(o Options) {
+	if e.Shortened == 0 {
+		return
+	}
+	if o.Time("time") > e.Shortened {
+		o["time"] = topology.Duration(e.Shortened).String()
+	}
+	if every := o.Time("interval"); o["count"] != "" && every > 0 && time.Duration(o.Int("count"))*every > e.Shortened {
+		o["count"] = strconv.Itoa(max(1, int(e.Shortened/every)))
+	}
 }
 
 // schedule reads a list of "at 5s: r1 -- r2 down", which without quotes is a mapping.

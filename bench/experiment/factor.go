@@ -47,7 +47,7 @@ type condition struct {
 var factorName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,39}$`)
 
 // reserved names would hide keys of quick.
-var reserved = []string{"repetitions", "warm_up", "budget"}
+var reserved = []string{"repetitions", "warm_up", "budget", "time"}
 
 func (r *reader) factors(v *yamlfile.Value) {
 	if v.Shape != yamlfile.Mapping {

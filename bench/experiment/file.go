@@ -31,6 +31,7 @@ type Experiment struct {
 	Seed        uint64         // of the order
 	Budget      time.Duration  // the most that all may take; 0: any
 	Fresh       bool           // a new lab for each run, also where the next could use the same
+	Shortened   time.Duration  // probes send for at most so long; 0: for as long as they say
 	Extra       map[string]any // what is for others: report, paper, x-…
 
 	vocabulary Vocabulary

@@ -139,6 +139,27 @@ quick: {pairs: 3}
 	}
 }
 
+// TestQuickTime proves that a quick look shortens what takes longer, and nothing else.
+func TestQuickTime(t *testing.T) {
+	e := mustPlan(t, `
+topology: linear,2
+probes:
+  - iperf3: {from: h1, to: h2, time: 10s}
+  - iperf3: {name: short, from: h1, to: h2, time: 1s}
+  - ping: {from: h1, to: h2, count: 100, interval: 50ms}
+  - traceroute: {from: h1, to: h2}
+quick: {time: 2s}
+`).Experiment
+	p, _ := e.Quick().Plan()
+	got := ""
+	for _, group := range p.Cells[0].Groups {
+		got += group[0].Options["time"] + " " + group[0].Options["count"] + ";"
+	}
+	if want := "2s ;1s ; 40; ;"; got != want {
+		t.Errorf("%s, not %s", got, want)
+	}
+}
+
 // TestDefaults proves what a file of two lines means.
 func TestDefaults(t *testing.T) {
 	p := mustPlan(t, "topology: linear,2\nprobes: [ping: {from: h1, to: h2}, up_down]\n")

@@ -37,6 +37,7 @@ type Outcome struct {
 	Events       []result.Event // that the probe knows of itself
 	Links        []environment.LinkCheck
 	Drops        []environment.Drops
+	Reasons      []environment.Reason // what else speaks against the figures
 	Details      json.RawMessage
 }
 
@@ -64,7 +65,9 @@ type Runner struct {
 	took     time.Duration // by the runs of this time
 	expected time.Duration // of the same, as estimated
 	summary  Summary
-	lost     error // why results cannot be written any more
+
+	unwritten bool  // the last result could not be written
+	lost      error // why results cannot be written any more
 }
 
 // probeRun is a probe in a run.
@@ -306,20 +309,25 @@ func (r *Runner) sample(run Run, p Probe, started time.Time) result.Sample {
 	return s
 }
 
-// write appends samples. Where they do not fit on the disk, or cannot be written for another reason, it
-// tries to write at least that.
+// write appends samples. Where they do not fit on the disk, or cannot be written for another reason, it writes at least
+// that; at the second time in a row it gives up, so that a resumed run measures the rest and does not find it failed.
 func (r *Runner) write(samples []result.Sample) (ok bool) {
 	err := r.Writer.Append(samples...)
 	if err == nil {
+		r.unwritten = false
 		return true
 	}
-	for i := range samples {
-		s := &samples[i]
-		s.Measurements, s.Usage, s.Details, s.Events = nil, nil, nil, nil
-		s.Failure = fmt.Sprintf("its result could not be written: %s", err)
+	if !r.unwritten {
+		r.unwritten = true
+		for i := range samples {
+			s := &samples[i]
+			s.Measurements, s.Usage, s.Details, s.Events = nil, nil, nil, nil
+			s.Failure = fmt.Sprintf("its result could not be written: %s", err)
+		}
+		if err = r.Writer.Append(samples...); err == nil {
+			return false
+		}
 	}
-	if again := r.Writer.Append(samples...); again != nil {
-		r.lost = fmt.Errorf("run %d: its result could not be written, and is lost; make room and resume, which runs it again: %w", samples[0].Run, again)
-	}
+	r.lost = fmt.Errorf("results cannot be written any more: %w; make room and resume", err)
 	return false
 }

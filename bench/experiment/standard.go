@@ -2,6 +2,7 @@ package experiment
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"trivet.dev/trivet/topology"
@@ -39,7 +40,7 @@ func Standard() Vocabulary {
 		{Name: "datapath", Type: Text, Doc: "What forwards packets, in all switches and routers that can have it."},
 		{Name: "controller", Type: Text, Doc: "What decides, for all switches: trivet, none, an address."},
 		{Name: "ipv6", Type: Word, Words: []string{string(topology.IPv6Off), string(topology.IPv6Assigned), string(topology.IPv6Auto)}, Doc: "Whether hosts have IPv6."},
-		{Name: "isolate", Type: Text, Doc: "Processors that are kept for the lab: 1-3."},
+		{Name: "isolate", Type: Text, Doc: "Processors that are kept for the lab: 1-3; none is as if it were not said."},
 		{Name: "pin_nodes", Type: Text, Doc: "Processors for the nodes."},
 		{Name: "pin_datapath", Type: Text, Doc: "Processors for the datapath."},
 		{Name: "pin_controller", Type: Text, Doc: "Processors for the controller."},
@@ -92,18 +93,32 @@ var standardProbes = []ProbeKind{
 	}, Estimate: func(Options) time.Duration { return 3 * time.Second }},
 	{Name: "flow_setup", Doc: "How much longer the first packet of a flow takes.", Options: []Option{from, to,
 		{Name: "count", Type: Whole, Default: "20", Least: 1, Doc: "Flows to set up."},
-	}, Estimate: func(o Options) time.Duration { return time.Duration(o.Int("count")) * 100 * time.Millisecond }},
+		{Name: "new", Type: Word, Words: []string{"ports", "hosts"}, Default: "ports", Doc: "What is new in each: UDP ports, or the sender's addresses."},
+		{Name: "rate", Type: Number, Default: "10", Least: 0.001, Doc: "Flows per second."},
+	}, Check: func(o Options) error {
+		if most := map[string]int{"ports": 64_512, "hosts": 100_000}[o["new"]]; o.Int("count") > most || o.Float("rate") > 1e6 {
+			return fmt.Errorf("count is up to %d flows with new %s, and rate up to a million flows/s", most, o["new"])
+		}
+		return nil
+	}, Estimate: func(o Options) time.Duration {
+		return time.Duration(o.Float("count")/o.Float("rate")*1e9) + 3*time.Second
+	}},
 	{Name: "controller_load", Doc: "Flow set-ups that the controller answers, by the OpenFlow generator.", Options: []Option{
 		{Name: "mode", Type: Word, Words: []string{"throughput", "latency"}, Default: "throughput", Doc: "As many as it takes, or one at a time."},
 		{Name: "switches", Type: Whole, Default: "16", Least: 1, Doc: "Switches to play."},
-		{Name: "hosts", Type: Whole, Default: "100", Least: 2, Doc: "Hosts behind each."},
+		{Name: "hosts", Type: Whole, Default: "100", Least: 10, Doc: "Hosts behind each."},
 		duration,
-	}, Estimate: sending},
+	}, Estimate: func(o Options) time.Duration { return o.Time("time") + 5*time.Second }},
 	{Name: "controller_packets", Doc: "Packets that come to the controller, by protocol; beside other probes.", Options: []Option{duration}, Estimate: sending},
 	{Name: "up_down", Doc: "How long it takes to bring the lab up and down.", Estimate: func(Options) time.Duration { return 5 * time.Second }},
 	{Name: "convergence", Doc: "For how long packets are lost after something happened (see schedule).", Options: []Option{
 		from, to, duration, {Name: "interval", Type: Time, Default: "1ms", Doc: "From one packet to the next."},
-	}, Estimate: sending},
+	}, Check: func(o Options) error {
+		if i := o.Time("interval"); i < 10*time.Microsecond || o.Time("time")/i > 4_000_000 {
+			return errors.New("interval is 10us or more, and a stream has up to 4 million packets")
+		}
+		return nil
+	}, Estimate: func(o Options) time.Duration { return o.Time("time") + 2*time.Second }},
 	{Name: "command", Doc: "Any command; numbers are taken from what it prints.", Options: []Option{
 		{Name: "node", Type: Node, Doc: "Where it runs; without it on the machine."},
 		{Name: "run", Type: Text, Required: true, Doc: "The shell command."},

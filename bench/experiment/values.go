@@ -137,6 +137,7 @@ func (e *Experiment) quicker() (*Experiment, topology.Problems) {
 	for _, name := range []string{"repetitions", "warm_up", "budget"} {
 		keys[name] = all[name]
 	}
+	keys["time"] = func(v *yamlfile.Value) { r.duration(v, "time", &q.Shortened) }
 	for i := range q.Factors {
 		f := &q.Factors[i]
 		keys[f.Name] = func(v *yamlfile.Value) { r.restrict(f, v) }

@@ -44,23 +44,33 @@ func describe(c definition.Condition) string {
 	return name(strings.Join(words, ", "))
 }
 
-// fidelity is the verdict on all groups, with each kind of reason once.
+// fidelity is that of the worst group, with each kind of reason once.
 func fidelity(groups []*group) Fidelity {
-	f := Fidelity{Level: environment.Good}
-	var all []environment.Verdict
+	f := Fidelity{}
+	var all, each []environment.Verdict
 	for _, g := range groups {
+		each = append(each, g.verdict())
 		for _, r := range g.reps {
-			one := (&group{reps: []*repetition{r}}).verdict()
+			v := r.judged()
 			f.Samples++
-			if one.Level != environment.Good {
+			if v.Level != environment.Good {
 				f.Suspect++
 			}
-			all = append(all, one)
+			all = append(all, v)
 		}
 	}
-	f.Level = environment.Worst(all...).Level
-	f.Reasons = reasons(all)
+	f.Level, f.Reasons = worstLevel(each), reasons(all)
 	return f
+}
+
+func worstLevel(verdicts []environment.Verdict) environment.Level {
+	level := environment.Good
+	for _, v := range verdicts {
+		if v.Level == environment.Bad || v.Level != environment.Good && level == environment.Good {
+			level = v.Level
+		}
+	}
+	return level
 }
 
 // reasons counts them by code, and keeps the text of a worst one.

@@ -267,18 +267,34 @@ func (g *group) values(src definition.Source) (out []float64) {
 	return out
 }
 
-// verdict is that on all samples of a group.
+// unwatched is the verdict on a sample that has none.
+var unwatched = environment.Verdict{Level: environment.Doubtful, Reasons: []environment.Reason{
+	{Level: environment.Doubtful, Code: "unwatched", Text: "nobody watched the machine meanwhile"}}}
+
+func (r *repetition) judged() environment.Verdict {
+	if r.verdict == nil {
+		return unwatched
+	}
+	return *r.verdict
+}
+
+// verdict is that on what the samples of a group say together: doubtful where any is not good, bad where at
+// least half of them are.
 func (g *group) verdict() environment.Verdict {
 	var all []environment.Verdict
+	bad := 0
 	for _, r := range g.reps {
-		if r.verdict != nil {
-			all = append(all, *r.verdict)
-		} else {
-			all = append(all, environment.Verdict{Level: environment.Doubtful, Reasons: []environment.Reason{
-				{Level: environment.Doubtful, Code: "unwatched", Text: "nobody watched the machine meanwhile"}}})
+		v := r.judged()
+		all = append(all, v)
+		if v.Level == environment.Bad {
+			bad++
 		}
 	}
-	return environment.Worst(all...)
+	worst := environment.Worst(all...)
+	if worst.Level == environment.Bad && 2*bad < len(all) {
+		worst.Level = environment.Doubtful
+	}
+	return worst
 }
 
 // summary describes values; those that were described before are not computed again.

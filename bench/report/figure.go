@@ -156,6 +156,9 @@ func display(want string, groups []*group, src definition.Source) (string, float
 		want = definition.Suitable(unit, stats.Quantile(typical, 0.5))
 	}
 	if factor, ok := definition.Convert(unit, want); ok {
+		if want == "us" {
+			want = "µs"
+		}
 		return name(want), factor
 	}
 	return name(unit), 1

@@ -18,7 +18,7 @@ func Number(v float64) string {
 		return "–"
 	case v == 0:
 		return "0"
-	case magnitude >= 1e9 || magnitude < 1e-5:
+	case magnitude >= 1e9 || magnitude < 1e-4:
 		return strconv.FormatFloat(v, 'g', 4, 64)
 	}
 	digits := max(0, 3-int(math.Floor(math.Log10(magnitude))))

@@ -187,3 +187,21 @@ type Event struct {
 	At   float64 `json:"at"`
 	What string  `json:"what"`
 }
+
+// ByLevel are the levels that there are, the best first, with how many samples have them.
+func (r *Report) ByLevel() (out []Fidelity) {
+	for _, level := range []environment.Level{environment.Good, environment.Doubtful, environment.Bad} {
+		if n := r.Levels[level]; n > 0 {
+			out = append(out, Fidelity{Level: level, Samples: n})
+		}
+	}
+	return out
+}
+
+// FailedSamples counts those that failed.
+func (r *Report) FailedSamples() (n int) {
+	for _, f := range r.Failures {
+		n += len(f.Runs)
+	}
+	return n
+}

@@ -173,8 +173,9 @@ func (b *tableBuilder) cell(g *group, value string) Cell {
 		"min": s.Min, "max": s.Max, "p5": s.P5, "p95": s.P95, "p99": s.P99}
 	switch value {
 	case "n":
-		c.Text = fmt.Sprint(s.N)
+		c = Cell{Text: fmt.Sprint(s.N)}
 	case "interval":
+		c.Level = "" // it stands beside its number
 		y := definition.Mean
 		if !slices.Contains(b.def.Values, definition.Mean) && slices.Contains(b.def.Values, definition.Median) {
 			y = definition.Median
@@ -200,7 +201,7 @@ func (b *tableBuilder) gap(column []string, value string) Cell {
 	if !paired {
 		x, y = g.values(b.def.Source), h.values(b.def.Source)
 	}
-	c := Cell{Level: environment.Worst(g.verdict(), h.verdict()).Level}
+	c := Cell{Level: worstLevel([]environment.Verdict{g.verdict(), h.verdict()})}
 	switch value {
 	case definition.Mean:
 		c.Text = Number((b.summary(x).Mean - b.summary(y).Mean) * b.factor)

@@ -75,7 +75,7 @@ func tested(t definition.Trend) string {
 	return words
 }
 
-func percent(share float64) string { return Number(100*share) + " %" }
+func percent(share float64) string { return strconv.FormatFloat(100*share, 'g', 3, 64) + " %" }
 
 func signed(share float64) string {
 	if math.IsInf(share, 0) {
@@ -134,7 +134,7 @@ func (d *data) monotone(out *Trend, t definition.Trend) {
 	if t.Is == definition.Falls {
 		real = -real
 	}
-	out.Why = fmt.Sprintf("%s → %s (%s; Kendall's τ = %.2f, p = %s)", Number(from*factor), withUnit(to*factor, unit), signed(real), tauSign(t.Is, tau), P(p))
+	out.Why = fmt.Sprintf("%s → %s (%s; Kendall's τ = %.2f, %s)", Number(from*factor), withUnit(to*factor, unit), signed(real), tauSign(t.Is, tau), P(p))
 	switch small := d.equivalent(first, last, t.Within*math.Abs(from)); {
 	case small:
 		out.Outcome, out.Why = Fails, out.Why+": a change of less than "+percent(t.Within)
@@ -163,12 +163,12 @@ func relative(difference, of float64) float64 {
 	return difference / math.Abs(of)
 }
 
-// P writes a p value.
+// P writes a p value: "p = 0.02".
 func P(p float64) string {
 	if p < 0.001 {
-		return "< 0.001"
+		return "p < 0.001"
 	}
-	return strconv.FormatFloat(p, 'g', 2, 64)
+	return "p = " + strconv.FormatFloat(p, 'g', 2, 64)
 }
 
 func (d *data) equivalent(x, y []float64, margin float64) bool {

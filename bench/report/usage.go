@@ -2,6 +2,8 @@ package report
 
 import (
 	"math"
+	"path"
+	"slices"
 	"strings"
 
 	"trivet.dev/trivet/bench/environment"
@@ -62,6 +64,10 @@ func usage(u *environment.Usage, metric, name string) []result.Measurement {
 		cpu, pss, ok := processes(u, rest)
 		return used(one, rest, cpu, pss, ok)
 	}
+	if rest, ok := strings.CutPrefix(name, "parts."); ok {
+		cpu, pss, ok := parts(u, rest)
+		return used(one, rest, cpu, pss, ok)
+	}
 	if rest, ok := strings.CutPrefix(name, "cgroups."); ok {
 		cpu, pss, ok := cgroups(u, rest)
 		return used(one, rest, cpu, pss, ok)
@@ -92,6 +98,27 @@ func processes(u *environment.Usage, name string) (cpu, pss float64, ok bool) {
 func cgroups(u *environment.Usage, name string) (cpu, pss float64, ok bool) {
 	for _, c := range u.Cgroups {
 		if c.Name+".cpu" == name || c.Name+".pss" == name {
+			cpu, pss, ok = cpu+c.CPU, pss+float64(c.PSS), true
+		}
+	}
+	return cpu, pss, ok
+}
+
+// parts sums processes and cgroups whose names are among those of "daemon+ovs+r*.pss", where * stands for any letters. Of labs that
+// have some of them only, these count.
+func parts(u *environment.Usage, name string) (cpu, pss float64, ok bool) {
+	name = strings.TrimSuffix(strings.TrimSuffix(name, ".cpu"), ".pss")
+	patterns := strings.Split(name, "+")
+	among := func(name string) bool {
+		return slices.ContainsFunc(patterns, func(p string) bool { fits, err := path.Match(p, name); return err == nil && fits })
+	}
+	for _, p := range u.Processes {
+		if among(p.Name) {
+			cpu, pss, ok = cpu+p.User+p.System, pss+float64(p.PSS), true
+		}
+	}
+	for _, c := range u.Cgroups {
+		if among(c.Name) {
 			cpu, pss, ok = cpu+c.CPU, pss+float64(c.PSS), true
 		}
 	}

@@ -161,3 +161,32 @@ func EscapeLaTeX(s string) string {
 	}
 	return b.String()
 }
+
+// WriteText writes a report for a terminal: what it is, its tables, and what a paper's statements came to.
+func (r *Report) WriteText(to io.Writer) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %d of %s, %s", r.Title, r.Done, plural(r.Runs, "run"), plural(r.Samples, "sample"))
+	for _, level := range []environment.Level{environment.Doubtful, environment.Bad} {
+		if n := r.Levels[level]; n > 0 {
+			fmt.Fprintf(&b, ", %d %s", n, level)
+		}
+	}
+	if n := r.FailedSamples(); n > 0 {
+		fmt.Fprintf(&b, ", %d failed", n)
+	}
+	fmt.Fprintln(&b)
+	for i := range r.Tables {
+		fmt.Fprintln(&b)
+		if err := r.Tables[i].Text(&b); err != nil {
+			return err
+		}
+	}
+	if r.Paper != nil && len(r.Paper.Trends) > 0 {
+		fmt.Fprintf(&b, "\nBeside the paper\n")
+		for _, t := range r.Paper.Trends {
+			fmt.Fprintf(&b, "  %-13s %s: %s\n", t.Outcome, t.Text, t.Why)
+		}
+	}
+	_, err := io.WriteString(to, b.String())
+	return err
+}

@@ -11,13 +11,16 @@ import (
 // CPUs are processors by number, in order.
 type CPUs []int
 
-// ParseCPUs reads a list as the kernel writes it: "1-3,5". Empty text is no processors.
+// none is a word for no processors, so that a factor of an experiment can have it as a level.
+const none = "none"
+
+// ParseCPUs reads a list as the kernel writes it: "1-3,5". Empty text, and none, is no processors.
 func ParseCPUs(s string) (CPUs, error) {
 	var out CPUs
-	for word := range strings.SplitSeq(strings.TrimSpace(s), ",") {
-		if word == "" && strings.TrimSpace(s) == "" {
-			return nil, nil
-		}
+	if s = strings.TrimSpace(s); s == "" || s == none {
+		return nil, nil
+	}
+	for word := range strings.SplitSeq(s, ",") {
 		low, high, isRange := strings.Cut(strings.TrimSpace(word), "-")
 		if !isRange {
 			high = low

@@ -17,7 +17,7 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Settings are what is to be changed. Processors are written 1-3,5; what is empty stays as it is.
+// Settings are what is to be changed. Processors are written 1-3,5; what is empty, or none, stays as it is.
 type Settings struct {
 	Lab        string // that is up; needed for Nodes, Datapath and Controller
 	Isolate    string // processors on which only the lab's processes may run
@@ -31,7 +31,12 @@ type Settings struct {
 
 // Any says whether anything is to be changed.
 func (s Settings) Any() bool {
-	return s.Isolate != "" || s.Nodes != "" || s.Datapath != "" || s.Controller != "" || s.IPv6Off
+	for _, cpus := range []string{s.Isolate, s.Nodes, s.Datapath, s.Controller} {
+		if cpus != "" && cpus != none {
+			return true
+		}
+	}
+	return s.IPv6Off
 }
 
 // Apply changes the machine, and the processes of a lab that is up. restore undoes it: before the lab

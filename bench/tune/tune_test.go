@@ -15,7 +15,7 @@ import (
 
 // Lists are read as the kernel and people write them, and written as the kernel does.
 func TestCPUs(t *testing.T) {
-	for text, want := range map[string]string{"": "", "0": "0", "1-3,5\n": "1-3,5", "3, 1,2": "1-3", "2,2": "2", "0-1,3-4": "0-1,3-4"} {
+	for text, want := range map[string]string{"": "", "none": "", "0": "0", "1-3,5\n": "1-3,5", "3, 1,2": "1-3", "2,2": "2", "0-1,3-4": "0-1,3-4"} {
 		c, err := ParseCPUs(text)
 		if err != nil || c.String() != want {
 			t.Errorf("%q: %v %v, not %s", text, c, err, want)
@@ -61,6 +61,9 @@ func TestRefused(t *testing.T) {
 		if _, err := Apply(s); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v does not say %q", s, err, want)
 		}
+	}
+	if (Settings{Isolate: "none", Nodes: "none"}).Any() {
+		t.Error("none is something")
 	}
 	if what, err := Restore(); err != nil || what != nil {
 		t.Errorf("there is something to undo: %v %v", what, err)

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"trivet.dev/trivet/controller/builtin"
+	"trivet.dev/trivet/controller/discovery"
 	"trivet.dev/trivet/controller/routing"
 	"trivet.dev/trivet/openflow"
 )
@@ -85,10 +86,8 @@ func (w *walk) controller(s *step, o output) fate {
 }
 
 func (w *walk) routerOf(dpid uint64) *routing.Router {
-	for _, r := range w.c.Routers() {
-		if r.DPID == dpid && w.c.Routing != nil {
-			return &r
-		}
+	if r, is := w.c.Router(dpid); is && w.c.Routing != nil {
+		return &r
 	}
 	return nil
 }
@@ -231,16 +230,13 @@ func (w *walk) whyRoute(r routing.Router) (out []string) {
 // otherWays says what it would cost by the other neighbours.
 func (w *walk) otherWays(r routing.Router, route *routing.Route) (out []string) {
 	seen := map[uint64]bool{}
-	for _, h := range route.Hops {
-		for _, x := range w.c.Routers() {
-			if x.Name == h.Router {
-				seen[x.DPID] = true
-			}
-		}
+	var links []discovery.Link
+	for _, f := range r.Interfaces {
+		links = append(links, w.c.Discovery.LinksFrom(r.DPID, f.Port)...)
 	}
-	for _, l := range w.c.Discovery.Links() {
+	for _, l := range links {
 		next := w.routerOf(l.To)
-		if l.From != r.DPID || next == nil || seen[l.To] {
+		if next == nil || seen[l.To] || slices.ContainsFunc(route.Hops, func(h routing.Hop) bool { return h.Router == next.Name }) {
 			continue
 		}
 		seen[l.To] = true

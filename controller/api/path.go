@@ -113,7 +113,7 @@ func findPath(ctx context.Context, c *builtin.Controller, q PathQuery) (Path, er
 	if from.name == to.name {
 		return Path{}, fmt.Errorf("%s is both ends", from.name)
 	}
-	w := walk{view: v, ctx: ctx, to: to, read: map[uint64]*tables{}, failed: map[uint64]error{}}
+	w := walk{view: v, ctx: ctx, to: to, read: map[uint64]*tables{}, failed: map[uint64]error{}, been: map[visit]fate{}}
 	w.path = Path{From: from.name, To: to.name, Why: []string{}, Ways: []Way{}}
 	w.begin(from, q)
 	w.finish()

@@ -26,6 +26,13 @@ type walk struct {
 	trail  []step
 	copies int // how many steps of the trail are copies
 	fate   fate
+	been   map[visit]fate
+}
+
+// visit is a packet at a switch.
+type visit struct {
+	dpid uint64
+	packet
 }
 
 // step is a switch on the way to where the walk is.
@@ -90,6 +97,11 @@ func (w *walk) enter(at place, p packet) fate {
 	if len(w.trail) >= maxHops {
 		return w.end(hop.Switch, fmt.Sprintf("it is not followed over more than %d switches", maxHops), false)
 	}
+	here := visit{at.dpid, p}
+	if f, is := w.been[here]; is && len(w.path.Ways) >= maxWays { // there may be more ways than there is time
+		w.path.More = true
+		return f
+	}
 	t, err := w.tables(at.dpid)
 	if err != nil {
 		return w.end(hop.Switch, "its tables cannot be read: "+err.Error(), false)
@@ -99,7 +111,8 @@ func (w *walk) enter(at place, p packet) fate {
 		hop.Entries = append(hop.Entries, w.pathFlow(at.dpid, e))
 	}
 	hop.Notes = x.notes
-	return w.leaveSwitch(step{hop: hop, dpid: at.dpid, at: p}, x)
+	w.been[here] = w.leaveSwitch(step{hop: hop, dpid: at.dpid, at: p}, x)
+	return w.been[here]
 }
 
 func (w *walk) pathFlow(dpid uint64, e *openflow.FlowStats) PathFlow {
@@ -208,12 +221,10 @@ func (w *walk) send(s *step, out place, p packet) fate {
 	}
 	var sum fate
 	linked := false
-	for _, l := range w.c.Discovery.Links() {
-		if l.From == out.dpid && l.FromPort == out.port {
-			linked = true
-			f := w.enter(place{l.To, l.ToPort}, p)
-			sum = fate{sum.all || f.all, sum.some || f.some}
-		}
+	for _, l := range w.c.Discovery.LinksFrom(out.dpid, out.port) {
+		linked = true
+		f := w.enter(place{l.To, l.ToPort}, p)
+		sum = fate{sum.all || f.all, sum.some || f.some}
 	}
 	if linked {
 		return sum

@@ -31,6 +31,8 @@ type routes struct {
 
 	mu     sync.Mutex // of what follows
 	config routing.Config
+	sorted []routing.Router          // the same routers, by name
+	byDPID map[uint64]routing.Router // the same
 	users  []UserRoute
 	db     *database.DB
 }
@@ -65,6 +67,11 @@ func (r *routes) configure(t *topology.Topology) routing.Config {
 	if t != nil {
 		r.config = routing.ConfigOf(t)
 	}
+	r.sorted, r.byDPID = slices.Clone(r.config.Routers), make(map[uint64]routing.Router, len(r.config.Routers))
+	slices.SortFunc(r.sorted, func(a, b routing.Router) int { return CompareNames(a.Name, b.Name) })
+	for _, x := range r.sorted {
+		r.byDPID[x.DPID] = x
+	}
 	out := r.config
 	out.Routers = slices.Clone(out.Routers)
 	for i := range out.Routers {
@@ -92,9 +99,15 @@ func (r *routes) static(router *routing.Router) []routing.StaticRoute {
 func (c *Controller) Routers() []routing.Router {
 	c.routes.mu.Lock()
 	defer c.routes.mu.Unlock()
-	out := slices.Clone(c.routes.config.Routers)
-	slices.SortFunc(out, func(a, b routing.Router) int { return CompareNames(a.Name, b.Name) })
-	return out
+	return slices.Clone(c.routes.sorted)
+}
+
+// Router returns the router that a datapath is, if it is one.
+func (c *Controller) Router(dpid uint64) (r routing.Router, is bool) {
+	c.routes.mu.Lock()
+	defer c.routes.mu.Unlock()
+	r, is = c.routes.byDPID[dpid]
+	return r, is
 }
 
 // UserRoutes returns the routes that users have added.

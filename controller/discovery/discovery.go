@@ -189,6 +189,18 @@ func (a *App) Links() []Link {
 	return links
 }
 
+// LinksFrom returns the directions of links that begin at a port.
+func (a *App) LinksFrom(dpid uint64, number uint32) (out []Link) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if p := a.port(place{dpid, number}); p != nil {
+		for _, w := range p.out {
+			out = append(out, w.link())
+		}
+	}
+	return out
+}
+
 // Snapshot returns all ports and all directions of links as they are at one time, in no order.
 func (a *App) Snapshot() (ports []Port, links []Link) {
 	a.mu.Lock()

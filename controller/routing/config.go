@@ -84,11 +84,13 @@ type LearnedHop struct {
 func ConfigOf(t *topology.Topology) Config {
 	c := Config{Reactive: t.Routing == topology.Reactive}
 	at := map[string]int{}
+	var nodes []*topology.Node
 	for _, n := range t.Nodes {
 		if !n.RoutingNode() {
 			continue
 		}
 		at[n.Name] = len(c.Routers)
+		nodes = append(nodes, n)
 		r := Router{DPID: uint64(n.DPID), Name: n.Name, Loopback: n.Loopback}
 		if n.OSPF != nil {
 			r.Protocol = ospfProtocol
@@ -108,7 +110,7 @@ func ConfigOf(t *topology.Topology) Config {
 				continue
 			}
 			r := &c.Routers[i]
-			r.Interfaces = append(r.Interfaces, Interface{Port: t.Node(e.Node).OpenFlowPort(e), Name: e.Interface,
+			r.Interfaces = append(r.Interfaces, Interface{Port: nodes[i].OpenFlowPort(e), Name: e.Interface,
 				MAC: openflow.MAC(e.MAC), Prefixes: e.Addresses})
 		}
 	}

@@ -16,6 +16,7 @@ type node struct {
 	index int                   // in the configuration
 	itf   map[uint32]*Interface // by port
 	local map[netip.Addr]*Interface
+	v6    bool // it has an address of IPv6; else it does not speak that
 
 	mu        sync.Mutex         // of what follows
 	sw        *controller.Switch // nil: not connected
@@ -39,11 +40,17 @@ func newNode(a *App, index int, r *Router) *node {
 		n.itf[f.Port] = f
 		for _, p := range f.Prefixes {
 			n.local[p.Addr()] = f
+			n.v6 = n.v6 || !p.Addr().Is4()
 		}
-		n.local[linkLocal(f.MAC)] = f
 	}
 	for _, p := range r.Loopback {
 		n.local[p.Addr()] = nil
+		n.v6 = n.v6 || !p.Addr().Is4()
+	}
+	if n.v6 {
+		for _, f := range n.itf {
+			n.local[linkLocal(f.MAC)] = f
+		}
 	}
 	return n
 }
@@ -125,12 +132,16 @@ func toController() openflow.Instruction {
 // frame is the entries that do not depend on routes.
 func (n *node) frame() (out []*openflow.FlowMod) {
 	out = append(out, entry(admissionTable, prioritySpecial, openflow.NewMatch(openflow.EthType(openflow.EthTypeARP)), toController()))
-	for _, kind := range []uint8{neighborSolicitation, neighborAdvertisement} {
-		out = append(out, entry(admissionTable, prioritySpecial, openflow.NewMatch(openflow.EthType(openflow.EthTypeIPv6),
-			openflow.IPProto(openflow.IPProtoICMPv6), openflow.ICMPv6Type(kind)), toController()))
+	versions := []uint16{openflow.EthTypeIPv4}
+	if n.v6 {
+		versions = append(versions, openflow.EthTypeIPv6)
+		for _, kind := range []uint8{neighborSolicitation, neighborAdvertisement} {
+			out = append(out, entry(admissionTable, prioritySpecial, openflow.NewMatch(openflow.EthType(openflow.EthTypeIPv6),
+				openflow.IPProto(openflow.IPProtoICMPv6), openflow.ICMPv6Type(kind)), toController()))
+		}
 	}
 	for _, f := range n.itf {
-		for _, t := range []uint16{openflow.EthTypeIPv4, openflow.EthTypeIPv6} {
+		for _, t := range versions {
 			m := openflow.NewMatch(openflow.InPort(f.Port), openflow.EthDst(f.MAC), openflow.EthType(t))
 			out = append(out, entry(admissionTable, priorityOwn, m, openflow.GotoTable(routeTable)))
 		}

@@ -49,6 +49,11 @@ func (a *app) ls() *cobra.Command {
 				table = append(table, []string{r.Name, string(r.State), r.Target, strconv.Itoa(r.Nodes), strconv.Itoa(r.Links), ago(r.Created), r.Source})
 			}
 			a.table(table)
+			for _, s := range labs {
+				if s.Status == lab.Orphaned {
+					a.say("%s", s.Cure())
+				}
+			}
 			return nil
 		},
 	}

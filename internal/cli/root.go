@@ -126,7 +126,7 @@ func (a *app) root() *cobra.Command {
 			root.AddCommand(c)
 		}
 	}
-	group("life", a.up(), a.apply(), a.down(), a.ls(), a.inspect(), a.logs(), a.doctor())
+	group("life", a.up(), a.apply(), a.down(), a.resume(), a.ls(), a.inspect(), a.logs(), a.doctor())
 	group("use", a.ping(), a.iperf(), a.exec(), a.shell(), a.prompt(), a.link(), a.capture())
 	group("net", a.top(), a.path(), a.flows(), a.routes(), a.ospf(), a.hosts(), a.controller())
 	group("use", a.bench())

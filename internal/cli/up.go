@@ -105,7 +105,7 @@ func (a *app) free(name string, given bool) error {
 	case err != nil:
 		return err
 	case s.Status == lab.Orphaned:
-		return fmt.Errorf("a lab %s is left from before, without its daemon; clean it up:  trivet down %s", name, name)
+		return errors.New(s.Cure())
 	}
 	hint := "change it:  trivet apply FILE, or bring up another:  --name OTHER"
 	if given {

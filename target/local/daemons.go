@@ -224,10 +224,10 @@ func (l *Lab) startHidden(n *topology.Node, cmd *exec.Cmd) error {
 
 // watchDaemon says it when a daemon ends while the lab is up.
 func (l *Lab) watchDaemon(node string, p *process) {
-	_ = p.cmd.Wait()
+	how := WaitFor(p.cmd)
 	close(p.ended)
 	if l.OnEnd != nil && !p.unwanted.Load() {
-		l.OnEnd(fmt.Sprintf("%s of router %s has ended: %s", p.Name, node, p.cmd.ProcessState))
+		l.OnEnd(fmt.Sprintf("%s of router %s has ended%s", p.Name, node, how))
 	}
 }
 

@@ -30,6 +30,12 @@ type embeddedSwitches struct {
 	joined map[string]bool         // nodes that the lab's own controller has met
 	ports  map[portID]*backing
 	inside sync.Map // addresses of controllers that are in the switches' namespace
+
+	file    string                     // what is on disk of the switches
+	saved   map[uint64]*pipeline.Saved // switches of another process that are not restored yet, by datapath id
+	stop    chan struct{}
+	saving  sync.WaitGroup
+	started sync.Once
 }
 
 // portID is a port of a node, by its number in OpenFlow.
@@ -47,11 +53,20 @@ type backing struct {
 	down   bool
 }
 
-// newEmbeddedSwitches makes them for a topology, in the switches' namespace.
-func newEmbeddedSwitches(t *topology.Topology, namespace string) (*embeddedSwitches, error) {
-	s := &embeddedSwitches{agents: map[string]*agent.Agent{}, joined: map[string]bool{}, ports: map[portID]*backing{}}
+// newEmbeddedSwitches makes them for a topology, in the switches' namespace. They begin as what is in a state,
+// which may be nil, says, with the clock of that.
+func newEmbeddedSwitches(t *topology.Topology, namespace string, before *switchState) (*embeddedSwitches, error) {
+	s := &embeddedSwitches{agents: map[string]*agent.Agent{}, joined: map[string]bool{}, ports: map[portID]*backing{},
+		saved: map[uint64]*pipeline.Saved{}, stop: make(chan struct{})}
+	start := time.Now()
+	if before != nil {
+		start = before.start()
+		for i := range before.Switches {
+			s.saved[before.Switches[i].DatapathID] = &before.Switches[i]
+		}
+	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
-	s.Datapath = embedded.New(embedded.Options{Log: log,
+	s.Datapath = embedded.New(embedded.Options{Log: log, Start: start, Hold: before != nil,
 		Output:  func(out *pipeline.Sent, in *pipeline.Packet) { s.fast.Send(out, in) },
 		Barrier: func(sw *pipeline.Switch) { s.fast.Barrier(sw) },
 	})
@@ -60,6 +75,9 @@ func newEmbeddedSwitches(t *topology.Topology, namespace string) (*embeddedSwitc
 	if err != nil {
 		s.Datapath.Close()
 		return nil, fmt.Errorf("embedded switches: %w", err)
+	}
+	if before != nil {
+		s.fast.Adopt()
 	}
 	return s, nil
 }
@@ -75,9 +93,10 @@ func (l *Lab) applyEmbedded(blocked map[*topology.Link]bool) error {
 			return nil
 		}
 		var err error
-		if l.embedded, err = newEmbeddedSwitches(l.Topology, l.fabricPath()); err != nil {
+		if l.embedded, err = newEmbeddedSwitches(l.Topology, l.fabricPath(), l.before); err != nil {
 			return err
 		}
+		l.embedded.file = l.switchFile()
 	}
 	s := l.embedded
 	nodes := l.nodes()
@@ -99,6 +118,8 @@ func (l *Lab) applyEmbedded(blocked map[*topology.Link]bool) error {
 	if err := l.applyPorts(blocked); err != nil {
 		return err
 	}
+	s.takeOver(l.before)
+	l.before = nil
 	return l.applyAgents()
 }
 
@@ -146,6 +167,9 @@ func (l *Lab) applyPorts(blocked map[*topology.Link]bool) error {
 				return err
 			}
 		}
+	}
+	if err := s.restore(); err != nil {
+		slog.Warn("not all of the switches could be restored", "error", err)
 	}
 	for id, w := range want {
 		if err := l.back(id, w); err != nil {
@@ -303,6 +327,8 @@ func (l *Lab) waitEmbedded(ctx context.Context) error {
 
 // close lets go of the switches. What the kernel forwards by goes with the namespace.
 func (s *embeddedSwitches) close() {
+	close(s.stop)
+	s.saving.Wait()
 	_ = s.fast.Close(true)
 	s.Datapath.Close()
 }

@@ -62,6 +62,7 @@ type Lab struct {
 
 	ovs      *ovs.Switches
 	embedded *embeddedSwitches
+	before   *switchState // of embedded switches that another process had
 	engine   *delayline.Engine
 	lines    map[string]*delayline.Line // by link key
 	relays   *relays

@@ -30,6 +30,11 @@ func (l *Lab) StartProgram(name string, cmd *exec.Cmd) error {
 	})
 }
 
+// ProgramProcesses lists the processes of a program.
+func (l *Lab) ProgramProcesses(name string) []int {
+	return l.Cgroups.Processes(l.Name, programGroup(name))
+}
+
 // EndProgram ends a program and all that it has started, and returns when they are gone.
 func (l *Lab) EndProgram(name string) error { return l.Cgroups.remove(l.Name, programGroup(name)) }
 

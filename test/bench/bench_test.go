@@ -8,6 +8,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"flag"
@@ -19,6 +20,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"trivet.dev/trivet/bench/probe/packets"
 )
 
 var pairs = flag.Int("pairs", 0, "how often each comparison is repeated; 0: not at all")
@@ -26,6 +29,13 @@ var pairs = flag.Int("pairs", 0, "how often each comparison is repeated; 0: not 
 var binary string
 
 func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == packets.Command { // this program, as an instrument in a host
+		if err := packets.Serve(os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	flag.Parse()
 	if *pairs == 0 {
 		fmt.Println("benchmarks run only with -pairs N")
@@ -35,7 +45,7 @@ func TestMain(m *testing.M) {
 	if err != nil {
 		panic(err)
 	}
-	binary = filepath.Join(root, "bin", "trivet")
+	binary = cmp.Or(os.Getenv("TRIVET_BINARY"), filepath.Join(root, "bin", "trivet"))
 	dir, err := os.MkdirTemp("", "tvb")
 	if err != nil {
 		panic(err)

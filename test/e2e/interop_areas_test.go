@@ -23,7 +23,8 @@ func (c *computation) attach() {
 	for r := range c.routers {
 		c.attached[r] = map[topology.AreaID]bool{}
 		for i := range c.routers[r].Interfaces {
-			if f := &c.routers[r].Interfaces[i]; c.up(r, f) {
+			f := &c.routers[r].Interfaces[i]
+			if _, alone := c.unplugged(r, f); c.up(r, f) || alone {
 				c.attached[r][f.Area] = true
 			}
 		}

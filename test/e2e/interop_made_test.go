@@ -80,7 +80,7 @@ var madeNetworks = []scenario{
 		r1 -- s1: {ospf: {priority: 0}}
 		f2 -- s1: {ospf: {priority: 1}}
 		b3 -- s1: {ospf: {priority: 1, cost: 6}}
-		b3 -- s2: {ospf: {priority: 0}}
+		b3 -- s2: {ospf: {priority: 0, cost: 3}}
 		f2 -- s2: {ospf: {priority: 1, cost: 2}}
 		r4 -- s2: {ospf: {priority: 255}}
 		s2 -- s3

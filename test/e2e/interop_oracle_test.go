@@ -99,6 +99,15 @@ func (o *oracle) up(r int, f *topology.OSPFInterface) bool {
 	return !o.dead[o.routers[r].Node.Name] && (f.Link == nil || !o.down[f.Link])
 }
 
+// unplugged is what BIRD announces of an interface without a carrier (its option "check link"): the address alone.
+func (o *oracle) unplugged(r int, f *topology.OSPFInterface) (netip.Prefix, bool) {
+	node := o.routers[r].Node
+	if node.Datapath != topology.BIRD || o.dead[node.Name] || f.Passive {
+		return netip.Prefix{}, false
+	}
+	return netip.PrefixFrom(f.Addresses[0].Addr(), 32), true
+}
+
 // edge is a step of an area's graph. Vertices are routers by their number, and behind them broadcast networks.
 type edge struct {
 	from, to, cost int
@@ -126,7 +135,13 @@ func (o *oracle) graph(area topology.AreaID) (g graph) {
 	for r := range o.routers {
 		for i := range o.routers[r].Interfaces {
 			f := &o.routers[r].Interfaces[i]
-			if f.Area != area || !o.up(r, f) {
+			if f.Area != area {
+				continue
+			}
+			if !o.up(r, f) {
+				if host, is := o.unplugged(r, f); is {
+					g.leaves = append(g.leaves, leaf{r, host, 0})
+				}
 				continue
 			}
 			if f.Link != nil && !f.Passive {

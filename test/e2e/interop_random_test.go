@@ -146,7 +146,7 @@ func (g *random) text() string {
 			continue
 		}
 		for i, r := range l.ends {
-			fmt.Fprintf(&b, "  - %s -- %s: {ospf: {area: %d, cost: %d, priority: %d%s}}\n", r.name, l.lan, l.area, l.cost[i], i, l.auth)
+			fmt.Fprintf(&b, "  - %s -- %s: {ospf: {area: %d, cost: %d, priority: %d%s}}\n", r.name, l.lan, l.area, l.cost[0], i, l.auth)
 		}
 	}
 	for _, r := range g.routers {

@@ -212,6 +212,15 @@ func (x *interop) complaints() (out []string, compared int) {
 			for _, a := range f.Addresses {
 				own[a.Masked().String()] = o.up(i, f)
 			}
+			if host, is := o.unplugged(i, f); is && !o.up(i, f) {
+				own[host.String()] = true
+			}
+		}
+		for _, e := range o.routers[i].Externals { // its own route is the one in use
+			delete(installed, e.Prefix.String())
+			if w, is := want[i].nets[e.Prefix]; is && installed != nil {
+				installed[e.Prefix.String()] = viaText(w.hops)
+			}
 		}
 		count, wrong := compare(node, want[i].nets, table, installed, own)
 		compared += count

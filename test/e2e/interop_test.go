@@ -3,6 +3,7 @@ package e2e
 import (
 	"flag"
 	"fmt"
+	"net/netip"
 	"os"
 	"os/exec"
 	"slices"
@@ -116,24 +117,54 @@ func (x *interop) reaches(after string, version ...string) {
 	if len(x.oracle.dead) == 0 {
 		if r := x.run(append([]string{"ping", "--all"}, version...)...); r.code != 0 {
 			x.t.Errorf("%s: %s", after, r)
+			for i := range 10 {
+				time.Sleep(time.Second)
+				if r := x.run(append([]string{"ping", "--all"}, version...)...); r.code != 0 {
+					x.t.Log(i, r.code, r.out)
+				}
+			}
+			x.t.Log(x.run("flows", "r1").out, x.run("exec", "f2", "--", "sh", "-c", "ip route; cat /proc/sys/net/ipv4/ip_forward; ip neigh").out)
 		}
 		return
 	}
-	var hosts []string
-	for _, l := range x.topology.Links {
-		a, b := l.Ends[0].Node, l.Ends[1].Node
-		if x.topology.Node(a).Kind == topology.Host {
-			a, b = b, a
+	hosts, tables := x.hosts(), x.oracle.tables()
+	for i, a := range hosts {
+		b := hosts[(i+1)%len(hosts)]
+		if a == b || !tables[a.router].reaches(b) || !tables[b.router].reaches(a) {
+			continue
 		}
-		if x.topology.Node(b).Kind == topology.Host && !x.oracle.dead[a] {
-			hosts = append(hosts, b)
-		}
-	}
-	for i := range hosts {
-		if r := x.run("ping", hosts[i], hosts[(i+1)%len(hosts)], "-c", "1", "--timeout", "2s"); len(hosts) > 1 && r.code != 0 {
+		if r := x.run("ping", a.name, b.name, "-c", "3", "--timeout", "2s"); r.code != 0 {
 			x.t.Errorf("%s: %s", after, r)
 		}
 	}
+}
+
+// endHost is a host at a router that runs.
+type endHost struct {
+	name    string
+	address netip.Addr
+	router  int
+}
+
+func (x *interop) hosts() (out []endHost) {
+	for _, l := range x.topology.Links {
+		for i, e := range l.Ends {
+			router := slices.IndexFunc(x.oracle.routers, func(r topology.OSPFRouter) bool { return r.Node.Name == l.Ends[1-i].Node })
+			if x.topology.Node(e.Node).Kind == topology.Host && router >= 0 && !x.oracle.dead[l.Ends[1-i].Node] {
+				out = append(out, endHost{e.Node, e.Addresses[0].Addr(), router})
+			}
+		}
+	}
+	return out
+}
+
+func (o outcome) reaches(h endHost) bool {
+	for p := range o.nets {
+		if p.Contains(h.address) {
+			return true
+		}
+	}
+	return false
 }
 
 func (x *interop) link(name string) *topology.Link {
@@ -147,11 +178,11 @@ func (x *interop) link(name string) *topology.Link {
 	return nil
 }
 
-// daemons are the processes of a router that runs FRR or BIRD.
-func (x *interop) killDaemons(node string) {
+// kill kills the daemons of a router that runs FRR or BIRD, and returns the commands that started them.
+func (x *interop) killDaemons(node string) string {
 	x.t.Helper()
-	dir := "/run/trivet/" + x.name + "/routers/" + node
-	x.sh("kill -9 $(cat " + dir + "/*.pid)")
+	return x.sh("cd /run/trivet/" + x.name + "/routers/" + node + `; for d in zebra ospfd bird; do
+		[ ! -f $d.pid ] || { tr '\0' ' ' </proc/$(cat $d.pid)/cmdline; echo "</dev/null >/dev/null 2>&1 &"; kill -9 $(cat $d.pid); }; done`)
 }
 
 // play runs a scenario: up, a link that fails and comes back, a router that dies and starts anew; each
@@ -159,7 +190,7 @@ func (x *interop) killDaemons(node string) {
 func (x *interop) play(s scenario) {
 	x.t.Helper()
 	start := time.Now()
-	x.ok("up", x.path())
+	x.ok("up", "--wait", "2m", x.path())
 	x.settles("up")
 	x.row.up = time.Since(start)
 	x.reaches("up")
@@ -178,13 +209,13 @@ func (x *interop) play(s scenario) {
 	if s.kill != "" {
 		x.oracle.dead[s.kill] = true
 		start = time.Now()
-		x.killDaemons(s.kill)
+		commands := x.killDaemons(s.kill)
 		x.settles(s.kill + " is dead")
 		x.row.dead = time.Since(start)
 		x.reaches(s.kill + " is dead")
 		delete(x.oracle.dead, s.kill)
 		start = time.Now()
-		x.ok("apply", x.path())
+		x.exec(s.kill, commands)
 		x.settles(s.kill + " has started anew")
 		x.row.restored = time.Since(start)
 		x.reaches(s.kill + " has started anew")

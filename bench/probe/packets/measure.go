@@ -25,14 +25,33 @@ func Measure(ctx context.Context, from, to Place, s Send, r Receive, quiet time.
 		return nil, nil, err
 	}
 	r.V6, r.Stream, r.Count = s.To.Addr().Is6(), s.Stream, s.Count
+	return measure(ctx, from, to, r, quiet, func(port uint16) request {
+		s.To = netip.AddrPortFrom(s.To.Addr(), port)
+		return request{Send: &s}
+	})
+}
+
+// MeasureFlows is Measure for new flows, with a record of each packet.
+func MeasureFlows(ctx context.Context, from, to Place, f Flows, quiet time.Duration) (*Sent, *Received, error) {
+	if err := f.Check(); err != nil {
+		return nil, nil, err
+	}
+	r := Receive{Stream: f.Stream, Count: f.Packets(), Record: true}
+	return measure(ctx, from, to, r, quiet, func(port uint16) request {
+		f.To = netip.AddrPortFrom(f.To.Addr(), port)
+		return request{Flows: &f}
+	})
+}
+
+// measure receives at one place what another sends to the port that was found.
+func measure(ctx context.Context, from, to Place, r Receive, quiet time.Duration, sends func(port uint16) request) (*Sent, *Received, error) {
 	receiver := start(ctx, to, request{Receive: &r})
 	defer receiver.kill()
 	listening, err := receiver.next(ctx)
 	if err != nil {
 		return nil, nil, fmt.Errorf("the receiver: %w", err)
 	}
-	s.To = netip.AddrPortFrom(s.To.Addr(), uint16(listening.Port))
-	sender := start(ctx, from, request{Send: &s})
+	sender := start(ctx, from, sends(uint16(listening.Port)))
 	defer sender.kill()
 	sent, err := sender.next(ctx)
 	early := ctx.Err()

@@ -17,8 +17,18 @@ const burst = 50 * time.Microsecond
 // maxBatch is the most packets of a system call.
 const maxBatch = 32
 
-// pace says when packets of an exact rate are due: slot k at k/rate after the beginning, whenever the
-// packets before it were sent. It has no clock of its own.
+// timetable says when the packets of a stream are due, since its beginning, in slots from 0 on. It has no
+// clock of its own.
+type timetable interface {
+	left() int                 // slots that are neither sent nor given up
+	upcoming() time.Duration   // when the next one is due
+	due(now time.Duration) int // how many are to be sent now, in one batch, after giving up what is too old
+	late(now time.Duration, i int) time.Duration
+	sent(n int)
+	givenUp() int
+}
+
+// pace is the timetable of an exact rate: slot k is due at k/rate, whenever the packets before it were sent.
 type pace struct {
 	rate  float64 // slots a second
 	slots int     // in all
@@ -31,15 +41,16 @@ func (p *pace) at(slot int) time.Duration {
 	return time.Duration(math.Round(float64(slot) / p.rate * 1e9))
 }
 
-// done says whether all slots are sent or given up.
-func (p *pace) done() bool { return p.next >= p.slots }
+func (p *pace) left() int               { return p.slots - p.next }
+func (p *pace) upcoming() time.Duration { return p.at(p.next) }
+func (p *pace) sent(n int)              { p.next += n }
+func (p *pace) givenUp() int            { return p.given }
 
-// wait is how long the next slot is away; 0 or less where it is due.
-func (p *pace) wait(now time.Duration) time.Duration { return p.at(p.next) - now }
+// late is how long ago the slot was due that is i after the next.
+func (p *pace) late(now time.Duration, i int) time.Duration { return now - p.at(p.next+i) }
 
-// due gives up what is too old, and returns how many slots are to be sent now, in one batch.
 func (p *pace) due(now time.Duration) int {
-	if p.wait(now) > 0 {
+	if p.upcoming() > now {
 		return 0
 	}
 	last := int(now.Seconds()*p.rate) + 1 // slots that are due by now end before this one
@@ -61,5 +72,22 @@ func (p *pace) due(now time.Duration) int {
 // batch is the most packets of a system call at this rate.
 func (p *pace) batch() int { return max(1, min(maxBatch, int(p.rate*burst.Seconds()))) }
 
-// sent counts slots as sent.
-func (p *pace) sent(n int) { p.next += n }
+// times is a timetable of any times, in order. Nothing is given up, and each is sent alone.
+type times struct {
+	at   []time.Duration
+	next int
+}
+
+func (t *times) left() int                                   { return len(t.at) - t.next }
+func (t *times) sent(n int)                                  { t.next += n }
+func (t *times) givenUp() int                                { return 0 }
+func (t *times) late(now time.Duration, i int) time.Duration { return now - t.at[t.next+i] }
+
+func (t *times) upcoming() time.Duration { return t.at[min(t.next, len(t.at)-1)] }
+
+func (t *times) due(now time.Duration) int {
+	if t.upcoming() > now {
+		return 0
+	}
+	return 1
+}

@@ -117,14 +117,14 @@ func (m monotonic) sleep(until time.Duration) {
 }
 
 // drive sends slots when they are due until all are, or stop is set.
-func drive(p *pace, c clock, out output, wall func() int64, stop *atomic.Bool) (s Sent, err error) {
-	lag := lags{every: max(1, p.slots/100_000)}
+func drive(t timetable, c clock, out output, wall func() int64, stop *atomic.Bool) (s Sent, err error) {
+	lag := lags{every: max(1, t.left()/100_000)}
 	var first, end time.Duration
-	for !p.done() && !stop.Load() {
+	for t.left() > 0 && !stop.Load() {
 		now := c.now()
-		n := p.due(now)
+		n := t.due(now)
 		if n == 0 {
-			c.sleep(p.at(p.next))
+			c.sleep(t.upcoming())
 			continue
 		}
 		stamp := wall()
@@ -136,14 +136,14 @@ func drive(p *pace, c clock, out output, wall func() int64, stop *atomic.Bool) (
 			s.Error = err.Error()
 		}
 		for i := range n {
-			lag.add(now - p.at(p.next+i))
+			lag.add(t.late(now, i))
 		}
 		s.Sent += n
 		s.Refused += refused
-		p.sent(n)
-		end = max(now, p.at(p.next))
+		t.sent(n)
+		end = max(now, t.upcoming())
 	}
-	s.GivenUp, s.Lag, s.Seconds = p.given, lag.result(), (end - first).Seconds()
+	s.GivenUp, s.Lag, s.Seconds = t.givenUp(), lag.result(), (end - first).Seconds()
 	if s.Sent > 0 && s.Refused == s.Sent {
 		return s, fmt.Errorf("none of %d packets could be sent: %s", s.Sent, s.Error)
 	}

@@ -24,6 +24,7 @@ const Command = "__probe"
 // request is the first line that an instrument reads.
 type request struct {
 	Send    *Send    `json:"send,omitempty"`
+	Flows   *Flows   `json:"flows,omitempty"`
 	Receive *Receive `json:"receive,omitempty"`
 }
 
@@ -40,7 +41,7 @@ type answer struct {
 func Serve(in io.Reader, out io.Writer) error {
 	runtime.LockOSThread() // the sender's thread sleeps by a timer of its own
 	lines := bufio.NewScanner(in)
-	lines.Buffer(nil, 1<<20)
+	lines.Buffer(nil, 16<<20)
 	var r request
 	if !lines.Scan() {
 		return errors.New("an instrument is told what to do by its input")
@@ -74,6 +75,10 @@ func (r *request) do(lines *bufio.Scanner, out *json.Encoder) (a answer, err err
 	case r.Send != nil:
 		go listen()
 		sent, err := r.Send.run(&stop)
+		return answer{Sent: &sent}, err
+	case r.Flows != nil:
+		go listen()
+		sent, err := r.Flows.run(&stop)
 		return answer{Sent: &sent}, err
 	case r.Receive != nil:
 		receiver, err := r.Receive.open()

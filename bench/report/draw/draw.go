@@ -34,7 +34,7 @@ var palette = []color.Color{
 	color.RGBA{0x56, 0xb4, 0xe9, 0xff}, color.RGBA{0xe6, 0x9f, 0x00, 0xff}, color.RGBA{0x55, 0x55, 0x55, 0xff}, color.RGBA{0xb8, 0xa8, 0x00, 0xff},
 }
 
-var shapes = []draw.GlyphDrawer{draw.CircleGlyph{}, draw.SquareGlyph{}, draw.TriangleGlyph{}, draw.PyramidGlyph{}, draw.CrossGlyph{}, draw.PlusGlyph{}}
+var shapes = []draw.GlyphDrawer{draw.CircleGlyph{}, draw.BoxGlyph{}, draw.PyramidGlyph{}, draw.CrossGlyph{}, draw.PlusGlyph{}}
 
 var dashes = [][]vg.Length{nil, {6, 3}, {2, 2}, {8, 3, 2, 3}}
 
@@ -45,7 +45,7 @@ func SVG(to io.Writer, f *report.Figure) error {
 		return err
 	}
 	c := vgsvg.New(width, height)
-	p.Draw(draw.New(c))
+	paint(p, draw.New(c))
 	_, err = c.WriteTo(to)
 	return err
 }
@@ -57,9 +57,27 @@ func PNG(to io.Writer, f *report.Figure) error {
 		return err
 	}
 	c := vgimg.PngCanvas{Canvas: vgimg.NewWith(vgimg.UseWH(width, height), vgimg.UseDPI(dpi))}
-	p.Draw(draw.New(c))
+	paint(p, draw.New(c))
 	_, err = c.WriteTo(to)
 	return err
+}
+
+// paint draws with some room at the edges, and the legend beside the plot, where it hides nothing.
+func paint(p *plot.Plot, c draw.Canvas) {
+	if r, ok := c.Canvas.(interface{ SetColor(color.Color) }); ok {
+		r.SetColor(color.White)
+		c.Fill(c.Rectangle.Path())
+	}
+	c = draw.Crop(c, 2*vg.Millimeter, -3*vg.Millimeter, 2*vg.Millimeter, -2*vg.Millimeter)
+	legend := p.Legend
+	p.Legend = plot.NewLegend()
+	box := legend.Rectangle(c)
+	if wide := box.Max.X - box.Min.X; wide > 0 {
+		legend.YOffs = -vg.Points(22)
+		legend.Draw(c)
+		c = draw.Crop(c, 0, -wide-3*vg.Millimeter, 0, 0)
+	}
+	p.Draw(c)
 }
 
 // build is the same for both.
@@ -82,6 +100,7 @@ func build(f *report.Figure) (*plot.Plot, error) {
 		return nil, fmt.Errorf("figure %q: %w", f.Title, err)
 	}
 	b.axes()
+	b.ticks()
 	b.events()
 	return p, nil
 }
@@ -128,8 +147,9 @@ func (b builder) axes() {
 	case b.Y.Min > 0 && (b.figure.Kind == definition.Bar || b.Y.Min < 0.6*b.Y.Max):
 		b.Y.Min = 0
 	}
-	if !b.log[1] && b.figure.Kind != definition.CDF { // room for the legend
-		b.Y.Max += 0.05 * (b.Y.Max - b.Y.Min)
+	if b.figure.X.Categories == nil && b.figure.Kind == definition.Line && !b.log[0] {
+		room := 0.03 * (b.X.Max - b.X.Min)
+		b.X.Min, b.X.Max = b.X.Min-room, b.X.Max+room
 	}
 	for _, axis := range []*plot.Axis{&b.X, &b.Y} {
 		if !(axis.Max > axis.Min) || math.IsInf(axis.Max-axis.Min, 0) {

@@ -63,6 +63,8 @@ func (e *Engine) Adopt() {
 // kernel has counted beyond what is credited is added to the counters of the switches. It returns how many flows
 // were taken over. An error is about what could not be taken over; packets go by the tables all the same.
 func (e *Engine) TakeOver(credited []Credited) (flows int, err error) {
+	e.revalidating.Lock()
+	defer e.revalidating.Unlock()
 	e.mu.Lock()
 	ports := e.attached
 	left, err := e.leftBehind()

@@ -102,6 +102,11 @@ const (
 )
 
 func (e *Engine) attachWire(q *port) error {
+	if e.adopting { // else packets would be forwarded twice
+		if err := e.dev.detach(q.device.index); err != nil {
+			return err
+		}
+	}
 	err := inNamespace(e.opt.Namespace, func() (err error) {
 		q.wire, err = wire.Open(q.device.name)
 		return err

@@ -112,7 +112,8 @@ func withValues(g random.Gen, list []openflow.Action) (out []openflow.Action) {
 
 // alike says whether both switches carry out the actions alike: not what Open vSwitch lacks; not VLAN fields set
 // without a match that says that there is a tag (it adds one); not the decrement of an MPLS TTL (of packets
-// without a label, it carries out no more actions). At most one header is pushed or popped.
+// without a label, it carries out no more actions); not a field of a label that is not pushed in the same list (the
+// packets after the first one get all of its label). At most one header is pushed or popped.
 func alike(g random.Gen, list []openflow.Action, tagged bool) bool {
 	pushes := 0
 	for _, a := range list {
@@ -122,6 +123,8 @@ func alike(g random.Gen, list []openflow.Action, tagged bool) bool {
 		case a.Type == openflow.ActionOutput && a.Port == openflow.PortNormal:
 			return false
 		case a.Type == openflow.ActionCopyTTLIn, a.Type == openflow.ActionCopyTTLOut, a.Type == openflow.ActionDecMPLSTTL:
+			return false
+		case a.Type == openflow.ActionSetMPLSTTL, a.Type == openflow.ActionSetField && (a.Field.Field == openflow.FieldMPLSLabel || a.Field.Field == openflow.FieldMPLSTC):
 			return false
 		case a.Type == openflow.ActionSetField && (a.Field.Field == openflow.FieldVLANVID || a.Field.Field == openflow.FieldVLANPCP) && !tagged:
 			return false
@@ -137,7 +140,7 @@ func alike(g random.Gen, list []openflow.Action, tagged bool) bool {
 
 // understood says whether both switches read the headers of a frame alike: at most one tag, one label, no
 // extension headers (of whose packets Open vSwitch does not know the protocol), no parts of packets (the first
-// has no ports for it, against section 7.2.3.8), no PBB.
+// has no ports for it, against section 7.2.3.8), no PBB, nothing that POP_MPLS would make a packet of another type of.
 func understood(frame []byte) bool {
 	at := 12
 	next := func() uint16 { return binary.BigEndian.Uint16(frame[at:]) }
@@ -151,8 +154,10 @@ func understood(frame []byte) bool {
 		if frame[at+2]&1 == 0 {
 			return false
 		}
-		at += 4 // and what is under it may come to light
-		kind = map[byte]uint16{4: openflow.EthTypeIPv4, 6: openflow.EthTypeIPv6}[frame[at]>>4]
+		at += 4 // and what is under it may come to light, as IPv4
+		if kind = openflow.EthTypeIPv4; frame[at]>>4 != 4 {
+			return false
+		}
 	}
 	switch kind {
 	case openflow.EthTypePBB:

@@ -110,7 +110,7 @@ func (s *Switch) flowMod(m *openflow.FlowMod, now time.Duration) error {
 }
 
 func (s *Switch) addFlow(m *openflow.FlowMod, value *Key, mask Mask, now time.Duration) error {
-	t := &s.tables[m.Table]
+	t := s.table(int(m.Table))
 	old := t.get(value, mask, m.Priority)
 	if m.Flags&openflow.FlowCheckOverlap != 0 && t.overlaps(value, &mask, m.Priority) {
 		return refuse(openflow.FlowModFailedOverlap, "an entry of priority %d overlaps", m.Priority)
@@ -138,8 +138,7 @@ func (s *Switch) addFlow(m *openflow.FlowMod, value *Key, mask Mask, now time.Du
 
 // modifyFlows changes the instructions of entries; what there is none of is not added (section 6.4).
 func (s *Switch) modifyFlows(m *openflow.FlowMod, value *Key, mask *Mask) {
-	t := &s.tables[m.Table]
-	for _, f := range s.chosen(t, m, value, mask, m.Command == openflow.FlowModifyStrict) {
+	for _, f := range s.chosen(s.table(int(m.Table)), m, value, mask, m.Command == openflow.FlowModifyStrict) {
 		if (f.Cookie^m.Cookie)&m.CookieMask != 0 {
 			continue
 		}
@@ -166,11 +165,11 @@ func (s *Switch) chosen(t *table, m *openflow.FlowMod, value *Key, mask *Mask, s
 }
 
 func (s *Switch) deleteFlows(m *openflow.FlowMod, value *Key, mask *Mask, now time.Duration) {
-	for id := range s.tables {
-		if m.Table != openflow.TableAll && int(m.Table) != id {
+	for id, t := range s.tables {
+		if t == nil || m.Table != openflow.TableAll && int(m.Table) != id {
 			continue
 		}
-		for _, f := range s.chosen(&s.tables[id], m, value, mask, m.Command == openflow.FlowDeleteStrict) {
+		for _, f := range s.chosen(t, m, value, mask, m.Command == openflow.FlowDeleteStrict) {
 			if (f.Cookie^m.Cookie)&m.CookieMask == 0 && f.program.outputsTo(m.OutPort, m.OutGroup) {
 				s.removeFlow(f, openflow.RemovedDelete, now)
 			}

@@ -112,8 +112,10 @@ func TestConcurrent(t *testing.T) {
 	close(stop)
 	group.Wait()
 	for _, s := range list {
-		for id := range s.tables {
-			tab := &s.tables[id]
+		for id, tab := range s.tables {
+			if tab == nil {
+				continue
+			}
 			all := tab.list(&Key{}, &Mask{})
 			for _, f := range all {
 				value, mask := matchBits(f.Match)

@@ -139,8 +139,8 @@ func (s *Switch) removeWith(is func(*program) bool, why openflow.FlowRemovedReas
 	if len(chosen) == 0 {
 		return
 	}
-	for id := range s.tables {
-		for _, f := range s.tables[id].list(&Key{}, &Mask{}) {
+	for _, t := range s.tables {
+		for _, f := range t.list(&Key{}, &Mask{}) {
 			if chosen[f.program] {
 				s.removeFlow(f, why, now)
 			}

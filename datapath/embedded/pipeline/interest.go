@@ -17,8 +17,11 @@ func (s *Switch) Interest() Mask {
 	if s.standalone {
 		m.addLearning()
 	}
-	for id := range s.tables {
-		for mask := range s.tables[id].byMask {
+	for _, t := range s.tables {
+		if t == nil {
+			continue
+		}
+		for mask := range t.byMask {
 			m.Union(&mask)
 		}
 	}

@@ -114,7 +114,7 @@ type Config struct {
 type Switch struct {
 	net      *Network
 	config   Config
-	tables   []table
+	tables   []*table // nil: not used yet, as most are
 	programs map[string]*program
 	room     []byte
 
@@ -141,9 +141,10 @@ func (n *Network) Add(c Config) (*Switch, error) {
 		return nil, fmt.Errorf("switch %016x: %d tables; a switch has 1 to %d", c.DatapathID, c.Tables, openflow.TableMax)
 	}
 	s := &Switch{
-		net: n, config: c, tables: make([]table, c.Tables), programs: map[string]*program{},
+		net: n, config: c, tables: make([]*table, c.Tables), programs: map[string]*program{},
 		ports: map[uint32]*Port{}, groups: map[uint32]*Group{}, meters: map[uint32]*Meter{},
 	}
+	s.table(0) // that every packet looks at
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.switches[c.DatapathID] != nil {
@@ -151,6 +152,14 @@ func (n *Network) Add(c Config) (*Switch, error) {
 	}
 	n.switches[c.DatapathID] = s
 	return s, nil
+}
+
+// table returns a table that is about to be used.
+func (s *Switch) table(id int) *table {
+	if s.tables[id] == nil {
+		s.tables[id] = &table{}
+	}
+	return s.tables[id]
 }
 
 // Remove takes a switch out of the network; its virtual links are cut.

@@ -110,6 +110,8 @@ func (s *Switch) Version(what int) uint64 {
 
 func (s *Switch) version(what int) uint64 {
 	switch {
+	case what >= 0 && s.tables[what] == nil:
+		return 0
 	case what >= 0:
 		return s.tables[what].version
 	case what == ReadPlaces:

@@ -45,6 +45,7 @@ func (s *Switch) programFor(instructions []openflow.Instruction) *program {
 			p.metadata, p.mask = i.Metadata, i.MetadataMask
 		case openflow.InstructionGotoTable:
 			p.next = int(i.Table)
+			s.table(p.next) // packets may come to it from now on
 		}
 	}
 	s.programs[p.key] = p

@@ -92,8 +92,10 @@ func (s *Switch) save() Saved {
 		}
 		v.Groups = append(v.Groups, e)
 	}
-	for id := range s.tables {
-		t := &s.tables[id]
+	for id, t := range s.tables {
+		if t == nil {
+			continue
+		}
 		for _, f := range t.list(&Key{}, &Mask{}) {
 			v.Flows = append(v.Flows, SavedEntry{Message: f.message(), Created: f.created, Count: f.save()})
 		}
@@ -138,8 +140,8 @@ func (s *Switch) Restore(v *Saved) error {
 			errs = append(errs, s.restoreFlow(&v.Flows[i]))
 		}
 		for id := range min(len(v.Tables), len(s.tables)) {
-			s.tables[id].lookups.restore(v.Tables[id].Lookups)
-			s.tables[id].misses.restore(v.Tables[id].Misses)
+			s.table(id).lookups.restore(v.Tables[id].Lookups)
+			s.table(id).misses.restore(v.Tables[id].Misses)
 		}
 		for i := range v.Ports {
 			s.restorePort(&v.Ports[i])

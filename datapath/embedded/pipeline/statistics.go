@@ -53,8 +53,10 @@ func (s *Switch) describe(r openflow.NoBody) (openflow.MultipartBody, error) {
 		}, nil
 	case openflow.MultipartTable:
 		list := make(openflow.TableStatsList, len(s.tables))
-		for id := range s.tables {
-			t := &s.tables[id]
+		for id, t := range s.tables {
+			if list[id].Table = uint8(id); t == nil {
+				continue
+			}
 			lookups, misses := t.lookups.Packets(), t.misses.Packets()
 			list[id] = openflow.TableStats{Table: uint8(id), Active: uint32(t.count), Lookups: lookups, Matched: lookups - min(misses, lookups)}
 		}
@@ -88,11 +90,11 @@ func (s *Switch) flowsFor(r openflow.FlowStatsRequest) (list []*Flow, err error)
 	if int(r.Table) >= len(s.tables) && r.Table != openflow.TableAll {
 		return nil, refuse(openflow.BadRequestBadTableID, "there is no table %d", r.Table)
 	}
-	for id := range s.tables {
+	for id, t := range s.tables {
 		if r.Table != openflow.TableAll && int(r.Table) != id {
 			continue
 		}
-		for _, f := range s.tables[id].list(&value, &mask) {
+		for _, f := range t.list(&value, &mask) {
 			if (f.Cookie^r.Cookie)&r.CookieMask == 0 && f.program.outputsTo(r.OutPort, r.OutGroup) {
 				list = append(list, f)
 			}
@@ -121,8 +123,10 @@ func (s *Switch) flowStats(r openflow.FlowStatsRequest, now time.Duration) (open
 func (s *Switch) CountFlows() (n int) {
 	s.net.mu.RLock()
 	defer s.net.mu.RUnlock()
-	for i := range s.tables {
-		n += s.tables[i].count
+	for _, t := range s.tables {
+		if t != nil {
+			n += t.count
+		}
 	}
 	return n
 }

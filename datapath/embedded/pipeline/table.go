@@ -358,6 +358,9 @@ func (t *table) overlaps(value *Key, mask *Mask, priority uint16) bool {
 
 // list returns all entries, by priority and age.
 func (t *table) list(value *Key, mask *Mask) []*Flow {
+	if t == nil {
+		return nil
+	}
 	var out []*Flow
 	t.each(value, mask, func(f *Flow) bool { out = append(out, f); return true })
 	slices.SortFunc(out, func(a, b *Flow) int {

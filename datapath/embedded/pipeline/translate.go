@@ -195,7 +195,7 @@ func (t *translator) pipeline(s *Switch) {
 // throughTables says whether the action set is to be executed.
 func (t *translator) throughTables(s *Switch, c *scope, set *actionSet) bool {
 	for id := 0; id >= 0; {
-		tab := &s.tables[id]
+		tab := s.tables[id]
 		t.read(s, id)
 		t.credit(&tab.lookups)
 		t.looked = Mask{}

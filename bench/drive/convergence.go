@@ -1,0 +1,118 @@
+package drive
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"trivet.dev/trivet/bench/experiment"
+	"trivet.dev/trivet/bench/probe/packets"
+	"trivet.dev/trivet/bench/result"
+)
+
+// numberedSize is the payload of a packet of the stream that looks for outages, in bytes.
+const numberedSize = 64
+
+// keptOutages is the most outages that go into the result: the longest.
+const keptOutages = 1000
+
+// convergence sends a numbered packet each interval while things happen, and finds for how long packets were lost then (outage), how
+// many, and how many hops the others went.
+func convergence(ctx context.Context, b *bed) (o experiment.Outcome, err error) {
+	interval := b.options.Time("interval")
+	s := packets.Send{Size: numberedSize, Rate: float64(time.Second) / float64(interval), Count: max(2, int(b.options.Time("time")/interval))}
+	began := time.Now()
+	sent, got, err := b.stream(ctx, s, packets.Receive{Sample: keptDelays, Record: true})
+	if sent == nil || got == nil || got.Record == nil {
+		return o, err
+	}
+	x := exchange{b.labels(), s, sent, got, began}
+	outages := packets.Outages(got.Record, sent, interval)
+	o.Measurements = slices.Concat(x.outages(b.cell.Schedule, outages), x.hops(), x.measurements())
+	o.Drops, o.Reasons = x.drops(b.options.Text("to")), slow(b.options.Text("from"), s.Rate, sent.Rate())
+	o.Details, _ = json.Marshal(map[string]any{"sender": sent, "outages": len(outages), "dropped_by_receiver": got.Dropped, "foreign": got.Foreign})
+	if n := len(outages); err == nil && n > 0 && outages[n-1].Open && outages[n-1].Seconds > b.quiet().Seconds() {
+		err = fmt.Errorf("packets were still lost when the stream ended, for %.3g s by then: the outage is longer than is said; give it more time", outages[n-1].Seconds)
+	}
+	return o, err
+}
+
+// outages are the longest one that began after each event and before the next; without events the longest of all. Then all of more than one
+// packet.
+func (x *exchange) outages(schedule []experiment.Event, all []packets.Outage) (out []result.Measurement) {
+	for i, window := range x.windows(schedule) {
+		longest := packets.Outage{At: window[0]}
+		for _, o := range all {
+			if o.At >= window[0] && o.At < window[1] && o.Seconds > longest.Seconds {
+				longest = o
+			}
+		}
+		m := x.over("outage", "s", []packets.Point{{At: longest.At, Value: longest.Seconds}})
+		lost := x.one("outage_lost", "packets", float64(longest.Lost))
+		if len(schedule) > 0 {
+			m.Labels = x.eventLabels(i, schedule[i])
+			lost.Labels = m.Labels
+		}
+		out = append(out, m, lost)
+	}
+	all = slices.DeleteFunc(slices.Clone(all), func(o packets.Outage) bool { return o.Lost < 2 })
+	slices.SortFunc(all, func(a, b packets.Outage) int { return cmp.Compare(b.Seconds, a.Seconds) })
+	all = all[:min(len(all), keptOutages)]
+	slices.SortFunc(all, func(a, b packets.Outage) int { return cmp.Compare(a.At, b.At) })
+	if len(all) == 0 {
+		return out
+	}
+	var points []packets.Point
+	for _, o := range all {
+		points = append(points, packets.Point{At: o.At, Value: o.Seconds})
+	}
+	return append(out, x.over("gap", "s", points))
+}
+
+// windows are the times from each event to the next, in nanoseconds since 1970. What is lost from some packets before an event on was sent
+// earlier, and lost on its way: a packet is on its way for no longer than the longest delay that was seen.
+func (x *exchange) windows(schedule []experiment.Event) (out [][2]int64) {
+	const ever = 1<<63 - 1
+	if len(schedule) == 0 {
+		return [][2]int64{{0, ever}}
+	}
+	under := int64(min(x.got.Delay.Max, 1) * 1e9)
+	for i, e := range schedule {
+		window := [2]int64{x.began.Add(time.Duration(e.At)).UnixNano() - under, ever}
+		if i > 0 {
+			out[i-1][1] = window[0]
+		}
+		out = append(out, window)
+	}
+	return out
+}
+
+func (x *exchange) eventLabels(i int, e experiment.Event) map[string]string {
+	labels := map[string]string{"event": e.What, "number": strconv.Itoa(i + 1)}
+	for k, v := range x.labels {
+		labels[k] = v
+	}
+	return labels
+}
+
+// hops are how many packets came with which TTL: 64 less the routers on the way.
+func (x *exchange) hops() (out []result.Measurement) {
+	var seen []int
+	for ttl := range x.got.TTL {
+		seen = append(seen, ttl)
+	}
+	slices.Sort(seen)
+	for _, ttl := range seen {
+		m := x.one("ttl", "packets", float64(x.got.TTL[ttl]))
+		m.Labels = map[string]string{"ttl": strconv.Itoa(ttl)}
+		for k, v := range x.labels {
+			m.Labels[k] = v
+		}
+		out = append(out, m)
+	}
+	return out
+}

@@ -1,0 +1,319 @@
+package drive
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"trivet.dev/trivet/bench/environment"
+	"trivet.dev/trivet/bench/experiment"
+	"trivet.dev/trivet/bench/result"
+	"trivet.dev/trivet/lab"
+)
+
+func needs(t *testing.T, programs ...string) {
+	t.Helper()
+	for _, p := range programs {
+		if _, err := exec.LookPath(p); err != nil {
+			t.Skipf("%s is not installed", p)
+		}
+	}
+}
+
+const all = `
+topology: linear,2
+lab: {datapath: DATAPATH, controller: CONTROLLER, target: TARGET}
+probes:
+  - ping: {from: h1, to: h2, count: 4, interval: 5ms}
+  - ping: {name: each, all: true, count: 2, interval: 5ms, size: 1000}
+  - iperf3: {name: tcp, from: h1, to: h2, time: 1s, parallel: 2, length: 4096}
+  - iperf3: {name: udp, from: h1, to: h2, time: 1s, protocol: udp, bitrate: 2mbit}
+  - iperf3: {name: both, from: h1, to: h2, time: 1s, bidirectional: true, bitrate: 5mbit}
+  - traceroute: {from: h1, to: h2}
+  - up_down
+  - command: {name: words, node: h1, run: "echo took 1.5 s; echo took 2 s", metric: wait, unit: s, match: "took ([0-9.]+) s"}
+  - command: {name: json, run: 'echo "{\"a\": [{\"b\": 3}, {\"b\": 4}]}"', metric: b, unit: "1", path: a.1.b}
+`
+
+// TestProbes proves on small labs of each kind, Mininet's own among them, that each probe measures what it says: how many values, of
+// which nodes, in which units, and that rates that were asked for are those that are seen.
+func TestProbes(t *testing.T) {
+	for _, place := range [][3]string{{"local", "bridge", "none"}, {"local", "embedded", "trivet"}, {"mininet", "bridge", "none"}} {
+		t.Run(strings.Join(place[:], " "), func(t *testing.T) {
+			needs(t, "iperf3", "traceroute")
+			if place[0] == "mininet" {
+				needs(t, "mn", "brctl")
+			}
+			i, probes := bring(t, strings.NewReplacer("TARGET", place[0], "DATAPATH", place[1], "CONTROLLER", place[2]).Replace(all))
+			_, v := run(t, i, probes["ping"])
+			if len(v["rtt h1 h2"]) != 4 || slices.Max(v["rtt h1 h2"]) > 10 || v["loss h1 h2"][0] != 0 {
+				t.Errorf("ping: %v", v)
+			}
+			if _, v = run(t, i, probes["each"]); len(v["rtt h1 h2"]) != 2 || len(v["rtt h2 h1"]) != 2 {
+				t.Errorf("each: %v", v)
+			}
+			if _, v = run(t, i, probes["tcp"]); v["throughput h1 h2"][0] < 1e6 || len(v["retransmissions h1 h2"]) != 1 {
+				t.Errorf("tcp: %v", v)
+			}
+			_, v = run(t, i, probes["udp"])
+			if sent := v["sent h1 h2"][0]; sent < 1.5e6 || sent > 2.5e6 || len(v["jitter h1 h2"]) != 1 || len(v["loss h1 h2"]) != 1 {
+				t.Errorf("udp: %v", v)
+			}
+			if _, v = run(t, i, probes["both"]); len(v["throughput h1 h2"]) != 1 || len(v["throughput h2 h1"]) != 1 || v["throughput h2 h1"][0] < 1e6 {
+				t.Errorf("both: %v", v)
+			}
+			if _, v = run(t, i, probes["traceroute"]); v["hops h1 h2"][0] != 1 {
+				t.Errorf("traceroute: %v", v)
+			}
+			if _, v = run(t, i, probes["up_down"]); v["up"][0] <= 0 || v["down"][0] <= 0 {
+				t.Errorf("up_down: %v", v)
+			}
+			if _, v = run(t, i, probes["words"]); !slices.Equal(v["wait"], []float64{1.5, 2}) {
+				t.Errorf("words: %v", v)
+			}
+			if _, v = run(t, i, probes["json"]); !slices.Equal(v["b"], []float64{4}) {
+				t.Errorf("json: %v", v)
+			}
+			watch(t, i.Watch())
+		})
+	}
+}
+
+// watch proves that what is said to be watched can be.
+func watch(t *testing.T, o environment.WatchOptions) {
+	t.Helper()
+	o.Interval, o.NoPerf = 20*time.Millisecond, true
+	w, err := environment.StartWatch(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(50 * time.Millisecond)
+	u := w.Stop()
+	if len(u.Processes) != len(o.Processes) || len(u.Cgroups) != len(o.Cgroups) || len(u.Processes) == 0 {
+		t.Errorf("watched %v and %v of %+v: %v", u.Processes, u.Cgroups, o, u.Missing)
+	}
+}
+
+// TestAsked proves that what links were asked for is held against what probes saw: as it should be, and where somebody has
+// changed a link beneath.
+func TestAsked(t *testing.T) {
+	needs(t, "iperf3")
+	i, probes := bring(t, `
+topology: linear,2
+lab: {datapath: bridge, controller: none, links: {delay: 10ms, bandwidth: 20mbit}}
+probes:
+  - ping: {from: h1, to: h2, count: 5, interval: 20ms}
+  - iperf3: {from: h1, to: h2, time: 4s}
+`)
+	links := func(p string) environment.LinkCheck {
+		o, _ := run(t, i, probes[p])
+		if len(o.Links) != 1 || len(o.Drops) > 0 {
+			t.Fatalf("%s: %+v, %+v", p, o.Links, o.Drops)
+		}
+		return o.Links[0]
+	}
+	if c := links("ping"); c.AskedDelay != 60*time.Millisecond || c.GivenDelay < c.AskedDelay || c.Sent != 5 || !strings.Contains(c.Link, "h1-s1-s2-h2") {
+		t.Errorf("%+v", c)
+	}
+	c := links("iperf3")
+	if c.AskedRate != 20e6 || c.GivenRate < 0.5*c.AskedRate || c.GivenRate > 1.05*c.AskedRate {
+		t.Errorf("%+v", c)
+	}
+	own := i.(*instance).place.(*ownLab)
+	if err := own.client.SetLink(context.Background(), lab.LinkRequest{A: "s1", B: "s2", Change: []string{"delay=50ms"}}); err != nil {
+		t.Fatal(err)
+	}
+	c = links("ping")
+	v := environment.Judge(environment.Evidence{Usage: &environment.Usage{Looks: 1}, Links: []environment.LinkCheck{c}}, environment.DefaultLimits)
+	if c.GivenDelay < 140*time.Millisecond || v.Level != environment.Bad {
+		t.Errorf("%+v, %+v", c, v)
+	}
+}
+
+// TestEvents proves that events happen: a link goes down, a program runs in a node, a host dies; and that what cannot is told.
+func TestEvents(t *testing.T) {
+	i, probes := bring(t, `
+topology: linear,2
+lab: {datapath: bridge, controller: none}
+probes:
+  - ping: {from: h1, to: h2, count: 1}
+  - command: {name: file, run: "ls DIR", metric: x, unit: "1", match: "([0-9]+)"}
+schedule:
+  - "at 1s: s1 -- s2 down"
+  - "at 1s: h1 run exit 3"
+  - "at 1s: kill h1"
+  - "at 1s: kill s2"
+  - "at 1s: kill controller"
+`)
+	events := i.(*instance).cell.Schedule
+	received := func() float64 {
+		o, err := i.Run(context.Background(), probes["ping"])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return 1 - valuesOf(o)["loss h1 h2"][0]
+	}
+	do := func(n int) error { return i.Do(context.Background(), events[n]) }
+	if got := received(); got != 1 {
+		t.Fatalf("before: %v", got)
+	}
+	if err := do(0); err != nil || received() != 0 {
+		t.Errorf("a link that is down: %v", err)
+	}
+	if err := do(1); err == nil || err.Error() != "exit 3" {
+		t.Errorf("a program that fails: %v", err)
+	}
+	hanging := make(chan error, 1)
+	own := i.(*instance).place
+	b := &bed{place: own}
+	stop, err := b.serve(context.Background(), "h1", "ready", "sh", "-c", "echo ready; sleep 1000")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		hanging <- own.run(context.Background(), "h1", []string{"sleep", "1000"}, nil, os.Stdout, os.Stderr)
+	}()
+	for { // until it is in the group
+		if pids, _ := os.ReadFile(filepath.Join(own.(*ownLab).cgroups.Of(own.(*ownLab).state.Name), "h1", "cgroup.procs")); strings.Count(string(pids), "\n") >= 3 {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	if err := do(2); err != nil {
+		t.Error(err)
+	}
+	var code *exitError
+	if err := <-hanging; !errors.As(err, &code) || *code != 137 {
+		t.Errorf("a program in a host that dies: %v", err)
+	}
+	stop()
+	if err := do(3); err != nil {
+		t.Errorf("a switch that dies: %v", err)
+	}
+	if err := do(4); err == nil || !strings.Contains(err.Error(), "process of its own") {
+		t.Errorf("a controller that is none: %v", err)
+	}
+}
+
+// TestFails proves that a lab that cannot be brought up leaves nothing, that a probe whose program fails says why, and that one that does not end
+// is ended with all that it has started.
+func TestFails(t *testing.T) {
+	i, probes := bring(t, `
+topology: linear,2
+lab: {datapath: bridge, controller: none}
+probes:
+  - command: {name: wrong, node: h1, run: "echo no such thing >&2; exit 4", metric: x, unit: s, match: "([0-9]+)"}
+  - command: {name: none, run: "echo nothing", metric: x, unit: s, match: "([0-9]+) s"}
+  - command: {name: text, run: "echo nothing", metric: x, unit: s, match: "(no)"}
+  - command: {name: key, run: 'echo "{}"', metric: x, unit: s, path: a.b}
+  - command: {name: hangs, node: h1, run: "sleep 1000 & sleep 1000", metric: x, unit: s, match: "([0-9]+)"}
+  - command: {name: here, run: "sleep 1000 & sleep 1000", metric: x, unit: s, match: "([0-9]+)"}
+`)
+	for name, want := range map[string]string{"wrong": "no such thing", "none": "is not in what", "text": "is no number", "key": `no "a" of a.b`} {
+		if _, err := i.Run(context.Background(), probes[name]); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for _, name := range []string{"hangs", "here"} {
+		ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
+		if _, err := i.Run(ctx, probes[name]); err == nil {
+			t.Errorf("%s ended well", name)
+		}
+		cancel()
+	}
+	group := filepath.Join(i.(*instance).place.(*ownLab).cgroups.Of(i.(*instance).name), "h1", "cgroup.procs")
+	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+		if pids, _ := os.ReadFile(group); len(pids) == 0 {
+			break
+		} else if time.Now().After(end) {
+			t.Fatalf("these go on: %s", pids)
+		}
+	}
+}
+
+// TestNotUp proves that a lab that does not come up is a failure with its reason, and leaves nothing: a node's start command fails, or
+// nobody listens where the controller should.
+func TestNotUp(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: it brings up a lab")
+	}
+	for want, text := range map[string]string{
+		"exit status 7": "topology: {nodes: {h1: {host: {start: exit 7}}, h2: host}, links: [h1 -- h2]}\nprobes: [ping: {from: h1, to: h2}]\n",
+		"127.0.0.1:1":   "topology: linear,2\nlab: {datapath: embedded, controller: 'tcp:127.0.0.1:1'}\nprobes: [ping: {from: h1, to: h2}]\n",
+	} {
+		p := planOf(t, text)
+		prefix, _ := PrefixOf(filepath.Join(t.TempDir(), "result"))
+		d := &Driver{Prefix: prefix, Wait: 200 * time.Millisecond}
+		if i, err := d.Up(context.Background(), &p.Cells[0]); i != nil || err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, %v", i, err)
+		}
+		if left, err := d.Clean(context.Background()); err != nil || len(left) > 0 {
+			t.Errorf("%s: left %v, %v", want, left, err)
+		}
+	}
+}
+
+// TestCheck proves that what this build does not have is told before anything runs.
+func TestCheck(t *testing.T) {
+	for text, want := range map[string]string{
+		"lab: {target: moon}": "there are local and mininet",
+		"lab: {target: mininet, datapath: embedded, controller: none}": "datapath: ovs or datapath: bridge",
+		"lab: {target: mininet, datapath: ovs, controller: trivet}":    "switches that learn",
+	} {
+		e, problems := experiment.Read("x.yaml", []byte("topology: linear,2\nprobes: [ping: {from: h1, to: h2}]\n"+text+"\n"), experiment.Standard())
+		if err := problems.Err(); err != nil {
+			t.Fatal(err)
+		}
+		p, _ := e.Plan()
+		if err := Check(p); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
+// TestDrops proves that packets dropped at a port are told with how many came there, but for ports where a queue may be full.
+func TestDrops(t *testing.T) {
+	p := planOf(t, "topology: linear,2\nlab: {datapath: bridge, controller: none, change: [h2 -- s2 bandwidth=1mbit]}\nprobes: [ping: {from: h1, to: h2}]\n")
+	top, problems := p.Cells[0].Lab.Resolve("", lab.Defaults)
+	if err := problems.Err(); err != nil {
+		t.Fatal(err)
+	}
+	before, after := map[string]port{}, map[string]port{}
+	parseDevices("Inter-|   Receive\n face |bytes packets\n  h1-eth0: 1 2 0 7 0 0 0 0 10 100 0 1 0 0 0 0\n s2-eth1: 1 2 0 0 0 0 0 0 10 100 0 0 0 0 0 0\n", before)
+	parseDevices("  h1-eth0: 1 2 0 99 0 0 0 0 10 190 0 11 0 0 0 0\n s2-eth1: 1 2 0 0 0 0 0 0 10 100 0 50 0 0 0 0\n", after)
+	if got := dropsBetween(top, before, after); len(got) != 1 || got[0] != (environment.Drops{Where: "port h1-eth0", Packets: 10, Of: 100}) {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestTraceroute proves that lines of traceroute are read, also where a hop is silent or answers by two addresses.
+func TestTraceroute(t *testing.T) {
+	hops := readTraceroute("traceroute to 10.0.3.2 (10.0.3.2), 30 hops max, 60 byte packets\n 1  10.0.1.1  0.500 ms  0.250 ms *\n 2  * * *\n10  10.0.3.9  1 ms 10.0.3.2  2 ms  3 ms\n")
+	if len(hops) != 3 || hops[0].address != "10.0.1.1" || !slices.Equal(hops[0].rtt, []float64{0.0005, 0.00025}) || hops[1].address != "" || hops[1].number != 2 || hops[2].number != 10 || len(hops[2].rtt) != 3 {
+		t.Errorf("%+v", hops)
+	}
+}
+
+// FuzzPrograms proves that no text of a program leads to anything but an error or finite numbers.
+func FuzzPrograms(f *testing.F) {
+	f.Add(`{"start":{"test_start":{"blksize":1448}},"intervals":[{"sum":{"start":0,"bits_per_second":1e9}}],"end":{"sum_received":{"bits_per_second":1e9}}}`, "end.sum")
+	f.Add(" 1  10.0.0.1  0.3 ms", "a.0.b")
+	f.Add("face: 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16", "")
+	f.Fuzz(func(t *testing.T, text, path string) {
+		readTraceroute(text)
+		parseDevices(text, map[string]port{})
+		_, _ = numberAt([]byte(text), path)
+		if r, err := readIperf([]byte(text)); err == nil {
+			s := result.Sample{Probe: "iperf3", Measurements: r.measurements("h1", "h2", true)}
+			if err := s.Check(); err != nil && !strings.Contains(err.Error(), "is +Inf") {
+				t.Errorf("%q: %v", text, err)
+			}
+		}
+	})
+}

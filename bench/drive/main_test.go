@@ -1,0 +1,120 @@
+package drive
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"trivet.dev/trivet/bench/experiment"
+	"trivet.dev/trivet/bench/probe/packets"
+	"trivet.dev/trivet/lab"
+	"trivet.dev/trivet/target/local"
+)
+
+// TestMain also plays the parts in which the program starts itself: these tests bring up labs.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 {
+		switch os.Args[1] {
+		case lab.DaemonCommand:
+			ended(lab.RunDaemon(os.Args[2]))
+		case local.InitCommand:
+			ended(local.RunInit())
+		case packets.Command:
+			ended(packets.Serve(os.Stdin, os.Stdout))
+		}
+	}
+	dir, err := os.MkdirTemp("", "tvd")
+	if err != nil {
+		panic(err)
+	}
+	os.Setenv("TRIVET_RUN_DIR", dir)
+	code := m.Run()
+	os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+func ended(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// patience bounds what takes a moment unless it never happens.
+const patience = 2 * time.Minute
+
+// planOf reads an experiment and checks it.
+func planOf(t *testing.T, text string) *experiment.Plan {
+	t.Helper()
+	e, problems := experiment.Read(filepath.Join(t.TempDir(), "x.yaml"), []byte(text), experiment.Standard())
+	if err := problems.Err(); err != nil {
+		t.Fatal(err)
+	}
+	p, problems := e.Plan()
+	if err := errors.Join(problems.Err(), p.Check(lab.Defaults).Err(), Check(p)); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// bring brings up the lab of an experiment's first cell, which goes down with the test, and returns it with its probes by name.
+func bring(t *testing.T, text string) (experiment.Instance, map[string]experiment.Probe) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: it brings up a lab")
+	}
+	p := planOf(t, text)
+	prefix, err := PrefixOf(filepath.Join(t.TempDir(), "result"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &Driver{Dir: p.Experiment.Dir(), Prefix: prefix}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	i, err := d.Up(ctx, &p.Cells[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := i.Down(context.Background()); err != nil {
+			t.Error(err)
+		}
+		if left, err := d.Clean(context.Background()); err != nil || len(left) > 0 {
+			t.Errorf("left: %v, %v", left, err)
+		}
+	})
+	probes := map[string]experiment.Probe{}
+	for _, group := range p.Cells[0].Groups {
+		for _, one := range group {
+			probes[one.Name] = one
+		}
+	}
+	return i, probes
+}
+
+// run runs a probe, which must not fail, and returns its outcome and its values by metric and labels: "rtt h1 h2".
+func run(t *testing.T, i experiment.Instance, p experiment.Probe) (experiment.Outcome, map[string][]float64) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	o, err := i.Run(ctx, p)
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", p.Name, err, o.Details)
+	}
+	return o, valuesOf(o)
+}
+
+func valuesOf(o experiment.Outcome) map[string][]float64 {
+	values := map[string][]float64{}
+	for _, m := range o.Measurements {
+		name := strings.TrimSpace(m.Metric + " " + m.Labels["from"] + " " + m.Labels["to"])
+		values[name] = append(values[name], m.Values...)
+	}
+	return values
+}

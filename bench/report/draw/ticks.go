@@ -1,0 +1,69 @@
+package draw
+
+import (
+	"math"
+	"strconv"
+
+	"gonum.org/v1/plot"
+)
+
+// maxLevels are the most levels of a factor that get a tick each.
+const maxLevels = 12
+
+// ticks are the levels themselves on the x axis, where there are few; else round numbers.
+func (b builder) ticks() {
+	if !b.log[1] {
+		b.Y.Tick.Marker = round{}
+	}
+	if b.figure.X.Categories != nil {
+		return
+	}
+	levels := map[float64]string{}
+	for _, s := range b.figure.Series {
+		for _, p := range s.Points {
+			levels[p.X] = p.Name
+		}
+	}
+	switch {
+	case len(levels) > 1 && len(levels) <= maxLevels:
+		var marks plot.ConstantTicks
+		for x, name := range levels {
+			marks = append(marks, plot.Tick{Value: x, Label: short(name, 12)})
+		}
+		b.X.Tick.Marker = marks
+	case !b.log[0]:
+		b.X.Tick.Marker = round{}
+	}
+}
+
+// round is a plot.Ticker of round numbers, about six of them.
+type round struct{}
+
+// Ticks is of plot.Ticker.
+func (round) Ticks(low, high float64) (out []plot.Tick) {
+	span := high - low
+	if !(span > 0) || math.IsInf(span, 0) {
+		return []plot.Tick{{Value: low, Label: strconv.FormatFloat(low, 'g', 4, 64)}}
+	}
+	rough := span / 6
+	power := math.Pow(10, math.Floor(math.Log10(rough)))
+	step := 10 * power
+	for _, m := range []float64{1, 2, 2.5, 5} {
+		if m*power >= rough {
+			step = m * power
+			break
+		}
+	}
+	digits := max(0, int(math.Ceil(-math.Log10(step)-1e-9)))
+	if step == 2.5*power {
+		digits = max(0, 1-int(math.Floor(math.Log10(power)+1e-9)))
+	}
+	for i := math.Ceil(low/step - 1e-9); i*step <= high+span*1e-9 && len(out) < 30; i++ {
+		label := strconv.FormatFloat(i*step, 'f', digits, 64)
+		if digits > 8 || math.Abs(high) >= 1e7 {
+			label = strconv.FormatFloat(i*step, 'g', 4, 64)
+		}
+		out = append(out, plot.Tick{Value: i * step, Label: label})
+	}
+	return out
+}

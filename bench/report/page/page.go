@@ -1,0 +1,155 @@
+// Package page writes reports as one HTML page that needs nothing else: no network, no files beside it. All that
+// results say is text to it, never HTML or script; what the page may load and run is bound by a
+// Content-Security-Policy as well.
+package page
+
+import (
+	"bytes"
+	"crypto/sha256"
+	_ "embed"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"io"
+	"strings"
+	"time"
+
+	"trivet.dev/trivet/bench/environment"
+	"trivet.dev/trivet/bench/report"
+	"trivet.dev/trivet/bench/report/draw"
+	"trivet.dev/trivet/internal/version"
+)
+
+//go:embed page.html
+var markup string
+
+//go:embed page.css
+var style string
+
+//go:embed scale.js
+var scaleScript string
+
+//go:embed plot.js
+var plotScript string
+
+//go:embed act.js
+var actScript string
+
+// maxStill is up to how many bytes a still picture is put into the page, for readers without scripts.
+const maxStill = 300_000
+
+// view is what the template sees.
+type view struct {
+	Title   string
+	Reports []*report.Report
+	Several bool
+	Policy  string
+	Style   template.CSS
+	Script  template.JS
+	Version string
+}
+
+var page = template.Must(template.New("page").Funcs(template.FuncMap{
+	"clean": report.Clean, "day": day, "command": command, "badge": badge, "still": still, "environment": facts, "id": id,
+	"join": strings.Join, "runs": runs, "mark": report.Mark, "isBad": func(l environment.Level) bool { return l == environment.Bad },
+	"limited": limited, "more": func(n, most int) int { return n - most },
+}).Parse(markup))
+
+// Write writes the page of one or more reports.
+func Write(to io.Writer, reports ...*report.Report) error {
+	script := "\"use strict\";\n(() => {\n" + scaleScript + plotScript + actScript + "})();\n"
+	v := view{Title: reports[0].Title, Reports: reports, Several: len(reports) > 1, Style: template.CSS(style), Script: template.JS(script), Version: version.Version,
+		Policy: fmt.Sprintf("default-src 'none'; img-src data:; style-src '%s'; script-src '%s'; base-uri 'none'; form-action 'none'", hash(style), hash(script))}
+	if v.Several {
+		v.Title = fmt.Sprintf("%d results", len(reports))
+	}
+	var b bytes.Buffer // all or nothing
+	if err := page.Execute(&b, v); err != nil {
+		return err
+	}
+	_, err := to.Write(b.Bytes())
+	return err
+}
+
+// hash is how a policy names a script or a style.
+func hash(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return "sha256-" + base64.StdEncoding.EncodeToString(sum[:])
+}
+
+func day(t time.Time) string {
+	if t.IsZero() {
+		return "unknown"
+	}
+	return t.UTC().Format("2 January 2006, 15:04 UTC")
+}
+
+// command is a command line that a shell takes as it is.
+func command(words []string) string {
+	var out []string
+	for _, w := range words {
+		w = report.Clean(w)
+		if w == "" || strings.ContainsFunc(w, func(r rune) bool {
+			return !strings.ContainsRune("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-./=:,@%+", r)
+		}) {
+			w = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
+		}
+		out = append(out, w)
+	}
+	return strings.Join(out, " ")
+}
+
+// badge is the class and the sign of a level; a level that there is not is doubtful.
+func badge(l environment.Level) map[string]string {
+	switch l {
+	case environment.Good:
+		return map[string]string{"class": "good", "sign": "●", "word": "good"}
+	case environment.Bad:
+		return map[string]string{"class": "bad", "sign": "■", "word": "bad"}
+	}
+	return map[string]string{"class": "doubtful", "sign": "▲", "word": "doubtful"}
+}
+
+// id is unique in the page.
+func id(parts ...any) string {
+	return strings.ReplaceAll(strings.Trim(fmt.Sprint(parts...), " "), " ", "-")
+}
+
+// still is the picture of a figure as an address, for readers without scripts; "" where there is none.
+func still(f report.Figure) template.URL {
+	var b bytes.Buffer
+	if err := draw.SVG(&b, &f); err != nil || b.Len() > maxStill {
+		return ""
+	}
+	return template.URL("data:image/svg+xml;base64," + base64.StdEncoding.EncodeToString(b.Bytes()))
+}
+
+func runs(list []int) string {
+	var words []string
+	for i, r := range list {
+		if i == 20 {
+			return strings.Join(words, ", ") + fmt.Sprintf(" and %d more", len(list)-i)
+		}
+		words = append(words, fmt.Sprint(r))
+	}
+	return strings.Join(words, ", ")
+}
+
+// limited are the first of many.
+func limited(list []string, most int) []string { return list[:min(len(list), most)] }
+
+// fact is a line of the environment.
+type fact struct{ Name, Value string }
+
+// facts are a record of an environment in full: each field that says something.
+func facts(r environment.Record) []fact {
+	data, err := json.Marshal(r)
+	var fields any
+	if err != nil || json.Unmarshal(data, &fields) != nil {
+		return nil
+	}
+	var out []fact
+	flatten(&out, "", fields)
+	return out
+}

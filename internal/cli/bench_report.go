@@ -1,0 +1,188 @@
+package cli
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"trivet.dev/trivet/bench/report"
+	"trivet.dev/trivet/bench/report/draw"
+	"trivet.dev/trivet/bench/report/page"
+	"trivet.dev/trivet/bench/result"
+)
+
+func (a *app) benchReport() *cobra.Command {
+	var out string
+	var text bool
+	cmd := &cobra.Command{
+		Use:   "report RESULT...",
+		Short: "Make a page with tables and figures of results",
+		Long: "Make of results what people read: a page with tables and figures, their intervals, how far to trust them, and\n" +
+			"the numbers of a paper beside them (index.html, one file that needs nothing else); each figure as SVG, PNG and\n" +
+			"CSV, each table for LaTeX (booktabs), and all values as CSV. What is to be shown says the experiment: see\n" +
+			"docs/report.md.",
+		Example: "  trivet bench report figure-16.jsonl\n  trivet bench report figure-16.jsonl figure-17.jsonl --out paper\n  trivet bench report figure-16.jsonl --text",
+		Args:    cobra.MinimumNArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			reports, runs, err := readReports(args)
+			if err != nil {
+				return err
+			}
+			if text {
+				return a.reportText(reports)
+			}
+			w := reportWriter{dir: cmp.Or(out, reportDir(args)), several: len(reports) > 1}
+			if err := w.all(reports, runs); err != nil {
+				return err
+			}
+			if a.json {
+				return a.printJSON(map[string]any{"page": w.page, "files": w.files})
+			}
+			a.warnOf(reports)
+			fmt.Fprintf(a.out, "%s  (and %s beside it)\n", w.page, plural(len(w.files)-1, "file"))
+			return nil
+		},
+	}
+	cmd.Flags().StringVarP(&out, "out", "o", "", "the directory (default: the result's name with -report)")
+	cmd.Flags().BoolVar(&text, "text", false, "print the tables instead")
+	return cmd
+}
+
+// readReports reads all results before anything is written.
+func readReports(paths []string) (reports []*report.Report, runs []*result.Run, err error) {
+	var problems []error
+	for _, path := range paths {
+		run, err := result.ReadFile(path)
+		if err != nil {
+			problems = append(problems, err)
+			continue
+		}
+		runs = append(runs, run)
+	}
+	if err := errors.Join(problems...); err != nil {
+		return nil, nil, err
+	}
+	for i, run := range runs {
+		reports = append(reports, report.Build(paths[i], run))
+	}
+	return reports, runs, nil
+}
+
+// reportDir is beside where the command is run, not beside the result, which may be in a place that is only read.
+func reportDir(paths []string) string {
+	if len(paths) > 1 {
+		return "report"
+	}
+	return baseName(paths[0]) + "-report"
+}
+
+func baseName(path string) string {
+	base := filepath.Base(path)
+	return cmp.Or(strings.TrimSuffix(base, filepath.Ext(base)), "result")
+}
+
+func (a *app) warnOf(reports []*report.Report) {
+	for _, r := range reports {
+		for _, p := range r.Problems {
+			fmt.Fprintf(a.err, "%s: %s\n", r.Path, report.Clean(p))
+		}
+	}
+}
+
+func (a *app) reportText(reports []*report.Report) error {
+	a.warnOf(reports)
+	for i, r := range reports {
+		if i > 0 {
+			fmt.Fprintln(a.out)
+		}
+		if err := r.WriteText(a.out); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// reportWriter writes the files of reports into a directory. Files of a report before are replaced.
+type reportWriter struct {
+	dir     string
+	several bool
+	page    string
+	files   []string
+	taken   map[string]bool
+}
+
+func (w *reportWriter) all(reports []*report.Report, runs []*result.Run) error {
+	w.taken = map[string]bool{}
+	w.page = filepath.Join(w.dir, "index.html")
+	if err := w.file("index.html", func(to io.Writer) error { return page.Write(to, reports...) }); err != nil {
+		return err
+	}
+	for i, r := range reports {
+		prefix := ""
+		if w.several {
+			prefix = w.prefix(r.Path)
+		}
+		if err := w.parts(prefix, r, runs[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// prefix tells the files of several results apart.
+func (w *reportWriter) prefix(path string) string {
+	base := baseName(path)
+	for n := 2; w.taken[base]; n++ {
+		base = fmt.Sprintf("%s-%d", baseName(path), n)
+	}
+	w.taken[base] = true
+	return base + "-"
+}
+
+func (w *reportWriter) parts(prefix string, r *report.Report, run *result.Run) error {
+	if err := w.file(prefix+"values.csv", run.CSV); err != nil {
+		return err
+	}
+	for i := range r.Figures {
+		f := &r.Figures[i]
+		name := prefix + f.ID
+		err := errors.Join(
+			w.file(name+".svg", func(to io.Writer) error { return draw.SVG(to, f) }),
+			w.file(name+".png", func(to io.Writer) error { return draw.PNG(to, f) }),
+			w.file(name+".csv", f.CSV))
+		if err != nil {
+			return err
+		}
+	}
+	for i := range r.Tables {
+		if err := w.file(prefix+r.Tables[i].ID+".tex", r.Tables[i].LaTeX); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// file writes one beside its place and moves it there when it is whole.
+func (w *reportWriter) file(name string, write func(io.Writer) error) error {
+	if err := os.MkdirAll(w.dir, 0o755); err != nil {
+		return err
+	}
+	path := filepath.Join(w.dir, name)
+	f, err := os.CreateTemp(w.dir, ".new-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name()) // nothing, once it is moved
+	err = errors.Join(write(f), f.Chmod(0o644), f.Close())
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	w.files = append(w.files, path)
+	return os.Rename(f.Name(), path)
+}

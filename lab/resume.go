@@ -1,0 +1,99 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"trivet.dev/trivet/target/local"
+)
+
+// Cure says of an Orphaned lab what is to be done.
+func (s State) Cure() string {
+	if s.Left == Up {
+		return fmt.Sprintf("the daemon of lab %s has died; packets flow as they did. Go on with it:  sudo trivet resume %s   or take it down:  sudo trivet down %s", s.Name, s.Name, s.Name)
+	}
+	return fmt.Sprintf("the daemon of lab %s has died before the lab was up, or while it went down; clean it up:  sudo trivet down %s", s.Name, s.Name)
+}
+
+// Resume starts a daemon for a lab whose daemon has died, and returns when that has taken over. After an error the lab
+// is as it was.
+func Resume(ctx context.Context, name string, each func(Progress)) (*Client, error) {
+	lock, err := os.OpenFile(filepath.Join(Dir(name), "resume.lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer lock.Close() // and with it the lock ends
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return nil, fmt.Errorf("lab %s is being resumed already", name)
+	}
+	state, err := Load(name)
+	switch {
+	case err != nil:
+		return nil, err
+	case state.Status != Orphaned:
+		return nil, fmt.Errorf("lab %s needs not be resumed: its daemon runs", name)
+	case state.Left != Up:
+		return nil, errors.New(state.Cure())
+	}
+	_ = os.Remove(state.Socket()) // that of the dead one
+	daemon, err := startDaemon(name)
+	if err != nil {
+		return nil, err
+	}
+	client, err := waitForDaemon(state, daemon)
+	if err != nil {
+		return nil, err
+	}
+	return client, client.Follow(ctx, each)
+}
+
+// resume takes the lab over from a daemon that has died.
+func (d *daemon) resume() {
+	d.changing.Lock()
+	defer d.changing.Unlock()
+	if err := d.takeOver(); err != nil {
+		d.closeOnce.Do(func() {
+			if d.own != nil {
+				d.own.close()
+			}
+			if d.local != nil {
+				d.local.Close()
+			}
+		})
+		d.progress.end(fmt.Errorf("%w\nthe lab is as it was; take it down:  trivet down %s", err, d.state.Name))
+		d.exit()
+		return
+	}
+	d.progress.note("resumed: the daemon before had died")
+	d.isUpNow()
+}
+
+func (d *daemon) takeOver() error {
+	l, err := local.New(d.state.Name, Dir(d.state.Name))
+	if err != nil {
+		return err
+	}
+	d.local, l.OnEnd = l, d.ended
+	d.findPrograms(d.state.Topology)
+	l.OnFabric = func(ctx context.Context) error {
+		_, err := d.startPrograms(ctx, d.state.Topology)
+		return err
+	}
+	if err := d.startController(d.state.Topology); err != nil {
+		return err
+	}
+	if err := l.Resume(d.ctx, d.state.Topology, d.progress.stage); err != nil {
+		return err
+	}
+	if err := d.giveDevices(d.ctx); err != nil { // nobody captures any more
+		return err
+	}
+	d.state.Topology = l.Topology
+	d.waitControllers()
+	return d.ctx.Err()
+}

@@ -1,0 +1,112 @@
+package local
+
+import (
+	"bytes"
+	"encoding/gob"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"trivet.dev/trivet/datapath/embedded/cache"
+	"trivet.dev/trivet/datapath/embedded/pipeline"
+)
+
+// switchState is what is on disk of the embedded switches, which live in the daemon: should that die, the next one
+// goes on with it.
+type switchState struct {
+	Origin   int64 // when the switches' clock began, on the machine's (CLOCK_MONOTONIC, ns)
+	Switches []pipeline.Saved
+	Credited []cache.Credited
+}
+
+func (l *Lab) switchFile() string { return filepath.Join(l.Dir, "switches") }
+
+// start is Origin as a time of this process.
+func (s *switchState) start() time.Time {
+	return time.Now().Add(time.Duration(s.Origin - monotonic()))
+}
+
+func monotonic() int64 {
+	var ts unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts)
+	return ts.Nano()
+}
+
+// The state is written every second; of a lab whose state takes long to write, as seldom as makes it a fiftieth of a
+// processor.
+const (
+	saveEvery = time.Second
+	saveShare = 50
+)
+
+// save writes the state until the switches are closed.
+func (s *embeddedSwitches) save() {
+	for wait := saveEvery; ; {
+		select {
+		case <-s.stop:
+			return
+		case <-time.After(wait):
+		}
+		begin := time.Now()
+		state := switchState{Origin: monotonic() - int64(s.Now())}
+		state.Switches, state.Credited = s.fast.Save()
+		var b bytes.Buffer
+		err := gob.NewEncoder(&b).Encode(state)
+		if err == nil {
+			err = errors.Join(os.WriteFile(s.file+".new", b.Bytes(), 0o600), os.Rename(s.file+".new", s.file))
+		}
+		if err != nil && !errors.Is(err, os.ErrNotExist) { // the lab's directory goes before the daemon
+			slog.Warn("the state of the switches is not on disk", "error", err)
+		}
+		wait = max(saveEvery, saveShare*time.Since(begin))
+	}
+}
+
+// readSwitchState reads what a daemon has written; nil: there were no embedded switches.
+func readSwitchState(file string) (*switchState, error) {
+	b, err := os.ReadFile(file)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	s := &switchState{}
+	if err := gob.NewDecoder(bytes.NewReader(b)).Decode(s); err != nil {
+		return nil, fmt.Errorf("the state of the embedded switches, %s: %w", file, err)
+	}
+	return s, nil
+}
+
+// restore makes new switches what those were that another process had.
+func (s *embeddedSwitches) restore() error {
+	var errs []error
+	for _, a := range s.agents {
+		if v := s.saved[a.Switch().DatapathID()]; v != nil {
+			delete(s.saved, v.DatapathID)
+			if err := a.Switch().Restore(v); err != nil {
+				errs = append(errs, fmt.Errorf("switch %s: %w", a.Switch().Name(), err))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// takeOver ends taking over what another process had, if there was one, and begins to write the state. It is called
+// whenever the ports are there.
+func (s *embeddedSwitches) takeOver(before *switchState) {
+	if before != nil {
+		flows, err := s.fast.TakeOver(before.Credited)
+		if err != nil {
+			slog.Warn("not all that the kernel forwards could be taken over", "error", err)
+		}
+		slog.Info("took over what the kernel forwards", "flows", flows)
+		s.Release()
+	}
+	s.started.Do(func() { s.saving.Go(s.save) })
+}

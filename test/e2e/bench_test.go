@@ -1,0 +1,217 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"trivet.dev/trivet/bench/environment"
+	results "trivet.dev/trivet/bench/result"
+)
+
+// samples reads a result file, and checks that its samples that count are of as many different runs and probes.
+func (m *machine) samples(file string) *results.Run {
+	m.t.Helper()
+	run, err := results.ReadFile(file)
+	must(m.t, err)
+	seen := map[string]bool{}
+	for _, s := range run.Counted() {
+		key := fmt.Sprint(s.Run, s.Probe)
+		if seen[key] {
+			m.t.Errorf("two samples of run %d, %s count", s.Run, s.Probe)
+		}
+		seen[key] = true
+	}
+	return run
+}
+
+// TestBenchResumed proves that a run of an experiment that is killed can be resumed: what it had measured is not measured again, the lab that
+// it left is taken down, at the end each cell has each repetition once, and nothing is left.
+func TestBenchResumed(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	before := m.snapshot()
+	file := m.file("x.yaml", `
+topology: linear,2
+lab: {datapath: "${datapath}", controller: none}
+factors: {datapath: [bridge, embedded], count: [2, 3]}
+probes: [ping: {from: h1, to: h2, count: "${count}", interval: 100ms}]
+repetitions: 2
+fresh: true
+`)
+	out := filepath.Join(m.dir, "x.jsonl")
+	bench := m.command(trivet, "bench", "run", file, "--out", out)
+	said := m.startOutput(bench)
+	lines := func() int {
+		text, _ := os.ReadFile(out)
+		return strings.Count(string(text), "\n")
+	}
+	eventually(t, "some runs are measured, and a lab is up", func() bool {
+		return lines() >= 4 && strings.Contains(m.ok("ls"), "  up ") || bench.ProcessState != nil
+	})
+	must(t, bench.Process.Kill())
+	wait(t, bench)
+	first := m.samples(out)
+	if n := len(first.Counted()); n < 3 || n >= 8 {
+		t.Fatalf("%d of 8 runs were measured before the end: %s", n, said)
+	}
+	contains(t, m.want(1, "bench", "run", file, "--out", out).err, "resume")
+	again := m.ok("bench", "run", file, "--out", out, "--resume")
+	contains(t, again, "left by a run before", "8 runs measured, 0 failed, 0 left")
+	all := m.samples(out)
+	counted := all.Counted()
+	if len(counted) != 8 || len(all.Resumes) != 1 || !slices.EqualFunc(first.Counted(), counted[:len(first.Counted())], func(a, b results.Sample) bool { return a.Started.Equal(b.Started) }) {
+		t.Errorf("%d samples, %d resumes", len(counted), len(all.Resumes))
+	}
+	cells := map[string]int{}
+	for _, s := range counted {
+		cells[s.Cell]++
+		if n := len(s.Values("rtt")); s.Failure != "" || float64(n) != s.Factors["count"] || s.Usage == nil || len(s.Usage.Processes) != 1 {
+			t.Errorf("%+v", s)
+		}
+	}
+	if len(cells) != 4 || slices.Max(mapValues(cells)) != 2 {
+		t.Errorf("samples of each cell: %v", cells)
+	}
+	m.unchanged(before)
+}
+
+func mapValues(m map[string]int) (out []int) {
+	for _, v := range m {
+		out = append(out, v)
+	}
+	return out
+}
+
+// TestBenchFidelity proves that links that do what they were asked for have nothing said against them, and that one that has been changed
+// beneath is found out.
+func TestBenchFidelity(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	out := filepath.Join(m.dir, "x.jsonl")
+	m.ok("bench", "run", m.file("x.yaml", `
+topology: {nodes: {"h[1-2]": host}, links: [h1 -- h2: {delay: 100ms}]}
+probes:
+  - ping: {name: right, from: h1, to: h2, count: 5, interval: 50ms}
+  - command: {run: "`+trivet+` link set h1-h2 delay=300ms && echo changed 1", metric: links, unit: "1", match: "changed ([0-9])"}
+  - ping: {name: wrong, from: h1, to: h2, count: 5, interval: 50ms}
+`), "--out", out)
+	for _, s := range m.samples(out).Counted() {
+		var links []environment.Reason
+		for _, r := range s.Verdict.Reasons {
+			if strings.HasPrefix(r.Code, "link") || r.Code == "drops" {
+				links = append(links, r)
+			}
+		}
+		switch {
+		case s.Probe == "wrong" && (len(links) != 1 || links[0].Level != environment.Bad || s.Verdict.Level != environment.Bad):
+			t.Errorf("a link of 300 ms instead of 100 is %+v", s.Verdict)
+		case s.Probe == "right" && (len(links) != 0 || len(s.Verdict.Reasons) == 0 && s.Verdict.Level != environment.Good):
+			t.Errorf("a link as it should be is %+v (%v)", s.Verdict, s.Values("rtt"))
+		}
+	}
+}
+
+// TestBenchFaults proves that what goes wrong in one cell stays there: a probe that hangs, a host that dies, a lab that does not come
+// up. The rest is measured, the exit code tells, and nothing is left.
+func TestBenchFaults(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	before := m.snapshot()
+	out := filepath.Join(m.dir, "x.jsonl")
+	r := m.want(1, "bench", "run", m.file("x.yaml", `
+topology: {nodes: {h1: {host: {start: "${fault.start}"}}, h2: host}, links: [h1 -- h2]}
+factors:
+  fault:
+    none: {start: "true", run: echo 1, kill: h2, timeout: 60s}
+    hangs: {start: "true", run: sleep 1000, kill: h2, timeout: 2s}
+    dies: {start: "true", run: "sleep 60; echo 1", kill: h1, timeout: 60s}
+    start: {start: exit 3, run: echo 1, kill: h2, timeout: 60s}
+probes: [command: {node: h1, run: "${fault.run}", metric: x, unit: "1", match: "([0-9])", timeout: "${fault.timeout}"}]
+schedule: ["at 500ms: kill ${fault.kill}"]
+order: given
+`), "--out", out)
+	contains(t, r.out, "3 failed, 0 left")
+	contains(t, r.err, "--resume --again")
+	counted := m.samples(out).Counted()
+	if len(counted) != 4 {
+		t.Fatalf("%d samples: %s", len(counted), r)
+	}
+	for i, want := range []string{"", "did not end within 2 s", "exit 137", "did not come up"} {
+		if got := counted[i].Failure; (got == "") != (want == "") || !strings.Contains(got, want) {
+			t.Errorf("%s: %q", counted[i].Cell, got)
+		}
+	}
+	m.unchanged(before)
+}
+
+// TestBenchFullDisk proves that a full disk ends a run with a word of what to do, and that it can be resumed.
+func TestBenchFullDisk(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	disk := filepath.Join(m.dir, "disk")
+	m.sh("mkdir disk; mount -t tmpfs -o size=32k none disk")
+	file, out := m.file("x.yaml", `
+topology: {nodes: {"h[1-2]": host}, links: [h1 -- h2]}
+probes: [command: {run: "seq 1000", metric: x, unit: "1", match: "([0-9]+)"}]
+repetitions: 8
+`), filepath.Join(disk, "x.jsonl")
+	r := m.want(1, "bench", "run", file, "--out", out)
+	contains(t, r.err, "no space left", "make room and resume", "--resume")
+	m.sh("mount -o remount,size=1m disk")
+	r = m.run("bench", "run", file, "--out", out, "--resume", "--again")
+	if r.code != 0 || !strings.Contains(r.out, "8 runs measured, 0 failed, 0 left") {
+		t.Error(r)
+	}
+}
+
+// TestBenchInterrupted proves that Ctrl-C ends a run in the middle of a probe with nothing left, and says how to go on.
+func TestBenchInterrupted(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	before := m.snapshot()
+	file := m.file("x.yaml", "topology: linear,2\nlab: {datapath: bridge, controller: none}\nprobes: [ping: {from: h1, to: h2, count: 1000, interval: 1s}]\n")
+	out := filepath.Join(m.dir, "x.jsonl")
+	bench := m.command(trivet, "bench", "run", file, "--out", out)
+	said := m.startOutput(bench)
+	eventually(t, "the lab is up", func() bool { return strings.Contains(m.ok("ls"), "  up ") || bench.ProcessState != nil })
+	time.Sleep(100 * time.Millisecond) // into the probe, where the machine is not too slow for that
+	must(t, bench.Process.Signal(unix.SIGINT))
+	wait(t, bench)
+	if code := bench.ProcessState.ExitCode(); code != 1 {
+		t.Errorf("exit %d", code)
+	}
+	contains(t, said.String(), "interrupted; 1 run of 1 left", "trivet bench run "+file+" --out "+out+" --resume")
+	m.unchanged(before)
+}
+
+// TestBenchAsked proves that a plan is shown without root's part of it, that everything wrong with a file is told, and that what can be
+// asked for is listed.
+func TestBenchAsked(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	file := m.file("x.yaml", "topology: linear,2\nfactors: {n: [1, 2, 3]}\nprobes: [ping: {from: h1, to: h2, count: \"${n}\"}]\nquick: {n: [1], repetitions: 2}\n")
+	plan := m.ok("bench", "run", file, "--dry-run")
+	contains(t, plan, "3 runs of 3 cells", "ping")
+	contains(t, m.ok("bench", "run", file, "--dry-run", "--quick"), "2 runs of 1 cell")
+	contains(t, m.ok("bench", "run", file, "--dry-run", "--repetitions", "5", "--seed", "9"), "15 runs of 3 cells", "seed 9")
+	contains(t, m.want(1, "bench", "run", m.file("y.yaml", "topology: linear,2\nprobes: [pong: {from: h1, to: h9}]\n")).err, "y.yaml:2", "ping")
+	contains(t, m.want(1, "bench", "run", m.file("z.yaml", "topology: linear,2\nprobes: [ping: {from: h1, to: h9}]\n")).err, "z.yaml:2", "h9")
+	contains(t, m.ok("bench", "list"), "iperf3", "convergence", "up_down")
+	contains(t, m.ok("bench", "list", "iperf3"), "congestion", "tcp|udp", "10s")
+	contains(t, m.want(1, "bench", "list", "ipref3").err, "iperf3")
+	if list := jsonOf[[]struct{ Name string }](m, "bench", "list"); len(list) < 10 || list[0].Name != "lab" {
+		t.Errorf("%+v", list)
+	}
+	contains(t, m.ok("__complete", "bench", "list", ""), "iperf3")
+	contains(t, m.ok("__complete", "bench", "run", ""), "yaml")
+	if _, err := os.Stat(filepath.Join(m.dir, "x.jsonl")); err == nil {
+		t.Error("a dry run has written a result")
+	}
+}

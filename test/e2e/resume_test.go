@@ -1,0 +1,109 @@
+package e2e
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// killDaemon kills the lab's daemon and waits until it is seen to be dead.
+func (m *machine) killDaemon() {
+	m.t.Helper()
+	m.kill("*_[_]daemon*")
+	eventually(m.t, "the lab is seen to have no daemon", func() bool {
+		return strings.Contains(m.ok("ls"), "orphaned")
+	})
+}
+
+// packetsTo returns what a switch has counted by its entry for a host's address.
+func (m *machine) packetsTo(sw, host string) int {
+	m.t.Helper()
+	out := m.ok("flows", sw)
+	found := regexp.MustCompile(`(?m)^` + sw + `\s+\d+\s+\d+\s+(\d+)\s.*\bdl_dst=` + host + `\b`).FindStringSubmatch(out)
+	if found == nil {
+		m.t.Fatalf("no entry of %s leads to %s:\n%s", sw, host, out)
+	}
+	n, _ := strconv.Atoi(found[1])
+	return n
+}
+
+// TestResume proves that a lab whose daemon is killed under traffic loses no packet, neither while nobody answers for it
+// nor when another daemon takes over; that entries count on, with what was forwarded meanwhile; that the lab can be
+// changed and measured then as before; and that down leaves nothing.
+func TestResume(t *testing.T) {
+	for _, c := range [][]string{
+		{"--datapath", "embedded", "--controller", "trivet"}, {"--datapath", "embedded", "--controller", "none"},
+		{"--datapath", "ovs", "--controller", "trivet"}, {"--datapath", "bridge", "--controller", "none"},
+	} {
+		t.Run(c[1]+" "+c[3], func(t *testing.T) {
+			t.Parallel()
+			m := newMachine(t)
+			before := m.snapshot()
+			m.up(append([]string{"linear,3"}, c...)...)
+			m.pingAll(6)
+			counts := c[3] == "trivet"
+			had := 0
+			if counts {
+				had = m.packetsTo("s2", "h3")
+			}
+			const n = 300
+			// Not by trivet exec, whose end of the connection dies with the daemon.
+			ping := m.command("nsenter", "--net=/run/trivet/"+m.name+"/ns/net/h1", "ping", "-q", "-i", "0.01", "-c", fmt.Sprint(n), "-W", "60", "10.0.0.3")
+			out := m.startOutput(ping)
+			time.Sleep(500 * time.Millisecond) // some go while it lives
+			m.killDaemon()
+			contains(t, m.want(1, "ping", "--all").err, "trivet resume "+m.name, "trivet down "+m.name)
+			contains(t, m.ok("resume"), "resumed in")
+			if wait(t, ping); !strings.Contains(out.String(), fmt.Sprintf("%d received, 0%% packet loss", n)) {
+				t.Errorf("through the death and the resumption: %s", out)
+			}
+			if counts {
+				if now := m.packetsTo("s2", "h3"); now < had+n || now > had+n+20 {
+					t.Errorf("s2 counts %d packets to h3 after %d and %d pings", now, had, n)
+				}
+			}
+			m.pingAll(6, "--timeout", "10s")
+			m.ok("link", "set", "s1-s2", "down")
+			m.want(3, "ping", "h1", "h2", "--count", "1", "--timeout", "200ms")
+			m.ok("link", "set", "s1-s2", "up")
+			m.pingAll(6, "--timeout", "10s")
+			contains(t, m.want(1, "resume").err, "its daemon runs")
+			m.killDaemon() // and once more
+			m.ok("resume")
+			m.killDaemon()
+			m.ok("down")
+			m.unchanged(before)
+		})
+	}
+}
+
+// TestResumeEverything proves the same of all that a lab is made of: delay lines, which end with the daemon, are there
+// again; programs in nodes live on.
+func TestResumeEverything(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	m.withExternal()
+	before := m.snapshot()
+	m.up(m.file("everything.yaml", everything))
+	m.killDaemon()
+	m.ok("resume")
+	m.pingAll(6, "--timeout", "10s")
+	contains(t, m.exec("h1", "ps ax"), "sleep 1000")
+	if rtt := m.rtt("h2", "h3"); rtt < 2*5 {
+		t.Errorf("%.3f ms over a link of 5 ms", rtt)
+	}
+	m.ok("down")
+	m.unchanged(before)
+}
+
+// TestResumeNotUp proves that a lab which never came up is not resumed, and that this is said.
+func TestResumeNotUp(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	m.killAt(m.file("lab.yaml", "nodes: {s1: switch, \"h[1-2]\": host}\nlinks: [\"s1 -- h[1-2]\"]\n"), 6)
+	contains(t, m.want(1, "resume").err, "before the lab was up", "trivet down "+m.name)
+	m.ok("down")
+}

@@ -169,6 +169,8 @@ func (d *data) againstLimit(t definition.Trend, g *group, dims []string, unit st
 	}
 	limit *= *t.Limit
 	switch {
+	case i.Method == "Wilson" && s.Max == 0 && i.High >= limit && limit > 0 && limit < 1:
+		p.more = fmt.Sprintf("; of so few that cannot be said, of about %.0f it could", math.Ceil(3.85*(1-limit)/limit))
 	case len(values) < enough && i.Method != "Wilson":
 		p.more = fmt.Sprintf("; %s are too few, take at least %d", plural(len(values), "repetition"), enough)
 	case i.Low > limit:

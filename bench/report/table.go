@@ -142,17 +142,19 @@ func (b *tableBuilder) wide(rows, columns [][]string) {
 	}
 	for _, levels := range rows {
 		for i, v := range b.def.Values {
-			add(levels, v, i == 0, func(c []string) Cell { return b.cell(b.find(levels, c), v) })
-			levels = slices.Clone(levels) // named once
+			heads := levels
+			if i > 0 {
+				heads = make([]string, len(levels)) // they are named once
+			}
+			add(heads, v, i == 0, func(c []string) Cell { return b.cell(b.find(levels, c), v) })
 		}
 	}
 	if b.def.Gap == nil {
 		return
 	}
-	for i, v := range []string{definition.Mean, "interval"} {
-		if i == 0 || slices.Contains(b.def.Values, v) {
-			add([]string{b.gapName()}, v, i == 0, func(c []string) Cell { return b.gap(c, v) })
-		}
+	add([]string{b.gapName()}, "gap of means", true, func(c []string) Cell { return b.gap(c, definition.Mean) })
+	if slices.Contains(b.def.Values, "interval") {
+		add([]string{""}, "interval", false, func(c []string) Cell { return b.gap(c, "interval") })
 	}
 }
 

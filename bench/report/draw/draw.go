@@ -137,11 +137,11 @@ func log(f *report.Figure) (out [2]bool) {
 
 func (b builder) axes() {
 	if b.log[0] {
-		b.X.Scale, b.X.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
+		b.X.Scale = plot.LogScale{}
 	}
 	switch {
 	case b.log[1]:
-		b.Y.Scale, b.Y.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
+		b.Y.Scale = plot.LogScale{}
 	case b.figure.Kind == definition.CDF:
 		b.Y.Min, b.Y.Max = 0, 1
 	case b.Y.Min > 0 && (b.figure.Kind == definition.Bar || b.Y.Min < 0.6*b.Y.Max):

@@ -14,6 +14,8 @@ const maxLevels = 12
 func (b builder) ticks() {
 	if !b.log[1] {
 		b.Y.Tick.Marker = round{}
+	} else {
+		b.Y.Tick.Marker = logarithmic{}
 	}
 	if b.figure.X.Categories != nil {
 		return
@@ -31,7 +33,9 @@ func (b builder) ticks() {
 			marks = append(marks, plot.Tick{Value: x, Label: short(name, 12)})
 		}
 		b.X.Tick.Marker = marks
-	case !b.log[0]:
+	case b.log[0]:
+		b.X.Tick.Marker = logarithmic{}
+	default:
 		b.X.Tick.Marker = round{}
 	}
 }
@@ -64,6 +68,28 @@ func (round) Ticks(low, high float64) (out []plot.Tick) {
 			label = strconv.FormatFloat(i*step, 'g', 4, 64)
 		}
 		out = append(out, plot.Tick{Value: i * step, Label: label})
+	}
+	return out
+}
+
+// logarithmic is a plot.Ticker of powers of ten, with 2 and 5 between few of them.
+type logarithmic struct{}
+
+// Ticks is of plot.Ticker.
+func (logarithmic) Ticks(low, high float64) (out []plot.Tick) {
+	if !(low > 0) || !(high > low) {
+		return nil
+	}
+	first, last := math.Floor(math.Log10(low)), math.Ceil(math.Log10(high))
+	every := math.Max(1, math.Ceil((last-first)/8))
+	for e := first; e <= last; e += every {
+		for _, m := range []float64{1, 2, 5} {
+			v := m * math.Pow(10, e)
+			if v < low*0.9999 || v > high*1.0001 || m > 1 && last-first > 3 {
+				continue
+			}
+			out = append(out, plot.Tick{Value: v, Label: strconv.FormatFloat(v, 'g', 4, 64)})
+		}
 	}
 	return out
 }

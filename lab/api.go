@@ -113,7 +113,7 @@ func register(api huma.API, d *daemon) {
 		if err == nil {
 			err = d.setLink([2]string{in.Body.A, in.Body.B}, max(1, in.Body.Number), change)
 		}
-		if err == nil {
+		if err == nil && !in.Body.NoWait {
 			err = d.follow()
 		}
 		return nil, problem(err)
@@ -257,6 +257,7 @@ type LinkRequest struct {
 	B      string   `json:"b" doc:"Node at the other end"`
 	Number int      `json:"number,omitempty" doc:"Which of parallel links, from 1"`
 	Change []string `json:"change" doc:"up, down, or settings like delay=10ms"`
+	NoWait bool     `json:"no_wait,omitempty" doc:"Answer when the link is changed, not when the controller has followed"`
 }
 
 // PingRequest asks for pings.

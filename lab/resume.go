@@ -95,5 +95,6 @@ func (d *daemon) takeOver() error {
 	}
 	d.state.Topology = l.Topology
 	d.waitControllers()
+	l.TakeOver()
 	return d.ctx.Err()
 }

@@ -3,6 +3,7 @@ package topology
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 )
@@ -102,6 +103,9 @@ func index(keys []string, links []*Link) map[string]*Link {
 
 // linkFields compares two links, whichever end comes first in each.
 func linkFields(a, b *Link) []Field {
+	if a == b {
+		return nil
+	}
 	if a.Ends[0].label() != b.Ends[0].label() {
 		turned := b.Clone()
 		turned.Ends[0], turned.Ends[1] = turned.Ends[1], turned.Ends[0]
@@ -113,6 +117,9 @@ func linkFields(a, b *Link) []Field {
 // fields compares two values by their JSON form, setting by setting. Where a
 // drawing puts things and what other formats keep does not count.
 func fields(a, b any) []Field {
+	if reflect.DeepEqual(a, b) {
+		return nil
+	}
 	am, bm := map[string]string{}, map[string]string{}
 	flatten("", toJSON(a), am)
 	flatten("", toJSON(b), bm)

@@ -24,10 +24,10 @@ var generators = []generator{
 		params: []param{count("k", 3), count("n", 0).or(1)}, size: withHosts(0), build: ring},
 	{name: "mesh", description: "k switches, each linked to all others, n hosts at each", example: "mesh,5",
 		params: []param{count("k", 2), count("n", 0).or(1)}, size: meshSize, build: mesh},
-	{name: "grid", description: "x by y switches, each linked to its neighbours, n hosts at each", example: "grid,4,3",
-		params: []param{count("x", 1), count("y", 1), count("n", 0).or(1)}, size: latticeSize, build: grid},
+	{name: "grid", description: "x by y switches, each linked to its neighbours, n hosts at each (or at each k-th: every=k)", example: "grid,4,3",
+		params: []param{count("x", 1), count("y", 1), count("n", 0).or(1), count("every", 1).or(1)}, size: latticeSize, build: grid},
 	{name: "torus", description: "a grid whose rows and columns are closed to rings", example: "torus,3,3",
-		params: []param{count("x", 3), count("y", 3), count("n", 0).or(1)}, size: latticeSize, build: torus},
+		params: []param{count("x", 3), count("y", 3), count("n", 0).or(1), count("every", 1).or(1)}, size: latticeSize, build: torus},
 	{name: "fat-tree", description: "k pods of edge (e…) and aggregation (a…) switches under core (c…) switches", example: "fat-tree,4",
 		params: []param{{name: "k", min: 2, max: 1000, even: true}, count("hosts-per-edge", 0).or(1)}, size: fatTreeSize, build: fatTree},
 	{name: "waxman", description: "a random network in which near switches are linked more often; connected, a host at each", example: "waxman,60,seed=7",
@@ -243,6 +243,9 @@ func lattice(b *builder, a arguments, closed bool) error {
 			if y <= 255 {
 				b.inner[i*y+j].DPID = DPID(256*(i+1) + j + 1)
 			}
+			if (i*y+j)%a.int("every") > 0 {
+				continue
+			}
 			for k := range n {
 				name := "h" + place
 				if n > 1 {
@@ -266,8 +269,8 @@ func lattice(b *builder, a arguments, closed bool) error {
 }
 
 func latticeSize(a arguments) (nodes, links float64) {
-	inner := a["x"] * a["y"]
-	return inner * (1 + a["n"]), inner * (2 + a["n"])
+	inner, hosts := a["x"]*a["y"], a["x"]*a["y"]*a["n"]/a["every"]
+	return inner + hosts, 2*inner + hosts
 }
 
 // fatTree is the network of M. Al-Fares, A. Loukissas and A. Vahdat, "A Scalable, Commodity Data Center Network

@@ -46,6 +46,7 @@ func TestGenerateCounts(t *testing.T) {
 		"grid,1,1":          {1, 1, 1},
 		"torus,3,4":         {12, 12, 36},
 		"torus,3,3,2":       {9, 18, 36},
+		"torus,4,5,2,6":     {20, 8, 48},
 		"fat-tree,4":        {20, 8, 40},
 		"fat-tree,4,2":      {20, 16, 48},
 		"fat-tree,2":        {5, 2, 6},

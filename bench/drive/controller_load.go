@@ -33,15 +33,14 @@ func controllerLoad(ctx context.Context, b *bed) (o experiment.Outcome, err erro
 	}
 	hosts := b.options.Int("hosts")
 	argv := []string{program, "bench", "controller", "--json", "--connect", c.address, "--mode", b.options.Text("mode"), "--switches", b.options.Text("switches"),
-		"--hosts", strconv.Itoa(hosts), "--duration", b.options.Time("time").String(), "--pid", strconv.Itoa(c.pid)}
+		"--hosts", strconv.Itoa(hosts), "--duration", b.options.Time("time").String(), "--pid", strconv.Itoa(c.pid),
+		"--first-dpid", strconv.FormatUint(b.freeDPIDs(), 10)}
 	if b.options["mode"] == string(flowload.Throughput) { // a packet from every host that asks, at most
 		argv = append(argv, "--window", strconv.Itoa(min(64, hosts-max(2, hosts/5))))
 	}
-	var text []byte
-	if c.inside != "" {
-		text, err = b.output(ctx, c.inside, argv...)
-	} else {
-		text, err = onMachine(ctx, quoted(argv), b.name)
+	text, err := b.generate(ctx, c, argv)
+	if err != nil && strings.Contains(err.Error(), "you speak 1.0") {
+		text, err = b.generate(ctx, c, append(argv, "--openflow", "1.0"))
 	}
 	if err != nil {
 		return o, err
@@ -60,6 +59,25 @@ func controllerLoad(ctx context.Context, b *bed) (o experiment.Outcome, err erro
 		err = errors.New("the controller answered nothing")
 	}
 	return o, err
+}
+
+// generate runs the generator where the controller can be reached.
+func (b *bed) generate(ctx context.Context, c decider, argv []string) ([]byte, error) {
+	if c.inside != "" {
+		return b.output(ctx, c.inside, argv...)
+	}
+	return onMachine(ctx, quoted(argv), b.name)
+}
+
+// freeDPIDs is a datapath id from which on the lab's switches have none.
+func (b *bed) freeDPIDs() uint64 {
+	first := uint64(1)
+	for _, n := range b.topology.Nodes {
+		if id := uint64(n.DPID); id < 1<<63 {
+			first = max(first, id+1)
+		}
+	}
+	return first
 }
 
 // decider is a lab's controller.

@@ -16,6 +16,7 @@ import (
 	"trivet.dev/trivet/bench/tune"
 	"trivet.dev/trivet/internal/version"
 	"trivet.dev/trivet/lab"
+	"trivet.dev/trivet/target/local"
 	"trivet.dev/trivet/topology"
 )
 
@@ -58,6 +59,15 @@ func (d *Driver) Clean(ctx context.Context) ([]string, error) {
 			names = append(names, s.Name)
 			errs = append(errs, s.Stop(ctx, func(lab.Progress) {}))
 		}
+	}
+	groups, err := local.FindCgroups()
+	if err != nil {
+		return names, errors.Join(append(errs, err)...)
+	}
+	left, _ := filepath.Glob(groups.Of(d.Prefix + "-*")) // Mininet's, which ends by itself, but for its cgroup
+	for _, dir := range left {
+		names = append(names, filepath.Base(dir))
+		errs = append(errs, groups.Remove(filepath.Base(dir)))
 	}
 	return names, errors.Join(errs...)
 }
@@ -145,7 +155,7 @@ func (d *Driver) up(ctx context.Context, cell *experiment.Cell) (*instance, erro
 	i := &instance{driver: d, cell: cell, topology: t, name: fmt.Sprintf("%s-%d", d.Prefix, d.count.Add(1))}
 	var err error
 	if cell.Lab.Options["target"] == onMininet {
-		i.place, err = startMininet(ctx, t)
+		i.place, err = startMininet(ctx, i.name, t)
 	} else {
 		i.place, err = d.start(ctx, i.name, t)
 	}

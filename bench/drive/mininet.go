@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"syscall"
@@ -23,6 +24,7 @@ import (
 	"trivet.dev/trivet/bench/experiment"
 	"trivet.dev/trivet/bench/probe"
 	"trivet.dev/trivet/lab"
+	"trivet.dev/trivet/target/local"
 	"trivet.dev/trivet/topology"
 )
 
@@ -83,6 +85,8 @@ func checkMininet(t *topology.Topology) error {
 
 // mininetLab is a network that Mininet has brought up, in namespaces that end with its process.
 type mininetLab struct {
+	name     string // of its cgroup
+	cgroups  local.Cgroups
 	cmd      *exec.Cmd
 	in       io.Closer
 	answers  *bufio.Scanner
@@ -100,12 +104,19 @@ type mininetAnswer struct {
 	Said     string
 }
 
-func startMininet(ctx context.Context, t *topology.Topology) (*mininetLab, error) {
+// mininetGroup is the group that all of Mininet's processes are in.
+const mininetGroup = ".mininet"
+
+func startMininet(ctx context.Context, name string, t *topology.Topology) (*mininetLab, error) {
 	if err := checkMininet(t); err != nil {
 		return nil, err
 	}
+	cgroups, err := local.FindCgroups()
+	if err != nil {
+		return nil, err
+	}
 	asked, kind := mininetRequest(t)
-	m := &mininetLab{topology: t, complain: &bytes.Buffer{}}
+	m := &mininetLab{name: name, cgroups: cgroups, topology: t, complain: &bytes.Buffer{}}
 	m.cmd = exec.Command("/bin/sh", "-c", mininetStart, "sh", kind, mininetScript)
 	m.cmd.Stderr, m.cmd.Dir = m.complain, "/"
 	m.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS | unix.CLONE_NEWNET}
@@ -117,8 +128,8 @@ func startMininet(ctx context.Context, t *topology.Topology) (*mininetLab, error
 	if err != nil {
 		return nil, err
 	}
-	if err := m.cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start Mininet: %w", err)
+	if err := cgroups.Start(name, mininetGroup, m.cmd); err != nil {
+		return nil, errors.Join(fmt.Errorf("start Mininet: %w", err), cgroups.Remove(name))
 	}
 	m.in, m.answers = in, bufio.NewScanner(out)
 	m.answers.Buffer(nil, 1<<20)
@@ -135,7 +146,30 @@ func startMininet(ctx context.Context, t *topology.Topology) (*mininetLab, error
 		return nil, errors.Join(fmt.Errorf("Mininet: %w", err), ctx.Err(), m.end())
 	}
 	m.pids, m.up = a.PIDs, time.Duration(a.Up*1e9)
+	if err := m.wait(ctx); err != nil {
+		return nil, errors.Join(err, m.end())
+	}
 	return m, nil
+}
+
+// wait waits until traffic can flow, as bringing up one of Trivet's labs does: Mininet does not, and its users' first packets may
+// be lost. The first host pings all others.
+func (m *mininetLab) wait(ctx context.Context) error {
+	hosts := m.topology.NodesOf(topology.Host)
+	for i := 1; i < len(hosts); {
+		r := lab.PingRequest{From: hosts[0].Name, To: hosts[i].Name, Count: 1}
+		got, err := m.ping(ctx, r)
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err != nil {
+			return fmt.Errorf("Mininet: no traffic from %s to %s: %w", r.From, r.To, err)
+		}
+		if got.Received > 0 {
+			i++
+		}
+	}
+	return nil
 }
 
 // answer reads the script's next line.
@@ -152,7 +186,7 @@ func (m *mininetLab) end() error {
 	_ = m.in.Close()
 	_ = m.cmd.Process.Kill()
 	_ = m.cmd.Wait()
-	return nil
+	return m.cgroups.Remove(m.name)
 }
 
 func (m *mininetLab) down(ctx context.Context) error {
@@ -302,15 +336,16 @@ func (m *mininetLab) ping(ctx context.Context, r lab.PingRequest) (out lab.PingR
 
 // ports counts at the hosts' devices and at the switches'.
 func (m *mininetLab) ports() map[string]port {
-	spaces := []string{m.network("")}
+	spaces := map[string]string{m.network(""): ""}
 	for name := range m.pids {
-		spaces = append(spaces, m.network(name))
+		spaces[m.network(name)] = name
 	}
 	return portsIn(spaces)
 }
 
 func (m *mininetLab) watch() environment.WatchOptions {
-	return environment.WatchOptions{Processes: []environment.Process{{Name: "mininet", PID: m.cmd.Process.Pid}}}
+	group := environment.Cgroup{Name: "mininet", Path: filepath.Join(m.cgroups.Of(m.name), mininetGroup)}
+	return environment.WatchOptions{Processes: []environment.Process{{Name: "mininet", PID: m.cmd.Process.Pid}}, Cgroups: []environment.Cgroup{group}}
 }
 
 // do makes an event happen: with Mininet only programs in nodes.

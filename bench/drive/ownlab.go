@@ -48,10 +48,10 @@ func (l *ownLab) down(ctx context.Context) error { return l.state.Stop(ctx, func
 // ports counts at the devices of the switches' namespace, and of nodes that have their own.
 func (l *ownLab) ports() map[string]port {
 	dir := filepath.Join(lab.Dir(l.state.Name), "ns")
-	spaces := []string{filepath.Join(dir, "fabric")}
+	spaces := map[string]string{filepath.Join(dir, "fabric"): ""}
 	nodes, _ := os.ReadDir(filepath.Join(dir, "net"))
 	for _, n := range nodes {
-		spaces = append(spaces, filepath.Join(dir, "net", n.Name()))
+		spaces[filepath.Join(dir, "net", n.Name())] = n.Name()
 	}
 	return portsIn(spaces)
 }

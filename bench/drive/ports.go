@@ -1,6 +1,7 @@
 package drive
 
 import (
+	"errors"
 	"os"
 	"runtime"
 	"strconv"
@@ -12,19 +13,28 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// port is what a network device has counted.
+// port is what a network device has counted; or the UDP sockets of a node, under the name of socketsOf.
 type port struct{ sent, dropped uint64 }
 
-// portsIn reads the counters of all devices in some network namespaces, given by their files.
-func portsIn(namespaces []string) map[string]port {
+// socketsOf is the name under which the UDP sockets of a node are counted.
+func socketsOf(node string) string { return "sockets of " + node }
+
+// portsIn reads the counters of all devices in some network namespaces, and of UDP sockets in those of nodes. Namespaces
+// are given by their files, with the names of their nodes.
+func portsIn(namespaces map[string]string) map[string]port {
 	out := map[string]port{}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
-		for _, path := range namespaces {
-			if text, err := devicesIn(path); err == nil { // one that has gone counts nothing any more
-				parseDevices(text, out)
+		for path, node := range namespaces {
+			devices, sockets, err := countersIn(path)
+			if err != nil {
+				continue // one that has gone counts nothing any more
+			}
+			parseDevices(devices, out)
+			if node != "" {
+				out[socketsOf(node)] = parseSockets(sockets)
 			}
 		}
 	}()
@@ -32,18 +42,46 @@ func portsIn(namespaces []string) map[string]port {
 	return out
 }
 
-// devicesIn takes the calling thread into a namespace and reads what /proc/net/dev has there.
-func devicesIn(path string) (string, error) {
+// countersIn takes the calling thread into a namespace and reads what /proc/net/dev and /proc/net/snmp have there.
+func countersIn(path string) (devices, sockets string, err error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	defer f.Close()
 	if err := unix.Setns(int(f.Fd()), unix.CLONE_NEWNET); err != nil {
-		return "", err
+		return "", "", err
 	}
-	text, err := os.ReadFile("/proc/thread-self/net/dev")
-	return string(text), err
+	dev, err := os.ReadFile("/proc/thread-self/net/dev")
+	snmp, snmpErr := os.ReadFile("/proc/thread-self/net/snmp")
+	return string(dev), string(snmp), errors.Join(err, snmpErr)
+}
+
+// parseSockets reads /proc/net/snmp: a line of names, a line of values. RcvbufErrors are datagrams that came and for which the
+// socket had no room, because its program was too slow.
+func parseSockets(text string) (out port) {
+	var names []string
+	for line := range strings.Lines(text) {
+		values, ok := strings.CutPrefix(line, "Udp: ")
+		if !ok {
+			continue
+		}
+		if names == nil {
+			names = strings.Fields(values)
+			continue
+		}
+		for i, v := range strings.Fields(values) {
+			n, _ := strconv.ParseUint(v, 10, 64)
+			switch {
+			case i >= len(names):
+			case names[i] == "InDatagrams":
+				out.sent = n
+			case names[i] == "RcvbufErrors":
+				out.dropped = n
+			}
+		}
+	}
+	return out
 }
 
 // parseDevices reads /proc/net/dev (proc(5)): of what a device sends, field 10 counts packets, 12 those that
@@ -69,11 +107,16 @@ func dropsBetween(t *topology.Topology, before, after map[string]port) (out []en
 			continue // a full queue may drop
 		}
 		for _, e := range l.Ends {
-			a, b := before[e.Interface], after[e.Interface]
-			if n := b.dropped - min(a.dropped, b.dropped); n > 0 {
-				out = append(out, environment.Drops{Where: "port " + e.Interface, Packets: n, Of: n + b.sent - min(a.sent, b.sent)})
-			}
+			out = append(out, droppedAt("port "+e.Interface, before[e.Interface], after[e.Interface])...)
 		}
 	}
 	return out
+}
+
+func droppedAt(where string, before, after port) []environment.Drops {
+	n := after.dropped - min(before.dropped, after.dropped)
+	if n == 0 {
+		return nil
+	}
+	return []environment.Drops{{Where: where, Packets: n, Of: n + after.sent - min(before.sent, after.sent)}}
 }

@@ -12,7 +12,7 @@ import (
 	"trivet.dev/trivet/bench/result"
 )
 
-// traceroute counts the hops on the way and measures the round trip to each (rtt in s, with the hop's number and address as labels).
+// traceroute counts the hops on the way and measures the round trip to each (hop_rtt in s, with the hop's number and address as labels).
 func traceroute(ctx context.Context, b *bed) (o experiment.Outcome, err error) {
 	from, to := b.options.Text("from"), b.options.Text("to")
 	address, err := b.addressOf(to)
@@ -36,7 +36,7 @@ func traceroute(ctx context.Context, b *bed) (o experiment.Outcome, err error) {
 	for _, h := range hops {
 		if len(h.rtt) > 0 {
 			labels := map[string]string{"from": from, "to": to, "hop": strconv.Itoa(h.number), "address": h.address}
-			o.Measurements = append(o.Measurements, result.Measurement{Metric: "rtt", Unit: "s", Values: h.rtt, Labels: labels})
+			o.Measurements = append(o.Measurements, result.Measurement{Metric: "hop_rtt", Unit: "s", Values: h.rtt, Labels: labels})
 		}
 	}
 	return o, nil

@@ -53,6 +53,7 @@ type Config struct {
 	Timeout  time.Duration // after which a packet is lost; over a connection that holds, an answer can only be late
 	Settle   time.Duration // the longest to wait for connections, for entries, and for all hosts to be heard
 
+	FirstDPID uint64 // datapath id of the first switch; those of the others follow it
 	Fresh     bool   // each packet from a host that was never heard before
 	VLAN      uint16 // tag of the packets; 0: none
 	NoBuffers bool   // the switches keep no packets: answers carry the frames
@@ -64,7 +65,7 @@ type Config struct {
 
 // New is a Config for a mode with the usual values: Version 1.3, 4 ports (6 in a line), a window of 64.
 func New(mode Mode) Config {
-	c := Config{Connect: "tcp:127.0.0.1:6653", Version: openflow.Version, Mode: mode, Switches: 1, Ports: 4, Hosts: 1000, Window: 64,
+	c := Config{Connect: "tcp:127.0.0.1:6653", Version: openflow.Version, Mode: mode, FirstDPID: 1, Switches: 1, Ports: 4, Hosts: 1000, Window: 64,
 		Warmup: time.Second, Duration: 10 * time.Second, Timeout: 5 * time.Second, Settle: 10 * time.Second}
 	if mode == Line {
 		c.Ports, c.Window, c.Duration = 6, 0, 30*time.Second

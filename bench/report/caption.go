@@ -123,7 +123,7 @@ func (d *data) figureCaption(f *Figure, def *definition.Figure, groups []*group)
 	case definition.Box:
 		words = append(words, "Boxes from quartile to quartile with the median; whiskers to the last value within 1.5 times that; dots beyond")
 	default:
-		words = append(words, strings.ToUpper(def.Y[:1])+def.Y[1:]+" of the "+counted+", with its interval of 95 % ("+d.method(groups, def)+")")
+		words = append(words, strings.ToUpper(def.Y[:1])+def.Y[1:]+" of the "+counted+d.method(groups, def))
 	}
 	if def.Each != "" && def.Each != definition.Mean && def.Of != definition.Values {
 		words = append(words, "each repetition counts by its "+def.Each)
@@ -135,6 +135,7 @@ func (d *data) figureCaption(f *Figure, def *definition.Figure, groups []*group)
 	return strings.Join(words, "; ") + "."
 }
 
+// method says how intervals were made.
 func (d *data) method(groups []*group, def *definition.Figure) string {
 	var methods []string
 	for _, g := range groups {
@@ -143,9 +144,9 @@ func (d *data) method(groups []*group, def *definition.Figure) string {
 		}
 	}
 	if len(methods) == 0 {
-		return "none of a single one"
+		return fmt.Sprintf("; no intervals, for which %d are needed", enough)
 	}
-	return strings.Join(methods, "; ")
+	return ", with its interval of 95 % (" + strings.Join(methods, "; ") + ")"
 }
 
 // sizes is "10 repetitions each", or from the least to the most.

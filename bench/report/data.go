@@ -245,7 +245,7 @@ func (r *repetition) one(each string) float64 {
 	case "count":
 		return float64(len(r.values))
 	}
-	return total(r.values) / float64(len(r.values))
+	return mean(r.values)
 }
 
 func total(xs []float64) (sum float64) {
@@ -254,6 +254,17 @@ func total(xs []float64) (sum float64) {
 	}
 	return sum
 }
+
+// mean is exact where all values are equal.
+func mean(xs []float64) float64 {
+	if flat(xs) {
+		return xs[0]
+	}
+	return total(xs) / float64(len(xs))
+}
+
+// flat says whether all values are equal.
+func flat(xs []float64) bool { return slices.Min(xs) == slices.Max(xs) }
 
 // values of a group: one a repetition, or all.
 func (g *group) values(src definition.Source) (out []float64) {
@@ -308,7 +319,7 @@ func (d *data) summary(values []float64) stats.Summary {
 	return s
 }
 
-// interval is a confidence interval of the mean or the median. For shares of which all repetitions have
+// interval is a confidence interval of the mean or the median; none of fewer than enough values. For shares of which all repetitions have
 // the same (none lost), it is Wilson's of all packets: a bootstrap knows nothing but what it has seen.
 func (d *data) interval(g *group, s stats.Summary, y string) *stats.Interval {
 	count, of := 0, 0
@@ -320,7 +331,10 @@ func (d *data) interval(g *group, s stats.Summary, y string) *stats.Interval {
 			return &i
 		}
 	}
-	if y == definition.Median {
+	switch {
+	case s.N < enough:
+		return nil
+	case y == definition.Median:
 		return s.MedianInterval
 	}
 	return s.MeanInterval

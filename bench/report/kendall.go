@@ -28,14 +28,18 @@ func kendall(x, y []float64) (tau, p float64) {
 	if tiedX == all || tiedY == all {
 		return 0, 1
 	}
-	a, b := ties(x), ties(y)
-	variance := (n*(n-1)*(2*n+5) - a[2] - b[2]) / 18
-	variance += a[0] * b[0] / (2 * n * (n - 1))
+	z := math.Max(0, math.Abs(s)-1) / math.Sqrt(kendallVariance(x, y))
+	return s / math.Sqrt((all-tiedX)*(all-tiedY)), math.Min(1, 2*distuv.UnitNormal.Survival(z))
+}
+
+// kendallVariance is that of S over all ways to put the values of y beside those of x.
+func kendallVariance(x, y []float64) float64 {
+	n, a, b := float64(len(x)), ties(x), ties(y)
+	variance := (n*(n-1)*(2*n+5)-a[2]-b[2])/18 + a[0]*b[0]/(2*n*(n-1))
 	if n > 2 {
 		variance += a[1] * b[1] / (9 * n * (n - 1) * (n - 2))
 	}
-	z := math.Max(0, math.Abs(s)-1) / math.Sqrt(variance)
-	return s / math.Sqrt((all-tiedX)*(all-tiedY)), math.Min(1, 2*distuv.UnitNormal.Survival(z))
+	return variance
 }
 
 func compare(a, b float64) float64 {

@@ -125,7 +125,7 @@ func placeName(dims, levels []string) string {
 // against tests one group against another, shifted by what does not matter.
 func (d *data) against(t definition.Trend, g, h *group, dims []string, unit string, factor float64) place {
 	x, y, paired := twoGroups(g, h, t.Source)
-	a, b := d.summary(x).Mean, d.summary(y).Mean
+	a, b := mean(x), mean(y)
 	shift := t.Within * math.Abs(b)
 	if t.Is == definition.Below {
 		shift = -shift
@@ -141,7 +141,7 @@ func (d *data) against(t definition.Trend, g, h *group, dims []string, unit stri
 	if difference > shift {
 		p.above, p.below = two/2, 1-two/2
 	}
-	if difference == shift && two == 1 { // the same, without spread: neither above nor below
+	if difference == shift && flat(x) && flat(y) { // the same, without spread: neither above nor below
 		p.above, p.below = 1, 1
 		if t.Is == definition.Above {
 			p.below = 0

@@ -73,7 +73,7 @@ func differs(x, y []float64, paired bool, shift float64) (difference, p float64,
 	if paired {
 		of = stats.PairedT
 	}
-	difference = total(x)/float64(len(x)) - total(y)/float64(len(y))
+	difference = mean(x) - mean(y)
 	t, err := of(x, shifted)
 	switch {
 	case errors.Is(err, stats.ErrConstant) && difference == shift:

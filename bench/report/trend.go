@@ -124,7 +124,7 @@ func (d *data) monotone(out *Trend, t definition.Trend) {
 	}
 	tau, p := kendall(xs, ys)
 	first, last := groups[0].values(t.Source), groups[len(groups)-1].values(t.Source)
-	from, to := d.summary(first).Mean, d.summary(last).Mean
+	from, to := mean(first), mean(last)
 	change := relative(to-from, from)
 	if t.Is == definition.Falls {
 		tau, change = -tau, -change
@@ -175,7 +175,7 @@ func (d *data) equivalent(x, y []float64, margin float64) bool {
 	if min(len(x), len(y)) < enough || margin == 0 {
 		return false
 	}
-	if slices.Min(x) == slices.Max(x) && slices.Min(y) == slices.Max(y) {
+	if flat(x) && flat(y) {
 		return math.Abs(x[0]-y[0]) < margin
 	}
 	e, err := stats.TOST(x, y, margin, alpha)
@@ -188,7 +188,7 @@ func (d *data) more(x, y []float64, paired bool, shift float64) string {
 	if n < enough {
 		return fmt.Sprintf("; %s are too few, take at least %d", plural(n, "repetition"), enough)
 	}
-	difference := total(x)/float64(len(x)) - total(y)/float64(len(y))
+	difference := mean(x) - mean(y)
 	if n := needed(n, standardError(x, y, paired), math.Abs(difference-shift)); n > 0 {
 		return fmt.Sprintf("; about %d repetitions would tell", n)
 	}
@@ -206,7 +206,7 @@ func (d *data) flat(out *Trend, t definition.Trend) {
 	var values [][]float64
 	for _, g := range groups {
 		v := g.values(t.Source)
-		values, means = append(values, v), append(means, d.summary(v).Mean)
+		values, means = append(values, v), append(means, mean(v))
 	}
 	margin := t.Within * math.Abs(total(means)/float64(len(means)))
 	unit, factor := display(t.Unit, groups, t.Source)

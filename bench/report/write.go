@@ -4,6 +4,7 @@ import (
 	"encoding/csv"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 	"unicode"
 
@@ -118,6 +119,9 @@ func (t *Table) LaTeX(to io.Writer) error {
 		var cells []string
 		for i, c := range row.Cells {
 			text := EscapeLaTeX(c.Text)
+			if n := power.FindStringSubmatch(c.Text); n != nil {
+				text = "$" + n[1] + "\\cdot10^{" + strings.TrimPrefix(n[2], "+") + n[3] + "}$"
+			}
 			if m := Mark(c.Level); m != "" && i >= t.Heads {
 				text += "\\textsuperscript{" + m + "}"
 			}
@@ -130,6 +134,9 @@ func (t *Table) LaTeX(to io.Writer) error {
 	_, err := io.WriteString(to, b.String())
 	return err
 }
+
+// power is a number like 2.834e-06.
+var power = regexp.MustCompile(`^(-?[0-9.]+)e([+-])0*([0-9]+)$`)
 
 func (t *Table) caption() string {
 	words := append([]string{strings.TrimSuffix(t.Title, ".") + "."}, t.Notes...)

@@ -31,11 +31,24 @@ func ReadFile(path string) (*Run, error) {
 	}
 	defer f.Close()
 	run, err := Read(f)
+	if line := (&lineError{}); errors.As(err, &line) {
+		return nil, fmt.Errorf("%s:%d: %w", path, line.number, line.err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return run, nil
 }
+
+// lineError is what is wrong with a line.
+type lineError struct {
+	number int // from 1
+	err    error
+}
+
+func (e *lineError) Error() string { return fmt.Sprintf("line %d: %s", e.number, e.err) }
+
+func (e *lineError) Unwrap() error { return e.err }
 
 // Read reads a result. It fails on what is no result or of another schema, and on a line that is
 // broken, but for the last: that is what an interruption leaves. Lines of
@@ -53,7 +66,7 @@ func Read(from io.Reader) (*Run, error) {
 			err = run.take(line, number)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("line %d: %w", number, err)
+			return nil, &lineError{number, err}
 		}
 		run.Size += int64(len(line))
 	}

@@ -7,8 +7,11 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+
+	"trivet.dev/trivet/openflow"
 )
 
 // The table is between these lines of the document; the rest of it is written by hand.
@@ -116,13 +119,15 @@ func demanded(feature string) string {
 	return "optional"
 }
 
+var refusal = regexp.MustCompile(`^Failed to add (\w+): OFPErrorMsg\[type=0x([0-9a-f]+), code=0x([0-9a-f]+)\]`)
+
 // plainWords are the tester's without what differs from run to run.
 func plainWords(why string) string {
-	for _, words := range []string{"Received incorrect", "Failed to", "Receiving timeout", "Received unexpected throughput", "Test report", "SENDTEST", "Received unexpected"} {
-		if i := strings.Index(why, words); i >= 0 {
-			why, _, _ = strings.Cut(why[i:], ":")
-			break
-		}
+	if m := refusal.FindStringSubmatch(why); m != nil {
+		kind, _ := strconv.ParseUint(m[2], 16, 16)
+		code, _ := strconv.ParseUint(m[3], 16, 16)
+		return fmt.Sprintf("refuses the %s (%v)", m[1], openflow.MakeErrorCode(openflow.ErrorType(kind), uint16(code)))
 	}
+	why, _, _ = strings.Cut(why, ": ")
 	return why
 }

@@ -60,6 +60,7 @@ func (a *app) benchController() *cobra.Command {
 	f.StringVar(&b.version, "openflow", "1.3", "version: 1.3 or 1.0")
 	f.StringVar(&b.mode, "mode", string(b.Mode), "throughput, latency or line")
 	f.IntVar(&b.Switches, "switches", b.Switches, "how many switches")
+	f.Uint64Var(&b.FirstDPID, "first-dpid", b.FirstDPID, "datapath id of the first switch; those of the others follow it")
 	f.IntVar(&b.Ports, "ports", b.Ports, "of each switch (in a line: 6)")
 	f.IntVar(&b.Hosts, "hosts", b.Hosts, "of each switch")
 	f.IntVar(&b.Window, "window", b.Window, "packets of a switch that wait for an answer, in throughput mode")

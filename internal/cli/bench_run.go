@@ -24,6 +24,7 @@ type benchRunning struct {
 	file, out     string
 	dryRun, quick bool
 	resume, again bool
+	unwatched     bool
 	repetitions   int
 	seed          uint64
 	seeded        bool
@@ -54,6 +55,7 @@ func (a *app) benchRun() *cobra.Command {
 	f.StringVarP(&b.out, "out", "o", "", "file for the results (default: the experiment's name, .jsonl, here)")
 	f.BoolVar(&b.resume, "resume", false, "go on with that file")
 	f.BoolVar(&b.again, "again", false, "with --resume: measure once more what failed")
+	f.BoolVar(&b.unwatched, "unwatched", false, "do not watch the machine meanwhile; all figures are doubtful then")
 	f.IntVar(&b.repetitions, "repetitions", 0, "of each cell, instead of the file's")
 	f.Uint64Var(&b.seed, "seed", 0, "of the order, instead of the file's")
 	return cmd
@@ -108,6 +110,9 @@ func (a *app) runBench(ctx context.Context, b benchRunning) error {
 	if err := needRoot("bench run"); err != nil {
 		return err
 	}
+	if _, err := os.Stat(b.out); err == nil && !b.resume {
+		return fmt.Errorf("%s: is there already; go on with it by --resume, or choose another name by --out", b.out)
+	}
 	a.say("%s  %s\nresults go to %s", p.Name, p.Headline(), b.out)
 	before := environment.Take(ctx, environment.Options{Tools: drive.Tools(p)})
 	w, old, err := experiment.Start(b.out, p, b.resume, os.Args, before)
@@ -144,7 +149,7 @@ func (a *app) carryOut(ctx context.Context, b benchRunning, p *experiment.Plan, 
 		return fmt.Errorf("labs of a run before: %w", err)
 	}
 	view := &benchView{out: a.err, live: isTerminal(a.err), runs: len(p.Runs)}
-	r := &experiment.Runner{Plan: p, Driver: driver, Writer: w, Before: old, Again: b.again, Progress: view.step, Say: view.say}
+	r := &experiment.Runner{Plan: p, Driver: driver, Writer: w, Before: old, Again: b.again, Unwatched: b.unwatched, Progress: view.step, Say: view.say}
 	began := time.Now()
 	summary, ended := r.Run(ctx)
 	view.end()

@@ -29,6 +29,7 @@ type benchFigure struct {
 	Runs   int               `json:"runs"`
 	Level  environment.Level `json:"fidelity"` // the worst of the runs
 
+	kind      string // of the probe
 	byRun     [][]float64
 	last      int // run of the last of them
 	count, of int
@@ -63,7 +64,7 @@ func benchFigures(run *result.Run, p *experiment.Plan) []*benchFigure {
 			key := [4]string{s.Cell, s.Probe, m.Metric, labels}
 			f := index[key]
 			if f == nil {
-				f = &benchFigure{Cell: s.Cell, Probe: s.Probe, Metric: m.Metric, Labels: labels, Unit: m.Unit, Level: environment.Good}
+				f = &benchFigure{Cell: s.Cell, Probe: s.Probe, Metric: m.Metric, Labels: labels, Unit: m.Unit, Level: environment.Good, kind: s.Kind}
 				index[key], out = f, append(out, f)
 			}
 			f.add(s, &m)
@@ -146,6 +147,16 @@ func (f *benchFigure) finish() {
 	}
 }
 
+// chiefMetrics are those that are shown of probes that have many.
+var chiefMetrics = map[string][]string{
+	"iperf3":      {"throughput", "loss", "jitter", "retransmissions"},
+	"ditg":        {"throughput", "received_rate", "loss", "delay_mean", "jitter"},
+	"packets":     {"throughput", "received_rate", "loss", "delay", "jitter"},
+	"convergence": {"outage", "outage_lost", "loss"},
+	"traceroute":  {"hops"},
+	"flow_setup":  {"flow_setup", "first_delay", "loss"},
+}
+
 // showBench prints what a result file holds: figures, failures, and how far they can be trusted.
 func (a *app) showBench(p *experiment.Plan, file string, run *result.Run, s experiment.Summary, took time.Duration) error {
 	figures, verdict := benchFigures(run, p), verdictOf(run)
@@ -153,8 +164,12 @@ func (a *app) showBench(p *experiment.Plan, file string, run *result.Run, s expe
 		return a.printJSON(map[string]any{"file": file, "summary": s, "seconds": took.Seconds(), "failures": failures(run), "figures": figures, "verdict": verdict})
 	}
 	rows := [][]string{{"CELL", "PROBE", "METRIC", "", "MEDIAN", "LOWEST", "HIGHEST", "RUNS", "FIDELITY"}}
-	last := ""
+	last, hidden := "", 0
 	for _, f := range figures {
+		if chief := chiefMetrics[f.kind]; chief != nil && !slices.Contains(chief, f.Metric) {
+			hidden++
+			continue
+		}
 		cell := f.Cell
 		if cell == last {
 			cell = ""
@@ -166,7 +181,11 @@ func (a *app) showBench(p *experiment.Plan, file string, run *result.Run, s expe
 		fmt.Fprintln(a.out)
 		a.table(rows)
 	}
+	if hidden > 0 {
+		a.say("and %s in the file:  trivet bench report %s", plural(hidden, "more figure"), file)
+	}
 	a.showFailures(run)
+	a.showEvents(run)
 	a.say("\n%s measured, %d failed, %d left; in %s", plural(s.Before+s.Done, "run"), failures(run), s.Left, experiment.About(took))
 	a.showVerdict(run, verdict)
 	return nil
@@ -191,6 +210,33 @@ func (a *app) showFailures(run *result.Run) {
 	}
 	if n := len(lines) - shownFailures; n > 0 {
 		a.say("… and %d more failed", n)
+	}
+}
+
+// showEvents lists the events that did not happen in any probe of a run.
+func (a *app) showEvents(run *result.Run) {
+	type key struct {
+		cell, what string
+	}
+	failed, happened := map[key]string{}, map[key]bool{}
+	var order []key
+	for _, s := range run.Counted() {
+		for _, e := range s.Events {
+			k := key{s.Cell, e.What}
+			if e.Failure == "" {
+				happened[k] = true
+			} else if _, known := failed[k]; !known {
+				order = append(order, k)
+			}
+			if e.Failure != "" {
+				failed[k] = e.Failure
+			}
+		}
+	}
+	for _, k := range order {
+		if !happened[k] {
+			a.say("%s: %s did not happen: %s", k.cell, k.what, failed[k])
+		}
 	}
 }
 

@@ -50,7 +50,7 @@ func (a *app) link() *cobra.Command {
 	}
 	set.Flags().BoolVar(&save, "save", false, "write the change into the topology's file (Trivet YAML), too")
 	set.Flags().IntVar(&number, "number", 1, "which of parallel links")
-	cmd.AddCommand(set)
+	cmd.AddCommand(set, a.linkFlap())
 	return cmd
 }
 

@@ -102,6 +102,28 @@ func (c Cgroups) Kill(lab, name string) error {
 	return nil
 }
 
+// Start starts a command in a group of its own, below one of a lab's name: one that is not Trivet's but is to be
+// watched, and found again, as a lab is.
+func (c Cgroups) Start(lab, name string, cmd *exec.Cmd) error {
+	if err := c.make(lab, &topology.Node{Name: name}); err != nil {
+		return err
+	}
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread is in the group, too, and ends
+		dir, err := c.bear(cmd, lab, name)
+		if err == nil {
+			err = cmd.Start()
+			dir.Close()
+		}
+		done <- err
+	}()
+	return <-done
+}
+
+// Remove ends every process in a lab's group and removes it.
+func (c Cgroups) Remove(lab string) error { return c.remove(lab) }
+
 // group is a group below the mount point of a hierarchy.
 func group(root string, path ...string) string {
 	return filepath.Join(append([]string{root, "trivet"}, path...)...)

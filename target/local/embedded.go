@@ -118,8 +118,9 @@ func (l *Lab) applyEmbedded(blocked map[*topology.Link]bool) error {
 	if err := l.applyPorts(blocked); err != nil {
 		return err
 	}
-	s.takeOver(l.before)
-	l.before = nil
+	if l.before == nil {
+		s.beginSaving()
+	}
 	return l.applyAgents()
 }
 
@@ -185,6 +186,7 @@ func (l *Lab) applyPorts(blocked map[*topology.Link]bool) error {
 			return err
 		}
 	}
+	s.fast.Barrier(nil) // packets go by what there is now when the change is said to be made
 	return nil
 }
 

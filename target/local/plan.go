@@ -98,6 +98,9 @@ func settable(old, new *topology.Link) bool {
 }
 
 func linkFields(old, new *topology.Link) []topology.Field {
+	if old == new {
+		return nil
+	}
 	for _, c := range topology.Diff(&topology.Topology{Links: []*topology.Link{old}}, &topology.Topology{Links: []*topology.Link{new}}) {
 		return c.Fields
 	}

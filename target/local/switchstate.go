@@ -37,20 +37,27 @@ func monotonic() int64 {
 	return ts.Nano()
 }
 
-// The state is written every second; of a lab whose state takes long to write, as seldom as makes it a fiftieth of a
-// processor.
+// The state is written every second, and soon after a change; of a lab whose state takes long to write, as seldom as
+// makes it a fiftieth of a processor.
 const (
 	saveEvery = time.Second
+	saveSoon  = 50 * time.Millisecond
 	saveShare = 50
 )
 
 // save writes the state until the switches are closed.
 func (s *embeddedSwitches) save() {
-	for wait := saveEvery; ; {
+	for wait := saveSoon; ; {
 		select {
 		case <-s.stop:
 			return
 		case <-time.After(wait):
+		}
+		select {
+		case <-s.stop:
+			return
+		case <-s.fast.Changes():
+		case <-time.After(max(0, saveEvery-wait)):
 		}
 		begin := time.Now()
 		state := switchState{Origin: monotonic() - int64(s.Now())}
@@ -63,7 +70,7 @@ func (s *embeddedSwitches) save() {
 		if err != nil && !errors.Is(err, os.ErrNotExist) { // the lab's directory goes before the daemon
 			slog.Warn("the state of the switches is not on disk", "error", err)
 		}
-		wait = max(saveEvery, saveShare*time.Since(begin))
+		wait = max(saveSoon, saveShare*time.Since(begin))
 	}
 }
 
@@ -97,16 +104,21 @@ func (s *embeddedSwitches) restore() error {
 	return errors.Join(errs...)
 }
 
-// takeOver ends taking over what another process had, if there was one, and begins to write the state. It is called
-// whenever the ports are there.
-func (s *embeddedSwitches) takeOver(before *switchState) {
-	if before != nil {
-		flows, err := s.fast.TakeOver(before.Credited)
-		if err != nil {
-			slog.Warn("not all that the kernel forwards could be taken over", "error", err)
-		}
-		slog.Info("took over what the kernel forwards", "flows", flows)
-		s.Release()
+// beginSaving begins to write the state, once.
+func (s *embeddedSwitches) beginSaving() { s.started.Do(func() { s.saving.Go(s.save) }) }
+
+// TakeOver ends a Resume. Until it is called, packets of known flows go as they did when the other process died, and
+// others wait for nothing: it is time for it when controllers have said again what there is to say.
+func (l *Lab) TakeOver() {
+	if l.before == nil || l.embedded == nil {
+		return
 	}
-	s.started.Do(func() { s.saving.Go(s.save) })
+	flows, err := l.embedded.fast.TakeOver(l.before.Credited)
+	if err != nil {
+		slog.Warn("not all that the kernel forwards could be taken over", "error", err)
+	}
+	slog.Info("took over what the kernel forwards", "flows", flows)
+	l.before = nil
+	l.embedded.Release()
+	l.embedded.beginSaving()
 }

@@ -53,11 +53,34 @@ func (l *Lab) wireOf(link *topology.Link, nodes map[string]*topology.Node) Wire 
 	case link.Impaired() || link.Device:
 		return Veth
 	case isOVS(nodes[link.Ends[0].Node]) && isOVS(nodes[link.Ends[1].Node]):
+		if tooDeep(nodes[link.Ends[0].Node], nodes[link.Ends[1].Node], nodes) {
+			return Veth
+		}
 		return Patch
 	case isEmbedded(nodes[link.Ends[0].Node]) && isEmbedded(nodes[link.Ends[1].Node]):
 		return Virtual
 	}
 	return Veth
+}
+
+// patchedBridges is how many bridges patches join at most. Open vSwitch follows a packet through patches and tables up to a
+// depth of 64 (MAX_DEPTH in ofproto/ofproto-dpif-xlate.c) and drops it there; a bridge takes one for each table.
+const patchedBridges = 16
+
+// tooDeep says whether a link between two bridges is to be a device, so that no way over patches gets too long. Where there are
+// many bridges, those whose datapath ids are in the same sixteen are joined: neighbours mostly, and the same ones whatever
+// else changes.
+func tooDeep(a, b *topology.Node, nodes map[string]*topology.Node) bool {
+	if a.DPID/patchedBridges == b.DPID/patchedBridges {
+		return false
+	}
+	bridges := 0
+	for _, n := range nodes {
+		if isOVS(n) {
+			bridges++
+		}
+	}
+	return bridges > patchedBridges
 }
 
 func isOVS(n *topology.Node) bool {

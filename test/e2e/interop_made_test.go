@@ -163,7 +163,7 @@ var madeNetworks = []scenario{
 		r1 -- r3: {ospf: area 1}
 		r3 -- f2: {ospf: area 1}
 		r1 -- b4: {ospf: {area: 1, cost: 8}}
-		f2 -- b4: {ospf: {area: 1, cost: 2}}
+		f2 -- b4: {ospf: {area: 1, cost: 2, network: broadcast}}
 		f2 -- f5: {ospf: area 2}
 		b4 -- r6: {ospf: area 3}`),
 }

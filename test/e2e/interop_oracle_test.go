@@ -20,7 +20,9 @@ type oracle struct {
 	segment map[*topology.Endpoint]int
 	down    map[*topology.Link]bool
 	dead    map[string]bool // routers that do not run
-	active  map[*topology.OSPFInterface]bool
+
+	namespace map[string]bool // routers that are one
+	active    map[*topology.OSPFInterface]bool
 }
 
 // wayKind is the type of a path (section 11), the best first.
@@ -63,10 +65,11 @@ type told struct {
 }
 
 func newOracle(t *topology.Topology) *oracle {
-	o := &oracle{routers: topology.OSPFOf(t), segment: map[*topology.Endpoint]int{}, down: map[*topology.Link]bool{}, dead: map[string]bool{}}
+	o := &oracle{routers: topology.OSPFOf(t), segment: map[*topology.Endpoint]int{}, down: map[*topology.Link]bool{}, dead: map[string]bool{}, namespace: map[string]bool{}}
 	bridge := map[string]bool{}
 	for _, n := range t.Nodes {
 		bridge[n.Name] = n.Kind == topology.Switch
+		o.namespace[n.Name] = n.Datapath == topology.FRR || n.Datapath == topology.BIRD
 	}
 	for i, l := range t.Links {
 		o.segment[&l.Ends[0]], o.segment[&l.Ends[1]] = i, i
@@ -100,9 +103,10 @@ func (o *oracle) up(r int, f *topology.OSPFInterface) bool {
 }
 
 // unplugged is what BIRD announces of an interface without a carrier (its option "check link"): the address alone.
+// Between two namespaces a link that is down has neither end up.
 func (o *oracle) unplugged(r int, f *topology.OSPFInterface) (netip.Prefix, bool) {
 	node := o.routers[r].Node
-	if node.Datapath != topology.BIRD || o.dead[node.Name] || f.Passive {
+	if node.Datapath != topology.BIRD || o.dead[node.Name] || f.Passive || o.namespace[f.Link.Ends[1-f.End].Node] {
 		return netip.Prefix{}, false
 	}
 	return netip.PrefixFrom(f.Addresses[0].Addr(), 32), true

@@ -54,6 +54,8 @@ func TestGenerators(t *testing.T) {
 		{"single,30", 30, "--datapath bridge"},
 		{"single,30", 30, "--datapath ovs --ipv6 assigned"},
 		{"line,4", 2, "--datapath bridge --ipv6 auto"},
+		{"line,40", 2, "--datapath ovs"}, // Open vSwitch follows a packet over 32 such bridges, not over more
+		{"line,70", 2, "--datapath ovs --controller none"},
 		{"star,3,2", 6, ""},
 		{"mesh,4", 4, "--datapath bridge"},
 		{"minimal", 2, ""},

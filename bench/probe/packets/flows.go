@@ -93,10 +93,16 @@ func (f *Flows) plan() (at []time.Duration, numbers []int) {
 }
 
 // run sends the flows from the namespace of the calling thread.
-func (f Flows) run(stop *atomic.Bool) (Sent, error) {
+func (f Flows) run(heard, stop *atomic.Bool) (Sent, error) {
 	if err := f.Check(); err != nil {
 		return Sent{}, err
 	}
+	known, err := openOutput(Send{To: f.To, Stream: f.Stream, Size: HeaderLen}, 1)
+	if err != nil {
+		return Sent{}, err
+	}
+	known.greet(heard, stop) // from a port of its own, so that the flows are new, but not the receiver
+	unix.Close(known.fd)
 	way, err := findWay(f.To.Addr())
 	if err != nil {
 		return Sent{}, fmt.Errorf("the way to %s: %w", f.To.Addr(), err)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
+	"sync"
 	"time"
 )
 
@@ -45,14 +46,24 @@ func MeasureFlows(ctx context.Context, from, to Place, f Flows, quiet time.Durat
 
 // measure receives at one place what another sends to the port that was found.
 func measure(ctx context.Context, from, to Place, r Receive, quiet time.Duration, sends func(port uint16) request) (*Sent, *Received, error) {
-	receiver := start(ctx, to, request{Receive: &r})
+	heard := make(chan struct{})
+	receiver := start(ctx, to, request{Receive: &r}, sync.OnceFunc(func() { close(heard) }))
 	defer receiver.kill()
 	listening, err := receiver.next(ctx)
 	if err != nil {
 		return nil, nil, fmt.Errorf("the receiver: %w", err)
 	}
-	sender := start(ctx, from, sends(uint16(listening.Port)))
+	sender := start(ctx, from, sends(uint16(listening.Port)), func() {})
 	defer sender.kill()
+	done := make(chan struct{})
+	defer close(done)
+	go func() {
+		select {
+		case <-heard:
+			sender.tell(ending{})
+		case <-done:
+		}
+	}()
 	sent, err := sender.next(ctx)
 	early := ctx.Err()
 	if early != nil {
@@ -80,8 +91,8 @@ type instrument struct {
 	kill    context.CancelFunc
 }
 
-// start starts an instrument; only kill ends it before it is told to.
-func start(ctx context.Context, at Place, r request) *instrument {
+// start starts an instrument; only kill ends it before it is told to. heard is called when it has heard a greeting.
+func start(ctx context.Context, at Place, r request, heard func()) *instrument {
 	ctx, kill := context.WithCancel(context.WithoutCancel(ctx))
 	in, input := io.Pipe()
 	output, out := io.Pipe()
@@ -103,6 +114,10 @@ func start(ctx context.Context, at Place, r request) *instrument {
 					i.err = fmt.Errorf("it does not speak as an instrument: %w", err)
 				}
 				return
+			}
+			if a.Heard {
+				heard()
+				continue
 			}
 			i.answers <- a
 		}

@@ -51,6 +51,7 @@ type receiver struct {
 	fd, port int
 	got      Received
 	ttl      [256]int
+	heard    func() // called when a greeting has come
 }
 
 // open opens the socket in the namespace of the calling thread.
@@ -62,7 +63,7 @@ func (r Receive) open() (*receiver, error) {
 	if err != nil {
 		return nil, err
 	}
-	one := &receiver{Receive: r, fd: fd, port: port, got: Received{Tally: *newTally(r.Count, r.Sample), TTL: map[int]int{}}}
+	one := &receiver{Receive: r, fd: fd, port: port, heard: func() {}, got: Received{Tally: *newTally(r.Count, r.Sample), TTL: map[int]int{}}}
 	if r.Record {
 		one.got.Record = &Record{make([]int64, r.Count), make([]int64, r.Count)}
 	}
@@ -107,6 +108,10 @@ const maxReceive = 64
 func (r *receiver) take(m *messages, i int) {
 	h, ok := parseHeader(m.payload(i))
 	a := m.ancillary(i)
+	if ok && h.stream == r.Stream && h.number == greeting {
+		r.heard()
+		return
+	}
 	if !ok || h.stream != r.Stream || h.number >= uint64(r.Count) {
 		r.got.Foreign++
 		return

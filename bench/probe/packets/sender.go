@@ -191,7 +191,7 @@ func (u *udpOutput) send(first, n int, stamp int64) (refused int, err error) {
 }
 
 // run sends a stream from the namespace of the calling thread.
-func (s Send) run(stop *atomic.Bool) (Sent, error) {
+func (s Send) run(heard, stop *atomic.Bool) (Sent, error) {
 	if err := s.Check(); err != nil {
 		return Sent{}, err
 	}
@@ -201,7 +201,26 @@ func (s Send) run(stop *atomic.Bool) (Sent, error) {
 		return Sent{}, err
 	}
 	defer unix.Close(out.fd)
+	out.greet(heard, stop)
 	return drive(p, precise(), out, wall, stop)
+}
+
+// Greetings go until one is heard, or for greetings. A network may be one in which nothing comes.
+const (
+	greetings = 2 * time.Second
+	regreet   = 100 * time.Millisecond
+)
+
+// greet sends packets that do not count until the receiver has heard one, so that no packet of the stream waits for hardware addresses
+// to be found, or for the entries of its flow.
+func (u *udpOutput) greet(heard, stop *atomic.Bool) {
+	for began := time.Now(); !heard.Load() && !stop.Load() && time.Since(began) < greetings; {
+		header{u.stream, greeting, wall()}.put(u.m.payloads[0])
+		_, _ = u.m.send(u.fd, 0, 1)
+		for again := time.Now().Add(regreet); !heard.Load() && !stop.Load() && time.Now().Before(again); {
+			time.Sleep(time.Millisecond)
+		}
+	}
 }
 
 // precise makes the calling thread, which must be locked, wake up as soon as it can (the usual is up to 50 µs later), and

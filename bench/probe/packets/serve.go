@@ -15,6 +15,7 @@ import (
 	"io"
 	"runtime"
 	"runtime/debug"
+	"sync"
 	"sync/atomic"
 )
 
@@ -28,9 +29,10 @@ type request struct {
 	Receive *Receive `json:"receive,omitempty"`
 }
 
-// answer is a line that it prints: the port when it listens, the outcome when it ends.
+// answer is a line that it prints: the port when it listens, that it has heard a greeting, the outcome when it ends.
 type answer struct {
 	Port     int       `json:"port,omitempty"`
+	Heard    bool      `json:"heard,omitempty"`
 	Sent     *Sent     `json:"sent,omitempty"`
 	Received *Received `json:"received,omitempty"`
 	Error    string    `json:"error,omitempty"`
@@ -60,13 +62,14 @@ func Serve(in io.Reader, out io.Writer) error {
 
 // do carries out a request, and listens to what else the input says.
 func (r *request) do(lines *bufio.Scanner, out *json.Encoder) (a answer, err error) {
-	var stop atomic.Bool
+	var heard, stop atomic.Bool
 	var end atomic.Pointer[ending]
 	listen := func() {
 		for lines.Scan() {
 			var e ending
 			if json.Unmarshal(lines.Bytes(), &e) == nil {
 				end.Store(&e)
+				heard.Store(true) // a sender is told nothing else
 			}
 		}
 		stop.Store(true)
@@ -74,11 +77,11 @@ func (r *request) do(lines *bufio.Scanner, out *json.Encoder) (a answer, err err
 	switch {
 	case r.Send != nil:
 		go listen()
-		sent, err := r.Send.run(&stop)
+		sent, err := r.Send.run(&heard, &stop)
 		return answer{Sent: &sent}, err
 	case r.Flows != nil:
 		go listen()
-		sent, err := r.Flows.run(&stop)
+		sent, err := r.Flows.run(&heard, &stop)
 		return answer{Sent: &sent}, err
 	case r.Receive != nil:
 		receiver, err := r.Receive.open()
@@ -89,6 +92,7 @@ func (r *request) do(lines *bufio.Scanner, out *json.Encoder) (a answer, err err
 			return a, err
 		}
 		go listen()
+		receiver.heard = sync.OnceFunc(func() { _ = out.Encode(answer{Heard: true}) })
 		a.Received, err = receiver.run(&end, &stop)
 		return a, err
 	}

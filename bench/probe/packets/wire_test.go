@@ -62,7 +62,7 @@ func newWire(t *testing.T) *wire {
 	return w
 }
 
-// configure gives an end its addresses, and the other's hardware address, for good.
+// configure gives an end its addresses.
 func (w *wire) configure(i int) error {
 	link, err := netlink.LinkByName(w.devices[i])
 	if err != nil {
@@ -76,6 +76,15 @@ func (w *wire) configure(i int) error {
 	}
 	a6.Flags = unix.IFA_F_NODAD // no second without it
 	return errors.Join(netlink.LinkSetUp(link), netlink.AddrAdd(link, a4), netlink.AddrAdd(link, a6))
+}
+
+// introduce lets the kernel at an end know the other's hardware address, for tests that do not greet.
+func (w *wire) introduce(t *testing.T) {
+	t.Helper()
+	must(t, onThread(w.ends[0], func() error {
+		_, err := findWay(addresses4[1])
+		return err
+	}))
 }
 
 // place runs instruments at an end.

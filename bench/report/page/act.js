@@ -26,7 +26,7 @@ Object.assign(Plot.prototype, {
     if (!this.each || !p.values) return;
     p.values.forEach((v, i) => {
       if (this.scale.y.log && v <= 0) return;
-      g.append(svg("circle", { class: "each", r: 2.5, cx: x + 5 * Math.sin(i * 2.4), cy: this.scale.y.to(v) }));
+      g.append(svg("circle", { class: this.figure.kind === "bar" ? "each ink" : "each", r: 2.5, cx: x + 5 * Math.sin(i * 2.4), cy: this.scale.y.to(v) }));
     });
   },
 
@@ -91,7 +91,7 @@ Object.assign(Plot.prototype, {
       const b = node("button", "tool", "Repetitions");
       b.type = "button";
       b.title = "Show the value of each repetition";
-      b.setAttribute("aria-pressed", "false");
+      b.setAttribute("aria-pressed", String(this.each));
       b.addEventListener("click", () => { this.each = !this.each; b.setAttribute("aria-pressed", String(this.each)); this.draw(); });
       legend.append(b);
     }

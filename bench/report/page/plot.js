@@ -31,7 +31,8 @@ class Plot {
     this.figure = figure;
     this.hidden = new Set();
     this.view = null; // what is zoomed to
-    this.each = false; // whether repetitions are shown
+    // Repetitions are shown when asked for, and where they are too few for intervals.
+    this.each = !figure.series.some(s => s.paper || (s.points || []).some(p => p.low !== null));
     dress(figure);
     this.buildLegend();
     this.svg = svg("svg", { role: "img", "aria-label": figure.title + ". The data are in the table below the figure." });

@@ -34,6 +34,9 @@ func (e *Engine) Save() (switches []pipeline.Saved, credited []Credited) {
 	return switches, credited
 }
 
+// Changes has something to be received after each change of a switch; several changes may be one.
+func (e *Engine) Changes() <-chan struct{} { return e.changes.told }
+
 // credited is called with mu held. Ids that are free count, too: they may be used again.
 func (c *counts) credited() (list []Credited) {
 	for id, x := range c.list {

@@ -16,10 +16,11 @@ type changes struct {
 	mu   sync.Mutex
 	set  map[watchKey]struct{}
 	some chan struct{}
+	told chan struct{} // for who asks by Changes
 }
 
 func (c *changes) start() {
-	c.set, c.some = map[watchKey]struct{}{}, make(chan struct{}, 1)
+	c.set, c.some, c.told = map[watchKey]struct{}{}, make(chan struct{}, 1), make(chan struct{}, 1)
 }
 
 func (c *changes) note(s *pipeline.Switch, what int) {
@@ -27,6 +28,10 @@ func (c *changes) note(s *pipeline.Switch, what int) {
 	defer c.mu.Unlock()
 	c.set[watchKey{s, what}] = struct{}{}
 	c.poke()
+	select {
+	case c.told <- struct{}{}:
+	default:
+	}
 }
 
 func (c *changes) poke() {

@@ -1,0 +1,276 @@
+package report
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"trivet.dev/trivet/bench/environment"
+	"trivet.dev/trivet/bench/report/definition"
+	"trivet.dev/trivet/bench/result"
+	"trivet.dev/trivet/bench/stats"
+	"trivet.dev/trivet/topology"
+)
+
+// CompareOptions say what is compared: two results, or two levels of a factor in one.
+type CompareOptions struct {
+	A, B    *result.Run // B is nil where levels of A are compared
+	Names   [2]string   // of two results
+	Factor  string      // of which Names are levels
+	Metric  string      // only this; "" is all
+	Probe   string
+	Each    string // what stands for a repetition of several values; "" is their mean
+	Margins Margins
+}
+
+// Comparison is of two sides, row by row.
+type Comparison struct {
+	Names [2]string    `json:"names"`
+	Rows  []CompareRow `json:"rows"`
+	Notes []string     `json:"notes,omitempty"`
+}
+
+// CompareRow is one metric in one cell. Values are in Unit, which is the metric's own; differences are A less B.
+type CompareRow struct {
+	Metric string   `json:"metric"`
+	Probe  string   `json:"probe,omitempty"`
+	Unit   string   `json:"unit"`
+	Levels []string `json:"levels,omitempty"`
+
+	stats.Comparison
+	Paired   bool                 `json:"paired"`
+	Adjusted stats.Float          `json:"p_adjusted"` // of t, by Holm over all rows
+	Shares   *ShareDifference     `json:"shares,omitempty"`
+	Verdicts [2]environment.Level `json:"fidelity"`
+	Words    string               `json:"words"` // the conclusion
+
+	dims   []string
+	values [2][]float64
+	show   string // unit to show
+	factor float64
+}
+
+// ShareDifference is that of two shares of which repetitions do not differ (nothing was lost): of all packets together.
+type ShareDifference struct {
+	CountA   int            `json:"count_a"`
+	OfA      int            `json:"of_a"`
+	CountB   int            `json:"count_b"`
+	OfB      int            `json:"of_b"`
+	Interval stats.Interval `json:"interval"`         // by Newcombe, of 95 %
+	Margin   float64        `json:"margin,omitempty"` // in which that of 90 % lies
+}
+
+// side is one of the two.
+type side struct {
+	*data
+	where definition.Condition
+}
+
+func (s side) pick(src definition.Source, dims []string) []*group {
+	src.Where = s.where
+	return s.data.pick(src, dims)
+}
+
+// Compare compares. It fails where there is nothing to compare, and says what there is.
+func Compare(o CompareOptions) (*Comparison, error) {
+	a := side{data: newData(o.A)}
+	b := a
+	c := &Comparison{Names: o.Names}
+	if o.B != nil {
+		b = side{data: newData(o.B)}
+		c.Notes = differences(o.A.Header, o.B.Header)
+	} else {
+		if err := a.levels(o.Factor, o.Names); err != nil {
+			return nil, err
+		}
+		a.where = definition.Condition{{Dimension: o.Factor, Any: o.Names[:1]}}
+		b.where = definition.Condition{{Dimension: o.Factor, Any: o.Names[1:]}}
+	}
+	for _, src := range common(a, b, o) {
+		c.metric(a, b, src, o)
+	}
+	if len(c.Rows) == 0 {
+		return nil, nothingCommon(a, b, o)
+	}
+	c.conclude()
+	return c, nil
+}
+
+// levels checks that a factor has two levels.
+func (s side) levels(factor string, names [2]string) error {
+	var known []string
+	for _, f := range s.factors {
+		known = append(known, f.Name)
+		if f.Name != factor {
+			continue
+		}
+		for _, l := range names {
+			if !slices.ContainsFunc(f.Levels, func(have string) bool { return have == l || sameNumber(have, l) }) {
+				return fmt.Errorf("%s: the factor %s has no such level; it has %s", name(l), factor, name(strings.Join(f.Levels, ", ")))
+			}
+		}
+		if names[0] == names[1] {
+			return errors.New("these are the same level: give two")
+		}
+		return nil
+	}
+	if near := topology.DidYouMean(factor, known); near != "" {
+		return fmt.Errorf("%s: there is no such factor; %s", name(factor), name(near))
+	}
+	return fmt.Errorf("%s: there is no such factor; there are %s", name(factor), name(strings.Join(known, ", ")))
+}
+
+// common are the metrics that both sides have.
+func common(a, b side, o CompareOptions) (out []definition.Source) {
+	if strings.HasPrefix(o.Metric, usagePrefix) {
+		return []definition.Source{{Metric: o.Metric, Probe: o.Probe, Each: o.Each}}
+	}
+	theirs := b.kindsOf()
+	for _, src := range a.kindsOf() {
+		if o.Metric != "" && src.Metric != o.Metric || o.Probe != "" && src.Probe != "" && src.Probe != o.Probe {
+			continue
+		}
+		if slices.ContainsFunc(theirs, func(t definition.Source) bool {
+			return t.Metric == src.Metric && (t.Probe == src.Probe || t.Probe == "" || src.Probe == "")
+		}) {
+			src.Each = o.Each
+			out = append(out, src)
+		}
+	}
+	return out
+}
+
+func nothingCommon(a, b side, o CompareOptions) error {
+	list := func(s side) string {
+		var words []string
+		for _, src := range s.kindsOf() {
+			words = append(words, metricTitle(src))
+		}
+		if len(words) == 0 {
+			return "nothing"
+		}
+		return clip(strings.Join(words, ", "), 300)
+	}
+	what := ""
+	if o.Metric != "" {
+		what = " of " + name(o.Metric)
+	}
+	return fmt.Errorf("there is nothing%s to compare: no cell has values on both sides; %s has measured %s, %s %s", what, name(o.Names[0]), list(a), name(o.Names[1]), list(b))
+}
+
+// dims are the factors by which rows are told apart: those that vary on a side, and that both have.
+func dims(a, b side, src definition.Source, factor string) (out, notes []string) {
+	for _, f := range a.factors {
+		if f.Name == factor {
+			continue
+		}
+		many := max(len(a.pick(src, []string{f.Name})), len(b.pick(src, []string{f.Name})))
+		has := slices.ContainsFunc(b.factors, func(g result.Factor) bool { return g.Name == f.Name })
+		switch {
+		case many > 1 && has:
+			out = append(out, f.Name)
+		case many > 1:
+			notes = append(notes, "All levels of "+name(f.Name)+", a factor of one side only, are taken together.")
+		}
+	}
+	return out, notes
+}
+
+// metric adds the rows of one.
+func (c *Comparison) metric(a, b side, src definition.Source, o CompareOptions) {
+	factors, notes := dims(a, b, src, o.Factor)
+	c.note(notes...)
+	left, right := a.pick(src, factors), b.pick(src, factors)
+	for _, g := range left {
+		i := slices.IndexFunc(right, func(h *group) bool {
+			return slices.EqualFunc(g.levels, h.levels, func(x, y string) bool { return x == y || sameNumber(x, y) })
+		})
+		if i < 0 {
+			c.note(fmt.Sprintf("Only %s has %s: %s.", c.Names[0], metricTitle(src), seriesName(factors, g.levels)))
+			continue
+		}
+		row, err := c.row(a, g, right[i], src, o)
+		if err != nil {
+			c.note(fmt.Sprintf("%s, %s: %s.", metricTitle(src), seriesName(factors, g.levels), err))
+			continue
+		}
+		row.dims = factors
+		c.Rows = append(c.Rows, row)
+		right = slices.Delete(right, i, i+1)
+	}
+	for _, h := range right {
+		c.note(fmt.Sprintf("Only %s has %s: %s.", c.Names[1], metricTitle(src), seriesName(factors, h.levels)))
+	}
+}
+
+func (c *Comparison) note(notes ...string) {
+	for _, n := range notes {
+		if n = Clean(n); !slices.Contains(c.Notes, n) && len(c.Notes) < maxListed {
+			c.Notes = append(c.Notes, n)
+		}
+	}
+}
+
+func (c *Comparison) row(d side, g, h *group, src definition.Source, o CompareOptions) (CompareRow, error) {
+	factor, ok := definition.Convert(h.unit, g.unit)
+	if !ok {
+		return CompareRow{}, fmt.Errorf("one is in %s, the other in %s", name(g.unit), name(h.unit))
+	}
+	x, y, paired := g.values(src), h.values(src), false
+	if o.B == nil {
+		x, y, paired = twoGroups(g, h, src)
+	}
+	y = scaled(y, factor)
+	row := CompareRow{Metric: src.Metric, Probe: src.Probe, Unit: g.unit, Levels: g.levels, Paired: paired, values: [2][]float64{x, y},
+		Verdicts: [2]environment.Level{g.verdict().Level, h.verdict().Level}, Adjusted: stats.None}
+	margin := o.Margins.of(src.Metric, g.unit, mean(y))
+	var err error
+	row.Comparison, err = stats.Compare(x, y, stats.CompareOptions{Options: stats.Options{Seed: d.seed}, Margin: margin, Paired: paired})
+	if err != nil {
+		return row, err
+	}
+	row.show, row.factor = display("", []*group{g, h}, src)
+	row.Shares = shares(g, h)
+	if s := row.Shares; s != nil && row.T == nil && margin > 0 {
+		if _, i, err := stats.RatioDifference(s.CountA, s.OfA, s.CountB, s.OfB, 1-2*alpha); err == nil && i.Within(-margin, margin) {
+			row.Conclusion = stats.Equivalent
+			s.Margin = margin
+		}
+	}
+	return row, nil
+}
+
+// shares compares all packets together where repetitions say nothing, as none differs.
+func shares(g, h *group) *ShareDifference {
+	s := &ShareDifference{}
+	for _, r := range g.reps {
+		s.CountA, s.OfA = s.CountA+r.count, s.OfA+r.of
+	}
+	for _, r := range h.reps {
+		s.CountB, s.OfB = s.CountB+r.count, s.OfB+r.of
+	}
+	var err error
+	if _, s.Interval, err = stats.RatioDifference(s.CountA, s.OfA, s.CountB, s.OfB, 1-alpha); err != nil {
+		return nil
+	}
+	return s
+}
+
+// differences says what else than what was compared differs between two results.
+func differences(a, b result.Header) (notes []string) {
+	x, y := a.Environment, b.Environment
+	if x.Host != y.Host || x.Host == "" {
+		notes = append(notes, "Measured on different machines, or it is not known: all differences below are theirs as well.")
+	}
+	for _, f := range [][3]string{{"processors", fmt.Sprintf("%d × %s", x.CPU.Usable, x.CPU.Model), fmt.Sprintf("%d × %s", y.CPU.Usable, y.CPU.Model)},
+		{"kernel", x.Kernel, y.Kernel}, {"virtualisation", x.Virtualisation, y.Virtualisation}, {"Trivet", x.Trivet, y.Trivet}} {
+		if f[1] != f[2] {
+			notes = append(notes, fmt.Sprintf("Different %s: %s and %s.", f[0], name(f[1]), name(f[2])))
+		}
+	}
+	if a.Experiment.Plan != b.Experiment.Plan {
+		notes = append(notes, "Different experiments, or of different factors or repetitions.")
+	}
+	return notes
+}

@@ -1,0 +1,171 @@
+package report_test
+
+import (
+	"encoding/json"
+	"math"
+	"strings"
+	"testing"
+
+	"trivet.dev/trivet/bench/report"
+	"trivet.dev/trivet/bench/report/reporttest"
+	"trivet.dev/trivet/bench/result"
+	"trivet.dev/trivet/bench/stats"
+)
+
+func run(h result.Header, samples []result.Sample) *result.Run {
+	return &result.Run{Header: h, Samples: samples}
+}
+
+func margins(t *testing.T, texts ...string) report.Margins {
+	t.Helper()
+	m, err := report.ParseMargins(texts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// TestCompare proves that two levels are compared by pairs, cell by cell, and what is concluded in words.
+func TestCompare(t *testing.T) {
+	samples := reporttest.Samples()
+	c, err := report.Compare(report.CompareOptions{A: run(reporttest.Header(), samples), Names: [2]string{"ovs", "embedded"}, Factor: "datapath", Margins: margins(t, "5%", "loss=2pp")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(c.Rows) != 15 {
+		t.Fatalf("%d rows", len(c.Rows))
+	}
+	for _, r := range c.Rows {
+		if !r.Paired {
+			t.Errorf("%s %s is not compared by pairs", r.Metric, r.Levels)
+		}
+		want := map[string]stats.Conclusion{"throughput": stats.Different, "rtt": stats.Different, "loss": stats.Equivalent}[r.Metric]
+		if r.Metric == "throughput" && r.Levels[0] == "2" {
+			want = stats.Undecided // there is an outlier
+		}
+		if r.Conclusion != want {
+			t.Errorf("%s %s: %s, want %s: %s", r.Metric, r.Levels, r.Conclusion, want, r.Words)
+		}
+	}
+	rtt := c.Rows[5]
+	if want := meanRTT(samples, "ovs", 2) - meanRTT(samples, "embedded", 2); math.Abs(rtt.Difference/want-1) > 1e-9 || rtt.Unit != "s" {
+		t.Errorf("the gap is %v %s, want %v s", rtt.Difference, rtt.Unit, want)
+	}
+	if !strings.Contains(rtt.Words, "ovs is higher by 58.57 µs") || !strings.Contains(rtt.Words, "more than the margin") {
+		t.Error(rtt.Words)
+	}
+	if n := c.Rows[1].A.N; n != 9 {
+		t.Errorf("the failed run takes its pair with it: %d pairs", n)
+	}
+	if _, err := json.Marshal(c); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestCompareResults proves that two results are compared where both have values, also of other units, and that the rest and what else
+// differs between them is said.
+func TestCompareResults(t *testing.T) {
+	h, a := one(map[[2]string][]float64{{"1", "a"}: around(10), {"2", "a"}: around(10), {"3", "a"}: around(10)})
+	_, b := one(map[[2]string][]float64{{"1", "a"}: around(10010), {"2", "a"}: around(14000), {"1", "b"}: around(1)})
+	for i := range b {
+		b[i].Measurements[0].Unit = "ms"
+	}
+	other := h
+	other.Environment.Kernel = "9.9"
+	c, err := report.Compare(report.CompareOptions{A: run(h, a), B: run(other, b), Names: [2]string{"one", "other"}, Margins: margins(t, "5%")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(c.Rows) != 2 || c.Rows[0].Conclusion != stats.Equivalent || c.Rows[1].Conclusion != stats.Different || c.Rows[0].Paired {
+		t.Fatalf("%+v", c.Rows)
+	}
+	if !strings.Contains(c.Rows[1].Words, "one is lower by 4 s") {
+		t.Error(c.Rows[1].Words)
+	}
+	notes := strings.Join(c.Notes, "\n")
+	for _, want := range []string{"Different kernel:  and 9.9.", "Only one has m: x 3, a.", "Only other has m: x 1, b."} {
+		if !strings.Contains(notes, want) {
+			t.Errorf("%q is not in %q", want, notes)
+		}
+	}
+}
+
+// TestUndecided proves that what does not suffice is said with what would: too few, too much spread, no margin, chance among many.
+func TestUndecided(t *testing.T) {
+	wild := []float64{5, 15, 9, 12, 7, 10}
+	other := []float64{14, 6, 10, 9, 12, 8}
+	for _, c := range []struct {
+		a, b   []float64
+		margin []string
+		words  string
+	}{
+		{around(10)[:3], around(10)[:3], []string{"5%"}, "too few; take at least 5 of each"},
+		{wild, other, []string{"5%"}, "take about"},
+		{wild, other, nil, "State a --margin"},
+		{[]float64{3, 3, 3, 3, 3}, []float64{3, 3, 3, 3, 3}, []string{"5%"}, "all values of both are 3 s"},
+		{[]float64{3}, []float64{4}, nil, "single values"},
+	} {
+		h, samples := one(map[[2]string][]float64{{"1", "a"}: c.a, {"1", "b"}: c.b})
+		h.Experiment.Factors[1].Levels = []string{"a", "b"}
+		got, err := report.Compare(report.CompareOptions{A: run(h, samples), Names: [2]string{"a", "b"}, Factor: "who", Margins: margins(t, c.margin...)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r := got.Rows[0]; r.Conclusion != stats.Undecided || !strings.Contains(r.Words, c.words) {
+			t.Errorf("%v and %v: %s: %s", c.a, c.b, r.Conclusion, r.Words)
+		}
+	}
+}
+
+// TestHolm proves that one difference in a hundred comparisons that alone would count may be taken for chance.
+func TestHolm(t *testing.T) {
+	h := result.Header{Experiment: result.Experiment{Factors: []result.Factor{{Name: "cell"}, {Name: "who", Levels: []string{"a", "b"}}}}}
+	var samples []result.Sample
+	for cell := range 30 {
+		for i, v := range around(10) {
+			w := around(10)[(i+3)%10]
+			if cell == 4 {
+				w += 0.07 // p is about 0.02
+			}
+			for who, v := range map[string]float64{"a": v, "b": w} {
+				samples = append(samples, result.Sample{Run: len(samples) + 1, Factors: map[string]any{"cell": float64(cell), "who": who}, Probe: "p", Kind: "p",
+					Measurements: []result.Measurement{{Metric: "m", Unit: "s", Values: []float64{v}}}})
+			}
+		}
+	}
+	c, err := report.Compare(report.CompareOptions{A: run(h, samples), Names: [2]string{"a", "b"}, Factor: "who"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := c.Rows[4]
+	if r.T.P > 0.05 || r.Conclusion != stats.Undecided || !strings.Contains(r.Words, "among 30 comparisons it may be chance") {
+		t.Errorf("p = %v, by Holm %v: %s", r.T.P, r.Adjusted, r.Words)
+	}
+}
+
+// TestCompareRefused proves that what cannot be compared is refused with what there is.
+func TestCompareRefused(t *testing.T) {
+	a := run(reporttest.Header(), reporttest.Samples())
+	for _, c := range []struct {
+		o    report.CompareOptions
+		want string
+	}{
+		{report.CompareOptions{A: a, Factor: "datapth", Names: [2]string{"x", "y"}}, "did you mean datapath?"},
+		{report.CompareOptions{A: a, Factor: "datapath", Names: [2]string{"ovs", "y"}}, "it has embedded, ovs"},
+		{report.CompareOptions{A: a, Factor: "datapath", Names: [2]string{"ovs", "ovs"}}, "the same level"},
+		{report.CompareOptions{A: a, Factor: "datapath", Names: [2]string{"ovs", "embedded"}, Metric: "jitter"}, "nothing of jitter to compare"},
+		{report.CompareOptions{A: a, B: run(result.Header{}, nil), Names: [2]string{"a", "b"}}, "b nothing"},
+	} {
+		if _, err := report.Compare(c.o); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%v, want %q", err, c.want)
+		}
+	}
+	for _, text := range []string{"", "5", "x%", "-5%", "0ms", "rtt=", "1e999ms", "nan%"} {
+		if _, err := report.ParseMargins([]string{text}); err == nil && text != "5" {
+			t.Errorf("--margin %q was taken", text)
+		}
+	}
+	if _, err := report.ParseMargins([]string{"5%", "3%"}); err == nil {
+		t.Error("two margins for the same were taken")
+	}
+}

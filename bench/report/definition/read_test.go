@@ -1,0 +1,142 @@
+package definition
+
+import (
+	"math"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+// TestRead proves that every key ends up where it belongs.
+func TestRead(t *testing.T) {
+	d, problems := Read("a.yaml", []byte(`
+factors: {hops: [2, 4], datapath: [ovs, embedded]}
+report:
+  figures:
+    - {title: T, metric: rtt, probe: p, each: p95, of: values, unit: ms, where: {hops: [2, 4], datapath: ovs}, kind: box, x: hops, series: [datapath], y: median, scale: log-log}
+  tables:
+    - {metric: rtt, rows: datapath, columns: [hops], values: [mean, n], gap: [ovs, embedded]}
+paper:
+  source: S
+  note: N
+  numbers:
+    - {metric: rtt, unit: ms, levels: {datapath: ovs}, value: 0.73, within: 20%, y: median}
+    - {metric: rtt, levels: {datapath: ovs}, along: hops, values: {2: 1, 4: 2.5}}
+  trends:
+    - {text: X, metric: rtt, at: {datapath: ovs}, along: hops, is: falls}
+    - {metric: rtt, is: above, than: {datapath: ovs}, within: 0.1}
+    - {metric: rtt, is: below, than: 3, unit: ms}
+`))
+	if len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	ovs := Level{"datapath", []string{"ovs"}}
+	three := 3.0
+	want := &Definition{
+		Figures: []Figure{{Source: Source{Title: "T", Metric: "rtt", Probe: "p", Each: "p95", Of: "values", Unit: "ms", Where: Condition{{"hops", []string{"2", "4"}}, ovs}},
+			Kind: Box, X: "hops", Series: []string{"datapath"}, Y: Median, Scale: LogLog}},
+		Tables: []Table{{Source: Source{Metric: "rtt"}, Rows: []string{"datapath"}, Columns: []string{"hops"}, Values: []string{"mean", "n"}, Gap: []string{"ovs", "embedded"}}},
+		Paper: &Paper{Source: "S", Note: "N", Numbers: []Number{
+			{Source: Source{Metric: "rtt", Unit: "ms", Where: Condition{ovs}}, Y: Median, Value: 0.73, Within: 0.2},
+			{Source: Source{Metric: "rtt", Where: Condition{ovs, {"hops", []string{"2"}}}}, Value: 1},
+			{Source: Source{Metric: "rtt", Where: Condition{ovs, {"hops", []string{"4"}}}}, Value: 2.5},
+		}, Trends: []Trend{
+			{Source: Source{Metric: "rtt", Where: Condition{ovs}}, Text: "X", Is: Falls, Along: "hops", Within: 0.05},
+			{Source: Source{Metric: "rtt"}, Is: Above, Than: Condition{ovs}, Within: 0.1},
+			{Source: Source{Metric: "rtt", Unit: "ms"}, Is: Below, Limit: &three},
+		}},
+	}
+	if !reflect.DeepEqual(d, want) {
+		t.Errorf("read\n%+v\nwant\n%+v", d, want)
+	}
+}
+
+// TestProblems proves that each mistake is found, where it is and with what to do; and that what is right beside it is read.
+func TestProblems(t *testing.T) {
+	for _, c := range []struct{ text, want string }{
+		{"report: [1]", "a.yaml:1:9  report takes keys"},
+		{"report: {figure: []}", "a.yaml:1:10  figure: no such key of report; did you mean figures?"},
+		{"report:\n  figures:\n    - {title: x}", "a.yaml:3:7  a figure needs a metric"},
+		{"report: {figures: [{metric: m, kind: pie}]}", `"pie": is not known here; there are line, bar, box, cdf, time`},
+		{"factors: {hops: [1]}\nreport: {figures: [{metric: m, x: hopps}]}", "2:35  warning: hopps: is no factor; it may be a label of the measurements; did you mean hops?"},
+		{"report: {tables: [{metric: m, rows: [a, b], gap: [x, y]}]}", "gap: takes two levels of the one dimension in rows"},
+		{"report: {tables: [{metric: m, values: [mean, avg]}]}", `"avg": is not known here`},
+		{"paper: {numbers: [{metric: m}]}", "a number has a value, or values along a factor"},
+		{"paper: {numbers: [{metric: m, value: high}]}", `this is a number, not "high"`},
+		{"paper: {numbers: [{metric: m, value: 1, within: much}]}", "this is a share"},
+		{"paper: {trends: [{metric: m, along: x}]}", "a trend falls, rises, is flat, above or below"},
+		{"paper: {trends: [{metric: m, is: above}]}", "is above what?"},
+		{"paper: {trends: [{metric: m, is: falls}]}", "falls goes along a factor"},
+		{"paper: {numbers: [{metric: m, value: 1, unit: furlong}]}", "furlong: is not converted"},
+	} {
+		_, problems := Read("a.yaml", []byte(c.text))
+		var all []string
+		for _, p := range problems {
+			all = append(all, p.String())
+		}
+		if !strings.Contains(strings.Join(all, "\n"), c.want) {
+			t.Errorf("%s\ngave %q\nwant %q", c.text, all, c.want)
+		}
+	}
+	d, _ := Read("a.yaml", []byte("report: {figures: [{metric: good}, {kind: pie}]}"))
+	if len(d.Figures) != 1 || d.Figures[0].Metric != "good" {
+		t.Errorf("what is right was lost: %+v", d)
+	}
+}
+
+// TestShipped proves that what the experiments of this repository say of their reports is all right.
+func TestShipped(t *testing.T) {
+	files, err := filepath.Glob("../../../experiments/*/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("there are no experiments: %v", err)
+	}
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, problems := Read(file, data); problems.Err() != nil {
+			t.Error(problems.Err())
+		}
+	}
+}
+
+// TestUnits proves conversions against figures worked out by hand, and that what measures different things is not converted.
+func TestUnits(t *testing.T) {
+	for _, c := range []struct {
+		from, to string
+		want     float64
+	}{{"s", "ms", 1000}, {"us", "s", 1e-6}, {"bit/s", "KiB/s", 1.0 / 8192}, {"MB/s", "Mbit/s", 8}, {"%", "1", 0.01}, {"B", "MiB", 1.0 / 1048576}, {"furlong", "furlong", 1}} {
+		if got, ok := Convert(c.from, c.to); !ok || math.Abs(got/c.want-1) > 1e-12 {
+			t.Errorf("%s to %s: %v, %v", c.from, c.to, got, ok)
+		}
+	}
+	for _, c := range [][2]string{{"s", "B"}, {"B", "bit/s"}, {"furlong", "s"}, {"", "s"}} {
+		if f, ok := Convert(c[0], c[1]); ok {
+			t.Errorf("%s was converted to %s by %v", c[0], c[1], f)
+		}
+	}
+	for unit, typical := range map[string]float64{"ms": 0.0031, "s": 2, "us": 50e-6} {
+		if got := Suitable("s", typical); got != unit {
+			t.Errorf("%v s are shown in %s", typical, got)
+		}
+	}
+	if got := Suitable("bit/s", 9.4e9); got != "Gbit/s" {
+		t.Error(got)
+	}
+}
+
+// FuzzRead proves that no text, however broken, does more than be refused.
+func FuzzRead(f *testing.F) {
+	f.Add([]byte("report: {figures: [{metric: m, where: {a: [1, 2]}}]}\npaper: {numbers: [{metric: m, along: a, values: {1: 2}}], trends: [{metric: m, is: flat, along: a}]}"))
+	f.Add([]byte("x: &x [*x]\nreport: *x"))
+	f.Add([]byte("a: &a {metric: m, value: 1}\npaper: {numbers: [*a, *a, {<<: *a}]}"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		d, _ := Read("a.yaml", data)
+		if len(d.Figures) > maxFigures || d.Paper != nil && len(d.Paper.Numbers) > maxNumbers {
+			t.Fatal("more than there may be")
+		}
+	})
+}

@@ -1,0 +1,98 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"trivet.dev/trivet/bench/report"
+	"trivet.dev/trivet/bench/result"
+)
+
+// benchComparison is what `trivet bench compare` is asked.
+type benchComparison struct {
+	report.CompareOptions
+	levels  []string
+	margins []string
+}
+
+func (a *app) benchCompare() *cobra.Command {
+	var b benchComparison
+	cmd := &cobra.Command{
+		Use:   "compare A [B]",
+		Short: "Compare two results, or two levels of a factor in one",
+		Long: "Compare two results (an emulation and a prototype), or two levels of a factor in one (two datapaths): averages,\n" +
+			"deviations, variances and the gap for each metric and cell; Welch's t test, by pairs where the experiment made\n" +
+			"pairs; the Mann–Whitney test with its effect size; and, with a margin, a test of equivalence. That no difference\n" +
+			"was seen never counts as none: what is the same to you within the margin has to be shown.",
+		Example: "  trivet bench compare emulation.jsonl prototype.jsonl --margin 5%\n" +
+			"  trivet bench compare figure-16.jsonl --factor datapath --levels embedded,ovs --margin throughput=5% --margin rtt=20us",
+		Args: cobra.RangeArgs(1, 2),
+		RunE: func(_ *cobra.Command, args []string) error { return a.runBenchCompare(b, args) },
+	}
+	f := cmd.Flags()
+	f.StringVar(&b.Factor, "factor", "", "compare levels of this factor, in one result")
+	f.StringSliceVar(&b.levels, "levels", nil, "the two levels: embedded,ovs (default: the factor's, where it has two)")
+	f.StringArrayVar(&b.margins, "margin", nil, "up to which a difference does not matter: 5% of B, 0.2ms, rtt=0.2ms, loss=0.1pp")
+	f.StringVar(&b.Metric, "metric", "", "only this metric; usage.busy and others of the watch as well")
+	f.StringVar(&b.Probe, "probe", "", "only this probe")
+	f.StringVar(&b.Each, "each", "", "what stands for a repetition of several values: mean, median, min, max, p95 and so on")
+	return cmd
+}
+
+func (a *app) runBenchCompare(b benchComparison, args []string) error {
+	var err error
+	if b.Margins, err = report.ParseMargins(b.margins); err != nil {
+		return err
+	}
+	if b.A, err = result.ReadFile(args[0]); err != nil {
+		return err
+	}
+	switch {
+	case len(args) == 2 && (b.Factor != "" || b.levels != nil):
+		return errors.New("--factor and --levels are for one result; give one, or leave them out")
+	case len(args) == 2:
+		if b.B, err = result.ReadFile(args[1]); err != nil {
+			return err
+		}
+		b.Names = [2]string{baseName(args[0]), baseName(args[1])}
+		if b.Names[0] == b.Names[1] {
+			b.Names = [2]string{args[0], args[1]}
+		}
+	case b.Factor == "":
+		return errors.New("give a second result, or a factor of this one: --factor datapath --levels embedded,ovs")
+	default:
+		if err := b.twoLevels(); err != nil {
+			return err
+		}
+	}
+	c, err := report.Compare(b.CompareOptions)
+	if err != nil {
+		return err
+	}
+	if a.json {
+		return a.printJSON(c)
+	}
+	return c.WriteText(a.out)
+}
+
+// twoLevels takes those that were given, or the factor's own.
+func (b *benchComparison) twoLevels() error {
+	levels := b.levels
+	if levels == nil {
+		for _, f := range b.A.Header.Experiment.Factors {
+			if f.Name == b.Factor {
+				levels = f.Levels
+			}
+		}
+		if len(levels) == 0 {
+			levels = []string{"", ""} // Compare says what factors there are
+		}
+	}
+	if len(levels) != 2 {
+		return fmt.Errorf("--levels takes two levels of %s: --levels embedded,ovs", report.Clean(b.Factor))
+	}
+	b.Names = [2]string{levels[0], levels[1]}
+	return nil
+}

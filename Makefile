@@ -52,7 +52,7 @@ test-all: ## everything that must hold before a change is taken
 fuzz: ## each fuzz target for FUZZTIME (10s)
 	@scripts/fuzz $(FUZZTIME)
 
-bench: bootstrap ## measure Trivet, beside Mininet where both can do it (25 minutes)
+bench: bootstrap ## measure Trivet, beside Mininet where both can do it (45 minutes)
 	@$(MAKE) --no-print-directory build
 	@$(GO) test $(AS_ROOT) -count 1 -timeout 90m -v ./test/bench -pairs $(PAIRS)
 

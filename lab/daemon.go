@@ -147,7 +147,7 @@ func (d *daemon) up() {
 	defer d.changing.Unlock()
 	l, err := local.New(d.state.Name, Dir(d.state.Name))
 	if err == nil {
-		d.local, l.OnEnd = l, d.ended
+		d.local, l.OnEnd, l.OnLoop = l, d.ended, d.happened
 		l.OnFabric = func(ctx context.Context) error {
 			_, err := d.startPrograms(ctx, d.state.Topology)
 			return err
@@ -224,9 +224,14 @@ func (d *daemon) waitRoutes() {
 // ended says that a program of the lab has ended by itself.
 func (d *daemon) ended(what string) {
 	if d.ctx.Err() == nil {
-		d.progress.note(what)
-		fmt.Fprintln(os.Stderr, time.Now().Format(time.RFC3339), what) // the daemon's log
+		d.happened(what)
 	}
+}
+
+// happened notes something for who follows the lab, and in the daemon's log.
+func (d *daemon) happened(what string) {
+	d.progress.note(what)
+	fmt.Fprintln(os.Stderr, time.Now().Format(time.RFC3339), what)
 }
 
 // exit lets the daemon end, a moment later, so that answers under way are read.

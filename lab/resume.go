@@ -78,7 +78,7 @@ func (d *daemon) takeOver() error {
 	if err != nil {
 		return err
 	}
-	d.local, l.OnEnd = l, d.ended
+	d.local, l.OnEnd, l.OnLoop = l, d.ended, d.happened
 	d.findPrograms(d.state.Topology)
 	l.OnFabric = func(ctx context.Context) error {
 		_, err := d.startPrograms(ctx, d.state.Topology)

@@ -301,6 +301,17 @@ func TestDrops(t *testing.T) {
 	}
 }
 
+// TestMininetErrors proves that what Mininet calls an error and goes on after is told once, and that a warning of tc is none.
+func TestMininetErrors(t *testing.T) {
+	if err := mininetErrors("h1 h2\n*** Error: Warning: sch_htb: quantum\n\n"); err != nil {
+		t.Error(err)
+	}
+	err := mininetErrors("*** Error: Error: Specified qdisc kind is unknown.\n*** Error: Error: Specified qdisc kind is unknown.\n")
+	if err == nil || err.Error() != "*** Error: Error: Specified qdisc kind is unknown." {
+		t.Error(err)
+	}
+}
+
 // TestTraceroute proves that lines of traceroute are read, also where a hop is silent or answers by two addresses.
 func TestTraceroute(t *testing.T) {
 	hops := readTraceroute("traceroute to 10.0.3.2 (10.0.3.2), 30 hops max, 60 byte packets\n 1  10.0.1.1  0.500 ms  0.250 ms *\n 2  * * *\n10  10.0.3.9  1 ms 10.0.3.2  2 ms  3 ms\n")

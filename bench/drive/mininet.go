@@ -2,27 +2,20 @@ package drive
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net/netip"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"runtime"
 	"strings"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"trivet.dev/trivet/bench/environment"
-	"trivet.dev/trivet/bench/experiment"
-	"trivet.dev/trivet/bench/probe"
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/target/local"
 	"trivet.dev/trivet/topology"
@@ -90,7 +83,7 @@ type mininetLab struct {
 	cmd      *exec.Cmd
 	in       io.Closer
 	answers  *bufio.Scanner
-	complain *bytes.Buffer
+	complain *listener
 	topology *topology.Topology
 	pids     map[string]int // of nodes, in the namespace of Mininet's processes
 	up       time.Duration  // by Mininet's own clock
@@ -116,7 +109,7 @@ func startMininet(ctx context.Context, name string, t *topology.Topology) (*mini
 		return nil, err
 	}
 	asked, kind := mininetRequest(t)
-	m := &mininetLab{name: name, cgroups: cgroups, topology: t, complain: &bytes.Buffer{}}
+	m := &mininetLab{name: name, cgroups: cgroups, topology: t, complain: &listener{heard: make(chan struct{})}}
 	m.cmd = exec.Command("/bin/sh", "-c", mininetStart, "sh", kind, mininetScript)
 	m.cmd.Stderr, m.cmd.Dir = m.complain, "/"
 	m.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS | unix.CLONE_NEWNET}
@@ -139,8 +132,8 @@ func startMininet(ctx context.Context, name string, t *topology.Topology) (*mini
 	if err == nil {
 		a, err = m.answer()
 	}
-	if err == nil && strings.Contains(a.Said, "*** Error") { // it goes on after those
-		err = errors.New(strings.TrimSpace(a.Said))
+	if err == nil {
+		err = mininetErrors(a.Said)
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("Mininet: %w", err), ctx.Err(), m.end())
@@ -150,6 +143,20 @@ func startMininet(ctx context.Context, name string, t *topology.Topology) (*mini
 		return nil, errors.Join(err, m.end())
 	}
 	return m, nil
+}
+
+// mininetErrors finds the errors after which Mininet has gone on. What tc warns of it takes for errors.
+func mininetErrors(said string) error {
+	var errs []error
+	told := map[string]bool{}
+	for line := range strings.Lines(said) {
+		line = strings.TrimSpace(line)
+		if strings.HasPrefix(line, "*** Error") && !strings.HasPrefix(line, "*** Error: Warning:") && !told[line] {
+			told[line] = true
+			errs = append(errs, errors.New(line))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // wait waits until traffic can flow, as bringing up one of Trivet's labs does: Mininet does not, and its users' first packets may
@@ -175,7 +182,7 @@ func (m *mininetLab) wait(ctx context.Context) error {
 // answer reads the script's next line.
 func (m *mininetLab) answer() (a mininetAnswer, err error) {
 	if !m.answers.Scan() {
-		lines := strings.Split(strings.TrimSpace(m.complain.String()), "\n")
+		lines := strings.Split(strings.TrimSpace(m.complain.text()), "\n")
 		return a, fmt.Errorf("it ended: %s", strings.Join(lines[max(0, len(lines)-4):], "; "))
 	}
 	return a, json.Unmarshal(m.answers.Bytes(), &a)
@@ -254,104 +261,4 @@ func mininetImpairment(i topology.Impairment) map[string]any {
 		out["max_queue_size"] = i.Queue
 	}
 	return out
-}
-
-// network is the file of a node's network namespace; that of the switches for anything but hosts.
-func (m *mininetLab) network(node string) string {
-	pid := m.pids[node]
-	if pid == 0 {
-		pid = 1
-	}
-	return fmt.Sprintf("/proc/%d/root/proc/%d/ns/net", m.cmd.Process.Pid, pid)
-}
-
-// inside runs f on a thread in a node's network namespace, which ends with it.
-func (m *mininetLab) inside(node string, f func() error) error {
-	done := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread()
-		ns, err := os.Open(m.network(node))
-		if err == nil {
-			err = unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET)
-			ns.Close()
-		}
-		if err == nil {
-			err = f()
-		}
-		done <- err
-	}()
-	return <-done
-}
-
-func (m *mininetLab) run(ctx context.Context, node string, argv []string, in io.Reader, out, errOut io.Writer) error {
-	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.Dir = in, out, errOut, "/"
-	// It ends with its thread, and so with this process: the thread waits for it.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
-	cmd.WaitDelay = time.Second
-	err := m.inside(node, cmd.Run)
-	var ended *exec.ExitError
-	switch {
-	case ctx.Err() != nil:
-		return ctx.Err()
-	case errors.As(err, &ended):
-		return exit(max(1, ended.ExitCode()))
-	case errors.Is(err, exec.ErrNotFound):
-		return exit(127)
-	}
-	return err
-}
-
-func (m *mininetLab) ping(ctx context.Context, r lab.PingRequest) (out lab.PingResult, err error) {
-	var pairs []probe.Pair
-	for _, a := range m.topology.NodesOf(topology.Host) {
-		for _, b := range m.topology.NodesOf(topology.Host) {
-			if a != b && (r.From == "" || r.From == a.Name && r.To == b.Name) {
-				text, err := (&bed{topology: m.topology}).addressOf(b.Name)
-				if err != nil {
-					return out, err
-				}
-				pairs = append(pairs, probe.Pair{From: a.Name, To: b.Name, Address: netip.MustParseAddr(text)})
-			}
-		}
-	}
-	if len(pairs) == 0 {
-		return out, fmt.Errorf("%s and %s are not two hosts", r.From, r.To)
-	}
-	o := probe.PingOptions{Count: max(1, r.Count), Size: r.Size, Interval: time.Duration(r.Interval), Timeout: lab.PingTimeout(m.topology)}
-	out.Pairs, err = probe.PingPairs(ctx, pairs, func(node string) (p *probe.Pinger, err error) {
-		err = m.inside(node, func() (err error) {
-			// As Trivet's labs have it: sockets that send echo requests are for all.
-			if err = os.WriteFile("/proc/sys/net/ipv4/ping_group_range", []byte("0 2147483647"), 0); err == nil {
-				p, err = probe.OpenPinger(false)
-			}
-			return err
-		})
-		return p, err
-	}, o)
-	out.Count()
-	return out, err
-}
-
-// ports counts at the hosts' devices and at the switches'.
-func (m *mininetLab) ports() map[string]port {
-	spaces := map[string]string{m.network(""): ""}
-	for name := range m.pids {
-		spaces[m.network(name)] = name
-	}
-	return portsIn(spaces)
-}
-
-func (m *mininetLab) watch() environment.WatchOptions {
-	group := environment.Cgroup{Name: "mininet", Path: filepath.Join(m.cgroups.Of(m.name), mininetGroup)}
-	return environment.WatchOptions{Processes: []environment.Process{{Name: "mininet", PID: m.cmd.Process.Pid}}, Cgroups: []environment.Cgroup{group}}
-}
-
-// do makes an event happen: with Mininet only programs in nodes.
-func (m *mininetLab) do(ctx context.Context, e experiment.Event) error {
-	if e.Action.Node == "" {
-		return errors.New("target: mininet runs programs in nodes, and makes nothing else happen")
-	}
-	return m.run(ctx, e.Action.Node, []string{"/bin/sh", "-c", e.Action.Run}, nil, io.Discard, io.Discard)
 }

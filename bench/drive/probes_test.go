@@ -19,21 +19,22 @@ import (
 )
 
 // TestExact proves that probes of exact rates see what links were asked for: delays that are never shorter, a loss within what chance
-// explains, each flow's packets; and that what they count adds up.
+// explains, no more than a bandwidth, each flow's packets; and that what they count adds up.
 func TestExact(t *testing.T) {
 	i, probes := bring(t, `
 topology:
-  nodes: {s1: switch, 'h[1-3]': host}
-  links: [h1 -- s1: {delay: 5ms}, h2 -- s1: {delay: 2ms}, h3 -- s1: {loss: 10%}]
+  nodes: {s1: switch, 'h[1-4]': host}
+  links: [h1 -- s1: {delay: 5ms}, h2 -- s1: {delay: 2ms}, h3 -- s1: {loss: 10%}, h4 -- s1: {bandwidth: 10mbit}]
 lab: {datapath: bridge, controller: none}
 probes:
   - packets: {from: h1, to: h2, time: 1s, rate: 400}
   - packets: {name: lossy, from: h2, to: h3, time: 1s, rate: 2000, size: 18}
+  - packets: {name: full, from: h2, to: h4, time: 1s, rate: 1500, size: 1472}
   - flow_setup: {from: h1, to: h2, count: 6, rate: 20}
   - flow_setup: {name: hosts, from: h1, to: h2, count: 6, rate: 20, new: hosts}
   - ditg: {from: h1, to: h2, time: 1s, rate: 200, flows: 2}
 `)
-	const delay = 7e-3 - 50e-6 // two clocks are at work: the links' goes on steadily, the stamps' is kept right
+	const delay = 7e-3 - 0.2e-3 // each delay line may reckon that it woke up to 0.1 ms after the packet came
 	o, v := run(t, i, probes["packets"])
 	n := sums(t, o, v)
 	if len(v["delay h1 h2"]) != n || slices.Min(v["delay h1 h2"]) < delay || v["delay_min h1 h2"][0] < delay || v["delay_deviation h1 h2"][0] <= 0 || len(v["jitter h1 h2"]) == 0 {
@@ -48,6 +49,11 @@ probes:
 	interval, err := stats.Wilson(loss.Count, loss.Of, 0.9999999)
 	if err != nil || interval.Low > 0.1 || interval.High < 0.1 {
 		t.Errorf("of %d packets %d were lost, asked for 10 %%: %v %v", loss.Of, loss.Count, interval, err)
+	}
+	o, v = run(t, i, probes["full"])
+	sums(t, o, v)
+	if got := v["throughput h2 h4"][0] * 1514 / 1472; got > 1.1*10e6 { // a burst may go at once
+		t.Errorf("a link of 10 Mbit/s carried %.4g", got)
 	}
 	for _, name := range []string{"flow_setup", "hosts"} {
 		_, v = run(t, i, probes[name])

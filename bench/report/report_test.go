@@ -103,7 +103,9 @@ func TestFidelity(t *testing.T) {
 			s.Verdict = &v
 			samples = append(samples, s)
 		}
-		f := build(t, reporttest.Header(), samples).Figures[0]
+		h := reporttest.Header()
+		h.Experiment.Text = "report: {figures: [{metric: throughput, x: hops, series: datapath}]}"
+		f := build(t, h, samples).Figures[0]
 		if f.Fidelity.Level != want || f.Series[0].Points[2].Level != want || f.Series[0].Points[0].Level != environment.Good {
 			t.Errorf("%d of 10 bad: the figure is %s, its points %s and %s", bad, f.Fidelity.Level, f.Series[0].Points[2].Level, f.Series[0].Points[0].Level)
 		}

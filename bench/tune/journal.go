@@ -209,18 +209,25 @@ func (c change) undo() error {
 	return err
 }
 
-// rewrite writes what was in a file before. Processors of a group that has processes cannot be taken back to none at all,
+// rewrite writes what was in a file before. Processors of a group in which something is cannot be taken back to none at all,
 // which would mean those of the group above: then it gets these.
 func (c change) rewrite() error {
 	if c.Before != "" {
 		return os.WriteFile(c.File, []byte(c.Before), 0o644)
 	}
 	err := os.WriteFile(c.File, []byte("\n"), 0o644) // nothing at all would not be written
-	if errors.Is(err, unix.ENOSPC) {
-		above, _ := os.ReadFile(filepath.Join(filepath.Dir(c.File), "..", filepath.Base(c.File)+".effective"))
-		err = os.WriteFile(c.File, above, 0o644)
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
-	return err
+	above := filepath.Join(filepath.Dir(c.File), "..", filepath.Base(c.File))
+	value, unread := os.ReadFile(above + ".effective")
+	if unread != nil { // version 1
+		value, unread = os.ReadFile(above)
+	}
+	if unread != nil {
+		return err
+	}
+	return os.WriteFile(c.File, value, 0o644)
 }
 
 // evict moves what is in a cgroup to another one.

@@ -247,15 +247,25 @@ func (n *node) mayMove(nb *neighbor, to openflow.MAC) bool {
 	return true
 }
 
-// install sets the entry for a neighbour.
+// install sets the entry for a neighbour, unless a route to this very address is in its place: as the longer
+// prefix that one goes before the subnet.
 func (n *node) install(nb *neighbor) {
 	nb.quiet.stop()
-	if n.rules == nil {
-		return
+	switch {
+	case n.rules == nil:
+	case n.net != nil && n.net.route(n.index, nb.prefix()) != nil:
+		nb.installed = true
+	default:
+		nb.installed = n.rules.Set(nb.entry()) == nil
 	}
-	k := routeKey(netip.PrefixFrom(nb.address, nb.address.BitLen()))
+}
+
+func (nb *neighbor) prefix() netip.Prefix { return netip.PrefixFrom(nb.address, nb.address.BitLen()) }
+
+func (nb *neighbor) entry() *openflow.FlowMod {
+	k := routeKey(nb.prefix())
 	actions := append([]openflow.Action{openflow.DecNwTTL()}, hopActions(Hop{Port: nb.itf.Port, src: nb.itf.MAC, dst: nb.mac})...)
-	nb.installed = n.rules.Set(entry(k.Table, k.Priority, k.Match, openflow.ApplyActions(actions...))) == nil
+	return entry(k.Table, k.Priority, k.Match, openflow.ApplyActions(actions...))
 }
 
 // installWhenQuiet sets it when no packet for it is on its way through the controller.

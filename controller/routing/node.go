@@ -351,9 +351,15 @@ func (n *node) compare() (changes []change, gone []controller.RuleKey) {
 			changes = append(changes, change{n, r, m, old == nil})
 		}
 	}
-	for a, nb := range n.neighbors {
-		if nb.installed {
-			keep[routeKey(netip.PrefixFrom(a, a.BitLen()))] = true
+	for _, nb := range n.neighbors {
+		m := nb.entry()
+		k := controller.KeyOf(m)
+		if !nb.installed || keep[k] { // a route to this very address goes before
+			continue
+		}
+		keep[k] = true
+		if !n.rules.Has(m) { // such a route has gone
+			changes = append(changes, change{n, &Route{Prefix: nb.prefix(), Source: Connected}, m, false})
 		}
 	}
 	for _, m := range n.rules.Flows() {

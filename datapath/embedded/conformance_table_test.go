@@ -108,7 +108,7 @@ func featureOf(name string) string {
 	return kind + " " + variant.ReplaceAllString(file, "")
 }
 
-// needed are the fields of section 7.2.3.7, table 11, that a switch must match, the actions of section 5.12, and
+// needed are the fields of section 7.2.3.7 that a switch must match, the actions of section 5.12, and
 // the group types of section 5.6.1 that it must have. All else that the suite tests is optional.
 var needed = regexp.MustCompile(`^(match \d\d_(IN_PORT|ETH_DST|ETH_SRC|ETH_TYPE|IP_PROTO|IPV[46]_(SRC|DST)|(TCP|UDP)_(SRC|DST))|action 00_OUTPUT|group 00_ALL)$`)
 

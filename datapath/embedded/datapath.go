@@ -28,6 +28,10 @@ type Options struct {
 	// Barrier: see agent.Options.
 	Barrier func(*pipeline.Switch)
 
+	// Loop is told of a port by which packets come back as they have come in before: there is a loop, and they are
+	// dropped. It is told of a port once a minute at most.
+	Loop func(*pipeline.Port)
+
 	// Start is when the clock of the network began; zero: now. A datapath that goes on with the switches of another
 	// one goes on with its clock. Hold lets no flow entry end by a timeout until Release.
 	Start time.Time
@@ -47,6 +51,7 @@ type Datapath struct {
 	mu     sync.RWMutex
 	agents map[*pipeline.Switch]*agent.Agent
 	closed bool
+	loops  map[*pipeline.Port]time.Duration // when a loop was told of last
 }
 
 // New returns a datapath without switches. Close it in the end.
@@ -59,7 +64,8 @@ func New(o Options) *Datapath {
 	}
 	d := &Datapath{
 		opt: o, net: pipeline.NewNetwork(), start: o.Start, agents: map[*pipeline.Switch]*agent.Agent{},
-		stop: make(chan struct{}), stopped: make(chan struct{}),
+		loops: map[*pipeline.Port]time.Duration{},
+		stop:  make(chan struct{}), stopped: make(chan struct{}),
 	}
 	d.processors.New = func() any { return pipeline.NewProcessor(d.net) }
 	d.held.Store(o.Hold)
@@ -159,10 +165,32 @@ func (d *Datapath) deliver(r *pipeline.Result, pkt *pipeline.Packet) {
 			a.PacketIn(&r.PacketIns[i].Message)
 		}
 	}
-	if p := r.Loop; p != nil {
-		d.opt.Log.Debug("loop", "switch", p.Switch().Name(), "port", p.Number())
+	if r.Loop != nil {
+		d.Loop(r.Loop)
 	}
 }
+
+const loopEvery = time.Minute
+
+// Loop says that packets have come back by a port.
+func (d *Datapath) Loop(p *pipeline.Port) {
+	now := d.Now()
+	d.mu.Lock()
+	last, before := d.loops[p]
+	news := !before || now-last >= loopEvery
+	if news {
+		if len(d.loops) > maxLoops {
+			clear(d.loops)
+		}
+		d.loops[p] = now
+	}
+	d.mu.Unlock()
+	if news && d.opt.Loop != nil {
+		d.opt.Loop(p)
+	}
+}
+
+const maxLoops = 4096 // ports that are remembered; some may be gone
 
 // Close ends all sessions and forgets the switches.
 func (d *Datapath) Close() {

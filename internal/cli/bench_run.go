@@ -7,9 +7,11 @@ import (
 	"io"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"trivet.dev/trivet/bench/drive"
 	"trivet.dev/trivet/bench/environment"
@@ -148,7 +150,7 @@ func (a *app) carryOut(ctx context.Context, b benchRunning, p *experiment.Plan, 
 	if err != nil {
 		return fmt.Errorf("labs of a run before: %w", err)
 	}
-	view := &benchView{out: a.err, live: isTerminal(a.err), runs: len(p.Runs)}
+	view := newBenchView(a.err)
 	r := &experiment.Runner{Plan: p, Driver: driver, Writer: w, Before: old, Again: b.again, Unwatched: b.unwatched, Progress: view.step, Say: view.say}
 	began := time.Now()
 	summary, ended := r.Run(ctx)
@@ -198,10 +200,77 @@ func (b *benchRunning) resumption() string {
 
 // benchView shows how far a run is: a line that changes on a terminal, a line for each run elsewhere.
 type benchView struct {
-	out   io.Writer
-	live  bool
-	runs  int
+	out  io.Writer
+	live bool
+
+	mu    sync.Mutex
+	last  experiment.Progress
+	at    time.Time // of the last step; zero: there is none to show
 	drawn bool
+	stop  chan struct{}
+}
+
+func newBenchView(out io.Writer) *benchView {
+	v := &benchView{out: out, live: isTerminal(out), stop: make(chan struct{})}
+	if v.live {
+		go v.tick()
+	}
+	return v
+}
+
+// tick lets the time go by.
+func (v *benchView) tick() {
+	for {
+		select {
+		case <-time.After(time.Second):
+			v.mu.Lock()
+			v.draw()
+			v.mu.Unlock()
+		case <-v.stop:
+			return
+		}
+	}
+}
+
+func (v *benchView) step(p experiment.Progress) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.last, v.at = p, time.Now()
+	switch {
+	case v.live:
+		v.draw()
+	case p.Step == "done":
+		fmt.Fprintln(v.out, v.line())
+	}
+}
+
+func (v *benchView) line() string {
+	p := v.last
+	number := p.Done
+	if p.Step != "done" {
+		number = min(number+1, p.Runs)
+	}
+	line := fmt.Sprintf("%d/%d  %s", number, p.Runs, p.Cell.ID)
+	if v.live {
+		line += "  " + p.Step
+	}
+	if left := p.Left - time.Since(v.at); p.Left > 0 {
+		line += fmt.Sprintf("  about %s left", experiment.About(max(0, left)))
+	}
+	return line
+}
+
+func (v *benchView) draw() {
+	if v.at.IsZero() {
+		return
+	}
+	line := []rune("  " + v.line())
+	if width, _, err := term.GetSize(int(os.Stderr.Fd())); err == nil && width > 1 && len(line) >= width {
+		line = append(line[:width-2], '…')
+	}
+	v.clear()
+	fmt.Fprint(v.out, string(line))
+	v.drawn = true
 }
 
 func (v *benchView) clear() {
@@ -211,33 +280,17 @@ func (v *benchView) clear() {
 	}
 }
 
-func (v *benchView) step(p experiment.Progress) {
-	if !v.live && p.Step != "done" {
-		return
-	}
-	number := p.Done
-	if p.Step != "done" {
-		number = min(number+1, p.Runs)
-	}
-	line := fmt.Sprintf("%d/%d  %s", number, p.Runs, p.Cell.ID)
-	if v.live {
-		line += "  " + p.Step
-	}
-	if p.Left > 0 {
-		line += fmt.Sprintf("  about %s left", experiment.About(p.Left))
-	}
-	v.clear()
-	if !v.live {
-		fmt.Fprintln(v.out, line)
-		return
-	}
-	fmt.Fprint(v.out, "  "+line)
-	v.drawn = true
-}
-
 func (v *benchView) say(format string, args ...any) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
 	v.clear()
 	fmt.Fprintf(v.out, format+"\n", args...)
 }
 
-func (v *benchView) end() { v.clear() }
+func (v *benchView) end() {
+	close(v.stop)
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.clear()
+	v.at = time.Time{}
+}

@@ -201,7 +201,7 @@ func (a *app) showFailures(run *result.Run) {
 		case s.Run == last.Run && s.Failure == last.Failure:
 			lines[len(lines)-1] = strings.Replace(lines[len(lines)-1], " failed: ", ", "+s.Probe+" failed: ", 1)
 		default:
-			lines = append(lines, fmt.Sprintf("run %d, %s, %s failed: %s", s.Run, s.Cell, s.Probe, s.Failure))
+			lines = append(lines, fmt.Sprintf("run %d, %s, %s failed: %s", s.Run, s.Cell, s.Probe, firstWords(s.Failure)))
 			last = s
 		}
 	}
@@ -211,6 +211,18 @@ func (a *app) showFailures(run *result.Run) {
 	if n := len(lines) - shownFailures; n > 0 {
 		a.say("… and %d more failed", n)
 	}
+}
+
+// firstWords is the beginning of a reason, of which the file has all.
+func firstWords(reason string) string {
+	lines := strings.Split(reason, "\n")
+	text := strings.Join(lines[:min(len(lines), 4)], "\n  ")
+	if most := 600; len(text) > most {
+		text = strings.ToValidUTF8(text[:most], "") + " …"
+	} else if len(lines) > 4 {
+		text += "\n  …"
+	}
+	return text
 }
 
 // showEvents lists the events that did not happen in any probe of a run.

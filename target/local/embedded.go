@@ -54,8 +54,8 @@ type backing struct {
 }
 
 // newEmbeddedSwitches makes them for a topology, in the switches' namespace. They begin as what is in a state,
-// which may be nil, says, with the clock of that.
-func newEmbeddedSwitches(t *topology.Topology, namespace string, before *switchState) (*embeddedSwitches, error) {
+// which may be nil, says, with the clock of that. event, which may be nil, is told of loops.
+func newEmbeddedSwitches(t *topology.Topology, namespace string, before *switchState, event func(string)) (*embeddedSwitches, error) {
 	s := &embeddedSwitches{agents: map[string]*agent.Agent{}, joined: map[string]bool{}, ports: map[portID]*backing{},
 		saved: map[uint64]*pipeline.Saved{}, stop: make(chan struct{})}
 	start := time.Now()
@@ -69,6 +69,11 @@ func newEmbeddedSwitches(t *topology.Topology, namespace string, before *switchS
 	s.Datapath = embedded.New(embedded.Options{Log: log, Start: start, Hold: before != nil,
 		Output:  func(out *pipeline.Sent, in *pipeline.Packet) { s.fast.Send(out, in) },
 		Barrier: func(sw *pipeline.Switch) { s.fast.Barrier(sw) },
+		Loop: func(p *pipeline.Port) {
+			if event != nil {
+				event(fmt.Sprintf("loop at %s port %d (%s): packets come back as they were there before, and are dropped", p.Switch().Name(), p.Number(), p.Name()))
+			}
+		},
 	})
 	var err error
 	s.fast, err = cache.New(s.Datapath, cache.Options{Log: log, Namespace: namespace, Ports: roomFor(t)})
@@ -93,7 +98,7 @@ func (l *Lab) applyEmbedded(blocked map[*topology.Link]bool) error {
 			return nil
 		}
 		var err error
-		if l.embedded, err = newEmbeddedSwitches(l.Topology, l.fabricPath(), l.before); err != nil {
+		if l.embedded, err = newEmbeddedSwitches(l.Topology, l.fabricPath(), l.before, l.OnLoop); err != nil {
 			return err
 		}
 		l.embedded.file = l.switchFile()

@@ -54,6 +54,28 @@ func TestForeignControllers(t *testing.T) {
 	})
 }
 
+// TestForeignEmbedded proves that the controllers that speak OpenFlow 1.3 drive embedded switches, too, which reach them
+// in the lab's namespace; and that of the other it is said that it does not.
+func TestForeignEmbedded(t *testing.T) {
+	for _, c := range foreign.All() {
+		t.Run(c.Name, func(t *testing.T) {
+			t.Parallel()
+			m := newMachine(t)
+			m.withControllers(c.Name)
+			before := m.snapshot()
+			args := []string{"up", "--name", m.name, "linear,3", "--datapath", "embedded", "--controller", c.Name, "--wait", "50s"}
+			if c.Embedded == "" {
+				contains(t, m.want(1, args...).err, "an embedded switch speaks OpenFlow 1.3, and "+c.Name+" does not")
+				return
+			}
+			m.ok(args...)
+			m.pingAll(6, "--timeout", "10s")
+			m.ok("down")
+			m.unchanged(before)
+		})
+	}
+}
+
 func (m *machine) carries(controller string) {
 	m.t.Helper()
 	before := m.snapshot()

@@ -103,10 +103,10 @@ func (o *oracle) up(r int, f *topology.OSPFInterface) bool {
 }
 
 // unplugged is what BIRD announces of an interface without a carrier (its option "check link"): the address alone.
-// Between two namespaces a link that is down has neither end up.
+// Of a link between two namespaces that is set down the second end is off, and the first has no carrier.
 func (o *oracle) unplugged(r int, f *topology.OSPFInterface) (netip.Prefix, bool) {
 	node := o.routers[r].Node
-	if node.Datapath != topology.BIRD || o.dead[node.Name] || f.Passive || o.namespace[f.Link.Ends[1-f.End].Node] {
+	if node.Datapath != topology.BIRD || o.dead[node.Name] || f.Passive || f.End == 1 && o.namespace[f.Link.Ends[0].Node] {
 		return netip.Prefix{}, false
 	}
 	return netip.PrefixFrom(f.Addresses[0].Addr(), 32), true

@@ -165,7 +165,7 @@ func (w *wire) sources(t *testing.T) func() map[string]bool {
 				return seen
 			}
 			if n >= frameLen && n <= 64 && buffer[23] == 17 {
-				if _, ok := parseHeader(buffer[42:n]); ok {
+				if h, ok := parseHeader(buffer[42:n]); ok && h.number != greeting {
 					seen[string(buffer[6:12])+string(buffer[26:30])+string(buffer[34:36])] = true
 				}
 			}

@@ -2,9 +2,14 @@ package packets
 
 import (
 	"context"
+	"errors"
+	"io"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/vishvananda/netlink"
 )
 
 // Streams of small and large packets, over IPv4 and IPv6, come over a wire without loss or reordering, each
@@ -48,5 +53,51 @@ func TestMeasure(t *testing.T) {
 				t.Errorf("%d of %d delays were kept", n, got.Received)
 			}
 		})
+	}
+}
+
+// A measurement that is told to end early gives what there is by then, and says that it is not all.
+func TestMeasureEarly(t *testing.T) {
+	w := newWire(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	seen := w.place(1)
+	to := func(ctx context.Context, in io.Reader, out io.Writer) error {
+		time.AfterFunc(time.Second, cancel)
+		return seen(ctx, in, out)
+	}
+	s := Send{To: netip.AddrPortFrom(addresses4[1], 0), Stream: 7, Size: 64, Rate: 1000, Count: 10_000_000}
+	sent, got, err := Measure(ctx, w.place(0), to, s, Receive{Sample: 1000}, time.Second)
+	if !errors.Is(err, context.Canceled) || sent == nil || got == nil {
+		t.Fatalf("%+v, %+v, %v", sent, got, err)
+	}
+	if sent.Sent == s.Count || sent.Sent < got.Received {
+		t.Errorf("%d of %d were sent, and %d received", sent.Sent, s.Count, got.Received)
+	}
+}
+
+// Nothing that comes is a measurement as well: all is lost, and the time that is waited for more ends. A place that cannot run an instrument is
+// an error that says so, at once.
+func TestMeasureNothing(t *testing.T) {
+	w := newWire(t)
+	must(t, onThread(w.ends[1], func() error {
+		link, err := netlink.LinkByName(w.devices[1])
+		if err != nil {
+			return err
+		}
+		return netlink.LinkSetARPOff(link)
+	}))
+	s := Send{To: netip.AddrPortFrom(addresses4[1], 0), Stream: 7, Size: 64, Rate: 1000, Count: 50}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	sent, got, err := Measure(ctx, w.place(0), w.place(1), s, Receive{}, 100*time.Millisecond)
+	if err != nil || sent.Sent == 0 || got.Received != 0 {
+		t.Errorf("%+v, %+v, %v", sent, got, err)
+	}
+	broken := func(context.Context, io.Reader, io.Writer) error { return errors.New("no such node") }
+	for _, places := range [][2]Place{{w.place(0), broken}, {broken, w.place(1)}} {
+		if _, _, err := Measure(ctx, places[0], places[1], s, Receive{}, time.Second); err == nil || !strings.Contains(err.Error(), "no such node") {
+			t.Errorf("a place that is none: %v", err)
+		}
 	}
 }

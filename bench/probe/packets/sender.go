@@ -1,7 +1,6 @@
 package packets
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"net/netip"
@@ -176,8 +175,7 @@ func (u *udpOutput) send(first, n int, stamp int64) (refused int, err error) {
 	}
 	for done := 0; done < n; {
 		took, failure := u.m.send(u.fd, done, n)
-		if failure != nil && errors.Is(failure, unix.ECONNREFUSED) {
-			// It is about an earlier packet, which nobody waited for, and has been taken note of by this.
+		if failure != nil { // it may be about an earlier packet, which somebody on the way refused; it is told once
 			took, failure = u.m.send(u.fd, done, n)
 		}
 		done += took

@@ -37,7 +37,7 @@ var addresses4 = [2]netip.Addr{netip.MustParseAddr("10.9.0.1"), netip.MustParseA
 var addresses6 = [2]netip.Addr{netip.MustParseAddr("fd09::1"), netip.MustParseAddr("fd09::2")}
 
 // newWire makes one, which goes with the test.
-func newWire(t *testing.T) *wire {
+func newWire(t testing.TB) *wire {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("this test makes namespaces, which needs root")
@@ -79,7 +79,7 @@ func (w *wire) configure(i int) error {
 }
 
 // introduce lets the kernel at an end know the other's hardware address, for tests that do not greet.
-func (w *wire) introduce(t *testing.T) {
+func (w *wire) introduce(t testing.TB) {
 	t.Helper()
 	must(t, onThread(w.ends[0], func() error {
 		_, err := findWay(addresses4[1])
@@ -124,7 +124,7 @@ func onThread(namespace *os.File, f func() error) error {
 	return <-done
 }
 
-func must(t *testing.T, err error) {
+func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)

@@ -6,6 +6,7 @@ import (
 	"image/color"
 	"io"
 	"math"
+	"slices"
 	"strings"
 
 	"gonum.org/v1/plot"
@@ -45,7 +46,9 @@ func SVG(to io.Writer, f *report.Figure) error {
 		return err
 	}
 	c := vgsvg.New(width, height)
-	paint(p, draw.New(c))
+	if err := paint(p, draw.New(c)); err != nil {
+		return err
+	}
 	_, err = c.WriteTo(to)
 	return err
 }
@@ -57,13 +60,20 @@ func PNG(to io.Writer, f *report.Figure) error {
 		return err
 	}
 	c := vgimg.PngCanvas{Canvas: vgimg.NewWith(vgimg.UseWH(width, height), vgimg.UseDPI(dpi))}
-	paint(p, draw.New(c))
+	if err := paint(p, draw.New(c)); err != nil {
+		return err
+	}
 	_, err = c.WriteTo(to)
 	return err
 }
 
 // paint draws with some room at the edges, and the legend beside the plot, where it hides nothing.
-func paint(p *plot.Plot, c draw.Canvas) {
+func paint(p *plot.Plot, c draw.Canvas) (err error) {
+	defer func() { // the library panics at what it cannot draw, and results may be anybody's
+		if r := recover(); r != nil {
+			err = fmt.Errorf("the figure %q cannot be drawn: %v", p.Title.Text, r)
+		}
+	}()
 	if r, ok := c.Canvas.(interface{ SetColor(color.Color) }); ok {
 		r.SetColor(color.White)
 		c.Fill(c.Rectangle.Path())
@@ -78,6 +88,7 @@ func paint(p *plot.Plot, c draw.Canvas) {
 		c = draw.Crop(c, 0, -wide-3*vg.Millimeter, 0, 0)
 	}
 	p.Draw(c)
+	return nil
 }
 
 // build is the same for both.
@@ -120,19 +131,36 @@ type builder struct {
 }
 
 // log says which axes are logarithmic: what has values of zero or below cannot be.
-func log(f *report.Figure) (out [2]bool) {
-	out = [2]bool{f.X.Log, f.Y.Log}
+func log(f *report.Figure) [2]bool {
+	x, y := f.X.Log && f.X.Categories == nil, f.Y.Log
 	for _, s := range f.Series {
 		for _, p := range s.Points {
-			out[0], out[1] = out[0] && p.X > 0, out[1] && p.Y > 0
+			x, y = x && p.X > 0, y && p.Y > 0
+			if p.Box != nil {
+				y = y && p.Box.Low > 0 && slices.Min(append([]float64{p.Y}, p.Box.Out...)) > 0
+			}
 		}
 		for _, t := range s.Traces {
 			for i := range t.X {
-				out[0], out[1] = out[0] && t.X[i] > 0, out[1] && t.Y[i] > 0
+				x, y = x && t.X[i] > 0, y && t.Y[i] > 0
 			}
 		}
 	}
-	return out
+	return [2]bool{x, y}
+}
+
+// base is where bars begin: at zero, or where there is none below the least value.
+func (b builder) base() float64 {
+	if !b.log[1] {
+		return 0
+	}
+	least := math.Inf(1)
+	for _, s := range b.figure.Series {
+		for _, p := range s.Points {
+			least = math.Min(least, p.Y)
+		}
+	}
+	return least / 2
 }
 
 func (b builder) axes() {

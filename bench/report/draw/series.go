@@ -176,9 +176,10 @@ func suspect(level environment.Level) bool {
 
 // bars stand side by side; that of a doubtful value is pale.
 func (b builder) bars(s report.Series, l look) error {
+	base := b.base()
 	for i, p := range s.Points {
 		from, to := p.X+l.place-l.width*0.45, p.X+l.place+l.width*0.45
-		bar, err := plotter.NewPolygon(plotter.XYs{{X: from, Y: 0}, {X: from, Y: p.Y}, {X: to, Y: p.Y}, {X: to, Y: 0}})
+		bar, err := plotter.NewPolygon(plotter.XYs{{X: from, Y: base}, {X: from, Y: p.Y}, {X: to, Y: p.Y}, {X: to, Y: base}})
 		if err != nil {
 			return err
 		}

@@ -113,7 +113,7 @@ func badge(l environment.Level) map[string]string {
 
 // id is unique in the page.
 func id(parts ...any) string {
-	return strings.ReplaceAll(strings.Trim(fmt.Sprint(parts...), " "), " ", "-")
+	return strings.ReplaceAll(strings.TrimSpace(fmt.Sprintln(parts...)), " ", "-")
 }
 
 // still is the picture of a figure as an address, for readers without scripts; "" where there is none.

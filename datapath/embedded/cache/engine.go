@@ -364,7 +364,6 @@ type Stats struct {
 	Dropped   uint64            // packets for which user space had no room
 	Failed    uint64            // packets that could not be changed as an entry said
 	Slow      map[string]uint64 // packets without an entry, by reason
-	Loop      *pipeline.Port    // where a packet came back to last
 }
 
 // Stats returns what the engine has done.

@@ -212,6 +212,9 @@ func (e *Engine) stale(s *pipeline.Switch) (list []*entry) {
 // takes long, where ways are long: mu is free meanwhile, so that packets of other flows do not wait.
 func (e *Engine) revalidate(x *entry) {
 	e.again.Translate(e.spare, x.port.port, &x.of, e.dp.Now())
+	if e.spare.Loop != nil {
+		e.dp.Loop(e.spare.Loop)
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.list[x.id] != x {

@@ -195,11 +195,11 @@ func (w *worker) quick(p *port, m *missed, k *pipeline.Key, now time.Duration) (
 func (w *worker) translate(p *port, k *pipeline.Key, now time.Duration) (o *pipeline.Outcome, why string) {
 	o = w.spare
 	w.trans.Translate(o, p.port, k, now)
+	if o.Loop != nil {
+		w.dp.Loop(o.Loop)
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if o.Loop != nil {
-		w.stats.Loop = o.Loop
-	}
 	x, why := w.install(p, k, o)
 	switch {
 	case x != nil:

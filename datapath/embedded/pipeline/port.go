@@ -19,6 +19,7 @@ type Port struct {
 
 	rx, tx               Counter
 	rxDropped, txDropped Counter
+	looped               Counter // packets that had been there before, as they were
 }
 
 // Switch returns the switch that has the port.
@@ -49,6 +50,10 @@ func (p *Port) Received() *Counter { return &p.rx }
 
 // Sent counts what has gone out.
 func (p *Port) Sent() *Counter { return &p.tx }
+
+// Looped counts packets that came in as they had done before, and were dropped: there is a loop. Statistics count them
+// among the dropped.
+func (p *Port) Looped() *Counter { return &p.looped }
 
 // CountDropped counts packets that the device or its queue has dropped.
 func (p *Port) CountDropped(received bool, packets, bytes uint64, now time.Duration) {

@@ -39,6 +39,7 @@ type SavedPort struct {
 	Created              time.Duration
 	Rx, Tx               SavedCounter
 	RxDropped, TxDropped SavedCounter
+	Looped               SavedCounter
 }
 
 // SavedPlace is where an address has been seen.
@@ -105,7 +106,7 @@ func (s *Switch) save() Saved {
 		}
 	}
 	for _, p := range s.order {
-		v.Ports = append(v.Ports, SavedPort{p.desc.Number, p.desc.Config, p.created, p.rx.save(), p.tx.save(), p.rxDropped.save(), p.txDropped.save()})
+		v.Ports = append(v.Ports, SavedPort{p.desc.Number, p.desc.Config, p.created, p.rx.save(), p.tx.save(), p.rxDropped.save(), p.txDropped.save(), p.looped.save()})
 	}
 	s.learned.mu.Lock()
 	defer s.learned.mu.Unlock()
@@ -238,6 +239,7 @@ func (s *Switch) restorePort(v *SavedPort) {
 	p.tx.restore(v.Tx)
 	p.rxDropped.restore(v.RxDropped)
 	p.txDropped.restore(v.TxDropped)
+	p.looped.restore(v.Looped)
 	s.touch(ReadPorts)
 }
 

@@ -154,7 +154,7 @@ func (s *Switch) portStats(r openflow.PortStatsRequest, now time.Duration) (open
 		}
 		list = append(list, openflow.PortStats{
 			Port: p.desc.Number, RxPackets: p.rx.Packets(), TxPackets: p.tx.Packets(), RxBytes: p.rx.Bytes(), TxBytes: p.tx.Bytes(),
-			RxDropped: p.rxDropped.Packets(), TxDropped: p.txDropped.Packets(), Duration: age(p.created, now),
+			RxDropped: p.rxDropped.Packets() + p.looped.Packets(), TxDropped: p.txDropped.Packets(), Duration: age(p.created, now),
 		})
 	}
 	if len(list) == 0 && r.Port != openflow.PortAny {

@@ -123,6 +123,7 @@ func (t *translator) enter(p *Port) {
 	}
 	t.credit(&p.rx)
 	if t.visitedBefore(p) {
+		t.credit(&p.looped)
 		if t.out.Loops++; t.out.Loop == nil {
 			t.out.Loop = p
 		}

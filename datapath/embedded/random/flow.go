@@ -8,7 +8,7 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// Headers of section 7.2.3.8, table 13, as OXM_OF_IPV6_EXTHDR has them.
+// Bits of OXM_OF_IPV6_EXTHDR (section 7.2.3.8).
 const fragment, hopByHop = 1 << 4, 1 << 6
 
 // Gen makes the same things of the same seed.

@@ -1,0 +1,123 @@
+package drive
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"trivet.dev/trivet/bench/environment"
+	"trivet.dev/trivet/bench/experiment"
+	"trivet.dev/trivet/bench/probe"
+	"trivet.dev/trivet/lab"
+	"trivet.dev/trivet/topology"
+)
+
+// network is the file of a node's network namespace; that of the switches for anything but hosts.
+func (m *mininetLab) network(node string) string {
+	pid := m.pids[node]
+	if pid == 0 {
+		pid = 1
+	}
+	return fmt.Sprintf("/proc/%d/root/proc/%d/ns/net", m.cmd.Process.Pid, pid)
+}
+
+// inside runs f on a thread in a node's network namespace, which ends with it.
+func (m *mininetLab) inside(node string, f func() error) error {
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		ns, err := os.Open(m.network(node))
+		if err == nil {
+			err = unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET)
+			ns.Close()
+		}
+		if err == nil {
+			err = f()
+		}
+		done <- err
+	}()
+	return <-done
+}
+
+func (m *mininetLab) run(ctx context.Context, node string, argv []string, in io.Reader, out, errOut io.Writer) error {
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.Dir = in, out, errOut, "/"
+	// It ends with its thread, and so with this process: the thread waits for it.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
+	cmd.WaitDelay = time.Second
+	err := m.inside(node, cmd.Run)
+	var ended *exec.ExitError
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.As(err, &ended):
+		return exit(max(1, ended.ExitCode()))
+	case errors.Is(err, exec.ErrNotFound):
+		return exit(127)
+	}
+	return err
+}
+
+func (m *mininetLab) ping(ctx context.Context, r lab.PingRequest) (out lab.PingResult, err error) {
+	var pairs []probe.Pair
+	for _, a := range m.topology.NodesOf(topology.Host) {
+		for _, b := range m.topology.NodesOf(topology.Host) {
+			if a != b && (r.From == "" || r.From == a.Name && r.To == b.Name) {
+				text, err := (&bed{topology: m.topology}).addressOf(b.Name)
+				if err != nil {
+					return out, err
+				}
+				pairs = append(pairs, probe.Pair{From: a.Name, To: b.Name, Address: netip.MustParseAddr(text)})
+			}
+		}
+	}
+	if len(pairs) == 0 {
+		return out, fmt.Errorf("%s and %s are not two hosts", r.From, r.To)
+	}
+	o := probe.PingOptions{Count: max(1, r.Count), Size: r.Size, Interval: time.Duration(r.Interval), Timeout: lab.PingTimeout(m.topology)}
+	out.Pairs, err = probe.PingPairs(ctx, pairs, func(node string) (p *probe.Pinger, err error) {
+		err = m.inside(node, func() (err error) {
+			// As Trivet's labs have it: sockets that send echo requests are for all.
+			if err = os.WriteFile("/proc/sys/net/ipv4/ping_group_range", []byte("0 2147483647"), 0); err == nil {
+				p, err = probe.OpenPinger(false)
+			}
+			return err
+		})
+		return p, err
+	}, o)
+	out.Count()
+	return out, err
+}
+
+// ports counts at the hosts' devices and at the switches'.
+func (m *mininetLab) ports() map[string]port {
+	spaces := map[string]string{m.network(""): ""}
+	for name := range m.pids {
+		spaces[m.network(name)] = name
+	}
+	return portsIn(spaces)
+}
+
+func (m *mininetLab) watch() environment.WatchOptions {
+	group := environment.Cgroup{Name: "mininet", Path: filepath.Join(m.cgroups.Of(m.name), mininetGroup)}
+	return environment.WatchOptions{Processes: []environment.Process{{Name: "mininet", PID: m.cmd.Process.Pid}}, Cgroups: []environment.Cgroup{group}}
+}
+
+// do makes an event happen: with Mininet only programs in nodes.
+func (m *mininetLab) do(ctx context.Context, e experiment.Event) error {
+	if e.Action.Node == "" {
+		return errors.New("target: mininet runs programs in nodes, and makes nothing else happen")
+	}
+	return m.run(ctx, e.Action.Node, []string{"/bin/sh", "-c", e.Action.Run}, nil, io.Discard, io.Discard)
+}

@@ -1,0 +1,149 @@
+package e2e
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// figure is the file of the network of figure 10.
+const figure = "ospf-figure-10.yaml"
+
+// TestFigure10 proves by the example that a network of routing nodes and one of FRR exchange their routes by OSPF, as in
+// figures 10 to 12 of "Routing emulation": traceroute shows the way among routing nodes, and on through the other network.
+func TestFigure10(t *testing.T) {
+	for _, datapath := range []string{"embedded", "ovs"} {
+		t.Run(datapath, func(t *testing.T) {
+			t.Parallel()
+			m := newMachine(t)
+			m.withDaemons()
+			text := m.sh("cat " + example(figure))
+			m.up(m.file("net.yaml", "datapath: "+datapath+"\n"+text))
+			eventually(t, "r4 and r6 are neighbours", func() bool { return m.full()["r4 r6"] })
+			m.pingAll(6)
+			if got := strings.Join(m.trace("vm1", "192.168.6.3"), " "); got != "192.168.1.1 192.168.3.3 192.168.5.5 192.168.6.3" {
+				t.Errorf("figure 11: the way is %s", got)
+			}
+			if got := strings.Join(m.trace("vm1", "10.1.9.3"), " "); got != "192.168.1.1 192.168.2.2 192.168.4.4 192.168.7.6 10.1.8.7 10.1.9.3" {
+				t.Errorf("figure 12: the way is %s", got)
+			}
+			contains(t, m.exec("r7", "ip route"), "192.168.6.0/24 via 10.1.8.6")
+			contains(t, m.ok("routes", "r1"), "10.1.9.0/24")
+
+			pcap := filepath.Join(m.dir, "ospf.pcap")
+			m.ok("ospf", "capture", "r4", "-w", pcap)
+			if _, err := exec.LookPath("tshark"); err != nil {
+				t.Skip(err)
+			}
+			contains(t, m.sh("tshark -r "+pcap+" 2>/dev/null"), "Hello Packet", "DB Description", "LS Request", "LS Update", "LS Acknowledge")
+		})
+	}
+}
+
+// TestAttack proves by the example what figure 13 of "Routing emulation" shows: a host poses as a neighbour of a routing
+// node, is seen as one, and draws traffic to itself, of hosts elsewhere too; when it falls silent traffic goes as before. A router
+// in whose name it speaks takes its LSA back. Where packets are authenticated the same program achieves nothing, and is counted.
+func TestAttack(t *testing.T) {
+	if r := exec.Command("/usr/bin/python3", "-c", "import scapy"); r.Run() != nil {
+		t.Skip("needs the Debian package python3-scapy")
+	}
+	m := newMachine(t)
+	dir := filepath.Dir(example("attack/neighbor.py"))
+	m.up(example("attack/attack.yaml"))
+	m.pingAll(6)
+	way := func(want string) func() bool {
+		return func() bool {
+			hops := m.trace("alice", "10.0.2.2")
+			return len(hops) == 3 && hops[1] == want
+		}
+	}
+	const byR2, byR3 = "172.16.0.2", "172.16.0.10"
+	eventually(t, "alice's way to bob is by r2", way(byR2))
+	events := m.watchEvents()
+
+	m.exec("mallory", "ip addr add 10.0.2.2/32 dev lo")
+	stop := m.attack("network 10.0.2.2/32")
+	eventually(t, "alice's packets go to mallory", way(byR3))
+	if !m.full()["r3 mallory"] {
+		t.Error("mallory is no neighbour: ", m.ok("ospf", "neighbors"))
+	}
+	contains(t, m.ok("ospf", "database"), "192.0.2.66", "10.0.2.2/32 1")
+	contains(t, m.ok("routes", "r2"), "10.0.2.2/32") // though bob is beside it
+	stop()
+	eventually(t, "alice's packets go to bob again", way(byR2))
+	m.pingAll(6)
+	for _, word := range []string{`"neighbor":"192.0.2.66"`, `"to":"Full"`, `"to":"Down"`, "event: ospf_neighbor", "event: ospf_run", "event: rerouted"} {
+		eventually(t, "the stream of events has "+word, func() bool { return strings.Contains(events(), word) })
+	}
+
+	stop = m.attack("external 0.0.0.0/0")
+	eventually(t, "r1 has a default route", func() bool { return strings.Contains(m.ok("routes", "r1"), "0.0.0.0/0") })
+	stop()
+	eventually(t, "the default route has gone", func() bool { return !strings.Contains(m.ok("routes", "r1"), "0.0.0.0/0") })
+
+	stop = m.attack("disguise 192.0.2.2")
+	eventually(t, "r2 outdoes an LSA in its name", func() bool { // whose sequence number is far above r2's own
+		for line := range strings.Lines(m.ok("ospf", "database")) {
+			if f := strings.Fields(line); len(f) > 7 && f[1] == "router" && f[2] == "192.0.2.2" && f[7] > "0x80001000" && strings.Contains(line, "10.0.2.0/24") {
+				return true
+			}
+		}
+		return false
+	})
+	stop()
+	eventually(t, "all hosts reach each other", func() bool { return m.run("ping", "--all").code == 0 })
+
+	m.ok("apply", dir+"/authenticated.yaml")
+	r := m.run("exec", "-n", "mallory", "--", "/usr/bin/python3", dir+"/neighbor.py", "network", "10.0.2.2/32", "--seconds", "10")
+	if r.code == 0 {
+		t.Error("without the key: ", r)
+	}
+	if strings.Contains(m.ok("ospf", "neighbors"), "192.0.2.66") {
+		t.Error("mallory is a neighbour: ", m.ok("ospf", "neighbors"))
+	}
+	contains(t, m.ok("ospf", "interfaces", "r3"), "authentication")
+	if !way(byR2)() {
+		t.Error("alice's packets do not go to bob")
+	}
+}
+
+// attack runs the example's program in mallory until stop is called.
+func (m *machine) attack(args string) (stop func()) {
+	m.t.Helper()
+	program := filepath.Join(filepath.Dir(example("attack/neighbor.py")), "neighbor.py")
+	pid := m.exec("mallory", "/usr/bin/python3 "+program+" "+args+" </dev/null >/dev/null 2>&1 & echo $!")
+	return func() { m.exec("mallory", "kill "+pid) }
+}
+
+// watchEvents reads the controller's stream of events from now on; what is returned tells what has come.
+func (m *machine) watchEvents() func() string {
+	m.t.Helper()
+	socket := fmt.Sprintf("/proc/%d/root/run/trivet/%s/daemon.sock", m.init.Process.Pid, m.name)
+	client := http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", socket)
+	}}}
+	r, err := client.Get("http://lab/v1/controller/events")
+	must(m.t, err)
+	m.t.Cleanup(func() { r.Body.Close() })
+	var mu sync.Mutex
+	var text strings.Builder
+	go func() {
+		for lines := bufio.NewScanner(r.Body); lines.Scan(); {
+			mu.Lock()
+			text.WriteString(lines.Text() + "\n")
+			mu.Unlock()
+		}
+	}()
+	return func() string {
+		mu.Lock()
+		defer mu.Unlock()
+		return text.String()
+	}
+}

@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -49,27 +50,34 @@ func taps(t *topology.Topology, what string) (out []tap, links []int, err error)
 	return nil, nil, fmt.Errorf("there is no node or link %s", what)
 }
 
-// look gives the links that are looked at a device each, where they have none, and done takes back
-// what nobody looks at any more.
-func (d *daemon) look(what string) (out []tap, done func(), err error) {
+// look lets packets over the links that are looked at be seen: out are the devices to listen at, and packets over links
+// that have none are given to see until done. Links that lack devices get some, which done takes back where nobody
+// looks any more.
+func (d *daemon) look(what string, see func([]byte)) (out []tap, done func(), err error) {
 	var keys []string
+	var ends []func()
 	err = d.change(func(ctx context.Context) error {
-		var links []int
-		if out, links, err = taps(d.local.Topology, what); err != nil {
+		all, links, err := taps(d.local.Topology, what)
+		if err != nil {
 			return err
 		}
-		all := topology.LinkKeys(d.local.Topology)
-		for _, i := range links {
-			if d.local.Skips(d.local.Topology.Links[i]) || d.watched[all[i]] > 0 {
-				keys = append(keys, all[i])
+		names := topology.LinkKeys(d.local.Topology)
+		for n, i := range links {
+			if d.local.Lacks(d.local.Topology.Links[i]) || d.watched[names[i]] > 0 {
+				keys = append(keys, names[i])
+				d.watched[names[i]]++
 			}
-		}
-		for _, k := range keys {
-			d.watched[k]++
+			mirrored, end := d.local.Look(i, see)
+			if ends = append(ends, end); !mirrored {
+				out = append(out, all[n])
+			}
 		}
 		return d.giveDevices(ctx)
 	})
 	return out, func() {
+		for _, end := range ends {
+			end()
+		}
 		_ = d.change(func(ctx context.Context) error {
 			for _, k := range keys {
 				d.watched[k]--
@@ -117,7 +125,16 @@ func cutLink(what string, l *topology.Link) (a, b string, ok bool) {
 }
 
 func (d *daemon) serveCapture(w http.ResponseWriter, r *http.Request) {
-	taps, done, err := d.look(r.URL.Query().Get("at"))
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	packets := make(chan captured, 8192)
+	taps, done, err := d.look(r.URL.Query().Get("at"), func(frame []byte) {
+		info := gopacket.CaptureInfo{Timestamp: time.Now(), CaptureLength: len(frame), Length: len(frame)}
+		select {
+		case packets <- captured{info, bytes.Clone(frame)}:
+		default: // who looks does not keep up; packets do not wait for that
+		}
+	})
 	if err != nil {
 		writeProblem(w, err)
 		return
@@ -136,12 +153,13 @@ func (d *daemon) serveCapture(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	_ = flush.Flush()
-	packets := make(chan captured, 1024)
-	ctx, cancel := context.WithCancel(r.Context())
-	defer cancel()
 	var group sync.WaitGroup
 	for _, h := range handles {
 		group.Go(func() { listen(ctx, h, packets) })
+	}
+	ended := make(chan struct{})
+	if len(handles) > 0 {
+		go func() { group.Wait(); close(ended) }()
 	}
 	stop := context.AfterFunc(ctx, func() {
 		for _, h := range handles {
@@ -149,13 +167,21 @@ func (d *daemon) serveCapture(w http.ResponseWriter, r *http.Request) {
 		}
 	})
 	defer stop()
-	go func() { group.Wait(); close(packets) }()
-	for p := range packets {
-		if out.WritePacket(p.info, p.data) != nil {
+	for {
+		select {
+		case p := <-packets:
+			if out.WritePacket(p.info, p.data) != nil {
+				return
+			}
+			if len(packets) == 0 {
+				_ = flush.Flush()
+			}
+		case <-ended: // their devices are gone
 			return
-		}
-		if len(packets) == 0 {
-			_ = flush.Flush()
+		case <-ctx.Done():
+			return
+		case <-d.ctx.Done():
+			return
 		}
 	}
 }

@@ -188,6 +188,9 @@ func (d *daemon) isUpNow() {
 	if err := d.state.Save(); err != nil {
 		d.progress.warn(err.Error())
 	}
+	if why := d.local.UserSpace(); why != "" {
+		d.happened("embedded switches forward in user space, far slower than in the kernel: " + why + " (see trivet doctor)")
+	}
 	d.runSchedule(d.state.Topology.Schedule)
 	d.progress.end(nil)
 	go debug.FreeOSMemory() // coming up takes twice the memory of being up

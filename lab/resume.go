@@ -69,7 +69,6 @@ func (d *daemon) resume() {
 		d.exit()
 		return
 	}
-	d.progress.note("resumed: the daemon before had died")
 	d.isUpNow()
 }
 

@@ -34,7 +34,7 @@ func exactRate(ctx context.Context, b *bed) (o experiment.Outcome, err error) {
 	o.Measurements = x.measurements()
 	o.Drops = x.drops(b.options.Text("to"))
 	o.Links, o.Reasons = b.checkStream(x), slow(from, s.Rate, sent.Rate())
-	o.Details, _ = json.Marshal(map[string]any{"sender": sent, "delays_kept": len(got.Delays), "dropped_by_receiver": got.Dropped, "foreign": got.Foreign, "ttl": got.TTL})
+	o.Details, _ = json.Marshal(map[string]any{"sender": sent, "delays_kept": len(got.Delays), "dropped_by_receiver": got.Dropped, "foreign": got.Foreign, "late": got.Late, "ttl": got.TTL})
 	if err == nil && got.Received == 0 && len(b.cell.Schedule) == 0 {
 		err = fmt.Errorf("none of %d packets came", sent.Sent)
 	}

@@ -36,7 +36,7 @@ func sending(o Options) time.Duration { return o.Time("time") + time.Second }
 // Standard is Trivet's own vocabulary.
 func Standard() Vocabulary {
 	return Vocabulary{Probes: standardProbes, Lab: []Option{
-		{Name: "target", Type: Text, Default: "local", Doc: "Where the lab runs: local, or the file of a rack or a cloud."},
+		{Name: "target", Type: Text, Default: "local", Doc: "What brings the lab up: local is Trivet on this machine; mininet, for comparisons, is Mininet on it."},
 		{Name: "datapath", Type: Text, Doc: "What forwards packets, in all switches and routers that can have it."},
 		{Name: "controller", Type: Text, Doc: "What decides, for all switches: trivet, none, an address."},
 		{Name: "ipv6", Type: Word, Words: []string{string(topology.IPv6Off), string(topology.IPv6Assigned), string(topology.IPv6Auto)}, Doc: "Whether hosts have IPv6."},

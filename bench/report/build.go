@@ -47,7 +47,9 @@ func (r *Report) problems(problems topology.Problems) {
 		return // made by other means than trivet bench run
 	}
 	for _, p := range problems[:min(len(problems), maxListed)] {
-		r.Problems = append(r.Problems, p.String())
+		if !p.Warning { // those are of what only results tell, and they are here
+			r.Problems = append(r.Problems, p.String())
+		}
 	}
 }
 
@@ -213,6 +215,7 @@ func (d *data) remarks(r *Report) {
 		}
 	}
 	for _, src := range d.shown() {
+		dims := slices.Concat(dims, d.labels(src))
 		for _, g := range d.pick(src, dims) {
 			where := metricTitle(src)
 			if levels := seriesName(dims, g.levels); levels != "" {

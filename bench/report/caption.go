@@ -170,6 +170,16 @@ func (d *data) pooled(src definition.Source, dimensions []string) (notes []strin
 			notes = append(notes, "All levels of "+name(f)+" are taken together.")
 		}
 	}
+	for _, l := range d.labels(src) {
+		if !slices.Contains(dimensions, l) {
+			notes = append(notes, "All values of "+name(l)+" are taken together.")
+		}
+	}
+	for _, dim := range dimensions {
+		if levels := d.pick(src, []string{dim}); len(levels) == 1 && levels[0].levels[0] == "" {
+			notes = append(notes, name(dim)+" is neither a factor nor a label of these values.")
+		}
+	}
 	if src.Probe == "" && !slices.Contains(dimensions, "probe") {
 		if probes := d.pick(src, []string{"probe"}); len(probes) > 1 {
 			notes = append(notes, fmt.Sprintf("The values of %d probes are taken together; say probe: which is meant.", len(probes)))

@@ -174,6 +174,12 @@ func dims(a, b side, src definition.Source, factor string) (out, notes []string)
 			notes = append(notes, "All levels of "+name(f.Name)+", a factor of one side only, are taken together.")
 		}
 	}
+	theirs := b.labels(src)
+	for _, l := range a.labels(src) {
+		if slices.Contains(theirs, l) {
+			out = append(out, l)
+		}
+	}
 	return out, notes
 }
 

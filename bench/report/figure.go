@@ -81,6 +81,11 @@ func (d *data) figureDefaults(def *definition.Figure) {
 				def.Series = append(def.Series, f)
 			}
 		}
+		for _, l := range d.labels(def.Source) {
+			if l != def.X {
+				def.Series = append(def.Series, l)
+			}
+		}
 	}
 	if def.Kind == "" {
 		def.Kind = definition.Bar
@@ -101,6 +106,40 @@ func (d *data) varied(src definition.Source) (out []string) {
 			out = append(out, f.Name)
 		}
 	}
+	return out
+}
+
+// fewLabels is how many values a label may have to be told apart where nothing was said: directions, not pairs of hosts.
+const fewLabels = 4
+
+// labels are those of a metric that tell a few kinds of values apart.
+func (d *data) labels(src definition.Source) (out []string) {
+	values := map[string]map[string]bool{}
+	for i := range d.counted {
+		s := &d.counted[i]
+		if src.Probe != "" && s.Probe != src.Probe {
+			continue
+		}
+		for _, m := range measurements(s, src.Metric) {
+			if !d.holds(src.Where, s, &m) {
+				continue
+			}
+			for key, v := range m.Labels {
+				if values[key] == nil {
+					values[key] = map[string]bool{}
+				}
+				if len(values[key]) <= fewLabels {
+					values[key][v] = true
+				}
+			}
+		}
+	}
+	for key, seen := range values {
+		if len(seen) > 1 && len(seen) <= fewLabels {
+			out = append(out, key)
+		}
+	}
+	slices.Sort(out)
 	return out
 }
 

@@ -93,15 +93,7 @@ func (d *data) comparePlaces(t definition.Trend) (out []place) {
 		}
 		return out
 	}
-	other := t.Source
-	// What the two conditions do not say otherwise holds for both.
-	other.Where = slices.Clone(t.Than)
-	for _, l := range t.Where {
-		if t.Than.Get(l.Dimension) == nil {
-			other.Where = append(other.Where, l)
-		}
-	}
-	others := d.pick(other, dims)
+	others := d.pick(otherSide(t), dims)
 	for _, g := range groups {
 		i := slices.IndexFunc(others, func(o *group) bool { return slices.Equal(o.levels, g.levels) })
 		if i >= 0 {
@@ -109,6 +101,18 @@ func (d *data) comparePlaces(t definition.Trend) (out []place) {
 		}
 	}
 	return out
+}
+
+// otherSide is what a statement compares with: what the two conditions do not say otherwise holds for both.
+func otherSide(t definition.Trend) definition.Source {
+	other := t.Source
+	other.Where = slices.Clone(t.Than)
+	for _, l := range t.Where {
+		if t.Than.Get(l.Dimension) == nil {
+			other.Where = append(other.Where, l)
+		}
+	}
+	return other
 }
 
 func placeName(dims, levels []string) string {

@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
+	"trivet.dev/trivet/bench/environment"
 	"trivet.dev/trivet/bench/report/definition"
 	"trivet.dev/trivet/bench/stats"
 )
@@ -26,6 +28,7 @@ type Published struct {
 	Ratio         string  // ours to theirs
 	Outcome       Outcome // where the paper's number says how far off ours may be; else ""
 	Within        string
+	Level         environment.Level // of ours
 }
 
 func (d *data) paper(p *definition.Paper) *Paper {
@@ -44,7 +47,7 @@ func (d *data) paper(p *definition.Paper) *Paper {
 
 // beside puts ours beside theirs.
 func (d *data) beside(n definition.Number) Published {
-	out := Published{Metric: metricTitle(n.Source), Where: describe(n.Where), Unit: name(n.Unit), Theirs: Number(n.Value)}
+	out := Published{Metric: metricTitle(n.Source), Where: describe(n.Where), Unit: name(n.Unit), Theirs: exact(n.Value)}
 	groups := d.pick(n.Source, nil)
 	if len(groups) == 0 {
 		return out
@@ -67,6 +70,7 @@ func (d *data) beside(n definition.Number) Published {
 		ours = s.Median
 	}
 	i := d.interval(g, s, n.Y)
+	out.Level = g.verdict().Level
 	out.Ours, out.Interval, out.N = Number(ours*factor), Interval(i, factor), len(values)
 	if n.Value != 0 {
 		out.Ratio = Number(ours * factor / n.Value)
@@ -171,7 +175,7 @@ func theirs(t definition.Trend, p *definition.Paper) string {
 	}
 	slices.SortFunc(points, func(a, b at) int { return int(compare(a.x, b.x)) })
 	from, to := points[0].y, points[len(points)-1].y
-	return fmt.Sprintf("%s → %s (%s)", Number(from), withUnit(to, name(unit)), signed(relative(to-from, from)))
+	return fmt.Sprintf("%s → %s (%s)", exact(from), strings.TrimSpace(exact(to)+" "+name(unit)), signed(relative(to-from, from)))
 }
 
 // same says whether two conditions are, but for one dimension.

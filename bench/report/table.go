@@ -24,7 +24,7 @@ var valueHeads = map[string]string{"interval": "95 % interval", "deviation": "st
 // table makes one; nil with the reason where there is nothing to show.
 func (d *data) table(def definition.Table) (*Table, string) {
 	if def.Rows == nil && def.Columns == nil {
-		def.Rows = d.varied(def.Source)
+		def.Rows = append(d.varied(def.Source), d.labels(def.Source)...)
 	}
 	if def.Values == nil {
 		def.Values = defaultValues

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"trivet.dev/trivet/bench/environment"
 	"trivet.dev/trivet/bench/report/definition"
 	"trivet.dev/trivet/bench/stats"
 )
@@ -28,7 +29,8 @@ type Trend struct {
 	Tested  string // what was tested
 	Outcome Outcome
 	Why     string
-	Theirs  string // what their own numbers say, where there are some
+	Theirs  string            // what their own numbers say, where there are some
+	Level   environment.Level // of the samples that it is judged by
 }
 
 // alpha is the level of tests.
@@ -48,7 +50,19 @@ func (d *data) trend(t definition.Trend, paper *definition.Paper) Trend {
 		d.ordered(&out, t)
 	}
 	out.Theirs = theirs(t, paper)
+	out.Level = d.trust(t)
 	return out
+}
+
+// trust is the verdict on all samples that a statement is judged by.
+func (d *data) trust(t definition.Trend) environment.Level {
+	var all []environment.Verdict
+	for _, src := range []definition.Source{t.Source, otherSide(t)} {
+		for _, g := range d.pick(src, nil) {
+			all = append(all, g.verdict())
+		}
+	}
+	return worstLevel(all)
 }
 
 // tested says in words what is tested.
@@ -62,7 +76,7 @@ func tested(t definition.Trend) string {
 		words = strings.TrimSuffix(words, "is "+t.Is) + t.Is
 	}
 	if t.Limit != nil {
-		words += " " + withUnit(*t.Limit, t.Unit)
+		words += " " + strings.TrimSpace(exact(*t.Limit)+" "+t.Unit)
 	} else if t.Than != nil {
 		words += " " + describe(t.Than)
 	}

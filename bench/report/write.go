@@ -191,7 +191,7 @@ func (r *Report) WriteText(to io.Writer) error {
 	if r.Paper != nil && len(r.Paper.Trends) > 0 {
 		fmt.Fprintf(&b, "\nBeside the paper\n")
 		for _, t := range r.Paper.Trends {
-			fmt.Fprintf(&b, "  %-13s %s: %s\n", t.Outcome, t.Text, t.Why)
+			fmt.Fprintf(&b, "  %-15s %s: %s\n", string(t.Outcome)+Mark(t.Level), t.Text, t.Why)
 		}
 	}
 	_, err := io.WriteString(to, b.String())

@@ -18,6 +18,7 @@ package ospf
 import (
 	"bytes"
 	"log/slog"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -194,6 +195,13 @@ func (s *speaker) Routes(dpid uint64) []routing.Learned {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.net.routes(dpid)
+}
+
+// RouteTo returns what OSPF has found for a router of one network.
+func (s *speaker) RouteTo(dpid uint64, p netip.Prefix) (routing.Learned, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.net.routeTo(dpid, p)
 }
 
 // Settled says whether the engine has followed what is known of the network.

@@ -120,6 +120,26 @@ func (n *network) routes(dpid uint64) []routing.Learned {
 	return out
 }
 
+// routeTo returns the route of one network. A whole table is looked at where there is one, and not made otherwise.
+func (n *network) routeTo(dpid uint64, p netip.Prefix) (routing.Learned, bool) {
+	r := n.routers[dpid]
+	if r == nil || !n.started {
+		return routing.Learned{}, false
+	}
+	if t, is := n.tables[r.ID]; is {
+		return routing.Find(t, p)
+	}
+	found, is := r.engine.RouteTo(p)
+	if !is {
+		return routing.Learned{}, false
+	}
+	out := learn(&engine.Table{Routes: []engine.Route{found}})
+	if len(out) == 0 {
+		return routing.Learned{}, false
+	}
+	return out[0], true
+}
+
 // learn makes routes of a table. Networks of the router's own interfaces are left out, and area
 // ranges that are there to be dropped.
 func learn(t *engine.Table) []routing.Learned {

@@ -56,8 +56,11 @@ type StaticRoute struct {
 // Speaker is a routing protocol. Its methods are called while the app computes or handles a packet: they
 // must be quick, and must not call the app.
 type Speaker interface {
-	// Routes returns the routes that the protocol has for a router now.
+	// Routes returns the routes that the protocol has for a router now, sorted by prefix.
 	Routes(dpid uint64) []Learned
+
+	// RouteTo returns one of them, that of exactly a prefix.
+	RouteTo(dpid uint64, p netip.Prefix) (Learned, bool)
 
 	// Settled says whether the routes follow what is known of the network. The app waits for it at the start,
 	// for some seconds at most.

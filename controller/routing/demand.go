@@ -62,9 +62,11 @@ func (n *network) lookup(router int, a netip.Addr) *Route {
 	}
 	has := n.lengths[family(a)]
 	if s := n.speaker(router); s != nil && a.Is4() {
+		all := s.Routes(n.routers[router].DPID)
 		for bits := range 33 {
 			p, _ := a.Prefix(bits)
-			has[bits] = has[bits] || len(n.spoken(router, p)) > 0
+			_, is := Find(all, p)
+			has[bits] = has[bits] || is
 		}
 	}
 	for bits := a.BitLen(); bits >= 0; bits-- {
@@ -88,15 +90,22 @@ func (n *network) spoken(router int, only netip.Prefix) []Learned {
 	if s == nil {
 		return nil
 	}
-	all := s.Routes(n.routers[router].DPID)
 	if !only.IsValid() {
-		return all
+		return s.Routes(n.routers[router].DPID)
 	}
-	at, is := slices.BinarySearchFunc(all, only, func(l Learned, p netip.Prefix) int { return comparePrefix(l.Prefix, p) })
-	if !is {
-		return nil
+	if l, is := s.RouteTo(n.routers[router].DPID, only); is {
+		return []Learned{l}
 	}
-	return all[at : at+1]
+	return nil
+}
+
+// Find returns the route of exactly a prefix, of routes that are sorted.
+func Find(sorted []Learned, p netip.Prefix) (l Learned, is bool) {
+	at, is := slices.BinarySearchFunc(sorted, p, func(l Learned, p netip.Prefix) int { return comparePrefix(l.Prefix, p) })
+	if is {
+		l = sorted[at]
+	}
+	return l, is
 }
 
 // computedTo adds the shortest paths to one prefix: over the neighbours whose distance is less by what it costs

@@ -12,9 +12,10 @@ import (
 // found is a protocol that has routes of its own.
 type found map[uint64][]Learned
 
-func (f found) Routes(dpid uint64) []Learned   { return f[dpid] }
-func (f found) Settled() bool                  { return true }
-func (f found) Receive(uint64, uint32, []byte) {}
+func (f found) Routes(dpid uint64) []Learned                        { return f[dpid] }
+func (f found) RouteTo(dpid uint64, p netip.Prefix) (Learned, bool) { return Find(f[dpid], p) }
+func (f found) Settled() bool                                       { return true }
+func (f found) Receive(uint64, uint32, []byte)                      {}
 
 // Proves that a route that is computed by itself is the one that stands in the whole table, for every router and
 // every prefix of random networks: with unequal costs, failed links, a segment of several routers, loopbacks,

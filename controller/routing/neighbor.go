@@ -307,8 +307,8 @@ func (n *node) forgetNeighbors(port uint32) {
 		}
 		nb.stop()
 		delete(n.neighbors, a)
-		if n.rules != nil && nb.installed {
-			_ = n.rules.Remove(routeKey(netip.PrefixFrom(a, a.BitLen())))
+		if n.rules != nil && nb.installed && n.rules.Has(nb.entry()) {
+			_ = n.rules.Remove(routeKey(nb.prefix()))
 		}
 	}
 }

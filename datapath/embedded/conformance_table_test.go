@@ -95,10 +95,10 @@ func writeFailures(b *strings.Builder, v verdicts, reason func(string) string) {
 	}
 }
 
-// variant is what distinguishes files of one feature: "_IPv6", "_Mask", "_00_1M".
-var variant = regexp.MustCompile(`(_IPv[46]|_Mask|_multiple|_Ether|_IP|_Weight|_\d\d_\d+M?)+$`)
+// variant is what distinguishes cases of one feature: "_Weight_IP" of files, " (IPv6) (Mask)" of what they are called.
+var variant = regexp.MustCompile(`( \((IPv[46]|Mask|multiple)\)|_Ether|_IP|_Weight|_\d\d_\d+M?)+$`)
 
-// featureOf is what a case is about: "match: 13_TCP_SRC_IPv6: …" is of "match 13_TCP_SRC".
+// featureOf is what a case is about: "match: 13_TCP_SRC (IPv6): …" is of "match 13_TCP_SRC".
 func featureOf(name string) string {
 	parts := strings.Split(name, ": ")
 	kind, file := parts[0], parts[1]

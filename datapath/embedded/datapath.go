@@ -28,6 +28,10 @@ type Options struct {
 	// Barrier: see agent.Options.
 	Barrier func(*pipeline.Switch)
 
+	// Mirror gets what goes over a virtual link, by the port that it leaves: see pipeline.Port.SetMirror. It must copy
+	// data that it keeps, and return soon.
+	Mirror func(*pipeline.Sent)
+
 	// Loop is told of a port by which packets come back as they have come in before: there is a loop, and they are
 	// dropped. It is told of a port once a minute at most.
 	Loop func(*pipeline.Port)
@@ -154,7 +158,17 @@ func (d *Datapath) packetOut(s *pipeline.Switch, m *openflow.PacketOut) error {
 	return nil
 }
 
+// Mirrored shows what has gone over virtual links to who looks.
+func (d *Datapath) Mirrored(list []pipeline.Sent) {
+	for i := range list {
+		if d.opt.Mirror != nil {
+			d.opt.Mirror(&list[i])
+		}
+	}
+}
+
 func (d *Datapath) deliver(r *pipeline.Result, pkt *pipeline.Packet) {
+	d.Mirrored(r.Mirrored)
 	for i := range r.Sent {
 		if d.opt.Output != nil {
 			d.opt.Output(&r.Sent[i], pkt)

@@ -16,6 +16,7 @@ import (
 	"trivet.dev/trivet/bench/drive"
 	"trivet.dev/trivet/bench/environment"
 	"trivet.dev/trivet/bench/experiment"
+	"trivet.dev/trivet/bench/report/definition"
 	"trivet.dev/trivet/bench/result"
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/topology"
@@ -60,6 +61,7 @@ func (a *app) benchRun() *cobra.Command {
 	f.BoolVar(&b.unwatched, "unwatched", false, "do not watch the machine meanwhile; all figures are doubtful then")
 	f.IntVar(&b.repetitions, "repetitions", 0, "of each cell, instead of the file's")
 	f.Uint64Var(&b.seed, "seed", 0, "of the order, instead of the file's")
+	_ = cmd.MarkFlagFilename("out", "jsonl")
 	return cmd
 }
 
@@ -68,6 +70,9 @@ func (b *benchRunning) plan() (*experiment.Plan, topology.Problems, error) {
 	e, problems := experiment.ReadFile(b.file, experiment.Standard())
 	if err := problems.Err(); err != nil {
 		return nil, nil, err
+	}
+	if _, problems := definition.Read(b.file, []byte(e.Text)); problems.Err() != nil {
+		return nil, nil, problems.Err() // better now than when all is measured
 	}
 	if b.quick {
 		e = e.Quick()

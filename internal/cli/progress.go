@@ -11,12 +11,12 @@ import (
 // stages shows how far a lab is: one line that fills up on a terminal, the same
 // line once at the end in a pipe.
 type stages struct {
-	out      io.Writer
-	live     bool
-	names    []string
-	counts   map[string]string
-	drawn    int // length of the line on the terminal
-	warnings []string
+	out              io.Writer
+	live             bool
+	names            []string
+	counts           map[string]string
+	drawn            int // length of the line on the terminal
+	events, warnings []string
 }
 
 func newStages(out io.Writer) *stages {
@@ -26,6 +26,9 @@ func newStages(out io.Writer) *stages {
 func (s *stages) step(p lab.Progress) {
 	if p.Warning != "" {
 		s.warnings = append(s.warnings, p.Warning)
+	}
+	if p.Event != "" {
+		s.events = append(s.events, p.Event)
 	}
 	if p.Stage == "" {
 		return
@@ -58,7 +61,7 @@ func (s *stages) draw(line string) {
 	s.drawn = len(line)
 }
 
-// end completes the line and prints the warnings.
+// end completes the line and prints what has happened and the warnings.
 func (s *stages) end() {
 	switch {
 	case len(s.names) == 0:
@@ -68,7 +71,7 @@ func (s *stages) end() {
 	default:
 		fmt.Fprintln(s.out, s.line())
 	}
-	for _, w := range s.warnings {
+	for _, w := range append(s.events, s.warnings...) {
 		fmt.Fprintln(s.out, w)
 	}
 }

@@ -87,6 +87,11 @@ func (s *sim) wantForwarding(routers []*Router) {
 	tables := map[*Router]*Table{}
 	for _, r := range routers {
 		tables[r] = r.Routes()
+		for _, route := range tables[r].Routes {
+			if one, ok := r.RouteTo(route.Prefix); !ok || !one.equal(&route) {
+				s.t.Fatalf("router %v has %v, and asked for this one %v", r.id, route, one)
+			}
+		}
 	}
 	for _, r := range routers {
 		for _, route := range tables[r].Routes {

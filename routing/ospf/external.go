@@ -29,11 +29,14 @@ func (c *calculation) externals() {
 		if body.Metric == LSInfinity || e.maxAged() || e.AdvRouter == c.r.id { // 1, 2
 			continue
 		}
+		net := keyOfPrefix(e.Prefix())
+		if c.only != nil && *c.only != net {
+			continue
+		}
 		p, ok := c.pathTo(e.AdvRouter, body.Forward) // 3
 		if !ok {
 			continue
 		}
-		net := keyOfPrefix(e.Prefix())
 		c.chooseExternal(best, net, externalRoute{body, p})
 	}
 	for net, x := range best {

@@ -2,6 +2,7 @@ package ospf
 
 import (
 	"cmp"
+	"net/netip"
 	"slices"
 
 	"trivet.dev/trivet/routing/spf"
@@ -17,6 +18,7 @@ type calculation struct {
 	transit map[*Area]bool  // areas with TransitCapability
 	ranges  map[netKey]bool // the own active area ranges
 	trees   *scratch
+	only    *netKey // the one network that is wanted; nil: all
 }
 
 // scratch is memory that calculations use again.
@@ -46,9 +48,36 @@ func (r *Router) Routes() *Table {
 	return t
 }
 
+// RouteTo returns the route of one network, without looking at shorter prefixes: what Routes finds, in the time
+// of a shortest path tree, without that for all networks.
+func (r *Router) RouteTo(p netip.Prefix) (Route, bool) {
+	if !p.Addr().Is4() {
+		return Route{}, false
+	}
+	net := keyOfPrefix(p)
+	if r.table != nil || r.domain.forwards(net) {
+		return r.Routes().Find(p)
+	}
+	t, _ := r.calculateOnly(&net)
+	return t.Find(p)
+}
+
+// forwards says whether a route of a network may follow from that of another one: of a forwarding address.
+func (d *Domain) forwards(net netKey) bool {
+	for _, e := range d.external.typed[TypeExternal] {
+		if body, _ := DecodeExternal(e.Body); body.Forward != 0 && keyOfPrefix(e.Prefix()) == net {
+			return true
+		}
+	}
+	return false
+}
+
 // calculate is section 16: intra-area routes, inter-area routes, transit areas, external routes.
-func (r *Router) calculate() (*Table, *calculation) {
-	c := &calculation{r: r, others: map[netKey]*Route{}, routers: map[ID][]*RouterRoute{}, transit: map[*Area]bool{}, trees: &r.domain.scratch}
+func (r *Router) calculate() (*Table, *calculation) { return r.calculateOnly(nil) }
+
+// calculateOnly is calculate for one network; nil stands for all.
+func (r *Router) calculateOnly(only *netKey) (*Table, *calculation) {
+	c := &calculation{r: r, others: map[netKey]*Route{}, routers: map[ID][]*RouterRoute{}, transit: map[*Area]bool{}, trees: &r.domain.scratch, only: only}
 	areas := slices.Clone(r.areas)
 	// Virtual links of the backbone take their next hops from the other areas.
 	slices.SortFunc(areas, func(a, b *attachment) int { return -cmp.Compare(a.area.id, b.area.id) })
@@ -114,6 +143,9 @@ func (c *calculation) intraArea(a *Area) {
 // leaves returns the routes to an area's networks: those that are vertices of the tree, and the stub
 // networks of its routers (the second stage of section 16.1).
 func (c *calculation) leaves(g *graph, tree *spf.Tree, hops func(v int32) []NextHop) []Route {
+	if c.only != nil {
+		return c.leavesOf(g, tree, hops)
+	}
 	costs := slices.Grow(c.trees.costs[:0], len(g.nets))[:len(g.nets)]
 	c.trees.costs = costs
 	for i := range costs {
@@ -139,6 +171,31 @@ func (c *calculation) leaves(g *graph, tree *spf.Tree, hops func(v int32) []Next
 		}
 	}
 	return routes
+}
+
+// leavesOf is leaves of the network that is wanted.
+func (c *calculation) leavesOf(g *graph, tree *spf.Tree, hops func(v int32) []NextHop) []Route {
+	net, ok := slices.BinarySearch(g.nets, *c.only)
+	if !ok {
+		return nil
+	}
+	r := Route{Prefix: c.only.prefix(), Type: IntraArea, Area: g.area.id, Cost: spf.Unreachable}
+	for _, l := range g.leaves {
+		if int(l.net) != net || tree.Dist(l.vertex) == spf.Unreachable {
+			continue
+		}
+		cost := tree.Dist(l.vertex) + l.cost
+		if cost < r.Cost {
+			r.Cost, r.NextHops = cost, nil
+		}
+		if cost == r.Cost {
+			r.NextHops = joinHops(r.NextHops, c.leafHops(g, tree, l, hops))
+		}
+	}
+	if r.Cost == spf.Unreachable {
+		return nil
+	}
+	return []Route{r}
 }
 
 // leafHops returns the next hops to a network: those to its vertex, or the interface if it is at the root.
@@ -213,6 +270,9 @@ func (r *Router) interfaceOf(a *Area, net netKey) *Interface {
 // addNet puts an inter-area path in, when it is better than what is there, or joins the next hops when it is
 // as good (section 16.2 steps 6 and 7).
 func (c *calculation) addNet(net netKey, r Route) {
+	if c.only != nil && *c.only != net {
+		return
+	}
 	old := c.find(net)
 	if old != nil && old.Type == r.Type && old.Cost == r.Cost {
 		old.NextHops = joinHops(old.NextHops, r.NextHops)

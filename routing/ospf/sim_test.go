@@ -355,6 +355,9 @@ func (s *sim) wantRoute(r *Router, want string) {
 	var prefix string
 	fmt.Sscan(want, &prefix)
 	route, ok := r.Routes().Find(netip.MustParsePrefix(prefix))
+	if one, is := r.RouteTo(netip.MustParsePrefix(prefix)); is != ok || !one.equal(&route) {
+		s.t.Errorf("router %v has %v to %s, and asked for this one %v", r.id, route, prefix, one)
+	}
 	if !ok {
 		s.t.Errorf("router %v has no route to %s; it has %v", r.id, prefix, r.Routes().Routes)
 	} else if route.String() != want {

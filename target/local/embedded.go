@@ -33,6 +33,7 @@ type embeddedSwitches struct {
 
 	file    string                     // what is on disk of the switches
 	saved   map[uint64]*pipeline.Saved // switches of another process that are not restored yet, by datapath id
+	looks   looks
 	stop    chan struct{}
 	saving  sync.WaitGroup
 	started sync.Once
@@ -69,6 +70,7 @@ func newEmbeddedSwitches(t *topology.Topology, namespace string, before *switchS
 	s.Datapath = embedded.New(embedded.Options{Log: log, Start: start, Hold: before != nil,
 		Output:  func(out *pipeline.Sent, in *pipeline.Packet) { s.fast.Send(out, in) },
 		Barrier: func(sw *pipeline.Switch) { s.fast.Barrier(sw) },
+		Mirror:  s.looks.show,
 		Loop: func(p *pipeline.Port) {
 			if event != nil {
 				event(fmt.Sprintf("loop at %s port %d (%s): packets come back as they were there before, and are dropped", p.Switch().Name(), p.Number(), p.Name()))
@@ -338,4 +340,13 @@ func (s *embeddedSwitches) close() {
 	s.saving.Wait()
 	_ = s.fast.Close(true)
 	s.Datapath.Close()
+}
+
+// UserSpace says why the packets of embedded switches are forwarded in user space; empty: they are not, or there are no
+// such switches.
+func (l *Lab) UserSpace() string {
+	if l.embedded == nil {
+		return ""
+	}
+	return l.embedded.fast.UserSpace()
 }

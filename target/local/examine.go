@@ -4,8 +4,11 @@ import (
 	"errors"
 	"os"
 	"runtime"
+	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"trivet.dev/trivet/datapath/embedded/cache"
 )
 
 // Finding is what a look at the machine gave.
@@ -19,7 +22,7 @@ type Finding struct {
 
 // Examine tries what labs on this machine need. Without root it can only try some.
 func Examine() []Finding {
-	return []Finding{examineNamespaces(), examineCgroups(), examineNetem(), examineTun()}
+	return []Finding{examineNamespaces(), examineCgroups(), examineNetem(), examineTun(), examineBPF()}
 }
 
 func examineNamespaces() Finding {
@@ -85,4 +88,18 @@ func examineTun() Finding {
 		return f
 	}
 	return Finding{What: "tun", Says: "missing: " + err.Error(), Cure: "modprobe tun"}
+}
+
+func examineBPF() Finding {
+	f := Finding{What: "eBPF", OK: true, Says: "embedded switches forward in the kernel"}
+	if os.Geteuid() != 0 {
+		f.Says = "not tried (needs root)"
+		return f
+	}
+	if err := cache.Probe(); err != nil {
+		f.OK = false
+		f.Says = "refused: embedded switches forward in user space, far slower (" + strings.Split(err.Error(), "\n")[0] + ")"
+		f.Cure = "in a container, start it with --privileged; the kernel must be 5.17 or later"
+	}
+	return f
 }

@@ -33,12 +33,8 @@ const (
 	External Wire = "interface" // a real interface of the machine, moved into the lab
 )
 
-// Skips says whether packets may pass by a link's devices unseen by who listens at them: those that
-// embedded switches put into the other end at once.
-func (l *Lab) Skips(link *topology.Link) bool {
-	w := l.WireOf(link)
-	return w == Patch || w == Virtual || w == Veth && (isEmbedded(l.node(link.Ends[0].Node)) || isEmbedded(l.node(link.Ends[1].Node)))
-}
+// Lacks says whether a link must be made anew for who wants to listen at its devices, which it does not have.
+func (l *Lab) Lacks(link *topology.Link) bool { return l.WireOf(link) == Patch }
 
 // WireOf says how a link of the lab is made.
 func (l *Lab) WireOf(link *topology.Link) Wire { return l.wireOf(link, l.nodes()) }

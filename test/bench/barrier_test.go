@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"errors"
 	"fmt"
 	"math/rand"
 	"net"
@@ -66,7 +67,28 @@ func barrierAmong(t *testing.T, entries int, out *strings.Builder) {
 	fabric, near := namespace(t), namespace(t)
 	sh(t, "ip", "-n", filepath.Base(fabric), "link", "add", "p1", "type", "veth", "peer", "name", "eth0", "netns", filepath.Base(near))
 	sh(t, "ip", "-n", filepath.Base(fabric), "link", "set", "p1", "up")
-	h := hostOf(t, near, 1, 0)
+	engine, sessions := twoSwitches(t, fabric)
+	fillCache(t, engine, hostOf(t, near, 1, 0), sessions[0], entries)
+	for i, which := range []string{"their table", "another switch"} {
+		var times []float64
+		for n := range barriers * *pairs {
+			if i == 0 && entries > 10_000 && n > barriers/10 {
+				break // each takes long
+			}
+			start := time.Now()
+			if err := errors.Join(sessions[i].send(flow("priority=9,udp,tp_dst=%d,actions=drop", 2+n%8)), sessions[i].barrier()); err != nil {
+				t.Fatal(err)
+			}
+			times = append(times, float64(time.Since(start).Nanoseconds())/1000)
+		}
+		fmt.Fprintf(out, "| %d | %s | %.0f | %.0f |\n", entries, which, stats.Quantile(times, 0.5), stats.Quantile(times, 0.99))
+	}
+}
+
+// twoSwitches makes switches in this process, the device p1 of a namespace at port 1 of the first, and a controller's
+// end of a connection with each.
+func twoSwitches(t *testing.T, fabric string) (*cache.Engine, []*session) {
+	t.Helper()
 	var engine atomic.Pointer[cache.Engine]
 	dp := embedded.New(embedded.Options{
 		Output:  func(o *pipeline.Sent, in *pipeline.Packet) { engine.Load().Send(o, in) },
@@ -83,54 +105,32 @@ func barrierAmong(t *testing.T, entries int, out *strings.Builder) {
 	engine.Store(e)
 	t.Cleanup(func() { _ = e.Close(false) })
 	var sessions []*session
-	var first *pipeline.Switch
 	for dpid := range uint64(2) {
 		a, err := dp.Add(pipeline.Config{DatapathID: dpid + 1, Name: fmt.Sprint("s", dpid+1)}, agent.Options{})
+		for p := uint32(1); p <= 2 && err == nil; p++ {
+			_, err = a.Switch().AddPort(openflow.Port{Number: p}, dp.Now())
+		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		for p := range uint32(2) {
-			if _, err := a.Switch().AddPort(openflow.Port{Number: p + 1}, dp.Now()); err != nil {
-				t.Fatal(err)
-			}
+		if sessions = append(sessions, connected(t, a)); dpid > 0 {
+			continue
 		}
-		if dpid == 0 {
-			first = a.Switch()
-		}
-		sessions = append(sessions, connected(t, a))
-	}
-	var index int
-	if err := onThread(fabric, func() error {
-		link, err := netlink.LinkByName("p1")
-		if err == nil {
-			index = link.Attrs().Index
-		}
-		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
-	if err := e.Attach(first.Port(1), index, cache.Auto); err != nil {
-		t.Fatal(err)
-	}
-	fillCache(t, e, h, sessions[0], entries)
-	for i, which := range []string{"their table", "another switch"} {
-		var times []float64
-		for n := range barriers * *pairs {
-			m := flow("priority=9,udp,tp_dst=%d,actions=drop", 2+n%8)
-			start := time.Now()
-			if err := sessions[i].send(m); err != nil {
-				t.Fatal(err)
+		index := 0
+		if err := onThread(fabric, func() error {
+			link, err := netlink.LinkByName("p1")
+			if err == nil {
+				index = link.Attrs().Index
 			}
-			if err := sessions[i].barrier(); err != nil {
-				t.Fatal(err)
-			}
-			times = append(times, float64(time.Since(start).Nanoseconds())/1000)
-			if i == 0 && entries > 10_000 && n >= barriers/10 {
-				break // each takes long
-			}
+			return err
+		}); err != nil {
+			t.Fatal(err)
 		}
-		fmt.Fprintf(out, "| %d | %s | %.0f | %.0f |\n", entries, which, stats.Quantile(times, 0.5), stats.Quantile(times, 0.99))
+		if err := e.Attach(a.Switch().Port(1), index, cache.Auto); err != nil {
+			t.Fatal(err)
+		}
 	}
+	return e, sessions
 }
 
 // connected joins an agent and a session by a connection on loopback.

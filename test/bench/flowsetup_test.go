@@ -230,9 +230,3 @@ func setupTable(results map[string][2][]float64) string {
 	}
 	return b.String()
 }
-
-// interval is a median with its 95 % bootstrap interval.
-func interval(values []float64) string {
-	in := stats.QuantileInterval(values, 0.5, stats.Options{})
-	return fmt.Sprintf("%.3f (%.3f–%.3f)", stats.Quantile(values, 0.5), in.Low, in.High)
-}

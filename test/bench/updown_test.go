@@ -37,7 +37,7 @@ print(json.dumps({'up': t1 - t0, 'down': t2 - t1}))
 // ends with it: the process is the first of a PID namespace.
 const privateOVS = `
 set -e
-mount -t tmpfs none /run && mkdir -p /run/openvswitch /tmp/ovs-bench.$$
+mount -t tmpfs none /run && mkdir -p /run/openvswitch
 mount -t tmpfs none /var/log && mkdir -p /var/log/openvswitch
 ip link set lo up
 ovsdb-tool create /run/openvswitch/conf.db /usr/share/openvswitch/vswitch.ovsschema

@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 // figure is the file of the network of figure 10.
@@ -65,31 +67,37 @@ func TestAttack(t *testing.T) {
 		}
 	}
 	const byR2, byR3 = "172.16.0.2", "172.16.0.10"
-	eventually(t, "alice's way to bob is by r2", way(byR2))
+	patiently(t, "alice's way to bob is by r2", way(byR2))
 	events := m.watchEvents()
 
 	m.exec("mallory", "ip addr add 10.0.2.2/32 dev lo")
 	stop := m.attack("network 10.0.2.2/32")
-	eventually(t, "alice's packets go to mallory", way(byR3))
+	m.t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(m.run("ospf", "neighbors").out, m.run("ospf", "database").out, m.run("ospf", "interfaces", "r3").out)
+		}
+	})
+	patiently(t, "alice's packets go to mallory", way(byR3))
 	if !m.full()["r3 mallory"] {
 		t.Error("mallory is no neighbour: ", m.ok("ospf", "neighbors"))
 	}
 	contains(t, m.ok("ospf", "database"), "192.0.2.66", "10.0.2.2/32 1")
 	contains(t, m.ok("routes", "r2"), "10.0.2.2/32") // though bob is beside it
 	stop()
-	eventually(t, "alice's packets go to bob again", way(byR2))
+	patiently(t, "alice's packets go to bob again", way(byR2))
+	m.exec("mallory", "ip addr del 10.0.2.2/32 dev lo")
 	m.pingAll(6)
 	for _, word := range []string{`"neighbor":"192.0.2.66"`, `"to":"Full"`, `"to":"Down"`, "event: ospf_neighbor", "event: ospf_run", "event: rerouted"} {
-		eventually(t, "the stream of events has "+word, func() bool { return strings.Contains(events(), word) })
+		patiently(t, "the stream of events has "+word, func() bool { return strings.Contains(events(), word) })
 	}
 
 	stop = m.attack("external 0.0.0.0/0")
-	eventually(t, "r1 has a default route", func() bool { return strings.Contains(m.ok("routes", "r1"), "0.0.0.0/0") })
+	patiently(t, "r1 has a default route", func() bool { return strings.Contains(m.ok("routes", "r1"), "0.0.0.0/0") })
 	stop()
-	eventually(t, "the default route has gone", func() bool { return !strings.Contains(m.ok("routes", "r1"), "0.0.0.0/0") })
+	patiently(t, "the default route has gone", func() bool { return !strings.Contains(m.ok("routes", "r1"), "0.0.0.0/0") })
 
 	stop = m.attack("disguise 192.0.2.2")
-	eventually(t, "r2 outdoes an LSA in its name", func() bool { // whose sequence number is far above r2's own
+	patiently(t, "r2 outdoes an LSA in its name", func() bool { // whose sequence number is far above r2's own
 		for line := range strings.Lines(m.ok("ospf", "database")) {
 			if f := strings.Fields(line); len(f) > 7 && f[1] == "router" && f[2] == "192.0.2.2" && f[7] > "0x80001000" && strings.Contains(line, "10.0.2.0/24") {
 				return true
@@ -98,7 +106,7 @@ func TestAttack(t *testing.T) {
 		return false
 	})
 	stop()
-	eventually(t, "all hosts reach each other", func() bool { return m.run("ping", "--all").code == 0 })
+	patiently(t, "all hosts reach each other", func() bool { return m.run("ping", "--all").code == 0 })
 
 	m.ok("apply", dir+"/authenticated.yaml")
 	r := m.run("exec", "-n", "mallory", "--", "/usr/bin/python3", dir+"/neighbor.py", "network", "10.0.2.2/32", "--seconds", "10")
@@ -114,12 +122,27 @@ func TestAttack(t *testing.T) {
 	}
 }
 
+// patiently waits as eventually does, for what takes a Python program and OSPF's timers their time.
+func patiently(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for end := time.Now().Add(4 * time.Minute); !holds(); time.Sleep(100 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("this does not come true: ", what)
+		}
+	}
+}
+
 // attack runs the example's program in mallory until stop is called.
 func (m *machine) attack(args string) (stop func()) {
 	m.t.Helper()
 	program := filepath.Join(filepath.Dir(example("attack/neighbor.py")), "neighbor.py")
-	pid := m.exec("mallory", "/usr/bin/python3 "+program+" "+args+" </dev/null >/dev/null 2>&1 & echo $!")
-	return func() { m.exec("mallory", "kill "+pid) }
+	log := m.file("attack.log", "")
+	pid := m.exec("mallory", "/usr/bin/python3 "+program+" "+args+" </dev/null >"+log+" 2>&1 & echo $!")
+	return func() {
+		text, _ := os.ReadFile(log)
+		m.t.Logf("%s:\n%s", args, text)
+		m.exec("mallory", "kill "+pid)
+	}
 }
 
 // watchEvents reads the controller's stream of events from now on; what is returned tells what has come.

@@ -35,11 +35,15 @@ func TestFrame(t *testing.T) {
 	if h, ok := parseHeader(udp.Payload); !ok || h != (header{3, 70_000, 5}) {
 		t.Errorf("the payload says %+v", h)
 	}
-	again := gopacket.NewSerializeBuffer()
-	must(t, gopacket.SerializeLayers(again, gopacket.SerializeOptions{ComputeChecksums: true, FixLengths: true}, &layers.IPv4{Version: 4, IHL: 5,
-		Id: ip.Id, Flags: ip.Flags, TTL: ip.TTL, Protocol: ip.Protocol, SrcIP: ip.SrcIP, DstIP: ip.DstIP}, gopacket.Payload(ip.Payload)))
-	if want := binary.BigEndian.Uint16(again.Bytes()[10:]); ip.Checksum != want {
-		t.Errorf("checksum %04x, not %04x", ip.Checksum, want)
+	for number := uint64(0); number < 1<<16; number += 97 { // it is the identification, and so changes the checksum
+		putFrame(&b, sender{address: [4]byte{10, 255, 253, 77}}, nil, netip.MustParseAddrPort("10.254.255.2:5000"), header{number: number})
+		must(t, ip.DecodeFromBytes(b[14:], gopacket.NilDecodeFeedback))
+		again := gopacket.NewSerializeBuffer()
+		must(t, gopacket.SerializeLayers(again, gopacket.SerializeOptions{ComputeChecksums: true, FixLengths: true}, &layers.IPv4{Version: 4, IHL: 5,
+			Id: uint16(number), Flags: ip.Flags, TTL: ip.TTL, Protocol: ip.Protocol, SrcIP: ip.SrcIP, DstIP: ip.DstIP}, gopacket.Payload(ip.Payload)))
+		if want := binary.BigEndian.Uint16(again.Bytes()[10:]); ip.Checksum != want {
+			t.Fatalf("packet %d has the checksum %04x, not %04x", number, ip.Checksum, want)
+		}
 	}
 }
 

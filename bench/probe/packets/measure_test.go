@@ -43,6 +43,9 @@ func TestMeasure(t *testing.T) {
 			if got.Received+got.Dropped != sent.Sent || got.Duplicates != 0 || got.Reordered != 0 || got.Foreign != 0 {
 				t.Errorf("of %d packets came %d, %d of them late, %d twice; %d were dropped, and %d others came", sent.Sent, got.Received, got.Reordered, got.Duplicates, got.Dropped, got.Foreign)
 			}
+			if got.Late != 0 {
+				t.Errorf("the kernel did not stamp %d packets", got.Late)
+			}
 			if got.Bytes != got.Received*test.size || got.TTL[64] != got.Received {
 				t.Errorf("%d packets had %d bytes and TTLs %v", got.Received, got.Bytes, got.TTL)
 			}

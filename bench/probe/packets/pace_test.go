@@ -3,10 +3,13 @@ package packets
 import (
 	"errors"
 	"math"
+	"net/netip"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 )
 
@@ -153,6 +156,29 @@ func TestPaceAnyClock(t *testing.T) {
 			}
 		}
 	})
+}
+
+// What a real socket refuses, here since its device is down, is counted, packet by packet.
+func TestRefusedByKernel(t *testing.T) {
+	w := newWire(t)
+	must(t, onThread(w.ends[0], func() error {
+		out, err := openOutput(Send{To: netip.AddrPortFrom(addresses4[1], 9), Size: 64}, 4)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(out.fd)
+		link, err := netlink.LinkByName(w.devices[0])
+		if err != nil {
+			return err
+		}
+		if err := netlink.LinkSetDown(link); err != nil {
+			return err
+		}
+		if refused, err := out.send(0, 4, wall()); refused != 4 || err == nil {
+			t.Errorf("%d of 4 packets were refused: %v", refused, err)
+		}
+		return nil
+	}))
 }
 
 // Packets that the kernel refuses are counted, and the stream goes on; a stream of which all are refused is an error.

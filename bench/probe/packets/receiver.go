@@ -28,6 +28,7 @@ type Received struct {
 	Tally
 	Dropped int         `json:"dropped"` // packets that did not fit into the receiver's socket
 	Foreign int         `json:"foreign"` // packets to the same port that are none of the stream
+	Late    int         `json:"late"`    // packets that the kernel did not stamp, but the receiver, when it saw them
 	TTL     map[int]int `json:"ttl"`     // packets by the TTL or hop limit with which they came; copies count
 	Record  *Record     `json:"record,omitempty"`
 }
@@ -118,6 +119,7 @@ func (r *receiver) take(m *messages, i int) {
 	}
 	if a.received == 0 {
 		a.received = wall()
+		r.got.Late++
 	}
 	r.ttl[a.ttl&0xff]++
 	r.got.add(h.number, h.sent, a.received, m.size(i))

@@ -43,12 +43,13 @@ func TestTallyOrder(t *testing.T) {
 	}
 }
 
-// Of a long stream a share of delays is kept that is about as asked for, and tells nothing of where in a batch a packet was.
+// Of a long stream a share of delays is kept that is about as asked for, and has nothing to do with when a packet was sent, nor with where in a
+// batch it was: delays that depend on both have the same mean in the sample.
 func TestTallySample(t *testing.T) {
 	const n, keep = 200_000, 5000
 	tally := newTally(n, keep)
 	for i := range uint64(n) {
-		tally.add(i, 1, 1+int64(i%32)*1000, 18)
+		tally.add(i, 1, 1+int64(i%32)*1000+int64(i), 18)
 	}
 	if got := float64(len(tally.Delays)); math.Abs(got-keep) > 6*math.Sqrt(keep) {
 		t.Errorf("%v delays were kept, not about %d", got, keep)

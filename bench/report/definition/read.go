@@ -171,6 +171,7 @@ func (r *reader) share(to *float64) field {
 // dimensions reads a name or a list of them.
 func (r *reader) dimensions(to *[]string) field {
 	return func(v *yamlfile.Value) {
+		*to = []string{} // an empty list is none; nothing is the default
 		for _, item := range r.items(v, 20) {
 			var one string
 			r.text(&one)(item)

@@ -167,7 +167,7 @@ class Plot {
     if (s.traces && s.traces.length) this.traces(g, s);
     else if (this.figure.kind === "bar") for (const p of s.points) this.bar(g, s, p, width, shift);
     else if (this.figure.kind === "box") for (const p of s.points) this.boxOf(g, s, p, width, shift);
-    else this.line(g, s, slot ? shift / 2 : 0);
+    else this.line(g, s, slot ? shift / 2 : s.paper ? 0 : (index - (count - 1) / 2) * 3); // a little aside, so that intervals do not hide each other
   }
 }
 

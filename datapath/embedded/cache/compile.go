@@ -60,6 +60,8 @@ func compile(o *pipeline.Outcome, deviceOf func(*pipeline.Port) (id, mtu uint32,
 		return c, "packets go to a controller"
 	case o.Metered():
 		return c, "a meter decides"
+	case len(o.Mirrors) > 0:
+		return c, "somebody looks at a link on the way"
 	case len(o.Outputs) > maxOutputs:
 		return c, "more outputs than the program makes"
 	}

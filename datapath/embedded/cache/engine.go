@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"maps"
 	"math/rand/v2"
+	"os"
 	"sync"
 	"time"
 
@@ -144,6 +145,10 @@ func New(dp *embedded.Datapath, o Options) (*Engine, error) {
 		}
 		if o.UserSpace {
 			e.why = "it is switched off"
+			return nil
+		}
+		if os.Getenv(NoBPF) != "" {
+			e.why = "it is switched off by " + NoBPF
 			return nil
 		}
 		if err = e.load(); refused(err) {

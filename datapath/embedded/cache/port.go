@@ -24,6 +24,7 @@ type port struct {
 	flows   map[bpf.ForwardFlowKey]*entry
 
 	fullUntil time.Duration // no entry is idle
+	settling  uint64        // packets that had gone out by the device, which nobody looks at any more, and one; 0: nothing is to be done
 
 	// Of the worker alone.
 	queue  []waiting
@@ -153,6 +154,44 @@ func (e *Engine) Detach(p *pipeline.Port) error {
 	e.byID[q.id] = nil
 	e.portIDs.put(q.id)
 	return err
+}
+
+// Look makes packets go out by the device of a port, where who captures there sees them, or lets them pass it by as
+// Auto does: that, as soon as none is on its way there, which the device's queue keeps from those that would go around it.
+func (e *Engine) Look(p *pipeline.Port, on bool) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	q := e.attached[p]
+	if q == nil || e.closed || q.wire != nil {
+		return nil
+	}
+	q.asked, q.settling = Auto, 0
+	if on {
+		q.asked, q.device.mode = Egress, Egress
+		q.publish(&e.ports[q.id])
+		return nil
+	}
+	q.settling = p.Sent().Packets() + 1
+	return nil
+}
+
+// settleLooks lets packets pass by devices that nobody looks at any more, once none has gone out for a while. It is
+// called with mu held, from time to time.
+func (e *Engine) settleLooks() {
+	for p, q := range e.attached {
+		if q.settling == 0 {
+			continue
+		}
+		if sent := p.Sent().Packets() + 1; sent != q.settling {
+			q.settling = sent
+			continue
+		}
+		q.settling = 0
+		if d, err := e.dev.examine(q.device.index, q.asked); err == nil {
+			q.device = d
+			q.publish(&e.ports[q.id])
+		}
+	}
 }
 
 // Refresh looks at the device of a port again: whether it has a queueing discipline, how large packets may

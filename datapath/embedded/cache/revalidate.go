@@ -268,6 +268,9 @@ func (e *Engine) look() {
 			return
 		case <-tick.C:
 			e.forget()
+			e.mu.Lock()
+			e.settleLooks()
+			e.mu.Unlock()
 		case <-e.changes.some:
 			time.Sleep(max(settleFor, took)) // more may come, and a barrier; and packets need the processor, too
 		}

@@ -177,6 +177,7 @@ func (w *worker) quick(p *port, m *missed, k *pipeline.Key, now time.Duration) (
 		}
 	}
 	r := w.proc.Apply(o, &m.pkt, now)
+	w.dp.Mirrored(r.Mirrored)
 	for i := range r.Sent {
 		w.send(&r.Sent[i], &m.pkt, counted && i == len(r.Sent)-1)
 	}

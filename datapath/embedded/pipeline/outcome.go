@@ -20,6 +20,7 @@ type Outcome struct {
 
 	Stages   []Stage // at least one; the first has no meter
 	Outputs  []Output
+	Mirrors  []Output // the packet as it goes over virtual links that somebody looks at
 	Messages []Message // for controllers
 	Credits  []Credit
 	Reads    []Read // what it follows from: while these versions hold, it does
@@ -132,7 +133,7 @@ func (o *Outcome) Same(other *Outcome) bool {
 	return o.Mask == other.Mask && o.TTLMin == other.TTLMin && o.TTLMax == other.TTLMax && o.Slow == other.Slow &&
 		o.Hops == other.Hops && o.Loop == other.Loop && slices.Equal(o.Credits, other.Credits) &&
 		slices.Equal(o.Stages, other.Stages) && slices.Equal(o.Messages, other.Messages) &&
-		slices.EqualFunc(o.Outputs, other.Outputs, func(a, b Output) bool { return a.equal(&b) })
+		len(o.Mirrors) == 0 && len(other.Mirrors) == 0 && slices.EqualFunc(o.Outputs, other.Outputs, func(a, b Output) bool { return a.equal(&b) })
 }
 
 func (o *Output) equal(other *Output) bool {
@@ -151,16 +152,19 @@ func (o *Outcome) Clone() *Outcome {
 	c := *o
 	c.Stages, c.Outputs, c.Messages = slices.Clone(o.Stages), slices.Clone(o.Outputs), slices.Clone(o.Messages)
 	c.Credits, c.Reads, c.sets, c.tags = slices.Clone(o.Credits), slices.Clone(o.Reads), nil, nil
-	for i := range c.Outputs {
-		r := &c.Outputs[i].Rewrite
-		r.Sets, r.Push = slices.Clone(r.Sets), slices.Clone(r.Push)
+	c.Mirrors = slices.Clone(o.Mirrors)
+	for _, list := range [][]Output{c.Outputs, c.Mirrors} {
+		for i := range list {
+			r := &list[i].Rewrite
+			r.Sets, r.Push = slices.Clone(r.Sets), slices.Clone(r.Push)
+		}
 	}
 	return &c
 }
 
 func (o *Outcome) reset() {
 	*o = Outcome{
-		TTLMax: 255, Stages: append(o.Stages[:0], Stage{}), Outputs: o.Outputs[:0], Messages: o.Messages[:0],
+		TTLMax: 255, Stages: append(o.Stages[:0], Stage{}), Outputs: o.Outputs[:0], Mirrors: o.Mirrors[:0], Messages: o.Messages[:0],
 		Credits: o.Credits[:0], Reads: o.Reads[:0], sets: o.sets[:0], tags: o.tags[:0],
 	}
 }

@@ -16,6 +16,7 @@ type Port struct {
 	created time.Duration
 	peer    *Port // over a virtual link
 	gone    bool  // removed, or its switch is
+	mirror  bool  // somebody looks at what goes out over the virtual link
 
 	rx, tx               Counter
 	rxDropped, txDropped Counter
@@ -54,6 +55,16 @@ func (p *Port) Sent() *Counter { return &p.tx }
 // Looped counts packets that came in as they had done before, and were dropped: there is a loop. Statistics count them
 // among the dropped.
 func (p *Port) Looped() *Counter { return &p.looped }
+
+// SetMirror says whether somebody looks at what goes out by a port over its virtual link: see Outcome.Mirrors.
+func (p *Port) SetMirror(on bool) {
+	p.owner.net.mu.Lock()
+	defer p.owner.net.mu.Unlock()
+	if p.mirror != on {
+		p.mirror = on
+		p.owner.touch(ReadPorts)
+	}
+}
 
 // CountDropped counts packets that the device or its queue has dropped.
 func (p *Port) CountDropped(received bool, packets, bytes uint64, now time.Duration) {

@@ -79,6 +79,7 @@ type PacketIn struct {
 type Result struct {
 	Sent      []Sent
 	PacketIns []PacketIn
+	Mirrored  []Sent // over virtual links that somebody looks at, with their checksums
 	Loop      *Port // where it was dropped as it had been there before; nil: nowhere
 }
 
@@ -156,7 +157,8 @@ func (p *Processor) Apply(o *Outcome, pkt *Packet, now time.Duration) *Result {
 func (p *Processor) clear() {
 	clear(p.result.Sent)
 	clear(p.result.PacketIns)
-	p.result = Result{Sent: p.result.Sent[:0], PacketIns: p.result.PacketIns[:0]}
+	clear(p.result.Mirrored)
+	p.result = Result{Sent: p.result.Sent[:0], PacketIns: p.result.PacketIns[:0], Mirrored: p.result.Mirrored[:0]}
 	p.room = p.room[:0]
 }
 
@@ -184,6 +186,12 @@ func (p *Processor) deliver(o *Outcome, pkt *Packet, now time.Duration) {
 	packets, bytes := pkt.size()
 	p.open = o.Credit(p.open, packets, bytes, now)
 	p.result.Loop = o.Loop
+	for i := range o.Mirrors {
+		if out := &o.Mirrors[i]; p.open[out.Stage] {
+			frame := pkt.Offload.ForFrame(out.grown(pkt)).complete(p.frame(out, pkt))
+			p.result.Mirrored = append(p.result.Mirrored, Sent{out.Port, out.Queue, frame, out.grown(pkt)})
+		}
+	}
 	for i := range o.Outputs {
 		out := &o.Outputs[i]
 		if !p.open[out.Stage] {

@@ -30,7 +30,7 @@ func (tr *Translator) Translate(o *Outcome, p *Port, k *Key, now time.Duration) 
 	t.enter(p)
 	if o.Slow != "" {
 		*o = Outcome{Mask: o.Mask, TTLMin: o.TTLMin, TTLMax: o.TTLMax, Slow: o.Slow, Hops: o.Hops,
-			Stages: o.Stages[:1], Outputs: o.Outputs[:0], Messages: o.Messages[:0], Credits: o.Credits[:0], Reads: o.Reads}
+			Stages: o.Stages[:1], Outputs: o.Outputs[:0], Mirrors: o.Mirrors[:0], Messages: o.Messages[:0], Credits: o.Credits[:0], Reads: o.Reads}
 	}
 }
 
@@ -282,6 +282,9 @@ func (t *translator) transmit(p *Port) {
 	}
 	t.credit(&p.tx)
 	if p.peer != nil {
+		if p.mirror {
+			t.out.Mirrors = append(t.out.Mirrors, Output{Stage: t.stage, Port: p, Rewrite: t.rewrite(), base: t.st.base})
+		}
 		t.hop(p.peer)
 		return
 	}

@@ -1,0 +1,96 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"trivet.dev/trivet/bench/report/reporttest"
+)
+
+// command runs a command line, and returns what it prints.
+func command(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	var out, said bytes.Buffer
+	a := &app{out: &out, err: &said}
+	root := a.root()
+	root.SetArgs(args)
+	err := root.Execute()
+	return out.String() + said.String(), err
+}
+
+// TestBenchReport proves that a report leaves the files that it promises, of one result and of several of the same name, that making it again
+// replaces them, and that nothing else is left.
+func TestBenchReport(t *testing.T) {
+	h, samples := reporttest.Header(), reporttest.Samples()[:60]
+	h.Experiment.Text = "report: {figures: [{metric: throughput, x: hops, series: datapath}], tables: [{metric: rtt, rows: datapath, gap: [ovs, embedded]}]}"
+	first, second := reporttest.Write(t, h, samples), reporttest.Write(t, h, samples)
+	dir := filepath.Join(t.TempDir(), "a", "b")
+	for range 2 {
+		if out, err := command(t, "bench", "report", first, "--out", dir); err != nil || !strings.Contains(out, "index.html") {
+			t.Fatalf("%s, %v", out, err)
+		}
+	}
+	for _, name := range []string{"index.html", "figure-1.svg", "figure-1.png", "figure-1.csv", "table-1.tex", "values.csv"} {
+		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Size() == 0 || info.Mode().Perm() != 0o644 {
+			t.Errorf("%s: %v, %v", name, info, err)
+		}
+	}
+	if files, _ := os.ReadDir(dir); len(files) != 1+1+3+1 {
+		t.Errorf("%d files: %v", len(files), files)
+	}
+	out, err := command(t, "bench", "report", first, second, "--out", dir, "--json")
+	var made struct {
+		Page  string
+		Files []string
+	}
+	if err != nil || json.Unmarshal([]byte(out), &made) != nil || len(made.Files) != 1+2*5 || made.Files[10] != filepath.Join(dir, "figure-16-2-table-1.tex") {
+		t.Errorf("%s, %v", out, err)
+	}
+	if out, err := command(t, "bench", "report", first, "--text"); err != nil || !strings.Contains(out, "ovs − embedded") {
+		t.Errorf("%s, %v", out, err)
+	}
+}
+
+// TestBenchReportRefused proves that broken results are named with their lines, all of them, before anything is written.
+func TestBenchReportRefused(t *testing.T) {
+	dir := t.TempDir()
+	broken, none := filepath.Join(dir, "broken.jsonl"), filepath.Join(dir, "none.jsonl")
+	if err := os.WriteFile(broken, []byte(`{"record":"header","schema":1}`+"\n{\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	_, err := command(t, "bench", "report", broken, none, "--out", filepath.Join(dir, "out"))
+	if err == nil || !strings.Contains(err.Error(), "broken.jsonl:2: ") || !strings.Contains(err.Error(), "none.jsonl") {
+		t.Error(err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "out")); err == nil {
+		t.Error("something was written")
+	}
+}
+
+// TestBenchCompare proves that two levels and two results are compared, in words and in JSON, and that what is missing is asked for.
+func TestBenchCompare(t *testing.T) {
+	path := reporttest.Write(t, reporttest.Header(), reporttest.Samples())
+	out, err := command(t, "bench", "compare", path, "--factor", "datapath", "--levels", "ovs,embedded", "--margin", "5%", "--metric", "rtt")
+	if err != nil || !strings.Contains(out, "hops 10: differ: ovs is higher by 291.7 µs") || !strings.Contains(out, "5 comparisons: 0 equivalent, 5 different, 0 undecided") {
+		t.Errorf("%s, %v", out, err)
+	}
+	out, err = command(t, "bench", "compare", path, path, "--json", "--margin", "throughput=10%")
+	var c struct {
+		Rows []struct {
+			Metric, Conclusion, Words string
+			Difference                float64
+		}
+	}
+	if err != nil || json.Unmarshal([]byte(out), &c) != nil || len(c.Rows) != 30 || c.Rows[2].Conclusion != "equivalent" || c.Rows[2].Difference != 0 {
+		t.Errorf("%.500s, %v", out, err)
+	}
+	for _, args := range [][]string{{path}, {path, path, "--factor", "datapath"}, {path, "--factor", "hops"}, {path, "--factor", "nothing"}, {path, path, "--margin", "x"}} {
+		if out, err := command(t, append([]string{"bench", "compare"}, args...)...); err == nil {
+			t.Errorf("%v gave %s", args, out)
+		}
+	}
+}

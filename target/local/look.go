@@ -1,0 +1,96 @@
+package local
+
+import (
+	"slices"
+	"sync"
+
+	"trivet.dev/trivet/datapath/embedded/pipeline"
+)
+
+// looks is who looks at links of embedded switches.
+type looks struct {
+	mu      sync.RWMutex
+	mirrors map[*pipeline.Port][]*func(frame []byte)
+	devices map[*pipeline.Port]int
+}
+
+// show gives a packet that goes over a virtual link to who looks there.
+func (l *looks) show(out *pipeline.Sent) {
+	l.mu.RLock()
+	list := l.mirrors[out.Port]
+	l.mu.RUnlock()
+	for _, see := range list {
+		(*see)(out.Data)
+	}
+}
+
+// Look shows what goes over the index-th link to who captures. Of a virtual link, which has no device, see gets each
+// packet as it is there, by both ends, until done; it must copy what it keeps and return soon. Packets over the link go
+// through user space for that long, in their order. Of others, packets are kept from going around the link's devices,
+// where one can listen. Both may be called at any time; no packet is lost or doubled thereby.
+func (l *Lab) Look(index int, see func(frame []byte)) (mirrored bool, done func()) {
+	link := l.Topology.Links[index]
+	s := l.embedded
+	if s == nil {
+		return false, func() {}
+	}
+	mirrored = l.WireOf(link) == Virtual
+	var ports []*pipeline.Port
+	for _, e := range link.Ends {
+		if n := l.node(e.Node); isEmbedded(n) {
+			if a := s.agents[e.Node]; a != nil {
+				ports = append(ports, a.Switch().Port(n.OpenFlowPort(e)))
+			}
+		}
+	}
+	ports = slices.DeleteFunc(ports, func(p *pipeline.Port) bool { return p == nil })
+	for _, p := range ports {
+		if mirrored {
+			s.looks.mirror(p, &see, true)
+		} else if s.looks.device(p, 1) == 1 {
+			_ = s.fast.Look(p, true)
+		}
+	}
+	s.fast.Barrier(nil)
+	return mirrored, sync.OnceFunc(func() {
+		for _, p := range ports {
+			if mirrored {
+				s.looks.mirror(p, &see, false)
+			} else if s.looks.device(p, -1) == 0 {
+				_ = s.fast.Look(p, false)
+			}
+		}
+	})
+}
+
+// mirror adds or removes who looks at a port with a virtual link.
+func (l *looks) mirror(p *pipeline.Port, see *func([]byte), on bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.mirrors == nil {
+		l.mirrors = map[*pipeline.Port][]*func([]byte){}
+	}
+	list := slices.DeleteFunc(slices.Clone(l.mirrors[p]), func(other *func([]byte)) bool { return other == see })
+	if on {
+		list = append(list, see)
+	}
+	if l.mirrors[p] = list; len(list) == 0 {
+		delete(l.mirrors, p)
+	}
+	p.SetMirror(len(list) > 0)
+}
+
+// device counts who looks at a port with a device.
+func (l *looks) device(p *pipeline.Port, n int) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.devices == nil {
+		l.devices = map[*pipeline.Port]int{}
+	}
+	l.devices[p] += n
+	n = l.devices[p]
+	if n == 0 {
+		delete(l.devices, p)
+	}
+	return n
+}

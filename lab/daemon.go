@@ -391,7 +391,7 @@ func (d *daemon) follow() error {
 	d.changing.Lock()
 	own, t := d.own, d.state.Topology
 	d.changing.Unlock()
-	ctx, cancel := context.WithTimeout(d.ctx, followTime)
+	ctx, cancel := context.WithTimeout(d.ctx, followTime+time.Duration(len(t.Nodes))*time.Millisecond)
 	defer cancel()
 	if err := own.catchUp(ctx, t); err != nil {
 		return fmt.Errorf("the change is made, but %w", err)

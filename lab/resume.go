@@ -40,6 +40,9 @@ func Resume(ctx context.Context, name string, each func(Progress)) (*Client, err
 	case state.Left != Up:
 		return nil, errors.New(state.Cure())
 	}
+	if err := state.waitDead(); err != nil {
+		return nil, err
+	}
 	_ = os.Remove(state.Socket()) // that of the dead one
 	daemon, err := startDaemon(name)
 	if err != nil {

@@ -200,6 +200,19 @@ func (s State) KillDaemon() error {
 	return s.WaitDaemon()
 }
 
+// waitDead waits until a daemon that is dead has let go of its files and devices: a process is a zombie when its first
+// thread has ended, and has all that while others have not.
+func (s State) waitDead() error {
+	for range 1000 {
+		threads, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", s.PID))
+		if len(threads) < 2 || s.Alive() || processStart(s.PID) != 0 {
+			return nil
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	return fmt.Errorf("the daemon of lab %s (process %d) has died, and does not end", s.Name, s.PID)
+}
+
 // WaitDaemon waits until the daemon, which is about to end, is gone.
 func (s State) WaitDaemon() error {
 	for range 1000 {
@@ -212,8 +225,7 @@ func (s State) WaitDaemon() error {
 }
 
 // processStart returns when a process started, in clock ticks since boot, or 0
-// where there is none (proc(5), field 22 of stat). A zombie is none, unless it is only the first thread
-// of a process that others have yet to leave: until then its files are open.
+// where there is none (proc(5), field 22 of stat). A zombie is none.
 func processStart(pid int) uint64 {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -221,10 +233,7 @@ func processStart(pid int) uint64 {
 	}
 	after := string(b[strings.LastIndexByte(string(b), ')')+1:])
 	fields := strings.Fields(after)
-	if len(fields) < 20 {
-		return 0
-	}
-	if threads, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid)); fields[0] == "Z" && len(threads) < 2 {
+	if len(fields) < 20 || fields[0] == "Z" {
 		return 0
 	}
 	start, _ := strconv.ParseUint(fields[19], 10, 64)

@@ -4,8 +4,10 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -46,14 +48,14 @@ const (
 	onMininet = "mininet"
 )
 
-// Clean takes down the labs that a run before has left, and returns their names.
+// Clean takes down the labs that a run before has left, and returns their names. What one that was killed has tuned is undone.
 func (d *Driver) Clean(ctx context.Context) ([]string, error) {
 	labs, err := lab.List()
 	if err != nil {
 		return nil, err
 	}
 	var names []string
-	var errs []error
+	errs := []error{tune.Recover()}
 	for _, s := range labs {
 		if strings.HasPrefix(s.Name, d.Prefix+"-") {
 			names = append(names, s.Name)
@@ -82,10 +84,14 @@ func Check(p *experiment.Plan) error {
 			errs = append(errs, errors.New(text))
 		}
 	}
+	seen := map[string]bool{}
 	for i := range p.Cells {
 		c := &p.Cells[i]
-		if err := checkLab(&c.Lab, p.Experiment.Dir()); err != nil {
-			add("%s: %s", c.ID, err)
+		if key, _ := json.Marshal(c.Lab); !seen[string(key)] { // cells may share one
+			seen[string(key)] = true
+			if err := checkLab(&c.Lab, p.Experiment.Dir()); err != nil {
+				add("%s: %s", c.ID, err)
+			}
 		}
 		for _, probe := range slices.Concat(c.Groups...) {
 			switch {
@@ -93,6 +99,11 @@ func Check(p *experiment.Plan) error {
 				add("%s: this build does not have the probe", probe.Kind)
 			case c.Lab.Options["target"] == onMininet && !everywhere[probe.Kind]:
 				add("%s: cannot be used with target: mininet", probe.Kind)
+			}
+			for _, tool := range toolsOf[probe.Kind] {
+				if _, err := exec.LookPath(tool); err != nil {
+					add("%s: %s is not installed; scripts/bootstrap --test installs what probes need", probe.Kind, tool)
+				}
 			}
 		}
 	}

@@ -136,7 +136,7 @@ func startMininet(ctx context.Context, name string, t *topology.Topology) (*mini
 		err = mininetErrors(a.Said)
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("Mininet: %w", err), ctx.Err(), m.end())
+		return nil, errors.Join(fmt.Errorf("with Mininet: %w", err), ctx.Err(), m.end())
 	}
 	m.pids, m.up = a.PIDs, time.Duration(a.Up*1e9)
 	if err := m.wait(ctx); err != nil {
@@ -170,7 +170,7 @@ func (m *mininetLab) wait(ctx context.Context) error {
 			err = ctx.Err()
 		}
 		if err != nil {
-			return fmt.Errorf("Mininet: no traffic from %s to %s: %w", r.From, r.To, err)
+			return fmt.Errorf("no traffic from %s to %s under Mininet: %w", r.From, r.To, err)
 		}
 		if got.Received > 0 {
 			i++

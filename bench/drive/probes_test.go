@@ -3,7 +3,9 @@ package drive
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"math"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,6 +18,7 @@ import (
 	"trivet.dev/trivet/bench/probe/packets"
 	"trivet.dev/trivet/bench/result"
 	"trivet.dev/trivet/bench/stats"
+	"trivet.dev/trivet/topology"
 )
 
 // TestExact proves that probes of exact rates see what links were asked for: delays that are never shorter, a loss within what chance
@@ -183,5 +186,22 @@ func TestOutageWindows(t *testing.T) {
 	gaps := got[len(got)-1]
 	if gaps.Metric != "gap" || !slices.Equal(gaps.Values, []float64{9, 0.4, 0.002}) || math.Abs(gaps.At[1]-0.97) > 1e-6 {
 		t.Errorf("%+v", gaps)
+	}
+}
+
+// bare is a place whose nodes have no programs.
+type bare struct{ place }
+
+func (bare) run(context.Context, string, []string, io.Reader, io.Writer, io.Writer) error {
+	return exit(127)
+}
+
+// TestNotInstalled proves that a probe whose program is missing says which, where, and what to do.
+func TestNotInstalled(t *testing.T) {
+	b := &bed{place: bare{}, cell: &experiment.Cell{}, options: experiment.Options{"from": "h1", "to": "h2", "flows": "1", "rate": "10", "size": "64", "time": "1s", "protocol": "udp"},
+		topology: &topology.Topology{Nodes: []*topology.Node{{Name: "h2", Addresses: []netip.Prefix{netip.MustParsePrefix("10.0.0.2/24")}}}}}
+	_, err := dITG(t.Context(), b)
+	if err == nil || !strings.Contains(err.Error(), "h2: ITGRecv is not installed") || !strings.Contains(err.Error(), "bootstrap") {
+		t.Errorf("without D-ITG: %v", err)
 	}
 }

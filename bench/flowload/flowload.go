@@ -53,7 +53,7 @@ type Config struct {
 	Timeout  time.Duration // after which a packet is lost; over a connection that holds, an answer can only be late
 	Settle   time.Duration // the longest to wait for connections, for entries, and for all hosts to be heard
 
-	FirstDPID uint64 // datapath id of the first switch; those of the others follow it
+	FirstDPID uint64 // datapath id of the first switch (0: 1); those of the others follow it
 	Fresh     bool   // each packet from a host that was never heard before
 	VLAN      uint16 // tag of the packets; 0: none
 	NoBuffers bool   // the switches keep no packets: answers carry the frames

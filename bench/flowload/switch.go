@@ -50,7 +50,7 @@ func newNode(r *run, index int) *node {
 	return n
 }
 
-func (n *node) dpid() uint64 { return n.run.FirstDPID + uint64(n.index) }
+func (n *node) dpid() uint64 { return max(1, n.run.FirstDPID) + uint64(n.index) }
 
 // port describes a port.
 func (n *node) port(number uint32) openflow.Port {

@@ -74,6 +74,9 @@ func (s side) pick(src definition.Source, dims []string) []*group {
 
 // Compare compares. It fails where there is nothing to compare, and says what there is.
 func Compare(o CompareOptions) (*Comparison, error) {
+	if err := definition.CheckEach(o.Each); err != nil {
+		return nil, err
+	}
 	a := side{data: newData(o.A)}
 	b := a
 	c := &Comparison{Names: o.Names}

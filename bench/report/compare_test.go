@@ -154,6 +154,7 @@ func TestCompareRefused(t *testing.T) {
 		{report.CompareOptions{A: a, Factor: "datapath", Names: [2]string{"ovs", "y"}}, "it has embedded, ovs"},
 		{report.CompareOptions{A: a, Factor: "datapath", Names: [2]string{"ovs", "ovs"}}, "the same level"},
 		{report.CompareOptions{A: a, Factor: "datapath", Names: [2]string{"ovs", "embedded"}, Metric: "jitter"}, "nothing of jitter to compare"},
+		{report.CompareOptions{A: a, Factor: "datapath", Names: [2]string{"ovs", "embedded"}, Each: "avg"}, "there are mean, median"},
 		{report.CompareOptions{A: a, B: run(result.Header{}, nil), Names: [2]string{"a", "b"}}, "b nothing"},
 	} {
 		if _, err := report.Compare(c.o); err == nil || !strings.Contains(err.Error(), c.want) {

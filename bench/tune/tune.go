@@ -71,6 +71,20 @@ func Restore() ([]string, error) {
 	return j.What, j.undo()
 }
 
+// Recover undoes what a process changed that was killed, and leaves alone what somebody wants to stay.
+func Recover() error {
+	j, err := load(journalFile())
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case j.Owner == 0 && len(j.Changes) > 0 || j.Owner != 0 && startOf(j.Owner) == j.Started:
+		return nil
+	}
+	return j.undo()
+}
+
 func journalFile() string { return filepath.Join(lab.RunDir(), "tuned.json") }
 
 // plan is Settings with everything looked up.

@@ -113,6 +113,42 @@ func TestAfterCrash(t *testing.T) {
 	b.restored(t)
 }
 
+// Recover undoes what a process left that was killed; what is in force, or is to stay, it leaves alone.
+func TestRecover(t *testing.T) {
+	b := newBed(t)
+	dir := t.TempDir()
+	t.Setenv("TRIVET_RUN_DIR", dir)
+	b.file = filepath.Join(dir, "tuned.json")
+	for _, c := range []struct {
+		permanent, killed bool
+	}{{false, false}, {true, false}, {false, true}} {
+		if _, err := b.plan().apply(b.file, c.permanent); err != nil {
+			t.Fatal(err)
+		}
+		j, err := load(b.file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.killed {
+			j.Started++ // another process had this number
+			if err := j.save(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := Recover(); err != nil {
+			t.Fatal(err)
+		}
+		if c.killed {
+			b.restored(t)
+			continue
+		}
+		b.tuned(t)
+		if err := j.undo(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // Where one change cannot be made, those before it are undone.
 func TestFails(t *testing.T) {
 	b := newBed(t)

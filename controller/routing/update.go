@@ -74,11 +74,14 @@ func (a *App) install(nodes map[uint64]*node, net *network, reactive bool) (coun
 		n.mu.Lock()
 		n.net, n.reactive = net, reactive
 		if n.rules != nil {
+			known := len(n.neighbors)
 			changes, gone := n.compare()
 			for _, c := range changes {
 				byPrefix[c.route.Prefix] = append(byPrefix[c.route.Prefix], c)
 			}
-			drop[n] = gone
+			if len(changes)+len(gone) > 0 || len(n.neighbors) != known {
+				drop[n] = gone
+			}
 			count += len(gone)
 		}
 		n.mu.Unlock()

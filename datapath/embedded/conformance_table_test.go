@@ -70,19 +70,38 @@ func tableOf(ours, theirs verdicts) string {
 	}
 	fmt.Fprintf(&b, "| **all** | | %d | %d | %d |\n", total.cases, total.passed, total.passOf)
 	b.WriteString("\n### What Trivet's switch does not pass\n\n")
-	writeFailures(&b, ours, excused)
+	writeFailures(&b, ours)
 	b.WriteString("\n### What Open vSwitch does not pass, in the tester's words\n\n")
-	writeFailures(&b, theirs, func(name string) string { return plainWords(theirs[name]) })
+	writeReasons(&b, theirs)
 	return b.String()
 }
 
+// writeReasons lists of what features, and how many of each, cases failed for the same reason.
+func writeReasons(b *strings.Builder, v verdicts) {
+	reasons := map[string]map[string]int{}
+	for _, name := range v.failed() {
+		why := plainWords(v[name])
+		if reasons[why] == nil {
+			reasons[why] = map[string]int{}
+		}
+		reasons[why][featureOf(name)]++
+	}
+	for _, why := range slices.Sorted(maps.Keys(reasons)) {
+		var list []string
+		for _, feature := range slices.Sorted(maps.Keys(reasons[why])) {
+			list = append(list, fmt.Sprintf("%s (%d)", feature, reasons[why][feature]))
+		}
+		fmt.Fprintf(b, "- %s: %s\n", why, strings.Join(list, ", "))
+	}
+}
+
 // writeFailures lists the cases that failed, those of one feature and reason together.
-func writeFailures(b *strings.Builder, v verdicts, reason func(string) string) {
+func writeFailures(b *strings.Builder, v verdicts) {
 	type kind struct{ feature, why string }
 	failed := map[kind][]string{}
 	for _, name := range v.failed() {
 		parts := strings.SplitN(name, ": ", 3)
-		k := kind{featureOf(name), reason(name)}
+		k := kind{featureOf(name), cmp.Or(excused(name), plainWords(v[name]))}
 		failed[k] = append(failed[k], "`"+parts[len(parts)-1]+"`")
 	}
 	for _, k := range slices.SortedFunc(maps.Keys(failed), func(a, b kind) int {

@@ -23,6 +23,9 @@ func (l *Lab) Apply(ctx context.Context, t *topology.Topology, progress Progress
 	if err := l.unplug(ctx, s); err != nil {
 		return err
 	}
+	if err := l.bypass(ctx, s); err != nil {
+		return err
+	}
 	if err := l.takeAway(s); err != nil {
 		return err
 	}

@@ -159,8 +159,12 @@ func (l *Lab) applyPorts(blocked map[*topology.Link]bool) error {
 			want[id], ends[id], links[id] = l.backingOf(link, i), e, link
 		}
 	}
+	var cut []portID // virtual links, once there are devices in their place
 	for id, b := range s.ports {
-		if w := want[id]; w == nil || w.device != b.device || w.index != b.index || w.seen != b.seen || w.peer != b.peer {
+		if w := want[id]; w != nil && b.device == "" && w.device != "" {
+			cut = append(cut, id)
+			delete(s.ports, id)
+		} else if w == nil || w.device != b.device || w.index != b.index || w.seen != b.seen || w.peer != b.peer {
 			s.unback(id, b)
 			if delete(s.ports, id); w == nil {
 				s.agents[id.node].Switch().RemovePort(id.number)
@@ -183,6 +187,11 @@ func (l *Lab) applyPorts(blocked map[*topology.Link]bool) error {
 		if err := l.back(id, w); err != nil {
 			return fmt.Errorf("%s of %s: %w", ends[id].Interface, id.node, err)
 		}
+	}
+	if err := l.cut(cut); err != nil {
+		return err
+	}
+	for id, w := range want {
 		var state openflow.PortState
 		if w.down {
 			state |= openflow.PortStateLinkDown
@@ -242,8 +251,12 @@ func (l *Lab) back(id portID, w *backing) error {
 	sw := s.agents[id.node].Switch()
 	if w.device == "" {
 		s.ports[id] = w
-		if other := s.ports[w.peer]; other == nil || other.peer != id { // the second end joins them
+		other := s.ports[w.peer]
+		if other == nil || other.peer != id { // the second end joins them
 			return nil
+		}
+		if p := sw.Port(id.number).Peer(); p != nil && p == s.agents[w.peer.node].Switch().Port(w.peer.number) {
+			return nil // see bypass
 		}
 		return s.Network().Join(sw, id.number, s.agents[w.peer.node].Switch(), w.peer.number)
 	}

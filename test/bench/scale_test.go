@@ -163,6 +163,7 @@ func TestTorus(t *testing.T) {
 	nodes := *side * *side
 	for range *pairs {
 		s, up := bring(t, "torus", fmt.Sprintf("torus,%d,%d,1,%d", *side, *side, *side+1), "--nodes", "router")
+		work := processor(s.pid)
 		time.Sleep(5 * time.Second)
 		start, _ := s.memory()
 		middle := fmt.Sprintf("h%dx%d", *side/2+1, *side/2+1)
@@ -171,9 +172,9 @@ func TestTorus(t *testing.T) {
 		cut, mended, lost := s.fail("h1x1", "h2x2", "r1x1-r1x2", "r1x1-r2x1")
 		now, most := s.memory()
 		down := s.down()
-		t.Logf("%d routing nodes: up %.1f s, RSS %.0f MB once up (%.0f kB a node), %.0f MB at the end, %.0f MB at most; "+
+		t.Logf("%d routing nodes: up %.1f s (%.1f s of a processor), RSS %.0f MB once up (%.0f kB a node), %.0f MB at the end, %.0f MB at most; "+
 			"%.1f %% of a core when idle; ping over %d routers %.0f ms first, %.2f ms then; silence %.0f ms when a link fails, %.0f ms when it is back (%d lost); down %.1f s",
-			nodes, up, start/1024, start/float64(nodes), now/1024, most/1024, 100*share, *side+1, first, later, cut, mended, lost, down)
+			nodes, up, work, start/1024, start/float64(nodes), now/1024, most/1024, 100*share, *side+1, first, later, cut, mended, lost, down)
 	}
 }
 
@@ -202,6 +203,7 @@ func TestBigArea(t *testing.T) {
 		}
 		start := time.Now()
 		s, up := bring(t, "area", bigArea(t, routers), "--wait", "5m")
+		work := processor(s.pid)
 		all := routers + 255 // the ring's networks, the chords', and five
 		for _, r := range []string{"frr", "bird"} {
 			for s.routes(r) < all && time.Since(start) < 10*time.Minute {
@@ -217,9 +219,9 @@ func TestBigArea(t *testing.T) {
 		trivet(t, &flaps, "link", "flap", "--lab", s.name, "--rate", "5", "--for", "30s")
 		took := time.Since(begin).Seconds()
 		churn, churnFRR := (processor(s.pid)-before)/took, (s.nodeCPU("frr")-beforeFRR)/took
-		t.Logf("%d OSPF routing nodes: up %.1f s, all %d routes in FRR's and BIRD's kernels (%s) after %.1f s, RSS %.0f MB (%.0f kB a node), %.0f MB at most; "+
+		t.Logf("%d OSPF routing nodes: up %.1f s (%.1f s of a processor), all %d routes in FRR's and BIRD's kernels (%s) after %.1f s, RSS %.0f MB (%.0f kB a node), %.0f MB at most; "+
 			"%.1f %% of a core when idle; with %.1f flaps a second the daemon takes %.0f %% of a core and FRR %.0f %%; memory of FRR %.0f MB; down %.1f s",
-			routers, up, all, counts, learned, now/1024, now/float64(routers), most/1024, 100*share, float64(flaps.Flaps)/took, 100*churn, 100*churnFRR,
+			routers, up, work, all, counts, learned, now/1024, now/float64(routers), most/1024, 100*share, float64(flaps.Flaps)/took, 100*churn, 100*churnFRR,
 			s.nodeMemory("frr")/1024, s.down())
 	}
 }

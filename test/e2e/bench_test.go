@@ -3,6 +3,7 @@ package e2e
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -87,6 +88,43 @@ func mapValues(m map[string]int) (out []int) {
 		out = append(out, v)
 	}
 	return out
+}
+
+// TestBenchMininet proves that Mininet, in namespaces of its own, ends with the run that started it even where that is killed, and that
+// a run side by side with a lab of Trivet's leaves nothing.
+func TestBenchMininet(t *testing.T) {
+	t.Parallel()
+	for _, program := range []string{"mn", "brctl"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skipf("%s is not installed", program)
+		}
+	}
+	m := newMachine(t)
+	before := m.snapshot()
+	file := m.file("x.yaml", `
+topology: linear,2
+lab: {target: "${target}", datapath: bridge, controller: none, links: {bandwidth: 100mbit}}
+factors: {target: [mininet, local]}
+probes: [ping: {from: h1, to: h2, count: 2, interval: 1s}]
+order: given
+`)
+	out := filepath.Join(m.dir, "x.jsonl")
+	shells := func() bool {
+		return strings.Contains(m.sh("cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' ' || true"), "mininet:h1")
+	}
+	bench := m.command(trivet, "bench", "run", file, "--out", out)
+	m.startOutput(bench)
+	eventually(t, "Mininet has hosts", func() bool { return shells() || bench.ProcessState != nil })
+	must(t, bench.Process.Kill())
+	wait(t, bench)
+	eventually(t, "Mininet has ended", func() bool { return !shells() })
+	contains(t, m.ok("bench", "run", file, "--out", out, "--resume"), "2 runs measured, 0 failed, 0 left")
+	for _, s := range m.samples(out).Counted() {
+		if len(s.Values("rtt")) != 2 || len(s.Usage.Cgroups) == 0 {
+			t.Errorf("%+v", s)
+		}
+	}
+	m.unchanged(before)
 }
 
 // TestBenchFidelity proves that links that do what they were asked for have nothing said against them, and that one that has been changed

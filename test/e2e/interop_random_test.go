@@ -49,7 +49,7 @@ func randomNetwork(seed int) scenario {
 	for i, r := range g.routers {
 		// FRR 8 finds no way to a boundary router that has another in a stub area (docs/ospf.md).
 		stub := slices.ContainsFunc([]int{0, 1, 2}, func(a int) bool { return g.stub[a] != "" && (r.area == a || g.borders(r, a)) })
-		if !stub && g.IntN(4) == 0 {
+		if wants := g.IntN(4) == 0; wants && !stub {
 			r.external = fmt.Sprintf(", redistribute: [connected metric %d type %d]", 1+g.IntN(20), 1+i%2)
 		}
 	}

@@ -2,6 +2,14 @@
 // paper:, as docs/experiments.md has them. It knows nothing of results.
 package definition
 
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"trivet.dev/trivet/topology/formats"
+)
+
 // Definition is what is to be shown, and what others have published. Empty: all is by default.
 type Definition struct {
 	Figures []Figure
@@ -128,6 +136,14 @@ var (
 	middles      = []string{Mean, Median}
 	ofs          = []string{Repetitions, Values}
 )
+
+// CheckEach refuses what cannot stand for several values.
+func CheckEach(each string) error {
+	if each == "" || slices.Contains(eaches, each) {
+		return nil
+	}
+	return fmt.Errorf("%q cannot stand for several values; there are %s", formats.Clip(each), strings.Join(eaches, ", "))
+}
 
 // Bounds on what a file may ask for: it may be anybody's.
 const (

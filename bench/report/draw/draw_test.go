@@ -70,6 +70,9 @@ func TestFigures(t *testing.T) {
 		if elements["path"] < 10 {
 			t.Errorf("figure %d has %d lines", i+1, elements["path"])
 		}
+		if strings.Contains(text, "-0") {
+			t.Errorf("figure %d begins at minus zero: %q", i+1, text)
+		}
 		for _, w := range words {
 			if !strings.Contains(text, w) {
 				t.Errorf("figure %d lacks %q: %q", i+1, w, text)

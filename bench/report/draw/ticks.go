@@ -63,11 +63,12 @@ func (round) Ticks(low, high float64) (out []plot.Tick) {
 		digits = max(0, 1-int(math.Floor(math.Log10(power)+1e-9)))
 	}
 	for i := math.Ceil(low/step - 1e-9); i*step <= high+span*1e-9 && len(out) < 30; i++ {
-		label := strconv.FormatFloat(i*step, 'f', digits, 64)
+		v := i*step + 0 // which makes 0 of −0
+		label := strconv.FormatFloat(v, 'f', digits, 64)
 		if digits > 8 || math.Abs(high) >= 1e7 {
-			label = strconv.FormatFloat(i*step, 'g', 4, 64)
+			label = strconv.FormatFloat(v, 'g', 4, 64)
 		}
-		out = append(out, plot.Tick{Value: i * step, Label: label})
+		out = append(out, plot.Tick{Value: v, Label: label})
 	}
 	return out
 }

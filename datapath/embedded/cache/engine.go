@@ -175,9 +175,10 @@ func New(dp *embedded.Datapath, o Options) (*Engine, error) {
 	return e, nil
 }
 
-// refused says whether the kernel does not let us.
+// refused says whether the kernel does not let us, or is too old for the program.
 func refused(err error) bool {
-	return errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.ENOSYS) ||
+	var unknown *ebpf.VerifierError
+	return errors.As(err, &unknown) || errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.ENOSYS) ||
 		errors.Is(err, ebpf.ErrNotSupported) || errors.Is(err, unix.ENOENT)
 }
 

@@ -25,6 +25,7 @@ import (
 // bed is hosts in namespaces of their own, h1, h2, …, each joined by a veth pair to a device p1, p2, … of a
 // fabric, and the switches that the test makes there.
 type bed struct {
+	mirrored atomic.Uint64 // packets over virtual links that somebody looked at
 	testing.TB
 	*embedded.Datapath
 	engine *Engine
@@ -46,6 +47,7 @@ func newBed(t testing.TB, hosts int, o Options) *bed {
 				e.Send(out, in)
 			}
 		},
+		Mirror: func(out *pipeline.Sent) { b.mirrored.Add(1) },
 		Barrier: func(s *pipeline.Switch) {
 			if e := engine.Load(); e != nil {
 				e.Barrier(s)

@@ -182,6 +182,10 @@ func (d *daemon) up() {
 	d.isUpNow()
 }
 
+// manyNodes is from how many on memory is worth more than the time to look for what is not needed any more: most
+// of it stays.
+const manyNodes = 1000
+
 // isUpNow ends coming up.
 func (d *daemon) isUpNow() {
 	d.state.Status = Up
@@ -193,6 +197,9 @@ func (d *daemon) isUpNow() {
 	}
 	d.runSchedule(d.state.Topology.Schedule)
 	d.progress.end(nil)
+	if len(d.state.Topology.Nodes) > manyNodes {
+		debug.SetGCPercent(50)
+	}
 	go debug.FreeOSMemory() // coming up takes twice the memory of being up
 }
 

@@ -60,7 +60,7 @@ func (b *bed) addresses() (out []netip.Addr) {
 		}
 	}
 	for _, n := range b.topology.Nodes {
-		for _, a := range n.Addresses {
+		for _, a := range n.Loopback {
 			out = append(out, a.Addr())
 		}
 	}

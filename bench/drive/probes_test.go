@@ -199,7 +199,7 @@ func (bare) run(context.Context, string, []string, io.Reader, io.Writer, io.Writ
 // TestNotInstalled proves that a probe whose program is missing says which, where, and what to do.
 func TestNotInstalled(t *testing.T) {
 	b := &bed{place: bare{}, cell: &experiment.Cell{}, options: experiment.Options{"from": "h1", "to": "h2", "flows": "1", "rate": "10", "size": "64", "time": "1s", "protocol": "udp"},
-		topology: &topology.Topology{Nodes: []*topology.Node{{Name: "h2", Addresses: []netip.Prefix{netip.MustParsePrefix("10.0.0.2/24")}}}}}
+		topology: &topology.Topology{Nodes: []*topology.Node{{Name: "h2", Loopback: []netip.Prefix{netip.MustParsePrefix("10.0.0.2/24")}}}}}
 	_, err := dITG(t.Context(), b)
 	if err == nil || !strings.Contains(err.Error(), "h2: ITGRecv is not installed") || !strings.Contains(err.Error(), "bootstrap") {
 		t.Errorf("without D-ITG: %v", err)

@@ -180,7 +180,7 @@ func TestReboot(t *testing.T) {
 	m := newMachine(t)
 	before := m.snapshot()
 	m.up("linear,2", "--datapath", "bridge")
-	m.kill("*_[_]daemon*")
+	m.killDaemon()
 	m.sh("umount -l /run/trivet/*/ns")
 	labs := jsonOf[[]struct{ Name, State string }](m, "ls")
 	if len(labs) != 1 || labs[0].State != "orphaned" {

@@ -7,6 +7,7 @@ import (
 
 	"gvisor.dev/gvisor/pkg/tcpip/header"
 
+	"trivet.dev/trivet/controller"
 	"trivet.dev/trivet/openflow"
 )
 
@@ -256,15 +257,17 @@ func (n *node) install(nb *neighbor) {
 	case n.net != nil && n.net.route(n.index, nb.prefix()) != nil:
 		nb.installed = true
 	default:
-		nb.installed = n.rules.Set(nb.entry()) == nil
+		nb.installed = n.put(nb.entry(), []Hop{nb.hop()}) == nil
 	}
 }
 
 func (nb *neighbor) prefix() netip.Prefix { return netip.PrefixFrom(nb.address, nb.address.BitLen()) }
 
+func (nb *neighbor) hop() Hop { return Hop{Port: nb.itf.Port, src: nb.itf.MAC, dst: nb.mac} }
+
 func (nb *neighbor) entry() *openflow.FlowMod {
 	k := routeKey(nb.prefix())
-	actions := append([]openflow.Action{openflow.DecNwTTL()}, hopActions(Hop{Port: nb.itf.Port, src: nb.itf.MAC, dst: nb.mac})...)
+	actions := append([]openflow.Action{openflow.DecNwTTL()}, hopActions(nb.hop())...)
 	return entry(k.Table, k.Priority, k.Match, openflow.ApplyActions(actions...))
 }
 
@@ -286,7 +289,7 @@ func (n *node) neighborsChanged() {
 	}
 	for _, r := range n.routes() {
 		if r.Source != Connected && r.Source != Computed && r.asked() && n.wanted(r) {
-			_ = n.put(r, n.routeEntry(r))
+			_ = n.put(n.routeEntry(r), n.resolved(r))
 		}
 	}
 }
@@ -308,7 +311,10 @@ func (n *node) forgetNeighbors(port uint32) {
 		nb.stop()
 		delete(n.neighbors, a)
 		if n.rules != nil && nb.installed && n.rules.Has(nb.entry()) {
-			_ = n.rules.Remove(routeKey(nb.prefix()))
+			m := nb.entry()
+			for _, e := range append(n.hairpins(m, []Hop{nb.hop()}), m) {
+				_ = n.rules.Remove(controller.KeyOf(e))
+			}
 		}
 	}
 }

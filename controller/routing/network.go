@@ -53,6 +53,7 @@ type network struct {
 	graph   *spf.Graph
 	hops    []hop // of each edge of the graph
 	inner   []map[int32]*Interface
+	direct  map[place]bool // ports that lead to another router's, and to nothing else
 	owners  map[netip.Prefix][]owner
 	known   map[netip.Addr]owner // who has an address
 	v6      bool                 // there are subnets of IPv6
@@ -109,8 +110,8 @@ func (t *table) lookup(a netip.Addr) *Route {
 // newNetwork makes the picture. up has the ports that can send, links is what discovery knows,
 // and extra are routes that users have added, by router.
 func newNetwork(c *Config, up []map[uint32]bool, links []discovery.Link, speakers map[string]Speaker) (*network, error) {
-	n := &network{speakers: speakers, index: make(map[uint64]int, len(c.Routers)), up: up, owners: map[netip.Prefix][]owner{},
-		known: map[netip.Addr]owner{}, tables: make([]*table, len(c.Routers)), inner: make([]map[int32]*Interface, len(c.Routers)),
+	n := &network{speakers: speakers, index: make(map[uint64]int, len(c.Routers)), up: up, direct: map[place]bool{},
+		owners: map[netip.Prefix][]owner{}, known: map[netip.Addr]owner{}, tables: make([]*table, len(c.Routers)), inner: make([]map[int32]*Interface, len(c.Routers)),
 		far: map[netip.Prefix][]uint32{}}
 	for i := range c.Routers {
 		r := &c.Routers[i]
@@ -148,7 +149,13 @@ func (n *network) prefixes() {
 // join makes the graph: routers, and between them segments, which are the ports of routers that
 // links and layer-2 switches join.
 func (n *network) join(links []discovery.Link) error {
-	joined := NewSegments(links, func(dpid uint64) bool { _, router := n.index[dpid]; return router })
+	isRouter := func(dpid uint64) bool { _, is := n.index[dpid]; return is }
+	joined := NewSegments(links, isRouter)
+	for _, l := range links {
+		if isRouter(l.From) && isRouter(l.To) {
+			n.direct[place{l.From, l.FromPort}], n.direct[place{l.To, l.ToPort}] = true, true
+		}
+	}
 	segments := map[Segment]int32{}
 	var edges []spf.Edge
 	for i, r := range n.routers {

@@ -179,7 +179,7 @@ func matchDst(p netip.Prefix) openflow.Match {
 
 // routeKey is where the entry of a prefix stands.
 func routeKey(p netip.Prefix) controller.RuleKey {
-	return controller.RuleKey{Table: routeTable, Priority: priorityRoute + uint16(p.Bits()), Match: matchDst(p)}
+	return controller.RuleKey{Table: routeTable, Priority: priorityRoute + 2*uint16(p.Bits()), Match: matchDst(p)}
 }
 
 func hopActions(h Hop) []openflow.Action {
@@ -255,12 +255,17 @@ func (n *node) groupID(list []openflow.Bucket) uint32 {
 	return id
 }
 
-// put installs a route's entry, its group before it.
-func (n *node) put(r *Route, m *openflow.FlowMod) error {
-	if hops := n.resolved(r); len(hops) > 1 {
+// put installs an entry that leads to these hops, its group and its hairpins before it.
+func (n *node) put(m *openflow.FlowMod, hops []Hop) error {
+	if len(hops) > 1 {
 		list := buckets(hops)
 		g := &openflow.GroupDesc{Kind: openflow.GroupTypeSelect, Group: n.groupID(list), Buckets: list}
 		if err := n.rules.SetGroup(g); err != nil {
+			return err
+		}
+	}
+	for _, h := range n.hairpins(m, hops) {
+		if err := n.rules.Set(h); err != nil {
 			return err
 		}
 	}
@@ -347,8 +352,13 @@ func (n *node) compare() (changes []change, gone []controller.RuleKey) {
 		m := n.routeEntry(r)
 		keep[controller.KeyOf(m)] = true
 		old := n.rules.Flow(controller.KeyOf(m))
-		if !n.rules.Has(m) {
-			changes = append(changes, change{n, r, m, old == nil})
+		has, hops := n.rules.Has(m), n.resolved(r)
+		for _, h := range n.hairpins(m, hops) {
+			keep[controller.KeyOf(h)] = true
+			has = has && n.rules.Has(h)
+		}
+		if !has {
+			changes = append(changes, change{n, r, m, hops, old == nil})
 		}
 	}
 	for _, nb := range n.neighbors {
@@ -359,22 +369,33 @@ func (n *node) compare() (changes []change, gone []controller.RuleKey) {
 		}
 		keep[k] = true
 		if !n.rules.Has(m) { // such a route has gone
-			changes = append(changes, change{n, &Route{Prefix: nb.prefix(), Source: Connected}, m, false})
+			changes = append(changes, change{n, &Route{Prefix: nb.prefix(), Source: Connected}, m, []Hop{nb.hop()}, false})
 		}
 	}
+	var beside []*openflow.FlowMod
 	for _, m := range n.rules.Flows() {
 		k := controller.KeyOf(m)
-		if isRoute(k) && !keep[k] && !n.adopted(m) {
+		switch {
+		case !isRoute(k) || keep[k]:
+		case hairpin(k):
+			beside = append(beside, m)
+		case !n.adopted(m):
 			gone = append(gone, k)
+		}
+	}
+	for _, m := range beside {
+		if !n.besideNeighbor(m, gone) {
+			gone = append(gone, controller.KeyOf(m))
 		}
 	}
 	return changes, gone
 }
 
-// routeEntry is entryOf, with the timeout of a reactive route.
+// routeEntry is entryOf, with the timeout of a reactive route. One with hairpins has none: all their packets may come
+// by these.
 func (n *node) routeEntry(r *Route) *openflow.FlowMod {
 	m := n.entryOf(r)
-	if n.reactive && r.Source != Connected {
+	if n.reactive && r.Source != Connected && len(n.hairpins(m, n.resolved(r))) == 0 {
 		m.IdleTimeout, m.Flags = reactiveIdle, openflow.FlowSendFlowRem
 	}
 	return m

@@ -6,7 +6,7 @@
 //	         priority 110  ARP, neighbour discovery          → controller
 //	         priority 100  in_port, its own MAC, IPv4 or IPv6 → table 1
 //	                       (no entry)                         → drop
-//	table 1  where it goes; priority is 1000 + the prefix's length
+//	table 1  where it goes; priority is 1000 + twice the prefix's length, one more with in_port (see hairpins)
 //	         2000  an address of the router                   → controller
 //	         host  a neighbour's address                      → TTL, MACs, output
 //	         net   a subnet of an interface                   → controller, which asks who has the address

@@ -63,7 +63,8 @@ type change struct {
 	*node
 	route *Route
 	flow  *openflow.FlowMod
-	fresh bool // there was none before
+	hops  []Hop // that the entry leads to
+	fresh bool  // there was none before
 }
 
 // install sends what differs, in rounds, and returns the number of entries.
@@ -170,7 +171,7 @@ func (a *App) send(net *network, round []change) {
 		n.mu.Lock()
 		if n.rules != nil && n.net == net {
 			for _, c := range list {
-				_ = n.put(c.route, c.flow)
+				_ = n.put(c.flow, c.hops)
 			}
 			touched = append(touched, n)
 		}

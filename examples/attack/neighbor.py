@@ -44,7 +44,7 @@ class Neighbor:
         self.address, self.mac = get_if_addr(interface), get_if_hwaddr(interface)
         self.peer = None  # the last Hello of the real router, with its headers
         self.sequence = int(time.time())  # of database descriptions, and LSAs: later runs have higher ones
-        self.adjacent = False
+        self.greeted = self.adjacent = False
 
     def say(self, message, to=ALL_ROUTERS):
         """Sends an OSPF packet, to all routers if nobody is named."""
@@ -58,9 +58,11 @@ class Neighbor:
         if not self.peer:
             return
         theirs = self.peer[OSPF_Hello]
+        heard = [self.peer[OSPF_Hdr].src] if self.greeted else []  # nobody at first: what an earlier run left is over
+        self.greeted = True
         self.say(OSPF_Hello(mask=theirs.mask, hellointerval=theirs.hellointerval, deadinterval=theirs.deadinterval,
                             options=EXTERNAL_ROUTING, prio=0, router=theirs.router, backup=theirs.backup,
-                            neighbors=[self.peer[OSPF_Hdr].src]))
+                            neighbors=heard))
 
     def hear(self, packet):
         """Answers a packet of the real router."""

@@ -44,7 +44,8 @@
 //
 // The program is attached by clsact: that exists everywhere, takes a fraction of a millisecond, and stays
 // without this process, as do the maps that the program uses. So nothing needs to be pinned for packets of
-// known flows to go on when the process ends. Its successor makes maps of its own, and takes device by device.
+// known flows to go on when the process ends. Its successor finds the maps by the program, makes entries of its own for
+// what is there, and takes the devices: see Adopt.
 //
 // Packets enter the other end of a veth pair directly where that is in another namespace and nothing shapes
 // them. For these, the program must know the address of the other end: call Refresh when it has changed; until

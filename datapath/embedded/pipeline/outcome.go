@@ -20,7 +20,7 @@ type Outcome struct {
 
 	Stages   []Stage // at least one; the first has no meter
 	Outputs  []Output
-	Mirrors  []Output // the packet as it goes over virtual links that somebody looks at
+	Mirrors  []Output  // the packet as it goes over virtual links that somebody looks at
 	Messages []Message // for controllers
 	Credits  []Credit
 	Reads    []Read // what it follows from: while these versions hold, it does

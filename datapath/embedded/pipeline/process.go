@@ -80,7 +80,7 @@ type Result struct {
 	Sent      []Sent
 	PacketIns []PacketIn
 	Mirrored  []Sent // over virtual links that somebody looks at, with their checksums
-	Loop      *Port // where it was dropped as it had been there before; nil: nowhere
+	Loop      *Port  // where it was dropped as it had been there before; nil: nowhere
 }
 
 // A Processor carries packets through the network. It may be used by one goroutine at a time; a network

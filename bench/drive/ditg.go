@@ -35,7 +35,8 @@ func dITG(ctx context.Context, b *bed) (o experiment.Outcome, err error) {
 	}
 	defer os.RemoveAll(dir)
 	t := ditgTest{bed: b, from: from, to: to, flows: b.options.Int("flows"), script: filepath.Join(dir, "flows"), sent: filepath.Join(dir, "s"), received: filepath.Join(dir, "r")}
-	t.port = 20_000 + int(ditgPorts.Add(int32(t.flows)+1)-1)%20_000
+	ports := int32(t.flows) + 1
+	t.port = 20_000 + int(ditgPorts.Add(ports)-ports)%20_000
 	if err := os.WriteFile(t.script, []byte(ditgScript(b.options, address, t.port)), 0o600); err != nil {
 		return o, err
 	}

@@ -101,11 +101,8 @@ type iperfReport struct {
 	} `json:"end"`
 	Start struct {
 		Test struct {
-			Protocol  string  `json:"protocol"`
-			BlockSize int     `json:"blksize"`
-			Duration  float64 `json:"duration"`
+			BlockSize int `json:"blksize"`
 		} `json:"test_start"`
-		MSS int `json:"tcp_mss_default"`
 	} `json:"start"`
 }
 

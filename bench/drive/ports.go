@@ -13,11 +13,15 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// port is what a network device has counted; or the UDP sockets of a node, under the name of socketsOf.
+// port is what a network device has counted, see deviceOf; or the UDP sockets of a node, see socketsOf.
 type port struct{ sent, dropped uint64 }
 
 // socketsOf is the name under which the UDP sockets of a node are counted.
 func socketsOf(node string) string { return "sockets of " + node }
+
+// deviceOf is the name under which a device is counted: hosts and routers have namespaces of their own, and may have devices of
+// the same name. What is not in a node's is in that of the switches, whose node is "".
+func deviceOf(node, device string) string { return node + "/" + device }
 
 // portsIn reads the counters of all devices in some network namespaces, and of UDP sockets in those of nodes. Namespaces
 // are given by their files, with the names of their nodes.
@@ -32,7 +36,7 @@ func portsIn(namespaces map[string]string) map[string]port {
 			if err != nil {
 				continue // one that has gone counts nothing any more
 			}
-			parseDevices(devices, out)
+			parseDevices(devices, node, out)
 			if node != "" {
 				out[socketsOf(node)] = parseSockets(sockets)
 			}
@@ -87,7 +91,7 @@ func parseSockets(text string) (out port) {
 // parseDevices reads /proc/net/dev (proc(5)): of what a device sends, field 10 counts packets, 12 those that
 // it dropped: for a veth pair, those that the other end could not take. What is dropped on reception also counts
 // packets that nobody wanted, and tells nothing.
-func parseDevices(text string, into map[string]port) {
+func parseDevices(text, node string, into map[string]port) {
 	for line := range strings.Lines(text) {
 		name, counters, ok := strings.Cut(line, ":")
 		words := strings.Fields(counters)
@@ -96,7 +100,7 @@ func parseDevices(text string, into map[string]port) {
 		}
 		sent, _ := strconv.ParseUint(words[9], 10, 64)
 		dropped, _ := strconv.ParseUint(words[11], 10, 64)
-		into[strings.TrimSpace(name)] = port{sent, dropped}
+		into[deviceOf(node, strings.TrimSpace(name))] = port{sent, dropped}
 	}
 }
 
@@ -107,7 +111,14 @@ func dropsBetween(t *topology.Topology, before, after map[string]port) (out []en
 			continue // a full queue may drop
 		}
 		for _, e := range l.Ends {
-			out = append(out, droppedAt("port "+e.Interface, before[e.Interface], after[e.Interface])...)
+			where, name := deviceOf(e.Node, e.Interface), "port "+e.Interface
+			if _, own := after[where]; !own {
+				where = deviceOf("", e.Interface)
+			}
+			if !strings.HasPrefix(e.Interface, e.Node) {
+				name += " of " + e.Node
+			}
+			out = append(out, droppedAt(name, before[where], after[where])...)
 		}
 	}
 	return out

@@ -22,7 +22,6 @@ type oracle struct {
 	dead    map[string]bool // routers that do not run
 
 	namespace map[string]bool // routers that are one
-	active    map[*topology.OSPFInterface]bool
 }
 
 // wayKind is the type of a path (section 11), the best first.

@@ -47,7 +47,6 @@ type interopRow struct {
 	networks, areas          int
 	compared                 int
 	up, fail, dead, restored time.Duration
-	controller               time.Duration
 	failed                   bool
 }
 

@@ -116,7 +116,7 @@ links:
 
 // TestOSPFWithFRR proves by the example that FRR takes routing nodes for its own kind: it becomes Full with
 // them, hosts behind both reach each other, a link that fails between them is gone round. A router that
-// is added by apply is known to FRR, and no adjacency has begun anew for it.
+// is added by apply is known to FRR, and no adjacency has begun anew for it. A controller that starts anew is Full again.
 func TestOSPFWithFRR(t *testing.T) {
 	if _, err := routerd.Of(topology.FRR).Path("ospfd"); err != nil {
 		t.Skip(err)
@@ -162,6 +162,18 @@ func TestOSPFWithFRR(t *testing.T) {
 			pcap := filepath.Join(m.dir, "ospf.pcap")
 			m.ok("ospf", "capture", "r1", "-w", pcap)
 			contains(t, m.sh("tcpdump -nvr "+pcap+" 2>/dev/null"), "tos 0xc0, ttl 1", "Hello", "Database Description", "LS-Update")
+
+			m.killDaemon() // and with it the controller, with all that it knew of FRR
+			if r := m.run("resume"); r.code != 0 && r.code != 4 { // 4: up, and OSPF has not converged yet
+				t.Errorf("resume: %s%s", r.out, r.err)
+			}
+			eventually(t, "FRR is Full again with the controller's successor", func() bool {
+				f := m.full()
+				return f["r1 frr"] && f["r3 frr"]
+			})
+			eventually(t, "traffic flows the short way again", func() bool {
+				return m.run("ping", "--all", "--timeout", "1s").code == 0 && len(m.trace("h1", "h4")) == 3
+			})
 		})
 	}
 }

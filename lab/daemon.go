@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -226,9 +227,21 @@ func (d *daemon) waitRoutes() {
 	ctx, cancel := context.WithTimeout(d.ctx, time.Duration(d.state.Wait)+dead)
 	defer cancel()
 	d.progress.stage("routes", 0, 0)
-	if err := d.local.WaitRoutes(ctx); err != nil {
+	if err := d.local.WaitRoutes(ctx, d.knowsRoute); err != nil {
 		d.progress.warn(err.Error())
 	}
+}
+
+// knowsRoute says whether a routing node has a route to an address; those of other controllers are not asked.
+func (d *daemon) knowsRoute(router string, to netip.Addr) bool {
+	if d.own == nil {
+		return true
+	}
+	dpid, is := d.own.Map().Find(router)
+	if _, routes := d.own.Router(dpid); !is || !routes {
+		return true
+	}
+	return d.own.Routing.Lookup(dpid, to) != nil
 }
 
 // ended says that a program of the lab has ended by itself.

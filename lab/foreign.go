@@ -96,6 +96,9 @@ func (d *daemon) startProgram(p *program, t *topology.Topology) (err error) {
 	if err := errors.Join(os.MkdirAll(p.dir, 0o755), p.Write(p.dir, t)); err != nil {
 		return err
 	}
+	if err := os.WriteFile(p.portFile(), []byte(strconv.Itoa(p.port)), 0o600); err != nil { // before it runs: see findPrograms
+		return err
+	}
 	log, err := os.OpenFile(p.log(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
@@ -107,7 +110,7 @@ func (d *daemon) startProgram(p *program, t *topology.Topology) (err error) {
 		return err
 	}
 	d.addProgram(p)
-	return os.WriteFile(p.portFile(), []byte(strconv.Itoa(p.port)), 0o600)
+	return nil
 }
 
 // addProgram notes a controller that runs.

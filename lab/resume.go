@@ -36,7 +36,7 @@ func Resume(ctx context.Context, name string, each func(Progress)) (*Client, err
 	case err != nil:
 		return nil, err
 	case state.Status != Orphaned:
-		return nil, fmt.Errorf("lab %s needs not be resumed: its daemon runs", name)
+		return nil, fmt.Errorf("lab %s need not be resumed: its daemon runs", name)
 	case state.Left != Up:
 		return nil, errors.New(state.Cure())
 	}

@@ -3,6 +3,7 @@ package topology
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -168,7 +169,7 @@ func flatten(prefix string, v any, into map[string]string) {
 				flatten(join(fmt.Sprint(i)), m, into)
 				continue
 			}
-			words[i] = fmt.Sprint(e)
+			words[i] = listed(e)
 		}
 		if prefix != "ends" {
 			into[prefix] = strings.Join(words, ", ")
@@ -176,6 +177,26 @@ func flatten(prefix string, v any, into map[string]string) {
 	default:
 		into[prefix] = fmt.Sprint(v)
 	}
+}
+
+// listed writes an element of a list for people: a route as "to 10.0.2.0/24 via 172.16.0.2".
+func listed(v any) string {
+	m, ok := v.(map[string]any)
+	if !ok {
+		return fmt.Sprint(v)
+	}
+	var words []string
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		switch e := m[k].(type) {
+		case bool:
+			if e {
+				words = append(words, k)
+			}
+		default:
+			words = append(words, k+" "+fmt.Sprint(e))
+		}
+	}
+	return strings.Join(words, " ")
 }
 
 // Equal says whether two topologies are the same network: nodes and links with their settings.

@@ -290,9 +290,26 @@ func TestDrops(t *testing.T) {
 		t.Fatal(err)
 	}
 	before, after := map[string]port{}, map[string]port{}
-	parseDevices("Inter-|   Receive\n face |bytes packets\n  h1-eth0: 1 2 0 7 0 0 0 0 10 100 0 1 0 0 0 0\n s2-eth1: 1 2 0 0 0 0 0 0 10 100 0 0 0 0 0 0\n", before)
-	parseDevices("  h1-eth0: 1 2 0 99 0 0 0 0 10 190 0 11 0 0 0 0\n s2-eth1: 1 2 0 0 0 0 0 0 10 100 0 50 0 0 0 0\n", after)
+	for _, node := range []string{"h1", ""} {
+		parseDevices("Inter-|   Receive\n face |bytes packets\n  h1-eth0: 1 2 0 7 0 0 0 0 10 100 0 1 0 0 0 0\n s2-eth1: 1 2 0 0 0 0 0 0 10 100 0 0 0 0 0 0\n", node, before)
+		parseDevices("  h1-eth0: 1 2 0 99 0 0 0 0 10 190 0 11 0 0 0 0\n s2-eth1: 1 2 0 0 0 0 0 0 10 100 0 50 0 0 0 0\n", node, after)
+	}
 	if got := dropsBetween(top, before, after); len(got) != 1 || got[0] != (environment.Drops{Where: "port h1-eth0", Packets: 10, Of: 100}) {
+		t.Errorf("%+v", got)
+	}
+	for _, l := range top.Links { // hosts may call their devices the same
+		for i := range l.Ends {
+			if strings.HasPrefix(l.Ends[i].Node, "h") {
+				l.Ends[i].Interface = "eth0"
+			}
+		}
+	}
+	before, after = map[string]port{}, map[string]port{}
+	for node, dropped := range map[string]string{"h1": "5", "h2": "0", "": "9"} { // that of "" is none of the lab's
+		parseDevices(" eth0: 1 2 0 0 0 0 0 0 10 100 0 0 0 0 0 0\n", node, before)
+		parseDevices(" eth0: 1 2 0 0 0 0 0 0 10 145 0 "+dropped+" 0 0 0 0\n", node, after)
+	}
+	if got := dropsBetween(top, before, after); len(got) != 1 || got[0] != (environment.Drops{Where: "port eth0 of h1", Packets: 5, Of: 50}) {
 		t.Errorf("%+v", got)
 	}
 	sockets := parseSockets("Tcp: InDatagrams\nTcp: 9\nUdp: InDatagrams NoPorts InErrors OutDatagrams RcvbufErrors\nUdp: 90 1 2 3 10\n")
@@ -327,7 +344,7 @@ func FuzzPrograms(f *testing.F) {
 	f.Add("face: 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16", "")
 	f.Fuzz(func(t *testing.T, text, path string) {
 		readTraceroute(text)
-		parseDevices(text, map[string]port{})
+		parseDevices(text, "h1", map[string]port{})
 		parseSockets(text)
 		_, _ = numberAt([]byte(text), path)
 		if r, err := readIperf([]byte(text)); err == nil {

@@ -196,13 +196,17 @@ func (d *Driver) start(ctx context.Context, name string, t *topology.Topology) (
 	if err == nil {
 		err = errors.Join(warnings...)
 	}
+	if err == nil {
+		state, err = lab.Load(name)
+	}
+	var own *ownLab
+	if err == nil {
+		own, err = newOwnLab(client, state)
+	}
 	if err != nil {
 		return nil, errors.Join(err, remove(context.WithoutCancel(ctx), name))
 	}
-	if state, err = lab.Load(name); err != nil {
-		return nil, err
-	}
-	return newOwnLab(client, state)
+	return own, nil
 }
 
 // remove takes down what there is of a lab.

@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"syscall"
 	"time"
 
@@ -18,6 +17,7 @@ import (
 	"trivet.dev/trivet/bench/environment"
 	"trivet.dev/trivet/bench/experiment"
 	"trivet.dev/trivet/bench/probe"
+	"trivet.dev/trivet/internal/inside"
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/topology"
 )
@@ -33,20 +33,7 @@ func (m *mininetLab) network(node string) string {
 
 // inside runs f on a thread in a node's network namespace, which ends with it.
 func (m *mininetLab) inside(node string, f func() error) error {
-	done := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread()
-		ns, err := os.Open(m.network(node))
-		if err == nil {
-			err = unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET)
-			ns.Close()
-		}
-		if err == nil {
-			err = f()
-		}
-		done <- err
-	}()
-	return <-done
+	return inside.Namespace(m.network(node), f)
 }
 
 func (m *mininetLab) run(ctx context.Context, node string, argv []string, in io.Reader, out, errOut io.Writer) error {

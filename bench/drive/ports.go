@@ -112,7 +112,7 @@ func dropsBetween(t *topology.Topology, before, after map[string]port) (out []en
 		}
 		for _, e := range l.Ends {
 			where, name := deviceOf(e.Node, e.Interface), "port "+e.Interface
-			if _, own := after[where]; !own {
+			if n := t.Node(e.Node); n != nil && n.IsDatapath() {
 				where = deviceOf("", e.Interface)
 			}
 			if !strings.HasPrefix(e.Interface, e.Node) {

@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"os/exec"
 	"regexp"
-	"runtime"
 	"strings"
 	"time"
 	"unsafe"
 
-	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
+
+	"trivet.dev/trivet/internal/inside"
 )
 
 // versionArguments are of the tools that do not know --version.
@@ -83,7 +83,7 @@ func (m *machine) offloads(devices []Device) map[string]map[string]bool {
 
 // Offloads returns the offloads of a device that are on or off, by ethtool's names.
 func Offloads(d Device) (out map[string]bool, err error) {
-	err = inNamespace(d.Namespace, func() error {
+	err = inside.Namespace(d.Namespace, func() error {
 		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 		if err != nil {
 			return err
@@ -119,26 +119,4 @@ func readOffloads(fd int, device string) (map[string]bool, error) {
 		}
 	}
 	return out, nil
-}
-
-// inNamespace runs f on a thread in a network namespace.
-func inNamespace(path string, f func() error) error {
-	if path == "" {
-		return f()
-	}
-	result := make(chan error)
-	go func() {
-		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
-		ns, err := netns.GetFromPath(path)
-		if err == nil {
-			err = netns.Set(ns)
-			ns.Close()
-		}
-		if err != nil {
-			result <- fmt.Errorf("enter namespace %s: %w", path, err)
-			return
-		}
-		result <- f()
-	}()
-	return <-result
 }

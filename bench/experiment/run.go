@@ -110,7 +110,7 @@ func Start(path string, p *Plan, resume bool, command []string, env environment.
 		return nil, nil, err
 	}
 	if before.Header.Experiment.Plan != p.Hash() {
-		err = fmt.Errorf("%s: is of another plan than %s is now (or of another seed); undo what was changed, or begin a new file", path, p.Experiment.File)
+		err = fmt.Errorf("%s: is of another plan than %s is now; give --quick, --repetitions and --seed as before, undo what was changed, or begin a new file", path, p.Experiment.File)
 	} else {
 		err = w.Resume(result.Resume{Time: time.Now().UTC(), Command: command, Environment: env})
 	}

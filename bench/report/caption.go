@@ -139,11 +139,14 @@ func (d *data) figureCaption(f *Figure, def *definition.Figure, groups []*group)
 func (d *data) method(groups []*group, def *definition.Figure) string {
 	var methods []string
 	for _, g := range groups {
-		if i := d.interval(g, d.summary(g.values(def.Source)), def.Y); i != nil && !slices.Contains(methods, i.Method) {
+		if i := d.interval(g, d.summary(g.values(def.Source)), def.Source, def.Y); i != nil && !slices.Contains(methods, i.Method) {
 			methods = append(methods, i.Method)
 		}
 	}
-	if len(methods) == 0 {
+	switch {
+	case len(methods) == 0 && def.Of == definition.Values:
+		return "; no intervals, as values of one repetition are not independent"
+	case len(methods) == 0:
 		return fmt.Sprintf("; no intervals, for which %d are needed", enough)
 	}
 	return ", with its interval of 95 % (" + strings.Join(methods, "; ") + ")"

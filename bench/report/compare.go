@@ -51,7 +51,7 @@ type CompareRow struct {
 	factor float64
 }
 
-// ShareDifference is that of two shares of which repetitions do not differ (nothing was lost): of all packets together.
+// ShareDifference is that of two shares, of all packets together. It is what is judged by where repetitions do not differ (nothing was lost).
 type ShareDifference struct {
 	CountA   int            `json:"count_a"`
 	OfA      int            `json:"of_a"`
@@ -95,6 +95,9 @@ func Compare(o CompareOptions) (*Comparison, error) {
 	}
 	if len(c.Rows) == 0 {
 		return nil, nothingCommon(a, b, o)
+	}
+	if err := o.Margins.check(c.Rows); err != nil {
+		return nil, err
 	}
 	c.conclude()
 	return c, nil
@@ -250,7 +253,7 @@ func (c *Comparison) row(d side, g, h *group, src definition.Source, o CompareOp
 	return row, nil
 }
 
-// shares compares all packets together where repetitions say nothing, as none differs.
+// shares compares all packets together; nil where it is no share.
 func shares(g, h *group) *ShareDifference {
 	s := &ShareDifference{}
 	for _, r := range g.reps {

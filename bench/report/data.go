@@ -33,7 +33,10 @@ func newData(run *result.Run) *data {
 	d := &data{run: run, factors: run.Header.Experiment.Factors, seed: run.Header.Seed, memo: map[string]stats.Summary{}}
 	for _, s := range run.Counted() {
 		if err := s.Check(); err != nil { // a file of somebody else's
-			s.Measurements, s.Failure = nil, "cannot be used: "+err.Error()
+			s.Failure = "cannot be used: " + err.Error()
+		}
+		if s.Failure != "" { // what it measured until then is not what it was to measure
+			s.Measurements, s.Usage = nil, nil
 		}
 		d.counted = append(d.counted, s)
 	}
@@ -185,10 +188,18 @@ func (d *data) usable(m *result.Measurement, factor float64) (values, at []float
 	return values, at
 }
 
-// repetition is the one of the sample's run; a new one where there is none.
+// repetition is the one of the sample's run, which may have other samples where probes are taken together; a new one where
+// there is none.
 func (g *group) repetition(s *result.Sample) *repetition {
-	if n := len(g.reps); n > 0 && g.reps[n-1].run == s.Run {
-		return g.reps[n-1]
+	for _, r := range slices.Backward(g.reps) { // mostly the last, but not of what was measured again
+		if r.run != s.Run {
+			continue
+		}
+		if r.verdict != s.Verdict {
+			both := environment.Worst(r.judged(), judged(s.Verdict))
+			r.verdict = &both
+		}
+		return r
 	}
 	r := &repetition{run: s.Run, block: s.Block, pair: s.Pair, events: s.Events, verdict: s.Verdict}
 	g.reps = append(g.reps, r)
@@ -282,11 +293,13 @@ func (g *group) values(src definition.Source) (out []float64) {
 var unwatched = environment.Verdict{Level: environment.Doubtful, Reasons: []environment.Reason{
 	{Level: environment.Doubtful, Code: "unwatched", Text: "nobody watched the machine meanwhile"}}}
 
-func (r *repetition) judged() environment.Verdict {
-	if r.verdict == nil {
+func (r *repetition) judged() environment.Verdict { return judged(r.verdict) }
+
+func judged(v *environment.Verdict) environment.Verdict {
+	if v == nil {
 		return unwatched
 	}
-	return *r.verdict
+	return *v
 }
 
 // verdict is that on what the samples of a group say together: doubtful where any is not good, bad where at
@@ -319,9 +332,10 @@ func (d *data) summary(values []float64) stats.Summary {
 	return s
 }
 
-// interval is a confidence interval of the mean or the median; none of fewer than enough values. For shares of which all repetitions have
-// the same (none lost), it is Wilson's of all packets: a bootstrap knows nothing but what it has seen.
-func (d *data) interval(g *group, s stats.Summary, y string) *stats.Interval {
+// interval is a confidence interval of the mean or the median; none of fewer than enough repetitions, nor of the values
+// within them, which are not independent. For shares of which all repetitions have the same (none lost), it is Wilson's
+// of all packets: a bootstrap knows nothing but what it has seen.
+func (d *data) interval(g *group, s stats.Summary, src definition.Source, y string) *stats.Interval {
 	count, of := 0, 0
 	for _, r := range g.reps {
 		count, of = count+r.count, of+r.of
@@ -332,7 +346,7 @@ func (d *data) interval(g *group, s stats.Summary, y string) *stats.Interval {
 		}
 	}
 	switch {
-	case s.N < enough:
+	case s.N < enough || src.Of == definition.Values:
 		return nil
 	case y == definition.Median:
 		return s.MedianInterval

@@ -134,8 +134,9 @@ func (d *data) labels(src definition.Source) (out []string) {
 			}
 		}
 	}
+	factors := d.varied(src)
 	for key, seen := range values {
-		if len(seen) > 1 && len(seen) <= fewLabels {
+		if len(seen) > 1 && len(seen) <= fewLabels && !d.determined(src, factors, key) { // to: "h${hops}" tells nothing new
 			out = append(out, key)
 		}
 	}
@@ -143,7 +144,7 @@ func (d *data) labels(src definition.Source) (out []string) {
 	return out
 }
 
-// determined says whether the levels of other dimensions tell that of a factor (by zip).
+// determined says whether the levels of other dimensions tell that of a factor (by zip), or of a label.
 func (d *data) determined(src definition.Source, by []string, factor string) bool {
 	return len(d.pick(src, by)) == len(d.pick(src, append(slices.Clone(by), factor)))
 }
@@ -291,7 +292,7 @@ func (d *data) point(g *group, def *definition.Figure, factor float64) Point {
 	if def.Y == definition.Median {
 		p.Y = s.Median * factor
 	}
-	if i := d.interval(g, s, def.Y); i != nil {
+	if i := d.interval(g, s, def.Source, def.Y); i != nil {
 		p.Low, p.High = stats.Float(i.Low*factor), stats.Float(i.High*factor)
 	}
 	if len(values) <= maxShown {

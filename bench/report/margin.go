@@ -1,9 +1,13 @@
 package report
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -57,8 +61,8 @@ func parseMargin(text string) (Margin, error) {
 		return Margin{Share: v / 100}, nil
 	case "pp":
 		return Margin{Value: v, Unit: "%"}, nil
-	case "":
-		return Margin{Value: v, Unit: "1"}, nil
+	case "": // of what? 5 may be meant as 5 %
+		return Margin{}, wrong
 	default:
 		return Margin{Value: v, Unit: unit}, nil
 	}
@@ -73,9 +77,35 @@ func (m Margins) of(metric, unit string, mean float64) float64 {
 	if margin.Share > 0 {
 		return margin.Share * math.Abs(mean)
 	}
-	factor, ok := definition.Convert(margin.Unit, unit)
+	return margin.in(unit)
+}
+
+// in is a value in another unit; 0 where it has none.
+func (m Margin) in(unit string) float64 {
+	factor, ok := definition.Convert(m.Unit, unit)
 	if !ok {
 		return 0
 	}
-	return margin.Value * factor
+	return m.Value * factor
+}
+
+// check says which margins are of none of the rows: a metric or a unit is misspelt then.
+func (m Margins) check(rows []CompareRow) error {
+	var errs []error
+	for _, metric := range slices.Sorted(maps.Keys(m)) {
+		margin, units := m[metric], []string{}
+		for _, r := range rows {
+			if metric == "" || r.Metric == metric {
+				units = append(units, r.Unit)
+			}
+		}
+		switch {
+		case len(units) == 0:
+			errs = append(errs, fmt.Errorf("--margin %s=…: there is nothing of it to compare", name(metric)))
+		case margin.Share == 0 && !slices.ContainsFunc(units, func(u string) bool { return margin.in(u) > 0 }):
+			slices.Sort(units)
+			errs = append(errs, fmt.Errorf("--margin %s: it is in %s, and what is compared is in %s", name(cmp.Or(metric, "of all")), name(margin.Unit), name(strings.Join(slices.Compact(units), ", "))))
+		}
+	}
+	return errors.Join(errs...)
 }

@@ -160,7 +160,7 @@ func (d *data) against(t definition.Trend, g, h *group, dims []string, unit stri
 func (d *data) againstLimit(t definition.Trend, g *group, dims []string, unit string, factor float64) place {
 	values := g.values(t.Source)
 	s := d.summary(values)
-	i := d.interval(g, s, definition.Mean)
+	i := d.interval(g, s, t.Source, definition.Mean)
 	p := place{name: placeName(dims, g.levels), above: 1, below: 1, more: fmt.Sprintf("; %s do not tell", plural(len(values), "repetition"))}
 	p.why = withUnit(s.Mean*factor, unit) + " " + Interval(i, factor)
 	limit, ok := definition.Convert(t.Unit, g.unit)

@@ -69,7 +69,7 @@ func (d *data) beside(n definition.Number) Published {
 	if n.Y == definition.Median {
 		ours = s.Median
 	}
-	i := d.interval(g, s, n.Y)
+	i := d.interval(g, s, n.Source, n.Y)
 	out.Level = g.verdict().Level
 	out.Ours, out.Interval, out.N = Number(ours*factor), Interval(i, factor), len(values)
 	if n.Value != 0 {

@@ -112,6 +112,26 @@ func TestFidelity(t *testing.T) {
 	}
 }
 
+// TestProbesTogether proves that samples of one run count once where probes are taken together, also where one was measured
+// again later, and that the run is as bad as the worst of them.
+func TestProbesTogether(t *testing.T) {
+	var samples []result.Sample
+	for _, s := range []struct {
+		run   int
+		probe string
+		level environment.Level
+	}{{1, "a", environment.Good}, {2, "a", environment.Good}, {1, "b", environment.Bad}} {
+		samples = append(samples, result.Sample{Run: s.run, Repetition: s.run, Cell: "all", Probe: s.probe, Kind: "ping", Factors: map[string]any{"hops": 2.0, "datapath": "ovs"},
+			Measurements: []result.Measurement{{Metric: "rtt", Unit: "s", Values: []float64{1}}}, Verdict: &environment.Verdict{Level: s.level}})
+	}
+	h := reporttest.Header()
+	h.Experiment.Text = "report: {tables: [{metric: rtt, rows: hops, values: n}]}"
+	r := build(t, h, samples)
+	if len(r.Tables) != 1 || r.Tables[0].Rows[0].Cells[1].Text != "2" || r.Tables[0].Fidelity.Level != environment.Bad {
+		t.Errorf("%+v, %v", r.Tables, r.Problems)
+	}
+}
+
 // TestDefaults proves that without report: there is a table and a figure of each metric, over the factor of numbers.
 func TestDefaults(t *testing.T) {
 	h := reporttest.Header()
@@ -138,6 +158,10 @@ func TestNothing(t *testing.T) {
 	failed := result.Sample{Run: 1, Cell: "all", Probe: "ping", Kind: "ping", Failure: "it hung"}
 	if r := build(t, h, []result.Sample{failed}); len(r.Failures) != 1 || r.Failures[0].Text != "it hung" {
 		t.Errorf("%+v", r.Failures)
+	}
+	failed.Measurements = []result.Measurement{{Metric: "rtt", Unit: "s", Values: []float64{1}}} // until then
+	if r := build(t, h, []result.Sample{failed}); len(r.Figures)+len(r.Tables) != 0 || len(r.Failures) != 1 {
+		t.Errorf("what a failed probe measured is shown: %+v", r.Tables)
 	}
 }
 

@@ -182,7 +182,7 @@ func (b *tableBuilder) cell(g *group, value string) Cell {
 		if !slices.Contains(b.def.Values, definition.Mean) && slices.Contains(b.def.Values, definition.Median) {
 			y = definition.Median
 		}
-		c.Text = Interval(b.interval(g, s, y), b.factor)
+		c.Text = Interval(b.interval(g, s, b.def.Source, y), b.factor)
 	case "variance":
 		c.Text = Number(float64(s.Variance) * b.factor * b.factor)
 	default:
@@ -212,7 +212,7 @@ func (b *tableBuilder) gap(column []string, value string) Cell {
 	case "interval":
 		compared, err := stats.Compare(x, y, stats.CompareOptions{Options: stats.Options{Seed: b.seed, Resamples: 1}, Paired: paired})
 		c.Text = "–"
-		if err == nil {
+		if err == nil && b.def.Of != definition.Values { // see data.interval
 			c.Text = Interval(compared.Interval, b.factor)
 		}
 	default:

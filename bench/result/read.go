@@ -100,7 +100,7 @@ func (run *Run) take(line []byte, number int) error {
 		return nil
 	}
 	if err := json.Unmarshal(line, &kind); err != nil {
-		return fmt.Errorf("is no line of a result: %w", err)
+		return fmt.Errorf("is no line of a result as trivet bench run writes it: %w", err)
 	}
 	switch {
 	case number == 1 && kind.Record != KindHeader:

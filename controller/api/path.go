@@ -181,6 +181,9 @@ func (v *view) stationOf(name string, v6 bool) (station, error) {
 	n := v.m.Node(name)
 	if n == nil {
 		hint := topology.DidYouMean(name, v.m.NodeNames())
+		if hint == "" {
+			hint = "trivet inspect lists the nodes"
+		}
 		if dpid, is := v.m.Find(name); is && v.switchName(dpid) == name {
 			hint = "a switch has no address of its own"
 		}

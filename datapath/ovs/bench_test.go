@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"trivet.dev/trivet/internal/inside"
 	"trivet.dev/trivet/topology"
 )
 
@@ -70,7 +71,7 @@ func benchmarkLab(b *testing.B, n int) {
 	if err := silenceIPv6(ns); err != nil {
 		b.Fatal(err)
 	}
-	inNamespace("/run/netns/"+ns, func() error { ip(devices.String()); return nil })
+	inside.Namespace("/run/netns/"+ns, func() error { ip(devices.String()); return nil })
 	ctx, bridges := b.Context(), line(n)
 	step := func(name string, f func() error) {
 		start := time.Now()

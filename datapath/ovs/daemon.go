@@ -10,15 +10,15 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
-	"github.com/vishvananda/netns"
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
+
+	"trivet.dev/trivet/internal/inside"
 )
 
 // daemon is one of the two processes; all that is known of it is in files of its directory.
@@ -63,7 +63,7 @@ func (d *daemon) start(cfg Config, program string, args ...string) error {
 		}
 		return cmd.Start()
 	}
-	if err := inNamespace(cfg.NetNS, start); err != nil {
+	if err := inside.Namespace(cfg.NetNS, start); err != nil {
 		return fmt.Errorf("starting %s: %w", d.name, err)
 	}
 	exited := make(chan struct{})
@@ -86,35 +86,6 @@ func (d *daemon) alive() bool {
 	default:
 		return true
 	}
-}
-
-// inNamespace calls f in the network namespace at path ("": the own one), on a thread of its own.
-func inNamespace(path string, f func() error) error {
-	result := make(chan error)
-	go func() {
-		runtime.LockOSThread() // and never unlock: the thread, which nobody else may run on now, ends with the goroutine
-		if err := enter(path); err != nil {
-			result <- err
-			return
-		}
-		result <- f()
-	}()
-	return <-result
-}
-
-func enter(path string) error {
-	if path == "" {
-		return nil
-	}
-	ns, err := netns.GetFromPath(path)
-	if err != nil {
-		return fmt.Errorf("network namespace %s: %w", path, err)
-	}
-	defer ns.Close()
-	if err := netns.Set(ns); err != nil {
-		return fmt.Errorf("entering the network namespace %s: %w", path, err)
-	}
-	return nil
 }
 
 // pid returns the process id of the living daemon, or 0.

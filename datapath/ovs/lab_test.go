@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"trivet.dev/trivet/internal/inside"
 	"trivet.dev/trivet/topology"
 )
 
@@ -40,7 +41,7 @@ func newNamespace(t *testing.T, name string) string {
 
 // silenceIPv6 keeps the devices of a namespace from speaking by themselves.
 func silenceIPv6(ns string) error {
-	return inNamespace("/run/netns/"+ns, func() error {
+	return inside.Namespace("/run/netns/"+ns, func() error {
 		err := os.WriteFile("/proc/sys/net/ipv6/conf/default/disable_ipv6", []byte("1"), 0)
 		if os.IsNotExist(err) { // a kernel without IPv6
 			return nil
@@ -150,7 +151,7 @@ func reaches(ns, address string) bool {
 // broadcast sends n frames of an experimental EtherType from a host's eth0 to everybody.
 func broadcast(t *testing.T, ns string, n int) {
 	t.Helper()
-	err := inNamespace("/run/netns/"+ns, func() error {
+	err := inside.Namespace("/run/netns/"+ns, func() error {
 		device, err := net.InterfaceByName("eth0")
 		if err != nil {
 			return err
@@ -181,7 +182,7 @@ func broadcast(t *testing.T, ns string, n int) {
 func broadcasts(t *testing.T, ns string) (count func() int) {
 	t.Helper()
 	var fd int
-	err := inNamespace("/run/netns/"+ns, func() (err error) {
+	err := inside.Namespace("/run/netns/"+ns, func() (err error) {
 		fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0xb588) // in network byte order
 		return err
 	})

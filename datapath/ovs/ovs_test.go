@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"trivet.dev/trivet/internal/inside"
 	"trivet.dev/trivet/topology"
 )
 
@@ -39,11 +40,11 @@ func transfer(t *testing.T, from, to, address string, size int) (received int64)
 	var conn net.Conn
 	listen := func() (err error) { listener, err = net.Listen("tcp", address); return }
 	dial := func() (err error) { conn, err = net.DialTimeout("tcp", address, 10*time.Second); return }
-	if err := inNamespace("/run/netns/"+to, listen); err != nil {
+	if err := inside.Namespace("/run/netns/"+to, listen); err != nil {
 		t.Fatal(err)
 	}
 	defer listener.Close()
-	if err := inNamespace("/run/netns/"+from, dial); err != nil {
+	if err := inside.Namespace("/run/netns/"+from, dial); err != nil {
 		t.Fatal(err)
 	}
 	go func() {
@@ -231,7 +232,7 @@ func TestController(t *testing.T) {
 	dir := shortDir(t)
 	controller := exec.Command(program, "--unixctl="+dir+"/ctl", "-vsyslog:off", "ptcp:6653:127.0.0.1")
 	controller.Dir, controller.Env = dir, append(os.Environ(), "OVS_RUNDIR="+dir, "OVS_LOGDIR="+dir)
-	if err := inNamespace("/run/netns/"+l.ns, controller.Start); err != nil {
+	if err := inside.Namespace("/run/netns/"+l.ns, controller.Start); err != nil {
 		t.Fatal(err)
 	}
 	end := func() { controller.Process.Kill(); controller.Wait() }

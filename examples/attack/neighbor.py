@@ -126,6 +126,10 @@ def main():
     parser.add_argument("--id", default="192.0.2.66", help="router id of the false router; the higher one leads the exchange")
     parser.add_argument("--seconds", type=float, default=float("inf"), metavar="SECONDS")
     args = parser.parse_args()
+    try:  # now, and not when a router has been found
+        (ipaddress.IPv4Address if args.attack == "disguise" else ipaddress.IPv4Network)(args.about)
+    except ValueError as error:
+        parser.error(str(error))
 
     neighbor = Neighbor(conf.iface, args.id)
     sniffer = AsyncSniffer(iface=conf.iface, store=False, prn=neighbor.hear, lfilter=lambda p: IP in p and p[IP].proto == 89)

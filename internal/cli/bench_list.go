@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -88,7 +89,7 @@ func (a *app) listProbes() error {
 		for _, o := range p.Options[:len(p.Options)-2] {
 			names = append(names, o.Name)
 		}
-		rows = append(rows, []string{p.Name, p.Doc, strings.Join(names, ", ")})
+		rows = append(rows, []string{p.Name, p.Doc, cmp.Or(strings.Join(names, ", "), "–")}) // an empty cell at the end would break the column
 	}
 	a.table(rows)
 	a.say("\nAll have name and timeout. More:  trivet bench list PROBE, and trivet bench list lab")

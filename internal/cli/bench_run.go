@@ -41,7 +41,7 @@ func (a *app) benchRun() *cobra.Command {
 		Long: "Carry out an experiment (see trivet bench list and docs/experiments.md): bring up the lab of each cell, run its probes,\n" +
 			"take it down, and write what was measured to a file of JSON Lines (docs/results.md). Ctrl-C ends it with all taken down;\n" +
 			"--resume goes on, also after a crash. It exits with 1 when something could not be measured.",
-		Example: "  sudo trivet bench run experiments/hops.yaml --quick\n  sudo trivet bench run hops.yaml --out monday.jsonl\n" +
+		Example: "  sudo trivet bench run experiments/own/failures.yaml --quick\n  sudo trivet bench run hops.yaml --out monday.jsonl\n" +
 			"  sudo trivet bench run hops.yaml --out monday.jsonl --resume\n  trivet bench run hops.yaml --dry-run",
 		Args: cobra.ExactArgs(1),
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
@@ -130,7 +130,7 @@ func (a *app) runBench(ctx context.Context, b benchRunning) error {
 		return err
 	}
 	defer w.Close()
-	_ = os.Chown(b.out, lab.Owner(), -1) // it is the caller's, not root's
+	_ = os.Lchown(b.out, lab.Owner(), -1) // it is the caller's, not root's; not what somebody else made it point at
 	return a.carryOut(ctx, b, p, w, old)
 }
 

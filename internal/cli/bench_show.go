@@ -56,6 +56,9 @@ func benchFigures(run *result.Run, p *experiment.Plan) []*benchFigure {
 	apart := fewLabels(counted)
 	for i := range counted {
 		s := &counted[i]
+		if s.Failure != "" {
+			continue // it is listed as that, and in no figure
+		}
 		for _, m := range s.Measurements {
 			labels := ""
 			if apart[[2]string{s.Probe, m.Metric}] {
@@ -150,11 +153,11 @@ func (f *benchFigure) finish() {
 // chiefMetrics are those that are shown of probes that have many.
 var chiefMetrics = map[string][]string{
 	"iperf3":      {"throughput", "loss", "jitter", "retransmissions"},
-	"ditg":        {"throughput", "received_rate", "loss", "delay_mean", "jitter"},
+	"ditg":        {"throughput", "received_rate", "loss", "delay_mean", "delay_difference"},
 	"packets":     {"throughput", "received_rate", "loss", "delay", "jitter"},
 	"convergence": {"outage", "outage_lost", "loss"},
 	"traceroute":  {"hops"},
-	"flow_setup":  {"flow_setup", "first_delay", "loss"},
+	"flow_setup":  {"flow_setup", "first_delay", "first_loss"},
 }
 
 // showBench prints what a result file holds: figures, failures, and how far they can be trusted.
@@ -306,6 +309,9 @@ func quantity(v stats.Float, unit string) string {
 		return bits(x)
 	case unit == "1":
 		return fmt.Sprintf("%.4g", x)
+	}
+	if math.Abs(x) >= 1e4 && math.Abs(x) < 1e15 { // 37680, not 3.768e+04
+		return fmt.Sprintf("%.0f %s", x, unit)
 	}
 	return fmt.Sprintf("%.4g %s", x, unit)
 }

@@ -13,7 +13,10 @@ import (
 )
 
 func (a *app) link() *cobra.Command {
-	cmd := &cobra.Command{Use: "link", Short: "Change links of a running lab"}
+	cmd := &cobra.Command{
+		Use: "link", Short: "Change links of a running lab", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
 	var save bool
 	var number int
 	set := &cobra.Command{

@@ -23,6 +23,8 @@ func (a *app) ospf() *cobra.Command {
 		Long: "What the routing nodes that speak OSPF know (ospf: in the topology). A router that runs FRR or BIRD is\n" +
 			"asked by its own program, and answers in its own way.",
 		Example: "  trivet ospf neighbors\n  trivet ospf database r1 --json\n  trivet ospf capture r1 -w ospf.pcap && wireshark ospf.pcap",
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(
 		ask(a, "neighbors", "Neighbours, and how far the adjacency is", (*api.Client).OSPFNeighbors, a.showNeighbors),

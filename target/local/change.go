@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"trivet.dev/trivet/internal/inside"
 	"trivet.dev/trivet/topology"
 )
 
@@ -213,7 +214,7 @@ func (l *Lab) configureNode(n, old *topology.Node, ends []*topology.Endpoint) er
 		return err
 	}
 	defer ns.Close()
-	return inNamespace(ns, func() error {
+	return inside.File(ns, func() error {
 		b, err := newBatch()
 		if err != nil {
 			return err

@@ -1,12 +1,14 @@
 package local
 
 import (
-	"bufio"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"net/netip"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -27,25 +29,39 @@ func LongestDead(t *topology.Topology) (longest time.Duration) {
 	return longest
 }
 
-// WaitRoutes waits until each router with daemons has routes to all networks of the routers that it
-// is joined to by OSPF. The error, once ctx ends, names one that it lacks.
-func (l *Lab) WaitRoutes(ctx context.Context) error {
+// quietFor is how long routes of daemons must stay as they are: a router may have all of them by one neighbour when it
+// hears the next.
+const quietFor = time.Second
+
+// WaitRoutes waits until each router with daemons has routes to all networks of the routers that it is joined to by
+// OSPF, its routing nodes beside it have those of the daemons (knows says of one whether it has a route), and all that has
+// not changed for a while. The error, once ctx ends, names a route that is missing.
+func (l *Lab) WaitRoutes(ctx context.Context, knows func(router string, to netip.Addr) bool) error {
 	wanted := wantedRoutes(l.Topology)
+	var before string
+	var since time.Time
 	for {
-		missing, err := l.missingRoute(wanted)
-		if err != nil || missing == "" {
+		tables, missing, err := l.missingRoute(wanted, knows)
+		if err != nil {
 			return err
+		}
+		if tables != before {
+			before, since = tables, time.Now()
+		}
+		if missing == "" && time.Since(since) >= quietFor {
+			return nil
 		}
 		select {
 		case <-time.After(100 * time.Millisecond):
 		case <-ctx.Done():
-			return fmt.Errorf("OSPF has not converged: %s", missing)
+			return fmt.Errorf("OSPF has not converged: %s", cmp.Or(missing, "routes still change"))
 		}
 	}
 }
 
-// wantedRoutes lists what each router with daemons should reach. Joined are routers whose active
-// interfaces are up in one network, and agree so that they can be neighbours.
+// wantedRoutes lists what each router with daemons should reach, and what routing nodes beside them, which tell each
+// other all that they know. Joined are routers whose active interfaces are up in one network, and agree so that they can be
+// neighbours.
 func wantedRoutes(t *topology.Topology) map[string][]netip.Prefix {
 	routers := topology.OSPFOf(t)
 	parent := make([]int, len(routers))
@@ -59,20 +75,15 @@ func wantedRoutes(t *topology.Topology) map[string][]netip.Prefix {
 		}
 		return i
 	}
-	type place struct {
-		network netip.Prefix
-		area    topology.AreaID
-		kind    topology.OSPFNetwork
-		timers  [2]time.Duration
-		auth    topology.OSPFAuth
-	}
 	first := map[place]int{}
+	daemons := map[place]bool{}
 	for n, r := range routers {
 		for _, i := range r.Interfaces {
 			if i.Passive || i.Link.Down {
 				continue
 			}
-			at := place{i.Addresses[0].Masked(), i.Area, i.Network, [2]time.Duration{i.Hello, i.Dead}, i.Auth}
+			at := placeOf(i)
+			daemons[at] = daemons[at] || r.Node.Datapath.Linux()
 			if other, ok := first[at]; ok {
 				parent[find(n)] = find(other)
 			} else {
@@ -80,46 +91,76 @@ func wantedRoutes(t *topology.Topology) map[string][]netip.Prefix {
 			}
 		}
 	}
-	networks := map[int][]netip.Prefix{}
+	networks, behind := map[int][]netip.Prefix{}, map[int][]netip.Prefix{} // of all, and of those with daemons
 	for n, r := range routers {
 		for _, i := range r.Interfaces {
 			if i.Link != nil && !i.Link.Down {
 				networks[find(n)] = append(networks[find(n)], i.Addresses[0].Masked())
+				if r.Node.Datapath.Linux() {
+					behind[find(n)] = append(behind[find(n)], i.Addresses[0].Masked())
+				}
 			}
 		}
 	}
 	out := map[string][]netip.Prefix{}
 	for n, r := range routers {
-		if r.Node.Datapath.Linux() {
+		beside := slices.ContainsFunc(r.Interfaces, func(i topology.OSPFInterface) bool { return !i.Passive && !i.Link.Down && daemons[placeOf(i)] })
+		switch {
+		case r.Node.Datapath.Linux():
 			out[r.Node.Name] = networks[find(n)]
+		case beside:
+			out[r.Node.Name] = behind[find(n)]
 		}
 	}
 	return out
 }
 
-// missingRoute names a network that a router has no route to.
-func (l *Lab) missingRoute(wanted map[string][]netip.Prefix) (string, error) {
-	for node, networks := range wanted {
-		var pid int
-		for _, p := range l.processesOf(node) {
-			if p.alive() {
-				pid = p.cmd.Process.Pid
+// place is what neighbours have to agree on.
+type place struct {
+	network netip.Prefix
+	area    topology.AreaID
+	kind    topology.OSPFNetwork
+	timers  [2]time.Duration
+	auth    topology.OSPFAuth
+}
+
+func placeOf(i topology.OSPFInterface) place {
+	return place{i.Addresses[0].Masked(), i.Area, i.Network, [2]time.Duration{i.Hello, i.Dead}, i.Auth}
+}
+
+// missingRoute names a network that a router has no route to, and returns what all routers with daemons have.
+func (l *Lab) missingRoute(wanted map[string][]netip.Prefix, knows func(string, netip.Addr) bool) (tables, missing string, err error) {
+	for _, node := range slices.Sorted(maps.Keys(wanted)) {
+		has := func(n netip.Prefix) bool { return knows(node, n.Addr().Next()) }
+		if l.Topology.Node(node).Datapath.Linux() {
+			pid := l.daemonOf(node)
+			if pid == 0 {
+				return "", "the daemons of router " + node + " have ended", nil
 			}
+			text, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/route", pid))
+			if err != nil {
+				return "", "", err
+			}
+			tables += string(text)
+			has = routeTable(string(text)).covers
 		}
-		if pid == 0 {
-			return "the daemons of router " + node + " have ended", nil
-		}
-		have, err := routeTable(pid)
-		if err != nil {
-			return "", err
-		}
-		for _, n := range networks {
-			if !have.covers(n) {
-				return fmt.Sprintf("router %s has no route to %s", node, n), nil
+		for _, n := range wanted[node] {
+			if missing == "" && !has(n) {
+				missing = fmt.Sprintf("router %s has no route to %s", node, n)
 			}
 		}
 	}
-	return "", nil
+	return tables, missing, nil
+}
+
+// daemonOf returns a process of a router that lives, or 0.
+func (l *Lab) daemonOf(node string) (pid int) {
+	for _, p := range l.processesOf(node) {
+		if p.alive() {
+			pid = p.cmd.Process.Pid
+		}
+	}
+	return pid
 }
 
 // table has the networks that there are routes to, by their lengths.
@@ -134,17 +175,12 @@ func (t table) covers(n netip.Prefix) bool {
 	return false
 }
 
-// routeTable reads the main table of a process's network namespace, as proc(5) describes it: words
-// in hexadecimal, in the machine's order of bytes.
-func routeTable(pid int) (table, error) {
-	f, err := os.Open(fmt.Sprintf("/proc/%d/net/route", pid))
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
+// routeTable reads the main table of a network namespace, as proc(5) describes it: words in hexadecimal, in the machine's
+// order of bytes.
+func routeTable(text string) table {
 	out := table{}
-	for lines := bufio.NewScanner(f); lines.Scan(); {
-		words := strings.Fields(lines.Text())
+	for line := range strings.Lines(text) {
+		words := strings.Fields(line)
 		if len(words) < 8 {
 			continue
 		}
@@ -160,5 +196,5 @@ func routeTable(pid int) (table, error) {
 		a := netip.AddrFrom4([4]byte(binary.NativeEndian.AppendUint32(nil, uint32(to))))
 		out[netip.PrefixFrom(a, bits)] = true
 	}
-	return out, nil
+	return out
 }

@@ -16,6 +16,7 @@ import (
 	"trivet.dev/trivet/datapath/embedded/agent"
 	"trivet.dev/trivet/datapath/embedded/cache"
 	"trivet.dev/trivet/datapath/embedded/pipeline"
+	"trivet.dev/trivet/internal/inside"
 	"trivet.dev/trivet/openflow"
 	"trivet.dev/trivet/topology"
 )
@@ -318,7 +319,7 @@ func (l *Lab) dial(ctx context.Context, network, address string) (conn net.Conn,
 	if _, inside := l.embedded.inside.Load(network + ":" + address); !inside {
 		return agent.Dial(ctx, network, address)
 	}
-	err = inNamespace(l.fabric, func() (err error) {
+	err = inside.File(l.fabric, func() (err error) {
 		conn, err = agent.Dial(ctx, network, address)
 		return err
 	})

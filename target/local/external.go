@@ -8,6 +8,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"trivet.dev/trivet/internal/inside"
 	"trivet.dev/trivet/topology"
 )
 
@@ -20,9 +21,9 @@ type external struct {
 
 // takeExternal moves an interface of the machine into the namespace of the link's node.
 func (l *Lab) takeExternal(link *topology.Link) error {
-	inside, outside := link.Ends[0], link.Ends[1]
-	if inside.External() {
-		inside, outside = outside, inside
+	within, outside := link.Ends[0], link.Ends[1]
+	if within.External() {
+		within, outside = outside, within
 	}
 	dev, err := netlink.LinkByName(outside.Interface)
 	if err != nil {
@@ -42,7 +43,7 @@ func (l *Lab) takeExternal(link *topology.Link) error {
 	if err := l.saveRecord(); err != nil {
 		return err
 	}
-	ns, err := l.netnsOf(inside.Node)
+	ns, err := l.netnsOf(within.Node)
 	if err != nil {
 		return err
 	}
@@ -50,12 +51,12 @@ func (l *Lab) takeExternal(link *topology.Link) error {
 	if err := netlink.LinkSetNsFd(dev, int(ns.Fd())); err != nil {
 		return fmt.Errorf("move interface %s into the lab: %w", outside.Interface, err)
 	}
-	return inNamespace(ns, func() error {
+	return inside.File(ns, func() error {
 		dev, err := netlink.LinkByName(outside.Interface)
 		if err != nil {
 			return err
 		}
-		return l.plug(inside.Node, dev)
+		return l.plug(within.Node, dev)
 	})
 }
 
@@ -74,7 +75,7 @@ func (l *Lab) releaseExternal(link *topology.Link) error {
 			return err
 		}
 		defer ns.Close()
-		if err := inNamespace(ns, func() error { return sendHome(e.Interface) }); err != nil {
+		if err := inside.File(ns, func() error { return sendHome(e.Interface) }); err != nil {
 			return err
 		}
 		if err := l.Record.External[at].restore(); err != nil {

@@ -11,7 +11,9 @@ import (
 type looks struct {
 	mu      sync.RWMutex
 	mirrors map[*pipeline.Port][]*func(frame []byte)
-	devices map[*pipeline.Port]int
+
+	counting sync.Mutex // also while a device is switched over, so that two do it in the order in which they counted
+	devices  map[*pipeline.Port]int
 }
 
 // show gives a packet that goes over a virtual link to who looks there.
@@ -47,8 +49,8 @@ func (l *Lab) Look(index int, see func(frame []byte)) (mirrored bool, done func(
 	for _, p := range ports {
 		if mirrored {
 			s.looks.mirror(p, &see, true)
-		} else if s.looks.device(p, 1) == 1 {
-			_ = s.fast.Look(p, true)
+		} else {
+			s.looks.device(p, 1, s.fast.Look)
 		}
 	}
 	s.fast.Barrier(nil)
@@ -56,8 +58,8 @@ func (l *Lab) Look(index int, see func(frame []byte)) (mirrored bool, done func(
 		for _, p := range ports {
 			if mirrored {
 				s.looks.mirror(p, &see, false)
-			} else if s.looks.device(p, -1) == 0 {
-				_ = s.fast.Look(p, false)
+			} else {
+				s.looks.device(p, -1, s.fast.Look)
 			}
 		}
 	})
@@ -80,17 +82,20 @@ func (l *looks) mirror(p *pipeline.Port, see *func([]byte), on bool) {
 	p.SetMirror(len(list) > 0)
 }
 
-// device counts who looks at a port with a device.
-func (l *looks) device(p *pipeline.Port, n int) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+// device counts who looks at a port with a device, and tells look of the first and the last.
+func (l *looks) device(p *pipeline.Port, n int, look func(p *pipeline.Port, on bool) error) {
+	l.counting.Lock()
+	defer l.counting.Unlock()
 	if l.devices == nil {
 		l.devices = map[*pipeline.Port]int{}
 	}
+	before := l.devices[p]
 	l.devices[p] += n
-	n = l.devices[p]
-	if n == 0 {
+	now := l.devices[p]
+	if now == 0 {
 		delete(l.devices, p)
 	}
-	return n
+	if (before > 0) != (now > 0) {
+		_ = look(p, now > 0) // of a port that has gone there is nothing to see
+	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"trivet.dev/trivet/internal/inside"
 	"trivet.dev/trivet/topology"
 )
 
@@ -86,7 +87,7 @@ func (l *Lab) addUplink(n *topology.Node) error {
 	if err := masquerade(natTable(l.Name)+"-"+n.Name, u.Machine.Masked(), u.Device); err != nil {
 		return fmt.Errorf("translate addresses on the machine: %w", err)
 	}
-	return inNamespace(ns, func() error {
+	return inside.File(ns, func() error {
 		if err := addressAndUp(uplinkDevice, u.Router); err != nil {
 			return err
 		}

@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
-	"runtime"
 	"time"
 
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
+	"trivet.dev/trivet/internal/inside"
 	"trivet.dev/trivet/topology"
 )
 
@@ -62,25 +62,11 @@ func newBatch() (*batch, error) {
 
 // newBatchIn opens a socket in the namespace of a file.
 func newBatchIn(ns *os.File) (b *batch, err error) {
-	err = inNamespace(ns, func() error {
+	err = inside.File(ns, func() error {
 		b, err = newBatch()
 		return err
 	})
 	return b, err
-}
-
-// inNamespace runs f on a thread in a network namespace.
-func inNamespace(ns *os.File, f func() error) error {
-	done := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
-		if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err != nil {
-			done <- fmt.Errorf("enter %s: %w", ns.Name(), err)
-			return
-		}
-		done <- f()
-	}()
-	return <-done
 }
 
 func (b *batch) close() { unix.Close(b.socket) }

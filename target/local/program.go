@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"trivet.dev/trivet/internal/inside"
 	"trivet.dev/trivet/topology"
 )
 
@@ -20,7 +21,7 @@ func (l *Lab) StartProgram(name string, cmd *exec.Cmd) error {
 	if err := l.Cgroups.make(l.Name, &topology.Node{Name: programGroup(name)}); err != nil {
 		return err
 	}
-	return inNamespace(l.fabric, func() error {
+	return inside.File(l.fabric, func() error {
 		dir, err := l.Cgroups.bear(cmd, l.Name, programGroup(name))
 		if err != nil {
 			return err
@@ -40,7 +41,7 @@ func (l *Lab) EndProgram(name string) error { return l.Cgroups.remove(l.Name, pr
 
 // FreePort returns a TCP port that nobody has on the loopback device of the switches' namespace.
 func (l *Lab) FreePort() (port int, err error) {
-	err = inNamespace(l.fabric, func() error {
+	err = inside.File(l.fabric, func() error {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			return err

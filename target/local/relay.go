@@ -14,6 +14,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"trivet.dev/trivet/internal/inside"
 )
 
 // Relays carry controller connections out of the switches' namespace, which has
@@ -65,7 +67,7 @@ func (r *relays) listen(address string) (listener net.Listener, err error) {
 	if err != nil {
 		return nil, err
 	}
-	err = inNamespace(r.fabric, func() error {
+	err = inside.File(r.fabric, func() error {
 		if !at.Addr().IsLoopback() {
 			lo, err := netlink.LinkByName("lo")
 			if err != nil {

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"trivet.dev/trivet/internal/inside"
 )
 
 // Remove takes away everything of a lab, whatever state it is in, and whoever made
@@ -130,7 +132,7 @@ func inNamespaceFile(file string, f func() error) error {
 		return err
 	}
 	defer ns.Close()
-	return inNamespace(ns, f)
+	return inside.File(ns, f)
 }
 
 // removeNamespaces detaches the one mount that keeps all namespaces, however often it is mounted.

@@ -17,6 +17,7 @@ import (
 
 	"trivet.dev/trivet/datapath/ovs"
 	"trivet.dev/trivet/datapath/routerd"
+	"trivet.dev/trivet/internal/inside"
 	"trivet.dev/trivet/topology"
 )
 
@@ -86,7 +87,7 @@ func (l *Lab) find(t *topology.Topology) error {
 
 // findDevices notes the indexes of the devices in the switches' namespace.
 func (l *Lab) findDevices() error {
-	return inNamespace(l.fabric, func() error {
+	return inside.File(l.fabric, func() error {
 		list, err := netlink.LinkList()
 		for _, link := range list {
 			a := link.Attrs()

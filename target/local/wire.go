@@ -11,6 +11,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"trivet.dev/trivet/internal/inside"
 	"trivet.dev/trivet/target/local/delayline"
 	"trivet.dev/trivet/topology"
 )
@@ -185,7 +186,7 @@ func (l *Lab) inNet(node string, f func() error) error {
 		return err
 	}
 	defer ns.Close()
-	return inNamespace(ns, f)
+	return inside.File(ns, f)
 }
 
 // makeLine makes a link of two TAP devices, held by the delay line.

@@ -54,7 +54,15 @@ fresh: true
 		return strings.Count(string(text), "\n")
 	}
 	eventually(t, "some runs are measured, and a lab is up", func() bool {
-		return lines() >= 4 && strings.Contains(m.ok("ls"), "  up ") || bench.ProcessState != nil
+		if lines() < 4 || bench.ProcessState != nil {
+			return bench.ProcessState != nil
+		}
+		must(t, bench.Process.Signal(unix.SIGSTOP)) // so that the lab that is up stays until the end
+		if strings.Contains(m.ok("ls"), "  up ") {
+			return true
+		}
+		must(t, bench.Process.Signal(unix.SIGCONT))
+		return false
 	})
 	must(t, bench.Process.Kill())
 	wait(t, bench)

@@ -91,9 +91,14 @@ links:
 	m.want(1, "link", "flap", "--rate", "0")
 }
 
+// routesInKernel counts the networks that a router's kernel has routes to: BIRD gives it its own ones twice.
 func (m *machine) routesInKernel(router string) int {
 	m.t.Helper()
-	return len(strings.Split(strings.TrimSpace(m.exec(router, "ip route")), "\n"))
+	networks := map[string]bool{}
+	for line := range strings.Lines(m.exec(router, "ip -oneline route")) {
+		networks[strings.Fields(line)[0]] = true
+	}
+	return len(networks)
 }
 
 // ownLSAs returns the router-LSAs that the controller has, by the router that advertises each.
@@ -127,4 +132,19 @@ func (m *machine) lsasOfFRR(router string) map[string]lsa {
 		}
 	}
 	return out
+}
+
+// TestBigArea proves by the example that FRR and BIRD learn an area of a thousand routing nodes, and forward to it.
+func TestBigArea(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	m.withDaemons()
+	before := m.snapshot()
+	m.up(example("big-area.yaml"), "--wait", "2m")
+	for _, router := range []string{"frr", "bird"} {
+		eventually(t, router+" has the routes to 2,005 networks", func() bool { return m.routesInKernel(router) == 2005 })
+	}
+	m.pingAll(6, "--timeout", "20s")
+	m.ok("down")
+	m.unchanged(before)
 }

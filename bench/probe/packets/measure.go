@@ -110,7 +110,10 @@ func start(ctx context.Context, at Place, r request, heard func()) *instrument {
 			var a answer
 			if err := lines.Decode(&a); err != nil {
 				_ = output.CloseWithError(err)
-				if i.err = ended; i.err == nil && !errors.Is(err, io.EOF) {
+				if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+					i.err = ended // else it may go on
+				}
+				if i.err == nil && !errors.Is(err, io.EOF) {
 					i.err = fmt.Errorf("it does not speak as an instrument: %w", err)
 				}
 				return

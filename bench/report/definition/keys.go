@@ -144,6 +144,8 @@ func (r *reader) trend(v *yamlfile.Value, p *Paper) {
 		r.add(v, "write than: {datapath: ovs}, or than: 10", "%s: is %s what?", formats.Clip(t.Text), t.Is)
 	case t.Is != Above && t.Is != Below && (t.Along == "" || compared):
 		r.add(v, "write along: hops, and no than", "%s: %s goes along a factor", formats.Clip(t.Text), t.Is)
+	case t.Of == Values:
+		r.add(v, "leave of out", "%s: a trend is tested by repetitions, as values of one are not independent", formats.Clip(t.Text))
 	default:
 		p.Trends = append(p.Trends, t)
 	}

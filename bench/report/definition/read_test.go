@@ -68,6 +68,7 @@ func TestProblems(t *testing.T) {
 		{"paper: {numbers: [{metric: m, value: 1, within: much}]}", "this is a share"},
 		{"paper: {trends: [{metric: m, along: x}]}", "a trend falls, rises, is flat, above or below"},
 		{"paper: {trends: [{metric: m, is: above}]}", "is above what?"},
+		{"paper: {trends: [{metric: m, is: flat, along: x, of: values}]}", "tested by repetitions"},
 		{"paper: {trends: [{metric: m, is: falls}]}", "falls goes along a factor"},
 		{"paper: {numbers: [{metric: m, value: 1, unit: furlong}]}", "furlong: is not converted"},
 	} {

@@ -5,11 +5,9 @@ package cache
 import (
 	"errors"
 	"fmt"
-	"runtime"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
-	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 )
 
@@ -25,29 +23,6 @@ const (
 	// device's queueing discipline does not see them, nor does who captures at this end.
 	Peer
 )
-
-// inNamespace calls f on a thread in the network namespace of that path; "": in that of the process.
-func inNamespace(path string, f func() error) error {
-	if path == "" {
-		return f()
-	}
-	done := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread() // and never unlock: the thread ends with the goroutine
-		done <- func() error {
-			ns, err := netns.GetFromPath(path)
-			if err != nil {
-				return fmt.Errorf("network namespace %s: %w", path, err)
-			}
-			defer ns.Close()
-			if err := netns.Set(ns); err != nil {
-				return fmt.Errorf("network namespace %s: %w", path, err)
-			}
-			return f()
-		}()
-	}()
-	return <-done
-}
 
 // devices asks and tells the kernel about the devices of one namespace.
 type devices struct {

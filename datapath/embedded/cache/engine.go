@@ -19,6 +19,7 @@ import (
 	"trivet.dev/trivet/datapath/embedded"
 	"trivet.dev/trivet/datapath/embedded/bpf"
 	"trivet.dev/trivet/datapath/embedded/pipeline"
+	"trivet.dev/trivet/internal/inside"
 )
 
 // Options are how an engine is to be. Zero values stand for the defaults.
@@ -139,7 +140,7 @@ func New(dp *embedded.Datapath, o Options) (*Engine, error) {
 	e.stats.Slow = map[string]uint64{}
 	e.changes.start()
 	e.offset = dp.Now() - monotonic()
-	err := inNamespace(o.Namespace, func() (err error) {
+	err := inside.Namespace(o.Namespace, func() (err error) {
 		if e.dev, err = openDevices(); err != nil {
 			return err
 		}

@@ -19,6 +19,7 @@ import (
 	"trivet.dev/trivet/datapath/embedded"
 	"trivet.dev/trivet/datapath/embedded/agent"
 	"trivet.dev/trivet/datapath/embedded/pipeline"
+	"trivet.dev/trivet/internal/inside"
 	"trivet.dev/trivet/openflow"
 )
 
@@ -122,7 +123,7 @@ func (b *bed) ifindex(dev string) (index int) {
 // inside calls f on a thread in a namespace.
 func (b *bed) inside(name string, f func() error) {
 	b.Helper()
-	if err := inNamespace("/run/netns/"+name, f); err != nil {
+	if err := inside.Namespace("/run/netns/"+name, f); err != nil {
 		b.Fatalf("in the namespace %s: %v", name, err)
 	}
 }

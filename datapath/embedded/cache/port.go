@@ -9,6 +9,7 @@ import (
 	"trivet.dev/trivet/datapath/embedded/bpf"
 	"trivet.dev/trivet/datapath/embedded/pipeline"
 	"trivet.dev/trivet/datapath/embedded/wire"
+	"trivet.dev/trivet/internal/inside"
 )
 
 // port is a port with a device.
@@ -108,7 +109,7 @@ func (e *Engine) attachWire(q *port) error {
 			return err
 		}
 	}
-	err := inNamespace(e.opt.Namespace, func() (err error) {
+	err := inside.Namespace(e.opt.Namespace, func() (err error) {
 		q.wire, err = wire.Open(q.device.name)
 		return err
 	})

@@ -1,0 +1,45 @@
+//go:build linux
+
+// Package inside runs functions in network namespaces.
+package inside
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+
+	"golang.org/x/sys/unix"
+)
+
+// Namespace runs f in the network namespace that a file keeps ("": that of the process), on a thread of its own. The
+// thread ends with f, and with it what f has started with a signal for the death of its parent.
+func Namespace(path string, f func() error) error {
+	if path == "" {
+		return onThread(f)
+	}
+	ns, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("network namespace: %w", err)
+	}
+	defer ns.Close()
+	return File(ns, f)
+}
+
+// File is Namespace for a file that is open.
+func File(ns *os.File, f func() error) error {
+	return onThread(func() error {
+		if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err != nil {
+			return fmt.Errorf("enter the network namespace %s: %w", ns.Name(), err)
+		}
+		return f()
+	})
+}
+
+func onThread(f func() error) error {
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: nobody else may run on a thread that is elsewhere
+		done <- f()
+	}()
+	return <-done
+}

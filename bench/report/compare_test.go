@@ -164,7 +164,7 @@ func TestCompareRefused(t *testing.T) {
 		}
 	}
 	for _, text := range []string{"", "5", "x%", "-5%", "0ms", "rtt=", "1e999ms", "nan%"} {
-		if _, err := report.ParseMargins([]string{text}); err == nil && text != "5" {
+		if _, err := report.ParseMargins([]string{text}); err == nil {
 			t.Errorf("--margin %q was taken", text)
 		}
 	}

@@ -18,6 +18,7 @@ It needs scapy (Debian: python3-scapy), and runs until it is stopped or SECONDS 
 import argparse
 import ipaddress
 import logging
+import re
 import sys
 import time
 
@@ -131,6 +132,9 @@ def main():
     except ValueError as error:
         parser.error(str(error))
 
+    # Links of a lab's nodes are called so; by mistake it could run on the machine itself.
+    if not re.fullmatch(r".+-eth[0-9]+", str(conf.iface)):
+        parser.error(f"{conf.iface} is no interface of a lab's node: run it by trivet exec")
     neighbor = Neighbor(conf.iface, args.id)
     sniffer = AsyncSniffer(iface=conf.iface, store=False, prn=neighbor.hear, lfilter=lambda p: IP in p and p[IP].proto == 89)
     sniffer.start()

@@ -321,3 +321,31 @@ func TestLabels(t *testing.T) {
 		t.Errorf("%+v", f.Notes)
 	}
 }
+
+// TestLabelsThatFactorsTell proves that a label which follows from a factor (to: "h${hops}") makes no series of its own, and
+// that one which does not makes them.
+func TestLabelsThatFactorsTell(t *testing.T) {
+	for follows, want := range map[bool]int{true: 2, false: 4} { // datapaths, and directions of each
+		var samples []result.Sample
+		for i, s := range reporttest.Samples() {
+			hops, _ := s.Factors["hops"].(float64)
+			if hops > 4 {
+				continue
+			}
+			for j := range s.Measurements {
+				to := fmt.Sprintf("h%v", hops)
+				if !follows {
+					to = fmt.Sprintf("h%d", i/20%2)
+				}
+				s.Measurements[j].Labels = map[string]string{"to": to}
+			}
+			samples = append(samples, s)
+		}
+		h := reporttest.Header()
+		h.Experiment.Text = "report: {figures: [{metric: throughput, x: hops}]}\n"
+		r := build(t, h, samples)
+		if len(r.Figures) != 1 || len(r.Figures[0].Series) != want {
+			t.Errorf("follows from hops: %v: %d series, want %d: %v", follows, len(r.Figures[0].Series), want, r.Problems)
+		}
+	}
+}

@@ -92,6 +92,9 @@ func (a *app) warnOf(reports []*report.Report) {
 		for _, p := range r.Problems {
 			fmt.Fprintf(a.err, "%s: %s\n", r.Path, report.Clean(p))
 		}
+		if r.Done < r.Runs {
+			fmt.Fprintf(a.err, "%s: %d of %s were done; it was interrupted, or goes on\n", r.Path, r.Done, plural(r.Runs, "run"))
+		}
 	}
 }
 

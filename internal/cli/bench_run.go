@@ -120,7 +120,7 @@ func (a *app) runBench(ctx context.Context, b benchRunning) error {
 	if _, err := os.Stat(b.out); err == nil && !b.resume {
 		return fmt.Errorf("%s: is there already; go on with it by --resume, or choose another name by --out", b.out)
 	}
-	a.say("%s  %s\nresults go to %s", p.Name, p.Headline(), b.out)
+	a.say("%s  %s", p.Name, p.Headline())
 	before := environment.Take(ctx, environment.Options{Tools: drive.Tools(p)})
 	w, old, err := experiment.Start(b.out, p, b.resume, os.Args, before)
 	if errors.Is(err, os.ErrNotExist) && b.resume {
@@ -131,6 +131,7 @@ func (a *app) runBench(ctx context.Context, b benchRunning) error {
 	}
 	defer w.Close()
 	_ = os.Lchown(b.out, lab.Owner(), -1) // it is the caller's, not root's; not what somebody else made it point at
+	a.say("results go to %s", b.out)
 	return a.carryOut(ctx, b, p, w, old)
 }
 

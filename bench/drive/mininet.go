@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
 	"strings"
 	"syscall"
@@ -16,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"trivet.dev/trivet/datapath/ovs"
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/target/local"
 	"trivet.dev/trivet/topology"
@@ -236,7 +236,7 @@ func mininetRequest(t *topology.Topology) (asked []byte, kind string) {
 		links = append(links, one)
 	}
 	datapath := "user"
-	if _, err := os.Stat("/sys/module/openvswitch"); err == nil {
+	if i, err := ovs.Probe(); err == nil && i.Kernel == nil { // as our own labs decide
 		datapath = "kernel"
 	}
 	asked, _ = json.Marshal(map[string]any{"switch": kind, "datapath": datapath, "hosts": hosts, "switches": switches, "links": links})

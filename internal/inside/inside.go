@@ -4,6 +4,7 @@
 package inside
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -19,7 +20,7 @@ func Namespace(path string, f func() error) error {
 	}
 	ns, err := os.Open(path)
 	if err != nil {
-		return fmt.Errorf("network namespace: %w", err)
+		return fmt.Errorf("network namespace %s: %w", path, errors.Unwrap(err))
 	}
 	defer ns.Close()
 	return File(ns, f)

@@ -163,7 +163,7 @@ func TestOSPFWithFRR(t *testing.T) {
 			m.ok("ospf", "capture", "r1", "-w", pcap)
 			contains(t, m.sh("tcpdump -nvr "+pcap+" 2>/dev/null"), "tos 0xc0, ttl 1", "Hello", "Database Description", "LS-Update")
 
-			m.killDaemon() // and with it the controller, with all that it knew of FRR
+			m.killDaemon()                                        // and with it the controller, with all that it knew of FRR
 			if r := m.run("resume"); r.code != 0 && r.code != 4 { // 4: up, and OSPF has not converged yet
 				t.Errorf("resume: %s%s", r.out, r.err)
 			}

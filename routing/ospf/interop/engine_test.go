@@ -25,6 +25,8 @@ type engine struct {
 	stop     chan struct{}
 	done     chan struct{}
 	refusals []string
+
+	calculated func(took time.Duration) // if set: called after each Poll that calculated, by who may use the domain
 }
 
 type socket struct{ fd int }
@@ -150,7 +152,11 @@ func (e *engine) read(i *ospf.Interface, s *socket) {
 func (e *engine) serve() {
 	defer close(e.done)
 	for {
-		out := e.domain.Poll(time.Now())
+		start := time.Now()
+		out := e.domain.Poll(start)
+		if len(out.Changes) > 0 && e.calculated != nil {
+			e.calculated(time.Since(start))
+		}
 		for _, g := range out.Datagrams {
 			s := e.sockets[g.Interface]
 			if g.Interface.Type() == ospf.Virtual {

@@ -15,7 +15,7 @@ type graph struct {
 	lsas    []LSA        // by vertex; those of the last calculation
 	routers map[ID]int32 // vertices by Router ID
 	edges   []graphEdge
-	nets    []netKey // the area's networks, sorted
+	nets    []netKey // the area's networks, sorted; some may be there no more
 	leaves  []leaf
 }
 
@@ -38,15 +38,15 @@ func emptyGraph(a *Area) *graph {
 
 // buildGraph makes the graph of what the database says now.
 func buildGraph(a *Area) *graph {
-	g := &graph{area: a, routers: make(map[ID]int32, len(a.db.typed[TypeRouter]))}
+	routers, networks := len(a.db.typed[TypeRouter]), len(a.db.typed[TypeNetwork])
+	g := &graph{area: a, routers: make(map[ID]int32, routers), lsas: make([]LSA, 0, routers+networks)}
 	for _, e := range a.db.typed[TypeRouter] {
 		if !e.maxAged() {
 			g.routers[e.AdvRouter] = int32(len(g.lsas))
 			g.lsas = append(g.lsas, LSA{e.header(), e.Body})
 		}
 	}
-	networks := g.addNetworks()
-	edges, costs := g.links(networks)
+	edges, costs := g.links(g.addNetworks())
 	g.keepBidirectional(edges, costs)
 	g.addLeaves()
 	return g
@@ -69,6 +69,13 @@ func (g *graph) addLeaves() {
 			}
 		}
 	}
+	if !g.numberAsBefore(keys) {
+		g.number(keys)
+	}
+}
+
+// number gives each leaf its network's place, of the leaves' keys.
+func (g *graph) number(keys []netKey) {
 	g.nets = slices.Clone(keys)
 	slices.Sort(g.nets)
 	g.nets = slices.Compact(g.nets)
@@ -76,6 +83,35 @@ func (g *graph) addLeaves() {
 		n, _ := slices.BinarySearch(g.nets, k)
 		g.leaves[i].net = int32(n)
 	}
+}
+
+// numberAsBefore takes the places of the graph before, if that has all networks: after most changes it has, and nothing
+// needs to be sorted. Leaves come in the same order as then but for some, so that few are searched for.
+func (g *graph) numberAsBefore(keys []netKey) bool {
+	old, next := g.area.graph, 0
+	if len(old.nets) > 2*len(keys) {
+		return false // most of them are gone
+	}
+	for i, k := range keys {
+		if next < len(old.leaves) && old.nets[old.leaves[next].net] == k {
+			g.leaves[i].net = old.leaves[next].net
+			next++
+			continue
+		}
+		n, ok := slices.BinarySearch(old.nets, k)
+		if !ok {
+			return false
+		}
+		g.leaves[i].net = int32(n)
+		for ahead := next; ahead < min(next+4, len(old.leaves)); ahead++ { // where the order goes on
+			if old.leaves[ahead].net == int32(n) {
+				next = ahead + 1
+				break
+			}
+		}
+	}
+	g.nets = old.nets
+	return true
 }
 
 // addNetworks adds the network-LSAs, and returns their vertices by the DR's address. Where several

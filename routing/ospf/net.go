@@ -2,6 +2,7 @@ package ospf
 
 import (
 	"maps"
+	"math/bits"
 	"net/netip"
 	"slices"
 )
@@ -11,11 +12,7 @@ import (
 type netKey uint64
 
 func keyOf(addr, mask ID) netKey {
-	bits := 0
-	for mask<<bits&(1<<31) != 0 {
-		bits++
-	}
-	return netKey(addr&mask)<<8 | netKey(bits)
+	return netKey(addr&mask)<<8 | netKey(bits.LeadingZeros32(^uint32(mask)))
 }
 
 func keyOfPrefix(p netip.Prefix) netKey { return netKey(IDOf(p.Addr()))<<8 | netKey(p.Bits()) }

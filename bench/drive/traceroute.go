@@ -32,7 +32,7 @@ func traceroute(ctx context.Context, b *bed) (o experiment.Outcome, err error) {
 	if last.address != address {
 		return o, fmt.Errorf("%s was not reached within %s hops", to, b.options.Text("hops"))
 	}
-	o.Measurements = append(o.Measurements, result.Measurement{Metric: "hops", Unit: "1", Values: []float64{float64(last.number)}, Labels: map[string]string{"from": from, "to": to}})
+	o.Measurements = append(o.Measurements, result.Measurement{Metric: "hops", Unit: "hops", Values: []float64{float64(last.number)}, Labels: map[string]string{"from": from, "to": to}})
 	for _, h := range hops {
 		if len(h.rtt) > 0 {
 			labels := map[string]string{"from": from, "to": to, "hop": strconv.Itoa(h.number), "address": h.address}

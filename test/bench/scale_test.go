@@ -15,7 +15,7 @@ import (
 
 var (
 	side   = flag.Int("side", 100, "routers in a row, and in a column, of TestTorus")
-	areas  = flag.String("areas", "1000,10000", "routing nodes in the areas of TestBigArea")
+	areas  = flag.String("areas", "1000,10000", "routers in the areas of TestBigArea and TestSPF")
 	steady = flag.Duration("steady", 30*time.Second, "for how long the load of a lab that does nothing is measured")
 )
 

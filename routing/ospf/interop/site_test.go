@@ -101,8 +101,20 @@ func (s *site) start(name string, args ...string) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
+	s.t.Cleanup(func() { // after the daemon has ended
+		log.Close()
+		if text, _ := os.ReadFile(log.Name()); s.t.Failed() && len(text) > 0 {
+			s.t.Logf("%s said:\n%s", name, text)
+		}
+	})
 	cmd := exec.Command(name, args...)
 	cmd.Stdout, cmd.Stderr = log, log
+	s.launch(cmd)
+}
+
+// launch starts a program at the site, and ends it when the test does.
+func (s *site) launch(cmd *exec.Cmd) {
+	s.t.Helper()
 	started := make(chan error)
 	ended := make(chan struct{})
 	go func() {
@@ -128,10 +140,6 @@ func (s *site) start(name string, args ...string) {
 		case <-time.After(5 * time.Second):
 			_ = cmd.Process.Kill()
 			<-ended
-		}
-		log.Close()
-		if text, _ := os.ReadFile(log.Name()); s.t.Failed() && len(text) > 0 {
-			s.t.Logf("%s said:\n%s", name, text)
 		}
 	})
 }

@@ -145,7 +145,7 @@ func (a *App) setUp(n *node, net *network, r *Route, s *setup) {
 			todo = append(todo, next)
 			m.mu.Lock()
 			if m.rules != nil && m.net == net && m.setups[r.Prefix] == nil && m.rules.Flow(routeKey(r.Prefix)) == nil {
-				_ = m.put(m.routeEntry(next), m.resolved(next))
+				_ = m.put(m.routeWay(next))
 				touched = append(touched, m)
 			}
 			m.mu.Unlock()
@@ -174,7 +174,7 @@ func (n *node) finish(p netip.Prefix, s *setup) {
 		}
 		delete(n.setups, p)
 		if now := n.net.route(n.index, p); now != nil && n.rules != nil {
-			_ = n.put(n.routeEntry(now), n.resolved(now))
+			_ = n.put(n.routeWay(now))
 		}
 	})
 }

@@ -257,18 +257,14 @@ func (n *node) install(nb *neighbor) {
 	case n.net != nil && n.net.route(n.index, nb.prefix()) != nil:
 		nb.installed = true
 	default:
-		nb.installed = n.put(nb.entry(), []Hop{nb.hop()}) == nil
+		nb.installed = n.put(n.neighborWay(nb)) == nil
 	}
 }
 
 func (nb *neighbor) prefix() netip.Prefix { return netip.PrefixFrom(nb.address, nb.address.BitLen()) }
 
-func (nb *neighbor) hop() Hop { return Hop{Port: nb.itf.Port, src: nb.itf.MAC, dst: nb.mac} }
-
-func (nb *neighbor) entry() *openflow.FlowMod {
-	k := routeKey(nb.prefix())
-	actions := append([]openflow.Action{openflow.DecNwTTL()}, hopActions(nb.hop())...)
-	return entry(k.Table, k.Priority, k.Match, openflow.ApplyActions(actions...))
+func (n *node) neighborWay(nb *neighbor) way {
+	return n.wayTo(nb.prefix(), []Hop{{Port: nb.itf.Port, src: nb.itf.MAC, dst: nb.mac}})
 }
 
 // installWhenQuiet sets it when no packet for it is on its way through the controller.
@@ -289,7 +285,7 @@ func (n *node) neighborsChanged() {
 	}
 	for _, r := range n.routes() {
 		if r.Source != Connected && r.Source != Computed && r.asked() && n.wanted(r) {
-			_ = n.put(n.routeEntry(r), n.resolved(r))
+			_ = n.put(n.routeWay(r))
 		}
 	}
 }
@@ -310,10 +306,12 @@ func (n *node) forgetNeighbors(port uint32) {
 		}
 		nb.stop()
 		delete(n.neighbors, a)
-		if n.rules != nil && nb.installed && n.rules.Has(nb.entry()) {
-			m := nb.entry()
-			for _, e := range append(n.hairpins(m, []Hop{nb.hop()}), m) {
-				_ = n.rules.Remove(controller.KeyOf(e))
+		if n.rules == nil || !nb.installed {
+			continue
+		}
+		if w := n.neighborWay(nb); n.rules.Has(w.own()) { // and no route's
+			for _, m := range w.flows {
+				_ = n.rules.Remove(controller.KeyOf(m))
 			}
 		}
 	}

@@ -186,11 +186,34 @@ func hopActions(h Hop) []openflow.Action {
 	return []openflow.Action{openflow.SetField(openflow.EthSrc(h.src)), openflow.SetField(openflow.EthDst(h.dst)), openflow.Output(h.Port)}
 }
 
-// entryOf is the entry of a route. Where next hops are not known by their MAC the controller finds
+// way is what makes a router forward to a prefix.
+type way struct {
+	hops  []Hop
+	flows []*openflow.FlowMod // the prefix's own is the last
+}
+
+func (w way) own() *openflow.FlowMod { return w.flows[len(w.flows)-1] }
+
+// wayTo is the way to a prefix by these hops.
+func (n *node) wayTo(p netip.Prefix, hops []Hop) way {
+	m := n.entryOf(p, hops)
+	return way{hops, append(n.hairpins(m, hops), m)}
+}
+
+// routeWay is the way by a route. That of a reactive router has a timeout, unless it has hairpins: all its packets may
+// come by these.
+func (n *node) routeWay(r *Route) way {
+	w := n.wayTo(r.Prefix, n.resolved(r))
+	if m := w.own(); n.reactive && r.Source != Connected && len(w.flows) == 1 {
+		m.IdleTimeout, m.Flags = reactiveIdle, openflow.FlowSendFlowRem
+	}
+	return w
+}
+
+// entryOf is the entry of a prefix. Where no next hop is known by its MAC the controller finds
 // that out by the first packet.
-func (n *node) entryOf(r *Route) *openflow.FlowMod {
-	k := routeKey(r.Prefix)
-	hops := n.resolved(r)
+func (n *node) entryOf(p netip.Prefix, hops []Hop) *openflow.FlowMod {
+	k := routeKey(p)
 	switch {
 	case len(hops) == 0:
 		return entry(k.Table, k.Priority, k.Match, toController())
@@ -255,21 +278,21 @@ func (n *node) groupID(list []openflow.Bucket) uint32 {
 	return id
 }
 
-// put installs an entry that leads to these hops, its group and its hairpins before it.
-func (n *node) put(m *openflow.FlowMod, hops []Hop) error {
-	if len(hops) > 1 {
-		list := buckets(hops)
+// put installs a way, its group before its entries.
+func (n *node) put(w way) error {
+	if len(w.hops) > 1 {
+		list := buckets(w.hops)
 		g := &openflow.GroupDesc{Kind: openflow.GroupTypeSelect, Group: n.groupID(list), Buckets: list}
 		if err := n.rules.SetGroup(g); err != nil {
 			return err
 		}
 	}
-	for _, h := range n.hairpins(m, hops) {
-		if err := n.rules.Set(h); err != nil {
+	for _, m := range w.flows {
+		if err := n.rules.Set(m); err != nil {
 			return err
 		}
 	}
-	return n.rules.Set(m)
+	return nil
 }
 
 // dropGroups deletes groups that no entry uses any more.
@@ -342,77 +365,55 @@ func isRoute(k controller.RuleKey) bool {
 	return k.Table == routeTable && k.Priority >= priorityRoute && k.Priority < priorityLocal
 }
 
-// compare returns what differs between the routes and the switch: entries to set, and those to remove.
+// compare returns what differs between the routes and the switch: ways to put, and entries to remove.
 func (n *node) compare() (changes []change, gone []controller.RuleKey) {
 	keep := map[controller.RuleKey]bool{}
+	want := func(r *Route, w way, fresh bool) {
+		there := true
+		for _, m := range w.flows {
+			keep[controller.KeyOf(m)] = true
+			there = there && n.rules.Has(m)
+		}
+		if !there {
+			changes = append(changes, change{n, r, w, fresh})
+		}
+	}
 	for _, r := range n.routes() {
-		if !n.wanted(r) {
-			continue
+		if n.wanted(r) {
+			w := n.routeWay(r)
+			want(r, w, n.rules.Flow(controller.KeyOf(w.own())) == nil)
 		}
-		m := n.routeEntry(r)
-		keep[controller.KeyOf(m)] = true
-		old := n.rules.Flow(controller.KeyOf(m))
-		has, hops := n.rules.Has(m), n.resolved(r)
-		for _, h := range n.hairpins(m, hops) {
-			keep[controller.KeyOf(h)] = true
-			has = has && n.rules.Has(h)
-		}
-		if !has {
-			changes = append(changes, change{n, r, m, hops, old == nil})
+	}
+	for _, m := range n.rules.Flows() {
+		if k := controller.KeyOf(m); isRoute(k) && !keep[k] {
+			n.adopt(m)
 		}
 	}
 	for _, nb := range n.neighbors {
-		m := nb.entry()
-		k := controller.KeyOf(m)
-		if !nb.installed || keep[k] { // a route to this very address goes before
-			continue
-		}
-		keep[k] = true
-		if !n.rules.Has(m) { // such a route has gone
-			changes = append(changes, change{n, &Route{Prefix: nb.prefix(), Source: Connected}, m, []Hop{nb.hop()}, false})
+		if nb.installed && !keep[routeKey(nb.prefix())] { // else a route to this very address goes before
+			want(&Route{Prefix: nb.prefix(), Source: Connected}, n.neighborWay(nb), false)
 		}
 	}
-	var beside []*openflow.FlowMod
 	for _, m := range n.rules.Flows() {
-		k := controller.KeyOf(m)
-		switch {
-		case !isRoute(k) || keep[k]:
-		case hairpin(k):
-			beside = append(beside, m)
-		case !n.adopted(m):
+		if k := controller.KeyOf(m); isRoute(k) && !keep[k] {
 			gone = append(gone, k)
-		}
-	}
-	for _, m := range beside {
-		if !n.besideNeighbor(m, gone) {
-			gone = append(gone, controller.KeyOf(m))
 		}
 	}
 	return changes, gone
 }
 
-// routeEntry is entryOf, with the timeout of a reactive route. One with hairpins has none: all their packets may come
-// by these.
-func (n *node) routeEntry(r *Route) *openflow.FlowMod {
-	m := n.entryOf(r)
-	if n.reactive && r.Source != Connected && len(n.hairpins(m, n.resolved(r))) == 0 {
-		m.IdleTimeout, m.Flags = reactiveIdle, openflow.FlowSendFlowRem
-	}
-	return m
-}
-
-// adopted takes an entry for a neighbour that a controller before this one has installed, and that
+// adopt takes an entry for a neighbour that a controller before this one has installed, and that
 // is in a subnet that the router still has, as this one's own.
-func (n *node) adopted(m *openflow.FlowMod) bool {
+func (n *node) adopt(m *openflow.FlowMod) {
 	field, is := m.Match.Get(openflow.FieldIPv4Dst)
 	if !is {
 		if field, is = m.Match.Get(openflow.FieldIPv6Dst); !is {
-			return false
+			return
 		}
 	}
 	p, ok := field.Prefix()
 	if !ok || !p.IsSingleIP() || n.neighbors[p.Addr()] != nil || len(m.Instructions) != 1 {
-		return false
+		return
 	}
 	var mac openflow.MAC
 	var port uint32
@@ -426,10 +427,9 @@ func (n *node) adopted(m *openflow.FlowMod) bool {
 	}
 	f := n.itf[port]
 	if f == nil || !f.reaches(p.Addr()) || !n.up[port] {
-		return false
+		return
 	}
 	n.neighbors[p.Addr()] = &neighbor{address: p.Addr(), itf: f, mac: mac, installed: true}
-	return true
 }
 
 func (n *node) close() {

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"trivet.dev/trivet/controller"
-	"trivet.dev/trivet/openflow"
 )
 
 // follow makes the routes those of the network as it is now.
@@ -58,13 +57,12 @@ func (a *App) follow() {
 	}
 }
 
-// change is an entry to be added or replaced.
+// change is a way to be added or replaced.
 type change struct {
 	*node
 	route *Route
-	flow  *openflow.FlowMod
-	hops  []Hop // that the entry leads to
-	fresh bool  // there was none before
+	way   way
+	fresh bool // there was none before
 }
 
 // install sends what differs, in rounds, and returns the number of entries.
@@ -171,7 +169,7 @@ func (a *App) send(net *network, round []change) {
 		n.mu.Lock()
 		if n.rules != nil && n.net == net {
 			for _, c := range list {
-				_ = n.put(c.flow, c.hops)
+				_ = n.put(c.way)
 			}
 			touched = append(touched, n)
 		}

@@ -78,6 +78,7 @@ func RunDaemon(name string) error {
 		return err
 	}
 	server := &http.Server{Handler: d.handler(), ReadHeaderTimeout: 10 * time.Second}
+	d.changing.Lock() // up and resume give it back: a request to go down comes after them, never before
 	go func() { _ = server.Serve(listener) }()
 	if resumed {
 		go d.resume()
@@ -142,9 +143,8 @@ func peerUID(conn *net.UnixConn) (int, error) {
 	return int(cred.Uid), nil
 }
 
-// up brings the lab up; if it cannot be, nothing of it stays.
+// up brings the lab up; if it cannot be, nothing of it stays. The caller has locked changing.
 func (d *daemon) up() {
-	d.changing.Lock()
 	defer d.changing.Unlock()
 	l, err := local.New(d.state.Name, Dir(d.state.Name))
 	if err == nil {

@@ -57,7 +57,6 @@ func Resume(ctx context.Context, name string, each func(Progress)) (*Client, err
 
 // resume takes the lab over from a daemon that has died.
 func (d *daemon) resume() {
-	d.changing.Lock()
 	defer d.changing.Unlock()
 	if err := d.takeOver(); err != nil {
 		d.closeOnce.Do(func() {

@@ -63,6 +63,9 @@ func Start(ctx context.Context, state State, each func(Progress)) (*Client, erro
 	})
 	defer interrupted()
 	if err := client.Follow(context.Background(), each); err != nil {
+		if ctx.Err() != nil {
+			err = errors.New("interrupted") // the daemon may have gone before it could say so
+		}
 		select {
 		case <-daemon:
 		case <-time.After(5 * time.Second):

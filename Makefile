@@ -60,13 +60,13 @@ bench: bootstrap ## measure Trivet, beside Mininet where both can do it (45 minu
 	@$(MAKE) --no-print-directory build
 	@$(GO) test $(AS_ROOT) -count 1 -timeout 90m -v ./test/bench -pairs $(PAIRS)
 
-papers: bootstrap ## every table and figure of the papers again, and one report: results/ (a day)
+papers: bootstrap ## every table and figure of the papers again, and one report: results/ (4 hours, or BUDGET=90m)
 	@$(MAKE) --no-print-directory build
-	@scripts/papers
+	@scripts/papers $(if $(BUDGET),--budget $(BUDGET))
 
-papers-quick: bootstrap ## the same in 15 minutes: few levels, one repetition
+papers-quick: bootstrap ## all experiments in 15 minutes: few levels, one repetition
 	@$(MAKE) --no-print-directory build
-	@scripts/papers --quick
+	@scripts/papers --quick experiments
 
 lint: ## gofmt, go vet, staticcheck; shellcheck for scripts
 	@scripts/lint $(STATICCHECK)

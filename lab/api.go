@@ -104,17 +104,18 @@ func register(api huma.API, d *daemon) {
 	huma.Post(api, "/v1/apply", func(ctx context.Context, in *body[ApplyRequest]) (*body[ApplyResult], error) {
 		r, err := d.apply(in.Body)
 		if err == nil && !in.Body.DryRun {
-			err = d.follow()
+			err = d.follow(r.links...)
 		}
 		return &body[ApplyResult]{r}, problem(err)
 	}, summary("Change the lab to another topology, touching only what differs"))
 	huma.Post(api, "/v1/link", func(ctx context.Context, in *body[LinkRequest]) (*struct{}, error) {
+		var link *topology.Link
 		change, err := topology.ParseLinkChange(in.Body.Change)
 		if err == nil {
-			err = d.setLink([2]string{in.Body.A, in.Body.B}, max(1, in.Body.Number), change)
+			link, err = d.setLink([2]string{in.Body.A, in.Body.B}, max(1, in.Body.Number), change)
 		}
 		if err == nil && !in.Body.NoWait {
-			err = d.follow()
+			err = d.follow(link)
 		}
 		return nil, problem(err)
 	}, summary("Change a link"))
@@ -206,6 +207,8 @@ type ApplyRequest struct {
 type ApplyResult struct {
 	Changes []string `json:"changes"`
 	Same    int      `json:"same" doc:"How many nodes and links stay as they are"`
+
+	links []*topology.Link // that are new, or another than before
 }
 
 func (d *daemon) apply(r ApplyRequest) (out ApplyResult, err error) {
@@ -227,6 +230,9 @@ func (d *daemon) apply(r ApplyRequest) (out ApplyResult, err error) {
 		out.Same = len(d.local.Topology.Nodes) + len(d.local.Topology.Links)
 		for _, c := range changes {
 			out.Changes = append(out.Changes, c.String())
+			if c.NewLink != nil {
+				out.links = append(out.links, c.NewLink)
+			}
 			if c.OldNode != nil || c.OldLink != nil {
 				out.Same--
 			}

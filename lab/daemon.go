@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"trivet.dev/trivet/controller/api"
+	"trivet.dev/trivet/internal/process"
 	"trivet.dev/trivet/internal/version"
 	"trivet.dev/trivet/target/local"
 	"trivet.dev/trivet/topology"
@@ -64,7 +65,7 @@ func RunDaemon(name string) error {
 		state.Status = Up // of what is on disk: it can be resumed again
 	}
 	state.Version = version.Version
-	state.PID, state.PIDStart = os.Getpid(), processStart(os.Getpid())
+	state.PID, state.PIDStart = os.Getpid(), process.Started(os.Getpid())
 	if err := state.Save(); err != nil {
 		return err
 	}
@@ -378,12 +379,13 @@ func (d *daemon) act(a topology.Action) error {
 		defer cancel()
 		return d.runShell(ctx, a.Node, a.Run)
 	}
-	return d.setLink(a.Ends, 1, a.Change)
+	_, err := d.setLink(a.Ends, 1, a.Change)
+	return err
 }
 
-// setLink changes the n-th link (from 1) between two nodes.
-func (d *daemon) setLink(ends [2]string, n int, c topology.LinkChange) error {
-	return d.change(func(ctx context.Context) error {
+// setLink changes the n-th link (from 1) between two nodes, and returns what became of it.
+func (d *daemon) setLink(ends [2]string, n int, c topology.LinkChange) (link *topology.Link, err error) {
+	err = d.change(func(ctx context.Context) error {
 		for i, l := range d.local.Topology.Links {
 			if !l.Joins(ends[0], ends[1]) {
 				continue
@@ -393,7 +395,8 @@ func (d *daemon) setLink(ends [2]string, n int, c topology.LinkChange) error {
 					return err
 				}
 				err := d.local.SetLink(ctx, i, c)
-				if d.own != nil {
+				link = d.local.Topology.Links[i]
+				if d.own != nil && c != (topology.LinkChange{Up: c.Up}) {
 					d.own.SetMap(d.local.Topology)
 				}
 				return err
@@ -401,19 +404,20 @@ func (d *daemon) setLink(ends [2]string, n int, c topology.LinkChange) error {
 		}
 		return fmt.Errorf("there is no link %s-%s", ends[0], ends[1])
 	})
+	return link, err
 }
 
 // followTime is how long a command that changes the lab waits for the controller to follow.
 const followTime = 5 * time.Second
 
-// follow waits until traffic can flow again after a change.
-func (d *daemon) follow() error {
+// follow waits until traffic can flow again after a change, which was one of these links.
+func (d *daemon) follow(links ...*topology.Link) error {
 	d.changing.Lock()
 	own, t := d.own, d.state.Topology
 	d.changing.Unlock()
 	ctx, cancel := context.WithTimeout(d.ctx, followTime+time.Duration(len(t.Nodes))*time.Millisecond)
 	defer cancel()
-	if err := own.catchUp(ctx, t); err != nil {
+	if err := errors.Join(own.catchUp(ctx, t), d.followForeign(links)); err != nil {
 		return fmt.Errorf("the change is made, but %w", err)
 	}
 	return nil

@@ -147,6 +147,17 @@ func (d *daemon) findPrograms(t *topology.Topology) {
 
 func (p *program) portFile() string { return p.dir + ".port" }
 
+// ControllerPort returns the TCP port on which a controller that a lab runs listens, in the namespace of the switches. It is known
+// before the controller starts.
+func ControllerPort(name, controller string) (uint16, error) {
+	b, err := os.ReadFile(filepath.Join(Dir(name), "controllers", controller+".port"))
+	if err != nil {
+		return 0, err
+	}
+	port, err := strconv.ParseUint(string(b), 10, 16)
+	return uint16(port), err
+}
+
 // watchProgram says it when a controller ends while the lab is up.
 func (d *daemon) watchProgram(p *program, cmd *exec.Cmd, ended chan struct{}) {
 	how := local.WaitFor(cmd)
@@ -188,6 +199,10 @@ func (d *daemon) waitForeign(ctx context.Context, t *topology.Topology) error {
 		if greeted := p.Greeted(t); len(greeted) > 0 {
 			err = d.local.WaitFlows(ctx, greeted)
 		}
+		if p.PerPort && err == nil { // the entries of ports are the last that it makes
+			embedded := slices.DeleteFunc(p.Greeted(t), func(n *topology.Node) bool { return n.Datapath != topology.Embedded })
+			err = d.local.WaitPorts(ctx, embedded, t.Links)
+		}
 		if p.Says != nil {
 			err = p.waitLog(ctx, p.SwitchesOf(t))
 		}
@@ -196,6 +211,23 @@ func (d *daemon) waitForeign(ctx context.Context, t *topology.Topology) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// followForeign waits until the controllers that the lab runs have followed a change of links, as far as they look at ports.
+func (d *daemon) followForeign(links []*topology.Link) error {
+	d.changing.Lock()
+	defer d.changing.Unlock()
+	ctx, cancel := context.WithTimeout(d.ctx, time.Duration(d.state.Wait))
+	defer cancel()
+	for _, p := range d.programs {
+		if !p.PerPort || !p.alive() || d.state.Wait == 0 {
+			continue
+		}
+		if err := d.local.WaitPorts(ctx, p.SwitchesOf(d.local.Topology), links); err != nil {
+			return fmt.Errorf("%s: %w", p.Name, err)
+		}
+	}
+	return nil
 }
 
 // waitLog waits until the controller's log speaks of each of the switches.

@@ -11,12 +11,12 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"trivet.dev/trivet/internal/process"
 	"trivet.dev/trivet/topology"
 )
 
@@ -56,6 +56,9 @@ type State struct {
 
 	Left Status `json:"-"` // of an Orphaned lab: what it was when its daemon died; empty: nobody knows
 }
+
+// OfExperiment is the Source of the labs that experiments bring up and take down.
+const OfExperiment = "an experiment"
 
 // NamePattern is what a lab may be called: safe as a file name, a cgroup and in a table.
 var NamePattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,39}$`)
@@ -186,7 +189,7 @@ func labList() string {
 
 // Alive says whether the lab's daemon runs.
 func (s State) Alive() bool {
-	return s.PID != 0 && processStart(s.PID) == s.PIDStart
+	return s.PID != 0 && process.Started(s.PID) == s.PIDStart
 }
 
 // KillDaemon ends the daemon, if it runs, and waits until it is gone.
@@ -205,7 +208,7 @@ func (s State) KillDaemon() error {
 func (s State) waitDead() error {
 	for range 1000 {
 		threads, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", s.PID))
-		if len(threads) < 2 || s.Alive() || processStart(s.PID) != 0 {
+		if len(threads) < 2 || s.Alive() || process.Started(s.PID) != 0 {
 			return nil
 		}
 		time.Sleep(5 * time.Millisecond)
@@ -222,20 +225,4 @@ func (s State) WaitDaemon() error {
 		time.Sleep(5 * time.Millisecond)
 	}
 	return fmt.Errorf("the daemon of lab %s (process %d) does not end", s.Name, s.PID)
-}
-
-// processStart returns when a process started, in clock ticks since boot, or 0
-// where there is none (proc(5), field 22 of stat). A zombie is none.
-func processStart(pid int) uint64 {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0
-	}
-	after := string(b[strings.LastIndexByte(string(b), ')')+1:])
-	fields := strings.Fields(after)
-	if len(fields) < 20 || fields[0] == "Z" {
-		return 0
-	}
-	start, _ := strconv.ParseUint(fields[19], 10, 64)
-	return start
 }

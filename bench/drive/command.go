@@ -7,14 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"regexp"
 	"strconv"
 	"strings"
-	"syscall"
-	"time"
-
-	"golang.org/x/sys/unix"
 
 	"trivet.dev/trivet/bench/experiment"
 	"trivet.dev/trivet/bench/result"
@@ -43,13 +38,14 @@ func command(ctx context.Context, b *bed) (o experiment.Outcome, err error) {
 // killed, with all it has started.
 func onMachine(ctx context.Context, script, lab string) ([]byte, error) {
 	var out, errOut bytes.Buffer
-	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", script)
+	cmd, release, err := leashed(ctx, []string{"/bin/sh", "-c", script})
+	if err != nil {
+		return nil, err
+	}
+	defer release()
 	cmd.Stdout, cmd.Stderr = &out, &errOut
 	cmd.Env = append(os.Environ(), "TRIVET_LAB="+lab)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
-	cmd.WaitDelay = time.Second
-	err := cmd.Run()
+	err = cmd.Run()
 	if said := strings.TrimSpace(errOut.String()); err != nil && said != "" {
 		err = fmt.Errorf("%w: %s", err, said)
 	}

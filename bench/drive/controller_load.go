@@ -127,10 +127,10 @@ func (b *bed) controllerPID(name string) int {
 	if !ok {
 		return 0
 	}
-	text, _ := os.ReadFile(filepath.Join(own.cgroups.Of(b.name), ".controller-"+name, "cgroup.procs"))
-	first, _, _ := strings.Cut(string(text), "\n")
-	pid, _ := strconv.Atoi(first)
-	return pid
+	if pids := own.cgroups.Processes(b.name, ".controller-"+name); len(pids) > 0 {
+		return pids[0]
+	}
+	return 0
 }
 
 // quoted writes a command for the shell (POSIX, 2.2.2).

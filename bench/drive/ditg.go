@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -25,19 +27,19 @@ var ditgPorts atomic.Int32
 // sent it reads in the sender's: ITGDec does not see that the last packets of a flow are missing.
 func dITG(ctx context.Context, b *bed) (o experiment.Outcome, err error) {
 	from, to := b.options.Text("from"), b.options.Text("to")
-	address, err := b.addressOf(to)
+	address, err := b.destination()
 	if err != nil {
 		return o, err
 	}
-	dir, err := os.MkdirTemp("", "itg") // D-ITG has little room for names
+	dir, err := b.scratch()
 	if err != nil {
 		return o, err
 	}
 	defer os.RemoveAll(dir)
-	t := ditgTest{bed: b, from: from, to: to, flows: b.options.Int("flows"), script: filepath.Join(dir, "flows"), sent: filepath.Join(dir, "s"), received: filepath.Join(dir, "r")}
+	t := ditgTest{bed: b, from: from, to: to, flows: b.options.Int("flows"), dir: dir}
 	ports := int32(t.flows) + 1
 	t.port = 20_000 + int(ditgPorts.Add(ports)-ports)%20_000
-	if err := os.WriteFile(t.script, []byte(ditgScript(b.options, address, t.port)), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, ditgFlows), []byte(ditgScript(b.options, address, t.port)), 0o600); err != nil {
 		return o, err
 	}
 	if err := t.run(ctx); err != nil {
@@ -49,13 +51,22 @@ func dITG(ctx context.Context, b *bed) (o experiment.Outcome, err error) {
 // ditgTest is one run of D-ITG.
 type ditgTest struct {
 	*bed
-	from, to               string
-	flows, port            int
-	script, sent, received string // files
+	from, to    string
+	flows, port int
+	dir         string
+}
+
+// Files in a test's directory, in which all programs of D-ITG run: they have little room for names.
+const ditgFlows, ditgSent, ditgReceived = "flows", "sent", "received"
+
+// in runs one of D-ITG's programs.
+func (t *ditgTest) in(ctx context.Context, node string, out, errOut io.Writer, argv ...string) error {
+	argv = append([]string{"/bin/sh", "-c", `cd "$0" && exec "$@"`, t.dir}, argv...)
+	return t.place.run(ctx, node, argv, nil, out, errOut)
 }
 
 // ditgScript is ITGSend's, a line a flow.
-func ditgScript(o experiment.Options, address string, port int) string {
+func ditgScript(o experiment.Options, address netip.Addr, port int) string {
 	var out strings.Builder
 	for i := range o.Int("flows") {
 		fmt.Fprintf(&out, "-a %s -Sdp %d -rp %d -T %s -C %s -c %d -t %d\n", address, port, port+1+i, strings.ToUpper(o.Text("protocol")),
@@ -64,31 +75,36 @@ func ditgScript(o experiment.Options, address string, port int) string {
 	return out.String()
 }
 
-// run sends all flows. The receiver is ended when it has closed the log of the last of them.
+// run sends all flows. The receiver is ended when it has closed the log of the last of them; where it ends before, so does all.
 func (t *ditgTest) run(ctx context.Context) error {
-	serving, stop := context.WithCancel(ctx)
-	said, ended := &listener{word: []byte("Press Ctrl-C"), heard: make(chan struct{})}, make(chan error, 1)
+	ctx, stop := context.WithCancelCause(ctx)
+	said, ended := &listener{word: []byte("Press Ctrl-C"), heard: make(chan struct{})}, make(chan struct{})
 	go func() {
-		ended <- t.place.run(serving, t.to, []string{"ITGRecv", "-Sp", strconv.Itoa(t.port)}, nil, said, said)
+		defer close(ended)
+		err := t.in(ctx, t.to, said, said, "ITGRecv", "-Sp", strconv.Itoa(t.port))
+		if err == nil {
+			err = errors.New("it ended before all flows did")
+		}
+		stop(explain(t.to, "ITGRecv", err, said.text())) // the first cause stays
 	}()
-	defer func() { stop(); <-ended }()
+	defer func() { stop(context.Canceled); <-ended }()
 	select {
 	case <-said.heard:
-	case err := <-ended:
-		ended <- nil
-		if err == nil {
-			err = errors.New("it ended at once")
-		}
-		return explain(t.to, "ITGRecv", err, said.text())
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 	if err := t.send(ctx); err != nil {
-		return err
+		select { // a sender whose receiver has died may be told before we are, and says little
+		case <-ended:
+		case <-time.After(time.Second):
+		}
+		return errors.Join(context.Cause(ctx), err)
 	}
 	for strings.Count(said.text(), "Finish on") < t.flows {
 		select {
 		case <-time.After(10 * time.Millisecond):
 		case <-ctx.Done():
-			return fmt.Errorf("ITGRecv in %s did not see the end of all flows: %w", t.to, ctx.Err())
+			return fmt.Errorf("ITGRecv in %s did not see the end of all flows: %w", t.to, context.Cause(ctx))
 		}
 	}
 	return nil
@@ -98,7 +114,7 @@ func (t *ditgTest) run(ctx context.Context) error {
 func (t *ditgTest) send(ctx context.Context) error {
 	for began := time.Now(); ; {
 		var said bytes.Buffer
-		err := t.place.run(ctx, t.from, []string{"ITGSend", t.script, "-l", t.sent, "-x", t.received}, nil, &said, &said)
+		err := t.in(ctx, t.from, &said, &said, "ITGSend", ditgFlows, "-l", ditgSent, "-x", ditgReceived)
 		switch {
 		case err == nil && strings.Count(said.String(), "Finished sending") >= t.flows:
 			return nil
@@ -115,18 +131,18 @@ func (t *ditgTest) send(ctx context.Context) error {
 // decode reads a log by ITGDec.
 func (t *ditgTest) decode(ctx context.Context, node, log string) (total ditg.Summary, flows []ditg.Summary, err error) {
 	var out, errOut bytes.Buffer
-	if err := t.place.run(ctx, node, []string{"ITGDec", log}, nil, &out, &errOut); err != nil {
+	if err := t.in(ctx, node, &out, &errOut, "ITGDec", log); err != nil {
 		return total, nil, explain(node, "ITGDec", err, errOut.String())
 	}
 	return ditg.Decode(&out)
 }
 
 func (t *ditgTest) outcome(ctx context.Context) (o experiment.Outcome, err error) {
-	sent, sentFlows, err := t.decode(ctx, t.from, t.sent)
+	sent, sentFlows, err := t.decode(ctx, t.from, ditgSent)
 	if err != nil {
 		return o, fmt.Errorf("what was sent: %w", err)
 	}
-	got, gotFlows, err := t.decode(ctx, t.to, t.received)
+	got, gotFlows, err := t.decode(ctx, t.to, ditgReceived)
 	if err != nil && !errors.Is(err, ditg.ErrNothing) {
 		return o, fmt.Errorf("what was received: %w", err)
 	}

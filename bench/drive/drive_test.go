@@ -270,6 +270,8 @@ func TestCheck(t *testing.T) {
 		"lab: {target: moon}": "there are local and mininet",
 		"lab: {target: mininet, datapath: embedded, controller: none}": "datapath: ovs or datapath: bridge",
 		"lab: {target: mininet, datapath: ovs, controller: trivet}":    "switches that learn",
+		"lab: {isolate: 4000}":                   "isolate: processor 4000 is not among",
+		"lab: {pin_nodes: 0,pin_datapath: 4000}": "pin datapath: processor 4000 is not among",
 	} {
 		e, problems := experiment.Read("x.yaml", []byte("topology: linear,2\nprobes: [ping: {from: h1, to: h2}]\n"+text+"\n"), experiment.Standard())
 		if err := problems.Err(); err != nil {
@@ -332,7 +334,7 @@ func TestMininetErrors(t *testing.T) {
 // TestTraceroute proves that lines of traceroute are read, also where a hop is silent or answers by two addresses.
 func TestTraceroute(t *testing.T) {
 	hops := readTraceroute("traceroute to 10.0.3.2 (10.0.3.2), 30 hops max, 60 byte packets\n 1  10.0.1.1  0.500 ms  0.250 ms *\n 2  * * *\n10  10.0.3.9  1 ms 10.0.3.2  2 ms  3 ms\n")
-	if len(hops) != 3 || hops[0].address != "10.0.1.1" || !slices.Equal(hops[0].rtt, []float64{0.0005, 0.00025}) || hops[1].address != "" || hops[1].number != 2 || hops[2].number != 10 || len(hops[2].rtt) != 3 {
+	if len(hops) != 3 || hops[0].address.String() != "10.0.1.1" || !slices.Equal(hops[0].rtt, []float64{0.0005, 0.00025}) || hops[1].address.IsValid() || hops[1].number != 2 || hops[2].number != 10 || len(hops[2].rtt) != 3 {
 		t.Errorf("%+v", hops)
 	}
 }

@@ -62,6 +62,7 @@ func (d *Driver) Clean(ctx context.Context) ([]string, error) {
 			errs = append(errs, s.Stop(ctx, func(lab.Progress) {}))
 		}
 	}
+	errs = append(errs, clearScratch(d.Prefix+"-*"))
 	groups, err := local.FindCgroups()
 	if err != nil {
 		return names, errors.Join(append(errs, err)...)
@@ -84,14 +85,17 @@ func Check(p *experiment.Plan) error {
 			errs = append(errs, errors.New(text))
 		}
 	}
-	seen := map[string]bool{}
+	labs := map[string]*topology.Topology{}
 	for i := range p.Cells {
 		c := &p.Cells[i]
-		if key, _ := json.Marshal(c.Lab); !seen[string(key)] { // cells may share one
-			seen[string(key)] = true
-			if err := checkLab(&c.Lab, p.Experiment.Dir()); err != nil {
+		key, _ := json.Marshal(c.Lab)
+		t, seen := labs[string(key)] // cells may share one
+		if !seen {
+			var err error
+			if t, err = checkLab(&c.Lab, p.Experiment.Dir()); err != nil {
 				add("%s: %s", c.ID, err)
 			}
+			labs[string(key)] = t
 		}
 		for _, probe := range slices.Concat(c.Groups...) {
 			switch {
@@ -99,6 +103,9 @@ func Check(p *experiment.Plan) error {
 				add("%s: this build does not have the probe", probe.Kind)
 			case c.Lab.Options["target"] == onMininet && !everywhere[probe.Kind]:
 				add("%s: cannot be used with target: mininet", probe.Kind)
+			}
+			if err := checkIPv6(t, probe.Options); err != nil {
+				add("%s: %s", probe.Name, err)
 			}
 			for _, tool := range toolsOf[probe.Kind] {
 				if _, err := exec.LookPath(tool); err != nil {
@@ -110,24 +117,41 @@ func Check(p *experiment.Plan) error {
 	return errors.Join(errs...)
 }
 
-func checkLab(l *experiment.Lab, dir string) error {
+// checkIPv6 says which node lacks an address that a probe over IPv6 needs; t is nil where the lab itself cannot be.
+func checkIPv6(t *topology.Topology, o experiment.Options) error {
+	if t == nil || !o.Truth("ipv6") {
+		return nil
+	}
+	nodes := []string{o.Text("from"), o.Text("to")}
+	if o.Truth("all") {
+		nodes = nil
+		for _, n := range t.NodesOf(topology.Host) {
+			nodes = append(nodes, n.Name)
+		}
+	}
+	for _, n := range nodes {
+		if _, err := addressOf(t, n, true); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkLab(l *experiment.Lab, dir string) (*topology.Topology, error) {
 	t, problems := l.Resolve(dir, defaultsOf(l))
 	if err := problems.Err(); err != nil {
-		return err
+		return nil, err
 	}
 	switch target := l.Options["target"]; target {
 	case onLocal:
-		if err := lab.Supported(t); err != nil {
-			return err
-		}
-		return lab.Installed(t)
+		return t, errors.Join(lab.Supported(t), lab.Installed(t), tune.Check(tuned(l, ""), t))
 	case onMininet:
 		if tuned(l, "").Any() {
-			return errors.New("target: mininet: isolate and pins are for labs of Trivet's; bind the whole run instead:  taskset -c 1 trivet bench run …")
+			return t, errors.New("target: mininet: isolate and pins are for labs of Trivet's; bind the whole run instead:  taskset -c 1 trivet bench run …")
 		}
-		return checkMininet(t)
+		return t, checkMininet(t)
 	default:
-		return fmt.Errorf("target: %s: there are local and mininet in this build", target)
+		return t, fmt.Errorf("target: %s: there are local and mininet in this build", target)
 	}
 }
 
@@ -147,6 +171,9 @@ func tuned(l *experiment.Lab, name string) tune.Settings {
 
 // Up brings up the lab of a cell, and tunes the machine to it.
 func (d *Driver) Up(ctx context.Context, cell *experiment.Cell) (experiment.Instance, error) {
+	if cell.Bare && !tuned(&cell.Lab, "").Any() {
+		return &instance{driver: d, cell: cell, topology: &topology.Topology{}, place: nowhere{}}, nil
+	}
 	i, err := d.up(ctx, cell)
 	if err != nil {
 		return nil, err // and no instance that is nil inside
@@ -164,6 +191,7 @@ func (d *Driver) up(ctx context.Context, cell *experiment.Cell) (*instance, erro
 		return nil, err
 	}
 	i := &instance{driver: d, cell: cell, topology: t, name: fmt.Sprintf("%s-%d", d.Prefix, d.count.Add(1))}
+	i.listenEarly(ctx)
 	var err error
 	if cell.Lab.Options["target"] == onMininet {
 		i.place, err = startMininet(ctx, i.name, t)
@@ -171,6 +199,7 @@ func (d *Driver) up(ctx context.Context, cell *experiment.Cell) (*instance, erro
 		i.place, err = d.start(ctx, i.name, t)
 	}
 	if err != nil {
+		_ = i.south.close()
 		return nil, err
 	}
 	return i, nil
@@ -185,7 +214,7 @@ func (d *Driver) start(ctx context.Context, name string, t *topology.Topology) (
 	if wait == 0 {
 		wait = time.Minute
 	}
-	state := lab.State{Name: name, Status: lab.Starting, Version: version.Version, Source: "an experiment", Target: onLocal,
+	state := lab.State{Name: name, Status: lab.Starting, Version: version.Version, Source: lab.OfExperiment, Target: onLocal,
 		Owner: lab.Owner(), Created: time.Now(), Wait: topology.Duration(wait), Topology: t}
 	var warnings []error
 	client, err := lab.Start(ctx, state, func(p lab.Progress) {

@@ -21,11 +21,7 @@ const followers = 3
 // it came.
 func flowSetup(ctx context.Context, b *bed) (o experiment.Outcome, err error) {
 	from, to := b.options.Text("from"), b.options.Text("to")
-	text, err := b.addressOf(to)
-	if err != nil {
-		return o, err
-	}
-	address, err := netip.ParseAddr(text)
+	address, err := b.destination()
 	if err != nil {
 		return o, err
 	}

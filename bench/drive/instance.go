@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"time"
 
 	"trivet.dev/trivet/bench/environment"
@@ -19,6 +20,7 @@ type instance struct {
 	name     string
 	place    placeOf
 	restore  func() error // undoes what was tuned; may be nil
+	south    *southbound  // nil: nobody has asked for it
 }
 
 // placeOf is a place with a life.
@@ -35,7 +37,7 @@ func (i *instance) Run(ctx context.Context, p experiment.Probe) (experiment.Outc
 	if k == nil {
 		return experiment.Outcome{}, fmt.Errorf("this build does not have the probe %s", p.Kind)
 	}
-	b := &bed{topology: i.topology, cell: i.cell, options: p.Options, name: i.name, place: i.place, alone: i.alone(p), fresh: i.fresh}
+	b := &bed{topology: i.topology, cell: i.cell, options: p.Options, name: i.name, place: i.place, alone: i.alone(p), fresh: i.fresh, south: i.listen}
 	if own, ok := i.place.(*ownLab); ok {
 		b.lab = own.client
 	} else if !everywhere[p.Kind] {
@@ -89,7 +91,19 @@ func (i *instance) Down(ctx context.Context) error {
 	if i.restore != nil {
 		err = i.restore()
 	}
-	return errors.Join(err, i.place.down(ctx))
+	return errors.Join(err, i.south.close(), i.place.down(ctx), clearScratch(i.name))
+}
+
+// listen makes sure that the lab's connections to controllers of others are listened to.
+func (i *instance) listen() (*southbound, error) {
+	if i.south == nil { // another cell has brought the lab up
+		spots, err := i.spots()
+		if err != nil {
+			return nil, err
+		}
+		i.south = seekSpots(context.Background(), i.name, spots, false)
+	}
+	return i.south, i.south.settled()
 }
 
 // exitError says that a program has ended with another code than 0.
@@ -111,26 +125,37 @@ func notInstalled(err error) bool {
 	return errors.As(err, &e) && *e == 127
 }
 
-// addressOf returns the first IPv4 address of a node, as text.
-func (b *bed) addressOf(node string) (string, error) {
-	for _, l := range b.topology.Links {
+// v6 says whether the probe measures over IPv6.
+func (b *bed) v6() bool { return b.options.Truth("ipv6") }
+
+// destination is the address of the node that the probe sends to.
+func (b *bed) destination() (netip.Addr, error) {
+	return addressOf(b.topology, b.options.Text("to"), b.v6())
+}
+
+// addressOf returns a node's first address of a family, of its links before that of its loopback.
+func addressOf(t *topology.Topology, node string, v6 bool) (netip.Addr, error) {
+	var all []netip.Prefix
+	for _, l := range t.Links {
 		for _, e := range l.Ends {
-			if e.Node != node {
-				continue
-			}
-			for _, a := range e.Addresses {
-				if a.Addr().Is4() {
-					return a.Addr().String(), nil
-				}
+			if e.Node == node {
+				all = append(all, e.Addresses...)
 			}
 		}
 	}
-	if n := b.topology.Node(node); n != nil {
-		for _, a := range n.Loopback {
-			if a.Addr().Is4() {
-				return a.Addr().String(), nil
-			}
+	if n := t.Node(node); n != nil {
+		all = append(all, n.Loopback...)
+	}
+	for _, a := range all {
+		if a.Addr().Is6() == v6 {
+			return a.Addr(), nil
 		}
 	}
-	return "", fmt.Errorf("%s has no IPv4 address", node)
+	switch {
+	case v6 && t.IPv6 == topology.IPv6Off:
+		return netip.Addr{}, fmt.Errorf("%s has no IPv6 address, as the lab has no IPv6; write lab: {ipv6: assigned}", node)
+	case v6:
+		return netip.Addr{}, fmt.Errorf("%s has no IPv6 address", node)
+	}
+	return netip.Addr{}, fmt.Errorf("%s has no IPv4 address", node)
 }

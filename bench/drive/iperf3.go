@@ -22,17 +22,17 @@ var iperfPorts atomic.Int32
 // iperf3 measures throughput (bit/s of payload, received), and with it retransmissions of TCP, or loss and jitter of UDP.
 func iperf3(ctx context.Context, b *bed) (o experiment.Outcome, err error) {
 	from, to := b.options.Text("from"), b.options.Text("to")
-	address, err := b.addressOf(to)
+	address, err := b.destination()
 	if err != nil {
 		return o, err
 	}
 	port := strconv.Itoa(5201 + int(iperfPorts.Add(1)-1)%10000)
-	stop, err := b.serve(ctx, to, "listening", "iperf3", "--server", "--one-off", "--forceflush", "--bind", address, "--port", port)
+	stop, err := b.serve(ctx, to, "listening", "iperf3", "--server", "--one-off", "--forceflush", "--bind", address.String(), "--port", port)
 	if err != nil {
 		return o, err
 	}
 	defer stop()
-	args := append([]string{"iperf3", "--client", address, "--port", port}, iperfArguments(b.options)...)
+	args := append([]string{"iperf3", "--client", address.String(), "--port", port}, iperfArguments(b.options)...)
 	before := b.place.ports()[socketsOf(to)]
 	text, err := b.output(ctx, from, args...)
 	if b.options["protocol"] == "udp" { // what iperf3 itself could not take is no loss of the network's
@@ -100,7 +100,8 @@ type iperfReport struct {
 		ReceivedBack *iperfSum `json:"sum_received_bidir_reverse"`
 	} `json:"end"`
 	Start struct {
-		Test struct {
+		Segment int `json:"tcp_mss_default"` // the most payload of a segment, in bytes
+		Test    struct {
 			BlockSize int `json:"blksize"`
 		} `json:"test_start"`
 	} `json:"start"`
@@ -179,13 +180,6 @@ func (r *iperfReport) overTime() *result.Measurement {
 	return &m
 }
 
-// Headers of a full frame in bytes, that a link's bandwidth counts and iperf3 does not: Ethernet 14, IPv4 20, UDP 8 or TCP 20
-// with its time stamps 12.
-const (
-	udpHeaders = 14 + 20 + 8
-	tcpHeaders = 14 + 20 + 32
-)
-
 // checkRate holds the narrowest link on the way against what passed through it. Too little is held against it only where iperf3
 // would have sent more.
 func (b *bed) checkRate(from, to string, r *iperfReport) []environment.LinkCheck {
@@ -200,7 +194,7 @@ func (b *bed) checkRate(from, to string, r *iperfReport) []environment.LinkCheck
 		}
 	}
 	udp := b.options["protocol"] == "udp"
-	given := throughput(r.End.Sum, r.End.Received, udp) * overhead(r, udp)
+	given := throughput(r.End.Sum, r.End.Received, udp) * r.overhead(udp, b.v6())
 	if narrowest == 0 || given == 0 || given < float64(narrowest) && !b.fills(way, narrowest) {
 		return nil
 	}
@@ -236,14 +230,34 @@ func (b *bed) fills(way []hop, rate topology.Rate) bool {
 	return b.options["window"] == "" && round.Seconds()*float64(rate)/8 <= mostUnderWay && b.options.Time("time") >= max(2*time.Second, leastCrossing*round)
 }
 
-// overhead is by how much more the link carries than iperf3's payload.
-func overhead(r *iperfReport, udp bool) float64 {
-	payload := 1448.0
-	if udp && r.Start.Test.BlockSize > 0 && r.Start.Test.BlockSize < 1472 {
-		payload = float64(r.Start.Test.BlockSize)
+// tcpOverhead is TCP's header with its time stamps, in bytes.
+const tcpOverhead = 20 + 12
+
+// overhead is by how much more the link carries, by frames, than iperf3's payload. How long a full frame is follows from the
+// segments that TCP made on the connection by which iperf3 is controlled: they are as long as the devices on the way let them be.
+func (r *iperfReport) overhead(udp, v6 bool) float64 {
+	ip := ipHeader(v6)
+	segment := r.Start.Segment
+	if segment <= 0 {
+		segment = 1500 - ip - tcpOverhead
 	}
-	if udp {
-		return (payload + udpHeaders) / payload
+	if !udp {
+		return float64(ethernetHeader+ip+tcpOverhead+segment) / float64(segment)
 	}
-	return (payload + tcpHeaders) / payload
+	block := r.Start.Test.BlockSize
+	if block <= 0 {
+		block = segment
+	}
+	frames, headers := 1, ethernetHeader+ip
+	if mtu := segment + tcpOverhead + ip; ip+udpHeader+block > mtu {
+		if v6 {
+			headers += fragmentHeader
+		}
+		each := (mtu + ethernetHeader - headers) / 8 * 8 // of a fragment (RFC 791, section 3.2; RFC 8200, section 4.5)
+		frames = (udpHeader + block + each - 1) / max(8, each)
+	}
+	return float64(frames*headers+udpHeader+block) / float64(block)
 }
+
+// fragmentHeader is IPv6's in each fragment, in bytes (RFC 8200, section 4.5).
+const fragmentHeader = 8

@@ -23,6 +23,7 @@ type bed struct {
 	place place
 	alone bool // no other probe runs at the same time, and nothing happens meanwhile
 	fresh func(context.Context) (up, down time.Duration, err error)
+	south func() (*southbound, error) // listens to connections to controllers; see instance.listen
 }
 
 // place is where the nodes of a lab are: what a probe needs of them, whoever brought them up.
@@ -58,4 +59,4 @@ var kinds = map[string]kind{
 
 // everywhere are the kinds that need a place only; the others need a lab of Trivet's.
 var everywhere = map[string]bool{"ping": true, "iperf3": true, "traceroute": true, "up_down": true, "command": true,
-	"ditg": true, "packets": true, "flow_setup": true, "convergence": true}
+	"ditg": true, "packets": true, "flow_setup": true, "convergence": true, "controller_packets": true}

@@ -26,6 +26,8 @@ func TestMain(m *testing.M) {
 			ended(local.RunInit())
 		case packets.Command:
 			ended(packets.Serve(os.Stdin, os.Stdout))
+		case LeashCommand:
+			ended(Leash(os.Args[2:]))
 		}
 	}
 	dir, err := os.MkdirTemp("", "tvd")

@@ -228,7 +228,7 @@ func mininetRequest(t *topology.Topology) (asked []byte, kind string) {
 		for i, e := range l.Ends {
 			one.Ends[i], one.Impair[i] = [2]any{e.Node, *e.Port}, mininetImpairment(l.Egress(i))
 			for _, a := range e.Addresses {
-				if a.Addr().Is4() && hosts[e.Node] != nil {
+				if hosts[e.Node] != nil {
 					hosts[e.Node] = append(hosts[e.Node], [2]any{*e.Port, a.String()})
 				}
 			}

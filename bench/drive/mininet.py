@@ -49,7 +49,10 @@ net.start()
 for name, addresses in asked['hosts'].items():
     host = net[name]
     for port, address in addresses:
-        host.intfs[port].setIP(address)
+        if ':' in address:  # Mininet's own way is IPv4's only
+            host.cmd('ip -6 address add %s dev %s nodad' % (address, host.intfs[port]))
+        else:
+            host.intfs[port].setIP(address)
     if asked['switch'] == 'ovs' and asked['datapath'] == 'user':  # else TCP stalls: nobody fills its checksums in
         for intf in host.intfList():
             host.cmd('ethtool -K %s tx off' % intf)

@@ -5,14 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"trivet.dev/trivet/bench/environment"
 	"trivet.dev/trivet/bench/experiment"
@@ -37,13 +33,12 @@ func (m *mininetLab) inside(node string, f func() error) error {
 }
 
 func (m *mininetLab) run(ctx context.Context, node string, argv []string, in io.Reader, out, errOut io.Writer) error {
-	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.Dir = in, out, errOut, "/"
-	// It ends with its thread, and so with this process: the thread waits for it.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
-	cmd.WaitDelay = time.Second
-	err := m.inside(node, cmd.Run)
+	cmd, release, err := leashed(ctx, argv)
+	if err == nil {
+		defer release()
+		cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.Dir = in, out, errOut, "/"
+		err = m.inside(node, cmd.Run)
+	}
 	var ended *exec.ExitError
 	switch {
 	case ctx.Err() != nil:
@@ -61,11 +56,11 @@ func (m *mininetLab) ping(ctx context.Context, r lab.PingRequest) (out lab.PingR
 	for _, a := range m.topology.NodesOf(topology.Host) {
 		for _, b := range m.topology.NodesOf(topology.Host) {
 			if a != b && (r.From == "" || r.From == a.Name && r.To == b.Name) {
-				text, err := (&bed{topology: m.topology}).addressOf(b.Name)
+				address, err := addressOf(m.topology, b.Name, r.IPv6)
 				if err != nil {
 					return out, err
 				}
-				pairs = append(pairs, probe.Pair{From: a.Name, To: b.Name, Address: netip.MustParseAddr(text)})
+				pairs = append(pairs, probe.Pair{From: a.Name, To: b.Name, Address: address})
 			}
 		}
 	}
@@ -77,7 +72,7 @@ func (m *mininetLab) ping(ctx context.Context, r lab.PingRequest) (out lab.PingR
 		err = m.inside(node, func() (err error) {
 			// As Trivet's labs have it: sockets that send echo requests are for all.
 			if err = os.WriteFile("/proc/sys/net/ipv4/ping_group_range", []byte("0 2147483647"), 0); err == nil {
-				p, err = probe.OpenPinger(false)
+				p, err = probe.OpenPinger(r.IPv6)
 			}
 			return err
 		})

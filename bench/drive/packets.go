@@ -44,11 +44,7 @@ func exactRate(ctx context.Context, b *bed) (o experiment.Outcome, err error) {
 // stream sends a stream from the probe's node from to its node to.
 func (b *bed) stream(ctx context.Context, s packets.Send, r packets.Receive) (*packets.Sent, *packets.Received, error) {
 	from, to := b.options.Text("from"), b.options.Text("to")
-	text, err := b.addressOf(to)
-	if err != nil {
-		return nil, nil, err
-	}
-	address, err := netip.ParseAddr(text)
+	address, err := b.destination()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -175,7 +171,7 @@ func (b *bed) checkStream(x exchange) []environment.LinkCheck {
 	}
 	for _, h := range way {
 		w := float64(h.impairment().Bandwidth)
-		if w > 0 && x.asked.Rate*8*float64(x.asked.Size+frameOverhead) > 0.9*w {
+		if w > 0 && x.asked.Rate*8*float64(b.frame(x.asked.Size)) > 0.9*w {
 			return nil
 		}
 	}
@@ -184,7 +180,7 @@ func (b *bed) checkStream(x exchange) []environment.LinkCheck {
 	for i, p := range x.got.Delays {
 		ms[i] = 1e3 * p.Value
 	}
-	if c.AskedDelay, c.GivenDelay = delays(way, x.asked.Size, ms); c.AskedDelay == 0 {
+	if c.AskedDelay, c.GivenDelay = delays(way, b.frame(x.asked.Size), ms); c.AskedDelay == 0 {
 		c.GivenDelay = 0
 	}
 	return []environment.LinkCheck{c}

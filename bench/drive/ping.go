@@ -15,7 +15,7 @@ import (
 // ping measures round trip times (rtt, in s) and their loss, of a pair or of all pairs of hosts.
 func ping(ctx context.Context, b *bed) (o experiment.Outcome, err error) {
 	r := lab.PingRequest{From: b.options.Text("from"), To: b.options.Text("to"), Count: b.options.Int("count"),
-		Size: b.options.Int("size"), Interval: topology.Duration(b.options.Time("interval"))}
+		Size: b.options.Int("size"), Interval: topology.Duration(b.options.Time("interval")), IPv6: b.v6()}
 	got, err := b.place.ping(ctx, r)
 	received := 0
 	var reasons []error

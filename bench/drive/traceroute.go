@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/netip"
 	"regexp"
 	"strconv"
 	"strings"
@@ -15,11 +16,11 @@ import (
 // traceroute counts the hops on the way and measures the round trip to each (hop_rtt in s, with the hop's number and address as labels).
 func traceroute(ctx context.Context, b *bed) (o experiment.Outcome, err error) {
 	from, to := b.options.Text("from"), b.options.Text("to")
-	address, err := b.addressOf(to)
+	address, err := b.destination()
 	if err != nil {
 		return o, err
 	}
-	text, err := b.output(ctx, from, "traceroute", "-n", "-q", "3", "-w", "2", "-m", b.options.Text("hops"), address)
+	text, err := b.output(ctx, from, "traceroute", "-n", "-q", "3", "-w", "2", "-m", b.options.Text("hops"), address.String())
 	o.Details, _ = json.Marshal(map[string]string{"output": string(text)})
 	hops := readTraceroute(string(text))
 	if err != nil {
@@ -35,7 +36,7 @@ func traceroute(ctx context.Context, b *bed) (o experiment.Outcome, err error) {
 	o.Measurements = append(o.Measurements, result.Measurement{Metric: "hops", Unit: "hops", Values: []float64{float64(last.number)}, Labels: map[string]string{"from": from, "to": to}})
 	for _, h := range hops {
 		if len(h.rtt) > 0 {
-			labels := map[string]string{"from": from, "to": to, "hop": strconv.Itoa(h.number), "address": h.address}
+			labels := map[string]string{"from": from, "to": to, "hop": strconv.Itoa(h.number), "address": h.address.String()}
 			o.Measurements = append(o.Measurements, result.Measurement{Metric: "hop_rtt", Unit: "s", Values: h.rtt, Labels: labels})
 		}
 	}
@@ -45,7 +46,7 @@ func traceroute(ctx context.Context, b *bed) (o experiment.Outcome, err error) {
 // tracedHop is a line of traceroute: the address that answered first, and round trip times in s.
 type tracedHop struct {
 	number  int
-	address string
+	address netip.Addr
 	rtt     []float64
 }
 
@@ -60,8 +61,8 @@ func readTraceroute(text string) (out []tracedHop) {
 		h := tracedHop{}
 		h.number, _ = strconv.Atoi(m[1])
 		for _, word := range strings.Fields(m[2]) {
-			if strings.Count(word, ".") == 3 {
-				h.address = word
+			if a, err := netip.ParseAddr(word); err == nil {
+				h.address = a
 				break
 			}
 		}

@@ -102,8 +102,24 @@ func lost(way []hop) float64 {
 	return 1 - kept
 }
 
-// frameOverhead is Ethernet's, IPv4's and ICMP's headers, in bytes.
-const frameOverhead = 14 + 20 + 8
+// Headers in bytes. That of UDP is as long as that of an ICMP echo.
+const (
+	ethernetHeader = 14
+	udpHeader      = 8
+)
+
+// ipHeader is the length of a header of IPv4, or of IPv6.
+func ipHeader(v6 bool) int {
+	if v6 {
+		return 40
+	}
+	return 20
+}
+
+// frame is the length of a frame that carries a payload of the probe, by UDP or as an echo, in bytes.
+func (b *bed) frame(payload int) int {
+	return ethernetHeader + ipHeader(b.v6()) + udpHeader + payload
+}
 
 // checkPing holds what the links between two nodes were asked to do against what pings saw. Round trip
 // times in ms; a size of payload in bytes.
@@ -114,23 +130,23 @@ func (b *bed) checkPing(from, to string, size int, ms []float64, sent int) []env
 	}
 	round := append(slices.Clone(way), there(way)...)
 	c := environment.LinkCheck{Link: nameOf(way) + " there and back", AskedLoss: lost(round), Lost: sent - len(ms), Sent: sent}
-	c.AskedDelay, c.GivenDelay = delays(round, size, ms)
+	c.AskedDelay, c.GivenDelay = delays(round, b.frame(size), ms)
 	if c.AskedDelay == 0 { // what a network without delays takes is its own affair
 		c.GivenDelay = 0
 	}
 	return []environment.LinkCheck{c}
 }
 
-// delays returns the delay that links were asked for in sum, and the one that they gave. Where there is no jitter that
+// delays returns the delay that links were asked for in sum, and the one that they gave to frames of a length in bytes. Where there is no jitter that
 // is the shortest seen; with jitter the mean, as far as that is more off than its own spread explains.
-func delays(way []hop, size int, ms []float64) (asked, given time.Duration) {
+func delays(way []hop, frame int, ms []float64) (asked, given time.Duration) {
 	jitter, serial := false, time.Duration(0)
 	for _, h := range way {
 		i := h.impairment()
 		asked += time.Duration(i.Delay)
 		jitter = jitter || i.Jitter > 0
 		if i.Bandwidth > 0 {
-			serial += time.Duration(float64(8*(size+frameOverhead)) / float64(i.Bandwidth) * 1e9)
+			serial += time.Duration(float64(8*frame) / float64(i.Bandwidth) * 1e9)
 		}
 	}
 	s, err := stats.Summarize(ms, stats.Options{Resamples: 1000})

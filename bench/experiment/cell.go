@@ -22,6 +22,7 @@ type Cell struct {
 	Lab      Lab       `json:"lab"`
 	Groups   [][]Probe `json:"probes"` // one group after the other; the probes of a group together
 	Schedule []Event   `json:"schedule,omitempty"`
+	Bare     bool      `json:"bare,omitempty"` // no lab has to be up: all probes bring up their own
 }
 
 // Setting is a factor at one of its levels.
@@ -68,10 +69,13 @@ func (x *expander) cell(levels []Setting) Cell {
 	x.set(levels)
 	c := Cell{Levels: levels, ID: cellID(levels)}
 	c.Lab = x.lab()
+	x.of = c.Lab
 	if c.Groups = x.probes(); len(c.Groups) == 0 && x.problems.Err() == nil {
 		x.say(x.e.probes, "skip it, or give it a probe", "no probe is for %s", c.ID)
 	}
+	c.Bare = !slices.ContainsFunc(slices.Concat(c.Groups...), func(p Probe) bool { return !x.e.vocabulary.kind(p.Kind).OwnLab })
 	c.Schedule = x.schedule()
+	x.late(&c)
 	return c
 }
 
@@ -302,8 +306,8 @@ func (x *expander) probeOf(kind *ProbeKind, key, given *yamlfile.Value, names ma
 			x.say(v, "take letters, digits and _", "%s: cannot be the name of a probe; it is the same in all cells", v)
 		}
 	}, "where": func(*yamlfile.Value) {}})
-	if kind.Check != nil && x.problems.Err() == nil {
-		if err := kind.Check(p.Options); err != nil {
+	if x.problems.Err() == nil {
+		if err := kind.check(p.Options); err != nil {
 			x.wrong(key, kind.Name, err)
 		}
 	}
@@ -313,10 +317,13 @@ func (x *expander) probeOf(kind *ProbeKind, key, given *yamlfile.Value, names ma
 	names[p.Name] = true
 	x.e.shorten(p.Options)
 	if kind.Estimate != nil {
-		p.Estimate = max(0, kind.Estimate(p.Options))
+		p.Estimate = max(0, kind.Estimate(p.Options, x.of))
 	}
 	p.Timeout = p.Options.Time("timeout")
 	delete(p.Options, "timeout")
+	if p.Timeout > 0 && p.Timeout < p.Estimate {
+		x.warn(key, "give it more time, or leave it out", "%s: timeout: %s is less than the %s that it takes", p.Name, topology.Duration(p.Timeout), About(p.Estimate))
+	}
 	if p.Timeout == 0 {
 		p.Timeout = 2*p.Estimate + 30*time.Second
 	}
@@ -361,6 +368,19 @@ func (x *expander) schedule() (out []Event) {
 	}
 	slices.SortStableFunc(out, func(a, b Event) int { return int(max(-1, min(1, a.At-b.At))) })
 	return out
+}
+
+// late warns of events that come when no probe runs any more.
+func (x *expander) late(c *Cell) {
+	var longest time.Duration
+	for _, p := range slices.Concat(c.Groups...) {
+		longest = max(longest, p.Estimate)
+	}
+	for _, e := range c.Schedule {
+		if time.Duration(e.At) >= longest && len(c.Groups) > 0 {
+			x.warn(&yamlfile.Value{Pos: e.pos}, "let it come sooner, or the probes take longer", "schedule: at %s: %s: the probes have ended by then, after about %s", e.At, e.What, About(longest))
+		}
+	}
 }
 
 var killEvent = regexp.MustCompile(`^at\s+(\S+)\s*:\s*kill\s+(\S+)$`)

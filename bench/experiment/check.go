@@ -173,6 +173,7 @@ func (c *checker) topology(cell *Cell) *topology.Topology {
 
 func (c *checker) probes(cell *Cell, t *topology.Topology) {
 	for _, p := range slices.Concat(cell.Groups...) {
+		c.controller(p, cell, t)
 		for _, kind := range c.plan.Experiment.vocabulary.Probes {
 			if kind.Name != p.Kind {
 				continue
@@ -181,8 +182,33 @@ func (c *checker) probes(cell *Cell, t *topology.Topology) {
 				if name := p.Options[o.Name]; o.Type == Node && name != "" {
 					c.node(p.pos, cell, t, o.Name, name)
 				}
+				if n := t.Node(p.Options[o.Name]); o.Name == "to" && n != nil && !addressed(t, n) {
+					c.add(p.pos, cell, "take a host, or a router", fmt.Sprintf("to: %s has no address that anything could be sent to", n.Name))
+				}
 			}
 		}
+	}
+}
+
+// addressed says whether a node has an address.
+func addressed(t *topology.Topology, n *topology.Node) bool {
+	return len(n.Loopback) > 0 || slices.ContainsFunc(t.Links, func(l *topology.Link) bool {
+		return slices.ContainsFunc(l.Ends[:], func(e topology.Endpoint) bool { return e.Node == n.Name && len(e.Addresses) > 0 })
+	})
+}
+
+// decides says whether a switch or router has a controller such as is asked for.
+func decides(t *topology.Topology, such func(controller string) bool) bool {
+	return slices.ContainsFunc(t.Nodes, func(n *topology.Node) bool { return slices.ContainsFunc(n.Controllers, such) })
+}
+
+// controller checks that there is one where a probe needs it.
+func (c *checker) controller(p Probe, cell *Cell, t *topology.Topology) {
+	if p.Kind != "controller_packets" && p.Kind != "controller_load" {
+		return
+	}
+	if !decides(t, func(controller string) bool { return controller != topology.ControllerNone }) {
+		c.add(p.pos, cell, "write lab: {controller: trivet}", p.Kind+": the lab has no controller")
 	}
 }
 
@@ -200,7 +226,12 @@ func (c *checker) node(pos topology.Position, cell *Cell, t *topology.Topology, 
 func (c *checker) events(cell *Cell, t *topology.Topology) {
 	for _, e := range cell.Schedule {
 		switch {
-		case e.Kill == "controller": // the lab's own
+		case cell.Lab.Options["target"] == "mininet" && e.Action.Node == "":
+			c.add(e.pos, cell, "write at 5s: h1 run COMMAND", fmt.Sprintf("schedule: %s: target: mininet runs programs in nodes, and makes nothing else happen", e.What))
+		case e.Kill == "controller":
+			if !decides(t, t.IsControllerProgram) {
+				c.add(e.pos, cell, "write lab: {controller: os-ken}", "schedule: the lab runs no controller that is a process of its own")
+			}
 		case e.Kill != "":
 			c.node(e.pos, cell, t, "schedule", e.Kill)
 		case e.Action.Node != "":

@@ -26,6 +26,7 @@ type Experiment struct {
 	Zip         [][]string // names of factors whose levels go side by side
 	Paired      []string   // names of factors whose levels are run directly one after another
 	Repetitions int
+	Wanted      int // repetitions that the file has, where Repetitions was lowered
 	WarmUp      int // times that each probe runs before it counts
 	Order       Order
 	Seed        uint64         // of the order
@@ -172,6 +173,7 @@ func (r *reader) file(top *yamlfile.Value) {
 	for i := range r.e.Factors {
 		r.e.written[r.e.Factors[i].Name] = r.e.Factors[i].names()
 	}
+	r.e.Wanted = r.e.Repetitions
 	r.required(top)
 	if r.problems.Err() == nil {
 		r.readQuick()

@@ -163,7 +163,7 @@ quick: {time: 2s}
 // TestDefaults proves what a file of two lines means.
 func TestDefaults(t *testing.T) {
 	p := mustPlan(t, "topology: linear,2\nprobes: [ping: {from: h1, to: h2}, up_down]\n")
-	if p.Name != "x" || len(p.Cells) != 1 || p.Cells[0].ID != "all" || len(p.Runs) != 1 || p.Order != Blocked || p.Seed != 1 || p.Estimate != 3*time.Second+3*time.Second+5*time.Second {
+	if p.Name != "x" || len(p.Cells) != 1 || p.Cells[0].ID != "all" || len(p.Runs) != 1 || p.Order != Blocked || p.Seed != 1 || p.Estimate < 1800*time.Millisecond || p.Estimate > 10*time.Second {
 		t.Errorf("%+v", p)
 	}
 }
@@ -263,6 +263,14 @@ func TestProblems(t *testing.T) {
 		{"topology: linear,2\nprobes: [ping: {from: h1, to: h2, counts: 3}]\n", "x.yaml:2:35  counts: no such option of ping; did you mean count?"},
 		{"topology: linear,2\nprobes: [ping: {from: h1, to: h2, count: 0}]\n", "x.yaml:2:42  count: 0 is too little"},
 		{"topology: linear,2\nprobes: [ping: {from: h1, to: h2, count: '${n}'}]\nfactors: {n: [1, x, y]}\n", `x.yaml:2:42  count: "x" is no whole number`},
+		{"topology: linear,2\nprobes: [ping: {from: h1, to: h1}]\n", "x.yaml:2:10  ping: from and to are both h1; name two nodes"},
+		{"topology: linear,2\nprobes: [ping: {from: h1, to: h2, size: 65508}]\n", "x.yaml:2:41  size: 65508 is too much; the most is 65507"},
+		{"topology: linear,2\nprobes: [packets: {from: h1, to: h2, rate: 0}]\n", "x.yaml:2:44  rate: 0 is too little"},
+		{"topology: linear,2\nprobes: [packets: {from: h1, to: h2, rate: 1, time: 0s}]\n", "packets: time: 0ns is too little; write 10s"},
+		{"topology: linear,2\nprobes: [iperf3: {from: h1, to: h2, time: 1500ms}]\n", "iperf3: time: 1.5s: iperf3 sends for whole seconds"},
+		{"topology: linear,2\nprobes: [iperf3: {from: h1, to: h2, protocol: udp, length: 70000}]\n", "iperf3: length: iperf3's datagrams have 16 to 65507 byte"},
+		{"topology: linear,2\nprobes: [iperf3: {from: h1, to: h2, protocol: udp, congestion: reno}]\n", "iperf3: congestion: is TCP's"},
+		{"topology: linear,2\nprobes: [command: {run: ls, metric: x, unit: s, match: '('}]\n", "command: match: error parsing regexp"},
 		{"topology: linear,2\nprobes: [up_down, up_down]\n", "x.yaml:2:19  there is a probe up_down already"},
 		{ok + "schedule: [at 5: r1 -- r2 down]\n", `schedule: "5" is not a time span`},
 		{ok + "schedule: ['at 5s: r1 explode']\n", `schedule: "r1 explode" is no action`},
@@ -283,14 +291,18 @@ func TestProblems(t *testing.T) {
 	}
 }
 
-// TestWarnings proves that a factor that changes nothing, and a budget that is too small, are told without being errors.
+// TestWarnings proves that a factor that changes nothing, a budget that is too small, an event that comes too late and a timeout that
+// is too short are told without being errors.
 func TestWarnings(t *testing.T) {
-	_, problems := Read("x.yaml", []byte("topology: linear,2\nprobes: [up_down]\nfactors: {hops: [1, 2]}\nbudget: 10s\n"), Standard())
+	_, problems := Read("x.yaml", []byte("topology: linear,2\nprobes: [up_down]\nfactors: {hops: [1, 2]}\nbudget: 1s\nschedule: [at 9h: kill s1]\n"), Standard())
 	if err := problems.Err(); err != nil {
 		t.Fatal(err)
 	}
 	text := problems.Warnings().Error()
-	for _, want := range []string{"x.yaml:3:11  warning: hops: is used nowhere", "2 runs will take about 16 s, and the budget is 10 s"} {
+	_, problems = Read("y.yaml", []byte("topology: linear,2\nprobes: [ping: {from: h1, to: h2, interval: 5s, timeout: 10s}]\n"), Standard())
+	text += problems.Warnings().Error()
+	for _, want := range []string{"x.yaml:3:11  warning: hops: is used nowhere", "2 runs will take about ", " and the budget is 1 s: not all will be run", "x.yaml:5:12  warning: schedule: at 32400s: kill s1: the probes have ended by then",
+		"y.yaml:2:10  warning: ping: timeout: 10s is less than the 45 s that it takes"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in %s", want, text)
 		}
@@ -308,13 +320,27 @@ schedule: [at 1s: s1 -- s9 down, at 2s: kill s3, at 3s: h9 run ls, at 4s: kill c
 `)
 	d := topology.Defaults{Datapath: topology.Bridge, Controlled: topology.OVS, Controller: topology.ControllerNone}
 	got := p.Check(d).Err().Error()
-	for _, want := range []string{"dir/x.yaml:5:5  to: there is no node h3 (n=2); did you mean h1?", "schedule: there is no link s1 -- s9 (n=2)", "schedule: there is no node s3 (n=2)", "schedule: there is no node h9 (n=2)"} {
+	for _, want := range []string{"dir/x.yaml:5:5  to: there is no node h3 (n=2); did you mean h1?", "schedule: there is no link s1 -- s9 (n=2)", "schedule: there is no node s3 (n=2)", "schedule: there is no node h9 (n=2)",
+		"schedule: the lab runs no controller that is a process of its own (n=2); write lab: {controller: os-ken}"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q is not in\n%s", want, got)
 		}
 	}
-	if lines := strings.Count(got, "\n") + 1; lines != 4 {
+	if lines := strings.Count(got, "\n") + 1; lines != 5 {
 		t.Errorf("%d problems:\n%s", lines, got)
+	}
+	for text, want := range map[string]string{
+		"probes: [ping: {from: h1, to: s1}]\n":                                                                               "to: s1 has no address",
+		"probes: [controller_packets]\n":                                                                                     "controller_packets: the lab has no controller",
+		"probes: [controller_load]\nlab: {controller: none}\n":                                                               "controller_load: the lab has no controller",
+		"probes: [ping: {from: h1, to: h2}]\nschedule: [at 1s: s1 -- s2 down]\nlab: {target: mininet}\n":                     "target: mininet runs programs in nodes, and makes nothing else happen",
+		"probes: [ping: {from: h1, to: h2}]\nschedule: [at 1s: kill controller]\nlab: {controller: os-ken, datapath: ovs}\n": "",
+		"probes: [controller_packets]\nlab: {controller: trivet, datapath: ovs}\n":                                           "",
+	} {
+		err := mustPlan(t, "topology: linear,2\n"+text).Check(d).Err()
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v, not %s", text, err, want)
+		}
 	}
 	p = mustPlan(t, "topology: none-such.yaml\nprobes: [up_down]\n")
 	if err := p.Check(d).Err(); err == nil || !strings.Contains(err.Error(), "none-such.yaml") || !strings.Contains(err.Error(), "no such file") {

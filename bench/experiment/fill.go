@@ -23,6 +23,7 @@ type expander struct {
 	used     map[string]bool            // factors
 	values   map[string]any             // of the cell, by variable
 	names    map[string]string          // of the cell's levels, by factor
+	of       Lab                        // the cell's
 	work     int
 }
 
@@ -30,6 +31,13 @@ func (x *expander) say(v *yamlfile.Value, hint, format string, args ...any) {
 	if !x.told[v.Pos] {
 		x.told[v.Pos] = true
 		x.problems.Add(v.Pos, hint, format, args...)
+	}
+}
+
+func (x *expander) warn(v *yamlfile.Value, hint, format string, args ...any) {
+	if !x.told[v.Pos] {
+		x.told[v.Pos] = true
+		x.problems.Warn(v.Pos, hint, format, args...)
 	}
 }
 

@@ -35,21 +35,42 @@ type Option struct {
 	Required  bool
 	Words     []string // of type Word
 	Least     float64  // of type Whole and Number
+	Most      float64  // the same; 0: any
 }
 
 // ProbeKind is a way of measuring with its options.
 type ProbeKind struct {
 	Name, Doc string
 	Options   []Option
-	Estimate  func(Options) time.Duration // how long it will take
-	Check     func(Options) error         // of options together; may be nil
+	Estimate  func(Options, Lab) time.Duration // how long it will take
+	OwnLab    bool                             // it brings up the cell's lab by itself, and needs none that is up
+	Check     func(Options) error              // of options together; may be nil
 }
 
 // Vocabulary is what a file may speak of.
 type Vocabulary struct {
 	Probes []ProbeKind
 	Lab    []Option                // of lab:, beside links and change
-	Up     func(Lab) time.Duration // how long bringing a lab up and down will take; nil: 3 s
+	Up     func(Lab) time.Duration // how long bringing a lab up and down will take; nil: no time
+}
+
+// check finds what is wrong with options together.
+func (k *ProbeKind) check(o Options) error {
+	if to := o["to"]; to != "" && to == o["from"] {
+		return fmt.Errorf("from and to are both %s; name two nodes", to)
+	}
+	if t := o["time"]; t != "" && o.Time("time") <= 0 {
+		return fmt.Errorf("time: %s is too little; write 10s", t)
+	}
+	if k.Check == nil {
+		return nil
+	}
+	return k.Check(o)
+}
+
+// kind returns a probe's by its name, which must be one of the vocabulary.
+func (v *Vocabulary) kind(name string) *ProbeKind {
+	return &v.Probes[slices.IndexFunc(v.Probes, func(k ProbeKind) bool { return k.Name == name })]
 }
 
 // Options are the values of options, as text in the form that its type has; what is not
@@ -139,6 +160,8 @@ func (o *Option) number(s string) (string, error) {
 		return "", fmt.Errorf("%q is no number; write 1, 0.5, 100", formats.Clip(s))
 	case v < o.Least:
 		return "", fmt.Errorf("%s is too little; the least is %v", s, o.Least)
+	case o.Most > 0 && v > o.Most:
+		return "", fmt.Errorf("%s is too much; the most is %v", s, o.Most)
 	}
 	return strconv.FormatFloat(v, 'f', -1, 64), nil
 }

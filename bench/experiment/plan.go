@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"trivet.dev/trivet/bench/result"
+	"trivet.dev/trivet/internal/words"
 	"trivet.dev/trivet/topology"
 	"trivet.dev/trivet/topology/formats/yamlfile"
 )
@@ -38,9 +39,6 @@ type Run struct {
 	Repetition int           `json:"repetition"`
 	Estimate   time.Duration `json:"estimate_ns"`
 }
-
-// defaultUp is what bringing a lab up and down is taken to need.
-const defaultUp = 3 * time.Second
 
 // Plan expands the experiment: it reads no files, and does nothing else.
 // Where a problem is an error, the plan is nil.
@@ -213,29 +211,6 @@ func (p *Plan) pair(cell int) string {
 	return cellID(slices.DeleteFunc(slices.Clone(p.Cells[cell].Levels), func(s Setting) bool { return slices.Contains(p.Experiment.Paired, s.Factor) }))
 }
 
-// estimate says how long each run will take, in sum.
-func (p *Plan) estimate() {
-	up := p.Experiment.vocabulary.Up
-	for i := range p.Runs {
-		cell := &p.Cells[p.Runs[i].Cell]
-		each := time.Duration(0)
-		for _, group := range cell.Groups {
-			longest := time.Duration(0)
-			for _, probe := range group {
-				longest = max(longest, probe.Estimate)
-			}
-			each += time.Duration(p.WarmUp+1) * longest
-		}
-		if up != nil {
-			each += up(cell.Lab)
-		} else {
-			each += defaultUp
-		}
-		p.Runs[i].Estimate = each
-		p.Estimate += each
-	}
-}
-
 // Hash tells plans apart: two that do the same in the same order have the same.
 func (p *Plan) Hash() string {
 	b, err := json.Marshal(p)
@@ -249,7 +224,10 @@ func (p *Plan) Hash() string {
 // Describe is the plan in a result's header.
 func (p *Plan) Describe() result.Experiment {
 	e := p.Experiment
-	out := result.Experiment{Name: e.Name, Title: e.Title, File: e.File, Text: e.Text, Plan: p.Hash(), Runs: len(p.Runs)}
+	out := result.Experiment{Name: e.Name, Title: e.Title, File: e.File, Text: e.Text, Plan: p.Hash(), Runs: len(p.Runs), Repetitions: e.Repetitions}
+	if e.Wanted > e.Repetitions {
+		out.Wanted = e.Wanted
+	}
 	for i := range e.Factors {
 		out.Factors = append(out.Factors, result.Factor{Name: e.Factors[i].Name, Levels: e.Factors[i].names()})
 	}
@@ -258,18 +236,15 @@ func (p *Plan) Describe() result.Experiment {
 
 // Headline is the plan in a line: "60 runs of 6 cells, about 14 min · seed 7 · order blocked, paired by datapath".
 func (p *Plan) Headline() string {
-	s := fmt.Sprintf("%s of %s, about %s · seed %d · order %s", plural(len(p.Runs), "run"), plural(len(p.Cells), "cell"), About(p.Estimate), p.Seed, p.Order)
+	fewer := ""
+	if e := p.Experiment; e.Wanted > e.Repetitions {
+		fewer = fmt.Sprintf(" (%d of the file's %d repetitions)", e.Repetitions, e.Wanted)
+	}
+	s := fmt.Sprintf("%s of %s%s, about %s · seed %d · order %s", words.Plural(len(p.Runs), "run"), words.Plural(len(p.Cells), "cell"), fewer, About(p.Estimate), p.Seed, p.Order)
 	if paired := p.Experiment.Paired; len(paired) > 0 {
 		s += ", paired by " + strings.Join(paired, ", ")
 	}
 	return s
-}
-
-func plural(n int, word string) string {
-	if n != 1 {
-		word += "s"
-	}
-	return fmt.Sprintf("%d %s", n, word)
 }
 
 // About is a duration for people: 8 s, 14 min, 2 h 5 min.

@@ -25,16 +25,16 @@ order: given
 	if err := p.WriteText(&b); err != nil {
 		t.Fatal(err)
 	}
-	want := `8 runs of 4 cells, about 2 min · seed 1 · order given
+	want := `8 runs of 4 cells, about 91 s · seed 1 · order given
 RUN  REP  HOPS  DATAPATH  PROBES            ABOUT
-1    1    2     ovs       ping, iperf3+way  16 s
-2    1    2     bridge    ping, iperf3+way  16 s
-3    1    10    ovs       ping, iperf3+way  16 s
-4    1    10    bridge    ping, iperf3+way  16 s
-5    2    2     ovs       ping, iperf3+way  16 s
-6    2    2     bridge    ping, iperf3+way  16 s
-7    2    10    ovs       ping, iperf3+way  16 s
-8    2    10    bridge    ping, iperf3+way  16 s
+1    1    2     ovs       ping, iperf3+way  12 s
+2    1    2     bridge    ping, iperf3+way  11 s
+3    1    10    ovs       ping, iperf3+way  12 s
+4    1    10    bridge    ping, iperf3+way  11 s
+5    2    2     ovs       ping, iperf3+way  12 s
+6    2    2     bridge    ping, iperf3+way  11 s
+7    2    10    ovs       ping, iperf3+way  12 s
+8    2    10    bridge    ping, iperf3+way  11 s
 `
 	if b.String() != want {
 		t.Errorf("%s", b.String())

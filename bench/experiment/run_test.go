@@ -85,7 +85,7 @@ func (d *directory) Down(ctx context.Context) error {
 func vocabulary() Vocabulary {
 	v := Standard()
 	v.Probes = append(slices.Clone(v.Probes), ProbeKind{Name: "sh", Options: []Option{{Name: "run", Type: Text, Required: true}},
-		Estimate: func(Options) time.Duration { return 100 * time.Millisecond }})
+		Estimate: func(Options, Lab) time.Duration { return 100 * time.Millisecond }})
 	return v
 }
 

@@ -10,6 +10,7 @@ import (
 	"trivet.dev/trivet/bench/report/definition"
 	"trivet.dev/trivet/bench/result"
 	"trivet.dev/trivet/bench/stats"
+	"trivet.dev/trivet/internal/words"
 	"trivet.dev/trivet/topology"
 	"trivet.dev/trivet/topology/formats/yamlfile"
 )
@@ -37,7 +38,7 @@ func Build(path string, run *result.Run) *Report {
 	r.Paper = d.paper(def.Paper)
 	d.remarks(r)
 	if d.unusable > 0 {
-		r.Problems = append(r.Problems, fmt.Sprintf("%s beyond ±%g, which no figure can show", plural(d.unusable, "value"), usableValue))
+		r.Problems = append(r.Problems, fmt.Sprintf("%s beyond ±%g, which no figure can show", words.Plural(d.unusable, "value"), usableValue))
 	}
 	return r
 }
@@ -257,18 +258,25 @@ func (d *data) shown() (out []definition.Source) {
 	return out[:min(len(out), maxDefault)]
 }
 
-// warn adds where a warning holds to those of its code. Outliers are listed by themselves, and shares of which
+// warn adds where a warning holds. Outliers are listed by themselves, and shares of which
 // none differs (no packet was lost) are as they should be.
 func (r *Report) warn(w stats.Warning, where string) {
-	if w.Code == stats.WarnOutliers || w.Code == stats.WarnConstant {
-		return
+	if w.Code != stats.WarnOutliers && w.Code != stats.WarnConstant {
+		r.Warnings.add(w, where)
 	}
-	i := slices.IndexFunc(r.Warnings, func(o Warning) bool { return o.Code == w.Code })
+}
+
+// warned are warnings, each kind once.
+type warned []Warning
+
+// add adds where a warning holds to those of its code.
+func (list *warned) add(w stats.Warning, where string) {
+	i := slices.IndexFunc(*list, func(o Warning) bool { return o.Code == w.Code })
 	if i < 0 {
-		r.Warnings = append(r.Warnings, Warning{Code: w.Code, Text: strings.ToUpper(w.Text[:1]) + w.Text[1:]})
-		i = len(r.Warnings) - 1
+		*list = append(*list, Warning{Code: w.Code, Text: strings.ToUpper(w.Text[:1]) + w.Text[1:]})
+		i = len(*list) - 1
 	}
-	if len(r.Warnings[i].Where) < maxListed {
-		r.Warnings[i].Where = append(r.Warnings[i].Where, where)
+	if at := &(*list)[i].Where; len(*at) < maxListed && !slices.Contains(*at, where) {
+		*at = append(*at, where)
 	}
 }

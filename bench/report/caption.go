@@ -10,6 +10,7 @@ import (
 
 	"trivet.dev/trivet/bench/environment"
 	"trivet.dev/trivet/bench/report/definition"
+	"trivet.dev/trivet/internal/words"
 )
 
 // exact writes all digits; nothing where there is no number.
@@ -160,7 +161,7 @@ func sizes(groups []*group, src definition.Source, what string) string {
 		least, most = min(least, n), max(most, n)
 	}
 	if least == most {
-		return plural(most, strings.TrimSuffix(what, "s")) + " each"
+		return words.Plural(most, strings.TrimSuffix(what, "s")) + " each"
 	}
 	return fmt.Sprintf("%d to %d %s each", least, most, what)
 }

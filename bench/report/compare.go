@@ -29,6 +29,8 @@ type Comparison struct {
 	Names [2]string    `json:"names"`
 	Rows  []CompareRow `json:"rows"`
 	Notes []string     `json:"notes,omitempty"`
+
+	order *data // knows in which order levels are
 }
 
 // CompareRow is one metric in one cell. Values are in Unit, which is the metric's own; differences are A less B.
@@ -45,10 +47,13 @@ type CompareRow struct {
 	Verdicts [2]environment.Level `json:"fidelity"`
 	Words    string               `json:"words"` // the conclusion
 
-	dims   []string
-	values [2][]float64
-	show   string // unit to show
-	factor float64
+	dims      []string
+	groups    [2]*group
+	values    [2][]float64
+	intervals [2]*stats.Interval // of the means
+	margin    float64
+	show      string // unit to show
+	factor    float64
 }
 
 // ShareDifference is that of two shares, of all packets together. It is what is judged by where repetitions do not differ (nothing was lost).
@@ -79,7 +84,7 @@ func Compare(o CompareOptions) (*Comparison, error) {
 	}
 	a := side{data: newData(o.A)}
 	b := a
-	c := &Comparison{Names: o.Names}
+	c := &Comparison{Names: o.Names, order: a.data}
 	if o.B != nil {
 		b = side{data: newData(o.B)}
 		c.Notes = differences(o.A.Header, o.B.Header)
@@ -202,7 +207,7 @@ func (c *Comparison) metric(a, b side, src definition.Source, o CompareOptions) 
 			c.note(fmt.Sprintf("Only %s has %s: %s.", c.Names[0], metricTitle(src), seriesName(factors, g.levels)))
 			continue
 		}
-		row, err := c.row(a, g, right[i], src, o)
+		row, err := c.row([2]side{a, b}, g, right[i], src, o)
 		if err != nil {
 			c.note(fmt.Sprintf("%s, %s: %s.", metricTitle(src), seriesName(factors, g.levels), err))
 			continue
@@ -224,7 +229,7 @@ func (c *Comparison) note(notes ...string) {
 	}
 }
 
-func (c *Comparison) row(d side, g, h *group, src definition.Source, o CompareOptions) (CompareRow, error) {
+func (c *Comparison) row(sides [2]side, g, h *group, src definition.Source, o CompareOptions) (CompareRow, error) {
 	factor, ok := definition.Convert(h.unit, g.unit)
 	if !ok {
 		return CompareRow{}, fmt.Errorf("one is in %s, the other in %s", name(g.unit), name(h.unit))
@@ -234,14 +239,15 @@ func (c *Comparison) row(d side, g, h *group, src definition.Source, o CompareOp
 		x, y, paired = twoGroups(g, h, src)
 	}
 	y = scaled(y, factor)
-	row := CompareRow{Metric: src.Metric, Probe: src.Probe, Unit: g.unit, Levels: g.levels, Paired: paired, values: [2][]float64{x, y},
-		Verdicts: [2]environment.Level{g.verdict().Level, h.verdict().Level}, Adjusted: stats.None}
 	margin := o.Margins.of(src.Metric, g.unit, mean(y))
+	row := CompareRow{Metric: src.Metric, Probe: src.Probe, Unit: g.unit, Levels: g.levels, Paired: paired, groups: [2]*group{g, h}, values: [2][]float64{x, y},
+		margin: margin, Verdicts: [2]environment.Level{g.verdict().Level, h.verdict().Level}, Adjusted: stats.None}
 	var err error
-	row.Comparison, err = stats.Compare(x, y, stats.CompareOptions{Options: stats.Options{Seed: d.seed}, Margin: margin, Paired: paired})
+	row.Comparison, err = stats.Compare(x, y, stats.CompareOptions{Options: stats.Options{Seed: sides[0].seed}, Margin: margin, Paired: paired})
 	if err != nil {
 		return row, err
 	}
+	row.intervals = [2]*stats.Interval{sides[0].interval(g, row.A, src, definition.Mean), sides[1].interval(h, row.B, src, definition.Mean)}
 	row.show, row.factor = display("", []*group{g, h}, src)
 	row.Shares = shares(g, h)
 	if s := row.Shares; s != nil && row.T == nil && margin > 0 {

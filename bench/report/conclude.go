@@ -1,15 +1,12 @@
 package report
 
 import (
-	"cmp"
 	"fmt"
-	"io"
 	"math"
-	"slices"
 	"strings"
 
-	"trivet.dev/trivet/bench/environment"
 	"trivet.dev/trivet/bench/stats"
+	"trivet.dev/trivet/internal/words"
 )
 
 // conclude adjusts the tests of all rows to each other, and says of each in words what it shows.
@@ -32,7 +29,7 @@ func (c *Comparison) conclude() {
 		}
 		r.Words = c.words(r)
 		if chance {
-			r.Words += fmt.Sprintf("; alone it would be a difference (%s), among %s it may be chance", P(r.T.P), plural(len(ps), "comparison"))
+			r.Words += fmt.Sprintf("; alone it would be a difference (%s), among %s it may be chance", P(r.T.P), words.Plural(len(ps), "comparison"))
 		}
 	}
 }
@@ -92,7 +89,7 @@ func (c *Comparison) undecided(r *CompareRow) string {
 	}
 	text := fmt.Sprintf("the difference is %s %s", r.signedSize(r.Difference), Interval(r.Interval, r.factor))
 	if n < enough {
-		return text + fmt.Sprintf(", but %s are too few; take at least %d of each", plural(n, "repetition"), enough)
+		return text + fmt.Sprintf(", but %s are too few; take at least %d of each", words.Plural(n, "repetition"), enough)
 	}
 	e := r.Equivalence
 	if e == nil {
@@ -122,130 +119,15 @@ func (c *Comparison) constant(r *CompareRow) string {
 	return fmt.Sprintf("all values are %s and %s, without any spread to test by", r.size(r.A.Mean), r.size(r.B.Mean))
 }
 
-// Tables are the comparison as tables: of each metric one in the form of paper 4 (tables 3, 6 and 9: averages and the
-// gap, with deviations and variances), and one of the tests.
-func (c *Comparison) Tables() (out []Table) {
-	for _, rows := range c.metrics() {
-		first := rows[0]
-		title := metricName(first.Metric)
-		if first.Probe != "" {
-			title += " (" + name(first.Probe) + ")"
-		}
-		if first.show != "1" {
-			title += " [" + first.show + "]"
-		}
-		values := Table{Title: title, Heads: len(first.dims)}
-		tests := Table{Title: title + ": tests", Heads: len(first.dims)}
-		for _, d := range first.dims {
-			values.Columns, tests.Columns = append(values.Columns, name(d)), append(tests.Columns, name(d))
-		}
-		for _, side := range c.Names {
-			side = clip(name(side), 20)
-			values.Columns = append(values.Columns, side+" avg", "dev", "var")
-		}
-		values.Columns = append(values.Columns, "gap", "gap %")
-		tests.Columns = append(tests.Columns, "n", "gap, 95 % interval", "t: p", "Holm", "Mann–Whitney: p", "Cliff's δ", "TOST: p", "conclusion")
-		for _, r := range rows {
-			factor := first.factor
-			values.Rows = append(values.Rows, Row{Cells: append(names(r.Levels), r.valueCells(factor)...)})
-			tests.Rows = append(tests.Rows, Row{Cells: append(names(r.Levels), r.testCells(factor)...)})
-		}
-		values.Fidelity.Level, tests.Fidelity.Level = environment.Good, environment.Good // cells say it
-		out = append(out, values, tests)
-	}
-	return out
-}
-
-// metrics are the rows of each.
-func (c *Comparison) metrics() (out [][]CompareRow) {
-	for _, r := range c.Rows {
-		i := slices.IndexFunc(out, func(o []CompareRow) bool { return o[0].Metric == r.Metric && o[0].Probe == r.Probe })
-		if i < 0 {
-			out = append(out, nil)
-			i = len(out) - 1
-		}
-		out[i] = append(out[i], r)
-	}
-	return out
-}
-
-func (r *CompareRow) valueCells(factor float64) (cells []Cell) {
-	for i, s := range []stats.Summary{r.A, r.B} {
-		cells = append(cells, Cell{Number(s.Mean * factor), r.Verdicts[i]}, Cell{Text: Number(float64(s.Deviation) * factor)}, Cell{Text: Number(float64(s.Variance) * factor * factor)})
-	}
-	share := "–"
-	if r.B.Mean != 0 {
-		share = Number(100 * r.Difference / math.Abs(r.B.Mean))
-	}
-	return append(cells, Cell{Text: Number(r.Difference * factor)}, Cell{Text: share})
-}
-
-func (r *CompareRow) testCells(factor float64) []Cell {
-	p := func(t *stats.Test) string {
-		if t == nil {
-			return "–"
-		}
-		return pValue(t.P)
-	}
-	n := fmt.Sprint(r.A.N)
-	switch {
-	case r.Paired:
-		n += " pairs"
-	case r.A.N != r.B.N:
-		n += fmt.Sprintf(", %d", r.B.N)
-	}
-	tost := "–"
-	if r.Equivalence != nil {
-		tost = pValue(r.Equivalence.P)
-	}
-	out := []Cell{}
-	for _, text := range []string{n, Interval(r.Interval, factor), p(r.T), pValue(float64(r.Adjusted)), p(r.MannWhitney), Number(float64(r.CliffsDelta)), tost, string(r.Conclusion)} {
-		out = append(out, Cell{Text: text})
-	}
-	return out
-}
-
-func pValue(p float64) string {
-	if math.IsNaN(p) {
-		return "–"
-	}
-	return strings.TrimPrefix(strings.TrimPrefix(P(p), "p "), "= ")
-}
-
 // Summary counts conclusions: "5 equivalent, 3 different, 1 undecided".
 func (c *Comparison) Summary() string {
 	counts := map[stats.Conclusion]int{}
 	for _, r := range c.Rows {
 		counts[r.Conclusion]++
 	}
-	var words []string
+	var counted []string
 	for _, conclusion := range []stats.Conclusion{stats.Equivalent, stats.Different, stats.Undecided} {
-		words = append(words, fmt.Sprintf("%d %s", counts[conclusion], conclusion))
+		counted = append(counted, fmt.Sprintf("%d %s", counts[conclusion], conclusion))
 	}
-	return plural(len(c.Rows), "comparison") + ": " + strings.Join(words, ", ")
-}
-
-// WriteText writes the comparison for a terminal.
-func (c *Comparison) WriteText(to io.Writer) error {
-	var b strings.Builder
-	fmt.Fprintf(&b, "A is %s, B is %s; gaps are A less B\n", c.Names[0], c.Names[1])
-	for _, n := range c.Notes {
-		fmt.Fprintln(&b, n)
-	}
-	tables, metrics := c.Tables(), c.metrics()
-	for i := range tables {
-		fmt.Fprintln(&b)
-		if err := tables[i].Text(&b); err != nil {
-			return err
-		}
-		if i%2 == 0 {
-			continue
-		}
-		for _, r := range metrics[i/2] {
-			fmt.Fprintf(&b, "  %s: %s\n", cmp.Or(seriesName(r.dims, r.Levels), "all"), r.Words)
-		}
-	}
-	fmt.Fprintf(&b, "\n%s\n", c.Summary())
-	_, err := io.WriteString(to, b.String())
-	return err
+	return words.Plural(len(c.Rows), "comparison") + ": " + strings.Join(counted, ", ")
 }

@@ -1,7 +1,6 @@
 package report
 
 import (
-	"fmt"
 	"math"
 	"strconv"
 	"strings"
@@ -44,14 +43,6 @@ func withUnit(v float64, unit string) string {
 		return Number(v)
 	}
 	return Number(v) + " " + unit
-}
-
-// plural counts things.
-func plural(n int, what string) string {
-	if n != 1 {
-		what += "s"
-	}
-	return fmt.Sprintf("%d %s", n, what)
 }
 
 // Clean makes one line of a text that somebody else wrote: control characters, those that change the direction of

@@ -34,7 +34,7 @@ type Report struct {
 	Levels   map[environment.Level]int // samples by verdict
 	Reasons  []Reason                  // that were given for doubtful and bad ones
 	Failures []Failure
-	Warnings []Warning
+	Warnings warned
 	Outliers []Outlier
 
 	Environment environment.Record

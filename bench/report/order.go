@@ -8,6 +8,7 @@ import (
 
 	"trivet.dev/trivet/bench/report/definition"
 	"trivet.dev/trivet/bench/stats"
+	"trivet.dev/trivet/internal/words"
 )
 
 // place is where one thing is compared with another, or with a limit.
@@ -57,7 +58,7 @@ func (d *data) ordered(out *Trend, t definition.Trend) {
 	case contrary != nil:
 		out.Outcome, out.Why = Fails, contrary.name+contrary.why
 	default:
-		out.Outcome, out.Why = CannotTell, fmt.Sprintf("shown at %d of %s; not at %s%s%s", holds, plural(len(places), "place"), first.name, first.why, first.more)
+		out.Outcome, out.Why = CannotTell, fmt.Sprintf("shown at %d of %s; not at %s%s%s", holds, words.Plural(len(places), "place"), first.name, first.why, first.more)
 		if len(places) == 1 {
 			out.Why = first.name + first.why + first.more
 		}
@@ -161,7 +162,7 @@ func (d *data) againstLimit(t definition.Trend, g *group, dims []string, unit st
 	values := g.values(t.Source)
 	s := d.summary(values)
 	i := d.interval(g, s, t.Source, definition.Mean)
-	p := place{name: placeName(dims, g.levels), above: 1, below: 1, more: fmt.Sprintf("; %s do not tell", plural(len(values), "repetition"))}
+	p := place{name: placeName(dims, g.levels), above: 1, below: 1, more: fmt.Sprintf("; %s do not tell", words.Plural(len(values), "repetition"))}
 	p.why = withUnit(s.Mean*factor, unit) + " " + Interval(i, factor)
 	limit, ok := definition.Convert(t.Unit, g.unit)
 	if t.Unit == "" {
@@ -176,7 +177,7 @@ func (d *data) againstLimit(t definition.Trend, g *group, dims []string, unit st
 	case i.Method == "Wilson" && s.Max == 0 && i.High >= limit && limit > 0 && limit < 1:
 		p.more = fmt.Sprintf("; of so few that cannot be said, of about %.0f it could", math.Ceil(3.85*(1-limit)/limit))
 	case len(values) < enough && i.Method != "Wilson":
-		p.more = fmt.Sprintf("; %s are too few, take at least %d", plural(len(values), "repetition"), enough)
+		p.more = fmt.Sprintf("; %s are too few, take at least %d", words.Plural(len(values), "repetition"), enough)
 	case i.Low > limit:
 		p.above = 0
 	case i.High < limit:

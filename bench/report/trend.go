@@ -10,6 +10,7 @@ import (
 	"trivet.dev/trivet/bench/environment"
 	"trivet.dev/trivet/bench/report/definition"
 	"trivet.dev/trivet/bench/stats"
+	"trivet.dev/trivet/internal/words"
 )
 
 // Outcome is what became of a statement.
@@ -127,7 +128,7 @@ func number(s string) float64 {
 func (d *data) monotone(out *Trend, t definition.Trend) {
 	groups, places := d.along(t)
 	if len(groups) < 2 {
-		out.Outcome, out.Why = NotMeasured, fmt.Sprintf("there are values for %s of %s", plural(len(groups), "level"), name(t.Along))
+		out.Outcome, out.Why = NotMeasured, fmt.Sprintf("there are values for %s of %s", words.Plural(len(groups), "level"), name(t.Along))
 		return
 	}
 	var xs, ys []float64
@@ -200,7 +201,7 @@ func (d *data) equivalent(x, y []float64, margin float64) bool {
 func (d *data) more(x, y []float64, paired bool, shift float64) string {
 	n := min(len(x), len(y))
 	if n < enough {
-		return fmt.Sprintf("; %s are too few, take at least %d", plural(n, "repetition"), enough)
+		return fmt.Sprintf("; %s are too few, take at least %d", words.Plural(n, "repetition"), enough)
 	}
 	difference := mean(x) - mean(y)
 	if n := needed(n, standardError(x, y, paired), math.Abs(difference-shift)); n > 0 {
@@ -213,7 +214,7 @@ func (d *data) more(x, y []float64, paired bool, shift float64) string {
 func (d *data) flat(out *Trend, t definition.Trend) {
 	groups, _ := d.along(t)
 	if len(groups) < 2 {
-		out.Outcome, out.Why = NotMeasured, fmt.Sprintf("there are values for %s of %s", plural(len(groups), "level"), name(t.Along))
+		out.Outcome, out.Why = NotMeasured, fmt.Sprintf("there are values for %s of %s", words.Plural(len(groups), "level"), name(t.Along))
 		return
 	}
 	var means []float64

@@ -11,6 +11,7 @@ import (
 	"github.com/mattn/go-runewidth"
 
 	"trivet.dev/trivet/bench/environment"
+	"trivet.dev/trivet/internal/words"
 )
 
 // CSV writes a figure's data.
@@ -89,13 +90,13 @@ func (t *Table) Text(to io.Writer) error {
 // String is the verdict in a line: "doubtful: 3 of 40 samples (CPU 97 %: …)".
 func (f Fidelity) String() string {
 	if f.Level == environment.Good {
-		return fmt.Sprintf("good: nothing speaks against any of %s", plural(f.Samples, "sample"))
+		return fmt.Sprintf("good: nothing speaks against any of %s", words.Plural(f.Samples, "sample"))
 	}
-	s := fmt.Sprintf("%s: %d of %s", f.Level, f.Suspect, plural(f.Samples, "sample"))
+	s := fmt.Sprintf("%s: %d of %s", f.Level, f.Suspect, words.Plural(f.Samples, "sample"))
 	if len(f.Reasons) > 0 {
 		s += " (" + f.Reasons[0].Text
 		if more := len(f.Reasons) - 1; more > 0 {
-			s += fmt.Sprintf("; and %s", plural(more, "other reason"))
+			s += fmt.Sprintf("; and %s", words.Plural(more, "other reason"))
 		}
 		s += ")"
 	}
@@ -150,7 +151,7 @@ func (t *Table) caption() string {
 var latexSigns = map[rune]string{
 	'\\': `\textbackslash{}`, '{': `\{`, '}': `\}`, '$': `\$`, '&': `\&`, '#': `\#`, '%': `\%`, '_': `\_`, '~': `\textasciitilde{}`, '^': `\textasciicircum{}`,
 	'<': `\textless{}`, '>': `\textgreater{}`, '|': `\textbar{}`, '"': `{\char34}`, '`': `{\char96}`, '\'': `'{}`,
-	'–': `--`, '—': `---`, '−': `$-$`, '…': `\ldots{}`, '±': `$\pm$`, '→': `$\rightarrow$`, '≤': `$\leq$`, '≥': `$\geq$`, 'µ': `$\mu$`, 'τ': `$\tau$`,
+	'–': `--`, '—': `---`, '−': `$-$`, '…': `\ldots{}`, '±': `$\pm$`, '→': `$\rightarrow$`, '≤': `$\leq$`, '≥': `$\geq$`, 'µ': `$\mu$`, 'τ': `$\tau$`, 'δ': `$\delta$`, '×': `$\times$`, '·': `$\cdot$`,
 }
 
 // EscapeLaTeX writes a text so that LaTeX shows it, and does nothing else. What the usual fonts lack is a question mark.
@@ -172,7 +173,7 @@ func EscapeLaTeX(s string) string {
 // WriteText writes a report for a terminal: what it is, its tables, and what a paper's statements came to.
 func (r *Report) WriteText(to io.Writer) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %d of %s, %s", r.Title, r.Done, plural(r.Runs, "run"), plural(r.Samples, "sample"))
+	fmt.Fprintf(&b, "%s: %d of %s, %s", r.Title, r.Done, words.Plural(r.Runs, "run"), words.Plural(r.Samples, "sample"))
 	for _, level := range []environment.Level{environment.Doubtful, environment.Bad} {
 		if n := r.Levels[level]; n > 0 {
 			fmt.Fprintf(&b, ", %d %s", n, level)

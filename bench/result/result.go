@@ -36,13 +36,16 @@ type Header struct {
 
 // Experiment is what the file of the experiment says.
 type Experiment struct {
-	Name    string   `json:"name"`
-	Title   string   `json:"title,omitempty"`
-	File    string   `json:"file,omitempty"`
-	Text    string   `json:"text,omitempty"` // of the file
-	Plan    string   `json:"plan"`           // hash of all that runs: a run is resumed only by the same plan
-	Runs    int      `json:"runs"`           // that there are to be
-	Factors []Factor `json:"factors,omitempty"`
+	Name  string `json:"name"`
+	Title string `json:"title,omitempty"`
+	File  string `json:"file,omitempty"`
+	Text  string `json:"text,omitempty"` // of the file
+	Plan  string `json:"plan"`           // hash of all that runs: a run is resumed only by the same plan
+	Runs  int    `json:"runs"`           // that there are to be
+	// Repetitions of each cell, and how many the file has where these are fewer: for lack of time, or as was asked for.
+	Repetitions int      `json:"repetitions,omitempty"`
+	Wanted      int      `json:"repetitions_wanted,omitempty"`
+	Factors     []Factor `json:"factors,omitempty"`
 }
 
 // Factor is what is varied, with its levels in the order of the file.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -67,10 +68,16 @@ func (w *Writer) open() (*Run, error) {
 	return run, nil
 }
 
+// lockWait is for how long a process that has been killed may hold its lock still: a child that it was just forking has it too,
+// until it runs another program.
+const lockWait = 2 * time.Second
+
 // lock keeps two runs from writing to one file; it goes with the process.
 func (w *Writer) lock() error {
-	if err := unix.Flock(int(w.file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		return errors.New("another run is writing to this file")
+	for end := time.Now().Add(lockWait); unix.Flock(int(w.file.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			return errors.New("another run is writing to this file")
+		}
 	}
 	return nil
 }

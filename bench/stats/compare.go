@@ -28,19 +28,21 @@ type CompareOptions struct {
 
 // Comparison is of two samples, a and b; differences are a − b.
 type Comparison struct {
-	A           Summary      `json:"a"`
-	B           Summary      `json:"b"`
-	Difference  float64      `json:"difference"`             // of the means
-	Interval    *Interval    `json:"interval,omitempty"`     // of that difference, by t
-	Ratio       Float        `json:"ratio"`                  // of the means; none where b's is 0
-	T           *Test        `json:"t,omitempty"`            // Welch's, or that of pairs
-	MannWhitney *Test        `json:"mann_whitney,omitempty"` // not for pairs
-	HedgesG     Float        `json:"hedges_g"`
-	CliffsDelta Float        `json:"cliffs_delta"`
-	Equivalence *Equivalence `json:"equivalence,omitempty"`
-	Detectable  Float        `json:"detectable"` // the least difference that would be found in 80 % of such comparisons
-	Conclusion  Conclusion   `json:"conclusion"`
-	Warnings    []Warning    `json:"warnings,omitempty"` // of the comparison; those of a and b are with them
+	A            Summary      `json:"a"`
+	B            Summary      `json:"b"`
+	Difference   float64      `json:"difference"`             // of the means
+	Interval     *Interval    `json:"interval,omitempty"`     // of that difference, by t
+	Ratio        Float        `json:"ratio"`                  // of the means; none where b's is 0
+	T            *Test        `json:"t,omitempty"`            // Welch's, or that of pairs
+	MannWhitney  *Test        `json:"mann_whitney,omitempty"` // not for pairs
+	Wilcoxon     *Test        `json:"wilcoxon,omitempty"`     // for pairs only
+	HedgesG      Float        `json:"hedges_g"`
+	CliffsDelta  Float        `json:"cliffs_delta"`
+	RankBiserial Float        `json:"rank_biserial"` // for pairs only
+	Equivalence  *Equivalence `json:"equivalence,omitempty"`
+	Detectable   Float        `json:"detectable"` // the least difference that would be found in 80 % of such comparisons
+	Conclusion   Conclusion   `json:"conclusion"`
+	Warnings     []Warning    `json:"warnings,omitempty"` // of the comparison; those of a and b are with them
 }
 
 // Compare compares two samples. It fails where one is empty or holds what is no
@@ -67,7 +69,7 @@ func Compare(a, b []float64, o CompareOptions) (Comparison, error) {
 	if c.B.Mean != 0 {
 		c.Ratio = Float(c.A.Mean / c.B.Mean)
 	}
-	c.HedgesG, c.CliffsDelta = HedgesG(a, b), CliffsDelta(a, b)
+	c.HedgesG, c.CliffsDelta, c.RankBiserial = HedgesG(a, b), CliffsDelta(a, b), None
 	c.test(a, b, o, alpha)
 	c.conclude(alpha)
 	return c, nil
@@ -93,14 +95,22 @@ func (c *Comparison) test(a, b []float64, o CompareOptions, alpha float64) {
 	}
 	t, interval := s.test(name), s.interval(1-alpha, "t")
 	c.T, c.Interval, c.Detectable = &t, &interval, Float(s.detectable(alpha))
-	if !o.Paired {
-		if u, err := MannWhitney(a, b); err == nil {
-			c.MannWhitney = &u
-		}
-	}
+	c.rank(a, b, o.Paired)
 	if o.Margin > 0 {
 		e := s.tost("TOST by "+name, o.Margin, alpha, min(len(a), len(b)))
 		c.Equivalence = &e
+	}
+}
+
+// rank adds the test that asks for no distribution.
+func (c *Comparison) rank(a, b []float64, paired bool) {
+	of, to := MannWhitney, &c.MannWhitney
+	if paired {
+		of, to = Wilcoxon, &c.Wilcoxon
+		c.RankBiserial = RankBiserial(a, b)
+	}
+	if r, err := of(a, b); err == nil {
+		*to = &r
 	}
 }
 
@@ -124,12 +134,21 @@ func (c *Comparison) conclude(alpha float64) {
 	case e == nil:
 		c.warn(WarnPower, "a difference below %.3g would mostly have gone unseen; that none was seen does not say that there is none: state a margin to test for equivalence", float64(c.Detectable))
 	}
-	if u := c.MannWhitney; u != nil && c.Conclusion != Equivalent && (u.P < alpha) != (c.T.P < alpha) {
-		c.warn(WarnSkewed, "the tests disagree (t: p = %.3g, Mann–Whitney: p = %.3g): look at the distributions", c.T.P, u.P)
+	if r := cmp.Or(c.MannWhitney, c.Wilcoxon); r != nil && c.Conclusion != Equivalent && (r.P < alpha) != (c.T.P < alpha) {
+		c.disagree(r)
 	}
 	if small {
 		c.Conclusion = Undecided
 	}
+}
+
+// disagree warns of the two tests, or says why the one of ranks has nothing to say.
+func (c *Comparison) disagree(ranks *Test) {
+	if ranks == c.Wilcoxon && c.A.N < leastPairs {
+		c.warn(WarnPairs, "the signed-rank test of %d pairs cannot fall below p = %.2g; take at least %d", c.A.N, math.Exp2(1-float64(c.A.N)), leastPairs)
+		return
+	}
+	c.warn(WarnDisagree, "the tests disagree (%s: p = %.3g, %s: p = %.3g): look at the distributions", c.T.Name, c.T.P, ranks.Name, ranks.P)
 }
 
 func (e *Equivalence) advice() string {

@@ -51,6 +51,8 @@ const (
 	WarnSkewed    = "skewed"    // a mean says little of a typical value
 	WarnOutliers  = "outliers"  // there are values far from the others
 	WarnPower     = "power"     // the sample could hardly have shown what was asked
+	WarnPairs     = "pairs"     // too few for the test of signed ranks to show anything
+	WarnDisagree  = "disagree"  // the test of means and that of ranks
 )
 
 // Thresholds of warnings.
@@ -85,10 +87,10 @@ func Warnings(xs []float64) (out []Warning) {
 		add(WarnDependent, "neighbouring values resemble each other (autocorrelation %.2f): intervals and tests are too sure; compare repetitions, not their samples", r)
 	}
 	if skew := stat.Skew(xs, nil); n >= fewValues && n < enoughForMean && math.Abs(skew) > skewness {
-		add(WarnSkewed, "the values are skewed (%.1f): trust the median and the Mann–Whitney test rather than the mean", skew)
+		add(WarnSkewed, "the values are skewed (%.1f): trust the median and the tests of ranks rather than the mean", skew)
 	}
 	if outliers := Outliers(xs); len(outliers) > 0 {
-		add(WarnOutliers, "%d of %d values are outliers; they are part of all figures", len(outliers), n)
+		add(WarnOutliers, "there are outliers, %d of %d values; they are part of all figures", len(outliers), n)
 	}
 	return out
 }

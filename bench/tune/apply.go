@@ -50,12 +50,19 @@ func (p *plan) change(j *journal) error {
 		return nil
 	}
 	switch v2 := p.groups.V2; {
-	case v2 != "" && has(filepath.Join(v2, "cgroup.controllers"), "cpuset"):
+	case carriesCPUSets(v2):
 		return version2{v2, p.mounts.V2, j}.change(p)
 	case p.groups.CPUSet != "":
 		return version1{p.groups.CPUSet, p.mounts.CPUSet, p.groups.V2, j}.change(p)
 	}
-	return errors.New("this machine mounts no cpuset controller, by which processors are isolated and nodes pinned; is it a container? Run this on the machine itself")
+	return errNoCPUSets
+}
+
+var errNoCPUSets = errors.New("this machine mounts no cpuset controller, by which processors are isolated and nodes pinned; is it a container? Run this on the machine itself")
+
+// carriesCPUSets says whether a hierarchy of version 2 does.
+func carriesCPUSets(v2 string) bool {
+	return v2 != "" && has(filepath.Join(v2, "cgroup.controllers"), "cpuset")
 }
 
 // has says whether a file has a word.
@@ -75,6 +82,8 @@ func (p *plan) groupsOf(labDir string) map[string]CPUs {
 			out[name] = p.of(datapath)
 		case strings.HasPrefix(name, ".controller-"):
 			out[name] = p.of(controller)
+		case len(p.cores[name]) > 0:
+			out[name] = p.cores[name]
 		case slices.Contains(p.nodes, name):
 			out[name] = p.of(nodes)
 		default: // a switch's, in which people's commands run

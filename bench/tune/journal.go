@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"trivet.dev/trivet/internal/process"
 )
 
 // journal is what has been changed, on disk before it is changed, so that it can be undone also by another
@@ -45,8 +47,8 @@ var errTuned = errors.New("the machine is tuned already")
 // begin makes a journal; where a process left one and has died, that is undone first.
 func begin(file string, permanent bool) (*journal, error) {
 	if old, err := load(file); err == nil {
-		if old.Owner == 0 || startOf(old.Owner) == old.Started {
-			return nil, fmt.Errorf("%w (%s, since %s); undo it first: trivet bench tune --restore", errTuned, strings.Join(old.What, ", "), old.Time.Local().Format("15:04"))
+		if err := old.inForce(); err != nil {
+			return nil, err
 		}
 		if err := old.undo(); err != nil {
 			return nil, fmt.Errorf("what an earlier run left: %w", err)
@@ -56,7 +58,7 @@ func begin(file string, permanent bool) (*journal, error) {
 	}
 	j := &journal{file: file, Time: time.Now().UTC()}
 	if !permanent {
-		j.Owner, j.Started = os.Getpid(), startOf(os.Getpid())
+		j.Owner, j.Started = os.Getpid(), process.Started(os.Getpid())
 	}
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		return nil, err
@@ -66,6 +68,14 @@ func begin(file string, permanent bool) (*journal, error) {
 		return nil, err
 	}
 	return j, errors.Join(f.Close(), j.save())
+}
+
+// inForce is an error where the changes are to stay, or their process still runs.
+func (j *journal) inForce() error {
+	if j.Owner != 0 && process.Started(j.Owner) != j.Started {
+		return nil
+	}
+	return fmt.Errorf("%w (%s, since %s); undo it first: trivet bench tune --restore", errTuned, strings.Join(j.What, ", "), j.Time.Local().Format("15:04"))
 }
 
 func load(file string) (*journal, error) {
@@ -136,7 +146,7 @@ func (j *journal) share(dir string) error {
 
 // move moves a process, with all its threads, into a cgroup; one that has ended is none.
 func (j *journal) move(pid int, into, from string) error {
-	started := startOf(pid)
+	started := process.Started(pid)
 	if started == 0 {
 		return nil
 	}
@@ -176,7 +186,7 @@ func (c change) undo() error {
 	var err error
 	switch {
 	case c.Moved != 0:
-		if startOf(c.Moved) != c.Started {
+		if process.Started(c.Moved) != c.Started {
 			return nil
 		}
 		err = enter(c.Back, c.Moved)
@@ -256,19 +266,4 @@ func tasksOf(file string) (out []int) {
 		}
 	}
 	return out
-}
-
-// startOf is when a process started, in the kernel's ticks: with its number it is unmistakable. 0: there is none.
-func startOf(pid int) uint64 {
-	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	if err != nil {
-		return 0
-	}
-	_, rest, ok := strings.Cut(string(b), ") ")
-	words := strings.Fields(rest)
-	if !ok || len(words) < 20 || words[0] == "Z" {
-		return 0
-	}
-	started, _ := strconv.ParseUint(words[19], 10, 64)
-	return started
 }

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"trivet.dev/trivet/internal/process"
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/target/local"
 	"trivet.dev/trivet/topology"
@@ -65,7 +66,7 @@ func Restore() ([]string, error) {
 		return nil, nil
 	case err != nil:
 		return nil, err
-	case j.Owner != 0 && startOf(j.Owner) == j.Started:
+	case j.Owner != 0 && process.Started(j.Owner) == j.Started:
 		return nil, fmt.Errorf("process %d is measuring with what it has tuned, and will undo it when it ends; end it to have it undone now", j.Owner)
 	}
 	return j.What, j.undo()
@@ -79,7 +80,7 @@ func Recover() error {
 		return nil
 	case err != nil:
 		return err
-	case j.Owner == 0 && len(j.Changes) > 0 || j.Owner != 0 && startOf(j.Owner) == j.Started:
+	case j.Owner == 0 && len(j.Changes) > 0 || j.Owner != 0 && process.Started(j.Owner) == j.Started:
 		return nil
 	}
 	return j.undo()
@@ -95,9 +96,10 @@ type plan struct {
 	all     CPUs // processors that run
 	lab     string
 	pins    map[part]CPUs
-	nodes   []string // cgroups of the lab's nodes
-	daemon  int      // process, if it is to be pinned
-	serves  []part   // what the daemon is
+	nodes   []string        // cgroups of the lab's nodes
+	cores   map[string]CPUs // of nodes to which the topology gives processors
+	daemon  int             // process, if it is to be pinned
+	serves  []part          // what the daemon is
 	ipv6Off bool
 }
 
@@ -114,11 +116,27 @@ func (s Settings) plan() (*plan, error) {
 	if os.Geteuid() != 0 {
 		return nil, errors.New("tuning changes the machine and needs root; run it with sudo")
 	}
-	p := &plan{lab: s.Lab, pins: map[part]CPUs{}, ipv6Off: s.IPv6Off}
-	var err error
-	if p.all, err = online(); err != nil {
+	all, err := online()
+	if err != nil {
 		return nil, err
 	}
+	p, err := s.read(all)
+	if err != nil {
+		return nil, err
+	}
+	if s.Lab == "" {
+		if len(p.pins) > 0 {
+			return nil, errors.New("a lab must be up for its nodes, datapath and controller to be pinned; name it with --lab")
+		}
+		return p, nil
+	}
+	return p, p.meet()
+}
+
+// read reads the lists of processors, of those of the machine.
+func (s Settings) read(all CPUs) (*plan, error) {
+	p := &plan{lab: s.Lab, all: all, pins: map[part]CPUs{}, cores: map[string]CPUs{}, ipv6Off: s.IPv6Off}
+	var err error
 	if p.isolate, err = p.cpus("isolate", s.Isolate, p.all); err != nil {
 		return nil, err
 	}
@@ -130,21 +148,13 @@ func (s Settings) plan() (*plan, error) {
 		within = p.isolate
 	}
 	for which, text := range map[part]string{nodes: s.Nodes, datapath: s.Datapath, controller: s.Controller} {
-		c, err := p.cpus("pin "+string(which), text, within)
-		if err != nil {
-			return nil, err
-		}
+		c, wrong := p.cpus("pin "+string(which), text, within)
 		if len(c) > 0 {
 			p.pins[which] = c
 		}
+		err = errors.Join(err, wrong)
 	}
-	if s.Lab == "" {
-		if len(p.pins) > 0 {
-			return nil, errors.New("a lab must be up for its nodes, datapath and controller to be pinned; name it with --lab")
-		}
-		return p, nil
-	}
-	return p, p.meet()
+	return p, err
 }
 
 // cpus reads a list and checks that all of it is there.
@@ -173,9 +183,16 @@ func (p *plan) meet() error {
 		return fmt.Errorf("lab %s is %s, and only one that is up can be pinned", p.lab, s.Status)
 	}
 	p.daemon = s.PID
-	for _, n := range s.Topology.Nodes {
+	return p.parts(s.Topology)
+}
+
+// parts notes what of a topology can be given processors. It fails where the topology's own wishes cannot be met with them.
+func (p *plan) parts(t *topology.Topology) error {
+	var errs []error
+	for _, n := range t.Nodes {
 		if n.Kind == topology.Host || n.Kind == topology.Router && !n.RoutingNode() {
 			p.nodes = append(p.nodes, n.Name)
+			errs = append(errs, p.own(n))
 		}
 		if !n.IsDatapath() {
 			continue
@@ -186,6 +203,21 @@ func (p *plan) meet() error {
 		if slices.Contains(n.Controllers, topology.ControllerTrivet) && !slices.Contains(p.serves, controller) {
 			p.serves = append(p.serves, controller)
 		}
+	}
+	if d, c := p.pins[datapath], p.pins[controller]; len(p.serves) == 2 && len(d) > 0 && len(c) > 0 && !slices.Equal(d, c) {
+		errs = append(errs, fmt.Errorf("pin datapath to %s and controller to %s: both are the lab's daemon, one process; give them the same processors, or take datapath: ovs or another controller", d, c))
+	}
+	return errors.Join(errs...)
+}
+
+// own notes the processors that the topology gives a node: it keeps them.
+func (p *plan) own(n *topology.Node) error {
+	if len(n.Cores) == 0 {
+		return nil
+	}
+	p.cores[n.Name] = CPUs(nil).with(n.Cores)
+	if lacking := p.cores[n.Name].without(p.of(nodes)); len(lacking) > 0 {
+		return fmt.Errorf("%s: the topology gives it processors %s, and the lab's nodes are to run on %s only: change its cores, isolate or pin_nodes", n.Name, p.cores[n.Name], p.of(nodes))
 	}
 	return nil
 }
@@ -201,13 +233,17 @@ func (p *plan) of(which part) CPUs {
 	return p.all
 }
 
-// ofDaemon is where the daemon may run, which may be datapath and controller in one.
+// ofDaemon is where the daemon may run, which may be datapath and controller in one. Of these, one that is pinned is pinned with the other.
 func (p *plan) ofDaemon() CPUs {
-	var c CPUs
 	for _, which := range p.serves {
-		c = c.with(p.of(which))
+		if c := p.pins[which]; len(c) > 0 {
+			return c
+		}
 	}
-	return c
+	if len(p.serves) > 0 {
+		return p.of("")
+	}
+	return nil
 }
 
 // what is changed, for people.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 
+	"trivet.dev/trivet/bench/drive"
 	"trivet.dev/trivet/bench/probe/packets"
 	"trivet.dev/trivet/internal/cli"
 	"trivet.dev/trivet/lab"
@@ -20,6 +21,8 @@ func main() {
 			exit(local.RunInit())
 		case packets.Command:
 			exit(packets.Serve(os.Stdin, os.Stdout))
+		case drive.LeashCommand:
+			exit(drive.Leash(os.Args[2:]))
 		}
 	}
 	os.Exit(cli.Main())

@@ -25,12 +25,22 @@ type recorder struct {
 	done   sync.WaitGroup
 	cancel func()
 
-	links, routes atomic.Bool // have changed
-	told          bool        // that there are too many routes
+	routes atomic.Bool // have changed
+	told   bool        // that there are too many routes
+	all    bool        // links are in the database
+	names  map[uint64]string
+
+	mu    sync.Mutex
+	ports map[linkPort]bool // whose links have changed
+}
+
+type linkPort struct {
+	dpid uint64
+	port uint32
 }
 
 func record(c *Controller) *recorder {
-	r := &recorder{c: c, db: c.Database, wake: make(chan struct{}, 1), stop: make(chan struct{})}
+	r := &recorder{c: c, db: c.Database, wake: make(chan struct{}, 1), stop: make(chan struct{}), names: map[uint64]string{}, ports: map[linkPort]bool{}}
 	r.cancel = c.Watch(r.hear)
 	r.name()
 	r.done.Go(r.run)
@@ -43,10 +53,13 @@ func (r *recorder) close() {
 	r.done.Wait()
 }
 
-// name writes the names of the nodes.
+// name writes the names of nodes that are new.
 func (r *recorder) name() {
 	for dpid, name := range r.c.Map().Switches() {
-		r.db.NameSwitch(dpid, name)
+		if r.names[dpid] != name {
+			r.names[dpid] = name
+			r.db.NameSwitch(dpid, name)
+		}
 	}
 	r.routes.Store(true)
 }
@@ -62,7 +75,9 @@ func (r *recorder) hear(e Event) {
 		}
 		return
 	case discovery.LinkChange:
-		r.links.Store(true)
+		r.mu.Lock()
+		r.ports[linkPort{x.Link.From, x.Link.FromPort}] = true
+		r.mu.Unlock()
 	case SwitchChange, routing.Rerouted:
 		r.routes.Store(true)
 	}
@@ -104,16 +119,35 @@ func (r *recorder) run() {
 
 // write writes what has changed.
 func (r *recorder) write() {
-	if r.links.Swap(false) {
-		var rows []database.Link
-		for _, l := range r.c.Discovery.Links() {
-			rows = append(rows, database.Link{From: l.From, FromPort: l.FromPort, To: l.To, ToPort: l.ToPort})
+	r.mu.Lock()
+	ports := r.ports
+	r.ports = map[linkPort]bool{}
+	r.mu.Unlock()
+	switch {
+	case len(ports) > 0 && !r.all:
+		r.writeLinks()
+	default:
+		for p := range ports {
+			row := database.Link{From: p.dpid, FromPort: p.port}
+			for _, l := range r.c.Discovery.LinksFrom(p.dpid, p.port) {
+				row.To, row.ToPort = l.To, l.ToPort
+			}
+			r.db.SetLink(row)
 		}
-		r.db.ReplaceLinks(rows)
 	}
 	if r.c.Routing != nil && r.routes.Swap(false) {
 		r.writeRoutes()
 	}
+}
+
+// writeLinks writes all links, once: what a run before has left is no more.
+func (r *recorder) writeLinks() {
+	var rows []database.Link
+	for _, l := range r.c.Discovery.Links() {
+		rows = append(rows, database.Link{From: l.From, FromPort: l.FromPort, To: l.To, ToPort: l.ToPort})
+	}
+	r.db.ReplaceLinks(rows)
+	r.all = true
 }
 
 // writeRoutes writes the routes of all routers, unless there are too many: to compute those of ten thousand

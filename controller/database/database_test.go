@@ -193,6 +193,15 @@ func TestLinks(t *testing.T) {
 	if last := states(); len(last) != 2 || last[0].Up || last[1].Up {
 		t.Errorf("without links: %+v", last)
 	}
+	d.SetLink(a)
+	d.SetLink(Link{From: 2, FromPort: 1})
+	if single := states(); len(single) != 2 || !single[0].Up || single[0].To != 2 || single[1].Up || single[1].Since != states()[1].Since {
+		t.Errorf("after one link was set and one, which was down, taken away: %+v", single)
+	}
+	d.SetLink(Link{From: 1, FromPort: 1})
+	if gone := states(); len(gone) != 2 || gone[0].Up || gone[0].To != 2 {
+		t.Errorf("after the one link was taken away: %+v", gone)
+	}
 }
 
 // Proves that the snapshots of flows, groups and routes replace each other, of one switch or

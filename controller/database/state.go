@@ -2,6 +2,7 @@ package database
 
 import (
 	"errors"
+	"fmt"
 	"time"
 )
 
@@ -111,11 +112,27 @@ func (d *DB) ReplaceLinks(links []Link) {
 	d.enqueue("links", len(links), func(w *writer) {
 		w.do("UPDATE links SET up = -1 WHERE up = 1") // was up; nobody else sees this value
 		for _, l := range links {
-			w.do(`INSERT INTO links VALUES (?1,?2,?3,?4,1,?5) ON CONFLICT DO UPDATE SET to_switch = ?3, to_port = ?4, up = 1,
-				since = CASE WHEN up <> 0 AND to_switch = ?3 AND to_port = ?4 THEN since ELSE ?5 END`,
-				dpidText(l.From), int64(l.FromPort), dpidText(l.To), int64(l.ToPort), now)
+			w.putLink(l, now)
 		}
 		w.do("UPDATE links SET up = 0, since = ? WHERE up = -1", now)
+	})
+}
+
+func (w *writer) putLink(l Link, now float64) {
+	w.do(`INSERT INTO links VALUES (?1,?2,?3,?4,1,?5) ON CONFLICT DO UPDATE SET to_switch = ?3, to_port = ?4, up = 1,
+		since = CASE WHEN up <> 0 AND to_switch = ?3 AND to_port = ?4 THEN since ELSE ?5 END`,
+		dpidText(l.From), int64(l.FromPort), dpidText(l.To), int64(l.ToPort), now)
+}
+
+// SetLink makes this the link from a port, or with To 0 says that it has none any more.
+func (d *DB) SetLink(l Link) {
+	now := seconds(time.Now())
+	d.enqueue(fmt.Sprintf("link %x %d", l.From, l.FromPort), 1, func(w *writer) {
+		if l.To == 0 {
+			w.do("UPDATE links SET up = 0, since = ? WHERE from_switch = ? AND from_port = ? AND up = 1", now, dpidText(l.From), int64(l.FromPort))
+			return
+		}
+		w.putLink(l, now)
 	})
 }
 

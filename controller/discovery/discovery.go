@@ -90,6 +90,7 @@ type App struct {
 	mu       sync.Mutex // of what follows
 	nodes    map[uint64]*node
 	schedule schedule
+	ways     []*way        // all directions of links, in no order
 	stale    map[*way]bool // those that are Remembered
 	dormant  map[place][]dormant
 
@@ -185,7 +186,12 @@ func (a *App) Ports(dpid uint64) map[uint32]Kind {
 // Links returns all directions of links, in no order. A port that is joined to others by
 // foreign switches has one to each of them.
 func (a *App) Links() []Link {
-	_, links := a.Snapshot()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	links := make([]Link, len(a.ways))
+	for i, w := range a.ways {
+		links[i] = w.link()
+	}
 	return links
 }
 
@@ -214,6 +220,42 @@ func (a *App) Snapshot() (ports []Port, links []Link) {
 		}
 	}
 	return ports, links
+}
+
+// Around returns what Snapshot does of the given ports of routers and all that links join them to. ok is false
+// where these lead to a switch that is no router.
+func (a *App) Around(at []Port, router func(dpid uint64) bool) (ports []Port, links []Link, ok bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	seen := map[*port]bool{}
+	var queue []*port
+	visit := func(p *port) {
+		if p != nil && !seen[p] {
+			seen[p] = true
+			queue = append(queue, p)
+		}
+	}
+	for _, x := range at {
+		if !router(x.Switch) {
+			return nil, nil, false
+		}
+		visit(a.port(place{x.Switch, x.Number}))
+	}
+	for ; len(queue) > 0; queue = queue[1:] {
+		p := queue[0]
+		if !router(p.node.dpid) {
+			return nil, nil, false
+		}
+		ports = append(ports, Port{Switch: p.node.dpid, Number: p.number, Kind: p.Kind()})
+		for _, w := range p.out {
+			links = append(links, w.link())
+			visit(w.to)
+		}
+		for _, w := range p.in {
+			visit(w.from)
+		}
+	}
+	return ports, links, true
 }
 
 // SwitchUp brings probes to the controller and probes all ports.

@@ -44,6 +44,7 @@ type port struct {
 	first           time.Time // probe since it is open; zero: none yet
 	sent            time.Time // the last probe
 	soon, scheduled bool      // it is in schedule.due, .order
+	doubted         bool      // its broadcast has come without its LLDP once
 	out, in         []*way    // where its probes arrive; whose probes arrive here
 
 	hosts atomic.Int32 // how many live here
@@ -60,6 +61,7 @@ type way struct {
 	until        time.Time // stale: when it ends; zero: it does not by itself
 	suspected    bool      // being confirmed
 	gone         bool
+	pos          int // in App.ways
 }
 
 // Kind is what the port leads to.
@@ -183,7 +185,8 @@ func (a *App) setKind(p *port, k Kind) {
 
 // newWay makes a direction of a link known.
 func (a *App) newWay(from, to *port, indirect bool) *way {
-	w := &way{from: from, to: to, indirect: indirect}
+	w := &way{from: from, to: to, indirect: indirect, pos: len(a.ways)}
+	a.ways = append(a.ways, w)
 	from.out, to.in = append(from.out, w), append(to.in, w)
 	a.linkChanges = append(a.linkChanges, LinkChange{Link: w.link()})
 	a.setKind(from, Inner)
@@ -238,6 +241,9 @@ func (a *App) lose(w *way) {
 		return
 	}
 	w.gone = true
+	last := len(a.ways) - 1
+	a.ways[w.pos], a.ways[w.pos].pos, a.ways[last] = a.ways[last], w.pos, nil
+	a.ways = a.ways[:last]
 	delete(a.stale, w)
 	is := func(x *way) bool { return x == w }
 	w.from.out, w.to.in = slices.DeleteFunc(w.from.out, is), slices.DeleteFunc(w.to.in, is)
@@ -250,7 +256,7 @@ func (a *App) lose(w *way) {
 			a.forget(p)
 			continue
 		}
-		p.first = time.Time{}
+		p.first, p.doubted = time.Time{}, false
 		a.setKind(p, Open)
 		a.schedule.soon(p)
 	}
@@ -283,6 +289,11 @@ func (a *App) join(from, to *port, direct bool) (back bool) {
 	w := from.wayTo(to)
 	if w == nil {
 		if from == to || len(from.out) >= maxFar || len(to.in) >= maxFar {
+			return false
+		}
+		if !direct && !from.doubted { // maybe the LLDP came when the switch was not ready yet: another time
+			from.doubted = true
+			a.schedule.soon(from)
 			return false
 		}
 		w = a.newWay(from, to, !direct)

@@ -11,7 +11,7 @@ import (
 var faucet = &Controller{
 	Name: "faucet", What: "Faucet, all ports in one VLAN", OpenFlow: "1.3", Embedded: "1.3",
 	Install: "python3 -m venv %s && %s/bin/pip install faucet 'setuptools<81'",
-	Greets:  true, Reloads: true,
+	Greets:  true, Reloads: true, PerPort: true,
 	find: func(own string) ([]string, bool) {
 		program, ok := firstOf(own+"/bin/faucet", "faucet")
 		return []string{program}, ok

@@ -39,6 +39,10 @@ type Controller struct {
 	// Reloads says that it reads its files again when it gets SIGHUP.
 	Reloads bool
 
+	// PerPort says that it has flow entries for each port that is up and none for one that is down, so that
+	// a port which comes up forwards nothing until they are there.
+	PerPort bool
+
 	find  func(own string) (program []string, ok bool)
 	files func(t *topology.Topology, switches []*topology.Node) (map[string][]byte, error)
 	run   func(port int, version string) (args, env []string)

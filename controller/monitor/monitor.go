@@ -184,7 +184,7 @@ func (a *App) PortChanged(s *controller.Switch, reason openflow.PortReason, p op
 // PacketIn counts the packet.
 func (a *App) PacketIn(s *controller.Switch, p *controller.Packet) bool {
 	if c, ok := a.counts.Load(s); ok {
-		c.(*counts).add(classify(p), len(p.Data))
+		c.(*counts).add(Classify(p.Data), len(p.Data))
 	}
 	return false
 }

@@ -1,10 +1,6 @@
 package monitor
 
-import (
-	"encoding/binary"
-
-	"trivet.dev/trivet/controller"
-)
+import "encoding/binary"
 
 // Protocol is what a packet at the controller is counted as.
 type Protocol uint8
@@ -38,6 +34,9 @@ func (p Protocol) String() string {
 	return "other"
 }
 
+// ProtocolNames are those of all, each at the index of its protocol.
+func ProtocolNames() []string { return protocolNames[:] }
+
 // Family is arp, ipv4, ipv6, lldp (with BDDP) or other.
 func (p Protocol) Family() string {
 	switch {
@@ -63,15 +62,16 @@ const (
 	etherTypeQinQ = 0x88a8
 )
 
-// classify says what a packet is. Of one that ends too soon, what can be seen.
-func classify(p *controller.Packet) Protocol {
-	switch p.EtherType {
+// Classify says what an Ethernet frame is, behind its VLAN tags. Of one that ends too soon, what can be seen.
+func Classify(frame []byte) Protocol {
+	etherType, after := cutEthernet(frame)
+	switch etherType {
 	case etherTypeARP:
 		return ARP
 	case etherTypeIPv4:
-		return classifyIPv4(afterEthernet(p.Data))
+		return classifyIPv4(after)
 	case etherTypeIPv6:
-		return classifyIPv6(afterEthernet(p.Data))
+		return classifyIPv6(after)
 	case etherTypeLLDP:
 		return LLDP
 	case etherTypeBDDP:
@@ -80,14 +80,14 @@ func classify(p *controller.Packet) Protocol {
 	return Other
 }
 
-// afterEthernet is what comes after the Ethernet header and its VLAN tags.
-func afterEthernet(b []byte) []byte {
+// cutEthernet returns the type of a frame, and what comes after the header and its VLAN tags.
+func cutEthernet(b []byte) (etherType uint16, after []byte) {
 	for at := 12; at+2 <= len(b); at += 4 {
 		if t := binary.BigEndian.Uint16(b[at:]); t != etherTypeVLAN && t != etherTypeQinQ {
-			return b[at+2:]
+			return t, b[at+2:]
 		}
 	}
-	return nil
+	return 0, nil
 }
 
 func classifyIPv4(b []byte) Protocol {

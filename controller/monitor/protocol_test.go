@@ -88,7 +88,7 @@ func TestClassify(t *testing.T) {
 		"short IPv6":              {[]gopacket.SerializableLayer{ethernet(layers.EthernetTypeIPv6), gopacket.Payload("x")}, IPv6},
 	} {
 		p, ok := packet(frame(t, c.layers...))
-		if got := classify(p); !ok || got != c.want {
+		if got := Classify(p.Data); !ok || got != c.want {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
 	}
@@ -123,7 +123,7 @@ func FuzzClassify(f *testing.F) {
 		if want == "" {
 			want = "other"
 		}
-		if got := classify(p); got >= NumProtocols || got.Family() != want {
+		if got := Classify(p.Data); got >= NumProtocols || got.Family() != want {
 			t.Errorf("type %#x is counted as %v", p.EtherType, got)
 		}
 	})

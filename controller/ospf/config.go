@@ -239,6 +239,7 @@ func (n *network) addRouter(now time.Time, c *Router) error {
 		}
 		delete(n.away, c.DPID)
 		n.routers[c.DPID], n.byID[c.ID] = r, r
+		n.unsettled++
 	}
 	there := map[key]bool{}
 	for _, p := range r.ports {

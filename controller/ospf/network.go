@@ -2,6 +2,7 @@ package ospf
 
 import (
 	"cmp"
+	"iter"
 	"log/slog"
 	"maps"
 	"net/netip"
@@ -39,6 +40,8 @@ type network struct {
 	edges   map[uint64]bool      // layer-2 switches with hosts, as they were when they were connected
 	begun   time.Time
 	started bool // all routers knew their ports once
+
+	unsettled int // routers that do not know theirs
 
 	outside  int // neighbours that packets are exchanged with
 	tables   map[engine.ID][]routing.Learned
@@ -121,8 +124,9 @@ func (n *network) portIs(now time.Time, dpid uint64, number uint32, works bool) 
 	}
 }
 
-// Joined is what discovery knows, and what else decides which ports are joined.
+// joined is what discovery knows, and what else decides which ports are joined.
 type joined struct {
+	only      map[place]bool // routers' ports, of which alone it knows; nil: it knows all
 	ports     []discovery.Port
 	links     []discovery.Link
 	connected func(dpid uint64) bool
@@ -160,7 +164,7 @@ func (n *network) look(now time.Time, j joined) *view {
 		}
 	}
 	for dpid := range n.edges { // of a switch that is away discovery has forgotten the hosts
-		if !j.connected(dpid) {
+		if j.only != nil || !j.connected(dpid) {
 			edges[dpid] = true
 			v.at(dpid, 0).others = true
 		}
@@ -171,8 +175,11 @@ func (n *network) look(now time.Time, j joined) *view {
 			v.at(l.From, l.FromPort).others = true
 		}
 	}
-	for _, r := range n.routers {
-		n.settle(now, r, v)
+	if j.only == nil {
+		n.unsettled = 0
+		for _, r := range n.routers {
+			n.settle(now, r, v)
+		}
 	}
 	return v
 }
@@ -196,8 +203,12 @@ func (n *network) settle(now time.Time, r *router, v *view) {
 			}
 		}
 	}
+	if r.ready {
+		return
+	}
+	n.unsettled++
 	for _, p := range r.ports {
-		if !r.ready && p.speaks() {
+		if p.speaks() {
 			v.at(r.DPID, p.Port).undecided = true
 		}
 	}
@@ -206,6 +217,9 @@ func (n *network) settle(now time.Time, r *router, v *view) {
 // join makes interfaces and segments follow what joins the routers, and says whether it could: at the
 // start it waits until all routers know their ports.
 func (n *network) join(now time.Time, j joined) bool {
+	if j.only != nil && n.unsettled > 0 {
+		return false // routers have come in the meantime
+	}
 	v := n.look(now, j)
 	if !n.started {
 		for _, r := range n.routers {
@@ -216,21 +230,45 @@ func (n *network) join(now time.Time, j joined) bool {
 		n.started = true
 	}
 	groups := map[group][]*port{}
-	for _, r := range n.sorted {
-		for _, p := range r.ports {
-			switch {
-			case !p.speaks():
-				n.stub(now, p)
-			case !r.works[p.Port] || !r.connected || v.at(r.DPID, p.Port).undecided || v.kinds[place{r.DPID, p.Port}] == discovery.Open:
-				// It goes on as it is.
-			default:
-				g := group{v.Of(r.DPID, p.Port), p.Settings.Address.Masked()}
-				groups[g] = append(groups[g], p)
-			}
+	for p := range n.portsAt(j.only) {
+		r := p.router
+		switch {
+		case !p.speaks():
+			n.stub(now, p)
+		case !r.works[p.Port] || !r.connected || v.at(r.DPID, p.Port).undecided || v.kinds[place{r.DPID, p.Port}] == discovery.Open:
+			// It goes on as it is.
+		default:
+			g := group{v.Of(r.DPID, p.Port), p.Settings.Address.Masked()}
+			groups[g] = append(groups[g], p)
 		}
 	}
 	n.attach(now, groups, v)
 	return true
+}
+
+// portsAt goes through the interfaces at places, nil: through all, by the routers' ids.
+func (n *network) portsAt(only map[place]bool) iter.Seq[*port] {
+	routers := n.sorted
+	if only != nil {
+		routers = nil
+		seen := map[*router]bool{}
+		for at := range only {
+			if r := n.routers[at.dpid]; r != nil && !seen[r] {
+				seen[r] = true
+				routers = append(routers, r)
+			}
+		}
+		slices.SortFunc(routers, func(a, b *router) int { return cmp.Compare(a.ID, b.ID) })
+	}
+	return func(yield func(*port) bool) {
+		for _, r := range routers {
+			for _, p := range r.ports {
+				if (only == nil || only[place{r.DPID, p.Port}]) && !yield(p) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // stub makes an interface without neighbours what its port is.

@@ -48,7 +48,7 @@ type App struct {
 	stop      chan struct{}
 	done      sync.WaitGroup
 
-	dirty   atomic.Bool   // what joins the routers may have changed
+	news    news
 	outside atomic.Bool   // some redistribute routes
 	lost    atomic.Uint64 // packets for which there was no room in the queue
 
@@ -83,8 +83,10 @@ func (a *App) Start(c *controller.Controller) error {
 	a.mu.Lock()
 	a.c, a.net.log, a.net.begun = c, c.Log(), time.Now()
 	a.mu.Unlock()
-	a.discovery.Watch(func(discovery.Change) { a.changed() })
-	a.discovery.WatchLinks(func(discovery.LinkChange) { a.changed() })
+	a.discovery.Watch(func(c discovery.Change) { a.changed(place{c.Switch, c.Port}) })
+	a.discovery.WatchLinks(func(c discovery.LinkChange) {
+		a.changed(place{c.Link.From, c.Link.FromPort}, place{c.Link.To, c.Link.ToPort})
+	})
 	a.routing.Watch(func(routing.Rerouted) { // static routes may be others
 		if a.outside.Load() {
 			a.changed()
@@ -119,13 +121,19 @@ func (a *App) Configure(c Config) error {
 	a.outside.Store(len(a.net.redistributes()) > 0)
 	a.tell = true
 	a.poll(now)
-	a.changed()
+	a.changedAll()
 	return nil
 }
 
 // changed is called with locks of other apps held: it only takes note.
-func (a *App) changed() {
-	a.dirty.Store(true)
+func (a *App) changed(ports ...place) {
+	a.news.at(ports...)
+	a.again()
+}
+
+// changedAll is the same where it is not known what.
+func (a *App) changedAll() {
+	a.news.everywhere()
 	a.again()
 }
 
@@ -142,7 +150,7 @@ func (a *App) SwitchUp(s *controller.Switch) {
 	defer a.mu.Unlock()
 	a.switchUp(time.Now(), s)
 	a.poll(time.Now())
-	a.changed()
+	a.changedAll()
 }
 
 func (a *App) switchUp(now time.Time, s *controller.Switch) {
@@ -151,6 +159,9 @@ func (a *App) switchUp(now time.Time, s *controller.Switch) {
 		return
 	}
 	r.connected, r.since = true, now
+	if !r.ready {
+		a.net.unsettled++
+	}
 	works := map[uint32]bool{}
 	for _, p := range s.Ports() {
 		works[p.Number] = p.Works()
@@ -184,7 +195,7 @@ func (a *App) PortChanged(s *controller.Switch, reason openflow.PortReason, p op
 	now := time.Now()
 	a.net.portIs(now, s.DPID(), p.Number, reason != openflow.PortDelete && p.Works())
 	a.poll(now)
-	a.changed()
+	a.changed(place{s.DPID(), p.Number})
 }
 
 // speaker is what routing sees of the app.
@@ -282,7 +293,8 @@ func (a *App) receive(p arrived) {
 // follow makes the network what joins the routers now, if that may have changed.
 func (a *App) follow() {
 	a.mu.Lock()
-	if !a.dirty.Swap(false) || len(a.net.routers) == 0 {
+	any, all, ports := a.news.take()
+	if !any || len(a.net.routers) == 0 {
 		a.mu.Unlock()
 		return
 	}
@@ -293,14 +305,13 @@ func (a *App) follow() {
 	for _, dpid := range wanted {
 		static[dpid] = a.routing.StaticOf(dpid)
 	}
-	j := joined{router: a.routing.Routes, connected: func(dpid uint64) bool { return a.c.Switch(dpid) != nil }}
-	j.ports, j.links = a.discovery.Snapshot()
+	j := a.look(all, ports)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.busy--
 	now := time.Now()
 	if !a.net.join(now, j) {
-		a.dirty.Store(true)
+		a.news.everywhere()
 		a.done.Go(func() { a.pause(coalesce); a.again() })
 		return
 	}
@@ -360,7 +371,7 @@ func (a *App) Missing() []string {
 
 // following says whether the engine has yet to follow something; mu must be held.
 func (a *App) following() bool {
-	return len(a.net.routers) > 0 && (a.dirty.Load() || a.busy > 0 || !a.net.started || a.net.domain.Pending())
+	return len(a.net.routers) > 0 && (a.news.is() || a.busy > 0 || !a.net.started || a.net.domain.Pending())
 }
 
 // Speaks says whether a router speaks OSPF.

@@ -28,16 +28,18 @@ func (n *network) turn(edges []spf.Edge, transparent []bool) (err error) {
 	for i, t := range transparent {
 		routers[i] = !t // the edges that cost nothing come from them now
 	}
-	for p := range n.owners {
-		n.lengths[family(p.Addr())][p.Bits()] = true
-	}
+	n.back, err = spf.New(len(transparent), back, routers)
+	return err
+}
+
+// findLengths finds which lengths prefixes have.
+func (n *network) findLengths() {
+	n.lengths = n.addresses.lengths
 	for _, r := range n.routers {
 		for _, s := range r.Static {
 			n.lengths[family(s.To.Addr())][s.To.Bits()] = true
 		}
 	}
-	n.back, err = spf.New(len(transparent), back, routers)
-	return err
 }
 
 // route returns a router's route to exactly that prefix, or nil.
@@ -115,7 +117,7 @@ func (n *network) computedTo(t *table, router int, p netip.Prefix) {
 	if far == nil || far[router] == spf.Unreachable {
 		return
 	}
-	if slices.ContainsFunc(n.owners[p], func(o owner) bool { return o.router == router }) {
+	if n.has(router, p) {
 		return // its own
 	}
 	var hops []Hop
@@ -143,6 +145,9 @@ func (n *network) farFrom(p netip.Prefix) []uint32 {
 	}
 	var starts []spf.Start
 	for _, o := range n.owners[p] {
+		if !n.isUp(o) {
+			continue
+		}
 		s := spf.Start{Vertex: int32(o.router)}
 		if o.itf != nil {
 			s.Dist = o.itf.Cost

@@ -35,5 +35,5 @@ func (n *node) mayReturn(h Hop) bool {
 		}
 		return max(count[0], count[1]) > 1
 	}
-	return n.net != nil && !n.net.direct[place{n.DPID, h.Port}]
+	return n.net != nil && !n.net.isDirect(place{n.DPID, h.Port})
 }

@@ -47,16 +47,13 @@ type Hop struct {
 // network is a picture of the routers and what joins them, from which routes follow. It does
 // not change; its tables are made when somebody asks for them.
 type network struct {
+	*addresses
 	routers []*Router
-	index   map[uint64]int
-	up      []map[uint32]bool // of each router: interfaces that can send
-	graph   *spf.Graph
-	hops    []hop // of each edge of the graph
+	up      []map[uint32]bool // of each router: interfaces that can send; not changed
+	links   []discovery.Link
+	graph   *spf.Graph // where it is of use, see addresses
+	hops    []hop      // of each edge of the graph
 	inner   []map[int32]*Interface
-	direct  map[place]bool // ports that lead to another router's, and to nothing else
-	owners  map[netip.Prefix][]owner
-	known   map[netip.Addr]owner // who has an address
-	v6      bool                 // there are subnets of IPv6
 
 	speakers map[string]Speaker
 
@@ -64,6 +61,9 @@ type network struct {
 	back     *spf.Graph // the graph with its edges turned round
 	members  [][]owner  // of each segment
 	lengths  [2]lengths // of all prefixes but those that protocols know
+
+	joining sync.Once
+	direct  map[place]bool // ports that lead to another router's, and to nothing else
 
 	mu     sync.Mutex
 	tables []*table
@@ -107,43 +107,47 @@ func (t *table) lookup(a netip.Addr) *Route {
 	return nil
 }
 
-// newNetwork makes the picture. up has the ports that can send, links is what discovery knows,
-// and extra are routes that users have added, by router.
+// newNetwork makes the picture. up has the ports that can send, links is what discovery knows.
 func newNetwork(c *Config, up []map[uint32]bool, links []discovery.Link, speakers map[string]Speaker) (*network, error) {
-	n := &network{speakers: speakers, index: make(map[uint64]int, len(c.Routers)), up: up, direct: map[place]bool{},
-		owners: map[netip.Prefix][]owner{}, known: map[netip.Addr]owner{}, tables: make([]*table, len(c.Routers)), inner: make([]map[int32]*Interface, len(c.Routers)),
-		far: map[netip.Prefix][]uint32{}}
+	return newAddresses(c).network(c, up, links, speakers)
+}
+
+// network makes the picture of routers that have these addresses.
+func (a *addresses) network(c *Config, up []map[uint32]bool, links []discovery.Link, speakers map[string]Speaker) (*network, error) {
+	n := &network{addresses: a, speakers: speakers, up: up, links: links, tables: make([]*table, len(c.Routers)), far: map[netip.Prefix][]uint32{}}
 	for i := range c.Routers {
-		r := &c.Routers[i]
-		n.routers = append(n.routers, r)
-		n.index[r.DPID] = i
-		n.inner[i] = map[int32]*Interface{}
+		n.routers = append(n.routers, &c.Routers[i])
 	}
-	n.prefixes()
 	n.onDemand = c.Reactive || n.size() > MaxRoutes
+	if n.onDemand {
+		n.findLengths()
+	}
+	if !a.paths {
+		return n, nil
+	}
 	return n, n.join(links)
 }
 
-// prefixes finds who has which subnet.
-func (n *network) prefixes() {
-	for i, r := range n.routers {
-		for j := range r.Interfaces {
-			f := &r.Interfaces[j]
-			for _, p := range f.Prefixes {
-				n.known[p.Addr()] = owner{i, f}
-				n.v6 = n.v6 || !p.Addr().Is4()
-				if n.up[i][f.Port] {
-					n.owners[p.Masked()] = append(n.owners[p.Masked()], owner{i, f})
-				}
+// isDirect says whether a port leads to another router's, and to nothing else.
+func (n *network) isDirect(p place) bool {
+	n.joining.Do(func() {
+		n.direct = make(map[place]bool, len(n.links))
+		for _, l := range n.links {
+			_, from := n.index[l.From]
+			if _, to := n.index[l.To]; from && to {
+				n.direct[place{l.From, l.FromPort}], n.direct[place{l.To, l.ToPort}] = true, true
 			}
 		}
-		for _, p := range r.Loopback {
-			single := netip.PrefixFrom(p.Addr(), p.Addr().BitLen())
-			n.known[p.Addr()] = owner{i, nil}
-			n.v6 = n.v6 || !p.Addr().Is4()
-			n.owners[single] = append(n.owners[single], owner{i, nil})
-		}
-	}
+	})
+	return n.direct[p]
+}
+
+// isUp says whether an owner has its subnet now.
+func (n *network) isUp(o owner) bool { return o.itf == nil || n.up[o.router][o.itf.Port] }
+
+// has says whether a router has a subnet now.
+func (n *network) has(router int, p netip.Prefix) bool {
+	return slices.ContainsFunc(n.owners[p], func(o owner) bool { return o.router == router && n.isUp(o) })
 }
 
 // join makes the graph: routers, and between them segments, which are the ports of routers that
@@ -151,14 +155,11 @@ func (n *network) prefixes() {
 func (n *network) join(links []discovery.Link) error {
 	isRouter := func(dpid uint64) bool { _, is := n.index[dpid]; return is }
 	joined := NewSegments(links, isRouter)
-	for _, l := range links {
-		if isRouter(l.From) && isRouter(l.To) {
-			n.direct[place{l.From, l.FromPort}], n.direct[place{l.To, l.ToPort}] = true, true
-		}
-	}
 	segments := map[Segment]int32{}
+	n.inner = make([]map[int32]*Interface, len(n.routers))
 	var edges []spf.Edge
 	for i, r := range n.routers {
+		n.inner[i] = map[int32]*Interface{}
 		for j := range r.Interfaces {
 			f := &r.Interfaces[j]
 			if !n.up[i][f.Port] {
@@ -258,10 +259,12 @@ func (n *network) computed(t *table, router int) {
 		}
 		best := spf.Unreachable
 		var hops []Hop
+		if n.has(router, p) {
+			continue
+		}
 		for _, o := range owners {
-			if o.router == router {
-				hops = nil
-				break
+			if !n.isUp(o) {
+				continue
 			}
 			d := n.tree.Dist(int32(o.router))
 			if d == spf.Unreachable {

@@ -21,7 +21,8 @@ type node struct {
 	mu        sync.Mutex         // of what follows
 	sw        *controller.Switch // nil: not connected
 	rules     *controller.Rules
-	up        map[uint32]bool // ports that can send, also while it is not connected
+	up        map[uint32]bool // ports that can send, also while it is not connected; replaced, not changed: networks have it
+	settled   bool            // its switch has what it needs as long as nothing of the router itself changes, see install
 	net       *network
 	reactive  bool
 	setups    map[netip.Prefix]*setup // of a reactive router: routes that are being installed
@@ -65,7 +66,7 @@ func (n *node) connect(s *controller.Switch) {
 		n.groups[bucketsKey(g.Buckets)] = g.Group
 	}
 	n.reframe()
-	clear(n.up)
+	n.settled, n.up = false, make(map[uint32]bool, len(n.itf))
 	for _, p := range s.Ports() {
 		if n.itf[p.Number] != nil {
 			n.up[p.Number] = p.Works()
@@ -280,6 +281,7 @@ func (n *node) groupID(list []openflow.Bucket) uint32 {
 
 // put installs a way, its group before its entries.
 func (n *node) put(w way) error {
+	n.settled = false
 	if len(w.hops) > 1 {
 		list := buckets(w.hops)
 		g := &openflow.GroupDesc{Kind: openflow.GroupTypeSelect, Group: n.groupID(list), Buckets: list}
@@ -378,7 +380,9 @@ func (n *node) compare() (changes []change, gone []controller.RuleKey) {
 			changes = append(changes, change{n, r, w, fresh})
 		}
 	}
+	n.settled = true
 	for _, r := range n.routes() {
+		n.settled = n.settled && r.Source == Connected
 		if n.wanted(r) {
 			w := n.routeWay(r)
 			want(r, w, n.rules.Flow(controller.KeyOf(w.own())) == nil)
@@ -399,6 +403,7 @@ func (n *node) compare() (changes []change, gone []controller.RuleKey) {
 			gone = append(gone, k)
 		}
 	}
+	n.settled = n.settled && len(changes)+len(gone) == 0
 	return changes, gone
 }
 

@@ -66,6 +66,7 @@ type App struct {
 
 	mu        sync.Mutex // of what follows
 	config    Config
+	addresses *addresses               // of the configuration
 	static    map[uint64][]StaticRoute // by router, in place of the configuration's
 	speakers  map[string]Speaker       // by the protocol's name; not changed once it is here
 	cause     cause
@@ -118,7 +119,7 @@ func (a *App) Configure(c Config) error {
 			n.close()
 		}
 	}
-	a.config, a.static = c, nil
+	a.config, a.addresses, a.static = c, newAddresses(&c), nil
 	a.nodes.Store(&nodes)
 	a.pending, a.cause = true, cause{"the configuration was changed", time.Now()}
 	a.again()
@@ -305,7 +306,10 @@ func (a *App) PortChanged(s *controller.Switch, reason openflow.PortReason, p op
 	up := reason != openflow.PortDelete && p.Works()
 	n.mu.Lock()
 	changed := n.up[p.Number] != up
-	n.up[p.Number] = up
+	if changed {
+		n.settled, n.up = false, maps.Clone(n.up)
+		n.up[p.Number] = up
+	}
 	if changed && !up {
 		n.forgetNeighbors(p.Number)
 	}

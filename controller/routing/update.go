@@ -3,7 +3,6 @@ package routing
 import (
 	"cmp"
 	"context"
-	"maps"
 	"net/netip"
 	"slices"
 	"sync"
@@ -18,10 +17,12 @@ func (a *App) follow() {
 	nodes := *a.nodes.Load()
 	why := a.cause
 	a.pending, a.following, a.cause = false, true, cause{}
-	config, speakers := a.config, a.speakers
-	config.Routers = slices.Clone(config.Routers)
-	for i := range config.Routers {
-		if routes, is := a.static[config.Routers[i].DPID]; is {
+	config, addresses, speakers := a.config, a.addresses, a.speakers
+	if len(a.static) > 0 {
+		config.Routers = slices.Clone(config.Routers)
+	}
+	for dpid, routes := range a.static {
+		if i, is := addresses.index[dpid]; is {
 			config.Routers[i].Static = routes
 		}
 	}
@@ -34,10 +35,10 @@ func (a *App) follow() {
 	up := make([]map[uint32]bool, len(config.Routers))
 	for _, n := range nodes {
 		n.mu.Lock()
-		up[n.index] = maps.Clone(n.up)
+		up[n.index] = n.up
 		n.mu.Unlock()
 	}
-	net, err := newNetwork(&config, up, a.discovery.Links(), speakers)
+	net, err := addresses.network(&config, up, a.discovery.Links(), speakers)
 	if err != nil {
 		a.c.Log().Error("routes cannot be computed", "error", err)
 		return
@@ -65,6 +66,12 @@ type change struct {
 	fresh bool // there was none before
 }
 
+// isSettled says whether nothing that the router has can be different because of a change elsewhere in the network: it
+// was right before, and has only its own subnets, as most of ten thousand routers do that install routes on demand.
+func (n *node) isSettled() bool {
+	return n.settled && n.reactive && len(n.neighbors) == 0
+}
+
 // install sends what differs, in rounds, and returns the number of entries.
 func (a *App) install(nodes map[uint64]*node, net *network, reactive bool) (count int) {
 	byPrefix := map[netip.Prefix][]change{}
@@ -72,7 +79,7 @@ func (a *App) install(nodes map[uint64]*node, net *network, reactive bool) (coun
 	for _, n := range nodes {
 		n.mu.Lock()
 		n.net, n.reactive = net, reactive
-		if n.rules != nil {
+		if n.rules != nil && !n.isSettled() {
 			known := len(n.neighbors)
 			changes, gone := n.compare()
 			for _, c := range changes {

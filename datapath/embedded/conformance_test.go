@@ -241,7 +241,7 @@ func (b *testBed) embed(t *testing.T) {
 		t.Fatal(err)
 	}
 	var group sync.WaitGroup
-	inside(t, b.ns, func() error {
+	within(t, b.ns, func() error {
 		for i := 1; i <= 3; i++ {
 			name := fmt.Sprintf("target%d", i)
 			dev, err := wire.Open(name)
@@ -268,7 +268,7 @@ func (b *testBed) embed(t *testing.T) {
 		})
 	}
 	b.connect = func(controller string) {
-		inside(t, b.ns, func() error {
+		within(t, b.ns, func() error {
 			conn, err := net.Dial("tcp", controller)
 			for i := 0; err != nil && i < 100; i++ {
 				time.Sleep(100 * time.Millisecond)

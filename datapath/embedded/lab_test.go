@@ -72,7 +72,7 @@ func newLine(t testing.TB, o agent.Options) *line {
 		run(t, "ip", "-n", ns, "link", "set", device, "up")
 		run(t, "ip", "-n", l.hosts[i], "link", "set", "eth0", "up")
 		run(t, "ip", "-n", l.hosts[i], "address", "add", fmt.Sprintf("10.0.0.%d/24", i+1), "dev", "eth0")
-		inside(t, ns, func() error {
+		within(t, ns, func() error {
 			dev, err := wire.Open(device)
 			if err != nil {
 				return err
@@ -125,7 +125,7 @@ func (l *line) pingUntil(deadline time.Time) {
 func (l *line) transfer(size int) {
 	l.t.Helper()
 	var listener net.Listener
-	inside(l.t, l.hosts[1], func() (err error) {
+	within(l.t, l.hosts[1], func() (err error) {
 		listener, err = net.Listen("tcp", "10.0.0.2:7000")
 		return err
 	})
@@ -142,7 +142,7 @@ func (l *line) transfer(size int) {
 		b, _ := io.ReadAll(conn)
 		got <- b
 	}()
-	inside(l.t, l.hosts[0], func() error {
+	within(l.t, l.hosts[0], func() error {
 		conn, err := net.DialTimeout("tcp", "10.0.0.2:7000", 10*time.Second)
 		if err != nil {
 			return err

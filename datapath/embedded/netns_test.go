@@ -4,12 +4,11 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
 
-	"github.com/vishvananda/netns"
+	"trivet.dev/trivet/internal/inside"
 )
 
 var namespaces atomic.Int32
@@ -23,7 +22,7 @@ func newNamespace(t testing.TB) string {
 	name := fmt.Sprintf("trivet-embedded-%d-%d", os.Getpid(), namespaces.Add(1))
 	run(t, "ip", "netns", "add", name)
 	t.Cleanup(func() { run(t, "ip", "netns", "del", name) })
-	inside(t, name, func() error {
+	within(t, name, func() error {
 		for _, which := range []string{"default", "all"} {
 			err := os.WriteFile("/proc/sys/net/ipv6/conf/"+which+"/disable_ipv6", []byte("1"), 0)
 			if err != nil && !os.IsNotExist(err) {
@@ -36,25 +35,10 @@ func newNamespace(t testing.TB) string {
 	return name
 }
 
-// inside calls f on a thread in the namespace.
-func inside(t testing.TB, name string, f func() error) {
+// within calls f on a thread in the namespace.
+func within(t testing.TB, name string, f func() error) {
 	t.Helper()
-	result := make(chan error)
-	go func() {
-		runtime.LockOSThread() // and never unlock: the thread ends with the goroutine
-		ns, err := netns.GetFromName(name)
-		if err != nil {
-			result <- err
-			return
-		}
-		defer ns.Close()
-		if err := netns.Set(ns); err != nil {
-			result <- err
-			return
-		}
-		result <- f()
-	}()
-	if err := <-result; err != nil {
+	if err := inside.Namespace("/run/netns/"+name, f); err != nil {
 		t.Fatalf("in the namespace %s: %v", name, err)
 	}
 }

@@ -3,6 +3,7 @@ package cli
 import (
 	"github.com/spf13/cobra"
 
+	"trivet.dev/trivet/internal/words"
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/topology"
 )
@@ -54,7 +55,7 @@ func (a *app) apply() *cobra.Command {
 			if dryRun {
 				verb = "to make"
 			}
-			a.say("%s %s; %d things stay as they are", plural(len(result.Changes), "change"), verb, result.Same)
+			a.say("%s %s; %d things stay as they are", words.Plural(len(result.Changes), "change"), verb, result.Same)
 			return nil
 		},
 	}

@@ -3,10 +3,13 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"trivet.dev/trivet/bench/report"
+	"trivet.dev/trivet/bench/report/page"
 	"trivet.dev/trivet/bench/result"
 )
 
@@ -15,6 +18,8 @@ type benchComparison struct {
 	report.CompareOptions
 	levels  []string
 	margins []string
+
+	html, latex, csv string // files to write
 }
 
 func (a *app) benchCompare() *cobra.Command {
@@ -23,11 +28,13 @@ func (a *app) benchCompare() *cobra.Command {
 		Use:   "compare A [B]",
 		Short: "Compare two results, or two levels of a factor in one",
 		Long: "Compare two results (an emulation and a prototype), or two levels of a factor in one (two datapaths): averages,\n" +
-			"deviations, variances and the gap for each metric and cell; Welch's t test, by pairs where the experiment made\n" +
-			"pairs; the Mann–Whitney test with its effect size; and, with a margin, a test of equivalence. That no difference\n" +
-			"was seen never counts as none: what is the same to you within the margin has to be shown.",
+			"deviations, variances and the gap for each metric and cell; Welch's t test and the Mann–Whitney test, or, where the\n" +
+			"experiment made pairs, the paired t test and Wilcoxon's signed ranks; effect sizes; and, with a margin, a test of equivalence. That no difference\n" +
+			"was seen never counts as none: what is the same to you within the margin has to be shown. It is printed, or written\n" +
+			"as a page, as tables for LaTeX (booktabs) and as CSV.",
 		Example: "  trivet bench compare emulation.jsonl prototype.jsonl --margin 5%\n" +
-			"  trivet bench compare figure-16.jsonl --factor datapath --levels embedded,ovs --margin throughput=5% --margin rtt=20us",
+			"  trivet bench compare figure-16.jsonl --factor datapath --levels embedded,ovs --margin throughput=5% --margin rtt=20us\n" +
+			"  trivet bench compare emulation.jsonl prototype.jsonl --html gap.html --latex gap.tex --csv gap.csv",
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(_ *cobra.Command, args []string) error { return a.runBenchCompare(b, args) },
 	}
@@ -37,6 +44,9 @@ func (a *app) benchCompare() *cobra.Command {
 	f.StringArrayVar(&b.margins, "margin", nil, "up to which a difference does not matter: 5% of B, 0.2ms, rtt=0.2ms, loss=0.1pp")
 	f.StringVar(&b.Metric, "metric", "", "only this metric; usage.busy and others of the watch as well")
 	f.StringVar(&b.Probe, "probe", "", "only this probe")
+	f.StringVar(&b.html, "html", "", "write a page with figures, tables, verdicts and both environments to this file")
+	f.StringVar(&b.latex, "latex", "", "write the tables for LaTeX to this file")
+	f.StringVar(&b.csv, "csv", "", "write a line for each metric and cell to this file")
 	f.StringVar(&b.Each, "each", "", "what stands for a repetition of several values: mean, median, min, max, p95 and so on")
 	return cmd
 }
@@ -71,10 +81,46 @@ func (a *app) runBenchCompare(b benchComparison, args []string) error {
 	if err != nil {
 		return err
 	}
-	if a.json {
+	files, err := b.write(c, args)
+	if err != nil {
+		return err
+	}
+	switch {
+	case a.json:
 		return a.printJSON(c)
+	case len(files) > 0:
+		fmt.Fprintf(a.out, "%s; in %s\n", c.Summary(), strings.Join(files, ", "))
+		return nil
 	}
 	return c.WriteText(a.out)
+}
+
+// write writes the files that were asked for, and returns their names.
+func (b *benchComparison) write(c *report.Comparison, paths []string) (files []string, err error) {
+	asPage := func(to io.Writer) error {
+		reports := []*report.Report{report.Build(paths[0], b.A)}
+		if b.B != nil {
+			reports = append(reports, report.Build(paths[1], b.B))
+		}
+		return page.WriteComparison(to, c, reports...)
+	}
+	for _, f := range []struct {
+		path  string
+		write func(io.Writer) error
+	}{
+		{b.html, asPage},
+		{b.latex, c.LaTeX},
+		{b.csv, c.CSV},
+	} {
+		if f.path == "" {
+			continue
+		}
+		if err := writeFile(f.path, f.write); err != nil {
+			return nil, err
+		}
+		files = append(files, f.path)
+	}
+	return files, nil
 }
 
 // twoLevels takes those that were given, or the factor's own.

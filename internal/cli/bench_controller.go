@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"trivet.dev/trivet/bench/flowload"
+	"trivet.dev/trivet/internal/words"
 )
 
 // controllerBench is what `trivet bench controller` is asked.
@@ -123,13 +124,13 @@ func (a *app) runBenchController(ctx context.Context, b controllerBench, own boo
 
 // showFlowload prints a result for people.
 func (a *app) showFlowload(what string, r *flowload.Result) {
-	fmt.Fprintf(a.out, "%s\n%s, OpenFlow %s, %s", what, r.Mode, r.OpenFlow, plural(r.Switches, "switch"))
+	fmt.Fprintf(a.out, "%s\n%s, OpenFlow %s, %s", what, r.Mode, r.OpenFlow, words.Plural(r.Switches, "switch"))
 	var rows [][]string
 	if r.Line != nil {
 		fmt.Fprintf(a.out, ", %.1f s\n\n", r.Seconds)
 		rows = lineRows(r)
 	} else {
-		fmt.Fprintf(a.out, " with %d hosts each, %s waiting, %.1f s\n\n", r.Hosts, plural(r.Window, "packet"), r.Seconds)
+		fmt.Fprintf(a.out, " with %d hosts each, %s waiting, %.1f s\n\n", r.Hosts, words.Plural(r.Window, "packet"), r.Seconds)
 		rows = answerRows(r)
 	}
 	if c := r.Controller; c != nil {
@@ -156,7 +157,7 @@ func answerRows(r *flowload.Result) [][]string {
 	wrong := fmt.Sprintf("%d of %d", r.Wrong, r.Answers)
 	lost := fmt.Sprintf("%d", r.Lost)
 	if r.Unheard > 0 {
-		lost += fmt.Sprintf(", and %s whose announcement had no answer", plural(r.Unheard, "host"))
+		lost += fmt.Sprintf(", and %s whose announcement had no answer", words.Plural(r.Unheard, "host"))
 	}
 	return append(rows, []string{"wrong", wrong}, []string{"lost", lost})
 }

@@ -15,6 +15,7 @@ import (
 	"trivet.dev/trivet/bench/report/draw"
 	"trivet.dev/trivet/bench/report/page"
 	"trivet.dev/trivet/bench/result"
+	"trivet.dev/trivet/internal/words"
 )
 
 func (a *app) benchReport() *cobra.Command {
@@ -45,7 +46,7 @@ func (a *app) benchReport() *cobra.Command {
 				return a.printJSON(map[string]any{"page": w.page, "files": w.files})
 			}
 			a.warnOf(reports)
-			fmt.Fprintf(a.out, "%s  (and %s beside it)\n", w.page, plural(len(w.files)-1, "file"))
+			fmt.Fprintf(a.out, "%s  (and %s beside it)\n", w.page, words.Plural(len(w.files)-1, "file"))
 			return nil
 		},
 	}
@@ -93,7 +94,7 @@ func (a *app) warnOf(reports []*report.Report) {
 			fmt.Fprintf(a.err, "%s: %s\n", r.Path, report.Clean(p))
 		}
 		if r.Done < r.Runs {
-			fmt.Fprintf(a.err, "%s: %d of %s were done; it was interrupted, or goes on\n", r.Path, r.Done, plural(r.Runs, "run"))
+			fmt.Fprintf(a.err, "%s: %d of %s were done; it was interrupted, or goes on\n", r.Path, r.Done, words.Plural(r.Runs, "run"))
 		}
 	}
 }
@@ -171,21 +172,28 @@ func (w *reportWriter) parts(prefix string, r *report.Report, run *result.Run) e
 	return nil
 }
 
-// file writes one beside its place and moves it there when it is whole.
 func (w *reportWriter) file(name string, write func(io.Writer) error) error {
-	if err := os.MkdirAll(w.dir, 0o755); err != nil {
+	path := filepath.Join(w.dir, name)
+	if err := writeFile(path, write); err != nil {
 		return err
 	}
-	path := filepath.Join(w.dir, name)
-	f, err := os.CreateTemp(w.dir, ".new-*")
+	w.files = append(w.files, path)
+	return nil
+}
+
+// writeFile writes one beside its place and moves it there when it is whole. Its directory is made.
+func writeFile(path string, write func(io.Writer) error) error {
+	dir := filepath.Dir(path)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(dir, ".new-*")
 	if err != nil {
 		return err
 	}
 	defer os.Remove(f.Name()) // nothing, once it is moved
-	err = errors.Join(write(f), f.Chmod(0o644), f.Close())
-	if err != nil {
+	if err := errors.Join(write(f), f.Chmod(0o644), f.Close()); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
-	w.files = append(w.files, path)
 	return os.Rename(f.Name(), path)
 }

@@ -88,9 +88,30 @@ func TestBenchCompare(t *testing.T) {
 	if err != nil || json.Unmarshal([]byte(out), &c) != nil || len(c.Rows) != 30 || c.Rows[2].Conclusion != "equivalent" || c.Rows[2].Difference != 0 {
 		t.Errorf("%.500s, %v", out, err)
 	}
+	comparedFiles(t, path)
 	for _, args := range [][]string{{path}, {path, path, "--factor", "datapath"}, {path, "--factor", "hops"}, {path, "--factor", "nothing"}, {path, path, "--margin", "x"}} {
 		if out, err := command(t, append([]string{"bench", "compare"}, args...)...); err == nil {
 			t.Errorf("%v gave %s", args, out)
 		}
+	}
+}
+
+// comparedFiles proves that a comparison is written to the files that were asked for, and to nothing else.
+func comparedFiles(t *testing.T, path string) {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "new")
+	html, latex, table := filepath.Join(dir, "gap.html"), filepath.Join(dir, "gap.tex"), filepath.Join(dir, "gap.csv")
+	out, err := command(t, "bench", "compare", path, "--factor", "datapath", "--margin", "5%", "--html", html, "--latex", latex, "--csv", table)
+	if err != nil || !strings.Contains(out, "15 comparisons: ") || !strings.Contains(out, html+", "+latex+", "+table) || strings.Contains(out, "Wilcoxon") {
+		t.Errorf("%s, %v", out, err)
+	}
+	for file, want := range map[string]string{html: "<!DOCTYPE html>", latex: `\begin{tabular}`, table: "metric,probe,unit,factor.hops"} {
+		data, err := os.ReadFile(file)
+		if err != nil || !strings.Contains(string(data), want) {
+			t.Errorf("%s: %q is not in it; %v", file, want, err)
+		}
+	}
+	if files, _ := os.ReadDir(dir); len(files) != 3 {
+		t.Errorf("%v", files)
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"trivet.dev/trivet/bench/experiment"
 	"trivet.dev/trivet/bench/report/definition"
 	"trivet.dev/trivet/bench/result"
+	"trivet.dev/trivet/internal/words"
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/topology"
 )
@@ -29,6 +30,7 @@ type benchRunning struct {
 	resume, again bool
 	unwatched     bool
 	repetitions   int
+	budget        string
 	seed          uint64
 	seeded        bool
 }
@@ -60,6 +62,7 @@ func (a *app) benchRun() *cobra.Command {
 	f.BoolVar(&b.again, "again", false, "with --resume: measure once more what failed")
 	f.BoolVar(&b.unwatched, "unwatched", false, "do not watch the machine meanwhile; all figures are doubtful then")
 	f.IntVar(&b.repetitions, "repetitions", 0, "of each cell, instead of the file's")
+	f.StringVar(&b.budget, "budget", "", "lower the repetitions to what fits into this time, at least one: 20min")
 	f.Uint64Var(&b.seed, "seed", 0, "of the order, instead of the file's")
 	_ = cmd.MarkFlagFilename("out", "jsonl")
 	return cmd
@@ -77,11 +80,14 @@ func (b *benchRunning) plan() (*experiment.Plan, topology.Problems, error) {
 	if b.quick {
 		e = e.Quick()
 	}
-	if b.repetitions > 0 {
-		e.Repetitions = b.repetitions
+	if b.out == "" {
+		b.out = e.Name + ".jsonl"
 	}
 	if b.seeded {
 		e.Seed = b.seed
+	}
+	if err := b.repeat(e); err != nil {
+		return nil, nil, err
 	}
 	p, problems := e.Plan()
 	if err := problems.Err(); err != nil {
@@ -91,15 +97,34 @@ func (b *benchRunning) plan() (*experiment.Plan, topology.Problems, error) {
 	if err := checked.Err(); err != nil {
 		return nil, nil, err
 	}
-	if b.out == "" {
-		b.out = e.Name + ".jsonl"
-	}
 	return p, append(problems.Warnings(), checked.Warnings()...), drive.Check(p)
 }
 
+// repeat sets the repetitions: those given, those that the budget has time for, or those of the result that is resumed.
+func (b *benchRunning) repeat(e *experiment.Experiment) error {
+	if b.repetitions > 0 {
+		e.Repetitions = b.repetitions
+	} else if b.resume && b.budget == "" {
+		if before, err := result.ReadFile(b.out); err == nil && before.Header.Experiment.Repetitions > 0 {
+			e.Repetitions = before.Header.Experiment.Repetitions
+		}
+	}
+	if b.budget == "" {
+		return nil
+	}
+	budget, err := topology.ParseDuration(b.budget)
+	if err != nil {
+		return fmt.Errorf("--budget: %w", err)
+	}
+	return e.Fit(time.Duration(budget))
+}
+
 func (a *app) runBench(ctx context.Context, b benchRunning) error {
-	if b.again && !b.resume {
+	switch {
+	case b.again && !b.resume:
 		return errors.New("--again goes with --resume")
+	case b.budget != "" && b.resume:
+		return errors.New("--budget is for a new run; one that is resumed keeps its repetitions")
 	}
 	p, warnings, err := b.plan()
 	if p == nil {
@@ -186,7 +211,7 @@ func (b *benchRunning) stopped(s experiment.Summary, err error) error {
 	case err != nil:
 		why = err.Error()
 	}
-	return fmt.Errorf("%s; %s of %d left; go on:  %s", why, plural(s.Left, "run"), s.Runs, b.resumption())
+	return fmt.Errorf("%s; %s of %d left; go on:  %s", why, words.Plural(s.Left, "run"), s.Runs, b.resumption())
 }
 
 // resumption is the command that goes on.
@@ -194,9 +219,6 @@ func (b *benchRunning) resumption() string {
 	words := []string{"sudo", "trivet", "bench", "run", b.file, "--out", b.out, "--resume"}
 	if b.quick {
 		words = append(words, "--quick")
-	}
-	if b.repetitions > 0 {
-		words = append(words, "--repetitions", fmt.Sprint(b.repetitions))
 	}
 	if b.seeded {
 		words = append(words, "--seed", fmt.Sprint(b.seed))

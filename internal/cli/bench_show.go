@@ -13,6 +13,7 @@ import (
 	"trivet.dev/trivet/bench/experiment"
 	"trivet.dev/trivet/bench/result"
 	"trivet.dev/trivet/bench/stats"
+	"trivet.dev/trivet/internal/words"
 )
 
 // benchFigure is a metric of a probe in a cell: of several runs the median of their medians, of one that of its values.
@@ -185,11 +186,11 @@ func (a *app) showBench(p *experiment.Plan, file string, run *result.Run, s expe
 		a.table(rows)
 	}
 	if hidden > 0 {
-		a.say("and %s in the file:  trivet bench report %s", plural(hidden, "more figure"), file)
+		a.say("and %s in the file:  trivet bench report %s", words.Plural(hidden, "more figure"), file)
 	}
 	a.showFailures(run)
 	a.showEvents(run)
-	a.say("\n%s measured, %d failed, %d left; in %s", plural(s.Before+s.Done, "run"), failures(run), s.Left, experiment.About(took))
+	a.say("\n%s measured, %d failed, %d left; in %s", words.Plural(s.Before+s.Done, "run"), failures(run), s.Left, experiment.About(took))
 	a.showVerdict(run, verdict)
 	return nil
 }
@@ -291,7 +292,7 @@ func (a *app) showVerdict(run *result.Run, worst environment.Verdict) {
 	a.say("fidelity: %s (%d good, %d doubtful, %d bad)", worst.Level, count[environment.Good], count[environment.Doubtful], count[environment.Bad])
 	names := slices.SortedFunc(maps.Keys(codes), func(a, b string) int { return cmp.Or(cmp.Compare(codes[b], codes[a]), cmp.Compare(a, b)) })
 	for _, name := range names[:min(len(names), shownReasons)] {
-		a.say("  %s: %s, such as: %s", examples[name].Level, plural(codes[name], "measurement"), examples[name].Text)
+		a.say("  %s: %s, such as: %s", examples[name].Level, words.Plural(codes[name], "measurement"), examples[name].Text)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"trivet.dev/trivet/internal/words"
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/topology"
 	"trivet.dev/trivet/topology/draw"
@@ -112,7 +113,7 @@ func (a *app) convert() *cobra.Command {
 			for _, l := range losses {
 				a.say("lost  %s", l)
 			}
-			a.say("%s  %s: %s, %s; %s not held", args[1], format.Title, plural(len(t.Nodes), "node"), plural(len(t.Links), "link"), plural(len(losses), "setting"))
+			a.say("%s  %s: %s, %s; %s not held", args[1], format.Title, words.Plural(len(t.Nodes), "node"), words.Plural(len(t.Links), "link"), words.Plural(len(losses), "setting"))
 			return nil
 		},
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"trivet.dev/trivet/internal/words"
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/topology"
 )
@@ -87,7 +88,7 @@ func nodeRows(t *topology.Topology) [][]string {
 			more = append(more, "cpu "+n.CPU.String())
 		}
 		if len(n.Routes) > 0 {
-			more = append(more, plural(len(n.Routes), "route"))
+			more = append(more, words.Plural(len(n.Routes), "route"))
 		}
 		if n.NAT {
 			more = append(more, "NAT")
@@ -95,12 +96,13 @@ func nodeRows(t *topology.Topology) [][]string {
 		if n.Address != "" {
 			more = append(more, n.Address)
 		}
-		rows = append(rows, []string{n.Name, string(n.Kind), string(n.Datapath), strings.Join(words(addresses), " "), join(n.Gateways), strings.Join(more, ", ")})
+		rows = append(rows, []string{n.Name, string(n.Kind), string(n.Datapath), strings.Join(written(addresses), " "), join(n.Gateways), strings.Join(more, ", ")})
 	}
 	return rows
 }
 
-func words(in []string) (out []string) {
+// written are the texts that are not empty.
+func written(in []string) (out []string) {
 	for _, s := range in {
 		if s != "" {
 			out = append(out, s)

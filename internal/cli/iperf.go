@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"trivet.dev/trivet/internal/words"
 	"trivet.dev/trivet/lab"
 )
 
@@ -32,7 +33,7 @@ func (a *app) iperf() *cobra.Command {
 			if r.UDP {
 				text += fmt.Sprintf("   %s lost, jitter %.3f ms, sent %s", percent(result.Loss), result.JitterMS, bits(result.Sent))
 			} else {
-				text += fmt.Sprintf("   %s", plural(result.Retransmits, "retransmission"))
+				text += fmt.Sprintf("   %s", words.Plural(result.Retransmits, "retransmission"))
 			}
 			a.say("%s", text)
 			return nil

@@ -14,6 +14,7 @@ import (
 
 	"trivet.dev/trivet/controller/api"
 	"trivet.dev/trivet/controller/ospf"
+	"trivet.dev/trivet/internal/words"
 	"trivet.dev/trivet/topology"
 )
 
@@ -226,7 +227,7 @@ func (a *app) showLog(l ospf.Log) {
 		}
 	}
 	if len(l.Routers) > 0 {
-		a.say("the routers' own routes, last: %s for %s, at most %s (%s)", took(sum), plural(len(l.Routers), "router"), took(slowest.Seconds), slowest.Router)
+		a.say("the routers' own routes, last: %s for %s, at most %s (%s)", took(sum), words.Plural(len(l.Routers), "router"), took(slowest.Seconds), slowest.Router)
 	}
 }
 

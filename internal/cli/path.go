@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"trivet.dev/trivet/controller/api"
+	"trivet.dev/trivet/internal/words"
 )
 
 func (a *app) path() *cobra.Command {
@@ -94,7 +95,7 @@ func (a *app) showWay(p api.Path, w api.Way) {
 	if names[len(names)-1] != w.End {
 		names = append(names, w.End)
 	}
-	facts := []string{plural(len(w.Hops), "switch")}
+	facts := []string{words.Plural(len(w.Hops), "switch")}
 	if w.Free != nil && w.Narrow != nil {
 		facts = append(facts, fmt.Sprintf("%s of %s free", bits(*w.Free), bits(*w.Narrow)))
 	}

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/term"
 
 	"trivet.dev/trivet/internal/version"
+	"trivet.dev/trivet/internal/words"
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/topology"
 )
@@ -80,17 +81,7 @@ func (a *app) showError(err error) {
 		return
 	}
 	fmt.Fprintln(a.err, problems)
-	fmt.Fprintf(a.err, "%s; nothing was changed\n", plural(len(problems), "problem"))
-}
-
-func plural(n int, what string) string {
-	switch {
-	case n == 1:
-		return "1 " + what
-	case strings.HasSuffix(what, "ch"):
-		what += "e"
-	}
-	return fmt.Sprintf("%d %ss", n, what)
+	fmt.Fprintf(a.err, "%s; nothing was changed\n", words.Plural(len(problems), "problem"))
 }
 
 const longHelp = `Trivet brings a network topology up on this machine, and measures it.

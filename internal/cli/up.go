@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"trivet.dev/trivet/internal/version"
+	"trivet.dev/trivet/internal/words"
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/target/local"
 	"trivet.dev/trivet/topology"
@@ -118,11 +119,11 @@ func (a *app) free(name string, given bool) error {
 func describe(t *topology.Topology) string {
 	datapaths := map[string]bool{}
 	controllers := map[string]bool{}
-	var words []string
+	var parts []string
 	add := func(seen map[string]bool, word string) {
 		if word != "" && !seen[word] {
 			seen[word] = true
-			words = append(words, word)
+			parts = append(parts, word)
 		}
 	}
 	for _, n := range t.Nodes {
@@ -133,11 +134,11 @@ func describe(t *topology.Topology) string {
 			add(controllers, "controller "+c)
 		}
 	}
-	if len(words) > 5 {
-		words = append(words[:5], "…")
+	if len(parts) > 5 {
+		parts = append(parts[:5], "…")
 	}
-	words = append([]string{fmt.Sprintf("%s, %s", plural(len(t.Nodes), "node"), plural(len(t.Links), "link")), "local"}, words...)
-	return strings.Join(words, " · ")
+	parts = append([]string{fmt.Sprintf("%s, %s", words.Plural(len(t.Nodes), "node"), words.Plural(len(t.Links), "link")), "local"}, parts...)
+	return strings.Join(parts, " · ")
 }
 
 // start brings the lab up and shows how far it is.

@@ -36,6 +36,18 @@ func File(ns *os.File, f func() error) error {
 	})
 }
 
+// New makes a network namespace without a name: it ends when its file, and with it the last use of it, is closed.
+func New() (ns *os.File, err error) {
+	err = onThread(func() error {
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			return fmt.Errorf("make a network namespace: %w", err)
+		}
+		ns, err = os.Open("/proc/thread-self/ns/net")
+		return err
+	})
+	return ns, err
+}
+
 func onThread(f func() error) error {
 	done := make(chan error, 1)
 	go func() {

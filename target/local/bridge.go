@@ -87,7 +87,7 @@ func (l *Lab) raiseDevices(blocked map[*topology.Link]bool, stale bool) error {
 	return b.flush()
 }
 
-// growTree takes note of the links that learning switches forward by, and returns whether
+// growTree takes note of the links that learning switches may forward by, and returns whether
 // they are others than before: then what switches have learned may lead into a dead
 // end. hold are the links that must not forward while the change is made: those that
 // shall not any more, and those that did not yet. Without them there is no loop at any time.
@@ -97,6 +97,9 @@ func (l *Lab) growTree(blocked map[*topology.Link]bool) (hold map[*topology.Link
 	hold = maps.Clone(blocked)
 	for i, key := range topology.LinkKeys(l.Topology) {
 		link := l.Topology.Links[i]
+		if l.betweenRouters(link) {
+			continue
+		}
 		if !blocked[link] && !link.Down {
 			l.forwarding[key] = true
 		}

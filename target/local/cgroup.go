@@ -279,18 +279,34 @@ func (c Cgroups) remove(path ...string) error {
 
 // killAll ends the processes in a tree of groups, where the kernel cannot do it in one step.
 func killAll(top string) {
+	for _, pid := range processesBelow(top) {
+		if pid != os.Getpid() {
+			_ = unix.Kill(pid, unix.SIGKILL)
+		}
+	}
+}
+
+// Processes lists the processes in the group of a node, or of what else the lab runs.
+func (c Cgroups) Processes(lab, name string) []int {
+	return processesBelow(filepath.Join(c.Of(lab), name))
+}
+
+// processesBelow lists the processes in a tree of groups. Those of another PID namespace, which stand there as 0, are left
+// out: a signal to 0 is one to ourselves.
+func processesBelow(top string) (pids []int) {
 	_ = filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.IsDir() {
 			return nil
 		}
 		b, _ := os.ReadFile(filepath.Join(path, "cgroup.procs"))
-		for _, word := range strings.Fields(string(b)) {
-			if pid, err := strconv.Atoi(word); err == nil && pid != os.Getpid() {
-				_ = unix.Kill(pid, unix.SIGKILL)
+		for word := range strings.FieldsSeq(string(b)) {
+			if pid, err := strconv.Atoi(word); err == nil && pid > 0 {
+				pids = append(pids, pid)
 			}
 		}
 		return nil
 	})
+	return pids
 }
 
 // removeTree removes groups, innermost first.

@@ -35,6 +35,7 @@ type embeddedSwitches struct {
 	file    string                     // what is on disk of the switches
 	saved   map[uint64]*pipeline.Saved // switches of another process that are not restored yet, by datapath id
 	looks   looks
+	since   time.Duration // when they came to be in this process, on their clock
 	stop    chan struct{}
 	saving  sync.WaitGroup
 	started sync.Once
@@ -78,6 +79,7 @@ func newEmbeddedSwitches(t *topology.Topology, namespace string, before *switchS
 			}
 		},
 	})
+	s.since = s.Now()
 	var err error
 	s.fast, err = cache.New(s.Datapath, cache.Options{Log: log, Namespace: namespace, Ports: roomFor(t)})
 	if err != nil {

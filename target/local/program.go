@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"trivet.dev/trivet/internal/inside"
+	"trivet.dev/trivet/openflow"
 	"trivet.dev/trivet/topology"
 )
 
@@ -98,10 +99,64 @@ func (l *Lab) countFlows(ctx context.Context, switches []*topology.Node) (count 
 	return count, "", nil
 }
 
+// WaitPorts waits until a controller has followed what became of links at its switches: it has flow entries for what comes
+// in by a port whose link is up, and none where the link is down. Then packets go by them. The error, once ctx ends, names a
+// port that it has not followed.
+func (l *Lab) WaitPorts(ctx context.Context, switches []*topology.Node, links []*topology.Link) error {
+	for _, n := range switches {
+		for _, link := range links {
+			for i, e := range link.Ends {
+				if e.Node != n.Name || link.Ends[1-i].External() { // whether that is up is not ours to say
+					continue
+				}
+				if err := l.waitPort(ctx, n, n.OpenFlowPort(e), !link.Down); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	if l.embedded != nil {
+		l.embedded.fast.Barrier(nil)
+	}
+	return l.Settle(ctx)
+}
+
+func (l *Lab) waitPort(ctx context.Context, n *topology.Node, port uint32, up bool) error {
+	for {
+		has, err := l.knowsPort(context.WithoutCancel(ctx), n, port)
+		if err != nil || has == up {
+			return err
+		}
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-ctx.Done():
+			if up {
+				return fmt.Errorf("switch %s has no flow entries of its controller for port %d yet", n.Name, port)
+			}
+			return fmt.Errorf("switch %s still has flow entries of its controller for port %d, which is down", n.Name, port)
+		}
+	}
+}
+
+// knowsPort says whether a switch has a flow entry for what comes in by a port.
+func (l *Lab) knowsPort(ctx context.Context, n *topology.Node, port uint32) (bool, error) {
+	if isEmbedded(n) {
+		return l.said(n, openflow.NewMatch(openflow.InPort(port))) > 0, nil
+	}
+	text, err := l.ovs.Flows(ctx, topology.DeviceName(n.Name))
+	return strings.Contains(text, fmt.Sprintf("in_port=%d,", port)) || strings.Contains(text, fmt.Sprintf("in_port=%d ", port)), err
+}
+
 func (l *Lab) flowsOf(ctx context.Context, n *topology.Node) (int, error) {
 	if isEmbedded(n) {
-		return l.embedded.agents[n.Name].Switch().CountFlows(), nil
+		return l.said(n, openflow.Match{}), nil
 	}
 	text, err := l.ovs.Flows(ctx, topology.DeviceName(n.Name))
 	return strings.Count(text, "actions="), err
+}
+
+// said counts the flow entries of an embedded switch that a match covers, without those that it has from another process: its
+// controller has yet to say whether they stay.
+func (l *Lab) said(n *topology.Node, m openflow.Match) int {
+	return l.embedded.agents[n.Name].Switch().CountFlows(m, l.embedded.since)
 }

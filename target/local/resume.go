@@ -7,9 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/vishvananda/netlink"
@@ -157,22 +155,4 @@ func WaitFor(cmd *exec.Cmd) string {
 			return ""
 		}
 	}
-}
-
-// Processes lists the processes in the group of a node, or of what else the lab runs.
-func (c Cgroups) Processes(lab, name string) (pids []int) {
-	top := filepath.Join(c.Of(lab), name)
-	_ = filepath.WalkDir(top, func(path string, d os.DirEntry, err error) error {
-		if err != nil || !d.IsDir() {
-			return nil
-		}
-		b, _ := os.ReadFile(filepath.Join(path, "cgroup.procs"))
-		for _, word := range strings.Fields(string(b)) {
-			if pid, err := strconv.Atoi(word); err == nil {
-				pids = append(pids, pid)
-			}
-		}
-		return nil
-	})
-	return pids
 }

@@ -1,12 +1,10 @@
 package local
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/netip"
 	"os"
-	"slices"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -413,13 +411,4 @@ func (l *Lab) setLinkUp(k keyed) error {
 		return l.configureNode(n, nil, endsOf(l.Topology)[n.Name])
 	}
 	return err
-}
-
-// SetLink changes one link of the running lab.
-func (l *Lab) SetLink(ctx context.Context, index int, c topology.LinkChange) error {
-	t := *l.Topology
-	t.Links = slices.Clone(t.Links)
-	t.Links[index] = t.Links[index].Clone()
-	c.Apply(t.Links[index])
-	return l.Apply(ctx, &t, func(string, int, int) {})
 }

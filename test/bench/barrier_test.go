@@ -20,6 +20,7 @@ import (
 	"trivet.dev/trivet/datapath/embedded/cache"
 	"trivet.dev/trivet/datapath/embedded/pipeline"
 	"trivet.dev/trivet/datapath/embedded/wire"
+	"trivet.dev/trivet/internal/inside"
 	"trivet.dev/trivet/openflow"
 )
 
@@ -117,7 +118,7 @@ func twoSwitches(t *testing.T, fabric string) (*cache.Engine, []*session) {
 			continue
 		}
 		index := 0
-		if err := onThread(fabric, func() error {
+		if err := inside.Namespace(fabric, func() error {
 			link, err := netlink.LinkByName("p1")
 			if err == nil {
 				index = link.Attrs().Index

@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -19,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"trivet.dev/trivet/datapath/embedded/bpf"
+	"trivet.dev/trivet/internal/inside"
 )
 
 // endsOf is how many hosts are at each end of a way: pairs that can talk at once.
@@ -90,26 +90,9 @@ func (w *way) introduce(t *testing.T) {
 // inside calls f on a thread in the host's namespace.
 func (h *host) inside(t *testing.T, f func() error) {
 	t.Helper()
-	if err := onThread(h.file, f); err != nil {
+	if err := inside.Namespace(h.file, f); err != nil {
 		t.Fatalf("in %s: %v", h.file, err)
 	}
-}
-
-func onThread(namespace string, f func() error) error {
-	done := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread() // and never unlock: the thread ends with the goroutine
-		ns, err := os.Open(namespace)
-		if err == nil {
-			err = unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET)
-			ns.Close()
-		}
-		if err == nil {
-			err = f()
-		}
-		done <- err
-	}()
-	return <-done
 }
 
 // command is one in the host's namespace.
@@ -126,7 +109,7 @@ func namespace(t *testing.T) string {
 	sh(t, "ip", "netns", "add", name)
 	t.Cleanup(func() { sh(t, "ip", "netns", "del", name) })
 	file := "/run/netns/" + name
-	if err := onThread(file, func() error {
+	if err := inside.Namespace(file, func() error {
 		for _, which := range []string{"default", "all"} {
 			if err := os.WriteFile("/proc/sys/net/ipv6/conf/"+which+"/disable_ipv6", []byte("1"), 0); err != nil && !os.IsNotExist(err) {
 				return err
@@ -188,7 +171,7 @@ func nullWay(t *testing.T) *way {
 			} else {
 				w.right[i] = hostOf(t, file, 2, i)
 			}
-			if err := onThread(fabric, func() error {
+			if err := inside.Namespace(fabric, func() error {
 				link, err := netlink.LinkByName(name)
 				if err == nil {
 					index[side] = link.Attrs().Index
@@ -200,7 +183,7 @@ func nullWay(t *testing.T) *way {
 		}
 		for side := range 2 {
 			if err := errors.Join(objects.Devices.Put(uint32(index[side]), uint32(index[1-side])),
-				onThread(fabric, func() error { return attach(index[side], objects.Null.FD()) })); err != nil {
+				inside.Namespace(fabric, func() error { return attach(index[side], objects.Null.FD()) })); err != nil {
 				t.Fatal(err)
 			}
 		}

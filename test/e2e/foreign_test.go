@@ -205,7 +205,7 @@ func TestForeignChanges(t *testing.T) {
 	contains(t, m.want(1, "link", "set", "s1-s2", "--number", "2", "up").err, "loop", "faucet", "stp: true")
 	m.ok("apply", file("faucet", "4"))
 	all := func() bool { return m.run("ping", "--all").code == 0 }
-	eventually(t, "Faucet knows the new ports", all)
+	m.pingAll(12, "--timeout", "10s") // Faucet knows the new ports
 	m.ok("apply", file("ovs-testcontroller", "4"))
 	eventually(t, "the other controller forwards", all)
 	if flows := m.sh("ovs-ofctl -OOpenFlow15 dump-flows unix:/run/trivet/" + m.name + "/ovs/s1.mgmt"); strings.Contains(flows, "goto_table") {
@@ -216,6 +216,27 @@ func TestForeignChanges(t *testing.T) {
 	}
 	m.ok("down")
 	m.unchanged(before)
+}
+
+// TestForeignLinks proves that a link which comes up again forwards when link set returns, also under a controller that
+// has entries for each port that is up.
+func TestForeignLinks(t *testing.T) {
+	for _, datapath := range []string{"embedded", "ovs"} {
+		t.Run(datapath, func(t *testing.T) {
+			t.Parallel()
+			m := newMachine(t)
+			m.withControllers("faucet")
+			m.up("linear,3", "--datapath", datapath, "--controller", "faucet", "--wait", "50s")
+			m.pingAll(6, "--timeout", "10s") // no neighbour is asked for after that, which would try again
+			for _, link := range []string{"s1-s2", "s2-s3", "s1-h1", "s1-s2"} {
+				m.ok("link", "set", link, "down")
+				m.want(3, "ping", "h1", "h3", "--count", "1", "--timeout", "200ms")
+				m.ok("link", "set", link, "up")
+				m.pingAll(6, "--timeout", "10s")
+			}
+			m.ok("down")
+		})
+	}
 }
 
 // TestForeignRefused proves that what a controller cannot carry, or is not there, is said before

@@ -147,7 +147,7 @@ func TestFlowsOverWire(t *testing.T) {
 func (w *wire) sources(t *testing.T) func() map[string]bool {
 	t.Helper()
 	var socket *os.File
-	must(t, onThread(w.ends[1], func() error {
+	must(t, w.at(1, func() error {
 		device, err := netlink.LinkByName(w.devices[1])
 		if err != nil {
 			return err

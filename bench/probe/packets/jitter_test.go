@@ -35,7 +35,7 @@ func TestKnownJitter(t *testing.T) {
 	w := newWire(t)
 	w.introduce(t)
 	var r *receiver
-	must(t, onThread(w.ends[1], func() (err error) {
+	must(t, w.at(1, func() (err error) {
 		r, err = Receive{Stream: 5, Count: n, Sample: n, Record: true}.open()
 		return err
 	}))
@@ -54,7 +54,7 @@ func TestKnownJitter(t *testing.T) {
 		ages[i] = time.Duration((mean + sigma*random.NormFloat64()) * 1e9)
 	}
 	var sent Sent
-	must(t, onThread(w.ends[0], func() error {
+	must(t, w.at(0, func() error {
 		s := Send{To: netip.AddrPortFrom(addresses4[1], uint16(r.port)), Stream: 5, Size: 64, Rate: 4000, Count: n}
 		p := &pace{rate: s.Rate, slots: n}
 		out, err := openOutput(s, 1)

@@ -83,7 +83,7 @@ func TestMeasureEarly(t *testing.T) {
 // an error that says so, at once.
 func TestMeasureNothing(t *testing.T) {
 	w := newWire(t)
-	must(t, onThread(w.ends[1], func() error {
+	must(t, w.at(1, func() error {
 		link, err := netlink.LinkByName(w.devices[1])
 		if err != nil {
 			return err

@@ -161,7 +161,7 @@ func TestPaceAnyClock(t *testing.T) {
 // What a real socket refuses, here since its device is down, is counted, packet by packet.
 func TestRefusedByKernel(t *testing.T) {
 	w := newWire(t)
-	must(t, onThread(w.ends[0], func() error {
+	must(t, w.at(0, func() error {
 		out, err := openOutput(Send{To: netip.AddrPortFrom(addresses4[1], 9), Size: 64}, 4)
 		if err != nil {
 			return err

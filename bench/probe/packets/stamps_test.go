@@ -58,7 +58,7 @@ func TestStamps(t *testing.T) {
 	w := newWire(t)
 	w.introduce(t)
 	var r *receiver
-	must(t, onThread(w.ends[1], func() (err error) {
+	must(t, w.at(1, func() (err error) {
 		r, err = Receive{Stream: 6, Count: n, Record: true}.open()
 		return err
 	}))
@@ -72,7 +72,7 @@ func TestStamps(t *testing.T) {
 		done <- err
 	}()
 	queued, sent := map[int]int64{}, map[int]int64{}
-	must(t, onThread(w.ends[0], func() error {
+	must(t, w.at(0, func() error {
 		out, err := openOutput(Send{To: netip.AddrPortFrom(addresses4[1], uint16(r.port)), Stream: 6, Size: 64}, 1)
 		if err != nil {
 			return err
@@ -122,7 +122,7 @@ func BenchmarkSend(b *testing.B) {
 	w := newWire(b)
 	w.introduce(b)
 	var r *receiver
-	if err := onThread(w.ends[1], func() (err error) {
+	if err := w.at(1, func() (err error) {
 		r, err = Receive{Stream: 6, Count: MaxCount}.open()
 		return err
 	}); err != nil {
@@ -130,7 +130,7 @@ func BenchmarkSend(b *testing.B) {
 	}
 	defer unix.Close(r.fd) // nobody reads: what does not fit is dropped
 	var used time.Duration
-	if err := onThread(w.ends[0], func() error {
+	if err := w.at(0, func() error {
 		out, err := openOutput(Send{To: netip.AddrPortFrom(addresses4[1], uint16(r.port)), Stream: 6, Size: HeaderLen}, maxBatch)
 		if err != nil {
 			return err

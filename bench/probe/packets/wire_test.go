@@ -8,11 +8,12 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
-	"runtime"
 	"testing"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"trivet.dev/trivet/internal/inside"
 )
 
 // TestMain makes the test's own program an instrument where it is started as one.
@@ -44,20 +45,16 @@ func newWire(t testing.TB) *wire {
 	}
 	w := &wire{devices: [2]string{"near", "far"}}
 	for i := range 2 {
-		must(t, onThread(nil, func() (err error) {
-			if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-				return err
-			}
-			w.ends[i], err = os.Open("/proc/thread-self/ns/net")
-			return err
-		}))
+		ns, err := inside.New()
+		must(t, err)
+		w.ends[i] = ns
 		t.Cleanup(func() { w.ends[i].Close() })
 	}
-	must(t, onThread(w.ends[0], func() error {
+	must(t, w.at(0, func() error {
 		return netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "near"}, PeerName: "far", PeerNamespace: netlink.NsFd(w.ends[1].Fd())})
 	}))
 	for i := range 2 {
-		must(t, onThread(w.ends[i], func() error { return w.configure(i) }))
+		must(t, w.at(i, func() error { return w.configure(i) }))
 	}
 	return w
 }
@@ -81,7 +78,7 @@ func (w *wire) configure(i int) error {
 // introduce lets the kernel at an end know the other's hardware address, for tests that do not greet.
 func (w *wire) introduce(t testing.TB) {
 	t.Helper()
-	must(t, onThread(w.ends[0], func() error {
+	must(t, w.at(0, func() error {
 		_, err := findWay(addresses4[1])
 		return err
 	}))
@@ -100,29 +97,15 @@ func (w *wire) place(i int) Place {
 			_, _ = io.Copy(input, in)
 			input.Close()
 		}()
-		if err := onThread(w.ends[i], cmd.Start); err != nil {
+		if err := w.at(i, cmd.Start); err != nil {
 			return err
 		}
 		return cmd.Wait()
 	}
 }
 
-// onThread runs f on a thread of its own, in a namespace.
-func onThread(namespace *os.File, f func() error) error {
-	done := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
-		var err error
-		if namespace != nil {
-			err = unix.Setns(int(namespace.Fd()), unix.CLONE_NEWNET)
-		}
-		if err == nil {
-			err = f()
-		}
-		done <- err
-	}()
-	return <-done
-}
+// at runs f on a thread of its own at an end.
+func (w *wire) at(i int, f func() error) error { return inside.File(w.ends[i], f) }
 
 func must(t testing.TB, err error) {
 	t.Helper()

@@ -41,29 +41,42 @@ const maxStill = 300_000
 
 // view is what the template sees.
 type view struct {
-	Title   string
-	Reports []*report.Report
-	Several bool
-	Policy  string
-	Style   template.CSS
-	Script  template.JS
-	Version string
+	Title      string
+	Comparison *report.Comparison // of what is in Reports; nil on a page of reports
+	Reports    []*report.Report
+	Several    bool
+	Policy     string
+	Style      template.CSS
+	Script     template.JS
+	Version    string
 }
 
 var page = template.Must(template.New("page").Funcs(template.FuncMap{
 	"clean": report.Clean, "day": day, "command": command, "badge": badge, "still": still, "environment": facts, "id": id,
 	"join": strings.Join, "runs": runs, "mark": report.Mark, "isBad": func(l environment.Level) bool { return l == environment.Bad },
+	"after": after, "place": func(it any, parts ...any) placed { return placed{id(parts...), it} },
 	"limited": limited, "more": func(n, most int) int { return n - most },
 }).Parse(markup))
 
 // Write writes the page of one or more reports.
 func Write(to io.Writer, reports ...*report.Report) error {
-	script := "\"use strict\";\n(() => {\n" + scaleScript + plotScript + actScript + "})();\n"
-	v := view{Title: reports[0].Title, Reports: reports, Several: len(reports) > 1, Style: template.CSS(style), Script: template.JS(script), Version: version.Version,
-		Policy: fmt.Sprintf("default-src 'none'; img-src data:; style-src '%s'; script-src '%s'; base-uri 'none'; form-action 'none'", hash(style), hash(script))}
-	if v.Several {
+	v := view{Title: reports[0].Title, Reports: reports}
+	if len(reports) > 1 {
 		v.Title = fmt.Sprintf("%d results", len(reports))
 	}
+	return v.write(to)
+}
+
+// WriteComparison writes the page of a comparison. reports are those of what is compared: how far to trust it, and how it was measured, is theirs.
+func WriteComparison(to io.Writer, c *report.Comparison, reports ...*report.Report) error {
+	v := view{Title: report.Clean(c.Names[0] + " and " + c.Names[1]), Comparison: c, Reports: reports}
+	return v.write(to)
+}
+
+func (v view) write(to io.Writer) error {
+	script := "\"use strict\";\n(() => {\n" + scaleScript + plotScript + actScript + "})();\n"
+	v.Several, v.Style, v.Script, v.Version = len(v.Reports) > 1, template.CSS(style), template.JS(script), version.Version
+	v.Policy = fmt.Sprintf("default-src 'none'; img-src data:; style-src '%s'; script-src '%s'; base-uri 'none'; form-action 'none'", hash(style), hash(script))
 	var b bytes.Buffer // all or nothing
 	if err := page.Execute(&b, v); err != nil {
 		return err
@@ -109,6 +122,20 @@ func badge(l environment.Level) map[string]string {
 		return map[string]string{"class": "bad", "sign": "■", "word": "bad"}
 	}
 	return map[string]string{"class": "doubtful", "sign": "▲", "word": "doubtful"}
+}
+
+// after is what stands behind the first word, which a badge says.
+func after(words string) string {
+	if _, rest, ok := strings.Cut(words, ": "); ok {
+		return rest
+	}
+	return words
+}
+
+// placed is something with its place in the page.
+type placed struct {
+	ID string
+	It any
 }
 
 // id is unique in the page.

@@ -3,6 +3,7 @@ package page_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -88,6 +89,56 @@ func TestPage(t *testing.T) {
 	}
 }
 
+// compare is the page of a comparison of two levels in a result.
+func compare(t testing.TB, h result.Header, samples []result.Sample, factor string, levels [2]string) []byte {
+	t.Helper()
+	run := &result.Run{Header: h, Samples: samples}
+	c, err := report.Compare(report.CompareOptions{A: run, Names: levels, Factor: factor, Margins: report.Margins{"": {Share: 0.05}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	if err := page.WriteComparison(&b, c, report.Build("result.jsonl", run)); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// TestComparison proves that the page of a comparison has for each metric its figure, averages and tests with the verdicts and the conclusion in
+// words, what there is to say of the machine, and links that lead somewhere.
+func TestComparison(t *testing.T) {
+	data := compare(t, reporttest.Header(), reporttest.Samples(), "datapath", [2]string{"ovs", "embedded"})
+	ids, links, figures := map[string]bool{}, []string{}, 0
+	text := scan(t, data, func(tag string, a map[string]string) {
+		if id := a["id"]; id != "" {
+			if ids[id] {
+				t.Errorf("two elements are %s", id)
+			}
+			ids[id] = true
+		}
+		if tag == "a" {
+			links = append(links, a["href"])
+		}
+		if tag == "figure" {
+			figures++
+		}
+	})
+	for _, l := range links {
+		if !strings.HasPrefix(l, "#") || !ids[l[1:]] {
+			t.Errorf("%s leads nowhere", l)
+		}
+	}
+	if figures != 3 || len(links) < 3+2 {
+		t.Errorf("%d figures, %d links", figures, len(links))
+	}
+	for _, want := range []string{"ovs and embedded", "15 comparisons: ", "Wilcoxon: p", "paired t: p", "TOST: p", "rank-biserial", "throughput [Gbit/s]", "ovs var", "ovs is higher by 291.7", "good, doubtful",
+		"11 of 99 samples are not good", "net.core.rmem_max", "The tests disagree"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not in the page", want)
+		}
+	}
+}
+
 // TestFigureData proves that the data of a figure in the page are those of the figure.
 func TestFigureData(t *testing.T) {
 	r := build(reporttest.Header(), reporttest.Samples())
@@ -121,6 +172,8 @@ func shape(t testing.TB, data []byte) (out []string) {
 // FuzzPage proves that texts of a result are text in the page, whatever they hold: they bring in no element, no attribute and no script.
 func FuzzPage(f *testing.F) {
 	harmless := shape(f, write(f, build(reporttest.HostileResult("harmless"))))
+	h, samples := reporttest.HostileResult("harmless")
+	compared := shape(f, compare(f, h, samples, "datapath", [2]string{"embedded", "ovs"}))
 	for _, s := range []string{reporttest.Hostile, "javascript:alert(1)", "a\" onclick=\"x", "<!--", "<script>", "\u2028", "\\u003c/script>", "'+alert(1)+'", "a: [b", "x\nreport: 5"} {
 		f.Add(s)
 	}
@@ -141,6 +194,12 @@ func FuzzPage(f *testing.F) {
 		for _, s := range shape(t, data) {
 			if _, known := slices.BinarySearch(harmless, s); !known && !slices.Contains([]string{"sup", "code", "em", "ul", "pre", "p role"}, s) {
 				t.Fatalf("%q came in with %q", s, text)
+			}
+		}
+		h, samples := reporttest.HostileResult(text)
+		for _, s := range shape(t, compare(t, h, samples, "datapath", [2]string{"embedded", "ovs"})) {
+			if _, known := slices.BinarySearch(compared, s); !known && !slices.Contains([]string{"sup", "code", "em", "ul", "pre", "p role"}, s) {
+				t.Fatalf("%q came into the comparison with %q", s, text)
 			}
 		}
 	})
@@ -173,7 +232,8 @@ func FuzzReport(f *testing.F) {
 		for _, factor := range run.Header.Experiment.Factors {
 			if len(factor.Levels) > 1 {
 				if c, err := report.Compare(report.CompareOptions{A: run, Names: [2]string{factor.Levels[0], factor.Levels[1]}, Factor: factor.Name}); err == nil {
-					if _, err := json.Marshal(c); err != nil {
+					_, err := json.Marshal(c)
+					if err := errors.Join(err, c.WriteText(&b), c.LaTeX(&b), c.CSV(&b), page.WriteComparison(&b, c, r)); err != nil {
 						t.Fatal(err)
 					}
 				}

@@ -74,6 +74,22 @@ def pair(name, a, b):
     return {k: (float(v) if isinstance(v, np.floating) else v) for k, v in out.items()}
 
 
+def signed_rank(name, a, b):
+    """Twice the smaller tail of all signs for tied pairs, or with pairs that do not differ, of up to 15; else what SciPy computes."""
+    d = [round(x - y, 9) for x, y in zip(a, b)]
+    rest = [x for x in d if x != 0]
+    ranks = stats.rankdata(np.abs(rest))
+    above, below = float(ranks[np.array(rest) > 0].sum()), float(ranks[np.array(rest) < 0].sum())
+    if len(set(np.abs(rest))) == len(rest) == len(d) and len(d) <= 50:
+        p = stats.wilcoxon(d, method="exact").pvalue
+    elif len(rest) <= 15:
+        sums = [ranks[list(signs)].sum() for signs in itertools.product([False, True], repeat=len(rest))]
+        p = min(1.0, 2 * float(np.mean(np.array(sums) <= min(above, below) + 1e-9)))
+    else:
+        p = stats.wilcoxon(d, method="asymptotic", correction=True).pvalue
+    return dict(name=name, a=a, b=b, w=above, p=float(p), biserial=(above - below) / (above + below))
+
+
 def bootstrap(name, a):
     def run(statistic, method):
         r = stats.bootstrap((np.array(a),), statistic, n_resamples=200_000, batch=10_000, method=method, rng=np.random.default_rng(1))
@@ -86,11 +102,19 @@ def bootstrap(name, a):
 
 RATIOS = [(0, 20, 0.95), (1, 29, 0.95), (15, 148, 0.95), (81, 263, 0.95), (29, 29, 0.99), (3, 100_000, 0.999)]
 TWO_RATIOS = [(56, 70, 48, 80, 0.95), (9, 10, 3, 10, 0.95), (0, 10, 0, 20, 0.95), (5, 1000, 7, 900, 0.90)]
+SIGNED = dict(SAMPLES)
+RNG = np.random.default_rng(1945)  # another, so that the samples above stay what they are
+SIGNED["five pairs"] = ([1.0, 2.0, 3.0, 4.0, 5.0], [0.9, 1.7, 2.4, 2.8, 3.1])
+SIGNED["tied pairs, some equal"] = ([5.0, 7.0, 6.0, 6.0, 9.0, 4.0, 8.0, 5.0, 6.0, 7.0], [5.0, 6.0, 5.0, 7.0, 7.0, 4.0, 6.0, 6.0, 5.0, 5.0])
+SIGNED["fifty pairs"] = (rounded(RNG.normal(10, 1, 50), 6), rounded(RNG.normal(10.4, 1, 50), 6))
+SIGNED["eighty pairs, tied"] = (rounded(RNG.normal(10, 1, 80), 1), rounded(RNG.normal(10.3, 1, 80), 1))
+SIGNED["two hundred pairs"] = (rounded(RNG.normal(10, 1, 200), 6), rounded(RNG.normal(10.2, 1, 200), 6))
 PS = [[0.01, 0.04, 0.03, 0.005], [0.5, 0.5, 0.02], [0.001], [0.04, 0.04, 0.04, 0.9, 1.0]]
 
 print(json.dumps(dict(
     pairs=[pair(name, a, b) for name, (a, b) in SAMPLES.items()],
     bootstraps=[bootstrap(name, SAMPLES[name][0]) for name in ("normal, equal", "skewed", "normal, shifted, unequal spread")],
+    wilcoxon=[signed_rank(name, a, b) for name, (a, b) in SIGNED.items() if len(a) == len(b)],
     wilson=[dict(count=k, of=n, confidence=c, interval=[float(v) for v in proportion_confint(k, n, 1 - c, "wilson")]) for k, n, c in RATIOS],
     newcombe=[dict(count_a=a, of_a=b, count_b=c, of_b=d, confidence=e,
                    interval=[float(v) for v in confint_proportions_2indep(a, b, c, d, method="newcomb", compare="diff", alpha=1 - e)])

@@ -12,10 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vishvananda/netns"
-
 	"trivet.dev/trivet/datapath/embedded/pipeline"
 	"trivet.dev/trivet/datapath/embedded/wire"
+	"trivet.dev/trivet/internal/inside"
 	"trivet.dev/trivet/openflow"
 )
 
@@ -106,7 +105,7 @@ func newWires(t testing.TB, which string) *wires {
 
 func (w *wires) open(ns string, h int) {
 	w.t.Helper()
-	if err := inside(ns, func() (err error) {
+	if err := inside.Namespace("/run/netns/"+ns, func() (err error) {
 		w.devices[h], err = wire.Open(fmt.Sprint("c", h))
 		return err
 	}); err != nil {
@@ -164,24 +163,6 @@ func (w *wires) send(host int, frame []byte, want *received) (got received, err 
 			return got, err
 		}
 	}
-}
-
-// inside calls f on a thread in a namespace.
-func inside(name string, f func() error) error {
-	result := make(chan error)
-	go func() {
-		runtime.LockOSThread() // and never unlock: the thread ends with the goroutine
-		ns, err := netns.GetFromName(name)
-		if err == nil {
-			defer ns.Close()
-			err = netns.Set(ns)
-		}
-		if err == nil {
-			err = f()
-		}
-		result <- err
-	}()
-	return <-result
 }
 
 func init() { runtime.LockOSThread() } // the first thread is not to be left in a namespace

@@ -13,6 +13,7 @@ import (
 	"trivet.dev/trivet/datapath/embedded/agent"
 	"trivet.dev/trivet/datapath/embedded/cache"
 	"trivet.dev/trivet/datapath/embedded/pipeline"
+	"trivet.dev/trivet/internal/inside"
 	"trivet.dev/trivet/openflow"
 )
 
@@ -167,7 +168,7 @@ func newFast(t testing.TB) *fast {
 func (f *fast) attach(host int) {
 	f.t.Helper()
 	index := 0
-	if err := inside(f.fabric, func() error {
+	if err := inside.Namespace("/run/netns/"+f.fabric, func() error {
 		device, err := net.InterfaceByName(fmt.Sprint("p", host))
 		if err == nil {
 			index = device.Index

@@ -119,13 +119,20 @@ func (s *Switch) flowStats(r openflow.FlowStatsRequest, now time.Duration) (open
 	return list, nil
 }
 
-// CountFlows returns how many flow entries there are in all tables.
-func (s *Switch) CountFlows() (n int) {
+// CountFlows returns how many flow entries there are in all tables that a match covers and that were made at a time or
+// later.
+func (s *Switch) CountFlows(m openflow.Match, since time.Duration) (n int) {
 	s.net.mu.RLock()
 	defer s.net.mu.RUnlock()
+	value, mask, err := matchOf(m)
+	if err != nil {
+		return 0
+	}
 	for _, t := range s.tables {
-		if t != nil {
-			n += t.count
+		for _, f := range t.list(&value, &mask) {
+			if f.created >= since {
+				n++
+			}
 		}
 	}
 	return n

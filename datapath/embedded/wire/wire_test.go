@@ -11,9 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vishvananda/netns"
-
 	"trivet.dev/trivet/datapath/embedded/pipeline"
+	"trivet.dev/trivet/internal/inside"
 )
 
 // cable opens both ends of a veth pair in a namespace that ends with the test.
@@ -32,23 +31,12 @@ func cable(t *testing.T) (a, b *Device) {
 			t.Fatalf("%v: %v\n%s", command, err, out)
 		}
 	}
-	result := make(chan error)
-	go func() {
-		runtime.LockOSThread() // and never unlock: the thread ends with the goroutine
-		ns, err := netns.GetFromName(name)
-		if err == nil {
-			defer ns.Close()
-			err = netns.Set(ns)
-		}
-		if err == nil {
-			a, err = Open("left")
-		}
-		if err == nil {
+	if err := inside.Namespace("/run/netns/"+name, func() (err error) {
+		if a, err = Open("left"); err == nil {
 			b, err = Open("right")
 		}
-		result <- err
-	}()
-	if err := <-result; err != nil {
+		return err
+	}); err != nil {
 		t.Fatal(err)
 	}
 	return a, b

@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -18,31 +17,26 @@ import (
 	"time"
 
 	"github.com/vishvananda/netlink"
-	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
+
+	"trivet.dev/trivet/internal/inside"
 )
 
 // site is a namespace without a name, so that nothing is left of it when the test dies.
 type site struct {
 	t   *testing.T
-	ns  netns.NsHandle
+	ns  *os.File
 	dir string // of the daemons in it
 }
 
 func newSite(t *testing.T) *site {
 	t.Helper()
-	s := &site{t: t, dir: t.TempDir()}
-	done := make(chan error)
-	go func() {
-		runtime.LockOSThread() // never unlocked: the thread ends with its namespace
-		var err error
-		s.ns, err = netns.New()
-		done <- err
-	}()
-	if err := <-done; err != nil {
+	ns, err := inside.New()
+	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { s.ns.Close() })
+	t.Cleanup(func() { ns.Close() })
+	s := &site{t: t, ns: ns, dir: t.TempDir()}
 	s.within(func() error { return up("lo") })
 	return s
 }
@@ -50,16 +44,7 @@ func newSite(t *testing.T) *site {
 // within runs a function on a thread in the namespace; what it starts stays in there.
 func (s *site) within(do func() error) {
 	s.t.Helper()
-	done := make(chan error)
-	go func() {
-		runtime.LockOSThread()
-		if err := netns.Set(s.ns); err != nil {
-			done <- err
-			return
-		}
-		done <- do()
-	}()
-	if err := <-done; err != nil {
+	if err := inside.File(s.ns, do); err != nil {
 		s.t.Fatal(err)
 	}
 }
@@ -85,7 +70,7 @@ func up(name string, addrs ...string) error {
 func join(a, b *site, name, addrA, addrB string) {
 	a.t.Helper()
 	a.within(func() error {
-		veth := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: name}, PeerName: name, PeerNamespace: netlink.NsFd(b.ns)}
+		veth := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: name}, PeerName: name, PeerNamespace: netlink.NsFd(b.ns.Fd())}
 		if err := netlink.LinkAdd(veth); err != nil {
 			return err
 		}
@@ -115,20 +100,19 @@ func (s *site) start(name string, args ...string) {
 // launch starts a program at the site, and ends it when the test does.
 func (s *site) launch(cmd *exec.Cmd) {
 	s.t.Helper()
-	started := make(chan error)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // of the thread that starts it: that stays until the daemon has ended
+	started := make(chan error, 2)
 	ended := make(chan struct{})
 	go func() {
-		runtime.LockOSThread() // Pdeathsig is of the thread that starts it: it stays until the daemon has ended
-		err := netns.Set(s.ns)
-		if err == nil {
-			cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-			err = cmd.Start()
-		}
-		started <- err
-		if err == nil {
+		defer close(ended)
+		started <- inside.File(s.ns, func() error {
+			if err := cmd.Start(); err != nil {
+				return err
+			}
+			started <- nil
 			_ = cmd.Wait()
-		}
-		close(ended)
+			return nil
+		})
 	}()
 	if err := <-started; err != nil {
 		s.t.Fatal(err)
@@ -147,16 +131,10 @@ func (s *site) launch(cmd *exec.Cmd) {
 // output runs a command at the site.
 func (s *site) output(name string, args ...string) (string, error) {
 	var out []byte
-	done := make(chan error)
-	go func() {
-		runtime.LockOSThread()
-		err := netns.Set(s.ns)
-		if err == nil {
-			out, err = exec.Command(name, args...).CombinedOutput()
-		}
-		done <- err
-	}()
-	err := <-done
+	err := inside.File(s.ns, func() (err error) {
+		out, err = exec.Command(name, args...).CombinedOutput()
+		return err
+	})
 	return string(out), err
 }
 

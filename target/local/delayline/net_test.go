@@ -5,19 +5,19 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
-	"runtime"
 	"testing"
 	"time"
 
 	"github.com/vishvananda/netlink"
-	"github.com/vishvananda/netns"
+
+	"trivet.dev/trivet/internal/inside"
 	"trivet.dev/trivet/topology"
 )
 
 // site is a namespace without a name (so nothing is left when a test dies) with one TAP device.
 type site struct {
 	t   testing.TB
-	ns  netns.NsHandle
+	ns  *os.File
 	fd  int // of the TAP device; the line owns it once there is one
 	ip4 netip.Addr
 	ip6 netip.Addr
@@ -31,17 +31,9 @@ const (
 // within runs a function on a thread in the site's namespace; what it starts stays in there.
 func (s *site) within(do func()) {
 	s.t.Helper()
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		runtime.LockOSThread() // never unlocked: the thread ends with its namespace
-		if err := netns.Set(s.ns); err != nil {
-			s.t.Error(err)
-			return
-		}
-		do()
-	}()
-	<-done
+	if err := inside.File(s.ns, func() error { do(); return nil }); err != nil {
+		s.t.Error(err)
+	}
 }
 
 func newSite(t testing.TB, number byte) *site {
@@ -49,24 +41,21 @@ func newSite(t testing.TB, number byte) *site {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, for namespaces and TAP devices")
 	}
-	s := &site{t: t, ip4: netip.AddrFrom4([4]byte{10, 9, 9, number}),
-		ip6: netip.AddrFrom16([16]byte{0: 0xfd, 1: 0x09, 15: number})}
-	done := make(chan error)
-	go func() {
-		runtime.LockOSThread()
-		var err error
-		if s.ns, err = netns.New(); err == nil {
-			s.fd, err = OpenTap(testDevice, true)
-		}
-		if err == nil {
-			err = s.configure()
-		}
-		done <- err
-	}()
-	if err := <-done; err != nil {
+	ns, err := inside.New()
+	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { s.ns.Close() })
+	t.Cleanup(func() { ns.Close() })
+	s := &site{t: t, ns: ns, ip4: netip.AddrFrom4([4]byte{10, 9, 9, number}),
+		ip6: netip.AddrFrom16([16]byte{0: 0xfd, 1: 0x09, 15: number})}
+	s.within(func() {
+		if s.fd, err = OpenTap(testDevice, true); err == nil {
+			err = s.configure()
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	return s
 }
 

@@ -30,8 +30,7 @@ type worker struct {
 	startMono  time.Duration // start on CLOCK_MONOTONIC, which the timer uses
 	armed      time.Duration // when the timer expires; never: not
 	lead       lead
-	ago        time.Duration // how long before it was read a frame has come (see wakeUp)
-	moved      bool          // frames were read or written in this round
+	moved      bool // frames were read or written in this round
 	done       chan struct{}
 	buffer     []byte
 	eventSpace []unix.EpollEvent
@@ -91,7 +90,6 @@ func (w *worker) run() {
 	prioritise()
 	wait := forever
 	for {
-		asleep := w.now()
 		n, err := unix.EpollWait(w.epoll, w.eventSpace, wait)
 		if err != nil && err != unix.EINTR {
 			panic(fmt.Sprintf("delay line: epoll_wait: %v", err)) // the descriptor is our own: a bug
@@ -101,7 +99,7 @@ func (w *worker) run() {
 			w.mu.Unlock()
 			return
 		}
-		w.moved, w.ago = false, w.wakeUp(asleep)
+		w.moved = false
 		for i := range max(n, 0) {
 			w.handle(int(w.eventSpace[i].Fd))
 		}
@@ -112,16 +110,6 @@ func (w *worker) run() {
 		}
 		w.mu.Unlock()
 	}
-}
-
-// wakeUp is how long ago what woke the thread came, if it has slept so long; a frame's delay
-// counts from then on. It is half of what its timer needs to wake it: the other half is the
-// interrupt's, which a frame does not wait for. So no frame is early.
-func (w *worker) wakeUp(asleep time.Duration) time.Duration {
-	if slept := w.now() - asleep; slept > w.lead.time {
-		return w.lead.time / 2
-	}
-	return 0
 }
 
 // prioritise lets the thread run before the hosts' programs, as a network card would: a late
@@ -170,7 +158,8 @@ func (w *worker) arm() {
 	}
 }
 
-// read takes what an end has sent.
+// read takes what an end has sent. A frame's delay counts from when it is read: when it came is not known, and none may
+// be early.
 func (w *worker) read(n *end) {
 	for range batch {
 		length, err := unix.Read(n.fd, w.buffer)
@@ -189,7 +178,7 @@ func (w *worker) read(n *end) {
 		w.moved = true
 		frame := w.buffer[:length]
 		if size, ok := wireSize(frame); ok {
-			n.queue.Push(w.now()-w.ago, frame, size)
+			n.queue.Push(w.now(), frame, size)
 		} else {
 			n.malformed++
 		}

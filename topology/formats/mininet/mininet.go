@@ -40,8 +40,8 @@ func init() {
 }
 
 const (
-	timeLimit = 5 * time.Second // of wall-clock time for a program
-	sizeLimit = 32 << 20        // of what it tells
+	timeLimit = 30 * time.Second // of wall-clock time, for a program that waits and hears no signal
+	sizeLimit = 32 << 20         // of what it tells
 )
 
 // Read runs the program and returns the network that it builds: as it is when
@@ -75,7 +75,7 @@ func Read(file string, data []byte, opts formats.Options) (*topology.Topology, t
 	var doc document
 	switch {
 	case errors.Is(err, confine.ErrTime):
-		problems.Add(at, "a topology file has to make its network and return", "the program did not end within %v and was stopped", timeLimit)
+		problems.Add(at, "a topology file has to make its network and return", "the program did not end within its time and was stopped")
 	case errors.Is(err, confine.ErrSize):
 		problems.Add(at, "", "the program's network takes more than %d MiB to tell", sizeLimit>>20)
 	case err != nil:

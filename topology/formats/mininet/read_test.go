@@ -286,6 +286,15 @@ func TestErrors(t *testing.T) {
 	}
 }
 
+// Proves that a program's time is that in which it runs: one that is kept from running for longer (here it waits) is read to its end.
+func TestSlowly(t *testing.T) {
+	t.Parallel()
+	got, problems := read(t, "for _ in range(10):\n    threading.Event().wait(0.4)\n    sum(range(300000))\nMininet(SingleSwitchTopo(3)).start()", formats.Options{})
+	if problems.Err() != nil || len(got.Nodes) != 4 {
+		t.Fatal(problems)
+	}
+}
+
 // Proves that text that is no UTF-8 is an error of the file, not of Python.
 func TestEncoding(t *testing.T) {
 	if _, problems := Read("net.py", []byte("x = '\xff'"), formats.Options{}); problems.Err() == nil {

@@ -28,7 +28,7 @@ type Program struct {
 	Dir    string        // the program may read what is in here, hidden files excepted; "" for nothing
 	Input  []byte        // its standard input
 	Limit  int64         // bytes of its result
-	Within time.Duration // of wall-clock time; then it is killed
+	Within time.Duration // of wall-clock time; then it is killed, as it is after 5 s of processor time
 }
 
 // Result is what it gave.
@@ -86,7 +86,7 @@ func Run(ctx context.Context, p Program) (Result, error) {
 	switch {
 	case int64(len(res.Output)) > p.Limit:
 		return res, ErrSize
-	case ctx.Err() != nil:
+	case ctx.Err() != nil, outOfTime(cmd.ProcessState):
 		return res, ErrTime
 	case cmd.ProcessState.ExitCode() == launcherFails && strings.HasPrefix(res.Stderr, launcherSays):
 		return res, errors.New(strings.TrimSpace(strings.TrimPrefix(res.Stderr, launcherSays)))
@@ -94,6 +94,13 @@ func Run(ctx context.Context, p Program) (Result, error) {
 		res.Status = failure.Error()
 	}
 	return res, nil
+}
+
+// outOfTime says whether the limit of processor time ended the program. The kernel counts that in ticks, not as it is
+// told here: the half of it tells that limit from other ends by SIGKILL.
+func outOfTime(s *os.ProcessState) bool {
+	status, ok := s.Sys().(syscall.WaitStatus)
+	return ok && status.Signal() == syscall.SIGKILL && s.UserTime()+s.SystemTime() > cpuSeconds*time.Second/2
 }
 
 // start starts the launcher in namespaces of its own or, where the system

@@ -16,7 +16,7 @@ import (
 // run runs a Python text with file descriptor 3 open as "out".
 func run(t *testing.T, dir, text string) (Result, error) {
 	t.Helper()
-	return runWithin(5*time.Second, dir, text)
+	return runWithin(time.Minute, dir, text)
 }
 
 func runWithin(limit time.Duration, dir, text string) (Result, error) {
@@ -35,7 +35,7 @@ func TestRuns(t *testing.T) {
 		Code: "import json, os, sys, threading\n" +
 			"th = threading.Thread(target=lambda: os.write(3, b'thread ')); th.start(); th.join()\n" +
 			"os.write(3, (json.dumps([sys.stdin.read(), open(sys.argv[1]).read()])).encode())",
-		Args: []string{filepath.Join(dir, "beside.txt")}, Dir: dir, Input: []byte("input"), Limit: 1 << 20, Within: 5 * time.Second,
+		Args: []string{filepath.Join(dir, "beside.txt")}, Dir: dir, Input: []byte("input"), Limit: 1 << 20, Within: time.Minute,
 	})
 	if err != nil || string(res.Output) != `thread ["input", "beside"]` || res.Status != "" {
 		t.Fatalf("%q %q %q %v", res.Output, res.Stderr, res.Status, err)
@@ -143,7 +143,11 @@ func TestEnded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			res, err := runWithin(time.Second, "", c.text)
+			limit := time.Second
+			if c.want == ErrSize { // has to come before the limit of time does
+				limit = time.Minute
+			}
+			res, err := runWithin(limit, "", c.text)
 			// Where no error is wanted, the limits of memory and processor time may end it before its time.
 			if c.want != nil && !errors.Is(err, c.want) || err != nil && !errors.Is(err, ErrTime) && !errors.Is(err, ErrSize) || len(res.Stderr) > tailSize {
 				t.Fatalf("%d bytes of result, %d of stderr, %q, %v", len(res.Output), len(res.Stderr), res.Status, err)

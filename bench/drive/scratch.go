@@ -1,0 +1,34 @@
+package drive
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+
+	"trivet.dev/trivet/lab"
+)
+
+// scratchOf is where the probes of a lab keep files while they run, on this machine. No lab has such a name.
+func scratchOf(name string) string { return filepath.Join(lab.RunDir(), "."+name) }
+
+// clearScratch removes what is left of labs whose names match a pattern.
+func clearScratch(pattern string) error {
+	var errs []error
+	left, err := filepath.Glob(scratchOf(pattern))
+	for _, dir := range left {
+		errs = append(errs, os.RemoveAll(dir))
+	}
+	if len(left) > 0 {
+		_ = os.Remove(lab.RunDir()) // as the last lab does: only where nothing else is in it
+	}
+	return errors.Join(append(errs, err)...)
+}
+
+// scratch makes a directory for files of the probe, which removes it. What is left goes with the lab, or by Driver.Clean.
+func (b *bed) scratch() (string, error) {
+	dir := scratchOf(b.name)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", err
+	}
+	return os.MkdirTemp(dir, "")
+}

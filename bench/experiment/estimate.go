@@ -1,0 +1,137 @@
+package experiment
+
+import (
+	"fmt"
+	"regexp"
+	"sort"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// aroundGroup is what a group of probes needs besides its probes: the watch, and writing.
+const aroundGroup = 50 * time.Millisecond
+
+// estimate says how long each run will take, and all: its probes, and bringing a lab up and down where the run before left none
+// that serves (see Runner.run).
+func (p *Plan) estimate() {
+	p.Estimate = 0
+	lab := ""
+	for i := range p.Runs {
+		cell := &p.Cells[p.Runs[i].Cell]
+		each := time.Duration(0)
+		for _, group := range cell.Groups {
+			longest := time.Duration(0)
+			for _, probe := range group {
+				longest = max(longest, probe.Estimate)
+			}
+			each += time.Duration(p.WarmUp+1) * (longest + aroundGroup)
+		}
+		if key := cell.Lab.key(); !cell.Bare && (key != lab || p.Experiment.Fresh) {
+			each += p.Experiment.vocabulary.upDown(&cell.Lab)
+			lab = key
+		}
+		if len(cell.Schedule) > 0 {
+			lab = "" // something happened to it
+		}
+		p.Runs[i].Estimate = each
+		p.Estimate += each
+	}
+}
+
+// Fit lowers the repetitions to the most whose plan takes no longer than a time by its estimate. Where one repetition
+// of each cell takes longer, that is an error, which says how long.
+func (e *Experiment) Fit(budget time.Duration) error {
+	written := e.Repetitions
+	estimate := func(repetitions int) time.Duration {
+		e.Repetitions = repetitions
+		p, problems := e.Plan()
+		if problems.Err() != nil {
+			return 0 // the caller's own Plan says it
+		}
+		return p.Estimate
+	}
+	if least := estimate(1); least > budget {
+		e.Repetitions = written
+		return fmt.Errorf("one repetition of each cell takes about %s, and the budget is %s; give it more time, or fewer levels", About(least), About(budget))
+	}
+	e.Repetitions = sort.Search(written-1, func(more int) bool { return estimate(more+2) > budget }) + 1
+	return nil
+}
+
+func (v *Vocabulary) upDown(l *Lab) time.Duration {
+	if v.Up == nil {
+		return 0
+	}
+	return v.Up(*l)
+}
+
+// labCost is what a lab needs up and down: some time, and more for each switch or router. They need not be exact, only
+// near enough to tell minutes from hours: measured on two processors that had other work as well.
+type labCost struct{ lab, each time.Duration }
+
+// labCosts are by target and datapath.
+var labCosts = map[string]labCost{
+	"local embedded": {400 * time.Millisecond, 4 * time.Millisecond},
+	"local ovs":      {500 * time.Millisecond, 6 * time.Millisecond},
+	"local bridge":   {100 * time.Millisecond, 20 * time.Millisecond},
+	"local kernel":   {100 * time.Millisecond, 20 * time.Millisecond},
+	"local frr":      {300 * time.Millisecond, 50 * time.Millisecond},
+	"mininet ovs":    {1500 * time.Millisecond, 200 * time.Millisecond},
+	"mininet bridge": {time.Second, 120 * time.Millisecond},
+}
+
+// controllerCosts are what starting another controller than Trivet's own adds.
+var controllerCosts = map[string]time.Duration{"os-ken": 600 * time.Millisecond, "pox": 400 * time.Millisecond, "faucet": 2 * time.Second, "ovs-testcontroller": 200 * time.Millisecond}
+
+// usualNodes is how many a topology is taken to have that is in a file, which a plan does not read.
+const usualNodes = 20
+
+// upDown is how long a lab is taken to need to come up and go down.
+func upDown(l Lab) time.Duration {
+	c, known := labCosts[l.Options["target"]+" "+l.Options["datapath"]]
+	if !known {
+		c = labCost{time.Second, 20 * time.Millisecond}
+	}
+	return c.lab + time.Duration(switchesOf(l))*c.each + controllerCosts[l.Options["controller"]]
+}
+
+// elements is about how many nodes a generator makes: the product of its numbers.
+func elements(spec string) int {
+	n := 1
+	for _, digits := range number.FindAllString(spec, -1) {
+		if v, err := strconv.Atoi(digits); err == nil && v > 0 && n < 1e6 {
+			n *= min(v, 1e6)
+		}
+	}
+	return n
+}
+
+var number = regexp.MustCompile(`[0-9]+`)
+
+// pinging is how long pings take: with all: true 16 pairs are in turn, each for as long as its echoes take, but no
+// longer than 100 ms (see bench/probe, PingPairs).
+func pinging(o Options, l Lab) time.Duration {
+	one := time.Duration(o.Int("count")-1)*o.Time("interval") + 5*time.Millisecond
+	if !o.Truth("all") {
+		return one
+	}
+	hosts := time.Duration(nodesOf(l))
+	return one + hosts*(hosts-1)*min(one, 100*time.Millisecond)/16
+}
+
+// switchesOf a lab, or routers, about; hosts at one switch take less time than as many switches.
+func switchesOf(l Lab) int {
+	if strings.HasPrefix(l.Generate, "single") || strings.HasPrefix(l.Generate, "reversed") {
+		return 1 + nodesOf(l)/5
+	}
+	return nodesOf(l)
+}
+
+// nodesOf a lab, about.
+func nodesOf(l Lab) int {
+	if l.Generate == "" {
+		return usualNodes
+	}
+	return elements(l.Generate)
+}

@@ -1,0 +1,40 @@
+package routing
+
+import "net/netip"
+
+// addresses is what a configuration says of its routers, whatever is up: it is found once.
+type addresses struct {
+	index   map[uint64]int           // of routers, by datapath id
+	owners  map[netip.Prefix][]owner // who has which subnet
+	known   map[netip.Addr]owner     // who has an address
+	v6      bool                     // there are subnets of IPv6
+	lengths [2]lengths               // of subnets
+	paths   bool                     // some routes are shortest paths of this app: it needs a graph
+}
+
+func newAddresses(c *Config) *addresses {
+	a := &addresses{index: make(map[uint64]int, len(c.Routers)), owners: map[netip.Prefix][]owner{}, known: map[netip.Addr]owner{}}
+	for i := range c.Routers {
+		r := &c.Routers[i]
+		a.index[r.DPID] = i
+		a.paths = a.paths || r.Protocol == ""
+		for j := range r.Interfaces {
+			f := &r.Interfaces[j]
+			for _, p := range f.Prefixes {
+				a.add(p, p.Masked(), owner{i, f})
+			}
+		}
+		for _, p := range r.Loopback {
+			a.add(p, netip.PrefixFrom(p.Addr(), p.Addr().BitLen()), owner{i, nil})
+		}
+	}
+	a.paths = a.paths || a.v6
+	return a
+}
+
+func (a *addresses) add(p, subnet netip.Prefix, o owner) {
+	a.known[p.Addr()] = o
+	a.v6 = a.v6 || !p.Addr().Is4()
+	a.lengths[family(subnet.Addr())][subnet.Bits()] = true
+	a.owners[subnet] = append(a.owners[subnet], o)
+}

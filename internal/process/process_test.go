@@ -1,0 +1,66 @@
+package process
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// TestStarted proves that the start of a process stays the same and differs from one that started later, also of one whose
+// name looks like the end of its name; that a process that has ended, waited for or not, has none; and that its
+// parent is found.
+func TestStarted(t *testing.T) {
+	own := Started(os.Getpid())
+	if own == 0 || Started(os.Getpid()) != own {
+		t.Fatalf("this process started at %d, then at %d", own, Started(os.Getpid()))
+	}
+	sleep, err := exec.LookPath("sleep")
+	if err != nil {
+		t.Fatal(err)
+	}
+	program := filepath.Join(t.TempDir(), "a) Z 1 (b) ")
+	if err := os.Symlink(sleep, program); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(program, "600")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if got := Started(cmd.Process.Pid); got < own || got == 0 {
+		t.Errorf("%q started at %d, and this process before it at %d", program, got, own)
+	}
+	if got := Parent(cmd.Process.Pid); got != os.Getpid() {
+		t.Errorf("the parent of %q is said to be %d, not %d", program, got, os.Getpid())
+	}
+	_ = cmd.Process.Kill()
+	for deadline := time.Now().Add(time.Minute); Started(cmd.Process.Pid) != 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("a process that was killed still counts as one")
+		}
+	}
+	_ = cmd.Wait()
+	if got := Started(cmd.Process.Pid); got != 0 {
+		t.Errorf("a process that has ended started at %d", got)
+	}
+}
+
+// TestStartedText proves that a stat is read by its last bracket, that zombies are none, and that what is cut short is no process.
+func TestStartedText(t *testing.T) {
+	rest := " 1 7 7 0 -1 4194560 0 0 0 0 0 0 0 0 20 0 1 0 4711 2 3"
+	for text, want := range map[string]uint64{
+		"7 (sh) S" + rest:                  4711,
+		"7 (a) Z 1 2 (b) ) S" + rest:       4711,
+		"7 () R" + rest:                    4711,
+		"7 (sh) Z" + rest:                  0,
+		"7 (sh) S 1 7 7 0":                 0,
+		"":                                 0,
+		"no stat":                          0,
+		"7 (sh) S 1 7 7 0 -1 1 0 0 0 0 x ": 0,
+	} {
+		if got := started([]byte(text)); got != want {
+			t.Errorf("%q: %d, want %d", text, got, want)
+		}
+	}
+}

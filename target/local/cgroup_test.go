@@ -1,0 +1,76 @@
+package local
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"syscall"
+	"testing"
+)
+
+// TestProcesses proves, with real processes in real groups, that those of a tree of groups are found and ended, the ones below as well, and
+// that one in a group beside it is neither.
+func TestProcesses(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+	c, err := FindCgroups()
+	if err != nil {
+		t.Skip(err)
+	}
+	top := filepath.Join(c.roots()[0], fmt.Sprintf("trivet-test-%d", os.Getpid()))
+	started := map[string]*exec.Cmd{}
+	for _, path := range []string{"", "lab", "lab/h1", "beside"} {
+		dir := filepath.Join(top, path)
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Skipf("no group can be made here: %v", err)
+		}
+		t.Cleanup(func() { _ = os.Remove(dir) })
+		if path == "" {
+			continue
+		}
+		cmd := exec.Command("sleep", "600")
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+		if err := writeFile(filepath.Join(dir, "cgroup.procs"), strconv.Itoa(cmd.Process.Pid)); err != nil {
+			t.Fatal(err)
+		}
+		started[path] = cmd
+	}
+	want := []int{started["lab"].Process.Pid, started["lab/h1"].Process.Pid}
+	got := processesBelow(filepath.Join(top, "lab"))
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Fatalf("in the lab's groups are %v, and %v were found", want, got)
+	}
+	killAll(filepath.Join(top, "lab"))
+	for _, path := range []string{"lab", "lab/h1"} {
+		if err := started[path].Wait(); err == nil || started[path].ProcessState.String() != "signal: killed" {
+			t.Errorf("what was in %s: %v", path, started[path].ProcessState)
+		}
+	}
+	if got := processesBelow(filepath.Join(top, "lab")); len(got) != 0 {
+		t.Errorf("%v are left", got)
+	}
+	if err := started["beside"].Process.Signal(syscall.Signal(0)); err != nil {
+		t.Errorf("the one beside: %v", err)
+	}
+}
+
+// TestProcessesOfOthers proves that processes of another PID namespace, which stand in a group as 0, are no processes: a signal to 0 would
+// end whoever sends it, and all of its group.
+func TestProcessesOfOthers(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte("0\n12\n0\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := processesBelow(dir); !slices.Equal(got, []int{12}) {
+		t.Errorf("%v", got)
+	}
+}

@@ -12,10 +12,10 @@ export CGO_ENABLED := 0
 export GOFLAGS := -trimpath -buildvcs=false
 
 # Duration of each fuzz target (make fuzz), kernels of the virtual machines (make test-vm),
-# repetitions of each comparison (make bench).
+# repetitions of each comparison (make bench). BUDGET is the time for make papers: 90m.
 FUZZTIME := 10s
 KERNELS := uml cloud
-PAIRS := 10
+PAIRS := 5
 
 .DEFAULT_GOAL := build
 .PHONY: build demo bootstrap test unit e2e test-vm test-all interop fuzz bench papers papers-quick lint dist generate clean help
@@ -56,15 +56,16 @@ interop: bootstrap ## OSPF of routing nodes, FRR and BIRD in 33 networks, all ta
 fuzz: ## each fuzz target for FUZZTIME (10s)
 	@scripts/fuzz $(FUZZTIME)
 
-bench: bootstrap ## measure Trivet, beside Mininet where both can do it (45 minutes)
+bench: bootstrap ## measure Trivet, beside Mininet where both can do it: docs/performance.md, experiments/own (2 hours)
 	@$(MAKE) --no-print-directory build
-	@$(GO) test $(AS_ROOT) -count 1 -timeout 90m -v ./test/bench -pairs $(PAIRS)
+	@$(GO) test $(AS_ROOT) -count 1 -timeout 180m -v ./test/bench -pairs $(PAIRS)
+	@RESULTS=results/bench scripts/papers experiments/own
 
-papers: bootstrap ## every table and figure of the papers again, and one report: results/ (4 hours, or BUDGET=90m)
+papers: bootstrap ## every table and figure of the papers again, and one report: results/ (3 and a half hours, or BUDGET=90m)
 	@$(MAKE) --no-print-directory build
 	@scripts/papers $(if $(BUDGET),--budget $(BUDGET))
 
-papers-quick: bootstrap ## all experiments in 15 minutes: few levels, one repetition
+papers-quick: bootstrap ## all experiments in 10 minutes: few levels, one repetition
 	@$(MAKE) --no-print-directory build
 	@scripts/papers --quick experiments
 

@@ -191,11 +191,14 @@ func (d *Driver) up(ctx context.Context, cell *experiment.Cell) (*instance, erro
 		return nil, err
 	}
 	i := &instance{driver: d, cell: cell, topology: t, name: fmt.Sprintf("%s-%d", d.Prefix, d.count.Add(1))}
-	i.listenEarly(ctx)
 	var err error
 	if cell.Lab.Options["target"] == onMininet {
-		i.place, err = startMininet(ctx, i.name, t)
+		i.place, err = startMininet(ctx, i.name, t, func(namespace string) {
+			i.listenEarly(ctx, []spot{{namespace: namespace, address: mininetController}})
+		})
 	} else {
+		spots, _ := spotsOf(i.name, t) // what cannot be listened to is told when a probe asks
+		i.listenEarly(ctx, spots)
 		i.place, err = d.start(ctx, i.name, t)
 	}
 	if err != nil {

@@ -9,12 +9,14 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"trivet.dev/trivet/controller/foreign"
 	"trivet.dev/trivet/datapath/ovs"
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/target/local"
@@ -32,6 +34,7 @@ mount -t proc proc /proc
 mount -t sysfs none /sys
 mount -t tmpfs none /run
 mount -t tmpfs none /var/log
+mount -t tmpfs none /tmp
 ip link set lo up
 if [ "$1" = ovs ]; then
 	mkdir -p /run/openvswitch /var/log/openvswitch
@@ -42,6 +45,10 @@ if [ "$1" = ovs ]; then
 fi
 exec /usr/bin/python3 -I -c "$2"
 `
+
+// mininetControllers are those that Mininet can have here; its own reference controller is not in distributions any more, and Open
+// vSwitch's is what it takes instead.
+var mininetControllers = []string{topology.ControllerNone, "", "ovs-testcontroller"}
 
 // checkMininet says what of a topology Mininet is not asked to do: hosts and switches that learn, without loops.
 func checkMininet(t *topology.Topology) error {
@@ -54,10 +61,13 @@ func checkMininet(t *topology.Topology) error {
 			return fmt.Errorf("target: mininet has hosts and switches only, and %s is a %s", n.Name, n.Kind)
 		case n.Datapath != topology.OVS && n.Datapath != topology.Bridge || datapath != "" && n.Datapath != datapath:
 			return errors.New("target: mininet needs datapath: ovs or datapath: bridge, the same for all switches")
-		case len(n.Controllers) > 0 && n.Controllers[0] != topology.ControllerNone:
-			return errors.New("target: mininet has switches that learn; write controller: none")
+		case !slices.Equal(n.Controllers, t.NodesOf(topology.Switch)[0].Controllers) || !slices.Contains(mininetControllers, strings.Join(n.Controllers, " ")):
+			return errors.New("target: mininet has switches that learn; write controller: none; or all with controller: ovs-testcontroller")
 		}
 		datapath = n.Datapath
+	}
+	if err := foreign.Check(t).Err(); err != nil {
+		return err
 	}
 	if len(topology.Blocked(t)) > 0 {
 		return errors.New("target: mininet has nothing against loops; take a topology without")
@@ -100,7 +110,8 @@ type mininetAnswer struct {
 // mininetGroup is the group that all of Mininet's processes are in.
 const mininetGroup = ".mininet"
 
-func startMininet(ctx context.Context, name string, t *topology.Topology) (*mininetLab, error) {
+// startMininet brings a topology up. begun is told of the namespace of its switches before there are any.
+func startMininet(ctx context.Context, name string, t *topology.Topology, begun func(namespace string)) (*mininetLab, error) {
 	if err := checkMininet(t); err != nil {
 		return nil, err
 	}
@@ -124,6 +135,7 @@ func startMininet(ctx context.Context, name string, t *topology.Topology) (*mini
 	if err := cgroups.Start(name, mininetGroup, m.cmd); err != nil {
 		return nil, errors.Join(fmt.Errorf("start Mininet: %w", err), cgroups.Remove(name))
 	}
+	begun(fmt.Sprintf("/proc/%d/ns/net", m.cmd.Process.Pid))
 	m.in, m.answers = in, bufio.NewScanner(out)
 	m.answers.Buffer(nil, 1<<20)
 	defer context.AfterFunc(ctx, func() { _ = m.cmd.Process.Kill() })()
@@ -239,7 +251,8 @@ func mininetRequest(t *topology.Topology) (asked []byte, kind string) {
 	if i, err := ovs.Probe(); err == nil && i.Kernel == nil { // as our own labs decide
 		datapath = "kernel"
 	}
-	asked, _ = json.Marshal(map[string]any{"switch": kind, "datapath": datapath, "hosts": hosts, "switches": switches, "links": links})
+	controlled := slices.ContainsFunc(t.Nodes, func(n *topology.Node) bool { return slices.Contains(n.Controllers, "ovs-testcontroller") })
+	asked, _ = json.Marshal(map[string]any{"switch": kind, "datapath": datapath, "controller": controlled, "ipv6": t.IPv6 != topology.IPv6Off, "hosts": hosts, "switches": switches, "links": links})
 	return asked, kind
 }
 

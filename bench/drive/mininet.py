@@ -1,6 +1,6 @@
 """Brings a network up with the real Mininet, for comparisons. It is the first process of namespaces of its own.
 
-In:  one line of JSON: {"switch": "bridge"|"ovs", "datapath": "user"|"kernel", "hosts": {NAME: [[PORT, ADDRESS]...]},
+In:  one line of JSON: {"switch": "bridge"|"ovs", "datapath": "user"|"kernel", "controller": true|false, "ipv6": true|false, "hosts": {NAME: [[PORT, ADDRESS]...]},
      "switches": [NAME...], "links": [{"ends": [[NODE, PORT], [NODE, PORT]], "impair": [{}, {}]}...]}
      Then the end of input asks it to stop.
 Out: {"up": SECONDS, "pids": {NAME: PID}, "said": TEXT} when it is up, {"down": SECONDS} when it is down.
@@ -20,7 +20,7 @@ def answer(**what):
 from mininet.link import Link, TCLink
 from mininet.log import lg
 from mininet.net import Mininet
-from mininet.node import OVSSwitch
+from mininet.node import OVSController, OVSSwitch
 from mininet.nodelib import LinuxBridge
 
 said = io.StringIO()
@@ -28,7 +28,13 @@ lg.addHandler(logging.StreamHandler(said))
 asked = json.loads(sys.stdin.readline())
 switch = LinuxBridge
 if asked['switch'] == 'ovs':
-    switch = partial(OVSSwitch, datapath=asked['datapath'], failMode='standalone')
+    switch = partial(OVSSwitch, datapath=asked['datapath'], failMode='secure' if asked['controller'] else 'standalone')
+
+
+class TestController(OVSController):
+    def checkListening(self):  # it would want telnet, and nobody else can be at the port
+        pass
+
 
 Mininet.inited = True  # it would change the machine's own limits, and leave them so
 most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
@@ -39,12 +45,17 @@ for name in sorted(asked['hosts']):
     net.addHost(name, ip=None)
 for name in asked['switches']:
     net.addSwitch(name)
+if asked['controller']:
+    net.addController('c0', TestController, port=6653, cargs='-OOpenFlow10 ptcp:%d')  # for 1.0 see Trivet's own use of it
 for link in asked['links']:
     (a, port_a), (b, port_b) = link['ends']
     kind = {}
     if any(link['impair']):
         kind = dict(cls=TCLink, params1=link['impair'][0], params2=link['impair'][1])
     net.addLink(a, b, port1=port_a, port2=port_b, **kind)
+if not asked['ipv6']:
+    for node in [net[asked['switches'][0]]] + net.hosts:  # all switches share one namespace
+        node.cmd('for c in all default; do echo 1 > /proc/sys/net/ipv6/conf/$c/disable_ipv6; done')
 net.start()
 for name, addresses in asked['hosts'].items():
     host = net[name]

@@ -89,14 +89,10 @@ func spotsOf(name string, t *topology.Topology) (spots []spot, err error) {
 	return spots, nil
 }
 
-// listenEarly begins to listen before the lab comes up, where a probe of its cell is going to ask. What cannot be listened to
-// that probe tells.
-func (i *instance) listenEarly(ctx context.Context) {
+// listenEarly begins to listen before the lab comes up, where a probe of its cell is going to ask.
+func (i *instance) listenEarly(ctx context.Context, spots []spot) {
 	asked := slices.ContainsFunc(slices.Concat(i.cell.Groups...), func(p experiment.Probe) bool { return p.Kind == "controller_packets" })
-	if !asked || i.cell.Lab.Options["target"] == onMininet {
-		return
-	}
-	if spots, err := spotsOf(i.name, i.topology); err == nil {
+	if asked && len(spots) > 0 {
 		i.south = seekSpots(ctx, i.name, spots, true)
 	}
 }

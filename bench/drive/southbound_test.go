@@ -20,30 +20,38 @@ import (
 
 const southboundLab = `
 topology: linear,3
-lab: {datapath: DATAPATH, controller: CONTROLLER, ipv6: "off"}
+lab: {target: TARGET, datapath: DATAPATH, controller: CONTROLLER, ipv6: "off"}
 probes:
   - - ping: {all: true, count: 3, interval: 20ms}
     - controller_packets: {time: 1s}
 `
 
 // TestSouthbound proves that as many packets are counted on their way to controllers of others, and of the same protocols, as tshark counts on
-// the same connections at the same time: in OpenFlow 1.0 and 1.3, from Open vSwitch and from embedded switches.
+// the same connections at the same time: in OpenFlow 1.0 and 1.3, from Open vSwitch and from embedded switches, and in Mininet's network.
 func TestSouthbound(t *testing.T) {
-	for _, c := range [][2]string{{"ovs-testcontroller", "ovs"}, {"ovs-testcontroller", "embedded"}, {"os-ken", "ovs"}, {"faucet", "ovs"}} {
-		t.Run(c[0]+" "+c[1], func(t *testing.T) {
+	for _, c := range [][3]string{{"ovs-testcontroller", "ovs", "local"}, {"ovs-testcontroller", "embedded", "local"}, {"os-ken", "ovs", "local"}, {"faucet", "ovs", "local"},
+		{"ovs-testcontroller", "ovs", "mininet"}} {
+		t.Run(strings.Join(c[:], " "), func(t *testing.T) {
 			t.Parallel()
 			needs(t, "tshark", "ovs-vswitchd")
 			if _, err := foreign.Lookup(c[0]).Find(foreign.PlacesOf(os.Getuid())); err != nil {
 				t.Skip(err)
 			}
-			i, probes := bring(t, strings.NewReplacer("CONTROLLER", c[0], "DATAPATH", c[1]).Replace(southboundLab))
-			own := i.(*instance)
-			port, err := lab.ControllerPort(own.name, c[0])
-			if err != nil {
-				t.Fatal(err)
+			port, b := mininetController.Port(), &bed{}
+			if c[2] == "mininet" {
+				needs(t, "mn")
 			}
+			i, probes := bring(t, strings.NewReplacer("CONTROLLER", c[0], "DATAPATH", c[1], "TARGET", c[2]).Replace(southboundLab))
+			own := i.(*instance)
+			if o, ok := own.place.(*ownLab); ok {
+				var err error
+				if port, err = lab.ControllerPort(own.name, c[0]); err != nil {
+					t.Fatal(err)
+				}
+				b.lab = o.client
+			}
+			b.topology, b.place, b.south = own.topology, own.place, own.listen
 			seen := startTshark(t, own.place, "s1", int(port))
-			b := &bed{topology: own.topology, place: own.place, lab: own.place.(*ownLab).client, south: own.listen}
 			before, err := b.packetsIn(t.Context())
 			if err != nil {
 				t.Fatal(err)

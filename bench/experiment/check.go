@@ -182,11 +182,22 @@ func (c *checker) probes(cell *Cell, t *topology.Topology) {
 				if name := p.Options[o.Name]; o.Type == Node && name != "" {
 					c.node(p.pos, cell, t, o.Name, name)
 				}
-				if n := t.Node(p.Options[o.Name]); o.Name == "to" && n != nil && !addressed(t, n) {
-					c.add(p.pos, cell, "take a host, or a router", fmt.Sprintf("to: %s has no address that anything could be sent to", n.Name))
+				if n := t.Node(p.Options[o.Name]); n != nil && o.Name != "node" {
+					c.end(p, cell, t, o.Name, n)
 				}
 			}
 		}
+	}
+}
+
+// end checks a node that a probe sends from or to: it has an address, and runs programs, but for one that only answers.
+func (c *checker) end(p Probe, cell *Cell, t *topology.Topology, what string, n *topology.Node) {
+	answers := what == "to" && (p.Kind == "ping" || p.Kind == "traceroute")
+	switch {
+	case n.Kind == topology.Controller || !addressed(t, n):
+		c.add(p.pos, cell, "take a host, or a router", fmt.Sprintf("%s: %s has no address", what, n.Name))
+	case n.IsDatapath() && !answers:
+		c.add(p.pos, cell, "take a host, or give it datapath kernel or frr", fmt.Sprintf("%s: %s forwards by a flow table and runs no programs, as %s has to", what, n.Name, p.Kind))
 	}
 }
 

@@ -331,6 +331,7 @@ schedule: [at 1s: s1 -- s9 down, at 2s: kill s3, at 3s: h9 run ls, at 4s: kill c
 	}
 	for text, want := range map[string]string{
 		"probes: [ping: {from: h1, to: s1}]\n":                                                                               "to: s1 has no address",
+		"probes: [ping: {from: s1, to: h1}]\n":                                                                               "from: s1 has no address",
 		"probes: [controller_packets]\n":                                                                                     "controller_packets: the lab has no controller",
 		"probes: [controller_load]\nlab: {controller: none}\n":                                                               "controller_load: the lab has no controller",
 		"probes: [ping: {from: h1, to: h2}]\nschedule: [at 1s: s1 -- s2 down]\nlab: {target: mininet}\n":                     "target: mininet runs programs in nodes, and makes nothing else happen",

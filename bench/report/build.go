@@ -29,10 +29,13 @@ func Build(path string, run *result.Run) *Report {
 	def, problems := definition.Read(cmp.Or(e.File, "experiment"), []byte(e.Text))
 	d.definition = def
 	r := &Report{Path: path, Name: cmp.Or(name(e.Name), "result"), File: name(e.File), Text: e.Text, Command: run.Header.Command, Started: run.Header.Started, Seed: run.Header.Seed,
-		Topology: topologyOf(e.Text), Factors: e.Factors, Runs: e.Runs, Interrupted: run.Interrupted, Samples: len(d.counted),
+		Topology: topologyOf(e.Text), Factors: e.Factors, Runs: e.Runs, Wanted: e.Wanted, Quick: slices.Contains(run.Header.Command, "--quick"), Interrupted: run.Interrupted, Samples: len(d.counted),
 		Environment: run.Header.Environment, Resumes: run.Resumes, Levels: map[environment.Level]int{}}
 	r.Title = cmp.Or(name(e.Title), r.Name)
 	r.problems(problems)
+	for _, text := range run.Header.Environment.Missing {
+		r.unseen(text, 0)
+	}
 	d.overview(r)
 	d.contents(r, def)
 	r.Paper = d.paper(def.Paper)
@@ -87,6 +90,11 @@ func (d *data) overview(r *Report) {
 			r.Levels[s.Verdict.Level]++
 			verdicts = append(verdicts, *s.Verdict)
 		}
+		if s.Usage != nil {
+			for _, text := range s.Usage.Missing {
+				r.unseen(text, 1)
+			}
+		}
 		r.probe(s)
 		r.fail(s)
 	}
@@ -114,6 +122,7 @@ func (r *Report) fail(s *result.Sample) {
 	if s.Failure == "" {
 		return
 	}
+	r.failed++
 	text := clip(Clean(s.Failure), 1000)
 	i := slices.IndexFunc(r.Failures, func(f Failure) bool { return f.Text == text && f.Probe == name(s.Probe) })
 	if i < 0 {

@@ -31,7 +31,7 @@ func (d *data) figure(def definition.Figure) (*Figure, string) {
 	}
 	groups := d.pick(def.Source, dims)
 	if len(groups) == 0 {
-		return nil, nothing(def.Source)
+		return nil, d.nothing(def.Source)
 	}
 	unit, factor := display(def.Unit, groups, def.Source)
 	f := &Figure{Title: cmp.Or(name(def.Title), metricTitle(def.Source)), Kind: def.Kind, Legend: name(strings.Join(def.Series, ", ")), Fidelity: fidelity(groups),
@@ -57,12 +57,17 @@ func (d *data) figure(def definition.Figure) (*Figure, string) {
 	return f, ""
 }
 
-func nothing(src definition.Source) string {
+// nothing says that there are no values, and why, where the watch has said it.
+func (d *data) nothing(src definition.Source) string {
 	what := metricTitle(src)
 	if len(src.Where) > 0 {
 		what += " where " + name(describe(src.Where))
 	}
-	return what + " was not measured"
+	what += " was not measured"
+	if why := d.lacking(src.Metric); why != "" {
+		what += ": " + why
+	}
+	return what
 }
 
 // figureDefaults fills in what the definition leaves open.

@@ -9,7 +9,7 @@ import (
 	"trivet.dev/trivet/bench/stats"
 )
 
-// Number writes a number with four significant digits, and all digits of greater whole numbers.
+// Number writes a number with four significant digits, and all digits of greater whole numbers, in groups from 10,000 on.
 func Number(v float64) string {
 	magnitude := math.Abs(v)
 	switch {
@@ -22,10 +22,32 @@ func Number(v float64) string {
 	}
 	digits := max(0, 3-int(math.Floor(math.Log10(magnitude))))
 	s := strconv.FormatFloat(v, 'f', digits, 64)
+	if magnitude >= 1e4 {
+		return grouped(s)
+	}
 	if strings.Contains(s, ".") && v == math.Trunc(v) {
 		s = strings.TrimRight(strings.TrimRight(s, "0"), ".")
 	}
 	return s
+}
+
+// narrow is the space between thousands; a comma would be taken for that between the ends of an interval.
+const narrow = "\u202f"
+
+// grouped writes a whole number with its thousands apart.
+func grouped(s string) string {
+	first := len(s) % 3
+	if s[0] == '-' && first == 1 {
+		first = 4
+	}
+	out := s[:first]
+	for i := first; i < len(s); i += 3 {
+		if out != "" {
+			out += narrow
+		}
+		out += s[i : i+3]
+	}
+	return out
 }
 
 // Interval writes an interval, its values multiplied by a factor.

@@ -22,8 +22,10 @@ type Report struct {
 	Topology    string
 	Factors     []result.Factor
 	Probes      []Probe
-	Runs, Done  int // that there were to be, and that there are
-	Repetitions int // the most of any cell
+	Runs, Done  int  // that there were to be, and that there are
+	Repetitions int  // the most of any cell
+	Wanted      int  // repetitions that the experiment has, where fewer were to be made
+	Quick       bool // few levels, to see that all works
 	Samples     int
 	Interrupted bool
 
@@ -34,7 +36,9 @@ type Report struct {
 	Levels   map[environment.Level]int // samples by verdict
 	Reasons  []Reason                  // that were given for doubtful and bad ones
 	Failures []Failure
+	failed   int // samples
 	Warnings warned
+	Unseen   []Unseen // what could not be watched
 	Outliers []Outlier
 
 	Environment environment.Record
@@ -52,6 +56,12 @@ type Probe struct {
 type Reason struct {
 	Level   environment.Level
 	Code    string
+	Text    string
+	Samples int
+}
+
+// Unseen is what the machine did not tell: in some samples, or (0) of its environment.
+type Unseen struct {
 	Text    string
 	Samples int
 }
@@ -198,10 +208,14 @@ func (r *Report) ByLevel() (out []Fidelity) {
 	return out
 }
 
-// FailedSamples counts those that failed.
-func (r *Report) FailedSamples() (n int) {
+// FailedSamples counts those that failed, whether their reasons are listed or not.
+func (r *Report) FailedSamples() int { return r.failed }
+
+// UnlistedFailures counts those of FailedSamples whose reasons are not in Failures: there are too many different ones.
+func (r *Report) UnlistedFailures() int {
+	n := r.failed
 	for _, f := range r.Failures {
-		n += len(f.Runs)
+		n -= len(f.Runs)
 	}
 	return n
 }

@@ -18,6 +18,28 @@ type Paper struct {
 	Trends       []Trend
 }
 
+// Counted is how many statements came to something.
+type Counted struct {
+	Outcome Outcome
+	Count   int
+}
+
+// Outcomes counts the statements by what came of them.
+func (p *Paper) Outcomes() (out []Counted) {
+	for _, outcome := range []Outcome{Holds, Fails, CannotTell, NotMeasured} {
+		n := 0
+		for _, t := range p.Trends {
+			if t.Outcome == outcome {
+				n++
+			}
+		}
+		if n > 0 {
+			out = append(out, Counted{outcome, n})
+		}
+	}
+	return out
+}
+
 // Published is a number of theirs, with ours.
 type Published struct {
 	Metric, Where string

@@ -165,6 +165,22 @@ func TestNothing(t *testing.T) {
 	}
 }
 
+// TestManyFailures proves that all failed samples are counted, also where there are more different reasons than a page lists.
+func TestManyFailures(t *testing.T) {
+	var samples []result.Sample
+	for run := 1; run <= 700; run++ {
+		samples = append(samples, result.Sample{Run: run, Cell: "all", Probe: "ping", Kind: "ping", Failure: fmt.Sprintf("process %d ended", run)})
+	}
+	r := build(t, reporttest.Header(), samples)
+	if r.FailedSamples() != 700 || len(r.Failures) != 500 || r.UnlistedFailures() != 200 {
+		t.Errorf("%d failed, %d reasons are listed, %d are not", r.FailedSamples(), len(r.Failures), r.UnlistedFailures())
+	}
+	var text strings.Builder
+	if err := r.WriteText(&text); err != nil || !strings.Contains(text.String(), "700 failed") {
+		t.Errorf("it says %q, %v", text.String(), err)
+	}
+}
+
 // TestText proves that a terminal gets numbers under their heads, with marks of those that are not to be trusted.
 func TestText(t *testing.T) {
 	var b strings.Builder

@@ -31,7 +31,7 @@ func (d *data) table(def definition.Table) (*Table, string) {
 	}
 	groups := d.pick(def.Source, slices.Concat(def.Rows, def.Columns))
 	if len(groups) == 0 {
-		return nil, nothing(def.Source)
+		return nil, d.nothing(def.Source)
 	}
 	unit, factor := display(def.Unit, groups, def.Source)
 	t := &Table{Title: cmp.Or(name(def.Title), metricTitle(def.Source)), Unit: unit, Fidelity: fidelity(groups)}

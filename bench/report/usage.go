@@ -14,6 +14,38 @@ import (
 // usagePrefix begins the metrics that come from the watch over the machine.
 const usagePrefix = "usage."
 
+// lacking is why a counter of the watch has no values; "" where that is not known.
+func (d *data) lacking(metric string) string {
+	counter, ok := strings.CutPrefix(metric, usagePrefix+"perf.")
+	if !ok {
+		return ""
+	}
+	for i := range d.counted {
+		if u := d.counted[i].Usage; u != nil {
+			for _, text := range u.Missing {
+				if why, ok := strings.CutPrefix(text, "perf event "+counter+": "); ok {
+					return name(why)
+				}
+			}
+		}
+	}
+	return ""
+}
+
+// unseen adds what could not be watched or read, with the samples that it is missing in; 0 are all.
+func (r *Report) unseen(text string, samples int) {
+	text = clip(Clean(text), 300)
+	i := slices.IndexFunc(r.Unseen, func(u Unseen) bool { return u.Text == text })
+	if i < 0 {
+		if len(r.Unseen) >= maxListed {
+			return
+		}
+		r.Unseen = append(r.Unseen, Unseen{Text: text})
+		i = len(r.Unseen) - 1
+	}
+	r.Unseen[i].Samples += samples
+}
+
 // measurements are those of a metric.
 func measurements(s *result.Sample, metric string) (out []result.Measurement) {
 	if rest, ok := strings.CutPrefix(metric, usagePrefix); ok {

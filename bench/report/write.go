@@ -151,7 +151,7 @@ func (t *Table) caption() string {
 var latexSigns = map[rune]string{
 	'\\': `\textbackslash{}`, '{': `\{`, '}': `\}`, '$': `\$`, '&': `\&`, '#': `\#`, '%': `\%`, '_': `\_`, '~': `\textasciitilde{}`, '^': `\textasciicircum{}`,
 	'<': `\textless{}`, '>': `\textgreater{}`, '|': `\textbar{}`, '"': `{\char34}`, '`': `{\char96}`, '\'': `'{}`,
-	'–': `--`, '—': `---`, '−': `$-$`, '…': `\ldots{}`, '±': `$\pm$`, '→': `$\rightarrow$`, '≤': `$\leq$`, '≥': `$\geq$`, 'µ': `$\mu$`, 'τ': `$\tau$`, 'δ': `$\delta$`, '×': `$\times$`, '·': `$\cdot$`,
+	'–': `--`, '—': `---`, '−': `$-$`, '…': `\ldots{}`, '±': `$\pm$`, '→': `$\rightarrow$`, '≤': `$\leq$`, '≥': `$\geq$`, 'µ': `$\mu$`, 'τ': `$\tau$`, 'δ': `$\delta$`, '×': `$\times$`, '\u202f': `\,`, '·': `$\cdot$`,
 }
 
 // EscapeLaTeX writes a text so that LaTeX shows it, and does nothing else. What the usual fonts lack is a question mark.
@@ -181,6 +181,9 @@ func (r *Report) WriteText(to io.Writer) error {
 	}
 	if n := r.FailedSamples(); n > 0 {
 		fmt.Fprintf(&b, ", %d failed", n)
+	}
+	if r.Wanted > 0 {
+		fmt.Fprintf(&b, "; repetitions: %d of the experiment's %d", r.Repetitions, r.Wanted)
 	}
 	fmt.Fprintln(&b)
 	for i := range r.Tables {

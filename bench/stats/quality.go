@@ -5,6 +5,8 @@ import (
 	"math"
 
 	"gonum.org/v1/gonum/stat"
+
+	"trivet.dev/trivet/internal/words"
 )
 
 // Outlier is a value far from the others (Tukey's fences: more than 1.5 times the
@@ -71,7 +73,7 @@ func Warnings(xs []float64) (out []Warning) {
 	n := len(xs)
 	add := func(code, format string, args ...any) { out = append(out, Warning{code, fmt.Sprintf(format, args...)}) }
 	if n < fewValues {
-		add(WarnSmall, "%d values are too few for an interval or a test; take at least %d, better 10", n, fewValues)
+		add(WarnSmall, "too few for an interval or a test: %s; take at least %d, better 10", words.Plural(n, "value"), fewValues)
 	}
 	switch {
 	case n < 2:

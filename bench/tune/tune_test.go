@@ -219,6 +219,15 @@ func asRoot(t *testing.T) {
 	}
 }
 
+// lacking skips a test for what the machine does not have; where it is promised to have everything, that is a failure.
+func lacking(t *testing.T, format string, args ...any) {
+	t.Helper()
+	if os.Getenv("TRIVET_FULL_KERNEL") == "1" {
+		t.Fatalf(format, args...)
+	}
+	t.Skipf(format, args...)
+}
+
 // bed is a small machine of its own: cgroups with a lab's node, its daemon, and something that is none of them.
 type bed struct {
 	groups, mounts      local.Cgroups
@@ -233,11 +242,11 @@ func newBed(t *testing.T) *bed {
 	asRoot(t)
 	real, err := local.FindCgroups()
 	if err != nil {
-		t.Skip(err)
+		lacking(t, "%v", err)
 	}
 	b := &bed{mounts: real, file: filepath.Join(t.TempDir(), "tuned.json")}
 	if b.all, err = online(); err != nil || len(b.all) < 2 {
-		t.Skipf("one processor (%s) cannot be shared out", b.all)
+		lacking(t, "one processor (%s) cannot be shared out", b.all)
 	}
 	name := fmt.Sprintf("trivet-test-%d", os.Getpid())
 	switch {
@@ -255,7 +264,7 @@ func newBed(t *testing.T) *bed {
 		}
 		makeGroups(t, filepath.Join(b.groups.CPUSet, "trivet"), filepath.Join(b.groups.CPUSet, "trivet/x"), filepath.Join(b.groups.CPUSet, "trivet/x/h1"))
 	default:
-		t.Skip("no cpuset controller is mounted here")
+		lacking(t, "no cpuset controller is mounted here")
 	}
 	makeGroups(t, filepath.Join(b.groups.V2, "rest"), filepath.Join(b.groups.V2, "trivet"), filepath.Join(b.groups.V2, "trivet/x"), filepath.Join(b.groups.V2, "trivet/x/h1"))
 	b.node, b.daemon, b.other = b.sleep(t, "trivet/x/h1"), b.sleep(t, "rest"), b.sleep(t, "rest")
@@ -266,18 +275,18 @@ func newBed(t *testing.T) *bed {
 // version2Root makes a partition for the test: partitions are made in partitions only.
 func version2Root(t *testing.T, root string, b *bed) string {
 	if len(b.all) < 3 {
-		t.Skip("two processors for the test and one for the rest of the machine are needed")
+		lacking(t, "two processors for the test and one for the rest of the machine are needed")
 	}
 	b.all = b.all[len(b.all)-2:]
 	top := filepath.Join(filepath.Dir(root), "cgroup.subtree_control")
 	if !has(top, "cpuset") {
-		t.Skip("the machine's groups have no cpusets of their own, and a test does not change that")
+		lacking(t, "the machine's groups have no cpusets of their own, and a test does not change that")
 	}
 	makeGroups(t, root)
 	put(t, filepath.Join(root, "cpuset.cpus"), b.all.String())
 	put(t, filepath.Join(root, "cpuset.cpus.partition"), "root")
 	if !has(filepath.Join(root, "cpuset.cpus.partition"), "root") {
-		t.Skip("the kernel makes no partition for the test")
+		lacking(t, "the kernel makes no partition for the test")
 	}
 	return root
 }

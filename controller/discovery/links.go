@@ -241,9 +241,10 @@ func (a *App) lose(w *way) {
 		return
 	}
 	w.gone = true
-	last := len(a.ways) - 1
-	a.ways[w.pos], a.ways[w.pos].pos, a.ways[last] = a.ways[last], w.pos, nil
-	a.ways = a.ways[:last]
+	last := a.ways[len(a.ways)-1]
+	a.ways[w.pos], last.pos = last, w.pos
+	a.ways[len(a.ways)-1] = nil
+	a.ways = a.ways[:len(a.ways)-1]
 	delete(a.stale, w)
 	is := func(x *way) bool { return x == w }
 	w.from.out, w.to.in = slices.DeleteFunc(w.from.out, is), slices.DeleteFunc(w.to.in, is)

@@ -1,7 +1,7 @@
 // Package bench measures what the README says of Trivet's speed and truth, side
 // by side with Mininet where it can be. It runs only when asked:
 //
-//	make bench                                      everything, about 45 minutes
+//	make bench                                      everything, and experiments/own
 //	go test ./test/bench -run UpDown -pairs 5 -v    one table
 //
 // Figures are medians with their spread; nothing here fails for being slow.

@@ -237,6 +237,21 @@ func TestBenchInterrupted(t *testing.T) {
 	m.unchanged(before)
 }
 
+// TestBenchBudget proves that a budget gives fewer repetitions and says so, also in the result, which is resumed without a word of it; and
+// that one which is too small for one repetition is refused with the time that it takes.
+func TestBenchBudget(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	file := m.file("x.yaml", "topology: {nodes: {\"h[1-2]\": host}, links: [h1 -- h2]}\nprobes: [ping: {from: h1, to: h2, count: 6, interval: 100ms}]\nrepetitions: 50\n")
+	out := filepath.Join(m.dir, "x.jsonl")
+	said := m.ok("bench", "run", file, "--out", out, "--budget", "5s")
+	contains(t, said, "of the file's 50 repetitions)", " 0 failed, 0 left")
+	header := m.sh("head -n 1 " + out)
+	contains(t, header, `"repetitions_wanted":50`)
+	contains(t, m.ok("bench", "run", file, "--out", out, "--resume"), "of the file's 50 repetitions)", " 0 failed, 0 left")
+	contains(t, m.want(1, "bench", "run", file, "--dry-run", "--budget", "1ms").err, "one repetition of each cell takes about")
+}
+
 // TestBenchAsked proves that a plan is shown without root's part of it, that everything wrong with a file is told, and that what can be
 // asked for is listed.
 func TestBenchAsked(t *testing.T) {

@@ -13,10 +13,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// slewed is the least that a clock shows of the time that has passed, while it is being set (adjtimex(2): 500 ppm).
+const slewed = 1 - 500e-6
+
 // rtt is the least round trip time of a few pings, in milliseconds.
 func (m *machine) rtt(a, b string) float64 {
 	m.t.Helper()
-	p := jsonOf[pings](m, "ping", a, b, "-c", "4", "-i", "20ms", "--timeout", "5s")
+	p := jsonOf[pings](m, "ping", a, b, "-c", "4", "-i", "20ms", "--timeout", "30s")
 	return p.RTT.Min
 }
 
@@ -40,7 +43,7 @@ links: [s1 -- h1, s2 -- h2, s1 -- s2, s2 -- r1, r1 -- h3]
 				}
 				stateBefore := cut(state(), "@if")
 				m.ok("link", "set", link, "delay=20ms")
-				if ms := m.rtt("h1", "h3"); ms < 40 || ms > 400 {
+				if ms := m.rtt("h1", "h3"); ms < 40*slewed || ms > 400 {
 					t.Errorf("%s has a delay of 20 ms; a ping over it took %g ms", link, ms)
 				}
 				m.ok("link", "set", link, "delay=none", "bandwidth=50mbit")
@@ -56,7 +59,7 @@ links: [s1 -- h1, s2 -- h2, s1 -- s2, s2 -- r1, r1 -- h3]
 					t.Errorf("%s is down, and a ping over it: %s", link, r)
 				}
 				m.ok("link", "set", link, "up")
-				m.ok("ping", "h1", "h3", "-c", "1", "--timeout", "5s")
+				m.ok("ping", "h1", "h3", "-c", "1", "--timeout", "30s")
 				m.pingAll(6)
 				if now := cut(state(), "@if"); now != stateBefore {
 					t.Errorf("%s was down and up; before:\n%s\nafter:\n%s", link, stateBefore, now)
@@ -86,9 +89,9 @@ func TestLinkOfRing(t *testing.T) {
 			m.up("ring,4", "--datapath", datapath)
 			for _, link := range []string{"s1-s2", "s2-s3", "s3-s4", "s4-s1"} {
 				m.ok("link", "set", link, "down")
-				m.pingAll(12, "--timeout", "5s")
+				m.pingAll(12)
 				m.ok("link", "set", link, "up")
-				m.pingAll(12, "--timeout", "5s")
+				m.pingAll(12)
 			}
 		})
 	}
@@ -149,7 +152,7 @@ func TestApply(t *testing.T) {
 	done := m.ok("apply", file)
 	contains(t, done, "3 changes made")
 	m.pingAll(12)
-	if ms := m.rtt("h1", "h4"); ms < 40 {
+	if ms := m.rtt("h1", "h4"); ms < 40*slewed {
 		t.Errorf("the new delay: %g ms", ms)
 	}
 	if now := identity(); now != was {
@@ -183,7 +186,7 @@ func TestCapture(t *testing.T) {
 				out := m.startOutput(cmd)
 				out.waitFor(t, "capturing")
 				eventually(t, "the capture has begun", func() bool { info, err := os.Stat(file); return err == nil && info.Size() >= 24 })
-				m.ok("ping", "h1", "h2", "-c", "3", "-i", "10ms", "--timeout", "5s")
+				m.ok("ping", "h1", "h2", "-c", "3", "-i", "10ms", "--timeout", "30s")
 				eventually(t, "the packets are in the file", func() bool { info, _ := os.Stat(file); return info.Size() > 24+6*90 })
 				must(t, cmd.Process.Signal(unix.SIGINT))
 				wait(t, cmd)
@@ -308,7 +311,7 @@ func TestPrompt(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
 	m.up("minimal", "--datapath", "bridge")
-	r := m.runIn(strings.NewReader("nodes\nh1 ping -c1 -W5 h2\npingall\nlink s1 h1 down\nh9 true\nexit\n"), "cli")
+	r := m.runIn(strings.NewReader("nodes\nh1 ping -c1 -W30 h2\npingall\nlink s1 h1 down\nh9 true\nexit\n"), "cli")
 	contains(t, r.out+r.err, "h1", "1 packets transmitted, 1 received", "0 % lost", "h9")
 	contains(t, lineWith(m.ok("inspect"), "h1-s1")+lineWith(m.ok("inspect"), "s1-h1"), "down")
 }
@@ -327,7 +330,7 @@ func TestOutside(t *testing.T) {
 	before := m.snapshot()
 	m.up(m.file("o.yaml", "datapath: bridge\nnodes: {s1: switch, h1: host, h2: host, nat0: nat}\nlinks: [s1 -- h1, s1 -- h2, s1 -- nat0]\n"))
 	m.pingAll(2)
-	m.ok("ping", "h1", "198.51.100.2", "-c", "2", "-i", "10ms", "--timeout", "5s")
+	m.ok("ping", "h1", "198.51.100.2", "-c", "2", "-i", "10ms", "--timeout", "30s")
 	m.ok("down")
 	m.unchanged(before)
 }

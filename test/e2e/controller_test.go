@@ -3,7 +3,6 @@ package e2e
 import (
 	"os/exec"
 	"testing"
-	"time"
 )
 
 // TestController proves that the built-in controller brings up labs in which every host
@@ -22,12 +21,7 @@ func TestController(t *testing.T) {
 			m.pingAll(c.hosts * (c.hosts - 1))
 			if c.what == "ring,5" {
 				m.ok("link", "set", "s1-s2", "down")
-				healed := func() bool { return m.run("ping", "--all", "--timeout", "1s").code == 0 }
-				for deadline := time.Now().Add(20 * time.Second); !healed(); {
-					if time.Now().After(deadline) {
-						t.Fatal("the ring does not heal")
-					}
-				}
+				eventually(t, "the ring heals", func() bool { return m.run("ping", "--all", "--timeout", "1s").code == 0 })
 			}
 			contains(t, m.ok("down"), "nothing left")
 			m.unchanged(before)
@@ -56,15 +50,13 @@ func TestControllerKilled(t *testing.T) {
 		return func() bool { return m.run("exec", "h1", "--", "ping", "-c1", "-W1", to).code == 0 }
 	}
 	eventually(t, "h1 reaches h2", reached("h2"))
-	pings := m.command(trivet, "exec", "h1", "--", "ping", "-q", "-i", "0.05", "-c", "200", "h2")
-	out := m.startOutput(pings)
-	time.Sleep(time.Second)
+	pings := m.stream("h1", "0.05", "10.0.0.2")
 	kill(first)
-	time.Sleep(time.Second)
+	pings.more(20)
 	second := start()
 	eventually(t, "h1 reaches h3", reached("h3"))
-	wait(t, pings)
-	contains(t, out.String(), " 0% packet loss")
+	pings.more(20)
+	pings.unbroken("the controller's death and return")
 	m.pingAll(12)
 	m.ok("down")
 	kill(second)

@@ -11,10 +11,10 @@ func TestWithoutBPF(t *testing.T) {
 	before := m.snapshot()
 	contains(t, m.run("doctor").out, "embedded switches forward in user space")
 	contains(t, m.up("linear,3"), "embedded switches forward in user space")
-	m.pingAll(6, "--timeout", "10s")
+	m.pingAll(6)
 	m.killDaemon()
 	contains(t, m.ok("resume"), "embedded switches forward in user space")
-	m.pingAll(6, "--timeout", "10s")
+	m.pingAll(6)
 	m.ok("down")
 	m.unchanged(before)
 }

@@ -52,7 +52,7 @@ func TestRealRouters(t *testing.T) {
 				file = m.file("lab.yaml", strings.NewReplacer("r[1-3]\": {router: {datapath: frr, ospf: area 0}}", "r[2-3]\": {router: {datapath: frr, ospf: area 0}}\n  r1: {router: {datapath: frr, ospf: area 1}}",
 					"bird, ospf: area 0", "bird, ospf: area 2", "LINKS", links).Replace(realRouters))
 			}
-			m.up(file, "--wait", "40s")
+			m.up(file)
 			m.pingAll(12)
 			contains(t, m.exec("r2", "vtysh -c 'show ip ospf neighbor'"), "Full")
 			contains(t, m.exec("r4", "birdc show ospf neighbors"), "Full")
@@ -72,7 +72,7 @@ func TestRealRoutersHeal(t *testing.T) {
 	m := newMachine(t)
 	m.withDaemons()
 	before := m.snapshot()
-	m.up(m.realRouters("  - r1 -- r2 -- r3 -- r4 -- r1\n"), "--wait", "40s")
+	m.up(m.realRouters("  - r1 -- r2 -- r3 -- r4 -- r1\n"))
 	hops := func(want string) func() bool { // the TTL of an answer tells how many routers it has met
 		return func() bool {
 			return strings.Contains(m.run("exec", "-n", "h1", "--", "ping", "-c1", "-W1", "h4").out, "ttl="+want)
@@ -106,7 +106,7 @@ func TestRealRoutersDaemonDies(t *testing.T) {
 	m := newMachine(t)
 	m.withDaemons()
 	before := m.snapshot()
-	m.up(m.realRouters("  - r1 -- r2 -- r3 -- r4\n"), "--wait", "40s")
+	m.up(m.realRouters("  - r1 -- r2 -- r3 -- r4\n"))
 	m.kill("*_[_]daemon*")
 	if n := len(m.pids("lib/frr/ospf[d]")); n != 3 {
 		t.Errorf("%d processes of ospfd run", n)

@@ -201,7 +201,7 @@ func (x *interop) killDaemons(node string) string {
 func (x *interop) play(s scenario) {
 	x.t.Helper()
 	start := time.Now()
-	x.ok("up", "--wait", "40s", x.path())
+	x.ok("up", "--wait", "3m", x.path())
 	x.holds("up")
 	x.row.up = time.Since(start)
 	x.agree()

@@ -35,13 +35,13 @@ links: [s1 -- h1, s2 -- h2, s1 -- s2]
 			for host, address := range map[string]string{"h1": "10.9.0.1/24", "h2": "10.9.0.2/24"} {
 				m.exec(host, "ip link add link "+host+"-eth0 name tagged type vlan id 10 && ip addr add "+address+" dev tagged && ip link set tagged up")
 			}
-			contains(t, m.exec("h1", "ping -c 2 -W 5 10.9.0.2"), " 0% packet loss")
+			contains(t, m.exec("h1", "ping -c 2 -W 30 10.9.0.2"), " 0% packet loss")
 			contains(t, m.exec("h1", "cat /proc/self/cgroup"), "0::/trivet/"+m.name+"/h1")
 			if limit := m.exec("h1", "cat /sys/fs/cgroup$(cut -d: -f3 /proc/self/cgroup)/cpu.max"); strings.TrimSpace(limit) != "50000 100000" {
 				t.Error("half a processor became ", limit)
 			}
 			m.ok("link", "set", "s1-s2", "delay=20ms")
-			if p := jsonOf[pings](m, "ping", "h1", "h2", "-c", "10", "-i", "50ms", "--timeout", "5s"); p.RTT == nil || p.RTT.Min < 39 || p.RTT.Min > 60 {
+			if p := jsonOf[pings](m, "ping", "h1", "h2", "-c", "10", "-i", "50ms", "--timeout", "30s"); p.RTT == nil || p.RTT.Min < 39 || p.RTT.Min > 60 {
 				t.Errorf("20 ms each way: %+v", p.RTT)
 			}
 			m.ok("down")

@@ -203,7 +203,7 @@ func TestExternalInterface(t *testing.T) {
 			before := m.snapshot()
 			m.up(m.file("e.yaml", "nodes: {\"h[1-2]\": host, s1: {switch: {datapath: "+datapath+"}}}\nlinks: [\"s1 -- h[1-2]\", \"s1 -- interface:ext0\"]\n"))
 			m.pingAll(2)
-			m.ok("ping", "h1", "10.0.0.99", "-c", "2", "-i", "10ms", "--timeout", "5s")
+			m.ok("ping", "h1", "10.0.0.99", "-c", "2", "-i", "10ms", "--timeout", "30s")
 			m.ok("down")
 			eventually(t, "the machine is as it was", func() bool { return m.snapshot().differs(before) == "" })
 		})

@@ -24,10 +24,10 @@ type pings struct {
 	} `json:"pairs"`
 }
 
-// pingAll lets all hosts of the lab ping each other: pairs requests, each answered.
+// pingAll lets all hosts of the lab ping each other: pairs requests, each answered, however late on a busy machine.
 func (m *machine) pingAll(pairs int, flags ...string) pings {
 	m.t.Helper()
-	p := jsonOf[pings](m, append([]string{"ping", "--all"}, flags...)...)
+	p := jsonOf[pings](m, append([]string{"ping", "--all", "--timeout", "30s"}, flags...)...)
 	if p.Sent != pairs || p.Received != pairs || p.Loss != 0 || len(p.Pairs) != pairs {
 		m.t.Fatalf("want %d pings, all answered: %d sent, %d received, loss %g, %d pairs", pairs, p.Sent, p.Received, p.Loss, len(p.Pairs))
 	}
@@ -67,7 +67,7 @@ func TestGenerators(t *testing.T) {
 			contains(t, m.up(append(strings.Fields(c.flags), c.what)...), "up in")
 			m.pingAll(c.hosts * (c.hosts - 1))
 			if strings.Contains(c.flags, "ipv6") {
-				m.pingAll(c.hosts*(c.hosts-1), "-6", "--timeout", "5s")
+				m.pingAll(c.hosts*(c.hosts-1), "-6")
 			}
 			contains(t, m.ok("down"), "nothing left")
 			m.unchanged(before)
@@ -109,12 +109,12 @@ func TestRouters(t *testing.T) {
 	m.up("line,5", "--nodes", "router", "--ipv6", "assigned")
 	m.pingAll(2)
 	m.pingAll(2, "-6")
-	out := m.exec("h1", "ping -c1 -W5 h2")
+	out := m.exec("h1", "ping -c1 -W30 h2")
 	contains(t, out, "ttl=59") // 64 less five routers
-	out = m.exec("h1", "ping -6 -c1 -W5 h2")
+	out = m.exec("h1", "ping -6 -c1 -W30 h2")
 	contains(t, out, "ttl=59")
 	for hop := 1; hop <= 5; hop++ {
-		r := m.run("exec", "-n", "h1", "--", "ping", "-4", "-c1", "-W5", "-t", fmt.Sprint(hop), "h2")
+		r := m.run("exec", "-n", "h1", "--", "ping", "-4", "-c1", "-W30", "-t", fmt.Sprint(hop), "h2")
 		contains(t, strings.ToLower(r.out), fmt.Sprintf("from r%d", hop), "time to live exceeded")
 	}
 	m.ok("down")
@@ -151,8 +151,8 @@ func TestExamples(t *testing.T) {
 			before := m.snapshot()
 			m.up(append(strings.Fields(c.flags), example(c.file))...)
 			if c.big { // 18,360 pairs: the corners do
-				m.ok("ping", "h1", "h2", "-c", "2")
-				m.ok("ping", "h3", fmt.Sprint("h", c.hosts), "-c", "2")
+				m.ok("ping", "h1", "h2", "-c", "2", "--timeout", "30s")
+				m.ok("ping", "h3", fmt.Sprint("h", c.hosts), "-c", "2", "--timeout", "30s")
 			} else {
 				m.pingAll(c.hosts * (c.hosts - 1))
 			}
@@ -169,7 +169,7 @@ func TestTwoSites(t *testing.T) {
 	m := newMachine(t)
 	before := m.snapshot()
 	m.up(example("two-sites.yaml"))
-	p := jsonOf[pings](m, "ping", "h1", "h8", "-c", "5", "-i", "50ms")
+	p := jsonOf[pings](m, "ping", "h1", "h8", "-c", "5", "-i", "50ms", "--timeout", "30s")
 	if p.RTT == nil || p.RTT.Min < 12 { // twice 10 ms, with a jitter of 1 ms each
 		t.Errorf("a ping over a link of 10 ms: %+v", p.RTT)
 	}

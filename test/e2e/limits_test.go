@@ -26,6 +26,9 @@ func TestLimits(t *testing.T) {
 	m.ok("up", "--name", m.name+"a", "single,2", "--datapath", "bridge")
 	first := kernelLimit(t)
 	hosts := int(math.Sqrt(float64(first))) + 10 // more pairs than the machine allows for
+	if hosts > 1000 {
+		t.Skipf("another lab has raised the limit to %d; a bridge has not so many ports", first)
+	}
 	m.ok("up", "--name", m.name+"b", "single,"+strconv.Itoa(hosts), "--datapath", "bridge")
 	second := kernelLimit(t)
 	if first < before || second < hosts*(hosts-1) {

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -30,6 +31,8 @@ type machine struct {
 	init *exec.Cmd
 	env  []string
 
+	started *children
+
 	shared bool // the network is that of the tests' own machine, in which others may be at work
 }
 
@@ -44,7 +47,7 @@ func sharedMachine(t *testing.T) *machine { return startMachine(t, 0) }
 
 func startMachine(t *testing.T, network uintptr) *machine {
 	t.Helper()
-	m := &machine{t: t, name: fmt.Sprintf("e2e%d-%d", os.Getpid(), machines.Add(1)), dir: t.TempDir(), shared: network == 0}
+	m := &machine{t: t, name: fmt.Sprintf("e2e%d-%d", os.Getpid(), machines.Add(1)), dir: t.TempDir(), started: &children{}, shared: network == 0}
 	_ = os.Chmod(m.dir, 0o755)
 	m.init = exec.Command("/proc/self/exe")
 	m.init.Env = append(os.Environ(), initVariable+"=1")
@@ -57,6 +60,7 @@ func startMachine(t *testing.T, network uintptr) *machine {
 	must(t, m.init.Start())
 	t.Cleanup(func() {
 		life.Close()
+		m.started.reap()
 		_ = m.init.Wait()
 		m.cleanCgroups()
 	})
@@ -154,7 +158,30 @@ func (m *machine) command(name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-func (m *machine) start(cmd *exec.Cmd) error { return m.inside(cmd.Start) }
+func (m *machine) start(cmd *exec.Cmd) error {
+	err := m.inside(cmd.Start)
+	if err == nil {
+		m.started.mu.Lock()
+		m.started.list = append(m.started.list, cmd)
+		m.started.mu.Unlock()
+	}
+	return err
+}
+
+// children is what was started in a machine.
+type children struct {
+	mu   sync.Mutex
+	list []*exec.Cmd
+}
+
+// reap waits for what a test that failed has not waited for: until then the machine's first process cannot end.
+func (c *children) reap() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, cmd := range c.list {
+		go func() { _, _ = cmd.Process.Wait() }()
+	}
+}
 
 type result struct {
 	args     string
@@ -167,7 +194,7 @@ func (r result) String() string {
 }
 
 // commandTime bounds each command: nothing here takes so long unless it hangs.
-const commandTime = time.Minute
+const commandTime = 4 * time.Minute
 
 // wait waits for a command that was started, and ends one that hangs.
 func wait(t *testing.T, cmd *exec.Cmd) {
@@ -183,7 +210,7 @@ func (m *machine) do(cmd *exec.Cmd) result {
 	m.t.Helper()
 	var out, errOut bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errOut
-	cmd.WaitDelay = 5 * time.Second
+	cmd.WaitDelay = time.Minute
 	must(m.t, m.start(cmd))
 	wait(m.t, cmd)
 	code := cmd.ProcessState.ExitCode()
@@ -230,10 +257,10 @@ func (m *machine) sh(script string) string {
 	return strings.TrimSpace(r.out)
 }
 
-// up brings a lab up under the machine's name.
+// up brings a lab up under the machine's name, however long its controller takes.
 func (m *machine) up(args ...string) string {
 	m.t.Helper()
-	return m.ok(append([]string{"up", "--name", m.name}, args...)...)
+	return m.ok(append([]string{"up", "--name", m.name, "--wait", "3m"}, args...)...)
 }
 
 // exec runs a shell command in a node, which must succeed.
@@ -263,7 +290,7 @@ func jsonOf[T any](m *machine, args ...string) (v T) {
 // eventually waits until a condition holds; what it waits for takes milliseconds unless it never happens.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for end := time.Now().Add(60 * time.Second); !holds(); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(3 * time.Minute); !holds(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("this does not come true: ", what)
 		}

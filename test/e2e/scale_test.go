@@ -28,7 +28,7 @@ func TestManyRoutingNodes(t *testing.T) {
 	const across = 21 // 10 rows, 10 columns, and the last router
 	ping("h11x11", across)
 	ping("h2x2", 3)
-	m.ok("ping", "h6x6", "h16x16", "--timeout", "20s")
+	m.ok("ping", "h6x6", "h16x16", "--timeout", "30s")
 	links := []string{"r1x1-r1x2", "r1x1-r2x1", "r1x20-r1x1", "r20x1-r1x1"}
 	for _, l := range links[:3] {
 		m.ok("link", "set", l, "down")
@@ -66,7 +66,7 @@ links:
   - "r[1-50] -- r[2-50,1]"
   - "r[1-12] -- r[25-36]"
   - [r1 -- frr, h1 -- r20, h2 -- frr]
-`), "--wait", "60s")
+`))
 	eventually(t, "FRR has all routes", func() bool { return m.routesInKernel("frr") == 65 })
 	before := m.descriptions("r1")
 	result := jsonOf[struct{ Flaps, Links int }](m, "link", "flap", "--rate", "10", "--for", "2s", "--down", "500ms")
@@ -82,7 +82,7 @@ links:
 	}
 	eventually(t, "FRR's database is the area's", func() bool { return maps.Equal(m.ownLSAs(), m.lsasOfFRR("frr")) })
 	eventually(t, "FRR has all routes again", func() bool { return m.routesInKernel("frr") == 65 })
-	m.ok("ping", "h1", "h2", "--timeout", "20s")
+	m.ok("ping", "h1", "h2", "--timeout", "30s")
 	if after := m.descriptions("r1"); after != before {
 		t.Errorf("the adjacency with FRR has begun anew: r1 had sent %d Database Descriptions, and now %d", before, after)
 	}
@@ -140,11 +140,11 @@ func TestBigArea(t *testing.T) {
 	m := newMachine(t)
 	m.withDaemons()
 	before := m.snapshot()
-	m.up(example("big-area.yaml"), "--wait", "2m")
+	m.up(example("big-area.yaml"))
 	for _, router := range []string{"frr", "bird"} {
 		eventually(t, router+" has the routes to 2,005 networks", func() bool { return m.routesInKernel(router) == 2005 })
 	}
-	m.pingAll(6, "--timeout", "20s")
+	m.pingAll(6)
 	m.ok("down")
 	m.unchanged(before)
 }

@@ -43,24 +43,24 @@ type stream struct {
 	version uint8  // of its messages; 0: none has been seen
 	synced  bool   // the next byte begins a message, or rest does
 	began   bool   // it was in step before
-	foreign bool   // it is counted as such
+	start   bool   // it is heard from its beginning
+	foreign bool   // no OpenFlow has been found, and it is counted as such
 	rest    []byte // of a message that has not ended
 }
 
-// put takes the next bytes; lost are those before them that were not seen, -1 those of before the watch began.
+// put takes the next bytes; lost are those before them that were not seen.
 func (s *stream) put(b []byte, lost int) {
-	if lost != 0 {
-		if lost > 0 {
-			s.counts.Gaps++
-			s.pass(lost + len(s.rest))
-		} else {
-			s.counts.Late++
-		}
+	if lost > 0 {
+		s.counts.Gaps++
+		s.pass(lost + len(s.rest))
 		s.synced, s.rest = false, nil
 	}
 	if s.rest != nil {
 		b = append(s.rest, b...)
 		s.rest = nil
+	}
+	if s.start && !s.began && !s.greets(b) {
+		return
 	}
 	for len(b) > 0 {
 		if !s.synced && !s.find(&b) {
@@ -72,6 +72,24 @@ func (s *stream) put(b []byte, lost int) {
 			return
 		}
 	}
+}
+
+// greets says whether a stream begins as each of OpenFlow does: with HELLO (1.3.5, section 6.3.1).
+func (s *stream) greets(b []byte) bool {
+	if len(b) < openflow.HeaderLen {
+		s.rest = append([]byte(nil), b...)
+		return false
+	}
+	h := openflow.ParseHeader(b)
+	if !s.foreign && plausible(h, 0) && h.Type == openflow.TypeHello {
+		s.synced, s.began = true, true
+		return true
+	}
+	if !s.foreign {
+		s.foreign = true
+		s.counts.Foreign++
+	}
+	return false
 }
 
 // find goes to where messages begin, and says whether they do.
@@ -139,8 +157,13 @@ func (s *stream) packet(m []byte) {
 // What follows makes a stream one of gopacket's.
 
 // Accept takes segments of connections also where their beginning was not seen.
-func (s *stream) Accept(_ *layers.TCP, _ gopacket.CaptureInfo, _ reassembly.TCPFlowDirection, next reassembly.Sequence, start *bool, _ reassembly.AssemblerContext) bool {
-	if next < 0 {
+func (s *stream) Accept(tcp *layers.TCP, _ gopacket.CaptureInfo, _ reassembly.TCPFlowDirection, next reassembly.Sequence, start *bool, _ reassembly.AssemblerContext) bool {
+	switch {
+	case next >= 0:
+	case tcp.SYN:
+		s.start = true
+	default:
+		s.counts.Late++
 		*start = true
 	}
 	return true

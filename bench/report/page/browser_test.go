@@ -33,14 +33,14 @@ type browser struct {
 func open(t *testing.T, data []byte, width, height int) *browser {
 	t.Helper()
 	program := ""
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+	for _, name := range []string{"chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"} {
 		if path, err := exec.LookPath(name); err == nil {
 			program = path
 			break
 		}
 	}
 	if program == "" {
-		t.Skip("there is no Chromium here")
+		t.Skip("there is no Chromium here; scripts/bootstrap --test installs one on Debian")
 	}
 	dir := t.TempDir()
 	path := filepath.Join(dir, "index.html")

@@ -36,7 +36,12 @@ function decades(scale, count) {
 function tickText(v, digits) {
   const size = Math.abs(v);
   if (size >= 1e6 || (size > 0 && size < 1e-4)) return short(v);
-  return (Math.abs(v) < 1e-12 ? 0 : v).toFixed(digits);
+  return grouped((Math.abs(v) < 1e-12 ? 0 : v).toFixed(digits));
+}
+
+// grouped sets the thousands of a whole number apart, from 10 000 on.
+function grouped(text) {
+  return /^-?\d{5,}$/.test(text) ? text.replace(/\B(?=(\d{3})+$)/g, "\u202f") : text;
 }
 
 // short writes a number with four significant digits.
@@ -45,5 +50,5 @@ function short(v) {
   if (v === 0) return "0";
   const size = Math.abs(v);
   if (size >= 1e7 || size < 1e-4) return v.toExponential(3).replace(/\.?0+e/, "e").replace("e+", "e");
-  return String(Number(size >= 1000 ? v.toFixed(0) : v.toPrecision(4)));
+  return grouped(String(Number(size >= 1000 ? v.toFixed(0) : v.toPrecision(4))));
 }

@@ -67,7 +67,7 @@ func (f *fake) send(m openflow.Message) {
 // next returns the next message; nil when the controller has closed the connection.
 func (f *fake) next() openflow.Message {
 	f.t.Helper()
-	_ = f.conn.SetReadDeadline(time.Now().Add(5 * time.Second))
+	_ = f.conn.SetReadDeadline(time.Now().Add(time.Minute))
 	m, err := f.reader.Read()
 	if err == io.EOF || err == io.ErrClosedPipe {
 		return nil

@@ -52,7 +52,7 @@ func TestMemory(t *testing.T) {
 	if s.DPID() != 7 || len(s.Ports()) != 1 {
 		t.Fatalf("dpid %d, %d ports", s.DPID(), len(s.Ports()))
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if err := s.Barrier(ctx); err != nil {
 		t.Fatal(err)
@@ -70,7 +70,7 @@ func TestMemory(t *testing.T) {
 		}
 	}
 	l.Close()
-	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		app.mu.Lock()
 		down := len(app.downs)
 		app.mu.Unlock()

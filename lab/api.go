@@ -34,6 +34,7 @@ type Info struct {
 	Created  time.Time          `json:"created"`
 	Topology *topology.Topology `json:"topology" doc:"Resolved: with all that was assigned"`
 	Wires    []WireInfo         `json:"wires" doc:"How each link is made, in the order of topology.links"`
+	Dead     []string           `json:"dead,omitempty" doc:"Programs of the lab that have ended by themselves: routing daemons, controllers; apply starts them again"`
 	Devices  map[string]string  `json:"devices,omitempty" doc:"How the kernel is used: netem or delay line, Open vSwitch's datapath"`
 }
 
@@ -73,14 +74,9 @@ func sameVersion(next http.Handler) http.Handler {
 }
 
 func apiConfig() huma.Config {
-	c := huma.DefaultConfig("Trivet lab", version.Version)
-	c.Info.Description = "What a lab's daemon answers on its Unix socket <run directory>/<lab>/daemon.sock. " +
-		"Besides what is listed here: GET /v1/progress (a stream of JSON lines), POST /v1/down (the same), " +
-		"GET /v1/capture (a stream in pcap format), POST /v1/exec (Upgrade: " + streamProtocol + ")."
-	c.OpenAPIPath, c.DocsPath, c.SchemasPath = "/v1/openapi", "", ""
-	c.CreateHooks = nil // no $schema in answers
-	c.Components.Schemas = huma.NewMapRegistry("#/components/schemas/", api.SchemaName)
-	return c
+	return api.Config("Trivet lab", "What a lab's daemon answers on its Unix socket <run directory>/<lab>/daemon.sock. "+
+		"Besides what is listed here: GET /v1/progress (a stream of JSON lines), POST /v1/down (the same), "+
+		"GET /v1/capture (a stream in pcap format), POST /v1/exec (Upgrade: "+streamProtocol+").")
 }
 
 // OpenAPI returns the API's description (OpenAPI 3.1, JSON).
@@ -94,6 +90,7 @@ type body[T any] struct{ Body T }
 
 func register(api huma.API, d *daemon) {
 	d.ask.Register(api)
+	registerDrops(api, d)
 	huma.Get(api, "/v1/lab", func(ctx context.Context, _ *struct{}) (*body[Info], error) {
 		return &body[Info]{d.info()}, nil
 	}, summary("The lab, its topology and how it is made"))
@@ -107,7 +104,7 @@ func register(api huma.API, d *daemon) {
 			err = d.follow(r.links...)
 		}
 		return &body[ApplyResult]{r}, problem(err)
-	}, summary("Change the lab to another topology, touching only what differs"))
+	}, summary("Change the lab to another topology, touching only what differs"), large)
 	huma.Post(api, "/v1/link", func(ctx context.Context, in *body[LinkRequest]) (*struct{}, error) {
 		var link *topology.Link
 		change, err := topology.ParseLinkChange(in.Body.Change)
@@ -129,6 +126,9 @@ func register(api huma.API, d *daemon) {
 	}, summary("Measure throughput between two hosts with iperf3"))
 }
 
+// large takes topologies of any size that Trivet makes, for as long as they take to come.
+func large(o *huma.Operation) { o.MaxBodyBytes, o.BodyReadTimeout = 1<<30, time.Minute }
+
 func summary(s string) func(*huma.Operation) {
 	return func(o *huma.Operation) { o.Summary = s }
 }
@@ -149,7 +149,7 @@ func (d *daemon) info() Info {
 	}
 	d.changing.Lock()
 	defer d.changing.Unlock()
-	i.Topology = d.local.Topology
+	i.Topology, i.Dead = d.local.Topology, d.dead()
 	blocked := topology.Blocked(i.Topology)
 	for _, l := range i.Topology.Links {
 		i.Wires = append(i.Wires, WireInfo{l.Name(), d.local.WireOf(l), blocked[l]})
@@ -237,7 +237,11 @@ func (d *daemon) apply(r ApplyRequest) (out ApplyResult, err error) {
 				out.Same--
 			}
 		}
-		if r.DryRun || len(changes) == 0 {
+		dead := d.dead()
+		for _, what := range dead {
+			out.Changes = append(out.Changes, what+" has ended: started again")
+		}
+		if r.DryRun || len(out.Changes) == 0 {
 			return nil
 		}
 		if err := d.startController(t); err != nil {
@@ -250,10 +254,13 @@ func (d *daemon) apply(r ApplyRequest) (out ApplyResult, err error) {
 		if err := errors.Join(d.local.Apply(ctx, t, d.progress.stage), d.endPrograms(d.local.Topology)); err != nil {
 			return err
 		}
-		if started {
-			return d.waitForeign(ctx, t)
+		if len(dead) > 0 {
+			err = d.local.Heal()
 		}
-		return nil
+		if started {
+			err = errors.Join(err, d.waitForeign(ctx, t))
+		}
+		return err
 	})
 }
 

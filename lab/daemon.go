@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"trivet.dev/trivet/controller/api"
+	"trivet.dev/trivet/controller/foreign"
 	"trivet.dev/trivet/internal/process"
 	"trivet.dev/trivet/internal/version"
 	"trivet.dev/trivet/target/local"
@@ -66,18 +67,18 @@ func RunDaemon(name string) error {
 	}
 	state.Version = version.Version
 	state.PID, state.PIDStart = os.Getpid(), process.Started(os.Getpid())
+	d := &daemon{state: state, resumed: resumed, watched: map[string]int{}, progress: newProgressLog(), gone: make(chan struct{})}
+	listener, err := d.listen() // who sees in the state that there is a daemon can ask it
+	if err != nil {
+		return err
+	}
 	if err := state.Save(); err != nil {
 		return err
 	}
 	// Taken and dropped, not ignored: what is ignored here, the nodes' programs would ignore, too.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGPIPE)
-	d := &daemon{state: state, resumed: resumed, watched: map[string]int{}, progress: newProgressLog(), gone: make(chan struct{})}
 	d.state.Status = Starting
 	d.ctx, d.cancel = context.WithCancel(context.Background())
-	listener, err := d.listen()
-	if err != nil {
-		return err
-	}
 	server := &http.Server{Handler: d.handler(), ReadHeaderTimeout: 10 * time.Second}
 	d.changing.Lock() // up and resume give it back: a request to go down comes after them, never before
 	go func() { _ = server.Serve(listener) }()
@@ -190,7 +191,7 @@ const manyNodes = 1000
 
 // isUpNow ends coming up.
 func (d *daemon) isUpNow() {
-	d.state.Status = Up
+	d.state.Status, d.state.Dead = Up, d.dead()
 	if err := d.state.Save(); err != nil {
 		d.progress.warn(err.Error())
 	}
@@ -249,6 +250,31 @@ func (d *daemon) knowsRoute(router string, to netip.Addr) bool {
 func (d *daemon) ended(what string) {
 	if d.ctx.Err() == nil {
 		d.happened(what)
+		d.noteDead()
+	}
+}
+
+// dead lists the programs of the lab that are to run and do not. The caller has locked changing.
+func (d *daemon) dead() []string {
+	out := d.local.Dead()
+	for _, c := range foreign.Of(d.local.Topology) {
+		if p := d.programs[c.Name]; p == nil || !p.alive() {
+			out = append(out, "controller "+c.Name)
+		}
+	}
+	return out
+}
+
+// noteDead writes it down for trivet ls, after a change that may be under way.
+func (d *daemon) noteDead() {
+	d.changing.Lock()
+	defer d.changing.Unlock()
+	if d.ctx.Err() != nil || d.state.Status != Up {
+		return
+	}
+	d.state.Dead = d.dead()
+	if err := d.state.Save(); err != nil {
+		d.progress.warn(err.Error())
 	}
 }
 
@@ -408,7 +434,7 @@ func (d *daemon) setLink(ends [2]string, n int, c topology.LinkChange) (link *to
 }
 
 // followTime is how long a command that changes the lab waits for the controller to follow.
-const followTime = 5 * time.Second
+const followTime = 20 * time.Second
 
 // follow waits until traffic can flow again after a change, which was one of these links.
 func (d *daemon) follow(links ...*topology.Link) error {
@@ -420,7 +446,10 @@ func (d *daemon) follow(links ...*topology.Link) error {
 	if err := errors.Join(own.catchUp(ctx, t), d.followForeign(links)); err != nil {
 		return fmt.Errorf("the change is made, but %w", err)
 	}
-	return nil
+	if own == nil {
+		return nil
+	}
+	return d.ask.Settle(ctx) // Open vSwitch answers its controller before packets go by what that has said
 }
 
 // change runs a change of the lab and records the topology that came of it.
@@ -434,7 +463,7 @@ func (d *daemon) change(f func(context.Context) error) error {
 		return errors.New("the lab is not up yet")
 	}
 	err := f(d.ctx)
-	d.state.Topology = d.local.Topology
+	d.state.Topology, d.state.Dead = d.local.Topology, d.dead()
 	return errors.Join(err, d.state.Save())
 }
 

@@ -163,9 +163,7 @@ func (d *daemon) watchProgram(p *program, cmd *exec.Cmd, ended chan struct{}) {
 	how := local.WaitFor(cmd)
 	close(ended)
 	if d.ctx.Err() == nil && !p.unwanted.Load() {
-		what := fmt.Sprintf("the controller %s has ended%s", p.Name, how)
-		d.progress.note(what)
-		fmt.Fprintln(os.Stderr, time.Now().Format(time.RFC3339), what) // the daemon's log
+		d.ended(fmt.Sprintf("the controller %s has ended%s", p.Name, how))
 	}
 }
 

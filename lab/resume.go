@@ -58,7 +58,13 @@ func Resume(ctx context.Context, name string, each func(Progress)) (*Client, err
 // resume takes the lab over from a daemon that has died.
 func (d *daemon) resume() {
 	defer d.changing.Unlock()
-	if err := d.takeOver(); err != nil {
+	err := d.takeOver()
+	switch {
+	case err == nil:
+		d.isUpNow()
+	case d.ctx.Err() != nil: // down has been asked for meanwhile; it comes next, and ends the daemon
+		d.progress.end(errors.New("interrupted: the lab goes down"))
+	default:
 		d.closeOnce.Do(func() {
 			if d.own != nil {
 				d.own.close()
@@ -69,9 +75,7 @@ func (d *daemon) resume() {
 		})
 		d.progress.end(fmt.Errorf("%w\nthe lab is as it was; take it down:  trivet down %s", err, d.state.Name))
 		d.exit()
-		return
 	}
-	d.isUpNow()
 }
 
 func (d *daemon) takeOver() error {

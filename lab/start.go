@@ -128,6 +128,9 @@ func (s State) Stop(ctx context.Context, each func(Progress)) error {
 	if err == nil {
 		return nil
 	}
+	if _, gone := Load(s.Name); errors.Is(gone, ErrNone) {
+		return nil // somebody else was asked, too, and the answer got lost
+	}
 	if os.Geteuid() != 0 {
 		return fmt.Errorf("the daemon of lab %s cannot take it down (%w); as root it can be done without:  sudo trivet down %s", s.Name, err, s.Name)
 	}

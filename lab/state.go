@@ -52,6 +52,7 @@ type State struct {
 	PIDStart uint64             `json:"pid_start"`
 	Wait     topology.Duration  `json:"wait"` // how long up waits for controllers
 	UpSince  time.Time          `json:"up_since,omitzero"`
+	Dead     []string           `json:"dead,omitempty"` // programs of the lab that have ended by themselves
 	Topology *topology.Topology `json:"topology"`
 
 	Left Status `json:"-"` // of an Orphaned lab: what it was when its daemon died; empty: nobody knows

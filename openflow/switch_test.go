@@ -168,7 +168,7 @@ func TestSwitchForOfctl(t *testing.T) {
 		select {
 		case m := <-received:
 			equal(t, strings.Join(c.command, " "), m.String(), c.want)
-		case <-time.After(20 * time.Second):
+		case <-time.After(time.Minute):
 			t.Fatalf("%v: nothing has come", c.command)
 		}
 	}

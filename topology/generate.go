@@ -22,7 +22,7 @@ type GenerateOptions struct {
 // GeneratorInfo describes a generator to its users.
 type GeneratorInfo struct {
 	Name        string `json:"name"`
-	Arguments   string `json:"arguments"` // "k[,n=1]": what is in brackets may be left out
+	Arguments   string `json:"arguments"` // ",k[,n=1]", to follow the name: what is in brackets may be left out
 	Description string `json:"description"`
 	Example     string `json:"example"`
 }
@@ -116,18 +116,14 @@ func generatorNamed(name string) (*generator, error) {
 	return nil, Problems{{Message: fmt.Sprintf("there is no generator %q", name), Hint: hint}}
 }
 
-// usage is the arguments as help prints them: "depth[,fanout=2]".
+// usage is the arguments as they follow the name: ",depth[,fanout=2]".
 func (g *generator) usage() string {
 	var s strings.Builder
-	for i, p := range g.params {
-		comma := ","
-		if i == 0 {
-			comma = ""
-		}
+	for _, p := range g.params {
 		if p.optional {
-			fmt.Fprintf(&s, "[%s%s=%s]", comma, p.name, number(p.byDef))
+			fmt.Fprintf(&s, "[,%s=%s]", p.name, number(p.byDef))
 		} else {
-			s.WriteString(comma + p.name)
+			s.WriteString("," + p.name)
 		}
 	}
 	return s.String()
@@ -193,7 +189,7 @@ func (g *generator) has() string {
 	if len(g.params) == 0 {
 		return "it takes none"
 	}
-	return "it takes " + g.usage()
+	return "it is " + g.name + g.usage()
 }
 
 func (p param) parse(s string) (float64, error) {

@@ -194,7 +194,7 @@ func TestGenerateErrors(t *testing.T) {
 		"linear,2.5":              {`k is "2.5"`, "whole"},
 		"linear,0":                {`k is "0"`},
 		"linear,4,":               {`n is ""`},
-		"linear,4,2,7":            {`"7" is an argument too many`, "[k=2][,n=1]"},
+		"linear,4,2,7":            {`"7" is an argument too many`, "linear[,k=2][,n=1]"},
 		"linear,4,k=4":            {"k is given twice"},
 		"minimal,3":               {"it takes none"},
 		"tree,depht=3":            {`no argument "depht"`, "did you mean depth?"},

@@ -4,6 +4,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"math"
+	"net"
 	"regexp"
 	"strconv"
 	"strings"
@@ -203,7 +204,7 @@ func ParseMAC(s string) (MAC, error) {
 }
 
 func (m MAC) String() string {
-	return fmt.Sprintf("%02x:%02x:%02x:%02x:%02x:%02x", m[0], m[1], m[2], m[3], m[4], m[5])
+	return net.HardwareAddr(m[:]).String()
 }
 
 func (m MAC) MarshalText() ([]byte, error) { return []byte(m.String()), nil }

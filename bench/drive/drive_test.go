@@ -152,7 +152,6 @@ schedule:
   - "at 1s: h1 run exit 3"
   - "at 1s: kill h1"
   - "at 1s: kill s2"
-  - "at 1s: kill controller"
 `)
 	events := i.(*instance).cell.Schedule
 	received := func() float64 {
@@ -199,7 +198,7 @@ schedule:
 	if err := do(3); err != nil {
 		t.Errorf("a switch that dies: %v", err)
 	}
-	if err := do(4); err == nil || !strings.Contains(err.Error(), "process of its own") {
+	if err := i.Do(context.Background(), experiment.Event{Kill: "controller"}); err == nil || !strings.Contains(err.Error(), "process of its own") {
 		t.Errorf("a controller that is none: %v", err)
 	}
 }
@@ -284,21 +283,35 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestDrops proves that packets dropped at a port are told with how many came there, but for ports where a queue may be full.
+// TestDrops proves that packets dropped at a port are told with how many came there, and that those of ports where a queue may be full
+// are told apart; that what sockets had no room for is the kernel's.
 func TestDrops(t *testing.T) {
 	p := planOf(t, "topology: linear,2\nlab: {datapath: bridge, controller: none, change: [h2 -- s2 bandwidth=1mbit]}\nprobes: [ping: {from: h1, to: h2}]\n")
 	top, problems := p.Cells[0].Lab.Resolve("", lab.Defaults)
 	if err := problems.Err(); err != nil {
 		t.Fatal(err)
 	}
+	expect := func(before, after map[string]port, want ...environment.Drops) {
+		t.Helper()
+		if got := environment.DropsBetween(portDrops(top, before), portDrops(top, after)); !slices.Equal(got, want) {
+			t.Errorf("%+v, want %+v", got, want)
+		}
+	}
 	before, after := map[string]port{}, map[string]port{}
 	for _, node := range []string{"h1", ""} {
 		parseDevices("Inter-|   Receive\n face |bytes packets\n  h1-eth0: 1 2 0 7 0 0 0 0 10 100 0 1 0 0 0 0\n s2-eth1: 1 2 0 0 0 0 0 0 10 100 0 0 0 0 0 0\n", node, before)
 		parseDevices("  h1-eth0: 1 2 0 99 0 0 0 0 10 190 0 11 0 0 0 0\n s2-eth1: 1 2 0 0 0 0 0 0 10 100 0 50 0 0 0 0\n", node, after)
 	}
-	if got := dropsBetween(top, before, after); len(got) != 1 || got[0] != (environment.Drops{Where: "port h1-eth0", Packets: 10, Of: 100}) {
-		t.Errorf("%+v", got)
+	expect(before, after, environment.Drops{Where: "port h1-eth0", Packets: 10, Of: 100}, environment.Drops{Where: "port s2-eth1", Packets: 50, Of: 50, Expected: true})
+	before, after = map[string]port{}, map[string]port{}
+	for node := range map[string]bool{"h1": true, "h2": true} {
+		parseKernel("Ip: OutRequests OutDiscards\nIp: 100 0\nUdp: InDatagrams NoPorts InErrors OutDatagrams RcvbufErrors\nUdp: 10 1 2 3 0\nIp6OutDiscards   1\n", node, before)
+		parseKernel("Ip: OutRequests OutDiscards\nIp: 196 4\nUdp: InDatagrams NoPorts InErrors OutDatagrams RcvbufErrors\nUdp: 100 1 2 3 10\nIp6OutDiscards  3\n", node, after)
 	}
+	expect(before, after, environment.Drops{Where: "kernel of h1: Ip6OutDiscards", Packets: 2}, environment.Drops{Where: "kernel of h1: IpOutDiscards", Packets: 4, Of: 100},
+		environment.Drops{Where: "kernel of h1: UdpRcvbufErrors", Packets: 10, Of: 100},
+		environment.Drops{Where: "kernel of h2: Ip6OutDiscards", Packets: 2, Expected: true}, environment.Drops{Where: "kernel of h2: IpOutDiscards", Packets: 4, Of: 100, Expected: true},
+		environment.Drops{Where: "kernel of h2: UdpRcvbufErrors", Packets: 10, Of: 100})
 	for _, l := range top.Links { // hosts may call their devices the same
 		for i := range l.Ends {
 			if strings.HasPrefix(l.Ends[i].Node, "h") {
@@ -311,13 +324,7 @@ func TestDrops(t *testing.T) {
 		parseDevices(" eth0: 1 2 0 0 0 0 0 0 10 100 0 0 0 0 0 0\n", node, before)
 		parseDevices(" eth0: 1 2 0 0 0 0 0 0 10 145 0 "+dropped+" 0 0 0 0\n", node, after)
 	}
-	if got := dropsBetween(top, before, after); len(got) != 1 || got[0] != (environment.Drops{Where: "port eth0 of h1", Packets: 5, Of: 50}) {
-		t.Errorf("%+v", got)
-	}
-	sockets := parseSockets("Tcp: InDatagrams\nTcp: 9\nUdp: InDatagrams NoPorts InErrors OutDatagrams RcvbufErrors\nUdp: 90 1 2 3 10\n")
-	if got := droppedAt("x", port{}, sockets); len(got) != 1 || got[0] != (environment.Drops{Where: "x", Packets: 10, Of: 100}) {
-		t.Errorf("%+v", got)
-	}
+	expect(before, after, environment.Drops{Where: "port eth0 of h1", Packets: 5, Of: 50})
 }
 
 // TestMininetErrors proves that what Mininet calls an error and goes on after is told once, and that a warning of tc is none.
@@ -347,7 +354,7 @@ func FuzzPrograms(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text, path string) {
 		readTraceroute(text)
 		parseDevices(text, "h1", map[string]port{})
-		parseSockets(text)
+		parseKernel(text, "h1", map[string]port{})
 		_, _ = numberAt([]byte(text), path)
 		if r, err := readIperf([]byte(text)); err == nil {
 			s := result.Sample{Probe: "iperf3", Measurements: r.measurements("h1", "h2", true)}

@@ -19,8 +19,9 @@ type instance struct {
 	topology *topology.Topology
 	name     string
 	place    placeOf
-	restore  func() error // undoes what was tuned; may be nil
-	south    *southbound  // nil: nobody has asked for it
+	restore  func() error                 // undoes what was tuned; may be nil
+	south    *southbound                  // nil: nobody has asked for it
+	devices  map[string]map[string]string // see offloads; nil: not looked at
 }
 
 // placeOf is a place with a life.
@@ -31,7 +32,7 @@ type placeOf interface {
 	down(ctx context.Context) error
 }
 
-// Run runs a probe, and looks for packets that were dropped meanwhile where none should be.
+// Run runs a probe.
 func (i *instance) Run(ctx context.Context, p experiment.Probe) (experiment.Outcome, error) {
 	k := kinds[p.Kind]
 	if k == nil {
@@ -43,12 +44,7 @@ func (i *instance) Run(ctx context.Context, p experiment.Probe) (experiment.Outc
 	} else if !everywhere[p.Kind] {
 		return experiment.Outcome{}, fmt.Errorf("%s needs a lab of Trivet's", p.Kind)
 	}
-	before := i.place.ports()
-	o, err := k(ctx, b)
-	if len(i.cell.Schedule) == 0 { // else something may have been taken down
-		o.Drops = append(o.Drops, dropsBetween(i.topology, before, i.place.ports())...)
-	}
-	return o, err
+	return k(ctx, b)
 }
 
 // alone says whether a probe has the lab for itself.
@@ -82,8 +78,15 @@ func (i *instance) fresh(ctx context.Context) (up, down time.Duration, err error
 // Do makes an event happen.
 func (i *instance) Do(ctx context.Context, e experiment.Event) error { return i.place.do(ctx, e) }
 
-// Watch names the processes and cgroups of the lab.
-func (i *instance) Watch() environment.WatchOptions { return i.place.watch() }
+// Watch names the processes and cgroups of the lab, and counts what is dropped in it.
+func (i *instance) Watch() environment.WatchOptions {
+	o := i.place.watch()
+	if i.devices == nil {
+		i.devices = i.offloads()
+	}
+	o.Drops, o.Offloads = i.drops, i.devices
+	return o
+}
 
 // Down takes the lab down.
 func (i *instance) Down(ctx context.Context) error {

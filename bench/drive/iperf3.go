@@ -26,13 +26,9 @@ func iperf3(ctx context.Context, b *bed) (o experiment.Outcome, err error) {
 	if err != nil {
 		return o, err
 	}
-	before := b.place.ports()[socketsOf(to)]
 	text, err := b.iperfOnce(ctx, from, to, address.String())
 	for again := 0; again < mostGreetings && bytes.Contains(text, greetingLost) && ctx.Err() == nil; again++ {
 		text, err = b.iperfOnce(ctx, from, to, address.String())
-	}
-	if b.options["protocol"] == "udp" { // what iperf3 itself could not take is no loss of the network's
-		o.Drops = droppedAt(socketsOf(to), before, b.place.ports()[socketsOf(to)])
 	}
 	if err != nil && len(text) == 0 {
 		return o, err

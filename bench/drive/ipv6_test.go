@@ -20,6 +20,8 @@ probes:
   - iperf3: {name: udp, from: h1, to: h2, time: 1s, protocol: udp, bitrate: 2mbit, ipv6: true}
   - packets: {from: h1, to: h2, time: 500ms, rate: 200, ipv6: true}
   - convergence: {from: h1, to: h2, time: 500ms, interval: 5ms, ipv6: true}
+  - flow_setup: {from: h1, to: h2, count: 5, rate: 20, ipv6: true}
+  - flow_setup: {name: hosts, from: h1, to: h2, count: 5, rate: 20, new: hosts, ipv6: true}
   - traceroute: {from: h1, to: h2, ipv6: true}
   - ditg: {from: h1, to: h2, time: 500ms, rate: 100, ipv6: true}
 `
@@ -57,6 +59,11 @@ func TestIPv6(t *testing.T) {
 					t.Errorf("%s: %v", name, v)
 				}
 			}
+			for _, name := range []string{"flow_setup", "hosts"} {
+				if _, v := run(t, i, probes[name]); len(v["flow_setup h1 h2"]) != 5 || v["first_loss h1 h2"][0] != 0 || v["following_loss h1 h2"][0] != 0 {
+					t.Errorf("%s: %v", name, v)
+				}
+			}
 			o, v := run(t, i, probes["traceroute"])
 			last := o.Measurements[len(o.Measurements)-1].Labels["address"]
 			if v["hops h1 h2"][0] != 1 || !strings.HasPrefix(last, "fd00:") {
@@ -73,7 +80,6 @@ func TestNoIPv6(t *testing.T) {
 	for text, want := range map[string]string{
 		nodes + "probes: [packets: {from: h1, to: h2, rate: 10, ipv6: true}]":                                                                                       "packets: h1 has no IPv6 address, as the lab has no IPv6; write lab: {ipv6: assigned}",
 		nodes + "lab: {ipv6: off}\nprobes: [ping: {all: true, ipv6: true}]":                                                                                         "ping: h1 has no IPv6 address",
-		nodes + "lab: {ipv6: assigned}\nprobes: [traceroute: {from: h1, to: s1, ipv6: true}]":                                                                       "traceroute: s1 has no IPv6 address",
 		nodes + "lab: {ipv6: assigned}\nprobes: [ping: {all: true, ipv6: true}]":                                                                                    "",
 		nodes + "factors: {ip: {4: {lab: off, probe: off}, 6: {lab: auto, probe: on}}}\nlab: {ipv6: '${ip.lab}'}\nprobes: [ping: {all: true, ipv6: '${ip.probe}'}]": "",
 	} {

@@ -32,7 +32,7 @@ type place interface {
 	// reads from in, which may be nil. One that ends with another code than 0 is an *exitError.
 	run(ctx context.Context, node string, argv []string, in io.Reader, out, errOut io.Writer) error
 	ping(ctx context.Context, r lab.PingRequest) (lab.PingResult, error)
-	// ports counts what devices have sent and dropped so far, and what UDP sockets have: see deviceOf and socketsOf.
+	// ports counts what devices, their queues and the kernel have sent and dropped so far: see deviceOf, queueOf and kernelOf.
 	ports() map[string]port
 }
 

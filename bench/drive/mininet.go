@@ -172,20 +172,24 @@ func mininetErrors(said string) error {
 }
 
 // wait waits until traffic can flow, as bringing up one of Trivet's labs does: Mininet does not, and its users' first packets may
-// be lost. The first host pings all others.
+// be lost. The first host pings all others, each for a minute at most.
 func (m *mininetLab) wait(ctx context.Context) error {
 	hosts := m.topology.NodesOf(topology.Host)
+	began := time.Now()
 	for i := 1; i < len(hosts); {
 		r := lab.PingRequest{From: hosts[0].Name, To: hosts[i].Name, Count: 1}
 		got, err := m.ping(ctx, r)
 		if err == nil {
 			err = ctx.Err()
 		}
+		if err == nil && got.Received == 0 && time.Since(began) > time.Minute {
+			err = errors.New("no reply within a minute")
+		}
 		if err != nil {
 			return fmt.Errorf("no traffic from %s to %s under Mininet: %w", r.From, r.To, err)
 		}
 		if got.Received > 0 {
-			i++
+			i, began = i+1, time.Now()
 		}
 	}
 	return nil

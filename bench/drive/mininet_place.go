@@ -27,6 +27,11 @@ func (m *mininetLab) network(node string) string {
 	return fmt.Sprintf("/proc/%d/root/proc/%d/ns/net", m.cmd.Process.Pid, pid)
 }
 
+// root is a file as Mininet sees it.
+func (m *mininetLab) root(file string) string {
+	return fmt.Sprintf("/proc/%d/root/%s", m.cmd.Process.Pid, file)
+}
+
 // inside runs f on a thread in a node's network namespace, which ends with it.
 func (m *mininetLab) inside(node string, f func() error) error {
 	return inside.Namespace(m.network(node), f)

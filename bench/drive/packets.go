@@ -152,7 +152,7 @@ func (x *exchange) drops(node string) []environment.Drops {
 
 // slow judges a sender that could not hold its rate, in packets/s.
 func slow(node string, asked, given float64) []environment.Reason {
-	r := environment.Reason{Level: environment.Doubtful, Code: "sender", Text: fmt.Sprintf("the sender in %s sent %.4g packets/s, not %.4g", node, given, asked)}
+	r := environment.Reason{Level: environment.Doubtful, Code: "sender", Text: fmt.Sprintf("the sender in %s sent %.0f packets/s, not %.0f", node, given, asked)}
 	switch {
 	case given >= 0.99*asked:
 		return nil

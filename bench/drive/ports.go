@@ -7,23 +7,24 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
-
-	"trivet.dev/trivet/bench/environment"
-	"trivet.dev/trivet/topology"
 )
 
-// port is what a network device has counted, see deviceOf; or the UDP sockets of a node, see socketsOf.
+// port is what a network device has counted, see deviceOf; its queue, see queueOf; or the kernel for a node, see kernelOf.
 type port struct{ sent, dropped uint64 }
-
-// socketsOf is the name under which the UDP sockets of a node are counted.
-func socketsOf(node string) string { return "sockets of " + node }
 
 // deviceOf is the name under which a device is counted: hosts and routers have namespaces of their own, and may have devices of
 // the same name. What is not in a node's is in that of the switches, whose node is "".
 func deviceOf(node, device string) string { return node + "/" + device }
 
-// portsIn reads the counters of all devices in some network namespaces, and of UDP sockets in those of nodes. Namespaces
+// queueOf is the name under which the queueing discipline of a device is counted.
+func queueOf(node, device string) string { return "queue " + deviceOf(node, device) }
+
+// kernelOf is the name under which a counter of the kernel is counted in a node's namespace.
+func kernelOf(node, counter string) string { return "kernel " + node + "/" + counter }
+
+// portsIn reads the counters of all devices and queues in some network namespaces, and those of the kernel. Namespaces
 // are given by their files, with the names of their nodes.
 func portsIn(namespaces map[string]string) map[string]port {
 	out := map[string]port{}
@@ -32,22 +33,21 @@ func portsIn(namespaces map[string]string) map[string]port {
 		defer close(done)
 		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 		for path, node := range namespaces {
-			devices, sockets, err := countersIn(path)
+			devices, kernel, err := countersIn(path)
 			if err != nil {
 				continue // one that has gone counts nothing any more
 			}
 			parseDevices(devices, node, out)
-			if node != "" {
-				out[socketsOf(node)] = parseSockets(sockets)
-			}
+			parseKernel(kernel, node, out)
+			readQueues(node, out)
 		}
 	}()
 	<-done
 	return out
 }
 
-// countersIn takes the calling thread into a namespace and reads what /proc/net/dev and /proc/net/snmp have there.
-func countersIn(path string) (devices, sockets string, err error) {
+// countersIn takes the calling thread into a namespace and reads what /proc/net/dev has there, and snmp, netstat and snmp6.
+func countersIn(path string) (devices, kernel string, err error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return "", "", err
@@ -58,34 +58,73 @@ func countersIn(path string) (devices, sockets string, err error) {
 	}
 	dev, err := os.ReadFile("/proc/thread-self/net/dev")
 	snmp, snmpErr := os.ReadFile("/proc/thread-self/net/snmp")
-	return string(dev), string(snmp), errors.Join(err, snmpErr)
+	netstat, _ := os.ReadFile("/proc/thread-self/net/netstat")
+	snmp6, _ := os.ReadFile("/proc/thread-self/net/snmp6") // not where IPv6 is switched off
+	return string(dev), string(snmp) + string(netstat) + string(snmp6), errors.Join(err, snmpErr)
 }
 
-// parseSockets reads /proc/net/snmp: a line of names, a line of values. RcvbufErrors are datagrams that came and for which the
-// socket had no room, because its program was too slow.
-func parseSockets(text string) (out port) {
+// Counters of the kernel for what it had no room for (RFC 4293; Documentation/networking/snmp_counter.rst), and what counts the
+// rest of the same packets.
+var (
+	kernelDrops = []string{"IpInDiscards", "IpOutDiscards", "UdpRcvbufErrors", "UdpSndbufErrors", "UdpMemErrors", "TcpExtTCPBacklogDrop", "TcpExtTCPRcvQDrop",
+		"TcpExtListenDrops", "Ip6InDiscards", "Ip6OutDiscards", "Udp6RcvbufErrors", "Udp6SndbufErrors", "Udp6MemErrors"}
+	kernelPassed = map[string]string{"IpInDiscards": "IpInReceives", "IpOutDiscards": "IpOutRequests", "UdpRcvbufErrors": "UdpInDatagrams", "UdpSndbufErrors": "UdpOutDatagrams",
+		"Ip6InDiscards": "Ip6InReceives", "Ip6OutDiscards": "Ip6OutRequests", "Udp6RcvbufErrors": "Udp6InDatagrams", "Udp6SndbufErrors": "Udp6OutDatagrams"}
+)
+
+// parseKernel reads /proc/net/snmp and netstat (a line of names, a line of values), and snmp6 (a name and a value a line).
+func parseKernel(text, node string, into map[string]port) {
+	values := map[string]uint64{}
+	var group string
 	var names []string
 	for line := range strings.Lines(text) {
-		values, ok := strings.CutPrefix(line, "Udp: ")
-		if !ok {
-			continue
-		}
-		if names == nil {
-			names = strings.Fields(values)
-			continue
-		}
-		for i, v := range strings.Fields(values) {
-			n, _ := strconv.ParseUint(v, 10, 64)
-			switch {
-			case i >= len(names):
-			case names[i] == "InDatagrams":
-				out.sent = n
-			case names[i] == "RcvbufErrors":
-				out.dropped = n
+		words := strings.Fields(line)
+		switch {
+		case len(words) == 2 && !strings.HasSuffix(words[0], ":"):
+			values[words[0]], _ = strconv.ParseUint(words[1], 10, 64)
+		case len(words) > 1 && words[0] == group:
+			for i, w := range words[1:min(len(words), len(names))] {
+				values[strings.TrimSuffix(group, ":")+names[i+1]], _ = strconv.ParseUint(w, 10, 64)
 			}
+			group = ""
+		case len(words) > 1:
+			group, names = words[0], words
 		}
 	}
-	return out
+	for _, name := range kernelDrops {
+		if dropped, known := values[name]; known {
+			into[kernelOf(node, name)] = port{values[kernelPassed[name]], dropped}
+		}
+	}
+}
+
+// readQueues reads the queueing disciplines in the calling thread's namespace; that at the root of a device counts for all below it.
+func readQueues(node string, into map[string]port) {
+	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return
+	}
+	defer h.Close()
+	links, err := h.LinkList()
+	if err != nil {
+		return
+	}
+	names := map[int]string{}
+	for _, l := range links {
+		names[l.Attrs().Index] = l.Attrs().Name
+	}
+	queues, _ := h.QdiscList(nil)
+	for _, q := range queues {
+		a := q.Attrs()
+		if a.Parent != netlink.HANDLE_ROOT || a.Statistics == nil || a.Statistics.Queue == nil {
+			continue
+		}
+		one := port{dropped: uint64(a.Statistics.Queue.Drops)}
+		if a.Statistics.Basic != nil {
+			one.sent = uint64(a.Statistics.Basic.Packets)
+		}
+		into[queueOf(node, names[a.LinkIndex])] = one
+	}
 }
 
 // parseDevices reads /proc/net/dev (proc(5)): of what a device sends, field 10 counts packets, 12 those that
@@ -102,32 +141,4 @@ func parseDevices(text, node string, into map[string]port) {
 		dropped, _ := strconv.ParseUint(words[11], 10, 64)
 		into[deviceOf(node, strings.TrimSpace(name))] = port{sent, dropped}
 	}
-}
-
-// dropsBetween tells which ports of links without any impairment have dropped packets.
-func dropsBetween(t *topology.Topology, before, after map[string]port) (out []environment.Drops) {
-	for _, l := range t.Links {
-		if l.Impaired() {
-			continue // a full queue may drop
-		}
-		for _, e := range l.Ends {
-			where, name := deviceOf(e.Node, e.Interface), "port "+e.Interface
-			if n := t.Node(e.Node); n != nil && n.IsDatapath() {
-				where = deviceOf("", e.Interface)
-			}
-			if !strings.HasPrefix(e.Interface, e.Node) {
-				name += " of " + e.Node
-			}
-			out = append(out, droppedAt(name, before[where], after[where])...)
-		}
-	}
-	return out
-}
-
-func droppedAt(where string, before, after port) []environment.Drops {
-	n := after.dropped - min(before.dropped, after.dropped)
-	if n == 0 {
-		return nil
-	}
-	return []environment.Drops{{Where: where, Packets: n, Of: n + after.sent - min(before.sent, after.sent)}}
 }

@@ -9,7 +9,7 @@ import (
 // toolsOf are the programs of others that a probe, or a level of lab's options, makes use of.
 var toolsOf = map[string][]string{
 	"iperf3": {"iperf3"}, "traceroute": {"traceroute"}, "ditg": {"ITGSend"},
-	"ovs": {"ovs-vswitchd"}, "frr": {"/usr/lib/frr/zebra"}, "bird": {"bird"}, onMininet: {"mn"},
+	"ovs": {"ovs-vswitchd"}, "ovs-testcontroller": {"ovs-testcontroller"}, "frr": {"/usr/lib/frr/zebra"}, "bird": {"bird"}, onMininet: {"mn"},
 }
 
 // Tools are the programs whose versions belong to the results of a plan.

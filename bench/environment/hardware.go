@@ -15,6 +15,7 @@ const cpuDir = "sys/devices/system/cpu"
 func (m *machine) cpu() CPU {
 	c := CPU{Usable: runtime.NumCPU(), SMT: m.get("smt", cpuDir+"/smt/control"), Isolated: m.maybe(cpuDir + "/isolated")}
 	info := m.get("cpu", "proc/cpuinfo")
+	c.Microcode = cpuInfo(info)["microcode"]
 	c.Model = firstNonEmpty(cpuModel(info), m.maybe("proc/device-tree/model"))
 	if c.Model == "" {
 		m.lack("cpu model", errors.New("/proc/cpuinfo does not say"))
@@ -31,6 +32,7 @@ func (m *machine) cpu() CPU {
 		if g := at("cpufreq/scaling_governor"); g != "" && !slices.Contains(c.Governors, g) {
 			c.Governors = append(c.Governors, g)
 		}
+		c.Driver = firstNonEmpty(c.Driver, at("cpufreq/scaling_driver"))
 		if khz, _ := strconv.Atoi(at("cpufreq/cpuinfo_max_freq")); khz > c.MaxKHz {
 			c.MaxKHz = khz
 		}
@@ -39,7 +41,7 @@ func (m *machine) cpu() CPU {
 	if c.Governors == nil {
 		m.lack("governor", errors.New("this machine does not let its frequency be governed from here (no cpufreq)"))
 	}
-	c.Turbo = m.turbo()
+	c.Turbo, c.Idle = m.turbo(), m.idle()
 	c.Mitigations = m.mitigations()
 	return c
 }
@@ -55,6 +57,12 @@ func firstNonEmpty(words ...string) string {
 
 // cpuModel finds the processor's name: the key differs by architecture.
 func cpuModel(info string) string {
+	values := cpuInfo(info)
+	return firstNonEmpty(values["model name"], values["cpu model"], values["hardware"])
+}
+
+// cpuInfo reads what /proc/cpuinfo says of the first processor, and of all of them.
+func cpuInfo(info string) map[string]string {
 	values := map[string]string{}
 	for line := range strings.Lines(info) {
 		if key, value, ok := strings.Cut(line, ":"); ok {
@@ -63,7 +71,17 @@ func cpuModel(info string) string {
 			}
 		}
 	}
-	return firstNonEmpty(values["model name"], values["cpu model"], values["hardware"])
+	return values
+}
+
+// idle is the driver and the governor of sleep states.
+func (m *machine) idle() string {
+	driver := m.maybe(cpuDir + "/cpuidle/current_driver")
+	governor := firstNonEmpty(m.maybe(cpuDir+"/cpuidle/current_governor"), m.maybe(cpuDir+"/cpuidle/current_governor_ro"))
+	if driver == "" || driver == "none" {
+		return ""
+	}
+	return strings.TrimSuffix(driver+", "+governor, ", ")
 }
 
 func (m *machine) turbo() string {

@@ -58,8 +58,11 @@ type CPU struct {
 	Cores       int               `json:"cores"` // physical ones, among those that are online
 	Usable      int               `json:"usable"`
 	SMT         string            `json:"smt"` // on, off, notsupported, …: the kernel's word
+	Microcode   string            `json:"microcode,omitempty"`
 	Governors   []string          `json:"governors,omitempty"`
-	Turbo       string            `json:"turbo,omitempty"` // on, off
+	Driver      string            `json:"driver,omitempty"` // of the frequency: intel_pstate
+	Idle        string            `json:"idle,omitempty"`   // what chooses sleep states, from which processors take time to wake: "intel_idle, menu"
+	Turbo       string            `json:"turbo,omitempty"`  // on, off
 	MaxKHz      int               `json:"max_khz,omitempty"`
 	Isolated    string            `json:"isolated,omitempty"`    // processors kept from the scheduler
 	Mitigations map[string]string `json:"mitigations,omitempty"` // by vulnerability, of those that affect this machine
@@ -110,9 +113,10 @@ var DefaultSysctls = []string{
 	"kernel.numa_balancing", "kernel.nmi_watchdog", "kernel.perf_event_paranoid", "kernel.sched_rt_runtime_us", "kernel.timer_migration",
 	"net.core.bpf_jit_enable", "net.core.busy_poll", "net.core.default_qdisc", "net.core.dev_weight",
 	"net.core.netdev_budget", "net.core.netdev_budget_usecs", "net.core.netdev_max_backlog",
+	"net.bridge.bridge-nf-call-iptables", "net.bridge.bridge-nf-call-ip6tables", "net.core.gro_normal_batch", "net.core.rps_sock_flow_entries",
 	"net.core.rmem_default", "net.core.rmem_max", "net.core.wmem_default", "net.core.wmem_max",
 	"net.ipv4.ip_forward", "net.ipv4.neigh.default.gc_thresh3", "net.ipv4.tcp_congestion_control",
-	"net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem", "net.ipv6.conf.all.disable_ipv6", "net.ipv6.conf.all.forwarding",
+	"net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem", "net.ipv4.tcp_no_metrics_save", "net.ipv4.tcp_sack", "net.ipv4.tcp_slow_start_after_idle", "net.ipv4.tcp_timestamps", "net.ipv6.conf.all.disable_ipv6", "net.ipv6.conf.all.forwarding",
 }
 
 // Take records the machine. It always gives a record; what is missing is said in it.

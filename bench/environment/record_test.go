@@ -106,18 +106,21 @@ func TestOtherMachines(t *testing.T) {
 		t.Errorf("a Pi: %+v, %v", c, pi.missing)
 	}
 	server := &machine{root: tree(t, map[string]string{
-		"proc/cpuinfo":                                 "processor\t: 0\nmodel\t\t: 42\nmodel name\t: Intel(R) Xeon(R) CPU E31230 @ 3.20GHz\nflags\t\t: fpu hypervisor\n",
+		"proc/cpuinfo":                                 "processor\t: 0\nmodel\t\t: 42\nmodel name\t: Intel(R) Xeon(R) CPU E31230 @ 3.20GHz\nmicrocode\t: 0x2f\nflags\t\t: fpu hypervisor\n",
 		"sys/class/dmi/id/sys_vendor":                  "QEMU\n",
 		"run/systemd/container":                        "lxc\n",
 		cpuDir + "/smt/control":                        "on\n",
 		cpuDir + "/intel_pstate/no_turbo":              "1\n",
+		cpuDir + "/cpu0/cpufreq/scaling_driver":        "intel_pstate\n",
+		cpuDir + "/cpuidle/current_driver":             "intel_idle\n",
+		cpuDir + "/cpuidle/current_governor_ro":        "menu\n",
 		cpuDir + "/cpu0/topology/thread_siblings_list": "0,4\n",
 		cpuDir + "/cpu4/topology/thread_siblings_list": "0,4\n",
 		cpuDir + "/cpu4/online":                        "1\n",
 		cpuDir + "/cpu5/online":                        "0\n",
 	})}
 	c = server.cpu()
-	if c.Model != "Intel(R) Xeon(R) CPU E31230 @ 3.20GHz" || c.Online != 2 || c.Cores != 1 || c.SMT != "on" || c.Turbo != "off" || server.virtualisation() != "qemu, lxc" {
+	if c.Model != "Intel(R) Xeon(R) CPU E31230 @ 3.20GHz" || c.Online != 2 || c.Cores != 1 || c.SMT != "on" || c.Turbo != "off" || c.Microcode != "0x2f" || c.Driver != "intel_pstate" || c.Idle != "intel_idle, menu" || server.virtualisation() != "qemu, lxc" {
 		t.Errorf("a server: %+v, %q", c, server.virtualisation())
 	}
 	if missing := strings.Join(server.missing, "\n"); !strings.Contains(missing, "governor") || !strings.Contains(missing, "mitigations") {

@@ -44,14 +44,6 @@ type LinkCheck struct {
 	Sent       int           `json:"sent,omitempty"`
 }
 
-// Drops are packets that were lost where none should be: at a port without a limit, in
-// a socket of the probe.
-type Drops struct {
-	Where   string `json:"where"`
-	Packets uint64 `json:"packets"`
-	Of      uint64 `json:"of,omitempty"` // packets that came there; 0: not known
-}
-
 // Evidence is what a verdict is on.
 type Evidence struct {
 	Usage *Usage      `json:"usage,omitempty"` // nil: nobody watched
@@ -186,6 +178,11 @@ func (j *judge) machine(u Usage) {
 		j.beyond(u.LongestGap/u.Interval, l.Gap, "gap", "the watch, which looks every %.3g s, had to wait %.3g s", u.Interval, u.LongestGap)
 	}
 	j.beyond(u.Clock.Largest, l.Clock, "clock", "the wall clock jumped by %.3g s", u.Clock.Largest)
+	for _, d := range u.Drops {
+		if !d.Expected {
+			j.drops(d)
+		}
+	}
 	if s := u.Softnet; s != nil {
 		if s.Dropped > 0 {
 			j.beyond(float64(s.Dropped)/float64(max(s.Dropped, s.Processed)), l.Backlog, "backlog", "the kernel dropped %d packets on reception (its backlog was full)", s.Dropped)

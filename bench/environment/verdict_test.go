@@ -2,6 +2,7 @@ package environment
 
 import (
 	"math"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -113,4 +114,23 @@ func TestJudgeProperties(t *testing.T) {
 			t.Fatalf("together: %+v", both)
 		}
 	})
+}
+
+// TestDropsOfUsage proves that of what was dropped while somebody watched only what was not expected counts against a figure, by its share; and
+// that counters that were not there before, or began anew, tell nothing.
+func TestDropsOfUsage(t *testing.T) {
+	before := []DropCounter{{"port a", 5, 100, false}, {"queue b", 0, 0, true}, {"renewed", 50, 90, false}}
+	after := []DropCounter{{"port a", 6, 1099, false}, {"queue b", 900, 1000, true}, {"renewed", 3, 10, false}, {"new", 7, 7, false}}
+	u := Usage{Looks: 1, Drops: DropsBetween(before, after)}
+	if want := []Drops{{"port a", 1, 1000, false}, {"queue b", 900, 1900, true}}; !reflect.DeepEqual(u.Drops, want) {
+		t.Fatalf("%+v, want %+v", u.Drops, want)
+	}
+	v := Judge(Evidence{Usage: &u}, DefaultLimits)
+	if len(v.Reasons) != 1 || v.Level != Doubtful || v.Reasons[0].Code != "drops" || !strings.Contains(v.Reasons[0].Text, "port a dropped 1 packets") {
+		t.Errorf("%+v", v)
+	}
+	u.Drops[0].Packets = 2
+	if v = Judge(Evidence{Usage: &u}, DefaultLimits); v.Level != Bad {
+		t.Errorf("0.2 %% is %+v", v)
+	}
 }

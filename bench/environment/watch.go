@@ -22,7 +22,9 @@ type WatchOptions struct {
 	Interval  time.Duration // between looks; 0 is 200 ms
 	Processes []Process
 	Cgroups   []Cgroup
-	NoPerf    bool // do not count perf events
+	NoPerf    bool                         // do not count perf events
+	Offloads  map[string]map[string]string // of the network devices that are measured, by kind of node: on, off, mixed
+	Drops     func() []DropCounter         // read at the beginning and at the end; may be nil
 }
 
 // Process is one to watch, under a name for people.
@@ -56,6 +58,9 @@ type Usage struct {
 	RunQueueMax float64     `json:"run_queue_max"`
 	Switches    uint64      `json:"context_switches"`
 	Softnet     *Softnet    `json:"softnet,omitempty"`
+	Drops       []Drops     `json:"drops,omitempty"` // places where there were any
+
+	Offloads map[string]map[string]string `json:"offloads,omitempty"` // of network devices, see WatchOptions
 
 	Processes []ProcessUsage `json:"processes,omitempty"`
 	Cgroups   []CgroupUsage  `json:"cgroups,omitempty"`
@@ -99,6 +104,7 @@ type Watch struct {
 	processes []*watched[ProcessUsage, processTimes]
 	groups    []*watched[CgroupUsage, groupTimes]
 	perf      *perf
+	drops     []DropCounter // at the beginning
 	clock     clockWatch
 	memory    time.Time // when memory was last looked at
 }
@@ -138,6 +144,9 @@ func StartWatch(o WatchOptions) (*Watch, error) {
 	w.meet()
 	softnet, softnetErr := w.softnet()
 	pressure, pressureErr := w.pressure()
+	if o.Drops != nil {
+		w.drops = o.Drops()
+	}
 	w.begin = time.Now()
 	w.first = look{w.begin, stat}
 	w.last = w.first
@@ -309,6 +318,10 @@ func (w *Watch) end(softnet Softnet, softnetErr error, pressure float64, pressur
 	u.Switches = since(w.last.stat.switches, w.first.stat.switches)
 	if u.Looks > 0 {
 		u.RunQueue = w.queue / float64(u.Looks)
+	}
+	u.Offloads = w.options.Offloads
+	if w.options.Drops != nil {
+		u.Drops = DropsBetween(w.drops, w.options.Drops())
 	}
 	w.endSoftnet(softnet, softnetErr)
 	w.endPressure(pressure, pressureErr)

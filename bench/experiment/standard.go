@@ -104,7 +104,7 @@ var standardProbes = []ProbeKind{
 	{Name: "traceroute", Doc: "The hops on the way.", Options: []Option{from, to, ipv6,
 		{Name: "hops", Type: Whole, Default: "30", Least: 1, Most: 255, Doc: "The most to look for."},
 	}, Estimate: func(Options, Lab) time.Duration { return 300 * time.Millisecond }},
-	{Name: "flow_setup", Doc: "How much longer the first packet of a flow takes.", Options: []Option{from, to,
+	{Name: "flow_setup", Doc: "How much longer the first packet of a flow takes.", Options: []Option{from, to, ipv6,
 		{Name: "count", Type: Whole, Default: "20", Least: 1, Doc: "Flows to set up."},
 		{Name: "new", Type: Word, Words: []string{"ports", "hosts"}, Default: "ports", Doc: "What is new in each: UDP ports, or the sender's addresses."},
 		{Name: "rate", Type: Number, Default: "10", Least: 0.001, Doc: "Flows per second."},

@@ -148,7 +148,7 @@ func (d *data) contents(r *Report, def *definition.Definition) {
 	for _, t := range tables {
 		made, problem := d.table(t)
 		if made == nil {
-			r.Problems = append(r.Problems, fmt.Sprintf("table %q: %s", name(t.Title), problem))
+			r.Problems = append(r.Problems, fmt.Sprintf("There is no table “%s”: %s.", name(t.Title), problem))
 			continue
 		}
 		made.ID = fmt.Sprintf("table-%d", len(r.Tables)+1)
@@ -157,7 +157,7 @@ func (d *data) contents(r *Report, def *definition.Definition) {
 	for _, f := range figures {
 		made, problem := d.figure(f)
 		if made == nil {
-			r.Problems = append(r.Problems, fmt.Sprintf("figure %q: %s", name(f.Title), problem))
+			r.Problems = append(r.Problems, fmt.Sprintf("There is no figure “%s”: %s.", name(f.Title), problem))
 			continue
 		}
 		made.ID = fmt.Sprintf("figure-%d", len(r.Figures)+1)

@@ -30,7 +30,8 @@ type Comparison struct {
 	Rows  []CompareRow `json:"rows"`
 	Notes []string     `json:"notes,omitempty"`
 
-	order *data // knows in which order levels are
+	order   *data // knows in which order levels are
+	margins Margins
 }
 
 // CompareRow is one metric in one cell. Values are in Unit, which is the metric's own; differences are A less B.
@@ -84,7 +85,7 @@ func Compare(o CompareOptions) (*Comparison, error) {
 	}
 	a := side{data: newData(o.A)}
 	b := a
-	c := &Comparison{Names: o.Names, order: a.data}
+	c := &Comparison{Names: o.Names, order: a.data, margins: o.Margins}
 	if o.B != nil {
 		b = side{data: newData(o.B)}
 		c.Notes = differences(o.A.Header, o.B.Header)

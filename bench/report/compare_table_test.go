@@ -151,6 +151,19 @@ func TestComparedWarnings(t *testing.T) {
 	}
 }
 
+// TestNoMargin proves that a margin which is a share of nothing is told from one that was not given.
+func TestNoMargin(t *testing.T) {
+	for margin, want := range map[string]string{"5%": "--margin loss=1pp", "rtt=5%": "No margin was given"} {
+		c, err := report.Compare(report.CompareOptions{A: run(reporttest.Header(), reporttest.Samples()), Names: [2]string{"ovs", "embedded"}, Factor: "datapath", Margins: margins(t, margin)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if notes := strings.Join(c.Metrics()[2].Tests.Notes, " "); !strings.Contains(notes, want) {
+			t.Errorf("--margin %s: %q does not say %q", margin, notes, want)
+		}
+	}
+}
+
 // TestComparedCSV proves that the CSV has a line for each row in the metric's own unit with all digits, nothing where there is nothing, and columns for the
 // factors of all metrics.
 func TestComparedCSV(t *testing.T) {

@@ -99,7 +99,7 @@ func TestUndecided(t *testing.T) {
 		margin []string
 		words  string
 	}{
-		{around(10)[:3], around(10)[:3], []string{"5%"}, "too few; take at least 5 of each"},
+		{around(10)[:3], around(10)[:3], []string{"5%"}, "too few: 3 repetitions, take at least 5 of each"},
 		{wild, other, []string{"5%"}, "take about"},
 		{wild, other, nil, "State a --margin"},
 		{[]float64{3, 3, 3, 3, 3}, []float64{3, 3, 3, 3, 3}, []string{"5%"}, "all values of both are 3 s"},

@@ -89,7 +89,7 @@ func (c *Comparison) undecided(r *CompareRow) string {
 	}
 	text := fmt.Sprintf("the difference is %s %s", r.signedSize(r.Difference), Interval(r.Interval, r.factor))
 	if n < enough {
-		return text + fmt.Sprintf(", but %s are too few; take at least %d of each", words.Plural(n, "repetition"), enough)
+		return text + fmt.Sprintf("; too few: %s, take at least %d of each", words.Plural(n, "repetition"), enough)
 	}
 	e := r.Equivalence
 	if e == nil {

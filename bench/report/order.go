@@ -177,7 +177,7 @@ func (d *data) againstLimit(t definition.Trend, g *group, dims []string, unit st
 	case i.Method == "Wilson" && s.Max == 0 && i.High >= limit && limit > 0 && limit < 1:
 		p.more = fmt.Sprintf("; of so few that cannot be said, of about %.0f it could", math.Ceil(3.85*(1-limit)/limit))
 	case len(values) < enough && i.Method != "Wilson":
-		p.more = fmt.Sprintf("; %s are too few, take at least %d", words.Plural(len(values), "repetition"), enough)
+		p.more = fmt.Sprintf("; too few: %s, take at least %d", words.Plural(len(values), "repetition"), enough)
 	case i.Low > limit:
 		p.above = 0
 	case i.High < limit:

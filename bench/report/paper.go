@@ -1,10 +1,8 @@
 package report
 
 import (
-	"fmt"
 	"math"
 	"slices"
-	"strings"
 
 	"trivet.dev/trivet/bench/environment"
 	"trivet.dev/trivet/bench/report/definition"
@@ -15,6 +13,7 @@ import (
 type Paper struct {
 	Source, Note string
 	Numbers      []Published
+	Tables       []Table // of numbers that are many
 	Trends       []Trend
 }
 
@@ -58,9 +57,11 @@ func (d *data) paper(p *definition.Paper) *Paper {
 		return nil
 	}
 	out := &Paper{Source: name(p.Source), Note: clip(Clean(p.Note), 2000)}
+	var beside []Published
 	for _, n := range p.Numbers {
-		out.Numbers = append(out.Numbers, d.beside(n))
+		beside = append(beside, d.beside(n))
 	}
+	out.Numbers = out.tables(p.Numbers, beside)
 	for _, t := range p.Trends {
 		out.Trends = append(out.Trends, d.trend(t, p))
 	}
@@ -147,9 +148,29 @@ func (d *data) published(f *Figure, def *definition.Figure, unit string) {
 	for i := range f.Series {
 		if s := &f.Series[i]; s.Paper {
 			s.Name = s.Name[:len(s.Name)-len(paperMark)]
-			slices.SortStableFunc(s.Points, func(a, b Point) int { return int(compare(a.X, b.X)) })
+			s.Points = f.together(s.Points)
 		}
 	}
+}
+
+// together has one point at each place: the mean of the numbers that are there, of levels that the figure does not tell apart.
+func (f *Figure) together(points []Point) (out []Point) {
+	slices.SortStableFunc(points, func(a, b Point) int { return int(compare(a.X, b.X)) })
+	for from := 0; from < len(points); {
+		to, p := from, points[from]
+		sum := 0.0
+		for ; to < len(points) && points[to].X == p.X; to++ {
+			sum += points[to].Y
+		}
+		if many := to - from; many > 1 {
+			p.Y, p.N = sum/float64(many), many
+			if note := "The paper's numbers at a place are shown by their mean."; !slices.Contains(f.Notes, note) {
+				f.Notes = append(f.Notes, note)
+			}
+		}
+		out, from = append(out, p), to
+	}
+	return out
 }
 
 // paperMark keeps the paper's series apart while they are made; no name can hold it.
@@ -175,39 +196,4 @@ func (f *Figure) place(dimension string, levels []string) (float64, bool) {
 	}
 	i := slices.IndexFunc(f.X.Categories, func(c string) bool { return c == name(levels[0]) || sameNumber(c, levels[0]) })
 	return float64(i), i >= 0
-}
-
-// theirs says what the paper's own numbers show of a statement along a factor.
-func theirs(t definition.Trend, p *definition.Paper) string {
-	if t.Along == "" || t.Is == definition.Above || t.Is == definition.Below {
-		return ""
-	}
-	type at struct{ x, y float64 }
-	var points []at
-	unit := ""
-	for _, n := range p.Numbers {
-		level := n.Where.Get(t.Along)
-		if n.Metric != t.Metric || len(level) != 1 || !isNumber(level[0]) || !same(n.Where, t.Where, t.Along) {
-			continue
-		}
-		points, unit = append(points, at{number(level[0]), n.Value}), n.Unit
-	}
-	if len(points) < 2 {
-		return ""
-	}
-	slices.SortFunc(points, func(a, b at) int { return int(compare(a.x, b.x)) })
-	from, to := points[0].y, points[len(points)-1].y
-	return fmt.Sprintf("%s → %s (%s)", exact(from), strings.TrimSpace(exact(to)+" "+name(unit)), signed(relative(to-from, from)))
-}
-
-// same says whether two conditions are, but for one dimension.
-func same(a, b definition.Condition, but string) bool {
-	for _, pair := range [][2]definition.Condition{{a, b}, {b, a}} {
-		for _, l := range pair[0] {
-			if l.Dimension != but && !slices.Equal(l.Any, pair[1].Get(l.Dimension)) {
-				return false
-			}
-		}
-	}
-	return true
 }

@@ -188,6 +188,14 @@ func (b *tableBuilder) cell(g *group, value string) Cell {
 	default:
 		c.Text = Number(plain[value] * b.factor)
 	}
+	return c.certain()
+}
+
+// certain is a cell without doubt where it has no number.
+func (c Cell) certain() Cell {
+	if c.Text == "–" {
+		c.Level = ""
+	}
 	return c
 }
 
@@ -218,5 +226,5 @@ func (b *tableBuilder) gap(column []string, value string) Cell {
 	default:
 		return Cell{}
 	}
-	return c
+	return c.certain()
 }

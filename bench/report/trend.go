@@ -51,7 +51,9 @@ func (d *data) trend(t definition.Trend, paper *definition.Paper) Trend {
 		d.ordered(&out, t)
 	}
 	out.Theirs = theirs(t, paper)
-	out.Level = d.trust(t)
+	if out.Outcome != NotMeasured {
+		out.Level = d.trust(t)
+	}
 	return out
 }
 
@@ -201,7 +203,7 @@ func (d *data) equivalent(x, y []float64, margin float64) bool {
 func (d *data) more(x, y []float64, paired bool, shift float64) string {
 	n := min(len(x), len(y))
 	if n < enough {
-		return fmt.Sprintf("; %s are too few, take at least %d", words.Plural(n, "repetition"), enough)
+		return fmt.Sprintf("; too few: %s, take at least %d", words.Plural(n, "repetition"), enough)
 	}
 	difference := mean(x) - mean(y)
 	if n := needed(n, standardError(x, y, paired), math.Abs(difference-shift)); n > 0 {

@@ -19,6 +19,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/netip"
 	"reflect"
@@ -84,13 +85,22 @@ func (s *Server) Handler() http.Handler {
 }
 
 func config() huma.Config {
-	c := huma.DefaultConfig("Trivet controller", version.Version)
-	c.Info.Description = "What Trivet's OpenFlow controller answers. GET /metrics is for Prometheus."
+	c := Config("Trivet controller", "What Trivet's OpenFlow controller answers. GET /metrics is for Prometheus.")
+	c.Components.SecuritySchemes = map[string]*huma.SecurityScheme{"token": {Type: "http", Scheme: "bearer", Description: "On TCP only"}}
+	c.Security = []map[string][]string{{"token": {}}}
+	return c
+}
+
+// Config is that of an API of ours: JSON and nothing else, also where a body says that it is a form, as those of
+// curl -d do.
+func Config(title, description string) huma.Config {
+	c := huma.DefaultConfig(title, version.Version)
+	c.Info.Description = description
 	c.OpenAPIPath, c.DocsPath, c.SchemasPath = "/v1/openapi", "", ""
 	c.CreateHooks = nil // no $schema in answers
 	c.Components.Schemas = huma.NewMapRegistry("#/components/schemas/", SchemaName)
-	c.Components.SecuritySchemes = map[string]*huma.SecurityScheme{"token": {Type: "http", Scheme: "bearer", Description: "On TCP only"}}
-	c.Security = []map[string][]string{{"token": {}}}
+	c.Formats = map[string]huma.Format{"application/x-www-form-urlencoded": huma.DefaultJSONFormat}
+	maps.Copy(c.Formats, huma.DefaultFormats)
 	return c
 }
 

@@ -101,6 +101,9 @@ func (w *walk) byRouting(s *step, r routing.Router, p packet) fate {
 	if route == nil {
 		return w.end(r.Name, fmt.Sprintf("%s has no route to %v: it answers that the network is unreachable", r.Name, w.to.address), false)
 	}
+	if route.Drop {
+		return w.end(r.Name, fmt.Sprintf("%s drops it: it announces %v and has no route to this part of it", r.Name, route.Prefix), false)
+	}
 	var sum fate
 	before := *s
 	for i, h := range route.Hops {
@@ -203,6 +206,9 @@ func (w *walk) whyRoute(r routing.Router) (out []string) {
 		return nil
 	case route.Source == routing.Connected:
 		return []string{fmt.Sprintf("%s: %v is its own subnet, at %s", r.Name, route.Prefix, route.Hops[0].Interface)}
+	}
+	if route.Drop {
+		return []string{fmt.Sprintf("%s: %v by %s: dropped, as no more specific route is known", r.Name, route.Prefix, builtin.SourceOf(r, route))}
 	}
 	var via []string
 	for _, h := range route.Hops {

@@ -20,7 +20,7 @@ var errDone = errors.New("enough")
 // directions), of how long the routes took to follow, of a switch that goes, and on demand of samples.
 func TestEvents(t *testing.T) {
 	b := newBed(t, "ring,4", topology.Router, "")
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	links, seen := 0, map[string]bool{}
 	err := b.Events(ctx, true, func(name string, data []byte) error {

@@ -125,7 +125,7 @@ func (b *bed) must(err error) {
 
 func (b *bed) wait(what string, is func() bool) {
 	b.t.Helper()
-	for end := time.Now().Add(20 * time.Second); !is(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); !is(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			b.t.Fatal("this does not come true: ", what)
 		}

@@ -17,8 +17,8 @@ import (
 type PathQuery struct {
 	From string `query:"from" required:"true" doc:"Host or router: its name, an address, a MAC"`
 	To   string `query:"to" required:"true"`
-	TCP  uint16 `query:"tcp" doc:"Destination port"`
-	UDP  uint16 `query:"udp" doc:"Destination port"`
+	TCP  uint16 `query:"tcp" minimum:"1" maximum:"65535" doc:"Destination port"`
+	UDP  uint16 `query:"udp" minimum:"1" maximum:"65535" doc:"Destination port"`
 	IPv6 bool   `query:"ipv6"`
 }
 

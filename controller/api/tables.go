@@ -14,7 +14,6 @@ import (
 	"trivet.dev/trivet/controller/routing"
 	"trivet.dev/trivet/controller/user"
 	"trivet.dev/trivet/openflow"
-	"trivet.dev/trivet/topology"
 )
 
 // question asks a switch for statistics of type B.
@@ -201,7 +200,7 @@ func (v *view) routes(name string) (out Routes, err error) {
 		}
 		found = true
 		for _, x := range v.c.Routing.RoutesOf(r.DPID) {
-			route := Route{Router: r.Name, Prefix: x.Prefix, Source: builtin.SourceOf(r, x), Metric: x.Metric, Hops: []Hop{},
+			route := Route{Router: r.Name, Prefix: x.Prefix, Source: builtin.SourceOf(r, x), Metric: x.Metric, Hops: []Hop{}, Drop: x.Drop,
 				User: x.Source == routing.Static && users[r.Name+" "+x.Prefix.String()]}
 			for _, h := range x.Hops {
 				hop := Hop{Interface: h.Interface, Via: h.Via, Router: h.Router}
@@ -214,7 +213,7 @@ func (v *view) routes(name string) (out Routes, err error) {
 		}
 	}
 	if name != "" && !found {
-		return out, fmt.Errorf("there is no router %q; %s", name, topology.DidYouMean(name, names))
+		return out, builtin.NoNode("router", name, names)
 	}
 	return out, nil
 }

@@ -175,6 +175,7 @@ type Route struct {
 	Metric uint32       `json:"metric"`
 	Hops   []Hop        `json:"hops" doc:"Next hops of equal cost"`
 	User   bool         `json:"user,omitempty" doc:"Added by a user"`
+	Drop   bool         `json:"drop,omitempty" doc:"Packets that follow it are dropped: an area range of which no more specific route is known"`
 }
 
 // Hop is a next hop.

@@ -160,12 +160,7 @@ func (v *view) find(name string) (*controller.Switch, error) {
 	if len(names) == 0 {
 		return nil, fmt.Errorf("there is no switch %q; none is connected", name)
 	}
-	hint := topology.DidYouMean(name, names)
-	if hint == "" {
-		slices.SortFunc(names, builtin.CompareNames)
-		hint = "there are " + strings.Join(names[:min(10, len(names))], ", ")
-	}
-	return nil, fmt.Errorf("there is no switch %q; %s", name, hint)
+	return nil, builtin.NoNode("switch", name, names)
 }
 
 func (v *view) overview() Overview {

@@ -164,6 +164,9 @@ func (r *recorder) writeRoutes() {
 		var rows []database.Route
 		for _, x := range r.c.Routing.RoutesOf(router.DPID) {
 			row := database.Route{Prefix: x.Prefix.String(), Source: SourceOf(router, x), Metric: x.Metric}
+			if x.Drop {
+				row.NextHops = []string{"drop"}
+			}
 			for _, h := range x.Hops {
 				to := h.Interface
 				if h.Via.IsValid() {

@@ -202,7 +202,17 @@ func (c *Controller) router(name string) (routing.Router, error) {
 	if len(names) == 0 {
 		return routing.Router{}, errors.New("the controller has no routers (routers that it routes for:  trivet up --nodes router …)")
 	}
-	return routing.Router{}, fmt.Errorf("there is no router %q; %s", name, topology.DidYouMean(name, names))
+	return routing.Router{}, NoNode("router", name, names)
+}
+
+// NoNode says that there is no node of a name, and which there are.
+func NoNode(kind, name string, names []string) error {
+	hint := topology.DidYouMean(name, names)
+	if hint == "" {
+		slices.SortFunc(names, CompareNames)
+		hint = "there are " + strings.Join(names[:min(10, len(names))], ", ")
+	}
+	return fmt.Errorf("there is no %s %q; %s", kind, name, hint)
 }
 
 // checkRoute says why a route could never be used.

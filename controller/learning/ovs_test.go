@@ -149,7 +149,7 @@ func (l *lab) start(links ...discovery.Link) {
 		l.t.Fatal(err)
 	}
 	go func() { _ = l.c.Serve(countingListener{l.listener, &l.mods}) }()
-	for end := time.Now().Add(20 * time.Second); !l.ready(); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); !l.ready(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			l.t.Fatalf("the ring is not known: %v", l.found.Links())
 		}

@@ -45,7 +45,8 @@ type network struct {
 
 	outside  int // neighbours that packets are exchanged with
 	tables   map[engine.ID][]routing.Learned
-	held     int // routes in tables
+	held     int            // routes in tables
+	networks []netip.Prefix // that the databases name; nil: not asked for yet
 	cause    string
 	runs     []Run
 	captured capture

@@ -215,6 +215,16 @@ func (s *speaker) RouteTo(dpid uint64, p netip.Prefix) (routing.Learned, bool) {
 	return s.net.routeTo(dpid, p)
 }
 
+// Networks returns all networks that the databases name.
+func (s *speaker) Networks() []netip.Prefix {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.net.domain != nil && s.net.networks == nil {
+		s.net.networks = s.net.domain.Networks()
+	}
+	return s.net.networks
+}
+
 // Settled says whether the engine has followed what is known of the network.
 func (s *speaker) Settled() bool {
 	s.mu.Lock()

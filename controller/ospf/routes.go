@@ -100,7 +100,9 @@ func (n *network) ran(now time.Time, changes []engine.Change, took time.Duration
 	return r
 }
 
-func (n *network) dropTables() { n.tables, n.held = map[engine.ID][]routing.Learned{}, 0 }
+func (n *network) dropTables() {
+	n.tables, n.held, n.networks = map[engine.ID][]routing.Learned{}, 0, nil
+}
 
 // routes returns a router's routes, calculated when they are asked for.
 func (n *network) routes(dpid uint64) []routing.Learned {
@@ -140,14 +142,17 @@ func (n *network) routeTo(dpid uint64, p netip.Prefix) (routing.Learned, bool) {
 	return out[0], true
 }
 
-// learn makes routes of a table. Networks of the router's own interfaces are left out, and area
-// ranges that are there to be dropped.
+// learn makes routes of a table. Networks of the router's own interfaces are left out.
 func learn(t *engine.Table) []routing.Learned {
 	out := make([]routing.Learned, 0, len(t.Routes))
 	sets := map[*engine.NextHop][]routing.LearnedHop{} // which routes share
 	for i := range t.Routes {
 		r := &t.Routes[i]
-		if len(r.NextHops) == 0 || r.Discard {
+		if r.Discard {
+			out = append(out, routing.Learned{Prefix: r.Prefix, Metric: r.Cost, Drop: true})
+			continue
+		}
+		if len(r.NextHops) == 0 {
 			continue
 		}
 		hops, is := sets[&r.NextHops[0]]

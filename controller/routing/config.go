@@ -62,6 +62,9 @@ type Speaker interface {
 	// RouteTo returns one of them, that of exactly a prefix.
 	RouteTo(dpid uint64, p netip.Prefix) (Learned, bool)
 
+	// Networks returns the prefixes that some router may have a route to, sorted.
+	Networks() []netip.Prefix
+
 	// Settled says whether the routes follow what is known of the network. The app waits for it at the start,
 	// for some seconds at most.
 	Settled() bool
@@ -75,6 +78,7 @@ type Learned struct {
 	Prefix netip.Prefix
 	Metric uint32
 	Hops   []LearnedHop // of equal cost
+	Drop   bool         // packets that follow it are dropped: an aggregate without next hops
 }
 
 // LearnedHop is a next hop of a Learned route: a neighbour's address, or none where the prefix is

@@ -57,6 +57,54 @@ func (n *network) route(router int, p netip.Prefix) *Route {
 	return t.routes[p]
 }
 
+// towards returns the route to an address as it is installed when a packet asks for it: that of lookup. One whose entry
+// would hide others, which are not installed, is installed for the one address.
+func (n *network) towards(router int, a netip.Addr) *Route {
+	r := n.lookup(router, a)
+	if r == nil || !n.hides(router, r) {
+		return r
+	}
+	single := *r
+	single.Prefix = netip.PrefixFrom(a, a.BitLen())
+	return &single
+}
+
+// installed returns the route of an entry that a packet has asked for, by the entry's prefix.
+func (n *network) installed(router int, p netip.Prefix) *Route {
+	if p.IsSingleIP() {
+		if r := n.towards(router, p.Addr()); r != nil && r.Prefix == p {
+			return r
+		}
+		return nil
+	}
+	if r := n.route(router, p); r != nil && !n.hides(router, r) {
+		return r
+	}
+	return nil
+}
+
+// hides says whether there may be routes to parts of a route's prefix: of a default route, of an area range.
+func (n *network) hides(router int, r *Route) bool {
+	if r.Source == Connected || r.Prefix.IsSingleIP() {
+		return false
+	}
+	for _, s := range n.routers[router].Static {
+		if s.To.Bits() > r.Prefix.Bits() && r.Prefix.Contains(s.To.Addr()) {
+			return true
+		}
+	}
+	s := n.speaker(router)
+	if s == nil || !r.Prefix.Addr().Is4() {
+		return n.owners[r.Prefix] == nil // no subnet of a router here: who knows what is in it
+	}
+	all := s.Networks()
+	i, is := slices.BinarySearchFunc(all, r.Prefix, comparePrefix)
+	if is {
+		i++
+	}
+	return i < len(all) && r.Prefix.Contains(all[i].Addr())
+}
+
 // lookup returns a router's route with the longest prefix that contains an address, or nil.
 func (n *network) lookup(router int, a netip.Addr) *Route {
 	if !n.onDemand {
@@ -64,10 +112,10 @@ func (n *network) lookup(router int, a netip.Addr) *Route {
 	}
 	has := n.lengths[family(a)]
 	if s := n.speaker(router); s != nil && a.Is4() {
-		all := s.Routes(n.routers[router].DPID)
+		all := s.Networks()
 		for bits := range 33 {
 			p, _ := a.Prefix(bits)
-			_, is := Find(all, p)
+			_, is := slices.BinarySearchFunc(all, p, comparePrefix)
 			has[bits] = has[bits] || is
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"testing"
 
 	"trivet.dev/trivet/controller/discovery"
@@ -15,7 +16,16 @@ type found map[uint64][]Learned
 func (f found) Routes(dpid uint64) []Learned                        { return f[dpid] }
 func (f found) RouteTo(dpid uint64, p netip.Prefix) (Learned, bool) { return Find(f[dpid], p) }
 func (f found) Settled() bool                                       { return true }
-func (f found) Receive(uint64, uint32, []byte)                      {}
+func (f found) Networks() (out []netip.Prefix) {
+	for _, list := range f {
+		for _, l := range list {
+			out = append(out, l.Prefix)
+		}
+	}
+	slices.SortFunc(out, comparePrefix)
+	return out
+}
+func (f found) Receive(uint64, uint32, []byte) {}
 
 // Proves that a route that is computed by itself is the one that stands in the whole table, for every router and
 // every prefix of random networks: with unequal costs, failed links, a segment of several routers, loopbacks,
@@ -27,8 +37,9 @@ func TestRoutesOnDemandAreThoseOfTables(t *testing.T) {
 		whole := w.network(t)
 		w.Reactive = true
 		demand := w.network(t)
-		speak := map[string]Speaker{"x": found{1: {{netip.MustParsePrefix("10.0.3.0/24"), 9, []LearnedHop{{Port: 2, Via: firstPeer(w)}}},
-			{netip.MustParsePrefix("77.0.0.0/8"), 9, []LearnedHop{{Port: 2, Via: firstPeer(w)}}}}}}
+		speak := map[string]Speaker{"x": found{1: {{Prefix: netip.MustParsePrefix("10.0.3.0/24"), Metric: 9, Hops: []LearnedHop{{Port: 2, Via: firstPeer(w)}}},
+			{Prefix: netip.MustParsePrefix("66.0.0.0/8"), Metric: 9, Drop: true},
+			{Prefix: netip.MustParsePrefix("77.0.0.0/8"), Metric: 9, Hops: []LearnedHop{{Port: 2, Via: firstPeer(w)}}}}}}
 		whole.speakers, demand.speakers = speak, speak
 		for i := range w.Routers {
 			table := whole.table(i)
@@ -43,7 +54,7 @@ func TestRoutesOnDemandAreThoseOfTables(t *testing.T) {
 				}
 			}
 			for range 50 {
-				a := netip.AddrFrom4([4]byte{[]byte{10, 77, 172, 192}[rng.IntN(4)], byte(rng.IntN(20)), byte(rng.IntN(8)), byte(rng.IntN(256))})
+				a := netip.AddrFrom4([4]byte{[]byte{10, 66, 77, 172, 192}[rng.IntN(5)], byte(rng.IntN(20)), byte(rng.IntN(8)), byte(rng.IntN(256))})
 				if got, want := text(demand.lookup(i, a)), text(table.lookup(a)); got != want {
 					t.Fatalf("seed %d: r%d to %v:\n%s\n%s", seed, i+1, a, got, want)
 				}

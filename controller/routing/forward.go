@@ -53,6 +53,9 @@ func (n *node) forward(f *Interface, p ipPacket) {
 		return
 	}
 	w := waiting{p.decrement(), p, f}
+	if n.reactive {
+		r = n.net.towards(n.index, p.dst)
+	}
 	if n.reactive && r.Source != Connected && n.rules != nil && n.rules.Flow(routeKey(r.Prefix)) == nil {
 		n.prepare(r, w)
 		return
@@ -75,6 +78,9 @@ func (n *node) originate(packet []byte) {
 func (n *node) send(r *Route, w waiting) {
 	p, ok := parseIP(etherTypeOf(w.packet), w.packet)
 	if !ok {
+		return
+	}
+	if r.Drop {
 		return
 	}
 	h := r.Hops[p.flowHash()%uint32(len(r.Hops))]
@@ -116,7 +122,7 @@ func (n *node) prepare(r *Route, w waiting) {
 	case s == nil:
 		s = &setup{queue: []waiting{w}}
 		n.setups[r.Prefix] = s
-		n.app.done.Go(func() { n.app.setUp(n, n.net, r, s) })
+		n.app.done.Go(func() { n.app.setUp(n, n.net, r, w.fault.dst, s) })
 	case !s.ready:
 		if len(s.queue) < maxWaiting {
 			s.queue = append(s.queue, w)
@@ -128,7 +134,7 @@ func (n *node) prepare(r *Route, w waiting) {
 }
 
 // setUp installs a route in all routers beyond n that it may lead through.
-func (a *App) setUp(n *node, net *network, r *Route, s *setup) {
+func (a *App) setUp(n *node, net *network, r *Route, to netip.Addr, s *setup) {
 	seen, todo := map[int]bool{n.index: true}, []*Route{r}
 	var touched []*node
 	for ; len(todo) > 0; todo = todo[1:] {
@@ -138,13 +144,13 @@ func (a *App) setUp(n *node, net *network, r *Route, s *setup) {
 			}
 			seen[h.router] = true
 			m := a.node(net.routers[h.router].DPID)
-			next := net.route(h.router, r.Prefix)
+			next := net.towards(h.router, to)
 			if next == nil || next.Source == Connected {
 				continue
 			}
 			todo = append(todo, next)
 			m.mu.Lock()
-			if m.rules != nil && m.net == net && m.setups[r.Prefix] == nil && m.rules.Flow(routeKey(r.Prefix)) == nil {
+			if m.rules != nil && m.net == net && m.setups[next.Prefix] == nil && m.rules.Flow(routeKey(next.Prefix)) == nil {
 				_ = m.put(m.routeWay(next))
 				touched = append(touched, m)
 			}
@@ -173,7 +179,7 @@ func (n *node) finish(p netip.Prefix, s *setup) {
 			return
 		}
 		delete(n.setups, p)
-		if now := n.net.route(n.index, p); now != nil && n.rules != nil {
+		if now := n.net.installed(n.index, p); now != nil && n.rules != nil {
 			_ = n.put(n.routeWay(now))
 		}
 	})

@@ -85,7 +85,7 @@ func single(t testing.TB) (*App, *silent, *controller.Switch) {
 	if err := s.peer.Join(s); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(10 * time.Second); len(app.Missing()) > 0; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); len(app.Missing()) > 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal(app.Missing())
 		}

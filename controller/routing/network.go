@@ -31,6 +31,7 @@ type Route struct {
 	Source Source
 	Metric uint32 // the costs of the interfaces on the way, the last one's included
 	Hops   []Hop  // of equal cost; of a connected subnet: the interface
+	Drop   bool   // what follows it is dropped; it has no hops
 }
 
 // Hop is a next hop.
@@ -318,13 +319,13 @@ func shared(own, neighbour *Interface, v4 bool) (any netip.Addr) {
 // learned adds what a protocol has found.
 func (n *network) learned(t *table, router int, only netip.Prefix) {
 	for _, l := range n.spoken(router, only) {
-		r := &Route{Prefix: l.Prefix, Source: Protocol, Metric: l.Metric}
+		r := &Route{Prefix: l.Prefix, Source: Protocol, Metric: l.Metric, Drop: l.Drop}
 		for _, h := range l.Hops {
 			if out := n.portOf(router, h.Port); out != nil && h.Via.IsValid() {
 				r.Hops = append(r.Hops, n.hopVia(router, out, h.Via))
 			}
 		}
-		if len(r.Hops) > 0 {
+		if len(r.Hops) > 0 || r.Drop {
 			t.offer(r)
 		}
 	}

@@ -204,6 +204,10 @@ func (n *node) wayTo(p netip.Prefix, hops []Hop) way {
 // routeWay is the way by a route. That of a reactive router has a timeout, unless it has hairpins: all its packets may
 // come by these.
 func (n *node) routeWay(r *Route) way {
+	if r.Drop {
+		k := routeKey(r.Prefix)
+		return way{nil, []*openflow.FlowMod{entry(k.Table, k.Priority, k.Match)}} // no instructions: the packet ends there
+	}
 	w := n.wayTo(r.Prefix, n.resolved(r))
 	if m := w.own(); n.reactive && r.Source != Connected && len(w.flows) == 1 {
 		m.IdleTimeout, m.Flags = reactiveIdle, openflow.FlowSendFlowRem
@@ -339,7 +343,7 @@ func (n *node) routes() map[netip.Prefix]*Route {
 		if !is || own.routes[p] != nil || n.neighbors[p.Addr()] != nil && p.IsSingleIP() {
 			continue
 		}
-		if r := n.net.route(n.index, p); r != nil {
+		if r := n.net.installed(n.index, p); r != nil {
 			own.routes[p] = r
 		}
 	}

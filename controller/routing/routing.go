@@ -11,6 +11,7 @@
 //	         host  a neighbour's address                      → TTL, MACs, output
 //	         net   a subnet of an interface                   → controller, which asks who has the address
 //	         net   a route                                    → TTL, MACs, output; several next hops: a select group
+//	         net   an aggregate of which no part is known     → drop
 //	         0     nothing                                    → controller, which says "unreachable"
 //
 // An expired TTL comes to the controller by itself (OpenFlow 1.3.5, section 7.4.1, INVALID_TTL).

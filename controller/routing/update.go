@@ -143,7 +143,11 @@ func layers(net *network, list []change) []int {
 		}
 		known[router] = 0 // static routes may lead in circles
 		after := 0
-		if r := net.route(router, list[0].route.Prefix); r != nil && r.Source != Connected {
+		r := net.route(router, list[0].route.Prefix)
+		if r == nil && net.onDemand && list[0].route.Prefix.IsSingleIP() {
+			r = net.lookup(router, list[0].route.Prefix.Addr()) // see towards
+		}
+		if r != nil && r.Source != Connected {
 			for _, h := range r.Hops {
 				if h.router >= 0 {
 					after = max(after, right(h.router))

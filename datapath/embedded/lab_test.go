@@ -148,7 +148,7 @@ func (l *line) transfer(size int) {
 			return err
 		}
 		defer conn.Close()
-		if err := conn.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
+		if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
 			return err
 		}
 		_, err = conn.Write(data)
@@ -159,7 +159,7 @@ func (l *line) transfer(size int) {
 		if !bytes.Equal(b, data) {
 			l.t.Errorf("%d bytes came, and not those that were sent", len(b))
 		}
-	case <-time.After(30 * time.Second):
+	case <-time.After(time.Minute):
 		l.t.Error("the bytes did not come")
 	}
 }
@@ -186,7 +186,7 @@ func TestWithController(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	l.pingUntil(time.Now().Add(30 * time.Second))
+	l.pingUntil(time.Now().Add(time.Minute))
 	l.transfer(8 << 20)
 	for _, a := range l.switches {
 		body, err := a.Switch().Multipart(openflow.AllFlows(), l.Now())
@@ -275,7 +275,7 @@ func TestWithOtherControllers(t *testing.T) {
 			for _, a := range l.switches {
 				a.SetControllers([]agent.Target{{Network: "tcp", Address: "127.0.0.1:16653"}}, nil)
 			}
-			l.pingUntil(time.Now().Add(30 * time.Second))
+			l.pingUntil(time.Now().Add(time.Minute))
 			l.transfer(1 << 20)
 		})
 	}

@@ -39,7 +39,7 @@ func transfer(t *testing.T, from, to, address string, size int) (received int64)
 	var listener net.Listener
 	var conn net.Conn
 	listen := func() (err error) { listener, err = net.Listen("tcp", address); return }
-	dial := func() (err error) { conn, err = net.DialTimeout("tcp", address, 10*time.Second); return }
+	dial := func() (err error) { conn, err = net.DialTimeout("tcp", address, time.Minute); return }
 	if err := inside.Namespace("/run/netns/"+to, listen); err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +48,7 @@ func transfer(t *testing.T, from, to, address string, size int) (received int64)
 		t.Fatal(err)
 	}
 	go func() {
-		conn.SetDeadline(time.Now().Add(20 * time.Second))
+		conn.SetDeadline(time.Now().Add(time.Minute))
 		conn.Write(make([]byte, size))
 		conn.Close()
 	}()
@@ -57,7 +57,7 @@ func transfer(t *testing.T, from, to, address string, size int) (received int64)
 		t.Fatal(err)
 	}
 	defer accepted.Close()
-	accepted.SetDeadline(time.Now().Add(20 * time.Second))
+	accepted.SetDeadline(time.Now().Add(time.Minute))
 	received, _ = io.Copy(io.Discard, accepted)
 	return received
 }

@@ -227,8 +227,17 @@ func (s *Switches) ForgetDecisions(ctx context.Context) error {
 }
 
 // Settle waits until no packet goes by what was configured before the last Apply:
-// ovs-vswitchd looks at what it has cached for running flows some time after a change.
+// ovs-vswitchd looks at what it has cached for running flows some time after a change. It answers
+// at the end of a look, and the first may have begun before the change. Where it forwards in user space,
+// it forgets what it has cached instead: packets do not wait for longer there when they are looked at anew.
 func (s *Switches) Settle(ctx context.Context) error {
-	_, err := s.vswitch.call(ctx, "revalidator/wait")
-	return err
+	if s.datapath == Netdev {
+		return s.ForgetDecisions(ctx)
+	}
+	for range 2 {
+		if _, err := s.vswitch.call(ctx, "revalidator/wait"); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -8,6 +8,7 @@
 package ovs
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +20,8 @@ import (
 	"time"
 
 	"github.com/ovn-kubernetes/libovsdb/client"
+
+	"trivet.dev/trivet/internal/inside"
 )
 
 // Config says where and how a private Open vSwitch runs.
@@ -27,7 +30,7 @@ type Config struct {
 	NetNS    string       // path of the network namespace; empty: that of this process
 	Datapath DatapathType // of all bridges; empty: System where the kernel can, else Netdev
 
-	// Prepare may change the two commands before they start: a cgroup, a nice value. It is
+	// Prepare may change the commands before they start: a cgroup, a nice value. It is
 	// called on the thread whose child each will be. May be nil.
 	Prepare func(*exec.Cmd)
 }
@@ -98,7 +101,7 @@ func Start(ctx context.Context, cfg Config) (*Switches, error) {
 }
 
 func (s *Switches) start(ctx context.Context, cfg Config, p programs) error {
-	if err := s.createDatabase(ctx, p); err != nil {
+	if err := s.createDatabase(ctx, cfg, p); err != nil {
 		return err
 	}
 	if s.datapath == System {
@@ -135,7 +138,7 @@ func (s *Switches) start(ctx context.Context, cfg Config, p programs) error {
 // datapathID is the key in Open_vSwitch's external_ids by which Attach knows the datapath type.
 const datapathID = "trivet-datapath"
 
-func (s *Switches) createDatabase(ctx context.Context, p programs) error {
+func (s *Switches) createDatabase(ctx context.Context, cfg Config, p programs) error {
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
 		return err
 	}
@@ -150,8 +153,17 @@ func (s *Switches) createDatabase(ctx context.Context, p programs) error {
 			return err
 		}
 	}
-	if out, err := exec.CommandContext(ctx, p.tool, "-vsyslog:off", "create", database, p.schema).CombinedOutput(); err != nil {
-		return fmt.Errorf("creating %s: %w: %s", database, err, out)
+	create := exec.CommandContext(ctx, p.tool, "-vsyslog:off", "create", database, p.schema)
+	var said bytes.Buffer
+	create.Stdout, create.Stderr = &said, &said
+	err = inside.Namespace("", func() error {
+		if cfg.Prepare != nil {
+			cfg.Prepare(create)
+		}
+		return create.Run()
+	})
+	if err != nil {
+		return fmt.Errorf("creating %s: %w: %s", database, err, said.String())
 	}
 	return nil
 }

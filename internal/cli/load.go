@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -28,7 +27,7 @@ type source struct {
 func (s *source) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&s.name, "name", "", "what to call it (default: after the file or generator)")
-	f.StringVar(&s.nodes, "nodes", "", "of a generator: switch or router")
+	f.StringVar(&s.nodes, "nodes", "", "router: what forwards are routers, not switches")
 	f.StringVar(&s.topo, "topo", "", "which topology of a Mininet file that has several, with arguments: mytopo,3")
 	f.StringVar(&s.datapath, "datapath", "", "what forwards: embedded (the default), ovs, bridge (switches without a controller), kernel, frr, bird (routers)")
 	f.StringSliceVar(&s.controller, "controller", nil, "what decides: trivet (the default), none (switches learn by themselves), "+strings.Join(topology.ControllerPrograms, ", ")+", or addresses like tcp:127.0.0.1:6653")
@@ -59,10 +58,16 @@ func (s *source) load(what string) (*topology.Topology, topology.Problems, error
 
 func (s *source) read(what string) (*topology.Topology, topology.Problems, error) {
 	if isFile(what) {
-		if s.nodes != "" {
-			return nil, nil, errors.New("--nodes goes with generators, not with files")
-		}
 		t, problems := formats.ReadFile(what, formats.Options{Topo: s.topo})
+		if s.nodes == "" || problems.Err() != nil {
+			return t, problems, nil
+		}
+		if s.nodes != string(topology.Router) {
+			return nil, nil, fmt.Errorf("--nodes %s: of a file only routers can be made of what are switches there: --nodes router", s.nodes)
+		}
+		if err := t.MakeRouters(); err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", what, err)
+		}
 		return t, problems, nil
 	}
 	t, err := topology.Generate(what, topology.GenerateOptions{Nodes: topology.Kind(s.nodes)})

@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -19,6 +20,7 @@ type labRow struct {
 	Links   int        `json:"links"`
 	Source  string     `json:"source"`
 	Created time.Time  `json:"created"`
+	Dead    []string   `json:"dead,omitempty"`
 }
 
 func (a *app) ls() *cobra.Command {
@@ -31,7 +33,7 @@ func (a *app) ls() *cobra.Command {
 			}
 			rows := []labRow{}
 			for _, s := range labs {
-				r := labRow{Name: s.Name, State: s.Status, Target: s.Target, Source: s.Source, Created: s.Created}
+				r := labRow{Name: s.Name, State: s.Status, Target: s.Target, Source: s.Source, Created: s.Created, Dead: s.Dead}
 				if s.Topology != nil {
 					r.Nodes, r.Links = len(s.Topology.Nodes), len(s.Topology.Links)
 				}
@@ -52,6 +54,8 @@ func (a *app) ls() *cobra.Command {
 			for _, s := range labs {
 				if s.Status == lab.Orphaned {
 					a.say("%s", s.Cure())
+				} else if len(s.Dead) > 0 {
+					a.say("in lab %s have ended: %s; trivet apply FILE starts them again", s.Name, strings.Join(s.Dead, ", "))
 				}
 			}
 			return nil

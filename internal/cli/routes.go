@@ -139,6 +139,9 @@ func (a *app) listRoutes(ctx context.Context, c *api.Client, name string) error 
 			used[r.Router+" "+r.Prefix.String()] = true
 		}
 		first := []string{r.Router, r.Prefix.String()}
+		if r.Drop {
+			rows = append(rows, append(first, "drop", "–", fmt.Sprint(r.Metric), source))
+		}
 		for _, h := range r.Hops {
 			rows = append(rows, append(first, nextHop(h), h.Interface, fmt.Sprint(r.Metric), source))
 			first = []string{"", ""}

@@ -87,7 +87,11 @@ func (s *sim) wantForwarding(routers []*Router) {
 	tables := map[*Router]*Table{}
 	for _, r := range routers {
 		tables[r] = r.Routes()
+		networks := r.domain.Networks()
 		for _, route := range tables[r].Routes {
+			if !slices.Contains(networks, route.Prefix) {
+				s.t.Errorf("%v is not among the networks of the databases", route.Prefix)
+			}
 			if one, ok := r.RouteTo(route.Prefix); !ok || !one.equal(&route) {
 				s.t.Fatalf("router %v has %v, and asked for this one %v", r.id, route, one)
 			}

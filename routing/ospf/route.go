@@ -62,6 +62,32 @@ func (r *Router) RouteTo(p netip.Prefix) (Route, bool) {
 	return t.Find(p)
 }
 
+// Networks lists the networks that the databases name, sorted: of each router's routes none is to another one.
+// Some may not be reached by anybody.
+func (d *Domain) Networks() []netip.Prefix {
+	var keys []netKey
+	named := func(entries []*entry) {
+		for _, e := range entries {
+			keys = append(keys, keyOfPrefix(e.Prefix()))
+		}
+	}
+	for _, a := range d.areas {
+		keys = append(keys, a.graph.nets...)
+		named(a.db.typed[TypeSummary])
+		for _, r := range a.cfg.Ranges {
+			keys = append(keys, keyOfPrefix(r.Prefix))
+		}
+	}
+	named(d.external.typed[TypeExternal])
+	slices.Sort(keys)
+	keys = slices.Compact(keys)
+	out := make([]netip.Prefix, len(keys))
+	for i, k := range keys {
+		out[i] = k.prefix()
+	}
+	return out
+}
+
 // forwards says whether a route of a network may follow from that of another one: of a forwarding address.
 func (d *Domain) forwards(net netKey) bool {
 	for _, e := range d.external.typed[TypeExternal] {

@@ -7,7 +7,7 @@ import (
 )
 
 // carrierTime is how long devices may take to run; a link whose far end is not there never does.
-const carrierTime = 5 * time.Second
+const carrierTime = 20 * time.Second
 
 // awaitCarriers waits until the devices of new and changed links run: the kernel takes
 // note of a carrier some time after the other end has come up, and until then sends nothing.

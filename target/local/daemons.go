@@ -96,6 +96,26 @@ func (l *Lab) runDaemons(t *topology.Topology, done func()) error {
 	})
 }
 
+// Dead lists the routing daemons that are to run and do not, as "ospfd of router r1".
+func (l *Lab) Dead() (out []string) {
+	routers := map[string]*topology.OSPFRouter{}
+	for _, r := range topology.OSPFOf(l.Topology) {
+		routers[r.Node.Name] = &r
+	}
+	for _, n := range withDaemons(l.Topology) {
+		have := l.processesOf(n.Name)
+		for _, want := range routerd.Of(n.Datapath).Programs(n, routers[n.Name]) {
+			if p := have[want.Name]; p == nil || !p.alive() {
+				out = append(out, want.Name+" of router "+n.Name)
+			}
+		}
+	}
+	return out
+}
+
+// Heal starts the routing daemons that are Dead again.
+func (l *Lab) Heal() error { return l.runDaemons(l.Topology, func() {}) }
+
 // withDaemons lists the routers that have daemons of their own.
 func withDaemons(t *topology.Topology) (out []*topology.Node) {
 	for _, n := range t.Nodes {

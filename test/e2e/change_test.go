@@ -101,6 +101,7 @@ func TestLinkOfRing(t *testing.T) {
 func TestSchedule(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
+	start := time.Now()
 	m.up(m.file("s.yaml", `
 datapath: bridge
 nodes: {s1: switch, h1: host, h2: host}
@@ -110,7 +111,7 @@ schedule:
   - at 1200ms: h2 run touch `+m.dir+`/happened
   - at 2s: s1 -- h2 down
 `))
-	if ms := m.rtt("h1", "h2"); ms > 30 {
+	if ms := m.rtt("h1", "h2"); ms > 30 && time.Since(start) < time.Second { // a slow machine may come too late to see it
 		t.Errorf("the event at 1 s has happened early: %g ms", ms)
 	}
 	down := func() bool { return strings.Contains(lineWith(m.ok("inspect"), "s1-h2"), "down") }
@@ -325,8 +326,7 @@ func TestOutside(t *testing.T) {
 		ip link add out type veth peer name in netns world
 		ip addr add 198.51.100.1/24 dev out; ip link set out up
 		ip -n world addr add 198.51.100.2/24 dev in; ip -n world link set in up; ip -n world link set lo up
-		sleep 0.1`)
-	time.Sleep(50 * time.Millisecond)
+		while ! ip -br link show out | grep -q ' UP '; do sleep 0.02; done`)
 	before := m.snapshot()
 	m.up(m.file("o.yaml", "datapath: bridge\nnodes: {s1: switch, h1: host, h2: host, nat0: nat}\nlinks: [s1 -- h1, s1 -- h2, s1 -- nat0]\n"))
 	m.pingAll(2)

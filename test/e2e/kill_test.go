@@ -36,7 +36,7 @@ func (m *machine) withExternal() {
 	m.sh(`ip link add ext0 type veth peer name ext1
 		ip addr add 192.0.2.9/24 dev ext0; ip addr add 2001:db8::9/64 dev ext0 nodad
 		ip link set ext0 up; ip link set ext1 up
-		sleep 0.1`) // its carrier is told of
+		for d in ext0 ext1; do while ! ip -br link show $d | grep -q ' UP '; do sleep 0.02; done; done`)
 }
 
 // killAt brings the lab up with a daemon that dies at a step; where it gets so far, up must say what happened.

@@ -206,3 +206,48 @@ links: [r1 -- s1 -- h1, "r[2-4] -- h[2-4]", r1 -- r2 -- r3 -- r4]
 	ping.more(250) // five seconds, in which routers find each other again
 	ping.unbroken("the controller's restart")
 }
+
+// TestAreaRangeDrops proves that a border router drops what goes to a part of its area range that nobody has, where it
+// would go in a circle between it and the router whose default route it follows: nothing comes back, no TTL has expired
+// anywhere, the flow table has the entry, also where routes are installed on demand; what is there is reached.
+func TestAreaRangeDrops(t *testing.T) {
+	for _, routing := range []string{"proactive", "reactive"} {
+		t.Run(routing, func(t *testing.T) {
+			t.Parallel()
+			m := newMachine(t)
+			m.up(m.file("range.yaml", `
+routing: `+routing+`
+nodes:
+  r1: {router: {ospf: {area: 0, redistribute: [default]}}}
+  r2: {router: {ospf: {area: 0, areas: {1: {ranges: [10.1.0.0/16]}}}}}
+  r3: {router: {ospf: area 1}}
+  h[1-3]: host
+links:
+  - r1 -- r2
+  - r2 -- r3: {ospf: area 1}
+  - [r1 -- h1, r2 -- h2]
+  - r3 -- h3: {from: {address: 10.1.5.1/24}, to: {address: 10.1.5.2/24}}
+`))
+			contains(t, m.exec("h1", "ping -n -c 2 -W 20 10.1.5.2"), " 0% packet loss")
+			contains(t, m.ok("routes", "r1"), "10.1.0.0/16")
+			contains(t, m.ok("routes", "r2"), "0.0.0.0/0", "10.1.0.0/16 ", "drop")
+			for _, from := range []string{"h1", "h2", "h3"} {
+				out := m.exec(from, "ping -n -t 30 -c 3 -W 2 10.1.99.9 || true")
+				contains(t, out, "100% packet loss")
+				if strings.Contains(out, "exceeded") || strings.Contains(out, "From ") {
+					t.Errorf("%s hears of an address that nobody has:\n%s", from, out)
+				}
+			}
+			entry := map[string]string{"proactive": "nw_dst=10.1.0.0/16", "reactive": "nw_dst=10.1.99.9"}[routing]
+			dropped := false
+			for line := range strings.Lines(m.ok("flows", "r2")) {
+				dropped = dropped || strings.Contains(line, entry) && strings.Contains(line, "drop")
+			}
+			if !dropped {
+				t.Errorf("r2 has no entry that drops %s:\n%s", entry, m.ok("flows", "r2"))
+			}
+			contains(t, m.exec("h1", "ping -n -c 2 -W 20 10.1.5.2"), " 0% packet loss")
+			contains(t, m.want(3, "path", "h1", "10.1.99.9").out, "r2", "drop")
+		})
+	}
+}

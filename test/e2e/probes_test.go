@@ -123,16 +123,17 @@ probes:
   - iperf3: {from: h1, to: h2, time: 1s, protocol: udp, bitrate: 1mbit, ipv6: "${ipv6}"}
   - packets: {from: h1, to: h2, time: 200ms, rate: 100, ipv6: "${ipv6}"}
   - convergence: {from: h1, to: h2, time: 200ms, interval: 10ms, ipv6: "${ipv6}"}
+  - flow_setup: {from: h1, to: h2, count: 5, rate: 20, ipv6: "${ipv6}"}
   - ditg: {from: h1, to: h2, time: 500ms, rate: 100, ipv6: "${ipv6}"}
 `
 	file, out := m.file("x.yaml", strings.Replace(text, "MODE", "assigned", 1)), filepath.Join(m.dir, "x.jsonl")
 	m.ok("bench", "run", file, "--out", out)
 	samples := m.samples(out).Counted()
-	if len(samples) != 12 {
+	if len(samples) != 14 {
 		t.Fatalf("%d samples", len(samples))
 	}
 	for _, s := range samples {
-		v6, loss := s.Factors["ipv6"] == true, s.Values("loss")
+		v6, loss := s.Factors["ipv6"] == true, append(s.Values("loss"), s.Values("first_loss")...)
 		if s.Failure != "" || s.Probe != "traceroute" && (len(loss) != 1 || loss[0] != 0) {
 			t.Errorf("%s, %s: %q, loss %v", s.Cell, s.Probe, s.Failure, loss)
 		}

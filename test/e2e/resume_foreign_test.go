@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"trivet.dev/trivet/controller/foreign"
 	"trivet.dev/trivet/lab"
@@ -22,13 +23,15 @@ func TestResumeFaucet(t *testing.T) {
 	relay, err := filepath.Abs("testdata/slow-faucet.py")
 	must(t, err)
 	m.sh("mkdir -p controllers/faucet/bin")
-	must(t, os.Chmod(m.file("controllers/faucet/bin/faucet", "#!/bin/sh\nPATH="+filepath.Dir(program[0])+":$PATH FAUCET="+program[0]+" exec python3 "+relay+" \"$@\"\n"), 0o700))
+	must(t, os.Chmod(m.file("controllers/faucet/bin/faucet", "#!/bin/sh\nPATH="+filepath.Dir(program[0])+":$PATH SLOW="+m.dir+"/slow FAUCET="+program[0]+" exec python3 "+relay+" \"$@\"\n"), 0o700))
 	m.env = append(m.env, "TRIVET_CONTROLLERS="+m.dir+"/controllers")
 	m.up("linear,3", "--datapath", "embedded", "--controller", "faucet")
 	m.pingAll(6)
-	const n = 400
+	const n = 600
 	ping := m.command("nsenter", "--net=/run/trivet/"+m.name+"/ns/net/h1", "ping", "-q", "-i", "0.01", "-c", fmt.Sprint(n), "-W", "60", "10.0.0.3")
 	out := m.startOutput(ping)
+	time.Sleep(time.Second) // the controller hears of the last host, and packets go without it
+	m.file("slow", "")
 	m.killDaemon()
 	contains(t, m.ok("resume"), "resumed in")
 	if wait(t, ping); !strings.Contains(out.String(), fmt.Sprintf("%d received, 0%% packet loss", n)) {

@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 )
 
 // killDaemon kills the lab's daemon and waits until it is seen to be dead.
@@ -50,17 +49,13 @@ func TestResume(t *testing.T) {
 				m.ok("ping", "h1", "h3", "--count", "20")
 				eventually(t, "the pings are counted", func() bool { had = m.packetsTo("s2", "h3"); return had >= 3 })
 			}
-			const n = 300
 			// Not by trivet exec, whose end of the connection dies with the daemon.
-			ping := m.command("nsenter", "--net=/run/trivet/"+m.name+"/ns/net/h1", "ping", "-q", "-i", "0.01", "-c", fmt.Sprint(n), "-W", "60", "10.0.0.3")
-			out := m.startOutput(ping)
-			time.Sleep(500 * time.Millisecond) // some go while it lives
+			ping := m.stream("h1", "0.01", "10.0.0.3")
 			m.killDaemon()
 			contains(t, m.want(1, "ping", "--all").err, "trivet resume "+m.name, "trivet down "+m.name)
 			contains(t, m.ok("resume"), "resumed in")
-			if wait(t, ping); !strings.Contains(out.String(), fmt.Sprintf("%d received, 0%% packet loss", n)) {
-				t.Errorf("through the death and the resumption: %s", out)
-			}
+			ping.more(50)
+			n := ping.unbroken("the death and the resumption")
 			if counts {
 				eventually(t, fmt.Sprintf("s2 counts %d more packets to h3 than %d", n, had), func() bool { return m.packetsTo("s2", "h3") >= had+n })
 				if now := m.packetsTo("s2", "h3"); now > had+n+20 {

@@ -18,7 +18,8 @@ type stream struct {
 	out *output
 }
 
-// stream starts one from a node, with its answers in seconds after each other. It does not need the lab's daemon.
+// stream starts one from a node, with its pings so many seconds after each other. It does not need the lab's daemon. (A ping of a
+// number would not do: after the last it waits for answers twice as long as the slowest took, and a busy machine may be slower.)
 func (m *machine) stream(node, interval, to string) *stream {
 	m.t.Helper()
 	cmd := m.command("nsenter", "--net=/run/trivet/"+m.name+"/ns/net/"+node, "ping", "-n", "-i", interval, to)
@@ -65,12 +66,17 @@ func (s *stream) end() (missing []int, ttls map[string]int) {
 	return missing, ttls
 }
 
-// unbroken ends it: no ping may have been lost.
-func (s *stream) unbroken(through string) {
+// unbroken ends it: no ping may have been lost. It returns how many were sent; the answers of the last may be under way.
+func (s *stream) unbroken(through string) (sent int) {
 	s.t.Helper()
 	if missing, _ := s.end(); len(missing) > 0 {
 		s.t.Errorf("through %s, pings %v were lost", through, missing)
 	}
+	_, statistics, _ := strings.Cut(s.out.String(), "ping statistics ---\n")
+	if _, err := fmt.Sscan(statistics, &sent); err != nil {
+		s.t.Errorf("%v: %s", err, s.out)
+	}
+	return sent
 }
 
 // brain is a controller in a process of its own, for a topology, at a port; it knows after a restart what it knew before.

@@ -18,7 +18,7 @@ import (
 // Flows asks for new flows one after the other, each of a first packet and Following others. Packet i of flow f has the number
 // f·(Following+1)+i.
 type Flows struct {
-	To        netip.AddrPort `json:"to"` // IPv4
+	To        netip.AddrPort `json:"to"`
 	Stream    uint16         `json:"stream"`
 	New       string         `json:"new"`             // what is new in each flow: NewPorts or NewHosts
 	Taken     []netip.Addr   `json:"taken,omitempty"` // addresses that new hosts must not have
@@ -50,8 +50,8 @@ const (
 // Check says what cannot be sent.
 func (f *Flows) Check() error {
 	switch {
-	case !f.To.Addr().Is4():
-		return fmt.Errorf("new flows go to an IPv4 address, not %s", f.To.Addr())
+	case !f.To.Addr().IsValid():
+		return errors.New("new flows go to an address")
 	case f.New != NewPorts && f.New != NewHosts:
 		return fmt.Errorf("%q cannot be new in a flow; there are %s and %s", f.New, NewPorts, NewHosts)
 	case f.Count < 1 || f.Count > MaxFlows || f.New == NewPorts && f.Count > maxNewPorts:
@@ -131,7 +131,7 @@ type flowOutput struct {
 	way     way
 	senders []sender
 	numbers []int // by the order of sending
-	frame   [frameLen]byte
+	frame   [frameLen6]byte
 }
 
 func (o *flowOutput) send(first, n int, stamp int64) (refused int, err error) {
@@ -139,8 +139,8 @@ func (o *flowOutput) send(first, n int, stamp int64) (refused int, err error) {
 	for i := first; i < first+n; i++ {
 		number := o.numbers[i]
 		s := o.senders[number/(o.Following+1)]
-		putFrame(&o.frame, s, o.way.next, o.To, header{o.Stream, uint64(number), stamp})
-		if e := unix.Sendto(o.fd, o.frame[:], 0, to); e != nil {
+		frame := putFrame(&o.frame, s, o.way.next, o.To, header{o.Stream, uint64(number), stamp})
+		if e := unix.Sendto(o.fd, frame, 0, to); e != nil {
 			refused, err = refused+1, e
 		}
 	}
@@ -176,32 +176,39 @@ func findWay(to netip.Addr) (w way, err error) {
 	if len(w.own) != 6 {
 		return w, fmt.Errorf("%s is no Ethernet device", link.Attrs().Name)
 	}
-	addresses, err := netlink.AddrList(link, netlink.FAMILY_V4)
+	addresses, err := netlink.AddrList(link, familyOf(to))
 	if err != nil {
 		return w, err
 	}
 	for _, a := range addresses {
 		if a.IP.Equal(r.Src) {
-			ip, _ := netip.AddrFromSlice(a.IP.To4())
+			ip, _ := netip.AddrFromSlice(a.IP)
 			ones, _ := a.Mask.Size()
-			w.source = netip.PrefixFrom(ip, ones)
+			w.source = netip.PrefixFrom(ip.Unmap(), ones)
 		}
 	}
 	if !w.source.IsValid() {
 		return w, fmt.Errorf("the address %s that the kernel sends from is not one of %s", r.Src, link.Attrs().Name)
 	}
 	hop := to
-	if gateway, ok := netip.AddrFromSlice(r.Gw.To4()); ok {
-		hop = gateway
+	if gateway, ok := netip.AddrFromSlice(r.Gw); ok {
+		hop = gateway.Unmap()
 	}
 	w.next, err = neighbour(link, hop)
 	return w, err
 }
 
+func familyOf(a netip.Addr) int {
+	if a.Is6() {
+		return netlink.FAMILY_V6
+	}
+	return netlink.FAMILY_V4
+}
+
 // neighbour makes the kernel find an address' hardware address, and returns it.
 func neighbour(link netlink.Link, hop netip.Addr) (net.HardwareAddr, error) {
 	for began := time.Now(); time.Since(began) < patient; time.Sleep(20 * time.Millisecond) {
-		known, err := netlink.NeighList(link.Attrs().Index, netlink.FAMILY_V4)
+		known, err := netlink.NeighList(link.Attrs().Index, familyOf(hop))
 		if err != nil {
 			return nil, err
 		}
@@ -210,7 +217,11 @@ func neighbour(link netlink.Link, hop netip.Addr) (net.HardwareAddr, error) {
 				return n.HardwareAddr, nil
 			}
 		}
-		conn, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(netip.AddrPortFrom(hop, 9))) // discard (RFC 863)
+		at := hop
+		if at.IsLinkLocalUnicast() && at.Is6() {
+			at = at.WithZone(link.Attrs().Name)
+		}
+		conn, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(netip.AddrPortFrom(at, 9))) // discard (RFC 863)
 		if err != nil {
 			return nil, err
 		}
@@ -223,7 +234,7 @@ func neighbour(link netlink.Link, hop netip.Addr) (net.HardwareAddr, error) {
 // sender is where a flow comes from.
 type sender struct {
 	hardware [6]byte
-	address  [4]byte
+	address  netip.Addr
 	port     uint16
 }
 
@@ -233,7 +244,7 @@ func (f *Flows) senders(w way) ([]sender, error) {
 	if f.New == NewPorts {
 		start := rand.IntN(maxNewPorts)
 		for i := range out {
-			out[i] = sender{[6]byte(w.own), w.source.Addr().As4(), uint16(firstPort + (start+i)%maxNewPorts)}
+			out[i] = sender{[6]byte(w.own), w.source.Addr(), uint16(firstPort + (start+i)%maxNewPorts)}
 		}
 		return out, nil
 	}
@@ -246,14 +257,14 @@ func (f *Flows) senders(w way) ([]sender, error) {
 		var hardware [8]byte
 		binary.BigEndian.PutUint64(hardware[:], mark+uint64(i))
 		hardware[2] = 0x02 // of one device, and not given out by anybody (IEEE 802, section 8.4)
-		out[i] = sender{[6]byte(hardware[2:]), free[i].As4(), firstPort}
+		out[i] = sender{[6]byte(hardware[2:]), free[i], firstPort}
 	}
 	return out, nil
 }
 
 // newAddresses draws addresses of a subnet that nobody has.
 func (f *Flows) newAddresses(subnet netip.Prefix) ([]netip.Addr, error) {
-	room := 1<<(32-subnet.Bits()) - 2
+	room := 1<<min(subnet.Addr().BitLen()-subnet.Bits(), 32) - 2 // by the last 32 bits, which is enough of a great one
 	taken := map[netip.Addr]bool{subnet.Addr(): true, f.To.Addr(): true}
 	for _, a := range f.Taken {
 		if subnet.Contains(a) {
@@ -263,10 +274,13 @@ func (f *Flows) newAddresses(subnet netip.Prefix) ([]netip.Addr, error) {
 	if f.Count > room-len(taken) {
 		return nil, fmt.Errorf("%s has no room for %d new hosts beside %d others; take fewer, or a greater subnet", subnet.Masked(), f.Count, len(taken))
 	}
-	base := binary.BigEndian.Uint32(subnet.Masked().Addr().AsSlice())
+	address := subnet.Masked().Addr().AsSlice()
+	last := address[len(address)-4:]
+	base := binary.BigEndian.Uint32(last)
 	out := make([]netip.Addr, 0, f.Count)
 	for next := rand.IntN(room); len(out) < f.Count; next++ {
-		a := netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, base+1+uint32(next%room))))
+		binary.BigEndian.PutUint32(last, base+1+uint32(next%room))
+		a, _ := netip.AddrFromSlice(address)
 		if !taken[a] {
 			out = append(out, a)
 		}

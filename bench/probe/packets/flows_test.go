@@ -17,13 +17,13 @@ import (
 
 // Frames of flows are what others read as UDP over IPv4, with a right header checksum, and are the smallest that Ethernet has.
 func TestFrame(t *testing.T) {
-	var b [frameLen]byte
-	from := sender{[6]byte{2, 1, 2, 3, 4, 5}, [4]byte{10, 0, 0, 77}, 4711}
-	putFrame(&b, from, net.HardwareAddr{2, 9, 9, 9, 9, 9}, netip.MustParseAddrPort("10.0.0.2:5000"), header{3, 70_000, 5})
-	if frameLen != 60 {
-		t.Errorf("%d bytes", frameLen)
+	var b [frameLen6]byte
+	from := sender{[6]byte{2, 1, 2, 3, 4, 5}, netip.MustParseAddr("10.0.0.77"), 4711}
+	frame := putFrame(&b, from, net.HardwareAddr{2, 9, 9, 9, 9, 9}, netip.MustParseAddrPort("10.0.0.2:5000"), header{3, 70_000, 5})
+	if len(frame) != 60 {
+		t.Errorf("%d bytes", len(frame))
 	}
-	p := gopacket.NewPacket(b[:], layers.LayerTypeEthernet, gopacket.Default)
+	p := gopacket.NewPacket(frame, layers.LayerTypeEthernet, gopacket.Default)
 	if e := p.ErrorLayer(); e != nil {
 		t.Fatal(e.Error())
 	}
@@ -36,13 +36,38 @@ func TestFrame(t *testing.T) {
 		t.Errorf("the payload says %+v", h)
 	}
 	for number := uint64(0); number < 1<<16; number += 97 { // it is the identification, and so changes the checksum
-		putFrame(&b, sender{address: [4]byte{10, 255, 253, 77}}, nil, netip.MustParseAddrPort("10.254.255.2:5000"), header{number: number})
-		must(t, ip.DecodeFromBytes(b[14:], gopacket.NilDecodeFeedback))
+		frame := putFrame(&b, sender{address: netip.MustParseAddr("10.255.253.77")}, nil, netip.MustParseAddrPort("10.254.255.2:5000"), header{number: number})
+		must(t, ip.DecodeFromBytes(frame[14:], gopacket.NilDecodeFeedback))
 		again := gopacket.NewSerializeBuffer()
 		must(t, gopacket.SerializeLayers(again, gopacket.SerializeOptions{ComputeChecksums: true, FixLengths: true}, &layers.IPv4{Version: 4, IHL: 5,
 			Id: uint16(number), Flags: ip.Flags, TTL: ip.TTL, Protocol: ip.Protocol, SrcIP: ip.SrcIP, DstIP: ip.DstIP}, gopacket.Payload(ip.Payload)))
 		if want := binary.BigEndian.Uint16(again.Bytes()[10:]); ip.Checksum != want {
 			t.Fatalf("packet %d has the checksum %04x, not %04x", number, ip.Checksum, want)
+		}
+	}
+}
+
+// Over IPv6 they are read as UDP as well, and have the checksum that others reckon, for any stamp.
+func TestFrame6(t *testing.T) {
+	var b [frameLen6]byte
+	from := sender{[6]byte{2, 1, 2, 3, 4, 5}, netip.MustParseAddr("fd00::77"), 4711}
+	for stamp := int64(0); stamp < 1<<16; stamp += 97 {
+		frame := putFrame(&b, from, net.HardwareAddr{2, 9, 9, 9, 9, 9}, netip.MustParseAddrPort("[fd00::2]:5000"), header{3, 70_000, stamp})
+		p := gopacket.NewPacket(frame, layers.LayerTypeEthernet, gopacket.Default)
+		ip, isIP := p.NetworkLayer().(*layers.IPv6)
+		udp, isUDP := p.TransportLayer().(*layers.UDP)
+		if !isIP || !isUDP || ip.SrcIP.String() != "fd00::77" || ip.DstIP.String() != "fd00::2" || ip.HopLimit != 64 || udp.SrcPort != 4711 || udp.DstPort != 5000 {
+			t.Fatalf("%v", p)
+		}
+		if h, ok := parseHeader(udp.Payload); !ok || h != (header{3, 70_000, stamp}) {
+			t.Fatalf("the payload says %+v", h)
+		}
+		got := udp.Checksum
+		must(t, udp.SetNetworkLayerForChecksum(ip))
+		again := gopacket.NewSerializeBuffer()
+		must(t, gopacket.SerializeLayers(again, gopacket.SerializeOptions{ComputeChecksums: true, FixLengths: true}, udp, gopacket.Payload(udp.Payload)))
+		if want := binary.BigEndian.Uint16(again.Bytes()[6:]); got != want {
+			t.Fatalf("stamp %d has the checksum %04x, not %04x", stamp, got, want)
 		}
 	}
 }
@@ -75,9 +100,12 @@ func TestNewAddresses(t *testing.T) {
 	own := way{source: netip.MustParsePrefix("10.1.1.1/28"), own: net.HardwareAddr{2, 0, 0, 0, 0, 1}}
 	got, err := f.senders(own)
 	must(t, err)
-	seen, hardware := map[[4]byte]bool{{10, 1, 1, 1}: true, {10, 1, 1, 2}: true, {10, 1, 1, 5}: true, {10, 1, 1, 0}: true, {10, 1, 1, 15}: true}, map[[6]byte]bool{}
+	seen, hardware := map[netip.Addr]bool{}, map[[6]byte]bool{}
+	for _, a := range []string{"10.1.1.0", "10.1.1.1", "10.1.1.2", "10.1.1.5", "10.1.1.15"} {
+		seen[netip.MustParseAddr(a)] = true
+	}
 	for _, s := range got {
-		if seen[s.address] || !own.source.Contains(netip.AddrFrom4(s.address)) || hardware[s.hardware] || s.hardware[0] != 2 {
+		if seen[s.address] || !own.source.Contains(s.address) || hardware[s.hardware] || s.hardware[0] != 2 {
 			t.Errorf("%+v is taken, or not of the subnet", s)
 		}
 		seen[s.address], hardware[s.hardware] = true, true
@@ -85,6 +113,15 @@ func TestNewAddresses(t *testing.T) {
 	f.Count = 12
 	if _, err := f.senders(own); err == nil {
 		t.Error("12 new hosts were found in a subnet that has room for 11")
+	}
+	own.source, f.To = netip.MustParsePrefix("fd00:1::1/64"), netip.MustParseAddrPort("[fd00:1::2]:1")
+	got, err = f.senders(own)
+	must(t, err)
+	for _, s := range got {
+		if seen[s.address] || !own.source.Contains(s.address) || s.address == f.To.Addr() || s.address == own.source.Addr() {
+			t.Errorf("%+v is taken, or not of the subnet", s)
+		}
+		seen[s.address] = true
 	}
 }
 
@@ -118,12 +155,15 @@ func TestSetups(t *testing.T) {
 // are flows.
 func TestFlowsOverWire(t *testing.T) {
 	w := newWire(t)
-	for _, what := range []string{NewPorts, NewHosts} {
-		t.Run(what, func(t *testing.T) {
+	for _, test := range []struct {
+		what string
+		to   netip.Addr
+	}{{NewPorts, addresses4[1]}, {NewHosts, addresses4[1]}, {NewPorts, addresses6[1]}, {NewHosts, addresses6[1]}} {
+		t.Run(test.what+" "+test.to.String(), func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			sources := w.sources(t)
-			f := Flows{To: netip.AddrPortFrom(addresses4[1], 0), Stream: 9, New: what, Count: 20, Rate: 100, Following: 2}
+			sources := w.sources(t, test.to.Is6())
+			f := Flows{To: netip.AddrPortFrom(test.to, 0), Stream: 9, New: test.what, Count: 20, Rate: 100, Following: 2}
 			sent, got, err := MeasureFlows(ctx, w.place(0), w.place(1), f, time.Second)
 			must(t, err)
 			setups, firsts, others, err := f.Setups(got.Record)
@@ -144,9 +184,13 @@ func TestFlowsOverWire(t *testing.T) {
 }
 
 // sources listens at the far end, and returns which senders (MAC, address, port) it saw.
-func (w *wire) sources(t *testing.T) func() map[string]bool {
+func (w *wire) sources(t *testing.T, v6 bool) func() map[string]bool {
 	t.Helper()
 	var socket *os.File
+	protocol := []byte{0x08, 0x00}
+	if v6 {
+		protocol = []byte{0x86, 0xdd}
+	}
 	must(t, w.at(1, func() error {
 		device, err := netlink.LinkByName(w.devices[1])
 		if err != nil {
@@ -156,9 +200,8 @@ func (w *wire) sources(t *testing.T) func() map[string]bool {
 		if err != nil {
 			return err
 		}
-		ip := binary.NativeEndian.Uint16([]byte{0x08, 0x00})
 		socket = os.NewFile(uintptr(fd), "packets")
-		return unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: ip, Ifindex: device.Attrs().Index})
+		return unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: binary.NativeEndian.Uint16(protocol), Ifindex: device.Attrs().Index})
 	}))
 	return func() map[string]bool {
 		defer socket.Close()
@@ -168,9 +211,10 @@ func (w *wire) sources(t *testing.T) func() map[string]bool {
 			if err != nil { // nothing more is there
 				return seen
 			}
-			if n >= frameLen && n <= 64 && buffer[23] == 17 {
-				if h, ok := parseHeader(buffer[42:n]); ok && h.number != greeting {
-					seen[string(buffer[6:12])+string(buffer[26:30])+string(buffer[34:36])] = true
+			p := gopacket.NewPacket(buffer[:n], layers.LayerTypeEthernet, gopacket.Default)
+			if udp, ok := p.TransportLayer().(*layers.UDP); ok {
+				if h, ok := parseHeader(udp.Payload); ok && h.number != greeting {
+					seen[p.LinkLayer().LinkFlow().Src().String()+p.NetworkLayer().NetworkFlow().Src().String()+udp.SrcPort.String()] = true
 				}
 			}
 			_ = socket.SetReadDeadline(time.Now().Add(100 * time.Millisecond))

@@ -37,7 +37,7 @@ func MeasureFlows(ctx context.Context, from, to Place, f Flows, quiet time.Durat
 	if err := f.Check(); err != nil {
 		return nil, nil, err
 	}
-	r := Receive{Stream: f.Stream, Count: f.Packets(), Record: true}
+	r := Receive{V6: f.To.Addr().Is6(), Stream: f.Stream, Count: f.Packets(), Record: true}
 	return measure(ctx, from, to, r, quiet, func(port uint16) request {
 		f.To = netip.AddrPortFrom(f.To.Addr(), port)
 		return request{Flows: &f}

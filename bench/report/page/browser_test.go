@@ -246,3 +246,43 @@ func TestBrowserHostile(t *testing.T) {
 		t.Error(b.said)
 	}
 }
+
+// TestBrowserComparison proves in a real browser that the page of a comparison draws a figure for each metric with both sides, and is no wider than a telephone.
+func TestBrowserComparison(t *testing.T) {
+	b := open(t, compare(t, reporttest.Header(), reporttest.Samples(), "datapath", [2]string{"ovs", "embedded"}, ""), 1200, 900)
+	b.until("document.querySelectorAll('.plot > svg').length == 3")
+	for selector, want := range map[string]float64{"#c-figure-1 path.curve": 2, "#c-figure-1 circle.dot": 10, "#c-figure-1 .dot.hollow": 2, "#c-figure-2 .whisker": 10, ".outcome.bad": 9} {
+		if got := b.ask(fmt.Sprintf("document.querySelectorAll(%q).length", selector)); got != want {
+			t.Errorf("%s: %v, want %v", selector, got, want)
+		}
+	}
+	x, y := b.place("#c-figure-2 circle.dot")
+	b.mouse("mouseMoved", x, y)
+	b.until(`document.querySelector("#c-figure-2 .tip").innerText.startsWith("ovs · hops 2\n127.4 µs\n95 %: ")`)
+	b.call("Emulation.setDeviceMetricsOverride", map[string]any{"width": 360, "height": 700, "deviceScaleFactor": 1, "mobile": true})
+	b.until("document.querySelector('#c-figure-1 svg').viewBox.baseVal.width < 360")
+	if width := b.ask("document.documentElement.scrollWidth"); width != 360.0 {
+		t.Errorf("the page is %v wide on a screen of 360", width)
+	}
+	if len(b.said) > 0 {
+		t.Error(b.said)
+	}
+}
+
+// TestBrowserOverview proves in a real browser that of many results the contents are folded and the overview leads to each of them.
+func TestBrowserOverview(t *testing.T) {
+	r := build(reporttest.Header(), reporttest.Samples())
+	b := open(t, write(t, r, r, r, r), 1200, 900)
+	b.until("document.querySelectorAll('.plot > svg').length == 20")
+	if got := b.ask("[document.querySelectorAll('nav details').length, document.querySelectorAll('nav details[open]').length, document.querySelectorAll('.overview tbody tr').length].join()"); got != "4,0,4" {
+		t.Errorf("folded, open, rows: %v", got)
+	}
+	if got := b.ask("document.querySelector('.overview tbody tr').innerText"); !strings.Contains(got.(string), "A paper, figure 16") || !strings.Contains(got.(string), "1 not measured") {
+		t.Errorf("%q", got)
+	}
+	b.ask("document.querySelector('.overview tbody tr:last-child a').click()")
+	b.until("location.hash == '#r-3'")
+	if len(b.said) > 0 {
+		t.Error(b.said)
+	}
+}

@@ -54,7 +54,7 @@ type view struct {
 var page = template.Must(template.New("page").Funcs(template.FuncMap{
 	"clean": report.Clean, "day": day, "command": command, "badge": badge, "still": still, "environment": facts, "id": id,
 	"join": strings.Join, "runs": runs, "mark": report.Mark, "isBad": func(l environment.Level) bool { return l == environment.Bad },
-	"after": after, "place": func(it any, parts ...any) placed { return placed{id(parts...), it} },
+	"after": after, "tableName": tableName, "place": func(it any, parts ...any) placed { return placed{id(parts...), it} },
 	"limited": limited, "more": func(n, most int) int { return n - most },
 }).Parse(markup))
 
@@ -130,6 +130,14 @@ func after(words string) string {
 		return rest
 	}
 	return words
+}
+
+// tableName is a table's title in a list that has figures as well.
+func tableName(title string) string {
+	if strings.HasPrefix(title, "Table ") {
+		return title
+	}
+	return "Table: " + title
 }
 
 // placed is something with its place in the page.

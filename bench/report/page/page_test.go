@@ -82,7 +82,7 @@ func TestPage(t *testing.T) {
 		t.Errorf("only %d links", len(links))
 	}
 	for _, want := range []string{"2 results", "Throughput while a link is down", "9 to 10 repetitions each", "11 of 99 samples are not good", "CPU 99.6 %", "Kendall's τ",
-		"unable to connect to server <refused>", "trivet bench run figure-16.yaml --out 'my results.jsonl'", "net.core.rmem_max", "212992", "repetitions: 10", "A paper, figure 16. Read off the figure."} {
+		"unable to connect to server <refused>", "trivet bench run figure-16.yaml --out 'my results.jsonl'", "net.core.rmem_max", "212992", "repetitions: 10", "A paper, figure 16.", "Read off the figure."} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in the page", want)
 		}
@@ -90,10 +90,10 @@ func TestPage(t *testing.T) {
 }
 
 // compare is the page of a comparison of two levels in a result.
-func compare(t testing.TB, h result.Header, samples []result.Sample, factor string, levels [2]string) []byte {
+func compare(t testing.TB, h result.Header, samples []result.Sample, factor string, levels [2]string, metric string) []byte {
 	t.Helper()
 	run := &result.Run{Header: h, Samples: samples}
-	c, err := report.Compare(report.CompareOptions{A: run, Names: levels, Factor: factor, Margins: report.Margins{"": {Share: 0.05}}})
+	c, err := report.Compare(report.CompareOptions{A: run, Names: levels, Factor: factor, Metric: metric, Margins: report.Margins{"": {Share: 0.05}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +107,7 @@ func compare(t testing.TB, h result.Header, samples []result.Sample, factor stri
 // TestComparison proves that the page of a comparison has for each metric its figure, averages and tests with the verdicts and the conclusion in
 // words, what there is to say of the machine, and links that lead somewhere.
 func TestComparison(t *testing.T) {
-	data := compare(t, reporttest.Header(), reporttest.Samples(), "datapath", [2]string{"ovs", "embedded"})
+	data := compare(t, reporttest.Header(), reporttest.Samples(), "datapath", [2]string{"ovs", "embedded"}, "")
 	ids, links, figures := map[string]bool{}, []string{}, 0
 	text := scan(t, data, func(tag string, a map[string]string) {
 		if id := a["id"]; id != "" {
@@ -173,7 +173,7 @@ func shape(t testing.TB, data []byte) (out []string) {
 func FuzzPage(f *testing.F) {
 	harmless := shape(f, write(f, build(reporttest.HostileResult("harmless"))))
 	h, samples := reporttest.HostileResult("harmless")
-	compared := shape(f, compare(f, h, samples, "datapath", [2]string{"embedded", "ovs"}))
+	compared := shape(f, compare(f, h, samples, "datapath", [2]string{"embedded", "ovs"}, "loss"))
 	for _, s := range []string{reporttest.Hostile, "javascript:alert(1)", "a\" onclick=\"x", "<!--", "<script>", "\u2028", "\\u003c/script>", "'+alert(1)+'", "a: [b", "x\nreport: 5"} {
 		f.Add(s)
 	}
@@ -197,7 +197,7 @@ func FuzzPage(f *testing.F) {
 			}
 		}
 		h, samples := reporttest.HostileResult(text)
-		for _, s := range shape(t, compare(t, h, samples, "datapath", [2]string{"embedded", "ovs"})) {
+		for _, s := range shape(t, compare(t, h, samples, "datapath", [2]string{"embedded", "ovs"}, "loss")) {
 			if _, known := slices.BinarySearch(compared, s); !known && !slices.Contains([]string{"sup", "code", "em", "ul", "pre", "p role"}, s) {
 				t.Fatalf("%q came into the comparison with %q", s, text)
 			}

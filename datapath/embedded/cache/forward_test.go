@@ -139,11 +139,11 @@ func (b *bed) transferTo(listen, dial string, data []byte) (retransmitted uint32
 		got <- all
 	}()
 	b.inside(b.hosts[0], func() (err error) {
-		conn, err = net.DialTimeout("tcp", dial, 5*time.Second)
+		conn, err = net.DialTimeout("tcp", dial, time.Minute)
 		return err
 	})
 	defer conn.Close()
-	conn.SetDeadline(time.Now().Add(20 * time.Second))
+	conn.SetDeadline(time.Now().Add(time.Minute))
 	if _, err := conn.Write(data); err != nil {
 		b.Fatal(err)
 	}
@@ -154,7 +154,7 @@ func (b *bed) transferTo(listen, dial string, data []byte) (retransmitted uint32
 		if !bytes.Equal(all, data) {
 			b.Errorf("%d bytes arrived, not the %d that were sent", len(all), len(data))
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		b.Fatal("the data did not arrive")
 	}
 	raw, err := tcp.SyscallConn()
@@ -188,6 +188,15 @@ func (b *bed) flowTo(s *pipeline.Switch, addr string) (packets, size uint64) {
 // An entry that packets meet in the kernel is not idle; when they end it goes, and the message that says so
 // counts all of them.
 func TestIdle(t *testing.T) {
+	for try := 1; !idle(t); try++ {
+		if try == 10 {
+			t.Fatal("this machine does not let a program send for two seconds without keeping it waiting for one")
+		}
+	}
+}
+
+// idle is the test, and says whether the sender was there in time all along.
+func idle(t *testing.T) (inTime bool) {
 	b := newBed(t, 2, Options{})
 	s := b.add(1, 2)
 	b.plug(s, 1, 1, Auto)
@@ -203,11 +212,16 @@ func TestIdle(t *testing.T) {
 	c, sink := b.listen(1, 0), b.listen(2, 9000)
 	const count = 250
 	start := time.Now()
+	last, longest := start, time.Duration(0)
 	for range count {
 		if _, err := c.WriteToUDP(make([]byte, 100), addrOf(2, 9000)); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(10 * time.Millisecond)
+		longest, last = max(longest, time.Since(last)), time.Now()
+	}
+	if longest > 800*time.Millisecond {
+		return false
 	}
 	select {
 	case m := <-removed:
@@ -215,7 +229,7 @@ func TestIdle(t *testing.T) {
 	default:
 	}
 	for range count {
-		sink.SetReadDeadline(time.Now().Add(5 * time.Second))
+		sink.SetReadDeadline(time.Now().Add(time.Minute))
 		if _, err := sink.Read(make([]byte, 200)); err != nil {
 			t.Fatal(err)
 		}
@@ -225,9 +239,10 @@ func TestIdle(t *testing.T) {
 		if m.Packets != count || m.Bytes != count*142 {
 			t.Errorf("the message counts %d packets, %d bytes; want %d, %d", m.Packets, m.Bytes, count, count*142)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Error("the entry stays though no packet meets it")
 	}
+	return true
 }
 
 // When a barrier has been answered, each packet goes as the tables say now.
@@ -252,7 +267,7 @@ func TestBarrier(t *testing.T) {
 			if _, err := c.WriteToUDP([]byte{byte(round)}, addrOf(2, 9000)); err != nil {
 				t.Fatal(err)
 			}
-			sinks[round%2].SetReadDeadline(time.Now().Add(5 * time.Second))
+			sinks[round%2].SetReadDeadline(time.Now().Add(time.Minute))
 			if _, err := sinks[round%2].Read(room); err != nil || room[0] != byte(round) {
 				t.Fatalf("round %d: got a packet of round %d, error %v", round, room[0], err)
 			}
@@ -288,7 +303,7 @@ func TestFlood(t *testing.T) {
 		}
 		for i, sink := range sinks {
 			room := make([]byte, 10)
-			sink.SetReadDeadline(time.Now().Add(5 * time.Second))
+			sink.SetReadDeadline(time.Now().Add(time.Minute))
 			if _, err := sink.Read(room); err != nil || room[0] != byte(n) {
 				t.Fatalf("host %d, packet %d: got %d, error %v", i+2, n, room[0], err)
 			}

@@ -198,7 +198,7 @@ func addrOf(i, port int) *net.UDPAddr {
 func (b *bed) eventually(f func() string) {
 	b.Helper()
 	var last string
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		if last = f(); last == "" {
 			return
 		}

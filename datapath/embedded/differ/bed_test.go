@@ -139,7 +139,7 @@ func (w *wires) send(host int, frame []byte, want *received) (got received, err 
 		}
 	}
 	var marked [hosts]bool
-	for late := time.After(20 * time.Second); ; {
+	for late := time.After(time.Minute); ; {
 		waiting := -1
 		for h := range hosts {
 			if !marked[h] || len(got[h]) < len(want[h]) {
@@ -158,7 +158,7 @@ func (w *wires) send(host int, frame []byte, want *received) (got received, err 
 			}
 		case <-late:
 			if !marked[waiting] {
-				err = fmt.Errorf("the frame that marks the end has not come to host %d after 20 s", waiting)
+				err = fmt.Errorf("the frame that marks the end has not come to host %d", waiting)
 			}
 			return got, err
 		}

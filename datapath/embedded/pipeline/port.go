@@ -66,6 +66,9 @@ func (p *Port) SetMirror(on bool) {
 	}
 }
 
+// Dropped returns how many packets were dropped as they came in and as they were to go out, without those of a loop.
+func (p *Port) Dropped() (received, sent uint64) { return p.rxDropped.Packets(), p.txDropped.Packets() }
+
 // CountDropped counts packets that the device or its queue has dropped.
 func (p *Port) CountDropped(received bool, packets, bytes uint64, now time.Duration) {
 	if received {

@@ -90,7 +90,7 @@ func next(t *testing.T, got <-chan pipeline.Packet) pipeline.Packet {
 	select {
 	case p := <-got:
 		return p
-	case <-time.After(5 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("nothing comes")
 		panic("unreachable")
 	}

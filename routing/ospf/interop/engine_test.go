@@ -26,6 +26,7 @@ type engine struct {
 	done     chan struct{}
 	refusals []string
 
+	neighbor   func(ospf.NeighborChange)
 	calculated func(took time.Duration) // if set: called after each Poll that calculated, by who may use the domain
 }
 
@@ -156,6 +157,11 @@ func (e *engine) serve() {
 		out := e.domain.Poll(start)
 		if len(out.Changes) > 0 && e.calculated != nil {
 			e.calculated(time.Since(start))
+		}
+		for _, c := range out.Neighbors {
+			if e.neighbor != nil {
+				e.neighbor(c)
+			}
 		}
 		for _, g := range out.Datagrams {
 			s := e.sockets[g.Interface]

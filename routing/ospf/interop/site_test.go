@@ -179,6 +179,7 @@ func toAddr(ip net.IP) netip.Addr {
 // wait polls until the function has nothing more to complain about.
 func wait(t *testing.T, limit time.Duration, complaint func() string) {
 	t.Helper()
+	limit *= 4 // of what a quiet machine would need at most
 	var last string
 	for deadline := time.Now().Add(limit); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
 		if last = complaint(); last == "" {
@@ -197,6 +198,12 @@ type frr struct {
 // startFRR runs zebra, and ospfd with a configuration.
 func (s *site) startFRR(config string) *frr {
 	s.t.Helper()
+	return s.startFRRBy(config, s.start)
+}
+
+// startFRRBy does the same; start runs ospfd.
+func (s *site) startFRRBy(config string, start func(name string, args ...string)) *frr {
+	s.t.Helper()
 	f := &frr{s, filepath.Join(s.dir, "vty")}
 	if err := os.Mkdir(f.vty, 0o755); err != nil {
 		s.t.Fatal(err)
@@ -208,13 +215,15 @@ func (s *site) startFRR(config string) *frr {
 	}
 	zapi := filepath.Join(s.dir, "zserv.api")
 	for _, name := range []string{"zebra", "ospfd"} {
+		run := s.start
 		if name == "zebra" {
 			s.file("zebra.conf", "\n")
 		} else {
 			s.file("ospfd.conf", config)
+			run = start
 		}
 		path := filepath.Join(s.dir, name+".conf")
-		s.start("/usr/lib/frr/"+name, "-f", path, "-i", filepath.Join(s.dir, name+".pid"), "-z", zapi,
+		run("/usr/lib/frr/"+name, "-f", path, "-i", filepath.Join(s.dir, name+".pid"), "-z", zapi,
 			"--vty_socket", f.vty, "-A", "127.0.0.1", "-P", "0", "--log", "stdout")
 		wait(s.t, 10*time.Second, func() string {
 			if _, err := os.Stat(filepath.Join(f.vty, name+".vty")); err != nil {

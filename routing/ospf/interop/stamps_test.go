@@ -18,7 +18,7 @@ import (
 // clock. BIRD's own times do not serve: it reads the clock once for all that it does between two waits.
 type stamps struct {
 	mu    sync.Mutex
-	lines []stamped // of calculations
+	lines []stamped // of calculations, and of neighbours' states
 	last  string    // of the others
 }
 
@@ -27,7 +27,7 @@ type stamped struct {
 	text string
 }
 
-// startStamped runs a daemon at the site until the test ends. Its stderr is a socket of datagrams: the kernel
+// startStamped runs a daemon at the site until the test ends. Its output is a socket of datagrams: the kernel
 // stamps each as it is sent, whenever we come to read it.
 func (s *site) startStamped(name string, args ...string) *stamps {
 	s.t.Helper()
@@ -44,7 +44,7 @@ func (s *site) startStamped(name string, args ...string) *stamps {
 	})
 	cmd := exec.Command(name, args...)
 	stderr := os.NewFile(uintptr(ends[1]), "stderr")
-	cmd.Stderr = stderr
+	cmd.Stdout, cmd.Stderr = stderr, stderr
 	s.t.Cleanup(func() { _ = unix.Shutdown(ends[0], unix.SHUT_RDWR) }) // ends read
 	s.launch(cmd)
 	stderr.Close()
@@ -82,7 +82,7 @@ func (l *stamps) read(fd int) {
 func (l *stamps) add(s stamped) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if strings.Contains(s.text, "routing table ") {
+	if strings.Contains(s.text, "routing table ") || toState(s.text) != "" {
 		l.lines = append(l.lines, s)
 	} else {
 		l.last = s.text

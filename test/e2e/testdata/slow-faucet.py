@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
-"""Faucet (at $FAUCET) behind a relay that lets a switch have its flow entries one by one, with time between."""
+"""Faucet (at $FAUCET) behind a relay that lets a switch have its flow entries one by one, with time between, once there
+is a file $SLOW."""
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -9,7 +11,7 @@ import time
 
 PORT = "--ryu-ofp-tcp-listen-port="
 FLOW_MOD = 14
-PAUSE = 0.02  # seconds
+FIRST, PAUSE = 1, 0.02  # seconds
 
 
 def exactly(sock, count):
@@ -28,11 +30,13 @@ def to_controller(switch, controller):
 
 
 def to_switch(controller, switch):
+    pause = FIRST
     while True:
         head = exactly(controller, 8)
         body = exactly(controller, int.from_bytes(head[2:4], "big") - 8)
-        if head[1] == FLOW_MOD:
-            time.sleep(PAUSE)
+        if head[1] == FLOW_MOD and os.path.exists(os.environ["SLOW"]):
+            time.sleep(pause)
+            pause = PAUSE
         switch.sendall(head + body)
 
 
@@ -48,20 +52,25 @@ def until_closed(carry, source, target):
             pass
 
 
+def connect(port):
+    while True:
+        try:
+            return socket.create_connection(("127.0.0.1", port))
+        except OSError:  # Faucet does not listen yet
+            time.sleep(0.05)
+
+
 def main():
     port = next(int(a[len(PORT):]) for a in sys.argv if a.startswith(PORT))
     with socket.create_server(("127.0.0.1", 0)) as free:
         behind = free.getsockname()[1]
     args = [PORT + str(behind) if a.startswith(PORT) else a for a in sys.argv[1:]]
-    subprocess.Popen([os.environ["FAUCET"], *args])
+    faucet = subprocess.Popen([os.environ["FAUCET"], *args])
+    signal.signal(signal.SIGHUP, lambda number, _: faucet.send_signal(number))
     server = socket.create_server(("127.0.0.1", port), backlog=64)
     while True:
         switch, _ = server.accept()
-        try:
-            controller = socket.create_connection(("127.0.0.1", behind))
-        except OSError:  # it does not listen yet: the switch tries again
-            switch.close()
-            continue
+        controller = connect(behind)
         for args in (to_controller, switch, controller), (to_switch, controller, switch):
             threading.Thread(target=until_closed, args=args, daemon=True).start()
 

@@ -1,0 +1,95 @@
+package drive
+
+import (
+	"context"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"trivet.dev/trivet/bench/environment"
+	"trivet.dev/trivet/datapath/ovs"
+	"trivet.dev/trivet/topology"
+)
+
+// askingDrops is the most that a lab may take to say what it has dropped.
+const askingDrops = 10 * time.Second
+
+// drops counts what was dropped in a lab so far: at ports and in queues, by the kernel in each node, in delay lines and datapaths. Where
+// things are to happen, anything may be dropped.
+func (i *instance) drops() []environment.DropCounter {
+	if i.topology == nil {
+		return nil
+	}
+	out := append(portDrops(i.topology, i.place.ports()), i.datapathDrops()...)
+	if len(i.cell.Schedule) > 0 {
+		for n := range out {
+			out[n].Expected = true
+		}
+	}
+	return out
+}
+
+// portDrops are those of links' ends, and of nodes' kernels. Where a link is impaired a full queue may drop, which the kernel may
+// also tell the sender.
+func portDrops(t *topology.Topology, ports map[string]port) (out []environment.DropCounter) {
+	add := func(where string, p port, expected bool) {
+		out = append(out, environment.DropCounter{Where: where, Dropped: p.dropped, Passed: p.sent, Expected: expected})
+	}
+	impaired := map[string]bool{}
+	for _, l := range t.Links {
+		for _, e := range l.Ends {
+			node, name := e.Node, "port "+e.Interface
+			if n := t.Node(e.Node); n != nil && n.IsDatapath() {
+				node = ""
+			}
+			if !strings.HasPrefix(e.Interface, e.Node) {
+				name += " of " + e.Node
+			}
+			impaired[node] = impaired[node] || l.Impaired()
+			if p, ok := ports[deviceOf(node, e.Interface)]; ok {
+				add(name, p, l.Impaired())
+			}
+			if p, ok := ports[queueOf(node, e.Interface)]; ok {
+				add("queue of "+name, p, l.Impaired())
+			}
+		}
+	}
+	for key, p := range ports {
+		if at, ok := strings.CutPrefix(key, "kernel "); ok {
+			node, counter, _ := strings.Cut(at, "/")
+			where := "kernel of " + node
+			if node == "" {
+				where = "kernel of the switches' namespace"
+			}
+			sending := strings.Contains(counter, "OutDiscards") || strings.Contains(counter, "Sndbuf")
+			add(where+": "+counter, p, sending && impaired[node])
+		}
+	}
+	return out
+}
+
+// datapathDrops are those that a lab knows of itself, or Mininet's Open vSwitch. One that does not answer has none.
+func (i *instance) datapathDrops() (out []environment.DropCounter) {
+	ctx, cancel := context.WithTimeout(context.Background(), askingDrops)
+	defer cancel()
+	switch p := i.place.(type) {
+	case *ownLab:
+		drops, _ := p.client.Drops(ctx)
+		for _, d := range drops {
+			out = append(out, environment.DropCounter{Where: d.Where, Dropped: d.Dropped, Passed: d.Passed, Expected: d.Expected})
+		}
+	case *mininetLab:
+		if !slices.ContainsFunc(i.topology.Nodes, func(n *topology.Node) bool { return n.Datapath == topology.OVS }) {
+			return nil
+		}
+		sockets, _ := filepath.Glob(p.root("run/openvswitch/ovs-vswitchd.*.ctl"))
+		for _, s := range sockets {
+			drops, _ := ovs.DropsOf(ctx, s)
+			for _, d := range drops {
+				out = append(out, environment.DropCounter{Where: d.Where, Dropped: d.Dropped, Passed: d.Passed})
+			}
+		}
+	}
+	return out
+}

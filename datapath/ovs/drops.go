@@ -1,0 +1,69 @@
+package ovs
+
+import (
+	"context"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// Lost is what a datapath of Open vSwitch has dropped so far that no flow entry told it to.
+type Lost struct {
+	Where           string
+	Dropped, Passed uint64 // packets; Passed is 0 where it is not known
+}
+
+// Drops returns what Open vSwitch's datapath has dropped, and decisions that it gave up.
+func (s *Switches) Drops(ctx context.Context) ([]Lost, error) { return drops(ctx, s.vswitch) }
+
+// DropsOf is Drops of an ovs-vswitchd of others, by the socket for ovs-appctl.
+func DropsOf(ctx context.Context, ctl string) ([]Lost, error) {
+	return drops(ctx, &daemon{dir: filepath.Dir(ctl), name: strings.TrimSuffix(filepath.Base(ctl), ".ctl")})
+}
+
+func drops(ctx context.Context, d *daemon) ([]Lost, error) {
+	show, err := d.call(ctx, "dpctl/show")
+	if err != nil {
+		return nil, err
+	}
+	coverage, err := d.call(ctx, "coverage/show")
+	if err != nil {
+		return nil, err
+	}
+	return append(parseLookups(show), parseCoverage(coverage)...), nil
+}
+
+var lookups = regexp.MustCompile(`lookups: hit:(\d+) missed:(\d+) lost:(\d+)`)
+
+// parseLookups reads dpctl/show (ovs-dpctl(8)): lost are packets that missed, and that ovs-vswitchd had no room for.
+func parseLookups(text string) []Lost {
+	out := Lost{Where: "Open vSwitch: packets to ovs-vswitchd"}
+	for _, m := range lookups.FindAllStringSubmatch(text, -1) {
+		hit, _ := strconv.ParseUint(m[1], 10, 64)
+		missed, _ := strconv.ParseUint(m[2], 10, 64)
+		lost, _ := strconv.ParseUint(m[3], 10, 64)
+		out.Dropped, out.Passed = out.Dropped+lost, out.Passed+hit+missed-min(lost, missed)
+	}
+	return []Lost{out}
+}
+
+// Counters of ovs-vswitchd (coverage/show) that count packets lost by want of something, and not by an entry, a meter or a blocked
+// port. What upcalls lose is in the lookups.
+var coverageLost = []string{"datapath_drop_lock_error", "datapath_drop_userspace_action_error", "datapath_drop_tunnel_push_error", "datapath_drop_recirc_error",
+	"datapath_drop_invalid_port", "datapath_drop_rx_invalid_packet", "drop_action_congestion", "drop_action_recursion_too_deep",
+	"drop_action_too_many_resubmit", "drop_action_stack_too_deep", "drop_action_no_recirculation_context", "drop_action_recirculation_conflict"}
+
+var coverageLine = regexp.MustCompile(`(?m)^(\w+)\s.*total: (\d+)`)
+
+// parseCoverage reads coverage/show; what has never counted is not in there.
+func parseCoverage(text string) (out []Lost) {
+	counts := map[string]uint64{}
+	for _, m := range coverageLine.FindAllStringSubmatch(text, -1) {
+		counts[m[1]], _ = strconv.ParseUint(m[2], 10, 64)
+	}
+	for _, name := range coverageLost {
+		out = append(out, Lost{Where: "Open vSwitch: " + name, Dropped: counts[name]})
+	}
+	return out
+}

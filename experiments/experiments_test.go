@@ -75,7 +75,7 @@ func TestFiles(t *testing.T) {
 
 // checkReport makes sure that a report speaks of levels that there are. A number without its cell would just be left out.
 func checkReport(t *testing.T, e *experiment.Experiment, d *definition.Definition, own bool) {
-	known := map[string][]string{"probe": nil, "family": nil, "hop": nil, "number": nil, "quantile": nil} // all but the first are labels of measurements
+	known := map[string][]string{"probe": nil, "family": nil, "protocol": nil, "hop": nil, "number": nil, "quantile": nil} // all but the first are labels of measurements
 	p, _ := e.Plan()
 	for _, c := range p.Cells {
 		for _, probe := range slices.Concat(c.Groups...) {

@@ -209,6 +209,9 @@ func TestAPIRefuses(t *testing.T) {
 		{"/v1/ping", `{"from": "h1", "to": "h2", "size": -5}`, "a ping carries"},
 		{"/v1/ping", `{"from": "h1", "to": "h2", "size": 1000000}`, "a ping carries"},
 		{"/v1/ping", `{"from": "h1", "to": "h2", "timeout": "never"}`, ""},
+		{"/v1/ping", `{"from": "h1", "to": "h2", "count": 1000000000000000}`, "at most"},
+		{"/v1/ping", `{"from": "h1", "to": "h2", "count": -3}`, "negative"},
+		{"/v1/iperf", `{"from": "h1", "to": "h2", "seconds": -1}`, "write 1 to"},
 		{"/v1/ping", `{"from": "h1", "to": "s1"}`, "no IPv4 address"},
 		{"/v1/iperf", `{"from": "h1", "to": "../x"}`, "there is no node"},
 		{"/v1/iperf", `{"from": "h1", "to": "h2", "rate": "fast"}`, "not a rate"},
@@ -234,6 +237,26 @@ func TestAPIRefuses(t *testing.T) {
 		}
 	}
 	alive(t, s, "odd paths and headers")
+}
+
+// TestAPITakes proves that a body of curl -d, which says that it is a form, is taken for the JSON that it is, and that
+// a topology may be of any size.
+func TestAPITakes(t *testing.T) {
+	s := startLab(t, "takes", "linear,2")
+	form := http.Header{"Content-Type": {"application/x-www-form-urlencoded"}}
+	if status, text := send(t, s, "POST", "/v1/ping", form, []byte(`{"from": "h1", "to": "h2"}`)); status != 200 || !strings.Contains(text, `"received":1`) {
+		t.Errorf("as a form: %d %.300s", status, text)
+	}
+	top := s.Topology.Clone()
+	top.Nodes[0].Start = "# " + strings.Repeat("x", 4<<20)
+	body, err := json.Marshal(map[string]any{"topology": top, "dry_run": true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if status, text := send(t, s, "POST", "/v1/apply", asJSON, body); status == 413 {
+		t.Errorf("a large topology: %d %.300s", status, text)
+	}
+	alive(t, s, "a large topology")
 }
 
 // TestAPIGarbage proves that a daemon survives connections that speak no HTTP, stop half way, or are many.

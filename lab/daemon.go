@@ -185,10 +185,6 @@ func (d *daemon) up() {
 	d.isUpNow()
 }
 
-// manyNodes is from how many on memory is worth more than the time to look for what is not needed any more: most
-// of it stays.
-const manyNodes = 1000
-
 // isUpNow ends coming up.
 func (d *daemon) isUpNow() {
 	d.state.Status, d.state.Dead = Up, d.dead()
@@ -200,9 +196,7 @@ func (d *daemon) isUpNow() {
 	}
 	d.runSchedule(d.state.Topology.Schedule)
 	d.progress.end(nil)
-	if len(d.state.Topology.Nodes) > manyNodes {
-		debug.SetGCPercent(50)
-	}
+	debug.SetGCPercent(50) // a lab has little garbage: this halves what ten routers cost, and costs little time
 	go debug.FreeOSMemory() // coming up takes twice the memory of being up
 }
 

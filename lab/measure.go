@@ -19,6 +19,9 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
+// maxPings are those of a pair: what their results may take of the daemon's memory.
+const maxPings = 1_000_000
+
 // ping pings one pair, or all.
 func (d *daemon) ping(ctx context.Context, r PingRequest) (out PingResult, err error) {
 	if err := d.isUp(); err != nil {
@@ -30,6 +33,9 @@ func (d *daemon) ping(ctx context.Context, r PingRequest) (out PingResult, err e
 	}
 	if o.Size < 0 || o.Size > probe.MaxPingSize {
 		return out, fmt.Errorf("size %d: a ping carries 0 to %d bytes", r.Size, probe.MaxPingSize)
+	}
+	if r.Count < 0 || r.Count > maxPings || r.Interval < 0 || r.Timeout < 0 {
+		return out, fmt.Errorf("count %d, interval %v, timeout %v: none is negative, and a pair has at most %d pings", r.Count, r.Interval, r.Timeout, maxPings)
 	}
 	if o.Timeout == 0 {
 		o.Timeout = PingTimeout(d.local.Topology)
@@ -189,6 +195,9 @@ func (d *daemon) iperf(ctx context.Context, r IperfRequest) (out IperfResult, er
 	to, err := d.address(r.To, r.IPv6)
 	if err != nil {
 		return out, err
+	}
+	if day := 24 * 60 * 60; r.Seconds < 0 || r.Omit < 0 || r.Seconds > day || r.Omit > day {
+		return out, fmt.Errorf("%d seconds, %d omitted: write 1 to %d", r.Seconds, r.Omit, day)
 	}
 	seconds := max(1, r.Seconds)
 	if r.Seconds == 0 {

@@ -305,12 +305,12 @@ func TestDrops(t *testing.T) {
 	expect(before, after, environment.Drops{Where: "port h1-eth0", Packets: 10, Of: 100}, environment.Drops{Where: "port s2-eth1", Packets: 50, Of: 50, Expected: true})
 	before, after = map[string]port{}, map[string]port{}
 	for node := range map[string]bool{"h1": true, "h2": true} {
-		parseKernel("Ip: OutRequests OutDiscards\nIp: 100 0\nUdp: InDatagrams NoPorts InErrors OutDatagrams RcvbufErrors\nUdp: 10 1 2 3 0\nIp6OutDiscards   1\n", node, before)
-		parseKernel("Ip: OutRequests OutDiscards\nIp: 196 4\nUdp: InDatagrams NoPorts InErrors OutDatagrams RcvbufErrors\nUdp: 100 1 2 3 10\nIp6OutDiscards  3\n", node, after)
+		parseKernel("Ip: OutRequests OutDiscards\nIp: 100 0\nUdp: InDatagrams NoPorts InErrors OutDatagrams RcvbufErrors\nUdp: 10 1 2 3 0\nUdp6SndbufErrors   1\n", node, before)
+		parseKernel("Ip: OutRequests OutDiscards\nIp: 196 4\nUdp: InDatagrams NoPorts InErrors OutDatagrams RcvbufErrors\nUdp: 100 1 2 3 10\nUdp6SndbufErrors  3\n", node, after)
 	}
-	expect(before, after, environment.Drops{Where: "kernel of h1: Ip6OutDiscards", Packets: 2}, environment.Drops{Where: "kernel of h1: IpOutDiscards", Packets: 4, Of: 100},
+	expect(before, after, environment.Drops{Where: "kernel of h1: IpOutDiscards", Packets: 4, Of: 100}, environment.Drops{Where: "kernel of h1: Udp6SndbufErrors", Packets: 2},
 		environment.Drops{Where: "kernel of h1: UdpRcvbufErrors", Packets: 10, Of: 100},
-		environment.Drops{Where: "kernel of h2: Ip6OutDiscards", Packets: 2, Expected: true}, environment.Drops{Where: "kernel of h2: IpOutDiscards", Packets: 4, Of: 100, Expected: true},
+		environment.Drops{Where: "kernel of h2: IpOutDiscards", Packets: 4, Of: 100, Expected: true}, environment.Drops{Where: "kernel of h2: Udp6SndbufErrors", Packets: 2, Expected: true},
 		environment.Drops{Where: "kernel of h2: UdpRcvbufErrors", Packets: 10, Of: 100})
 	for _, l := range top.Links { // hosts may call their devices the same
 		for i := range l.Ends {

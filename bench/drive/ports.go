@@ -67,9 +67,9 @@ func countersIn(path string) (devices, kernel string, err error) {
 // rest of the same packets.
 var (
 	kernelDrops = []string{"IpInDiscards", "IpOutDiscards", "UdpRcvbufErrors", "UdpSndbufErrors", "UdpMemErrors", "TcpExtTCPBacklogDrop", "TcpExtTCPRcvQDrop",
-		"TcpExtListenDrops", "Ip6InDiscards", "Ip6OutDiscards", "Udp6RcvbufErrors", "Udp6SndbufErrors", "Udp6MemErrors"}
+		"TcpExtListenDrops", "Udp6RcvbufErrors", "Udp6SndbufErrors", "Udp6MemErrors"}
 	kernelPassed = map[string]string{"IpInDiscards": "IpInReceives", "IpOutDiscards": "IpOutRequests", "UdpRcvbufErrors": "UdpInDatagrams", "UdpSndbufErrors": "UdpOutDatagrams",
-		"Ip6InDiscards": "Ip6InReceives", "Ip6OutDiscards": "Ip6OutRequests", "Udp6RcvbufErrors": "Udp6InDatagrams", "Udp6SndbufErrors": "Udp6OutDatagrams"}
+		"Udp6RcvbufErrors": "Udp6InDatagrams", "Udp6SndbufErrors": "Udp6OutDatagrams"}
 )
 
 // parseKernel reads /proc/net/snmp and netstat (a line of names, a line of values), and snmp6 (a name and a value a line).

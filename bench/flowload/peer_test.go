@@ -100,7 +100,8 @@ func quick(mode Mode, connect string) Config {
 	return c
 }
 
-// measure runs a Config for longer and longer until something was measured: a busy machine may hold up a short run.
+// measure runs a Config for longer and longer until something was measured: a busy machine may hold up a short run, in which
+// the controller gets less than a tick of processor time.
 func measure(t *testing.T, c Config) *Result {
 	t.Helper()
 	for range 6 {
@@ -108,7 +109,7 @@ func measure(t *testing.T, c Config) *Result {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if r.Answers+r.Lost > 0 {
+		if r.Answers+r.Lost > 0 && (c.PID == 0 || r.PerCPU > 0 || r.Answers == 0) {
 			return r
 		}
 		c.Duration *= 3

@@ -101,6 +101,7 @@ func TestUndecided(t *testing.T) {
 	}{
 		{around(10)[:3], around(10)[:3], []string{"5%"}, "too few: 3 repetitions, take at least 5 of each"},
 		{wild, other, []string{"5%"}, "take about"},
+		{wild, []float64{9, 17, 13, 15, 10, 14}, []string{"1%"}, "take about 17 repetitions"}, // 17 show that they differ by more; that they are the same is not to be shown
 		{wild, other, nil, "State a --margin"},
 		{[]float64{3, 3, 3, 3, 3}, []float64{3, 3, 3, 3, 3}, []string{"5%"}, "all values of both are 3 s"},
 		{[]float64{3}, []float64{4}, nil, "single values"},

@@ -95,8 +95,8 @@ func (c *Comparison) undecided(r *CompareRow) string {
 	if e == nil {
 		return text + fmt.Sprintf("; below %s it would mostly have gone unseen. State a --margin to test whether they are the same to you", r.size(float64(r.Detectable)))
 	}
-	more := e.Needed
-	if more <= n {
+	more := e.Needed // to show that there is none, if there is none
+	if more <= n || math.Abs(r.Difference) > e.Margin {
 		more = needed(n, standardError(r.values[0], r.values[1], r.Paired), math.Abs(math.Abs(r.Difference)-e.Margin))
 	}
 	if more == 0 {

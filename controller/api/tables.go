@@ -213,7 +213,7 @@ func (v *view) routes(name string) (out Routes, err error) {
 		}
 	}
 	if name != "" && !found {
-		return out, builtin.NoNode("router", name, names)
+		return out, builtin.NoSuch("router", name, names)
 	}
 	return out, nil
 }

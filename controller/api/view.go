@@ -160,7 +160,7 @@ func (v *view) find(name string) (*controller.Switch, error) {
 	if len(names) == 0 {
 		return nil, fmt.Errorf("there is no switch %q; none is connected", name)
 	}
-	return nil, builtin.NoNode("switch", name, names)
+	return nil, builtin.NoSuch("switch", name, names)
 }
 
 func (v *view) overview() Overview {

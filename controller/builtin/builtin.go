@@ -5,10 +5,8 @@ package builtin
 
 import (
 	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -71,7 +69,7 @@ type Controller struct {
 func New(o Options) (*Controller, error) {
 	for _, n := range o.Apps {
 		if !slices.Contains(Names, n) {
-			return nil, fmt.Errorf("there is no app %q; %s there are %s", n, topology.DidYouMean(n, Names), strings.Join(Names, ", "))
+			return nil, NoSuch("app", n, slices.Clone(Names))
 		}
 	}
 	if slices.Contains(o.Apps, "ospf") && !slices.Contains(o.Apps, "routing") {

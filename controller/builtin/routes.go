@@ -202,11 +202,11 @@ func (c *Controller) router(name string) (routing.Router, error) {
 	if len(names) == 0 {
 		return routing.Router{}, errors.New("the controller has no routers (routers that it routes for:  trivet up --nodes router …)")
 	}
-	return routing.Router{}, NoNode("router", name, names)
+	return routing.Router{}, NoSuch("router", name, names)
 }
 
-// NoNode says that there is no node of a name, and which there are.
-func NoNode(kind, name string, names []string) error {
+// NoSuch says that there is no node, or whatever kind it is, of a name, and which there are.
+func NoSuch(kind, name string, names []string) error {
 	hint := topology.DidYouMean(name, names)
 	if hint == "" {
 		slices.SortFunc(names, CompareNames)

@@ -33,6 +33,7 @@ const (
 	maxQueue = 4096                  // packets that wait for the engine; more are dropped
 	atOnce   = 64                    // of them that it takes in one go
 	coalesce = 10 * time.Millisecond // changes that come together are one
+	maxPause = 300 * time.Millisecond
 )
 
 // App is the app. Make it with New. A goroutine owns the engine's deadlines and what it sends; others
@@ -245,17 +246,19 @@ func (s *speaker) Receive(dpid uint64, port uint32, packet []byte) {
 func (a *App) run() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	var last time.Time // when what joins the routers was looked at
+	var next time.Time // when what joins the routers may be looked at again
 	for {
 		select {
 		case p := <-a.queue:
 			a.receive(p)
 		case <-a.wake:
-			if rest := coalesce - time.Since(last); rest > 0 {
+			if rest := time.Until(next); rest > 0 {
 				a.pause(rest)
 			}
-			last = time.Now()
+			start := time.Now()
 			a.follow()
+			// To look at ten thousand routers takes long, and at the start everything changes all the time.
+			next = start.Add(min(max(coalesce, 4*time.Since(start)), maxPause))
 		case <-timer.C:
 			a.mu.Lock()
 			a.poll(time.Now())

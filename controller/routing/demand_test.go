@@ -28,7 +28,7 @@ func (f found) Networks() (out []netip.Prefix) {
 func (f found) Receive(uint64, uint32, []byte) {}
 
 // Proves that a route that is computed by itself is the one that stands in the whole table, for every router and
-// every prefix of random networks: with unequal costs, failed links, a segment of several routers, loopbacks,
+// every prefix of random networks (that an entry hides no route to a part of its prefix, too): with unequal costs, failed links, a segment of several routers, loopbacks,
 // static routes and routers whose paths a protocol finds; and that the same is so of the longest prefix.
 func TestRoutesOnDemandAreThoseOfTables(t *testing.T) {
 	for seed := range uint64(30) {
@@ -57,6 +57,18 @@ func TestRoutesOnDemandAreThoseOfTables(t *testing.T) {
 				a := netip.AddrFrom4([4]byte{[]byte{10, 66, 77, 172, 192}[rng.IntN(5)], byte(rng.IntN(20)), byte(rng.IntN(8)), byte(rng.IntN(256))})
 				if got, want := text(demand.lookup(i, a)), text(table.lookup(a)); got != want {
 					t.Fatalf("seed %d: r%d to %v:\n%s\n%s", seed, i+1, a, got, want)
+				}
+				e := demand.towards(i, a)
+				if e == nil || e.Source == Connected {
+					continue
+				}
+				for p, r := range table.routes {
+					if e.Prefix.Contains(p.Addr()) && p.Bits() > e.Prefix.Bits() && r.Source != Connected {
+						t.Fatalf("seed %d: of r%d, the entry for %v, which a packet to %v asks for, hides %v", seed, i+1, e.Prefix, a, p)
+					}
+				}
+				if got, want := text(demand.installed(i, e.Prefix)), text(e); got != want {
+					t.Fatalf("seed %d: r%d has an entry for %v:\n%s\n%s", seed, i+1, e.Prefix, got, want)
 				}
 			}
 		}

@@ -49,8 +49,8 @@ func parseLookups(text string) []Lost {
 }
 
 // Counters of ovs-vswitchd (coverage/show) that count packets lost by want of something, and not by an entry, a meter or a blocked
-// port. What upcalls lose is in the lookups.
-var coverageLost = []string{"datapath_drop_lock_error", "datapath_drop_userspace_action_error", "datapath_drop_tunnel_push_error", "datapath_drop_recirc_error",
+// port. What upcalls lose is in the lookups; datapath_drop_userspace_action_error counts packets that reach their controller all the same.
+var coverageLost = []string{"datapath_drop_lock_error", "datapath_drop_tunnel_push_error", "datapath_drop_recirc_error",
 	"datapath_drop_invalid_port", "datapath_drop_rx_invalid_packet", "drop_action_congestion", "drop_action_recursion_too_deep",
 	"drop_action_too_many_resubmit", "drop_action_stack_too_deep", "drop_action_no_recirculation_context", "drop_action_recirculation_conflict"}
 

@@ -32,7 +32,7 @@ type benchFigure struct {
 
 	kind      string // of the probe
 	byRun     [][]float64
-	last      int // run of the last of them
+	last      *result.Sample // of the last of them
 	count, of int
 }
 
@@ -118,15 +118,15 @@ func labelText(labels map[string]string) string {
 }
 
 func (f *benchFigure) add(s *result.Sample, m *result.Measurement) {
-	if n := len(f.byRun); n > 0 && f.last == s.Run {
-		f.byRun[n-1] = append(slices.Clone(f.byRun[n-1]), m.Values...)
-	} else {
-		f.byRun, f.last = append(f.byRun, m.Values), s.Run
+	if f.last != s { // a sample has many of one metric where all ping all
+		f.byRun, f.last = append(f.byRun, nil), s
+		if s.Verdict != nil {
+			f.Level = environment.Worst(environment.Verdict{Level: f.Level}, *s.Verdict).Level
+		}
 	}
+	n := len(f.byRun) - 1
+	f.byRun[n] = append(f.byRun[n], m.Values...)
 	f.count, f.of = f.count+m.Count, f.of+m.Of
-	if s.Verdict != nil {
-		f.Level = environment.Worst(environment.Verdict{Level: f.Level}, *s.Verdict).Level
-	}
 }
 
 // finish makes the figures of the values.

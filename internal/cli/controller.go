@@ -176,6 +176,9 @@ func (s serving) open() (net.Listener, error) {
 		}
 		return net.Listen("tcp", address)
 	}
+	if s.cert == "" || s.key == "" || s.ca == "" {
+		return nil, fmt.Errorf("--listen %s: give it --cert and --key (its own, PEM), and --ca (who has signed those of switches)", s.listen)
+	}
 	cert, err := tls.LoadX509KeyPair(s.cert, s.key)
 	if err != nil {
 		return nil, fmt.Errorf("--cert and --key: %w", err)

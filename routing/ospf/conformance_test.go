@@ -15,7 +15,7 @@ func TestConformanceTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	source := map[string]string{}
-	for name, pattern := range map[string]string{"": "*_test.go", "interop.": "interop/*_test.go", "spf.": "../spf/*_test.go"} {
+	for name, pattern := range map[string]string{"": "*_test.go", "interop.": "interop/*_test.go", "spf.": "../spf/*_test.go", "e2e.": "../../test/e2e/*_test.go"} {
 		files, _ := filepath.Glob(pattern)
 		for _, f := range files {
 			text, err := os.ReadFile(f)
@@ -25,7 +25,7 @@ func TestConformanceTable(t *testing.T) {
 			source[name] += string(text)
 		}
 	}
-	names := regexp.MustCompile("`((?:interop\\.|spf\\.)?)((?:Test|Fuzz)\\w+)`").FindAllStringSubmatch(string(table), -1)
+	names := regexp.MustCompile("`((?:interop\\.|spf\\.|e2e\\.)?)((?:Test|Fuzz)\\w+)`").FindAllStringSubmatch(string(table), -1)
 	if len(names) < 100 {
 		t.Errorf("the table names %d tests only", len(names))
 	}

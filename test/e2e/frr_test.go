@@ -99,6 +99,34 @@ func TestRealRoutersHeal(t *testing.T) {
 	m.unchanged(before)
 }
 
+// TestRealRoutersDie proves that routing daemons that have died are named by ls and inspect, and started again by an apply of
+// the same file, which says so, and then all is as it was.
+func TestRealRoutersDie(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	m.withDaemons()
+	before := m.snapshot()
+	file := m.realRouters("  - r1 -- r2 -- r3 -- r4\n")
+	m.up(file, "--wait", "40s")
+	contains(t, m.ok("apply", file), "0 changes made")
+	m.sh("kill -9 $(cat /run/trivet/" + m.name + "/routers/r2/ospfd.pid) " + strings.Join(m.pids("sbin/bir[d]"), " "))
+	const ospfd, bird = "ospfd of router r2", "bird of router r4"
+	eventually(t, "ls says what has died", func() bool {
+		out := m.ok("ls")
+		return strings.Contains(out, ospfd) && strings.Contains(out, bird)
+	})
+	contains(t, m.ok("inspect"), ospfd, bird)
+	contains(t, m.ok("apply", "--dry-run", file), "2 changes to make")
+	contains(t, m.ok("apply", file), ospfd+" has ended: started again", bird+" has ended: started again", "2 changes made")
+	if out := m.ok("ls") + m.ok("inspect"); strings.Contains(out, "have ended") {
+		t.Errorf("after apply: %s", out)
+	}
+	eventually(t, "they are neighbours again", func() bool { return m.run("ping", "--all").code == 0 })
+	contains(t, m.ok("apply", file), "0 changes made")
+	m.ok("down")
+	m.unchanged(before)
+}
+
 // TestRealRoutersDaemonDies proves that routing daemons outlive the lab's, and end with down; and so they do whenever in
 // coming up the lab's daemon died.
 func TestRealRoutersDaemonDies(t *testing.T) {

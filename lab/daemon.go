@@ -196,7 +196,7 @@ func (d *daemon) isUpNow() {
 	}
 	d.runSchedule(d.state.Topology.Schedule)
 	d.progress.end(nil)
-	debug.SetGCPercent(50) // a lab has little garbage: this halves what ten routers cost, and costs little time
+	debug.SetGCPercent(50)  // a lab has little garbage: this halves what ten routers cost, and costs little time
 	go debug.FreeOSMemory() // coming up takes twice the memory of being up
 }
 

@@ -13,6 +13,9 @@ func scratchOf(name string) string { return filepath.Join(lab.RunDir(), "."+name
 
 // clearScratch removes what is left of labs whose names match a pattern.
 func clearScratch(pattern string) error {
+	if pattern == "" { // a cell that has no lab; and "." would be all labs
+		return nil
+	}
 	var errs []error
 	left, err := filepath.Glob(scratchOf(pattern))
 	for _, dir := range left {

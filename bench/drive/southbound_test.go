@@ -30,7 +30,7 @@ probes:
 // TestSouthbound proves that as many packets are counted on their way to controllers of others, and of the same protocols, as tshark counts on
 // the same connections at the same time: in OpenFlow 1.0 and 1.3, from Open vSwitch and from embedded switches, and in Mininet's network.
 func TestSouthbound(t *testing.T) {
-	for _, c := range [][3]string{{"ovs-testcontroller", "ovs", "local"}, {"ovs-testcontroller", "embedded", "local"}, {"os-ken", "ovs", "local"}, {"faucet", "ovs", "local"},
+	for _, c := range [][3]string{{"ovs-testcontroller", "ovs", "local"}, {"ovs-testcontroller", "embedded", "local"}, {"os-ken", "ovs", "local"},
 		{"ovs-testcontroller", "ovs", "mininet"}} {
 		t.Run(strings.Join(c[:], " "), func(t *testing.T) {
 			t.Parallel()
@@ -53,17 +53,9 @@ func TestSouthbound(t *testing.T) {
 			}
 			b.topology, b.place, b.south = own.topology, own.place, own.listen
 			seen := startTshark(t, own.place, "s1", int(port))
-			for end := time.Now().Add(patience); ; {
-				ours, theirs, all := compare(t, i, probes["ping"], b, seen)
-				if ours == theirs {
-					if reasons := unheard(all.heard); len(reasons) > 0 || !all.whole {
-						t.Errorf("%+v, from the beginning: %v", reasons, all.whole)
-					}
-					break
-				}
-				if time.Now().After(end) { // not only once: tshark loses packets on a busy machine
-					t.Fatalf("counted %s, tshark saw %s; all: %+v", ours, theirs, all.heard)
-				}
+			ours, theirs, all := compare(t, i, probes["ping"], b, seen)
+			if reasons := unheard(all.heard); ours != theirs || len(reasons) > 0 || !all.whole {
+				t.Errorf("counted %s, tshark saw %s; all: %+v", ours, theirs, all)
 			}
 			o, _ := run(t, i, probes["controller_packets"])
 			if n := len(o.Measurements); n != 5+5+int(monitor.NumProtocols) {
@@ -82,7 +74,7 @@ func compare(t *testing.T, i experiment.Instance, ping experiment.Probe, b *bed,
 	}
 	from := time.Now()
 	run(t, i, ping)
-	for end := time.Now().Add(patience / 8); ; time.Sleep(100 * time.Millisecond) {
+	for end := time.Now().Add(patience / 2); ; time.Sleep(100 * time.Millisecond) {
 		if all, err = b.packetsIn(t.Context()); err != nil {
 			t.Fatal(err)
 		}

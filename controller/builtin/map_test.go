@@ -59,13 +59,14 @@ func TestMap(t *testing.T) {
 	}
 }
 
-// Proves that an app that there is not is refused with what there are, and that the controller has
+// Proves that an app that there is not is refused with the one that is near, or with what there are, and that the controller has
 // those that it is told to have and those that it cannot do without.
 func TestApps(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
-	if _, err := New(Options{Log: log, Apps: []string{"lerning"}}); err == nil || err.Error() !=
-		`there is no app "lerning"; did you mean learning? there are monitor, discovery, user, ospf, routing, learning` {
-		t.Error(err)
+	for name, hint := range map[string]string{"lerning": "did you mean learning?", "balance": "there are discovery, learning, monitor, ospf, routing, user"} {
+		if _, err := New(Options{Log: log, Apps: []string{name}}); err == nil || err.Error() != `there is no app "`+name+`"; `+hint {
+			t.Error(err)
+		}
 	}
 	c, err := New(Options{Log: log, Apps: []string{"learning"}})
 	if err != nil {

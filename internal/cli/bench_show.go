@@ -121,7 +121,7 @@ func (f *benchFigure) add(s *result.Sample, m *result.Measurement) {
 	if f.last != s { // a sample has many of one metric where all ping all
 		f.byRun, f.last = append(f.byRun, nil), s
 		if s.Verdict != nil {
-			f.Level = environment.Worst(environment.Verdict{Level: f.Level}, *s.Verdict).Level
+			f.Level = environment.Worst(environment.Verdict{Level: f.Level}, environment.Verdict{Level: s.Verdict.Level}).Level // its reasons may be thousands
 		}
 	}
 	n := len(f.byRun) - 1

@@ -6,11 +6,18 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"trivet.dev/trivet/lab"
 )
+
+// Log is what trivet logs --json prints of a file.
+type Log struct {
+	Name  string   `json:"name"`
+	Lines []string `json:"lines"`
+}
 
 func (a *app) logs() *cobra.Command {
 	return &cobra.Command{
@@ -20,6 +27,7 @@ func (a *app) logs() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			logs := []Log{}
 			for _, name := range slices.Concat([]string{"daemon.log", "commands.log", "ovs/ovsdb-server.log", "ovs/ovs-vswitchd.log"}, lab.ControllerLogs(s.Name), lab.RouterLogs(s.Name)) {
 				f, err := os.Open(filepath.Join(lab.Dir(s.Name), name))
 				if os.IsPermission(err) {
@@ -28,12 +36,20 @@ func (a *app) logs() *cobra.Command {
 				if err != nil {
 					continue
 				}
-				a.say("==> %s", name)
-				_, err = io.Copy(a.out, f)
+				logs = append(logs, Log{Name: name, Lines: []string{}})
+				if !a.json {
+					a.say("==> %s", name)
+					_, err = io.Copy(a.out, f)
+				} else if text, readErr := io.ReadAll(f); len(text) > 0 || readErr != nil {
+					logs[len(logs)-1].Lines, err = strings.Split(strings.TrimSuffix(string(text), "\n"), "\n"), readErr
+				}
 				f.Close()
 				if err != nil {
 					return err
 				}
+			}
+			if a.json {
+				return a.printJSON(logs)
 			}
 			return nil
 		},

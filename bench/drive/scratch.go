@@ -9,13 +9,10 @@ import (
 )
 
 // scratchOf is where the probes of a lab keep files while they run, on this machine. No lab has such a name.
-func scratchOf(name string) string { return filepath.Join(lab.RunDir(), "."+name) }
+func scratchOf(name string) string { return filepath.Join(lab.RunDir(), ".scratch-"+name) }
 
 // clearScratch removes what is left of labs whose names match a pattern.
 func clearScratch(pattern string) error {
-	if pattern == "" { // a cell that has no lab; and "." would be all labs
-		return nil
-	}
 	var errs []error
 	left, err := filepath.Glob(scratchOf(pattern))
 	for _, dir := range left {

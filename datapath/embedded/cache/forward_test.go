@@ -367,7 +367,12 @@ func TestTagged(t *testing.T) {
 			t.Fatal(err)
 		}
 		for {
-			frame := <-dev
+			var frame []byte
+			select {
+			case frame = <-dev:
+			case <-time.After(time.Minute):
+				t.Fatalf("the frame does not come: %+v", b.engine.Stats())
+			}
 			if frame[12] == 0x81 && frame[15] == 2 && bytes.HasSuffix(frame, data) {
 				break
 			}

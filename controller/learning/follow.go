@@ -10,6 +10,10 @@ import (
 // although a switch has not said that it does not use it any more.
 const staleTime = time.Second
 
+// newTime is how long a switch must have been here before another is lost, that discovery has seen
+// what is between them: longer than its probes may be under way.
+const newTime = 10 * time.Second
+
 // change is what a switch is told.
 type change struct {
 	close map[uint32]role // none, or blocked
@@ -32,7 +36,7 @@ func (a *App) follow(now time.Time) (settled bool) {
 	for _, l := range links {
 		far[l.From], far[l.To] = true, true
 	}
-	tables := a.tables(far)
+	tables := a.tables(far, now)
 	g := a.build(tables, ports, links, now)
 	g.plan()
 	changes := map[*table]*change{}
@@ -54,16 +58,17 @@ func (a *App) follow(now time.Time) (settled bool) {
 	return a.flush(tables, now) && !waits
 }
 
-// tables returns the tables by datapath id, and drops those of switches that are away and have no links.
-func (a *App) tables(far map[uint64]bool) []*table {
+// tables returns the tables by datapath id, and drops those of switches that are away and have no
+// links any more. One that has none yet stays for holdTime: switches that come may be beside it.
+func (a *App) tables(far map[uint64]bool, now time.Time) []*table {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	var out []*table
 	for dpid, t := range a.switches {
 		t.mu.Lock()
-		away := t.sw == nil
+		gone := t.sw == nil && (t.linked() || now.Sub(t.lost) >= holdTime)
 		t.mu.Unlock()
-		if away && !far[dpid] {
+		if gone && !far[dpid] {
 			delete(a.switches, dpid)
 			continue
 		}
@@ -71,6 +76,16 @@ func (a *App) tables(far map[uint64]bool) []*table {
 	}
 	slices.SortFunc(out, func(x, y *table) int { return cmp.Compare(x.dpid, y.dpid) })
 	return out
+}
+
+// linked says whether a port leads to other switches. It must be called with mu held.
+func (t *table) linked() bool {
+	for _, p := range t.ports {
+		if p.role == link || p.role == blocked {
+			return true
+		}
+	}
+	return false
 }
 
 // closings collects the ports that shall not forward: ends of links outside the tree, which are
@@ -110,7 +125,7 @@ func (g *graph) former(old []*segment, tables []*table) (out []*segment) {
 	for _, s := range old {
 		var ends []end
 		for _, at := range s.ends {
-			if i, ok := g.index[at.dpid]; ok && !g.inLink[at] && tables[i].linked(at.port) {
+			if i, ok := g.index[at.dpid]; ok && !g.inLink[at] && tables[i].mayForward(at.port) {
 				ends = append(ends, at)
 			}
 		}
@@ -121,8 +136,8 @@ func (g *graph) former(old []*segment, tables []*table) (out []*segment) {
 	return out
 }
 
-// linked says whether a port may forward, as that of a link.
-func (t *table) linked(number uint32) bool {
+// mayForward says whether a port may forward, as that of a link.
+func (t *table) mayForward(number uint32) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	p := t.ports[number]
@@ -134,7 +149,7 @@ func (g *graph) openings(of func(*table) *change, former []*segment) (waits bool
 	for _, l := range g.leaves {
 		switch {
 		case l.want != open:
-		case l.phase != open && (g.unseen || g.dark && l.table.since.After(g.lost)):
+		case l.phase != open && (g.unseen || g.dark && l.table.since.Add(newTime).After(g.lost)):
 			waits = true // it may lead to a switch that is not seen now
 		default:
 			of(l.table).open[l.port] = edge

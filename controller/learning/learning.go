@@ -17,11 +17,11 @@
 // entry of priority 2, and is learned anew.
 //
 // Ports that take part are edges and the links of a spanning tree, which follows from the
-// links that discovery knows (tree.go). There is no loop at any time: a port takes part once
-// discovery knows what it is, and a link once no path is left that would make a loop of it
-// (follow.go).
+// links that discovery knows (tree.go). There is no loop at any time, as far as the controller can
+// know: a port takes part once discovery knows what it is, and a link once no path is left that
+// would make a loop of it (follow.go). What it cannot know is in docs/controller.md.
 //
-// The tables say all that a controller must know to go on with a switch that it did not
+// The tables say what a controller must know to go on with a switch that it did not
 // see for a while: which ports take part, which are links, what was learned (table.go).
 package learning
 

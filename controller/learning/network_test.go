@@ -42,6 +42,8 @@ type network struct {
 	found *discovery.App
 	app   *learning.App
 	links []discovery.Link // what would be in a database
+
+	learns bool // the controller was started without links, and has not met all switches since
 }
 
 type end struct {

@@ -40,6 +40,9 @@ type lab struct {
 	mods     counter
 }
 
+// patience is for how long a machine may do nothing else.
+const patience = 5 * time.Minute
+
 // counter counts the FLOW_MODs and GROUP_MODs that are written to switches.
 type counter struct {
 	mu sync.Mutex
@@ -118,7 +121,7 @@ func newLab(t *testing.T) *lab {
 				{Name: fmt.Sprintf("s%d-eth2", i), Number: 2, Patch: fmt.Sprintf("s%d-eth3", i%3+1)},
 				{Name: fmt.Sprintf("s%d-eth3", i), Number: 3, Patch: fmt.Sprintf("s%d-eth2", (i+1)%3+1)}}})
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)
 	switches, err := ovs.Start(ctx, ovs.Config{Dir: dir, NetNS: "/run/netns/" + ns, Datapath: ovs.Netdev})
 	if err != nil {
@@ -149,7 +152,7 @@ func (l *lab) start(links ...discovery.Link) {
 		l.t.Fatal(err)
 	}
 	go func() { _ = l.c.Serve(countingListener{l.listener, &l.mods}) }()
-	for end := time.Now().Add(time.Minute); !l.ready(); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(patience); !l.ready(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			l.t.Fatalf("the ring is not known: %v", l.found.Links())
 		}

@@ -34,7 +34,7 @@ type graph struct {
 
 	unseen bool      // something that forwards leads to the unknown
 	dark   bool      // switches that have hosts are away, or back and not known yet
-	lost   time.Time // when the first of them was
+	lost   time.Time // when the first of them was; zero: before this run
 }
 
 // arc joins two vertices.
@@ -161,8 +161,9 @@ func (a *App) addSegment(g *graph, s *segment, vertex, unknown int, tables []*ta
 		switch i, ok := index[at.dpid]; {
 		case !a.only(at.dpid):
 			shared = true // no bridge: an edge of the learning switches
-		case !ok:
+		case !ok: // remembered, and not back: it may forward by any port
 			unseen++
+			g.dark, g.lost = true, time.Time{}
 		default:
 			known = append(known, tables[i].end(at))
 		}

@@ -29,10 +29,10 @@ var update = flag.Bool("update", false, "record what the program says as what is
 
 const (
 	killAfter  = 3 * time.Minute // a program that has stopped is a failure; one that merely waits for a busy machine is not
-	addresses  = 3 << 20          // KiB of address space: ulimit -v; Go itself reserves more than 1 GiB
-	memory     = 1 << 30          // bytes resident
-	shownLines = 12               // of a message that are compared
-	longest    = 500              // runes in a line
+	addresses  = 3 << 20         // KiB of address space: ulimit -v; Go itself reserves more than 1 GiB
+	memory     = 1 << 30         // bytes resident
+	shownLines = 12              // of a message that are compared
+	longest    = 500             // runes in a line
 	nobody     = 65534
 )
 

@@ -38,7 +38,6 @@ type Tap struct {
 	mu        sync.Mutex // of all below
 	assembler *reassembly.Assembler
 	room      []byte
-	ip        [2]gopacket.Endpoint
 	tcp       layers.TCP
 	flushed   time.Time
 	counts    Counts

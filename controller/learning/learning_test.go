@@ -183,8 +183,8 @@ func TestConnectionsLost(t *testing.T) {
 // it remembers none, has only the tables of the switches that it has met. It cannot see that an
 // empty switch (new, or rebooted) is beside some that it has not met, which take its ports for
 // those of hosts or links and forward; nor that tables are wrong, because the controller before it
-// ended between telling one end of a link and the other. So it is quiet when such a controller
-// starts, and no switch reboots until it has met all (learns, below).
+// ended between telling one end of a link and the other. So it is quiet before such a controller
+// starts, and before a switch reboots or the next controller starts when not all have met it.
 func TestTrouble(t *testing.T) {
 	each(t, func(n *network) {
 		n.connectAll(time.Second)

@@ -23,7 +23,8 @@ type Pair struct {
 	Address  netip.Addr // of To
 }
 
-// PingPairs pings all pairs. It opens a pinger in each node that sends.
+// PingPairs pings all pairs. It opens a pinger in each node that sends. Each sender begins at another of its pairs: in the order
+// of all pairs the first node would have to answer everybody at once, and then the second.
 func PingPairs(ctx context.Context, pairs []Pair, open func(node string) (*Pinger, error), o PingOptions) ([]PairResult, error) {
 	results := make([]PairResult, len(pairs))
 	bySender := map[string][]int{}
@@ -33,12 +34,15 @@ func PingPairs(ctx context.Context, pairs []Pair, open func(node string) (*Pinge
 	var group sync.WaitGroup
 	var errs []error
 	turns := make(chan struct{}, young)
+	start := -1
 	for node, todo := range bySender {
+		start++
 		pinger, err := open(node)
 		if err != nil {
 			errs = append(errs, err)
 			continue
 		}
+		start := start
 		group.Go(func() {
 			defer pinger.Close()
 			var inner sync.WaitGroup
@@ -50,8 +54,8 @@ func PingPairs(ctx context.Context, pairs []Pair, open func(node string) (*Pinge
 					}
 				})
 			}
-			for _, i := range todo {
-				work <- i
+			for i := range todo {
+				work <- todo[(start+i)%len(todo)]
 			}
 			close(work)
 			inner.Wait()

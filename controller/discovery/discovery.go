@@ -144,8 +144,19 @@ func (a *App) WatchLinks(f func(LinkChange)) {
 	a.linkWatchers = append(a.linkWatchers, f)
 }
 
-// release tells the changes, in their order, and unlocks mu.
+// locked calls f with mu, tells the changes, and unlocks mu, also where f fails: a lock that stayed would stop the other apps, too.
+func (a *App) locked(f func()) {
+	a.mu.Lock()
+	defer a.release()
+	f()
+}
+
+// release tells the changes, in their order, and unlocks mu, also where one who is told fails.
 func (a *App) release() {
+	defer func() {
+		a.changes, a.linkChanges = a.changes[:0], a.linkChanges[:0]
+		a.mu.Unlock()
+	}()
 	for _, c := range a.changes {
 		for _, f := range a.watchers {
 			f(c)
@@ -156,8 +167,6 @@ func (a *App) release() {
 			f(c)
 		}
 	}
-	a.changes, a.linkChanges = a.changes[:0], a.linkChanges[:0]
-	a.mu.Unlock()
 }
 
 // Kind says what a port leads to. One that is not there is Open.
@@ -269,31 +278,31 @@ func (a *App) SwitchUp(s *controller.Switch) {
 	}
 	_ = s.Rules(cookie, cookieMask, nil).Replace(flows, nil)
 
-	a.mu.Lock()
-	n := a.node(s.DPID())
-	n.sw = s
-	a.bySwitch.Store(s, n)
-	a.clearDormant(func(at place, d dormant) bool {
-		return at.dpid != n.dpid && (d.link.From == n.dpid || d.link.To == n.dpid)
-	})
-	here := map[uint32]bool{}
-	for _, p := range s.Ports() {
-		if p.Works() {
-			here[p.Number] = true
-			a.portUp(n, p)
-		}
-	}
-	a.hosts.keep(n.dpid, here)
 	var probe []*port
-	for number, p := range n.ports {
-		if here[number] {
-			probe = append(probe, p)
-			a.returned(p)
-		} else {
-			a.forget(p) // it went while the switch was away
+	a.locked(func() {
+		n := a.node(s.DPID())
+		n.sw = s
+		a.bySwitch.Store(s, n)
+		a.clearDormant(func(at place, d dormant) bool {
+			return at.dpid != n.dpid && (d.link.From == n.dpid || d.link.To == n.dpid)
+		})
+		here := map[uint32]bool{}
+		for _, p := range s.Ports() {
+			if p.Works() {
+				here[p.Number] = true
+				a.portUp(n, p)
+			}
 		}
-	}
-	a.release()
+		a.hosts.keep(n.dpid, here)
+		for number, p := range n.ports {
+			if here[number] {
+				probe = append(probe, p)
+				a.returned(p)
+			} else {
+				a.forget(p) // it went while the switch was away
+			}
+		}
+	})
 	slices.SortFunc(probe, func(x, y *port) int { return cmp.Compare(x.number, y.number) })
 	for _, p := range probe {
 		a.send(p)
@@ -324,29 +333,28 @@ func (a *App) SwitchDown(s *controller.Switch) {
 
 // PortChanged probes a port that is new or up again, and loses the links of one that is gone or down.
 func (a *App) PortChanged(s *controller.Switch, reason openflow.PortReason, p openflow.Port) {
-	a.mu.Lock()
-	n := a.nodes[s.DPID()]
-	if n == nil || n.sw != s {
-		a.mu.Unlock()
-		return
-	}
-	if reason != openflow.PortDelete && p.Works() {
-		known := a.portUp(n, p)
-		late := time.Since(known.sent) >= openTime // one that flaps gets no more probes than that
-		if !late {
-			a.schedule.soon(known)
+	var late *port
+	a.locked(func() {
+		n := a.nodes[s.DPID()]
+		switch {
+		case n == nil || n.sw != s:
+		case reason != openflow.PortDelete && p.Works():
+			known := a.portUp(n, p)
+			if time.Since(known.sent) >= openTime { // one that flaps gets no more probes than that
+				late = known
+			} else {
+				a.schedule.soon(known)
+			}
+		default:
+			a.hosts.drop(place{n.dpid, p.Number})
+			if known := n.ports[p.Number]; known != nil {
+				a.forget(known)
+			}
 		}
-		a.release()
-		if late {
-			a.send(known)
-		}
-		return
+	})
+	if late != nil {
+		a.send(late)
 	}
-	a.hosts.drop(place{n.dpid, p.Number})
-	if known := n.ports[p.Number]; known != nil {
-		a.forget(known)
-	}
-	a.release()
 }
 
 // PacketIn takes probes, and hears hosts.

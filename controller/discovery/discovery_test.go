@@ -283,6 +283,31 @@ func TestPortDown(t *testing.T) {
 	})
 }
 
+// Proves that one who fails when he is told of a change stops nobody else: what is asked is still answered, and the next
+// change is told.
+func TestWatcherFails(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		failed := false
+		w.App.WatchLinks(func(LinkChange) {
+			if !failed {
+				failed = true
+				panic("a watcher")
+			}
+		})
+		w.cut(place{1, 2}, place{2, 1})
+		down := func(dpid uint64, port uint32) {
+			w.tell(dpid, &openflow.PortStatus{Reason: openflow.PortModify, Port: openflow.Port{Number: port, State: openflow.PortStateLinkDown}})
+			time.Sleep(10 * time.Millisecond)
+		}
+		down(1, 2)
+		if !failed {
+			t.Fatal("it was not told")
+		}
+		down(2, 2)
+		w.want("down", 0, map[place]Kind{{1, 1}: Edge, {2, 2}: Open})
+	})
+}
+
 // Proves that a link that carries nothing any more, though its ports stay up, is lost.
 func TestSilentLoss(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {

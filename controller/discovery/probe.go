@@ -94,17 +94,19 @@ func (a *App) run() {
 // step sends what is due, at most the budget's share of a tick, and closes open ports.
 func (a *App) step(now time.Time) {
 	a.now.Store(now.UnixNano())
-	a.mu.Lock()
-	a.closeOpen(now)
-	send := a.takeDue(a.takeTurn(now))
-	confirm := a.takeSuspects(now)
-	slow := now.Sub(a.schedule.slow) >= slowInterval
-	if slow {
-		a.schedule.slow = now
-		a.schedule.lag -= a.schedule.lag / 4
-		a.expire(now)
-	}
-	a.release()
+	var send []*port
+	var confirm []*way
+	var slow bool
+	a.locked(func() {
+		a.closeOpen(now)
+		send = a.takeDue(a.takeTurn(now))
+		confirm = a.takeSuspects(now)
+		if slow = now.Sub(a.schedule.slow) >= slowInterval; slow {
+			a.schedule.slow = now
+			a.schedule.lag -= a.schedule.lag / 4
+			a.expire(now)
+		}
+	})
 	for _, p := range send {
 		a.send(p)
 	}
@@ -257,19 +259,21 @@ func (a *App) probeIn(s *controller.Switch, p *controller.Packet) bool {
 	if !ok {
 		return p.EtherType == etherTypeLLDP // somebody else's; no switch forwards it
 	}
-	a.mu.Lock()
-	src, dst := a.port(from), a.port(place{s.DPID(), p.InPort})
-	if src == nil || dst == nil || dst.node.sw != s {
-		a.mu.Unlock()
-		return true
-	}
-	if src != dst && !src.sent.IsZero() {
-		a.schedule.lag = max(a.schedule.lag, min(time.Since(src.sent), openMost))
-	}
-	back := a.join(src, dst, p.EtherType == etherTypeLLDP)
-	a.release()
-	if back { // it may have sent its first one when this switch was not there yet
-		a.send(dst)
+	var back *port
+	a.locked(func() {
+		src, dst := a.port(from), a.port(place{s.DPID(), p.InPort})
+		if src == nil || dst == nil || dst.node.sw != s {
+			return
+		}
+		if src != dst && !src.sent.IsZero() {
+			a.schedule.lag = max(a.schedule.lag, min(time.Since(src.sent), openMost))
+		}
+		if a.join(src, dst, p.EtherType == etherTypeLLDP) {
+			back = dst
+		}
+	})
+	if back != nil { // it may have sent its first one when this switch was not there yet
+		a.send(back)
 	}
 	return true
 }

@@ -34,6 +34,9 @@ func (s *Switches) Apply(ctx context.Context, bridges []Bridge) error {
 		if err := s.commit(ctx, &t, have.root); err != nil {
 			return err
 		}
+		if s.datapath == Netdev {
+			s.vswitch.makeRoom()
+		}
 	}
 	return s.portErrors(ctx, bridges)
 }

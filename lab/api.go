@@ -280,7 +280,7 @@ type PingRequest struct {
 	Count    int               `json:"count,omitempty" doc:"Echo requests per pair; 1 unless given"`
 	Size     int               `json:"size,omitempty" doc:"Payload in bytes; 56 unless given"`
 	Interval topology.Duration `json:"interval,omitempty"`
-	Timeout  topology.Duration `json:"timeout,omitempty" doc:"How long to wait for each reply; 1s more than the longest path takes, unless given"`
+	Timeout  topology.Duration `json:"timeout,omitempty" doc:"How long to wait for each reply; 3s more than the longest path takes, unless given"`
 	IPv6     bool              `json:"ipv6,omitempty"`
 }
 

@@ -77,8 +77,12 @@ func (d *daemon) isUp() error {
 	return nil
 }
 
-// PingTimeout is how long to wait for a reply: a second more than the longest path takes.
-func PingTimeout(t *topology.Topology) time.Duration { return time.Second + longestDelay(t) }
+// replyTime is how long a reply may take beside the links' delays: hosts ask once more for a neighbour's address a second after the first
+// time, and a busy machine is slow.
+const replyTime = 3 * time.Second
+
+// PingTimeout is how long to wait for a reply.
+func PingTimeout(t *topology.Topology) time.Duration { return replyTime + longestDelay(t) }
 
 // longestDelay bounds the round trip over all impaired links there and back.
 func longestDelay(t *topology.Topology) (sum time.Duration) {

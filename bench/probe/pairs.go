@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 )
@@ -34,15 +35,16 @@ func PingPairs(ctx context.Context, pairs []Pair, open func(node string) (*Pinge
 	var group sync.WaitGroup
 	var errs []error
 	turns := make(chan struct{}, young)
-	start := -1
+	senders := 0
 	for node, todo := range bySender {
-		start++
+		first := senders % len(todo)
+		todo = slices.Concat(todo[first:], todo[:first])
+		senders++
 		pinger, err := open(node)
 		if err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		start := start
 		group.Go(func() {
 			defer pinger.Close()
 			var inner sync.WaitGroup
@@ -54,8 +56,8 @@ func PingPairs(ctx context.Context, pairs []Pair, open func(node string) (*Pinge
 					}
 				})
 			}
-			for i := range todo {
-				work <- todo[(start+i)%len(todo)]
+			for _, i := range todo {
+				work <- i
 			}
 			close(work)
 			inner.Wait()

@@ -4,7 +4,7 @@ import "golang.org/x/sys/unix"
 
 // room is how many bytes of packets may wait at a device until ovs-vswitchd reads them; the kernel doubles it, and counts some 800 bytes
 // for the smallest packet.
-const room = 4 << 20
+const room = 1 << 20
 
 // makeRoom lets more packets wait at the devices that ovs-vswitchd reads in user space. The kernel's own 208 KiB are 256 small packets:
 // on a busy machine ovs-vswitchd may not run for a second, and what a host of a large lab gets to answer in that time is more.

@@ -52,7 +52,7 @@ func (a *app) ping() *cobra.Command {
 	f.IntVarP(&r.Count, "count", "c", 0, "echo requests per pair (1 with --all, else 5)")
 	f.IntVarP(&r.Size, "size", "s", 0, "payload in bytes (56)")
 	f.DurationVarP(&interval, "interval", "i", interval, "between two requests of a pair")
-	f.DurationVarP(&timeout, "timeout", "W", 0, "how long to wait for a reply (1 s and the links' delays)")
+	f.DurationVarP(&timeout, "timeout", "W", 0, "how long to wait for a reply (3 s and the links' delays)")
 	f.BoolVarP(&r.IPv6, "ipv6", "6", false, "over IPv6")
 	return cmd
 }

@@ -74,7 +74,7 @@ probes:
 		return n
 	}
 	files := func() string {
-		return strings.TrimSpace(m.sh("ls -d /run/trivet/.bench-*/*/received /tmp/itg* 2>/dev/null || true"))
+		return strings.TrimSpace(m.sh("ls -d /run/trivet/.scratch-*/*/received /tmp/itg* 2>/dev/null || true"))
 	}
 	bench := m.command(trivet, "bench", "run", file, "--out", out)
 	said := m.startOutput(bench)

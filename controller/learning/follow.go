@@ -36,7 +36,7 @@ func (a *App) follow(now time.Time) (settled bool) {
 	for _, l := range links {
 		far[l.From], far[l.To] = true, true
 	}
-	tables := a.tables(far, now)
+	tables := a.tables(far)
 	g := a.build(tables, ports, links, now)
 	g.plan()
 	changes := map[*table]*change{}
@@ -59,16 +59,17 @@ func (a *App) follow(now time.Time) (settled bool) {
 }
 
 // tables returns the tables by datapath id, and drops those of switches that are away and have no
-// links any more. One that has none yet stays for holdTime: switches that come may be beside it.
-func (a *App) tables(far map[uint64]bool, now time.Time) []*table {
+// links. So one that is lost before discovery has seen a link of it is not waited for: if it were, whoever
+// connects after a switch without links has left would wait, too.
+func (a *App) tables(far map[uint64]bool) []*table {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	var out []*table
 	for dpid, t := range a.switches {
 		t.mu.Lock()
-		gone := t.sw == nil && (t.linked() || now.Sub(t.lost) >= holdTime)
+		away := t.sw == nil
 		t.mu.Unlock()
-		if gone && !far[dpid] {
+		if away && !far[dpid] {
 			delete(a.switches, dpid)
 			continue
 		}
@@ -76,16 +77,6 @@ func (a *App) tables(far map[uint64]bool, now time.Time) []*table {
 	}
 	slices.SortFunc(out, func(x, y *table) int { return cmp.Compare(x.dpid, y.dpid) })
 	return out
-}
-
-// linked says whether a port leads to other switches. It must be called with mu held.
-func (t *table) linked() bool {
-	for _, p := range t.ports {
-		if p.role == link || p.role == blocked {
-			return true
-		}
-	}
-	return false
 }
 
 // closings collects the ports that shall not forward: ends of links outside the tree, which are

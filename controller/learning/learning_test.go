@@ -245,19 +245,21 @@ func (n *network) trouble() {
 	}
 }
 
-// Proves that a switch whose neighbour is lost as soon as it comes, whenever before discovery has seen
-// what is between them, does not take the neighbour, which took it for hosts, for hosts.
+// Proves that a switch whose neighbour, which has a link to a third, is lost as soon as it comes, whenever before discovery has
+// seen what is between them, does not take the neighbour, which took it for hosts, for hosts.
 func TestLostAtOnce(t *testing.T) {
 	for after := time.Duration(0); after < time.Second; after += 20 * time.Millisecond {
 		t.Run(after.String(), func(t *testing.T) {
 			t.Parallel()
 			inBubble(t, 1, func(n *network) {
-				old, late := n.addSwitch(1), n.addSwitch(2)
+				old, late, third := n.addSwitch(1), n.addSwitch(2), n.addSwitch(3)
 				n.cable(1, 2)
 				n.cable(1, 2)
+				n.cable(1, 3)
 				n.addHost(1)
 				n.addHost(2)
 				old.connect()
+				third.connect()
 				time.Sleep(3 * time.Second)
 				late.connect()
 				time.Sleep(after)

@@ -168,6 +168,7 @@ func (d *daemon) up() {
 	}
 	if err == nil {
 		d.waitControllers()
+		d.waitRoutes()
 		err = d.ctx.Err()
 	}
 	if err != nil {
@@ -211,7 +212,6 @@ func (d *daemon) waitControllers() {
 	if err := d.waitForeign(ctx, d.state.Topology); err != nil {
 		d.progress.warnController(err, d.state)
 	}
-	d.waitRoutes()
 }
 
 // waitRoutes waits for routing daemons to find each other; nothing but time is missing where they do not.

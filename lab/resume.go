@@ -101,5 +101,6 @@ func (d *daemon) takeOver() error {
 	d.state.Topology = l.Topology
 	d.waitControllers()
 	l.TakeOver()
+	d.waitRoutes() // until then controllers hear nothing of flows that they had before: routing protocols are some
 	return d.ctx.Err()
 }

@@ -237,7 +237,8 @@ func (d *daemon) knowsRoute(router string, to netip.Addr) bool {
 	if _, routes := d.own.Router(dpid); !is || !routes {
 		return true
 	}
-	return d.own.Routing.Lookup(dpid, to) != nil
+	r := d.own.Routing.Lookup(dpid, to)
+	return r != nil && !r.Drop
 }
 
 // ended says that a program of the lab has ended by itself.
@@ -290,7 +291,7 @@ func (d *daemon) down(progress local.Progress) error {
 	if d.removed { // coming up has failed, and taken back what there was
 		return nil
 	}
-	if d.state.Status == Up {
+	if d.state.Status == Up || d.resumed && d.local != nil {
 		d.state.Status = Stopping
 		if err := d.state.Save(); err != nil {
 			return err

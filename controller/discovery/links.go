@@ -45,6 +45,7 @@ type port struct {
 	sent            time.Time // the last probe
 	soon, scheduled bool      // it is in schedule.due, .order
 	doubted         bool      // its broadcast has come without its LLDP once
+	spared          time.Time // until when it is not taken for an edge: something has been heard of it that is not sure
 	out, in         []*way    // where its probes arrive; whose probes arrive here
 
 	hosts atomic.Int32 // how many live here
@@ -294,6 +295,8 @@ func (a *App) join(from, to *port, direct bool) (back bool) {
 		}
 		if !direct && !from.doubted { // maybe the LLDP came when the switch was not ready yet: another time
 			from.doubted = true
+			from.spared = time.Unix(0, a.now.Load()).Add(doubtTime)
+			to.spared = from.spared
 			a.schedule.soon(from)
 			return false
 		}

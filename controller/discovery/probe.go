@@ -74,6 +74,10 @@ func (s *schedule) suspect(w *way, at time.Time) {
 	}
 }
 
+// doubtTime is how long the ends of a link that has been heard of once, and not surely, stay open: longer than the next probe waits
+// for its turn.
+const doubtTime = 2 * time.Second
+
 // openFor is how long a probe may be under way: the time it took lately counts four times.
 func (s *schedule) openFor() time.Duration { return min(max(openTime, 4*s.lag), openMost) }
 
@@ -182,13 +186,17 @@ func (a *App) takeSuspects(now time.Time) (confirm []*way) {
 // closeOpen makes edges of ports whose first probe nobody has seen.
 func (a *App) closeOpen(now time.Time) {
 	s := &a.schedule
-	for len(s.open) > 0 {
+	for range len(s.open) {
 		p := s.open[0]
 		here := !p.gone && p.node.sw != nil && p.Kind() == Open
 		if here && now.Sub(p.first) < s.openFor() {
 			return
 		}
-		if s.open = s.open[1:]; here && !p.first.IsZero() {
+		s.open = s.open[1:]
+		switch {
+		case here && now.Before(p.spared):
+			s.open = append(s.open, p)
+		case here && !p.first.IsZero():
 			a.setKind(p, Edge)
 		}
 	}

@@ -1,11 +1,16 @@
 package routing
 
-import "net/netip"
+import (
+	"maps"
+	"net/netip"
+	"slices"
+)
 
 // addresses is what a configuration says of its routers, whatever is up: it is found once.
 type addresses struct {
 	index   map[uint64]int           // of routers, by datapath id
 	owners  map[netip.Prefix][]owner // who has which subnet
+	subnets []netip.Prefix           // all of them, sorted
 	known   map[netip.Addr]owner     // who has an address
 	v6      bool                     // there are subnets of IPv6
 	lengths [2]lengths               // of subnets
@@ -28,6 +33,7 @@ func newAddresses(c *Config) *addresses {
 			a.add(p, netip.PrefixFrom(p.Addr(), p.Addr().BitLen()), owner{i, nil})
 		}
 	}
+	a.subnets = slices.SortedFunc(maps.Keys(a.owners), comparePrefix)
 	a.paths = a.paths || a.v6
 	return a
 }

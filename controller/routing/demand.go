@@ -57,11 +57,18 @@ func (n *network) route(router int, p netip.Prefix) *Route {
 	return t.routes[p]
 }
 
-// towards returns the route to an address as it is installed when a packet asks for it: that of lookup. One whose entry
-// would hide others, which are not installed, is installed for the one address.
+// towards returns the route to an address as it is installed when a packet asks for it, or nil.
 func (n *network) towards(router int, a netip.Addr) *Route {
-	r := n.lookup(router, a)
-	if r == nil || !n.hides(router, r) {
+	if r := n.lookup(router, a); r != nil {
+		return n.narrowed(router, a, r)
+	}
+	return nil
+}
+
+// narrowed returns a router's route to an address as it is installed: one whose entry would hide others, which are not
+// installed, for the one address.
+func (n *network) narrowed(router int, a netip.Addr, r *Route) *Route {
+	if !n.hides(router, r) {
 		return r
 	}
 	single := *r
@@ -93,11 +100,10 @@ func (n *network) hides(router int, r *Route) bool {
 			return true
 		}
 	}
-	s := n.speaker(router)
-	if s == nil || !r.Prefix.Addr().Is4() {
-		return n.owners[r.Prefix] == nil // no subnet of a router here: who knows what is in it
+	all := n.subnets
+	if s := n.speaker(router); s != nil && r.Prefix.Addr().Is4() {
+		all = s.Networks()
 	}
-	all := s.Networks()
 	i, is := slices.BinarySearchFunc(all, r.Prefix, comparePrefix)
 	if is {
 		i++

@@ -92,6 +92,8 @@ func variedWires(rng *rand.Rand) *wires {
 		w.up[l.From-1][l.FromPort] = false
 	}
 	w.Routers[5].Loopback = []netip.Prefix{netip.MustParsePrefix("10.0.77.1/32")}
+	w.port(7, netip.MustParsePrefix("10.8.0.1/16"), 1) // and a part of it, elsewhere
+	w.port(8, netip.MustParsePrefix("10.8.5.1/24"), 1)
 	via := w.Routers[3].Interfaces[1].Prefixes[0].Addr()
 	w.Routers[4].Static = []StaticRoute{{To: netip.MustParsePrefix("10.0.0.0/8"), Via: via.Next()},
 		{To: netip.MustParsePrefix("10.0.2.0/24"), Via: w.Routers[4].Interfaces[1].Prefixes[0].Masked().Addr().Next().Next()},

@@ -54,7 +54,7 @@ func (n *node) forward(f *Interface, p ipPacket) {
 	}
 	w := waiting{p.decrement(), p, f}
 	if n.reactive {
-		r = n.net.towards(n.index, p.dst)
+		r = n.net.narrowed(n.index, p.dst, r)
 	}
 	if n.reactive && r.Source != Connected && n.rules != nil && n.rules.Flow(routeKey(r.Prefix)) == nil {
 		n.prepare(r, w)

@@ -204,11 +204,12 @@ func (n *node) wayTo(p netip.Prefix, hops []Hop) way {
 // routeWay is the way by a route. That of a reactive router has a timeout, unless it has hairpins: all its packets may
 // come by these.
 func (n *node) routeWay(r *Route) way {
-	if r.Drop {
-		k := routeKey(r.Prefix)
-		return way{nil, []*openflow.FlowMod{entry(k.Table, k.Priority, k.Match)}} // no instructions: the packet ends there
+	var w way
+	if k := routeKey(r.Prefix); r.Drop {
+		w = way{nil, []*openflow.FlowMod{entry(k.Table, k.Priority, k.Match)}} // no instructions: the packet ends there
+	} else {
+		w = n.wayTo(r.Prefix, n.resolved(r))
 	}
-	w := n.wayTo(r.Prefix, n.resolved(r))
 	if m := w.own(); n.reactive && r.Source != Connected && len(w.flows) == 1 {
 		m.IdleTimeout, m.Flags = reactiveIdle, openflow.FlowSendFlowRem
 	}

@@ -49,8 +49,8 @@ type Lab struct {
 	// Meet lets the lab's own controller meet an embedded switch. It is set before Up where there is one.
 	Meet func(name string, a *agent.Agent) error
 
-	// OnEnd, which may be nil, is told when a routing daemon has ended by itself, OnLoop when packets come back to an
-	// embedded switch. They must return soon, and not call the lab.
+	// OnEnd, which may be nil, is told when a routing daemon has ended by itself, in a goroutine of its own; OnLoop when packets come
+	// back to an embedded switch: it must return soon, and not call the lab.
 	OnEnd, OnLoop func(what string)
 
 	binder     *binder

@@ -31,7 +31,8 @@ type GeneratorInfo struct {
 type generator struct {
 	name, description, example string
 	params                     []param
-	size                       func(a arguments) (nodes, links float64) // what build will make, at least; nil: bounded by the params
+	size                       func(a arguments) (nodes, links float64) // what build will make; of links, at least
+	hosts                      func(a arguments) float64                // how many of the nodes are hosts
 	build                      func(b *builder, a arguments) error
 }
 
@@ -70,19 +71,8 @@ func Generate(spec string, opts GenerateOptions) (*Topology, error) {
 	if opts.Nodes != Switch && opts.Nodes != Router {
 		return nil, fmt.Errorf("a topology cannot be generated of nodes of kind %q; choose %s or %s", opts.Nodes, Switch, Router)
 	}
-	words := strings.Split(spec, ",")
-	for i := range words {
-		words[i] = strings.TrimSpace(words[i])
-	}
-	g, err := generatorNamed(words[0])
+	g, a, err := readSpec(spec)
 	if err != nil {
-		return nil, err
-	}
-	a, err := g.parse(words[1:])
-	if err != nil {
-		return nil, err
-	}
-	if err := g.checkSize(a); err != nil {
 		return nil, err
 	}
 	b := newBuilder(opts.Nodes)
@@ -90,6 +80,35 @@ func Generate(spec string, opts GenerateOptions) (*Topology, error) {
 		return nil, err
 	}
 	return &Topology{Name: g.topologyName(a), Nodes: slices.Concat(b.inner, b.hosts), Links: b.links}, nil
+}
+
+// Size returns how many nodes Generate makes of a specification, hosts and others. It makes none, and so takes no time.
+// Its errors are those of Generate.
+func Size(spec string) (hosts, others int, err error) {
+	g, a, err := readSpec(spec)
+	if err != nil {
+		return 0, 0, err
+	}
+	nodes, _ := g.size(a)
+	hosts = int(g.hosts(a))
+	return hosts, int(nodes) - hosts, nil
+}
+
+// readSpec finds the generator of a specification, and its arguments, which are not for too much.
+func readSpec(spec string) (*generator, arguments, error) {
+	words := strings.Split(spec, ",")
+	for i := range words {
+		words[i] = strings.TrimSpace(words[i])
+	}
+	g, err := generatorNamed(words[0])
+	if err != nil {
+		return nil, nil, err
+	}
+	a, err := g.parse(words[1:])
+	if err != nil {
+		return nil, nil, err
+	}
+	return g, a, g.checkSize(a)
 }
 
 // Generators describes all generators, the simple ones first.
@@ -220,9 +239,6 @@ func (p param) want() string {
 func number(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
 
 func (g *generator) checkSize(a arguments) error {
-	if g.size == nil {
-		return nil
-	}
 	nodes, links := g.size(a)
 	for _, of := range []struct {
 		what string

@@ -157,6 +157,10 @@ func gilbert(n int, p float64, rng *rand.Rand) []pair {
 	return links
 }
 
+func oneEach(a arguments) float64 { return a["n"] }
+
+func waxmanSize(a arguments) (nodes, links float64) { return 2 * a["n"], 2*a["n"] - 1 }
+
 func erdosRenyiSize(a arguments) (nodes, links float64) {
 	n := a["n"]
 	return 2 * n, n + max(n-1, a["p"]*n*(n-1)/2)

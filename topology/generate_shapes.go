@@ -7,34 +7,35 @@ import (
 
 // generators are in the order in which help shows them.
 var generators = []generator{
-	{name: "minimal", description: "one switch with two hosts", example: "minimal", build: minimal},
+	{name: "minimal", description: "one switch with two hosts", example: "minimal",
+		size: func(arguments) (float64, float64) { return 3, 2 }, hosts: twoHosts, build: minimal},
 	{name: "single", description: "one switch with k hosts", example: "single,5",
-		params: []param{count("k", 1).or(2)}, size: star1, build: single},
+		params: []param{count("k", 1).or(2)}, size: star1, hosts: func(a arguments) float64 { return a["k"] }, build: single},
 	{name: "reversed", description: "one switch with k hosts, the first at the highest port", example: "reversed,5",
-		params: []param{count("k", 1).or(2)}, size: star1, build: reversed},
+		params: []param{count("k", 1).or(2)}, size: star1, hosts: func(a arguments) float64 { return a["k"] }, build: reversed},
 	{name: "linear", description: "k switches in a line, n hosts at each", example: "linear,4",
-		params: []param{count("k", 1).or(2), count("n", 0).or(1)}, size: withHosts(0), build: linear},
+		params: []param{count("k", 1).or(2), count("n", 0).or(1)}, size: withHosts(0), hosts: nEach, build: linear},
 	{name: "line", description: "k switches in a line, one host at each end", example: "line,4",
-		params: []param{count("k", 1)}, size: func(a arguments) (float64, float64) { return a["k"] + 2, a["k"] + 1 }, build: line},
+		params: []param{count("k", 1)}, size: func(a arguments) (float64, float64) { return a["k"] + 2, a["k"] + 1 }, hosts: twoHosts, build: line},
 	{name: "star", description: "a switch in the middle, k switches around it, n hosts at each of these", example: "star,9",
-		params: []param{count("k", 1), count("n", 0).or(1)}, size: withHosts(1), build: star},
+		params: []param{count("k", 1), count("n", 0).or(1)}, size: withHosts(1), hosts: nEach, build: star},
 	{name: "tree", description: "a tree of switches, fanout branches at each, hosts as the leaves", example: "tree,depth=3,fanout=2",
-		params: []param{count("depth", 1).or(1), count("fanout", 1).or(2)}, size: treeSize, build: tree},
+		params: []param{count("depth", 1).or(1), count("fanout", 1).or(2)}, size: treeSize, hosts: func(a arguments) float64 { return math.Pow(a["fanout"], a["depth"]) }, build: tree},
 	{name: "ring", description: "k switches in a ring, n hosts at each", example: "ring,6",
-		params: []param{count("k", 3), count("n", 0).or(1)}, size: withHosts(0), build: ring},
+		params: []param{count("k", 3), count("n", 0).or(1)}, size: withHosts(0), hosts: nEach, build: ring},
 	{name: "mesh", description: "k switches, each linked to all others, n hosts at each", example: "mesh,5",
-		params: []param{count("k", 2), count("n", 0).or(1)}, size: meshSize, build: mesh},
+		params: []param{count("k", 2), count("n", 0).or(1)}, size: meshSize, hosts: nEach, build: mesh},
 	{name: "grid", description: "x by y switches, each linked to its neighbours, n hosts at each (or at each k-th: every=k)", example: "grid,4,3",
-		params: []param{count("x", 1), count("y", 1), count("n", 0).or(1), count("every", 1).or(1)}, size: latticeSize, build: grid},
+		params: []param{count("x", 1), count("y", 1), count("n", 0).or(1), count("every", 1).or(1)}, size: latticeSize, hosts: latticeHosts, build: grid},
 	{name: "torus", description: "a grid whose rows and columns are closed to rings", example: "torus,3,3",
-		params: []param{count("x", 3), count("y", 3), count("n", 0).or(1), count("every", 1).or(1)}, size: latticeSize, build: torus},
+		params: []param{count("x", 3), count("y", 3), count("n", 0).or(1), count("every", 1).or(1)}, size: latticeSize, hosts: latticeHosts, build: torus},
 	{name: "fat-tree", description: "k pods of edge (e…) and aggregation (a…) switches under core (c…) switches", example: "fat-tree,4",
-		params: []param{{name: "k", min: 2, max: 1000, even: true}, count("hosts-per-edge", 0).or(1)}, size: fatTreeSize, build: fatTree},
+		params: []param{{name: "k", min: 2, max: 1000, even: true}, count("hosts-per-edge", 0).or(1)}, size: fatTreeSize, hosts: func(a arguments) float64 { return a["k"] * a["k"] / 2 * a["hosts-per-edge"] }, build: fatTree},
 	{name: "waxman", description: "a random network in which near switches are linked more often; connected, a host at each", example: "waxman,60,seed=7",
 		params: []param{{name: "n", min: 1, max: 10_000}, param{name: "alpha", real: true, min: 0.001, max: 1000}.or(0.2),
-			param{name: "beta", real: true, min: 0, max: 1}.or(0.15), seedParam}, build: waxman},
+			param{name: "beta", real: true, min: 0, max: 1}.or(0.15), seedParam}, size: waxmanSize, hosts: oneEach, build: waxman},
 	{name: "erdos-renyi", description: "a random network in which each two switches are linked with probability p; connected, a host at each", example: "erdos-renyi,30,0.1",
-		params: []param{count("n", 1), {name: "p", real: true, min: 0, max: 1}, seedParam}, size: erdosRenyiSize, build: erdosRenyi},
+		params: []param{count("n", 1), {name: "p", real: true, min: 0, max: 1}, seedParam}, size: erdosRenyiSize, hosts: oneEach, build: erdosRenyi},
 }
 
 // builder collects what a generator makes: inner nodes (switches or routers) and hosts.
@@ -126,6 +127,10 @@ func reversed(b *builder, a arguments) error {
 }
 
 func star1(a arguments) (nodes, links float64) { return a["k"] + 1, a["k"] }
+
+func twoHosts(arguments) float64 { return 2 }
+
+func nEach(a arguments) float64 { return a["k"] * a["n"] }
 
 // withHosts is the size of k nodes with n hosts each and some more nodes.
 func withHosts(more float64) func(a arguments) (nodes, links float64) {
@@ -269,9 +274,11 @@ func lattice(b *builder, a arguments, closed bool) error {
 }
 
 func latticeSize(a arguments) (nodes, links float64) {
-	inner, hosts := a["x"]*a["y"], a["x"]*a["y"]*a["n"]/a["every"]
+	inner, hosts := a["x"]*a["y"], latticeHosts(a)
 	return inner + hosts, 2*inner + hosts
 }
+
+func latticeHosts(a arguments) float64 { return math.Ceil(a["x"]*a["y"]/a["every"]) * a["n"] }
 
 // fatTree is the network of M. Al-Fares, A. Loukissas and A. Vahdat, "A Scalable, Commodity Data Center Network
 // Architecture", SIGCOMM 2008: (k/2)² core switches, and k pods of k/2 aggregation and k/2 edge switches. The

@@ -20,7 +20,7 @@ func mustGenerate(t *testing.T, spec string) *Topology {
 	return top
 }
 
-// Proves: each generator makes the number of nodes and links that its shape has.
+// Proves: each generator makes the number of nodes and links that its shape has, and Size tells it without.
 func TestGenerateCounts(t *testing.T) {
 	for spec, want := range map[string][3]int{ // inner nodes, hosts, links
 		"minimal":           {1, 2, 2},
@@ -59,6 +59,9 @@ func TestGenerateCounts(t *testing.T) {
 		got := [3]int{len(top.NodesOf(Switch)), len(top.NodesOf(Host)), len(top.Links)}
 		if got != want {
 			t.Errorf("%s: switches, hosts, links %v, want %v", spec, got, want)
+		}
+		if hosts, others, err := Size(spec); hosts != want[1] || others != want[0] || err != nil {
+			t.Errorf("%s: said to be %d hosts and %d others, %v; want %v", spec, hosts, others, err, want)
 		}
 	}
 }
@@ -327,8 +330,12 @@ func FuzzGenerate(f *testing.F) {
 			}
 		}
 		if small := !slices.ContainsFunc(g.params, func(p param) bool { return p.name != "seed" && a[p.name] > 12 }); small {
-			if _, err := Generate(spec, GenerateOptions{}); err != nil && !strings.Contains(err.Error(), "limit") {
+			top, err := Generate(spec, GenerateOptions{})
+			if err != nil && !strings.Contains(err.Error(), "limit") {
 				t.Fatalf("%q: parsed but not built: %v", spec, err)
+			}
+			if hosts, others, problem := Size(spec); err == nil && (problem != nil || hosts != len(top.NodesOf(Host)) || hosts+others != len(top.Nodes)) {
+				t.Fatalf("%q: %d hosts and %d others, %v; built: %d nodes", spec, hosts, others, problem, len(top.Nodes))
 			}
 		}
 	})

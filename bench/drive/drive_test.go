@@ -269,10 +269,11 @@ func TestCheck(t *testing.T) {
 		"lab: {target: moon}": "there are local and mininet",
 		"lab: {target: mininet, datapath: embedded, controller: none}": "datapath: ovs or datapath: bridge",
 		"lab: {target: mininet, datapath: ovs, controller: trivet}":    "switches that learn",
-		"lab: {isolate: 4000}":                   "isolate: processor 4000 is not among",
-		"lab: {pin_nodes: 0,pin_datapath: 4000}": "pin datapath: processor 4000 is not among",
+		"lab: {isolate: 4000}":                    "isolate: processor 4000 is not among",
+		"lab: {pin_nodes: 0,pin_datapath: 4000}":  "pin datapath: processor 4000 is not among",
+		"lab: {controller: 'ssl:127.0.0.1:7000'}": "controller_packets: packets on their way to ssl:127.0.0.1:7000 cannot be counted",
 	} {
-		e, problems := experiment.Read("x.yaml", []byte("topology: linear,2\nprobes: [ping: {from: h1, to: h2}]\n"+text+"\n"), experiment.Standard())
+		e, problems := experiment.Read("x.yaml", []byte("topology: linear,2\nprobes: [[ping: {from: h1, to: h2}, controller_packets: {time: 1s}]]\n"+text+"\n"), experiment.Standard())
 		if err := problems.Err(); err != nil {
 			t.Fatal(err)
 		}

@@ -104,7 +104,7 @@ func Check(p *experiment.Plan) error {
 			case c.Lab.Options["target"] == onMininet && !everywhere[probe.Kind]:
 				add("%s: cannot be used with target: mininet", probe.Kind)
 			}
-			if err := checkIPv6(t, probe.Options); err != nil {
+			if err := errors.Join(checkIPv6(t, probe.Options), checkSouthbound(t, probe.Kind)); err != nil {
 				add("%s: %s", probe.Name, err)
 			}
 			for _, tool := range toolsOf[probe.Kind] {
@@ -197,7 +197,7 @@ func (d *Driver) up(ctx context.Context, cell *experiment.Cell) (*instance, erro
 			i.listenEarly(ctx, []spot{{namespace: namespace, address: mininetController}})
 		})
 	} else {
-		spots, _ := spotsOf(i.name, t) // what cannot be listened to is told when a probe asks
+		spots, _ := spotsOf(i.name, t) // where a probe asks, Check has found that all can be listened to
 		i.listenEarly(ctx, spots)
 		i.place, err = d.start(ctx, i.name, t)
 	}

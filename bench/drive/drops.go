@@ -2,6 +2,8 @@ package drive
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -16,18 +18,19 @@ import (
 const askingDrops = 10 * time.Second
 
 // drops counts what was dropped in a lab so far: at ports and in queues, by the kernel in each node, in delay lines and datapaths. Where
-// things are to happen, anything may be dropped.
-func (i *instance) drops() []environment.DropCounter {
+// things are to happen, anything may be dropped. With an error come those that could be read.
+func (i *instance) drops() ([]environment.DropCounter, error) {
 	if i.topology == nil {
-		return nil
+		return nil, nil
 	}
-	out := append(portDrops(i.topology, i.place.ports()), i.datapathDrops()...)
+	datapaths, err := i.datapathDrops()
+	out := append(portDrops(i.topology, i.place.ports()), datapaths...)
 	if len(i.cell.Schedule) > 0 {
 		for n := range out {
 			out[n].Expected = true
 		}
 	}
-	return out
+	return out, err
 }
 
 // portDrops are those of links' ends, and of nodes' kernels. Where a link is impaired a full queue may drop, which the kernel may
@@ -69,27 +72,36 @@ func portDrops(t *topology.Topology, ports map[string]port) (out []environment.D
 	return out
 }
 
-// datapathDrops are those that a lab knows of itself, or Mininet's Open vSwitch. One that does not answer has none.
-func (i *instance) datapathDrops() (out []environment.DropCounter) {
+// datapathDrops are those that a lab knows of itself, or Mininet's Open vSwitch.
+func (i *instance) datapathDrops() (out []environment.DropCounter, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), askingDrops)
 	defer cancel()
 	switch p := i.place.(type) {
 	case *ownLab:
-		drops, _ := p.client.Drops(ctx)
+		drops, err := p.client.Drops(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("ask the lab what it has dropped: %w", err)
+		}
 		for _, d := range drops {
 			out = append(out, environment.DropCounter{Where: d.Where, Dropped: d.Dropped, Passed: d.Passed, Expected: d.Expected})
 		}
 	case *mininetLab:
 		if !slices.ContainsFunc(i.topology.Nodes, func(n *topology.Node) bool { return n.Datapath == topology.OVS }) {
-			return nil
+			return nil, nil
 		}
 		sockets, _ := filepath.Glob(p.root("run/openvswitch/ovs-vswitchd.*.ctl"))
+		if len(sockets) == 0 {
+			return nil, errors.New("ask Mininet's Open vSwitch what it has dropped: it does not run")
+		}
 		for _, s := range sockets {
-			drops, _ := ovs.DropsOf(ctx, s)
+			drops, err := ovs.DropsOf(ctx, s)
+			if err != nil {
+				return out, fmt.Errorf("ask Mininet's Open vSwitch what it has dropped: %w", err)
+			}
 			for _, d := range drops {
 				out = append(out, environment.DropCounter{Where: d.Where, Dropped: d.Dropped, Passed: d.Passed})
 			}
 		}
 	}
-	return out
+	return out, nil
 }

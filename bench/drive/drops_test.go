@@ -11,6 +11,7 @@ import (
 	"trivet.dev/trivet/bench/experiment"
 	"trivet.dev/trivet/controller/api"
 	"trivet.dev/trivet/lab"
+	"trivet.dev/trivet/topology"
 )
 
 // watched watches a lab while f runs, and returns what was dropped, by where, and what the verdict says of it.
@@ -35,6 +36,15 @@ func watched(t *testing.T, i experiment.Instance, f func()) (map[string]environm
 		}
 	}
 	return drops, said
+}
+
+func dropsOf(t *testing.T, i experiment.Instance) []environment.DropCounter {
+	t.Helper()
+	all, err := i.(*instance).drops()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
 }
 
 func shell(t *testing.T, i experiment.Instance, node, command string) {
@@ -107,6 +117,14 @@ if os.fork() == 0:
 	}
 }
 
+// TestDropsOfNobody proves that a lab that does not answer is no lab that has dropped nothing.
+func TestDropsOfNobody(t *testing.T) {
+	i := &instance{topology: &topology.Topology{}, cell: &experiment.Cell{}, place: &ownLab{client: lab.NewClient(lab.State{Name: "nobody"})}}
+	if all, err := i.drops(); err == nil || !strings.Contains(err.Error(), "ask the lab what it has dropped") {
+		t.Errorf("%+v, %v", all, err)
+	}
+}
+
 // TestDatapathDrops proves that datapaths say what they have dropped: an embedded switch at a port whose link is down, which is expected; Open
 // vSwitch nothing, while packets pass.
 func TestDatapathDrops(t *testing.T) {
@@ -118,7 +136,7 @@ lab: {controller: trivet}
 probes: [ping: {from: h1, to: h3, count: 3, interval: 10ms}]
 `)
 	passed := func(where string) (c environment.DropCounter) {
-		for _, c = range i.(*instance).drops() {
+		for _, c = range dropsOf(t, i) {
 			if strings.Contains(c.Where, where) {
 				return c
 			}
@@ -148,7 +166,7 @@ probes: [ping: {from: h1, to: h3, count: 3, interval: 10ms}]
 	for end := time.Now().Add(patience); ; {
 		_, _ = own.client.Ping(t.Context(), lab.PingRequest{From: "h1", To: "h3", Count: 3})
 		var sum uint64
-		for _, c := range i.(*instance).drops() {
+		for _, c := range dropsOf(t, i) {
 			if strings.Contains(c.Where, "s1-eth2 of the embedded switch s1") {
 				sum += c.Dropped
 				if !c.Expected && c.Dropped > 0 {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"sync"
 	"time"
 
 	"trivet.dev/trivet/bench/environment"
@@ -20,6 +21,7 @@ type instance struct {
 	name     string
 	place    placeOf
 	restore  func() error                 // undoes what was tuned; may be nil
+	listens  sync.Mutex                   // over south: probes of a group run together
 	south    *southbound                  // nil: nobody has asked for it
 	devices  map[string]map[string]string // see offloads; nil: not looked at
 }
@@ -99,6 +101,8 @@ func (i *instance) Down(ctx context.Context) error {
 
 // listen makes sure that the lab's connections to controllers of others are listened to.
 func (i *instance) listen() (*southbound, error) {
+	i.listens.Lock()
+	defer i.listens.Unlock()
 	if i.south == nil { // another cell has brought the lab up
 		spots, err := i.spots()
 		if err != nil {

@@ -26,8 +26,10 @@ func iperf3(ctx context.Context, b *bed) (o experiment.Outcome, err error) {
 	if err != nil {
 		return o, err
 	}
+	began := time.Now()
 	text, err := b.iperfOnce(ctx, from, to, address.String())
 	for again := 0; again < mostGreetings && bytes.Contains(text, greetingLost) && ctx.Err() == nil; again++ {
+		o.Reasons = []environment.Reason{late(time.Since(began))}
 		text, err = b.iperfOnce(ctx, from, to, address.String())
 	}
 	if err != nil && len(text) == 0 {
@@ -52,6 +54,11 @@ var greetingLost = []byte("unable to read from stream socket: Resource temporari
 
 // mostGreetings is how often it is started again.
 const mostGreetings = 3
+
+// late is what a lost greeting has against the figure: what was to run beside it may have ended before it began.
+func late(by time.Duration) environment.Reason {
+	return environment.Reason{Level: environment.Doubtful, Code: "late", Text: fmt.Sprintf("iperf3 began %.0f s late: its greeting was lost", by.Seconds())}
+}
 
 // iperfOnce runs a server and a client, and returns what the client prints.
 func (b *bed) iperfOnce(ctx context.Context, from, to, address string) ([]byte, error) {

@@ -7,7 +7,9 @@ import (
 	"math"
 	"net/netip"
 	"testing"
+	"time"
 
+	"trivet.dev/trivet/bench/environment"
 	"trivet.dev/trivet/bench/experiment"
 	"trivet.dev/trivet/topology"
 )
@@ -34,7 +36,8 @@ func (u *unlucky) run(ctx context.Context, _ string, argv []string, _ io.Reader,
 	return nil
 }
 
-// TestIperfGreeting proves that UDP whose first datagram was lost is measured by another attempt, and that there is an end to it.
+// TestIperfGreeting proves that UDP whose first datagram was lost is measured by another attempt, and that there is an end to it; that
+// who reads the figure is told.
 func TestIperfGreeting(t *testing.T) {
 	for fails, want := range map[int]int{0: 1, 2: 3, 100: 1 + mostGreetings} {
 		u := &unlucky{fails: fails}
@@ -44,6 +47,16 @@ func TestIperfGreeting(t *testing.T) {
 		if good := fails < want; u.begun != want || (err == nil) != good || good && valuesOf(o)["throughput h1 h2"][0] != 0.95e6 {
 			t.Errorf("%d fail: %d attempts, %v, %v", fails, u.begun, valuesOf(o), err)
 		}
+		if told := len(o.Reasons) == 1 && o.Reasons[0].Code == "late"; told != (fails > 0) || fails == 0 && len(o.Reasons) > 0 {
+			t.Errorf("%d fail: %+v", fails, o.Reasons)
+		}
+	}
+}
+
+// TestIperfLate proves that the reason says how late it was.
+func TestIperfLate(t *testing.T) {
+	if r := late(30*time.Second + 9*time.Millisecond); r.Level != environment.Doubtful || r.Code != "late" || r.Text != "iperf3 began 30 s late: its greeting was lost" {
+		t.Errorf("%+v", r)
 	}
 }
 

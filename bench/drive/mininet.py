@@ -43,7 +43,7 @@ class TestController(OVSController):
 Mininet.inited = True  # it would change the machine's own limits, and leave them so
 most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-if not asked['ipv6']:
+if not asked['ipv6'] and os.path.isdir('/proc/sys/net/ipv6'):  # the kernel may have none
     for which in 'all', 'default':
         with open('/proc/sys/net/ipv6/conf/%s/disable_ipv6' % which, 'w') as f:
             f.write('1')

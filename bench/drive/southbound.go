@@ -33,6 +33,9 @@ type southbound struct {
 	errs []error
 }
 
+// packetsKind is the probe that listens.
+const packetsKind = "controller_packets"
+
 // spot is where connections to a controller can be listened to.
 type spot struct {
 	namespace string         // its file; "": the machine's
@@ -40,8 +43,17 @@ type spot struct {
 	program   string
 }
 
-// mininetController is where controllers listen in Mininet's networks.
-var mininetController = netip.AddrPortFrom(netip.Addr{}, openflow.TCPPort)
+// mininetController is where switches find the controller in Mininet's networks, unless it is told another address.
+var mininetController = netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), openflow.TCPPort)
+
+// checkSouthbound says what a probe cannot listen to; t is nil where the lab itself cannot be.
+func checkSouthbound(t *topology.Topology, kind string) error {
+	if t == nil || kind != packetsKind {
+		return nil
+	}
+	_, err := spotsOf("", t)
+	return err
+}
 
 // spots are those of a lab's controllers, but for Trivet's own, which counts by itself.
 func (i *instance) spots() ([]spot, error) {
@@ -91,7 +103,7 @@ func spotsOf(name string, t *topology.Topology) (spots []spot, err error) {
 
 // listenEarly begins to listen before the lab comes up, where a probe of its cell is going to ask.
 func (i *instance) listenEarly(ctx context.Context, spots []spot) {
-	asked := slices.ContainsFunc(slices.Concat(i.cell.Groups...), func(p experiment.Probe) bool { return p.Kind == "controller_packets" })
+	asked := slices.ContainsFunc(slices.Concat(i.cell.Groups...), func(p experiment.Probe) bool { return p.Kind == packetsKind })
 	if asked && len(spots) > 0 {
 		i.south = seekSpots(ctx, i.name, spots, true)
 	}

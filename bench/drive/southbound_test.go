@@ -44,6 +44,7 @@ func TestSouthbound(t *testing.T) {
 			}
 			i, probes := bring(t, strings.NewReplacer("CONTROLLER", c[0], "DATAPATH", c[1], "TARGET", c[2]).Replace(southboundLab))
 			own := i.(*instance)
+			dropsOf(t, i) // each kind of datapath says what it has dropped
 			if o, ok := own.place.(*ownLab); ok {
 				var err error
 				if port, err = lab.ControllerPort(own.name, c[0]); err != nil {
@@ -183,5 +184,31 @@ func TestSpots(t *testing.T) {
 		if got := fmt.Sprint(words); err == nil && got != want || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %s, %v; want %s", controller, got, err, want)
 		}
+	}
+}
+
+// TestListenTogether proves that probes of one group, which ask at the same time, listen by the same connections.
+func TestListenTogether(t *testing.T) {
+	p := planOf(t, "topology: linear,2\nlab: {controller: none}\nprobes: [ping: {from: h1, to: h2}]\n")
+	top, problems := p.Cells[0].Lab.Resolve("", lab.Defaults)
+	if err := problems.Err(); err != nil {
+		t.Fatal(err)
+	}
+	i := &instance{cell: &p.Cells[0], topology: top, name: "x"}
+	begin, got := make(chan struct{}), make([]*southbound, 64)
+	var all sync.WaitGroup
+	for n := range got {
+		all.Go(func() {
+			<-begin
+			s, err := i.listen()
+			if got[n] = s; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	close(begin)
+	all.Wait()
+	if same := slices.Compact(got); len(same) != 1 || same[0] == nil || same[0] != i.south {
+		t.Errorf("%d listen, each for itself", len(same))
 	}
 }

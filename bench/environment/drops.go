@@ -1,8 +1,10 @@
 package environment
 
 import (
+	"fmt"
 	"maps"
 	"slices"
+	"strings"
 )
 
 // Drops are packets that were lost where none should be: at a port without a limit, in a datapath, in
@@ -20,6 +22,32 @@ type DropCounter struct {
 	Dropped  uint64
 	Passed   uint64 // 0: not known
 	Expected bool
+}
+
+// mostGone is how many counters that are gone are named.
+const mostGone = 3
+
+// gone says which counters of a first reading are not in the second: what they counted in between is not known.
+func gone(before, after []DropCounter) error {
+	now := map[string]bool{}
+	for _, c := range after {
+		now[c.Where] = true
+	}
+	var names []string
+	for _, c := range before {
+		if !now[c.Where] {
+			names = append(names, c.Where)
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	slices.Sort(names)
+	more := ""
+	if n := len(names) - mostGone; n > 0 {
+		names, more = names[:mostGone], fmt.Sprintf("; and %d more", n)
+	}
+	return fmt.Errorf("counters that were there before are not any more: %s%s", strings.Join(names, "; "), more)
 }
 
 // DropsBetween is what was dropped between two readings. What was not there at the first, or began anew since, cannot be told.

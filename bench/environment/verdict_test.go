@@ -1,6 +1,7 @@
 package environment
 
 import (
+	"errors"
 	"math"
 	"reflect"
 	"strings"
@@ -132,5 +133,29 @@ func TestDropsOfUsage(t *testing.T) {
 	u.Drops[0].Packets = 2
 	if v = Judge(Evidence{Usage: &u}, DefaultLimits); v.Level != Bad {
 		t.Errorf("0.2 %% is %+v", v)
+	}
+}
+
+// TestDropsUnread proves that counters of drops that could not be read, or were gone at the end, are told to be missing, and that the others count.
+func TestDropsUnread(t *testing.T) {
+	readings := [][]DropCounter{{{"port a", 5, 100, false}, {"port b", 5, 100, false}, {"port c", 0, 1, false}, {"port d", 0, 1, false}, {"port e", 0, 1, false}}, {{"port a", 6, 200, false}}}
+	errs := []error{errors.New("the first cannot be read"), errors.New("the second cannot be read")}
+	n := 0
+	w, err := StartWatch(WatchOptions{NoPerf: true, Drops: func() ([]DropCounter, error) { n++; return readings[n-1], errs[n-1] }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := w.Stop()
+	missing := strings.Join(u.Missing, "\n")
+	for _, want := range append(errs, errors.New("port b; port c; port d; and 1 more")) {
+		if !strings.Contains(missing, want.Error()) {
+			t.Errorf("nothing says %q: %q", want, missing)
+		}
+	}
+	if want := []Drops{{"port a", 1, 101, false}}; !reflect.DeepEqual(u.Drops, want) {
+		t.Errorf("%+v, want %+v", u.Drops, want)
+	}
+	if err := gone(readings[1], readings[0]); err != nil {
+		t.Error(err)
 	}
 }

@@ -22,9 +22,9 @@ type WatchOptions struct {
 	Interval  time.Duration // between looks; 0 is 200 ms
 	Processes []Process
 	Cgroups   []Cgroup
-	NoPerf    bool                         // do not count perf events
-	Offloads  map[string]map[string]string // of the network devices that are measured, by kind of node: on, off, mixed
-	Drops     func() []DropCounter         // read at the beginning and at the end; may be nil
+	NoPerf    bool                          // do not count perf events
+	Offloads  map[string]map[string]string  // of the network devices that are measured, by kind of node: on, off, mixed
+	Drops     func() ([]DropCounter, error) // read at the beginning and at the end; with an error, what could be read; may be nil
 }
 
 // Process is one to watch, under a name for people.
@@ -145,7 +145,7 @@ func StartWatch(o WatchOptions) (*Watch, error) {
 	softnet, softnetErr := w.softnet()
 	pressure, pressureErr := w.pressure()
 	if o.Drops != nil {
-		w.drops = o.Drops()
+		w.beginDrops()
 	}
 	w.begin = time.Now()
 	w.first = look{w.begin, stat}
@@ -321,7 +321,7 @@ func (w *Watch) end(softnet Softnet, softnetErr error, pressure float64, pressur
 	}
 	u.Offloads = w.options.Offloads
 	if w.options.Drops != nil {
-		u.Drops = DropsBetween(w.drops, w.options.Drops())
+		w.endDrops()
 	}
 	w.endSoftnet(softnet, softnetErr)
 	w.endPressure(pressure, pressureErr)
@@ -338,6 +338,21 @@ func (w *Watch) end(softnet Softnet, softnetErr error, pressure float64, pressur
 		w.missing = append(w.missing, w.perf.missing...)
 	}
 	u.Clock, u.Missing = w.clock.out, w.missing
+}
+
+func (w *Watch) beginDrops() {
+	var err error
+	if w.drops, err = w.options.Drops(); err != nil {
+		w.lack("drops, at the beginning", err)
+	}
+}
+
+func (w *Watch) endDrops() {
+	after, err := w.options.Drops()
+	if err := errors.Join(err, gone(w.drops, after)); err != nil {
+		w.lack("drops", err)
+	}
+	w.used.Drops = DropsBetween(w.drops, after)
 }
 
 func (w *Watch) endSoftnet(before Softnet, err error) {

@@ -325,7 +325,7 @@ func (x *expander) probeOf(kind *ProbeKind, key, given *yamlfile.Value, names ma
 		x.warn(key, "give it more time, or leave it out", "%s: timeout: %s is less than the %s that it takes", p.Name, topology.Duration(p.Timeout), About(p.Estimate))
 	}
 	if p.Timeout == 0 {
-		p.Timeout = 2*p.Estimate + 30*time.Second
+		p.Timeout = timeoutOf(kind.Name, p.Options, p.Estimate)
 	}
 	return p
 }

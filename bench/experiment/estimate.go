@@ -2,11 +2,10 @@ package experiment
 
 import (
 	"fmt"
-	"regexp"
 	"sort"
-	"strconv"
-	"strings"
 	"time"
+
+	"trivet.dev/trivet/topology"
 )
 
 // aroundGroup is what a group of probes needs besides its probes: the watch, and writing.
@@ -93,21 +92,10 @@ func upDown(l Lab) time.Duration {
 	if !known {
 		c = labCost{time.Second, 20 * time.Millisecond}
 	}
-	return c.lab + time.Duration(switchesOf(l))*c.each + controllerCosts[l.Options["controller"]]
+	hosts, switches := sizeOf(l)
+	more := max(0, hosts-switches) / 5 // hosts at one switch take less time than as many switches
+	return c.lab + time.Duration(switches+more)*c.each + controllerCosts[l.Options["controller"]]
 }
-
-// elements is about how many nodes a generator makes: the product of its numbers.
-func elements(spec string) int {
-	n := 1
-	for _, digits := range number.FindAllString(spec, -1) {
-		if v, err := strconv.Atoi(digits); err == nil && v > 0 && n < 1e6 {
-			n *= min(v, 1e6)
-		}
-	}
-	return n
-}
-
-var number = regexp.MustCompile(`[0-9]+`)
 
 // pinging is how long pings take: with all: true 16 pairs are in turn, each for as long as its echoes take, but no
 // longer than 100 ms (see bench/probe, PingPairs).
@@ -116,22 +104,36 @@ func pinging(o Options, l Lab) time.Duration {
 	if !o.Truth("all") {
 		return one
 	}
-	hosts := time.Duration(nodesOf(l))
+	n, _ := sizeOf(l)
+	hosts := time.Duration(min(n, mostPinging))
 	return one + hosts*(hosts-1)*min(one, 100*time.Millisecond)/16
 }
 
-// switchesOf a lab, or routers, about; hosts at one switch take less time than as many switches.
-func switchesOf(l Lab) int {
-	if strings.HasPrefix(l.Generate, "single") || strings.HasPrefix(l.Generate, "reversed") {
-		return 1 + nodesOf(l)/5
+// mostPinging bounds the hosts whose pairs are counted, so that the time of all stays far below what a Duration holds.
+const mostPinging = 10_000
+
+// sizeOf a lab: its hosts, and its switches or routers. Plan.Check tells what is wrong with a specification.
+func sizeOf(l Lab) (hosts, others int) {
+	if l.Generate != "" {
+		if hosts, others, err := topology.Size(l.Generate); err == nil {
+			return hosts, others
+		}
 	}
-	return nodesOf(l)
+	return usualNodes, usualNodes
 }
 
-// nodesOf a lab, about.
-func nodesOf(l Lab) int {
-	if l.Generate == "" {
-		return usualNodes
+// timeoutOf is when a probe is given up whose file does not say it: so late that a slow machine can end it, and so soon
+// that one that hangs does not hold up an experiment for long: after an hour at most, where it is not to take longer than
+// that. Pings of all pairs take as long as hosts ask for addresses.
+func timeoutOf(kind string, o Options, estimate time.Duration) time.Duration {
+	least := spareTime
+	if kind == "ping" && o.Truth("all") {
+		least = 10 * time.Minute
 	}
-	return elements(l.Generate)
+	return max(least, min(2*estimate, max(estimate, longestTimeout-spareTime))+spareTime)
 }
+
+const (
+	spareTime      = 30 * time.Second
+	longestTimeout = time.Hour
+)

@@ -43,6 +43,41 @@ func TestEstimate(t *testing.T) {
 	}
 }
 
+// TestDerivedTimeouts proves that a probe without timeout: gets one by how many hosts its topology has, whatever other numbers
+// describe it: always as long as it is to take, and no longer than an hour where that is enough.
+func TestDerivedTimeouts(t *testing.T) {
+	of := func(topology, probe string) Probe {
+		return mustPlan(t, "topology: '"+topology+"'\nprobes: ["+probe+"]\n").Cells[0].Groups[0][0]
+	}
+	for _, same := range [][2]string{
+		{"waxman,60", "waxman,60,seed=2026"}, {"waxman,60", "waxman,60,0.25,beta=0.125,7"}, {"erdos-renyi,30,0.5", "erdos-renyi,30,0.125,9"},
+		{"tree,8", "tree,depth=8,fanout=2"}, {"tree,8", "single,256"}, {"fat-tree,8,4", "single,128"}, {"grid,4,3,every=6", "single,2"},
+	} {
+		a, b := of(same[0], "ping: {all: true}"), of(same[1], "ping: {all: true}")
+		if a.Timeout != b.Timeout || a.Estimate != b.Estimate {
+			t.Errorf("%s takes %s of %s, %s takes %s of %s", same[0], a.Estimate, a.Timeout, same[1], b.Estimate, b.Timeout)
+		}
+	}
+	const all, long = "ping: {all: true, count: 2, interval: 10ms}", "ping: {from: h1, to: h2, interval: 1s, count: "
+	for _, c := range []struct {
+		topology, probe string
+		want            time.Duration
+	}{
+		{"single,2", all, 10 * time.Minute},
+		{"fat-tree,8,4", all, 10 * time.Minute},
+		{"linear,2", "ping: {from: h1, to: h2, count: 1}", 30*time.Second + 10*time.Millisecond},
+		{"linear,2", long + "3001}", time.Hour},
+		{"linear,2", long + "7201}", 2*time.Hour + 30*time.Second + 5*time.Millisecond},
+	} {
+		if p := of(c.topology, c.probe); p.Timeout != c.want {
+			t.Errorf("%s, %s: given up after %s, not %s", c.topology, c.probe, p.Timeout, c.want)
+		}
+	}
+	if p := of("single,900000", all); p.Estimate <= time.Hour || p.Timeout < p.Estimate {
+		t.Errorf("900,000 hosts: %s, %s", p.Estimate, p.Timeout)
+	}
+}
+
 // TestFit proves of any budget that the repetitions are the most that fit into it, and that one which has no time for a
 // repetition of each cell is refused, with the time that it takes.
 func TestFit(t *testing.T) {

@@ -263,6 +263,7 @@ func TestProblems(t *testing.T) {
 		{"topology: linear,2\nprobes: [ping: {from: h1, to: h2, counts: 3}]\n", "x.yaml:2:35  counts: no such option of ping; did you mean count?"},
 		{"topology: linear,2\nprobes: [ping: {from: h1, to: h2, count: 0}]\n", "x.yaml:2:42  count: 0 is too little"},
 		{"topology: linear,2\nprobes: [ping: {from: h1, to: h2, count: '${n}'}]\nfactors: {n: [1, x, y]}\n", `x.yaml:2:42  count: "x" is no whole number`},
+		{"topology: linear,2\nprobes: [iperf3: {from: h1, to: '${to}', timeout: 1s}]\nfactors: {to: [h2, h1]}\n", "x.yaml:2:10  iperf3: from and to are both h1; name two nodes"},
 		{"topology: linear,2\nprobes: [ping: {from: h1, to: h1}]\n", "x.yaml:2:10  ping: from and to are both h1; name two nodes"},
 		{"topology: linear,2\nprobes: [ping: {from: h1, to: h2, size: 65508}]\n", "x.yaml:2:41  size: 65508 is too much; the most is 65507"},
 		{"topology: linear,2\nprobes: [packets: {from: h1, to: h2, rate: 0}]\n", "x.yaml:2:44  rate: 0 is too little"},

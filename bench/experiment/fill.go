@@ -19,24 +19,30 @@ var variable = regexp.MustCompile(`\$\$|\$\{([^}]*)\}`)
 type expander struct {
 	e        *Experiment
 	problems topology.Problems
-	told     map[topology.Position]bool // where something is wrong: once is enough, not once a cell
-	used     map[string]bool            // factors
-	values   map[string]any             // of the cell, by variable
-	names    map[string]string          // of the cell's levels, by factor
-	of       Lab                        // the cell's
+	told     map[telling]bool  // once is enough, not once a cell
+	used     map[string]bool   // factors
+	values   map[string]any    // of the cell, by variable
+	names    map[string]string // of the cell's levels, by factor
+	of       Lab               // the cell's
 	work     int
 }
 
+// telling is where something is wrong, and whether it is a warning: one hides no error that comes at the same place in a later cell.
+type telling struct {
+	at      topology.Position
+	warning bool
+}
+
 func (x *expander) say(v *yamlfile.Value, hint, format string, args ...any) {
-	if !x.told[v.Pos] {
-		x.told[v.Pos] = true
+	if key := (telling{at: v.Pos}); !x.told[key] {
+		x.told[key] = true
 		x.problems.Add(v.Pos, hint, format, args...)
 	}
 }
 
 func (x *expander) warn(v *yamlfile.Value, hint, format string, args ...any) {
-	if !x.told[v.Pos] {
-		x.told[v.Pos] = true
+	if key := (telling{at: v.Pos, warning: true}); !x.told[key] {
+		x.told[key] = true
 		x.problems.Warn(v.Pos, hint, format, args...)
 	}
 }

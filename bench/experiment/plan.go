@@ -43,7 +43,7 @@ type Run struct {
 // Plan expands the experiment: it reads no files, and does nothing else.
 // Where a problem is an error, the plan is nil.
 func (e *Experiment) Plan() (*Plan, topology.Problems) {
-	x := &expander{e: e, told: map[topology.Position]bool{}, used: map[string]bool{}}
+	x := &expander{e: e, told: map[telling]bool{}, used: map[string]bool{}}
 	combinations, err := e.combinations()
 	if err != nil {
 		x.problems.Add(topology.Position{File: e.File}, "", "%s", err)

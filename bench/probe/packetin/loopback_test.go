@@ -2,8 +2,8 @@ package packetin
 
 import "github.com/vishvananda/netlink"
 
-// raiseLoopback takes the loopback device of the calling thread's namespace up.
-func raiseLoopback() error {
+// setLoopback takes the loopback device of the calling thread's namespace up or down.
+func setLoopback(up bool) error {
 	h, err := netlink.NewHandle()
 	if err != nil {
 		return err
@@ -12,6 +12,9 @@ func raiseLoopback() error {
 	lo, err := h.LinkByName("lo")
 	if err != nil {
 		return err
+	}
+	if !up {
+		return h.LinkSetDown(lo)
 	}
 	return h.LinkSetUp(lo)
 }

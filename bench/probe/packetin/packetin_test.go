@@ -176,21 +176,32 @@ func TestLate(t *testing.T) {
 	if c := tap.counts; c.Foreign != 1 || c.Bytes > 0 {
 		t.Errorf("TLS: %+v", c)
 	}
+	if c := tap.counts.Since(tap.counts); c.Foreign != 1 {
+		t.Errorf("TLS since before the reading: %+v", c)
+	}
+	if c := (Counts{}).Since(tap.counts); c.Foreign != 0 {
+		t.Errorf("OpenFlow was found after all: %+v", c)
+	}
 }
 
 // TestTap proves over real connections, by IPv4 and IPv6, that what is sent to the ports is seen once and all of it, and what is
-// sent from them, or to others, is not.
+// sent from them, or to others, is not; that for loopback addresses only the loopback device is listened to, also where it comes up later.
 func TestTap(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: packet sockets, and a namespace")
 	}
+	t.Run("any address", func(t *testing.T) { testTap(t, false) })
+	t.Run("loopback", func(t *testing.T) { testTap(t, true) })
+}
+
+func testTap(t *testing.T, onLoopback bool) {
 	r := rand.New(rand.NewPCG(1, 2))
 	stream, arps, udps := messages(r, openflow.Version, 20_000)
 	err := inside.Namespace("", func() error {
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 			return err
 		}
-		if err := raiseLoopback(); err != nil {
+		if err := setLoopback(true); err != nil {
 			return err
 		}
 		var listeners []net.Listener
@@ -203,11 +214,24 @@ func TestTap(t *testing.T) {
 			listeners = append(listeners, l)
 		}
 		at := func(i int) netip.AddrPort { return netip.MustParseAddrPort(listeners[i].Addr().String()) }
-		tap, err := Open("/proc/thread-self/ns/net", at(0), netip.AddrPortFrom(netip.Addr{}, at(1).Port()))
+		second, device := netip.AddrPortFrom(netip.Addr{}, at(1).Port()), 0
+		if onLoopback {
+			second, device = at(1), loopback
+			if err := setLoopback(false); err != nil {
+				return err
+			}
+		}
+		tap, err := Open("/proc/thread-self/ns/net", at(0), second)
 		if err != nil {
 			return err
 		}
 		defer tap.Close()
+		if err := setLoopback(true); err != nil {
+			return err
+		}
+		if got, err := tap.device(); err != nil || got != device {
+			t.Errorf("it listens to device %d, not %d: %v", got, device, err)
+		}
 		for i, l := range listeners {
 			send, err := net.Dial("tcp", l.Addr().String())
 			if err != nil {
@@ -245,6 +269,17 @@ func TestTap(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// device is the index of that which the socket is bound to.
+func (t *Tap) device() (index int, err error) {
+	controlErr := t.conn.Control(func(fd uintptr) {
+		var name unix.Sockaddr
+		if name, err = unix.Getsockname(int(fd)); err == nil {
+			index = name.(*unix.SockaddrLinklayer).Ifindex
+		}
+	})
+	return index, errors.Join(controlErr, err)
 }
 
 // FuzzStream proves that nothing that is sent to a controller's port is counted twice or stops the count: after a gap, whatever was there before, messages

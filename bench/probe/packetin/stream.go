@@ -29,12 +29,13 @@ func (c Counts) Plus(o Counts) Counts {
 	return Counts{c.Packets, c.Bytes + o.Bytes, c.Late + o.Late, c.Gaps + o.Gaps, c.Missing + o.Missing, c.Unread + o.Unread, c.Foreign + o.Foreign, c.Overflow + o.Overflow}
 }
 
-// Since is what was counted after an earlier reading.
+// Since is what was counted after an earlier reading. Foreign stays that of now: such a connection began at any time, and is none any more where OpenFlow
+// is found in it after all.
 func (c Counts) Since(o Counts) Counts {
 	for i := range c.Packets {
 		c.Packets[i] -= o.Packets[i]
 	}
-	return Counts{c.Packets, c.Bytes - o.Bytes, c.Late - o.Late, c.Gaps - o.Gaps, c.Missing - o.Missing, c.Unread - o.Unread, c.Foreign - o.Foreign, c.Overflow - o.Overflow}
+	return Counts{c.Packets, c.Bytes - o.Bytes, c.Late - o.Late, c.Gaps - o.Gaps, c.Missing - o.Missing, c.Unread - o.Unread, c.Foreign, c.Overflow - o.Overflow}
 }
 
 // stream is what a switch sends to a controller.

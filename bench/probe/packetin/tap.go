@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -26,6 +27,7 @@ const (
 	longest     = 1 << 18         // bytes of a segment: over loopback they are not cut
 	waitForGaps = 2 * time.Second // until what did not come is taken for lost
 	mostQueued  = 4096            // pages of 1,900 bytes that wait for a segment of one connection
+	loopback    = 1               // index of the loopback device: the first of each namespace
 )
 
 // Tap listens to what is sent to controllers, until it is closed.
@@ -44,7 +46,8 @@ type Tap struct {
 }
 
 // Open listens for connections to some addresses in the network namespace that a file keeps ("": that of the process). An
-// address without an IP stands for all. It needs CAP_NET_RAW and, where there is a file, CAP_SYS_ADMIN.
+// address without an IP stands for all. Where all are loopback addresses, what passes other devices is not slowed by it. It needs
+// CAP_NET_RAW and, where there is a file, CAP_SYS_ADMIN.
 func Open(namespace string, to ...netip.AddrPort) (*Tap, error) {
 	t := &Tap{want: map[netip.AddrPort]bool{}, done: make(chan struct{}), room: make([]byte, longest), flushed: time.Now()}
 	var ports []uint16
@@ -56,7 +59,11 @@ func Open(namespace string, to ...netip.AddrPort) (*Tap, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := inside.Namespace(namespace, func() error { return t.open(filter) }); err != nil {
+	device := 0 // all
+	if !slices.ContainsFunc(to, func(a netip.AddrPort) bool { return !a.Addr().IsLoopback() }) {
+		device = loopback
+	}
+	if err := inside.Namespace(namespace, func() error { return t.open(filter, device) }); err != nil {
 		return nil, fmt.Errorf("listen to OpenFlow connections: %w", err)
 	}
 	t.assembler = reassembly.NewAssembler(reassembly.NewStreamPool(t))
@@ -68,7 +75,7 @@ func Open(namespace string, to ...netip.AddrPort) (*Tap, error) {
 	return t, nil
 }
 
-func (t *Tap) open(filter []bpf.RawInstruction) error {
+func (t *Tap) open(filter []bpf.RawInstruction, device int) error {
 	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0) // protocol 0: nothing yet
 	if err != nil {
 		return err
@@ -80,7 +87,7 @@ func (t *Tap) open(filter []bpf.RawInstruction) error {
 	all := binary.NativeEndian.Uint16([]byte{0, unix.ETH_P_ALL}) // only so are packets seen that this machine sends
 	err = errors.Join(
 		unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: uint16(len(code)), Filter: &code[0]}),
-		unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: all}),
+		unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: all, Ifindex: device}),
 	)
 	if err != nil {
 		unix.Close(fd)
@@ -133,8 +140,8 @@ func (t *Tap) drain(fd int) {
 	now := seenAt(time.Now())
 	for {
 		n, _, err := unix.Recvfrom(fd, t.room, 0)
-		if errors.Is(err, unix.EINTR) {
-			continue
+		if errors.Is(err, unix.EINTR) || errors.Is(err, unix.ENETDOWN) {
+			continue // the second is told once; a loopback device that comes up is listened to again
 		}
 		if err != nil {
 			break // there is no more, or a device has gone

@@ -61,7 +61,7 @@ bench: bootstrap ## measure Trivet, beside Mininet where both can do it: docs/pe
 	@$(GO) test $(AS_ROOT) -count 1 -timeout 180m -v ./test/bench -pairs $(PAIRS)
 	@RESULTS=results/bench scripts/papers experiments/own
 
-papers: bootstrap ## every table and figure of the papers again, and one report: results/ (3 and a half hours, or BUDGET=90m)
+papers: bootstrap ## every table and figure of the papers again, and one report: results/ (under 4 hours, or BUDGET=90m)
 	@$(MAKE) --no-print-directory build
 	@scripts/papers $(if $(BUDGET),--budget $(BUDGET))
 

@@ -121,7 +121,7 @@ func startTshark(t *testing.T, p place, node string, port int) *tshark {
 	out, said, done := &tshark{}, &tshark{}, make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = p.run(ctx, node, []string{"tshark", "-n", "-l", "-Q", "-i", "lo", "-B", "32", "-f", fmt.Sprintf("tcp dst port %d", port), "-d", fmt.Sprintf("tcp.port==%d,openflow", port),
+		_ = p.run(ctx, node, []string{"sh", "-c", `mkdir -p "$0" && TMPDIR="$0" exec tshark "$@"`, t.TempDir(), "-n", "-l", "-Q", "-i", "lo", "-B", "32", "-f", fmt.Sprintf("tcp dst port %d", port), "-d", fmt.Sprintf("tcp.port==%d,openflow", port),
 			"-T", "fields", "-e", "frame.time_epoch", "-e", "eth.type", "-e", "vlan.etype"}, nil, out, said)
 	}()
 	t.Cleanup(func() { cancel(); <-done })

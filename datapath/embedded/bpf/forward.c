@@ -58,23 +58,32 @@ struct {
 
 #define MAX_OUTPUTS 512
 
+/* Says whether a packet may enter the device at the other end of a port's: which will not look at the destination
+ * any more, so that what kind of packet it is, the type, must be right. What is for neither it nor a group goes
+ * the long way, on which the kernel finds out. */
+static __always_inline int direct(struct port *out, const __u8 *dst, __u32 *type)
+{
+	__u32 high = *(__u32 *)dst, low = *(__u16 *)(dst + 4);
+
+	if (out->mode != MODE_PEER)
+		return 0;
+	if (dst[0] & 1) {
+		*type = high == 0xffffffff && low == 0xffff ? PACKET_BROADCAST : PACKET_MULTICAST;
+		return 1;
+	}
+	*type = PACKET_HOST;
+	return high == *(__u32 *)out->mac && low == *(__u16 *)(out->mac + 4);
+}
+
 /* Sends a packet by a port; that is what the program returns. */
 static __always_inline int send(struct __sk_buff *skb, __u32 id, const __u8 *dst)
 {
 	struct port *out = bpf_map_lookup_elem(&ports, &id);
-	__u32 type = PACKET_HOST, high, low;
+	__u32 type;
 
 	if (!out || !out->ifindex)
 		return TC_ACT_SHOT;
-	if (out->mode != MODE_PEER)
-		return bpf_redirect(out->ifindex, 0);
-	/* The device at the other end will not look at the destination any more: what kind of packet it is must
-	 * be right. What is for neither it nor a group goes the long way, on which the kernel finds out. */
-	high = *(__u32 *)dst;
-	low = *(__u16 *)(dst + 4);
-	if (dst[0] & 1)
-		type = high == 0xffffffff && low == 0xffff ? PACKET_BROADCAST : PACKET_MULTICAST;
-	else if (high != *(__u32 *)out->mac || low != *(__u16 *)(out->mac + 4))
+	if (!direct(out, dst, &type))
 		return bpf_redirect(out->ifindex, 0);
 	if (bpf_skb_change_type(skb, type))
 		return TC_ACT_SHOT;
@@ -295,31 +304,51 @@ int ingress(struct __sk_buff *skb)
 	return forward(skb, &p, e, in);
 }
 
-/* Makes an entry active: with the packet that is sent now, all have left that met it before. User space could
- * do that only afterwards, when the answer to this packet may be here already. */
-static __always_inline void activate(void)
+/* Makes an entry active, when the packets that have met it are those that had left with the one that this packet
+ * was made of. */
+static __always_inline void activate(__u32 id, __u16 left)
 {
-	__u32 zero = 0;
-	struct activation *a = bpf_map_lookup_elem(&activations, &zero);
-	struct entry *e = a ? bpf_map_lookup_elem(&entries, &a->entry) : 0;
+	struct entry *e = bpf_map_lookup_elem(&entries, &id);
+	__u64 state;
 
-	if (e)
-		__sync_val_compare_and_swap(&e->state, a->expected, (__u64)STATE_ACTIVE << STATE_SHIFT);
+	if (!e)
+		return;
+	state = *(volatile __u64 *)&e->state;
+	if ((__u16)state == left && (state >> STATE_SHIFT == STATE_PENDING || state >> STATE_SHIFT == STATE_DRAIN))
+		__sync_val_compare_and_swap(&e->state, state, (__u64)STATE_ACTIVE << STATE_SHIFT);
 }
 
-/* Packets that user space sends: an outermost VLAN tag of no other meaning is the port, and its type says
- * whether an entry becomes active. */
+/* Packets that user space sends: an outermost VLAN tag of no other meaning is the port, and its type says whether
+ * an entry may become active. That must not be before the packet has arrived, or one after it, at another
+ * processor, may overtake it; nor as late as when user space goes on, where the answer to it may be here already.
+ * So another packet, with a mark, goes behind it, in this processor's queue of those that have come in. */
 SEC("tc")
 int inject(struct __sk_buff *skb)
 {
-	__u32 port = skb->vlan_tci, type = skb->vlan_proto;
+	__u32 zero = 0, port = skb->vlan_tci, tag = skb->vlan_proto, type;
+	struct activation *a = bpf_map_lookup_elem(&activations, &zero);
+	struct port *out = bpf_map_lookup_elem(&ports, &port);
 	__u8 dst[8] = {};
 
-	if (!skb->vlan_present || bpf_skb_vlan_pop(skb) || bpf_skb_load_bytes(skb, 0, dst, 6))
+	if (skb->mark) {
+		activate(skb->mark, skb->tc_index);
 		return TC_ACT_SHOT;
-	if (type == bpf_htons(ETHERTYPE_STAG))
-		activate();
-	return send(skb, port, dst);
+	}
+	if (!skb->vlan_present || !a || !out || !out->ifindex || bpf_skb_vlan_pop(skb) || bpf_skb_load_bytes(skb, 0, dst, 6))
+		return TC_ACT_SHOT;
+	if (tag != bpf_htons(ETHERTYPE_STAG))
+		return send(skb, port, dst);
+	skb->tc_index = a->left;
+	if (direct(out, dst, &type)) {
+		skb->mark = a->entry;
+		bpf_clone_redirect(skb, tap, BPF_F_INGRESS);
+		skb->mark = 0;
+		return send(skb, port, dst);
+	}
+	/* Where the device is one of a pair, it waits in the queue of this processor, too. */
+	bpf_clone_redirect(skb, out->ifindex, 0);
+	skb->mark = a->entry;
+	return bpf_redirect(tap, BPF_F_INGRESS);
 }
 
 /* Takes packets as ingress does and sends them to one port, to compare. */

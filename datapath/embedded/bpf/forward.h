@@ -103,12 +103,11 @@ struct counter {
 	__u64 last;    /* ns, CLOCK_MONOTONIC */
 };
 
-/* An entry that becomes active with a packet that user space sends: the last one that has met it, when its
- * state is as expected then. */
+/* An entry that becomes active with a packet that user space sends, and how many of the packets that have met it
+ * have left then: in the lowest bits, which tell it from how many there are by now. */
 struct activation {
-	__u64 expected;
 	__u32 entry;
-	__u32 unused;
+	__u32 left;
 };
 
 /* In front of a packet in the miss channel. It is as long as two Ethernet addresses: after these the tap puts

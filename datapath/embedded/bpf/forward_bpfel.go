@@ -14,10 +14,9 @@ import (
 )
 
 type ForwardActivation struct {
-	_        structs.HostLayout
-	Expected uint64
-	Entry    uint32
-	Unused   uint32
+	_     structs.HostLayout
+	Entry uint32
+	Left  uint32
 }
 
 type ForwardCounter struct {

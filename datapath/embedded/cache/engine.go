@@ -89,6 +89,7 @@ type Engine struct {
 	outputs  []bpf.ForwardOutput
 	counters []bpf.ForwardCounter
 	activate []bpf.ForwardActivation
+	draining []*entry // of the worker
 
 	stop  chan struct{}
 	group sync.WaitGroup
@@ -319,7 +320,8 @@ func (e *Engine) Close(keep bool) error {
 // Send sends a packet that a Processor has made out by the device of its port: see embedded.Options.Output.
 func (e *Engine) Send(out *pipeline.Sent, in *pipeline.Packet) { e.send(out, in, false) }
 
-func (e *Engine) send(out *pipeline.Sent, in *pipeline.Packet, activate bool) {
+// send says whether the program has the packet, and with it the entry that may become active.
+func (e *Engine) send(out *pipeline.Sent, in *pipeline.Packet, activate bool) bool {
 	e.sending.RLock()
 	defer e.sending.RUnlock()
 	e.mu.Lock()
@@ -329,12 +331,14 @@ func (e *Engine) send(out *pipeline.Sent, in *pipeline.Packet, activate bool) {
 	}
 	e.mu.Unlock()
 	if p == nil {
-		return
+		return false
 	}
 	if err := p.send(e, out, in, activate); err != nil {
 		out.Port.CountDropped(false, 1, uint64(len(out.Data)), e.dp.Now())
 		e.opt.Log.Debug("a packet was not sent", "device", p.device.name, "error", err)
+		return false
 	}
+	return true
 }
 
 func (p *port) send(e *Engine, out *pipeline.Sent, in *pipeline.Packet, activate bool) error {
@@ -344,7 +348,7 @@ func (p *port) send(e *Engine, out *pipeline.Sent, in *pipeline.Packet, activate
 	if p.wire != nil {
 		return p.wire.Send(out, in)
 	}
-	return e.tap.write(uint16(p.id), out.Data, in.Offload.ForFrame(out.Grown), activate && p.device.mode == Peer)
+	return e.tap.write(uint16(p.id), out.Data, in.Offload.ForFrame(out.Grown), activate)
 }
 
 // packetSize returns how many bytes a frame, or each of its segments, carries.

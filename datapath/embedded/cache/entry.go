@@ -166,8 +166,9 @@ func (e *Engine) remove(x *entry) {
 	e.retire(x)
 }
 
+// retire forgets an entry. Its state stays as it is: a packet that has just found it is not to go through user space,
+// where those after it would overtake it by the entry that there is now.
 func (e *Engine) retire(x *entry) {
-	store64(&e.entries[x.id].State, 0)
 	e.list[x.id] = nil
 	e.unfollow(x)
 	if e.retired = append(e.retired, x); len(e.retired) == manyGone {
@@ -186,6 +187,7 @@ func (e *Engine) release(x *entry) {
 // have been waited for.
 func (e *Engine) collect(gone []*entry) {
 	for _, x := range gone {
+		store64(&e.entries[x.id].State, 0)
 		e.counts.last(x)
 	}
 	e.mu.Lock()
@@ -270,9 +272,9 @@ func (e *Engine) evict(p *port) bool {
 	return true
 }
 
-// forwarded notes that a packet which met the entry while it was pending has left, and makes it active when
-// it was the last one.
-func (e *Engine) forwarded(x *entry) {
+// forwarded notes that a packet which met the entry while it was pending has left. When it was the last one, the entry
+// becomes active: the program sees to that if it was asked to, as soon as the packet has arrived.
+func (e *Engine) forwarded(x *entry, asked bool) {
 	x.done++
 	state := &e.entries[x.id].State
 	for {
@@ -281,14 +283,25 @@ func (e *Engine) forwarded(x *entry) {
 		case now>>stateShift != statePending && now>>stateShift != stateDrain:
 			return
 		case now&stateCount == x.done:
-			if atomic.CompareAndSwapUint64(state, now, stateActive<<stateShift) {
+			if asked || atomic.CompareAndSwapUint64(state, now, stateActive<<stateShift) {
 				return
 			}
 		case now>>stateShift == statePending && x.done > drainAfter:
-			atomic.CompareAndSwapUint64(state, now, stateDrain<<stateShift|now&stateCount)
-			return
+			if atomic.CompareAndSwapUint64(state, now, stateDrain<<stateShift|now&stateCount) {
+				e.draining = append(e.draining, x)
+				return
+			}
 		default:
 			return
 		}
 	}
+}
+
+// drained makes an entry active whose packets are dropped until those before them have left, if they have: no further
+// one asks the program, which may have had no room for the last request. It says whether there is nothing left to do.
+func (e *Engine) drained(x *entry) bool {
+	state := &e.entries[x.id].State
+	now := load64(state)
+	return now>>stateShift != stateDrain ||
+		now&stateCount == x.done && atomic.CompareAndSwapUint64(state, now, stateActive<<stateShift)
 }

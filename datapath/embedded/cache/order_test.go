@@ -139,7 +139,7 @@ func TestOrderSetup(t *testing.T) {
 }
 
 // The same while entries are taken away again and again, by time and by changes of the tables, which leave a
-// packet's fate as it is or change its TTL.
+// packet's fate as it is or change its TTL; where packets pass by the device of the way out and where they leave by it.
 func TestOrderChanges(t *testing.T) {
 	for name, disturb := range map[string]func(b *bed, s *pipeline.Switch) func(int){
 		"expiry": func(b *bed, s *pipeline.Switch) func(int) {
@@ -169,21 +169,23 @@ func TestOrderChanges(t *testing.T) {
 			}
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			b := newBed(t, 2, Options{Queue: 12_000})
-			s := b.add(1, 2)
-			b.plug(s, 1, 1, Auto)
-			b.plug(s, 2, 2, Auto)
-			b.flow(s, "priority=1,arp,actions=flood")
-			b.flow(s, "priority=1,udp,actions=output:2")
-			rounds, once := 0, disturb(b, s)
-			if wrong := b.stream(20_000, time.Second, func(i int) { rounds++; once(i) }); wrong != "" {
-				t.Error(wrong)
-			}
-			if rounds < 20 {
-				t.Errorf("entries were disturbed %d times only", rounds)
-			}
-		})
+		for _, way := range []Mode{Auto, Egress} {
+			t.Run(fmt.Sprint(name, " ", way), func(t *testing.T) {
+				b := newBed(t, 2, Options{Queue: 12_000})
+				s := b.add(1, 2)
+				b.plug(s, 1, 1, way)
+				b.plug(s, 2, 2, way)
+				b.flow(s, "priority=1,arp,actions=flood")
+				b.flow(s, "priority=1,udp,actions=output:2")
+				rounds, once := 0, disturb(b, s)
+				if wrong := b.stream(20_000, time.Second, func(i int) { rounds++; once(i) }); wrong != "" {
+					t.Error(wrong)
+				}
+				if rounds < 20 {
+					t.Errorf("entries were disturbed %d times only", rounds)
+				}
+			})
+		}
 	}
 }
 

@@ -164,7 +164,7 @@ func packetOf(vnet, frame []byte) pipeline.Packet {
 	return pkt
 }
 
-// write sends a frame by a port. offload is that of the frame. With activate, the entry that was said to becomes
+// write sends a frame by a port. offload is that of the frame. With activate, the entry that was said to may become
 // active.
 func (t *tap) write(port uint16, frame []byte, o pipeline.Offload, activate bool) error {
 	if len(frame) < 14 {

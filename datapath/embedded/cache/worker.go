@@ -3,6 +3,7 @@
 package cache
 
 import (
+	"slices"
 	"time"
 
 	"trivet.dev/trivet/datapath/embedded/bpf"
@@ -165,7 +166,7 @@ func (w *worker) quick(p *port, m *missed, k *pipeline.Key, now time.Duration) (
 	x := p.find(w.Engine, k)
 	counted := x != nil && m.entry == x.id
 	if counted {
-		w.activate[0] = bpf.ForwardActivation{Entry: x.id, Expected: statePending<<stateShift | (x.done + 1)}
+		w.activate[0] = bpf.ForwardActivation{Entry: x.id, Left: uint32(x.done + 1)}
 	}
 	if x != nil {
 		o = x.outcome
@@ -178,13 +179,14 @@ func (w *worker) quick(p *port, m *missed, k *pipeline.Key, now time.Duration) (
 	}
 	r := w.proc.Apply(o, &m.pkt, now)
 	w.dp.Mirrored(r.Mirrored)
+	asked := false
 	for i := range r.Sent {
-		w.send(&r.Sent[i], &m.pkt, counted && i == len(r.Sent)-1)
+		asked = w.send(&r.Sent[i], &m.pkt, counted && i == len(r.Sent)-1)
 	}
 	if counted {
 		w.mu.Lock()
 		if w.list[x.id] == x {
-			w.forwarded(x)
+			w.forwarded(x, asked)
 		}
 		w.mu.Unlock()
 	}
@@ -220,6 +222,9 @@ var reasons = map[uint8]string{missOdd: "headers that the program does not read"
 func (w *worker) settle() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.draining = slices.DeleteFunc(w.draining, func(x *entry) bool {
+		return w.list[x.id] != x || w.drained(x)
+	})
 	for _, p := range w.attached {
 		sent, done := load64(&w.ports[p.id].Sent), load64(&w.ports[p.id].Done)
 		if len(p.queue) > 0 || sent == done || sent != p.seen {

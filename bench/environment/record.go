@@ -95,12 +95,16 @@ const (
 
 // Options say what a record holds beyond the machine itself.
 type Options struct {
-	Tools   []string      // programs that are used: "iperf3", "ovs-vswitchd"
-	Sysctls []string      // beyond DefaultSysctls
-	Devices []Device      // network devices whose offloads matter
-	Host    HostName      // hashed when empty
-	Settle  time.Duration // how long to look at the load; 0 is 200 ms
+	Tools   []string       // programs that are used: "iperf3", "ovs-vswitchd"
+	Ask     map[string]Ask // those for whose version it takes more than to call them by that name
+	Sysctls []string       // beyond DefaultSysctls
+	Devices []Device       // network devices whose offloads matter
+	Host    HostName       // hashed when empty
+	Settle  time.Duration  // how long to look at the load; 0 is 200 ms
 }
+
+// Ask returns what a program says of its version.
+type Ask = func(context.Context) (string, error)
 
 // Device is a network device, in a namespace by path or, when that is empty, in that of the caller.
 type Device struct {
@@ -128,6 +132,14 @@ func Take(ctx context.Context, o Options) Record {
 	r.CPU, r.Memory = m.cpu(), m.memory()
 	r.Sysctls = m.sysctls(slices.Concat(DefaultSysctls, o.Sysctls))
 	r.Tools = m.tools(ctx, o.Tools)
+	for name, ask := range o.Ask {
+		said, err := ask(ctx)
+		if err != nil {
+			m.lack(name, err)
+			continue
+		}
+		r.Tools[name] = said
+	}
 	r.Offload = m.offloads(o.Devices)
 	settle := o.Settle
 	if settle == 0 {

@@ -1,6 +1,7 @@
 package experiment
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -211,14 +212,40 @@ func (p *Plan) pair(cell int) string {
 	return cellID(slices.DeleteFunc(slices.Clone(p.Cells[cell].Levels), func(s Setting) bool { return slices.Contains(p.Experiment.Paired, s.Factor) }))
 }
 
-// Hash tells plans apart: two that do the same in the same order have the same.
+// Hash tells plans apart: two that do the same in the same order have the same, however long that is thought to take.
 func (p *Plan) Hash() string {
 	b, err := json.Marshal(p)
 	if err != nil {
 		panic(err) // nothing in it can fail
 	}
+	var v any
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.UseNumber()
+	if err := d.Decode(&v); err != nil {
+		panic(err)
+	}
+	forgetTimes(v)
+	if b, err = json.Marshal(v); err != nil {
+		panic(err)
+	}
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:16])
+}
+
+// forgetTimes takes out of a plan how long its parts are thought to take, and how long at most they may.
+func forgetTimes(v any) {
+	switch v := v.(type) {
+	case map[string]any:
+		delete(v, "estimate_ns")
+		delete(v, "timeout_ns")
+		for _, part := range v {
+			forgetTimes(part)
+		}
+	case []any:
+		for _, part := range v {
+			forgetTimes(part)
+		}
+	}
 }
 
 // Describe is the plan in a result's header.

@@ -61,6 +61,11 @@ func TestOrder(t *testing.T) {
 		if p.Hash() != again.Hash() {
 			t.Fatal("the same seed gives another order")
 		}
+		again.Runs[0].Estimate *= 2
+		again.Cells[0].Groups[0][0].Timeout *= 2
+		if p.Hash() != again.Hash() {
+			t.Fatal("a result of the same plan could not be gone on with, since its time is estimated otherwise")
+		}
 		if len(p.Runs) != a*b*repetitions {
 			t.Fatalf("%d runs", len(p.Runs))
 		}

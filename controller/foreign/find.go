@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 )
 
 // Places says where controllers may be installed besides PATH, and for whom they run.
@@ -52,6 +53,14 @@ func (p Places) user(program []string, dir string) (uid, gid uint32) {
 		}
 	}
 	return nobody, nobody
+}
+
+// runAs makes a command of a program, in a directory, one of its user's.
+func (p Places) runAs(cmd *exec.Cmd, program []string, dir string) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if uid, gid := p.user(program, dir); os.Geteuid() == 0 && uid != 0 {
+		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uid, Gid: gid}
+	}
 }
 
 // open says whether everybody may read a file or directory, what it links to, and its interpreter.

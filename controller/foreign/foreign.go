@@ -6,6 +6,7 @@
 package foreign
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -14,7 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
+	"time"
 
 	"trivet.dev/trivet/topology"
 )
@@ -46,6 +47,7 @@ type Controller struct {
 	find  func(own string) (program []string, ok bool)
 	files func(t *topology.Topology, switches []*topology.Node) (map[string][]byte, error)
 	run   func(port int, version string) (args, env []string)
+	asked func(program []string) (args []string) // of its program, for which it says its version
 }
 
 var registry = []*Controller{faucet, osKen, ovsTestcontroller, pox}
@@ -142,11 +144,32 @@ func (c *Controller) Command(p Places, program []string, dir string, port int, s
 		"PATH=" + filepath.Dir(program[0]) + ":/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
 		"HOME=" + dir, "LANG=C.UTF-8", "PYTHONUNBUFFERED=1", "PYTHONDONTWRITEBYTECODE=1",
 	}, env...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if uid, gid := p.user(program, dir); os.Geteuid() == 0 && uid != 0 {
-		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uid, Gid: gid}
-	}
+	p.runAs(cmd, program, dir)
 	return cmd
+}
+
+// Version is what the program says of its version, a line.
+func (c *Controller) Version(ctx context.Context, p Places) (string, error) {
+	program, err := c.Find(p)
+	if err != nil {
+		return "", err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	args := []string{"--version"}
+	if c.asked != nil {
+		args = c.asked(program)
+	}
+	cmd := exec.CommandContext(ctx, program[0], args...)
+	cmd.Dir, cmd.WaitDelay = "/", time.Second
+	cmd.Env = []string{"PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "HOME=/", "LANG=C.UTF-8", "PYTHONDONTWRITEBYTECODE=1"}
+	p.runAs(cmd, program, cmd.Dir)
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", strings.Join(cmd.Args, " "), err)
+	}
+	line, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
+	return line, nil
 }
 
 func number(port int) string { return strconv.Itoa(port) }

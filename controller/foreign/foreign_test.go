@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -235,5 +236,21 @@ func TestMissing(t *testing.T) {
 		if !strings.Contains(err.Error(), words) {
 			t.Errorf("%q is not in: %v", words, err)
 		}
+	}
+}
+
+// Those that are installed say their versions.
+func TestVersion(t *testing.T) {
+	for _, c := range All() {
+		t.Run(c.Name, func(t *testing.T) {
+			if _, err := c.Find(PlacesOf(os.Getuid())); err != nil {
+				t.Skip(err)
+			}
+			said, err := c.Version(t.Context(), PlacesOf(os.Getuid()))
+			if err != nil || !regexp.MustCompile(`^[^\n]*[0-9]+\.[0-9]+[^\n]*$`).MatchString(said) {
+				t.Errorf("it says %q, %v", said, err)
+			}
+			t.Log(said)
+		})
 	}
 }

@@ -25,4 +25,5 @@ var osKen = &Controller{
 	run: func(port int, _ string) (args, env []string) {
 		return []string{"osken.py", number(port)}, nil
 	},
+	asked: func([]string) []string { return []string{"-c", "import os_ken; print('os-ken', os_ken.__version__)"} },
 }

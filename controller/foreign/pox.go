@@ -23,4 +23,8 @@ var pox = &Controller{
 	run: func(port int, _ string) (args, env []string) {
 		return []string{"openflow.of_01", "--address=127.0.0.1", "--port=" + number(port), "forwarding.l2_learning"}, nil
 	},
+	asked: func(program []string) []string {
+		return []string{"-c", "import os, sys; sys.path.insert(0, os.path.dirname(sys.argv[1])); from pox.core import POXCore as p; " +
+			"print('POX', '.'.join(map(str, p.version)), p.version_name)", program[1]}
+	},
 }

@@ -247,9 +247,15 @@ func TestWithOtherControllers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, port, _ := net.SplitHostPort(free.Addr().String())
+	free.Close()
 	for name, command := range map[string][]string{
-		"os-ken":             {"osken-manager", "--ofp-tcp-listen-port", "16653", app},
-		"ovs-testcontroller": {"ovs-testcontroller", "-O", "OpenFlow13", "ptcp:16653:127.0.0.1"},
+		"os-ken":             {"osken-manager", "--ofp-listen-host", "127.0.0.1", "--ofp-tcp-listen-port", port, app},
+		"ovs-testcontroller": {"ovs-testcontroller", "-O", "OpenFlow13", "ptcp:" + port + ":127.0.0.1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := exec.LookPath(command[0]); err != nil {
@@ -273,7 +279,7 @@ func TestWithOtherControllers(t *testing.T) {
 				}
 			}()
 			for _, a := range l.switches {
-				a.SetControllers([]agent.Target{{Network: "tcp", Address: "127.0.0.1:16653"}}, nil)
+				a.SetControllers([]agent.Target{{Network: "tcp", Address: "127.0.0.1:" + port}}, nil)
 			}
 			l.pingUntil(time.Now().Add(time.Minute))
 			l.transfer(1 << 20)

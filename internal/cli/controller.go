@@ -78,6 +78,9 @@ func (a *app) runController(ctx context.Context, s serving, r running) error {
 	if err != nil {
 		return err
 	}
+	if door != nil {
+		defer door.Close()
+	}
 	c, err := builtin.New(o)
 	if err != nil {
 		return err
@@ -85,7 +88,6 @@ func (a *app) runController(ctx context.Context, s serving, r running) error {
 	defer c.Close()
 	a.say("controller listens on %s; Ctrl-C ends   apps %s", s.listen, strings.Join(c.Apps, ", "))
 	if door != nil {
-		defer door.Close()
 		var server api.Server
 		server.Use(c)
 		go func() {

@@ -136,6 +136,7 @@ func (d *daemon) serveCapture(w http.ResponseWriter, r *http.Request) {
 		}
 	})
 	if err != nil {
+		done()
 		writeProblem(w, err)
 		return
 	}

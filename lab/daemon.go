@@ -293,8 +293,8 @@ func (d *daemon) down(progress local.Progress) error {
 	}
 	if d.state.Status == Up || d.resumed && d.local != nil {
 		d.state.Status = Stopping
-		if err := d.state.Save(); err != nil {
-			return err
+		if err := d.state.Save(); err != nil { // on a full disk going down makes room
+			d.happened(err.Error())
 		}
 		// A stop command that fails keeps nothing up.
 		_ = d.startCommands(context.Background(), func(n *topology.Node) string { return n.Stop })

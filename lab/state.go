@@ -45,6 +45,7 @@ type State struct {
 	Status   Status             `json:"state"`
 	Version  string             `json:"version"`
 	Source   string             `json:"source"`  // the file or generator the topology came from
+	From     string             `json:"from"`    // the directory that the file is named from
 	Target   string             `json:"target"`  // "local"
 	Owner    int                `json:"owner"`   // user id that may talk to the daemon, besides root
 	Created  time.Time          `json:"created"` // when up began
@@ -56,6 +57,14 @@ type State struct {
 	Topology *topology.Topology `json:"topology"`
 
 	Left Status `json:"-"` // of an Orphaned lab: what it was when its daemon died; empty: nobody knows
+}
+
+// File is the file that the topology came from.
+func (s *State) File() string {
+	if filepath.IsAbs(s.Source) {
+		return s.Source
+	}
+	return filepath.Join(s.From, s.Source)
 }
 
 // OfExperiment is the Source of the labs that experiments bring up and take down.

@@ -210,9 +210,7 @@ func TestWithController(t *testing.T) {
 // with the checksums that the kernel has left to devices.
 func TestRewritesOfOffloaded(t *testing.T) {
 	l := newLine(t, agent.Options{Standalone: true})
-	if err := l.ping(); err != nil {
-		t.Fatal(err)
-	}
+	l.pingUntil(time.Now().Add(time.Minute))
 	l.transfer(4 << 20)
 	add := func(s int, flows ...string) {
 		t.Helper()
@@ -235,9 +233,7 @@ func TestRewritesOfOffloaded(t *testing.T) {
 		"ip,in_port=1,dl_vlan=100,actions=pop_vlan,set_field:10.0.0.2->ip_dst,output:2",
 		"ip,in_port=2,actions=push_vlan:0x8100,set_field:4196->vlan_vid,set_field:10.99.0.2->ip_src,output:1")
 	l.switches[1].Switch().ForgetAddresses()
-	if err := l.ping(); err != nil {
-		t.Fatal(err)
-	}
+	l.pingUntil(time.Now().Add(time.Minute))
 	l.transfer(4 << 20)
 }
 

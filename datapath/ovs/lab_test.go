@@ -75,7 +75,7 @@ func requireOVS(t *testing.T) {
 func newLab(t *testing.T) *testLab {
 	t.Helper()
 	requireOVS(t)
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	t.Cleanup(cancel)
 	l := &testLab{t: t, ctx: ctx, ns: newNamespace(t, "sw")}
 	s, err := Start(ctx, Config{Dir: shortDir(t), NetNS: "/run/netns/" + l.ns})
@@ -143,9 +143,9 @@ func run(t *testing.T, command ...string) string {
 	return string(out)
 }
 
-// reaches says whether a ping from a host is answered within two seconds.
+// reaches says whether a ping from a host is answered within half a minute.
 func reaches(ns, address string) bool {
-	return exec.Command("ip", "netns", "exec", ns, "ping", "-c1", "-W2", address).Run() == nil
+	return exec.Command("ip", "netns", "exec", ns, "ping", "-c1", "-W30", address).Run() == nil
 }
 
 // broadcast sends n frames of an experimental EtherType from a host's eth0 to everybody.
@@ -178,8 +178,8 @@ func broadcast(t *testing.T, ns string, n int) {
 }
 
 // broadcasts returns a function that counts the frames of broadcast that have come to a host's
-// eth0 since the last call, once at least one has come and no more do.
-func broadcasts(t *testing.T, ns string) (count func() int) {
+// eth0 since the last call, once as many as should have come and no more do.
+func broadcasts(t *testing.T, ns string) (count func(want int) int) {
 	t.Helper()
 	var fd int
 	err := inside.Namespace("/run/netns/"+ns, func() (err error) {
@@ -190,8 +190,12 @@ func broadcasts(t *testing.T, ns string) (count func() int) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { unix.Close(fd) })
-	return func() (n int) {
-		for timeout := 10_000; ; timeout = 500 {
+	return func(want int) (n int) {
+		for {
+			timeout := 500
+			if n < want {
+				timeout = 10_000
+			}
 			ready, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, timeout)
 			if err == unix.EINTR {
 				continue
@@ -207,16 +211,16 @@ func broadcasts(t *testing.T, ns string) (count func() int) {
 	}
 }
 
-// eventually waits up to ten seconds, or a few tries that take longer, for a condition.
+// eventually waits up to a minute, or a few tries that take longer, for a condition.
 func eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	for start, tries := time.Now(), 0; time.Since(start) < 10*time.Second || tries < 5; tries++ {
+	for start, tries := time.Now(), 0; time.Since(start) < time.Minute || tries < 5; tries++ {
 		if condition() {
 			return
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
-	t.Fatalf("not within 10 s: %s", what)
+	t.Fatalf("not within a minute: %s", what)
 }
 
 // pair is two bridges joined by a patch, each with a port for a host.

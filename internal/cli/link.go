@@ -1,9 +1,12 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -46,7 +49,7 @@ func (a *app) link() *cobra.Command {
 				return err
 			}
 			if save {
-				return saveLink(state.Source, from, to, change)
+				return saveLink(state.File(), from, to, change)
 			}
 			return nil
 		},
@@ -88,12 +91,38 @@ func saveLink(file, from, to string, change topology.LinkChange) error {
 	if err != nil {
 		return fmt.Errorf("the link is changed, but not saved: %w", err)
 	}
+	if data, err = trivet.SetLink(data, from, to, change); err != nil {
+		return fmt.Errorf("the link is changed, but not saved: %w", err)
+	}
+	if err := replaceFile(file, data); err != nil {
+		return fmt.Errorf("the link is changed, but not saved: %w", err)
+	}
+	return nil
+}
+
+// replaceFile writes a file anew, of which either all is as it was or all is new, and which stays whose it was.
+func replaceFile(file string, data []byte) error {
+	file, err := filepath.EvalSymlinks(file)
+	if err != nil {
+		return err
+	}
 	info, err := os.Stat(file)
 	if err != nil {
 		return err
 	}
-	if data, err = trivet.SetLink(data, from, to, change); err != nil {
-		return fmt.Errorf("the link is changed, but not saved: %w", err)
+	next, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+".*")
+	if err != nil {
+		return err
 	}
-	return os.WriteFile(file, data, info.Mode())
+	defer os.Remove(next.Name())
+	_, err = next.Write(data)
+	err = errors.Join(err, next.Chmod(info.Mode()))
+	if owner, ok := info.Sys().(*syscall.Stat_t); ok && os.Geteuid() == 0 {
+		err = errors.Join(err, next.Chown(int(owner.Uid), int(owner.Gid)))
+	}
+	err = errors.Join(err, next.Sync(), next.Close())
+	if err != nil {
+		return err
+	}
+	return os.Rename(next.Name(), file)
 }

@@ -76,7 +76,11 @@ func (a *app) runUp(ctx context.Context, s *source, what string, wait time.Durat
 	if err := a.free(name, s.name != ""); err != nil {
 		return err
 	}
-	state := lab.State{Name: name, Status: lab.Starting, Version: version.Version, Source: what, Target: "local",
+	from, err := os.Getwd()
+	if err != nil {
+		return err
+	}
+	state := lab.State{Name: name, Status: lab.Starting, Version: version.Version, Source: what, From: from, Target: "local",
 		Owner: lab.Owner(), Created: time.Now(), Wait: topology.Duration(wait), Topology: r}
 	a.say("%s  %s", name, describe(r))
 	for _, w := range append(warnings, more...) {

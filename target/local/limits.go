@@ -166,6 +166,7 @@ func saveJSON(file string, v any) error {
 		return err
 	}
 	if err := os.WriteFile(file+".new", append(b, '\n'), 0o600); err != nil {
+		_ = os.Remove(file + ".new")
 		return err
 	}
 	return os.Rename(file+".new", file)

@@ -30,7 +30,8 @@ var uplinkPool = netip.MustParsePrefix("100.127.0.0/16")
 
 const uplinkDevice = "uplink"
 
-func natTable(lab string) string { return "trivet-" + lab }
+// natTable is the table of the machine's firewall for a node; neither name can hold a slash.
+func natTable(lab, node string) string { return "trivet-" + lab + "/" + node }
 
 // planUplink chooses a device name and a subnet that the machine does not use.
 func (l *Lab) planUplink(node string) (uplink, error) {
@@ -84,7 +85,7 @@ func (l *Lab) addUplink(n *topology.Node) error {
 	if err := addressAndUp(u.Device, u.Machine); err != nil {
 		return err
 	}
-	if err := masquerade(natTable(l.Name)+"-"+n.Name, u.Machine.Masked(), u.Device); err != nil {
+	if err := masquerade(natTable(l.Name, n.Name), u.Machine.Masked(), u.Device); err != nil {
 		return fmt.Errorf("translate addresses on the machine: %w", err)
 	}
 	return inside.File(ns, func() error {
@@ -147,7 +148,7 @@ func (l *Lab) dropUplink(node string) error {
 	if !ok {
 		return nil
 	}
-	if err := errors.Join(deleteDevice(u.Device), deleteTable(natTable(l.Name)+"-"+node)); err != nil {
+	if err := errors.Join(deleteDevice(u.Device), deleteTable(natTable(l.Name, node))); err != nil {
 		return err
 	}
 	delete(l.Record.Uplinks, node)

@@ -57,13 +57,20 @@ func (l *Lab) FreePort() (port int, err error) {
 // said what it has to say to a new switch.
 const settled = 200 * time.Millisecond
 
+// still lets a question that is asked when ctx may end be answered all the same, by who does not hang.
+func still(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+}
+
 // WaitFlows waits until a controller has installed its entries in each of some switches: there
 // are some, and for a time no more come. The error, once ctx ends, names a switch without.
 func (l *Lab) WaitFlows(ctx context.Context, switches []*topology.Node) error {
 	var last int
 	var since time.Time
 	for {
-		count, without, err := l.countFlows(context.WithoutCancel(ctx), switches)
+		ask, done := still(ctx)
+		count, without, err := l.countFlows(ask, switches)
+		done()
 		if err != nil {
 			return err
 		}
@@ -123,7 +130,9 @@ func (l *Lab) WaitPorts(ctx context.Context, switches []*topology.Node, links []
 
 func (l *Lab) waitPort(ctx context.Context, n *topology.Node, port uint32, up bool) error {
 	for {
-		has, err := l.knowsPort(context.WithoutCancel(ctx), n, port)
+		ask, done := still(ctx)
+		has, err := l.knowsPort(ask, n, port)
+		done()
 		if err != nil || has == up {
 			return err
 		}

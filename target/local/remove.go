@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -25,12 +26,11 @@ func Remove(name, dir string, progress Progress) error {
 		{"uplinks", removeUplinks},
 		{"devices", removeDevices},
 		{"namespaces", removeNamespaces},
+		{"files", func(_, dir string) error { return removeFiles(dir) }}, // which makes room for the next stage, on a full disk
 		{"limits", func(_, dir string) error { return restoreLimits(dir) }},
-		{"files", func(_, dir string) error { return os.RemoveAll(dir) }},
+		{"directory", func(_, dir string) error { return os.RemoveAll(dir) }},
 	}
-	if err := hurry(dir); err != nil {
-		return fmt.Errorf("raise the machine's limits: %w", err)
-	}
+	_ = hurry(dir) // it only takes longer without
 	for i, s := range stages {
 		progress("down", i, len(stages))
 		if err := s.run(name, dir); err != nil {
@@ -41,6 +41,24 @@ func Remove(name, dir string, progress Progress) error {
 	_ = os.Remove(filepath.Dir(dir)) // the run directory, if this was the last lab
 	return nil
 }
+
+// removeFiles removes what nobody needs who goes on with this later.
+func removeFiles(dir string) error {
+	list, err := os.ReadDir(dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	errs := []error{err}
+	for _, file := range list {
+		if !slices.Contains(needed, file.Name()) {
+			errs = append(errs, os.RemoveAll(filepath.Join(dir, file.Name())))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// needed are the files that say what a lab is, what it has of the machine, and who changes it.
+var needed = []string{"state.json", "local.json", "lock"}
 
 func removeProcesses(name, _ string) error {
 	c, err := FindCgroups()
@@ -68,7 +86,7 @@ func removeUplinks(name, dir string) error {
 	}
 	var errs []error
 	for node, u := range r.Uplinks {
-		errs = append(errs, deleteDevice(u.Device), deleteTable(natTable(name)+"-"+node))
+		errs = append(errs, deleteDevice(u.Device), deleteTable(natTable(name, node)))
 	}
 	return errors.Join(errs...)
 }

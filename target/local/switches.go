@@ -267,7 +267,9 @@ func (l *Lab) WaitControllers(ctx context.Context) error {
 	if l.ovs.WaitConnected(wait, bridges) == nil {
 		return l.ovs.ForgetDecisions(ctx)
 	}
-	status, err := l.ovs.Status(context.WithoutCancel(ctx))
+	ask, done := still(ctx)
+	defer done()
+	status, err := l.ovs.Status(ask)
 	if err != nil {
 		return err
 	}

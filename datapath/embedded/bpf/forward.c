@@ -101,7 +101,7 @@ static __always_inline int leave(struct __sk_buff *skb, __u32 id)
 /* Gives a packet to user space. */
 static __always_inline int miss(struct __sk_buff *skb, struct port *in, __u32 id, __u32 entry, __u8 reason)
 {
-	struct missed m = {.magic = MISS_MAGIC, .port = id, .entry = entry, .reason = reason, .tagged = !!skb->vlan_present};
+	struct missed m = {.magic = MISS_MAGIC, .port = id, .entry = entry, .reason = reason, .tagged = !!skb->vlan_present, .parts = skb->gso_size ? skb->gso_segs : 0};
 
 	if (bpf_skb_change_head(skb, sizeof(m), 0) || bpf_skb_store_bytes(skb, 0, &m, sizeof(m), 0)) {
 		__sync_fetch_and_add(&in->failed, 1);
@@ -113,7 +113,7 @@ static __always_inline int miss(struct __sk_buff *skb, struct port *in, __u32 id
 
 static __always_inline int crowded(struct port *in)
 {
-	if (in->sent - in->done < in->limit)
+	if ((__s64)(in->sent - in->done) < (__s64)in->limit)
 		return 0;
 	__sync_fetch_and_add(&in->dropped, 1);
 	return 1;
@@ -125,14 +125,32 @@ static __always_inline __u64 mix(__u64 h, __u64 v)
 	return h ^ h >> 29;
 }
 
-/* Finds the entry of a packet, whose words are masked for that in key. */
+/* Finds the entry of a key, of the words w. */
+static __always_inline struct entry *look(struct flow_key *key, __u64 *w, __u32 *id)
+{
+	__u32 *found = bpf_map_lookup_elem(&flows, key);
+	struct entry *e;
+	__u64 differ = 0;
+	int i;
+
+	if (!found)
+		return 0;
+	*id = *found;
+	e = bpf_map_lookup_elem(&entries, id);
+	if (!e)
+		return 0;
+	for (i = 0; i < WORDS; i++)
+		differ |= w[i] ^ e->w[i];
+	return differ || e->port != key->port || e->mask != key->mask ? 0 : e;
+}
+
+/* Finds the entry of a packet. */
 static __always_inline struct entry *find(struct packet *p, struct port *in, __u32 port, __u32 *id)
 {
 	struct flow_key key = {.port = port, .mask = in->masks[p->class & (CLASSES - 1)]};
 	struct mask *mask = bpf_map_lookup_elem(&masks, &key.mask);
-	__u64 w[WORDS], differ = 0;
+	__u64 w[WORDS];
 	struct entry *e;
-	__u32 *found;
 	int i;
 
 	if (!key.mask || !mask)
@@ -149,18 +167,10 @@ static __always_inline struct entry *find(struct packet *p, struct port *in, __u
 			w[i] = p->w[i] & mask->w[i];
 			key.hash = mix(key.hash, w[i]);
 		}
-	found = bpf_map_lookup_elem(&flows, &key);
-	if (!found)
-		return 0;
-	*id = *found;
-	e = bpf_map_lookup_elem(&entries, id);
-	if (!e)
-		return 0;
-	for (i = 0; i < WORDS; i++)
-		differ |= w[i] ^ e->w[i];
-	if (differ || e->port != port || e->mask != key.mask)
-		return 0;
-	return e;
+	/* A flow that leads to another entry from now on is missing for a moment, for who was among those of its
+	 * hash already: it would go through user space, and the next ones around it. */
+	e = look(&key, w, id);
+	return e ? e : look(&key, w, id);
 }
 
 /* Says whether an entry holds for a packet. */
@@ -265,6 +275,7 @@ int ingress(struct __sk_buff *skb)
 	struct port *in;
 	struct entry *e;
 	__u64 state;
+	int verdict;
 
 	if (!id)
 		return TC_ACT_UNSPEC;
@@ -297,8 +308,12 @@ int ingress(struct __sk_buff *skb)
 		if (state >> STATE_SHIFT == STATE_NONE)
 			return miss(skb, in, port, 0, MISS_FLOW);
 		state = __sync_fetch_and_add(&e->state, 1);
-		if (state >> STATE_SHIFT != STATE_ACTIVE)
-			return miss(skb, in, port, entry, MISS_FLOW);
+		if (state >> STATE_SHIFT != STATE_ACTIVE) {
+			verdict = miss(skb, in, port, entry, MISS_FLOW);
+			if (verdict == TC_ACT_SHOT) /* it has not left, and nobody is to wait for it */
+				__sync_fetch_and_add(&e->state, -1);
+			return verdict;
+		}
 	}
 	count(skb, &p, entry);
 	return forward(skb, &p, e, in);
@@ -343,7 +358,8 @@ int inject(struct __sk_buff *skb)
 		skb->mark = a->entry;
 		bpf_clone_redirect(skb, tap, BPF_F_INGRESS);
 		skb->mark = 0;
-		return send(skb, port, dst);
+		skb->tc_index = 0;
+		return bpf_skb_change_type(skb, type) ? TC_ACT_SHOT : bpf_redirect_peer(out->ifindex, 0);
 	}
 	/* Where the device is one of a pair, it waits in the queue of this processor, too. */
 	bpf_clone_redirect(skb, out->ifindex, 0);

@@ -118,7 +118,7 @@ struct missed {
 	__u32 entry; /* that was pending; 0: none */
 	__u8 reason;
 	__u8 tagged; /* a VLAN tag follows */
-	__u16 unused;
+	__u16 parts; /* that the packet is in when it arrives, where the tap does not take it as it is */
 };
 
 #define MISS_MAGIC 0x7417

@@ -66,7 +66,7 @@ func (c *counts) add(x *entry) {
 // fold credits what has been counted since the last time. It is called with mu held.
 func (c *counts) fold(x *entry) {
 	packets, bytes, last := c.sum(x.id)
-	if packets == x.packets {
+	if packets == x.packets && bytes == x.bytes {
 		return
 	}
 	c.open = x.outcome.Credit(c.open, packets-x.packets, bytes-x.bytes, last)

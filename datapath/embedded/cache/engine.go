@@ -138,6 +138,7 @@ func New(dp *embedded.Datapath, o Options) (*Engine, error) {
 		watches: map[watchKey]*watch{}, paths: map[string]*path{}, again: pipeline.NewTranslator(dp.Network()),
 		spare: &pipeline.Outcome{},
 	}
+	e.portIDs.rest = true // packets in the miss channel name them
 	e.stats.Slow = map[string]uint64{}
 	e.changes.start()
 	e.offset = dp.Now() - monotonic()

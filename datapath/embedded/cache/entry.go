@@ -19,6 +19,7 @@ const (
 	stateCount   = uint64(1)<<stateShift - 1
 
 	manyGone   = 1024 // entries, whose ids somebody will want soon
+	drainTries = 5    // a fifth of a second between them
 	drainAfter = 1024 // packets, in which the moment has not come that nothing is on its way
 )
 
@@ -38,6 +39,7 @@ type entry struct {
 	path    *path
 	slot    int // in the path
 	done    uint64
+	tries   int // to make it active, when its packets are dropped
 
 	tally // of counts
 }
@@ -298,10 +300,18 @@ func (e *Engine) forwarded(x *entry, asked bool) {
 }
 
 // drained makes an entry active whose packets are dropped until those before them have left, if they have: no further
-// one asks the program, which may have had no room for the last request. It says whether there is nothing left to do.
+// one asks the program, which may have had no room for the last request. Where they do not come, it goes. It says
+// whether there is nothing left to do.
 func (e *Engine) drained(x *entry) bool {
 	state := &e.entries[x.id].State
 	now := load64(state)
-	return now>>stateShift != stateDrain ||
-		now&stateCount == x.done && atomic.CompareAndSwapUint64(state, now, stateActive<<stateShift)
+	if now>>stateShift != stateDrain ||
+		now&stateCount == x.done && atomic.CompareAndSwapUint64(state, now, stateActive<<stateShift) {
+		return true
+	}
+	if x.tries++; x.tries < drainTries {
+		return false
+	}
+	e.remove(x)
+	return true
 }

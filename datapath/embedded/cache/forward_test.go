@@ -422,3 +422,48 @@ func TestDetach(t *testing.T) {
 	b.plug(s[0], 2, 2, Egress)
 	b.at(1, "ping", "-c", "5", "-i", "0.02", "10.0.0.2")
 }
+
+// TCP in a tunnel (VXLAN) between two hosts, while entries go again and again: its large packets reach user space in
+// parts, which are one packet to the program. None is dropped or overtaken, which TCP would take for a loss.
+func TestTunnel(t *testing.T) {
+	b := newBed(t, 2, Options{Queue: 12_000})
+	s := b.add(1, 2)
+	b.plug(s, 1, 1, Auto)
+	b.plug(s, 2, 2, Auto)
+	b.flow(s, "priority=1,arp,actions=flood")
+	b.flow(s, "priority=1,ip,in_port=1,actions=output:2")
+	b.flow(s, "priority=1,ip,in_port=2,actions=output:1")
+	for i := 1; i <= 2; i++ {
+		vxlan := fmt.Sprintf("ip link add tunnel type vxlan id 1 dstport 4789 local 10.0.0.%d remote 10.0.0.%d dev eth0 && "+
+			"ip link set tunnel up && ip addr add 10.1.0.%d/24 dev tunnel", i, 3-i, i)
+		if out, err := exec.Command("ip", "netns", "exec", b.hosts[i-1], "sh", "-c", vxlan).CombinedOutput(); err != nil {
+			t.Skipf("this kernel makes no tunnel: %v: %s", err, out)
+		}
+	}
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(5 * time.Millisecond):
+				b.engine.mu.Lock()
+				for _, p := range b.engine.attached {
+					for _, x := range p.flows {
+						b.engine.remove(x)
+					}
+				}
+				b.engine.mu.Unlock()
+			}
+		}
+	}()
+	again := b.transferTo("10.1.0.2:9001", "10.1.0.2:9001", bytes.Repeat([]byte("trivet"), 4<<20))
+	close(stop)
+	<-stopped
+	st := b.engine.Stats()
+	if again > 100 || st.Dropped > 0 {
+		t.Errorf("%d segments were sent again: %+v", again, st)
+	}
+	t.Logf("%d segments were sent again: %+v", again, st)
+}

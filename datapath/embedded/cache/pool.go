@@ -7,21 +7,25 @@ type pool struct {
 	free []uint32
 	next uint32
 	end  uint32
+	rest bool // numbers that come back are given out again as late as can be
 }
 
 func newPool(end int) pool { return pool{next: 1, end: uint32(end)} }
 
 func (p *pool) get() (id uint32, ok bool) {
-	if n := len(p.free); n > 0 {
-		id = p.free[n-1]
-		p.free = p.free[:n-1]
-		return id, true
-	}
-	if p.next >= p.end {
+	n := len(p.free)
+	switch {
+	case p.next < p.end && (n == 0 || p.rest):
+		p.next++
+		return p.next - 1, true
+	case n == 0:
 		return 0, false
+	case p.rest:
+		id, p.free = p.free[0], p.free[1:]
+	default:
+		id, p.free = p.free[n-1], p.free[:n-1]
 	}
-	p.next++
-	return p.next - 1, true
+	return id, true
 }
 
 func (p *pool) put(id uint32) { p.free = append(p.free, id) }

@@ -31,6 +31,7 @@ type port struct {
 	queue  []waiting
 	tokens float64
 	filled time.Duration
+	parts  uint16 // that are missing of a packet
 	seen   uint64 // how many packets had been given to the miss channel when that was looked at last
 }
 

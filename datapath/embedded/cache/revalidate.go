@@ -244,7 +244,8 @@ func (e *Engine) update(x *entry, o *pipeline.Outcome, code compiled, why string
 		}
 		return
 	}
-	if pending {
+	// What goes out by several devices waits for its turn at each; by one, it may not.
+	if pending || len(x.code.outputs) > 1 && len(code.outputs) == 1 {
 		e.remove(x)
 		return
 	}

@@ -98,6 +98,7 @@ type missed struct {
 	port   uint16
 	reason uint8
 	entry  uint32
+	parts  uint16 // in as many the packet has come that this one was of; 0, 1: it is whole
 	pkt    pipeline.Packet
 }
 
@@ -136,6 +137,9 @@ func parseMissed(b []byte) (m missed, ok bool) {
 		tag := [4]byte(frame)
 		copy(frame, frame[4:16])
 		copy(frame[12:], tag[:])
+	}
+	if vnet[1] == unix.VIRTIO_NET_HDR_GSO_NONE {
+		m.parts = binary.NativeEndian.Uint16(head[10:])
 	}
 	m.pkt = packetOf(vnet, frame)
 	return m, true

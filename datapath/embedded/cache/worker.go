@@ -97,16 +97,23 @@ func (w *worker) turn() (some bool) {
 	left := w.busy[:0]
 	for _, p := range w.busy {
 		if p.allowed(now, w.opt.MissRate) {
+			if w.gone(p) {
+				p.queue = nil
+				continue
+			}
 			some = true
 			m := p.queue[0]
 			p.queue[0] = waiting{}
 			p.queue = p.queue[1:]
-			w.take(p, &m.missed, now)
+			last := p.whole(&m.missed)
+			w.take(p, &m.missed, last, now)
 			if len(m.room) == 0 && cap(m.room) == smallRoom && len(w.small) < 1024 {
 				w.small = append(w.small, m.room)
 			}
-			done := &w.ports[p.id].Done
-			store64(done, load64(done)+1)
+			if last {
+				done := &w.ports[p.id].Done
+				store64(done, load64(done)+1)
+			}
 		}
 		if len(p.queue) > 0 {
 			left = append(left, p)
@@ -117,6 +124,26 @@ func (w *worker) turn() (some bool) {
 	clear(w.busy[len(left):])
 	w.busy = left
 	return some
+}
+
+// gone says whether a port has no device any more.
+func (w *worker) gone(p *port) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.attached[p.port] != p
+}
+
+// whole says whether a packet is one that the program has counted, or with those before it makes one up: the tap gets
+// in parts what it cannot take with its segmentation to be done, as what is in a tunnel.
+func (p *port) whole(m *missed) bool {
+	if m.parts < 2 {
+		return true
+	}
+	if p.parts == 0 {
+		p.parts = m.parts
+	}
+	p.parts--
+	return p.parts == 0
 }
 
 // allowed says whether a packet of the port may be forwarded now, by the rate that a port has.
@@ -130,23 +157,20 @@ func (p *port) allowed(now time.Duration, rate float64) bool {
 	return true
 }
 
-// take forwards a packet.
-func (w *worker) take(p *port, m *missed, now time.Duration) {
+// take forwards a packet, or a part of one, perhaps the last.
+func (w *worker) take(p *port, m *missed, last bool, now time.Duration) {
 	var k pipeline.Key
 	w.mu.Lock()
 	w.stats.Missed++
-	gone := w.attached[p.port] != p
 	w.mu.Unlock()
 	why := ""
 	switch {
-	case gone:
-		return
 	case !pipeline.ParseKey(&k, m.pkt.Data, p.port.Number()):
 		why = "too short for a frame"
 	case m.reason != missFlow:
 		why = reasons[m.reason]
 	default:
-		why = w.quick(p, m, &k, now)
+		why = w.quick(p, m, last, &k, now)
 	}
 	if why != "" {
 		w.mu.Lock()
@@ -158,13 +182,13 @@ func (w *worker) take(p *port, m *missed, now time.Duration) {
 
 // quick forwards a packet as an entry says, which it makes where there is none, or as its outcome does, or says
 // why there is no such thing.
-func (w *worker) quick(p *port, m *missed, k *pipeline.Key, now time.Duration) (why string) {
+func (w *worker) quick(p *port, m *missed, last bool, k *pipeline.Key, now time.Duration) (why string) {
 	w.applying.Lock()
 	defer w.applying.Unlock()
 	w.mu.Lock()
 	var o *pipeline.Outcome
 	x := p.find(w.Engine, k)
-	counted := x != nil && m.entry == x.id
+	counted := x != nil && m.entry == x.id && last
 	if counted {
 		w.activate[0] = bpf.ForwardActivation{Entry: x.id, Left: uint32(x.done + 1)}
 	}
@@ -232,6 +256,7 @@ func (w *worker) settle() {
 			continue
 		}
 		store64(&w.ports[p.id].Done, sent)
+		p.parts = 0
 		for _, x := range p.flows {
 			if load64(&w.entries[x.id].State)>>stateShift != stateActive {
 				w.remove(x)

@@ -110,7 +110,7 @@ func TestOpenVSwitch(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = db.Close() })
-	a := New(Options{Period: 100 * time.Millisecond, SlowPeriod: 200 * time.Millisecond, Store: db,
+	a := New(Options{Timeout: time.Minute, Period: 100 * time.Millisecond, SlowPeriod: 200 * time.Millisecond, Store: db,
 		AppOf: func(cookie uint64) string { return map[uint64]string{0x99: "wire"}[cookie] }})
 	c, err := controller.New(slog.New(slog.NewTextHandler(t.Output(), nil)), a, wire{})
 	if err != nil {

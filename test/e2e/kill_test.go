@@ -42,7 +42,7 @@ func (m *machine) withExternal() {
 // killAt brings the lab up with a daemon that dies at a step; where it gets so far, up must say what happened.
 func (m *machine) killAt(file string, step int) (cameUp bool) {
 	m.t.Helper()
-	up := m.command(trivet, "up", "--name", m.name, file)
+	up := m.command(trivet, "up", "--name", m.name, "--wait", "3m", file)
 	up.Env = append(up.Env, fmt.Sprintf("TRIVET_KILL_AT_STEP=%d", step))
 	if r := m.do(up); r.code == 0 {
 		return true
@@ -115,7 +115,7 @@ func TestKilledAnywhere(t *testing.T) {
 // disturb starts up and kills the daemon, kills the command, or interrupts the command.
 func (m *machine) disturb(victim, file string, after time.Duration) {
 	m.t.Helper()
-	up := m.command(trivet, "up", "--name", m.name, file)
+	up := m.command(trivet, "up", "--name", m.name, "--wait", "3m", file)
 	out := m.startOutput(up)
 	time.Sleep(after)
 	switch victim {

@@ -53,8 +53,8 @@ func TestSideBySide(t *testing.T) {
 			m := newMachine(t)
 			before := m.snapshot()
 			a, b := m.name+"a", m.name+"b"
-			m.ok("up", "--name", a, "linear,2", "--datapath", datapath)
-			m.ok("up", "--name", b, "linear,2", "--datapath", datapath)
+			m.ok("up", "--name", a, "--wait", "3m", "linear,2", "--datapath", datapath)
+			m.ok("up", "--name", b, "--wait", "3m", "linear,2", "--datapath", datapath)
 			contains(t, m.want(1, "ping", "--all").err, "--lab", a, b)
 			m.pingAll(2, "--lab", a)
 			m.pingAll(2, "--lab", b)

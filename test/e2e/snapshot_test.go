@@ -243,7 +243,7 @@ func TestSnapshotSees(t *testing.T) {
 		"link":      "ip link add left type veth peer name over",
 		"address":   "ip addr add 192.0.2.1/32 dev lo",
 		"process":   "sleep 987 >/dev/null 2>&1 &",
-		"namespace": "unshare -n sleep 986 >/dev/null 2>&1 & sleep 0.3",
+		"namespace": `unshare -n sleep 986 >/dev/null 2>&1 & while [ "$(readlink /proc/$!/ns/net)" = "$(readlink /proc/self/ns/net)" ]; do sleep 0.02; done`,
 		"mount":     "ip netns add left",
 		"file":      "touch /run/left",
 		"setting":   "echo 1 > /proc/sys/net/ipv4/ip_forward",

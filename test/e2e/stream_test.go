@@ -79,6 +79,14 @@ func (s *stream) unbroken(through string) (sent int) {
 	return sent
 }
 
+// twice pings an address from a node, two times, each of which must be answered; more are ping's options. (In one ping of two, the
+// last answer would have to come within a second.)
+func (m *machine) twice(node, to string, more ...string) string {
+	m.t.Helper()
+	ping := "ping -n -c 1 -W 30 " + strings.Join(append(more, to), " ")
+	return m.exec(node, ping) + m.exec(node, ping)
+}
+
 // brain is a controller in a process of its own, for a topology, at a port; it knows after a restart what it knew before.
 type brain struct {
 	m    *machine

@@ -21,7 +21,13 @@
 // An entry is pending at first: its packets still come to user space, and are counted by the program in the
 // word that holds the state. An entry becomes active by comparing and swapping that word, which only works
 // when every packet that was counted has left or is the one that is leaving. So no packet overtakes another
-// one. Where a flow is too fast for that moment to come, its packets are dropped until it does.
+// one. Where a flow is too fast for that moment to come, its packets are dropped until it does. That the last
+// one has left is told by a packet that goes behind it.
+//
+// What is not kept: packets that leave by a device (Egress, copies) wait in a queue of the processor that sends
+// them. When their entry goes away meanwhile, the next ones, which user space sends at another processor, may be
+// there first; that takes dozens in a row. So may those of another flow of the same entry that come in at another
+// processor just when it is made.
 //
 // Packets that user space sends go in by a tap and from there through a program to the same way out as the
 // others, within the call that writes them: none waits in a queue that later ones go around. The other way,

@@ -64,8 +64,8 @@ func TestDelayOnTheWire(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if out := w.a.mustRun("ping", "-c", "3", "-i", "0.1", w.b.ip4.String()); !strings.Contains(out, " 0% packet loss") {
-		t.Error(out)
+	for range 3 { // one by one: for the last of several, ping waits only twice as long as the others took
+		w.a.mustRun("ping", "-c", "1", "-W", "30", w.b.ip4.String())
 	}
 	balanced(t, w.line.Stats())
 }

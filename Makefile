@@ -37,10 +37,10 @@ test: bootstrap ## all tests that this machine's kernel can run
 	@$(MAKE) --no-print-directory --keep-going unit e2e
 
 unit: # the packages' own tests
-	@$(GO) test $(AS_ROOT) -timeout 20m $$($(GO) list ./... | grep -vE '/test/(e2e|bench)$$')
+	@$(GO) test $(AS_ROOT) -timeout 40m $$($(GO) list ./... | grep -vE '/test/(e2e|bench)$$')
 
 e2e: build # the program from outside
-	@$(GO) test $(AS_ROOT) -count 1 -timeout 25m ./test/e2e
+	@$(GO) test $(AS_ROOT) -count 1 -timeout 40m ./test/e2e
 
 test-vm: bootstrap ## the tests that need a full kernel, in virtual machines
 	@$(MAKE) --no-print-directory build

@@ -34,7 +34,7 @@ type Info struct {
 	Created  time.Time          `json:"created"`
 	Topology *topology.Topology `json:"topology" doc:"Resolved: with all that was assigned"`
 	Wires    []WireInfo         `json:"wires" doc:"How each link is made, in the order of topology.links"`
-	Dead     []string           `json:"dead,omitempty" doc:"Programs of the lab that have ended by themselves: routing daemons, controllers; apply starts them again"`
+	Dead     []string           `json:"dead,omitempty" doc:"Programs of the lab that have ended by themselves: routing daemons and controllers, which apply starts again, and Open vSwitch"`
 	Devices  map[string]string  `json:"devices,omitempty" doc:"How the kernel is used: netem or delay line, Open vSwitch's datapath"`
 }
 
@@ -221,11 +221,14 @@ func (d *daemon) apply(r ApplyRequest) (out ApplyResult, err error) {
 	if err := problems.Err(); err != nil {
 		return out, err
 	}
-	if err := errors.Join(foreign.Check(t).Err(), routerd.Check(t)); err != nil {
+	if err := errors.Join(foreign.Check(t).Err(), routerd.Check(t), local.Check(t)); err != nil {
 		return out, err
 	}
 	out.Changes = []string{}
 	return out, d.change(func(ctx context.Context) error {
+		if err := d.local.CheckSwitches(); err != nil {
+			return err
+		}
 		changes := topology.Diff(d.local.Topology, t)
 		out.Same = len(d.local.Topology.Nodes) + len(d.local.Topology.Links)
 		for _, c := range changes {
@@ -244,15 +247,10 @@ func (d *daemon) apply(r ApplyRequest) (out ApplyResult, err error) {
 		if r.DryRun || len(out.Changes) == 0 {
 			return nil
 		}
-		if err := d.startController(t); err != nil {
-			return err
-		}
-		started, err := d.startPrograms(ctx, t)
+		started, err := d.turnInto(ctx, t)
 		if err != nil {
-			return errors.Join(err, d.endPrograms(d.local.Topology))
-		}
-		if err := errors.Join(d.local.Apply(ctx, t, d.progress.stage), d.endPrograms(d.local.Topology)); err != nil {
-			return err
+			is := d.local.Topology
+			return errors.Join(err, d.endPrograms(is), d.startController(is), d.reloadPrograms(is))
 		}
 		if len(dead) > 0 {
 			err = d.local.Heal()
@@ -262,6 +260,20 @@ func (d *daemon) apply(r ApplyRequest) (out ApplyResult, err error) {
 		}
 		return err
 	})
+}
+
+// turnInto makes the lab another topology, with its controllers, and says whether it started controllers of others.
+func (d *daemon) turnInto(ctx context.Context, t *topology.Topology) (started bool, err error) {
+	if err := d.startController(t); err != nil {
+		return false, err
+	}
+	if started, err = d.startPrograms(ctx, t); err != nil {
+		return started, err
+	}
+	if err := d.local.Apply(ctx, t, d.progress.stage); err != nil {
+		return started, err
+	}
+	return started, d.endPrograms(t)
 }
 
 // LinkRequest asks for a change of a link.
@@ -294,6 +306,7 @@ type PingResult struct {
 }
 
 func (d *daemon) serveProgress(w http.ResponseWriter, r *http.Request) {
+	d.followOnce.Do(func() { close(d.followed) })
 	follow := r.URL.Query().Get("follow") != ""
 	encode := streamJSON(w)
 	var last time.Time

@@ -46,8 +46,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// startLab brings a lab up by a daemon of its own and takes it down after the test.
-func startLab(t *testing.T, name, spec string) State {
+// newState is the state of a lab that is to be brought up, in a run directory of the test's own.
+func newState(t *testing.T, name, spec string) State {
 	t.Helper()
 	if os.Getuid() != 0 {
 		t.Skip("needs root")
@@ -66,7 +66,13 @@ func startLab(t *testing.T, name, spec string) State {
 	if resolved == nil {
 		t.Fatal(problems)
 	}
-	s := State{Name: name, Status: Starting, Version: version.Version, Source: spec, Target: "local", Owner: os.Getuid(), Created: time.Now(), Topology: resolved}
+	return State{Name: name, Status: Starting, Version: version.Version, Source: spec, Target: "local", Owner: os.Getuid(), Created: time.Now(), Topology: resolved}
+}
+
+// startLab brings a lab up by a daemon of its own and takes it down after the test.
+func startLab(t *testing.T, name, spec string) State {
+	t.Helper()
+	s := newState(t, name, spec)
 	if err := errors.Join(os.MkdirAll(Dir(name), 0o755), s.Save()); err != nil {
 		t.Fatal(err)
 	}

@@ -40,12 +40,16 @@ type daemon struct {
 	resumed bool // from a daemon that has died
 
 	changing sync.Mutex // one change of the lab at a time
+	half     error      // of a change that could not be undone; guarded by changing
 	progress *progressLog
 	ctx      context.Context // ends when the lab is to go down
 	cancel   context.CancelFunc
 	schedule sync.WaitGroup
 	gone     chan struct{} // closed when the lab is down and the daemon is to end
 	exitOnce sync.Once
+
+	followed   chan struct{} // closed when somebody reads the progress
+	followOnce sync.Once
 
 	removed   bool // nothing is left; guarded by changing
 	closeOnce sync.Once
@@ -57,7 +61,7 @@ const DaemonCommand = "__daemon"
 // RunDaemon brings up the lab whose state stands in its directory, or resumes it where it was up already, and owns it
 // until it is down.
 func RunDaemon(name string) error {
-	state, err := Load(name)
+	state, err := read(name)
 	if err != nil {
 		return err
 	}
@@ -67,12 +71,12 @@ func RunDaemon(name string) error {
 	}
 	state.Version = version.Version
 	state.PID, state.PIDStart = os.Getpid(), process.Started(os.Getpid())
-	d := &daemon{state: state, resumed: resumed, watched: map[string]int{}, progress: newProgressLog(), gone: make(chan struct{})}
+	d := &daemon{state: state, resumed: resumed, watched: map[string]int{}, progress: newProgressLog(), gone: make(chan struct{}), followed: make(chan struct{})}
 	listener, err := d.listen() // who sees in the state that there is a daemon can ask it
 	if err != nil {
 		return err
 	}
-	if err := state.Save(); err != nil {
+	if err := errors.Join(state.Save(), unlock()); err != nil {
 		return err
 	}
 	// Taken and dropped, not ignored: what is ignored here, the nodes' programs would ignore, too.
@@ -94,6 +98,16 @@ func RunDaemon(name string) error {
 	return nil
 }
 
+// unlock lets go of the lab's lock, which is the standard input of a daemon that starts: from now on it can be found by the state.
+func unlock() error {
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		return err
+	}
+	defer null.Close()
+	return unix.Dup3(int(null.Fd()), unix.Stdin, 0)
+}
+
 // listen opens the socket, for root and the lab's owner only.
 func (d *daemon) listen() (net.Listener, error) {
 	socket := d.state.Socket()
@@ -104,6 +118,7 @@ func (d *daemon) listen() (net.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", socket, err)
 	}
+	l.(*net.UnixListener).SetUnlinkOnClose(false) // when this daemon ends, it may be that of another
 	if err := os.Chown(socket, d.state.Owner, -1); err != nil {
 		return nil, err
 	}
@@ -175,6 +190,7 @@ func (d *daemon) up() {
 		if d.ctx.Err() != nil {
 			err = errors.New("interrupted")
 		}
+		d.waitFollowed()
 		if undo := d.remove(); undo != nil {
 			err = fmt.Errorf("%w; and undoing it failed: %w (trivet down tries again)", err, undo)
 		}
@@ -184,6 +200,17 @@ func (d *daemon) up() {
 	}
 	d.state.UpSince = time.Now()
 	d.isUpNow()
+}
+
+// firstFollow is how long a lab that has failed waits for who started it to ask why: without the socket nobody can.
+const firstFollow = 10 * time.Second
+
+func (d *daemon) waitFollowed() {
+	select {
+	case <-d.followed:
+	case <-d.ctx.Done(): // nobody need be told
+	case <-time.After(firstFollow):
+	}
 }
 
 // isUpNow ends coming up.
@@ -290,6 +317,11 @@ func (d *daemon) down(progress local.Progress) error {
 	defer d.changing.Unlock()
 	if d.removed { // coming up has failed, and taken back what there was
 		return nil
+	}
+	select {
+	case <-d.gone: // resuming has failed, or taking back what there was
+		return errors.New("it ends just now")
+	default:
 	}
 	if d.state.Status == Up || d.resumed && d.local != nil {
 		d.state.Status = Stopping
@@ -457,9 +489,19 @@ func (d *daemon) change(f func(context.Context) error) error {
 	if d.state.Status != Up {
 		return errors.New("the lab is not up yet")
 	}
+	if d.half != nil {
+		return fmt.Errorf("an earlier change has failed: %w", d.half)
+	}
+	if err := d.state.beginChange(); err != nil {
+		return fmt.Errorf("nothing was changed: %w", err)
+	}
 	err := f(d.ctx)
 	d.state.Topology, d.state.Dead = d.local.Topology, d.dead()
-	return errors.Join(err, d.state.Save())
+	if errors.Is(err, local.ErrHalf) {
+		d.half = err
+		return err
+	}
+	return errors.Join(err, d.state.endChange())
 }
 
 // Owner is the user who asked: who called sudo, or who runs the program.

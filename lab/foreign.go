@@ -82,6 +82,17 @@ func (d *daemon) startPrograms(ctx context.Context, t *topology.Topology) (start
 	return started, nil
 }
 
+// reloadPrograms tells the controllers of others that run of a topology.
+func (d *daemon) reloadPrograms(t *topology.Topology) error {
+	var errs []error
+	for _, p := range d.programs {
+		if p.alive() {
+			errs = append(errs, p.reload(t))
+		}
+	}
+	return errors.Join(errs...)
+}
+
 func (d *daemon) startProgram(p *program, t *topology.Topology) (err error) {
 	places := foreign.PlacesOf(d.state.Owner)
 	found, err := p.Find(places)

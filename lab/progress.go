@@ -45,7 +45,7 @@ func (l *progressLog) add(p Progress) {
 	defer l.mu.Unlock()
 	if n := len(l.steps); p.Stage != "" && n > 0 && l.steps[n-1].Stage == p.Stage && l.steps[n-1].Done < p.Done {
 		l.steps[n-1] = p // only the latest count of a stage matters
-	} else if n < maxProgress {
+	} else if n < maxProgress || p.End { // who follows waits for the end
 		l.steps = append(l.steps, p)
 	}
 	close(l.change)

@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
-
-	"golang.org/x/sys/unix"
+	"slices"
 
 	"trivet.dev/trivet/target/local"
 )
@@ -17,21 +15,29 @@ func (s State) Cure() string {
 	if s.Left == Up {
 		return fmt.Sprintf("the daemon of lab %s has died; packets flow as they did. Go on with it:  sudo trivet resume %s   or take it down:  sudo trivet down %s", s.Name, s.Name, s.Name)
 	}
+	if s.Left == Changing {
+		return fmt.Sprintf("the daemon of lab %s has died in the middle of a change; take the lab down:  sudo trivet down %s   and bring it up again", s.Name, s.Name)
+	}
 	return fmt.Sprintf("the daemon of lab %s has died before the lab was up, or while it went down; clean it up:  sudo trivet down %s", s.Name, s.Name)
+}
+
+// CureDead says what is to be done where programs of a lab have ended by themselves.
+func CureDead(dead []string) string {
+	if slices.Contains(dead, local.OpenVSwitch) {
+		return "take the lab down, then bring it up again"
+	}
+	return "trivet apply FILE starts them again"
 }
 
 // Resume starts a daemon for a lab whose daemon has died, and returns when that has taken over. After an error the lab
 // is as it was.
 func Resume(ctx context.Context, name string, each func(Progress)) (*Client, error) {
-	lock, err := os.OpenFile(filepath.Join(Dir(name), "resume.lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	mine, err := lock(ctx, name)
 	if err != nil {
 		return nil, err
 	}
-	defer lock.Close() // and with it the lock ends
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		return nil, fmt.Errorf("lab %s is being resumed already", name)
-	}
-	state, err := Load(name)
+	defer mine.Close()
+	state, err := read(name)
 	switch {
 	case err != nil:
 		return nil, err
@@ -44,10 +50,11 @@ func Resume(ctx context.Context, name string, each func(Progress)) (*Client, err
 		return nil, err
 	}
 	_ = os.Remove(state.Socket()) // that of the dead one
-	daemon, err := startDaemon(name)
+	daemon, err := startDaemon(name, mine)
 	if err != nil {
 		return nil, err
 	}
+	mine.Close() // the daemon has it
 	client, err := waitForDaemon(state, daemon)
 	if err != nil {
 		return nil, err

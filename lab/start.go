@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 
 	"trivet.dev/trivet/controller/foreign"
 	"trivet.dev/trivet/datapath/routerd"
+	"trivet.dev/trivet/internal/dirlock"
 	"trivet.dev/trivet/target/local"
 	"trivet.dev/trivet/topology"
 )
@@ -31,55 +33,102 @@ func Supported(t *topology.Topology) error {
 	return append(p, foreign.Check(t)...).Err()
 }
 
-// Installed says which programs a resolved topology needs that this machine does not have.
+// Installed says what a resolved topology needs, programs and cores, that this machine does not have.
 func Installed(t *topology.Topology) error {
 	if err := foreign.Installed(t, foreign.PlacesOf(Owner())); err != nil {
 		return err
 	}
-	return routerd.Check(t)
+	return errors.Join(routerd.Check(t), local.Check(t))
 }
 
 // Start brings a lab up: it starts its daemon, which outlives this process and its terminal, and follows it until the
 // lab is up or has failed. Where it fails or ctx ends, what there is is taken back; the error says it where something
 // is left.
 func Start(ctx context.Context, state State, each func(Progress)) (*Client, error) {
-	dir := Dir(state.Name)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, err
-	}
-	if err := state.Save(); err != nil {
-		return nil, err
-	}
-	daemon, err := startDaemon(state.Name)
+	daemon, err := state.begin(ctx)
 	if err != nil {
-		return nil, errors.Join(err, os.RemoveAll(dir))
+		return nil, err
 	}
 	client, err := waitForDaemon(state, daemon)
 	if err != nil {
-		return nil, err
+		return nil, state.failed(err)
 	}
-	interrupted := context.AfterFunc(ctx, func() { // a lab is whole or gone: Ctrl-C takes back what there is
+	undone := make(chan struct{})
+	whole := context.AfterFunc(ctx, func() { // a lab is whole or gone: Ctrl-C takes back what there is
+		defer close(undone)
 		_ = client.Down(context.Background(), func(Progress) {})
 	})
-	defer interrupted()
-	if err := client.Follow(context.Background(), each); err != nil {
-		if ctx.Err() != nil {
-			err = errors.New("interrupted") // the daemon may have gone before it could say so
-		}
+	err = client.Follow(context.Background(), each)
+	if !whole() {
+		<-undone
+		err = errors.New("interrupted") // also where the lab was up before that
+	}
+	if err != nil {
 		select {
 		case <-daemon:
 		case <-time.After(5 * time.Second):
 		}
-		if _, gone := Load(state.Name); !errors.Is(gone, ErrNone) {
-			return nil, fmt.Errorf("%w\n  something is left of the lab; clean it up:  trivet down %s", err, state.Name)
-		}
-		return nil, fmt.Errorf("%w\nnothing is left of the lab", err)
+		return nil, state.failed(err)
 	}
 	return client, nil
 }
 
-// startDaemon starts the lab's daemon.
-func startDaemon(name string) (<-chan error, error) {
+// begin makes the lab's directory, which nobody else must have made, and starts its daemon.
+func (s State) begin(ctx context.Context) (<-chan error, error) {
+	run, err := dirlock.Make(RunDir())
+	if err != nil {
+		return nil, err
+	}
+	err = os.Mkdir(Dir(s.Name), 0o755)
+	run.Close()
+	if errors.Is(err, os.ErrExist) {
+		return nil, fmt.Errorf("a lab %s is there already; choose another name, or take it down:  trivet down %s", s.Name, s.Name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	mine, err := lock(ctx, s.Name)
+	if errors.Is(err, ErrNone) {
+		return nil, fmt.Errorf("lab %s was taken down before it began", s.Name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer mine.Close()
+	if err := s.Save(); err != nil {
+		return nil, errors.Join(err, discard(s.Name))
+	}
+	daemon, err := startDaemon(s.Name, mine)
+	if err != nil {
+		return nil, errors.Join(err, discard(s.Name))
+	}
+	return daemon, nil
+}
+
+// discard removes the directory of a lab of which there is nothing else. The caller has its lock.
+func discard(name string) error {
+	err := os.RemoveAll(Dir(name))
+	dirlock.Remove(RunDir())
+	return err
+}
+
+// failed says with why a lab is not up whether something is left of it. What its daemon has not begun is removed.
+func (s State) failed(why error) error {
+	if mine, err := lock(context.Background(), s.Name); err == nil {
+		if now, err := read(s.Name); err == nil && now.PID == 0 && now.Created.Equal(s.Created) {
+			why = errors.Join(why, discard(s.Name))
+		}
+		mine.Close()
+	}
+	if _, gone := Load(s.Name); !errors.Is(gone, ErrNone) {
+		return fmt.Errorf("%w\n  something is left of the lab; clean it up:  trivet down %s", why, s.Name)
+	}
+	return fmt.Errorf("%w\nnothing is left of the lab", why)
+}
+
+// startDaemon starts a daemon for a lab whose lock the caller has, and which the daemon has then, too, until it can be found by the
+// lab's state. The channel gives how the daemon ends.
+func startDaemon(name string, lock *os.File) (<-chan error, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -90,13 +139,16 @@ func startDaemon(name string) (<-chan error, error) {
 	}
 	defer log.Close()
 	cmd := exec.Command(self, DaemonCommand, name)
-	cmd.Stdout, cmd.Stderr, cmd.Dir = log, log, "/"
+	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.Dir = lock, log, log, "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start the lab's daemon: %w", err)
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
+	go func() {
+		ended <- cmd.Wait()
+		close(ended)
+	}()
 	return ended, nil
 }
 
@@ -109,8 +161,11 @@ func waitForDaemon(state State, ended <-chan error) (*Client, error) {
 		}
 		select {
 		case err := <-ended:
+			if err == nil {
+				return nil, errors.New("the lab's daemon has ended before it could be asked why: another command may have taken the lab down")
+			}
 			log, _ := os.ReadFile(filepath.Join(Dir(state.Name), "daemon.log"))
-			return nil, fmt.Errorf("the lab's daemon ended at once: %w\n%s", err, log)
+			return nil, fmt.Errorf("the lab's daemon ended at once: %w\n%s", err, bytes.TrimSpace(log))
 		case <-time.After(2 * time.Millisecond):
 		}
 	}
@@ -119,24 +174,53 @@ func waitForDaemon(state State, ended <-chan error) (*Client, error) {
 // Stop takes a lab down in whatever state it is. It asks the daemon, and does it itself, which needs root, where
 // the daemon cannot.
 func (s State) Stop(ctx context.Context, each func(Progress)) error {
-	err := errors.New("no daemon")
+	why := errors.New("no daemon")
 	if s.Alive() {
-		if err = NewClient(s).Down(ctx, each); err == nil {
-			err = s.WaitDaemon()
+		if why = NewClient(s).Down(ctx, each); why == nil {
+			why = s.WaitDaemon()
+		}
+		if why == nil {
+			return nil
 		}
 	}
-	if err == nil {
-		return nil
+	mine, err := lock(ctx, s.Name) // a daemon that starts can be asked soon
+	if errors.Is(err, ErrNone) {   // somebody else was asked, too, and the answer got lost
+		return s.endDaemon()
 	}
-	if _, gone := Load(s.Name); errors.Is(gone, ErrNone) {
-		return nil // somebody else was asked, too, and the answer got lost
+	if err != nil {
+		return err
+	}
+	defer mine.Close()
+	now, err := read(s.Name)
+	if err != nil {
+		return err
+	}
+	if now.Alive() && (now.PID != s.PID || now.PIDStart != s.PIDStart) {
+		mine.Close()
+		return now.Stop(ctx, each)
 	}
 	if os.Geteuid() != 0 {
-		return fmt.Errorf("the daemon of lab %s cannot take it down (%w); as root it can be done without:  sudo trivet down %s", s.Name, err, s.Name)
+		return fmt.Errorf("the daemon of lab %s cannot take it down (%w); as root it can be done without:  sudo trivet down %s", s.Name, why, s.Name)
 	}
+	return now.removeWithout(each)
+}
+
+// endDaemon waits for the end of a daemon whose lab is gone, and ends one that does not.
+func (s State) endDaemon() error {
+	err := s.WaitDaemon()
+	if err != nil && os.Geteuid() == 0 {
+		return s.KillDaemon()
+	}
+	return err
+}
+
+// removeWithout takes a lab down without its daemon. The caller has its lock.
+func (s State) removeWithout(each func(Progress)) error {
 	if err := s.KillDaemon(); err != nil {
 		return err
 	}
+	s.Status = Stopping
+	_ = s.Save() // so that nobody resumes half a lab; on a full disk it goes without
 	return local.Remove(s.Name, Dir(s.Name), func(stage string, done, total int) {
 		each(Progress{Time: time.Now(), Stage: stage, Done: done, Total: total})
 	})

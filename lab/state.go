@@ -4,6 +4,8 @@
 package lab
 
 import (
+	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,6 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"trivet.dev/trivet/internal/dirlock"
 	"trivet.dev/trivet/internal/process"
 	"trivet.dev/trivet/topology"
 )
@@ -37,6 +40,8 @@ const (
 	Stopping Status = "stopping"
 	// Orphaned is a lab whose daemon has died: packets flow as they did, but nobody answers for it.
 	Orphaned Status = "orphaned"
+	// Changing is Up in the middle of a change.
+	Changing Status = "changing"
 )
 
 // State is what stands on disk about a lab. It is written before anything it speaks of is made.
@@ -110,11 +115,68 @@ func (s State) Save() error {
 	return os.Rename(file+".new", file)
 }
 
+// changingFile is there while the lab is not what its state says: from before a change until that is written.
+func changingFile(name string) string { return filepath.Join(Dir(name), "changing") }
+
+// beginChange notes that what is on disk of the lab does not hold any more.
+func (s State) beginChange() error {
+	return os.WriteFile(changingFile(s.Name), []byte("a change of the lab began, and has not ended\n"), 0o600)
+}
+
+// endChange writes what the lab is now.
+func (s State) endChange() error {
+	if err := s.Save(); err != nil {
+		return fmt.Errorf("what is changed could not be written down: %w", err)
+	}
+	return os.Remove(changingFile(s.Name))
+}
+
 // ErrNone is that there is no such lab, or none at all.
 var ErrNone = errors.New("there is no lab")
 
-// Load reads a lab's state; a lab whose daemon has died is Orphaned.
+// Load reads a lab's state; a lab whose daemon has died is Orphaned, but not one that somebody just starts, resumes or takes down.
 func Load(name string) (State, error) {
+	s, err := read(name)
+	if err != nil || s.Status != Orphaned {
+		return s, err
+	}
+	lock, err := dirlock.Lock(Dir(name), unix.LOCK_SH|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		s.Status = cmp.Or(s.Left, Starting)
+		return s, nil
+	}
+	if err == nil {
+		defer lock.Close()
+	}
+	return read(name) // its daemon may have written meanwhile that it is there
+}
+
+// startTime is how long others wait until who starts a lab, resumes it or removes it has come so far that it can be asked.
+const startTime = time.Minute
+
+// lock waits until nobody starts a daemon for the lab, or removes the lab without one. Who holds the lock may do that; it ends when
+// the file is closed in all processes that have it. The error is ErrNone where the lab is gone.
+func lock(ctx context.Context, name string) (*os.File, error) {
+	for end := time.Now().Add(startTime); ; {
+		f, err := dirlock.Lock(Dir(name), unix.LOCK_EX|unix.LOCK_NB)
+		switch {
+		case errors.Is(err, os.ErrNotExist):
+			return nil, fmt.Errorf("%w %q", ErrNone, name)
+		case !errors.Is(err, unix.EWOULDBLOCK):
+			return f, err
+		case time.Now().After(end):
+			return nil, fmt.Errorf("another command starts lab %s, resumes it or takes it down, and does not get on", name)
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+// read reads a lab's state; a lab without a daemon is Orphaned.
+func read(name string) (State, error) {
 	s := State{Name: name}
 	if !NamePattern.MatchString(name) {
 		return s, fmt.Errorf("%w %q", ErrNone, name)
@@ -138,6 +200,9 @@ func Load(name string) (State, error) {
 	}
 	if !s.Alive() {
 		s.Left, s.Status = s.Status, Orphaned
+		if _, err := os.Stat(changingFile(name)); err == nil && s.Left == Up {
+			s.Left = Changing
+		}
 	}
 	return s, nil
 }
@@ -202,15 +267,17 @@ func (s State) Alive() bool {
 	return s.PID != 0 && process.Started(s.PID) == s.PIDStart
 }
 
-// KillDaemon ends the daemon, if it runs, and waits until it is gone.
+// KillDaemon ends the daemon, if it runs, and waits until it is gone, with all that it holds.
 func (s State) KillDaemon() error {
-	if !s.Alive() {
-		return nil
+	if s.Alive() {
+		if err := unix.Kill(s.PID, unix.SIGKILL); err != nil && s.Alive() {
+			return fmt.Errorf("end the daemon of lab %s (process %d): %w", s.Name, s.PID, err)
+		}
+		if err := s.WaitDaemon(); err != nil {
+			return err
+		}
 	}
-	if err := unix.Kill(s.PID, unix.SIGKILL); err != nil {
-		return fmt.Errorf("end the daemon of lab %s (process %d): %w", s.Name, s.PID, err)
-	}
-	return s.WaitDaemon()
+	return s.waitDead()
 }
 
 // waitDead waits until a daemon that is dead has let go of its files and devices: a process is a zombie when its first

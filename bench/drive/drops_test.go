@@ -69,11 +69,12 @@ for i in range(2000):
 func TestUnwanted(t *testing.T) {
 	t.Parallel()
 	needs(t, "python3")
-	i, _ := bring(t, `
+	i, probes := bring(t, `
 topology: linear,2
 lab: {datapath: bridge, controller: none}
-probes: [ping: {from: h1, to: h2}]
+probes: [ping: {from: h1, to: h2, count: 2, interval: 5ms}]
 `)
+	run(t, i, probes["ping"]) // no packet waits for an address to be known
 	drops, said := watched(t, i, func() {
 		shell(t, i, "h2", `import os, socket, sys
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)

@@ -55,7 +55,7 @@ probes:
 	}
 	o, v = run(t, i, probes["full"])
 	sums(t, o, v)
-	if got := v["throughput h2 h4"][0] * 1514 / 1472; got > 1.1*10e6 { // a burst may go at once
+	if got := v["throughput h2 h4"][0] * 1514 / 1472; got > 1.3*10e6 { // a burst may go at once, and what a stalled machine has kept
 		t.Errorf("a link of 10 Mbit/s carried %.4g", got)
 	}
 	for _, name := range []string{"flow_setup", "hosts"} {

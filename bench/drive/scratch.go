@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"trivet.dev/trivet/internal/dirlock"
 	"trivet.dev/trivet/lab"
 )
 
@@ -19,13 +20,18 @@ func clearScratch(pattern string) error {
 		errs = append(errs, os.RemoveAll(dir))
 	}
 	if len(left) > 0 {
-		_ = os.Remove(lab.RunDir()) // as the last lab does: only where nothing else is in it
+		dirlock.Remove(lab.RunDir()) // as the last lab does: only where nothing else is in it
 	}
 	return errors.Join(append(errs, err)...)
 }
 
 // scratch makes a directory for files of the probe, which removes it. What is left goes with the lab, or by Driver.Clean.
 func (b *bed) scratch() (string, error) {
+	run, err := dirlock.Make(lab.RunDir()) // others may just remove it
+	if err != nil {
+		return "", err
+	}
+	defer run.Close()
 	dir := scratchOf(b.name)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err

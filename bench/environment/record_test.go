@@ -3,6 +3,7 @@ package environment
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -144,7 +145,7 @@ func TestOffloads(t *testing.T) {
 			t.Skip("needs root, ip and ethtool")
 		}
 	}
-	const ns = "trivet-environment-test"
+	ns := fmt.Sprint("trivet-environment-", os.Getpid())
 	run := func(words ...string) string {
 		out, err := exec.Command(words[0], words[1:]...).CombinedOutput()
 		if err != nil {

@@ -111,7 +111,7 @@ func newBench(t *testing.T, text, path string, resume bool) *bench {
 		t.Fatal(err)
 	}
 	b := &bench{t: t, driver: &shell{root: t.TempDir()}, path: path}
-	b.Runner = &Runner{Plan: p, Driver: b.driver, Writer: w, Before: before, Grace: 200 * time.Millisecond,
+	b.Runner = &Runner{Plan: p, Driver: b.driver, Writer: w, Before: before, Grace: 2 * time.Second,
 		Say:      func(format string, args ...any) { b.said = append(b.said, fmt.Sprintf(format, args...)) },
 		Progress: func(p Progress) { b.steps = append(b.steps, p) }}
 	return b
@@ -197,7 +197,7 @@ order: given
 func TestSchedule(t *testing.T) {
 	b := newBench(t, `
 topology: linear,1
-probes: [sh: {run: "sh -c 'echo 1; for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do test -e event && echo 2 && break; sleep 0.1; done; true'"}]
+probes: [sh: {run: "sh -c 'echo 1; n=20; test -e warm && n=600; touch warm; for i in $(seq $n); do test -e event && echo 2 && break; sleep 0.1; done; true'"}]
 schedule: [at 100ms: s1 -- h1 down, at 1h: kill s1]
 warm_up: 1
 repetitions: 2
@@ -231,14 +231,14 @@ lab: {controller: "${c}"}
 factors:
   c: [broken, good]
   what:
-    exits: {run: "sh -c 'echo 7; exit 3'"}
-    silent: {run: "true"}
-    long: {run: "sleep 60"}
-    hangs: {run: hang}
-    fine: {run: "echo 1"}
+    exits: {run: "sh -c 'echo 7; exit 3'", timeout: 60s}
+    silent: {run: "true", timeout: 60s}
+    long: {run: "sleep 60", timeout: 300ms}
+    hangs: {run: hang, timeout: 300ms}
+    fine: {run: "echo 1", timeout: 60s}
 skip: [{c: broken, what: [silent, long, hangs, fine]}]
 probes:
-  - sh: {name: one, run: "${what.run}", timeout: 1500ms}
+  - sh: {name: one, run: "${what.run}", timeout: "${what.timeout}"}
   - sh: {name: two, run: "echo 2"}
 order: given
 `, filepath.Join(t.TempDir(), "a.jsonl"), false)

@@ -27,12 +27,12 @@ func refused(t *testing.T, err error, words ...string) {
 // until it is deleted; and that the list is what the switch has.
 func TestAddAndDeleteFlow(t *testing.T) {
 	b := newBed(t, "linear,2", "", "")
-	if got := b.ping("h1", "h2"); !got["h2"] {
+	if got := b.ping("h1", "h2", 1); !got["h2"] {
 		t.Fatal("the network does not forward")
 	}
 	f, err := b.AddFlow(ctx, FlowRequest{Switch: "s1", Flow: "priority=100,ip,nw_dst=" + b.host("h2").Addresses[0].Addr().String() + ",actions=drop"})
 	b.must(err)
-	if got := b.ping("h1", "h2"); got["h2"] {
+	if got := b.ping("h1", "h2", 0); got["h2"] {
 		t.Error("the entry drops nothing")
 	}
 	list, err := b.Flows(ctx, "s1")
@@ -51,7 +51,7 @@ func TestAddAndDeleteFlow(t *testing.T) {
 	}
 	_, err = b.DeleteFlow(ctx, f.ID)
 	b.must(err)
-	if got := b.ping("h1", "h2"); !got["h2"] {
+	if got := b.ping("h1", "h2", 1); !got["h2"] {
 		t.Error("the entry drops after it was deleted")
 	}
 	_, err = b.DeleteFlow(ctx, f.ID)

@@ -156,8 +156,9 @@ func (b *bed) edges() bool {
 // host returns the interface of a host.
 func (b *bed) host(name string) *builtin.MapInterface { return b.c.Map().Node(name).Interfaces[0] }
 
-// ping lets a host send an echo request, and returns who gets it within a time in which nothing more comes.
-func (b *bed) ping(from, to string) map[string]bool {
+// ping lets a host send an echo request, waits until so many hosts have got it, and then for a time in which
+// nothing more comes, and returns who got it.
+func (b *bed) ping(from, to string, hosts int) map[string]bool {
 	b.t.Helper()
 	src, dst := b.host(from), b.host(to)
 	mac := dst.MAC
@@ -167,6 +168,10 @@ func (b *bed) ping(from, to string) map[string]bool {
 	b.send(from, echoRequest(src.MAC, mac, src.Addresses[0].Addr(), dst.Addresses[0].Addr()))
 	got := map[string]bool{}
 	for {
+		patience := 300 * time.Millisecond
+		if len(got) < hosts {
+			patience = time.Minute
+		}
 		select {
 		case a := <-b.arrived:
 			if etherType := binary.BigEndian.Uint16(a.frame[12:]); etherType == openflow.EthTypeIPv4 {
@@ -174,7 +179,7 @@ func (b *bed) ping(from, to string) map[string]bool {
 			} else if etherType == openflow.EthTypeARP && a.frame[21] == 1 {
 				b.answerARP(a)
 			}
-		case <-time.After(300 * time.Millisecond):
+		case <-time.After(patience):
 			return got
 		}
 	}

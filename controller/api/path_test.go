@@ -27,7 +27,7 @@ func TestPathOfLearning(t *testing.T) {
 	for _, w := range p.Ways {
 		flooded[w.End] = true
 	}
-	if got := b.ping("h1", "h3"); fmt.Sprint(got) != fmt.Sprint(flooded) || len(got) != 3 {
+	if got := b.ping("h1", "h3", 3); fmt.Sprint(got) != fmt.Sprint(flooded) || len(got) != 3 {
 		t.Errorf("flooded to %v, path says %v", got, flooded)
 	}
 	if p.Arrives != "yes" || !p.Ways[0].Arrives || p.Ways[0].names() != "s1 s2 s3" || !strings.Contains(strings.Join(p.Why, ";"), "flooded along the spanning tree") {
@@ -38,7 +38,7 @@ func TestPathOfLearning(t *testing.T) {
 	}
 	p, err = b.Path(ctx, PathQuery{From: "h1", To: "h3"})
 	b.must(err)
-	if got := b.ping("h1", "h3"); len(got) != 1 || !got["h3"] {
+	if got := b.ping("h1", "h3", 1); len(got) != 1 || !got["h3"] {
 		t.Errorf("the packet has come to %v", got)
 	}
 	if len(p.Ways) != 1 || p.Ways[0].names() != "s1 s2 s3" || p.Ways[0].Hops[1].Entries[1].App != "learning" || p.Ways[0].Hops[1].Out != "s2-eth3" {
@@ -75,7 +75,7 @@ func TestPathOfRouting(t *testing.T) {
 	if why := p.Why[0]; !strings.Contains(why, "by shortest path, cost 3, via r2 or r4 (2 of equal cost)") {
 		t.Errorf("why: %s", why)
 	}
-	if got := b.ping("h1", "h3"); len(got) != 1 || !got["h3"] {
+	if got := b.ping("h1", "h3", 1); len(got) != 1 || !got["h3"] {
 		t.Errorf("the packet has come to %v", got)
 	}
 	b.wait("the neighbour's entry is there", func() bool {

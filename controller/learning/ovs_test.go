@@ -302,8 +302,8 @@ func TestOpenVSwitchHosts(t *testing.T) {
 	for _, i := range []int{1, 3} {
 		address := netip.MustParseAddr(fmt.Sprintf("10.0.0.%d", i))
 		h, ok := l.found.HostOf(address)
-		for limit := time.Now().Add(20*time.Second); !ok && time.Now().Before(limit); h, ok = l.found.HostOf(address) { // packets come to the controller as copies
-			time.Sleep(10 * time.Millisecond)
+		for limit := time.Now().Add(patience); !ok && time.Now().Before(limit); h, ok = l.found.HostOf(address) {
+			time.Sleep(10 * time.Millisecond) // the controller gets copies of packets, which nobody waits for
 		}
 		mac := strings.TrimSpace(sh(t, "ip", "netns", "exec", l.hosts[i-1], "cat", "/sys/class/net/eth0/address"))
 		if !ok || h.Switch != uint64(i) || h.Port != 1 || h.MAC.String() != mac {

@@ -55,7 +55,7 @@ func (a *app) inspect() *cobra.Command {
 func (a *app) showInfo(info lab.Info) {
 	a.say("%s  %s · %s", info.Name, info.State, describe(info.Topology))
 	if len(info.Dead) > 0 {
-		a.say("have ended: %s; trivet apply FILE starts them again", strings.Join(info.Dead, ", "))
+		a.say("have ended: %s; %s", strings.Join(info.Dead, ", "), lab.CureDead(info.Dead))
 	}
 	if how := info.Devices["impairment"]; how != "" {
 		a.say("impairments by %s", how)

@@ -136,12 +136,17 @@ func (c Cgroups) make(lab string, n *topology.Node) error {
 			return fmt.Errorf("make the cgroup of %s: %w", n.Name, err)
 		}
 	}
-	if n.CPU != (topology.CPU{}) {
+	return c.set(lab, &topology.Node{}, n)
+}
+
+// set gives a node the limits that are others than those of old.
+func (c Cgroups) set(lab string, old, n *topology.Node) error {
+	if n.CPU != old.CPU {
 		if err := c.limit(lab, n); err != nil {
 			return fmt.Errorf("limit the CPU of %s: %w", n.Name, err)
 		}
 	}
-	if len(n.Cores) > 0 {
+	if !slices.Equal(n.Cores, old.Cores) {
 		if err := c.pin(lab, n); err != nil {
 			return fmt.Errorf("pin %s to cores: %w", n.Name, err)
 		}
@@ -157,15 +162,24 @@ func (c Cgroups) limit(lab string, n *topology.Node) error {
 	if n.CPU.Share > 0 {
 		cpus = float64(n.CPU.Share) * float64(runtime.NumCPU())
 	}
-	quota := max(1000, int64(cpus*float64(cpuPeriod.Microseconds())))
+	quota := strconv.FormatInt(max(1000, int64(cpus*float64(cpuPeriod.Microseconds()))), 10)
+	none := n.CPU == topology.CPU{}
 	switch {
 	case c.v2Has("cpu"):
 		if err := c.delegate(lab, "cpu"); err != nil {
 			return err
 		}
-		return writeFile(group(c.V2, lab, n.Name, "cpu.max"), fmt.Sprintf("%d %d", quota, cpuPeriod.Microseconds()))
+		if none {
+			quota = "max"
+		}
+		return writeFile(group(c.V2, lab, n.Name, "cpu.max"), fmt.Sprintf("%s %d", quota, cpuPeriod.Microseconds()))
 	case c.CPU != "":
-		return writeFile(group(c.CPU, lab, n.Name, "cpu.cfs_quota_us"), strconv.FormatInt(quota, 10))
+		if none {
+			quota = "-1"
+		}
+		return writeFile(group(c.CPU, lab, n.Name, "cpu.cfs_quota_us"), quota)
+	case none:
+		return nil
 	}
 	return errors.New("the machine mounts no cpu controller")
 }
@@ -181,14 +195,17 @@ func (c Cgroups) pin(lab string, n *topology.Node) error {
 		if err := c.delegate(lab, "cpuset"); err != nil {
 			return err
 		}
-		return writeFile(group(c.V2, lab, n.Name, "cpuset.cpus"), cores)
+		return writeFile(group(c.V2, lab, n.Name, "cpuset.cpus"), cores+"\n")
 	case c.CPUSet != "":
 		return c.pinV1(lab, n.Name, cores)
+	case cores == "":
+		return nil
 	}
 	return errors.New("the machine mounts no cpuset controller")
 }
 
-// pinV1 also gives each group on the way its memory nodes: version 1 takes no process without.
+// pinV1 also gives each group on the way its memory nodes: version 1 takes no process without. Without cores the node has
+// those of the machine.
 func (c Cgroups) pinV1(lab, node, cores string) error {
 	above := c.CPUSet
 	for _, path := range []string{group(c.CPUSet), group(c.CPUSet, lab), group(c.CPUSet, lab, node)} {
@@ -202,6 +219,9 @@ func (c Cgroups) pinV1(lab, node, cores string) error {
 			}
 		}
 		above = path
+	}
+	if cores == "" {
+		return nil
 	}
 	return writeFile(filepath.Join(above, "cpuset.cpus"), cores)
 }

@@ -14,23 +14,44 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Apply changes a running lab to a resolved topology, touching only what differs.
+// Apply changes a running lab to a resolved topology, touching only what differs. Where that fails the lab is made again
+// what it was; an error that is ErrHalf says that it is not.
 func (l *Lab) Apply(ctx context.Context, t *topology.Topology, progress Progress) error {
+	if err := l.CheckSwitches(); err != nil {
+		return err
+	}
 	if err := hurry(l.Dir); err != nil {
 		return err
 	}
 	defer func() { _ = relax(l.Dir) }()
-	s := l.plan(l.Topology, t)
-	if err := l.unplug(ctx, s); err != nil {
-		return err
+	old, s := l.Topology, l.plan(l.Topology, t)
+	err := l.bypass(ctx, s)
+	if err == nil {
+		err = l.take(ctx, s, progress)
 	}
-	if err := l.bypass(ctx, s); err != nil {
+	if err == nil {
+		return nil
+	}
+	undo := ctx.Err()
+	if undo == nil {
+		undo = l.undo(ctx, old, s, progress)
+	}
+	l.Topology = old
+	if undo != nil {
+		return fmt.Errorf("%w; %w: %w; take the lab down", err, ErrHalf, undo)
+	}
+	return fmt.Errorf("%w\nthe lab is as it was", err)
+}
+
+// take takes steps.
+func (l *Lab) take(ctx context.Context, s steps, progress Progress) error {
+	if err := l.unplug(ctx, s); err != nil {
 		return err
 	}
 	if err := l.takeAway(s); err != nil {
 		return err
 	}
-	l.Topology = t
+	l.Topology = s.new
 	if err := errors.Join(l.raiseLimits(), l.writeHosts()); err != nil {
 		return err
 	}
@@ -123,9 +144,12 @@ func (s steps) shaped() (n int) {
 	return n + len(s.setLinks)
 }
 
+// withoutProcesses says whether a node has no cgroup.
+func withoutProcesses(n *topology.Node) bool { return n.Kind == topology.Controller || n.RoutingNode() }
+
 func (l *Lab) addNodes(all, hosts []*topology.Node, done func()) error {
 	for _, n := range all {
-		if n.Kind == topology.Controller || n.RoutingNode() { // without processes
+		if withoutProcesses(n) {
 			continue
 		}
 		if err := l.Cgroups.make(l.Name, n); err != nil {
@@ -160,7 +184,10 @@ func (l *Lab) configure(s steps, done func()) error {
 	for _, c := range s.setNodes {
 		touched[c.new.Name] = true
 		old[c.new.Name] = c.old
-		if err := l.Cgroups.make(l.Name, c.new); err != nil {
+		if withoutProcesses(c.new) {
+			continue
+		}
+		if err := l.Cgroups.set(l.Name, c.old, c.new); err != nil {
 			return err
 		}
 	}

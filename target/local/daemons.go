@@ -96,8 +96,11 @@ func (l *Lab) runDaemons(t *topology.Topology, done func()) error {
 	})
 }
 
-// Dead lists the routing daemons that are to run and do not, as "ospfd of router r1".
+// Dead lists what is to run and does not: routing daemons, as "ospfd of router r1", and OpenVSwitch.
 func (l *Lab) Dead() (out []string) {
+	if l.ovsDead() {
+		out = append(out, OpenVSwitch)
+	}
 	routers := map[string]*topology.OSPFRouter{}
 	for _, r := range topology.OSPFOf(l.Topology) {
 		routers[r.Node.Name] = &r
@@ -246,7 +249,7 @@ func (l *Lab) startHidden(n *topology.Node, cmd *exec.Cmd) error {
 func (l *Lab) watchDaemon(node string, p *process) {
 	how := WaitFor(p.cmd)
 	close(p.ended)
-	if l.OnEnd != nil && !p.unwanted.Load() {
+	if l.OnEnd != nil && !p.unwanted.Load() && !l.closing.Load() {
 		l.OnEnd(fmt.Sprintf("%s of router %s has ended%s", p.Name, node, how))
 	}
 }

@@ -169,8 +169,11 @@ func (l *Lab) applyPorts(blocked map[*topology.Link]bool) error {
 			delete(s.ports, id)
 		} else if w == nil || w.device != b.device || w.index != b.index || w.seen != b.seen || w.peer != b.peer {
 			s.unback(id, b)
-			if delete(s.ports, id); w == nil {
-				s.agents[id.node].Switch().RemovePort(id.number)
+			delete(s.ports, id)
+			if sw := s.agents[id.node].Switch(); w == nil {
+				sw.RemovePort(id.number)
+			} else if w.device != "" && sw.Port(id.number).Peer() != nil {
+				cut = append(cut, id) // joined by a bypass for a change that was undone
 			}
 		}
 	}

@@ -70,12 +70,7 @@ func (l *Lab) releaseExternal(link *topology.Link) error {
 		if at < 0 {
 			continue
 		}
-		ns, err := l.netnsOf(link.Ends[1-i].Node)
-		if err != nil {
-			return err
-		}
-		defer ns.Close()
-		if err := inside.File(ns, func() error { return sendHome(e.Interface) }); err != nil {
+		if err := inNamespaceFile(l.netPath(link.Ends[1-i].Node), func() error { return sendHome(e.Interface) }); err != nil {
 			return err
 		}
 		if err := l.Record.External[at].restore(); err != nil {

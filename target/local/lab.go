@@ -15,6 +15,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -49,7 +50,7 @@ type Lab struct {
 	// Meet lets the lab's own controller meet an embedded switch. It is set before Up where there is one.
 	Meet func(name string, a *agent.Agent) error
 
-	// OnEnd, which may be nil, is told when a routing daemon has ended by itself, in a goroutine of its own; OnLoop when packets come
+	// OnEnd, which may be nil, is told when a routing daemon or Open vSwitch has ended by itself, in a goroutine of its own; OnLoop when packets come
 	// back to an embedded switch: it must return soon, and not call the lab.
 	OnEnd, OnLoop func(what string)
 
@@ -69,6 +70,7 @@ type Lab struct {
 	relays   *relays
 
 	mu       sync.Mutex
+	closing  atomic.Bool                    // what ends now does not end by itself
 	daemons  map[string]map[string]*process // of each node, by name
 	byName   map[string]*topology.Node
 	byNameOf *topology.Topology // what byName is an index of
@@ -145,6 +147,7 @@ func (l *Lab) open() (err error) {
 
 // Close lets go of the lab and leaves it running.
 func (l *Lab) Close() {
+	l.closing.Store(true)
 	if l.engine != nil {
 		l.engine.Close()
 	}

@@ -7,8 +7,7 @@ import (
 	"path/filepath"
 	"strconv"
 
-	"golang.org/x/sys/unix"
-
+	"trivet.dev/trivet/internal/dirlock"
 	"trivet.dev/trivet/topology"
 )
 
@@ -102,17 +101,11 @@ const limitsDir = "/run/trivet"
 
 // updateLimits changes the record, writes it, and then makes the kernel follow it.
 func updateLimits(change func(limits)) error {
-	if err := os.MkdirAll(limitsDir, 0o755); err != nil {
-		return err
-	}
-	dir, err := os.Open(limitsDir)
+	dir, err := dirlock.Make(limitsDir)
 	if err != nil {
 		return err
 	}
 	defer dir.Close()
-	if err := unix.Flock(int(dir.Fd()), unix.LOCK_EX); err != nil {
-		return err
-	}
 	file := filepath.Join(limitsDir, ".limits.json")
 	all := limits{}
 	if b, err := os.ReadFile(file); err == nil {

@@ -313,5 +313,5 @@ func (l *Lab) removeNode(name string) error {
 	for _, k := range namespaceKinds {
 		errs = append(errs, releaseFile(l.nsPath(k.name, name)))
 	}
-	return errors.Join(append(errs, os.RemoveAll(l.routerDir(name)))...)
+	return errors.Join(append(errs, os.RemoveAll(l.initFile(name)), os.RemoveAll(l.routerDir(name)))...)
 }

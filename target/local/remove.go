@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"trivet.dev/trivet/internal/dirlock"
 	"trivet.dev/trivet/internal/inside"
 )
 
@@ -38,7 +39,7 @@ func Remove(name, dir string, progress Progress) error {
 		}
 	}
 	progress("down", len(stages), len(stages))
-	_ = os.Remove(filepath.Dir(dir)) // the run directory, if this was the last lab
+	dirlock.Remove(filepath.Dir(dir)) // the run directory, if this was the last lab
 	return nil
 }
 
@@ -57,8 +58,8 @@ func removeFiles(dir string) error {
 	return errors.Join(errs...)
 }
 
-// needed are the files that say what a lab is, what it has of the machine, and who changes it.
-var needed = []string{"state.json", "local.json", "lock"}
+// needed are the files that say what a lab is, what it has of the machine, and where its daemon answers.
+var needed = []string{"state.json", "local.json", "daemon.sock"}
 
 func removeProcesses(name, _ string) error {
 	c, err := FindCgroups()

@@ -48,6 +48,7 @@ func (l *Lab) Resume(ctx context.Context, t *topology.Topology, progress Progres
 		if l.ovs, err = ovs.Attach(ctx, l.ovsDir()); err != nil {
 			return err
 		}
+		l.watchSwitches()
 	}
 	if l.OnFabric != nil {
 		if err := l.OnFabric(ctx); err != nil {

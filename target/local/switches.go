@@ -40,8 +40,38 @@ func (l *Lab) startSwitches(ctx context.Context) error {
 	if err = errors.Join(err, joinErr); err != nil {
 		return err
 	}
+	l.watchSwitches()
 	l.Record.OVS = l.ovs.Datapath()
 	return l.saveRecord()
+}
+
+// OpenVSwitch is what Dead calls it.
+const OpenVSwitch = "Open vSwitch"
+
+// ovsDead says whether one of the two programs of the lab's Open vSwitch has ended.
+func (l *Lab) ovsDead() bool { return l.ovs != nil && len(l.ovs.Pids()) < 2 }
+
+// watchSwitches says it when Open vSwitch ends while the lab is up.
+func (l *Lab) watchSwitches() {
+	for _, pid := range l.ovs.Pids() {
+		cmd, err := CommandOf(pid)
+		if err != nil {
+			continue
+		}
+		go func() {
+			if WaitFor(cmd); l.OnEnd != nil && !l.closing.Load() {
+				l.OnEnd("a program of " + OpenVSwitch + " has ended; its logs are in " + l.ovsDir())
+			}
+		}()
+	}
+}
+
+// CheckSwitches says what is to be done where Open vSwitch has ended: it cannot be started again under what it carried.
+func (l *Lab) CheckSwitches() error {
+	if !l.ovsDead() {
+		return nil
+	}
+	return fmt.Errorf("%s has ended (its logs are in %s): take the lab down, then bring it up again", OpenVSwitch, l.ovsDir())
 }
 
 func (l *Lab) ovsDir() string { return filepath.Join(l.Dir, "ovs") }

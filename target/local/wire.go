@@ -169,13 +169,16 @@ func (l *Lab) newIndex(name string) int {
 	return l.next
 }
 
-// netnsOf opens the network namespace in which a node's devices are.
-func (l *Lab) netnsOf(node string) (*os.File, error) {
+// netPath is the network namespace in which a node's devices are.
+func (l *Lab) netPath(node string) string {
 	if n := l.node(node); n != nil && ownsNamespaces(n) {
-		return os.Open(l.nsPath("net", node))
+		return l.nsPath("net", node)
 	}
-	return os.Open(l.fabricPath())
+	return l.fabricPath()
 }
+
+// netnsOf opens the network namespace in which a node's devices are.
+func (l *Lab) netnsOf(node string) (*os.File, error) { return os.Open(l.netPath(node)) }
 
 // inNet runs f on a thread in the network namespace of a node's devices.
 func (l *Lab) inNet(node string, f func() error) error {
@@ -265,7 +268,7 @@ func (l *Lab) addLinks(s steps, done func()) error {
 	return l.makeVeths(veths, done)
 }
 
-// dropLinks removes links' devices; patch ports go with the next applySwitches.
+// dropLinks removes links' devices, as far as they were made; patch ports go with the next applySwitches.
 func (l *Lab) dropLinks(links []keyed) error {
 	var errs []error
 	for _, k := range links {
@@ -277,7 +280,7 @@ func (l *Lab) dropLinks(links []keyed) error {
 				delete(l.lines, k.key)
 			}
 			for _, e := range k.Ends {
-				errs = append(errs, l.inNet(e.Node, func() error { return deleteDevice(e.Interface) }))
+				errs = append(errs, inNamespaceFile(l.netPath(e.Node), func() error { return deleteDevice(e.Interface) }))
 				delete(l.index, e.Interface)
 				delete(l.detached, e.Interface)
 			}

@@ -119,9 +119,7 @@ func TestAttack(t *testing.T) {
 		t.Error("without the key mallory is a neighbour: ", text)
 	}
 	stop()
-	if !way(byR2)() {
-		t.Error("alice's packets do not go to bob")
-	}
+	patiently(t, "alice's packets go to bob", way(byR2))
 }
 
 // patiently waits as eventually does, for what takes a Python program and OSPF's timers their time.

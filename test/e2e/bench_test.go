@@ -43,7 +43,7 @@ topology: linear,2
 lab: {datapath: "${datapath}", controller: none}
 factors: {datapath: [bridge, embedded], count: [2, 3]}
 probes: [ping: {from: h1, to: h2, count: "${count}", interval: 100ms}]
-repetitions: 2
+repetitions: 4
 fresh: true
 `)
 	out := filepath.Join(m.dir, "x.jsonl")
@@ -67,15 +67,15 @@ fresh: true
 	must(t, bench.Process.Kill())
 	wait(t, bench)
 	first := m.samples(out)
-	if n := len(first.Counted()); n < 3 || n >= 8 {
-		t.Fatalf("%d of 8 runs were measured before the end: %s", n, said)
+	if n := len(first.Counted()); n < 3 || n >= 16 {
+		t.Fatalf("%d of 16 runs were measured before the end: %s", n, said)
 	}
 	contains(t, m.want(1, "bench", "run", file, "--out", out).err, "resume")
 	again := m.ok("bench", "run", file, "--out", out, "--resume")
-	contains(t, again, "left by a run before", "8 runs measured, 0 failed, 0 left")
+	contains(t, again, "left by a run before", "16 runs measured, 0 failed, 0 left")
 	all := m.samples(out)
 	counted := all.Counted()
-	if len(counted) != 8 || len(all.Resumes) != 1 || !slices.EqualFunc(first.Counted(), counted[:len(first.Counted())], func(a, b results.Sample) bool { return a.Started.Equal(b.Started) }) {
+	if len(counted) != 16 || len(all.Resumes) != 1 || !slices.EqualFunc(first.Counted(), counted[:len(first.Counted())], func(a, b results.Sample) bool { return a.Started.Equal(b.Started) }) {
 		t.Errorf("%d samples, %d resumes", len(counted), len(all.Resumes))
 	}
 	cells := map[string]int{}
@@ -85,7 +85,7 @@ fresh: true
 			t.Errorf("%+v", s)
 		}
 	}
-	if len(cells) != 4 || slices.Max(mapValues(cells)) != 2 {
+	if len(cells) != 4 || slices.Max(mapValues(cells)) != 4 {
 		t.Errorf("samples of each cell: %v", cells)
 	}
 	m.unchanged(before)

@@ -2,7 +2,9 @@ package e2e
 
 import (
 	"os"
+	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -33,6 +35,34 @@ func TestUpTwice(t *testing.T) {
 	m.up("minimal", "--datapath", "bridge")
 	contains(t, m.want(1, "up", "--name", m.name, "minimal").err, m.name, "is up already", "trivet down")
 	m.pingAll(2)
+}
+
+// TestUpAtOnce proves that of many commands that bring up a lab of one name at the same time one does it, and the others say that
+// it is there and change nothing.
+func TestUpAtOnce(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	before := m.snapshot()
+	results := make([]result, 4)
+	var group sync.WaitGroup
+	for i := range results {
+		group.Go(func() { results[i] = m.run("up", "--name", m.name, "minimal", "--datapath", "bridge") })
+	}
+	group.Wait()
+	whole := 0
+	for _, r := range results {
+		if r.code == 0 {
+			whole++
+		} else if !strings.Contains(r.err, "already") {
+			t.Error("it does not say that the lab is there: ", r)
+		}
+	}
+	if whole != 1 {
+		t.Errorf("%d commands have brought the lab up: %v", whole, results)
+	}
+	m.pingAll(2)
+	m.ok("down")
+	m.unchanged(before)
 }
 
 // TestBadFiles proves that files with errors change nothing, and that all errors are told, with their lines.
@@ -77,7 +107,22 @@ func TestLongRunDirectory(t *testing.T) {
 	dir := m.dir + strings.Repeat("/deep", 20)
 	must(t, os.MkdirAll(dir, 0o755))
 	m.env = append(m.env, "TRIVET_RUN_DIR="+dir)
-	contains(t, m.want(1, "up", "--name", m.name, "minimal", "--datapath", "bridge").err, "daemon.sock")
-	m.run("down")
+	contains(t, m.want(1, "up", "--name", m.name, "minimal", "--datapath", "bridge").err, "daemon.sock", "nothing is left")
 	m.unchanged(before)
+	if left, err := os.ReadDir(filepath.Dir(dir)); err != nil || len(left) > 0 {
+		t.Errorf("files are left: %v %v", left, err)
+	}
+}
+
+// TestSmallRunDirectory proves the same of one in which there is no room for a lab's state.
+func TestSmallRunDirectory(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	dir := "/run/small"
+	m.sh("mkdir " + dir + " && mount -t tmpfs -o size=4k small " + dir)
+	m.env = append(m.env, "TRIVET_RUN_DIR="+dir)
+	contains(t, m.want(1, "up", "--name", m.name, "single,40", "--datapath", "bridge").err, "no space left")
+	if left := m.sh("ls -A " + dir); left != "" {
+		t.Errorf("files are left: %s", left)
+	}
 }

@@ -124,7 +124,7 @@ func TestForeignControllerDies(t *testing.T) {
 			before := m.snapshot()
 			text := "defaults: {switch: {fail_mode: " + mode + "}}\ncontroller: ovs-testcontroller\nnodes: {\"s[1-2]\": switch, \"h[1-4]\": host}\nlinks: [\"s1 -- s2\", \"s1 -- h[1-2]\", \"s2 -- h[3-4]\"]\n"
 			m.up(m.file("lab.yaml", text))
-			m.ok("ping", "h1", "h3")
+			m.ok("ping", "h1", "h3", "--timeout", "30s")
 			m.sh("kill -9 " + m.pids("ovs-testcontrolle[r]")[0])
 			if mode == "secure" {
 				m.want(3, "ping", "h2", "h4")
@@ -182,7 +182,7 @@ func TestSeveralControllers(t *testing.T) {
 		}
 	}
 	eventually(t, "each switch has both", connected("4"))
-	m.ok("ping", "h1", "h2")
+	m.ok("ping", "h1", "h2", "--timeout", "30s")
 	m.sh("kill -9 " + m.pids("ptcp:700[1]")[0])
 	eventually(t, "each switch has one", connected("2"))
 	m.pingAll(12)
@@ -190,8 +190,8 @@ func TestSeveralControllers(t *testing.T) {
 }
 
 // TestForeignChanges proves that a lab changes under a controller that has to be told of its ports, that
-// it goes over to another controller, of which the first one's process ends, and that no link comes up
-// that would make a loop.
+// it goes over to another controller, of which the first one's process ends, that no link comes up
+// that would make a loop, and that a controller does not hold on to a change that has failed.
 func TestForeignChanges(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
@@ -204,6 +204,13 @@ func TestForeignChanges(t *testing.T) {
 	m.up(file("faucet", "2"))
 	m.pingAll(2)
 	contains(t, m.want(1, "link", "set", "s1-s2", "--number", "2", "up").err, "loop", "faucet", "stp: true")
+	told := func() string { return m.sh("cat /run/trivet/" + m.name + "/controllers/faucet/*.yaml") }
+	knows := told()
+	bad := strings.NewReplacer("nodes: {", "nodes: {h3: {host: {gateway: 203.0.113.7}}, ", "links: [", "links: [s1 -- h3, ", "CONTROLLER", "faucet", "HOSTS", "2").Replace(text)
+	contains(t, m.want(1, "apply", m.file("lab.yaml", bad)).err, "203.0.113.7")
+	if now := told(); now != knows {
+		t.Errorf("Faucet is told of what is not there: %s", now)
+	}
 	m.ok("apply", file("faucet", "4"))
 	all := func() bool { return m.run("ping", "--all").code == 0 }
 	m.pingAll(12) // Faucet knows the new ports

@@ -59,7 +59,7 @@ func TestRoutersAnswer(t *testing.T) {
 	}
 	m.exec("h1", "ping -c 1 -W 30 10.0.10.1 && ping -c 1 -W 30 172.16.0.1 && ping -6 -c 1 -W 30 $(ip -6 route show default | awk '{print $3}')")
 	m.exec("h1", "traceroute -n -q 1 -w 20 -p 40000 172.16.0.2 | tail -1 | grep -w 172.16.0.2") // UDP: port unreachable
-	contains(t, m.exec("h1", "python3 -c 'import socket; socket.create_connection((\"10.0.5.1\", 80), 2)' 2>&1 || true"), "ConnectionRefused")
+	contains(t, m.exec("h1", "python3 -c 'import socket; socket.create_connection((\"10.0.5.1\", 80), 60)' 2>&1 || true"), "ConnectionRefused")
 	contains(t, m.exec("h1", "ping -c 1 -W 30 203.0.113.1 || true"), "Destination Net Unreachable")
 	contains(t, m.exec("h1", "ping -c 1 -W 30 10.0.10.77 || true"), "Destination Host Unreachable")
 }

@@ -185,12 +185,16 @@ func tree(t *testing.T) string {
 // leftBehind looks for processes and mounts that outlive a run.
 func leftBehind(t *testing.T) {
 	t.Helper()
-	for {
+	for deadline := time.Now().Add(10 * time.Second); ; {
 		pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil)
 		if err == unix.EINTR {
 			continue
 		}
 		if pid > 0 { // it has ended, but after the program
+			continue
+		}
+		if err == nil && time.Now().Before(deadline) { // it may be about to
+			time.Sleep(10 * time.Millisecond)
 			continue
 		}
 		if err != unix.ECHILD {

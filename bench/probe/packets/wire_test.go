@@ -32,6 +32,7 @@ func TestMain(m *testing.M) {
 type wire struct {
 	ends    [2]*os.File // of the namespaces
 	devices [2]string
+	pinned  bool // the first end's instruments stay at one processor
 }
 
 var addresses4 = [2]netip.Addr{netip.MustParseAddr("10.9.0.1"), netip.MustParseAddr("10.9.0.2")}
@@ -97,11 +98,29 @@ func (w *wire) place(i int) Place {
 			_, _ = io.Copy(input, in)
 			input.Close()
 		}()
-		if err := w.at(i, cmd.Start); err != nil {
+		start := cmd.Start
+		if i == 0 && w.pinned {
+			start = func() error { return errors.Join(pin(), cmd.Start()) }
+		}
+		if err := w.at(i, start); err != nil {
 			return err
 		}
 		return cmd.Wait()
 	}
+}
+
+// pin keeps the thread, and what it starts, at one of its processors.
+func pin() error {
+	var all, one unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &all); err != nil {
+		return err
+	}
+	for cpu := 0; one.Count() == 0; cpu++ {
+		if all.IsSet(cpu) {
+			one.Set(cpu)
+		}
+	}
+	return unix.SchedSetaffinity(0, &one)
 }
 
 // at runs f on a thread of its own at an end.

@@ -42,7 +42,15 @@ func open(t *testing.T, data []byte, width, height int) *browser {
 	if program == "" {
 		t.Skip("there is no Chromium here; scripts/bootstrap --test installs one on Debian")
 	}
-	dir := t.TempDir()
+	dir, err := os.MkdirTemp("", "trivet-browser") // not the test's: a child of the browser may yet write to it
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		for try := 0; os.RemoveAll(dir) != nil && try < 100; try++ {
+			time.Sleep(100 * time.Millisecond)
+		}
+	})
 	path := filepath.Join(dir, "index.html")
 	if err := os.WriteFile(path, data, 0o644); err != nil {
 		t.Fatal(err)

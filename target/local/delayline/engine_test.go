@@ -198,10 +198,10 @@ func TestLossOnTheWire(t *testing.T) {
 	w := newWire(t, topology.Impairment{}, Options{Seed: 3})
 	c := w.echo(t, w.b.ip4)
 	fastest(t, c, 64) // resolves the addresses, which must not be lost
-	before := w.line.Stats()
 	if err := w.line.Set(topology.Impairment{Loss: 1}, topology.Impairment{}); err != nil {
 		t.Fatal(err)
 	}
+	before := w.line.Stats()
 	const n = 50
 	for range n {
 		if _, err := c.Write(make([]byte, 100)); err != nil {
@@ -212,6 +212,9 @@ func TestLossOnTheWire(t *testing.T) {
 		t.Error("an echo came where all is lost")
 	}
 	after := w.line.Stats()
+	for deadline := time.Now().Add(reply); after[0].Lost.Packets < before[0].Lost.Packets+n+1 && time.Now().Before(deadline); after = w.line.Stats() {
+		time.Sleep(10 * time.Millisecond)
+	}
 	if lost := after[0].Lost.Packets - before[0].Lost.Packets; lost < n+1 || after[0].Out != before[0].Out {
 		t.Errorf("%d lost, want %d or more; out %+v, was %+v", lost, n+1, after[0].Out, before[0].Out)
 	}

@@ -1,0 +1,149 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// gone fails the test unless nothing is left of the lab, and ends what there is.
+func gone(t *testing.T, s State) {
+	t.Helper()
+	if now, err := Load(s.Name); !errors.Is(err, ErrNone) {
+		t.Errorf("a lab is left: %v %v", now.Status, err)
+		if err := now.Stop(context.Background(), func(Progress) {}); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestDownOfStarting proves that a lab whose daemon is just being started is not taken for one whose daemon has died: nobody removes
+// it beside that daemon, which is asked as soon as it can be, and takes the lab down itself.
+func TestDownOfStarting(t *testing.T) {
+	s := newState(t, "starting", "minimal")
+	if err := os.Mkdir(Dir(s.Name), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	mine, err := lock(t.Context(), s.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Save(); err != nil {
+		t.Fatal(err)
+	}
+	old, err := Load(s.Name)
+	if err != nil || old.Status != Starting {
+		t.Errorf("a lab that starts is %s: %v", old.Status, err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := old.Stop(ctx, func(Progress) {}); !errors.Is(err, context.Canceled) {
+		t.Fatal("down does not wait for the daemon of a lab that starts: ", err)
+	}
+	if _, err := Resume(ctx, s.Name, func(Progress) {}); !errors.Is(err, context.Canceled) {
+		t.Fatal("resume does not wait for the daemon of a lab that starts: ", err)
+	}
+	daemon, err := startDaemon(s.Name, mine)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mine.Close()
+	if err := old.Stop(context.Background(), func(Progress) {}); err != nil {
+		t.Error(err)
+	}
+	if err := <-daemon; err != nil {
+		t.Error("the daemon has not ended by itself: ", err)
+	}
+	gone(t, s)
+}
+
+// TestStartBesideAnother proves that a lab is not started in the directory of another one of its name, which stays as it is.
+func TestStartBesideAnother(t *testing.T) {
+	s := newState(t, "another", "minimal")
+	if err := errors.Join(os.Mkdir(Dir(s.Name), 0o755), s.Save()); err != nil {
+		t.Fatal(err)
+	}
+	second := s
+	second.Created = s.Created.Add(time.Hour)
+	client, err := Start(t.Context(), second, func(Progress) {})
+	if err == nil || !strings.Contains(err.Error(), "there already") {
+		t.Error("a lab is started beside one of its name: ", err)
+	}
+	if err == nil {
+		defer func() { _ = client.Down(context.Background(), func(Progress) {}) }()
+	}
+	if now, err := read(s.Name); err != nil || !now.Created.Equal(s.Created) || now.PID != 0 {
+		t.Errorf("the lab that was there is another: %v %d %v", now.Created, now.PID, err)
+	}
+}
+
+// TestInterruptedWhenUp proves that a lab whose start is interrupted just when it is up is gone, and said not to be up.
+func TestInterruptedWhenUp(t *testing.T) {
+	s := newState(t, "late", "minimal")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	_, err := Start(ctx, s, func(p Progress) {
+		if p.End && p.Error == "" {
+			cancel()
+		}
+	})
+	if err == nil || !strings.Contains(err.Error(), "interrupted") || !strings.Contains(err.Error(), "nothing is left") {
+		t.Error("a start that was interrupted says: ", err)
+	}
+	gone(t, s)
+}
+
+// TestReasonForTheSlow proves that a lab which cannot come up says why also to a command that comes to ask later than that.
+func TestReasonForTheSlow(t *testing.T) {
+	s := newState(t, "slow", "minimal")
+	failing := filepath.Join(RunDir(), "failing")
+	s.Topology.Node("h1").Start = "echo >" + failing + "; exit 3"
+	daemon, err := s.begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for wait := 500 * time.Millisecond; wait > 0; { // long enough, most times, for the lab to fail after that command
+		select {
+		case err := <-daemon:
+			t.Fatal("the daemon has ended before it was asked: ", err)
+		case <-time.After(10 * time.Millisecond):
+		}
+		if _, err := os.Stat(failing); err == nil {
+			wait -= 10 * time.Millisecond
+		}
+	}
+	client, err := waitForDaemon(s, daemon)
+	if err == nil {
+		err = client.Follow(t.Context(), func(Progress) {})
+	}
+	if err == nil || !strings.Contains(err.Error(), "exit status 3") {
+		t.Error("a lab whose start command fails says: ", err)
+	}
+	<-daemon
+	gone(t, s)
+}
+
+// TestDownAfterTheEnd proves that a daemon which is about to end does not begin to take its lab down.
+func TestDownAfterTheEnd(t *testing.T) {
+	d := &daemon{state: newState(t, "ended", "minimal"), gone: make(chan struct{}), cancel: func() {}}
+	d.exit()
+	if err := d.down(func(string, int, int) { t.Error("the daemon takes the lab down") }); err == nil {
+		t.Error("it is said to be down")
+	}
+}
+
+// TestEndOfLongProgress proves that the end is told also by a lab that has had more steps than are kept.
+func TestEndOfLongProgress(t *testing.T) {
+	l := newProgressLog()
+	for range maxProgress + 1 {
+		l.note("something")
+	}
+	l.end(nil)
+	if steps, _ := l.since(0); len(steps) != maxProgress+1 || !steps[maxProgress].End {
+		t.Errorf("%d steps are kept, and no end", len(steps))
+	}
+}

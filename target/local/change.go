@@ -123,6 +123,9 @@ func (l *Lab) change(ctx context.Context, s steps, progress Progress) error {
 		}
 		progress(stage.name, stage.total, stage.total)
 	}
+	if l.embedded != nil {
+		l.embedded.fast.Barrier(nil) // devices are as they will stay
+	}
 	return nil
 }
 

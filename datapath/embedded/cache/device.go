@@ -3,8 +3,10 @@
 package cache
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"syscall"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
@@ -15,7 +17,8 @@ import (
 type Mode int
 
 const (
-	// Auto is Peer where that can be, else Egress.
+	// Auto is Peer where that can be and nothing shapes what leaves the device, else Egress. It follows the device: who gives
+	// it a queueing discipline, or takes that away, need not tell anybody.
 	Auto Mode = iota
 	// Egress sends packets out by the device, through its queueing discipline.
 	Egress
@@ -28,6 +31,7 @@ const (
 type devices struct {
 	*netlink.Handle
 	socket *nl.NetlinkSocket
+	notices
 }
 
 func openDevices() (*devices, error) {
@@ -40,12 +44,19 @@ func openDevices() (*devices, error) {
 		h.Close()
 		return nil, err
 	}
-	return &devices{h, s}, nil
+	n, err := openNotices()
+	if err != nil {
+		h.Close()
+		s.Close()
+		return nil, err
+	}
+	return &devices{h, s, n}, nil
 }
 
 func (d *devices) close() {
 	d.Handle.Close()
 	d.socket.Close()
+	d.notices.close()
 }
 
 // device is what is to be known of a port's device.
@@ -58,7 +69,17 @@ type device struct {
 }
 
 func (d *devices) examine(index int, mode Mode) (device, error) {
-	link, err := d.LinkByIndex(index)
+	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
+	msg.Index = int32(index)
+	answers, err := d.ask(unix.RTM_GETLINK, msg)
+	if err != nil || len(answers) != 1 {
+		return device{}, fmt.Errorf("device %d: %w", index, cmp.Or(err, error(unix.ENODEV)))
+	}
+	link, err := netlink.LinkDeserialize(nil, answers[0])
+	if err != nil {
+		return device{}, fmt.Errorf("device %d: %w", index, err)
+	}
+	attrs, err := nl.ParseRouteAttr(answers[0][unix.SizeofIfInfomsg:])
 	if err != nil {
 		return device{}, fmt.Errorf("device %d: %w", index, err)
 	}
@@ -73,11 +94,8 @@ func (d *devices) examine(index int, mode Mode) (device, error) {
 		}
 		return dev, nil
 	}
-	if mode == Auto {
-		shaped, err := d.shaped(link)
-		if err != nil || shaped {
-			return dev, err
-		}
+	if mode == Auto && shaped(attrs) {
+		return dev, nil
 	}
 	dev.mode = Peer
 	dev.peer, err = d.address(a.NetNsID, a.ParentIndex)
@@ -87,29 +105,33 @@ func (d *devices) examine(index int, mode Mode) (device, error) {
 	return dev, nil
 }
 
-// shaped says whether packets wait at the device.
-func (d *devices) shaped(link netlink.Link) (bool, error) {
-	list, err := d.QdiscList(link)
-	if err != nil {
-		return false, fmt.Errorf("device %s: %w", link.Attrs().Name, err)
-	}
-	for _, q := range list {
-		if q.Attrs().Parent == netlink.HANDLE_ROOT && q.Type() != "noqueue" {
-			return true, nil
+// shaped says whether packets wait at the device: it has a queueing discipline. One that has never been up has noop,
+// and is given noqueue when it comes up.
+func shaped(attrs []syscall.NetlinkRouteAttr) bool {
+	for _, a := range attrs {
+		if a.Attr.Type == unix.IFLA_QDISC {
+			kind := nl.BytesToString(a.Value)
+			return kind != "noqueue" && kind != "noop"
 		}
 	}
-	return false, nil
+	return false
+}
+
+// ask sends a request and returns the answers.
+func (d *devices) ask(kind int, parts ...nl.NetlinkRequestData) ([][]byte, error) {
+	req := nl.NewNetlinkRequest(kind, 0)
+	req.Sockets = map[int]*nl.SocketHandle{unix.NETLINK_ROUTE: {Socket: d.socket}}
+	for _, p := range parts {
+		req.AddData(p)
+	}
+	return req.Execute(unix.NETLINK_ROUTE, 0)
 }
 
 // address returns the address of a device of another namespace, by the id that this one gives it.
 func (d *devices) address(namespace, index int) (mac [6]byte, err error) {
-	req := nl.NewNetlinkRequest(unix.RTM_GETLINK, 0)
-	req.Sockets = map[int]*nl.SocketHandle{unix.NETLINK_ROUTE: {Socket: d.socket}}
 	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
 	msg.Index = int32(index)
-	req.AddData(msg)
-	req.AddData(nl.NewRtAttr(unix.IFLA_TARGET_NETNSID, nl.Uint32Attr(uint32(namespace))))
-	answers, err := req.Execute(unix.NETLINK_ROUTE, 0)
+	answers, err := d.ask(unix.RTM_GETLINK, msg, nl.NewRtAttr(unix.IFLA_TARGET_NETNSID, nl.Uint32Attr(uint32(namespace))))
 	if err != nil {
 		return mac, err
 	}

@@ -54,6 +54,7 @@
 // what is there, and takes the devices: see Adopt.
 //
 // Packets enter the other end of a veth pair directly where that is in another namespace and nothing shapes
-// them. For these, the program must know the address of the other end: call Refresh when it has changed; until
-// then such packets take the longer way, out by the device. Copies always do.
+// them. For these, the program must know the address of the other end; where that has changed, they take the longer way, out
+// by the device. Copies always do. Nobody need say when a device changes: the engine hears from the kernel that it was given
+// a queueing discipline or another MTU.
 package cache

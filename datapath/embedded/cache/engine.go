@@ -165,6 +165,7 @@ func New(dp *embedded.Datapath, o Options) (*Engine, error) {
 		e.unload()
 		return nil, err
 	}
+	e.group.Go(e.listen)
 	if e.why != "" {
 		e.opt.Log.Warn("packets are forwarded in user space", "why", e.why)
 		return e, nil
@@ -287,6 +288,7 @@ func (e *Engine) Close(keep bool) error {
 	}
 	e.closed = true
 	close(e.stop)
+	e.dev.notices.close()
 	if e.tap != nil {
 		e.tap.interrupt()
 	}

@@ -25,7 +25,7 @@ type port struct {
 	flows   map[bpf.ForwardFlowKey]*entry
 
 	fullUntil time.Duration // no entry is idle
-	settling  uint64        // packets that had gone out by the device, which nobody looks at any more, and one; 0: nothing is to be done
+	settling  uint64        // packets that had gone out by the device, which need not any more, and one; 0: nothing is to be done
 
 	// Of the worker alone.
 	queue  []waiting
@@ -38,14 +38,14 @@ type port struct {
 // Attach makes packets that come in by a device those of a port, and those that leave by the port leave by the
 // device. The device must be up and in the engine's namespace.
 func (e *Engine) Attach(p *pipeline.Port, ifindex int, mode Mode) error {
-	d, err := e.dev.examine(ifindex, mode)
-	if err != nil {
-		return err
-	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
-		return fmt.Errorf("device %s: the engine is closed", d.name)
+		return fmt.Errorf("device %d: the engine is closed", ifindex)
+	}
+	d, err := e.dev.examine(ifindex, mode) // what changes from now on, notices tell
+	if err != nil {
+		return err
 	}
 	if e.attached[p] != nil {
 		return fmt.Errorf("device %s: port %d of %s has a device already", d.name, p.Number(), p.Switch().Name())
@@ -177,9 +177,9 @@ func (e *Engine) Look(p *pipeline.Port, on bool) error {
 	return nil
 }
 
-// settleLooks lets packets pass by devices that nobody looks at any more, once none has gone out for a while. It is
-// called with mu held, from time to time.
-func (e *Engine) settleLooks() {
+// settleModes lets packets pass by devices that nobody looks at and nothing shapes any more, once none has gone out for a
+// while. It is called with mu held, from time to time.
+func (e *Engine) settleModes() {
 	for p, q := range e.attached {
 		if q.settling == 0 {
 			continue
@@ -194,29 +194,6 @@ func (e *Engine) settleLooks() {
 			q.publish(&e.ports[q.id])
 		}
 	}
-}
-
-// Refresh looks at the device of a port again: whether it has a queueing discipline, how large packets may
-// be, the address of the other end.
-func (e *Engine) Refresh(p *pipeline.Port) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	q := e.attached[p]
-	if q == nil || e.closed {
-		return fmt.Errorf("port %d of %s has no device", p.Number(), p.Switch().Name())
-	}
-	d, err := e.dev.examine(q.device.index, q.asked)
-	if err != nil {
-		return err
-	}
-	if d.mtu != q.device.mtu {
-		e.staleAll()
-	}
-	q.device = d
-	if q.wire == nil {
-		q.publish(&e.ports[q.id])
-	}
-	return nil
 }
 
 func (e *Engine) deviceOf(p *pipeline.Port) (id, mtu uint32, ok bool) {

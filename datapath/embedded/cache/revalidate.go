@@ -141,9 +141,10 @@ func (e *Engine) unfollow(x *entry) {
 	}
 }
 
-// Barrier makes all packets from now on go as the tables of a switch say (nil: of all switches); see
-// embedded.Options.Barrier.
+// Barrier makes all packets from now on go as the tables of a switch say (nil: of all switches) and as the devices of
+// ports are now; see embedded.Options.Barrier.
 func (e *Engine) Barrier(s *pipeline.Switch) {
+	e.keepUp(false)
 	if e.why != "" {
 		return
 	}
@@ -270,7 +271,7 @@ func (e *Engine) look() {
 		case <-tick.C:
 			e.forget()
 			e.mu.Lock()
-			e.settleLooks()
+			e.settleModes()
 			e.mu.Unlock()
 		case <-e.changes.some:
 			time.Sleep(max(settleFor, took)) // more may come, and a barrier; and packets need the processor, too

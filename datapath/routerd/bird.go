@@ -11,14 +11,13 @@ import (
 
 var bird = &Family{
 	Name: "BIRD", Package: "bird2", Home: "/etc/bird",
-	Client: "birdc", ClientArgs: []string{"-s", "/etc/bird/bird.ctl"},
+	Client: "birdc", ClientArgs: []string{"-s", "/etc/bird/run/bird.ctl"},
 	dirs: []string{"/usr/sbin", "/usr/bin", "/usr/local/sbin"}, names: []string{"bird"},
 	programs: birdPrograms,
 	check:    func(*topology.OSPFRouter) error { return nil },
 }
 
 func birdPrograms(f *Family, n *topology.Node, r *topology.OSPFRouter) []Program {
-	file := func(name string) string { return filepath.Join(f.Home, name) }
 	id := "0.0.0.1" // BIRD wants one, whatever it runs
 	if r != nil {
 		id = r.RouterID.String()
@@ -28,7 +27,7 @@ func birdPrograms(f *Family, n *topology.Node, r *topology.OSPFRouter) []Program
 		config += birdOSPF(n, r)
 	}
 	return []Program{{Name: "bird", Ready: "bird.ctl", Reload: true, Files: map[string]string{"bird.conf": config},
-		Args: []string{"-f", "-c", file("bird.conf"), "-s", file("bird.ctl"), "-P", file("bird.pid")}}}
+		Args: []string{"-f", "-c", filepath.Join(f.Home, "bird.conf"), "-s", f.run("bird.ctl"), "-P", f.run("bird.pid")}}}
 }
 
 // birdOSPF is what BIRD reads, in the words of its user's guide, section 6.8.

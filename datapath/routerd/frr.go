@@ -10,7 +10,7 @@ import (
 
 var frr = &Family{
 	Name: "FRR", Package: "frr", User: "frr", Home: "/etc/frr",
-	Client: "vtysh", ClientArgs: []string{"--vty_socket", "/etc/frr", "--config_dir", "/etc/frr"},
+	Client: "vtysh", ClientArgs: []string{"--vty_socket", "/etc/frr/run", "--config_dir", "/etc/frr"},
 	dirs: []string{"/usr/lib/frr", "/usr/libexec/frr", "/usr/sbin", "/usr/bin"}, names: []string{"zebra", "ospfd"},
 	programs: frrPrograms,
 	check:    checkFRR,
@@ -19,10 +19,9 @@ var frr = &Family{
 // frrPrograms are zebra, which keeps the kernel's routing table, and ospfd where it is needed.
 func frrPrograms(f *Family, n *topology.Node, r *topology.OSPFRouter) []Program {
 	program := func(name, config string) Program {
-		file := func(suffix string) string { return filepath.Join(f.Home, name+suffix) }
 		return Program{Name: name, Ready: name + ".vty", Files: map[string]string{name + ".conf": config},
-			Args: []string{"-f", file(".conf"), "-i", file(".pid"), "-z", filepath.Join(f.Home, "zserv.api"),
-				"--vty_socket", f.Home, "-A", "127.0.0.1", "-P", "0", "--log", "stdout"},
+			Args: []string{"-f", filepath.Join(f.Home, name+".conf"), "-i", f.run(name + ".pid"), "-z", f.run("zserv.api"),
+				"--vty_socket", f.run(""), "-A", "127.0.0.1", "-P", "0", "--log", "stdout"},
 			Update: func(old, new string) (args []string) {
 				for i, c := range updateFRR(old, new) {
 					if i == 0 {

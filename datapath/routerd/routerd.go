@@ -22,8 +22,8 @@ type Family struct {
 	Package string // of Debian and Ubuntu: "frr"
 	User    string // as whom the programs run; "": root
 
-	// Home is a directory that comes with the package. A node has its own in its place, with all
-	// that its programs read and write.
+	// Home is a directory that comes with the package. A node has its own in its place: root's, with all that
+	// its programs read. What they write is in RunDir, a directory in there.
 	Home string
 	// Client asks the programs; ClientArgs tell it where they are.
 	Client     string
@@ -37,16 +37,21 @@ type Family struct {
 
 // Program is one daemon of a node.
 type Program struct {
-	Name  string   // also of its log: <Home>/<Name>.log
+	Name  string   // also of its log
 	Args  []string // they name files by Home
 	Files map[string]string
-	Ready string // in Home; it is there when the program answers
+	Ready string // in RunDir; it is there when the program answers
 
 	// Reload says that the program reads its files again on SIGHUP, and keeps its neighbours. Another
 	// may be led from one text of its file (<Name>.conf) to another by arguments of the client.
 	Reload bool
 	Update func(old, new string) (args []string)
 }
+
+// RunDir is the directory below Home that belongs to the user of the programs.
+const RunDir = "run"
+
+func (f *Family) run(name string) string { return filepath.Join(f.Home, RunDir, name) }
 
 // Of returns the daemons that a datapath names, or nil.
 func Of(d topology.Datapath) *Family {

@@ -20,9 +20,11 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// A router whose datapath is FRR or BIRD has a directory of its own, <lab>/routers/<node>, which
-// its mount namespace shows in the place of the package's: /etc/frr or /etc/bird. Its daemons' files,
-// sockets and logs are in there, and vtysh or birdc in the node finds them by itself.
+// A router whose datapath is FRR or BIRD has a directory of its own, <lab>/routers/<node>, with the logs of its
+// daemons. What they read is in its etc, which the node's mount namespace shows in the place of the package's
+// directory, /etc/frr or /etc/bird; vtysh or birdc in the node finds all of it by itself. Both are root's: who
+// speaks for the daemons' user must not choose what root writes, gives away or runs. Only etc/run is that user's,
+// for sockets and the like, and root reads nothing from it.
 
 // process is a routing daemon that runs in a node.
 type process struct {
@@ -33,6 +35,7 @@ type process struct {
 }
 
 func (l *Lab) routerDir(node string) string { return filepath.Join(l.Dir, "routers", node) }
+func (l *Lab) routerEtc(node string) string { return filepath.Join(l.routerDir(node), "etc") }
 
 // mountRouter makes a router's directory and shows it in the namespace of the calling thread. The
 // client is covered by a script that tells it where its daemons are.
@@ -45,8 +48,11 @@ func (l *Lab) mountRouter(n *topology.Node) error {
 	if err != nil {
 		return err
 	}
-	dir := l.routerDir(n.Name)
-	if err := errors.Join(os.MkdirAll(dir, 0o755), give(dir, f.User)); err != nil {
+	dir := l.routerEtc(n.Name)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	if err := makeRunDir(filepath.Join(dir, routerd.RunDir), f.User); err != nil {
 		return err
 	}
 	script, real := "client", "."+f.Client
@@ -66,18 +72,30 @@ func (l *Lab) mountRouter(n *topology.Node) error {
 	return nil
 }
 
-// give makes a file the user's; "" is nobody's in particular.
-func give(file, name string) error {
+// makeRunDir makes the directory in which a user's programs write.
+func makeRunDir(dir, owner string) error {
+	uid, gid, err := idsOf(owner)
+	if err != nil {
+		return err
+	}
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return err
+	}
+	return os.Lchown(dir, uid, gid)
+}
+
+// idsOf looks up a user; "" is root.
+func idsOf(name string) (uid, gid int, err error) {
 	if name == "" {
-		return nil
+		return 0, 0, nil
 	}
 	u, err := user.Lookup(name)
 	if err != nil {
-		return fmt.Errorf("the package should have made the user %s: %w", name, err)
+		return 0, 0, fmt.Errorf("the package should have made the user %s: %w", name, err)
 	}
-	uid, _ := strconv.Atoi(u.Uid)
-	gid, _ := strconv.Atoi(u.Gid)
-	return os.Chown(file, uid, gid)
+	uid, _ = strconv.Atoi(u.Uid)
+	gid, _ = strconv.Atoi(u.Gid)
+	return uid, gid, nil
 }
 
 // runDaemons starts the routing daemons of new nodes, lets others know what has changed, and ends
@@ -138,9 +156,9 @@ func (l *Lab) runDaemonsOf(n *topology.Node, f *routerd.Family, r *topology.OSPF
 		}
 	}
 	for _, want := range programs {
-		main := filepath.Join(l.routerDir(n.Name), want.Name+".conf")
+		main := filepath.Join(l.routerEtc(n.Name), want.Name+".conf")
 		old, _ := os.ReadFile(main)
-		changed, err := writeFiles(l.routerDir(n.Name), f.User, want.Files)
+		changed, err := writeFiles(l.routerEtc(n.Name), f.User, want.Files)
 		if err != nil {
 			return err
 		}
@@ -177,20 +195,35 @@ func (l *Lab) reload(n *topology.Node, f *routerd.Family, want routerd.Program, 
 	return late.Stop() && err == nil && !strings.Contains("\n"+said.String(), "\n%")
 }
 
-// writeFiles writes the files that differ from what is there, and says whether any did.
-func writeFiles(dir, owner string, files map[string]string) (changed bool, err error) {
+// writeFiles writes the files that differ from what is there, and says whether any did. They are root's, and the
+// group of the user who reads them can: there may be keys in them.
+func writeFiles(dir, reader string, files map[string]string) (changed bool, err error) {
+	_, group, err := idsOf(reader)
+	if err != nil {
+		return false, err
+	}
 	for name, text := range files {
 		file := filepath.Join(dir, name)
 		if was, err := os.ReadFile(file); err == nil && string(was) == text {
 			continue
 		}
 		changed = true
-		// For the daemon's eyes: there may be keys in it.
-		if err := errors.Join(os.WriteFile(file+".new", []byte(text), 0o600), give(file+".new", owner), os.Rename(file+".new", file)); err != nil {
+		if err := errors.Join(writeNew(file+".new", text, group), os.Rename(file+".new", file)); err != nil {
 			return changed, err
 		}
 	}
 	return changed, nil
+}
+
+// writeNew writes a file that a group can read; what is there under its name goes.
+func writeNew(name, text string, group int) error {
+	_ = os.Remove(name) // of one who was killed
+	f, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text)
+	return errors.Join(err, f.Chown(0, group), f.Chmod(0o640), f.Close())
 }
 
 // startTime is how long a daemon may take until it answers.
@@ -203,9 +236,9 @@ func (l *Lab) startDaemon(n *topology.Node, f *routerd.Family, want routerd.Prog
 		return err
 	}
 	dir := l.routerDir(n.Name)
-	ready := filepath.Join(dir, want.Ready)
+	ready := filepath.Join(l.routerEtc(n.Name), routerd.RunDir, want.Ready)
 	_ = os.Remove(ready) // of one that was killed
-	log, err := os.OpenFile(filepath.Join(dir, want.Name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	log, err := os.OpenFile(filepath.Join(dir, want.Name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY|unix.O_NOFOLLOW, 0o644)
 	if err != nil {
 		return err
 	}
@@ -219,7 +252,7 @@ func (l *Lab) startDaemon(n *topology.Node, f *routerd.Family, want routerd.Prog
 	l.setProcess(n.Name, want.Name, p)
 	go l.watchDaemon(n.Name, p)
 	for deadline := time.Now().Add(startTime); ; time.Sleep(5 * time.Millisecond) {
-		if _, err := os.Stat(ready); err == nil {
+		if _, err := os.Lstat(ready); err == nil {
 			return nil
 		}
 		if !p.alive() || time.Now().After(deadline) {

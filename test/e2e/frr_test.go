@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"os"
 	"os/exec"
 	"strings"
 	"testing"
@@ -84,10 +85,10 @@ func TestRealRoutersHeal(t *testing.T) {
 	eventually(t, "and all of it", func() bool { return m.run("ping", "--all").code == 0 })
 	m.ok("link", "set", "r1-r4", "up")
 	eventually(t, "traffic goes straight again", hops("62"))
-	old := m.sh("cat /run/trivet/" + m.name + "/routers/r1/ospfd.pid")
+	old := m.sh("cat /run/trivet/" + m.name + "/routers/r1/etc/run/ospfd.pid")
 	m.ok("apply", m.realRouters("  - r1 -- r2 -- r3 -- r4\n  - r4 -- r1: {ospf: {cost: 50}}\n"))
 	eventually(t, "the long way is the cheaper one", hops("60"))
-	if pid := m.sh("cat /run/trivet/" + m.name + "/routers/r1/ospfd.pid"); pid != old {
+	if pid := m.sh("cat /run/trivet/" + m.name + "/routers/r1/etc/run/ospfd.pid"); pid != old {
 		t.Errorf("ospfd was restarted: process %s, now %s", old, pid)
 	}
 	m.ok("apply", m.file("less.yaml", strings.NewReplacer("r[1-3]", "r[1-2]", "r[1-4] -- h[1-4]\"", "r[1-2] -- h[1-2]\"\n  - r4 -- h[3-4]", "LINKS", "  - r1 -- r2\n  - r4 -- r1\n").Replace(realRouters)))
@@ -109,7 +110,7 @@ func TestRealRoutersDie(t *testing.T) {
 	file := m.realRouters("  - r1 -- r2 -- r3 -- r4\n")
 	m.up(file, "--wait", "40s")
 	contains(t, m.ok("apply", file), "0 changes made")
-	m.sh("kill -9 $(cat /run/trivet/" + m.name + "/routers/r2/ospfd.pid) " + strings.Join(m.pids("sbin/bir[d]"), " "))
+	m.sh("kill -9 $(cat /run/trivet/" + m.name + "/routers/r2/etc/run/ospfd.pid) " + strings.Join(m.pids("sbin/bir[d]"), " "))
 	const ospfd, bird = "ospfd of router r2", "bird of router r4"
 	eventually(t, "ls says what has died", func() bool {
 		out := m.ok("ls")
@@ -168,4 +169,33 @@ func TestRealRoutersRefused(t *testing.T) {
 	before = m.snapshot()
 	contains(t, m.want(1, "up", "--name", m.name, "line,3", "--nodes", "router", "--datapath", "frr").err, "FRR is not installed: apt install frr")
 	m.unchanged(before)
+}
+
+// TestRealRoutersAttacked proves that who speaks for the user frr, as which FRR's daemons run, gains nothing over root by the
+// files of a router: it can place no link where root writes, opens or runs something, and what it puts where its own
+// daemons write is neither followed nor given away.
+func TestRealRoutersAttacked(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	m.withDaemons()
+	before := m.snapshot()
+	victim := m.file("victim", "root's\n")
+	must(t, os.Chmod(victim, 0o600))
+	m.up(m.realRouters("  - r1 -- r2 -- r3 -- r4\n"))
+	dir := "/run/trivet/" + m.name + "/routers/r1"
+	// Every name that root uses there, and every directory it is in, as the attacker would like to have them.
+	m.sh(`cd ` + dir + ` && find . -print | sed 's,$,.new,' >` + m.dir + `/names && find . -print >>` + m.dir + `/names && chmod 644 ` + m.dir + `/names
+		setpriv --reuid frr --regid frr --clear-groups sh -c 'while read -r name; do
+			ln -sfnT ` + victim + ` "$name"; rm -f "$name.moved"; mv -T "$name" "$name.moved" && ln -s ` + victim + ` "$name"
+		done' <` + m.dir + `/names >/dev/null 2>&1; true`)
+	if found := m.sh("cd " + dir + " && find . -type l ! -path './etc/run/*' -o ! -user root ! -path './etc/run' ! -path './etc/run/*'"); found != "" {
+		t.Errorf("the user frr has placed or owns these: %s", found)
+	}
+	m.run("apply", m.realRouters("  - r1 -- r2 -- r3 -- r4: {ospf: {cost: 7}}\n  - r4 -- r1: {ospf: {cost: 50}}\n"))
+	if got := m.sh("stat -c '%U %a' " + victim + " && cat " + victim); got != "root 600\nroot's\n" && got != "root 600\nroot's" {
+		t.Errorf("the victim is now: %s", got)
+	}
+	m.ok("down")
+	m.unchanged(before)
+	m.sh("test -e " + victim)
 }

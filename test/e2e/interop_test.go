@@ -192,7 +192,7 @@ func (x *interop) link(name string) *topology.Link {
 // kill kills the daemons of a router that runs FRR or BIRD, and returns the commands that started them.
 func (x *interop) killDaemons(node string) string {
 	x.t.Helper()
-	return x.sh("cd /run/trivet/" + x.name + "/routers/" + node + `; for d in zebra ospfd bird; do
+	return x.sh("cd /run/trivet/" + x.name + "/routers/" + node + `/etc/run; for d in zebra ospfd bird; do
 		[ ! -f $d.pid ] || { tr '\0' ' ' </proc/$(cat $d.pid)/cmdline; echo "</dev/null >/dev/null 2>&1 &"; kill -9 $(cat $d.pid); }; done`)
 }
 

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // run runs a Python text with file descriptor 3 open as "out".
@@ -60,6 +62,20 @@ func TestRefused(t *testing.T) {
 	os.WriteFile(filepath.Join(dir, "own.txt"), []byte("x"), 0o666)
 	os.WriteFile(filepath.Join(dir, ".hidden"), []byte("secret"), 0o666)
 	os.Symlink("/etc/passwd", filepath.Join(dir, "link"))
+	for _, below := range []string{"below", ".git"} {
+		os.Mkdir(filepath.Join(dir, below), 0o755)
+		os.WriteFile(filepath.Join(dir, below, ".hidden"), []byte("secret"), 0o666)
+		os.WriteFile(filepath.Join(dir, below, "seen"), []byte("seen"), 0o666)
+	}
+	inherited, err := os.Open("/etc/passwd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer inherited.Close()
+	if err := unix.Dup3(int(inherited.Fd()), 77, 0); err != nil { // a shell's 77</etc/passwd
+		t.Fatal(err)
+	}
+	defer unix.Close(77)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -67,44 +83,50 @@ func TestRefused(t *testing.T) {
 	defer listener.Close()
 	port := strconv.Itoa(listener.Addr().(*net.TCPAddr).Port)
 	for name, text := range map[string]string{
-		"write beside":      "open(D + '/new.txt', 'w')",
-		"overwrite":         "open(D + '/own.txt', 'w')",
-		"append":            "os.open(D + '/own.txt', os.O_WRONLY | os.O_APPEND)",
-		"truncate":          "os.truncate(D + '/own.txt', 0)",
-		"write in /tmp":     "open('/tmp/trivet-confine-test', 'w')",
-		"write at home":     "open(H + '/trivet-confine-test', 'w')",
-		"make a directory":  "os.mkdir(D + '/new')",
-		"make a link":       "os.symlink('/etc', D + '/new')",
-		"remove":            "os.unlink(D + '/own.txt')",
-		"change mode":       "os.chmod(D + '/own.txt', 0o777)",
-		"change times":      "os.utime(D + '/own.txt')",
-		"set an attribute":  "os.setxattr(D + '/own.txt', 'user.x', b'x')",
-		"read a hidden one": "open(D + '/.hidden')",
-		"through a link":    "open(D + '/link')",
-		"read passwords":    "open('/etc/shadow')",
-		"read accounts":     "open('/etc/passwd')",
-		"read keys":         "os.listdir(H + '/.ssh')",
-		"read processes":    "open('/proc/self/environ')",
-		"fork":              "os.fork()",
-		"spawn":             "os.posix_spawn('/bin/true', ['true'], {})",
-		"exec":              "os.execv('/bin/true', ['true'])",
-		"exec python":       "import sys; os.execv(sys.executable, ['python3'])",
-		"exec by fd":        "import sys; os.execve(os.open(sys.executable, os.O_RDONLY), ['python3'], {})",
-		"the launcher's fd": "import sys; os.dup2(os.open(sys.executable, os.O_RDONLY), 100)",
-		"raise a limit":     "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (200, 200))",
-		"connect":           "import socket; socket.create_connection(('127.0.0.1', " + port + "))",
-		"bind":              "import socket; socket.socket().bind(('127.0.0.1', 0))",
-		"unix socket":       "import socket; socket.socket(socket.AF_UNIX)",
-		"kill the parent":   "os.kill(os.getppid(), 9)",
-		"kill everybody":    "os.kill(-1, 9)",
-		"kill by thread":    "import ctypes; l = ctypes.CDLL(None, use_errno=True); r = l.tgkill(1 + os.getpid(), 1 + os.getpid(), 9)\nif r: raise OSError(ctypes.get_errno(), 'tgkill')",
-		"become root":       "os.setuid(0)",
-		"ptrace":            "import ctypes; l = ctypes.CDLL(None, use_errno=True)\nif l.ptrace(16, 1, 0, 0): raise OSError(ctypes.get_errno(), 'ptrace')",
-		"unshare":           "import ctypes; l = ctypes.CDLL(None, use_errno=True)\nif l.unshare(0x10000000): raise OSError(ctypes.get_errno(), 'unshare')",
-		"mount":             "import ctypes; l = ctypes.CDLL(None, use_errno=True)\nif l.mount(b'a', b'/tmp', b'tmpfs', 0, 0): raise OSError(ctypes.get_errno(), 'mount')",
-		"signal by a file":  "import fcntl; fcntl.fcntl(0, fcntl.F_SETOWN, os.getppid())",
-		"allocate 10 GB":    "x = bytearray(10 << 30)",
-		"file descriptors":  "x = [os.dup(0) for _ in range(100)]",
+		"write beside":       "open(D + '/new.txt', 'w')",
+		"overwrite":          "open(D + '/own.txt', 'w')",
+		"append":             "os.open(D + '/own.txt', os.O_WRONLY | os.O_APPEND)",
+		"truncate":           "os.truncate(D + '/own.txt', 0)",
+		"write in /tmp":      "open('/tmp/trivet-confine-test', 'w')",
+		"write at home":      "open(H + '/trivet-confine-test', 'w')",
+		"make a directory":   "os.mkdir(D + '/new')",
+		"make a link":        "os.symlink('/etc', D + '/new')",
+		"remove":             "os.unlink(D + '/own.txt')",
+		"change mode":        "os.chmod(D + '/own.txt', 0o777)",
+		"change times":       "os.utime(D + '/own.txt')",
+		"set an attribute":   "os.setxattr(D + '/own.txt', 'user.x', b'x')",
+		"read a hidden one":  "open(D + '/.hidden')",
+		"one further down":   "assert open(D + '/below/seen').read() == 'seen'; open(D + '/below/.hidden')",
+		"below a hidden one": "open(D + '/.git/seen')",
+		"empty, reading":     "os.open(D + '/own.txt', os.O_RDONLY | os.O_TRUNC)",
+		"empty, neither":     "os.open(D + '/own.txt', os.O_ACCMODE | os.O_TRUNC)",
+		"empty, by open(2)":  "import ctypes; l = ctypes.CDLL(None, use_errno=True)\nif l.syscall(2, (D + '/own.txt').encode(), os.O_TRUNC) < 0: raise OSError(ctypes.get_errno(), 'open')",
+		"an inherited file":  "os.read(77, 1)",
+		"through a link":     "open(D + '/link')",
+		"read passwords":     "open('/etc/shadow')",
+		"read accounts":      "open('/etc/passwd')",
+		"read keys":          "os.listdir(H + '/.ssh')",
+		"read processes":     "open('/proc/self/environ')",
+		"fork":               "os.fork()",
+		"spawn":              "os.posix_spawn('/bin/true', ['true'], {})",
+		"exec":               "os.execv('/bin/true', ['true'])",
+		"exec python":        "import sys; os.execv(sys.executable, ['python3'])",
+		"exec by fd":         "import sys; os.execve(os.open(sys.executable, os.O_RDONLY), ['python3'], {})",
+		"the launcher's fd":  "import sys; os.dup2(os.open(sys.executable, os.O_RDONLY), 100)",
+		"raise a limit":      "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (200, 200))",
+		"connect":            "import socket; socket.create_connection(('127.0.0.1', " + port + "))",
+		"bind":               "import socket; socket.socket().bind(('127.0.0.1', 0))",
+		"unix socket":        "import socket; socket.socket(socket.AF_UNIX)",
+		"kill the parent":    "os.kill(os.getppid(), 9)",
+		"kill everybody":     "os.kill(-1, 9)",
+		"kill by thread":     "import ctypes; l = ctypes.CDLL(None, use_errno=True); r = l.tgkill(1 + os.getpid(), 1 + os.getpid(), 9)\nif r: raise OSError(ctypes.get_errno(), 'tgkill')",
+		"become root":        "os.setuid(0)",
+		"ptrace":             "import ctypes; l = ctypes.CDLL(None, use_errno=True)\nif l.ptrace(16, 1, 0, 0): raise OSError(ctypes.get_errno(), 'ptrace')",
+		"unshare":            "import ctypes; l = ctypes.CDLL(None, use_errno=True)\nif l.unshare(0x10000000): raise OSError(ctypes.get_errno(), 'unshare')",
+		"mount":              "import ctypes; l = ctypes.CDLL(None, use_errno=True)\nif l.mount(b'a', b'/tmp', b'tmpfs', 0, 0): raise OSError(ctypes.get_errno(), 'mount')",
+		"signal by a file":   "import fcntl; fcntl.fcntl(0, fcntl.F_SETOWN, os.getppid())",
+		"allocate 10 GB":     "x = bytearray(10 << 30)",
+		"file descriptors":   "x = [os.dup(0) for _ in range(100)]",
 	} {
 		t.Run(name, func(t *testing.T) {
 			home, _ := os.UserHomeDir()
@@ -120,7 +142,7 @@ func TestRefused(t *testing.T) {
 			t.Errorf("%s: %q %v", path, b, err)
 		}
 	}
-	if entries, _ := os.ReadDir(dir); len(entries) != 3 {
+	if entries, _ := os.ReadDir(dir); len(entries) != 5 {
 		t.Errorf("left behind: %v", entries)
 	}
 }
@@ -153,6 +175,23 @@ func TestEnded(t *testing.T) {
 				t.Fatalf("%d bytes of result, %d of stderr, %q, %v", len(res.Output), len(res.Stderr), res.Status, err)
 			}
 		})
+	}
+}
+
+// Proves that a program may have threads, but not thousands of them, however small it makes them.
+func TestThreads(t *testing.T) {
+	res, err := run(t, "", `import threading, time
+threading.stack_size(32768)
+n = 0
+try:
+    while n < 2000:
+        threading.Thread(target=time.sleep, args=(3600,), daemon=True).start()
+        n += 1
+except RuntimeError: pass
+print(n, file=out, flush=True)
+os._exit(0)`)
+	if n, _ := strconv.Atoi(strings.TrimSpace(string(res.Output))); err != nil || n < threads/2 || n > 4*threads {
+		t.Fatalf("%q threads ran: %q %q %v", res.Output, res.Stderr, res.Status, err)
 	}
 }
 
@@ -192,7 +231,7 @@ func TestOrdinaryUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	cmd := exec.Command("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all", "--bounding-set=-all",
-		binary, "-test.run=TestRuns|TestRefused|TestNoPrivilege", "-test.v")
+		binary, "-test.run=TestRuns|TestRefused|TestThreads|TestNoPrivilege", "-test.v")
 	cmd.Dir = "/"
 	out, err := cmd.CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "--- PASS: TestRefused") {

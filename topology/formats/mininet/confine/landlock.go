@@ -25,7 +25,7 @@ const (
 	readFiles = unix.LANDLOCK_ACCESS_FS_READ_FILE
 	listDirs  = unix.LANDLOCK_ACCESS_FS_READ_DIR
 	execute   = unix.LANDLOCK_ACCESS_FS_EXECUTE
-	maxBeside = 4096 // files beside the program that it may read
+	maxBeside = 1 << 14 // names beside and below the program that are looked at
 )
 
 // handledFS is, by Landlock ABI version, the bits of access that a ruleset may handle:
@@ -50,25 +50,41 @@ func readable(p interpreter, dir string) []rule {
 	return append(rules, beside(dir)...)
 }
 
-// beside allows the files in the program's directory, for the modules it
-// imports, but no hidden ones: the directory may be somebody's home.
+// beside allows the files in the program's directory and below, for the modules it imports, but no hidden
+// ones and none in hidden directories: the directory may be somebody's home.
 func beside(dir string) []rule {
 	if dir == "" || filepath.Clean(dir) == "/" {
 		return nil
 	}
-	rules := []rule{{dir, listDirs}}
-	entries, _ := os.ReadDir(dir)
-	for _, e := range entries[:min(len(entries), maxBeside)] {
+	looks := maxBeside
+	rules, _ := visible(dir, &looks)
+	return append(rules, rule{dir, listDirs})
+}
+
+// visible returns rules for the files below a directory that are not hidden, and whether these are all there
+// is, so that one rule for the directory does instead. It looks at so many names, and allows nothing beyond.
+func visible(dir string, looks *int) (rules []rule, all bool) {
+	entries, err := os.ReadDir(dir)
+	all = err == nil
+	for _, e := range entries {
+		if *looks--; *looks < 0 {
+			return rules, false
+		}
 		path := filepath.Join(dir, e.Name())
 		switch {
 		case strings.HasPrefix(e.Name(), "."):
+			all = false
 		case e.IsDir():
-			rules = append(rules, rule{path, readFiles | listDirs})
+			below, allBelow := visible(path, looks)
+			if allBelow {
+				below = []rule{{path, readFiles | listDirs}}
+			}
+			rules, all = append(rules, below...), all && allBelow
 		case e.Type().IsRegular():
 			rules = append(rules, rule{path, readFiles})
 		}
 	}
-	return rules
+	return rules, all
 }
 
 // restrictFiles puts this thread into a Landlock domain with the rules.

@@ -32,6 +32,7 @@ func init() {
 const (
 	cpuSeconds = 5
 	openFiles  = 64
+	threads    = 128 // and other tasks that the user may begin meanwhile
 	// interpreterFD is where the launcher holds the interpreter open. It is above
 	// openFiles, so that the program can never put another file there; the only
 	// exec that the system call filter lets pass is that of this descriptor.
@@ -56,6 +57,10 @@ func launch(dir string, args []string) error {
 		dir = ""
 		os.Chdir("/")
 	}
+	tasks, err := tasksOf(unix.Getuid())
+	if err != nil {
+		return err
+	}
 	filter, err := seccompFilter(os.Getpid())
 	if err != nil {
 		return err
@@ -72,7 +77,10 @@ func launch(dir string, args []string) error {
 	if err := restrictFiles(readable(python, dir)); err != nil {
 		return err
 	}
-	if err := setLimits(); err != nil {
+	if err := setLimits(tasks + threads); err != nil {
+		return err
+	}
+	if err := closeInherited(); err != nil {
 		return err
 	}
 	if err := dropCapabilities(); err != nil {
@@ -165,15 +173,43 @@ func openPython(path string) (interpreter, error) {
 	return interpreter{path, real, loader}, unix.Dup3(fd, interpreterFD, unix.O_CLOEXEC)
 }
 
-// setLimits bounds what the program uses; memory: see limitMemory. The number of processes is not among
-// them: it counts all of the user's, and the filter allows threads only, which memory bounds.
-func setLimits() error {
+// closeInherited closes what was open where Trivet was started: of the launcher's files Python gets its standard
+// input, outputs and the result.
+func closeInherited() error {
+	if err := unix.CloseRange(4, ^uint(0), unix.CLOSE_RANGE_CLOEXEC); err != nil {
+		return fmt.Errorf("cannot keep open files from the program: %w; it is not run", err)
+	}
+	return nil
+}
+
+// tasksOf counts the threads of a user, on which the kernel has a limit for all of them together.
+func tasksOf(uid int) (n uint64, err error) {
+	processes, err := os.ReadDir("/proc")
+	if err != nil {
+		return 0, fmt.Errorf("cannot count processes: %w", err)
+	}
+	for _, p := range processes {
+		var tasks unix.Stat_t // of a directory of directories, so that it has two links more than tasks
+		if unix.Stat(filepath.Join("/proc", p.Name(), "task"), &tasks) == nil && int(tasks.Uid) == uid {
+			n += uint64(tasks.Nlink) - 2
+		}
+	}
+	return n, nil
+}
+
+// setLimits bounds what the program uses, and how many tasks its user may have; memory: see limitMemory.
+func setLimits(tasks uint64) error {
 	for resource, limit := range map[int]uint64{
 		unix.RLIMIT_CPU:    cpuSeconds,
 		unix.RLIMIT_FSIZE:  0,
 		unix.RLIMIT_CORE:   0,
 		unix.RLIMIT_NOFILE: openFiles,
+		unix.RLIMIT_NPROC:  tasks,
 	} {
+		var was unix.Rlimit
+		if err := unix.Prlimit(0, resource, nil, &was); err == nil {
+			limit = min(limit, was.Max)
+		}
 		if err := unix.Prlimit(0, resource, &unix.Rlimit{Cur: limit, Max: limit}, nil); err != nil {
 			return fmt.Errorf("cannot limit the program's resources (resource %d): %w", resource, err)
 		}

@@ -14,7 +14,7 @@ import (
 // and so is what Landlock leaves open (chmod, utimes, extended attributes, …).
 var allowed = []uint32{
 	unix.SYS_READ, unix.SYS_READV, unix.SYS_PREAD64, unix.SYS_WRITE, unix.SYS_WRITEV, unix.SYS_CLOSE, unix.SYS_CLOSE_RANGE,
-	unix.SYS_OPENAT, unix.SYS_FSTAT, unix.SYS_STATX, unix.SYS_LSEEK, unix.SYS_GETDENTS64, unix.SYS_GETCWD, unix.SYS_CHDIR,
+	unix.SYS_FSTAT, unix.SYS_STATX, unix.SYS_LSEEK, unix.SYS_GETDENTS64, unix.SYS_GETCWD, unix.SYS_CHDIR,
 	unix.SYS_READLINKAT, unix.SYS_FACCESSAT, unix.SYS_FACCESSAT2, unix.SYS_STATFS, unix.SYS_FSTATFS, unix.SYS_FADVISE64,
 	unix.SYS_DUP, unix.SYS_DUP3, unix.SYS_PIPE2, unix.SYS_UMASK,
 	unix.SYS_PPOLL, unix.SYS_PSELECT6, unix.SYS_EPOLL_CREATE1, unix.SYS_EPOLL_CTL, unix.SYS_EPOLL_PWAIT, unix.SYS_EVENTFD2,
@@ -67,6 +67,10 @@ func seccompFilter(pid int) ([]bpf.RawInstruction, error) {
 	with(unix.SYS_EXECVEAT,
 		argument(0), bpf.JumpIf{Cond: bpf.JumpEqual, Val: interpreterFD, SkipFalse: 3},
 		argument(4), bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.AT_EMPTY_PATH, SkipFalse: 1}, allow, deny)
+	with(unix.SYS_OPENAT, opens(2)...)
+	if sysOpen != 0 {
+		with(sysOpen, opens(1)...)
+	}
 	with(unix.SYS_TGKILL, oneOf(0, uint32(pid))...)                                                 // abort()
 	with(unix.SYS_PRLIMIT64, oneOf(0, 0)...)                                                        // one's own limits; the hard ones stay
 	with(unix.SYS_IOCTL, oneOf(1, unix.TCGETS, unix.TIOCGWINSZ, 0x541b, 0x5421, 0x5450, 0x5451)...) // FIONREAD, FIONBIO, FIONCLEX, FIOCLEX
@@ -83,6 +87,18 @@ func oneOf(i uint32, values ...uint32) []bpf.Instruction {
 		body = append(body, bpf.JumpIf{Cond: bpf.JumpEqual, Val: v, SkipFalse: 1}, allow)
 	}
 	return append(body, deny)
+}
+
+// opens allows an open whose argument i are flags that Landlock judges by. Before its third version it does not see
+// that O_TRUNC empties a file which is opened for reading, or with the access mode 3, for neither.
+func opens(i uint32) []bpf.Instruction {
+	return []bpf.Instruction{
+		argument(i), bpf.ALUOpConstant{Op: bpf.ALUOpAnd, Val: unix.O_ACCMODE | unix.O_TRUNC},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.O_RDONLY | unix.O_TRUNC, SkipTrue: 3},
+		bpf.ALUOpConstant{Op: bpf.ALUOpAnd, Val: unix.O_ACCMODE},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.O_ACCMODE, SkipTrue: 1},
+		allow, deny,
+	}
 }
 
 func installFilter(filter []bpf.RawInstruction) error {

@@ -2,7 +2,10 @@ package confine
 
 import "golang.org/x/sys/unix"
 
-const auditArch = unix.AUDIT_ARCH_AARCH64
+const (
+	auditArch = unix.AUDIT_ARCH_AARCH64
+	sysOpen   = 0 // there is openat alone
+)
 
 // allowedHere are the calls whose names differ between machines.
 var allowedHere = []uint32{unix.SYS_FSTATAT, unix.SYS_GETRLIMIT}

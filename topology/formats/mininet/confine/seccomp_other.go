@@ -2,6 +2,9 @@
 
 package confine
 
-const auditArch = 0
+const (
+	auditArch = 0
+	sysOpen   = 0
+)
 
 var allowedHere []uint32

@@ -75,11 +75,11 @@ func Start(ctx context.Context, state State, each func(Progress)) (*Client, erro
 
 // begin makes the lab's directory, which nobody else must have made, and starts its daemon.
 func (s State) begin(ctx context.Context) (<-chan error, error) {
-	run, err := dirlock.Make(RunDir())
+	run, err := dirlock.Make(ctx, RunDir())
 	if err != nil {
 		return nil, err
 	}
-	err = os.Mkdir(Dir(s.Name), 0o755)
+	err = makeDir(Dir(s.Name))
 	run.Close()
 	if errors.Is(err, os.ErrExist) {
 		return nil, fmt.Errorf("a lab %s is there already; choose another name, or take it down:  trivet down %s", s.Name, s.Name)
@@ -103,6 +103,14 @@ func (s State) begin(ctx context.Context) (<-chan error, error) {
 		return nil, errors.Join(err, discard(s.Name))
 	}
 	return daemon, nil
+}
+
+// makeDir makes a lab's directory. Only root may look into it, and so lock it; others reach what they know the names of.
+func makeDir(dir string) error {
+	if err := os.Mkdir(dir, 0o711); err != nil {
+		return err
+	}
+	return os.Chmod(dir, 0o711) // whatever the umask
 }
 
 // discard removes the directory of a lab of which there is nothing else. The caller has its lock.

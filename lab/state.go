@@ -97,19 +97,30 @@ func Dir(name string) string { return filepath.Join(RunDir(), name) }
 // Socket is where the lab's daemon listens.
 func (s State) Socket() string { return filepath.Join(Dir(s.Name), "daemon.sock") }
 
+// The state is root's, who acts by it. The lab's owner has a copy to read.
 func stateFile(name string) string { return filepath.Join(Dir(name), "state.json") }
+func ownerFile(name string) string { return filepath.Join(Dir(name), "owner.json") }
 
-// Save writes the state, at once and for the owner's eyes only.
+// Save writes the state, at once.
 func (s State) Save() error {
 	b, err := json.Marshal(s)
 	if err != nil {
 		return err
 	}
-	file := stateFile(s.Name)
-	if err := os.WriteFile(file+".new", b, 0o600); err != nil {
+	if s.Owner != os.Geteuid() {
+		if err := replaceFor(s.Owner, ownerFile(s.Name), b); err != nil {
+			return err
+		}
+	}
+	return replaceFor(os.Geteuid(), stateFile(s.Name), b)
+}
+
+// replaceFor writes a file for a user's eyes only.
+func replaceFor(uid int, file string, content []byte) error {
+	if err := os.WriteFile(file+".new", content, 0o600); err != nil {
 		return err
 	}
-	if err := os.Chown(file+".new", s.Owner, -1); err != nil {
+	if err := os.Chown(file+".new", uid, -1); err != nil {
 		return err
 	}
 	return os.Rename(file+".new", file)
@@ -134,14 +145,16 @@ func (s State) endChange() error {
 // ErrNone is that there is no such lab, or none at all.
 var ErrNone = errors.New("there is no lab")
 
-// Load reads a lab's state; a lab whose daemon has died is Orphaned, but not one that somebody just starts, resumes or takes down.
+// Load reads a lab's state; a lab whose daemon has died is Orphaned, but not one that somebody just starts, resumes or takes
+// down, as far as one can tell: only root can look at the lock.
 func Load(name string) (State, error) {
 	s, err := read(name)
 	if err != nil || s.Status != Orphaned {
 		return s, err
 	}
-	lock, err := dirlock.Lock(Dir(name), unix.LOCK_SH|unix.LOCK_NB)
-	if errors.Is(err, unix.EWOULDBLOCK) {
+	lock, err := dirlock.Lock(Dir(name), true)
+	justBegun := errors.Is(err, os.ErrPermission) && s.PID == 0 && time.Since(s.Created) < startTime
+	if errors.Is(err, unix.EWOULDBLOCK) || justBegun {
 		s.Status = cmp.Or(s.Left, Starting)
 		return s, nil
 	}
@@ -157,22 +170,14 @@ const startTime = time.Minute
 // lock waits until nobody starts a daemon for the lab, or removes the lab without one. Who holds the lock may do that; it ends when
 // the file is closed in all processes that have it. The error is ErrNone where the lab is gone.
 func lock(ctx context.Context, name string) (*os.File, error) {
-	for end := time.Now().Add(startTime); ; {
-		f, err := dirlock.Lock(Dir(name), unix.LOCK_EX|unix.LOCK_NB)
-		switch {
-		case errors.Is(err, os.ErrNotExist):
-			return nil, fmt.Errorf("%w %q", ErrNone, name)
-		case !errors.Is(err, unix.EWOULDBLOCK):
-			return f, err
-		case time.Now().After(end):
-			return nil, fmt.Errorf("another command starts lab %s, resumes it or takes it down, and does not get on", name)
-		}
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-time.After(5 * time.Millisecond):
-		}
+	f, err := dirlock.Wait(ctx, Dir(name))
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return nil, fmt.Errorf("%w %q", ErrNone, name)
+	case errors.Is(err, dirlock.ErrHeld):
+		return nil, fmt.Errorf("another command is starting lab %s, resuming it or taking it down, and is not getting on", name)
 	}
+	return f, err
 }
 
 // read reads a lab's state; a lab without a daemon is Orphaned.
@@ -182,6 +187,12 @@ func read(name string) (State, error) {
 		return s, fmt.Errorf("%w %q", ErrNone, name)
 	}
 	b, err := os.ReadFile(stateFile(name))
+	if errors.Is(err, os.ErrPermission) {
+		b, err = os.ReadFile(ownerFile(name))
+		if errors.Is(err, os.ErrNotExist) {
+			err = os.ErrPermission
+		}
+	}
 	if errors.Is(err, os.ErrNotExist) {
 		if _, err := os.Stat(Dir(name)); err == nil {
 			s.Status = Orphaned // killed before the state was written

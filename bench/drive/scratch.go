@@ -1,6 +1,7 @@
 package drive
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -27,7 +28,7 @@ func clearScratch(pattern string) error {
 
 // scratch makes a directory for files of the probe, which removes it. What is left goes with the lab, or by Driver.Clean.
 func (b *bed) scratch() (string, error) {
-	run, err := dirlock.Make(lab.RunDir()) // others may just remove it
+	run, err := dirlock.Make(context.Background(), lab.RunDir()) // others may just remove it
 	if err != nil {
 		return "", err
 	}

@@ -1,18 +1,28 @@
 // Package dirlock locks directories that processes make when they first need them and remove when they are the last. The lock
-// (flock(2)) is on the directory itself, so that it leaves nothing; it ends when its file is closed, at the latest with its process.
+// (flock(2)) is on a directory, so that it leaves nothing; it ends when its file is closed, at the latest with its process.
+//
+// Who may read a directory may lock it, and so hold up all others. So the directory that Lock locks is to be readable for its
+// owner alone (0711), and where all may look into a directory, Make and Remove lock another in there, .lock.
 package dirlock
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"os"
+	"path/filepath"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// Lock locks a directory that is there, in one of the ways of flock(2): LOCK_EX or LOCK_SH, and LOCK_NB so as not to wait, where
-// the error is EWOULDBLOCK if somebody has it. While it is held, the directory is the one of that name, unless who holds it removes it;
-// a directory that was removed while this waited is not there (ENOENT).
-func Lock(dir string, how int) (*os.File, error) {
+// Lock locks a directory that is there, for one's own or, with shared, along with others. It does not wait: the error is
+// EWOULDBLOCK if somebody has it. While it is held, the directory is the one of that name, unless who holds it removes it.
+func Lock(dir string, shared bool) (*os.File, error) {
+	how := unix.LOCK_NB | unix.LOCK_EX
+	if shared {
+		how = unix.LOCK_NB | unix.LOCK_SH
+	}
 	for {
 		f, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY, 0)
 		if err != nil {
@@ -31,27 +41,63 @@ func Lock(dir string, how int) (*os.File, error) {
 	}
 }
 
+// Wait is Lock for one's own that waits until the context ends, and for at most a minute.
+func Wait(ctx context.Context, dir string) (*os.File, error) {
+	for end := time.Now().Add(patience); ; {
+		f, err := Lock(dir, false)
+		switch {
+		case !errors.Is(err, unix.EWOULDBLOCK):
+			return f, err
+		case time.Now().After(end):
+			return nil, fmt.Errorf("%s: %w", dir, ErrHeld)
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+const patience = time.Minute
+
+// ErrHeld is that somebody does not let go of a lock.
+var ErrHeld = errors.New("another command has locked it for a minute, and is not getting on")
+
 // maxTries is more often than others can remove a directory just after it was made.
 const maxTries = 1000
 
-// Make locks a directory for one's own, and makes it where it is not there.
-func Make(dir string) (*os.File, error) {
+// Make locks what goes on in a directory for one's own, and makes the directory where it is not there.
+func Make(ctx context.Context, dir string) (*os.File, error) {
 	for try := 1; ; try++ {
-		made := os.MkdirAll(dir, 0o755) // which may fail in either way where somebody removes the directory, or one above it
-		if made != nil && (try == maxTries || !errors.Is(made, os.ErrNotExist) && !errors.Is(made, os.ErrExist)) {
-			return nil, made
+		err := os.MkdirAll(dir, 0o755) // which may fail in either way where somebody removes the directory, or one above it
+		if err == nil {
+			err = os.Mkdir(lockOf(dir), 0o700)
 		}
-		if f, err := Lock(dir, unix.LOCK_EX); try == maxTries || !errors.Is(err, os.ErrNotExist) {
+		if err != nil && (try == maxTries || !errors.Is(err, os.ErrNotExist) && !errors.Is(err, os.ErrExist)) {
+			return nil, err
+		}
+		if f, err := Wait(ctx, lockOf(dir)); try == maxTries || !errors.Is(err, os.ErrNotExist) {
 			return f, err
 		}
 	}
 }
 
+func lockOf(dir string) string { return filepath.Join(dir, ".lock") }
+
 // Remove removes a directory where nothing is in it, and nobody is about to put something there.
 func Remove(dir string) {
-	if f, err := Lock(dir, unix.LOCK_EX); err == nil {
-		_ = os.Remove(dir)
+	if f, err := Wait(context.Background(), lockOf(dir)); err == nil {
+		RemoveMade(dir)
 		f.Close()
+	}
+}
+
+// RemoveMade is Remove for who has the lock of Make.
+func RemoveMade(dir string) {
+	if list, err := os.ReadDir(dir); err == nil && len(list) == 1 {
+		_ = os.Remove(lockOf(dir))
+		_ = os.Remove(dir) // unless another has just made the lock again
 	}
 }
 

@@ -1,11 +1,16 @@
 package dirlock
 
 import (
+	"context"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
+	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -18,41 +23,50 @@ func TestMakeAndRemove(t *testing.T) {
 	for range 8 {
 		group.Go(func() {
 			for range 200 {
-				lock, err := Make(dir)
+				lock, err := Make(t.Context(), dir)
 				if err != nil {
 					t.Error(err)
 					return
 				}
-				if err := errors.Join(os.Mkdir(filepath.Join(dir, "one"), 0o755), os.Remove(filepath.Join(dir, "one")), os.Remove(dir)); err != nil {
+				if err := errors.Join(os.Mkdir(filepath.Join(dir, "one"), 0o755), os.Remove(filepath.Join(dir, "one"))); err != nil {
 					t.Error(err)
 				}
+				RemoveMade(dir)
 				lock.Close()
-				Remove(filepath.Dir(dir))
+				Remove(dir)
 			}
 		})
 	}
 	group.Wait()
 }
 
-// TestLock proves that a lock keeps out others of all kinds but those that share it, that a directory which is in use is not
-// removed, and that what is not there or no directory cannot be locked.
+// TestLock proves that a lock keeps out others of all kinds but those that share it, that waiting for one ends with the context,
+// that a directory which is in use is not removed, and that what is not there or no directory cannot be locked.
 func TestLock(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "dir")
-	if _, err := Lock(dir, unix.LOCK_EX); !errors.Is(err, os.ErrNotExist) {
+	if _, err := Lock(dir, false); !errors.Is(err, os.ErrNotExist) {
 		t.Error("a directory that is not there is locked: ", err)
 	}
-	own, err := Make(dir)
+	if err := os.Mkdir(dir, 0o711); err != nil {
+		t.Fatal(err)
+	}
+	own, err := Wait(t.Context(), dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, how := range []int{unix.LOCK_EX, unix.LOCK_SH} {
-		if _, err := Lock(dir, how|unix.LOCK_NB); !errors.Is(err, unix.EWOULDBLOCK) {
+	for _, shared := range []bool{false, true} {
+		if _, err := Lock(dir, shared); !errors.Is(err, unix.EWOULDBLOCK) {
 			t.Error("a directory is locked twice: ", err)
 		}
 	}
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(20*time.Millisecond, cancel)
+	if _, err := Wait(ctx, dir); !errors.Is(err, context.Canceled) {
+		t.Error("waiting for a lock did not end with its context: ", err)
+	}
 	own.Close()
-	first, err1 := Lock(dir, unix.LOCK_SH|unix.LOCK_NB)
-	second, err2 := Lock(dir, unix.LOCK_SH|unix.LOCK_NB)
+	first, err1 := Lock(dir, true)
+	second, err2 := Lock(dir, true)
 	if err := errors.Join(err1, err2); err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +81,7 @@ func TestLock(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, no := range []string{file, dangling, filepath.Join(file, "below")} {
-		if _, err := Make(no); err == nil {
+		if _, err := Make(t.Context(), no); err == nil {
 			t.Errorf("%s is locked as a directory", no)
 		}
 	}
@@ -75,12 +89,43 @@ func TestLock(t *testing.T) {
 	if _, err := os.Stat(file); err != nil {
 		t.Error(err)
 	}
-	empty := filepath.Join(dir, "empty")
-	if err := os.Mkdir(empty, 0o755); err != nil {
+	made := filepath.Join(dir, "made")
+	lock, err := Make(t.Context(), made)
+	if err != nil {
 		t.Fatal(err)
 	}
-	Remove(empty)
-	if _, err := os.Stat(empty); !errors.Is(err, os.ErrNotExist) {
+	lock.Close()
+	Remove(made)
+	if _, err := os.Stat(made); !errors.Is(err, os.ErrNotExist) {
 		t.Error("an empty directory is not removed: ", err)
+	}
+}
+
+// TestOthers proves that another user, who may look into a directory that is made, cannot hold up those who use it.
+func TestOthers(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("becoming another user needs root")
+	}
+	dir := filepath.Join(t.TempDir(), "dir")
+	lock, err := Make(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close()
+	lab := filepath.Join(dir, "lab")
+	if err := os.Mkdir(lab, 0o711); err != nil {
+		t.Fatal(err)
+	}
+	for d := dir; d != os.TempDir() && len(d) > 1; d = filepath.Dir(d) {
+		if err := os.Chmod(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, d := range []string{lockOf(dir), lab} {
+		cmd := exec.Command("flock", "--nonblock", "--exclusive", d, "true")
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+		if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "denied") {
+			t.Errorf("nobody locks %s: %v, %s", d, err, out)
+		}
 	}
 }

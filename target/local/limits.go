@@ -1,6 +1,7 @@
 package local
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"os"
@@ -101,7 +102,7 @@ const limitsDir = "/run/trivet"
 
 // updateLimits changes the record, writes it, and then makes the kernel follow it.
 func updateLimits(change func(limits)) error {
-	dir, err := dirlock.Make(limitsDir)
+	dir, err := dirlock.Make(context.Background(), limitsDir)
 	if err != nil {
 		return err
 	}
@@ -115,7 +116,7 @@ func updateLimits(change func(limits)) error {
 	}
 	change(all)
 	if len(all) == 0 {
-		_ = os.Remove(limitsDir) // if no lab is in it
+		dirlock.RemoveMade(limitsDir) // if no lab is in it
 		return nil
 	}
 	if err := saveJSON(file, all); err != nil {
@@ -133,7 +134,7 @@ func updateLimits(change func(limits)) error {
 		return saveJSON(file, all)
 	}
 	err = os.Remove(file)
-	_ = os.Remove(limitsDir) // if no lab is in it
+	dirlock.RemoveMade(limitsDir) // if no lab is in it
 	return err
 }
 

@@ -59,7 +59,7 @@ func removeFiles(dir string) error {
 }
 
 // needed are the files that say what a lab is, what it has of the machine, and where its daemon answers.
-var needed = []string{"state.json", "local.json", "daemon.sock"}
+var needed = []string{"state.json", "owner.json", "local.json", "daemon.sock"}
 
 func removeProcesses(name, _ string) error {
 	c, err := FindCgroups()

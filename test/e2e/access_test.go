@@ -34,6 +34,9 @@ func TestAccess(t *testing.T) {
 	if mode := m.sh("stat -c '%a %u' /run/trivet/" + m.name + "/daemon.sock"); mode != "600 65534" {
 		t.Errorf("the socket's mode and owner: %s", mode)
 	}
+	if modes := strings.TrimSpace(m.sh("cd /run/trivet/" + m.name + " && stat -c '%n %a %u' . state.json owner.json")); modes != ". 711 0\nstate.json 600 0\nowner.json 600 65534" {
+		t.Errorf("modes and owners of the lab's directory, its state, which root acts by, and its owner's copy: %s", modes)
+	}
 	user := func(uid uint32, args ...string) result {
 		cmd := m.as(uid, args...)
 		cmd.Path, cmd.Args[0] = copyTo, copyTo
@@ -104,6 +107,34 @@ func TestOtherVersion(t *testing.T) {
 	contains(t, run("ls").out, m.name)
 	if r := run("down"); r.code != 0 {
 		t.Error(r)
+	}
+	m.unchanged(before)
+}
+
+// TestLocksOfOthers proves that a user who locks all that there is of labs to be locked holds up no command, and does not make
+// a lab whose daemon has died look as if it were up.
+func TestLocksOfOthers(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	before := m.snapshot()
+	m.up("minimal")
+	var attackers []*exec.Cmd
+	for _, dir := range []string{"/run/trivet", "/run/trivet/.lock", "/run/trivet/" + m.name} {
+		attacker := m.command("flock", dir, "sleep", "600")
+		attacker.Dir, attacker.SysProcAttr.Credential = "/", &syscall.Credential{Uid: 65534, Gid: 65534}
+		must(t, m.start(attacker))
+		attackers = append(attackers, attacker)
+	}
+	eventually(t, "the run directory is locked", func() bool { return m.do(m.command("flock", "--nonblock", "/run/trivet", "true")).code != 0 })
+	m.ok("up", "--name", m.name+"-2", "minimal", "--datapath", "bridge")
+	m.ok("down", m.name+"-2")
+	m.killDaemon()
+	contains(t, m.ok("ls"), "orphaned")
+	m.ok("resume", m.name)
+	contains(t, m.ok("down", m.name), "nothing left")
+	for _, a := range attackers {
+		_ = syscall.Kill(-a.Process.Pid, syscall.SIGKILL)
+		wait(t, a)
 	}
 	m.unchanged(before)
 }

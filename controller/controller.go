@@ -14,7 +14,8 @@ import (
 	"runtime/debug"
 	"slices"
 	"sync"
-	"time"
+
+	"trivet.dev/trivet/internal/accept"
 )
 
 // Controller is a set of switches and the apps that decide for them.
@@ -46,15 +47,9 @@ func New(log *slog.Logger, apps ...App) (*Controller, error) {
 // Serve takes connections from a listener until it is closed.
 func (c *Controller) Serve(l net.Listener) error {
 	for {
-		conn, err := l.Accept()
+		conn, err := accept.Next(l, func(why error) { c.log.Warn("cannot accept a switch", "error", why) })
 		if errors.Is(err, net.ErrClosed) {
 			return nil
-		}
-		var temporary interface{ Temporary() bool } // too many open files: wait, the rest goes on
-		if errors.As(err, &temporary) && temporary.Temporary() {
-			c.log.Warn("cannot accept a switch", "error", err)
-			time.Sleep(100 * time.Millisecond)
-			continue
 		}
 		if err != nil {
 			return err

@@ -14,8 +14,10 @@ import (
 	"net/netip"
 	"os"
 	"strings"
+	"syscall"
 	"time"
 
+	"golang.org/x/net/netutil"
 	"golang.org/x/sys/unix"
 )
 
@@ -105,12 +107,12 @@ func peerUID(conn *net.UnixConn) (uid int, err error) {
 
 // Serve answers until the door is closed.
 func (s *Server) Serve(d *Door) error {
-	handler := s.Handler()
+	handler, listener := s.Handler(), d.listener
 	if d.Token != "" {
-		handler = guard(handler, d.Token)
+		handler, listener = guard(handler, d.Token), netutil.LimitListener(listener, maxClients)
 	}
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 64 << 10}
-	err := server.Serve(d.listener)
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 64 << 10}
+	err := server.Serve(listener)
 	if errors.Is(err, net.ErrClosed) {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
@@ -118,6 +120,10 @@ func (s *Server) Serve(d *Door) error {
 	}
 	return err
 }
+
+// maxClients is how many connections there are on TCP at a time. Who has shown no token keeps one for as long as a request's head
+// may take, and loses it with the answer.
+const maxClients = 512
 
 // Close lets nobody in any more.
 func (d *Door) Close() error { return d.listener.Close() }
@@ -158,6 +164,7 @@ func ownHost(host string) bool {
 
 func refuse(w http.ResponseWriter, status int, detail string) {
 	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("Connection", "close")
 	w.WriteHeader(status)
 	fmt.Fprintf(w, `{"status":%d,"detail":%q}`, status, detail)
 }
@@ -174,6 +181,9 @@ func ReadToken(file string) (string, error) {
 	info, err := f.Stat()
 	if err != nil {
 		return "", err
+	}
+	if owner := info.Sys().(*syscall.Stat_t).Uid; owner != 0 && int(owner) != os.Getuid() {
+		return "", fmt.Errorf("%s belongs to another user (%d), who knows what is in it; take a file of your own", file, owner)
 	}
 	if info.Mode().Perm()&0o077 != 0 {
 		return "", fmt.Errorf("%s holds the API's token and others may read it; first:  chmod 600 %s", file, file)

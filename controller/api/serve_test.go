@@ -181,6 +181,44 @@ func TestTokenFile(t *testing.T) {
 	_ = os.WriteFile(file, []byte("two words that are long\n"), 0o600)
 	_, err = MakeToken(file)
 	refused(t, err, "holds no token")
+	if os.Getuid() != 0 {
+		return
+	}
+	_ = os.WriteFile(file, []byte(first), 0o600)
+	_ = os.Chown(file, 65534, -1)
+	_, err = MakeToken(file)
+	refused(t, err, "belongs to another user")
+}
+
+// Proves that who has no token holds a connection no longer than it takes to be told so, and that however many of them come, memory is
+// bounded and whoever has the token is answered in time.
+func TestDoorIsNotHeld(t *testing.T) {
+	token, _ := MakeToken("")
+	door := doorTo(t, "tcp:127.0.0.1:0", token)
+	address := strings.TrimPrefix(door.Address, "tcp:")
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprintf(conn, "GET /v1/controller HTTP/1.1\r\nHost: %s\r\n\r\n", address)
+	if answer, err := io.ReadAll(conn); err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 401") { // and the connection has ended
+		t.Errorf("%q, %v", answer, err)
+	}
+	for range maxClients + 50 { // who say nothing
+		idle, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer idle.Close()
+	}
+	client, err := Dial(door.Address, token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.Overview(ctx); err != nil {
+		t.Error(err)
+	}
 }
 
 // Proves that the OpenAPI document is served and has all operations, so that a client can be made of it.

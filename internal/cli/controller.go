@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -157,9 +158,24 @@ func socketDir() (string, error) {
 			return dir, nil
 		}
 		dir = filepath.Join(os.TempDir(), fmt.Sprintf("trivet-%d", os.Getuid()))
-		return dir, os.MkdirAll(dir, 0o700)
+		return dir, makeOwnDir(dir)
 	}
 	return dir, os.MkdirAll(dir, 0o755)
+}
+
+// makeOwnDir makes a directory where everybody may make one of that name, for this user alone.
+func makeOwnDir(dir string) error {
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	info, err := os.Lstat(dir)
+	if err != nil {
+		return err
+	}
+	if s, ok := info.Sys().(*syscall.Stat_t); !ok || !info.IsDir() || int(s.Uid) != os.Getuid() || info.Mode().Perm() != 0o700 {
+		return fmt.Errorf("%s is not a directory of yours that is closed to others; remove it, or set XDG_RUNTIME_DIR", dir)
+	}
+	return nil
 }
 
 // open listens as the address says, and refuses to trust whoever comes from elsewhere.

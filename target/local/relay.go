@@ -15,6 +15,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"trivet.dev/trivet/internal/accept"
 	"trivet.dev/trivet/internal/inside"
 )
 
@@ -26,11 +27,13 @@ type relays struct {
 	fabric    *os.File
 	mu        sync.Mutex
 	listeners map[string]net.Listener
+	conns     map[net.Conn]bool // both ends of each connection
+	closed    bool
 	errors    map[string]error // of the last attempt to reach each address
 }
 
 func newRelays(fabric *os.File) *relays {
-	return &relays{fabric: fabric, listeners: map[string]net.Listener{}, errors: map[string]error{}}
+	return &relays{fabric: fabric, listeners: map[string]net.Listener{}, conns: map[net.Conn]bool{}, errors: map[string]error{}}
 }
 
 // follow makes the relays those to these controller addresses.
@@ -89,7 +92,7 @@ func (r *relays) listen(address string) (listener net.Listener, err error) {
 
 func (r *relays) serve(listener net.Listener, address string) {
 	for {
-		inside, err := listener.Accept()
+		inside, err := accept.Next(listener, nil)
 		if err != nil {
 			return // closed
 		}
@@ -98,15 +101,18 @@ func (r *relays) serve(listener net.Listener, address string) {
 }
 
 func (r *relays) relay(inside net.Conn, address string) {
-	defer inside.Close()
+	if !r.hold(inside) {
+		return
+	}
+	defer r.drop(inside)
 	outside, err := net.Dial("tcp", address)
 	r.mu.Lock()
 	r.errors[address] = err
 	r.mu.Unlock()
-	if err != nil {
+	if err != nil || !r.hold(outside) {
 		return // the switch tries again
 	}
-	defer outside.Close()
+	defer r.drop(outside)
 	done := make(chan struct{}, 2)
 	for _, pair := range [][2]net.Conn{{inside, outside}, {outside, inside}} {
 		go func() {
@@ -115,6 +121,25 @@ func (r *relays) relay(inside net.Conn, address string) {
 		}()
 	}
 	<-done // one side has closed: the deferred calls close the other
+}
+
+// hold notes a connection, so that it ends with the lab; where that has ended it closes it.
+func (r *relays) hold(conn net.Conn) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		conn.Close()
+		return false
+	}
+	r.conns[conn] = true
+	return true
+}
+
+func (r *relays) drop(conn net.Conn) {
+	conn.Close()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.conns, conn)
 }
 
 // failure says why a controller could not be reached the last time.
@@ -160,7 +185,11 @@ func (r *relays) allRefuse() bool {
 func (r *relays) close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.closed = true
 	for _, l := range r.listeners {
 		l.Close()
+	}
+	for c := range r.conns {
+		c.Close()
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"trivet.dev/trivet/internal/accept"
 	"trivet.dev/trivet/openflow"
 )
 
@@ -229,7 +230,7 @@ func (a *Agent) Serve(in net.Listener) error {
 	a.listeners = append(a.listeners, l)
 	a.mu.Unlock()
 	for {
-		conn, err := in.Accept()
+		conn, err := accept.Next(in, nil)
 		if errors.Is(err, net.ErrClosed) {
 			return nil
 		}

@@ -208,6 +208,8 @@ type ApplyResult struct {
 	Changes []string `json:"changes"`
 	Same    int      `json:"same" doc:"How many nodes and links stay as they are"`
 
+	Commands []string `json:"commands,omitempty" doc:"What nodes run for that: their stop and start commands"`
+
 	links []*topology.Link // that are new, or another than before
 }
 
@@ -244,6 +246,7 @@ func (d *daemon) apply(r ApplyRequest) (out ApplyResult, err error) {
 		for _, what := range dead {
 			out.Changes = append(out.Changes, what+" has ended: started again")
 		}
+		out.Commands = d.replan(t).commands()
 		if r.DryRun || len(out.Changes) == 0 {
 			return nil
 		}
@@ -270,7 +273,7 @@ func (d *daemon) turnInto(ctx context.Context, t *topology.Topology) (started bo
 	if started, err = d.startPrograms(ctx, t); err != nil {
 		return started, err
 	}
-	if err := d.local.Apply(ctx, t, d.progress.stage); err != nil {
+	if err := d.turn(ctx, t); err != nil {
 		return started, err
 	}
 	return started, d.endPrograms(t)

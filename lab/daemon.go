@@ -8,9 +8,7 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
-	"os/exec"
 	"os/signal"
-	"path/filepath"
 	"runtime/debug"
 	"strconv"
 	"sync"
@@ -179,7 +177,7 @@ func (d *daemon) up() {
 		err = d.ctx.Err()
 	}
 	if err == nil {
-		err = d.startCommands(d.ctx, func(n *topology.Node) string { return n.Start })
+		err = d.runStarts(d.ctx)
 	}
 	if err == nil {
 		d.waitControllers()
@@ -328,8 +326,7 @@ func (d *daemon) down(progress local.Progress) error {
 		if err := d.state.Save(); err != nil { // on a full disk going down makes room
 			d.happened(err.Error())
 		}
-		// A stop command that fails keeps nothing up.
-		_ = d.startCommands(context.Background(), func(n *topology.Node) string { return n.Stop })
+		d.runStops(context.Background(), d.state.Topology.Nodes)
 	}
 	if err := d.removeWith(progress); err != nil {
 		return err
@@ -352,56 +349,6 @@ func (d *daemon) removeWith(progress local.Progress) error {
 	err := local.Remove(d.state.Name, Dir(d.state.Name), progress)
 	d.removed = err == nil
 	return err
-}
-
-// commandTime is how long up and down wait for a node's start or stop command.
-const commandTime = 30 * time.Second
-
-// startCommands runs the nodes' start (or stop) commands, all at once. What they
-// leave in the background goes on; they themselves must end.
-func (d *daemon) startCommands(ctx context.Context, which func(*topology.Node) string) error {
-	ctx, cancel := context.WithTimeout(ctx, commandTime)
-	defer cancel()
-	var group sync.WaitGroup
-	errs := make([]error, len(d.state.Topology.Nodes))
-	for i, n := range d.state.Topology.Nodes {
-		if which(n) == "" {
-			continue
-		}
-		group.Go(func() {
-			if err := d.runShell(ctx, n.Name, which(n)); err != nil {
-				errs[i] = fmt.Errorf("%s: %q: %w", n.Name, which(n), err)
-			}
-		})
-	}
-	group.Wait()
-	return errors.Join(errs...)
-}
-
-// runShell runs a shell command in a node, its output to the lab's log.
-func (d *daemon) runShell(ctx context.Context, node, command string) error {
-	log, err := os.OpenFile(filepath.Join(Dir(d.state.Name), "commands.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	defer log.Close()
-	fmt.Fprintf(log, "%s %s: %s\n", time.Now().Format(time.RFC3339), node, command)
-	cmd := exec.Command("/bin/sh", "-c", command)
-	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := d.local.Start(node, cmd); err != nil {
-		return err
-	}
-	done := make(chan error, 1)
-	go func() { done <- cmd.Wait() }()
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-		_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL)
-		<-done
-		return fmt.Errorf("did not end within %s; put what is to stay into the background with &", commandTime)
-	}
 }
 
 // runSchedule lets the topology's events happen at their times.
@@ -430,7 +377,7 @@ func (d *daemon) act(a topology.Action) error {
 	if a.Node != "" {
 		ctx, cancel := context.WithTimeout(d.ctx, commandTime)
 		defer cancel()
-		return d.runShell(ctx, a.Node, a.Run)
+		return d.runShell(ctx, a.Node, a.Run, d.local.Start)
 	}
 	_, err := d.setLink(a.Ends, 1, a.Change)
 	return err

@@ -124,10 +124,13 @@ type Node struct {
 	Routes    []Route        `json:"routes,omitempty"`   // static routes
 	OSPF      *OSPF          `json:"ospf,omitempty"`     // of routers; nil: it does not speak OSPF
 
-	CPU     CPU          `json:"cpu,omitzero"`      // limit for all processes of the node
-	Cores   []int        `json:"cores,omitempty"`   // processors that the node's processes may use
-	Start   string       `json:"start,omitempty"`   // shell command, run once the lab is up
-	Stop    string       `json:"stop,omitempty"`    // shell command, run before the lab goes down
+	CPU   CPU    `json:"cpu,omitzero"`    // limit for all processes of the node
+	Cores []int  `json:"cores,omitempty"` // processors that the node's processes may use
+	Start string `json:"start,omitempty"` // shell command, run once the lab is up
+	Stop  string `json:"stop,omitempty"`  // shell command, run before the lab goes down
+	// StartMayFail says that a start command that fails is a warning: formats whose programs do not look at it have that.
+	StartMayFail bool `json:"start_may_fail,omitempty"`
+
 	Isolate []string     `json:"isolate,omitempty"` // further namespaces: "pid"
 	Dirs    []PrivateDir `json:"dirs,omitempty"`    // directories of the node's own
 

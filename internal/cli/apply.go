@@ -51,6 +51,9 @@ func (a *app) apply() *cobra.Command {
 			for _, change := range result.Changes {
 				a.say("%s", change)
 			}
+			for _, command := range result.Commands {
+				a.say("! %s", command)
+			}
 			verb := "made"
 			if dryRun {
 				verb = "to make"

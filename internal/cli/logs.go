@@ -28,7 +28,7 @@ func (a *app) logs() *cobra.Command {
 				return err
 			}
 			logs := []Log{}
-			for _, name := range slices.Concat([]string{"daemon.log", "commands.log", "ovs/ovsdb-server.log", "ovs/ovs-vswitchd.log"}, lab.ControllerLogs(s.Name), lab.RouterLogs(s.Name)) {
+			for _, name := range slices.Concat([]string{"daemon.log", "ovs/ovsdb-server.log", "ovs/ovs-vswitchd.log"}, lab.CommandLogs(s.Name), lab.ControllerLogs(s.Name), lab.RouterLogs(s.Name)) {
 				f, err := os.Open(filepath.Join(lab.Dir(s.Name), name))
 				if os.IsPermission(err) {
 					return fmt.Errorf("the logs of lab %s are root's:  sudo trivet logs", s.Name)

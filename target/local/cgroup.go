@@ -105,7 +105,7 @@ func (c Cgroups) Kill(lab, name string) error {
 // Start starts a command in a group of its own, below one of a lab's name: one that is not Trivet's but is to be
 // watched, and found again, as a lab is.
 func (c Cgroups) Start(lab, name string, cmd *exec.Cmd) error {
-	if err := c.make(lab, &topology.Node{Name: name}); err != nil {
+	if err := errors.Join(c.makeLab(lab), c.make(lab, &topology.Node{Name: name})); err != nil {
 		return err
 	}
 	done := make(chan error, 1)
@@ -129,14 +129,37 @@ func group(root string, path ...string) string {
 	return filepath.Join(append([]string{root, "trivet"}, path...)...)
 }
 
-// make makes the group of a node and sets its limits.
+// makeLab makes the group of a lab.
+func (c Cgroups) makeLab(lab string) error {
+	for _, root := range c.roots() {
+		if err := os.MkdirAll(group(root, lab), 0o755); err != nil {
+			return fmt.Errorf("make the cgroup of %s: %w", lab, err)
+		}
+	}
+	return nil
+}
+
+// make makes the group of a node, if it is not there, and sets its limits. Where the lab's is gone that fails: what
+// begins while a lab goes down must leave nothing.
 func (c Cgroups) make(lab string, n *topology.Node) error {
 	for _, root := range c.roots() {
-		if err := os.MkdirAll(group(root, lab, n.Name), 0o755); err != nil {
+		if err := makeDir(group(root, lab, n.Name)); err != nil {
+			return fmt.Errorf("make the cgroup of %s: %w", n.Name, err)
+		}
+	}
+	if c.CPUSet != "" && (c.CPUSet == c.CPU || c.CPUSet == c.roots()[0]) { // all processes are to be in it
+		if err := c.pinV1(lab, n.Name, ""); err != nil {
 			return fmt.Errorf("make the cgroup of %s: %w", n.Name, err)
 		}
 	}
 	return c.set(lab, &topology.Node{}, n)
+}
+
+func makeDir(dir string) error {
+	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	return nil
 }
 
 // set gives a node the limits that are others than those of old.
@@ -209,14 +232,8 @@ func (c Cgroups) pin(lab string, n *topology.Node) error {
 func (c Cgroups) pinV1(lab, node, cores string) error {
 	above := c.CPUSet
 	for _, path := range []string{group(c.CPUSet), group(c.CPUSet, lab), group(c.CPUSet, lab, node)} {
-		for _, file := range []string{"cpuset.mems", "cpuset.cpus"} {
-			b, err := os.ReadFile(filepath.Join(above, file))
-			if err != nil {
-				return err
-			}
-			if err := writeFile(filepath.Join(path, file), strings.TrimSpace(string(b))); err != nil {
-				return err
-			}
+		if err := inheritV1(above, path); err != nil {
+			return err
 		}
 		above = path
 	}
@@ -224,6 +241,20 @@ func (c Cgroups) pinV1(lab, node, cores string) error {
 		return nil
 	}
 	return writeFile(filepath.Join(above, "cpuset.cpus"), cores)
+}
+
+// inheritV1 gives a group of version 1 the memory nodes and processors of the one above it.
+func inheritV1(above, group string) error {
+	for _, file := range []string{"cpuset.mems", "cpuset.cpus"} {
+		b, err := os.ReadFile(filepath.Join(above, file))
+		if err != nil {
+			return err
+		}
+		if err := writeFile(filepath.Join(group, file), strings.TrimSpace(string(b))); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // delegate lets the groups below a lab use a version 2 controller.
@@ -238,22 +269,38 @@ func (c Cgroups) delegate(lab, controller string) error {
 
 func writeFile(name, value string) error { return os.WriteFile(name, []byte(value), 0o644) }
 
-// bear lets a command be born in the group of a node: by version 1 as the child
+// bear lets a command be born in the group of a node, or in one below it: by version 1 as the child
 // of the calling thread, which must be locked and end soon; by version 2 in the
-// directory returned, to be closed (it may be nil) once the command has started.
-func (c Cgroups) bear(cmd *exec.Cmd, lab, node string) (*os.File, error) {
-	for _, root := range c.roots() {
-		if root == c.V2 || root == c.CPUSet && root != c.CPU && !pinned(group(root, lab, node)) {
+// directory returned, to be closed (it may be nil) once the command has started. The group below is made in
+// the hierarchy by which processes are found; limits are the node's.
+func (c Cgroups) bear(cmd *exec.Cmd, lab, node string, below ...string) (*os.File, error) {
+	found := append([]string{lab, node}, below...)
+	if len(below) > 0 {
+		at := group(c.roots()[0], found...)
+		err := makeDir(at)
+		if err == nil && c.roots()[0] == c.CPUSet {
+			err = inheritV1(filepath.Dir(at), at)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("make a cgroup of %s: %w", node, err)
+		}
+	}
+	for i, root := range c.roots() {
+		at := group(root, lab, node)
+		if i == 0 {
+			at = group(root, found...)
+		}
+		if root == c.V2 || root == c.CPUSet && root != c.CPU && !pinned(at) {
 			continue
 		}
-		if err := writeFile(group(root, lab, node, "tasks"), strconv.Itoa(unix.Gettid())); err != nil {
+		if err := writeFile(filepath.Join(at, "tasks"), strconv.Itoa(unix.Gettid())); err != nil {
 			return nil, fmt.Errorf("enter the cgroup of %s: %w", node, err)
 		}
 	}
 	if c.V2 == "" {
 		return nil, nil
 	}
-	dir, err := os.Open(group(c.V2, lab, node))
+	dir, err := os.Open(group(c.V2, found...))
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 
 	"golang.org/x/sys/unix"
@@ -21,9 +22,35 @@ func (l *Lab) Start(node string, cmd *exec.Cmd) error {
 	return l.onNodeThread(n, func() error { return l.bear(n, cmd) })
 }
 
-// bear starts a command in a node's cgroup, and in the namespaces of the calling thread.
-func (l *Lab) bear(n *topology.Node, cmd *exec.Cmd) error {
-	dir, err := l.Cgroups.bear(cmd, l.Name, n.Name)
+// startGroup is the group below a node's of what its start command began.
+const startGroup = "start"
+
+// RunStart starts a node's start command, in a group by which all that it begins is found.
+func (l *Lab) RunStart(node string, cmd *exec.Cmd) error {
+	n := l.Topology.Node(node)
+	if n == nil {
+		return fmt.Errorf("there is no node %s in lab %s", node, l.Name)
+	}
+	return l.onNodeThread(n, func() error { return l.bear(n, cmd, startGroup) })
+}
+
+// HasStarted says whether a node's start command has been run since the node was made, or since EndStart.
+func (l *Lab) HasStarted(node string) bool {
+	_, err := os.Stat(filepath.Join(l.Cgroups.Of(l.Name), node, startGroup))
+	return err == nil
+}
+
+// EndStart ends what a node's start command began, as going down would.
+func (l *Lab) EndStart(node string) error { return l.Cgroups.remove(l.Name, node, startGroup) }
+
+// bear starts a command in a node's cgroup, or one below it, and in the namespaces of the calling thread.
+func (l *Lab) bear(n *topology.Node, cmd *exec.Cmd, below ...string) error {
+	if withoutProcesses(n) { // its group is made for who runs something there: of routing nodes there are thousands
+		if err := l.Cgroups.make(l.Name, n); err != nil {
+			return err
+		}
+	}
+	dir, err := l.Cgroups.bear(cmd, l.Name, n.Name, below...)
 	if err != nil {
 		return err
 	}

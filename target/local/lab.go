@@ -115,7 +115,7 @@ func (l *Lab) Up(ctx context.Context, t *topology.Topology, progress Progress) e
 	if err := errors.Join(l.writeHosts(), l.writeResolver()); err != nil {
 		return err
 	}
-	if err := l.makeNamespaceDir(); err != nil {
+	if err := errors.Join(l.makeNamespaceDir(), l.Cgroups.makeLab(l.Name)); err != nil {
 		return err
 	}
 	l.binder = newBinder()

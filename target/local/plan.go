@@ -82,6 +82,13 @@ func (l *Lab) plan(old, new *topology.Topology) steps {
 	return s
 }
 
+// Replaced lists the nodes that would go, or be made anew, if the lab became another topology, as they are, and those that would come,
+// or be made anew, as they would be.
+func (l *Lab) Replaced(t *topology.Topology) (gone, made []*topology.Node) {
+	s := l.plan(l.Topology, t)
+	return s.dropNodes, s.addNodes
+}
+
 func byKey(t *topology.Topology) map[string]*topology.Link {
 	m := make(map[string]*topology.Link, len(t.Links))
 	for i, key := range topology.LinkKeys(t) {

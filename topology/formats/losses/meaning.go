@@ -17,6 +17,7 @@ func meaning(t *topology.Topology) *topology.Topology {
 	}
 	for _, n := range m.Nodes {
 		inherit(n, m, addresses)
+		n.StartMayFail = false // who reads a format may look at how commands end, or not
 	}
 	number(m)
 	for _, l := range m.Links {

@@ -235,3 +235,13 @@ func TestForeignless(t *testing.T) {
 		}
 	}
 }
+
+// Proves that a start command of MiniEdit's may fail: MiniEdit itself does not look at how one ends.
+func TestStartMayFail(t *testing.T) {
+	top, problems := Read("f.mn", []byte(`{"version": "2", "application": {}, "controllers": [], "switches": [], "links": [],
+		"hosts": [{"number": "1", "x": "1", "y": "1", "opts": {"hostname": "h1", "nodeNum": 1, "sched": "host", "startCommand": "false"}},
+			{"number": "2", "x": "9", "y": "1", "opts": {"hostname": "h2", "nodeNum": 2, "sched": "host"}}]}`), formats.Options{})
+	if problems.Err() != nil || !top.Node("h1").StartMayFail || top.Node("h2").StartMayFail {
+		t.Fatal(problems, top)
+	}
+}

@@ -43,6 +43,7 @@ func (r *reader) host(i int, at *value, record *object) {
 		"stopCommand", "privateDirectory", "externalInterfaces", "vlanInterfaces")
 	n.Place = r.place(record, subject)
 	n.Start, _ = r.text(opts, "startCommand", subject)
+	n.StartMayFail = n.Start != "" // MiniEdit does not look at how it ends
 	n.Stop, _ = r.text(opts, "stopCommand", subject)
 	r.address(n, at, opts, number)
 	if s, v := r.text(opts, "defaultRoute", subject); s != "" {
@@ -230,6 +231,7 @@ func (r *reader) openFlowSwitch(n *topology.Node, opts *object, kind string) {
 		n.FailMode = topology.Secure
 	}
 	n.Start, _ = r.text(opts, "startCommand", subject)
+	n.StartMayFail = n.Start != "" // MiniEdit does not look at how it ends
 	n.Stop, _ = r.text(opts, "stopCommand", subject)
 	if s, v := r.text(opts, "dpid", subject); s != "" {
 		d, err := strconv.ParseUint(strings.ReplaceAll(strings.TrimSpace(s), ":", ""), 16, 64)

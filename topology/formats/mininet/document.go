@@ -135,7 +135,7 @@ func (d *document) topology(file string) (*topology.Topology, topology.Problems)
 func (r *reader) node(n node) *topology.Node {
 	r.line = n.Line
 	out := &topology.Node{
-		Name: n.Name, Kind: r.kind(n.Kind), Address: n.Address, NAT: n.NAT, Start: n.Start, Stop: n.Stop, STP: n.STP,
+		Name: n.Name, Kind: r.kind(n.Kind), Address: n.Address, NAT: n.NAT, Start: n.Start, StartMayFail: n.Start != "", Stop: n.Stop, STP: n.STP,
 		Addresses: r.prefixes(n.IPs), Loopback: r.prefixes(n.Loopback), Datapath: r.datapath(n.Datapath),
 		Controllers: n.Controllers, Cores: n.Cores, MAC: r.mac(n.MAC), Pos: r.pos(),
 	}

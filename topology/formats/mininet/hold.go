@@ -56,7 +56,7 @@ func heldDatapath(d topology.Datapath) topology.Datapath {
 }
 
 func heldNode(n *topology.Node) *topology.Node {
-	out := &topology.Node{Name: n.Name, Kind: n.Kind, Start: n.Start, Stop: n.Stop}
+	out := &topology.Node{Name: n.Name, Kind: n.Kind, Start: n.Start, StartMayFail: n.Start != "", Stop: n.Stop}
 	switch n.Kind {
 	case topology.Controller:
 		return &topology.Node{Name: n.Name, Kind: n.Kind, Address: n.Address}

@@ -37,7 +37,8 @@ func TestHoldTwice(t *testing.T) {
 func TestQuotes(t *testing.T) {
 	top := &topology.Topology{Name: "a\"\n    raise SystemExit('out')\n#"}
 	for _, name := range []string{`h1"); import os; os._exit(1) #`, "h'\\", "h\n\t2", "h{{.}}%s", "hé𝔥\u2028"} {
-		top.AddNode(topology.Host, name).Start = name
+		n := top.AddNode(topology.Host, name)
+		n.Start, n.StartMayFail = name, true // as the program has it
 	}
 	for i := range 4 {
 		top.AddLink(top.Nodes[i].Name, top.Nodes[i+1].Name)

@@ -78,15 +78,16 @@ type nodeOptions struct {
 	STP         bool              `yaml:"stp" of:"switch" doc:"Speak the spanning tree protocol."`
 	NAT         bool              `yaml:"nat" of:"router" doc:"Translate addresses towards the outside of the lab."`
 
-	CPU     topology.CPU          `yaml:"cpu" doc:"Limit for all processes of the node: 0.5 (CPUs) or 25% (of the machine)."`
-	Cores   []int                 `yaml:"cores" doc:"Processors that the node's processes may use, counted from 0."`
-	Start   string                `yaml:"start" doc:"Shell command to run once the lab is up."`
-	Stop    string                `yaml:"stop" doc:"Shell command to run before the lab goes down."`
-	Isolate []string              `yaml:"isolate" doc:"Further namespaces of the node's own: pid."`
-	Dirs    []topology.PrivateDir `yaml:"dirs" doc:"Directories of the node's own: empty ones, or /etc/x: ./conf to show ./conf there."`
-	Device  string                `yaml:"device" doc:"Device of a rack that is to be this node."`
-	Place   *topology.Point       `yaml:"place" doc:"Where a drawing puts the node: [x, y] in pixels from the upper left."`
-	Foreign foreign               `yaml:"x-"`
+	CPU          topology.CPU          `yaml:"cpu" doc:"Limit for all processes of the node: 0.5 (CPUs) or 25% (of the machine)."`
+	Cores        []int                 `yaml:"cores" doc:"Processors that the node's processes may use, counted from 0."`
+	Start        string                `yaml:"start" doc:"Shell command to run once the lab is up."`
+	StartMayFail bool                  `yaml:"start_may_fail" doc:"A start command that fails is a warning, not an error."`
+	Stop         string                `yaml:"stop" doc:"Shell command to run before the lab goes down."`
+	Isolate      []string              `yaml:"isolate" doc:"Further namespaces of the node's own: pid."`
+	Dirs         []topology.PrivateDir `yaml:"dirs" doc:"Directories of the node's own: empty ones, or /etc/x: ./conf to show ./conf there."`
+	Device       string                `yaml:"device" doc:"Device of a rack that is to be this node."`
+	Place        *topology.Point       `yaml:"place" doc:"Where a drawing puts the node: [x, y] in pixels from the upper left."`
+	Foreign      foreign               `yaml:"x-"`
 }
 
 // impairment has the fields of topology.Impairment.

@@ -150,7 +150,7 @@ func node(t *rapid.T, name string) *topology.Node {
 		Kind: rapid.SampledFrom([]topology.Kind{topology.Host, topology.Switch, topology.Router, topology.Controller}).Draw(t, "kind"),
 		CPU: maybe(t, rapid.OneOf(rapid.Map(rapid.Float64Range(0.001, 4096), func(f float64) topology.CPU { return topology.CPU{CPUs: f} }),
 			rapid.Map(fractions, func(f topology.Fraction) topology.CPU { return topology.CPU{Share: f} }))),
-		Cores: maybe(t, some(rapid.IntRange(0, 4095))), Start: maybe(t, text), Stop: maybe(t, text), Isolate: maybe(t, rapid.Just([]string{"pid"})),
+		Cores: maybe(t, some(rapid.IntRange(0, 4095))), Start: maybe(t, text), StartMayFail: rapid.Bool().Draw(t, "may fail"), Stop: maybe(t, text), Isolate: maybe(t, rapid.Just([]string{"pid"})),
 		Dirs: maybe(t, some(rapid.Custom(func(t *rapid.T) topology.PrivateDir {
 			return topology.PrivateDir{Path: "/" + text.Draw(t, "path"), Source: maybe(t, text)}
 		}))),

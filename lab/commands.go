@@ -1,0 +1,229 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"trivet.dev/trivet/target/local"
+	"trivet.dev/trivet/topology"
+)
+
+// commandTime is how long up, apply and down wait for a node's start or stop command.
+const commandTime = 30 * time.Second
+
+// commandLogs has a log for each node, of what its start, stop and scheduled commands print.
+const commandLogs = "commands"
+
+// CommandLogs lists the logs of the nodes' commands, below the lab's directory.
+func CommandLogs(name string) []string {
+	logs, _ := filepath.Glob(filepath.Join(Dir(name), commandLogs, "*.log"))
+	for i := range logs {
+		logs[i], _ = filepath.Rel(Dir(name), logs[i])
+	}
+	return logs
+}
+
+// runStarts runs the start commands that have not been run, all at once: those of nodes that are new or made anew. What
+// they leave in the background goes on; they themselves must end.
+func (d *daemon) runStarts(ctx context.Context) error {
+	return d.eachCommand(ctx, d.local.Topology.Nodes, func(ctx context.Context, n *topology.Node) error {
+		if n.Start == "" || d.local.HasStarted(n.Name) {
+			return nil
+		}
+		err := d.runShell(ctx, n.Name, n.Start, d.local.RunStart)
+		if err != nil && n.StartMayFail {
+			d.happened(fmt.Sprintf("warning: the start command of %v", err))
+			return nil
+		}
+		return err
+	})
+}
+
+// runStops runs the stop commands of nodes. One that fails keeps nothing up.
+func (d *daemon) runStops(ctx context.Context, nodes []*topology.Node) {
+	err := d.eachCommand(ctx, nodes, func(ctx context.Context, n *topology.Node) error {
+		if n.Stop == "" {
+			return nil
+		}
+		return d.runShell(ctx, n.Name, n.Stop, d.local.Start)
+	})
+	if err != nil {
+		d.happened(fmt.Sprintf("warning: a stop command has failed: %v", err))
+	}
+}
+
+// eachCommand calls f for all nodes at once, and gives them their time.
+func (d *daemon) eachCommand(ctx context.Context, nodes []*topology.Node, f func(context.Context, *topology.Node) error) error {
+	ctx, cancel := context.WithTimeout(ctx, commandTime)
+	defer cancel()
+	var group sync.WaitGroup
+	errs := make([]error, len(nodes))
+	for i, n := range nodes {
+		if n.Start != "" || n.Stop != "" {
+			group.Go(func() { errs[i] = f(ctx, n) })
+		}
+	}
+	group.Wait()
+	return errors.Join(errs...)
+}
+
+// runShell runs a shell command in a node by start, its output to the node's log. The error has the end of that.
+func (d *daemon) runShell(ctx context.Context, node, command string, start func(string, *exec.Cmd) error) error {
+	dir := filepath.Join(Dir(d.state.Name), commandLogs)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	log, err := os.OpenFile(filepath.Join(dir, node+".log"), os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	fmt.Fprintf(log, "%s %s: %s\n", time.Now().Format(time.RFC3339), node, command)
+	before, err := log.Seek(0, 2)
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command("/bin/sh", "-c", command)
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := start(node, cmd); err != nil {
+		return err
+	}
+	done := make(chan error, 1)
+	go func() { done <- cmd.Wait() }()
+	select {
+	case err = <-done:
+	case <-ctx.Done():
+		_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL)
+		<-done
+		err = fmt.Errorf("did not end within %s; put what is to stay into the background with &", commandTime)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %q: %w%s", node, command, err, printedSince(log, before))
+	}
+	return nil
+}
+
+// printedSince is the end of what a log has from a place on, a line each, or nothing.
+func printedSince(log *os.File, from int64) string {
+	const enough = 2000
+	if end, err := log.Seek(0, 2); err == nil {
+		from = max(from, end-enough)
+	}
+	text := make([]byte, enough)
+	n, _ := log.ReadAt(text, from)
+	words := strings.ToValidUTF8(strings.TrimSpace(string(text[:n])), "?")
+	if words == "" {
+		return ""
+	}
+	lines := strings.Split(words, "\n")
+	return "\n    " + strings.Join(lines[max(0, len(lines)-8):], "\n    ")
+}
+
+// A replan is what a change of the lab means for the commands of its nodes.
+type replan struct {
+	gone    []*topology.Node // that go, or are made anew
+	changed []*topology.Node // that stay, and have another start command now: as they were
+	start   []*topology.Node // whose start command is run
+}
+
+func (d *daemon) replan(t *topology.Topology) (r replan) {
+	gone, made := d.local.Replaced(t)
+	r.gone, r.start = gone, made
+	for _, c := range topology.Diff(d.local.Topology, t) {
+		if c.OldNode == nil || c.NewNode == nil || c.OldNode.Start == c.NewNode.Start || contains(gone, c.OldNode) {
+			continue
+		}
+		r.changed, r.start = append(r.changed, c.OldNode), append(r.start, c.NewNode)
+	}
+	return r
+}
+
+func contains(nodes []*topology.Node, n *topology.Node) bool {
+	for _, m := range nodes {
+		if m.Name == n.Name {
+			return true
+		}
+	}
+	return false
+}
+
+// commands says what is run and ended, in that order.
+func (r replan) commands() (out []string) {
+	for _, n := range r.gone {
+		if n.Stop != "" {
+			out = append(out, fmt.Sprintf("%s runs its stop: %s", n.Name, n.Stop))
+		}
+	}
+	for _, n := range r.changed {
+		if n.Start != "" && n.Stop != "" {
+			out = append(out, fmt.Sprintf("%s runs its stop: %s", n.Name, n.Stop))
+		}
+		if n.Start != "" {
+			out = append(out, fmt.Sprintf("%s: what its start left running is ended: %s", n.Name, n.Start))
+		}
+	}
+	for _, n := range r.start {
+		if n.Start != "" {
+			out = append(out, fmt.Sprintf("%s runs its start: %s", n.Name, n.Start))
+		}
+	}
+	return out
+}
+
+// turn makes the lab another topology, and runs what its nodes then have to run. After an error it is what it was; an
+// error that is local.ErrHalf says that it is not.
+func (d *daemon) turn(ctx context.Context, t *topology.Topology) error {
+	old := d.local.Topology
+	err := d.turnOnce(ctx, t)
+	if err == nil || d.local.Topology == old || errors.Is(err, local.ErrHalf) {
+		return err
+	}
+	// A start command has failed.
+	undo := ctx.Err()
+	if undo == nil {
+		undo = d.turnOnce(ctx, old)
+	}
+	switch {
+	case undo == nil:
+		return fmt.Errorf("%w\nthe lab is as it was", err)
+	case d.local.Topology == old:
+		return fmt.Errorf("%w\nthe lab is as it was, but what ran in it could not be started again: %w", err, undo)
+	}
+	return fmt.Errorf("%w; %w: %w; take the lab down", err, local.ErrHalf, undo)
+}
+
+// turnOnce makes the lab another topology, without undoing that where a start command fails.
+func (d *daemon) turnOnce(ctx context.Context, t *topology.Topology) error {
+	r := d.replan(t)
+	d.runStops(ctx, r.gone)
+	if err := d.local.Apply(ctx, t, d.progress.stage); err != nil {
+		if errors.Is(err, local.ErrHalf) {
+			return err
+		}
+		return errors.Join(err, d.runStarts(ctx)) // of nodes that undoing has made anew
+	}
+	var begun []*topology.Node
+	for _, n := range r.changed {
+		if n.Start != "" {
+			begun = append(begun, n)
+		}
+	}
+	d.runStops(ctx, begun)
+	for _, n := range begun {
+		if err := d.local.EndStart(n.Name); err != nil {
+			return err
+		}
+	}
+	return d.runStarts(ctx)
+}

@@ -1,0 +1,100 @@
+package e2e
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// commandsLab is a lab whose nodes of every kind that may have one run start commands, which say in a file that they ran.
+const commandsLab = `
+controller: none
+nodes:
+  s1: {switch: {start: "echo s1 >> OUT"}}
+  c1: {controller: {address: "tcp:127.0.0.1:6699", start: "echo c1 >> OUT; sleep 7701 &"}}
+  h1: {host: {start: "echo h1 one >> OUT; setsid sleep 7711 &", stop: "echo h1 stop >> OUT"}}
+  h2: {host: {start: "echo h2 >> OUT; sleep 7721 &", stop: "echo h2 stop >> OUT"}}
+  h3: {host: {start: "echo h3 >> OUT", stop: "echo h3 stop >> OUT"}}
+links: [s1 -- h1, s1 -- h2, s1 -- h3]
+`
+
+// TestApplyCommands proves that after apply nodes run what their file says, as after up: those that are new or made anew run
+// their start, those that go their stop; where the start differs, what the old one left running, also in a session of its own, is
+// ended, and the new one runs. A start that fails undoes the change, says why, and brings back what was ended. --dry-run says it all.
+func TestApplyCommands(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	before := m.snapshot()
+	out := filepath.Join(m.dir, "out")
+	ran := func() string { return m.sh("sort " + out + " | tr '\\n' ','; : >" + out) }
+	sleeps := func() string {
+		return m.sh(`for p in /proc/[0-9]*; do tr '\0' ' ' <$p/cmdline 2>/dev/null || true; echo; done | sed -n 's/^sleep \(77..\) $/\1/p' | sort | tr '\n' ' '`)
+	}
+	file := func(replace ...string) string {
+		return m.file("commands.yaml", strings.ReplaceAll(strings.NewReplacer(replace...).Replace(commandsLab), "OUT", out))
+	}
+	is := func(when, wantRan, wantSleeps string) {
+		t.Helper()
+		if r, s := ran(), sleeps(); r != wantRan || s != wantSleeps {
+			t.Fatalf("%s: ran %q, not %q; there run sleeps %q, not %q", when, r, wantRan, s, wantSleeps)
+		}
+	}
+	m.up(file())
+	is("after up", "c1,h1 one,h2,h3,s1,", "7701 7711 7721")
+	changes := []string{"h1 one", "h1 two", "7711", "7712", "h2 >> OUT", "h2 anew >> OUT", "h2 stop >> OUT\"", "h2 stop >> OUT\", isolate: pid",
+		"h3: {host: {start: \"echo h3 >> OUT\", stop: \"echo h3 stop >> OUT\"}}", "h4: {host: {start: \"echo h4 >> OUT; sleep 7741 &\"}}", "s1 -- h3", "s1 -- h4"}
+	edited := file(changes...)
+	contains(t, m.ok("apply", "--dry-run", edited), "! h1 runs its stop: echo h1 stop", "! h1: what its start left running is ended: echo h1 one",
+		"! h1 runs its start: echo h1 two", "! h2 runs its stop: echo h2 stop", "! h2 runs its start: echo h2 anew", "! h3 runs its stop: echo h3 stop",
+		"! h4 runs its start: echo h4")
+	is("after a dry run", "", "7701 7711 7721")
+
+	failing := file(append([]string{"sleep 7701 &", "sleep 7702 & echo what is wrong; exit 3"}, changes...)...)
+	contains(t, m.want(1, "apply", failing).err, "c1: \"echo c1", "exit status 3\n    what is wrong", "the lab is as it was")
+	is("after a start that fails", "c1,c1,h1 one,h1 stop,h1 stop,h1 two,h2,h2 anew,h2 stop,h2 stop,h3,h3 stop,h4,", "7701 7711 7721")
+
+	m.ok("apply", file(changes...))
+	is("after apply", "h1 stop,h1 two,h2 anew,h2 stop,h3 stop,h4,", "7701 7712 7721 7741")
+	contains(t, m.ok("apply", file(changes...)), "0 changes made")
+	is("after an apply of the same", "", "7701 7712 7721 7741")
+	m.killDaemon()
+	m.ok("resume")
+	m.ok("apply", file())
+	is("after resume, and apply of the first", "h1 one,h1 stop,h2,h2 stop,h3,", "7701 7711 7721")
+	m.pingAll(6)
+	m.ok("down")
+	is("after down", "h1 stop,h2 stop,h3 stop,", "")
+	m.unchanged(before)
+}
+
+// TestStartMayFail proves that a start command that fails is a warning where the file says so, as MiniEdit's files do, with the
+// command, its node and what it printed; the lab is up.
+func TestStartMayFail(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	m.file("fails.yaml", "controller: none\nnodes: {h1: {host: {start: 'echo no such thing; exit 3', start_may_fail: true}}, h2: host}\nlinks: [h1 -- h2]\n")
+	m.ok("convert", filepath.Join(m.dir, "fails.yaml"), filepath.Join(m.dir, "fails.mn"))
+	for _, name := range []string{"fails.yaml", "fails.mn"} {
+		contains(t, m.up(filepath.Join(m.dir, name), "--controller", "none"), "warning", "h1", "exit status 3", "no such thing", "up in")
+		m.pingAll(2)
+		m.ok("down")
+	}
+}
+
+// TestExecWithoutNamespaces proves that programs run in nodes that have no namespaces of their own: routing nodes, switches,
+// controllers, whatever kind of cgroups the machine has; and that down ends them.
+func TestExecWithoutNamespaces(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	before := m.snapshot()
+	m.up(m.file("exec.yaml", `
+nodes: {r1: router, s1: switch, h1: host, h2: host, c1: {controller: {address: "tcp:127.0.0.1:6699", cpu: 0.5}}}
+links: [s1 -- h1, s1 -- r1, r1 -- h2]
+`))
+	for _, node := range []string{"r1", "s1", "c1", "h1"} {
+		m.exec(node, "echo hello; sleep 7799 >/dev/null 2>&1 &")
+		contains(t, m.exec(node, "cat /proc/self/cgroup"), "/trivet/"+m.name+"/"+node+"\n")
+	}
+	m.ok("down")
+	m.unchanged(before)
+}

@@ -196,6 +196,11 @@ func (d *daemon) iperf(ctx context.Context, r IperfRequest) (out IperfResult, er
 	if d.local.Topology.Node(r.From) == nil {
 		return out, noNode(d.local.Topology, r.From)
 	}
+	for _, name := range []string{r.From, r.To} {
+		if n := d.local.Topology.Node(name); n != nil && n.RoutingNode() {
+			return out, fmt.Errorf("%s is a routing node, in which programs have no address: measure between hosts, or make it datapath: kernel", name)
+		}
+	}
 	to, err := d.address(r.To, r.IPv6)
 	if err != nil {
 		return out, err

@@ -81,20 +81,33 @@ func TestStartMayFail(t *testing.T) {
 	}
 }
 
-// TestExecWithoutNamespaces proves that programs run in nodes that have no namespaces of their own: routing nodes, switches,
-// controllers, whatever kind of cgroups the machine has; and that down ends them.
+// TestExecWithoutNamespaces proves that programs run in nodes that have no namespaces of their own, as routing nodes, switches and
+// controllers, under cgroups of each version that the machine has, alone and together; that they are in groups of their nodes, and that
+// down ends them.
 func TestExecWithoutNamespaces(t *testing.T) {
-	t.Parallel()
-	m := newMachine(t)
-	before := m.snapshot()
-	m.up(m.file("exec.yaml", `
-nodes: {r1: router, s1: switch, h1: host, h2: host, c1: {controller: {address: "tcp:127.0.0.1:6699", cpu: 0.5}}}
+	for kind, hide := range map[string]string{"as mounted": "none", "version 1": "cgroup2", "version 2": "cgroup"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			m := newMachine(t)
+			m.sh("awk '$3 == \"" + hide + "\" {print $2}' /proc/self/mounts | while read dir; do umount -l $dir; done")
+			if m.sh("grep -c ' cgroup2\\? ' /proc/self/mounts || true") == "0" {
+				t.Skip("the machine mounts no cgroups of " + kind)
+			}
+			before := m.snapshot()
+			m.up(m.file("exec.yaml", `
+nodes: {r1: router, s1: switch, h1: host, h2: host, c1: {controller: {address: "tcp:127.0.0.1:6699"}}}
 links: [s1 -- h1, s1 -- r1, r1 -- h2]
 `))
-	for _, node := range []string{"r1", "s1", "c1", "h1"} {
-		m.exec(node, "echo hello; sleep 7799 >/dev/null 2>&1 &")
-		contains(t, m.exec(node, "cat /proc/self/cgroup"), "/trivet/"+m.name+"/"+node+"\n")
+			for _, node := range []string{"r1", "s1", "c1", "h1"} {
+				contains(t, m.exec(node, "cat /proc/self/cgroup; sleep 7799 >/dev/null 2>&1 &"), "/trivet/"+m.name+"/"+node)
+			}
+			contains(t, m.want(1, "iperf", "h1", "r1", "-t", "1").err, "r1 is a routing node", "kernel")
+			m.ok("iperf", "h1", "h2", "-t", "1")
+			if n := len(m.pids("sleep?779[9]")); n != 4 {
+				t.Errorf("%d of 4 programs run", n)
+			}
+			m.ok("down")
+			m.unchanged(before)
+		})
 	}
-	m.ok("down")
-	m.unchanged(before)
 }

@@ -74,17 +74,31 @@ func (s *Switch) tableFeatures() openflow.TableFeaturesList {
 		list[id] = openflow.TableFeatures{
 			Table: uint8(id), Name: fmt.Sprintf("table %d", id), MetadataMatch: ^uint64(0), MetadataWrite: ^uint64(0),
 			MaxEntries: uint32(s.config.MaxFlows),
-			Properties: []openflow.TableProperty{
-				{Type: openflow.TableInstructions, Instructions: own},
-				{Type: openflow.TableNextTables, NextTables: next},
-				{Type: openflow.TableWriteActions, Actions: actions},
-				{Type: openflow.TableApplyActions, Actions: actions},
-				{Type: openflow.TableMatch, Fields: match},
-				{Type: openflow.TableWildcards, Fields: wildcards},
-				{Type: openflow.TableWriteSetField, Fields: set},
-				{Type: openflow.TableApplySetField, Fields: set},
-			},
+			Properties: properties(
+				openflow.TableProperty{Type: openflow.TableInstructions, Instructions: own},
+				openflow.TableProperty{Type: openflow.TableNextTables, NextTables: next},
+				openflow.TableProperty{Type: openflow.TableWriteActions, Actions: actions},
+				openflow.TableProperty{Type: openflow.TableApplyActions, Actions: actions},
+				openflow.TableProperty{Type: openflow.TableMatch, Fields: match},
+				openflow.TableProperty{Type: openflow.TableWildcards, Fields: wildcards},
+				openflow.TableProperty{Type: openflow.TableWriteSetField, Fields: set},
+				openflow.TableProperty{Type: openflow.TableApplySetField, Fields: set},
+			),
 		}
 	}
 	return list
+}
+
+// properties adds to each property the same one of the table-miss entry, for which an entry's instructions and actions all hold. It
+// might be left out where it is the same (section 7.3.5.5.2), but there are controllers that then take it for empty, and
+// make no table-miss entry.
+func properties(list ...openflow.TableProperty) (out []openflow.TableProperty) {
+	for _, p := range list {
+		out = append(out, p)
+		if p.Type != openflow.TableMatch && p.Type != openflow.TableWildcards {
+			p.Type++
+			out = append(out, p)
+		}
+	}
+	return out
 }

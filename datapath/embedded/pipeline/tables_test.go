@@ -161,6 +161,9 @@ func TestPorts(t *testing.T) {
 	b.want(2, in)
 	b = newBench(t, "actions=controller,output:2")
 	config(1, openflow.PortConfigNoPacketIn)
+	b.want(1, in, "2", "ACTION") // it is not the table-miss entry
+	b = newBench(t, "priority=0,actions=controller,output:2")
+	config(1, openflow.PortConfigNoPacketIn)
 	b.want(1, in, "2")
 	config(2, openflow.PortConfigDown)
 	b.want(1, in)

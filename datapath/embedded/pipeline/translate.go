@@ -259,12 +259,14 @@ func (t *translator) meter(s *Switch, id uint32) bool {
 	return !drop
 }
 
-// controller sends the packet to controllers.
+// controller sends the packet to controllers. A port can be told not to for packets of the table-miss entry, and for no others (section 7.2.1).
 func (t *translator) controller(c *scope, why openflow.PacketInReason, maxLen uint16) {
 	k := &t.st.key
-	t.read(c.sw, ReadPorts)
-	if p := c.sw.ports[k.inPort()]; p != nil && p.desc.Config&openflow.PortConfigNoPacketIn != 0 {
-		return
+	if why == openflow.ReasonNoMatch {
+		t.read(c.sw, ReadPorts)
+		if p := c.sw.ports[k.inPort()]; p != nil && p.desc.Config&openflow.PortConfigNoPacketIn != 0 {
+			return
+		}
 	}
 	o := t.out
 	o.Messages = append(o.Messages, Message{

@@ -273,7 +273,7 @@ func TestNotUp(t *testing.T) {
 // TestCheck proves that what this build does not have is told before anything runs.
 func TestCheck(t *testing.T) {
 	for text, want := range map[string]string{
-		"lab: {target: moon}": "there are local and mininet",
+		"lab: {target: moon}": "this build has local and mininet",
 		"lab: {target: mininet, datapath: embedded, controller: none}": "datapath: ovs or datapath: bridge",
 		"lab: {target: mininet, datapath: ovs, controller: trivet}":    "switches that learn",
 		"lab: {isolate: 4000}":                    "isolate: processor 4000 is not among",
@@ -286,6 +286,46 @@ func TestCheck(t *testing.T) {
 		}
 		p, _ := e.Plan()
 		if err := Check(p); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
+// TestLeftOut proves, on a machine without them, that a controller, a datapath, Mininet, D-ITG or a processor which is not there costs an
+// experiment its level or probe, with what to do about it; and that an experiment is refused which is left with nothing, or with a mistake.
+func TestLeftOut(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	t.Setenv("TRIVET_CONTROLLERS", t.TempDir())
+	plan := func(text string) *experiment.Plan {
+		e, problems := experiment.Read("x.yaml", []byte("topology: linear,2\n"+text), experiment.Standard())
+		if err := problems.Err(); err != nil {
+			t.Fatal(err)
+		}
+		p, _ := e.Plan()
+		return p
+	}
+	for text, want := range map[string][]string{
+		"lab: {controller: '${c}', datapath: embedded}\nfactors: {c: [trivet, faucet]}\nprobes: [ping: {from: h1, to: h2}]":               {"c=faucet (1 of 2 runs): faucet is not installed:  "},
+		"lab: {target: '${on}', datapath: bridge, controller: none}\nfactors: {on: [local, mininet]}\nprobes: [ping: {from: h1, to: h2}]": {"on=mininet (1 of 2 runs): ", "is not installed:  apt install "},
+		"lab: {pin_nodes: '${on}', datapath: bridge, controller: none}\nfactors: {on: [none, 4000]}\nprobes: [ping: {from: h1, to: h2}]":  {"on=4000 (1 of 2 runs): pin nodes: processor 4000 is not among"},
+		"probes: [ping: {from: h1, to: h2}, ditg: {from: h1, to: h2, rate: 100}]":                                                         {"probe ditg (1 of 1 run): ditg: ITGSend is not installed:  scripts/bootstrap --test"},
+	} {
+		p := plan(text)
+		if err := Check(p); err != nil {
+			t.Errorf("%s: %v", text, err)
+		}
+		got := strings.Join(p.MissingText(), "\n")
+		for _, w := range want {
+			if len(p.LeftOut) != 1 || !strings.Contains(got, w) {
+				t.Errorf("%s: %q, want %q", text, got, w)
+			}
+		}
+	}
+	for text, want := range map[string]string{
+		"lab: {controller: faucet, datapath: embedded}\nprobes: [ping: {from: h1, to: h2}]":                                              "all of it: faucet is not installed",
+		"lab: {controller: '${c}', target: mininet, datapath: bridge}\nfactors: {c: [none, trivet]}\nprobes: [ping: {from: h1, to: h2}]": "switches that learn",
+	} {
+		if err := Check(plan(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", text, err)
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -75,7 +74,8 @@ func (d *Driver) Clean(ctx context.Context) ([]string, error) {
 	return names, errors.Join(errs...)
 }
 
-// Check finds what a plan asks for that this build or this machine does not have.
+// Check finds what a plan asks for that this build does not have, and what cannot be. What this machine does not have (a
+// controller that is not installed, a processor) costs the plan its cells or probes, and is an error only where nothing is left.
 func Check(p *experiment.Plan) error {
 	told := map[string]bool{}
 	var errs []error
@@ -85,17 +85,26 @@ func Check(p *experiment.Plan) error {
 			errs = append(errs, errors.New(text))
 		}
 	}
-	labs := map[string]*topology.Topology{}
+	type checked struct {
+		topology *topology.Topology
+		lacks    error
+	}
+	var left leftOut
+	labs := map[string]checked{}
 	for i := range p.Cells {
 		c := &p.Cells[i]
 		key, _ := json.Marshal(c.Lab)
-		t, seen := labs[string(key)] // cells may share one
+		l, seen := labs[string(key)] // cells may share one
 		if !seen {
 			var err error
-			if t, err = checkLab(&c.Lab, p.Experiment.Dir()); err != nil {
+			if l.topology, l.lacks, err = checkLab(&c.Lab, p.Experiment.Dir()); err != nil {
 				add("%s: %s", c.ID, err)
 			}
-			labs[string(key)] = t
+			labs[string(key)] = l
+		}
+		t := l.topology
+		if l.lacks != nil {
+			left.add(l.lacks, c.ID, "")
 		}
 		for _, probe := range slices.Concat(c.Groups...) {
 			switch {
@@ -107,14 +116,15 @@ func Check(p *experiment.Plan) error {
 			if err := errors.Join(checkIPv6(t, probe.Options), checkSouthbound(t, probe.Kind)); err != nil {
 				add("%s: %s", probe.Name, err)
 			}
-			for _, tool := range toolsOf[probe.Kind] {
-				if _, err := exec.LookPath(tool); err != nil {
-					add("%s: %s is not installed; scripts/bootstrap --test installs what probes need", probe.Kind, tool)
-				}
+			if err := toolMissing(probe.Kind); err != nil {
+				left.add(err, c.ID, probe.Name)
 			}
 		}
 	}
-	return errors.Join(errs...)
+	if len(errs) > 0 {
+		return errors.Join(errs...)
+	}
+	return p.LeaveOut(left)
 }
 
 // checkIPv6 says which node lacks an address that a probe over IPv6 needs; t is nil where the lab itself cannot be.
@@ -137,22 +147,29 @@ func checkIPv6(t *topology.Topology, o experiment.Options) error {
 	return nil
 }
 
-func checkLab(l *experiment.Lab, dir string) (*topology.Topology, error) {
+// checkLab makes the topology of a lab, and says what this machine lacks for it, and what is wrong with it.
+func checkLab(l *experiment.Lab, dir string) (t *topology.Topology, lack, wrong error) {
 	t, problems := l.Resolve(dir, defaultsOf(l))
 	if err := problems.Err(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	switch target := l.Options["target"]; target {
 	case onLocal:
-		return t, errors.Join(lab.Supported(t), lab.Installed(t), tune.Check(tuned(l, ""), t))
+		wrong = lab.Supported(t)
+		if lack = lacks(l, t); lack == nil {
+			wrong = errors.Join(wrong, lab.Installed(t), tune.Check(tuned(l, ""), t))
+		}
 	case onMininet:
 		if tuned(l, "").Any() {
-			return t, errors.New("target: mininet: isolate and pins are for labs of Trivet's; bind the whole run instead:  taskset -c 1 trivet bench run …")
+			return t, nil, errors.New("target: mininet: isolate and pins are for Trivet's own labs; bind the whole run instead:  taskset -c 1 trivet bench run …")
 		}
-		return t, checkMininet(t)
+		if wrong = checkMininet(t); wrong == nil {
+			lack = lacks(l, t)
+		}
 	default:
-		return t, fmt.Errorf("target: %s: there are local and mininet in this build", target)
+		wrong = fmt.Errorf("target: %s: this build has local and mininet", target)
 	}
+	return t, lack, wrong
 }
 
 // defaultsOf a lab are those of any; Mininet's switches learn.

@@ -72,15 +72,20 @@ func checkMininet(t *topology.Topology) error {
 	if len(topology.Blocked(t)) > 0 {
 		return errors.New("target: mininet has nothing against loops; take a topology without")
 	}
+	return nil
+}
+
+// mininetInstalled says which of the programs are missing that Mininet needs for a topology.
+func mininetInstalled(t *topology.Topology) error {
 	needs := map[string]string{"mn": "mininet", "/usr/bin/python3": "python3"}
-	if datapath == topology.OVS {
+	if slices.ContainsFunc(t.Nodes, func(n *topology.Node) bool { return n.Datapath == topology.OVS }) {
 		needs["ovs-vswitchd"] = "openvswitch-switch"
 	} else {
 		needs["brctl"] = "bridge-utils"
 	}
 	for program, from := range needs {
 		if _, err := exec.LookPath(program); err != nil {
-			return fmt.Errorf("target: mininet: %s is not installed:  apt install %s", program, from)
+			return fmt.Errorf("%s is not installed:  apt install %s", program, from)
 		}
 	}
 	return nil
@@ -112,7 +117,7 @@ const mininetGroup = ".mininet"
 
 // startMininet brings a topology up. begun is told of the namespace of its switches before there are any.
 func startMininet(ctx context.Context, name string, t *topology.Topology, begun func(namespace string)) (*mininetLab, error) {
-	if err := checkMininet(t); err != nil {
+	if err := errors.Join(checkMininet(t), mininetInstalled(t)); err != nil {
 		return nil, err
 	}
 	cgroups, err := local.FindCgroups()

@@ -16,17 +16,21 @@ const aroundGroup = 50 * time.Millisecond
 func (p *Plan) estimate() {
 	p.Estimate = 0
 	lab := ""
+	kept := make([][][]Probe, len(p.Cells))
+	for i := range p.Cells {
+		kept[i] = p.kept(&p.Cells[i])
+	}
 	for i := range p.Runs {
 		cell := &p.Cells[p.Runs[i].Cell]
-		each := time.Duration(0)
-		for _, group := range cell.Groups {
+		each, groups := time.Duration(0), kept[p.Runs[i].Cell]
+		for _, group := range groups {
 			longest := time.Duration(0)
 			for _, probe := range group {
 				longest = max(longest, probe.Estimate)
 			}
 			each += time.Duration(p.WarmUp+1) * (longest + aroundGroup)
 		}
-		if key := cell.Lab.key(); !cell.Bare && (key != lab || p.Experiment.Fresh) {
+		if key := cell.Lab.key(); !cell.Bare && len(groups) > 0 && (key != lab || p.Experiment.Fresh) {
 			each += p.Experiment.vocabulary.upDown(&cell.Lab)
 			lab = key
 		}

@@ -130,7 +130,7 @@ quick: {pairs: 3}
 `
 	p := mustPlan(t, text)
 	for i, want := range []string{"one", "one", "one+two", "one+two", "one+two", "one+two+up_down"} {
-		if got := p.Cells[i].probeNames(); got != want {
+		if got := probeNames(p.Cells[i].Groups); got != want {
 			t.Errorf("%s has %s, not %s", p.Cells[i].ID, got, want)
 		}
 	}

@@ -29,6 +29,10 @@ type Plan struct {
 	Estimate   time.Duration `json:"estimate_ns"`
 	Cells      []Cell        `json:"cells"`
 	Runs       []Run         `json:"runs"`
+
+	// LeftOut is what of it this machine cannot run. It is no part of what tells plans apart, so that a run which is resumed
+	// where that can run measures it.
+	LeftOut []result.LeftOut `json:"left_out,omitempty"`
 }
 
 // Run is one repetition of one cell.
@@ -214,7 +218,9 @@ func (p *Plan) pair(cell int) string {
 
 // Hash tells plans apart: two that do the same in the same order have the same, however long that is thought to take.
 func (p *Plan) Hash() string {
-	b, err := json.Marshal(p)
+	all := *p
+	all.LeftOut = nil
+	b, err := json.Marshal(all)
 	if err != nil {
 		panic(err) // nothing in it can fail
 	}
@@ -267,6 +273,9 @@ func (p *Plan) Headline() string {
 	if e := p.Experiment; e.Wanted > e.Repetitions {
 		fewer = fmt.Sprintf(" (%d of the file's %d repetitions)", e.Repetitions, e.Wanted)
 	}
+	if left := len(p.Runs) - p.toRun(); left > 0 {
+		fewer += fmt.Sprintf(", %d left out", left)
+	}
 	s := fmt.Sprintf("%s of %s%s, about %s · seed %d · order %s", words.Plural(len(p.Runs), "run"), words.Plural(len(p.Cells), "cell"), fewer, About(p.Estimate), p.Seed, p.Order)
 	if paired := p.Experiment.Paired; len(paired) > 0 {
 		s += ", paired by " + strings.Join(paired, ", ")
@@ -301,15 +310,20 @@ func (p *Plan) WriteText(to io.Writer) error {
 		for _, s := range cell.Levels {
 			fmt.Fprint(w, "\t", s.Name)
 		}
-		fmt.Fprintf(w, "\t%s\t%s\n", cell.probeNames(), About(r.Estimate))
+		kept := p.kept(cell)
+		about := About(r.Estimate)
+		if len(kept) == 0 {
+			kept, about = cell.Groups, "left out"
+		}
+		fmt.Fprintf(w, "\t%s\t%s\n", probeNames(kept), about)
 	}
 	return w.Flush()
 }
 
 // probeNames has a comma between what runs one after the other, a plus between what runs together.
-func (c *Cell) probeNames() string {
+func probeNames(all [][]Probe) string {
 	var groups []string
-	for _, group := range c.Groups {
+	for _, group := range all {
 		var names []string
 		for _, p := range group {
 			names = append(names, p.Name)

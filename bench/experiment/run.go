@@ -89,7 +89,7 @@ type Progress struct {
 
 // Summary is what became of a plan.
 type Summary struct {
-	Runs   int `json:"runs"`   // in the plan
+	Runs   int `json:"runs"`   // in the plan, but for those that are left out
 	Before int `json:"before"` // done before, and not again
 	Done   int `json:"done"`   // now, those that failed counted
 	Failed int `json:"failed"` // of Done, those in which something failed
@@ -102,7 +102,7 @@ var ErrBudget = errors.New("the time budget is used up; resume to go on")
 // Start opens the result file of a plan: a new one, or one to go on with, which must be of the same plan.
 func Start(path string, p *Plan, resume bool, command []string, env environment.Record) (*result.Writer, *result.Run, error) {
 	if !resume {
-		w, err := result.Create(path, result.Header{Experiment: p.Describe(), Seed: p.Seed, Command: command, Started: time.Now().UTC(), Environment: env})
+		w, err := result.Create(path, result.Header{Experiment: p.Describe(), Seed: p.Seed, Command: command, Started: time.Now().UTC(), Environment: env, LeftOut: p.LeftOut})
 		return w, nil, err
 	}
 	w, before, err := result.Open(path)
@@ -112,7 +112,7 @@ func Start(path string, p *Plan, resume bool, command []string, env environment.
 	if before.Header.Experiment.Plan != p.Hash() {
 		err = fmt.Errorf("%s: is of another plan than %s is now; give --quick, --repetitions and --seed as before, undo what was changed, or begin a new file", path, p.Experiment.File)
 	} else {
-		err = w.Resume(result.Resume{Time: time.Now().UTC(), Command: command, Environment: env})
+		err = w.Resume(result.Resume{Time: time.Now().UTC(), Command: command, Environment: env, LeftOut: p.LeftOut})
 	}
 	if err != nil {
 		return nil, nil, errors.Join(err, w.Close())
@@ -123,7 +123,7 @@ func Start(path string, p *Plan, resume bool, command []string, env environment.
 // Run runs what is left of the plan. A run that fails ends with its reason in the file, and the next
 // begins. It returns early, with all taken down, where ctx ends, the budget is used up, or results cannot be written.
 func (r *Runner) Run(ctx context.Context) (Summary, error) {
-	r.began, r.summary = time.Now(), Summary{Runs: len(r.Plan.Runs)}
+	r.began, r.summary = time.Now(), Summary{Runs: r.Plan.toRun()}
 	r.before = map[probeRun]bool{}
 	if r.Before != nil {
 		for _, s := range r.Before.Counted() {
@@ -134,7 +134,7 @@ func (r *Runner) Run(ctx context.Context) (Summary, error) {
 		r.Limits = environment.DefaultLimits
 	}
 	todo := r.todo()
-	r.summary.Before = len(r.Plan.Runs) - len(todo)
+	r.summary.Before = r.summary.Runs - len(todo)
 	var err error
 	for i, run := range todo {
 		if err = ctx.Err(); err == nil && r.overBudget() {
@@ -185,7 +185,7 @@ func (r *Runner) todo() (out []Run) {
 
 // missing are the groups of a run that have not been measured.
 func (r *Runner) missing(run Run) (out [][]Probe) {
-	for _, group := range r.Plan.Cells[run.Cell].Groups {
+	for _, group := range r.Plan.kept(&r.Plan.Cells[run.Cell]) {
 		if slices.ContainsFunc(group, func(p Probe) bool { return !r.measured(run, p) }) {
 			out = append(out, group)
 		}

@@ -401,6 +401,66 @@ order: given
 	}
 }
 
+// TestLeftOut proves that what the machine lacks costs an experiment the level or the probe that needs it, and no more: the rest is
+// measured, nothing has failed, the file and the estimate say what is left out, and a run that is resumed where it is there measures it as
+// the same plan. Where nothing would be left that is an error with each reason.
+func TestLeftOut(t *testing.T) {
+	const text = `
+topology: linear,1
+lab: {controller: "${c}"}
+factors: {c: [good, pox], n: [1, 2]}
+probes: [sh: {name: a, run: "echo ${n}"}, sh: {name: b, run: "echo 7", where: {c: good}}]
+repetitions: 2
+`
+	path := filepath.Join(t.TempDir(), "a.jsonl")
+	begin := func(resume bool, missing ...result.LeftOut) *bench {
+		e, problems := Read("x.yaml", []byte(text), vocabulary())
+		if err := problems.Err(); err != nil {
+			t.Fatal(err)
+		}
+		p, _ := e.Plan()
+		all := p.Estimate
+		if err := p.LeaveOut(missing); err != nil {
+			t.Fatal(err)
+		}
+		if (p.Estimate < all) != (len(missing) > 0) {
+			t.Errorf("%s without %v, of %s", p.Estimate, missing, all)
+		}
+		w, before, err := Start(path, p, resume, nil, environment.Record{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := &bench{t: t, driver: &shell{root: t.TempDir()}, path: path}
+		b.Runner = &Runner{Plan: p, Driver: b.driver, Writer: w, Before: before}
+		return b
+	}
+	pox := result.LeftOut{Why: "pox is not installed", Hint: "git clone", Cells: []string{"c=pox n=1", "c=pox n=2"}}
+	tool := result.LeftOut{Why: "b's tool is not installed", Probe: "b", Cells: []string{"c=good n=1", "c=good n=2"}}
+	b := begin(false, pox, tool)
+	if got := b.Plan.MissingText(); !slices.Equal(got, []string{"left out: c=pox (4 of 8 runs): pox is not installed:  git clone",
+		"left out: probe b where c=good (4 of 8 runs): b's tool is not installed"}) {
+		t.Errorf("%q", got)
+	}
+	summary, run, err := b.finish(context.Background())
+	if err != nil || summary != (Summary{Runs: 4, Done: 4}) || len(run.Samples) != 4 || run.Expected() != 4 {
+		t.Fatalf("%+v, %v, %d samples of %d runs", summary, err, len(run.Samples), run.Expected())
+	}
+	if l := run.LeftOut(); len(l) != 2 || l[0].What != "c=pox" || l[0].Why != pox.Why || l[0].Hint != "" || l[1].Probe != "b" {
+		t.Errorf("%+v", l)
+	}
+	summary, run, err = begin(true).finish(context.Background())
+	if err != nil || summary.Left != 0 || summary.Failed != 0 || len(run.Counted()) != 12 || len(run.LeftOut()) != 0 || run.Expected() != 8 {
+		t.Fatalf("resumed where all is there: %+v, %v, %d samples", summary, err, len(run.Counted()))
+	}
+	e, _ := Read("x.yaml", []byte(text), vocabulary())
+	p, _ := e.Plan()
+	a := result.LeftOut{Why: "no a", Probe: "a", Cells: tool.Cells}
+	if err := p.LeaveOut([]result.LeftOut{pox, tool, a}); err == nil || !strings.Contains(err.Error(), "nothing of this experiment can run") ||
+		!strings.Contains(err.Error(), "c=pox: pox is not installed:  git clone") || !strings.Contains(err.Error(), "no a") {
+		t.Errorf("nothing left: %v", err)
+	}
+}
+
 // TestHeader proves that the header of a result tells the experiment, its factors and its file.
 func TestHeader(t *testing.T) {
 	run := newBench(t, many, filepath.Join(t.TempDir(), "a.jsonl"), false).close()

@@ -29,7 +29,7 @@ func Build(path string, run *result.Run) *Report {
 	def, problems := definition.Read(cmp.Or(e.File, "experiment"), []byte(e.Text))
 	d.definition = def
 	r := &Report{Path: path, Name: cmp.Or(name(e.Name), "result"), File: name(e.File), Text: e.Text, Command: run.Header.Command, Started: run.Header.Started, Seed: run.Header.Seed,
-		Topology: topologyOf(e.Text), Factors: e.Factors, Runs: e.Runs, Wanted: e.Wanted, Quick: slices.Contains(run.Header.Command, "--quick"), Interrupted: run.Interrupted, Samples: len(d.counted),
+		Topology: topologyOf(e.Text), Factors: e.Factors, Runs: run.Expected(), LeftOut: leftOut(run), Wanted: e.Wanted, Quick: slices.Contains(run.Header.Command, "--quick"), Interrupted: run.Interrupted, Samples: len(d.counted),
 		Environment: run.Header.Environment, Resumes: run.Resumes, Levels: map[environment.Level]int{}}
 	r.Title = cmp.Or(name(e.Title), r.Name)
 	r.problems(problems)
@@ -44,6 +44,14 @@ func Build(path string, run *result.Run) *Report {
 		r.Problems = append(r.Problems, fmt.Sprintf("%s beyond ±%g, which no figure can show", words.Plural(d.unusable, "value"), usableValue))
 	}
 	return r
+}
+
+// leftOut says what was not measured for want of what the machine does not have.
+func leftOut(run *result.Run) (out []string) {
+	for _, l := range run.LeftOut() {
+		out = append(out, clip(Clean(l.What+": "+l.Why), 500))
+	}
+	return out[:min(len(out), maxListed)]
 }
 
 func (r *Report) problems(problems topology.Problems) {

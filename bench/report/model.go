@@ -22,10 +22,11 @@ type Report struct {
 	Topology    string
 	Factors     []result.Factor
 	Probes      []Probe
-	Runs, Done  int  // that there were to be, and that there are
-	Repetitions int  // the most of any cell
-	Wanted      int  // repetitions that the experiment has, where fewer were to be made
-	Quick       bool // few levels, to see that all works
+	Runs, Done  int      // that there were to be, and that there are
+	LeftOut     []string // of the experiment, for want of what the machine does not have; with the reasons
+	Repetitions int      // the most of any cell
+	Wanted      int      // repetitions that the experiment has, where fewer were to be made
+	Quick       bool     // few levels, to see that all works
 	Samples     int
 	Interrupted bool
 

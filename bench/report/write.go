@@ -182,6 +182,9 @@ func (r *Report) WriteText(to io.Writer) error {
 	if n := r.FailedSamples(); n > 0 {
 		fmt.Fprintf(&b, ", %d failed", n)
 	}
+	if len(r.LeftOut) > 0 {
+		fmt.Fprintf(&b, "; left out: %s", strings.Join(r.LeftOut, "; "))
+	}
 	if r.Wanted > 0 {
 		fmt.Fprintf(&b, "; repetitions: %d of the experiment's %d", r.Repetitions, r.Wanted)
 	}

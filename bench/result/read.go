@@ -136,6 +136,36 @@ func (run *Run) Counted() []Sample {
 	return out
 }
 
+// LeftOut is what the run left out when it was last begun or resumed.
+func (run *Run) LeftOut() []LeftOut {
+	if n := len(run.Resumes); n > 0 {
+		return run.Resumes[n-1].LeftOut
+	}
+	return run.Header.LeftOut
+}
+
+// Expected is how many runs there are to be: those of the plan but for those that are left out.
+func (run *Run) Expected() int {
+	e := run.Header.Experiment
+	measured := map[string]map[int]bool{}
+	for i := range run.Samples {
+		s := &run.Samples[i]
+		if measured[s.Cell] == nil {
+			measured[s.Cell] = map[int]bool{}
+		}
+		measured[s.Cell][s.Run] = true
+	}
+	expected := e.Runs
+	for _, l := range run.LeftOut() {
+		for _, cell := range l.Cells {
+			if l.Probe == "" {
+				expected -= max(0, e.Repetitions-len(measured[cell])) // those that were measured before count
+			}
+		}
+	}
+	return expected
+}
+
 // superseded says of each sample whether a later one stands for it. Warm-ups count for nothing, and stay.
 func (run *Run) superseded() []bool {
 	type key struct {

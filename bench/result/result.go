@@ -32,6 +32,17 @@ type Header struct {
 	Command     []string           `json:"command"`
 	Started     time.Time          `json:"started"`
 	Environment environment.Record `json:"environment"`
+	LeftOut     []LeftOut          `json:"left_out,omitempty"`
+}
+
+// LeftOut is a part of the plan that was not run, because the machine does not have what it needs: a controller that is
+// not installed, a processor. It can be measured by a resumed run on a machine that has it.
+type LeftOut struct {
+	What  string   `json:"what"`            // for people: "controller=pox", "probe ditg"
+	Why   string   `json:"why"`             // "pox is not installed"
+	Cells []string `json:"cells"`           // their ids
+	Probe string   `json:"probe,omitempty"` // only this probe of these cells
+	Hint  string   `json:"-"`               // what to do about it; it may name a directory of the user's
 }
 
 // Experiment is what the file of the experiment says.
@@ -60,6 +71,7 @@ type Resume struct {
 	Time        time.Time          `json:"time"`
 	Command     []string           `json:"command"`
 	Environment environment.Record `json:"environment"`
+	LeftOut     []LeftOut          `json:"left_out,omitempty"` // from then on, in place of the header's
 }
 
 // Sample is one probe in one cell, run once.

@@ -141,7 +141,7 @@ func (s Settings) read(all CPUs) (*plan, error) {
 		return nil, err
 	}
 	if len(p.isolate) > 0 && len(p.isolate) >= len(p.all) {
-		return nil, fmt.Errorf("isolate: %s are all processors; leave one to the rest of the machine", p.isolate)
+		return nil, &Lack{fmt.Errorf("isolate: %s are all processors; leave one to the rest of the machine", p.isolate)}
 	}
 	within := p.all
 	if len(p.isolate) > 0 {
@@ -164,11 +164,10 @@ func (p *plan) cpus(what, text string, within CPUs) (CPUs, error) {
 		return nil, fmt.Errorf("%s: %w", what, err)
 	}
 	if lacking := c.without(within); len(lacking) > 0 {
-		of := "those that run here"
-		if len(within) < len(p.all) {
-			of = "those that are isolated"
+		if len(within) < len(p.all) && len(c.without(p.all)) == 0 {
+			return nil, fmt.Errorf("%s: processor %s is not among those that are isolated, %s", what, lacking, within)
 		}
-		return nil, fmt.Errorf("%s: processor %s is not among %s, %s", what, lacking, of, within)
+		return nil, &Lack{fmt.Errorf("%s: processor %s is not among those that run here, %s", what, c.without(p.all), p.all)}
 	}
 	return c, nil
 }

@@ -93,8 +93,11 @@ func (a *app) warnOf(reports []*report.Report) {
 		for _, p := range r.Problems {
 			fmt.Fprintf(a.err, "%s: %s\n", r.Path, report.Clean(p))
 		}
+		for _, l := range r.LeftOut {
+			fmt.Fprintf(a.err, "%s: left out: %s\n", r.Path, l)
+		}
 		if r.Done < r.Runs {
-			fmt.Fprintf(a.err, "%s: %d of %s were done; it was interrupted, or goes on\n", r.Path, r.Done, words.Plural(r.Runs, "run"))
+			fmt.Fprintf(a.err, "%s: %d of %s were done; the rest was interrupted, or is still running\n", r.Path, r.Done, words.Plural(r.Runs, "run"))
 		}
 	}
 }

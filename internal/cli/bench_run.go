@@ -133,6 +133,9 @@ func (a *app) runBench(ctx context.Context, b benchRunning) error {
 	for _, w := range warnings {
 		fmt.Fprintln(a.err, w)
 	}
+	for _, line := range p.MissingText() {
+		fmt.Fprintln(a.err, line)
+	}
 	if b.dryRun {
 		return errors.Join(a.showPlan(p), err)
 	}

@@ -191,6 +191,9 @@ func (a *app) showBench(p *experiment.Plan, file string, run *result.Run, s expe
 	a.showFailures(run)
 	a.showEvents(run)
 	a.say("\n%s measured, %d failed, %d left; in %s", words.Plural(s.Before+s.Done, "run"), failures(run), s.Left, experiment.About(took))
+	for _, line := range p.MissingText() {
+		a.say("%s", line)
+	}
 	a.showVerdict(run, verdict)
 	return nil
 }

@@ -1,0 +1,82 @@
+package drive
+
+import (
+	"errors"
+	"os/exec"
+	"slices"
+	"strings"
+
+	"trivet.dev/trivet/bench/experiment"
+	"trivet.dev/trivet/bench/result"
+	"trivet.dev/trivet/bench/tune"
+	"trivet.dev/trivet/controller/foreign"
+	"trivet.dev/trivet/datapath/ovs"
+	"trivet.dev/trivet/datapath/routerd"
+	"trivet.dev/trivet/lab"
+	"trivet.dev/trivet/target/local"
+	"trivet.dev/trivet/topology"
+)
+
+// lacks says what this machine does not have of what a lab needs: programs of others, processors. Nothing is wrong with the
+// experiment then, and what does not need it can be measured.
+func lacks(l *experiment.Lab, t *topology.Topology) error {
+	if l.Options["target"] == onMininet {
+		return mininetInstalled(t)
+	}
+	errs := []error{foreign.Installed(t, foreign.PlacesOf(lab.Owner()))}
+	seen := map[topology.Datapath]bool{}
+	for _, n := range t.Nodes {
+		if seen[n.Datapath] {
+			continue
+		}
+		seen[n.Datapath] = true
+		if f := routerd.Of(n.Datapath); f != nil {
+			errs = append(errs, f.Installed())
+		}
+		if n.Datapath == topology.OVS {
+			_, err := ovs.Probe()
+			errs = append(errs, err)
+		}
+	}
+	errs = append(errs, local.Check(t))
+	var lack *tune.Lack
+	if errors.As(tune.Check(tuned(l, ""), t), &lack) {
+		errs = append(errs, lack)
+	}
+	return errors.Join(errs...)
+}
+
+// lackOf is what a machine does not have, as it is told: the reason, and behind it what to do.
+func lackOf(err error) result.LeftOut {
+	text := err.Error()
+	for _, between := range []string{":  ", "installed: ", "; "} {
+		if why, hint, ok := strings.Cut(text, between); ok {
+			return result.LeftOut{Why: why + strings.TrimRight(strings.TrimSuffix(between, " "), ": ;"), Hint: hint}
+		}
+	}
+	return result.LeftOut{Why: text}
+}
+
+// leftOut collects what this machine does not have, with the cells that it costs.
+type leftOut []result.LeftOut
+
+func (o *leftOut) add(err error, cell, probe string) {
+	l := lackOf(err)
+	i := slices.IndexFunc(*o, func(x result.LeftOut) bool { return x.Why == l.Why && x.Probe == probe })
+	if i < 0 {
+		l.Probe = probe
+		*o = append(*o, l)
+		i = len(*o) - 1
+	}
+	(*o)[i].Cells = append((*o)[i].Cells, cell)
+}
+
+// toolMissing is the first of a probe's programs that is not installed.
+func toolMissing(kind string) error {
+	for _, tool := range toolsOf[kind] {
+		if _, err := exec.LookPath(tool); err != nil {
+			return errors.New(kind + ": " + tool + " is not installed; scripts/bootstrap --test installs what probes need")
+		}
+	}
+	return nil
+}

@@ -43,6 +43,7 @@ type Lab struct {
 	Options  Options         `json:"options,omitempty"`  // of the vocabulary: datapath, controller, target
 	Links    []string        `json:"links,omitempty"`    // change of all links: delay=10ms
 	Changes  []string        `json:"changes,omitempty"`  // of single links: s1 -- s2 delay=10ms
+	files    *topologyFiles  // the experiment's
 }
 
 // Probe is a way of measuring, ready to run.
@@ -92,6 +93,9 @@ func cellID(levels []Setting) string {
 
 func (x *expander) lab() Lab {
 	l := x.topology(x.e.topology)
+	if l.File != "" {
+		l.files = x.e.files
+	}
 	at := x.e.lab
 	switch {
 	case at == nil || at.Shape == yamlfile.Nothing:

@@ -66,11 +66,7 @@ func (l *Lab) source(dir string) (*topology.Topology, topology.Problems) {
 		}
 		return t, nil
 	case l.File != "":
-		file := l.File
-		if !filepath.IsAbs(file) {
-			file = filepath.Join(dir, file)
-		}
-		return formats.ReadFile(file, formats.Options{Topo: l.Topo})
+		return l.files.get(l.file(dir), l.Topo)
 	}
 	t, problems := trivet.Read("", l.Topology)
 	for i := range problems { // places in the JSON say nothing

@@ -36,6 +36,7 @@ type Experiment struct {
 	Extra       map[string]any // what is for others: report, paper, x-…
 
 	vocabulary Vocabulary
+	files      *topologyFiles
 	topology   *yamlfile.Value
 	lab        *yamlfile.Value
 	probes     *yamlfile.Value
@@ -99,7 +100,8 @@ func Read(file string, data []byte, v Vocabulary) (*Experiment, topology.Problem
 	if top == nil || problems.Err() != nil {
 		return nil, problems
 	}
-	r := &reader{problems: problems, e: &Experiment{File: file, Text: string(data), Repetitions: 1, Order: Blocked, Seed: 1, Extra: map[string]any{}, vocabulary: v}}
+	r := &reader{problems: problems, e: &Experiment{File: file, Text: string(data), Repetitions: 1, Order: Blocked, Seed: 1, Extra: map[string]any{}, vocabulary: v,
+		files: &topologyFiles{read: map[topologyFile]*readTopology{}}}}
 	r.file(top)
 	if r.problems.Err() == nil {
 		_, more := r.e.Plan()

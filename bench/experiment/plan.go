@@ -216,7 +216,8 @@ func (p *Plan) pair(cell int) string {
 	return cellID(slices.DeleteFunc(slices.Clone(p.Cells[cell].Levels), func(s Setting) bool { return slices.Contains(p.Experiment.Paired, s.Factor) }))
 }
 
-// Hash tells plans apart: two that do the same in the same order have the same, however long that is thought to take.
+// Hash tells plans apart: two that do the same in the same order on the same topologies have the same, however long that is thought
+// to take. It reads the files of topologies.
 func (p *Plan) Hash() string {
 	all := *p
 	all.LeftOut = nil
@@ -231,6 +232,12 @@ func (p *Plan) Hash() string {
 		panic(err)
 	}
 	forgetTimes(v)
+	if files := p.topologies(); len(files) > 0 {
+		for i := range files {
+			files[i].Text = ""
+		}
+		v.(map[string]any)["topologies"] = files
+	}
 	if b, err = json.Marshal(v); err != nil {
 		panic(err)
 	}
@@ -257,7 +264,7 @@ func forgetTimes(v any) {
 // Describe is the plan in a result's header.
 func (p *Plan) Describe() result.Experiment {
 	e := p.Experiment
-	out := result.Experiment{Name: e.Name, Title: e.Title, File: e.File, Text: e.Text, Plan: p.Hash(), Runs: len(p.Runs), Repetitions: e.Repetitions}
+	out := result.Experiment{Name: e.Name, Title: e.Title, File: e.File, Text: e.Text, Plan: p.Hash(), Runs: len(p.Runs), Repetitions: e.Repetitions, Topologies: p.topologies()}
 	if e.Wanted > e.Repetitions {
 		out.Wanted = e.Wanted
 	}

@@ -110,7 +110,7 @@ func Start(path string, p *Plan, resume bool, command []string, env environment.
 		return nil, nil, err
 	}
 	if before.Header.Experiment.Plan != p.Hash() {
-		err = fmt.Errorf("%s: is of another plan than %s is now; give --quick, --repetitions and --seed as before, undo what was changed, or begin a new file", path, p.Experiment.File)
+		err = p.changed(path, before.Header.Experiment)
 	} else {
 		err = w.Resume(result.Resume{Time: time.Now().UTC(), Command: command, Environment: env, LeftOut: p.LeftOut})
 	}
@@ -118,6 +118,18 @@ func Start(path string, p *Plan, resume bool, command []string, env environment.
 		return nil, nil, errors.Join(err, w.Close())
 	}
 	return w, before, nil
+}
+
+// changed says why a result cannot be gone on with.
+func (p *Plan) changed(path string, before result.Experiment) error {
+	now := p.topologies()
+	for _, was := range before.Topologies {
+		i := slices.IndexFunc(now, func(t result.TopologyFile) bool { return t.File == was.File && t.Topo == was.Topo })
+		if i >= 0 && now[i].Hash != was.Hash {
+			return fmt.Errorf("%s: was measured on another topology: %s has changed since; undo that (the result has the text it had), or begin a new file", path, was.File)
+		}
+	}
+	return fmt.Errorf("%s: is of another plan than %s is now; give --quick, --repetitions and --seed as before, undo what was changed, or begin a new file", path, p.Experiment.File)
 }
 
 // Run runs what is left of the plan. A run that fails ends with its reason in the file, and the next

@@ -19,6 +19,7 @@ import (
 
 	"trivet.dev/trivet/bench/environment"
 	"trivet.dev/trivet/bench/result"
+	"trivet.dev/trivet/lab"
 )
 
 // shell is a driver whose labs are directories and whose probes are shell commands in them, which print numbers.
@@ -458,6 +459,61 @@ repetitions: 2
 	if err := p.LeaveOut([]result.LeftOut{pox, tool, a}); err == nil || !strings.Contains(err.Error(), "nothing of this experiment can run") ||
 		!strings.Contains(err.Error(), "c=pox: pox is not installed:  git clone") || !strings.Contains(err.Error(), "no a") {
 		t.Errorf("nothing left: %v", err)
+	}
+}
+
+// TestTopologyChanged proves that the topology's file is part of a plan and of its result: a run is resumed on the same topology only, told apart
+// by what it means and not by its comments, and one that has begun keeps the topology that it began with.
+func TestTopologyChanged(t *testing.T) {
+	dir := t.TempDir()
+	path, file := filepath.Join(dir, "a.jsonl"), filepath.Join(dir, "t.yaml")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	plan := func() *Plan {
+		e, problems := Read(filepath.Join(dir, "x.yaml"), []byte("topology: ${t}.yaml\nfactors: {t: [t]}\nprobes: [sh: {run: echo 1}]\n"), vocabulary())
+		if err := problems.Err(); err != nil {
+			t.Fatal(err)
+		}
+		p, _ := e.Plan()
+		return p
+	}
+	const text = "nodes: {\"h[1-2]\": host}\nlinks: [h1 -- h2: {delay: 1ms}]\n"
+	write(text)
+	p := plan()
+	w, _, err := Start(path, p, false, nil, environment.Record{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	run, err := result.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := run.Header.Experiment.Topologies; len(got) != 1 || got[0].File != "t.yaml" || got[0].Text != text || len(got[0].Hash) != 32 {
+		t.Errorf("%+v", got)
+	}
+	write("# the same\n" + text)
+	if w, _, err := Start(path, plan(), true, nil, environment.Record{}); err != nil {
+		t.Errorf("another comment: %v", err)
+	} else {
+		w.Close()
+	}
+	write(strings.ReplaceAll(text, "1ms", "50ms"))
+	if w, _, err := Start(path, plan(), true, nil, environment.Record{}); err == nil {
+		w.Close()
+		t.Error("resumed on another topology")
+	} else if !strings.Contains(err.Error(), "t.yaml has changed since") {
+		t.Error(err)
+	}
+	now, problems := p.Cells[0].Lab.Resolve(dir, lab.Defaults)
+	if err := problems.Err(); err != nil || time.Duration(now.Links[0].Egress(0).Delay) != time.Millisecond {
+		t.Errorf("a run that has begun sees %+v, %v", now, err)
 	}
 }
 

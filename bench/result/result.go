@@ -57,6 +57,16 @@ type Experiment struct {
 	Repetitions int      `json:"repetitions,omitempty"`
 	Wanted      int      `json:"repetitions_wanted,omitempty"`
 	Factors     []Factor `json:"factors,omitempty"`
+
+	Topologies []TopologyFile `json:"topologies,omitempty"`
+}
+
+// TopologyFile is the file of a topology that was measured on, as it was then.
+type TopologyFile struct {
+	File string `json:"file"` // as the experiment names it
+	Topo string `json:"topo,omitempty"`
+	Hash string `json:"hash"` // of what the file means
+	Text string `json:"text,omitempty"`
 }
 
 // Factor is what is varied, with its levels in the order of the file.

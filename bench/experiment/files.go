@@ -1,0 +1,82 @@
+package experiment
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"sync"
+	"unicode/utf8"
+
+	"trivet.dev/trivet/bench/result"
+	"trivet.dev/trivet/topology"
+	"trivet.dev/trivet/topology/formats"
+)
+
+// topologyFiles are the files of topologies that an experiment names. Each is read once: all runs have the topology that the file held then,
+// whatever happens to it meanwhile, and a script that makes it runs once.
+type topologyFiles struct {
+	mu   sync.Mutex
+	read map[topologyFile]*readTopology
+}
+
+// topologyFile names a topology: the file, and which, where it holds several.
+type topologyFile struct{ path, topo string }
+
+type readTopology struct {
+	topology *topology.Topology
+	problems topology.Problems
+	text     string
+}
+
+// get returns a topology as its file had it when it was first asked for. The caller may change it.
+func (f *topologyFiles) get(path, topo string) (*topology.Topology, topology.Problems) {
+	r := f.of(path, topo)
+	if r.topology == nil {
+		return nil, r.problems
+	}
+	return r.topology.Clone(), r.problems
+}
+
+func (f *topologyFiles) of(path, topo string) *readTopology {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	key := topologyFile{path, topo}
+	r := f.read[key]
+	if r == nil {
+		r = &readTopology{}
+		r.topology, r.problems = formats.ReadFile(path, formats.Options{Topo: topo})
+		if b, err := os.ReadFile(path); err == nil && len(b) <= maxFile && utf8.Valid(b) {
+			r.text = string(b)
+		}
+		f.read[key] = r
+	}
+	return r
+}
+
+// file is where the lab's topology lies.
+func (l *Lab) file(dir string) string {
+	if filepath.IsAbs(l.File) {
+		return l.File
+	}
+	return filepath.Join(dir, l.File)
+}
+
+// topologies are the files of a plan's topologies, in order, with a hash of what each means: a change of its comments is none.
+func (p *Plan) topologies() (out []result.TopologyFile) {
+	seen := map[topologyFile]bool{}
+	for i := range p.Cells {
+		l := &p.Cells[i].Lab
+		if key := (topologyFile{l.File, l.Topo}); l.File == "" || seen[key] {
+			continue
+		} else {
+			seen[key] = true
+		}
+		r := p.Experiment.files.of(l.file(p.Experiment.Dir()), l.Topo)
+		b, _ := json.Marshal(r.topology) // a file that cannot be read is Check's to tell
+		sum := sha256.Sum256(b)
+		out = append(out, result.TopologyFile{File: l.File, Topo: l.Topo, Hash: hex.EncodeToString(sum[:16]), Text: r.text})
+	}
+	return out
+}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -57,7 +58,7 @@ type ditgTest struct {
 }
 
 // Files in a test's directory, in which all programs of D-ITG run: they have little room for names.
-const ditgFlows, ditgSent, ditgReceived = "flows", "sent", "received"
+const ditgFlows, ditgSent, ditgReceived, ditgRates = "flows", "sent", "received", "rates"
 
 // in runs one of D-ITG's programs.
 func (t *ditgTest) in(ctx context.Context, node string, out, errOut io.Writer, argv ...string) error {
@@ -150,21 +151,24 @@ func (t *ditgTest) outcome(ctx context.Context) (o experiment.Outcome, err error
 	if t.options["protocol"] == "udp" {
 		o.Reasons = slow(t.from, t.options.Float("rate")*float64(t.flows), sent.Rate)
 	}
+	o.Links = t.tooMuch(t.from, t.to, got.Bitrate*t.overhead())
+	if least := t.leastStill(time.Duration(float64(time.Second) / t.options.Float("rate") / float64(t.flows))); least > 0 && got.Packets > 0 {
+		came, err := t.received(ctx)
+		if err != nil {
+			return o, err
+		}
+		o.Reasons = append(o.Reasons, stalls(stood(came, least), got.Seconds)...)
+	}
 	labels := t.labels()
-	o.Measurements = ditgMeasurements(labels, sent, got)
+	o.Measurements = t.measurements(labels, sent, got, t.underWay(sentFlows, gotFlows))
 	if t.flows > 1 {
 		for _, s := range sentFlows {
 			one := map[string]string{"flow": strconv.Itoa(s.Flow)}
 			for k, v := range labels {
 				one[k] = v
 			}
-			var r ditg.Summary
-			for _, f := range gotFlows {
-				if f.Flow == s.Flow {
-					r = f
-				}
-			}
-			o.Measurements = append(o.Measurements, ditgMeasurements(one, s, r)...)
+			r := flowOf(gotFlows, s.Flow)
+			o.Measurements = append(o.Measurements, t.measurements(one, s, r, t.stillComing(s, r))...)
 		}
 	}
 	if err != nil && len(t.cell.Schedule) > 0 {
@@ -173,12 +177,75 @@ func (t *ditgTest) outcome(ctx context.Context) (o experiment.Outcome, err error
 	return o, err
 }
 
-// ditgMeasurements are of a flow, or of all of them.
-func ditgMeasurements(labels map[string]string, sent, got ditg.Summary) []result.Measurement {
+// flowOf is the one of a number; empty where there is none.
+func flowOf(flows []ditg.Summary, number int) ditg.Summary {
+	for _, f := range flows {
+		if f.Flow == number {
+			return f
+		}
+	}
+	return ditg.Summary{}
+}
+
+// stillComing is how many of a flow's last packets may have been under way, or not read yet, when D-ITG ended it: those behind the last
+// that came, as far as they were sent no earlier before the end than the longest delay that was seen. Over TCP nothing else is missing.
+func (t *ditgTest) stillComing(sent, got ditg.Summary) int {
+	missing := max(0, sent.Packets-got.Packets)
+	if got.Packets == 0 {
+		return 0
+	}
+	if t.options["protocol"] == "tcp" {
+		return missing
+	}
+	behind := max(0, missing-got.Dropped) // D-ITG counts as dropped what is missing between packets that came
+	return min(behind, int(math.Ceil(sent.Rate*got.DelayMax)))
+}
+
+func (t *ditgTest) underWay(sent, got []ditg.Summary) (sum int) {
+	for _, s := range sent {
+		sum += t.stillComing(s, flowOf(got, s.Flow))
+	}
+	return sum
+}
+
+// overhead is by how much more a link carries, by frames, than the payload. TCP's packets are not D-ITG's: of those the least is taken.
+func (t *ditgTest) overhead() float64 {
+	if t.options["protocol"] == "tcp" {
+		return 1
+	}
+	size := t.options.Int("size")
+	return float64(t.frame(size)) / float64(size)
+}
+
+// received is when something came, from the receiver's log.
+func (t *ditgTest) received(ctx context.Context) ([]stretch, error) {
+	var errOut bytes.Buffer
+	every := strconv.FormatInt(lookEvery.Milliseconds(), 10)
+	if err := t.in(ctx, t.to, io.Discard, &errOut, "ITGDec", ditgReceived, "-b", every, ditgRates); err != nil {
+		return nil, explain(t.to, "ITGDec", err, errOut.String())
+	}
+	f, err := os.Open(filepath.Join(t.dir, ditgRates))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	rates, err := ditg.Rates(f)
+	if err != nil {
+		return nil, err
+	}
+	var came []stretch
+	for _, r := range rates {
+		came = append(came, stretch{r.At, r.At + lookEvery.Seconds(), r.Value > 0})
+	}
+	return came, nil
+}
+
+// measurements are of a flow, or of all of them. What was still coming is neither lost nor received.
+func (t *ditgTest) measurements(labels map[string]string, sent, got ditg.Summary, coming int) []result.Measurement {
 	x := exchange{labels: labels}
 	out := []result.Measurement{
 		x.one("sent", "packets", float64(sent.Packets)), x.one("received", "packets", float64(got.Packets)),
-		x.share("loss", max(0, sent.Packets-got.Packets), sent.Packets),
+		x.one("under_way", "packets", float64(coming)), x.share("loss", max(0, sent.Packets-got.Packets-coming), sent.Packets-coming),
 		x.one("sent_rate", "packets/s", sent.Rate), x.one("throughput", "bit/s", got.Bitrate),
 	}
 	if got.Packets == 0 {

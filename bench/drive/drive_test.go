@@ -3,6 +3,7 @@ package drive
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -181,7 +182,7 @@ schedule:
 	hanging := make(chan error, 1)
 	own := i.(*instance).place
 	b := &bed{place: own}
-	stop, err := b.serve(context.Background(), "h1", "ready", "sh", "-c", "echo ready; sleep 1000")
+	stop, err := b.serve(context.Background(), "h1", "ready", io.Discard, "sh", "-c", "echo ready; sleep 1000")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,10 +27,10 @@ func iperf3(ctx context.Context, b *bed) (o experiment.Outcome, err error) {
 		return o, err
 	}
 	began := time.Now()
-	text, err := b.iperfOnce(ctx, from, to, address.String())
+	text, came, err := b.iperfOnce(ctx, from, to, address.String())
 	for again := 0; again < mostGreetings && bytes.Contains(text, greetingLost) && ctx.Err() == nil; again++ {
 		o.Reasons = []environment.Reason{late(time.Since(began))}
-		text, err = b.iperfOnce(ctx, from, to, address.String())
+		text, came, err = b.iperfOnce(ctx, from, to, address.String())
 	}
 	if err != nil && len(text) == 0 {
 		return o, err
@@ -45,7 +45,31 @@ func iperf3(ctx context.Context, b *bed) (o experiment.Outcome, err error) {
 	}
 	o.Measurements = report.measurements(from, to, b.options["protocol"] == "udp")
 	o.Links = b.checkRate(from, to, report)
+	if least := b.leastStill(b.apart(report)); least > 0 {
+		o.Reasons = append(o.Reasons, stalls(stood(came, least), report.End.Received.seconds(came))...)
+	}
 	return o, err
+}
+
+// seconds is how long it took to receive: as the client has it, or the server.
+func (s iperfSum) seconds(came []stretch) float64 {
+	if s.Seconds > 0 || len(came) == 0 {
+		return s.Seconds
+	}
+	return came[len(came)-1].to
+}
+
+// apart is how far apart what the probe sends is: TCP that is to hold a rate writes by blocks.
+func (b *bed) apart(r *iperfReport) time.Duration {
+	bytes, rate := 1500.0, throughput(r.End.Sum, r.End.Received, b.options["protocol"] == "udp")
+	if asked := float64(b.options.Rate("bitrate")); asked > 0 {
+		bytes = float64(max(1500, r.Start.Test.BlockSize))
+		rate = min(rate, asked)
+	}
+	if rate <= 0 {
+		return 0
+	}
+	return time.Duration(min(8*bytes/rate, 3600) * float64(time.Second))
 }
 
 // greetingLost is what a client says half a minute after the one datagram was lost by which it opens a stream of UDP. Nothing has been measured
@@ -60,15 +84,18 @@ func late(by time.Duration) environment.Reason {
 	return environment.Reason{Level: environment.Doubtful, Code: "late", Text: fmt.Sprintf("iperf3 began %.0f s late: its greeting was lost", by.Seconds())}
 }
 
-// iperfOnce runs a server and a client, and returns what the client prints.
-func (b *bed) iperfOnce(ctx context.Context, from, to, address string) ([]byte, error) {
+// iperfOnce runs a server and a client, and returns what the client prints, and when the server received.
+func (b *bed) iperfOnce(ctx context.Context, from, to, address string) ([]byte, []stretch, error) {
 	port := strconv.Itoa(5201 + int(iperfPorts.Add(1)-1)%10000)
-	stop, err := b.serve(ctx, to, "listening", "iperf3", "--server", "--one-off", "--forceflush", "--bind", address, "--port", port)
+	var came iperfIntervals
+	stop, err := b.serve(ctx, to, "listening", &came, "iperf3", "--server", "--one-off", "--forceflush", "--bind", address, "--port", port,
+		"--interval", fmt.Sprint(lookEvery.Seconds()))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	defer stop()
-	return b.output(ctx, from, append([]string{"iperf3", "--client", address, "--port", port}, iperfArguments(b.options)...)...)
+	text, err := b.output(ctx, from, append([]string{"iperf3", "--client", address, "--port", port}, iperfArguments(b.options)...)...)
+	stop() // nothing is written to it any more
+	return text, came.all, err
 }
 
 func iperfArguments(o experiment.Options) []string {
@@ -201,11 +228,21 @@ func (r *iperfReport) overTime() *result.Measurement {
 }
 
 // checkRate holds the narrowest link on the way against what passed through it. Too little is held against it only where iperf3
-// would have sent more.
+// would have sent more, and nothing else ran or happened.
 func (b *bed) checkRate(from, to string, r *iperfReport) []environment.LinkCheck {
+	udp := b.options["protocol"] == "udp"
+	given := throughput(r.End.Sum, r.End.Received, udp) * r.overhead(udp, b.v6())
 	way := wayBetween(b.topology, from, to)
 	if way == nil || !b.alone || b.options.Truth("bidirectional") {
-		return nil
+		out := b.tooMuch(from, to, given)
+		if back := r.End.ReceivedBack; back != nil {
+			sum := iperfSum{}
+			if r.End.SumBack != nil {
+				sum = *r.End.SumBack
+			}
+			out = append(out, b.tooMuch(to, from, throughput(sum, *back, udp)*r.overhead(udp, b.v6()))...)
+		}
+		return out
 	}
 	narrowest := topology.Rate(0)
 	for _, h := range way {
@@ -213,8 +250,6 @@ func (b *bed) checkRate(from, to string, r *iperfReport) []environment.LinkCheck
 			narrowest = w
 		}
 	}
-	udp := b.options["protocol"] == "udp"
-	given := throughput(r.End.Sum, r.End.Received, udp) * r.overhead(udp, b.v6())
 	if narrowest == 0 || given == 0 || given < float64(narrowest) && !b.fills(way, narrowest) {
 		return nil
 	}

@@ -33,7 +33,8 @@ func exactRate(ctx context.Context, b *bed) (o experiment.Outcome, err error) {
 	x := exchange{b.labels(), s, sent, got, began}
 	o.Measurements = x.measurements()
 	o.Drops = x.drops(b.options.Text("to"))
-	o.Links, o.Reasons = b.checkStream(x), slow(from, s.Rate, sent.Rate())
+	o.Links = append(b.checkStream(x), b.tooMuch(from, b.options.Text("to"), x.frameRate(b.frame(s.Size)))...)
+	o.Reasons = append(slow(from, s.Rate, sent.Rate()), b.gaps(x)...)
 	o.Details, _ = json.Marshal(map[string]any{"sender": sent, "delays_kept": len(got.Delays), "dropped_by_receiver": got.Dropped, "foreign": got.Foreign, "late": got.Late, "ttl": got.TTL})
 	if err == nil && got.Received == 0 && len(b.cell.Schedule) == 0 {
 		err = fmt.Errorf("none of %d packets came", sent.Sent)
@@ -140,6 +141,33 @@ func (x *exchange) measurements() []result.Measurement {
 		out = append(out, x.one("delay_deviation", "s", g.Delay.SD), x.one("delay_difference", "s", g.Difference), x.over("jitter", "s", g.Jitter))
 	}
 	return out
+}
+
+// leastRated is the shortest time of which a rate says something about a link, which may pass a burst at once.
+const leastRated = 500 * time.Millisecond
+
+// frameRate is how many bits of frames came a second; 0 where they came in too short a time.
+func (x *exchange) frameRate(frame int) float64 {
+	seconds := float64(x.got.Last-x.got.First) / 1e9
+	if seconds < leastRated.Seconds() {
+		return 0
+	}
+	return 8 * float64(frame) * float64(x.got.Received-1) / seconds
+}
+
+// gaps says for how long nothing arrived, by the kernel's stamps: what the receiver itself does not look at is none.
+func (b *bed) gaps(x exchange) []environment.Reason {
+	least := b.leastStill(time.Duration(float64(time.Second) / x.asked.Rate))
+	if least == 0 {
+		return nil
+	}
+	sum := 0.0
+	for _, g := range x.got.Gaps {
+		if g.Value >= least.Seconds() {
+			sum += g.Value
+		}
+	}
+	return stalls(sum, float64(x.got.Last-x.got.First)/1e9)
 }
 
 // drops are packets that the receiver itself lost.

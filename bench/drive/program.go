@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -32,10 +33,10 @@ func explain(node, program string, err error, said string) error {
 }
 
 // serve starts a program in a node and returns when it has printed a word. stop ends it and returns when it has ended.
-func (b *bed) serve(ctx context.Context, node, word string, argv ...string) (stop func(), err error) {
+func (b *bed) serve(ctx context.Context, node, word string, also io.Writer, argv ...string) (stop func(), err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	said, ended := &listener{word: []byte(word), heard: make(chan struct{})}, make(chan error, 1)
-	go func() { ended <- b.place.run(ctx, node, argv, nil, said, said) }()
+	go func() { ended <- b.place.run(ctx, node, argv, nil, io.MultiWriter(said, also), said) }()
 	select {
 	case <-said.heard:
 		return func() { cancel(); <-ended }, nil

@@ -114,3 +114,27 @@ func (s *Summary) take(line string) error {
 	*to = v
 	return nil
 }
+
+// Rate is a bitrate, in bit/s, of the time that begins at At, in seconds since the first packet.
+type Rate struct{ At, Value float64 }
+
+// Rates reads what ITGDec -b writes: the average bitrate of all flows, stretch by stretch.
+func Rates(from io.Reader) (out []Rate, err error) {
+	lines := bufio.NewScanner(from)
+	lines.Buffer(nil, 1<<20)
+	for number := 1; lines.Scan(); number++ {
+		words := strings.Fields(lines.Text())
+		if number == 1 || len(words) == 0 { // the heads
+			continue
+		}
+		at, wrong := strconv.ParseFloat(words[0], 64)
+		rate, wrong2 := strconv.ParseFloat(words[len(words)-1], 64)
+		if len(words) < 2 || wrong != nil || wrong2 != nil {
+			return nil, fmt.Errorf("line %d of ITGDec's bitrates: %q is no time with rates", number, clipped(lines.Text()))
+		}
+		out = append(out, Rate{at, 1e3 * rate})
+	}
+	return out, lines.Err()
+}
+
+func clipped(s string) string { return s[:min(len(s), 80)] }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -71,4 +72,17 @@ func FuzzDecode(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestRates proves that what ITGDec -b writes is read, of all flows together, and that anything else is refused with its line.
+func TestRates(t *testing.T) {
+	got, err := Rates(strings.NewReader("Time 2-127.0.0.1-127.0.0.1 1-127.0.0.1-127.0.0.1 Aggregate-Flow\n0.000000 51.2 51.2 102.4\n0.100000 0 0 0.000000\n"))
+	if want := []Rate{{0, 102.4e3}, {0.1, 0}}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("%v, %v", got, err)
+	}
+	for _, text := range []string{"Time a Aggregate-Flow\n0.1\n", "Time a\n0.1 many\n"} {
+		if _, err := Rates(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), "line 2") {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
 }

@@ -3,6 +3,7 @@ package packets
 import (
 	"math"
 	"math/bits"
+	"time"
 )
 
 // Tally is what a receiver counts of a stream. Times are in seconds.
@@ -17,6 +18,7 @@ type Tally struct {
 	Difference float64 `json:"difference"` // mean of |D|: of how much longer one packet took than the one that came before it
 	Jitter     []Point `json:"jitter"`     // RFC 3550's estimate at the end of each second, and of the stream
 	Delays     []Point `json:"delays"`     // a sample of Delay, by the time of sending; in the order of arrival
+	Gaps       []Point `json:"gaps"`       // of LeastGap or more in which nothing arrived, by when they ended; the first thousand
 
 	sample   uint64 // chance of a delay to be kept, of 1<<64; all ones: certain
 	seen     []uint64
@@ -26,6 +28,11 @@ type Tally struct {
 	second   int64 // of First's clock, whose jitter is not noted yet
 	differed int
 }
+
+// LeastGap is the shortest time without a packet that is noted.
+const LeastGap = 300 * time.Millisecond
+
+const mostGaps = 1000
 
 // Point is a value at a time, in nanoseconds since 1970.
 type Point struct {
@@ -77,6 +84,9 @@ func (t *Tally) add(number uint64, sent, received int64, size int) {
 	t.seen[word] |= bit
 	if t.Received++; t.Received == 1 {
 		t.First, t.second = received, 1
+	}
+	if gap := received - t.Last; t.Received > 1 && gap >= int64(LeastGap) && len(t.Gaps) < mostGaps {
+		t.Gaps = append(t.Gaps, Point{received, float64(gap) / 1e9})
 	}
 	t.Last = max(t.Last, received)
 	t.Bytes += size

@@ -43,15 +43,16 @@ type network struct {
 
 	unsettled int // routers that do not know theirs
 
-	outside  int // neighbours that packets are exchanged with
-	tables   map[engine.ID][]routing.Learned
-	held     int            // routes in tables
-	networks []netip.Prefix // that the databases name; nil: not asked for yet
-	cause    string
-	runs     []Run
-	captured capture
-	unknown  uint64 // packets by ports without OSPF
-	told     map[string]bool
+	outside   int // neighbours that packets are exchanged with
+	tables    map[engine.ID][]routing.Learned
+	held      int            // routes in tables
+	networks  []netip.Prefix // that the databases name; nil: not asked for yet
+	cause     string
+	runs      []Run
+	captured  capture
+	fragments fragments
+	unknown   uint64 // packets by ports without OSPF
+	told      map[string]bool
 }
 
 // router is a router of the configuration.

@@ -277,26 +277,25 @@ func TestThousandRouters(t *testing.T) {
 	}
 }
 
-// Proves that a header is what a router expects, that what is wrapped comes out again, and that fragments,
-// other protocols and cut packets are refused.
+// Proves that a header is what a router expects, that what is wrapped comes out again, and that other protocols
+// and cut packets are refused.
 func TestWrap(t *testing.T) {
 	src, dst := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("224.0.0.5")
-	b := wrap(src, dst, 1, 7, []byte("hello"))
+	b := wrap(src, dst, 1, 7, []byte("hello"), 1500)[0]
 	want := []byte{0x45, 0xc0, 0, 25, 0, 7, 0, 0, 1, 89, 0xce, 0xbf, 10, 0, 0, 1, 224, 0, 0, 5}
 	if !bytes.Equal(b[:20], want) {
 		t.Errorf("header % x, want % x", b[:20], want)
 	}
-	from, to, payload, err := unwrap(append(b, 0, 0, 0)) // padded by Ethernet
-	if err != nil || from != src || to != dst || string(payload) != "hello" {
-		t.Errorf("%v %v %q %v", from, to, payload, err)
+	h, err := unwrap(append(b, 0, 0, 0)) // padded by Ethernet
+	if err != nil || h.src != src || h.dst != dst || h.id != 7 || h.more || h.offset != 0 || string(h.payload) != "hello" {
+		t.Errorf("%+v %v", h, err)
 	}
 	for what, change := range map[string]func([]byte){
-		"more fragments": func(b []byte) { b[6] = 0x20 }, "a last fragment": func(b []byte) { b[7] = 1 },
 		"another protocol": func(b []byte) { b[9] = 6 }, "a long length": func(b []byte) { b[3] = 200 }, "a short header": func(b []byte) { b[0] = 0x44 },
 	} {
 		bad := bytes.Clone(b)
 		change(bad)
-		if _, _, _, err := unwrap(bad); err == nil {
+		if _, err := unwrap(bad); err == nil {
 			t.Errorf("%s is taken", what)
 		}
 	}
@@ -326,7 +325,9 @@ func TestCapture(t *testing.T) {
 // FuzzReceive gives a router that has a Full neighbour packets by the port it is at: it must not fail, and
 // must not send without bound.
 func FuzzReceive(f *testing.F) {
-	f.Add(wrap(netip.MustParseAddr("10.8.0.2"), engine.AllSPFRouters, 1, 1, make([]byte, 44)))
+	for _, b := range wrap(netip.MustParseAddr("10.8.0.2"), engine.AllSPFRouters, 1, 1, make([]byte, 44), 60) {
+		f.Add(b)
+	}
 	f.Add([]byte{0x45})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		s := newSim(t, 1)

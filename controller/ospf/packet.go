@@ -7,53 +7,80 @@ import (
 	"net/netip"
 	"time"
 
+	"gvisor.dev/gvisor/pkg/tcpip/checksum"
+
 	engine "trivet.dev/trivet/routing/ospf"
 )
 
-// Of the IP header of OSPF packets (RFC 2328, section A.1): precedence internetwork control, no
-// fragments, and TTL 1 but for virtual links.
+// Of the IP header of OSPF packets (RFC 2328, section A.1): precedence internetwork control, and TTL 1 but for
+// virtual links.
 const (
-	ipHeader   = 20
-	precedence = 0xc0
+	ipHeaderLen = 20
+	precedence  = 0xc0
 )
 
-// packet is an OSPF packet with its IPv4 header.
+// Of the IP header's flags and fragment offset (RFC 791, section 3.1).
+const (
+	moreFragments = 0x2000
+	offsetMask    = 0x1fff
+)
+
+// packet is an OSPF packet, or a fragment of one, with its IPv4 header.
 type packet struct {
 	at   place // port 0: wherever routes lead
 	data []byte
 }
 
-// wrap puts an IPv4 header before an OSPF packet.
-func wrap(src, dst netip.Addr, ttl uint8, id uint16, payload []byte) []byte {
-	b := make([]byte, ipHeader, ipHeader+len(payload))
-	b[0], b[1], b[8], b[9] = 0x45, precedence, ttl, engine.Protocol
-	binary.BigEndian.PutUint16(b[2:], uint16(ipHeader+len(payload)))
-	binary.BigEndian.PutUint16(b[4:], id)
-	from, to := src.As4(), dst.As4()
-	copy(b[12:], from[:])
-	copy(b[16:], to[:])
-	sum := uint32(0)
-	for i := 0; i < ipHeader; i += 2 {
-		sum += uint32(binary.BigEndian.Uint16(b[i:]))
+// wrap puts an IPv4 header before an OSPF packet. What is larger than the MTU becomes fragments.
+func wrap(src, dst netip.Addr, ttl uint8, id uint16, payload []byte, mtu int) (out [][]byte) {
+	room := max(mtu-ipHeaderLen, 8)
+	for offset := 0; ; {
+		part, field := payload[offset:], uint16(offset/8)
+		if len(part) > room {
+			part, field = part[:room&^7], field|moreFragments
+		}
+		b := make([]byte, ipHeaderLen, ipHeaderLen+len(part))
+		b[0], b[1], b[8], b[9] = 0x45, precedence, ttl, engine.Protocol
+		binary.BigEndian.PutUint16(b[2:], uint16(ipHeaderLen+len(part)))
+		binary.BigEndian.PutUint16(b[4:], id)
+		binary.BigEndian.PutUint16(b[6:], field)
+		from, to := src.As4(), dst.As4()
+		copy(b[12:], from[:])
+		copy(b[16:], to[:])
+		binary.BigEndian.PutUint16(b[10:], ^checksum.Checksum(b, 0))
+		out = append(out, append(b, part...))
+		if offset += len(part); offset >= len(payload) {
+			return out
+		}
 	}
-	sum = sum>>16 + sum&0xffff
-	binary.BigEndian.PutUint16(b[10:], ^uint16(sum+sum>>16))
-	return append(b, payload...)
 }
 
-var errFragment = errors.New("it is a fragment, or no OSPF packet")
+// ipHeader is what is read of the IPv4 header of a packet that came in.
+type ipHeader struct {
+	src, dst netip.Addr
+	id       uint16
+	offset   int // of a fragment, in octets
+	more     bool
+	payload  []byte
+}
 
-// unwrap takes the IPv4 header off. It has been checked by who has received the packet, but for fragments.
-func unwrap(b []byte) (src, dst netip.Addr, payload []byte, err error) {
-	if len(b) < ipHeader || b[0]>>4 != 4 || b[9] != engine.Protocol || binary.BigEndian.Uint16(b[6:])&0x3fff != 0 {
-		return src, dst, nil, errFragment
+var errNotOSPF = errors.New("it is no OSPF packet")
+
+// unwrap takes the IPv4 header off.
+func unwrap(b []byte) (h ipHeader, err error) {
+	if len(b) < ipHeaderLen || b[0]>>4 != 4 || b[9] != engine.Protocol {
+		return h, errNotOSPF
 	}
 	head, all := int(b[0]&15)*4, int(binary.BigEndian.Uint16(b[2:]))
-	if head < ipHeader || head > all || all > len(b) {
-		return src, dst, nil, errFragment
+	if head < ipHeaderLen || head > all || all > len(b) {
+		return h, errNotOSPF
 	}
-	src, dst = netip.AddrFrom4([4]byte(b[12:16])), netip.AddrFrom4([4]byte(b[16:20]))
-	return src, dst, b[head:all], nil
+	field := binary.BigEndian.Uint16(b[6:])
+	return ipHeader{
+		src: netip.AddrFrom4([4]byte(b[12:16])), dst: netip.AddrFrom4([4]byte(b[16:20])),
+		id: binary.BigEndian.Uint16(b[4:]), offset: int(field&offsetMask) * 8, more: field&moreFragments != 0,
+		payload: b[head:all],
+	}, nil
 }
 
 // counters count an interface's packets by their type.
@@ -77,17 +104,23 @@ func (n *network) receive(now time.Time, at place, data []byte) {
 		n.unknown++
 		return
 	}
-	src, dst, payload, err := unwrap(data)
-	p := r.portFor(at.port, src)
+	h, err := unwrap(data)
+	p := r.portFor(at.port, h.src)
 	if p == nil {
 		n.unknown++
 		return
 	}
 	n.captured.add(now, place{at.dpid, at.port}, data)
+	payload := h.payload
+	if err == nil && (h.more || h.offset > 0) {
+		if payload, err = n.fragments.add(now, fragmentKey{at, h.src, h.dst, h.id}, h); err == nil && payload == nil {
+			return // the rest is to come
+		}
+	}
 	if err == nil {
 		p.counts.received[kindOf(payload)]++
-		n.blame("a packet from " + src.String() + " to " + p.Name + " of " + r.Name)
-		err = n.domain.Receive(now, p.engine, src, dst, payload)
+		n.blame("a packet from " + h.src.String() + " to " + p.Name + " of " + r.Name)
+		err = n.domain.Receive(now, p.engine, h.src, h.dst, payload)
 	}
 	if err != nil {
 		p.counts.refused++
@@ -108,18 +141,18 @@ func (r *router) portFor(number uint32, src netip.Addr) (found *port) {
 	return found
 }
 
-// dress makes a packet of what the engine wants to be sent; false: the router has no address.
-func (n *network) dress(now time.Time, d engine.Datagram) (packet, bool) {
+// dress makes an IP packet, or its fragments, of what the engine wants to be sent; none: the router has no address.
+func (n *network) dress(now time.Time, d engine.Datagram) (out []packet) {
 	r := n.byID[d.Interface.Router().ID()]
 	if r == nil { // it is being removed
-		return packet{}, false
+		return nil
 	}
 	at := place{r.DPID, d.Interface.Index()}
 	if !d.Src.IsValid() {
 		d.Src = r.address()
 	}
 	if !d.Src.IsValid() {
-		return packet{}, false
+		return nil
 	}
 	for _, list := range [][]*port{r.ports, r.virtual} {
 		for _, p := range list {
@@ -129,9 +162,11 @@ func (n *network) dress(now time.Time, d engine.Datagram) (packet, bool) {
 		}
 	}
 	n.captured.id++
-	out := packet{at, wrap(d.Src, d.Dst, d.TTL, n.captured.id, d.Payload)}
-	n.captured.add(now, at, out.data)
-	return out, true
+	for _, data := range wrap(d.Src, d.Dst, d.TTL, n.captured.id, d.Payload, int(d.Interface.MTU())) {
+		n.captured.add(now, at, data)
+		out = append(out, packet{at, data})
+	}
+	return out
 }
 
 // address returns an address of the router.

@@ -42,9 +42,7 @@ func (n *network) poll(now time.Time) (o output, deadline time.Time) {
 	out := n.domain.Poll(now)
 	took := time.Since(start)
 	for _, d := range out.Datagrams {
-		if p, ok := n.dress(now, d); ok {
-			o.packets = append(o.packets, p)
-		}
+		o.packets = append(o.packets, n.dress(now, d)...)
 	}
 	for _, c := range out.Neighbors {
 		n.count(c)

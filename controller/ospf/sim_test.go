@@ -23,6 +23,7 @@ type sim struct {
 	outside map[place]*outsider // by the port that it is at
 	changes []NeighborChange
 	runs    []Run
+	ids     uint16 // of the outsiders' packets
 }
 
 // outsider is a router that is not of the controller.
@@ -30,6 +31,23 @@ type outsider struct {
 	domain *engine.Domain
 	itf    *engine.Interface
 	router *engine.Router
+	parts  fragments
+}
+
+// receive takes a packet as the outsider's system would: put together from fragments.
+func (o *outsider) receive(now time.Time, p packet) error {
+	h, err := unwrap(p.data)
+	payload := h.payload
+	if err == nil && (h.more || h.offset > 0) {
+		if payload, err = o.parts.add(now, fragmentKey{src: h.src, dst: h.dst, id: h.id}, h); payload == nil {
+			return err
+		}
+	}
+	if err != nil {
+		return err
+	}
+	_ = o.domain.Receive(now, o.itf, h.src, h.dst, payload)
+	return nil
 }
 
 func newSim(t *testing.T, routers int) *sim {
@@ -92,7 +110,9 @@ func (s *sim) start() {
 	for _, r := range s.routers {
 		r.connected, r.since = true, s.now
 		for _, p := range r.ports {
-			s.portIs(s.now, r.DPID, p.Port, true)
+			if p.Port != 0 { // the loopback is no port
+				s.portIs(s.now, r.DPID, p.Port, true)
+			}
 		}
 	}
 	if !s.join(s.now, s.joined) {
@@ -138,15 +158,19 @@ func (s *sim) run(d time.Duration) {
 			quiet := len(out.packets) == 0
 			for _, p := range out.packets {
 				if o := s.outside[p.at]; o != nil {
-					src, dst, payload, err := unwrap(p.data)
-					s.must(err)
-					_ = o.domain.Receive(s.now, o.itf, src, dst, payload)
+					if len(p.data) > 1500 {
+						s.t.Fatalf("a packet of %d octets, which the link does not carry", len(p.data))
+					}
+					s.must(o.receive(s.now, p))
 				}
 			}
 			for at, o := range s.outside {
 				for _, d := range o.domain.Poll(s.now).Datagrams {
 					quiet = false
-					s.receive(s.now, at, wrap(d.Src, d.Dst, d.TTL, 1, d.Payload))
+					s.ids++
+					for _, b := range wrap(d.Src, d.Dst, d.TTL, s.ids, d.Payload, 1500) {
+						s.receive(s.now, at, b)
+					}
 				}
 			}
 			if quiet {

@@ -104,6 +104,9 @@ func (n *neighbor) summarize() {
 	for _, db := range n.databases() {
 		for _, entries := range db.typed {
 			for _, e := range entries {
+				if !n.wire.fits(e) {
+					continue
+				}
 				if e.maxAged() {
 					n.mustAcknowledge(e)
 					n.wire.queue(e)

@@ -342,3 +342,88 @@ func TestForDesignatedRouters(t *testing.T) {
 		}
 	}
 }
+
+// Only packets that are for the interface are taken, and none that we have sent ourselves (section 8.2): the
+// destination is its address or one of the two groups, the source is nobody's at this router.
+func TestAddresses(t *testing.T) {
+	s := newSim(t, 1)
+	a, b := s.router("1.1.1.1"), s.router("2.2.2.2")
+	l, other := s.p2p(0, at(a), at(b)), s.p2p(0, at(a), at(s.router("3.3.3.3")))
+	bare := s.p2p(0, at(a).with(func(c *InterfaceConfig) { c.Index = 9 }), at(s.router("4.4.4.4")).with(func(c *InterfaceConfig) { c.Index = 9 }))
+	s.run(30 * time.Second)
+	address := func(i *Interface) netip.Addr { return i.Address().Addr() }
+	from, to := address(l.end(b)), address(l.end(a))
+	for _, c := range []struct {
+		what     string
+		in       *Interface
+		src, dst netip.Addr
+		taken    bool
+	}{
+		{"for all routers", l.end(a), from, AllSPFRouters, true},
+		{"for its address", l.end(a), from, to, true},
+		{"for another address of the router", l.end(a), from, address(other.end(a)), false},
+		{"for another router", l.end(a), from, netip.MustParseAddr("10.9.9.9"), false},
+		{"for another group", l.end(a), from, netip.MustParseAddr("224.0.0.9"), false},
+		{"for designated routers, on a link without", l.end(a), from, AllDRouters, false},
+		{"broadcast", l.end(a), from, netip.MustParseAddr("255.255.255.255"), false},
+		{"from its own address", l.end(a), to, AllSPFRouters, false},
+		{"from another address of the router", l.end(a), address(other.end(a)), AllSPFRouters, false},
+		{"from a group", l.end(a), AllSPFRouters, AllSPFRouters, false},
+		{"from 0.0.0.0", l.end(a), netip.IPv4Unspecified(), AllSPFRouters, false},
+		{"from everybody", l.end(a), netip.MustParseAddr("255.255.255.255"), AllSPFRouters, false},
+		{"unnumbered, for a borrowed address", bare.end(a), from, to, true},
+		{"unnumbered, for another router", bare.end(a), from, netip.MustParseAddr("10.9.9.9"), false},
+	} {
+		p := Packet{RouterID: b.id, Body: &Hello{HelloInterval: 10, DeadInterval: 40, Options: OptionE, Neighbors: []ID{a.id}}}
+		if err := a.domain.Receive(s.now, c.in, c.src, c.dst, p.Encode()); (err == nil) != c.taken {
+			t.Errorf("%s: %v", c.what, err)
+		}
+	}
+}
+
+// An LSA that is larger than the MTU goes alone in a packet of that size, which IP cuts (section 4.3); all other
+// packets keep to the MTU. One that no IP packet can hold is not sent, which is told; the others still are.
+func TestLargeLSA(t *testing.T) {
+	s := newSim(t, 1)
+	a, b := s.router("1.1.1.1"), s.router("2.2.2.2")
+	large := 0
+	s.tap = func(g Datagram, p *Packet) {
+		u, is := p.Body.(*LinkStateUpdate)
+		if size := len(g.Payload) + ipLen; size > maxDatagram || size > 1500 && (!is || len(u.LSAs) != 1) {
+			t.Fatalf("a %v packet of %d octets", p.Body.packetType(), size)
+		} else if size > 1500 {
+			large++
+		}
+	}
+	loopbacks := func(from, to int) {
+		for n := from; n < to; n++ {
+			i, err := a.AddInterface(InterfaceConfig{Type: Loopback, Address: netip.PrefixFrom(ID(0xac100000+n).Addr(), 32)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			i.Up(s.now)
+		}
+	}
+	loopbacks(0, 5000)
+	l := s.p2p(0, at(a), at(b))
+	s.run(60 * time.Second)
+	if n := len(b.Routes().Routes); l.state(a, b) != NeighborFull || l.state(b, a) != NeighborFull || n != 5001 || large == 0 {
+		t.Fatalf("with an LSA of 60,000 octets: %v and %v, %d routes, %d large packets", l.state(a, b), l.state(b, a), n, large)
+	}
+	s.wantSame()
+	loopbacks(5000, 5500)
+	externals(s, a, External{Prefix: netip.MustParsePrefix("192.0.2.0/24"), Metric: 1})
+	s.run(60 * time.Second)
+	if len(s.errors) == 0 || !strings.Contains(s.errors[0].Error(), "larger than an IP packet") {
+		t.Errorf("with an LSA of 66,000 octets the errors are %v", s.errors)
+	}
+	if l.state(a, b) != NeighborFull || len(b.domain.Externals()) != 1 {
+		t.Errorf("%v, %d external LSAs", l.state(a, b), len(b.domain.Externals()))
+	}
+	l.end(b).Down(s.now)
+	l.end(b).Up(s.now)
+	s.run(100 * time.Second)
+	if l.state(a, b) != NeighborFull || l.state(b, a) != NeighborFull {
+		t.Errorf("a neighbour that begins anew is %v", l.state(a, b))
+	}
+}

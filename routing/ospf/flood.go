@@ -121,6 +121,11 @@ func (db *database) flood(e *entry, from *neighbor) (back bool) {
 // floods puts the LSA on the retransmission lists of the wire's neighbours, and tells whether it has
 // to be sent (section 13.3 steps 1 to 4).
 func (w *wire) floods(e *entry, from *neighbor) bool {
+	if !w.fits(e) {
+		w.domain().out.Errors = append(w.domain().out.Errors,
+			fmt.Errorf("ospf: LSA %v is larger than an IP packet can be: neighbours on %v do not get it", e.LSAKey, w.Interface))
+		return false
+	}
 	added := false
 	for _, n := range w.list() {
 		if n.state < NeighborExchange {
@@ -191,7 +196,7 @@ func (w *wire) flush() {
 	}
 }
 
-// sendUpdates packs LSAs into as few packets as the MTU allows. Their ages grow by InfTransDelay: one
+// sendUpdates packs LSAs into as few packets as the MTU allows; one that is larger goes alone, in fragments. Their ages grow by InfTransDelay: one
 // hop, however many routers of the domain lie between.
 func (w *wire) sendUpdates(entries []*entry, send func(*LinkStateUpdate)) {
 	u, size := &LinkStateUpdate{}, 4

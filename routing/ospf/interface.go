@@ -64,6 +64,8 @@ type InterfaceConfig struct {
 	Auth          Auth
 }
 
+const defaultMTU = 1500
+
 func (c *InterfaceConfig) setDefaults() {
 	orDuration := func(v *time.Duration, def time.Duration) {
 		if *v == 0 {
@@ -78,7 +80,7 @@ func (c *InterfaceConfig) setDefaults() {
 		c.Cost = 10
 	}
 	if c.MTU == 0 {
-		c.MTU = 1500
+		c.MTU = defaultMTU
 	}
 	switch {
 	case c.NeverDR:
@@ -182,6 +184,14 @@ func (i *Interface) Index() uint32 { return i.index }
 
 // DR returns the addresses of Designated Router and Backup Designated Router, 0.0.0.0 for none.
 func (i *Interface) DR() (dr, bdr netip.Addr) { return i.dr.Addr(), i.bdr.Addr() }
+
+// MTU returns the octets that an IP packet may have. Datagrams may be larger: they are to be sent in fragments.
+func (i *Interface) MTU() uint16 {
+	if i.wire == nil {
+		return defaultMTU
+	}
+	return i.wire.cfg.MTU
+}
 
 // Cost returns the cost of sending out of the interface.
 func (i *Interface) Cost() uint16 { return i.cost }

@@ -83,7 +83,7 @@ func (n *neighbor) receiveRequest(req *LinkStateRequest) error {
 	var lsas []*entry
 	for _, k := range req.Keys {
 		e := n.entry(k)
-		if e == nil {
+		if e == nil || !n.wire.fits(e) {
 			n.event(badLSReq)
 			return fmt.Errorf("it requests LSA %v, which is not in the database", k)
 		}

@@ -26,6 +26,9 @@ type wire struct {
 // maxNeighbors bounds the memory that forged Hellos can take on one interface.
 const maxNeighbors = 1024
 
+// maxDatagram is what an IP packet has at most, all fragments together.
+const maxDatagram = 65535
+
 // ackDelay is the time that acknowledgments are gathered for; it must be less than RxmtInterval
 // (section 13.5).
 const ackDelay = time.Second
@@ -119,6 +122,12 @@ func (w *wire) room() int {
 	return int(w.cfg.MTU) - ipLen - headerLen - w.cfg.Auth.overhead()
 }
 
+// fits tells whether an LSA can be sent at all, in fragments if need be (section A.1). A router-LSA with more
+// than 5,000 links cannot.
+func (w *wire) fits(e *entry) bool {
+	return 4+lsaHeaderLen+len(e.Body) <= maxDatagram-ipLen-headerLen-w.cfg.Auth.overhead()
+}
+
 // send puts a packet out (section 8.1).
 func (w *wire) send(dst netip.Addr, body Body) {
 	d := w.domain()
@@ -173,8 +182,9 @@ func (d *Domain) receive(in *Interface, src, dst netip.Addr, b []byte) error {
 	if !in.isUp() {
 		return fmt.Errorf("the interface is down")
 	}
-	if !src.Unmap().Is4() {
-		return fmt.Errorf("the source is no IPv4 address")
+	src, dst = src.Unmap(), dst.Unmap()
+	if !src.Is4() || !dst.Is4() {
+		return fmt.Errorf("source and destination are not both IPv4 addresses")
 	}
 	p, err := Decode(b)
 	if err != nil {
@@ -190,8 +200,8 @@ func (d *Domain) receive(in *Interface, src, dst netip.Addr, b []byte) error {
 	if err != nil {
 		return err
 	}
-	if dst == AllDRouters && w.state != InterfaceDR && w.state != InterfaceBackup {
-		return fmt.Errorf("it is for the Designated Router, which we are not")
+	if err := w.checkAddresses(src, dst); err != nil {
+		return err
 	}
 	sequence, err := w.cfg.Auth.Verify(b, d.clock())
 	if err != nil {
@@ -212,6 +222,32 @@ func (d *Domain) receive(in *Interface, src, dst netip.Addr, b []byte) error {
 	}
 	return n.receive(p.Body)
 }
+
+// checkAddresses is what section 8.2 demands of the IP header: the packet is not one of our own that has come
+// back, and it is for this interface. One of a virtual link is for any address of the router: the other end
+// takes it from our router-LSA, and what routes lead to it by is another matter. An interface without an address
+// has one of the others lent to it.
+func (w *wire) checkAddresses(src, dst netip.Addr) error {
+	own := func(a netip.Addr) bool {
+		i := w.domain().addresses[IDOf(a)]
+		return i != nil && i.router == w.router
+	}
+	switch {
+	case own(src):
+		return fmt.Errorf("its source is our own address")
+	case src.IsMulticast() || src.IsUnspecified() || src == limitedBroadcast:
+		return fmt.Errorf("its source is no address of a router")
+	case dst == AllDRouters && w.state != InterfaceDR && w.state != InterfaceBackup:
+		return fmt.Errorf("it is for the Designated Router, which we are not")
+	case w.typ != Virtual && (dst == AllSPFRouters || dst == AllDRouters):
+		return nil
+	case IDOf(dst) == w.addr && w.typ != Virtual, own(dst) && (w.typ == Virtual || w.addr == 0):
+		return nil
+	}
+	return fmt.Errorf("it is for %v, not for this interface", dst)
+}
+
+var limitedBroadcast = netip.AddrFrom4([4]byte{255, 255, 255, 255})
 
 // wireOf finds the interface that a packet is for by its area: that which it came by, or a virtual link
 // whose transit area is that one's (section 8.2).

@@ -251,3 +251,46 @@ links:
 		})
 	}
 }
+
+// TestOSPFLargerThanMTU proves that OSPF packets larger than the MTU go both ways in fragments: FRR and BIRD
+// become Full with a router of 60 neighbours and one of 130 loopback addresses, and so do routing nodes with an
+// FRR that has as many; and each has a route to all of them.
+func TestOSPFLargerThanMTU(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	m.withDaemons()
+	loopbacks := func(net int) string {
+		var list []string
+		for i := range 130 {
+			list = append(list, fmt.Sprintf("10.200.%d.%d", net, i+1))
+		}
+		return "[" + strings.Join(list, ", ") + "]"
+	}
+	m.up(m.file("large.yaml", `
+defaults: {link: {ospf: {hello: 1s, dead: 4s}}}
+nodes:
+  hub: {router: {ospf: area 0}}
+  "r[1-60]": {router: {ospf: area 0}}
+  many: {router: {ospf: {area: 0, router_id: 9.0.0.1}, loopback: `+loopbacks(1)+`}}
+  frr: {router: {ospf: {area: 0, router_id: 9.0.0.2}, datapath: frr, loopback: `+loopbacks(2)+`}}
+  bird: {router: {ospf: {area: 0, router_id: 9.0.0.3}, datapath: bird}}
+links: ["hub -- r[1-60]", hub -- many, hub -- frr, many -- frr, many -- bird, hub -- bird]
+`))
+	eventually(t, "all are Full", func() bool {
+		f := m.full()
+		return f["hub frr"] && f["many frr"] && f["hub bird"] && f["many bird"]
+	})
+	count := func(text, what string) int { return strings.Count(text, what) }
+	for node, command := range map[string]string{"frr": "ip route", "bird": "ip route"} {
+		eventually(t, node+" has routes to everything", func() bool {
+			routes := m.exec(node, command)
+			return count(routes, "172.16.") >= 60 && count(routes, "10.200.1.") == 130 && (node == "frr" || count(routes, "10.200.2.") == 130)
+		})
+	}
+	eventually(t, "a routing node has routes to everything", func() bool {
+		routes := m.ok("routes", "r60")
+		return count(routes, "10.200.1.") >= 130 && count(routes, "10.200.2.") >= 130
+	})
+	m.exec("frr", "ping -c 1 -W 20 10.200.1.130")
+	m.exec("bird", "ping -c 1 -W 20 10.200.2.130")
+}

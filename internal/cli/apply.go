@@ -12,11 +12,11 @@ func (a *app) apply() *cobra.Command {
 	var s source
 	var dryRun bool
 	cmd := &cobra.Command{
-		Use:   "apply FILE|GENERATOR",
+		Use:   "apply FILE [ARGUMENT...]|GENERATOR",
 		Short: "Change a running lab to match an edited file, touching only what differs",
-		Args:  cobra.ExactArgs(1),
+		Args:  scriptArgs(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			t, warnings, err := s.load(args[0])
+			t, warnings, err := s.load(args[0], args[1:]...)
 			if err != nil {
 				return err
 			}

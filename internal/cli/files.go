@@ -21,8 +21,8 @@ import (
 func (a *app) validate() *cobra.Command {
 	var s source
 	cmd := &cobra.Command{
-		Use: "validate FILE...", Short: "Find everything that is wrong with topology files", Args: cobra.MinimumNArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
+		Use: "validate FILE [ARGUMENT...]...", Short: "Find everything that is wrong with topology files", Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
 			type verdict struct {
 				File     string   `json:"file"`
 				Valid    bool     `json:"valid"`
@@ -31,9 +31,10 @@ func (a *app) validate() *cobra.Command {
 			}
 			verdicts := []verdict{}
 			failed := false
-			for _, file := range args {
+			for _, given := range sources(cmd, args) {
+				file := given[0]
 				v := verdict{File: file, Valid: true, Problems: []string{}, Warnings: []string{}}
-				t, warnings, err := s.load(file)
+				t, warnings, err := s.load(file, given[1:]...)
 				var more topology.Problems
 				var r *topology.Topology
 				if err == nil {
@@ -76,20 +77,23 @@ func (a *app) convert() *cobra.Command {
 	var s source
 	var from, to string
 	cmd := &cobra.Command{
-		Use:   "convert FROM TO",
+		Use:   "convert FROM TO [ARGUMENT...]",
 		Short: "Convert a topology from any format to any other; it says what the format cannot hold",
 		Long: "Convert a topology from any format (or a generator) to any other, by the files' endings.\n" +
 			"A file that is not Trivet's own may be unable to hold all of it: what is lost is listed.\n\n" + formatHelp(),
 		Example: "  trivet convert lab.mn lab.yaml\n  trivet convert tree,2,3 tree.py\n  trivet convert lab.yaml lab.yml --to c3edge",
-		Args:    cobra.ExactArgs(2),
+		Args:    scriptArgs(2, 2),
 		RunE: func(_ *cobra.Command, args []string) error {
-			t, warnings, err := s.loadAs(args[0], from)
+			t, warnings, err := s.loadAs(args[0], from, args[2:])
 			if err != nil {
 				return err
 			}
 			format, err := formats.ForFile(args[1], nil)
 			if to != "" {
 				format, err = formats.ByName(to)
+			}
+			if err != nil && len(args) > 2 {
+				return fmt.Errorf("%w; a script's arguments come last: trivet convert FROM TO ARGUMENT…", err)
 			}
 			if err != nil {
 				return err
@@ -136,9 +140,9 @@ func formatHelp() string {
 }
 
 // loadAs loads a file in a named format.
-func (s *source) loadAs(file, format string) (*topology.Topology, topology.Problems, error) {
+func (s *source) loadAs(file, format string, args []string) (*topology.Topology, topology.Problems, error) {
 	if format == "" {
-		return s.load(file)
+		return s.load(file, args...)
 	}
 	f, err := formats.ByName(format)
 	if err != nil {
@@ -148,7 +152,7 @@ func (s *source) loadAs(file, format string) (*topology.Topology, topology.Probl
 	if err != nil {
 		return nil, nil, err
 	}
-	t, problems := f.Read(file, data, formats.Options{Topo: s.topo})
+	t, problems := f.Read(file, data, formats.Options{Topo: s.topo, Args: args})
 	if err := problems.Err(); err != nil {
 		return nil, nil, err
 	}
@@ -162,11 +166,11 @@ func (a *app) graph() *cobra.Command {
 	var s source
 	var out string
 	cmd := &cobra.Command{
-		Use:     "graph [FILE|GENERATOR]",
+		Use:     "graph [FILE [ARGUMENT...]|GENERATOR]",
 		Short:   "Draw a topology: in the terminal, as SVG or as DOT",
 		Long:    "Draw a topology, or without an argument the running lab: in the terminal, or to a file ending in .svg or .dot.",
 		Example: "  trivet graph examples/campus.yaml\n  trivet graph fat-tree,4 -o fat-tree.svg",
-		Args:    cobra.MaximumNArgs(1),
+		Args:    scriptArgs(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			t, err := a.drawn(cmd, &s, args)
 			if err != nil {
@@ -202,7 +206,7 @@ func (a *app) drawn(cmd *cobra.Command, s *source, args []string) (*topology.Top
 		info, err := c.Info(cmd.Context())
 		return info.Topology, err
 	}
-	t, _, err := s.load(args[0])
+	t, _, err := s.load(args[0], args[1:]...)
 	if err != nil {
 		return nil, err
 	}

@@ -14,13 +14,13 @@ import (
 func (a *app) inspect() *cobra.Command {
 	var s source
 	cmd := &cobra.Command{
-		Use:   "inspect [FILE|GENERATOR]",
+		Use:   "inspect [FILE [ARGUMENT...]|GENERATOR]",
 		Short: "Show a lab, or what a file would become: addresses, ports, links",
-		Args:  cobra.MaximumNArgs(1),
+		Args:  scriptArgs(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			info := lab.Info{State: "not up"}
-			if len(args) == 1 {
-				t, warnings, err := s.load(args[0])
+			if len(args) > 0 {
+				t, warnings, err := s.load(args[0], args[1:]...)
 				if err != nil {
 					return err
 				}

@@ -22,9 +22,12 @@ type source struct {
 	controller []string
 	ipv6       string
 	name       string
+
+	command *cobra.Command // that has the flags
 }
 
 func (s *source) flags(cmd *cobra.Command) {
+	s.command = cmd
 	f := cmd.Flags()
 	f.StringVar(&s.name, "name", "", "what to call it (default: after the file or generator)")
 	f.StringVar(&s.nodes, "nodes", "", "router: what forwards are routers, not switches")
@@ -36,8 +39,9 @@ func (s *source) flags(cmd *cobra.Command) {
 
 // load reads a topology from a file or makes one with a generator. Warnings are
 // returned; errors come as topology.Problems.
-func (s *source) load(what string) (*topology.Topology, topology.Problems, error) {
-	t, problems, err := s.read(what)
+// Arguments are those of a file that is a program.
+func (s *source) load(what string, args ...string) (*topology.Topology, topology.Problems, error) {
+	t, problems, err := s.read(what, args)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -53,12 +57,12 @@ func (s *source) load(what string) (*topology.Topology, topology.Problems, error
 	if s.ipv6 != "" {
 		t.IPv6 = topology.IPv6(s.ipv6)
 	}
-	return t, problems.Warnings(), nil
+	return t, append(problems.Warnings(), s.mistaken(what, args)...), nil
 }
 
-func (s *source) read(what string) (*topology.Topology, topology.Problems, error) {
+func (s *source) read(what string, args []string) (*topology.Topology, topology.Problems, error) {
 	if isFile(what) {
-		t, problems := formats.ReadFile(what, formats.Options{Topo: s.topo})
+		t, problems := formats.ReadFile(what, formats.Options{Topo: s.topo, Args: args})
 		if s.nodes == "" || problems.Err() != nil {
 			return t, problems, nil
 		}

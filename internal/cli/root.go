@@ -49,6 +49,7 @@ func Main() int {
 	defer stop()
 	context.AfterFunc(ctx, stop) // the second Ctrl-C ends the program, whatever it is in
 	root := a.root()
+	root.SetArgs(endFlags(root, os.Args[1:]))
 	cmd, err := root.ExecuteContextC(ctx)
 	var code exitCode
 	switch {

@@ -22,18 +22,18 @@ func (a *app) up() *cobra.Command {
 	var on string
 	wait := 10 * time.Second
 	cmd := &cobra.Command{
-		Use:   "up FILE|GENERATOR",
+		Use:   "up FILE [ARGUMENT...]|GENERATOR",
 		Short: "Bring a topology up",
 		Long: "Bring a topology up, from a file (Trivet YAML, MiniEdit .mn, Mininet .py, C3-Edge YAML, GraphML)\n" +
 			"or from a generator:\n\n" + generatorHelp() +
 			"\nIt returns when traffic can flow. If it fails, nothing is left.",
 		Example: "  sudo trivet up examples/campus.yaml\n  sudo trivet up tree,2,3 --datapath bridge\n  sudo trivet up ring,4 --nodes router",
-		Args:    cobra.ExactArgs(1),
+		Args:    scriptArgs(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if on != "local" {
 				return fmt.Errorf("--on %s: there is only local in this build", on)
 			}
-			return a.runUp(cmd.Context(), &s, args[0], wait)
+			return a.runUp(cmd.Context(), &s, args, wait)
 		},
 	}
 	s.flags(cmd)
@@ -57,8 +57,9 @@ func needRoot(command string) error {
 	return fmt.Errorf("trivet %s makes namespaces and network devices, which needs root:  sudo %s", command, strings.Join(os.Args, " "))
 }
 
-func (a *app) runUp(ctx context.Context, s *source, what string, wait time.Duration) error {
-	t, warnings, err := s.load(what)
+func (a *app) runUp(ctx context.Context, s *source, args []string, wait time.Duration) error {
+	what := args[0]
+	t, warnings, err := s.load(what, args[1:]...)
 	if err != nil {
 		return err
 	}

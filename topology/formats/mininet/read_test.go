@@ -257,6 +257,7 @@ func TestErrors(t *testing.T) {
 		"a missing module":    {"import nosuchmodule", "net.py:11  ModuleNotFoundError: No module named 'nosuchmodule'; install the module"},
 		"no network":          {"x = 1", "the program makes no network"},
 		"exit":                {"sys.exit('usage: net.py N')", "ended with 'usage: net.py N' before it made a network; does it want arguments?"},
+		"no argument":         {"n = int(sys.argv[1])", "net.py:11  IndexError: list index out of range; does it want arguments?"},
 		"a loop":              {"while True: pass", "the program did not end within"},
 		"a bad address":       {"n = Mininet(); n.addHost('h1', ip='10.0.0.777'); n.start()", "net.py:11"},
 		"no datapath id":      {"Mininet().addSwitch('core')", "net.py:11  Exception: Unable to derive default datapath ID"},

@@ -22,6 +22,34 @@ PYTHON2 = ("Missing parentheses in call to", "multiple exception types must be p
            "named 'StringIO'", "named 'Tkinter'", "named 'SocketServer'", "has no attribute 'has_key'", "has no attribute 'iteritems'")
 
 
+WANTS_ARGUMENTS = "does it want arguments? Give them after the file's name"
+
+
+class Tail:
+    """Standard error: its last line tells why a program ended."""
+    encoding, errors = "utf-8", "replace"
+
+    def __init__(self):
+        self.text = ""
+
+    def write(self, text):
+        self.text = (self.text + text)[-4096:]
+        return len(text)
+
+    def flush(self):
+        pass
+
+    def isatty(self):
+        return False
+
+    def last(self):
+        lines = self.text.strip().splitlines()
+        return lines[-1] + "; " if lines else ""
+
+
+said = Tail()
+
+
 class Stop(Exception):
     """Ends the reading with an error for the user."""
 
@@ -70,6 +98,8 @@ def hint_for(error):
     text = str(error)
     if any(p in text for p in PYTHON2):
         return "this is Python 2; Mininet runs on Python 3: convert the file (2to3)"
+    if isinstance(error, IndexError) and "argv" in source_of(error):
+        return WANTS_ARGUMENTS
     if isinstance(error, ImportError):
         return "install the module for %s, or take the import out" % (sys.executable or "python3")
     if isinstance(error, MemoryError):
@@ -85,6 +115,12 @@ def line_of(error):
         return error.lineno or 0
     lines = [line for frame, line in traceback.walk_tb(error.__traceback__) if frame.f_code.co_filename == record.SCRIPT]
     return lines[-1] if lines else 0
+
+
+def source_of(error):
+    """That line's text."""
+    lines = job["text"].splitlines()
+    return lines[line_of(error) - 1] if 0 < line_of(error) <= len(lines) else ""
 
 
 def describe(error):
@@ -112,8 +148,7 @@ def run_program(job):
         pass
     except SystemExit as end:
         if not record.networks and end.code not in (None, 0):
-            raise Stop("the program ended with %r before it made a network" % (end.code,),
-                       "does it want arguments? Give them after the file's name")
+            raise Stop("the program ended with %r before it made a network" % (end.code,), said.last() + WANTS_ARGUMENTS)
     except BaseException as error:
         if chosen() is None or not chosen().started:
             raise
@@ -198,12 +233,14 @@ def read(job):
     return snapshot(chosen())
 
 
-def main(job):
-    global RESULT, used
+def main(the_job):
+    global RESULT, used, job
+    job = the_job
     RESULT = os.dup(3)
     os.close(3)
     record.SCRIPT = job["file"]
     sys.argv = [job["file"], *job["args"]]
+    sys.stderr = said
     _patch.install()
     signal.signal(signal.SIGPROF, out_of_time)
     signal.setitimer(signal.ITIMER_PROF, SECONDS)

@@ -1,0 +1,108 @@
+package cli
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"trivet.dev/trivet/topology"
+	"trivet.dev/trivet/topology/formats"
+)
+
+// A topology file that is a program takes arguments: trivet up net.py 3 --bw 10. Flags that Trivet's command
+// has are Trivet's as long as nothing else has come; the first other word, and all after it, is the program's.
+
+// takesScripts are the commands whose argument may be such a program.
+var takesScripts = []string{"up", "apply", "validate", "inspect", "graph", "convert"}
+
+func isScript(file string) bool { return strings.EqualFold(filepath.Ext(file), ".py") }
+
+// endFlags puts "--" where a program's arguments begin with a flag that is not Trivet's.
+func endFlags(root *cobra.Command, args []string) []string {
+	cmd, rest, err := root.Find(args)
+	if err != nil || cmd.Parent() != root || !slices.Contains(takesScripts, cmd.Name()) {
+		return args
+	}
+	cmd.InheritedFlags() // makes the root's known to the command
+	first := len(args) - len(rest)
+	words, script := 0, false
+	for i := first; i < len(args); i++ {
+		word := args[i]
+		switch {
+		case word == "--":
+			return args
+		case strings.HasPrefix(word, "-") && word != "-":
+			flag, hasValue := flagOf(cmd, word)
+			if flag == nil {
+				if script {
+					return slices.Insert(slices.Clone(args), i, "--")
+				}
+				return args // the command will say so
+			}
+			if !hasValue && flag.NoOptDefVal == "" {
+				i++
+			}
+		case script && (cmd.Name() != "convert" || words > 1) && cmd.Name() != "validate":
+			return slices.Insert(slices.Clone(args), i, "--")
+		default:
+			words++
+			script = script || isScript(word)
+		}
+	}
+	return args
+}
+
+// flagOf returns the command's flag that a word is, and whether it holds the flag's value too.
+func flagOf(cmd *cobra.Command, word string) (flag *pflag.Flag, hasValue bool) {
+	name, long := strings.CutPrefix(word, "--")
+	if long {
+		name, _, hasValue = strings.Cut(name, "=")
+		if name == "help" {
+			cmd.InitDefaultHelpFlag()
+		}
+		return cmd.Flags().Lookup(name), hasValue
+	}
+	cmd.InitDefaultHelpFlag()
+	return cmd.Flags().ShorthandLookup(word[1:2]), len(word) > 2
+}
+
+// scriptArgs allows n arguments (or as few as least), and any further ones where the first is a program.
+func scriptArgs(least, n int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) > n && isScript(args[0]) {
+			return nil
+		}
+		return cobra.RangeArgs(least, n)(cmd, args)
+	}
+}
+
+// mistaken warns of arguments of a program that look like Trivet's own.
+func (s *source) mistaken(file string, args []string) (problems topology.Problems) {
+	for _, a := range args {
+		name, isFlag := strings.CutPrefix(a, "--")
+		name, _, _ = strings.Cut(name, "=")
+		if isFlag && name != "" && s.command != nil && s.command.Flags().Lookup(name) != nil {
+			problems.Warn(topology.Position{File: file}, "Trivet's own flags go before the script's arguments", "the script gets %s", a)
+		}
+	}
+	return problems
+}
+
+// sources splits what validate was given: files, each program followed by its arguments, which are words that
+// have no topology file's ending, and all that is behind "--".
+func sources(cmd *cobra.Command, args []string) (files [][]string) {
+	dash := cmd.ArgsLenAtDash()
+	for i, word := range args {
+		_, unknown := formats.ForFile(word, nil)
+		last := len(files) - 1
+		if last >= 0 && isScript(files[last][0]) && (unknown != nil || dash >= 0 && i >= dash) {
+			files[last] = append(files[last], word)
+		} else {
+			files = append(files, []string{word})
+		}
+	}
+	return files
+}

@@ -1,0 +1,79 @@
+package cli
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// Proves where Trivet's own flags end and a program's arguments begin; that of other files nothing changes.
+func TestEndFlags(t *testing.T) {
+	for line, want := range map[string]string{
+		"up net.py 2":                                "up net.py -- 2",
+		"up net.py --bw 10 --name x":                 "up net.py -- --bw 10 --name x",
+		"up --name x net.py --topo a,1 3 --datapath": "up --name x net.py --topo a,1 -- 3 --datapath",
+		"up net.py --json -n 3":                      "up net.py --json -- -n 3",
+		"up net.py --name=x --wait 3s":               "up net.py --name=x --wait 3s",
+		"up net.py --help":                           "up net.py --help",
+		"up net.py -h":                               "up net.py -h",
+		"up net.py -- --name x":                      "up net.py -- --name x",
+		"--lab x apply net.py 2 --dry-run":           "--lab x apply net.py -- 2 --dry-run",
+		"up ring,4 --nodes router":                   "up ring,4 --nodes router",
+		"up net.yaml 2 --wrong":                      "up net.yaml 2 --wrong",
+		"convert net.py net.yaml 2 --fan 3":          "convert net.py net.yaml -- 2 --fan 3",
+		"convert net.py --to trivet out":             "convert net.py --to trivet out",
+		"graph net.py -o net.svg 4":                  "graph net.py -o net.svg -- 4",
+		"validate a.py 2 b.py --fan 3":               "validate a.py 2 b.py -- --fan 3",
+		"exec h1 python3 x.py --bw":                  "exec h1 python3 x.py --bw",
+	} {
+		root := (&app{out: os.Stdout, err: os.Stderr}).root()
+		if got := endFlags(root, strings.Fields(line)); !slices.Equal(got, strings.Fields(want)) {
+			t.Errorf("%s\ngot  %s\nwant %s", line, strings.Join(got, " "), want)
+		}
+	}
+}
+
+// Proves that a program gets its arguments from each command that reads files, and that other files take none.
+func TestScriptArguments(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "net.py")
+	program := `import argparse
+from mininet.net import Mininet
+from mininet.topo import SingleSwitchTopo
+p = argparse.ArgumentParser()
+p.add_argument('k', type=int)
+p.add_argument('--extra', type=int, default=0)
+a, _ = p.parse_known_args()
+Mininet(SingleSwitchTopo(a.k + a.extra)).start()
+`
+	if err := os.WriteFile(file, []byte(program), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	out := filepath.Join(dir, "out.yaml")
+	for line, want := range map[string]string{
+		"validate FILE 3 --extra 1":          "5 nodes",
+		"validate FILE 3 FILE 4":             "4 nodes, 3 links", // and the second one
+		"inspect FILE 3 --extra 1":           "5 nodes",
+		"convert FILE OUT 2 --extra 5":       "8 nodes",
+		"graph FILE 2":                       "s1: h[1-2]",
+		"validate FILE --name x 2":           "3 nodes",
+		"validate FILE 2 --extra 1 --name x": "the script gets --name",
+		"validate FILE":                      "the following arguments are required: k",
+		"validate OUT 3":                     "no generator \"3\"",
+	} {
+		var buffer bytes.Buffer
+		root := (&app{out: &buffer, err: &buffer}).root()
+		line = strings.ReplaceAll(strings.ReplaceAll(line, "FILE", file), "OUT", out)
+		root.SetArgs(endFlags(root, strings.Fields(line)))
+		err := root.Execute()
+		if err != nil {
+			buffer.WriteString(err.Error())
+		}
+		if !strings.Contains(buffer.String(), want) {
+			t.Errorf("%s: %v\n%s\nwant %s", line, err, buffer.String(), want)
+		}
+	}
+}

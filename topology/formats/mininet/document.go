@@ -13,6 +13,7 @@ import (
 // program may have written it itself: every value is checked.
 type document struct {
 	Error       *message  `json:"error"`
+	Python2     bool      `json:"python2"` // the error may be for that
 	Warnings    []message `json:"warnings"`
 	Dropped     int       `json:"dropped"`
 	Line        int       `json:"line"`

@@ -60,19 +60,35 @@ func Read(file string, data []byte, opts formats.Options) (*topology.Topology, t
 	if err != nil {
 		path = file
 	}
-	input, err := json.Marshal(map[string]any{
+	job := map[string]any{
 		"text": string(data), "file": path, "dir": filepath.Dir(path),
-		"args": append([]string{}, opts.Args...), "topo": opts.Topo, "sources": standin(),
-	})
+		"args": append([]string{}, opts.Args...), "topo": opts.Topo, "sources": standin(), "python2": false,
+	}
+	doc := run(job, at, &problems)
+	if doc != nil && doc.Error != nil && doc.Python2 {
+		job["python2"] = true
+		var again topology.Problems
+		if second := run(job, at, &again); second != nil && (second.Error == nil || syntax(doc.Error)) {
+			doc, problems = second, again
+		}
+	}
+	if doc == nil {
+		return nil, problems
+	}
+	return doc.topology(file)
+}
+
+// run runs the program and returns what it tells, or nil and why there is nothing.
+func run(job map[string]any, at topology.Position, problems *topology.Problems) *document {
+	input, err := json.Marshal(job)
 	if err != nil {
 		problems.Add(at, "", "%v", err)
-		return nil, problems
+		return nil
 	}
 	boot, _ := standinFiles.ReadFile("standin/boot.py")
 	res, err := confine.Run(context.Background(), confine.Program{
-		Code: string(boot), Dir: filepath.Dir(path), Input: input, Limit: sizeLimit, Within: timeLimit,
+		Code: string(boot), Dir: job["dir"].(string), Input: input, Limit: sizeLimit, Within: timeLimit,
 	})
-	var doc document
 	switch {
 	case errors.Is(err, confine.ErrTime):
 		problems.Add(at, "a topology file has to make its network and return", "the program did not end within its time and was stopped")
@@ -81,13 +97,20 @@ func Read(file string, data []byte, opts formats.Options) (*topology.Topology, t
 	case err != nil:
 		problems.Add(at, "", "%v", err)
 	default:
-		err := json.Unmarshal(res.Output, &doc)
+		doc := &document{}
+		err := json.Unmarshal(res.Output, doc)
 		if err == nil {
-			return doc.topology(file)
+			return doc
 		}
-		untold(&problems, at, res, err)
+		untold(problems, at, res, err)
 	}
-	return nil, problems
+	return nil
+}
+
+// syntax says whether Python could not even parse the program.
+func syntax(m *message) bool {
+	name, _, _ := strings.Cut(m.text, ":")
+	return name == "SyntaxError" || name == "TabError" || name == "IndentationError"
 }
 
 // untold says why there is no network in a result.

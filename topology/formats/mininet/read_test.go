@@ -3,6 +3,7 @@ package mininet
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -250,11 +251,14 @@ func TestArguments(t *testing.T) {
 // and that a program that attacks its confinement or its answer gets nothing.
 func TestErrors(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
-		"Python 2":            {"print 'hello'", "net.py:11  SyntaxError"},
-		"Python 2, hint":      {"print 'hello'", "this is Python 2; Mininet runs on Python 3: convert the file (2to3)"},
-		"Python 2, at run":    {"for i in xrange(3): pass", "this is Python 2"},
-		"an exception":        {"x = 1\ny = {}['gone']", "net.py:12  KeyError: 'gone'"},
-		"a missing module":    {"import nosuchmodule", "net.py:11  ModuleNotFoundError: No module named 'nosuchmodule'; install the module"},
+		"an exception": {"x = 1\ny = {}['gone']", "net.py:12  KeyError: 'gone'"},
+		"a missing module": {"from nosuchmodule import MyTopo\nMininet(MyTopo()).start()",
+			"net.py:12  Needed: what the network needs here comes from nosuchmodule.MyTopo, and there is no module nosuchmodule; install nosuchmodule"},
+		"another Mininet":     {"from mn_wifi.net import Mininet_wifi", "net.py:11  ModuleNotFoundError: No module named 'mn_wifi'; networks of Mininet-WiFi"},
+		"its numbers":         {"import no_numpy as np\nMininet(LinearTopo(3), link=partial(TCLink, bw=np.mean([3]))).start()", "comes from no_numpy.mean"},
+		"its texts":           {"import no_numpy as np\nn = Mininet(); n.addHost('h1', ip='10.0.0.%s' % np.sum([1])); n.start()", "net.py:12  what the network needs here comes from no_numpy.sum"},
+		"its decisions":       {"import no_numpy as np\nif np.mean([3]) > 2: Mininet(LinearTopo(3)).start()", "comes from no_numpy.mean"},
+		"no Python at all":    {"this is not a program", "net.py:11  SyntaxError: invalid syntax; it is neither Python 3, nor Python 2 that lib2to3"},
 		"no network":          {"x = 1", "the program makes no network"},
 		"exit":                {"sys.exit('usage: net.py N')", "ended with 'usage: net.py N' before it made a network; does it want arguments?"},
 		"no argument":         {"n = int(sys.argv[1])", "net.py:11  IndexError: list index out of range; does it want arguments?"},
@@ -300,5 +304,83 @@ func TestSlowly(t *testing.T) {
 func TestEncoding(t *testing.T) {
 	if _, problems := Read("net.py", []byte("x = '\xff'"), formats.Options{}); problems.Err() == nil {
 		t.Fatal("no error")
+	}
+}
+
+// Proves that Python 2 is read: its statements, its builtins and modules, tabs, its division of integers, modules
+// beside the file, and that the user is told; lines in messages are the file's own.
+func TestPython2(t *testing.T) {
+	if err := exec.Command("python3", "-c", "import lib2to3").Run(); err != nil {
+		if err := exec.Command("python3", "-c", "import fissix").Run(); err != nil {
+			t.Skip("python3 has neither lib2to3 nor fissix (apt install python3-lib2to3)")
+		}
+	}
+	dir := t.TempDir()
+	if err := os.Chmod(filepath.Dir(dir), 0o755); err != nil { // the program is not run as root
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "hosts.py"), []byte("def names(n):\n    print 'names'\n    return ['h%d' % i for i in xrange(1, n / 2 + 1)]\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	const hosts = "\nh1 host\nh2 host\ns1 switch\nh1 -- s1\nh2 -- s1"
+	for name, text := range map[string]string{
+		"print":      "print 'hello'\nMininet(SingleSwitchTopo(5 / 2)).start()",
+		"exception":  "try:\n    raise ValueError, 'x'\nexcept ValueError, e:\n    print >>sys.stderr, e\nMininet(SingleSwitchTopo(2)).start()",
+		"builtins":   "n = Mininet()\nfor i in xrange(1, 3): n.addHost('h%d' % i)\ns = n.addSwitch('s1')\nfor h in reduce(lambda a, b: a + b, [[h] for h in n.hosts]): n.addLink(h, s)\nn.start()",
+		"division":   "Mininet(SingleSwitchTopo(len(range(5 / 2)))).start()",
+		"modules":    "import commands, Queue\nout = commands.getoutput('ls')\nQueue.Queue()\nfor line in out.split('\\n'): pass\nMininet(SingleSwitchTopo(2)).start()",
+		"tabs":       "def build():\n    if True:\n\tn = Mininet(SingleSwitchTopo(2))\n\tn.start()\nbuild()",
+		"beside":     "from hosts import names\nn = Mininet(); s = n.addSwitch('s1')\nfor h in names(4): n.addLink(n.addHost(h), s)\nn.start()",
+		"dictionary": "d = {'h1': 1, 'h2': 2}\nif d.has_key('h1'):\n    n = Mininet()\n    k = d.keys(); k.sort()\n    s = n.addSwitch('s1')\n    for h in k: n.addLink(n.addHost(h), s)\n    n.start()",
+		"afterwards": "n = Mininet(SingleSwitchTopo(2)); n.start()\nfor i in xrange(2): pass",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, problems := Read(filepath.Join(dir, "net.py"), []byte(imports+text), formats.Options{})
+			if problems.Err() != nil || !strings.Contains(problems.Error(), "this is Python 2: it is read as ") {
+				t.Fatal(problems)
+			}
+			if s := sketch(got); !strings.HasSuffix(s, hosts) && name != "builtins" && name != "dictionary" && name != "beside" || len(got.Nodes) != 3 || len(got.Links) != 2 {
+				t.Errorf("got\n%s", s)
+			}
+		})
+	}
+	_, problems := read(t, "print 'x'\n\nd = {}\nprint d['gone']", formats.Options{})
+	if !strings.Contains(problems.Error(), "net.py:14  KeyError: 'gone'") {
+		t.Error(problems)
+	}
+	// What Python 3 divides stays a fraction there.
+	got, problems := read(t, "print('x')\nMininet(LinearTopo(2), link=partial(TCLink, bw=5 / 2)).start()", formats.Options{})
+	if problems.Err() != nil || got.Links[0].Bandwidth != 2.5e6 {
+		t.Error(got, problems)
+	}
+}
+
+// Proves that a module that is not installed does not keep a network from being read that needs nothing of it,
+// that the user is told, and that a program which goes on without it still does.
+func TestMissingModules(t *testing.T) {
+	for name, text := range map[string]string{
+		"colours":   "from no_termcolor import colored\nprint(colored('x', 'red') + '!')\ninfo(colored('a') + '\\n')",
+		"plots":     "import no_matplotlib.pyplot as plt, no_numpy as np\nfig, = [plt.figure()]\nplt.plot(fig)[0].x = 3\nwith plt.style.context('x'): pass",
+		"classes":   "import no_paho.mqtt.client as mqtt\nclass C(mqtt.Client):\n    def __init__(self):\n        super().__init__('x'); self.loop_start()\nC().connect('h')",
+		"decorator": "import no_click as click\n@click.command()\ndef main(): global ran; ran = True\nmain(); assert ran",
+		"wildcard":  "from no_scapy.all import *",
+		"a message": "try:\n    import no_psycopg2\nexcept ImportError:\n    print('install psycopg2'); sys.exit(1)\nno_psycopg2.connect('x')",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, problems := read(t, text+"\nMininet(SingleSwitchTopo(2)).start()", formats.Options{})
+			if problems.Err() != nil || len(got.Nodes) != 3 || !strings.Contains(problems.Error(), "is not installed: a stand-in takes its place, which does nothing") {
+				t.Fatal(problems)
+			}
+		})
+	}
+	got, problems := read(t, "try:\n    import foo_of_nobody\n    k = 5\nexcept ImportError:\n    k = 2\nMininet(SingleSwitchTopo(k)).start()", formats.Options{})
+	if len(problems) > 0 || len(got.Nodes) != 3 {
+		t.Error(problems)
+	}
+	got, problems = read(t, "import no_numpy as np\nn = Mininet(SingleSwitchTopo(2)); n.start()\nif np.mean([n.pingAll()]) > 3: pass", formats.Options{})
+	if problems.Err() != nil || len(got.Nodes) != 3 {
+		t.Error(problems)
 	}
 }

@@ -9,18 +9,14 @@ import traceback
 import types
 from time import process_time
 
+import _absent
+import _python2
 from mininet import _record as record, _patch
 from mininet.net import Mininet
 from mininet.snapshot import snapshot
 from mininet.topo import Topo
 
 SECONDS = 3  # of processor time, or of waiting; what the program has built by then is taken
-
-PYTHON2 = ("Missing parentheses in call to", "multiple exception types must be parenthesized", "leading zeros in decimal",
-           "inconsistent use of tabs", "name 'raw_input'", "name 'xrange'", "name 'unicode'", "name 'unichr'", "name 'reduce'",
-           "name 'long'", "named 'commands'", "named 'urllib2'", "named 'ConfigParser'", "named 'Queue'", "named 'cPickle'",
-           "named 'StringIO'", "named 'Tkinter'", "named 'SocketServer'", "has no attribute 'has_key'", "has no attribute 'iteritems'")
-
 
 WANTS_ARGUMENTS = "does it want arguments? Give them after the file's name"
 
@@ -70,8 +66,9 @@ def finish(document):
         os._exit(0)
 
 
-def fail(message, hint="", line=0):
-    finish({"error": [line, message, hint]})
+def fail(message, hint="", line=0, python2=False):
+    """Ends with an error; python2: the file may be Python 2, and is to be read again as such."""
+    finish({"error": [line, message, hint], "python2": python2})
 
 
 def out_of_time(_signal, frame):
@@ -95,18 +92,22 @@ def look(signal_, frame):
 
 
 def hint_for(error):
-    text = str(error)
-    if any(p in text for p in PYTHON2):
-        return "this is Python 2; Mininet runs on Python 3: convert the file (2to3)"
+    if isinstance(error, SyntaxError) and job["python2"]:
+        return "it is neither Python 3, nor Python 2 that %s can convert" % _python2.converter()
+    if _python2.suspected(error) and not job["python2"] and _python2.converter() is None:
+        return "if this is Python 2: install python3-lib2to3 or python3-fissix (apt), or fissix (pip), to have it read"
     if isinstance(error, IndexError) and "argv" in source_of(error):
         return WANTS_ARGUMENTS
+    top = error.name.split(".")[0] if isinstance(error, ImportError) and error.name else ""
+    if top in _absent.REFUSED:
+        return _absent.REFUSED[top]
     if isinstance(error, ImportError):
         return "install the module for %s, or take the import out" % (sys.executable or "python3")
     if isinstance(error, MemoryError):
         return "a topology file may use 1 GiB"
     if isinstance(error, OSError) and (isinstance(error, PermissionError) or type(error).__name__ == "gaierror"):
         return "a topology file may read what is beside it; it can start no program and use no network"
-    return ""
+    return _absent.hint()
 
 
 def line_of(error):
@@ -123,6 +124,10 @@ def source_of(error):
     return lines[line_of(error) - 1] if 0 < line_of(error) <= len(lines) else ""
 
 
+def may_be_python2(error):
+    return not job["python2"] and _python2.suspected(error) and _python2.converter() is not None
+
+
 def describe(error):
     if isinstance(error, SyntaxError):
         where = "" if error.filename == record.SCRIPT else " (%s:%s)" % (error.filename, error.lineno)
@@ -135,8 +140,7 @@ def execute(job, name):
     module = types.ModuleType(name)
     module.__file__ = record.SCRIPT
     sys.modules[name] = module
-    code = compile(job["text"], record.SCRIPT, "exec", dont_inherit=True)
-    exec(code, module.__dict__)
+    exec(job["code"], module.__dict__)
     return vars(module)
 
 
@@ -150,7 +154,7 @@ def run_program(job):
         if not record.networks and end.code not in (None, 0):
             raise Stop("the program ended with %r before it made a network" % (end.code,), said.last() + WANTS_ARGUMENTS)
     except BaseException as error:
-        if chosen() is None or not chosen().started:
+        if chosen() is None or not chosen().started or isinstance(error, (NameError, ImportError)) and may_be_python2(error):
             raise
         record.warn(line_of(error), "%s; what the program does from here is not read" % describe(error))
     return vars(sys.modules["__main__"])
@@ -228,28 +232,48 @@ def read(job):
             raise Stop("what topos makes is %s, not a Topo" % type(topo).__name__, "write topos = {'name': Class}, with class Class(Topo)")
         record.networks[:] = []
         Mininet(topo=topo)
+    if chosen() is None:
+        raise Stop("the program makes no network", "it has to make a Mininet(…) with nodes")
     if len(record.networks) > 1:
         record.warn(chosen().line, "the program makes %d networks; this one is taken" % len(record.networks))
     return snapshot(chosen())
 
 
 def main(the_job):
-    global RESULT, used, job
+    global RESULT, job
     job = the_job
     RESULT = os.dup(3)
     os.close(3)
     record.SCRIPT = job["file"]
+    record.sources[record.SCRIPT] = job["text"]
     sys.argv = [job["file"], *job["args"]]
     sys.stderr = said
     _patch.install()
+    _absent.install(job["dir"])
+    try:
+        if job["python2"]:
+            _python2.install(job["dir"])
+        job["code"] = (_python2.compiled if job["python2"] else compile_as_is)(job["text"], record.SCRIPT)
+        limit_time()
+        document = read(job)
+        foreign = _absent.check(document)
+        if foreign:
+            fail(foreign[1], _absent.hint(), foreign[0])
+        finish(document)
+    except Stop as stop:
+        fail(stop.message, "; ".join(filter(None, [stop.hint, _absent.hint()])), stop.line)
+    except BaseException as error:
+        fail(describe(error), hint_for(error), line_of(error), may_be_python2(error))
+
+
+def compile_as_is(text, filename):
+    return compile(text, filename, "exec", dont_inherit=True)
+
+
+def limit_time():
+    global used
     signal.signal(signal.SIGPROF, out_of_time)
     signal.setitimer(signal.ITIMER_PROF, SECONDS)
     used = process_time()
     signal.signal(signal.SIGALRM, look)
     signal.setitimer(signal.ITIMER_REAL, SECONDS, SECONDS)
-    try:
-        finish(read(job))
-    except Stop as stop:
-        fail(stop.message, stop.hint, stop.line)
-    except BaseException as error:
-        fail(describe(error), hint_for(error), line_of(error))

@@ -15,14 +15,19 @@ from mininet import _record as record
 from mininet._commands import run_outside
 
 DAY = 86400
+TEXT = False  # whether what a program says is text unless it asks for bytes, as in Python 2
 SLEEPS = 20000
+
+
+def as_text(options):
+    return bool(TEXT or options.get("text") or options.get("universal_newlines") or options.get("encoding"))
 
 
 class NoProcess:
     """A process that ended at once, without a word."""
 
     def __init__(self, *_args, **options):
-        self.text = bool(options.get("text") or options.get("universal_newlines") or options.get("encoding"))
+        self.text = as_text(options)
         empty = io.StringIO if self.text else io.BytesIO
         self.stdin, self.stdout, self.stderr = empty(), empty(), empty()
         self.pid, self.returncode, self.args = 1, 0, ""
@@ -62,7 +67,7 @@ class Popen(NoProcess):
 
 
 def output(*_args, **options):
-    return "" if options.get("text") or options.get("universal_newlines") or options.get("encoding") else b""
+    return "" if as_text(options) else b""
 
 
 def completed(args, **options):

@@ -2,6 +2,7 @@
 import sys
 
 SCRIPT = ""       # the user's file, as compiled
+sources = {}      # the texts of files that are not compiled as they lie on the disk, by name
 MOST = 100        # warnings; more are counted
 
 networks = []     # every Mininet, in order

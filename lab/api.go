@@ -338,6 +338,11 @@ func (d *daemon) serveDown(w http.ResponseWriter, r *http.Request) {
 	err := d.down(func(stage string, done, total int) {
 		_ = encode(Progress{Time: time.Now(), Stage: stage, Done: done, Total: total})
 	})
+	d.changing.Lock()
+	for _, what := range d.lost {
+		_ = encode(Progress{Time: time.Now(), Warning: what})
+	}
+	d.changing.Unlock()
 	p := Progress{Time: time.Now(), End: true}
 	if err != nil {
 		p.Error = err.Error()

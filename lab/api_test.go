@@ -99,7 +99,7 @@ func startLab(t *testing.T, name, spec string) State {
 			_ = daemon.Process.Kill()
 		}
 		<-ended
-		if err := local.Remove(name, Dir(name), func(string, int, int) {}); err != nil {
+		if err := local.Remove(name, Dir(name), func(string, int, int) {}, func(string) {}); err != nil {
 			t.Error(err)
 		}
 	})

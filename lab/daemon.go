@@ -49,7 +49,8 @@ type daemon struct {
 	followed   chan struct{} // closed when somebody reads the progress
 	followOnce sync.Once
 
-	removed   bool // nothing is left; guarded by changing
+	removed   bool     // nothing is left; guarded by changing
+	lost      []string // of the machine's own, which could not be made as it was; guarded by changing
 	closeOnce sync.Once
 }
 
@@ -346,7 +347,11 @@ func (d *daemon) removeWith(progress local.Progress) error {
 			d.local.Close()
 		}
 	})
-	err := local.Remove(d.state.Name, Dir(d.state.Name), progress)
+	d.lost = nil
+	err := local.Remove(d.state.Name, Dir(d.state.Name), progress, func(what string) {
+		d.lost = append(d.lost, what)
+		d.happened(what)
+	})
 	d.removed = err == nil
 	return err
 }

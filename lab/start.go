@@ -231,5 +231,5 @@ func (s State) removeWithout(each func(Progress)) error {
 	_ = s.Save() // so that nobody resumes half a lab; on a full disk it goes without
 	return local.Remove(s.Name, Dir(s.Name), func(stage string, done, total int) {
 		each(Progress{Time: time.Now(), Stage: stage, Done: done, Total: total})
-	})
+	}, func(lost string) { each(Progress{Time: time.Now(), Warning: lost}) })
 }

@@ -215,6 +215,9 @@ type Endpoint struct {
 	MAC       MAC            `json:"mac,omitzero"`
 	Addresses []netip.Prefix `json:"addresses,omitempty"`
 
+	// Take says that a real interface is meant to be taken although the machine uses it.
+	Take bool `json:"take,omitempty"`
+
 	// Egress replaces the link's impairment for what leaves this end.
 	Egress *Impairment `json:"egress,omitempty"`
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -60,7 +61,7 @@ func (a *app) takeDown(ctx context.Context, s lab.State) error {
 	view.live = view.live && !a.json
 	step := view.step
 	if !view.live {
-		step = func(lab.Progress) {}
+		step = func(p lab.Progress) { view.note(p) }
 	}
 	err := s.Stop(context.WithoutCancel(ctx), step)
 	if view.live {
@@ -72,7 +73,11 @@ func (a *app) takeDown(ctx context.Context, s lab.State) error {
 	}
 	took := time.Since(begin)
 	if a.json {
-		return a.printJSON(map[string]any{"name": s.Name, "state": "down", "seconds": took.Seconds()})
+		return a.printJSON(map[string]any{"name": s.Name, "state": "down", "seconds": took.Seconds(), "warnings": view.warnings})
+	}
+	if len(view.warnings) > 0 {
+		a.say("%s  down in %s; the machine is not as it was:\n  %s", s.Name, seconds(took), strings.Join(view.warnings, "\n  "))
+		return nil
 	}
 	a.say("%s  down in %s, nothing left", s.Name, seconds(took))
 	return nil

@@ -20,16 +20,21 @@ type stages struct {
 }
 
 func newStages(out io.Writer) *stages {
-	return &stages{out: out, live: isTerminal(out), counts: map[string]string{}}
+	return &stages{out: out, live: isTerminal(out), counts: map[string]string{}, warnings: []string{}}
 }
 
-func (s *stages) step(p lab.Progress) {
+// note keeps what is said besides stages.
+func (s *stages) note(p lab.Progress) {
 	if p.Warning != "" {
 		s.warnings = append(s.warnings, p.Warning)
 	}
 	if p.Event != "" {
 		s.events = append(s.events, p.Event)
 	}
+}
+
+func (s *stages) step(p lab.Progress) {
+	s.note(p)
 	if p.Stage == "" {
 		return
 	}

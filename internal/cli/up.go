@@ -87,6 +87,13 @@ func (a *app) runUp(ctx context.Context, s *source, args []string, wait time.Dur
 	for _, w := range append(warnings, more...) {
 		a.say("%s", w)
 	}
+	for _, l := range r.Links {
+		for _, e := range l.Ends {
+			if e.External() {
+				a.say("takes the machine's interface %s until the lab is down", e.Interface)
+			}
+		}
+	}
 	if local.LongPaths(r) {
 		a.say("hosts get TTL and hop limit 255: paths cross up to %d routers", r.RouterHops)
 	}

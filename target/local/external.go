@@ -1,9 +1,7 @@
 package local
 
 import (
-	"errors"
 	"fmt"
-	"os"
 	"slices"
 
 	"github.com/vishvananda/netlink"
@@ -11,13 +9,6 @@ import (
 	"trivet.dev/trivet/internal/inside"
 	"trivet.dev/trivet/topology"
 )
-
-// external is a real interface of the machine, as it was before it became an end of a link.
-type external struct {
-	Name      string   `json:"name"`
-	Addresses []string `json:"addresses,omitempty"`
-	Up        bool     `json:"up"`
-}
 
 // takeExternal moves an interface of the machine into the namespace of the link's node.
 func (l *Lab) takeExternal(link *topology.Link) error {
@@ -29,15 +20,9 @@ func (l *Lab) takeExternal(link *topology.Link) error {
 	if err != nil {
 		return fmt.Errorf("link %s: the machine has no interface %s: %w", link.Name(), outside.Interface, err)
 	}
-	was := external{Name: outside.Interface, Up: dev.Attrs().Flags&1 != 0}
-	addresses, err := netlink.AddrList(dev, netlink.FAMILY_ALL)
+	was, err := look(outside.Interface)
 	if err != nil {
 		return err
-	}
-	for _, a := range addresses {
-		if !a.IP.IsLinkLocalUnicast() {
-			was.Addresses = append(was.Addresses, a.IPNet.String())
-		}
 	}
 	l.Record.External = append(l.Record.External, was)
 	if err := l.saveRecord(); err != nil {
@@ -70,11 +55,11 @@ func (l *Lab) releaseExternal(link *topology.Link) error {
 		if at < 0 {
 			continue
 		}
-		if err := inNamespaceFile(l.netPath(link.Ends[1-i].Node), func() error { return sendHome(e.Interface) }); err != nil {
+		if err := inNamespaceFile(l.netPath(link.Ends[1-i].Node), l.Record.External[at].sendHome); err != nil {
 			return err
 		}
-		if err := l.Record.External[at].restore(); err != nil {
-			return err
+		for _, lost := range l.Record.External[at].restore() {
+			l.say(lost)
 		}
 		l.Record.External = slices.Delete(l.Record.External, at, at+1)
 		delete(l.index, e.Interface)
@@ -82,40 +67,9 @@ func (l *Lab) releaseExternal(link *topology.Link) error {
 	return l.saveRecord()
 }
 
-// sendHome moves a device from the namespace of the thread to the machine's. One that is not there is no error.
-func sendHome(name string) error {
-	dev, err := netlink.LinkByName(name)
-	if errors.As(err, &netlink.LinkNotFoundError{}) {
-		return nil
+// say tells who has the lab of something that is not as it should be.
+func (l *Lab) say(what string) {
+	if l.OnLoop != nil {
+		l.OnLoop(what)
 	}
-	if err != nil {
-		return err
-	}
-	home, err := os.Open("/proc/self/ns/net") // of the process' first thread, which never leaves
-	if err != nil {
-		return err
-	}
-	defer home.Close()
-	return errors.Join(netlink.LinkSetNoMaster(dev), netlink.LinkSetNsFd(dev, int(home.Fd())))
-}
-
-// restore gives an interface that is back its addresses and its state.
-func (x external) restore() error {
-	dev, err := netlink.LinkByName(x.Name)
-	if err != nil {
-		return nil // it is gone from the machine altogether
-	}
-	for _, a := range x.Addresses {
-		addr, err := netlink.ParseAddr(a)
-		if err != nil {
-			return err
-		}
-		if err := netlink.AddrReplace(dev, addr); err != nil {
-			return err
-		}
-	}
-	if x.Up {
-		return netlink.LinkSetUp(dev)
-	}
-	return nil
 }

@@ -27,7 +27,7 @@ type keyed struct {
 }
 
 // inPlace are the settings of a link that can change without making it anew.
-var inPlace = []string{"bandwidth", "delay", "jitter", "loss", "queue", "down", "device"}
+var inPlace = []string{"bandwidth", "delay", "jitter", "loss", "queue", "down", "device", "ends.0.take", "ends.1.take"}
 
 // nodeInPlace are the same of a node; switches are set as a whole anyway.
 var nodeInPlace = []string{"addresses", "loopback", "gateways", "routes", "cpu", "cores", "start", "stop",

@@ -17,15 +17,16 @@ import (
 
 // Remove takes away everything of a lab, whatever state it is in, and whoever made
 // it: processes, devices, namespaces, cgroups, limits, and at last the directory.
-// It may be called again after it was interrupted. When it returns nil, nothing is left.
-func Remove(name, dir string, progress Progress) error {
+// It may be called again after it was interrupted. When it returns nil, nothing is left; what of the
+// machine's own could not be made as it was is told to lost.
+func Remove(name, dir string, progress Progress, lost func(string)) error {
 	stages := []struct {
 		name string
 		run  func(name, dir string) error
 	}{
 		{"processes", removeProcesses},
 		{"uplinks", removeUplinks},
-		{"devices", removeDevices},
+		{"devices", func(_, dir string) error { return removeDevices(dir, lost) }},
 		{"namespaces", removeNamespaces},
 		{"files", func(_, dir string) error { return removeFiles(dir) }}, // which makes room for the next stage, on a full disk
 		{"limits", func(_, dir string) error { return restoreLimits(dir) }},
@@ -95,7 +96,7 @@ func removeUplinks(name, dir string) error {
 // removeDevices sends the machine's own interfaces home and deletes the lab's, all
 // of a namespace in one request. The kernel would delete them with their
 // namespaces, but in the background, so that the lab were not yet down.
-func removeDevices(_, dir string) error {
+func removeDevices(dir string, lost func(string)) error {
 	r, err := readRecord(dir)
 	if err != nil {
 		return err
@@ -106,7 +107,7 @@ func removeDevices(_, dir string) error {
 		return err
 	}
 	files = append(files, nodes...)
-	if err := sendAllHome(r, files); err != nil {
+	if err := sendAllHome(r, files, lost); err != nil {
 		return err
 	}
 	return each(files, func(file string) error {
@@ -125,15 +126,15 @@ func removeDevices(_, dir string) error {
 	})
 }
 
-func sendAllHome(r Record, files []string) error {
+func sendAllHome(r Record, files []string, lost func(string)) error {
 	for _, x := range r.External {
 		for _, file := range files {
-			if err := inNamespaceFile(file, func() error { return sendHome(x.Name) }); err != nil {
+			if err := inNamespaceFile(file, x.sendHome); err != nil {
 				return err
 			}
 		}
-		if err := x.restore(); err != nil {
-			return err
+		for _, what := range x.restore() {
+			lost(what)
 		}
 	}
 	return nil

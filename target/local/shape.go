@@ -4,8 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
 	"runtime"
+	"slices"
 	"time"
 	"unsafe"
 
@@ -135,28 +135,49 @@ var (
 	joining      = []uint32{unix.ETHTOOL_SGRO}
 )
 
+// offloadsOf reads the offloads that labs set, of a device of the thread's namespace, by the commands that set them.
+func offloadsOf(device string) map[uint32]uint32 {
+	out := map[uint32]uint32{}
+	for _, set := range slices.Concat(segmentation, joining) {
+		value := ethtoolValue{cmd: set - 1} // ETHTOOL_G… stands before ETHTOOL_S…
+		if ethtool(device, &value) == nil {
+			out[set] = value.data
+		}
+	}
+	return out
+}
+
 // setOffloads switches offloads of a device on a thread in its namespace.
 func setOffloads(device string, commands []uint32, on bool) error {
+	for _, c := range commands {
+		value := ethtoolValue{cmd: c}
+		if on {
+			value.data = 1
+		}
+		if err := ethtool(device, &value); err != nil && !errors.Is(err, unix.EOPNOTSUPP) {
+			return fmt.Errorf("set offloads of %s: %w", device, err)
+		}
+	}
+	return nil
+}
+
+// ethtoolValue is struct ethtool_value.
+type ethtoolValue struct{ cmd, data uint32 }
+
+func ethtool(device string, value *ethtoolValue) error {
 	s, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(s)
-	for _, c := range commands {
-		value := struct{ cmd, data uint32 }{cmd: c}
-		if on {
-			value.data = 1
-		}
-		request := struct {
-			name [unix.IFNAMSIZ]byte
-			data unsafe.Pointer
-			_    [16]byte
-		}{data: unsafe.Pointer(&value)}
-		copy(request.name[:unix.IFNAMSIZ-1], device)
-		_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(s), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&request)))
-		if errno != 0 && errno != unix.EOPNOTSUPP {
-			return os.NewSyscallError("set offloads of "+device, errno)
-		}
+	request := struct {
+		name [unix.IFNAMSIZ]byte
+		data unsafe.Pointer
+		_    [16]byte
+	}{data: unsafe.Pointer(value)}
+	copy(request.name[:unix.IFNAMSIZ-1], device)
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(s), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&request))); errno != 0 {
+		return errno
 	}
 	return nil
 }

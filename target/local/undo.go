@@ -21,7 +21,7 @@ func Check(t *topology.Topology) error {
 			}
 		}
 	}
-	return nil
+	return checkExternals(t)
 }
 
 // undo makes the lab again what it was before steps that have failed, wherever that was: what they make goes as far as

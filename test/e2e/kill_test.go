@@ -27,7 +27,7 @@ links:
   - s3 -- h3
   - s2 -- s3
   - h2 -- h3: {delay: 5ms, bandwidth: 10mbit}
-  - s1 -- interface:ext0
+  - s1 -- interface:ext0: {to: {take: true}}
 `
 
 // withExternal gives the machine an interface that a lab can take, up and with addresses.
@@ -201,7 +201,7 @@ func TestExternalInterface(t *testing.T) {
 			m.withExternal()
 			m.sh("ip addr add 10.0.0.99/8 dev ext1")
 			before := m.snapshot()
-			m.up(m.file("e.yaml", "nodes: {\"h[1-2]\": host, s1: {switch: {datapath: "+datapath+"}}}\nlinks: [\"s1 -- h[1-2]\", \"s1 -- interface:ext0\"]\n"))
+			m.up(m.file("e.yaml", "nodes: {\"h[1-2]\": host, s1: {switch: {datapath: "+datapath+"}}}\nlinks: [\"s1 -- h[1-2]\", \"s1 -- interface:ext0\": {to: {take: true}}]\n"))
 			m.pingAll(2)
 			m.ok("ping", "h1", "10.0.0.99", "-c", "2", "-i", "10ms", "--timeout", "30s")
 			m.ok("down")

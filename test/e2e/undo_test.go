@@ -161,7 +161,7 @@ func TestFailedApplyOfEverything(t *testing.T) {
 		"s1: {switch: {datapath: bridge}}", "s1: {switch: {datapath: ovs}}", "s3: {switch: {datapath: ovs}}", "s3: {switch: {datapath: bridge}}",
 		"{datapath: kernel}", "{datapath: frr}", "nat0: nat", "r2: {router: {datapath: frr}}", ", s1 -- nat0]", ", s1 -- r2]",
 		"cpu: 0.5, dirs: [/mnt]", "cpu: 0.2", "isolate: pid, ", "", "delay: 5ms, bandwidth: 10mbit", "bandwidth: 10mbit",
-		"  - s1 -- interface:ext0\n", "  - s2 -- interface:ext0\n  - s3 -- h4: {delay: 5ms}\n").Replace(everything)
+		"  - s1 -- interface:ext0: {to: {take: true}}\n", "  - s2 -- interface:ext0: {to: {take: true}}\n  - s3 -- h4: {delay: 5ms}\n").Replace(everything)
 	bad := strings.Replace(changed, "links:", "  h4: {host: {gateway: 203.0.113.7}}\nlinks:", 1)
 	contains(t, m.want(1, "apply", m.file("everything.yaml", bad)).err, "203.0.113.7")
 	contains(t, m.ok("apply", m.file("everything.yaml", everything)), "0 changes made")

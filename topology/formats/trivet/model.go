@@ -115,6 +115,7 @@ type endOptions struct {
 	Node      string             `yaml:"node" doc:"The node at this end."`
 	Interface string             `yaml:"interface" doc:"Device name; without a node: a real interface of the machine."`
 	Port      *int               `yaml:"port" as:"port" doc:"Number of the port at the node."`
+	Take      bool               `yaml:"take" doc:"Take a real interface of the machine although that uses it: it has addresses, or the default route."`
 	MAC       topology.MAC       `yaml:"mac" doc:"MAC address of the interface."`
 	Addresses []netip.Prefix     `yaml:"address,addresses" as:"interface address" doc:"IP addresses of the interface."`
 	OSPF      *topology.OSPFLink `yaml:"ospf" as:"ospf" doc:"OSPF on this end, before what the link says: area 1, off, or {cost: 10, passive: true, …}."`

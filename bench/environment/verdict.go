@@ -111,7 +111,7 @@ func Judge(e Evidence, l Limits) Verdict {
 	return j.Verdict
 }
 
-// Worst is the verdict on several figures together: the worst level, with all reasons once.
+// Worst is the verdict on what is no better than its worst part, such as the probes of one run: the worst level, with all reasons once.
 func Worst(verdicts ...Verdict) Verdict {
 	j := judge{Verdict: Verdict{Level: Good}}
 	seen := map[Reason]bool{}
@@ -125,6 +125,22 @@ func Worst(verdicts ...Verdict) Verdict {
 		}
 	}
 	return j.Verdict
+}
+
+// Together is the verdict on a figure that several samples make: doubtful where any of them is not good, bad where at least half are, with all
+// reasons once. It is the one rule of the terminal, of reports and of comparisons.
+func Together(samples ...Verdict) Verdict {
+	out := Worst(samples...)
+	bad := 0
+	for _, v := range samples {
+		if v.Level == Bad {
+			bad++
+		}
+	}
+	if out.Level == Bad && 2*bad < len(samples) {
+		out.Level = Doubtful
+	}
+	return out
 }
 
 type judge struct {

@@ -234,9 +234,6 @@ func (d *data) compareLevel(dimension, a, b string) int {
 
 // one is what stands for a repetition. A share is that of all its packets.
 func (r *repetition) one(each string) float64 {
-	if r.of > 0 && (each == "" || each == definition.Mean) {
-		return float64(r.count) / float64(r.of)
-	}
 	switch each {
 	case definition.Median:
 		return stats.Quantile(r.values, 0.5)
@@ -256,7 +253,7 @@ func (r *repetition) one(each string) float64 {
 	case "count":
 		return float64(len(r.values))
 	}
-	return mean(r.values)
+	return result.Mean(r.values, r.count, r.of)
 }
 
 func total(xs []float64) (sum float64) {
@@ -302,23 +299,13 @@ func judged(v *environment.Verdict) environment.Verdict {
 	return *v
 }
 
-// verdict is that on what the samples of a group say together: doubtful where any is not good, bad where at
-// least half of them are.
+// verdict is that on what the samples of a group say together.
 func (g *group) verdict() environment.Verdict {
 	var all []environment.Verdict
-	bad := 0
 	for _, r := range g.reps {
-		v := r.judged()
-		all = append(all, v)
-		if v.Level == environment.Bad {
-			bad++
-		}
+		all = append(all, r.judged())
 	}
-	worst := environment.Worst(all...)
-	if worst.Level == environment.Bad && 2*bad < len(all) {
-		worst.Level = environment.Doubtful
-	}
-	return worst
+	return environment.Together(all...)
 }
 
 // summary describes values; those that were described before are not computed again.

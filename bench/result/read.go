@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 )
 
@@ -185,6 +186,25 @@ func (run *Run) superseded() []bool {
 		last[k] = i
 	}
 	return out
+}
+
+// Mean is what stands for one repetition, unless something else is asked for: the mean of its values, and of a share the share of all its packets.
+// It is the one rule of the terminal, of reports and of comparisons: a repetition counts once, however many values it has.
+func Mean(values []float64, count, of int) float64 {
+	switch {
+	case of > 0:
+		return float64(count) / float64(of)
+	case len(values) == 0:
+		return math.NaN()
+	}
+	sum, same := 0.0, true
+	for _, v := range values {
+		sum, same = sum+v, same && v == values[0]
+	}
+	if same {
+		return values[0] // exactly
+	}
+	return sum / float64(len(values))
 }
 
 // Values returns the values of a metric of a sample, of all its labels.

@@ -16,24 +16,30 @@ import (
 	"trivet.dev/trivet/internal/words"
 )
 
-// benchFigure is a metric of a probe in a cell: of several runs the median of their medians, of one that of its values.
-// Of a share it is the whole: all that were lost, of all that were sent.
+// benchFigure is a metric of a probe in a cell, as a report has it: the mean of the repetitions, of which each counts by its own mean (see
+// result.Mean), and the lowest and the highest of them; of a single repetition those of its values.
 type benchFigure struct {
 	Cell   string            `json:"cell"`
 	Probe  string            `json:"probe"`
 	Metric string            `json:"metric"`
 	Labels string            `json:"labels,omitempty"`
 	Unit   string            `json:"unit"`
-	Median stats.Float       `json:"median"`
+	Mean   stats.Float       `json:"mean"`
 	Low    stats.Float       `json:"low"`
 	High   stats.Float       `json:"high"`
 	Runs   int               `json:"runs"`
-	Level  environment.Level `json:"fidelity"` // the worst of the runs
+	Level  environment.Level `json:"fidelity"`
 
-	kind      string // of the probe
-	byRun     [][]float64
-	last      *result.Sample // of the last of them
-	count, of int
+	kind     string // of the probe
+	byRun    []benchValues
+	last     *result.Sample // of the last of them
+	verdicts []environment.Verdict
+}
+
+// benchValues are those of a repetition.
+type benchValues struct {
+	values    []float64
+	count, of int // of a share
 }
 
 // failures counts the samples that count and have failed.
@@ -68,7 +74,7 @@ func benchFigures(run *result.Run, p *experiment.Plan) []*benchFigure {
 			key := [4]string{s.Cell, s.Probe, m.Metric, labels}
 			f := index[key]
 			if f == nil {
-				f = &benchFigure{Cell: s.Cell, Probe: s.Probe, Metric: m.Metric, Labels: labels, Unit: m.Unit, Level: environment.Good, kind: s.Kind}
+				f = &benchFigure{Cell: s.Cell, Probe: s.Probe, Metric: m.Metric, Labels: labels, Unit: m.Unit, kind: s.Kind}
 				index[key], out = f, append(out, f)
 			}
 			f.add(s, &m)
@@ -119,36 +125,35 @@ func labelText(labels map[string]string) string {
 
 func (f *benchFigure) add(s *result.Sample, m *result.Measurement) {
 	if f.last != s { // a sample has many of one metric where all ping all
-		f.byRun, f.last = append(f.byRun, nil), s
+		f.byRun, f.last = append(f.byRun, benchValues{}), s
+		level := environment.Doubtful // nobody watched
 		if s.Verdict != nil {
-			f.Level = environment.Worst(environment.Verdict{Level: f.Level}, environment.Verdict{Level: s.Verdict.Level}).Level // its reasons may be thousands
+			level = s.Verdict.Level // without its reasons, which may be thousands
 		}
+		f.verdicts = append(f.verdicts, environment.Verdict{Level: level})
 	}
-	n := len(f.byRun) - 1
-	f.byRun[n] = append(f.byRun[n], m.Values...)
-	f.count, f.of = f.count+m.Count, f.of+m.Of
+	r := &f.byRun[len(f.byRun)-1]
+	r.values, r.count, r.of = append(r.values, m.Values...), r.count+m.Count, r.of+m.Of
 }
 
 // finish makes the figures of the values.
 func (f *benchFigure) finish() {
-	f.Median, f.Low, f.High = stats.None, stats.None, stats.None
-	f.byRun = slices.DeleteFunc(f.byRun, func(v []float64) bool { return len(v) == 0 })
+	f.Mean, f.Low, f.High = stats.None, stats.None, stats.None
+	f.Level = environment.Together(f.verdicts...).Level
+	f.byRun = slices.DeleteFunc(f.byRun, func(r benchValues) bool { return len(r.values) == 0 })
 	f.Runs = len(f.byRun)
 	if f.Runs == 0 {
 		return
 	}
-	values := f.byRun[0]
-	if f.Runs > 1 {
-		values = nil
-		for _, one := range f.byRun {
-			values = append(values, stats.Quantile(one, 0.5))
-		}
+	var means []float64
+	for _, r := range f.byRun {
+		means = append(means, result.Mean(r.values, r.count, r.of))
 	}
-	f.Median = stats.Float(stats.Quantile(values, 0.5))
-	f.Low, f.High = stats.Float(slices.Min(values)), stats.Float(slices.Max(values))
-	if f.of > 0 {
-		f.Median = stats.Float(float64(f.count) / float64(f.of))
+	f.Mean = stats.Float(result.Mean(means, 0, 0))
+	if f.Runs == 1 {
+		means = f.byRun[0].values
 	}
+	f.Low, f.High = stats.Float(slices.Min(means)), stats.Float(slices.Max(means))
 }
 
 // chiefMetrics are those that are shown of probes that have many.
@@ -167,7 +172,7 @@ func (a *app) showBench(p *experiment.Plan, file string, run *result.Run, s expe
 	if a.json {
 		return a.printJSON(map[string]any{"file": file, "summary": s, "seconds": took.Seconds(), "failures": failures(run), "figures": figures, "verdict": verdict})
 	}
-	rows := [][]string{{"CELL", "PROBE", "METRIC", "", "MEDIAN", "LOWEST", "HIGHEST", "RUNS", "FIDELITY"}}
+	rows := [][]string{{"CELL", "PROBE", "METRIC", "", "MEAN", "LOWEST", "HIGHEST", "RUNS", "FIDELITY"}}
 	last, hidden := "", 0
 	for _, f := range figures {
 		if chief := chiefMetrics[f.kind]; chief != nil && !slices.Contains(chief, f.Metric) {
@@ -179,7 +184,7 @@ func (a *app) showBench(p *experiment.Plan, file string, run *result.Run, s expe
 			cell = ""
 		}
 		last = f.Cell
-		rows = append(rows, []string{cell, f.Probe, f.Metric, f.Labels, quantity(f.Median, f.Unit), quantity(f.Low, f.Unit), quantity(f.High, f.Unit), fmt.Sprint(f.Runs), string(f.Level)})
+		rows = append(rows, []string{cell, f.Probe, f.Metric, f.Labels, quantity(f.Mean, f.Unit), quantity(f.Low, f.Unit), quantity(f.High, f.Unit), fmt.Sprint(f.Runs), string(f.Level)})
 	}
 	if len(rows) > 1 {
 		fmt.Fprintln(a.out)
@@ -259,7 +264,7 @@ func (a *app) showEvents(run *result.Run) {
 	}
 }
 
-// verdictOf is the worst of all that count.
+// verdictOf is that on all that count together.
 func verdictOf(run *result.Run) environment.Verdict {
 	var all []environment.Verdict
 	for _, s := range run.Counted() {
@@ -267,13 +272,13 @@ func verdictOf(run *result.Run) environment.Verdict {
 			all = append(all, *s.Verdict)
 		}
 	}
-	return environment.Worst(all...)
+	return environment.Together(all...)
 }
 
 // shownReasons is how many reasons against figures are listed.
 const shownReasons = 8
 
-func (a *app) showVerdict(run *result.Run, worst environment.Verdict) {
+func (a *app) showVerdict(run *result.Run, all environment.Verdict) {
 	count := map[environment.Level]int{}
 	codes := map[string]int{}
 	examples := map[string]environment.Reason{}
@@ -292,7 +297,7 @@ func (a *app) showVerdict(run *result.Run, worst environment.Verdict) {
 	if len(count) == 0 {
 		return
 	}
-	a.say("fidelity: %s (%d good, %d doubtful, %d bad)", worst.Level, count[environment.Good], count[environment.Doubtful], count[environment.Bad])
+	a.say("fidelity: %s (%d good, %d doubtful, %d bad)", all.Level, count[environment.Good], count[environment.Doubtful], count[environment.Bad])
 	names := slices.SortedFunc(maps.Keys(codes), func(a, b string) int { return cmp.Or(cmp.Compare(codes[b], codes[a]), cmp.Compare(a, b)) })
 	for _, name := range names[:min(len(names), shownReasons)] {
 		a.say("  %s: %s, such as: %s", examples[name].Level, words.Plural(codes[name], "measurement"), examples[name].Text)

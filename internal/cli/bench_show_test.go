@@ -1,0 +1,44 @@
+package cli
+
+import (
+	"math"
+	"testing"
+
+	"trivet.dev/trivet/bench/environment"
+	"trivet.dev/trivet/bench/experiment"
+	"trivet.dev/trivet/bench/report"
+	"trivet.dev/trivet/bench/report/reporttest"
+	"trivet.dev/trivet/bench/result"
+)
+
+// TestOneRule proves that the terminal and a report say the same of the same samples: the mean, in which each repetition counts once and a share is that of
+// its packets, and how far to trust it, where some and where half of the samples are bad. They are skewed, so that other means would be others.
+func TestOneRule(t *testing.T) {
+	for bad, want := range map[int]environment.Level{1: environment.Doubtful, 2: environment.Bad} {
+		var samples []result.Sample
+		for i, values := range [][]float64{{1, 1, 1, 97}, {2, 2, 3}, {40}} {
+			v := environment.Verdict{Level: environment.Good}
+			if i < bad {
+				v.Level = environment.Bad
+			}
+			samples = append(samples, result.Sample{Run: i + 1, Cell: "all", Block: 1, Repetition: i + 1, Probe: "ping", Kind: "ping", Verdict: &v,
+				Measurements: []result.Measurement{{Metric: "rtt", Unit: "s", Values: values}, result.Share("loss", i, 10*(i+1))}})
+		}
+		h := reporttest.Header()
+		h.Experiment.Factors, h.Experiment.Text = nil, "report: {figures: [{metric: rtt, kind: bar, unit: s}, {metric: loss, kind: bar, unit: \"1\"}]}"
+		run, err := result.ReadFile(reporttest.Write(t, h, samples))
+		if err != nil {
+			t.Fatal(err)
+		}
+		figures := report.Build("x", run).Figures
+		for i, f := range benchFigures(run, &experiment.Plan{}) {
+			point := figures[i].Series[0].Points[0]
+			if mean := []float64{(25 + 7.0/3 + 40) / 3, (0 + 1.0/20 + 2.0/30) / 3}[i]; math.Abs(float64(f.Mean)-mean) > 1e-12 || math.Abs(point.Y-mean) > 1e-12 {
+				t.Errorf("%s: the terminal says %v, the report %v, and it is %v", f.Metric, f.Mean, point.Y, mean)
+			}
+			if f.Level != want || point.Level != want || verdictOf(run).Level != want {
+				t.Errorf("%d of 3 bad: the terminal says %s and %s, the report %s", bad, f.Level, verdictOf(run).Level, point.Level)
+			}
+		}
+	}
+}

@@ -86,7 +86,7 @@ func (i *instance) Watch() environment.WatchOptions {
 	if i.devices == nil {
 		i.devices = i.offloads()
 	}
-	o.Drops, o.Offloads = i.drops, i.devices
+	o.Drops, o.Offloads, o.Own = i.drops, i.devices, []string{"/" + i.name}
 	return o
 }
 

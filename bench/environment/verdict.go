@@ -3,6 +3,7 @@ package environment
 import (
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"trivet.dev/trivet/bench/stats"
@@ -182,13 +183,14 @@ func (j *judge) machine(u Usage) {
 	share := func(value stats.Float, limits [2]float64, code, format string) {
 		j.beyond(float64(value), limits, code, format, percent(float64(value)))
 	}
-	share(u.Busy, l.Busy, "cpu", "CPU %s: the figure may be that of the processors")
+	besides := strings.ReplaceAll(u.besides(), "%", "%%") // in formats
+	share(u.Busy, l.Busy, "cpu", "CPU %s: the figure may be that of the processors"+besides)
 	share(u.SoftIRQCore, l.SoftIRQCore, "softirq", "one processor spent %s of its time on receiving packets")
-	share(u.Pressure, l.Pressure, "pressure", "tasks waited for a processor %s of the time")
+	share(u.Pressure, l.Pressure, "pressure", "tasks waited for a processor %s of the time"+besides)
 	share(u.Steal, l.Steal, "steal", "the host of this virtual machine took %s of the processors' time")
 	if u.Processors > 0 {
 		each := u.RunQueue / float64(u.Processors)
-		j.beyond(each, l.RunQueue, "run-queue", "%.1f tasks wanted each processor in the mean", each)
+		j.beyond(each, l.RunQueue, "run-queue", "%.1f tasks wanted each processor in the mean"+besides, each)
 	}
 	if u.Interval > 0 {
 		j.beyond(u.LongestGap/u.Interval, l.Gap, "gap", "the watch, which looks every %.3g s, had to wait %.3g s", u.Interval, u.LongestGap)

@@ -22,6 +22,7 @@ type WatchOptions struct {
 	Interval  time.Duration // between looks; 0 is 200 ms
 	Processes []Process
 	Cgroups   []Cgroup
+	Own       []string                      // parts of the paths of cgroups whose processes belong to what is measured
 	NoPerf    bool                          // do not count perf events
 	Offloads  map[string]map[string]string  // of the network devices that are measured, by kind of node: on, off, mixed
 	Drops     func() ([]DropCounter, error) // read at the beginning and at the end; with an error, what could be read; may be nil
@@ -64,6 +65,7 @@ type Usage struct {
 
 	Processes []ProcessUsage `json:"processes,omitempty"`
 	Cgroups   []CgroupUsage  `json:"cgroups,omitempty"`
+	Others    []OtherUsage   `json:"others,omitempty"` // programs that have nothing to do with what is measured, those that used most
 	Perf      []Counter      `json:"perf,omitempty"`
 	Clock     Clock          `json:"clock"`
 	Missing   []string       `json:"missing,omitempty"` // what could not be watched, and why
@@ -103,6 +105,7 @@ type Watch struct {
 	queue     float64 // sum of the run queue
 	processes []*watched[ProcessUsage, processTimes]
 	groups    []*watched[CgroupUsage, groupTimes]
+	others    others
 	perf      *perf
 	drops     []DropCounter // at the beginning
 	clock     clockWatch
@@ -255,6 +258,7 @@ func (w *Watch) lookAt(p *watched[ProcessUsage, processTimes]) {
 // weigh looks at memory, which costs more than the rest.
 func (w *Watch) weigh() {
 	w.memory = time.Now()
+	w.lookAtOthers()
 	for _, p := range w.processes {
 		if bytes, err := w.pss(p.use.PID); err == nil && !p.use.Ended {
 			p.use.PSS = max(p.use.PSS, bytes)
@@ -328,6 +332,7 @@ func (w *Watch) end(softnet Softnet, softnetErr error, pressure float64, pressur
 	for _, p := range w.processes {
 		u.Processes = append(u.Processes, p.use)
 	}
+	u.Others = w.foreign()
 	for _, g := range w.groups {
 		if !g.skip {
 			u.Cgroups = append(u.Cgroups, g.use)

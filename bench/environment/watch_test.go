@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -256,5 +257,66 @@ func BenchmarkWeigh(b *testing.B) {
 	w.meet()
 	for b.Loop() {
 		w.weigh()
+	}
+}
+
+// TestOthers proves that a program which starves the machine is named, with what it used, in the usage and in the reasons against a figure; and that
+// what is measured, what it has started and what is in its cgroup are not.
+func TestOthers(t *testing.T) {
+	spin := func() *exec.Cmd {
+		cmd := exec.Command("sh", "-c", "while :; do :; done")
+		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+		return cmd
+	}
+	w, err := StartWatch(WatchOptions{Interval: 50 * time.Millisecond, NoPerf: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	busy := spin()
+	used := func() float64 {
+		times, err := w.process(busy.Process.Pid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return times.user + times.system
+	}
+	for used() < 0.5 {
+		time.Sleep(10 * time.Millisecond)
+	}
+	u := w.Stop()
+	for _, o := range u.Others {
+		if o.Name == "sh" {
+			t.Errorf("a child of this process is a stranger: %+v", o)
+		}
+	}
+	// The same processes, seen by somebody whose child it is not.
+	seconds := u.Seconds
+	for key, p := range w.others.seen {
+		if key.pid == busy.Process.Pid {
+			p.parent = 1
+		}
+	}
+	u.Others = w.foreign()
+	if len(u.Others) == 0 || !slices.ContainsFunc(u.Others, func(o OtherUsage) bool {
+		return o.Name == "sh" && o.CPU >= 0.4 && o.CPU <= 1.1*seconds && o.Processes == 1
+	}) {
+		t.Errorf("%+v of %.2f s", u.Others, seconds)
+	}
+	u = Usage{Looks: 1, Seconds: 10, Busy: 0.97, Others: []OtherUsage{{"100%s", 9, 3}, {"cc1", 2, 40}, {"cron", 0.3, 1}}}
+	if v := Judge(Evidence{Usage: &u}, DefaultLimits); len(v.Reasons) != 1 || v.Reasons[0].Text != "CPU 97 %: the figure may be that of the processors; other programs used processors: 100%s 0.9, cc1 0.2" {
+		t.Errorf("%+v", v)
+	}
+	w.options.Own = []string{"/bench-"}
+	for key, p := range w.others.seen {
+		if key.pid == busy.Process.Pid {
+			p.group = "0::/trivet/bench-1/h1\n"
+		}
+	}
+	if slices.ContainsFunc(w.foreign(), func(o OtherUsage) bool { return o.Name == "sh" && o.CPU >= 0.4 }) {
+		t.Error("what is in the lab's cgroup is a stranger")
 	}
 }

@@ -1,0 +1,143 @@
+package environment
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// OtherUsage is what programs of one name used that have nothing to do with what is measured.
+type OtherUsage struct {
+	Name      string  `json:"name"`
+	CPU       float64 `json:"cpu"`       // seconds; of those that ended in less than a second maybe less than they used
+	Processes int     `json:"processes"` // so many of that name
+}
+
+// Bounds on which others are told of: those that used a fiftieth of a processor, the most first.
+const (
+	leastOther = 0.02
+	mostOthers = 5
+)
+
+// others follows the processor time of all processes, to find those that are not the measurement's own.
+type others struct {
+	begun bool
+	seen  map[otherKey]*otherProcess
+}
+
+// otherKey tells a process from a later one of the same id.
+type otherKey struct {
+	pid     int
+	started string
+}
+
+type otherProcess struct {
+	name        string
+	parent      int
+	first, last float64 // seconds of processor time
+	group       string  // its cgroups, once it has used some time
+}
+
+// lookAtOthers takes down what all processes have used. Kernel threads are left out: their work is that of packets and disks.
+func (w *Watch) lookAtOthers() {
+	o := &w.others
+	if o.seen == nil {
+		o.seen = map[otherKey]*otherProcess{}
+	}
+	entries, _ := os.ReadDir(filepath.Join(w.root, "proc"))
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		text, err := w.read(fmt.Sprintf("proc/%d/stat", pid))
+		open, end := strings.IndexByte(text, '('), strings.LastIndexByte(text, ')')
+		if err != nil || open < 0 || end < open {
+			continue // it has ended
+		}
+		words := strings.Fields(text[end+1:])
+		if len(words) < 20 || words[1] == "2" || pid == 2 {
+			continue
+		}
+		user, _ := strconv.ParseFloat(words[11], 64)
+		system, _ := strconv.ParseFloat(words[12], 64)
+		used := (user + system) / 100
+		key := otherKey{pid, words[19]}
+		p := o.seen[key]
+		if p == nil {
+			p = &otherProcess{}
+			if !o.begun { // one that comes later has used all its time meanwhile
+				p.first = used
+			}
+			o.seen[key] = p
+		}
+		p.name, p.last = text[open+1:end], used
+		p.parent, _ = strconv.Atoi(words[1])
+		if p.group == "" && p.last-p.first >= leastOther {
+			p.group, _ = w.read(fmt.Sprintf("proc/%d/cgroup", pid))
+		}
+	}
+	o.begun = true
+}
+
+// foreign are the programs that used most and are neither watched, nor of this process, nor in its cgroups, nor started by any of these.
+func (w *Watch) foreign() (out []OtherUsage) {
+	own := map[int]bool{os.Getpid(): true}
+	for _, p := range w.options.Processes {
+		own[p.PID] = true
+	}
+	parents := map[int]int{}
+	for key, p := range w.others.seen {
+		parents[key.pid] = p.parent
+	}
+	mine := func(pid int, p *otherProcess) bool {
+		if slices.ContainsFunc(w.options.Own, func(part string) bool { return strings.Contains(p.group, part) }) {
+			return true
+		}
+		for at, steps := pid, 0; at > 1 && steps < 100; at, steps = parents[at], steps+1 {
+			if own[at] {
+				return true
+			}
+		}
+		return false
+	}
+	byName := map[string]*OtherUsage{}
+	for key, p := range w.others.seen {
+		used := p.last - p.first
+		if used <= 0 || mine(key.pid, p) {
+			continue
+		}
+		u := byName[p.name]
+		if u == nil {
+			u = &OtherUsage{Name: p.name}
+			byName[p.name] = u
+		}
+		u.CPU, u.Processes = u.CPU+used, u.Processes+1
+	}
+	for u := range maps.Values(byName) {
+		if u.CPU >= leastOther*w.used.Seconds {
+			out = append(out, *u)
+		}
+	}
+	slices.SortFunc(out, func(a, b OtherUsage) int { return cmp.Or(cmp.Compare(b.CPU, a.CPU), cmp.Compare(a.Name, b.Name)) })
+	return out[:min(len(out), mostOthers)]
+}
+
+// besides says for a reason against a figure who else used the processors; "" where nobody used a tenth of one.
+func (u *Usage) besides() string {
+	var words []string
+	for _, o := range u.Others {
+		if share := o.CPU / u.Seconds; u.Seconds > 0 && share >= 0.1 {
+			words = append(words, fmt.Sprintf("%s %.2g", o.Name, share))
+		}
+	}
+	if len(words) == 0 {
+		return ""
+	}
+	return "; other programs used processors: " + strings.Join(words[:min(len(words), 3)], ", ")
+}

@@ -7,7 +7,9 @@ import (
 	"trivet.dev/trivet/bench/environment"
 	"trivet.dev/trivet/bench/experiment"
 	"trivet.dev/trivet/controller/foreign"
+	"trivet.dev/trivet/datapath/ovs"
 	"trivet.dev/trivet/lab"
+	"trivet.dev/trivet/topology"
 )
 
 // toolsOf are the programs of others that a probe, or a level of lab's options, makes use of.
@@ -32,13 +34,33 @@ func Tools(p *experiment.Plan) (out []string) {
 	return slices.Compact(out)
 }
 
-// Controllers are the controllers of others in a plan, and who knows their versions.
-func Controllers(p *experiment.Plan) map[string]environment.Ask {
+// Asks are what is to be asked for the record of a plan besides versions of programs: those of the controllers of others, and where Open vSwitch forwards.
+func Asks(p *experiment.Plan) map[string]environment.Ask {
 	out := map[string]environment.Ask{}
 	for i := range p.Cells {
+		if l := &p.Cells[i].Lab; out[environment.OVSForwards] == nil && hasOVS(l, p.Experiment.Dir()) {
+			out[environment.OVSForwards] = ovsForwards
+		}
 		if c := foreign.Lookup(p.Cells[i].Lab.Options["controller"]); c != nil {
 			out[c.Name] = func(ctx context.Context) (string, error) { return c.Version(ctx, foreign.PlacesOf(lab.Owner())) }
 		}
 	}
 	return out
+}
+
+func hasOVS(l *experiment.Lab, dir string) bool {
+	t, problems := l.Resolve(dir, defaultsOf(l))
+	return problems.Err() == nil && slices.ContainsFunc(t.Nodes, func(n *topology.Node) bool { return n.Datapath == topology.OVS })
+}
+
+// ovsForwards says where Open vSwitch forwards on this machine: Trivet's own instances, and Mininet's.
+func ovsForwards(context.Context) (string, error) {
+	info, err := ovs.Probe()
+	if err != nil {
+		return "", err
+	}
+	if info.Kernel != nil {
+		return environment.InUserSpace + ": this kernel has no module of it", nil
+	}
+	return "in the kernel", nil
 }

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"trivet.dev/trivet/bench/report/definition"
 	"trivet.dev/trivet/bench/result"
 	"trivet.dev/trivet/bench/stats"
+	"trivet.dev/trivet/internal/words"
 	"trivet.dev/trivet/topology"
 )
 
@@ -30,6 +32,7 @@ type Comparison struct {
 	Rows  []CompareRow `json:"rows"`
 	Notes []string     `json:"notes,omitempty"`
 
+	few     bool  // repetitions, in all rows
 	order   *data // knows in which order levels are
 	margins Margins
 }
@@ -96,6 +99,7 @@ func Compare(o CompareOptions) (*Comparison, error) {
 		a.where = definition.Condition{{Dimension: o.Factor, Any: o.Names[:1]}}
 		b.where = definition.Condition{{Dimension: o.Factor, Any: o.Names[1:]}}
 	}
+	c.forwarding(o)
 	for _, src := range common(a, b, o) {
 		c.metric(a, b, src, o)
 	}
@@ -105,8 +109,52 @@ func Compare(o CompareOptions) (*Comparison, error) {
 	if err := o.Margins.check(c.Rows); err != nil {
 		return nil, err
 	}
+	c.tooFew(o)
 	c.conclude()
 	return c, nil
+}
+
+// tooFew says once what would else be said of every row: no test has enough repetitions, and what to do.
+func (c *Comparison) tooFew(o CompareOptions) {
+	most := 0
+	for _, r := range c.Rows {
+		most = max(most, r.A.N, r.B.N)
+	}
+	if c.few = most < enough && !slices.ContainsFunc(c.Rows, func(r CompareRow) bool { return r.Conclusion != stats.Undecided }); !c.few {
+		return
+	}
+	why := "Each cell was measured " + words.Plural(most, "time")
+	if most == 1 {
+		why = "Each cell was measured once"
+	}
+	if slices.Contains(o.A.Header.Command, "--quick") {
+		why += " (--quick)"
+	}
+	c.note(fmt.Sprintf("%s, which is too few to tell a difference from chance: nothing below is decided. Measure at least %d repetitions: trivet bench run %s --repetitions %d, without --quick.",
+		why, enough, cmp.Or(name(o.A.Header.Experiment.File), "EXPERIMENT"), enough))
+}
+
+// forwarding says where Open vSwitch did not forward as it usually does: a comparison with it is one with that.
+func (c *Comparison) forwarding(o CompareOptions) {
+	note := func(of string, h result.Header) {
+		if n := userSpace(h); n != "" {
+			c.note(of + n)
+		}
+	}
+	if o.B == nil {
+		note("", o.A.Header)
+		return
+	}
+	note(o.Names[0]+": ", o.A.Header)
+	note(o.Names[1]+": ", o.B.Header)
+}
+
+// userSpace is what there is to say of a result in which Open vSwitch forwarded in user space; "" of others.
+func userSpace(h result.Header) string {
+	if !strings.HasPrefix(h.Environment.Tools[environment.OVSForwards], environment.InUserSpace) {
+		return ""
+	}
+	return "Open vSwitch, Mininet's as well, forwarded in user space, as this kernel has no module of it: its figures are far from those of its kernel datapath."
 }
 
 // levels checks that a factor has two levels.

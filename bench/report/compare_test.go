@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"trivet.dev/trivet/bench/environment"
 	"trivet.dev/trivet/bench/report"
 	"trivet.dev/trivet/bench/report/reporttest"
 	"trivet.dev/trivet/bench/result"
@@ -99,7 +100,7 @@ func TestUndecided(t *testing.T) {
 		margin []string
 		words  string
 	}{
-		{around(10)[:3], around(10)[:3], []string{"5%"}, "too few: 3 repetitions, take at least 5 of each"},
+		{around(10)[:3], around(10)[:3], []string{"5%"}, "too few: 3 repetitions"},
 		{wild, other, []string{"5%"}, "take about"},
 		{wild, []float64{9, 17, 13, 15, 10, 14}, []string{"1%"}, "take about 17 repetitions"}, // 17 show that they differ by more; that they are the same is not to be shown
 		{wild, other, nil, "State a --margin"},
@@ -114,6 +115,49 @@ func TestUndecided(t *testing.T) {
 		}
 		if r := got.Rows[0]; r.Conclusion != stats.Undecided || !strings.Contains(r.Words, c.words) {
 			t.Errorf("%v and %v: %s: %s", c.a, c.b, r.Conclusion, r.Words)
+		}
+	}
+}
+
+// TestTooFew proves that of a comparison in which nothing has enough repetitions, as after --quick, it is said once why nothing is decided
+// and what to do, and not in each row; and that where some have enough it is said of those that do not.
+func TestTooFew(t *testing.T) {
+	compare := func(values map[[2]string][]float64, command ...string) *report.Comparison {
+		h, samples := one(values)
+		h.Experiment.Factors[1].Levels, h.Experiment.File, h.Command = []string{"a", "b"}, "x.yaml", command
+		c, err := report.Compare(report.CompareOptions{A: run(h, samples), Names: [2]string{"a", "b"}, Factor: "who"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	quick := compare(map[[2]string][]float64{{"1", "a"}: {3}, {"1", "b"}: {4}, {"2", "a"}: {5}, {"2", "b"}: {7}}, "trivet", "bench", "run", "--quick")
+	if len(quick.Notes) != 1 || !strings.Contains(quick.Notes[0], "measured once (--quick)") || !strings.Contains(quick.Notes[0], "trivet bench run x.yaml --repetitions 5") {
+		t.Errorf("%q", quick.Notes)
+	}
+	for _, r := range quick.Rows {
+		if strings.Contains(r.Words, "take at least") {
+			t.Error(r.Words)
+		}
+	}
+	some := compare(map[[2]string][]float64{{"1", "a"}: {3}, {"1", "b"}: {4}, {"2", "a"}: around(10), {"2", "b"}: around(10)})
+	if len(some.Notes) != 0 || !strings.Contains(some.Rows[0].Words, "take at least 5 of each") {
+		t.Errorf("%q, %s", some.Notes, some.Rows[0].Words)
+	}
+}
+
+// TestUserSpace proves that a report and a comparison say where Open vSwitch forwarded in user space.
+func TestUserSpace(t *testing.T) {
+	h := reporttest.Header()
+	for where, want := range map[string]int{"in user space: this kernel has no module of it": 1, "in the kernel": 0} {
+		h.Environment.Tools = map[string]string{environment.OVSForwards: where}
+		r := run(h, reporttest.Samples())
+		c, err := report.Compare(report.CompareOptions{A: r, Names: [2]string{"ovs", "embedded"}, Factor: "datapath"})
+		if err != nil || strings.Count(strings.Join(c.Notes, " "), "forwarded in user space") != want {
+			t.Errorf("%s: %q, %v", where, c.Notes, err)
+		}
+		if notes := report.Build("x", r).Notes; len(notes) != want {
+			t.Errorf("%s: %q", where, notes)
 		}
 	}
 }

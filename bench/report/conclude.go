@@ -89,7 +89,7 @@ func (c *Comparison) undecided(r *CompareRow) string {
 	}
 	text := fmt.Sprintf("the difference is %s %s", r.signedSize(r.Difference), Interval(r.Interval, r.factor))
 	if n < enough {
-		return text + fmt.Sprintf("; too few: %s, take at least %d of each", words.Plural(n, "repetition"), enough)
+		return text + fmt.Sprintf("; too few: %s", words.Plural(n, "repetition")) + c.takeMore()
 	}
 	e := r.Equivalence
 	if e == nil {
@@ -105,10 +105,18 @@ func (c *Comparison) undecided(r *CompareRow) string {
 	return text + fmt.Sprintf(", which is neither shown to be within ±%s nor beyond; take about %d repetitions of each", r.size(e.Margin), more)
 }
 
+// takeMore is what to do about too few repetitions, unless it is said of all rows at once.
+func (c *Comparison) takeMore() string {
+	if c.few {
+		return ""
+	}
+	return fmt.Sprintf(", take at least %d of each", enough)
+}
+
 // constant is of rows that no test can be made of.
 func (c *Comparison) constant(r *CompareRow) string {
 	if min(r.A.N, r.B.N) < 2 {
-		return fmt.Sprintf("%s and %s are single values; take at least %d repetitions", r.size(r.A.Mean), r.size(r.B.Mean), enough)
+		return fmt.Sprintf("%s and %s are single values%s", r.size(r.A.Mean), r.size(r.B.Mean), c.takeMore())
 	}
 	if s := r.Shares; s != nil {
 		return fmt.Sprintf("%d of %d and %d of %d; shares of which none varies, whose difference is in %s", s.CountA, s.OfA, s.CountB, s.OfB, Interval(&s.Interval, r.factor)+" "+r.show)

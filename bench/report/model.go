@@ -26,6 +26,7 @@ type Report struct {
 	LeftOut     []string // of the experiment, for want of what the machine does not have; with the reasons
 	Repetitions int      // the most of any cell
 	Wanted      int      // repetitions that the experiment has, where fewer were to be made
+	Notes       []string // what there is to know of all of it
 	Quick       bool     // few levels, to see that all works
 	Samples     int
 	Interrupted bool

@@ -189,6 +189,9 @@ func (r *Report) WriteText(to io.Writer) error {
 		fmt.Fprintf(&b, "; repetitions: %d of the experiment's %d", r.Repetitions, r.Wanted)
 	}
 	fmt.Fprintln(&b)
+	for _, n := range r.Notes {
+		fmt.Fprintln(&b, n)
+	}
 	for i := range r.Tables {
 		fmt.Fprintln(&b)
 		if err := r.Tables[i].Text(&b); err != nil {

@@ -149,7 +149,7 @@ func (a *app) runBench(ctx context.Context, b benchRunning) error {
 		return fmt.Errorf("%s: is there already; go on with it by --resume, or choose another name by --out", b.out)
 	}
 	a.say("%s  %s", p.Name, p.Headline())
-	before := environment.Take(ctx, environment.Options{Tools: drive.Tools(p), Ask: drive.Controllers(p)})
+	before := environment.Take(ctx, environment.Options{Tools: drive.Tools(p), Ask: drive.Asks(p)})
 	w, old, err := experiment.Start(b.out, p, b.resume, os.Args, before)
 	if errors.Is(err, os.ErrNotExist) && b.resume {
 		return fmt.Errorf("%s: there is nothing to go on with; leave --resume out", b.out)

@@ -16,6 +16,7 @@ import (
 
 	"trivet.dev/trivet/bench/environment"
 	"trivet.dev/trivet/bench/experiment"
+	"trivet.dev/trivet/bench/probe"
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/topology"
 )
@@ -56,6 +57,38 @@ func TestStood(t *testing.T) {
 	for still, want := range map[float64]environment.Level{0.35: environment.Doubtful, 2: environment.Bad} {
 		if r := stalls(still, 10); len(r) != 1 || r[0].Level != want || r[0].Code != "stall" {
 			t.Errorf("%v of 10 s: %+v", still, r)
+		}
+	}
+}
+
+// echoes is a place that notes which pings it is asked for.
+type echoes struct {
+	place
+	asked []lab.PingRequest
+}
+
+func (e *echoes) ping(_ context.Context, r lab.PingRequest) (lab.PingResult, error) {
+	e.asked = append(e.asked, r)
+	rtt := make([]float64, r.Count)
+	for i := range rtt {
+		rtt[i] = float64(len(e.asked)) // ms: the first echoes are told from those that count
+	}
+	return lab.PingResult{Pairs: []probe.PairResult{{From: "h1", To: "h2", Sent: r.Count, Received: r.Count, RTT: rtt}}}, nil
+}
+
+// TestPingWarmUp proves that an echo goes before those that count, and that it counts for nothing; and that it can be left out.
+func TestPingWarmUp(t *testing.T) {
+	for warm, want := range map[string][]int{"true": {1, 3}, "false": {3}} {
+		e := &echoes{}
+		b := &bed{place: e, cell: &experiment.Cell{}, topology: &topology.Topology{}, options: experiment.Options{"from": "h1", "to": "h2", "count": "3", "size": "56", "warm_up": warm}}
+		o, err := ping(t.Context(), b)
+		var counts []int
+		for _, r := range e.asked {
+			counts = append(counts, r.Count)
+		}
+		v := valuesOf(o)
+		if err != nil || !slices.Equal(counts, want) || len(v["rtt h1 h2"]) != 3 || v["rtt h1 h2"][0] != float64(len(want))/1e3 || o.Measurements[1].Of != 3 {
+			t.Errorf("warm_up %s: asked for %v, %v, %v", warm, counts, o.Measurements, err)
 		}
 	}
 }

@@ -49,6 +49,7 @@ type Runner struct {
 	Before *result.Run // what a run before left; nil: nothing
 
 	Again     bool // measure what failed before once more
+	AgainBad  bool // also what is bad by its verdict
 	Unwatched bool // do not watch the machine; all verdicts will be doubtful
 	Limits    environment.Limits
 	Progress  func(Progress)                   // told of each step; may be nil
@@ -58,7 +59,7 @@ type Runner struct {
 	UpTimeout   time.Duration // 0 is 5 min
 	DownTimeout time.Duration // 0 is 2 min
 
-	before   map[probeRun]bool // what was measured before, and whether it failed
+	before   map[probeRun]bool // what was measured before, and whether that is to be measured again
 	instance Instance
 	lab      string // key of the instance's
 	began    time.Time
@@ -139,7 +140,8 @@ func (r *Runner) Run(ctx context.Context) (Summary, error) {
 	r.before = map[probeRun]bool{}
 	if r.Before != nil {
 		for _, s := range r.Before.Counted() {
-			r.before[probeRun{s.Run, s.Probe}] = s.Failure != ""
+			bad := r.AgainBad && s.Verdict != nil && s.Verdict.Level == environment.Bad
+			r.before[probeRun{s.Run, s.Probe}] = s.Failure != "" || bad
 		}
 	}
 	if r.Limits == (environment.Limits{}) {
@@ -206,8 +208,8 @@ func (r *Runner) missing(run Run) (out [][]Probe) {
 }
 
 func (r *Runner) measured(run Run, p Probe) bool {
-	failed, done := r.before[probeRun{run.Number, p.Name}]
-	return done && !(failed && r.Again)
+	again, done := r.before[probeRun{run.Number, p.Name}]
+	return done && !(again && r.Again)
 }
 
 // step tells of a step; left are the runs to come, with this one until it is done.

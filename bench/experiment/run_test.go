@@ -402,6 +402,36 @@ order: given
 	}
 }
 
+// TestAgainBad proves that what is bad by its verdict is measured once more where that is asked for, and only then; the later sample counts.
+func TestAgainBad(t *testing.T) {
+	const text = "topology: linear,1\nprobes: [sh: {run: \"sh -c 'sleep 0.2; echo 1'\"}]\nrepetitions: 3\n"
+	path := filepath.Join(t.TempDir(), "a.jsonl")
+	b := newBench(t, text, path, false)
+	b.Limits = environment.DefaultLimits
+	b.Limits.RunQueue = [2]float64{-2, -1}
+	_, run, err := b.finish(context.Background())
+	if err != nil || run.Samples[0].Verdict.Level != environment.Bad {
+		t.Fatalf("%+v, %v", run.Samples[0].Verdict, err)
+	}
+	for _, c := range []struct{ again, bad bool }{{true, false}, {true, true}} {
+		b := newBench(t, text, path, true)
+		b.Again, b.AgainBad = c.again, c.bad
+		b.Limits = environment.DefaultLimits
+		b.Limits.Busy, b.Limits.Pressure, b.Limits.RunQueue, b.Limits.Gap = [2]float64{2, 2}, [2]float64{2, 2}, [2]float64{1e6, 1e6}, [2]float64{1e6, 1e6} // nothing is bad
+		summary, run, err := b.finish(context.Background())
+		want := Summary{Runs: 3, Before: 3}
+		if c.bad {
+			want = Summary{Runs: 3, Done: 3}
+		}
+		if err != nil || summary != want || len(run.Counted()) != 3 {
+			t.Errorf("%+v: %+v, %v", c, summary, err)
+		}
+	}
+	if run, err := result.ReadFile(path); err != nil || len(run.Samples) != 6 || run.Counted()[0].Verdict.Level == environment.Bad {
+		t.Errorf("%d samples, %v", len(run.Samples), err)
+	}
+}
+
 // TestLeftOut proves that what the machine lacks costs an experiment the level or the probe that needs it, and no more: the rest is
 // measured, nothing has failed, the file and the estimate say what is left out, and a run that is resumed where it is there measures it as
 // the same plan. Where nothing would be left that is an error with each reason.

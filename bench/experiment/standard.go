@@ -59,6 +59,7 @@ var standardProbes = []ProbeKind{
 		{Name: "count", Type: Whole, Default: "10", Least: 1, Doc: "Echoes to send, to each."},
 		{Name: "interval", Type: Time, Default: "200ms", Doc: "From one echo to the next."},
 		by(size, "56"), ipv6,
+		{Name: "warm_up", Type: Truth, Default: "true", Doc: "An echo before those that count, so that none of these waits for ARP and for flow entries."},
 	}, Check: func(o Options) error {
 		if one := o["from"] != "" && o["to"] != ""; one == o.Truth("all") {
 			return errors.New("from and to, or all: true, is what it needs; write {from: h1, to: h2}")

@@ -23,10 +23,16 @@ const (
 
 // Build makes a report of a result. What the experiment's keys report and paper say is taken from the result;
 // what is wrong with them is in Problems, and the rest is made.
-func Build(path string, run *result.Run) *Report {
+func Build(path string, run *result.Run) *Report { return BuildAs(path, run, nil) }
+
+// BuildAs makes a report in a form that is given; nil: that of the result.
+func BuildAs(path string, run *result.Run, def *definition.Definition) *Report {
 	d := newData(run)
 	e := run.Header.Experiment
-	def, problems := definition.Read(cmp.Or(e.File, "experiment"), []byte(e.Text))
+	var problems topology.Problems
+	if def == nil {
+		def, problems = definition.Read(cmp.Or(e.File, "experiment"), []byte(e.Text))
+	}
 	d.definition = def
 	r := &Report{Path: path, Name: cmp.Or(name(e.Name), "result"), File: name(e.File), Text: e.Text, Command: run.Header.Command, Started: run.Header.Started, Seed: run.Header.Seed,
 		Topology: topologyOf(e.Text), Factors: e.Factors, Runs: run.Expected(), LeftOut: leftOut(run), Wanted: e.Wanted, Quick: slices.Contains(run.Header.Command, "--quick"), Interrupted: run.Interrupted, Samples: len(d.counted),

@@ -16,8 +16,8 @@ var (
 )
 
 // CSV writes a table in long form: a line a value, with a column for each factor (named
-// factor.NAME). A sample without values has one line, so that nothing that failed
-// goes missing.
+// factor.NAME). A sample that failed, or has no values, has one line without any, so that nothing
+// goes missing and nothing that failed is taken for a value: a loss of 0 before a crash.
 func (run *Run) CSV(to io.Writer) error {
 	w := csv.NewWriter(to)
 	factors := run.factorNames()
@@ -71,6 +71,9 @@ func (run *Run) csvSample(w *csv.Writer, s *Sample, factors []string, superseded
 	after := []string{fidelity, strings.Join(events, "; "), s.Failure, strconv.FormatBool(superseded)}
 	values := 0
 	for _, m := range s.Measurements {
+		if s.Failure != "" {
+			break
+		}
 		for i, v := range m.Values {
 			values++
 			at, count, of := "", "", ""

@@ -220,7 +220,7 @@ func TestFullDisk(t *testing.T) {
 // holds them all and says so.
 func TestCounted(t *testing.T) {
 	failed, warm := sample(2), sample(2, 8)
-	failed.Measurements, failed.Failure, warm.WarmUp = nil, "it hung", true
+	failed.Measurements, failed.Failure, warm.WarmUp = []Measurement{Share("loss", 0, 7)}, "it hung", true // it had lost nothing until then
 	failed.Events = []Event{{At: 0.5, What: "r1 -- r2 down"}, {At: 1, What: "r1 -- r2 up"}}
 	last := sample(2, 3, 4)
 	last.Verdict = &environment.Verdict{Level: environment.Doubtful}

@@ -7,11 +7,14 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"trivet.dev/trivet/bench/experiment"
 	"trivet.dev/trivet/bench/report"
+	"trivet.dev/trivet/bench/report/definition"
 	"trivet.dev/trivet/bench/report/draw"
 	"trivet.dev/trivet/bench/report/page"
 	"trivet.dev/trivet/bench/result"
@@ -20,18 +23,20 @@ import (
 
 func (a *app) benchReport() *cobra.Command {
 	var out string
+	var forms []string
 	var text bool
 	cmd := &cobra.Command{
 		Use:   "report RESULT...",
 		Short: "Make a page with tables and figures of results",
 		Long: "Make of results what people read: a page with tables and figures, their intervals, how far to trust them, and\n" +
 			"the numbers of a paper beside them (index.html, one file that needs nothing else); each figure as SVG, PNG and\n" +
-			"CSV, each table for LaTeX (booktabs), and all values as CSV. What is to be shown says the experiment: see\n" +
-			"docs/report.md.",
-		Example: "  trivet bench report figure-16.jsonl\n  trivet bench report figure-16.jsonl figure-17.jsonl --out paper\n  trivet bench report figure-16.jsonl --text",
-		Args:    cobra.MinimumNArgs(1),
+			"CSV, each table for LaTeX (booktabs), and all values as CSV. The experiment says what to show (docs/report.md): as it\n" +
+			"was when it was measured, or, with --experiment, as its file is now.",
+		Example: "  trivet bench report figure-16.jsonl\n  trivet bench report figure-16.jsonl figure-17.jsonl --out paper\n  trivet bench report figure-16.jsonl --text\n" +
+			"  trivet bench report figure-16.jsonl --experiment figure-16.yaml",
+		Args: cobra.MinimumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			reports, runs, err := readReports(args)
+			reports, runs, err := readReports(args, forms)
 			if err != nil {
 				return err
 			}
@@ -51,12 +56,14 @@ func (a *app) benchReport() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVarP(&out, "out", "o", "", "the directory (default: the result's name with -report)")
+	cmd.Flags().StringArrayVar(&forms, "experiment", nil, "take the keys report and paper from this file, not from the result; may be repeated")
+	_ = cmd.MarkFlagFilename("experiment", "yaml", "yml")
 	cmd.Flags().BoolVar(&text, "text", false, "print the tables instead")
 	return cmd
 }
 
-// readReports reads all results before anything is written.
-func readReports(paths []string) (reports []*report.Report, runs []*result.Run, err error) {
+// readReports reads all results before anything is written. forms are files of experiments whose form replaces that in the results.
+func readReports(paths, forms []string) (reports []*report.Report, runs []*result.Run, err error) {
 	var problems []error
 	for _, path := range paths {
 		run, err := result.ReadFile(path)
@@ -66,13 +73,38 @@ func readReports(paths []string) (reports []*report.Report, runs []*result.Run, 
 		}
 		runs = append(runs, run)
 	}
+	definitions, err := readForms(forms, runs)
+	problems = append(problems, err)
 	if err := errors.Join(problems...); err != nil {
 		return nil, nil, err
 	}
 	for i, run := range runs {
-		reports = append(reports, report.Build(paths[i], run))
+		reports = append(reports, report.BuildAs(paths[i], run, definitions[run.Header.Experiment.Name]))
 	}
 	return reports, runs, nil
+}
+
+// readForms reads what experiments say of their reports, by their names, of which there must be results.
+func readForms(files []string, runs []*result.Run) (map[string]*definition.Definition, error) {
+	out := map[string]*definition.Definition{}
+	var problems []error
+	for _, file := range files {
+		e, wrong := experiment.ReadFile(file, experiment.Standard())
+		if err := wrong.Err(); err != nil {
+			problems = append(problems, err)
+			continue
+		}
+		d, wrong := definition.Read(file, []byte(e.Text))
+		problems = append(problems, wrong.Err())
+		if out[e.Name] = d; !slices.ContainsFunc(runs, func(r *result.Run) bool { return r.Header.Experiment.Name == e.Name }) {
+			var names []string
+			for _, r := range runs {
+				names = append(names, report.Clean(r.Header.Experiment.Name))
+			}
+			problems = append(problems, fmt.Errorf("%s: is the experiment %s, and the results are of %s", file, e.Name, strings.Join(names, ", ")))
+		}
+	}
+	return out, errors.Join(problems...)
 }
 
 // reportDir is beside where the command is run, not beside the result, which may be in a place that is only read.

@@ -55,6 +55,37 @@ func TestBenchReport(t *testing.T) {
 	}
 }
 
+// TestBenchReportForm proves that a result is shown by an experiment's file as it is now where that is named, and that a file of another
+// experiment, or one that is wrong, is refused.
+func TestBenchReportForm(t *testing.T) {
+	h := reporttest.Header()
+	h.Experiment.Text = "report: {tables: [{title: As it was, metric: rtt}]}"
+	path, dir := reporttest.Write(t, h, reporttest.Samples()[:20]), t.TempDir()
+	form := func(name, rest string) string {
+		file := filepath.Join(dir, name)
+		if err := os.WriteFile(file, []byte("topology: linear,2\nprobes: [ping: {from: h1, to: h2}]\nreport: "+rest+"\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	now := form("figure-16.yaml", "{tables: [{title: As it is, metric: rtt}]}")
+	if out, err := command(t, "bench", "report", path, "--text"); err != nil || !strings.Contains(out, "As it was") {
+		t.Errorf("%s, %v", out, err)
+	}
+	if out, err := command(t, "bench", "report", path, "--text", "--experiment", now); err != nil || !strings.Contains(out, "As it is") || strings.Contains(out, "As it was") {
+		t.Errorf("%s, %v", out, err)
+	}
+	for file, want := range map[string]string{
+		form("other.yaml", "{}"):                        "is the experiment other, and the results are of figure-16",
+		form("wrong.yaml", "{tables: [{colour: red}]}"): "colour: no such key",
+		filepath.Join(dir, "none.yaml"):                 "no such file",
+	} {
+		if out, err := command(t, "bench", "report", path, "--text", "--experiment", file); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %s, %v", file, out, err)
+		}
+	}
+}
+
 // TestBenchReportRefused proves that broken results are named with their lines, all of them, before anything is written.
 func TestBenchReportRefused(t *testing.T) {
 	dir := t.TempDir()

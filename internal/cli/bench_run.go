@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -23,11 +24,18 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
+// What --again measures once more.
+const (
+	againFailed = "failed" // the default
+	againBad    = "bad"    // what failed, and what is bad by its verdict
+)
+
 // benchRunning is what `trivet bench run` was asked for.
 type benchRunning struct {
 	file, out     string
 	dryRun, quick bool
-	resume, again bool
+	resume        bool
+	again         string // failed, bad; "" is nothing
 	unwatched     bool
 	repetitions   int
 	budget        string
@@ -45,11 +53,23 @@ func (a *app) benchRun() *cobra.Command {
 			"--resume goes on, also after a crash. It exits with 1 when something could not be measured.",
 		Example: "  sudo trivet bench run experiments/own/failures.yaml --quick\n  sudo trivet bench run hops.yaml --out monday.jsonl\n" +
 			"  sudo trivet bench run hops.yaml --out monday.jsonl --resume\n  trivet bench run hops.yaml --dry-run",
-		Args: cobra.ExactArgs(1),
+		Args: func(cmd *cobra.Command, args []string) error {
+			if n := len(args); n == 2 && b.again == againFailed && (args[n-1] == againBad || args[0] == againBad) {
+				return nil // --again bad
+			}
+			return cobra.ExactArgs(1)(cmd, args)
+		},
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return []string{"yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 2 {
+				b.again = againBad
+				args = slices.DeleteFunc(args, func(a string) bool { return a == againBad })
+			}
+			if len(args) != 1 {
+				return errors.New("name one experiment")
+			}
 			b.file, b.seeded = args[0], cmd.Flags().Changed("seed")
 			return a.runBench(cmd.Context(), b)
 		},
@@ -59,7 +79,8 @@ func (a *app) benchRun() *cobra.Command {
 	f.BoolVar(&b.quick, "quick", false, "as the file's key quick has it: fewer levels, fewer repetitions")
 	f.StringVarP(&b.out, "out", "o", "", "file for the results (default: the experiment's name, .jsonl, here)")
 	f.BoolVar(&b.resume, "resume", false, "go on with that file")
-	f.BoolVar(&b.again, "again", false, "with --resume: measure once more what failed")
+	f.StringVar(&b.again, "again", "", "with --resume: measure once more what failed; --again=bad also what is bad by its verdict")
+	f.Lookup("again").NoOptDefVal = againFailed
 	f.BoolVar(&b.unwatched, "unwatched", false, "do not watch the machine meanwhile; all figures are doubtful then")
 	f.IntVar(&b.repetitions, "repetitions", 0, "of each cell, instead of the file's")
 	f.StringVar(&b.budget, "budget", "", "lower the repetitions to what fits into this time, at least one: 20min")
@@ -121,7 +142,9 @@ func (b *benchRunning) repeat(e *experiment.Experiment) error {
 
 func (a *app) runBench(ctx context.Context, b benchRunning) error {
 	switch {
-	case b.again && !b.resume:
+	case b.again != "" && b.again != againFailed && b.again != againBad:
+		return fmt.Errorf("--again=%s: it is %s or %s", b.again, againFailed, againBad)
+	case b.again != "" && !b.resume:
 		return errors.New("--again goes with --resume")
 	case b.budget != "" && b.resume:
 		return errors.New("--budget is for a new run; one that is resumed keeps its repetitions")
@@ -185,7 +208,7 @@ func (a *app) carryOut(ctx context.Context, b benchRunning, p *experiment.Plan, 
 		return fmt.Errorf("labs of a run before: %w", err)
 	}
 	view := newBenchView(a.err)
-	r := &experiment.Runner{Plan: p, Driver: driver, Writer: w, Before: old, Again: b.again, Unwatched: b.unwatched, Progress: view.step, Say: view.say}
+	r := &experiment.Runner{Plan: p, Driver: driver, Writer: w, Before: old, Again: b.again != "", AgainBad: b.again == againBad, Unwatched: b.unwatched, Progress: view.step, Say: view.say}
 	began := time.Now()
 	summary, ended := r.Run(ctx)
 	view.end()

@@ -197,7 +197,10 @@ func parseIP(etherType uint16, b []byte) (p ipPacket, ok bool) {
 	switch {
 	case etherType == openflow.EthTypeIPv4 && len(b) >= 20 && b[0]>>4 == 4:
 		h := header.IPv4(b)
-		if int(h.TotalLength()) > len(b) || int(h.TotalLength()) < int(h.HeaderLength()) || h.HeaderLength() < 20 {
+		if h.HeaderLength() < 20 || int(h.HeaderLength()) > len(b) || !h.IsChecksumValid() { // RFC 1812, section 5.2.2
+			return p, false
+		}
+		if int(h.TotalLength()) > len(b) || int(h.TotalLength()) < int(h.HeaderLength()) {
 			return p, false
 		}
 		return ipPacket{b[:h.TotalLength()], true, address(b[12:16]), address(b[16:20]), b[9], b[8]}, true

@@ -5,6 +5,7 @@
 #define TAG_PRESENT 0x1000
 #define SHAPE_FRAGMENT (1ULL << 40)
 #define SHAPE_NO_L4 (2ULL << 40)
+#define SHAPE_BAD_SUM (8ULL << 40)
 #define EXT_FRAGMENT 16ULL
 
 #define ETHERTYPE_STAG 0x88a8
@@ -72,6 +73,18 @@ static __always_inline enum parsed transport(struct packet *p, void *data, void 
 	return PARSED;
 }
 
+/* Says whether the checksum of an IPv4 header of 20 bytes is wrong. */
+static __always_inline int bad_sum(const __u32 *h)
+{
+	__u64 sum = (__u64)h[0] + h[1] + h[2] + h[3] + h[4];
+
+	sum = (sum >> 32) + (sum & 0xffffffff);
+	sum = (sum >> 16) + (sum & 0xffff);
+	sum = (sum >> 16) + (sum & 0xffff);
+	sum = (sum >> 16) + (sum & 0xffff);
+	return sum != 0xffff;
+}
+
 static __always_inline enum parsed ipv4(struct packet *p, void *data, void *at, void *end)
 {
 	__u32 total;
@@ -84,6 +97,8 @@ static __always_inline enum parsed ipv4(struct packet *p, void *data, void *at, 
 	p->proto = *(__u8 *)(at + 9);
 	p->w[WORD_ADDR] = be64(at + 12);
 	p->w[WORD_IP] = (__u64)p->proto << 56 | (__u64) * (__u8 *)(at + 1) << 48 | (__u64) * (__u8 *)(at + 8) << 32;
+	if (bad_sum(at))
+		p->w[WORD_IP] |= SHAPE_BAD_SUM;
 	fragment = be16(at + 6);
 	if (fragment & 0x3fff)
 		p->w[WORD_IP] |= SHAPE_FRAGMENT;

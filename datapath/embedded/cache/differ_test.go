@@ -182,6 +182,11 @@ func (g gen) frame(t testing.TB) []byte {
 		t.Fatal(err)
 	}
 	b := bytes.Clone(buf.Bytes())
+	for _, l := range stack {
+		if ip, is := l.(*layers.IPv4); is && g.Intn(8) == 0 {
+			b[bytes.Index(b, ip.SrcIP)-1]++ // the header's checksum
+		}
+	}
 	if g.Intn(16) == 0 { // after the tags and two bytes: the kernel drops what is cut there
 		least := 16
 		for _, l := range stack[1:] {

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gopacket/gopacket"
+	"github.com/gopacket/gopacket/layers"
 	"golang.org/x/sys/unix"
 
 	"trivet.dev/trivet/datapath/embedded/pipeline"
@@ -57,6 +59,62 @@ func TestUserSpace(t *testing.T) {
 	out := b.at(1, "ping", "-c", "3", "-i", "0.02", "10.0.0.2")
 	if !strings.Contains(out, "ttl=61") {
 		t.Errorf("the TTL is not what three routing nodes make of it:\n%s", out)
+	}
+}
+
+// A packet whose IPv4 header has a wrong checksum does not get through routing nodes, also where an entry is there
+// for its flow; it does get through switches.
+func TestWrongHeaderChecksum(t *testing.T) {
+	for _, route := range []bool{true, false} {
+		b := newBed(t, 2, Options{})
+		b.chain(2, route)
+		b.at(1, "ping", "-c", "5", "-i", "0.02", "10.0.0.2") // a route of each host to the other, and their MACs
+		dev, _ := b.open(0)
+		heard := b.hear(1)
+		packet := func(sum byte, number byte) []byte {
+			ip := &layers.IPv4{Version: 4, TTL: 64, Protocol: layers.IPProtocolUDP, SrcIP: net.IP{10, 0, 0, 1}, DstIP: net.IP{10, 0, 0, 2}}
+			udp := &layers.UDP{SrcPort: 7, DstPort: 7}
+			if err := udp.SetNetworkLayerForChecksum(ip); err != nil {
+				t.Fatal(err)
+			}
+			buf := gopacket.NewSerializeBuffer()
+			if err := gopacket.SerializeLayers(buf, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true},
+				&layers.Ethernet{SrcMAC: b.macs[0][:], DstMAC: b.macs[1][:], EthernetType: layers.EthernetTypeIPv4}, ip, udp, gopacket.Payload{'#', number}); err != nil {
+				t.Fatal(err)
+			}
+			frame := bytes.Clone(buf.Bytes())
+			frame[24] += sum
+			return frame
+		}
+		for i := range byte(40) { // every second one is wrong, the last one right
+			frame := packet(1-i&1, i)
+			if err := dev.Send(&pipeline.Sent{Data: frame}, &pipeline.Packet{Data: frame}); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+		wrong, right, timeout := 0, 0, time.After(time.Minute)
+		for last := false; !last; {
+			select {
+			case frame := <-heard:
+				if len(frame) < 44 || frame[42] != '#' {
+					continue
+				}
+				if last = frame[43] == 39; frame[43]&1 == 0 {
+					wrong++
+				} else {
+					right++
+				}
+			case <-timeout:
+				t.Fatal("the last packet does not arrive")
+			}
+		}
+		if want := map[bool]int{true: 0, false: 20}[route]; wrong != want || right != 20 {
+			t.Errorf("routed: %v: %d packets with a wrong checksum arrived, want %d, and %d of 20 others", route, wrong, want, right)
+		}
+		if missed := b.engine.Stats().Missed; missed > 60 {
+			t.Errorf("routed: %v: %d packets went through user space", route, missed)
+		}
 	}
 }
 

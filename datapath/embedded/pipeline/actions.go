@@ -26,7 +26,13 @@ func (t *translator) action(a *openflow.Action, c *scope) bool {
 	case openflow.ActionSetField:
 		t.setField(a)
 	case openflow.ActionDecNwTTL:
-		if t.ip() && !t.decTTL() {
+		if !t.ip() {
+			break
+		}
+		if t.lacks(shapeBadSum) { // who routes drops it (RFC 1812, section 5.2.2): by how much it is wrong would stay
+			return false
+		}
+		if !t.decTTL() {
 			t.controller(c, openflow.ReasonInvalidTTL, openflow.MaxLenNoBuffer)
 			return false
 		}

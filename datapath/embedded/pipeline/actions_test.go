@@ -218,6 +218,24 @@ func TestTTL(t *testing.T) {
 	b.want(1, v4(0), "INVALID_TTL")
 }
 
+// A packet whose IPv4 header has a wrong checksum is switched as any other, but not routed: decrementing the TTL
+// drops it (RFC 1812, section 5.2.2), also where the next packet of the flow is right again.
+func TestWrongHeaderChecksum(t *testing.T) {
+	right := pack(t, eth(0x800), ip4(17, 64), udp(1, 2), payload)
+	wrong := bytes.Clone(right)
+	wrong[24]++
+	newBench(t, "ip,actions=mod_nw_dst:10.9.9.9,output:2").want(1, wrong, "2")
+	newBench(t, "ip,actions=output:2").becomes(wrong, wrong)
+	b := newBench(t, "ip,actions=dec_ttl,output:2")
+	for range 2 {
+		b.want(1, wrong)
+		b.want(1, right, "2")
+	}
+	one := pack(t, eth(0x800), ip4(17, 1), udp(1, 2), payload)
+	one[25]++
+	b.want(1, one) // not INVALID_TTL either: nothing in it can be believed
+}
+
 // The action set: one action of a kind, in the order of the specification; the group takes the output's
 // place; later tables add to it, clear it.
 func TestActionSet(t *testing.T) {

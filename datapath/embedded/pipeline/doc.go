@@ -29,6 +29,7 @@
 // # Where the specification leaves a choice, or others differ
 //
 //   - A packet that no entry of a later table matches is dropped with its action set (section 5.4).
+//   - DEC_NW_TTL drops an IPv4 packet whose header has a wrong checksum, as a router must (RFC 1812, section 5.2.2).
 //   - A TTL that is used up ends the packet, in a bucket that copy of it.
 //   - A field that is set where the packet has none is passed over; POP actions too. What no packet of the
 //     match could have is refused (OFPBAC_MATCH_INCONSISTENT).

@@ -53,7 +53,10 @@ func (m *Mask) addActions(list []openflow.Action) {
 		case openflow.ActionPopVLAN:
 			m[wordSrc] |= tagPresent
 			m[wordTags] |= tagAll << tagsShift
-		case openflow.ActionDecNwTTL, openflow.ActionSetNwTTL, openflow.ActionPopMPLS, openflow.ActionPopPBB,
+		case openflow.ActionDecNwTTL:
+			m[wordDst] |= ethTypeMask
+			m[wordIP] |= shapes | shapeBadSum<<shapeShift
+		case openflow.ActionSetNwTTL, openflow.ActionPopMPLS, openflow.ActionPopPBB,
 			openflow.ActionCopyTTLIn, openflow.ActionCopyTTLOut, openflow.ActionSetMPLSTTL:
 			m[wordDst] |= ethTypeMask
 			m[wordIP] |= shapes

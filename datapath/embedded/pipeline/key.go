@@ -55,6 +55,7 @@ const (
 	shapeFragment = 1 << iota // a part of an IP packet
 	shapeNoL4                 // no transport header: a later fragment, or cut off
 	shapeNoL3                 // no valid IP or ARP header
+	shapeBadSum               // the checksum of the IPv4 header is wrong
 )
 
 const (
@@ -64,7 +65,7 @@ const (
 	mplsTTLMask  = uint64(0xff) // in wordTags
 	ethTypeMask  = uint64(0xffff)
 	ipProtoMask  = uint64(0xff) << 56
-	shapeAllMask = uint64(shapeFragment|shapeNoL4|shapeNoL3) << shapeShift
+	shapeAllMask = uint64(shapeFragment|shapeNoL4|shapeNoL3|shapeBadSum) << shapeShift
 )
 
 // place says where a field is in a Key. Fields of 128 bits are in two words.

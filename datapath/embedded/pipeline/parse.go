@@ -3,6 +3,8 @@ package pipeline
 import (
 	"encoding/binary"
 
+	"gvisor.dev/gvisor/pkg/tcpip/checksum"
+
 	"trivet.dev/trivet/openflow"
 )
 
@@ -132,6 +134,9 @@ func (l *layout) ipv4(frame []byte, k *Key) bool {
 	}
 	k[wordIPv4] = binary.BigEndian.Uint64(b[12:])
 	k[wordIP] = uint64(b[9])<<56 | uint64(b[1])<<48 | uint64(b[8])<<ttlShift
+	if checksum.Checksum(b[:header], 0) != 0xffff {
+		k[wordIP] |= shapeBadSum << shapeShift
+	}
 	fragment := binary.BigEndian.Uint16(b[6:])
 	if fragment&0x3fff != 0 {
 		k[wordIP] |= shapeFragment << shapeShift

@@ -6,9 +6,9 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// receive handles a packet that the switch has sent up: expired says that its TTL has ended here.
+// receive handles a packet of a MAC that the switch has sent up: expired says that its TTL has ended here.
 // mu must be held, as in all that follows.
-func (n *node) receive(f *Interface, etherType uint16, b []byte, expired bool) {
+func (n *node) receive(f *Interface, from openflow.MAC, etherType uint16, b []byte, expired bool) {
 	if etherType == openflow.EthTypeARP {
 		n.answerARP(f, b)
 		return
@@ -26,6 +26,9 @@ func (n *node) receive(f *Interface, etherType uint16, b []byte, expired bool) {
 		if n.net != nil && n.net.speakers[n.Protocol] != nil {
 			n.net.speakers[n.Protocol].Receive(n.DPID, f.Port, p.data)
 		}
+		return
+	}
+	if n.answerOnLink(f, from, p) {
 		return
 	}
 	if p.dst.IsMulticast() || !p.v4 && (p.src.IsLinkLocalUnicast() || p.dst.IsLinkLocalUnicast()) && n.local[p.dst] == nil {

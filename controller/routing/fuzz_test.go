@@ -136,7 +136,12 @@ func TestRouterOnTheWire(t *testing.T) {
 	if p, ok := parseIP(openflow.EthTypeIPv4, got[0][14:]); !ok || ^checksumOf(p.data[:20]) != 0 {
 		t.Error("the header's checksum is wrong")
 	}
-	packet[8] = 1
+	packet[11]++ // the header's checksum
+	receive(app, sw, 1, openflow.ReasonAction, frame(router1, host1, openflow.EthTypeIPv4, packet))
+	if got = s.take(); len(got) != 0 {
+		t.Errorf("a packet with a wrong checksum is forwarded: %x", got)
+	}
+	packet = ip4(netip.MustParseAddr("10.0.1.9"), netip.MustParseAddr("10.0.2.9"), 17, 1, []byte("12345678"))
 	receive(app, sw, 1, openflow.ReasonInvalidTTL, frame(router1, host1, openflow.EthTypeIPv4, packet))
 	if got = s.take(); len(got) != 1 || got[0][14+9] != 1 || got[0][34] != 11 || openflow.MAC(got[0][:6]) != host1 {
 		t.Errorf("a TTL of 1 is answered by %x", got)
@@ -162,7 +167,11 @@ func FuzzFrames(f *testing.F) {
 	group, mac := solicitedNode(target)
 	solicitation := ndp{kind: neighborSolicitation, target: target, mac: host1, src: netip.MustParseAddr("fd00:1::9"), dst: group}
 	echo := ip4(netip.MustParseAddr("10.0.1.9"), netip.MustParseAddr("10.0.2.1"), 1, 64, []byte{8, 0, 0xf7, 0xff, 0, 0, 0, 0})
+	packet := ping("fe80::9", "ff02::2")
+	ask := ip6(netip.MustParseAddr("fe80::9"), groups6[1], openflow.IPProtoICMPv6, 255, []byte{routerSolicitation, 7: 0})
 	for _, frames := range [][][]byte{
+		{frame(multicastMAC(groups6[1]), host1, openflow.EthTypeIPv6, packet)},
+		{frame(multicastMAC(groups6[1]), host1, openflow.EthTypeIPv6, ask)},
 		{frame(broadcast, host1, openflow.EthTypeARP, question.bytes())},
 		{frame(mac, host1, openflow.EthTypeIPv6, solicitation.bytes())},
 		{frame(router1, host1, openflow.EthTypeIPv4, echo), frame(broadcast, host1, openflow.EthTypeARP, question.bytes())},

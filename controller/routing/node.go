@@ -4,6 +4,7 @@ import (
 	"hash/fnv"
 	"net/netip"
 	"sync"
+	"time"
 
 	"trivet.dev/trivet/controller"
 	"trivet.dev/trivet/openflow"
@@ -31,11 +32,14 @@ type node struct {
 	asking    int // neighbours that have not answered
 	host      *host
 	errors    limiter // ICMP errors
+
+	advertised map[uint32]time.Time // by port: when a router advertisement went to all
 }
 
 func newNode(a *App, index int, r *Router) *node {
 	n := &node{Router: r, app: a, index: index, itf: map[uint32]*Interface{}, local: map[netip.Addr]*Interface{}, up: map[uint32]bool{},
-		setups: map[netip.Prefix]*setup{}, groups: map[string]uint32{}, neighbors: map[netip.Addr]*neighbor{}}
+		setups: map[netip.Prefix]*setup{}, groups: map[string]uint32{}, neighbors: map[netip.Addr]*neighbor{},
+		advertised: map[uint32]time.Time{}}
 	for i := range r.Interfaces {
 		f := &r.Interfaces[i]
 		n.itf[f.Port] = f
@@ -151,6 +155,7 @@ func (n *node) frame() (out []*openflow.FlowMod) {
 		m := openflow.NewMatch(openflow.EthType(openflow.EthTypeIPv4), openflow.IPProto(ipProtoOSPF))
 		out = append(out, entry(admissionTable, prioritySpecial, m.With(openflow.IPv4Dst(ospfGroups.Addr()).WithPrefix(ospfGroups.Bits())), toController()))
 	}
+	out = append(out, n.groupFrame()...)
 	for a := range n.local {
 		out = append(out, entry(routeTable, priorityLocal, matchDst(netip.PrefixFrom(a, a.BitLen())), toController()))
 	}

@@ -3,7 +3,8 @@
 // routers' addresses.
 //
 //	table 0  what a router takes from the wire
-//	         priority 110  ARP, neighbour discovery          → controller
+//	         priority 110  ARP, neighbour discovery, OSPF    → controller
+//	                       pings to all nodes or all routers → controller
 //	         priority 100  in_port, its own MAC, IPv4 or IPv6 → table 1
 //	                       (no entry)                         → drop
 //	table 1  where it goes; priority is 1000 + twice the prefix's length, one more with in_port (see hairpins)
@@ -335,7 +336,7 @@ func (a *App) PacketIn(s *controller.Switch, p *controller.Packet) bool {
 	if n.sw != s {
 		return true
 	}
-	n.receive(f, p.EtherType, p.Data[14:], p.Reason == openflow.ReasonInvalidTTL)
+	n.receive(f, openflow.MAC(p.Data[6:12]), p.EtherType, p.Data[14:], p.Reason == openflow.ReasonInvalidTTL)
 	return true
 }
 

@@ -58,6 +58,9 @@ func TestRoutersAnswer(t *testing.T) {
 		t.Errorf("traceroute over IPv6 shows %v", got)
 	}
 	m.exec("h1", "ping -c 1 -W 30 10.0.10.1 && ping -c 1 -W 30 172.16.0.1 && ping -6 -c 1 -W 30 $(ip -6 route show default | awk '{print $3}')")
+	for _, group := range []string{"224.0.0.1", "224.0.0.2", "ff02::1", "ff02::2"} {
+		contains(t, m.exec("h1", "ping -c 1 -W 30 -I h1-eth0 "+group), "1 received")
+	}
 	m.exec("h1", "traceroute -n -q 1 -w 20 -p 40000 172.16.0.2 | tail -1 | grep -w 172.16.0.2") // UDP: port unreachable
 	contains(t, m.exec("h1", "python3 -c 'import socket; socket.create_connection((\"10.0.5.1\", 80), 60)' 2>&1 || true"), "ConnectionRefused")
 	contains(t, m.exec("h1", "ping -c 1 -W 30 203.0.113.1 || true"), "Destination Net Unreachable")

@@ -1,0 +1,150 @@
+package routing
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"slices"
+	"time"
+
+	"gvisor.dev/gvisor/pkg/tcpip/checksum"
+	"gvisor.dev/gvisor/pkg/tcpip/header"
+
+	"trivet.dev/trivet/openflow"
+)
+
+// Groups that a router is in besides those of its neighbours' questions (RFC 1112, section 4; RFC 4291, section
+// 2.8): all nodes, and all routers.
+var (
+	groups4 = []netip.Addr{netip.MustParseAddr("224.0.0.1"), netip.MustParseAddr("224.0.0.2")}
+	groups6 = []netip.Addr{allNodes, netip.MustParseAddr("ff02::2")}
+)
+
+const (
+	routerSolicitation  = 133
+	routerAdvertisement = 134
+
+	echoRequest4, echoReply4 = 8, 0
+	echoRequest6, echoReply6 = 128, 129
+)
+
+// groupFrame is the entries that bring what is sent to the groups to the controller: pings, and routers'
+// solicitations.
+func (n *node) groupFrame() (out []*openflow.FlowMod) {
+	some4, some6 := netip.PrefixFrom(groups4[0], 30).Masked(), netip.PrefixFrom(allNodes, 126).Masked() // and two more each, which are dropped
+	out = append(out, entry(admissionTable, prioritySpecial,
+		matchDst(some4).With(openflow.IPProto(openflow.IPProtoICMPv4)).With(openflow.ICMPv4Type(echoRequest4)), toController()))
+	if !n.v6 {
+		return out
+	}
+	out = append(out, entry(admissionTable, prioritySpecial,
+		matchDst(some6).With(openflow.IPProto(openflow.IPProtoICMPv6)).With(openflow.ICMPv6Type(echoRequest6)), toController()))
+	m := openflow.NewMatch(openflow.EthType(openflow.EthTypeIPv6), openflow.IPProto(openflow.IPProtoICMPv6),
+		openflow.ICMPv6Type(routerSolicitation))
+	return append(out, entry(admissionTable, prioritySpecial, m, toController()))
+}
+
+// answerOnLink answers what only a neighbour can ask: a ping to a group, or between link-local addresses, and a
+// router solicitation. No route leads back: the answer goes to the MAC that the packet came from, by the interface
+// that it came by. The result is false for anything else.
+func (n *node) answerOnLink(f *Interface, from openflow.MAC, p ipPacket) bool {
+	if from[0]&1 == 1 {
+		return false
+	}
+	onLink := slices.Contains(groups4, p.dst) || slices.Contains(groups6, p.dst) ||
+		p.dst.IsLinkLocalUnicast() && p.src.IsLinkLocalUnicast() && n.local[p.dst] == f
+	if !onLink || p.v4 && p.proto != openflow.IPProtoICMPv4 || !p.v4 && p.proto != openflow.IPProtoICMPv6 || p.isFragment() {
+		return false
+	}
+	at := header.IPv6MinimumSize
+	if p.v4 {
+		at = int(header.IPv4(p.data).HeaderLength())
+	}
+	message := p.data[at:]
+	switch {
+	case len(message) < 8 || message[1] != 0:
+	case !p.v4 && icmp6Checksum(p.data[:40], message) != 0, p.v4 && checksum.Checksum(message, 0) != 0xffff:
+	case !p.v4 && message[0] == routerSolicitation:
+		n.advertise(f, from, p, message)
+	case p.v4 && message[0] == echoRequest4, !p.v4 && message[0] == echoRequest6:
+		n.echo(f, from, p, message)
+	default:
+		return false
+	}
+	return true
+}
+
+// isFragment says whether a packet is a part of one.
+func (p ipPacket) isFragment() bool {
+	return p.v4 && (header.IPv4(p.data).More() || header.IPv4(p.data).FragmentOffset() != 0)
+}
+
+// echo answers a ping, by an address of the interface that it came by.
+func (n *node) echo(f *Interface, from openflow.MAC, p ipPacket, message []byte) {
+	src := f.address(p.v4)
+	if p.src.IsLinkLocalUnicast() && !p.v4 {
+		src = linkLocal(f.MAC)
+	} else if !f.reaches(p.src) {
+		return
+	}
+	if _, own := n.local[p.src]; own || !src.IsValid() {
+		return
+	}
+	reply := append([]byte{echoReply6}, message[1:]...)
+	if !p.v4 {
+		n.output(f.Port, frame(from, f.MAC, openflow.EthTypeIPv6, ip6(src, p.src, openflow.IPProtoICMPv6, 64, reply)))
+		return
+	}
+	reply[0] = echoReply4
+	binary.BigEndian.PutUint16(reply[2:], 0)
+	binary.BigEndian.PutUint16(reply[2:], ^checksum.Checksum(reply, 0))
+	n.output(f.Port, frame(from, f.MAC, openflow.EthTypeIPv4, ip4(src, p.src, openflow.IPProtoICMPv4, 64, reply)))
+}
+
+// Of router advertisements (RFC 4861, section 6.2.1). They are sent in answer to solicitations only, so that what
+// they say must hold for long: the lifetime of a default router is the longest that there is (RFC 8319).
+const (
+	routerLifetime    = 65535   // s
+	prefixLifetime    = 2592000 // s
+	preferredLifetime = 604800  // s
+	advertiseInterval = 3 * time.Second
+)
+
+// advertise answers a router solicitation (RFC 4861, section 6.2.6), to the one who asks or, where that one has no
+// address yet, to all. The interface's prefixes are said to be on the link; no host makes itself an address by
+// them, as a lab's addresses are those of its topology.
+func (n *node) advertise(f *Interface, from openflow.MAC, p ipPacket, message []byte) {
+	named := false // the MAC of who asks
+	for options := message[8:]; len(options) > 0; {
+		if len(options) < 8 || options[1] == 0 || 8*int(options[1]) > len(options) {
+			return
+		}
+		named = named || options[0] == 1
+		options = options[8*int(options[1]):]
+	}
+	if p.ttl != 255 || p.src.IsUnspecified() && named { // section 6.1.1
+		return
+	}
+	b := []byte{routerAdvertisement, 0, 0, 0, 64, 0, byte(routerLifetime >> 8), byte(routerLifetime & 0xff), 15: 0}
+	b = append(append(b, 1, 1), f.MAC[:]...)
+	for _, prefix := range f.Prefixes {
+		if prefix.Addr().Is4() {
+			continue
+		}
+		const onLink = 0x80 // and not autonomous
+		b = append(b, 3, 4, byte(prefix.Bits()), onLink)
+		b = binary.BigEndian.AppendUint32(b, prefixLifetime)
+		b = binary.BigEndian.AppendUint32(b, preferredLifetime)
+		b = append(b, 0, 0, 0, 0)
+		b = append(b, prefix.Masked().Addr().AsSlice()...)
+	}
+	to, mac := p.src, from
+	if p.src.IsUnspecified() { // not more often than section 6.2.6 allows
+		now := time.Now()
+		if now.Sub(n.advertised[f.Port]) < advertiseInterval {
+			return
+		}
+		n.advertised[f.Port] = now
+		to, mac = allNodes, multicastMAC(allNodes)
+	}
+	n.output(f.Port, frame(mac, f.MAC, openflow.EthTypeIPv6, ip6(linkLocal(f.MAC), to, openflow.IPProtoICMPv6, 255, b)))
+}

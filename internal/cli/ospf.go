@@ -20,15 +20,16 @@ import (
 
 func (a *app) ospf() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "ospf", Short: "OSPF of the routing nodes: neighbours, database, routes, calculations",
-		Long: "What the routing nodes that speak OSPF know (ospf: in the topology). A router that runs FRR or BIRD is\n" +
-			"asked by its own program, and answers in its own way.",
+		Use: "ospf", Short: "OSPF: neighbours, database, routes, calculations",
+		Long: "What the routers that speak OSPF know (ospf: in the topology). Neighbours are those of all routers, also of\n" +
+			"those that run FRR or BIRD. The rest is of routing nodes; a router that runs FRR or BIRD, when it is named,\n" +
+			"is asked by its own program, and answers in its own way.",
 		Example: "  trivet ospf neighbors\n  trivet ospf database r1 --json\n  trivet ospf capture r1 -w ospf.pcap && wireshark ospf.pcap",
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(
-		ask(a, "neighbors", "Neighbours, and how far the adjacency is", (*api.Client).OSPFNeighbors, a.showNeighbors),
+		a.ospfNeighbors(),
 		ask(a, "interfaces", "Interfaces on which OSPF runs: cost, state, designated routers, packets", (*api.Client).OSPFInterfaces, a.showInterfaces),
 		ask(a, "database", "LSAs: one database for each area, which all routers of the controller share", (*api.Client).OSPFDatabase, a.showDatabase),
 		ask(a, "routes", "What OSPF has found; trivet routes shows what is in use", (*api.Client).OSPFRoutes, a.showOSPFRoutes),
@@ -46,9 +47,9 @@ func ask[T any](a *app, name, what string, get func(*api.Client, context.Context
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ctx, cancel := bounded(cmd.Context())
 		defer cancel()
-		if len(args) > 0 && k.address == "" {
-			if command, err := a.daemonCommand(ctx, args[0], name); command != nil || err != nil {
-				return errors.Join(err, a.runIf(ctx, args[0], command))
+		if k.address == "" {
+			if command, err := a.daemonCommand(ctx, first(args), name); command != nil || err != nil {
+				return errors.Join(err, a.runIf(ctx, first(args), command))
 			}
 		}
 		c, err := a.controllerClient(k)
@@ -70,7 +71,6 @@ func ask[T any](a *app, name, what string, get func(*api.Client, context.Context
 
 // daemonQuestions are how FRR and BIRD are asked.
 var daemonQuestions = map[string][2]string{
-	"neighbors":  {"show ip ospf neighbor", "show ospf neighbors"},
 	"interfaces": {"show ip ospf interface", "show ospf interface"},
 	"database":   {"show ip ospf database", "show ospf lsadb"},
 	"routes":     {"show ip ospf route", "show route"},
@@ -86,6 +86,11 @@ func (a *app) daemonCommand(ctx context.Context, node, question string) ([]strin
 	info, err := c.Info(ctx)
 	if err != nil {
 		return nil, err
+	}
+	if daemons, nodes, err := ospfSpeakers(info.Topology, node); err != nil {
+		return nil, err
+	} else if node == "" && !nodes {
+		return nil, fmt.Errorf("no routing node speaks OSPF; of the routers that do name one:  trivet ospf %s %s", question, daemons[0].Node.Name)
 	}
 	n := info.Topology.Node(node)
 	switch {

@@ -134,7 +134,7 @@ func TestOSPFWithFRR(t *testing.T) {
 			})
 			m.pingAll(12)
 			contains(t, m.exec("frr", "vtysh -c 'show ip ospf database router'"), "Link State ID: 192.0.2.2")
-			contains(t, m.ok("ospf", "neighbors", "frr"), "192.0.2.1", "Full/")
+			contains(t, m.ok("ospf", "neighbors", "frr"), "r1 ", "192.0.2.1", "Full ")
 			if got := len(m.trace("h1", "h4")); got != 3 {
 				t.Errorf("the way to FRR's host has %d hops, not 3", got)
 			}

@@ -29,9 +29,13 @@ func Resolve(t *Topology, d Defaults) (*Topology, Problems) {
 	if problems.Err() != nil {
 		return nil, problems
 	}
-	r := &resolver{t: t.Clone(), nodes: make(map[string]*Node, len(t.Nodes)), ends: map[string][]*Endpoint{}, problems: problems}
+	r := &resolver{t: t.Clone(), nodes: make(map[string]*Node, len(t.Nodes)), ends: map[string][]*Endpoint{},
+		builtin: map[string]bool{}, problems: problems}
 	for _, n := range r.t.Nodes {
 		r.nodes[n.Name] = n
+		if n.Kind == Controller && n.Address == ControllerTrivet {
+			r.builtin[n.Name] = true
+		}
 	}
 	r.defaults(d)
 	r.ports()
@@ -54,6 +58,7 @@ type resolver struct {
 	nodes    map[string]*Node
 	ends     map[string][]*Endpoint // of each node, by port
 	segs     []*segment
+	builtin  map[string]bool // controller nodes that stand for Trivet's
 	problems Problems
 }
 
@@ -142,6 +147,12 @@ func (r *resolver) controllersOf(n *Node, d Defaults, bridge bool) {
 		n.Controllers = []string{ControllerNone}
 	case len(n.Controllers) == 0:
 		n.Controllers = []string{cmp.Or(d.Controller, ControllerNone)}
+	}
+	for i, c := range n.Controllers {
+		if r.builtin[c] {
+			n.Controllers = slices.Clone(n.Controllers)
+			n.Controllers[i] = ControllerTrivet
+		}
 	}
 	if n.FailMode == "" || len(d.OverrideController) > 0 && n.Controllers[0] == ControllerNone {
 		n.FailMode = Secure

@@ -110,6 +110,12 @@ func (t *Topology) IsControllerProgram(c string) bool {
 	return slices.Contains(ControllerPrograms, c) && t.Node(c) == nil
 }
 
+// IsBuiltin says whether a switch's controller c is Trivet's own: by its name, or a controller node that stands for it.
+func (t *Topology) IsBuiltin(c string) bool {
+	n := t.Node(c)
+	return c == ControllerTrivet || n != nil && n.Kind == Controller && n.Address == ControllerTrivet
+}
+
 // Node is a host, switch, router or controller.
 type Node struct {
 	Name string `json:"name"`
@@ -142,7 +148,7 @@ type Node struct {
 	STP         bool     `json:"stp,omitempty"`      // speak the spanning tree protocol
 
 	NAT     bool   `json:"nat,omitempty"`     // a router whose uplink is the outside of the lab
-	Address string `json:"address,omitempty"` // of a controller: "tcp:192.0.2.1:6653"
+	Address string `json:"address,omitempty"` // of a controller: "tcp:192.0.2.1:6653", or "trivet" for the built-in one
 	Device  string `json:"device,omitempty"`  // where a rack is to place the node; ignored elsewhere
 
 	Place   *Point         `json:"place,omitempty"` // where a drawing puts the node

@@ -170,7 +170,7 @@ func (v *validator) node(n *Node) {
 	v.routes(n, bad)
 	v.ospf(n, bad)
 	v.dirs(n, bad)
-	if n.Kind == Controller && n.Address != "" {
+	if n.Kind == Controller && n.Address != "" && n.Address != ControllerTrivet {
 		if err := CheckControllerAddress(n.Address); err != nil {
 			bad("", "%s", err)
 		}
@@ -253,7 +253,7 @@ func (v *validator) controllers(pos Position, subject string, list []string) {
 			v.problems.Add(pos, "name it once", "%s: controller %s is there twice", subject, clip(c))
 		}
 	}
-	if len(list) > 1 && (slices.Contains(list, ControllerNone) || slices.Contains(list, ControllerTrivet)) {
+	if len(list) > 1 && (slices.Contains(list, ControllerNone) || slices.ContainsFunc(list, v.t.IsBuiltin)) {
 		v.problems.Add(pos, "name it alone", "%s: none and trivet do not go together with other controllers", subject)
 	}
 }

@@ -1,10 +1,12 @@
 package miniedit
 
 import (
+	"bytes"
 	"encoding/json"
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -153,7 +155,7 @@ func TestMeaning(t *testing.T) {
 		{"the OpenFlow version", node(controllers, "s1", "openflow"), `["1.3"]`},
 		{"Open vSwitch by choice", node(controllers, "s3", "datapath"), `"ovs"`},
 		{"a remote controller over TLS", node(controllers, "c1", "address"), `"ssl:192.168.56.102:6653"`},
-		{"a local controller", node(controllers, "c3", "address"), `"tcp:127.0.0.1:6633"`},
+		{"a local controller", node(controllers, "c3", "address"), `"trivet"`},
 		{"all of a link", link(links, 6), `h7-s2 {"bandwidth":"10mbit","delay":"250us","jitter":"50us","loss":0.01,"queue":1000}`},
 		{"a delay in microseconds", link(links, 7), `h8-s2 {"delay":"1.5s"}`},
 		{"a delay with a blank", link(links, 9), `s1-s2 {"bandwidth":"1gbit","delay":"20ms"}`},
@@ -171,6 +173,35 @@ func TestMeaning(t *testing.T) {
 	if got := problems.Error(); !strings.Contains(got, "testdata/hosts.mn:") || !strings.Contains(got, "host h4: the scheduler host has no limits") ||
 		!strings.Contains(got, "host h7: VLAN interfaces are not made") {
 		t.Errorf("warnings miss something:\n%s", got)
+	}
+}
+
+// TestOwnController proves that MiniEdit's own controllers, ref (its default) and ovsc, are Trivet's: no switch waits for
+// one that nobody starts; and that a switch that has another controller too is left with that.
+func TestOwnController(t *testing.T) {
+	text, err := os.ReadFile("testdata/plain.mn")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defaults := topology.Defaults{Datapath: topology.Bridge, Controlled: topology.Embedded, Foreign: topology.OVS, Controller: topology.ControllerTrivet}
+	for _, kind := range []string{"ref", "ovsc"} {
+		top, problems := Read("plain.mn", bytes.Replace(text, []byte(`"ref"`), []byte(`"`+kind+`"`), 1), formats.Options{})
+		resolved, more := topology.Resolve(top, defaults)
+		if len(problems)+len(more) > 0 {
+			t.Fatal(problems, more)
+		}
+		for _, n := range resolved.NodesOf(topology.Switch) {
+			if n.Datapath != topology.Embedded || !slices.Equal(n.Controllers, []string{topology.ControllerTrivet}) {
+				t.Errorf("%s: switch %s has datapath %s and controllers %s", kind, n.Name, n.Datapath, n.Controllers)
+			}
+		}
+	}
+	mixed := `{"controllers": [{"opts": {"hostname": "c0", "controllerType": "ref"}}, {"opts": {"hostname": "c1", "controllerType": "remote", "remoteIP": "192.0.2.1"}}],
+ "hosts": [], "links": [], "switches": [{"number": "1", "opts": {"hostname": "s1", "controllers": ["c0", "c1"]}}]}`
+	top, problems := Read("mixed.mn", []byte(mixed), formats.Options{})
+	resolved, more := topology.Resolve(top, defaults)
+	if more.Err() != nil || !slices.Equal(resolved.Node("s1").Controllers, []string{"c1"}) || !strings.Contains(problems.Error(), "c1 has it") {
+		t.Error(problems, more)
 	}
 }
 

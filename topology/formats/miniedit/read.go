@@ -49,10 +49,24 @@ func Read(file string, data []byte, _ formats.Options) (*topology.Topology, topo
 	r.records(top, "switches", r.swtch)
 	r.records(top, "links", r.link)
 	r.t.Links = append(r.external, r.t.Links...)
+	r.oneKind()
 	if r.problems.Err() == nil {
 		keep(r.t, plain(root).(map[string]any))
 	}
 	return r.t, r.problems
+}
+
+// oneKind leaves a switch that has controllers of MiniEdit's own (ref, ovsc) and others with the others:
+// what they decide is not undone by one that learns beside them.
+func (r *reader) oneKind() {
+	for _, n := range r.t.NodesOf(topology.Switch) {
+		others := slices.DeleteFunc(slices.Clone(n.Controllers), r.t.IsBuiltin)
+		if len(others) > 0 && len(others) < len(n.Controllers) {
+			r.problems.Warn(n.Pos, "", "switch %s: Trivet's controller, in the place of type ref or ovsc, does not share a switch: %s has it",
+				n.Name, strings.Join(others, ", "))
+			n.Controllers = others
+		}
+	}
 }
 
 func (r *reader) readVersion(top *object) {
@@ -204,9 +218,8 @@ func (r *reader) controller(at *value, hostname string, opts *object) *topology.
 	switch kind {
 	case typeRemote, typeInband, "":
 	case typeRef, typeOVSC:
-		ip = "127.0.0.1"
-		r.warn(v, "start one at "+protocol+":"+net.JoinHostPort(ip, strconv.Itoa(port))+", or use --controller trivet",
-			"%s: MiniEdit would start a controller of type %s, Trivet starts none", subject, kind)
+		n.Address = topology.ControllerTrivet // both learn, and so does Trivet's
+		return n
 	default:
 		r.bad(v, "there are remote, inband, ref, ovsc", "%s: there is no controllerType %q", subject, formats.Clip(kind))
 	}

@@ -340,6 +340,9 @@ func (d *document) controllerFor(address string) string {
 
 func (d *document) controller(n *topology.Node, address string) map[string]any {
 	opts := map[string]any{"hostname": n.Name, "controllerType": typeRemote, "controllerProtocol": "tcp", "remoteIP": "127.0.0.1", "remotePort": 6633}
+	if address == topology.ControllerTrivet {
+		opts["controllerType"] = typeRef
+	}
 	protocol, hostPort, _ := strings.Cut(address, ":")
 	host, port, err := net.SplitHostPort(hostPort)
 	if number, portErr := strconv.ParseUint(port, 10, 16); err == nil && portErr == nil && number > 0 {

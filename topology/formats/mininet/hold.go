@@ -78,7 +78,23 @@ func heldNode(n *topology.Node) *topology.Node {
 // holdControllers makes a node of every address, and writes the lists as
 // Mininet has them: all controllers for all switches, unless a switch has its own.
 func holdControllers(t *topology.Topology) {
-	drop := map[string]bool{}
+	drop, builtin := map[string]bool{}, map[string]bool{}
+	for _, n := range t.Nodes {
+		builtin[n.Name] = t.IsBuiltin(n.Name)
+	}
+	own := func(list []string) []string {
+		list = slices.Clone(list)
+		for i, c := range list {
+			if builtin[c] {
+				list[i] = topology.ControllerTrivet
+			}
+		}
+		return list
+	}
+	t.Controllers = own(t.Controllers)
+	for _, n := range t.Nodes {
+		n.Controllers = own(n.Controllers)
+	}
 	t.Nodes = slices.DeleteFunc(t.Nodes, func(n *topology.Node) bool {
 		_, _, _, ok := splitAddress(n.Address)
 		drop[n.Name] = n.Kind == topology.Controller && !ok

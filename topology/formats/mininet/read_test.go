@@ -163,6 +163,13 @@ net['h2'].setCPUFrac(.5)`,
 		"links down and deleted; sleeping for ever": {`net = Mininet(LinearTopo(3)); net.start(); net.configLinkStatus('s1', 's2', 'down'); net.delLinkBetween(net['s2'], net['s3'])
 while True: time.sleep(60)`,
 			"topology\nh1 host\nh2 host\nh3 host\ns1 switch\ns2 switch\ns3 switch\nh1 -- s1\nh2 -- s2\ns2 -- s1 down=true\nh3 -- s3"},
+		"a controller of a switch's own, none, and Mininet's": {`net = Mininet(controller=NullController)
+c1 = RemoteController('c1', ip='10.9.0.9', port=6633)
+class S(OVSSwitch):
+    def start(self, controllers): super().start([c1])
+for i, cls in (1, OVSSwitch), (2, S): net.addSwitch('s%d' % i, cls=cls)
+net.addController('c0'); net.addLink('s1', 's2'); net.start()`,
+			"topology controllers=[none]\nc1 controller at=tcp:10.9.0.9:6633\ns1 switch datapath=ovs\ns2 switch datapath=ovs controllers=[c1]\ns1 -- s2"},
 		"a tree": {"Mininet(TreeTopo(2, 2)).start()",
 			"topology\nh1 host\nh2 host\nh3 host\nh4 host\ns1 switch\ns2 switch\ns3 switch\ns2 -- h1\ns2 -- h2\ns1 -- s2\ns3 -- h3\ns3 -- h4\ns1 -- s3"},
 	} {
@@ -253,7 +260,7 @@ func TestErrors(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
 		"an exception": {"x = 1\ny = {}['gone']", "net.py:12  KeyError: 'gone'"},
 		"a missing module": {"from nosuchmodule import MyTopo\nMininet(MyTopo()).start()",
-			"net.py:12  Needed: what the network needs here comes from nosuchmodule.MyTopo, and there is no module nosuchmodule; install nosuchmodule"},
+			"net.py:12  what the network needs here comes from nosuchmodule.MyTopo, and there is no module nosuchmodule; install nosuchmodule"},
 		"another Mininet":     {"from mn_wifi.net import Mininet_wifi", "net.py:11  ModuleNotFoundError: No module named 'mn_wifi'; networks of Mininet-WiFi"},
 		"its numbers":         {"import no_numpy as np\nMininet(LinearTopo(3), link=partial(TCLink, bw=np.mean([3]))).start()", "comes from no_numpy.mean"},
 		"its texts":           {"import no_numpy as np\nn = Mininet(); n.addHost('h1', ip='10.0.0.%s' % np.sum([1])); n.start()", "net.py:12  what the network needs here comes from no_numpy.sum"},

@@ -28,7 +28,7 @@ var leaves = map[any]leaf{
 	reflect.TypeFor[netip.Addr]():   {parse: simple(parseAddr), pattern: `^[0-9a-fA-F.:]+(%.+)?$`},
 	"interface address":             {parse: interfaceAddress, pattern: `^[0-9a-fA-F.:]+(/[0-9]+)?$`},
 	"loopback address":              {parse: simple(hostAddress), pattern: `^[0-9a-fA-F.:]+(/[0-9]+)?$`},
-	"controller address":            {parse: simple(parseControllerAddress), pattern: `^(tcp|ssl):.+:[0-9]+$`},
+	"controller address":            {parse: simple(parseControllerAddress), pattern: `^((tcp|ssl):.+:[0-9]+|trivet)$`},
 
 	reflect.TypeFor[topology.Rate]():     {parse: simple(orNone(topology.ParseRate)), write: writeOrNone[topology.Rate], pattern: `^(none|[0-9.]+ *[kKmMgG]?([bB][iI][tT](/?[sS])?|[bB][pP][sS]))$`},
 	reflect.TypeFor[topology.Duration](): {parse: simple(orNone(topology.ParseDuration)), write: writeOrNone[topology.Duration], pattern: `^(none|0|[0-9.]+ *([nuµm]?s|[um]?sec|m|min|h))$`},
@@ -181,7 +181,12 @@ func hostAddress(s string) (netip.Prefix, error) {
 	return p, nil
 }
 
-func parseControllerAddress(s string) (string, error) { return s, topology.CheckControllerAddress(s) }
+func parseControllerAddress(s string) (string, error) {
+	if s == topology.ControllerTrivet {
+		return s, nil
+	}
+	return s, topology.CheckControllerAddress(s)
+}
 
 func parseVersion(s string) (string, error) {
 	if len(s) == 3 && s[:2] == "1." && s[2] >= '0' && s[2] <= '5' {

@@ -62,7 +62,7 @@ type defaults struct {
 // nodeOptions are the options of nodes of all kinds.
 type nodeOptions struct {
 	Addresses []netip.Prefix   `yaml:"address,addresses" of:"host router nat" as:"interface address" doc:"IP address of the first interface; without a prefix length it takes that of the subnet."`
-	Address   string           `yaml:"address" of:"controller" as:"controller address" doc:"Where the controller listens: tcp:192.0.2.1:6653."`
+	Address   string           `yaml:"address" of:"controller" as:"controller address" doc:"Where the controller listens: tcp:192.0.2.1:6653; trivet for Trivet's own."`
 	MAC       topology.MAC     `yaml:"mac" of:"host router nat" doc:"MAC address of the first interface."`
 	Loopback  []netip.Prefix   `yaml:"loopback" of:"host router nat" as:"loopback address" doc:"Further IP addresses, on the loopback device."`
 	Gateways  []netip.Addr     `yaml:"gateway,gateways" of:"host router nat" doc:"Default route: at most one IPv4 and one IPv6 address."`

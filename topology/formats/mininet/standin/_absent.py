@@ -15,7 +15,7 @@ from _python2 import MODULES
 from mininet import _record as record
 
 # Their networks are not Mininet's: nothing could be read of them.
-REFUSED = {"mininet": "Mininet 2.3 has no such module", "mn_wifi": "networks of Mininet-WiFi are not read; Trivet has no radio"}
+REFUSED = {"mininet": "Trivet's stand-in for Mininet 2.3 has no such module", "mn_wifi": "networks of Mininet-WiFi are not read; Trivet has no radio"}
 REFUSED.update({name: "only networks of Mininet itself are read" for name in (
     "containernet", "comnetsemu", "fogbed", "ipmininet", "mininext", "minindn", "p4utils", "maxinet", "MaxiNet")})
 
@@ -35,8 +35,8 @@ def hint():
 
 
 class Nothing:
-    def __init__(self, path):
-        self.__dict__["_path"] = path
+    def __init__(self, path=None, *_args, **_options):  # also called as Missing.__init__(self)
+        self.__dict__.setdefault("_path", path)
 
     def __getattr__(self, name):
         if name.startswith("__"):
@@ -135,7 +135,7 @@ def install(directory):
 def absent(name, error, directory):
     """Whether the module is not there, or is one of others that does not work here."""
     top = name.split(".")[0]
-    if top in REFUSED or top in MODULES or top in sys.stdlib_module_names and "." in name:
+    if top in REFUSED or top in MODULES:
         return False
     if isinstance(error, ModuleNotFoundError) and error.name and (name + ".").startswith(error.name + "."):
         return True
@@ -169,7 +169,7 @@ def ends(handler):
 
 def stand_in(name, error):
     top = name.split(".")[0]
-    why = "is not installed" if isinstance(error, ModuleNotFoundError) else "does not work here (%s)" % error
+    why = "is not installed" if isinstance(error, ModuleNotFoundError) else "does not work here (%s)" % str(error)[:80]
     if top not in names:
         names.append(top)
         record.warn(record.here(), "%s %s: a stand-in takes its place, which does nothing" % (top, why))

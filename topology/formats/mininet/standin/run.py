@@ -132,6 +132,8 @@ def describe(error):
     if isinstance(error, SyntaxError):
         where = "" if error.filename == record.SCRIPT else " (%s:%s)" % (error.filename, error.lineno)
         return "%s: %s%s" % (type(error).__name__, error.msg, where)
+    if isinstance(error, _absent.Needed):
+        return str(error)
     return ("%s: %s" % (type(error).__name__, error)).removesuffix(": ")
 
 

@@ -1,5 +1,6 @@
 """Mininet's log levels; what is logged goes nowhere."""
 import logging
+import sys
 
 OUTPUT = 25
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "output": OUTPUT, "warning": logging.WARNING, "warn": logging.WARNING,
@@ -31,4 +32,11 @@ def info(*args, **kwargs):
     pass
 
 
-error = warn = warning = debug = output = critical = info
+debug = output = info
+
+
+def error(*args, **kwargs):
+    sys.stderr.write(" ".join(map(str, args)) + "\n")
+
+
+warn = warning = critical = error

@@ -1,13 +1,14 @@
 """A network as the document that Trivet reads."""
 from mininet import _record as record
 from mininet.link import Link, microseconds
-from mininet.node import Controller, OVSSwitch, RemoteController, Switch
+from mininet.node import Controller, NullController, OVSSwitch, RemoteController, Switch
 
 
 def snapshot(net):
     if net.taken:
         return net.taken
-    nodes = sorted({*net.hosts, *net.switches, *net.controllers}, key=lambda n: n.sequence)
+    decide = {*net.controllers, *(c for s in net.switches for c in s.startedWith or ())}
+    nodes = sorted({*net.hosts, *net.switches, *decide}, key=lambda n: n.sequence)
     everyone = controllers_of(net.controllers) if any(controlled(s) for s in net.switches) else None
     return {
         "line": net.line,
@@ -29,10 +30,14 @@ def datapath_of(cls):
     return cls.datapath_ if isinstance(cls, type) and issubclass(cls, Switch) else None
 
 
-def controllers_of(controllers):
+def controllers_of(controllers, line=0):
     """What Trivet has in their place: addresses stay, local learning controllers are the built-in one."""
-    names = [c.name if isinstance(c, RemoteController) else "trivet" for c in controllers]
-    return list(dict.fromkeys(names)) or ["none"]
+    remote = [c.name for c in controllers if isinstance(c, RemoteController)]
+    local = [c for c in controllers if not isinstance(c, (RemoteController, NullController))]
+    if remote and local:
+        record.warn(line or local[0].line, "%s: Trivet's controller, in its place, does not share switches: %s has them" % (
+            local[0].name, ", ".join(remote)))
+    return list(dict.fromkeys(remote)) or (["trivet"] if local else ["none"])
 
 
 def controlled(switch):
@@ -86,7 +91,9 @@ def links_of(net, nodes):
     found = []
     for link in record.links:
         ends = [link.intf1, link.intf2] if isinstance(link, Link) else [link]
-        if all(e.node in nodes for e in ends):
+        if any(isinstance(e.node, Controller) for e in ends):
+            record.warn(link.line, "%s: not honoured; a controller has no links here" % link)
+        elif all(e.node in nodes for e in ends):
             found.append((link, ends))
     found.sort(key=lambda pair: pair[0].sequence)
     loose = mixed_ports(found)

@@ -7,6 +7,7 @@ import (
 
 	"trivet.dev/trivet/bench/drive"
 	"trivet.dev/trivet/bench/probe/packets"
+	"trivet.dev/trivet/bench/verify"
 	"trivet.dev/trivet/internal/cli"
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/target/local"
@@ -21,6 +22,8 @@ func main() {
 			exit(local.RunInit())
 		case packets.Command:
 			exit(packets.Serve(os.Stdin, os.Stdout))
+		case verify.LookCommand:
+			exit(verify.Look(os.Stdout))
 		case drive.LeashCommand:
 			exit(drive.Leash(os.Args[2:]))
 		}

@@ -28,6 +28,7 @@ const (
 	exitUsage      = 2
 	exitLoss       = 3
 	exitController = 4
+	exitWrong      = 5
 )
 
 // exitCode is an error that has been shown already, or needs no words.
@@ -97,7 +98,8 @@ const longHelp = `Trivet brings a network topology up on this machine, and measu
   trivet down                       and nothing is left
 
 Exit codes: 0 done, 1 an error, 2 wrong usage, 3 pings were lost, 4 the lab is up but a
-controller does not answer; exec and shell exit as the program does.
+controller does not answer, 5 the lab is not what its topology says (verify); exec and
+shell exit as the program does.
 Environment: TRIVET_LAB names the lab (as --lab does).`
 
 func (a *app) root() *cobra.Command {
@@ -119,7 +121,7 @@ func (a *app) root() *cobra.Command {
 		}
 	}
 	group("life", a.up(), a.apply(), a.down(), a.resume(), a.ls(), a.inspect(), a.logs(), a.doctor())
-	group("use", a.ping(), a.iperf(), a.exec(), a.shell(), a.prompt(), a.link(), a.capture())
+	group("use", a.ping(), a.iperf(), a.verify(), a.exec(), a.shell(), a.prompt(), a.link(), a.capture())
 	group("net", a.top(), a.path(), a.flows(), a.routes(), a.ospf(), a.hosts(), a.controller())
 	group("use", a.bench())
 	group("file", a.validate(), a.convert(), a.graph(), a.schema())

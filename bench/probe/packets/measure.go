@@ -83,6 +83,33 @@ func measure(ctx context.Context, from, to Place, r Receive, quiet time.Duration
 	return sent.Sent, got.Received, early
 }
 
+// Listen starts a tap at a place and returns when it listens; end stops it and returns what it has noted.
+func Listen(ctx context.Context, at Place, t Tap) (end func() (*Tapped, error), err error) {
+	ready := make(chan struct{})
+	tap := start(ctx, at, request{Tap: &t}, sync.OnceFunc(func() { close(ready) }))
+	select {
+	case <-ready:
+	case a, ok := <-tap.answers:
+		tap.kill()
+		return nil, fmt.Errorf("the tap did not start: %w", tap.errOf(a, ok))
+	case <-ctx.Done():
+		tap.kill()
+		return nil, ctx.Err()
+	}
+	return func() (*Tapped, error) {
+		defer tap.kill()
+		_ = tap.in.Close()
+		got, err := tap.next(ctx)
+		if err == nil && got.Tapped == nil {
+			err = errors.New("it noted nothing")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("the tap: %w", err)
+		}
+		return got.Tapped, nil
+	}, nil
+}
+
 // instrument is one that runs at a place.
 type instrument struct {
 	in      *io.PipeWriter
@@ -140,18 +167,23 @@ func (i *instrument) tell(v any) {
 func (i *instrument) next(ctx context.Context) (answer, error) {
 	select {
 	case a, ok := <-i.answers:
-		switch {
-		case !ok && i.err != nil:
-			return a, i.err
-		case !ok:
-			return a, errors.New("it ended without a word")
-		case a.Error != "":
-			return a, errors.New(a.Error)
-		}
-		return a, nil
+		return a, i.errOf(a, ok)
 	case <-ctx.Done():
 		return answer{}, ctx.Err()
 	}
+}
+
+// errOf is what an answer says went wrong; ok is false where there was none.
+func (i *instrument) errOf(a answer, ok bool) error {
+	switch {
+	case !ok && i.err != nil:
+		return i.err
+	case !ok:
+		return errors.New("it ended without a word")
+	case a.Error != "":
+		return errors.New(a.Error)
+	}
+	return nil
 }
 
 // last tells it to end now, and returns what it has.

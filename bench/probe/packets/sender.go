@@ -18,6 +18,10 @@ type Send struct {
 	Size   int            `json:"size"`   // bytes of UDP payload, HeaderLen to MaxPayload
 	Rate   float64        `json:"rate"`   // packets a second
 	Count  int            `json:"count"`  // of packets; the stream lasts Count/Rate
+
+	// The last packets may be of another size than the others: LargeLast of them carry Large bytes.
+	Large     int `json:"large,omitempty"`
+	LargeLast int `json:"large_last,omitempty"`
 }
 
 // Limits of what may be asked for. Beyond them a number is a mistake, or does not fit into memory.
@@ -31,6 +35,8 @@ func (s *Send) Check() error {
 	switch {
 	case s.Size < HeaderLen || s.Size > MaxPayload:
 		return fmt.Errorf("a size of %d bytes: a packet's payload is %d (a frame of 64 bytes) to %d bytes", s.Size, HeaderLen, MaxPayload)
+	case s.LargeLast < 0 || s.LargeLast > s.Count || s.LargeLast > 0 && (s.Large < s.Size || s.Large > MaxPayload):
+		return fmt.Errorf("%d packets of %d bytes at the end of %d of %d bytes", s.LargeLast, s.Large, s.Count, s.Size)
 	case !(s.Rate > 0) || s.Rate > MaxRate:
 		return fmt.Errorf("a rate of %v packets/s: it is more than 0 and up to 10 million", s.Rate)
 	case s.Count < 1 || s.Count > MaxCount:
@@ -151,9 +157,9 @@ func drive(t timetable, c clock, out output, wall func() int64, stop *atomic.Boo
 
 // udpOutput sends by a connected socket.
 type udpOutput struct {
-	fd     int
-	stream uint16
-	m      *messages
+	Send
+	fd int
+	m  *messages
 }
 
 // openOutput opens a socket in the namespace of the calling thread.
@@ -166,12 +172,13 @@ func openOutput(s Send, batch int) (*udpOutput, error) {
 		unix.Close(fd)
 		return nil, fmt.Errorf("no way to %s: %w", s.To.Addr(), err)
 	}
-	return &udpOutput{fd, s.Stream, newMessages(batch, s.Size, 0)}, nil
+	return &udpOutput{s, fd, newMessages(batch, max(s.Size, s.Large), 0)}, nil
 }
 
 func (u *udpOutput) send(first, n int, stamp int64) (refused int, err error) {
 	for i := range n {
-		header{u.stream, uint64(first + i), stamp}.put(u.m.payloads[i])
+		header{u.Stream, uint64(first + i), stamp}.put(u.m.payloads[i])
+		u.m.vectors[i].SetLen(u.sizeOf(first + i))
 	}
 	for done := 0; done < n; {
 		took, failure := u.m.send(u.fd, done, n)
@@ -186,6 +193,14 @@ func (u *udpOutput) send(first, n int, stamp int64) (refused int, err error) {
 		}
 	}
 	return refused, err
+}
+
+// sizeOf is how much a packet carries.
+func (s *Send) sizeOf(number int) int {
+	if number >= s.Count-s.LargeLast {
+		return max(s.Size, s.Large)
+	}
+	return s.Size
 }
 
 // run sends a stream from the namespace of the calling thread.
@@ -213,7 +228,8 @@ const (
 // to be found, or for the entries of its flow.
 func (u *udpOutput) greet(heard, stop *atomic.Bool) {
 	for began := time.Now(); !heard.Load() && !stop.Load() && time.Since(began) < greetings; {
-		header{u.stream, greeting, wall()}.put(u.m.payloads[0])
+		header{u.Stream, greeting, wall()}.put(u.m.payloads[0])
+		u.m.vectors[0].SetLen(u.Size)
 		_, _ = u.m.send(u.fd, 0, 1)
 		for again := time.Now().Add(regreet); !heard.Load() && !stop.Load() && time.Now().Before(again); {
 			time.Sleep(time.Millisecond)

@@ -27,6 +27,7 @@ type request struct {
 	Send    *Send    `json:"send,omitempty"`
 	Flows   *Flows   `json:"flows,omitempty"`
 	Receive *Receive `json:"receive,omitempty"`
+	Tap     *Tap     `json:"tap,omitempty"`
 }
 
 // answer is a line that it prints: the port when it listens, that it has heard a greeting, the outcome when it ends.
@@ -35,6 +36,7 @@ type answer struct {
 	Heard    bool      `json:"heard,omitempty"`
 	Sent     *Sent     `json:"sent,omitempty"`
 	Received *Received `json:"received,omitempty"`
+	Tapped   *Tapped   `json:"tapped,omitempty"`
 	Error    string    `json:"error,omitempty"`
 }
 
@@ -94,6 +96,17 @@ func (r *request) do(lines *bufio.Scanner, out *json.Encoder) (a answer, err err
 		go listen()
 		receiver.heard = sync.OnceFunc(func() { _ = out.Encode(answer{Heard: true}) })
 		a.Received, err = receiver.run(&end, &stop)
+		return a, err
+	case r.Tap != nil:
+		tap, err := r.Tap.open()
+		if err != nil {
+			return a, err
+		}
+		if err := out.Encode(answer{Heard: true}); err != nil {
+			return a, err
+		}
+		go listen()
+		a.Tapped, err = tap.run(&stop)
 		return a, err
 	}
 	return a, errors.New("the request says nothing to do")

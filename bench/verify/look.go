@@ -1,0 +1,401 @@
+package verify
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/vishvananda/netlink"
+
+	"trivet.dev/trivet/lab"
+	"trivet.dev/trivet/target/local"
+	"trivet.dev/trivet/topology"
+)
+
+// LookCommand is the argument by which the program knows that it is to say what it sees of the namespaces it is in.
+const LookCommand = "__look"
+
+// seen is what there is in a node's namespaces.
+type seen struct {
+	Devices []device     `json:"devices"`
+	Routes  []routeThere `json:"routes"`
+	Hosts   string       `json:"hosts"` // /etc/hosts
+}
+
+type device struct {
+	Name      string         `json:"name"`
+	Kind      string         `json:"kind"`
+	MTU       int            `json:"mtu"`
+	Carries   bool           `json:"carries"` // up, with a carrier
+	Addresses []netip.Prefix `json:"addresses"`
+}
+
+type routeThere struct {
+	To  netip.Prefix `json:"to"`
+	Via []netip.Addr `json:"via"` // of several next hops all
+}
+
+// Look prints what there is in the namespaces of the process.
+func Look(out io.Writer) error {
+	s, err := look()
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(out).Encode(s)
+}
+
+func look() (s seen, err error) {
+	links, err := netlink.LinkList()
+	if err != nil {
+		return s, fmt.Errorf("list devices: %w", err)
+	}
+	for _, l := range links {
+		a := l.Attrs()
+		d := device{Name: a.Name, Kind: l.Type(), MTU: a.MTU, Carries: a.Flags&net.FlagUp != 0 && a.RawFlags&unixRunning != 0}
+		addresses, err := netlink.AddrList(l, netlink.FAMILY_ALL)
+		if err != nil {
+			return s, fmt.Errorf("list addresses: %w", err)
+		}
+		for _, one := range addresses {
+			if p, ok := prefixOf(one.IPNet); ok {
+				d.Addresses = append(d.Addresses, p)
+			}
+		}
+		s.Devices = append(s.Devices, d)
+	}
+	for family, all := range map[int]string{netlink.FAMILY_V4: "0.0.0.0/0", netlink.FAMILY_V6: "::/0"} {
+		routes, err := netlink.RouteList(nil, family)
+		if err != nil {
+			return s, fmt.Errorf("list routes: %w", err)
+		}
+		for _, r := range routes {
+			one := routeThere{To: netip.MustParsePrefix(all)}
+			if p, ok := prefixOf(r.Dst); ok {
+				one.To = p
+			}
+			add := func(ip net.IP) {
+				if a, ok := netip.AddrFromSlice(ip); ok {
+					one.Via = append(one.Via, a.Unmap())
+				}
+			}
+			add(r.Gw)
+			for _, hop := range r.MultiPath {
+				add(hop.Gw)
+			}
+			s.Routes = append(s.Routes, one)
+		}
+	}
+	hosts, err := os.ReadFile("/etc/hosts")
+	s.Hosts = string(hosts)
+	return s, err
+}
+
+const unixRunning = 0x40 // IFF_RUNNING of <linux/if.h>
+
+func prefixOf(n *net.IPNet) (netip.Prefix, bool) {
+	if n == nil {
+		return netip.Prefix{}, false
+	}
+	a, ok := netip.AddrFromSlice(n.IP)
+	ones, _ := n.Mask.Size()
+	return netip.PrefixFrom(a.Unmap(), ones), ok
+}
+
+// fabric is a node whose programs run in the namespace of all switches; "": there is none.
+func (n *network) fabric() string {
+	name := ""
+	for _, node := range n.t.Nodes {
+		if node.Kind == topology.Switch {
+			return node.Name
+		}
+		if node.IsDatapath() && name == "" {
+			name = node.Name
+		}
+	}
+	return name
+}
+
+// places are nodes that stand for all namespaces of the lab.
+func (n *network) places() (out []string) {
+	for _, node := range n.t.Nodes {
+		if own(node) {
+			out = append(out, node.Name)
+		}
+	}
+	if f := n.fabric(); f != "" {
+		out = append(out, f)
+	}
+	return out
+}
+
+// lookAtNodes checks addresses, routes and names of nodes, and that nothing leads out of the lab.
+func (v *verifier) lookAtNodes(ctx context.Context) error {
+	places := v.places()
+	all, err := each(ctx, places, 4, func(ctx context.Context, node string) (s seen, err error) {
+		var out bytes.Buffer
+		if err := v.instrument(ctx, node, LookCommand, nil, &out); err != nil {
+			return s, err
+		}
+		return s, json.Unmarshal(out.Bytes(), &s)
+	}, func(done int) { v.Progress("nodes", done, len(places)) })
+	if err != nil {
+		return err
+	}
+	there := map[string]*seen{}
+	for i, place := range places {
+		there[place] = &all[i]
+		v.checkNode(place, &all[i])
+	}
+	v.checkCarriers(there)
+	return v.checkOutside(ctx)
+}
+
+// checkNode compares a node with what the topology says of it.
+func (v *verifier) checkNode(name string, s *seen) {
+	r, node := v.result, v.nodes[name]
+	r.Isolation.add(v.strangers(name, s))
+	if !own(node) {
+		return
+	}
+	for _, l := range v.t.Links {
+		for i, e := range l.Ends {
+			if e.Node == name {
+				for _, a := range e.Addresses {
+					r.Addresses.add(missing(s, name, deviceOf(l, i), a))
+				}
+			}
+		}
+	}
+	for _, a := range node.Loopback {
+		r.Addresses.add(missing(s, name, "lo", a))
+	}
+	for _, route := range v.routesOf(node) {
+		r.Routes.add(noRoute(s, name, route))
+	}
+	for _, other := range v.t.Nodes {
+		if a, ok := v.address[other.Name]; ok && own(other) {
+			r.Names.add(noName(s, name, other.Name, a, v.t))
+		}
+	}
+}
+
+// deviceOf is the name of the device at an end: that of a real interface where the other end is one.
+func deviceOf(l *topology.Link, end int) string {
+	if l.Ends[1-end].External() {
+		return l.Ends[1-end].Interface
+	}
+	return l.Ends[end].Interface
+}
+
+func missing(s *seen, node, name string, a netip.Prefix) string {
+	for _, d := range s.Devices {
+		if slices.Contains(d.Addresses, a) {
+			if d.Name == name {
+				return ""
+			}
+			return fmt.Sprintf("%s has the address %s at %s, not at %s", node, a, d.Name, name)
+		}
+	}
+	return fmt.Sprintf("%s does not have the address %s at %s", node, a, name)
+}
+
+// routesOf lists the routes that a node is to have, as far as they do not lead over a link that is down.
+func (v *verifier) routesOf(n *topology.Node) (out []topology.Route) {
+	all := slices.Clone(n.Routes)
+	for _, g := range n.Gateways {
+		to := netip.MustParsePrefix("::/0")
+		if g.Is4() {
+			to = netip.MustParsePrefix("0.0.0.0/0")
+		}
+		all = append(all, topology.Route{To: to, Via: g})
+	}
+	for _, r := range all {
+		down := false
+		for _, l := range v.t.Links {
+			for _, e := range l.Ends {
+				down = down || l.Down && e.Node == n.Name && slices.ContainsFunc(e.Addresses, func(p netip.Prefix) bool { return p.Contains(r.Via) })
+			}
+		}
+		if !down {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// noRoute says that a node lacks a route. One that Trivet has computed may be replaced by one that a routing daemon has found.
+func noRoute(s *seen, node string, want topology.Route) string {
+	var instead []string
+	for _, r := range s.Routes {
+		if r.To != want.To.Masked() {
+			continue
+		}
+		if want.Computed || slices.Contains(r.Via, want.Via) {
+			return ""
+		}
+		instead = append(instead, fmt.Sprint(r.Via))
+	}
+	if len(instead) > 0 {
+		return fmt.Sprintf("%s routes %s via %s, not via %s", node, want.To, strings.Join(instead, ", "), want.Via)
+	}
+	return fmt.Sprintf("%s has no route to %s via %s", node, want.To, want.Via)
+}
+
+// noName says that a node does not know another by its name. A router's may stand for any of its addresses.
+func noName(s *seen, node, name string, address netip.Addr, t *topology.Topology) string {
+	ok := []netip.Addr{address}
+	for _, l := range t.Links {
+		for _, e := range l.Ends {
+			if e.Node == name {
+				for _, a := range e.Addresses {
+					ok = append(ok, a.Addr())
+				}
+			}
+		}
+	}
+	for line := range strings.Lines(s.Hosts) {
+		words := strings.Fields(line)
+		if len(words) < 2 || !slices.Contains(words[1:], name) {
+			continue
+		}
+		if a, err := netip.ParseAddr(words[0]); err == nil && slices.Contains(ok, a) {
+			return ""
+		}
+	}
+	return fmt.Sprintf("%s does not find %s by its name in /etc/hosts", node, name)
+}
+
+// strangers names devices in a node's namespace that are neither its links' nor the loopback, nor (of switches) the datapath's own.
+func (v *verifier) strangers(name string, s *seen) string {
+	fabric := !own(v.nodes[name])
+	known := map[string]bool{"lo": true}
+	for _, l := range v.t.Links {
+		for i, e := range l.Ends {
+			n := v.nodes[e.Node]
+			if e.Node == name || fabric && n != nil && !own(n) {
+				known[deviceOf(l, i)] = true
+			}
+		}
+	}
+	var strange []string
+	for _, d := range s.Devices {
+		// Devices of these kinds lead nowhere by themselves; programs in nodes may make them.
+		inert := d.Kind == "dummy" || d.Kind == "bridge" || d.Kind == "openvswitch" || d.Kind == "vlan" || d.Kind == "bond" || d.Kind == "tuntap" && fabric
+		tunnel := d.Name == "sit0" || d.Name == "tunl0" || d.Name == "gre0" || d.Name == "gretap0" || d.Name == "erspan0" ||
+			d.Name == "ip_vti0" || d.Name == "ip6_vti0" || d.Name == "ip6tnl0" || d.Name == "ip6gre0" || strings.HasPrefix(d.Name, "ifb") || d.Name == "teql0"
+		trivet := fabric && (strings.HasPrefix(d.Name, "trivet-") || d.Name == "ovs-system" || v.nodes[d.Name] != nil)
+		nat := !fabric && v.nodes[name].NAT
+		if !known[d.Name] && !inert && !tunnel && !trivet && !nat {
+			strange = append(strange, d.Name)
+		}
+	}
+	if len(strange) == 0 {
+		return ""
+	}
+	where := name
+	if fabric {
+		where = "the switches' namespace"
+	}
+	return fmt.Sprintf("%s has a device that is none of the lab's: %s", where, strings.Join(strange, ", "))
+}
+
+// checkCarriers says of links with devices whether these are up at both ends. Where packets cross, that goes before it.
+func (v *verifier) checkCarriers(there map[string]*seen) {
+	for i, l := range v.t.Links {
+		if !v.hasDevice(i) {
+			continue
+		}
+		var state [2]bool
+		for end, e := range l.Ends {
+			place := e.Node
+			if !own(v.nodes[e.Node]) {
+				place = v.fabric()
+			}
+			for _, d := range there[place].Devices {
+				if d.Name == e.Interface {
+					state[end] = d.Carries
+				}
+			}
+		}
+		carries := state[0] && state[1]
+		for out := range 2 {
+			c := v.check(hop{i, out}, Up)
+			if carries == (c.Asked == 1) {
+				c.set(truth(carries))
+				continue
+			}
+			c.wrong(truth(carries), "it is %s", map[bool]string{true: "up", false: "down"}[carries])
+		}
+	}
+}
+
+func truth(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// checkOutside tries whether hosts get an answer from the machine that the lab is on: from its first ones, for all are made alike.
+func (v *verifier) checkOutside(ctx context.Context) error {
+	for _, n := range v.t.Nodes {
+		if n.NAT {
+			return nil // it is asked to
+		}
+	}
+	for i := range v.t.Links {
+		if v.wires[i] == local.External {
+			return nil
+		}
+	}
+	machine := machineAddress(v.t)
+	if !machine.IsValid() || len(v.ends) == 0 {
+		return nil
+	}
+	const tried = 3
+	for _, node := range v.ends[:min(tried, len(v.ends))] {
+		got, err := v.client.Ping(ctx, lab.PingRequest{From: node, To: machine.String(), Count: 1, Timeout: topology.Duration(200 * time.Millisecond)})
+		if err != nil {
+			continue // it cannot even be sent
+		}
+		wrong := ""
+		if got.Received > 0 {
+			wrong = fmt.Sprintf("%s gets an answer from %s, which is outside of the lab", node, machine)
+		}
+		v.result.Isolation.add(wrong)
+	}
+	return ctx.Err()
+}
+
+// machineAddress is an address of this machine that no node of the lab has.
+func machineAddress(t *topology.Topology) netip.Addr {
+	all, _ := net.InterfaceAddrs()
+	for _, a := range all {
+		n, ok := a.(*net.IPNet)
+		if !ok {
+			continue
+		}
+		p, ok := prefixOf(n)
+		if !ok || p.Addr().IsLoopback() || p.Addr().IsLinkLocalUnicast() || !p.Addr().Is4() {
+			continue
+		}
+		taken := false
+		for _, l := range t.Links {
+			for _, e := range l.Ends {
+				taken = taken || slices.ContainsFunc(e.Addresses, func(x netip.Prefix) bool { return x.Addr() == p.Addr() })
+			}
+		}
+		if !taken {
+			return p.Addr()
+		}
+	}
+	return netip.Addr{}
+}

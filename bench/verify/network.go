@@ -1,0 +1,160 @@
+package verify
+
+import (
+	"net/netip"
+	"slices"
+
+	"trivet.dev/trivet/lab"
+	"trivet.dev/trivet/target/local"
+	"trivet.dev/trivet/topology"
+)
+
+// hop is a link in one direction: from end out of it.
+type hop struct{ link, out int }
+
+// flow is packets from one node to another, and the way that they take.
+type flow struct {
+	from, to string
+	way      []hop
+}
+
+func (f *flow) name() string { return f.from + " → " + f.to }
+
+// network is a topology with what is needed to send through it.
+type network struct {
+	t       *topology.Topology
+	wires   []local.Wire
+	nodes   map[string]*topology.Node
+	leaving map[string][]hop // by node: directions of links that carry packets
+	ends    []string         // nodes that can send and receive: hosts, and routers of the kernel
+	address map[string]netip.Addr
+}
+
+func newNetwork(info lab.Info) *network {
+	n := &network{t: info.Topology, nodes: map[string]*topology.Node{}, leaving: map[string][]hop{}, address: map[string]netip.Addr{}}
+	for _, node := range n.t.Nodes {
+		n.nodes[node.Name] = node
+	}
+	for i, l := range n.t.Links {
+		n.wires = append(n.wires, info.Wires[i].Wire)
+		if l.Down || l.Ends[0].External() || l.Ends[1].External() || info.Wires[i].Blocked {
+			continue
+		}
+		for out := range 2 {
+			n.leaving[l.Ends[out].Node] = append(n.leaving[l.Ends[out].Node], hop{i, out})
+		}
+	}
+	for _, node := range n.t.Nodes {
+		if !own(node) {
+			continue
+		}
+		if a, ok := n.addressOf(node); ok {
+			n.address[node.Name] = a
+			if len(n.leaving[node.Name]) > 0 {
+				n.ends = append(n.ends, node.Name)
+			}
+		}
+	}
+	return n
+}
+
+// own says whether a node has a network namespace of its own, in which programs run.
+func own(n *topology.Node) bool {
+	return n.Kind == topology.Host || n.Kind == topology.Router && n.Datapath.Linux()
+}
+
+// addressOf a node is its first of IPv4, or else of IPv6, at a link that is up; or on its loopback.
+func (n *network) addressOf(node *topology.Node) (netip.Addr, bool) {
+	var all []netip.Prefix
+	for _, h := range n.leaving[node.Name] {
+		all = append(all, n.t.Links[h.link].Ends[h.out].Addresses...)
+	}
+	all = append(all, node.Loopback...)
+	for _, l := range n.t.Links {
+		for _, e := range l.Ends {
+			if e.Node == node.Name {
+				all = append(all, e.Addresses...)
+			}
+		}
+	}
+	for _, v6 := range []bool{false, true} {
+		for _, a := range all {
+			if a.Addr().Is6() == v6 && !a.Addr().IsLinkLocalUnicast() {
+				return a.Addr(), true
+			}
+		}
+	}
+	return netip.Addr{}, false
+}
+
+func (n *network) near(h hop) string { return label(n.t.Links[h.link].Ends[h.out]) }
+func (n *network) far(h hop) string  { return label(n.t.Links[h.link].Ends[1-h.out]) }
+
+func label(e topology.Endpoint) string {
+	if e.External() {
+		return e.Interface
+	}
+	return e.Node
+}
+
+func (n *network) nameOf(h hop) string { return n.near(h) + " → " + n.far(h) }
+
+// rate is what a direction carries in bit/s; 0: as much as the machine can.
+func (n *network) rate(h hop) float64 { return float64(n.t.Links[h.link].Egress(h.out).Bandwidth) }
+
+// hasDevice says whether a tap can see what comes over a link.
+func (n *network) hasDevice(link int) bool {
+	return n.wires[link] == local.Veth || n.wires[link] == local.Line
+}
+
+// tree finds the shortest ways from a node to all others: the hop by which each is come to. Hosts forward nothing.
+func (n *network) tree(from string, over func(hop) bool) map[string]hop {
+	came := map[string]hop{from: {link: -1}}
+	for queue := []string{from}; len(queue) > 0; queue = queue[1:] {
+		at := queue[0]
+		if at != from && n.nodes[at].Kind == topology.Host {
+			continue
+		}
+		for _, h := range n.leaving[at] {
+			if _, seen := came[n.far(h)]; !seen && (over == nil || over(h)) {
+				came[n.far(h)] = h
+				queue = append(queue, n.far(h))
+			}
+		}
+	}
+	return came
+}
+
+// back is the way to a node in a tree; nil: there is none.
+func (n *network) back(came map[string]hop, to string) (way []hop) {
+	for at := to; ; {
+		h, ok := came[at]
+		if !ok {
+			return nil
+		}
+		if h.link < 0 {
+			slices.Reverse(way)
+			return way
+		}
+		way = append(way, h)
+		at = n.near(h)
+	}
+}
+
+// mostEnds is how many receivers are thought of for each sender; of more, evenly drawn ones.
+const mostEnds = 60
+
+// flows are those between the network's ends, by the shortest ways.
+func (n *network) flows() (out []*flow) {
+	for i, from := range n.ends {
+		came := n.tree(from, nil)
+		step := max(1, len(n.ends)/mostEnds)
+		for k := 1; k < len(n.ends); k += step {
+			to := n.ends[(i+k)%len(n.ends)]
+			if way := n.back(came, to); len(way) > 0 && n.address[from].Is6() == n.address[to].Is6() {
+				out = append(out, &flow{from, to, way})
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,190 @@
+package verify
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// plan is who is to send to whom.
+type plan struct {
+	by     map[hop][]*flow // flows whose way crosses a direction
+	cover  []*flow         // that cross, together, all directions that any flow crosses
+	tasks  []*task         // for rates
+	others []*flow         // of tasks, and not in cover
+}
+
+// task measures the rate of a direction, by flows that together bring more than it is to carry.
+type task struct {
+	hop    hop
+	shares []share
+	brings float64 // bit/s that the other links on the ways let come
+	narrow hop     // where they do not let enough come: the narrowest of them; else link < 0
+}
+
+// share is a flow with what it is to send, in bit/s of layer 2.
+type share struct {
+	*flow
+	rate float64
+}
+
+// enough is how much more than a direction's rate must be brought to it, for what comes out to be its doing.
+const enough = 1.15
+
+// mostShares is how many flows bring it at most.
+const mostShares = 3
+
+// plan chooses flows by the ways that are thought to be theirs.
+func (v *verifier) plan() *plan { return v.planFor(v.flows()) }
+
+func (v *verifier) planFor(flows []*flow) *plan {
+	p := &plan{by: map[hop][]*flow{}}
+	for _, f := range flows {
+		for _, h := range f.way {
+			p.by[h] = append(p.by[h], f)
+		}
+	}
+	for i := range v.t.Links {
+		for out := range 2 {
+			if h := (hop{i, out}); v.rate(h) > 0 && len(p.by[h]) > 0 {
+				p.tasks = append(p.tasks, v.tasksFor(h, p.by[h])...)
+			}
+		}
+	}
+	covered, chosen := map[hop]bool{}, map[*flow]bool{}
+	take := func(f *flow) {
+		if chosen[f] {
+			return
+		}
+		if chosen[f] = true; slices.ContainsFunc(f.way, func(h hop) bool { return !covered[h] }) {
+			for _, h := range f.way {
+				covered[h] = true
+			}
+			p.cover = append(p.cover, f)
+			return
+		}
+		p.others = append(p.others, f)
+	}
+	for _, t := range p.tasks {
+		for _, s := range t.shares {
+			take(s.flow)
+		}
+	}
+	for i := range v.t.Links {
+		for out := range 2 {
+			h := hop{i, out}
+			if fs := p.by[h]; !covered[h] && len(fs) > 0 {
+				take(slices.MaxFunc(fs, func(a, b *flow) int { return cmp.Compare(news(a, covered), news(b, covered)) }))
+			}
+		}
+	}
+	return p
+}
+
+// news is how many directions a flow crosses that are not covered.
+func news(f *flow, covered map[hop]bool) (n int) {
+	for _, h := range f.way {
+		if !covered[h] {
+			n++
+		}
+	}
+	return n
+}
+
+// tasksFor returns how to measure a direction: by one sender, and by several at once where there are some, which is another thing
+// to what forwards. A short look is content with one of them, the second where it can be.
+func (v *verifier) tasksFor(h hop, flows []*flow) []*task {
+	one, several := v.bring(h, flows, 1), v.bring(h, flows, mostShares)
+	switch {
+	case len(several.shares) < 2:
+		return []*task{one}
+	case one.narrow.link >= 0 || v.Quick:
+		return []*task{several}
+	}
+	return []*task{one, several}
+}
+
+// bring chooses up to most flows across a direction, of different senders or else receivers, that bring most to it.
+func (v *verifier) bring(target hop, flows []*flow, most int) *task {
+	asked := v.rate(target)
+	t := &task{hop: target, narrow: hop{-1, 0}}
+	left := map[hop]float64{}
+	room := func(f *flow) (least float64, at hop) {
+		least, at = math.Inf(1), hop{-1, 0}
+		for _, h := range f.way {
+			r, used := left[h]
+			if !used {
+				if r = v.rate(h); r == 0 {
+					r = math.Inf(1)
+				}
+			}
+			if h != target && r < least {
+				least, at = r, h
+			}
+		}
+		return least, at
+	}
+	from, to := map[string]int{}, map[string]int{}
+	narrowest := math.Inf(1)
+	for len(t.shares) < most {
+		var best *flow
+		rank := func(f *flow) [4]float64 { // the lower the better
+			r, _ := room(f)
+			return [4]float64{-min(r, enough*asked), float64(from[f.from]), float64(to[f.to]), float64(len(f.way))}
+		}
+		for _, f := range flows {
+			if slices.ContainsFunc(t.shares, func(s share) bool { return s.flow == f }) {
+				continue
+			}
+			if a := rank(f); best == nil || slices.Compare(a[:], ranked(rank(best))) < 0 {
+				best = f
+			}
+		}
+		if best == nil {
+			break
+		}
+		r, at := room(best)
+		if r <= 0 || len(t.shares) > 0 && from[best.from] > 0 && to[best.to] > 0 {
+			break
+		}
+		if r < narrowest {
+			narrowest, t.narrow = r, at
+		}
+		r = min(r, enough*asked)
+		for _, h := range best.way {
+			if l := v.rate(h); h != target && l > 0 {
+				if _, used := left[h]; !used {
+					left[h] = l
+				}
+				left[h] -= r
+			}
+		}
+		from[best.from]++
+		to[best.to]++
+		t.shares, t.brings = append(t.shares, share{best, r}), t.brings+r
+	}
+	if t.brings >= enough*asked*0.999 {
+		t.narrow = hop{-1, 0}
+	}
+	for i := range t.shares { // what is sent in all is oversubscribed alike, however many send
+		s := &t.shares[i]
+		if t.narrow.link < 0 {
+			s.rate = min(s.rate, asked*oversubscribe(asked)/float64(len(t.shares)))
+		}
+	}
+	return t
+}
+
+func ranked(r [4]float64) []float64 { return r[:] }
+
+// oversubscribe is how many times its rate a link is offered: less where sending is dear, more where the bucket of tokens takes
+// long to empty.
+func oversubscribe(rate float64) float64 {
+	switch {
+	case rate <= 10e6:
+		return 2
+	case rate <= 200e6:
+		return 1.5
+	}
+	return 1.2
+}

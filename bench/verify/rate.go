@@ -1,0 +1,325 @@
+package verify
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"trivet.dev/trivet/bench/probe/packets"
+	"trivet.dev/trivet/bench/stats"
+	"trivet.dev/trivet/lab"
+	"trivet.dev/trivet/topology"
+)
+
+// Of a rate that does not hold, or that could not be told, at the first try.
+const tries = 3
+
+// rates measures the rates of directions that have one.
+func (v *verifier) rates(ctx context.Context, p *plan) error {
+	tasks := p.tasks
+	judged := map[*Check]bool{}
+	var mu sync.Mutex
+	v.inTurns(ctx, len(tasks), 1, func(i int) []hop { return nil }, func(i int) {
+		if v.late() {
+			return
+		}
+		rate, queue := v.measure(ctx, tasks[i])
+		mu.Lock()
+		defer mu.Unlock()
+		for _, got := range []*Check{rate, queue} {
+			if got == nil {
+				continue
+			}
+			c := v.check(tasks[i].hop, got.What)
+			if c == nil {
+				continue
+			}
+			if judged[c] {
+				*c = better(*c, *got)
+			} else {
+				*c, judged[c] = *got, true
+			}
+		}
+	}, func(done int) { v.Progress("rates", done, len(tasks)) })
+	for i := range v.t.Links {
+		for out := range 2 {
+			if c := v.check(hop{i, out}, Rate); c != nil && c.Asked == 0 {
+				c.Verdict = OK // nothing is promised
+			}
+		}
+	}
+	return ctx.Err()
+}
+
+// better joins what several ways of sending said of one check: wrong by one is wrong; told by one is told.
+func better(a, b Check) Check {
+	if a.Verdict != Wrong && b.Verdict != Wrong && (a.Verdict == OK) != (b.Verdict == OK) {
+		if a.Verdict == OK {
+			return a
+		}
+		return b
+	}
+	return worse(a, b)
+}
+
+// measure measures one direction, again where it seems wrong: a machine that stalls is no fault of the lab's.
+func (v *verifier) measure(ctx context.Context, t *task) (rate, queue *Check) {
+	for try := range tries {
+		rate, queue = v.measureOnce(ctx, t, float64(1+try))
+		if rate.Verdict == OK && (queue == nil || queue.Verdict == OK) || rate.AtLeast && rate.Verdict == Untold || ctx.Err() != nil || v.late() {
+			break
+		}
+	}
+	return rate, queue
+}
+
+// arrival is a packet that came.
+type arrival struct {
+	at    int64   // nanoseconds since 1970
+	delay float64 // seconds
+}
+
+// window is how long a rate is looked at, in seconds: a full frame's time often enough, and no more data than need be.
+func (v *verifier) window(rate float64) float64 {
+	w := 1.0
+	if v.Quick {
+		w = 0.25
+	}
+	if rate > 300e6 {
+		w *= 0.6
+	}
+	return w
+}
+
+// load is how a task sends.
+type load struct {
+	payload  int     // bytes
+	frame    int     // bytes of layer 2
+	settle   float64 // seconds at the beginning that do not count
+	duration float64 // seconds of sending
+}
+
+// leastFrames come in a window at least.
+const leastFrames = 80
+
+func (v *verifier) load(t *task, longer float64) load {
+	asked, e := v.rate(t.hop), v.egress(t.hop)
+	window := v.window(asked) * longer
+	over := overhead(v.address[t.shares[0].to])
+	size := min(frame, max(over+packets.HeaderLen, int(asked*window/8/leastFrames)))
+	if e.Queue > 0 {
+		size = frame // queues are of full packets
+	}
+	excess := asked * (oversubscribe(asked) - 1)
+	// A bucket of tokens lets 5 ms, or two frames, go at once.
+	settle := 1.2*8*max(2*frame, asked/8/200)/excess + 0.02
+	if e.Queue > 0 { // until it is full
+		settle += 8 * frame * float64(e.Queue+1) / excess
+	}
+	window = max(window, 30*8*float64(size)/asked)
+	return load{size - over, size, settle, settle + window}
+}
+
+// mostSettling is the longest that a queue is waited for to be full, in seconds.
+const mostSettling = 8
+
+// measureOnce sends what a task says, and looks at what comes.
+func (v *verifier) measureOnce(ctx context.Context, t *task, longer float64) (rate, queue *Check) {
+	asked := v.rate(t.hop)
+	rate = &Check{What: Rate, Asked: asked, Verdict: Untold}
+	l := v.load(t, longer)
+	if q := v.egress(t.hop).Queue; q > 0 {
+		queue = &Check{What: Queue, Asked: float64(q), Verdict: Untold}
+		if l.settle > mostSettling {
+			queue.untold("it would take %.3g s to fill it", l.settle)
+			l.duration -= l.settle - mostSettling
+			l.settle = mostSettling
+		}
+	}
+	for _, s := range t.shares {
+		rate.By = append(rate.By, s.name())
+	}
+	outs := v.sendAll(ctx, t, l)
+	var arrivals []arrival
+	from, until := int64(0), int64(math.MaxInt64)
+	offered, lag, dropped := 0.0, 0.0, 0
+	for i, o := range outs {
+		if o.err != nil {
+			rate.untold("%s: %v", t.shares[i].name(), o.err)
+			return rate, queue
+		}
+		d := int64(v.delayOf(t.shares[i].way))
+		from = max(from, o.sent.Began+d+int64(l.settle*1e9))
+		until = min(until, o.sent.Began+d+int64(o.sent.Seconds*1e9))
+		offered += o.sent.Rate() * float64(l.frame) * 8
+		lag, dropped = max(lag, o.sent.Lag.Max), dropped+o.got.Dropped
+		for n, sent := range o.got.Record.Sent {
+			if sent != 0 {
+				delay := o.got.Record.Delay[n]
+				arrivals = append(arrivals, arrival{sent + delay, float64(delay) / 1e9})
+			}
+		}
+	}
+	arrivals = slices.DeleteFunc(arrivals, func(a arrival) bool { return a.at < from || a.at > until })
+	slices.SortFunc(arrivals, func(a, b arrival) int { return int(max(-1, min(1, a.at-b.at))) })
+	if len(arrivals) < 20 {
+		rate.untold("the senders were not at work together for long enough, or too little came (%d packets)", len(arrivals))
+		return rate, queue
+	}
+	n := len(arrivals) - 1
+	got := float64(n*l.frame) * 8 / (float64(arrivals[n].at-arrivals[0].at) / 1e9)
+	v.judgeRate(rate, t, got, offered, lag, dropped)
+	if queue != nil && queue.Why == "" {
+		v.judgeQueue(queue, t, arrivals, rate)
+	}
+	return rate, queue
+}
+
+func (v *verifier) judgeRate(c *Check, t *task, got, offered, lag float64, dropped int) {
+	asked := c.Asked
+	switch {
+	case got > asked*(1+rateOff):
+		c.wrong(got, "the bandwidth does not hold in this direction: %s of %s came, sent by %s", bits(got), bits(asked), several(len(t.shares)))
+	case t.narrow.link >= 0:
+		c.AtLeast = true
+		c.Got = &got
+		if r := v.rate(t.narrow); r >= asked {
+			c.untold("at least %s: %s, on every way to it, carries no more", bits(got), v.nameOf(t.narrow))
+		} else {
+			c.untold("at least %s: %s, on every way to it, is narrower", bits(got), v.nameOf(t.narrow))
+		}
+	case offered < asked*(1+rateOff):
+		c.AtLeast = true
+		c.Got = &got
+		c.untold("at least %s: this machine sends no more than %s", bits(got), bits(offered))
+	case got >= asked*(1-rateOff):
+		c.set(got)
+	case lag > 0.02 || dropped > 0:
+		c.Got = &got
+		c.untold("the machine is too busy: a sender was late by %.3g ms, and a receiver missed %d packets", 1e3*lag, dropped)
+	default:
+		c.wrong(got, "%s came, not %s", bits(got), bits(asked))
+	}
+}
+
+// judgeQueue takes the longest that packets waited once the queue was full.
+func (v *verifier) judgeQueue(c *Check, t *task, arrivals []arrival, rate *Check) {
+	if rate.Verdict != OK {
+		c.untold("the rate is not as asked")
+		return
+	}
+	var waits []float64
+	for _, a := range arrivals {
+		waits = append(waits, a.delay)
+	}
+	slices.Sort(waits)
+	base := time.Duration(v.delayOf(t.shares[0].way)).Seconds()
+	got := math.Max(0, math.Round((stats.Quantile(waits, 0.9)-base)*rate.Asked/8/frame))
+	if math.Abs(got-c.Asked) <= max(2, queueOff*c.Asked) {
+		c.set(got)
+		return
+	}
+	c.wrong(got, "it holds %.0f packets, not %.0f", got, c.Asked)
+}
+
+// delayOf is what the links of a way delay packets by in sum.
+func (v *verifier) delayOf(way []hop) (sum time.Duration) {
+	for _, h := range way {
+		sum += time.Duration(v.egress(h).Delay)
+	}
+	return sum
+}
+
+// outcome is that of one flow.
+type outcome struct {
+	sent *packets.Sent
+	got  *packets.Received
+	err  error
+}
+
+// sendAll sends all flows of a task at once.
+func (v *verifier) sendAll(ctx context.Context, t *task, l load) []outcome {
+	outs := make([]outcome, len(t.shares))
+	var group sync.WaitGroup
+	for i, s := range t.shares {
+		group.Go(func() {
+			rate := s.rate / 8 / float64(l.frame)
+			send := packets.Send{To: netip.AddrPortFrom(v.address[s.to], 0), Stream: uint16(rand.Uint32()), Size: l.payload, Rate: rate,
+				Count: max(1, int(rate*(l.duration+0.1*float64(len(t.shares)-1))))} // they begin one after the other
+			quiet := 100*time.Millisecond + v.delayOf(s.way) + inTime(4*8*float64(l.frame)/v.rate(t.hop)*float64(len(t.shares)))
+			o := &outs[i]
+			o.sent, o.got, o.err = packets.Measure(ctx, v.place(s.from), v.place(s.to), send, packets.Receive{Record: true}, quiet)
+			if o.err == nil && (o.got == nil || o.got.Record == nil) {
+				o.err = fmt.Errorf("the receiver says nothing")
+			}
+		})
+	}
+	group.Wait()
+	return outs
+}
+
+func several(n int) string {
+	if n == 1 {
+		return "one sender"
+	}
+	return fmt.Sprintf("%d at once", n)
+}
+
+// bits writes a rate for people.
+func bits(v float64) string {
+	switch {
+	case v >= 1e9:
+		return fmt.Sprintf("%.3g Gbit/s", v/1e9)
+	case v >= 1e6:
+		return fmt.Sprintf("%.3g Mbit/s", v/1e6)
+	}
+	return fmt.Sprintf("%.3g kbit/s", v/1e3)
+}
+
+// downs tries whether packets come over links that are to be down, where no other way leads round them.
+func (v *verifier) downs(ctx context.Context) error {
+	for i, l := range v.t.Links {
+		if !l.Down || l.Ends[0].External() || l.Ends[1].External() {
+			continue
+		}
+		for out := range 2 {
+			h := hop{i, out}
+			c := v.check(h, Up)
+			from, to := v.reach(v.near(h)), v.reach(v.far(h))
+			if from == "" || to == "" || from == to || v.back(v.tree(from, nil), to) != nil {
+				if c.Why == "" && c.Got == nil {
+					c.untold("the link has no device, and no two hosts are parted by it")
+				}
+				continue
+			}
+			got, err := v.client.Ping(ctx, lab.PingRequest{From: from, To: v.address[to].String(), Count: 2,
+				Interval: topology.Duration(50 * time.Millisecond), Timeout: topology.Duration(300 * time.Millisecond)})
+			if err == nil && got.Received > 0 {
+				c.wrong(1, "%s gets an answer from %s", from, to)
+			} else if c.Verdict != Wrong {
+				c.set(0)
+			}
+			c.By = []string{from + " → " + to}
+		}
+	}
+	return ctx.Err()
+}
+
+// reach is a node that can send, is nearest to another, and is joined to it.
+func (v *verifier) reach(node string) string {
+	if _, ok := v.address[node]; ok && own(v.nodes[node]) {
+		return node
+	}
+	came := v.tree(node, nil)
+	for _, e := range v.ends {
+		if _, ok := came[e]; ok {
+			return e
+		}
+	}
+	return ""
+}

@@ -1,0 +1,383 @@
+package verify
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"trivet.dev/trivet/bench/probe/packets"
+)
+
+// Bytes of layer 2 that a UDP packet has beside its payload.
+func overhead(a netip.Addr) int {
+	if a.Is6() {
+		return 14 + 40 + 8
+	}
+	return 14 + 20 + 8
+}
+
+// pace is how a survey's stream is sent.
+type pace struct {
+	rate  float64 // packets/s
+	count int
+}
+
+// fewest is how many packets find out a way.
+const fewest = 20
+
+// large is how many full packets end a stream, for the MTU.
+const large = 4
+
+// share of a link's rate that a survey's stream takes at most.
+const sparing = 0.15
+
+// paceOf chooses how to send over a way: slow enough that no packet waits for another.
+func (v *verifier) paceOf(way []hop, thorough bool) pace {
+	most, longest, rate := 1000, 4*time.Second, 1000.0
+	if v.Quick {
+		most, longest, rate = 200, time.Second, 500
+	}
+	if !thorough {
+		most, longest = fewest, time.Second
+	}
+	jitter, loss := 0.0, 0.0
+	for _, h := range way {
+		e := v.egress(h)
+		jitter = max(jitter, time.Duration(e.Jitter).Seconds())
+		loss = max(loss, float64(e.Loss))
+	}
+	if loss > 0 && thorough && !v.Quick { // a half width of half the loss
+		rate, most = 5000, min(20_000, max(most, int(16/loss)))
+	}
+	for _, h := range way {
+		if r := v.rate(h); r > 0 {
+			rate = min(rate, sparing*r/8/80)
+		}
+	}
+	if jitter > 0 { // packets stay in order: one that is to come before another waits, which is no jitter of the link
+		rate = min(rate, 1/(4*jitter))
+	}
+	return pace{rate, max(fewest, min(most, int(rate*longest.Seconds())))}
+}
+
+// trace is what was seen of a flow's stream.
+type trace struct {
+	*flow
+	sent, full int // packets: all, and the last of them, which are full
+	refused    bool
+	points     []point // from the sender to the last place where it was seen
+	err        error
+}
+
+// point is where packets of a stream came by, by their numbers: when.
+type point struct {
+	hops    []hop // since the point before; the last is the one with a device
+	at      map[uint64]int64
+	largest int // frame; 0: not known
+}
+
+// survey sends streams over ways, and notes which way they take indeed. It says of each direction that they cross how long
+// packets take, how many are lost, and how large they may be; and it plans tasks anew by the ways that there are.
+func (v *verifier) survey(ctx context.Context, p *plan) error {
+	flows := slices.Concat(p.cover, p.others)
+	first := uint16(rand.Uint32())
+	if len(flows) == 0 {
+		return ctx.Err()
+	}
+	if len(flows) > 1<<15 {
+		return fmt.Errorf("%d streams to send: the lab is too large to be verified", len(flows))
+	}
+	if int(first)+len(flows) > 1<<16 {
+		first = 0
+	}
+	ends, err := v.taps(ctx, packets.Tap{First: first, Count: uint16(len(flows))})
+	if err != nil {
+		return err
+	}
+	traces := make([]*trace, len(flows))
+	received := make([]*packets.Received, len(flows))
+	v.inTurns(ctx, len(flows), 4, func(i int) []hop { return flows[i].way }, func(i int) {
+		traces[i], received[i] = v.surveyOne(ctx, flows[i], first+uint16(i), i < len(p.cover))
+	}, func(done int) { v.Progress("ways", done, len(flows)) })
+	sights, err := collect(ends)
+	if err != nil || ctx.Err() != nil {
+		return firstOf(ctx.Err(), err)
+	}
+	for i, t := range traces {
+		if t != nil {
+			v.follow(t, sights[first+uint16(i)], received[i])
+		}
+	}
+	traces = slices.DeleteFunc(traces, func(t *trace) bool { return t == nil })
+	v.judgeTraces(traces)
+	var real []*flow
+	for _, t := range traces {
+		if way := t.wayTaken(); way != nil {
+			t.way = way
+			real = append(real, t.flow)
+		}
+	}
+	*p = *v.planFor(real)
+	return nil
+}
+
+func firstOf(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sighting is a stream at a device of a place.
+type sighting struct {
+	place string
+	packets.Sight
+}
+
+// taps listens in the namespace of the switches and in those of routers; the ends stop that.
+func (v *verifier) taps(ctx context.Context, t packets.Tap) (ends map[string]func() (*packets.Tapped, error), err error) {
+	ends = map[string]func() (*packets.Tapped, error){}
+	for _, place := range v.places() {
+		if n := v.nodes[place]; own(n) && (n.Kind == "host" || len(v.leaving[place]) < 2) {
+			continue // it receives by itself
+		}
+		end, err := packets.Listen(ctx, v.place(place), t)
+		if err != nil {
+			_, _ = collect(ends)
+			return nil, err
+		}
+		ends[place] = end
+	}
+	return ends, nil
+}
+
+// collect ends taps and returns what they noted of each stream.
+func collect(ends map[string]func() (*packets.Tapped, error)) (map[uint16][]sighting, error) {
+	out := map[uint16][]sighting{}
+	var failed error
+	for place, end := range ends {
+		got, err := end()
+		if err != nil {
+			failed = firstOf(failed, err)
+			continue
+		}
+		for _, s := range got.Sights {
+			out[s.Stream] = append(out[s.Stream], sighting{place, s})
+		}
+	}
+	return out, failed
+}
+
+// surveyOne sends one stream.
+func (v *verifier) surveyOne(ctx context.Context, f *flow, stream uint16, thorough bool) (*trace, *packets.Received) {
+	if v.late() {
+		return nil, nil
+	}
+	to := v.address[f.to]
+	p := v.paceOf(f.way, thorough)
+	s := packets.Send{To: netip.AddrPortFrom(to, 0), Stream: stream, Size: packets.HeaderLen, Rate: p.rate, Count: p.count + large,
+		Large: mtu + 14 - overhead(to), LargeLast: large}
+	sent, got, err := packets.Measure(ctx, v.place(f.from), v.place(f.to), s, packets.Receive{Record: true}, v.quiet(f.way))
+	t := &trace{flow: f, full: large, err: err}
+	if sent != nil {
+		t.sent, t.refused = sent.Sent, sent.Refused > 0
+	}
+	return t, got
+}
+
+// quiet is how long nothing must come of a way for nothing to be under way any more.
+func (v *verifier) quiet(way []hop) time.Duration {
+	sum := 150 * time.Millisecond
+	for _, h := range way {
+		e := v.egress(h)
+		sum += time.Duration(e.Delay + 4*e.Jitter)
+		if e.Bandwidth > 0 {
+			sum += inTime(large * 8 * frame / float64(e.Bandwidth))
+		}
+	}
+	return min(sum, 20*time.Second)
+}
+
+// frame is a full one, in bytes of layer 2.
+const frame = mtu + 14
+
+// follow puts what was seen of a stream in the order in which it came by.
+func (v *verifier) follow(t *trace, sights []sighting, got *packets.Received) {
+	start := point{at: map[uint64]int64{}}
+	last := point{at: map[uint64]int64{}}
+	if got != nil && got.Record != nil {
+		for n, sent := range got.Record.Sent {
+			if sent != 0 {
+				start.at[uint64(n)], last.at[uint64(n)] = sent, sent+got.Record.Delay[n]
+			}
+		}
+	}
+	t.points = append(t.points, start)
+	slices.SortFunc(sights, func(a, b sighting) int { return int(max(-1, min(1, a.meets(b)))) })
+	at := t.from
+	for _, s := range sights {
+		h, ok := v.cameBy(s)
+		if !ok || v.far(h) == t.from {
+			continue
+		}
+		between := v.between(at, v.near(h), h)
+		if between == nil && v.near(h) != at {
+			continue // a copy that flooded elsewhere
+		}
+		p := point{hops: append(between, h), at: map[uint64]int64{}, largest: s.Largest}
+		for i, n := range s.Numbers {
+			p.at[n] = s.At[i]
+		}
+		t.points = append(t.points, p)
+		at = v.far(h)
+	}
+	if at == t.to {
+		return
+	}
+	// The receiver's own device has no tap: what came to its socket came by that.
+	if rest := v.back(v.tree(at, nil), t.to); len(last.at) > 0 && len(rest) > 0 {
+		last.hops = rest
+		t.points = append(t.points, last)
+	} else if at == t.from || len(last.at) == 0 {
+		t.points = append(t.points, point{hops: v.rest(t, at), at: last.at})
+	}
+}
+
+// meets says how much later (in ns) one sighting is than another: by the first packet that both have.
+func (s sighting) meets(other sighting) int64 {
+	for i, n := range s.Numbers {
+		if k := slices.Index(other.Numbers, n); k >= 0 {
+			return s.At[i] - other.At[k]
+		}
+	}
+	return int64(len(other.Numbers) - len(s.Numbers))
+}
+
+// cameBy is the direction of the link by which packets came to where they were seen.
+func (v *verifier) cameBy(s sighting) (hop, bool) {
+	for i, l := range v.t.Links {
+		for end, e := range l.Ends {
+			n := v.nodes[e.Node]
+			if n != nil && deviceOf(l, end) == s.Device && (own(n) && e.Node == s.place || !own(n) && !own(v.nodes[s.place])) {
+				return hop{i, 1 - end}, true
+			}
+		}
+	}
+	return hop{}, false
+}
+
+// between is the way from one node to another over links that have no device; nil where they are the same or there is none.
+func (v *verifier) between(from, to string, _ hop) []hop {
+	if from == to {
+		return nil
+	}
+	return v.back(v.tree(from, func(h hop) bool { return !v.hasDevice(h.link) }), to)
+}
+
+// rest is the hop after the last place where a stream was seen, as far as it is known: that of the way it was thought to take.
+func (v *verifier) rest(t *trace, at string) []hop {
+	for _, h := range t.way {
+		if v.near(h) == at {
+			return []hop{h}
+		}
+	}
+	return nil
+}
+
+// wayTaken is the way of a stream that has arrived; nil of others.
+func (t *trace) wayTaken() (way []hop) {
+	last := t.points[len(t.points)-1]
+	if len(t.points) < 2 || len(last.at) == 0 {
+		return nil
+	}
+	for _, p := range t.points {
+		way = append(way, p.hops...)
+	}
+	return way
+}
+
+// inTurns does things numbered from 0, some at a time, none at the same time as another that shares a narrow link with it.
+func (v *verifier) inTurns(ctx context.Context, n, most int, way func(i int) []hop, do func(i int), done func(int)) {
+	var mu sync.Mutex
+	free := sync.NewCond(&mu)
+	busy, running, finished := map[hop]bool{}, 0, 0
+	waiting := make([]int, n)
+	for i := range waiting {
+		waiting[i] = i
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	for len(waiting) > 0 && ctx.Err() == nil {
+		k := -1
+		if running < most {
+			k = slices.IndexFunc(waiting, func(i int) bool {
+				return !slices.ContainsFunc(way(i), func(h hop) bool { return busy[h] })
+			})
+		}
+		if k < 0 {
+			free.Wait()
+			continue
+		}
+		i := waiting[k]
+		waiting = slices.Delete(waiting, k, k+1)
+		var mine []hop
+		for _, h := range way(i) {
+			if r := v.rate(h); r > 0 && r < 20e6 {
+				mine = append(mine, h)
+				busy[h] = true
+			}
+		}
+		running++
+		go func() {
+			do(i)
+			mu.Lock()
+			defer mu.Unlock()
+			for _, h := range mine {
+				delete(busy, h)
+			}
+			running--
+			finished++
+			done(finished)
+			free.Broadcast()
+		}()
+	}
+	for running > 0 {
+		free.Wait()
+	}
+}
+
+// each does something for all of a list, some at a time, and ends with the first error.
+func each[A, B any](ctx context.Context, list []A, most int, do func(context.Context, A) (B, error), done func(int)) ([]B, error) {
+	out := make([]B, len(list))
+	var mu sync.Mutex
+	var failed error
+	finished := 0
+	var group sync.WaitGroup
+	slots := make(chan struct{}, most)
+	for i, a := range list {
+		slots <- struct{}{}
+		mu.Lock()
+		stop := failed != nil || ctx.Err() != nil
+		mu.Unlock()
+		if stop {
+			break
+		}
+		group.Go(func() {
+			defer func() { <-slots }()
+			b, err := do(ctx, a)
+			mu.Lock()
+			defer mu.Unlock()
+			out[i], failed = b, firstOf(failed, err)
+			finished++
+			done(finished)
+		})
+	}
+	group.Wait()
+	return out, firstOf(ctx.Err(), failed)
+}

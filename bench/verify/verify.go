@@ -1,0 +1,320 @@
+// Package verify measures, on a lab that is up, what its topology promises: of each link, in each direction, the rate at the
+// receiver, delay, jitter, loss, queue, MTU, and whether it is up; of each node its addresses, routes and names; and that
+// nothing leads out of the lab that is not asked for.
+//
+// What it says of links is said by packets that hosts (or routers with programs) send each other through the lab as it is:
+// nothing is put in or taken out behind what forwards. Taps note, at the devices on the way, when which packet came by; they
+// change nothing. A rate is what comes to the receivers of more than the link is to carry, sent over links that carry more
+// than it. What cannot be told so is said to be untold, with the reason, and never passes for right.
+package verify
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"trivet.dev/trivet/bench/probe/packets"
+	"trivet.dev/trivet/lab"
+	"trivet.dev/trivet/target/local"
+	"trivet.dev/trivet/topology"
+)
+
+// Verdict is what a check came to.
+type Verdict string
+
+// Verdicts.
+const (
+	OK     Verdict = "ok"
+	Wrong  Verdict = "wrong"
+	Untold Verdict = "untold" // it cannot be told here; Why says why
+)
+
+// What is checked of a direction of a link, and its unit.
+const (
+	Rate   = "rate"   // bit/s of layer 2: Ethernet header counted, preamble and FCS not
+	Delay  = "delay"  // s, one way
+	Jitter = "jitter" // s, standard deviation of the delay
+	Loss   = "loss"   // share of packets, in [0, 1]
+	Queue  = "queue"  // packets of 1514 bytes
+	MTU    = "mtu"    // bytes of layer 3
+	Up     = "up"     // 1: packets cross the link, 0: none does
+)
+
+// Check is one thing that was asked, and what it is.
+type Check struct {
+	What    string   `json:"what" enum:"rate,delay,jitter,loss,queue,mtu,up"`
+	Asked   float64  `json:"asked" doc:"bit/s, s, share, packets, bytes; 0 of a rate: not limited"`
+	Got     *float64 `json:"got,omitempty" doc:"As it was measured; missing: nothing could be"`
+	Low     *float64 `json:"low,omitempty" doc:"95 % interval of a loss"`
+	High    *float64 `json:"high,omitempty"`
+	AtLeast bool     `json:"at_least,omitempty" doc:"The direction may carry more: another link on the way did not let more come"`
+	Verdict Verdict  `json:"verdict" enum:"ok,wrong,untold"`
+	Why     string   `json:"why,omitempty" doc:"What is wrong, or why it cannot be told"`
+	By      []string `json:"by,omitempty" doc:"Who sent to whom"`
+}
+
+// Direction is a link in one direction.
+type Direction struct {
+	From   string  `json:"from"`
+	To     string  `json:"to"`
+	Checks []Check `json:"checks"`
+}
+
+// Verdict of a direction is wrong where one of its checks is; else untold where one is.
+func (d *Direction) Verdict() Verdict {
+	v := OK
+	for _, c := range d.Checks {
+		if c.Verdict == Wrong || c.Verdict == Untold && v == OK {
+			v = c.Verdict
+		}
+	}
+	return v
+}
+
+// Check returns what was found of something, or nil.
+func (d *Direction) Check(what string) *Check {
+	for i := range d.Checks {
+		if d.Checks[i].What == what {
+			return &d.Checks[i]
+		}
+	}
+	return nil
+}
+
+// Link is a link in both directions, as the topology has its ends.
+type Link struct {
+	Link       string       `json:"link"`
+	Wire       local.Wire   `json:"wire" doc:"How it is made on this machine"`
+	Directions [2]Direction `json:"directions"`
+}
+
+// Count is how many of some things are as promised; the others are listed.
+type Count struct {
+	OK    int      `json:"ok"`
+	Of    int      `json:"of"`
+	Wrong []string `json:"wrong,omitempty"`
+}
+
+func (c *Count) add(wrong string) {
+	if c.Of++; wrong == "" {
+		c.OK++
+		return
+	}
+	c.Wrong = append(c.Wrong, wrong)
+}
+
+// Result is all that was found.
+type Result struct {
+	Lab       string    `json:"lab"`
+	Quick     bool      `json:"quick,omitempty"`
+	Began     time.Time `json:"began"`
+	Seconds   float64   `json:"seconds"`
+	Links     []Link    `json:"links"`
+	Addresses Count     `json:"addresses"`
+	Routes    Count     `json:"routes"`
+	Names     Count     `json:"names"`
+	Isolation Count     `json:"isolation" doc:"Namespaces that have the lab's devices and no others, and whence the machine outside does not answer"`
+	OK        int       `json:"ok" doc:"Directions of links all of whose checks are ok"`
+	Wrong     int       `json:"wrong" doc:"Directions with a check that is wrong"`
+	Untold    int       `json:"untold" doc:"Directions with a check that cannot be told, and none that is wrong"`
+}
+
+// Holds says whether nothing was found to be wrong.
+func (r *Result) Holds() bool {
+	return r.Wrong == 0 && r.Addresses.OK == r.Addresses.Of && r.Routes.OK == r.Routes.Of && r.Names.OK == r.Names.Of && r.Isolation.OK == r.Isolation.Of
+}
+
+// Says lists in words what is wrong, or (verdict Untold) cannot be told, of links.
+func (r *Result) Says(v Verdict) (out []string) {
+	for _, l := range r.Links {
+		for _, d := range l.Directions {
+			for _, c := range d.Checks {
+				if c.Verdict == v {
+					out = append(out, fmt.Sprintf("%s → %s  %s: %s", d.From, d.To, c.What, c.Why))
+				}
+			}
+		}
+	}
+	if v == Wrong {
+		out = slices.Concat(out, r.Addresses.Wrong, r.Routes.Wrong, r.Names.Wrong, r.Isolation.Wrong)
+	}
+	return out
+}
+
+// Options say how to verify.
+type Options struct {
+	Quick    bool                                // shorter streams: a rate within 3 %, a loss hardly
+	RateOnly bool                                // of links the rates alone, and no nodes
+	Longest  time.Duration                       // no new stream begins after so long; 0: there is no limit
+	Progress func(stage string, done, total int) // may be nil
+}
+
+// verifier verifies one lab.
+type verifier struct {
+	*network
+	Options
+	run    func(ctx context.Context, node string, argv []string, in io.Reader, out, errOut io.Writer) error
+	client *lab.Client
+	info   lab.Info
+	began  time.Time
+
+	result *Result
+}
+
+// Run verifies a lab by its daemon. An error says that it could not be verified; what is wrong with it stands in the result.
+func Run(ctx context.Context, client *lab.Client, o Options) (*Result, error) {
+	info, err := client.Info(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if info.State != lab.Up {
+		return nil, fmt.Errorf("lab %s is not up yet", info.Name)
+	}
+	if o.Progress == nil {
+		o.Progress = func(string, int, int) {}
+	}
+	v := &verifier{network: newNetwork(info), Options: o, client: client, info: info, began: time.Now(),
+		result: &Result{Lab: info.Name, Quick: o.Quick, Began: time.Now(), Links: []Link{}}}
+	v.run = func(ctx context.Context, node string, argv []string, in io.Reader, out, errOut io.Writer) error {
+		r := lab.ExecRequest{Node: node, Command: argv, Env: os.Environ(), Dir: "/"}
+		code, err := client.Exec(ctx, r, lab.Streams{In: in, Out: out, Err: errOut})
+		if err == nil && code != 0 {
+			err = fmt.Errorf("exit %d", code)
+		}
+		return err
+	}
+	err = v.verify(ctx)
+	v.result.Seconds = time.Since(v.began).Seconds()
+	return v.result, err
+}
+
+func (v *verifier) verify(ctx context.Context) error {
+	v.startResult()
+	if !v.RateOnly {
+		if err := v.lookAtNodes(ctx); err != nil {
+			return err
+		}
+	}
+	plan := v.plan()
+	if err := v.survey(ctx, plan); err != nil {
+		return err
+	}
+	if err := v.rates(ctx, plan); err != nil {
+		return err
+	}
+	if !v.RateOnly {
+		if err := v.downs(ctx); err != nil {
+			return err
+		}
+	}
+	v.sum()
+	return nil
+}
+
+// startResult lists what is asked, of which nothing is known yet.
+func (v *verifier) startResult() {
+	for i, l := range v.t.Links {
+		one := Link{Link: l.Name(), Wire: v.info.Wires[i].Wire}
+		for out := range 2 {
+			h := hop{i, out}
+			one.Directions[out] = Direction{From: v.near(h), To: v.far(h), Checks: v.asked(h)}
+		}
+		v.result.Links = append(v.result.Links, one)
+	}
+}
+
+// asked lists what a direction promises.
+func (v *verifier) asked(h hop) []Check {
+	l := v.t.Links[h.link]
+	e := l.Egress(h.out)
+	ask := func(what string, asked float64) Check { return Check{What: what, Asked: asked, Verdict: Untold} }
+	rate := ask(Rate, float64(e.Bandwidth))
+	if l.Down {
+		return []Check{ask(Up, 0)}
+	}
+	if v.RateOnly {
+		return []Check{rate}
+	}
+	checks := []Check{ask(Up, 1), rate, ask(Delay, time.Duration(e.Delay).Seconds())}
+	if e.Jitter > 0 {
+		checks = append(checks, ask(Jitter, time.Duration(e.Jitter).Seconds()))
+	}
+	checks = append(checks, ask(Loss, float64(e.Loss)))
+	if e.Queue > 0 && e.Bandwidth > 0 {
+		checks = append(checks, ask(Queue, float64(e.Queue)))
+	}
+	return append(checks, ask(MTU, mtu))
+}
+
+// mtu of all links, in bytes of layer 3.
+const mtu = 1500
+
+func (v *verifier) check(h hop, what string) *Check { return v.result.Links[h.link].Directions[h.out].Check(what) }
+
+// sum counts directions.
+func (v *verifier) sum() {
+	for i := range v.result.Links {
+		for out := range 2 {
+			d := &v.result.Links[i].Directions[out]
+			for k := range d.Checks {
+				if c := &d.Checks[k]; c.Verdict == Untold && c.Why == "" {
+					c.Why = v.whyUntold(hop{i, out})
+				}
+			}
+			switch d.Verdict() {
+			case OK:
+				v.result.OK++
+			case Wrong:
+				v.result.Wrong++
+			default:
+				v.result.Untold++
+			}
+		}
+	}
+}
+
+// whyUntold says why nothing is known of a direction.
+func (v *verifier) whyUntold(h hop) string {
+	l := v.t.Links[h.link]
+	switch {
+	case l.Ends[0].External() || l.Ends[1].External():
+		return "it leads out of the lab"
+	case v.info.Wires[h.link].Blocked:
+		return "no packet goes this way: the link is kept out of a loop"
+	case v.late():
+		return "there was no time for it"
+	}
+	return "no packet of any two hosts went this way"
+}
+
+func (v *verifier) late() bool { return v.Longest > 0 && time.Since(v.began) > v.Longest }
+
+// place runs an instrument in a node.
+func (v *verifier) place(node string) packets.Place {
+	return func(ctx context.Context, in io.Reader, out io.Writer) error {
+		return v.instrument(ctx, node, packets.Command, in, out)
+	}
+}
+
+// instrument runs this program in a node with one of its commands for that.
+func (v *verifier) instrument(ctx context.Context, node, command string, in io.Reader, out io.Writer) error {
+	program, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	var said strings.Builder
+	if err := v.run(ctx, node, []string{program, command}, in, out, &said); err != nil {
+		return fmt.Errorf("in %s: %w %s", node, err, strings.TrimSpace(said.String()))
+	}
+	return nil
+}
+
+// duration in seconds as time.
+func inTime(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }
+
+// egress is what a direction is asked to do.
+func (v *verifier) egress(h hop) topology.Impairment { return v.t.Links[h.link].Egress(h.out) }

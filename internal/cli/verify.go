@@ -1,0 +1,227 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"trivet.dev/trivet/bench/verify"
+	"trivet.dev/trivet/internal/words"
+	"trivet.dev/trivet/lab"
+)
+
+func (a *app) verify() *cobra.Command {
+	var o verify.Options
+	cmd := &cobra.Command{
+		Use:   "verify [LAB]",
+		Short: "Measure whether a lab is what its topology says",
+		Long: "Measure whether a lab that is up is what its topology says: of each link, in each direction, rate, delay, jitter,\n" +
+			"loss, queue, MTU and whether it is up; and addresses, routes, names, and that nothing leads out of the lab.\n" +
+			"Hosts send each other packets to find out: what else goes on in the lab disturbs it, and is disturbed.\n" +
+			"It exits with 5 where something does not hold. What cannot be told on this machine is marked ?, never ok.",
+		Example:           "  trivet verify\n  trivet verify campus --quick\n  trivet verify --json | jq '.links[] | .directions[] | select(.checks[].verdict == \"wrong\")'",
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: a.completeLabs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				a.lab = args[0]
+			}
+			c, _, err := a.client()
+			if err != nil {
+				return err
+			}
+			s := newStages(a.err)
+			if s.live && !a.json {
+				o.Progress = func(stage string, done, total int) { s.step(lab.Progress{Stage: stage, Done: done, Total: total}) }
+			}
+			r, err := verify.Run(cmd.Context(), c, o)
+			if s.drawn > 0 {
+				fmt.Fprintf(a.err, "\r%s\r", strings.Repeat(" ", s.drawn))
+			}
+			if err != nil {
+				return err
+			}
+			return a.showVerified(r)
+		},
+	}
+	cmd.Flags().BoolVar(&o.Quick, "quick", false, "shorter streams: rates within 5 %, losses roughly")
+	return cmd
+}
+
+func (a *app) showVerified(r *verify.Result) error {
+	if a.json {
+		if err := a.printJSON(r); err != nil {
+			return err
+		}
+	} else {
+		a.say("%s  %s, both directions, %.3g s", r.Lab, words.Plural(len(r.Links), "link"), r.Seconds)
+		a.showLinks(r)
+		for _, text := range r.Says(verify.Wrong) {
+			a.say("✗ %s", text)
+		}
+		for _, text := range summed(r.Says(verify.Untold)) {
+			a.say("? %s", text)
+		}
+		a.say("%s", summary(r))
+	}
+	if !r.Holds() {
+		return exitCode(exitWrong)
+	}
+	return nil
+}
+
+// summary is the last line.
+func summary(r *verify.Result) string {
+	var parts []string
+	for _, p := range []struct {
+		name  string
+		count verify.Count
+	}{{"addresses", r.Addresses}, {"routes", r.Routes}, {"names", r.Names}} {
+		if p.count.Of > 0 {
+			parts = append(parts, fmt.Sprintf("%s %d/%d", p.name, p.count.OK, p.count.Of))
+		}
+	}
+	if r.Isolation.OK == r.Isolation.Of {
+		parts = append(parts, "nothing from outside")
+	} else {
+		parts = append(parts, "not closed to the outside")
+	}
+	all := r.OK + r.Wrong + r.Untold
+	text := fmt.Sprintf("%d of %d ok", r.OK, all)
+	if r.Wrong > 0 {
+		text += fmt.Sprintf(", %d wrong", r.Wrong)
+	}
+	if r.Untold > 0 {
+		text += fmt.Sprintf(", %d not told", r.Untold)
+	}
+	return strings.Join(append(parts, text), "   ")
+}
+
+// mostAlike is how many directions are listed one by one for the same reason.
+const mostAlike = 3
+
+// summed joins lines that say the same of many directions.
+func summed(lines []string) (out []string) {
+	count, order := map[string][]string{}, []string{}
+	for _, l := range lines {
+		where, why, _ := strings.Cut(l, "  ")
+		if count[why] == nil {
+			order = append(order, why)
+		}
+		count[why] = append(count[why], where)
+	}
+	for _, why := range order {
+		where := count[why]
+		if n := len(where); n > mostAlike {
+			where = append(where[:mostAlike:shownReasons], fmt.Sprintf("%d more", n-shownReasons))
+		}
+		out = append(out, strings.Join(where, ", ")+"  "+why)
+	}
+	return out
+}
+
+// showLinks prints a line for each direction. Columns that no link asks for are left out.
+func (a *app) showLinks(r *verify.Result) {
+	columns := []struct{ what, head string }{{verify.Rate, "RATE"}, {verify.Delay, "DELAY"}, {verify.Jitter, "JITTER"}, {verify.Loss, "LOSS"}, {verify.Queue, "QUEUE"}}
+	asked := map[string]bool{verify.Rate: true, verify.Delay: true, verify.Loss: true}
+	for _, l := range r.Links {
+		for _, d := range l.Directions {
+			for _, c := range d.Checks {
+				asked[c.What] = true
+			}
+		}
+	}
+	head := []string{"DIRECTION"}
+	for _, c := range columns {
+		if asked[c.what] {
+			head = append(head, c.head+" asked/got")
+		}
+	}
+	rows := [][]string{append(head, "")}
+	for _, l := range r.Links {
+		for _, d := range l.Directions {
+			row := []string{d.From + " → " + d.To}
+			for _, c := range columns {
+				if asked[c.what] {
+					row = append(row, pair(d.Check(c.what)))
+				}
+			}
+			rows = append(rows, append(row, mark(&d)))
+		}
+	}
+	a.table(rows)
+}
+
+// mark is the verdict on a direction, with what it is about.
+func mark(d *verify.Direction) string {
+	v := d.Verdict()
+	if v == verify.OK {
+		if up := d.Check(verify.Up); up != nil && up.Asked == 0 {
+			return "ok (down)"
+		}
+		return "ok"
+	}
+	var what []string
+	for _, c := range d.Checks {
+		if c.Verdict == v {
+			what = append(what, c.What)
+		}
+	}
+	sign := map[verify.Verdict]string{verify.Wrong: "✗ ", verify.Untold: "? "}[v]
+	if len(what) > 2 {
+		what = append(what[:2], "…")
+	}
+	return sign + strings.Join(what, ", ")
+}
+
+// pair is what was asked and what was got.
+func pair(c *verify.Check) string {
+	if c == nil {
+		return "–"
+	}
+	got := "–"
+	if c.Got != nil {
+		got = amount(c.What, *c.Got)
+		if c.AtLeast {
+			got = "≥ " + got
+		}
+		if c.What == verify.Loss && c.Asked > 0 && c.Low != nil {
+			got += fmt.Sprintf(" ± %.2g", 50*(*c.High-*c.Low))
+		}
+	}
+	asked := "–"
+	if c.Asked != 0 {
+		asked = amount(c.What, c.Asked)
+	}
+	if asked == "–" && got == "–" {
+		return "–"
+	}
+	return asked + " / " + got
+}
+
+// amount writes a value for people.
+func amount(what string, v float64) string {
+	switch what {
+	case verify.Rate:
+		for _, u := range []struct {
+			of   float64
+			name string
+		}{{1e9, "G"}, {1e6, "M"}, {1e3, "k"}} {
+			if v >= u.of {
+				return fmt.Sprintf("%.3g %sbit/s", v/u.of, u.name)
+			}
+		}
+		return fmt.Sprintf("%.3g bit/s", v)
+	case verify.Delay, verify.Jitter:
+		d := time.Duration(v * 1e9)
+		if d < time.Millisecond {
+			return fmt.Sprintf("%.2g ms", d.Seconds()*1e3)
+		}
+		return fmt.Sprintf("%.4g ms", d.Seconds()*1e3)
+	case verify.Loss:
+		return fmt.Sprintf("%.3g %%", 100*v)
+	}
+	return fmt.Sprintf("%.4g", v)
+}

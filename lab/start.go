@@ -195,6 +195,9 @@ func (s State) Stop(ctx context.Context, each func(Progress)) error {
 	if errors.Is(err, ErrNone) {   // somebody else was asked, too, and the answer got lost
 		return s.endDaemon()
 	}
+	if errors.Is(err, os.ErrPermission) {
+		return s.stopBegun(ctx, each, why)
+	}
 	if err != nil {
 		return err
 	}
@@ -207,10 +210,24 @@ func (s State) Stop(ctx context.Context, each func(Progress)) error {
 		mine.Close()
 		return now.Stop(ctx, each)
 	}
-	if os.Geteuid() != 0 {
-		return fmt.Errorf("the daemon of lab %s cannot take it down (%w); as root it can be done without:  sudo trivet down %s", s.Name, why, s.Name)
-	}
 	return now.removeWithout(each)
+}
+
+// beginTime is how long the owner of a lab waits for a daemon that root may be starting, which only root can tell.
+const beginTime = 10 * time.Second
+
+// stopBegun asks a daemon that has just begun to take the lab down.
+func (s State) stopBegun(ctx context.Context, each func(Progress), why error) error {
+	for end := time.Now().Add(beginTime); time.Now().Before(end) && ctx.Err() == nil; time.Sleep(10 * time.Millisecond) {
+		now, err := read(s.Name)
+		if err != nil {
+			return err
+		}
+		if now.Alive() && (now.PID != s.PID || now.PIDStart != s.PIDStart) {
+			return now.Stop(ctx, each)
+		}
+	}
+	return fmt.Errorf("the daemon of lab %s cannot take it down (%w); root can without it:  sudo trivet down %s", s.Name, why, s.Name)
 }
 
 // endDaemon waits for the end of a daemon whose lab is gone, and ends one that does not.

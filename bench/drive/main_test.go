@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -109,7 +110,25 @@ func run(t *testing.T, i experiment.Instance, p experiment.Probe) (experiment.Ou
 	if err != nil {
 		t.Fatalf("%s: %v\n%s", p.Name, err, o.Details)
 	}
+	declared(t, p, o)
 	return o, valuesOf(o)
+}
+
+// declared proves that what a probe measured is what it says of itself (experiment.Probe.Measures), by which reports are checked before anything runs.
+func declared(t *testing.T, p experiment.Probe, o experiment.Outcome) {
+	t.Helper()
+	for _, m := range o.Measurements {
+		i := slices.IndexFunc(p.Measures(), func(d experiment.Metric) bool { return d.Name == m.Metric })
+		if i < 0 || p.Measures()[i].Unit != m.Unit {
+			t.Errorf("%s does not say that it measures %s in %s", p.Kind, m.Metric, m.Unit)
+			continue
+		}
+		for label := range m.Labels {
+			if !slices.Contains(p.Measures()[i].Labels, label) {
+				t.Errorf("%s does not say that %s has the label %s", p.Kind, m.Metric, label)
+			}
+		}
+	}
 }
 
 func valuesOf(o experiment.Outcome) map[string][]float64 {

@@ -95,7 +95,7 @@ func (b *benchRunning) plan() (*experiment.Plan, topology.Problems, error) {
 	if err := problems.Err(); err != nil {
 		return nil, nil, err
 	}
-	if _, problems := definition.Read(b.file, []byte(e.Text)); problems.Err() != nil {
+	if _, problems := definition.ReadFor(b.file, []byte(e.Text), knownOf(e)); problems.Err() != nil {
 		return nil, nil, problems.Err() // better now than when all is measured
 	}
 	if b.quick {
@@ -119,6 +119,26 @@ func (b *benchRunning) plan() (*experiment.Plan, topology.Problems, error) {
 		return nil, nil, err
 	}
 	return p, append(problems.Warnings(), checked.Warnings()...), drive.Check(p)
+}
+
+// knownOf says what an experiment will have measured.
+func knownOf(e *experiment.Experiment) definition.Known {
+	known := definition.Known{Levels: e.Levels(), Probes: map[string]map[string]definition.Measured{}}
+	p, _ := e.Plan()
+	if p == nil {
+		return known
+	}
+	for i := range p.Cells {
+		for _, probe := range slices.Concat(p.Cells[i].Groups...) {
+			if known.Probes[probe.Name] == nil {
+				known.Probes[probe.Name] = map[string]definition.Measured{}
+			}
+			for _, m := range probe.Measures() {
+				known.Probes[probe.Name][m.Name] = definition.Measured{Unit: m.Unit, Labels: m.Labels}
+			}
+		}
+	}
+	return known
 }
 
 // repeat sets the repetitions: those given, those that the budget has time for, or those of the result that is resumed.

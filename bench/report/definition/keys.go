@@ -25,7 +25,9 @@ func named(fields map[string]field, more map[string]field) map[string]field {
 func (r *reader) metric(v *yamlfile.Value, s *Source, what string) bool {
 	if s.Metric == "" {
 		r.add(v, "write metric: rtt", "%s needs a metric", what)
+		return false
 	}
+	r.check(v, s, what == "a number")
 	return s.Metric != ""
 }
 

@@ -14,10 +14,15 @@ import (
 // problem is an error, the definition holds what could be read in spite of it.
 func Read(file string, data []byte) (*Definition, topology.Problems) {
 	r := &reader{d: &Definition{}}
+	r.read(file, data)
+	return r.d, r.problems
+}
+
+func (r *reader) read(file string, data []byte) {
 	top, problems := yamlfile.Dialect{}.Parse(file, data)
 	r.problems = problems
 	if top == nil {
-		return r.d, r.problems
+		return
 	}
 	r.factors(top.Get("factors"))
 	if v := top.Get("report"); v != nil {
@@ -26,7 +31,12 @@ func Read(file string, data []byte) (*Definition, topology.Problems) {
 	if v := top.Get("paper"); v != nil {
 		r.paper(v)
 	}
-	return r.d, r.problems
+}
+
+func sameNumber(a, b string) bool {
+	x, errX := strconv.ParseFloat(a, 64)
+	y, errY := strconv.ParseFloat(b, 64)
+	return errX == nil && errY == nil && x == y
 }
 
 // reader fills a definition and collects what is wrong.
@@ -34,6 +44,7 @@ type reader struct {
 	problems topology.Problems
 	d        *Definition
 	known    []string // names of factors
+	measured *Known   // nil: only results tell
 }
 
 func (r *reader) add(v *yamlfile.Value, hint, format string, args ...any) {

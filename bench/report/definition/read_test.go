@@ -87,6 +87,37 @@ func TestProblems(t *testing.T) {
 	}
 }
 
+// TestReadFor proves that where it is known what will be measured, a report that speaks of anything else is refused before: metrics, probes, axes, levels,
+// labels, units; and that what will be there, what the machine is watched for, and a paper's other levels are let pass.
+func TestReadFor(t *testing.T) {
+	known := Known{Levels: map[string][]string{"hops": {"2", "10"}, "datapath": {"ovs"}}, Probes: map[string]map[string]Measured{
+		"ping": {"rtt": {"s", []string{"from", "to"}}, "loss": {"1", nil}}, "tcp": {"throughput": {"bit/s", nil}}}}
+	for text, want := range map[string]string{
+		"report: {figures: [{metric: rtt, x: hops, series: [datapath, from], unit: ms, where: {hops: [2, 10.0]}}]}": "",
+		"report: {tables: [{metric: usage.busy, rows: anything}]}":                                                  "",
+		"report: {tables: [{metric: rtt, each: count, unit: \"1\", rows: probe}]}":                                  "",
+		"paper: {numbers: [{metric: rtt, unit: ms, levels: {datapath: hardware}, value: 1}]}":                       "",
+		"report: {figures: [{metric: rt}]}":                                                                         "1:29  rt: is not measured by the probes; did you mean rtt?",
+		"report: {figures: [{metric: rtt, probe: tcp}]}":                                                            "rtt: is not measured by tcp; there are throughput",
+		"report: {figures: [{metric: rtt, probe: pin}]}":                                                            "pin: there is no such probe; did you mean ping?",
+		"report: {figures: [{metric: rtt, x: hopps}]}":                                                              "hopps: is neither a factor nor a label of rtt; did you mean hops?",
+		"report: {tables: [{metric: loss, rows: from}]}":                                                            "from: is neither a factor nor a label of loss",
+		"report: {figures: [{metric: rtt, unit: Mbit/s}]}":                                                          "unit: rtt is in s, which cannot be shown in Mbit/s",
+		"report: {figures: [{metric: rtt, where: {hops: 4}}]}":                                                      "4: is no level of hops; there are 2, 10",
+		"paper: {trends: [{metric: rtt, text: x, is: above, at: {datapath: ovs}, than: {datapath: ovz}}]}":          "ovz: is no level of datapath",
+		"paper: {numbers: [{metric: rtt, levels: {path: x}, value: 1}]}":                                            "path: is neither a factor nor a label",
+	} {
+		_, problems := ReadFor("a.yaml", []byte("factors: {}\n"+text), known)
+		got := ""
+		if err := problems.Err(); err != nil {
+			got = strings.ReplaceAll(err.Error(), "a.yaml:2", "a.yaml:1")
+		}
+		if want == "" && got != "" || !strings.Contains(got, want) {
+			t.Errorf("%s\ngave %q\nwant %q", text, got, want)
+		}
+	}
+}
+
 // TestShipped proves that what the experiments of this repository say of their reports is all right.
 func TestShipped(t *testing.T) {
 	files, err := filepath.Glob("../../../experiments/*/*.yaml")

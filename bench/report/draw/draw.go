@@ -35,7 +35,27 @@ var palette = []color.Color{
 	color.RGBA{0x56, 0xb4, 0xe9, 0xff}, color.RGBA{0xe6, 0x9f, 0x00, 0xff}, color.RGBA{0x55, 0x55, 0x55, 0xff}, color.RGBA{0xb8, 0xa8, 0x00, 0xff},
 }
 
-var shapes = []draw.GlyphDrawer{draw.CircleGlyph{}, draw.BoxGlyph{}, draw.PyramidGlyph{}, draw.CrossGlyph{}, draw.PlusGlyph{}}
+// shapes are those of our points, and the same hollow, of doubtful ones. The paper's are crosses, which are neither.
+var shapes = [][2]draw.GlyphDrawer{
+	{draw.CircleGlyph{}, draw.RingGlyph{}}, {draw.BoxGlyph{}, draw.SquareGlyph{}}, {draw.PyramidGlyph{}, draw.TriangleGlyph{}},
+	{diamond{}, diamond{hollow: true}},
+}
+
+var paperShape = draw.CrossGlyph{}
+
+// diamond is a square on its corner.
+type diamond struct{ hollow bool }
+
+// DrawGlyph is of draw.GlyphDrawer.
+func (d diamond) DrawGlyph(c *draw.Canvas, style draw.GlyphStyle, at vg.Point) {
+	r := style.Radius * 1.3
+	points := []vg.Point{{X: at.X, Y: at.Y - r}, {X: at.X + r, Y: at.Y}, {X: at.X, Y: at.Y + r}, {X: at.X - r, Y: at.Y}}
+	if !d.hollow {
+		c.FillPolygon(style.Color, points)
+		return
+	}
+	c.StrokeLines(draw.LineStyle{Color: style.Color, Width: vg.Points(0.5)}, append(points, points[0]))
+}
 
 var dashes = [][]vg.Length{nil, {6, 3}, {2, 2}, {8, 3, 2, 3}}
 
@@ -149,7 +169,7 @@ func log(f *report.Figure) [2]bool {
 	return [2]bool{x, y}
 }
 
-// base is where bars begin: at zero, or where there is none below the least value.
+// base is where bars begin: at zero, or, on a logarithmic axis, at the power of ten below the least value, where the axis begins as well.
 func (b builder) base() float64 {
 	if !b.log[1] {
 		return 0
@@ -160,7 +180,11 @@ func (b builder) base() float64 {
 			least = math.Min(least, p.Y)
 		}
 	}
-	return least / 2
+	below := math.Pow(10, math.Floor(math.Log10(least)+1e-9))
+	if below > 0.9*least {
+		below /= 10
+	}
+	return below
 }
 
 func (b builder) axes() {
@@ -170,6 +194,9 @@ func (b builder) axes() {
 	switch {
 	case b.log[1]:
 		b.Y.Scale = plot.LogScale{}
+		if b.figure.Kind == definition.Bar {
+			b.Y.Min = b.base()
+		}
 	case b.figure.Kind == definition.CDF:
 		b.Y.Min, b.Y.Max = 0, 1
 	case b.Y.Min > 0 && (b.figure.Kind == definition.Bar || b.Y.Min < 0.6*b.Y.Max):

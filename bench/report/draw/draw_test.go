@@ -5,9 +5,13 @@ import (
 	"encoding/xml"
 	"image/png"
 	"io"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
+	"trivet.dev/trivet/bench/environment"
 	"trivet.dev/trivet/bench/report"
 	"trivet.dev/trivet/bench/report/draw"
 	"trivet.dev/trivet/bench/report/reporttest"
@@ -118,5 +122,57 @@ func TestOdd(t *testing.T) {
 	for _, kind := range []string{"line", "bar", "box", "cdf", "time"} {
 		check(t, &report.Figure{Kind: kind})
 		check(t, &report.Figure{Kind: kind, Series: []report.Series{{Traces: []report.Trace{{X: []float64{1}, Y: []float64{1e100}}}}}, Events: []report.Event{{At: 1e9, What: "x"}}})
+	}
+}
+
+var pathData = regexp.MustCompile(`(?s)<path d="([^"]*)"(.*?)/>`)
+
+// strokes are the letters of all paths of a figure, and which are filled: how it is drawn, wherever that is.
+func strokes(t *testing.T, f *report.Figure) string {
+	t.Helper()
+	var b bytes.Buffer
+	if err := draw.SVG(&b, f); err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for _, m := range pathData.FindAllStringSubmatch(b.String(), -1) {
+		out = append(out, strings.Map(func(r rune) rune {
+			if r >= 'A' && r <= 'Z' {
+				return r
+			}
+			return -1
+		}, m[1])+map[bool]string{true: "-", false: "#"}[strings.Contains(m[2], "fill:none")])
+	}
+	slices.Sort(out)
+	return strings.Join(out, " ")
+}
+
+// TestPoints proves that a good point, a doubtful one and one of a paper are drawn unlike each other, for each series of ours.
+func TestPoints(t *testing.T) {
+	for n := range 8 {
+		figure := func(level environment.Level, paper bool) *report.Figure {
+			f := &report.Figure{Kind: "line"}
+			for i := range n + 1 {
+				f.Series = append(f.Series, report.Series{Name: strconv.Itoa(i), Paper: i == n && paper,
+					Points: []report.Point{{X: 1, Y: 1, Low: stats.None, High: stats.None, Level: environment.Good}, {X: 2, Y: 2, Low: stats.None, High: stats.None, Level: environment.Good}}})
+			}
+			f.Series[n].Points[0].Level, f.Series[n].Points[1].Level = level, level
+			return f
+		}
+		good, doubtful, paper := strokes(t, figure(environment.Good, false)), strokes(t, figure(environment.Doubtful, false)), strokes(t, figure("", true))
+		if good == doubtful || good == paper || doubtful == paper {
+			t.Errorf("series %d: good %v, doubtful and paper look alike:\n%s\n%s\n%s", n, good == doubtful, good, doubtful, paper)
+		}
+	}
+}
+
+// TestBase proves that bars on a logarithmic axis begin, with the axis, at a power of ten below the least of them.
+func TestBase(t *testing.T) {
+	for least, want := range map[float64]string{0.03: "0.01", 0.1: "0.01", 0.0999: "0.01"} {
+		f := &report.Figure{Kind: "bar", X: report.Axis{Categories: []string{"a", "b"}}, Y: report.Axis{Log: true}, Series: []report.Series{{Name: "s",
+			Points: []report.Point{{X: 0, Y: least, Low: stats.None, High: stats.None}, {X: 1, Y: 3, Low: stats.None, High: stats.None}}}}}
+		if _, text := check(t, f); !strings.Contains(text, want) {
+			t.Errorf("the axis of bars from %v up has no %s: %q", least, want, text)
+		}
 	}
 }

@@ -17,13 +17,13 @@ import (
 // look is how a series is drawn.
 type look struct {
 	color color.Color
-	shape draw.GlyphDrawer
+	shape [2]draw.GlyphDrawer // of good points, and of doubtful ones
 	dash  []vg.Length
 	place float64 // among series that stand side by side, from −0.5 to 0.5 of a category
 	width float64 // of a category
 }
 
-// looks gives each of ours its own; the paper's has the colour of ours of the same name, and dashes.
+// looks gives each of ours its own; the paper's has the colour of ours of the same name, dashes and crosses.
 func looks(f *report.Figure) []look {
 	out, own, byName := make([]look, len(f.Series)), 0, map[string]look{}
 	for i, s := range f.Series {
@@ -43,7 +43,7 @@ func looks(f *report.Figure) []look {
 			l = look{color: palette[own%len(palette)]}
 			own++
 		}
-		l.shape, l.dash = draw.RingGlyph{}, []vg.Length{3, 3}
+		l.shape, l.dash = [2]draw.GlyphDrawer{paperShape, paperShape}, []vg.Length{3, 3}
 		out[i] = l
 	}
 	n := float64(len(f.Series))
@@ -157,11 +157,11 @@ func (b builder) line(s report.Series, l look) error {
 		return err
 	}
 	line.Color, line.Dashes = l.color, l.dash
-	marks.Color, marks.Shape, marks.Radius = l.color, l.shape, vg.Points(2.5)
+	marks.Color, marks.Shape, marks.Radius = l.color, l.shape[0], vg.Points(2.5)
 	marks.GlyphStyleFunc = func(i int) draw.GlyphStyle {
-		style := draw.GlyphStyle{Color: l.color, Shape: l.shape, Radius: vg.Points(2.5)}
+		style := draw.GlyphStyle{Color: l.color, Shape: l.shape[0], Radius: vg.Points(2.5)}
 		if suspect(s.Points[i].Level) {
-			style.Shape = draw.RingGlyph{}
+			style.Shape = l.shape[1]
 		}
 		return style
 	}

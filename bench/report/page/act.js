@@ -40,7 +40,7 @@ Object.assign(Plot.prototype, {
       this.dots(g, p, x);
       this.whisker(g, "whisker", x, p, 4);
       const suspect = p.level && p.level !== "good";
-      if (s.paper) g.append(svg("path", { class: "dot hollow", d: `M${x} ${y - 5}L${x + 5} ${y}L${x} ${y + 5}L${x - 5} ${y}Z` }));
+      if (s.paper) g.append(svg("path", { class: "dot hollow", d: `M${x - 4} ${y - 4}L${x + 4} ${y + 4}M${x - 4} ${y + 4}L${x + 4} ${y - 4}` }));
       else g.append(svg("circle", { class: suspect ? "dot hollow" : "dot", cx: x, cy: y, r: 4 }));
       this.mark(s, x, y, ...this.say(s, p));
     });

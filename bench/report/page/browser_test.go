@@ -255,7 +255,8 @@ func TestBrowserHostile(t *testing.T) {
 	}
 }
 
-// TestBrowserComparison proves in a real browser that the page of a comparison draws a figure for each metric with both sides, and is no wider than a telephone.
+// TestBrowserComparison proves in a real browser that the page of a comparison draws a figure for each metric with both sides, cuts no table on a usual screen,
+// and is no wider than a telephone.
 func TestBrowserComparison(t *testing.T) {
 	b := open(t, compare(t, reporttest.Header(), reporttest.Samples(), "datapath", [2]string{"ovs", "embedded"}, ""), 1200, 900)
 	b.until("document.querySelectorAll('.plot > svg').length == 3")
@@ -267,6 +268,13 @@ func TestBrowserComparison(t *testing.T) {
 	x, y := b.place("#c-figure-2 circle.dot")
 	b.mouse("mouseMoved", x, y)
 	b.until(`document.querySelector("#c-figure-2 .tip").innerText.startsWith("ovs · hops 2\n127.4 µs\n95 %: ")`)
+	for _, width := range []int{1200, 1400} {
+		b.call("Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": false})
+		b.until(fmt.Sprintf("innerWidth == %d", width))
+		if cut := b.ask("[...document.querySelectorAll('.table .scroll')].filter(e => e.scrollWidth > e.clientWidth + 1).length"); cut != 0.0 {
+			t.Errorf("%v tables are cut on a screen of %d", cut, width)
+		}
+	}
 	b.call("Emulation.setDeviceMetricsOverride", map[string]any{"width": 360, "height": 700, "deviceScaleFactor": 1, "mobile": true})
 	b.until("document.querySelector('#c-figure-1 svg').viewBox.baseVal.width < 360")
 	if width := b.ask("document.documentElement.scrollWidth"); width != 360.0 {

@@ -70,7 +70,7 @@ class Plot {
     if (f.x.categories) { x0 = -0.5; x1 = f.x.categories.length - 0.5; }
     else if (!logX && f.kind === "line") { const pad = (x1 - x0) * 0.03; x0 -= pad; x1 += pad; }
     if (f.kind === "cdf") { y0 = 0; y1 = 1; }
-    else if (logY) { y0 /= 1.15; y1 *= 1.15; }
+    else if (logY) { y0 = f.kind === "bar" ? decadeBelow(y0) : y0 / 1.15; y1 *= 1.15; }
     else {
       if (y0 > 0 && (f.kind === "bar" || y0 < 0.6 * y1)) y0 = 0;
       if (y1 < 0 && f.kind === "bar") y1 = 0;
@@ -169,6 +169,12 @@ class Plot {
     else if (this.figure.kind === "box") for (const p of s.points) this.boxOf(g, s, p, width, shift);
     else this.line(g, s, slot ? shift / 2 : s.paper ? 0 : (index - (count - 1) / 2) * 3); // a little aside, so that intervals do not hide each other
   }
+}
+
+// decadeBelow is where bars on a logarithmic axis begin: a power of ten, so that those of two figures can be compared.
+function decadeBelow(v) {
+  const below = 10 ** Math.floor(Math.log10(v) + 1e-9);
+  return below > v * 0.9 ? below / 10 : below;
 }
 
 // range is from the least to the greatest; where they are the same, some room around it.

@@ -43,6 +43,8 @@ type WireInfo struct {
 	Link    string     `json:"link"`
 	Wire    local.Wire `json:"wire"`
 	Blocked bool       `json:"blocked,omitempty" doc:"Kept out of learning, so that there is no loop"`
+
+	Ends []local.End `json:"ends,omitempty" doc:"What the ends are now, whoever made them that; GET /v1/links says it"`
 }
 
 // handler is the daemon's API.
@@ -94,6 +96,10 @@ func register(api huma.API, d *daemon) {
 	huma.Get(api, "/v1/lab", func(ctx context.Context, _ *struct{}) (*body[Info], error) {
 		return &body[Info]{d.info()}, nil
 	}, summary("The lab, its topology and how it is made"))
+	huma.Get(api, "/v1/links", func(ctx context.Context, _ *struct{}) (*body[[]WireInfo], error) {
+		w, err := d.links()
+		return &body[[]WireInfo]{w}, problem(err)
+	}, summary("The links as they are now: made of what, up or down, their MTU"))
 	huma.Get(api, "/v1/controllers", func(ctx context.Context, _ *struct{}) (*body[[]SwitchStatus], error) {
 		s, err := d.controllers(ctx)
 		return &body[[]SwitchStatus]{s}, err
@@ -149,11 +155,7 @@ func (d *daemon) info() Info {
 	}
 	d.changing.Lock()
 	defer d.changing.Unlock()
-	i.Topology, i.Dead = d.local.Topology, d.dead()
-	blocked := topology.Blocked(i.Topology)
-	for _, l := range i.Topology.Links {
-		i.Wires = append(i.Wires, WireInfo{l.Name(), d.local.WireOf(l), blocked[l]})
-	}
+	i.Topology, i.Dead, i.Wires = d.local.Topology, d.dead(), d.wires()
 	i.Devices["impairment"] = "delay line (this kernel has no netem)"
 	if d.local.Record.Netem {
 		i.Devices["impairment"] = "netem"
@@ -162,6 +164,32 @@ func (d *daemon) info() Info {
 		i.Devices["ovs"] = string(d.local.Record.OVS)
 	}
 	return i
+}
+
+// wires says how the links are made. It is called with changing held.
+func (d *daemon) wires() []WireInfo {
+	t := d.local.Topology
+	out := make([]WireInfo, 0, len(t.Links))
+	blocked := topology.Blocked(t)
+	for _, l := range t.Links {
+		out = append(out, WireInfo{Link: l.Name(), Wire: d.local.WireOf(l), Blocked: blocked[l]})
+	}
+	return out
+}
+
+// links says what the links are now.
+func (d *daemon) links() ([]WireInfo, error) {
+	if d.state.Status != Up {
+		return []WireInfo{}, nil
+	}
+	d.changing.Lock()
+	defer d.changing.Unlock()
+	out := d.wires()
+	ends, err := d.local.Ends()
+	for i := range out {
+		out[i].Ends = ends[i][:]
+	}
+	return out, err
 }
 
 // SwitchStatus says how a switch and its controllers get on.

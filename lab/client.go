@@ -119,6 +119,11 @@ func (c *Client) Info(ctx context.Context) (Info, error) {
 	return call[Info](ctx, c, "GET", "/v1/lab", nil)
 }
 
+// Links says what the links are now.
+func (c *Client) Links(ctx context.Context) ([]WireInfo, error) {
+	return call[[]WireInfo](ctx, c, "GET", "/v1/links", nil)
+}
+
 // Controllers says whether switches are connected.
 func (c *Client) Controllers(ctx context.Context) ([]SwitchStatus, error) {
 	return call[[]SwitchStatus](ctx, c, "GET", "/v1/controllers", nil)

@@ -16,6 +16,7 @@ import (
 	"trivet.dev/trivet/controller/builtin"
 	"trivet.dev/trivet/controller/discovery"
 	"trivet.dev/trivet/datapath/embedded/agent"
+	"trivet.dev/trivet/openflow"
 	"trivet.dev/trivet/topology"
 )
 
@@ -140,7 +141,7 @@ func (o *ownController) missing(t *topology.Topology) (out []string) {
 			if !inner && n.Kind == topology.Switch {
 				forwards = o.Learning.TakesPart(dpid, port)
 			}
-			if !forwards {
+			if !forwards && !o.seesDown(n, port) {
 				out = append(out, "link "+l.Name())
 			}
 		}
@@ -150,6 +151,15 @@ func (o *ownController) missing(t *topology.Topology) (out []string) {
 	}
 	out = append(out, o.OSPF.Missing()...)
 	return append(out, o.Routing.Missing()...)
+}
+
+// seesDown says whether an embedded switch has told the controller that a port is down: as somebody has set a device down, there is
+// nothing to wait for. (Open vSwitch tells of a carrier some time after it has come.)
+func (o *ownController) seesDown(n *topology.Node, port uint32) bool {
+	s := o.Switch(uint64(n.DPID))
+	return n.Datapath == topology.Embedded && s != nil && slices.ContainsFunc(s.Ports(), func(p openflow.Port) bool {
+		return p.Number == port && !p.Works()
+	})
 }
 
 func isControlled(n *topology.Node) bool { return n != nil && controlled(n) }

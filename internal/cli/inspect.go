@@ -8,6 +8,7 @@ import (
 
 	"trivet.dev/trivet/internal/words"
 	"trivet.dev/trivet/lab"
+	"trivet.dev/trivet/target/local"
 	"trivet.dev/trivet/topology"
 )
 
@@ -38,6 +39,9 @@ func (a *app) inspect() *cobra.Command {
 					return err
 				}
 				if info, err = c.Info(cmd.Context()); err != nil {
+					return err
+				}
+				if info.Wires, err = c.Links(cmd.Context()); err != nil {
 					return err
 				}
 			}
@@ -135,10 +139,42 @@ func linkRows(info lab.Info) [][]string {
 		}
 		if l.Down {
 			state = "down"
+		} else if i < len(info.Wires) {
+			state = stateOf(info.Wires[i].Ends, state)
 		}
 		rows = append(rows, append(append(row, impairmentRow(l)...), state))
 	}
 	return rows
+}
+
+// stateOf says of a link's ends what is not as the topology makes it.
+func stateOf(ends []local.End, state string) string {
+	var more []string
+	for _, e := range ends {
+		if e.State == local.EndDown || e.State == local.EndAbsent {
+			more = append(more, fmt.Sprintf("%s is %s", e.Interface, e.State))
+		}
+	}
+	if len(more) == 0 {
+		for _, e := range ends {
+			if e.State != local.EndUp {
+				more = append(more, fmt.Sprintf("%s has %s", e.Interface, e.State))
+			}
+		}
+	}
+	if len(more) > 0 {
+		return strings.Join(more, ", ")
+	}
+	var mtu []string
+	for _, e := range ends {
+		if e.MTU != 0 && e.MTU != local.MTU {
+			mtu = append(mtu, fmt.Sprintf("%s %d", e.Interface, e.MTU))
+		}
+	}
+	if len(mtu) > 0 {
+		state += ", MTU of " + strings.Join(mtu, ", ")
+	}
+	return state
 }
 
 // impairmentRow shows both directions where they differ: "10ms/20ms".

@@ -34,7 +34,7 @@ func (l *Lab) dropBridge(n *topology.Node) error {
 	return l.inNet(n.Name, func() error { return deleteDevice(name) })
 }
 
-// raiseDevices sets up all devices of switches. A device of a blocked link is out of its
+// raiseDevices sets up the devices of switches, once: one that somebody has set down since stays that. A device of a blocked link is out of its
 // bridge: a port's state would not last, as a bridge without spanning tree makes all its
 // ports forward again whenever one of them has something to tell. Where what bridges have
 // learned may be stale they forget it.
@@ -71,7 +71,11 @@ func (l *Lab) raiseDevices(blocked map[*topology.Link]bool, stale bool) error {
 					raise = append(raise, func() { b.setMaster(name, index, bridge) })
 				}
 			}
-			if !link.Down {
+			switch {
+			case link.Down:
+				delete(l.raised, name)
+			case l.raised[name] != index && !l.shut(node, e):
+				l.raised[name] = index
 				raise = append(raise, func() { b.setUp(name, index, true) })
 			}
 		}

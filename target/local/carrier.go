@@ -3,28 +3,48 @@ package local
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"trivet.dev/trivet/topology"
 )
 
 // carrierTime is how long devices may take to run; a link whose far end is not there never does.
 const carrierTime = 20 * time.Second
 
-// awaitCarriers waits until the devices of new and changed links run: the kernel takes
-// note of a carrier some time after the other end has come up, and until then sends nothing.
+// awaitCarriers waits until the devices of links that are new, or up again, run: the kernel takes note of a carrier some time
+// after the other end has come up, and until then sends nothing. Where somebody has set an end down there is nothing to wait for.
 func (l *Lab) awaitCarriers(ctx context.Context, s steps, done func()) error {
+	links := slices.Clone(s.addLinks)
+	for _, k := range s.setLinks {
+		if !s.plugged[k.key] || k.Down {
+			continue
+		}
+		up, err := l.raisedEnds(k.Link)
+		if err != nil {
+			return err
+		}
+		if up {
+			links = append(links, k)
+		}
+	}
 	devices := map[string][]string{} // by node; switches' by ""
-	for _, list := range [][]keyed{s.addLinks, s.setLinks} {
-		for _, k := range list {
-			if wire := l.WireOf(k.Link); k.Down || wire == Patch || wire == Virtual || wire == External {
-				continue
+	for _, k := range links {
+		if wire := l.WireOf(k.Link); k.Down || wire == Patch || wire == Virtual || wire == External {
+			continue
+		}
+		if l.shut(k.Ends[0].Node, k.Ends[0]) || l.shut(k.Ends[1].Node, k.Ends[1]) {
+			continue
+		}
+		for _, e := range k.Ends {
+			node := e.Node
+			if !ownsNamespaces(l.node(node)) {
+				node = ""
 			}
-			for _, e := range k.Ends {
-				node := e.Node
-				if !ownsNamespaces(l.node(node)) {
-					node = ""
-				}
-				devices[node] = append(devices[node], e.Interface)
-			}
+			devices[node] = append(devices[node], e.Interface)
 		}
 	}
 	nodes := make([]string, 0, len(devices))
@@ -43,6 +63,25 @@ func (l *Lab) awaitCarriers(ctx context.Context, s steps, done func()) error {
 		done()
 	}
 	return err
+}
+
+// raisedEnds says whether both ends of a link with devices are set up.
+func (l *Lab) raisedEnds(k *topology.Link) (up bool, err error) {
+	if wire := l.WireOf(k); wire != Veth && wire != Line {
+		return false, nil
+	}
+	up = true
+	for _, e := range k.Ends {
+		err := l.inNet(e.Node, func() error {
+			dev, err := netlink.LinkByName(e.Interface)
+			up = up && err == nil && dev.Attrs().RawFlags&unix.IFF_UP != 0
+			return err
+		})
+		if err != nil {
+			return false, err
+		}
+	}
+	return up, nil
 }
 
 func (l *Lab) awaitRunning(ctx context.Context, node string, names []string) error {

@@ -261,6 +261,8 @@ func (l *Lab) configureNode(n, old *topology.Node, ends []*topology.Endpoint) er
 				}
 			}
 		}
+		down := l.pulled(n.Name)
+		var unreachable []prefix
 		for _, e := range ends {
 			index, err := indexOf(e.Interface)
 			if err != nil {
@@ -268,6 +270,10 @@ func (l *Lab) configureNode(n, old *topology.Node, ends []*topology.Endpoint) er
 			}
 			for _, p := range e.Addresses {
 				b.addAddress(index, p)
+			}
+			if down[e.Interface] {
+				unreachable = append(unreachable, e.Addresses...)
+				continue
 			}
 			b.setUp(e.Interface, index, true)
 		}
@@ -281,7 +287,9 @@ func (l *Lab) configureNode(n, old *topology.Node, ends []*topology.Endpoint) er
 			_ = b.flush() // what the user has deleted already is gone
 		}
 		for _, r := range routesOf(n) {
-			b.addRoute(r)
+			if !slices.ContainsFunc(unreachable, func(p prefix) bool { return p.Contains(r.Via) }) { // else when the link is up
+				b.addRoute(r)
+			}
 		}
 		return explainRoute(b.flush())
 	})

@@ -274,6 +274,15 @@ func (l *Lab) back(id portID, w *backing) error {
 	return s.fast.Attach(sw.Port(id.number), w.index, mode)
 }
 
+// shut says whether the controller of an embedded switch has taken the port of a link's end down (OFPPC_PORT_DOWN).
+func (l *Lab) shut(node string, e topology.Endpoint) bool {
+	if l.embedded == nil || l.embedded.agents[node] == nil {
+		return false
+	}
+	p := l.embedded.agents[node].Switch().Port(l.node(node).OpenFlowPort(e))
+	return p != nil && p.Desc().Config&openflow.PortConfigDown != 0
+}
+
 // unback takes away what is behind a port.
 func (s *embeddedSwitches) unback(id portID, b *backing) {
 	sw := s.agents[id.node].Switch()

@@ -59,6 +59,7 @@ type Lab struct {
 	index      map[string]int    // of the devices in the switches' namespace
 	next       int               // index of the next one
 	detached   map[string]bool   // those that are kept out of their bridge
+	raised     map[string]int    // indexes of those that have been set up: who sets one down afterwards may
 	decided    map[string]string // addresses of the controllers that switches have, by bridge
 	forwarding map[string]bool   // keys of links that are up and not kept out of learning
 
@@ -95,7 +96,7 @@ func New(name, dir string) (*Lab, error) {
 		return nil, err
 	}
 	return &Lab{Name: name, Dir: dir, Cgroups: cgroups, Topology: &topology.Topology{},
-		index: map[string]int{}, next: ownIndexes, detached: map[string]bool{}, lines: map[string]*delayline.Line{}}, nil
+		index: map[string]int{}, next: ownIndexes, detached: map[string]bool{}, raised: map[string]int{}, lines: map[string]*delayline.Line{}}, nil
 }
 
 // Up brings a resolved topology up. After an error, Remove cleans up.

@@ -13,7 +13,8 @@ type steps struct {
 	new *topology.Topology
 
 	dropLinks, addLinks []keyed
-	setLinks            []keyed // impairment, up or down
+	setLinks            []keyed         // impairment, up or down
+	plugged             map[string]bool // keys of those that go up or down
 	dropNodes, addNodes []*topology.Node
 	setNodes            []change[*topology.Node] // addresses, routes, limits
 }
@@ -39,7 +40,7 @@ func ofOSPF(field string) bool {
 }
 
 func (l *Lab) plan(old, new *topology.Topology) steps {
-	s := steps{new: new}
+	s := steps{new: new, plugged: map[string]bool{}}
 	rebuild := map[string]bool{} // nodes that must be made anew, with their links
 	for _, c := range topology.Diff(old, new) {
 		switch {
@@ -77,6 +78,7 @@ func (l *Lab) plan(old, new *topology.Topology) steps {
 			s.addLinks = append(s.addLinks, keyed{key, link})
 		case len(linkFields(before, link)) > 0:
 			s.setLinks = append(s.setLinks, keyed{key, link})
+			s.plugged[key] = before.Down != link.Down
 		}
 	}
 	return s

@@ -90,7 +90,7 @@ func (l *Lab) findDevices() error {
 		list, err := netlink.LinkList()
 		for _, link := range list {
 			a := link.Attrs()
-			l.index[a.Name] = a.Index
+			l.index[a.Name], l.raised[a.Name] = a.Index, a.Index
 			l.next = max(l.next, a.Index)
 		}
 		return err

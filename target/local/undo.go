@@ -37,7 +37,7 @@ func (l *Lab) undo(ctx context.Context, old *topology.Topology, s steps, progres
 
 // undone are the steps back to the old topology, once what these have made is gone.
 func (s steps) undone(old *topology.Topology) steps {
-	back := steps{new: old, dropLinks: s.dropLinks, addLinks: s.dropLinks, dropNodes: s.dropNodes, addNodes: s.dropNodes}
+	back := steps{new: old, dropLinks: s.dropLinks, addLinks: s.dropLinks, dropNodes: s.dropNodes, addNodes: s.dropNodes, plugged: s.plugged}
 	for _, c := range s.setNodes {
 		back.setNodes = append(back.setNodes, change[*topology.Node]{c.new, c.old})
 	}

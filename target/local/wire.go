@@ -325,14 +325,21 @@ func (l *Lab) shapeLinks(s steps, done func()) error {
 			links = append(links, k)
 		}
 	}
-	links = append(links, s.setLinks...)
-	return each(links, func(k keyed) error {
+	shape := func(k keyed, plug bool) error {
 		defer done()
-		if err := l.impair(k); err != nil {
+		err := l.impair(k)
+		if err == nil && plug {
+			err = l.setLinkUp(k)
+		}
+		if err != nil {
 			return fmt.Errorf("link %s: %w", k.Name(), err)
 		}
 		return nil
-	})
+	}
+	return errors.Join(
+		each(links, func(k keyed) error { return shape(k, true) }),
+		each(s.setLinks, func(k keyed) error { return shape(k, s.plugged[k.key]) }),
+	)
 }
 
 // setChecksums makes hosts compute checksums where Open vSwitch forwards in user space.
@@ -354,10 +361,10 @@ func (l *Lab) setChecksums(links []keyed) error {
 	})
 }
 
-// impair makes a link as it is in the topology: shaped, up or down.
+// impair shapes a link as it is in the topology.
 func (l *Lab) impair(k keyed) error {
 	if line := l.lines[k.key]; line != nil {
-		return errors.Join(line.Set(k.Egress(0), k.Egress(1)), line.Up(!k.Down))
+		return line.Set(k.Egress(0), k.Egress(1))
 	}
 	if wire := l.WireOf(k.Link); wire == Patch || wire == Virtual {
 		return nil // applySwitches does it
@@ -385,22 +392,27 @@ func (l *Lab) impair(k keyed) error {
 			return err
 		}
 	}
-	return l.setLinkUp(k)
+	return nil
 }
 
-// setLinkUp pulls or plugs the cable: one end is set down, so that the other
-// loses its carrier and keeps its addresses and routes. A switch's end if there
-// is one; else the second node's, whose routes are set anew when it is up.
+// setLinkUp pulls or plugs the cable: one end is set down, so that the other loses its carrier and keeps its addresses and
+// routes. The routes of a node at the end that was down are set anew when it is up.
 func (l *Lab) setLinkUp(k keyed) error {
-	e := k.Ends[1]
-	if !e.External() && ownsNamespaces(l.node(e.Node)) && !k.Ends[0].External() && !ownsNamespaces(l.node(k.Ends[0].Node)) {
-		e = k.Ends[0]
+	if line := l.lines[k.key]; line != nil {
+		return line.Up(!k.Down)
 	}
-	if e.External() {
-		e.Node = k.Ends[0].Node
+	if wire := l.WireOf(k.Link); wire == Patch || wire == Virtual {
+		return nil // applySwitches does it
 	}
+	e := l.cableEnd(k.Link)
 	n := l.node(e.Node)
-	err := l.inNet(e.Node, func() error {
+	if !k.Down && ownsNamespaces(n) {
+		return l.configureNode(n, nil, endsOf(l.Topology)[n.Name])
+	}
+	if !k.Down && l.shut(e.Node, e) {
+		return nil
+	}
+	return l.inNet(e.Node, func() error {
 		dev, err := netlink.LinkByName(e.Interface)
 		if err != nil {
 			return err
@@ -410,8 +422,29 @@ func (l *Lab) setLinkUp(k keyed) error {
 		}
 		return netlink.LinkSetUp(dev)
 	})
-	if err == nil && !k.Down && ownsNamespaces(n) {
-		return l.configureNode(n, nil, endsOf(l.Topology)[n.Name])
+}
+
+// cableEnd is the end of a link that is set down while the link is: a switch's if there is one, else the second node's.
+func (l *Lab) cableEnd(k *topology.Link) topology.Endpoint {
+	e := k.Ends[1]
+	if !e.External() && ownsNamespaces(l.node(e.Node)) && !k.Ends[0].External() && !ownsNamespaces(l.node(k.Ends[0].Node)) {
+		e = k.Ends[0]
 	}
-	return err
+	if e.External() {
+		e.Node = k.Ends[0].Node
+	}
+	return e
+}
+
+// pulled are the interfaces of a node that are down because their links are.
+func (l *Lab) pulled(node string) map[string]bool {
+	out := map[string]bool{}
+	for _, k := range l.Topology.Links {
+		if k.Down && l.WireOf(k) == Veth {
+			if e := l.cableEnd(k); e.Node == node {
+				out[e.Interface] = true
+			}
+		}
+	}
+	return out
 }

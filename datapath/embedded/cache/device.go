@@ -64,6 +64,7 @@ type device struct {
 	index int
 	name  string
 	mtu   uint32
+	on    bool    // it is up and has a carrier
 	mode  Mode    // Egress or Peer
 	peer  [6]byte // the address of the other end, where mode is Peer
 }
@@ -71,7 +72,7 @@ type device struct {
 func (d *devices) examine(index int, mode Mode) (device, error) {
 	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
 	msg.Index = int32(index)
-	answers, err := d.ask(unix.RTM_GETLINK, msg)
+	answers, err := d.ask(unix.RTM_GETLINK, 0, msg)
 	if err != nil || len(answers) != 1 {
 		return device{}, fmt.Errorf("device %d: %w", index, cmp.Or(err, error(unix.ENODEV)))
 	}
@@ -84,7 +85,8 @@ func (d *devices) examine(index int, mode Mode) (device, error) {
 		return device{}, fmt.Errorf("device %d: %w", index, err)
 	}
 	a := link.Attrs()
-	dev := device{index: index, name: a.Name, mtu: uint32(a.MTU), mode: Egress}
+	const on = unix.IFF_UP | unix.IFF_LOWER_UP
+	dev := device{index: index, name: a.Name, mtu: uint32(a.MTU), on: a.RawFlags&on == on, mode: Egress}
 	if mode == Egress {
 		return dev, nil
 	}
@@ -118,8 +120,8 @@ func shaped(attrs []syscall.NetlinkRouteAttr) bool {
 }
 
 // ask sends a request and returns the answers.
-func (d *devices) ask(kind int, parts ...nl.NetlinkRequestData) ([][]byte, error) {
-	req := nl.NewNetlinkRequest(kind, 0)
+func (d *devices) ask(kind, flags int, parts ...nl.NetlinkRequestData) ([][]byte, error) {
+	req := nl.NewNetlinkRequest(kind, flags)
 	req.Sockets = map[int]*nl.SocketHandle{unix.NETLINK_ROUTE: {Socket: d.socket}}
 	for _, p := range parts {
 		req.AddData(p)
@@ -131,7 +133,7 @@ func (d *devices) ask(kind int, parts ...nl.NetlinkRequestData) ([][]byte, error
 func (d *devices) address(namespace, index int) (mac [6]byte, err error) {
 	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
 	msg.Index = int32(index)
-	answers, err := d.ask(unix.RTM_GETLINK, msg, nl.NewRtAttr(unix.IFLA_TARGET_NETNSID, nl.Uint32Attr(uint32(namespace))))
+	answers, err := d.ask(unix.RTM_GETLINK, 0, msg, nl.NewRtAttr(unix.IFLA_TARGET_NETNSID, nl.Uint32Attr(uint32(namespace))))
 	if err != nil {
 		return mac, err
 	}
@@ -147,6 +149,17 @@ func (d *devices) address(namespace, index int) (mac [6]byte, err error) {
 		}
 	}
 	return mac, errors.New("it has no Ethernet address")
+}
+
+// power sets a device up or down.
+func (d *devices) power(index int, on bool) error {
+	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
+	msg.Index, msg.Change = int32(index), unix.IFF_UP
+	if on {
+		msg.Flags = unix.IFF_UP
+	}
+	_, err := d.ask(unix.RTM_NEWLINK, unix.NLM_F_ACK, msg)
+	return err
 }
 
 // attach puts a program at the ingress of a device. It stays there without this process.

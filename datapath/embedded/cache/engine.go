@@ -165,6 +165,7 @@ func New(dp *embedded.Datapath, o Options) (*Engine, error) {
 		e.unload()
 		return nil, err
 	}
+	e.net.OnPower(e.power)
 	e.group.Go(e.listen)
 	if e.why != "" {
 		e.opt.Log.Warn("packets are forwarded in user space", "why", e.why)
@@ -302,6 +303,7 @@ func (e *Engine) Close(keep bool) error {
 	}
 	e.mu.Unlock()
 	e.group.Wait()
+	e.net.OnPower(nil)
 	if e.why == "" {
 		e.net.OnFold(nil)
 		e.net.OnRead(nil)

@@ -10,6 +10,9 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"trivet.dev/trivet/datapath/embedded/pipeline"
+	"trivet.dev/trivet/openflow"
 )
 
 // notices is what the kernel says of the devices of a namespace, unasked: one of them has changed, or its queueing
@@ -112,29 +115,47 @@ func (e *Engine) keepUp(lost bool) {
 	}
 	for _, q := range e.attached {
 		if lost || indexes[q.device.index] {
-			e.refresh(q)
+			e.refresh(q, false)
 		}
 	}
 }
 
-// refresh looks at the device of a port again: how packets leave by it, and how large they may be. Packets leave by the
-// device from now on where they have to; they go around it only when none is on its way there: see settle. It is called
-// with mu held.
-func (e *Engine) refresh(q *port) {
+// power makes the device of a port up or down as the controller has configured the port: down, the other end loses its carrier.
+func (e *Engine) power(p *pipeline.Port) {
+	e.mu.Lock()
+	if q := e.attached[p]; q != nil && !e.closed {
+		if err := e.dev.power(q.device.index, !shut(p)); err != nil {
+			e.opt.Log.Warn("a port's device does not follow its configuration", "device", q.device.name, "error", err)
+		}
+	}
+	e.mu.Unlock()
+	e.keepUp(false)
+}
+
+func shut(p *pipeline.Port) bool { return p.Desc().Config&openflow.PortConfigDown != 0 }
+
+// refresh looks at the device of a port again: whether it runs, how packets leave by it, and how large they may be. Packets leave by the
+// device from now on where they have to; they go around it only once none is on its way there, which is when it has settled. It is
+// called with mu held.
+func (e *Engine) refresh(q *port, settled bool) {
 	d, err := e.dev.examine(q.device.index, q.asked)
-	if err != nil {
-		return // it is gone, and what is behind the port will be said to have changed
+	if err != nil { // it is gone
+		q.device.on = false
+		q.port.SetCarrier(false)
+		return
+	}
+	if d.on != q.device.on {
+		q.port.SetCarrier(d.on)
 	}
 	if d.mtu != q.device.mtu {
 		e.staleAll()
 		e.changes.poke()
 	}
-	before := q.device.mode
-	if d.mode == Peer && before == Egress && q.settling == 0 {
-		q.settling = q.port.Sent().Packets() + 1
-	}
-	if q.settling != 0 && d.mode == Egress {
+	switch {
+	case d.mode == Egress || settled:
 		q.settling = 0
+	case q.settling == 0 && q.device.mode == Egress:
+		q.settling = q.port.Sent().Packets() + 1
 	}
 	if q.settling != 0 {
 		d.mode = Egress

@@ -43,6 +43,11 @@ func (e *Engine) Attach(p *pipeline.Port, ifindex int, mode Mode) error {
 	if e.closed {
 		return fmt.Errorf("device %d: the engine is closed", ifindex)
 	}
+	if shut(p) {
+		if err := e.dev.power(ifindex, false); err != nil {
+			return fmt.Errorf("device %d: %w", ifindex, err)
+		}
+	}
 	d, err := e.dev.examine(ifindex, mode) // what changes from now on, notices tell
 	if err != nil {
 		return err
@@ -65,6 +70,7 @@ func (e *Engine) Attach(p *pipeline.Port, ifindex int, mode Mode) error {
 		return err
 	}
 	e.attached[p], e.byID[id] = q, q
+	p.SetCarrier(d.on)
 	e.staleAll()
 	e.changes.poke()
 	return nil
@@ -134,6 +140,7 @@ func (e *Engine) Detach(p *pipeline.Port) error {
 		return nil
 	}
 	delete(e.attached, p)
+	p.SetCarrier(true) // what is behind it now has none of its own
 	if q.wire != nil {
 		err := q.wire.Close()
 		e.byID[q.id] = nil
@@ -188,11 +195,7 @@ func (e *Engine) settleModes() {
 			q.settling = sent
 			continue
 		}
-		q.settling = 0
-		if d, err := e.dev.examine(q.device.index, q.asked); err == nil {
-			q.device = d
-			q.publish(&e.ports[q.id])
-		}
+		e.refresh(q, true)
 	}
 }
 

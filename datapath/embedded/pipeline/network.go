@@ -15,17 +15,12 @@ type Network struct {
 	switches map[uint64]*Switch
 	births   uint64 // of entries
 	expiries expiries
-	news     []news
+	news     []func() // after a change
 
 	foldFlow func(*Flow)
 	onRead   func(*Switch)
 	onChange func(*Switch, int)
-}
-
-// news is a message that a change leads to.
-type news struct {
-	notify  func(openflow.Message)
-	message openflow.Message
+	onPower  func(*Port)
 }
 
 // NewNetwork returns a network without switches.
@@ -54,6 +49,14 @@ func (n *Network) OnChange(f func(s *Switch, what int)) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.onChange = f
+}
+
+// OnPower sets a function that is called after a change of a port's configuration that takes it down or up
+// (OFPPC_PORT_DOWN): whether its device is to be up is what the port says then.
+func (n *Network) OnPower(f func(*Port)) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.onPower = f
 }
 
 // touch raises the version of a part of the switch, which has changed.
@@ -86,15 +89,15 @@ func (n *Network) change(f func() error) error {
 	list := n.news
 	n.news = nil
 	n.mu.Unlock()
-	for _, e := range list {
-		e.notify(e.message)
+	for _, tell := range list {
+		tell()
 	}
 	return err
 }
 
 func (n *Network) tell(s *Switch, m openflow.Message) {
-	if s.config.Notify != nil {
-		n.news = append(n.news, news{s.config.Notify, m})
+	if notify := s.config.Notify; notify != nil {
+		n.news = append(n.news, func() { notify(m) })
 	}
 }
 
@@ -187,28 +190,31 @@ func (n *Network) Switch(dpid uint64) *Switch {
 
 // Join joins two ports by a virtual link. Both must exist and be free.
 func (n *Network) Join(a *Switch, port uint32, b *Switch, peer uint32) error {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	p, q := a.ports[port], b.ports[peer]
-	switch {
-	case p == nil || q == nil || p == q:
-		return fmt.Errorf("port %d of %016x and port %d of %016x cannot be joined: they must be two ports", port, a.config.DatapathID, peer, b.config.DatapathID)
-	case p.peer != nil || q.peer != nil:
-		return fmt.Errorf("port %d of %016x or port %d of %016x has a virtual link already", port, a.config.DatapathID, peer, b.config.DatapathID)
-	}
-	p.peer, q.peer = q, p
-	a.touch(ReadPorts)
-	b.touch(ReadPorts)
-	return nil
+	return n.change(func() error {
+		p, q := a.ports[port], b.ports[peer]
+		switch {
+		case p == nil || q == nil || p == q:
+			return fmt.Errorf("port %d of %016x and port %d of %016x cannot be joined: they must be two ports", port, a.config.DatapathID, peer, b.config.DatapathID)
+		case p.peer != nil || q.peer != nil:
+			return fmt.Errorf("port %d of %016x or port %d of %016x has a virtual link already", port, a.config.DatapathID, peer, b.config.DatapathID)
+		}
+		p.peer, q.peer = q, p
+		a.touch(ReadPorts)
+		b.touch(ReadPorts)
+		p.setState()
+		q.setState()
+		return nil
+	})
 }
 
 // Part cuts the virtual link of a port, if it has one.
 func (n *Network) Part(s *Switch, port uint32) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if p := s.ports[port]; p != nil {
-		p.part()
-	}
+	_ = n.change(func() error {
+		if p := s.ports[port]; p != nil {
+			p.part()
+		}
+		return nil
+	})
 }
 
 // DatapathID returns the datapath id.

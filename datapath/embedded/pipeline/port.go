@@ -14,9 +14,11 @@ type Port struct {
 	owner   *Switch
 	desc    openflow.Port
 	created time.Duration
-	peer    *Port // over a virtual link
-	gone    bool  // removed, or its switch is
-	mirror  bool  // somebody looks at what goes out over the virtual link
+	peer    *Port              // over a virtual link
+	said    openflow.PortState // by SetPortState
+	dark    bool               // its device has no carrier: see SetCarrier
+	gone    bool               // removed, or its switch is
+	mirror  bool               // somebody looks at what goes out over the virtual link
 
 	rx, tx               Counter
 	rxDropped, txDropped Counter
@@ -86,6 +88,8 @@ func (p *Port) part() {
 		p.peer, q.peer = nil, nil
 		p.owner.touch(ReadPorts)
 		q.owner.touch(ReadPorts)
+		p.setState()
+		q.setState()
 	}
 }
 
@@ -94,8 +98,8 @@ func (s *Switch) AddPort(desc openflow.Port, now time.Duration) (*Port, error) {
 	if n := desc.Number; n == 0 || n > openflow.PortMax && n != openflow.PortLocal {
 		return nil, fmt.Errorf("switch %s: no port can have the number %#x", s.config.Name, n)
 	}
-	p := &Port{owner: s, desc: desc, created: now}
-	p.setLive()
+	p := &Port{owner: s, desc: desc, said: desc.State, created: now}
+	p.settle()
 	err := s.net.change(func() error {
 		if s.ports[desc.Number] != nil {
 			return fmt.Errorf("switch %s has a port %d already", s.config.Name, desc.Number)
@@ -161,25 +165,47 @@ func (s *Switch) Ports() []*Port {
 	return slices.Clone(s.order)
 }
 
-// SetPortState tells what the switch sees of a port: PortStateLinkDown and PortStateBlocked.
+// SetPortState tells what the switch is to see of a port: PortStateLinkDown, which it may also see without, and
+// PortStateBlocked.
 func (s *Switch) SetPortState(number uint32, state openflow.PortState) {
 	_ = s.net.change(func() error {
 		if p := s.ports[number]; p != nil {
-			before := p.desc.State
-			p.desc.State = state
-			p.setLive()
-			s.changed(p, before != p.desc.State)
+			p.said = state
+			p.setState()
 		}
 		return nil
 	})
 }
 
-// setLive sets the bit of the state that follows from the others.
-func (p *Port) setLive() {
+// SetCarrier tells whether there is somebody at the other end of the port's device, and the device is up. A port has a
+// carrier as long as nothing else is said.
+func (p *Port) SetCarrier(on bool) {
+	_ = p.owner.net.change(func() error {
+		p.dark = !on
+		p.setState()
+		return nil
+	})
+}
+
+// setState makes the state what it is by now, and tells if that is another than before.
+func (p *Port) setState() {
+	if before := p.desc.State; p.settle() != before && !p.gone {
+		p.owner.changed(p, true)
+	}
+}
+
+// settle returns the state, which follows from what was said, from the device, from what the port at the other end of the virtual
+// link is configured to be, and of its last bit, from the others.
+func (p *Port) settle() openflow.PortState {
+	p.desc.State = p.said
+	if p.dark || p.peer != nil && p.peer.desc.Config&openflow.PortConfigDown != 0 {
+		p.desc.State |= openflow.PortStateLinkDown
+	}
 	p.desc.State &^= openflow.PortStateLive
 	if p.live() {
 		p.desc.State |= openflow.PortStateLive
 	}
+	return p.desc.State
 }
 
 func (s *Switch) changed(p *Port, really bool) {
@@ -204,8 +230,16 @@ func (s *Switch) PortMod(m *openflow.PortMod) error {
 		}
 		before := p.desc
 		p.desc.Config = p.desc.Config&^m.Mask | m.Config&m.Mask
-		p.setLive()
+		p.settle()
 		s.changed(p, before != p.desc)
+		if (before.Config^p.desc.Config)&openflow.PortConfigDown != 0 {
+			if p.peer != nil {
+				p.peer.setState()
+			}
+			if on := s.net.onPower; on != nil {
+				s.net.news = append(s.net.news, func() { on(p) })
+			}
+		}
 		return nil
 	})
 }

@@ -234,7 +234,10 @@ func (s *Switch) restorePort(v *SavedPort) {
 		return
 	}
 	p.desc.Config, p.created = v.Config, v.Created
-	p.setLive()
+	p.settle()
+	if p.peer != nil {
+		p.peer.setState()
+	}
 	p.rx.restore(v.Rx)
 	p.tx.restore(v.Tx)
 	p.rxDropped.restore(v.RxDropped)

@@ -1,0 +1,108 @@
+package local
+
+import (
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"trivet.dev/trivet/topology"
+)
+
+// End is what the end of a link is, whoever made it that.
+type End struct {
+	Interface string   `json:"interface"`
+	State     EndState `json:"state"`
+	MTU       int      `json:"mtu,omitempty" doc:"Of the device; an end without has none"`
+}
+
+// MTU is that of devices which nobody has given another.
+const MTU = 1500
+
+// EndState is whether packets can leave by an end of a link.
+type EndState string
+
+const (
+	EndUp     EndState = "up"
+	EndDown   EndState = "down"       // it is set down
+	EndDark   EndState = "no carrier" // the other end is, or nothing is there
+	EndAbsent EndState = "gone"       // somebody has deleted the device
+)
+
+// Ends returns what the ends of the lab's links are now, in the order of the topology's links.
+func (l *Lab) Ends() ([][2]End, error) {
+	out := make([][2]End, len(l.Topology.Links))
+	type at struct{ link, end int }
+	devices := map[string][]at{} // by namespace
+	for i, k := range l.Topology.Links {
+		wire := l.WireOf(k)
+		for j, e := range k.Ends {
+			out[i][j] = End{Interface: e.Interface, State: EndUp}
+			switch {
+			case wire == Virtual:
+				out[i][j].State = l.portState(e)
+			case wire == Patch:
+				if k.Down {
+					out[i][j].State = EndDark
+				}
+			case e.External(): // see its other end, which it is
+			default:
+				path := l.netPath(e.Node)
+				devices[path] = append(devices[path], at{i, j})
+			}
+		}
+	}
+	var mu sync.Mutex
+	err := each(slices.Collect(maps.Keys(devices)), func(path string) error {
+		have := map[string]*netlink.LinkAttrs{}
+		err := inNamespaceFile(path, func() error {
+			list, err := netlink.LinkList()
+			for _, d := range list {
+				have[d.Attrs().Name] = d.Attrs()
+			}
+			return err
+		})
+		mu.Lock()
+		defer mu.Unlock()
+		for _, a := range devices[path] {
+			e := &out[a.link][a.end]
+			name := e.Interface
+			if far := l.Topology.Links[a.link].Ends[1-a.end]; far.External() {
+				name = far.Interface
+			}
+			e.State, e.MTU = EndAbsent, 0
+			if d := have[name]; d != nil {
+				e.State, e.MTU = stateOf(d), d.MTU
+			}
+		}
+		return err
+	})
+	return out, err
+}
+
+func stateOf(d *netlink.LinkAttrs) EndState {
+	switch {
+	case d.RawFlags&unix.IFF_UP == 0:
+		return EndDown
+	case d.RawFlags&unix.IFF_LOWER_UP == 0:
+		return EndDark
+	}
+	return EndUp
+}
+
+// portState is that of an end without a device, of an embedded switch.
+func (l *Lab) portState(e topology.Endpoint) EndState {
+	switch {
+	case l.shut(e.Node, e):
+		return EndDown
+	case l.embedded != nil && l.embedded.agents[e.Node] != nil:
+		if p := l.embedded.agents[e.Node].Switch().Port(l.node(e.Node).OpenFlowPort(e)); p != nil {
+			if d := p.Desc(); !d.Works() {
+				return EndDark
+			}
+		}
+	}
+	return EndUp
+}

@@ -70,6 +70,7 @@ func (v *verifier) judgeTraces(traces []*trace) {
 
 // sample compares a point of a stream with the one before.
 func (t *trace) sample(i int) *sample {
+
 	before, here := t.points[i-1], t.points[i]
 	s := &sample{by: t.name(), largest: here.largest}
 	small := uint64(max(0, t.sent-t.full))

@@ -182,7 +182,7 @@ func (v *verifier) surveyOne(ctx context.Context, f *flow, stream uint16, thorou
 	to := v.address[f.to]
 	p := v.paceOf(f.way, thorough)
 	s := packets.Send{To: netip.AddrPortFrom(to, 0), Stream: stream, Size: packets.HeaderLen, Rate: p.rate, Count: p.count + large,
-		Large: mtu + 14 - overhead(to), LargeLast: large}
+		Whole: true, Large: mtu + 14 - overhead(to), LargeLast: large}
 	sent, got, err := packets.Measure(ctx, v.place(f.from), v.place(f.to), s, packets.Receive{Record: true}, v.quiet(f.way))
 	t := &trace{flow: f, full: large, err: err}
 	if sent != nil {

@@ -19,6 +19,8 @@ type Send struct {
 	Rate   float64        `json:"rate"`   // packets a second
 	Count  int            `json:"count"`  // of packets; the stream lasts Count/Rate
 
+	Whole  bool           `json:"whole,omitempty"` // a packet that is late is sent all the same, never given up
+
 	// The last packets may be of another size than the others: LargeLast of them carry Large bytes.
 	Large     int `json:"large,omitempty"`
 	LargeLast int `json:"large_last,omitempty"`
@@ -215,6 +217,13 @@ func (s Send) run(heard, stop *atomic.Bool) (Sent, error) {
 	}
 	defer unix.Close(out.fd)
 	out.greet(heard, stop)
+	if s.Whole {
+		all := &times{at: make([]time.Duration, s.Count)}
+		for i := range all.at {
+			all.at[i] = p.at(i)
+		}
+		return drive(all, precise(), out, wall, stop)
+	}
 	return drive(p, precise(), out, wall, stop)
 }
 

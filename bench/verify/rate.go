@@ -81,7 +81,7 @@ func (v *verifier) measure(ctx context.Context, t *task) (rate, queue *Check) {
 // arrival is a packet that came.
 type arrival struct {
 	at    int64   // nanoseconds since 1970
-	delay float64 // seconds
+	delay float64 // seconds, without what the links of its way are to delay it
 }
 
 // window is how long a rate is looked at, in seconds: a full frame's time often enough, and no more data than need be.
@@ -161,7 +161,7 @@ func (v *verifier) measureOnce(ctx context.Context, t *task, longer float64) (ra
 		for n, sent := range o.got.Record.Sent {
 			if sent != 0 {
 				delay := o.got.Record.Delay[n]
-				arrivals = append(arrivals, arrival{sent + delay, float64(delay) / 1e9})
+				arrivals = append(arrivals, arrival{sent + delay, float64(delay-d) / 1e9})
 			}
 		}
 	}
@@ -207,7 +207,7 @@ func (v *verifier) judgeRate(c *Check, t *task, got, offered, lag float64, dropp
 	}
 }
 
-// judgeQueue takes the longest that packets waited once the queue was full.
+// judgeQueue takes how long packets waited once the queue was full.
 func (v *verifier) judgeQueue(c *Check, t *task, arrivals []arrival, rate *Check) {
 	if rate.Verdict != OK {
 		c.untold("the rate is not as asked")
@@ -218,8 +218,7 @@ func (v *verifier) judgeQueue(c *Check, t *task, arrivals []arrival, rate *Check
 		waits = append(waits, a.delay)
 	}
 	slices.Sort(waits)
-	base := time.Duration(v.delayOf(t.shares[0].way)).Seconds()
-	got := math.Max(0, math.Round((stats.Quantile(waits, 0.9)-base)*rate.Asked/8/frame))
+	got := math.Round(max(0, stats.Quantile(waits, 0.75)) * rate.Asked / 8 / frame)
 	if math.Abs(got-c.Asked) <= max(2, queueOff*c.Asked) {
 		c.set(got)
 		return

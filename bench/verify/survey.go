@@ -81,31 +81,78 @@ type point struct {
 }
 
 // survey sends streams over ways, and notes which way they take indeed. It says of each direction that they cross how long
-// packets take, how many are lost, and how large they may be; and it plans tasks anew by the ways that there are.
+// packets take, how many are lost, and how large they may be; and it plans tasks anew by the ways that there are. What seems
+// wrong is looked at again: a machine that stalls is no fault of the lab's.
 func (v *verifier) survey(ctx context.Context, p *plan) error {
-	flows := slices.Concat(p.cover, p.others)
+	traces, err := v.look(ctx, slices.Concat(p.cover, p.others), len(p.cover))
+	if err != nil {
+		return err
+	}
+	for range tries - 1 {
+		var again []*flow
+		for _, t := range traces {
+			if v.doubts(t.flow) && !slices.Contains(again, t.flow) && slices.Contains(p.cover, t.flow) {
+				again = append(again, t.flow)
+			}
+		}
+		if len(again) == 0 || v.late() {
+			break
+		}
+		more, err := v.look(ctx, again, len(again))
+		if err != nil {
+			return err
+		}
+		traces = append(traces, more...)
+	}
+	var real []*flow
+	known := map[*flow]bool{}
+	for _, t := range traces {
+		if way := t.wayTaken(); way != nil && !known[t.flow] {
+			known[t.flow] = true
+			t.way = way
+			real = append(real, t.flow)
+		}
+	}
+	*p = *v.planFor(real)
+	return nil
+}
+
+// doubts says whether something on a flow's way seems wrong, or the machine was too busy to tell.
+func (v *verifier) doubts(f *flow) bool {
+	for _, h := range f.way {
+		for _, c := range v.result.Links[h.link].Directions[h.out].Checks {
+			if c.What != Rate && c.What != Queue && len(c.By) > 0 && c.By[0] == f.name() && (c.Verdict == Wrong || c.Verdict == Untold && c.Got != nil) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// look sends streams of flows, the first thorough of them longer, and judges what came of them.
+func (v *verifier) look(ctx context.Context, flows []*flow, thorough int) ([]*trace, error) {
 	first := uint16(rand.Uint32())
 	if len(flows) == 0 {
-		return ctx.Err()
+		return nil, ctx.Err()
 	}
 	if len(flows) > 1<<15 {
-		return fmt.Errorf("%d streams to send: the lab is too large to be verified", len(flows))
+		return nil, fmt.Errorf("%d streams to send: the lab is too large to be verified", len(flows))
 	}
 	if int(first)+len(flows) > 1<<16 {
 		first = 0
 	}
 	ends, err := v.taps(ctx, packets.Tap{First: first, Count: uint16(len(flows))})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	traces := make([]*trace, len(flows))
 	received := make([]*packets.Received, len(flows))
 	v.inTurns(ctx, len(flows), 4, func(i int) []hop { return flows[i].way }, func(i int) {
-		traces[i], received[i] = v.surveyOne(ctx, flows[i], first+uint16(i), i < len(p.cover))
+		traces[i], received[i] = v.surveyOne(ctx, flows[i], first+uint16(i), i < thorough)
 	}, func(done int) { v.Progress("ways", done, len(flows)) })
 	sights, err := collect(ends)
 	if err != nil || ctx.Err() != nil {
-		return firstOf(ctx.Err(), err)
+		return nil, firstOf(ctx.Err(), err)
 	}
 	for i, t := range traces {
 		if t != nil {
@@ -114,15 +161,7 @@ func (v *verifier) survey(ctx context.Context, p *plan) error {
 	}
 	traces = slices.DeleteFunc(traces, func(t *trace) bool { return t == nil })
 	v.judgeTraces(traces)
-	var real []*flow
-	for _, t := range traces {
-		if way := t.wayTaken(); way != nil {
-			t.way = way
-			real = append(real, t.flow)
-		}
-	}
-	*p = *v.planFor(real)
-	return nil
+	return traces, nil
 }
 
 func firstOf(errs ...error) error {
@@ -226,7 +265,7 @@ func (v *verifier) follow(t *trace, sights []sighting, got *packets.Received) {
 		if !ok || v.far(h) == t.from {
 			continue
 		}
-		between := v.between(at, v.near(h), h)
+		between := v.between(at, v.near(h))
 		if between == nil && v.near(h) != at {
 			continue // a copy that flooded elsewhere
 		}
@@ -273,7 +312,7 @@ func (v *verifier) cameBy(s sighting) (hop, bool) {
 }
 
 // between is the way from one node to another over links that have no device; nil where they are the same or there is none.
-func (v *verifier) between(from, to string, _ hop) []hop {
+func (v *verifier) between(from, to string) []hop {
 	if from == to {
 		return nil
 	}

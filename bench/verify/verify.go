@@ -253,7 +253,9 @@ func (v *verifier) asked(h hop) []Check {
 // mtu of all links, in bytes of layer 3.
 const mtu = 1500
 
-func (v *verifier) check(h hop, what string) *Check { return v.result.Links[h.link].Directions[h.out].Check(what) }
+func (v *verifier) check(h hop, what string) *Check {
+	return v.result.Links[h.link].Directions[h.out].Check(what)
+}
 
 // sum counts directions.
 func (v *verifier) sum() {

@@ -3,7 +3,6 @@ package cli
 import (
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -136,7 +135,7 @@ func (a *app) showLinks(r *verify.Result) {
 	head := []string{"DIRECTION"}
 	for _, c := range columns {
 		if asked[c.what] {
-			head = append(head, c.head+" asked/got")
+			head = append(head, c.head)
 		}
 	}
 	rows := [][]string{append(head, "")}
@@ -181,47 +180,49 @@ func pair(c *verify.Check) string {
 	if c == nil {
 		return "–"
 	}
-	got := "–"
+	unit, scale := unitOf(c)
+	number := func(v float64) string { return fmt.Sprintf("%.4g", v/scale) }
+	asked, got := "–", "–"
+	if c.Asked != 0 {
+		asked = number(c.Asked)
+	}
 	if c.Got != nil {
-		got = amount(c.What, *c.Got)
+		if got = number(*c.Got); c.What == verify.Delay && c.Asked == 0 || c.What == verify.Rate || c.What == verify.Loss {
+			got = fmt.Sprintf("%.3g", *c.Got/scale)
+		}
+		if c.Asked == 0 && c.What == verify.Delay {
+			got = fmt.Sprintf("%.2f", *c.Got/scale)
+		}
 		if c.AtLeast {
 			got = "≥ " + got
 		}
 		if c.What == verify.Loss && c.Asked > 0 && c.Low != nil {
-			got += fmt.Sprintf(" ± %.2g", 50*(*c.High-*c.Low))
+			got += fmt.Sprintf(" ±%.2g", (*c.High-*c.Low)/2/scale)
 		}
-	}
-	asked := "–"
-	if c.Asked != 0 {
-		asked = amount(c.What, c.Asked)
 	}
 	if asked == "–" && got == "–" {
 		return "–"
 	}
-	return asked + " / " + got
+	return strings.TrimSpace(asked + " / " + got + " " + unit)
 }
 
-// amount writes a value for people.
-func amount(what string, v float64) string {
-	switch what {
+// unitOf is the unit in which a check is written, and what one of it is.
+func unitOf(c *verify.Check) (string, float64) {
+	switch c.What {
 	case verify.Rate:
-		for _, u := range []struct {
-			of   float64
-			name string
-		}{{1e9, "G"}, {1e6, "M"}, {1e3, "k"}} {
-			if v >= u.of {
-				return fmt.Sprintf("%.3g %sbit/s", v/u.of, u.name)
-			}
+		switch v := max(c.Asked, 1); {
+		case v >= 1e9:
+			return "Gbit/s", 1e9
+		case v >= 1e6:
+			return "Mbit/s", 1e6
+		case v >= 1e3:
+			return "kbit/s", 1e3
 		}
-		return fmt.Sprintf("%.3g bit/s", v)
+		return "bit/s", 1
 	case verify.Delay, verify.Jitter:
-		d := time.Duration(v * 1e9)
-		if d < time.Millisecond {
-			return fmt.Sprintf("%.2g ms", d.Seconds()*1e3)
-		}
-		return fmt.Sprintf("%.4g ms", d.Seconds()*1e3)
+		return "ms", 1e-3
 	case verify.Loss:
-		return fmt.Sprintf("%.3g %%", 100*v)
+		return "%", 0.01
 	}
-	return fmt.Sprintf("%.4g", v)
+	return "", 1
 }

@@ -19,7 +19,7 @@ type Send struct {
 	Rate   float64        `json:"rate"`   // packets a second
 	Count  int            `json:"count"`  // of packets; the stream lasts Count/Rate
 
-	Whole  bool           `json:"whole,omitempty"` // a packet that is late is sent all the same, never given up
+	Whole bool `json:"whole,omitempty"` // a packet that is late is sent all the same, never given up
 
 	// The last packets may be of another size than the others: LargeLast of them carry Large bytes.
 	Large     int `json:"large,omitempty"`

@@ -73,6 +73,7 @@ func (d *drawing) drawSwitch(n *topology.Node) {
 	n.DPID = topology.DPID(rapid.SampledFrom([]uint64{0, 0, uint64(len(d.top.Nodes)) << 40}).Draw(d.T, "dpid"))
 	n.Datapath = rapid.SampledFrom([]topology.Datapath{"", topology.Embedded, topology.OVS}).Draw(d.T, "datapath")
 	n.Start = rapid.SampledFrom([]string{"", "echo \"<&>\" ü"}).Draw(d.T, "start")
+	n.StartMayFail = n.Start != ""
 }
 
 func (d *drawing) drawHost(n *topology.Node, i int) {
@@ -90,7 +91,7 @@ func (d *drawing) drawHost(n *topology.Node, i int) {
 		n.Cores = rapid.SampledFrom([][]int{{0}, {0, 1}, {3, 1}}).Draw(d.T, "cores")
 	}
 	if d.yes("commands") {
-		n.Start, n.Stop = "sleep 1 &\nwait", "kill %1"
+		n.Start, n.Stop, n.StartMayFail = "sleep 1 &\nwait", "kill %1", true
 	}
 	if d.yes("dirs") {
 		n.Dirs = []topology.PrivateDir{{Path: "/var/log"}, {Path: "/var/run", Source: "/tmp/run"}}

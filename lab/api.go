@@ -117,6 +117,9 @@ func register(api huma.API, d *daemon) {
 		if err == nil {
 			link, err = d.setLink([2]string{in.Body.A, in.Body.B}, max(1, in.Body.Number), change)
 		}
+		if err == nil {
+			logged("link " + link.Name() + "  " + change.String())
+		}
 		if err == nil && !in.Body.NoWait {
 			err = d.follow(link)
 		}

@@ -24,15 +24,6 @@ const commandTime = 30 * time.Second
 // commandLogs has a log for each node, of what its start, stop and scheduled commands print.
 const commandLogs = "commands"
 
-// CommandLogs lists the logs of the nodes' commands, below the lab's directory.
-func CommandLogs(name string) []string {
-	logs, _ := filepath.Glob(filepath.Join(Dir(name), commandLogs, "*.log"))
-	for i := range logs {
-		logs[i], _ = filepath.Rel(Dir(name), logs[i])
-	}
-	return logs
-}
-
 // runStarts runs the start commands that have not been run, all at once: those of nodes that are new or made anew. What
 // they leave in the background goes on; they themselves must end.
 func (d *daemon) runStarts(ctx context.Context) error {

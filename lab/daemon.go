@@ -85,6 +85,7 @@ func RunDaemon(name string) error {
 	server := &http.Server{Handler: d.handler(), ReadHeaderTimeout: 10 * time.Second}
 	d.changing.Lock() // up and resume give it back: a request to go down comes after them, never before
 	go func() { _ = server.Serve(listener) }()
+	go d.boundLogs()
 	if resumed {
 		go d.resume()
 	} else {
@@ -302,8 +303,11 @@ func (d *daemon) noteDead() {
 // happened notes something for who follows the lab, and in the daemon's log.
 func (d *daemon) happened(what string) {
 	d.progress.note(what)
-	fmt.Fprintln(os.Stderr, time.Now().Format(time.RFC3339), what)
+	logged(what)
 }
+
+// logged writes something to the daemon's log.
+func logged(what string) { fmt.Fprintln(os.Stderr, time.Now().Format(time.RFC3339), what) }
 
 // exit lets the daemon end, a moment later, so that answers under way are read.
 func (d *daemon) exit() { d.exitOnce.Do(func() { close(d.gone) }) }
@@ -371,8 +375,9 @@ func (d *daemon) runSchedule(events []topology.Event) {
 			}
 			if err := d.act(e.Action); err != nil {
 				d.progress.warn(fmt.Sprintf("%s: %v", e, err))
+				logged(fmt.Sprintf("%s: %v", e, err))
 			} else {
-				d.progress.note(e.String())
+				d.happened(e.String())
 			}
 		})
 	}

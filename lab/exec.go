@@ -113,7 +113,7 @@ func (d *daemon) serveExec(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if d.local.Topology.Node(req.Node) == nil {
-		_ = s.send(frameError, []byte(noNode(d.local.Topology, req.Node).Error()))
+		_ = s.send(frameError, []byte(NoNode(d.local.Topology, req.Node).Error()))
 		return
 	}
 	output, err := s.start(d, req)

@@ -34,24 +34,6 @@ type program struct {
 	unwanted atomic.Bool // it is ended by us
 }
 
-// RouterLogs lists the logs of the routing daemons of a lab, below the lab's directory.
-func RouterLogs(name string) []string {
-	logs, _ := filepath.Glob(filepath.Join(Dir(name), "routers", "*", "*.log"))
-	for i := range logs {
-		logs[i], _ = filepath.Rel(Dir(name), logs[i])
-	}
-	return logs
-}
-
-// ControllerLogs lists the logs of the controllers that a lab runs, below the lab's directory.
-func ControllerLogs(name string) []string {
-	logs, _ := filepath.Glob(filepath.Join(Dir(name), "controllers", "*.log"))
-	for i := range logs {
-		logs[i] = filepath.Join("controllers", filepath.Base(logs[i]))
-	}
-	return logs
-}
-
 // startPrograms starts the controllers of others that a topology names and that do not run yet,
 // and tells those that run of the topology. It returns when all listen, and whether it started any.
 func (d *daemon) startPrograms(ctx context.Context, t *topology.Topology) (started bool, err error) {

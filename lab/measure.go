@@ -103,7 +103,7 @@ func (d *daemon) pairs(r PingRequest) ([]probe.Pair, error) {
 	}
 	if r.From != "" {
 		if t.Node(r.From) == nil {
-			return nil, noNode(t, r.From)
+			return nil, NoNode(t, r.From)
 		}
 		to, err := d.address(r.To, r.IPv6)
 		return []probe.Pair{{From: r.From, To: r.To, Address: to}}, err
@@ -128,7 +128,8 @@ func (d *daemon) pairs(r PingRequest) ([]probe.Pair, error) {
 	return out, nil
 }
 
-func noNode(t *topology.Topology, name string) error {
+// NoNode says that there is no such node, and which was meant.
+func NoNode(t *topology.Topology, name string) error {
 	var names []string
 	for _, n := range t.Nodes {
 		names = append(names, n.Name)
@@ -147,7 +148,7 @@ func (d *daemon) address(name string, v6 bool) (netip.Addr, error) {
 	t := d.local.Topology
 	n := t.Node(name)
 	if n == nil {
-		return netip.Addr{}, noNode(t, name)
+		return netip.Addr{}, NoNode(t, name)
 	}
 	for _, p := range d.local.AddressesOf(n) {
 		if p.Addr().Is6() == v6 {
@@ -194,7 +195,7 @@ func (d *daemon) iperf(ctx context.Context, r IperfRequest) (out IperfResult, er
 		return out, errors.New("iperf3 is not installed: apt install iperf3")
 	}
 	if d.local.Topology.Node(r.From) == nil {
-		return out, noNode(d.local.Topology, r.From)
+		return out, NoNode(d.local.Topology, r.From)
 	}
 	for _, name := range []string{r.From, r.To} {
 		if n := d.local.Topology.Node(name); n != nil && n.RoutingNode() {

@@ -220,23 +220,30 @@ func read(name string) (State, error) {
 
 // List returns the labs of this machine, by name; those of other users are left out.
 func List() ([]State, error) {
+	own, _, err := list()
+	return own, err
+}
+
+func list() (own []State, others int, err error) {
 	entries, err := os.ReadDir(RunDir())
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
+		return nil, 0, nil
 	}
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	var out []State
 	for _, e := range entries {
 		if !e.IsDir() || !NamePattern.MatchString(e.Name()) {
 			continue
 		}
-		if s, err := Load(e.Name()); err == nil {
-			out = append(out, s)
+		s, err := Load(e.Name())
+		if err == nil {
+			own = append(own, s)
+		} else if !errors.Is(err, ErrNone) {
+			others++
 		}
 	}
-	return out, nil
+	return own, others, nil
 }
 
 // Choose returns the lab of that name; with no name, the only one there is.
@@ -253,17 +260,39 @@ func Choose(name string) (State, error) {
 	case err != nil:
 		return State{}, err
 	case len(labs) == 0:
-		return State{}, fmt.Errorf("%w; bring one up: trivet up linear,3", ErrNone)
+		return State{}, noLab{NoneUp() + "; bring one up:  trivet up linear,3"}
 	case len(labs) > 1:
 		return State{}, fmt.Errorf("which lab? Say --lab NAME (or set TRIVET_LAB); %s", labList())
 	}
 	return labs[0], nil
 }
 
-func labList() string {
-	labs, _ := List()
-	if len(labs) == 0 {
+// NoneUp says that one has no lab, and how many others have.
+func NoneUp() string {
+	_, others, _ := list()
+	return noneUp(others)
+}
+
+func noneUp(others int) string {
+	switch others {
+	case 0:
 		return "no lab is up"
+	case 1:
+		return "no lab of yours is up; one belongs to another user (sudo trivet ls shows it)"
+	}
+	return fmt.Sprintf("no lab of yours is up; %d belong to other users (sudo trivet ls shows them)", others)
+}
+
+// noLab is ErrNone in other words.
+type noLab struct{ says string }
+
+func (n noLab) Error() string        { return n.says }
+func (n noLab) Is(target error) bool { return target == ErrNone }
+
+func labList() string {
+	labs, others, _ := list()
+	if len(labs) == 0 {
+		return noneUp(others)
 	}
 	var names []string
 	for _, l := range labs {

@@ -46,7 +46,7 @@ func (p Problem) String() string {
 	if at := p.Pos.String(); at != "" {
 		s = at + "  " + s
 	}
-	return printable(s)
+	return Printable(s)
 }
 
 // shorten keeps a message readable that quotes a file without end.
@@ -61,9 +61,9 @@ func shorten(s string) string {
 	return s
 }
 
-// printable keeps what a file says from breaking lines or commanding the
+// Printable keeps what others say, as a file or a switch, from breaking lines or commanding the
 // terminal: control and format characters are written as Go escapes them.
-func printable(s string) string {
+func Printable(s string) string {
 	if strings.IndexFunc(s, unprintable) < 0 && utf8.ValidString(s) {
 		return s
 	}

@@ -16,13 +16,7 @@ import (
 )
 
 // finding is one thing that the doctor looked at.
-type finding struct {
-	What   string `json:"what"`
-	OK     bool   `json:"ok"`
-	Needed bool   `json:"needed"` // without it no lab comes up
-	Says   string `json:"says"`
-	Cure   string `json:"cure,omitempty"`
-}
+type finding = local.Finding
 
 func (a *app) doctor() *cobra.Command {
 	return &cobra.Command{
@@ -53,6 +47,8 @@ func (a *app) showFindings(findings []finding) {
 	for _, f := range findings {
 		mark := "ok"
 		switch {
+		case f.Unknown:
+			mark = "?"
 		case !f.OK && f.Needed:
 			mark = "NO"
 		case !f.OK:
@@ -80,10 +76,7 @@ func examine() []finding {
 		{What: "kernel", OK: true, Says: string(release)},
 		{What: "root", OK: os.Geteuid() == 0, Says: map[bool]string{true: "yes", false: "no: labs cannot be brought up, and some checks below guess"}[os.Geteuid() == 0], Cure: "sudo trivet doctor"},
 	}
-	for _, f := range local.Examine() {
-		out = append(out, finding{f.What, f.OK, f.Needed, f.Says, f.Cure})
-	}
-	out = append(out, examineOVS()...)
+	out = append(append(out, local.Examine()...), examineOVS()...)
 	for _, p := range []struct{ name, pkg, use string }{
 		{"iperf3", "iperf3", "trivet iperf"}, {"python3", "python3", "reading Mininet scripts"},
 	} {

@@ -1,16 +1,21 @@
 package cli
 
 import (
+	"bufio"
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
+	"regexp"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"trivet.dev/trivet/lab"
+	"trivet.dev/trivet/topology"
 )
 
 // Log is what trivet logs --json prints of a file.
@@ -20,38 +25,138 @@ type Log struct {
 }
 
 func (a *app) logs() *cobra.Command {
-	return &cobra.Command{
-		Use: "logs", Short: "Show what a lab's daemon, commands, switches, controllers and routers have written", Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
+	var follow bool
+	cmd := &cobra.Command{
+		Use: "logs [NODE...]", Short: "Show what a lab's daemon, commands, switches, controllers and routers have written",
+		Long: `Show what a lab's daemon, the nodes' commands, switches, controllers and routers have written, and what has happened to links.
+With names of nodes, what they have written, and the lines of others that speak of them.`,
+		ValidArgsFunction: a.completeNodes,
+		RunE: func(cmd *cobra.Command, nodes []string) error {
 			s, err := lab.Choose(a.lab)
 			if err != nil {
 				return err
 			}
-			logs := []Log{}
-			for _, name := range slices.Concat([]string{"daemon.log", "ovs/ovsdb-server.log", "ovs/ovs-vswitchd.log"}, lab.CommandLogs(s.Name), lab.ControllerLogs(s.Name), lab.RouterLogs(s.Name)) {
-				f, err := os.Open(filepath.Join(lab.Dir(s.Name), name))
-				if os.IsPermission(err) {
-					return fmt.Errorf("the logs of lab %s are root's:  sudo trivet logs", s.Name)
-				}
-				if err != nil {
-					continue
-				}
-				logs = append(logs, Log{Name: name, Lines: []string{}})
-				if !a.json {
-					a.say("==> %s", name)
-					_, err = io.Copy(a.out, f)
-				} else if text, readErr := io.ReadAll(f); len(text) > 0 || readErr != nil {
-					logs[len(logs)-1].Lines, err = strings.Split(strings.TrimSuffix(string(text), "\n"), "\n"), readErr
-				}
-				f.Close()
-				if err != nil {
-					return err
+			for _, n := range nodes {
+				if s.Topology != nil && s.Topology.Node(n) == nil {
+					return lab.NoNode(s.Topology, n)
 				}
 			}
+			r := logReader{lab: s.Name, nodes: nodes, read: map[string]int64{}}
+			logs, err := r.next()
+			if err != nil {
+				return err
+			}
 			if a.json {
+				if follow {
+					return errors.New("--follow is for people: --json prints what there is, once")
+				}
 				return a.printJSON(logs)
+			}
+			for a.showLogs(&r, logs); follow; a.showLogs(&r, logs) {
+				if logs, err = r.wait(cmd.Context()); err != nil || logs == nil {
+					return err
+				}
 			}
 			return nil
 		},
 	}
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with what is written from now on, until Ctrl-C")
+	return cmd
+}
+
+// showLogs prints lines, below the name of their file wherever that is another than before.
+func (a *app) showLogs(r *logReader, logs []Log) {
+	for _, l := range logs {
+		if l.Name != r.shown {
+			a.say("==> %s", l.Name)
+			r.shown = l.Name
+		}
+		for _, line := range l.Lines {
+			a.say("%s", topology.Printable(strings.ReplaceAll(line, "\t", "    ")))
+		}
+	}
+}
+
+// logReader reads the logs of a lab, each from where it was read to before.
+type logReader struct {
+	lab   string
+	nodes []string
+	read  map[string]int64
+	shown string
+}
+
+// next returns what is new in each log, of those that have something to say of the nodes.
+func (r *logReader) next() ([]Log, error) {
+	out := []Log{}
+	for _, l := range lab.Logs(r.lab) {
+		lines, err := r.lines(l)
+		if err != nil {
+			return nil, err
+		}
+		if len(lines) > 0 {
+			out = append(out, Log{l.Name, lines})
+		}
+	}
+	return out, nil
+}
+
+// wait returns what is new as soon as there is something; nil: the lab is gone, or nobody wants it any more.
+func (r *logReader) wait(ctx context.Context) ([]Log, error) {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil, nil
+		case <-time.After(200 * time.Millisecond):
+		}
+		if _, err := os.Stat(lab.Dir(r.lab)); os.IsNotExist(err) {
+			return nil, nil
+		}
+		if logs, err := r.next(); err != nil || len(logs) > 0 {
+			return logs, err
+		}
+	}
+}
+
+func (r *logReader) lines(l lab.LogFile) (lines []string, err error) {
+	f, err := os.Open(filepath.Join(lab.Dir(r.lab), l.Name))
+	switch {
+	case os.IsPermission(err):
+		return nil, fmt.Errorf("the logs of lab %s are root's:  sudo trivet logs", r.lab)
+	case err != nil:
+		return nil, nil // it has just gone
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err == nil && info.Size() < r.read[l.Name] {
+		r.read[l.Name] = 0 // it was cut
+	}
+	if _, err := f.Seek(r.read[l.Name], io.SeekStart); err != nil {
+		return nil, err
+	}
+	text := bufio.NewReader(f)
+	for {
+		line, err := text.ReadString('\n')
+		if err != nil && (err != io.EOF || r.read[l.Name] > 0 || line == "") { // what has no end yet waits for it
+			if err == io.EOF {
+				err = nil
+			}
+			return lines, err
+		}
+		r.read[l.Name] += int64(len(line))
+		if r.wants(l, line) {
+			lines = append(lines, strings.TrimRight(line, "\n"))
+		}
+	}
+}
+
+// wants says whether a line is of the nodes, or speaks of them: of r1, r1-r2 or s1-eth1, but not of r10.
+func (r *logReader) wants(l lab.LogFile, line string) bool {
+	if len(r.nodes) == 0 {
+		return true
+	}
+	for _, n := range r.nodes {
+		if l.Node == n || l.Node == "" && regexp.MustCompile(`(^|[^\w.])`+regexp.QuoteMeta(n)+`([^\w.]|[.:,;]?\s|$)`).MatchString(line) {
+			return true
+		}
+	}
+	return false
 }

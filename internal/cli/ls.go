@@ -43,7 +43,7 @@ func (a *app) ls() *cobra.Command {
 				return a.printJSON(rows)
 			}
 			if len(rows) == 0 {
-				a.say("no lab is up; bring one up:  sudo trivet up linear,3")
+				a.say("%s; bring one up:  sudo trivet up linear,3", lab.NoneUp())
 				return nil
 			}
 			table := [][]string{{"LAB", "STATE", "TARGET", "NODES", "LINKS", "SINCE", "FROM"}}

@@ -146,7 +146,13 @@ func (a *app) printJSON(v any) error {
 }
 
 // table prints rows with aligned columns, the first row being the heads.
+// What switches and files of others say of themselves does not reach the terminal as it is.
 func (a *app) table(rows [][]string) {
+	for _, r := range rows {
+		for i := range r {
+			r[i] = topology.Printable(r[i])
+		}
+	}
 	w := tabwriter.NewWriter(a.out, 0, 0, 3, ' ', 0)
 	for _, r := range rows {
 		fmt.Fprintln(w, strings.TrimRight(strings.Join(r, "\t"), "\t"))

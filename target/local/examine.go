@@ -13,11 +13,12 @@ import (
 
 // Finding is what a look at the machine gave.
 type Finding struct {
-	What   string
-	OK     bool
-	Needed bool // without it no lab comes up
-	Says   string
-	Cure   string
+	What    string `json:"what"`
+	OK      bool   `json:"ok"`
+	Unknown bool   `json:"unknown,omitempty"` // it was not tried: OK says nothing
+	Needed  bool   `json:"needed"`            // without it no lab comes up
+	Says    string `json:"says"`
+	Cure    string `json:"cure,omitempty"`
 }
 
 // Examine tries what labs on this machine need. Without root it can only try some.
@@ -28,7 +29,7 @@ func Examine() []Finding {
 func examineNamespaces() Finding {
 	f := Finding{What: "namespaces", Needed: true, OK: true, Says: "network, UTS and mount namespaces can be made"}
 	if os.Geteuid() != 0 {
-		f.Says = "not tried (needs root)"
+		f.Unknown, f.Says = true, "not tried (needs root)"
 		return f
 	}
 	result := make(chan error, 1)
@@ -65,7 +66,7 @@ func examineCgroups() Finding {
 func examineNetem() Finding {
 	f := Finding{What: "netem", OK: true, Says: "the kernel delays, jitters and loses packets"}
 	if os.Geteuid() != 0 {
-		f.Says = "not tried (needs root)"
+		f.Unknown, f.Says = true, "not tried (needs root)"
 		return f
 	}
 	if !hasNetem() {
@@ -84,7 +85,7 @@ func examineTun() Finding {
 		return f
 	}
 	if errors.Is(err, os.ErrPermission) && os.Geteuid() != 0 {
-		f.Says = "not tried (needs root)"
+		f.Unknown, f.Says = true, "not tried (needs root)"
 		return f
 	}
 	return Finding{What: "tun", Says: "missing: " + err.Error(), Cure: "modprobe tun"}
@@ -93,7 +94,7 @@ func examineTun() Finding {
 func examineBPF() Finding {
 	f := Finding{What: "eBPF", OK: true, Says: "embedded switches forward in the kernel"}
 	if os.Geteuid() != 0 {
-		f.Says = "not tried (needs root)"
+		f.Unknown, f.Says = true, "not tried (needs root)"
 		return f
 	}
 	if err := cache.Probe(); err != nil {

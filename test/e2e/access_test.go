@@ -52,6 +52,8 @@ func TestAccess(t *testing.T) {
 	}
 	if r := user(other, "ls"); r.code != 0 || strings.Contains(r.out, m.name) {
 		t.Error("another user is shown the lab: ", r)
+	} else {
+		contains(t, r.out, "no lab of yours is up; one belongs to another user")
 	}
 	m.sh("chmod 777 /run/trivet/" + m.name + "/daemon.sock")
 	peek := m.command("/usr/bin/python3", "-c", `import socket, sys

@@ -1,0 +1,88 @@
+package lab
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// LogFile is a log of a lab.
+type LogFile struct {
+	Name string // below the lab's directory
+	Node string // whose it is; "": of more than one node
+}
+
+// Logs lists the logs of a lab that are there: the daemon's, Open vSwitch's, those of the nodes' commands and routing daemons, and of
+// the controllers that it runs.
+func Logs(name string) (out []LogFile) {
+	for _, pattern := range []string{"daemon.log", "ovs/*.log", "controllers/*.log", commandLogs + "/*.log", "routers/*/*.log"} {
+		found, _ := filepath.Glob(filepath.Join(Dir(name), pattern))
+		for _, file := range found {
+			log := LogFile{}
+			log.Name, _ = filepath.Rel(Dir(name), file)
+			switch path := strings.Split(log.Name, "/"); path[0] {
+			case commandLogs:
+				log.Node = strings.TrimSuffix(path[1], ".log")
+			case "routers":
+				log.Node = path[1]
+			}
+			out = append(out, log)
+		}
+	}
+	return out
+}
+
+// Logs are in memory, as all below /run is. One that has become larger than maxLog is cut to its last keepLog bytes.
+const (
+	maxLog   = 4 << 20
+	keepLog  = 1 << 20
+	lookEach = 500 * time.Millisecond
+)
+
+// boundLogs keeps the lab's logs to their size, until the lab goes down.
+func (d *daemon) boundLogs() {
+	for {
+		select {
+		case <-d.ctx.Done():
+			return
+		case <-time.After(lookEach):
+		}
+		for _, l := range Logs(d.state.Name) {
+			if err := boundLog(filepath.Join(Dir(d.state.Name), l.Name), maxLog, keepLog); err != nil {
+				fmt.Fprintf(os.Stderr, "the log %s grows: %v\n", l.Name, err)
+			}
+		}
+	}
+}
+
+// boundLog cuts a file of more than most bytes to the last of them, from the beginning of a line, and says so in it. Who writes
+// must append (O_APPEND); what is written between the reading and the cutting is lost.
+func boundLog(file string, most, keep int64) error {
+	info, err := os.Stat(file)
+	if errors.Is(err, os.ErrNotExist) || err == nil && info.Size() <= most {
+		return nil
+	}
+	f, err := os.OpenFile(file, os.O_RDWR|os.O_APPEND, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	end := make([]byte, keep)
+	n, err := f.ReadAt(end, info.Size()-keep)
+	if err != nil {
+		return err
+	}
+	end = end[:n]
+	if i := bytes.IndexByte(end, '\n'); i >= 0 {
+		end = end[i+1:]
+	}
+	if err := f.Truncate(0); err != nil {
+		return err
+	}
+	_, err = f.Write(append(fmt.Appendf(nil, "[%d bytes before this were dropped at %s]\n", info.Size()-int64(len(end)), time.Now().Format(time.RFC3339)), end...))
+	return err
+}

@@ -107,6 +107,9 @@ func register(api huma.API, d *daemon) {
 	huma.Post(api, "/v1/apply", func(ctx context.Context, in *body[ApplyRequest]) (*body[ApplyResult], error) {
 		r, err := d.apply(in.Body)
 		if err == nil && !in.Body.DryRun {
+			for _, change := range r.Changes {
+				logged("apply: " + change)
+			}
 			err = d.follow(r.links...)
 		}
 		return &body[ApplyResult]{r}, problem(err)

@@ -216,6 +216,13 @@ type Streams struct {
 	Sizes    <-chan [2]uint16
 }
 
+// A Keyboard is the input of programs that run on one terminal, one after another.
+type Keyboard interface {
+	io.Reader
+	Stop()              // lets Read return io.EOF: the program has ended
+	Unread(text []byte) // what was read for it, and it has not read
+}
+
 // Exec runs a program in a node and returns its exit code. Where ctx ends before it, so do the program and its group.
 func (c *Client) Exec(ctx context.Context, r ExecRequest, s Streams) (code int, err error) {
 	conn, err := c.dial(ctx)
@@ -253,9 +260,21 @@ func (c *Client) Exec(ctx context.Context, r ExecRequest, s Streams) (code int, 
 		defer mu.Unlock()
 		return writeFrame(conn, kind, content)
 	}
-	go sendInput(s.In, send)
+	typed := make(chan struct{})
+	go func() {
+		defer close(typed)
+		sendInput(s.In, send)
+	}()
 	go sendControls(s, send)
-	if code, err = receiveOutput(in, s); ctx.Err() != nil {
+	code, err = receiveOutput(in, s)
+	if keyboard, ok := s.In.(Keyboard); ok {
+		keyboard.Stop()
+		<-typed
+		if kind, text, unreadErr := readFrame(in); err == nil && unreadErr == nil && kind == frameUnread {
+			keyboard.Unread(text)
+		}
+	}
+	if ctx.Err() != nil {
 		err = ctx.Err()
 	}
 	return code, err

@@ -2,6 +2,7 @@ package lab
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -32,8 +33,9 @@ const (
 	frameStderr
 	frameSignal // a signal's number, one byte
 	frameResize // rows and columns, two bytes each
-	frameExit   // exit code, four bytes; the last frame
+	frameExit   // exit code, four bytes; the last frame, but for frameUnread
 	frameError  // text: the program could not be started; the last frame
+	frameUnread // input on a terminal that the program has not read, once the client has ended its own
 )
 
 const maxFrame = 1 << 20
@@ -67,6 +69,7 @@ type ExecRequest struct {
 	Env     []string `json:"env,omitempty"`
 	Dir     string   `json:"dir,omitempty"`
 	TTY     bool     `json:"tty,omitempty"`
+	Typed   []byte   `json:"typed,omitempty"` // on a terminal: what was typed before, and is shown already
 	Rows    uint16   `json:"rows,omitempty"`
 	Columns uint16   `json:"columns,omitempty"`
 }
@@ -82,6 +85,13 @@ type session struct {
 
 	outputs []*os.File // what the program prints comes from
 	exited  atomic.Bool
+
+	theirs *os.File      // the program's side of the terminal, which keeps what it does not read; or nil
+	input  sync.Mutex    // of what follows, and of writing to the terminal
+	taken  bool          // the program has ended: what comes is unread
+	unread []byte        // what the program has not read
+	typed  chan struct{} // closed when the client has sent all its input
+	once   sync.Once     // closes typed
 }
 
 func (s *session) send(kind byte, content []byte) error {
@@ -107,7 +117,7 @@ func (d *daemon) serveExec(w http.ResponseWriter, r *http.Request) {
 	}
 	defer conn.Close()
 	fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n", streamProtocol)
-	s := &session{conn: conn, in: buffered.Reader}
+	s := &session{conn: conn, in: buffered.Reader, typed: make(chan struct{})}
 	if err := d.isUp(); err != nil {
 		_ = s.send(frameError, []byte(err.Error()))
 		return
@@ -130,11 +140,16 @@ func (d *daemon) serveExec(w http.ResponseWriter, r *http.Request) {
 	go s.watch()
 	code := exitCode(s.cmd.Wait())
 	s.exited.Store(true)
+	s.takeBack()
 	for _, f := range s.outputs { // what it left in the background may hold these open for ever
 		_ = f.SetReadDeadline(time.Now().Add(lastWords))
 	}
 	output.Wait()
 	_ = s.send(frameExit, binary.BigEndian.AppendUint32(nil, uint32(code)))
+	if s.tty != nil {
+		<-s.typed
+		_ = s.send(frameUnread, s.unread[:min(len(s.unread), maxFrame)])
+	}
 }
 
 // lastWords is how long output may come after the program has ended.
@@ -192,18 +207,73 @@ func (s *session) startTTY(d *daemon, req ExecRequest, output *sync.WaitGroup) e
 	if err != nil {
 		return fmt.Errorf("open a terminal: %w", err)
 	}
-	defer theirs.Close()
 	_ = pty.Setsize(ours, &pty.Winsize{Rows: req.Rows, Cols: req.Columns})
-	s.tty, s.stdin = ours, ours
+	s.tty, s.stdin, s.theirs = ours, ours, theirs
+	s.typeAhead(req.Typed)
 	s.cmd.Stdin, s.cmd.Stdout, s.cmd.Stderr = theirs, theirs, theirs
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	if err := d.local.Start(req.Node, s.cmd); err != nil {
 		ours.Close()
+		theirs.Close()
 		return err
 	}
 	s.outputs = []*os.File{ours}
 	output.Go(func() { s.copy(frameStdout, ours) }) // ends with an error (EIO) when the last program closes the terminal
 	return nil
+}
+
+// typeAhead gives the terminal what was typed before the program started. The client's has shown it: this one does not.
+func (s *session) typeAhead(text []byte) {
+	const most = 2048 // half of what a terminal holds (N_TTY_BUF_SIZE)
+	s.unread = text[min(len(text), most):]
+	if text = text[:min(len(text), most)]; len(text) == 0 {
+		return
+	}
+	fd := int(s.theirs.Fd())
+	mode, err := unix.IoctlGetTermios(fd, unix.TCGETS)
+	if err != nil {
+		return
+	}
+	silent := *mode
+	silent.Lflag &^= unix.ECHO
+	_ = unix.IoctlSetTermios(fd, unix.TCSETS, &silent)
+	_, _ = s.tty.Write(text)
+	_, _ = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0) // looks through all that was written
+	_ = unix.IoctlSetTermios(fd, unix.TCSETS, mode)
+}
+
+// takeBack takes from the terminal what was typed and the program, which has ended, has not read.
+func (s *session) takeBack() {
+	if s.theirs == nil {
+		return
+	}
+	defer s.theirs.Close()
+	fd := int(s.theirs.Fd())
+	mode, err := unix.IoctlGetTermios(fd, unix.TCGETS)
+	if err != nil {
+		return
+	}
+	mode.Lflag &^= unix.ICANON | unix.ECHO // from now on a read takes what there is, and waits for nothing
+	mode.Cc[unix.VMIN], mode.Cc[unix.VTIME] = 0, 0
+	_ = unix.IoctlSetTermios(fd, unix.TCSETS, mode)
+	var left []byte
+	for last := false; ; {
+		buf := make([]byte, 4096)
+		n, err := unix.Read(fd, buf)
+		switch {
+		case err == unix.EINTR:
+		case n > 0:
+			left = append(left, bytes.ReplaceAll(buf[:n], []byte{0}, nil)...) // 0 stood for Ctrl-D
+		case last:
+			s.taken, s.unread = true, append(left, s.unread...)
+			s.input.Unlock()
+			return
+		default: // receive may be writing
+			if last = s.input.TryLock(); !last {
+				time.Sleep(time.Millisecond)
+			}
+		}
+	}
 }
 
 func lookPath(name string, env []string) (string, error) {
@@ -253,9 +323,13 @@ func readable(f *os.File) (yes bool) {
 
 // receive passes on what the client sends; when the client is gone, the program's group goes too.
 func (s *session) receive() {
+	if s.tty != nil {
+		s.toTerminal(nil)
+	}
 	for {
 		kind, content, err := readFrame(s.in)
 		if err != nil {
+			s.once.Do(func() { close(s.typed) })
 			s.hangUp()
 			return
 		}
@@ -264,6 +338,9 @@ func (s *session) receive() {
 			if s.tty == nil {
 				_ = s.stdin.Close()
 			}
+			s.once.Do(func() { close(s.typed) })
+		case kind == frameStdin && s.tty != nil:
+			s.toTerminal(content)
 		case kind == frameStdin:
 			_, _ = s.stdin.Write(content)
 		case kind == frameSignal && len(content) == 1:
@@ -271,6 +348,16 @@ func (s *session) receive() {
 		case kind == frameResize && len(content) == 4 && s.tty != nil:
 			_ = pty.Setsize(s.tty, &pty.Winsize{Rows: binary.BigEndian.Uint16(content), Cols: binary.BigEndian.Uint16(content[2:])})
 		}
+	}
+}
+
+// toTerminal writes what is typed to the program's terminal, after what there was no room for; when it has ended, to what is unread.
+func (s *session) toTerminal(content []byte) {
+	s.input.Lock()
+	defer s.input.Unlock()
+	if s.unread = append(s.unread, content...); !s.taken {
+		_, _ = s.tty.Write(s.unread)
+		s.unread = nil
 	}
 }
 

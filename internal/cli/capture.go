@@ -14,7 +14,7 @@ func (a *app) capture() *cobra.Command {
 		Short:             "Record the packets of a link (A-B) or of all links of a node, as pcap",
 		Example:           "  trivet capture s1-s2 -w s1-s2.pcap\n  trivet capture h1 | wireshark -k -i -\n  trivet capture h1-s1 | tcpdump -n -r -",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: a.completeNodes,
+		ValidArgsFunction: a.completeNodesAndLinks,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, _, err := a.client()
 			if err != nil {

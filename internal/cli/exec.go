@@ -3,9 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
-	"io"
 	"os"
-	"os/exec"
 	"os/signal"
 	"syscall"
 
@@ -57,29 +55,29 @@ func (a *app) run(ctx context.Context, node string, command []string, input bool
 	if err != nil {
 		return err
 	}
-	return runIn(ctx, c, node, command, input)
+	return a.runIn(ctx, c, node, command, input)
 }
 
-func runIn(ctx context.Context, c *lab.Client, node string, command []string, input bool) error {
+func (a *app) runIn(ctx context.Context, c *lab.Client, node string, command []string, input bool) error {
 	dir, _ := os.Getwd()
 	r := lab.ExecRequest{Node: node, Command: command, Env: os.Environ(), Dir: dir}
-	s := lab.Streams{Out: os.Stdout, Err: os.Stderr}
-	var in io.Reader = os.Stdin
-	if !input {
-		in = nil
-	}
-	s.In = in
-	signals := make(chan byte, 8)
-	s.Signals = signals
+	signals, sizes := make(chan byte, 8), make(chan [2]uint16, 1)
+	s := lab.Streams{Out: os.Stdout, Err: os.Stderr, Signals: signals, Sizes: sizes}
 	caught := make(chan os.Signal, 8)
 	signal.Notify(caught, os.Interrupt, syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH)
+	defer close(caught)
 	defer signal.Stop(caught)
-	sizes := make(chan [2]uint16, 1)
-	s.Sizes = sizes
+	if input {
+		s.In = os.Stdin
+	}
 	if input && isTerminal(os.Stdin) && isTerminal(os.Stdout) {
 		r.TTY = true
 		if columns, rows, err := term.GetSize(int(os.Stdout.Fd())); err == nil {
 			r.Rows, r.Columns = uint16(rows), uint16(columns)
+		}
+		if a.keys != nil {
+			a.keys.start()
+			s.In, r.Typed = a.keys, a.keys.take()
 		}
 		old, err := term.MakeRaw(int(os.Stdin.Fd()))
 		if err == nil {
@@ -99,6 +97,7 @@ func runIn(ctx context.Context, c *lab.Client, node string, command []string, in
 
 // forward passes signals on to the program; a change of the window is one of the terminal's size.
 func forward(caught <-chan os.Signal, signals chan<- byte, sizes chan<- [2]uint16) {
+	defer close(signals)
 	for s := range caught {
 		number, _ := s.(syscall.Signal)
 		if number == syscall.SIGWINCH {
@@ -109,9 +108,4 @@ func forward(caught <-chan os.Signal, signals chan<- byte, sizes chan<- [2]uint1
 		}
 		signals <- byte(number)
 	}
-}
-
-// execCommand is a shell command on this machine.
-func execCommand(ctx context.Context, command string) *exec.Cmd {
-	return exec.CommandContext(ctx, "/bin/sh", "-c", command)
 }

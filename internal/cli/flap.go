@@ -75,6 +75,9 @@ func (a *app) linkFlap() *cobra.Command {
 			return errors.Join(err, a.printFlap(result))
 		},
 	}
+	cmd.ValidArgsFunction = func(cmd *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
+		return a.completeLinks(cmd, prefix), cobra.ShellCompDirectiveNoFileComp
+	}
 	cmd.Flags().Float64Var(&f.rate, "rate", 1, "links that go down in a second")
 	cmd.Flags().DurationVar(&f.length, "for", 10*time.Second, "how long")
 	cmd.Flags().DurationVar(&f.down, "down", time.Second, "how long a link stays down")

@@ -54,6 +54,12 @@ func (a *app) link() *cobra.Command {
 			return nil
 		},
 	}
+	set.ValidArgsFunction = func(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+		if len(args) == 0 {
+			return a.completeLinks(cmd, prefix), cobra.ShellCompDirectiveNoFileComp
+		}
+		return []string{"up", "down", "bandwidth=", "delay=", "jitter=", "loss=", "queue="}, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+	}
 	set.Flags().BoolVar(&save, "save", false, "write the change into the topology's file (Trivet YAML), too")
 	set.Flags().IntVar(&number, "number", 1, "which of parallel links")
 	cmd.AddCommand(set, a.linkFlap())

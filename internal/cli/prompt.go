@@ -3,11 +3,15 @@ package cli
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"os"
+	"os/exec"
+	"os/signal"
 	"slices"
 	"strings"
-	"time"
+	"syscall"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -21,134 +25,285 @@ func (a *app) prompt() *cobra.Command {
 	var script string
 	cmd := &cobra.Command{
 		Use:   "cli",
-		Short: "A prompt in the manner of Mininet's:  h1 ping -c1 h2",
-		Long:  "A prompt in the manner of Mininet's: a node's name and a command runs it there, and names of\nnodes among its words become their addresses. help lists the rest.",
-		Args:  cobra.NoArgs,
+		Short: "A prompt like Mininet's:  h1 ping -c1 h2",
+		Long: "A prompt like Mininet's: a node's name and a command run it there, and names of nodes among its words become\n" +
+			"their addresses. Mininet's own words work, and every trivet command without the word trivet: path h1 h2, link r1-r2 down.\n" +
+			"Tab completes, Ctrl-R searches the history, Ctrl-C ends what runs, Ctrl-D leaves. help lists the rest.\n\n" +
+			"A script, or what comes from a pipe, runs to its end whatever fails; the exit code is that of the first command\n" +
+			"that failed, 0 when none did. What a script runs in a node has no standard input.",
+		Example: "  trivet cli\n  trivet cli --script lab.cli\n  echo pingall | trivet cli",
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, _, err := a.client()
+			c, state, err := a.client()
 			if err != nil {
 				return err
 			}
-			in := os.Stdin
+			os.Setenv("TRIVET_LAB", state.Name) // for the commands that it runs
+			p := &prompt{app: a, lab: state.Name, client: c}
+			if script == "" && isTerminal(os.Stdin) && isTerminal(os.Stdout) {
+				return p.interact(cmd.Context())
+			}
+			in, name := os.Stdin, "standard input"
 			if script != "" {
 				if in, err = os.Open(script); err != nil {
 					return err
 				}
+				name = script
 				defer in.Close()
 			}
-			p := &promptState{app: a, client: c, interactive: script == "" && isTerminal(os.Stdin)}
-			return p.loop(cmd.Context(), bufio.NewScanner(in))
+			return p.script(cmd.Context(), in, name)
 		},
 	}
 	cmd.Flags().StringVar(&script, "script", "", "read commands from a file")
 	return cmd
 }
 
-type promptState struct {
+type prompt struct {
 	*app
-	client      *lab.Client
-	interactive bool
+	lab     string
+	client  *lab.Client
+	history *history
 }
 
-func (p *promptState) loop(ctx context.Context, lines *bufio.Scanner) error {
-	var old *term.State
-	if p.interactive {
-		old, _ = term.GetState(int(os.Stdin.Fd()))
-	}
-	for {
-		if p.interactive {
-			fmt.Fprint(p.out, "trivet> ")
+// errLeave is that the user leaves the prompt.
+var errLeave = errors.New("leave")
+
+// script runs commands until the end of the input, and returns how the first that failed did.
+func (p *prompt) script(ctx context.Context, in io.Reader, name string) error {
+	failed := 0
+	lines := bufio.NewScanner(in)
+	for n := 1; lines.Scan() && ctx.Err() == nil; n++ {
+		cmd, err := p.do(ctx, lines.Text())
+		if err == errLeave {
+			break
 		}
-		if !lines.Scan() {
-			if p.interactive {
-				fmt.Fprintln(p.out)
-			}
-			return lines.Err()
-		}
-		line, _, _ := strings.Cut(lines.Text(), "#")
-		words := strings.Fields(line)
-		if len(words) == 0 {
+		if err == nil {
 			continue
 		}
-		if words[0] == "exit" || words[0] == "quit" {
-			return nil
+		if _, shown := err.(exitCode); !shown {
+			fmt.Fprintf(p.err, "%s:%d  ", name, n)
 		}
-		if err := p.do(ctx, words, strings.TrimSpace(line)); err != nil {
-			if code, ok := err.(exitCode); !ok {
-				fmt.Fprintln(p.err, err)
-			} else if !p.interactive && script(words) {
-				return code
-			}
-		}
-		if old != nil {
-			_ = term.Restore(int(os.Stdin.Fd()), old)
+		if code := p.report(ctx, cmd, err); failed == 0 {
+			failed = code
 		}
 	}
-}
-
-// script says whether a failure of this command ends a script: that of a measurement does.
-func script(words []string) bool { return slices.Contains([]string{"pingall", "iperf"}, words[0]) }
-
-const promptHelp = `NODE COMMAND...   run a command in a node; node names in it become addresses
-nodes, links, net, dump          what there is
-pingall, ping A B, iperf [A B]   measure
-link A B up|down|delay=10ms...   change a link
-sh COMMAND...                    run a command on this machine
-exit                             leave; the lab stays up (trivet down takes it down)`
-
-func (p *promptState) do(ctx context.Context, words []string, line string) error {
-	info, err := p.client.Info(ctx)
-	if err != nil {
+	if err := errors.Join(lines.Err(), ctx.Err()); err != nil {
 		return err
 	}
-	t := info.Topology
-	args := words[1:]
-	switch words[0] {
-	case "help":
-		p.say("%s", promptHelp)
-	case "nodes":
-		var names []string
-		for _, n := range t.Nodes {
-			names = append(names, n.Name)
-		}
-		slices.Sort(names)
-		p.say("available nodes are: \n%s", strings.Join(names, " "))
-	case "links":
-		for _, l := range t.Links {
-			p.say("%s<->%s (%s)", l.Ends[0].Interface, l.Ends[1].Interface, map[bool]string{true: "down", false: "OK OK"}[l.Down])
-		}
-	case "net":
-		p.net(t)
-	case "dump":
-		p.table(nodeRows(t))
-	case "pingall":
-		return p.pingAll(ctx)
-	case "ping":
-		if len(args) != 2 {
-			return fmt.Errorf("ping A B")
-		}
-		r, err := p.client.Ping(ctx, lab.PingRequest{From: args[0], To: args[1], Count: 1})
-		if err != nil {
-			return err
-		}
-		return p.showPing(r, false, false)
-	case "iperf":
-		return p.iperfBetween(ctx, t, args)
-	case "link":
-		if len(args) < 3 {
-			return fmt.Errorf("link A B up|down|delay=10ms")
-		}
-		return p.client.SetLink(ctx, lab.LinkRequest{A: args[0], B: args[1], Change: args[2:]})
-	case "sh":
-		return shellOut(ctx, strings.TrimSpace(strings.TrimPrefix(line, "sh")))
-	default:
-		return p.inNode(ctx, t, words, line)
+	if failed != 0 {
+		return exitCode(failed)
 	}
 	return nil
 }
 
+// interact reads commands from the terminal. Ctrl-C ends a command, never the prompt.
+func (p *prompt) interact(parent context.Context) error {
+	keys, err := newKeyboard(int(os.Stdin.Fd()))
+	if err != nil {
+		return err
+	}
+	p.keys, p.history = keys, openHistory()
+	interrupts := make(chan os.Signal, 1)
+	signal.Notify(interrupts, os.Interrupt)
+	defer signal.Stop(interrupts)
+	end, stop := signal.NotifyContext(context.WithoutCancel(parent), syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(end, keys.Stop)
+	fmt.Fprintf(p.out, "lab %s; help lists the commands, Ctrl-D leaves\n", p.lab)
+	for end.Err() == nil {
+		line, err := p.read()
+		switch {
+		case err == nil:
+		case errors.Is(err, io.EOF) && keys.last == 3:
+			fmt.Fprintln(p.out, "^C")
+			continue
+		case errors.Is(err, io.EOF):
+			fmt.Fprintln(p.out)
+			return nil
+		default:
+			return err
+		}
+		select {
+		case <-interrupts: // of before
+		default:
+		}
+		ctx, cancel := context.WithCancel(end)
+		done := make(chan struct{})
+		go func() {
+			select {
+			case <-interrupts:
+				cancel()
+			case <-done:
+			}
+		}()
+		cmd, err := p.do(ctx, line)
+		close(done)
+		if err == errLeave {
+			cancel()
+			return nil
+		}
+		if ctx.Err() != nil || err == exitCode(exitInterrupted) {
+			fmt.Fprintln(p.out) // after the ^C
+		}
+		if err != nil {
+			p.report(ctx, cmd, err)
+		}
+		cancel()
+	}
+	return nil
+}
+
+// read lets the user edit a line. The terminal is raw only as long as that.
+func (p *prompt) read() (string, error) {
+	fd := int(os.Stdin.Fd())
+	old, err := term.MakeRaw(fd)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = term.Restore(fd, old) }()
+	p.keys.start()
+	t := term.NewTerminal(one{p.keys, p.out}, "trivet> ")
+	t.History = p.history
+	t.AutoCompleteCallback = (&completer{prompt: p, terminal: t}).key
+	resize := func() {
+		if columns, rows, err := term.GetSize(int(os.Stdout.Fd())); err == nil && columns > 0 {
+			_ = t.SetSize(columns, rows)
+		}
+	}
+	resize()
+	sizes := make(chan os.Signal, 1)
+	signal.Notify(sizes, syscall.SIGWINCH)
+	go func() {
+		for range sizes {
+			resize()
+		}
+	}()
+	defer close(sizes)
+	defer signal.Stop(sizes)
+	return t.ReadLine()
+}
+
+const promptHelp = `NODE COMMAND...                  run a command in a node; node names in it become addresses
+nodes, links, net, dump          what there is
+pingall, ping A B, iperf [A B]   measure
+link A-B up|down|delay=10ms...   change a link
+sh COMMAND...                    run a command on this machine
+exit                             leave; the lab stays up (trivet down takes it down)
+Trivet's own, as outside the prompt (help COMMAND says more; | > and < work as in a shell):
+`
+
+// outside are the commands that make no sense in the prompt of a lab that is up.
+var outside = []string{"up", "apply", "down", "resume", "cli", "bench", "controller", "completion"}
+
+// mininets are Mininet's words.
+var mininets = []string{"dump", "exit", "help", "links", "net", "nodes", "pingall", "quit", "sh"}
+
+// do runs a line; cmd is Trivet's command that it was.
+func (p *prompt) do(ctx context.Context, line string) (cmd *cobra.Command, err error) {
+	line = strings.TrimSpace(line)
+	if line == "" || line[0] == '#' {
+		return nil, nil
+	}
+	first, rest, _ := strings.Cut(line, " ")
+	rest = strings.TrimSpace(rest)
+	switch first {
+	case "exit", "quit":
+		return nil, errLeave
+	case "sh":
+		return nil, shellOut(rest)
+	}
+	info, err := p.client.Info(ctx)
+	if err != nil {
+		return nil, err
+	}
+	t := info.Topology
+	words, shell, err := splitLine(line)
+	if err != nil && t.Node(first) == nil {
+		return nil, err
+	}
+	switch command := p.commandOf(first); {
+	case first == "help" && rest == "":
+		p.say("%s%s", promptHelp, wrap(p.own(), 2, 78))
+	case first == "nodes":
+		p.say("available nodes are: \n%s", strings.Join(nodeNames(t), " "))
+	case first == "links":
+		for _, l := range t.Links {
+			p.say("%s<->%s (%s)", l.Ends[0].Interface, l.Ends[1].Interface, map[bool]string{true: "down", false: "OK OK"}[l.Down])
+		}
+	case first == "net":
+		p.net(t)
+	case first == "dump":
+		p.table(nodeRows(t))
+	case slices.Contains(outside, first):
+		return nil, fmt.Errorf("%s works outside of the prompt: leave it (exit), then  trivet %s", first, line)
+	case command && shell:
+		self, err := os.Executable()
+		if err != nil {
+			return nil, err
+		}
+		return nil, shellOut("'" + self + "' " + line)
+	case command || first == "help":
+		return p.trivet(ctx, mininetWords(t, words))
+	case t.Node(first) != nil:
+		return nil, p.inNode(ctx, t, first, rest)
+	default:
+		hint := topology.DidYouMean(first, slices.Concat(nodeNames(t), mininets, p.own()))
+		if hint == "" {
+			hint = "help lists the commands"
+		}
+		return nil, fmt.Errorf("there is no node or command %s; %s", first, hint)
+	}
+	return nil, nil
+}
+
+// trivet runs one of Trivet's own commands, for this lab unless it says --lab.
+func (p *prompt) trivet(ctx context.Context, words []string) (*cobra.Command, error) {
+	a := &app{out: p.out, err: p.err, keys: p.keys}
+	root := a.root()
+	root.SetArgs(words)
+	return root.ExecuteContextC(ctx)
+}
+
+// own are Trivet's commands that work in the prompt.
+func (p *prompt) own() (names []string) {
+	for _, c := range (&app{}).root().Commands() {
+		if c.IsAvailableCommand() && !slices.Contains(outside, c.Name()) {
+			names = append(names, c.Name())
+		}
+	}
+	return names
+}
+
+func (p *prompt) commandOf(word string) bool {
+	return word == "pingall" || slices.Contains(p.own(), word)
+}
+
+// mininetWords makes Trivet's words of Mininet's: pingall, link A B down, iperf of the first host and the last.
+func mininetWords(t *topology.Topology, words []string) []string {
+	hosts := t.NodesOf(topology.Host)
+	switch {
+	case words[0] == "pingall":
+		return append([]string{"ping", "--all"}, words[1:]...)
+	case words[0] == "iperf" && len(words) == 1 && len(hosts) > 1:
+		return append(words, hosts[0].Name, hosts[len(hosts)-1].Name)
+	case words[0] == "link" && len(words) > 3 && t.Node(words[1]) != nil && t.Node(words[2]) != nil:
+		return append([]string{"link", "set", words[1] + "-" + words[2]}, words[3:]...)
+	case words[0] == "link" && len(words) > 2 && words[1] != "set" && words[1] != "flap":
+		return append([]string{"link", "set"}, words[1:]...)
+	}
+	return words
+}
+
+func nodeNames(t *topology.Topology) (names []string) {
+	for _, n := range t.Nodes {
+		names = append(names, n.Name)
+	}
+	slices.Sort(names)
+	return names
+}
+
 // net prints each node's interfaces and what they lead to, as Mininet does.
-func (p *promptState) net(t *topology.Topology) {
+func (p *prompt) net(t *topology.Topology) {
 	for _, n := range t.Nodes {
 		words := []string{n.Name}
 		for _, l := range t.Links {
@@ -162,47 +317,17 @@ func (p *promptState) net(t *topology.Topology) {
 	}
 }
 
-func (p *promptState) pingAll(ctx context.Context) error {
-	r, err := p.client.Ping(ctx, lab.PingRequest{})
-	if err != nil {
-		return err
+// inNode runs a shell command in a node; words that are nodes' names become their addresses.
+func (p *prompt) inNode(ctx context.Context, t *topology.Topology, node, command string) error {
+	if command == "" {
+		return fmt.Errorf("say what to run:  %s COMMAND   (or open a shell there:  shell %s)", node, node)
 	}
-	return p.showPing(r, true, false)
-}
-
-func (p *promptState) iperfBetween(ctx context.Context, t *topology.Topology, args []string) error {
-	hosts := t.NodesOf(topology.Host)
-	switch {
-	case len(args) == 0 && len(hosts) > 1:
-		args = []string{hosts[0].Name, hosts[len(hosts)-1].Name}
-	case len(args) != 2:
-		return fmt.Errorf("iperf A B")
-	}
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	r, err := p.client.Iperf(ctx, lab.IperfRequest{From: args[0], To: args[1]})
-	if err != nil {
-		return err
-	}
-	p.say("iperf %s → %s   %s", args[0], args[1], bits(r.BitsPerSecond))
-	return nil
-}
-
-// inNode runs a command in a node; words that are nodes' names become their addresses.
-func (p *promptState) inNode(ctx context.Context, t *topology.Topology, words []string, line string) error {
-	if t.Node(words[0]) == nil {
-		return fmt.Errorf("unknown command or node: %s (help lists them)", words[0])
-	}
-	if len(words) == 1 {
-		return fmt.Errorf("say what to run: %s COMMAND", words[0])
-	}
-	command := strings.TrimSpace(strings.TrimPrefix(line, words[0]))
-	for _, w := range words[1:] {
+	for _, w := range strings.Fields(command) {
 		if a := firstAddress(t, w); a != "" {
 			command = replaceWord(command, w, a)
 		}
 	}
-	return runIn(ctx, p.client, words[0], []string{"/bin/sh", "-c", command}, p.interactive)
+	return p.runIn(ctx, p.client, node, []string{"/bin/sh", "-c", command}, p.keys != nil)
 }
 
 func firstAddress(t *topology.Topology, node string) string {
@@ -227,8 +352,17 @@ func replaceWord(text, word, by string) string {
 	return strings.Join(parts, " ")
 }
 
-func shellOut(ctx context.Context, command string) error {
-	cmd := execCommand(ctx, command)
+// shellOut runs a shell command on this machine. Ctrl-C is the command's own: it is in the terminal's foreground, too.
+func shellOut(command string) error {
+	cmd := exec.Command("/bin/sh", "-c", command)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	return cmd.Run()
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) {
+		return err
+	}
+	if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		return exitCode(128 + int(status.Signal()))
+	}
+	return exitCode(exit.ExitCode())
 }

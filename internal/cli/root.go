@@ -29,6 +29,8 @@ const (
 	exitLoss       = 3
 	exitController = 4
 	exitWrong      = 5
+
+	exitInterrupted = 130 // as in a shell
 )
 
 // exitCode is an error that has been shown already, or needs no words.
@@ -41,6 +43,7 @@ type app struct {
 	out, err io.Writer
 	json     bool
 	lab      string
+	keys     *keyboard // of the prompt that runs a command; else nil
 }
 
 // Main runs the command line and returns the exit code.
@@ -52,15 +55,23 @@ func Main() int {
 	root := a.root()
 	root.SetArgs(endFlags(root, os.Args[1:]))
 	cmd, err := root.ExecuteContextC(ctx)
+	return a.report(ctx, cmd, err)
+}
+
+// report says why a command has failed, and returns the exit code.
+func (a *app) report(ctx context.Context, cmd *cobra.Command, err error) int {
 	var code exitCode
 	switch {
 	case err == nil:
 		return 0
 	case errors.As(err, &code):
 		return int(code)
-	case isUsage(err):
+	case cmd != nil && isUsage(err):
 		fmt.Fprintf(a.err, "%v\n%s\n  %s --help says more\n", err, strings.TrimRight("usage: "+cmd.UseLine(), "\n"), cmd.CommandPath())
 		return exitUsage
+	case ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(ctx))):
+		fmt.Fprintln(a.err, "interrupted")
+		return exitInterrupted
 	}
 	a.showError(err)
 	return exitError
@@ -180,6 +191,37 @@ func (a *app) completeNodes(cmd *cobra.Command, args []string, _ string) ([]stri
 		names = append(names, n.Name)
 	}
 	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
+// linkNames are the names of links that begin with prefix: each has two, of which one will do where nothing is said yet.
+func linkNames(t *topology.Topology, prefix string) (names []string) {
+	for _, l := range t.Links {
+		a, b := end(l.Ends[0]), end(l.Ends[1])
+		names = append(names, a+"-"+b)
+		if prefix != "" {
+			names = append(names, b+"-"+a)
+		}
+	}
+	return names
+}
+
+// completeLinks offers the lab's links to the shell.
+func (a *app) completeLinks(cmd *cobra.Command, prefix string) []string {
+	c, _, err := a.client()
+	if err != nil {
+		return nil
+	}
+	info, err := c.Info(cmd.Context())
+	if err != nil {
+		return nil
+	}
+	return linkNames(info.Topology, prefix)
+}
+
+// completeNodesAndLinks offers both.
+func (a *app) completeNodesAndLinks(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+	nodes, directive := a.completeNodes(cmd, args, prefix)
+	return append(nodes, a.completeLinks(cmd, prefix)...), directive
 }
 
 // completeLabs offers the labs.

@@ -313,16 +313,6 @@ func TestCompletion(t *testing.T) {
 	contains(t, m.ok("__complete", "down", ""), m.name)
 }
 
-// TestPrompt proves the prompt in the manner of Mininet's.
-func TestPrompt(t *testing.T) {
-	t.Parallel()
-	m := newMachine(t)
-	m.up("minimal", "--datapath", "bridge")
-	r := m.runIn(strings.NewReader("nodes\nh1 ping -c1 -W30 h2\npingall\nlink s1 h1 down\nh9 true\nexit\n"), "cli")
-	contains(t, r.out+r.err, "h1", "1 packets transmitted, 1 received", "0 % lost", "h9")
-	contains(t, lineWith(m.ok("inspect"), "h1-s1")+lineWith(m.ok("inspect"), "s1-h1"), "down")
-}
-
 // TestOutside proves that a NAT router leads out of the lab, beyond the machine.
 func TestOutside(t *testing.T) {
 	t.Parallel()

@@ -1,0 +1,82 @@
+package cli
+
+import (
+	"bytes"
+	"io"
+
+	"golang.org/x/sys/unix"
+)
+
+// keyboard is the input of a terminal, which the prompt and the programs that it starts read in turn. Nobody reads more of it than
+// it uses: what is typed ahead is there for the next.
+type keyboard struct {
+	fd    int
+	wake  int // an eventfd that ends a Read
+	typed []byte
+	last  byte // what one has read last
+}
+
+func newKeyboard(fd int) (*keyboard, error) {
+	wake, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	return &keyboard{fd: fd, wake: wake}, err
+}
+
+// Read waits for input; after Stop there is no more.
+func (k *keyboard) Read(p []byte) (int, error) {
+	if len(k.typed) > 0 {
+		n := copy(p, k.typed)
+		k.typed = k.typed[n:]
+		return n, nil
+	}
+	for {
+		both := []unix.PollFd{{Fd: int32(k.fd), Events: unix.POLLIN}, {Fd: int32(k.wake), Events: unix.POLLIN}}
+		if _, err := unix.Poll(both, -1); err != nil && err != unix.EINTR {
+			return 0, err
+		}
+		if both[1].Revents != 0 {
+			return 0, io.EOF
+		}
+		if both[0].Revents == 0 {
+			continue
+		}
+		switch n, err := unix.Read(k.fd, p); {
+		case err == unix.EINTR || err == unix.EAGAIN:
+		case err != nil:
+			return 0, err
+		case n == 0:
+			return 0, io.EOF
+		default:
+			return n, nil
+		}
+	}
+}
+
+// Stop ends the Read that waits, and those after it, until start.
+func (k *keyboard) Stop() { _, _ = unix.Write(k.wake, []byte{1, 0, 0, 0, 0, 0, 0, 0}) }
+
+// start lets somebody else read.
+func (k *keyboard) start() { _, _ = unix.Read(k.wake, make([]byte, 8)) }
+
+// Unread gives back what the program in a node has not read.
+func (k *keyboard) Unread(text []byte) { k.typed = append(bytes.Clone(text), k.typed...) }
+
+// take returns what is there already.
+func (k *keyboard) take() []byte {
+	typed := k.typed
+	k.typed = nil
+	return typed
+}
+
+// one is the keyboard for the prompt, which reads a character at a time: what comes after the end of the line is another's.
+type one struct {
+	*keyboard
+	io.Writer
+}
+
+func (o one) Read(p []byte) (int, error) {
+	n, err := o.keyboard.Read(p[:1])
+	if o.last = 0; n > 0 {
+		o.last = p[0]
+	}
+	return n, err
+}

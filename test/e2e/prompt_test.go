@@ -1,0 +1,167 @@
+package e2e
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/creack/pty"
+	"golang.org/x/sys/unix"
+)
+
+// typist is somebody at a terminal.
+type typist struct {
+	*output
+	t   *testing.T
+	tty *os.File
+	cmd *exec.Cmd
+}
+
+// terminal starts trivet on a terminal of 80 columns.
+func (m *machine) terminal(args ...string) *typist {
+	m.t.Helper()
+	ours, theirs, err := pty.Open()
+	must(m.t, err)
+	m.t.Cleanup(func() { ours.Close() })
+	must(m.t, pty.Setsize(ours, &pty.Winsize{Rows: 24, Cols: 80}))
+	cmd := m.command(trivet, args...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = theirs, theirs, theirs
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	must(m.t, m.start(cmd))
+	theirs.Close()
+	return &typist{output: follow(ours), t: m.t, tty: ours, cmd: cmd}
+}
+
+func (y *typist) types(text string) {
+	y.t.Helper()
+	_, err := io.WriteString(y.tty, text)
+	must(y.t, err)
+}
+
+// sees types, and waits for an answer that was not there before.
+func (y *typist) sees(text, answer string) {
+	y.t.Helper()
+	before := strings.Count(y.String(), answer)
+	y.types(text)
+	for end := time.Now().Add(time.Minute); strings.Count(y.String(), answer) <= before; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			y.t.Fatalf("%q is not answered by %q; the terminal's last: %q", text, answer, y.String()[max(0, len(y.String())-2000):])
+		}
+	}
+}
+
+// interrupts types Ctrl-C until there is a prompt: it may come before what it is to end.
+func (y *typist) interrupts() {
+	y.t.Helper()
+	before := strings.Count(y.String(), "trivet> ")
+	eventually(y.t, "Ctrl-C ends what runs", func() bool {
+		y.types("\x03")
+		time.Sleep(50 * time.Millisecond)
+		return strings.Count(y.String(), "trivet> ") > before
+	})
+}
+
+func (y *typist) ends(code int) {
+	y.t.Helper()
+	wait(y.t, y.cmd)
+	if is := y.cmd.ProcessState.ExitCode(); is != code {
+		y.t.Errorf("exit %d, want %d; the terminal shows: %s", is, code, y)
+	}
+}
+
+// TestPromptTerminal proves that the prompt takes every line that is typed, also ahead of time and by programs in a node; that
+// Ctrl-C ends what runs, and nothing after it; and that lines are edited, completed and remembered in a window of 80 columns.
+func TestPromptTerminal(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	m.env = append(m.env, "TERM=xterm", "XDG_STATE_HOME="+m.dir)
+	m.up("linear,2", "--datapath", "bridge")
+	y := m.terminal("cli")
+	y.waitFor(t, "trivet> ")
+
+	var all strings.Builder
+	for i := range 100 {
+		fmt.Fprintf(&all, "h1 touch %s/f%d\n", m.dir, i)
+	}
+	y.types(all.String()) // at once: what touch does not read is the prompt's
+	y.sees("nodes\n", "h1 h2 s1 s2")
+	files, err := filepath.Glob(m.dir + "/f*")
+	must(t, err)
+	if len(files) != 100 {
+		t.Fatalf("of 100 lines %d were run; the terminal shows: %s", len(files), y)
+	}
+
+	// A program takes what it reads, typed ahead or not; the rest is the prompt's.
+	y.sees("h1 sh\necho in $(hostname)\nexit\nsh echo out $((40+2))\n", "out 42")
+	contains(t, y.String(), "in h1\r\n")
+
+	y.sees("h1 echo ready$((1+1)); exec sleep 1000\n", "ready2")
+	y.interrupts()
+	y.sees("h1 echo still $((40+2))\n", "still 42")
+	y.sees("ping h1 192.0.2.1 -c 1000 -W 900s\n", "192.0.2.1")
+	y.interrupts()
+	y.sees("h1 typed in vain\x03", "^C\r\ntrivet> ")
+	y.sees("sh echo yet $((40+2))\n", "yet 42")
+	if strings.Contains(y.String(), "signal received") {
+		t.Error("what Ctrl-C has ended is told of commands after it: ", y)
+	}
+
+	y.sees("link s1-s2 down\nlinks\n", "(down)")
+	y.sees("link s1 s2 up\npingall\n", "0 % lost")
+	y.sees("path h1\n", "usage: trivet path FROM TO")
+	y.sees("inspect --json | sed -n 's/.*\"state\": \"up\".*/it is there/p'\n", "\r\nit is there\r\n")
+	y.sees("up linear,3\n", "works outside of the prompt")
+	y.sees("pingal\n", "did you mean pingall?")
+
+	y.sees("link s1-s\t", "link s1-s2 ")
+	y.sees("do\t\n", "link s1-s2 down")
+	y.sees("insp\t\n", "s2-s1 ")
+	y.sees("\t\t", "pingall")
+	y.sees("\x12", "trivet> insp") // Ctrl-R: the last line
+	y.sees("\x15s1-s2 down\x12\n", "trivet> ")
+	y.sees("\x1b[A\x1b[A\x1b[D\x1b[Dx\x1b[Cy\n", "trivet> ") // up, left, insert
+	long := "h1 echo " + strings.Repeat("0123456789 ", 12) + "end$((40+2))"
+	y.sees(long+"\n", "0123456789 end42")
+	for line := range strings.SplitSeq(y.String(), "\r\n") {
+		if strings.Contains(line, "trivet> h1 echo 0123") && len(line) > 400 {
+			t.Error("a line that is longer than the window was not broken: ", line)
+		}
+	}
+	y.types("\x04")
+	y.ends(0)
+
+	y = m.terminal("cli")
+	y.sees("\x1b[A", "end$((40+2))") // the history is kept
+	y.types("\x03exit\n")
+	y.ends(0)
+
+	y = m.terminal("cli")
+	y.waitFor(t, "trivet> ")
+	must(t, y.cmd.Process.Signal(unix.SIGTERM))
+	y.ends(0)
+}
+
+// TestPromptScript proves Mininet's words and Trivet's in a script: it runs to its end, errors say the line, and its exit code is
+// that of the first command that failed.
+func TestPromptScript(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	m.up("minimal", "--datapath", "bridge")
+	r := m.runIn(strings.NewReader("nodes\nh1 ping -c1 -W30 h2\npingall\nexit\nfalse\n"), "cli")
+	contains(t, r.out+r.err, "h1", "1 packets transmitted, 1 received", "0 % lost")
+	if r.code != 0 {
+		t.Error("all went well: ", r)
+	}
+	script := m.file("test.cli", "# a comment\nlink s1 h1 down\n\nh1 exit 7\nping h1 h2 -c 1 -W 1s\nh9 true\nh1 echo 'to # the end'\n")
+	r = m.want(7, "cli", "--script", script)
+	contains(t, r.out, "1 sent, 0 received", "to # the end")
+	contains(t, r.err, script+":6  there is no node or command h9; did you mean h1?")
+	contains(t, lineWith(m.ok("inspect"), "h1-s1")+lineWith(m.ok("inspect"), "s1-h1"), "down")
+	m.want(3, "cli", "--script", m.file("lost.cli", "pingall -W 1s\nnodes\n"))
+}

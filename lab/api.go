@@ -17,6 +17,7 @@ import (
 	"trivet.dev/trivet/controller/foreign"
 	"trivet.dev/trivet/datapath/routerd"
 	"trivet.dev/trivet/internal/version"
+	"trivet.dev/trivet/internal/words"
 	"trivet.dev/trivet/target/local"
 	"trivet.dev/trivet/topology"
 )
@@ -250,7 +251,7 @@ type ApplyResult struct {
 func (d *daemon) apply(r ApplyRequest) (out ApplyResult, err error) {
 	var asked topology.Topology
 	if err := json.Unmarshal(r.Topology, &asked); err != nil {
-		return out, fmt.Errorf("the topology in the request: %w", err)
+		return out, fmt.Errorf("the topology in the request: %w", words.JSON(err))
 	}
 	// One that is resolved already stays as it is; of one that is not, nothing is left open.
 	t, problems := topology.Resolve(&asked, topology.Defaults{Datapath: topology.Bridge, Controlled: topology.OVS})

@@ -47,7 +47,7 @@ func taps(t *topology.Topology, what string) (out []tap, links []int, err error)
 		}
 		return []tap{{l.Ends[end].Node, device(l, end)}}, []int{i}, nil
 	}
-	return nil, nil, fmt.Errorf("there is no node or link %s", what)
+	return nil, nil, fmt.Errorf("there is no node or link %s%s", what, nearest(t, what))
 }
 
 // look lets packets over the links that are looked at be seen: out are the devices to listen at, and packets over links

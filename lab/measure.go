@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os/exec"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -130,14 +131,25 @@ func (d *daemon) pairs(r PingRequest) ([]probe.Pair, error) {
 
 // NoNode says that there is no such node, and which was meant.
 func NoNode(t *topology.Topology, name string) error {
-	var names []string
+	return fmt.Errorf("there is no node %s%s", name, nearest(t, name))
+}
+
+// nearest names the node or link that may be meant, or some that there are.
+func nearest(t *topology.Topology, name string) string {
+	var nodes, links []string
 	for _, n := range t.Nodes {
-		names = append(names, n.Name)
+		nodes = append(nodes, n.Name)
 	}
-	if hint := topology.DidYouMean(name, names); hint != "" {
-		return fmt.Errorf("there is no node %s; %s", name, hint)
+	for _, l := range t.Links {
+		links = append(links, l.Name())
 	}
-	return fmt.Errorf("there is no node %s", name)
+	if hint := topology.DidYouMean(name, append(nodes, links...)); hint != "" {
+		return "; " + hint
+	}
+	if len(nodes) > 5 {
+		nodes = append(nodes[:5], "…")
+	}
+	return "; there are " + strings.Join(nodes, ", ")
 }
 
 // address returns the first address of a node in a family, or the address itself.

@@ -9,6 +9,8 @@ import (
 	"io"
 	"math"
 	"os"
+
+	"trivet.dev/trivet/internal/words"
 )
 
 // Run is what a result file holds.
@@ -101,7 +103,7 @@ func (run *Run) take(line []byte, number int) error {
 		return nil
 	}
 	if err := json.Unmarshal(line, &kind); err != nil {
-		return fmt.Errorf("is no line of a result as trivet bench run writes it: %w", err)
+		return fmt.Errorf("is no line of a result as trivet bench run writes it: %w", words.JSON(err))
 	}
 	switch {
 	case number == 1 && kind.Record != KindHeader:

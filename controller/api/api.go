@@ -35,6 +35,7 @@ import (
 	"trivet.dev/trivet/controller/ospf"
 	"trivet.dev/trivet/controller/user"
 	"trivet.dev/trivet/internal/version"
+	"trivet.dev/trivet/internal/words"
 )
 
 // Server answers for a controller, once there is one.
@@ -99,8 +100,17 @@ func Config(title, description string) huma.Config {
 	c.OpenAPIPath, c.DocsPath, c.SchemasPath = "/v1/openapi", "", ""
 	c.CreateHooks = nil // no $schema in answers
 	c.Components.Schemas = huma.NewMapRegistry("#/components/schemas/", SchemaName)
-	c.Formats = map[string]huma.Format{"application/x-www-form-urlencoded": huma.DefaultJSONFormat}
-	maps.Copy(c.Formats, huma.DefaultFormats)
+	plain := huma.DefaultJSONFormat
+	plain.Unmarshal = func(data []byte, v any) error {
+		if err := huma.DefaultJSONFormat.Unmarshal(data, v); err != nil {
+			return words.JSON(err)
+		}
+		return nil
+	}
+	c.Formats = maps.Clone(huma.DefaultFormats)
+	for _, name := range []string{"application/json", "json", "application/x-www-form-urlencoded"} {
+		c.Formats[name] = plain
+	}
 	return c
 }
 

@@ -2,9 +2,9 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -22,13 +22,17 @@ func (a *app) exec() *cobra.Command {
 		Args:              cobra.MinimumNArgs(2),
 		ValidArgsFunction: a.completeNodes,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if args[1] == "--" {
-				args = append(args[:1], args[2:]...)
+			node, args := args[0], args[1:]
+			if strings.HasPrefix(args[0], "-") { // flags may stand after the node, too, or -- alone
+				if err := cmd.ParseFlags(args); err != nil {
+					return flagError(cmd, err)
+				}
+				args = cmd.Flags().Args()
 			}
-			if len(args) < 2 {
-				return errors.New("say what to run:  trivet exec h1 -- ip addr")
+			if len(args) == 0 {
+				return usagef("say what to run:  trivet exec h1 -- ip addr")
 			}
-			return a.run(cmd.Context(), args[0], args[1:], !noInput)
+			return a.run(cmd.Context(), node, args, !noInput)
 		},
 	}
 	cmd.Flags().SetInterspersed(false)

@@ -18,6 +18,11 @@ func (a *app) iperf() *cobra.Command {
 		ValidArgsFunction: a.completeNodes,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			r.From, r.To = args[0], args[1]
+			for flag, n := range map[string]int{"time": r.Seconds, "parallel": r.Parallel} {
+				if n < 1 {
+					return usagef("--%s %d: write 1 or more", flag, n)
+				}
+			}
 			c, _, err := a.client()
 			if err != nil {
 				return err

@@ -28,6 +28,9 @@ func (a *app) ping() *cobra.Command {
 			if all == (len(args) > 0) || len(args) == 1 {
 				return errors.New("say --all, or name two nodes:  trivet ping h1 h2")
 			}
+			if r.Count < 1 && cmd.Flags().Changed("count") {
+				return usagef("--count %d: write 1 or more", r.Count)
+			}
 			if len(args) == 2 {
 				r.From, r.To = args[0], args[1]
 				if r.Count == 0 {

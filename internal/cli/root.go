@@ -66,6 +66,9 @@ func (a *app) report(ctx context.Context, cmd *cobra.Command, err error) int {
 		return 0
 	case errors.As(err, &code):
 		return int(code)
+	case cmd != nil && isUsage(err) && cmd.HasSubCommands():
+		fmt.Fprintln(a.err, err)
+		return exitUsage
 	case cmd != nil && isUsage(err):
 		fmt.Fprintf(a.err, "%v\n%s\n  %s --help says more\n", err, strings.TrimRight("usage: "+cmd.UseLine(), "\n"), cmd.CommandPath())
 		return exitUsage
@@ -77,14 +80,10 @@ func (a *app) report(ctx context.Context, cmd *cobra.Command, err error) int {
 	return exitError
 }
 
-// isUsage recognises cobra's own errors, which have no type.
+// isUsage says whether a command was not written as it must be; cobra's own errors have no type.
 func isUsage(err error) bool {
-	for _, start := range []string{"unknown command", "unknown flag", "unknown shorthand", "accepts ", "requires ", "invalid argument", "flag needs an argument"} {
-		if strings.HasPrefix(err.Error(), start) {
-			return true
-		}
-	}
-	return false
+	var usage usageError
+	return errors.As(err, &usage) || strings.HasPrefix(err.Error(), "if any flags in the group")
 }
 
 func (a *app) showError(err error) {
@@ -136,6 +135,11 @@ func (a *app) root() *cobra.Command {
 	group("net", a.top(), a.path(), a.flows(), a.routes(), a.ospf(), a.hosts(), a.controller())
 	group("use", a.bench())
 	group("file", a.validate(), a.convert(), a.graph(), a.schema())
+	root.Args = cobra.NoArgs // of words that are no command
+	root.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	speakPlainly(root)
 	return root
 }
 

@@ -30,6 +30,9 @@ func (a *app) up() *cobra.Command {
 		Example: "  sudo trivet up examples/campus.yaml\n  sudo trivet up tree,2,3 --datapath bridge\n  sudo trivet up ring,4 --nodes router",
 		Args:    scriptArgs(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed("lab") {
+				return usagef("--lab is for labs that are up; the name of a new one is  --name %s", a.lab)
+			}
 			if on != "local" {
 				return fmt.Errorf("--on %s: there is only local in this build", on)
 			}
@@ -74,6 +77,9 @@ func (a *app) runUp(ctx context.Context, s *source, args []string, wait time.Dur
 		return err
 	}
 	name := lab.CleanName(r.Name)
+	if s.name != "" && name != s.name {
+		return fmt.Errorf("--name %s: a lab's name has at most 40 letters, digits, dots, dashes and underscores, and begins with a letter or digit; write  --name %s", s.name, name)
+	}
 	if err := a.free(name, s.name != ""); err != nil {
 		return err
 	}
@@ -84,6 +90,9 @@ func (a *app) runUp(ctx context.Context, s *source, args []string, wait time.Dur
 	state := lab.State{Name: name, Status: lab.Starting, Version: version.Version, Source: what, From: from, Target: "local",
 		Owner: lab.Owner(), Created: time.Now(), Wait: topology.Duration(wait), Topology: r}
 	a.say("%s  %s", name, describe(r))
+	if name != r.Name {
+		a.say("the lab is called %s: %q cannot be a lab's name (--name chooses another)", name, r.Name)
+	}
 	for _, w := range append(warnings, more...) {
 		a.say("%s", w)
 	}

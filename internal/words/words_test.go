@@ -1,6 +1,9 @@
 package words
 
-import "testing"
+import (
+	"encoding/json"
+	"testing"
+)
 
 // TestPlural proves that one thing is one, that none and several are plural, and that words take the ending that
 // English has for them.
@@ -16,6 +19,23 @@ func TestPlural(t *testing.T) {
 	} {
 		if got := Plural(c.n, c.what); got != c.want {
 			t.Errorf("Plural(%d, %q) is %q, want %q", c.n, c.what, got, c.want)
+		}
+	}
+}
+
+// TestJSON proves that Go's guesses at what a word was to be do not reach people.
+func TestJSON(t *testing.T) {
+	for text, want := range map[string]string{
+		"nope":         "this is not JSON: invalid character 'o'",
+		`{"a": "ten"}`: "a must be a whole number, not string",
+		"[1]":          "the value must be an object, not array",
+		`{"a": `:       "this is not JSON: it ends too early",
+	} {
+		var v struct {
+			A int `json:"a"`
+		}
+		if err := JSON(json.Unmarshal([]byte(text), &v)); err.Error() != want {
+			t.Errorf("%s: %q, want %q", text, err, want)
 		}
 	}
 }

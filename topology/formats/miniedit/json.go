@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"unicode/utf8"
 
+	"trivet.dev/trivet/internal/words"
 	"trivet.dev/trivet/topology"
 	"trivet.dev/trivet/topology/formats"
 )
@@ -182,7 +183,7 @@ func (p *parser) truncated(err error, start *value, what string) error {
 }
 
 func (p *parser) syntax(err error) {
-	message := err.Error()
+	message := words.JSON(err).Error()
 	var s *json.SyntaxError
 	switch {
 	case err == io.EOF || err == io.ErrUnexpectedEOF:

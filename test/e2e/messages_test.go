@@ -1,0 +1,51 @@
+package e2e
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// TestMessages proves that who writes a command wrongly reads what is wrong and what to write, in Trivet's words: no error of Go's
+// or of a library reaches the user, and nothing that cannot be meant is accepted.
+func TestMessages(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	m.up("minimal", "--datapath", "bridge")
+	for args, want := range map[string]string{
+		"ping h1 h2 -c ten":         "--count ten: write a whole number, as 5",
+		"ping h1 h2 -i 10":          "--interval 10: write a time span with its unit, as 10s, 250ms or 1m30s",
+		"ping h1 h2 --count=0":      "--count 0: write 1 or more",
+		"ping h1 h2 --cout 3":       "trivet ping has no flag --cout; did you mean --count?",
+		"iperf h1 h2 -t 0":          "--time 0: write 1 or more",
+		"path h1 h2 --tcp 70000":    "--tcp 70000: write a number from 0 to 65535",
+		"path h1":                   "an argument is missing after h1",
+		"iperf h1 h2 h3":            "these are too many arguments: h1 h2 h3",
+		"ls x":                      `trivet ls takes no arguments; "x" is one too many`,
+		"pingall":                   "there is no command pingall; you may want  trivet ping --all",
+		"status":                    "you may want  trivet ls",
+		"isnpect":                   "did you mean inspect?",
+		"ospf neighbours":           "there is no command ospf neighbours; did you mean neighbors?",
+		"link h1-s1 down":           "write  trivet link set h1-s1 down",
+		"up --lab x minimal":        "--lab is for labs that are up; the name of a new one is  --name x",
+		"exec h1 --lab nix -- true": "there is no lab nix; there are " + m.name,
+		"capture h9 -w /dev/null":   "there is no node or link h9; did you mean h1?",
+		"up --name a/b minimal":     "write  --name a-b",
+	} {
+		r := m.run(strings.Fields(args)...)
+		if r.code == 0 || !strings.Contains(r.err, want) {
+			t.Errorf("want %q: %s", want, r)
+		}
+	}
+	m.ok("exec", "h1", "--lab", m.name, "--", "true")
+	m.ok("exec", "h1", "--lab", m.name, "-n", "ls", "-l", "--", "/")
+	contains(t, m.ok("up", "--datapath", "bridge", m.file("my lab.yaml", "nodes: {h1: host, h2: host}\nlinks: [h1 -- h2]\n")),
+		`the lab is called my-lab: "my lab" cannot be a lab's name`)
+	m.ok("down", "my-lab")
+	broken := m.want(1, "validate", m.file("broken.mn", "nope\n"))
+	contains(t, broken.out+broken.err, "broken.mn:1:1  this is not JSON: invalid character 'o'; a .mn file is JSON")
+	if _, err := exec.LookPath("curl"); err == nil {
+		said := m.sh("curl -s --unix-socket /run/trivet/" + m.name + "/daemon.sock http://lab/v1/ping -d nope")
+		contains(t, said, "this is not JSON")
+	}
+}

@@ -53,7 +53,7 @@ func TestFullDisk(t *testing.T) {
 	m.sh("mkdir -p /run/trivet && mount -t tmpfs -o size=4m tmpfs /run/trivet")
 	for _, died := range []bool{false, true} {
 		m.up("linear,2", "--datapath", "bridge")
-		m.sh("dd if=/dev/zero of=/run/trivet/" + m.name + "/commands.log bs=4k 2>/dev/null || true")
+		m.sh("dd if=/dev/zero of=/run/trivet/" + m.name + "/full bs=4k 2>/dev/null || true")
 		if died {
 			m.killDaemon()
 		}

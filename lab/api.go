@@ -262,7 +262,7 @@ func (d *daemon) apply(r ApplyRequest) (out ApplyResult, err error) {
 		return out, err
 	}
 	out.Changes = []string{}
-	return out, d.change(func(ctx context.Context) error {
+	return out, d.change(2*len(r.Topology), func(ctx context.Context) error {
 		if err := d.local.CheckSwitches(); err != nil {
 			return err
 		}
@@ -287,8 +287,7 @@ func (d *daemon) apply(r ApplyRequest) (out ApplyResult, err error) {
 		}
 		started, err := d.turnInto(ctx, t)
 		if err != nil {
-			is := d.local.Topology
-			return errors.Join(err, d.endPrograms(is), d.startController(is), d.reloadPrograms(is))
+			return errors.Join(err, d.backTo(d.local.Topology))
 		}
 		if len(dead) > 0 {
 			err = d.local.Heal()

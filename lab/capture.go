@@ -56,7 +56,7 @@ func taps(t *topology.Topology, what string) (out []tap, links []int, err error)
 func (d *daemon) look(what string, see func([]byte)) (out []tap, done func(), err error) {
 	var keys []string
 	var ends []func()
-	err = d.change(func(ctx context.Context) error {
+	err = d.change(0, func(ctx context.Context) error {
 		all, links, err := taps(d.local.Topology, what)
 		if err != nil {
 			return err
@@ -78,7 +78,7 @@ func (d *daemon) look(what string, see func([]byte)) (out []tap, done func(), er
 		for _, end := range ends {
 			end()
 		}
-		_ = d.change(func(ctx context.Context) error {
+		_ = d.change(0, func(ctx context.Context) error {
 			for _, k := range keys {
 				d.watched[k]--
 			}

@@ -182,7 +182,7 @@ func (d *daemon) turn(ctx context.Context, t *topology.Topology) error {
 	}
 	// A start command has failed.
 	undo := ctx.Err()
-	if undo == nil {
+	if d.local.OnUndo(); undo == nil {
 		undo = d.turnOnce(ctx, old)
 	}
 	switch {

@@ -395,7 +395,7 @@ func (d *daemon) act(a topology.Action) error {
 
 // setLink changes the n-th link (from 1) between two nodes, and returns what became of it.
 func (d *daemon) setLink(ends [2]string, n int, c topology.LinkChange) (link *topology.Link, err error) {
-	err = d.change(func(ctx context.Context) error {
+	err = d.change(0, func(ctx context.Context) error {
 		for i, l := range d.local.Topology.Links {
 			if !l.Joins(ends[0], ends[1]) {
 				continue
@@ -436,8 +436,8 @@ func (d *daemon) follow(links ...*topology.Link) error {
 	return d.ask.Settle(ctx) // Open vSwitch answers its controller before packets go by what that has said
 }
 
-// change runs a change of the lab and records the topology that came of it.
-func (d *daemon) change(f func(context.Context) error) error {
+// change runs a change of the lab and records the topology that came of it, which is larger by some bytes at the most.
+func (d *daemon) change(size int, f func(context.Context) error) error {
 	d.changing.Lock()
 	defer d.changing.Unlock()
 	if err := d.ctx.Err(); err != nil {
@@ -449,16 +449,36 @@ func (d *daemon) change(f func(context.Context) error) error {
 	if d.half != nil {
 		return fmt.Errorf("an earlier change has failed: %w", d.half)
 	}
-	if err := d.state.beginChange(); err != nil {
+	if err := d.state.beginChange(size); err != nil {
 		return fmt.Errorf("nothing was changed: %w", err)
 	}
+	old := d.local.Topology
+	d.local.OnUndo = d.state.useRoom
 	err := f(d.ctx)
 	d.state.Topology, d.state.Dead = d.local.Topology, d.dead()
-	if errors.Is(err, local.ErrHalf) {
-		d.half = err
-		return err
+	if !errors.Is(err, local.ErrHalf) {
+		unwritten := d.state.endChange()
+		if unwritten == nil {
+			return err
+		}
+		if err = errors.Join(err, unwritten, d.backTo(old)); d.local.Topology == old {
+			return fmt.Errorf("%w\nthe lab is as it was", errors.Join(err, d.state.dropChange()))
+		}
+		err = fmt.Errorf("%w; %w; take the lab down", err, local.ErrHalf)
 	}
-	return errors.Join(err, d.state.endChange())
+	d.half = err
+	return err
+}
+
+// backTo makes the lab what it was, and what is on disk of it still.
+func (d *daemon) backTo(old *topology.Topology) error {
+	var err error
+	if d.local.Topology != old {
+		err = d.turn(d.ctx, old)
+	}
+	is := d.local.Topology
+	d.state.Topology = is
+	return errors.Join(err, d.endPrograms(is), d.startController(is), d.reloadPrograms(is))
 }
 
 // Owner is the user who asked: who called sudo, or who runs the program.

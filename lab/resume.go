@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"slices"
+	"time"
 
 	"trivet.dev/trivet/target/local"
 )
@@ -41,6 +43,13 @@ func Resume(ctx context.Context, name string, each func(Progress)) (*Client, err
 	switch {
 	case err != nil:
 		return nil, err
+	case state.Status != Orphaned && !state.dies(ctx):
+		return nil, fmt.Errorf("lab %s need not be resumed: its daemon runs", name)
+	}
+	if state, err = read(name); err != nil {
+		return nil, err
+	}
+	switch {
 	case state.Status != Orphaned:
 		return nil, fmt.Errorf("lab %s need not be resumed: its daemon runs", name)
 	case state.Left != Up:
@@ -60,6 +69,42 @@ func Resume(ctx context.Context, name string, each func(Progress)) (*Client, err
 		return nil, err
 	}
 	return client, client.Follow(ctx, each)
+}
+
+// dieTime is how long a process may take to end that has been killed, on a machine that is busy.
+const dieTime = 10 * time.Second
+
+// dies says whether the lab's daemon, which runs, is about to end: one that has been killed does not answer any more, and is soon gone.
+func (s State) dies(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, dieTime)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://lab/", nil) // where nothing is, which it says
+	if err != nil {
+		return false
+	}
+	answers := make(chan bool, 1)
+	go func() {
+		resp, err := NewClient(s).http.Do(request)
+		if err == nil {
+			resp.Body.Close()
+		}
+		answers <- err == nil
+	}()
+	for {
+		select {
+		case yes := <-answers:
+			if yes {
+				return false
+			}
+			answers = nil
+		case <-ctx.Done():
+			return !s.Alive()
+		case <-time.After(2 * time.Millisecond):
+			if !s.Alive() {
+				return true
+			}
+		}
+	}
 }
 
 // resume takes the lab over from a daemon that has died.

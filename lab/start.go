@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"trivet.dev/trivet/controller/foreign"
 	"trivet.dev/trivet/datapath/routerd"
 	"trivet.dev/trivet/internal/dirlock"
@@ -79,16 +81,22 @@ func (s State) begin(ctx context.Context) (<-chan error, error) {
 	if err != nil {
 		return nil, err
 	}
+	defer run.Close()
 	err = makeDir(Dir(s.Name))
-	run.Close()
 	if errors.Is(err, os.ErrExist) {
 		return nil, fmt.Errorf("a lab %s is there already; choose another name, or take it down:  trivet down %s", s.Name, s.Name)
 	}
 	if err != nil {
 		return nil, err
 	}
-	mine, err := lock(ctx, s.Name)
-	if errors.Is(err, ErrNone) {
+	// Who finds a directory in which there is nothing, and that nobody has locked, takes it for the remains of a lab that has died. So the run
+	// directory is kept until it is; but not for long from who has locked it before us, to remove it, and waits for that itself.
+	mine, err := dirlock.Wait(ctx, Dir(s.Name), false, beginTime/2)
+	run.Close()
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		mine, err = lock(ctx, s.Name)
+	}
+	if errors.Is(err, ErrNone) || errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("lab %s was taken down before it began", s.Name)
 	}
 	if err != nil {
@@ -213,12 +221,12 @@ func (s State) Stop(ctx context.Context, each func(Progress)) error {
 	return now.removeWithout(each)
 }
 
-// beginTime is how long the owner of a lab waits for a daemon that root may be starting, which only root can tell.
-const beginTime = 10 * time.Second
+// ownerWaits is how long the owner of a lab waits for a daemon that root may be starting, which only root can tell.
+const ownerWaits = 10 * time.Second
 
 // stopBegun asks a daemon that has just begun to take the lab down.
 func (s State) stopBegun(ctx context.Context, each func(Progress), why error) error {
-	for end := time.Now().Add(beginTime); time.Now().Before(end) && ctx.Err() == nil; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(ownerWaits); time.Now().Before(end) && ctx.Err() == nil; time.Sleep(10 * time.Millisecond) {
 		now, err := read(s.Name)
 		if err != nil {
 			return err

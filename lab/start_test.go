@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"trivet.dev/trivet/internal/dirlock"
 )
 
 // gone fails the test unless nothing is left of the lab, and ends what there is.
@@ -145,5 +147,40 @@ func TestEndOfLongProgress(t *testing.T) {
 	l.end(nil)
 	if steps, _ := l.since(0); len(steps) != maxProgress+1 || !steps[maxProgress].End {
 		t.Errorf("%d steps are kept, and no end", len(steps))
+	}
+}
+
+// TestLoadOfBeginning proves that a lab which is just begun, of which there is a directory and nothing more, is not taken for one whose daemon has
+// died: who looks waits until the lab's lock says that somebody is at work.
+func TestLoadOfBeginning(t *testing.T) {
+	s := newState(t, "begin", "minimal")
+	run, err := dirlock.Make(t.Context(), RunDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(Dir(s.Name), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	seen := make(chan State, 1)
+	go func() {
+		now, _ := Load(s.Name)
+		seen <- now
+	}()
+	select {
+	case now := <-seen:
+		t.Fatalf("a lab that is just begun is %q", now.Status)
+	case <-time.After(100 * time.Millisecond): // too short a time lets a wrong program pass, and no right one fail
+	}
+	mine, err := lock(t.Context(), s.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run.Close()
+	if now := <-seen; now.Status != Starting {
+		t.Errorf("a lab that is begun is %q", now.Status)
+	}
+	mine.Close()
+	if now, err := Load(s.Name); err != nil || now.Status != Orphaned {
+		t.Errorf("a directory that nobody has locked is %q, %v", now.Status, err)
 	}
 }

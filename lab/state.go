@@ -117,10 +117,8 @@ func (s State) Save() error {
 
 // replaceFor writes a file for a user's eyes only.
 func replaceFor(uid int, file string, content []byte) error {
-	if err := os.WriteFile(file+".new", content, 0o600); err != nil {
-		return err
-	}
-	if err := os.Chown(file+".new", uid, -1); err != nil {
+	if err := errors.Join(os.WriteFile(file+".new", content, 0o600), os.Chown(file+".new", uid, -1)); err != nil {
+		_ = os.Remove(file + ".new") // half of it takes room on a disk that is full
 		return err
 	}
 	return os.Rename(file+".new", file)
@@ -129,18 +127,51 @@ func replaceFor(uid int, file string, content []byte) error {
 // changingFile is there while the lab is not what its state says: from before a change until that is written.
 func changingFile(name string) string { return filepath.Join(Dir(name), "changing") }
 
-// beginChange notes that what is on disk of the lab does not hold any more.
-func (s State) beginChange() error {
-	return os.WriteFile(changingFile(s.Name), []byte("a change of the lab began, and has not ended\n"), 0o600)
+// beginChange notes that what is on disk of the lab does not hold any more, and keeps room to write down what it will be, or to undo
+// the change, if the disk is full by then: for what is there already, as many bytes more, and some files beside.
+func (s State) beginChange(more int) error {
+	file := changingFile(s.Name)
+	err := os.WriteFile(file, nil, 0o600)
+	if err == nil {
+		size := int64(more) + 64<<10
+		if info, err := os.Stat(stateFile(s.Name)); err == nil {
+			size += info.Size()
+		}
+		err = reserve(file, 2*size)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(file))
+	}
+	return nil
 }
+
+// reserve gives a file room. Some file systems have none to give beforehand.
+func reserve(file string, size int64) error {
+	f, err := os.OpenFile(file, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := unix.Fallocate(int(f.Fd()), 0, 0, size); err != nil && !errors.Is(err, unix.EOPNOTSUPP) {
+		return fmt.Errorf("%s: %w", filepath.Dir(file), err)
+	}
+	return nil
+}
+
+// useRoom gives the room that beginChange has kept to who writes next.
+func (s State) useRoom() { _ = os.Truncate(changingFile(s.Name), 0) }
 
 // endChange writes what the lab is now.
 func (s State) endChange() error {
+	s.useRoom()
 	if err := s.Save(); err != nil {
 		return fmt.Errorf("what is changed could not be written down: %w", err)
 	}
-	return os.Remove(changingFile(s.Name))
+	return s.dropChange()
 }
+
+// dropChange notes that what is on disk of the lab holds again.
+func (s State) dropChange() error { return os.Remove(changingFile(s.Name)) }
 
 // ErrNone is that there is no such lab, or none at all.
 var ErrNone = errors.New("there is no lab")
@@ -152,9 +183,13 @@ func Load(name string) (State, error) {
 	if err != nil || s.Status != Orphaned {
 		return s, err
 	}
+	if s.Created.IsZero() { // there is nothing on disk of it: who begins a lab has the run directory until it has the lab's lock
+		if run, err := dirlock.WaitMade(context.Background(), RunDir(), beginTime); err == nil {
+			defer run.Close()
+		}
+	}
 	lock, err := dirlock.Lock(Dir(name), true)
-	justBegun := errors.Is(err, os.ErrPermission) && s.PID == 0 && time.Since(s.Created) < startTime
-	if errors.Is(err, unix.EWOULDBLOCK) || justBegun {
+	if errors.Is(err, unix.EWOULDBLOCK) || errors.Is(err, os.ErrPermission) && s.justBegun() {
 		s.Status = cmp.Or(s.Left, Starting)
 		return s, nil
 	}
@@ -164,17 +199,29 @@ func Load(name string) (State, error) {
 	return read(name) // its daemon may have written meanwhile that it is there
 }
 
+// justBegun says whether a lab without a daemon may be one that comes up. Only root can tell by the lock.
+func (s State) justBegun() bool {
+	began := s.Created
+	if info, err := os.Stat(Dir(s.Name)); err == nil && began.IsZero() {
+		began = info.ModTime()
+	}
+	return s.PID == 0 && time.Since(began) < startTime
+}
+
 // startTime is how long others wait until who starts a lab, resumes it or removes it has come so far that it can be asked.
 const startTime = time.Minute
+
+// beginTime is how long who begins a lab may keep the run directory; it needs microseconds.
+const beginTime = 5 * time.Second
 
 // lock waits until nobody starts a daemon for the lab, or removes the lab without one. Who holds the lock may do that; it ends when
 // the file is closed in all processes that have it. The error is ErrNone where the lab is gone.
 func lock(ctx context.Context, name string) (*os.File, error) {
-	f, err := dirlock.Wait(ctx, Dir(name))
+	f, err := dirlock.Wait(ctx, Dir(name), false, startTime)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 		return nil, fmt.Errorf("%w %q", ErrNone, name)
-	case errors.Is(err, dirlock.ErrHeld):
+	case errors.Is(err, unix.EWOULDBLOCK):
 		return nil, fmt.Errorf("another command is starting lab %s, resuming it or taking it down, and is not getting on", name)
 	}
 	return f, err

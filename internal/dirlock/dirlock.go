@@ -41,15 +41,12 @@ func Lock(dir string, shared bool) (*os.File, error) {
 	}
 }
 
-// Wait is Lock for one's own that waits until the context ends, and for at most a minute.
-func Wait(ctx context.Context, dir string) (*os.File, error) {
+// Wait is Lock that waits until the context ends, and then is its error, or for so long, and then is EWOULDBLOCK.
+func Wait(ctx context.Context, dir string, shared bool, patience time.Duration) (*os.File, error) {
 	for end := time.Now().Add(patience); ; {
-		f, err := Lock(dir, false)
-		switch {
-		case !errors.Is(err, unix.EWOULDBLOCK):
+		f, err := Lock(dir, shared)
+		if !errors.Is(err, unix.EWOULDBLOCK) || time.Now().After(end) {
 			return f, err
-		case time.Now().After(end):
-			return nil, fmt.Errorf("%s: %w", dir, ErrHeld)
 		}
 		select {
 		case <-ctx.Done():
@@ -59,10 +56,8 @@ func Wait(ctx context.Context, dir string) (*os.File, error) {
 	}
 }
 
+// patience is how long Make and Remove wait for a lock, which nobody has for long.
 const patience = time.Minute
-
-// ErrHeld is that somebody does not let go of a lock.
-var ErrHeld = errors.New("another command has locked it for a minute, and is not getting on")
 
 // maxTries is more often than others can remove a directory just after it was made.
 const maxTries = 1000
@@ -77,17 +72,26 @@ func Make(ctx context.Context, dir string) (*os.File, error) {
 		if err != nil && (try == maxTries || !errors.Is(err, os.ErrNotExist) && !errors.Is(err, os.ErrExist)) {
 			return nil, err
 		}
-		if f, err := Wait(ctx, lockOf(dir)); try == maxTries || !errors.Is(err, os.ErrNotExist) {
+		f, err := Wait(ctx, lockOf(dir), false, patience)
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, fmt.Errorf("another command has %s locked, and is not getting on", dir)
+		}
+		if try == maxTries || !errors.Is(err, os.ErrNotExist) {
 			return f, err
 		}
 	}
+}
+
+// WaitMade waits until nobody has the lock of Make, and shares it.
+func WaitMade(ctx context.Context, dir string, patience time.Duration) (*os.File, error) {
+	return Wait(ctx, lockOf(dir), true, patience)
 }
 
 func lockOf(dir string) string { return filepath.Join(dir, ".lock") }
 
 // Remove removes a directory where nothing is in it, and nobody is about to put something there.
 func Remove(dir string) {
-	if f, err := Wait(context.Background(), lockOf(dir)); err == nil {
+	if f, err := Wait(context.Background(), lockOf(dir), false, patience); err == nil {
 		RemoveMade(dir)
 		f.Close()
 	}

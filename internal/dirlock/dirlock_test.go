@@ -50,7 +50,7 @@ func TestLock(t *testing.T) {
 	if err := os.Mkdir(dir, 0o711); err != nil {
 		t.Fatal(err)
 	}
-	own, err := Wait(t.Context(), dir)
+	own, err := Wait(t.Context(), dir, false, time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +61,7 @@ func TestLock(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(20*time.Millisecond, cancel)
-	if _, err := Wait(ctx, dir); !errors.Is(err, context.Canceled) {
+	if _, err := Wait(ctx, dir, false, time.Minute); !errors.Is(err, context.Canceled) {
 		t.Error("waiting for a lock did not end with its context: ", err)
 	}
 	own.Close()

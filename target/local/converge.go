@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -12,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"trivet.dev/trivet/topology"
 )
@@ -138,6 +141,9 @@ func (l *Lab) missingRoute(wanted map[string][]netip.Prefix, knows func(string, 
 				return "", "the daemons of router " + node + " have ended", nil
 			}
 			text, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/route", pid))
+			if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EINVAL) { // it has just ended
+				return "", "the daemons of router " + node + " have ended", nil
+			}
 			if err != nil {
 				return "", "", err
 			}

@@ -208,22 +208,11 @@ func writeFiles(dir, reader string, files map[string]string) (changed bool, err 
 			continue
 		}
 		changed = true
-		if err := errors.Join(writeNew(file+".new", text, group), os.Rename(file+".new", file)); err != nil {
+		if err := replaceFile(file, []byte(text), group); err != nil {
 			return changed, err
 		}
 	}
 	return changed, nil
-}
-
-// writeNew writes a file that a group can read; what is there under its name goes.
-func writeNew(name, text string, group int) error {
-	_ = os.Remove(name) // of one who was killed
-	f, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY|unix.O_NOFOLLOW, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteString(text)
-	return errors.Join(err, f.Chown(0, group), f.Chmod(0o640), f.Close())
 }
 
 // startTime is how long a daemon may take until it answers.

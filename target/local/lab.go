@@ -54,6 +54,9 @@ type Lab struct {
 	// back to an embedded switch: it must return soon, and not call the lab.
 	OnEnd, OnLoop func(what string)
 
+	// OnUndo, which may be nil, is called before a change that has failed is undone.
+	OnUndo func()
+
 	binder     *binder
 	fabric     *os.File
 	index      map[string]int    // of the devices in the switches' namespace

@@ -65,7 +65,7 @@ func (s *embeddedSwitches) save() {
 		var b bytes.Buffer
 		err := gob.NewEncoder(&b).Encode(state)
 		if err == nil {
-			err = errors.Join(os.WriteFile(s.file+".new", b.Bytes(), 0o600), os.Rename(s.file+".new", s.file))
+			err = replaceFile(s.file, b.Bytes(), 0)
 		}
 		if err != nil && !errors.Is(err, os.ErrNotExist) { // the lab's directory goes before the daemon
 			slog.Warn("the state of the switches is not on disk", "error", err)

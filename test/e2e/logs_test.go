@@ -31,7 +31,9 @@ links: ["s1 -- h1", "s1 -- h2", "s1 -- h10"]
 	}
 	contains(t, m.want(1, "logs", "h3").err, "there is no node h3")
 	eventually(t, "logs -f tells of the link", func() bool { return strings.Contains(out.String(), "link s1-h10  down") })
-	eventually(t, "the log of h1 was cut", func() bool { return strings.Contains(m.sh("head -c 200 /run/trivet/"+m.name+"/commands/h1.log"), "were dropped") })
+	eventually(t, "the log of h1 was cut", func() bool {
+		return strings.Contains(m.sh("head -c 200 /run/trivet/"+m.name+"/commands/h1.log"), "were dropped")
+	})
 	m.ok("down")
 	wait(t, following)
 	if s := following.ProcessState.Sys().(syscall.WaitStatus); s.ExitStatus() != 0 {

@@ -96,6 +96,20 @@ func TestResumeEverything(t *testing.T) {
 	m.unchanged(before)
 }
 
+// TestResumeAtOnce proves that a lab can be resumed as soon as its daemon has been killed: what the kernel has yet to do to end that, which takes a
+// while for a process of many threads, is waited for.
+func TestResumeAtOnce(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	m.up("linear,3")
+	for range 10 {
+		m.sh("kill -9 " + m.pids("_[_]daemon")[0] + "; " + trivet + " resume")
+	}
+	m.pingAll(6)
+	contains(t, m.want(1, "resume").err, "its daemon runs")
+	m.ok("down")
+}
+
 // TestResumeNotUp proves that a lab which never came up is not resumed, and that this is said.
 func TestResumeNotUp(t *testing.T) {
 	t.Parallel()

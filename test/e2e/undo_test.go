@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -130,17 +131,53 @@ func TestDeadOpenVSwitch(t *testing.T) {
 	m.unchanged(before)
 }
 
-// TestChangeOnFullDisk proves that nothing is changed where it could not be written down.
+// TestChangeOnFullDisk proves that a change on a disk that is full, or nearly, or fills up meanwhile, is made, or not, or undone, and says which; and
+// that the lab can be changed and resumed then, once there is room.
 func TestChangeOnFullDisk(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
-	m.up("minimal", "--datapath", "bridge")
-	m.sh("mount -o remount,size=8M /run; dd if=/dev/zero of=/run/full bs=1M status=none || true")
+	lab := func(hosts int, start string) string {
+		return m.file(m.name+".yaml", fmt.Sprintf("nodes: {s1: switch, \"h[1-%d]\": host, last: {host: {start: '%s'}}}\nlinks: [\"s1 -- h[1-%d]\", s1 -- last]\n", hosts, start, hosts))
+	}
+	m.up(lab(2, ""))
+	const fill = "dd if=/dev/zero of=/run/full bs=4k oflag=append conv=notrunc 2>/dev/null || true"
+	m.sh("mount -o remount,size=8M /run; " + fill)
 	contains(t, m.want(1, "link", "set", "s1-h1", "down").err, "nothing was changed", "no space left")
-	m.pingAll(2)
+	contains(t, m.want(1, "apply", lab(40, "")).err, "nothing was changed", "no space left")
+	m.pingAll(6)
+	m.killDaemon()
 	m.sh("rm /run/full")
-	m.ok("link", "set", "s1-h1", "down")
-	m.want(3, "ping", "h1", "h2", "-c", "1", "--timeout", "200ms")
+	m.ok("resume")
+	for _, c := range []struct {
+		room  int // KiB
+		start string
+		says  string
+	}{
+		{100, "", "nothing was changed"},
+		{500, fill, ""},                       // what was kept is enough to write down what the lab is
+		{500, fill + "; exit 3", "as it was"}, // and to undo it
+		{500, "while sleep 0.001; do " + fill + "; done & " + fill, "?"},
+	} {
+		m.sh(fill + fmt.Sprintf("; truncate -s -%dK /run/full", c.room))
+		r := m.run("apply", lab(40, c.start))
+		if r.code == 0 && c.says != "" && c.says != "?" || r.code != 0 && (c.says == "" || !strings.Contains(r.err, strings.Trim(c.says, "?"))) {
+			t.Fatalf("with %d KiB and %q: %s", c.room, c.start, r)
+		}
+		for _, pid := range m.pids("while?slee[p]") {
+			m.sh("kill -9 " + pid)
+		}
+		hosts := 2
+		if r.code == 0 {
+			hosts = 40
+		}
+		contains(t, m.exec("h1", "cat /etc/hosts; ping -c 1 -W 30 last"), fmt.Sprintf(" h%d\n", hosts))
+		m.sh("rm /run/full")
+		m.killDaemon()
+		m.ok("resume")
+		m.ok("apply", lab(2, ""))
+		m.pingAll(6)
+	}
+	m.ok("down")
 }
 
 // TestFailedApplyOfEverything proves the same of all that a lab is made of, when all of it is made anew, goes, or comes. But for the

@@ -69,7 +69,7 @@ func numbers(o experiment.Options, text []byte) ([]float64, error) {
 		}
 		v, err := strconv.ParseFloat(string(word), 64)
 		if err != nil {
-			return out, fmt.Errorf("match: %q is no number; put the number into the first group: 'took ([0-9.]+) s'", word)
+			return out, fmt.Errorf("match: %q is not a number; put the number into the first group: 'took ([0-9.]+) s'", word)
 		}
 		out = append(out, v)
 	}
@@ -109,7 +109,7 @@ func numberAt(text []byte, path string) ([]float64, error) {
 	for _, v := range list {
 		n, ok := v.(float64)
 		if !ok {
-			return nil, fmt.Errorf("path: %s is no number but %v", path, v)
+			return nil, fmt.Errorf("path: %s is not a number but %v", path, v)
 		}
 		out = append(out, n)
 	}

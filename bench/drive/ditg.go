@@ -84,7 +84,7 @@ func (t *ditgTest) run(ctx context.Context) error {
 		defer close(ended)
 		err := t.in(ctx, t.to, said, said, "ITGRecv", "-Sp", strconv.Itoa(t.port))
 		if err == nil {
-			err = errors.New("it ended before all flows did")
+			err = errors.New("it ended before all flows had")
 		}
 		stop(explain(t.to, "ITGRecv", err, said.text())) // the first cause stays
 	}()

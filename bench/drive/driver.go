@@ -109,7 +109,7 @@ func Check(p *experiment.Plan) error {
 		for _, probe := range slices.Concat(c.Groups...) {
 			switch {
 			case kinds[probe.Kind] == nil:
-				add("%s: this build does not have the probe", probe.Kind)
+				add("%s: this build has no such probe", probe.Kind)
 			case c.Lab.Options["target"] == onMininet && !everywhere[probe.Kind]:
 				add("%s: cannot be used with target: mininet", probe.Kind)
 			}

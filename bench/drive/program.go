@@ -48,7 +48,7 @@ func (b *bed) serve(ctx context.Context, node, word string, also io.Writer, argv
 	case <-ctx.Done():
 		cancel()
 		<-ended
-		err = fmt.Errorf("it did not say %q: %w", word, ctx.Err())
+		err = fmt.Errorf("it never said %q: %w", word, ctx.Err())
 	}
 	return nil, explain(node, argv[0], err, said.text())
 }

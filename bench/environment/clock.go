@@ -13,7 +13,7 @@ import (
 type Clock struct {
 	Jumps   []Jump  `json:"jumps,omitempty"`
 	Largest float64 `json:"largest"` // jump, in seconds, without its sign
-	Rate    float64 `json:"rate"`    // what the wall clock gained per second in the mean, jumps counted
+	Rate    float64 `json:"rate"`    // what the wall clock gained per second on average, jumps counted
 }
 
 // Jump is a step of the wall clock beyond what slewing does.

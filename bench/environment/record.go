@@ -280,7 +280,7 @@ func (m *machine) sysctls(names []string) map[string]string {
 			return r
 		}, name)
 		if !filepath.IsLocal(path) {
-			m.lack("sysctl", fmt.Errorf("%q is no name of a sysctl; write net.core.rmem_max", name))
+			m.lack("sysctl", fmt.Errorf("%q is not the name of a sysctl; write net.core.rmem_max", name))
 			continue
 		}
 		if value, err := m.read(filepath.Join("proc/sys", path)); err == nil {

@@ -55,10 +55,10 @@ type Evidence struct {
 
 // Limits are the thresholds: beyond the first a figure is doubtful, beyond the second bad.
 type Limits struct {
-	Busy        [2]float64 // share of all processors' time, in the mean: the figure may be that of the processors
+	Busy        [2]float64 // share of all processors' time, on average: the figure may be the processors', not the network's
 	SoftIRQCore [2]float64 // share of one processor's time: packets wait for that processor
 	Pressure    [2]float64 // share of the time in which some task waited for a processor
-	RunQueue    [2]float64 // tasks per processor, in the mean
+	RunQueue    [2]float64 // tasks per processor, on average
 	Steal       [2]float64 // share: the machine's host was doing something else
 	Gap         [2]float64 // the longest gap between looks, in intervals: the watch itself had to wait
 	Backlog     [2]float64 // share of packets that the kernel's backlog dropped
@@ -96,7 +96,7 @@ var DefaultLimits = Limits{
 func Judge(e Evidence, l Limits) Verdict {
 	j := judge{limits: l, Verdict: Verdict{Level: Good}}
 	if e.Usage == nil {
-		j.add(Doubtful, "unwatched", "nobody watched the machine meanwhile")
+		j.add(Doubtful, "unwatched", "nobody watched the machine during it")
 	} else {
 		j.machine(*e.Usage)
 	}
@@ -177,20 +177,20 @@ func percent(share float64) string { return fmt.Sprintf("%.3g %%", 100*share) }
 func (j *judge) machine(u Usage) {
 	l := j.limits
 	if u.Looks == 0 {
-		j.add(Doubtful, "unwatched", "the watch did not look at the machine once")
+		j.add(Doubtful, "unwatched", "the machine was never looked at during it")
 		return
 	}
 	share := func(value stats.Float, limits [2]float64, code, format string) {
 		j.beyond(float64(value), limits, code, format, percent(float64(value)))
 	}
 	besides := strings.ReplaceAll(u.besides(), "%", "%%") // in formats
-	share(u.Busy, l.Busy, "cpu", "CPU %s: the figure may be that of the processors"+besides)
+	share(u.Busy, l.Busy, "cpu", "CPU %s: the figure may be the processors', not the network's"+besides)
 	share(u.SoftIRQCore, l.SoftIRQCore, "softirq", "one processor spent %s of its time on receiving packets")
 	share(u.Pressure, l.Pressure, "pressure", "tasks waited for a processor %s of the time"+besides)
 	share(u.Steal, l.Steal, "steal", "the host of this virtual machine took %s of the processors' time")
 	if u.Processors > 0 {
 		each := u.RunQueue / float64(u.Processors)
-		j.beyond(each, l.RunQueue, "run-queue", "%.1f tasks wanted each processor in the mean"+besides, each)
+		j.beyond(each, l.RunQueue, "run-queue", "%.1f tasks wanted each processor on average"+besides, each)
 	}
 	if u.Interval > 0 {
 		j.beyond(u.LongestGap/u.Interval, l.Gap, "gap", "the watch, which looks every %.3g s, had to wait %.3g s", u.Interval, u.LongestGap)

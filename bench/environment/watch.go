@@ -133,7 +133,7 @@ func StartWatch(o WatchOptions) (*Watch, error) {
 		o.Interval = 200 * time.Millisecond
 	}
 	if o.Interval < 0 {
-		return nil, fmt.Errorf("watch: an interval of %v is none", o.Interval)
+		return nil, fmt.Errorf("watch: the interval cannot be %v", o.Interval)
 	}
 	w := &Watch{machine: machine{root: "/"}, options: o, stop: make(chan struct{})}
 	w.used.BusiestLook = stats.None

@@ -307,7 +307,7 @@ func TestOthers(t *testing.T) {
 		t.Errorf("%+v of %.2f s", u.Others, seconds)
 	}
 	u = Usage{Looks: 1, Seconds: 10, Busy: 0.97, Others: []OtherUsage{{"100%s", 9, 3}, {"cc1", 2, 40}, {"cron", 0.3, 1}}}
-	if v := Judge(Evidence{Usage: &u}, DefaultLimits); len(v.Reasons) != 1 || v.Reasons[0].Text != "CPU 97 %: the figure may be that of the processors; other programs used processors: 100%s 0.9, cc1 0.2" {
+	if v := Judge(Evidence{Usage: &u}, DefaultLimits); len(v.Reasons) != 1 || v.Reasons[0].Text != "CPU 97 %: the figure may be the processors', not the network's; other programs used processors: 100%s 0.9, cc1 0.2" {
 		t.Errorf("%+v", v)
 	}
 	w.options.Own = []string{"/bench-"}

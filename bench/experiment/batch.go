@@ -156,7 +156,7 @@ func (g *batch) probe(ctx context.Context, p Probe) (Outcome, string, state) {
 		select {
 		case e = <-ended:
 		case <-time.After(or(g.runner.Grace, 10*time.Second)):
-			return Outcome{}, fmt.Sprintf("it hung: it did not end within %s, nor when it was told to", About(p.Timeout)), hung
+			return Outcome{}, fmt.Sprintf("it hung: it ended neither within %s nor when told to", About(p.Timeout)), hung
 		}
 	}
 	switch {
@@ -186,7 +186,7 @@ func (g *batch) schedule(ctx context.Context, started time.Time, warmUp bool) fu
 			}
 			happened := result.Event{What: e.What}
 			if ctx.Err() != nil {
-				happened.At, happened.Failure = time.Duration(e.At).Seconds(), "the probes had ended before"
+				happened.At, happened.Failure = time.Duration(e.At).Seconds(), "the probes had already ended"
 			} else {
 				if err := instance.Do(ctx, e); err != nil {
 					happened.Failure = err.Error()
@@ -203,7 +203,7 @@ func (g *batch) schedule(ctx context.Context, started time.Time, warmUp bool) fu
 		case out := <-done:
 			return out
 		case <-time.After(or(g.runner.Grace, 10*time.Second)):
-			return []result.Event{{At: time.Since(started).Seconds(), What: "the schedule", Failure: "an event does not end"}}
+			return []result.Event{{At: time.Since(started).Seconds(), What: "the schedule", Failure: "an event did not end"}}
 		}
 	}
 }

@@ -292,7 +292,7 @@ func (x *expander) holds(where *yamlfile.Value) bool {
 			// (A level may be missing from f itself, where quick: has left it out.)
 			one = one || level.Text == x.names[f.Name]
 			if !slices.Contains(x.e.written[f.Name], level.Text) {
-				x.say(level, nearest(level.Text, x.e.written[f.Name]), "where: %s is no level of %s", formats.Clip(level.Text), f.Name)
+				x.say(level, nearest(level.Text, x.e.written[f.Name]), "where: %s is not a level of %s", formats.Clip(level.Text), f.Name)
 			}
 		}
 		all = all && one
@@ -316,7 +316,7 @@ func (x *expander) probeOf(kind *ProbeKind, key, given *yamlfile.Value, names ma
 		}
 	}
 	if names[p.Name] {
-		x.say(key, "give one of them a name of its own:  name: OTHER", "there is a probe %s already", p.Name)
+		x.say(key, "give one of them a name of its own:  name: OTHER", "there is already a probe %s", p.Name)
 	}
 	names[p.Name] = true
 	x.e.shorten(p.Options)

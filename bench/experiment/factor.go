@@ -118,7 +118,7 @@ func (r *reader) rangeOf(f *Factor, v *yamlfile.Value) {
 		n["step"] = 1
 	}
 	if !ok || to < n["from"] || n["step"] < 0 || n["step"] > 0 && n["times"] != 0 || n["step"] == 0 && (n["times"] <= 1 || n["from"] <= 0) {
-		r.add(v, "write {from: 1, to: 10, step: 3} or {from: 64, to: 8192, times: 2}", "%s: is no range that ends", f.Name)
+		r.add(v, "write {from: 1, to: 10, step: 3} or {from: 64, to: 8192, times: 2}", "%s: this range never ends", f.Name)
 		return
 	}
 	for i := 0; ; i++ {

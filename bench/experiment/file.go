@@ -77,7 +77,7 @@ func ReadFile(file string, v Vocabulary) (*Experiment, topology.Problems) {
 	case err != nil:
 		return nil, topology.Problems{{Pos: at, Message: err.Error()}}
 	case !info.Mode().IsRegular() || info.Size() > maxFile:
-		return nil, topology.Problems{{Pos: at, Message: "is no file of at most 1 MiB, which is more than an experiment needs"}}
+		return nil, topology.Problems{{Pos: at, Message: "is not a regular file of at most 1 MiB, which is more than any experiment needs"}}
 	}
 	data, err := os.ReadFile(file)
 	if err != nil {

@@ -57,7 +57,7 @@ type Vocabulary struct {
 // check finds what is wrong with options together.
 func (k *ProbeKind) check(o Options) error {
 	if to := o["to"]; to != "" && to == o["from"] {
-		return fmt.Errorf("from and to are both %s; name two nodes", to)
+		return fmt.Errorf("from and to are both %s; name two different nodes", to)
 	}
 	if t := o["time"]; t != "" && o.Time("time") <= 0 {
 		return fmt.Errorf("time: %s is too little; write 10s", t)
@@ -130,7 +130,7 @@ func (o *Option) parse(s string) (string, error) {
 			if hint == "" {
 				hint = "there are " + strings.Join(o.Words, ", ")
 			}
-			return "", fmt.Errorf("%q is none; %s", formats.Clip(s), hint)
+			return "", fmt.Errorf("unknown value %q; %s", formats.Clip(s), hint)
 		}
 	}
 	if s == "" {
@@ -155,9 +155,9 @@ func (o *Option) number(s string) (string, error) {
 	}
 	switch {
 	case err != nil && o.Type == Whole:
-		return "", fmt.Errorf("%q is no whole number; write 1, 10, 100", formats.Clip(s))
+		return "", fmt.Errorf("%q is not a whole number; write 1, 10, 100", formats.Clip(s))
 	case err != nil || v != v || v > 1e15 || v < -1e15:
-		return "", fmt.Errorf("%q is no number; write 1, 0.5, 100", formats.Clip(s))
+		return "", fmt.Errorf("%q is not a number; write 1, 0.5, 100", formats.Clip(s))
 	case v < o.Least:
 		return "", fmt.Errorf("%s is too little; the least is %v", s, o.Least)
 	case o.Most > 0 && v > o.Most:

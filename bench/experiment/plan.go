@@ -81,7 +81,7 @@ func (e *Experiment) Plan() (*Plan, topology.Problems) {
 func (x *expander) unused() {
 	for _, f := range x.e.Factors {
 		if !x.used[f.Name] && len(f.Levels) > 1 {
-			x.problems.Warn(f.value.Pos, "write ${"+f.Name+"} where it belongs", "%s: is used nowhere, so that all its levels measure the same", f.Name)
+			x.problems.Warn(f.value.Pos, "write ${"+f.Name+"} where it belongs", "%s: is used nowhere, so all its levels measure the same", f.Name)
 		}
 	}
 }

@@ -105,7 +105,7 @@ func TestSeeds(t *testing.T) {
 		t.Errorf("first: %v; %d plans", first, len(hashes))
 	}
 	for cell, n := range first {
-		if n < 25 || n > 80 { // 50 in the mean; the seeds are given, so that this is always the same
+		if n < 25 || n > 80 { // 50 on average; the seeds are given, so that this is always the same
 			t.Errorf("cell %d came first %d times", cell, n)
 		}
 	}

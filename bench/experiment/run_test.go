@@ -214,7 +214,7 @@ repetitions: 2
 			}
 			continue
 		}
-		if len(s.Events) != 2 || s.Events[0].What != "s1 -- h1 down" || s.Events[0].At < 0.1 || s.Events[0].Failure != "" || s.Events[1].Failure != "the probes had ended before" || len(s.Values("x")) != 2 {
+		if len(s.Events) != 2 || s.Events[0].What != "s1 -- h1 down" || s.Events[0].At < 0.1 || s.Events[0].Failure != "" || s.Events[1].Failure != "the probes had already ended" || len(s.Values("x")) != 2 {
 			t.Errorf("%+v", s)
 		}
 	}
@@ -353,7 +353,7 @@ func TestInterrupted(t *testing.T) {
 	}
 	e, _ := Read("x.yaml", []byte(many+"warm_up: 1\n"), vocabulary())
 	p, _ := e.Plan()
-	if _, _, err := Start(path, p, true, nil, environment.Record{}); err == nil || !strings.Contains(err.Error(), "of another plan") {
+	if _, _, err := Start(path, p, true, nil, environment.Record{}); err == nil || !strings.Contains(err.Error(), "by another plan") {
 		t.Errorf("another plan: %v", err)
 	}
 	summary, run, err = newBench(t, many, path, true).finish(context.Background())

@@ -62,7 +62,7 @@ var standardProbes = []ProbeKind{
 		{Name: "warm_up", Type: Truth, Default: "true", Doc: "An echo before those that count, so that none of these waits for ARP and for flow entries."},
 	}, Check: func(o Options) error {
 		if one := o["from"] != "" && o["to"] != ""; one == o.Truth("all") {
-			return errors.New("from and to, or all: true, is what it needs; write {from: h1, to: h2}")
+			return errors.New("it needs either from and to, or all: true; write {from: h1, to: h2}")
 		}
 		return nil
 	}, Estimate: pinging},

@@ -34,7 +34,7 @@ func (r *reader) whole(v *yamlfile.Value, name string, least int, into *int) {
 	}
 	n, err := strconv.Atoi(v.Text)
 	if err != nil || n < least || n > maxRuns {
-		r.add(v, "", "%s: %q is no number from %d to %d", name, formats.Clip(v.Text), least, maxRuns)
+		r.add(v, "", "%s: %q is not a number from %d to %d", name, formats.Clip(v.Text), least, maxRuns)
 		return
 	}
 	*into = n
@@ -65,7 +65,7 @@ func (r *reader) seed(v *yamlfile.Value) {
 	if r.scalar(v, "seed") {
 		n, err := strconv.ParseUint(v.Text, 10, 64)
 		if err != nil {
-			r.add(v, "", "seed: %q is no number from 0 to 18446744073709551615", formats.Clip(v.Text))
+			r.add(v, "", "seed: %q is not a number from 0 to 18446744073709551615", formats.Clip(v.Text))
 		}
 		r.e.Seed = n
 	}

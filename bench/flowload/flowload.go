@@ -104,11 +104,11 @@ func (c *Config) Check() error {
 func (c *Config) address() (network, address string, err error) {
 	network, address, ok := strings.Cut(c.Connect, ":")
 	if !ok || network != "tcp" && network != "unix" || address == "" {
-		return "", "", fmt.Errorf("%q is no address of a controller; it is tcp:ADDRESS:PORT or unix:PATH", c.Connect)
+		return "", "", fmt.Errorf("%q is not the address of a controller; it is tcp:ADDRESS:PORT or unix:PATH", c.Connect)
 	}
 	if network == "tcp" {
 		if _, _, err := net.SplitHostPort(address); err != nil {
-			return "", "", fmt.Errorf("%q is no address of a controller: %w", c.Connect, err)
+			return "", "", fmt.Errorf("%q is not the address of a controller: %w", c.Connect, err)
 		}
 	}
 	return network, address, nil

@@ -294,15 +294,15 @@ func TestInterrupted(t *testing.T) {
 // Proves that what cannot be measured is refused with the reason.
 func TestCheck(t *testing.T) {
 	for want, change := range map[string]func(*Config){
-		"no address":    func(c *Config) { c.Connect = "localhost" },
-		"no mode":       func(c *Config) { c.Mode = "fast" },
-		"1.3 or 1.0":    func(c *Config) { c.Version = 5 },
-		"0 switches":    func(c *Config) { c.Switches = 0 },
-		"a window of 9": func(c *Config) { c.Hosts, c.Window = 10, 9 },
-		"two switches":  func(c *Config) { c.Mode = Line },
-		"be positive":   func(c *Config) { c.Duration = 0 },
-		"cannot reach":  func(c *Config) { c.Connect, c.Settle = "unix:/nonexistent", 50*time.Millisecond },
-		"process":       func(c *Config) { c.PID = 1 << 30 },
+		"not the address": func(c *Config) { c.Connect = "localhost" },
+		"no mode":         func(c *Config) { c.Mode = "fast" },
+		"1.3 or 1.0":      func(c *Config) { c.Version = 5 },
+		"0 switches":      func(c *Config) { c.Switches = 0 },
+		"a window of 9":   func(c *Config) { c.Hosts, c.Window = 10, 9 },
+		"two switches":    func(c *Config) { c.Mode = Line },
+		"be positive":     func(c *Config) { c.Duration = 0 },
+		"cannot reach":    func(c *Config) { c.Connect, c.Settle = "unix:/nonexistent", 50*time.Millisecond },
+		"process":         func(c *Config) { c.PID = 1 << 30 },
 	} {
 		c := quick(Throughput, trivet(t, "tcp"))
 		change(&c)

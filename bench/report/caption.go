@@ -186,7 +186,7 @@ func (d *data) pooled(src definition.Source, dimensions []string) (notes []strin
 	}
 	if src.Probe == "" && !slices.Contains(dimensions, "probe") {
 		if probes := d.pick(src, []string{"probe"}); len(probes) > 1 {
-			notes = append(notes, fmt.Sprintf("The values of %d probes are taken together; say probe: which is meant.", len(probes)))
+			notes = append(notes, fmt.Sprintf("The values of %d probes are taken together; name one with probe:.", len(probes)))
 		}
 	}
 	return notes

@@ -99,7 +99,7 @@ func Compare(o CompareOptions) (*Comparison, error) {
 		a.where = definition.Condition{{Dimension: o.Factor, Any: o.Names[:1]}}
 		b.where = definition.Condition{{Dimension: o.Factor, Any: o.Names[1:]}}
 	}
-	c.forwarding(o)
+	c.forwarding(a, b, o)
 	for _, src := range common(a, b, o) {
 		c.metric(a, b, src, o)
 	}
@@ -135,18 +135,19 @@ func (c *Comparison) tooFew(o CompareOptions) {
 }
 
 // forwarding says where Open vSwitch did not forward as it usually does: a comparison with it is one with that.
-func (c *Comparison) forwarding(o CompareOptions) {
-	note := func(of string, h result.Header) {
-		if n := userSpace(h); n != "" {
-			c.note(of + n)
+func (c *Comparison) forwarding(a, b side, o CompareOptions) {
+	for i, s := range []side{a, b} {
+		if n := userSpace(s.run.Header); n != "" && s.hasOVS() {
+			c.note(o.Names[i] + ": " + n)
 		}
 	}
-	if o.B == nil {
-		note("", o.A.Header)
-		return
-	}
-	note(o.Names[0]+": ", o.A.Header)
-	note(o.Names[1]+": ", o.B.Header)
+}
+
+// hasOVS says whether Open vSwitch ran in labs of a side, or Mininet, which may have one.
+func (s side) hasOVS() bool {
+	return slices.ContainsFunc(s.counted, func(one result.Sample) bool {
+		return one.Usage != nil && s.holds(s.where, &one, nil) && slices.ContainsFunc(one.Usage.Cgroups, func(g environment.CgroupUsage) bool { return g.Name == "ovs" || g.Name == "mininet" })
+	})
 }
 
 // userSpace is what there is to say of a result in which Open vSwitch forwarded in user space; "" of others.
@@ -154,7 +155,7 @@ func userSpace(h result.Header) string {
 	if !strings.HasPrefix(h.Environment.Tools[environment.OVSForwards], environment.InUserSpace) {
 		return ""
 	}
-	return "Open vSwitch, Mininet's as well, forwarded in user space, as this kernel has no module of it: its figures are far from those of its kernel datapath."
+	return "Open vSwitch forwarded in user space (Mininet's too), as this kernel has no module for it: its figures are far below those of its kernel datapath."
 }
 
 // levels checks that a factor has two levels.
@@ -171,7 +172,7 @@ func (s side) levels(factor string, names [2]string) error {
 			}
 		}
 		if names[0] == names[1] {
-			return errors.New("these are the same level: give two")
+			return errors.New("both levels are the same: name two")
 		}
 		return nil
 	}
@@ -308,7 +309,7 @@ func (c *Comparison) row(sides [2]side, g, h *group, src definition.Source, o Co
 	return row, nil
 }
 
-// shares compares all packets together; nil where it is no share.
+// shares compares all packets together; nil where it is not a share.
 func shares(g, h *group) *ShareDifference {
 	s := &ShareDifference{}
 	for _, r := range g.reps {

@@ -103,7 +103,7 @@ func (t *comparedTable) noMargin() string {
 		m = t.margins[""]
 	}
 	if m.Share > 0 {
-		return "The margin is a share of an average of 0, which is none: give it as a value, such as --margin " + name(metric) + "=1" + map[bool]string{true: "pp", false: name(t.rows[0].Unit)}[t.rows[0].Unit == "1"] + "."
+		return "The margin is a percentage of an average that is 0, and so 0 itself: give it as a value, such as --margin " + name(metric) + "=1" + map[bool]string{true: "pp", false: name(t.rows[0].Unit)}[t.rows[0].Unit == "1"] + "."
 	}
 	return "No margin was given, so that nothing could be found equivalent."
 }

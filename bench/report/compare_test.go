@@ -151,10 +151,19 @@ func TestUserSpace(t *testing.T) {
 	h := reporttest.Header()
 	for where, want := range map[string]int{"in user space: this kernel has no module of it": 1, "in the kernel": 0} {
 		h.Environment.Tools = map[string]string{environment.OVSForwards: where}
-		r := run(h, reporttest.Samples())
-		c, err := report.Compare(report.CompareOptions{A: r, Names: [2]string{"ovs", "embedded"}, Factor: "datapath"})
-		if err != nil || strings.Count(strings.Join(c.Notes, " "), "forwarded in user space") != want {
-			t.Errorf("%s: %q, %v", where, c.Notes, err)
+		samples := reporttest.Samples()
+		for i := range samples {
+			if samples[i].Factors["datapath"] == "ovs" {
+				samples[i].Usage = &environment.Usage{Cgroups: []environment.CgroupUsage{{Name: "ovs"}}}
+			}
+		}
+		r := run(h, samples)
+		for factor, names := range map[string][2]string{"datapath": {"ovs", "embedded"}, "hops": {"2", "4"}} {
+			c, err := report.Compare(report.CompareOptions{A: r, Names: names, Factor: factor})
+			of := map[string]int{"datapath": 1, "hops": 2}[factor] // of one side, and of both
+			if err != nil || strings.Count(strings.Join(c.Notes, " "), "forwarded in user space") != want*of {
+				t.Errorf("%s, %s: %q, %v", where, factor, c.Notes, err)
+			}
 		}
 		if notes := report.Build("x", r).Notes; len(notes) != want {
 			t.Errorf("%s: %q", where, notes)
@@ -197,9 +206,9 @@ func TestCompareRefused(t *testing.T) {
 	}{
 		{report.CompareOptions{A: a, Factor: "datapth", Names: [2]string{"x", "y"}}, "did you mean datapath?"},
 		{report.CompareOptions{A: a, Factor: "datapath", Names: [2]string{"ovs", "y"}}, "it has embedded, ovs"},
-		{report.CompareOptions{A: a, Factor: "datapath", Names: [2]string{"ovs", "ovs"}}, "the same level"},
+		{report.CompareOptions{A: a, Factor: "datapath", Names: [2]string{"ovs", "ovs"}}, "the same: name two"},
 		{report.CompareOptions{A: a, Factor: "datapath", Names: [2]string{"ovs", "embedded"}, Metric: "jitter"}, "nothing of jitter to compare"},
-		{report.CompareOptions{A: a, Factor: "datapath", Names: [2]string{"ovs", "embedded"}, Each: "avg"}, "there are mean, median"},
+		{report.CompareOptions{A: a, Factor: "datapath", Names: [2]string{"ovs", "embedded"}, Each: "avg"}, "choose one of mean, median"},
 		{report.CompareOptions{A: a, Factor: "datapath", Names: [2]string{"ovs", "embedded"}, Margins: report.Margins{"rt": {Share: 0.05}}}, "--margin rt=…: there is nothing of it"},
 		{report.CompareOptions{A: a, Factor: "datapath", Names: [2]string{"ovs", "embedded"}, Metric: "rtt", Margins: report.Margins{"rtt": {Value: 2, Unit: "1"}}}, "it is in 1, and what is compared is in s"},
 		{report.CompareOptions{A: a, B: run(result.Header{}, nil), Names: [2]string{"a", "b"}}, "b nothing"},

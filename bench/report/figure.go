@@ -51,7 +51,7 @@ func (d *data) figure(def definition.Figure) (*Figure, string) {
 	f.Notes = append(f.Notes, d.pooled(def.Source, dims)...)
 	if left := len(f.Series) - maxSeries; left > 0 {
 		f.Series = f.Series[:maxSeries]
-		f.Notes = append(f.Notes, fmt.Sprintf("%d more series are left out; say where: what is to be shown", left))
+		f.Notes = append(f.Notes, fmt.Sprintf("%d more series are left out; choose with where: what to show", left))
 	}
 	f.Data = f.rows()
 	return f, ""

@@ -47,7 +47,7 @@ func ParseMargins(texts []string) (Margins, error) {
 }
 
 func parseMargin(text string) (Margin, error) {
-	wrong := fmt.Errorf("is no margin: write 5%%, 0.2ms, rtt=0.2ms, or loss=0.1pp for percentage points")
+	wrong := fmt.Errorf("is not a margin: write 5%%, 0.2ms, rtt=0.2ms, or loss=0.1pp for percentage points")
 	parts := marginText.FindStringSubmatch(text)
 	if parts == nil {
 		return Margin{}, wrong

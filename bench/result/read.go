@@ -74,7 +74,7 @@ func Read(from io.Reader) (*Run, error) {
 		run.Size += int64(len(line))
 	}
 	if run.Size == 0 {
-		return nil, errors.New("is no result: there is no header")
+		return nil, errors.New("is not a result: it has no header")
 	}
 	return run, nil
 }
@@ -103,11 +103,11 @@ func (run *Run) take(line []byte, number int) error {
 		return nil
 	}
 	if err := json.Unmarshal(line, &kind); err != nil {
-		return fmt.Errorf("is no line of a result as trivet bench run writes it: %w", words.JSON(err))
+		return fmt.Errorf("is not a line of a result as trivet bench run writes it: %w", words.JSON(err))
 	}
 	switch {
 	case number == 1 && kind.Record != KindHeader:
-		return fmt.Errorf("is no header but %q; a result begins with its header", kind.Record)
+		return fmt.Errorf("is %q and not a header, with which a result begins", kind.Record)
 	case number == 1 && kind.Schema != Schema:
 		return fmt.Errorf("is of schema %d; this version of Trivet reads schema %d", kind.Schema, Schema)
 	case number == 1:

@@ -155,7 +155,7 @@ func (m *Measurement) check() error {
 	case m.At != nil && len(m.At) != len(m.Values):
 		return fmt.Errorf("%d values at %d times", len(m.Values), len(m.At))
 	case m.Count < 0 || m.Count > m.Of:
-		return fmt.Errorf("%d of %d is no share", m.Count, m.Of)
+		return fmt.Errorf("%d of %d is not a share", m.Count, m.Of)
 	}
 	for _, list := range [][]float64{m.Values, m.At} {
 		for i, v := range list {

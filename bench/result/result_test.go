@@ -146,7 +146,7 @@ func TestInterrupted(t *testing.T) {
 // with the line and the reason, and that a file is never overwritten.
 func TestRefused(t *testing.T) {
 	path := create(t, sample(1, 1))
-	if _, err := Create(path, header()); err == nil || !strings.Contains(err.Error(), "is there already") {
+	if _, err := Create(path, header()); err == nil || !strings.Contains(err.Error(), "already exists") {
 		t.Errorf("overwriting: %v", err)
 	}
 	w, _, err := Open(path)
@@ -168,10 +168,10 @@ func TestRefused(t *testing.T) {
 		t.Errorf("something of the refused was written: %v, %v", run, err)
 	}
 	for text, want := range map[string]string{
-		"":                                      "there is no header",
-		"{}\n":                                  "line 1: is no header",
-		"[1]\n":                                 "line 1: is no line",
-		"hello\n":                               "line 1: is no line",
+		"":                                      "it has no header",
+		"{}\n":                                  "line 1: is \"\" and not a header",
+		"[1]\n":                                 "line 1: is not a line",
+		"hello\n":                               "line 1: is not a line",
 		`{"record":"header"}` + "\n":            "schema 0",
 		`{"record":"header","schema":9}` + "\n": "this version of Trivet reads schema 1",
 		string(whole) + string(whole):           "second header",

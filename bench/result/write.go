@@ -23,7 +23,7 @@ type Writer struct {
 func Create(path string, h Header) (*Writer, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o644)
 	if errors.Is(err, os.ErrExist) {
-		return nil, fmt.Errorf("%s: is there already; resume it, or choose another name", path)
+		return nil, fmt.Errorf("%s already exists; resume it, or choose another name", path)
 	}
 	if err != nil {
 		return nil, err

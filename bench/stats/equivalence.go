@@ -30,10 +30,10 @@ type Equivalence struct {
 
 func checkMargin(margin, alpha float64) error {
 	if !(margin > 0) || math.IsInf(margin, 0) {
-		return fmt.Errorf("a margin of %v is none; say by how much two things may differ and still be the same to you, as a number above 0", margin)
+		return fmt.Errorf("the margin cannot be %v; say by how much two things may differ and still be the same to you, as a number above 0", margin)
 	}
 	if !(alpha > 0 && alpha < 0.5) {
-		return fmt.Errorf("an alpha of %v is none; take 0.05", alpha)
+		return fmt.Errorf("alpha cannot be %v; take 0.05", alpha)
 	}
 	return nil
 }

@@ -11,10 +11,10 @@ import (
 // (Wilson, 1927). Unlike others it is right for none lost, and for few.
 func Wilson(count, of int, confidence float64) (Interval, error) {
 	if of < 1 || count < 0 || count > of {
-		return Interval{}, fmt.Errorf("%d of %d is no ratio", count, of)
+		return Interval{}, fmt.Errorf("%d of %d is not a ratio", count, of)
 	}
 	if !(confidence > 0 && confidence < 1) {
-		return Interval{}, fmt.Errorf("a confidence of %v is none; take 0.95", confidence)
+		return Interval{}, fmt.Errorf("the confidence cannot be %v; take 0.95", confidence)
 	}
 	z := distuv.UnitNormal.Quantile((1 + confidence) / 2)
 	n, p := float64(of), float64(count)/float64(of)

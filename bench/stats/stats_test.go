@@ -285,8 +285,8 @@ func TestRefused(t *testing.T) {
 	_, few := Welch(ok, ok[:1])
 	_, flat := MannWhitney([]float64{1, 1}, []float64{1, 1})
 	_, ratio := Wilson(3, 2, 0.95)
-	for what, err := range map[string]error{"no values": empty, "value 2 is NaN": notANumber, "a margin of 0": noMargin, "a margin of -1": negative,
-		"an alpha of 0.7": alpha, "pairs need": pairs, "at least 2": few, "all values are equal": flat, "3 of 2": ratio} {
+	for what, err := range map[string]error{"no values": empty, "value 2 is NaN": notANumber, "margin cannot be 0": noMargin, "margin cannot be -1": negative,
+		"alpha cannot be 0.7": alpha, "pairs need": pairs, "at least 2": few, "all values are equal": flat, "3 of 2": ratio} {
 		if err == nil || !strings.Contains(err.Error(), what) {
 			t.Errorf("%q: %v", what, err)
 		}

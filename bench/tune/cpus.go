@@ -28,7 +28,7 @@ func ParseCPUs(s string) (CPUs, error) {
 		from, err1 := strconv.ParseUint(low, 10, 12)
 		to, err2 := strconv.ParseUint(high, 10, 12)
 		if err1 != nil || err2 != nil || to < from {
-			return nil, fmt.Errorf("%q is no list of processors; write 1-3 or 0,2", s)
+			return nil, fmt.Errorf("%q is not a list of processors; write 1-3 or 0,2", s)
 		}
 		for n := from; n <= to; n++ {
 			out = append(out, int(n))

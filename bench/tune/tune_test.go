@@ -52,11 +52,11 @@ func TestRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, s := range map[string]Settings{
-		"all processors":           {Isolate: all.String()},
-		"is no list of processors": {Isolate: "x"},
-		"is not among":             {Isolate: "4000"},
-		"a lab must be up":         {Nodes: "0"},
-		"there is no lab":          {Nodes: "0", Lab: "nobody"},
+		"all processors":              {Isolate: all.String()},
+		"is not a list of processors": {Isolate: "x"},
+		"is not among":                {Isolate: "4000"},
+		"a lab must be up":            {Nodes: "0"},
+		"there is no lab":             {Nodes: "0", Lab: "nobody"},
 	} {
 		if _, err := Apply(s); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v does not say %q", s, err, want)

@@ -71,7 +71,7 @@ func (a *app) runBenchCompare(b benchComparison, args []string) error {
 			b.Names = [2]string{args[0], args[1]}
 		}
 	case b.Factor == "":
-		return errors.New("give a second result, or a factor of this one: --factor datapath --levels embedded,ovs")
+		return errors.New("name a second result, or a factor of this one: --factor datapath --levels embedded,ovs")
 	default:
 		if err := b.twoLevels(); err != nil {
 			return err

@@ -189,13 +189,13 @@ func (a *app) runBench(ctx context.Context, b benchRunning) error {
 		return err
 	}
 	if _, err := os.Stat(b.out); err == nil && !b.resume {
-		return fmt.Errorf("%s: is there already; go on with it by --resume, or choose another name by --out", b.out)
+		return fmt.Errorf("%s already exists; go on with it with --resume, or choose another name with --out", b.out)
 	}
 	a.say("%s  %s", p.Name, p.Headline())
 	before := environment.Take(ctx, environment.Options{Tools: drive.Tools(p), Ask: drive.Asks(p)})
 	w, old, err := experiment.Start(b.out, p, b.resume, os.Args, before)
 	if errors.Is(err, os.ErrNotExist) && b.resume {
-		return fmt.Errorf("%s: there is nothing to go on with; leave --resume out", b.out)
+		return fmt.Errorf("%s does not exist, so there is nothing to resume; leave --resume out", b.out)
 	}
 	if err != nil {
 		return err
@@ -222,10 +222,10 @@ func (a *app) carryOut(ctx context.Context, b benchRunning, p *experiment.Plan, 
 	driver := &drive.Driver{Dir: p.Experiment.Dir(), Prefix: prefix}
 	left, err := driver.Clean(ctx)
 	if len(left) > 0 {
-		a.say("taken down, left by a run before: %s", strings.Join(left, ", "))
+		a.say("taken down, left by an earlier run: %s", strings.Join(left, ", "))
 	}
 	if err != nil {
-		return fmt.Errorf("labs of a run before: %w", err)
+		return fmt.Errorf("labs left by an earlier run: %w", err)
 	}
 	view := newBenchView(a.err)
 	r := &experiment.Runner{Plan: p, Driver: driver, Writer: w, Before: old, Again: b.again != "", AgainBad: b.again == againBad, Unwatched: b.unwatched, Progress: view.step, Say: view.say}
@@ -243,7 +243,7 @@ func (a *app) carryOut(ctx context.Context, b benchRunning, p *experiment.Plan, 
 		return b.stopped(summary, ended)
 	}
 	if failures(run) > 0 {
-		fmt.Fprintf(a.err, "measure again what failed:  %s --again\n", b.resumption())
+		fmt.Fprintf(a.err, "to measure again what failed:  %s --again\n", b.resumption())
 		return exitCode(exitError)
 	}
 	return nil
@@ -257,7 +257,7 @@ func (b *benchRunning) stopped(s experiment.Summary, err error) error {
 	case err != nil:
 		why = err.Error()
 	}
-	return fmt.Errorf("%s; %s of %d left; go on:  %s", why, words.Plural(s.Left, "run"), s.Runs, b.resumption())
+	return fmt.Errorf("%s; %s of %d left; to go on:  %s", why, words.Plural(s.Left, "run"), s.Runs, b.resumption())
 }
 
 // resumption is the command that goes on.

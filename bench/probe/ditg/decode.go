@@ -46,7 +46,7 @@ func Decode(from io.Reader) (total Summary, flows []Summary, err error) {
 		case strings.HasPrefix(line, "Flow number:"):
 			n, err := strconv.Atoi(strings.TrimSpace(strings.TrimPrefix(line, "Flow number:")))
 			if err != nil {
-				return total, nil, fmt.Errorf("line %d of what ITGDec printed: %q is no flow's number", number, line)
+				return total, nil, fmt.Errorf("line %d of what ITGDec printed: %q is not a flow's number", number, line)
 			}
 			flows = append(flows, Summary{Flow: n})
 			block = &flows[len(flows)-1]
@@ -86,7 +86,7 @@ func (s *Summary) take(line string) error {
 	if to := whole[key]; to != nil {
 		n, err := strconv.Atoi(words[0])
 		if err != nil || n < 0 {
-			return fmt.Errorf("%q is no number of %s", words[0], strings.ToLower(key))
+			return fmt.Errorf("%q is not a number of %s", words[0], strings.ToLower(key))
 		}
 		*to = n
 		return nil
@@ -97,7 +97,7 @@ func (s *Summary) take(line string) error {
 	}
 	v, err := strconv.ParseFloat(strings.TrimPrefix(words[0], "-"), 64) // -nan is no number to Go
 	if err != nil {
-		return fmt.Errorf("%q is no %s", words[0], strings.ToLower(key))
+		return fmt.Errorf("%q is not a %s", words[0], strings.ToLower(key))
 	}
 	if words[0][0] == '-' {
 		v = -v
@@ -130,7 +130,7 @@ func Rates(from io.Reader) (out []Rate, err error) {
 		at, wrong := strconv.ParseFloat(words[0], 64)
 		rate, wrong2 := strconv.ParseFloat(words[len(words)-1], 64)
 		if len(words) < 2 || wrong != nil || wrong2 != nil {
-			return nil, fmt.Errorf("line %d of ITGDec's bitrates: %q is no time with rates", number, clipped(lines.Text()))
+			return nil, fmt.Errorf("line %d of ITGDec's bitrates: %q is not a time with its rates", number, clipped(lines.Text()))
 		}
 		out = append(out, Rate{at, 1e3 * rate})
 	}

@@ -174,7 +174,7 @@ func findWay(to netip.Addr) (w way, err error) {
 	}
 	w.device, w.own = r.LinkIndex, link.Attrs().HardwareAddr
 	if len(w.own) != 6 {
-		return w, fmt.Errorf("%s is no Ethernet device", link.Attrs().Name)
+		return w, fmt.Errorf("%s is not an Ethernet device", link.Attrs().Name)
 	}
 	addresses, err := netlink.AddrList(link, familyOf(to))
 	if err != nil {

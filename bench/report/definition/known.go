@@ -97,7 +97,7 @@ func (r *reader) dimensionsOf(v *yamlfile.Value, s *Source, labels []string, pap
 			known, factor := r.measured.Levels[p.Key.Text]
 			for _, level := range r.items(p.Value, maxLevels) {
 				if factor && !paper && !slices.ContainsFunc(known, func(l string) bool { return l == level.Text || sameNumber(l, level.Text) }) {
-					r.add(level, hint(level.Text, known), "%s: is no level of %s", formats.Clip(level.Text), formats.Clip(p.Key.Text))
+					r.add(level, hint(level.Text, known), "%s: is not a level of %s", formats.Clip(level.Text), formats.Clip(p.Key.Text))
 				}
 			}
 		}

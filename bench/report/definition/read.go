@@ -99,7 +99,7 @@ func hint(word string, known []string) string {
 func (r *reader) text(to *string) field {
 	return func(v *yamlfile.Value) {
 		if v.Shape != yamlfile.Scalar {
-			r.add(v, "write it in quotes", "this is a text, not %s", v)
+			r.add(v, "write it in quotes", "text is expected here, not %s", v)
 			return
 		}
 		*to = v.Text
@@ -156,7 +156,7 @@ func (r *reader) number(to *float64) field {
 	return func(v *yamlfile.Value) {
 		f, ok := v.Plain.(float64)
 		if v.Shape != yamlfile.Scalar || !ok {
-			r.add(v, "write 0.73", "this is a number, not %s", v)
+			r.add(v, "write 0.73", "a number is expected here, not %s", v)
 			return
 		}
 		*to = f
@@ -172,7 +172,7 @@ func (r *reader) share(to *float64) field {
 			f /= 100
 		}
 		if err != nil || v.Shape != yamlfile.Scalar || !(f >= 0 && f <= 100) {
-			r.add(v, "write 5%", "this is a share, not %s", v)
+			r.add(v, "write 5%", "a percentage is expected here, not %s", v)
 			return
 		}
 		*to = f
@@ -206,7 +206,7 @@ func (r *reader) dimension(v *yamlfile.Value, name string) {
 	if name == "" || name == "probe" || slices.Contains(r.known, name) {
 		return
 	}
-	r.problems.Warn(v.Pos, topology.DidYouMean(name, r.known), "%s: is no factor; it may be a label of the measurements", formats.Clip(name))
+	r.problems.Warn(v.Pos, topology.DidYouMean(name, r.known), "%s: is not a factor; it may be a label of the measurements", formats.Clip(name))
 }
 
 // condition reads {datapath: ovs, hops: [2, 4]}.

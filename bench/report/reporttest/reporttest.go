@@ -85,7 +85,7 @@ func verdict(run int) *environment.Verdict {
 	v := environment.Verdict{Level: environment.Good}
 	switch {
 	case run == 17:
-		v = environment.Verdict{Level: environment.Bad, Reasons: []environment.Reason{{Level: environment.Bad, Code: "cpu", Text: "CPU 99.6 %: the figure may be that of the processors"}}}
+		v = environment.Verdict{Level: environment.Bad, Reasons: []environment.Reason{{Level: environment.Bad, Code: "cpu", Text: "CPU 99.6 %: the figure may be the processors', not the network's"}}}
 	case run%10 == 0:
 		v = environment.Verdict{Level: environment.Doubtful, Reasons: []environment.Reason{{Level: environment.Doubtful, Code: "steal", Text: "the host of this virtual machine took 3.1 % of the processors' time"}}}
 	}

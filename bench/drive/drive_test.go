@@ -406,7 +406,7 @@ func FuzzPrograms(f *testing.F) {
 		parseKernel(text, "h1", map[string]port{})
 		_, _ = numberAt([]byte(text), path)
 		if r, err := readIperf([]byte(text)); err == nil {
-			s := result.Sample{Probe: "iperf3", Measurements: r.measurements("h1", "h2", true)}
+			s := result.Sample{Probe: "iperf3", Measurements: r.measurements("h1", "h2", true, 0)}
 			if err := s.Check(); err != nil && !strings.Contains(err.Error(), "is +Inf") {
 				t.Errorf("%q: %v", text, err)
 			}

@@ -27,9 +27,11 @@ func iperf3(ctx context.Context, b *bed) (o experiment.Outcome, err error) {
 		return o, err
 	}
 	began := time.Now()
+	attempt := began
 	text, came, err := b.iperfOnce(ctx, from, to, address.String())
 	for again := 0; again < mostGreetings && bytes.Contains(text, greetingLost) && ctx.Err() == nil; again++ {
 		o.Reasons = []environment.Reason{late(time.Since(began))}
+		attempt = time.Now()
 		text, came, err = b.iperfOnce(ctx, from, to, address.String())
 	}
 	if err != nil && len(text) == 0 {
@@ -43,7 +45,7 @@ func iperf3(ctx context.Context, b *bed) (o experiment.Outcome, err error) {
 	if json.Compact(&compact, text) == nil {
 		o.Details = compact.Bytes()
 	}
-	o.Measurements = report.measurements(from, to, b.options["protocol"] == "udp")
+	o.Measurements = report.measurements(from, to, b.options["protocol"] == "udp", attempt.Sub(began).Seconds())
 	o.Links = b.checkRate(from, to, report)
 	if least := b.leastStill(b.apart(report)); least > 0 {
 		o.Reasons = append(o.Reasons, stalls(stood(came, least), report.End.Received.seconds(came))...)
@@ -175,7 +177,8 @@ func throughput(sum, received iperfSum, udp bool) float64 {
 	return received.BitsPerSecond
 }
 
-func (r *iperfReport) measurements(from, to string, udp bool) (out []result.Measurement) {
+// measurements of a client that was started so many seconds after the probe.
+func (r *iperfReport) measurements(from, to string, udp bool, after float64) (out []result.Measurement) {
 	one := func(metric, unit string, value float64, labels map[string]string) {
 		out = append(out, result.Measurement{Metric: metric, Unit: unit, Values: []float64{value}, Labels: labels})
 	}
@@ -206,7 +209,7 @@ func (r *iperfReport) measurements(from, to string, udp bool) (out []result.Meas
 		}
 		direction(to, from, sum, *r.End.SentBack, *back)
 	}
-	if over := r.overTime(); over != nil {
+	if over := r.overTime(after); over != nil {
 		over.Labels = map[string]string{"from": from, "to": to}
 		out = append(out, *over)
 	}
@@ -214,11 +217,11 @@ func (r *iperfReport) measurements(from, to string, udp bool) (out []result.Meas
 }
 
 // overTime is what the sender handed over second by second.
-func (r *iperfReport) overTime() *result.Measurement {
+func (r *iperfReport) overTime(after float64) *result.Measurement {
 	m := result.Measurement{Metric: "sent_over_time", Unit: "bit/s"}
 	for _, i := range r.Intervals {
 		if i.Sum != nil {
-			m.Values, m.At = append(m.Values, i.Sum.BitsPerSecond), append(m.At, i.Sum.Start)
+			m.Values, m.At = append(m.Values, i.Sum.BitsPerSecond), append(m.At, after+i.Sum.Start)
 		}
 	}
 	if len(m.Values) < 2 {

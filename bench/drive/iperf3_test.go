@@ -6,6 +6,7 @@ import (
 	"io"
 	"math"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -50,6 +51,17 @@ func TestIperfGreeting(t *testing.T) {
 		if told := len(o.Reasons) == 1 && o.Reasons[0].Code == "late"; told != (fails > 0) || fails == 0 && len(o.Reasons) > 0 {
 			t.Errorf("%d fail: %+v", fails, o.Reasons)
 		}
+	}
+}
+
+// TestIperfTimes proves that the times of what was sent second by second count from the beginning of the sample, also where iperf3 was started again.
+func TestIperfTimes(t *testing.T) {
+	r, err := readIperf([]byte(`{"intervals": [{"sum": {"start": 0, "bits_per_second": 1}}, {"sum": {"start": 1, "bits_per_second": 2}}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if over := r.overTime(30.5); over == nil || !slices.Equal(over.At, []float64{30.5, 31.5}) {
+		t.Errorf("%+v", over)
 	}
 }
 

@@ -547,8 +547,16 @@ func TestTopologyChanged(t *testing.T) {
 	}
 }
 
-// TestHeader proves that the header of a result tells the experiment, its factors and its file.
+// TestHeader proves that the header of a result tells the experiment, its factors and its file, and how many repetitions the file has where a quick
+// look makes fewer.
 func TestHeader(t *testing.T) {
+	quick, problems := Read("x.yaml", []byte(many+"quick: {repetitions: 1}\n"), vocabulary())
+	if err := problems.Err(); err != nil {
+		t.Fatal(err)
+	}
+	if p, _ := quick.Quick().Plan(); p.Describe().Repetitions != 1 || p.Describe().Wanted != 4 {
+		t.Errorf("%+v", p.Describe())
+	}
 	run := newBench(t, many, filepath.Join(t.TempDir(), "a.jsonl"), false).close()
 	e := run.Header.Experiment
 	if e.Name != "x" || e.Text != many || e.Runs != 12 || len(e.Plan) != 32 || run.Header.Seed != 5 || !reflect.DeepEqual(e.Factors, []result.Factor{{Name: "n", Levels: []string{"1", "2", "3"}}}) {

@@ -149,7 +149,6 @@ func (e *Experiment) quicker() (*Experiment, topology.Problems) {
 			r.unknown(p.Key, "key of quick, or factor", sortedKeys(keys))
 		}
 	}
-	q.Wanted = q.Repetitions
 	for _, group := range q.Zip {
 		for _, name := range group[1:] {
 			if a, b := q.factor(group[0]), q.factor(name); a != nil && b != nil && len(a.Levels) != len(b.Levels) {

@@ -51,10 +51,18 @@ func lackOf(err error) result.LeftOut {
 	text := err.Error()
 	for _, between := range []string{":  ", "installed: ", "; "} {
 		if why, hint, ok := strings.Cut(text, between); ok {
-			return result.LeftOut{Why: why + strings.TrimRight(strings.TrimSuffix(between, " "), ": ;"), Hint: hint}
+			return result.LeftOut{Why: why + strings.TrimRight(strings.TrimSuffix(between, " "), ": ;"), Hint: homeless(hint)}
 		}
 	}
 	return result.LeftOut{Why: text}
+}
+
+// homeless writes ~ for the user's home: results are given to others.
+func homeless(command string) string {
+	if home, ok := strings.CutSuffix(foreign.PlacesOf(lab.Owner()).Cache, "/.cache/trivet/peers"); ok && home != "" {
+		return strings.ReplaceAll(command, home+"/", "~/")
+	}
+	return command
 }
 
 // leftOut collects what this machine does not have, with the cells that it costs.

@@ -476,7 +476,7 @@ repetitions: 2
 	if err != nil || summary != (Summary{Runs: 4, Done: 4}) || len(run.Samples) != 4 || run.Expected() != 4 {
 		t.Fatalf("%+v, %v, %d samples of %d runs", summary, err, len(run.Samples), run.Expected())
 	}
-	if l := run.LeftOut(); len(l) != 2 || l[0].What != "c=pox" || l[0].Why != pox.Why || l[0].Hint != "" || l[1].Probe != "b" {
+	if l := run.LeftOut(); len(l) != 2 || l[0].What != "c=pox" || l[0].Why != pox.Why || l[0].Hint != pox.Hint || l[1].Probe != "b" {
 		t.Errorf("%+v", l)
 	}
 	summary, run, err = begin(true).finish(context.Background())

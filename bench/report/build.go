@@ -58,7 +58,11 @@ func BuildAs(path string, run *result.Run, def *definition.Definition) *Report {
 // leftOut says what was not measured for want of what the machine does not have.
 func leftOut(run *result.Run) (out []string) {
 	for _, l := range run.LeftOut() {
-		out = append(out, clip(Clean(l.What+": "+l.Why), 500))
+		text := l.What + ": " + l.Why
+		if l.Hint != "" {
+			text += " (" + l.Hint + ")"
+		}
+		out = append(out, clip(Clean(text), 500))
 	}
 	return out[:min(len(out), maxListed)]
 }

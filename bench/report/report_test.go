@@ -365,3 +365,18 @@ func TestLabelsThatFactorsTell(t *testing.T) {
 		}
 	}
 }
+
+// TestLeftOut proves that a report says what was left out and why, as the last part of the run had it, and does not take it for runs that are missing.
+func TestLeftOut(t *testing.T) {
+	h, samples := reporttest.Header(), reporttest.Samples()
+	h.Experiment.Runs, h.Experiment.Repetitions = 110, 10
+	h.LeftOut = []result.LeftOut{{What: "datapath=pox", Why: "pox is not installed", Hint: "git clone <x>", Cells: []string{"hops=2 datapath=pox"}}}
+	r := build(t, h, samples)
+	if r.Runs != 100 || r.Done != 100 || !slices.Equal(r.LeftOut, []string{"datapath=pox: pox is not installed (git clone <x>)"}) {
+		t.Errorf("%d of %d runs, %q", r.Done, r.Runs, r.LeftOut)
+	}
+	later := report.Build("x", &result.Run{Header: h, Samples: samples, Resumes: []result.Resume{{}}})
+	if later.Runs != 110 || len(later.LeftOut) != 0 {
+		t.Errorf("resumed where it is there: %d runs, %q", later.Runs, later.LeftOut)
+	}
+}

@@ -42,7 +42,7 @@ type LeftOut struct {
 	Why   string   `json:"why"`             // "pox is not installed"
 	Cells []string `json:"cells"`           // their ids
 	Probe string   `json:"probe,omitempty"` // only this probe of these cells
-	Hint  string   `json:"-"`               // what to do about it; it may name a directory of the user's
+	Hint  string   `json:"hint,omitempty"`  // what to do about it
 }
 
 // Experiment is what the file of the experiment says.

@@ -34,6 +34,7 @@ type OSPFArea struct {
 	DefaultCost int         `json:"default_cost,omitempty"` // of the default route that border routers announce into a stub area; 0: 1
 	NoSummary   bool        `json:"no_summary,omitempty"`   // border routers announce nothing else into a stub area
 	Ranges      []OSPFRange `json:"ranges,omitempty"`       // what border routers sum up
+	MaxLSAs     int         `json:"max_lsas,omitempty"`     // that routing nodes keep of other routers; 0: 50000
 }
 
 // OSPFRange is a network that border routers announce outside of an area in place of all in it.
@@ -91,6 +92,7 @@ type OSPFLink struct {
 	Delay      Duration    `json:"delay,omitempty"`      // InfTransDelay, whole seconds; 0: 1 s
 	Priority   *int        `json:"priority,omitempty"`   // for being the designated router, 0 (never) to 255; unset: 1
 	Passive    *bool       `json:"passive,omitempty"`    // unset: where there are no routers
+	MaxLSAs    int         `json:"max_lsas,omitempty"`   // that a routing node takes from one neighbour; 0: 20000
 	Auth       *OSPFAuth   `json:"auth,omitempty"`
 }
 

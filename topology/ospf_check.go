@@ -45,6 +45,8 @@ func (v *validator) ospfArea(a OSPFArea, bad func(hint, format string, args ...a
 		bad("let another area be a stub", "ospf: area 0 is the backbone, which cannot be a stub")
 	case !a.Stub && (a.NoSummary || a.DefaultCost != 0):
 		bad("write stub: true", "ospf: area %s: only a stub area has no_summary or default_cost", a.ID)
+	case a.MaxLSAs < 0:
+		bad("write 1 or more", "ospf: area %s: max_lsas cannot be %d", a.ID, a.MaxLSAs)
 	case a.DefaultCost < 0 || a.DefaultCost > 16777214:
 		bad("write 1 to 16777214", "ospf: area %s: %d is no default_cost", a.ID, a.DefaultCost)
 	}
@@ -113,6 +115,9 @@ func (v *validator) ospfSettings(o *OSPFLink, bad func(hint, format string, args
 	}
 	if o.Cost < 0 || o.Cost > 65535 {
 		bad("write 1 to 65535", "ospf: %d is no cost", o.Cost)
+	}
+	if o.MaxLSAs < 0 {
+		bad("write 1 or more", "ospf: max_lsas cannot be %d", o.MaxLSAs)
 	}
 	if o.Network != "" && o.Network != PointToPoint && o.Network != Broadcast {
 		bad("there are point-to-point, broadcast", "ospf: there is no network %q", o.Network)

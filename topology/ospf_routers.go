@@ -40,6 +40,7 @@ type OSPFInterface struct {
 	Retransmit time.Duration
 	Delay      time.Duration // InfTransDelay
 	Auth       OSPFAuth
+	MaxLSAs    int // that a neighbour may bring; 0: the default
 }
 
 // OSPFVirtual is a virtual link of a router.
@@ -206,6 +207,7 @@ func merged(link, end *OSPFLink) OSPFLink {
 		Delay:      cmp.Or(e.Delay, l.Delay),
 		Priority:   cmp.Or(e.Priority, l.Priority),
 		Passive:    cmp.Or(e.Passive, l.Passive),
+		MaxLSAs:    cmp.Or(e.MaxLSAs, l.MaxLSAs),
 		Auth:       cmp.Or(e.Auth, l.Auth),
 	}
 }
@@ -213,7 +215,7 @@ func merged(link, end *OSPFLink) OSPFLink {
 func (o *ospfOf) iface(n *Node, e ospfEnd, s OSPFLink, addresses []netip.Prefix) OSPFInterface {
 	end := e.end()
 	out := OSPFInterface{Link: e.link, End: e.i, Name: end.Interface, Port: *end.Port, Addresses: addresses,
-		Area: n.OSPF.Area, Network: Broadcast, Cost: s.Cost, Priority: 1, Auth: authOf(s.Auth, n.OSPF.Auth)}
+		Area: n.OSPF.Area, Network: Broadcast, Cost: s.Cost, Priority: 1, MaxLSAs: s.MaxLSAs, Auth: authOf(s.Auth, n.OSPF.Auth)}
 	if s.Area != nil {
 		out.Area = *s.Area
 	}

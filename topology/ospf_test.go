@@ -136,7 +136,7 @@ func TestOSPFSettings(t *testing.T) {
 	if len(r[0].Interfaces) != 1 || len(r[0].Areas) != 1 {
 		t.Errorf("r1 has %v in %v", interfaces(r[0]), r[0].Areas)
 	}
-	if got, want := fmt.Sprint(r[1].Areas), "[{1 true 1 false []} {2 false 0 false []}]"; got != want {
+	if got, want := fmt.Sprint(r[1].Areas), "[{1 true 1 false [] 0} {2 false 0 false [] 0}]"; got != want {
 		t.Errorf("r2 has the areas %s", got)
 	}
 	if v, w := r[1].VirtualLinks[0], r[2].VirtualLinks[0]; v.Peer != r[2].RouterID || w.Peer != r[1].RouterID || v.Hello != time.Second || v.Dead != 4*time.Second || w.Dead != 40*time.Second {

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"log/slog"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -338,4 +340,65 @@ func FuzzReceive(f *testing.F) {
 		}
 		s.run(time.Second)
 	})
+}
+
+// Proves that who floods a port with packets does not take the places of those that come by others, and that the
+// places are free again when the packets have been taken, of which none is lost.
+func TestFloodedPort(t *testing.T) {
+	a := &App{queue: make(chan arrived, maxQueue), net: newNetwork(slog.New(slog.DiscardHandler), time.Now())}
+	s := (*speaker)(a)
+	for round := range 3 {
+		for range 2 * maxQueue {
+			s.Receive(1, 1, []byte{0})
+		}
+		lost := a.lost.Load()
+		for port := uint32(2); port < 6; port++ {
+			s.Receive(1, port, []byte{0})
+		}
+		if a.lost.Load() != lost || len(a.queue) != maxOfOne+4 {
+			t.Fatalf("round %d: %d packets wait, %d of other ports were lost", round, len(a.queue), a.lost.Load()-lost)
+		}
+		for len(a.queue) > 0 {
+			a.receive(<-a.queue)
+		}
+	}
+	if want := uint64(3 * (maxOfOne + 4)); a.net.unknown != want {
+		t.Errorf("%d of %d packets came to the network", a.net.unknown, want)
+	}
+	if len(a.waiting.count) != 0 {
+		t.Errorf("in the end there wait %v", a.waiting.count)
+	}
+}
+
+// Proves that a neighbour that brings more than its port lets it is dropped with a reason in the log and the event,
+// and that the routes of the others stay.
+func TestTooManyLSAs(t *testing.T) {
+	s := newSim(t, 2)
+	var log bytes.Buffer
+	s.network.log = slog.New(slog.NewTextHandler(&log, nil))
+	s.link(1, 2)
+	n := s.port(1, engine.InterfaceConfig{Type: engine.PointToPoint, Cost: 1, MaxLSAs: 100}, "10.8.0.1/30")
+	s.known(1, n, discovery.Edge)
+	s.start()
+	o := s.outsider(1, n, engine.InterfaceConfig{Type: engine.PointToPoint}, "10.8.0.2/30")
+	s.run(30 * time.Second)
+	if s.full(1) != 2 {
+		t.Fatalf("%d neighbours of r1 are Full", s.full(1))
+	}
+	var list []engine.External
+	for i := range 1000 {
+		list = append(list, engine.External{Prefix: netip.PrefixFrom(netip.AddrFrom4([4]byte{192, byte(i >> 8), byte(i), 0}), 24), Metric: 1})
+	}
+	s.must(o.router.SetExternals(s.now, list))
+	before := len(s.network.routes(2))
+	s.run(20 * time.Second)
+	if s.full(1) != 1 || !strings.Contains(log.String(), "more than 100 LSAs") {
+		t.Errorf("%d neighbours of r1 are Full; the log says %q", s.full(1), log.String())
+	}
+	if last := s.changes[len(s.changes)-1]; last.To != "Down" || !strings.Contains(last.Reason, "more than 100 LSAs") {
+		t.Errorf("the last event is %+v", last)
+	}
+	if after := len(s.network.routes(2)); after > before {
+		t.Errorf("r2 has %d routes, it had %d", after, before)
+	}
 }

@@ -31,6 +31,7 @@ import (
 
 const (
 	maxQueue = 4096                  // packets that wait for the engine; more are dropped
+	maxOfOne = 512                   // of them of one port: who floods one does not silence the others
 	atOnce   = 64                    // of them that it takes in one go
 	coalesce = 10 * time.Millisecond // changes that come together are one
 	maxPause = 300 * time.Millisecond
@@ -45,6 +46,7 @@ type App struct {
 	discovery *discovery.App
 	c         *controller.Controller
 	queue     chan arrived
+	waiting   waiting
 	wake      chan struct{}
 	stop      chan struct{}
 	done      sync.WaitGroup
@@ -235,10 +237,44 @@ func (s *speaker) Settled() bool {
 
 // Receive takes a packet; where the engine cannot follow it is dropped, and will be sent again.
 func (s *speaker) Receive(dpid uint64, port uint32, packet []byte) {
-	select {
-	case s.queue <- arrived{place{dpid, port}, bytes.Clone(packet)}:
-	default:
+	at := place{dpid, port}
+	if !s.waiting.add(at) {
 		s.lost.Add(1)
+		return
+	}
+	select {
+	case s.queue <- arrived{at, bytes.Clone(packet)}:
+	default:
+		s.waiting.done(at)
+		s.lost.Add(1)
+	}
+}
+
+// waiting counts the packets in the queue by the port that they came by.
+type waiting struct {
+	mu    sync.Mutex
+	count map[place]int
+}
+
+// add counts one more, if there is room for it.
+func (w *waiting) add(at place) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.count == nil {
+		w.count = map[place]int{}
+	}
+	if w.count[at] >= maxOfOne {
+		return false
+	}
+	w.count[at]++
+	return true
+}
+
+func (w *waiting) done(at place) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.count[at]--; w.count[at] <= 0 {
+		delete(w.count, at)
 	}
 }
 
@@ -291,14 +327,13 @@ func (a *App) receive(p arrived) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now := time.Now()
-	for range atOnce {
+	for taken := 1; ; taken++ {
+		a.waiting.done(p.at)
 		a.net.receive(now, p.at, p.data)
-		select {
-		case p = <-a.queue:
-			continue
-		default:
+		if taken == atOnce || len(a.queue) == 0 {
+			break
 		}
-		break
+		p = <-a.queue // nobody else takes from it
 	}
 	a.poll(now)
 }

@@ -46,7 +46,12 @@ func (n *network) poll(now time.Time) (o output, deadline time.Time) {
 	}
 	for _, c := range out.Neighbors {
 		n.count(c)
-		o.neighbors = append(o.neighbors, n.neighborChange(now, c))
+		x := n.neighborChange(now, c)
+		o.neighbors = append(o.neighbors, x)
+		if c.Reason != "" && c.To == engine.NeighborDown {
+			n.log.Warn("ospf: a neighbour was dropped, and is none for a while", "router", x.Router, "interface", x.Interface, "neighbor", x.Neighbor,
+				"reason", x.Reason)
+		}
 	}
 	for _, err := range out.Errors {
 		n.log.Error("ospf", "error", err)

@@ -21,6 +21,7 @@ type NeighborChange struct {
 	Neighbor  engine.ID `json:"neighbor" doc:"Its router id"`
 	From      string    `json:"from"`
 	To        string    `json:"to"`
+	Reason    string    `json:"reason,omitempty" doc:"Why it was dropped, where it has done something wrong"`
 }
 
 // Neighbor is a neighbour of a router.
@@ -396,7 +397,7 @@ func (a *App) Capture(name string) []byte {
 
 // neighborChange is what watchers are told.
 func (n *network) neighborChange(now time.Time, c engine.NeighborChange) NeighborChange {
-	x := NeighborChange{Time: now, Neighbor: c.Neighbor, From: c.From.String(), To: c.To.String(), Router: n.nameOf(c.Interface.Router().ID())}
+	x := NeighborChange{Time: now, Neighbor: c.Neighbor, From: c.From.String(), To: c.To.String(), Reason: c.Reason, Router: n.nameOf(c.Interface.Router().ID())}
 	if r := n.byID[c.Interface.Router().ID()]; r != nil {
 		for _, p := range slices.Concat(r.ports, r.virtual) {
 			if p.engine == c.Interface {

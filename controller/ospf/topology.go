@@ -54,6 +54,9 @@ func addArea(areas map[engine.ID]engine.AreaConfig, a topology.OSPFArea) {
 	x.ID = engine.ID(a.ID)
 	x.Stub, x.NoSummary = x.Stub || a.Stub, x.NoSummary || a.NoSummary
 	x.DefaultCost = max(x.DefaultCost, uint32(a.DefaultCost))
+	if a.MaxLSAs > 0 && (x.MaxLSAs == 0 || a.MaxLSAs < x.MaxLSAs) {
+		x.MaxLSAs = a.MaxLSAs
+	}
 	for _, r := range a.Ranges {
 		if y := (engine.Range{Prefix: r.Prefix, Hide: r.Hide}); !slices.Contains(x.Ranges, y) {
 			x.Ranges = append(x.Ranges, y)
@@ -67,7 +70,7 @@ func interfacesOf(f topology.OSPFInterface, port uint32) (out []Interface) {
 	for i, a := range f.Addresses {
 		s := engine.InterfaceConfig{Area: engine.ID(f.Area), Address: a, Cost: uint16(f.Cost), Passive: f.Passive || i > 0,
 			Priority: uint8(f.Priority), NeverDR: f.Priority == 0, HelloInterval: f.Hello, DeadInterval: f.Dead, RxmtInterval: f.Retransmit,
-			TransmitDelay: max(f.Delay, time.Second), Auth: authOf(f.Auth)}
+			TransmitDelay: max(f.Delay, time.Second), MaxLSAs: f.MaxLSAs, Auth: authOf(f.Auth)}
 		s.Type = map[topology.OSPFNetwork]engine.InterfaceType{topology.PointToPoint: engine.PointToPoint, topology.Broadcast: engine.Broadcast,
 			topology.Loopback: engine.Loopback}[f.Network]
 		out = append(out, Interface{Port: port, Name: f.Name, Settings: s})

@@ -79,7 +79,7 @@ func forge(r *Router, now time.Time, key LSAKey, seq int32) {
 	r.domain.advance(now)
 	db := r.domain.Area(0).db
 	e := db.entries[key]
-	db.flood(db.install(NewLSA(key, e.Options, seq, 0, e.Body), false), nil)
+	db.flood(db.install(NewLSA(key, e.Options, seq, 0, e.Body), false, nil), nil)
 }
 
 // After the last sequence number the LSA is flushed from all databases, then begins again with the first

@@ -13,6 +13,9 @@ type AreaConfig struct {
 	NoSummary bool
 	// Ranges are networks that border routers announce outside of the area in place of what is in them.
 	Ranges []Range
+	// MaxLSAs is how many LSAs of routers outside of the domain are kept, with the AS-external-LSAs. The
+	// neighbour that has brought the most is dropped when there would be more. 0 is DefaultMaxLSAsOfArea.
+	MaxLSAs int
 }
 
 // Range is an area address range (appendix C.2).

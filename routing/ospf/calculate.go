@@ -28,6 +28,7 @@ func (d *Domain) expire(timerKind) {
 		a.topology, a.changed, changed[a] = false, false, true
 		d.out.Changes = append(d.out.Changes, Change{AreaChanged, a.id})
 	}
+	d.relieve()
 	external := d.externalChanged
 	if d.externalChanged = false; external {
 		d.out.Changes = append(d.out.Changes, Change{Kind: ExternalChanged})

@@ -68,6 +68,7 @@ type Domain struct {
 	elect      []*Segment
 	maxAged    map[*entry]struct{} // wait to be acknowledged, then removed; section 14
 	exchanging int                 // neighbours in state Exchange or Loading
+	relief     instant             // until then, what gone neighbours have brought is not kept
 	calculate  timer
 	spf        throttle
 	scratch    scratch
@@ -108,6 +109,7 @@ type NeighborChange struct {
 	Interface *Interface
 	Neighbor  ID // its Router ID
 	From, To  NeighborState
+	Reason    string // why it was dropped, where it has done something wrong
 }
 
 // Output is what came out of a domain since the Poll before.

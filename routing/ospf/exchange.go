@@ -9,6 +9,7 @@ type exchange struct {
 	seq      uint32
 	began    bool
 	options  Options // of the neighbour
+	fresh    int     // of the requests: LSAs that we do not have in any instance
 	pending  []LSAKey
 	sent     *DatabaseDescription
 	received *DatabaseDescription // without its headers
@@ -195,12 +196,13 @@ func (n *neighbor) accept(dd *DatabaseDescription) error {
 		if h.Type == TypeExternal && n.wire.typ == Virtual {
 			continue
 		}
-		if len(n.requests) >= maxRequests {
-			n.event(seqNumberMismatch)
-			return fmt.Errorf("it describes more than %d LSAs that we do not have", maxRequests)
+		e := n.entry(h.LSAKey)
+		if e == nil || h.Compare(e.header()) > 0 {
+			n.want(h, e == nil)
 		}
-		if e := n.entry(h.LSAKey); e == nil || h.Compare(e.header()) > 0 {
-			n.want(h)
+		if most := n.wire.cfg.MaxLSAs; n.brought.all()+x.fresh > most {
+			n.shun(fmt.Sprintf("it has described more than %d LSAs that we do not have", most))
+			return fmt.Errorf("it describes more than %d LSAs that we do not have: it is no neighbour for %v", most, shunTime)
 		}
 	}
 	theirsDone := dd.Flags&FlagMore == 0

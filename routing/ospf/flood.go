@@ -49,6 +49,11 @@ func (n *neighbor) receiveLSA(lsa LSA) error {
 		if e != nil && e.arrived && lsa.Age < MaxAge && d.now-e.installed < d.cfg.MinLSArrival {
 			return fmt.Errorf("LSA %v: it comes sooner than MinLSArrival after the instance before", lsa.LSAKey)
 		}
+		if e == nil {
+			if err := n.admit(); err != nil {
+				return fmt.Errorf("LSA %v: %w", lsa.LSAKey, err)
+			}
+		}
 		n.install(db, lsa)
 	case n.requests[lsa.LSAKey] != (request{}): // 6
 		n.event(badLSReq)
@@ -67,7 +72,7 @@ func (n *neighbor) receiveLSA(lsa LSA) error {
 func (n *neighbor) install(db *database, lsa LSA) {
 	_, asked := n.requests[lsa.LSAKey]
 	lsa.Body = slices.Clone(lsa.Body)
-	e := db.install(lsa, !asked)
+	e := db.install(lsa, !asked, n)
 	back := db.flood(e, n)
 	if !back && (n.wire.state != InterfaceBackup || n.addr == n.wire.dr) {
 		n.wire.delayAck(lsa.LSAHeader)

@@ -59,6 +59,9 @@ func (w *wire) receiveHello(h *Hello, id, addr ID, sequence uint32) error {
 		n = nil
 	}
 	if n == nil {
+		if left := w.isShunned(id, addr); left > 0 {
+			return fmt.Errorf("it has brought too many LSAs, and is no neighbour for another %v", left.Round(time.Second))
+		}
 		if len(w.neighbors) >= maxNeighbors {
 			return fmt.Errorf("there are %d neighbours already", maxNeighbors)
 		}

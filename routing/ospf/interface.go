@@ -62,6 +62,8 @@ type InterfaceConfig struct {
 	MTU           uint16        // octets; default 1500
 	MTUIgnore     bool          // take neighbours whose MTU is larger
 	Auth          Auth
+	// MaxLSAs is how many LSAs one neighbour may bring before it is dropped; 0 is DefaultMaxLSAsOfNeighbor.
+	MaxLSAs int
 }
 
 const defaultMTU = 1500
@@ -78,6 +80,9 @@ func (c *InterfaceConfig) setDefaults() {
 	orDuration(&c.TransmitDelay, time.Second)
 	if c.Cost == 0 && c.Type != Loopback {
 		c.Cost = 10
+	}
+	if c.MaxLSAs == 0 {
+		c.MaxLSAs = DefaultMaxLSAsOfNeighbor
 	}
 	if c.MTU == 0 {
 		c.MTU = defaultMTU
@@ -103,6 +108,8 @@ func (c *InterfaceConfig) check() error {
 		return fmt.Errorf("HelloInterval, DeadInterval and TransmitDelay must be whole seconds from 1 to 65535")
 	case c.RxmtInterval < time.Millisecond:
 		return fmt.Errorf("RxmtInterval %v is too short", c.RxmtInterval)
+	case c.MaxLSAs < 0:
+		return fmt.Errorf("a limit of %d LSAs is below 0", c.MaxLSAs)
 	case c.MTU < 256:
 		return fmt.Errorf("an MTU of %d octets is too small", c.MTU)
 	}

@@ -13,6 +13,7 @@ type database struct {
 	entries map[LSAKey]*entry
 	typed   [TypeExternal + 1][]*entry // the same, by type
 	own     map[LSAKey]*origin         // what the domain's routers originate
+	foreign int                        // entries that neighbours have brought
 }
 
 // entry is the database copy of an LSA. When a newer instance comes, the entry stays.
@@ -20,11 +21,12 @@ type entry struct {
 	LSA       // Age is that at installed
 	db        *database
 	installed instant
-	arrived   bool    // it came by flooding: MinLSArrival applies
-	returned  bool    // it has been sent back to a neighbour with an older one
-	sentBack  instant // when that was
-	waiting   int     // retransmission lists that it is on
-	pos       int     // in typed
+	arrived   bool      // it came by flooding: MinLSArrival applies
+	returned  bool      // it has been sent back to a neighbour with an older one
+	sentBack  instant   // when that was
+	waiting   int       // retransmission lists that it is on
+	from      *neighbor // that has brought it; nil: it was made here
+	pos       int       // in typed
 	timer     timer
 }
 
@@ -66,8 +68,8 @@ func (db *database) get(key LSAKey) (LSA, bool) {
 }
 
 // install puts an LSA in, in the place of an older instance (section 13.2). The calculation of routes
-// is scheduled when its contents are others.
-func (db *database) install(lsa LSA, arrived bool) *entry {
+// is scheduled when its contents are others. from is the neighbour that has brought it, nil: it was made here.
+func (db *database) install(lsa LSA, arrived bool, from *neighbor) *entry {
 	e := db.entries[lsa.LSAKey]
 	changed := e == nil || !e.sameContents(lsa)
 	if e == nil {
@@ -78,6 +80,7 @@ func (db *database) install(lsa LSA, arrived bool) *entry {
 	}
 	db.forget(e)
 	delete(db.domain.maxAged, e)
+	e.attribute(from)
 	e.LSA, e.installed, e.arrived, e.returned = lsa, db.domain.now, arrived, false
 	if lsa.Age >= MaxAge {
 		db.domain.maxAged[e] = struct{}{}
@@ -92,6 +95,7 @@ func (db *database) install(lsa LSA, arrived bool) *entry {
 // remove takes an entry out. An LSA that waited for it to be gone is originated now.
 func (db *database) remove(e *entry) {
 	db.forget(e)
+	e.attribute(nil)
 	db.domain.agenda.stop(&e.timer)
 	delete(db.domain.maxAged, e)
 	delete(db.entries, e.LSAKey)
@@ -214,6 +218,6 @@ func (db *database) String() string {
 func (e *entry) prematurelyAge() {
 	lsa := e.LSA
 	lsa.Age = MaxAge
-	e.db.install(lsa, false)
+	e.db.install(lsa, false, e.from)
 	e.db.flood(e, nil)
 }

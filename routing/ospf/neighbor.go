@@ -51,6 +51,8 @@ type neighbor struct {
 	priority uint8
 	dr, bdr  ID
 	sequence uint32 // of cryptographic authentication: the last one
+	brought  share  // what of the databases has come by it
+	reason   string // why it was dropped
 
 	inactivity, dd, request, retransmit timer
 
@@ -143,7 +145,7 @@ func (n *neighbor) setState(s NeighborState) {
 	if exchanging(s) {
 		d.exchanging++
 	}
-	d.out.Neighbors = append(d.out.Neighbors, NeighborChange{n.wire.Interface, n.id, was, s})
+	d.out.Neighbors = append(d.out.Neighbors, NeighborChange{n.wire.Interface, n.id, was, s, n.reason})
 	if was == NeighborFull || s == NeighborFull {
 		n.wire.router.touch()
 	}
@@ -169,6 +171,7 @@ func (n *neighbor) clear() {
 	clear(n.unacknowledged)
 	clear(n.requests)
 	n.order, n.asked, n.acks = nil, 0, nil
+	n.exchange.fresh = 0
 	n.exchange.pending, n.exchange.sent, n.exchange.received = nil, nil, nil
 }
 

@@ -98,7 +98,7 @@ func (o *origin) emit() {
 	o.forced = false
 	o.space.happened(d.now, d.cfg.LSA)
 	lsa := NewLSA(o.key, o.options, seq, 0, o.body)
-	o.db.flood(o.db.install(lsa, false), nil)
+	o.db.flood(o.db.install(lsa, false, nil), nil)
 }
 
 // gone is called when the LSA has left the database, whose last instance had the given number. Others may still

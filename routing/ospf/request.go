@@ -7,18 +7,19 @@ import "fmt"
 type request struct {
 	header LSAHeader
 	asked  bool
+	fresh  bool // the database has no instance of it
 }
 
-// maxRequests bounds the memory that a neighbour can take by describing LSAs without end.
-const maxRequests = 1 << 20
-
-// want puts an instance on the request list.
-func (n *neighbor) want(h LSAHeader) {
+// want puts an instance on the request list; fresh says that the database has none.
+func (n *neighbor) want(h LSAHeader, fresh bool) {
 	if r, ok := n.requests[h.LSAKey]; ok {
-		n.requests[h.LSAKey] = request{h, r.asked}
+		n.requests[h.LSAKey] = request{h, r.asked, r.fresh}
 		return
 	}
-	n.requests[h.LSAKey] = request{header: h}
+	if fresh {
+		n.exchange.fresh++
+	}
+	n.requests[h.LSAKey] = request{header: h, fresh: fresh}
 	n.order = append(n.order, h.LSAKey)
 }
 
@@ -64,6 +65,9 @@ func (n *neighbor) satisfied(key LSAKey) {
 		return
 	}
 	delete(n.requests, key)
+	if r.fresh {
+		n.exchange.fresh--
+	}
 	if r.asked {
 		n.asked--
 	}

@@ -96,7 +96,7 @@ func TestNeighborStateMachine(t *testing.T) {
 func TestLoading(t *testing.T) {
 	n := neighborIn(t, NeighborExchange, true)
 	key := LSAKey{TypeRouter, 9, 9}
-	n.want(LSAHeader{LSAKey: key, Seq: 5})
+	n.want(LSAHeader{LSAKey: key, Seq: 5}, true)
 	n.event(exchangeDone)
 	if n.state != NeighborLoading {
 		t.Errorf("with a request: %v", n.state)
@@ -111,10 +111,10 @@ func TestLoading(t *testing.T) {
 func TestRequestedButOld(t *testing.T) {
 	n := neighborIn(t, NeighborLoading, true)
 	lsa := NewLSA(LSAKey{TypeRouter, 9, 9}, OptionE, 5, 1, RouterLSA{}.Encode())
-	n.wire.area.db.install(lsa, false)
+	n.wire.area.db.install(lsa, false, nil)
 	newer := lsa.LSAHeader
 	newer.Seq++
-	n.want(newer)
+	n.want(newer, true)
 	if err := n.receiveLSA(lsa); err == nil || n.state != NeighborExStart {
 		t.Errorf("%v, state %v", err, n.state)
 	}
@@ -132,8 +132,8 @@ func TestFloodingWhileLoading(t *testing.T) {
 		lsa := func(seq int32) LSA {
 			return NewLSA(LSAKey{TypeRouter, 9, 9}, OptionE, seq, 1, RouterLSA{}.Encode())
 		}
-		n.want(lsa(5).LSAHeader)
-		e := n.wire.area.db.install(lsa(c.seq), false)
+		n.want(lsa(5).LSAHeader, true)
+		e := n.wire.area.db.install(lsa(c.seq), false, nil)
 		n.wire.area.db.flood(e, nil)
 		if _, ok := n.requests[e.LSAKey]; ok != c.requested {
 			t.Errorf("instance %d: still requested: %v", c.seq, ok)

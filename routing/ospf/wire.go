@@ -14,6 +14,7 @@ type wire struct {
 	cfg       InterfaceConfig
 	virtual   *virtualLink // of a virtual link
 	neighbors []*neighbor
+	shunned   map[ID]instant // until when routers are none, as find knows them
 
 	hello, wait, ack timer
 

@@ -34,6 +34,7 @@ type ospfAreaOptions struct {
 	DefaultCost int                  `yaml:"default_cost" as:"count" doc:"Cost of the default route that a border router announces into a stub area."`
 	NoSummary   bool                 `yaml:"no_summary" doc:"A border router announces nothing but that default route into a stub area."`
 	Ranges      []topology.OSPFRange `yaml:"ranges,range" doc:"Networks that a border router announces in place of all in them: 10.1.0.0/16, or 10.1.0.0/16 hide."`
+	MaxLSAs     int                  `yaml:"max_lsas" as:"count" doc:"Announcements of other routers that routing nodes keep, external ones included; 50000 when missing. The neighbour that has brought the most is dropped when there are more."`
 }
 
 // ospfVirtualOptions describe topology.OSPFVirtualLink.
@@ -59,6 +60,7 @@ type ospfLinkOptions struct {
 	Delay      topology.Duration    `yaml:"delay" doc:"By how much announcements age when they are sent: 1s when missing."`
 	Priority   *int                 `yaml:"priority" doc:"The highest becomes the designated router; 0 never does; 1 when missing."`
 	Passive    *bool                `yaml:"passive" doc:"Announce the network, but exchange no packets; true when missing where there are no other routers."`
+	MaxLSAs    int                  `yaml:"max_lsas" as:"count" doc:"Announcements that a routing node takes from one neighbour before it drops it; 20000 when missing."`
 	Auth       *topology.OSPFAuth   `yaml:"auth" as:"auth" doc:"How packets are authenticated: {type: md5, key: walnut}."`
 }
 
@@ -118,7 +120,7 @@ var shorts = map[reflect.Type]short{
 	}, write: func(v any) string {
 		a := v.(topology.OSPFArea)
 		a.ID = 0
-		if !a.Stub || a.DefaultCost != 0 || a.NoSummary || len(a.Ranges) > 0 {
+		if !a.Stub || a.DefaultCost != 0 || a.NoSummary || a.MaxLSAs != 0 || len(a.Ranges) > 0 {
 			return ""
 		}
 		return "stub"

@@ -1,0 +1,210 @@
+package ospf
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Whoever is a neighbour can flood LSAs without end. The RFC bounds nothing; RFC 1765 is about routers that run out
+// of memory, and has the LSAs withdrawn by those that originate them, which an attacker does not. Here the neighbour
+// that brings too many is dropped, and is none for a while; what it has brought leaves the databases, as far as
+// nobody else is known to be behind it.
+
+// Defaults of AreaConfig.MaxLSAs and InterfaceConfig.MaxLSAs.
+const (
+	DefaultMaxLSAsOfArea     = 50_000
+	DefaultMaxLSAsOfNeighbor = 20_000
+)
+
+// shunTime is for how long a neighbour that has brought too much is not taken for one.
+const shunTime = 5 * time.Minute
+
+// maxLSAs is the area's limit.
+func (a *Area) maxLSAs() int {
+	if a.cfg.MaxLSAs > 0 {
+		return a.cfg.MaxLSAs
+	}
+	return DefaultMaxLSAsOfArea
+}
+
+// foreign counts the LSAs of routers outside of the domain that the area's routers keep, with the AS-external-LSAs.
+func (a *Area) foreign() int {
+	if a.cfg.Stub {
+		return a.db.foreign
+	}
+	return a.db.foreign + a.domain.external.foreign
+}
+
+// share is how many LSAs a neighbour has brought: of its area, and AS-external ones.
+type share struct{ area, external int }
+
+func (s share) all() int { return s.area + s.external }
+
+// of counts those of a database.
+func (s *share) of(db *database) *int {
+	if db.area == nil {
+		return &s.external
+	}
+	return &s.area
+}
+
+// shareOf is how much of what an area's routers keep is from a neighbour, which may be in another area.
+func (a *Area) shareOf(n *neighbor) (count int) {
+	if n.wire.area == a {
+		count = n.brought.area
+	}
+	if !a.cfg.Stub {
+		count += n.brought.external
+	}
+	return count
+}
+
+// attribute notes which neighbour an entry is from; nil: it is the domain's own.
+func (e *entry) attribute(n *neighbor) {
+	if e.from != nil {
+		*e.from.brought.of(e.db)--
+		e.db.foreign--
+	}
+	if e.from = n; n != nil {
+		*n.brought.of(e.db)++
+		e.db.foreign++
+	}
+}
+
+// admit tells whether the neighbour may bring one more LSA. One that has brought more than its share is dropped; where
+// the area is full, the one that has brought the most is.
+func (n *neighbor) admit() error {
+	w := n.wire
+	if most := w.cfg.MaxLSAs; n.brought.all() >= most {
+		n.shun(fmt.Sprintf("it has brought more than %d LSAs", most))
+		return fmt.Errorf("it brings more than %d LSAs: it is no neighbour for %v", most, shunTime)
+	}
+	most := w.area.maxLSAs()
+	if w.area.foreign() < most {
+		return nil
+	}
+	worst, gone := n, w.area.foreign() // by neighbours that are none any more
+	for _, x := range n.domain().wires {
+		for _, o := range x.neighbors {
+			if gone -= w.area.shareOf(o); w.area.shareOf(o) > w.area.shareOf(worst) {
+				worst = o
+			}
+		}
+	}
+	if gone < w.area.shareOf(worst) {
+		worst.shun(fmt.Sprintf("area %v has %d LSAs from outside, and it has brought the most", w.area.id, most))
+	}
+	n.domain().makeRoom()
+	return fmt.Errorf("area %v is full: there are %d LSAs from outside", w.area.id, most)
+}
+
+// shun drops the neighbour, and makes it none for a while.
+func (n *neighbor) shun(reason string) {
+	d, w := n.domain(), n.wire
+	for key, until := range w.shunned {
+		if until <= d.now {
+			delete(w.shunned, key)
+		}
+	}
+	if w.shunned == nil {
+		w.shunned = map[ID]instant{}
+	}
+	if len(w.shunned) < maxNeighbors {
+		w.shunned[w.nameOf(n.id, n.addr)] = d.now + shunTime
+	}
+	d.makeRoom()
+	n.reason = reason
+	n.event(killNbr)
+}
+
+// makeRoom begins to remove what gone neighbours have brought.
+func (d *Domain) makeRoom() {
+	d.relief = d.now + shunTime
+	d.scheduleCalculation()
+}
+
+// nameOf is by what find knows a neighbour.
+func (w *wire) nameOf(id, addr ID) ID {
+	if w.typ == Broadcast {
+		return addr
+	}
+	return id
+}
+
+// isShunned tells for how long a router is no neighbour.
+func (w *wire) isShunned(id, addr ID) time.Duration {
+	return w.shunned[w.nameOf(id, addr)] - w.domain().now
+}
+
+// relieve removes what neighbours have brought that are none any more, and whose originators cannot be reached: no
+// route follows from it. It is done while a neighbour is shunned only. Otherwise LSAs stay until they are MaxAge, so
+// that they need not come again when a link does.
+func (d *Domain) relieve() {
+	if d.now >= d.relief {
+		return
+	}
+	everywhere := map[ID]bool{} // whose AS-external-LSAs count
+	for _, a := range d.Areas() {
+		here := a.graph.reachable(d)
+		for id := range here {
+			everywhere[id] = true
+		}
+		for _, e := range a.db.typed[TypeASBRSummary] {
+			if here[e.AdvRouter] {
+				everywhere[e.ID] = true
+			}
+		}
+		a.db.prune(here)
+	}
+	d.external.prune(everywhere)
+}
+
+// prune removes what gone neighbours have brought of routers that are not among those that can be reached.
+func (db *database) prune(reachable map[ID]bool) {
+	for t := range db.typed {
+		for _, e := range slices.Clone(db.typed[t]) {
+			if e.from != nil && e.from.state == NeighborDown && !reachable[e.AdvRouter] {
+				db.changed(e.Type)
+				db.remove(e)
+			}
+		}
+	}
+}
+
+// reachable lists the routers that some router of the domain reaches inside of the area.
+func (g *graph) reachable(d *Domain) map[ID]bool {
+	first := make([]int32, len(g.lsas)+1) // of each vertex's edges, which follow each other
+	for _, e := range g.edges {
+		first[e.from+1]++
+	}
+	for v := range g.lsas {
+		first[v+1] += first[v]
+	}
+	seen, todo := make([]bool, len(g.lsas)), []int32(nil)
+	visit := func(v int32) {
+		if !seen[v] {
+			seen[v] = true
+			todo = append(todo, v)
+		}
+	}
+	for id := range d.routers {
+		if v, is := g.routers[id]; is {
+			visit(v)
+		}
+	}
+	for len(todo) > 0 {
+		v := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		for _, e := range g.edges[first[v]:first[v+1]] {
+			visit(e.to)
+		}
+	}
+	out := map[ID]bool{}
+	for id, v := range g.routers {
+		if seen[v] {
+			out[id] = true
+		}
+	}
+	return out
+}

@@ -2,6 +2,7 @@ package ospf
 
 import (
 	"fmt"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -78,6 +79,74 @@ func TestReplayAndForgery(t *testing.T) {
 	}
 	if l.state(b, a) != NeighborFull {
 		t.Errorf("after all that the neighbour is %v", l.state(b, a))
+	}
+}
+
+// What somebody has recorded of a router does not make it a neighbour again when it is gone, by its address or by
+// another one; the router itself comes back. One whose numbers have begun anew comes back after an hour, or when the
+// interface has been down.
+func TestReplayOfTheDead(t *testing.T) {
+	for _, typ := range []InterfaceType{PointToPoint, Broadcast} {
+		s := newSim(t, 1)
+		a, b := s.router("1.1.1.1"), s.router("2.2.2.2")
+		auth := withAuth(cryptographic(Key{ID: 1, Algorithm: HMACSHA256, Secret: []byte("walnut")}))
+		l := s.link(0, typ, at(a).with(auth), at(b).with(auth))
+		var hello []byte // the last one
+		s.tap = func(g Datagram, p *Packet) {
+			if _, ok := p.Body.(*Hello); ok && g.Interface.router == a {
+				hello = append([]byte(nil), g.Payload...)
+			}
+		}
+		s.run(100 * time.Second)
+		if l.state(b, a) != NeighborFull {
+			t.Fatalf("%v: at first it is %v", typ, l.state(b, a))
+		}
+		replay := func(p []byte, src netip.Addr) error {
+			return b.domain.Receive(s.now, l.end(b), src, AllSPFRouters, append([]byte(nil), p...))
+		}
+		src := l.end(a).Address().Addr()
+		if typ == Broadcast {
+			old := hello
+			s.run(20 * time.Second)
+			if err := replay(old, src.Next().Next()); err == nil {
+				t.Error("a Hello is taken again by another address while the router is alive")
+			}
+		}
+		s.run(time.Second) // it has arrived
+		recorded := hello
+		s.cut(l)
+		s.run(60 * time.Second)
+		for _, src := range []netip.Addr{src, src.Next().Next()} {
+			if err := replay(recorded, src); err == nil || !strings.Contains(err.Error(), "before it was gone") || l.state(b, a) != NeighborDown {
+				t.Errorf("%v: the last Hello again, from %v: %v; the state is %v", typ, src, err, l.state(b, a))
+			}
+		}
+		l.down = false
+		s.run(100 * time.Second)
+		if l.state(b, a) != NeighborFull {
+			t.Errorf("%v: when it is back it is %v", typ, l.state(b, a))
+		}
+		// Its clock goes wrong: numbers are smaller.
+		p := Packet{RouterID: a.id, Body: &Hello{Mask: l.end(b).mask, HelloInterval: 10, DeadInterval: 40, Options: OptionE}}
+		small := func() []byte { return l.end(a).wire.cfg.Auth.Sign(p.encode(), 5, s.now) }
+		s.cut(l)
+		s.run(60 * time.Second)
+		if replay(small(), src) == nil {
+			t.Errorf("%v: a small number is taken after a minute", typ)
+		}
+		s.run(time.Hour)
+		if err := replay(small(), src); err != nil {
+			t.Errorf("%v: a small number after an hour: %v", typ, err)
+		}
+		l.down = false
+		s.run(100 * time.Second)
+		s.cut(l)
+		s.run(60 * time.Second)
+		l.end(b).Down(s.now)
+		l.end(b).Up(s.now)
+		if err := replay(small(), src); err != nil {
+			t.Errorf("%v: a small number after the interface was down: %v", typ, err)
+		}
 	}
 }
 

@@ -62,6 +62,9 @@ func (w *wire) receiveHello(h *Hello, id, addr ID, sequence uint32) error {
 		if left := w.isShunned(id, addr); left > 0 {
 			return fmt.Errorf("it has brought too many LSAs, and is no neighbour for another %v", left.Round(time.Second))
 		}
+		if err := w.checkReplay(id, sequence); err != nil {
+			return err
+		}
 		if len(w.neighbors) >= maxNeighbors {
 			return fmt.Errorf("there are %d neighbours already", maxNeighbors)
 		}

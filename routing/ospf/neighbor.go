@@ -178,6 +178,7 @@ func (n *neighbor) clear() {
 // gone removes the neighbour.
 func (n *neighbor) gone() {
 	n.domain().agenda.stop(&n.inactivity)
+	n.wire.remember(n)
 	n.wire.neighbors = slices.DeleteFunc(n.wire.neighbors, func(o *neighbor) bool { return o == n })
 	n.reset(NeighborDown)
 }

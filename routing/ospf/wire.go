@@ -19,6 +19,7 @@ type wire struct {
 	hello, wait, ack timer
 
 	sequence uint32      // of cryptographic authentication
+	heard    map[ID]last // of neighbours that are gone, by Router ID; see replay.go
 	busy     bool        // there is something to flush
 	updates  []*entry    // to flood
 	delayed  []LSAHeader // to acknowledge; section 13.5
@@ -67,7 +68,7 @@ func (w *wire) down() {
 	is := func(o *wire) bool { return o == w }
 	d.wires = slices.DeleteFunc(d.wires, is)
 	w.area.wires = slices.DeleteFunc(w.area.wires, is)
-	w.updates, w.delayed = nil, nil
+	w.updates, w.delayed, w.heard = nil, nil, nil
 }
 
 // list returns the neighbours of now, for loops in which some may go.

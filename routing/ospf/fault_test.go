@@ -427,3 +427,101 @@ func TestLargeLSA(t *testing.T) {
 		t.Errorf("a neighbour that begins anew is %v", l.state(a, b))
 	}
 }
+
+// Packets other than Hellos that come by a neighbour's address but say that they are of another router are not taken
+// for the neighbour's: one such would end the exchange of databases (section 10.6), another acknowledge LSAs.
+func TestForeignRouterID(t *testing.T) {
+	s := newSim(t, 1)
+	r := s.routers(2)
+	l := s.lan(0, at(r[0]), at(r[1]))
+	s.run(100 * time.Second)
+	if l.state(r[0], r[1]) != NeighborFull {
+		t.Fatal(l.state(r[0], r[1]))
+	}
+	for _, body := range []Body{&DatabaseDescription{MTU: 1500, Options: OptionE, Flags: FlagInit | FlagMore | FlagMaster, Seq: 7}, &LinkStateRequest{},
+		&LinkStateUpdate{}, &LinkStateAck{}} {
+		p := Packet{RouterID: r[1].id + 77, Body: body}
+		err := r[0].domain.Receive(s.now, l.end(r[0]), l.end(r[1]).Address().Addr(), l.end(r[0]).Address().Addr(), p.Encode())
+		if err == nil || l.state(r[0], r[1]) != NeighborFull {
+			t.Errorf("%v: %v; the neighbour is %v", body.packetType(), err, l.state(r[0], r[1]))
+		}
+	}
+}
+
+// A request that names one LSA many times is answered by it once (section 10.7).
+func TestRepeatedRequest(t *testing.T) {
+	n := neighborIn(t, NeighborFull, true)
+	key := n.wire.area.db.typed[TypeRouter][0].LSAKey
+	req := &LinkStateRequest{}
+	for range 100 {
+		req.Keys = append(req.Keys, key)
+	}
+	if err := n.receiveRequest(req); err != nil {
+		t.Fatal(err)
+	}
+	count := 0
+	for _, g := range n.domain().Poll(simEpoch.Add(51 * time.Second)).Datagrams {
+		if p, _ := Decode(g.Payload); p != nil {
+			if u, is := p.Body.(*LinkStateUpdate); is && g.Dst == n.addr.Addr() {
+				count += len(u.LSAs)
+			}
+		}
+	}
+	if count != 1 {
+		t.Errorf("it is answered by %d LSAs", count)
+	}
+}
+
+// An MTU that is not larger than ours is taken, also none at all; a larger one is not, in ExStart as in Full, and
+// changes nothing; on a virtual link, and where it is to be ignored, it does not matter (section 10.6).
+func TestMTUField(t *testing.T) {
+	for _, c := range []struct {
+		mtu    uint16
+		ignore bool
+		taken  bool
+	}{{0, false, true}, {576, false, true}, {1500, false, true}, {1501, false, false}, {65535, false, false}, {65535, true, true}} {
+		n := neighborIn(t, NeighborExStart, true)
+		n.wire.cfg.MTUIgnore = c.ignore
+		n.startExchange()
+		err := n.receiveDD(&DatabaseDescription{MTU: c.mtu, Options: OptionE, Flags: FlagInit | FlagMore | FlagMaster, Seq: 7})
+		if taken := err == nil && n.state == NeighborExchange; taken != c.taken {
+			t.Errorf("MTU %d, ignored %v: %v, the state is %v", c.mtu, c.ignore, err, n.state)
+		}
+	}
+	n := neighborIn(t, NeighborFull, true)
+	if err := n.receiveDD(&DatabaseDescription{MTU: 9000, Options: OptionE, Flags: FlagInit | FlagMore | FlagMaster, Seq: 7}); err == nil || n.state != NeighborFull {
+		t.Errorf("in Full: %v, the state is %v", err, n.state)
+	}
+}
+
+// The Initialize bit, and a packet that is no duplicate, end Loading and Full (section 10.6); a duplicate of the
+// master's last packet is answered for RouterDeadInterval, and is an error afterwards (section 10.8).
+func TestDescriptionsWhenFull(t *testing.T) {
+	for name, c := range map[string]struct {
+		flags DDFlags
+		seq   uint32
+		late  bool
+		state NeighborState
+	}{
+		"duplicate":           {FlagMaster, 8, false, NeighborFull},
+		"duplicate, too late": {FlagMaster, 8, true, NeighborExStart},
+		"next in sequence":    {FlagMaster, 9, false, NeighborExStart},
+		"initialize":          {FlagMaster | FlagInit | FlagMore, 8, false, NeighborExStart},
+		"as a slave":          {0, 8, false, NeighborExStart},
+	} {
+		n := neighborIn(t, NeighborExchange, true)
+		n.exchange.seq, n.exchange.options, n.exchange.master = 7, OptionE, false
+		if err := n.receiveDD(&DatabaseDescription{MTU: 1500, Options: OptionE, Flags: FlagMaster, Seq: 8}); err != nil || n.state != NeighborFull {
+			t.Fatal(err, n.state)
+		}
+		if c.late {
+			n.domain().agenda.stop(&n.inactivity)
+			n.domain().Poll(simEpoch.Add(5 * time.Minute))
+		}
+		before := len(n.domain().out.Datagrams)
+		_ = n.receiveDD(&DatabaseDescription{MTU: 1500, Options: OptionE, Flags: c.flags, Seq: c.seq})
+		if n.state != c.state || name == "duplicate" && len(n.domain().out.Datagrams) != before+1 {
+			t.Errorf("%s: the state is %v, not %v; %d packets are sent", name, n.state, c.state, len(n.domain().out.Datagrams)-before)
+		}
+	}
+}

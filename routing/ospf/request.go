@@ -82,16 +82,21 @@ func (n *neighbor) satisfied(key LSAKey) {
 	n.askNext()
 }
 
-// receiveRequest answers a Link State Request from the database (section 10.7).
+// receiveRequest answers a Link State Request from the database (section 10.7), each LSA once: a short request
+// could ask for a long one a hundred times.
 func (n *neighbor) receiveRequest(req *LinkStateRequest) error {
 	var lsas []*entry
+	seen := make(map[LSAKey]bool, len(req.Keys))
 	for _, k := range req.Keys {
 		e := n.entry(k)
 		if e == nil || !n.wire.fits(e) {
 			n.event(badLSReq)
 			return fmt.Errorf("it requests LSA %v, which is not in the database", k)
 		}
-		lsas = append(lsas, e)
+		if !seen[k] {
+			seen[k] = true
+			lsas = append(lsas, e)
+		}
 	}
 	n.wire.sendUpdates(lsas, func(u *LinkStateUpdate) { n.wire.sendTo(n, u) })
 	return nil

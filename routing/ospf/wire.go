@@ -210,7 +210,7 @@ func (d *Domain) receive(in *Interface, src, dst netip.Addr, b []byte) error {
 		return err
 	}
 	n := w.find(p.RouterID, IDOf(src))
-	if n != nil && w.cfg.Auth.Type == AuthCryptographic {
+	if n != nil && n.id == p.RouterID && w.cfg.Auth.Type == AuthCryptographic {
 		if sequence < n.sequence {
 			return fmt.Errorf("its sequence number %d has been before: the last was %d", sequence, n.sequence)
 		}
@@ -221,6 +221,9 @@ func (d *Domain) receive(in *Interface, src, dst netip.Addr, b []byte) error {
 	}
 	if n == nil {
 		return fmt.Errorf("a %v packet from a router that is no neighbour", p.Body.packetType())
+	}
+	if n.id != p.RouterID { // only a Hello may say that another router has taken the address
+		return fmt.Errorf("a %v packet of router %v by the address of router %v", p.Body.packetType(), p.RouterID, n.id)
 	}
 	return n.receive(p.Body)
 }

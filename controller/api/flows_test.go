@@ -68,6 +68,9 @@ func TestRefusedFlows(t *testing.T) {
 		{"s1", "cookie=7,ip,actions=drop", "cookie"},
 		{"s1", "priority=7,ip,actions=group:77", "the switch refuses: OFPET_BAD_ACTION/OFPBAC_BAD_OUT_GROUP"},
 		{"s1", "priority=1,in_port=1,actions=drop", "there is an entry of an app"},
+		{"s1", "priority=7,ip,actions=output:99", "output:99: the switch has no port 99; its ports are 1 (s1-eth1), 2 (s1-eth2)"},
+		{"s1", "priority=7,ip,actions=output:1,output:77", "output:77: the switch has no port 77"},
+		{"s1", "priority=7,in_port=9,ip,actions=drop", "in_port=9: the switch has no port 9"},
 		{"s9", "ip,actions=drop", `there is no switch "s9"; did you mean s1?`},
 	} {
 		_, err := b.AddFlow(ctx, FlowRequest{Switch: c.sw, Flow: c.flow})

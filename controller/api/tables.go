@@ -160,6 +160,9 @@ func (v *view) addFlow(ctx context.Context, r FlowRequest) (out Flow, err error)
 	if err != nil {
 		return out, fmt.Errorf("%s: %w", r.Flow, err)
 	}
+	if err := checkPorts(s, m); err != nil {
+		return out, fmt.Errorf("%s: %w; nothing was changed", r.Flow, err)
+	}
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
 	f, err := v.c.User.Add(ctx, s.DPID(), m)
@@ -167,6 +170,40 @@ func (v *view) addFlow(ctx context.Context, r FlowRequest) (out Flow, err error)
 		return out, fmt.Errorf("%s: %w; nothing was changed", v.switchName(s.DPID()), err)
 	}
 	return v.userFlow(f), nil
+}
+
+// checkPorts says which port that an entry names the switch does not have. A switch takes such an entry: the port may come.
+func checkPorts(s *controller.Switch, m *openflow.FlowMod) error {
+	ports := s.Ports()
+	check := func(number uint32, what string) error {
+		if number > openflow.PortMax || slices.ContainsFunc(ports, func(p openflow.Port) bool { return p.Number == number }) {
+			return nil // the former are of OpenFlow, and the switch refuses those that do not fit
+		}
+		names := make([]string, len(ports))
+		for i, p := range ports {
+			names[i] = fmt.Sprintf("%d (%s)", p.Number, p.Name)
+			if p.Number > openflow.PortMax {
+				names[i] = openflow.PortName(p.Number)
+			}
+		}
+		return fmt.Errorf("%s: the switch has no port %d; its ports are %s", what, number, strings.Join(names, ", "))
+	}
+	if number, ok := m.Match.InPort(); ok {
+		if err := check(number, fmt.Sprintf("in_port=%d", number)); err != nil {
+			return err
+		}
+	}
+	for _, i := range m.Instructions {
+		for _, a := range i.Actions {
+			if a.Type != openflow.ActionOutput {
+				continue
+			}
+			if err := check(a.Port, fmt.Sprintf("output:%d", a.Port)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 func (v *view) deleteFlow(ctx context.Context, id int64) (out Flow, err error) {

@@ -17,7 +17,7 @@ const (
 	// install, and maxEdgeAddresses one port of hosts: a further one is flooded, as if it
 	// were not known.
 	maxAddresses     = 100_000
-	maxEdgeAddresses = 10_000
+	maxEdgeAddresses = 25_000
 
 	// An address that moves more than maxMoves times in movesTime seconds is pinned for
 	// pinTime seconds. What it sends from elsewhere meanwhile is let through unlearned, by an
@@ -49,7 +49,8 @@ func (t *table) learn(src openflow.MAC, port uint32, listened bool) {
 	old, known := t.addresses[src]
 	switch {
 	case !known:
-		if len(t.addresses) >= maxAddresses || p.role == edge && p.addresses >= maxEdgeAddresses {
+		if full := len(t.addresses) >= maxAddresses; full || p.role == edge && p.addresses >= maxEdgeAddresses {
+			t.tellFull(p, port, full)
 			return
 		}
 		p.addresses++
@@ -63,6 +64,19 @@ func (t *table) learn(src openflow.MAC, port uint32, listened bool) {
 	}
 	t.entries.fill(src, port)
 	_ = t.sw.Send(&t.entries)
+}
+
+// tellFull says, once, that no more addresses are learned at a port; all: at no port of the switch.
+func (t *table) tellFull(p *port, number uint32, all bool) {
+	const then = "packets to further ones go to all ports until known ones have been silent for long"
+	switch {
+	case all && !t.full:
+		t.full = true
+		t.app.log.Warn("the switch has learned as many addresses as it may: "+then, "switch", t.sw.Name(), "addresses", maxAddresses)
+	case !all && !p.full:
+		p.full = true
+		t.app.log.Warn("the port has learned as many addresses as it may: "+then, "switch", t.sw.Name(), "port", number, "addresses", maxEdgeAddresses)
+	}
 }
 
 // move makes an address that of another port, and says whether it is; one that has moved too often is not.

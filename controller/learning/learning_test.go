@@ -1,7 +1,10 @@
 package learning_test
 
 import (
+	"bytes"
 	"fmt"
+	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -433,15 +436,19 @@ func TestFlapping(t *testing.T) {
 	})
 }
 
-// Proves that a port of hosts cannot fill the table with invented addresses.
+// Proves that a port of hosts cannot fill the table with invented addresses, that it may have as many as the documents say, and that
+// it is said, once, when it has.
 func TestAddressesAreBounded(t *testing.T) {
 	inBubble(t, 1, func(n *network) {
 		n.slow = 0
+		var log bytes.Buffer
+		n.c.Close()
+		n.startWith(slog.New(slog.NewTextHandler(&log, nil)))
 		s := n.addSwitch(1)
 		n.addHost(1)
 		n.connectAll(time.Second)
 		n.settle()
-		for i := range 12_000 {
+		for i := range 26_000 {
 			n.mu.Lock()
 			frame := append([]byte{2, 0, 0, 0, 0, 9, 2, 9, 0, byte(i >> 16), byte(i >> 8), byte(i)}, make([]byte, 48)...)
 			s.packetIn(&openflow.FlowMod{Cookie: 0x7472_0002<<32 | 1}, 1, frame)
@@ -453,8 +460,11 @@ func TestAddressesAreBounded(t *testing.T) {
 		time.Sleep(time.Second)
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		if got := len(s.leave(openflow.MAC{}, true)); got != 10_001 { // and the group
+		if got := len(s.leave(openflow.MAC{}, true)); got != 25_001 { // and the group
 			n.t.Errorf("%d destinations", got)
+		}
+		if said := strings.Count(log.String(), "as many addresses as it may"); said != 1 || !strings.Contains(log.String(), "port=1 addresses=25000") {
+			n.t.Errorf("said %d times:\n%s", said, log.String())
 		}
 	})
 }

@@ -59,6 +59,7 @@ type port struct {
 	opened    time.Time // by this run, as an edge
 	closing   int       // of the table, when it was closed
 	addresses int       // learned there
+	full      bool      // and no more may be, which has been said
 }
 
 // table is what the app has installed in a switch.
@@ -73,6 +74,7 @@ type table struct {
 	rules     *controller.Rules  // the frame
 	ports     map[uint32]*port   // those that are not closed, or have an entry
 	addresses map[openflow.MAC]address
+	full      bool // no more may be learned, which has been said
 	entries   entries
 	closings  int
 }

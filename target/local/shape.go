@@ -36,7 +36,11 @@ func shape(index int, i topology.Impairment) error {
 	}
 	parent := uint32(netlink.HANDLE_ROOT)
 	if i.Bandwidth > 0 || !wholeSegments(i) {
-		if err := h.QdiscAdd(bucket(index, i)); err != nil {
+		dev, err := h.LinkByIndex(index)
+		if err != nil {
+			return err
+		}
+		if err := h.QdiscAdd(bucket(index, dev.Attrs().MTU, i)); err != nil {
 			return fmt.Errorf("limit the rate: %w", err)
 		}
 		parent = netlink.MakeHandle(0x7472, 1)
@@ -60,22 +64,24 @@ func wholeSegments(i topology.Impairment) bool {
 }
 
 const (
-	maxFrame = 1514
-	wireRate = 100_000_000_000 // of a link without bandwidth that must be paced all the same, bit/s
+	maxFrame    = 1514
+	vlanHeaders = 14 + 2*4
+	wireRate    = 100_000_000_000 // of a link without bandwidth that must be paced all the same, bit/s
 )
 
 // bucket returns the token bucket of a direction. Super-packets larger than it
 // are cut into segments by the kernel, so one without bandwidth also serves to
-// give netem single packets.
-func bucket(index int, i topology.Impairment) *netlink.Tbf {
-	rate, burst := i.Bandwidth, 2*maxFrame
+// give netem single packets. Others that are larger than it are dropped: so it holds what the device's MTU allows.
+func bucket(index, mtu int, i topology.Impairment) *netlink.Tbf {
+	frame := max(maxFrame, mtu+vlanHeaders)
+	rate, burst := i.Bandwidth, 2*frame
 	if rate == 0 {
 		rate = wireRate
 	} else {
 		burst = max(burst, int(rate/8/200)) // 5 ms, so that a late timer costs no throughput
 	}
 	if !wholeSegments(i) {
-		burst = min(burst, 10*maxFrame)
+		burst = min(burst, 10*frame)
 	}
 	bytes := uint64(rate) / 8
 	return &netlink.Tbf{

@@ -1,0 +1,70 @@
+package e2e
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestDevicesSetDown proves that a lab follows what its user does to devices: a switch's packets go nowhere when a host has set its
+// device down, routers whose neighbour is gone take the other way at once, without waiting for a timeout of OSPF (hours here), and
+// the way back when the device is up; inspect says what is. What was set down stays down when other links change.
+func TestDevicesSetDown(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	m.up(m.file("devices.yaml", `
+defaults: {link: {ospf: {hello: 1s, dead: 10000s}}}
+nodes: {s1: switch, r1: router, r2: router, r3: router, h1: host, h2: host, h3: host}
+links: [h1 -- r1, r1 -- s1, s1 -- h3, h2 -- r2, {r1 -- r2: {bandwidth: 1gbit}}, r1 -- r3, r2 -- r3]
+`))
+	m.pingAll(6)
+	ports := strings.Fields(strings.ReplaceAll(lineWith(m.ok("inspect"), "r1-r2 "), "–", ""))[1:3]
+	way := func(through string) {
+		t.Helper()
+		eventually(t, "h1 reaches h2 through "+through, func() bool {
+			return strings.Contains(m.run("path", "h1", "h2").out, through) == (through == "r3") && m.run("ping", "h1", "h2", "-c", "1", "--timeout", "300ms").code == 0
+		})
+	}
+	way("r2 alone")
+	for _, device := range ports { // the devices of all switches and routing nodes are in one place
+		m.exec("s1", "ip link set "+device+" down")
+		way("r3")
+		contains(t, lineWith(m.ok("inspect"), "r1-r2 "), device+" is down")
+		m.ok("link", "set", "r1-r3", "bandwidth=1gbit") // which makes that link anew
+		m.ok("link", "set", "r1-r3", "bandwidth=none")
+		m.ok("link", "set", "r1-r2", "bandwidth=500mbit")
+		contains(t, lineWith(m.ok("inspect"), "r1-r2 "), device+" is down")
+		way("r3")
+		m.exec("s1", "ip link set "+device+" up")
+		way("r2 alone")
+	}
+	gateway := m.exec("h3", "ip route | sed -n 's/^default/default/p'") // goes with the device
+	m.exec("h3", "ip link set h3-eth0 down")
+	contains(t, lineWith(m.ok("inspect"), "s1-h3 "), "h3-eth0 is down")
+	m.want(3, "ping", "h1", "h3", "-c", "1", "--timeout", "300ms")
+	if out := m.run("path", "h1", "h3").out; strings.Contains(out, "s1-eth2") {
+		t.Errorf("h3's device is down, and packets leave s1 towards it:\n%s", out)
+	}
+	m.exec("h3", "ip link set h3-eth0 up; ip route replace "+gateway)
+	eventually(t, "h3 answers again", func() bool { return m.run("ping", "h1", "h3", "-c", "1", "--timeout", "300ms").code == 0 })
+}
+
+// TestJumboFrames proves that large packets pass once the devices of their way take them, through switches, routing nodes and links of
+// any bandwidth, and that inspect shows the MTU.
+func TestJumboFrames(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	m.up(m.file("jumbo.yaml", `
+nodes: {s1: switch, s2: switch, h1: host, h2: host}
+links: [h1 -- s1, s1 -- s2, {s2 -- h2: {bandwidth: 5mbit}}]
+`))
+	m.pingAll(2)
+	for _, e := range []string{"h1 h1-eth0", "s1 s1-eth1", "s2 s2-eth2", "h2 h2-eth0"} {
+		node, device, _ := strings.Cut(e, " ")
+		m.exec(node, "ip link set "+device+" mtu 9000")
+	}
+	contains(t, lineWith(m.ok("inspect"), "s2-h2"), "MTU of s2-eth2 9000, h2-eth0 9000")
+	m.ok("link", "set", "s2-h2", "bandwidth=6mbit") // whose bucket must hold such a packet
+	eventually(t, "a packet of 8000 bytes comes back", func() bool {
+		return m.run("exec", "h1", "--", "ping", "-n", "-c", "1", "-W", "1", "-M", "do", "-s", "8000", "10.0.0.2").code == 0
+	})
+}

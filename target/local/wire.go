@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"slices"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -48,7 +49,8 @@ func (l *Lab) wireOf(link *topology.Link, nodes map[string]*topology.Node) Wire 
 	case link.Impaired() || link.Device:
 		return Veth
 	case isOVS(nodes[link.Ends[0].Node]) && isOVS(nodes[link.Ends[1].Node]):
-		if tooDeep(nodes[link.Ends[0].Node], nodes[link.Ends[1].Node], nodes) {
+		a, b := nodes[link.Ends[0].Node], nodes[link.Ends[1].Node]
+		if tooDeep(a, b, nodes) || foreignDecides(a) || foreignDecides(b) {
 			return Veth
 		}
 		return Patch
@@ -56,6 +58,13 @@ func (l *Lab) wireOf(link *topology.Link, nodes map[string]*topology.Node) Wire 
 		return Virtual
 	}
 	return Veth
+}
+
+// foreignDecides says whether a switch has a controller of others. Patch ports have no state: Open vSwitch can only take them away
+// when their link is down, which others than Trivet's controller may take for a port that was unplugged for good. Those of devices
+// change their state, as on any other switch.
+func foreignDecides(n *topology.Node) bool {
+	return slices.ContainsFunc(n.Controllers, func(c string) bool { return c != topology.ControllerTrivet && c != topology.ControllerNone })
 }
 
 // patchedBridges is how many bridges patches join at most. Open vSwitch follows a packet through patches and tables up to a

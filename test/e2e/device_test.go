@@ -68,3 +68,23 @@ links: [h1 -- s1, s1 -- s2, {s2 -- h2: {bandwidth: 5mbit}}]
 		return m.run("exec", "h1", "--", "ping", "-n", "-c", "1", "-W", "1", "-M", "do", "-s", "8000", "10.0.0.2").code == 0
 	})
 }
+
+// TestPortStatus proves that a link between two switches of Open vSwitch which goes down and up is a change of its ports' state for a
+// controller of others, as it is of any switch: no port is taken away and added again.
+func TestPortStatus(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	m.want(4, "up", "--name", m.name, "linear,2", "--datapath", "ovs", "--controller", "tcp:127.0.0.1:6699", "--wait", "1s")
+	monitor := m.startOutput(m.command("ovs-ofctl", "-O", "OpenFlow13", "--unixctl=none", "monitor",
+		"unix:/run/trivet/"+m.name+"/ovs/s1.mgmt", "64"))
+	said := func() string { return monitor.String() }
+	eventually(t, "the link is told to be down, and up again", func() bool { // once the monitor listens
+		m.ok("link", "set", "s1-s2", "down")
+		m.ok("link", "set", "s1-s2", "up")
+		_, after, down := strings.Cut(said(), "LINK_DOWN")
+		return down && strings.Contains(after, "LIVE")
+	})
+	if text := said(); strings.Contains(text, "PORT_STATUS: DEL") || strings.Contains(text, "PORT_STATUS: ADD") || !strings.Contains(text, "PORT_STATUS: MOD") {
+		t.Error("what a controller is told:\n", text)
+	}
+}

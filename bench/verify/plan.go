@@ -73,6 +73,9 @@ func (v *verifier) planFor(flows []*flow) *plan {
 	for i := range v.t.Links {
 		for out := range 2 {
 			h := hop{i, out}
+			if v.RateOnly {
+				break
+			}
 			if fs := p.by[h]; !covered[h] && len(fs) > 0 {
 				take(slices.MaxFunc(fs, func(a, b *flow) int { return cmp.Compare(news(a, covered), news(b, covered)) }))
 			}
@@ -107,6 +110,7 @@ func (v *verifier) tasksFor(h hop, flows []*flow) []*task {
 // bring chooses up to most flows across a direction, of different senders or else receivers, that bring most to it.
 func (v *verifier) bring(target hop, flows []*flow, most int) *task {
 	asked := v.rate(target)
+	offer := asked * oversubscribe(asked)
 	t := &task{hop: target, narrow: hop{-1, 0}}
 	left := map[hop]float64{}
 	room := func(f *flow) (least float64, at hop) {
@@ -130,7 +134,7 @@ func (v *verifier) bring(target hop, flows []*flow, most int) *task {
 		var best *flow
 		rank := func(f *flow) [4]float64 { // the lower the better
 			r, _ := room(f)
-			return [4]float64{-min(r, enough*asked), float64(from[f.from]), float64(to[f.to]), float64(len(f.way))}
+			return [4]float64{-min(r, offer), float64(from[f.from]), float64(to[f.to]), float64(len(f.way))}
 		}
 		for _, f := range flows {
 			if slices.ContainsFunc(t.shares, func(s share) bool { return s.flow == f }) {
@@ -150,7 +154,7 @@ func (v *verifier) bring(target hop, flows []*flow, most int) *task {
 		if r < narrowest {
 			narrowest, t.narrow = r, at
 		}
-		r = min(r, enough*asked)
+		r = min(r, offer)
 		for _, h := range best.way {
 			if l := v.rate(h); h != target && l > 0 {
 				if _, used := left[h]; !used {
@@ -166,10 +170,12 @@ func (v *verifier) bring(target hop, flows []*flow, most int) *task {
 	if t.brings >= enough*asked*0.999 {
 		t.narrow = hop{-1, 0}
 	}
-	for i := range t.shares { // what is sent in all is oversubscribed alike, however many send
-		s := &t.shares[i]
-		if t.narrow.link < 0 {
-			s.rate = min(s.rate, asked*oversubscribe(asked)/float64(len(t.shares)))
+	if t.narrow.link < 0 { // what is sent in all is oversubscribed alike, however many send
+		slices.SortFunc(t.shares, func(a, b share) int { return cmp.Compare(a.rate, b.rate) })
+		for i := range t.shares {
+			s := &t.shares[i]
+			s.rate = min(s.rate, offer/float64(len(t.shares)-i))
+			offer -= s.rate
 		}
 	}
 	return t

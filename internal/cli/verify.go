@@ -55,7 +55,7 @@ func (a *app) showVerified(r *verify.Result) error {
 			return err
 		}
 	} else {
-		a.say("%s  %s, both directions, %.3g s", r.Lab, words.Plural(len(r.Links), "link"), r.Seconds)
+		a.say("%s  %s, both directions: asked / got, %.3g s", r.Lab, words.Plural(len(r.Links), "link"), r.Seconds)
 		a.showLinks(r)
 		for _, text := range r.Says(verify.Wrong) {
 			a.say("✗ %s", text)

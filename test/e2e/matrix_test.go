@@ -40,7 +40,7 @@ var matrixImpairments = []struct{ name, file, set string }{
 	{"delay", "{delay: 12ms, to: {delay: 4ms}}", "delay=6ms"},
 	{"jitter", "{delay: 20ms, jitter: 4ms, to: {jitter: 2ms}}", "delay=15ms jitter=3ms"},
 	{"loss", "{loss: 10%, to: {loss: 30%}}", "loss=20%"},
-	{"queue", "{bandwidth: 10mbit, queue: 40, to: {queue: 20}}", "bandwidth=10mbit queue=30"},
+	{"queue", "{bandwidth: 10mbit, queue: 60, to: {queue: 40}}", "bandwidth=10mbit queue=50"},
 	{"down", "{down: true}", "down"},
 }
 
@@ -78,7 +78,7 @@ func matrixFile(f forwards, turn int) string {
 	for _, r := range []string{"r1", "r2"} {
 		fmt.Fprintf(&b, "  %s: {router: {datapath: %s}}\n", r, f.routers)
 	}
-	b.WriteString("  h[1-9]: host\nlinks:\n  - s1 -- h[2-3]\n  - s2 -- h[4-5]\n  - r2 -- s3\n  - s3 -- h[7-9]\n")
+	b.WriteString("  h[1-11]: host\nlinks:\n  - s1 -- h[2-3]\n  - s2 -- h[4-5]\n  - r1 -- h[10-11]\n  - r2 -- s3\n  - s3 -- h[7-9]\n")
 	for k, kind := range matrixKinds {
 		fmt.Fprintf(&b, "  - %s -- %s: %s\n", kind.a, kind.b, matrixImpairments[impairmentOf(k, turn)].file)
 	}
@@ -130,7 +130,7 @@ func matrixAsked(kind, turn, out int, way string) topology.Impairment {
 	case "loss":
 		return topology.Impairment{Loss: topology.Fraction(pick(0.1, 0.3, 0.2))}
 	case "queue":
-		return topology.Impairment{Bandwidth: 10 * mbit, Queue: int(pick(40, 20, 30))}
+		return topology.Impairment{Bandwidth: 10 * mbit, Queue: int(pick(60, 40, 50))}
 	}
 	return topology.Impairment{}
 }

@@ -18,7 +18,7 @@ KERNELS := uml cloud
 PAIRS := 5
 
 .DEFAULT_GOAL := build
-.PHONY: build demo bootstrap test unit e2e test-vm test-all interop fuzz bench papers papers-quick lint dist generate clean help
+.PHONY: build demo bootstrap test unit e2e test-vm test-all interop matrix fuzz bench papers papers-quick lint dist generate clean help
 
 build: ## bin/trivet, a static binary (the default)
 	@started=$$(date +%s); [ ! -t 1 ] || printf 'trivet  building\r'; \
@@ -52,6 +52,10 @@ test-all: ## everything that must hold before a change is taken
 interop: bootstrap ## OSPF of routing nodes, FRR and BIRD in 33 networks, all tables compared (15 minutes)
 	@$(MAKE) --no-print-directory build
 	@TRIVET_INTEROP=1 $(GO) test $(AS_ROOT) -count 1 -timeout 60m -v -run 'TestInterop$$' ./test/e2e
+
+matrix: bootstrap ## is a lab what its file says? Each impairment, link, datapath and way to set it: docs/performance.md (20 minutes)
+	@$(MAKE) --no-print-directory build
+	@TRIVET_MATRIX="$$PWD/docs/performance.md" $(GO) test $(AS_ROOT) -count 1 -timeout 120m -v -run 'TestMatrix$$' ./test/e2e
 
 fuzz: ## each fuzz target for FUZZTIME (10s)
 	@scripts/fuzz $(FUZZTIME)

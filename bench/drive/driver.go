@@ -195,6 +195,7 @@ func (d *Driver) Up(ctx context.Context, cell *experiment.Cell) (experiment.Inst
 	if err != nil {
 		return nil, err // and no instance that is nil inside
 	}
+	i.doubts = i.verify(ctx)
 	if i.restore, err = tune.Apply(tuned(&cell.Lab, i.name)); err != nil {
 		i.restore = nil
 		return nil, errors.Join(err, i.Down(context.WithoutCancel(ctx)))

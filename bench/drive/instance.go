@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,6 +21,7 @@ type instance struct {
 	topology *topology.Topology
 	name     string
 	place    placeOf
+	doubts   []environment.Reason         // what the lab does not hold of its topology
 	restore  func() error                 // undoes what was tuned; may be nil
 	listens  sync.Mutex                   // over south: probes of a group run together
 	south    *southbound                  // nil: nobody has asked for it
@@ -46,7 +48,9 @@ func (i *instance) Run(ctx context.Context, p experiment.Probe) (experiment.Outc
 	} else if !everywhere[p.Kind] {
 		return experiment.Outcome{}, fmt.Errorf("%s needs a lab of Trivet's", p.Kind)
 	}
-	return k(ctx, b)
+	o, err := k(ctx, b)
+	o.Reasons = append(slices.Clip(i.doubts), o.Reasons...)
+	return o, err
 }
 
 // alone says whether a probe has the lab for itself.

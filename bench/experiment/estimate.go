@@ -3,6 +3,7 @@ package experiment
 import (
 	"fmt"
 	"sort"
+	"strings"
 	"time"
 
 	"trivet.dev/trivet/topology"
@@ -98,7 +99,18 @@ func upDown(l Lab) time.Duration {
 	}
 	hosts, switches := sizeOf(l)
 	more := max(0, hosts-switches) / 5 // hosts at one switch take less time than as many switches
-	return c.lab + time.Duration(switches+more)*c.each + controllerCosts[l.Options["controller"]]
+	return c.lab + time.Duration(switches+more)*c.each + controllerCosts[l.Options["controller"]] + verifying(l)
+}
+
+// VerifyTime is about how long a lab of Trivet's with a bandwidth is verified before it is measured in.
+const VerifyTime = time.Second
+
+// verifying is that time of a lab: of one whose topology is in a file, which a plan does not read, it is supposed to have a bandwidth.
+func verifying(l Lab) time.Duration {
+	if l.Options["target"] != "local" || l.Generate != "" && !strings.Contains(strings.Join(append(l.Links, l.Changes...), " "), "bandwidth") {
+		return 0
+	}
+	return VerifyTime
 }
 
 // pinging is how long pings take: with all: true 16 pairs are in turn, each for as long as its echoes take, but no

@@ -132,9 +132,10 @@ func (v *verifier) bring(target hop, flows []*flow, most int) *task {
 	narrowest := math.Inf(1)
 	for len(t.shares) < most {
 		var best *flow
-		rank := func(f *flow) [4]float64 { // the lower the better
+		rank := func(f *flow) [5]float64 { // the lower the better
 			r, _ := room(f)
-			return [4]float64{-min(r, offer), float64(from[f.from]), float64(to[f.to]), float64(len(f.way))}
+			before, after := v.kept(f.way, target)
+			return [5]float64{-min(r, offer), -before * after, float64(from[f.from]), float64(to[f.to]), float64(len(f.way))}
 		}
 		for _, f := range flows {
 			if slices.ContainsFunc(t.shares, func(s share) bool { return s.flow == f }) {
@@ -181,7 +182,22 @@ func (v *verifier) bring(target hop, flows []*flow, most int) *task {
 	return t
 }
 
-func ranked(r [4]float64) []float64 { return r[:] }
+// kept is the share of a flow's packets that the links before a direction are not to lose, and of those that come out of it the share
+// that the links after it are not to lose.
+func (v *verifier) kept(way []hop, target hop) (before, after float64) {
+	before, after = 1, 1
+	at := &before
+	for _, h := range way {
+		if h == target {
+			at = &after
+			continue
+		}
+		*at *= 1 - float64(v.egress(h).Loss)
+	}
+	return before, after
+}
+
+func ranked(r [5]float64) []float64 { return r[:] }
 
 // oversubscribe is how many times its rate a link is offered: less where sending is dear, more where the bucket of tokens takes
 // long to empty.

@@ -145,11 +145,13 @@ func (v *verifier) look(ctx context.Context, flows []*flow, thorough int) ([]*tr
 	if err != nil {
 		return nil, err
 	}
+	before := readProcessors()
 	traces := make([]*trace, len(flows))
 	received := make([]*packets.Received, len(flows))
 	v.inTurns(ctx, len(flows), 4, func(i int) []hop { return flows[i].way }, func(i int) {
 		traces[i], received[i] = v.surveyOne(ctx, flows[i], first+uint16(i), i < thorough)
 	}, func(done int) { v.Progress("ways", done, len(flows)) })
+	v.busy = before.busySince()
 	sights, err := collect(ends)
 	if err != nil || ctx.Err() != nil {
 		return nil, firstOf(ctx.Err(), err)
@@ -262,7 +264,7 @@ func (v *verifier) follow(t *trace, sights []sighting, got *packets.Received) {
 	at := t.from
 	for _, s := range sights {
 		h, ok := v.cameBy(s)
-		if !ok || v.far(h) == t.from {
+		if !ok || v.far(h) == t.from || len(s.Numbers) < t.sent/50 { // of few packets: copies that flooded
 			continue
 		}
 		between := v.between(at, v.near(h))

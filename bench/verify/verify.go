@@ -162,6 +162,7 @@ type verifier struct {
 	info   lab.Info
 	began  time.Time
 
+	busy   bool // the machine was, during the last streams for ways
 	result *Result
 }
 

@@ -84,7 +84,7 @@ func TestPortStatus(t *testing.T) {
 		_, after, down := strings.Cut(said(), "LINK_DOWN")
 		return down && strings.Contains(after, "LIVE")
 	})
-	if text := said(); strings.Contains(text, "PORT_STATUS: DEL") || strings.Contains(text, "PORT_STATUS: ADD") || !strings.Contains(text, "PORT_STATUS: MOD") {
+	if text := said(); strings.Contains(text, ": DEL: ") || strings.Contains(text, ": ADD: ") || !strings.Contains(text, ": MOD: ") {
 		t.Error("what a controller is told:\n", text)
 	}
 }

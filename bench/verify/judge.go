@@ -132,6 +132,8 @@ func (v *verifier) judgeSample(h hop, s *sample) {
 				c.untold("no packet came over it")
 			case s.largest >= frame:
 				c.set(mtu)
+			case s.largest == 0:
+				c.wrong(0, "no packet of %d bytes came over it", mtu)
 			default:
 				c.wrong(float64(s.largest-14), "packets of %d bytes come over it, none of %d", s.largest-14, mtu)
 			}

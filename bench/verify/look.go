@@ -300,6 +300,7 @@ func (v *verifier) strangers(name string, s *seen) string {
 	if len(strange) == 0 {
 		return ""
 	}
+	slices.Sort(strange)
 	where := name
 	if fabric {
 		where = "the switches' namespace"

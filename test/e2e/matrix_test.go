@@ -233,7 +233,7 @@ func matrixLink(r *verify.Result, kind, turn int, way string, last bool) (out []
 				out = append(out, fmt.Sprintf("%s → %s: %s is not asked to be %v: %+v", d.From, d.To, what, asked, c))
 			case last && c.Verdict == verify.Untold && (strings.Contains(c.Why, "too busy") || strings.Contains(c.Why, "as asked")):
 			case c.Verdict != verify.OK && (asked != 0 || what == verify.Up):
-				out = append(out, fmt.Sprintf("%s → %s: %s %s: %s", d.From, d.To, what, c.Verdict, c.Why))
+				out = append(out, fmt.Sprintf("%s → %s: %s %s: %s %v", d.From, d.To, what, c.Verdict, c.Why, c.By))
 			}
 		}
 	}

@@ -1,0 +1,168 @@
+package verify
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"trivet.dev/trivet/lab"
+	"trivet.dev/trivet/target/local"
+	"trivet.dev/trivet/topology"
+	"trivet.dev/trivet/topology/formats/trivet"
+)
+
+// verifierOf a topology as it would be without a lab.
+func verifierOf(t *testing.T, text string) *verifier {
+	t.Helper()
+	topo, problems := trivet.Read("t.yaml", []byte(text))
+	if err := problems.Err(); err != nil {
+		t.Fatal(err)
+	}
+	topo, problems = topology.Resolve(topo, lab.Defaults)
+	if err := problems.Err(); err != nil {
+		t.Fatal(err)
+	}
+	info := lab.Info{Topology: topo}
+	for _, l := range topo.Links {
+		info.Wires = append(info.Wires, lab.WireInfo{Link: l.Name(), Wire: local.Veth})
+	}
+	v := &verifier{network: newNetwork(info), info: info, result: &Result{}}
+	v.startResult()
+	return v
+}
+
+func taskOf(t *testing.T, v *verifier, from, to string, several bool) *task {
+	t.Helper()
+	for _, one := range v.plan().tasks {
+		if v.near(one.hop) == from && v.far(one.hop) == to && len(one.shares) > 1 == several {
+			return one
+		}
+	}
+	t.Fatalf("no task for %s → %s, several senders: %v", from, to, several)
+	return nil
+}
+
+// A direction is measured by more than it is to carry wherever any pairs of hosts can bring so much over other links; where they
+// cannot, the task names the narrowest of those. All that is sent fits the links on its way.
+func TestTasks(t *testing.T) {
+	star := verifierOf(t, "nodes: {s1: switch, h1: host, h2: host, h3: host}\ndefaults: {link: {bandwidth: 10mbit}}\nlinks: [s1 -- h1, s1 -- h2, s1 -- h3]\n")
+	in := taskOf(t, star, "s1", "h1", true)
+	if in.narrow.link >= 0 || len(in.shares) != 2 || in.shares[0].from == in.shares[1].from || in.shares[0].to != "h1" {
+		t.Errorf("two hosts of 10 Mbit/s bring enough to the third: %+v", in)
+	}
+	out := taskOf(t, star, "h1", "s1", true)
+	if out.narrow.link >= 0 || out.shares[0].to == out.shares[1].to {
+		t.Errorf("two hosts of 10 Mbit/s take enough from the third: %+v", out)
+	}
+	pair := verifierOf(t, "nodes: {s1: switch, h1: host, h2: host}\ndefaults: {link: {bandwidth: 10mbit}}\nlinks: [s1 -- h1, s1 -- h2]\n")
+	if alone := taskOf(t, pair, "s1", "h1", false); alone.narrow.link < 0 || pair.nameOf(alone.narrow) != "h2 → s1" {
+		t.Errorf("nothing can show the second of two limits alike: %+v", alone)
+	}
+	wide := verifierOf(t, "nodes: {s1: switch, h1: host, h2: host}\nlinks: [s1 -- h1, s1 -- h2: {bandwidth: 10mbit}]\n")
+	if alone := taskOf(t, wide, "s1", "h2", false); alone.narrow.link >= 0 || alone.shares[0].rate < enough*10e6 {
+		t.Errorf("one host brings enough: %+v", alone)
+	}
+	for _, v := range []*verifier{star, pair, wide} {
+		for _, one := range v.plan().tasks {
+			sum := 0.0
+			for _, s := range one.shares {
+				sum += s.rate
+				for _, h := range s.way {
+					if r := v.rate(h); h != one.hop && r > 0 && s.rate > r*1.001 && one.narrow.link < 0 {
+						t.Errorf("%s sends %v over %s, which carries %v", s.name(), s.rate, v.nameOf(h), r)
+					}
+				}
+			}
+			if one.narrow.link < 0 && sum < enough*v.rate(one.hop) {
+				t.Errorf("%s: %v in sum is not enough for %v", v.nameOf(one.hop), sum, v.rate(one.hop))
+			}
+		}
+	}
+}
+
+// The flows of a plan cross each direction that any packet can cross.
+func TestCover(t *testing.T) {
+	v := verifierOf(t, "nodes:\n  s[1-4]: switch\n  r1: router\n  h[1-8]: host\nlinks:\n"+
+		"  - s1 -- s2 -- s3\n  - s3 -- r1\n  - r1 -- s4\n  - s1 -- h[1-3]\n  - s2 -- h4\n  - s3 -- h5\n  - s4 -- h[6-7]\n  - r1 -- h8\n")
+	crossed := map[hop]bool{}
+	for _, f := range v.plan().cover {
+		for _, h := range f.way {
+			crossed[h] = true
+		}
+	}
+	if len(crossed) != 2*len(v.t.Links) {
+		t.Errorf("%d of %d directions are crossed", len(crossed), 2*len(v.t.Links))
+	}
+}
+
+// Figures are judged by what they show: too much is wrong always; too little is wrong, unless nothing more could come, or the
+// machine was busy.
+func TestJudgeRate(t *testing.T) {
+	v := verifierOf(t, "nodes: {s1: switch, h1: host, h2: host}\nlinks: [s1 -- h1, s1 -- h2: {bandwidth: 10mbit}]\n")
+	one := taskOf(t, v, "s1", "h2", false)
+	tied := *one
+	tied.narrow = hop{0, 0}
+	for _, c := range []struct {
+		name         string
+		task         *task
+		got, offered float64
+		lag          float64
+		busy         bool
+		want         Verdict
+		says         string
+	}{
+		{"as asked", one, 9.9e6, 15e6, 0, false, OK, ""},
+		{"more", one, 14e6, 15e6, 0, true, Wrong, "does not hold"},
+		{"more, of what was not known to be so much", &tied, 11e6, 15e6, 0, false, Wrong, "does not hold"},
+		{"less", one, 8e6, 15e6, 0, false, Wrong, "8 Mbit/s came"},
+		{"less, of a sender that stalled", one, 8e6, 15e6, 0.1, false, Untold, "busy"},
+		{"less, on a busy machine", one, 8e6, 15e6, 0, true, Untold, "busy"},
+		{"as much as comes", &tied, 9.9e6, 15e6, 0, false, Untold, "at least"},
+		{"as much as is sent", one, 9e6, 10e6, 0, false, Untold, "sends no more"},
+	} {
+		check := Check{What: Rate, Asked: 10e6}
+		v.judgeRate(&check, c.task, c.got, c.offered, c.lag, 0, c.busy)
+		if check.Verdict != c.want || !strings.Contains(check.Why, c.says) {
+			t.Errorf("%s: %+v", c.name, check)
+		}
+	}
+}
+
+// Delays and losses likewise: too soon is wrong whatever the machine does, and a loss is judged by its interval.
+func TestJudgeDelayAndLoss(t *testing.T) {
+	v := verifierOf(t, "nodes: {s1: switch, h1: host, h2: host}\nlinks: [s1 -- h1, s1 -- h2: {delay: 10ms}]\n")
+	around := func(ms, most float64) (out []float64) {
+		for range 200 {
+			out = append(out, (ms+most*rand.Float64())/1e3)
+		}
+		slices.Sort(out)
+		return out
+	}
+	for _, c := range []struct {
+		delays []float64
+		busy   bool
+		want   Verdict
+	}{
+		{around(10, 0.1), false, OK}, {around(5, 0.1), true, Wrong}, {around(12, 0.1), false, Wrong},
+		{around(12, 0.1), true, Untold}, {around(10, 30), false, Wrong}, {around(10, 4), false, Untold}, {nil, false, Untold},
+	} {
+		v.busy = c.busy
+		check := Check{What: Delay, Asked: 0.010}
+		v.judgeDelay(&check, hop{1, 0}, c.delays)
+		if check.Verdict != c.want {
+			t.Errorf("%v: %+v", c, check)
+		}
+	}
+	for _, c := range []struct {
+		asked    float64
+		lost, of int
+		want     Verdict
+	}{{0, 0, 100, OK}, {0, 1, 100, Wrong}, {0.1, 12, 100, OK}, {0.1, 40, 100, Wrong}, {0.1, 0, 200, Wrong}, {0.1, 0, 20, OK}, {0.1, 0, 0, Untold}} {
+		check := Check{What: Loss, Asked: c.asked}
+		judgeLoss(&check, c.lost, c.of)
+		if check.Verdict != c.want {
+			t.Errorf("%+v: %+v", c, check)
+		}
+	}
+}

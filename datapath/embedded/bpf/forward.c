@@ -205,10 +205,17 @@ static __always_inline void count(struct __sk_buff *skb, struct packet *p, __u32
 	c->last = bpf_ktime_get_coarse_ns();
 }
 
+struct copies {
+	struct __sk_buff *skb;
+	struct run *run;
+	struct output *next;
+};
+
 /* Sends copies by all outputs but the last one; 1: that one is reached. */
-static long copy(__u32 i, struct run *r)
+static long copy(__u32 i, struct copies *c)
 {
-	struct output *o = r->next;
+	struct run *r = c->run;
+	struct output *o = c->next;
 	struct port *out;
 	__u32 next, port;
 
@@ -217,15 +224,15 @@ static long copy(__u32 i, struct run *r)
 	next = o->next;
 	if (!next)
 		return 1;
-	change(r, o);
-	tag(r, o);
+	change(c->skb, r, o);
+	tag(c->skb, r, o);
 	port = o->port;
 	out = bpf_map_lookup_elem(&ports, &port);
 	if (out && out->ifindex && !r->error)
-		bpf_clone_redirect(r->skb, out->ifindex, 0);
-	untag(r, o);
+		bpf_clone_redirect(c->skb, out->ifindex, 0);
+	untag(c->skb, r, o);
 	r->changed |= o->set;
-	r->next = bpf_map_lookup_elem(&outputs, &next);
+	c->next = bpf_map_lookup_elem(&outputs, &next);
 	return 0;
 }
 
@@ -234,18 +241,18 @@ static __always_inline int forward_changed(struct __sk_buff *skb, struct packet 
 {
 	struct output *last = &e->first;
 	struct run r = {};
+	struct copies c = {.skb = skb, .run = &r, .next = last};
 
 	begin(&r, skb, p);
 	if (e->outputs > 1) {
-		r.next = last;
-		bpf_loop(MAX_OUTPUTS, copy, &r, 0);
-		last = r.next;
+		bpf_loop(MAX_OUTPUTS, copy, &c, 0);
+		last = c.next;
 		if (!last)
 			return TC_ACT_SHOT;
 	}
 	if (last->set | r.changed) {
-		change(&r, last);
-		tag(&r, last);
+		change(skb, &r, last);
+		tag(skb, &r, last);
 	}
 	if (r.error) {
 		__sync_fetch_and_add(&in->failed, 1);
@@ -271,7 +278,7 @@ int ingress(struct __sk_buff *skb)
 {
 	__u32 ifindex = skb->ifindex, entry = 0, *id = bpf_map_lookup_elem(&devices, &ifindex), port;
 	struct packet p = {};
-	enum parsed parsed;
+	int parsed;
 	struct port *in;
 	struct entry *e;
 	__u64 state;

@@ -53,7 +53,7 @@ func (d *daemon) startController(t *topology.Topology) error {
 		return fmt.Errorf("listen for switches: %w", err)
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil)) // the daemon's log
-	c, err := builtin.New(builtin.Options{Log: log, Topology: t, Database: filepath.Join(Dir(d.state.Name), "controller.db"), DatabaseRows: databaseRows})
+	c, err := builtin.New(builtin.Options{Log: log, Topology: t, Wired: true, Database: filepath.Join(Dir(d.state.Name), "controller.db"), DatabaseRows: databaseRows})
 	if err != nil {
 		listener.Close()
 		return err

@@ -35,6 +35,10 @@ type Options struct {
 	// switches), what nodes and ports are called, and what links carry. It may be nil.
 	Topology *topology.Topology
 
+	// Wired says that the cables are as the topology has them, because who made it laid them: ports need not
+	// be looked at for long before they forward.
+	Wired bool
+
 	// Database is the file that keeps what the controller knows, and what users have added, for its
 	// next run; empty: nothing is kept. Its time series have at most DatabaseRows rows each (0:
 	// the database's default).
@@ -57,6 +61,7 @@ type Controller struct {
 	Started   time.Time
 
 	log      *slog.Logger
+	wired    bool
 	names    atomic.Pointer[Map]
 	routes   routes
 	hub      hub
@@ -78,7 +83,7 @@ func New(o Options) (*Controller, error) {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	c := &Controller{log: o.Log, Started: time.Now(), closed: make(chan struct{})}
+	c := &Controller{log: o.Log, wired: o.Wired, Started: time.Now(), closed: make(chan struct{})}
 	c.names.Store(NewMap(o.Topology))
 	if err := c.open(o); err != nil {
 		return nil, err
@@ -140,6 +145,7 @@ func (c *Controller) start(o Options) error {
 	for _, a := range apps {
 		c.Apps = append(c.Apps, a.Name())
 	}
+	c.expect(o.Topology)
 	c.hub.follow(c)
 	if c.Database != nil {
 		if err := c.remember(); err != nil {
@@ -173,6 +179,7 @@ func (c *Controller) remember() error {
 
 // Configure makes the topology another.
 func (c *Controller) Configure(t *topology.Topology) error {
+	c.expect(t)
 	config := c.routes.configure(t)
 	if c.Routing != nil {
 		if err := c.Routing.Configure(config); err != nil {

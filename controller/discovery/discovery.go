@@ -80,6 +80,7 @@ type App struct {
 	controller.Base
 	log   *slog.Logger
 	key   [32]byte
+	began time.Time // probes say when they were sent since then
 	stop  chan struct{}
 	done  sync.WaitGroup
 	now   atomic.Int64 // of the last tick, ns since 1970: time enough for hosts
@@ -93,6 +94,7 @@ type App struct {
 	ways     []*way        // all directions of links, in no order
 	stale    map[*way]bool // those that are Remembered
 	dormant  map[place][]dormant
+	wiring   wiring
 
 	changes      []Change // to be told when mu is released
 	linkChanges  []LinkChange
@@ -102,7 +104,7 @@ type App struct {
 
 // New returns the app.
 func New() *App {
-	a := &App{stop: make(chan struct{}), nodes: map[uint64]*node{}, stale: map[*way]bool{}, dormant: map[place][]dormant{}, log: slog.New(slog.DiscardHandler)}
+	a := &App{began: time.Now(), stop: make(chan struct{}), nodes: map[uint64]*node{}, stale: map[*way]bool{}, dormant: map[place][]dormant{}, log: slog.New(slog.DiscardHandler)}
 	a.hosts = hostTable{app: a, byMAC: map[openflow.MAC]*host{}, byAddress: map[netip.Addr]*owner{}, bySwitch: map[uint64]map[*host]bool{}}
 	return a
 }

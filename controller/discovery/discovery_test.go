@@ -30,7 +30,7 @@ func newApp(t *testing.T) *App {
 func TestProbesAreSigned(t *testing.T) {
 	a, other := newApp(t), newApp(t)
 	at := place{dpid: 0xabc, port: 77}
-	frame := a.probe(at, openflow.MAC{2}, lldpDst, etherTypeLLDP)
+	frame := a.probe(at, 0, openflow.MAC{2}, lldpDst, etherTypeLLDP)
 	if got, ok := a.read(frame); !ok || got != at {
 		t.Fatalf("read %v, %v", got, ok)
 	}

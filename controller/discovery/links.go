@@ -37,7 +37,6 @@ type port struct {
 	node   *node
 	number uint32
 	mac    openflow.MAC
-	frames [2][]byte // PACKET_OUTs of its probes: LLDP, BDDP
 	kind   atomic.Int32
 	gone   bool
 
@@ -46,7 +45,8 @@ type port struct {
 	soon, scheduled bool      // it is in schedule.due, .order
 	doubted         bool      // its broadcast has come without its LLDP once
 	spared          time.Time // until when it is not taken for an edge: something has been heard of it that is not sure
-	out, in         []*way    // where its probes arrive; whose probes arrive here
+	halves          map[*port]half
+	out, in         []*way // where its probes arrive; whose probes arrive here
 
 	hosts atomic.Int32 // how many live here
 	held  []heard      // what was heard while it was open; of hosts.mu
@@ -135,7 +135,8 @@ func (a *App) remembered(dpid uint64, number uint32) *port {
 // remember makes a direction of a link known that no probe has shown yet.
 func (a *App) remember(l Link, until time.Time) {
 	from, to := a.remembered(l.From, l.FromPort), a.remembered(l.To, l.ToPort)
-	if from != to && from.wayTo(to) == nil && len(from.out) < maxFar && len(to.in) < maxFar {
+	hosts := a.wiring.hosts[from.place()] || a.wiring.hosts[to.place()]
+	if from != to && !hosts && from.wayTo(to) == nil && len(from.out) < maxFar && len(to.in) < maxFar {
 		a.doubt(a.newWay(from, to, l.Indirect), until)
 	}
 	a.drop(from.node)
@@ -149,11 +150,9 @@ func (a *App) portUp(n *node, d openflow.Port) *port {
 		p = &port{node: n, number: d.Number}
 		n.ports[d.Number] = p
 		a.awake(p)
+		a.expect(p)
 	}
-	if p.frames[0] == nil || p.mac != d.HWAddr {
-		p.mac = d.HWAddr
-		p.frames = a.packetOuts(p)
-	}
+	p.mac = d.HWAddr
 	a.schedule.add(p)
 	return p
 }
@@ -190,6 +189,8 @@ func (a *App) newWay(from, to *port, indirect bool) *way {
 	a.ways = append(a.ways, w)
 	from.out, to.in = append(from.out, w), append(to.in, w)
 	a.linkChanges = append(a.linkChanges, LinkChange{Link: w.link()})
+	a.warnHosts(from)
+	a.warnHosts(to)
 	a.setKind(from, Inner)
 	a.setKind(to, Inner)
 	return w
@@ -285,23 +286,38 @@ func (a *App) forget(p *port) {
 	a.drop(p.node)
 }
 
-// join takes note that a probe from one port has arrived at another, and says whether one
-// the other way shall be sent at once.
+// join takes note that a probe from one port has arrived at another. When one has arrived the other way, too, there is a link; back says
+// whether that one shall be sent at once.
 func (a *App) join(from, to *port, direct bool) (back bool) {
 	w := from.wayTo(to)
 	if w == nil {
 		if from == to || len(from.out) >= maxFar || len(to.in) >= maxFar {
 			return false
 		}
-		if !direct && !from.doubted { // maybe the LLDP came when the switch was not ready yet: another time
+		now := time.Now()
+		seen, known := to.halves[from]
+		known = known && now.Sub(seen.at) < shutTime
+		switch {
+		case a.wiring.hosts[from.place()] || a.wiring.hosts[to.place()]:
+			a.stray(from, to, now)
+			return false
+		case !direct && known && seen.direct: // the same probe
+			return false
+		case !direct && !from.doubted: // maybe the LLDP came when the switch was not ready yet: another time
 			from.doubted = true
-			from.spared = time.Unix(0, a.now.Load()).Add(doubtTime)
-			to.spared = from.spared
+			from.spare(now.Add(doubtTime))
+			to.spare(now.Add(doubtTime))
 			a.schedule.soon(from)
 			return false
 		}
+		if to.wayTo(from) == nil {
+			other, ok := a.both(from, to, direct, now)
+			if !ok {
+				return !known || now.Sub(to.sent) >= openTime
+			}
+			a.newWay(to, from, !other.direct)
+		}
 		w = a.newWay(from, to, !direct)
-		back = to.wayTo(from) == nil
 	}
 	w.missed = 0
 	if direct {

@@ -1,17 +1,20 @@
 package discovery
 
 import (
+	"cmp"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"time"
 
 	"trivet.dev/trivet/openflow"
 )
 
 // A probe is an LLDP frame (IEEE 802.1AB) that says from which port of which
-// switch it was sent, signed with a key of this run: what a host sends, or sends
-// again from an earlier run, is no probe.
+// switch it was sent, and when, signed with a key of this run: what a host sends, or sends
+// again later or from an earlier run, is no probe. What two hosts hand on to each other at once is
+// one: no frame can tell them from a cable.
 const (
 	etherTypeLLDP = 0x88cc
 	etherTypeBDDP = 0x8942 // the same to the broadcast address: it passes switches that keep LLDP to themselves
@@ -36,7 +39,13 @@ const localSubtype = 7 // "locally assigned", of chassis and port ids
 // oui marks our signature; it has the bit of locally administered addresses.
 var oui = [4]byte{0x02, 't', 'v', 1}
 
-const signatureLen = 16
+const (
+	stampLen     = 8
+	signatureLen = 16
+
+	// probeLife is how old a probe may be that arrives: longer than one takes to a controller that has no time.
+	probeLife = 2 * openMost
+)
 
 // place is a port of a switch.
 type place struct {
@@ -44,20 +53,25 @@ type place struct {
 	port uint32
 }
 
+func (p place) compare(q place) int {
+	return cmp.Or(cmp.Compare(p.dpid, q.dpid), cmp.Compare(p.port, q.port))
+}
+
 func (p place) String() string { return fmt.Sprintf("%016x:%d", p.dpid, p.port) }
 
-// sign returns the signature of a probe from a place.
-func (a *App) sign(p place) []byte {
+// sign returns the signature of a probe from a place, sent at a time since the start.
+func (a *App) sign(p place, at time.Duration) []byte {
 	mac := hmac.New(sha256.New, a.key[:])
-	var b [12]byte
+	var b [20]byte
 	binary.BigEndian.PutUint64(b[:], p.dpid)
 	binary.BigEndian.PutUint32(b[8:], p.port)
+	binary.BigEndian.PutUint64(b[12:], uint64(at))
 	mac.Write(b[:])
 	return mac.Sum(nil)[:signatureLen]
 }
 
-// probe makes the frame for a place.
-func (a *App) probe(p place, src openflow.MAC, dst openflow.MAC, etherType uint16) []byte {
+// probe makes the frame for a place and a time since the start.
+func (a *App) probe(p place, at time.Duration, src openflow.MAC, dst openflow.MAC, etherType uint16) []byte {
 	b := make([]byte, 0, 96)
 	b = append(append(b, dst[:]...), src[:]...)
 	b = binary.BigEndian.AppendUint16(b, etherType)
@@ -68,15 +82,16 @@ func (a *App) probe(p place, src openflow.MAC, dst openflow.MAC, etherType uint1
 	tlv(tlvChassis, binary.BigEndian.AppendUint64([]byte{localSubtype}, p.dpid)...)
 	tlv(tlvPort, binary.BigEndian.AppendUint32([]byte{localSubtype}, p.port)...)
 	tlv(tlvTTL, 0, 120)
-	tlv(tlvOrganization, append(oui[:], a.sign(p)...)...)
+	tlv(tlvOrganization, append(binary.BigEndian.AppendUint64(oui[:], uint64(at)), a.sign(p, at)...)...)
 	tlv(tlvEnd)
 	return b
 }
 
-// read returns where a frame's probe was sent; ok is false for one that is not ours.
+// read returns where a frame's probe was sent; ok is false for one that is not ours, or too old.
 func (a *App) read(frame []byte) (from place, ok bool) {
 	b := frame[14:]
 	var signature []byte
+	var at time.Duration
 	for len(b) >= 2 {
 		head := binary.BigEndian.Uint16(b)
 		kind, n := int(head>>9), int(head&0x1ff)
@@ -92,9 +107,11 @@ func (a *App) read(frame []byte) (from place, ok bool) {
 			from.dpid = binary.BigEndian.Uint64(value[1:])
 		case kind == tlvPort && n == 5 && value[0] == localSubtype:
 			from.port = binary.BigEndian.Uint32(value[1:])
-		case kind == tlvOrganization && n == len(oui)+signatureLen && [4]byte(value) == oui:
-			signature = value[len(oui):]
+		case kind == tlvOrganization && n == len(oui)+stampLen+signatureLen && [4]byte(value) == oui:
+			at = time.Duration(binary.BigEndian.Uint64(value[len(oui):]))
+			signature = value[len(oui)+stampLen:]
 		}
 	}
-	return from, signature != nil && hmac.Equal(signature, a.sign(from))
+	age := time.Since(a.began) - at
+	return from, signature != nil && hmac.Equal(signature, a.sign(from, at)) && age <= probeLife
 }

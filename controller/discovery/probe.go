@@ -234,31 +234,38 @@ func (a *App) send(p *port) {
 			w.missedDirect++
 		}
 	}
-	probe := probes{&openflow.PacketOut{}, p.frames}
+	mac := p.mac
 	a.mu.Unlock()
-	if direct {
-		probe.frames[1] = nil
-	}
-	_ = sw.Send(&probe)
+	_ = sw.Send(a.probes(p.place(), mac, direct))
 }
 
-// probes are the PACKET_OUTs of a port, made in advance.
+// probes are the PACKET_OUTs of a port: LLDP, and BDDP unless it is direct.
 type probes struct {
 	*openflow.PacketOut
-	frames [2][]byte
+	second *openflow.PacketOut
 }
 
 // AppendTo appends both.
-func (p *probes) AppendTo(b []byte) []byte { return append(append(b, p.frames[0]...), p.frames[1]...) }
-
-// packetOuts makes the probes of a port.
-func (a *App) packetOuts(p *port) (out [2][]byte) {
-	at := p.place()
-	for i, frame := range [][]byte{a.probe(at, p.mac, lldpDst, etherTypeLLDP), a.probe(at, p.mac, bddpDst, etherTypeBDDP)} {
-		out[i] = (&openflow.PacketOut{Buffer: openflow.BufferNone, InPort: openflow.PortController,
-			Actions: []openflow.Action{openflow.Output(at.port)}, Data: frame}).AppendTo(nil)
+func (p *probes) AppendTo(b []byte) []byte {
+	if b = p.PacketOut.AppendTo(b); p.second != nil {
+		b = p.second.AppendTo(b)
 	}
-	return out
+	return b
+}
+
+// probes makes the probes of a port, which say when they were sent.
+func (a *App) probes(at place, mac openflow.MAC, direct bool) openflow.Message {
+	now := time.Since(a.began)
+	out := func(dst openflow.MAC, etherType uint16) *openflow.PacketOut {
+		return &openflow.PacketOut{Buffer: openflow.BufferNone, InPort: openflow.PortController,
+			Actions: []openflow.Action{openflow.Output(at.port)}, Data: a.probe(at, now, mac, dst, etherType)}
+	}
+	p := &probes{PacketOut: out(lldpDst, etherTypeLLDP)}
+	if direct {
+		return p.PacketOut
+	}
+	p.second = out(bddpDst, etherTypeBDDP)
+	return p
 }
 
 // probeIn takes a frame that may be a probe, which makes ends of a link of both ports.

@@ -92,13 +92,16 @@ func (n *network) wantWhole(when string) {
 
 const networks = 30 // random ones for each test
 
-// each runs a test in random networks of all sizes.
+// each runs a test in random networks of all sizes, of which discovery is told the cables of every third.
 func each(t *testing.T, f func(n *network)) {
 	for seed := range uint64(networks) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			inBubble(t, seed, func(n *network) {
 				n.random(2+n.below(6), n.below(6))
+				if seed%3 == 0 {
+					n.wire()
+				}
 				f(n)
 			})
 		})
@@ -117,6 +120,25 @@ func TestComesUp(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		n.wantWhole("learned")
+	})
+}
+
+// Proves that a network whose cables are known forwards as soon as its switches are there: no silence has to show what a port
+// leads to. What goes round is seen, as always.
+func TestWiredAtOnce(t *testing.T) {
+	each(t, func(n *network) {
+		n.wire()
+		n.slow = time.Millisecond
+		n.connectAll(10 * time.Millisecond)
+		time.Sleep(200 * time.Millisecond) // less than ports are open for otherwise
+		n.wantWhole("at once")
+		n.settle()
+		n.wantWhole("later")
+		for _, l := range n.found.Links() {
+			if l.Remembered {
+				n.t.Errorf("not seen by a probe: %+v", l)
+			}
+		}
 	})
 }
 

@@ -43,6 +43,7 @@ type network struct {
 	app   *learning.App
 	links []discovery.Link // what would be in a database
 
+	wired  bool // discovery is told where cables are
 	learns bool // the controller was started without links, and has not met all switches since
 }
 
@@ -90,6 +91,25 @@ func (n *network) startWith(log *slog.Logger) {
 	n.mu.Lock()
 	n.c = c
 	n.mu.Unlock()
+	if n.wired {
+		n.wire()
+	}
+}
+
+// wire tells discovery, now and after each restart, where the cables and the hosts are.
+func (n *network) wire() {
+	n.wired = true
+	var hosts []discovery.Port
+	var links []discovery.Link
+	for _, h := range n.hosts {
+		hosts = append(hosts, discovery.Port{Switch: h.at.dpid, Number: h.at.port})
+	}
+	for _, w := range n.wires {
+		if len(w) == 2 {
+			links = append(links, discovery.Link{From: w[0].dpid, FromPort: w[0].port, To: w[1].dpid, ToPort: w[1].port})
+		}
+	}
+	n.found.Expect(hosts, links)
 }
 
 // random is a connected network of size switches with more links than a tree has, with a host at each.

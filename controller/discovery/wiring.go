@@ -1,0 +1,129 @@
+package discovery
+
+import "time"
+
+const (
+	// expectTime is how long a link that is expected may be without a probe before it is tried quickly.
+	expectTime = openMost
+
+	// shutTime is for how long a port is shut at which a probe has come that makes no link: longer than the next one takes.
+	shutTime = 4 * round
+)
+
+// wiring is what who laid the cables says of them.
+type wiring struct {
+	hosts map[place]bool
+	links map[place]place // in both directions
+}
+
+// Expect says what ports lead to, for who has laid the cables: these to hosts, and these links to each other. A host's
+// port is an edge as soon as it is up, and never becomes the end of a link; a link is there as soon as both its ports are, until
+// probes say otherwise. Of other ports nothing is taken for granted. It holds for ports that come up from now on, and for
+// those of which nothing is known yet.
+func (a *App) Expect(hosts []Port, links []Link) {
+	w := wiring{hosts: make(map[place]bool, len(hosts)), links: make(map[place]place, 2*len(links))}
+	for _, p := range hosts {
+		w.hosts[place{p.Switch, p.Number}] = true
+	}
+	for _, l := range links {
+		from, to := place{l.From, l.FromPort}, place{l.To, l.ToPort}
+		w.links[from], w.links[to] = to, from
+	}
+	a.locked(func() {
+		a.wiring = w
+		for _, n := range a.nodes {
+			for _, p := range n.ports {
+				a.expect(p)
+			}
+		}
+	})
+}
+
+// expect makes a port of which nothing is known what the wiring says. It must be called with mu held, as what follows.
+func (a *App) expect(p *port) {
+	if p.Kind() != Open || p.node.sw == nil || a.isShut(p, time.Now()) {
+		return
+	}
+	if a.wiring.hosts[p.place()] {
+		a.setKind(p, Edge)
+		return
+	}
+	far := a.port(a.wiring.links[p.place()])
+	if far == nil || far.node.sw == nil || far.Kind() == Inner {
+		return
+	}
+	for _, w := range []*way{a.newWay(p, far, false), a.newWay(far, p, false)} {
+		a.doubt(w, time.Time{})
+		a.schedule.suspect(w, time.Now().Add(expectTime))
+	}
+}
+
+// isShut says whether a port is neither an edge nor the end of a link, because a probe has come that makes no link.
+func (a *App) isShut(p *port, now time.Time) bool { return now.Before(p.spared) }
+
+// spare keeps a port from being taken for an edge.
+func (p *port) spare(until time.Time) {
+	if until.After(p.spared) {
+		p.spared = until
+	}
+}
+
+// shut closes a port for a time: a probe has come in or out there that makes no link, and if it forwarded, packets might go round.
+func (a *App) shut(p *port, now time.Time) {
+	p.spare(now.Add(shutTime))
+	if p.Kind() != Edge {
+		return
+	}
+	p.first = now
+	a.setKind(p, Open)
+	a.schedule.open = append(a.schedule.open, p)
+}
+
+// stray is a probe that has come from or to a host's port. The hosts join ports, as a bridge between two interfaces does. That makes no link,
+// so that nobody's packets go through them; and one of the ports is shut, so that none goes round.
+func (a *App) stray(from, to *port, now time.Time) {
+	p := to
+	if x, y := from.place(), to.place(); !a.wiring.hosts[y] || a.wiring.hosts[x] && x.compare(y) > 0 {
+		p = from
+	}
+	if p.Kind() == Edge {
+		a.log.Warn("a probe has come through hosts, which join two ports; one of these is shut as long as probes come",
+			"from", from.place(), "to", to.place(), "shut", p.place())
+	}
+	a.shut(p, now)
+}
+
+// half is a probe that has arrived from a port from which none has been seen to arrive there.
+type half struct {
+	at     time.Time
+	direct bool
+}
+
+// both says whether a probe has arrived the other way, too, without which there is no link; if not, it takes note of this one.
+// One direction alone is closed: it is a cable that is broken, or somebody who sends again what a host has received.
+func (a *App) both(from, to *port, direct bool, now time.Time) (back half, ok bool) {
+	if back, ok = from.halves[to]; ok && now.Sub(back.at) < shutTime {
+		delete(from.halves, to)
+		from.spared, to.spared = time.Time{}, time.Time{}
+		return back, true
+	}
+	if to.halves == nil {
+		to.halves = map[*port]half{}
+	}
+	for p, h := range to.halves {
+		if now.Sub(h.at) >= shutTime {
+			delete(to.halves, p)
+		}
+	}
+	to.halves[from] = half{now, direct}
+	a.shut(from, now)
+	a.shut(to, now)
+	return half{}, false
+}
+
+// warnHosts says it when a port at which hosts live becomes the end of a link.
+func (a *App) warnHosts(p *port) {
+	if n := p.hosts.Load(); n > 0 {
+		a.log.Warn("a link has come up at a port where hosts were", "port", p.place(), "hosts", n)
+	}
+}

@@ -9,12 +9,15 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"trivet.dev/trivet/controller/foreign"
+	"trivet.dev/trivet/datapath/embedded/agent"
 	"trivet.dev/trivet/datapath/routerd"
 	"trivet.dev/trivet/internal/dirlock"
 	"trivet.dev/trivet/target/local"
@@ -31,8 +34,37 @@ func Supported(t *topology.Topology) error {
 		if n.Kind == topology.Switch && n.Datapath == topology.Bridge && len(n.Controllers) > 0 && n.Controllers[0] != topology.ControllerNone {
 			p.Add(n.Pos, "use datapath ovs, or --controller none", "switch %s: a Linux bridge takes no controller", n.Name)
 		}
+		checkSessions(&p, t, n)
 	}
 	return append(p, foreign.Check(t)...).Err()
+}
+
+// checkSessions says why a switch cannot speak with its controllers: the version that it may speak, or two that are one.
+func checkSessions(p *topology.Problems, t *topology.Topology, n *topology.Node) {
+	if len(n.OpenFlow) > 0 && !slices.Contains(n.OpenFlow, "1.3") {
+		const hint = "let it: openflow: 1.3, or leave openflow out"
+		may := strings.Join(n.OpenFlow, ", ")
+		if n.Datapath == topology.Embedded {
+			p.Add(n.Pos, hint+", or use datapath ovs", "switch %s may speak OpenFlow %s only, and an embedded switch speaks 1.3", n.Name, may)
+		} else if slices.ContainsFunc(n.Controllers, t.IsBuiltin) {
+			p.Add(n.Pos, hint+", or take another controller", "switch %s may speak OpenFlow %s only, and Trivet's controller speaks 1.3", n.Name, may)
+		}
+	}
+	seen := map[agent.Target]string{}
+	for _, c := range n.Controllers {
+		address := c
+		if i := slices.IndexFunc(t.Nodes, func(o *topology.Node) bool { return o.Kind == topology.Controller && o.Name == c }); i >= 0 {
+			address = t.Nodes[i].Address
+		}
+		target, err := agent.ParseTarget(address)
+		if err != nil {
+			continue // a program, or nothing
+		}
+		if other, is := seen[target]; is {
+			p.Add(n.Pos, "name one of them", "switch %s: its controllers %s and %s are both at %s", n.Name, other, c, target)
+		}
+		seen[target] = c
+	}
 }
 
 // Installed says what a resolved topology needs, programs and cores, that this machine does not have.

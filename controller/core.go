@@ -127,6 +127,13 @@ func (c *core) postBy(m openflow.Message, send func(openflow.Message) error) (<-
 	return answer, nil
 }
 
+// awaits says whether somebody waits for the answer with an xid.
+func (c *core) awaits(x openflow.Xid) bool {
+	c.waits.Lock()
+	defer c.waits.Unlock()
+	return c.waiting[uint32(x)] != nil
+}
+
 // withdraw ends that somebody waits for the answer to a message.
 func (c *core) withdraw(m openflow.Message) {
 	c.waits.Lock()

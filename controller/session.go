@@ -129,6 +129,9 @@ func (s *session) readState() error {
 			}
 			delete(open, m.Xid)
 		case *openflow.MultipartReply:
+			if !open[m.Xid] {
+				continue // nobody has asked
+			}
 			whole, err := s.parts.Reply(m)
 			if err != nil {
 				return err
@@ -187,21 +190,19 @@ func expect[T openflow.Message](s *session) (want T, err error) {
 }
 
 // loop handles messages until the connection ends. All that has arrived is handled
-// before what the apps sent goes out: one write answers many packets.
+// before what the apps sent goes out: one write answers many packets. Parts of a message that does not end
+// are no sign of life.
 func (s *session) loop() error {
-	for asked := false; ; {
-		wait := idleTime
-		if asked {
-			wait = echoTime
-		}
-		if err := s.conn.SetReadDeadline(time.Now().Add(wait)); err != nil {
+	asked := false
+	for until := time.Now().Add(idleTime); ; {
+		if err := s.conn.SetReadDeadline(until); err != nil {
 			return err
 		}
 		b, err := s.reader.Next()
 		var timeout net.Error
 		switch {
 		case errors.As(err, &timeout) && timeout.Timeout() && !asked:
-			asked = true
+			asked, until = true, time.Now().Add(echoTime)
 			if err := s.send(&openflow.EchoRequest{}); err != nil {
 				return err
 			}
@@ -213,29 +214,27 @@ func (s *session) loop() error {
 		case err != nil:
 			return err
 		}
-		asked = false
-		if err := s.burst(b); err != nil {
+		alive, err := s.burst(b)
+		if err != nil {
 			return err
+		}
+		if alive {
+			asked, until = false, time.Now().Add(idleTime)
 		}
 	}
 }
 
-// burst handles a message and those that have arrived with it.
-func (s *session) burst(b []byte) error {
+// burst handles a message and those that have arrived with it, and says whether one of them shows that the switch lives.
+func (s *session) burst(b []byte) (alive bool, err error) {
 	s.begin()
 	for {
-		if err := s.handle(b); err != nil {
-			_ = s.end()
-			return err
+		alive = alive || !openflow.IsPart(b)
+		if err = s.handle(b); err == nil && s.reader.Ready() {
+			if b, err = s.reader.Next(); err == nil {
+				continue
+			}
 		}
-		if !s.reader.Ready() {
-			return s.end()
-		}
-		var err error
-		if b, err = s.reader.Next(); err != nil {
-			_ = s.end()
-			return err
-		}
+		return alive, errors.Join(err, s.end())
 	}
 }
 
@@ -255,11 +254,20 @@ func (s *session) handle(b []byte) error {
 	case *openflow.EchoRequest:
 		return s.send(&openflow.EchoReply{Xid: m.Xid, Data: m.Data})
 	case *openflow.MultipartReply:
+		if openflow.IsPart(b) { // who has asked may have given up
+			s.parts.Keep(s.awaits)
+		}
+		if !s.awaits(m.Xid) {
+			return nil
+		}
 		whole, err := s.parts.Reply(m)
 		if err != nil || whole == nil {
 			return err
 		}
 		s.answer(whole)
+	case *openflow.Error:
+		s.parts.Forget(m.Xid)
+		s.event(s.sw, m)
 	default:
 		s.event(s.sw, m)
 	}

@@ -12,20 +12,30 @@ import (
 // that keep a peer from filling the memory.
 type Reassembler struct {
 	MaxPending int // incomplete messages at a time; 0 means 256
-	MaxParts   int // of one message; 0 means 65,536, which is 4 GB at most
+	MaxParts   int // of one message; 0 means 65,536
+	MaxBytes   int // of all incomplete messages as they came; 0 means 64 MiB. What is decoded of them takes some times as much
 
 	pending map[Xid]*partial
+	bytes   int
+	room    []byte // to see how long parts are
 }
 
 type partial struct {
 	body  MultipartBody
 	parts int
+	bytes int
+}
+
+// IsPart says whether a message, as it came, is a part of a multipart message after which more come.
+func IsPart(b []byte) bool {
+	t := ParseHeader(b).Type
+	return (t == TypeMultipartReply || t == TypeMultipartRequest) && len(b) >= 12 && MultipartFlags(get16(b, 10))&MultipartMore != 0
 }
 
 // Reply takes a part, and returns the whole reply when it was the last one, else nil. The error
 // is a *DecodeError with the code to answer; what had come of that reply is dropped.
 func (r *Reassembler) Reply(m *MultipartReply) (*MultipartReply, error) {
-	body, err := r.add(TypeMultipartReply, m.Xid, m.Flags, m.Body)
+	body, err := r.add(m, m.Xid, m.Flags, m.Body)
 	if body == nil {
 		return nil, err
 	}
@@ -34,7 +44,7 @@ func (r *Reassembler) Reply(m *MultipartReply) (*MultipartReply, error) {
 
 // Request takes a part, and returns the whole request when it was the last one, else nil.
 func (r *Reassembler) Request(m *MultipartRequest) (*MultipartRequest, error) {
-	body, err := r.add(TypeMultipartRequest, m.Xid, m.Flags, m.Body)
+	body, err := r.add(m, m.Xid, m.Flags, m.Body)
 	if body == nil {
 		return nil, err
 	}
@@ -42,38 +52,65 @@ func (r *Reassembler) Request(m *MultipartRequest) (*MultipartRequest, error) {
 }
 
 // Forget drops what has come of a message: of a request that nobody waits for any more.
-func (r *Reassembler) Forget(x Xid) { delete(r.pending, x) }
+func (r *Reassembler) Forget(x Xid) {
+	if p := r.pending[x]; p != nil {
+		r.bytes -= p.bytes
+		delete(r.pending, x)
+	}
+}
 
-func (r *Reassembler) add(t Type, x Xid, flags MultipartFlags, body MultipartBody) (MultipartBody, error) {
+// Keep forgets all messages but those for which wanted is true.
+func (r *Reassembler) Keep(wanted func(Xid) bool) {
+	for x := range r.pending {
+		if !wanted(x) {
+			r.Forget(x)
+		}
+	}
+}
+
+func (r *Reassembler) add(m Message, x Xid, flags MultipartFlags, body MultipartBody) (MultipartBody, error) {
 	p := r.pending[x]
 	more := flags&MultipartMore != 0
-	if p == nil && !more {
-		return body, nil
+	fail := func(at int, code ErrorCode, format string, args ...any) (MultipartBody, error) {
+		r.Forget(x)
+		return nil, &DecodeError{m.Type(), x, at, code, fmt.Sprintf(format, args...)}
 	}
-	if p == nil {
-		if len(r.pending) >= cmp.Or(r.MaxPending, 256) {
-			return nil, &DecodeError{t, x, 10, BadRequestMultipartBufferOverflow, fmt.Sprintf("%d other messages are incomplete", len(r.pending))}
-		}
+	switch {
+	case p == nil && !more:
+		return body, nil
+	case p == nil && len(r.pending) >= cmp.Or(r.MaxPending, 256):
+		return fail(10, BadRequestMultipartBufferOverflow, "%d other messages are incomplete", len(r.pending))
+	case p == nil:
+		p = &partial{}
 		if r.pending == nil {
 			r.pending = make(map[Xid]*partial)
 		}
-		r.pending[x] = &partial{body, 1}
-		return nil, nil
+		r.pending[x] = p
+	}
+	r.room = m.AppendTo(r.room[:0])
+	p.bytes, r.bytes = p.bytes+len(r.room), r.bytes+len(r.room)
+	if most := cmp.Or(r.MaxBytes, 64<<20); r.bytes > most {
+		return fail(10, BadRequestMultipartBufferOverflow, "more than %d bytes in incomplete messages", most)
 	}
 	if p.parts++; p.parts > cmp.Or(r.MaxParts, 65536) {
-		delete(r.pending, x)
-		return nil, &DecodeError{t, x, 10, BadRequestMultipartBufferOverflow, fmt.Sprintf("more than %d parts", p.parts-1)}
+		return fail(10, BadRequestMultipartBufferOverflow, "more than %d parts", p.parts-1)
+	}
+	if p.parts == 1 {
+		if e, ok := body.(ExperimenterMultipart); ok {
+			e.Data = slices.Clone(e.Data) // what follows is appended
+			body = e
+		}
+		p.body = body
+		return nil, nil
 	}
 	joined, ok := join(p.body, body)
 	if !ok {
-		delete(r.pending, x)
-		return nil, &DecodeError{t, x, 8, BadRequestBadMultipart, fmt.Sprintf("a part %v after one %v", body.MultipartType(), p.body.MultipartType())}
+		return fail(8, BadRequestBadMultipart, "a part %v after one %v", body.MultipartType(), p.body.MultipartType())
 	}
-	if more {
-		p.body = joined
+	if p.body = joined; more {
 		return nil, nil
 	}
-	delete(r.pending, x)
+	r.Forget(x)
 	return joined, nil
 }
 
@@ -87,7 +124,7 @@ func join(a, b MultipartBody) (MultipartBody, bool) {
 		return a.join(b), true
 	case ExperimenterMultipart:
 		b := b.(ExperimenterMultipart)
-		a.Data = slices.Concat(a.Data, b.Data)
+		a.Data = append(a.Data, b.Data...)
 		return a, a.Experimenter == b.Experimenter && a.ExpType == b.ExpType
 	}
 	return nil, false

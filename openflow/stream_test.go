@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"reflect"
+	"runtime"
 	"testing"
 	"testing/iotest"
 
@@ -156,9 +157,48 @@ func TestReassemblerLimits(t *testing.T) {
 	if _, err := r.Reply(part(4, ports)); err != nil {
 		t.Error(err)
 	}
-	r.Forget(4)
+	r.Keep(func(Xid) bool { return false })
 	whole, err := r.Request(&MultipartRequest{4, 0, TableFeaturesList{}})
 	if err != nil || whole == nil {
 		t.Error("what was forgotten is there: ", err)
+	}
+}
+
+// What parts of messages take is bounded in bytes, for all messages together, and given back with each that ends or fails; and it takes
+// no longer than there is of it, where parts are joined to one piece.
+func TestReassemblerBytes(t *testing.T) {
+	r := Reassembler{MaxBytes: 1 << 20}
+	part := func(x Xid, flags MultipartFlags) *MultipartReply {
+		return &MultipartReply{x, flags, ExperimenterMultipart{Experimenter: 1, Data: make([]byte, 1000)}}
+	}
+	for range 20 {
+		var err error
+		n := 0
+		for ; err == nil && n < 2000; n++ {
+			_, err = r.Reply(part(Xid(n%2), MultipartMore))
+		}
+		var bad *DecodeError
+		if !errors.As(err, &bad) || bad.Code != BadRequestMultipartBufferOverflow || n < 900 {
+			t.Fatalf("after %d parts: %v", n, err)
+		}
+		r.Forget(0)
+		r.Forget(1)
+	}
+	for range 900 {
+		if _, err := r.Reply(part(7, MultipartMore)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	whole, err := r.Reply(part(7, 0))
+	if err != nil || len(whole.Body.(ExperimenterMultipart).Data) != 901_000 || r.bytes != 0 {
+		t.Errorf("%v, %d bytes are kept", err, r.bytes)
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for range 900 {
+		_, _ = r.Reply(part(8, MultipartMore))
+	}
+	if runtime.ReadMemStats(&after); after.TotalAlloc-before.TotalAlloc > 50<<20 {
+		t.Errorf("%d bytes are allocated for 900,000", after.TotalAlloc-before.TotalAlloc)
 	}
 }

@@ -164,27 +164,31 @@ func (c *connPeer) send(b []byte) error {
 	return err
 }
 
-// wait waits until there is room for replies.
-func (c *connPeer) wait() {
+// wait waits until there is room for replies, and returns how long it took.
+func (c *connPeer) wait() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	start := time.Now()
 	for len(c.buf) > replyRoom && !c.closed {
 		c.drained.Wait()
 	}
+	return time.Since(start)
 }
 
-// read handles messages until the connection ends. A silent peer is asked whether it lives (section 6.3.4).
+// read handles messages until the connection ends. A silent peer is asked whether it lives (section 6.3.4); parts of a message that does
+// not end are no sign of it.
 func (c *connPeer) read(s *Session, r *openflow.Reader, inactivity time.Duration) error {
-	for asked := false; ; {
-		c.wait()
-		if err := c.conn.SetReadDeadline(time.Now().Add(inactivity)); err != nil {
+	asked := false
+	for until := time.Now().Add(inactivity); ; {
+		until = until.Add(c.wait())
+		if err := c.conn.SetReadDeadline(until); err != nil {
 			return err
 		}
 		b, err := r.Next()
 		var timeout net.Error
 		switch {
 		case errors.As(err, &timeout) && timeout.Timeout() && !asked:
-			asked = true
+			asked, until = true, time.Now().Add(inactivity)
 			c.Reply(&openflow.EchoRequest{})
 			continue
 		case errors.As(err, &timeout) && timeout.Timeout():
@@ -194,7 +198,9 @@ func (c *connPeer) read(s *Session, r *openflow.Reader, inactivity time.Duration
 		case err != nil:
 			return err
 		}
-		asked = false
+		if !openflow.IsPart(b) {
+			asked, until = false, time.Now().Add(inactivity)
+		}
 		m, err := openflow.Decode(b)
 		var malformed *openflow.DecodeError
 		if errors.As(err, &malformed) {

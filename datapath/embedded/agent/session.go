@@ -46,7 +46,8 @@ const defaultMissSend = 128 // bytes (section 7.3.2)
 func (a *Agent) Join(peer Peer) *Session { return a.join(peer, true) }
 
 func (a *Agent) join(peer Peer, controls bool) *Session {
-	s := &Session{agent: a, peer: peer, controls: controls, role: openflow.RoleEqual, missSend: defaultMissSend}
+	s := &Session{agent: a, peer: peer, controls: controls, role: openflow.RoleEqual, missSend: defaultMissSend,
+		parts: openflow.Reassembler{MaxPending: 4, MaxBytes: 4 << 20}} // of what can be asked in parts nothing is granted
 	if controls {
 		s.async = openflow.DefaultAsync()
 	}

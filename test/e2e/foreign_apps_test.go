@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 )
 
 // TestForeignApps proves that what controllers of others rely on holds on embedded switches as on those of Open vSwitch: that
@@ -24,6 +25,16 @@ func TestForeignApps(t *testing.T) {
 				eventually(t, "the app listens", func() bool { return m.sh("ss -Htln 'sport = 6653'") != "" })
 				m.up(network, "--datapath", datapath, "--controller", "tcp:127.0.0.1:6653")
 				eventually(t, "all reach all", func() bool { return m.run("ping", "--all", "--timeout", "1s").code == 0 })
+				// A blocked port that hears no BPDUs begins to listen again after max_age, 6 s.
+				listens := func() string { return m.sh("grep -c LISTEN app.log || true") }
+				eventually(t, "the tree stays as it is", func() bool {
+					if app != "osken_stp" {
+						return true
+					}
+					before := listens()
+					time.Sleep(8 * time.Second)
+					return listens() == before
+				})
 				m.ok("down")
 			})
 		}

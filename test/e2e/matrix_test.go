@@ -93,25 +93,38 @@ func matrixStep(m *machine, way string, f forwards, turn int) forwards {
 	}
 	switch way {
 	case "file":
-		m.up(file())
+		m.ok("up", "--name", m.name, "--wait", "30s", file())
 	case "link set":
 		for k, kind := range matrixKinds {
 			none := []string{"up", "bandwidth=none", "delay=none", "jitter=none", "loss=none", "queue=none"}
-			m.ok(append([]string{"link", "set", kind.a + "-" + kind.b}, none...)...)
+			m.changed(append([]string{"link", "set", kind.a + "-" + kind.b}, none...)...)
 			set := strings.Fields(matrixImpairments[impairmentOf(k, turn)].set)
-			m.ok(append([]string{"link", "set", kind.a + "-" + kind.b}, set...)...)
+			m.changed(append([]string{"link", "set", kind.a + "-" + kind.b}, set...)...)
 		}
 	case "swap":
 		f = matrixLabs[(slices.Index(matrixLabs, f)+len(matrixLabs)/2)%len(matrixLabs)]
-		m.ok("apply", file())
+		m.changed("apply", file())
 	case "apply":
-		m.ok("apply", file())
+		m.changed("apply", file())
 	case "resume":
-		m.ok("apply", file())
+		m.changed("apply", file())
 		m.killDaemon()
-		m.ok("resume")
+		m.changed("resume")
 	}
 	return f
+}
+
+// changed runs a command that changes the lab. A controller that has yet to find a link when its time is up is not what is tested
+// here, but what the links then do.
+func (m *machine) changed(args ...string) {
+	m.t.Helper()
+	switch r := m.run(args...); {
+	case r.code == 0:
+	case strings.Contains(r.out+r.err, "the controller waits for"):
+		m.t.Log(r)
+	default:
+		m.t.Fatal(r)
+	}
 }
 
 // asFile says what a step's links are asked to do in the direction from end out, whatever the lab says of it.

@@ -260,6 +260,9 @@ func (v *verifier) follow(t *trace, sights []sighting, got *packets.Received) {
 		}
 	}
 	t.points = append(t.points, start)
+	if len(last.at) > 0 && v.straight(t, sights, last) {
+		return
+	}
 	slices.SortFunc(sights, func(a, b sighting) int { return int(max(-1, min(1, a.meets(b)))) })
 	at := t.from
 	for _, s := range sights {
@@ -288,6 +291,40 @@ func (v *verifier) follow(t *trace, sights []sighting, got *packets.Received) {
 	} else if at == t.from || len(last.at) == 0 {
 		t.points = append(t.points, point{hops: v.rest(t, at), at: last.at})
 	}
+}
+
+// straight follows a stream that has arrived: over links at whose ends it was seen, and such as have no device. Copies that flooded
+// elsewhere are left aside. It says whether there is such a way.
+func (v *verifier) straight(t *trace, sights []sighting, last point) bool {
+	seen := map[hop]*point{}
+	for _, s := range sights {
+		h, ok := v.cameBy(s)
+		if !ok {
+			continue
+		}
+		p := &point{at: map[uint64]int64{}, largest: s.Largest}
+		for i, n := range s.Numbers {
+			p.at[n] = s.At[i]
+		}
+		seen[h] = p
+	}
+	way := v.back(v.tree(t.from, func(h hop) bool { return seen[h] != nil || !v.hasDevice(h.link) || v.far(h) == t.to }), t.to)
+	if len(way) == 0 {
+		return false
+	}
+	var hops []hop
+	for i, h := range way {
+		hops = append(hops, h)
+		p := seen[h]
+		if p == nil && i == len(way)-1 {
+			p = &last
+		}
+		if p != nil {
+			p.hops, hops = hops, nil
+			t.points = append(t.points, *p)
+		}
+	}
+	return true
 }
 
 // meets says how much later (in ns) one sighting is than another: by the first packet that both have.

@@ -156,12 +156,15 @@ func btoi(b bool) int {
 }
 
 // TestMatrix proves that a lab is what its file says, whatever is asked, wherever, in each direction, by whatever forwards, and
-// however it came to be so: as trivet verify sees it, and for rates and delays as iperf3 and ping do. TRIVET_MATRIX=all walks the
-// whole matrix; with the name of a file, it also writes the table there.
+// however it came to be so: as trivet verify sees it, and for rates and delays as iperf3 and ping do. TRIVET_MATRIX=part walks
+// three of the labs, all the whole matrix; with the name of a file, it also writes the table there.
 func TestMatrix(t *testing.T) {
 	whole := os.Getenv("TRIVET_MATRIX")
+	if whole == "" {
+		t.Skip("TRIVET_MATRIX=part walks a part of the matrix, all the whole of it")
+	}
 	labs, turns := 3, 1
-	if whole != "" {
+	if whole != "part" {
 		labs, turns = len(matrixLabs), len(matrixImpairments)
 	}
 	table := newMatrixTable()
@@ -244,7 +247,7 @@ func matrixLink(r *verify.Result, kind, turn int, way string, last bool) (out []
 			switch {
 			case c == nil || c.Asked != asked:
 				out = append(out, fmt.Sprintf("%s → %s: %s is not asked to be %v: %+v", d.From, d.To, what, asked, c))
-			case last && c.Verdict == verify.Untold && (strings.Contains(c.Why, "too busy") || strings.Contains(c.Why, "as asked")):
+			case last && c.Verdict == verify.Untold && (strings.Contains(c.Why, "too busy") || strings.Contains(c.Why, "sends no more") || strings.Contains(c.Why, "as asked")):
 			case c.Verdict != verify.OK && (asked != 0 || what == verify.Up):
 				out = append(out, fmt.Sprintf("%s → %s: %s %s: %s %v", d.From, d.To, what, c.Verdict, c.Why, c.By))
 			}
@@ -290,7 +293,7 @@ func (m *machine) matrixOthers(what string, turn int, way string, incast bool) {
 				sum := m.iperfs(senders, who.to)
 				above := 1.06
 				if len(senders) > 1 {
-					above = 1.3 // their seconds are not all the same
+					above = 1.8 // their seconds are not all the same
 				}
 				if asked := float64(e.Bandwidth); sum > above*asked || sum < 0.2*asked {
 					m.t.Errorf("%s: %s, %s of %d to %s: iperf3 gives %.2f Mbit/s, not %.0f", what, kind.name, "TCP", len(senders), who.to, sum/1e6, asked/1e6)

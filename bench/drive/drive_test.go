@@ -226,7 +226,7 @@ probes:
   - command: {name: hangs, node: h1, run: "sleep 1000 & sleep 1000", metric: x, unit: s, match: "([0-9]+)"}
   - command: {name: here, run: "sleep 1000 & sleep 1000", metric: x, unit: s, match: "([0-9]+)"}
 `)
-	for name, want := range map[string]string{"wrong": "no such thing", "none": "is not in what", "text": "is no number", "key": `no "a" of a.b`} {
+	for name, want := range map[string]string{"wrong": "no such thing", "none": "is not in what", "text": "is not a number", "key": `no "a" of a.b`} {
 		if _, err := i.Run(context.Background(), probes[name]); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -62,7 +62,7 @@ func (l *Lab) releaseExternal(link *topology.Link) error {
 			l.say(lost)
 		}
 		l.Record.External = slices.Delete(l.Record.External, at, at+1)
-		delete(l.index, e.Interface)
+		l.forgetDevice(e.Interface)
 	}
 	return l.saveRecord()
 }

@@ -71,6 +71,7 @@ type Lab struct {
 	before   *switchState // of embedded switches that another process had
 	engine   *delayline.Engine
 	lines    map[string]*delayline.Line // by link key
+	power    power
 	relays   *relays
 
 	mu       sync.Mutex
@@ -152,6 +153,7 @@ func (l *Lab) open() (err error) {
 // Close lets go of the lab and leaves it running.
 func (l *Lab) Close() {
 	l.closing.Store(true)
+	l.power.close()
 	if l.engine != nil {
 		l.engine.Close()
 	}

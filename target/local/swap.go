@@ -26,6 +26,7 @@ func (l *Lab) cut(ports []portID) error {
 	if err := l.awaitRunning(ctx, "", names); err != nil {
 		return err
 	}
+	s.fast.Barrier(nil) // takes note of the carriers
 	for _, id := range ports {
 		if a := s.agents[id.node]; a != nil {
 			s.Network().Part(a.Switch(), id.number)

@@ -207,14 +207,18 @@ func (l *Lab) makeLine(k keyed) error {
 			return err
 		}
 	}
-	var fds [2]int
+	var fds, indexes [2]int
 	for i, e := range k.Ends {
 		err := l.inNet(e.Node, func() (err error) {
 			fds[i], err = delayline.OpenTap(e.Interface, true)
 			if err != nil {
 				return err
 			}
-			return l.adopt(e)
+			if err := l.adopt(e); err != nil {
+				return err
+			}
+			indexes[i], err = indexOf(e.Interface)
+			return err
 		})
 		if err != nil {
 			return fmt.Errorf("link %s: %w", k.Name(), err)
@@ -225,6 +229,11 @@ func (l *Lab) makeLine(k keyed) error {
 		return fmt.Errorf("link %s: %w", k.Name(), err)
 	}
 	l.lines[k.key] = line
+	for i, e := range k.Ends {
+		if err := l.power.watch(l.netPath(e.Node), indexes[i], line, i); err != nil {
+			return fmt.Errorf("link %s: %w", k.Name(), err)
+		}
+	}
 	return nil
 }
 
@@ -284,20 +293,27 @@ func (l *Lab) dropLinks(links []keyed) error {
 		switch l.WireOf(k.Link) {
 		case Veth, Line:
 			if line := l.lines[k.key]; line != nil {
+				l.power.forget(line)
 				_, err := line.Close()
 				errs = append(errs, err)
 				delete(l.lines, k.key)
 			}
 			for _, e := range k.Ends {
 				errs = append(errs, inNamespaceFile(l.netPath(e.Node), func() error { return deleteDevice(e.Interface) }))
-				delete(l.index, e.Interface)
-				delete(l.detached, e.Interface)
+				l.forgetDevice(e.Interface)
 			}
 		case External:
 			errs = append(errs, l.releaseExternal(k.Link))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// forgetDevice forgets a device that is not in the switches' namespace any more: another one may have its index.
+func (l *Lab) forgetDevice(name string) {
+	delete(l.index, name)
+	delete(l.detached, name)
+	delete(l.raised, name)
 }
 
 // deleteDevice deletes a device that may be gone already, in the namespace of the thread.

@@ -48,6 +48,31 @@ links: [h1 -- r1, r1 -- s1, s1 -- h3, h2 -- r2, {r1 -- r2: {bandwidth: 1gbit}}, 
 	eventually(t, "h3 answers again", func() bool { return m.run("ping", "h1", "h3", "-c", "1", "--timeout", "300ms").code == 0 })
 }
 
+// TestDelayedLinkSetDown proves that a link with a delay goes down with either of its devices, and up again, as if a cable joined
+// them, whatever it is made of: the device at the other end has no carrier meanwhile.
+func TestDelayedLinkSetDown(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	m.up(m.file("delayed.yaml", "nodes: {s1: switch, h1: host, h2: host}\nlinks: [s1 -- h1: {delay: 2ms}, s1 -- h2]\n"))
+	m.pingAll(2)
+	carrier := func(node, device string) bool { return strings.Contains(m.exec(node, "ip link show "+device), "LOWER_UP") }
+	answers := func() bool { return m.run("ping", "h2", "h1", "-c", "1", "--timeout", "300ms").code == 0 }
+	for _, c := range []struct{ node, device, far, farDevice string }{{"h1", "h1-eth0", "s1", "s1-eth1"}, {"s1", "s1-eth1", "h1", "h1-eth0"}} {
+		m.exec(c.node, "ip link set "+c.device+" down")
+		eventually(t, c.farDevice+" has no carrier", func() bool { return !carrier(c.far, c.farDevice) })
+		contains(t, lineWith(m.ok("inspect"), "s1-h1 "), c.device+" is down")
+		if answers() {
+			t.Error("h1 answers over a link whose device is down")
+		}
+		m.exec(c.node, "ip link set "+c.device+" up")
+		eventually(t, c.farDevice+" has a carrier", func() bool { return carrier(c.far, c.farDevice) })
+		eventually(t, "h1 answers", answers)
+	}
+	m.ok("link", "set", "s1-h1", "down")
+	m.ok("link", "set", "s1-h1", "up")
+	m.pingAll(2)
+}
+
 // TestJumboFrames proves that large packets pass once the devices of their way take them, through switches, routing nodes and links of
 // any bandwidth, and that inspect shows the MTU.
 func TestJumboFrames(t *testing.T) {

@@ -16,6 +16,8 @@ type stream struct {
 	t   *testing.T
 	cmd *exec.Cmd
 	out *output
+
+	overtaking bool // answers may overtake each other
 }
 
 // stream starts one from a node, with its pings so many seconds after each other. It does not need the lab's daemon. (A ping of a
@@ -23,7 +25,7 @@ type stream struct {
 func (m *machine) stream(node, interval, to string) *stream {
 	m.t.Helper()
 	cmd := m.command("nsenter", "--net=/run/trivet/"+m.name+"/ns/net/"+node, "ping", "-n", "-i", interval, to)
-	s := &stream{m.t, cmd, m.startOutput(cmd)}
+	s := &stream{t: m.t, cmd: cmd, out: m.startOutput(cmd)}
 	s.more(20)
 	return s
 }
@@ -51,17 +53,24 @@ func (s *stream) end() (missing []int, ttls map[string]int) {
 	must(s.t, s.cmd.Process.Signal(syscall.SIGINT))
 	wait(s.t, s.cmd)
 	last := 0
+	seen := map[int]bool{}
 	ttls = map[string]int{}
 	for _, found := range answer.FindAllStringSubmatch(s.out.String(), -1) {
 		var seq int
 		fmt.Sscan(found[1], &seq)
-		if seq <= last {
+		switch {
+		case seen[seq]:
+			s.t.Errorf("answer %d comes twice", seq)
+		case seq < last && !s.overtaking:
 			s.t.Errorf("answer %d comes after %d", seq, last)
 		}
-		for last++; last < seq; last++ {
-			missing = append(missing, last)
-		}
+		seen[seq], last = true, max(last, seq)
 		ttls[found[2]]++
+	}
+	for seq := 1; seq < last; seq++ {
+		if !seen[seq] {
+			missing = append(missing, seq)
+		}
 	}
 	return missing, ttls
 }

@@ -11,6 +11,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
+
+	"trivet.dev/trivet/internal/notices"
 )
 
 // Mode is how packets leave by the device of a port.
@@ -30,8 +32,8 @@ const (
 // devices asks and tells the kernel about the devices of one namespace.
 type devices struct {
 	*netlink.Handle
-	socket *nl.NetlinkSocket
-	notices
+	socket  *nl.NetlinkSocket
+	notices *notices.Listener
 }
 
 func openDevices() (*devices, error) {
@@ -44,7 +46,7 @@ func openDevices() (*devices, error) {
 		h.Close()
 		return nil, err
 	}
-	n, err := openNotices()
+	n, err := notices.Open()
 	if err != nil {
 		h.Close()
 		s.Close()
@@ -56,7 +58,7 @@ func openDevices() (*devices, error) {
 func (d *devices) close() {
 	d.Handle.Close()
 	d.socket.Close()
-	d.notices.close()
+	d.notices.Close()
 }
 
 // device is what is to be known of a port's device.

@@ -289,7 +289,7 @@ func (e *Engine) Close(keep bool) error {
 	}
 	e.closed = true
 	close(e.stop)
-	e.dev.notices.close()
+	e.dev.notices.Close()
 	if e.tap != nil {
 		e.tap.interrupt()
 	}

@@ -7,8 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"trivet.dev/trivet/datapath/embedded/pipeline"
 	"trivet.dev/trivet/openflow"
 )
@@ -153,7 +151,9 @@ func TestPortModTakesCarrier(t *testing.T) {
 func TestLostNotices(t *testing.T) {
 	b := newBed(t, 2, Options{})
 	s := b.chain(1, false)[0]
-	_ = b.engine.dev.raw.Control(func(fd uintptr) { _ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, 1) })
+	if err := b.engine.dev.notices.SetBuffer(1); err != nil {
+		t.Fatal(err)
+	}
 	for range 3 {
 		func() {
 			b.engine.mu.Lock() // nobody takes notices

@@ -198,7 +198,8 @@ func (p *Port) setState() {
 // link is configured to be, and of its last bit, from the others.
 func (p *Port) settle() openflow.PortState {
 	p.desc.State = p.said
-	if p.dark || p.peer != nil && p.peer.desc.Config&openflow.PortConfigDown != 0 {
+	// What is behind the port changes: as long as there is a virtual link, packets go by that.
+	if p.dark && p.peer == nil || p.peer != nil && p.peer.desc.Config&openflow.PortConfigDown != 0 {
 		p.desc.State |= openflow.PortStateLinkDown
 	}
 	p.desc.State &^= openflow.PortStateLive

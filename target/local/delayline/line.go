@@ -19,7 +19,9 @@ type Line struct {
 
 	mu     sync.Mutex // serialises changes; the worker's lock guards what its thread uses
 	closed bool
-	last   Stats // once it is closed
+	cut    bool    // see Up
+	off    [2]bool // see Power
+	last   Stats   // once it is closed
 }
 
 // end is one end of a line, and the direction that leaves it.
@@ -122,9 +124,28 @@ func (l *Line) Up(up bool) error {
 	if l.closed {
 		return errClosed
 	}
+	l.cut = !up
+	return l.plug()
+}
+
+// Power tells whether the device of an end is set up. Where it is not, the line is down, and the other end has no carrier, as where
+// a cable leads to a device that is switched off.
+func (l *Line) Power(end int, on bool) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return errClosed
+	}
+	l.off[end] = !on
+	return l.plug()
+}
+
+// plug makes the line and the devices' carriers what they are to be. It is called with mu held.
+func (l *Line) plug() error {
+	up := !l.cut && !l.off[0] && !l.off[1]
 	l.worker.change(l.ends, func(i int, now time.Duration) { l.ends[i].queue.Up(now, up) })
 	for i, n := range l.ends {
-		if err := setCarrier(n.fd, up); err != nil && err != unix.EBADFD {
+		if err := setCarrier(n.fd, !l.cut && !l.off[1-i]); err != nil && err != unix.EBADFD {
 			return fmt.Errorf("delay line: carrier of end %d: %w", i, err)
 		}
 	}

@@ -33,6 +33,7 @@ func (a *app) apply() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			t.Name = info.Topology.Name // MACs follow from it
 			topology.Inherit(t, info.Topology)
 			r, more, err := s.resolve(t)
 			if err != nil {

@@ -162,6 +162,9 @@ func (l *Lab) addNodes(all, hosts []*topology.Node, done func()) error {
 			return err
 		}
 	}
+	if err := l.makeDirs(hosts); err != nil {
+		return err
+	}
 	if err := l.makeNodes(hosts, func(*topology.Node) { done() }); err != nil {
 		return err
 	}

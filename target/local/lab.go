@@ -88,6 +88,8 @@ type Record struct {
 	OVS      ovs.DatapathType  `json:"ovs,omitempty"`
 	External []external        `json:"external,omitempty"`
 	Uplinks  map[string]uplink `json:"uplinks,omitempty"` // of NAT routers
+	Dirs     []string          `json:"dirs,omitempty"`    // of the machine that nodes have mounts at, or show
+	Made     []string          `json:"made,omitempty"`    // those that were not there before a lab, and what is above them, outermost first
 }
 
 func (l *Lab) recordFile() string { return filepath.Join(l.Dir, "local.json") }

@@ -240,10 +240,13 @@ func mountSys() error {
 
 // mountDir gives a node a directory of its own: a tmpfs, or a directory of the machine.
 func (l *Lab) mountDir(n *topology.Node, d topology.PrivateDir) error {
-	if _, err := os.Stat(d.Path); err != nil {
-		return fmt.Errorf("dirs: %s is not there; make it on the machine first", d.Path)
+	_, err := os.Stat(d.Path)
+	if errors.Is(err, os.ErrNotExist) { // below another of its own
+		err = os.MkdirAll(d.Path, 0o755)
 	}
-	var err error
+	if err != nil {
+		return fmt.Errorf("dirs: %w", err)
+	}
 	if d.Source == "" {
 		err = unix.Mount("trivet", d.Path, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=755")
 	} else {

@@ -28,6 +28,7 @@ func Remove(name, dir string, progress Progress, lost func(string)) error {
 		{"uplinks", removeUplinks},
 		{"devices", func(_, dir string) error { return removeDevices(dir, lost) }},
 		{"namespaces", removeNamespaces},
+		{"private directories", removeDirs},
 		{"files", func(_, dir string) error { return removeFiles(dir) }}, // which makes room for the next stage, on a full disk
 		{"limits", func(_, dir string) error { return restoreLimits(dir) }},
 		{"directory", func(_, dir string) error { return os.RemoveAll(dir) }},

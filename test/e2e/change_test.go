@@ -159,6 +159,9 @@ func TestApply(t *testing.T) {
 	done := m.ok("apply", file)
 	contains(t, done, "3 changes made")
 	m.pingAll(12)
+	if mac := m.exec("h4", "cat /sys/class/net/h4-eth0/address"); !strings.Contains(m.ok("inspect", "--json", "--name", m.name, file), mac) {
+		t.Errorf("%s is not the MAC that h4 has where it is there from the beginning", mac)
+	}
 	if ms := m.rtt("h1", "h4"); ms < 40*slewed {
 		t.Errorf("the new delay: %g ms", ms)
 	}

@@ -111,3 +111,37 @@ links: [s1 -- h1, s1 -- r1, r1 -- h2]
 		})
 	}
 }
+
+// TestPrivateDirs proves that the directories which nodes have of their own need not be there: they are made, also one below another, and
+// are gone after the last lab that has them, but for those in which something is.
+func TestPrivateDirs(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	m.sh("mkdir /run/dirs")
+	before := m.snapshot()
+	file := m.file("dirs.yaml", `
+controller: none
+nodes:
+  h1: {host: {dirs: [/run/dirs/a/b, /run/dirs/a/b/c, /run/dirs/in: /run/dirs/out/h1]}}
+  h2: {host: {dirs: [/run/dirs/a/b]}}
+links: [h1 -- h2]
+`)
+	m.up(file)
+	m.exec("h1", "touch /run/dirs/a/b/c/mine /run/dirs/in/file")
+	if out := m.exec("h2", "ls -A /run/dirs/a/b"); out != "" {
+		t.Error("h2 sees what h1 has of its own: ", out)
+	}
+	m.sh("test -e /run/dirs/out/h1/file -a ! -e /run/dirs/a/b/c/mine")
+	m.ok("up", "--name", m.name+"b", file)
+	m.ok("down", m.name)
+	if out := m.sh(trivet + " exec h1 -- sh -c 'touch /run/dirs/a/b/c/mine; find /run/dirs -type f | sort | xargs'"); out != "/run/dirs/a/b/c/mine /run/dirs/in/file /run/dirs/out/h1/file" {
+		t.Error("after the other lab is down, this one sees ", out)
+	}
+	m.killDaemon()
+	m.ok("down")
+	if out := m.sh("cd /run/dirs; find . -mindepth 1 | sort | xargs"); out != "./out ./out/h1 ./out/h1/file" {
+		t.Error("there are left ", out)
+	}
+	m.sh("rm -r /run/dirs/out")
+	m.unchanged(before)
+}

@@ -44,7 +44,7 @@ links: [s1 -- h1, s2 -- h2, s2 -- h3, s1 -- s2: {delay: 5ms}]
 			good := strings.NewReplacer("cpu: 0.5, routes: [192.0.2.0/24 via 10.0.0.2]", "cpu: 0.7", "h[2-3]", "h2", ", s2 -- h3, s1 -- s2: {delay: 5ms}",
 				", s1 -- s2, s1 -- h4: {delay: 20ms}").Replace(text)
 			for _, bad := range [][2]string{
-				{"h4: {host: {dirs: [/no/such/dir]}}", "/no/such/dir"},
+				{"h4: {host: {dirs: [/etc/passwd/dir]}}", "/etc/passwd: not a directory"},
 				{"h4: {host: {address: 10.0.0.9/24, gateway: 203.0.113.7}}", "203.0.113.7"},
 				{"h4: {host: {cores: [4000]}}", "no core 4000"},
 			} {

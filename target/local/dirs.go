@@ -1,0 +1,81 @@
+package local
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"trivet.dev/trivet/topology"
+)
+
+// makeDirs makes the directories on the machine that nodes have private ones at, or show there, as far as they are not there. It notes
+// which, so that the last lab that has them removes them.
+func (l *Lab) makeDirs(nodes []*topology.Node) error {
+	var dirs []string
+	for _, n := range nodes {
+		for _, d := range n.Dirs {
+			for _, path := range []string{d.Path, d.Source} {
+				if path != "" && !slices.Contains(l.Record.Dirs, path) {
+					l.Record.Dirs = append(l.Record.Dirs, path)
+					dirs = append(dirs, path)
+				}
+			}
+		}
+	}
+	if len(dirs) == 0 {
+		return nil
+	}
+	others := otherRecords(l.Dir)
+	for _, path := range dirs {
+		var made []string
+		for at := filepath.Clean(path); at != filepath.Dir(at); at = filepath.Dir(at) {
+			_, err := os.Lstat(at)
+			of := func(r Record) bool { return slices.Contains(r.Made, at) }
+			if (os.IsNotExist(err) || slices.ContainsFunc(others, of)) && !slices.Contains(l.Record.Made, at) {
+				made = append([]string{at}, made...)
+			}
+		}
+		l.Record.Made = append(l.Record.Made, made...)
+	}
+	if err := l.saveRecord(); err != nil {
+		return err
+	}
+	for _, path := range dirs {
+		if _, err := os.Stat(path); err == nil { // a file may be shown at the place of another
+			continue
+		}
+		if err := os.MkdirAll(path, 0o755); err != nil {
+			return fmt.Errorf("dirs: %w", err)
+		}
+	}
+	return nil
+}
+
+// removeDirs removes the directories that were made for a lab, unless something is in them or another lab has them.
+func removeDirs(_, dir string) error {
+	r, err := readRecord(dir)
+	if err != nil {
+		return err
+	}
+	others := otherRecords(dir)
+	for _, path := range slices.Backward(r.Made) {
+		if !slices.ContainsFunc(others, func(o Record) bool { return slices.Contains(o.Made, path) }) {
+			_ = os.Remove(path)
+		}
+	}
+	return nil
+}
+
+// otherRecords are those of the labs beside the one in a directory.
+func otherRecords(dir string) (out []Record) {
+	dirs, _ := filepath.Glob(filepath.Join(filepath.Dir(dir), "*", "local.json"))
+	for _, file := range dirs {
+		if other := filepath.Dir(file); other != dir {
+			if r, err := readRecord(other); err == nil {
+				out = append(out, r)
+			}
+		}
+	}
+	return out
+}

@@ -12,10 +12,10 @@
 // The emulation's addresses are 10.0.x.y/16, of which a file gives the last two
 // bytes, and a host's MAC is 02:ff followed by the bytes of its address. A
 // switch with a controller forwards nothing without it; one with none forwards
-// by learning. A link's delay holds in both directions, as it does in the
-// MiniEdit topologies that are the testbed's other input; bare numbers are
+// by learning. A link's delay holds for what leaves src: the testbed has netem
+// at that end alone, so that a round trip takes it once; bare numbers are
 // microseconds, as for tc. Besides delay, links may have bw (or bandwidth; a
-// bare number is in Mbit/s), jitter and loss (a bare number is in percent).
+// bare number is in Mbit/s; both ways), jitter and loss (a bare number is in percent).
 package c3edge
 
 import (

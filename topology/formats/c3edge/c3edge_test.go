@@ -44,7 +44,10 @@ func TestExample(t *testing.T) {
 		got = append(got, fmt.Sprintf("%s %v %s %s %d %v %s", n.Name, n.Addresses, n.MAC, n.Device, n.DPID, n.Controllers, n.FailMode))
 	}
 	for _, l := range top.Links {
-		got = append(got, l.Name()+" "+l.Delay.String())
+		got = append(got, l.Name()+" "+l.Egress(0).Delay.String())
+		if l.Egress(1) != (topology.Impairment{}) {
+			t.Errorf("%s is impaired towards its src too: there is netem at one end only", l.Name())
+		}
 	}
 	const zero = "00:00:00:00:00:00"
 	want := []string{
@@ -77,8 +80,8 @@ func TestFull(t *testing.T) {
 			t.Errorf("missing %s in\n%s", want, b)
 		}
 	}
-	if top.Links[0].Delay != 5e6 {
-		t.Errorf("a bare delay is in microseconds: got %s", top.Links[0].Delay)
+	if d := top.Links[0].Egress(0).Delay; d != 5e6 {
+		t.Errorf("a bare delay is in microseconds: got %s", d)
 	}
 	for _, want := range []string{
 		"testdata/full.yml:2:1  warning: emu_public_gateway has no effect",
@@ -104,6 +107,20 @@ func TestFull(t *testing.T) {
 	}
 	if !strings.Contains(string(data), "emu_public_gateway: cloudgw") || !strings.Contains(string(data), "note: gateway") {
 		t.Errorf("something kept is gone:\n%s", data)
+	}
+}
+
+// TestTemplate proves that a template of Ansible where only a rack would look is no error, and survives.
+func TestTemplate(t *testing.T) {
+	for _, value := range []string{`"{{ groups.pis[0] }}"`, `{x: y}`} {
+		top, problems := Read("f.yml", []byte("emu:\n  hosts:\n    a: {ip: 1.1, node: "+value+"}\n"), formats.Options{})
+		if problems.Err() != nil || !strings.Contains(problems.Error(), "only a rack has a use for it") || top.Nodes[0].Device != "" {
+			t.Fatal(problems)
+		}
+		data, lost, err := Write(top)
+		if err != nil || len(lost) > 0 || !strings.Contains(string(data), "node: ") {
+			t.Error(err, lost, string(data))
+		}
 	}
 }
 
@@ -169,7 +186,20 @@ func draw(t *rapid.T) (*topology.Topology, map[string]bool) {
 		l.Delay = topology.Duration(rapid.Int64Range(0, 1e10).Draw(t, "delay"))
 		l.Jitter = topology.Duration(rapid.Int64Range(0, 1e9).Draw(t, "jitter"))
 		l.Loss = topology.Fraction(float64(rapid.IntRange(0, 100000).Draw(t, "loss")) / 100000)
-		if yes("queue") {
+		netem := l.Delay+l.Jitter > 0 || l.Loss > 0
+		switch back := l.Impairment; rapid.IntRange(0, 2).Draw(t, "ways") {
+		case 0: // only from the switch
+			l.Ends[1].Egress = &topology.Impairment{Bandwidth: l.Bandwidth}
+		case 1: // only to it
+			l.Ends[1].Egress, l.Impairment = &back, topology.Impairment{Bandwidth: l.Bandwidth}
+		default:
+			for field, set := range map[string]bool{"delay": l.Delay > 0, "jitter": l.Jitter > 0, "loss": l.Loss > 0} {
+				if netem && set {
+					lose("link "+l.Name(), field+" from "+l.Ends[1].Node)
+				}
+			}
+		}
+		if yes("queue") && l.Ends[1].Egress == nil {
 			l.Queue, l.Down = 9, true
 			lose("link "+l.Name(), "queue")
 			lose("link "+l.Name(), "down")

@@ -26,7 +26,7 @@ func TestProblems(t *testing.T) {
 		{"another prefix", "emu:\n  hosts:\n    a: {ip: 1.100/24}\n", `f.yml:3:13  host a: ip "1.100/24" is no address of the emulation`},
 		{"an address of three bytes", "emu:\n  hosts:\n    a: {ip: 0.1.100}\n", "is no address of the emulation"},
 		{"the network's address", "emu:\n  hosts:\n    a: {ip: 0.0/16}\n", "is no address of the emulation"},
-		{"a template", "emu:\n  hosts:\n    a: {ip: 1.1, node: \"{{ x }}\"}\n", `f.yml:3:24  host a: node: "{{ x }}" is a template of Ansible`},
+		{"a template", "emu:\n  hosts:\n    a: {ip: \"{{ x }}\"}\n", `f.yml:3:13  host a: ip: "{{ x }}" is a template of Ansible`},
 		{"a bad dpid", "emu:\n  switches:\n    s: {dpid: x}\n", `f.yml:3:15  switch s: "x" is not a datapath id`},
 		{"a bad controller", "emu:\n  switches:\n    s: {ctrl: \"tcp:127.0.0.1\"}\n", `f.yml:3:15  switch s: "tcp:127.0.0.1" is no controller's address`},
 		{"half a link", "emu:\n  links:\n    - {src: a}\n", "f.yml:3:7  the link lacks an end; write src: bs1 and dest: mobile1"},

@@ -101,7 +101,12 @@ func (r *reader) host(h yamlfile.Pair) {
 				r.address(n, e.Value, s)
 			}
 		case "node":
-			n.Device, _ = r.text(e.Value, subject+": node")
+			if e.Value.Shape == yamlfile.Scalar && !strings.Contains(e.Value.Text, "{{") {
+				n.Device = e.Value.Text
+				break
+			}
+			r.warn(e.Value, "", "%s: node %s is for Ansible: only a rack has a use for it", subject, e.Value)
+			r.keep(r.foreign(&n.Foreign), e)
 		case "mac":
 			r.warn(e.Key, "", "%s: the MAC follows from ip, mac has no effect", subject)
 			r.keep(r.foreign(&n.Foreign), e)
@@ -186,6 +191,9 @@ func (r *reader) link(at *yamlfile.Value) {
 	subject := "link " + formats.Clip(l.Name())
 	for _, e := range entries {
 		r.setting(l, e, subject)
+	}
+	if netem := l.Impairment; netem.Delay+netem.Jitter > 0 || netem.Loss > 0 {
+		l.Ends[0].Egress, l.Impairment = &netem, topology.Impairment{Bandwidth: netem.Bandwidth}
 	}
 }
 

@@ -202,12 +202,14 @@ func (w *writer) links() {
 	})
 	w.head("links", len(links), "[]")
 	for _, l := range links {
-		w.text("    - ", "src", l.Ends[0].Node)
-		w.text("      ", "dest", l.Ends[1].Node)
-		im := l.Impairment
-		if l.Ends[0].Egress != nil && l.Ends[1].Egress != nil {
-			im = *l.Ends[0].Egress
+		src := 0
+		netem := func(end int) bool { im := l.Egress(end); return im.Delay+im.Jitter > 0 || im.Loss > 0 }
+		if !netem(0) && netem(1) {
+			src = 1
 		}
+		w.text("    - ", "src", l.Ends[src].Node)
+		w.text("      ", "dest", l.Ends[1-src].Node)
+		im := l.Egress(src)
 		add := func(key string, value fmt.Stringer, set bool) {
 			if set {
 				w.text("      ", key, value.String())

@@ -37,7 +37,7 @@ func fill(t *topology.Topology) *topology.Topology {
 		if e == nil {
 			continue
 		}
-		if len(given[n.Name]) == 0 {
+		if len(given[n.Name])+len(n.Gateways) == 0 {
 			n.Gateways = nodes[n.Name].Gateways
 		}
 		n.Addresses = e.Addresses

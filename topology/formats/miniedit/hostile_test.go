@@ -62,7 +62,7 @@ func TestProblems(t *testing.T) {
 // TestWarnings proves that what is read but has no effect is said, and that it is not an error.
 func TestWarnings(t *testing.T) {
 	data := `{"version": "3", "hosts": [{"number": "1", "opts": {"sched": "cfs", "cpu": 2, "hostnam": "x"}}],
-"switches": [], "links": [{"src": "h1", "dest": "h1", "opts": {"speedup": 3, "dealy": "5ms"}}]}`
+"switches": [], "links": [{"src": "h1", "dest": "h1", "opts": {"speedup": 3, "dealy": "5ms", "delay": "20"}}]}`
 	_, problems := Read("f.mn", []byte(data), formats.Options{})
 	if err := problems.Err(); err != nil {
 		t.Fatal(err)
@@ -71,6 +71,7 @@ func TestWarnings(t *testing.T) {
 		`f.mn:1:13  warning: version "3": only versions 1 and 2 are known`,
 		`f.mn:1:90  warning: host h1: "hostnam" is unknown and has no effect; did you mean hostname?`,
 		`f.mn:1:76  warning: host h1: cpu 2 is no limit`,
+		`warning: link h1-h1: delay "20" has no unit: it is in microseconds, as in MiniEdit; write "20ms" if milliseconds are meant`,
 		`f.mn:2:75  warning: link h1-h1: speedup has no effect`,
 		`warning: link h1-h1: "dealy" is unknown and has no effect; did you mean delay?`,
 	} {

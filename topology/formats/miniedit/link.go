@@ -50,8 +50,11 @@ func (r *reader) duration(opts *object, key, subject string) topology.Duration {
 	if s == "" {
 		return 0
 	}
-	if _, err := strconv.ParseFloat(s, 64); err == nil {
+	if f, err := strconv.ParseFloat(s, 64); err == nil {
 		s = decimal(s) + "us"
+		if f > 0 {
+			r.warn(v, `write "`+decimal(s[:len(s)-2])+`ms" if milliseconds are meant`, "%s: %s %s has no unit: it is in microseconds, as in MiniEdit", subject, key, kindOf(v))
+		}
 	}
 	if unit, ok := strings.CutSuffix(s, "secs"); ok { // tc's msecs, usecs
 		s = unit + "sec"

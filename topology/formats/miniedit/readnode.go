@@ -198,7 +198,7 @@ func (r *reader) swtch(i int, at *value, record *object) {
 	n.Place = r.place(record, subject)
 	switch kind {
 	case typeLegacyRouter:
-		n.Kind, n.Datapath = topology.Router, topology.Kernel
+		n.Kind, n.Datapath = topology.Router, topology.Kernel // its addresses and routes, which no .mn file gives, are Resolve's
 		r.known(opts, subject, "hostname", "nodeNum", "switchType", "controllers")
 	case typeLegacySwitch:
 		n.Controllers, n.FailMode = []string{topology.ControllerNone}, topology.Standalone

@@ -117,8 +117,13 @@ func (r *resolver) assign(fam int, segs []*segment, routed bool) {
 		r.assignFlat(fam, p)
 		return
 	}
+	written := map[string]bool{} // routers that have what is written for them
+	for _, n := range r.t.Nodes {
+		written[n.Name] = r.t.Routes == RoutesAsWritten && n.Kind == Router &&
+			slices.ContainsFunc(r.ends[n.Name], func(e *Endpoint) bool { return has(e.Addresses, fam) })
+	}
 	for _, s := range segs {
-		r.assignSegment(fam, p, s)
+		r.assignSegment(fam, p, s, written)
 	}
 }
 
@@ -147,8 +152,12 @@ func (r *resolver) assignFlat(fam int, p *pool) {
 	}
 }
 
-func (r *resolver) assignSegment(fam int, p *pool, s *segment) {
+func (r *resolver) assignSegment(fam int, p *pool, s *segment, written map[string]bool) {
 	all := slices.Concat(s.routers, s.ends)
+	all = slices.DeleteFunc(all, func(e *Endpoint) bool { return written[e.Node] && !has(e.Addresses, fam) })
+	if len(all) == 0 {
+		return
+	}
 	prefix := givenPrefix(all, fam)
 	if !prefix.IsValid() {
 		var ok bool
@@ -323,7 +332,7 @@ func (r *resolver) duplicates(segs []*segment) {
 			e := &l.Ends[i]
 			for _, a := range e.Addresses {
 				if other := owner[a.Addr()]; other != nil && other != e {
-					r.problems.Add(l.Pos, "addresses are unique", "%s of %s is the address of %s too", a.Addr(), e.Node, other.Node)
+					r.problems.Warn(l.Pos, "one of them should have another", "%s of %s is the address of %s too", a.Addr(), e.Node, other.Node)
 				}
 				owner[a.Addr()] = e
 			}
@@ -333,6 +342,9 @@ func (r *resolver) duplicates(segs []*segment) {
 
 // gateways gives each host without one the first router of its segment as default route.
 func (r *resolver) gateways(segs []*segment) {
+	if r.t.Routes == RoutesAsWritten {
+		return
+	}
 	for _, s := range segs {
 		for _, e := range s.ends {
 			n := r.nodes[e.Node]

@@ -1,6 +1,9 @@
 package topology
 
-import "slices"
+import (
+	"path/filepath"
+	"slices"
+)
 
 // Clone returns a deep copy; the values of Foreign are shared (they are never changed).
 func (t *Topology) Clone() *Topology {
@@ -18,12 +21,24 @@ func (t *Topology) Clone() *Topology {
 	return &c
 }
 
+// DirsFrom makes the sources of private directories that are relative paths such from a directory: that of the file.
+func (t *Topology) DirsFrom(dir string) {
+	for _, n := range t.Nodes {
+		for i, d := range n.Dirs {
+			if d.Source != "" && !filepath.IsAbs(d.Source) {
+				n.Dirs[i].Source = filepath.Join(dir, d.Source)
+			}
+		}
+	}
+}
+
 func (n *Node) clone() *Node {
 	c := *n
 	c.Addresses = slices.Clone(n.Addresses)
 	c.Loopback = slices.Clone(n.Loopback)
 	c.Gateways = slices.Clone(n.Gateways)
 	c.Routes = slices.Clone(n.Routes)
+	c.Masquerade = slices.Clone(n.Masquerade)
 	c.Cores = slices.Clone(n.Cores)
 	c.Isolate = slices.Clone(n.Isolate)
 	c.Dirs = slices.Clone(n.Dirs)

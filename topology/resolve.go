@@ -91,7 +91,7 @@ func (r *resolver) defaults(d Defaults) {
 			inherited = ""
 		}
 		n.Datapath = cmp.Or(n.Datapath, inherited, fallback)
-		if override != "" && !n.NAT {
+		if override != "" && !n.NAT && len(n.Masquerade) == 0 {
 			n.Datapath = override
 		}
 		if n.Kind == Router {
@@ -99,11 +99,15 @@ func (r *resolver) defaults(d Defaults) {
 			r.speaksOSPF(n)
 		}
 	}
+	if i := slices.IndexFunc(t.Nodes, (*Node).RoutingNode); i >= 0 && t.Routes == RoutesAsWritten {
+		r.problems.Warn(t.Nodes[i].Pos, "use datapath kernel", "routes as-written: %s is a routing node, which finds its routes itself: routes are computed", t.Nodes[i].Name)
+		t.Routes = RoutesComputed
+	}
 }
 
 // RunsPrograms says whether a router has what only one with namespaces of its own can have.
 func (n *Node) RunsPrograms() bool {
-	return n.Kind == Router && (n.NAT || n.Start != "" || n.Stop != "" || len(n.Isolate) > 0 || len(n.Dirs) > 0)
+	return n.Kind == Router && (n.NAT || len(n.Masquerade) > 0 || n.Start != "" || n.Stop != "" || len(n.Isolate) > 0 || len(n.Dirs) > 0)
 }
 
 // routerControllers leaves controllers to routing nodes, which need one that routes.
@@ -177,6 +181,9 @@ func (r *resolver) ports() {
 			e := &l.Ends[i]
 			if e.External() {
 				continue
+			}
+			if r.nodes[e.Node].Kind == Switch {
+				e.Addresses = nil
 			}
 			if e.Port == nil {
 				port := next[e.Node]

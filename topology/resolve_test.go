@@ -139,9 +139,6 @@ func TestResolveProblems(t *testing.T) {
 			t.IPv6, t.Subnet6 = IPv6Assigned, netip.MustParsePrefix("fd00::/8")
 			t.Nodes[0].Addresses = prefixes("fd00::1/8")
 		}, "subnet fd00::/8 has too few addresses for all segments"},
-		"an address twice": {"h:h1 h:h2 h1-h2", func(t *Topology) {
-			t.Nodes[0].Addresses, t.Nodes[1].Addresses = prefixes("10.0.0.1/8"), prefixes("10.0.0.1/24")
-		}, "10.0.0.1 of h2 is the address of h1 too"},
 		"a MAC twice": {"h:h1 h:h2 s:s1 h1-s1 h2-s1", func(t *Topology) {
 			t.Nodes[0].MAC, t.Nodes[1].MAC = MAC{2, 0, 0, 0, 0, 1}, MAC{2, 0, 0, 0, 0, 1}
 		}, "02:00:00:00:00:01 of h2 is the MAC of h1 too"},
@@ -419,5 +416,115 @@ func TestGivenRoutesStay(t *testing.T) {
 	r := resolved(t, top)
 	if len(r.Nodes[0].Routes) != 1 || r.Nodes[0].Routes[0] != given || len(r.Nodes[1].Routes) != 0 {
 		t.Errorf("routes %v and %v", r.Nodes[0].Routes, r.Nodes[1].Routes)
+	}
+}
+
+// Proves that what a lab can be without what was probably meant is a warning: an address that two have, one at a
+// switch's port, which has none then.
+func TestResolveWarnings(t *testing.T) {
+	top := build(t, "h:h1 h:h2 s:s1 h1-s1 h2-s1")
+	top.Nodes[0].Addresses, top.Nodes[1].Addresses = prefixes("10.0.0.1/8"), prefixes("10.0.0.1/24")
+	top.Links[0].Ends[1].Addresses = prefixes("10.0.0.254/8")
+	r, problems := Resolve(top, Defaults{Datapath: Bridge})
+	if problems.Err() != nil || len(r.Links[0].Ends[1].Addresses) > 0 {
+		t.Fatal(r, problems)
+	}
+	for _, want := range []string{"warning: 10.0.0.1 of h2 is the address of h1 too", "warning: link h1-s1: a port of switch s1 has no address: 10.0.0.254/8 is left out"} {
+		if !strings.Contains(problems.Error(), want) {
+			t.Errorf("%q is not in\n%v", want, problems)
+		}
+	}
+}
+
+// Proves that MACs are read as people and Mininet's scripts write them.
+func TestShortMAC(t *testing.T) {
+	for text, want := range map[string]string{"0:0:0:0:0:2": "00:00:00:00:00:02", "02-0-0-A-b-1": "02:00:00:0a:0b:01", "02:00:00:00:00:01": "02:00:00:00:00:01"} {
+		if m, err := ParseMAC(text); err != nil || m.String() != want {
+			t.Errorf("%s: %s %v", text, m, err)
+		}
+	}
+	for _, text := range []string{"0:0:0:0:2", "0:0:0:0:0:0:2", "000:0:0:0:0:2", "0::0:0:0:0:2", ":0:0:0:0:0:2", "020000000001", "0:0:0:0:0:x"} {
+		if m, err := ParseMAC(text); err == nil {
+			t.Errorf("%s is %s", text, m)
+		}
+	}
+}
+
+// Proves that as-written adds nothing: no gateway, no route, no address to a router that has some; and that this is
+// said, but not of a router that masquerades, nor where there are routes by hand.
+func TestRoutesAsWritten(t *testing.T) {
+	top := build(t, "h:h1 h:h2 h:h3 r:r1 r:r2 h1-r1 h2-r2 r1-r2 h3-r2")
+	top.Nodes[3].Addresses, top.Nodes[4].Addresses = prefixes("10.1.0.1/24"), prefixes("10.2.0.1/24")
+	top.Nodes[0].Addresses, top.Nodes[1].Addresses = prefixes("10.1.0.2/24"), prefixes("10.2.0.2/24")
+	top.Nodes[1].Gateways = []netip.Addr{netip.MustParseAddr("10.2.0.1")}
+	top.Links[2].Ends[0].Addresses = prefixes("10.9.0.1/30")
+	top.Links[2].Ends[1].Addresses = prefixes("10.9.0.2/30")
+	top.Routes = RoutesAsWritten
+	r, problems := Resolve(top, Defaults{Datapath: Bridge, Controlled: Kernel})
+	if problems.Err() != nil {
+		t.Fatal(problems)
+	}
+	if len(r.Node("h1").Gateways)+len(r.Node("r1").Routes)+len(r.Node("r2").Routes)+len(r.Links[3].Ends[1].Addresses) > 0 || r.RouterHops != 2 {
+		t.Errorf("something was added: %+v", r)
+	}
+	for _, want := range []string{"no gateway is written for h1;", "no route is written for r1, r2, to which some subnets are not connected; --routes computed"} {
+		if !strings.Contains(problems.Error(), want) {
+			t.Errorf("%q is not in\n%v", want, problems)
+		}
+	}
+	top.Nodes[4].Routes = []Route{{To: netip.MustParsePrefix("10.1.0.0/24"), Device: "r2-eth1"}}
+	top.Nodes[3].Masquerade = []Masquerade{{From: netip.MustParsePrefix("10.1.0.0/24")}}
+	if _, problems = Resolve(top, Defaults{Datapath: Bridge, Controlled: Kernel}); len(problems) > 0 {
+		t.Error(problems)
+	}
+	top.Nodes[4].Routes[0].Device = "r2-eth7"
+	if _, problems = Resolve(top, Defaults{Datapath: Bridge, Controlled: Kernel}); !strings.Contains(problems.Error(), "it has no device r2-eth7; did you mean r2-eth0?") {
+		t.Error(problems)
+	}
+	top.Nodes[4].Routes, top.Nodes[3].Masquerade = nil, nil
+	if _, problems = Resolve(top, Defaults{Datapath: Bridge, Controlled: Embedded, Controller: ControllerTrivet}); !strings.Contains(problems.Error(), "r1 is a routing node, which finds its routes itself") {
+		t.Error(problems)
+	}
+}
+
+// Proves that of two routers to the outside each keeps its own way, so that nothing goes in a circle between them.
+func TestTwoWaysOut(t *testing.T) {
+	top := build(t, "h:h1 s:s1 r:r1 r:nat1 r:nat2 h1-r1 r1-s1 nat1-s1 nat2-s1")
+	top.Node("nat1").NAT, top.Node("nat2").NAT = true, true
+	r, problems := Resolve(top, Defaults{Datapath: Bridge, Controlled: Kernel})
+	if problems.Err() != nil {
+		t.Fatal(problems)
+	}
+	for _, name := range []string{"nat1", "nat2"} {
+		for _, route := range r.Node(name).Routes {
+			if route.To.Bits() == 0 {
+				t.Errorf("%s has a default route through the lab: %s", name, route)
+			}
+		}
+	}
+	if routes := r.Node("r1").Routes; !slices.ContainsFunc(routes, func(rt Route) bool { return rt.To.Bits() == 0 }) {
+		t.Errorf("r1 has no way out: %v", routes)
+	}
+}
+
+// Proves that gateways and routes that the kernel would refuse are left out with a warning, so that what is valid comes
+// up; and that a neighbour behind a route by a device is one.
+func TestUnreachableGateways(t *testing.T) {
+	top := build(t, "h:h1 h:h2 h:h3 s:s1 h1-s1 h2-s1 h3-s1")
+	for i, n := range top.Nodes[:3] {
+		n.Addresses = prefixes([]string{"10.0.0.1/24", "10.0.0.2/24", "10.0.0.3/24"}[i])
+	}
+	top.Nodes[0].Gateways = []netip.Addr{netip.MustParseAddr("10.9.9.9")}
+	top.Nodes[1].Gateways = []netip.Addr{netip.MustParseAddr("10.0.0.2")}
+	top.Nodes[2].Routes = []Route{{To: netip.MustParsePrefix("10.5.0.0/16"), Via: netip.MustParseAddr("10.7.0.1")},
+		{To: netip.MustParsePrefix("10.7.0.0/24"), Device: "h3-eth0"}, {To: netip.MustParsePrefix("10.6.0.0/16"), Via: netip.MustParseAddr("10.8.0.1")}}
+	r, problems := Resolve(top, Defaults{Datapath: Bridge})
+	if problems.Err() != nil || len(r.Nodes[0].Gateways)+len(r.Nodes[1].Gateways) > 0 || len(r.Nodes[2].Routes) != 2 {
+		t.Fatal(problems, r.Nodes[2].Routes)
+	}
+	for _, want := range []string{"host h1: gateway 10.9.9.9 cannot be reached: it is left out", "host h2: gateway 10.0.0.2 is its own address", "route 10.6.0.0/16 via 10.8.0.1 cannot"} {
+		if !strings.Contains(problems.Error(), want) {
+			t.Errorf("%q is not in\n%v", want, problems)
+		}
 	}
 }

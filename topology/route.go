@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 )
 
 // MaxRoutes is the most static routes that Resolve computes: above it routers
@@ -23,6 +24,16 @@ type hop struct {
 // speak OSPF get none of IPv4. Where any other router has routes of its own the user
 // is taken to route by hand, and nothing is added.
 func (r *resolver) routes() {
+	r.routeDevices()
+	r.reachable()
+	if r.t.Routes == RoutesAsWritten {
+		r.routesMissing()
+		return
+	}
+	r.computeRoutes()
+}
+
+func (r *resolver) computeRoutes() {
 	routers := r.t.NodesOf(Router)
 	index := map[string]int{}
 	for i, n := range routers {
@@ -59,9 +70,119 @@ func (r *resolver) routes() {
 	}
 	for i, n := range routers {
 		if n.NAT {
-			r.flood(routers, index, graph, []int{i}, [2]netip.Prefix{v4: netip.MustParsePrefix("0.0.0.0/0")})
+			inner := slices.DeleteFunc(slices.Clone(routers), func(n *Node) bool { return n.NAT }) // the others go out by themselves
+			r.flood(inner, index, graph, []int{i}, [2]netip.Prefix{v4: netip.MustParsePrefix("0.0.0.0/0")})
 		}
 	}
+}
+
+// routeDevices checks the devices of routes, of which a routing node has none.
+func (r *resolver) routeDevices() {
+	for _, n := range r.t.Nodes {
+		devices := []string{}
+		for _, e := range r.ends[n.Name] {
+			devices = append(devices, e.Interface)
+		}
+		check := func(what, device string) {
+			switch {
+			case device == "":
+			case n.RoutingNode():
+				r.problems.Add(n.Pos, "name the next router: via 10.0.0.254; or use datapath kernel", "router %s: %s: a routing node has no devices", n.Name, what)
+			case !slices.Contains(devices, device):
+				r.problems.Add(n.Pos, cmp.Or(DidYouMean(device, devices), "it has "+strings.Join(devices, ", ")), "%s %s: %s: it has no device %s", n.Kind, n.Name, what, clip(device))
+			}
+		}
+		for _, route := range n.Routes {
+			check("route "+route.String(), route.Device)
+		}
+		for _, m := range n.Masquerade {
+			check("masquerade "+m.String(), m.Device)
+		}
+	}
+}
+
+// reachable leaves out routes and gateways by neighbours that the kernel would not know how to reach.
+func (r *resolver) reachable() {
+	for _, n := range r.t.Nodes {
+		if n.Kind != Host && n.Kind != Router || n.RoutingNode() {
+			continue
+		}
+		var own, behind []netip.Prefix
+		for _, e := range r.ends[n.Name] {
+			own = append(own, e.Addresses...)
+		}
+		for _, route := range n.Routes {
+			if !route.Via.IsValid() {
+				behind = append(behind, route.To)
+			}
+		}
+		wrong := func(what string, via netip.Addr) bool {
+			contains := func(p netip.Prefix) bool { return p.Contains(via) }
+			is := func(p netip.Prefix) bool { return p.Addr() == via }
+			switch {
+			case !via.IsValid() || via.IsLinkLocalUnicast():
+				return false
+			case via.Is6() && r.t.IPv6 == IPv6Off:
+				r.problems.Warn(n.Pos, "ipv6: assigned, or --ipv6 assigned", "%s %s: %s is left out, as IPv6 is off", n.Kind, n.Name, what)
+				return true
+			case slices.ContainsFunc(own, is):
+				r.problems.Warn(n.Pos, "name another node's", "%s %s: %s is its own address: it is left out", n.Kind, n.Name, what)
+				return true
+			case !slices.ContainsFunc(own, contains) && !slices.ContainsFunc(behind, contains):
+				r.problems.Warn(n.Pos, "a neighbour's address is in a subnet of the node", "%s %s: %s cannot be reached: it is left out", n.Kind, n.Name, what)
+				return true
+			}
+			return false
+		}
+		n.Gateways = slices.DeleteFunc(n.Gateways, func(a netip.Addr) bool { return wrong("gateway "+a.String(), a) })
+		n.Routes = slices.DeleteFunc(n.Routes, func(rt Route) bool { return rt.Device == "" && wrong("route "+rt.String(), rt.Via) })
+	}
+}
+
+// routesMissing leaves the routes as they are, and says so where some would be needed.
+func (r *resolver) routesMissing() {
+	byHand := slices.ContainsFunc(r.t.NodesOf(Router), func(n *Node) bool { return len(n.Routes)+len(n.Gateways) > 0 })
+	const hint = "--routes computed adds what is missing"
+	var lonely []string
+	for _, s := range r.segs {
+		routers := slices.DeleteFunc(slices.Clone(s.routers), func(e *Endpoint) bool { return len(r.nodes[e.Node].Masquerade) > 0 })
+		for _, e := range s.ends { // those before a router that masquerades need to know nothing of what is behind it
+			n := r.nodes[e.Node]
+			if len(n.Gateways)+len(n.Routes) == 0 && gatewayFor(e, routers, v4).IsValid() {
+				lonely = append(lonely, n.Name)
+			}
+		}
+	}
+	if len(lonely) > 0 {
+		r.problems.Warn(r.t.Pos, hint, "no gateway is written for %s", some(lonely))
+	}
+	if byHand {
+		return
+	}
+	asWritten := r.t
+	r.t = r.t.Clone()
+	before := len(r.problems)
+	r.computeRoutes()
+	r.problems = r.problems[:before]
+	lonely = nil
+	for _, n := range r.t.NodesOf(Router) {
+		if len(n.Routes) > 0 && len(n.Masquerade) == 0 {
+			lonely = append(lonely, n.Name)
+		}
+	}
+	asWritten.RouterHops = r.t.RouterHops
+	r.t = asWritten
+	if len(lonely) > 0 {
+		r.problems.Warn(r.t.Pos, hint, "no route is written for %s, to which some subnets are not connected", some(lonely))
+	}
+}
+
+// some lists the first of many names.
+func some(names []string) string {
+	if len(names) > 3 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:3], ", "), len(names)-3)
+	}
+	return strings.Join(names, ", ")
 }
 
 // subnets returns the segment's subnet of each family, assigned or given.
@@ -172,4 +293,13 @@ func walk(graph [][]hop, start int) (distance []int, last int) {
 	return distance, last
 }
 
-func (rt Route) String() string { return fmt.Sprintf("%s via %s", rt.To, rt.Via) }
+func (rt Route) String() string {
+	s := rt.To.String()
+	if rt.Via.IsValid() {
+		s += " via " + rt.Via.String()
+	}
+	if rt.Device != "" {
+		s += " dev " + rt.Device
+	}
+	return s
+}

@@ -26,6 +26,9 @@ type Topology struct {
 	Datapath    Datapath `json:"datapath,omitempty"`
 	Controllers []string `json:"controllers,omitempty"`
 
+	// Routes says whether Resolve adds the routes, and gateways, that hosts and routers lack.
+	Routes RoutesMode `json:"routes,omitempty"`
+
 	// Routing is when routing nodes get their routes.
 	Routing Routing `json:"routing,omitempty"`
 
@@ -51,6 +54,14 @@ const (
 	IPv6Off      IPv6 = "off"      // no IPv6 at all, also no link-local addresses; the default
 	IPv6Assigned IPv6 = "assigned" // addresses as given or assigned from Subnet6; no autoconfiguration
 	IPv6Auto     IPv6 = "auto"     // as assigned, and the kernel autoconfigures as on any machine
+)
+
+// RoutesMode says where hosts' gateways and routers' static routes come from.
+type RoutesMode string
+
+const (
+	RoutesComputed  RoutesMode = "computed"   // what is not given follows from the topology; the default
+	RoutesAsWritten RoutesMode = "as-written" // there are those that are given, and routers have the addresses that are given
 )
 
 // Routing says when a controller installs routes in routing nodes.
@@ -147,7 +158,11 @@ type Node struct {
 	OpenFlow    []string `json:"openflow,omitempty"` // versions allowed: "1.0", "1.3"; empty: the datapath's default
 	STP         bool     `json:"stp,omitempty"`      // speak the spanning tree protocol
 
-	NAT     bool   `json:"nat,omitempty"`     // a router whose uplink is the outside of the lab
+	NAT bool `json:"nat,omitempty"` // a router whose uplink is the outside of the lab
+
+	// Masquerade are the senders whose packets a router sends on in its own name.
+	Masquerade []Masquerade `json:"masquerade,omitempty"`
+
 	Address string `json:"address,omitempty"` // of a controller: "tcp:192.0.2.1:6653", or "trivet" for the built-in one
 	Device  string `json:"device,omitempty"`  // where a rack is to place the node; ignored elsewhere
 
@@ -188,10 +203,27 @@ type PrivateDir struct {
 	Source string `json:"source,omitempty"`
 }
 
-// Route is a static route.
+// Masquerade names packets: those from a subnet to any other, or that leave by a device, or both.
+type Masquerade struct {
+	From   netip.Prefix `json:"from,omitzero"`
+	Device string       `json:"device,omitempty"`
+}
+
+func (m Masquerade) String() string {
+	switch {
+	case m.Device == "":
+		return m.From.String()
+	case !m.From.IsValid():
+		return "dev " + m.Device
+	}
+	return m.From.String() + " dev " + m.Device
+}
+
+// Route is a static route: by a neighbour, by a device (who is there answers for himself), or both.
 type Route struct {
-	To  netip.Prefix `json:"to"`
-	Via netip.Addr   `json:"via"`
+	To     netip.Prefix `json:"to"`
+	Via    netip.Addr   `json:"via,omitzero"`
+	Device string       `json:"device,omitempty"`
 
 	// Computed says that Resolve has set it: a route that a controller finds goes before it.
 	Computed bool `json:"computed,omitempty"`

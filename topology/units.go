@@ -189,11 +189,17 @@ func (d *DPID) UnmarshalText(b []byte) (err error) { *d, err = ParseDPID(string(
 // MAC is an Ethernet address; zero is unset.
 type MAC [6]byte
 
-// ParseMAC reads "02:00:00:00:00:01" (a unicast address).
+// ParseMAC reads "02:00:00:00:00:01" (a unicast address), and "2:0:0:0:0:1" as Linux's tools do.
 func ParseMAC(s string) (MAC, error) {
 	var m MAC
-	b, err := hex.DecodeString(strings.NewReplacer(":", "", "-", "").Replace(s))
-	if err != nil || len(b) != 6 || len(s) != 17 {
+	parts := strings.FieldsFunc(s, func(r rune) bool { return r == ':' || r == '-' })
+	for i, p := range parts {
+		if len(p) == 1 {
+			parts[i] = "0" + p
+		}
+	}
+	b, err := hex.DecodeString(strings.Join(parts, ""))
+	if err != nil || len(b) != 6 || len(parts) != 6 || strings.Count(s, ":")+strings.Count(s, "-") != 5 {
 		return m, fmt.Errorf("%q is not a MAC address; write 02:00:00:00:00:01", s)
 	}
 	copy(m[:], b)

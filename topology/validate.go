@@ -80,6 +80,9 @@ func (v *validator) topology() {
 	if t.Routing != "" && t.Routing != Proactive && t.Routing != Reactive {
 		v.problems.Add(t.Pos, "there are proactive, reactive", "routing: there is no mode %q", t.Routing)
 	}
+	if t.Routes != "" && t.Routes != RoutesComputed && t.Routes != RoutesAsWritten {
+		v.problems.Add(t.Pos, "there are computed, as-written", "routes: there is no mode %q", t.Routes)
+	}
 	if t.IPv6 != "" && !slices.Contains([]IPv6{IPv6Off, IPv6Assigned, IPv6Auto}, t.IPv6) {
 		v.problems.Add(t.Pos, "there are off, assigned, auto", "ipv6: there is no mode %q", t.IPv6)
 	}
@@ -199,8 +202,16 @@ func (v *validator) routes(n *Node, bad func(hint, format string, args ...any)) 
 		seen[g.Is4()] = true
 	}
 	for _, r := range n.Routes {
-		if !r.To.IsValid() || !r.Via.IsValid() || r.To.Addr().Is4() != r.Via.Is4() {
-			bad("write 10.2.0.0/16 via 10.0.0.254", "route %s via %s mixes address families or lacks one", r.To, r.Via)
+		if !r.To.IsValid() || !r.Via.IsValid() && r.Device == "" || r.Via.IsValid() && r.To.Addr().Is4() != r.Via.Is4() {
+			bad("write 10.2.0.0/16 via 10.0.0.254, or 10.2.0.0/16 dev h1-eth0", "route %s mixes address families or lacks one", r)
+		}
+	}
+	for _, m := range n.Masquerade {
+		switch {
+		case n.Kind != Router:
+			bad("make it a router", "only a router translates addresses")
+		case m.From.IsValid() && !m.From.Addr().Is4() || !m.From.IsValid() && m.Device == "":
+			bad("write 192.168.1.0/24, or dev r1-eth1", "masquerade %s is no IPv4 subnet", m)
 		}
 	}
 }
@@ -353,7 +364,7 @@ func (v *validator) end(l *Link, e *Endpoint, bad func(hint, format string, args
 		bad("a switch names its controllers by controller:", "%s is a controller, which no link can have for its end", e.Node)
 		return
 	case n.Kind == Switch && len(e.Addresses) > 0:
-		bad("make it a router to give it addresses", "switch %s cannot have addresses", e.Node)
+		v.problems.Warn(l.Pos, "make it a router to give it addresses", "link %s: a port of switch %s has no address: %s is left out", l.Name(), e.Node, e.Addresses[0])
 	}
 	if e.Port == nil {
 		return

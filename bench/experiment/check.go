@@ -66,7 +66,11 @@ func (l *Lab) source(dir string) (*topology.Topology, topology.Problems) {
 		}
 		return t, nil
 	case l.File != "":
-		return l.files.get(l.file(dir), l.Topo)
+		t, problems := l.files.get(l.file(dir), l.Topo)
+		if path, err := filepath.Abs(l.file(dir)); err == nil && t != nil {
+			t.DirsFrom(filepath.Dir(path))
+		}
+		return t, problems
 	}
 	t, problems := trivet.Read("", l.Topology)
 	for i := range problems { // places in the JSON say nothing

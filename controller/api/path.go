@@ -259,15 +259,26 @@ func (v *view) hostRoute(from station, to netip.Addr) (via netip.Addr, src stati
 	if reach(to) {
 		return to, src, nil
 	}
-	best := -1
+	best, device := -1, ""
 	for _, r := range from.node.Routes {
 		if r.To.Contains(to) && r.To.Bits() > best {
-			best, via = r.To.Bits(), r.Via
+			best, via, device = r.To.Bits(), r.Via, r.Device
 		}
 	}
 	for _, g := range from.node.Gateways {
 		if best < 0 && g.Is4() == to.Is4() {
 			via = g
+		}
+	}
+	if device != "" { // who is behind it answers for himself, or there is a neighbour
+		for _, f := range from.node.Interfaces {
+			if f.Name == device && len(f.Addresses) > 0 {
+				src = station{name: from.name, mac: f.MAC, address: f.Addresses[0].Addr(), at: place{f.Switch, f.Port}, node: from.node}
+				if !via.IsValid() {
+					via = to
+				}
+				return via, src, nil
+			}
 		}
 	}
 	switch {

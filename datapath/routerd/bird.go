@@ -3,6 +3,7 @@ package routerd
 import (
 	"fmt"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -87,7 +88,13 @@ func birdSources(line func(string, ...any), n *topology.Node, r *topology.OSPFRo
 		line("protocol static static_routes {\n\tipv4;")
 		for _, route := range n.Routes {
 			if route.To.Addr().Is4() && route.To.Bits() > 0 {
-				line("\troute %s via %s;", route.To.Masked(), route.Via)
+				via := route.Device
+				if route.Via.IsValid() {
+					via = route.Via.String()
+				} else {
+					via = strconv.Quote(via)
+				}
+				line("\troute %s via %s;", route.To.Masked(), via)
 			}
 		}
 		line("}")

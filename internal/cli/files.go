@@ -101,9 +101,15 @@ func (a *app) convert() *cobra.Command {
 			if format.Write == nil {
 				return fmt.Errorf("%s is a format to read, not to write", format.Title)
 			}
+			if _, problems := topology.Resolve(t, lab.Defaults); problems.Err() != nil {
+				return problems.Err()
+			}
 			data, losses, err := format.Write(t)
 			if err != nil {
 				return err
+			}
+			if err := readsBack(format, args[1], data); err != nil {
+				return fmt.Errorf("%s would not be valid as %s:\n%w", args[1], format.Title, err)
 			}
 			if err := os.WriteFile(args[1], data, 0o644); err != nil {
 				return err
@@ -125,6 +131,16 @@ func (a *app) convert() *cobra.Command {
 	cmd.Flags().StringVar(&from, "from", "", "format to read, where the ending does not tell")
 	cmd.Flags().StringVar(&to, "to", "", "format to write, where the ending does not tell")
 	return cmd
+}
+
+// readsBack says what is wrong with a file that a format has written.
+func readsBack(format *formats.Format, file string, data []byte) error {
+	t, problems := format.Read(file, data, formats.Options{})
+	if err := problems.Err(); err != nil {
+		return err
+	}
+	_, problems = topology.Resolve(t, lab.Defaults)
+	return problems.Err()
 }
 
 func formatHelp() string {
@@ -152,7 +168,7 @@ func (s *source) loadAs(file, format string, args []string) (*topology.Topology,
 	if err != nil {
 		return nil, nil, err
 	}
-	t, problems := f.Read(file, data, formats.Options{Topo: s.topo, Args: args})
+	t, problems := f.Read(file, data, s.options(args))
 	if err := problems.Err(); err != nil {
 		return nil, nil, err
 	}

@@ -100,6 +100,9 @@ func nodeRows(t *topology.Topology) [][]string {
 		if n.NAT {
 			more = append(more, "NAT")
 		}
+		for _, m := range n.Masquerade {
+			more = append(more, "masquerade "+m.String())
+		}
 		if n.Address != "" {
 			more = append(more, n.Address)
 		}

@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -21,9 +22,11 @@ type source struct {
 	datapath   string
 	controller []string
 	ipv6       string
+	routes     string
 	name       string
 
 	command *cobra.Command // that has the flags
+	dir     string         // of the file
 }
 
 func (s *source) flags(cmd *cobra.Command) {
@@ -35,6 +38,7 @@ func (s *source) flags(cmd *cobra.Command) {
 	f.StringVar(&s.datapath, "datapath", "", "what forwards: embedded (the default), ovs, bridge (switches without a controller), kernel, frr, bird (routers)")
 	f.StringSliceVar(&s.controller, "controller", nil, "what decides: trivet (the default), none (switches learn by themselves), "+strings.Join(topology.ControllerPrograms, ", ")+", or addresses like tcp:127.0.0.1:6653")
 	f.StringVar(&s.ipv6, "ipv6", "", "off, assigned or auto")
+	f.StringVar(&s.routes, "routes", "", "computed: gateways and static routes that the file does not give are added (the default; not for Mininet scripts); as-written: they are not")
 }
 
 // load reads a topology from a file or makes one with a generator. Warnings are
@@ -54,6 +58,9 @@ func (s *source) load(what string, args ...string) (*topology.Topology, topology
 	if s.name != "" {
 		t.Name = s.name
 	}
+	if s.routes != "" {
+		t.Routes = topology.RoutesMode(s.routes)
+	}
 	if s.ipv6 != "" {
 		t.IPv6 = topology.IPv6(s.ipv6)
 	}
@@ -62,7 +69,10 @@ func (s *source) load(what string, args ...string) (*topology.Topology, topology
 
 func (s *source) read(what string, args []string) (*topology.Topology, topology.Problems, error) {
 	if isFile(what) {
-		t, problems := formats.ReadFile(what, formats.Options{Topo: s.topo, Args: args})
+		if path, err := filepath.Abs(what); err == nil {
+			s.dir = filepath.Dir(path)
+		}
+		t, problems := formats.ReadFile(what, s.options(args))
 		if s.nodes == "" || problems.Err() != nil {
 			return t, problems, nil
 		}
@@ -76,6 +86,10 @@ func (s *source) read(what string, args []string) (*topology.Topology, topology.
 	}
 	t, err := topology.Generate(what, topology.GenerateOptions{Nodes: topology.Kind(s.nodes)})
 	return t, nil, err
+}
+
+func (s *source) options(args []string) formats.Options {
+	return formats.Options{Topo: s.topo, Args: args, Waiting: func(what string) { fmt.Fprintln(os.Stderr, what) }}
 }
 
 // isFile tells a file from a generator: it is there, or is written as one.
@@ -98,5 +112,6 @@ func (s *source) resolve(t *topology.Topology) (*topology.Topology, topology.Pro
 	if err := problems.Err(); err != nil {
 		return nil, nil, err
 	}
+	r.DirsFrom(s.dir)
 	return r, problems.Warnings(), lab.Supported(r)
 }

@@ -77,3 +77,20 @@ Mininet(SingleSwitchTopo(a.k + a.extra)).start()
 		}
 	}
 }
+
+// Proves that what is not valid is not converted, and that the command fails then; nor into a format in which it would not be.
+func TestConvertValidates(t *testing.T) {
+	dir := t.TempDir()
+	file, out := filepath.Join(dir, "net.yaml"), filepath.Join(dir, "net.mn")
+	if err := os.WriteFile(file, []byte("nodes: {h1: host, s1: switch}\nlinks: [s1 -- h1, s1 -- h9]\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	root := (&app{out: os.Stdout, err: os.Stderr}).root()
+	root.SetArgs([]string{"convert", file, out})
+	if err := root.Execute(); err == nil || !strings.Contains(err.Error(), "there is no node h9") {
+		t.Errorf("got %v", err)
+	}
+	if _, err := os.Stat(out); err == nil {
+		t.Error("it was written all the same")
+	}
+}

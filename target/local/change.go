@@ -269,11 +269,13 @@ func (l *Lab) configureNode(n, old *topology.Node, ends []*topology.Endpoint) er
 		}
 		down := l.pulled(n.Name)
 		var unreachable []prefix
+		indices := map[string]int{}
 		for _, e := range ends {
 			index, err := indexOf(e.Interface)
 			if err != nil {
 				return fmt.Errorf("find %s: %w", e.Interface, err)
 			}
+			indices[e.Interface] = index
 			for _, p := range e.Addresses {
 				b.addAddress(index, p)
 			}
@@ -288,16 +290,21 @@ func (l *Lab) configureNode(n, old *topology.Node, ends []*topology.Endpoint) er
 		}
 		if old != nil {
 			for _, r := range routesOf(old) {
-				b.delRoute(r)
+				if index := indices[r.Device]; index > 0 || r.Device == "" { // with its device its route has gone
+					b.delRoute(r, index)
+				}
 			}
 			_ = b.flush() // what the user has deleted already is gone
 		}
 		for _, r := range routesOf(n) {
-			if !slices.ContainsFunc(unreachable, func(p prefix) bool { return p.Contains(r.Via) }) { // else when the link is up
-				b.addRoute(r)
+			if !down[r.Device] && !slices.ContainsFunc(unreachable, func(p prefix) bool { return p.Contains(r.Via) }) { // else when the link is up
+				b.addRoute(r, indices[r.Device])
 			}
 		}
-		return explainRoute(b.flush())
+		if err := explainRoute(b.flush()); err != nil {
+			return err
+		}
+		return setMasquerade(n, old)
 	})
 }
 
@@ -311,6 +318,15 @@ func explainRoute(err error) error {
 // routesOf lists a node's static routes, gateways as default routes.
 func routesOf(n *topology.Node) []topology.Route {
 	routes := append([]topology.Route(nil), n.Routes...)
+	slices.SortStableFunc(routes, func(a, b topology.Route) int { // those by a device may lead to the neighbours of others
+		switch {
+		case a.Via.IsValid() == b.Via.IsValid():
+			return 0
+		case b.Via.IsValid():
+			return -1
+		}
+		return 1
+	})
 	for _, g := range n.Gateways {
 		to := defaultV6
 		if g.Is4() {

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
@@ -85,7 +86,7 @@ func (l *Lab) addUplink(n *topology.Node) error {
 	if err := addressAndUp(u.Device, u.Machine); err != nil {
 		return err
 	}
-	if err := masquerade(natTable(l.Name, n.Name), u.Machine.Masked(), u.Device); err != nil {
+	if err := masquerade(natTable(l.Name, n.Name), append(ofSubnet(senderAt, expr.CmpOpEq, u.Machine), leaving(expr.CmpOpNeq, u.Device)...)); err != nil {
 		return fmt.Errorf("translate addresses on the machine: %w", err)
 	}
 	return inside.File(ns, func() error {
@@ -100,7 +101,7 @@ func (l *Lab) addUplink(n *topology.Node) error {
 		if err := netlink.RouteReplace(route); err != nil {
 			return err
 		}
-		return masquerade("trivet", netip.Prefix{}, uplinkDevice)
+		return masquerade("trivet", leaving(expr.CmpOpEq, uplinkDevice))
 	})
 }
 
@@ -116,9 +117,8 @@ func addressAndUp(device string, p netip.Prefix) error {
 	return errors.Join(netlink.AddrReplace(dev, addr), netlink.LinkSetUp(dev))
 }
 
-// masquerade translates, in the namespace of the thread, what is from a subnet
-// and does not leave by the given device (a subnet is given), or all that does (none is).
-func masquerade(table string, from netip.Prefix, device string) error {
+// masquerade translates, in the namespace of the thread, the packets that any of the rules matches.
+func masquerade(table string, rules ...[]expr.Any) error {
 	c, err := nftables.New()
 	if err != nil {
 		return err
@@ -126,20 +126,66 @@ func masquerade(table string, from netip.Prefix, device string) error {
 	t := c.AddTable(&nftables.Table{Family: nftables.TableFamilyIPv4, Name: table})
 	chain := c.AddChain(&nftables.Chain{Name: "postrouting", Table: t, Type: nftables.ChainTypeNAT,
 		Hooknum: nftables.ChainHookPostrouting, Priority: nftables.ChainPriorityNATSource})
+	for _, matches := range rules {
+		c.AddRule(&nftables.Rule{Table: t, Chain: chain, Exprs: append(matches, &expr.Masq{})})
+	}
+	return c.Flush()
+}
+
+// The offsets of addresses in an IPv4 header (RFC 791, section 3.1).
+const (
+	senderAt   = 12
+	receiverAt = 16
+)
+
+// ofSubnet matches packets whose sender or receiver is (or is not) in a subnet.
+func ofSubnet(offset uint32, op expr.CmpOp, p netip.Prefix) []expr.Any {
+	return []expr.Any{
+		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: 4},
+		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 4, Mask: net.CIDRMask(p.Bits(), 32), Xor: make([]byte, 4)},
+		&expr.Cmp{Op: op, Register: 1, Data: p.Masked().Addr().AsSlice()},
+	}
+}
+
+// leaving matches packets that leave by (or not by) a device.
+func leaving(op expr.CmpOp, device string) []expr.Any {
 	name := make([]byte, unix.IFNAMSIZ)
 	copy(name, device)
-	op := expr.CmpOpEq
-	var exprs []expr.Any
-	if from.IsValid() {
-		op = expr.CmpOpNeq
-		exprs = append(exprs,
-			&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: 12, Len: 4},
-			&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 4, Mask: net.CIDRMask(from.Bits(), 32), Xor: make([]byte, 4)},
-			&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: from.Addr().AsSlice()})
+	return []expr.Any{&expr.Meta{Key: expr.MetaKeyOIFNAME, Register: 1}, &expr.Cmp{Op: op, Register: 1, Data: name}}
+}
+
+const insideTable = "trivet-masquerade"
+
+// setMasquerade translates, in the namespace of the thread, what a router sends on in its own name.
+func setMasquerade(n, old *topology.Node) error {
+	if old != nil && slices.Equal(old.Masquerade, n.Masquerade) {
+		return nil
 	}
-	exprs = append(exprs, &expr.Meta{Key: expr.MetaKeyOIFNAME, Register: 1}, &expr.Cmp{Op: op, Register: 1, Data: name}, &expr.Masq{})
-	c.AddRule(&nftables.Rule{Table: t, Chain: chain, Exprs: exprs})
-	return c.Flush()
+	if len(n.Masquerade) > 0 || old != nil { // a node is also configured anew when a link of it comes up
+		if err := deleteTable(insideTable); err != nil {
+			return err
+		}
+	}
+	if len(n.Masquerade) == 0 {
+		return nil
+	}
+	var rules [][]expr.Any
+	for _, m := range n.Masquerade {
+		var rule []expr.Any
+		if m.From.IsValid() {
+			rule = ofSubnet(senderAt, expr.CmpOpEq, m.From)
+		}
+		if m.Device != "" {
+			rule = append(rule, leaving(expr.CmpOpEq, m.Device)...)
+		} else {
+			rule = append(rule, ofSubnet(receiverAt, expr.CmpOpNeq, m.From)...)
+		}
+		rules = append(rules, rule)
+	}
+	if err := masquerade(insideTable, rules...); err != nil {
+		return fmt.Errorf("translate addresses: %w", err)
+	}
+	return nil
 }
 
 // dropUplink removes what addUplink made on the machine.

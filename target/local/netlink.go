@@ -325,20 +325,30 @@ func broadcast(p netip.Prefix) []byte {
 	return a[:]
 }
 
-// addRoute sets a static route; a prefix of length 0 is the default route.
-func (b *batch) addRoute(r topology.Route) {
-	b.route(unix.RTM_NEWROUTE, "add", unix.NLM_F_CREATE|unix.NLM_F_REPLACE, r)
+// addRoute sets a static route; a prefix of length 0 is the default route. The device's index is 0 where the route names none.
+func (b *batch) addRoute(r topology.Route, device int) {
+	b.route(unix.RTM_NEWROUTE, "add", unix.NLM_F_CREATE|unix.NLM_F_REPLACE, r, device)
 }
 
-func (b *batch) delRoute(r topology.Route) { b.route(unix.RTM_DELROUTE, "delete", 0, r) }
+func (b *batch) delRoute(r topology.Route, device int) {
+	b.route(unix.RTM_DELROUTE, "delete", 0, r, device)
+}
 
-func (b *batch) route(kind int, verb string, flags int, r topology.Route) {
+func (b *batch) route(kind int, verb string, flags int, r topology.Route, device int) {
 	msg := &nl.RtMsg{RtMsg: unix.RtMsg{Family: unix.AF_INET, Dst_len: uint8(r.To.Bits()), Table: unix.RT_TABLE_MAIN,
 		Protocol: unix.RTPROT_STATIC, Scope: unix.RT_SCOPE_UNIVERSE, Type: unix.RTN_UNICAST}}
 	if r.To.Addr().Is6() {
 		msg.Family = unix.AF_INET6
 	}
-	parts := []nl.NetlinkRequestData{msg, nl.NewRtAttr(unix.RTA_GATEWAY, r.Via.AsSlice())}
+	parts := []nl.NetlinkRequestData{msg}
+	if r.Via.IsValid() {
+		parts = append(parts, nl.NewRtAttr(unix.RTA_GATEWAY, r.Via.AsSlice()))
+	} else {
+		msg.Scope = unix.RT_SCOPE_LINK
+	}
+	if device > 0 {
+		parts = append(parts, nl.NewRtAttr(unix.RTA_OIF, nl.Uint32Attr(uint32(device))))
+	}
 	if r.To.Bits() > 0 {
 		parts = append(parts, nl.NewRtAttr(unix.RTA_DST, r.To.Masked().Addr().AsSlice()))
 	}

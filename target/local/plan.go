@@ -31,7 +31,7 @@ type keyed struct {
 var inPlace = []string{"bandwidth", "delay", "jitter", "loss", "queue", "down", "device", "ends.0.take", "ends.1.take"}
 
 // nodeInPlace are the same of a node; switches are set as a whole anyway.
-var nodeInPlace = []string{"addresses", "loopback", "gateways", "routes", "cpu", "cores", "start", "stop",
+var nodeInPlace = []string{"addresses", "loopback", "gateways", "routes", "masquerade", "cpu", "cores", "start", "stop",
 	"controllers", "fail_mode", "openflow", "dpid", "stp", "address", "device"}
 
 // ofOSPF says whether a setting is one of OSPF, which the daemons of routers are told.

@@ -44,6 +44,8 @@ type Options struct {
 	Topo string
 	// Args are the command line arguments of a file that is a program.
 	Args []string
+	// Waiting, if set, is told what a reader waits for that takes longer than a moment.
+	Waiting func(what string)
 }
 
 // Loss is something a format cannot hold.

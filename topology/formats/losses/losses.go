@@ -71,6 +71,9 @@ func topologyFields(t, back *topology.Topology) (out []formats.Loss) {
 	lose("subnet6", subnet(t.Subnet6, "fd00::/64"), subnet(back.Subnet6, "fd00::/64"))
 	lose("routing", string(cmp.Or(t.Routing, topology.Proactive)), string(cmp.Or(back.Routing, topology.Proactive)))
 	lose("ipv6", string(cmp.Or(t.IPv6, topology.IPv6Off)), string(cmp.Or(back.IPv6, topology.IPv6Off)))
+	if t.Routes == topology.RoutesAsWritten && len(t.NodesOf(topology.Router)) > 0 {
+		lose("routes", string(t.Routes), string(cmp.Or(back.Routes, topology.RoutesComputed)))
+	}
 	for i, e := range t.Schedule {
 		is := ""
 		if i < len(back.Schedule) {
@@ -89,7 +92,7 @@ func subnet(p netip.Prefix, unset string) string {
 }
 
 // open are the settings of nodes that topology.Resolve assigns where they are not given.
-var open = []string{"addresses", "gateways", "mac", "dpid", "fail_mode"}
+var open = []string{"addresses", "gateways", "routes", "mac", "dpid", "fail_mode"}
 
 func nodeLosses(c topology.Change) (out []formats.Loss) {
 	for _, f := range c.Fields {
@@ -99,7 +102,9 @@ func nodeLosses(c topology.Change) (out []formats.Loss) {
 		l := formats.Loss{Subject: nodeSubject(c.OldNode), Field: f.Name, Value: value(f)}
 		switch f.Name {
 		case "routes":
-			l.Value = join(c.OldNode.Routes, func(r topology.Route) string { return r.To.String() + " via " + r.Via.String() })
+			l.Value = join(c.OldNode.Routes, topology.Route.String)
+		case "masquerade":
+			l.Value = join(c.OldNode.Masquerade, topology.Masquerade.String)
 		case "dirs":
 			l.Value = join(c.OldNode.Dirs, func(d topology.PrivateDir) string { return strings.TrimSuffix(d.Path+":"+d.Source, ":") })
 		}

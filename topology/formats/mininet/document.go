@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"math"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"trivet.dev/trivet/topology"
@@ -45,7 +46,8 @@ type node struct {
 	MAC         string      `json:"mac"`
 	Loopback    []string    `json:"loopback"`
 	Gateways    []string    `json:"gateways"`
-	Routes      [][2]string `json:"routes"`
+	Routes      [][3]string `json:"routes"`     // to, via, device
+	Masquerade  [][2]string `json:"masquerade"` // from, device
 	NAT         bool        `json:"nat"`
 	CPU         float64     `json:"cpu"`
 	Cores       []int       `json:"cores"`
@@ -111,6 +113,9 @@ func (d *document) topology(file string) (*topology.Topology, topology.Problems)
 	}
 	r.line = d.Line
 	t := &topology.Topology{Datapath: r.datapath(d.Datapath), Controllers: d.Controllers, Pos: r.pos()}
+	if slices.ContainsFunc(d.Nodes, func(n node) bool { return n.Kind == string(topology.Router) }) {
+		t.Routes = topology.RoutesAsWritten // as in Mininet, which adds none
+	}
 	if d.Name != nil {
 		t.Name = *d.Name
 	}
@@ -151,11 +156,20 @@ func (r *reader) node(n node) *topology.Node {
 		out.Gateways = append(out.Gateways, a)
 	}
 	for _, route := range n.Routes {
-		via, err := netip.ParseAddr(route[1])
-		if err != nil {
-			r.problems.Add(r.pos(), "write 10.0.0.254", "%q is no IP address of a router", printable(route[1]))
+		var via netip.Addr
+		if route[1] != "" || route[2] == "" {
+			var err error
+			if via, err = netip.ParseAddr(route[1]); err != nil {
+				r.problems.Add(r.pos(), "write 10.0.0.254", "%q is no IP address of a router", printable(route[1]))
+			}
 		}
-		out.Routes = append(out.Routes, topology.Route{To: r.prefix(route[0]), Via: via})
+		out.Routes = append(out.Routes, topology.Route{To: r.prefix(route[0]), Via: via, Device: route[2]})
+	}
+	for _, m := range n.Masquerade {
+		out.Masquerade = append(out.Masquerade, topology.Masquerade{Device: m[1]})
+		if m[0] != "" {
+			out.Masquerade[len(out.Masquerade)-1].From = r.prefix(m[0]).Masked()
+		}
 	}
 	for _, d := range n.Dirs {
 		if len(d) == 0 {

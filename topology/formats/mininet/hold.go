@@ -22,10 +22,60 @@ func hold(t *topology.Topology) *topology.Topology {
 	}
 	holdControllers(h)
 	holdLinks(h)
+	holdRoutes(h, t.Routes)
+	for _, n := range h.Nodes {
+		holdDefault(n)
+	}
 	number(h)
 	holdDPIDs(h)
 	holdAddresses(h)
 	return h
+}
+
+// holdRoutes writes down, where there are routers, the addresses, gateways and routes that Trivet would assign: Mininet
+// assigns none.
+func holdRoutes(t *topology.Topology, mode topology.RoutesMode) {
+	if len(t.NodesOf(topology.Router)) == 0 {
+		return
+	}
+	t.Routes = topology.RoutesAsWritten
+	if mode == topology.RoutesAsWritten {
+		return
+	}
+	open := t.Clone()
+	open.Routes = ""
+	resolved, _ := topology.Resolve(open, topology.Defaults{Datapath: topology.OVS, Controlled: topology.OVS, Controller: topology.ControllerTrivet})
+	if resolved == nil {
+		return // what cannot come up can still be written
+	}
+	for i, n := range resolved.Nodes {
+		if n.Kind == topology.Host || n.Kind == topology.Router {
+			t.Nodes[i].Gateways, t.Nodes[i].Routes = n.Gateways, n.Routes
+			for j := range n.Routes {
+				n.Routes[j].Computed = false
+			}
+			t.Nodes[i].Addresses = nil
+		}
+	}
+	for i, l := range resolved.Links {
+		for j, e := range l.Ends {
+			t.Links[i].Ends[j].Addresses = e.Addresses
+		}
+	}
+}
+
+// holdDefault makes gateways of default routes by a neighbour.
+func holdDefault(n *topology.Node) {
+	n.Routes = slices.DeleteFunc(n.Routes, func(r topology.Route) bool {
+		if r.To.Bits() > 0 || !r.Via.IsValid() {
+			return false
+		}
+		if !slices.ContainsFunc(n.Gateways, func(g netip.Addr) bool { return g.Is4() == r.Via.Is4() }) {
+			n.Gateways = append(n.Gateways, r.Via)
+		}
+		return true
+	})
+	slices.SortStableFunc(n.Gateways, func(a, b netip.Addr) int { return a.BitLen() - b.BitLen() })
 }
 
 // relevant returns t without the controllers of Linux bridges, which have none:
@@ -65,13 +115,12 @@ func heldNode(n *topology.Node) *topology.Node {
 		out.FailMode, out.OpenFlow = n.FailMode, n.OpenFlow
 		return out
 	case topology.Router:
-		out.Datapath, out.NAT = topology.Kernel, n.NAT
+		out.Datapath, out.NAT, out.Masquerade = topology.Kernel, n.NAT, n.Masquerade
 	default:
 		out.CPU.Share, out.Cores = n.CPU.Share, n.Cores
 	}
 	out.Addresses, out.MAC, out.Loopback, out.Gateways = n.Addresses, n.MAC, n.Loopback, n.Gateways
 	out.Routes, out.Dirs = n.Routes, n.Dirs
-	slices.SortStableFunc(out.Gateways, func(a, b netip.Addr) int { return a.BitLen() - b.BitLen() })
 	return out
 }
 
@@ -121,8 +170,11 @@ func holdControllers(t *topology.Topology) {
 			}
 		}
 	}
-	for _, n := range t.NodesOf(topology.Controller) {
-		everyone = append(everyone, n.Name)
+	if remote := t.NodesOf(topology.Controller); len(remote) > 0 { // which do not share with Trivet's
+		everyone = nil
+		for _, n := range remote {
+			everyone = append(everyone, n.Name)
+		}
 	}
 	if len(everyone) == 0 {
 		everyone = []string{topology.ControllerNone}
@@ -150,6 +202,9 @@ func heldList(t *topology.Topology, list []string, drop map[string]bool) (out []
 		case isAddress:
 			out = append(out, controllerAt(t, c))
 		}
+	}
+	if others := slices.DeleteFunc(slices.Clone(out), func(c string) bool { return c == topology.ControllerTrivet }); len(others) > 0 {
+		out = others
 	}
 	if len(out) == 0 {
 		return []string{topology.ControllerNone}

@@ -42,6 +42,7 @@ func init() {
 const (
 	timeLimit = 30 * time.Second // of wall-clock time, for a program that waits and hears no signal
 	sizeLimit = 32 << 20         // of what it tells
+	patience  = 2 * time.Second  // after that the user is told what is waited for
 )
 
 // Read runs the program and returns the network that it builds: as it is when
@@ -63,6 +64,11 @@ func Read(file string, data []byte, opts formats.Options) (*topology.Topology, t
 	job := map[string]any{
 		"text": string(data), "file": path, "dir": filepath.Dir(path),
 		"args": append([]string{}, opts.Args...), "topo": opts.Topo, "sources": standin(), "python2": false,
+	}
+	if opts.Waiting != nil {
+		defer time.AfterFunc(patience, func() {
+			opts.Waiting(fmt.Sprintf("%s: the script has not come to its end yet; it is stopped after %s at the latest", file, timeLimit))
+		}).Stop()
 	}
 	doc := run(job, at, &problems)
 	if doc != nil && doc.Error != nil && doc.Python2 {

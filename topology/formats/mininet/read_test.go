@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"trivet.dev/trivet/topology"
 	"trivet.dev/trivet/topology/formats"
@@ -390,4 +391,25 @@ func TestMissingModules(t *testing.T) {
 	if problems.Err() != nil || len(got.Nodes) != 3 {
 		t.Error(problems)
 	}
+}
+
+// Proves that a program which waits in small steps ends before its time is over, with its network and a word, and that
+// the user is told what is waited for; and that threads, however many, do not keep a program that has come to its end.
+func TestWaits(t *testing.T) {
+	t.Parallel()
+	told := make(chan string, 1)
+	text := "n = Mininet(SingleSwitchTopo(2)); n.start()\nwhile True:\n    threading.Event().wait(0.01); sum(range(3000))"
+	got, problems := read(t, text, formats.Options{Waiting: func(what string) { told <- what }})
+	if problems.Err() != nil || len(got.Nodes) != 3 || !strings.Contains(problems.Error(), "warning: the program was stopped here after") {
+		t.Error(problems)
+	}
+	if what := <-told; !strings.Contains(what, "net.py: the script has not come to its end yet") {
+		t.Error(what)
+	}
+	text = "n = Mininet(SingleSwitchTopo(2)); n.start()\nfor _ in range(150): threading.Thread(target=threading.Event().wait).start()"
+	begin := time.Now()
+	if got, problems = read(t, text, formats.Options{}); problems.Err() != nil || len(got.Nodes) != 3 || strings.Contains(problems.Error(), "did not end") {
+		t.Error(problems)
+	}
+	t.Logf("150 threads that do not end: %s", time.Since(begin))
 }

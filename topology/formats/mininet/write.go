@@ -119,10 +119,13 @@ func startCalls(t *topology.Topology, local string) (lines []string) {
 	}
 	lines = []string{"for controller in net.controllers:", "    controller.start()"}
 	for _, n := range t.NodesOf(topology.Switch) {
-		list := "net.controllers"
-		if len(n.Controllers) > 0 {
+		list, own := "net.controllers", n.Controllers
+		if len(own) == 0 && local != "" && !slices.Contains(t.Controllers, topology.ControllerTrivet) {
+			own = t.Controllers // not all that there are
+		}
+		if len(own) > 0 {
 			var names []string
-			for _, c := range n.Controllers {
+			for _, c := range own {
 				switch c {
 				case topology.ControllerNone:
 				case topology.ControllerTrivet:
@@ -251,7 +254,19 @@ func nodeCommands(t *topology.Topology, n *topology.Node) (lines []string) {
 		}
 	}
 	for _, r := range n.Routes {
-		run("ip " + map[bool]string{true: "-4", false: "-6"}[r.To.Addr().Is4()] + " route add " + r.To.String() + " via " + r.Via.String())
+		run("ip " + map[bool]string{true: "-4", false: "-6"}[r.To.Addr().Is4()] + " route add " + r.String())
+	}
+	for _, m := range n.Masquerade {
+		command := "iptables -t nat -A POSTROUTING"
+		if m.From.IsValid() {
+			command += " -s " + m.From.String()
+		}
+		if m.Device != "" {
+			command += " -o " + m.Device
+		} else {
+			command += " ! -d " + m.From.String()
+		}
+		run(command + " -j MASQUERADE")
 	}
 	return lines
 }

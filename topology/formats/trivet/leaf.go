@@ -36,7 +36,7 @@ var leaves = map[any]leaf{
 	"queue":                              {parse: simple(orNone(topology.ParseQueue)), write: writeOrNone[int], pattern: `^(none|[0-9]+)$`},
 	"port":                               {parse: simple(parsePort), pattern: `^[0-9]+$`},
 	reflect.TypeFor[topology.CPU]():      {parse: simple(topology.ParseCPU), pattern: `^[0-9.eE-]+%?$`},
-	reflect.TypeFor[topology.MAC]():      {parse: simple(topology.ParseMAC), pattern: `^[0-9a-fA-F]{2}([:-][0-9a-fA-F]{2}){5}$`},
+	reflect.TypeFor[topology.MAC]():      {parse: simple(topology.ParseMAC), pattern: `^[0-9a-fA-F]{1,2}([:-][0-9a-fA-F]{1,2}){5}$`},
 	reflect.TypeFor[topology.DPID](): {parse: simple(topology.ParseDPID), pattern: `^(0[xX])?[0-9a-fA-F:]+$`,
 		write: func(v any) string { return fmt.Sprintf("%#x", uint64(v.(topology.DPID))) }},
 	"count":   {parse: simple(parseCount), pattern: `^[0-9]+$`},
@@ -54,8 +54,9 @@ var leaves = map[any]leaf{
 	reflect.TypeFor[topology.OSPFRange]():        {parse: simple(topology.ParseOSPFRange), pattern: `^[0-9.]+/[0-9]+( +hide)?$`},
 	reflect.TypeFor[topology.OSPFRedistribute](): {parse: simple(topology.ParseOSPFRedistribute), pattern: `^(static|connected|default)( +(metric|type) +[0-9]+){0,2}$`},
 
-	reflect.TypeFor[topology.Route](): {parse: simple(parseRoute), pattern: `^\S+ +via +\S+$`,
-		write: func(v any) string { r := v.(topology.Route); return r.To.String() + " via " + r.Via.String() }},
+	reflect.TypeFor[topology.Route]():      {parse: simple(parseRoute), pattern: `^\S+( +via +\S+)?( +dev +\S+)?$`},
+	reflect.TypeFor[topology.Masquerade](): {parse: simple(parseMasquerade), pattern: `^([0-9./]+)?( *dev +\S+)?$`},
+	reflect.TypeFor[topology.RoutesMode](): words(topology.RoutesComputed, topology.RoutesAsWritten),
 }
 
 func leafOf(t reflect.Type, as string) (leaf, bool) {
@@ -195,14 +196,48 @@ func parseVersion(s string) (string, error) {
 	return "", fmt.Errorf("%q is no OpenFlow version; write 1.0 or 1.3", s)
 }
 
+// parseRoute reads "10.2.0.0/16 via 10.0.0.254 dev h1-eth0", of which either way may be missing.
 func parseRoute(s string) (topology.Route, error) {
 	f := strings.Fields(s)
-	if len(f) == 3 && f[1] == "via" {
-		to, errTo := netip.ParsePrefix(f[0])
-		via, errVia := netip.ParseAddr(f[2])
-		if errTo == nil && errVia == nil {
-			return topology.Route{To: to, Via: via}, nil
-		}
+	var route topology.Route
+	err := fmt.Errorf("%q is no route; write 10.2.0.0/16 via 10.0.0.254, or 10.2.0.0/16 dev h1-eth0", s)
+	if len(f) != 3 && len(f) != 5 {
+		return route, err
 	}
-	return topology.Route{}, fmt.Errorf("%q is no route; write 10.2.0.0/16 via 10.0.0.254", s)
+	var wrong error
+	if route.To, wrong = netip.ParsePrefix(f[0]); wrong != nil {
+		return route, err
+	}
+	rest := f[1:]
+	if rest[0] == "via" {
+		if route.Via, wrong = netip.ParseAddr(rest[1]); wrong != nil {
+			return route, err
+		}
+		rest = rest[2:]
+	}
+	if len(rest) == 2 && rest[0] == "dev" {
+		route.Device, rest = rest[1], nil
+	}
+	if len(rest) > 0 {
+		return route, err
+	}
+	return route, nil
+}
+
+// parseMasquerade reads "192.168.1.0/24", "dev r1-eth1", or both.
+func parseMasquerade(s string) (m topology.Masquerade, err error) {
+	f := strings.Fields(s)
+	if len(f) > 0 && f[0] != "dev" {
+		if m.From, err = netip.ParsePrefix(f[0]); err == nil {
+			m.From = m.From.Masked()
+		}
+		f = f[1:]
+	}
+	if len(f) == 2 && f[0] == "dev" {
+		m.Device, f = f[1], nil
+	}
+	if err != nil || len(f) > 0 || m == (topology.Masquerade{}) {
+		return m, fmt.Errorf("%q names no packets; write 192.168.1.0/24, or dev r1-eth1", s)
+	}
+	return m, nil
 }

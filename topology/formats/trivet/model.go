@@ -37,18 +37,19 @@ func init() {
 
 // document is a whole file.
 type document struct {
-	Name        string            `yaml:"name" doc:"Name of the topology; the file's name when missing."`
-	Subnet      netip.Prefix      `yaml:"subnet" doc:"IPv4 addresses that are not given are assigned from here; 10.0.0.0/8 when missing."`
-	Subnet6     netip.Prefix      `yaml:"subnet6" doc:"IPv6 addresses that are not given are assigned from here; fd00::/64 when missing."`
-	IPv6        topology.IPv6     `yaml:"ipv6" doc:"off: no IPv6; assigned: addresses as given or from subnet6; auto: autoconfiguration as well."`
-	Routing     topology.Routing  `yaml:"routing" doc:"When routing nodes get their routes: proactive, all at once, or reactive, when the first packet needs them."`
-	Datapath    topology.Datapath `yaml:"datapath" doc:"What forwards packets in switches and routers that name no datapath."`
-	Controllers []string          `yaml:"controller,controllers" doc:"What decides for switches: trivet, none, a program that the lab starts (faucet, os-ken, ovs-testcontroller, pox), an address like tcp:192.0.2.1:6653, or a controller node."`
-	Defaults    defaults          `yaml:"defaults" doc:"Options for all links, hosts, switches or routers that do not set them."`
-	Foreign     foreign           `yaml:"x-"`
-	Nodes       deferred          `yaml:"nodes" as:"nodes" doc:"The nodes by name or range of names: h1, h[1-8], s[1-3,7], n[01-12]."`
-	Links       deferred          `yaml:"links" as:"links" doc:"The links: s1 -- h1, one to many s1 -- h[1-4], pairs s[1-2] -- r[1-2], chains s1 -- s2 -- s3."`
-	Schedule    deferred          `yaml:"schedule" as:"schedule" doc:"What happens after the lab is up: at 30s: r1 -- r2 down."`
+	Name        string              `yaml:"name" doc:"Name of the topology; the file's name when missing."`
+	Subnet      netip.Prefix        `yaml:"subnet" doc:"IPv4 addresses that are not given are assigned from here; 10.0.0.0/8 when missing."`
+	Subnet6     netip.Prefix        `yaml:"subnet6" doc:"IPv6 addresses that are not given are assigned from here; fd00::/64 when missing."`
+	IPv6        topology.IPv6       `yaml:"ipv6" doc:"off: no IPv6; assigned: addresses as given or from subnet6; auto: autoconfiguration as well."`
+	Routes      topology.RoutesMode `yaml:"routes" doc:"computed: hosts get gateways, routers static routes along shortest paths; as-written: only those that the file gives."`
+	Routing     topology.Routing    `yaml:"routing" doc:"When routing nodes get their routes: proactive, all at once, or reactive, when the first packet needs them."`
+	Datapath    topology.Datapath   `yaml:"datapath" doc:"What forwards packets in switches and routers that name no datapath."`
+	Controllers []string            `yaml:"controller,controllers" doc:"What decides for switches: trivet, none, a program that the lab starts (faucet, os-ken, ovs-testcontroller, pox), an address like tcp:192.0.2.1:6653, or a controller node."`
+	Defaults    defaults            `yaml:"defaults" doc:"Options for all links, hosts, switches or routers that do not set them."`
+	Foreign     foreign             `yaml:"x-"`
+	Nodes       deferred            `yaml:"nodes" as:"nodes" doc:"The nodes by name or range of names: h1, h[1-8], s[1-3,7], n[01-12]."`
+	Links       deferred            `yaml:"links" as:"links" doc:"The links: s1 -- h1, one to many s1 -- h[1-4], pairs s[1-2] -- r[1-2], chains s1 -- s2 -- s3."`
+	Schedule    deferred            `yaml:"schedule" as:"schedule" doc:"What happens after the lab is up: at 30s: r1 -- r2 down."`
 }
 
 // defaults are options for everything of a kind.
@@ -66,17 +67,18 @@ type nodeOptions struct {
 	MAC       topology.MAC     `yaml:"mac" of:"host router nat" doc:"MAC address of the first interface."`
 	Loopback  []netip.Prefix   `yaml:"loopback" of:"host router nat" as:"loopback address" doc:"Further IP addresses, on the loopback device."`
 	Gateways  []netip.Addr     `yaml:"gateway,gateways" of:"host router nat" doc:"Default route: at most one IPv4 and one IPv6 address."`
-	Routes    []topology.Route `yaml:"routes,route" of:"host router nat" doc:"Static routes: 10.2.0.0/16 via 10.0.0.254."`
+	Routes    []topology.Route `yaml:"routes,route" of:"host router nat" doc:"Static routes: 10.2.0.0/16 via 10.0.0.254, or dev h1-eth0 for neighbours behind a device."`
 
 	OSPF *topology.OSPF `yaml:"ospf" of:"router nat" as:"ospf" doc:"Speak OSPF: area 0, or {area: 0, router_id: 10.0.0.1, …}."`
 
-	DPID        topology.DPID     `yaml:"dpid" of:"switch router nat" doc:"OpenFlow datapath id: 26, 0x1a or 16 hexadecimal digits."`
-	Datapath    topology.Datapath `yaml:"datapath" of:"switch router nat" doc:"What forwards packets: embedded, ovs, bridge (switches), kernel, frr, bird (routers)."`
-	Controllers []string          `yaml:"controller,controllers" of:"switch router nat" doc:"What decides: trivet, none, a program that the lab starts (faucet, os-ken, ovs-testcontroller, pox), an address like tcp:192.0.2.1:6653, or a controller node."`
-	FailMode    topology.FailMode `yaml:"fail_mode" of:"switch router nat" doc:"Without a controller: standalone forwards by learning, secure keeps the flows there are."`
-	OpenFlow    []string          `yaml:"openflow" of:"switch router nat" as:"version" doc:"OpenFlow versions allowed, like 1.3; the datapath's own when missing."`
-	STP         bool              `yaml:"stp" of:"switch" doc:"Speak the spanning tree protocol."`
-	NAT         bool              `yaml:"nat" of:"router" doc:"Translate addresses towards the outside of the lab."`
+	DPID        topology.DPID         `yaml:"dpid" of:"switch router nat" doc:"OpenFlow datapath id: 26, 0x1a or 16 hexadecimal digits."`
+	Datapath    topology.Datapath     `yaml:"datapath" of:"switch router nat" doc:"What forwards packets: embedded, ovs, bridge (switches), kernel, frr, bird (routers)."`
+	Controllers []string              `yaml:"controller,controllers" of:"switch router nat" doc:"What decides: trivet, none, a program that the lab starts (faucet, os-ken, ovs-testcontroller, pox), an address like tcp:192.0.2.1:6653, or a controller node."`
+	FailMode    topology.FailMode     `yaml:"fail_mode" of:"switch router nat" doc:"Without a controller: standalone forwards by learning, secure keeps the flows there are."`
+	OpenFlow    []string              `yaml:"openflow" of:"switch router nat" as:"version" doc:"OpenFlow versions allowed, like 1.3; the datapath's own when missing."`
+	STP         bool                  `yaml:"stp" of:"switch" doc:"Speak the spanning tree protocol."`
+	NAT         bool                  `yaml:"nat" of:"router" doc:"Translate addresses towards the outside of the lab."`
+	Masquerade  []topology.Masquerade `yaml:"masquerade" of:"router nat" doc:"Senders whose packets go on with the router's own address: 192.168.1.0/24 (towards all other networks), or dev r1-eth1 (all that leaves there)."`
 
 	CPU          topology.CPU          `yaml:"cpu" doc:"Limit for all processes of the node: 0.5 (CPUs) or 25% (of the machine)."`
 	Cores        []int                 `yaml:"cores" doc:"Processors that the node's processes may use, counted from 0."`

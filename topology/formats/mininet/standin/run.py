@@ -7,7 +7,7 @@ import sys
 import threading
 import traceback
 import types
-from time import process_time
+from time import monotonic, process_time
 
 import _absent
 import _python2
@@ -16,6 +16,7 @@ from mininet.net import Mininet
 from mininet.snapshot import snapshot
 from mininet.topo import Topo
 
+THREADS = 1  # of waiting, for all threads that there still are when the program has come to its end
 SECONDS = 3  # of processor time, or of waiting; what the program has built by then is taken
 
 WANTS_ARGUMENTS = "does it want arguments? Give them after the file's name"
@@ -75,19 +76,21 @@ def out_of_time(_signal, frame):
     line = record.line_of(frame)
     net = chosen()
     if net is None:
-        fail("the program did not end within %d s" % SECONDS, "a loop without end? A topology file has to make its network and return", line)
-    record.warn(line, "the program was stopped here after %d s; what it does later is not read" % SECONDS)
+        fail("the program did not end within %d s" % (SECONDS * max(1, looks)), "a loop without end? A topology file has to make its network and return", line)
+    record.warn(line, "the program was stopped here after %d s; what it does later is not read" % (SECONDS * max(1, looks)))
     finish(snapshot(net))
 
 
 used = 0.0  # processor time at the last look
+looks = 0
 
 
 def look(signal_, frame):
-    """Ends a program that waits for what does not come; one that a busy machine did not let run goes on."""
-    global used
-    before, used = used, process_time()
-    if used - before < 0.001:
+    """Ends a program that waits for what does not come; one that a busy machine did not let run goes on for a while."""
+    global used, looks
+    before, used, looks = used, process_time(), looks + 1
+    started = chosen() is not None and chosen().started
+    if used - before < 0.001 or looks >= (3 if started else 8):
         out_of_time(signal_, frame)
 
 
@@ -225,9 +228,10 @@ def read(job):
         topo = by_name(execute(job, "custom"), job["topo"])
     else:
         variables = run_program(job)
+        end = monotonic() + THREADS
         for thread in threading.enumerate():
             if thread is not threading.current_thread() and not thread.daemon:
-                thread.join(0.2)
+                thread.join(max(0, end - monotonic()))
         topo = only_one(variables) if chosen() is None else None
     if topo is not None:
         if not isinstance(topo, Topo):

@@ -108,25 +108,56 @@ def ip_address(node, verb, words):
 
 
 def ip_route(node, verb, words):
-    if verb == "flush" or (verb in ("del", "delete") and words[0] == "default"):
-        node.gateways = {}
+    if verb == "flush":
+        node.gateways, node.routes = {}, []
         return True
-    options = dict(zip(words[1::2], words[2::2]))
-    via, device = options.pop("via"), options.pop("dev", None)
-    if verb not in ("add", "replace") or options or (device and device not in node.nameToIntf):
+    words = [w for w in words if w not in ("to", "unicast", "onlink")]
+    options = {k: v for k, v in zip(words[1::2], words[2::2]) if k not in ("proto", "scope", "src")}
+    via, device = options.pop("via", ""), options.pop("dev", "")
+    if verb in ("del", "delete"):
+        return unroute(node, words[0], via, device)
+    if verb not in ("add", "replace", "change", "append") or options:
         return False
-    return route_to(node, words[0], via)
+    return route_to(node, words[0], via, device)
 
 
-def route_to(node, to, via):
-    six = ":" in via
-    if to in ("default", "0.0.0.0/0", "::/0", "0/0"):
-        node.gateways[six] = via
-        return True
+DEFAULT = ("default", "0.0.0.0/0", "::/0", "0/0", "0.0.0.0")
+
+
+def default_route(node, words):
+    """What follows default: "via 10.0.0.254", "dev h1-eth0", or both."""
+    words = words[1:] if words[:1] == ["default"] else words
+    options = dict(zip(words[0::2], words[1::2]))
+    via, device = options.pop("via", ""), options.pop("dev", "")
+    return not options and len(words) % 2 == 0 and route_to(node, "default", via, device)
+
+
+def route_to(node, to, via, device=""):
+    """Sets a route by a neighbour, by a device, or both."""
+    if not via and not device or device and device not in node.nameToIntf:
+        return False
+    six = ":" in (via or to)
+    if to in DEFAULT:
+        node.routes = [r for r in node.routes if r[0] not in ("0.0.0.0/0", "::/0") or (":" in r[0]) != six]
+        node.gateways.pop(six, None)
+        if via:
+            node.gateways[six] = via
+            return True
+        to = "::/0" if six else "0.0.0.0/0"
     if "/" not in to:
         to += "/128" if six else "/32"
-    if [to, via] not in node.routes:
-        node.routes.append([to, via])
+    if via:
+        device = ""  # the neighbour's address tells it
+    if [to, via, device] not in node.routes:
+        node.routes.append([to, via, device])
+    return True
+
+
+def unroute(node, to, via, device):
+    if to in DEFAULT:
+        node.gateways.pop(":" in (via or to), None)
+        to = "::/0" if ":" in (via or to) else "0.0.0.0/0"
+    node.routes = [r for r in node.routes if r[0].removesuffix("/32") != to.removesuffix("/32") or via not in ("", r[1]) or device not in ("", r[2])]
     return True
 
 
@@ -185,15 +216,51 @@ def prefix_of(mask):
 
 
 def route(node, words):
-    if words[0] != "add":
-        return words[:2] == ["del", "default"] and ip_route(node, "del", ["default"])
-    words = [w for w in words[1:] if w not in ("-net", "-host")]
-    to, rest = words[0], words[1:]
-    if rest[:1] == ["netmask"]:
-        to, rest = "%s/%d" % (to, prefix_of(rest[1])), rest[2:]
-    if rest[0] not in ("gw", "gateway"):
+    if words[0] not in ("add", "del"):
         return False
-    return len(rest) <= 4 and route_to(node, to, rest[1])
+    verb, words = words[0], [w for w in words[1:] if w not in ("-net", "-host")]
+    to, rest, via, device = words[0], words[1:], "", ""
+    while rest:
+        word = rest.pop(0)
+        if word == "netmask":
+            to = "%s/%d" % (to, prefix_of(rest.pop(0)))
+        elif word in ("gw", "gateway"):
+            via = rest.pop(0)
+        elif word == "dev":
+            device = rest.pop(0)
+        elif word == "metric":
+            rest.pop(0)
+        elif rest:
+            return False
+        else:
+            device = word
+    return (unroute if verb == "del" else route_to)(node, to, via, device)
+
+
+def iptables(node, words):
+    """A router that puts its own address into packets: -t nat -A POSTROUTING [-s NET] [-o DEVICE] [! -d NET] -j MASQUERADE."""
+    words = list(words)
+    if "POSTROUTING" not in words or "MASQUERADE" not in words:
+        return False
+    sender = device = receiver = ""
+    words = [w for w in words if w not in ("-t", "nat", "-A", "-I", "--append", "POSTROUTING", "-j", "--jump", "MASQUERADE")]
+    while words:
+        word = words.pop(0)
+        if word in ("-o", "--out-interface"):
+            device = words.pop(0)
+        elif word in ("-s", "--source"):
+            sender = words.pop(0)
+        elif word == "!" and words[0] in ("-d", "--destination"):
+            receiver = words[1]
+            words = words[2:]
+        else:
+            return False
+    if device and device not in node.nameToIntf or receiver not in ("", sender) or not (device or sender):
+        return False
+    if not device and not receiver:
+        return False
+    node.masquerade.append([sender, device])
+    return True
 
 
 def ovs(words):
@@ -215,4 +282,5 @@ def ovs(words):
 
 
 PROGRAMS = {"sysctl": sysctl, "echo": echo, "ip": ip, "ifconfig": ifconfig, "route": route,
+            "iptables": iptables, "iptables-legacy": iptables, "iptables-nft": iptables,
             "ovs-vsctl": lambda node, words: ovs(["ovs-vsctl", *words])}

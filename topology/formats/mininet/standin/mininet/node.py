@@ -2,7 +2,7 @@
 import io
 
 from mininet import _record as record
-from mininet._commands import run_on
+from mininet._commands import default_route, route_to, run_on
 from mininet._patch import NoProcess
 from mininet.link import Intf, Link, OVSIntf, TCIntf  # noqa: F401 (found here by programs)
 from mininet.log import info, error, warn, debug  # noqa: F401
@@ -22,6 +22,7 @@ class Node:
         self.intfs, self.ports, self.nameToIntf = {}, {}, {}
         self.line, self.sequence = record.here(), record.sequence()
         self.loopback, self.routes, self.gateways = [], [], {}   # gateways: by "is IPv6"
+        self.masquerade = []    # of routers: [from, device]
         self.forwards = False
         self.cpu, self.cores = None, None
         self.shell, self.pid, self.waiting, self.execed = object(), 1000 + self.sequence, False, True
@@ -109,15 +110,14 @@ class Node:
 
     def setDefaultRoute(self, intf=None):
         text = str(intf) if intf is not None else ""
-        words = text.split()
-        if "via" in words[:-1]:
-            via = words[words.index("via") + 1]
-            self.gateways[":" in via] = via
-        elif intf is not None:
-            record.not_honoured("%s.setDefaultRoute" % self.name, text, why="a default route needs a gateway: 'via ADDRESS'")
+        if intf is None:
+            return
+        if not default_route(self, text.split() if " " in text.strip() else ["dev", text.strip()]):
+            record.not_honoured("%s.setDefaultRoute" % self.name, text, why="write 'via ADDRESS', or a device of the node")
 
     def setHostRoute(self, ip, intf):
-        record.not_honoured("%s.setHostRoute" % self.name, ip, str(intf))
+        if not route_to(self, ip, "", str(intf)):
+            record.not_honoured("%s.setHostRoute" % self.name, ip, str(intf))
 
     def setARP(self, ip, mac):
         record.not_honoured("%s.setARP" % self.name, ip, mac)

@@ -1,7 +1,7 @@
 """LinuxBridge and NAT."""
 from mininet.node import Node, Switch
 from mininet.log import info, warn  # noqa: F401
-from mininet.util import netParse, ipAdd  # noqa: F401
+from mininet.util import netParse, ipAdd, ipStr  # noqa: F401
 
 
 class LinuxBridge(Switch):
@@ -20,7 +20,10 @@ class NAT(Node):
 
     def __init__(self, name, subnet="10.0/8", localIntf=None, flush=False, **params):
         super().__init__(name, **params)
-        self.subnet, self.localIntf, self.forwards, self.isNAT = subnet, localIntf, True, True
+        self.subnet, self.localIntf, self.forwards = subnet, localIntf, True
+        self.isNAT = not self.inNamespace   # of the outside; else of the network it is in
+        if self.inNamespace:
+            self.masquerade.append(["%s/%d" % (ipStr(netParse(subnet)[0]), netParse(subnet)[1]), ""])
 
     def setManualConfig(self, intf):
         pass

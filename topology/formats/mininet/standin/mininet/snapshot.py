@@ -30,13 +30,13 @@ def datapath_of(cls):
     return cls.datapath_ if isinstance(cls, type) and issubclass(cls, Switch) else None
 
 
-def controllers_of(controllers, line=0):
+def controllers_of(controllers, switch=None):
     """What Trivet has in their place: addresses stay, local learning controllers are the built-in one."""
     remote = [c.name for c in controllers if isinstance(c, RemoteController)]
     local = [c for c in controllers if not isinstance(c, (RemoteController, NullController))]
-    if remote and local:
-        record.warn(line or local[0].line, "%s: Trivet's controller, in its place, does not share switches: %s has them" % (
-            local[0].name, ", ".join(remote)))
+    if remote and local and switch:
+        record.warn(local[0].line, "%s: Trivet's controller, in its place, does not share switches: %s has them" % (
+            local[0].name, ", ".join(dict.fromkeys(remote))))
     return list(dict.fromkeys(remote)) or (["trivet"] if local else ["none"])
 
 
@@ -51,7 +51,7 @@ def node_of(net, node, everyone):
     document.update(start=node.params.get("startCommand"), stop=node.params.get("stopCommand"),
                     dirs=[list(d) if isinstance(d, (list, tuple)) else [d] for d in node.privateDirs])
     if isinstance(node, Switch):
-        return {**document, **switch_of(node, everyone)}
+        return {**document, **switch_of(net, node, everyone)}
     first = node.defaultIntf()
     ips = first.ips if first else [node.given["ip"]] if node.given["ip"] else []
     if numbered_plainly(net) and node in net.assigned:
@@ -61,6 +61,7 @@ def node_of(net, node, everyone):
     return {**document, "kind": "router" if node.forwards else "host", "nat": getattr(node, "isNAT", False),
             "ips": ips, "mac": first.givenMAC if first else node.given["mac"],
             "loopback": node.loopback, "gateways": [node.gateways[six] for six in sorted(node.gateways)], "routes": node.routes,
+            "masquerade": node.masquerade if node.forwards else [],
             "cpu": node.cpu, "cores": node.cores}
 
 
@@ -71,14 +72,14 @@ def numbered_plainly(net):
         for h in net.hosts)
 
 
-def switch_of(switch, everyone):
+def switch_of(net, switch, everyone):
     params = switch.params
     given = getattr(switch, "givenClass", True)
     if switch.datapath_ is None:
         record.warn(switch.line, "%s: not honoured; the default datapath takes its place" % type(switch).__name__)
     own = None
     if controlled(switch):
-        own = ["none"] if switch.learns else everyone if switch.startedWith is None else controllers_of(switch.startedWith)
+        own = ["none"] if switch.learns else controllers_of(net.controllers if switch.startedWith is None else switch.startedWith, switch)
     protocols = params.get("protocols")
     if isinstance(protocols, str):
         protocols = protocols.replace(",", " ").split()

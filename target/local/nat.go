@@ -161,7 +161,7 @@ func setMasquerade(n, old *topology.Node) error {
 	if old != nil && slices.Equal(old.Masquerade, n.Masquerade) {
 		return nil
 	}
-	if len(n.Masquerade) > 0 || old != nil { // a node is also configured anew when a link of it comes up
+	if len(n.Masquerade) > 0 || old != nil && len(old.Masquerade) > 0 { // a node is also configured anew when a link of it comes up
 		if err := deleteTable(insideTable); err != nil {
 			return err
 		}

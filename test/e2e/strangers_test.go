@@ -56,6 +56,21 @@ func TestDirsBesideFile(t *testing.T) {
 	m.ok("down")
 }
 
+// TestSettingsOfScripts proves that what a script sets by commands for which a topology has no words is so in the lab.
+func TestSettingsOfScripts(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	m.up(m.file("arp.py", mininetRouter+`from mininet.topo import SingleSwitchTopo
+net = Mininet(SingleSwitchTopo(2), autoStaticArp=True)
+net.start()
+net['h1'].cmd('sysctl -w net.ipv4.tcp_congestion_control=reno; ifconfig h1-eth0 mtu 1400')
+`))
+	contains(t, m.exec("h1", "ip neigh; sysctl -n net.ipv4.tcp_congestion_control; ip link show h1-eth0"), "10.0.0.2 dev h1-eth0 lladdr", "PERMANENT", "reno", "mtu 1400")
+	contains(t, m.exec("h1", "ping -c 1 -W 30 h2"), " 0% packet loss")
+	contains(t, m.exec("h2", "ip neigh show 10.0.0.1; cat /sys/class/net/h2-eth0/address"), "PERMANENT")
+	m.ok("down")
+}
+
 // TestNATInside proves that a NAT of a Mininet script inside its network translates: what comes out of it has its address,
 // those outside need no route to reach those inside, and nothing goes in a circle.
 func TestNATInside(t *testing.T) {

@@ -38,6 +38,7 @@ func sketch(t *topology.Topology) string {
 			put("datapath", n.Datapath)
 		}
 		put("nat", n.NAT)
+		put("masquerade", n.Masquerade)
 		put("cpu", n.CPU.Share.Percent())
 		put("cores", n.Cores)
 		put("start", n.Start)
@@ -171,6 +172,23 @@ class S(OVSSwitch):
 for i, cls in (1, OVSSwitch), (2, S): net.addSwitch('s%d' % i, cls=cls)
 net.addController('c0'); net.addLink('s1', 's2'); net.start()`,
 			"topology controllers=[none]\nc1 controller at=tcp:10.9.0.9:6633\ns1 switch datapath=ovs\ns2 switch datapath=ovs controllers=[c1]\ns1 -- s2"},
+		"routes by device, and NAT inside": {`net = Mininet(controller=None, topo=None)
+n = net.addHost('n1', cls=NAT, ip='10.0.0.9/8', subnet='192.168.1.0/24', inNamespace=True); h = net.addHost('h1', ip='192.168.1.2/24', defaultRoute='dev h1-eth0')
+o = net.addHost('h2', defaultRoute='h2-eth0'); net.addLink(n, o); net.addLink(n, h, params1={'ip': '192.168.1.1/24'}); net.start()
+h.cmd('ip route add to 10.7.0.0/16 dev h1-eth0 scope link; route add -net 10.8.0.0 netmask 255.255.0.0 dev h1-eth0; route add -host 10.9.0.1 h1-eth0')
+o.setHostRoute('192.168.1.2', 'h2-eth0'); n.cmd('sudo iptables -t nat -A POSTROUTING -o n1-eth0 -j MASQUERADE')`,
+			"topology\nn1 router ip=[10.0.0.9/8] masquerade=[192.168.1.0/24 dev n1-eth0]\nh1 host ip=[192.168.1.2/24] routes=[0.0.0.0/0 dev h1-eth0 10.7.0.0/16 dev h1-eth0 10.8.0.0/16 dev h1-eth0 10.9.0.1/32 dev h1-eth0]\n" +
+				"h2 host ip=[10.0.0.3/8] routes=[0.0.0.0/0 dev h2-eth0 192.168.1.2/32 dev h2-eth0]\nn1 -- h2\nn1 ip=[192.168.1.1/24] -- h1"},
+		"what a topology has no words for is run": {`net = Mininet(controller=None)
+a = net.addHost('h1', ip='10.0.0.7/24'); b = net.addHost('h2', ip='10.0.0.8/24', mac='0:0:0:0:0:2', startCommand='true'); net.addLink(a, b); net.start()
+a.setARP(b.IP(), b.MAC()); b.cmd('arp -s 10.0.0.7 ' + a.MAC()); a.cmd('ip neigh add 10.0.0.9 lladdr 02:00:00:00:00:09 dev h1-eth0')
+a.cmd('sysctl -w net.ipv4.tcp_congestion_control=reno'); a.cmd("sysctl -w net.ipv4.tcp_rmem='4096 87380 99'"); b.cmd('ifconfig h2-eth0 mtu 9000 up')`,
+			"topology\nh1 host ip=[10.0.0.7/24] mac=02:00:00:00:00:04 start=ip neigh replace 10.0.0.8 lladdr 0:0:0:0:0:2 dev h1-eth0 nud permanent\n" +
+				"ip neigh replace 10.0.0.9 lladdr 02:00:00:00:00:09 dev h1-eth0 nud permanent\nsysctl -qw net.ipv4.tcp_congestion_control=reno\nsysctl -qw 'net.ipv4.tcp_rmem=4096 87380 99'\n" +
+				"h2 host ip=[10.0.0.8/24] mac=00:00:00:00:00:02 start=ip neigh replace 10.0.0.7 lladdr 02:00:00:00:00:04 dev h2-eth0 nud permanent\nip link set dev h2-eth0 mtu 9000\ntrue\nh1 -- h2"},
+		"static ARP for all": {"Mininet(SingleSwitchTopo(2), autoStaticArp=True, autoSetMacs=True).start()",
+			"topology\nh1 host mac=00:00:00:00:00:01 start=ip neigh replace 10.0.0.2 lladdr 00:00:00:00:00:02 dev h1-eth0 nud permanent\n" +
+				"h2 host mac=00:00:00:00:00:02 start=ip neigh replace 10.0.0.1 lladdr 00:00:00:00:00:01 dev h2-eth0 nud permanent\ns1 switch\nh1 -- s1\nh2 -- s1"},
 		"a tree": {"Mininet(TreeTopo(2, 2)).start()",
 			"topology\nh1 host\nh2 host\nh3 host\nh4 host\ns1 switch\ns2 switch\ns3 switch\ns2 -- h1\ns2 -- h2\ns1 -- s2\ns3 -- h3\ns3 -- h4\ns1 -- s3"},
 	} {

@@ -163,7 +163,11 @@ func node(t *rapid.T, name string) *topology.Node {
 		n.Addresses, n.MAC, n.Loopback = maybe(t, some(prefixes)), maybe(t, macs), maybe(t, some(prefixes))
 		n.Gateways = maybe(t, some(addresses))
 		n.Routes = maybe(t, some(rapid.Custom(func(t *rapid.T) topology.Route {
-			return topology.Route{To: prefixes.Draw(t, "to"), Via: addresses.Draw(t, "via")}
+			r := topology.Route{To: prefixes.Draw(t, "to"), Via: maybe(t, addresses)}
+			if !r.Via.IsValid() || rapid.Bool().Draw(t, "by device") {
+				r.Device = "eth-" + rapid.StringMatching(`[a-z0-9.-]{1,8}`).Draw(t, "device")
+			}
+			return r
 		})))
 	}
 	if n.Kind == topology.Switch || n.Kind == topology.Router {
@@ -174,6 +178,13 @@ func node(t *rapid.T, name string) *topology.Node {
 	}
 	if n.Kind == topology.Router {
 		n.OSPF = maybe(t, ospfs)
+		n.Masquerade = maybe(t, some(rapid.Custom(func(t *rapid.T) topology.Masquerade {
+			m := topology.Masquerade{From: maybe(t, prefixes).Masked(), Device: maybe(t, rapid.Just("r1-eth1"))}
+			if m == (topology.Masquerade{}) {
+				m.Device = "eth0"
+			}
+			return m
+		})))
 	}
 	n.STP = n.Kind == topology.Switch && maybe(t, rapid.Bool())
 	n.NAT = n.Kind == topology.Router && maybe(t, rapid.Bool())

@@ -52,19 +52,60 @@ def apply(node, words):
 
 
 def sysctl(node, words):
-    words = [w for w in words if not w.startswith("-")]
-    text = re.sub(r"\s*=\s*", "=", " ".join(words))
-    return text != "" and all(setting(node, *s.split("=", 1)) for s in text.split())
+    text = " ".join(w for w in words if not w.startswith("-"))
+    settings = re.findall(r"([\w./-]+)\s*=\s*([^=]*?)\s*(?=\s[\w./-]+\s*=|$)", text)
+    return bool(settings) and all([setting(node, *s) for s in settings])
 
 
 def setting(node, key, value):
+    key, value = key.replace("/", "."), value.strip()
     if key in ("net.ipv4.ip_forward", "net.ipv4.conf.all.forwarding"):
         node.forwards = value == "1"
         return True
     if re.fullmatch(r"net\.ipv6\.conf\.\S+\.forwarding", key):
         return value == "1"
     # IPv6 is off unless a topology asks for it.
-    return bool(re.fullmatch(r"net\.ipv6\.conf\.\S+\.disable_ipv6", key)) and value == "1"
+    if re.fullmatch(r"net\.ipv6\.conf\.\S+\.disable_ipv6", key):
+        return value == "1"
+    return bool(re.fullmatch(r"net\.ipv4\.[\w.-]+", key) and re.fullmatch(r"[\w ,.:-]+", value)) and at_start(node, "sysctl", "-qw", "%s=%s" % (key, value))
+
+
+def at_start(node, *words):
+    """Lets a host or router run what sets something of its network for which a topology has no words."""
+    line = shlex.join(words)
+    if node.isSwitch or node.isController:
+        return False
+    if line not in node.settings:
+        node.settings.append(line)
+    return True
+
+
+def neighbour(node, address, mac, device=""):
+    """A neighbour's MAC address that nobody has to ask for."""
+    device = device or (node.defaultIntf().name if node.defaultIntf() else "")
+    if device not in node.nameToIntf or not re.fullmatch(r"[0-9a-fA-F.:]+", address) or not re.fullmatch(r"[0-9a-fA-F]{1,2}(:[0-9a-fA-F]{1,2}){5}", str(mac)):
+        return False
+    for net in record.networks:  # where the program was told an address that nobody had given, it must be that
+        for other in net.hosts:
+            for intf in other.intfList():
+                if intf.mac == mac:
+                    intf.givenMAC = mac
+    return at_start(node, "ip", "neigh", "replace", address, "lladdr", str(mac), "dev", device, "nud", "permanent")
+
+
+def arp(node, words):
+    words = [w for w in words if w != "-n"]
+    device = ""
+    if "-i" in words:
+        device = words[words.index("-i") + 1]
+        words = [w for w in words if w not in ("-i", device)]
+    return words[0] == "-s" and len(words) == 3 and neighbour(node, words[1], words[2], device)
+
+
+def ip_neighbour(node, verb, words):
+    options = dict(zip(words[1::2], words[2::2]))
+    mac, device = options.pop("lladdr"), options.pop("dev")
+    return verb in ("add", "replace", "change") and options.pop("nud", "permanent") == "permanent" and not options and neighbour(node, words[0], mac, device)
 
 
 def echo(node, words):
@@ -80,6 +121,8 @@ def ip(node, words):
         return ip_address(node, verb, rest)
     if what in ("r", "ro", "route"):
         return ip_route(node, verb, rest)
+    if what in ("n", "neigh", "neighbor", "neighbour"):
+        return ip_neighbour(node, verb, rest)
     if what in ("l", "link") and verb == "set":
         return ip_link(node, rest)
     return False
@@ -176,7 +219,7 @@ def link_words(node, device, words):
     elif words[0] == "address":
         intf.setMAC(words[1])
     elif words[0] == "mtu":
-        return words[1] == "1500"
+        return words[1] == "1500" or words[1].isdigit() and at_start(node, "ip", "link", "set", "dev", device, "mtu", words[1])
     else:
         return False
     return True
@@ -187,16 +230,18 @@ def ifconfig(node, words):
     if rest[:2] == ["hw", "ether"]:
         node.nameToIntf[device].setMAC(rest[2])
         rest = rest[3:]
-    if rest and rest[0] not in ("up", "down"):
+    if rest and rest[0] not in ("up", "down", "mtu"):
         if rest[0] == "inet":
             rest = rest[1:]
         address, rest = rest[0], rest[1:]
         if rest[:1] == ["netmask"]:
             address, rest = "%s/%d" % (address.split("/")[0], prefix_of(rest[1])), rest[2:]
         set_address(node, device, address)
-    for word in rest:
-        if not link_words(node, device, [word]):
+    while rest:
+        count = 2 if rest[0] == "mtu" else 1
+        if not link_words(node, device, rest[:count]):
             return False
+        rest = rest[count:]
     return len(words) > 1
 
 
@@ -282,5 +327,5 @@ def ovs(words):
 
 
 PROGRAMS = {"sysctl": sysctl, "echo": echo, "ip": ip, "ifconfig": ifconfig, "route": route,
-            "iptables": iptables, "iptables-legacy": iptables, "iptables-nft": iptables,
+            "arp": arp, "iptables": iptables, "iptables-legacy": iptables, "iptables-nft": iptables,
             "ovs-vsctl": lambda node, words: ovs(["ovs-vsctl", *words])}

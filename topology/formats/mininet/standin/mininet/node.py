@@ -2,7 +2,7 @@
 import io
 
 from mininet import _record as record
-from mininet._commands import default_route, route_to, run_on
+from mininet._commands import default_route, neighbour, route_to, run_on
 from mininet._patch import NoProcess
 from mininet.link import Intf, Link, OVSIntf, TCIntf  # noqa: F401 (found here by programs)
 from mininet.log import info, error, warn, debug  # noqa: F401
@@ -22,6 +22,7 @@ class Node:
         self.intfs, self.ports, self.nameToIntf = {}, {}, {}
         self.line, self.sequence = record.here(), record.sequence()
         self.loopback, self.routes, self.gateways = [], [], {}   # gateways: by "is IPv6"
+        self.settings = []      # commands to run when the lab is up, before its own
         self.masquerade = []    # of routers: [from, device]
         self.forwards = False
         self.cpu, self.cores = None, None
@@ -120,7 +121,8 @@ class Node:
             record.not_honoured("%s.setHostRoute" % self.name, ip, str(intf))
 
     def setARP(self, ip, mac):
-        record.not_honoured("%s.setARP" % self.name, ip, mac)
+        if not neighbour(self, ip, mac):
+            record.not_honoured("%s.setARP" % self.name, ip, mac)
 
     def IP(self, intf=None):
         intf = self.intf(intf)

@@ -48,7 +48,8 @@ def node_of(net, node, everyone):
     document = {"name": node.name, "line": node.line}
     if isinstance(node, Controller):
         return {**document, "kind": "controller", "address": "%s:%s:%d" % (node.protocol, node.ip, node.port)}
-    document.update(start=node.params.get("startCommand"), stop=node.params.get("stopCommand"),
+    start = "\n".join(filter(None, [*node.settings, node.params.get("startCommand")]))
+    document.update(start=start or None, stop=node.params.get("stopCommand"),
                     dirs=[list(d) if isinstance(d, (list, tuple)) else [d] for d in node.privateDirs])
     if isinstance(node, Switch):
         return {**document, **switch_of(net, node, everyone)}

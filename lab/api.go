@@ -57,6 +57,7 @@ func (d *daemon) handler() http.Handler {
 	mux.HandleFunc("POST /v1/down", d.serveDown)
 	mux.HandleFunc("GET /v1/capture", d.serveCapture)
 	mux.HandleFunc("POST /v1/exec", d.serveExec)
+	mux.HandleFunc("POST /v1/ping/follow", d.servePing)
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index) // go tool pprof reads what it gives
 	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
 	return sameVersion(mux)
@@ -79,7 +80,7 @@ func sameVersion(next http.Handler) http.Handler {
 func apiConfig() huma.Config {
 	return api.Config("Trivet lab", "What a lab's daemon answers on its Unix socket <run directory>/<lab>/daemon.sock. "+
 		"Besides what is listed here: GET /v1/progress (a stream of JSON lines), POST /v1/down (the same), "+
-		"GET /v1/capture (a stream in pcap format), POST /v1/exec (Upgrade: "+streamProtocol+").")
+		"GET /v1/capture (a stream in pcap format), POST /v1/ping/follow (as /v1/ping; a stream of JSON lines, the result last), POST /v1/exec (Upgrade: "+streamProtocol+").")
 }
 
 // OpenAPI returns the API's description (OpenAPI 3.1, JSON).
@@ -130,7 +131,7 @@ func register(api huma.API, d *daemon) {
 		return nil, problem(err)
 	}, summary("Change a link"))
 	huma.Post(api, "/v1/ping", func(ctx context.Context, in *body[PingRequest]) (*body[PingResult], error) {
-		r, err := d.ping(ctx, in.Body)
+		r, err := d.ping(ctx, in.Body, nil)
 		return &body[PingResult]{r}, problem(err)
 	}, summary("Ping between hosts"))
 	huma.Post(api, "/v1/iperf", func(ctx context.Context, in *body[IperfRequest]) (*body[IperfResult], error) {

@@ -137,6 +137,30 @@ func (c *Client) Ping(ctx context.Context, r PingRequest) (PingResult, error) {
 	return call[PingResult](ctx, c, "POST", "/v1/ping", r)
 }
 
+// FollowPing pings, and calls each for what comes meanwhile. Where ctx ends before it, the error is that of ctx.
+func (c *Client) FollowPing(ctx context.Context, r PingRequest, each func(PingStep)) (out PingResult, err error) {
+	resp, err := c.request(ctx, "POST", "/v1/ping/follow", r)
+	if err != nil {
+		return out, err
+	}
+	defer resp.Body.Close()
+	for lines := json.NewDecoder(resp.Body); ; {
+		var step PingStep
+		err := lines.Decode(&step)
+		switch {
+		case ctx.Err() != nil:
+			return out, ctx.Err()
+		case err != nil:
+			return out, fmt.Errorf("the daemon of lab %s has ended without an answer: %w", c.name, err)
+		case step.Error != "":
+			return out, errors.New(step.Error)
+		case step.Result != nil:
+			return *step.Result, nil
+		}
+		each(step)
+	}
+}
+
 // Iperf measures throughput.
 func (c *Client) Iperf(ctx context.Context, r IperfRequest) (IperfResult, error) {
 	return call[IperfResult](ctx, c, "POST", "/v1/iperf", r)

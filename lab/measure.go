@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/netip"
 	"os/exec"
 	"strconv"
@@ -17,18 +18,67 @@ import (
 	"golang.org/x/sys/unix"
 
 	"trivet.dev/trivet/bench/probe"
+	"trivet.dev/trivet/internal/words"
 	"trivet.dev/trivet/topology"
 )
 
 // maxPings are those of a pair: what their results may take of the daemon's memory.
 const maxPings = 1_000_000
 
+// PingStep is what comes while pings are under way: a reply of one pair, how far all pairs are, or the end.
+type PingStep struct {
+	Seq      int         `json:"seq,omitempty"`
+	RTT      float64     `json:"rtt_ms,omitempty"`
+	Sent     int         `json:"sent,omitempty"`
+	Received int         `json:"received,omitempty"`
+	Result   *PingResult `json:"result,omitempty"`
+	Error    string      `json:"error,omitempty"`
+}
+
+// pingLook is how often it is said how far pings of all pairs are.
+const pingLook = 200 * time.Millisecond
+
+// servePing pings, and says how far it is.
+func (d *daemon) servePing(w http.ResponseWriter, req *http.Request) {
+	var r PingRequest
+	if err := json.NewDecoder(http.MaxBytesReader(w, req.Body, maxFrame)).Decode(&r); err != nil {
+		http.Error(w, words.JSON(err).Error(), http.StatusBadRequest)
+		return
+	}
+	encode := streamJSON(w)
+	var mu sync.Mutex
+	var step PingStep
+	last := time.Now()
+	result, err := d.ping(req.Context(), r, func(h probe.Heard) {
+		mu.Lock()
+		defer mu.Unlock()
+		if step.Sent++; h.Reply {
+			step.Sent--
+			step.Received++
+		}
+		one := r.From != ""
+		if one && h.Reply {
+			step.Seq, step.RTT = h.Seq, float64(h.RTT)/1e6
+		}
+		if one || time.Since(last) > pingLook {
+			_ = encode(step)
+			last = time.Now()
+		}
+		step.Seq, step.RTT = 0, 0
+	})
+	end := PingStep{Result: &result}
+	if err != nil {
+		end = PingStep{Error: err.Error()}
+	}
+	_ = encode(end)
+}
+
 // ping pings one pair, or all.
-func (d *daemon) ping(ctx context.Context, r PingRequest) (out PingResult, err error) {
+func (d *daemon) ping(ctx context.Context, r PingRequest, heard func(probe.Heard)) (out PingResult, err error) {
 	if err := d.isUp(); err != nil {
 		return out, err
 	}
-	o := probe.PingOptions{Count: max(1, r.Count), Size: r.Size, Interval: time.Duration(r.Interval), Timeout: time.Duration(r.Timeout)}
+	o := probe.PingOptions{Count: max(1, r.Count), Size: r.Size, Interval: time.Duration(r.Interval), Timeout: time.Duration(r.Timeout), Heard: heard}
 	if r.Size == 0 {
 		o.Size = 56
 	}

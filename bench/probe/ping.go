@@ -171,6 +171,20 @@ type PingOptions struct {
 	Size     int           // bytes of payload
 	Interval time.Duration // between two of a pair
 	Timeout  time.Duration // for each reply
+	Heard    func(Heard)   // called, also at the same time, for each request and each reply; or nil
+}
+
+// Heard is a request that was sent (from 1), or its reply.
+type Heard struct {
+	Seq   int
+	Reply bool
+	RTT   time.Duration
+}
+
+func (o PingOptions) heard(h Heard) {
+	if o.Heard != nil {
+		o.Heard(h)
+	}
 }
 
 // PairResult is what the pings of one pair gave.
@@ -197,12 +211,15 @@ func (p *Pinger) PingPair(ctx context.Context, to netip.Addr, o PingOptions) (r 
 			break
 		}
 		r.Sent++
+		o.heard(Heard{Seq: i + 1})
 		answered := make(chan struct{})
 		group.Go(func() {
 			defer close(answered)
 			one, cancel := context.WithTimeout(ctx, o.Timeout)
 			defer cancel()
-			outcomes[i].rtt, outcomes[i].err = p.Ping(one, to, o.Size)
+			if outcomes[i].rtt, outcomes[i].err = p.Ping(one, to, o.Size); outcomes[i].err == nil {
+				o.heard(Heard{Seq: i + 1, Reply: true, RTT: outcomes[i].rtt})
+			}
 		})
 		if i+1 == o.Count {
 			break

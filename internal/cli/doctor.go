@@ -45,12 +45,14 @@ func (a *app) doctor() *cobra.Command {
 func (a *app) showFindings(findings []finding) {
 	rows := [][]string{{"", "WHAT", "FOUND"}}
 	for _, f := range findings {
-		mark := "ok"
+		mark := a.paint(green, "ok")
 		switch {
 		case f.Unknown:
 			mark = "?"
 		case !f.OK && f.Needed:
-			mark = "NO"
+			mark = a.paint(red, "NO")
+		case f.Warns:
+			mark = a.paint(yellow, "warning")
 		case !f.OK:
 			mark = "–"
 		}
@@ -76,7 +78,11 @@ func examine() []finding {
 		{What: "kernel", OK: true, Says: string(release)},
 		{What: "root", OK: os.Geteuid() == 0, Says: map[bool]string{true: "yes", false: "no: labs cannot be brought up, and some checks below guess"}[os.Geteuid() == 0], Cure: "sudo trivet doctor"},
 	}
-	out = append(append(out, local.Examine()...), examineOVS()...)
+	for _, f := range local.Examine() {
+		f.Warns = !f.OK
+		out = append(out, f)
+	}
+	out = append(out, examineOVS()...)
 	for _, p := range []struct{ name, pkg, use string }{
 		{"iperf3", "iperf3", "trivet iperf"}, {"python3", "python3", "reading Mininet scripts"},
 	} {
@@ -112,7 +118,7 @@ func examineOVS() []finding {
 	out := []finding{{What: "Open vSwitch", OK: true, Says: info.Version + ", " + info.VSwitch}}
 	kernel := finding{What: "its kernel module", OK: info.Kernel == nil, Says: "loads: switches forward in the kernel"}
 	if info.Kernel != nil {
-		kernel.Says = "missing: switches forward in user space, at about 1 Gbit/s"
+		kernel.Warns, kernel.Says = true, "missing: switches forward in user space, at about 1 Gbit/s"
 		kernel.Cure = strings.Split(info.Kernel.Error(), "\n")[0]
 	}
 	return append(out, kernel)

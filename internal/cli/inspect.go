@@ -59,7 +59,7 @@ func (a *app) inspect() *cobra.Command {
 func (a *app) showInfo(info lab.Info) {
 	a.say("%s  %s · %s", info.Name, info.State, describe(info.Topology))
 	if len(info.Dead) > 0 {
-		a.say("have ended: %s; %s", strings.Join(info.Dead, ", "), lab.CureDead(info.Dead))
+		a.say("%s: %s; %s", a.paint(red, "have ended"), strings.Join(info.Dead, ", "), lab.CureDead(info.Dead))
 	}
 	if how := info.Devices["impairment"]; how != "" {
 		a.say("impairments by %s", how)
@@ -70,7 +70,13 @@ func (a *app) showInfo(info lab.Info) {
 	a.say("")
 	a.table(nodeRows(info.Topology))
 	a.say("")
-	a.table(linkRows(info))
+	rows := linkRows(info)
+	for _, r := range rows[1:] {
+		if state := &r[len(r)-1]; *state == "down" {
+			*state = a.paint(red, *state)
+		}
+	}
+	a.table(rows)
 }
 
 func nodeRows(t *topology.Topology) [][]string {

@@ -48,7 +48,11 @@ func (a *app) ls() *cobra.Command {
 			}
 			table := [][]string{{"LAB", "STATE", "TARGET", "NODES", "LINKS", "SINCE", "FROM"}}
 			for _, r := range rows {
-				table = append(table, []string{r.Name, string(r.State), r.Target, strconv.Itoa(r.Nodes), strconv.Itoa(r.Links), ago(r.Created), r.Source})
+				state := string(r.State)
+				if r.State == lab.Orphaned {
+					state = a.paint(red, state)
+				}
+				table = append(table, []string{r.Name, state, r.Target, strconv.Itoa(r.Nodes), strconv.Itoa(r.Links), ago(r.Created), r.Source})
 			}
 			a.table(table)
 			for _, s := range labs {

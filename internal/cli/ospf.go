@@ -161,12 +161,12 @@ func (a *app) showInterfaces(list []ospf.Attachment) {
 			refused += ": " + x.Reason
 		}
 		rows = append(rows, []string{x.Router, x.Interface, x.Address.String(), x.Area.String(), strconv.Itoa(int(x.Cost)), kind, x.State,
-			shown(x.DR), shown(x.BDR), fmt.Sprintf("%d of %d", x.Full, x.Neighbors), total(x.Sent), total(x.Received), refused})
+			shown(x.DR), shown(x.BDR), fmt.Sprintf("%d of %d", x.Full, x.Neighbors), sumOf(x.Sent), sumOf(x.Received), refused})
 	}
 	a.table(rows)
 }
 
-func total(counts map[string]uint64) string {
+func sumOf(counts map[string]uint64) string {
 	n := uint64(0)
 	for _, c := range counts {
 		n += c

@@ -104,7 +104,7 @@ func (a *app) showWay(p api.Path, w api.Way) {
 	}
 	mark := "   "
 	if !w.Arrives {
-		mark = " ✗ "
+		mark = " " + a.paint(red, "✗") + " "
 	}
 	line := strings.Join(names, " → ") + mark + strings.Join(facts, ", ")
 	if w.Reason != "" {

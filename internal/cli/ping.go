@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -42,11 +43,14 @@ func (a *app) ping() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			result, err := c.Ping(cmd.Context(), r)
-			if err != nil {
-				return err
+			if a.json {
+				result, err := c.Ping(cmd.Context(), r)
+				if err != nil {
+					return err
+				}
+				return a.showPing(result, all, each)
 			}
-			return a.showPing(result, all, each)
+			return a.followPing(cmd.Context(), c, r, each)
 		},
 	}
 	f := cmd.Flags()
@@ -60,6 +64,50 @@ func (a *app) ping() *cobra.Command {
 	return cmd
 }
 
+// followPing shows replies as they come, of all pairs how many. On Ctrl-C it shows what there is so far, as ping(8) does.
+func (a *app) followPing(ctx context.Context, c *lab.Client, r lab.PingRequest, each bool) error {
+	all := r.From == ""
+	var last lab.PingStep
+	var rtt []float64
+	live := all && isTerminal(a.out)
+	result, err := c.FollowPing(ctx, r, func(s lab.PingStep) {
+		last = s
+		switch {
+		case live:
+			fmt.Fprintf(a.out, "\r%d sent, %d received … ", s.Sent, s.Received)
+		case s.Seq > 0:
+			rtt = append(rtt, s.RTT)
+			a.say("%d   %.3f ms", s.Seq, s.RTT)
+		}
+	})
+	if live && last.Sent > 0 {
+		fmt.Fprint(a.out, "\r\x1b[K")
+	}
+	switch {
+	case err != nil && ctx.Err() != nil && last.Sent > 0:
+		result = lab.PingResult{Sent: last.Sent, Received: last.Received, RTT: probe.Summarize(rtt)}
+		result.Loss = float64(last.Sent-last.Received) / float64(last.Sent)
+		what := "--all"
+		if !all {
+			what = r.From + " → " + r.To
+		}
+		a.say("ping %s   %s (interrupted)", what, a.pingTotal(result))
+		return exitCode(exitInterrupted)
+	case err != nil:
+		return err
+	}
+	return a.showPing(result, all, each)
+}
+
+// pingTotal sums pings up.
+func (a *app) pingTotal(r lab.PingResult) string {
+	lost := percent(r.Loss) + " lost"
+	if r.Received < r.Sent {
+		lost = a.paint(red, lost)
+	}
+	return fmt.Sprintf("%d sent, %d received, %s%s", r.Sent, r.Received, lost, rttText(r.RTT))
+}
+
 func (a *app) showPing(r lab.PingResult, all, each bool) error {
 	switch {
 	case a.json:
@@ -68,15 +116,12 @@ func (a *app) showPing(r lab.PingResult, all, each bool) error {
 		}
 	case all:
 		a.showPairs(r, each)
-		a.say("ping --all   %d sent, %d received, %s lost%s", r.Sent, r.Received, percent(r.Loss), rttText(r.RTT))
+		a.say("ping --all   %s", a.pingTotal(r))
 	default:
-		for i, ms := range r.Pairs[0].RTT {
-			a.say("%d   %.3f ms", i+1, ms)
-		}
 		if r.Pairs[0].Error != "" {
 			a.say("%s", r.Pairs[0].Error)
 		}
-		a.say("ping %s → %s   %d sent, %d received, %s lost%s", r.Pairs[0].From, r.Pairs[0].To, r.Sent, r.Received, percent(r.Loss), rttText(r.RTT))
+		a.say("ping %s → %s   %s", r.Pairs[0].From, r.Pairs[0].To, a.pingTotal(r))
 	}
 	if r.Received < r.Sent {
 		return exitCode(exitLoss)

@@ -11,7 +11,6 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -89,10 +88,10 @@ func isUsage(err error) bool {
 func (a *app) showError(err error) {
 	var problems topology.Problems
 	if !errors.As(err, &problems) {
-		fmt.Fprintln(a.err, err)
+		fmt.Fprintln(a.err, paintFor(a.err, red, err.Error()))
 		return
 	}
-	fmt.Fprintln(a.err, problems)
+	fmt.Fprintln(a.err, paintFor(a.err, red, problems.Error()))
 	fmt.Fprintf(a.err, "%s; nothing was changed\n", words.Plural(len(problems), "problem"))
 }
 
@@ -158,21 +157,6 @@ func (a *app) printJSON(v any) error {
 	e := json.NewEncoder(a.out)
 	e.SetIndent("", "  ")
 	return e.Encode(v)
-}
-
-// table prints rows with aligned columns, the first row being the heads.
-// What switches and files of others say of themselves does not reach the terminal as it is.
-func (a *app) table(rows [][]string) {
-	for _, r := range rows {
-		for i := range r {
-			r[i] = topology.Printable(r[i])
-		}
-	}
-	w := tabwriter.NewWriter(a.out, 0, 0, 3, ' ', 0)
-	for _, r := range rows {
-		fmt.Fprintln(w, strings.TrimRight(strings.Join(r, "\t"), "\t"))
-	}
-	w.Flush()
 }
 
 func isTerminal(w any) bool {

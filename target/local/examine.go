@@ -17,6 +17,7 @@ type Finding struct {
 	OK      bool   `json:"ok"`
 	Unknown bool   `json:"unknown,omitempty"` // it was not tried: OK says nothing
 	Needed  bool   `json:"needed"`            // without it no lab comes up
+	Warns   bool   `json:"warns,omitempty"`   // without it labs are slower, or less true
 	Says    string `json:"says"`
 	Cure    string `json:"cure,omitempty"`
 }
@@ -71,7 +72,7 @@ func examineNetem() Finding {
 	}
 	if !hasNetem() {
 		f.OK = false
-		f.Says = "missing: Trivet's delay line does it in user space, up to about 1 Gbit/s a link"
+		f.Says = "missing: links with delay, jitter or loss go through Trivet's delay line in user space: about 1 Gbit/s a link, more processor time"
 		f.Cure = "modprobe sch_netem (Debian: in the kernel's own package; not in cloud images)"
 	}
 	return f

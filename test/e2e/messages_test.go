@@ -4,6 +4,8 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // TestMessages proves that who writes a command wrongly reads what is wrong and what to write, in Trivet's words: no error of Go's
@@ -47,5 +49,21 @@ func TestMessages(t *testing.T) {
 	if _, err := exec.LookPath("curl"); err == nil {
 		said := m.sh("curl -s --unix-socket /run/trivet/" + m.name + "/daemon.sock http://lab/v1/ping -d nope")
 		contains(t, said, "this is not JSON")
+	}
+}
+
+// TestPingInterrupted proves that pings show replies as they come, and on Ctrl-C what there is so far.
+func TestPingInterrupted(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	m.up("minimal", "--datapath", "bridge")
+	cmd := m.command(trivet, "ping", "h1", "h2", "-c", "100000", "-i", "50ms")
+	out := m.startOutput(cmd)
+	out.waitFor(t, "\n3   ")
+	must(t, cmd.Process.Signal(unix.SIGINT))
+	wait(t, cmd)
+	contains(t, out.String(), "ping h1 → h2   ", " received, ", "median", "(interrupted)")
+	if code := cmd.ProcessState.ExitCode(); code != 130 {
+		t.Errorf("exit %d: %s", code, out)
 	}
 }

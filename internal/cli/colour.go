@@ -1,0 +1,36 @@
+package cli
+
+import (
+	"io"
+	"os"
+	"strings"
+)
+
+// Colours of what must not be overlooked; on a terminal only.
+const (
+	red    = "31"
+	green  = "32"
+	yellow = "33"
+)
+
+// paint colours a text for the terminal on which it is to appear. NO_COLOR (no-color.org) and TERM=dumb keep it plain.
+func (a *app) paint(colour, text string) string { return paintFor(a.out, colour, text) }
+
+func paintFor(out io.Writer, colour, text string) string {
+	if text == "" || os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" || !isTerminal(out) {
+		return text
+	}
+	return "\x1b[" + colour + "m" + text + "\x1b[0m"
+}
+
+// plain is a text without its colours, for counting.
+func plain(text string) string {
+	for {
+		before, after, found := strings.Cut(text, "\x1b[")
+		if !found {
+			return text
+		}
+		_, rest, _ := strings.Cut(after, "m")
+		text = before + rest
+	}
+}

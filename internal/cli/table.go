@@ -1,0 +1,125 @@
+package cli
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/mattn/go-runewidth"
+	"golang.org/x/term"
+
+	"trivet.dev/trivet/topology"
+)
+
+// table prints rows with aligned columns, the first row being the heads. What is too wide for the terminal goes without columns in
+// which there is nothing, and breaks the lines of its last column.
+func (a *app) table(rows [][]string) {
+	room := math.MaxInt
+	if f, ok := a.out.(*os.File); ok {
+		if columns, _, err := term.GetSize(int(f.Fd())); err == nil && columns > 0 {
+			room = columns
+		}
+	}
+	for _, line := range layOut(rows, room) {
+		fmt.Fprintln(a.out, line)
+	}
+}
+
+var painted = regexp.MustCompile(`^(\x1b\[[0-9;]*m)(.*)(\x1b\[0m)$`)
+
+// harmless is a cell as it may reach a terminal: what switches and files of others call themselves commands it nothing.
+func harmless(cell string) string {
+	if m := painted.FindStringSubmatch(cell); m != nil {
+		return m[1] + topology.Printable(m[2]) + m[3]
+	}
+	return topology.Printable(cell)
+}
+
+func layOut(rows [][]string, room int) []string {
+	count := 0
+	for _, r := range rows {
+		count = max(count, len(r))
+	}
+	full := make([][]string, len(rows))
+	for i, r := range rows {
+		full[i] = make([]string, count)
+		for j, c := range r {
+			full[i][j] = harmless(c)
+		}
+	}
+	gap, width := 3, widths(full)
+	if total(width, gap) > room {
+		gap, full = 2, withoutEmpty(full)
+		width = widths(full)
+	}
+	last := len(width) - 1
+	if before := total(width[:last], gap) + gap; total(width, gap) > room && room-before >= 16 {
+		width[last] = room - before
+	}
+	var lines []string
+	for _, r := range full {
+		for r != nil {
+			cell, rest := breakText(r[last], width[last])
+			line := ""
+			for j, c := range append(slices.Clone(r[:last]), cell) {
+				line += c + strings.Repeat(" ", max(0, width[j]-textWidth(c))+gap)
+			}
+			lines = append(lines, strings.TrimRight(line, " "))
+			if r = nil; rest != "" {
+				r = append(make([]string, last), rest)
+			}
+		}
+	}
+	return lines
+}
+
+func textWidth(s string) int { return runewidth.StringWidth(plain(s)) }
+
+func widths(rows [][]string) []int {
+	width := make([]int, len(rows[0]))
+	for _, r := range rows {
+		for j, c := range r {
+			width[j] = max(width[j], textWidth(c))
+		}
+	}
+	return width
+}
+
+func total(width []int, gap int) int {
+	sum := gap * (len(width) - 1)
+	for _, w := range width {
+		sum += w
+	}
+	return sum
+}
+
+// withoutEmpty leaves out columns that have a head alone.
+func withoutEmpty(rows [][]string) [][]string {
+	out := make([][]string, len(rows))
+	for j := range rows[0] {
+		if slices.ContainsFunc(rows[1:], func(r []string) bool { return r[j] != "" && r[j] != "–" }) {
+			for i, r := range rows {
+				out[i] = append(out[i], r[j])
+			}
+		}
+	}
+	if len(out[0]) == 0 {
+		return rows
+	}
+	return out
+}
+
+// breakText cuts a text at a blank or comma where it is wider than that.
+func breakText(text string, width int) (line, rest string) {
+	if textWidth(text) <= width || text != plain(text) {
+		return text, ""
+	}
+	at := len(runewidth.Truncate(text, width, ""))
+	if blank := strings.LastIndexAny(text[:at], " ,"); blank > at/3 {
+		at = blank + 1
+	}
+	return strings.TrimRight(text[:at], " "), strings.TrimLeft(text[at:], " ")
+}

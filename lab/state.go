@@ -10,10 +10,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/user"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -248,7 +251,7 @@ func read(name string) (State, error) {
 		return s, fmt.Errorf("%w %q", ErrNone, name)
 	}
 	if errors.Is(err, os.ErrPermission) {
-		return s, fmt.Errorf("lab %s is another user's", name)
+		return s, fmt.Errorf("lab %s %w (%s)%s", name, errAnothers, ownerOf(name), asRoot)
 	}
 	if err != nil {
 		return s, err
@@ -267,30 +270,60 @@ func read(name string) (State, error) {
 
 // List returns the labs of this machine, by name; those of other users are left out.
 func List() ([]State, error) {
-	own, _, err := list()
-	return own, err
-}
-
-func list() (own []State, others int, err error) {
 	entries, err := os.ReadDir(RunDir())
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, 0, nil
+		return nil, nil
 	}
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
+	var out []State
 	for _, e := range entries {
 		if !e.IsDir() || !NamePattern.MatchString(e.Name()) {
 			continue
 		}
-		s, err := Load(e.Name())
-		if err == nil {
-			own = append(own, s)
-		} else if !errors.Is(err, ErrNone) {
-			others++
+		if s, err := Load(e.Name()); err == nil {
+			out = append(out, s)
 		}
 	}
-	return own, others, nil
+	return out, nil
+}
+
+// asRoot is what helps with labs of other users.
+const asRoot = "; root can use it:  sudo trivet …"
+
+// errAnothers is that a lab belongs to somebody else.
+var errAnothers = errors.New("is another user's")
+
+// Others lists the labs that are there and that the caller may not see, each with its owner: "campus (root)".
+func Others() (out []string) {
+	entries, _ := os.ReadDir(RunDir())
+	for _, e := range entries {
+		if !e.IsDir() || !NamePattern.MatchString(e.Name()) {
+			continue
+		}
+		if _, err := read(e.Name()); errors.Is(err, errAnothers) {
+			out = append(out, fmt.Sprintf("%s (%s)", e.Name(), ownerOf(e.Name())))
+		}
+	}
+	return out
+}
+
+// ownerOf is whose a lab is, as far as others can see.
+func ownerOf(name string) string {
+	info, err := os.Stat(ownerFile(name))
+	if err != nil {
+		return "root"
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return "?"
+	}
+	uid := strconv.Itoa(int(stat.Uid))
+	if u, err := user.LookupId(uid); err == nil {
+		return u.Username
+	}
+	return "user " + uid
 }
 
 // Choose returns the lab of that name; with no name, the only one there is.
@@ -306,40 +339,20 @@ func Choose(name string) (State, error) {
 	switch {
 	case err != nil:
 		return State{}, err
+	case len(labs) == 0 && len(Others()) > 0:
+		return State{}, fmt.Errorf("none of the labs that are up is yours: %s%s", strings.Join(Others(), ", "), asRoot)
 	case len(labs) == 0:
-		return State{}, noLab{NoneUp() + "; bring one up:  trivet up linear,3"}
+		return State{}, fmt.Errorf("%w; bring one up:  trivet up linear,3", ErrNone)
 	case len(labs) > 1:
 		return State{}, fmt.Errorf("which lab? Say --lab NAME (or set TRIVET_LAB); %s", labList())
 	}
 	return labs[0], nil
 }
 
-// NoneUp says that one has no lab, and how many others have.
-func NoneUp() string {
-	_, others, _ := list()
-	return noneUp(others)
-}
-
-func noneUp(others int) string {
-	switch others {
-	case 0:
-		return "no lab is up"
-	case 1:
-		return "no lab of yours is up; one belongs to another user (sudo trivet ls shows it)"
-	}
-	return fmt.Sprintf("no lab of yours is up; %d belong to other users (sudo trivet ls shows them)", others)
-}
-
-// noLab is ErrNone in other words.
-type noLab struct{ says string }
-
-func (n noLab) Error() string        { return n.says }
-func (n noLab) Is(target error) bool { return target == ErrNone }
-
 func labList() string {
-	labs, others, _ := list()
+	labs, _ := List()
 	if len(labs) == 0 {
-		return noneUp(others)
+		return "no lab is up"
 	}
 	var names []string
 	for _, l := range labs {

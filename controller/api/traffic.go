@@ -41,11 +41,20 @@ func (v *view) traffic(at place) Traffic {
 	if !read {
 		return Traffic{Capacity: v.m.Port(at.dpid, at.port).Capacity}
 	}
+	if v.unlimited(at) {
+		p.Capacity = 0
+	}
 	return Traffic{Time: &p.Time, RxRate: rate(&p, p.RxRate), TxRate: rate(&p, p.TxRate),
 		RxPacketRate: rate(&p, p.RxPacketRate), TxPacketRate: rate(&p, p.TxPacketRate),
 		RxPackets: counter(p.RxPackets), TxPackets: counter(p.TxPackets), RxBytes: counter(p.RxBytes), TxBytes: counter(p.TxBytes),
 		RxDropped: counter(p.RxDropped), TxDropped: counter(p.TxDropped), RxErrors: counter(p.RxErrors), TxErrors: counter(p.TxErrors),
 		Capacity: p.Capacity, Utilisation: number(p.Utilisation())}
+}
+
+// unlimited says whether a port's link is one of the topology's that has no bandwidth: the speed that its device claims limits nothing.
+func (v *view) unlimited(at place) bool {
+	p := v.m.Port(at.dpid, at.port)
+	return p.Peer != "" && p.Capacity == 0
 }
 
 // links are those between switches that discovery knows, and those to hosts and other nodes that
@@ -117,7 +126,7 @@ func (v *view) link(at place, to End, theirs [2]*float64) Link {
 	own := v.rates(at)
 	l.Rates = [2]*float64{or(own[0], theirs[1]), or(own[1], theirs[0])}
 	known, speed := v.m.Port(at.dpid, at.port), 0.0
-	if p, read := v.ports[at]; read && known.Capacity == 0 {
+	if p, read := v.ports[at]; read && known.Capacity == 0 && !v.unlimited(at) {
 		speed = p.Capacity
 	}
 	l.Capacity = [2]float64{cmp.Or(known.Capacity, speed), cmp.Or(known.CapacityIn, speed)}

@@ -42,8 +42,15 @@ func (a *app) ls() *cobra.Command {
 			if a.json {
 				return a.printJSON(rows)
 			}
+			others := lab.Others()
+			if len(others) > 0 {
+				defer a.say("labs of other users: %s; root sees all:  sudo trivet ls", strings.Join(others, ", "))
+			}
+			if len(rows) == 0 && len(others) > 0 {
+				return nil
+			}
 			if len(rows) == 0 {
-				a.say("%s; bring one up:  sudo trivet up linear,3", lab.NoneUp())
+				a.say("no lab is up; bring one up:  sudo trivet up linear,3")
 				return nil
 			}
 			table := [][]string{{"LAB", "STATE", "TARGET", "NODES", "LINKS", "SINCE", "FROM"}}

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/term"
 
 	"trivet.dev/trivet/controller/api"
+	"trivet.dev/trivet/lab"
 )
 
 // refresh is the time between two pictures; the controller measures about as often.
@@ -26,7 +27,7 @@ func (a *app) top() *cobra.Command {
 		Use:   "top",
 		Short: "Watch the load of the links, and the packets at the controller",
 		Long: "Watch the load of the links, the busiest first, and the packets that come to the controller, by protocol, as the\n" +
-			"switches count them. On a terminal q ends it.",
+			"switches count them. On a terminal q or Ctrl-C quits.",
 		Example: "  trivet top\n  trivet top --once --json",
 		Args:    cobra.NoArgs,
 	}
@@ -38,7 +39,14 @@ func (a *app) top() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		t := top{app: a, client: c, most: most}
+		t := top{app: a, client: c, most: most, of: "controller " + k.address}
+		if k.address == "" {
+			s, err := lab.Choose(a.lab)
+			if err != nil {
+				return err
+			}
+			t.of = "lab " + s.Name
+		}
 		switch {
 		case once:
 			return t.once(cmd.Context())
@@ -55,6 +63,7 @@ type top struct {
 	*app
 	client *api.Client
 	most   int
+	of     string // what is watched
 	before api.Statistics
 }
 
@@ -143,11 +152,23 @@ func (t *top) live(ctx context.Context) error {
 	defer fmt.Fprint(t.out, "\x1b[?25h\x1b[?1049l")
 	ctx, quit := context.WithCancel(ctx)
 	defer quit()
+	keys := t.keys
+	if keys == nil {
+		if keys, err = newKeyboard(in); err != nil {
+			return err
+		}
+	}
+	keys.start()
+	quitted := make(chan struct{})
+	defer func() { // nobody reads what is typed after that
+		keys.Stop()
+		<-quitted
+	}()
 	go func() {
+		defer close(quitted)
+		defer quit()
 		for b := make([]byte, 1); ; {
-			n, err := os.Stdin.Read(b)
-			if err != nil || n == 1 && (b[0] == 'q' || b[0] == 'Q' || b[0] == 3) {
-				quit()
+			if _, err := keys.Read(b); err != nil || b[0] == 'q' || b[0] == 'Q' || b[0] == 3 {
 				return
 			}
 		}
@@ -164,7 +185,8 @@ func (t *top) live(ctx context.Context) error {
 		if err != nil {
 			width, height = 80, 24
 		}
-		t.draw(t.picture(s, height-1), width)
+		lines := t.picture(s, height-2)
+		t.draw(append([]string{t.of + "   q or Ctrl-C quits"}, lines...), width)
 		t.before = s
 		select {
 		case <-time.After(refresh):

@@ -180,6 +180,7 @@ func TestTop(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
 	m.up("linear,3")
+	m.ok("link", "set", "s1-s2", "bandwidth=50mbit")
 	m.pingAll(6)
 	iperf := m.command(trivet, "iperf", "h1", "h2", "-t", "600")
 	must(t, m.start(iperf))
@@ -198,12 +199,17 @@ func TestTop(t *testing.T) {
 			}
 		}
 		first := s.Links[0]
-		return len(busy) == 3 && busy["s1h1"] && busy["s1s2"] && busy["s2h2"] && first.Utilisation != nil && *first.Utilisation > 0
+		return len(busy) == 3 && busy["s1h1"] && busy["s1s2"] && busy["s2h2"] && first.Utilisation != nil && *first.Utilisation > 0 &&
+			first.Ends[0].Node+first.Ends[1].Node == "s1s2" && s.Links[1].Utilisation == nil // the other links have no capacity
 	})
 	eventually(t, "a person sees it too", func() bool {
 		shown := m.ok("top", "--once")
 		return !slices.ContainsFunc([]string{"LINK", "bit/s", "AT THE CONTROLLER", "arp"}, func(w string) bool { return !strings.Contains(shown, w) })
 	})
+	y := m.terminal("top")
+	y.waitFor(t, "lab "+m.name+"   q or Ctrl-C quits")
+	y.types("q")
+	y.ends(0)
 	must(t, iperf.Process.Signal(os.Interrupt))
 	wait(t, iperf)
 	m.ok("down")

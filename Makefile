@@ -17,8 +17,11 @@ FUZZTIME := 10s
 KERNELS := uml cloud
 PAIRS := 5
 
+# Where make install puts what is built.
+PREFIX := /usr/local
+
 .DEFAULT_GOAL := build
-.PHONY: build demo bootstrap test unit e2e test-vm test-all interop matrix fuzz bench papers papers-quick lint dist generate clean help
+.PHONY: build demo bootstrap test unit e2e test-vm test-all interop matrix fuzz bench papers papers-quick lint install dist generate clean help
 
 build: ## bin/trivet, a static binary (the default)
 	@started=$$(date +%s); [ ! -t 1 ] || printf 'trivet  building\r'; \
@@ -76,12 +79,25 @@ papers-quick: bootstrap ## all experiments in 10 minutes: few levels, one repeti
 lint: ## gofmt, go vet, staticcheck; shellcheck for scripts
 	@scripts/lint $(STATICCHECK)
 
-dist: ## release binaries for amd64 and arm64, with checksums, in dist/
+install: ## trivet into PREFIX (/usr/local), with completions for bash, zsh and fish; DESTDIR goes before it (after make)
+	@[ -x bin/trivet ] || { echo "build it first:  make" >&2; exit 1; }
+	@install -D -m 755 bin/trivet $(DESTDIR)$(PREFIX)/bin/trivet
+	@completion=$$(mktemp -d) && scripts/completion bin/trivet $$completion && \
+	install -D -m 644 $$completion/trivet.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/trivet && \
+	install -D -m 644 $$completion/_trivet $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_trivet && \
+	install -D -m 644 $$completion/trivet.fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/trivet.fish && rm -r $$completion
+	@echo "$(DESTDIR)$(PREFIX)/bin/trivet"
+
+dist: build ## binaries and Debian packages for amd64 and arm64, with checksums, in dist/
 	@rm -rf dist
+	@scripts/completion bin/trivet dist/completion
 	@for arch in amd64 arm64; do \
-		echo "dist/trivet-$(VERSION)-linux-$$arch"; \
-		GOARCH=$$arch $(BUILD) -o dist/trivet-$(VERSION)-linux-$$arch ./cmd/trivet || exit 1; \
+		name=dist/trivet-$(VERSION)-linux-$$arch; \
+		echo "$$name"; \
+		GOARCH=$$arch $(BUILD) -o $$name ./cmd/trivet || exit 1; \
+		! command -v dpkg-deb >/dev/null || scripts/deb $$name dist/completion $$arch $(VERSION) $$name.deb || exit 1; \
 	done
+	@rm -r dist/completion
 	@cd dist && sha256sum trivet-* >SHA256SUMS
 
 generate: ## generated code anew

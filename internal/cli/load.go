@@ -39,6 +39,19 @@ func (s *source) flags(cmd *cobra.Command) {
 	f.StringSliceVar(&s.controller, "controller", nil, "what decides: trivet (the default), none (switches learn by themselves), "+strings.Join(topology.ControllerPrograms, ", ")+", or addresses like tcp:127.0.0.1:6653")
 	f.StringVar(&s.ipv6, "ipv6", "", "off, assigned or auto")
 	f.StringVar(&s.routes, "routes", "", "computed: gateways and static routes that the file does not give are added (the default; not for Mininet scripts); as-written: they are not")
+	completeFlag(cmd, "nodes", "router")
+	completeFlag(cmd, "datapath", datapaths()...)
+	completeFlag(cmd, "controller", append([]string{"trivet", "none"}, topology.ControllerPrograms...)...)
+	completeFlag(cmd, "ipv6", "off", "assigned", "auto")
+	completeFlag(cmd, "routes", "computed", "as-written")
+	cmd.ValidArgsFunction = completeSources
+}
+
+func datapaths() (names []string) {
+	for _, d := range []topology.Datapath{topology.Embedded, topology.OVS, topology.Bridge, topology.Kernel, topology.FRR, topology.BIRD} {
+		names = append(names, string(d))
+	}
+	return names
 }
 
 // load reads a topology from a file or makes one with a generator. Warnings are
@@ -105,7 +118,7 @@ func isFile(what string) bool {
 func (s *source) resolve(t *topology.Topology) (*topology.Topology, topology.Problems, error) {
 	d := lab.Defaults
 	d.OverrideDatapath, d.OverrideController = topology.Datapath(s.datapath), s.controller
-	if s.datapath != "" && !slices.Contains([]topology.Datapath{topology.Embedded, topology.OVS, topology.Bridge, topology.Kernel, topology.FRR, topology.BIRD}, d.OverrideDatapath) {
+	if s.datapath != "" && !slices.Contains(datapaths(), s.datapath) {
 		return nil, nil, fmt.Errorf("--datapath %s: there are embedded, ovs, bridge (switches) and kernel, frr, bird (routers)", s.datapath)
 	}
 	r, problems := topology.Resolve(t, d)

@@ -138,6 +138,8 @@ func (a *app) root() *cobra.Command {
 	root.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
+	_ = root.RegisterFlagCompletionFunc("lab", a.completeLabs)
+	completeBare(root)
 	speakPlainly(root)
 	return root
 }

@@ -314,6 +314,21 @@ func TestCompletion(t *testing.T) {
 	m.up("minimal", "--datapath", "bridge")
 	contains(t, m.ok("__complete", "exec", ""), "h1\n", "h2\n")
 	contains(t, m.ok("__complete", "down", ""), m.name)
+	contains(t, m.ok("__complete", "inspect", "--lab", ""), m.name)
+	contains(t, m.ok("__complete", "link", "set", "s1-"), "s1-h1")
+	contains(t, m.ok("__complete", "link", "set", "s1-h1", "del"), "delay=")
+	contains(t, m.ok("__complete", "up", ""), "fat-tree", "linear")
+	// A bash without the package bash-completion.
+	said := m.sh(`bash --norc --noprofile -c '
+		source <(` + trivet + ` completion bash)
+		try() { COMP_LINE=$1; COMP_POINT=${#1}; COMP_TYPE=9; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($#-1)); COMPREPLY=(); __start_trivet; echo "${COMPREPLY[*]}"; }
+		PATH=` + filepath.Dir(trivet) + `:$PATH
+		try "trivet up fat" trivet up fat
+		try "trivet up --datapath=em" trivet up --datapath = em
+		try "trivet exec " trivet exec ""' 2>/dev/null`)
+	if said != "fat-tree\nembedded\ns1 h1 h2" {
+		t.Errorf("a bare bash completes: %q", said)
+	}
 }
 
 // TestOutside proves that a NAT router leads out of the lab, beyond the machine.

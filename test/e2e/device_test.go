@@ -55,7 +55,9 @@ func TestDelayedLinkSetDown(t *testing.T) {
 	m := newMachine(t)
 	m.up(m.file("delayed.yaml", "nodes: {s1: switch, h1: host, h2: host}\nlinks: [s1 -- h1: {delay: 2ms}, s1 -- h2]\n"))
 	m.pingAll(2)
-	carrier := func(node, device string) bool { return strings.Contains(m.exec(node, "ip link show "+device), "LOWER_UP") }
+	carrier := func(node, device string) bool {
+		return strings.Contains(m.exec(node, "ip link show "+device), "LOWER_UP")
+	}
 	answers := func() bool { return m.run("ping", "h2", "h1", "-c", "1", "--timeout", "300ms").code == 0 }
 	for _, c := range []struct{ node, device, far, farDevice string }{{"h1", "h1-eth0", "s1", "s1-eth1"}, {"s1", "s1-eth1", "h1", "h1-eth0"}} {
 		m.exec(c.node, "ip link set "+c.device+" down")

@@ -1,0 +1,52 @@
+package cli
+
+import (
+	_ "embed"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"trivet.dev/trivet/topology"
+)
+
+// bashFunctions are those that cobra's script for bash takes from the package bash-completion.
+//
+//go:embed completion.bash
+var bashFunctions string
+
+// completeBare lets the completion of bash work without that package.
+func completeBare(root *cobra.Command) {
+	bash, _, err := root.Find([]string{"completion", "bash"})
+	if err != nil || bash.RunE == nil {
+		return
+	}
+	write := bash.RunE
+	bash.RunE = func(cmd *cobra.Command, args []string) error {
+		fmt.Fprint(cmd.Root().OutOrStdout(), bashFunctions)
+		return write(cmd, args)
+	}
+}
+
+// completeSources offers generators to the shell; files it finds itself.
+func completeSources(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	var names []string
+	if len(args) == 0 {
+		for _, g := range topology.Generators() {
+			names = append(names, g.Name+"\t"+g.Description)
+		}
+	}
+	return names, cobra.ShellCompDirectiveDefault
+}
+
+// completeFlag offers the values that a flag can have.
+func completeFlag(cmd *cobra.Command, flag string, values ...string) {
+	_ = cmd.RegisterFlagCompletionFunc(flag, func(_ *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
+		before := prefix[:strings.LastIndexByte(prefix, ',')+1] // of a list: none,trivet
+		out := make([]string, len(values))
+		for i, v := range values {
+			out[i] = before + v
+		}
+		return out, cobra.ShellCompDirectiveNoFileComp
+	})
+}

@@ -33,7 +33,7 @@ func ParseLinkChange(words []string) (LinkChange, error) {
 		}
 		key, value, ok := strings.Cut(w, "=")
 		if !ok {
-			return c, fmt.Errorf("%q is no change of a link; write up, down or settings like delay=10ms loss=1%%", w)
+			return c, fmt.Errorf("%q is not a change to a link; write up, down or settings like delay=10ms loss=1%%", w)
 		}
 		if err := c.set(key, value); err != nil {
 			return c, err
@@ -79,7 +79,7 @@ func setOrNone[T any](into *T, value string, parse func(string) (T, error)) (err
 func ParseQueue(s string) (int, error) {
 	n, err := strconv.Atoi(strings.TrimSpace(s))
 	if err != nil || n < 1 || n > 10_000_000 {
-		return 0, fmt.Errorf("%q is no queue length; write a number of packets, 1 to 10000000", s)
+		return 0, fmt.Errorf("%q is not a queue length; write a number of packets, 1 to 10000000", s)
 	}
 	return n, nil
 }
@@ -163,7 +163,7 @@ var (
 func ParseEvent(s string) (Event, error) {
 	m := eventPattern.FindStringSubmatch(strings.TrimSpace(s))
 	if m == nil {
-		return Event{}, fmt.Errorf("%q is no event; write at 30s: r1 -- r2 down", s)
+		return Event{}, fmt.Errorf("%q is not an event; write at 30s: r1 -- r2 down", s)
 	}
 	at, err := ParseDuration(m[1])
 	if err != nil {
@@ -182,7 +182,7 @@ func ParseAction(s string) (Action, error) {
 	if m := runAction.FindStringSubmatch(s); m != nil {
 		return Action{Node: m[1], Run: m[2]}, nil
 	}
-	return Action{}, fmt.Errorf("%q is no action; write r1 -- r2 down, r1 -- r2 delay=20ms loss=1%% or h1 run COMMAND", s)
+	return Action{}, fmt.Errorf("%q is not an action; write r1 -- r2 down, r1 -- r2 delay=20ms loss=1%% or h1 run COMMAND", s)
 }
 
 func (a Action) String() string {

@@ -18,7 +18,7 @@ func (v *validator) ospf(n *Node, bad func(hint, format string, args ...any)) {
 		bad("make it a router", "only routers speak OSPF")
 		return
 	case o.RouterID.IsValid() && (!o.RouterID.Is4() || o.RouterID.IsUnspecified()):
-		bad("write router_id: 10.0.0.1", "ospf: %s is no router id", o.RouterID)
+		bad("write router_id: 10.0.0.1", "ospf: %s is not a router id", o.RouterID)
 	}
 	seen := map[AreaID]bool{}
 	for _, a := range o.Areas {
@@ -78,7 +78,7 @@ func (v *validator) ospfVirtual(n *Node, l OSPFVirtualLink, bad func(hint, forma
 func (v *validator) ospfPeer(n *Node, l OSPFVirtualLink, bad func(hint, format string, args ...any)) {
 	if id, err := netip.ParseAddr(l.Router); err == nil {
 		if !id.Is4() || id.IsUnspecified() || id == n.OSPF.RouterID {
-			bad("write the router_id of the other end, or its name", "ospf: virtual link to %s: that is no other router's id", l.Router)
+			bad("write the router_id of the other end, or its name", "ospf: virtual link to %s: no other router has that id", l.Router)
 		}
 		return
 	}
@@ -161,7 +161,7 @@ func checkAuth(a *OSPFAuth, bad func(hint, format string, args ...any)) {
 	case strings.ContainsFunc(a.Key, notWord):
 		bad("use letters, digits and signs", "ospf: auth: a key has no spaces, quotes, ?, | or \\")
 	case a.ID < 0 || a.ID > 255 || a.ID != 0 && (a.Type == AuthSimple || a.Type == AuthNone):
-		bad("write 1 to 255, with md5 or sha256 only", "ospf: auth: %d is no id of a key", a.ID)
+		bad("write 1 to 255, with md5 or sha256 only", "ospf: auth: %d is not a key id", a.ID)
 	}
 }
 
@@ -197,7 +197,7 @@ func (r *resolver) ospfPassive() {
 			if hint == "" {
 				hint = "there are " + strings.Join(names, ", ")
 			}
-			r.problems.Add(n.Pos, hint, "router %s: ospf: passive: %s is no interface of it and no node beside it", n.Name, clip(p))
+			r.problems.Add(n.Pos, hint, "router %s: ospf: passive: %s is neither an interface of it nor a neighbouring node", n.Name, clip(p))
 		}
 	}
 }

@@ -153,14 +153,14 @@ func TestOSPFProblems(t *testing.T) {
 		"router r2: the router_id 1.1.1.1 is that of r1; router ids are unique": func(r1, r2 *OSPF, l *Link) {
 			r1.RouterID, r2.RouterID = netip.MustParseAddr("1.1.1.1"), netip.MustParseAddr("1.1.1.1")
 		},
-		"fd00::1 is no router id":                       func(r1, r2 *OSPF, l *Link) { r1.RouterID = netip.MustParseAddr("fd00::1") },
+		"fd00::1 is not a router id":                       func(r1, r2 *OSPF, l *Link) { r1.RouterID = netip.MustParseAddr("fd00::1") },
 		"area 0 is the backbone, which cannot be a stu": func(r1, r2 *OSPF, l *Link) { r1.Areas = []OSPFArea{{Stub: true}} },
 		"area 3: only a stub area has no_summary":       func(r1, r2 *OSPF, l *Link) { r1.Areas = []OSPFArea{{ID: 3, NoSummary: true}} },
 		"area 3 is there twice":                         func(r1, r2 *OSPF, l *Link) { r1.Areas = []OSPFArea{{ID: 3}, {ID: 3}} },
 		"10.0.0.1/8 is no IPv4 network": func(r1, r2 *OSPF, l *Link) {
 			r1.Areas = []OSPFArea{{ID: 3, Ranges: []OSPFRange{{Prefix: netip.MustParsePrefix("10.0.0.1/8")}}}}
 		},
-		"passive: r1-eth9 is no interface of it and no node beside it; did you mean r1-eth0?": func(r1, r2 *OSPF, l *Link) { r1.Passive = []string{"r1-eth9"} },
+		"passive: r1-eth9 is neither an interface of it nor a neighbouring node; did you mean r1-eth0?": func(r1, r2 *OSPF, l *Link) { r1.Passive = []string{"r1-eth9"} },
 		"cannot redistribute \"rip\"":           func(r1, r2 *OSPF, l *Link) { r1.Redistribute = []OSPFRedistribute{{Source: "rip"}} },
 		"through an area that is not":           func(r1, r2 *OSPF, l *Link) { r1.VirtualLinks = []OSPFVirtualLink{{Router: "r2"}} },
 		"there is no such node; did you mean r": func(r1, r2 *OSPF, l *Link) { r1.VirtualLinks = []OSPFVirtualLink{{Area: 1, Router: "r22"}} },

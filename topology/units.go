@@ -204,7 +204,7 @@ func ParseMAC(s string) (MAC, error) {
 	}
 	copy(m[:], b)
 	if m[0]&1 == 1 || m == (MAC{}) {
-		return MAC{}, fmt.Errorf("%q is no MAC address of a device: it is a multicast or the zero address; write 02:00:00:00:00:01", s)
+		return MAC{}, fmt.Errorf("%q is not the MAC address of a device: it is a multicast or the zero address; write 02:00:00:00:00:01", s)
 	}
 	return m, nil
 }

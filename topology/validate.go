@@ -137,7 +137,7 @@ func (v *validator) node(n *Node) {
 	}
 	switch {
 	case !nodeName.MatchString(n.Name):
-		v.problems.Add(n.Pos, "use letters, digits, '_', '.' and '-', at most 63, a letter or digit first", "%q is no name for a node", clip(n.Name))
+		v.problems.Add(n.Pos, "use letters, digits, '_', '.' and '-', at most 63, a letter or digit first", "%q cannot be the name of a node", clip(n.Name))
 		return
 	case slices.Contains(reservedNames, n.Name):
 		bad("choose another", "the name has a meaning of its own")
@@ -301,14 +301,14 @@ func CheckControllerAddress(s string) error {
 			}
 		}
 	}
-	return fmt.Errorf("%q is no controller's address; write tcp:127.0.0.1:6653", clip(s))
+	return fmt.Errorf("%q is not a controller's address; write tcp:127.0.0.1:6653", clip(s))
 }
 
 func (v *validator) addresses(pos Position, subject string, prefixes []netip.Prefix) {
 	for _, p := range prefixes {
 		switch {
 		case !p.IsValid() || !assignable(p.Addr()):
-			v.problems.Add(pos, "write 10.0.0.1/24 or fd00::1/64", "%s: %s is no address of an interface", subject, p)
+			v.problems.Add(pos, "write 10.0.0.1/24 or fd00::1/64", "%s: %s cannot be the address of an interface", subject, p)
 		case p.Addr().Is4() && p.Bits() < 31 && p == p.Masked():
 			v.problems.Add(pos, "write "+netip.PrefixFrom(p.Addr().Next(), p.Bits()).String(), "%s: %s is the address of the network itself", subject, p)
 		case isBroadcast(p):
@@ -344,7 +344,7 @@ func (v *validator) end(l *Link, e *Endpoint, bad func(hint, format string, args
 	case slices.Contains([]string{"lo", "all", "default"}, e.Interface):
 		bad("name another", "the network device %s has a meaning of its own", e.Interface)
 	case e.Interface != "" && !deviceName.MatchString(e.Interface):
-		bad(fmt.Sprintf("use letters, digits, '_', '.', '-', at most %d", MaxDeviceName), "%q is no name for a network device", clip(e.Interface))
+		bad(fmt.Sprintf("use letters, digits, '_', '.', '-', at most %d", MaxDeviceName), "%q cannot be the name of a network device", clip(e.Interface))
 	}
 	if e.External() {
 		if e.Interface == "" {
@@ -370,7 +370,7 @@ func (v *validator) end(l *Link, e *Endpoint, bad func(hint, format string, args
 		return
 	}
 	if *e.Port < 0 || *e.Port > 65279 || *e.Port == 0 && n.Kind == Switch {
-		bad("ports are 1 to 65279 (hosts and routers: from 0)", "%d is no port of %s", *e.Port, e.Node)
+		bad("ports are 1 to 65279 (hosts and routers: from 0)", "%d cannot be a port of %s", *e.Port, e.Node)
 		return
 	}
 	key := portKey{e.Node, *e.Port}
@@ -417,7 +417,7 @@ func (v *validator) impairment(i Impairment, bad func(hint, format string, args 
 		bad("write 0.1%", "loss %v is not between 0%% and 100%%", float64(i.Loss))
 	}
 	if i.Queue < 0 || i.Queue > 10_000_000 {
-		bad("write 1 to 10000000 packets", "%d is no queue length", i.Queue)
+		bad("write 1 to 10000000 packets", "%d is not a queue length", i.Queue)
 	}
 }
 

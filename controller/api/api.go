@@ -276,7 +276,7 @@ func (s *Server) registerRoutes(api huma.API) {
 		}
 		prefix, err := netip.ParsePrefix(in.Prefix)
 		if err != nil {
-			return nil, problem(fmt.Errorf("%q is no prefix; write 10.9.0.0/16", in.Prefix))
+			return nil, problem(fmt.Errorf("%q is not a prefix; write 10.9.0.0/16", in.Prefix))
 		}
 		if err := c.DeleteRoute(ctx, in.Router, prefix); err != nil {
 			return nil, problem(fmt.Errorf("%s, %v: %w", in.Router, prefix, err))

@@ -218,7 +218,7 @@ func NoSuch(kind, name string, names []string) error {
 // checkRoute says why a route could never be used.
 func checkRoute(r routing.Router, u UserRoute) error {
 	if !u.Prefix.IsValid() || u.Prefix != u.Prefix.Masked() {
-		return fmt.Errorf("%v is no prefix; its host bits must be zero: %v", u.Prefix, u.Prefix.Masked())
+		return fmt.Errorf("%v is not a prefix; its host bits must be zero: %v", u.Prefix, u.Prefix.Masked())
 	}
 	if len(u.Via) == 0 {
 		return errors.New("a route needs a next hop: 10.9.0.0/16 via 10.0.1.9")
@@ -241,7 +241,7 @@ func checkRoute(r routing.Router, u UserRoute) error {
 		case via.Is4() != u.Prefix.Addr().Is4():
 			return fmt.Errorf("%v and its next hop %v are of different versions of IP", u.Prefix, via)
 		case !reaches[i]:
-			return fmt.Errorf("%v is no neighbour of %s; its next hops are in %s", via, r.Name, strings.Join(subnets, ", "))
+			return fmt.Errorf("%v is not a neighbour of %s; its next hops are in %s", via, r.Name, strings.Join(subnets, ", "))
 		}
 	}
 	return nil

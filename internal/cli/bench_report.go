@@ -30,7 +30,7 @@ func (a *app) benchReport() *cobra.Command {
 		Short: "Make a page with tables and figures of results",
 		Long: "Make of results what people read: a page with tables and figures, their intervals, how far to trust them, and\n" +
 			"the numbers of a paper beside them (index.html, one file that needs nothing else); each figure as SVG, PNG and\n" +
-			"CSV, each table for LaTeX (booktabs), and all values as CSV. The experiment says what to show (docs/report.md): as it\n" +
+			"CSV, each table for LaTeX (booktabs), and all values as CSV. The experiment says what is shown (docs/report.md): as it\n" +
 			"was when it was measured, or, with --experiment, as its file is now.",
 		Example: "  trivet bench report figure-16.jsonl\n  trivet bench report figure-16.jsonl figure-17.jsonl --out paper\n  trivet bench report figure-16.jsonl --text\n" +
 			"  trivet bench report figure-16.jsonl --experiment figure-16.yaml",

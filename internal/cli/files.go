@@ -184,7 +184,7 @@ func (a *app) graph() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "graph [FILE [ARGUMENT...]|GENERATOR]",
 		Short:   "Draw a topology: in the terminal, as SVG or as DOT",
-		Long:    "Draw a topology, or without an argument the running lab: in the terminal, or to a file ending in .svg or .dot.",
+		Long:    "Draw a topology, or without an argument the running lab: in the terminal, or to a file ending in\n.svg or .dot. With --json it prints what it would draw.",
 		Example: "  trivet graph examples/campus.yaml\n  trivet graph fat-tree,4 -o fat-tree.svg",
 		Args:    scriptArgs(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -194,6 +194,9 @@ func (a *app) graph() *cobra.Command {
 			}
 			switch filepath.Ext(out) {
 			case "":
+				if a.json {
+					return a.printJSON(t)
+				}
 				width := 100
 				if columns, _, err := term.GetSize(int(os.Stdout.Fd())); err == nil {
 					width = columns

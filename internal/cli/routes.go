@@ -87,7 +87,7 @@ func (a *app) deleteRoute(ctx context.Context, c *api.Client, router, text strin
 func parseRoute(router, text string) (r api.RouteRequest, err error) {
 	to, via, found := strings.Cut(text, " via ")
 	if !found {
-		return r, fmt.Errorf("%q is no route; write '10.9.0.0/16 via 10.0.1.9'", text)
+		return r, fmt.Errorf("%q is not a route; write '10.9.0.0/16 via 10.0.1.9'", text)
 	}
 	r.Router = router
 	if r.Prefix, err = parsePrefix(to); err != nil {
@@ -96,7 +96,7 @@ func parseRoute(router, text string) (r api.RouteRequest, err error) {
 	for hop := range strings.SplitSeq(via, ",") {
 		address, err := netip.ParseAddr(strings.TrimSpace(hop))
 		if err != nil || address.Zone() != "" {
-			return r, fmt.Errorf("%q is no address of a next hop", strings.TrimSpace(hop))
+			return r, fmt.Errorf("%q is not a next hop's address", strings.TrimSpace(hop))
 		}
 		r.Via = append(r.Via, address)
 	}
@@ -114,7 +114,7 @@ func parsePrefix(text string) (netip.Prefix, error) {
 	}
 	p, err := netip.ParsePrefix(text)
 	if err != nil {
-		return p, fmt.Errorf("%q is no prefix; write 10.9.0.0/16, an address, or default", text)
+		return p, fmt.Errorf("%q is not a prefix; write 10.9.0.0/16, an address, or default", text)
 	}
 	if p != p.Masked() {
 		return p, fmt.Errorf("%v has bits of a host; the prefix is %v", p, p.Masked())

@@ -155,7 +155,7 @@ func TestRoutes(t *testing.T) {
 	m.ok("routes", "r1", "--delete", to)
 	eventually(t, "both ways are taken again", func() bool { return len(jsonOf[pathJSON](m, "path", "h1", "h3").Ways) == 2 })
 	m.database("SELECT count(*) FROM user_routes", 0)
-	contains(t, m.want(1, "routes", "r1", "--add", "10.99.0.0/16 via 192.0.2.1").err, "is no neighbour of r1")
+	contains(t, m.want(1, "routes", "r1", "--add", "10.99.0.0/16 via 192.0.2.1").err, "is not a neighbour of r1")
 	contains(t, m.want(1, "routes", "r7").err, `no router "r7"`)
 	contains(t, m.ok("down"), "nothing left")
 	m.unchanged(before)

@@ -28,7 +28,7 @@ func TestProblems(t *testing.T) {
 		{"the network's address", "emu:\n  hosts:\n    a: {ip: 0.0/16}\n", "is no address of the emulation"},
 		{"a template", "emu:\n  hosts:\n    a: {ip: \"{{ x }}\"}\n", `f.yml:3:13  host a: ip: "{{ x }}" is a template of Ansible`},
 		{"a bad dpid", "emu:\n  switches:\n    s: {dpid: x}\n", `f.yml:3:15  switch s: "x" is not a datapath id`},
-		{"a bad controller", "emu:\n  switches:\n    s: {ctrl: \"tcp:127.0.0.1\"}\n", `f.yml:3:15  switch s: "tcp:127.0.0.1" is no controller's address`},
+		{"a bad controller", "emu:\n  switches:\n    s: {ctrl: \"tcp:127.0.0.1\"}\n", `f.yml:3:15  switch s: "tcp:127.0.0.1" is not a controller's address`},
 		{"half a link", "emu:\n  links:\n    - {src: a}\n", "f.yml:3:7  the link lacks an end; write src: bs1 and dest: mobile1"},
 		{"a bad delay", "emu:\n  links:\n    - {src: a, dest: b, delay: soon}\n", `f.yml:3:32  link a-b: delay: "soon" is not a time span`},
 		{"a bad loss", "emu:\n  links:\n    - {src: a, dest: b, loss: 101}\n", `link a-b: loss: "101%" is not a share`},

@@ -200,7 +200,7 @@ func parseVersion(s string) (string, error) {
 func parseRoute(s string) (topology.Route, error) {
 	f := strings.Fields(s)
 	var route topology.Route
-	err := fmt.Errorf("%q is no route; write 10.2.0.0/16 via 10.0.0.254, or 10.2.0.0/16 dev h1-eth0", s)
+	err := fmt.Errorf("%q is not a route; write 10.2.0.0/16 via 10.0.0.254, or 10.2.0.0/16 dev h1-eth0", s)
 	if len(f) != 3 && len(f) != 5 {
 		return route, err
 	}

@@ -22,7 +22,7 @@ func TestProblems(t *testing.T) {
 	}
 	for _, c := range []struct{ what, data, want string }{
 		{"an empty file", "", "f.mn:1:1  the file ends before the topology does; a .mn file is JSON"},
-		{"not JSON", "emu:\n", "f.mn:1:1  invalid character 'e'"},
+		{"not JSON", "emu:\n", "f.mn:1:1  this is not JSON: invalid character 'e'"},
 		{"a list", "[]", "f.mn:1:1  is not a topology of MiniEdit"},
 		{"other JSON", `{"name": "x"}`, "f.mn:1:1  is not a topology of MiniEdit"},
 		{"a missing comma", "{\"hosts\": []\n  \"links\": []}", "f.mn:2:3  invalid character '\"' after object key:value pair"},

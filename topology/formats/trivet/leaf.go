@@ -55,7 +55,7 @@ var leaves = map[any]leaf{
 	reflect.TypeFor[topology.OSPFRedistribute](): {parse: simple(topology.ParseOSPFRedistribute), pattern: `^(static|connected|default)( +(metric|type) +[0-9]+){0,2}$`},
 
 	reflect.TypeFor[topology.Route]():      {parse: simple(parseRoute), pattern: `^\S+( +via +\S+)?( +dev +\S+)?$`},
-	reflect.TypeFor[topology.Masquerade](): {parse: simple(parseMasquerade), pattern: `^([0-9./]+)?( *dev +\S+)?$`},
+	reflect.TypeFor[topology.Masquerade](): {parse: simple(parseMasquerade), pattern: `^([0-9a-fA-F:./]+)?( *dev +\S+)?$`},
 	reflect.TypeFor[topology.RoutesMode](): words(topology.RoutesComputed, topology.RoutesAsWritten),
 }
 

@@ -41,7 +41,10 @@ func (l *Lab) takeExternal(link *topology.Link) error {
 		if err != nil {
 			return err
 		}
-		return l.plug(within.Node, dev)
+		if err := l.plug(within.Node, dev); err != nil || link.Down {
+			return err
+		}
+		return netlink.LinkSetUp(dev) // moving set it down
 	})
 }
 

@@ -449,16 +449,20 @@ func (l *Lab) setLinkUp(k keyed) error {
 	})
 }
 
-// cableEnd is the end of a link that is set down while the link is: a switch's if there is one, else the second node's.
+// cableEnd is the end of a link that is set down while the link is: a switch's if there is one, else the second node's. Where the link is a real
+// interface that is the device at its only node.
 func (l *Lab) cableEnd(k *topology.Link) topology.Endpoint {
-	e := k.Ends[1]
-	if !e.External() && ownsNamespaces(l.node(e.Node)) && !k.Ends[0].External() && !ownsNamespaces(l.node(k.Ends[0].Node)) {
-		e = k.Ends[0]
+	for i, e := range k.Ends {
+		if e.External() {
+			inside := k.Ends[1-i]
+			inside.Interface = e.Interface
+			return inside
+		}
 	}
-	if e.External() {
-		e.Node = k.Ends[0].Node
+	if ownsNamespaces(l.node(k.Ends[1].Node)) && !ownsNamespaces(l.node(k.Ends[0].Node)) {
+		return k.Ends[0]
 	}
-	return e
+	return k.Ends[1]
 }
 
 // pulled are the interfaces of a node that are down because their links are.

@@ -87,8 +87,9 @@ func bucket(index, mtu int, i topology.Impairment) *netlink.Tbf {
 	return &netlink.Tbf{
 		QdiscAttrs: netlink.QdiscAttrs{LinkIndex: index, Handle: rateHandle, Parent: netlink.HANDLE_ROOT},
 		Rate:       bytes,
-		Buffer:     netlink.Xmittime(bytes, uint32(burst)),
-		Limit:      uint32(min(uint64(i.QueueLimit())*maxFrame, math.MaxUint32)),
+		// In ticks, rounded up: netlink.Xmittime counts whole microseconds, which is none at 100 Gbit/s, and refused.
+		Buffer: uint32(math.Ceil(float64(burst) / float64(bytes) * 1e6 * netlink.TickInUsec())),
+		Limit:  uint32(min(uint64(i.QueueLimit())*maxFrame, math.MaxUint32)),
 	}
 }
 

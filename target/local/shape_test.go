@@ -1,0 +1,48 @@
+package local
+
+import (
+	"errors"
+	"os"
+	"runtime"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"trivet.dev/trivet/topology"
+)
+
+// TestBucket proves that the kernel takes the token bucket of each link: a slow one, a fast one, one of large packets, and one without
+// a bandwidth, which is there so that packets are lost or delayed one by one.
+func TestBucket(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root")
+	}
+	add := func(mtu int, i topology.Impairment) error {
+		done := make(chan error, 1)
+		go func() {
+			runtime.LockOSThread() // never unlocked: the thread, and with it the namespace, ends with the goroutine
+			if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+				done <- err
+				return
+			}
+			h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+			if err != nil {
+				done <- err
+				return
+			}
+			defer h.Close()
+			done <- h.QdiscAdd(bucket(1, mtu, i))
+		}()
+		return <-done
+	}
+	for _, i := range []topology.Impairment{{Bandwidth: 8000}, {Bandwidth: 10_000_000}, {Bandwidth: 100_000_000_000}, {Loss: 0.2}, {Jitter: 1_000_000}} {
+		for _, mtu := range []int{1500, 9000, 65536} {
+			if err := add(mtu, i); errors.Is(err, unix.ENOENT) {
+				t.Skip("this kernel has no tbf")
+			} else if err != nil {
+				t.Errorf("%+v, MTU %d: %v", i, mtu, err)
+			}
+		}
+	}
+}

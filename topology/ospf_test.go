@@ -153,7 +153,7 @@ func TestOSPFProblems(t *testing.T) {
 		"router r2: the router_id 1.1.1.1 is that of r1; router ids are unique": func(r1, r2 *OSPF, l *Link) {
 			r1.RouterID, r2.RouterID = netip.MustParseAddr("1.1.1.1"), netip.MustParseAddr("1.1.1.1")
 		},
-		"fd00::1 is not a router id":                       func(r1, r2 *OSPF, l *Link) { r1.RouterID = netip.MustParseAddr("fd00::1") },
+		"fd00::1 is not a router id":                    func(r1, r2 *OSPF, l *Link) { r1.RouterID = netip.MustParseAddr("fd00::1") },
 		"area 0 is the backbone, which cannot be a stu": func(r1, r2 *OSPF, l *Link) { r1.Areas = []OSPFArea{{Stub: true}} },
 		"area 3: only a stub area has no_summary":       func(r1, r2 *OSPF, l *Link) { r1.Areas = []OSPFArea{{ID: 3, NoSummary: true}} },
 		"area 3 is there twice":                         func(r1, r2 *OSPF, l *Link) { r1.Areas = []OSPFArea{{ID: 3}, {ID: 3}} },

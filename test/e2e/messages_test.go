@@ -27,7 +27,7 @@ func TestMessages(t *testing.T) {
 		"pingall":                   "there is no command pingall; you may want  trivet ping --all",
 		"status":                    "you may want  trivet ls",
 		"isnpect":                   "did you mean inspect?",
-		"ospf neighbours":           "there is no command ospf neighbours; did you mean neighbors?",
+		"ospf nieghbors":            "there is no command ospf nieghbors; did you mean neighbors?",
 		"link h1-s1 down":           "write  trivet link set h1-s1 down",
 		"up --lab x minimal":        "--lab is for labs that are up; the name of a new one is  --name x",
 		"exec h1 --lab nix -- true": "there is no lab nix; there are " + m.name,

@@ -274,7 +274,7 @@ func TestProblems(t *testing.T) {
 		{"topology: linear,2\nprobes: [command: {run: ls, metric: x, unit: s, match: '('}]\n", "command: match: error parsing regexp"},
 		{"topology: linear,2\nprobes: [up_down, up_down]\n", "x.yaml:2:19  there is already a probe up_down"},
 		{ok + "schedule: [at 5: r1 -- r2 down]\n", `schedule: "5" is not a time span`},
-		{ok + "schedule: ['at 5s: r1 explode']\n", `schedule: "r1 explode" is no action`},
+		{ok + "schedule: ['at 5s: r1 explode']\n", `schedule: "r1 explode" is not an action`},
 		{ok + "a: [\n", "not YAML"},
 	} {
 		e, problems := Read("x.yaml", []byte(c.text), Standard())

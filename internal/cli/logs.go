@@ -42,7 +42,7 @@ With names of nodes, what they have written, and the lines of others that speak 
 				}
 			}
 			r := logReader{lab: s.Name, nodes: nodes, read: map[string]int64{}}
-			logs, err := r.next()
+			logs, err := r.next(len(nodes) == 0)
 			if err != nil {
 				return err
 			}
@@ -85,15 +85,15 @@ type logReader struct {
 	shown string
 }
 
-// next returns what is new in each log, of those that have something to say of the nodes.
-func (r *logReader) next() ([]Log, error) {
+// next returns what is new in each log, of those that have something to say of the nodes; all: also those in which nothing is.
+func (r *logReader) next(all bool) ([]Log, error) {
 	out := []Log{}
 	for _, l := range lab.Logs(r.lab) {
 		lines, err := r.lines(l)
 		if err != nil {
 			return nil, err
 		}
-		if len(lines) > 0 {
+		if len(lines) > 0 || all {
 			out = append(out, Log{l.Name, lines})
 		}
 	}
@@ -111,13 +111,14 @@ func (r *logReader) wait(ctx context.Context) ([]Log, error) {
 		if _, err := os.Stat(lab.Dir(r.lab)); os.IsNotExist(err) {
 			return nil, nil
 		}
-		if logs, err := r.next(); err != nil || len(logs) > 0 {
+		if logs, err := r.next(false); err != nil || len(logs) > 0 {
 			return logs, err
 		}
 	}
 }
 
 func (r *logReader) lines(l lab.LogFile) (lines []string, err error) {
+	lines = []string{} // in JSON a list, also of none
 	f, err := os.Open(filepath.Join(lab.Dir(r.lab), l.Name))
 	switch {
 	case os.IsPermission(err):

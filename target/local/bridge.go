@@ -55,15 +55,15 @@ func (l *Lab) raiseDevices(blocked map[*topology.Link]bool, stale bool) error {
 	var raise []func() // once all that is to be out is out, so that there is no loop at any time
 	for _, link := range l.Topology.Links {
 		for i, e := range link.Ends {
-			name, node := e.Interface, e.Node
+			name, at := e.Interface, e // at: the port
 			if e.External() {
-				node = link.Ends[1-i].Node
+				at = link.Ends[1-i]
 			}
 			index := l.index[name]
 			if index == 0 {
 				continue
 			}
-			if bridge := bridges[node]; bridge != 0 && blocked[link] != l.detached[name] {
+			if bridge := bridges[at.Node]; bridge != 0 && blocked[link] != l.detached[name] {
 				l.detached[name] = blocked[link]
 				if blocked[link] {
 					b.setMaster(name, index, 0)
@@ -74,7 +74,7 @@ func (l *Lab) raiseDevices(blocked map[*topology.Link]bool, stale bool) error {
 			switch {
 			case link.Down:
 				delete(l.raised, name)
-			case l.raised[name] != index && !l.shut(node, e):
+			case l.raised[name] != index && !l.shut(at.Node, at):
 				l.raised[name] = index
 				raise = append(raise, func() { b.setUp(name, index, true) })
 			}

@@ -137,5 +137,6 @@ func TestLocksOfOthers(t *testing.T) {
 		_ = syscall.Kill(-a.Process.Pid, syscall.SIGKILL)
 		wait(t, a)
 	}
+	eventually(t, "what attackers have started is gone", func() bool { return len(m.pids("sleep?60[0]")) == 0 })
 	m.unchanged(before)
 }

@@ -83,8 +83,8 @@ func TestBadFiles(t *testing.T) {
 	contains(t, m.want(1, "up", "linaer,3").err, "linear")
 	m.want(2, "up")
 	m.want(2, "nonsense")
-	contains(t, m.want(2, "ospf", "neigbors").err, "unknown command")
-	contains(t, m.want(2, "link", "unset").err, "unknown command")
+	contains(t, m.want(2, "ospf", "neigbors").err, "there is no command", "did you mean neighbors")
+	contains(t, m.want(2, "link", "unset").err, "there is no command")
 	m.unchanged(before)
 }
 

@@ -206,8 +206,8 @@ func TestForeignChanges(t *testing.T) {
 	contains(t, m.want(1, "link", "set", "s1-s2", "--number", "2", "up").err, "loop", "faucet", "stp: true")
 	told := func() string { return m.sh("cat /run/trivet/" + m.name + "/controllers/faucet/*.yaml") }
 	knows := told()
-	bad := strings.NewReplacer("nodes: {", "nodes: {h3: {host: {gateway: 203.0.113.7}}, ", "links: [", "links: [s1 -- h3, ", "CONTROLLER", "faucet", "HOSTS", "2").Replace(text)
-	contains(t, m.want(1, "apply", m.file("lab.yaml", bad)).err, "203.0.113.7")
+	bad := strings.NewReplacer("nodes: {", "nodes: {h3: {host: {start: exit 7}}, ", "links: [", "links: [s1 -- h3, ", "CONTROLLER", "faucet", "HOSTS", "2").Replace(text)
+	contains(t, m.want(1, "apply", m.file("lab.yaml", bad)).err, "exit status 7")
 	if now := told(); now != knows {
 		t.Errorf("Faucet is told of what is not there: %s", now)
 	}

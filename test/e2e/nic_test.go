@@ -95,7 +95,7 @@ func TestUplink(t *testing.T) {
 			without := strings.Replace(text, ", s1 -- interface:eth0: {bandwidth: 10mbit, to: {take: true}}", "", 1)
 			m.ok("apply", m.file("uplink.yaml", without))
 			same("when the link is gone by apply")
-			bad := strings.Replace(text, "s1: switch", "s1: switch, h3: {host: {gateway: 203.0.113.7, address: 10.0.0.9/24}}", 1)
+			bad := strings.Replace(text, "s1: switch", "s1: switch, h3: {host: {start: exit 7, address: 10.0.0.9/24}}", 1)
 			m.want(1, "apply", m.file("uplink.yaml", bad))
 			same("after an apply that failed")
 			m.ok("apply", m.file("uplink.yaml", text))

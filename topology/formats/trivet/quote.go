@@ -2,6 +2,7 @@ package trivet
 
 import (
 	"regexp"
+	"strings"
 
 	"trivet.dev/trivet/topology/formats/yamlfile"
 )
@@ -23,7 +24,7 @@ func quoteBlock(s string) string {
 
 // quoteLeaf writes the text of a value that is read by its text, whatever YAML takes it for.
 func quoteLeaf(s string) string {
-	if plainLeaf.MatchString(s) {
+	if plainLeaf.MatchString(s) && !strings.Contains(s, ": ") { // "fd00:: dev eth0" would be a key and its value
 		return s
 	}
 	return yamlfile.Quoted(s)

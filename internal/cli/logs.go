@@ -42,6 +42,9 @@ With names of nodes, what they have written, and the lines of others that speak 
 				}
 			}
 			r := logReader{lab: s.Name, nodes: nodes, read: map[string]int64{}}
+			for _, n := range nodes {
+				r.speaks = append(r.speaks, regexp.MustCompile(`(^|[^\w.])`+regexp.QuoteMeta(n)+`([^\w.]|[.:,;]?\s|$)`))
+			}
 			logs, err := r.next(len(nodes) == 0)
 			if err != nil {
 				return err
@@ -79,10 +82,11 @@ func (a *app) showLogs(r *logReader, logs []Log) {
 
 // logReader reads the logs of a lab, each from where it was read to before.
 type logReader struct {
-	lab   string
-	nodes []string
-	read  map[string]int64
-	shown string
+	lab    string
+	nodes  []string
+	speaks []*regexp.Regexp // of each node: lines that speak of it, of r1, r1-r2 or s1-eth1, but not of r10
+	read   map[string]int64
+	shown  string
 }
 
 // next returns what is new in each log, of those that have something to say of the nodes; all: also those in which nothing is.
@@ -149,13 +153,13 @@ func (r *logReader) lines(l lab.LogFile) (lines []string, err error) {
 	}
 }
 
-// wants says whether a line is of the nodes, or speaks of them: of r1, r1-r2 or s1-eth1, but not of r10.
+// wants says whether a line is of the nodes, or speaks of them.
 func (r *logReader) wants(l lab.LogFile, line string) bool {
 	if len(r.nodes) == 0 {
 		return true
 	}
-	for _, n := range r.nodes {
-		if l.Node == n || l.Node == "" && regexp.MustCompile(`(^|[^\w.])`+regexp.QuoteMeta(n)+`([^\w.]|[.:,;]?\s|$)`).MatchString(line) {
+	for i, n := range r.nodes {
+		if l.Node == n || l.Node == "" && r.speaks[i].MatchString(line) {
 			return true
 		}
 	}

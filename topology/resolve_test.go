@@ -397,6 +397,31 @@ func TestRoutesOnRing(t *testing.T) {
 	}
 }
 
+// Proves: of a subnet that is given to two links, as a file may have it, each router has one route, to the nearer
+// link; and none where it is connected to either.
+func TestRouteOfSubnetGivenTwice(t *testing.T) {
+	top := build(t, "r:r1 r:r2 r:r3 r:r4 h:h1 h:h4 r1-r2 r2-r3 r3-r4 h1-r1 h4-r4")
+	for _, l := range top.Links[3:] {
+		l.Ends[1].Addresses = prefixes("192.0.2.1/24")
+	}
+	r := resolved(t, top)
+	twice := netip.MustParsePrefix("192.0.2.0/24")
+	for name, toward := range map[string]string{"r1": "", "r2": "r1", "r3": "r4", "r4": ""} {
+		var by []netip.Addr
+		for _, route := range r.Node(name).Routes {
+			if route.To == twice {
+				by = append(by, route.Via)
+			}
+		}
+		switch at := func(p netip.Prefix) bool { return p.Addr() == by[0] }; {
+		case toward == "" && len(by) == 0:
+		case toward != "" && len(by) == 1 && slices.ContainsFunc(endsAt(r, toward), at):
+		default:
+			t.Errorf("%s goes there by %v, not by %q", name, by, toward)
+		}
+	}
+}
+
 func endsAt(t *Topology, node string) (out []netip.Prefix) {
 	for _, l := range t.Links {
 		for _, e := range l.Ends {

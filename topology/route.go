@@ -58,22 +58,45 @@ func (r *resolver) computeRoutes() {
 	}
 	graph := r.graph(routers, index)
 	r.longestPath(graph)
-	for _, s := range r.segs {
-		if len(s.routers) == 0 || len(static) == 0 {
-			continue
-		}
-		from := make([]int, 0, len(s.routers))
-		for _, e := range s.routers {
-			from = append(from, index[e.Node])
-		}
-		r.flood(static, index, graph, from, s.subnets())
+	for _, d := range r.destinations(index) {
+		r.flood(static, index, graph, d)
 	}
 	for i, n := range routers {
 		if n.NAT {
 			inner := slices.DeleteFunc(slices.Clone(routers), func(n *Node) bool { return n.NAT }) // the others go out by themselves
-			r.flood(inner, index, graph, []int{i}, [2]netip.Prefix{v4: netip.MustParsePrefix("0.0.0.0/0")})
+			r.flood(inner, index, graph, &destination{subnet: netip.MustParsePrefix("0.0.0.0/0"), from: []int{i}})
 		}
 	}
+}
+
+// destination is what routes lead to: a subnet, and the routers that are connected to it.
+type destination struct {
+	subnet netip.Prefix
+	from   []int
+}
+
+// destinations returns each subnet of the segments once: one that several segments have is reached at the nearest.
+func (r *resolver) destinations(index map[string]int) []*destination {
+	var all []*destination
+	at := map[netip.Prefix]*destination{}
+	for _, s := range r.segs {
+		if len(s.routers) == 0 {
+			continue
+		}
+		for _, subnet := range s.subnets() {
+			if !subnet.IsValid() {
+				continue
+			}
+			if at[subnet] == nil {
+				at[subnet] = &destination{subnet: subnet}
+				all = append(all, at[subnet])
+			}
+			for _, e := range s.routers {
+				at[subnet].from = append(at[subnet].from, index[e.Node])
+			}
+		}
+	}
+	return all
 }
 
 // routeDevices checks the devices of routes, of which a routing node has none.
@@ -211,17 +234,18 @@ func (r *resolver) graph(routers []*Node, index map[string]int) [][]hop {
 	return graph
 }
 
-// flood walks breadth first from the routers that have a subnet and sets a
+// flood walks breadth first from the routers that are connected to a subnet and sets a
 // route to it in those of the given routers that it meets, back along the step it came by.
-func (r *resolver) flood(routers []*Node, index map[string]int, graph [][]hop, from []int, subnets [2]netip.Prefix) {
+func (r *resolver) flood(routers []*Node, index map[string]int, graph [][]hop, to *destination) {
 	if len(routers) == 0 {
 		return
 	}
+	fam := family(to.subnet.Addr())
 	distance := make([]int, len(graph))
-	for _, i := range from {
+	for _, i := range to.from {
 		distance[i] = 1
 	}
-	for queue := from; len(queue) > 0; queue = queue[1:] {
+	for queue := to.from; len(queue) > 0; queue = queue[1:] {
 		for _, h := range graph[queue[0]] {
 			if distance[h.router] == 0 {
 				distance[h.router] = distance[queue[0]] + 1
@@ -231,14 +255,12 @@ func (r *resolver) flood(routers []*Node, index map[string]int, graph [][]hop, f
 	}
 	for _, n := range routers {
 		i := index[n.Name]
-		if distance[i] < 2 {
+		if distance[i] < 2 || fam == v4 && n.OSPF != nil {
 			continue
 		}
 		toward := graph[i][slices.IndexFunc(graph[i], func(h hop) bool { return distance[h.router] == distance[i]-1 })]
-		for fam, subnet := range subnets {
-			if subnet.IsValid() && toward.address[fam].IsValid() && !(fam == v4 && n.OSPF != nil) {
-				n.Routes = append(n.Routes, Route{To: subnet, Via: toward.address[fam], Computed: true})
-			}
+		if via := toward.address[fam]; via.IsValid() {
+			n.Routes = append(n.Routes, Route{To: to.subnet, Via: via, Computed: true})
 		}
 	}
 }

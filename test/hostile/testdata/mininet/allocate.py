@@ -1,3 +1,3 @@
 x = []
 while True:
-    x.append(bytearray(1 << 24))
+    x.append(bytes(1 << 24))  # asked for, not touched: touching a GiB takes some machines as long as a script may run

@@ -80,6 +80,13 @@ func (o *ownController) meet(name string, a *agent.Agent) error {
 	return m.Join(s)
 }
 
+// trust takes links as they are while switches are taken over: see discovery.App.Trust.
+func (o *ownController) trust(on bool) {
+	if o != nil {
+		o.Discovery.Trust(on)
+	}
+}
+
 // controlled says whether the built-in controller decides for a switch or routing node.
 func controlled(n *topology.Node) bool {
 	return n.IsDatapath() && slices.Contains(n.Controllers, topology.ControllerTrivet)

@@ -144,6 +144,7 @@ func (d *daemon) takeOver() error {
 	if err := d.startController(d.state.Topology); err != nil {
 		return err
 	}
+	d.own.trust(true) // until TakeOver packets that switches do not know come to nobody, and probes are such
 	if err := l.Resume(d.ctx, d.state.Topology, d.progress.stage); err != nil {
 		return err
 	}
@@ -153,6 +154,7 @@ func (d *daemon) takeOver() error {
 	d.state.Topology = l.Topology
 	d.waitControllers()
 	l.TakeOver()
+	d.own.trust(false)
 	d.waitRoutes() // until then controllers hear nothing of flows that they had before: routing protocols are some
 	return d.ctx.Err()
 }

@@ -14,15 +14,17 @@ func (c *Controller) expect(t *topology.Topology) {
 	}
 }
 
-// wiring lists the ports of a topology's datapaths that lead to hosts and routers, and the links between datapaths. What is behind
-// other switches and devices of the machine, nobody knows.
-func wiring(t *topology.Topology) (hosts []discovery.Port, links []discovery.Link) {
+// wiring lists the controller's datapaths in a topology, their ports that lead to hosts and routers, and the links between
+// datapaths. What is behind other switches and devices of the machine, nobody knows.
+func wiring(t *topology.Topology) (switches []uint64, hosts []discovery.Port, links []discovery.Link) {
 	nodes := map[string]*topology.Node{}
-	for _, n := range t.Nodes {
-		nodes[n.Name] = n
-	}
 	ours := func(n *topology.Node) bool {
 		return n != nil && n.IsDatapath() && slices.Contains(n.Controllers, topology.ControllerTrivet)
+	}
+	for _, n := range t.Nodes {
+		if nodes[n.Name] = n; ours(n) {
+			switches = append(switches, uint64(n.DPID))
+		}
 	}
 	for _, l := range t.Links {
 		x, y := nodes[l.Ends[0].Node], nodes[l.Ends[1].Node]
@@ -39,5 +41,5 @@ func wiring(t *topology.Topology) (hosts []discovery.Port, links []discovery.Lin
 			}
 		}
 	}
-	return hosts, links
+	return switches, hosts, links
 }

@@ -100,6 +100,8 @@ type App struct {
 	linkChanges  []LinkChange
 	watchers     []func(Change)
 	linkWatchers []func(LinkChange)
+
+	trusting bool // no link is given up for probes that do not arrive
 }
 
 // New returns the app.
@@ -321,6 +323,9 @@ func (a *App) SwitchDown(s *controller.Switch) {
 		return // it is back already, by another connection
 	}
 	n.sw = nil
+	if a.wiring.lacks(n.dpid) {
+		a.forgetSwitch(n)
+	}
 	for _, p := range n.ports {
 		if len(p.out)+len(p.in) == 0 {
 			a.forget(p)
@@ -366,6 +371,14 @@ func (a *App) PacketIn(s *controller.Switch, p *controller.Packet) bool {
 	}
 	a.hear(s, p)
 	return false
+}
+
+// Trust takes links as they are, from now on or no more: while switches forward what they know and say nothing of the rest, as when
+// they are taken over from a program that has died, probes that do not arrive say nothing of a link.
+func (a *App) Trust(on bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.trusting = on
 }
 
 // Remember makes known the links of an earlier run of the controller, before switches

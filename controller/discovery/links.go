@@ -134,6 +134,9 @@ func (a *App) remembered(dpid uint64, number uint32) *port {
 
 // remember makes a direction of a link known that no probe has shown yet.
 func (a *App) remember(l Link, until time.Time) {
+	if a.wiring.lacks(l.From) || a.wiring.lacks(l.To) {
+		return
+	}
 	from, to := a.remembered(l.From, l.FromPort), a.remembered(l.To, l.ToPort)
 	hosts := a.wiring.hosts[from.place()] || a.wiring.hosts[to.place()]
 	if from != to && !hosts && from.wayTo(to) == nil && len(from.out) < maxFar && len(to.in) < maxFar {

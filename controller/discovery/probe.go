@@ -304,7 +304,7 @@ func (a *App) confirm(w *way) {
 	w.suspected = false
 	switch {
 	case w.gone || !w.connected() || w.missed == 0:
-	case answered:
+	case answered && !a.trusting:
 		a.log.Info("link lost", "from", w.from.place(), "to", w.to.place())
 		a.lose(w)
 	default:

@@ -12,16 +12,21 @@ const (
 
 // wiring is what who laid the cables says of them.
 type wiring struct {
-	hosts map[place]bool
-	links map[place]place // in both directions
+	switches map[uint64]bool // nil: nobody has said anything
+	hosts    map[place]bool
+	links    map[place]place // in both directions
 }
 
-// Expect says what ports lead to, for who has laid the cables: these to hosts, and these links to each other. A host's
-// port is an edge as soon as it is up, and never becomes the end of a link; a link is there as soon as both its ports are, until
-// probes say otherwise. Of other ports nothing is taken for granted. It holds for ports that come up from now on, and for
-// those of which nothing is known yet.
-func (a *App) Expect(hosts []Port, links []Link) {
-	w := wiring{hosts: make(map[place]bool, len(hosts)), links: make(map[place]place, 2*len(links))}
+// Expect says which switches there are and what ports lead to, for who has laid the cables: these to hosts, and these links to
+// each other. A host's port is an edge as soon as it is up, and never becomes the end of a link; a link is there as soon as both
+// its ports are, until probes say otherwise. Of other ports nothing is taken for granted. It holds for ports that come up from now
+// on, and for those of which nothing is known yet. A switch that is none of these does not come back when it is away: its links
+// are no more.
+func (a *App) Expect(switches []uint64, hosts []Port, links []Link) {
+	w := wiring{switches: make(map[uint64]bool, len(switches)), hosts: make(map[place]bool, len(hosts)), links: make(map[place]place, 2*len(links))}
+	for _, dpid := range switches {
+		w.switches[dpid] = true
+	}
 	for _, p := range hosts {
 		w.hosts[place{p.Switch, p.Number}] = true
 	}
@@ -32,11 +37,26 @@ func (a *App) Expect(hosts []Port, links []Link) {
 	a.locked(func() {
 		a.wiring = w
 		for _, n := range a.nodes {
+			if n.sw == nil && w.lacks(n.dpid) {
+				a.forgetSwitch(n)
+				continue
+			}
 			for _, p := range n.ports {
 				a.expect(p)
 			}
 		}
 	})
+}
+
+// lacks says whether a switch is none of those that there are.
+func (w *wiring) lacks(dpid uint64) bool { return w.switches != nil && !w.switches[dpid] }
+
+// forgetSwitch forgets all of a switch that is away and does not come back. It must be called with mu held.
+func (a *App) forgetSwitch(n *node) {
+	for _, p := range n.ports {
+		a.forget(p)
+	}
+	a.hosts.keep(n.dpid, nil)
 }
 
 // expect makes a port of which nothing is known what the wiring says. It must be called with mu held, as what follows.

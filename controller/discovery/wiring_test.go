@@ -15,7 +15,7 @@ func wired(t *testing.T, laid bool, f func(w *world)) {
 		if laid {
 			w.cable(place{1, 2}, place{2, 1})
 		}
-		w.Expect([]Port{{Switch: 1, Number: 1}, {Switch: 1, Number: 3}, {Switch: 2, Number: 2}, {Switch: 2, Number: 3}},
+		w.Expect([]uint64{1, 2, 3}, []Port{{Switch: 1, Number: 1}, {Switch: 1, Number: 3}, {Switch: 2, Number: 2}, {Switch: 2, Number: 3}},
 			[]Link{{From: 1, FromPort: 2, To: 2, ToPort: 1}})
 		w.connect(1, 3)
 		w.connect(2, 3)
@@ -53,6 +53,43 @@ func TestExpectedWrongly(t *testing.T) {
 		w.cable(place{1, 2}, place{3, 1})
 		time.Sleep(10 * time.Second)
 		w.want("elsewhere", 2, map[place]Kind{{1, 2}: Inner, {3, 1}: Inner, {2, 1}: Edge})
+	})
+}
+
+// Proves that of switches which are none any more nothing is remembered: neither a link between two that go at the same time, nor what an
+// earlier run knew of them; and that those which are only away are remembered.
+func TestSwitchesLeave(t *testing.T) {
+	wired(t, true, func(w *world) {
+		w.proved(2)
+		w.disconnect(1)
+		w.disconnect(2)
+		w.want("both away", 2, map[place]Kind{{1, 2}: Inner, {2, 1}: Inner})
+		w.Expect([]uint64{3}, nil, nil)
+		w.want("gone while away", 0, nil)
+		w.Remember([]Link{{From: 1, FromPort: 2, To: 2, ToPort: 1}})
+		w.want("of an earlier run", 0, nil)
+	})
+	wired(t, true, func(w *world) {
+		w.proved(2)
+		w.Expect([]uint64{3}, nil, nil)
+		w.want("gone, and not yet away", 2, nil)
+		w.disconnect(1)
+		w.disconnect(2)
+		w.want("gone", 0, nil)
+	})
+}
+
+// Proves that a link of whose probes nothing comes stays while links are taken on trust, and is lost afterwards.
+func TestTrust(t *testing.T) {
+	wired(t, true, func(w *world) {
+		w.proved(2)
+		w.Trust(true)
+		w.cut(place{1, 2}, place{2, 1})
+		time.Sleep(5 * time.Minute)
+		w.want("on trust", 2, map[place]Kind{{1, 2}: Inner, {2, 1}: Inner})
+		w.Trust(false)
+		time.Sleep(5 * time.Minute)
+		w.want("no more", 0, map[place]Kind{{1, 2}: Edge, {2, 1}: Edge})
 	})
 }
 

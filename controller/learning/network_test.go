@@ -109,7 +109,11 @@ func (n *network) wire() {
 			links = append(links, discovery.Link{From: w[0].dpid, FromPort: w[0].port, To: w[1].dpid, ToPort: w[1].port})
 		}
 	}
-	n.found.Expect(hosts, links)
+	var switches []uint64
+	for _, s := range n.switches {
+		switches = append(switches, s.dpid)
+	}
+	n.found.Expect(switches, hosts, links)
 }
 
 // random is a connected network of size switches with more links than a tree has, with a host at each.

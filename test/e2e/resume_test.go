@@ -110,6 +110,25 @@ func TestResumeAtOnce(t *testing.T) {
 	m.ok("down")
 }
 
+// TestResumeSlowly proves that links are not given up while a lab is taken over, however long that takes, here for a controller that is
+// not there: probes come to nobody until then.
+func TestResumeSlowly(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	m.want(4, "up", "--name", m.name, "--wait", "5s", m.file("slowly.yaml", `
+nodes: {s1: switch, s2: switch, s3: {switch: {controller: "tcp:127.0.0.1:1"}}, h1: host, h2: host}
+links: [h1 -- s1, s1 -- s2: {delay: 1ms}, s2 -- h2, s2 -- s3]
+`))
+	m.pingAll(2)
+	m.killDaemon()
+	m.want(4, "resume")
+	if r := m.ok("logs"); strings.Contains(r, "link lost") {
+		t.Error("links were given up:\n", r)
+	}
+	m.pingAll(2)
+	m.ok("down")
+}
+
 // TestResumeNotUp proves that a lab which never came up is not resumed, and that this is said.
 func TestResumeNotUp(t *testing.T) {
 	t.Parallel()

@@ -220,7 +220,15 @@ func (r *resolver) devices() {
 			if e.External() {
 				continue
 			}
-			if e.Interface == "" {
+			far := l.Ends[1-i]
+			keeps := far.External() && !r.nodes[e.Node].IsDatapath() // the machine's interface is the node's device
+			switch {
+			case keeps && e.Interface != "" && e.Interface != far.Interface:
+				r.problems.Add(l.Pos, "leave interface out at "+e.Node, "link %s: an interface of the machine keeps its name at a %s: %s, not %s",
+					l.Name(), r.nodes[e.Node].Kind, far.Interface, e.Interface)
+			case keeps:
+				e.Interface = far.Interface
+			case e.Interface == "":
 				e.Interface = DeviceName(fmt.Sprintf("%s-eth%d", e.Node, *e.Port))
 			}
 			namespace := e.Node

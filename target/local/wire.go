@@ -469,7 +469,7 @@ func (l *Lab) cableEnd(k *topology.Link) topology.Endpoint {
 func (l *Lab) pulled(node string) map[string]bool {
 	out := map[string]bool{}
 	for _, k := range l.Topology.Links {
-		if k.Down && l.WireOf(k) == Veth {
+		if wire := l.WireOf(k); k.Down && (wire == Veth || wire == External) {
 			if e := l.cableEnd(k); e.Node == node {
 				out[e.Interface] = true
 			}

@@ -123,6 +123,42 @@ func lineDiff(before, now string) string {
 	return fmt.Sprintf("%d lines were there, now %d", len(a), len(b))
 }
 
+// TestUplinkOfRouter proves that an interface of the machine can be a host's or a Linux router's own, also with FRR: it has the addresses and
+// the rate that the file gives and its own name, traffic leaves by it, it stays down where the link is, and after down it is what it was.
+func TestUplinkOfRouter(t *testing.T) {
+	for _, node := range []string{"host", "{router: {datapath: kernel}}", "{router: {datapath: frr, ospf: area 0}}"} {
+		t.Run(node, func(t *testing.T) {
+			t.Parallel()
+			m := newMachine(t)
+			m.withUplink()
+			m.sh("ip -n world addr add 192.0.2.1/24 dev far0")
+			before, was := m.snapshot(), m.network()
+			text := "nodes: {n1: " + node + ", h2: host}\nlinks:\n  - n1 -- interface:eth0: {bandwidth: 10mbit, from: {address: 192.0.2.7/24}, to: {take: true}}\n  - n1 -- h2\n"
+			file := m.file("router.yaml", text)
+			m.up(file)
+			contains(t, m.exec("n1", "ip -4 addr show eth0"), "192.0.2.7/24")
+			m.exec("n1", "ping -c 1 -W 5 192.0.2.1")
+			m.ok("link", "set", "n1-eth0", "down")
+			if now := m.exec("n1", "ip link show eth0"); strings.Contains(now, ",UP") {
+				t.Errorf("link set did not set it down:\n%s", now)
+			}
+			m.ok("link", "set", "n1-eth0", "up")
+			m.exec("n1", "ping -c 1 -W 5 192.0.2.1")
+			m.ok("apply", m.file("router.yaml", strings.Replace(text, "take: true}", "take: true}, down: true", 1)))
+			m.ok("apply", m.file("router.yaml", strings.NewReplacer("take: true}", "take: true}, down: true", "h2: host", "h2: host, h3: host").Replace(text)+"  - n1 -- h3\n"))
+			if now := m.exec("n1", "ip link show eth0"); strings.Contains(now, ",UP") {
+				t.Errorf("the file says that it is down:\n%s", now)
+			}
+			contains(t, m.ok("down"), "nothing left")
+			if now := m.network(); now != was {
+				t.Errorf("after down:\n%s", lineDiff(was, now))
+			}
+			m.want(1, "up", m.file("named.yaml", strings.Replace(text, "from: {", "from: {interface: wan0, ", 1)))
+			m.unchanged(before)
+		})
+	}
+}
+
 // TestUplinkNotMeant proves that an interface which the machine uses is not taken by a file that does not say that this is meant, at
 // up or by apply; that the error says what it is used for and what to write; and that one which is part of something else there never is.
 func TestUplinkNotMeant(t *testing.T) {

@@ -3,7 +3,12 @@ package cli
 import (
 	"fmt"
 	"io"
+	"math"
+	"os"
 	"strings"
+
+	"github.com/mattn/go-runewidth"
+	"golang.org/x/term"
 
 	"trivet.dev/trivet/lab"
 )
@@ -13,6 +18,7 @@ import (
 type stages struct {
 	out              io.Writer
 	live             bool
+	width            int // of the terminal
 	names            []string
 	counts           map[string]string
 	drawn            int // length of the line on the terminal
@@ -20,7 +26,13 @@ type stages struct {
 }
 
 func newStages(out io.Writer) *stages {
-	return &stages{out: out, live: isTerminal(out), counts: map[string]string{}, warnings: []string{}}
+	s := &stages{out: out, live: isTerminal(out), width: math.MaxInt, counts: map[string]string{}, warnings: []string{}}
+	if f, ok := out.(*os.File); ok {
+		if columns, _, err := term.GetSize(int(f.Fd())); err == nil && columns > 0 {
+			s.width = columns
+		}
+	}
+	return s
 }
 
 // note keeps what is said besides stages.
@@ -45,7 +57,7 @@ func (s *stages) step(p lab.Progress) {
 		s.counts[p.Stage] = fmt.Sprintf("%d/%d", p.Done, p.Total)
 	}
 	if s.live {
-		line := s.line()
+		line := strings.Join(s.lines(), " ")
 		if _, ok := s.counts[p.Stage]; !ok {
 			line += "   " + p.Stage + " …"
 		}
@@ -53,17 +65,26 @@ func (s *stages) step(p lab.Progress) {
 	}
 }
 
-func (s *stages) line() string {
-	words := make([]string, len(s.names))
-	for i, n := range s.names {
-		words[i] = n + " " + s.counts[n]
+// lines are the counts, as many side by side as fit.
+func (s *stages) lines() (out []string) {
+	for _, n := range s.names {
+		word := n + " " + s.counts[n]
+		if last := len(out) - 1; last >= 0 && textWidth(out[last])+3+len(word) < s.width {
+			out[last] += "   " + word
+		} else {
+			out = append(out, "  "+word)
+		}
 	}
-	return "  " + strings.Join(words, "   ")
+	return out
 }
 
+// draw overwrites the line on the terminal. What is wider than that would leave a piece behind each time: it is cut, and the end remains.
 func (s *stages) draw(line string) {
-	fmt.Fprintf(s.out, "\r%s%s", line, strings.Repeat(" ", max(0, s.drawn-len(line))))
-	s.drawn = len(line)
+	if over := textWidth(line) - s.width + 1; over > 0 {
+		line = runewidth.TruncateLeft(line, over+1, "…")
+	}
+	fmt.Fprintf(s.out, "\r%s%s", line, strings.Repeat(" ", max(0, s.drawn-textWidth(line))))
+	s.drawn = textWidth(line)
 }
 
 // end completes the line and prints what has happened and the warnings.
@@ -71,10 +92,11 @@ func (s *stages) end() {
 	switch {
 	case len(s.names) == 0:
 	case s.live:
-		s.draw(s.line())
-		fmt.Fprintln(s.out)
+		lines := s.lines()
+		s.draw(lines[0])
+		fmt.Fprintln(s.out, strings.Join(append([]string{""}, lines[1:]...), "\n"))
 	default:
-		fmt.Fprintln(s.out, s.line())
+		fmt.Fprintln(s.out, strings.Join(s.lines(), "\n"))
 	}
 	for _, w := range append(s.events, s.warnings...) {
 		fmt.Fprintln(s.out, w)

@@ -277,18 +277,12 @@ func (d *daemon) iperf(ctx context.Context, r IperfRequest) (out IperfResult, er
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(seconds+r.Omit)*time.Second+15*time.Second)
 	defer cancel()
-	server := exec.Command(program, "--server", "--one-off", "--forceflush", "--bind", to.String())
-	listening, stop, err := d.startServer(r.To, server)
+	port, stop, err := d.iperfServer(ctx, program, r.To, to)
 	if err != nil {
 		return out, err
 	}
 	defer stop()
-	select {
-	case <-listening:
-	case <-ctx.Done():
-		return out, errors.New("the iperf3 server did not start")
-	}
-	args := []string{"--client", to.String(), "--json", "--time", strconv.Itoa(seconds),
+	args := []string{"--client", to.String(), "--port", port, "--json", "--time", strconv.Itoa(seconds),
 		"--parallel", strconv.Itoa(max(1, r.Parallel)), "--omit", strconv.Itoa(r.Omit), "--connect-timeout", "5000"}
 	if r.Control != "" {
 		args = append(args, "--congestion", r.Control)
@@ -319,29 +313,73 @@ func iperfRate(r IperfRequest) (args []string, err error) {
 	return append(args, "--bitrate", strconv.FormatUint(uint64(rate), 10)), err
 }
 
-// startServer starts a program in a node; listening is closed at its first output.
-func (d *daemon) startServer(node string, cmd *exec.Cmd) (listening <-chan struct{}, stop func(), err error) {
-	first := make(chan struct{})
-	var once sync.Once
-	cmd.Stdout = writerFunc(func(p []byte) (int, error) {
-		if bytes.Contains(p, []byte("listening")) {
-			once.Do(func() { close(first) })
+// iperfServer starts a server at the first port of the node that is free: several measurements may be under way, and the user may have a
+// server of his own. It listens when this returns.
+func (d *daemon) iperfServer(ctx context.Context, program, node string, to netip.Addr) (port string, stop func(), err error) {
+	const first, tries = 5201, 100
+	for n := range tries {
+		port = strconv.Itoa(first + n)
+		cmd := exec.Command(program, "--server", "--one-off", "--forceflush", "--bind", to.String(), "--port", port)
+		said := &serverOutput{listening: make(chan struct{})}
+		cmd.Stdout, cmd.Stderr = said, said
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+		if err := d.local.Start(node, cmd); err != nil {
+			return "", nil, err
 		}
-		return len(p), nil
-	})
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := d.local.Start(node, cmd); err != nil {
-		return nil, nil, err
+		ended := make(chan struct{})
+		go func() {
+			_ = cmd.Wait()
+			close(ended)
+		}()
+		stop = func() {
+			select {
+			case <-ended:
+			default:
+				_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL)
+				<-ended
+			}
+		}
+		select {
+		case <-said.listening:
+			return port, stop, nil
+		case <-ended:
+			if text := said.String(); !strings.Contains(text, "in use") {
+				return "", nil, fmt.Errorf("the iperf3 server at %s did not start: %s", node, text)
+			}
+		case <-ctx.Done():
+			stop()
+			return "", nil, fmt.Errorf("the iperf3 server at %s did not start in time: %w", node, ctx.Err())
+		}
 	}
-	return first, func() {
-		_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL)
-		_ = cmd.Wait()
-	}, nil
+	return "", nil, fmt.Errorf("the ports %d to %d of %s are all in use; end some of the servers there", first, first+tries-1, node)
 }
 
-type writerFunc func([]byte) (int, error)
+// serverOutput is what a server says; listening is closed when it says that it listens.
+type serverOutput struct {
+	mu        sync.Mutex
+	text      []byte
+	heard     bool
+	listening chan struct{}
+}
 
-func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
+func (o *serverOutput) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.heard {
+		return len(p), nil
+	}
+	if o.text = append(o.text, p...); bytes.Contains(o.text, []byte("listening")) {
+		o.heard, o.text = true, nil
+		close(o.listening)
+	}
+	return len(p), nil
+}
+
+func (o *serverOutput) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return string(bytes.TrimSpace(o.text))
+}
 
 // output runs a program in a node and returns what it prints.
 func (d *daemon) output(ctx context.Context, node string, cmd *exec.Cmd) ([]byte, error) {

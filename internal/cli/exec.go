@@ -79,10 +79,16 @@ func (a *app) runIn(ctx context.Context, c *lab.Client, node string, command []s
 		if columns, rows, err := term.GetSize(int(os.Stdout.Fd())); err == nil {
 			r.Rows, r.Columns = uint16(rows), uint16(columns)
 		}
-		if a.keys != nil {
-			a.keys.start()
-			s.In, r.Typed = a.keys, a.keys.take()
+		keys := a.keys
+		if keys == nil {
+			var err error
+			if keys, err = newKeyboard(int(os.Stdin.Fd())); err != nil {
+				return err
+			}
+			defer keys.putBack()
 		}
+		keys.start()
+		s.In, r.Typed = keys, keys.take()
 		old, err := term.MakeRaw(int(os.Stdin.Fd()))
 		if err == nil {
 			defer func() { _ = term.Restore(int(os.Stdin.Fd()), old) }()

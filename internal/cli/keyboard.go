@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"io"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -65,6 +66,17 @@ func (k *keyboard) take() []byte {
 	typed := k.typed
 	k.typed = nil
 	return typed
+}
+
+// putBack leaves what nobody has read to who reads the terminal next: the shell that started Trivet. From Linux 6.2 on root alone may do so;
+// for others it is lost, as with ssh.
+func (k *keyboard) putBack() {
+	for _, c := range k.take() {
+		if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(k.fd), unix.TIOCSTI, uintptr(unsafe.Pointer(&c))); errno != 0 {
+			break
+		}
+	}
+	_ = unix.Close(k.wake)
 }
 
 // one is the keyboard for the prompt, which reads a character at a time: what comes after the end of the line is another's.

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -146,4 +147,29 @@ links: [h1 -- h2]
 	}
 	m.sh("rm -r /run/dirs/out")
 	m.unchanged(before)
+}
+
+// TestIperfTogether proves that several measurements of throughput to one host can be under way at once, beside a server of the user's own.
+func TestIperfTogether(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	m.up("linear,3", "--datapath", "bridge")
+	m.exec("h1", "iperf3 -s -D -p 5201; while ! ss -ltn | grep -q :5201; do sleep 0.02; done")
+	errs := make(chan error, 3)
+	for _, from := range []string{"h2", "h3", "h2"} {
+		cmd := m.command(trivet, "iperf", from, "h1", "-t", "2")
+		out := &strings.Builder{}
+		cmd.Stdout, cmd.Stderr = out, out
+		must(t, m.start(cmd))
+		go func() {
+			err := cmd.Wait()
+			if err != nil {
+				err = fmt.Errorf("iperf %s h1: %w: %s", from, err, out)
+			}
+			errs <- err
+		}()
+	}
+	for range 3 {
+		must(t, <-errs)
+	}
 }

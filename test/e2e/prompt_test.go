@@ -26,11 +26,16 @@ type typist struct {
 // terminal starts trivet on a terminal of 80 columns.
 func (m *machine) terminal(args ...string) *typist {
 	m.t.Helper()
+	return m.onTerminal(trivet, args...)
+}
+
+func (m *machine) onTerminal(program string, args ...string) *typist {
+	m.t.Helper()
 	ours, theirs, err := pty.Open()
 	must(m.t, err)
 	m.t.Cleanup(func() { ours.Close() })
 	must(m.t, pty.Setsize(ours, &pty.Winsize{Rows: 24, Cols: 80}))
-	cmd := m.command(trivet, args...)
+	cmd := m.command(program, args...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = theirs, theirs, theirs
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	must(m.t, m.start(cmd))
@@ -164,4 +169,18 @@ func TestPromptScript(t *testing.T) {
 	contains(t, r.err, script+":6  there is no node or command h9; did you mean h1?")
 	contains(t, lineWith(m.ok("inspect"), "h1-s1")+lineWith(m.ok("inspect"), "s1-h1"), "down")
 	m.want(3, "cli", "--script", m.file("lost.cli", "pingall -W 1s\nnodes\n"))
+}
+
+// TestTypedAhead proves that what is typed while a program runs in a node, and it does not read, is there for the shell afterwards.
+func TestTypedAhead(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	m.up("linear,2", "--datapath", "bridge")
+	y := m.onTerminal("sh", "-c", trivet+" exec h1 -- sh -c 'echo ready$((1+1)); while [ ! -e "+m.dir+"/go ]; do sleep 0.02; done'; read line; echo got $line; exit 7")
+	y.waitFor(t, "ready2")
+	y.types("ahead of time\n")
+	y.waitFor(t, "ahead of time") // the node's terminal has echoed it: Trivet has taken it from ours
+	must(t, os.WriteFile(m.dir+"/go", nil, 0o644))
+	y.waitFor(t, "got ahead of time")
+	y.ends(7)
 }

@@ -123,7 +123,7 @@ func start(ctx context.Context, p Program, result *os.File, stderr io.Writer) (*
 	return nil, err
 }
 
-// apart asks for namespaces: no devices but a loopback that is down, no process to see or signal.
+// apart asks for namespaces: no devices but a loopback that is down, no process to see or signal, and for root mounts of its own.
 func apart() *syscall.SysProcAttr {
 	attr := &syscall.SysProcAttr{
 		Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWPID | syscall.CLONE_NEWIPC,
@@ -133,6 +133,8 @@ func apart() *syscall.SysProcAttr {
 		attr.Cloneflags |= syscall.CLONE_NEWUSER
 		attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: uid, HostID: uid, Size: 1}}
 		attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: gid, HostID: gid, Size: 1}}
+	} else {
+		attr.Cloneflags |= syscall.CLONE_NEWNS // see uncover
 	}
 	return attr
 }

@@ -3,6 +3,7 @@ package confine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -41,6 +42,32 @@ func TestRuns(t *testing.T) {
 	})
 	if err != nil || string(res.Output) != `thread ["input", "beside"]` || res.Status != "" {
 		t.Fatalf("%q %q %q %v", res.Output, res.Stderr, res.Status, err)
+	}
+}
+
+// Proves that a program of root's can read what is beside it also where a directory above is closed to others, as /root is, and nothing
+// else in there; and that those directories are what they were.
+func TestClosedAbove(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("root is another user in the program")
+	}
+	home := t.TempDir()
+	openTo(t, home)
+	dir := filepath.Join(home, "course", "lab1")
+	os.MkdirAll(dir, 0o755)
+	os.WriteFile(filepath.Join(dir, "beside.txt"), []byte("beside"), 0o644)
+	os.WriteFile(filepath.Join(home, "other.txt"), []byte("other"), 0o644)
+	os.WriteFile(filepath.Join(home, "course", "other.txt"), []byte("other"), 0o644)
+	os.Chmod(home, 0o700)
+	t.Setenv("SUDO_UID", "")
+	res, err := run(t, dir, fmt.Sprintf("print(open('beside.txt').read(), open(%q).read(), file=out)\n", filepath.Join(dir, "beside.txt"))+
+		fmt.Sprintf("for path in %q, %q:\n  try: open(path)\n  except OSError as e: print(type(e).__name__, file=out)\n",
+			filepath.Join(home, "other.txt"), filepath.Join(home, "course", "other.txt")))
+	if want := "beside beside\nFileNotFoundError\nFileNotFoundError\n"; err != nil || string(res.Output) != want {
+		t.Errorf("%q %q %q %v", res.Output, res.Stderr, res.Status, err)
+	}
+	if text, err := os.ReadFile(filepath.Join(home, "other.txt")); err != nil || string(text) != "other" {
+		t.Errorf("afterwards: %q %v", text, err)
 	}
 }
 

@@ -46,7 +46,7 @@ const (
 func launch(dir string, args []string) error {
 	runtime.LockOSThread()
 	debug.SetGCPercent(-1)
-	if err := dropUser(); err != nil {
+	if err := dropUser(dir); err != nil {
 		return err
 	}
 	python, err := findPython()
@@ -94,8 +94,8 @@ func launch(dir string, args []string) error {
 	return fmt.Errorf("cannot run %s: %w", python.path, errno)
 }
 
-// dropUser makes root the user who called sudo, or nobody.
-func dropUser() error {
+// dropUser makes root the user who called sudo, or nobody, who can read the program's directory all the same.
+func dropUser(dir string) error {
 	if os.Geteuid() != 0 && os.Getuid() != 0 {
 		return nil
 	}
@@ -106,6 +106,11 @@ func dropUser() error {
 		if u, err := user.Lookup("nobody"); err == nil {
 			uid, _ = strconv.Atoi(u.Uid)
 			gid, _ = strconv.Atoi(u.Gid)
+		}
+	}
+	if os.Getpid() == 1 && dir != "" { // mounts are ours, as processes are
+		if err := uncover(dir, uid, gid); err != nil {
+			return fmt.Errorf("cannot let user %d read %s: %w", uid, dir, err)
 		}
 	}
 	// Raw calls: of this thread alone, the one that will call exec.
@@ -123,6 +128,56 @@ func dropUser() error {
 	}
 	// A change of user forgets the signal that is sent when the parent dies.
 	return unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0)
+}
+
+// uncover makes a directory reachable for a user where one above it is closed to others, as /root is. In the launcher's mounts there is an
+// empty directory in that one's place, with nothing in it but the way to the program's.
+func uncover(dir string, uid, gid int) error {
+	closed := ""
+	for _, above := range ancestors(dir) {
+		var s unix.Stat_t
+		if err := unix.Stat(above, &s); err != nil {
+			return err
+		}
+		search := uint32(1)
+		switch {
+		case int(s.Uid) == uid:
+			search = 0o100
+		case int(s.Gid) == gid:
+			search = 0o10
+		}
+		if s.Mode&search == 0 {
+			closed = above
+			break
+		}
+	}
+	if closed == "" {
+		return nil
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return err
+	}
+	tree, err := unix.OpenTree(unix.AT_FDCWD, dir, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(tree)
+	if err := unix.Mount("trivet", closed, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=755,size=64k"); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	return unix.MoveMount(tree, "", unix.AT_FDCWD, dir, unix.MOVE_MOUNT_F_EMPTY_PATH)
+}
+
+// ancestors are the directories above one, from the root on.
+func ancestors(dir string) (out []string) {
+	for dir != "/" && dir != "." {
+		dir = filepath.Dir(dir)
+		out = append([]string{dir}, out...)
+	}
+	return out
 }
 
 // interpreter is a Python, open at interpreterFD.

@@ -2,6 +2,7 @@
 import inspect
 import json
 import os
+import pwd
 import signal
 import sys
 import threading
@@ -108,9 +109,31 @@ def hint_for(error):
         return "install the module for %s, or take the import out" % (sys.executable or "python3")
     if isinstance(error, MemoryError):
         return "a topology file may use 1 GiB"
+    if isinstance(error, PermissionError) and beside(error.filename):
+        if not os.access(job["dir"], os.X_OK):
+            return "the file is read as user %s, to whom %s is closed: put it and what it reads into a directory of their own" % (USER, job["dir"])
+        return "the file is read as user %s: chmod a+r %s" % (USER, os.path.basename(error.filename))
     if isinstance(error, OSError) and (isinstance(error, PermissionError) or type(error).__name__ == "gaierror"):
         return "a topology file may read what is beside it; it can start no program and use no network"
     return _absent.hint()
+
+
+def beside(path):
+    """Whether a program may read that, if its user may."""
+    if not isinstance(path, str):
+        return False
+    path = os.path.relpath(path, job["dir"])
+    return not any(part.startswith(".") for part in path.split(os.sep))
+
+
+def user():
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())
+
+
+USER = user()  # the program is told that it is root
 
 
 def line_of(error):

@@ -282,7 +282,10 @@ func (v *validator) controller(pos Position, subject, c string) {
 	if err := CheckControllerAddress(c); err != nil && !slices.Contains(ControllerPrograms, c) {
 		words := slices.Concat([]string{ControllerNone, ControllerTrivet}, ControllerPrograms)
 		hint := v.similar(c, func(n *Node) bool { return n.Kind == Controller }, words...)
-		if hint == "" {
+		switch {
+		case strings.HasSuffix(c, ".py") || strings.HasPrefix(c, "ryu"):
+			hint = "write os-ken for its learning app; an app of your own you start:  osken-manager APP.py, and write tcp:127.0.0.1:6653 (docs/controller.md)"
+		case hint == "":
 			hint = "write " + strings.Join(words, ", ") + ", tcp:127.0.0.1:6653 or the name of a controller node"
 		}
 		v.problems.Add(pos, hint, "%s: controller %q is neither an address nor a controller node", subject, clip(c))

@@ -55,6 +55,9 @@ func (l *Lab) bear(n *topology.Node, cmd *exec.Cmd, below ...string) error {
 		return err
 	}
 	defer dir.Close()
+	if isOVS(n) { // ovs-vsctl and ovs-ofctl find the lab's Open vSwitch
+		cmd.Env = append(cmd.Environ(), "OVS_RUNDIR="+l.ovsDir())
+	}
 	return cmd.Start()
 }
 

@@ -246,3 +246,13 @@ func TestShell(t *testing.T) {
 		t.Errorf("the shell's exit code: %d", code)
 	}
 }
+
+// TestOVSTools proves that Open vSwitch's own commands, run in a switch of the lab, find the lab's Open vSwitch, as those of Mininet's
+// scripts and of MiniEdit's start commands expect it.
+func TestOVSTools(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	m.up(m.file("tools.yaml", "datapath: ovs\ncontroller: none\nnodes: {h1: host, s1: {switch: {start: ovs-vsctl set bridge s1 other-config:hello=start}}}\nlinks: [s1 -- h1]\n"))
+	contains(t, m.exec("s1", "ovs-vsctl get bridge s1 other-config"), "hello=start")
+	contains(t, m.exec("s1", "ovs-ofctl -O OpenFlow13 dump-flows s1"), "NORMAL")
+}

@@ -219,11 +219,11 @@ open(%q, 'w').write('x')
 CLI(net, script='x.cli')
 int(h1.cmd('wc -l'))
 net.stop()`, marker), formats.Options{})
-	want := `net.py:14  warning: h1.cmd('ping -c1 10.0.0.2'): not honoured
-net.py:15  warning: h1.popen('iperf -s'): not honoured
+	want := `net.py:14  warning: h1.cmd('ping -c1 10.0.0.2'): not honoured; use trivet ping
+net.py:15  warning: h1.popen('iperf -s'): not honoured; use trivet iperf, or trivet bench
 net.py:15  warning: os.system('modprobe x'): not honoured
 net.py:16  warning: subprocess.check_output('ls'): not honoured
-net.py:16  warning: net.pingAll(): not honoured
+net.py:16  warning: net.pingAll(): not honoured; use trivet ping --all
 net.py:17  warning: open('` + marker
 	if got == nil || !strings.HasPrefix(problems.Error(), want) {
 		t.Fatalf("%v\n%v", got, problems)

@@ -160,7 +160,11 @@ def describe(error):
         return "%s: %s%s" % (type(error).__name__, error.msg, where)
     if isinstance(error, _absent.Needed):
         return str(error)
-    return ("%s: %s" % (type(error).__name__, error)).removesuffix(": ")
+    try:
+        text = str(error)
+    except BaseException:  # of an exception of the program's own
+        text = ""
+    return ("%s: %s" % (type(error).__name__, text)).removesuffix(": ")
 
 
 def execute(job, name):

@@ -14,15 +14,39 @@ def run_on(node, call, command):
     text = joined(command)
     if record.quiet or not text.strip() or text in (node.params.get("startCommand"), node.params.get("stopCommand")):
         return
-    if not all([apply(node, part) for part in parts(text)]):
-        record.not_honoured("%s.%s" % (node.name, call), text)
+    passed_over = [part for part in parts(text) if not apply(node, part)]
+    if passed_over:
+        record.not_honoured("%s.%s" % (node.name, call), text, why=instead(node.name, passed_over[0]))
 
 
 def run_outside(call, command):
     """A command on the machine itself; only settings of Open vSwitch are recognised."""
     text = joined(command)
-    if not all([re.match(r"(sudo )?mn (-c|--clean)\b", " ".join(p)) or ovs(p) for p in parts(text)]):
-        record.not_honoured(call, text)
+    passed_over = [p for p in parts(text) if not re.match(r"(sudo )?mn (-c|--clean)\b", " ".join(p)) and not ovs(p)]
+    if passed_over:
+        record.not_honoured(call, text, why=instead("NODE", passed_over[0]))
+
+
+VLANS = "a host's VLAN interfaces: its start in a Trivet file (trivet convert)"
+DAEMONS = "routing daemons: see docs/routing.md, real routers"
+INSTEAD = {
+    "ping": "use trivet ping", "iperf": "use trivet iperf, or trivet bench", "iperf3": "use trivet iperf, or trivet bench",
+    "tc": "use bw, delay, loss of addLink, or trivet link set", "vconfig": VLANS,
+    "ovs-ofctl": "use trivet flows, with Trivet's controller", "dpctl": "use trivet flows, with Trivet's controller",
+    "tcpdump": "use trivet capture", "tshark": "use trivet capture", "wireshark": "use trivet capture", "traceroute": "use trivet exec %s -- traceroute",
+    "zebra": DAEMONS, "ospfd": DAEMONS, "ospf6d": DAEMONS, "bgpd": DAEMONS, "ripd": DAEMONS, "staticd": DAEMONS, "bird": DAEMONS,
+}
+
+
+def instead(name, words):
+    """What does in a lab what the command does."""
+    program, text = words[0].rsplit("/", 1)[-1], " ".join(words)
+    if program == "ip" and re.search(r" type (vlan|802\.1q)\b", text) or program == "ifconfig" and re.match(r"\S+\.\d", " ".join(words[1:])):
+        return VLANS
+    if program == "ovs-vsctl" and re.search(r"\b(tag|trunks|vlan_mode)=", text):
+        return "VLANs of a switch's ports are its controller's: flow entries, or Faucet (trivet up --controller faucet)"
+    hint = INSTEAD.get(program, "")
+    return hint % name if "%s" in hint else hint
 
 
 def joined(command):

@@ -252,18 +252,18 @@ class Mininet:
         pass
 
 
-def _measures(name, answer):
+def _measures(name, answer, instead=""):
     def call(self, *_args, **_options):
-        record.not_honoured("net." + name)
+        record.not_honoured("net." + name, why=instead)
         return answer
     return call
 
 
 for _name in ("ping", "pingAll", "pingPair"):
-    setattr(Mininet, _name, _measures(_name, 0.0))
+    setattr(Mininet, _name, _measures(_name, 0.0, "use trivet ping --all"))
 for _name in ("pingFull", "pingAllFull", "pingPairFull"):
-    setattr(Mininet, _name, _measures(_name, []))
-Mininet.iperf = _measures("iperf", ["0 bits/sec", "0 bits/sec"])
+    setattr(Mininet, _name, _measures(_name, [], "use trivet ping --all"))
+Mininet.iperf = _measures("iperf", ["0 bits/sec", "0 bits/sec"], "use trivet iperf, or trivet bench")
 Mininet.runCpuLimitTest = _measures("runCpuLimitTest", [])
 Mininet.monitor = _measures("monitor", iter(()))
 

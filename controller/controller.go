@@ -2,8 +2,10 @@
 // connections of any kind, and lets apps decide for them.
 //
 // A goroutine reads each switch and calls the apps; it waits for nothing but that
-// switch. So one that floods the controller takes its share of the processors and
-// no more, and thousands can be idle at the cost of their memory.
+// switch. Another writes to it: what it is told waits there, so that a switch that
+// does not read holds nobody up, and loses its connection in the end. One that
+// floods the controller takes its share of the processors and no more, and thousands
+// can be idle at the cost of their memory.
 package controller
 
 import (
@@ -16,6 +18,7 @@ import (
 	"sync"
 
 	"trivet.dev/trivet/internal/accept"
+	"trivet.dev/trivet/openflow"
 )
 
 // Controller is a set of switches and the apps that decide for them.
@@ -71,8 +74,14 @@ func (c *Controller) Meet(conn net.Conn) {
 	c.group.Add(1)
 	c.mu.Unlock()
 	defer c.group.Done()
+	sent := make(chan struct{})
+	go func() { defer close(sent); s.out.Run() }()
 	err := s.run()
-	conn.Close()
+	s.out.Close()
+	<-sent
+	if why := s.out.Err(); errors.Is(why, openflow.ErrNotReading) {
+		err = why
+	}
 	c.mu.Lock()
 	delete(c.sessions, s)
 	c.mu.Unlock()
@@ -111,7 +120,7 @@ func (c *Controller) Close() {
 	c.mu.Lock()
 	c.closed = true
 	for s := range c.sessions {
-		s.conn.Close()
+		go s.conn.Close() // of TLS, it may take a while
 	}
 	c.mu.Unlock()
 	c.group.Wait()

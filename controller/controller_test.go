@@ -36,6 +36,13 @@ func connectWith(t *testing.T, c *controller.Controller, dpid uint64, flows []op
 	go c.Meet(theirs)
 	f := &fake{t: t, conn: ours, reader: openflow.NewReader(ours, 0), writer: openflow.NewWriter(ours), flows: flows, groups: groups}
 	t.Cleanup(func() { ours.Close() })
+	f.greet(dpid)
+	return f
+}
+
+// greet does the handshake.
+func (f *fake) greet(dpid uint64) {
+	f.t.Helper()
 	f.expect(openflow.TypeHello)
 	f.send(&openflow.Hello{Versions: openflow.Versions(openflow.Version)})
 	f.expect(openflow.TypeFeaturesRequest)
@@ -51,7 +58,6 @@ func connectWith(t *testing.T, c *controller.Controller, dpid uint64, flows []op
 			openflow.MultipartFlow:      openflow.FlowStatsList(f.flows),
 		}[m.Body.MultipartType()]})
 	}
-	return f
 }
 
 func (f *fake) send(m openflow.Message) {

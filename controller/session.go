@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"sync"
 	"time"
 
 	"trivet.dev/trivet/openflow"
@@ -16,8 +15,11 @@ const (
 	handshakeTime = 10 * time.Second // for a peer to say who it is
 	idleTime      = 15 * time.Second // without a message: ask whether it lives
 	echoTime      = 15 * time.Second // for the answer
-	writeTime     = 10 * time.Second // for a switch to take what it is sent
 )
+
+// maxWaiting is how many bytes may wait for a switch: some 500,000 flow entries. They wait where nobody else does: a switch that
+// takes nothing, or so slowly that more comes together, loses its connection, and none of the others hears of it.
+const maxWaiting = 64 << 20
 
 // A session is one connection with a switch.
 type session struct {
@@ -26,14 +28,11 @@ type session struct {
 	reader *openflow.Reader
 	parts  openflow.Reassembler
 	in     openflow.PacketIn // the last one, and what was read of it: used again and again
-
-	mu       sync.Mutex // of what follows
-	writer   *openflow.Writer
-	handling bool // an event is handled: what is sent waits for its end
+	out    *openflow.Outbox
 }
 
 func newSession(c *Controller, conn net.Conn) *session {
-	return &session{core: newCore(c), conn: conn, reader: openflow.NewReader(conn, 0), writer: openflow.NewWriter(conn)}
+	return &session{core: newCore(c), conn: conn, reader: openflow.NewReader(conn, 0), out: openflow.NewOutbox(conn)}
 }
 
 func (s *session) peer() string {
@@ -53,10 +52,10 @@ func (s *session) run() error {
 	}
 	defer s.core.down(s.sw)
 	s.controller.log.Info("switch up", "switch", s.sw.Name(), "peer", s.peer(), "ports", len(s.sw.ports))
-	s.begin()
+	s.out.Hold()
 	s.controller.each(func(a App) { a.SwitchUp(s.sw) })
 	s.sw.had = nil
-	if err := s.end(); err != nil {
+	if err := s.out.Release(); err != nil {
 		return err
 	}
 	return s.loop()
@@ -68,7 +67,7 @@ func (s *session) handshake() error {
 		return err
 	}
 	own := &openflow.Hello{Versions: openflow.Versions(openflow.Version)}
-	if err := s.sendNow(own); err != nil {
+	if err := s.send(own); err != nil {
 		return err
 	}
 	hello, err := expect[*openflow.Hello](s)
@@ -78,7 +77,7 @@ func (s *session) handshake() error {
 	if _, err := openflow.Negotiate(own, hello); err != nil {
 		return s.refuse(err)
 	}
-	if err := s.sendNow(&openflow.FeaturesRequest{}); err != nil {
+	if err := s.send(&openflow.FeaturesRequest{}); err != nil {
 		return err
 	}
 	features, err := expect[*openflow.FeaturesReply](s)
@@ -93,7 +92,7 @@ func (s *session) handshake() error {
 	ports := &openflow.MultipartRequest{Xid: askPorts, Body: openflow.NoBody(openflow.MultipartPortDesc)}
 	groups := &openflow.MultipartRequest{Xid: askGroups, Body: openflow.NoBody(openflow.MultipartGroupDesc)}
 	flows := &openflow.MultipartRequest{Xid: askFlows, Body: openflow.AllFlows()}
-	if err := s.sendNow(config, ports, groups, flows); err != nil {
+	if err := s.sendAll(config, ports, groups, flows); err != nil {
 		return err
 	}
 	return s.readState()
@@ -120,7 +119,7 @@ func (s *session) readState() error {
 		case *openflow.PortStatus:
 			s.sw.changePort(m.Reason, m.Port)
 		case *openflow.EchoRequest:
-			if err := s.sendNow(&openflow.EchoReply{Xid: m.Xid, Data: m.Data}); err != nil {
+			if err := s.send(&openflow.EchoReply{Xid: m.Xid, Data: m.Data}); err != nil {
 				return err
 			}
 		case *openflow.Error:
@@ -149,7 +148,7 @@ func (s *session) readState() error {
 func (s *session) refuse(err error) error {
 	var answer *openflow.Error
 	if errors.As(err, &answer) {
-		_ = s.sendNow(answer)
+		_ = s.send(answer)
 	}
 	return err
 }
@@ -164,7 +163,7 @@ func (s *session) read() (openflow.Message, error) {
 	m, err := openflow.Decode(b)
 	var wrong *openflow.DecodeError
 	if errors.As(err, &wrong) {
-		_ = s.sendNow(wrong.Reply(b))
+		_ = s.send(wrong.Reply(b))
 	}
 	return m, err
 }
@@ -182,7 +181,7 @@ func expect[T openflow.Message](s *session) (want T, err error) {
 		case *openflow.Error:
 			return want, fmt.Errorf("the switch refuses: %v", m)
 		case *openflow.EchoRequest:
-			if err := s.sendNow(&openflow.EchoReply{Xid: m.Xid, Data: m.Data}); err != nil {
+			if err := s.send(&openflow.EchoReply{Xid: m.Xid, Data: m.Data}); err != nil {
 				return want, err
 			}
 		}
@@ -226,7 +225,7 @@ func (s *session) loop() error {
 
 // burst handles a message and those that have arrived with it, and says whether one of them shows that the switch lives.
 func (s *session) burst(b []byte) (alive bool, err error) {
-	s.begin()
+	s.out.Hold()
 	for {
 		alive = alive || !openflow.IsPart(b)
 		if err = s.handle(b); err == nil && s.reader.Ready() {
@@ -234,7 +233,7 @@ func (s *session) burst(b []byte) (alive bool, err error) {
 				continue
 			}
 		}
-		return alive, errors.Join(err, s.end())
+		return alive, errors.Join(err, s.out.Release())
 	}
 }
 
@@ -283,50 +282,19 @@ func (s *session) packetIn(b []byte) error {
 	return nil
 }
 
-// begin and end enclose the handling of events: what is sent meanwhile goes out at the end.
-func (s *session) begin() {
-	s.mu.Lock()
-	s.handling = true
-	s.mu.Unlock()
-}
-
-func (s *session) end() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.handling = false
-	return s.flush()
-}
-
-// flush must be called with mu held.
-func (s *session) flush() error {
-	if err := s.conn.SetWriteDeadline(time.Now().Add(writeTime)); err != nil {
-		return err
-	}
-	return s.writer.Flush()
-}
-
+// send sends a message, and waits for nobody: while events are handled, it goes out at their end.
 func (s *session) send(m openflow.Message) error {
 	if s.isGone() {
 		return ErrGone
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := s.writer.Write(m); err != nil {
-		return err
-	}
-	if s.handling {
-		return nil
-	}
-	return s.flush()
+	return s.out.Add(m, maxWaiting)
 }
 
-func (s *session) sendNow(messages ...openflow.Message) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (s *session) sendAll(messages ...openflow.Message) error {
 	for _, m := range messages {
-		if err := s.writer.Write(m); err != nil {
+		if err := s.send(m); err != nil {
 			return err
 		}
 	}
-	return s.writer.Flush()
+	return nil
 }

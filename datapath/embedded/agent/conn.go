@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"sync"
 	"time"
 
 	"trivet.dev/trivet/internal/accept"
@@ -14,9 +13,9 @@ import (
 
 const (
 	handshakeTime = 10 * time.Second // for a peer to say HELLO
-	writeTime     = 10 * time.Second // for a peer to take what it is sent
 	asyncRoom     = 1 << 20          // bytes that wait to be sent, above which packets are dropped
 	replyRoom     = 8 << 20          // and above which nothing more is read
+	asyncMost     = 16 << 20         // of what may not be dropped, above which the connection ends
 )
 
 // Meet speaks with a controller at the other end of a connection until it ends; the error is why.
@@ -28,8 +27,7 @@ func (a *Agent) meet(conn net.Conn, controls bool, up func(*Session)) error {
 	if err := greet(conn, reader, writer); err != nil {
 		return err
 	}
-	c := &connPeer{conn: conn, wake: make(chan struct{}, 1)}
-	c.drained.L = &c.mu
+	c := &connPeer{openflow.NewOutbox(conn)}
 	s := a.join(c, controls)
 	if s == nil {
 		return errors.New("the switch is gone")
@@ -39,12 +37,12 @@ func (a *Agent) meet(conn net.Conn, controls bool, up func(*Session)) error {
 		up(s)
 	}
 	done := make(chan struct{})
-	go func() { defer close(done); c.write() }()
-	err := c.read(s, reader, a.opt.Inactivity)
+	go func() { defer close(done); c.Run() }()
+	err := c.read(conn, s, reader, a.opt.Inactivity)
 	s.Close()
 	<-done
-	if c.failed != nil && !errors.Is(c.failed, net.ErrClosed) {
-		return c.failed
+	if why := c.Err(); errors.Is(why, openflow.ErrNotReading) {
+		err = why
 	}
 	return err
 }
@@ -75,113 +73,30 @@ func greet(conn net.Conn, r *openflow.Reader, w *openflow.Writer) error {
 	return conn.SetDeadline(time.Time{})
 }
 
-// connPeer is a controller behind a connection. What it is sent gathers while it is written to.
-type connPeer struct {
-	conn   net.Conn
-	failed error // of the writer; read when that is done
-
-	mu      sync.Mutex
-	drained sync.Cond
-	buf     []byte
-	spare   []byte
-	closed  bool
-	dropped uint64
-	wake    chan struct{}
-}
+// connPeer is a controller behind a connection. What it is sent gathers while it is written to; the switch never waits for it.
+type connPeer struct{ *openflow.Outbox }
 
 // Reply is of Peer.
-func (c *connPeer) Reply(m openflow.Message) {
-	c.mu.Lock()
-	if reply, ok := m.(*openflow.MultipartReply); ok {
-		c.buf = reply.AppendParts(c.buf)
-	} else {
-		c.buf = m.AppendTo(c.buf)
-	}
-	c.mu.Unlock()
-	c.stir()
-}
+func (c *connPeer) Reply(m openflow.Message) { _ = c.Add(m, 0) }
 
 // Asynchronous is of Peer.
 func (c *connPeer) Asynchronous(m openflow.Message) {
-	c.mu.Lock()
-	if _, isPacket := m.(*openflow.PacketIn); isPacket && len(c.buf) > asyncRoom {
-		c.dropped++
-	} else {
-		c.buf = m.AppendTo(c.buf)
+	if _, isPacket := m.(*openflow.PacketIn); isPacket && c.Waiting() > asyncRoom {
+		return
 	}
-	c.mu.Unlock()
-	c.stir()
+	_ = c.Add(m, asyncMost)
 }
 
 // Closed is of Peer.
-func (c *connPeer) Closed() {
-	c.mu.Lock()
-	c.closed = true
-	c.drained.Broadcast()
-	c.mu.Unlock()
-	c.stir()
-}
-
-func (c *connPeer) stir() {
-	select {
-	case c.wake <- struct{}{}:
-	default:
-	}
-}
-
-// write sends what gathers until the session is closed, and then what is left.
-func (c *connPeer) write() {
-	defer c.conn.Close()
-	for range c.wake {
-		for {
-			c.mu.Lock()
-			out, closed := c.buf, c.closed
-			c.buf, c.spare = c.spare[:0], nil
-			c.drained.Broadcast()
-			c.mu.Unlock()
-			if len(out) == 0 && closed {
-				return
-			}
-			if len(out) == 0 {
-				c.spare = out // what is gathered in is another room than what is sent
-				break
-			}
-			if c.failed = c.send(out); c.failed != nil {
-				return
-			}
-			if c.spare = out[:0]; cap(out) > asyncRoom {
-				c.spare = nil // a great reply was the exception
-			}
-		}
-	}
-}
-
-func (c *connPeer) send(b []byte) error {
-	if err := c.conn.SetWriteDeadline(time.Now().Add(writeTime)); err != nil {
-		return err
-	}
-	_, err := c.conn.Write(b)
-	return err
-}
-
-// wait waits until there is room for replies, and returns how long it took.
-func (c *connPeer) wait() time.Duration {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	start := time.Now()
-	for len(c.buf) > replyRoom && !c.closed {
-		c.drained.Wait()
-	}
-	return time.Since(start)
-}
+func (c *connPeer) Closed() { c.Close() }
 
 // read handles messages until the connection ends. A silent peer is asked whether it lives (section 6.3.4); parts of a message that does
 // not end are no sign of it.
-func (c *connPeer) read(s *Session, r *openflow.Reader, inactivity time.Duration) error {
+func (c *connPeer) read(conn net.Conn, s *Session, r *openflow.Reader, inactivity time.Duration) error {
 	asked := false
 	for until := time.Now().Add(inactivity); ; {
-		until = until.Add(c.wait())
-		if err := c.conn.SetReadDeadline(until); err != nil {
+		until = until.Add(c.Wait(replyRoom))
+		if err := conn.SetReadDeadline(until); err != nil {
 			return err
 		}
 		b, err := r.Next()

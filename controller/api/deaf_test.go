@@ -1,0 +1,113 @@
+package api
+
+import (
+	"net"
+	"testing"
+	"time"
+
+	"trivet.dev/trivet/openflow"
+	"trivet.dev/trivet/topology"
+)
+
+// Proves that a switch which does not read, with thousands of ports that want probes, does not hold up what must be done elsewhere
+// when a link of a ring fails: the rest is repaired, and packets arrive, while the controller still waits for it.
+func TestRepairBesideADeafSwitch(t *testing.T) {
+	b := newBed(t, "ring,4", topology.Switch, "")
+	b.hello("h1")
+	b.hello("h3")
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	b.must(err)
+	defer l.Close()
+	go func() { _ = b.c.Serve(l) }()
+	const dpid = 0xdeaf
+	say := b.deaf(l.Addr().String(), dpid, 2_000)
+	b.wait("its port forwards", func() bool { return b.c.Learning.TakesPart(dpid, 1) })
+	frame := make([]byte, 60) // of a host there, so that it is told of what changes in the tree
+	copy(frame, []byte{2, 0, 0, 0, 0, 0xfe, 2, 0, 0, 0, 0, 0xff, 8, 0})
+	say(&openflow.PacketIn{Buffer: openflow.BufferNone, TotalLen: 60, Cookie: 0x7472_0002<<32 | 8, Match: openflow.NewMatch(openflow.InPort(1)), Data: frame})
+	b.wait("its host is known", func() bool { _, is := b.c.Discovery.Host(openflow.MAC{2, 0, 0, 0, 0, 0xff}); return is })
+	// More than sockets keep waits for it, as where many hosts are learned or many links change.
+	flooded := make(chan bool)
+	go func() {
+		defer close(flooded)
+		for range 400 {
+			_ = b.c.Switch(dpid).Send(&openflow.PacketOut{Buffer: openflow.BufferNone, InPort: 1, Data: make([]byte, 50_000)})
+		}
+	}()
+	select { // on a program that waits it does not end
+	case <-flooded:
+	case <-time.After(2 * time.Second):
+	}
+
+	start := time.Now()
+	for range 2 { // the first time it may be told last
+		b.cutAndMend()
+	}
+	took := time.Since(start)
+	if s := b.c.Switch(dpid); s == nil || s.Send(&openflow.EchoRequest{}) != nil {
+		t.Errorf("the ring is repaired after %v, when the switch that does not read has been given up", took)
+	}
+	t.Logf("repaired after %v", took)
+}
+
+// cutAndMend lets each link between switches fail in turn and come back, and waits each time until what is left forwards.
+func (b *bed) cutAndMend() {
+	for _, link := range b.topology.Links {
+		set := func(state openflow.PortState) {
+			for _, e := range link.Ends {
+				b.agents[e.Node].Switch().SetPortState(b.topology.Node(e.Node).OpenFlowPort(e), state)
+			}
+		}
+		if b.agents[link.Ends[0].Node] == nil || b.agents[link.Ends[1].Node] == nil {
+			continue
+		}
+		set(openflow.PortStateLinkDown)
+		b.wait("the link is gone and the ring forwards again", func() bool { return len(b.c.Discovery.Links()) == 2*(b.inner()-1) && b.forwarding() == b.inner()-1 })
+		set(openflow.PortStateLive)
+		b.wait("the link is back", func() bool { return len(b.c.Discovery.Links()) == 2*b.inner() && b.c.Learning.Settled() })
+	}
+}
+
+// deaf is a switch with so many ports that says all that it must, and what it is told to say then, and reads no more.
+func (b *bed) deaf(address string, dpid uint64, ports int) (say func(openflow.Message)) {
+	b.t.Helper()
+	conn, err := net.Dial("tcp", address)
+	b.must(err)
+	b.t.Cleanup(func() { conn.Close() })
+	b.must(conn.(*net.TCPConn).SetReadBuffer(4 << 10))
+	r, w := openflow.NewReader(conn, 0), openflow.NewWriter(conn)
+	list := make(openflow.PortDescList, ports)
+	for i := range list {
+		list[i] = openflow.Port{Number: uint32(i + 1), HWAddr: openflow.MAC{2, 0xde, 0xaf, 0, byte(i >> 8), byte(i)}}
+	}
+	b.must(w.Write(&openflow.Hello{Versions: openflow.Versions(openflow.Version)}))
+	b.must(w.Flush())
+	for answered := 0; answered < 3; {
+		m, err := r.Read()
+		b.must(err)
+		switch m := m.(type) {
+		case *openflow.FeaturesRequest:
+			b.must(w.Write(&openflow.FeaturesReply{Xid: m.Xid, DatapathID: dpid, Tables: 4}))
+		case *openflow.MultipartRequest:
+			answered++
+			body := map[openflow.MultipartType]openflow.MultipartBody{openflow.MultipartPortDesc: list,
+				openflow.MultipartGroupDesc: openflow.GroupDescList{}, openflow.MultipartFlow: openflow.FlowStatsList{}}[m.Body.MultipartType()]
+			b.must(w.WriteReply(&openflow.MultipartReply{Xid: m.Xid, Body: body}))
+		}
+		b.must(w.Flush())
+	}
+	return func(m openflow.Message) {
+		b.must(w.Write(m))
+		b.must(w.Flush())
+	}
+}
+
+// forwarding is the number of links between switches that forward.
+func (b *bed) forwarding() (n int) {
+	for _, l := range b.c.Discovery.Links() {
+		if l.From < l.To && b.c.Learning.TakesPart(l.From, l.FromPort) && b.c.Learning.TakesPart(l.To, l.ToPort) {
+			n++
+		}
+	}
+	return n
+}

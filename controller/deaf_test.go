@@ -1,0 +1,227 @@
+package controller_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"trivet.dev/trivet/controller"
+	"trivet.dev/trivet/openflow"
+)
+
+// logged is a controller whose log is kept.
+type logged struct {
+	*controller.Controller
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *logged) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+func (l *logged) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// logs waits until the log says something.
+func (l *logged) logs(t *testing.T, what string) {
+	t.Helper()
+	eventually(t, func() bool { return strings.Contains(l.String(), what) }, "a line of the log with "+what)
+}
+
+func startLogged(t *testing.T, apps ...controller.App) *logged {
+	t.Helper()
+	l := &logged{}
+	c, err := controller.New(slog.New(slog.NewTextHandler(l, nil)), apps...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	l.Controller = c
+	return l
+}
+
+func eventually(t *testing.T, is func() bool, what string) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); !is(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within a minute: %s", what)
+		}
+	}
+}
+
+// overTCP serves by a TCP socket and returns its address.
+func overTCP(t *testing.T, c *controller.Controller) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() { _ = c.Serve(l) }()
+	return l.Addr().String()
+}
+
+// connectTCP makes a switch that has done its handshake by a real socket, which keeps little of what is not read.
+func connectTCP(t *testing.T, address string, dpid uint64) *fake {
+	t.Helper()
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	if err := conn.(*net.TCPConn).SetReadBuffer(64 << 10); err != nil {
+		t.Fatal(err)
+	}
+	f := &fake{t: t, conn: conn, reader: openflow.NewReader(conn, 0), writer: openflow.NewWriter(conn)}
+	f.greet(dpid)
+	return f
+}
+
+const waiting = 16 << 20 // bytes: more than sockets keep
+
+func sendMany(s *controller.Switch, bytes int) error {
+	for n := 0; n < bytes; n += 60_000 {
+		if err := s.Send(&openflow.PacketOut{Buffer: openflow.BufferNone, InPort: 1, Data: make([]byte, 59_960)}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Proves that who sends to a switch that does not read waits for nothing, whether another switch's event is handled or not, and that
+// all arrives, in its order, once it reads.
+func TestDeafSwitchHoldsNobodyUp(t *testing.T) {
+	r := newRecorder()
+	c := start(t, r)
+	address := overTCP(t, c)
+	deaf := connectTCP(t, address, 1)
+	s := <-r.up
+	good := connectTCP(t, address, 2)
+	<-r.up
+	if err := sendMany(s, waiting); err != nil {
+		t.Fatal("the switch does not read yet: ", err)
+	}
+	answer := make(chan error, 1)
+	go func() { answer <- s.Barrier(context.Background()) }()
+	good.send(packetIn(0x0800))
+	good.expect(openflow.TypePacketOut)
+	for n := 0; n < waiting; n += 60_000 {
+		deaf.expect(openflow.TypePacketOut)
+	}
+	deaf.send(&openflow.BarrierReply{Xid: openflow.Xid(deaf.expect(openflow.TypeBarrierRequest).Transaction())})
+	if err := <-answer; err != nil {
+		t.Error(err)
+	}
+}
+
+// Proves that no more waits for a switch that does not read than 64 MiB: then its connection ends, the log says why, and another
+// switch hears nothing of it.
+func TestDeafSwitchIsLeft(t *testing.T) {
+	r := newRecorder()
+	c := startLogged(t, r)
+	address := overTCP(t, c.Controller)
+	good := connectTCP(t, address, 2)
+	<-r.up
+	connectTCP(t, address, 1)
+	s := <-r.up
+	if err := sendMany(s, 1<<30); !errors.Is(err, openflow.ErrNotReading) {
+		t.Error("a gigabyte is taken for a switch that does not read: ", err)
+	}
+	c.logs(t, "the peer does not read: more than 64 MiB wait for it")
+	eventually(t, func() bool { return c.Switch(1) == nil }, "the switch is gone")
+	good.send(packetIn(0x0800))
+	good.expect(openflow.TypePacketOut)
+}
+
+// heap is how many MiB of memory are in use.
+func heap() float64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return float64(m.HeapAlloc) / (1 << 20)
+}
+
+// flood sends the same message until so many bytes are sent or the connection is closed, and returns how many MiB were, and how many more
+// MiB of memory were in use at most.
+func (f *fake) flood(m openflow.Message, most int) (sent, peak float64) {
+	f.t.Helper()
+	b, n, before := m.AppendTo(nil), 0, heap()
+	for next := 0; n < most; n += len(b) {
+		_ = f.conn.SetWriteDeadline(time.Now().Add(time.Minute))
+		if _, err := f.conn.Write(b); err != nil {
+			break
+		}
+		if n >= next {
+			next, peak = n+8<<20, max(peak, heap()-before)
+		}
+	}
+	return float64(n) / (1 << 20), peak
+}
+
+// Proves that a peer cannot fill the controller's memory with the parts of an answer that does not end: it is left after 64 MiB, the
+// log says why, what it sent is given back, and another switch is served meanwhile.
+func TestEndlessAnswers(t *testing.T) {
+	flows := make(openflow.FlowStatsList, 1000)
+	ports := make(openflow.PortStatsList, 500)
+	for name, body := range map[string]openflow.MultipartBody{
+		"flows": flows, "ports": ports, "experimenter": openflow.ExperimenterMultipart{Experimenter: 7, Data: make([]byte, 60_000)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRecorder()
+			c := startLogged(t, r)
+			address := overTCP(t, c.Controller)
+			good := connectTCP(t, address, 2)
+			<-r.up
+			bad := connectTCP(t, address, 1)
+			s := <-r.up
+			before := heap()
+			answer := make(chan error, 1)
+			go func() {
+				_, err := s.Request(context.Background(), &openflow.MultipartRequest{Body: openflow.AllFlows()})
+				answer <- err
+			}()
+			x := openflow.Xid(bad.expect(openflow.TypeMultipartRequest).Transaction())
+			sent, peak := bad.flood(&openflow.MultipartReply{Xid: x, Flags: openflow.MultipartMore, Body: body}, 311<<20)
+			if err := <-answer; err == nil {
+				t.Error("that is an answer")
+			}
+			c.logs(t, "more than 67108864 bytes in incomplete messages")
+			good.send(packetIn(0x0800))
+			good.expect(openflow.TypePacketOut)
+			eventually(t, func() bool { return heap()-before < 16 }, "memory is given back")
+			t.Logf("%.0f MiB sent, %.0f MiB in use at most", sent, peak)
+			if sent > 200 {
+				t.Errorf("%.0f MiB were taken", sent)
+			}
+			if peak > 700 {
+				t.Errorf("%.0f MiB were in use", peak)
+			}
+		})
+	}
+}
+
+// Proves that parts which nobody has asked for are dropped as they come: they fill nothing, and cost the peer nothing.
+func TestAnswersToNobody(t *testing.T) {
+	r := newRecorder()
+	f := connectTCP(t, overTCP(t, start(t, r)), 1)
+	<-r.up
+	sent, peak := f.flood(&openflow.MultipartReply{Xid: 99, Flags: openflow.MultipartMore, Body: make(openflow.FlowStatsList, 1000)}, 100<<20)
+	if sent < 100 || peak > 16 {
+		t.Errorf("%.0f MiB sent, %.0f MiB in use at most", sent, peak)
+	}
+	f.send(&openflow.EchoRequest{Xid: 5})
+	f.expect(openflow.TypeEchoReply)
+}

@@ -4,10 +4,9 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
-	"unicode"
-	"unicode/utf8"
+
+	"trivet.dev/trivet/internal/words"
 )
 
 // Position is a place in a file; Line and Column count from 1, 0 is unknown.
@@ -46,7 +45,7 @@ func (p Problem) String() string {
 	if at := p.Pos.String(); at != "" {
 		s = at + "  " + s
 	}
-	return Printable(s)
+	return words.Printable(s)
 }
 
 // shorten keeps a message readable that quotes a file without end.
@@ -60,25 +59,6 @@ func shorten(s string) string {
 	}
 	return s
 }
-
-// Printable keeps what others say, as a file or a switch, from breaking lines or commanding the
-// terminal: control and format characters are written as Go escapes them.
-func Printable(s string) string {
-	if strings.IndexFunc(s, unprintable) < 0 && utf8.ValidString(s) {
-		return s
-	}
-	var b strings.Builder
-	for _, r := range s {
-		if unprintable(r) {
-			b.WriteString(strings.Trim(strconv.QuoteRune(r), "'"))
-		} else {
-			b.WriteRune(r)
-		}
-	}
-	return b.String()
-}
-
-func unprintable(r rune) bool { return !unicode.IsGraphic(r) }
 
 // Problems is everything wrong with a topology. As an error it prints one line
 // each, of the first maxPrinted: nobody reads more before mending those.

@@ -44,7 +44,8 @@ type Topology struct {
 	// format name, so that it survives a round trip. Node and Link have the same.
 	Foreign map[string]any `json:"foreign,omitempty"`
 
-	Pos Position `json:"-"`
+	Format string   `json:"-"` // of the file that it was read from, by its name; empty where there is none
+	Pos    Position `json:"-"`
 }
 
 // IPv6 says how hosts and kernel routers get IPv6 addresses.

@@ -35,14 +35,15 @@ type Setting struct {
 
 // Lab is what has to be brought up.
 type Lab struct {
-	Generate string          `json:"generate,omitempty"` // a generator with its arguments: linear,10
-	Nodes    string          `json:"nodes,omitempty"`    // what a generator makes: switch (the default), router
-	File     string          `json:"file,omitempty"`     // a topology's, relative to the experiment's
-	Topo     string          `json:"topo,omitempty"`     // which, where the file holds several
-	Topology json.RawMessage `json:"topology,omitempty"` // written in the experiment itself
-	Options  Options         `json:"options,omitempty"`  // of the vocabulary: datapath, controller, target
-	Links    []string        `json:"links,omitempty"`    // change of all links: delay=10ms
-	Changes  []string        `json:"changes,omitempty"`  // of single links: s1 -- s2 delay=10ms
+	Generate string          `json:"generate,omitempty"`     // a generator with its arguments: linear,10
+	Nodes    string          `json:"nodes,omitempty"`        // what a generator makes: switch (the default), router
+	File     string          `json:"file,omitempty"`         // a topology's, relative to the experiment's
+	Topo     string          `json:"topo,omitempty"`         // which, where the file holds several
+	Commands string          `json:"run_commands,omitempty"` // true, false: whether root does what a file of another format wants; else it is asked
+	Topology json.RawMessage `json:"topology,omitempty"`     // written in the experiment itself
+	Options  Options         `json:"options,omitempty"`      // of the vocabulary: datapath, controller, target
+	Links    []string        `json:"links,omitempty"`        // change of all links: delay=10ms
+	Changes  []string        `json:"changes,omitempty"`      // of single links: s1 -- s2 delay=10ms
 	files    *topologyFiles  // the experiment's
 }
 
@@ -126,8 +127,8 @@ func (x *expander) topology(v *yamlfile.Value) (l Lab) {
 		o := x.options(v, "a generated topology", []Option{{Name: "generate", Type: Text, Required: true}, nodes}, nil)
 		l.Generate, l.Nodes = x.generator(v.Get("generate"), o["generate"]), o["nodes"]
 	case v.Shape == yamlfile.Mapping && v.Get("file") != nil:
-		o := x.options(v, "a topology's file", []Option{{Name: "file", Type: Text, Required: true}, {Name: "topo", Type: Text}}, nil)
-		l.File, l.Topo = x.file(v.Get("file"), o["file"]), o["topo"]
+		o := x.options(v, "a topology's file", []Option{{Name: "file", Type: Text, Required: true}, {Name: "topo", Type: Text}, {Name: "run_commands", Type: Truth}}, nil)
+		l.File, l.Topo, l.Commands = x.file(v.Get("file"), o["file"]), o["topo"], o["run_commands"]
 	case v.Shape == yamlfile.Mapping:
 		l.Topology, _ = json.Marshal(x.plain(v, 0))
 	default:

@@ -70,6 +70,9 @@ func (l *Lab) source(dir string) (*topology.Topology, topology.Problems) {
 		if path, err := filepath.Abs(l.file(dir)); err == nil && t != nil {
 			t.DirsFrom(filepath.Dir(path))
 		}
+		if t != nil && l.Commands == "false" {
+			t.Refuse(t.Errands(nil), nil)
+		}
 		return t, problems
 	}
 	t, problems := trivet.Read("", l.Topology)

@@ -63,6 +63,23 @@ func (l *Lab) file(dir string) string {
 	return filepath.Join(dir, l.File)
 }
 
+// Asking are the errands of topologies' files in other formats than Trivet's of which the experiment does not say whether root does them.
+func (p *Plan) Asking() (out []topology.Errand) {
+	seen := map[topologyFile]bool{}
+	for i := range p.Cells {
+		l := &p.Cells[i].Lab
+		key := topologyFile{l.File, l.Topo}
+		if l.File == "" || l.Commands != "" || seen[key] {
+			continue
+		}
+		seen[key] = true
+		if t, _ := l.source(p.Experiment.Dir()); t != nil && t.Format != formats.Own {
+			out = append(out, t.Errands(nil)...)
+		}
+	}
+	return out
+}
+
 // topologies are the files of a plan's topologies, in order, with a hash of what each means: a change of its comments is none.
 func (p *Plan) topologies() (out []result.TopologyFile) {
 	seen := map[topologyFile]bool{}

@@ -19,6 +19,7 @@ import (
 	"trivet.dev/trivet/controller/discovery"
 	"trivet.dev/trivet/controller/monitor"
 	"trivet.dev/trivet/internal/version"
+	"trivet.dev/trivet/internal/words"
 	"trivet.dev/trivet/openflow"
 	"trivet.dev/trivet/topology"
 )
@@ -84,7 +85,7 @@ func (v *view) portName(dpid uint64, number uint32) string {
 		return name
 	}
 	if d := v.describe(dpid, number); d.Name != "" {
-		return strings.ToValidUTF8(d.Name, "\ufffd")
+		return words.Printable(d.Name)
 	}
 	return strconv.FormatUint(uint64(number), 10)
 }

@@ -3,11 +3,11 @@ package monitor
 import (
 	"fmt"
 	"reflect"
-	"strings"
 	"time"
 
 	"trivet.dev/trivet/controller"
 	"trivet.dev/trivet/controller/database"
+	"trivet.dev/trivet/internal/words"
 	"trivet.dev/trivet/openflow"
 )
 
@@ -92,4 +92,4 @@ func same(before, now []openflow.FlowStats) bool {
 func dpidText(dpid uint64) string { return fmt.Sprintf("%016x", dpid) }
 
 // valid is a name, which the switch has chosen, as a label may be.
-func valid(name string) string { return strings.ToValidUTF8(name, "\ufffd") }
+func valid(name string) string { return words.Printable(name) }

@@ -10,6 +10,7 @@ import (
 
 func (a *app) apply() *cobra.Command {
 	var s source
+	var may consent
 	var dryRun bool
 	cmd := &cobra.Command{
 		Use:   "apply FILE [ARGUMENT...]|GENERATOR",
@@ -35,6 +36,11 @@ func (a *app) apply() *cobra.Command {
 			}
 			t.Name = info.Topology.Name // MACs follow from it
 			topology.Inherit(t, info.Topology)
+			if may.leave || !dryRun {
+				if t, err = a.agreed(cmd.Context(), may, &s, t, info.Topology); err != nil {
+					return err
+				}
+			}
 			r, more, err := s.resolve(t)
 			if err != nil {
 				return err
@@ -50,10 +56,10 @@ func (a *app) apply() *cobra.Command {
 				a.say("%s", w)
 			}
 			for _, change := range result.Changes {
-				a.say("%s", change)
+				a.say("%s", words.Printable(change))
 			}
 			for _, command := range result.Commands {
-				a.say("! %s", command)
+				a.say("! %s", words.Printable(command))
 			}
 			verb := "made"
 			if dryRun {
@@ -64,6 +70,7 @@ func (a *app) apply() *cobra.Command {
 		},
 	}
 	s.flags(cmd)
+	may.flags(cmd.Flags())
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only show what would change")
 	return cmd
 }

@@ -37,6 +37,7 @@ type benchRunning struct {
 	resume        bool
 	again         string // failed, bad; "" is nothing
 	unwatched     bool
+	commands      bool // what root does for topologies of other formats is agreed
 	repetitions   int
 	budget        string
 	seed          uint64
@@ -78,6 +79,7 @@ func (a *app) benchRun() *cobra.Command {
 	f.BoolVar(&b.dryRun, "dry-run", false, "only say what would run, and find what is wrong")
 	f.BoolVar(&b.quick, "quick", false, "as the file's key quick has it: fewer levels, fewer repetitions")
 	f.StringVarP(&b.out, "out", "o", "", "file for the results (default: the experiment's name, .jsonl, here)")
+	f.BoolVar(&b.commands, "run-commands", false, "do not ask: do all that topologies in other formats than Trivet's want root to do")
 	f.BoolVar(&b.resume, "resume", false, "go on with that file")
 	f.StringVar(&b.again, "again", "", "with --resume: measure once more what failed; --again=bad also what is bad by its verdict")
 	f.Lookup("again").NoOptDefVal = againFailed
@@ -174,10 +176,10 @@ func (a *app) runBench(ctx context.Context, b benchRunning) error {
 		return err
 	}
 	for _, w := range warnings {
-		fmt.Fprintln(a.err, w)
+		a.warn(w)
 	}
 	for _, line := range p.MissingText() {
-		fmt.Fprintln(a.err, line)
+		a.warn(line)
 	}
 	if b.dryRun {
 		return errors.Join(a.showPlan(p), err)
@@ -190,6 +192,11 @@ func (a *app) runBench(ctx context.Context, b benchRunning) error {
 	}
 	if _, err := os.Stat(b.out); err == nil && !b.resume {
 		return fmt.Errorf("%s already exists; go on with it with --resume, or choose another name with --out", b.out)
+	}
+	if errands := p.Asking(); len(errands) > 0 && !b.commands {
+		if err := a.askFor(ctx, b.file, errands, "run_commands: false beside the topology's file: goes on without"); err != nil {
+			return err
+		}
 	}
 	a.say("%s  %s", p.Name, p.Headline())
 	before := environment.Take(ctx, environment.Options{Tools: drive.Tools(p), Ask: drive.Asks(p)})
@@ -358,7 +365,7 @@ func (v *benchView) say(format string, args ...any) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.clear()
-	fmt.Fprintf(v.out, format+"\n", args...)
+	fmt.Fprintln(v.out, harmlessText(fmt.Sprintf(format, args...)))
 }
 
 func (v *benchView) end() {

@@ -93,7 +93,7 @@ func (a *app) runController(ctx context.Context, s serving, r running) error {
 		server.Use(c)
 		go func() {
 			if err := server.Serve(door); err != nil {
-				fmt.Fprintln(a.err, "the API has ended:", err)
+				a.warn("the API has ended:", err)
 			}
 		}()
 		how := ""

@@ -28,12 +28,14 @@ func (a *app) validate() *cobra.Command {
 				Valid    bool     `json:"valid"`
 				Problems []string `json:"problems"`
 				Warnings []string `json:"warnings"`
+
+				RunsAsRoot []errandView `json:"runs_as_root"`
 			}
 			verdicts := []verdict{}
 			failed := false
 			for _, given := range sources(cmd, args) {
 				file := given[0]
-				v := verdict{File: file, Valid: true, Problems: []string{}, Warnings: []string{}}
+				v := verdict{File: file, Valid: true, Problems: []string{}, Warnings: []string{}, RunsAsRoot: []errandView{}}
 				t, warnings, err := s.load(file, given[1:]...)
 				var more topology.Problems
 				var r *topology.Topology
@@ -47,6 +49,11 @@ func (a *app) validate() *cobra.Command {
 					v.Valid, failed = false, true
 					v.Problems = strings.Split(err.Error(), "\n")
 				}
+				var errands []topology.Errand
+				if v.Valid {
+					errands = r.Errands(nil)
+					v.RunsAsRoot = errandViews(errands)
+				}
 				verdicts = append(verdicts, v)
 				if a.json {
 					continue
@@ -56,6 +63,7 @@ func (a *app) validate() *cobra.Command {
 				}
 				if v.Valid {
 					a.say("%s  valid: %s", file, describe(r))
+					a.showErrands(errands)
 				}
 			}
 			if a.json {
@@ -122,6 +130,9 @@ func (a *app) convert() *cobra.Command {
 			}
 			for _, l := range losses {
 				a.say("lost  %s", l)
+			}
+			if errands := t.Errands(nil); len(errands) > 0 && format.Name == formats.Own && t.Format != formats.Own { // up will not ask any more
+				a.say("root does for it: %s (trivet validate %s lists that)", countErrands(errands), args[1])
 			}
 			a.say("%s  %s: %s, %s; %s not held", args[1], format.Title, words.Plural(len(t.Nodes), "node"), words.Plural(len(t.Links), "link"), words.Plural(len(losses), "setting"))
 			return nil
@@ -201,7 +212,7 @@ func (a *app) graph() *cobra.Command {
 				if columns, _, err := term.GetSize(int(os.Stdout.Fd())); err == nil {
 					width = columns
 				}
-				fmt.Fprint(a.out, draw.Text(t, width))
+				fmt.Fprint(a.out, harmlessText(draw.Text(t, width)))
 				return nil
 			case ".svg":
 				return os.WriteFile(out, draw.SVG(t, draw.Options{Title: t.Name}), 0o644)

@@ -100,7 +100,7 @@ func (a *app) listFlows(ctx context.Context, c *api.Client, name string) error {
 // showSilent says which switches have not answered, which makes the command fail.
 func (a *app) showSilent(silent []string) error {
 	for _, s := range silent {
-		fmt.Fprintln(a.err, s)
+		a.warn(s)
 	}
 	if len(silent) > 0 {
 		return exitCode(exitError)

@@ -30,7 +30,7 @@ func (a *app) inspect() *cobra.Command {
 					return err
 				}
 				for _, w := range append(warnings, more...) {
-					fmt.Fprintln(a.err, w)
+					a.warn(w)
 				}
 				info.Name, info.Topology, info.Source = r.Name, r, args[0]
 			} else {
@@ -46,7 +46,10 @@ func (a *app) inspect() *cobra.Command {
 				}
 			}
 			if a.json {
-				return a.printJSON(info)
+				return a.printJSON(struct {
+					lab.Info
+					RunsAsRoot []errandView `json:"runs_as_root"`
+				}{info, errandViews(info.Topology.Errands(nil))})
 			}
 			a.showInfo(info)
 			return nil
@@ -77,6 +80,7 @@ func (a *app) showInfo(info lab.Info) {
 		}
 	}
 	a.table(rows)
+	a.showErrands(info.Topology.Errands(nil))
 }
 
 func nodeRows(t *topology.Topology) [][]string {

@@ -26,6 +26,7 @@ type source struct {
 	name       string
 
 	command *cobra.Command // that has the flags
+	file    string         // as it was given, with its arguments
 	dir     string         // of the file
 }
 
@@ -58,6 +59,7 @@ func datapaths() (names []string) {
 // returned; errors come as topology.Problems.
 // Arguments are those of a file that is a program.
 func (s *source) load(what string, args ...string) (*topology.Topology, topology.Problems, error) {
+	s.file = strings.Join(append([]string{what}, args...), " ")
 	t, problems, err := s.read(what, args)
 	if err != nil {
 		return nil, nil, err

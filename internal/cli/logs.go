@@ -14,8 +14,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"trivet.dev/trivet/internal/words"
 	"trivet.dev/trivet/lab"
-	"trivet.dev/trivet/topology"
 )
 
 // Log is what trivet logs --json prints of a file.
@@ -75,7 +75,7 @@ func (a *app) showLogs(r *logReader, logs []Log) {
 			r.shown = l.Name
 		}
 		for _, line := range l.Lines {
-			a.say("%s", topology.Printable(strings.ReplaceAll(line, "\t", "    ")))
+			a.say("%s", words.Printable(strings.ReplaceAll(line, "\t", "    ")))
 		}
 	}
 }

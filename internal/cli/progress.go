@@ -99,6 +99,6 @@ func (s *stages) end() {
 		fmt.Fprintln(s.out, strings.Join(s.lines(), "\n"))
 	}
 	for _, w := range append(s.events, s.warnings...) {
-		fmt.Fprintln(s.out, w)
+		fmt.Fprintln(s.out, harmlessText(w))
 	}
 }

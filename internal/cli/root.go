@@ -66,10 +66,10 @@ func (a *app) report(ctx context.Context, cmd *cobra.Command, err error) int {
 	case errors.As(err, &code):
 		return int(code)
 	case cmd != nil && isUsage(err) && cmd.HasSubCommands():
-		fmt.Fprintln(a.err, err)
+		a.warn(err)
 		return exitUsage
 	case cmd != nil && isUsage(err):
-		fmt.Fprintf(a.err, "%v\n%s\n  %s --help says more\n", err, strings.TrimRight("usage: "+cmd.UseLine(), "\n"), cmd.CommandPath())
+		fmt.Fprintf(a.err, "%v\n%s\n  %s --help says more\n", harmlessText(err.Error()), strings.TrimRight("usage: "+cmd.UseLine(), "\n"), cmd.CommandPath())
 		return exitUsage
 	case ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(ctx))):
 		fmt.Fprintln(a.err, "interrupted")
@@ -88,7 +88,7 @@ func isUsage(err error) bool {
 func (a *app) showError(err error) {
 	var problems topology.Problems
 	if !errors.As(err, &problems) {
-		fmt.Fprintln(a.err, paintFor(a.err, red, err.Error()))
+		fmt.Fprintln(a.err, paintFor(a.err, red, harmlessText(err.Error())))
 		return
 	}
 	fmt.Fprintln(a.err, paintFor(a.err, red, problems.Error()))
@@ -156,10 +156,16 @@ func (a *app) client() (*lab.Client, lab.State, error) {
 
 // printJSON prints a value for scripts.
 func (a *app) printJSON(v any) error {
-	e := json.NewEncoder(a.out)
-	e.SetIndent("", "  ")
-	return e.Encode(v)
+	b, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return err
+	}
+	_, err = a.out.Write(append(words.PlainJSON(b), '\n'))
+	return err
 }
+
+// warn prints for people, on standard error.
+func (a *app) warn(what ...any) { fmt.Fprint(a.err, harmlessText(fmt.Sprintln(what...))) }
 
 func isTerminal(w any) bool {
 	f, ok := w.(*os.File)

@@ -11,31 +11,48 @@ import (
 	"github.com/mattn/go-runewidth"
 	"golang.org/x/term"
 
-	"trivet.dev/trivet/topology"
+	"trivet.dev/trivet/internal/words"
 )
 
 // table prints rows with aligned columns, the first row being the heads. What is too wide for the terminal goes without columns in
 // which there is nothing, and breaks the lines of its last column.
 func (a *app) table(rows [][]string) {
-	room := math.MaxInt
-	if f, ok := a.out.(*os.File); ok {
-		if columns, _, err := term.GetSize(int(f.Fd())); err == nil && columns > 0 {
-			room = columns
-		}
-	}
-	for _, line := range layOut(rows, room) {
+	for _, line := range layOut(rows, columnsOf(a.out)) {
 		fmt.Fprintln(a.out, line)
 	}
 }
 
-var painted = regexp.MustCompile(`^(\x1b\[[0-9;]*m)(.*)(\x1b\[0m)$`)
+// columnsOf is the width of a terminal; what is none has no end.
+func columnsOf(out any) int {
+	if f, ok := out.(*os.File); ok {
+		if columns, _, err := term.GetSize(int(f.Fd())); err == nil && columns > 0 {
+			return columns
+		}
+	}
+	return math.MaxInt
+}
 
 // harmless is a cell as it may reach a terminal: what switches and files of others call themselves commands it nothing.
-func harmless(cell string) string {
-	if m := painted.FindStringSubmatch(cell); m != nil {
-		return m[1] + topology.Printable(m[2]) + m[3]
+func harmless(cell string) string { return unlessPaint(cell, words.Printable) }
+
+// harmlessText is harmless of what may have several lines. All that is said goes through it.
+func harmlessText(text string) string { return unlessPaint(text, words.Text) }
+
+// paints are what paint writes.
+var paints = regexp.MustCompile(`\x1b\[(` + red + `|` + green + `|` + yellow + `|0)m`)
+
+// unlessPaint makes what is between paints harmless.
+func unlessPaint(text string, harmless func(string) string) string {
+	var b strings.Builder
+	for {
+		at := paints.FindStringIndex(text)
+		if at == nil {
+			b.WriteString(harmless(text))
+			return b.String()
+		}
+		b.WriteString(harmless(text[:at[0]]) + text[at[0]:at[1]])
+		text = text[at[1]:]
 	}
-	return topology.Printable(cell)
 }
 
 func layOut(rows [][]string, room int) []string {

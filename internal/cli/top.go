@@ -14,6 +14,7 @@ import (
 	"golang.org/x/term"
 
 	"trivet.dev/trivet/controller/api"
+	"trivet.dev/trivet/internal/words"
 	"trivet.dev/trivet/lab"
 )
 
@@ -111,7 +112,6 @@ func measured(s api.Statistics) bool {
 
 // follow prints again and again, for a program or a file.
 func (t *top) follow(ctx context.Context) error {
-	lines := json.NewEncoder(t.out)
 	for {
 		s, err := t.ask(ctx)
 		if ctx.Err() != nil {
@@ -121,7 +121,11 @@ func (t *top) follow(ctx context.Context) error {
 			return err
 		}
 		if t.json {
-			if err := lines.Encode(s); err != nil {
+			line, err := json.Marshal(s)
+			if err != nil {
+				return err
+			}
+			if _, err := t.out.Write(append(words.PlainJSON(line), '\n')); err != nil {
 				return err
 			}
 		} else {

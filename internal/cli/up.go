@@ -19,6 +19,7 @@ import (
 
 func (a *app) up() *cobra.Command {
 	var s source
+	var c consent
 	var on string
 	wait := 10 * time.Second
 	cmd := &cobra.Command{
@@ -36,10 +37,11 @@ func (a *app) up() *cobra.Command {
 			if on != "local" {
 				return fmt.Errorf("--on %s: there is only local in this build", on)
 			}
-			return a.runUp(cmd.Context(), &s, args, wait)
+			return a.runUp(cmd.Context(), &s, c, args, wait)
 		},
 	}
 	s.flags(cmd)
+	c.flags(cmd.Flags())
 	cmd.Flags().StringVar(&on, "on", "local", "where: local")
 	cmd.Flags().DurationVar(&wait, "wait", wait, "how long to wait for controllers")
 	return cmd
@@ -60,7 +62,7 @@ func needRoot(command string) error {
 	return fmt.Errorf("trivet %s makes namespaces and network devices, which needs root:  sudo %s", command, strings.Join(os.Args, " "))
 }
 
-func (a *app) runUp(ctx context.Context, s *source, args []string, wait time.Duration) error {
+func (a *app) runUp(ctx context.Context, s *source, c consent, args []string, wait time.Duration) error {
 	what := args[0]
 	t, warnings, err := s.load(what, args[1:]...)
 	if err != nil {
@@ -87,6 +89,14 @@ func (a *app) runUp(ctx context.Context, s *source, args []string, wait time.Dur
 	if err != nil {
 		return err
 	}
+	if t, err = a.agreed(ctx, c, s, t, nil); err != nil {
+		return err
+	}
+	if c.leave { // links to interfaces are not there
+		if r, more, err = s.resolve(t); err != nil {
+			return err
+		}
+	}
 	state := lab.State{Name: name, Status: lab.Starting, Version: version.Version, Source: what, From: from, Target: "local",
 		Owner: lab.Owner(), Created: time.Now(), Wait: topology.Duration(wait), Topology: r}
 	a.say("%s  %s", name, describe(r))
@@ -95,6 +105,9 @@ func (a *app) runUp(ctx context.Context, s *source, args []string, wait time.Dur
 	}
 	for _, w := range append(warnings, more...) {
 		a.say("%s", w)
+	}
+	if errands := r.Errands(nil); len(errands) > 0 {
+		a.say("root does for it: %s (trivet validate %s lists that)", countErrands(errands), s.file)
 	}
 	for _, l := range r.Links {
 		for _, e := range l.Ends {
@@ -115,7 +128,7 @@ func (a *app) say(format string, args ...any) {
 	if a.json {
 		out = a.err
 	}
-	fmt.Fprintf(out, format+"\n", args...)
+	fmt.Fprintln(out, harmlessText(fmt.Sprintf(format, args...)))
 }
 
 // free says whether a name can be had.

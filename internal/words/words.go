@@ -7,7 +7,11 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
 )
 
 // Plural counts things: "1 switch", "2 switches", "0 links". what is one of them, and may be several words of which
@@ -51,3 +55,51 @@ var jsonKinds = map[reflect.Kind]string{reflect.Struct: "an object", reflect.Map
 	reflect.String: "a string", reflect.Bool: "true or false", reflect.Float64: "a number", reflect.Float32: "a number",
 	reflect.Int: "a whole number", reflect.Int64: "a whole number", reflect.Int32: "a whole number", reflect.Uint64: "a whole number from 0",
 	reflect.Uint32: "a whole number from 0", reflect.Uint16: "a number from 0 to 65535", reflect.Uint8: "a number from 0 to 255"}
+
+// Printable keeps what others say, as a file or a switch, from breaking lines or commanding the
+// terminal: control and format characters are written as Go escapes them.
+func Printable(s string) string { return escaped(s, "") }
+
+// Text is Printable of what may have several lines, and tabs.
+func Text(s string) string { return escaped(s, "\n\t") }
+
+func escaped(s, but string) string {
+	unprintable := func(r rune) bool { return !unicode.IsGraphic(r) && !strings.ContainsRune(but, r) }
+	if strings.IndexFunc(s, unprintable) < 0 && utf8.ValidString(s) {
+		return s
+	}
+	var b strings.Builder
+	for _, r := range s {
+		if unprintable(r) {
+			b.WriteString(strings.Trim(strconv.QuoteRune(r), "'"))
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
+// PlainJSON writes what a terminal might take for a command, and an encoder leaves as it is, as JSON escapes it.
+func PlainJSON(b []byte) []byte {
+	var out []byte
+	for i, r := range string(b) {
+		if unicode.IsGraphic(r) || r == '\n' {
+			if out != nil {
+				out = utf8.AppendRune(out, r)
+			}
+			continue
+		}
+		if out == nil {
+			out = append(make([]byte, 0, len(b)+16), b[:i]...)
+		}
+		if high, low := utf16.EncodeRune(r); high != unicode.ReplacementChar {
+			out = fmt.Appendf(out, `\u%04x\u%04x`, high, low)
+		} else {
+			out = fmt.Appendf(out, `\u%04x`, r)
+		}
+	}
+	if out == nil {
+		return b
+	}
+	return out
+}

@@ -78,7 +78,7 @@ func TestStartMayFail(t *testing.T) {
 	m.file("fails.yaml", "controller: none\nnodes: {h1: {host: {start: 'echo no such thing; exit 3', start_may_fail: true}}, h2: host}\nlinks: [h1 -- h2]\n")
 	m.ok("convert", filepath.Join(m.dir, "fails.yaml"), filepath.Join(m.dir, "fails.mn"))
 	for _, name := range []string{"fails.yaml", "fails.mn"} {
-		contains(t, m.up(filepath.Join(m.dir, name), "--controller", "none"), "warning", "h1", "exit status 3", "no such thing", "up in")
+		contains(t, m.up(filepath.Join(m.dir, name), "--controller", "none", "--run-commands"), "warning", "h1", "exit status 3", "no such thing", "up in")
 		m.pingAll(2)
 		m.ok("down")
 	}

@@ -125,12 +125,18 @@ func ReadFile(file string, opts Options) (*topology.Topology, topology.Problems)
 		return nil, topology.Problems{{Message: err.Error()}}
 	}
 	t, problems := f.Read(file, data, opts)
-	if t != nil && t.Name == "" {
+	if t == nil {
+		return nil, problems
+	}
+	if t.Format = f.Name; t.Name == "" {
 		base := filepath.Base(file)
 		t.Name = strings.TrimSuffix(base, filepath.Ext(base))
 	}
 	return t, problems
 }
+
+// Own is the name of Trivet's own format.
+const Own = "trivet"
 
 func readLimited(file string) ([]byte, error) {
 	info, err := os.Stat(file)

@@ -15,7 +15,7 @@ import (
 
 func init() {
 	formats.Register(&formats.Format{
-		Name:       "trivet",
+		Name:       formats.Own,
 		Title:      "Trivet YAML",
 		Extensions: []string{".yaml", ".yml"},
 		Read: func(file string, data []byte, _ formats.Options) (*topology.Topology, topology.Problems) {

@@ -1,0 +1,180 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"trivet.dev/trivet/internal/words"
+	"trivet.dev/trivet/topology"
+	"trivet.dev/trivet/topology/formats"
+)
+
+// consent says what becomes of what a topology's file has root do.
+type consent struct{ run, leave bool }
+
+func (c *consent) flags(f interface {
+	BoolVar(*bool, string, bool, string)
+}) {
+	f.BoolVar(&c.run, "run-commands", false, "do not ask: do all that a file of another format than Trivet's wants root to do (trivet validate lists it)")
+	f.BoolVar(&c.leave, "no-commands", false, "leave out what the file wants root to do: its commands, and directories and interfaces of the machine in nodes")
+}
+
+// Before a question so many are shown, and of each so many characters; who answers a sees it all.
+const (
+	mostErrands   = 20
+	longestErrand = 300
+)
+
+// agreed is the topology without what root is not to do for it. It asks the user where the topology comes from a format whose files nobody
+// reads before they are used. What the topology before had root do needs no question.
+func (a *app) agreed(ctx context.Context, c consent, s *source, t, before *topology.Topology) (*topology.Topology, error) {
+	if c.run && c.leave {
+		return nil, usagef("--run-commands and --no-commands exclude each other")
+	}
+	t = t.Clone()
+	t.DirsFrom(s.dir)
+	errands := t.Errands(before)
+	switch {
+	case len(errands) == 0:
+	case c.leave:
+		t.Refuse(errands, before)
+		a.say("left out: %s", countErrands(errands))
+	case !c.run && t.Format != "" && t.Format != formats.Own:
+		return t, a.askFor(ctx, s.file, errands, "--no-commands goes on without")
+	}
+	return t, nil
+}
+
+// countErrands is "2 commands, 1 interface of the machine".
+func countErrands(errands []topology.Errand) string {
+	counts := map[string]int{}
+	for _, e := range errands {
+		if e.IsCommand() {
+			e.Kind = "command"
+		}
+		counts[e.Kind]++
+	}
+	var out []string
+	for _, k := range []struct{ kind, one, more string }{
+		{"command", "1 command", "%d commands"},
+		{"dirs", "1 directory of the machine in a node", "%d directories of the machine in nodes"},
+		{"interface", "1 interface of the machine taken", "%d interfaces of the machine taken"},
+	} {
+		switch n := counts[k.kind]; {
+		case n == 1:
+			out = append(out, k.one)
+		case n > 1:
+			out = append(out, fmt.Sprintf(k.more, n))
+		}
+	}
+	return strings.Join(out, ", ")
+}
+
+// errandRows are the rows of a table; of what is too long it has the beginning.
+func errandRows(errands []topology.Errand, longest int) [][]string {
+	rows := [][]string{{"FROM", "NODE", "WHEN", "WHAT"}}
+	for _, e := range errands {
+		what := []rune(e.What)
+		if more := len(what) - longest; more > 0 {
+			what = []rune(fmt.Sprintf("%s … (%s more)", string(what[:longest]), words.Plural(more, "character")))
+		}
+		e.Pos.File = filepath.Base(e.Pos.File)
+		rows = append(rows, []string{e.Pos.String(), e.Node, e.Kind, string(what)})
+	}
+	return rows
+}
+
+// errandView is an errand in JSON.
+type errandView struct {
+	topology.Errand
+	From string `json:"from,omitempty"`
+}
+
+func errandViews(errands []topology.Errand) []errandView {
+	out := make([]errandView, len(errands))
+	for i, e := range errands {
+		out[i] = errandView{e, e.Pos.String()}
+	}
+	return out
+}
+
+// showErrands says what root does for a topology, where it does anything.
+func (a *app) showErrands(errands []topology.Errand) {
+	if len(errands) > 0 {
+		a.say("\nruns as root:")
+		a.table(errandRows(errands, math.MaxInt))
+	}
+}
+
+// askFor lets the user decide about errands; the error is nil if he agrees.
+func (a *app) askFor(ctx context.Context, file string, errands []topology.Errand, without string) error {
+	head := file + " wants root to do this on your machine:"
+	if !isTerminal(os.Stdin) || !isTerminal(a.err) {
+		return usagef("%s\n%s\nthere is no terminal to ask at: --run-commands does it, %s; nothing was changed",
+			head, strings.Join(shownErrands(errands, file), "\n"), without)
+	}
+	question := fmt.Sprintf("do it? [y/N]  (--run-commands says yes, %s) ", without)
+	if slices.ContainsFunc(errands, func(e topology.Errand) bool { return len(e.What) > longestErrand }) || len(errands) > mostErrands {
+		question = "do it? [y/N, a: show all] "
+	}
+	lines := shownErrands(errands, file)
+	for {
+		fmt.Fprintf(a.err, "%s\n%s\n", words.Printable(head), strings.Join(lines, "\n"))
+		answer, err := a.ask(ctx, question)
+		if err != nil {
+			return err
+		}
+		switch strings.ToLower(answer) {
+		case "y", "yes":
+			return nil
+		case "a", "all":
+			lines = layOut(errandRows(errands, math.MaxInt), columnsOf(a.err))
+		default:
+			return errors.New("nothing was changed")
+		}
+	}
+}
+
+// shownErrands are lines with the first errands, and how many there are more.
+func shownErrands(errands []topology.Errand, file string) []string {
+	lines := layOut(errandRows(errands[:min(len(errands), mostErrands)], longestErrand), columnsOf(os.Stderr))
+	if more := len(errands) - mostErrands; more > 0 {
+		lines = append(lines, words.Printable(fmt.Sprintf("and %d more: trivet validate %s lists them", more, file)))
+	}
+	return lines
+}
+
+// ask puts a question on the terminal and returns the line that is typed then, or an empty one where the terminal ends.
+func (a *app) ask(ctx context.Context, question string) (string, error) {
+	_ = unix.IoctlSetInt(int(os.Stdin.Fd()), unix.TCFLSH, unix.TCIFLUSH) // what was typed ahead was no answer
+	fmt.Fprint(a.err, question)
+	typed := make(chan string, 1)
+	go func() {
+		var line []byte
+		for b := make([]byte, 1); ; line = append(line, b[0]) { // one byte at a time: what follows is for others
+			if n, err := os.Stdin.Read(b); n == 0 || err != nil {
+				fmt.Fprintln(a.err)
+				typed <- ""
+				return
+			} else if b[0] == '\n' {
+				typed <- strings.TrimSpace(string(line))
+				return
+			}
+		}
+	}()
+	select {
+	case <-ctx.Done():
+		fmt.Fprintln(a.err)
+		return "", ctx.Err()
+	case line := <-typed:
+		return line, nil
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -46,11 +47,14 @@ func neededLimits(t *topology.Topology) map[string]int {
 	}
 	for _, n := range t.Nodes {
 		if n.NAT {
-			need["net.ipv4.ip_forward"] = 1
+			need[forwarding] = 1
 		}
 	}
 	return need
 }
+
+// forwarding makes the machine a router. One that was none before is it for labs alone.
+const forwarding = "net.ipv4.ip_forward"
 
 // expedite is a file by which the kernel waits for its readers (RCU) in microseconds
 // instead of milliseconds: removing a device or a socket waits, one after the other.
@@ -148,8 +152,18 @@ func (all limits) apply() error {
 		for _, need := range lim.Labs {
 			want = max(want, need)
 		}
+		forLabs := key == forwarding && lim.Old == "0"
+		if forLabs && want > 0 {
+			if err := forwardForLabs(); err != nil {
+				errs = append(errs, fmt.Errorf("keep the machine from forwarding for others: %w", err))
+				continue
+			}
+		}
 		if now, err := readSysctl(key); err == nil && now != strconv.Itoa(want) {
 			errs = append(errs, os.WriteFile(sysctlPath(key), []byte(strconv.Itoa(want)), 0o644))
+		}
+		if forLabs && want == 0 {
+			errs = append(errs, deleteTable(forwardTable))
 		}
 	}
 	return errors.Join(errs...)

@@ -1,6 +1,7 @@
 package local
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -25,6 +26,9 @@ type uplink struct {
 	Machine netip.Prefix `json:"machine"` // the machine's address
 	Router  netip.Prefix `json:"router"`
 }
+
+// uplinkPrefix begins the names of the devices of uplinks in the machine's namespace.
+const uplinkPrefix = "tv-"
 
 // uplinkPool is shared address space (RFC 6598), which neither labs nor offices use.
 var uplinkPool = netip.MustParsePrefix("100.127.0.0/16")
@@ -54,7 +58,7 @@ func (l *Lab) planUplink(node string) (uplink, error) {
 		base[2], base[3] = byte(sum>>6), byte(sum<<2)
 		machine := netip.AddrFrom4(base).Next()
 		if !used[machine] {
-			return uplink{Device: fmt.Sprintf("tv-%08x", h.Sum32()), Machine: netip.PrefixFrom(machine, 30), Router: netip.PrefixFrom(machine.Next(), 30)}, nil
+			return uplink{Device: fmt.Sprintf("%s%08x", uplinkPrefix, h.Sum32()), Machine: netip.PrefixFrom(machine, 30), Router: netip.PrefixFrom(machine.Next(), 30)}, nil
 		}
 		sum++
 	}
@@ -86,7 +90,7 @@ func (l *Lab) addUplink(n *topology.Node) error {
 	if err := addressAndUp(u.Device, u.Machine); err != nil {
 		return err
 	}
-	if err := masquerade(natTable(l.Name, n.Name), append(ofSubnet(senderAt, expr.CmpOpEq, u.Machine), leaving(expr.CmpOpNeq, u.Device)...)); err != nil {
+	if err := masquerade(natTable(l.Name, n.Name), &u, append(ofSubnet(senderAt, expr.CmpOpEq, u.Machine), leaving(expr.CmpOpNeq, u.Device)...)); err != nil {
 		return fmt.Errorf("translate addresses on the machine: %w", err)
 	}
 	return inside.File(ns, func() error {
@@ -101,7 +105,7 @@ func (l *Lab) addUplink(n *topology.Node) error {
 		if err := netlink.RouteReplace(route); err != nil {
 			return err
 		}
-		return masquerade("trivet", leaving(expr.CmpOpEq, uplinkDevice))
+		return masquerade("trivet", nil, leaving(expr.CmpOpEq, uplinkDevice))
 	})
 }
 
@@ -117,8 +121,8 @@ func addressAndUp(device string, p netip.Prefix) error {
 	return errors.Join(netlink.AddrReplace(dev, addr), netlink.LinkSetUp(dev))
 }
 
-// masquerade translates, in the namespace of the thread, the packets that any of the rules matches.
-func masquerade(table string, rules ...[]expr.Any) error {
+// masquerade translates, in the namespace of the thread, the packets that any of the rules matches. Into an uplink only answers are let.
+func masquerade(table string, answers *uplink, rules ...[]expr.Any) error {
 	c, err := nftables.New()
 	if err != nil {
 		return err
@@ -129,6 +133,47 @@ func masquerade(table string, rules ...[]expr.Any) error {
 	for _, matches := range rules {
 		c.AddRule(&nftables.Rule{Table: t, Chain: chain, Exprs: append(matches, &expr.Masq{})})
 	}
+	if answers != nil {
+		forward := forwardChain(c, t)
+		state := []expr.Any{
+			&expr.Ct{Key: expr.CtKeySTATE, Register: 1},
+			&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 4, Xor: make([]byte, 4),
+				Mask: binary.NativeEndian.AppendUint32(nil, expr.CtStateBitESTABLISHED|expr.CtStateBitRELATED)},
+			&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: make([]byte, 4)},
+		}
+		c.AddRule(&nftables.Rule{Table: t, Chain: forward, Exprs: slices.Concat(leaving(expr.CmpOpEq, answers.Device), state, verdict(expr.VerdictDrop))})
+	}
+	return c.Flush()
+}
+
+func verdict(kind expr.VerdictKind) []expr.Any { return []expr.Any{&expr.Verdict{Kind: kind}} }
+
+// forwardChain adds a chain for what the machine forwards, which lets it pass.
+func forwardChain(c *nftables.Conn, t *nftables.Table) *nftables.Chain {
+	return c.AddChain(&nftables.Chain{Name: "forward", Table: t, Type: nftables.ChainTypeFilter,
+		Hooknum: nftables.ChainHookForward, Priority: nftables.ChainPriorityFilter})
+}
+
+// forwardTable is the table of the machine's firewall that is there while it forwards for labs alone.
+const forwardTable = "trivet-forward"
+
+// forwardForLabs lets a machine that does not forward yet do so for the uplinks of labs, and for nothing else: its neighbours would find a
+// router in it, into whatever networks it has.
+func forwardForLabs() error {
+	c, err := nftables.New()
+	if err != nil {
+		return err
+	}
+	if t, err := findTable(c, forwardTable); t != nil || err != nil {
+		return err
+	}
+	t := c.AddTable(&nftables.Table{Family: nftables.TableFamilyIPv4, Name: forwardTable})
+	chain := forwardChain(c, t)
+	for _, device := range []expr.MetaKey{expr.MetaKeyIIFNAME, expr.MetaKeyOIFNAME} {
+		begins := []expr.Any{&expr.Meta{Key: device, Register: 1}, &expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte(uplinkPrefix)}}
+		c.AddRule(&nftables.Rule{Table: t, Chain: chain, Exprs: append(begins, verdict(expr.VerdictAccept)...)})
+	}
+	c.AddRule(&nftables.Rule{Table: t, Chain: chain, Exprs: verdict(expr.VerdictDrop)})
 	return c.Flush()
 }
 
@@ -182,7 +227,7 @@ func setMasquerade(n, old *topology.Node) error {
 		}
 		rules = append(rules, rule)
 	}
-	if err := masquerade(insideTable, rules...); err != nil {
+	if err := masquerade(insideTable, nil, rules...); err != nil {
 		return fmt.Errorf("translate addresses: %w", err)
 	}
 	return nil
@@ -206,15 +251,24 @@ func deleteTable(name string) error {
 	if err != nil {
 		return err
 	}
+	t, err := findTable(c, name)
+	if t == nil || err != nil {
+		return err
+	}
+	c.DelTable(t)
+	return c.Flush()
+}
+
+// findTable returns a table, or nil.
+func findTable(c *nftables.Conn, name string) (*nftables.Table, error) {
 	tables, err := c.ListTablesOfFamily(nftables.TableFamilyIPv4)
 	if err != nil {
-		return fmt.Errorf("list firewall tables: %w", err)
+		return nil, fmt.Errorf("list firewall tables: %w", err)
 	}
 	for _, t := range tables {
 		if t.Name == name {
-			c.DelTable(t)
-			return c.Flush()
+			return t, nil
 		}
 	}
-	return nil
+	return nil, nil
 }

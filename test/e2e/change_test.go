@@ -348,3 +348,59 @@ func TestOutside(t *testing.T) {
 	m.ok("down")
 	m.unchanged(before)
 }
+
+// TestOutsideOnly proves that a NAT router opens the machine to the lab alone. Where the machine did not forward before, a neighbour finds no
+// router in it, neither to another network nor into the lab, while two labs come and go; where it did, it goes on with what it did, and
+// again nobody gets into the lab. The lab reaches the world in both cases, and answers find it.
+func TestOutsideOnly(t *testing.T) {
+	for before, reaches := range map[string]bool{"0": false, "1": true} {
+		t.Run("ip_forward "+before, func(t *testing.T) {
+			t.Parallel()
+			m := newMachine(t)
+			m.sh(`echo ` + before + ` >/proc/sys/net/ipv4/ip_forward
+				for i in 1 2; do
+					ip netns add world$i; ip link add out$i type veth peer name in netns world$i
+					ip addr add 198.51.10$i.1/24 dev out$i; ip link set out$i up
+					ip -n world$i addr add 198.51.10$i.2/24 dev in; ip -n world$i link set in up; ip -n world$i link set lo up
+					ip -n world$i route add default via 198.51.10$i.1
+					while ! ip -br link show out$i | grep -q ' UP '; do sleep 0.02; done
+				done`)
+			state := m.snapshot()
+			file := m.file("o.yaml", "datapath: bridge\nnodes: {s1: switch, h1: host, nat0: nat}\nlinks: [s1 -- h1, s1 -- nat0]\n")
+			ping := func(to string) bool {
+				return m.do(m.command("ip", "netns", "exec", "world1", "ping", "-c", "3", "-i", "0.1", "-W", "1", to)).code == 0
+			}
+			m.ok("up", "--name", m.name, "--wait", "3m", file)
+			second := m.name + "b"
+			m.ok("up", "--name", second, "--wait", "3m", file)
+			for _, lab := range []string{m.name, second} {
+				m.ok("ping", "--lab", lab, "h1", "198.51.101.2", "-c", "2", "-i", "10ms", "--timeout", "30s")
+				m.ok("ping", "--lab", lab, "h1", "198.51.102.2", "-c", "2", "-i", "10ms", "--timeout", "30s")
+				router := strings.Fields(m.ok("exec", "--lab", lab, "-n", "nat0", "--", "ip", "-br", "-4", "addr", "show", "uplink"))[2]
+				if router, _, _ = strings.Cut(router, "/"); ping(router) {
+					t.Errorf("a neighbour gets into lab %s, at %s", lab, router)
+				}
+				if other := map[bool]string{true: second, false: m.name}[lab == m.name]; m.run("ping", "--lab", other, "h1", router, "-c", "3", "-i", "100ms", "--timeout", "2s").code == 0 {
+					t.Errorf("lab %s gets into lab %s, at %s", other, lab, router)
+				}
+			}
+			if ping("198.51.102.2") != reaches {
+				t.Errorf("a neighbour reaches another network by the machine: %v", !reaches)
+			}
+			m.ok("down", second)
+			m.ok("ping", "--lab", m.name, "h1", "198.51.102.2", "-c", "2", "-i", "10ms", "--timeout", "30s")
+			if ping("198.51.102.2") != reaches {
+				t.Errorf("with one lab left, a neighbour reaches another network by the machine: %v", !reaches)
+			}
+			m.killDaemon()
+			if ping("198.51.102.2") != reaches {
+				t.Errorf("with a dead daemon, a neighbour reaches another network by the machine: %v", !reaches)
+			}
+			m.ok("resume", m.name)
+			m.ok("ping", "h1", "198.51.101.2", "-c", "2", "-i", "10ms", "--timeout", "30s")
+			m.killDaemon()
+			m.ok("down")
+			m.unchanged(state)
+		})
+	}
+}

@@ -53,10 +53,11 @@ func (m *machine) withUplink() {
 }
 
 // network is all that ip(8) says of the machine's network, but for lifetimes, which go by, and the order of what the kernel itself
-// adds for each interface to a table of IPv6.
+// adds for each interface to a table of IPv6; once the kernel knows its own addresses of IPv6 to be nobody else's.
 func (m *machine) network() string {
 	m.t.Helper()
-	return m.sh(`for family in -4 -6; do
+	return m.sh(`while ip -6 addr | grep -q tentative; do sleep 0.02; done
+		for family in -4 -6; do
 			ip -d $family addr; ip -d $family rule; ip -d $family neigh show nud permanent
 			case $family in -4) ip -d -4 route show table all;; -6) ip -d -6 route show table all | sort;; esac
 		done | sed 's/valid_lft [0-9]*sec preferred_lft [0-9]*sec/for a time/; s/expires [0-9]*sec/expires/'

@@ -89,10 +89,10 @@ func (a *app) runBenchCompare(b benchComparison, args []string) error {
 	case a.json:
 		return a.printJSON(c)
 	case len(files) > 0:
-		fmt.Fprintf(a.out, "%s; in %s\n", c.Summary(), strings.Join(files, ", "))
+		a.say("%s; in %s", c.Summary(), strings.Join(files, ", "))
 		return nil
 	}
-	return c.WriteText(a.out)
+	return a.plainly(c.WriteText)
 }
 
 // write writes the files that were asked for, and returns their names.

@@ -123,10 +123,10 @@ func baseName(path string) string {
 func (a *app) warnOf(reports []*report.Report) {
 	for _, r := range reports {
 		for _, p := range r.Problems {
-			fmt.Fprintf(a.err, "%s: %s\n", r.Path, report.Clean(p))
+			a.warn(r.Path+":", report.Clean(p))
 		}
 		for _, l := range r.LeftOut {
-			fmt.Fprintf(a.err, "%s: left out: %s\n", r.Path, l)
+			a.warn(r.Path+": left out:", l)
 		}
 		if r.Done < r.Runs {
 			fmt.Fprintf(a.err, "%s: %d of %s were done; the rest was interrupted, or is still running\n", r.Path, r.Done, words.Plural(r.Runs, "run"))
@@ -140,7 +140,7 @@ func (a *app) reportText(reports []*report.Report) error {
 		if i > 0 {
 			fmt.Fprintln(a.out)
 		}
-		if err := r.WriteText(a.out); err != nil {
+		if err := a.plainly(r.WriteText); err != nil {
 			return err
 		}
 	}

@@ -217,7 +217,7 @@ func (a *app) showPlan(p *experiment.Plan) error {
 	if a.json {
 		return a.printJSON(p)
 	}
-	return p.WriteText(a.out)
+	return a.plainly(p.WriteText)
 }
 
 // carryOut runs what is left of a plan, and shows what came of it.

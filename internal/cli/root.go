@@ -167,6 +167,14 @@ func (a *app) printJSON(v any) error {
 // warn prints for people, on standard error.
 func (a *app) warn(what ...any) { fmt.Fprint(a.err, harmlessText(fmt.Sprintln(what...))) }
 
+// plainly prints what somebody writes, for people.
+func (a *app) plainly(write func(io.Writer) error) error {
+	var b strings.Builder
+	err := write(&b)
+	fmt.Fprint(a.out, harmlessText(b.String()))
+	return err
+}
+
 func isTerminal(w any) bool {
 	f, ok := w.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))

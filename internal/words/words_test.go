@@ -2,6 +2,7 @@ package words
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 )
 
@@ -37,5 +38,29 @@ func TestJSON(t *testing.T) {
 		if err := JSON(json.Unmarshal([]byte(text), &v)); err.Error() != want {
 			t.Errorf("%s: %q, want %q", text, err, want)
 		}
+	}
+}
+
+// TestPrintable proves that what might command a terminal or break a line is escaped, and nothing else; Text keeps lines, and PlainJSON
+// stays the same JSON.
+func TestPrintable(t *testing.T) {
+	const hostile = "a\x1b[2J\u202e\u009b\u0007\n\tb\U000e0001 ü→\x80"
+	if got, want := Printable(hostile), `a\x1b[2J\u202e\u009b\a\n\tb\U000e0001 ü→�`; got != want {
+		t.Errorf("Printable gives %q, not %q", got, want)
+	}
+	if got, want := Text("one\n\ttwo\x1b\r"), "one\n\ttwo\\x1b\\r"; got != want {
+		t.Errorf("Text gives %q, not %q", got, want)
+	}
+	var v map[string]string
+	b, err := json.MarshalIndent(map[string]string{"x": strings.ToValidUTF8(hostile, "?")}, "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b = PlainJSON(b)
+	if text := strings.ReplaceAll(string(b), "\n", ""); Printable(text) != text {
+		t.Errorf("PlainJSON leaves %q", text)
+	}
+	if err := json.Unmarshal(b, &v); err != nil || v["x"] != strings.ToValidUTF8(hostile, "?") {
+		t.Errorf("PlainJSON has made another value: %q, %v", v["x"], err)
 	}
 }

@@ -227,7 +227,7 @@ func (l *Lab) startDaemon(n *topology.Node, f *routerd.Family, want routerd.Prog
 	dir := l.routerDir(n.Name)
 	ready := filepath.Join(l.routerEtc(n.Name), routerd.RunDir, want.Ready)
 	_ = os.Remove(ready) // of one that was killed
-	log, err := os.OpenFile(filepath.Join(dir, want.Name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY|unix.O_NOFOLLOW, 0o644)
+	log, err := os.OpenFile(filepath.Join(dir, want.Name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return err
 	}

@@ -128,7 +128,7 @@ func ParseAreaID(s string) (AreaID, error) {
 		b := a.As4()
 		return AreaID(b[0])<<24 | AreaID(b[1])<<16 | AreaID(b[2])<<8 | AreaID(b[3]), nil
 	}
-	return 0, fmt.Errorf("%q is no area; write 0, 1 or 0.0.0.1", s)
+	return 0, fmt.Errorf("%q is not an area; write 0, 1 or 0.0.0.1", s)
 }
 
 // Addr returns the dotted form.
@@ -156,7 +156,7 @@ func ParseOSPFRange(s string) (OSPFRange, error) {
 			return OSPFRange{Prefix: p, Hide: len(f) == 2}, nil
 		}
 	}
-	return OSPFRange{}, fmt.Errorf("%q is no range; write 10.1.0.0/16, or 10.1.0.0/16 hide", s)
+	return OSPFRange{}, fmt.Errorf("%q is not a range; write 10.1.0.0/16, or 10.1.0.0/16 hide", s)
 }
 
 func (r OSPFRange) String() string {

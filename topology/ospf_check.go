@@ -48,11 +48,11 @@ func (v *validator) ospfArea(a OSPFArea, bad func(hint, format string, args ...a
 	case a.MaxLSAs < 0:
 		bad("write 1 or more", "ospf: area %s: max_lsas cannot be %d", a.ID, a.MaxLSAs)
 	case a.DefaultCost < 0 || a.DefaultCost > 16777214:
-		bad("write 1 to 16777214", "ospf: area %s: %d is no default_cost", a.ID, a.DefaultCost)
+		bad("write 1 to 16777214", "ospf: area %s: %d is not a default_cost", a.ID, a.DefaultCost)
 	}
 	for i, r := range a.Ranges {
 		if !r.Prefix.IsValid() || !r.Prefix.Addr().Is4() || r.Prefix != r.Prefix.Masked() {
-			bad("write 10.1.0.0/16", "ospf: area %s: %s is no IPv4 network", a.ID, r.Prefix)
+			bad("write 10.1.0.0/16", "ospf: area %s: %s is not an IPv4 network", a.ID, r.Prefix)
 		}
 		if slices.ContainsFunc(a.Ranges[:i], func(other OSPFRange) bool { return other.Prefix == r.Prefix }) {
 			bad("write it once", "ospf: area %s: the range %s is there twice", a.ID, r.Prefix)
@@ -114,7 +114,7 @@ func (v *validator) ospfSettings(o *OSPFLink, bad func(hint, format string, args
 		return
 	}
 	if o.Cost < 0 || o.Cost > 65535 {
-		bad("write 1 to 65535", "ospf: %d is no cost", o.Cost)
+		bad("write 1 to 65535", "ospf: %d is not a cost", o.Cost)
 	}
 	if o.MaxLSAs < 0 {
 		bad("write 1 or more", "ospf: max_lsas cannot be %d", o.MaxLSAs)
@@ -123,7 +123,7 @@ func (v *validator) ospfSettings(o *OSPFLink, bad func(hint, format string, args
 		bad("there are point-to-point, broadcast", "ospf: there is no network %q", o.Network)
 	}
 	if o.Priority != nil && (*o.Priority < 0 || *o.Priority > 255) {
-		bad("write 0 (never the designated router) to 255", "ospf: %d is no priority", *o.Priority)
+		bad("write 0 (never the designated router) to 255", "ospf: %d is not a priority", *o.Priority)
 	}
 	v.ospfTimers(o.Hello, o.Dead, o.Retransmit, o.Delay, bad)
 	checkAuth(o.Auth, bad)

@@ -164,7 +164,7 @@ func (v *validator) node(n *Node) {
 	}
 	for _, c := range n.Cores {
 		if c < 0 || c > 4095 {
-			bad("processors count from 0", "cores: %d is no processor", c)
+			bad("processors count from 0", "cores: %d is not a processor", c)
 		}
 	}
 	if hasNUL(n.Start) || hasNUL(n.Stop) {
@@ -195,7 +195,7 @@ func (v *validator) routes(n *Node, bad func(hint, format string, args ...any)) 
 	seen := map[bool]bool{}
 	for _, g := range n.Gateways {
 		if !g.IsValid() || g.IsUnspecified() || g.IsMulticast() {
-			bad("write an address of a router", "gateway %s is no host's address", g)
+			bad("write an address of a router", "gateway %s cannot be a host's address", g)
 		} else if seen[g.Is4()] {
 			bad("at most one for IPv4 and one for IPv6", "there are several gateways")
 		}
@@ -211,7 +211,7 @@ func (v *validator) routes(n *Node, bad func(hint, format string, args ...any)) 
 		case n.Kind != Router:
 			bad("make it a router", "only a router translates addresses")
 		case m.From.IsValid() && !m.From.Addr().Is4() || !m.From.IsValid() && m.Device == "":
-			bad("write 192.168.1.0/24, or dev r1-eth1", "masquerade %s is no IPv4 subnet", m)
+			bad("write 192.168.1.0/24, or dev r1-eth1", "masquerade %s is not an IPv4 subnet", m)
 		}
 	}
 }

@@ -91,7 +91,7 @@ func (i *instance) datapathDrops() (out []environment.DropCounter, err error) {
 		}
 		sockets, _ := filepath.Glob(p.root("run/openvswitch/ovs-vswitchd.*.ctl"))
 		if len(sockets) == 0 {
-			return nil, errors.New("ask Mininet's Open vSwitch what it has dropped: it does not run")
+			return nil, errors.New("Mininet's Open vSwitch does not run: what it has dropped is not known")
 		}
 		for _, s := range sockets {
 			drops, err := ovs.DropsOf(ctx, s)

@@ -40,7 +40,7 @@ type placeOf interface {
 func (i *instance) Run(ctx context.Context, p experiment.Probe) (experiment.Outcome, error) {
 	k := kinds[p.Kind]
 	if k == nil {
-		return experiment.Outcome{}, fmt.Errorf("this build has no such probe %s", p.Kind)
+		return experiment.Outcome{}, fmt.Errorf("there is no probe %s", p.Kind)
 	}
 	b := &bed{topology: i.topology, cell: i.cell, options: p.Options, name: i.name, place: i.place, alone: i.alone(p), fresh: i.fresh, south: i.listen}
 	if own, ok := i.place.(*ownLab); ok {

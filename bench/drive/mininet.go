@@ -70,7 +70,7 @@ func checkMininet(t *topology.Topology) error {
 		return err
 	}
 	if len(topology.Blocked(t)) > 0 {
-		return errors.New("target: mininet has nothing against loops; take a topology without")
+		return errors.New("target: mininet has no spanning tree; use a topology without loops")
 	}
 	return nil
 }

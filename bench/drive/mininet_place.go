@@ -104,7 +104,7 @@ func (m *mininetLab) watch() environment.WatchOptions {
 // do makes an event happen: with Mininet only programs in nodes.
 func (m *mininetLab) do(ctx context.Context, e experiment.Event) error {
 	if e.Action.Node == "" {
-		return errors.New("target: mininet runs programs in nodes, and makes nothing else happen")
+		return errors.New("target: mininet: a schedule can only run commands in nodes")
 	}
 	return m.run(ctx, e.Action.Node, []string{"/bin/sh", "-c", e.Action.Run}, nil, io.Discard, io.Discard)
 }

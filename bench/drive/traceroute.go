@@ -27,7 +27,7 @@ func traceroute(ctx context.Context, b *bed) (o experiment.Outcome, err error) {
 		return o, err
 	}
 	if len(hops) == 0 {
-		return o, fmt.Errorf("traceroute said nothing of hops: %q", clip(text))
+		return o, fmt.Errorf("traceroute printed no hops: %q", clip(text))
 	}
 	last := hops[len(hops)-1]
 	if last.address != address {

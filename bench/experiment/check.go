@@ -241,7 +241,7 @@ func (c *checker) events(cell *Cell, t *topology.Topology) {
 	for _, e := range cell.Schedule {
 		switch {
 		case cell.Lab.Options["target"] == "mininet" && e.Action.Node == "":
-			c.add(e.pos, cell, "write at 5s: h1 run COMMAND", fmt.Sprintf("schedule: %s: target: mininet runs programs in nodes, and makes nothing else happen", e.What))
+			c.add(e.pos, cell, "write at 5s: h1 run COMMAND", fmt.Sprintf("schedule: %s: target: mininet: a schedule can only run commands in nodes", e.What))
 		case e.Kill == "controller":
 			if !decides(t, t.IsControllerProgram) {
 				c.add(e.pos, cell, "write lab: {controller: os-ken}", "schedule: the lab runs no controller that is a process of its own")

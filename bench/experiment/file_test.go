@@ -335,7 +335,7 @@ schedule: [at 1s: s1 -- s9 down, at 2s: kill s3, at 3s: h9 run ls, at 4s: kill c
 		"probes: [ping: {from: s1, to: h1}]\n":                                                                               "from: s1 has no address",
 		"probes: [controller_packets]\n":                                                                                     "controller_packets: the lab has no controller",
 		"probes: [controller_load]\nlab: {controller: none}\n":                                                               "controller_load: the lab has no controller",
-		"probes: [ping: {from: h1, to: h2}]\nschedule: [at 1s: s1 -- s2 down]\nlab: {target: mininet}\n":                     "target: mininet runs programs in nodes, and makes nothing else happen",
+		"probes: [ping: {from: h1, to: h2}]\nschedule: [at 1s: s1 -- s2 down]\nlab: {target: mininet}\n":                     "target: mininet: a schedule can only run commands in nodes",
 		"probes: [ping: {from: h1, to: h2}]\nschedule: [at 1s: kill controller]\nlab: {controller: os-ken, datapath: ovs}\n": "",
 		"probes: [controller_packets]\nlab: {controller: trivet, datapath: ovs}\n":                                           "",
 	} {

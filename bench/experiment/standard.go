@@ -90,7 +90,7 @@ var standardProbes = []ProbeKind{
 		{Name: "flows", Type: Whole, Default: "1", Least: 1, Doc: "Flows at once, each of that rate."},
 	}, Check: func(o Options) error {
 		if o.Int("flows") > 1000 {
-			return errors.New("flows: D-ITG has a thread for each; the most are 1000")
+			return errors.New("flows: at most 1000: D-ITG has a thread for each")
 		}
 		return nil
 	}, Estimate: func(o Options, _ Lab) time.Duration { return o.Time("time") + 1200*time.Millisecond }},

@@ -101,7 +101,7 @@ func (m Margins) check(rows []CompareRow) error {
 		}
 		switch {
 		case len(units) == 0:
-			errs = append(errs, fmt.Errorf("--margin %s=…: there is nothing of it to compare", name(metric)))
+			errs = append(errs, fmt.Errorf("--margin %s=…: there is nothing to compare with it", name(metric)))
 		case margin.Share == 0 && !slices.ContainsFunc(units, func(u string) bool { return margin.in(u) > 0 }):
 			slices.Sort(units)
 			errs = append(errs, fmt.Errorf("--margin %s: it is in %s, and what is compared is in %s", name(cmp.Or(metric, "of all")), name(margin.Unit), name(strings.Join(slices.Compact(units), ", "))))

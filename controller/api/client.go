@@ -43,7 +43,7 @@ func Dial(address, token string) (*Client, error) {
 			return nil, fmt.Errorf("%s: on TCP the API wants the token that trivet controller has printed: --token-file FILE", address)
 		}
 	default:
-		return nil, fmt.Errorf("%q is no address of an API; write unix:PATH or tcp:127.0.0.1:PORT", address)
+		return nil, fmt.Errorf("%q is not an API's address; write unix:PATH or tcp:127.0.0.1:PORT", address)
 	}
 	client := &http.Client{Transport: transport}
 	return &Client{func(ctx context.Context, method, path string, in any) (*http.Response, error) {

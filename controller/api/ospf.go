@@ -84,7 +84,7 @@ func checkOSPF(c *builtin.Controller, router string) error {
 		return nil
 	}
 	if n := c.Map().Node(router); n != nil && n.Kind == topology.Router {
-		return fmt.Errorf("%s is no routing node: it knows by itself, not by the controller", router)
+		return fmt.Errorf("%s is not a routing node: its own daemons know, not the controller", router)
 	}
 	slices.SortFunc(names, builtin.CompareNames)
 	near := topology.DidYouMean(router, names)

@@ -133,7 +133,7 @@ func (v *validator) patch(b Bridge, p Port) {
 	case p.Patch == p.Name:
 		v.add("bridge %s, port %s: is its own peer", b.Name, p.Name)
 	case v.peers[p.Patch] == "":
-		v.add("bridge %s, port %s: its peer %s is no patch port of the lab", b.Name, p.Name, p.Patch)
+		v.add("bridge %s, port %s: its peer %s is not a patch port of the lab", b.Name, p.Name, p.Patch)
 	case v.peers[p.Patch] != p.Name:
 		v.add("bridge %s, port %s: its peer %s has the peer %s", b.Name, p.Name, p.Patch, v.peers[p.Patch])
 	}

@@ -28,7 +28,7 @@ func TestValidate(t *testing.T) {
 		`bridge "much-too-long-for-a-device": its name is a network device's: 1 to 15 characters, no slash or space`,
 		"bridge much-too-long-for-a-device: has no datapath id",
 		"bridge s1, port self: is its own peer",
-		"bridge s1, port lost: its peer nowhere is no patch port of the lab",
+		"bridge s1, port lost: its peer nowhere is not a patch port of the lab",
 		"bridge s1, port p: its peer q has the peer r",
 	}
 	if err == nil || err.Error() != strings.Join(want, "\n") {

@@ -257,7 +257,7 @@ func (d *Domain) AddArea(cfg AreaConfig) (*Area, error) {
 	}
 	for i, r := range cfg.Ranges {
 		if !r.Prefix.Addr().Is4() || r.Prefix != r.Prefix.Masked() {
-			return nil, fmt.Errorf("ospf: area %v: range %v is no IPv4 network", cfg.ID, cfg.Ranges[i].Prefix)
+			return nil, fmt.Errorf("ospf: area %v: range %v is not an IPv4 network", cfg.ID, cfg.Ranges[i].Prefix)
 		}
 	}
 	a := &Area{id: cfg.ID, cfg: cfg, domain: d}

@@ -40,7 +40,7 @@ func IDOf(a netip.Addr) ID {
 func ParseID(s string) (ID, error) {
 	a, err := netip.ParseAddr(s)
 	if err != nil || !a.Is4() {
-		return 0, fmt.Errorf("%q is no router or area ID; write it like 10.0.0.1", s)
+		return 0, fmt.Errorf("%q is not a router or area ID; write it like 10.0.0.1", s)
 	}
 	return IDOf(a), nil
 }

@@ -101,7 +101,7 @@ func (c *InterfaceConfig) check() error {
 	case c.Type > Loopback:
 		return fmt.Errorf("type %d is not known; virtual links are made by AddVirtualLink", c.Type)
 	case c.Address.IsValid() && !c.Address.Addr().Is4():
-		return fmt.Errorf("%v is no IPv4 address", c.Address)
+		return fmt.Errorf("%v is not an IPv4 address", c.Address)
 	case !c.Address.IsValid() && c.Type != PointToPoint:
 		return fmt.Errorf("it needs an address: only point-to-point links can do without")
 	case !whole(c.HelloInterval) || !whole(c.DeadInterval) || !whole(c.TransmitDelay):

@@ -267,7 +267,7 @@ func (r *Router) SetExternals(now time.Time, externals []External) error {
 	next := map[netKey]External{}
 	for _, e := range externals {
 		if !e.Prefix.IsValid() || !e.Prefix.Addr().Is4() || e.Prefix != e.Prefix.Masked() {
-			return fmt.Errorf("ospf: external %v is no IPv4 network", e.Prefix)
+			return fmt.Errorf("ospf: external %v is not an IPv4 network", e.Prefix)
 		}
 		if e.Metric >= LSInfinity {
 			return fmt.Errorf("ospf: external %v: the metric %d is above 16777214", e.Prefix, e.Metric)

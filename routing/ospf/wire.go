@@ -241,7 +241,7 @@ func (w *wire) checkAddresses(src, dst netip.Addr) error {
 	case own(src):
 		return fmt.Errorf("its source is our own address")
 	case src.IsMulticast() || src.IsUnspecified() || src == limitedBroadcast:
-		return fmt.Errorf("its source is no address of a router")
+		return fmt.Errorf("its source is not a router's address")
 	case dst == AllDRouters && w.state != InterfaceDR && w.state != InterfaceBackup:
 		return fmt.Errorf("it is for the Designated Router, which we are not")
 	case w.typ != Virtual && (dst == AllSPFRouters || dst == AllDRouters):

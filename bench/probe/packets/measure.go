@@ -179,7 +179,7 @@ func (i *instrument) errOf(a answer, ok bool) error {
 	case !ok && i.err != nil:
 		return i.err
 	case !ok:
-		return errors.New("it ended without a word")
+		return errors.New("it ended without an answer")
 	case a.Error != "":
 		return errors.New(a.Error)
 	}

@@ -48,7 +48,7 @@ func Serve(in io.Reader, out io.Writer) error {
 	lines.Buffer(nil, 16<<20)
 	var r request
 	if !lines.Scan() {
-		return errors.New("an instrument is told what to do by its input")
+		return errors.New("an instrument reads its task from standard input")
 	}
 	if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
 		return fmt.Errorf("an instrument is told what to do by a line of JSON: %w", err)
@@ -109,5 +109,5 @@ func (r *request) do(lines *bufio.Scanner, out *json.Encoder) (a answer, err err
 		a.Tapped, err = tap.run(&stop)
 		return a, err
 	}
-	return a, errors.New("the request says nothing to do")
+	return a, errors.New("the request asks for nothing")
 }

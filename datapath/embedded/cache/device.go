@@ -94,7 +94,7 @@ func (d *devices) examine(index int, mode Mode) (device, error) {
 	}
 	if link.Type() != "veth" || a.NetNsID < 0 {
 		if mode == Peer {
-			return dev, fmt.Errorf("device %s: it is no veth with its other end in another namespace", a.Name)
+			return dev, fmt.Errorf("device %s: it is not a veth whose other end is in another namespace", a.Name)
 		}
 		return dev, nil
 	}

@@ -125,12 +125,12 @@ func (r *reader) address(n *topology.Node, at *yamlfile.Value, s string) {
 	digits, length, hasLength := strings.Cut(strings.TrimSpace(s), "/")
 	bytes := strings.Split(digits, ".")
 	if len(bytes) != 2 && len(bytes) != 4 || hasLength && length != "16" {
-		r.bad(at, "write 1.100/16, which is 10.0.1.100/16", "%s: ip %q is no address of the emulation", subject, formats.Clip(s))
+		r.bad(at, "write 1.100/16, which is 10.0.1.100/16", "%s: ip %q is not an address of the emulation", subject, formats.Clip(s))
 		return
 	}
 	a, err := netip.ParseAddr("10.0." + strings.Join(bytes[len(bytes)-2:], "."))
 	if err != nil || a == network.Addr() || a == netip.AddrFrom4([4]byte{10, 0, 255, 255}) {
-		r.bad(at, "write 1.100/16, which is 10.0.1.100/16", "%s: ip %q is no address of the emulation", subject, formats.Clip(s))
+		r.bad(at, "write 1.100/16, which is 10.0.1.100/16", "%s: ip %q is not an address of the emulation", subject, formats.Clip(s))
 		return
 	}
 	if len(bytes) == 4 && digits != a.String() {

@@ -26,7 +26,7 @@ func (r *reader) site(t *thing, n *topology.Node) (site, bool) {
 	x, err1 := strconv.ParseFloat(longitude, 64)
 	y, err2 := strconv.ParseFloat(latitude, 64)
 	if err1 != nil || err2 != nil || !(math.Abs(y) <= 90 && math.Abs(x) <= 360) {
-		r.problems.Warn(t.pos, "", "%s is at latitude %q, longitude %q, which is no place on the earth", n.Name, formats.Clip(latitude), formats.Clip(longitude))
+		r.problems.Warn(t.pos, "", "%s is at latitude %q, longitude %q, which is nowhere on earth", n.Name, formats.Clip(latitude), formats.Clip(longitude))
 		return site{}, false
 	}
 	return site{y, x}, true

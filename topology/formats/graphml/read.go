@@ -148,6 +148,6 @@ func (r *reader) bandwidth(t *thing) topology.Rate {
 	if bits := math.Round(v * unit); err == nil && bits >= 1 && bits <= 1e15 {
 		return topology.Rate(bits)
 	}
-	r.problems.Warn(t.pos, "", "the edge from %s to %s has the speed %q, which is none; it is unlimited", formats.Clip(t.source), formats.Clip(t.target), formats.Clip(speed))
+	r.problems.Warn(t.pos, "", "the edge from %s to %s has the speed %q, which is not a number; it is unlimited", formats.Clip(t.source), formats.Clip(t.target), formats.Clip(speed))
 	return 0
 }

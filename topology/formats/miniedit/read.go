@@ -184,7 +184,7 @@ func (r *reader) controllers(v *value) {
 	for _, e := range r.list(v, "controllers") {
 		record, ok := e.v.(*object)
 		if !ok {
-			r.bad(e, `write {"opts": {"hostname": "c0", …}}`, "controllers: %s is no controller", kindOf(e))
+			r.bad(e, `write {"opts": {"hostname": "c0", …}}`, "controllers: %s is not a controller", kindOf(e))
 			continue
 		}
 		r.known(record, "controller", "opts", "x", "y")
@@ -250,7 +250,7 @@ func (r *reader) place(record *object, subject string) *topology.Point {
 		}
 		f, err := strconv.ParseFloat(strings.TrimSpace(s), 64)
 		if err != nil || math.IsNaN(f) || math.IsInf(f, 0) {
-			r.bad(v, "write a number of pixels", "%s: %s is no %s coordinate", subject, kindOf(v), c.key)
+			r.bad(v, "write a number of pixels", "%s: %s cannot be the %s coordinate", subject, kindOf(v), c.key)
 			return nil
 		}
 		*c.into = f
@@ -268,7 +268,7 @@ func (r *reader) records(top *object, key string, read func(int, *value, *object
 		if record, ok := e.v.(*object); ok {
 			read(i, e, record)
 		} else {
-			r.bad(e, `write {"opts": {…}}`, "%s: %s is no entry of this list", key, kindOf(e))
+			r.bad(e, `write {"opts": {…}}`, "%s: %s cannot be in this list", key, kindOf(e))
 		}
 	}
 }
@@ -369,7 +369,7 @@ func (r *reader) texts(o *object, key, subject string) (out []string) {
 		if s, ok := e.v.(string); ok && s != "" {
 			out = append(out, s)
 		} else {
-			r.bad(e, "write a name in quotes", "%s: %s: %s is no name", subject, key, kindOf(e))
+			r.bad(e, "write a name in quotes", "%s: %s: %s is not a name", subject, key, kindOf(e))
 		}
 	}
 	return out

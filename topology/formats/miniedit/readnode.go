@@ -50,7 +50,7 @@ func (r *reader) host(i int, at *value, record *object) {
 		if a, err := netip.ParseAddr(strings.TrimSpace(s)); err == nil && a.Zone() == "" {
 			n.Gateways = []netip.Addr{a}
 		} else {
-			r.bad(v, "write the gateway's address, like 10.0.0.254", "%s: defaultRoute %q is no address", subject, formats.Clip(s))
+			r.bad(v, "write the gateway's address, like 10.0.0.254", "%s: defaultRoute %q is not an address", subject, formats.Clip(s))
 		}
 	}
 	r.cpu(n, opts)
@@ -78,7 +78,7 @@ func (r *reader) address(n *topology.Node, at *value, opts *object, number int) 
 	}
 	p, err := parseAddress(s)
 	if err != nil {
-		r.bad(v, "write 10.0.0.1 or 10.0.0.1/24", "host %s: ip %q is no IPv4 address", n.Name, formats.Clip(s))
+		r.bad(v, "write 10.0.0.1 or 10.0.0.1/24", "host %s: ip %q is not an IPv4 address", n.Name, formats.Clip(s))
 		return
 	}
 	n.Addresses = []netip.Prefix{p}
@@ -120,7 +120,7 @@ func (r *reader) cpu(n *topology.Node, opts *object) {
 	switch {
 	case v == nil || f == -1:
 	case f <= 0 || f > 1:
-		r.warn(v, "write a share of the machine above 0, at most 1", "%s: cpu %s is no limit", subject, kindOf(v))
+		r.warn(v, "write a share of the machine above 0, at most 1", "%s: cpu %s is not a limit", subject, kindOf(v))
 	case sched != "cfs" && sched != "rt":
 		r.warn(v, `write "sched": "cfs"`, "%s: the scheduler host has no limits, so cpu has no effect", subject)
 	default:
@@ -145,7 +145,7 @@ func (r *reader) cores(n *topology.Node, opts *object) {
 			last, err = strconv.ParseUint(to, 10, 12)
 		}
 		if err != nil || last < first || len(n.Cores) > 4096 {
-			r.bad(v, "write 0,1 or 0-3", "host %s: cores %q is no list of processors", n.Name, formats.Clip(s))
+			r.bad(v, "write 0,1 or 0-3", "host %s: cores %q is not a list of processors", n.Name, formats.Clip(s))
 			return
 		}
 		for c := first; c <= last; c++ {
@@ -172,7 +172,7 @@ func (r *reader) dirs(n *topology.Node, opts *object) {
 				}
 			}
 		}
-		r.bad(e, `write "/var/run" or ["/var/log", "/tmp/h1"]`, "%s: %s is no private directory", subject, kindOf(e))
+		r.bad(e, `write "/var/run" or ["/var/log", "/tmp/h1"]`, "%s: %s is not a private directory", subject, kindOf(e))
 	}
 }
 
@@ -236,7 +236,7 @@ func (r *reader) openFlowSwitch(n *topology.Node, opts *object, kind string) {
 	if s, v := r.text(opts, "dpid", subject); s != "" {
 		d, err := strconv.ParseUint(strings.ReplaceAll(strings.TrimSpace(s), ":", ""), 16, 64)
 		if err != nil || d == 0 {
-			r.bad(v, "write up to 16 hexadecimal digits, not 0", "%s: dpid %q is no datapath id", subject, formats.Clip(s))
+			r.bad(v, "write up to 16 hexadecimal digits, not 0", "%s: dpid %q is not a datapath ID", subject, formats.Clip(s))
 		}
 		n.DPID = topology.DPID(d)
 	}

@@ -151,7 +151,7 @@ func (r *reader) node(n node) *topology.Node {
 	for _, g := range n.Gateways {
 		a, err := netip.ParseAddr(g)
 		if err != nil {
-			r.problems.Add(r.pos(), "write 10.0.0.254", "%q is no IP address of a gateway", printable(g))
+			r.problems.Add(r.pos(), "write 10.0.0.254", "%q is not a gateway's IP address", printable(g))
 		}
 		out.Gateways = append(out.Gateways, a)
 	}
@@ -160,7 +160,7 @@ func (r *reader) node(n node) *topology.Node {
 		if route[1] != "" || route[2] == "" {
 			var err error
 			if via, err = netip.ParseAddr(route[1]); err != nil {
-				r.problems.Add(r.pos(), "write 10.0.0.254", "%q is no IP address of a router", printable(route[1]))
+				r.problems.Add(r.pos(), "write 10.0.0.254", "%q is not a router's IP address", printable(route[1]))
 			}
 		}
 		out.Routes = append(out.Routes, topology.Route{To: r.prefix(route[0]), Via: via, Device: route[2]})
@@ -196,7 +196,7 @@ func (r *reader) node(n node) *topology.Node {
 	}
 	out.FailMode = topology.FailMode(n.FailMode)
 	if n.FailMode != "" && out.FailMode != topology.Standalone && out.FailMode != topology.Secure {
-		r.problems.Add(r.pos(), "write standalone or secure", "%s: failMode %q is none", printable(n.Name), n.FailMode)
+		r.problems.Add(r.pos(), "write standalone or secure", "%s: there is no failMode %q", printable(n.Name), n.FailMode)
 	}
 	for _, p := range n.Protocols {
 		out.OpenFlow = append(out.OpenFlow, r.openFlow(p))
@@ -231,7 +231,7 @@ func (r *reader) impairment(e end) topology.Impairment {
 		}
 	}
 	if !(e.Loss >= 0 && e.Loss <= 100) {
-		r.problems.Add(r.pos(), "", "link of %s: loss=%v is no percentage", printable(e.Node), e.Loss)
+		r.problems.Add(r.pos(), "", "link of %s: loss=%v is not a percentage", printable(e.Node), e.Loss)
 	}
 	return topology.Impairment{
 		Bandwidth: topology.Rate(math.Round(e.Bandwidth * 1e6)),
@@ -247,7 +247,7 @@ func (r *reader) kind(s string) topology.Kind {
 	case topology.Host, topology.Switch, topology.Router, topology.Controller:
 		return k
 	}
-	r.problems.Add(r.pos(), "", "%q is no kind of node", s)
+	r.problems.Add(r.pos(), "", "%q is not a kind of node", s)
 	return topology.Host
 }
 
@@ -256,7 +256,7 @@ func (r *reader) datapath(s string) topology.Datapath {
 	case "", topology.OVS, topology.Bridge:
 		return d
 	}
-	r.problems.Add(r.pos(), "", "%q is no datapath", s)
+	r.problems.Add(r.pos(), "", "%q is not a datapath", s)
 	return ""
 }
 
@@ -275,7 +275,7 @@ func (r *reader) prefix(s string) netip.Prefix {
 	}
 	p, err := netip.ParsePrefix(s)
 	if err != nil {
-		r.problems.Add(r.pos(), "write 10.0.0.1/8", "%q is no IP address", printable(s))
+		r.problems.Add(r.pos(), "write 10.0.0.1/8", "%q is not an IP address", printable(s))
 	}
 	return p
 }
@@ -291,7 +291,7 @@ func (r *reader) prefixes(list []string) (out []netip.Prefix) {
 func (r *reader) openFlow(s string) string {
 	digits, ok := strings.CutPrefix(s, "OpenFlow")
 	if !ok || len(digits) != 2 {
-		r.problems.Add(r.pos(), "write OpenFlow13", "protocols=%q is no version of OpenFlow", s)
+		r.problems.Add(r.pos(), "write OpenFlow13", "protocols=%q is not a version of OpenFlow", s)
 		return ""
 	}
 	return digits[:1] + "." + digits[1:]

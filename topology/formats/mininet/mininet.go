@@ -99,7 +99,7 @@ func run(job map[string]any, at topology.Position, problems *topology.Problems) 
 	case errors.Is(err, confine.ErrTime):
 		problems.Add(at, "a topology file has to make its network and return", "the program did not end within its time and was stopped")
 	case errors.Is(err, confine.ErrSize):
-		problems.Add(at, "", "the program's network takes more than %d MiB to tell", sizeLimit>>20)
+		problems.Add(at, "", "the program's network is larger than %d MiB", sizeLimit>>20)
 	case err != nil:
 		problems.Add(at, "", "%v", err)
 	default:
@@ -126,9 +126,9 @@ func untold(problems *topology.Problems, at topology.Position, res confine.Resul
 	case errors.As(err, &wrong):
 		problems.Add(at, "names and addresses are strings, ports and limits are numbers", "the program made a network whose %s is of the wrong type (%s)", wrong.Field, wrong.Value)
 	case len(res.Output) > 0 && res.Status == "":
-		problems.Add(at, "give finite numbers, and leave the file descriptors alone", "the program told something that is no network: %s", printable(err.Error()))
+		problems.Add(at, "give finite numbers, and leave the file descriptors alone", "what the program gave is not a network: %s", printable(err.Error()))
 	default:
-		problems.Add(at, cmp.Or(lastLine(res.Stderr), "it has to make its network and return"), "the program ended without telling its network%s", because(res.Status))
+		problems.Add(at, cmp.Or(lastLine(res.Stderr), "it has to make its network and return"), "the program ended before it gave its network%s", because(res.Status))
 	}
 }
 

@@ -143,7 +143,7 @@ func parsePort(s string) (int, error) {
 func parsePrefix(s string) (netip.Prefix, error) {
 	p, err := netip.ParsePrefix(s)
 	if err != nil {
-		return p, fmt.Errorf("%q is no IP network; write 10.0.0.0/8 or fd00::/64", s)
+		return p, fmt.Errorf("%q is not an IP network; write 10.0.0.0/8 or fd00::/64", s)
 	}
 	return p, nil
 }
@@ -151,7 +151,7 @@ func parsePrefix(s string) (netip.Prefix, error) {
 func parseAddr(s string) (netip.Addr, error) {
 	a, err := netip.ParseAddr(s)
 	if err != nil {
-		return a, fmt.Errorf("%q is no IP address; write 10.0.0.1 or fd00::1", s)
+		return a, fmt.Errorf("%q is not an IP address; write 10.0.0.1 or fd00::1", s)
 	}
 	return a, nil
 }
@@ -166,7 +166,7 @@ func interfaceAddress(d *decoder, s string) (any, error) {
 	}
 	p, err := netip.ParsePrefix(s)
 	if err != nil {
-		return p, fmt.Errorf("%q is no address; write 10.0.0.1, 10.0.0.1/24 or fd00::1/64", s)
+		return p, fmt.Errorf("%q is not an address; write 10.0.0.1, 10.0.0.1/24 or fd00::1/64", s)
 	}
 	return p, nil
 }
@@ -177,7 +177,7 @@ func hostAddress(s string) (netip.Prefix, error) {
 	}
 	p, err := netip.ParsePrefix(s)
 	if err != nil {
-		return p, fmt.Errorf("%q is no address; write 10.0.0.1 or fd00::1", s)
+		return p, fmt.Errorf("%q is not an address; write 10.0.0.1 or fd00::1", s)
 	}
 	return p, nil
 }

@@ -151,7 +151,7 @@ func (d *decoder) shortForm(v *yamlfile.Value, into reflect.Value, label string)
 		return false
 	}
 	if !s.parse(into.Addr().Interface(), v.Text) {
-		d.add(v, "write "+s.example+", or {key: value, …}", "%s: %s is none", label, strconv.Quote(formats.Clip(v.Text)))
+		d.add(v, "write "+s.example+", or {key: value, …}", "%s: %s cannot be read", label, strconv.Quote(formats.Clip(v.Text)))
 	}
 	return true
 }

@@ -14,18 +14,18 @@ import (
 func expand(expression string, limit int) ([]string, error) {
 	before, rest, found := strings.Cut(expression, "[")
 	if strings.ContainsRune(before, ']') {
-		return nil, fmt.Errorf("%q is no name: a ] without its [; write h[1-8]", formats.Clip(expression))
+		return nil, fmt.Errorf("%q is not a name: it has a ] without a [; write h[1-8]", formats.Clip(expression))
 	}
 	if !found {
 		return []string{expression}, nil
 	}
 	inside, after, found := strings.Cut(rest, "]")
 	if !found {
-		return nil, fmt.Errorf("%q is no range: its [ is not closed; write h[1-8]", formats.Clip(expression))
+		return nil, fmt.Errorf("%q is not a range: its [ is not closed; write h[1-8]", formats.Clip(expression))
 	}
 	numbers, err := expandNumbers(inside, limit)
 	if err != nil {
-		return nil, fmt.Errorf("%q is no range: %w", formats.Clip(expression), err)
+		return nil, fmt.Errorf("%q is not a range: %w", formats.Clip(expression), err)
 	}
 	tails, err := expand(after, limit/len(numbers))
 	if err != nil {

@@ -148,7 +148,7 @@ func writable(name string) error {
 // node writes a node's kind and options.
 func (w *writer) node(n *topology.Node) (string, error) {
 	if !slices.Contains(kinds[:4], string(n.Kind)) {
-		return "", fmt.Errorf("node %s cannot be written: %q is no kind of node", n.Name, n.Kind)
+		return "", fmt.Errorf("node %s cannot be written: %q is not a kind of node", n.Name, n.Kind)
 	}
 	var o nodeOptions
 	copyFields(&o, n)

@@ -6,7 +6,10 @@ import (
 	"net"
 	"os"
 	"sync"
+	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // An Outbox sends messages over a connection by a goroutine of its own, which runs Run. So nobody waits for a peer that does not
@@ -14,6 +17,7 @@ import (
 // exceeded, or where the peer takes nothing for WriteTime.
 type Outbox struct {
 	conn net.Conn
+	raw  syscall.RawConn // nil: it is no socket
 
 	mu      sync.Mutex // of what follows
 	work    sync.Cond  // for Run
@@ -21,6 +25,7 @@ type Outbox struct {
 	buf     []byte
 	spare   []byte
 	counted int  // of the bytes in buf those that have a limit
+	writing bool // Run is
 	held    bool // what is added waits for Release, but for great amounts
 	until   time.Time
 	closed  bool
@@ -40,6 +45,9 @@ var ErrNotReading = errors.New("the peer does not read")
 func NewOutbox(conn net.Conn) *Outbox {
 	o := &Outbox{conn: conn}
 	o.work.L, o.drained.L = &o.mu, &o.mu
+	if socket, is := conn.(syscall.Conn); is {
+		o.raw, _ = socket.SyscallConn()
+	}
 	return o
 }
 
@@ -84,9 +92,25 @@ func (o *Outbox) Release() error {
 	defer o.mu.Unlock()
 	o.held = false
 	if len(o.buf) > 0 {
+		o.direct()
+	}
+	if len(o.buf) > 0 {
 		o.work.Signal()
 	}
 	return o.err
+}
+
+// direct writes as much as the socket takes at once, which is all but seldom: it saves waking Run. mu must be held.
+func (o *Outbox) direct() {
+	if o.raw == nil || o.writing || o.closed || o.err != nil {
+		return
+	}
+	n := 0
+	if err := o.raw.Control(func(fd uintptr) { n, _ = unix.Write(int(fd), o.buf) }); err != nil || n <= 0 {
+		return // Run will say why
+	}
+	o.buf = o.buf[:copy(o.buf, o.buf[n:])]
+	o.counted = min(o.counted, len(o.buf))
 }
 
 // Waiting is how many bytes wait, without what is being written.
@@ -143,6 +167,7 @@ func (o *Outbox) Run() {
 			}
 		}
 		o.mu.Lock()
+		o.writing = false
 		if o.spare = out[:0]; cap(out) > 4*chunkLen {
 			o.spare = nil // a great amount was the exception
 		}
@@ -164,7 +189,7 @@ func (o *Outbox) take() []byte {
 		return nil
 	}
 	out := o.buf
-	o.buf, o.spare, o.counted = o.spare[:0], nil, 0
+	o.buf, o.spare, o.counted, o.writing = o.spare[:0], nil, 0, true
 	o.drained.Broadcast()
 	return out
 }

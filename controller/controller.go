@@ -16,6 +16,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"trivet.dev/trivet/internal/accept"
 	"trivet.dev/trivet/openflow"
@@ -23,11 +24,20 @@ import (
 
 // Controller is a set of switches and the apps that decide for them.
 type Controller struct {
+	// Allowed says whether who is at the other end of a connection may have a datapath id, and why not; nil: anybody may. It is to
+	// be set before Serve.
+	Allowed func(conn net.Conn, dpid uint64) error
+
 	log  *slog.Logger
 	apps []App
 
+	waiting  accept.Waiting
+	refused  rarely
+	named    func(dpid uint64) bool
+	strange  atomic.Int64 // ports of switches that have no name
 	mu       sync.RWMutex
 	switches map[uint64]*Switch
+	unnamed  int // of the switches
 	sessions map[*session]bool
 	closed   bool
 	group    sync.WaitGroup
@@ -47,6 +57,16 @@ func New(log *slog.Logger, apps ...App) (*Controller, error) {
 	return c, nil
 }
 
+// Named says which datapath ids belong to switches that somebody has given a name: the limits for switches are not meant for
+// them. Without it none do. It is to be called before Serve.
+func (c *Controller) Named(f func(dpid uint64) bool) { c.named = f }
+
+// newSwitch returns a switch that a session speaks with.
+func (c *Controller) newSwitch(l line, f *openflow.FeaturesReply) *Switch {
+	strange := c.named == nil || !c.named(f.DatapathID)
+	return &Switch{session: l, controller: c, strange: strange, dpid: f.DatapathID, features: *f, had: &state{}, ports: map[uint32]openflow.Port{}}
+}
+
 // Serve takes connections from a listener until it is closed.
 func (c *Controller) Serve(l net.Listener) error {
 	for {
@@ -56,6 +76,10 @@ func (c *Controller) Serve(l net.Listener) error {
 		}
 		if err != nil {
 			return err
+		}
+		if !c.waiting.Enter(conn) {
+			c.refused.warn(c.log, "connections refused: too many from one address have not said yet which switch they are", "last", conn.RemoteAddr())
+			continue
 		}
 		go c.Meet(conn)
 	}
@@ -77,6 +101,7 @@ func (c *Controller) Meet(conn net.Conn) {
 	sent := make(chan struct{})
 	go func() { defer close(sent); s.out.Run() }()
 	err := s.run()
+	c.waiting.Leave(conn)
 	s.out.Close()
 	<-sent
 	if why := s.out.Err(); errors.Is(why, openflow.ErrNotReading) {
@@ -134,10 +159,16 @@ func (c *Controller) Close() {
 func (c *Controller) join(s *Switch) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if s.strange && c.unnamed >= maxUnnamed {
+		return fmt.Errorf("datapath id %016x has no name, and %d switches are here that have none", s.dpid, maxUnnamed)
+	}
 	if other := c.switches[s.dpid]; other != nil {
 		return fmt.Errorf("datapath id %016x is that of the switch at %s already", s.dpid, other.session.peer())
 	}
 	c.switches[s.dpid] = s
+	if s.strange {
+		c.unnamed++
+	}
 	return nil
 }
 
@@ -146,6 +177,9 @@ func (c *Controller) leave(s *Switch) {
 	defer c.mu.Unlock()
 	if c.switches[s.dpid] == s {
 		delete(c.switches, s.dpid)
+		if s.strange {
+			c.unnamed--
+		}
 	}
 }
 

@@ -47,6 +47,7 @@ func (m *Memory) Join(dp Datapath) error {
 		return fmt.Errorf("%s: %w", m.name, err)
 	}
 	if err := m.controller.join(m.sw); err != nil {
+		m.sw.dropPorts()
 		dp.Close()
 		return err
 	}
@@ -66,7 +67,7 @@ func (m *Memory) greet() error {
 	if !ok {
 		return errors.New("the switch does not say what it is")
 	}
-	m.sw = &Switch{session: m, dpid: features.DatapathID, features: *features, had: &state{}, ports: map[uint32]openflow.Port{}}
+	m.sw = m.controller.newSwitch(m, features)
 	m.dp.Handle(&openflow.SetConfig{SwitchConfig: openflow.SwitchConfig{MissSendLen: openflow.MaxLenNoBuffer}})
 	for _, body := range []openflow.MultipartBody{openflow.NoBody(openflow.MultipartPortDesc), openflow.NoBody(openflow.MultipartGroupDesc), openflow.AllFlows()} {
 		if reply, ok := m.ask(&openflow.MultipartRequest{Body: body}).(*openflow.MultipartReply); ok {
@@ -143,6 +144,7 @@ func (m *Memory) drain() {
 			switch e := e.(type) {
 			case nil:
 				m.down(m.sw)
+				m.sw.dropPorts()
 				return
 			case *openflow.PacketIn:
 				m.packetEvent(m.sw, e)

@@ -48,8 +48,11 @@ func (s *session) run() error {
 		return fmt.Errorf("handshake: %w", err)
 	}
 	if err := s.controller.join(s.sw); err != nil {
+		s.sw.dropPorts()
 		return err
 	}
+	s.controller.waiting.Leave(s.conn)
+	defer s.sw.dropPorts()
 	defer s.core.down(s.sw)
 	s.controller.log.Info("switch up", "switch", s.sw.Name(), "peer", s.peer(), "ports", len(s.sw.ports))
 	s.out.Hold()
@@ -62,7 +65,7 @@ func (s *session) run() error {
 }
 
 // handshake is HELLO, FEATURES, SET_CONFIG and the ports (OpenFlow 1.3.5, section 6.3.2).
-func (s *session) handshake() error {
+func (s *session) handshake() (failed error) {
 	if err := s.conn.SetDeadline(time.Now().Add(handshakeTime)); err != nil {
 		return err
 	}
@@ -87,7 +90,17 @@ func (s *session) handshake() error {
 	if features.AuxiliaryID != 0 {
 		return errors.New("an auxiliary connection, which this controller does not use")
 	}
-	s.sw = &Switch{session: s, dpid: features.DatapathID, features: *features, had: &state{}, ports: map[uint32]openflow.Port{}}
+	if s.controller.Allowed != nil {
+		if err := s.controller.Allowed(s.conn, features.DatapathID); err != nil {
+			return err
+		}
+	}
+	s.sw = s.controller.newSwitch(s, features)
+	defer func() {
+		if failed != nil {
+			s.sw.dropPorts()
+		}
+	}()
 	config := &openflow.SetConfig{SwitchConfig: openflow.SwitchConfig{MissSendLen: openflow.MaxLenNoBuffer}}
 	ports := &openflow.MultipartRequest{Xid: askPorts, Body: openflow.NoBody(openflow.MultipartPortDesc)}
 	groups := &openflow.MultipartRequest{Xid: askGroups, Body: openflow.NoBody(openflow.MultipartGroupDesc)}

@@ -13,14 +13,19 @@ import (
 
 // Switch is a connected datapath.
 type Switch struct {
-	session  line
-	dpid     uint64
+	session line
+	dpid    uint64
+	strange bool // no file names it
+
+	controller *Controller
+
 	features openflow.FeaturesReply
 
 	had *state // until SwitchUp is over
 
 	mu    sync.Mutex
 	ports map[uint32]openflow.Port
+	full  bool // it has as many as are believed, which has been said
 }
 
 // state is what a switch had when it connected.
@@ -122,17 +127,41 @@ func (s *Switch) takeState(body openflow.MultipartBody) {
 func (s *Switch) changePort(reason openflow.PortReason, p openflow.Port) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if reason == openflow.PortDelete {
-		_, had := s.ports[p.Number]
+	_, had := s.ports[p.Number]
+	switch {
+	case reason == openflow.PortDelete:
 		delete(s.ports, p.Number)
+		if had && s.strange {
+			s.controller.strange.Add(-1)
+		}
 		return had
-	}
-	if _, had := s.ports[p.Number]; !had && len(s.ports) >= maxPorts {
-		return false // a switch that lies
+	case !had && !s.mayHaveMore():
+		return false
+	case !had && s.strange:
+		s.controller.strange.Add(1)
 	}
 	s.ports[p.Number] = p
 	return true
 }
 
-// maxPorts is the most ports of one switch that are believed.
-const maxPorts = 65536
+// mayHaveMore says whether one more port is believed; where it is not, the log says so once. mu must be held.
+func (s *Switch) mayHaveMore() bool {
+	if len(s.ports) < maxPorts && (!s.strange || len(s.ports) < maxStrangePort && s.controller.strange.Load() < maxStrangers) {
+		return true
+	}
+	if !s.full {
+		s.controller.log.Warn("the switch has as many ports as are believed; further ones are passed over", "switch", s.Name(), "ports", len(s.ports))
+	}
+	s.full = true
+	return false
+}
+
+// dropPorts takes the ports of a switch that is gone out of what all have.
+func (s *Switch) dropPorts() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.strange {
+		s.controller.strange.Add(-int64(len(s.ports)))
+		s.strange = false
+	}
+}

@@ -155,10 +155,14 @@ func (c *Controller) start(o Options) error {
 	}
 	var err error
 	c.Controller, err = controller.New(o.Log, append(apps, &c.hub)...)
-	if err != nil && c.recorder != nil {
-		c.recorder.close()
+	if err != nil {
+		if c.recorder != nil {
+			c.recorder.close()
+		}
+		return err
 	}
-	return err
+	c.Controller.Named(func(dpid uint64) bool { return c.Map().Has(dpid) })
+	return nil
 }
 
 // remember tells discovery the links of the run before.

@@ -120,6 +120,9 @@ func (m *Map) Switches() map[uint64]string {
 	return out
 }
 
+// Has says whether a datapath is on the map.
+func (m *Map) Has(dpid uint64) bool { return m.switches[dpid] != nil }
+
 // Switch returns a datapath; one that is not on the map is called by its id.
 func (m *Map) Switch(dpid uint64) MapSwitch {
 	if s := m.switches[dpid]; s != nil {

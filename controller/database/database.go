@@ -49,6 +49,8 @@ func (o Options) withDefaults() Options {
 
 // DB is an open database. Its methods may be called at the same time.
 type DB struct {
+	left int // how often a switch has come or gone; of the writer
+
 	path  string
 	o     Options
 	aside string // where the file that was there has gone; empty: it has not

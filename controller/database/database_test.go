@@ -290,3 +290,27 @@ func TestVersion(t *testing.T) {
 		t.Errorf("the schema in the file has lost its comments:\n%s", text.String())
 	}
 }
+
+// Proves that switches which come once and never again, as with invented datapath ids, do not fill the file: of those without a name
+// about the latest thousand are remembered, with their ports; those with a name, and those that are here, all are.
+func TestManySwitches(t *testing.T) {
+	d, _ := open(t, filepath.Join(t.TempDir(), "c.db"), Options{})
+	d.NameSwitch(1, "s1")
+	d.PutSwitch(Switch{DPID: 1, Since: time.Unix(1, 0)})
+	d.PutSwitch(Switch{DPID: 2, Up: true, Since: time.Unix(1, 0)})
+	for i := range uint64(1500) {
+		d.ReplacePorts(100+i, []Port{{Number: 1}})
+		d.PutSwitch(Switch{DPID: 100 + i, Since: time.Unix(int64(100+i), 0)})
+		if i%100 == 0 {
+			d.Flush()
+		}
+	}
+	d.Flush()
+	all := must(d.Switches())(t)
+	if len(all) < 1002 || len(all) > 1102 || all[0].DPID != 1 || all[1].DPID != 2 || all[2].DPID < 500 {
+		t.Errorf("%d switches, first %v", len(all), all[:3])
+	}
+	if old, late := must(d.Ports(101))(t), must(d.Ports(1599))(t); len(old) != 0 || len(late) != 1 {
+		t.Errorf("ports %v and %v", old, late)
+	}
+}

@@ -77,7 +77,24 @@ func (d *DB) PutSwitch(s Switch) {
 		w.do(`INSERT INTO switches (switch, tables, buffers, up, since) VALUES (?,?,?,?,?) ON CONFLICT DO UPDATE
 			SET tables = excluded.tables, buffers = excluded.buffers, up = excluded.up, since = excluded.since`,
 			dpidText(s.DPID), s.Tables, int64(s.Buffers), s.Up, seconds(s.Since))
+		if d.left++; !s.Up && d.left%100 == 0 {
+			w.forget()
+		}
 	})
+}
+
+// maxAway is about how many switches without a name are remembered that are not connected: whoever connects with ever new datapath ids
+// fills no disk.
+const maxAway = 1000
+
+// forget deletes what is known of switches without a name that have been away longest, above maxAway.
+func (w *writer) forget() {
+	const away = "FROM switches WHERE up = 0 AND name = '' ORDER BY since DESC LIMIT -1 OFFSET ?"
+	for _, table := range []string{"ports", "flows", "groups"} {
+		w.do("DELETE FROM "+table+" WHERE switch IN (SELECT switch "+away+")", maxAway)
+	}
+	w.do("DELETE FROM links WHERE up = 0 AND from_switch IN (SELECT switch "+away+")", maxAway)
+	w.do("DELETE FROM switches WHERE switch IN (SELECT switch "+away+")", maxAway)
 }
 
 // NameSwitch takes note of the name of a switch's node.

@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -26,6 +27,7 @@ import (
 type serving struct {
 	listen        string
 	cert, key, ca string
+	bind          bool
 	insecure      bool
 }
 
@@ -60,6 +62,7 @@ func (a *app) controller() *cobra.Command {
 	f.StringVar(&s.cert, "cert", "", "the controller's certificate, of ssl:")
 	f.StringVar(&s.key, "key", "", "its private key")
 	f.StringVar(&s.ca, "ca", "", "certificates of who signs the switches' certificates")
+	f.BoolVar(&s.bind, "bind-certificates", false, "with ssl:, a switch may have only a datapath id that its certificate names (see docs/controller.md)")
 	f.BoolVar(&s.insecure, "insecure", false, "let anybody who reaches the address be a switch")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return a.runController(cmd.Context(), s, r) }
 	return cmd
@@ -104,6 +107,9 @@ func (a *app) runController(ctx context.Context, s serving, r running) error {
 			how = "   with TRIVET_TOKEN=" + door.Token
 		}
 		a.say("ask it by    trivet flows --api %s%s", door.Address, how)
+	}
+	if s.bind {
+		c.Allowed = boundTo
 	}
 	context.AfterFunc(ctx, func() { listener.Close() })
 	return c.Serve(listener)
@@ -184,6 +190,9 @@ func (s serving) open() (net.Listener, error) {
 		return nil, err
 	}
 	transport, address, _ := strings.Cut(s.listen, ":")
+	if s.bind && transport != "ssl" {
+		return nil, fmt.Errorf("--bind-certificates: over %s: switches show no certificate; use --listen ssl:…", transport)
+	}
 	at, err := netip.ParseAddrPort(address)
 	if err != nil {
 		return nil, err
@@ -211,4 +220,26 @@ func (s serving) open() (net.Listener, error) {
 	}
 	return tls.Listen("tcp", address, &tls.Config{Certificates: []tls.Certificate{cert},
 		ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS12})
+}
+
+// boundTo says whether the certificate that a switch has shown names a datapath id: dpid:ID, with up to 16 hexadecimal digits, as its common
+// name or as a URI among its alternative names, of which it may have several.
+func boundTo(conn net.Conn, dpid uint64) error {
+	shown, is := conn.(*tls.Conn)
+	if !is || len(shown.ConnectionState().PeerCertificates) == 0 {
+		return errors.New("the switch has shown no certificate")
+	}
+	cert := shown.ConnectionState().PeerCertificates[0]
+	names := []string{cert.Subject.CommonName}
+	for _, u := range cert.URIs {
+		names = append(names, u.String())
+	}
+	for _, n := range names {
+		digits, is := strings.CutPrefix(n, "dpid:")
+		if id, err := strconv.ParseUint(digits, 16, 64); is && err == nil && id == dpid {
+			return nil
+		}
+	}
+	return fmt.Errorf("datapath id %016x is not named by the switch's certificate, which is for %q: "+
+		"sign one with the common name dpid:%016x, or that as a URI among its alternative names", dpid, names, dpid)
 }

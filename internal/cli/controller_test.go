@@ -1,10 +1,21 @@
 package cli
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"errors"
+	"math/big"
+	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // Proves that a directory for sockets below /tmp, where anybody may have made it before, is taken only where it is the user's
@@ -39,5 +50,62 @@ func TestMakeOwnDir(t *testing.T) {
 			t.Fatal(err)
 		}
 		refuses("another user's directory", dir)
+	}
+}
+
+// Proves that with --bind-certificates a switch has only datapath ids that the certificate names which it has shown, by the common name or
+// by alternative ones, and that the refusal says what to do.
+func TestBindCertificates(t *testing.T) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	made := func(name string, others ...string) tls.Certificate {
+		template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+			NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
+		for _, o := range others {
+			u, err := url.Parse(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			template.URIs = append(template.URIs, u)
+		}
+		der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+	}
+	for _, test := range []struct {
+		cert tls.Certificate
+		dpid uint64
+		ok   bool
+	}{
+		{made("dpid:0000000000000007"), 7, true},
+		{made("dpid:7"), 7, true},
+		{made("dpid:7"), 8, false},
+		{made("s7", "dpid:0000000000000007", "dpid:00000000000000ab"), 0xab, true},
+		{made("s7", "dpid:0000000000000007"), 0xab, false},
+		{made("7"), 7, false},
+		{made("dpid:"), 0, false},
+	} {
+		here, there := net.Pipe()
+		server := tls.Server(here, &tls.Config{Certificates: []tls.Certificate{test.cert}, ClientAuth: tls.RequireAnyClientCert, MinVersion: tls.VersionTLS12})
+		client := tls.Client(there, &tls.Config{Certificates: []tls.Certificate{test.cert}, InsecureSkipVerify: true}) //nolint:gosec // its own
+		shaken := make(chan error, 1)
+		go func() { shaken <- client.Handshake() }()
+		go func() { _, _ = client.Read(make([]byte, 1)) }() // what the server says after the handshake
+		if err := errors.Join(server.Handshake(), <-shaken); err != nil {
+			t.Fatal(err)
+		}
+		err := boundTo(server, test.dpid)
+		if test.ok != (err == nil) || err != nil && !strings.Contains(err.Error(), "sign one with the common name dpid:") {
+			t.Errorf("%x: %v", test.dpid, err)
+		}
+		here.Close()
+		there.Close()
+	}
+	if _, err := (serving{listen: "tcp:127.0.0.1:6653", bind: true}).open(); err == nil || !strings.Contains(err.Error(), "--listen ssl:") {
+		t.Error("it is taken over TCP: ", err)
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"net"
 	"time"
 
+	"golang.org/x/net/netutil"
+
 	"trivet.dev/trivet/internal/accept"
 	"trivet.dev/trivet/openflow"
 )
@@ -15,6 +17,7 @@ const (
 	handshakeTime = 10 * time.Second // for a peer to say HELLO
 	asyncRoom     = 1 << 20          // bytes that wait to be sent, above which packets are dropped
 	replyRoom     = 8 << 20          // and above which nothing more is read
+	maxLookers    = 64               // programs that look in by a listener at a time; others wait
 	asyncMost     = 16 << 20         // of what may not be dropped, above which the connection ends
 )
 
@@ -150,8 +153,9 @@ func (a *Agent) Serve(in net.Listener) error {
 	}
 	a.listeners = append(a.listeners, l)
 	a.mu.Unlock()
+	few := netutil.LimitListener(in, maxLookers)
 	for {
-		conn, err := accept.Next(in, nil)
+		conn, err := accept.Next(few, nil)
 		if errors.Is(err, net.ErrClosed) {
 			return nil
 		}

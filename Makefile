@@ -17,6 +17,9 @@ FUZZTIME := 10s
 KERNELS := uml cloud
 PAIRS := 5
 
+# The document that make matrix writes its table into.
+TABLE := docs/performance.md
+
 # Where make install puts what is built.
 PREFIX := /usr/local
 
@@ -56,9 +59,9 @@ interop: bootstrap ## OSPF of routing nodes, FRR and BIRD in 33 networks, all ta
 	@$(MAKE) --no-print-directory build
 	@TRIVET_INTEROP=1 $(GO) test $(AS_ROOT) -count 1 -timeout 60m -v -run 'TestInterop$$' ./test/e2e
 
-matrix: bootstrap ## is a lab what its file says? Each impairment, link, datapath and way to set it: docs/performance.md (20 minutes)
+matrix: bootstrap ## is a lab what its file says? Each impairment, link, datapath, sender and way to set it: into TABLE (docs/performance.md)
 	@$(MAKE) --no-print-directory build
-	@TRIVET_MATRIX="$$PWD/docs/performance.md" $(GO) test $(AS_ROOT) -count 1 -timeout 120m -v -run 'TestMatrix$$' ./test/e2e
+	@TRIVET_MATRIX="$(abspath $(TABLE))" $(GO) test $(AS_ROOT) -count 1 -parallel 8 -timeout 60m -v -run 'TestMatrix$$' ./test/e2e
 
 fuzz: ## each fuzz target for FUZZTIME (10s)
 	@scripts/fuzz $(FUZZTIME)

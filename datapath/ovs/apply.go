@@ -36,6 +36,7 @@ func (s *Switches) Apply(ctx context.Context, bridges []Bridge) error {
 		}
 		if s.datapath == Netdev {
 			s.vswitch.makeRoom()
+			s.sending.Do(func() { go s.makeRoomToSend() })
 		}
 	}
 	return s.portErrors(ctx, bridges)

@@ -52,6 +52,46 @@ func TestBusyMachine(t *testing.T) {
 	}
 }
 
+// TestFullQueue proves that a device whose queue is full, because its link is slow, takes no room from others: nothing is lost on its way to
+// them.
+func TestFullQueue(t *testing.T) {
+	l := newLab(t)
+	if l.Datapath() != Netdev {
+		t.Skip("the kernel forwards without ovs-vswitchd")
+	}
+	h1, _, h3 := l.host("p1", "10.0.0.1/24"), l.host("p2", "10.0.0.2/24"), l.host("p3", "10.0.0.3/24")
+	l.apply(Bridge{Name: "s1", DPID: 1, Ports: []Port{{Name: "p1", Number: 1}, {Name: "p2", Number: 2}, {Name: "p3", Number: 3}}})
+	if !reaches(h1, "10.0.0.2") || !reaches(h1, "10.0.0.3") {
+		t.Fatal("h1 does not reach h2 and h3")
+	}
+	for end := time.Now().Add(30 * time.Second); !l.vswitch.makeRoom(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("ovs-vswitchd has no socket to send by")
+		}
+	}
+	run(t, "ip", "netns", "exec", l.ns, "tc", "qdisc", "add", "dev", "p2", "root", "tbf", "rate", "100kbit", "burst", "5000", "limit", "2000000")
+	err := inside.Namespace("/run/netns/"+h1, func() error {
+		conn, err := net.Dial("udp", "10.0.0.2:9")
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		for range 500 { // 700 kB, of which 100 kbit/s take a minute
+			_, _ = conn.Write(make([]byte, 1400))
+			time.Sleep(time.Millisecond)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := received(t, h3)
+	run(t, "ip", "netns", "exec", h1, "ping", "-q", "-c", "50", "-i", "0.01", "-W", "30", "10.0.0.3")
+	if n := received(t, h3) - before; n < 50 {
+		t.Errorf("%d of 50 packets to h3 arrived while the queue to h2 was full", n)
+	}
+}
+
 // received are the packets that a host has received.
 func received(t *testing.T, ns string) int {
 	t.Helper()

@@ -44,6 +44,7 @@ type Switches struct {
 	db       client.Client
 
 	applying sync.Mutex // one writer at a time
+	sending  sync.Once  // makeRoomToSend
 
 	changeLock sync.Mutex
 	change     chan struct{} // closed at the next change of the database

@@ -20,11 +20,14 @@ PAIRS := 5
 # The document that make matrix writes its table into.
 TABLE := docs/performance.md
 
+# What has goroutines that share something: the packages that make race looks at.
+RACING := ./lab ./target/... ./datapath/... ./controller/... ./openflow/... ./bench/probe ./internal/...
+
 # Where make install puts what is built.
 PREFIX := /usr/local
 
 .DEFAULT_GOAL := build
-.PHONY: build demo bootstrap test unit e2e test-vm test-all interop matrix fuzz bench papers papers-quick lint install dist generate clean help
+.PHONY: build demo bootstrap test unit e2e test-vm test-all race interop matrix fuzz bench papers papers-quick lint install dist generate clean help
 
 build: ## bin/trivet, a static binary (the default)
 	@started=$$(date +%s); [ ! -t 1 ] || printf 'trivet  building\r'; \
@@ -54,6 +57,11 @@ test-vm: bootstrap ## the tests that need a full kernel, in virtual machines
 
 test-all: ## everything that must hold before a change is taken
 	@.ci/run
+
+race: bootstrap ## the packages' own tests, and a lab that changes while it is asked, with the race detector (needs a C compiler)
+	@CGO_ENABLED=1 $(GO) test -race -short $(AS_ROOT) -timeout 20m $(RACING)
+	@race=$$(mktemp -d) && trap "rm -r $$race" EXIT && CGO_ENABLED=1 $(GO) build -race -o $$race/trivet ./cmd/trivet && \
+	TRIVET_BINARY=$$race/trivet TRIVET_RACE_BINARY=$$race/trivet $(GO) test $(AS_ROOT) -count 1 -timeout 10m -run 'TestRaces$$' ./test/e2e
 
 interop: bootstrap ## OSPF of routing nodes, FRR and BIRD in 33 networks, all tables compared (15 minutes)
 	@$(MAKE) --no-print-directory build

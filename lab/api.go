@@ -156,44 +156,34 @@ func problem(err error) error {
 }
 
 func (d *daemon) info() Info {
-	i := Info{Name: d.state.Name, State: d.state.Status, Version: version.Version, Source: d.state.Source,
-		Target: d.state.Target, Created: d.state.Created, Topology: d.state.Topology, Wires: []WireInfo{}, Devices: map[string]string{}}
-	if d.state.Status != Up {
-		return i
-	}
-	d.changing.Lock()
-	defer d.changing.Unlock()
-	i.Topology, i.Dead, i.Wires = d.local.Topology, d.dead(), d.wires()
-	i.Devices["impairment"] = "delay line (this kernel has no netem)"
-	if d.local.Record.Netem {
-		i.Devices["impairment"] = "netem"
-	}
-	if d.local.Record.OVS != "" {
-		i.Devices["ovs"] = string(d.local.Record.OVS)
+	s := d.state()
+	i := Info{Name: s.Name, State: s.Status, Version: version.Version, Source: s.Source,
+		Target: s.Target, Created: s.Created, Topology: s.Topology, Wires: []WireInfo{}, Devices: map[string]string{}}
+	if s.Status == Up {
+		i.Dead, i.Wires, i.Devices = s.Dead, d.wires(s.Topology), d.local().Devices()
 	}
 	return i
 }
 
-// wires says how the links are made. It is called with changing held.
-func (d *daemon) wires() []WireInfo {
-	t := d.local.Topology
+// wires says how the links of a topology are made.
+func (d *daemon) wires(t *topology.Topology) []WireInfo {
 	out := make([]WireInfo, 0, len(t.Links))
-	blocked := topology.Blocked(t)
-	for _, l := range t.Links {
-		out = append(out, WireInfo{Link: l.Name(), Wire: d.local.WireOf(l), Blocked: blocked[l]})
+	blocked, wires := topology.Blocked(t), d.local().WiresOf(t)
+	for i, l := range t.Links {
+		out = append(out, WireInfo{Link: l.Name(), Wire: wires[i], Blocked: blocked[l]})
 	}
 	return out
 }
 
 // links says what the links are now.
 func (d *daemon) links() ([]WireInfo, error) {
-	if d.state.Status != Up {
+	if d.state().Status != Up {
 		return []WireInfo{}, nil
 	}
 	d.changing.Lock()
 	defer d.changing.Unlock()
-	out := d.wires()
-	ends, err := d.local.Ends()
+	out := d.wires(d.local().Topology())
+	ends, err := d.local().Ends()
 	for i := range out {
 		out[i].Ends = ends[i][:]
 	}
@@ -216,10 +206,11 @@ type ControllerStatus struct {
 
 func (d *daemon) controllers(ctx context.Context) ([]SwitchStatus, error) {
 	out := []SwitchStatus{}
-	if d.local == nil {
+	l := d.local()
+	if l == nil {
 		return out, nil
 	}
-	bridges, err := d.local.Controllers(ctx)
+	bridges, err := l.Controllers(ctx)
 	if err != nil {
 		return nil, problem(err)
 	}
@@ -264,11 +255,11 @@ func (d *daemon) apply(r ApplyRequest) (out ApplyResult, err error) {
 	}
 	out.Changes = []string{}
 	return out, d.change(2*len(r.Topology), func(ctx context.Context) error {
-		if err := d.local.CheckSwitches(); err != nil {
+		if err := d.local().CheckSwitches(); err != nil {
 			return err
 		}
-		changes := topology.Diff(d.local.Topology, t)
-		out.Same = len(d.local.Topology.Nodes) + len(d.local.Topology.Links)
+		changes := topology.Diff(d.local().Topology(), t)
+		out.Same = len(d.local().Topology().Nodes) + len(d.local().Topology().Links)
 		for _, c := range changes {
 			out.Changes = append(out.Changes, c.String())
 			if c.NewLink != nil {
@@ -288,10 +279,10 @@ func (d *daemon) apply(r ApplyRequest) (out ApplyResult, err error) {
 		}
 		started, err := d.turnInto(ctx, t)
 		if err != nil {
-			return errors.Join(err, d.backTo(d.local.Topology))
+			return errors.Join(err, d.backTo(d.local().Topology()))
 		}
 		if len(dead) > 0 {
-			err = d.local.Heal()
+			err = d.local().Heal()
 		}
 		if started {
 			err = errors.Join(err, d.waitForeign(ctx, t))

@@ -40,7 +40,7 @@ func (d *daemon) startController(t *topology.Topology) error {
 		return nil
 	}
 	// Open vSwitch connects to sockets in its own directory only.
-	dir := filepath.Join(Dir(d.state.Name), "ovs")
+	dir := filepath.Join(Dir(d.state().Name), "ovs")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
@@ -53,7 +53,7 @@ func (d *daemon) startController(t *topology.Topology) error {
 		return fmt.Errorf("listen for switches: %w", err)
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil)) // the daemon's log
-	c, err := builtin.New(builtin.Options{Log: log, Topology: t, Wired: true, Database: filepath.Join(Dir(d.state.Name), "controller.db"), DatabaseRows: databaseRows})
+	c, err := builtin.New(builtin.Options{Log: log, Topology: t, Wired: true, Database: filepath.Join(Dir(d.state().Name), "controller.db"), DatabaseRows: databaseRows})
 	if err != nil {
 		listener.Close()
 		return err
@@ -62,11 +62,12 @@ func (d *daemon) startController(t *topology.Topology) error {
 	d.ask.Settle = func(ctx context.Context) error {
 		d.changing.Lock()
 		defer d.changing.Unlock()
-		return d.local.Settle(ctx)
+		return d.local().Settle(ctx)
 	}
 	d.ask.Use(c)
 	go func() { _ = own.Serve(listener) }()
-	d.own, d.local.ControllerSocket, d.local.Meet = own, socket, own.meet
+	l := d.local()
+	d.own, l.ControllerSocket, l.Meet = own, socket, own.meet
 	return nil
 }
 

@@ -27,8 +27,7 @@ import (
 
 // daemon owns one lab: it alone changes it, and answers for it on a Unix socket.
 type daemon struct {
-	state State
-	local *local.Lab
+	shown shown          // what anybody may read at any time: see state and local
 	own   *ownController // of switches whose controller is trivet; nil where there are none
 	ask   api.Server     // answers for it
 
@@ -70,7 +69,8 @@ func RunDaemon(name string) error {
 	}
 	state.Version = version.Version
 	state.PID, state.PIDStart = os.Getpid(), process.Started(os.Getpid())
-	d := &daemon{state: state, resumed: resumed, watched: map[string]int{}, progress: newProgressLog(), gone: make(chan struct{}), followed: make(chan struct{})}
+	d := &daemon{resumed: resumed, watched: map[string]int{}, progress: newProgressLog(), gone: make(chan struct{}), followed: make(chan struct{})}
+	d.shown.state.Store(&state)
 	listener, err := d.listen() // who sees in the state that there is a daemon can ask it
 	if err != nil {
 		return err
@@ -80,7 +80,7 @@ func RunDaemon(name string) error {
 	}
 	// Taken and dropped, not ignored: what is ignored here, the nodes' programs would ignore, too.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGPIPE)
-	d.state.Status = Starting
+	d.setState(func(s *State) { s.Status = Starting })
 	d.ctx, d.cancel = context.WithCancel(context.Background())
 	server := &http.Server{Handler: d.handler(), ReadHeaderTimeout: 10 * time.Second}
 	d.changing.Lock() // up and resume give it back: a request to go down comes after them, never before
@@ -110,7 +110,7 @@ func unlock() error {
 
 // listen opens the socket, for root and the lab's owner only.
 func (d *daemon) listen() (net.Listener, error) {
-	socket := d.state.Socket()
+	socket := d.state().Socket()
 	_ = os.Remove(socket)
 	mask := unix.Umask(0o177)
 	l, err := net.Listen("unix", socket)
@@ -119,10 +119,10 @@ func (d *daemon) listen() (net.Listener, error) {
 		return nil, fmt.Errorf("listen on %s: %w", socket, err)
 	}
 	l.(*net.UnixListener).SetUnlinkOnClose(false) // when this daemon ends, it may be that of another
-	if err := os.Chown(socket, d.state.Owner, -1); err != nil {
+	if err := os.Chown(socket, d.state().Owner, -1); err != nil {
 		return nil, err
 	}
-	return &peerListener{l.(*net.UnixListener), d.state.Owner}, nil
+	return &peerListener{l.(*net.UnixListener), d.state().Owner}, nil
 }
 
 // peerListener takes connections of root and one user only, whatever the socket's mode has become.
@@ -163,17 +163,18 @@ func peerUID(conn *net.UnixConn) (int, error) {
 // up brings the lab up; if it cannot be, nothing of it stays. The caller has locked changing.
 func (d *daemon) up() {
 	defer d.changing.Unlock()
-	l, err := local.New(d.state.Name, Dir(d.state.Name))
+	l, err := local.New(d.state().Name, Dir(d.state().Name))
 	if err == nil {
-		d.local, l.OnEnd, l.OnLoop = l, d.ended, d.happened
+		l.OnEnd, l.OnLoop = d.ended, d.happened
+		d.shown.local.Store(l)
 		l.OnFabric = func(ctx context.Context) error {
-			_, err := d.startPrograms(ctx, d.state.Topology)
+			_, err := d.startPrograms(ctx, d.state().Topology)
 			return err
 		}
-		err = d.startController(d.state.Topology)
+		err = d.startController(d.state().Topology)
 	}
 	if err == nil {
-		err = l.Up(d.ctx, d.state.Topology, d.progress.stage)
+		err = l.Up(d.ctx, d.state().Topology, d.progress.stage)
 	}
 	if err == nil {
 		err = d.ctx.Err()
@@ -198,7 +199,7 @@ func (d *daemon) up() {
 		d.exit()
 		return
 	}
-	d.state.UpSince = time.Now()
+	d.setState(func(s *State) { s.UpSince = time.Now() })
 	d.isUpNow()
 }
 
@@ -215,14 +216,14 @@ func (d *daemon) waitFollowed() {
 
 // isUpNow ends coming up.
 func (d *daemon) isUpNow() {
-	d.state.Status, d.state.Dead = Up, d.dead()
-	if err := d.state.Save(); err != nil {
+	d.setState(func(s *State) { s.Status, s.Dead = Up, d.dead() })
+	if err := d.state().Save(); err != nil {
 		d.progress.warn(err.Error())
 	}
-	if why := d.local.UserSpace(); why != "" {
+	if why := d.local().UserSpace(); why != "" {
 		d.happened("embedded switches forward in user space, far slower than in the kernel: " + why + " (see trivet doctor)")
 	}
-	d.runSchedule(d.state.Topology.Schedule)
+	d.runSchedule(d.state().Topology.Schedule)
 	d.progress.end(nil)
 	debug.SetGCPercent(50)  // a lab has little garbage: this halves what ten routers cost, and costs little time
 	go debug.FreeOSMemory() // coming up takes twice the memory of being up
@@ -230,27 +231,27 @@ func (d *daemon) isUpNow() {
 
 // waitControllers waits for the switches' controllers; one that does not answer is a warning, with the cure.
 func (d *daemon) waitControllers() {
-	ctx, cancel := context.WithTimeout(d.ctx, time.Duration(d.state.Wait))
+	ctx, cancel := context.WithTimeout(d.ctx, time.Duration(d.state().Wait))
 	defer cancel()
 	d.progress.stage("controllers", 0, 0)
-	if err := d.own.wait(ctx, d.state.Topology); err != nil {
+	if err := d.own.wait(ctx, d.state().Topology); err != nil {
 		d.progress.warn(err.Error())
 	}
-	if err := d.waitForeign(ctx, d.state.Topology); err != nil {
-		d.progress.warnController(err, d.state)
+	if err := d.waitForeign(ctx, d.state().Topology); err != nil {
+		d.progress.warnController(err, d.state())
 	}
 }
 
 // waitRoutes waits for routing daemons to find each other; nothing but time is missing where they do not.
 func (d *daemon) waitRoutes() {
-	dead := local.LongestDead(d.state.Topology)
-	if dead == 0 || d.state.Wait == 0 {
+	dead := local.LongestDead(d.state().Topology)
+	if dead == 0 || d.state().Wait == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(d.ctx, time.Duration(d.state.Wait)+dead)
+	ctx, cancel := context.WithTimeout(d.ctx, time.Duration(d.state().Wait)+dead)
 	defer cancel()
 	d.progress.stage("routes", 0, 0)
-	if err := d.local.WaitRoutes(ctx, d.knowsRoute); err != nil {
+	if err := d.local().WaitRoutes(ctx, d.knowsRoute); err != nil {
 		d.progress.warn(err.Error())
 	}
 }
@@ -278,8 +279,8 @@ func (d *daemon) ended(what string) {
 
 // dead lists the programs of the lab that are to run and do not. The caller has locked changing.
 func (d *daemon) dead() []string {
-	out := d.local.Dead()
-	for _, c := range foreign.Of(d.local.Topology) {
+	out := d.local().Dead()
+	for _, c := range foreign.Of(d.local().Topology()) {
 		if p := d.programs[c.Name]; p == nil || !p.alive() {
 			out = append(out, "controller "+c.Name)
 		}
@@ -291,11 +292,11 @@ func (d *daemon) dead() []string {
 func (d *daemon) noteDead() {
 	d.changing.Lock()
 	defer d.changing.Unlock()
-	if d.ctx.Err() != nil || d.state.Status != Up {
+	if d.ctx.Err() != nil || d.state().Status != Up {
 		return
 	}
-	d.state.Dead = d.dead()
-	if err := d.state.Save(); err != nil {
+	d.setState(func(s *State) { s.Dead = d.dead() })
+	if err := d.state().Save(); err != nil {
 		d.progress.warn(err.Error())
 	}
 }
@@ -326,12 +327,12 @@ func (d *daemon) down(progress local.Progress) error {
 		return errors.New("it ends just now")
 	default:
 	}
-	if d.state.Status == Up || d.resumed && d.local != nil {
-		d.state.Status = Stopping
-		if err := d.state.Save(); err != nil { // on a full disk going down makes room
+	if d.state().Status == Up || d.resumed && d.local() != nil {
+		d.setState(func(s *State) { s.Status = Stopping })
+		if err := d.state().Save(); err != nil { // on a full disk going down makes room
 			d.happened(err.Error())
 		}
-		d.runStops(context.Background(), d.state.Topology.Nodes)
+		d.runStops(context.Background(), d.state().Topology.Nodes)
 	}
 	if err := d.removeWith(progress); err != nil {
 		return err
@@ -347,12 +348,12 @@ func (d *daemon) removeWith(progress local.Progress) error {
 		if d.own != nil {
 			d.own.close()
 		}
-		if d.local != nil {
-			d.local.Close()
+		if d.local() != nil {
+			d.local().Close()
 		}
 	})
 	d.lost = nil
-	err := local.Remove(d.state.Name, Dir(d.state.Name), progress, func(what string) {
+	err := local.Remove(d.state().Name, Dir(d.state().Name), progress, func(what string) {
 		d.lost = append(d.lost, what)
 		d.happened(what)
 	})
@@ -363,7 +364,7 @@ func (d *daemon) removeWith(progress local.Progress) error {
 // runSchedule lets the topology's events happen at their times.
 func (d *daemon) runSchedule(events []topology.Event) {
 	for _, e := range events {
-		at := d.state.UpSince.Add(time.Duration(e.At))
+		at := d.state().UpSince.Add(time.Duration(e.At))
 		if d.resumed && time.Until(at) < 0 {
 			continue // it has happened, or the daemon was dead
 		}
@@ -387,7 +388,7 @@ func (d *daemon) act(a topology.Action) error {
 	if a.Node != "" {
 		ctx, cancel := context.WithTimeout(d.ctx, commandTime)
 		defer cancel()
-		return d.runShell(ctx, a.Node, a.Run, d.local.Start)
+		return d.runShell(ctx, a.Node, a.Run, d.local().Start)
 	}
 	_, err := d.setLink(a.Ends, 1, a.Change)
 	return err
@@ -396,18 +397,18 @@ func (d *daemon) act(a topology.Action) error {
 // setLink changes the n-th link (from 1) between two nodes, and returns what became of it.
 func (d *daemon) setLink(ends [2]string, n int, c topology.LinkChange) (link *topology.Link, err error) {
 	err = d.change(0, func(ctx context.Context) error {
-		for i, l := range d.local.Topology.Links {
+		for i, l := range d.local().Topology().Links {
 			if !l.Joins(ends[0], ends[1]) {
 				continue
 			}
 			if n--; n == 0 {
-				if err := checkLink(d.local.Topology, i, c); err != nil {
+				if err := checkLink(d.local().Topology(), i, c); err != nil {
 					return err
 				}
-				err := d.local.SetLink(ctx, i, c)
-				link = d.local.Topology.Links[i]
+				err := d.local().SetLink(ctx, i, c)
+				link = d.local().Topology().Links[i]
 				if d.own != nil && c != (topology.LinkChange{Up: c.Up}) {
-					d.own.SetMap(d.local.Topology)
+					d.own.SetMap(d.local().Topology())
 				}
 				return err
 			}
@@ -423,7 +424,7 @@ const followTime = 20 * time.Second
 // follow waits until traffic can flow again after a change, which was one of these links.
 func (d *daemon) follow(links ...*topology.Link) error {
 	d.changing.Lock()
-	own, t := d.own, d.state.Topology
+	own, t := d.own, d.state().Topology
 	d.changing.Unlock()
 	ctx, cancel := context.WithTimeout(d.ctx, followTime+time.Duration(len(t.Nodes))*time.Millisecond)
 	defer cancel()
@@ -443,26 +444,26 @@ func (d *daemon) change(size int, f func(context.Context) error) error {
 	if err := d.ctx.Err(); err != nil {
 		return errors.New("the lab is going down")
 	}
-	if d.state.Status != Up {
+	if d.state().Status != Up {
 		return errors.New("the lab is not up yet")
 	}
 	if d.half != nil {
 		return fmt.Errorf("an earlier change has failed: %w", d.half)
 	}
-	if err := d.state.beginChange(size); err != nil {
+	if err := d.state().beginChange(size); err != nil {
 		return fmt.Errorf("nothing was changed: %w", err)
 	}
-	old := d.local.Topology
-	d.local.OnUndo = d.state.useRoom
+	old := d.local().Topology()
+	d.local().OnUndo = d.state().useRoom
 	err := f(d.ctx)
-	d.state.Topology, d.state.Dead = d.local.Topology, d.dead()
+	d.setState(func(s *State) { s.Topology, s.Dead = d.local().Topology(), d.dead() })
 	if !errors.Is(err, local.ErrHalf) {
-		unwritten := d.state.endChange()
+		unwritten := d.state().endChange()
 		if unwritten == nil {
 			return err
 		}
-		if err = errors.Join(err, unwritten, d.backTo(old)); d.local.Topology == old {
-			return fmt.Errorf("%w\nthe lab is as it was", errors.Join(err, d.state.dropChange()))
+		if err = errors.Join(err, unwritten, d.backTo(old)); d.local().Topology() == old {
+			return fmt.Errorf("%w\nthe lab is as it was", errors.Join(err, d.state().dropChange()))
 		}
 		err = fmt.Errorf("%w; %w; take the lab down", err, local.ErrHalf)
 	}
@@ -473,11 +474,11 @@ func (d *daemon) change(size int, f func(context.Context) error) error {
 // backTo makes the lab what it was, and what is on disk of it still.
 func (d *daemon) backTo(old *topology.Topology) error {
 	var err error
-	if d.local.Topology != old {
+	if d.local().Topology() != old {
 		err = d.turn(d.ctx, old)
 	}
-	is := d.local.Topology
-	d.state.Topology = is
+	is := d.local().Topology()
+	d.setState(func(s *State) { s.Topology = is })
 	return errors.Join(err, d.endPrograms(is), d.startController(is), d.reloadPrograms(is))
 }
 

@@ -51,8 +51,8 @@ func (d *daemon) boundLogs() {
 			return
 		case <-time.After(lookEach):
 		}
-		for _, l := range Logs(d.state.Name) {
-			if err := boundLog(filepath.Join(Dir(d.state.Name), l.Name), maxLog, keepLog); err != nil {
+		for _, l := range Logs(d.state().Name) {
+			if err := boundLog(filepath.Join(Dir(d.state().Name), l.Name), maxLog, keepLog); err != nil {
 				fmt.Fprintf(os.Stderr, "the log %s grows: %v\n", l.Name, err)
 			}
 		}

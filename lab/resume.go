@@ -121,37 +121,38 @@ func (d *daemon) resume() {
 			if d.own != nil {
 				d.own.close()
 			}
-			if d.local != nil {
-				d.local.Close()
+			if d.local() != nil {
+				d.local().Close()
 			}
 		})
-		d.progress.end(fmt.Errorf("%w\nthe lab is as it was; take it down:  trivet down %s", err, d.state.Name))
+		d.progress.end(fmt.Errorf("%w\nthe lab is as it was; take it down:  trivet down %s", err, d.state().Name))
 		d.exit()
 	}
 }
 
 func (d *daemon) takeOver() error {
-	l, err := local.New(d.state.Name, Dir(d.state.Name))
+	l, err := local.New(d.state().Name, Dir(d.state().Name))
 	if err != nil {
 		return err
 	}
-	d.local, l.OnEnd, l.OnLoop = l, d.ended, d.happened
-	d.findPrograms(d.state.Topology)
+	l.OnEnd, l.OnLoop = d.ended, d.happened
+	d.shown.local.Store(l)
+	d.findPrograms(d.state().Topology)
 	l.OnFabric = func(ctx context.Context) error {
-		_, err := d.startPrograms(ctx, d.state.Topology)
+		_, err := d.startPrograms(ctx, d.state().Topology)
 		return err
 	}
-	if err := d.startController(d.state.Topology); err != nil {
+	if err := d.startController(d.state().Topology); err != nil {
 		return err
 	}
 	d.own.trust(true) // until TakeOver packets that switches do not know come to nobody, and probes are such
-	if err := l.Resume(d.ctx, d.state.Topology, d.progress.stage); err != nil {
+	if err := l.Resume(d.ctx, d.state().Topology, d.progress.stage); err != nil {
 		return err
 	}
 	if err := d.giveDevices(d.ctx); err != nil { // nobody captures any more
 		return err
 	}
-	d.state.Topology = l.Topology
+	d.setState(func(s *State) { s.Topology = l.Topology() })
 	d.waitControllers()
 	l.TakeOver()
 	d.own.trust(false)

@@ -131,7 +131,9 @@ func TestReasonForTheSlow(t *testing.T) {
 
 // TestDownAfterTheEnd proves that a daemon which is about to end does not begin to take its lab down.
 func TestDownAfterTheEnd(t *testing.T) {
-	d := &daemon{state: newState(t, "ended", "minimal"), gone: make(chan struct{}), cancel: func() {}}
+	state := newState(t, "ended", "minimal")
+	d := &daemon{gone: make(chan struct{}), cancel: func() {}}
+	d.shown.state.Store(&state)
 	d.exit()
 	if err := d.down(func(string, int, int) { t.Error("the daemon takes the lab down") }); err == nil {
 		t.Error("it is said to be down")

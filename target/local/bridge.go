@@ -46,14 +46,14 @@ func (l *Lab) raiseDevices(blocked map[*topology.Link]bool, stale bool) error {
 	defer b.close()
 	b.setUp("lo", 1, true)
 	bridges := map[string]int{}
-	for _, n := range l.Topology.Nodes {
+	for _, n := range l.Topology().Nodes {
 		if n.Kind == topology.Switch && n.Datapath == topology.Bridge {
 			bridges[n.Name] = l.index[topology.DeviceName(n.Name)]
 			b.setUp(n.Name, bridges[n.Name], true)
 		}
 	}
 	var raise []func() // once all that is to be out is out, so that there is no loop at any time
-	for _, link := range l.Topology.Links {
+	for _, link := range l.Topology().Links {
 		for i, e := range link.Ends {
 			name, at := e.Interface, e // at: the port
 			if e.External() {
@@ -99,8 +99,8 @@ func (l *Lab) growTree(blocked map[*topology.Link]bool) (hold map[*topology.Link
 	before := l.forwarding
 	l.forwarding = map[string]bool{}
 	hold = maps.Clone(blocked)
-	for i, key := range topology.LinkKeys(l.Topology) {
-		link := l.Topology.Links[i]
+	for i, key := range topology.LinkKeys(l.Topology()) {
+		link := l.Topology().Links[i]
 		if l.betweenRouters(link) {
 			continue
 		}

@@ -24,7 +24,7 @@ func (l *Lab) Apply(ctx context.Context, t *topology.Topology, progress Progress
 		return err
 	}
 	defer func() { _ = relax(l.Dir) }()
-	old, s := l.Topology, l.plan(l.Topology, t)
+	old, s := l.Topology(), l.plan(l.Topology(), t)
 	err := l.bypass(ctx, s)
 	if err == nil {
 		err = l.take(ctx, s, progress)
@@ -39,7 +39,7 @@ func (l *Lab) Apply(ctx context.Context, t *topology.Topology, progress Progress
 	if undo == nil {
 		undo = l.undo(ctx, old, s, progress)
 	}
-	l.Topology = old
+	l.setTopology(old)
 	if undo != nil {
 		return fmt.Errorf("%w; %w: %w; take the lab down", err, ErrHalf, undo)
 	}
@@ -54,7 +54,7 @@ func (l *Lab) take(ctx context.Context, s steps, progress Progress) error {
 	if err := l.takeAway(s); err != nil {
 		return err
 	}
-	l.Topology = s.new
+	l.setTopology(s.new)
 	if err := errors.Join(l.raiseLimits(), l.writeHosts()); err != nil {
 		return err
 	}
@@ -234,7 +234,7 @@ func endsOf(t *topology.Topology) map[string][]*topology.Endpoint {
 
 // AddressesOf lists the addresses of a node's interfaces, first interface first.
 func (l *Lab) AddressesOf(n *topology.Node) (out []prefix) {
-	for _, link := range l.Topology.Links {
+	for _, link := range l.Topology().Links {
 		for _, e := range link.Ends {
 			if e.Node == n.Name {
 				out = append(out, e.Addresses...)

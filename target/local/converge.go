@@ -40,7 +40,7 @@ const quietFor = time.Second
 // OSPF, its routing nodes beside it have those of the daemons (knows says of one whether it has a route), and all that has
 // not changed for a while. The error, once ctx ends, names a route that is missing.
 func (l *Lab) WaitRoutes(ctx context.Context, knows func(router string, to netip.Addr) bool) error {
-	wanted := wantedRoutes(l.Topology)
+	wanted := wantedRoutes(l.Topology())
 	var before string
 	var since time.Time
 	for {
@@ -135,7 +135,7 @@ func placeOf(i topology.OSPFInterface) place {
 func (l *Lab) missingRoute(wanted map[string][]netip.Prefix, knows func(string, netip.Addr) bool) (tables, missing string, err error) {
 	for _, node := range slices.Sorted(maps.Keys(wanted)) {
 		has := func(n netip.Prefix) bool { return knows(node, n.Addr().Next()) }
-		if l.Topology.Node(node).Datapath.Linux() {
+		if l.Topology().Node(node).Datapath.Linux() {
 			pid := l.daemonOf(node)
 			if pid == 0 {
 				return "", "the daemons of router " + node + " have ended", nil

@@ -18,7 +18,8 @@ func TestRoutesOfTheDead(t *testing.T) {
 	}
 	top := &topology.Topology{}
 	top.AddNode(topology.Router, "r1").Datapath = topology.FRR
-	l := &Lab{Topology: top}
+	l := &Lab{}
+	l.setTopology(top)
 	l.setProcess("r1", "zebra", &process{cmd: cmd, ended: make(chan struct{})})
 	_, missing, err := l.missingRoute(map[string][]netip.Prefix{"r1": {netip.MustParsePrefix("10.0.0.0/8")}}, nil)
 	if err != nil || !strings.Contains(missing, "the daemons of router r1 have ended") {

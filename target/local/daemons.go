@@ -120,10 +120,10 @@ func (l *Lab) Dead() (out []string) {
 		out = append(out, OpenVSwitch)
 	}
 	routers := map[string]*topology.OSPFRouter{}
-	for _, r := range topology.OSPFOf(l.Topology) {
+	for _, r := range topology.OSPFOf(l.Topology()) {
 		routers[r.Node.Name] = &r
 	}
-	for _, n := range withDaemons(l.Topology) {
+	for _, n := range withDaemons(l.Topology()) {
 		have := l.processesOf(n.Name)
 		for _, want := range routerd.Of(n.Datapath).Programs(n, routers[n.Name]) {
 			if p := have[want.Name]; p == nil || !p.alive() {
@@ -135,7 +135,7 @@ func (l *Lab) Dead() (out []string) {
 }
 
 // Heal starts the routing daemons that are Dead again.
-func (l *Lab) Heal() error { return l.runDaemons(l.Topology, func() {}) }
+func (l *Lab) Heal() error { return l.runDaemons(l.Topology(), func() {}) }
 
 // withDaemons lists the routers that have daemons of their own.
 func withDaemons(t *topology.Topology) (out []*topology.Node) {

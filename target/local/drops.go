@@ -19,8 +19,8 @@ type Drop struct {
 // Drops returns what delay lines and datapaths have dropped since the lab is up. What network devices drop they say themselves.
 func (l *Lab) Drops(ctx context.Context) (out []Drop, err error) {
 	out = append(l.dropsOfLines(), l.dropsOfEmbedded()...)
-	if l.ovs != nil {
-		lost, err := l.ovs.Drops(ctx)
+	if l.ovs.Load() != nil {
+		lost, err := l.ovs.Load().Drops(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -32,8 +32,8 @@ func (l *Lab) Drops(ctx context.Context) (out []Drop, err error) {
 }
 
 func (l *Lab) dropsOfLines() (out []Drop) {
-	keys := topology.LinkKeys(l.Topology)
-	for i, link := range l.Topology.Links {
+	keys := topology.LinkKeys(l.Topology())
+	for i, link := range l.Topology().Links {
 		line := l.lines[keys[i]]
 		if line == nil {
 			continue
@@ -57,7 +57,7 @@ func (l *Lab) dropsOfEmbedded() (out []Drop) {
 	fast := s.fast.Stats()
 	out = append(out, Drop{Where: "embedded switches: packets to user space", Dropped: fast.Dropped, Passed: fast.Missed},
 		Drop{Where: "embedded switches: packets that could not be changed", Dropped: fast.Failed})
-	for _, link := range l.Topology.Links {
+	for _, link := range l.Topology().Links {
 		for _, e := range link.Ends {
 			n := l.node(e.Node)
 			if !isEmbedded(n) || s.agents[e.Node] == nil {

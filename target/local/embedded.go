@@ -99,11 +99,11 @@ func roomFor(t *topology.Topology) int { return min(max(4096, 4*len(t.Links)), 6
 // their counters, when what is behind them changes.
 func (l *Lab) applyEmbedded(blocked map[*topology.Link]bool) error {
 	if l.embedded == nil {
-		if !slices.ContainsFunc(l.Topology.Nodes, isEmbedded) {
+		if !slices.ContainsFunc(l.Topology().Nodes, isEmbedded) {
 			return nil
 		}
 		var err error
-		if l.embedded, err = newEmbeddedSwitches(l.Topology, l.fabricPath(), l.before, l.OnLoop); err != nil {
+		if l.embedded, err = newEmbeddedSwitches(l.Topology(), l.fabricPath(), l.before, l.OnLoop); err != nil {
 			return err
 		}
 		l.embedded.file = l.switchFile()
@@ -115,7 +115,7 @@ func (l *Lab) applyEmbedded(blocked map[*topology.Link]bool) error {
 			s.removeSwitch(name)
 		}
 	}
-	for _, n := range l.Topology.Nodes {
+	for _, n := range l.Topology().Nodes {
 		if isEmbedded(n) && s.agents[n.Name] == nil {
 			a, err := s.Add(pipeline.Config{DatapathID: uint64(n.DPID), Name: n.Name},
 				agent.Options{Standalone: n.FailMode == topology.Standalone, Dial: l.dial})
@@ -152,7 +152,7 @@ func (l *Lab) applyPorts(blocked map[*topology.Link]bool) error {
 	want := map[portID]*backing{}
 	ends := map[portID]topology.Endpoint{}
 	links := map[portID]*topology.Link{}
-	for _, link := range l.Topology.Links {
+	for _, link := range l.Topology().Links {
 		for i, e := range link.Ends {
 			n := l.node(e.Node)
 			if !isEmbedded(n) {
@@ -299,7 +299,7 @@ func (s *embeddedSwitches) unback(id portID, b *backing) {
 func (l *Lab) applyAgents() error {
 	s := l.embedded
 	var errs []error
-	for _, n := range l.Topology.Nodes {
+	for _, n := range l.Topology().Nodes {
 		a := s.agents[n.Name]
 		if a == nil {
 			continue
@@ -344,7 +344,7 @@ func (l *Lab) dial(ctx context.Context, network, address string) (conn net.Conn,
 // one. The error, once ctx ends, names one that is not, and why.
 func (l *Lab) waitEmbedded(ctx context.Context) error {
 	start := time.Now()
-	for _, n := range l.Topology.Nodes {
+	for _, n := range l.Topology().Nodes {
 		a := l.embedded.agents[n.Name]
 		if a == nil || len(l.called(n)) == 0 {
 			continue

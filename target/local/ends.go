@@ -33,10 +33,10 @@ const (
 
 // Ends returns what the ends of the lab's links are now, in the order of the topology's links.
 func (l *Lab) Ends() ([][2]End, error) {
-	out := make([][2]End, len(l.Topology.Links))
+	out := make([][2]End, len(l.Topology().Links))
 	type at struct{ link, end int }
 	devices := map[string][]at{} // by namespace
-	for i, k := range l.Topology.Links {
+	for i, k := range l.Topology().Links {
 		wire := l.WireOf(k)
 		for j, e := range k.Ends {
 			out[i][j] = End{Interface: e.Interface, State: EndUp}
@@ -69,7 +69,7 @@ func (l *Lab) Ends() ([][2]End, error) {
 		for _, a := range devices[path] {
 			e := &out[a.link][a.end]
 			name := e.Interface
-			if far := l.Topology.Links[a.link].Ends[1-a.end]; far.External() {
+			if far := l.Topology().Links[a.link].Ends[1-a.end]; far.External() {
 				name = far.Interface
 			}
 			e.State, e.MTU = EndAbsent, 0

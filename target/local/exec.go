@@ -15,7 +15,7 @@ import (
 // Start starts a command in a node: in its namespaces and its cgroup. A switch's
 // is the namespace of all switches, with the machine's own files.
 func (l *Lab) Start(node string, cmd *exec.Cmd) error {
-	n := l.Topology.Node(node)
+	n := l.Topology().Node(node)
 	if n == nil {
 		return fmt.Errorf("there is no node %s in lab %s", node, l.Name)
 	}
@@ -27,7 +27,7 @@ const startGroup = "start"
 
 // RunStart starts a node's start command, in a group by which all that it begins is found.
 func (l *Lab) RunStart(node string, cmd *exec.Cmd) error {
-	n := l.Topology.Node(node)
+	n := l.Topology().Node(node)
 	if n == nil {
 		return fmt.Errorf("there is no node %s in lab %s", node, l.Name)
 	}
@@ -64,7 +64,7 @@ func (l *Lab) bear(n *topology.Node, cmd *exec.Cmd, below ...string) error {
 // OnNode runs f on a thread that is in the node's namespaces: a socket opened
 // there stays in the node. What f starts or locks must not outlive the thread.
 func (l *Lab) OnNode(node string, f func() error) error {
-	n := l.Topology.Node(node)
+	n := l.Topology().Node(node)
 	if n == nil {
 		return fmt.Errorf("there is no node %s in lab %s", node, l.Name)
 	}

@@ -31,11 +31,12 @@ type Progress func(stage string, done, total int)
 // Lab is a topology on this machine. Its methods must not be called at the same time,
 // except Start, OnNode and those that say so.
 type Lab struct {
-	Name     string
-	Dir      string // of the lab's files: <run directory>/<name>
-	Topology *topology.Topology
-	Cgroups  Cgroups
-	Record   Record
+	Name    string
+	Dir     string // of the lab's files: <run directory>/<name>
+	Cgroups Cgroups
+	Record  Record
+
+	is atomic.Pointer[indexed] // what Topology returns
 
 	// ControllerSocket is where the lab's own controller listens, for the switches that
 	// have it. It is set before Up.
@@ -66,7 +67,7 @@ type Lab struct {
 	decided    map[string]string // addresses of the controllers that switches have, by bridge
 	forwarding map[string]bool   // keys of links that are up and not kept out of learning
 
-	ovs      *ovs.Switches
+	ovs      atomic.Pointer[ovs.Switches] // nil where there are none
 	embedded *embeddedSwitches
 	before   *switchState // of embedded switches that another process had
 	engine   *delayline.Engine
@@ -74,11 +75,9 @@ type Lab struct {
 	power    power
 	relays   *relays
 
-	mu       sync.Mutex
-	closing  atomic.Bool                    // what ends now does not end by itself
-	daemons  map[string]map[string]*process // of each node, by name
-	byName   map[string]*topology.Node
-	byNameOf *topology.Topology // what byName is an index of
+	mu      sync.Mutex
+	closing atomic.Bool                    // what ends now does not end by itself
+	daemons map[string]map[string]*process // of each node, by name
 }
 
 // Record is what later processes must know about how the lab was made. It is written
@@ -101,13 +100,27 @@ func New(name, dir string) (*Lab, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Lab{Name: name, Dir: dir, Cgroups: cgroups, Topology: &topology.Topology{},
-		index: map[string]int{}, next: ownIndexes, detached: map[string]bool{}, raised: map[string]int{}, lines: map[string]*delayline.Line{}}, nil
+	l := &Lab{Name: name, Dir: dir, Cgroups: cgroups,
+		index: map[string]int{}, next: ownIndexes, detached: map[string]bool{}, raised: map[string]int{}, lines: map[string]*delayline.Line{}}
+	l.setTopology(&topology.Topology{})
+	return l, nil
 }
+
+// indexed is a topology that does not change any more, with its nodes by name.
+type indexed struct {
+	topology *topology.Topology
+	nodes    map[string]*topology.Node
+}
+
+// Topology is what the lab is; in the middle of a change, what it was or is to be. It may be called at any time. What it returns
+// is not changed by anybody.
+func (l *Lab) Topology() *topology.Topology { return l.is.Load().topology }
+
+func (l *Lab) setTopology(t *topology.Topology) { l.is.Store(&indexed{t, nodesByName(t)}) }
 
 // Up brings a resolved topology up. After an error, Remove cleans up.
 func (l *Lab) Up(ctx context.Context, t *topology.Topology, progress Progress) error {
-	l.Topology = t
+	l.setTopology(t)
 	l.Record.Netem = hasNetem()
 	if err := l.saveRecord(); err != nil {
 		return err
@@ -162,8 +175,8 @@ func (l *Lab) Close() {
 	if l.embedded != nil {
 		l.embedded.close()
 	}
-	if l.ovs != nil {
-		l.ovs.Close()
+	if l.ovs.Load() != nil {
+		l.ovs.Load().Close()
 	}
 	if l.relays != nil {
 		l.relays.close()
@@ -215,14 +228,14 @@ func each[T any](items []T, f func(T) error) error {
 
 // writeHosts writes the lab's /etc/hosts, in place: nodes have it mounted.
 func (l *Lab) writeHosts() error {
-	ends := endsOf(l.Topology)
+	ends := endsOf(l.Topology())
 	text := []byte("127.0.0.1 localhost\n::1 localhost ip6-localhost\n")
 	add := func(name string, list []prefix) {
 		for _, p := range list {
 			text = append(append(append(p.Addr().AppendTo(text), ' '), name...), '\n')
 		}
 	}
-	for _, n := range l.Topology.Nodes {
+	for _, n := range l.Topology().Nodes {
 		for _, e := range ends[n.Name] {
 			add(n.Name, e.Addresses)
 		}
@@ -235,7 +248,7 @@ func (l *Lab) writeHosts() error {
 // and none where they could only wait for answers.
 func (l *Lab) writeResolver() error {
 	text := []byte("# this lab has no way to the outside, so no name server\n")
-	if slices.ContainsFunc(l.Topology.Nodes, func(n *topology.Node) bool { return n.NAT }) {
+	if slices.ContainsFunc(l.Topology().Nodes, func(n *topology.Node) bool { return n.NAT }) {
 		for _, file := range []string{"/run/systemd/resolve/resolv.conf", "/etc/resolv.conf"} {
 			if b, err := os.ReadFile(file); err == nil {
 				text = b

@@ -88,7 +88,7 @@ func (all limits) need(key, lab string, value int) {
 // raiseLimits sets what the lab needs where the machine has less, and records it first.
 func (l *Lab) raiseLimits() error {
 	return updateLimits(func(all limits) {
-		for key, value := range neededLimits(l.Topology) {
+		for key, value := range neededLimits(l.Topology()) {
 			all.need(key, l.Dir, value)
 		}
 	})

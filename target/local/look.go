@@ -31,7 +31,7 @@ func (l *looks) show(out *pipeline.Sent) {
 // through user space for that long, in their order. Of others, packets are kept from going around the link's devices,
 // where one can listen. Both may be called at any time; no packet is lost or doubled thereby.
 func (l *Lab) Look(index int, see func(frame []byte)) (mirrored bool, done func()) {
-	link := l.Topology.Links[index]
+	link := l.Topology().Links[index]
 	s := l.embedded
 	if s == nil {
 		return false, func() {}

@@ -87,7 +87,7 @@ func (l *Lab) plan(old, new *topology.Topology) steps {
 // Replaced lists the nodes that would go, or be made anew, if the lab became another topology, as they are, and those that would come,
 // or be made anew, as they would be.
 func (l *Lab) Replaced(t *topology.Topology) (gone, made []*topology.Node) {
-	s := l.plan(l.Topology, t)
+	s := l.plan(l.Topology(), t)
 	return s.dropNodes, s.addNodes
 }
 

@@ -152,7 +152,7 @@ func (l *Lab) knowsPort(ctx context.Context, n *topology.Node, port uint32) (boo
 	if isEmbedded(n) {
 		return l.said(n, openflow.NewMatch(openflow.InPort(port))) > 0, nil
 	}
-	text, err := l.ovs.Flows(ctx, topology.DeviceName(n.Name))
+	text, err := l.ovs.Load().Flows(ctx, topology.DeviceName(n.Name))
 	return strings.Contains(text, fmt.Sprintf("in_port=%d,", port)) || strings.Contains(text, fmt.Sprintf("in_port=%d ", port)), err
 }
 
@@ -160,7 +160,7 @@ func (l *Lab) flowsOf(ctx context.Context, n *topology.Node) (int, error) {
 	if isEmbedded(n) {
 		return l.said(n, openflow.Match{}), nil
 	}
-	text, err := l.ovs.Flows(ctx, topology.DeviceName(n.Name))
+	text, err := l.ovs.Load().Flows(ctx, topology.DeviceName(n.Name))
 	return strings.Count(text, "actions="), err
 }
 

@@ -45,9 +45,11 @@ func (l *Lab) Resume(ctx context.Context, t *topology.Topology, progress Progres
 		return err
 	}
 	if slices.ContainsFunc(t.Nodes, isOVS) {
-		if l.ovs, err = ovs.Attach(ctx, l.ovsDir()); err != nil {
+		switches, err := ovs.Attach(ctx, l.ovsDir())
+		if err != nil {
 			return err
 		}
+		l.ovs.Store(switches)
 		l.watchSwitches()
 	}
 	if l.OnFabric != nil {
@@ -69,7 +71,7 @@ func (l *Lab) Resume(ctx context.Context, t *topology.Topology, progress Progres
 
 // find reads what is on disk of the lab, and says whether it is there.
 func (l *Lab) find(t *topology.Topology) error {
-	l.Topology = t
+	l.setTopology(t)
 	b, err := os.ReadFile(l.recordFile())
 	if err == nil {
 		err = json.Unmarshal(b, &l.Record)

@@ -10,7 +10,7 @@ import (
 
 // SetLink changes one link of the running lab.
 func (l *Lab) SetLink(ctx context.Context, index int, c topology.LinkChange) error {
-	t := *l.Topology
+	t := *l.Topology()
 	t.Links = slices.Clone(t.Links)
 	t.Links[index] = t.Links[index].Clone()
 	c.Apply(t.Links[index])
@@ -42,11 +42,7 @@ func (l *Lab) setVirtual(t *topology.Topology, index int) bool {
 		l.embedded.agents[id.node].Switch().SetPortState(id.number, state)
 	}
 	l.embedded.fast.Barrier(nil)
-	nodes := l.nodes()
-	l.Topology = t
-	l.mu.Lock()
-	l.byName, l.byNameOf = nodes, t // the nodes are the same
-	l.mu.Unlock()
+	l.is.Store(&indexed{t, l.nodes()}) // the nodes are the same
 	return true
 }
 

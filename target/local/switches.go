@@ -20,7 +20,7 @@ const ovsGroup = ".ovs"
 
 // startSwitches starts Open vSwitch where the topology needs it and it does not run yet.
 func (l *Lab) startSwitches(ctx context.Context) error {
-	if l.ovs != nil || !slices.ContainsFunc(l.Topology.Nodes, isOVS) {
+	if l.ovs.Load() != nil || !slices.ContainsFunc(l.Topology().Nodes, isOVS) {
 		return nil
 	}
 	if err := l.Cgroups.make(l.Name, &topology.Node{Name: ovsGroup}); err != nil {
@@ -32,16 +32,16 @@ func (l *Lab) startSwitches(ctx context.Context) error {
 		dir, err := l.Cgroups.bear(cmd, l.Name, ovsGroup)
 		groups, joinErr = append(groups, dir), errors.Join(joinErr, err)
 	}}
-	var err error
-	l.ovs, err = ovs.Start(ctx, cfg)
+	switches, err := ovs.Start(ctx, cfg)
 	for _, g := range groups {
 		g.Close()
 	}
+	l.ovs.Store(switches)
 	if err = errors.Join(err, joinErr); err != nil {
 		return err
 	}
 	l.watchSwitches()
-	l.Record.OVS = l.ovs.Datapath()
+	l.Record.OVS = switches.Datapath()
 	return l.saveRecord()
 }
 
@@ -49,11 +49,11 @@ func (l *Lab) startSwitches(ctx context.Context) error {
 const OpenVSwitch = "Open vSwitch"
 
 // ovsDead says whether one of the two programs of the lab's Open vSwitch has ended.
-func (l *Lab) ovsDead() bool { return l.ovs != nil && len(l.ovs.Pids()) < 2 }
+func (l *Lab) ovsDead() bool { return l.ovs.Load() != nil && len(l.ovs.Load().Pids()) < 2 }
 
 // watchSwitches says it when Open vSwitch ends while the lab is up.
 func (l *Lab) watchSwitches() {
-	for _, pid := range l.ovs.Pids() {
+	for _, pid := range l.ovs.Load().Pids() {
 		cmd, err := CommandOf(pid)
 		if err != nil {
 			continue
@@ -79,7 +79,7 @@ func (l *Lab) ovsDir() string { return filepath.Join(l.Dir, "ovs") }
 // applySwitches brings up the switches' side of the lab: devices, Open vSwitch's
 // bridges and ports, relays to controllers, and what must not forward.
 func (l *Lab) applySwitches(ctx context.Context, done func()) error {
-	blocked := topology.Blocked(l.Topology)
+	blocked := topology.Blocked(l.Topology())
 	changing := l.forwarding != nil // not coming up for the first time
 	hold, stale := l.growTree(blocked)
 	if err := l.raiseDevices(blocked, stale); err != nil {
@@ -88,31 +88,31 @@ func (l *Lab) applySwitches(ctx context.Context, done func()) error {
 	if err := l.applyEmbedded(blocked); err != nil {
 		return err
 	}
-	if l.ovs != nil {
-		if err := l.relays.follow(controllerAddresses(l.Topology)); err != nil {
+	if l.ovs.Load() != nil {
+		if err := l.relays.follow(controllerAddresses(l.Topology())); err != nil {
 			return err
 		}
 		if stale && l.learns() {
-			if err := l.ovs.Apply(ctx, l.ovsBridges(hold)); err != nil {
+			if err := l.ovs.Load().Apply(ctx, l.ovsBridges(hold)); err != nil {
 				return err
 			}
-			if err := l.ovs.ForgetAddresses(ctx); err != nil {
+			if err := l.ovs.Load().ForgetAddresses(ctx); err != nil {
 				return err
 			}
 		}
 		if err := l.handOver(ctx, blocked); err != nil {
 			return err
 		}
-		if err := l.ovs.Apply(ctx, l.ovsBridges(blocked)); err != nil {
+		if err := l.ovs.Load().Apply(ctx, l.ovsBridges(blocked)); err != nil {
 			return err
 		}
 		if changing {
-			if err := l.ovs.Settle(ctx); err != nil {
+			if err := l.ovs.Load().Settle(ctx); err != nil {
 				return err
 			}
 		}
 	}
-	for _, n := range l.Topology.Nodes {
+	for _, n := range l.Topology().Nodes {
 		if n.IsDatapath() {
 			done()
 		}
@@ -136,12 +136,12 @@ func (l *Lab) handOver(ctx context.Context, blocked map[*topology.Link]bool) err
 	if !change {
 		return nil
 	}
-	return l.ovs.Apply(ctx, bridges)
+	return l.ovs.Load().Apply(ctx, bridges)
 }
 
 // learns says whether a switch of Open vSwitch forwards by learning.
 func (l *Lab) learns() bool {
-	return slices.ContainsFunc(l.Topology.Nodes, func(n *topology.Node) bool {
+	return slices.ContainsFunc(l.Topology().Nodes, func(n *topology.Node) bool {
 		return isOVS(n) && slices.Contains(n.Controllers, topology.ControllerNone)
 	})
 }
@@ -156,21 +156,21 @@ func (l *Lab) unplug(ctx context.Context, s steps) error {
 		}
 	}
 	again := func(k keyed) bool { return anew[k.Ends[0].Interface] || anew[k.Ends[1].Interface] }
-	if l.ovs == nil || !slices.ContainsFunc(s.addLinks, again) {
+	if l.ovs.Load() == nil || !slices.ContainsFunc(s.addLinks, again) {
 		return nil
 	}
-	bridges := l.ovsBridges(topology.Blocked(l.Topology))
+	bridges := l.ovsBridges(topology.Blocked(l.Topology()))
 	for i := range bridges {
 		bridges[i].Ports = slices.DeleteFunc(bridges[i].Ports, func(p ovs.Port) bool { return anew[p.Name] })
 	}
-	return l.ovs.Apply(ctx, bridges)
+	return l.ovs.Load().Apply(ctx, bridges)
 }
 
 // ovsBridges is what Open vSwitch is to be.
 func (l *Lab) ovsBridges(blocked map[*topology.Link]bool) []ovs.Bridge {
 	var bridges []ovs.Bridge
 	at := map[string]int{}
-	for _, n := range l.Topology.Nodes {
+	for _, n := range l.Topology().Nodes {
 		if !isOVS(n) {
 			continue
 		}
@@ -178,7 +178,7 @@ func (l *Lab) ovsBridges(blocked map[*topology.Link]bool) []ovs.Bridge {
 		bridges = append(bridges, ovs.Bridge{Name: topology.DeviceName(n.Name), DPID: n.DPID, FailMode: n.FailMode,
 			OpenFlow: n.OpenFlow, STP: n.STP, Controllers: l.targets(n)})
 	}
-	for _, link := range l.Topology.Links {
+	for _, link := range l.Topology().Links {
 		wire := l.WireOf(link)
 		if wire == Patch && link.Down {
 			continue
@@ -206,9 +206,9 @@ func (l *Lab) targets(n *topology.Node) []string {
 	if slices.Contains(n.Controllers, topology.ControllerTrivet) {
 		return []string{"unix:" + l.ControllerSocket}
 	}
-	out := ControllersOf(l.Topology, n)
+	out := ControllersOf(l.Topology(), n)
 	for _, c := range n.Controllers {
-		if address := l.Programs[c]; address != "" && l.Topology.IsControllerProgram(c) {
+		if address := l.Programs[c]; address != "" && l.Topology().IsControllerProgram(c) {
 			out = append(out, address)
 		}
 	}
@@ -235,9 +235,9 @@ func ControllersOf(t *topology.Topology, n *topology.Node) []string {
 
 // called are the controllers of a switch: addresses, and names of programs.
 func (l *Lab) called(n *topology.Node) []string {
-	out := ControllersOf(l.Topology, n)
+	out := ControllersOf(l.Topology(), n)
 	for _, c := range n.Controllers {
-		if l.Topology.IsControllerProgram(c) {
+		if l.Topology().IsControllerProgram(c) {
 			out = append(out, c)
 		}
 	}
@@ -259,11 +259,13 @@ func controllerAddresses(t *topology.Topology) []string {
 }
 
 // Controllers says, for each switch that has one, whether it is connected. Only Open vSwitch has controllers.
+// It may be called at any time.
 func (l *Lab) Controllers(ctx context.Context) ([]ovs.BridgeStatus, error) {
-	if l.ovs == nil {
+	switches := l.ovs.Load()
+	if switches == nil {
 		return nil, nil
 	}
-	return l.ovs.Status(ctx)
+	return switches.Status(ctx)
 }
 
 // refusedLong is how long a controller may refuse connections before it is taken not to run.
@@ -279,7 +281,7 @@ func (l *Lab) WaitControllers(ctx context.Context) error {
 	}
 	controllers := map[string][]string{} // of each bridge, as the topology calls them
 	var bridges []string
-	for _, n := range l.Topology.Nodes {
+	for _, n := range l.Topology().Nodes {
 		if isOVS(n) && !slices.Contains(n.Controllers, topology.ControllerTrivet) && len(l.targets(n)) > 0 {
 			name := topology.DeviceName(n.Name)
 			bridges, controllers[name] = append(bridges, name), l.called(n)
@@ -294,12 +296,12 @@ func (l *Lab) WaitControllers(ctx context.Context) error {
 	if len(l.Programs) == 0 { // those may take their time
 		go l.relays.watch(wait, refusedLong, stop)
 	}
-	if l.ovs.WaitConnected(wait, bridges) == nil {
-		return l.ovs.ForgetDecisions(ctx)
+	if l.ovs.Load().WaitConnected(wait, bridges) == nil {
+		return l.ovs.Load().ForgetDecisions(ctx)
 	}
 	ask, done := still(ctx)
 	defer done()
-	status, err := l.ovs.Status(ask)
+	status, err := l.ovs.Load().Status(ask)
 	if err != nil {
 		return err
 	}
@@ -349,8 +351,8 @@ func listSwitches(names []string) string {
 // Settle waits until no packet goes by flow entries that a controller has taken back: Open vSwitch
 // looks at what it has cached for running flows some time after a change.
 func (l *Lab) Settle(ctx context.Context) error {
-	if l.ovs == nil {
+	if l.ovs.Load() == nil {
 		return nil
 	}
-	return l.ovs.Settle(ctx)
+	return l.ovs.Load().Settle(ctx)
 }

@@ -63,7 +63,7 @@ func LongPaths(t *topology.Topology) bool { return t.RouterHops > longPath }
 // nodeSysctls are those of a host or router.
 func (l *Lab) nodeSysctls(n *topology.Node) []sysctl {
 	var s []sysctl
-	switch l.Topology.IPv6 {
+	switch l.Topology().IPv6 {
 	case topology.IPv6Auto:
 	case topology.IPv6Assigned:
 		for _, conf := range []string{"all", "default"} {
@@ -84,7 +84,7 @@ func (l *Lab) nodeSysctls(n *topology.Node) []sysctl {
 			sysctl{"net.ipv6.conf.default.disable_ipv6", "1", true})
 	}
 	s = append(s, sysctl{"net.ipv4.ping_group_range", "0 2147483647", true})
-	if window := windowFor(l.Topology); window > defaultWindow {
+	if window := windowFor(l.Topology()); window > defaultWindow {
 		s = append(s,
 			sysctl{"net.ipv4.tcp_rmem", fmt.Sprintf("4096 131072 %d", window), true},
 			sysctl{"net.ipv4.tcp_wmem", fmt.Sprintf("4096 16384 %d", window), true})
@@ -97,7 +97,7 @@ func (l *Lab) nodeSysctls(n *topology.Node) []sysctl {
 			sysctl{"net.ipv4.icmp_ratelimit", "0", true},
 			sysctl{"net.ipv6.conf.all.forwarding", "1", true})
 	}
-	if LongPaths(l.Topology) {
+	if LongPaths(l.Topology()) {
 		s = append(s,
 			sysctl{"net.ipv4.ip_default_ttl", "255", false},
 			sysctl{"net.ipv6.conf.all.hop_limit", "255", true},

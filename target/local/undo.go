@@ -27,11 +27,11 @@ func Check(t *topology.Topology) error {
 // undo makes the lab again what it was before steps that have failed, wherever that was: what they make goes as far as
 // it is there, and what they take away or set is made and set as it was.
 func (l *Lab) undo(ctx context.Context, old *topology.Topology, s steps, progress Progress) error {
-	l.Topology = s.new
+	l.setTopology(s.new)
 	if err := l.takeAway(steps{dropLinks: s.addLinks, dropNodes: s.addNodes}); err != nil {
 		return err
 	}
-	l.Topology = old
+	l.setTopology(old)
 	return l.take(ctx, s.undone(old), progress)
 }
 

@@ -39,6 +39,27 @@ func (l *Lab) Lacks(link *topology.Link) bool { return l.WireOf(link) == Patch }
 // WireOf says how a link of the lab is made.
 func (l *Lab) WireOf(link *topology.Link) Wire { return l.wireOf(link, l.nodes()) }
 
+// WiresOf says how the links of a topology of the lab are made, in their order. It may be called at any time.
+func (l *Lab) WiresOf(t *topology.Topology) []Wire {
+	out, nodes := make([]Wire, len(t.Links)), nodesByName(t)
+	for i, link := range t.Links {
+		out[i] = l.wireOf(link, nodes)
+	}
+	return out
+}
+
+// Devices says how the kernel is used: the datapath of Open vSwitch, and what impairs links. It may be called once the lab is up.
+func (l *Lab) Devices() map[string]string {
+	out := map[string]string{"impairment": "delay line (this kernel has no netem)"}
+	if l.Record.Netem {
+		out["impairment"] = "netem"
+	}
+	if switches := l.ovs.Load(); switches != nil {
+		out["ovs"] = string(switches.Datapath())
+	}
+	return out
+}
+
 // wireOf depends on the link, its nodes and the record only.
 func (l *Lab) wireOf(link *topology.Link, nodes map[string]*topology.Node) Wire {
 	switch {
@@ -92,14 +113,7 @@ func isOVS(n *topology.Node) bool {
 }
 
 // nodes is an index of the topology's nodes by name.
-func (l *Lab) nodes() map[string]*topology.Node {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.byName == nil || l.byNameOf != l.Topology {
-		l.byName, l.byNameOf = nodesByName(l.Topology), l.Topology
-	}
-	return l.byName
-}
+func (l *Lab) nodes() map[string]*topology.Node { return l.is.Load().nodes }
 
 func nodesByName(t *topology.Topology) map[string]*topology.Node {
 	m := make(map[string]*topology.Node, len(t.Nodes))
@@ -239,7 +253,7 @@ func (l *Lab) makeLine(k keyed) error {
 
 // plain says whether an end needs complete frames.
 func (l *Lab) plain(e topology.Endpoint) bool {
-	return l.ovs != nil && l.ovs.NeedsChecksums() && isOVS(l.node(e.Node))
+	return l.ovs.Load() != nil && l.ovs.Load().NeedsChecksums() && isOVS(l.node(e.Node))
 }
 
 // adopt makes a device that others made one of the lab's: its MAC, its group,
@@ -369,7 +383,7 @@ func (l *Lab) shapeLinks(s steps, done func()) error {
 
 // setChecksums makes hosts compute checksums where Open vSwitch forwards in user space.
 func (l *Lab) setChecksums(links []keyed) error {
-	if l.ovs == nil || !l.ovs.NeedsChecksums() {
+	if l.ovs.Load() == nil || !l.ovs.Load().NeedsChecksums() {
 		return nil
 	}
 	return each(links, func(k keyed) error {
@@ -432,7 +446,7 @@ func (l *Lab) setLinkUp(k keyed) error {
 	e := l.cableEnd(k.Link)
 	n := l.node(e.Node)
 	if !k.Down && ownsNamespaces(n) {
-		return l.configureNode(n, nil, endsOf(l.Topology)[n.Name])
+		return l.configureNode(n, nil, endsOf(l.Topology())[n.Name])
 	}
 	if !k.Down && l.shut(e.Node, e) {
 		return nil
@@ -468,7 +482,7 @@ func (l *Lab) cableEnd(k *topology.Link) topology.Endpoint {
 // pulled are the interfaces of a node that are down because their links are.
 func (l *Lab) pulled(node string) map[string]bool {
 	out := map[string]bool{}
-	for _, k := range l.Topology.Links {
+	for _, k := range l.Topology().Links {
 		if wire := l.WireOf(k); k.Down && (wire == Veth || wire == External) {
 			if e := l.cableEnd(k); e.Node == node {
 				out[e.Interface] = true

@@ -331,24 +331,23 @@ func (e *Engine) send(out *pipeline.Sent, in *pipeline.Packet, activate bool) bo
 	defer e.sending.RUnlock()
 	e.mu.Lock()
 	p := e.attached[out.Port]
-	if e.closed {
-		p = nil
-	}
-	e.mu.Unlock()
-	if p == nil {
+	if p == nil || e.closed {
+		e.mu.Unlock()
 		return false
 	}
-	if err := p.send(e, out, in, activate); err != nil {
+	device := p.device // which notices replace
+	e.mu.Unlock()
+	if err := p.send(e, device.mtu, out, in, activate); err != nil {
 		out.Port.CountDropped(false, 1, uint64(len(out.Data)), e.dp.Now())
-		e.opt.Log.Debug("a packet was not sent", "device", p.device.name, "error", err)
+		e.opt.Log.Debug("a packet was not sent", "device", device.name, "error", err)
 		return false
 	}
 	return true
 }
 
-func (p *port) send(e *Engine, out *pipeline.Sent, in *pipeline.Packet, activate bool) error {
-	if size := packetSize(out.Data, in, out.Grown); size > int(p.device.mtu) {
-		return fmt.Errorf("%d bytes are more than the %d of the device", size, p.device.mtu)
+func (p *port) send(e *Engine, mtu uint32, out *pipeline.Sent, in *pipeline.Packet, activate bool) error {
+	if size := packetSize(out.Data, in, out.Grown); size > int(mtu) {
+		return fmt.Errorf("%d bytes are more than the %d of the device", size, mtu)
 	}
 	if p.wire != nil {
 		return p.wire.Send(out, in)

@@ -12,10 +12,11 @@ export CGO_ENABLED := 0
 export GOFLAGS := -trimpath -buildvcs=false
 
 # Duration of each fuzz target (make fuzz), kernels of the virtual machines (make test-vm),
-# repetitions of each comparison (make bench). BUDGET is the time for make papers: 90m.
+# repetitions of each comparison (make bench). BUDGET is the time for make papers: 90m. TIME is the time for make chaos, SEED what it repeats.
 FUZZTIME := 10s
 KERNELS := uml cloud
 PAIRS := 5
+TIME := 10m
 
 # The document that make matrix writes its table into.
 TABLE := docs/performance.md
@@ -27,7 +28,7 @@ RACING := ./lab ./target/... ./datapath/... ./controller/... ./openflow/... ./be
 PREFIX := /usr/local
 
 .DEFAULT_GOAL := build
-.PHONY: build demo bootstrap test unit e2e test-vm test-all race interop matrix fuzz bench papers papers-quick lint install dist generate clean help
+.PHONY: build demo bootstrap test unit e2e test-vm test-all race chaos interop matrix fuzz bench papers papers-quick lint install dist generate clean help
 
 build: ## bin/trivet, a static binary (the default)
 	@started=$$(date +%s); [ ! -t 1 ] || printf 'trivet  building\r'; \
@@ -62,6 +63,9 @@ race: bootstrap ## the packages' own tests, and a lab that changes while it is a
 	@CGO_ENABLED=1 $(GO) test -race -short $(AS_ROOT) -timeout 20m $(RACING)
 	@race=$$(mktemp -d) && trap "rm -r $$race" EXIT && CGO_ENABLED=1 $(GO) build -race -o $$race/trivet ./cmd/trivet && \
 	TRIVET_BINARY=$$race/trivet TRIVET_RACE_BINARY=$$race/trivet $(GO) test $(AS_ROOT) -count 1 -timeout 10m -run 'TestRaces$$' ./test/e2e
+
+chaos: build ## kill, fill and change at random for TIME (10m), and look whether anything is left; SEED repeats a run
+	@TRIVET_CHAOS=$(TIME) TRIVET_SEED=$(SEED) $(GO) test $(AS_ROOT) -count 1 -timeout 24h -v -run 'TestChaos$$' ./test/e2e
 
 interop: bootstrap ## OSPF of routing nodes, FRR and BIRD in 33 networks, all tables compared (15 minutes)
 	@$(MAKE) --no-print-directory build

@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"slices"
 	"sync"
+	"time"
 
 	"trivet.dev/trivet/openflow"
 )
@@ -39,6 +40,10 @@ const maxQueue = 4096
 // NewMemory prepares a session with a switch, which is then told of it, and given to Join.
 func (c *Controller) NewMemory(name string) *Memory { return &Memory{core: newCore(c), name: name} }
 
+// leaveTime is how long a switch that has just been taken away, and that this one replaces, may be known yet: until its connection is
+// seen to have ended and the apps have heard of it.
+const leaveTime = 10 * time.Second
+
 // Join makes the switch known to the apps. The error is why it cannot be.
 func (m *Memory) Join(dp Datapath) error {
 	m.dp = dp
@@ -46,7 +51,11 @@ func (m *Memory) Join(dp Datapath) error {
 		dp.Close()
 		return fmt.Errorf("%s: %w", m.name, err)
 	}
-	if err := m.controller.join(m.sw); err != nil {
+	err := m.controller.join(m.sw)
+	for end := time.Now().Add(leaveTime); err != nil && time.Now().Before(end); err = m.controller.join(m.sw) {
+		time.Sleep(5 * time.Millisecond)
+	}
+	if err != nil {
 		m.sw.dropPorts()
 		dp.Close()
 		return err

@@ -85,3 +85,25 @@ func TestMemory(t *testing.T) {
 		t.Errorf("a barrier after the end: %v", err)
 	}
 }
+
+// Proves that a switch of the same process takes the place of one over a connection that has just been taken away, also where that is
+// not known to have gone yet.
+func TestMemoryReplaces(t *testing.T) {
+	app := newRecorder()
+	c := start(t, app)
+	before := connect(t, c, 7)
+	<-app.up
+	joined := make(chan error, 1)
+	l := &local{got: make(chan openflow.Message, 1000)}
+	l.peer = c.NewMemory("s7")
+	go func() { joined <- l.peer.Join(l) }()
+	select {
+	case err := <-joined:
+		t.Fatal("it does not wait for the other to go: ", err)
+	case <-time.After(100 * time.Millisecond): // too short a time lets a wrong program pass, and no right one fail
+	}
+	before.conn.Close()
+	if err := <-joined; err != nil {
+		t.Fatal(err)
+	}
+}

@@ -175,7 +175,11 @@ func isControlled(n *topology.Node) bool { return n != nil && controlled(n) }
 // barriers waits until the switches have done all that they were told.
 func (o *ownController) barriers(ctx context.Context) error {
 	for _, s := range o.Switches() {
-		if err := s.Barrier(ctx); err != nil {
+		err := s.Barrier(ctx)
+		if ctx.Err() != nil {
+			return fmt.Errorf("the controller waits for an answer of switch %s", s.Name())
+		}
+		if err != nil {
 			return fmt.Errorf("switch %s: %w", s.Name(), err)
 		}
 	}

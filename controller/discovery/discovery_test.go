@@ -287,10 +287,9 @@ func TestPortDown(t *testing.T) {
 // change is told.
 func TestWatcherFails(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
-		failed := false
+		var failed atomic.Bool
 		w.App.WatchLinks(func(LinkChange) {
-			if !failed {
-				failed = true
+			if failed.CompareAndSwap(false, true) {
 				panic("a watcher")
 			}
 		})
@@ -300,7 +299,7 @@ func TestWatcherFails(t *testing.T) {
 			time.Sleep(10 * time.Millisecond)
 		}
 		down(1, 2)
-		if !failed {
+		if !failed.Load() {
 			t.Fatal("it was not told")
 		}
 		down(2, 2)

@@ -355,11 +355,11 @@ func (a *App) FlowRemoved(s *controller.Switch, m *openflow.FlowRemoved) {
 
 // RoutesOf returns a router's routes, by prefix; nil where there is no such router.
 func (a *App) RoutesOf(dpid uint64) []*Route {
-	n, net := a.node(dpid), a.net.Load()
-	if n == nil || net == nil {
+	net, i, is := a.picture(dpid)
+	if !is {
 		return nil
 	}
-	t := net.table(n.index)
+	t := net.table(i)
 	out := make([]*Route, 0, len(t.routes))
 	for _, r := range t.routes {
 		out = append(out, r)
@@ -378,11 +378,21 @@ func (a *App) Size() int {
 
 // Lookup returns the route that a router takes to an address; nil where there is none.
 func (a *App) Lookup(dpid uint64, to netip.Addr) *Route {
-	n, net := a.node(dpid), a.net.Load()
-	if n == nil || net == nil {
+	net, i, is := a.picture(dpid)
+	if !is {
 		return nil
 	}
-	return net.lookup(n.index, to)
+	return net.lookup(i, to)
+}
+
+// picture returns the network as it was seen last and a router's place there, which need not be its place in a configuration
+// that has just come.
+func (a *App) picture(dpid uint64) (net *network, router int, is bool) {
+	if net = a.net.Load(); net == nil {
+		return nil, 0, false
+	}
+	router, is = net.index[dpid]
+	return net, router, is
 }
 
 // Missing says what is not ready yet: routers that are not connected, routes that are not installed.

@@ -66,6 +66,9 @@ func (s *Switch) describe(r openflow.NoBody) (openflow.MultipartBody, error) {
 		for _, p := range s.order {
 			list = append(list, p.desc)
 		}
+		if s.ports[openflow.PortLocal] == nil {
+			list = append(list, s.local())
+		}
 		return list, nil
 	case openflow.MultipartGroupDesc:
 		var list openflow.GroupDescList
@@ -149,6 +152,16 @@ func (s *Switch) aggregate(r openflow.FlowStatsRequest) (openflow.MultipartBody,
 		sum.Bytes += f.Bytes()
 	}
 	return sum, nil
+}
+
+// local describes LOCAL of a switch that has no such port: one that is down, as Open vSwitch's is. Controllers take the switch's own
+// address from it (os-ken's lacplib stops without); it is that of the datapath's identifier (section 7.3.1).
+func (s *Switch) local() openflow.Port {
+	id := s.config.DatapathID
+	return openflow.Port{
+		Number: openflow.PortLocal, Name: s.config.Name, Config: openflow.PortConfigDown, State: openflow.PortStateLinkDown,
+		HWAddr: openflow.MAC{byte(id >> 40), byte(id >> 32), byte(id >> 24), byte(id >> 16), byte(id >> 8), byte(id)},
+	}
 }
 
 func age(then, now time.Duration) openflow.Duration { return openflow.DurationOf(max(now-then, 0)) }

@@ -26,7 +26,7 @@ const initVariable = "TRIVET_E2E_INIT"
 // machine is a set of namespaces for one test; it ends, with all in it, when the test does.
 type machine struct {
 	t    *testing.T
-	name string // prefix of the names of its labs, unique among all machines
+	name string // prefix of the names of its labs, and of no other machine's: hence of one length
 	dir  string // for the test's files, seen at the same path inside
 	init *exec.Cmd
 	env  []string
@@ -47,7 +47,7 @@ func sharedMachine(t *testing.T) *machine { return startMachine(t, 0) }
 
 func startMachine(t *testing.T, network uintptr) *machine {
 	t.Helper()
-	m := &machine{t: t, name: fmt.Sprintf("e2e%d-%d", os.Getpid(), machines.Add(1)), dir: t.TempDir(), started: &children{}, shared: network == 0}
+	m := &machine{t: t, name: fmt.Sprintf("e2e%d-%03d", os.Getpid(), machines.Add(1)), dir: t.TempDir(), started: &children{}, shared: network == 0}
 	_ = os.Chmod(m.dir, 0o755)
 	m.init = exec.Command("/proc/self/exe")
 	m.init.Env = append(os.Environ(), initVariable+"=1")

@@ -28,7 +28,7 @@ RACING := ./lab ./target/... ./datapath/... ./controller/... ./openflow/... ./be
 PREFIX := /usr/local
 
 .DEFAULT_GOAL := build
-.PHONY: build demo bootstrap test unit e2e test-vm test-all race chaos interop matrix fuzz bench papers papers-quick lint install dist generate clean help
+.PHONY: build demo bootstrap test unit e2e test-vm test-all race chaos interop clients matrix fuzz bench papers papers-quick lint install dist generate clean help
 
 build: ## bin/trivet, a static binary (the default)
 	@started=$$(date +%s); [ ! -t 1 ] || printf 'trivet  building\r'; \
@@ -70,6 +70,11 @@ chaos: build ## kill, fill and change at random for TIME (10m), and look whether
 interop: bootstrap ## OSPF of routing nodes, FRR and BIRD in 33 networks, all tables compared (15 minutes)
 	@$(MAKE) --no-print-directory build
 	@TRIVET_INTEROP=1 $(GO) test $(AS_ROOT) -count 1 -timeout 60m -v -run 'TestInterop$$' ./test/e2e
+
+clients: bootstrap ## os-ken's apps and Faucet on embedded switches as on those of Open vSwitch: docs/controller.md
+	@$(MAKE) --no-print-directory build
+	@scripts/peers
+	@TRIVET_CLIENTS=1 $(GO) test $(AS_ROOT) -count 1 -timeout 60m -v -run 'TestClients$$' ./test/e2e
 
 matrix: bootstrap ## is a lab what its file says? Each impairment, link, datapath, sender and way to set it: into TABLE (docs/performance.md)
 	@$(MAKE) --no-print-directory build

@@ -152,7 +152,7 @@ func TestInMemory(t *testing.T) {
 	}
 	ports := ask[*openflow.MultipartReply](t, s, c, &openflow.MultipartRequest{Body: openflow.NoBody(openflow.MultipartPortDesc)})
 	if list := ports.Body.(openflow.PortDescList); len(list) != 3 || list[1].Name != "s1-eth2" || list[0].State != openflow.PortStateLive ||
-		list[2].Number != openflow.PortLocal || list[2].HWAddr != (openflow.MAC{5: 0xab}) || list[2].Config != openflow.PortConfigDown { // LOCAL has the switch's address
+		list[2].Number != openflow.PortLocal || list[2].HWAddr != (openflow.MAC{5: 0xab}) { // LOCAL has the switch's address
 		t.Errorf("ports: %v", ports)
 	}
 	s.Handle(toController)

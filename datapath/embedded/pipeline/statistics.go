@@ -154,12 +154,12 @@ func (s *Switch) aggregate(r openflow.FlowStatsRequest) (openflow.MultipartBody,
 	return sum, nil
 }
 
-// local describes LOCAL of a switch that has no such port: one that is down, as Open vSwitch's is. Controllers take the switch's own
+// local describes LOCAL of a switch that has no such port: nobody hears what is sent there. Controllers take the switch's own
 // address from it (os-ken's lacplib stops without); it is that of the datapath's identifier (section 7.3.1).
 func (s *Switch) local() openflow.Port {
 	id := s.config.DatapathID
 	return openflow.Port{
-		Number: openflow.PortLocal, Name: s.config.Name, Config: openflow.PortConfigDown, State: openflow.PortStateLinkDown,
+		Number: openflow.PortLocal, Name: s.config.Name,
 		HWAddr: openflow.MAC{byte(id >> 40), byte(id >> 32), byte(id >> 24), byte(id >> 16), byte(id >> 8), byte(id)},
 	}
 }

@@ -169,11 +169,11 @@ func TestOSPFProblems(t *testing.T) {
 			r1.Area, r2.Area, r2.Areas = 1, 1, []OSPFArea{{ID: 1, Stub: true}}
 			r1.VirtualLinks = []OSPFVirtualLink{{Area: 1, Router: "r2"}}
 		},
-		"70000 is not a cost":                       func(r1, r2 *OSPF, l *Link) { l.OSPF = &OSPFLink{Cost: 70000} },
+		"70000 is not a cost":                    func(r1, r2 *OSPF, l *Link) { l.OSPF = &OSPFLink{Cost: 70000} },
 		"there is no network \"nbma\"":           func(r1, r2 *OSPF, l *Link) { l.OSPF = &OSPFLink{Network: "nbma"} },
 		"hello 1.5s cannot be":                   func(r1, r2 *OSPF, l *Link) { l.OSPF = &OSPFLink{Hello: Duration(1500 * time.Millisecond)} },
 		"dead after 5s cannot be heard of":       func(r1, r2 *OSPF, l *Link) { l.OSPF = &OSPFLink{Dead: Duration(5 * time.Second)} },
-		"256 is not a priority":                     func(r1, r2 *OSPF, l *Link) { p := 256; l.OSPF = &OSPFLink{Priority: &p} },
+		"256 is not a priority":                  func(r1, r2 *OSPF, l *Link) { p := 256; l.OSPF = &OSPFLink{Priority: &p} },
 		"the key is too long for simple":         func(r1, r2 *OSPF, l *Link) { r1.Auth = &OSPFAuth{Type: AuthSimple, Key: "123456789"} },
 		"md5 needs a key":                        func(r1, r2 *OSPF, l *Link) { r1.Auth = &OSPFAuth{Type: AuthMD5} },
 		"a key has no spaces":                    func(r1, r2 *OSPF, l *Link) { r1.Auth = &OSPFAuth{Type: AuthMD5, Key: "a b"} },

@@ -118,7 +118,7 @@ func (a *app) showErrands(errands []topology.Errand) {
 func (a *app) askFor(ctx context.Context, file string, errands []topology.Errand, without string) error {
 	head := file + " wants root to do this on your machine:"
 	if !isTerminal(os.Stdin) || !isTerminal(a.err) {
-		return usagef("%s\n%s\nthere is no terminal to ask at: --run-commands does it, %s; nothing was changed",
+		return usagef("%s\n%s\nthere is no terminal to ask on: --run-commands allows it, %s; nothing was changed",
 			head, strings.Join(shownErrands(errands, file), "\n"), without)
 	}
 	question := fmt.Sprintf("do it? [y/N]  (--run-commands says yes, %s) ", without)

@@ -132,7 +132,7 @@ func (a *app) convert() *cobra.Command {
 				a.say("lost  %s", l)
 			}
 			if errands := t.Errands(nil); len(errands) > 0 && format.Name == formats.Own && t.Format != formats.Own { // up will not ask any more
-				a.say("root does for it: %s (trivet validate %s lists that)", countErrands(errands), args[1])
+				a.say("runs as root: %s (trivet validate %s lists them)", countErrands(errands), args[1])
 			}
 			a.say("%s  %s: %s, %s; %s not held", args[1], format.Title, words.Plural(len(t.Nodes), "node"), words.Plural(len(t.Links), "link"), words.Plural(len(losses), "setting"))
 			return nil

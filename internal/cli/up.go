@@ -107,7 +107,7 @@ func (a *app) runUp(ctx context.Context, s *source, c consent, args []string, wa
 		a.say("%s", w)
 	}
 	if errands := r.Errands(nil); len(errands) > 0 {
-		a.say("root does for it: %s (trivet validate %s lists that)", countErrands(errands), s.file)
+		a.say("runs as root: %s (trivet validate %s lists them)", countErrands(errands), s.file)
 	}
 	for _, l := range r.Links {
 		for _, e := range l.Ends {

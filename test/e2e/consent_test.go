@@ -122,7 +122,7 @@ func TestRunCommandsOwn(t *testing.T) {
 	contains(t, m.up(own, "--no-commands"), "left out: 2 commands, 1 interface of the machine")
 	m.sh("test ! -e ran; ip link show ext0")
 	m.ok("down")
-	contains(t, m.up(own), "root does for it: 2 commands, 1 interface of the machine taken (trivet validate "+own)
+	contains(t, m.up(own), "runs as root: 2 commands, 1 interface of the machine taken (trivet validate "+own)
 	m.sh("test -e " + m.dir + "/ran")
 	m.ok("down")
 	m.unchanged(before)

@@ -209,7 +209,7 @@ func TestCompareRefused(t *testing.T) {
 		{report.CompareOptions{A: a, Factor: "datapath", Names: [2]string{"ovs", "ovs"}}, "the same: name two"},
 		{report.CompareOptions{A: a, Factor: "datapath", Names: [2]string{"ovs", "embedded"}, Metric: "jitter"}, "nothing of jitter to compare"},
 		{report.CompareOptions{A: a, Factor: "datapath", Names: [2]string{"ovs", "embedded"}, Each: "avg"}, "choose one of mean, median"},
-		{report.CompareOptions{A: a, Factor: "datapath", Names: [2]string{"ovs", "embedded"}, Margins: report.Margins{"rt": {Share: 0.05}}}, "--margin rt=…: there is nothing of it"},
+		{report.CompareOptions{A: a, Factor: "datapath", Names: [2]string{"ovs", "embedded"}, Margins: report.Margins{"rt": {Share: 0.05}}}, "--margin rt=…: there is nothing to compare with it"},
 		{report.CompareOptions{A: a, Factor: "datapath", Names: [2]string{"ovs", "embedded"}, Metric: "rtt", Margins: report.Margins{"rtt": {Value: 2, Unit: "1"}}}, "it is in 1, and what is compared is in s"},
 		{report.CompareOptions{A: a, B: run(result.Header{}, nil), Names: [2]string{"a", "b"}}, "b nothing"},
 	} {

@@ -9,6 +9,7 @@ import (
 
 	"trivet.dev/trivet/bench/stats"
 	"trivet.dev/trivet/target/local"
+	"trivet.dev/trivet/topology"
 )
 
 // How far something may be off and be right.
@@ -115,9 +116,12 @@ func (v *verifier) judgeSample(h hop, s *sample) {
 		}
 		switch c.What {
 		case Up:
-			if came > 0 {
+			switch {
+			case came > 0:
 				c.set(1)
-			} else {
+			case v.filters(h):
+				c.untold("none of %d packets came over it, which the controller of %s may want", s.of, v.near(h))
+			default:
 				c.wrong(0, "none of %d packets came over it", s.of)
 			}
 		case Delay:
@@ -125,7 +129,11 @@ func (v *verifier) judgeSample(h hop, s *sample) {
 		case Jitter:
 			v.judgeJitter(c, s.delays)
 		case Loss:
-			judgeLoss(c, s.lost, s.of)
+			if came == 0 && v.filters(h) {
+				c.untold("no packet came over it")
+			} else {
+				judgeLoss(c, s.lost, s.of)
+			}
 		case MTU:
 			switch {
 			case came == 0:
@@ -139,6 +147,14 @@ func (v *verifier) judgeSample(h hop, s *sample) {
 			}
 		}
 	}
+}
+
+// filters says whether a controller of the user's own decides what goes in a direction: it may be a firewall.
+func (v *verifier) filters(h hop) bool {
+	n := v.nodes[v.near(h)]
+	return n.IsDatapath() && slices.ContainsFunc(n.Controllers, func(c string) bool {
+		return c != topology.ControllerNone && !v.t.IsBuiltin(c)
+	})
 }
 
 // judgeDelay takes the median; what is too long for the middle of them, and right for the fastest, may be the machine's.

@@ -163,3 +163,19 @@ func TestJudgeDelayAndLoss(t *testing.T) {
 		}
 	}
 }
+
+// What nothing comes over is down, unless a controller of the user's own decides what goes there: it may be a firewall.
+func TestJudgeFirewall(t *testing.T) {
+	for controller, want := range map[string]Verdict{"trivet": Wrong, "none": Wrong, "tcp:127.0.0.1:6653": Untold} {
+		v := verifierOf(t, "controller: "+controller+"\nnodes: {s1: switch, h1: host, h2: host}\nlinks: [s1 -- h1, s1 -- h2]\n")
+		v.judgeSample(hop{1, 0}, &sample{of: 100, lost: 100})
+		v.judgeSample(hop{0, 1}, &sample{of: 100, lost: 100})
+		for h, want := range map[hop]Verdict{{1, 0}: want, {0, 1}: Wrong} {
+			for _, what := range []string{Up, Loss} {
+				if c := v.check(h, what); c.Verdict != want {
+					t.Errorf("controller %s, %s: %+v", controller, v.nameOf(h), c)
+				}
+			}
+		}
+	}
+}

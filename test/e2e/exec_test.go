@@ -117,8 +117,9 @@ func TestSignals(t *testing.T) {
 
 // output is what a running command has printed so far.
 type output struct {
-	mu   sync.Mutex
-	text bytes.Buffer
+	mu    sync.Mutex
+	text  bytes.Buffer
+	ended chan struct{} // of what is followed
 }
 
 func (o *output) Write(p []byte) (int, error) {
@@ -143,8 +144,11 @@ func (o *output) waitFor(t *testing.T, text string) {
 }
 
 func follow(r io.Reader) *output {
-	o := &output{}
-	go func() { _, _ = io.Copy(o, r) }()
+	o := &output{ended: make(chan struct{})}
+	go func() {
+		defer close(o.ended)
+		_, _ = io.Copy(o, r)
+	}()
 	return o
 }
 

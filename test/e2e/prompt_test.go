@@ -75,6 +75,11 @@ func (y *typist) interrupts() {
 func (y *typist) ends(code int) {
 	y.t.Helper()
 	wait(y.t, y.cmd)
+	select {
+	case <-y.ended: // all that it has said is here
+	case <-time.After(time.Minute):
+		y.t.Errorf("something it has left behind holds the terminal, which shows: %s", y)
+	}
 	if is := y.cmd.ProcessState.ExitCode(); is != code {
 		y.t.Errorf("exit %d, want %d; the terminal shows: %s", is, code, y)
 	}

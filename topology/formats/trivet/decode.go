@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -276,9 +277,16 @@ func (d *decoder) single(v *yamlfile.Value, into reflect.Value, f field, label s
 	return true
 }
 
+// quotedDir is what was meant for a directory and its source.
+var quotedDir = regexp.MustCompile(`^/[^:]*: *[./]`)
+
 // privateDir reads /var/run, or /etc/x: ./conf.
 func (d *decoder) privateDir(v *yamlfile.Value, into *topology.PrivateDir, label string) bool {
 	switch {
+	case v.Shape == yamlfile.Scalar && quotedDir.MatchString(v.Text):
+		path, source, _ := strings.Cut(v.Text, ":")
+		d.add(v, fmt.Sprintf("write %s: %s, without quotes", path, strings.TrimSpace(source)), "%s: %q names two directories in one text", label, v.Text)
+		return false
 	case v.Shape == yamlfile.Scalar:
 		into.Path = v.Text
 	case v.Shape == yamlfile.Mapping && len(v.Pairs) == 1 && v.Pairs[0].Value.Shape == yamlfile.Scalar:

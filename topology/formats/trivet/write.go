@@ -85,7 +85,7 @@ func flowValue(v reflect.Value, f field) string {
 	case *topology.Point:
 		return "[" + yamlfile.Number(x.X) + ", " + yamlfile.Number(x.Y) + "]"
 	case topology.PrivateDir:
-		if x.Source == "" {
+		if x.Source == "" && !quotedDir.MatchString(x.Path) {
 			return yamlfile.Quote(x.Path)
 		}
 		return "{" + yamlfile.FlowKey(x.Path) + ": " + yamlfile.Quote(x.Source) + "}"

@@ -101,19 +101,23 @@ func (r *resolver) addresses() {
 		}
 	}
 	segs := r.segments()
-	routed := slices.ContainsFunc(r.t.Nodes, func(n *Node) bool { return n.Kind == Router && !n.NAT })
-	r.assign(v4, segs, routed)
+	r.assign(v4, segs)
 	if r.t.IPv6 != IPv6Off {
-		r.assign(v6, segs, routed)
+		r.assign(v6, segs)
 	}
 	r.duplicates(segs)
 	r.gateways(segs)
 	r.segs = segs
 }
 
-func (r *resolver) assign(fam int, segs []*segment, routed bool) {
+// hasSubnets says whether each segment is a subnet of its own.
+func (t *Topology) hasSubnets() bool {
+	return slices.ContainsFunc(t.Nodes, func(n *Node) bool { return n.Kind == Router && !n.NAT })
+}
+
+func (r *resolver) assign(fam int, segs []*segment) {
 	p := newPool(fam, r.t, segs)
-	if !routed {
+	if !r.t.hasSubnets() {
 		r.assignFlat(fam, p)
 		return
 	}

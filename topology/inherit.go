@@ -4,9 +4,11 @@ import "slices"
 
 // Inherit gives a topology what was assigned in an earlier, resolved one and is
 // left open now, so that an edited file keeps the ports, addresses, datapath
-// ids and router ids of all that it did not change.
+// ids and router ids of all that it did not change. Addresses stay open where they
+// come from another pool now, or routers make subnets of what was one network, or no longer do.
 func Inherit(t, resolved *Topology) {
 	before := byName(resolved)
+	addresses := t.Subnet == resolved.Subnet && t.Subnet6 == resolved.Subnet6 && t.hasSubnets() == resolved.hasSubnets()
 	given := map[string]*Node{}
 	for _, n := range t.Nodes {
 		old := before[n.Name]
@@ -33,13 +35,13 @@ func Inherit(t, resolved *Topology) {
 			if from.label() != l.Ends[j].label() {
 				from = old.Ends[1-j]
 			}
-			inheritEnd(&l.Ends[j], from, given[l.Ends[j].Node])
+			inheritEnd(&l.Ends[j], from, given[l.Ends[j].Node], addresses)
 		}
 	}
 }
 
 // inheritEnd fills what neither the end nor its node (nil: a new one) gives now.
-func inheritEnd(e *Endpoint, old Endpoint, n *Node) {
+func inheritEnd(e *Endpoint, old Endpoint, n *Node, addresses bool) {
 	if n == nil {
 		return
 	}
@@ -53,7 +55,7 @@ func inheritEnd(e *Endpoint, old Endpoint, n *Node) {
 	if e.MAC == (MAC{}) && n.MAC == (MAC{}) {
 		e.MAC = old.MAC
 	}
-	if len(e.Addresses) == 0 && len(n.Addresses) == 0 {
+	if addresses && len(e.Addresses) == 0 && len(n.Addresses) == 0 {
 		e.Addresses = append(e.Addresses, old.Addresses...)
 	}
 }

@@ -2,6 +2,7 @@ package topology
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"testing"
 
@@ -251,6 +252,32 @@ func TestInheritGiven(t *testing.T) {
 	}
 	if r.Node("s1").DPID != 99 || *at.Port != 42 || !slices.Contains(endsAt(r, "h1"), prefixes("10.0.0.77/8")[0]) || len(endsAt(r, "h1")) != 1 {
 		t.Errorf("dpid %s, port %d, addresses %v", r.Node("s1").DPID, *at.Port, endsAt(r, "h1"))
+	}
+}
+
+// Proves: a network that routers divide, that they no longer divide, or that gets another pool has the addresses that it would have had
+// from the start, but for those that the file gives; and that it keeps its ports.
+func TestInheritOtherNetwork(t *testing.T) {
+	flat, divided := "s:s1 s:s2 h:h1 h:h2 h1-s1 s1-s2 s2-h2", "s:s1 s:s2 r:r1 h:h1 h:h2 h1-s1 s1-r1 r1-s2 s2-h2"
+	other := build(t, flat)
+	other.Subnet = netip.MustParsePrefix("192.168.0.0/16")
+	given := build(t, divided)
+	given.Node("h2").Addresses = prefixes("10.9.0.7/16")
+	for name, c := range map[string]struct{ before, after *Topology }{
+		"divided": {build(t, flat), build(t, divided)}, "joined": {build(t, divided), build(t, flat)},
+		"another pool": {build(t, flat), other}, "given": {build(t, flat), given},
+	} {
+		edited := c.after.Clone()
+		Inherit(edited, resolved(t, c.before))
+		got, want := resolved(t, edited), resolved(t, c.after)
+		for _, n := range want.Nodes {
+			if a, b := endsAt(got, n.Name), endsAt(want, n.Name); !slices.Equal(a, b) {
+				t.Errorf("%s: %s has %v, not %v", name, n.Name, a, b)
+			}
+		}
+		if got.Links[0].Ends[0].Interface != "h1-eth0" {
+			t.Errorf("%s: %+v", name, got.Links[0])
+		}
 	}
 }
 

@@ -246,7 +246,7 @@ func (w *walk) arrive(out place, p packet) fate {
 		case f.Node == w.to.name:
 			return w.end(f.Node, "", true)
 		case w.m.Node(f.Node).Kind == "router":
-			return w.end(f.Node, f.Node+" forwards it by itself", false)
+			return w.end(f.Node, fmt.Sprintf("%s is a Linux router, whose own routes decide; from there on:  trivet path %s %s", f.Node, f.Node, w.to.name), false)
 		}
 		return w.end(f.Node, f.Node+" is not the destination", false)
 	}

@@ -71,16 +71,33 @@ func (c *Client) request(ctx context.Context, method, path string, in any) (*htt
 	resp, err := c.http.Do(req)
 	if err != nil {
 		err = errors.Unwrap(err) // without the invented URL
-		if errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET) {
-			err = fmt.Errorf("the daemon of lab %s has ended without an answer (its log: %s/daemon.log)", c.name, Dir(c.name))
-		}
-		return nil, err
+		return nil, c.ended(err, io.EOF)
 	}
+	resp.Body = &answer{resp.Body, c}
 	if resp.StatusCode >= 300 {
 		defer resp.Body.Close()
 		return nil, readProblem(resp)
 	}
 	return resp, nil
+}
+
+// ended says of an error by which a connection breaks off, as when the daemon is killed, what it means.
+func (c *Client) ended(err, breaksOff error) error {
+	if errors.Is(err, breaksOff) || errors.Is(err, unix.ECONNRESET) {
+		return fmt.Errorf("the daemon of lab %s has ended without an answer (its log: %s/daemon.log)", c.name, Dir(c.name))
+	}
+	return err
+}
+
+// answer is the body of an answer, which may break off.
+type answer struct {
+	io.ReadCloser
+	from *Client
+}
+
+func (a *answer) Read(p []byte) (int, error) {
+	n, err := a.ReadCloser.Read(p)
+	return n, a.from.ended(err, io.ErrUnexpectedEOF)
 }
 
 // readProblem turns an answer that says no into an error.
@@ -201,7 +218,7 @@ func (c *Client) stream(ctx context.Context, method, path string, each func(Prog
 	for lines := json.NewDecoder(resp.Body); ; {
 		var p Progress
 		if err := lines.Decode(&p); err != nil {
-			return fmt.Errorf("the daemon of lab %s has ended too early (its log: %s): %w", c.name, Dir(c.name)+"/daemon.log", err)
+			return c.ended(err, io.EOF)
 		}
 		each(p)
 		if p.End && p.Error != "" {

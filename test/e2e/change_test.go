@@ -183,7 +183,7 @@ func TestApply(t *testing.T) {
 	m.unchanged(before)
 }
 
-// TestCapture proves that a capture is a file that tcpdump reads, with the packets of the link in it.
+// TestCapture proves that a capture is a file that tcpdump reads, with the packets of the link in it; and what it says when the daemon is killed.
 func TestCapture(t *testing.T) {
 	for _, datapath := range []string{"bridge", "ovs", "embedded"} {
 		t.Run(datapath, func(t *testing.T) {
@@ -206,6 +206,13 @@ func TestCapture(t *testing.T) {
 				contains(t, m.sh("tcpdump -n -r "+file+" icmp 2>/dev/null"), "10.0.0.1 > 10.0.0.2: ICMP echo request", "10.0.0.2 > 10.0.0.1: ICMP echo reply")
 			}
 			contains(t, m.want(1, "capture", "h9", "-w", "/dev/null").err, "there is no node or link h9")
+			file := filepath.Join(m.dir, "killed.pcap")
+			cmd := m.command(trivet, "capture", "h1", "-w", file)
+			out := m.startOutput(cmd)
+			eventually(t, "the capture has begun", func() bool { info, err := os.Stat(file); return err == nil && info.Size() >= 24 })
+			m.killDaemon()
+			wait(t, cmd)
+			contains(t, out.String(), "the daemon of lab "+m.name+" has ended without an answer (its log: ")
 		})
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"sync"
@@ -243,6 +244,15 @@ func (x *traffic) sum(all []arrived) (r received) {
 	}
 	r.spread = time.Duration(math.Sqrt(squares))
 	return r
+}
+
+// crowded says whether, over the last minute, more than two programs wanted each processor. Those that wait for the kernel count, which
+// leave processors idle and wake others late all the same.
+func crowded() bool {
+	var load float64
+	text, _ := os.ReadFile("/proc/loadavg")
+	_, _ = fmt.Sscan(string(text), &load)
+	return load > 2*float64(runtime.NumCPU())
 }
 
 // idleShare is how much of the processors' time nobody has wanted since it was asked last.

@@ -44,15 +44,18 @@ func (s *session) peer() string {
 
 // run speaks with the peer until one side ends it; the error is why.
 func (s *session) run() error {
+	defer func() {
+		if s.sw != nil {
+			s.sw.dropPorts()
+		}
+	}()
 	if err := s.handshake(); err != nil {
 		return fmt.Errorf("handshake: %w", err)
 	}
 	if err := s.controller.join(s.sw); err != nil {
-		s.sw.dropPorts()
 		return err
 	}
 	s.controller.waiting.Leave(s.conn)
-	defer s.sw.dropPorts()
 	defer s.core.down(s.sw)
 	s.controller.log.Info("switch up", "switch", s.sw.Name(), "peer", s.peer(), "ports", len(s.sw.ports))
 	s.out.Hold()
@@ -65,7 +68,7 @@ func (s *session) run() error {
 }
 
 // handshake is HELLO, FEATURES, SET_CONFIG and the ports (OpenFlow 1.3.5, section 6.3.2).
-func (s *session) handshake() (failed error) {
+func (s *session) handshake() error {
 	if err := s.conn.SetDeadline(time.Now().Add(handshakeTime)); err != nil {
 		return err
 	}
@@ -96,11 +99,6 @@ func (s *session) handshake() (failed error) {
 		}
 	}
 	s.sw = s.controller.newSwitch(s, features)
-	defer func() {
-		if failed != nil {
-			s.sw.dropPorts()
-		}
-	}()
 	config := &openflow.SetConfig{SwitchConfig: openflow.SwitchConfig{MissSendLen: openflow.MaxLenNoBuffer}}
 	ports := &openflow.MultipartRequest{Xid: askPorts, Body: openflow.NoBody(openflow.MultipartPortDesc)}
 	groups := &openflow.MultipartRequest{Xid: askGroups, Body: openflow.NoBody(openflow.MultipartGroupDesc)}

@@ -15,17 +15,31 @@ type Errand struct {
 	Pos  Position `json:"-"`
 }
 
-// same says whether two errands are one, wherever they are written.
-func (e Errand) same(o Errand) bool { return e.Node == o.Node && e.Kind == o.Kind && e.What == o.What }
+// errandSet holds errands, each wherever it is written.
+type errandSet map[Errand]bool
+
+func setOf(errands []Errand) errandSet {
+	set := make(errandSet, len(errands))
+	for _, e := range errands {
+		e.Pos = Position{}
+		set[e] = true
+	}
+	return set
+}
+
+func (s errandSet) has(node, kind, what string) bool {
+	return s[Errand{Node: node, Kind: kind, What: what}]
+}
 
 // IsCommand says whether a program runs by it.
-func (e Errand) IsCommand() bool { return e.Kind != errandDirs && e.Kind != errandInterface }
+func (e Errand) IsCommand() bool { return e.Kind != ErrandDirs && e.Kind != ErrandInterface }
 
+// Kinds of errands; that of an event is its time.
 const (
 	errandStart     = "start"
 	errandStop      = "stop"
-	errandDirs      = "dirs"
-	errandInterface = "interface"
+	ErrandDirs      = "dirs"
+	ErrandInterface = "interface"
 )
 
 // setting is a command that sets something of a node's own network, and nothing else: formats make such of what a
@@ -59,13 +73,13 @@ func (t *Topology) Errands(before *Topology) (out []Errand) {
 		add(n.Name, errandStart, start, n.Pos)
 		add(n.Name, errandStop, n.Stop, n.Pos)
 		for _, d := range n.Dirs {
-			add(n.Name, errandDirs, d.errand(), n.Pos)
+			add(n.Name, ErrandDirs, d.errand(), n.Pos)
 		}
 	}
 	for _, l := range t.Links {
 		for i, e := range l.Ends {
 			if e.External() {
-				add(l.Ends[1-i].Node, errandInterface, e.Interface, l.Pos)
+				add(l.Ends[1-i].Node, ErrandInterface, e.Interface, l.Pos)
 			}
 		}
 	}
@@ -75,8 +89,8 @@ func (t *Topology) Errands(before *Topology) (out []Errand) {
 	if before == nil {
 		return out
 	}
-	had := before.Errands(nil)
-	return slices.DeleteFunc(out, func(e Errand) bool { return slices.ContainsFunc(had, e.same) })
+	had := setOf(before.Errands(nil))
+	return slices.DeleteFunc(out, func(e Errand) bool { return had.has(e.Node, e.Kind, e.What) })
 }
 
 // errand is empty of a directory that is not of the machine.
@@ -92,35 +106,35 @@ func (e Event) errandKind() string { return "at " + e.At.String() }
 // Refuse takes errands out of a topology: commands are not run, directories are empty ones, links to interfaces are not made. Where
 // a node had another command before, that stays.
 func (t *Topology) Refuse(errands []Errand, before *Topology) {
-	refused := func(node, kind, what string) bool {
-		return slices.ContainsFunc(errands, Errand{Node: node, Kind: kind, What: what}.same)
+	refused := setOf(errands)
+	had := map[string]*Node{}
+	if before != nil {
+		had = byName(before)
 	}
 	for _, n := range t.Nodes {
-		var old Node
-		if before != nil {
-			if o := before.Node(n.Name); o != nil {
-				old = *o
-			}
+		old := had[n.Name]
+		if old == nil {
+			old = &Node{}
 		}
-		if settings, start := startOf(n); start != "" && refused(n.Name, errandStart, start) {
+		if settings, start := startOf(n); start != "" && refused.has(n.Name, errandStart, start) {
 			if n.Start = settings; old.Start != "" {
 				n.Start = old.Start
 			}
 		}
-		if n.Stop != "" && refused(n.Name, errandStop, n.Stop) {
+		if n.Stop != "" && refused.has(n.Name, errandStop, n.Stop) {
 			n.Stop = old.Stop
 		}
 		for i, d := range n.Dirs {
-			if refused(n.Name, errandDirs, d.errand()) {
+			if refused.has(n.Name, ErrandDirs, d.errand()) {
 				n.Dirs[i].Source = ""
 			}
 		}
 	}
 	t.Links = slices.DeleteFunc(t.Links, func(l *Link) bool {
 		a, b := l.Ends[0], l.Ends[1]
-		return a.External() && refused(b.Node, errandInterface, a.Interface) || b.External() && refused(a.Node, errandInterface, b.Interface)
+		return a.External() && refused.has(b.Node, ErrandInterface, a.Interface) || b.External() && refused.has(a.Node, ErrandInterface, b.Interface)
 	})
 	t.Schedule = slices.DeleteFunc(t.Schedule, func(e Event) bool {
-		return e.Action.Node != "" && refused(e.Action.Node, e.errandKind(), e.Action.Run)
+		return e.Action.Node != "" && refused.has(e.Action.Node, e.errandKind(), e.Action.Run)
 	})
 }

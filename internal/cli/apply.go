@@ -70,7 +70,7 @@ func (a *app) apply() *cobra.Command {
 		},
 	}
 	s.flags(cmd)
-	may.flags(cmd.Flags())
+	may.flags(cmd)
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only show what would change")
 	return cmd
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
 	"trivet.dev/trivet/internal/words"
@@ -20,9 +21,8 @@ import (
 // consent says what becomes of what a topology's file has root do.
 type consent struct{ run, leave bool }
 
-func (c *consent) flags(f interface {
-	BoolVar(*bool, string, bool, string)
-}) {
+func (c *consent) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
 	f.BoolVar(&c.run, "run-commands", false, "do not ask: do all that a file of another format than Trivet's wants root to do (trivet validate lists it)")
 	f.BoolVar(&c.leave, "no-commands", false, "leave out what the file wants root to do: its commands, and directories and interfaces of the machine in nodes")
 }
@@ -65,8 +65,8 @@ func countErrands(errands []topology.Errand) string {
 	var out []string
 	for _, k := range []struct{ kind, one, more string }{
 		{"command", "1 command", "%d commands"},
-		{"dirs", "1 directory of the machine in a node", "%d directories of the machine in nodes"},
-		{"interface", "1 interface of the machine taken", "%d interfaces of the machine taken"},
+		{topology.ErrandDirs, "1 directory of the machine in a node", "%d directories of the machine in nodes"},
+		{topology.ErrandInterface, "1 interface of the machine taken", "%d interfaces of the machine taken"},
 	} {
 		switch n := counts[k.kind]; {
 		case n == 1:

@@ -3,12 +3,9 @@ package cli
 import (
 	"fmt"
 	"io"
-	"math"
-	"os"
 	"strings"
 
 	"github.com/mattn/go-runewidth"
-	"golang.org/x/term"
 
 	"trivet.dev/trivet/lab"
 )
@@ -26,13 +23,7 @@ type stages struct {
 }
 
 func newStages(out io.Writer) *stages {
-	s := &stages{out: out, live: isTerminal(out), width: math.MaxInt, counts: map[string]string{}, warnings: []string{}}
-	if f, ok := out.(*os.File); ok {
-		if columns, _, err := term.GetSize(int(f.Fd())); err == nil && columns > 0 {
-			s.width = columns
-		}
-	}
-	return s
+	return &stages{out: out, live: isTerminal(out), width: columnsOf(out), counts: map[string]string{}, warnings: []string{}}
 }
 
 // note keeps what is said besides stages.

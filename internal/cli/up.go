@@ -41,7 +41,7 @@ func (a *app) up() *cobra.Command {
 		},
 	}
 	s.flags(cmd)
-	c.flags(cmd.Flags())
+	c.flags(cmd)
 	cmd.Flags().StringVar(&on, "on", "local", "where: local")
 	cmd.Flags().DurationVar(&wait, "wait", wait, "how long to wait for controllers")
 	return cmd

@@ -10,10 +10,9 @@ import (
 	"path/filepath"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"trivet.dev/trivet/datapath/embedded/cache"
 	"trivet.dev/trivet/datapath/embedded/pipeline"
+	"trivet.dev/trivet/internal/monotonic"
 )
 
 // switchState is what is on disk of the embedded switches, which live in the daemon: should that die, the next one
@@ -28,13 +27,7 @@ func (l *Lab) switchFile() string { return filepath.Join(l.Dir, "switches") }
 
 // start is Origin as a time of this process.
 func (s *switchState) start() time.Time {
-	return time.Now().Add(time.Duration(s.Origin - monotonic()))
-}
-
-func monotonic() int64 {
-	var ts unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts)
-	return ts.Nano()
+	return monotonic.Zero().Add(time.Duration(s.Origin))
 }
 
 // The state is written every second, and soon after a change; of a lab whose state takes long to write, as seldom as
@@ -60,7 +53,7 @@ func (s *embeddedSwitches) save() {
 		case <-time.After(max(0, saveEvery-wait)):
 		}
 		begin := time.Now()
-		state := switchState{Origin: monotonic() - int64(s.Now())}
+		state := switchState{Origin: int64(monotonic.Now() - s.Now())}
 		state.Switches, state.Credited = s.fast.Save()
 		var b bytes.Buffer
 		err := gob.NewEncoder(&b).Encode(state)

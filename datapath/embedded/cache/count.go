@@ -8,6 +8,7 @@ import (
 
 	"trivet.dev/trivet/datapath/embedded/bpf"
 	"trivet.dev/trivet/datapath/embedded/pipeline"
+	"trivet.dev/trivet/internal/monotonic"
 )
 
 // counts credits what the program has counted to the counters of the pipeline. It may be called within a
@@ -60,7 +61,7 @@ func (c *counts) add(x *entry) {
 	}
 	c.list[x.id] = x
 	x.packets, x.bytes, _ = c.sum(x.id)
-	x.usedAt = monotonic() + c.offset
+	x.usedAt = monotonic.Now() + c.offset
 }
 
 // fold credits what has been counted since the last time. It is called with mu held.

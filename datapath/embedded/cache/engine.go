@@ -20,6 +20,7 @@ import (
 	"trivet.dev/trivet/datapath/embedded/bpf"
 	"trivet.dev/trivet/datapath/embedded/pipeline"
 	"trivet.dev/trivet/internal/inside"
+	"trivet.dev/trivet/internal/monotonic"
 )
 
 // Options are how an engine is to be. Zero values stand for the defaults.
@@ -141,7 +142,7 @@ func New(dp *embedded.Datapath, o Options) (*Engine, error) {
 	e.portIDs.rest = true // packets in the miss channel name them
 	e.stats.Slow = map[string]uint64{}
 	e.changes.start()
-	e.offset = dp.Now() - monotonic()
+	e.offset = dp.Now() - monotonic.Now()
 	err := inside.Namespace(o.Namespace, func() (err error) {
 		if e.dev, err = openDevices(); err != nil {
 			return err
@@ -189,13 +190,6 @@ func refused(err error) bool {
 
 // UserSpace says why packets are forwarded in user space; "": they are forwarded in the kernel.
 func (e *Engine) UserSpace() string { return e.why }
-
-// monotonic is the clock that the program reads.
-func monotonic() time.Duration {
-	var ts unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts)
-	return time.Duration(ts.Nano())
-}
 
 func (e *Engine) load() (err error) {
 	if e.tap, err = openTap(); err != nil {

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"trivet.dev/trivet/internal/monotonic"
 )
 
 const (
@@ -26,8 +28,7 @@ const (
 type worker struct {
 	epoll, timer, wake int
 
-	start      time.Time
-	startMono  time.Duration // start on CLOCK_MONOTONIC, which the timer uses
+	zero       time.Time     // of the clock that the timer uses
 	armed      time.Duration // when the timer expires; never: not
 	lead       lead
 	moved      bool // frames were read or written in this round
@@ -48,14 +49,12 @@ const (
 )
 
 func newWorker(budget *atomic.Int64) (*worker, error) {
-	w := &worker{start: time.Now(), armed: never, lead: lead{time: firstLead}, done: make(chan struct{}), pool: NewPool(budget),
+	w := &worker{zero: monotonic.Zero(), armed: never, lead: lead{time: firstLead}, done: make(chan struct{}), pool: NewPool(budget),
 		buffer: make([]byte, maxFrame), eventSpace: make([]unix.EpollEvent, maxEvent), ends: map[int32]*end{}}
-	var mono unix.Timespec
-	errs := []error{unix.ClockGettime(unix.CLOCK_MONOTONIC, &mono), nil, nil, nil}
-	w.startMono = time.Duration(mono.Nano())
-	w.epoll, errs[1] = unix.EpollCreate1(unix.EPOLL_CLOEXEC)
-	w.timer, errs[2] = unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_CLOEXEC|unix.TFD_NONBLOCK)
-	w.wake, errs[3] = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	errs := make([]error, 3)
+	w.epoll, errs[0] = unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	w.timer, errs[1] = unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_CLOEXEC|unix.TFD_NONBLOCK)
+	w.wake, errs[2] = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
 	err := errors.Join(errs...)
 	if err == nil {
 		err = errors.Join(w.watch(w.timer), w.watch(w.wake))
@@ -80,7 +79,7 @@ func (w *worker) closeFiles() (err error) {
 	return err
 }
 
-func (w *worker) now() time.Duration { return time.Since(w.start) }
+func (w *worker) now() time.Duration { return time.Since(w.zero) }
 
 // run is the thread. It is never unlocked from its goroutine, so it ends with it and
 // its priority stays with nobody.
@@ -151,7 +150,7 @@ func (w *worker) arm() {
 	w.armed = next
 	var spec unix.ItimerSpec // zero stops the timer
 	if next != never {
-		spec.Value = unix.NsecToTimespec(int64(w.startMono + next))
+		spec.Value = unix.NsecToTimespec(int64(next))
 	}
 	if err := unix.TimerfdSettime(w.timer, unix.TFD_TIMER_ABSTIME, &spec, nil); err != nil {
 		panic(fmt.Sprintf("delay line: timerfd_settime: %v", err)) // as for epoll_wait

@@ -78,7 +78,7 @@ clients: bootstrap ## os-ken's apps and Faucet on embedded switches as on those 
 
 matrix: bootstrap ## is a lab what its file says? Each impairment, link, datapath, sender and way to set it: into TABLE (docs/performance.md; hours)
 	@$(MAKE) --no-print-directory build
-	@TRIVET_MATRIX="$(abspath $(TABLE))" $(GO) test $(AS_ROOT) -count 1 -parallel 2 -timeout 180m -v -run 'TestMatrix$$' ./test/e2e
+	@TRIVET_MATRIX="$(abspath $(TABLE))" $(GO) test $(AS_ROOT) -count 1 -parallel 3 -timeout 180m -v -run 'TestMatrix$$' ./test/e2e
 
 fuzz: ## each fuzz target for FUZZTIME (10s)
 	@scripts/fuzz $(FUZZTIME)

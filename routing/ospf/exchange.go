@@ -202,7 +202,7 @@ func (n *neighbor) accept(dd *DatabaseDescription) error {
 		}
 		if most := n.wire.cfg.MaxLSAs; n.brought.all()+x.fresh > most {
 			n.shun(fmt.Sprintf("it has described more than %d LSAs that we do not have", most))
-			return fmt.Errorf("it describes more than %d LSAs that we do not have: it is no neighbour for %v", most, shunTime)
+			return fmt.Errorf("it describes more than %d LSAs that we do not have: it is not taken as a neighbour for %v", most, shunTime)
 		}
 	}
 	theirsDone := dd.Flags&FlagMore == 0

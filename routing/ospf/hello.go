@@ -60,7 +60,7 @@ func (w *wire) receiveHello(h *Hello, id, addr ID, sequence uint32) error {
 	}
 	if n == nil {
 		if left := w.isShunned(id, addr); left > 0 {
-			return fmt.Errorf("it has brought too many LSAs, and is no neighbour for another %v", left.Round(time.Second))
+			return fmt.Errorf("it has brought too many LSAs, and is not taken as a neighbour for another %v", left.Round(time.Second))
 		}
 		if err := w.checkReplay(id, sequence); err != nil {
 			return err

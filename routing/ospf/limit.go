@@ -78,7 +78,7 @@ func (n *neighbor) admit() error {
 	w := n.wire
 	if most := w.cfg.MaxLSAs; n.brought.all() >= most {
 		n.shun(fmt.Sprintf("it has brought more than %d LSAs", most))
-		return fmt.Errorf("it brings more than %d LSAs: it is no neighbour for %v", most, shunTime)
+		return fmt.Errorf("it brings more than %d LSAs: it is not taken as a neighbour for %v", most, shunTime)
 	}
 	most := w.area.maxLSAs()
 	if w.area.foreign() < most {

@@ -54,7 +54,7 @@ func TestLimitOfNeighbor(t *testing.T) {
 		if why := s.dropped(evil.id); !strings.Contains(why, "1000 LSAs") {
 			t.Errorf("late %v: it was dropped because of %q", late, why)
 		}
-		if l.state(a, evil) != NeighborDown || !s.wasRefused("is no neighbour for another") {
+		if l.state(a, evil) != NeighborDown || !s.wasRefused("is not taken as a neighbour for another") {
 			t.Errorf("late %v: it is %v; refused were %v", late, l.state(a, evil), s.refused)
 		}
 		s.wantRoute(a, "198.51.100.0/24 type 1 external cost 11 via 10.0.1.2")

@@ -220,7 +220,7 @@ func (d *Domain) receive(in *Interface, src, dst netip.Addr, b []byte) error {
 		return w.receiveHello(hello, p.RouterID, IDOf(src), sequence)
 	}
 	if n == nil {
-		return fmt.Errorf("a %v packet from a router that is no neighbour", p.Body.packetType())
+		return fmt.Errorf("a %v packet from a router that is not a neighbour", p.Body.packetType())
 	}
 	if n.id != p.RouterID { // only a Hello may say that another router has taken the address
 		return fmt.Errorf("a %v packet of router %v by the address of router %v", p.Body.packetType(), p.RouterID, n.id)

@@ -35,7 +35,7 @@ func TestProblems(t *testing.T) {
 		{"a bad bandwidth", "emu:\n  links:\n    - {src: a, dest: b, bw: [1]}\n", "link a-b: bw: a list is not a single value"},
 		{"a value by an alias", "x: &x [1]\nemu:\n  hosts:\n    a: {ip: *x}\n", "f.yml:4:13  host a: ip: a list is not a single value"},
 		{"an unknown anchor", "emu: *x\n", "f.yml:1  not YAML: unknown anchor 'x'"},
-		{"invalid UTF-8", "emu:\n  \xff: 1\n", "f.yml:2:3  this is no text: there is a byte 0xff; a topology file is YAML in UTF-8"},
+		{"invalid UTF-8", "emu:\n  \xff: 1\n", "f.yml:2:3  this is not text: there is a byte 0xff; a topology file is YAML in UTF-8"},
 	} {
 		_, problems := Read("f.yml", []byte(c.data), formats.Options{})
 		if err := problems.Err(); err == nil || !strings.Contains(err.Error(), c.want) {

@@ -127,7 +127,7 @@ func parseBool(s string) (bool, error) {
 func parseIndex(s string) (int, error) {
 	n, err := strconv.Atoi(s)
 	if err != nil || n < 0 {
-		return 0, fmt.Errorf("%q is no number; write 0, 1, 2", s)
+		return 0, fmt.Errorf("%q is not a number; write 0, 1, 2", s)
 	}
 	return n, nil
 }
@@ -135,7 +135,7 @@ func parseIndex(s string) (int, error) {
 func parsePort(s string) (int, error) {
 	n, err := strconv.Atoi(s)
 	if err != nil || n < 0 || n > 65279 { // 0xff00 and up are reserved (OpenFlow 1.0, OFPP_MAX)
-		return 0, fmt.Errorf("%q is no port; write a number, 0 to 65279", s)
+		return 0, fmt.Errorf("%q is not a port; write a number, 0 to 65279", s)
 	}
 	return n, nil
 }

@@ -162,7 +162,7 @@ func (r *reader) linkEnds(v *yamlfile.Value) ([][2]topology.Endpoint, error) {
 	}
 	parts := dashes.Split(strings.TrimSpace(v.Text), -1)
 	if len(parts) < 2 {
-		return nil, fmt.Errorf("%q is no link; write s1 -- h1", formats.Clip(v.Text))
+		return nil, fmt.Errorf("%q is not a link; write s1 -- h1", formats.Clip(v.Text))
 	}
 	var out [][2]topology.Endpoint
 	limit := r.limits.items - len(r.t.Links)
@@ -213,7 +213,7 @@ func parseTerm(s string, limit int) ([]topology.Endpoint, error) {
 	name, portText, hasPort := strings.Cut(s, ":")
 	if name == "interface" && hasPort {
 		if portText == "" {
-			return nil, fmt.Errorf("%q is no interface; write interface:eth1", s)
+			return nil, fmt.Errorf("%q is not an interface; write interface:eth1", s)
 		}
 		return []topology.Endpoint{{Interface: portText}}, nil
 	}

@@ -65,7 +65,7 @@ func (s *source) legible() bool {
 		if r == utf8.RuneError && size == 1 || r < ' ' && r != '\n' && r != '\r' && r != '\t' {
 			before := s.data[:at]
 			s.add(1+bytes.Count(before, []byte("\n")), 1+utf8.RuneCount(before[bytes.LastIndexByte(before, '\n')+1:]),
-				"a topology file is YAML in UTF-8", "this is no text: there is a byte 0x%02x", s.data[at])
+				"a topology file is YAML in UTF-8", "this is not text: there is a byte 0x%02x", s.data[at])
 			return false
 		}
 		at += size

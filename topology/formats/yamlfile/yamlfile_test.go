@@ -81,9 +81,9 @@ func TestProblems(t *testing.T) {
 		"a: [\n":                   "f:1  not YAML: did not find expected node content; close the bracket, or write a value",
 		"a: \"b\n":                 "f:1  not YAML: found unexpected end of stream; close the quote or bracket",
 		"a: {h[1-8]: host}":        `f:1  not YAML: did not find expected ',' or '}'; within {} and [] write ranges in quotes: "h[1-8]"`,
-		"ok: 1\nü: \xff":           "f:2:4  this is no text: there is a byte 0xff; a topology file is YAML in UTF-8",
-		"a: \x00":                  "f:1:4  this is no text: there is a byte 0x00; a topology file is YAML in UTF-8",
-		"\xff\xfea\x00":            "f:1:1  this is no text: there is a byte 0xff; a topology file is YAML in UTF-8",
+		"ok: 1\nü: \xff":           "f:2:4  this is not text: there is a byte 0xff; a topology file is YAML in UTF-8",
+		"a: \x00":                  "f:1:4  this is not text: there is a byte 0x00; a topology file is YAML in UTF-8",
+		"\xff\xfea\x00":            "f:1:1  this is not text: there is a byte 0xff; a topology file is YAML in UTF-8",
 		strings.Repeat("[", 65) + "1" + strings.Repeat("]", 65): "f:1:66  lists and mappings lie deeper than 64 in one another; a topology needs no more than ten",
 	} {
 		_, problems := Dialect{Ranges: true}.Parse("f", []byte(text))

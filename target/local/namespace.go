@@ -178,7 +178,7 @@ func (l *Lab) leaveMounts(i int) error {
 			return errors.Join(err, undo)
 		}
 	}
-	return err
+	return fmt.Errorf("on no processor of %v: %w", cpus, err)
 }
 
 // bindOver puts file over target; a target that is not there stays so.

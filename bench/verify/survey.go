@@ -90,8 +90,12 @@ func (v *verifier) survey(ctx context.Context, p *plan) error {
 	}
 	for range tries - 1 {
 		var again []*flow
+		met := map[*flow]bool{}
 		for _, t := range traces {
-			if v.doubts(t.flow) && !slices.Contains(again, t.flow) && slices.Contains(p.cover, t.flow) {
+			met[t.flow] = met[t.flow] || t.wayTaken() != nil
+		}
+		for _, t := range traces {
+			if (v.doubts(t.flow) || !met[t.flow] && v.mayMiss(t.flow)) && !slices.Contains(again, t.flow) && slices.Contains(p.cover, t.flow) {
 				again = append(again, t.flow)
 			}
 		}
@@ -127,6 +131,11 @@ func (v *verifier) doubts(f *flow) bool {
 		}
 	}
 	return false
+}
+
+// mayMiss says whether a sender may not find the receiver at once: the question for its address, or the answer, is lost on the way.
+func (v *verifier) mayMiss(f *flow) bool {
+	return slices.ContainsFunc(f.way, func(h hop) bool { return v.egress(h).Loss > 0 || v.egress(hop{h.link, 1 - h.out}).Loss > 0 })
 }
 
 // look sends streams of flows, the first thorough of them longer, and judges what came of them.

@@ -19,6 +19,7 @@ import (
 
 	"trivet.dev/trivet/controller/api"
 	"trivet.dev/trivet/controller/foreign"
+	"trivet.dev/trivet/internal/accept"
 	"trivet.dev/trivet/internal/process"
 	"trivet.dev/trivet/internal/version"
 	"trivet.dev/trivet/target/local"
@@ -122,42 +123,7 @@ func (d *daemon) listen() (net.Listener, error) {
 	if err := os.Chown(socket, d.state().Owner, -1); err != nil {
 		return nil, err
 	}
-	return &peerListener{l.(*net.UnixListener), d.state().Owner}, nil
-}
-
-// peerListener takes connections of root and one user only, whatever the socket's mode has become.
-type peerListener struct {
-	*net.UnixListener
-	owner int
-}
-
-func (l *peerListener) Accept() (net.Conn, error) {
-	for {
-		conn, err := l.AcceptUnix()
-		if err != nil {
-			return nil, err
-		}
-		if uid, err := peerUID(conn); err == nil && (uid == 0 || uid == l.owner) {
-			return conn, nil
-		}
-		conn.Close()
-	}
-}
-
-func peerUID(conn *net.UnixConn) (int, error) {
-	raw, err := conn.SyscallConn()
-	if err != nil {
-		return 0, err
-	}
-	var cred *unix.Ucred
-	var credErr error
-	err = raw.Control(func(fd uintptr) {
-		cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-	})
-	if err = errors.Join(err, credErr); err != nil {
-		return 0, err
-	}
-	return int(cred.Uid), nil
+	return accept.Of(d.state().Owner, l.(*net.UnixListener)), nil
 }
 
 // up brings the lab up; if it cannot be, nothing of it stays. The caller has locked changing.

@@ -19,6 +19,8 @@ import (
 
 	"golang.org/x/net/netutil"
 	"golang.org/x/sys/unix"
+
+	"trivet.dev/trivet/internal/accept"
 )
 
 // Door is a listener with who may come in by it: on a Unix socket root and the user who runs
@@ -70,39 +72,7 @@ func openUnix(path string) (net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	return peers{l.(*net.UnixListener)}, nil
-}
-
-// peers takes connections of root and of the user who runs the program only, whatever has become
-// of the socket's mode.
-type peers struct{ *net.UnixListener }
-
-func (l peers) Accept() (net.Conn, error) {
-	for {
-		conn, err := l.AcceptUnix()
-		if err != nil {
-			return nil, err
-		}
-		if uid, err := peerUID(conn); err == nil && (uid == 0 || uid == os.Getuid()) {
-			return conn, nil
-		}
-		conn.Close()
-	}
-}
-
-func peerUID(conn *net.UnixConn) (uid int, err error) {
-	raw, err := conn.SyscallConn()
-	if err != nil {
-		return 0, err
-	}
-	var credErr error
-	err = raw.Control(func(fd uintptr) {
-		var cred *unix.Ucred
-		if cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); credErr == nil {
-			uid = int(cred.Uid)
-		}
-	})
-	return uid, errors.Join(err, credErr)
+	return accept.Of(os.Getuid(), l.(*net.UnixListener)), nil
 }
 
 // Serve answers until the door is closed.

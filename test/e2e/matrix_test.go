@@ -651,13 +651,14 @@ func (x *matrixTable) lines() (out []string) {
 	defer x.mu.Unlock()
 	var name unix.Utsname
 	_ = unix.Uname(&name)
+	release, _, _ := strings.Cut(unix.ByteSliceToString(name.Release[:]), "-")
 	cells, busy := 0, 0
 	for _, c := range x.cells {
 		cells, busy = cells+c.right+c.busy, busy+c.busy
 	}
 	defer func() {
 		out = append(out, "", fmt.Sprintf("%d cells, of which %d were as asked and the machine was too busy for %d; Linux %s, %s.", cells, cells-busy, busy,
-			unix.ByteSliceToString(name.Release[:]), cmp.Or(x.by, "impairments by netem")))
+			release, cmp.Or(x.by, "impairments by netem")))
 	}()
 	head, rule := "| switches + routers |", "| --- |"
 	for _, i := range matrixImpairments {

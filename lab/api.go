@@ -14,8 +14,6 @@ import (
 
 	"trivet.dev/trivet/bench/probe"
 	"trivet.dev/trivet/controller/api"
-	"trivet.dev/trivet/controller/foreign"
-	"trivet.dev/trivet/datapath/routerd"
 	"trivet.dev/trivet/internal/version"
 	"trivet.dev/trivet/internal/words"
 	"trivet.dev/trivet/target/local"
@@ -250,7 +248,7 @@ func (d *daemon) apply(r ApplyRequest) (out ApplyResult, err error) {
 	if err := problems.Err(); err != nil {
 		return out, err
 	}
-	if err := errors.Join(foreign.Check(t).Err(), routerd.Check(t), local.Check(t)); err != nil {
+	if err := Check(t, d.state().Owner); err != nil {
 		return out, err
 	}
 	out.Changes = []string{}

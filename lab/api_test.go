@@ -189,6 +189,13 @@ func TestAPIRefuses(t *testing.T) {
 		"name with a path": func() { valid["nodes"].([]any)[0].(map[string]any)["name"] = "../../etc" },
 		"same node twice":  func() { valid["nodes"] = append(valid["nodes"].([]any), valid["nodes"].([]any)[0]) },
 		"unknown kind":     func() { valid["nodes"].([]any)[0].(map[string]any)["kind"] = "toaster" },
+		"bridge with a controller": func() {
+			for _, n := range valid["nodes"].([]any) {
+				if n := n.(map[string]any); n["kind"] == "switch" {
+					n["datapath"], n["controllers"] = "bridge", []any{"trivet"}
+				}
+			}
+		},
 		"device with a path": func() {
 			valid["links"].([]any)[0].(map[string]any)["ends"].([]any)[0].(map[string]any)["interface"] = "../x"
 		},
@@ -201,6 +208,9 @@ func TestAPIRefuses(t *testing.T) {
 		status, text := send(t, s, "POST", "/v1/apply", asJSON, body)
 		if name != "no ports" && (status < 400 || status > 499) {
 			t.Errorf("apply of %s: %d %.300s", name, status, text)
+		}
+		if name == "bridge with a controller" && !strings.Contains(text, "a Linux bridge takes no controller") {
+			t.Errorf("apply of a %s is not refused for that: %.300s", name, text)
 		}
 		alive(t, s, "apply of "+name)
 	}

@@ -67,12 +67,20 @@ func checkSessions(p *topology.Problems, t *topology.Topology, n *topology.Node)
 	}
 }
 
-// Installed says what a resolved topology needs, programs and cores, that this machine does not have.
-func Installed(t *topology.Topology) error {
-	if err := foreign.Installed(t, foreign.PlacesOf(Owner())); err != nil {
+// Installed says what a resolved topology of a user needs, programs and cores, that this machine does not have.
+func Installed(t *topology.Topology, owner int) error {
+	if err := foreign.Installed(t, foreign.PlacesOf(owner)); err != nil {
 		return err
 	}
 	return errors.Join(routerd.Check(t), local.Check(t))
+}
+
+// Check says why a resolved topology of a user cannot be made here. Whoever makes one asks it, or both of which it is made.
+func Check(t *topology.Topology, owner int) error {
+	if err := Supported(t); err != nil {
+		return err
+	}
+	return Installed(t, owner)
 }
 
 // Start brings a lab up: it starts its daemon, which outlives this process and its terminal, and follows it until the

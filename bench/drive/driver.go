@@ -157,7 +157,7 @@ func checkLab(l *experiment.Lab, dir string) (t *topology.Topology, lack, wrong 
 	case onLocal:
 		wrong = lab.Supported(t)
 		if lack = lacks(l, t); lack == nil {
-			wrong = errors.Join(wrong, lab.Installed(t), tune.Check(tuned(l, ""), t))
+			wrong = errors.Join(wrong, lab.Installed(t, lab.Owner()), tune.Check(tuned(l, ""), t))
 		}
 	case onMininet:
 		if tuned(l, "").Any() {
@@ -228,7 +228,7 @@ func (d *Driver) up(ctx context.Context, cell *experiment.Cell) (*instance, erro
 
 // start brings up one of Trivet's labs. One that is up, but not all of which works, is none to measure in.
 func (d *Driver) start(ctx context.Context, name string, t *topology.Topology) (*ownLab, error) {
-	if err := errors.Join(lab.Supported(t), lab.Installed(t)); err != nil {
+	if err := lab.Check(t, lab.Owner()); err != nil {
 		return nil, err
 	}
 	wait := d.Wait

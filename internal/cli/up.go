@@ -75,7 +75,7 @@ func (a *app) runUp(ctx context.Context, s *source, c consent, args []string, wa
 	if err := needRoot("up"); err != nil {
 		return err
 	}
-	if err := lab.Installed(r); err != nil {
+	if err := lab.Installed(r, lab.Owner()); err != nil {
 		return err
 	}
 	name := lab.CleanName(r.Name)

@@ -173,7 +173,14 @@ func (c *chaos) tell(format string, args ...any) {
 // round brings a lab up, does with it what the seed says, and takes it down. It says whether all was well.
 func (c *chaos) round(seed uint64) bool {
 	c.rng, c.story, c.wrong, c.daemonDead = rand.New(rand.NewPCG(seed, 1)), nil, nil, false
-	name := c.pick(c.names)
+	name, through := c.pick(c.names), false
+	defer func() { // something hangs
+		if !through {
+			c.sh(`for p in /proc/[0-9]*; do case "$(tr '\0' ' ' 2>/dev/null <$p/cmdline || true)" in *__daemon*) kill -QUIT ${p#/proc/} || true;; esac; done; sleep 2`)
+			log, _ := os.ReadFile(fmt.Sprintf("/proc/%d/root/run/trivet/%s/daemon.log", c.init.Process.Pid, c.name))
+			c.t.Logf("TRIVET_SEED=%d (%s):\n  %s\nthe daemon's log:\n%s", seed, name, strings.Join(c.story, "\n  "), log)
+		}
+	}()
 	owner := c.pick([]string{"", "65534"}) // who has called sudo
 	c.do("up", []string{"up", "--name", c.name, "--wait", c.pick([]string{"0s", "20s"}), c.files[name]}, owner)
 	for range 1 + c.rng.IntN(5) {
@@ -201,6 +208,7 @@ func (c *chaos) round(seed uint64) bool {
 	}
 	c.sh("rm -f /run/full")
 	c.last()
+	through = true
 	if len(c.wrong) > 0 {
 		c.t.Errorf("TRIVET_SEED=%d (%s):\n  %s\nwrong:\n  %s", seed, name, strings.Join(c.story, "\n  "), strings.Join(c.wrong, "\n  "))
 	}

@@ -196,13 +196,16 @@ func (r result) String() string {
 // commandTime bounds each command: nothing here takes so long unless it hangs.
 const commandTime = 4 * time.Minute
 
-// wait waits for a command that was started, and ends one that hangs.
+// wait waits for a command that was started, and ends one that hangs. Where it does, it may say first.
 func wait(t *testing.T, cmd *exec.Cmd) {
 	t.Helper()
-	late := time.AfterFunc(commandTime, func() { _ = cmd.Process.Kill() })
-	_ = cmd.Wait()
+	kill := time.AfterFunc(commandTime+5*time.Second, func() { _ = cmd.Process.Kill() })
+	late := time.AfterFunc(commandTime, func() { _ = cmd.Process.Signal(unix.SIGQUIT) })
+	err := cmd.Wait()
+	kill.Stop()
 	if !late.Stop() {
-		t.Fatalf("%s hangs", cmd)
+		said, _ := cmd.Stderr.(fmt.Stringer)
+		t.Fatalf("%s hangs: %v\n%v", cmd, err, said)
 	}
 }
 

@@ -72,6 +72,7 @@ func newState(t *testing.T, name, spec string) State {
 // startLab brings a lab up by a daemon of its own and takes it down after the test.
 func startLab(t *testing.T, name, spec string) State {
 	t.Helper()
+	name = fmt.Sprintf("%s-%d", name, os.Getpid()) // others may test on this machine, whose cgroups are one tree
 	s := newState(t, name, spec)
 	if err := errors.Join(os.MkdirAll(Dir(name), 0o755), s.Save()); err != nil {
 		t.Fatal(err)

@@ -33,11 +33,12 @@ links: ["e1 -- h1", "e1 -- b[1-100]"]
 	eventually(t, "a daemon resumes the lab", func() bool { return !strings.Contains(m.ok("ls"), "orphaned") })
 	down := m.as(owner, "down")
 	down.Path, down.Args[0] = program, program
-	if r := m.do(down); r.code != 0 {
+	r := m.do(down)
+	if r.code != 0 {
 		t.Error("the owner: ", r)
 	}
 	if _ = resume.Wait(); !strings.Contains(out.String(), "the lab goes down") {
-		t.Errorf("what resume says: %s", out)
+		t.Errorf("resume says: %s\ndown says: %s", out, r)
 	}
 	m.unchanged(before)
 }

@@ -66,14 +66,15 @@ func newState(t *testing.T, name, spec string) State {
 	if resolved == nil {
 		t.Fatal(problems)
 	}
+	name = fmt.Sprintf("%s-%d", name, os.Getpid()) // others may test on this machine, whose cgroups are one tree
 	return State{Name: name, Status: Starting, Version: version.Version, Source: spec, Target: "local", Owner: os.Getuid(), Created: time.Now(), Topology: resolved}
 }
 
 // startLab brings a lab up by a daemon of its own and takes it down after the test.
 func startLab(t *testing.T, name, spec string) State {
 	t.Helper()
-	name = fmt.Sprintf("%s-%d", name, os.Getpid()) // others may test on this machine, whose cgroups are one tree
 	s := newState(t, name, spec)
+	name = s.Name
 	if err := errors.Join(os.MkdirAll(Dir(name), 0o755), s.Save()); err != nil {
 		t.Fatal(err)
 	}

@@ -38,6 +38,8 @@ func (s *Switches) Apply(ctx context.Context, bridges []Bridge) error {
 			s.vswitch.makeRoom()
 			s.sending.Do(func() { go s.makeRoomToSend() })
 		}
+	} else if err := s.waitConfig(ctx, have.root.NextConfig); err != nil { // of an earlier call, which has given up
+		return err
 	}
 	return s.portErrors(ctx, bridges)
 }
@@ -47,7 +49,7 @@ const maxBackoff = 1000
 
 // commit sends the transaction and waits until ovs-vswitchd has brought it about.
 func (s *Switches) commit(ctx context.Context, t *transaction, root rootRow) error {
-	t.collect(s.db.Where(&root).Mutate(&root, model.Mutation{Field: &root.NextConfig, Mutator: ovsdb.MutateOperationAdd, Value: 1}))
+	t.raise(&root)
 	t.ops = append(t.ops, ovsdb.Operation{Op: ovsdb.OperationSelect, Table: "Open_vSwitch", Columns: []string{"next_cfg"}})
 	results, err := t.commit(ctx)
 	if err != nil {
@@ -82,6 +84,11 @@ func (t *transaction) create(row model.Model) { t.collect(t.db.Create(row)) }
 
 func (t *transaction) update(row model.Model, columns ...any) {
 	t.collect(t.db.Where(row).Update(row, columns...))
+}
+
+// raise has ovs-vswitchd say when it has brought about what is written.
+func (t *transaction) raise(root *rootRow) {
+	t.collect(t.db.Where(root).Mutate(root, model.Mutation{Field: &root.NextConfig, Mutator: ovsdb.MutateOperationAdd, Value: 1}))
 }
 
 // newUUID names a row that is yet to be created.

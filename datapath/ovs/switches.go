@@ -291,8 +291,14 @@ func (s *Switches) nextChange() <-chan struct{} {
 	return s.change
 }
 
-// waitConfig waits until ovs-vswitchd has brought about configuration number n.
+// askAgain is after how long waitConfig raises the configuration's number again.
+const askAgain = 2 * time.Second
+
+// waitConfig waits until ovs-vswitchd has brought about configuration number n. When it could not write down that it has, because the disk
+// was full, it does not try again before it is asked for another; and whoever asks is told that the disk is full, if it still is.
 func (s *Switches) waitConfig(ctx context.Context, n int) error {
+	again := time.NewTicker(askAgain)
+	defer again.Stop()
 	for {
 		change := s.nextChange()
 		root, err := readRoot(ctx, s.db)
@@ -301,6 +307,12 @@ func (s *Switches) waitConfig(ctx context.Context, n int) error {
 		}
 		select {
 		case <-change:
+		case <-again.C:
+			t := transaction{db: s.db}
+			t.raise(&root)
+			if _, failed := t.commit(ctx); err == nil && failed != nil {
+				return errors.Join(failed, full(s.dir))
+			}
 		case <-time.After(100 * time.Millisecond):
 			if err := s.Check(); err != nil {
 				return err

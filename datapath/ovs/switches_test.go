@@ -2,11 +2,13 @@ package ovs
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -177,5 +179,58 @@ func TestStartFails(t *testing.T) {
 	s, _ := open(dir)
 	if pids := s.Pids(); len(pids) > 0 {
 		t.Errorf("processes %v run", pids)
+	}
+}
+
+// TestFullDisk proves that a change which ovs-vswitchd could not write down is not waited for without end: the error says that the disk is
+// full, and when it is not any more the change is made.
+func TestFullDisk(t *testing.T) {
+	requireOVS(t)
+	dir := shortDir(t)
+	if err := unix.Mount("trivet", dir, "tmpfs", 0, "size=8m"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	s, err := Start(ctx, Config{Dir: dir, NetNS: "/run/netns/" + newNamespace(t, "sw")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Stop(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	bridges := []Bridge{{Name: "br1", DPID: 1}}
+	root, err := readRoot(ctx, s.db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = unix.Kill(s.vswitch.pid(), unix.SIGSTOP)
+	done := make(chan error, 1)
+	go func() { done <- s.Apply(ctx, bridges) }()
+	for now := root; now.NextConfig == root.NextConfig && ctx.Err() == nil; now, _ = readRoot(ctx, s.db) {
+		time.Sleep(time.Millisecond)
+	}
+	full := filepath.Join(dir, "full")
+	f, err := os.Create(full)
+	for err == nil {
+		_, err = f.Write(make([]byte, 4096))
+	}
+	if f.Close(); !errors.Is(err, unix.ENOSPC) {
+		t.Fatal("the disk is not full: ", err)
+	}
+	for err = nil; err == nil; { // what the last block of the database has room for
+		tx := transaction{db: s.db}
+		tx.raise(&root)
+		_, err = tx.commit(ctx)
+	}
+	_ = unix.Kill(s.vswitch.pid(), unix.SIGCONT)
+	if err := <-done; err == nil || !strings.Contains(err.Error(), "no space left on device") {
+		t.Error("on a full disk: ", err)
+	}
+	if err := errors.Join(os.Remove(full), s.Apply(ctx, bridges)); err != nil {
+		t.Error("with room again: ", err)
 	}
 }

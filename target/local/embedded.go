@@ -131,7 +131,7 @@ func (l *Lab) applyEmbedded(blocked map[*topology.Link]bool) error {
 	if l.before == nil {
 		s.beginSaving()
 	}
-	return l.applyAgents()
+	return nil
 }
 
 func (s *embeddedSwitches) removeSwitch(name string) {
@@ -295,9 +295,12 @@ func (s *embeddedSwitches) unback(id portID, b *backing) {
 	}
 }
 
-// applyAgents ties switches to their controllers.
+// applyAgents ties embedded switches to their controllers.
 func (l *Lab) applyAgents() error {
 	s := l.embedded
+	if s == nil {
+		return nil
+	}
 	var errs []error
 	for _, n := range l.Topology().Nodes {
 		a := s.agents[n.Name]

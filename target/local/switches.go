@@ -112,6 +112,9 @@ func (l *Lab) applySwitches(ctx context.Context, done func()) error {
 			}
 		}
 	}
+	if err := l.applyAgents(); err != nil { // last: one that was Open vSwitch's has left its controller by now
+		return err
+	}
 	for _, n := range l.Topology().Nodes {
 		if n.IsDatapath() {
 			done()

@@ -132,6 +132,27 @@ schedule:
 	})
 }
 
+// TestSwaps proves that apply makes switches of each datapath, with the lab's controller and without one, of those of each other, and that
+// hosts reach each other after it.
+func TestSwaps(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	kinds := []string{"embedded, controller: trivet", "ovs, controller: trivet", "embedded, controller: none", "ovs, controller: none", "bridge, controller: none"}
+	file := func(kind string) string {
+		return m.file("swap.yaml", "nodes:\n  \"s[1-3]\": {switch: {datapath: "+kind+"}}\n  \"h[1-3]\": host\nlinks: [\"s[1-3] -- h[1-3]\", s1 -- s2 -- s3 -- s1]\n")
+	}
+	m.up(file(kinds[0]))
+	for i, one := range kinds {
+		for _, other := range kinds[i+1:] { // both ways between the two, and over to the next
+			for _, kind := range []string{one, other, one} {
+				m.ok("apply", file(kind))
+				m.pingAll(6)
+			}
+		}
+	}
+	m.ok("down")
+}
+
 func lineWith(text, word string) string {
 	for line := range strings.Lines(text) {
 		if strings.Contains(line, word) {

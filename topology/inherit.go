@@ -1,11 +1,15 @@
 package topology
 
-import "slices"
+import (
+	"net/netip"
+	"slices"
+)
 
 // Inherit gives a topology what was assigned in an earlier, resolved one and is
 // left open now, so that an edited file keeps the ports, addresses, datapath
 // ids and router ids of all that it did not change. Addresses stay open where they
-// come from another pool now, or routers make subnets of what was one network, or no longer do.
+// come from another pool now, or routers make subnets of what was one network, or no longer do;
+// and where segments were joined or divided, or have become too large for their subnet.
 func Inherit(t, resolved *Topology) {
 	before := byName(resolved)
 	addresses := t.Subnet == resolved.Subnet && t.Subnet6 == resolved.Subnet6 && t.hasSubnets() == resolved.hasSubnets()
@@ -24,6 +28,7 @@ func Inherit(t, resolved *Topology) {
 		}
 		given[n.Name] = n
 	}
+	inherited := map[*Endpoint]bool{}
 	oldLinks := index(LinkKeys(resolved), resolved.Links)
 	for i, key := range LinkKeys(t) {
 		l, old := t.Links[i], oldLinks[key]
@@ -35,9 +40,75 @@ func Inherit(t, resolved *Topology) {
 			if from.label() != l.Ends[j].label() {
 				from = old.Ends[1-j]
 			}
-			inheritEnd(&l.Ends[j], from, given[l.Ends[j].Node], addresses)
+			e := &l.Ends[j]
+			open := len(e.Addresses) == 0
+			inheritEnd(e, from, given[e.Node], addresses)
+			inherited[e] = open && len(e.Addresses) > 0
 		}
 	}
+	if t.hasSubnets() {
+		forgetMisfits(t, inherited)
+	}
+}
+
+// forgetMisfits takes inherited addresses back that do not make each segment a subnet of its own with room for all its interfaces.
+func forgetMisfits(t *Topology, inherited map[*Endpoint]bool) {
+	r := &resolver{t: t, nodes: byName(t), ends: map[string][]*Endpoint{}}
+	for _, l := range t.Links {
+		for i := range l.Ends {
+			r.ends[l.Ends[i].Node] = append(r.ends[l.Ends[i].Node], &l.Ends[i])
+		}
+	}
+	segs := r.segments()
+	taken := map[netip.Prefix]bool{}
+	for _, inFile := range []bool{true, false} { // what the file gives goes first
+		for _, s := range segs {
+			all := slices.Concat(s.routers, s.ends)
+			for fam := range s.prefix {
+				prefix := s.prefix[fam]
+				switch {
+				case inFile:
+					var file []*Endpoint
+					for _, e := range all {
+						if !inherited[e] {
+							file = append(file, e)
+						}
+						if n := r.nodes[e.Node]; e == r.ends[e.Node][0] { // where a node's own go
+							file = append(file, &Endpoint{Addresses: n.Addresses})
+						}
+					}
+					prefix = givenPrefix(file, fam)
+					s.prefix[fam], taken[prefix] = prefix, true
+					continue
+				case !prefix.IsValid():
+					if prefix = givenPrefix(all, fam); taken[prefix] || !hasRoom(prefix, len(all)) {
+						prefix = netip.Prefix{}
+					}
+					taken[prefix] = true
+				}
+				for _, e := range all {
+					if inherited[e] {
+						e.Addresses = slices.DeleteFunc(e.Addresses, func(a netip.Prefix) bool {
+							return family(a.Addr()) == fam && !a.IsSingleIP() && a.Masked() != prefix
+						})
+					}
+				}
+			}
+		}
+	}
+}
+
+// hasRoom says whether a subnet has addresses for so many interfaces.
+func hasRoom(p netip.Prefix, interfaces int) bool {
+	host := p.Addr().BitLen() - p.Bits()
+	if host >= 31 {
+		return true
+	}
+	most := 1 << host
+	if host > 1 { // without the network's and the broadcast's
+		most -= 2
+	}
+	return interfaces <= most
 }
 
 // inheritEnd fills what neither the end nor its node (nil: a new one) gives now.

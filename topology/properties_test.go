@@ -281,6 +281,56 @@ func TestInheritOtherNetwork(t *testing.T) {
 	}
 }
 
+// Proves: where a change joins segments, divides one, or makes it larger than its subnet, interfaces get the addresses that they need to reach
+// each other; elsewhere they keep theirs.
+func TestInheritSegments(t *testing.T) {
+	const rest = " r:r9 h:h9 r9-h9"
+	moved := build(t, "r:r1 h:h1 h1-r1")
+	lab := resolved(t, moved)
+	moved.Node("h1").Addresses = prefixes("10.77.0.1/24")
+	Inherit(moved, lab)
+	if got := resolved(t, moved); endsAt(got, "r1")[0].Masked() != prefixes("10.77.0.0/24")[0] {
+		t.Errorf("a host has another address, and its router %v", endsAt(got, "r1"))
+	}
+	for name, c := range map[string][2]string{
+		"joined":  {"s:s1 s:s2 r:r1 h:h1 h:h2 h1-s1 s1-r1 r1-s2 s2-h2", "s:s1 s:s2 r:r1 h:h1 h:h2 h1-s1 s1-r1 s1-s2 s2-h2"},
+		"divided": {"s:s1 s:s2 r:r1 h:h1 h:h2 h1-s1 s1-r1 s1-s2 s2-h2", "s:s1 s:s2 r:r1 h:h1 h:h2 h1-s1 s1-r1 r1-s2 s2-h2"},
+		"larger":  {"s:s1 r:r1 r:r2 r1-s1 s1-r2", "s:s1 r:r1 r:r2 r:r3 h:h1 h:h2 r1-s1 s1-r2 s1-r3 s1-h1 s1-h2"},
+	} {
+		before := resolved(t, build(t, c[0]+rest))
+		edited := build(t, c[1]+rest)
+		Inherit(edited, before)
+		got := resolved(t, edited)
+		if a, b := endsAt(got, "h9"), endsAt(before, "h9"); !slices.Equal(a, b) {
+			t.Errorf("%s: h9 has %v, not %v", name, a, b)
+		}
+		of := map[netip.Prefix]int{} // which segment has a subnet
+		r := &resolver{t: got, nodes: byName(got), ends: map[string][]*Endpoint{}}
+		for _, l := range got.Links {
+			for i := range l.Ends {
+				r.ends[l.Ends[i].Node] = append(r.ends[l.Ends[i].Node], &l.Ends[i])
+			}
+		}
+		for i, s := range r.segments() {
+			for _, e := range slices.Concat(s.routers, s.ends) {
+				if len(e.Addresses) != 1 || e.Addresses[0].Masked() != slices.Concat(s.routers, s.ends)[0].Addresses[0].Masked() {
+					t.Errorf("%s: %s has %v", name, e.Interface, e.Addresses)
+					continue
+				}
+				if other, is := of[e.Addresses[0].Masked()]; is && other != i {
+					t.Errorf("%s: two segments have %v", name, e.Addresses[0].Masked())
+				}
+				of[e.Addresses[0].Masked()] = i
+			}
+		}
+		again := build(t, c[1]+rest)
+		Inherit(again, got)
+		if d := fields(resolved(t, again), got); len(d) > 0 {
+			t.Errorf("%s: inherited again it is another: %v", name, d)
+		}
+	}
+}
+
 // Proves: a link's change as words is the same after it was written and read, and what is not in it stays.
 func TestLinkChange(t *testing.T) {
 	for _, words := range [][]string{{"up"}, {"down"}, {"delay=10ms"}, {"delay=none", "loss=1%"}, {"bandwidth=1gbit", "jitter=250us", "queue=7", "down"}, {"queue=none"}, {"loss=0"}} {

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"trivet.dev/trivet/controller/api"
+	"trivet.dev/trivet/internal/disk"
 	"trivet.dev/trivet/internal/version"
 	"trivet.dev/trivet/topology"
 )
@@ -84,6 +85,9 @@ func (c *Client) request(ctx context.Context, method, path string, in any) (*htt
 // ended says of an error by which a connection breaks off, as when the daemon is killed, what it means.
 func (c *Client) ended(err, breaksOff error) error {
 	if errors.Is(err, breaksOff) || errors.Is(err, unix.ECONNRESET) {
+		if why := disk.Full(Dir(c.name)); why != nil { // so its log does not say it
+			return fmt.Errorf("the daemon of lab %s has ended without an answer: %w", c.name, why)
+		}
 		return fmt.Errorf("the daemon of lab %s has ended without an answer (its log: %s/daemon.log)", c.name, Dir(c.name))
 	}
 	return err

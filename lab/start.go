@@ -20,6 +20,7 @@ import (
 	"trivet.dev/trivet/datapath/embedded/agent"
 	"trivet.dev/trivet/datapath/routerd"
 	"trivet.dev/trivet/internal/dirlock"
+	"trivet.dev/trivet/internal/disk"
 	"trivet.dev/trivet/target/local"
 	"trivet.dev/trivet/topology"
 )
@@ -219,6 +220,9 @@ func waitForDaemon(state State, ended <-chan error) (*Client, error) {
 		case err := <-ended:
 			if err == nil {
 				return nil, errors.New("the lab's daemon has ended before it could be asked why: another command may have taken the lab down")
+			}
+			if why := disk.Full(Dir(state.Name)); why != nil { // so its log does not say it
+				return nil, fmt.Errorf("the lab's daemon ended at once: %w", why)
 			}
 			log, _ := os.ReadFile(filepath.Join(Dir(state.Name), "daemon.log"))
 			return nil, fmt.Errorf("the lab's daemon ended at once: %w\n%s", err, bytes.TrimSpace(log))

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
+	"trivet.dev/trivet/internal/disk"
 	"trivet.dev/trivet/internal/inside"
 )
 
@@ -212,19 +213,10 @@ func (d *daemon) call(ctx context.Context, method string, args ...string) (strin
 
 // failure is the error for a daemon that has ended by itself, with its last words.
 func (d *daemon) failure() error {
-	if err := full(d.dir); err != nil { // so the log does not say it
+	if err := disk.Full(d.dir); err != nil { // so the log does not say it
 		return fmt.Errorf("%s ended: %w", d.name, err)
 	}
 	return fmt.Errorf("%s ended; the end of %s:\n%s", d.name, d.file(".log"), tail(d.file(".log"), 2000))
-}
-
-// full says that there is no room for what stands in a directory.
-func full(dir string) error {
-	var disk unix.Statfs_t
-	if unix.Statfs(dir, &disk) == nil && disk.Bavail == 0 {
-		return fmt.Errorf("%s: %w", dir, unix.ENOSPC)
-	}
-	return nil
 }
 
 func tail(file string, size int64) string {

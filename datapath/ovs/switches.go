@@ -21,6 +21,7 @@ import (
 
 	"github.com/ovn-kubernetes/libovsdb/client"
 
+	"trivet.dev/trivet/internal/disk"
 	"trivet.dev/trivet/internal/inside"
 )
 
@@ -311,7 +312,7 @@ func (s *Switches) waitConfig(ctx context.Context, n int) error {
 			t := transaction{db: s.db}
 			t.raise(&root)
 			if _, failed := t.commit(ctx); err == nil && failed != nil {
-				return errors.Join(failed, full(s.dir))
+				return errors.Join(failed, disk.Full(s.dir))
 			}
 		case <-time.After(100 * time.Millisecond):
 			if err := s.Check(); err != nil {

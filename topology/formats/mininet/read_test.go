@@ -265,6 +265,26 @@ if __name__ == '__main__': raise Exception('not under mn')
 	}
 }
 
+// Proves that what a topology says of its links holds, although mn --link chooses what they are; and that a program which makes others than
+// TCLink, of which Mininet does not heed it, is told so once for each line.
+func TestLinksWithoutClass(t *testing.T) {
+	const text = `class A(Topo):
+    def build(self):
+        for h in 'h1', 'h2': self.addLink(self.addHost(h), 's1' if h == 'h2' else self.addSwitch('s1'), bw=10, delay='5ms')
+`
+	for name, o := range map[string]formats.Options{"topos = {'a': A}\n": {Topo: "a"}, "topos = {'b': A}\n": {}, "": {}} {
+		got, problems := read(t, text+name, o)
+		if problems.Err() != nil || len(got.Links) != 2 || got.Links[1].Bandwidth != 10e6 || got.Links[1].Delay != topology.Duration(5*time.Millisecond) || len(problems) > 0 {
+			t.Errorf("%q: %+v %v", name, got, problems)
+		}
+	}
+	got, problems := read(t, text+"net = Mininet(A())\nnet.start()", formats.Options{})
+	if got == nil || got.Links[0].Bandwidth != 0 || strings.Count(problems.Error(), "\n") > 2 ||
+		!strings.Contains(problems.Error(), "warning: bw=10 does nothing in Mininet without link=TCLink") || !strings.Contains(problems.Error(), "delay='5ms' does nothing") {
+		t.Errorf("without TCLink: %+v %v", got, problems)
+	}
+}
+
 // Proves that arguments reach the program.
 func TestArguments(t *testing.T) {
 	got, problems := read(t, "Mininet(SingleSwitchTopo(int(sys.argv[1]))).start()", formats.Options{Args: []string{"3"}})

@@ -13,6 +13,7 @@ from time import monotonic, process_time
 import _absent
 import _python2
 from mininet import _record as record, _patch
+from mininet.link import TCLink
 from mininet.net import Mininet
 from mininet.snapshot import snapshot
 from mininet.topo import Topo
@@ -264,7 +265,7 @@ def read(job):
         if not isinstance(topo, Topo):
             raise Stop("what topos makes is %s, not a Topo" % type(topo).__name__, "write topos = {'name': Class}, with class Class(Topo)")
         record.networks[:] = []
-        Mininet(topo=topo)
+        Mininet(topo=topo, link=TCLink)  # which links there are is left to mn --link: what the topology says of them holds
     if chosen() is None:
         raise Stop("the program makes no network", "it has to make a Mininet(…) with nodes")
     if len(record.networks) > 1:

@@ -26,7 +26,10 @@ class Intf:
     def cmd(self, *args, **kwargs):
         return self.node.cmd(*args, **kwargs)
 
-    def config(self, mac=None, ip=None, ifconfig=None, up=True, **_params):
+    def config(self, mac=None, ip=None, ifconfig=None, up=True, **params):
+        for option in SHAPING:
+            if params.get(option):
+                record.warn(record.here(), "%s=%r does nothing in Mininet without link=TCLink" % (option, params[option]))
         result = {}
         self.setParam(result, "setMAC", mac=mac)
         self.setParam(result, "setIP", ip=ip)

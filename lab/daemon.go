@@ -210,7 +210,7 @@ func (d *daemon) waitControllers() {
 
 // waitRoutes waits for routing daemons to find each other; nothing but time is missing where they do not.
 func (d *daemon) waitRoutes() {
-	dead := local.LongestDead(d.state().Topology)
+	dead := topology.LongestDead(d.state().Topology)
 	if dead == 0 || d.state().Wait == 0 {
 		return
 	}

@@ -212,7 +212,7 @@ func (d *daemon) address(name string, v6 bool) (netip.Addr, error) {
 	if n == nil {
 		return netip.Addr{}, NoNode(t, name)
 	}
-	for _, p := range d.local().AddressesOf(n) {
+	for _, p := range topology.AddressesOf(d.local().Topology(), n) {
 		if p.Addr().Is6() == v6 {
 			return p.Addr(), nil
 		}

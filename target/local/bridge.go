@@ -1,8 +1,6 @@
 package local
 
 import (
-	"maps"
-
 	"github.com/vishvananda/netlink"
 
 	"trivet.dev/trivet/topology"
@@ -89,29 +87,6 @@ func (l *Lab) raiseDevices(blocked map[*topology.Link]bool, stale bool) error {
 		}
 	}
 	return b.flush()
-}
-
-// growTree takes note of the links that learning switches may forward by, and returns whether
-// they are others than before: then what switches have learned may lead into a dead
-// end. hold are the links that must not forward while the change is made: those that
-// shall not any more, and those that did not yet. Without them there is no loop at any time.
-func (l *Lab) growTree(blocked map[*topology.Link]bool) (hold map[*topology.Link]bool, stale bool) {
-	before := l.forwarding
-	l.forwarding = map[string]bool{}
-	hold = maps.Clone(blocked)
-	for i, key := range topology.LinkKeys(l.Topology()) {
-		link := l.Topology().Links[i]
-		if l.betweenRouters(link) {
-			continue
-		}
-		if !blocked[link] && !link.Down {
-			l.forwarding[key] = true
-		}
-		if before != nil && !before[key] {
-			hold[link] = true
-		}
-	}
-	return hold, before != nil && !maps.Equal(before, l.forwarding)
 }
 
 // masterOf is the index of the bridge that a switch is, or 0.

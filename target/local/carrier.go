@@ -9,6 +9,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"trivet.dev/trivet/plan"
 	"trivet.dev/trivet/topology"
 )
 
@@ -17,10 +18,10 @@ const carrierTime = 20 * time.Second
 
 // awaitCarriers waits until the devices of links that are new, or up again, run: the kernel takes note of a carrier some time
 // after the other end has come up, and until then sends nothing. Where somebody has set an end down there is nothing to wait for.
-func (l *Lab) awaitCarriers(ctx context.Context, s steps, done func()) error {
-	links := slices.Clone(s.addLinks)
-	for _, k := range s.setLinks {
-		if !s.plugged[k.key] || k.Down {
+func (l *Lab) awaitCarriers(ctx context.Context, s plan.Steps, done func()) error {
+	links := slices.Clone(s.AddLinks)
+	for _, k := range s.SetLinks {
+		if !s.Plugged[k.Key] || k.Down {
 			continue
 		}
 		up, err := l.raisedEnds(k.Link)
@@ -59,7 +60,7 @@ func (l *Lab) awaitCarriers(ctx context.Context, s steps, done func()) error {
 		}
 		return nil
 	})
-	for range s.addLinks {
+	for range s.AddLinks {
 		done()
 	}
 	return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"slices"
 	"sync/atomic"
@@ -11,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"trivet.dev/trivet/internal/inside"
+	"trivet.dev/trivet/plan"
 	"trivet.dev/trivet/topology"
 )
 
@@ -47,14 +49,14 @@ func (l *Lab) Apply(ctx context.Context, t *topology.Topology, progress Progress
 }
 
 // take takes steps.
-func (l *Lab) take(ctx context.Context, s steps, progress Progress) error {
+func (l *Lab) take(ctx context.Context, s plan.Steps, progress Progress) error {
 	if err := l.unplug(ctx, s); err != nil {
 		return err
 	}
 	if err := l.takeAway(s); err != nil {
 		return err
 	}
-	l.setTopology(s.new)
+	l.setTopology(s.New)
 	if err := errors.Join(l.raiseLimits(), l.writeHosts()); err != nil {
 		return err
 	}
@@ -65,11 +67,11 @@ func (l *Lab) take(ctx context.Context, s steps, progress Progress) error {
 }
 
 // takeAway removes links and nodes that go or are made anew.
-func (l *Lab) takeAway(s steps) error {
-	if err := l.dropLinks(s.dropLinks); err != nil {
+func (l *Lab) takeAway(s plan.Steps) error {
+	if err := l.dropLinks(s.DropLinks); err != nil {
 		return err
 	}
-	for _, n := range s.dropNodes {
+	for _, n := range s.DropNodes {
 		if n.NAT {
 			if err := l.dropUplink(n.Name); err != nil {
 				return err
@@ -94,9 +96,9 @@ func (l *Lab) takeAway(s steps) error {
 }
 
 // change makes what is new and sets what differs.
-func (l *Lab) change(ctx context.Context, s steps, progress Progress) error {
+func (l *Lab) change(ctx context.Context, s plan.Steps, progress Progress) error {
 	var hosts []*topology.Node
-	for _, n := range s.addNodes {
+	for _, n := range s.AddNodes {
 		if ownsNamespaces(n) {
 			hosts = append(hosts, n)
 		}
@@ -106,13 +108,13 @@ func (l *Lab) change(ctx context.Context, s steps, progress Progress) error {
 		total int
 		run   func(done func()) error
 	}{
-		{"nodes", len(s.addNodes), func(done func()) error { return l.addNodes(s.addNodes, hosts, done) }},
-		{"links", len(s.addLinks), func(done func()) error { return l.addLinks(s, done) }},
+		{"nodes", len(s.AddNodes), func(done func()) error { return l.addNodes(s.AddNodes, hosts, done) }},
+		{"links", len(s.AddLinks), func(done func()) error { return l.addLinks(s, done) }},
 		{"addresses", len(hosts), func(done func()) error { return l.configure(s, done) }},
-		{"switches", countDatapaths(s.new), func(done func()) error { return l.applySwitches(ctx, done) }},
-		{"shaping", s.shaped(), func(done func()) error { return l.shapeLinks(s, done) }},
-		{"daemons", len(withDaemons(s.new)), func(done func()) error { return l.runDaemons(s.new, done) }},
-		{"carriers", len(s.addLinks) + len(s.setLinks), func(done func()) error { return l.awaitCarriers(ctx, s, done) }},
+		{"switches", countDatapaths(s.New), func(done func()) error { return l.applySwitches(ctx, done) }},
+		{"shaping", shaped(s), func(done func()) error { return l.shapeLinks(s, done) }},
+		{"daemons", len(withDaemons(s.New)), func(done func()) error { return l.runDaemons(s.New, done) }},
+		{"carriers", len(s.AddLinks) + len(s.SetLinks), func(done func()) error { return l.awaitCarriers(ctx, s, done) }},
 	}
 	for _, stage := range stages {
 		if err := ctx.Err(); err != nil {
@@ -141,13 +143,13 @@ func countDatapaths(t *topology.Topology) (n int) {
 	return n
 }
 
-func (s steps) shaped() (n int) {
-	for _, k := range s.addLinks {
+func shaped(s plan.Steps) (n int) {
+	for _, k := range s.AddLinks {
 		if k.Impaired() || k.Down {
 			n++
 		}
 	}
-	return n + len(s.setLinks)
+	return n + len(s.SetLinks)
 }
 
 // withoutProcesses says whether a node has no cgroup.
@@ -184,28 +186,28 @@ func (l *Lab) addNodes(all, hosts []*topology.Node, done func()) error {
 }
 
 // configure sets addresses and routes of the nodes that are new, changed, or have a new link.
-func (l *Lab) configure(s steps, done func()) error {
+func (l *Lab) configure(s plan.Steps, done func()) error {
 	old := map[string]*topology.Node{}
 	touched := map[string]bool{}
-	for _, n := range s.addNodes {
+	for _, n := range s.AddNodes {
 		touched[n.Name] = true
 	}
-	for _, c := range s.setNodes {
-		touched[c.new.Name] = true
-		old[c.new.Name] = c.old
-		if withoutProcesses(c.new) {
+	for _, c := range s.SetNodes {
+		touched[c.New.Name] = true
+		old[c.New.Name] = c.Old
+		if withoutProcesses(c.New) {
 			continue
 		}
-		if err := l.Cgroups.set(l.Name, c.old, c.new); err != nil {
+		if err := l.Cgroups.set(l.Name, c.Old, c.New); err != nil {
 			return err
 		}
 	}
-	for _, k := range s.addLinks {
+	for _, k := range s.AddLinks {
 		touched[k.Ends[0].Node], touched[k.Ends[1].Node] = true, true
 	}
-	ends := endsOf(s.new)
+	ends := topology.EndsOf(s.New)
 	var nodes []*topology.Node
-	for _, n := range s.new.Nodes {
+	for _, n := range s.New.Nodes {
 		if touched[n.Name] && ownsNamespaces(n) {
 			nodes = append(nodes, n)
 		}
@@ -217,31 +219,6 @@ func (l *Lab) configure(s steps, done func()) error {
 		}
 		return nil
 	})
-}
-
-// endsOf lists the links' ends of each node.
-func endsOf(t *topology.Topology) map[string][]*topology.Endpoint {
-	ends := map[string][]*topology.Endpoint{}
-	for _, l := range t.Links {
-		for i := range l.Ends {
-			if e := &l.Ends[i]; !e.External() {
-				ends[e.Node] = append(ends[e.Node], e)
-			}
-		}
-	}
-	return ends
-}
-
-// AddressesOf lists the addresses of a node's interfaces, first interface first.
-func (l *Lab) AddressesOf(n *topology.Node) (out []prefix) {
-	for _, link := range l.Topology().Links {
-		for _, e := range link.Ends {
-			if e.Node == n.Name {
-				out = append(out, e.Addresses...)
-			}
-		}
-	}
-	return append(out, n.Loopback...)
 }
 
 func (l *Lab) configureNode(n, old *topology.Node, ends []*topology.Endpoint) error {
@@ -268,7 +245,7 @@ func (l *Lab) configureNode(n, old *topology.Node, ends []*topology.Endpoint) er
 			}
 		}
 		down := l.pulled(n.Name)
-		var unreachable []prefix
+		var unreachable []netip.Prefix
 		indices := map[string]int{}
 		for _, e := range ends {
 			index, err := indexOf(e.Interface)
@@ -289,15 +266,15 @@ func (l *Lab) configureNode(n, old *topology.Node, ends []*topology.Endpoint) er
 			return err
 		}
 		if old != nil {
-			for _, r := range routesOf(old) {
+			for _, r := range old.StaticRoutes() {
 				if index := indices[r.Device]; index > 0 || r.Device == "" { // with its device its route has gone
 					b.delRoute(r, index)
 				}
 			}
 			_ = b.flush() // what the user has deleted already is gone
 		}
-		for _, r := range routesOf(n) {
-			if !down[r.Device] && !slices.ContainsFunc(unreachable, func(p prefix) bool { return p.Contains(r.Via) }) { // else when the link is up
+		for _, r := range n.StaticRoutes() {
+			if !down[r.Device] && !slices.ContainsFunc(unreachable, func(p netip.Prefix) bool { return p.Contains(r.Via) }) { // else when the link is up
 				b.addRoute(r, indices[r.Device])
 			}
 		}
@@ -313,26 +290,4 @@ func explainRoute(err error) error {
 		return fmt.Errorf("%w: a gateway must be in a subnet of the node", err)
 	}
 	return err
-}
-
-// routesOf lists a node's static routes, gateways as default routes.
-func routesOf(n *topology.Node) []topology.Route {
-	routes := append([]topology.Route(nil), n.Routes...)
-	slices.SortStableFunc(routes, func(a, b topology.Route) int { // those by a device may lead to the neighbours of others
-		switch {
-		case a.Via.IsValid() == b.Via.IsValid():
-			return 0
-		case b.Via.IsValid():
-			return -1
-		}
-		return 1
-	})
-	for _, g := range n.Gateways {
-		to := defaultV6
-		if g.Is4() {
-			to = defaultV4
-		}
-		routes = append(routes, topology.Route{To: to, Via: g})
-	}
-	return routes
 }

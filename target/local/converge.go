@@ -19,19 +19,6 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// LongestDead returns the longest time in which a router with daemons may still be electing a
-// designated router (RFC 2328, section 9.4: it waits for RouterDeadInterval), 0 where there is none.
-func LongestDead(t *topology.Topology) (longest time.Duration) {
-	for _, r := range topology.OSPFOf(t) {
-		for _, i := range r.Interfaces {
-			if r.Node.Datapath.Linux() && !i.Passive {
-				longest = max(longest, i.Dead)
-			}
-		}
-	}
-	return longest
-}
-
 // quietFor is how long routes of daemons must stay as they are: a router may have all of them by one neighbour when it
 // hears the next.
 const quietFor = time.Second
@@ -40,7 +27,7 @@ const quietFor = time.Second
 // OSPF, its routing nodes beside it have those of the daemons (knows says of one whether it has a route), and all that has
 // not changed for a while. The error, once ctx ends, names a route that is missing.
 func (l *Lab) WaitRoutes(ctx context.Context, knows func(router string, to netip.Addr) bool) error {
-	wanted := wantedRoutes(l.Topology())
+	wanted := topology.OSPFReach(l.Topology())
 	var before string
 	var since time.Time
 	for {
@@ -60,75 +47,6 @@ func (l *Lab) WaitRoutes(ctx context.Context, knows func(router string, to netip
 			return fmt.Errorf("OSPF has not converged: %s", cmp.Or(missing, "routes still change"))
 		}
 	}
-}
-
-// wantedRoutes lists what each router with daemons should reach, and what routing nodes beside them, which tell each
-// other all that they know. Joined are routers whose active interfaces are up in one network, and agree so that they can be
-// neighbours.
-func wantedRoutes(t *topology.Topology) map[string][]netip.Prefix {
-	routers := topology.OSPFOf(t)
-	parent := make([]int, len(routers))
-	for i := range parent {
-		parent[i] = i
-	}
-	find := func(i int) int {
-		for parent[i] != i {
-			parent[i] = parent[parent[i]]
-			i = parent[i]
-		}
-		return i
-	}
-	first := map[place]int{}
-	daemons := map[place]bool{}
-	for n, r := range routers {
-		for _, i := range r.Interfaces {
-			if i.Passive || i.Link.Down {
-				continue
-			}
-			at := placeOf(i)
-			daemons[at] = daemons[at] || r.Node.Datapath.Linux()
-			if other, ok := first[at]; ok {
-				parent[find(n)] = find(other)
-			} else {
-				first[at] = n
-			}
-		}
-	}
-	networks, behind := map[int][]netip.Prefix{}, map[int][]netip.Prefix{} // of all, and of those with daemons
-	for n, r := range routers {
-		for _, i := range r.Interfaces {
-			if i.Link != nil && !i.Link.Down {
-				networks[find(n)] = append(networks[find(n)], i.Addresses[0].Masked())
-				if r.Node.Datapath.Linux() {
-					behind[find(n)] = append(behind[find(n)], i.Addresses[0].Masked())
-				}
-			}
-		}
-	}
-	out := map[string][]netip.Prefix{}
-	for n, r := range routers {
-		beside := slices.ContainsFunc(r.Interfaces, func(i topology.OSPFInterface) bool { return !i.Passive && !i.Link.Down && daemons[placeOf(i)] })
-		switch {
-		case r.Node.Datapath.Linux():
-			out[r.Node.Name] = networks[find(n)]
-		case beside:
-			out[r.Node.Name] = behind[find(n)]
-		}
-	}
-	return out
-}
-
-// place is what neighbours have to agree on.
-type place struct {
-	network netip.Prefix
-	area    topology.AreaID
-	kind    topology.OSPFNetwork
-	timers  [2]time.Duration
-	auth    topology.OSPFAuth
-}
-
-func placeOf(i topology.OSPFInterface) place {
-	return place{i.Addresses[0].Masked(), i.Area, i.Network, [2]time.Duration{i.Hello, i.Dead}, i.Auth}
 }
 
 // missingRoute names a network that a router has no route to, and returns what all routers with daemons have.

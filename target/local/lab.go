@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -21,6 +22,7 @@ import (
 
 	"trivet.dev/trivet/datapath/embedded/agent"
 	"trivet.dev/trivet/datapath/ovs"
+	"trivet.dev/trivet/plan"
 	"trivet.dev/trivet/target/local/delayline"
 	"trivet.dev/trivet/topology"
 )
@@ -58,14 +60,14 @@ type Lab struct {
 	// OnUndo, which may be nil, is called before a change that has failed is undone.
 	OnUndo func()
 
-	binder     *binder
-	fabric     *os.File
-	index      map[string]int    // of the devices in the switches' namespace
-	next       int               // index of the next one
-	detached   map[string]bool   // those that are kept out of their bridge
-	raised     map[string]int    // indexes of those that have been set up: who sets one down afterwards may
-	decided    map[string]string // addresses of the controllers that switches have, by bridge
-	forwarding map[string]bool   // keys of links that are up and not kept out of learning
+	binder   *binder
+	fabric   *os.File
+	index    map[string]int    // of the devices in the switches' namespace
+	next     int               // index of the next one
+	detached map[string]bool   // those that are kept out of their bridge
+	raised   map[string]int    // indexes of those that have been set up: who sets one down afterwards may
+	decided  map[string]string // addresses of the controllers that switches have, by bridge
+	tree     plan.Tree
 
 	ovs      atomic.Pointer[ovs.Switches] // nil where there are none
 	embedded *embeddedSwitches
@@ -116,7 +118,7 @@ type indexed struct {
 // is not changed by anybody.
 func (l *Lab) Topology() *topology.Topology { return l.is.Load().topology }
 
-func (l *Lab) setTopology(t *topology.Topology) { l.is.Store(&indexed{t, nodesByName(t)}) }
+func (l *Lab) setTopology(t *topology.Topology) { l.is.Store(&indexed{t, t.NodesByName()}) }
 
 // Up brings a resolved topology up. After an error, Remove cleans up.
 func (l *Lab) Up(ctx context.Context, t *topology.Topology, progress Progress) error {
@@ -228,9 +230,9 @@ func each[T any](items []T, f func(T) error) error {
 
 // writeHosts writes the lab's /etc/hosts, in place: nodes have it mounted.
 func (l *Lab) writeHosts() error {
-	ends := endsOf(l.Topology())
+	ends := topology.EndsOf(l.Topology())
 	text := []byte("127.0.0.1 localhost\n::1 localhost ip6-localhost\n")
-	add := func(name string, list []prefix) {
+	add := func(name string, list []netip.Prefix) {
 		for _, p := range list {
 			text = append(append(append(p.Addr().AppendTo(text), ' '), name...), '\n')
 		}

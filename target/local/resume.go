@@ -61,11 +61,11 @@ func (l *Lab) Resume(ctx context.Context, t *topology.Topology, progress Progres
 		return err
 	}
 	s := l.plan(l.withoutLines(t), t)
-	s.dropLinks = s.addLinks // Open vSwitch holds on to their devices
+	s.DropLinks = s.AddLinks // Open vSwitch holds on to their devices
 	if err := l.unplug(ctx, s); err != nil {
 		return err
 	}
-	s.dropLinks = nil
+	s.DropLinks = nil
 	return l.change(ctx, s, progress)
 }
 

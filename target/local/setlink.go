@@ -24,7 +24,7 @@ func (l *Lab) SetLink(ctx context.Context, index int, c topology.LinkChange) err
 // of the lab changes, however large it is. It returns false where the link is another one.
 func (l *Lab) setVirtual(t *topology.Topology, index int) bool {
 	link := t.Links[index]
-	if l.embedded == nil || l.WireOf(link) != Virtual || !l.betweenRouters(link) { // others may be in the tree of switches that learn
+	if l.embedded == nil || l.WireOf(link) != Virtual || !link.BetweenRouters(l.nodes()) { // others may be in the tree of switches that learn
 		return false
 	}
 	var ids [2]portID
@@ -43,15 +43,5 @@ func (l *Lab) setVirtual(t *topology.Topology, index int) bool {
 	}
 	l.embedded.fast.Barrier(nil)
 	l.is.Store(&indexed{t, l.nodes()}) // the nodes are the same
-	return true
-}
-
-// betweenRouters says whether both ends of a link are routing nodes.
-func (l *Lab) betweenRouters(link *topology.Link) bool {
-	for _, e := range link.Ends {
-		if n := l.node(e.Node); n == nil || !n.RoutingNode() {
-			return false
-		}
-	}
 	return true
 }

@@ -4,6 +4,9 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"trivet.dev/trivet/plan"
+	"trivet.dev/trivet/topology"
 )
 
 // A link between two embedded switches changes from one without devices to one with, as when it is given a delay, and
@@ -39,14 +42,14 @@ func (l *Lab) cut(ports []portID) error {
 const drainTime = 50 * time.Millisecond
 
 // bypass joins ports by virtual links whose devices are about to go, and waits until what is under way there has arrived.
-func (l *Lab) bypass(ctx context.Context, s steps) error {
+func (l *Lab) bypass(ctx context.Context, s plan.Steps) error {
 	if l.embedded == nil {
 		return nil
 	}
-	after, nodes := byKey(s.new), nodesByName(s.new)
+	after, nodes := topology.LinksByKey(s.New), s.New.NodesByName()
 	var wait time.Duration
-	for _, k := range s.dropLinks {
-		link := after[k.key]
+	for _, k := range s.DropLinks {
+		link := after[k.Key]
 		if link == nil || link.Down || k.Down || l.wireOf(link, nodes) != Virtual {
 			continue
 		}

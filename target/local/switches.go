@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"trivet.dev/trivet/datapath/ovs"
+	"trivet.dev/trivet/plan"
 	"trivet.dev/trivet/topology"
 )
 
@@ -79,34 +80,32 @@ func (l *Lab) ovsDir() string { return filepath.Join(l.Dir, "ovs") }
 // applySwitches brings up the switches' side of the lab: devices, Open vSwitch's
 // bridges and ports, relays to controllers, and what must not forward.
 func (l *Lab) applySwitches(ctx context.Context, done func()) error {
-	blocked := topology.Blocked(l.Topology())
-	changing := l.forwarding != nil // not coming up for the first time
-	hold, stale := l.growTree(blocked)
-	if err := l.raiseDevices(blocked, stale); err != nil {
+	f := l.tree.Grow(l.Topology())
+	if err := l.raiseDevices(f.Blocked, f.Stale); err != nil {
 		return err
 	}
-	if err := l.applyEmbedded(blocked); err != nil {
+	if err := l.applyEmbedded(f.Blocked); err != nil {
 		return err
 	}
 	if l.ovs.Load() != nil {
 		if err := l.relays.follow(controllerAddresses(l.Topology())); err != nil {
 			return err
 		}
-		if stale && l.learns() {
-			if err := l.ovs.Load().Apply(ctx, l.ovsBridges(hold)); err != nil {
+		if f.Stale && l.learns() {
+			if err := l.ovs.Load().Apply(ctx, l.ovsBridges(f.Held)); err != nil {
 				return err
 			}
 			if err := l.ovs.Load().ForgetAddresses(ctx); err != nil {
 				return err
 			}
 		}
-		if err := l.handOver(ctx, blocked); err != nil {
+		if err := l.handOver(ctx, f.Blocked); err != nil {
 			return err
 		}
-		if err := l.ovs.Load().Apply(ctx, l.ovsBridges(blocked)); err != nil {
+		if err := l.ovs.Load().Apply(ctx, l.ovsBridges(f.Blocked)); err != nil {
 			return err
 		}
-		if changing {
+		if !f.First {
 			if err := l.ovs.Load().Settle(ctx); err != nil {
 				return err
 			}
@@ -151,15 +150,15 @@ func (l *Lab) learns() bool {
 
 // unplug takes ports whose devices are about to be made anew out of Open vSwitch, which
 // would hold on to the old device for as long as there is a port of its name.
-func (l *Lab) unplug(ctx context.Context, s steps) error {
+func (l *Lab) unplug(ctx context.Context, s plan.Steps) error {
 	anew := map[string]bool{}
-	for _, k := range s.dropLinks {
+	for _, k := range s.DropLinks {
 		for _, e := range k.Ends {
 			anew[e.Interface] = isOVS(l.node(e.Node))
 		}
 	}
-	again := func(k keyed) bool { return anew[k.Ends[0].Interface] || anew[k.Ends[1].Interface] }
-	if l.ovs.Load() == nil || !slices.ContainsFunc(s.addLinks, again) {
+	again := func(k plan.Link) bool { return anew[k.Ends[0].Interface] || anew[k.Ends[1].Interface] }
+	if l.ovs.Load() == nil || !slices.ContainsFunc(s.AddLinks, again) {
 		return nil
 	}
 	bridges := l.ovsBridges(topology.Blocked(l.Topology()))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 
+	"trivet.dev/trivet/plan"
 	"trivet.dev/trivet/topology"
 )
 
@@ -26,24 +27,11 @@ func Check(t *topology.Topology) error {
 
 // undo makes the lab again what it was before steps that have failed, wherever that was: what they make goes as far as
 // it is there, and what they take away or set is made and set as it was.
-func (l *Lab) undo(ctx context.Context, old *topology.Topology, s steps, progress Progress) error {
-	l.setTopology(s.new)
-	if err := l.takeAway(steps{dropLinks: s.addLinks, dropNodes: s.addNodes}); err != nil {
+func (l *Lab) undo(ctx context.Context, old *topology.Topology, s plan.Steps, progress Progress) error {
+	l.setTopology(s.New)
+	if err := l.takeAway(plan.Steps{DropLinks: s.AddLinks, DropNodes: s.AddNodes}); err != nil {
 		return err
 	}
 	l.setTopology(old)
-	return l.take(ctx, s.undone(old), progress)
-}
-
-// undone are the steps back to the old topology, once what these have made is gone.
-func (s steps) undone(old *topology.Topology) steps {
-	back := steps{new: old, dropLinks: s.dropLinks, addLinks: s.dropLinks, dropNodes: s.dropNodes, addNodes: s.dropNodes, plugged: s.plugged}
-	for _, c := range s.setNodes {
-		back.setNodes = append(back.setNodes, change[*topology.Node]{c.new, c.old})
-	}
-	before := byKey(old)
-	for _, k := range s.setLinks {
-		back.setLinks = append(back.setLinks, keyed{k.key, before[k.key]})
-	}
-	return back
+	return l.take(ctx, s.Undone(old), progress)
 }

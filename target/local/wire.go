@@ -11,16 +11,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"trivet.dev/trivet/internal/inside"
+	"trivet.dev/trivet/plan"
 	"trivet.dev/trivet/target/local/delayline"
 	"trivet.dev/trivet/topology"
 )
 
 type prefix = netip.Prefix
-
-var (
-	defaultV4 = netip.MustParsePrefix("0.0.0.0/0")
-	defaultV6 = netip.MustParsePrefix("::/0")
-)
 
 // Wire is how a link is made on this machine.
 type Wire string
@@ -41,7 +37,7 @@ func (l *Lab) WireOf(link *topology.Link) Wire { return l.wireOf(link, l.nodes()
 
 // WiresOf says how the links of a topology of the lab are made, in their order. It may be called at any time.
 func (l *Lab) WiresOf(t *topology.Topology) []Wire {
-	out, nodes := make([]Wire, len(t.Links)), nodesByName(t)
+	out, nodes := make([]Wire, len(t.Links)), t.NodesByName()
 	for i, link := range t.Links {
 		out[i] = l.wireOf(link, nodes)
 	}
@@ -115,14 +111,6 @@ func isOVS(n *topology.Node) bool {
 // nodes is an index of the topology's nodes by name.
 func (l *Lab) nodes() map[string]*topology.Node { return l.is.Load().nodes }
 
-func nodesByName(t *topology.Topology) map[string]*topology.Node {
-	m := make(map[string]*topology.Node, len(t.Nodes))
-	for _, n := range t.Nodes {
-		m[n.Name] = n
-	}
-	return m
-}
-
 func (l *Lab) node(name string) *topology.Node { return l.nodes()[name] }
 
 // firstIndex is the index of the device at a host's port 0. The kernel takes an
@@ -130,7 +118,7 @@ func (l *Lab) node(name string) *topology.Node { return l.nodes()[name] }
 const firstIndex = 10
 
 // makeVeths makes the links that are pairs of veth devices, in few requests.
-func (l *Lab) makeVeths(links []keyed, done func()) error {
+func (l *Lab) makeVeths(links []plan.Link, done func()) error {
 	b, err := newBatchIn(l.fabric)
 	if err != nil {
 		return err
@@ -214,7 +202,7 @@ func (l *Lab) inNet(node string, f func() error) error {
 }
 
 // makeLine makes a link of two TAP devices, held by the delay line.
-func (l *Lab) makeLine(k keyed) error {
+func (l *Lab) makeLine(k plan.Link) error {
 	if l.engine == nil {
 		var err error
 		if l.engine, err = delayline.NewEngine(0); err != nil {
@@ -242,7 +230,7 @@ func (l *Lab) makeLine(k keyed) error {
 	if err != nil {
 		return fmt.Errorf("link %s: %w", k.Name(), err)
 	}
-	l.lines[k.key] = line
+	l.lines[k.Key] = line
 	for i, e := range k.Ends {
 		if err := l.power.watch(l.netPath(e.Node), indexes[i], line, i); err != nil {
 			return fmt.Errorf("link %s: %w", k.Name(), err)
@@ -275,12 +263,12 @@ func (l *Lab) adopt(e topology.Endpoint) error {
 }
 
 // addLinks makes links, bridges first.
-func (l *Lab) addLinks(s steps, done func()) error {
-	if err := l.addBridges(s.addNodes); err != nil {
+func (l *Lab) addLinks(s plan.Steps, done func()) error {
+	if err := l.addBridges(s.AddNodes); err != nil {
 		return err
 	}
-	var veths []keyed
-	for _, k := range s.addLinks {
+	var veths []plan.Link
+	for _, k := range s.AddLinks {
 		var err error
 		switch l.WireOf(k.Link) {
 		case Veth:
@@ -301,16 +289,16 @@ func (l *Lab) addLinks(s steps, done func()) error {
 }
 
 // dropLinks removes links' devices, as far as they were made; patch ports go with the next applySwitches.
-func (l *Lab) dropLinks(links []keyed) error {
+func (l *Lab) dropLinks(links []plan.Link) error {
 	var errs []error
 	for _, k := range links {
 		switch l.WireOf(k.Link) {
 		case Veth, Line:
-			if line := l.lines[k.key]; line != nil {
+			if line := l.lines[k.Key]; line != nil {
 				l.power.forget(line)
 				_, err := line.Close()
 				errs = append(errs, err)
-				delete(l.lines, k.key)
+				delete(l.lines, k.Key)
 			}
 			for _, e := range k.Ends {
 				errs = append(errs, inNamespaceFile(l.netPath(e.Node), func() error { return deleteDevice(e.Interface) }))
@@ -354,17 +342,17 @@ func indexOf(name string) (int, error) {
 }
 
 // shapeLinks sets impairments, offloads and whether links are up.
-func (l *Lab) shapeLinks(s steps, done func()) error {
-	if err := l.setChecksums(s.addLinks); err != nil {
+func (l *Lab) shapeLinks(s plan.Steps, done func()) error {
+	if err := l.setChecksums(s.AddLinks); err != nil {
 		return err
 	}
-	var links []keyed
-	for _, k := range s.addLinks {
+	var links []plan.Link
+	for _, k := range s.AddLinks {
 		if k.Impaired() || k.Down {
 			links = append(links, k)
 		}
 	}
-	shape := func(k keyed, plug bool) error {
+	shape := func(k plan.Link, plug bool) error {
 		defer done()
 		err := l.impair(k)
 		if err == nil && plug {
@@ -376,17 +364,17 @@ func (l *Lab) shapeLinks(s steps, done func()) error {
 		return nil
 	}
 	return errors.Join(
-		each(links, func(k keyed) error { return shape(k, true) }),
-		each(s.setLinks, func(k keyed) error { return shape(k, s.plugged[k.key]) }),
+		each(links, func(k plan.Link) error { return shape(k, true) }),
+		each(s.SetLinks, func(k plan.Link) error { return shape(k, s.Plugged[k.Key]) }),
 	)
 }
 
 // setChecksums makes hosts compute checksums where Open vSwitch forwards in user space.
-func (l *Lab) setChecksums(links []keyed) error {
+func (l *Lab) setChecksums(links []plan.Link) error {
 	if l.ovs.Load() == nil || !l.ovs.Load().NeedsChecksums() {
 		return nil
 	}
-	return each(links, func(k keyed) error {
+	return each(links, func(k plan.Link) error {
 		for _, e := range k.Ends {
 			if e.External() || !ownsNamespaces(l.node(e.Node)) {
 				continue
@@ -401,8 +389,8 @@ func (l *Lab) setChecksums(links []keyed) error {
 }
 
 // impair shapes a link as it is in the topology.
-func (l *Lab) impair(k keyed) error {
-	if line := l.lines[k.key]; line != nil {
+func (l *Lab) impair(k plan.Link) error {
+	if line := l.lines[k.Key]; line != nil {
 		return line.Set(k.Egress(0), k.Egress(1))
 	}
 	if wire := l.WireOf(k.Link); wire == Patch || wire == Virtual {
@@ -436,8 +424,8 @@ func (l *Lab) impair(k keyed) error {
 
 // setLinkUp pulls or plugs the cable: one end is set down, so that the other loses its carrier and keeps its addresses and
 // routes. The routes of a node at the end that was down are set anew when it is up.
-func (l *Lab) setLinkUp(k keyed) error {
-	if line := l.lines[k.key]; line != nil {
+func (l *Lab) setLinkUp(k plan.Link) error {
+	if line := l.lines[k.Key]; line != nil {
 		return line.Up(!k.Down)
 	}
 	if wire := l.WireOf(k.Link); wire == Patch || wire == Virtual {
@@ -446,7 +434,7 @@ func (l *Lab) setLinkUp(k keyed) error {
 	e := l.cableEnd(k.Link)
 	n := l.node(e.Node)
 	if !k.Down && ownsNamespaces(n) {
-		return l.configureNode(n, nil, endsOf(l.Topology())[n.Name])
+		return l.configureNode(n, nil, topology.EndsOf(l.Topology())[n.Name])
 	}
 	if !k.Down && l.shut(e.Node, e) {
 		return nil

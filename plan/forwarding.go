@@ -1,0 +1,42 @@
+package plan
+
+import (
+	"maps"
+
+	"trivet.dev/trivet/topology"
+)
+
+// Forwarding is by which links switches that learn may forward. What a change takes from it is taken everywhere, in all
+// datapaths, before anything is given: so there is no loop at any time.
+type Forwarding struct {
+	Blocked map[*topology.Link]bool // must not forward: see topology.Blocked
+	Held    map[*topology.Link]bool // must not forward while the change is made: those, and those that did not before
+	Stale   bool                    // other links forward than before: what switches have learned may lead into a dead end
+	First   bool                    // nothing has forwarded yet
+}
+
+// Tree remembers by which links switches forward. The zero value knows of none.
+type Tree struct{ forwards map[string]bool }
+
+// Grow takes note of the links of another topology. Links between routing nodes, which do not learn, are no part of it.
+func (tree *Tree) Grow(t *topology.Topology) Forwarding {
+	before := tree.forwards
+	tree.forwards = map[string]bool{}
+	f := Forwarding{Blocked: topology.Blocked(t), First: before == nil}
+	f.Held = maps.Clone(f.Blocked)
+	nodes := t.NodesByName()
+	for i, key := range topology.LinkKeys(t) {
+		link := t.Links[i]
+		if link.BetweenRouters(nodes) {
+			continue
+		}
+		if !f.Blocked[link] && !link.Down {
+			tree.forwards[key] = true
+		}
+		if before != nil && !before[key] {
+			f.Held[link] = true
+		}
+	}
+	f.Stale = before != nil && !maps.Equal(before, tree.forwards)
+	return f
+}

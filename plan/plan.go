@@ -1,0 +1,119 @@
+// Package plan says what turns one resolved topology into another: which nodes and links go, which come, which are set
+// in place, and in which order links may forward meanwhile. It knows no machine.
+package plan
+
+import (
+	"slices"
+	"strings"
+
+	"trivet.dev/trivet/topology"
+)
+
+// Steps turn one topology into another: what goes is taken away first, then what is new is made, then the rest is set.
+type Steps struct {
+	New *topology.Topology
+
+	DropLinks, AddLinks []Link
+	SetLinks            []Link          // impairment, up or down; as they are to be
+	Plugged             map[string]bool // keys of those that go up or down
+	DropNodes, AddNodes []*topology.Node
+	SetNodes            []NodeChange // addresses, routes, limits
+}
+
+// Link is a link with the key that tells it from parallel ones: see topology.LinkKeys.
+type Link struct {
+	Key string
+	*topology.Link
+}
+
+// NodeChange is a node before and after.
+type NodeChange struct{ Old, New *topology.Node }
+
+// inPlace are the settings of a link that can change without making it anew.
+var inPlace = []string{"bandwidth", "delay", "jitter", "loss", "queue", "down", "device", "ends.0.take", "ends.1.take"}
+
+// nodeInPlace are the same of a node; switches are set as a whole anyway.
+var nodeInPlace = []string{"addresses", "loopback", "gateways", "routes", "masquerade", "cpu", "cores", "start", "stop",
+	"controllers", "fail_mode", "openflow", "dpid", "stp", "address", "device"}
+
+// ofOSPF says whether a setting is one of OSPF, which the daemons of routers are told.
+func ofOSPF(field string) bool {
+	return field == "ospf" || strings.HasPrefix(field, "ospf.") || len(field) > 11 && strings.HasPrefix(field, "ends.") && field[6:12] == ".ospf."
+}
+
+func isEgress(field string) bool {
+	return len(field) > 14 && field[:5] == "ends." && field[6:14] == ".egress."
+}
+
+// Make plans the way from one topology to another. A link that is in both is made anew where sameWire says that the two
+// are not made in the same way.
+func Make(from, to *topology.Topology, sameWire func(was, is *topology.Link) bool) Steps {
+	s := Steps{New: to, Plugged: map[string]bool{}}
+	rebuilt := map[string]bool{} // nodes that must be made anew, with their links
+	for _, c := range topology.Diff(from, to) {
+		switch {
+		case c.OldNode != nil && c.NewNode != nil:
+			if slices.ContainsFunc(c.Fields, func(f topology.Field) bool { return !slices.Contains(nodeInPlace, f.Name) && !ofOSPF(f.Name) }) {
+				rebuilt[c.NewNode.Name] = true
+				s.DropNodes = append(s.DropNodes, c.OldNode)
+				s.AddNodes = append(s.AddNodes, c.NewNode)
+			} else {
+				s.SetNodes = append(s.SetNodes, NodeChange{c.OldNode, c.NewNode})
+			}
+		case c.OldNode != nil:
+			s.DropNodes = append(s.DropNodes, c.OldNode)
+		case c.NewNode != nil:
+			s.AddNodes = append(s.AddNodes, c.NewNode)
+		}
+	}
+	before, after := topology.LinksByKey(from), topology.LinksByKey(to)
+	remade := func(was, is *topology.Link) bool {
+		return rebuilt[is.Ends[0].Node] || rebuilt[is.Ends[1].Node] || !sameWire(was, is) || !settable(was, is)
+	}
+	for i, key := range topology.LinkKeys(from) {
+		if is := after[key]; is == nil || remade(from.Links[i], is) {
+			s.DropLinks = append(s.DropLinks, Link{key, from.Links[i]})
+		}
+	}
+	for i, key := range topology.LinkKeys(to) {
+		was, is := before[key], to.Links[i]
+		switch {
+		case was == nil || remade(was, is):
+			s.AddLinks = append(s.AddLinks, Link{key, is})
+		case len(linkFields(was, is)) > 0:
+			s.SetLinks = append(s.SetLinks, Link{key, is})
+			s.Plugged[key] = was.Down != is.Down
+		}
+	}
+	return s
+}
+
+// Undone are the steps back to the topology that there was, once what these have made is gone.
+func (s Steps) Undone(old *topology.Topology) Steps {
+	back := Steps{New: old, DropLinks: s.DropLinks, AddLinks: s.DropLinks, DropNodes: s.DropNodes, AddNodes: s.DropNodes, Plugged: s.Plugged}
+	for _, c := range s.SetNodes {
+		back.SetNodes = append(back.SetNodes, NodeChange{c.New, c.Old})
+	}
+	before := topology.LinksByKey(old)
+	for _, k := range s.SetLinks {
+		back.SetLinks = append(back.SetLinks, Link{k.Key, before[k.Key]})
+	}
+	return back
+}
+
+// settable says whether two links differ only in what can be set in place.
+func settable(was, is *topology.Link) bool {
+	return !slices.ContainsFunc(linkFields(was, is), func(f topology.Field) bool {
+		return !slices.Contains(inPlace, f.Name) && !isEgress(f.Name) && !ofOSPF(f.Name)
+	})
+}
+
+func linkFields(was, is *topology.Link) []topology.Field {
+	if was == is {
+		return nil
+	}
+	for _, c := range topology.Diff(&topology.Topology{Links: []*topology.Link{was}}, &topology.Topology{Links: []*topology.Link{is}}) {
+		return c.Fields
+	}
+	return nil
+}

@@ -1,0 +1,191 @@
+package plan_test
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"trivet.dev/trivet/plan"
+	"trivet.dev/trivet/topology"
+)
+
+// random is a network of switches and hosts that may have parallel links and loops.
+func random(r *rand.Rand) *topology.Topology {
+	t := &topology.Topology{}
+	for i := range 2 + r.IntN(5) {
+		t.AddNode(topology.Switch, fmt.Sprintf("s%d", i)).STP = r.IntN(4) == 0
+	}
+	for i := range r.IntN(4) {
+		n := t.AddNode(topology.Host, fmt.Sprintf("h%d", i))
+		n.CPU = topology.CPU{CPUs: float64(r.IntN(2)) / 2}
+		if r.IntN(3) == 0 {
+			n.Dirs = []topology.PrivateDir{{Path: "/srv"}}
+		}
+	}
+	for range r.IntN(12) {
+		a, b := t.Nodes[r.IntN(len(t.Nodes))], t.Nodes[r.IntN(len(t.Nodes))]
+		if a == b {
+			continue
+		}
+		l := t.AddLink(a.Name, b.Name)
+		l.Bandwidth = topology.Rate(r.IntN(2)) * 1e6
+		l.Down = r.IntN(4) == 0
+		l.Device = r.IntN(4) == 0
+	}
+	return resolved(t)
+}
+
+func resolved(t *topology.Topology) *topology.Topology {
+	out, problems := topology.Resolve(t, topology.Defaults{Datapath: topology.Bridge, Controlled: topology.Embedded, Controller: topology.ControllerNone})
+	if err := problems.Err(); err != nil {
+		panic(err)
+	}
+	return out
+}
+
+func same(_, _ *topology.Link) bool { return true }
+
+// follow does to a topology what steps say.
+func follow(t *testing.T, from *topology.Topology, s plan.Steps) *topology.Topology {
+	nodes, links := from.NodesByName(), topology.LinksByKey(from)
+	for _, k := range s.DropLinks {
+		if links[k.Key] == nil {
+			t.Errorf("a link is taken away that is not there: %s", k.Key)
+		}
+		delete(links, k.Key)
+	}
+	for _, n := range s.DropNodes {
+		for key, l := range links {
+			if l.Ends[0].Node == n.Name || l.Ends[1].Node == n.Name {
+				t.Errorf("node %s goes, and its link %s stays", n.Name, key)
+			}
+		}
+		delete(nodes, n.Name)
+	}
+	for _, n := range s.AddNodes {
+		nodes[n.Name] = n
+	}
+	for _, c := range s.SetNodes {
+		nodes[c.New.Name] = c.New
+	}
+	for _, k := range s.AddLinks {
+		if links[k.Key] != nil {
+			t.Errorf("a link is made that is there: %s", k.Key)
+		}
+		links[k.Key] = k.Link
+	}
+	for _, k := range s.SetLinks {
+		if links[k.Key] == nil {
+			t.Errorf("a link is set that is not there: %s", k.Key)
+		}
+		links[k.Key] = k.Link
+	}
+	to := *from
+	to.Nodes = slices.Collect(maps.Values(nodes))
+	to.Links = nil
+	for _, key := range slices.Sorted(maps.Keys(links)) { // parallel links keep their order
+		to.Links = append(to.Links, links[key])
+	}
+	return &to
+}
+
+// TestMake proves that the steps from any topology to any other lead there, and take away a node only with its links.
+func TestMake(t *testing.T) {
+	for seed := range uint64(300) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		from, to := random(r), random(r)
+		if left := topology.Diff(follow(t, from, plan.Make(from, to, same)), to); len(left) > 0 {
+			t.Fatalf("seed %d: the steps leave out %v", seed, left)
+		}
+		if s := plan.Make(to, to, same); len(s.DropLinks)+len(s.AddLinks)+len(s.SetLinks)+len(s.DropNodes)+len(s.AddNodes)+len(s.SetNodes) > 0 {
+			t.Fatalf("seed %d: a topology that stays as it is takes steps: %+v", seed, s)
+		}
+	}
+}
+
+// TestUndone proves that the steps back, once what was made is gone, restore what was there.
+func TestUndone(t *testing.T) {
+	for seed := range uint64(300) {
+		r := rand.New(rand.NewPCG(seed, 2))
+		from, to := random(r), random(r)
+		s := plan.Make(from, to, same)
+		half := *to // what there is once the steps have been taken and what they made is gone, and once the links that they took away are
+		half.Nodes = slices.DeleteFunc(slices.Clone(to.Nodes), func(n *topology.Node) bool { return slices.Contains(s.AddNodes, n) })
+		half.Links = slices.DeleteFunc(slices.Clone(to.Links), func(l *topology.Link) bool {
+			return slices.ContainsFunc(s.AddLinks, func(k plan.Link) bool { return k.Link == l })
+		})
+		back := s.Undone(from)
+		back.DropLinks, back.DropNodes = nil, nil // gone by now
+		if left := topology.Diff(follow(t, &half, back), from); len(left) > 0 {
+			t.Fatalf("seed %d: undoing leaves %v", seed, left)
+		}
+	}
+}
+
+// loops says whether switches joined by links make a loop.
+func loops(t *topology.Topology, forwards func(*topology.Link) bool) bool {
+	parent := map[string]string{}
+	var find func(string) string
+	find = func(n string) string {
+		if parent[n] == "" {
+			return n
+		}
+		return find(parent[n])
+	}
+	nodes := t.NodesByName()
+	for _, l := range t.Links {
+		a, b := nodes[l.Ends[0].Node], nodes[l.Ends[1].Node]
+		if a.Kind != topology.Switch || b.Kind != topology.Switch || a.STP || b.STP || l.Down || !forwards(l) {
+			continue
+		}
+		x, y := find(a.Name), find(b.Name)
+		if x == y {
+			return true
+		}
+		parent[x] = y
+	}
+	return false
+}
+
+// TestGrow proves that no loop forwards at any time of a change: neither while links are held, when those that are in
+// both topologies may still forward in one of the two, nor afterwards.
+func TestGrow(t *testing.T) {
+	for seed := range uint64(300) {
+		r := rand.New(rand.NewPCG(seed, 3))
+		var tree plan.Tree
+		forwarded := map[string]bool{}
+		for step := range 4 {
+			to := random(r)
+			f := tree.Grow(to)
+			if f.First != (step == 0) {
+				t.Fatal("First is not the first time")
+			}
+			keys := map[*topology.Link]string{}
+			for key, l := range topology.LinksByKey(to) {
+				keys[l] = key
+			}
+			if step > 0 && loops(to, func(l *topology.Link) bool { return !f.Held[l] }) {
+				t.Fatalf("seed %d: a loop while links are held", seed)
+			}
+			for l := range keys {
+				if step > 0 && !f.Held[l] && !l.Down && !forwarded[keys[l]] {
+					t.Fatalf("seed %d: %s forwards while what it may close a loop with does", seed, keys[l])
+				}
+			}
+			if loops(to, func(l *topology.Link) bool { return !f.Blocked[l] }) {
+				t.Fatalf("seed %d: a loop", seed)
+			}
+			now := map[string]bool{}
+			for l, key := range keys {
+				now[key] = !f.Blocked[l] && !l.Down
+			}
+			maps.DeleteFunc(now, func(_ string, is bool) bool { return !is })
+			if step > 0 && f.Stale != !maps.Equal(now, forwarded) {
+				t.Fatalf("seed %d: stale is %v", seed, f.Stale)
+			}
+			forwarded = now
+		}
+	}
+}

@@ -1,0 +1,74 @@
+package topology
+
+import (
+	"net/netip"
+	"slices"
+)
+
+// NodesByName is an index of the nodes.
+func (t *Topology) NodesByName() map[string]*Node {
+	m := make(map[string]*Node, len(t.Nodes))
+	for _, n := range t.Nodes {
+		m[n.Name] = n
+	}
+	return m
+}
+
+// LinksByKey is an index of the links: see LinkKeys.
+func LinksByKey(t *Topology) map[string]*Link { return index(LinkKeys(t), t.Links) }
+
+// EndsOf lists the links' ends of each node.
+func EndsOf(t *Topology) map[string][]*Endpoint {
+	ends := map[string][]*Endpoint{}
+	for _, l := range t.Links {
+		for i := range l.Ends {
+			if e := &l.Ends[i]; !e.External() {
+				ends[e.Node] = append(ends[e.Node], e)
+			}
+		}
+	}
+	return ends
+}
+
+// AddressesOf lists the addresses of a node's interfaces, first interface first, then those of its loopback.
+func AddressesOf(t *Topology, n *Node) (out []netip.Prefix) {
+	for _, link := range t.Links {
+		for _, e := range link.Ends {
+			if e.Node == n.Name {
+				out = append(out, e.Addresses...)
+			}
+		}
+	}
+	return append(out, n.Loopback...)
+}
+
+// BetweenRouters says whether both ends of a link are routing nodes.
+func (l *Link) BetweenRouters(nodes map[string]*Node) bool {
+	for _, e := range l.Ends {
+		if n := nodes[e.Node]; n == nil || !n.RoutingNode() {
+			return false
+		}
+	}
+	return true
+}
+
+var defaultRoutes = map[bool]netip.Prefix{true: netip.MustParsePrefix("0.0.0.0/0"), false: netip.MustParsePrefix("::/0")}
+
+// StaticRoutes lists a node's routes, gateways as default routes. Those by a device come first: they may lead to the
+// neighbours that others go by.
+func (n *Node) StaticRoutes() []Route {
+	routes := slices.Clone(n.Routes)
+	slices.SortStableFunc(routes, func(a, b Route) int {
+		switch {
+		case a.Via.IsValid() == b.Via.IsValid():
+			return 0
+		case b.Via.IsValid():
+			return -1
+		}
+		return 1
+	})
+	for _, g := range n.Gateways {
+		routes = append(routes, Route{To: defaultRoutes[g.Is4()], Via: g})
+	}
+	return routes
+}

@@ -1,0 +1,89 @@
+package topology
+
+import (
+	"net/netip"
+	"slices"
+	"time"
+)
+
+// LongestDead returns the longest time in which a router with daemons may still be electing a designated router (RFC
+// 2328, section 9.4: it waits for RouterDeadInterval), 0 where there is none.
+func LongestDead(t *Topology) (longest time.Duration) {
+	for _, r := range OSPFOf(t) {
+		for _, i := range r.Interfaces {
+			if r.Node.Datapath.Linux() && !i.Passive {
+				longest = max(longest, i.Dead)
+			}
+		}
+	}
+	return longest
+}
+
+// OSPFReach lists, by router, the networks that OSPF should bring it routes to: of each router with daemons, and of the
+// routing nodes beside them, which tell each other all that they know, those of the daemons. Joined are routers whose
+// active interfaces are up in one network, and agree so that they can be neighbours.
+func OSPFReach(t *Topology) map[string][]netip.Prefix {
+	routers := OSPFOf(t)
+	parent := make([]int, len(routers))
+	for i := range parent {
+		parent[i] = i
+	}
+	find := func(i int) int {
+		for parent[i] != i {
+			parent[i] = parent[parent[i]]
+			i = parent[i]
+		}
+		return i
+	}
+	first := map[ospfNetwork]int{}
+	daemons := map[ospfNetwork]bool{}
+	for n, r := range routers {
+		for _, i := range r.Interfaces {
+			if i.Passive || i.Link.Down {
+				continue
+			}
+			at := networkOf(i)
+			daemons[at] = daemons[at] || r.Node.Datapath.Linux()
+			if other, ok := first[at]; ok {
+				parent[find(n)] = find(other)
+			} else {
+				first[at] = n
+			}
+		}
+	}
+	networks, behind := map[int][]netip.Prefix{}, map[int][]netip.Prefix{} // of all, and of those with daemons
+	for n, r := range routers {
+		for _, i := range r.Interfaces {
+			if i.Link != nil && !i.Link.Down {
+				networks[find(n)] = append(networks[find(n)], i.Addresses[0].Masked())
+				if r.Node.Datapath.Linux() {
+					behind[find(n)] = append(behind[find(n)], i.Addresses[0].Masked())
+				}
+			}
+		}
+	}
+	out := map[string][]netip.Prefix{}
+	for n, r := range routers {
+		beside := slices.ContainsFunc(r.Interfaces, func(i OSPFInterface) bool { return !i.Passive && !i.Link.Down && daemons[networkOf(i)] })
+		switch {
+		case r.Node.Datapath.Linux():
+			out[r.Node.Name] = networks[find(n)]
+		case beside:
+			out[r.Node.Name] = behind[find(n)]
+		}
+	}
+	return out
+}
+
+// ospfNetwork is what neighbours have to agree on.
+type ospfNetwork struct {
+	network netip.Prefix
+	area    AreaID
+	kind    OSPFNetwork
+	timers  [2]time.Duration
+	auth    OSPFAuth
+}
+
+func networkOf(i OSPFInterface) ospfNetwork {
+	return ospfNetwork{i.Addresses[0].Masked(), i.Area, i.Network, [2]time.Duration{i.Hello, i.Dead}, i.Auth}
+}

@@ -32,8 +32,8 @@ var Defaults = topology.Defaults{Datapath: topology.Bridge, Controlled: topology
 func Supported(t *topology.Topology) error {
 	var p topology.Problems
 	for _, n := range t.Nodes {
-		if n.Kind == topology.Switch && n.Datapath == topology.Bridge && len(n.Controllers) > 0 && n.Controllers[0] != topology.ControllerNone {
-			p.Add(n.Pos, "use datapath ovs, or --controller none", "switch %s: a Linux bridge takes no controller", n.Name)
+		if n.Kind == topology.Switch && !n.Datapath.Controlled() && len(n.Controllers) > 0 && n.Controllers[0] != topology.ControllerNone {
+			p.Add(n.Pos, "use datapath ovs, or --controller none", "switch %s: %s takes no controller", n.Name, n.Datapath.Kind().Is)
 		}
 		checkSessions(&p, t, n)
 	}
@@ -42,11 +42,11 @@ func Supported(t *topology.Topology) error {
 
 // checkSessions says why a switch cannot speak with its controllers: the version that it may speak, or two that are one.
 func checkSessions(p *topology.Problems, t *topology.Topology, n *topology.Node) {
-	if len(n.OpenFlow) > 0 && !slices.Contains(n.OpenFlow, "1.3") {
+	if kind := n.Datapath.Kind(); len(n.OpenFlow) > 0 && !slices.Contains(n.OpenFlow, "1.3") {
 		const hint = "let it: openflow: 1.3, or leave openflow out"
 		may := strings.Join(n.OpenFlow, ", ")
-		if n.Datapath == topology.Embedded {
-			p.Add(n.Pos, hint+", or use datapath ovs", "switch %s may speak OpenFlow %s only, and an embedded switch speaks 1.3", n.Name, may)
+		if !slices.ContainsFunc(n.OpenFlow, func(v string) bool { return slices.Contains(kind.OpenFlow, v) }) {
+			p.Add(n.Pos, hint+", or use datapath ovs", "switch %s may speak OpenFlow %s only, and %s speaks %s", n.Name, may, kind.Is, strings.Join(kind.OpenFlow, ", "))
 		} else if slices.ContainsFunc(n.Controllers, t.IsBuiltin) {
 			p.Add(n.Pos, hint+", or take another controller", "switch %s may speak OpenFlow %s only, and Trivet's controller speaks 1.3", n.Name, may)
 		}

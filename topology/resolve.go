@@ -70,11 +70,11 @@ func (r *resolver) defaults(d Defaults) {
 			continue
 		}
 		own, inherited, override := n.Controllers, t.Datapath, d.OverrideDatapath
-		if !allowed(n.Kind, override) {
+		if !override.Serves(n.Kind) {
 			override = ""
 		}
-		bridge := n.Kind == Switch && cmp.Or(override, n.Datapath, inherited) == Bridge
-		r.controllersOf(n, d, bridge)
+		named := cmp.Or(override, n.Datapath, inherited)
+		r.controllersOf(n, d, n.Kind == Switch && named.known() && !named.Controlled())
 		fallback := d.Controlled
 		switch n.Controllers[0] {
 		case ControllerTrivet:
@@ -87,7 +87,7 @@ func (r *resolver) defaults(d Defaults) {
 			fallback = Kernel // what is said for all nodes does not make a routing node of it
 			inherited, override = onlyLinux(inherited), onlyLinux(override)
 		}
-		if !allowed(n.Kind, inherited) {
+		if !inherited.Serves(n.Kind) {
 			inherited = ""
 		}
 		n.Datapath = cmp.Or(n.Datapath, inherited, fallback)
@@ -130,24 +130,15 @@ func onlyLinux(d Datapath) Datapath {
 	return ""
 }
 
-func allowed(k Kind, d Datapath) bool {
-	for _, a := range datapathsOf[k] {
-		if a == d {
-			return true
-		}
-	}
-	return false
-}
-
 // controllersOf gives a node the controllers that are said for it, for all, or by default; a Linux
 // bridge takes none, so it has none by default.
-func (r *resolver) controllersOf(n *Node, d Defaults, bridge bool) {
+func (r *resolver) controllersOf(n *Node, d Defaults, learns bool) {
 	switch {
 	case len(d.OverrideController) > 0:
 		n.Controllers = d.OverrideController
 	case len(n.Controllers) == 0 && len(r.t.Controllers) > 0:
 		n.Controllers = r.t.Controllers
-	case len(n.Controllers) == 0 && bridge:
+	case len(n.Controllers) == 0 && learns:
 		n.Controllers = []string{ControllerNone}
 	case len(n.Controllers) == 0:
 		n.Controllers = []string{cmp.Or(d.Controller, ControllerNone)}

@@ -83,21 +83,6 @@ const (
 	Controller Kind = "controller" // decides for switches
 )
 
-// Datapath is what forwards packets of a switch or router.
-type Datapath string
-
-const (
-	Embedded Datapath = "embedded" // Trivet's own OpenFlow switch
-	OVS      Datapath = "ovs"      // Open vSwitch
-	Bridge   Datapath = "bridge"   // Linux bridge (switches)
-	Kernel   Datapath = "kernel"   // Linux router in a namespace (routers)
-	FRR      Datapath = "frr"      // the same with the daemons of FRR
-	BIRD     Datapath = "bird"     // the same with BIRD
-)
-
-// Linux says whether the kernel forwards in a namespace of the node's own, whatever fills its routing table.
-func (d Datapath) Linux() bool { return d == Kernel || d == FRR || d == BIRD }
-
 // FailMode is what a switch does while it has no controller (OpenFlow 1.3.5, section 6.4).
 type FailMode string
 

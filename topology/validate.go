@@ -17,12 +17,6 @@ var nodeName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$`)
 // reservedNames would be taken for something else in a command, a file or the kernel.
 var reservedNames = []string{"all", "default", "interface", "lo", ControllerNone, ControllerTrivet}
 
-// datapathsOf lists what may forward for each kind of node.
-var datapathsOf = map[Kind][]Datapath{
-	Switch: {Embedded, OVS, Bridge},
-	Router: {Embedded, OVS, Kernel, FRR, BIRD},
-}
-
 // MaxDeviceName is the longest name of a network device in Linux (IFNAMSIZ - 1).
 const MaxDeviceName = 15
 
@@ -239,15 +233,14 @@ func (v *validator) datapath(pos Position, subject string, d Datapath, kinds ...
 		return
 	}
 	var allowed []string
-	for _, k := range kinds {
-		for _, a := range datapathsOf[k] {
-			if a == d {
-				return
-			}
-			if !slices.Contains(allowed, string(a)) {
-				allowed = append(allowed, string(a))
-			}
+	for _, kind := range datapathKinds {
+		if !slices.ContainsFunc(kinds, kind.Name.Serves) {
+			continue
 		}
+		if kind.Name == d {
+			return
+		}
+		allowed = append(allowed, string(kind.Name))
 	}
 	if len(allowed) == 0 {
 		v.problems.Add(pos, "leave datapath out", "%s: has no datapath", subject)

@@ -36,7 +36,7 @@ func (s *source) flags(cmd *cobra.Command) {
 	f.StringVar(&s.name, "name", "", "what to call it (default: after the file or generator)")
 	f.StringVar(&s.nodes, "nodes", "", "router: what forwards are routers, not switches")
 	f.StringVar(&s.topo, "topo", "", "which topology of a Mininet file that has several, with arguments: mytopo,3")
-	f.StringVar(&s.datapath, "datapath", "", "what forwards: embedded (the default), ovs, bridge (switches without a controller), kernel, frr, bird (routers)")
+	f.StringVar(&s.datapath, "datapath", "", "what forwards: "+describeDatapaths())
 	f.StringSliceVar(&s.controller, "controller", nil, "what decides: trivet (the default), none (switches learn by themselves), "+strings.Join(topology.ControllerPrograms, ", ")+", or addresses like tcp:127.0.0.1:6653")
 	f.StringVar(&s.ipv6, "ipv6", "", "off, assigned or auto")
 	f.StringVar(&s.routes, "routes", "", "computed: gateways and static routes that the file does not give are added (the default; not for Mininet scripts); as-written: they are not")
@@ -49,10 +49,21 @@ func (s *source) flags(cmd *cobra.Command) {
 }
 
 func datapaths() (names []string) {
-	for _, d := range []topology.Datapath{topology.Embedded, topology.OVS, topology.Bridge, topology.Kernel, topology.FRR, topology.BIRD} {
-		names = append(names, string(d))
+	for _, k := range topology.Datapaths() {
+		names = append(names, string(k.Name))
 	}
 	return names
+}
+
+// describeDatapaths lists what can forward. What is said behind the last one of a row holds for all of it.
+func describeDatapaths() string {
+	var out []string
+	for _, k := range topology.Datapaths() {
+		if out = append(out, string(k.Name)); k.Help != "" {
+			out[len(out)-1] += " (" + k.Help + ")"
+		}
+	}
+	return strings.Join(out, ", ")
 }
 
 // load reads a topology from a file or makes one with a generator. Warnings are

@@ -3,23 +3,24 @@ package local
 import (
 	"github.com/vishvananda/netlink"
 
+	"trivet.dev/trivet/internal/netbatch"
 	"trivet.dev/trivet/topology"
 )
 
 // addBridges makes the Linux bridges among the nodes.
 func (l *Lab) addBridges(nodes []*topology.Node) error {
-	b, err := newBatchIn(l.fabric)
+	b, err := netbatch.In(l.fabric)
 	if err != nil {
 		return err
 	}
-	defer b.close()
+	defer b.Close()
 	for _, n := range nodes {
 		if n.Kind == topology.Switch && n.Datapath == topology.Bridge {
 			name := topology.DeviceName(n.Name)
-			b.addBridge(name, l.newIndex(name), n.STP)
+			b.AddBridge(name, l.newIndex(name), n.STP)
 		}
 	}
-	return b.flush()
+	return b.Flush()
 }
 
 // dropBridge removes a Linux bridge; those of Open vSwitch go with the next applySwitches.
@@ -37,17 +38,17 @@ func (l *Lab) dropBridge(n *topology.Node) error {
 // ports forward again whenever one of them has something to tell. Where what bridges have
 // learned may be stale they forget it.
 func (l *Lab) raiseDevices(blocked map[*topology.Link]bool, stale bool) error {
-	b, err := newBatchIn(l.fabric)
+	b, err := netbatch.In(l.fabric)
 	if err != nil {
 		return err
 	}
-	defer b.close()
-	b.setUp("lo", 1, true)
+	defer b.Close()
+	b.SetUp("lo", 1, true)
 	bridges := map[string]int{}
 	for _, n := range l.Topology().Nodes {
 		if n.Kind == topology.Switch && n.Datapath == topology.Bridge {
 			bridges[n.Name] = l.index[topology.DeviceName(n.Name)]
-			b.setUp(n.Name, bridges[n.Name], true)
+			b.SetUp(n.Name, bridges[n.Name], true)
 		}
 	}
 	var raise []func() // once all that is to be out is out, so that there is no loop at any time
@@ -64,9 +65,9 @@ func (l *Lab) raiseDevices(blocked map[*topology.Link]bool, stale bool) error {
 			if bridge := bridges[at.Node]; bridge != 0 && blocked[link] != l.detached[name] {
 				l.detached[name] = blocked[link]
 				if blocked[link] {
-					b.setMaster(name, index, 0)
+					b.SetMaster(name, index, 0)
 				} else {
-					raise = append(raise, func() { b.setMaster(name, index, bridge) })
+					raise = append(raise, func() { b.SetMaster(name, index, bridge) })
 				}
 			}
 			switch {
@@ -74,7 +75,7 @@ func (l *Lab) raiseDevices(blocked map[*topology.Link]bool, stale bool) error {
 				delete(l.raised, name)
 			case l.raised[name] != index && !l.shut(at.Node, at):
 				l.raised[name] = index
-				raise = append(raise, func() { b.setUp(name, index, true) })
+				raise = append(raise, func() { b.SetUp(name, index, true) })
 			}
 		}
 	}
@@ -83,10 +84,10 @@ func (l *Lab) raiseDevices(blocked map[*topology.Link]bool, stale bool) error {
 	}
 	if stale {
 		for name, index := range bridges {
-			b.flushBridge(name, index)
+			b.FlushBridge(name, index)
 		}
 	}
-	return b.flush()
+	return b.Flush()
 }
 
 // masterOf is the index of the bridge that a switch is, or 0.

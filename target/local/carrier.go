@@ -9,6 +9,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"trivet.dev/trivet/internal/netbatch"
 	"trivet.dev/trivet/plan"
 	"trivet.dev/trivet/topology"
 )
@@ -87,11 +88,11 @@ func (l *Lab) raisedEnds(k *topology.Link) (up bool, err error) {
 
 func (l *Lab) awaitRunning(ctx context.Context, node string, names []string) error {
 	return l.inNet(node, func() error {
-		b, err := newBatch()
+		b, err := netbatch.New()
 		if err != nil {
 			return err
 		}
-		defer b.close()
+		defer b.Close()
 		indexes := map[string]int{}
 		for _, name := range names {
 			if indexes[name] = l.index[name]; node != "" || indexes[name] == 0 {
@@ -101,15 +102,15 @@ func (l *Lab) awaitRunning(ctx context.Context, node string, names []string) err
 			}
 		}
 		for {
-			b.running = map[int32]bool{}
+			b.Running = map[int32]bool{}
 			for name, index := range indexes {
-				b.getLink(name, index)
+				b.GetLink(name, index)
 			}
-			if err := b.flush(); err != nil {
+			if err := b.Flush(); err != nil {
 				return err
 			}
 			for name, index := range indexes {
-				if b.running[int32(index)] {
+				if b.Running[int32(index)] {
 					delete(indexes, name)
 				}
 			}

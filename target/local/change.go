@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"trivet.dev/trivet/internal/inside"
+	"trivet.dev/trivet/internal/netbatch"
 	"trivet.dev/trivet/plan"
 	"trivet.dev/trivet/topology"
 )
@@ -228,19 +229,19 @@ func (l *Lab) configureNode(n, old *topology.Node, ends []*topology.Endpoint) er
 	}
 	defer ns.Close()
 	return inside.File(ns, func() error {
-		b, err := newBatch()
+		b, err := netbatch.New()
 		if err != nil {
 			return err
 		}
-		defer b.close()
-		b.setUp("lo", 1, true)
+		defer b.Close()
+		b.SetUp("lo", 1, true)
 		for _, p := range n.Loopback {
-			b.addAddress(1, p)
+			b.AddAddress(1, p)
 		}
 		if old != nil {
 			for _, p := range old.Loopback {
 				if !slices.Contains(n.Loopback, p) {
-					b.delAddress(1, p)
+					b.DelAddress(1, p)
 				}
 			}
 		}
@@ -254,31 +255,31 @@ func (l *Lab) configureNode(n, old *topology.Node, ends []*topology.Endpoint) er
 			}
 			indices[e.Interface] = index
 			for _, p := range e.Addresses {
-				b.addAddress(index, p)
+				b.AddAddress(index, p)
 			}
 			if down[e.Interface] {
 				unreachable = append(unreachable, e.Addresses...)
 				continue
 			}
-			b.setUp(e.Interface, index, true)
+			b.SetUp(e.Interface, index, true)
 		}
-		if err := b.flush(); err != nil {
+		if err := b.Flush(); err != nil {
 			return err
 		}
 		if old != nil {
 			for _, r := range old.StaticRoutes() {
 				if index := indices[r.Device]; index > 0 || r.Device == "" { // with its device its route has gone
-					b.delRoute(r, index)
+					b.DelRoute(r, index)
 				}
 			}
-			_ = b.flush() // what the user has deleted already is gone
+			_ = b.Flush() // what the user has deleted already is gone
 		}
 		for _, r := range n.StaticRoutes() {
 			if !down[r.Device] && !slices.ContainsFunc(unreachable, func(p netip.Prefix) bool { return p.Contains(r.Via) }) { // else when the link is up
-				b.addRoute(r, indices[r.Device])
+				b.AddRoute(r, indices[r.Device])
 			}
 		}
-		if err := explainRoute(b.flush()); err != nil {
+		if err := explainRoute(b.Flush()); err != nil {
 			return err
 		}
 		return setMasquerade(n, old)

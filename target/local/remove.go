@@ -13,6 +13,7 @@ import (
 
 	"trivet.dev/trivet/internal/dirlock"
 	"trivet.dev/trivet/internal/inside"
+	"trivet.dev/trivet/internal/netbatch"
 )
 
 // Remove takes away everything of a lab, whatever state it is in, and whoever made
@@ -113,13 +114,13 @@ func removeDevices(dir string, lost func(string)) error {
 	}
 	return each(files, func(file string) error {
 		return inNamespaceFile(file, func() error {
-			b, err := newBatch()
+			b, err := netbatch.New()
 			if err != nil {
 				return err
 			}
-			defer b.close()
-			b.delGroup()
-			if err := b.flush(); err != nil && !errors.Is(err, unix.ENODEV) {
+			defer b.Close()
+			b.DelGroup()
+			if err := b.Flush(); err != nil && !errors.Is(err, unix.ENODEV) {
 				return err
 			}
 			return nil

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"trivet.dev/trivet/internal/inside"
+	"trivet.dev/trivet/internal/netbatch"
 	"trivet.dev/trivet/plan"
 	"trivet.dev/trivet/target/local/delayline"
 	"trivet.dev/trivet/topology"
@@ -119,11 +120,11 @@ const firstIndex = 10
 
 // makeVeths makes the links that are pairs of veth devices, in few requests.
 func (l *Lab) makeVeths(links []plan.Link, done func()) error {
-	b, err := newBatchIn(l.fabric)
+	b, err := netbatch.In(l.fabric)
 	if err != nil {
 		return err
 	}
-	defer b.close()
+	defer b.Close()
 	open := map[string]*os.File{}
 	defer func() {
 		for _, f := range open {
@@ -131,34 +132,34 @@ func (l *Lab) makeVeths(links []plan.Link, done func()) error {
 		}
 	}()
 	for _, k := range links {
-		var devices [2]device
+		var devices [2]netbatch.Device
 		for i, e := range k.Ends {
 			if devices[i], err = l.device(i, e, open); err != nil {
 				return err
 			}
 		}
-		b.addVeth(devices[0], devices[1])
+		b.AddVeth(devices[0], devices[1])
 		for i, e := range k.Ends {
 			if master := l.masterOf(l.node(e.Node)); master != 0 {
-				b.setMaster(e.Interface, devices[i].index, master)
+				b.SetMaster(e.Interface, devices[i].Index, master)
 			}
 		}
 		done()
 	}
-	return b.flush()
+	return b.Flush()
 }
 
 // device plans one end of a link.
-func (l *Lab) device(end int, e topology.Endpoint, open map[string]*os.File) (device, error) {
-	d := device{name: e.Interface, mac: e.MAC}
+func (l *Lab) device(end int, e topology.Endpoint, open map[string]*os.File) (netbatch.Device, error) {
+	d := netbatch.Device{Name: e.Interface, MAC: e.MAC}
 	n := l.node(e.Node)
 	if !ownsNamespaces(n) {
-		d.index = l.newIndex(e.Interface)
+		d.Index = l.newIndex(e.Interface)
 		return d, nil
 	}
 	// The ends of a pair differ in their index: Linux takes a veth device for one that may wait,
 	// up to a second, to hear of its carrier (and to send until then) where they are the same.
-	d.index = firstIndex + 2**e.Port + end
+	d.Index = firstIndex + 2**e.Port + end
 	if open[n.Name] == nil {
 		f, err := os.Open(l.nsPath("net", n.Name))
 		if err != nil {
@@ -166,7 +167,7 @@ func (l *Lab) device(end int, e topology.Endpoint, open map[string]*os.File) (de
 		}
 		open[n.Name] = f
 	}
-	d.ns = open[n.Name]
+	d.NS = open[n.Name]
 	return d, nil
 }
 
@@ -251,7 +252,7 @@ func (l *Lab) adopt(e topology.Endpoint) error {
 	if err != nil {
 		return err
 	}
-	if err := netlink.LinkSetGroup(dev, linkGroup); err != nil {
+	if err := netlink.LinkSetGroup(dev, netbatch.Group); err != nil {
 		return err
 	}
 	if e.MAC != (topology.MAC{}) {

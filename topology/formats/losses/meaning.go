@@ -43,7 +43,7 @@ func inherit(n *topology.Node, t *topology.Topology, addresses map[string]string
 		}
 	case topology.Router:
 		inherited := t.Datapath
-		if inherited == topology.Bridge {
+		if !inherited.Serves(topology.Router) {
 			inherited = ""
 		}
 		open := topology.Embedded

@@ -44,7 +44,6 @@ var leaves = map[any]leaf{
 
 	reflect.TypeFor[topology.Routing]():  words(topology.Proactive, topology.Reactive),
 	reflect.TypeFor[topology.IPv6]():     words(topology.IPv6Off, topology.IPv6Assigned, topology.IPv6Auto),
-	reflect.TypeFor[topology.Datapath](): words(topology.Embedded, topology.OVS, topology.Bridge, topology.Kernel, topology.FRR, topology.BIRD),
 	reflect.TypeFor[topology.FailMode](): words(topology.Standalone, topology.Secure),
 	reflect.TypeFor[linkState]():         words(linkState("up"), linkState("down")),
 
@@ -64,6 +63,9 @@ func leafOf(t reflect.Type, as string) (leaf, bool) {
 		if l, ok := leaves[as]; ok {
 			return l, true
 		}
+	}
+	if t == reflect.TypeFor[topology.Datapath]() {
+		return words(datapathNames()...), true
 	}
 	l, ok := leaves[t]
 	return l, ok
@@ -95,6 +97,14 @@ func words[T ~string](all ...T) leaf {
 		}
 		return nil, fmt.Errorf("%q is not one of %s", s, strings.Join(names, ", "))
 	}}
+}
+
+// datapathNames are of those there are by now: see topology.RegisterDatapath.
+func datapathNames() (names []topology.Datapath) {
+	for _, k := range topology.Datapaths() {
+		names = append(names, k.Name)
+	}
+	return names
 }
 
 // orNone takes "none" and 0 for the zero value, which undoes a default.

@@ -1,4 +1,6 @@
-package local
+// Package netbatch tells the kernel about network devices in batches: a thousand links cost a few system calls instead
+// of thousands.
+package netbatch
 
 import (
 	"encoding/binary"
@@ -15,11 +17,11 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// A batch is a run of rtnetlink requests in one namespace, sent together: a
+// A Batch is a run of rtnetlink requests in one namespace, sent together: a
 // thousand links cost a few system calls instead of thousands. The requests
 // are written by hand with package nl because the netlink library sends one at
 // a time and looks each device up by name first.
-type batch struct {
+type Batch struct {
 	socket int
 	buf    []byte
 	queued int      // requests in buf
@@ -27,12 +29,12 @@ type batch struct {
 	errs   []error
 	broken error // answers were lost: nobody knows any more which are whose
 
-	running map[int32]bool // by index: what getLink has learned
+	Running map[int32]bool // by index: what GetLink has learned
 }
 
 // A message that fills this much, or holds so many requests, is sent; the kernel takes them in
 // order. The answers of one message must fit into the socket's buffer, where each costs far
-// more than its length; what a device is like (getLink) is 1 to 2 kB.
+// more than its length; what a device is like (GetLink) is 1 to 2 kB.
 const (
 	batchSize  = 60_000
 	batchCount = 256
@@ -42,8 +44,8 @@ const (
 // in one request, and each of its bridges costs 20 ms.
 const answerTime = 2 * time.Minute
 
-// newBatch opens a socket in the namespace of the calling thread.
-func newBatch() (*batch, error) {
+// New opens a socket in the namespace of the calling thread.
+func New() (*Batch, error) {
 	s, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
 	if err != nil {
 		return nil, fmt.Errorf("open a netlink socket: %w", err)
@@ -57,22 +59,22 @@ func newBatch() (*batch, error) {
 		unix.Close(s)
 		return nil, fmt.Errorf("bind a netlink socket: %w", err)
 	}
-	return &batch{socket: s}, nil
+	return &Batch{socket: s}, nil
 }
 
-// newBatchIn opens a socket in the namespace of a file.
-func newBatchIn(ns *os.File) (b *batch, err error) {
+// In opens a socket in the namespace of a file.
+func In(ns *os.File) (b *Batch, err error) {
 	err = inside.File(ns, func() error {
-		b, err = newBatch()
+		b, err = New()
 		return err
 	})
 	return b, err
 }
 
-func (b *batch) close() { unix.Close(b.socket) }
+func (b *Batch) Close() { unix.Close(b.socket) }
 
 // add appends a request; what names it in an error.
-func (b *batch) add(what string, kind, flags int, parts ...nl.NetlinkRequestData) {
+func (b *Batch) add(what string, kind, flags int, parts ...nl.NetlinkRequestData) {
 	req := nl.NewNetlinkRequest(kind, flags|unix.NLM_F_ACK)
 	for _, p := range parts {
 		req.AddData(p)
@@ -85,15 +87,15 @@ func (b *batch) add(what string, kind, flags int, parts ...nl.NetlinkRequestData
 	}
 }
 
-// flush sends what is left and returns all errors since the last flush.
-func (b *batch) flush() error {
+// Flush sends what is left and returns all errors since the last flush.
+func (b *Batch) Flush() error {
 	b.send()
 	err := errors.Join(b.errs...)
 	b.errs, b.what = nil, nil
 	return err
 }
 
-func (b *batch) send() {
+func (b *Batch) send() {
 	if len(b.buf) == 0 {
 		return
 	}
@@ -125,7 +127,7 @@ func (b *batch) send() {
 }
 
 // answers reads acknowledgements and says whether the last one was among them.
-func (b *batch) answers(buf []byte, last uint32) (done bool) {
+func (b *Batch) answers(buf []byte, last uint32) (done bool) {
 	for len(buf) >= unix.NLMSG_HDRLEN {
 		length := int(binary.NativeEndian.Uint32(buf))
 		if length < unix.NLMSG_HDRLEN || length > len(buf) {
@@ -134,9 +136,9 @@ func (b *batch) answers(buf []byte, last uint32) (done bool) {
 		msg := buf[:length]
 		buf = buf[min(len(buf), (length+3)&^3):]
 		seq := binary.NativeEndian.Uint32(msg[8:])
-		if binary.NativeEndian.Uint16(msg[4:]) == unix.RTM_NEWLINK && b.running != nil && len(msg) >= unix.NLMSG_HDRLEN+unix.SizeofIfInfomsg {
+		if binary.NativeEndian.Uint16(msg[4:]) == unix.RTM_NEWLINK && b.Running != nil && len(msg) >= unix.NLMSG_HDRLEN+unix.SizeofIfInfomsg {
 			info := msg[unix.NLMSG_HDRLEN:]
-			b.running[int32(binary.NativeEndian.Uint32(info[4:]))] = binary.NativeEndian.Uint32(info[8:])&unix.IFF_RUNNING != 0
+			b.Running[int32(binary.NativeEndian.Uint32(info[4:]))] = binary.NativeEndian.Uint32(info[8:])&unix.IFF_RUNNING != 0
 		}
 		if binary.NativeEndian.Uint16(msg[4:]) != unix.NLMSG_ERROR || len(msg) < unix.NLMSG_HDRLEN+4 {
 			continue
@@ -189,57 +191,57 @@ func (e *netlinkError) Error() string {
 
 func (e *netlinkError) Unwrap() error { return e.errno }
 
-// device is one end of a link as the kernel will have it.
-type device struct {
-	name  string
-	index int      // given, so that no request has to look it up
-	ns    *os.File // nil: the namespace of the batch's socket
-	mac   topology.MAC
-	mtu   uint32
+// Device is one end of a link as the kernel will have it.
+type Device struct {
+	Name  string
+	Index int      // given, so that no request has to look it up
+	NS    *os.File // nil: the namespace of the batch's socket
+	MAC   topology.MAC
+	MTU   uint32
 }
 
-func (d device) attrs() []*nl.RtAttr {
+func (d Device) attrs() []*nl.RtAttr {
 	out := []*nl.RtAttr{
-		nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(d.name)),
-		nl.NewRtAttr(unix.IFLA_GROUP, nl.Uint32Attr(linkGroup)),
+		nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(d.Name)),
+		nl.NewRtAttr(unix.IFLA_GROUP, nl.Uint32Attr(Group)),
 		nl.NewRtAttr(unix.IFLA_TXQLEN, nl.Uint32Attr(1000)),
 	}
-	if d.mac != (topology.MAC{}) {
-		out = append(out, nl.NewRtAttr(unix.IFLA_ADDRESS, d.mac[:]))
+	if d.MAC != (topology.MAC{}) {
+		out = append(out, nl.NewRtAttr(unix.IFLA_ADDRESS, d.MAC[:]))
 	}
-	if d.ns != nil {
-		out = append(out, nl.NewRtAttr(unix.IFLA_NET_NS_FD, nl.Uint32Attr(uint32(d.ns.Fd()))))
+	if d.NS != nil {
+		out = append(out, nl.NewRtAttr(unix.IFLA_NET_NS_FD, nl.Uint32Attr(uint32(d.NS.Fd()))))
 	}
-	if d.mtu != 0 {
-		out = append(out, nl.NewRtAttr(unix.IFLA_MTU, nl.Uint32Attr(d.mtu)))
+	if d.MTU != 0 {
+		out = append(out, nl.NewRtAttr(unix.IFLA_MTU, nl.Uint32Attr(d.MTU)))
 	}
 	return out
 }
 
-// linkGroup marks every device of a lab, so that they are deleted in one request.
-const linkGroup = 0x7472
+// Group marks every device of a lab, so that they are deleted in one request.
+const Group = 0x7472
 
 const create = unix.NLM_F_CREATE | unix.NLM_F_EXCL
 
-// addVeth makes a veth pair. Its devices are down: they come up when all of the lab is there.
-func (b *batch) addVeth(a, z device) {
+// AddVeth makes a veth pair. Its devices are down: they come up when all of the lab is there.
+func (b *Batch) AddVeth(a, z Device) {
 	info := nl.NewRtAttr(unix.IFLA_LINKINFO, nil)
 	info.AddRtAttr(nl.IFLA_INFO_KIND, nl.NonZeroTerminated("veth"))
 	data := info.AddRtAttr(nl.IFLA_INFO_DATA, nil)
 	peer := data.AddRtAttr(nl.VETH_INFO_PEER, nil)
-	peer.AddChild(&nl.IfInfomsg{IfInfomsg: unix.IfInfomsg{Index: int32(z.index)}})
+	peer.AddChild(&nl.IfInfomsg{IfInfomsg: unix.IfInfomsg{Index: int32(z.Index)}})
 	for _, attr := range z.attrs() {
 		peer.AddChild(attr)
 	}
-	parts := []nl.NetlinkRequestData{&nl.IfInfomsg{IfInfomsg: unix.IfInfomsg{Index: int32(a.index)}}}
+	parts := []nl.NetlinkRequestData{&nl.IfInfomsg{IfInfomsg: unix.IfInfomsg{Index: int32(a.Index)}}}
 	for _, attr := range append(a.attrs(), info) {
 		parts = append(parts, attr)
 	}
-	b.add("make link "+a.name+" – "+z.name, unix.RTM_NEWLINK, create, parts...)
+	b.add("make link "+a.Name+" – "+z.Name, unix.RTM_NEWLINK, create, parts...)
 }
 
-// addBridge makes a Linux bridge that learns and, unless stp, speaks no spanning tree protocol.
-func (b *batch) addBridge(name string, index int, stp bool) {
+// AddBridge makes a Linux bridge that learns and, unless stp, speaks no spanning tree protocol.
+func (b *Batch) AddBridge(name string, index int, stp bool) {
 	info := nl.NewRtAttr(unix.IFLA_LINKINFO, nil)
 	info.AddRtAttr(nl.IFLA_INFO_KIND, nl.NonZeroTerminated("bridge"))
 	data := info.AddRtAttr(nl.IFLA_INFO_DATA, nil)
@@ -252,27 +254,27 @@ func (b *batch) addBridge(name string, index int, stp bool) {
 	data.AddRtAttr(nl.IFLA_BR_STP_STATE, nl.Uint32Attr(state))
 	data.AddRtAttr(nl.IFLA_BR_MCAST_SNOOPING, nl.Uint8Attr(0)) // a switch that floods multicast, as OpenFlow switches do
 	parts := []nl.NetlinkRequestData{&nl.IfInfomsg{IfInfomsg: unix.IfInfomsg{Index: int32(index)}}}
-	for _, attr := range append(device{name: name}.attrs(), info) {
+	for _, attr := range append(Device{Name: name}.attrs(), info) {
 		parts = append(parts, attr)
 	}
 	b.add("make bridge "+name, unix.RTM_NEWLINK, create, parts...)
 }
 
-// flushBridge makes a bridge forget where it has seen which address.
-func (b *batch) flushBridge(name string, index int) {
+// FlushBridge makes a bridge forget where it has seen which address.
+func (b *Batch) FlushBridge(name string, index int) {
 	info := nl.NewRtAttr(unix.IFLA_LINKINFO, nil)
 	info.AddRtAttr(nl.IFLA_INFO_KIND, nl.NonZeroTerminated("bridge"))
 	info.AddRtAttr(nl.IFLA_INFO_DATA, nil).AddRtAttr(nl.IFLA_BR_FDB_FLUSH, nil)
 	b.add("flush bridge "+name, unix.RTM_NEWLINK, 0, &nl.IfInfomsg{IfInfomsg: unix.IfInfomsg{Index: int32(index)}}, info)
 }
 
-func (b *batch) setMaster(name string, index, master int) {
+func (b *Batch) SetMaster(name string, index, master int) {
 	b.add("add "+name+" to its bridge", unix.RTM_SETLINK, 0,
 		&nl.IfInfomsg{IfInfomsg: unix.IfInfomsg{Index: int32(index)}},
 		nl.NewRtAttr(unix.IFLA_MASTER, nl.Uint32Attr(uint32(master))))
 }
 
-func (b *batch) setUp(name string, index int, up bool) {
+func (b *Batch) SetUp(name string, index int, up bool) {
 	msg := &nl.IfInfomsg{IfInfomsg: unix.IfInfomsg{Index: int32(index), Change: unix.IFF_UP}}
 	if up {
 		msg.Flags = unix.IFF_UP
@@ -280,18 +282,18 @@ func (b *batch) setUp(name string, index int, up bool) {
 	b.add("set "+name+" up", unix.RTM_NEWLINK, 0, msg)
 }
 
-// getLink asks whether a device runs. From Linux 6.8 on the question makes the kernel take
+// GetLink asks whether a device runs. From Linux 6.8 on the question makes the kernel take
 // note of a new carrier, which it otherwise does when it finds the time.
-func (b *batch) getLink(name string, index int) {
+func (b *Batch) GetLink(name string, index int) {
 	b.add("look at "+name, unix.RTM_GETLINK, 0, &nl.IfInfomsg{IfInfomsg: unix.IfInfomsg{Index: int32(index)}})
 }
 
-// delGroup deletes all devices of the lab in the namespace at once.
-func (b *batch) delGroup() {
-	b.add("delete all links", unix.RTM_DELLINK, 0, &nl.IfInfomsg{}, nl.NewRtAttr(unix.IFLA_GROUP, nl.Uint32Attr(linkGroup)))
+// DelGroup deletes all devices of the lab in the namespace at once.
+func (b *Batch) DelGroup() {
+	b.add("delete all links", unix.RTM_DELLINK, 0, &nl.IfInfomsg{}, nl.NewRtAttr(unix.IFLA_GROUP, nl.Uint32Attr(Group)))
 }
 
-func (b *batch) addAddress(index int, p netip.Prefix) {
+func (b *Batch) AddAddress(index int, p netip.Prefix) {
 	msg := &nl.IfAddrmsg{IfAddrmsg: unix.IfAddrmsg{Family: unix.AF_INET, Prefixlen: uint8(p.Bits()), Index: uint32(index)}}
 	parts := []nl.NetlinkRequestData{msg}
 	bytes := p.Addr().AsSlice()
@@ -308,7 +310,7 @@ func (b *batch) addAddress(index int, p netip.Prefix) {
 	b.add("add address "+p.String(), unix.RTM_NEWADDR, unix.NLM_F_CREATE|unix.NLM_F_REPLACE, parts...)
 }
 
-func (b *batch) delAddress(index int, p netip.Prefix) {
+func (b *Batch) DelAddress(index int, p netip.Prefix) {
 	msg := &nl.IfAddrmsg{IfAddrmsg: unix.IfAddrmsg{Family: unix.AF_INET, Prefixlen: uint8(p.Bits()), Index: uint32(index)}}
 	if p.Addr().Is6() {
 		msg.Family = unix.AF_INET6
@@ -325,16 +327,16 @@ func broadcast(p netip.Prefix) []byte {
 	return a[:]
 }
 
-// addRoute sets a static route; a prefix of length 0 is the default route. The device's index is 0 where the route names none.
-func (b *batch) addRoute(r topology.Route, device int) {
+// AddRoute sets a static route; a prefix of length 0 is the default route. The device's index is 0 where the route names none.
+func (b *Batch) AddRoute(r topology.Route, device int) {
 	b.route(unix.RTM_NEWROUTE, "add", unix.NLM_F_CREATE|unix.NLM_F_REPLACE, r, device)
 }
 
-func (b *batch) delRoute(r topology.Route, device int) {
+func (b *Batch) DelRoute(r topology.Route, device int) {
 	b.route(unix.RTM_DELROUTE, "delete", 0, r, device)
 }
 
-func (b *batch) route(kind int, verb string, flags int, r topology.Route, device int) {
+func (b *Batch) route(kind int, verb string, flags int, r topology.Route, device int) {
 	msg := &nl.RtMsg{RtMsg: unix.RtMsg{Family: unix.AF_INET, Dst_len: uint8(r.To.Bits()), Table: unix.RT_TABLE_MAIN,
 		Protocol: unix.RTPROT_STATIC, Scope: unix.RT_SCOPE_UNIVERSE, Type: unix.RTN_UNICAST}}
 	if r.To.Addr().Is6() {

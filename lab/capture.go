@@ -78,12 +78,12 @@ func (d *daemon) look(what string, see func([]byte)) (out []tap, done func(), er
 		for _, end := range ends {
 			end()
 		}
-		_ = d.change(0, func(ctx context.Context) error {
-			for _, k := range keys {
-				d.watched[k]--
-			}
-			return d.giveDevices(ctx)
-		})
+		d.changing.Lock()
+		for _, k := range keys {
+			d.watched[k]--
+		}
+		d.changing.Unlock()
+		_ = d.change(0, d.giveDevices) // where the disk is full, the next capture or apply does it
 	}, err
 }
 

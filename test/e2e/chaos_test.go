@@ -278,11 +278,14 @@ func (c *chaos) pickTime() time.Duration {
 	return []time.Duration{20 * time.Millisecond, 200 * time.Millisecond, 2 * time.Second}[c.rng.IntN(3)]
 }
 
+// captured are the devices that links have only while somebody listens at them: they go some time after who listened.
+var captured = regexp.MustCompile(`(,\s*)?"device": *true`)
+
 // topology is what stands on disk of the lab, where its daemon lives.
 func (c *chaos) topology() string {
 	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/root/run/trivet/%s/state.json", c.init.Process.Pid, c.name))
 	if _, after, ok := bytes.Cut(b, []byte(`"topology":`)); ok {
-		return string(after)
+		return captured.ReplaceAllString(string(after), "")
 	}
 	return ""
 }

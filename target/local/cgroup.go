@@ -2,6 +2,7 @@ package local
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -27,7 +28,7 @@ type Cgroups struct {
 	V2     string // mount point, "" where there is none
 	CPU    string // of a version 1 cpu controller, "" where version 2 has it
 	CPUSet string // the same for cpuset
-	Any    string // a version 1 hierarchy to find processes by, where there is no version 2
+	Any    string // a version 1 hierarchy to find processes by, where there is no version 2: that of cpu if there is no other
 }
 
 // FindCgroups reads what is mounted.
@@ -51,9 +52,11 @@ func FindCgroups() (Cgroups, error) {
 			}
 		case "cgroup":
 			options := strings.Split(what[2], ",")
-			c.Any = where
 			if slices.Contains(options, "cpu") {
 				c.CPU = where
+			}
+			if c.Any == "" || c.Any == c.CPU {
+				c.Any = where
 			}
 			if slices.Contains(options, "cpuset") {
 				c.CPUSet = where
@@ -66,16 +69,13 @@ func FindCgroups() (Cgroups, error) {
 	return c, nil
 }
 
-// roots are the mount points in use.
+// roots are the mount points in use; processes are found by the first.
 func (c Cgroups) roots() []string {
-	var out []string
-	for _, r := range []string{c.V2, c.CPU, c.CPUSet} {
+	out := []string{cmp.Or(c.V2, c.Any)}
+	for _, r := range []string{c.CPU, c.CPUSet} {
 		if r != "" && !slices.Contains(out, r) {
 			out = append(out, r)
 		}
-	}
-	if c.V2 == "" && !slices.Contains(out, c.Any) {
-		out = append(out, c.Any)
 	}
 	return out
 }
@@ -200,11 +200,34 @@ func (c Cgroups) limit(lab string, n *topology.Node) error {
 		if none {
 			quota = "-1"
 		}
-		return writeFile(group(c.CPU, lab, n.Name, "cpu.cfs_quota_us"), quota)
+		if err := writeFile(group(c.CPU, lab, n.Name, "cpu.cfs_quota_us"), quota); err != nil || none {
+			return err
+		}
+		return c.join(c.CPU, lab, n.Name)
 	case none:
 		return nil
 	}
 	return errors.New("the machine mounts no cpu controller")
+}
+
+// join moves the processes of a node into its group in a hierarchy of version 1 that they were not in.
+func (c Cgroups) join(root, lab, node string) error {
+	for at := group(root, lab, node); ; {
+		there, moved := processesBelow(at), false
+		for _, pid := range c.Processes(lab, node) {
+			if slices.Contains(there, pid) {
+				continue
+			}
+			err := writeFile(filepath.Join(at, "cgroup.procs"), strconv.Itoa(pid))
+			if err != nil && !errors.Is(err, unix.ESRCH) {
+				return err
+			}
+			moved = true // it may have had children meanwhile
+		}
+		if !moved {
+			return nil
+		}
+	}
 }
 
 func (c Cgroups) pin(lab string, n *topology.Node) error {
@@ -290,7 +313,7 @@ func (c Cgroups) bear(cmd *exec.Cmd, lab, node string, below ...string) (*os.Fil
 		if i == 0 {
 			at = group(root, found...)
 		}
-		if root == c.V2 || root == c.CPUSet && root != c.CPU && !pinned(at) {
+		if root == c.V2 || i > 0 && !limited(at) && !pinned(at) {
 			continue
 		}
 		if err := writeFile(filepath.Join(at, "tasks"), strconv.Itoa(unix.Gettid())); err != nil {
@@ -309,6 +332,13 @@ func (c Cgroups) bear(cmd *exec.Cmd, lab, node string, below ...string) (*os.Fil
 	}
 	cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, int(dir.Fd())
 	return dir, nil
+}
+
+// limited says whether a group of version 1's cpu controller has a limit. Without one a node's processes stay out of it: beside
+// processes that are in no group, as most are where no systemd puts them into some, all that is in a group counts as one.
+func limited(path string) bool {
+	b, err := os.ReadFile(filepath.Join(path, "cpu.cfs_quota_us"))
+	return err == nil && strings.TrimSpace(string(b)) != "-1"
 }
 
 // pinned says whether a version 1 cpuset has been given processors.

@@ -9,6 +9,9 @@ import (
 	"strconv"
 	"syscall"
 	"testing"
+	"time"
+
+	"trivet.dev/trivet/topology"
 )
 
 // TestProcesses proves, with real processes in real groups, that those of a tree of groups are found and ended, the ones below as well, and
@@ -72,5 +75,44 @@ func TestProcessesOfOthers(t *testing.T) {
 	}
 	if got := processesBelow(dir); !slices.Equal(got, []int{12}) {
 		t.Errorf("%v", got)
+	}
+}
+
+// TestLimited proves that the processes of a node are in a group of version 1's cpu controller from the time on when it has a limit,
+// those that ran before as well, and not before: all that is in a group would count as one beside processes that are in none.
+func TestLimited(t *testing.T) {
+	c, err := FindCgroups()
+	if err != nil || c.CPU == "" || c.CPU == c.roots()[0] || os.Geteuid() != 0 {
+		t.Skip("needs root and version 1's cpu controller")
+	}
+	lab := fmt.Sprintf("test-limited-%d", os.Getpid())
+	t.Cleanup(func() { _ = c.Remove(lab) })
+	in := func(cmd *exec.Cmd) bool { return slices.Contains(processesBelow(group(c.CPU, lab)), cmd.Process.Pid) }
+	start := func() *exec.Cmd {
+		cmd := exec.Command("sh", "-c", "sleep 600 & sleep 600 & wait")
+		if err := c.Start(lab, "h1", cmd); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+		return cmd
+	}
+	if cmd := start(); in(cmd) {
+		t.Error("a process without a limit is in a group")
+	}
+	node := &topology.Node{Name: "h1", CPU: topology.CPU{CPUs: 0.5}}
+	if err := c.set(lab, &topology.Node{Name: "h1"}, node); err != nil {
+		t.Fatal(err)
+	}
+	if cmd := start(); !in(cmd) {
+		t.Error("a process that is started with a limit is in no group")
+	}
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		all, got := c.Processes(lab, "h1"), processesBelow(group(c.CPU, lab))
+		if len(all) == 6 && len(got) == 6 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("of %v only %v are in the group with the limit", all, got)
+		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
@@ -355,4 +356,19 @@ func (b *Batch) route(kind int, verb string, flags int, r topology.Route, device
 		parts = append(parts, nl.NewRtAttr(unix.RTA_DST, r.To.Masked().Addr().AsSlice()))
 	}
 	b.add(verb+" route "+r.String(), kind, flags, parts...)
+}
+
+// Delete deletes a device that may be gone already, in the namespace of the thread.
+func Delete(name string) error {
+	dev, err := netlink.LinkByName(name)
+	if errors.As(err, &netlink.LinkNotFoundError{}) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := netlink.LinkDel(dev); err != nil && !errors.Is(err, unix.ENODEV) {
+		return fmt.Errorf("delete %s: %w", name, err)
+	}
+	return nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"trivet.dev/trivet/datapath"
 	"trivet.dev/trivet/internal/inside"
 	"trivet.dev/trivet/internal/netbatch"
 	"trivet.dev/trivet/plan"
@@ -61,9 +62,6 @@ func (l *Lab) take(ctx context.Context, s plan.Steps, progress Progress) error {
 	if err := errors.Join(l.raiseLimits(), l.writeHosts()); err != nil {
 		return err
 	}
-	if err := l.startSwitches(ctx); err != nil {
-		return err
-	}
 	return l.change(ctx, s, progress)
 }
 
@@ -78,8 +76,8 @@ func (l *Lab) takeAway(s plan.Steps) error {
 				return err
 			}
 		}
-		if n.Kind == topology.Switch {
-			if err := l.dropBridge(n); err != nil {
+		if f := l.fabricOf(n); f != nil {
+			if err := f.Drop(n); err != nil {
 				return err
 			}
 		}
@@ -98,6 +96,12 @@ func (l *Lab) takeAway(s plan.Steps) error {
 
 // change makes what is new and sets what differs.
 func (l *Lab) change(ctx context.Context, s plan.Steps, progress Progress) error {
+	if err := l.startSwitches(ctx); err != nil {
+		return err
+	}
+	if err := l.all(func(f datapath.Fabric) error { return f.Make(ctx, s) }); err != nil {
+		return err
+	}
 	var hosts []*topology.Node
 	for _, n := range s.AddNodes {
 		if ownsNamespaces(n) {

@@ -41,8 +41,8 @@ func (l *Lab) takeExternal(link *topology.Link) error {
 		if err != nil {
 			return err
 		}
-		if err := l.plug(within.Node, dev); err != nil || link.Down {
-			return err
+		if l.note(within.Node, dev); link.Down {
+			return nil
 		}
 		return netlink.LinkSetUp(dev) // moving set it down
 	})

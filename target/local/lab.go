@@ -60,14 +60,14 @@ type Lab struct {
 	// OnUndo, which may be nil, is called before a change that has failed is undone.
 	OnUndo func()
 
-	binder   *binder
-	fabric   *os.File
-	index    map[string]int    // of the devices in the switches' namespace
-	next     int               // index of the next one
-	detached map[string]bool   // those that are kept out of their bridge
-	raised   map[string]int    // indexes of those that have been set up: who sets one down afterwards may
-	decided  map[string]string // addresses of the controllers that switches have, by bridge
-	tree     plan.Tree
+	fabrics []fabric
+	binder  *binder
+	fabric  *os.File
+	index   map[string]int    // of the devices in the switches' namespace
+	next    int               // index of the next one
+	raised  map[string]int    // indexes of those that have been set up: who sets one down afterwards may
+	decided map[string]string // addresses of the controllers that switches have, by bridge
+	tree    plan.Tree
 
 	ovs      atomic.Pointer[ovs.Switches] // nil where there are none
 	embedded *embeddedSwitches
@@ -103,7 +103,8 @@ func New(name, dir string) (*Lab, error) {
 		return nil, err
 	}
 	l := &Lab{Name: name, Dir: dir, Cgroups: cgroups,
-		index: map[string]int{}, next: ownIndexes, detached: map[string]bool{}, raised: map[string]int{}, lines: map[string]*delayline.Line{}}
+		index: map[string]int{}, next: ownIndexes, raised: map[string]int{}, lines: map[string]*delayline.Line{}}
+	l.fabrics = l.newFabrics()
 	l.setTopology(&topology.Topology{})
 	return l, nil
 }
@@ -152,9 +153,6 @@ func (l *Lab) Up(ctx context.Context, t *topology.Topology, progress Progress) e
 			return err
 		}
 	}
-	if err := l.startSwitches(ctx); err != nil {
-		return err
-	}
 	return l.change(ctx, l.plan(&topology.Topology{}, t), progress)
 }
 
@@ -173,6 +171,9 @@ func (l *Lab) Close() {
 	l.power.close()
 	if l.engine != nil {
 		l.engine.Close()
+	}
+	for _, f := range l.fabrics {
+		f.Close()
 	}
 	if l.embedded != nil {
 		l.embedded.close()

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"trivet.dev/trivet/internal/inside"
+	"trivet.dev/trivet/internal/netbatch"
 	"trivet.dev/trivet/topology"
 )
 
@@ -239,7 +240,7 @@ func (l *Lab) dropUplink(node string) error {
 	if !ok {
 		return nil
 	}
-	if err := errors.Join(deleteDevice(u.Device), deleteTable(natTable(l.Name, node))); err != nil {
+	if err := errors.Join(netbatch.Delete(u.Device), deleteTable(natTable(l.Name, node))); err != nil {
 		return err
 	}
 	delete(l.Record.Uplinks, node)

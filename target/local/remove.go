@@ -90,7 +90,7 @@ func removeUplinks(name, dir string) error {
 	}
 	var errs []error
 	for node, u := range r.Uplinks {
-		errs = append(errs, deleteDevice(u.Device), deleteTable(natTable(name, node)))
+		errs = append(errs, netbatch.Delete(u.Device), deleteTable(natTable(name, node)))
 	}
 	return errors.Join(errs...)
 }

@@ -40,6 +40,9 @@ func (l *Lab) Resume(ctx context.Context, t *topology.Topology, progress Progres
 	if err := l.findDevices(); err != nil {
 		return err
 	}
+	if err := l.resumeFabrics(ctx); err != nil {
+		return err
+	}
 	var err error
 	if l.before, err = readSwitchState(l.switchFile()); err != nil {
 		return err

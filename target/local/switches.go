@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"trivet.dev/trivet/datapath"
 	"trivet.dev/trivet/datapath/ovs"
 	"trivet.dev/trivet/plan"
 	"trivet.dev/trivet/topology"
@@ -81,7 +82,13 @@ func (l *Lab) ovsDir() string { return filepath.Join(l.Dir, "ovs") }
 // bridges and ports, relays to controllers, and what must not forward.
 func (l *Lab) applySwitches(ctx context.Context, done func()) error {
 	f := l.tree.Grow(l.Topology())
-	if err := l.raiseDevices(f.Blocked, f.Stale); err != nil {
+	if err := l.all(func(d datapath.Fabric) error { return d.Hold(ctx, f) }); err != nil {
+		return err
+	}
+	if err := l.raiseDevices(); err != nil {
+		return err
+	}
+	if err := l.all(func(d datapath.Fabric) error { return d.Apply(ctx, f) }); err != nil {
 		return err
 	}
 	if err := l.applyEmbedded(f.Blocked); err != nil {

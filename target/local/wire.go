@@ -139,11 +139,6 @@ func (l *Lab) makeVeths(links []plan.Link, done func()) error {
 			}
 		}
 		b.AddVeth(devices[0], devices[1])
-		for i, e := range k.Ends {
-			if master := l.masterOf(l.node(e.Node)); master != 0 {
-				b.SetMaster(e.Interface, devices[i].Index, master)
-			}
-		}
 		done()
 	}
 	return b.Flush()
@@ -245,8 +240,7 @@ func (l *Lab) plain(e topology.Endpoint) bool {
 	return l.ovs.Load() != nil && l.ovs.Load().NeedsChecksums() && isOVS(l.node(e.Node))
 }
 
-// adopt makes a device that others made one of the lab's: its MAC, its group,
-// its bridge. It runs in the device's namespace.
+// adopt makes a device that others made one of the lab's: its MAC, its group. It runs in the device's namespace.
 func (l *Lab) adopt(e topology.Endpoint) error {
 	dev, err := netlink.LinkByName(e.Interface)
 	if err != nil {
@@ -260,14 +254,12 @@ func (l *Lab) adopt(e topology.Endpoint) error {
 			return fmt.Errorf("set the MAC of %s: %w", e.Interface, err)
 		}
 	}
-	return l.plug(e.Node, dev)
+	l.note(e.Node, dev)
+	return nil
 }
 
-// addLinks makes links, bridges first.
+// addLinks makes links.
 func (l *Lab) addLinks(s plan.Steps, done func()) error {
-	if err := l.addBridges(s.AddNodes); err != nil {
-		return err
-	}
 	var veths []plan.Link
 	for _, k := range s.AddLinks {
 		var err error
@@ -302,7 +294,7 @@ func (l *Lab) dropLinks(links []plan.Link) error {
 				delete(l.lines, k.Key)
 			}
 			for _, e := range k.Ends {
-				errs = append(errs, inNamespaceFile(l.netPath(e.Node), func() error { return deleteDevice(e.Interface) }))
+				errs = append(errs, inNamespaceFile(l.netPath(e.Node), func() error { return netbatch.Delete(e.Interface) }))
 				l.forgetDevice(e.Interface)
 			}
 		case External:
@@ -315,23 +307,7 @@ func (l *Lab) dropLinks(links []plan.Link) error {
 // forgetDevice forgets a device that is not in the switches' namespace any more: another one may have its index.
 func (l *Lab) forgetDevice(name string) {
 	delete(l.index, name)
-	delete(l.detached, name)
 	delete(l.raised, name)
-}
-
-// deleteDevice deletes a device that may be gone already, in the namespace of the thread.
-func deleteDevice(name string) error {
-	dev, err := netlink.LinkByName(name)
-	if errors.As(err, &netlink.LinkNotFoundError{}) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if err := netlink.LinkDel(dev); err != nil && !errors.Is(err, unix.ENODEV) {
-		return fmt.Errorf("delete %s: %w", name, err)
-	}
-	return nil
 }
 
 func indexOf(name string) (int, error) {

@@ -1,0 +1,6 @@
+// Package all has all datapaths: a new one is a line here.
+package all
+
+import (
+	_ "trivet.dev/trivet/datapath/bridge"
+)

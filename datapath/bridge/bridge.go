@@ -1,0 +1,145 @@
+// Package bridge is the datapath of Linux bridges: switches that learn by themselves.
+package bridge
+
+import (
+	"context"
+	"slices"
+
+	"github.com/vishvananda/netlink"
+
+	"trivet.dev/trivet/datapath"
+	"trivet.dev/trivet/internal/inside"
+	"trivet.dev/trivet/internal/netbatch"
+	"trivet.dev/trivet/plan"
+	"trivet.dev/trivet/topology"
+)
+
+func init() {
+	datapath.Register(datapath.Kind{Names: []topology.Datapath{topology.Bridge}, New: func(s datapath.Site) datapath.Fabric {
+		return &fabric{site: s, member: map[string]int{}}
+	}})
+}
+
+type fabric struct {
+	datapath.Base
+	site   datapath.Site
+	member map[string]int // indexes of the devices that are in their bridge, by name
+}
+
+func is(n *topology.Node) bool { return n != nil && n.Datapath == topology.Bridge }
+
+// port is a device that belongs into a bridge.
+type port struct {
+	link   *topology.Link
+	name   string
+	index  int
+	bridge int
+}
+
+func (f *fabric) ports() (out []port) {
+	for _, link := range f.site.Topology().Links {
+		for i, e := range link.Ends {
+			n := f.site.Node(e.Node)
+			if e.External() {
+				n = f.site.Node(link.Ends[1-i].Node) // the machine's own interface is the device of the other end's node
+			}
+			if index := f.site.Device(e.Interface); index != 0 && is(n) {
+				out = append(out, port{link, e.Interface, index, f.site.Device(topology.DeviceName(n.Name))})
+			}
+		}
+	}
+	return out
+}
+
+// Make makes bridges.
+func (f *fabric) Make(_ context.Context, s plan.Steps) error {
+	return f.tell(func(b *netbatch.Batch) {
+		for _, n := range s.AddNodes {
+			if is(n) {
+				name := topology.DeviceName(n.Name)
+				b.AddBridge(name, f.site.NewDevice(name), n.STP)
+			}
+		}
+	})
+}
+
+// Drop removes a bridge.
+func (f *fabric) Drop(n *topology.Node) error {
+	name := topology.DeviceName(n.Name)
+	f.site.ForgetDevice(name)
+	return inside.File(f.site.Namespace(), func() error { return netbatch.Delete(name) })
+}
+
+// Resume finds out what is in bridges that another process has made.
+func (f *fabric) Resume(context.Context) error {
+	return inside.File(f.site.Namespace(), func() error {
+		list, err := netlink.LinkList()
+		for _, dev := range list {
+			if a := dev.Attrs(); a.MasterIndex != 0 {
+				f.member[a.Name] = a.Index
+			}
+		}
+		return err
+	})
+}
+
+// Hold takes the devices of blocked links out of their bridges: a port's state would not last, as a bridge without
+// spanning tree makes all its ports forward again whenever one of them has something to tell. Links that did not forward
+// before are not up yet, or not in their bridges. Bridges are set up here: without ports that run they have no carrier, and
+// the kernel says of one that they are up when they get one.
+func (f *fabric) Hold(_ context.Context, forwarding plan.Forwarding) error {
+	return f.tell(func(b *netbatch.Batch) {
+		f.each(func(name string, index int) { b.SetUp(name, index, true) })
+		for _, p := range f.ports() {
+			if forwarding.Blocked[p.link] && f.member[p.name] == p.index {
+				delete(f.member, p.name)
+				b.SetMaster(p.name, p.index, 0)
+			}
+		}
+	})
+}
+
+// Apply puts devices into their bridges. Where what bridges have learned may be stale they forget it.
+func (f *fabric) Apply(_ context.Context, forwarding plan.Forwarding) error {
+	var joining []port
+	err := f.tell(func(b *netbatch.Batch) {
+		for _, p := range f.ports() {
+			if !forwarding.Blocked[p.link] && f.member[p.name] != p.index {
+				joining = append(joining, p)
+				b.SetMaster(p.name, p.index, p.bridge)
+			}
+		}
+		if forwarding.Stale {
+			f.each(b.FlushBridge)
+		}
+	})
+	if err == nil { // else who knows; it does no harm to put one in again
+		for _, p := range joining {
+			f.member[p.name] = p.index
+		}
+	}
+	return err
+}
+
+// each calls do for all bridges.
+func (f *fabric) each(do func(name string, index int)) {
+	for _, n := range f.site.Topology().Nodes {
+		if name := topology.DeviceName(n.Name); is(n) {
+			do(name, f.site.Device(name))
+		}
+	}
+}
+
+// tell sends the kernel what add adds to a batch, if the lab has bridges at all.
+func (f *fabric) tell(add func(*netbatch.Batch)) error {
+	if !slices.ContainsFunc(f.site.Topology().Nodes, is) {
+		return nil
+	}
+	b, err := netbatch.In(f.site.Namespace())
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	add(b)
+	return b.Flush()
+}

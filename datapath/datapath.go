@@ -1,0 +1,106 @@
+// Package datapath is the seam between a lab and what forwards its packets: a lab has a Fabric for each datapath, which
+// knows how its switches and routers are made on a machine. A second one of its kind is a package that registers itself.
+package datapath
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+
+	"trivet.dev/trivet/plan"
+	"trivet.dev/trivet/topology"
+)
+
+// Fabric is what one datapath makes of the switches and routers of a lab on this machine. Its methods are called one after
+// the other, but Dead, Drops and those that say so, which may be called at any time. All of a lab's fabrics take a step
+// before any takes the next one; what each step does is whole, and does no harm when it is taken again.
+type Fabric interface {
+	// Leave lets go of devices that are about to be taken away or made anew.
+	Leave(ctx context.Context, s plan.Steps) error
+	// Drop takes away what there is of a node of the fabric's that goes, which may never have been made.
+	Drop(n *topology.Node) error
+	// Make makes what links need to be there.
+	Make(ctx context.Context, s plan.Steps) error
+
+	// Hold keeps links that must not forward from it. The devices are there by now, and some are not up yet.
+	Hold(ctx context.Context, f plan.Forwarding) error
+	// Apply makes the switches and routers those of the lab's topology; links that may forward do now.
+	Apply(ctx context.Context, f plan.Forwarding) error
+
+	// Drops says what has been dropped so far.
+	Drops(ctx context.Context) ([]Drop, error)
+	// Dead lists the programs that are to run and do not, as people call them.
+	Dead() []string
+	// Close lets go of all, which stays as it is.
+	Close()
+}
+
+// Base is a fabric that has nothing to do. Others embed it, and leave out what they do not need.
+type Base struct{}
+
+func (Base) Leave(context.Context, plan.Steps) error       { return nil }
+func (Base) Drop(*topology.Node) error                     { return nil }
+func (Base) Make(context.Context, plan.Steps) error        { return nil }
+func (Base) Hold(context.Context, plan.Forwarding) error   { return nil }
+func (Base) Apply(context.Context, plan.Forwarding) error  { return nil }
+func (Base) Drops(context.Context) (out []Drop, err error) { return nil, nil }
+func (Base) Dead() []string                                { return nil }
+func (Base) Close()                                        {}
+
+// Resumer is a fabric that takes over what another process, which has died, has made of the site's topology.
+type Resumer interface {
+	Resume(ctx context.Context) error
+}
+
+// Drop is how many packets something in a lab has dropped so far.
+type Drop struct {
+	Where    string `json:"where"`
+	Dropped  uint64 `json:"dropped"`
+	Passed   uint64 `json:"passed,omitempty" doc:"Packets that it has passed on; 0: not known"`
+	Expected bool   `json:"expected,omitempty" doc:"By what the topology asks for: a loss, a full queue, a link that is down"`
+}
+
+// Site is what a fabric stands on: a lab on this machine. The switches of all fabrics are in one network namespace of the
+// lab.
+type Site interface {
+	Topology() *topology.Topology
+	Node(name string) *topology.Node
+
+	// Namespace is that of the switches.
+	Namespace() *os.File
+	// NewDevice gives a device that is to be made in there a number; Device returns that of one that is, or 0.
+	NewDevice(name string) (index int)
+	Device(name string) (index int)
+	ForgetDevice(name string)
+}
+
+// Kind is a datapath that labs can have.
+type Kind struct {
+	Names []topology.Datapath // that its nodes can have: see topology.DatapathKind
+	New   func(Site) Fabric
+}
+
+var kinds []Kind
+
+// Register makes a kind known. It is to be called in an init function, of a package that datapath/all imports.
+func Register(k Kind) {
+	for _, name := range k.Names {
+		if name.Kind().Name == "" || Of(name) != nil {
+			panic(fmt.Sprintf("datapath: %q is not known to package topology, or has a fabric already", name))
+		}
+	}
+	kinds = append(kinds, k)
+}
+
+// Kinds are all that there are.
+func Kinds() []Kind { return kinds }
+
+// Of returns the kind that makes nodes of a datapath, or nil.
+func Of(name topology.Datapath) *Kind {
+	i := slices.IndexFunc(kinds, func(k Kind) bool { return slices.Contains(k.Names, name) })
+	if i < 0 {
+		return nil
+	}
+	return &kinds[i]
+}

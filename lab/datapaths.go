@@ -1,0 +1,3 @@
+package lab
+
+import _ "trivet.dev/trivet/datapath/all" // what labs can be made of

@@ -4,8 +4,11 @@ package datapath
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/netip"
 	"os"
+	"os/exec"
 	"slices"
 
 	"trivet.dev/trivet/plan"
@@ -53,6 +56,28 @@ type Resumer interface {
 	Resume(ctx context.Context) error
 }
 
+// Mounter is a fabric that shows nodes files of their own.
+type Mounter interface {
+	// Mount is called on a thread in the mount namespace of a node that is being made, by several goroutines.
+	Mount(n *topology.Node) error
+}
+
+// Runner is a fabric that runs programs in its nodes, once their links are as they are to be.
+type Runner interface {
+	// Running is how many nodes have such programs, Run starts those that do not run, and tells others what has changed. It calls done
+	// for each node.
+	Running(t *topology.Topology) int
+	Run(done func()) error
+}
+
+// Converger is a fabric whose routers tell each other where networks are.
+type Converger interface {
+	// WaitRoutes waits until its routers have routes to all networks of the routers that they are joined to, the
+	// routing nodes beside them as well (knows says of one whether it has a route), and all that has not changed for a while.
+	// The error, once ctx ends, names a route that is missing.
+	WaitRoutes(ctx context.Context, knows func(router string, to netip.Addr) bool) error
+}
+
 // Drop is how many packets something in a lab has dropped so far.
 type Drop struct {
 	Where    string `json:"where"`
@@ -73,12 +98,25 @@ type Site interface {
 	NewDevice(name string) (index int)
 	Device(name string) (index int)
 	ForgetDevice(name string)
+
+	// NodeDir is where files of a node may lie, which go with it. Processes are those of a node. Start starts a program in its
+	// namespaces and group, on a thread on which before, which may be nil, is called first.
+	NodeDir(node string) string
+	Processes(node string) []int
+	Start(node string, cmd *exec.Cmd, before func() error) error
+
+	// Ended says that something has ended by itself. It may be called at any time.
+	Ended(what string)
 }
 
 // Kind is a datapath that labs can have.
 type Kind struct {
 	Names []topology.Datapath // that its nodes can have: see topology.DatapathKind
 	New   func(Site) Fabric
+
+	// Lacks says what this machine does not have of what a topology needs, and what the datapath cannot do of what it asks for;
+	// without it nothing.
+	Lacks func(*topology.Topology) error
 }
 
 var kinds []Kind
@@ -103,4 +141,15 @@ func Of(name topology.Datapath) *Kind {
 		return nil
 	}
 	return &kinds[i]
+}
+
+// Lacks says what this machine does not have for a topology's datapaths.
+func Lacks(t *topology.Topology) error {
+	var errs []error
+	for _, k := range kinds {
+		if k.Lacks != nil {
+			errs = append(errs, k.Lacks(t))
+		}
+	}
+	return errors.Join(errs...)
 }

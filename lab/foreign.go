@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"trivet.dev/trivet/controller/foreign"
-	"trivet.dev/trivet/target/local"
+	"trivet.dev/trivet/internal/process"
 	"trivet.dev/trivet/topology"
 )
 
@@ -130,7 +130,7 @@ func (d *daemon) findPrograms(t *topology.Topology) {
 			if session, err := unix.Getsid(pid); err != nil || session != pid {
 				continue // one that it has started
 			}
-			if p.cmd, err = local.CommandOf(pid); err == nil {
+			if p.cmd, err = process.Command(pid); err == nil {
 				d.addProgram(p)
 				break
 			}
@@ -153,7 +153,7 @@ func ControllerPort(name, controller string) (uint16, error) {
 
 // watchProgram says it when a controller ends while the lab is up.
 func (d *daemon) watchProgram(p *program, cmd *exec.Cmd, ended chan struct{}) {
-	how := local.WaitFor(cmd)
+	how := process.Wait(cmd)
 	close(ended)
 	if d.ctx.Err() == nil && !p.unwanted.Load() {
 		d.ended(fmt.Sprintf("the controller %s has ended%s", p.Name, how))

@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"trivet.dev/trivet/controller/foreign"
+	"trivet.dev/trivet/datapath"
 	"trivet.dev/trivet/datapath/embedded/agent"
-	"trivet.dev/trivet/datapath/routerd"
 	"trivet.dev/trivet/internal/dirlock"
 	"trivet.dev/trivet/internal/disk"
 	"trivet.dev/trivet/target/local"
@@ -73,7 +73,7 @@ func Installed(t *topology.Topology, owner int) error {
 	if err := foreign.Installed(t, foreign.PlacesOf(owner)); err != nil {
 		return err
 	}
-	return errors.Join(routerd.Check(t), local.Check(t))
+	return errors.Join(datapath.Lacks(t), local.Check(t))
 }
 
 // Check says why a resolved topology of a user cannot be made here. Whoever makes one asks it, or both of which it is made.

@@ -3,4 +3,5 @@ package all
 
 import (
 	_ "trivet.dev/trivet/datapath/bridge"
+	_ "trivet.dev/trivet/datapath/linux"
 )

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"trivet.dev/trivet/internal/netbatch"
+	"trivet.dev/trivet/internal/parallel"
 	"trivet.dev/trivet/plan"
 	"trivet.dev/trivet/topology"
 )
@@ -55,7 +56,7 @@ func (l *Lab) awaitCarriers(ctx context.Context, s plan.Steps, done func()) erro
 	}
 	ctx, cancel := context.WithTimeout(ctx, carrierTime)
 	defer cancel()
-	err := each(nodes, func(node string) error {
+	err := parallel.Each(nodes, func(node string) error {
 		if err := l.awaitRunning(ctx, node, devices[node]); err != nil {
 			return fmt.Errorf("%s: %w", node, err)
 		}

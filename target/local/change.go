@@ -14,6 +14,7 @@ import (
 	"trivet.dev/trivet/datapath"
 	"trivet.dev/trivet/internal/inside"
 	"trivet.dev/trivet/internal/netbatch"
+	"trivet.dev/trivet/internal/parallel"
 	"trivet.dev/trivet/plan"
 	"trivet.dev/trivet/topology"
 )
@@ -81,7 +82,6 @@ func (l *Lab) takeAway(s plan.Steps) error {
 				return err
 			}
 		}
-		l.forgetDaemons(n.Name)
 		if err := l.Cgroups.remove(l.Name, n.Name); err != nil {
 			return err
 		}
@@ -118,7 +118,7 @@ func (l *Lab) change(ctx context.Context, s plan.Steps, progress Progress) error
 		{"addresses", len(hosts), func(done func()) error { return l.configure(s, done) }},
 		{"switches", countDatapaths(s.New), func(done func()) error { return l.applySwitches(ctx, done) }},
 		{"shaping", shaped(s), func(done func()) error { return l.shapeLinks(s, done) }},
-		{"daemons", len(withDaemons(s.New)), func(done func()) error { return l.runDaemons(s.New, done) }},
+		{"daemons", l.programs(s.New), l.runPrograms},
 		{"carriers", len(s.AddLinks) + len(s.SetLinks), func(done func()) error { return l.awaitCarriers(ctx, s, done) }},
 	}
 	for _, stage := range stages {
@@ -217,7 +217,7 @@ func (l *Lab) configure(s plan.Steps, done func()) error {
 			nodes = append(nodes, n)
 		}
 	}
-	return each(nodes, func(n *topology.Node) error {
+	return parallel.Each(nodes, func(n *topology.Node) error {
 		defer done()
 		if err := l.configureNode(n, old[n.Name], ends[n.Name]); err != nil {
 			return fmt.Errorf("%s: %w", n.Name, err)

@@ -8,6 +8,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"trivet.dev/trivet/internal/parallel"
 	"trivet.dev/trivet/topology"
 )
 
@@ -55,7 +56,7 @@ func (l *Lab) Ends() ([][2]End, error) {
 		}
 	}
 	var mu sync.Mutex
-	err := each(slices.Collect(maps.Keys(devices)), func(path string) error {
+	err := parallel.Each(slices.Collect(maps.Keys(devices)), func(path string) error {
 		have := map[string]*netlink.LinkAttrs{}
 		err := inNamespaceFile(path, func() error {
 			list, err := netlink.LinkList()

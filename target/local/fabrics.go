@@ -2,7 +2,10 @@ package local
 
 import (
 	"context"
+	"net/netip"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 
 	"trivet.dev/trivet/datapath"
@@ -44,6 +47,49 @@ func (l *Lab) resumeFabrics(ctx context.Context) error {
 	})
 }
 
+// programs is how many nodes of a topology have programs of their fabrics.
+func (l *Lab) programs(t *topology.Topology) (n int) {
+	for _, f := range l.fabrics {
+		if r, ok := f.Fabric.(datapath.Runner); ok {
+			n += r.Running(t)
+		}
+	}
+	return n
+}
+
+func (l *Lab) runPrograms(done func()) error {
+	return l.all(func(f datapath.Fabric) error {
+		if r, ok := f.(datapath.Runner); ok {
+			return r.Run(done)
+		}
+		return nil
+	})
+}
+
+// Heal starts the programs that are Dead again, where that can be done.
+func (l *Lab) Heal() error { return l.runPrograms(func() {}) }
+
+// Dead lists what is to run and does not: routing daemons, as "ospfd of router r1", and OpenVSwitch. It may be called at any time.
+func (l *Lab) Dead() (out []string) {
+	if l.ovsDead() {
+		out = append(out, OpenVSwitch)
+	}
+	for _, f := range l.fabrics {
+		out = append(out, f.Dead()...)
+	}
+	return out
+}
+
+// WaitRoutes waits until routers know their ways: see datapath.Converger.
+func (l *Lab) WaitRoutes(ctx context.Context, knows func(router string, to netip.Addr) bool) error {
+	return l.all(func(f datapath.Fabric) error {
+		if c, ok := f.(datapath.Converger); ok {
+			return c.WaitRoutes(ctx, knows)
+		}
+		return nil
+	})
+}
+
 // fabricOf returns the fabric of a node; nil: it has none.
 func (l *Lab) fabricOf(n *topology.Node) datapath.Fabric {
 	for _, f := range l.fabrics {
@@ -62,3 +108,24 @@ func (s site) Namespace() *os.File             { return s.fabric }
 func (s site) NewDevice(name string) int       { return s.newIndex(name) }
 func (s site) Device(name string) int          { return s.index[name] }
 func (s site) ForgetDevice(name string)        { s.forgetDevice(name) }
+
+func (s site) NodeDir(node string) string  { return filepath.Join(s.Dir, "routers", node) }
+func (s site) Processes(node string) []int { return s.Cgroups.Processes(s.Name, node) }
+
+func (s site) Start(node string, cmd *exec.Cmd, before func() error) error {
+	n := s.node(node)
+	return s.onNodeThread(n, func() error {
+		if before != nil {
+			if err := before(); err != nil {
+				return err
+			}
+		}
+		return s.bear(n, cmd)
+	})
+}
+
+func (s site) Ended(what string) {
+	if s.OnEnd != nil && !s.closing.Load() {
+		s.OnEnd(what)
+	}
+}

@@ -13,9 +13,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
-	"sync"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
@@ -77,9 +75,7 @@ type Lab struct {
 	power    power
 	relays   *relays
 
-	mu      sync.Mutex
-	closing atomic.Bool                    // what ends now does not end by itself
-	daemons map[string]map[string]*process // of each node, by name
+	closing atomic.Bool // what ends now does not end by itself
 }
 
 // Record is what later processes must know about how the lab was made. It is written
@@ -207,26 +203,6 @@ func raiseOpenFiles() error {
 		return nil // what the machine allows must do
 	}
 	return nil
-}
-
-// each calls f for the items on several goroutines and joins the errors.
-func each[T any](items []T, f func(T) error) error {
-	var group sync.WaitGroup
-	errs := make([]error, len(items))
-	next := make(chan int)
-	for range min(2*runtime.NumCPU(), len(items)) {
-		group.Go(func() {
-			for i := range next {
-				errs[i] = f(items[i])
-			}
-		})
-	}
-	for i := range items {
-		next <- i
-	}
-	close(next)
-	group.Wait()
-	return errors.Join(errs...)
 }
 
 // writeHosts writes the lab's /etc/hosts, in place: nodes have it mounted.

@@ -9,9 +9,8 @@ import (
 	"path/filepath"
 	"strconv"
 
-	"golang.org/x/sys/unix"
-
 	"trivet.dev/trivet/internal/dirlock"
+	"trivet.dev/trivet/internal/disk"
 	"trivet.dev/trivet/topology"
 )
 
@@ -175,31 +174,5 @@ func saveJSON(file string, v any) error {
 	if err != nil {
 		return err
 	}
-	return replaceFile(file, append(b, '\n'), 0)
-}
-
-// replaceFile is saveJSON of any content, for the eyes of root and of a group (0: root alone).
-func replaceFile(file string, content []byte, group int) error {
-	err := writeNew(file+".new", content, group)
-	if err == nil {
-		err = os.Rename(file+".new", file)
-	}
-	if err != nil {
-		_ = os.Remove(file + ".new") // on a full disk half of it would take room
-	}
-	return err
-}
-
-// writeNew writes a file that a group can read; what is there under its name goes.
-func writeNew(name string, content []byte, group int) error {
-	_ = os.Remove(name) // of one who was killed
-	f, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY|unix.O_NOFOLLOW, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(content)
-	if group != 0 {
-		err = errors.Join(err, f.Chown(0, group), f.Chmod(0o640))
-	}
-	return errors.Join(err, f.Close())
+	return disk.Replace(file, append(b, '\n'), 0)
 }

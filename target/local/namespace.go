@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"trivet.dev/trivet/datapath"
 	"trivet.dev/trivet/topology"
 )
 
@@ -217,8 +218,10 @@ func (b *builder) build(n *topology.Node) error {
 			return err
 		}
 	}
-	if err := b.lab.mountRouter(n); err != nil {
-		return err
+	if m, ok := b.lab.fabricOf(n).(datapath.Mounter); ok {
+		if err := m.Mount(n); err != nil {
+			return err
+		}
 	}
 	return writeSysctls(b.lab.nodeSysctls(n))
 }
@@ -316,5 +319,5 @@ func (l *Lab) removeNode(name string) error {
 	for _, k := range namespaceKinds {
 		errs = append(errs, releaseFile(l.nsPath(k.name, name)))
 	}
-	return errors.Join(append(errs, os.RemoveAll(l.initFile(name)), os.RemoveAll(l.routerDir(name)))...)
+	return errors.Join(append(errs, os.RemoveAll(l.initFile(name)), os.RemoveAll(site{l}.NodeDir(name)))...)
 }

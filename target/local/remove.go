@@ -14,6 +14,7 @@ import (
 	"trivet.dev/trivet/internal/dirlock"
 	"trivet.dev/trivet/internal/inside"
 	"trivet.dev/trivet/internal/netbatch"
+	"trivet.dev/trivet/internal/parallel"
 )
 
 // Remove takes away everything of a lab, whatever state it is in, and whoever made
@@ -112,7 +113,7 @@ func removeDevices(dir string, lost func(string)) error {
 	if err := sendAllHome(r, files, lost); err != nil {
 		return err
 	}
-	return each(files, func(file string) error {
+	return parallel.Each(files, func(file string) error {
 		return inNamespaceFile(file, func() error {
 			b, err := netbatch.New()
 			if err != nil {

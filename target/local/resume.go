@@ -6,15 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"slices"
-	"strings"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"trivet.dev/trivet/datapath/ovs"
-	"trivet.dev/trivet/datapath/routerd"
 	"trivet.dev/trivet/internal/inside"
 	"trivet.dev/trivet/topology"
 )
@@ -60,9 +57,6 @@ func (l *Lab) Resume(ctx context.Context, t *topology.Topology, progress Progres
 			return err
 		}
 	}
-	if err := l.findDaemons(t); err != nil {
-		return err
-	}
 	s := l.plan(l.withoutLines(t), t)
 	s.DropLinks = s.AddLinks // Open vSwitch holds on to their devices
 	if err := l.unplug(ctx, s); err != nil {
@@ -107,58 +101,4 @@ func (l *Lab) withoutLines(t *topology.Topology) *topology.Topology {
 	have := *t
 	have.Links = slices.DeleteFunc(slices.Clone(t.Links), func(k *topology.Link) bool { return l.WireOf(k) == Line })
 	return &have
-}
-
-// findDaemons finds the routing daemons that run.
-func (l *Lab) findDaemons(t *topology.Topology) error {
-	routers := map[string]*topology.OSPFRouter{}
-	for _, r := range topology.OSPFOf(t) {
-		routers[r.Node.Name] = &r
-	}
-	for _, n := range withDaemons(t) {
-		f := routerd.Of(n.Datapath)
-		for _, want := range f.Programs(n, routers[n.Name]) {
-			path, err := f.Path(want.Name)
-			if err != nil {
-				return err
-			}
-			for _, pid := range l.Cgroups.Processes(l.Name, n.Name) {
-				if b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); string(b) == strings.Join(append([]string{path}, want.Args...), "\x00")+"\x00" {
-					p := &process{Program: want, ended: make(chan struct{})}
-					if p.cmd, err = CommandOf(pid); err != nil {
-						continue
-					}
-					l.setProcess(n.Name, want.Name, p)
-					go l.watchDaemon(n.Name, p)
-				}
-			}
-		}
-	}
-	return nil
-}
-
-// CommandOf returns a process that another one has started, to be signalled; WaitFor waits for its end.
-func CommandOf(pid int) (*exec.Cmd, error) {
-	p, err := os.FindProcess(pid)
-	return &exec.Cmd{Process: p}, err
-}
-
-// WaitFor waits until a command has ended, one of CommandOf as well. The text says how it ended, where that can be
-// known.
-func WaitFor(cmd *exec.Cmd) string {
-	if cmd.Path != "" {
-		_ = cmd.Wait()
-		return ": " + cmd.ProcessState.String()
-	}
-	fd, err := unix.PidfdOpen(cmd.Process.Pid, 0)
-	if err != nil {
-		return ""
-	}
-	defer unix.Close(fd)
-	for {
-		_, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, -1)
-		if !errors.Is(err, unix.EINTR) {
-			return ""
-		}
-	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"trivet.dev/trivet/datapath"
 	"trivet.dev/trivet/datapath/ovs"
+	"trivet.dev/trivet/internal/process"
 	"trivet.dev/trivet/plan"
 	"trivet.dev/trivet/topology"
 )
@@ -56,12 +57,12 @@ func (l *Lab) ovsDead() bool { return l.ovs.Load() != nil && len(l.ovs.Load().Pi
 // watchSwitches says it when Open vSwitch ends while the lab is up.
 func (l *Lab) watchSwitches() {
 	for _, pid := range l.ovs.Load().Pids() {
-		cmd, err := CommandOf(pid)
+		cmd, err := process.Command(pid)
 		if err != nil {
 			continue
 		}
 		go func() {
-			if WaitFor(cmd); l.OnEnd != nil && !l.closing.Load() {
+			if process.Wait(cmd); l.OnEnd != nil && !l.closing.Load() {
 				l.OnEnd("a program of " + OpenVSwitch + " has ended; its logs are in " + l.ovsDir())
 			}
 		}()

@@ -12,6 +12,7 @@ import (
 
 	"trivet.dev/trivet/datapath/embedded/cache"
 	"trivet.dev/trivet/datapath/embedded/pipeline"
+	"trivet.dev/trivet/internal/disk"
 	"trivet.dev/trivet/internal/monotonic"
 )
 
@@ -58,7 +59,7 @@ func (s *embeddedSwitches) save() {
 		var b bytes.Buffer
 		err := gob.NewEncoder(&b).Encode(state)
 		if err == nil {
-			err = replaceFile(s.file, b.Bytes(), 0)
+			err = disk.Replace(s.file, b.Bytes(), 0)
 		}
 		if err != nil && !errors.Is(err, os.ErrNotExist) { // the lab's directory goes before the daemon
 			slog.Warn("the state of the switches is not on disk", "error", err)

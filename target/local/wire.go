@@ -12,6 +12,7 @@ import (
 
 	"trivet.dev/trivet/internal/inside"
 	"trivet.dev/trivet/internal/netbatch"
+	"trivet.dev/trivet/internal/parallel"
 	"trivet.dev/trivet/plan"
 	"trivet.dev/trivet/target/local/delayline"
 	"trivet.dev/trivet/topology"
@@ -341,8 +342,8 @@ func (l *Lab) shapeLinks(s plan.Steps, done func()) error {
 		return nil
 	}
 	return errors.Join(
-		each(links, func(k plan.Link) error { return shape(k, true) }),
-		each(s.SetLinks, func(k plan.Link) error { return shape(k, s.Plugged[k.Key]) }),
+		parallel.Each(links, func(k plan.Link) error { return shape(k, true) }),
+		parallel.Each(s.SetLinks, func(k plan.Link) error { return shape(k, s.Plugged[k.Key]) }),
 	)
 }
 
@@ -351,7 +352,7 @@ func (l *Lab) setChecksums(links []plan.Link) error {
 	if l.ovs.Load() == nil || !l.ovs.Load().NeedsChecksums() {
 		return nil
 	}
-	return each(links, func(k plan.Link) error {
+	return parallel.Each(links, func(k plan.Link) error {
 		for _, e := range k.Ends {
 			if e.External() || !ownsNamespaces(l.node(e.Node)) {
 				continue

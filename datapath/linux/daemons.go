@@ -1,4 +1,4 @@
-package local
+package linux
 
 import (
 	"errors"
@@ -17,6 +17,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"trivet.dev/trivet/datapath/routerd"
+	"trivet.dev/trivet/internal/disk"
+	"trivet.dev/trivet/internal/parallel"
+	"trivet.dev/trivet/internal/process"
 	"trivet.dev/trivet/topology"
 )
 
@@ -26,41 +29,40 @@ import (
 // speaks for the daemons' user must not choose what root writes, gives away or runs. Only etc/run is that user's,
 // for sockets and the like, and root reads nothing from it.
 
-// process is a routing daemon that runs in a node.
-type process struct {
+// daemon is a routing daemon that runs in a node.
+type daemon struct {
 	routerd.Program
 	cmd      *exec.Cmd
 	ended    chan struct{} // closed when it has ended
 	unwanted atomic.Bool   // it is ended by us
 }
 
-func (l *Lab) routerDir(node string) string { return filepath.Join(l.Dir, "routers", node) }
-func (l *Lab) routerEtc(node string) string { return filepath.Join(l.routerDir(node), "etc") }
+func (f *fabric) etc(node string) string { return filepath.Join(f.site.NodeDir(node), "etc") }
 
-// mountRouter makes a router's directory and shows it in the namespace of the calling thread. The
+// Mount makes a router's directory and shows it in the namespace of the calling thread. The
 // client is covered by a script that tells it where its daemons are.
-func (l *Lab) mountRouter(n *topology.Node) error {
-	f := routerd.Of(n.Datapath)
-	if f == nil {
+func (f *fabric) Mount(n *topology.Node) error {
+	d := routerd.Of(n.Datapath)
+	if d == nil {
 		return nil
 	}
-	client, err := f.ClientPath()
+	client, err := d.ClientPath()
 	if err != nil {
 		return err
 	}
-	dir := l.routerEtc(n.Name)
+	dir := f.etc(n.Name)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	if err := makeRunDir(filepath.Join(dir, routerd.RunDir), f.User); err != nil {
+	if err := makeRunDir(filepath.Join(dir, routerd.RunDir), d.User); err != nil {
 		return err
 	}
-	script, real := "client", "."+f.Client
-	text := "#!/bin/sh\nexec " + filepath.Join(f.Home, real) + " " + strings.Join(f.ClientArgs, " ") + " \"$@\"\n"
+	script, real := "client", "."+d.Client
+	text := "#!/bin/sh\nexec " + filepath.Join(d.Home, real) + " " + strings.Join(d.ClientArgs, " ") + " \"$@\"\n"
 	if err := errors.Join(os.WriteFile(filepath.Join(dir, script), []byte(text), 0o755), os.WriteFile(filepath.Join(dir, real), nil, 0o755)); err != nil {
 		return err
 	}
-	for _, m := range [][2]string{{dir, f.Home}, {client, filepath.Join(f.Home, real)}, {filepath.Join(dir, script), client}} {
+	for _, m := range [][2]string{{dir, d.Home}, {client, filepath.Join(d.Home, real)}, {filepath.Join(dir, script), client}} {
 		if err := unix.Mount(m[0], m[1], "", unix.MS_BIND, ""); err != nil {
 			return fmt.Errorf("show %s as %s: %w", m[0], m[1], err)
 		}
@@ -98,33 +100,38 @@ func idsOf(name string) (uid, gid int, err error) {
 	return uid, gid, nil
 }
 
-// runDaemons starts the routing daemons of new nodes, lets others know what has changed, and ends
-// those that are not needed any more.
-func (l *Lab) runDaemons(t *topology.Topology, done func()) error {
-	routers := map[string]*topology.OSPFRouter{}
-	for _, r := range topology.OSPFOf(t) {
-		routers[r.Node.Name] = &r
-	}
-	return each(withDaemons(t), func(n *topology.Node) error {
+// Running is how many routers of a topology have daemons.
+func (f *fabric) Running(t *topology.Topology) int { return len(withDaemons(t)) }
+
+// Run starts the routing daemons of new nodes, lets others know what has changed, and ends those that are not needed any more. Those
+// that have ended it starts again.
+func (f *fabric) Run(done func()) error {
+	return f.each(func(n *topology.Node, d *routerd.Family, r *topology.OSPFRouter) error {
 		defer done()
-		if err := l.runDaemonsOf(n, routerd.Of(n.Datapath), routers[n.Name]); err != nil {
+		if err := f.run(n, d, r); err != nil {
 			return fmt.Errorf("%s: %w", n.Name, err)
 		}
 		return nil
 	})
 }
 
-// Dead lists what is to run and does not: routing daemons, as "ospfd of router r1", and OpenVSwitch.
-func (l *Lab) Dead() (out []string) {
-	if l.ovsDead() {
-		out = append(out, OpenVSwitch)
-	}
+// each calls do for the routers with daemons, on several goroutines; those that speak OSPF with what they say.
+func (f *fabric) each(do func(*topology.Node, *routerd.Family, *topology.OSPFRouter) error) error {
 	routers := map[string]*topology.OSPFRouter{}
-	for _, r := range topology.OSPFOf(l.Topology()) {
+	for _, r := range topology.OSPFOf(f.site.Topology()) {
 		routers[r.Node.Name] = &r
 	}
-	for _, n := range withDaemons(l.Topology()) {
-		have := l.processesOf(n.Name)
+	return parallel.Each(withDaemons(f.site.Topology()), func(n *topology.Node) error { return do(n, routerd.Of(n.Datapath), routers[n.Name]) })
+}
+
+// Dead lists the routing daemons that are to run and do not, as "ospfd of router r1".
+func (f *fabric) Dead() (out []string) {
+	routers := map[string]*topology.OSPFRouter{}
+	for _, r := range topology.OSPFOf(f.site.Topology()) {
+		routers[r.Node.Name] = &r
+	}
+	for _, n := range withDaemons(f.site.Topology()) {
+		have := f.processesOf(n.Name)
 		for _, want := range routerd.Of(n.Datapath).Programs(n, routers[n.Name]) {
 			if p := have[want.Name]; p == nil || !p.alive() {
 				out = append(out, want.Name+" of router "+n.Name)
@@ -133,9 +140,6 @@ func (l *Lab) Dead() (out []string) {
 	}
 	return out
 }
-
-// Heal starts the routing daemons that are Dead again.
-func (l *Lab) Heal() error { return l.runDaemons(l.Topology(), func() {}) }
 
 // withDaemons lists the routers that have daemons of their own.
 func withDaemons(t *topology.Topology) (out []*topology.Node) {
@@ -147,28 +151,28 @@ func withDaemons(t *topology.Topology) (out []*topology.Node) {
 	return out
 }
 
-func (l *Lab) runDaemonsOf(n *topology.Node, f *routerd.Family, r *topology.OSPFRouter) error {
-	programs := f.Programs(n, r)
-	for name, p := range l.processesOf(n.Name) {
+func (f *fabric) run(n *topology.Node, d *routerd.Family, r *topology.OSPFRouter) error {
+	programs := d.Programs(n, r)
+	for name, p := range f.processesOf(n.Name) {
 		if !slices.ContainsFunc(programs, func(want routerd.Program) bool { return want.Name == name }) {
 			p.end()
-			l.setProcess(n.Name, name, nil)
+			f.setProcess(n.Name, name, nil)
 		}
 	}
 	for _, want := range programs {
-		main := filepath.Join(l.routerEtc(n.Name), want.Name+".conf")
+		main := filepath.Join(f.etc(n.Name), want.Name+".conf")
 		old, _ := os.ReadFile(main)
-		changed, err := writeFiles(l.routerEtc(n.Name), f.User, want.Files)
+		changed, err := writeFiles(f.etc(n.Name), d.User, want.Files)
 		if err != nil {
 			return err
 		}
-		if p := l.processesOf(n.Name)[want.Name]; p != nil {
-			if p.alive() && (!changed || l.reload(n, f, want, p, string(old))) {
+		if p := f.processesOf(n.Name)[want.Name]; p != nil {
+			if p.alive() && (!changed || f.reload(n, d, want, p, string(old))) {
 				continue
 			}
 			p.end()
 		}
-		if err := l.startDaemon(n, f, want); err != nil {
+		if err := f.start(n, d, want); err != nil {
 			return fmt.Errorf("start %s: %w", want.Name, err)
 		}
 	}
@@ -176,7 +180,7 @@ func (l *Lab) runDaemonsOf(n *topology.Node, f *routerd.Family, r *topology.OSPF
 }
 
 // reload tells a running daemon what has changed; where that cannot be done it is to be restarted.
-func (l *Lab) reload(n *topology.Node, f *routerd.Family, want routerd.Program, p *process, old string) bool {
+func (f *fabric) reload(n *topology.Node, d *routerd.Family, want routerd.Program, p *daemon, old string) bool {
 	if want.Reload {
 		return p.cmd.Process.Signal(unix.SIGHUP) == nil
 	}
@@ -184,10 +188,10 @@ func (l *Lab) reload(n *topology.Node, f *routerd.Family, want routerd.Program, 
 	if args == nil {
 		return false
 	}
-	client := exec.Command(filepath.Join(f.Home, "."+f.Client), append(slices.Clone(f.ClientArgs), args...)...)
+	client := exec.Command(filepath.Join(d.Home, "."+d.Client), append(slices.Clone(d.ClientArgs), args...)...)
 	var said strings.Builder
 	client.Stdout, client.Stderr, client.Dir = &said, &said, "/"
-	if err := l.Start(n.Name, client); err != nil {
+	if err := f.site.Start(n.Name, client, nil); err != nil {
 		return false
 	}
 	late := time.AfterFunc(startTime, func() { _ = client.Process.Kill() })
@@ -208,7 +212,7 @@ func writeFiles(dir, reader string, files map[string]string) (changed bool, err 
 			continue
 		}
 		changed = true
-		if err := replaceFile(file, []byte(text), group); err != nil {
+		if err := disk.Replace(file, []byte(text), group); err != nil {
 			return changed, err
 		}
 	}
@@ -219,27 +223,27 @@ func writeFiles(dir, reader string, files map[string]string) (changed bool, err 
 const startTime = 20 * time.Second
 
 // startDaemon starts a program in its node and returns when it answers.
-func (l *Lab) startDaemon(n *topology.Node, f *routerd.Family, want routerd.Program) error {
-	path, err := f.Path(want.Name)
+func (f *fabric) start(n *topology.Node, d *routerd.Family, want routerd.Program) error {
+	path, err := d.Path(want.Name)
 	if err != nil {
 		return err
 	}
-	dir := l.routerDir(n.Name)
-	ready := filepath.Join(l.routerEtc(n.Name), routerd.RunDir, want.Ready)
+	dir := f.site.NodeDir(n.Name)
+	ready := filepath.Join(f.etc(n.Name), routerd.RunDir, want.Ready)
 	_ = os.Remove(ready) // of one that was killed
 	log, err := os.OpenFile(filepath.Join(dir, want.Name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return err
 	}
 	defer log.Close()
-	p := &process{Program: want, cmd: exec.Command(path, want.Args...), ended: make(chan struct{})}
+	p := &daemon{Program: want, cmd: exec.Command(path, want.Args...), ended: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr, p.cmd.Dir = log, log, "/"
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := l.startHidden(n, p.cmd); err != nil {
+	if err := f.site.Start(n.Name, p.cmd, hideRun); err != nil {
 		return err
 	}
-	l.setProcess(n.Name, want.Name, p)
-	go l.watchDaemon(n.Name, p)
+	f.setProcess(n.Name, want.Name, p)
+	go f.watch(n.Name, p)
 	for deadline := time.Now().Add(startTime); ; time.Sleep(5 * time.Millisecond) {
 		if _, err := os.Lstat(ready); err == nil {
 			return nil
@@ -250,33 +254,30 @@ func (l *Lab) startDaemon(n *topology.Node, f *routerd.Family, want routerd.Prog
 	}
 }
 
-// startHidden starts a command in a node with a /run of its own, in which FRR makes a directory
-// whatever it is told.
-func (l *Lab) startHidden(n *topology.Node, cmd *exec.Cmd) error {
-	return l.onNodeThread(n, func() error {
-		if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
-			return fmt.Errorf("make a mount namespace: %w", err)
-		}
-		if err := unix.Mount("", "/", "", unix.MS_PRIVATE|unix.MS_REC, ""); err != nil {
-			return fmt.Errorf("stop mounts from spreading: %w", err)
-		}
-		if err := unix.Mount("trivet", "/run", "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=755"); err != nil {
-			return fmt.Errorf("mount /run: %w", err)
-		}
-		return l.bear(n, cmd)
-	})
+// hideRun gives the calling thread, and what it starts, a /run of its own, in which FRR makes a directory whatever it is told.
+func hideRun() error {
+	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+		return fmt.Errorf("make a mount namespace: %w", err)
+	}
+	if err := unix.Mount("", "/", "", unix.MS_PRIVATE|unix.MS_REC, ""); err != nil {
+		return fmt.Errorf("stop mounts from spreading: %w", err)
+	}
+	if err := unix.Mount("trivet", "/run", "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=755"); err != nil {
+		return fmt.Errorf("mount /run: %w", err)
+	}
+	return nil
 }
 
-// watchDaemon says it when a daemon ends while the lab is up.
-func (l *Lab) watchDaemon(node string, p *process) {
-	how := WaitFor(p.cmd)
+// watch says it when a daemon ends while the lab is up.
+func (f *fabric) watch(node string, p *daemon) {
+	how := process.Wait(p.cmd)
 	close(p.ended)
-	if l.OnEnd != nil && !p.unwanted.Load() && !l.closing.Load() {
-		l.OnEnd(fmt.Sprintf("%s of router %s has ended%s", p.Name, node, how))
+	if !p.unwanted.Load() {
+		f.site.Ended(fmt.Sprintf("%s of router %s has ended%s", p.Name, node, how))
 	}
 }
 
-func (p *process) alive() bool {
+func (p *daemon) alive() bool {
 	select {
 	case <-p.ended:
 		return false
@@ -286,7 +287,7 @@ func (p *process) alive() bool {
 }
 
 // end ends a daemon and returns when it has ended. It may say good-bye to its neighbours.
-func (p *process) end() {
+func (p *daemon) end() {
 	p.unwanted.Store(true)
 	_ = p.cmd.Process.Signal(unix.SIGTERM)
 	select {
@@ -297,39 +298,37 @@ func (p *process) end() {
 	}
 }
 
-// forgetDaemons lets the daemons of a node that goes end with it.
-func (l *Lab) forgetDaemons(node string) {
-	for _, p := range l.processesOf(node) {
+// Drop lets the daemons of a node that goes end with it.
+func (f *fabric) Drop(n *topology.Node) error {
+	for _, p := range f.processesOf(n.Name) {
 		p.unwanted.Store(true)
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.daemons, node)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.daemons, n.Name)
+	return nil
 }
 
 // processesOf returns a copy of what runs in a node, by name.
-func (l *Lab) processesOf(node string) map[string]*process {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	out := map[string]*process{}
-	for name, p := range l.daemons[node] {
+func (f *fabric) processesOf(node string) map[string]*daemon {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	out := map[string]*daemon{}
+	for name, p := range f.daemons[node] {
 		out[name] = p
 	}
 	return out
 }
 
 // setProcess records a daemon of a node; nil: it has none of that name any more.
-func (l *Lab) setProcess(node, name string, p *process) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.daemons == nil {
-		l.daemons = map[string]map[string]*process{}
+func (f *fabric) setProcess(node, name string, p *daemon) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.daemons[node] == nil {
+		f.daemons[node] = map[string]*daemon{}
 	}
-	if l.daemons[node] == nil {
-		l.daemons[node] = map[string]*process{}
-	}
-	if l.daemons[node][name] = p; p == nil {
-		delete(l.daemons[node], name)
+	if f.daemons[node][name] = p; p == nil {
+		delete(f.daemons[node], name)
 	}
 }
 

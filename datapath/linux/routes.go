@@ -1,4 +1,4 @@
-package local
+package linux
 
 import (
 	"cmp"
@@ -26,12 +26,12 @@ const quietFor = time.Second
 // WaitRoutes waits until each router with daemons has routes to all networks of the routers that it is joined to by
 // OSPF, its routing nodes beside it have those of the daemons (knows says of one whether it has a route), and all that has
 // not changed for a while. The error, once ctx ends, names a route that is missing.
-func (l *Lab) WaitRoutes(ctx context.Context, knows func(router string, to netip.Addr) bool) error {
-	wanted := topology.OSPFReach(l.Topology())
+func (f *fabric) WaitRoutes(ctx context.Context, knows func(router string, to netip.Addr) bool) error {
+	wanted := topology.OSPFReach(f.site.Topology())
 	var before string
 	var since time.Time
 	for {
-		tables, missing, err := l.missingRoute(wanted, knows)
+		tables, missing, err := f.missingRoute(wanted, knows)
 		if err != nil {
 			return err
 		}
@@ -50,11 +50,11 @@ func (l *Lab) WaitRoutes(ctx context.Context, knows func(router string, to netip
 }
 
 // missingRoute names a network that a router has no route to, and returns what all routers with daemons have.
-func (l *Lab) missingRoute(wanted map[string][]netip.Prefix, knows func(string, netip.Addr) bool) (tables, missing string, err error) {
+func (f *fabric) missingRoute(wanted map[string][]netip.Prefix, knows func(string, netip.Addr) bool) (tables, missing string, err error) {
 	for _, node := range slices.Sorted(maps.Keys(wanted)) {
 		has := func(n netip.Prefix) bool { return knows(node, n.Addr().Next()) }
-		if l.Topology().Node(node).Datapath.Linux() {
-			pid := l.daemonOf(node)
+		if f.site.Topology().Node(node).Datapath.Linux() {
+			pid := f.daemonOf(node)
 			if pid == 0 {
 				return "", "the daemons of router " + node + " have ended", nil
 			}
@@ -78,8 +78,8 @@ func (l *Lab) missingRoute(wanted map[string][]netip.Prefix, knows func(string, 
 }
 
 // daemonOf returns a process of a router that lives, or 0.
-func (l *Lab) daemonOf(node string) (pid int) {
-	for _, p := range l.processesOf(node) {
+func (f *fabric) daemonOf(node string) (pid int) {
+	for _, p := range f.processesOf(node) {
 		if p.alive() {
 			pid = p.cmd.Process.Pid
 		}

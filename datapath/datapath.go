@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"time"
 
 	"trivet.dev/trivet/plan"
 	"trivet.dev/trivet/topology"
@@ -78,6 +79,52 @@ type Converger interface {
 	WaitRoutes(ctx context.Context, knows func(router string, to netip.Addr) bool) error
 }
 
+// Controlled is a fabric for whose switches controllers decide.
+type Controlled interface {
+	// Meet ties switches to their controllers, when all fabrics are as they are to be.
+	Meet() error
+	// Wait waits until every switch with a controller of others is connected to one. The error, once ctx ends or a controller
+	// refuses, names those that are not, and why.
+	Wait(ctx context.Context) error
+	// Status says how switches and their controllers get on. It may be called at any time.
+	Status(ctx context.Context) ([]SwitchStatus, error)
+	// Flows counts the flow entries that controllers have given a switch: all, or with a port those for what comes in by it.
+	Flows(ctx context.Context, n *topology.Node, inPort uint32) (int, error)
+	// Settle waits until packets go by the flow entries that there are, and by no others.
+	Settle(ctx context.Context) error
+}
+
+// SwitchStatus says how a switch and its controllers get on.
+type SwitchStatus struct {
+	Switch      string             `json:"switch"`
+	Controllers []ControllerStatus `json:"controllers"`
+}
+
+// ControllerStatus is a switch's connection to one controller.
+type ControllerStatus struct {
+	Address   string `json:"address"`
+	Connected bool   `json:"connected"`
+	Role      string `json:"role,omitempty"`
+	Error     string `json:"error,omitempty"`
+}
+
+// Still lets a question that is asked when ctx may end be answered all the same, by who does not hang.
+func Still(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+}
+
+// Checker is a fabric that cannot be changed once something of it has ended. The error says what is to be done then.
+type Checker interface{ Check() error }
+
+// Summing is a fabric that may want what is sent through it to have its checksums, which devices leave to others where they can.
+type Summing interface{ NeedsChecksums() bool }
+
+// Telling is a fabric that tells programs in its nodes where it is.
+type Telling interface{ Environ() []string }
+
+// Described is a fabric that says how it forwards on this machine, by a word for the question. It may be asked at any time.
+type Described interface{ About() map[string]string }
+
 // Drop is how many packets something in a lab has dropped so far.
 type Drop struct {
 	Where    string `json:"where"`
@@ -91,6 +138,17 @@ type Drop struct {
 type Site interface {
 	Topology() *topology.Topology
 	Node(name string) *topology.Node
+
+	// Dir is where the lab's files are. Group makes a group of processes of the lab: what is started after prepare is in it; started
+	// is to be called when all of it has been.
+	Dir() string
+	Group(name string) (prepare func(*exec.Cmd), started func() error, err error)
+
+	// Wire says how a link is made. Controllers are the addresses of a switch's controllers; HasPrograms says whether the lab runs some,
+	// which may take their time.
+	Wire(*topology.Link) Wire
+	Controllers(*topology.Node) []string
+	HasPrograms() bool
 
 	// Namespace is that of the switches.
 	Namespace() *os.File
@@ -117,7 +175,27 @@ type Kind struct {
 	// Lacks says what this machine does not have of what a topology needs, and what the datapath cannot do of what it asks for;
 	// without it nothing.
 	Lacks func(*topology.Topology) error
+
+	// Inner is how a link between two of its nodes is made, without devices, where nothing impairs it and Joins says so; without Joins
+	// there are none such.
+	Inner Wire
+	Joins func(a, b *topology.Node, nodes map[string]*topology.Node) bool
+
+	// Irreplaceable is what Dead calls what cannot be started again under what it carries.
+	Irreplaceable string
 }
+
+// Wire is how a link is made on a machine. Datapaths may have wires of their own: see Kind.Inner.
+type Wire string
+
+const (
+	Veth     Wire = "veth"      // a pair of virtual Ethernet devices, shaped by the kernel
+	Line     Wire = "line"      // two TAP devices and the delay line of the lab's daemon
+	External Wire = "interface" // a real interface of the machine, moved into the lab
+)
+
+// Inner says whether a link is within a datapath, without devices.
+func (w Wire) Inner() bool { return w != Veth && w != Line && w != External }
 
 var kinds []Kind
 

@@ -14,6 +14,7 @@ import (
 
 	"trivet.dev/trivet/bench/probe"
 	"trivet.dev/trivet/controller/api"
+	"trivet.dev/trivet/datapath"
 	"trivet.dev/trivet/internal/version"
 	"trivet.dev/trivet/internal/words"
 	"trivet.dev/trivet/target/local"
@@ -39,9 +40,9 @@ type Info struct {
 
 // WireInfo says how a link is made on this machine.
 type WireInfo struct {
-	Link    string     `json:"link"`
-	Wire    local.Wire `json:"wire"`
-	Blocked bool       `json:"blocked,omitempty" doc:"Kept out of learning, so that there is no loop"`
+	Link    string        `json:"link"`
+	Wire    datapath.Wire `json:"wire"`
+	Blocked bool          `json:"blocked,omitempty" doc:"Kept out of learning, so that there is no loop"`
 
 	Ends []local.End `json:"ends,omitempty" doc:"What the ends are now, whoever made them that; GET /v1/links says it"`
 }
@@ -100,9 +101,9 @@ func register(api huma.API, d *daemon) {
 		w, err := d.links()
 		return &body[[]WireInfo]{w}, problem(err)
 	}, summary("The links as they are now: made of what, up or down, their MTU"))
-	huma.Get(api, "/v1/controllers", func(ctx context.Context, _ *struct{}) (*body[[]SwitchStatus], error) {
+	huma.Get(api, "/v1/controllers", func(ctx context.Context, _ *struct{}) (*body[[]datapath.SwitchStatus], error) {
 		s, err := d.controllers(ctx)
-		return &body[[]SwitchStatus]{s}, err
+		return &body[[]datapath.SwitchStatus]{s}, err
 	}, summary("Whether switches are connected to their controllers"))
 	huma.Post(api, "/v1/apply", func(ctx context.Context, in *body[ApplyRequest]) (*body[ApplyResult], error) {
 		r, err := d.apply(in.Body)
@@ -188,38 +189,16 @@ func (d *daemon) links() ([]WireInfo, error) {
 	return out, err
 }
 
-// SwitchStatus says how a switch and its controllers get on.
-type SwitchStatus struct {
-	Switch      string             `json:"switch"`
-	Controllers []ControllerStatus `json:"controllers"`
-}
-
-// ControllerStatus is a switch's connection to one controller.
-type ControllerStatus struct {
-	Address   string `json:"address"`
-	Connected bool   `json:"connected"`
-	Role      string `json:"role,omitempty"`
-	Error     string `json:"error,omitempty"`
-}
-
-func (d *daemon) controllers(ctx context.Context) ([]SwitchStatus, error) {
-	out := []SwitchStatus{}
+func (d *daemon) controllers(ctx context.Context) ([]datapath.SwitchStatus, error) {
 	l := d.local()
 	if l == nil {
-		return out, nil
+		return []datapath.SwitchStatus{}, nil
 	}
-	bridges, err := l.Controllers(ctx)
+	out, err := l.Controllers(ctx)
 	if err != nil {
 		return nil, problem(err)
 	}
-	for _, b := range bridges {
-		s := SwitchStatus{Switch: b.Name, Controllers: []ControllerStatus{}}
-		for _, c := range b.Controllers {
-			s.Controllers = append(s.Controllers, ControllerStatus{Address: c.Target, Connected: c.Connected, Role: c.Role, Error: c.LastError})
-		}
-		out = append(out, s)
-	}
-	return out, nil
+	return append([]datapath.SwitchStatus{}, out...), nil
 }
 
 // ApplyRequest asks for a lab to become another topology.

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"trivet.dev/trivet/controller/api"
+	"trivet.dev/trivet/datapath"
 	"trivet.dev/trivet/internal/disk"
 	"trivet.dev/trivet/internal/version"
 	"trivet.dev/trivet/topology"
@@ -146,8 +147,8 @@ func (c *Client) Links(ctx context.Context) ([]WireInfo, error) {
 }
 
 // Controllers says whether switches are connected.
-func (c *Client) Controllers(ctx context.Context) ([]SwitchStatus, error) {
-	return call[[]SwitchStatus](ctx, c, "GET", "/v1/controllers", nil)
+func (c *Client) Controllers(ctx context.Context) ([]datapath.SwitchStatus, error) {
+	return call[[]datapath.SwitchStatus](ctx, c, "GET", "/v1/controllers", nil)
 }
 
 // Controller returns a client of the lab's own controller.

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"trivet.dev/trivet/datapath"
 	"trivet.dev/trivet/target/local"
 )
 
@@ -25,7 +26,7 @@ func (s State) Cure() string {
 
 // CureDead says what is to be done where programs of a lab have ended by themselves.
 func CureDead(dead []string) string {
-	if slices.Contains(dead, local.OpenVSwitch) {
+	if slices.ContainsFunc(datapath.Kinds(), func(k datapath.Kind) bool { return slices.Contains(dead, k.Irreplaceable) }) {
 		return "take the lab down, then bring it up again"
 	}
 	return "trivet apply FILE starts them again"

@@ -72,3 +72,32 @@ func (n *Node) StaticRoutes() []Route {
 	}
 	return routes
 }
+
+// ControllersOf returns the addresses of a switch's controllers outside the lab; none where it
+// forwards by learning, or what the lab runs decides.
+func ControllersOf(t *Topology, n *Node) []string {
+	var out []string
+	for _, c := range n.Controllers {
+		if c == ControllerNone || c == ControllerTrivet || t.IsControllerProgram(c) {
+			continue
+		}
+		if node := t.Node(c); node != nil {
+			c = node.Address
+		}
+		if c != "" {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// ForeignControllers are the controllers of a switch that are not Trivet's: addresses, and names of programs that a lab runs.
+func ForeignControllers(t *Topology, n *Node) []string {
+	out := ControllersOf(t, n)
+	for _, c := range n.Controllers {
+		if t.IsControllerProgram(c) {
+			out = append(out, c)
+		}
+	}
+	return out
+}

@@ -17,7 +17,6 @@ import (
 	"trivet.dev/trivet/datapath/embedded/agent"
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/openflow"
-	"trivet.dev/trivet/target/local"
 	"trivet.dev/trivet/topology"
 )
 
@@ -79,7 +78,7 @@ func spotsOf(name string, t *topology.Topology) (spots []spot, err error) {
 				add(spot{namespace: fabric, program: c})
 			}
 		}
-		for _, address := range local.ControllersOf(t, n) {
+		for _, address := range topology.ControllersOf(t, n) {
 			target, err := agent.ParseTarget(address)
 			if err != nil {
 				return nil, err

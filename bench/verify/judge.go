@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"trivet.dev/trivet/bench/stats"
-	"trivet.dev/trivet/target/local"
+	"trivet.dev/trivet/datapath"
 	"trivet.dev/trivet/topology"
 )
 
@@ -169,7 +169,7 @@ func (v *verifier) judgeDelay(c *Check, h hop, delays []float64) {
 	}
 	off := max(delayFloor, delayOff*c.Asked)
 	slack := 0.0
-	if e := v.egress(h); e.Bandwidth > 0 && v.wires[h.link] == local.Line { // a packet takes its time on the wire
+	if e := v.egress(h); e.Bandwidth > 0 && v.wires[h.link] == datapath.Line { // a packet takes its time on the wire
 		slack = 8 * 80 / float64(e.Bandwidth)
 	}
 	if e := v.egress(h); e.Jitter > 0 { // of few packets the median is off by its own spread; and none comes before it was sent

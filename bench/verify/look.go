@@ -15,8 +15,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"trivet.dev/trivet/datapath"
 	"trivet.dev/trivet/lab"
-	"trivet.dev/trivet/target/local"
 	"trivet.dev/trivet/topology"
 )
 
@@ -353,7 +353,7 @@ func (v *verifier) checkOutside(ctx context.Context) error {
 		}
 	}
 	for i := range v.t.Links {
-		if v.wires[i] == local.External {
+		if v.wires[i] == datapath.External {
 			return nil
 		}
 	}

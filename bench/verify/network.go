@@ -4,8 +4,8 @@ import (
 	"net/netip"
 	"slices"
 
+	"trivet.dev/trivet/datapath"
 	"trivet.dev/trivet/lab"
-	"trivet.dev/trivet/target/local"
 	"trivet.dev/trivet/topology"
 )
 
@@ -23,7 +23,7 @@ func (f *flow) name() string { return f.from + " → " + f.to }
 // network is a topology with what is needed to send through it.
 type network struct {
 	t       *topology.Topology
-	wires   []local.Wire
+	wires   []datapath.Wire
 	nodes   map[string]*topology.Node
 	leaving map[string][]hop // by node: directions of links that carry packets
 	ends    []string         // nodes that can send and receive: hosts, and routers of the kernel
@@ -104,7 +104,7 @@ func (n *network) rate(h hop) float64 { return float64(n.t.Links[h.link].Egress(
 
 // hasDevice says whether a tap can see what comes over a link.
 func (n *network) hasDevice(link int) bool {
-	return n.wires[link] == local.Veth || n.wires[link] == local.Line
+	return n.wires[link] == datapath.Veth || n.wires[link] == datapath.Line
 }
 
 // tree finds the shortest ways from a node to all others: the hop by which each is come to. Hosts forward nothing.

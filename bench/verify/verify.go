@@ -18,8 +18,8 @@ import (
 	"time"
 
 	"trivet.dev/trivet/bench/probe/packets"
+	"trivet.dev/trivet/datapath"
 	"trivet.dev/trivet/lab"
-	"trivet.dev/trivet/target/local"
 	"trivet.dev/trivet/topology"
 )
 
@@ -87,9 +87,9 @@ func (d *Direction) Check(what string) *Check {
 
 // Link is a link in both directions, as the topology has its ends.
 type Link struct {
-	Link       string       `json:"link"`
-	Wire       local.Wire   `json:"wire" doc:"How it is made on this machine"`
-	Directions [2]Direction `json:"directions"`
+	Link       string        `json:"link"`
+	Wire       datapath.Wire `json:"wire" doc:"How it is made on this machine"`
+	Directions [2]Direction  `json:"directions"`
 }
 
 // Count is how many of some things are as promised; the others are listed.

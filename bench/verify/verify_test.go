@@ -4,8 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"trivet.dev/trivet/datapath"
 	"trivet.dev/trivet/lab"
-	"trivet.dev/trivet/target/local"
 	"trivet.dev/trivet/topology"
 	"trivet.dev/trivet/topology/formats/trivet"
 )
@@ -23,7 +23,7 @@ func verifierOf(t *testing.T, text string) *verifier {
 	}
 	info := lab.Info{Topology: topo}
 	for _, l := range topo.Links {
-		info.Wires = append(info.Wires, lab.WireInfo{Link: l.Name(), Wire: local.Veth})
+		info.Wires = append(info.Wires, lab.WireInfo{Link: l.Name(), Wire: datapath.Veth})
 	}
 	v := &verifier{network: newNetwork(info), info: info, result: &Result{}}
 	v.startResult()

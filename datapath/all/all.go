@@ -4,4 +4,5 @@ package all
 import (
 	_ "trivet.dev/trivet/datapath/bridge"
 	_ "trivet.dev/trivet/datapath/linux"
+	_ "trivet.dev/trivet/datapath/ovs"
 )

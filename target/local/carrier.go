@@ -9,6 +9,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"trivet.dev/trivet/datapath"
 	"trivet.dev/trivet/internal/netbatch"
 	"trivet.dev/trivet/internal/parallel"
 	"trivet.dev/trivet/plan"
@@ -36,7 +37,7 @@ func (l *Lab) awaitCarriers(ctx context.Context, s plan.Steps, done func()) erro
 	}
 	devices := map[string][]string{} // by node; switches' by ""
 	for _, k := range links {
-		if wire := l.WireOf(k.Link); k.Down || wire == Patch || wire == Virtual || wire == External {
+		if wire := l.WireOf(k.Link); k.Down || wire.Inner() || wire == datapath.External {
 			continue
 		}
 		if l.shut(k.Ends[0].Node, k.Ends[0]) || l.shut(k.Ends[1].Node, k.Ends[1]) {
@@ -70,7 +71,7 @@ func (l *Lab) awaitCarriers(ctx context.Context, s plan.Steps, done func()) erro
 
 // raisedEnds says whether both ends of a link with devices are set up.
 func (l *Lab) raisedEnds(k *topology.Link) (up bool, err error) {
-	if wire := l.WireOf(k); wire != Veth && wire != Line {
+	if wire := l.WireOf(k); wire != datapath.Veth && wire != datapath.Line {
 		return false, nil
 	}
 	up = true

@@ -53,7 +53,7 @@ func (l *Lab) Apply(ctx context.Context, t *topology.Topology, progress Progress
 
 // take takes steps.
 func (l *Lab) take(ctx context.Context, s plan.Steps, progress Progress) error {
-	if err := l.unplug(ctx, s); err != nil {
+	if err := l.all(func(f datapath.Fabric) error { return f.Leave(ctx, s) }); err != nil {
 		return err
 	}
 	if err := l.takeAway(s); err != nil {
@@ -96,9 +96,6 @@ func (l *Lab) takeAway(s plan.Steps) error {
 
 // change makes what is new and sets what differs.
 func (l *Lab) change(ctx context.Context, s plan.Steps, progress Progress) error {
-	if err := l.startSwitches(ctx); err != nil {
-		return err
-	}
 	if err := l.all(func(f datapath.Fabric) error { return f.Make(ctx, s) }); err != nil {
 		return err
 	}

@@ -4,34 +4,23 @@ import (
 	"context"
 	"fmt"
 
+	"trivet.dev/trivet/datapath"
 	"trivet.dev/trivet/openflow"
 	"trivet.dev/trivet/topology"
 )
 
-// Drop is how many packets something in a lab has dropped so far.
-type Drop struct {
-	Where    string `json:"where"`
-	Dropped  uint64 `json:"dropped"`
-	Passed   uint64 `json:"passed,omitempty" doc:"Packets that it has passed on; 0: not known"`
-	Expected bool   `json:"expected,omitempty" doc:"By what the topology asks for: a loss, a full queue, a link that is down"`
-}
-
 // Drops returns what delay lines and datapaths have dropped since the lab is up. What network devices drop they say themselves.
-func (l *Lab) Drops(ctx context.Context) (out []Drop, err error) {
+func (l *Lab) Drops(ctx context.Context) (out []datapath.Drop, err error) {
 	out = append(l.dropsOfLines(), l.dropsOfEmbedded()...)
-	if l.ovs.Load() != nil {
-		lost, err := l.ovs.Load().Drops(ctx)
-		if err != nil {
-			return nil, err
-		}
-		for _, d := range lost {
-			out = append(out, Drop{Where: d.Where, Dropped: d.Dropped, Passed: d.Passed})
-		}
-	}
-	return out, nil
+	err = l.all(func(f datapath.Fabric) error {
+		lost, err := f.Drops(ctx)
+		out = append(out, lost...)
+		return err
+	})
+	return out, err
 }
 
-func (l *Lab) dropsOfLines() (out []Drop) {
+func (l *Lab) dropsOfLines() (out []datapath.Drop) {
 	keys := topology.LinkKeys(l.Topology())
 	for i, link := range l.Topology().Links {
 		line := l.lines[keys[i]]
@@ -41,22 +30,22 @@ func (l *Lab) dropsOfLines() (out []Drop) {
 		for end, d := range line.Stats() {
 			name := fmt.Sprintf("delay line %s to %s", link.Ends[end].Node, link.Ends[1-end].Node)
 			out = append(out,
-				Drop{Where: name + ", as asked for", Dropped: d.Lost.Packets + d.Overflowed.Packets + d.Cleared.Packets, Passed: d.Out.Packets, Expected: true},
-				Drop{Where: name + ", overload", Dropped: d.Overrun + d.NoMemory.Packets + d.Refused.Packets, Passed: d.Out.Packets})
+				datapath.Drop{Where: name + ", as asked for", Dropped: d.Lost.Packets + d.Overflowed.Packets + d.Cleared.Packets, Passed: d.Out.Packets, Expected: true},
+				datapath.Drop{Where: name + ", overload", Dropped: d.Overrun + d.NoMemory.Packets + d.Refused.Packets, Passed: d.Out.Packets})
 		}
 	}
 	return out
 }
 
 // dropsOfEmbedded are those of the embedded switches: at their ports, and of packets for which user space had no room.
-func (l *Lab) dropsOfEmbedded() (out []Drop) {
+func (l *Lab) dropsOfEmbedded() (out []datapath.Drop) {
 	s := l.embedded
 	if s == nil {
 		return nil
 	}
 	fast := s.fast.Stats()
-	out = append(out, Drop{Where: "embedded switches: packets to user space", Dropped: fast.Dropped, Passed: fast.Missed},
-		Drop{Where: "embedded switches: packets that could not be changed", Dropped: fast.Failed})
+	out = append(out, datapath.Drop{Where: "embedded switches: packets to user space", Dropped: fast.Dropped, Passed: fast.Missed},
+		datapath.Drop{Where: "embedded switches: packets that could not be changed", Dropped: fast.Failed})
 	for _, link := range l.Topology().Links {
 		for _, e := range link.Ends {
 			n := l.node(e.Node)
@@ -71,8 +60,8 @@ func (l *Lab) dropsOfEmbedded() (out []Drop) {
 			shut := desc.Config&(openflow.PortConfigDown|openflow.PortConfigNoRecv|openflow.PortConfigNoFwd) != 0 || !desc.Works()
 			received, sent := p.Dropped()
 			name := "port " + e.Interface + " of the embedded switch " + e.Node
-			out = append(out, Drop{Where: name, Dropped: received + sent, Passed: p.Received().Packets() + p.Sent().Packets(), Expected: shut || link.Impaired()},
-				Drop{Where: name + ", in a loop", Dropped: p.Looped().Packets(), Passed: p.Received().Packets()})
+			out = append(out, datapath.Drop{Where: name, Dropped: received + sent, Passed: p.Received().Packets() + p.Sent().Packets(), Expected: shut || link.Impaired()},
+				datapath.Drop{Where: name + ", in a loop", Dropped: p.Looped().Packets(), Passed: p.Received().Packets()})
 		}
 	}
 	return out

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"trivet.dev/trivet/datapath"
 	"trivet.dev/trivet/datapath/embedded"
 	"trivet.dev/trivet/datapath/embedded/agent"
 	"trivet.dev/trivet/datapath/embedded/cache"
@@ -20,6 +21,9 @@ import (
 	"trivet.dev/trivet/openflow"
 	"trivet.dev/trivet/topology"
 )
+
+// Virtual is how links between embedded switches are made that need no devices.
+const Virtual datapath.Wire = "virtual"
 
 func isEmbedded(n *topology.Node) bool { return n != nil && n.Datapath == topology.Embedded }
 
@@ -238,7 +242,7 @@ func (l *Lab) backingOf(link *topology.Link, i int) *backing {
 	switch l.WireOf(link) {
 	case Virtual:
 		b.peer = portID{far.Node, l.node(far.Node).OpenFlowPort(far)}
-	case External:
+	case datapath.External:
 		b.device = far.Interface
 	default:
 		b.device = e.Interface
@@ -318,7 +322,7 @@ func (l *Lab) applyAgents() error {
 			s.inside.Store(address, true)
 		}
 		var targets []agent.Target
-		for _, c := range l.targets(n) {
+		for _, c := range (site{l}).Controllers(n) {
 			t, err := agent.ParseTarget(c)
 			if err != nil {
 				return err
@@ -349,7 +353,7 @@ func (l *Lab) waitEmbedded(ctx context.Context) error {
 	start := time.Now()
 	for _, n := range l.Topology().Nodes {
 		a := l.embedded.agents[n.Name]
-		if a == nil || len(l.called(n)) == 0 {
+		if a == nil || len(topology.ForeignControllers(l.Topology(), n)) == 0 {
 			continue
 		}
 		for !a.Connected() {

@@ -44,7 +44,7 @@ func (l *Lab) Ends() ([][2]End, error) {
 			switch {
 			case wire == Virtual:
 				out[i][j].State = l.portState(e)
-			case wire == Patch:
+			case wire.Inner():
 				if k.Down {
 					out[i][j].State = EndDark
 				}

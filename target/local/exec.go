@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"trivet.dev/trivet/datapath"
 	"trivet.dev/trivet/topology"
 )
 
@@ -55,8 +56,8 @@ func (l *Lab) bear(n *topology.Node, cmd *exec.Cmd, below ...string) error {
 		return err
 	}
 	defer dir.Close()
-	if isOVS(n) { // ovs-vsctl and ovs-ofctl find the lab's Open vSwitch
-		cmd.Env = append(cmd.Environ(), "OVS_RUNDIR="+l.ovsDir())
+	if t, ok := l.fabricOf(n).(datapath.Telling); ok {
+		cmd.Env = append(cmd.Environ(), t.Environ()...)
 	}
 	return cmd.Start()
 }

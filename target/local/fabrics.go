@@ -2,6 +2,7 @@ package local
 
 import (
 	"context"
+	"errors"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -57,6 +58,26 @@ func (l *Lab) programs(t *topology.Topology) (n int) {
 	return n
 }
 
+// CheckSwitches says what is to be done where something has ended without which the lab cannot be changed.
+func (l *Lab) CheckSwitches() error {
+	return l.all(func(f datapath.Fabric) error {
+		if c, ok := f.(datapath.Checker); ok {
+			return c.Check()
+		}
+		return nil
+	})
+}
+
+// needChecksums says whether a fabric does. Packets come from all over the lab.
+func (l *Lab) needChecksums() bool {
+	return slices.ContainsFunc(l.fabrics, func(f fabric) bool { return needsChecksums(f.Fabric) })
+}
+
+func needsChecksums(f datapath.Fabric) bool {
+	s, ok := f.(datapath.Summing)
+	return ok && s.NeedsChecksums()
+}
+
 func (l *Lab) runPrograms(done func()) error {
 	return l.all(func(f datapath.Fabric) error {
 		if r, ok := f.(datapath.Runner); ok {
@@ -69,11 +90,8 @@ func (l *Lab) runPrograms(done func()) error {
 // Heal starts the programs that are Dead again, where that can be done.
 func (l *Lab) Heal() error { return l.runPrograms(func() {}) }
 
-// Dead lists what is to run and does not: routing daemons, as "ospfd of router r1", and OpenVSwitch. It may be called at any time.
+// Dead lists what is to run and does not: "ospfd of router r1", "Open vSwitch". It may be called at any time.
 func (l *Lab) Dead() (out []string) {
-	if l.ovsDead() {
-		out = append(out, OpenVSwitch)
-	}
 	for _, f := range l.fabrics {
 		out = append(out, f.Dead()...)
 	}
@@ -103,13 +121,15 @@ func (l *Lab) fabricOf(n *topology.Node) datapath.Fabric {
 // site is a lab as fabrics see it.
 type site struct{ *Lab }
 
-func (s site) Node(name string) *topology.Node { return s.node(name) }
-func (s site) Namespace() *os.File             { return s.fabric }
-func (s site) NewDevice(name string) int       { return s.newIndex(name) }
-func (s site) Device(name string) int          { return s.index[name] }
-func (s site) ForgetDevice(name string)        { s.forgetDevice(name) }
+func (s site) Dir() string                         { return s.Lab.Dir }
+func (s site) Wire(k *topology.Link) datapath.Wire { return s.WireOf(k) }
+func (s site) Node(name string) *topology.Node     { return s.node(name) }
+func (s site) Namespace() *os.File                 { return s.fabric }
+func (s site) NewDevice(name string) int           { return s.newIndex(name) }
+func (s site) Device(name string) int              { return s.index[name] }
+func (s site) ForgetDevice(name string)            { s.forgetDevice(name) }
 
-func (s site) NodeDir(node string) string  { return filepath.Join(s.Dir, "routers", node) }
+func (s site) NodeDir(node string) string  { return filepath.Join(s.Lab.Dir, "routers", node) }
 func (s site) Processes(node string) []int { return s.Cgroups.Processes(s.Name, node) }
 
 func (s site) Start(node string, cmd *exec.Cmd, before func() error) error {
@@ -128,4 +148,23 @@ func (s site) Ended(what string) {
 	if s.OnEnd != nil && !s.closing.Load() {
 		s.OnEnd(what)
 	}
+}
+
+// Group makes a group beside those of the nodes.
+func (s site) Group(name string) (prepare func(*exec.Cmd), started func() error, err error) {
+	if err := s.Cgroups.make(s.Name, &topology.Node{Name: name}); err != nil {
+		return nil, nil, err
+	}
+	var groups []*os.File // open until all has been started
+	var errs []error
+	prepare = func(cmd *exec.Cmd) {
+		dir, err := s.Cgroups.bear(cmd, s.Name, name)
+		groups, errs = append(groups, dir), append(errs, err)
+	}
+	return prepare, func() error {
+		for _, g := range groups {
+			g.Close()
+		}
+		return errors.Join(errs...)
+	}, nil
 }

@@ -19,7 +19,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"trivet.dev/trivet/datapath/embedded/agent"
-	"trivet.dev/trivet/datapath/ovs"
 	"trivet.dev/trivet/plan"
 	"trivet.dev/trivet/target/local/delayline"
 	"trivet.dev/trivet/topology"
@@ -61,19 +60,16 @@ type Lab struct {
 	fabrics []fabric
 	binder  *binder
 	fabric  *os.File
-	index   map[string]int    // of the devices in the switches' namespace
-	next    int               // index of the next one
-	raised  map[string]int    // indexes of those that have been set up: who sets one down afterwards may
-	decided map[string]string // addresses of the controllers that switches have, by bridge
+	index   map[string]int // of the devices in the switches' namespace
+	next    int            // index of the next one
+	raised  map[string]int // indexes of those that have been set up: who sets one down afterwards may
 	tree    plan.Tree
 
-	ovs      atomic.Pointer[ovs.Switches] // nil where there are none
 	embedded *embeddedSwitches
 	before   *switchState // of embedded switches that another process had
 	engine   *delayline.Engine
 	lines    map[string]*delayline.Line // by link key
 	power    power
-	relays   *relays
 
 	closing atomic.Bool // what ends now does not end by itself
 }
@@ -82,7 +78,6 @@ type Lab struct {
 // before what it speaks of is made.
 type Record struct {
 	Netem    bool              `json:"netem"` // the kernel has netem; else delay lines impair links
-	OVS      ovs.DatapathType  `json:"ovs,omitempty"`
 	External []external        `json:"external,omitempty"`
 	Uplinks  map[string]uplink `json:"uplinks,omitempty"` // of NAT routers
 	Dirs     []string          `json:"dirs,omitempty"`    // of the machine that nodes have mounts at, or show
@@ -154,11 +149,8 @@ func (l *Lab) Up(ctx context.Context, t *topology.Topology, progress Progress) e
 
 // open takes hold of what a lab is made with: the switches' namespace and the delay lines' engine.
 func (l *Lab) open() (err error) {
-	if l.fabric, err = os.Open(l.fabricPath()); err != nil {
-		return err
-	}
-	l.relays = newRelays(l.fabric)
-	return nil
+	l.fabric, err = os.Open(l.fabricPath())
+	return err
 }
 
 // Close lets go of the lab and leaves it running.
@@ -173,12 +165,6 @@ func (l *Lab) Close() {
 	}
 	if l.embedded != nil {
 		l.embedded.close()
-	}
-	if l.ovs.Load() != nil {
-		l.ovs.Load().Close()
-	}
-	if l.relays != nil {
-		l.relays.close()
 	}
 	if l.fabric != nil {
 		l.fabric.Close()

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"net"
 	"os/exec"
-	"strings"
 	"time"
 
+	"trivet.dev/trivet/datapath"
 	"trivet.dev/trivet/internal/inside"
 	"trivet.dev/trivet/openflow"
 	"trivet.dev/trivet/topology"
@@ -57,18 +57,13 @@ func (l *Lab) FreePort() (port int, err error) {
 // said what it has to say to a new switch.
 const settled = 200 * time.Millisecond
 
-// still lets a question that is asked when ctx may end be answered all the same, by who does not hang.
-func still(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
-}
-
 // WaitFlows waits until a controller has installed its entries in each of some switches: there
 // are some, and for a time no more come. The error, once ctx ends, names a switch without.
 func (l *Lab) WaitFlows(ctx context.Context, switches []*topology.Node) error {
 	var last int
 	var since time.Time
 	for {
-		ask, done := still(ctx)
+		ask, done := datapath.Still(ctx)
 		count, without, err := l.countFlows(ask, switches)
 		done()
 		if err != nil {
@@ -130,7 +125,7 @@ func (l *Lab) WaitPorts(ctx context.Context, switches []*topology.Node, links []
 
 func (l *Lab) waitPort(ctx context.Context, n *topology.Node, port uint32, up bool) error {
 	for {
-		ask, done := still(ctx)
+		ask, done := datapath.Still(ctx)
 		has, err := l.knowsPort(ask, n, port)
 		done()
 		if err != nil || has == up {
@@ -152,16 +147,15 @@ func (l *Lab) knowsPort(ctx context.Context, n *topology.Node, port uint32) (boo
 	if isEmbedded(n) {
 		return l.said(n, openflow.NewMatch(openflow.InPort(port))) > 0, nil
 	}
-	text, err := l.ovs.Load().Flows(ctx, topology.DeviceName(n.Name))
-	return strings.Contains(text, fmt.Sprintf("in_port=%d,", port)) || strings.Contains(text, fmt.Sprintf("in_port=%d ", port)), err
+	count, err := l.fabricOf(n).(datapath.Controlled).Flows(ctx, n, port)
+	return count > 0, err
 }
 
 func (l *Lab) flowsOf(ctx context.Context, n *topology.Node) (int, error) {
 	if isEmbedded(n) {
 		return l.said(n, openflow.Match{}), nil
 	}
-	text, err := l.ovs.Load().Flows(ctx, topology.DeviceName(n.Name))
-	return strings.Count(text, "actions="), err
+	return l.fabricOf(n).(datapath.Controlled).Flows(ctx, n, 0)
 }
 
 // said counts the flow entries of an embedded switch that a match covers, without those that it has from another process: its

@@ -11,7 +11,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"trivet.dev/trivet/datapath/ovs"
+	"trivet.dev/trivet/datapath"
 	"trivet.dev/trivet/internal/inside"
 	"trivet.dev/trivet/topology"
 )
@@ -44,14 +44,6 @@ func (l *Lab) Resume(ctx context.Context, t *topology.Topology, progress Progres
 	if l.before, err = readSwitchState(l.switchFile()); err != nil {
 		return err
 	}
-	if slices.ContainsFunc(t.Nodes, isOVS) {
-		switches, err := ovs.Attach(ctx, l.ovsDir())
-		if err != nil {
-			return err
-		}
-		l.ovs.Store(switches)
-		l.watchSwitches()
-	}
 	if l.OnFabric != nil {
 		if err := l.OnFabric(ctx); err != nil {
 			return err
@@ -59,7 +51,7 @@ func (l *Lab) Resume(ctx context.Context, t *topology.Topology, progress Progres
 	}
 	s := l.plan(l.withoutLines(t), t)
 	s.DropLinks = s.AddLinks // Open vSwitch holds on to their devices
-	if err := l.unplug(ctx, s); err != nil {
+	if err := l.all(func(f datapath.Fabric) error { return f.Leave(ctx, s) }); err != nil {
 		return err
 	}
 	s.DropLinks = nil
@@ -99,6 +91,6 @@ func (l *Lab) findDevices() error {
 // withoutLines is a topology without the links whose devices ended with the process that had them.
 func (l *Lab) withoutLines(t *topology.Topology) *topology.Topology {
 	have := *t
-	have.Links = slices.DeleteFunc(slices.Clone(t.Links), func(k *topology.Link) bool { return l.WireOf(k) == Line })
+	have.Links = slices.DeleteFunc(slices.Clone(t.Links), func(k *topology.Link) bool { return l.WireOf(k) == datapath.Line })
 	return &have
 }

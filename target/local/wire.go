@@ -3,13 +3,14 @@ package local
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"os"
-	"slices"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"trivet.dev/trivet/datapath"
 	"trivet.dev/trivet/internal/inside"
 	"trivet.dev/trivet/internal/netbatch"
 	"trivet.dev/trivet/internal/parallel"
@@ -20,26 +21,15 @@ import (
 
 type prefix = netip.Prefix
 
-// Wire is how a link is made on this machine.
-type Wire string
-
-const (
-	Veth     Wire = "veth"      // a pair of virtual Ethernet devices, shaped by the kernel
-	Virtual  Wire = "virtual"   // none: two embedded switches in this process
-	Patch    Wire = "patch"     // patch ports between two Open vSwitch bridges: no device
-	Line     Wire = "line"      // two TAP devices and the delay line of the lab's daemon
-	External Wire = "interface" // a real interface of the machine, moved into the lab
-)
-
 // Lacks says whether a link must be made anew for who wants to listen at its devices, which it does not have.
-func (l *Lab) Lacks(link *topology.Link) bool { return l.WireOf(link) == Patch }
+func (l *Lab) Lacks(link *topology.Link) bool { return l.WireOf(link) == "patch" }
 
 // WireOf says how a link of the lab is made.
-func (l *Lab) WireOf(link *topology.Link) Wire { return l.wireOf(link, l.nodes()) }
+func (l *Lab) WireOf(link *topology.Link) datapath.Wire { return l.wireOf(link, l.nodes()) }
 
 // WiresOf says how the links of a topology of the lab are made, in their order. It may be called at any time.
-func (l *Lab) WiresOf(t *topology.Topology) []Wire {
-	out, nodes := make([]Wire, len(t.Links)), t.NodesByName()
+func (l *Lab) WiresOf(t *topology.Topology) []datapath.Wire {
+	out, nodes := make([]datapath.Wire, len(t.Links)), t.NodesByName()
 	for i, link := range t.Links {
 		out[i] = l.wireOf(link, nodes)
 	}
@@ -52,62 +42,39 @@ func (l *Lab) Devices() map[string]string {
 	if l.Record.Netem {
 		out["impairment"] = "netem"
 	}
-	if switches := l.ovs.Load(); switches != nil {
-		out["ovs"] = string(switches.Datapath())
+	for _, f := range l.fabrics {
+		if d, ok := f.Fabric.(datapath.Described); ok {
+			maps.Copy(out, d.About())
+		}
 	}
 	return out
 }
 
 // wireOf depends on the link, its nodes and the record only.
-func (l *Lab) wireOf(link *topology.Link, nodes map[string]*topology.Node) Wire {
+func (l *Lab) wireOf(link *topology.Link, nodes map[string]*topology.Node) datapath.Wire {
 	switch {
 	case link.Ends[0].External() || link.Ends[1].External():
-		return External
+		return datapath.External
 	case !l.Record.Netem && (delayed(link.Egress(0)) || delayed(link.Egress(1))):
-		return Line
+		return datapath.Line
 	case link.Impaired() || link.Device:
-		return Veth
-	case isOVS(nodes[link.Ends[0].Node]) && isOVS(nodes[link.Ends[1].Node]):
-		a, b := nodes[link.Ends[0].Node], nodes[link.Ends[1].Node]
-		if tooDeep(a, b, nodes) || foreignDecides(a) || foreignDecides(b) {
-			return Veth
-		}
-		return Patch
+		return datapath.Veth
+	case joined(link, nodes) != nil:
+		return joined(link, nodes).Inner
 	case isEmbedded(nodes[link.Ends[0].Node]) && isEmbedded(nodes[link.Ends[1].Node]):
 		return Virtual
 	}
-	return Veth
+	return datapath.Veth
 }
 
-// foreignDecides says whether a switch has a controller of others. Patch ports have no state: Open vSwitch can only take them away
-// when their link is down, which others than Trivet's controller may take for a port that was unplugged for good. Those of devices
-// change their state, as on any other switch.
-func foreignDecides(n *topology.Node) bool {
-	return slices.ContainsFunc(n.Controllers, func(c string) bool { return c != topology.ControllerTrivet && c != topology.ControllerNone })
-}
-
-// patchedBridges is how many bridges patches join at most. Open vSwitch follows a packet through patches and tables up to a
-// depth of 64 (MAX_DEPTH in ofproto/ofproto-dpif-xlate.c) and drops it there; a bridge takes one for each table.
-const patchedBridges = 16
-
-// tooDeep says whether a link between two bridges is to be a device, so that no way over patches gets too long. Where there are
-// many bridges, those whose datapath ids are in the same sixteen are joined: neighbours mostly, and the same ones whatever
-// else changes.
-func tooDeep(a, b *topology.Node, nodes map[string]*topology.Node) bool {
-	if a.DPID/patchedBridges == b.DPID/patchedBridges {
-		return false
+// joined returns the kind of datapath within which a link is that nothing impairs; nil: it is between devices.
+func joined(link *topology.Link, nodes map[string]*topology.Node) *datapath.Kind {
+	a, b := nodes[link.Ends[0].Node], nodes[link.Ends[1].Node]
+	kind := datapath.Of(a.Datapath)
+	if kind == nil || kind.Joins == nil || kind != datapath.Of(b.Datapath) || !kind.Joins(a, b, nodes) {
+		return nil
 	}
-	bridges := 0
-	for _, n := range nodes {
-		if isOVS(n) {
-			bridges++
-		}
-	}
-	return bridges > patchedBridges
-}
-
-func isOVS(n *topology.Node) bool {
-	return n != nil && n.Datapath == topology.OVS
+	return kind
 }
 
 // nodes is an index of the topology's nodes by name.
@@ -238,7 +205,7 @@ func (l *Lab) makeLine(k plan.Link) error {
 
 // plain says whether an end needs complete frames.
 func (l *Lab) plain(e topology.Endpoint) bool {
-	return l.ovs.Load() != nil && l.ovs.Load().NeedsChecksums() && isOVS(l.node(e.Node))
+	return needsChecksums(l.fabricOf(l.node(e.Node)))
 }
 
 // adopt makes a device that others made one of the lab's: its MAC, its group. It runs in the device's namespace.
@@ -265,14 +232,14 @@ func (l *Lab) addLinks(s plan.Steps, done func()) error {
 	for _, k := range s.AddLinks {
 		var err error
 		switch l.WireOf(k.Link) {
-		case Veth:
+		case datapath.Veth:
 			veths = append(veths, k)
 			continue
-		case Line:
+		case datapath.Line:
 			err = l.makeLine(k)
-		case External:
+		case datapath.External:
 			err = l.takeExternal(k.Link)
-		case Patch, Virtual: // applySwitches makes it
+		default: // its fabric makes it
 		}
 		if err != nil {
 			return err
@@ -287,7 +254,7 @@ func (l *Lab) dropLinks(links []plan.Link) error {
 	var errs []error
 	for _, k := range links {
 		switch l.WireOf(k.Link) {
-		case Veth, Line:
+		case datapath.Veth, datapath.Line:
 			if line := l.lines[k.Key]; line != nil {
 				l.power.forget(line)
 				_, err := line.Close()
@@ -298,7 +265,7 @@ func (l *Lab) dropLinks(links []plan.Link) error {
 				errs = append(errs, inNamespaceFile(l.netPath(e.Node), func() error { return netbatch.Delete(e.Interface) }))
 				l.forgetDevice(e.Interface)
 			}
-		case External:
+		case datapath.External:
 			errs = append(errs, l.releaseExternal(k.Link))
 		}
 	}
@@ -347,9 +314,9 @@ func (l *Lab) shapeLinks(s plan.Steps, done func()) error {
 	)
 }
 
-// setChecksums makes hosts compute checksums where Open vSwitch forwards in user space.
+// setChecksums makes hosts compute checksums where a fabric needs them.
 func (l *Lab) setChecksums(links []plan.Link) error {
-	if l.ovs.Load() == nil || !l.ovs.Load().NeedsChecksums() {
+	if !l.needChecksums() {
 		return nil
 	}
 	return parallel.Each(links, func(k plan.Link) error {
@@ -371,8 +338,8 @@ func (l *Lab) impair(k plan.Link) error {
 	if line := l.lines[k.Key]; line != nil {
 		return line.Set(k.Egress(0), k.Egress(1))
 	}
-	if wire := l.WireOf(k.Link); wire == Patch || wire == Virtual {
-		return nil // applySwitches does it
+	if l.WireOf(k.Link).Inner() {
+		return nil // its fabric does it
 	}
 	for i, e := range k.Ends {
 		if e.External() {
@@ -406,8 +373,8 @@ func (l *Lab) setLinkUp(k plan.Link) error {
 	if line := l.lines[k.Key]; line != nil {
 		return line.Up(!k.Down)
 	}
-	if wire := l.WireOf(k.Link); wire == Patch || wire == Virtual {
-		return nil // applySwitches does it
+	if l.WireOf(k.Link).Inner() {
+		return nil // its fabric does it
 	}
 	e := l.cableEnd(k.Link)
 	n := l.node(e.Node)
@@ -449,7 +416,7 @@ func (l *Lab) cableEnd(k *topology.Link) topology.Endpoint {
 func (l *Lab) pulled(node string) map[string]bool {
 	out := map[string]bool{}
 	for _, k := range l.Topology().Links {
-		if wire := l.WireOf(k); k.Down && (wire == Veth || wire == External) {
+		if wire := l.WireOf(k); k.Down && (wire == datapath.Veth || wire == datapath.External) {
 			if e := l.cableEnd(k); e.Node == node {
 				out[e.Interface] = true
 			}

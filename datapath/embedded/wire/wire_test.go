@@ -26,6 +26,8 @@ func cable(t *testing.T) (a, b *Device) {
 	for _, command := range [][]string{
 		{"ip", "netns", "add", name},
 		{"ip", "netns", "exec", name, "sh", "-c", "ip link add left type veth peer name right; for d in left right; do echo 1 >/proc/sys/net/ipv6/conf/$d/disable_ipv6; ip link set $d up; done"},
+		// Until the kernel has taken note that the other end is up it drops what is sent.
+		{"ip", "netns", "exec", name, "timeout", "60", "sh", "-c", "for d in left right; do until [ $(cat /sys/class/net/$d/operstate) = up ]; do sleep 0.01; done; done"},
 	} {
 		if out, err := exec.Command(command[0], command[1:]...).CombinedOutput(); err != nil {
 			t.Fatalf("%v: %v\n%s", command, err, out)

@@ -1,0 +1,276 @@
+package ovs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"trivet.dev/trivet/datapath"
+	"trivet.dev/trivet/internal/process"
+	"trivet.dev/trivet/plan"
+	"trivet.dev/trivet/topology"
+)
+
+// Patch is how links between bridges are made that need no devices.
+const Patch datapath.Wire = "patch"
+
+// name is what people call it.
+const name = "Open vSwitch"
+
+func init() {
+	datapath.Register(datapath.Kind{Names: []topology.Datapath{topology.OVS}, New: func(s datapath.Site) datapath.Fabric { return &fabric{site: s} },
+		Inner: Patch, Joins: joins, Irreplaceable: name})
+}
+
+// fabric is the Open vSwitch of a lab.
+type fabric struct {
+	datapath.Base
+	site     datapath.Site
+	switches atomic.Pointer[Switches] // nil where there are none
+	relays   *relays
+	decided  map[string]string // addresses of the controllers that switches have, by bridge
+}
+
+func is(n *topology.Node) bool { return n != nil && n.Datapath == topology.OVS }
+
+func (f *fabric) dir() string { return filepath.Join(f.site.Dir(), "ovs") }
+
+// group is the cgroup of the lab's Open vSwitch, beside those of the nodes (whose names start otherwise).
+const group = ".ovs"
+
+// Make starts Open vSwitch where the topology needs it and it does not run yet.
+func (f *fabric) Make(ctx context.Context, _ plan.Steps) error {
+	if f.switches.Load() != nil || !slices.ContainsFunc(f.site.Topology().Nodes, is) {
+		return nil
+	}
+	prepare, started, err := f.site.Group(group)
+	if err != nil {
+		return err
+	}
+	switches, err := Start(ctx, Config{Dir: f.dir(), NetNS: f.site.Namespace().Name(), Prepare: prepare})
+	f.has(switches)
+	return errors.Join(err, started())
+}
+
+// Resume takes over the Open vSwitch that another process has started.
+func (f *fabric) Resume(ctx context.Context) error {
+	if !slices.ContainsFunc(f.site.Topology().Nodes, is) {
+		return nil
+	}
+	switches, err := Attach(ctx, f.dir())
+	if err == nil {
+		f.has(switches)
+	}
+	return err
+}
+
+// has takes note of the Open vSwitch, which may be nil, and says it when a program of it ends while the lab is up.
+func (f *fabric) has(switches *Switches) {
+	if switches == nil {
+		return
+	}
+	f.switches.Store(switches)
+	f.relays = newRelays(f.site.Namespace())
+	for _, pid := range switches.Pids() {
+		cmd, err := process.Command(pid)
+		if err != nil {
+			continue
+		}
+		go func() {
+			process.Wait(cmd)
+			f.site.Ended("a program of " + name + " has ended; its logs are in " + f.dir())
+		}()
+	}
+}
+
+// Dead says whether one of the two programs has ended.
+func (f *fabric) Dead() []string {
+	if switches := f.switches.Load(); switches != nil && len(switches.Pids()) < 2 {
+		return []string{name}
+	}
+	return nil
+}
+
+// Check says what is to be done where Open vSwitch has ended: it cannot be started again under what it carried.
+func (f *fabric) Check() error {
+	if len(f.Dead()) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s has ended (its logs are in %s): take the lab down, then bring it up again", name, f.dir())
+}
+
+// Close leaves Open vSwitch running.
+func (f *fabric) Close() {
+	if switches := f.switches.Load(); switches != nil {
+		switches.Close()
+		f.relays.close()
+	}
+}
+
+// Hold keeps links from learning that must not forward any more, or not yet, and lets the bridges that there are forget what they have
+// learned.
+func (f *fabric) Hold(ctx context.Context, forwarding plan.Forwarding) error {
+	if f.switches.Load() == nil || !forwarding.Stale || !f.learns() {
+		return nil
+	}
+	if err := f.switches.Load().Apply(ctx, f.former(f.bridges(forwarding.Held))); err != nil {
+		return err
+	}
+	return f.switches.Load().ForgetAddresses(ctx)
+}
+
+// former are those of some bridges that have been applied before, without their patches to others.
+func (f *fabric) former(bridges []Bridge) []Bridge {
+	bridges = slices.DeleteFunc(bridges, func(b Bridge) bool {
+		_, was := f.decided[b.Name]
+		return !was
+	})
+	there := map[string]bool{}
+	for _, b := range bridges {
+		for _, p := range b.Ports {
+			there[p.Name] = true
+		}
+	}
+	for i, b := range bridges {
+		bridges[i].Ports = slices.DeleteFunc(b.Ports, func(p Port) bool { return p.Patch != "" && !there[p.Patch] })
+	}
+	return bridges
+}
+
+// Apply makes Open vSwitch what the topology says. Where packets may go by flows of before it returns when they do not any more.
+func (f *fabric) Apply(ctx context.Context, forwarding plan.Forwarding) error {
+	if f.switches.Load() == nil {
+		return nil
+	}
+	if err := f.relays.follow(controllerAddresses(f.site.Topology())); err != nil {
+		return err
+	}
+	bridges := f.bridges(forwarding.Blocked)
+	if err := f.handOver(ctx, bridges); err != nil {
+		return err
+	}
+	if err := f.switches.Load().Apply(ctx, bridges); err != nil {
+		return err
+	}
+	if forwarding.First {
+		return nil
+	}
+	return f.Settle(ctx)
+}
+
+// handOver lets switches whose controllers change be without any for a moment: else Open vSwitch keeps
+// the flow entries of the old ones, which the new know nothing of.
+func (f *fabric) handOver(ctx context.Context, bridges []Bridge) error {
+	before, change := f.decided, false
+	f.decided = map[string]string{}
+	without := slices.Clone(bridges)
+	for i, b := range bridges {
+		now := strings.Join(b.Controllers, " ")
+		f.decided[b.Name] = now
+		if was := before[b.Name]; was != "" && now != "" && was != now {
+			without[i].Controllers, change = nil, true
+		}
+	}
+	if !change {
+		return nil
+	}
+	return f.switches.Load().Apply(ctx, without)
+}
+
+// learns says whether a switch forwards by learning.
+func (f *fabric) learns() bool {
+	return slices.ContainsFunc(f.site.Topology().Nodes, func(n *topology.Node) bool {
+		return is(n) && slices.Contains(n.Controllers, topology.ControllerNone)
+	})
+}
+
+// Leave takes ports whose devices are about to be made anew out of Open vSwitch, which
+// would hold on to the old device for as long as there is a port of its name.
+func (f *fabric) Leave(ctx context.Context, s plan.Steps) error {
+	anew := map[string]bool{}
+	for _, k := range s.DropLinks {
+		for _, e := range k.Ends {
+			anew[e.Interface] = is(f.site.Node(e.Node))
+		}
+	}
+	again := func(k plan.Link) bool { return anew[k.Ends[0].Interface] || anew[k.Ends[1].Interface] }
+	if f.switches.Load() == nil || !slices.ContainsFunc(s.AddLinks, again) {
+		return nil
+	}
+	bridges := f.bridges(topology.Blocked(f.site.Topology()))
+	for i := range bridges {
+		bridges[i].Ports = slices.DeleteFunc(bridges[i].Ports, func(p Port) bool { return anew[p.Name] })
+	}
+	return f.switches.Load().Apply(ctx, bridges)
+}
+
+// bridges is what Open vSwitch is to be.
+func (f *fabric) bridges(blocked map[*topology.Link]bool) []Bridge {
+	var bridges []Bridge
+	at := map[string]int{}
+	for _, n := range f.site.Topology().Nodes {
+		if !is(n) {
+			continue
+		}
+		at[n.Name] = len(bridges)
+		bridges = append(bridges, Bridge{Name: topology.DeviceName(n.Name), DPID: n.DPID, FailMode: n.FailMode,
+			OpenFlow: n.OpenFlow, STP: n.STP, Controllers: f.site.Controllers(n)})
+	}
+	for _, link := range f.site.Topology().Links {
+		wire := f.site.Wire(link)
+		if wire == Patch && link.Down {
+			continue
+		}
+		for i, e := range link.Ends {
+			n := f.site.Node(e.Node)
+			if !is(n) {
+				continue
+			}
+			p := Port{Name: e.Interface, Number: int(n.OpenFlowPort(e)), Blocked: blocked[link]}
+			switch wire {
+			case Patch:
+				p.Patch = link.Ends[1-i].Interface
+			case datapath.External:
+				p.Name = link.Ends[1-i].Interface
+			}
+			b := &bridges[at[e.Node]]
+			b.Ports = append(b.Ports, p)
+		}
+	}
+	return bridges
+}
+
+// Drops are those that Open vSwitch counts.
+func (f *fabric) Drops(ctx context.Context) (out []datapath.Drop, err error) {
+	switches := f.switches.Load()
+	if switches == nil {
+		return nil, nil
+	}
+	lost, err := switches.Drops(ctx)
+	for _, d := range lost {
+		out = append(out, datapath.Drop{Where: d.Where, Dropped: d.Dropped, Passed: d.Passed})
+	}
+	return out, err
+}
+
+// NeedsChecksums says whether who sends through it must compute checksums itself.
+func (f *fabric) NeedsChecksums() bool {
+	switches := f.switches.Load()
+	return switches != nil && switches.NeedsChecksums()
+}
+
+// Environ lets ovs-vsctl and ovs-ofctl find the lab's Open vSwitch.
+func (f *fabric) Environ() []string { return []string{"OVS_RUNDIR=" + f.dir()} }
+
+// About says where it forwards: "system" or "netdev".
+func (f *fabric) About() map[string]string {
+	switches := f.switches.Load()
+	if switches == nil {
+		return nil
+	}
+	return map[string]string{"ovs": string(switches.Datapath())}
+}

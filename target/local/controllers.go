@@ -1,0 +1,56 @@
+package local
+
+import (
+	"context"
+	"slices"
+
+	"trivet.dev/trivet/datapath"
+	"trivet.dev/trivet/topology"
+)
+
+// Controllers are the controllers of a switch as it is told them.
+func (s site) Controllers(n *topology.Node) []string {
+	if slices.Contains(n.Controllers, topology.ControllerTrivet) {
+		return []string{"unix:" + s.ControllerSocket}
+	}
+	out := topology.ControllersOf(s.Topology(), n)
+	for _, c := range n.Controllers {
+		if address := s.Programs[c]; address != "" && s.Topology().IsControllerProgram(c) {
+			out = append(out, address)
+		}
+	}
+	return out
+}
+
+func (s site) HasPrograms() bool { return len(s.Programs) > 0 }
+
+// controlled takes a step with all fabrics that have controllers; after the first that fails it is left.
+func (l *Lab) controlled(step func(datapath.Controlled) error) error {
+	return l.all(func(f datapath.Fabric) error {
+		if c, ok := f.(datapath.Controlled); ok {
+			return step(c)
+		}
+		return nil
+	})
+}
+
+// Controllers says, for each switch that has one, whether it is connected. It may be called at any time.
+func (l *Lab) Controllers(ctx context.Context) (out []datapath.SwitchStatus, err error) {
+	err = l.controlled(func(c datapath.Controlled) error {
+		list, err := c.Status(ctx)
+		out = append(out, list...)
+		return err
+	})
+	return out, err
+}
+
+// WaitControllers waits until every switch with a controller is connected to one.
+// The error, once ctx ends or a controller refuses, names those that are not and why.
+func (l *Lab) WaitControllers(ctx context.Context) error {
+	return l.controlled(func(c datapath.Controlled) error { return c.Wait(ctx) })
+}
+
+// Settle waits until packets go by the flow entries that there are, and by no others.
+func (l *Lab) Settle(ctx context.Context) error {
+	return l.controlled(func(c datapath.Controlled) error { return c.Settle(ctx) })
+}

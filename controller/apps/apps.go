@@ -70,9 +70,12 @@ func Get[A controller.App](f Facilities) (app A) {
 
 var registered []*Spec // in their order
 
-// Register makes an app known. It is to be called in init, and panics where another has its name or cookie.
+// Register makes an app known. It is to be called in init, and panics where another has its name or cookie, or the cookie has other bits.
 func Register(s Spec) {
 	s.Order = cmp.Or(s.Order, math.MaxInt)
+	if s.Cookie&^CookieMask != 0 {
+		panic("the cookie of the app " + s.Name + " has bits that are not in apps.CookieMask")
+	}
 	for _, other := range registered {
 		if s.Name == other.Name || s.Cookie != 0 && s.Cookie == other.Cookie {
 			panic("the apps " + other.Name + " and " + s.Name + " have the same name or cookie")

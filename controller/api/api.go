@@ -12,6 +12,7 @@
 //	GET    /v1/controller/statistics
 //	GET    /v1/controller/path        the way of a packet, and why
 //	GET    /v1/controller/events      Server-Sent Events
+//	…      /v1/controller/apps/…      what apps answer by themselves: package apps
 //	GET    /metrics                   Prometheus
 package api
 
@@ -23,6 +24,7 @@ import (
 	"net/http"
 	"net/netip"
 	"reflect"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -76,6 +78,25 @@ func (s *Server) Mux(mux *http.ServeMux) {
 		}
 		http.Error(w, errNone.Error(), http.StatusNotFound)
 	})
+	mux.HandleFunc("/v1/controller/apps/{app}/", s.serveApp)
+}
+
+// maxBody is how large a request to an app may be: as large as all others.
+const maxBody = 1 << 20
+
+// serveApp lets an app answer.
+func (s *Server) serveApp(w http.ResponseWriter, r *http.Request) {
+	c, err := s.get()
+	if err != nil {
+		refuse(w, http.StatusNotFound, err.Error())
+		return
+	}
+	name := r.PathValue("app")
+	if h, is := c.App(name).(http.Handler); is {
+		http.StripPrefix("/v1/controller/apps/"+name, http.MaxBytesHandler(h, maxBody)).ServeHTTP(w, r)
+		return
+	}
+	refuse(w, http.StatusNotFound, fmt.Sprintf("the controller has no app %q that answers requests; its apps are %s", name, strings.Join(c.Apps, ", ")))
 }
 
 // Handler is the API alone.

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"trivet.dev/trivet/controller/apps"
 	"trivet.dev/trivet/controller/builtin"
 )
 
@@ -82,7 +83,7 @@ func TestDoorOnTCP(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if o, err := client.Overview(ctx); err != nil || len(o.Apps) != len(builtin.Names) {
+	if o, err := client.Overview(ctx); err != nil || len(o.Apps) != len(apps.Names()) {
 		t.Errorf("the client gets %+v, %v", o, err)
 	}
 	_, err = Dial(door.Address, "")

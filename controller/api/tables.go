@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"trivet.dev/trivet/controller"
+	"trivet.dev/trivet/controller/apps"
 	"trivet.dev/trivet/controller/builtin"
 	"trivet.dev/trivet/controller/routing"
 	"trivet.dev/trivet/controller/user"
@@ -95,12 +96,12 @@ func (v *view) flows(ctx context.Context, name string) (out Flows, err error) {
 // flow is an entry as a switch has it.
 func (v *view) flow(dpid uint64, f *openflow.FlowStats) Flow {
 	out := Flow{Switch: v.switchName(dpid), Table: f.Table, Priority: f.Priority, Match: f.Match.String(),
-		Actions: openflow.FormatInstructions(f.Instructions), App: builtin.AppOf(f.Cookie), Cookie: fmt.Sprintf("%#x", f.Cookie),
+		Actions: openflow.FormatInstructions(f.Instructions), App: apps.Of(f.Cookie), Cookie: fmt.Sprintf("%#x", f.Cookie),
 		Packets: counter(f.Packets), Bytes: counter(f.Bytes), Seconds: f.Duration.Time().Seconds(),
 		IdleTimeout: f.IdleTimeout, HardTimeout: f.HardTimeout}
 	out.Readable = v.readable(dpid, entryText(out.Match, out.Actions))
-	if f.Cookie&user.CookieMask == user.Cookie {
-		out.ID = int64(f.Cookie &^ user.CookieMask)
+	if f.Cookie&apps.CookieMask == user.Cookie {
+		out.ID = int64(f.Cookie &^ apps.CookieMask)
 	}
 	return out
 }

@@ -5,8 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"trivet.dev/trivet/controller/builtin"
-	"trivet.dev/trivet/controller/user"
+	"trivet.dev/trivet/controller/apps"
 	"trivet.dev/trivet/openflow"
 )
 
@@ -316,8 +315,5 @@ func app(o output) string {
 	if o.hit == nil {
 		return ""
 	}
-	if o.hit.Cookie&user.CookieMask == user.Cookie {
-		return "user"
-	}
-	return builtin.AppOf(o.hit.Cookie)
+	return apps.Of(o.hit.Cookie)
 }

@@ -4,7 +4,7 @@
 package builtin
 
 import (
-	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"trivet.dev/trivet/controller"
+	"trivet.dev/trivet/controller/apps"
 	"trivet.dev/trivet/controller/database"
 	"trivet.dev/trivet/controller/discovery"
 	"trivet.dev/trivet/controller/learning"
@@ -21,10 +22,6 @@ import (
 	"trivet.dev/trivet/controller/user"
 	"trivet.dev/trivet/topology"
 )
-
-// Names are the apps that there are, as the command line calls them. Monitor, discovery and user
-// are always there: the others, and the API, stand on them.
-var Names = []string{"monitor", "discovery", "user", "ospf", "routing", "learning"}
 
 // Options say what the controller does.
 type Options struct {
@@ -60,101 +57,95 @@ type Controller struct {
 	Apps      []string // that it has, in their order
 	Started   time.Time
 
-	log      *slog.Logger
-	wired    bool
-	names    atomic.Pointer[Map]
-	routes   routes
-	hub      hub
-	recorder *recorder
-	close    sync.Once
-	closed   chan struct{}
+	log        *slog.Logger
+	specs      []*apps.Spec // of the apps, as they were made
+	facilities apps.Facilities
+	names      atomic.Pointer[Map]
+	routes     routes
+	hub        hub
+	recorder   *recorder
+	close      sync.Once
+	closed     chan struct{}
 }
 
 // New starts it.
 func New(o Options) (*Controller, error) {
-	for _, n := range o.Apps {
-		if !slices.Contains(Names, n) {
-			return nil, NoSuch("app", n, slices.Clone(Names))
-		}
-	}
-	if slices.Contains(o.Apps, "ospf") && !slices.Contains(o.Apps, "routing") {
-		return nil, errors.New("the app ospf needs the app routing, which installs its routes: --apps ospf,routing")
+	chosen, err := choose(o.Apps)
+	if err != nil {
+		return nil, err
 	}
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	c := &Controller{log: o.Log, wired: o.Wired, Started: time.Now(), closed: make(chan struct{})}
-	c.names.Store(NewMap(o.Topology))
-	if err := c.open(o); err != nil {
-		return nil, err
+	c := &Controller{log: o.Log, Started: time.Now(), closed: make(chan struct{})}
+	if o.Database != "" {
+		if c.Database, err = database.Open(o.Database, database.Options{Log: o.Log, MaxRows: o.DatabaseRows}); err == nil {
+			err = c.routes.load(c.Database)
+		}
 	}
-	err := c.start(o)
+	c.names.Store(NewMap(o.Topology))
+	c.know(o.Topology)
+	c.facilities.Wired, c.facilities.Database = o.Wired, c.Database
+	c.facilities.Capacity, c.facilities.Routes = c.capacity, c.routes.added
+	if err == nil {
+		err = c.start(chosen)
+	}
 	if err != nil && c.Database != nil {
 		c.Database.Close()
 	}
 	return c, err
 }
 
-// open opens the database, and takes from it what users have asked for.
-func (c *Controller) open(o Options) (err error) {
-	if o.Database == "" {
-		c.User, err = user.New(nil)
-		return err
+// choose returns the apps of those names, with those that are always there, in their order; all where there are no names.
+func choose(names []string) (chosen []*apps.Spec, err error) {
+	for _, n := range names {
+		if all := apps.Names(); !slices.Contains(all, n) {
+			return nil, NoSuch("app", n, all)
+		}
 	}
-	if c.Database, err = database.Open(o.Database, database.Options{Log: o.Log, MaxRows: o.DatabaseRows}); err != nil {
-		return err
+	for _, s := range apps.All() {
+		if s.Always || len(names) == 0 || slices.Contains(names, s.Name) {
+			chosen = append(chosen, s)
+		}
 	}
-	c.User, err = user.New(c.Database)
-	if err == nil {
-		err = c.routes.load(c.Database)
+	for _, s := range chosen {
+		for _, n := range s.Needs {
+			if find(chosen, n.App) == nil {
+				return nil, fmt.Errorf("the app %s needs the app %s, which %s: --apps %[1]s,%[2]s", s.Name, n.App, n.For)
+			}
+		}
 	}
-	if err != nil {
-		c.Database.Close()
+	return chosen, nil
+}
+
+// find returns the app of a name, or nil.
+func find(list []*apps.Spec, name string) *apps.Spec {
+	if i := slices.IndexFunc(list, func(s *apps.Spec) bool { return s.Name == name }); i >= 0 {
+		return list[i]
 	}
-	return err
+	return nil
 }
 
 // start makes the apps and starts them.
-func (c *Controller) start(o Options) error {
-	has := func(name string) bool { return len(o.Apps) == 0 || slices.Contains(o.Apps, name) }
-	measure := monitor.Options{Capacity: c.capacity, AppOf: AppOf}
-	if c.Database != nil {
-		measure.Store = c.Database
-	}
-	c.Monitor, c.Discovery = monitor.New(measure), discovery.New()
-	apps := []controller.App{c.Monitor, c.Discovery, c.User}
-	layer2 := func(uint64) bool { return true }
-	if has("routing") {
-		var err error
-		if c.Routing, err = routing.New(c.Discovery, c.routes.configure(o.Topology)); err != nil {
+func (c *Controller) start(chosen []*apps.Spec) error {
+	for _, s := range chosen {
+		if err := c.make(s, chosen); err != nil {
 			return err
 		}
-		if has("ospf") { // before routing, which asks it for routes when a port changes
-			if c.OSPF, err = ospf.New(c.Discovery, c.Routing, ospfOf(o.Topology)); err != nil {
-				return err
-			}
-			apps = append(apps, c.OSPF)
-		}
-		apps = append(apps, c.Routing)
-		layer2 = func(dpid uint64) bool { return !c.Routing.Routes(dpid) }
 	}
-	if has("learning") {
-		c.Learning = learning.New(c.Discovery, layer2)
-		apps = append(apps, c.Learning)
+	var inOrder []controller.App
+	for _, s := range chosen {
+		c.Apps, inOrder = append(c.Apps, s.Name), append(inOrder, c.App(s.Name))
 	}
-	for _, a := range apps {
-		c.Apps = append(c.Apps, a.Name())
-	}
-	c.expect(o.Topology)
+	f := c.facilities
+	c.Monitor, c.Discovery, c.User = apps.Get[*monitor.App](f), apps.Get[*discovery.App](f), apps.Get[*user.App](f)
+	c.Routing, c.OSPF, c.Learning = apps.Get[*routing.App](f), apps.Get[*ospf.App](f), apps.Get[*learning.App](f)
 	c.hub.follow(c)
 	if c.Database != nil {
-		if err := c.remember(); err != nil {
-			return err
-		}
 		c.recorder = record(c)
 	}
 	var err error
-	c.Controller, err = controller.New(o.Log, append(apps, &c.hub)...)
+	c.Controller, err = controller.New(c.log, append(inOrder, &c.hub)...)
 	if err != nil {
 		if c.recorder != nil {
 			c.recorder.close()
@@ -165,46 +156,52 @@ func (c *Controller) start(o Options) error {
 	return nil
 }
 
-// remember tells discovery the links of the run before.
-func (c *Controller) remember() error {
-	rows, err := c.Database.Links()
-	if err != nil {
-		return err
+// make makes an app, and those that it needs before it.
+func (c *Controller) make(s *apps.Spec, chosen []*apps.Spec) error {
+	if slices.Contains(c.specs, s) {
+		return nil
 	}
-	var links []discovery.Link
-	for _, l := range rows {
-		if l.Up {
-			links = append(links, discovery.Link{From: l.From, FromPort: l.FromPort, To: l.To, ToPort: l.ToPort})
+	for _, n := range s.Needs {
+		if err := c.make(find(chosen, n.App), chosen); err != nil {
+			return err
 		}
 	}
-	c.Discovery.Remember(links)
+	a, err := s.New(c.facilities)
+	c.specs, c.facilities.Apps = append(c.specs, s), append(c.facilities.Apps, a)
+	return err
+}
+
+// App returns the app of a name; nil: the controller does not have it.
+func (c *Controller) App(name string) controller.App {
+	for i, s := range c.specs {
+		if s.Name == name {
+			return c.facilities.Apps[i]
+		}
+	}
 	return nil
+}
+
+// know takes routers, and what apps are to know, from a topology, which may be nil.
+func (c *Controller) know(t *topology.Topology) {
+	if t == nil {
+		t = &topology.Topology{}
+	}
+	c.facilities.Topology = t
+	c.routes.configure(t)
 }
 
 // Configure makes the topology another.
 func (c *Controller) Configure(t *topology.Topology) error {
-	c.expect(t)
-	config := c.routes.configure(t)
-	if c.Routing != nil {
-		if err := c.Routing.Configure(config); err != nil {
-			return err
-		}
-	}
-	if c.OSPF != nil {
-		if err := c.OSPF.Configure(ospfOf(t)); err != nil {
-			return err
+	c.know(t)
+	for i, s := range c.specs {
+		if s.Configure != nil {
+			if err := s.Configure(c.facilities.Apps[i], c.facilities); err != nil {
+				return err
+			}
 		}
 	}
 	c.SetMap(t)
 	return nil
-}
-
-// ospfOf returns the routers that speak OSPF.
-func ospfOf(t *topology.Topology) ospf.Config {
-	if t == nil {
-		return ospf.Config{}
-	}
-	return ospf.ConfigOf(t)
 }
 
 // SetMap takes names, and what links carry, from a topology that has the same routers as before.
@@ -238,18 +235,3 @@ func (c *Controller) Close() {
 
 // Closed is closed when Close begins.
 func (c *Controller) Closed() <-chan struct{} { return c.closed }
-
-// AppOf names the app that a flow entry with that cookie is of; "" is none of them.
-func AppOf(cookie uint64) string {
-	switch cookie >> 32 {
-	case 0x7472_0001:
-		return "discovery"
-	case 0x7472_0002:
-		return "learning"
-	case 0x7472_0003:
-		return "routing"
-	case user.Cookie >> 32:
-		return "user"
-	}
-	return ""
-}

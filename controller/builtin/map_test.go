@@ -1,10 +1,14 @@
 package builtin
 
 import (
+	"fmt"
 	"log/slog"
+	"os"
 	"slices"
+	"strings"
 	"testing"
 
+	"trivet.dev/trivet/controller/apps"
 	"trivet.dev/trivet/topology"
 )
 
@@ -63,6 +67,9 @@ func TestMap(t *testing.T) {
 // those that it is told to have and those that it cannot do without.
 func TestApps(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
+	if _, err := New(Options{Log: log, Apps: []string{"ospf"}}); err == nil || err.Error() != "the app ospf needs the app routing, which installs its routes: --apps ospf,routing" {
+		t.Error(err)
+	}
 	for name, hint := range map[string]string{"lerning": "did you mean learning?", "balance": "there are discovery, learning, monitor, ospf, routing, user"} {
 		if _, err := New(Options{Log: log, Apps: []string{name}}); err == nil || err.Error() != `there is no app "`+name+`"; `+hint {
 			t.Error(err)
@@ -75,5 +82,27 @@ func TestApps(t *testing.T) {
 	defer c.Close()
 	if want := []string{"monitor", "discovery", "user", "learning"}; !slices.Equal(c.Apps, want) || c.Routing != nil {
 		t.Errorf("apps %v", c.Apps)
+	}
+}
+
+// Proves that apps are asked in the order that the documentation gives, and that cookies are what switches and databases have.
+func TestOrder(t *testing.T) {
+	page, err := os.ReadFile("../../docs/controller.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var order []string
+	for _, s := range apps.All() {
+		order = append(order, fmt.Sprintf("`%s` (%d)", s.Name, s.Order))
+	}
+	said := strings.Join(strings.Fields(string(page)), " ")
+	if list := strings.Join(order, ", "); list != "`monitor` (10), `discovery` (20), `user` (30), `ospf` (40), `routing` (50), `learning` (60)" || !strings.Contains(said, list) {
+		t.Errorf("the order is %s; docs/controller.md has it otherwise, or it has changed", list)
+	}
+	for cookie, name := range map[uint64]string{0x7472_0001<<32 | 5: "discovery", 0x7472_0002<<32 | 0x100: "learning", 0x7472_0003 << 32: "routing",
+		0x7472_0009<<32 | 1: "user", 0: "", 5: "", 0x7472_0004 << 32: ""} {
+		if got := apps.Of(cookie); got != name {
+			t.Errorf("the cookie %#x is of %q, not %q", cookie, got, name)
+		}
 	}
 }

@@ -25,13 +25,12 @@ type UserRoute struct {
 	id      int64        // in the database
 }
 
-// routes are the routers, with the routes that they are configured with and those of users.
+// routes are the routers, and the routes of users.
 type routes struct {
 	changing sync.Mutex // one change at a time
 
-	mu     sync.Mutex // of what follows
-	config routing.Config
-	sorted []routing.Router          // the same routers, by name
+	mu     sync.Mutex                // of what follows
+	sorted []routing.Router          // by name, with the routes that they are configured with
 	byDPID map[uint64]routing.Router // the same
 	users  []UserRoute
 	db     *database.DB
@@ -59,37 +58,28 @@ func (r *routes) load(db *database.DB) error {
 	return nil
 }
 
-// configure takes the routers of a topology and returns them with users' routes.
-func (r *routes) configure(t *topology.Topology) routing.Config {
+// configure takes the routers of a topology.
+func (r *routes) configure(t *topology.Topology) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.config = routing.Config{}
-	if t != nil {
-		r.config = routing.ConfigOf(t)
-	}
-	r.sorted, r.byDPID = slices.Clone(r.config.Routers), make(map[uint64]routing.Router, len(r.config.Routers))
+	r.sorted = routing.ConfigOf(t).Routers
+	r.byDPID = make(map[uint64]routing.Router, len(r.sorted))
 	slices.SortFunc(r.sorted, func(a, b routing.Router) int { return CompareNames(a.Name, b.Name) })
 	for _, x := range r.sorted {
 		r.byDPID[x.DPID] = x
 	}
-	out := r.config
-	out.Routers = slices.Clone(out.Routers)
-	for i := range out.Routers {
-		out.Routers[i].Interfaces = slices.Clone(out.Routers[i].Interfaces)
-		out.Routers[i].Static = r.static(&out.Routers[i])
-	}
-	return out
 }
 
-// static returns all static routes of a router. mu must be held.
-func (r *routes) static(router *routing.Router) []routing.StaticRoute {
-	out := slices.Clone(router.Static)
+// added returns the routes of a router that users have added.
+func (r *routes) added(router string) (out []topology.Route) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	for _, u := range r.users {
-		if u.Router != router.Name {
+		if u.Router != router {
 			continue
 		}
 		for _, via := range u.Via {
-			out = append(out, routing.StaticRoute{To: u.Prefix, Via: via})
+			out = append(out, topology.Route{To: u.Prefix, Via: via})
 		}
 	}
 	return out
@@ -265,9 +255,8 @@ func (c *Controller) changeRoutes(ctx context.Context, router routing.Router, ch
 	defer cancel()
 	c.routes.mu.Lock()
 	c.routes.users = change(c.routes.users)
-	static := c.routes.static(&router)
 	c.routes.mu.Unlock()
-	if c.Routing == nil || !c.Routing.SetStatic(router.DPID, static) {
+	if c.Routing == nil || !c.Routing.SetStatic(router.DPID, router.StaticWith(c.routes.added(router.Name))) {
 		return nil
 	}
 	select {

@@ -24,15 +24,15 @@ import (
 	"time"
 
 	"trivet.dev/trivet/controller"
+	"trivet.dev/trivet/controller/apps"
 	"trivet.dev/trivet/openflow"
 )
 
-const (
-	// flowPriority is that of the entries that bring probes to the controller, above all others.
-	flowPriority = 0xfff0
-	cookie       = 0x7472_0001 << 32
-	cookieMask   = 0xffff_ffff << 32
-)
+// Cookie is that of the app's entries.
+const Cookie = 0x7472_0001 << 32
+
+// flowPriority is that of the entries that bring probes to the controller, above all others.
+const flowPriority = 0xfff0
 
 // Kind is what a port leads to.
 type Kind int32
@@ -277,10 +277,10 @@ func (a *App) SwitchUp(s *controller.Switch) {
 	for _, etherType := range []uint16{etherTypeLLDP, etherTypeBDDP} {
 		m := openflow.NewFlowMod(openflow.FlowAdd, flowPriority, openflow.NewMatch(openflow.EthType(etherType)),
 			openflow.ApplyActions(openflow.OutputController(openflow.MaxLenNoBuffer)))
-		m.Cookie = cookie
+		m.Cookie = Cookie
 		flows = append(flows, m)
 	}
-	_ = s.Rules(cookie, cookieMask, nil).Replace(flows, nil)
+	_ = s.Rules(Cookie, apps.CookieMask, nil).Replace(flows, nil)
 
 	var probe []*port
 	a.locked(func() {

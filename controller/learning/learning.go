@@ -32,6 +32,7 @@ import (
 	"time"
 
 	"trivet.dev/trivet/controller"
+	"trivet.dev/trivet/controller/apps"
 	"trivet.dev/trivet/controller/discovery"
 	"trivet.dev/trivet/openflow"
 )
@@ -183,7 +184,7 @@ func (a *App) TakesPart(dpid uint64, number uint32) bool {
 
 // PacketIn learns where the source is.
 func (a *App) PacketIn(s *controller.Switch, p *controller.Packet) bool {
-	if p.Cookie&cookieMask != cookie {
+	if p.Cookie&apps.CookieMask != Cookie {
 		return false
 	}
 	if v, ok := a.bySwitch.Load(s); ok && p.Src[0]&1 == 0 && p.Src != (openflow.MAC{}) {

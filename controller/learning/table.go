@@ -8,20 +8,22 @@ import (
 	"time"
 
 	"trivet.dev/trivet/controller"
+	"trivet.dev/trivet/controller/apps"
 	"trivet.dev/trivet/openflow"
 )
+
+// Cookie is that of the app's entries.
+const Cookie = 0x7472_0002 << 32
 
 const (
 	sourceTable, destinationTable = 0, 1
 
 	floodGroup = 1
-	cookie     = 0x7472_0002 << 32
-	cookieMask = 0xffff_ffff << 32
 
 	// Addresses have a bit of their own in the cookie; all else is the frame. Entries of ports
 	// have their role there, and those that listen for hosts their kind.
-	addressCookie = cookie | 0x100
-	frameMask     = cookieMask | 0x100
+	addressCookie = Cookie | 0x100
+	frameMask     = apps.CookieMask | 0x100
 	kindMask      = 0xf
 	kindListen    = 8
 
@@ -85,7 +87,7 @@ func newTable(a *App, s *controller.Switch) *table {
 
 func flow(command openflow.FlowModCommand, table uint8, priority uint16, m openflow.Match, i ...openflow.Instruction) *openflow.FlowMod {
 	f := openflow.NewFlowMod(command, priority, m, i...)
-	f.Table, f.Cookie = table, cookie
+	f.Table, f.Cookie = table, Cookie
 	return f
 }
 
@@ -138,7 +140,7 @@ func listened(in openflow.OXM) []openflow.Match {
 func (t *table) adopt() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.rules = t.sw.Rules(cookie, frameMask, func(id uint32) bool { return id == floodGroup })
+	t.rules = t.sw.Rules(Cookie, frameMask, func(id uint32) bool { return id == floodGroup })
 	learned := t.sw.Rules(addressCookie, frameMask, nil).Flows()
 	frame := t.rules.Flow(controller.KeyOf(miss())) != nil && t.rules.Group(floodGroup) != nil
 	floods, roles, listens := t.floods(), t.roles(), map[uint32]bool{}

@@ -96,7 +96,7 @@ func single(t testing.TB) (*App, *silent, *controller.Switch) {
 
 // receive gives the app a frame from the switch.
 func receive(app *App, sw *controller.Switch, port uint32, reason openflow.PacketInReason, data []byte) {
-	p := &controller.Packet{PacketIn: &openflow.PacketIn{Cookie: cookie, Reason: reason, Data: data}, InPort: port}
+	p := &controller.Packet{PacketIn: &openflow.PacketIn{Cookie: Cookie, Reason: reason, Data: data}, InPort: port}
 	if len(data) >= 14 {
 		p.EtherType = binary.BigEndian.Uint16(data[12:])
 	}

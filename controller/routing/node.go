@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"trivet.dev/trivet/controller"
+	"trivet.dev/trivet/controller/apps"
 	"trivet.dev/trivet/openflow"
 )
 
@@ -64,7 +65,7 @@ func newNode(a *App, index int, r *Router) *node {
 // as they are until the app knows the network. mu must be held.
 func (n *node) connect(s *controller.Switch) {
 	n.sw = s
-	n.rules = s.Rules(cookie, cookieMask, func(id uint32) bool { return firstGroup <= id && id <= lastGroup })
+	n.rules = s.Rules(Cookie, apps.CookieMask, func(id uint32) bool { return firstGroup <= id && id <= lastGroup })
 	clear(n.groups)
 	for _, g := range n.rules.GroupDescs() {
 		n.groups[bucketsKey(g.Buckets)] = g.Group
@@ -126,7 +127,7 @@ func (n *node) reframe() {
 
 func entry(table uint8, priority uint16, m openflow.Match, i ...openflow.Instruction) *openflow.FlowMod {
 	f := openflow.NewFlowMod(openflow.FlowAdd, priority, m, i...)
-	f.Table, f.Cookie = table, cookie
+	f.Table, f.Cookie = table, Cookie
 	return f
 }
 

@@ -33,14 +33,15 @@ import (
 	"time"
 
 	"trivet.dev/trivet/controller"
+	"trivet.dev/trivet/controller/apps"
 	"trivet.dev/trivet/controller/discovery"
 	"trivet.dev/trivet/openflow"
 )
 
-const (
-	cookie     = 0x7472_0003 << 32
-	cookieMask = 0xffff_ffff << 32
+// Cookie is that of the app's entries.
+const Cookie = 0x7472_0003 << 32
 
+const (
 	admissionTable, routeTable = 0, 1
 
 	prioritySpecial, priorityOwn        = 110, 100 // table 0
@@ -324,7 +325,7 @@ func (a *App) PortChanged(s *controller.Switch, reason openflow.PortReason, p op
 // PacketIn answers for the router's addresses, asks for neighbours, and forwards what the switch could not.
 func (a *App) PacketIn(s *controller.Switch, p *controller.Packet) bool {
 	n := a.node(s.DPID())
-	if n == nil || p.Cookie&cookieMask != cookie {
+	if n == nil || p.Cookie&apps.CookieMask != Cookie {
 		return false
 	}
 	f := n.itf[p.InPort]
@@ -343,7 +344,7 @@ func (a *App) PacketIn(s *controller.Switch, p *controller.Packet) bool {
 // FlowRemoved takes note of a route that nobody has used for a while.
 func (a *App) FlowRemoved(s *controller.Switch, m *openflow.FlowRemoved) {
 	n := a.node(s.DPID())
-	if n == nil || m.Cookie&cookieMask != cookie || m.Reason != openflow.RemovedIdleTimeout {
+	if n == nil || m.Cookie&apps.CookieMask != Cookie || m.Reason != openflow.RemovedIdleTimeout {
 		return
 	}
 	n.mu.Lock()

@@ -20,15 +20,13 @@ import (
 	"time"
 
 	"trivet.dev/trivet/controller"
+	"trivet.dev/trivet/controller/apps"
 	"trivet.dev/trivet/controller/database"
 	"trivet.dev/trivet/openflow"
 )
 
-// Cookie is that of users' entries, in the bits of CookieMask. The other 32 bits are the entry's number.
-const (
-	Cookie     = 0x7472_0009 << 32
-	CookieMask = 0xffff_ffff << 32
-)
+// Cookie is that of users' entries. Its lower 32 bits are the entry's number.
+const Cookie = 0x7472_0009 << 32
 
 // maxFlows bounds what is kept; maxID is what a cookie has room for.
 const (
@@ -118,7 +116,7 @@ func (a *App) Stop() { a.done.Wait() }
 
 // SwitchUp makes the users' entries in the switch those that are kept.
 func (a *App) SwitchUp(s *controller.Switch) {
-	rules := s.Rules(Cookie, CookieMask, nil)
+	rules := s.Rules(Cookie, apps.CookieMask, nil)
 	var want []*openflow.FlowMod
 	for _, f := range a.Flows() {
 		if f.Switch != s.DPID() {
@@ -136,8 +134,8 @@ func (a *App) SwitchUp(s *controller.Switch) {
 // FlowRemoved forgets an entry that has ended by a timeout of its own.
 func (a *App) FlowRemoved(s *controller.Switch, m *openflow.FlowRemoved) {
 	timeout := m.Reason == openflow.RemovedIdleTimeout || m.Reason == openflow.RemovedHardTimeout
-	if m.Cookie&CookieMask == Cookie && timeout {
-		a.ended(int64(m.Cookie &^ CookieMask))
+	if m.Cookie&apps.CookieMask == Cookie && timeout {
+		a.ended(int64(m.Cookie &^ apps.CookieMask))
 	}
 }
 
@@ -231,7 +229,7 @@ func (a *App) free(ctx context.Context, s *controller.Switch, p place, had bool)
 	entries, _ := reply.(*openflow.MultipartReply).Body.(openflow.FlowStatsList)
 	for i := range entries {
 		e := &entries[i]
-		if e.Priority == p.key.Priority && e.Match == p.key.Match && e.Cookie&CookieMask != Cookie {
+		if e.Priority == p.key.Priority && e.Match == p.key.Match && e.Cookie&apps.CookieMask != Cookie {
 			return ErrTaken
 		}
 	}
@@ -282,7 +280,7 @@ func install(f Flow) *openflow.FlowMod {
 // remove is the message that makes a switch not have it.
 func remove(f Flow) *openflow.FlowMod {
 	m := openflow.NewFlowMod(openflow.FlowDeleteStrict, f.Flow.Priority, f.Flow.Match)
-	m.Table, m.Cookie, m.CookieMask = f.Flow.Table, Cookie, CookieMask
+	m.Table, m.Cookie, m.CookieMask = f.Flow.Table, Cookie, apps.CookieMask
 	return m
 }
 

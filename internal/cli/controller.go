@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"trivet.dev/trivet/controller/api"
+	"trivet.dev/trivet/controller/apps"
 	"trivet.dev/trivet/controller/builtin"
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/topology"
@@ -54,7 +55,7 @@ func (a *app) controller() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&s.listen, "listen", "tcp:127.0.0.1:6653", "address to listen on: tcp: or ssl:, IP address and port")
-	f.StringSliceVar(&r.apps, "apps", nil, "what it does: "+strings.Join(builtin.Names, ", ")+" (learning; with --topology all)")
+	f.StringSliceVar(&r.apps, "apps", nil, "what it does: "+strings.Join(apps.Names(), ", ")+" (learning; with --topology all)")
 	f.StringVar(&r.topology, "topology", "", "file or generator: names of nodes, which of them are routers, what links carry")
 	f.StringVar(&r.database, "database", "", "SQLite file that keeps what it knows, and what users add, for its next run")
 	f.StringVar(&r.api, "api", "", "where its API is: unix:PATH, tcp:127.0.0.1:PORT, or none (a socket of the user's)")

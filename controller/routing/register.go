@@ -1,0 +1,38 @@
+package routing
+
+import (
+	"slices"
+
+	"trivet.dev/trivet/controller"
+	"trivet.dev/trivet/controller/apps"
+	"trivet.dev/trivet/controller/discovery"
+	"trivet.dev/trivet/topology"
+)
+
+func init() {
+	apps.Register(apps.Spec{Name: "routing", Cookie: Cookie, Order: 50,
+		New: func(f apps.Facilities) (controller.App, error) {
+			return New(apps.Get[*discovery.App](f), configOf(f))
+		},
+		Configure: func(a controller.App, f apps.Facilities) error { return a.(*App).Configure(configOf(f)) },
+	})
+}
+
+// configOf returns the routing nodes with the routes that users have added.
+func configOf(f apps.Facilities) Config {
+	c := ConfigOf(f.Topology)
+	for i := range c.Routers {
+		r := &c.Routers[i]
+		r.Static = r.StaticWith(f.Routes(r.Name))
+	}
+	return c
+}
+
+// StaticWith returns the static routes that a router is configured with, and others that users have added.
+func (r *Router) StaticWith(added []topology.Route) []StaticRoute {
+	out := slices.Clone(r.Static)
+	for _, x := range added {
+		out = append(out, StaticRoute{To: x.To, Via: x.Via})
+	}
+	return out
+}

@@ -1,0 +1,15 @@
+package user
+
+import (
+	"trivet.dev/trivet/controller"
+	"trivet.dev/trivet/controller/apps"
+)
+
+func init() {
+	apps.Register(apps.Spec{Name: "user", Cookie: Cookie, Order: 30, Always: true, New: func(f apps.Facilities) (controller.App, error) {
+		if f.Database == nil {
+			return New(nil)
+		}
+		return New(f.Database)
+	}})
+}

@@ -281,7 +281,7 @@ func TestCheck(t *testing.T) {
 		"lab: {pin_nodes: 0,pin_datapath: 4000}":  "pin datapath: processor 4000 is not among",
 		"lab: {controller: 'ssl:127.0.0.1:7000'}": "controller_packets: packets on their way to ssl:127.0.0.1:7000 cannot be counted",
 	} {
-		e, problems := experiment.Read("x.yaml", []byte("topology: linear,2\nprobes: [[ping: {from: h1, to: h2}, controller_packets: {time: 1s}]]\n"+text+"\n"), experiment.Standard())
+		e, problems := experiment.Read("x.yaml", []byte("topology: linear,2\nprobes: [[ping: {from: h1, to: h2}, controller_packets: {time: 1s}]]\n"+text+"\n"), Vocabulary())
 		if err := problems.Err(); err != nil {
 			t.Fatal(err)
 		}
@@ -298,7 +298,7 @@ func TestLeftOut(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	t.Setenv("TRIVET_CONTROLLERS", t.TempDir())
 	plan := func(text string) *experiment.Plan {
-		e, problems := experiment.Read("x.yaml", []byte("topology: linear,2\n"+text), experiment.Standard())
+		e, problems := experiment.Read("x.yaml", []byte("topology: linear,2\n"+text), Vocabulary())
 		if err := problems.Err(); err != nil {
 			t.Fatal(err)
 		}

@@ -80,10 +80,10 @@ func (o *leftOut) add(err error, cell, probe string) {
 }
 
 // toolMissing is the first of a probe's programs that is not installed.
-func toolMissing(kind string) error {
-	for _, tool := range toolsOf[kind] {
+func (k *kind) toolMissing() error {
+	for _, tool := range k.tools {
 		if _, err := exec.LookPath(tool); err != nil {
-			return errors.New(kind + ": " + tool + " is not installed; scripts/bootstrap --test installs what probes need")
+			return errors.New(k.Name + ": " + tool + " is not installed; scripts/bootstrap --test installs what probes need")
 		}
 	}
 	return nil

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"trivet.dev/trivet/bench/drive"
 	"trivet.dev/trivet/bench/experiment"
 	"trivet.dev/trivet/bench/report/definition"
 	"trivet.dev/trivet/lab"
@@ -42,7 +43,7 @@ func TestFiles(t *testing.T) {
 	var quick time.Duration
 	for _, file := range files(t) {
 		t.Run(file, func(t *testing.T) {
-			e, problems := experiment.ReadFile(file, experiment.Standard())
+			e, problems := experiment.ReadFile(file, drive.Vocabulary())
 			if len(problems) > 0 {
 				t.Fatal(problems)
 			}

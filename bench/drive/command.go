@@ -10,10 +10,37 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 
 	"trivet.dev/trivet/bench/experiment"
 	"trivet.dev/trivet/bench/result"
 )
+
+func init() {
+	register(kind{ProbeKind: experiment.ProbeKind{
+		Name: "command", Doc: "Any command; numbers are taken from what it prints.",
+		Options: []experiment.Option{
+			{Name: "node", Type: experiment.Node, Doc: "Where it runs; without it on the machine."},
+			{Name: "run", Type: experiment.Text, Required: true, Doc: "The shell command."},
+			{Name: "metric", Type: experiment.Text, Required: true, Doc: "What the number is called."},
+			{Name: "unit", Type: experiment.Text, Required: true, Doc: "The number's unit; 1 for none."},
+			{Name: "match", Type: experiment.Text, Doc: "Regular expression; its first group is the number. Each match is a value."},
+			{Name: "path", Type: experiment.Text, Doc: "Path in JSON instead: end.sum.bits_per_second."},
+			sendTime,
+		},
+		Check: func(o experiment.Options) error {
+			if (o["match"] != "") == (o["path"] != "") {
+				return errors.New("match or path says where the number is; write match: 'took ([0-9.]+) s'")
+			}
+			if _, err := regexp.Compile(o["match"]); err != nil {
+				return fmt.Errorf("match: %w; write it as Go's package regexp has it", err)
+			}
+			return nil
+		},
+		Estimate: sending(100 * time.Millisecond),
+		Metric:   func(o experiment.Options) experiment.Metric { return metric(o["metric"], o["unit"]) },
+	}, order: 110, run: command})
+}
 
 // keptOutput is how much of what a command prints is kept as details, in bytes.
 const keptOutput = 16 << 10

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"trivet.dev/trivet/bench/environment"
 	"trivet.dev/trivet/bench/experiment"
@@ -19,6 +20,22 @@ import (
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/topology"
 )
+
+func init() {
+	register(kind{ProbeKind: experiment.ProbeKind{
+		Name: "controller_load", Doc: "Flow set-ups that the controller answers, by the OpenFlow generator.",
+		Options: []experiment.Option{
+			{Name: "mode", Type: experiment.Word, Words: []string{"throughput", "latency"}, Default: "throughput", Doc: "As many as it takes, or one at a time."},
+			{Name: "switches", Type: experiment.Whole, Default: "16", Least: 1, Doc: "Switches to play."},
+			{Name: "hosts", Type: experiment.Whole, Default: "100", Least: 10, Doc: "Hosts behind each."},
+			sendTime,
+		},
+		Estimate: sending(1800 * time.Millisecond),
+		Metrics: []experiment.Metric{metric("answers_rate", "answers/s"), metric("answers_per_cpu", "answers/s"), metric("answer_time", "s", "quantile"),
+			metric("wrong", "1"), metric("lost", "1"), metric("controller_cpu", "1"), metric("controller_pss", "B")},
+		Controller: true,
+	}, order: 70, own: true, run: controllerLoad})
+}
 
 // controllerLoad asks the lab's controller for decisions, as `trivet bench controller` does, in a process of its own, beside
 // the switches that the lab has.

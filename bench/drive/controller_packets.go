@@ -16,6 +16,16 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
+func init() {
+	register(kind{ProbeKind: experiment.ProbeKind{
+		Name: "controller_packets", Doc: "Packets that come to the controller, by protocol; beside other probes.",
+		Options:    []experiment.Option{sendTime},
+		Estimate:   sending(100 * time.Millisecond),
+		Metrics:    []experiment.Metric{metric("packets_in", "packets", "family"), metric("packets_in_total", "packets", "family"), metric("packets_in_protocol", "packets", "protocol")},
+		Controller: true,
+	}, order: 80, listens: true, run: controllerPackets})
+}
+
 // controllerPackets counts the packets that come to the lab's controllers while other probes of its group run (packets_in), and
 // all that came since the lab began (packets_in_total), by family, and the first also by protocol (packets_in_protocol). It is paper
 // 3's figure. Trivet's own controller counts by itself; to others' connections it listens.

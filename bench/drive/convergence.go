@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -13,6 +14,24 @@ import (
 	"trivet.dev/trivet/bench/probe/packets"
 	"trivet.dev/trivet/bench/result"
 )
+
+func init() {
+	register(kind{ProbeKind: experiment.ProbeKind{
+		Name: "convergence", Doc: "For how long packets are lost after something happened (see schedule).",
+		Options: []experiment.Option{fromNode, toNode, sendTime, useIPv6,
+			{Name: "interval", Type: experiment.Time, Default: "1ms", Doc: "From one packet to the next."},
+		},
+		Check: func(o experiment.Options) error {
+			if i := o.Time("interval"); i < 10*time.Microsecond || o.Time("time")/i > 4_000_000 {
+				return errors.New("interval is 10us or more, and a stream has up to 4 million packets")
+			}
+			return nil
+		},
+		Estimate: sending(1200 * time.Millisecond),
+		Metrics: append([]experiment.Metric{between("outage", "s", "event", "number"), between("outage_lost", "packets", "event", "number"),
+			between("gap", "s"), between("ttl", "packets", "ttl")}, streamed...),
+	}, order: 100, chief: []string{"outage", "outage_lost", "loss"}, run: convergence})
+}
 
 // numberedSize is the payload of a packet of the stream that looks for outages, in bytes.
 const numberedSize = 64

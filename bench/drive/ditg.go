@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -20,6 +21,38 @@ import (
 	"trivet.dev/trivet/bench/probe/ditg"
 	"trivet.dev/trivet/bench/result"
 )
+
+// leastDITG is the least payload that D-ITG sends: with less it sends this.
+const leastDITG = 20
+
+func init() {
+	register(kind{ProbeKind: experiment.ProbeKind{
+		Name: "ditg", Doc: "Bitrate, loss, delay and jitter by D-ITG.",
+		Options: []experiment.Option{
+			fromNode, toNode, by(protocol, "udp"), sendTime, packetRate, atLeast(by(payload, "64"), leastDITG), useIPv6,
+			{Name: "flows", Type: experiment.Whole, Default: "1", Least: 1, Doc: "Flows at once, each of that rate."},
+		},
+		Check: func(o experiment.Options) error {
+			if o.Int("flows") > 1000 {
+				return errors.New("flows: at most 1000: D-ITG has a thread for each")
+			}
+			return nil
+		},
+		Estimate: sending(1200 * time.Millisecond),
+		Metrics:  flowMetrics(),
+	}, order: 30, chief: []string{"throughput", "received_rate", "loss", "delay_mean", "delay_difference"}, tools: []string{"ITGSend"}, run: dITG})
+}
+
+// flowMetrics are those of a stream, but for some, and of each flow as well.
+func flowMetrics() []experiment.Metric {
+	out := []experiment.Metric{between("under_way", "packets", "flow")}
+	for _, m := range streamed {
+		if !slices.Contains([]string{"reordered", "duplicates", "delay", "jitter"}, m.Name) {
+			out = append(out, between(m.Name, m.Unit, "flow"))
+		}
+	}
+	return out
+}
 
 // ditgPorts gives each receiver ports of its own: one for signals, one for each flow.
 var ditgPorts atomic.Int32

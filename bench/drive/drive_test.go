@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -15,7 +16,9 @@ import (
 	"trivet.dev/trivet/bench/environment"
 	"trivet.dev/trivet/bench/experiment"
 	"trivet.dev/trivet/bench/result"
+	"trivet.dev/trivet/internal/lack"
 	"trivet.dev/trivet/lab"
+	"trivet.dev/trivet/topology"
 )
 
 func needs(t *testing.T, programs ...string) {
@@ -281,7 +284,7 @@ func TestCheck(t *testing.T) {
 		"lab: {pin_nodes: 0,pin_datapath: 4000}":  "pin datapath: processor 4000 is not among",
 		"lab: {controller: 'ssl:127.0.0.1:7000'}": "controller_packets: packets on their way to ssl:127.0.0.1:7000 cannot be counted",
 	} {
-		e, problems := experiment.Read("x.yaml", []byte("topology: linear,2\nprobes: [[ping: {from: h1, to: h2}, controller_packets: {time: 1s}]]\n"+text+"\n"), experiment.Standard())
+		e, problems := experiment.Read("x.yaml", []byte("topology: linear,2\nprobes: [[ping: {from: h1, to: h2}, controller_packets: {time: 1s}]]\n"+text+"\n"), Vocabulary())
 		if err := problems.Err(); err != nil {
 			t.Fatal(err)
 		}
@@ -298,7 +301,7 @@ func TestLeftOut(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	t.Setenv("TRIVET_CONTROLLERS", t.TempDir())
 	plan := func(text string) *experiment.Plan {
-		e, problems := experiment.Read("x.yaml", []byte("topology: linear,2\n"+text), experiment.Standard())
+		e, problems := experiment.Read("x.yaml", []byte("topology: linear,2\n"+text), Vocabulary())
 		if err := problems.Err(); err != nil {
 			t.Fatal(err)
 		}
@@ -329,6 +332,22 @@ func TestLeftOut(t *testing.T) {
 		if err := Check(plan(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", text, err)
 		}
+	}
+}
+
+// TestLacking proves that of several things that a machine lacks each is told by itself, with what to do about it, also where a topology
+// says it; and once for all cells that it costs.
+func TestLacking(t *testing.T) {
+	err := errors.Join(lack.New("pox is not installed", ":  ", "git clone pox"), topology.Problems{{Message: "link a", Hint: "take it"}}, errors.New("no core 4"))
+	var left leftOut
+	left.add(err, "a", "")
+	left.add(err, "b", "")
+	want := leftOut{{Why: "pox is not installed", Hint: "git clone pox"}, {Why: "link a", Hint: "take it"}, {Why: "no core 4"}}
+	for i := range want {
+		want[i].Cells = []string{"a", "b"}
+	}
+	if !reflect.DeepEqual(left, want) || !strings.HasPrefix(err.Error(), "pox is not installed:  git clone pox\nlink a; take it\n") {
+		t.Errorf("%+v of %q", left, err)
 	}
 }
 

@@ -107,16 +107,14 @@ func Check(p *experiment.Plan) error {
 			left.add(l.lacks, c.ID, "")
 		}
 		for _, probe := range slices.Concat(c.Groups...) {
-			switch {
-			case kinds[probe.Kind] == nil:
-				add("%s: this build has no such probe", probe.Kind)
-			case c.Lab.Options["target"] == onMininet && !everywhere[probe.Kind]:
+			k := kinds[probe.Kind]
+			if c.Lab.Options["target"] == onMininet && k.own {
 				add("%s: cannot be used with target: mininet", probe.Kind)
 			}
-			if err := errors.Join(checkIPv6(t, probe.Options), checkSouthbound(t, probe.Kind)); err != nil {
+			if err := errors.Join(checkIPv6(t, probe.Options), k.checkSouthbound(t)); err != nil {
 				add("%s: %s", probe.Name, err)
 			}
-			if err := toolMissing(probe.Kind); err != nil {
+			if err := k.toolMissing(); err != nil {
 				left.add(err, c.ID, probe.Name)
 			}
 		}

@@ -17,6 +17,28 @@ import (
 // followers are the packets of a flow after its first: the median of their delays is what the first one's is held against.
 const followers = 3
 
+func init() {
+	register(kind{ProbeKind: experiment.ProbeKind{
+		Name: "flow_setup", Doc: "How much longer the first packet of a flow takes.",
+		Options: []experiment.Option{fromNode, toNode, useIPv6,
+			{Name: "count", Type: experiment.Whole, Default: "20", Least: 1, Doc: "Flows to set up."},
+			{Name: "new", Type: experiment.Word, Words: []string{"ports", "hosts"}, Default: "ports", Doc: "What is new in each: UDP ports, or the sender's addresses."},
+			{Name: "rate", Type: experiment.Number, Default: "10", Least: 0.001, Doc: "Flows per second."},
+		},
+		Check: func(o experiment.Options) error {
+			if most := map[string]int{"ports": 64_512, "hosts": 100_000}[o["new"]]; o.Int("count") > most || o.Float("rate") > 1e6 {
+				return fmt.Errorf("count is up to %d flows with new %s, and rate up to a million flows/s", most, o["new"])
+			}
+			return nil
+		},
+		Estimate: func(o experiment.Options, _ experiment.Lab) time.Duration {
+			return time.Duration(o.Float("count")/o.Float("rate")*1e9) + 500*time.Millisecond
+		},
+		Metrics: []experiment.Metric{between("flow_setup", "s"), between("first_delay", "s"), between("following_delay", "s"),
+			between("first_loss", "1"), between("following_loss", "1"), between("flows_rate", "flows/s")},
+	}, order: 60, chief: []string{"flow_setup", "first_delay", "first_loss"}, run: flowSetup})
+}
+
 // flowSetup opens new flows at a rate, and measures how much longer the first packet of each took (flow_setup), and whether
 // it came.
 func flowSetup(ctx context.Context, b *bed) (o experiment.Outcome, err error) {

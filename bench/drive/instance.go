@@ -39,16 +39,13 @@ type placeOf interface {
 // Run runs a probe.
 func (i *instance) Run(ctx context.Context, p experiment.Probe) (experiment.Outcome, error) {
 	k := kinds[p.Kind]
-	if k == nil {
-		return experiment.Outcome{}, fmt.Errorf("there is no probe %s", p.Kind)
-	}
 	b := &bed{topology: i.topology, cell: i.cell, options: p.Options, name: i.name, place: i.place, alone: i.alone(p), fresh: i.fresh, south: i.listen}
 	if own, ok := i.place.(*ownLab); ok {
 		b.lab = own.client
-	} else if !everywhere[p.Kind] {
+	} else if k.own {
 		return experiment.Outcome{}, fmt.Errorf("%s needs a lab of Trivet's", p.Kind)
 	}
-	o, err := k(ctx, b)
+	o, err := k.run(ctx, b)
 	o.Reasons = append(slices.Clip(i.doubts), o.Reasons...)
 	return o, err
 }

@@ -19,6 +19,35 @@ import (
 // iperfPorts gives each server a port of its own: two may run in one node.
 var iperfPorts atomic.Int32
 
+func init() {
+	register(kind{ProbeKind: experiment.ProbeKind{
+		Name: "iperf3", Doc: "Throughput by iperf3.",
+		Options: []experiment.Option{
+			fromNode, toNode, protocol, sendTime, useIPv6,
+			{Name: "bitrate", Type: experiment.Rate, Doc: "Rate to send at; without it TCP takes what it gets, and UDP sends 1mbit."},
+			{Name: "window", Type: experiment.Whole, Least: 1, Doc: "Socket buffer in bytes."},
+			{Name: "length", Type: experiment.Whole, Least: 1, Most: 1 << 20, Doc: "Bytes of a write, with UDP of a datagram."},
+			{Name: "parallel", Type: experiment.Whole, Default: "1", Least: 1, Most: 128, Doc: "Streams at once."},
+			{Name: "bidirectional", Type: experiment.Truth, Default: "false", Doc: "Both ways at once."},
+			{Name: "congestion", Type: experiment.Text, Doc: "TCP's congestion control."},
+		},
+		Check: func(o experiment.Options) error {
+			switch {
+			case o.Time("time")%time.Second != 0:
+				return fmt.Errorf("time: %s: iperf3 sends for whole seconds; write 1s, 10s", o["time"])
+			case o["protocol"] == "udp" && (o.Int("length") > mostPayload || o["length"] != "" && o.Int("length") < 16):
+				return fmt.Errorf("length: iperf3's datagrams have 16 to %d byte", mostPayload)
+			case o["protocol"] == "udp" && o["congestion"] != "":
+				return errors.New("congestion: is TCP's; leave it out, or write protocol: tcp")
+			}
+			return nil
+		},
+		Estimate: sending(100 * time.Millisecond),
+		Metrics: []experiment.Metric{between("throughput", "bit/s"), between("retransmissions", "packets"), between("sent_throughput", "bit/s"),
+			between("jitter", "s"), between("loss", "1"), between("sent_over_time", "bit/s")},
+	}, order: 20, chief: []string{"throughput", "loss", "jitter", "retransmissions"}, tools: []string{"iperf3"}, run: iperf3})
+}
+
 // iperf3 measures throughput (bit/s of payload, received), and with it retransmissions of TCP, or loss and jitter of UDP.
 func iperf3(ctx context.Context, b *bed) (o experiment.Outcome, err error) {
 	from, to := b.options.Text("from"), b.options.Text("to")

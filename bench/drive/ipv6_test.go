@@ -83,7 +83,7 @@ func TestNoIPv6(t *testing.T) {
 		nodes + "lab: {ipv6: assigned}\nprobes: [ping: {all: true, ipv6: true}]":                                                                                    "",
 		nodes + "factors: {ip: {4: {lab: off, probe: off}, 6: {lab: auto, probe: on}}}\nlab: {ipv6: '${ip.lab}'}\nprobes: [ping: {all: true, ipv6: '${ip.probe}'}]": "",
 	} {
-		e, problems := experiment.Read("x.yaml", []byte(text), experiment.Standard())
+		e, problems := experiment.Read("x.yaml", []byte(text), Vocabulary())
 		p, more := e.Plan()
 		if err := errors.Join(problems.Err(), more.Err(), p.Check(lab.Defaults).Err()); err != nil {
 			t.Fatalf("%s: %v", text, err)

@@ -3,8 +3,11 @@
 package drive
 
 import (
+	"cmp"
 	"context"
 	"io"
+	"maps"
+	"slices"
 	"time"
 
 	"trivet.dev/trivet/bench/experiment"
@@ -36,27 +39,75 @@ type place interface {
 	ports() map[string]port
 }
 
-// kind is a way of measuring: it runs until it is done or ctx ends, and returns what it has measured also with an
-// error. Its name and options are in experiment.Standard.
-type kind func(ctx context.Context, b *bed) (experiment.Outcome, error)
+// kind is a way of measuring: all that is known of a probe. It registers itself in the file that it has for its own.
+type kind struct {
+	experiment.ProbeKind
+	order int // in lists: the lowest first
 
-// kinds are all ways of measuring, by their names in experiment.Standard.
-var kinds = map[string]kind{
-	"ping":       ping,
-	"iperf3":     iperf3,
-	"traceroute": traceroute,
-	"up_down":    upDown,
-	"command":    command,
+	// run measures until it is done or ctx ends, and returns what it has measured also with an error.
+	run func(ctx context.Context, b *bed) (experiment.Outcome, error)
 
-	"ditg":            dITG,
-	"packets":         exactRate,
-	"flow_setup":      flowSetup,
-	"controller_load": controllerLoad,
-	"convergence":     convergence,
-
-	"controller_packets": controllerPackets,
+	chief   []string // the metrics that are shown of a probe that has many; nil: all
+	tools   []string // programs of others that it runs
+	own     bool     // it asks Trivet's own lab, bed.lab; the others need no more than a place
+	listens bool     // to the connections of controllers, bed.south
 }
 
-// everywhere are the kinds that need a place only; the others need a lab of Trivet's.
-var everywhere = map[string]bool{"ping": true, "iperf3": true, "traceroute": true, "up_down": true, "command": true,
-	"ditg": true, "packets": true, "flow_setup": true, "convergence": true, "controller_packets": true}
+// kinds are all ways of measuring, by their names.
+var kinds = map[string]*kind{}
+
+func register(k kind) {
+	if kinds[k.Name] != nil {
+		panic("two probes are called " + k.Name)
+	}
+	kinds[k.Name] = &k
+}
+
+// Vocabulary is what experiments may speak of: these probes, and Trivet's labs.
+func Vocabulary() experiment.Vocabulary {
+	var probes []experiment.ProbeKind
+	for _, k := range slices.SortedFunc(maps.Values(kinds), func(a, b *kind) int { return cmp.Compare(a.order, b.order) }) {
+		probes = append(probes, k.ProbeKind)
+	}
+	return experiment.Standard(probes)
+}
+
+// Shows says whether a metric is shown where there is no room for all that a probe has.
+func Shows(probe, metric string) bool {
+	k := kinds[probe]
+	return k == nil || k.chief == nil || slices.Contains(k.chief, metric)
+}
+
+// Options that several probes have.
+var (
+	fromNode   = experiment.Option{Name: "from", Type: experiment.Node, Required: true, Doc: "The node that sends."}
+	toNode     = experiment.Option{Name: "to", Type: experiment.Node, Required: true, Doc: "The node that receives."}
+	protocol   = experiment.Option{Name: "protocol", Type: experiment.Word, Words: []string{"tcp", "udp"}, Default: "tcp", Doc: "What carries the data."}
+	sendTime   = experiment.Option{Name: "time", Type: experiment.Time, Default: "10s", Doc: "How long it sends."}
+	payload    = experiment.Option{Name: "size", Type: experiment.Whole, Most: mostPayload, Doc: "Payload of a packet in bytes."}
+	useIPv6    = experiment.Option{Name: "ipv6", Type: experiment.Truth, Doc: "Over IPv6, which the lab must have: lab: {ipv6: assigned}."}
+	packetRate = experiment.Option{Name: "rate", Type: experiment.Number, Required: true, Least: 0.001, Doc: "Packets per second."}
+)
+
+// mostPayload is that of an IPv4 packet behind headers of UDP or ICMP: 65,535 less 20 and 8 byte.
+const mostPayload = 65_507
+
+func optional(o experiment.Option) experiment.Option { o.Required = false; return o }
+
+func atLeast(o experiment.Option, least float64) experiment.Option { o.Least = least; return o }
+
+func by(o experiment.Option, value string) experiment.Option { o.Default = value; return o }
+
+// sending is for probes that send for a time, and need some around it.
+func sending(around time.Duration) func(experiment.Options, experiment.Lab) time.Duration {
+	return func(o experiment.Options, _ experiment.Lab) time.Duration { return o.Time("time") + around }
+}
+
+func metric(name, unit string, labels ...string) experiment.Metric {
+	return experiment.Metric{Name: name, Unit: unit, Labels: labels}
+}
+
+// between is a metric of what one node sends to another.
+func between(name, unit string, more ...string) experiment.Metric {
+	return metric(name, unit, append([]string{"from", "to"}, more...)...)
+}

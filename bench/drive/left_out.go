@@ -12,6 +12,7 @@ import (
 	"trivet.dev/trivet/controller/foreign"
 	"trivet.dev/trivet/datapath/ovs"
 	"trivet.dev/trivet/datapath/routerd"
+	"trivet.dev/trivet/internal/lack"
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/target/local"
 	"trivet.dev/trivet/topology"
@@ -39,22 +40,32 @@ func lacks(l *experiment.Lab, t *topology.Topology) error {
 		}
 	}
 	errs = append(errs, local.Check(t))
-	var lack *tune.Lack
-	if errors.As(tune.Check(tuned(l, ""), t), &lack) {
-		errs = append(errs, lack)
+	var none *lack.Error
+	if errors.As(tune.Check(tuned(l, ""), t), &none) {
+		errs = append(errs, none)
 	}
 	return errors.Join(errs...)
 }
 
-// lackOf is what a machine does not have, as it is told: the reason, and behind it what to do.
-func lackOf(err error) result.LeftOut {
-	text := err.Error()
-	for _, between := range []string{":  ", "installed: ", "; "} {
-		if why, hint, ok := strings.Cut(text, between); ok {
-			return result.LeftOut{Why: why + strings.TrimRight(strings.TrimSuffix(between, " "), ": ;"), Hint: homeless(hint)}
+// lacking is what a machine does not have, as it is told: each reason, and what to do about it.
+func lacking(err error) (out []result.LeftOut) {
+	switch err := err.(type) {
+	case interface{ Unwrap() []error }:
+		for _, one := range err.Unwrap() {
+			out = append(out, lacking(one)...)
 		}
+	case topology.Problems:
+		for _, p := range err {
+			hint := p.Hint
+			p.Hint = ""
+			out = append(out, result.LeftOut{Why: p.String(), Hint: hint})
+		}
+	case *lack.Error:
+		out = []result.LeftOut{{Why: err.Why, Hint: homeless(err.Hint)}}
+	default:
+		out = []result.LeftOut{{Why: err.Error()}}
 	}
-	return result.LeftOut{Why: text}
+	return out
 }
 
 // homeless writes ~ for the user's home: results are given to others.
@@ -69,21 +80,22 @@ func homeless(command string) string {
 type leftOut []result.LeftOut
 
 func (o *leftOut) add(err error, cell, probe string) {
-	l := lackOf(err)
-	i := slices.IndexFunc(*o, func(x result.LeftOut) bool { return x.Why == l.Why && x.Probe == probe })
-	if i < 0 {
-		l.Probe = probe
-		*o = append(*o, l)
-		i = len(*o) - 1
+	for _, l := range lacking(err) {
+		i := slices.IndexFunc(*o, func(x result.LeftOut) bool { return x.Why == l.Why && x.Probe == probe })
+		if i < 0 {
+			l.Probe = probe
+			*o = append(*o, l)
+			i = len(*o) - 1
+		}
+		(*o)[i].Cells = append((*o)[i].Cells, cell)
 	}
-	(*o)[i].Cells = append((*o)[i].Cells, cell)
 }
 
 // toolMissing is the first of a probe's programs that is not installed.
-func toolMissing(kind string) error {
-	for _, tool := range toolsOf[kind] {
+func (k *kind) toolMissing() error {
+	for _, tool := range k.tools {
 		if _, err := exec.LookPath(tool); err != nil {
-			return errors.New(kind + ": " + tool + " is not installed; scripts/bootstrap --test installs what probes need")
+			return lack.New(k.Name+": "+tool+" is not installed", "; ", "scripts/bootstrap --test installs what probes need")
 		}
 	}
 	return nil

@@ -55,7 +55,7 @@ const patience = 2 * time.Minute
 // planOf reads an experiment and checks it.
 func planOf(t *testing.T, text string) *experiment.Plan {
 	t.Helper()
-	e, problems := experiment.Read(filepath.Join(t.TempDir(), "x.yaml"), []byte(text), experiment.Standard())
+	e, problems := experiment.Read(filepath.Join(t.TempDir(), "x.yaml"), []byte(text), Vocabulary())
 	if err := problems.Err(); err != nil {
 		t.Fatal(err)
 	}

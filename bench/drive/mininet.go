@@ -18,6 +18,7 @@ import (
 
 	"trivet.dev/trivet/controller/foreign"
 	"trivet.dev/trivet/datapath/ovs"
+	"trivet.dev/trivet/internal/lack"
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/target/local"
 	"trivet.dev/trivet/topology"
@@ -85,7 +86,7 @@ func mininetInstalled(t *topology.Topology) error {
 	}
 	for program, from := range needs {
 		if _, err := exec.LookPath(program); err != nil {
-			return fmt.Errorf("%s is not installed:  apt install %s", program, from)
+			return lack.New(program+" is not installed", ":  ", "apt install "+from)
 		}
 	}
 	return nil

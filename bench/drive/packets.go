@@ -3,6 +3,7 @@ package drive
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -19,6 +20,32 @@ import (
 
 // keptDelays is about how many one-way delays of a stream go into the result; of a longer stream they are drawn evenly.
 const keptDelays = 20_000
+
+// leastStamped is the least payload that holds a number and a time stamp: a frame of 64 bytes.
+const leastStamped = 18
+
+func init() {
+	register(kind{ProbeKind: experiment.ProbeKind{
+		Name: "packets", Doc: "Loss, one-way delay and jitter at an exact packet rate, by Trivet's own generator.",
+		Options: []experiment.Option{fromNode, toNode, sendTime, packetRate, atLeast(by(payload, "64"), leastStamped), useIPv6},
+		Check: func(o experiment.Options) error {
+			if n := o.Float("rate") * o.Time("time").Seconds(); o.Float("rate") > 10e6 || n > 1<<30 {
+				return errors.New("rate is up to 10 million packets/s, and rate × time up to a thousand million packets")
+			}
+			return nil
+		},
+		Estimate: sending(800 * time.Millisecond),
+		Metrics:  streamed,
+	}, order: 40, chief: []string{"throughput", "received_rate", "loss", "delay", "jitter"}, run: exactRate})
+}
+
+// streamed are the metrics of a stream of packets: see exchange.measurements.
+var streamed = []experiment.Metric{
+	between("sent", "packets"), between("received", "packets"), between("loss", "1"), between("reordered", "1"), between("duplicates", "packets"),
+	between("sent_rate", "packets/s"), between("received_rate", "packets/s"), between("throughput", "bit/s"),
+	between("delay", "s"), between("delay_mean", "s"), between("delay_min", "s"), between("delay_max", "s"), between("delay_deviation", "s"),
+	between("delay_difference", "s"), between("jitter", "s"),
+}
 
 // exactRate measures loss, one-way delay and jitter of a stream of an exact packet rate.
 func exactRate(ctx context.Context, b *bed) (o experiment.Outcome, err error) {

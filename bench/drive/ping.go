@@ -5,12 +5,57 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"trivet.dev/trivet/bench/experiment"
 	"trivet.dev/trivet/bench/result"
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/topology"
 )
+
+func init() {
+	register(kind{ProbeKind: experiment.ProbeKind{
+		Name: "ping", Doc: "Round trip times of ICMP echoes.",
+		Options: []experiment.Option{
+			optional(fromNode), optional(toNode),
+			{Name: "all", Type: experiment.Truth, Default: "false", Doc: "Every host pings every other, at once; instead of from and to."},
+			{Name: "count", Type: experiment.Whole, Default: "10", Least: 1, Doc: "Echoes to send, to each."},
+			{Name: "interval", Type: experiment.Time, Default: "200ms", Doc: "From one echo to the next."},
+			by(payload, "56"), useIPv6,
+			{Name: "warm_up", Type: experiment.Truth, Default: "true", Doc: "An echo before those that count, so that none of these waits for ARP and for flow entries."},
+		},
+		Check: func(o experiment.Options) error {
+			if one := o["from"] != "" && o["to"] != ""; one == o.Truth("all") {
+				return errors.New("it needs either from and to, or all: true; write {from: h1, to: h2}")
+			}
+			return nil
+		},
+		Estimate: pinging,
+		Patience: func(o experiment.Options) time.Duration { // pings of all pairs take as long as hosts ask for addresses
+			if o.Truth("all") {
+				return 10 * time.Minute
+			}
+			return 0
+		},
+		Metrics:  []experiment.Metric{between("rtt", "s"), between("loss", "1")},
+		Answered: true,
+	}, order: 10, run: ping})
+}
+
+// pinging is how long pings take: with all: true 16 pairs are in turn, each for as long as its echoes take, but no
+// longer than 100 ms (see bench/probe, PingPairs).
+func pinging(o experiment.Options, l experiment.Lab) time.Duration {
+	one := time.Duration(o.Int("count")-1)*o.Time("interval") + 5*time.Millisecond
+	if !o.Truth("all") {
+		return one
+	}
+	n, _ := l.Size()
+	hosts := time.Duration(min(n, mostPinging))
+	return one + hosts*(hosts-1)*min(one, 100*time.Millisecond)/16
+}
+
+// mostPinging bounds the hosts whose pairs are counted, so that the time of all stays far below what a Duration holds.
+const mostPinging = 10_000
 
 // ping measures round trip times (rtt, in s) and their loss, of a pair or of all pairs of hosts.
 func ping(ctx context.Context, b *bed) (o experiment.Outcome, err error) {

@@ -32,9 +32,6 @@ type southbound struct {
 	errs []error
 }
 
-// packetsKind is the probe that listens.
-const packetsKind = "controller_packets"
-
 // spot is where connections to a controller can be listened to.
 type spot struct {
 	namespace string         // its file; "": the machine's
@@ -46,8 +43,8 @@ type spot struct {
 var mininetController = netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), openflow.TCPPort)
 
 // checkSouthbound says what a probe cannot listen to; t is nil where the lab itself cannot be.
-func checkSouthbound(t *topology.Topology, kind string) error {
-	if t == nil || kind != packetsKind {
+func (k *kind) checkSouthbound(t *topology.Topology) error {
+	if t == nil || !k.listens {
 		return nil
 	}
 	_, err := spotsOf("", t)
@@ -102,7 +99,7 @@ func spotsOf(name string, t *topology.Topology) (spots []spot, err error) {
 
 // listenEarly begins to listen before the lab comes up, where a probe of its cell is going to ask.
 func (i *instance) listenEarly(ctx context.Context, spots []spot) {
-	asked := slices.ContainsFunc(slices.Concat(i.cell.Groups...), func(p experiment.Probe) bool { return p.Kind == packetsKind })
+	asked := slices.ContainsFunc(slices.Concat(i.cell.Groups...), func(p experiment.Probe) bool { return kinds[p.Kind].listens })
 	if asked && len(spots) > 0 {
 		i.south = seekSpots(ctx, i.name, spots, true)
 	}

@@ -12,22 +12,20 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// toolsOf are the programs of others that a probe, or a level of lab's options, makes use of.
-var toolsOf = map[string][]string{
-	"iperf3": {"iperf3"}, "traceroute": {"traceroute"}, "ditg": {"ITGSend"},
-	"ovs": {"ovs-vswitchd"}, "frr": {"/usr/lib/frr/zebra"}, "bird": {"bird"}, onMininet: {"mn"},
-}
+// toolOf is the program of others that a level of lab's options makes use of.
+var toolOf = map[string]string{"ovs": "ovs-vswitchd", "frr": "/usr/lib/frr/zebra", "bird": "bird", onMininet: "mn"}
 
 // Tools are the programs whose versions belong to the results of a plan.
 func Tools(p *experiment.Plan) (out []string) {
 	for i := range p.Cells {
 		l := p.Cells[i].Lab.Options
-		words := []string{l["datapath"], l["controller"], l["target"]}
-		for _, probe := range slices.Concat(p.Cells[i].Groups...) {
-			words = append(words, probe.Kind)
+		for _, level := range []string{l["datapath"], l["controller"], l["target"]} {
+			if tool := toolOf[level]; tool != "" {
+				out = append(out, tool)
+			}
 		}
-		for _, w := range words {
-			out = append(out, toolsOf[w]...)
+		for _, probe := range slices.Concat(p.Cells[i].Groups...) {
+			out = append(out, kinds[probe.Kind].tools...)
 		}
 	}
 	slices.Sort(out)

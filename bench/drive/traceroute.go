@@ -8,10 +8,23 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 
 	"trivet.dev/trivet/bench/experiment"
 	"trivet.dev/trivet/bench/result"
 )
+
+func init() {
+	register(kind{ProbeKind: experiment.ProbeKind{
+		Name: "traceroute", Doc: "The hops on the way.",
+		Options: []experiment.Option{fromNode, toNode, useIPv6,
+			{Name: "hops", Type: experiment.Whole, Default: "30", Least: 1, Most: 255, Doc: "The most to look for."},
+		},
+		Estimate: func(experiment.Options, experiment.Lab) time.Duration { return 300 * time.Millisecond },
+		Metrics:  []experiment.Metric{between("hops", "hops"), between("hop_rtt", "s", "hop", "address")},
+		Answered: true,
+	}, order: 50, chief: []string{"hops"}, tools: []string{"traceroute"}, run: traceroute})
+}
 
 // traceroute counts the hops on the way and measures the round trip to each (hop_rtt in s, with the hop's number and address as labels).
 func traceroute(ctx context.Context, b *bed) (o experiment.Outcome, err error) {

@@ -54,6 +54,7 @@ type Probe struct {
 	Options  Options       `json:"options,omitempty"`
 	Timeout  time.Duration `json:"timeout_ns"`  // after which it is given up
 	Estimate time.Duration `json:"estimate_ns"` // how long it will take
+	kind     *ProbeKind
 	pos      topology.Position
 }
 
@@ -75,7 +76,7 @@ func (x *expander) cell(levels []Setting) Cell {
 	if c.Groups = x.probes(); len(c.Groups) == 0 && x.problems.Err() == nil {
 		x.say(x.e.probes, "skip it, or give it a probe", "no probe is for %s", c.ID)
 	}
-	c.Bare = !slices.ContainsFunc(slices.Concat(c.Groups...), func(p Probe) bool { return !x.e.vocabulary.kind(p.Kind).OwnLab })
+	c.Bare = !slices.ContainsFunc(slices.Concat(c.Groups...), func(p Probe) bool { return !p.kind.OwnLab })
 	c.Schedule = x.schedule()
 	x.late(&c)
 	return c
@@ -304,7 +305,7 @@ func (x *expander) holds(where *yamlfile.Value) bool {
 var probeName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_. -]{0,59}$`)
 
 func (x *expander) probeOf(kind *ProbeKind, key, given *yamlfile.Value, names map[string]bool) Probe {
-	p := Probe{Kind: kind.Name, Name: kind.Name, pos: key.Pos}
+	p := Probe{Kind: kind.Name, Name: kind.Name, kind: kind, pos: key.Pos}
 	known := append(slices.Clone(kind.Options), Option{Name: "timeout", Type: Time})
 	p.Options = x.options(given, kind.Name, known, map[string]func(*yamlfile.Value){"name": func(v *yamlfile.Value) {
 		if p.Name = v.Text; v.Shape != yamlfile.Scalar || !probeName.MatchString(p.Name) || strings.Contains(p.Name, "$") {
@@ -330,7 +331,7 @@ func (x *expander) probeOf(kind *ProbeKind, key, given *yamlfile.Value, names ma
 		x.warn(key, "give it more time, or leave it out", "%s: timeout: %s is less than the %s that it takes", p.Name, topology.Duration(p.Timeout), About(p.Estimate))
 	}
 	if p.Timeout == 0 {
-		p.Timeout = timeoutOf(kind.Name, p.Options, p.Estimate)
+		p.Timeout = kind.timeout(p.Options, p.Estimate)
 	}
 	return p
 }

@@ -176,18 +176,15 @@ func (c *checker) topology(cell *Cell) *topology.Topology {
 
 func (c *checker) probes(cell *Cell, t *topology.Topology) {
 	for _, p := range slices.Concat(cell.Groups...) {
-		c.controller(p, cell, t)
-		for _, kind := range c.plan.Experiment.vocabulary.Probes {
-			if kind.Name != p.Kind {
-				continue
+		if p.kind.Controller && !decides(t, func(controller string) bool { return controller != topology.ControllerNone }) {
+			c.add(p.pos, cell, "write lab: {controller: trivet}", p.Kind+": the lab has no controller")
+		}
+		for _, o := range p.kind.Options {
+			if name := p.Options[o.Name]; o.Type == Node && name != "" {
+				c.node(p.pos, cell, t, o.Name, name)
 			}
-			for _, o := range kind.Options {
-				if name := p.Options[o.Name]; o.Type == Node && name != "" {
-					c.node(p.pos, cell, t, o.Name, name)
-				}
-				if n := t.Node(p.Options[o.Name]); n != nil && o.Name != "node" {
-					c.end(p, cell, t, o.Name, n)
-				}
+			if n := t.Node(p.Options[o.Name]); n != nil && o.Name != "node" {
+				c.end(p, cell, t, o.Name, n)
 			}
 		}
 	}
@@ -195,11 +192,10 @@ func (c *checker) probes(cell *Cell, t *topology.Topology) {
 
 // end checks a node that a probe sends from or to: it has an address, and runs programs, but for one that only answers.
 func (c *checker) end(p Probe, cell *Cell, t *topology.Topology, what string, n *topology.Node) {
-	answers := what == "to" && (p.Kind == "ping" || p.Kind == "traceroute")
 	switch {
 	case n.Kind == topology.Controller || !addressed(t, n):
 		c.add(p.pos, cell, "take a host, or a router", fmt.Sprintf("%s: %s has no address", what, n.Name))
-	case n.IsDatapath() && !answers:
+	case n.IsDatapath() && !(what == "to" && p.kind.Answered):
 		c.add(p.pos, cell, "take a host, or give it datapath kernel or frr", fmt.Sprintf("%s: %s forwards by a flow table and runs no programs, as %s has to", what, n.Name, p.Kind))
 	}
 }
@@ -214,16 +210,6 @@ func addressed(t *topology.Topology, n *topology.Node) bool {
 // decides says whether a switch or router has a controller such as is asked for.
 func decides(t *topology.Topology, such func(controller string) bool) bool {
 	return slices.ContainsFunc(t.Nodes, func(n *topology.Node) bool { return slices.ContainsFunc(n.Controllers, such) })
-}
-
-// controller checks that there is one where a probe needs it.
-func (c *checker) controller(p Probe, cell *Cell, t *topology.Topology) {
-	if p.Kind != "controller_packets" && p.Kind != "controller_load" {
-		return
-	}
-	if !decides(t, func(controller string) bool { return controller != topology.ControllerNone }) {
-		c.add(p.pos, cell, "write lab: {controller: trivet}", p.Kind+": the lab has no controller")
-	}
 }
 
 func (c *checker) node(pos topology.Position, cell *Cell, t *topology.Topology, what, name string) {

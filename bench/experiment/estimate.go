@@ -91,13 +91,13 @@ var controllerCosts = map[string]time.Duration{"os-ken": 600 * time.Millisecond,
 // usualNodes is how many a topology is taken to have that is in a file, which a plan does not read.
 const usualNodes = 20
 
-// upDown is how long a lab is taken to need to come up and go down.
-func upDown(l Lab) time.Duration {
+// UpDown is how long a lab is taken to need to come up and go down.
+func UpDown(l Lab) time.Duration {
 	c, known := labCosts[l.Options["target"]+" "+l.Options["datapath"]]
 	if !known {
 		c = labCost{time.Second, 20 * time.Millisecond}
 	}
-	hosts, switches := sizeOf(l)
+	hosts, switches := l.Size()
 	more := max(0, hosts-switches) / 5 // hosts at one switch take less time than as many switches
 	return c.lab + time.Duration(switches+more)*c.each + controllerCosts[l.Options["controller"]] + verifying(l)
 }
@@ -113,23 +113,8 @@ func verifying(l Lab) time.Duration {
 	return VerifyTime
 }
 
-// pinging is how long pings take: with all: true 16 pairs are in turn, each for as long as its echoes take, but no
-// longer than 100 ms (see bench/probe, PingPairs).
-func pinging(o Options, l Lab) time.Duration {
-	one := time.Duration(o.Int("count")-1)*o.Time("interval") + 5*time.Millisecond
-	if !o.Truth("all") {
-		return one
-	}
-	n, _ := sizeOf(l)
-	hosts := time.Duration(min(n, mostPinging))
-	return one + hosts*(hosts-1)*min(one, 100*time.Millisecond)/16
-}
-
-// mostPinging bounds the hosts whose pairs are counted, so that the time of all stays far below what a Duration holds.
-const mostPinging = 10_000
-
-// sizeOf a lab: its hosts, and its switches or routers. Plan.Check tells what is wrong with a specification.
-func sizeOf(l Lab) (hosts, others int) {
+// Size of a lab: its hosts, and its switches or routers. Plan.Check tells what is wrong with a specification.
+func (l *Lab) Size() (hosts, others int) {
 	if l.Generate != "" {
 		if hosts, others, err := topology.Size(l.Generate); err == nil {
 			return hosts, others
@@ -138,13 +123,13 @@ func sizeOf(l Lab) (hosts, others int) {
 	return usualNodes, usualNodes
 }
 
-// timeoutOf is when a probe is given up whose file does not say it: so late that a slow machine can end it, and so soon
+// timeout is when a probe is given up whose file does not say it: so late that a slow machine can end it, and so soon
 // that one that hangs does not hold up an experiment for long: after an hour at most, where it is not to take longer than
-// that. Pings of all pairs take as long as hosts ask for addresses.
-func timeoutOf(kind string, o Options, estimate time.Duration) time.Duration {
-	least := spareTime
-	if kind == "ping" && o.Truth("all") {
-		least = 10 * time.Minute
+// that.
+func (k *ProbeKind) timeout(o Options, estimate time.Duration) time.Duration {
+	least := time.Duration(0)
+	if k.Patience != nil {
+		least = k.Patience(o)
 	}
 	return max(least, min(2*estimate, max(estimate, longestTimeout-spareTime))+spareTime)
 }

@@ -17,7 +17,7 @@ func estimateOf(t *testing.T, text string) time.Duration {
 // brings up labs by itself needs no other; pings of all pairs take longer with more hosts, and labs with more switches.
 func TestEstimate(t *testing.T) {
 	const ping = "topology: linear,4\nprobes: [ping: {from: h1, to: h2, size: '${size}'}]\nfactors: {size: [64, 128]}\nlab: {datapath: ovs}\n"
-	up := upDown(Lab{Generate: "linear,4", Options: Options{"target": "local", "datapath": "ovs"}})
+	up := UpDown(Lab{Generate: "linear,4", Options: Options{"target": "local", "datapath": "ovs"}})
 	shared, fresh := estimateOf(t, ping), estimateOf(t, ping+"fresh: true\n")
 	if up <= 0 || fresh-shared != up {
 		t.Errorf("a shared lab takes %s, a fresh one for each run %s, and a lab %s", shared, fresh, up)
@@ -38,7 +38,7 @@ func TestEstimate(t *testing.T) {
 	if few, many := all("10"), all("100"); many < 50*few/10 {
 		t.Errorf("10 hosts take %s, 100 hosts %s", few, many)
 	}
-	if a, b := upDown(Lab{Generate: "line,10", Options: Options{"target": "mininet", "datapath": "ovs"}}), upDown(Lab{Generate: "line,100", Options: Options{"target": "mininet", "datapath": "ovs"}}); b <= a {
+	if a, b := UpDown(Lab{Generate: "line,10", Options: Options{"target": "mininet", "datapath": "ovs"}}), UpDown(Lab{Generate: "line,100", Options: Options{"target": "mininet", "datapath": "ovs"}}); b <= a {
 		t.Errorf("10 switches take %s, 100 %s", a, b)
 	}
 }

@@ -46,6 +46,9 @@ type Experiment struct {
 	written    map[string][]string // levels of the factors as the file has them, also those that quick leaves out
 }
 
+// Levels are those of a factor as the file has them, also where Quick leaves some out.
+func (e *Experiment) Levels() map[string][]string { return e.written }
+
 // Order is in which order the runs take place.
 type Order string
 

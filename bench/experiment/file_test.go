@@ -12,9 +12,12 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
+// Trivets is the whole vocabulary: its probes are in bench/drive, which knows this package, and only tests from outside know both.
+var Trivets func() Vocabulary
+
 func mustPlan(t testing.TB, text string) *Plan {
 	t.Helper()
-	e, problems := Read("dir/x.yaml", []byte(text), Standard())
+	e, problems := Read("dir/x.yaml", []byte(text), Trivets())
 	if err := problems.Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +184,7 @@ func TestTopologies(t *testing.T) {
 		{"topology: {generate: 'linear,${n}', nodes: router}\nfactors: {n: 2}", "r1 r2 h1 h2: 0ns 0ns 0ns kernel"},
 		{"topology:\n  nodes: {'h[1-${n}]': host, s1: switch}\n  links:\n  - s1 -- h1: {delay: \"${n}ms\"}\n  - s1 -- h2\nfactors: {n: 2}", "h1 h2 s1: 2ms 0ns bridge"},
 	} {
-		e, problems := Read(filepath.Join(dir, "x.yaml"), []byte(c.text+"\nprobes: [up_down]\n"), Standard())
+		e, problems := Read(filepath.Join(dir, "x.yaml"), []byte(c.text+"\nprobes: [up_down]\n"), Trivets())
 		if err := problems.Err(); err != nil {
 			t.Errorf("%s: %v", c.text, err)
 			continue
@@ -277,14 +280,14 @@ func TestProblems(t *testing.T) {
 		{ok + "schedule: ['at 5s: r1 explode']\n", `schedule: "r1 explode" is not an action`},
 		{ok + "a: [\n", "not YAML"},
 	} {
-		e, problems := Read("x.yaml", []byte(c.text), Standard())
+		e, problems := Read("x.yaml", []byte(c.text), Trivets())
 		if err := problems.Err(); err == nil || !strings.Contains(err.Error(), c.want) || e != nil {
 			t.Errorf("%q:\n  got  %v\n  want %s", c.text, err, c.want)
 		} else if strings.Count(err.Error(), "\n") > 0 {
 			t.Errorf("%q: one mistake is told as several:\n%v", c.text, err)
 		}
 	}
-	_, problems := Read("x.yaml", []byte("topology: linear,2\nprobes: [pin, {ping: {form: h1, count: x}}]\nlab: {datapaht: x}\nrepetitions: 2\nschedule: [x]\n"), Standard())
+	_, problems := Read("x.yaml", []byte("topology: linear,2\nprobes: [pin, {ping: {form: h1, count: x}}]\nlab: {datapaht: x}\nrepetitions: 2\nschedule: [x]\n"), Trivets())
 	for _, want := range []string{"x.yaml:2:10", "x.yaml:2:23", "x.yaml:2:40", "x.yaml:3:7", "x.yaml:5:12"} {
 		if err := problems.Err(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("nothing is told of %s:\n%v", want, err)
@@ -295,12 +298,12 @@ func TestProblems(t *testing.T) {
 // TestWarnings proves that a factor that changes nothing, a budget that is too small, an event that comes too late and a timeout that
 // is too short are told without being errors.
 func TestWarnings(t *testing.T) {
-	_, problems := Read("x.yaml", []byte("topology: linear,2\nprobes: [up_down]\nfactors: {hops: [1, 2]}\nbudget: 1s\nschedule: [at 9h: kill s1]\n"), Standard())
+	_, problems := Read("x.yaml", []byte("topology: linear,2\nprobes: [up_down]\nfactors: {hops: [1, 2]}\nbudget: 1s\nschedule: [at 9h: kill s1]\n"), Trivets())
 	if err := problems.Err(); err != nil {
 		t.Fatal(err)
 	}
 	text := problems.Warnings().Error()
-	_, problems = Read("y.yaml", []byte("topology: linear,2\nprobes: [ping: {from: h1, to: h2, interval: 5s, timeout: 10s}]\n"), Standard())
+	_, problems = Read("y.yaml", []byte("topology: linear,2\nprobes: [ping: {from: h1, to: h2, interval: 5s, timeout: 10s}]\n"), Trivets())
 	text += problems.Warnings().Error()
 	for _, want := range []string{"x.yaml:3:11  warning: hops: is used nowhere", "2 runs will take about ", " and the budget is 1 s: not all will be run", "x.yaml:5:12  warning: schedule: at 32400s: kill s1: the probes have ended by then",
 		"y.yaml:2:10  warning: ping: timeout: 10s is less than the 45 s that it takes"} {
@@ -360,7 +363,7 @@ func FuzzRead(f *testing.F) {
 	f.Add([]byte("topology: {nodes: {h1: host}}\nprobes: &p [ping: {all: true}]\nfactors: {a: {from: 1, to: 3}, b: &x [1, 2], c: *x}\nzip: [b, c]\norder: random\n"))
 	f.Add([]byte("topology: '${a.b}'\nprobes: [[up_down, traceroute: {from: a, to: b}]]\nfactors: {a: {x: {b: 'linear,2'}}}\nquick: {a: x}\nskip: {a: x}\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		e, problems := Read("x.yaml", data, Standard())
+		e, problems := Read("x.yaml", data, Trivets())
 		if e == nil {
 			if problems.Err() == nil {
 				t.Fatal("refused without a reason")
@@ -397,7 +400,7 @@ func TestDocumented(t *testing.T) {
 			t.Errorf("the key %s is not documented", key)
 		}
 	}
-	v := Standard()
+	v := Trivets()
 	for _, o := range v.Lab {
 		if !strings.Contains(doc, "`"+o.Name+"`") {
 			t.Errorf("the option %s of a lab is not documented", o.Name)

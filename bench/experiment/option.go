@@ -38,13 +38,34 @@ type Option struct {
 	Most      float64  // the same; 0: any
 }
 
-// ProbeKind is a way of measuring with its options.
+// ProbeKind is a way of measuring: what an experiment's file can say of it, and a plan has to know.
 type ProbeKind struct {
 	Name, Doc string
 	Options   []Option
-	Estimate  func(Options, Lab) time.Duration // how long it will take
-	OwnLab    bool                             // it brings up the cell's lab by itself, and needs none that is up
 	Check     func(Options) error              // of options together; may be nil
+	Estimate  func(Options, Lab) time.Duration // how long it will take; nil: no time
+	Patience  func(Options) time.Duration      // it is not given up sooner, whatever the estimate; may be nil
+
+	Metrics []Metric
+	Metric  func(Options) Metric // instead of Metrics, where the options say what is measured
+
+	OwnLab     bool // it brings up the cell's lab by itself, and needs none that is up
+	Answered   bool // the node that it sends to only answers: that may be a switch, which runs no programs
+	Controller bool // it asks the lab's controller, so there must be one
+}
+
+// Metric is what a probe measures: its unit, and the labels that tell several measurements apart.
+type Metric struct {
+	Name, Unit string
+	Labels     []string
+}
+
+// Measures are the metrics of a probe of a plan.
+func (p *Probe) Measures() []Metric {
+	if p.kind.Metric != nil {
+		return []Metric{p.kind.Metric(p.Options)}
+	}
+	return p.kind.Metrics
 }
 
 // Vocabulary is what a file may speak of.
@@ -66,11 +87,6 @@ func (k *ProbeKind) check(o Options) error {
 		return nil
 	}
 	return k.Check(o)
-}
-
-// kind returns a probe's by its name, which must be one of the vocabulary.
-func (v *Vocabulary) kind(name string) *ProbeKind {
-	return &v.Probes[slices.IndexFunc(v.Probes, func(k ProbeKind) bool { return k.Name == name })]
 }
 
 // Options are the values of options, as text in the form that its type has; what is not

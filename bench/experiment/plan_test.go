@@ -52,7 +52,7 @@ func TestOrder(t *testing.T) {
 		if paired {
 			text += "paired: b\n"
 		}
-		e, problems := Read("x.yaml", []byte(text), Standard())
+		e, problems := Read("x.yaml", []byte(text), Trivets())
 		if err := problems.Err(); err != nil {
 			t.Fatal(err)
 		}

@@ -84,7 +84,7 @@ func (d *directory) Down(ctx context.Context) error {
 
 // vocabulary has one probe, which prints a number.
 func vocabulary() Vocabulary {
-	v := Standard()
+	v := Trivets()
 	v.Probes = append(slices.Clone(v.Probes), ProbeKind{Name: "sh", Options: []Option{{Name: "run", Type: Text, Required: true}},
 		Estimate: func(Options, Lab) time.Duration { return 100 * time.Millisecond }})
 	return v

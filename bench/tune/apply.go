@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"trivet.dev/trivet/internal/lack"
 )
 
 // Names of cgroups: the labs', those of what is moved out of a lab's way, and of lab daemons. (A lab's own group must
@@ -58,7 +60,8 @@ func (p *plan) change(j *journal) error {
 	return errNoCPUSets
 }
 
-var errNoCPUSets = errors.New("this machine mounts no cpuset controller, by which processors are isolated and nodes pinned; is it a container? Run this on the machine itself")
+var errNoCPUSets = lack.New("this machine mounts no cpuset controller, by which processors are isolated and nodes pinned", "; ",
+	"is it a container? Run this on the machine itself")
 
 // carriesCPUSets says whether a hierarchy of version 2 does.
 func carriesCPUSets(v2 string) bool {

@@ -11,13 +11,6 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Lack is that this machine does not have what is asked for: so many processors, cpusets.
-type Lack struct{ err error }
-
-func (l *Lack) Error() string { return l.err.Error() }
-
-func (l *Lack) Unwrap() error { return l.err }
-
 // Check finds, before anything is brought up or changed, why Apply could not do what is asked for a lab of a topology: lists that
 // cannot be read, processors that this machine does not have or that the topology gives otherwise, a machine that has no cpusets or is tuned
 // already, labs that are up and would run on the processors that are to be isolated. Labs of experiments are left out:
@@ -44,7 +37,7 @@ func Check(s Settings, t *topology.Topology) error {
 	}
 	v2 := carriesCPUSets(groups.V2)
 	if !v2 && groups.CPUSet == "" {
-		errs = append(errs, &Lack{errNoCPUSets})
+		errs = append(errs, errNoCPUSets)
 	}
 	labs, err := lab.List()
 	return errors.Join(append(errs, err, p.others(labs, v2))...)

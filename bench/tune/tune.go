@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"trivet.dev/trivet/internal/lack"
 	"trivet.dev/trivet/internal/process"
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/target/local"
@@ -141,7 +142,7 @@ func (s Settings) read(all CPUs) (*plan, error) {
 		return nil, err
 	}
 	if len(p.isolate) > 0 && len(p.isolate) >= len(p.all) {
-		return nil, &Lack{fmt.Errorf("isolate: %s are all processors; leave one to the rest of the machine", p.isolate)}
+		return nil, lack.New(fmt.Sprintf("isolate: %s are all processors", p.isolate), "; ", "leave one to the rest of the machine")
 	}
 	within := p.all
 	if len(p.isolate) > 0 {
@@ -167,7 +168,7 @@ func (p *plan) cpus(what, text string, within CPUs) (CPUs, error) {
 		if len(within) < len(p.all) && len(c.without(p.all)) == 0 {
 			return nil, fmt.Errorf("%s: processor %s is not among those that are isolated, %s", what, lacking, within)
 		}
-		return nil, &Lack{fmt.Errorf("%s: processor %s is not among those that run here, %s", what, c.without(p.all), p.all)}
+		return nil, lack.New(fmt.Sprintf("%s: processor %s is not among those that run here, %s", what, c.without(p.all), p.all), "", "")
 	}
 	return c, nil
 }

@@ -17,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	"trivet.dev/trivet/internal/lack"
 	"trivet.dev/trivet/topology"
 )
 
@@ -96,7 +97,7 @@ func (c *Controller) Find(p Places) ([]string, error) {
 	if program, ok := c.find(own); ok {
 		return program, nil
 	}
-	return nil, fmt.Errorf("%s is not installed:  %s", c.Name, c.HowToInstall(p))
+	return nil, lack.New(c.Name+" is not installed", ":  ", c.HowToInstall(p))
 }
 
 // HowToInstall is the shell command that does it.

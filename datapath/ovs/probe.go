@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/vishvananda/netlink"
+
+	"trivet.dev/trivet/internal/lack"
 )
 
 // DatapathType is where Open vSwitch forwards packets.
@@ -108,7 +110,7 @@ func findPrograms() (programs, error) {
 		missing = append(missing, "vswitch.ovsschema")
 	}
 	if len(missing) > 0 {
-		return p, fmt.Errorf("%s: not found; %s", strings.Join(missing, ", "), installHint)
+		return p, lack.New(strings.Join(missing, ", ")+": not found", "; ", installHint)
 	}
 	return p, nil
 }

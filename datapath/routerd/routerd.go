@@ -13,6 +13,7 @@ import (
 	"slices"
 	"time"
 
+	"trivet.dev/trivet/internal/lack"
 	"trivet.dev/trivet/topology"
 )
 
@@ -75,7 +76,7 @@ func (f *Family) Path(name string) (string, error) {
 			return path, nil
 		}
 	}
-	return "", fmt.Errorf("%s is not installed: apt install %s", f.Name, f.Package)
+	return "", lack.New(f.Name+" is not installed", ": ", "apt install "+f.Package)
 }
 
 // ClientPath returns where the client is.

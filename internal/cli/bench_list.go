@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"trivet.dev/trivet/bench/drive"
 	"trivet.dev/trivet/bench/experiment"
 	"trivet.dev/trivet/topology"
 )
@@ -33,7 +34,7 @@ func (a *app) benchList() *cobra.Command {
 
 func probeNames() []string {
 	names := []string{"lab"}
-	for _, k := range experiment.Standard().Probes {
+	for _, k := range drive.Vocabulary().Probes {
 		names = append(names, k.Name)
 	}
 	return names
@@ -66,7 +67,7 @@ func listedOf(options []experiment.Option) []listed {
 
 // vocabulary is all that can be listed: the probes, and lab.
 func vocabulary() []listedProbe {
-	v := experiment.Standard()
+	v := drive.Vocabulary()
 	out := []listedProbe{{"lab", "How labs are brought up; links and change are described in docs/experiments.md.", listedOf(v.Lab)}}
 	for _, k := range v.Probes {
 		common := []experiment.Option{

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"trivet.dev/trivet/bench/drive"
 	"trivet.dev/trivet/bench/experiment"
 	"trivet.dev/trivet/bench/report"
 	"trivet.dev/trivet/bench/report/definition"
@@ -89,7 +90,7 @@ func readForms(files []string, runs []*result.Run) (map[string]*definition.Defin
 	out := map[string]*definition.Definition{}
 	var problems []error
 	for _, file := range files {
-		e, wrong := experiment.ReadFile(file, experiment.Standard())
+		e, wrong := experiment.ReadFile(file, drive.Vocabulary())
 		if err := wrong.Err(); err != nil {
 			problems = append(problems, err)
 			continue

@@ -93,7 +93,7 @@ func (a *app) benchRun() *cobra.Command {
 
 // plan reads the experiment and finds everything that is wrong with it.
 func (b *benchRunning) plan() (*experiment.Plan, topology.Problems, error) {
-	e, problems := experiment.ReadFile(b.file, experiment.Standard())
+	e, problems := experiment.ReadFile(b.file, drive.Vocabulary())
 	if err := problems.Err(); err != nil {
 		return nil, nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"trivet.dev/trivet/bench/drive"
 	"trivet.dev/trivet/bench/environment"
 	"trivet.dev/trivet/bench/experiment"
 	"trivet.dev/trivet/bench/result"
@@ -156,16 +157,6 @@ func (f *benchFigure) finish() {
 	f.Low, f.High = stats.Float(slices.Min(means)), stats.Float(slices.Max(means))
 }
 
-// chiefMetrics are those that are shown of probes that have many.
-var chiefMetrics = map[string][]string{
-	"iperf3":      {"throughput", "loss", "jitter", "retransmissions"},
-	"ditg":        {"throughput", "received_rate", "loss", "delay_mean", "delay_difference"},
-	"packets":     {"throughput", "received_rate", "loss", "delay", "jitter"},
-	"convergence": {"outage", "outage_lost", "loss"},
-	"traceroute":  {"hops"},
-	"flow_setup":  {"flow_setup", "first_delay", "first_loss"},
-}
-
 // showBench prints what a result file holds: figures, failures, and how far they can be trusted.
 func (a *app) showBench(p *experiment.Plan, file string, run *result.Run, s experiment.Summary, took time.Duration) error {
 	figures, verdict := benchFigures(run, p), verdictOf(run)
@@ -175,7 +166,7 @@ func (a *app) showBench(p *experiment.Plan, file string, run *result.Run, s expe
 	rows := [][]string{{"CELL", "PROBE", "METRIC", "", "MEAN", "LOWEST", "HIGHEST", "RUNS", "FIDELITY"}}
 	last, hidden := "", 0
 	for _, f := range figures {
-		if chief := chiefMetrics[f.kind]; chief != nil && !slices.Contains(chief, f.Metric) {
+		if !drive.Shows(f.kind, f.Metric) {
 			hidden++
 			continue
 		}

@@ -380,26 +380,28 @@ func (s State) KillDaemon() error {
 	return s.waitDead()
 }
 
+// endTime is how long a process may take to end that has been told to. The kernel takes back what its threads have of devices and maps
+// before they end, which takes seconds on a machine that is busy.
+const endTime = time.Minute
+
 // waitDead waits until a daemon that is dead has let go of its files and devices: a process is a zombie when its first
 // thread has ended, and has all that while others have not.
 func (s State) waitDead() error {
-	for range 1000 {
+	for end := time.Now().Add(endTime); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		threads, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", s.PID))
 		if len(threads) < 2 || s.Alive() || process.Started(s.PID) != 0 {
 			return nil
 		}
-		time.Sleep(5 * time.Millisecond)
 	}
 	return fmt.Errorf("the daemon of lab %s (process %d) has died, and does not end", s.Name, s.PID)
 }
 
 // WaitDaemon waits until the daemon, which is about to end, is gone.
 func (s State) WaitDaemon() error {
-	for range 1000 {
+	for end := time.Now().Add(endTime); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		if !s.Alive() {
 			return nil
 		}
-		time.Sleep(5 * time.Millisecond)
 	}
 	return fmt.Errorf("the daemon of lab %s (process %d) does not end", s.Name, s.PID)
 }

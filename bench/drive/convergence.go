@@ -44,12 +44,11 @@ const keptOutages = 1000
 func convergence(ctx context.Context, b *bed) (o experiment.Outcome, err error) {
 	interval := b.options.Time("interval")
 	s := packets.Send{Size: numberedSize, Rate: float64(time.Second) / float64(interval), Count: max(2, int(b.options.Time("time")/interval))}
-	began := time.Now()
 	sent, got, err := b.stream(ctx, s, packets.Receive{Sample: keptDelays, Record: true})
 	if sent == nil || got == nil || got.Record == nil {
 		return o, err
 	}
-	x := exchange{b.labels(), s, sent, got, began}
+	x := exchange{b.labels(), s, sent, got, b.began}
 	outages := packets.Outages(got.Record, sent, interval)
 	o.Measurements = slices.Concat(x.outages(b.cell.Schedule, outages), x.hops(), x.measurements())
 	o.Drops, o.Reasons = x.drops(b.options.Text("to")), slow(b.options.Text("from"), s.Rate, sent.Rate())

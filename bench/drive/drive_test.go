@@ -166,7 +166,7 @@ schedule:
 `)
 	events := i.(*instance).cell.Schedule
 	received := func() float64 {
-		o, err := i.Run(context.Background(), probes["ping"])
+		o, err := i.Run(context.Background(), probes["ping"], time.Now())
 		if err != nil {
 			t.Fatal(err)
 		}

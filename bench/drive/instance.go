@@ -37,9 +37,9 @@ type placeOf interface {
 }
 
 // Run runs a probe.
-func (i *instance) Run(ctx context.Context, p experiment.Probe) (experiment.Outcome, error) {
+func (i *instance) Run(ctx context.Context, p experiment.Probe, began time.Time) (experiment.Outcome, error) {
 	k := kinds[p.Kind]
-	b := &bed{topology: i.topology, cell: i.cell, options: p.Options, name: i.name, place: i.place, alone: i.alone(p), fresh: i.fresh, south: i.listen}
+	b := &bed{topology: i.topology, cell: i.cell, options: p.Options, name: i.name, place: i.place, began: began, alone: i.alone(p), fresh: i.fresh, south: i.listen}
 	if own, ok := i.place.(*ownLab); ok {
 		b.lab = own.client
 	} else if k.own {

@@ -24,7 +24,8 @@ type bed struct {
 
 	name  string // of the lab
 	place place
-	alone bool // no other probe runs at the same time, and nothing happens meanwhile
+	began time.Time // from which the times of the schedule count
+	alone bool      // no other probe runs at the same time, and nothing happens meanwhile
 	fresh func(context.Context) (up, down time.Duration, err error)
 	south func() (*southbound, error) // listens to connections to controllers; see instance.listen
 }

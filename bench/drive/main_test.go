@@ -106,7 +106,7 @@ func run(t *testing.T, i experiment.Instance, p experiment.Probe) (experiment.Ou
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	o, err := i.Run(ctx, p)
+	o, err := i.Run(ctx, p, time.Now())
 	if err != nil {
 		t.Fatalf("%s: %v\n%s", p.Name, err, o.Details)
 	}

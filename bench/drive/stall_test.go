@@ -201,9 +201,13 @@ probes:
 		t.Fatal(err)
 	}
 	for _, name := range []string{"tcp", "back", "packets", "ditg", "convergence"} {
-		o, v := run(t, i, probes[name])
-		u := environment.Usage{Looks: 1}
-		verdict := environment.Judge(environment.Evidence{Usage: &u, Links: o.Links}, environment.DefaultLimits)
+		var verdict environment.Verdict
+		var v map[string][]float64
+		for tries := 0; verdict.Level != environment.Bad && tries < 10; tries++ { // on a busy machine who sends may not keep its rate
+			o, values := run(t, i, probes[name])
+			u := environment.Usage{Looks: 1}
+			v, verdict = values, environment.Judge(environment.Evidence{Usage: &u, Links: o.Links}, environment.DefaultLimits)
+		}
 		if verdict.Level != environment.Bad || !slices.ContainsFunc(verdict.Reasons, func(r environment.Reason) bool { return r.Code == "link-rate" }) {
 			t.Errorf("%s: %v is %+v", name, v["throughput h1 h2"], verdict)
 		}

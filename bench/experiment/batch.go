@@ -83,7 +83,7 @@ func (g *batch) once(ctx context.Context, warmUp bool) ([]result.Sample, state) 
 		all.Go(func() {
 			samples[i] = g.runner.sample(g.run, p, time.Now())
 			samples[i].WarmUp = warmUp
-			outcomes[i], samples[i].Failure, states[i] = g.probe(ctx, p)
+			outcomes[i], samples[i].Failure, states[i] = g.probe(ctx, p, started)
 			samples[i].Seconds = time.Since(samples[i].Started).Seconds()
 		})
 	}
@@ -137,7 +137,7 @@ func (g *batch) watch() *environment.Watch {
 }
 
 // probe runs one probe, and gives it up where it does not end.
-func (g *batch) probe(ctx context.Context, p Probe) (Outcome, string, state) {
+func (g *batch) probe(ctx context.Context, p Probe, began time.Time) (Outcome, string, state) {
 	ctx, cancel := context.WithTimeout(ctx, p.Timeout)
 	defer cancel()
 	type ending struct {
@@ -146,7 +146,7 @@ func (g *batch) probe(ctx context.Context, p Probe) (Outcome, string, state) {
 	}
 	ended := make(chan ending, 1)
 	go func() {
-		o, err := g.runner.instance.Run(ctx, p)
+		o, err := g.runner.instance.Run(ctx, p, began)
 		ended <- ending{o, err}
 	}()
 	var e ending

@@ -21,8 +21,8 @@ type Driver interface {
 // Instance is a lab that is up.
 type Instance interface {
 	// Run runs a probe until it ends or ctx does. What has been measured by then is
-	// returned also with an error.
-	Run(ctx context.Context, p Probe) (Outcome, error)
+	// returned also with an error. The times of the cell's schedule count from began.
+	Run(ctx context.Context, p Probe, began time.Time) (Outcome, error)
 	// Do makes an event happen.
 	Do(ctx context.Context, e Event) error
 	// Watch says what to watch besides the machine.

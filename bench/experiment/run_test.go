@@ -50,7 +50,7 @@ type directory struct {
 }
 
 // Run runs options.run. A probe that "hangs" does not heed its context.
-func (d *directory) Run(ctx context.Context, p Probe) (Outcome, error) {
+func (d *directory) Run(ctx context.Context, p Probe, _ time.Time) (Outcome, error) {
 	d.shell.note("run %s", p.Name)
 	run := p.Options.Text("run")
 	if run == "hang" {

@@ -230,13 +230,13 @@ probes:
   - command: {name: here, run: "sleep 1000 & sleep 1000", metric: x, unit: s, match: "([0-9]+)"}
 `)
 	for name, want := range map[string]string{"wrong": "no such thing", "none": "is not in what", "text": "is not a number", "key": `no "a" of a.b`} {
-		if _, err := i.Run(context.Background(), probes[name]); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := i.Run(context.Background(), probes[name], time.Now()); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	for _, name := range []string{"hangs", "here"} {
 		ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
-		if _, err := i.Run(ctx, probes[name]); err == nil {
+		if _, err := i.Run(ctx, probes[name], time.Now()); err == nil {
 			t.Errorf("%s ended well", name)
 		}
 		cancel()

@@ -152,9 +152,11 @@ type Site interface {
 
 	// Namespace is that of the switches.
 	Namespace() *os.File
-	// NewDevice gives a device that is to be made in there a number; Device returns that of one that is, or 0.
+	// NewDevice gives a device that is to be made in there a number; Device returns that of one that is, or 0. IsUp says whether the lab has set
+	// it up.
 	NewDevice(name string) (index int)
 	Device(name string) (index int)
+	IsUp(name string) bool
 	ForgetDevice(name string)
 
 	// NodeDir is where files of a node may lie, which go with it. Processes are those of a node. Start starts a program in its

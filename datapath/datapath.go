@@ -12,6 +12,7 @@ import (
 	"slices"
 	"time"
 
+	"trivet.dev/trivet/openflow"
 	"trivet.dev/trivet/plan"
 	"trivet.dev/trivet/topology"
 )
@@ -56,6 +57,10 @@ func (Base) Close()                                        {}
 type Resumer interface {
 	Resume(ctx context.Context) error
 }
+
+// Keeper is a Resumer whose packets go on as they did when the other process died until TakeOver, which ends a resumption: it is time for
+// it when controllers have said again what there is to say.
+type Keeper interface{ TakeOver() }
 
 // Mounter is a fabric that shows nodes files of their own.
 type Mounter interface {
@@ -122,6 +127,29 @@ type Summing interface{ NeedsChecksums() bool }
 // Telling is a fabric that tells programs in its nodes where it is.
 type Telling interface{ Environ() []string }
 
+// Ported is a fabric that knows more of its ports than their devices say.
+type Ported interface {
+	Port(topology.Endpoint) PortState
+}
+
+// PortState is what a port is.
+type PortState struct {
+	Shut bool // a controller has taken it down
+	Dark bool // it has no carrier, or is shut
+}
+
+// Mirror is a fabric that shows what goes over its links. See gets each packet of a link without devices, until done, and must copy what it
+// keeps; then the link is mirrored. Of another one packets can be seen at its devices for as long.
+type Mirror interface {
+	Look(link *topology.Link, see func(frame []byte)) (mirrored bool, done func())
+}
+
+// Plugger is a fabric that can pull and plug a link of routers without devices by itself, as the link says, and says whether it has.
+type Plugger interface{ Plug(*topology.Link) bool }
+
+// Remarker is a fabric that may have something to say of how it forwards here.
+type Remarker interface{ Remark() string }
+
 // Described is a fabric that says how it forwards on this machine, by a word for the question. It may be asked at any time.
 type Described interface{ About() map[string]string }
 
@@ -144,11 +172,18 @@ type Site interface {
 	Dir() string
 	Group(name string) (prepare func(*exec.Cmd), started func() error, err error)
 
-	// Wire says how a link is made. Controllers are the addresses of a switch's controllers; HasPrograms says whether the lab runs some,
-	// which may take their time.
+	// Wire says how a link is made, WiresOf how those of another topology would be.
 	Wire(*topology.Link) Wire
+	WiresOf(*topology.Topology) []Wire
+
+	// Controllers are the addresses of a switch's controllers; Programs are those of controllers that the lab runs in the switches' namespace,
+	// which may take their time.
 	Controllers(*topology.Node) []string
-	HasPrograms() bool
+	Programs() []string
+	// Meet lets Trivet's controller meet a switch of this process, if the lab has it. Join takes its end of the session, and gives that of the
+	// switch; nil: it has gone.
+	HasController() bool
+	Meet(name string, join func(Peer) Session) error
 
 	// Namespace is that of the switches.
 	Namespace() *os.File
@@ -158,6 +193,8 @@ type Site interface {
 	Device(name string) (index int)
 	IsUp(name string) bool
 	ForgetDevice(name string)
+	// AwaitRunning waits until devices have a carrier, for as long as that may take.
+	AwaitRunning(names []string) error
 
 	// NodeDir is where files of a node may lie, which go with it. Processes are those of a node. Start starts a program in its
 	// namespaces and group, on a thread on which before, which may be nil, is called first.
@@ -165,8 +202,22 @@ type Site interface {
 	Processes(node string) []int
 	Start(node string, cmd *exec.Cmd, before func() error) error
 
-	// Ended says that something has ended by itself. It may be called at any time.
+	// Ended says that something has ended by itself, Looped that packets come back. They may be called at any time.
 	Ended(what string)
+	Looped(what string)
+}
+
+// Peer is a controller's end of a session in memory: see controller.Memory.
+type Peer interface {
+	Reply(openflow.Message)
+	Asynchronous(openflow.Message)
+	Closed()
+}
+
+// Session is a switch's end.
+type Session interface {
+	Handle(openflow.Message)
+	Close()
 }
 
 // Kind is a datapath that labs can have.

@@ -15,7 +15,7 @@ import (
 
 	"trivet.dev/trivet/controller/builtin"
 	"trivet.dev/trivet/controller/discovery"
-	"trivet.dev/trivet/datapath/embedded/agent"
+	"trivet.dev/trivet/datapath"
 	"trivet.dev/trivet/openflow"
 	"trivet.dev/trivet/topology"
 )
@@ -72,9 +72,9 @@ func (d *daemon) startController(t *topology.Topology) error {
 }
 
 // meet lets the controller meet an embedded switch in memory.
-func (o *ownController) meet(name string, a *agent.Agent) error {
+func (o *ownController) meet(name string, join func(datapath.Peer) datapath.Session) error {
 	m := o.NewMemory(name)
-	s := a.Join(m)
+	s := join(m)
 	if s == nil {
 		return fmt.Errorf("%s: the switch has gone", name)
 	}

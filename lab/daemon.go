@@ -186,8 +186,8 @@ func (d *daemon) isUpNow() {
 	if err := d.state().Save(); err != nil {
 		d.progress.warn(err.Error())
 	}
-	if why := d.local().UserSpace(); why != "" {
-		d.happened("embedded switches forward in user space, far slower than in the kernel: " + why + " (see trivet doctor)")
+	for _, what := range d.local().Remarks() {
+		d.happened(what)
 	}
 	d.runSchedule(d.state().Topology.Schedule)
 	d.progress.end(nil)

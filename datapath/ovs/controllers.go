@@ -85,7 +85,7 @@ func (f *fabric) Wait(ctx context.Context) error {
 	start := time.Now()
 	wait, stop := context.WithCancel(ctx)
 	defer stop()
-	if !f.site.HasPrograms() { // those may take their time
+	if len(f.site.Programs()) == 0 { // those may take their time
 		go f.relays.watch(wait, refusedLong, stop)
 	}
 	if f.switches.Load().WaitConnected(wait, bridges) == nil {

@@ -141,7 +141,7 @@ func (f *fabric) former(bridges []Bridge) []Bridge {
 	return bridges
 }
 
-// Apply makes Open vSwitch what the topology says. Where packets may go by flows of before it returns when they do not any more.
+// Apply makes Open vSwitch what the topology says.
 func (f *fabric) Apply(ctx context.Context, forwarding plan.Forwarding) error {
 	if f.switches.Load() == nil {
 		return nil
@@ -153,13 +153,7 @@ func (f *fabric) Apply(ctx context.Context, forwarding plan.Forwarding) error {
 	if err := f.handOver(ctx, bridges); err != nil {
 		return err
 	}
-	if err := f.switches.Load().Apply(ctx, bridges); err != nil {
-		return err
-	}
-	if forwarding.First {
-		return nil
-	}
-	return f.Settle(ctx)
+	return f.switches.Load().Apply(ctx, bridges)
 }
 
 // handOver lets switches whose controllers change be without any for a moment: else Open vSwitch keeps

@@ -15,13 +15,10 @@ func (l *Lab) applySwitches(ctx context.Context, done func()) error {
 	if err := l.raiseDevices(); err != nil {
 		return err
 	}
-	if err := l.applyEmbedded(forwarding.Blocked); err != nil {
-		return err
-	}
 	if err := l.all(func(f datapath.Fabric) error { return f.Apply(ctx, forwarding) }); err != nil {
 		return err
 	}
-	if err := l.applyAgents(); err != nil { // last: one that was Open vSwitch's has left its controller by now
+	if err := l.controlled(datapath.Controlled.Meet); err != nil { // last: one that was Open vSwitch's has left its controller by now
 		return err
 	}
 	for _, n := range l.Topology().Nodes {

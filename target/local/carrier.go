@@ -40,7 +40,7 @@ func (l *Lab) awaitCarriers(ctx context.Context, s plan.Steps, done func()) erro
 		if wire := l.WireOf(k.Link); k.Down || wire.Inner() || wire == datapath.External {
 			continue
 		}
-		if l.shut(k.Ends[0].Node, k.Ends[0]) || l.shut(k.Ends[1].Node, k.Ends[1]) {
+		if l.port(k.Ends[0]).Shut || l.port(k.Ends[1]).Shut {
 			continue
 		}
 		for _, e := range k.Ends {

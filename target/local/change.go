@@ -30,10 +30,7 @@ func (l *Lab) Apply(ctx context.Context, t *topology.Topology, progress Progress
 	}
 	defer func() { _ = relax(l.Dir) }()
 	old, s := l.Topology(), l.plan(l.Topology(), t)
-	err := l.bypass(ctx, s)
-	if err == nil {
-		err = l.take(ctx, s, progress)
-	}
+	err := l.take(ctx, s, progress)
 	if err == nil {
 		return nil
 	}
@@ -130,10 +127,7 @@ func (l *Lab) change(ctx context.Context, s plan.Steps, progress Progress) error
 		}
 		progress(stage.name, stage.total, stage.total)
 	}
-	if l.embedded != nil {
-		l.embedded.fast.Barrier(nil) // devices are as they will stay
-	}
-	return nil
+	return l.Settle(ctx) // devices are as they will stay
 }
 
 func countDatapaths(t *topology.Topology) (n int) {

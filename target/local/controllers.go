@@ -2,6 +2,7 @@ package local
 
 import (
 	"context"
+	"maps"
 	"slices"
 
 	"trivet.dev/trivet/datapath"
@@ -15,14 +16,20 @@ func (s site) Controllers(n *topology.Node) []string {
 	}
 	out := topology.ControllersOf(s.Topology(), n)
 	for _, c := range n.Controllers {
-		if address := s.Programs[c]; address != "" && s.Topology().IsControllerProgram(c) {
+		if address := s.Lab.Programs[c]; address != "" && s.Topology().IsControllerProgram(c) {
 			out = append(out, address)
 		}
 	}
 	return out
 }
 
-func (s site) HasPrograms() bool { return len(s.Programs) > 0 }
+func (s site) Programs() []string { return slices.Collect(maps.Values(s.Lab.Programs)) }
+
+func (s site) HasController() bool { return s.Lab.Meet != nil }
+
+func (s site) Meet(name string, join func(datapath.Peer) datapath.Session) error {
+	return s.Lab.Meet(name, join)
+}
 
 // controlled takes a step with all fabrics that have controllers; after the first that fails it is left.
 func (l *Lab) controlled(step func(datapath.Controlled) error) error {

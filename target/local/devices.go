@@ -25,7 +25,7 @@ func (l *Lab) raiseDevices() error {
 			case index == 0:
 			case link.Down:
 				delete(l.raised, name)
-			case l.raised[name] != index && !l.shut(at.Node, at):
+			case l.raised[name] != index && !l.port(at).Shut:
 				l.raised[name] = index
 				b.SetUp(name, index, true)
 			}

@@ -9,7 +9,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"trivet.dev/trivet/internal/parallel"
-	"trivet.dev/trivet/topology"
 )
 
 // End is what the end of a link is, whoever made it that.
@@ -42,10 +41,11 @@ func (l *Lab) Ends() ([][2]End, error) {
 		for j, e := range k.Ends {
 			out[i][j] = End{Interface: e.Interface, State: EndUp}
 			switch {
-			case wire == Virtual:
-				out[i][j].State = l.portState(e)
 			case wire.Inner():
-				if k.Down {
+				switch port := l.port(e); {
+				case port.Shut:
+					out[i][j].State = EndDown
+				case port.Dark || k.Down:
 					out[i][j].State = EndDark
 				}
 			case e.External(): // see its other end, which it is
@@ -89,21 +89,6 @@ func stateOf(d *netlink.LinkAttrs) EndState {
 		return EndDown
 	case d.RawFlags&unix.IFF_LOWER_UP == 0:
 		return EndDark
-	}
-	return EndUp
-}
-
-// portState is that of an end without a device, of an embedded switch.
-func (l *Lab) portState(e topology.Endpoint) EndState {
-	switch {
-	case l.shut(e.Node, e):
-		return EndDown
-	case l.embedded != nil && l.embedded.agents[e.Node] != nil:
-		if p := l.embedded.agents[e.Node].Switch().Port(l.node(e.Node).OpenFlowPort(e)); p != nil {
-			if d := p.Desc(); !d.Works() {
-				return EndDark
-			}
-		}
 	}
 	return EndUp
 }

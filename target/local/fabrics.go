@@ -58,6 +58,54 @@ func (l *Lab) programs(t *topology.Topology) (n int) {
 	return n
 }
 
+// TakeOver ends a Resume: see datapath.Keeper.
+func (l *Lab) TakeOver() {
+	for _, f := range l.fabrics {
+		if k, ok := f.Fabric.(datapath.Keeper); ok {
+			k.TakeOver()
+		}
+	}
+}
+
+// Remarks are what fabrics have to say of how they forward here.
+func (l *Lab) Remarks() (out []string) {
+	for _, f := range l.fabrics {
+		if r, ok := f.Fabric.(datapath.Remarker); ok && r.Remark() != "" {
+			out = append(out, r.Remark())
+		}
+	}
+	return out
+}
+
+// Look shows what goes over the index-th link to who captures: see datapath.Mirror.
+func (l *Lab) Look(index int, see func(frame []byte)) (mirrored bool, done func()) {
+	link := l.Topology().Links[index]
+	var ends []func()
+	seen := map[datapath.Mirror]bool{}
+	for _, e := range link.Ends {
+		m, ok := l.fabricOf(l.node(e.Node)).(datapath.Mirror)
+		if !ok || seen[m] {
+			continue
+		}
+		seen[m] = true
+		here, end := m.Look(link, see)
+		mirrored, ends = mirrored || here, append(ends, end)
+	}
+	return mirrored, func() {
+		for _, end := range ends {
+			end()
+		}
+	}
+}
+
+// port is what the fabric says of the port at a link's end.
+func (l *Lab) port(e topology.Endpoint) (state datapath.PortState) {
+	if p, ok := l.fabricOf(l.node(e.Node)).(datapath.Ported); ok {
+		return p.Port(e)
+	}
+	return state
+}
+
 // CheckSwitches says what is to be done where something has ended without which the lab cannot be changed.
 func (l *Lab) CheckSwitches() error {
 	return l.all(func(f datapath.Fabric) error {
@@ -110,6 +158,9 @@ func (l *Lab) WaitRoutes(ctx context.Context, knows func(router string, to netip
 
 // fabricOf returns the fabric of a node; nil: it has none.
 func (l *Lab) fabricOf(n *topology.Node) datapath.Fabric {
+	if n == nil {
+		return nil
+	}
 	for _, f := range l.fabrics {
 		if slices.Contains(f.Names, n.Datapath) {
 			return f.Fabric
@@ -168,4 +219,16 @@ func (s site) Group(name string) (prepare func(*exec.Cmd), started func() error,
 		}
 		return errors.Join(errs...)
 	}, nil
+}
+
+func (s site) AwaitRunning(names []string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), carrierTime)
+	defer cancel()
+	return s.awaitRunning(ctx, "", names)
+}
+
+func (s site) Looped(what string) {
+	if s.OnLoop != nil {
+		s.OnLoop(what)
+	}
 }

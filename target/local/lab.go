@@ -18,7 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"trivet.dev/trivet/datapath/embedded/agent"
+	"trivet.dev/trivet/datapath"
 	"trivet.dev/trivet/plan"
 	"trivet.dev/trivet/target/local/delayline"
 	"trivet.dev/trivet/topology"
@@ -47,8 +47,8 @@ type Lab struct {
 	Programs map[string]string
 	OnFabric func(context.Context) error
 
-	// Meet lets the lab's own controller meet an embedded switch. It is set before Up where there is one.
-	Meet func(name string, a *agent.Agent) error
+	// Meet lets the lab's own controller meet a switch of this process: see datapath.Site. It is set before Up where there is one.
+	Meet func(name string, join func(datapath.Peer) datapath.Session) error
 
 	// OnEnd, which may be nil, is told when a routing daemon or Open vSwitch has ended by itself, in a goroutine of its own; OnLoop when packets come
 	// back to an embedded switch: it must return soon, and not call the lab.
@@ -65,11 +65,9 @@ type Lab struct {
 	raised  map[string]int // indexes of those that have been set up: who sets one down afterwards may
 	tree    plan.Tree
 
-	embedded *embeddedSwitches
-	before   *switchState // of embedded switches that another process had
-	engine   *delayline.Engine
-	lines    map[string]*delayline.Line // by link key
-	power    power
+	engine *delayline.Engine
+	lines  map[string]*delayline.Line // by link key
+	power  power
 
 	closing atomic.Bool // what ends now does not end by itself
 }
@@ -162,9 +160,6 @@ func (l *Lab) Close() {
 	}
 	for _, f := range l.fabrics {
 		f.Close()
-	}
-	if l.embedded != nil {
-		l.embedded.close()
 	}
 	if l.fabric != nil {
 		l.fabric.Close()

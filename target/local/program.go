@@ -9,7 +9,6 @@ import (
 
 	"trivet.dev/trivet/datapath"
 	"trivet.dev/trivet/internal/inside"
-	"trivet.dev/trivet/openflow"
 	"trivet.dev/trivet/topology"
 )
 
@@ -89,7 +88,7 @@ func (l *Lab) WaitFlows(ctx context.Context, switches []*topology.Node) error {
 // countFlows counts flow entries, up to the first switch that has none.
 func (l *Lab) countFlows(ctx context.Context, switches []*topology.Node) (count int, without string, err error) {
 	for _, n := range switches {
-		here, err := l.flowsOf(ctx, n)
+		here, err := l.fabricOf(n).(datapath.Controlled).Flows(ctx, n, 0)
 		if err != nil {
 			return count, "", err
 		}
@@ -117,9 +116,6 @@ func (l *Lab) WaitPorts(ctx context.Context, switches []*topology.Node, links []
 			}
 		}
 	}
-	if l.embedded != nil {
-		l.embedded.fast.Barrier(nil)
-	}
 	return l.Settle(ctx)
 }
 
@@ -144,22 +140,6 @@ func (l *Lab) waitPort(ctx context.Context, n *topology.Node, port uint32, up bo
 
 // knowsPort says whether a switch has a flow entry for what comes in by a port.
 func (l *Lab) knowsPort(ctx context.Context, n *topology.Node, port uint32) (bool, error) {
-	if isEmbedded(n) {
-		return l.said(n, openflow.NewMatch(openflow.InPort(port))) > 0, nil
-	}
 	count, err := l.fabricOf(n).(datapath.Controlled).Flows(ctx, n, port)
 	return count > 0, err
-}
-
-func (l *Lab) flowsOf(ctx context.Context, n *topology.Node) (int, error) {
-	if isEmbedded(n) {
-		return l.said(n, openflow.Match{}), nil
-	}
-	return l.fabricOf(n).(datapath.Controlled).Flows(ctx, n, 0)
-}
-
-// said counts the flow entries of an embedded switch that a match covers, without those that it has from another process: its
-// controller has yet to say whether they stay.
-func (l *Lab) said(n *topology.Node, m openflow.Match) int {
-	return l.embedded.agents[n.Name].Switch().CountFlows(m, l.embedded.since)
 }

@@ -40,10 +40,6 @@ func (l *Lab) Resume(ctx context.Context, t *topology.Topology, progress Progres
 	if err := l.resumeFabrics(ctx); err != nil {
 		return err
 	}
-	var err error
-	if l.before, err = readSwitchState(l.switchFile()); err != nil {
-		return err
-	}
 	if l.OnFabric != nil {
 		if err := l.OnFabric(ctx); err != nil {
 			return err

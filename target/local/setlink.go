@@ -4,7 +4,7 @@ import (
 	"context"
 	"slices"
 
-	"trivet.dev/trivet/openflow"
+	"trivet.dev/trivet/datapath"
 	"trivet.dev/trivet/topology"
 )
 
@@ -14,34 +14,19 @@ func (l *Lab) SetLink(ctx context.Context, index int, c topology.LinkChange) err
 	t.Links = slices.Clone(t.Links)
 	t.Links[index] = t.Links[index].Clone()
 	c.Apply(t.Links[index])
-	if c.Up != nil && c == (topology.LinkChange{Up: c.Up}) && l.setVirtual(&t, index) {
+	if c.Up != nil && c == (topology.LinkChange{Up: c.Up}) && l.plug(&t, index) {
 		return nil
 	}
 	return l.Apply(ctx, &t, func(string, int, int) {})
 }
 
-// setVirtual pulls or plugs a virtual link between routing nodes: the two ports change their state, and nothing else
-// of the lab changes, however large it is. It returns false where the link is another one.
-func (l *Lab) setVirtual(t *topology.Topology, index int) bool {
+// plug pulls or plugs a link between routing nodes, where its fabric can do that by itself. Others may be in the tree of switches that learn.
+func (l *Lab) plug(t *topology.Topology, index int) bool {
 	link := t.Links[index]
-	if l.embedded == nil || l.WireOf(link) != Virtual || !link.BetweenRouters(l.nodes()) { // others may be in the tree of switches that learn
+	p, ok := l.fabricOf(l.node(link.Ends[0].Node)).(datapath.Plugger)
+	if !ok || !link.BetweenRouters(l.nodes()) || !p.Plug(link) {
 		return false
 	}
-	var ids [2]portID
-	for i, e := range link.Ends {
-		if ids[i] = (portID{e.Node, l.node(e.Node).OpenFlowPort(e)}); l.embedded.ports[ids[i]] == nil {
-			return false
-		}
-	}
-	var state openflow.PortState
-	if link.Down {
-		state = openflow.PortStateLinkDown
-	}
-	for _, id := range ids {
-		l.embedded.ports[id].down = link.Down
-		l.embedded.agents[id.node].Switch().SetPortState(id.number, state)
-	}
-	l.embedded.fast.Barrier(nil)
 	l.is.Store(&indexed{t, l.nodes()}) // the nodes are the same
 	return true
 }

@@ -22,7 +22,10 @@ import (
 type prefix = netip.Prefix
 
 // Lacks says whether a link must be made anew for who wants to listen at its devices, which it does not have.
-func (l *Lab) Lacks(link *topology.Link) bool { return l.WireOf(link) == "patch" }
+func (l *Lab) Lacks(link *topology.Link) bool {
+	_, shows := l.fabricOf(l.node(link.Ends[0].Node)).(datapath.Mirror)
+	return l.WireOf(link).Inner() && !shows
+}
 
 // WireOf says how a link of the lab is made.
 func (l *Lab) WireOf(link *topology.Link) datapath.Wire { return l.wireOf(link, l.nodes()) }
@@ -61,8 +64,6 @@ func (l *Lab) wireOf(link *topology.Link, nodes map[string]*topology.Node) datap
 		return datapath.Veth
 	case joined(link, nodes) != nil:
 		return joined(link, nodes).Inner
-	case isEmbedded(nodes[link.Ends[0].Node]) && isEmbedded(nodes[link.Ends[1].Node]):
-		return Virtual
 	}
 	return datapath.Veth
 }
@@ -381,7 +382,7 @@ func (l *Lab) setLinkUp(k plan.Link) error {
 	if !k.Down && ownsNamespaces(n) {
 		return l.configureNode(n, nil, topology.EndsOf(l.Topology())[n.Name])
 	}
-	if !k.Down && l.shut(e.Node, e) {
+	if !k.Down && l.port(e).Shut {
 		return nil
 	}
 	return l.inNet(e.Node, func() error {

@@ -1,10 +1,11 @@
-package local
+package fabric
 
 import (
 	"context"
 	"fmt"
 	"time"
 
+	"trivet.dev/trivet/datapath"
 	"trivet.dev/trivet/plan"
 	"trivet.dev/trivet/topology"
 )
@@ -13,20 +14,18 @@ import (
 // back, without losing a packet: what is to carry packets is there before what has carried them goes.
 
 // cut takes virtual links away for which devices have been put behind the ports, once these run.
-func (l *Lab) cut(ports []portID) error {
+func (f *fabric) cut(ports []portID) error {
 	if len(ports) == 0 {
 		return nil
 	}
-	s := l.embedded
+	s := f.s
 	var names []string
 	for _, id := range ports {
 		if b := s.ports[id]; b != nil && !b.down {
 			names = append(names, b.device)
 		}
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), carrierTime)
-	defer cancel()
-	if err := l.awaitRunning(ctx, "", names); err != nil {
+	if err := f.site.AwaitRunning(names); err != nil {
 		return err
 	}
 	s.fast.Barrier(nil) // takes note of the carriers
@@ -41,38 +40,41 @@ func (l *Lab) cut(ports []portID) error {
 // drainTime is how long packets may be under way between two devices of this machine, beyond the delay of their link.
 const drainTime = 50 * time.Millisecond
 
-// bypass joins ports by virtual links whose devices are about to go, and waits until what is under way there has arrived.
-func (l *Lab) bypass(ctx context.Context, s plan.Steps) error {
-	if l.embedded == nil {
+// Leave joins ports by virtual links whose devices are about to go, and waits until what is under way there has arrived.
+func (f *fabric) Leave(ctx context.Context, s plan.Steps) error {
+	if f.s == nil {
 		return nil
 	}
-	after, nodes := topology.LinksByKey(s.New), s.New.NodesByName()
+	after, wires := topology.LinksByKey(s.New), map[*topology.Link]datapath.Wire{}
+	for i, w := range f.site.WiresOf(s.New) {
+		wires[s.New.Links[i]] = w
+	}
 	var wait time.Duration
 	for _, k := range s.DropLinks {
 		link := after[k.Key]
-		if link == nil || link.Down || k.Down || l.wireOf(link, nodes) != Virtual {
+		if link == nil || link.Down || k.Down || wires[link] != Virtual || f.site.Wire(k.Link) == Virtual {
 			continue
 		}
 		var ids [2]portID
 		for i, e := range k.Ends {
-			if n := l.node(e.Node); isEmbedded(n) && l.embedded.agents[e.Node] != nil {
+			if n := f.site.Node(e.Node); is(n) && f.s.agents[e.Node] != nil {
 				ids[i] = portID{e.Node, n.OpenFlowPort(e)}
 			}
 			queue := k.Egress(i)
 			wait = max(wait, drainTime+time.Duration(queue.Delay+4*queue.Jitter))
 		}
-		a, b := l.embedded.agents[ids[0].node], l.embedded.agents[ids[1].node]
+		a, b := f.s.agents[ids[0].node], f.s.agents[ids[1].node]
 		if a == nil || b == nil {
 			continue
 		}
-		if err := l.embedded.Network().Join(a.Switch(), ids[0].number, b.Switch(), ids[1].number); err != nil {
+		if err := f.s.Network().Join(a.Switch(), ids[0].number, b.Switch(), ids[1].number); err != nil {
 			return fmt.Errorf("link %s: %w", k.Name(), err)
 		}
 	}
 	if wait == 0 {
 		return nil
 	}
-	l.embedded.fast.Barrier(nil)
+	f.s.fast.Barrier(nil)
 	select {
 	case <-time.After(wait):
 	case <-ctx.Done():

@@ -1,10 +1,11 @@
-package local
+package fabric
 
 import (
 	"slices"
 	"sync"
 
 	"trivet.dev/trivet/datapath/embedded/pipeline"
+	"trivet.dev/trivet/topology"
 )
 
 // looks is who looks at links of embedded switches.
@@ -26,26 +27,22 @@ func (l *looks) show(out *pipeline.Sent) {
 	}
 }
 
-// Look shows what goes over the index-th link to who captures. Of a virtual link, which has no device, see gets each
+// Look shows what goes over a link to who captures. Of a virtual link, which has no device, see gets each
 // packet as it is there, by both ends, until done; it must copy what it keeps and return soon. Packets over the link go
 // through user space for that long, in their order. Of others, packets are kept from going around the link's devices,
 // where one can listen. Both may be called at any time; no packet is lost or doubled thereby.
-func (l *Lab) Look(index int, see func(frame []byte)) (mirrored bool, done func()) {
-	link := l.Topology().Links[index]
-	s := l.embedded
+func (f *fabric) Look(link *topology.Link, see func(frame []byte)) (mirrored bool, done func()) {
+	s := f.s
 	if s == nil {
 		return false, func() {}
 	}
-	mirrored = l.WireOf(link) == Virtual
+	mirrored = f.site.Wire(link) == Virtual
 	var ports []*pipeline.Port
 	for _, e := range link.Ends {
-		if n := l.node(e.Node); isEmbedded(n) {
-			if a := s.agents[e.Node]; a != nil {
-				ports = append(ports, a.Switch().Port(n.OpenFlowPort(e)))
-			}
+		if p := f.port(e); p != nil {
+			ports = append(ports, p)
 		}
 	}
-	ports = slices.DeleteFunc(ports, func(p *pipeline.Port) bool { return p == nil })
 	for _, p := range ports {
 		if mirrored {
 			s.looks.mirror(p, &see, true)

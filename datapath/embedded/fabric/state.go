@@ -1,7 +1,8 @@
-package local
+package fabric
 
 import (
 	"bytes"
+	"context"
 	"encoding/gob"
 	"errors"
 	"fmt"
@@ -24,7 +25,13 @@ type switchState struct {
 	Credited []cache.Credited
 }
 
-func (l *Lab) switchFile() string { return filepath.Join(l.Dir, "switches") }
+func (f *fabric) stateFile() string { return filepath.Join(f.site.Dir(), "switches") }
+
+// Resume reads what a process that has died has written: see TakeOver.
+func (f *fabric) Resume(context.Context) (err error) {
+	f.before, err = readSwitchState(f.stateFile())
+	return err
+}
 
 // start is Origin as a time of this process.
 func (s *switchState) start() time.Time {
@@ -40,7 +47,7 @@ const (
 )
 
 // save writes the state until the switches are closed.
-func (s *embeddedSwitches) save() {
+func (s *switches) save() {
 	for wait := saveSoon; ; {
 		select {
 		case <-s.stop:
@@ -85,7 +92,7 @@ func readSwitchState(file string) (*switchState, error) {
 }
 
 // restore makes new switches what those were that another process had.
-func (s *embeddedSwitches) restore() error {
+func (s *switches) restore() error {
 	var errs []error
 	for _, a := range s.agents {
 		if v := s.saved[a.Switch().DatapathID()]; v != nil {
@@ -99,20 +106,20 @@ func (s *embeddedSwitches) restore() error {
 }
 
 // beginSaving begins to write the state, once.
-func (s *embeddedSwitches) beginSaving() { s.started.Do(func() { s.saving.Go(s.save) }) }
+func (s *switches) beginSaving() { s.started.Do(func() { s.saving.Go(s.save) }) }
 
 // TakeOver ends a Resume. Until it is called, packets of known flows go as they did when the other process died, and
 // others wait for nothing: it is time for it when controllers have said again what there is to say.
-func (l *Lab) TakeOver() {
-	if l.before == nil || l.embedded == nil {
+func (f *fabric) TakeOver() {
+	if f.before == nil || f.s == nil {
 		return
 	}
-	flows, err := l.embedded.fast.TakeOver(l.before.Credited)
+	flows, err := f.s.fast.TakeOver(f.before.Credited)
 	if err != nil {
 		slog.Warn("not all that the kernel forwards could be taken over", "error", err)
 	}
 	slog.Info("took over what the kernel forwards", "flows", flows)
-	l.before = nil
-	l.embedded.Release()
-	l.embedded.beginSaving()
+	f.before = nil
+	f.s.Release()
+	f.s.beginSaving()
 }

@@ -1,4 +1,5 @@
-package local
+// Package fabric is the embedded switches of a lab: it gives them the lab's devices and controllers.
+package fabric
 
 import (
 	"cmp"
@@ -19,16 +20,30 @@ import (
 	"trivet.dev/trivet/datapath/embedded/pipeline"
 	"trivet.dev/trivet/internal/inside"
 	"trivet.dev/trivet/openflow"
+	"trivet.dev/trivet/plan"
 	"trivet.dev/trivet/topology"
 )
 
 // Virtual is how links between embedded switches are made that need no devices.
 const Virtual datapath.Wire = "virtual"
 
-func isEmbedded(n *topology.Node) bool { return n != nil && n.Datapath == topology.Embedded }
+func is(n *topology.Node) bool { return n != nil && n.Datapath == topology.Embedded }
 
-// embeddedSwitches is the lab's embedded switches, which live in this process.
-type embeddedSwitches struct {
+func init() {
+	datapath.Register(datapath.Kind{Names: []topology.Datapath{topology.Embedded}, New: func(s datapath.Site) datapath.Fabric { return &fabric{site: s} },
+		Inner: Virtual, Joins: func(_, _ *topology.Node, _ map[string]*topology.Node) bool { return true }})
+}
+
+// fabric is the embedded switches of a lab.
+type fabric struct {
+	datapath.Base
+	site   datapath.Site
+	s      *switches    // nil where there are none
+	before *switchState // of switches that another process had
+}
+
+// switches live in this process.
+type switches struct {
 	*embedded.Datapath
 	fast   *cache.Engine
 	agents map[string]*agent.Agent // by node
@@ -60,10 +75,10 @@ type backing struct {
 	down   bool
 }
 
-// newEmbeddedSwitches makes them for a topology, in the switches' namespace. They begin as what is in a state,
+// newSwitches makes them for a topology, in the switches' namespace. They begin as what is in a state,
 // which may be nil, says, with the clock of that. event, which may be nil, is told of loops.
-func newEmbeddedSwitches(t *topology.Topology, namespace string, before *switchState, event func(string)) (*embeddedSwitches, error) {
-	s := &embeddedSwitches{agents: map[string]*agent.Agent{}, joined: map[string]bool{}, ports: map[portID]*backing{},
+func newSwitches(t *topology.Topology, namespace string, before *switchState, event func(string)) (*switches, error) {
+	s := &switches{agents: map[string]*agent.Agent{}, joined: map[string]bool{}, ports: map[portID]*backing{},
 		saved: map[uint64]*pipeline.Saved{}, stop: make(chan struct{})}
 	start := time.Now()
 	if before != nil {
@@ -99,46 +114,45 @@ func newEmbeddedSwitches(t *topology.Topology, namespace string, before *switchS
 // roomFor is how many ports with devices there may be, with room for those to come.
 func roomFor(t *topology.Topology) int { return min(max(4096, 4*len(t.Links)), 65535) }
 
-// applyEmbedded makes the embedded switches those of the topology. Ports stay what they are, with
+// Apply makes the embedded switches those of the topology. Ports stay what they are, with
 // their counters, when what is behind them changes.
-func (l *Lab) applyEmbedded(blocked map[*topology.Link]bool) error {
-	if l.embedded == nil {
-		if !slices.ContainsFunc(l.Topology().Nodes, isEmbedded) {
+func (f *fabric) Apply(_ context.Context, forwarding plan.Forwarding) error {
+	if f.s == nil {
+		if !slices.ContainsFunc(f.site.Topology().Nodes, is) {
 			return nil
 		}
-		var err error
-		if l.embedded, err = newEmbeddedSwitches(l.Topology(), l.fabricPath(), l.before, l.OnLoop); err != nil {
+		s, err := newSwitches(f.site.Topology(), f.site.Namespace().Name(), f.before, f.site.Looped)
+		if err != nil {
 			return err
 		}
-		l.embedded.file = l.switchFile()
+		s.file, f.s = f.stateFile(), s
 	}
-	s := l.embedded
-	nodes := l.nodes()
+	s := f.s
 	for name, a := range s.agents {
-		if n := nodes[name]; !isEmbedded(n) || uint64(n.DPID) != a.Switch().DatapathID() {
+		if n := f.site.Node(name); !is(n) || uint64(n.DPID) != a.Switch().DatapathID() {
 			s.removeSwitch(name)
 		}
 	}
-	for _, n := range l.Topology().Nodes {
-		if isEmbedded(n) && s.agents[n.Name] == nil {
+	for _, n := range f.site.Topology().Nodes {
+		if is(n) && s.agents[n.Name] == nil {
 			a, err := s.Add(pipeline.Config{DatapathID: uint64(n.DPID), Name: n.Name},
-				agent.Options{Standalone: n.FailMode == topology.Standalone, Dial: l.dial})
+				agent.Options{Standalone: n.FailMode == topology.Standalone, Dial: f.dial})
 			if err != nil {
 				return err
 			}
 			s.agents[n.Name] = a
 		}
 	}
-	if err := l.applyPorts(blocked); err != nil {
+	if err := f.applyPorts(forwarding.Blocked); err != nil {
 		return err
 	}
-	if l.before == nil {
+	if f.before == nil {
 		s.beginSaving()
 	}
 	return nil
 }
 
-func (s *embeddedSwitches) removeSwitch(name string) {
+func (s *switches) removeSwitch(name string) {
 	for id, b := range s.ports {
 		if id.node == name {
 			s.unback(id, b)
@@ -151,19 +165,19 @@ func (s *embeddedSwitches) removeSwitch(name string) {
 }
 
 // applyPorts gives ports what is behind them. First what changes is taken away, then what is new is given.
-func (l *Lab) applyPorts(blocked map[*topology.Link]bool) error {
-	s := l.embedded
+func (f *fabric) applyPorts(blocked map[*topology.Link]bool) error {
+	s := f.s
 	want := map[portID]*backing{}
 	ends := map[portID]topology.Endpoint{}
 	links := map[portID]*topology.Link{}
-	for _, link := range l.Topology().Links {
+	for _, link := range f.site.Topology().Links {
 		for i, e := range link.Ends {
-			n := l.node(e.Node)
-			if !isEmbedded(n) {
+			n := f.site.Node(e.Node)
+			if !is(n) {
 				continue
 			}
 			id := portID{e.Node, n.OpenFlowPort(e)}
-			want[id], ends[id], links[id] = l.backingOf(link, i), e, link
+			want[id], ends[id], links[id] = f.backingOf(link, i), e, link
 		}
 	}
 	var cut []portID // virtual links, once there are devices in their place
@@ -194,11 +208,11 @@ func (l *Lab) applyPorts(blocked map[*topology.Link]bool) error {
 		slog.Warn("not all of the switches could be restored", "error", err)
 	}
 	for id, w := range want {
-		if err := l.back(id, w); err != nil {
+		if err := f.back(id, w); err != nil {
 			return fmt.Errorf("%s of %s: %w", ends[id].Interface, id.node, err)
 		}
 	}
-	if err := l.cut(cut); err != nil {
+	if err := f.cut(cut); err != nil {
 		return err
 	}
 	for id, w := range want {
@@ -236,24 +250,24 @@ func block(sw *pipeline.Switch, number uint32, mac openflow.MAC, blocked bool) e
 }
 
 // backingOf says what is behind end i of a link.
-func (l *Lab) backingOf(link *topology.Link, i int) *backing {
+func (f *fabric) backingOf(link *topology.Link, i int) *backing {
 	e, far := link.Ends[i], link.Ends[1-i]
 	b := &backing{down: link.Down}
-	switch l.WireOf(link) {
+	switch f.site.Wire(link) {
 	case Virtual:
-		b.peer = portID{far.Node, l.node(far.Node).OpenFlowPort(far)}
+		b.peer = portID{far.Node, f.site.Node(far.Node).OpenFlowPort(far)}
 	case datapath.External:
 		b.device = far.Interface
 	default:
 		b.device = e.Interface
 	}
-	b.index, b.seen = l.index[b.device], link.Device && b.device != ""
+	b.index, b.seen = f.site.Device(b.device), link.Device && b.device != ""
 	return b
 }
 
 // back puts a device or a virtual link behind a port that has none.
-func (l *Lab) back(id portID, w *backing) error {
-	s := l.embedded
+func (f *fabric) back(id portID, w *backing) error {
+	s := f.s
 	if old := s.ports[id]; old != nil {
 		old.down = w.down
 		return nil
@@ -278,17 +292,27 @@ func (l *Lab) back(id portID, w *backing) error {
 	return s.fast.Attach(sw.Port(id.number), w.index, mode)
 }
 
-// shut says whether the controller of an embedded switch has taken the port of a link's end down (OFPPC_PORT_DOWN).
-func (l *Lab) shut(node string, e topology.Endpoint) bool {
-	if l.embedded == nil || l.embedded.agents[node] == nil {
-		return false
+// port returns the port at a link's end, or nil.
+func (f *fabric) port(e topology.Endpoint) *pipeline.Port {
+	n := f.site.Node(e.Node)
+	if f.s == nil || !is(n) || f.s.agents[e.Node] == nil {
+		return nil
 	}
-	p := l.embedded.agents[node].Switch().Port(l.node(node).OpenFlowPort(e))
-	return p != nil && p.Desc().Config&openflow.PortConfigDown != 0
+	return f.s.agents[e.Node].Switch().Port(n.OpenFlowPort(e))
+}
+
+// Port says what the port at a link's end is: a controller may have taken it down (OFPPC_PORT_DOWN).
+func (f *fabric) Port(e topology.Endpoint) (state datapath.PortState) {
+	p := f.port(e)
+	if p == nil {
+		return state
+	}
+	d := p.Desc()
+	return datapath.PortState{Shut: d.Config&openflow.PortConfigDown != 0, Dark: !d.Works()}
 }
 
 // unback takes away what is behind a port.
-func (s *embeddedSwitches) unback(id portID, b *backing) {
+func (s *switches) unback(id portID, b *backing) {
 	sw := s.agents[id.node].Switch()
 	if b.device == "" {
 		s.Network().Part(sw, id.number)
@@ -299,30 +323,35 @@ func (s *embeddedSwitches) unback(id portID, b *backing) {
 	}
 }
 
-// applyAgents ties embedded switches to their controllers.
-func (l *Lab) applyAgents() error {
-	s := l.embedded
+// Meet ties switches to their controllers.
+func (f *fabric) Meet() error {
+	s := f.s
 	if s == nil {
 		return nil
 	}
 	var errs []error
-	for _, n := range l.Topology().Nodes {
+	for _, n := range f.site.Topology().Nodes {
 		a := s.agents[n.Name]
 		if a == nil {
 			continue
 		}
 		if slices.Contains(n.Controllers, topology.ControllerTrivet) {
-			if !s.joined[n.Name] && l.Meet != nil {
+			if !s.joined[n.Name] && f.site.HasController() {
 				s.joined[n.Name] = true
-				errs = append(errs, l.Meet(n.Name, a))
+				errs = append(errs, f.site.Meet(n.Name, func(p datapath.Peer) datapath.Session {
+					if session := a.Join(p); session != nil {
+						return session
+					}
+					return nil
+				}))
 			}
 			continue
 		}
-		for _, address := range l.Programs {
+		for _, address := range f.site.Programs() {
 			s.inside.Store(address, true)
 		}
 		var targets []agent.Target
-		for _, c := range (site{l}).Controllers(n) {
+		for _, c := range f.site.Controllers(n) {
 			t, err := agent.ParseTarget(c)
 			if err != nil {
 				return err
@@ -336,24 +365,27 @@ func (l *Lab) applyAgents() error {
 
 // dial connects an embedded switch with its controller: one that the lab runs is in the switches' namespace,
 // others are out here.
-func (l *Lab) dial(ctx context.Context, network, address string) (conn net.Conn, err error) {
-	if _, inside := l.embedded.inside.Load(network + ":" + address); !inside {
+func (f *fabric) dial(ctx context.Context, network, address string) (conn net.Conn, err error) {
+	if _, inside := f.s.inside.Load(network + ":" + address); !inside {
 		return agent.Dial(ctx, network, address)
 	}
-	err = inside.File(l.fabric, func() (err error) {
+	err = inside.File(f.site.Namespace(), func() (err error) {
 		conn, err = agent.Dial(ctx, network, address)
 		return err
 	})
 	return conn, err
 }
 
-// waitEmbedded waits until every embedded switch that has controllers of others is connected to
+// Wait waits until every embedded switch that has controllers of others is connected to
 // one. The error, once ctx ends, names one that is not, and why.
-func (l *Lab) waitEmbedded(ctx context.Context) error {
+func (f *fabric) Wait(ctx context.Context) error {
+	if f.s == nil {
+		return nil
+	}
 	start := time.Now()
-	for _, n := range l.Topology().Nodes {
-		a := l.embedded.agents[n.Name]
-		if a == nil || len(topology.ForeignControllers(l.Topology(), n)) == 0 {
+	for _, n := range f.site.Topology().Nodes {
+		a := f.s.agents[n.Name]
+		if a == nil || len(topology.ForeignControllers(f.site.Topology(), n)) == 0 {
 			continue
 		}
 		for !a.Connected() {
@@ -370,18 +402,85 @@ func (l *Lab) waitEmbedded(ctx context.Context) error {
 }
 
 // close lets go of the switches. What the kernel forwards by goes with the namespace.
-func (s *embeddedSwitches) close() {
+func (s *switches) close() {
 	close(s.stop)
 	s.saving.Wait()
 	_ = s.fast.Close(true)
 	s.Datapath.Close()
 }
 
-// UserSpace says why the packets of embedded switches are forwarded in user space; empty: they are not, or there are no
-// such switches.
-func (l *Lab) UserSpace() string {
-	if l.embedded == nil {
+// Close lets go of the switches.
+func (f *fabric) Close() {
+	if f.s != nil {
+		f.s.close()
+	}
+}
+
+// Status says how switches with controllers of others get on with them.
+func (f *fabric) Status(context.Context) (out []datapath.SwitchStatus, err error) {
+	if f.s == nil {
+		return nil, nil
+	}
+	for _, n := range f.site.Topology().Nodes {
+		a := f.s.agents[n.Name]
+		if a == nil || len(topology.ForeignControllers(f.site.Topology(), n)) == 0 {
+			continue
+		}
+		s := datapath.SwitchStatus{Switch: n.Name, Controllers: []datapath.ControllerStatus{}}
+		for _, c := range a.Status() {
+			s.Controllers = append(s.Controllers, datapath.ControllerStatus{Address: c.Target, Connected: c.Connected, Error: c.LastError})
+		}
+		out = append(out, s)
+	}
+	return out, nil
+}
+
+// Flows counts the flow entries of a switch, without those that it has from another process: its controller has yet to say whether they
+// stay.
+func (f *fabric) Flows(_ context.Context, n *topology.Node, inPort uint32) (int, error) {
+	match := openflow.Match{}
+	if inPort != 0 {
+		match = openflow.NewMatch(openflow.InPort(inPort))
+	}
+	return f.s.agents[n.Name].Switch().CountFlows(match, f.s.since), nil
+}
+
+// Settle waits until packets go by what there is now.
+func (f *fabric) Settle(context.Context) error {
+	if f.s != nil {
+		f.s.fast.Barrier(nil)
+	}
+	return nil
+}
+
+// Remark says why packets are forwarded in user space, where they are.
+func (f *fabric) Remark() string {
+	if f.s == nil || f.s.fast.UserSpace() == "" {
 		return ""
 	}
-	return l.embedded.fast.UserSpace()
+	return "embedded switches forward in user space, far slower than in the kernel: " + f.s.fast.UserSpace() + " (see trivet doctor)"
+}
+
+// Plug pulls or plugs a virtual link: the two ports change their state, and nothing else of the lab changes, however large it is. It returns
+// false where the link is another one.
+func (f *fabric) Plug(link *topology.Link) bool {
+	if f.s == nil || f.site.Wire(link) != Virtual {
+		return false
+	}
+	var ids [2]portID
+	for i, e := range link.Ends {
+		if ids[i] = (portID{e.Node, f.site.Node(e.Node).OpenFlowPort(e)}); f.s.ports[ids[i]] == nil {
+			return false
+		}
+	}
+	var state openflow.PortState
+	if link.Down {
+		state = openflow.PortStateLinkDown
+	}
+	for _, id := range ids {
+		f.s.ports[id].down = link.Down
+		f.s.agents[id.node].Switch().SetPortState(id.number, state)
+	}
+	f.s.fast.Barrier(nil)
+	return true
 }

@@ -99,30 +99,33 @@ papers-quick: bootstrap ## all experiments in 10 minutes: few levels, one repeti
 lint: ## gofmt, go vet, staticcheck; shellcheck for scripts
 	@scripts/lint $(STATICCHECK)
 
-install: ## trivet into PREFIX (/usr/local), with completions for bash, zsh and fish; DESTDIR goes before it (after make)
+install: ## trivet into PREFIX (/usr/local), with man pages and completions for bash, zsh and fish; DESTDIR goes before it (after make)
 	@[ -x bin/trivet ] || { echo "build it first:  make" >&2; exit 1; }
 	@install -D -m 755 bin/trivet $(DESTDIR)$(PREFIX)/bin/trivet
-	@completion=$$(mktemp -d) && scripts/completion bin/trivet $$completion && \
-	install -D -m 644 $$completion/trivet.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/trivet && \
-	install -D -m 644 $$completion/_trivet $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_trivet && \
-	install -D -m 644 $$completion/trivet.fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/trivet.fish && rm -r $$completion
+	@pages=$$(mktemp -d) && trap "rm -r $$pages" EXIT && scripts/pages bin/trivet $$pages && \
+	install -D -m 644 $$pages/trivet.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/trivet && \
+	install -D -m 644 $$pages/_trivet $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_trivet && \
+	install -D -m 644 $$pages/trivet.fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/trivet.fish && \
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man1 $$pages/man/*.1
 	@echo "$(DESTDIR)$(PREFIX)/bin/trivet"
 
 dist: build ## binaries and Debian packages for amd64 and arm64, with checksums, in dist/
 	@rm -rf dist
-	@scripts/completion bin/trivet dist/completion
+	@scripts/pages bin/trivet dist/pages
 	@for arch in amd64 arm64; do \
 		name=dist/trivet-$(VERSION)-linux-$$arch; \
 		echo "$$name"; \
 		GOARCH=$$arch $(BUILD) -o $$name ./cmd/trivet || exit 1; \
-		! command -v dpkg-deb >/dev/null || scripts/deb $$name dist/completion $$arch $(VERSION) $$name.deb || exit 1; \
+		! command -v dpkg-deb >/dev/null || scripts/deb $$name dist/pages $$arch $(VERSION) $$name.deb || exit 1; \
 	done
-	@rm -r dist/completion
+	@rm -r dist/pages
 	@cd dist && sha256sum trivet-* >SHA256SUMS
 
-generate: ## generated code anew
+generate: ## generated code anew, and the pages of the commands
 	@scripts/bootstrap --generate
 	@$(GO) generate ./...
+	@$(MAKE) --no-print-directory build
+	@rm -rf docs/commands && bin/trivet docs markdown docs/commands
 
 clean: ## remove what was built
 	@rm -rf bin dist

@@ -134,6 +134,7 @@ func (a *app) root() *cobra.Command {
 	group("net", a.top(), a.path(), a.flows(), a.routes(), a.ospf(), a.hosts(), a.controller())
 	group("use", a.bench())
 	group("file", a.validate(), a.convert(), a.graph(), a.schema())
+	root.AddCommand(a.docs())
 	root.Args = cobra.NoArgs // of words that are no command
 	root.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	root.InitDefaultHelpCmd()

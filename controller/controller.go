@@ -24,8 +24,8 @@ import (
 
 // Controller is a set of switches and the apps that decide for them.
 type Controller struct {
-	// Allowed says whether who is at the other end of a connection may have a datapath id, and why not; nil: anybody may. It is to
-	// be set before Serve.
+	// Allowed says whether who is at the other end of a connection may have a datapath id, and why
+	// not; nil: anybody may. It is to be set before Serve.
 	Allowed func(conn net.Conn, dpid uint64) error
 
 	log  *slog.Logger
@@ -57,8 +57,8 @@ func New(log *slog.Logger, apps ...App) (*Controller, error) {
 	return c, nil
 }
 
-// Named says which datapath ids belong to switches that somebody has given a name: the limits for switches are not meant for
-// them. Without it none do. It is to be called before Serve.
+// Named says which datapath ids belong to switches that somebody has given a name: the limits for
+// switches are not meant for them. Without it none do. It is to be called before Serve.
 func (c *Controller) Named(f func(dpid uint64) bool) { c.named = f }
 
 // newSwitch returns a switch that a session speaks with.

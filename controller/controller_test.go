@@ -228,7 +228,8 @@ func TestMalformed(t *testing.T) {
 	good.expect(openflow.TypePacketOut)
 }
 
-// Proves that a second switch with the datapath id of one that is there is refused, and the first stays.
+// Proves that a second switch with the datapath id of one that is there is refused, and the first
+// stays.
 func TestStolenID(t *testing.T) {
 	r := newRecorder()
 	c := start(t, r)

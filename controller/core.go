@@ -108,7 +108,8 @@ func (c *core) await(ctx context.Context, m openflow.Message, send func(openflow
 	}
 }
 
-// postBy sends a message with an xid of its own; what the switch answers to that comes by the channel.
+// postBy sends a message with an xid of its own; what the switch answers to that comes by the
+// channel.
 func (c *core) postBy(m openflow.Message, send func(openflow.Message) error) (<-chan openflow.Message, error) {
 	answer := make(chan openflow.Message, 1)
 	c.waits.Lock()

@@ -74,7 +74,8 @@ func overTCP(t *testing.T, c *controller.Controller) string {
 	return l.Addr().String()
 }
 
-// connectTCP makes a switch that has done its handshake by a real socket, which keeps little of what is not read.
+// connectTCP makes a switch that has done its handshake by a real socket, which keeps little of
+// what is not read.
 func connectTCP(t *testing.T, address string, dpid uint64) *fake {
 	t.Helper()
 	conn, err := net.Dial("tcp", address)
@@ -101,8 +102,8 @@ func sendMany(s *controller.Switch, bytes int) error {
 	return nil
 }
 
-// Proves that who sends to a switch that does not read waits for nothing, whether another switch's event is handled or not, and that
-// all arrives, in its order, once it reads.
+// Proves that who sends to a switch that does not read waits for nothing, whether another switch's
+// event is handled or not, and that all arrives, in its order, once it reads.
 func TestDeafSwitchHoldsNobodyUp(t *testing.T) {
 	r := newRecorder()
 	c := start(t, r)
@@ -127,8 +128,8 @@ func TestDeafSwitchHoldsNobodyUp(t *testing.T) {
 	}
 }
 
-// Proves that no more waits for a switch that does not read than 64 MiB: then its connection ends, the log says why, and another
-// switch hears nothing of it.
+// Proves that no more waits for a switch that does not read than 64 MiB: then its connection ends,
+// the log says why, and another switch hears nothing of it.
 func TestDeafSwitchIsLeft(t *testing.T) {
 	r := newRecorder()
 	c := startLogged(t, r)
@@ -154,8 +155,8 @@ func heap() float64 {
 	return float64(m.HeapAlloc) / (1 << 20)
 }
 
-// flood sends the same message until so many bytes are sent or the connection is closed, and returns how many MiB were, and how many more
-// MiB of memory were in use at most.
+// flood sends the same message until so many bytes are sent or the connection is closed, and
+// returns how many MiB were, and how many more MiB of memory were in use at most.
 func (f *fake) flood(m openflow.Message, most int) (sent, peak float64) {
 	f.t.Helper()
 	b, n, before := m.AppendTo(nil), 0, heap()
@@ -171,8 +172,9 @@ func (f *fake) flood(m openflow.Message, most int) (sent, peak float64) {
 	return float64(n) / (1 << 20), peak
 }
 
-// Proves that a peer cannot fill the controller's memory with the parts of an answer that does not end: it is left after 64 MiB, the
-// log says why, what it sent is given back, and another switch is served meanwhile.
+// Proves that a peer cannot fill the controller's memory with the parts of an answer that does not
+// end: it is left after 64 MiB, the log says why, what it sent is given back, and another switch is
+// served meanwhile.
 func TestEndlessAnswers(t *testing.T) {
 	flows := make(openflow.FlowStatsList, 1000)
 	ports := make(openflow.PortStatsList, 500)
@@ -213,7 +215,8 @@ func TestEndlessAnswers(t *testing.T) {
 	}
 }
 
-// Proves that parts which nobody has asked for are dropped as they come: they fill nothing, and cost the peer nothing.
+// Proves that parts which nobody has asked for are dropped as they come: they fill nothing, and
+// cost the peer nothing.
 func TestAnswersToNobody(t *testing.T) {
 	r := newRecorder()
 	f := connectTCP(t, overTCP(t, start(t, r)), 1)

@@ -10,8 +10,9 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// Proves that a switch which invents ports without end has no more than are believed of one that no file names, also when it takes some
-// back and adds others; that the log says so once; that what it had is free again when it goes; and that a named one may have more.
+// Proves that a switch which invents ports without end has no more than are believed of one that no
+// file names, also when it takes some back and adds others; that the log says so once; that what it
+// had is free again when it goes; and that a named one may have more.
 func TestManyPorts(t *testing.T) {
 	r := newRecorder()
 	c := startLogged(t, r)
@@ -38,8 +39,8 @@ func TestManyPorts(t *testing.T) {
 	}
 }
 
-// Proves that peers which connect and say nothing do not keep a switch from connecting, however many they are, nor memory: each
-// has 2 s where more come than may wait.
+// Proves that peers which connect and say nothing do not keep a switch from connecting, however
+// many they are, nor memory: each has 2 s where more come than may wait.
 func TestSilentPeers(t *testing.T) {
 	r := newRecorder()
 	address := overTCP(t, start(t, r))

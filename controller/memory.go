@@ -11,15 +11,15 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// Datapath is a switch in this process, as it is spoken with: a message is done when Handle returns,
-// and may be used again then; answers to it have come by Memory.Reply before.
+// Datapath is a switch in this process, as it is spoken with: a message is done when Handle
+// returns, and may be used again then; answers to it have come by Memory.Reply before.
 type Datapath interface {
 	Handle(openflow.Message)
 	Close()
 }
 
-// Memory is a session with a switch of the same process: no socket, no encoded bytes, and no goroutine
-// while nothing happens. The switch calls Reply, Asynchronous and Closed.
+// Memory is a session with a switch of the same process: no socket, no encoded bytes, and no
+// goroutine while nothing happens. The switch calls Reply, Asynchronous and Closed.
 type Memory struct {
 	core
 	name string
@@ -40,8 +40,8 @@ const maxQueue = 4096
 // NewMemory prepares a session with a switch, which is then told of it, and given to Join.
 func (c *Controller) NewMemory(name string) *Memory { return &Memory{core: newCore(c), name: name} }
 
-// leaveTime is how long a switch that has just been taken away, and that this one replaces, may be known yet: until its connection is
-// seen to have ended and the apps have heard of it.
+// leaveTime is how long a switch that has just been taken away, and that this one replaces, may be
+// known yet: until its connection is seen to have ended and the apps have heard of it.
 const leaveTime = 10 * time.Second
 
 // Join makes the switch known to the apps. The error is why it cannot be.

@@ -38,8 +38,9 @@ func (l *local) Handle(m openflow.Message) {
 
 func (l *local) Close() { l.peer.Closed() }
 
-// Proves that a switch of the same process is one like any other to apps: it comes up with its ports,
-// its packets are answered in their order, its requests too, and what it says before it closes is heard.
+// Proves that a switch of the same process is one like any other to apps: it comes up with its
+// ports, its packets are answered in their order, its requests too, and what it says before it
+// closes is heard.
 func TestMemory(t *testing.T) {
 	app := newRecorder()
 	c := start(t, app)
@@ -86,8 +87,8 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// Proves that a switch of the same process takes the place of one over a connection that has just been taken away, also where that is
-// not known to have gone yet.
+// Proves that a switch of the same process takes the place of one over a connection that has just
+// been taken away, also where that is not known to have gone yet.
 func TestMemoryReplaces(t *testing.T) {
 	app := newRecorder()
 	c := start(t, app)

@@ -17,8 +17,9 @@ const (
 	echoTime      = 15 * time.Second // for the answer
 )
 
-// maxWaiting is how many bytes may wait for a switch: some 500,000 flow entries. They wait where nobody else does: a switch that
-// takes nothing, or so slowly that more comes together, loses its connection, and none of the others hears of it.
+// maxWaiting is how many bytes may wait for a switch: some 500,000 flow entries. They wait where
+// nobody else does: a switch that takes nothing, or so slowly that more comes together, loses its
+// connection, and none of the others hears of it.
 const maxWaiting = 64 << 20
 
 // A session is one connection with a switch.
@@ -199,9 +200,9 @@ func expect[T openflow.Message](s *session) (want T, err error) {
 	}
 }
 
-// loop handles messages until the connection ends. All that has arrived is handled
-// before what the apps sent goes out: one write answers many packets. Parts of a message that does not end
-// are no sign of life.
+// loop handles messages until the connection ends. All that has arrived is handled before what the
+// apps sent goes out: one write answers many packets. Parts of a message that does not end are no
+// sign of life.
 func (s *session) loop() error {
 	asked := false
 	for until := time.Now().Add(idleTime); ; {
@@ -234,7 +235,8 @@ func (s *session) loop() error {
 	}
 }
 
-// burst handles a message and those that have arrived with it, and says whether one of them shows that the switch lives.
+// burst handles a message and those that have arrived with it, and says whether one of them shows
+// that the switch lives.
 func (s *session) burst(b []byte) (alive bool, err error) {
 	s.out.Hold()
 	for {

@@ -71,8 +71,8 @@ func (s *Switch) Barrier(ctx context.Context) error {
 }
 
 // Do sends messages that have no answer (FLOW_MOD, GROUP_MOD, …) and waits until the switch has
-// done them. What it refuses comes back as an error (*openflow.Error), of several messages the first.
-// It must not be called while an event of the switch is handled.
+// done them. What it refuses comes back as an error (*openflow.Error), of several messages the
+// first. It must not be called while an event of the switch is handled.
 func (s *Switch) Do(ctx context.Context, messages ...openflow.Message) error {
 	refusals := make([]<-chan openflow.Message, len(messages))
 	for i, m := range messages {
@@ -144,7 +144,8 @@ func (s *Switch) changePort(reason openflow.PortReason, p openflow.Port) bool {
 	return true
 }
 
-// mayHaveMore says whether one more port is believed; where it is not, the log says so once. mu must be held.
+// mayHaveMore says whether one more port is believed; where it is not, the log says so once. mu
+// must be held.
 func (s *Switch) mayHaveMore() bool {
 	if len(s.ports) < maxPorts && (!s.strange || len(s.ports) < maxStrangePort && s.controller.strange.Load() < maxStrangers) {
 		return true

@@ -1,5 +1,6 @@
-// Package datapath is the seam between a lab and what forwards its packets: a lab has a Fabric for each datapath, which
-// knows how its switches and routers are made on a machine. A second one of its kind is a package that registers itself.
+// Package datapath is the seam between a lab and what forwards its packets: a lab has a Fabric for
+// each datapath, which knows how its switches and routers are made on a machine. A second one of
+// its kind is a package that registers itself.
 package datapath
 
 import (
@@ -17,20 +18,24 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Fabric is what one datapath makes of the switches and routers of a lab on this machine. Its methods are called one after
-// the other, but Dead, Drops and those that say so, which may be called at any time. All of a lab's fabrics take a step
-// before any takes the next one; what each step does is whole, and does no harm when it is taken again.
+// Fabric is what one datapath makes of the switches and routers of a lab on this machine. Its
+// methods are called one after the other, but Dead, Drops and those that say so, which may be
+// called at any time. All of a lab's fabrics take a step before any takes the next one; what each
+// step does is whole, and does no harm when it is taken again.
 type Fabric interface {
 	// Leave lets go of devices that are about to be taken away or made anew.
 	Leave(ctx context.Context, s plan.Steps) error
-	// Drop takes away what there is of a node of the fabric's that goes, which may never have been made.
+	// Drop takes away what there is of a node of the fabric's that goes, which may never have been
+	// made.
 	Drop(n *topology.Node) error
 	// Make makes what links need to be there.
 	Make(ctx context.Context, s plan.Steps) error
 
-	// Hold keeps links that must not forward from it. The devices are there by now, and some are not up yet.
+	// Hold keeps links that must not forward from it. The devices are there by now, and some are
+	// not up yet.
 	Hold(ctx context.Context, f plan.Forwarding) error
-	// Apply makes the switches and routers those of the lab's topology; links that may forward do now.
+	// Apply makes the switches and routers those of the lab's topology; links that may forward do
+	// now.
 	Apply(ctx context.Context, f plan.Forwarding) error
 
 	// Drops says what has been dropped so far.
@@ -53,34 +58,37 @@ func (Base) Drops(context.Context) (out []Drop, err error) { return nil, nil }
 func (Base) Dead() []string                                { return nil }
 func (Base) Close()                                        {}
 
-// Resumer is a fabric that takes over what another process, which has died, has made of the site's topology.
+// Resumer is a fabric that takes over what another process, which has died, has made of the site's
+// topology.
 type Resumer interface {
 	Resume(ctx context.Context) error
 }
 
-// Keeper is a Resumer whose packets go on as they did when the other process died until TakeOver, which ends a resumption: it is time for
-// it when controllers have said again what there is to say.
+// Keeper is a Resumer whose packets go on as they did when the other process died until TakeOver,
+// which ends a resumption: it is time for it when controllers have said again what there is to say.
 type Keeper interface{ TakeOver() }
 
 // Mounter is a fabric that shows nodes files of their own.
 type Mounter interface {
-	// Mount is called on a thread in the mount namespace of a node that is being made, by several goroutines.
+	// Mount is called on a thread in the mount namespace of a node that is being made, by several
+	// goroutines.
 	Mount(n *topology.Node) error
 }
 
 // Runner is a fabric that runs programs in its nodes, once their links are as they are to be.
 type Runner interface {
-	// Running is how many nodes have such programs, Run starts those that do not run, and tells others what has changed. It calls done
-	// for each node.
+	// Running is how many nodes have such programs, Run starts those that do not run, and tells
+	// others what has changed. It calls done for each node.
 	Running(t *topology.Topology) int
 	Run(done func()) error
 }
 
 // Converger is a fabric whose routers tell each other where networks are.
 type Converger interface {
-	// WaitRoutes waits until its routers have routes to all networks of the routers that they are joined to, the
-	// routing nodes beside them as well (knows says of one whether it has a route), and all that has not changed for a while.
-	// The error, once ctx ends, names a route that is missing.
+	// WaitRoutes waits until its routers have routes to all networks of the routers that they are
+	// joined to, the routing nodes beside them as well (knows says of one whether it has a route),
+	// and all that has not changed for a while. The error, once ctx ends, names a route that is
+	// missing.
 	WaitRoutes(ctx context.Context, knows func(router string, to netip.Addr) bool) error
 }
 
@@ -88,12 +96,13 @@ type Converger interface {
 type Controlled interface {
 	// Meet ties switches to their controllers, when all fabrics are as they are to be.
 	Meet() error
-	// Wait waits until every switch with a controller of others is connected to one. The error, once ctx ends or a controller
-	// refuses, names those that are not, and why.
+	// Wait waits until every switch with a controller of others is connected to one. The error,
+	// once ctx ends or a controller refuses, names those that are not, and why.
 	Wait(ctx context.Context) error
 	// Status says how switches and their controllers get on. It may be called at any time.
 	Status(ctx context.Context) ([]SwitchStatus, error)
-	// Flows counts the flow entries that controllers have given a switch: all, or with a port those for what comes in by it.
+	// Flows counts the flow entries that controllers have given a switch: all, or with a port those
+	// for what comes in by it.
 	Flows(ctx context.Context, n *topology.Node, inPort uint32) (int, error)
 	// Settle waits until packets go by the flow entries that there are, and by no others.
 	Settle(ctx context.Context) error
@@ -113,15 +122,18 @@ type ControllerStatus struct {
 	Error     string `json:"error,omitempty"`
 }
 
-// Still lets a question that is asked when ctx may end be answered all the same, by who does not hang.
+// Still lets a question that is asked when ctx may end be answered all the same, by who does not
+// hang.
 func Still(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 }
 
-// Checker is a fabric that cannot be changed once something of it has ended. The error says what is to be done then.
+// Checker is a fabric that cannot be changed once something of it has ended. The error says what is
+// to be done then.
 type Checker interface{ Check() error }
 
-// Summing is a fabric that may want what is sent through it to have its checksums, which devices leave to others where they can.
+// Summing is a fabric that may want what is sent through it to have its checksums, which devices
+// leave to others where they can.
 type Summing interface{ NeedsChecksums() bool }
 
 // Telling is a fabric that tells programs in its nodes where it is.
@@ -138,19 +150,22 @@ type PortState struct {
 	Dark bool // it has no carrier, or is shut
 }
 
-// Mirror is a fabric that shows what goes over its links. See gets each packet of a link without devices, until done, and must copy what it
-// keeps; then the link is mirrored. Of another one packets can be seen at its devices for as long.
+// Mirror is a fabric that shows what goes over its links. See gets each packet of a link without
+// devices, until done, and must copy what it keeps; then the link is mirrored. Of another one
+// packets can be seen at its devices for as long.
 type Mirror interface {
 	Look(link *topology.Link, see func(frame []byte)) (mirrored bool, done func())
 }
 
-// Plugger is a fabric that can pull and plug a link of routers without devices by itself, as the link says, and says whether it has.
+// Plugger is a fabric that can pull and plug a link of routers without devices by itself, as the
+// link says, and says whether it has.
 type Plugger interface{ Plug(*topology.Link) bool }
 
 // Remarker is a fabric that may have something to say of how it forwards here.
 type Remarker interface{ Remark() string }
 
-// Described is a fabric that says how it forwards on this machine, by a word for the question. It may be asked at any time.
+// Described is a fabric that says how it forwards on this machine, by a word for the question. It
+// may be asked at any time.
 type Described interface{ About() map[string]string }
 
 // Drop is how many packets something in a lab has dropped so far.
@@ -161,14 +176,14 @@ type Drop struct {
 	Expected bool   `json:"expected,omitempty" doc:"By what the topology asks for: a loss, a full queue, a link that is down"`
 }
 
-// Site is what a fabric stands on: a lab on this machine. The switches of all fabrics are in one network namespace of the
-// lab.
+// Site is what a fabric stands on: a lab on this machine. The switches of all fabrics are in one
+// network namespace of the lab.
 type Site interface {
 	Topology() *topology.Topology
 	Node(name string) *topology.Node
 
-	// Dir is where the lab's files are. Group makes a group of processes of the lab: what is started after prepare is in it; started
-	// is to be called when all of it has been.
+	// Dir is where the lab's files are. Group makes a group of processes of the lab: what is
+	// started after prepare is in it; started is to be called when all of it has been.
 	Dir() string
 	Group(name string) (prepare func(*exec.Cmd), started func() error, err error)
 
@@ -176,19 +191,19 @@ type Site interface {
 	Wire(*topology.Link) Wire
 	WiresOf(*topology.Topology) []Wire
 
-	// Controllers are the addresses of a switch's controllers; Programs are those of controllers that the lab runs in the switches' namespace,
-	// which may take their time.
+	// Controllers are the addresses of a switch's controllers; Programs are those of controllers
+	// that the lab runs in the switches' namespace, which may take their time.
 	Controllers(*topology.Node) []string
 	Programs() []string
-	// Meet lets Trivet's controller meet a switch of this process, if the lab has it. Join takes its end of the session, and gives that of the
-	// switch; nil: it has gone.
+	// Meet lets Trivet's controller meet a switch of this process, if the lab has it. Join takes
+	// its end of the session, and gives that of the switch; nil: it has gone.
 	HasController() bool
 	Meet(name string, join func(Peer) Session) error
 
 	// Namespace is that of the switches.
 	Namespace() *os.File
-	// NewDevice gives a device that is to be made in there a number; Device returns that of one that is, or 0. IsUp says whether the lab has set
-	// it up.
+	// NewDevice gives a device that is to be made in there a number; Device returns that of one
+	// that is, or 0. IsUp says whether the lab has set it up.
 	NewDevice(name string) (index int)
 	Device(name string) (index int)
 	IsUp(name string) bool
@@ -196,13 +211,15 @@ type Site interface {
 	// AwaitRunning waits until devices have a carrier, for as long as that may take.
 	AwaitRunning(names []string) error
 
-	// NodeDir is where files of a node may lie, which go with it. Processes are those of a node. Start starts a program in its
-	// namespaces and group, on a thread on which before, which may be nil, is called first.
+	// NodeDir is where files of a node may lie, which go with it. Processes are those of a node.
+	// Start starts a program in its namespaces and group, on a thread on which before, which may be
+	// nil, is called first.
 	NodeDir(node string) string
 	Processes(node string) []int
 	Start(node string, cmd *exec.Cmd, before func() error) error
 
-	// Ended says that something has ended by itself, Looped that packets come back. They may be called at any time.
+	// Ended says that something has ended by itself, Looped that packets come back. They may be
+	// called at any time.
 	Ended(what string)
 	Looped(what string)
 }
@@ -225,12 +242,12 @@ type Kind struct {
 	Names []topology.Datapath // that its nodes can have: see topology.DatapathKind
 	New   func(Site) Fabric
 
-	// Lacks says what this machine does not have of what a topology needs, and what the datapath cannot do of what it asks for;
-	// without it nothing.
+	// Lacks says what this machine does not have of what a topology needs, and what the datapath
+	// cannot do of what it asks for; without it nothing.
 	Lacks func(*topology.Topology) error
 
-	// Inner is how a link between two of its nodes is made, without devices, where nothing impairs it and Joins says so; without Joins
-	// there are none such.
+	// Inner is how a link between two of its nodes is made, without devices, where nothing impairs
+	// it and Joins says so; without Joins there are none such.
 	Inner Wire
 	Joins func(a, b *topology.Node, nodes map[string]*topology.Node) bool
 
@@ -252,7 +269,8 @@ func (w Wire) Inner() bool { return w != Veth && w != Line && w != External }
 
 var kinds []Kind
 
-// Register makes a kind known. It is to be called in an init function, of a package that datapath/all imports.
+// Register makes a kind known. It is to be called in an init function, of a package that
+// datapath/all imports.
 func Register(k Kind) {
 	for _, name := range k.Names {
 		if name.Kind().Name == "" || Of(name) != nil {

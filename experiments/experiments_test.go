@@ -1,4 +1,5 @@
-// Package experiments has the tables and figures of five papers as experiments, one file each; see README.md.
+// Package experiments has the tables and figures of five papers as experiments, one file each; see
+// README.md.
 package experiments
 
 import (
@@ -37,8 +38,9 @@ func files(t *testing.T) (out []string) {
 	return out
 }
 
-// Each file is free of errors and warnings: what it measures, in full and quick, with the topology of every cell, and
-// what it says of its report. All quick ones together take less than a quarter of an hour by their own estimate.
+// Each file is free of errors and warnings: what it measures, in full and quick, with the topology
+// of every cell, and what it says of its report. All quick ones together take less than a quarter
+// of an hour by their own estimate.
 func TestFiles(t *testing.T) {
 	var quick time.Duration
 	for _, file := range files(t) {
@@ -74,7 +76,8 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// checkReport makes sure that a report speaks of levels that there are. A number without its cell would just be left out.
+// checkReport makes sure that a report speaks of levels that there are. A number without its cell
+// would just be left out.
 func checkReport(t *testing.T, e *experiment.Experiment, d *definition.Definition, own bool) {
 	known := map[string][]string{"probe": nil, "family": nil, "protocol": nil, "hop": nil, "number": nil, "quantile": nil} // all but the first are labels of measurements
 	p, _ := e.Plan()
@@ -159,8 +162,9 @@ var means = map[string]map[string][]float64{
 	"tables-7-9": {"mininet": {13.357, 14.945, 32.120, 67.831, 141.856, 151.878, 166.913, 177.606}, "prototype": {14.493, 15.267, 30.397, 66.559, 137.452, 144.103, 147.725, 151.419}},
 }
 
-// Paper 4's numbers were typed in without mistakes: the means of their columns are the paper's. And what the note says is odd about
-// table 5 is so: 74 of its 80 values are those of table 4 less 10.31.
+// Paper 4's numbers were typed in without mistakes: the means of their columns are the paper's. And
+// what the note says is odd about table 5 is so: 74 of its 80 values are those of table 4 less
+// 10.31.
 func TestPaper4(t *testing.T) {
 	sizes := []string{"64", "128", "256", "512", "1024", "2048", "4096", "8192"}
 	for name, networks := range means {

@@ -21,7 +21,8 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// VersionHeader carries the client's version; a daemon of another version refuses all but going down.
+// VersionHeader carries the client's version; a daemon of another version refuses all but going
+// down.
 const VersionHeader = "Trivet-Version"
 
 // Info is what a lab says of itself.
@@ -268,7 +269,8 @@ func (d *daemon) apply(r ApplyRequest) (out ApplyResult, err error) {
 	})
 }
 
-// turnInto makes the lab another topology, with its controllers, and says whether it started controllers of others.
+// turnInto makes the lab another topology, with its controllers, and says whether it started
+// controllers of others.
 func (d *daemon) turnInto(ctx context.Context, t *topology.Topology) (started bool, err error) {
 	if err := d.startController(t); err != nil {
 		return false, err

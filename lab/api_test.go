@@ -157,7 +157,8 @@ func send(t *testing.T, s State, method, path string, header http.Header, body [
 
 var asJSON = http.Header{"Content-Type": {"application/json"}}
 
-// TestAPIRefuses proves that a daemon answers every malformed or senseless request with a status of 4xx, and lives on.
+// TestAPIRefuses proves that a daemon answers every malformed or senseless request with a status of
+// 4xx, and lives on.
 func TestAPIRefuses(t *testing.T) {
 	s := startLab(t, "api", "linear,2")
 	malformed := []string{"", "{", "null", "[]", "5", `"x"`, "true", "{}", "{\"a\": }", "\xff\xfe", "\x00", `{"a": 1, "b": [], "change": 7}`,
@@ -257,8 +258,8 @@ func TestAPIRefuses(t *testing.T) {
 	alive(t, s, "odd paths and headers")
 }
 
-// TestAPITakes proves that a body of curl -d, which says that it is a form, is taken for the JSON that it is, and that
-// a topology may be of any size.
+// TestAPITakes proves that a body of curl -d, which says that it is a form, is taken for the JSON
+// that it is, and that a topology may be of any size.
 func TestAPITakes(t *testing.T) {
 	s := startLab(t, "takes", "linear,2")
 	form := http.Header{"Content-Type": {"application/x-www-form-urlencoded"}}
@@ -277,7 +278,8 @@ func TestAPITakes(t *testing.T) {
 	alive(t, s, "a large topology")
 }
 
-// TestAPIGarbage proves that a daemon survives connections that speak no HTTP, stop half way, or are many.
+// TestAPIGarbage proves that a daemon survives connections that speak no HTTP, stop half way, or
+// are many.
 func TestAPIGarbage(t *testing.T) {
 	s := startLab(t, "garbage", "linear,2")
 	random := rand.New(rand.NewPCG(7, 7))
@@ -402,8 +404,8 @@ func TestExecFrames(t *testing.T) {
 	alive(t, s, "programs that do not start")
 }
 
-// TestExecFullInput proves that a program which reads nothing, while its client sends more than a pipe holds,
-// still goes when the client does.
+// TestExecFullInput proves that a program which reads nothing, while its client sends more than a
+// pipe holds, still goes when the client does.
 func TestExecFullInput(t *testing.T) {
 	s := startLab(t, "full", "linear,2")
 	for _, tty := range []bool{false, true} {
@@ -429,8 +431,8 @@ func waitGone(t *testing.T, word string) {
 	t.Fatalf("%s goes on", word)
 }
 
-// FuzzReadFrame proves that no bytes make readFrame panic or take more memory than a frame may have, and that
-// what it reads is what writeFrame writes.
+// FuzzReadFrame proves that no bytes make readFrame panic or take more memory than a frame may
+// have, and that what it reads is what writeFrame writes.
 func FuzzReadFrame(f *testing.F) {
 	f.Add([]byte{frameStdin, 0, 0, 0, 1, 'x'})
 	f.Add([]byte{frameExit, 0xff, 0xff, 0xff, 0xff})

@@ -50,9 +50,9 @@ func taps(t *topology.Topology, what string) (out []tap, links []int, err error)
 	return nil, nil, fmt.Errorf("there is no node or link %s%s", what, nearest(t, what))
 }
 
-// look lets packets over the links that are looked at be seen: out are the devices to listen at, and packets over links
-// that have none are given to see until done. Links that lack devices get some, which done takes back where nobody
-// looks any more.
+// look lets packets over the links that are looked at be seen: out are the devices to listen at,
+// and packets over links that have none are given to see until done. Links that lack devices get
+// some, which done takes back where nobody looks any more.
 func (d *daemon) look(what string, see func([]byte)) (out []tap, done func(), err error) {
 	var keys []string
 	var ends []func()
@@ -112,7 +112,8 @@ func device(l *topology.Link, end int) string {
 	return l.Ends[end].Interface
 }
 
-// cutLink says whether "a-b" means this link, in either order, and names its ends in the link's order.
+// cutLink says whether "a-b" means this link, in either order, and names its ends in the link's
+// order.
 func cutLink(what string, l *topology.Link) (a, b string, ok bool) {
 	ends := [2]string{l.Ends[0].Node, l.Ends[1].Node}
 	for i := range ends {

@@ -83,7 +83,8 @@ func (c *Client) request(ctx context.Context, method, path string, in any) (*htt
 	return resp, nil
 }
 
-// ended says of an error by which a connection breaks off, as when the daemon is killed, what it means.
+// ended says of an error by which a connection breaks off, as when the daemon is killed, what it
+// means.
 func (c *Client) ended(err, breaksOff error) error {
 	if errors.Is(err, breaksOff) || errors.Is(err, unix.ECONNRESET) {
 		if why := disk.Full(Dir(c.name)); why != nil { // so its log does not say it
@@ -159,7 +160,8 @@ func (c *Client) Ping(ctx context.Context, r PingRequest) (PingResult, error) {
 	return call[PingResult](ctx, c, "POST", "/v1/ping", r)
 }
 
-// FollowPing pings, and calls each for what comes meanwhile. Where ctx ends before it, the error is that of ctx.
+// FollowPing pings, and calls each for what comes meanwhile. Where ctx ends before it, the error is
+// that of ctx.
 func (c *Client) FollowPing(ctx context.Context, r PingRequest, each func(PingStep)) (out PingResult, err error) {
 	resp, err := c.request(ctx, "POST", "/v1/ping/follow", r)
 	if err != nil {
@@ -269,7 +271,8 @@ type Keyboard interface {
 	Unread(text []byte) // what was read for it, and it has not read
 }
 
-// Exec runs a program in a node and returns its exit code. Where ctx ends before it, so do the program and its group.
+// Exec runs a program in a node and returns its exit code. Where ctx ends before it, so do the
+// program and its group.
 func (c *Client) Exec(ctx context.Context, r ExecRequest, s Streams) (code int, err error) {
 	conn, err := c.dial(ctx)
 	if err != nil {

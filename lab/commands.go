@@ -24,8 +24,8 @@ const commandTime = 30 * time.Second
 // commandLogs has a log for each node, of what its start, stop and scheduled commands print.
 const commandLogs = "commands"
 
-// runStarts runs the start commands that have not been run, all at once: those of nodes that are new or made anew. What
-// they leave in the background goes on; they themselves must end.
+// runStarts runs the start commands that have not been run, all at once: those of nodes that are
+// new or made anew. What they leave in the background goes on; they themselves must end.
 func (d *daemon) runStarts(ctx context.Context) error {
 	return d.eachCommand(ctx, d.local().Topology().Nodes, func(ctx context.Context, n *topology.Node) error {
 		if n.Start == "" || d.local().HasStarted(n.Name) {
@@ -68,7 +68,8 @@ func (d *daemon) eachCommand(ctx context.Context, nodes []*topology.Node, f func
 	return errors.Join(errs...)
 }
 
-// runShell runs a shell command in a node by start, its output to the node's log. The error has the end of that.
+// runShell runs a shell command in a node by start, its output to the node's log. The error has the
+// end of that.
 func (d *daemon) runShell(ctx context.Context, node, command string, start func(string, *exec.Cmd) error) error {
 	dir := filepath.Join(Dir(d.state().Name), commandLogs)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -172,8 +173,8 @@ func (r replan) commands() (out []string) {
 	return out
 }
 
-// turn makes the lab another topology, and runs what its nodes then have to run. After an error it is what it was; an
-// error that is local.ErrHalf says that it is not.
+// turn makes the lab another topology, and runs what its nodes then have to run. After an error it
+// is what it was; an error that is local.ErrHalf says that it is not.
 func (d *daemon) turn(ctx context.Context, t *topology.Topology) error {
 	old := d.local().Topology()
 	err := d.turnOnce(ctx, t)

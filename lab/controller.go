@@ -31,7 +31,8 @@ type ownController struct {
 // directory is in memory, and of port_load they take 24 MB.
 const databaseRows = 200_000
 
-// startController starts the built-in controller, if a node has it, and tells one that runs what is new.
+// startController starts the built-in controller, if a node has it, and tells one that runs what is
+// new.
 func (d *daemon) startController(t *topology.Topology) error {
 	if d.own != nil {
 		return d.own.Configure(t)
@@ -161,8 +162,9 @@ func (o *ownController) missing(t *topology.Topology) (out []string) {
 	return append(out, o.Routing.Missing()...)
 }
 
-// seesDown says whether an embedded switch has told the controller that a port is down: as somebody has set a device down, there is
-// nothing to wait for. (Open vSwitch tells of a carrier some time after it has come.)
+// seesDown says whether an embedded switch has told the controller that a port is down: as somebody
+// has set a device down, there is nothing to wait for. (Open vSwitch tells of a carrier some time
+// after it has come.)
 func (o *ownController) seesDown(n *topology.Node, port uint32) bool {
 	s := o.Switch(uint64(n.DPID))
 	return n.Datapath == topology.Embedded && s != nil && slices.ContainsFunc(s.Ports(), func(p openflow.Port) bool {

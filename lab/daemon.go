@@ -57,8 +57,8 @@ type daemon struct {
 // DaemonCommand is the argument by which the program runs as a lab's daemon.
 const DaemonCommand = "__daemon"
 
-// RunDaemon brings up the lab whose state stands in its directory, or resumes it where it was up already, and owns it
-// until it is down.
+// RunDaemon brings up the lab whose state stands in its directory, or resumes it where it was up
+// already, and owns it until it is down.
 func RunDaemon(name string) error {
 	state, err := read(name)
 	if err != nil {
@@ -99,7 +99,8 @@ func RunDaemon(name string) error {
 	return nil
 }
 
-// unlock lets go of the lab's lock, which is the standard input of a daemon that starts: from now on it can be found by the state.
+// unlock lets go of the lab's lock, which is the standard input of a daemon that starts: from now
+// on it can be found by the state.
 func unlock() error {
 	null, err := os.Open(os.DevNull)
 	if err != nil {
@@ -169,7 +170,8 @@ func (d *daemon) up() {
 	d.isUpNow()
 }
 
-// firstFollow is how long a lab that has failed waits for who started it to ask why: without the socket nobody can.
+// firstFollow is how long a lab that has failed waits for who started it to ask why: without the
+// socket nobody can.
 const firstFollow = 10 * time.Second
 
 func (d *daemon) waitFollowed() {
@@ -195,7 +197,8 @@ func (d *daemon) isUpNow() {
 	go debug.FreeOSMemory() // coming up takes twice the memory of being up
 }
 
-// waitControllers waits for the switches' controllers; one that does not answer is a warning, with the cure.
+// waitControllers waits for the switches' controllers; one that does not answer is a warning, with
+// the cure.
 func (d *daemon) waitControllers() {
 	ctx, cancel := context.WithTimeout(d.ctx, time.Duration(d.state().Wait))
 	defer cancel()
@@ -208,7 +211,8 @@ func (d *daemon) waitControllers() {
 	}
 }
 
-// waitRoutes waits for routing daemons to find each other; nothing but time is missing where they do not.
+// waitRoutes waits for routing daemons to find each other; nothing but time is missing where they
+// do not.
 func (d *daemon) waitRoutes() {
 	dead := topology.LongestDead(d.state().Topology)
 	if dead == 0 || d.state().Wait == 0 {
@@ -222,7 +226,8 @@ func (d *daemon) waitRoutes() {
 	}
 }
 
-// knowsRoute says whether a routing node has a route to an address; those of other controllers are not asked.
+// knowsRoute says whether a routing node has a route to an address; those of other controllers are
+// not asked.
 func (d *daemon) knowsRoute(router string, to netip.Addr) bool {
 	if d.own == nil {
 		return true
@@ -403,7 +408,8 @@ func (d *daemon) follow(links ...*topology.Link) error {
 	return d.ask.Settle(ctx) // Open vSwitch answers its controller before packets go by what that has said
 }
 
-// change runs a change of the lab and records the topology that came of it, which is larger by some bytes at the most.
+// change runs a change of the lab and records the topology that came of it, which is larger by some
+// bytes at the most.
 func (d *daemon) change(size int, f func(context.Context) error) error {
 	d.changing.Lock()
 	defer d.changing.Unlock()

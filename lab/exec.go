@@ -222,7 +222,8 @@ func (s *session) startTTY(d *daemon, req ExecRequest, output *sync.WaitGroup) e
 	return nil
 }
 
-// typeAhead gives the terminal what was typed before the program started. The client's has shown it: this one does not.
+// typeAhead gives the terminal what was typed before the program started. The client's has shown
+// it: this one does not.
 func (s *session) typeAhead(text []byte) {
 	const most = 2048 // half of what a terminal holds (N_TTY_BUF_SIZE)
 	s.unread = text[min(len(text), most):]
@@ -351,7 +352,8 @@ func (s *session) receive() {
 	}
 }
 
-// toTerminal writes what is typed to the program's terminal, after what there was no room for; when it has ended, to what is unread.
+// toTerminal writes what is typed to the program's terminal, after what there was no room for; when
+// it has ended, to what is unread.
 func (s *session) toTerminal(content []byte) {
 	s.input.Lock()
 	defer s.input.Unlock()
@@ -361,7 +363,8 @@ func (s *session) toTerminal(content []byte) {
 	}
 }
 
-// watch sees the client go while receive cannot: it is held up by a program that does not read its input.
+// watch sees the client go while receive cannot: it is held up by a program that does not read its
+// input.
 func (s *session) watch() {
 	raw, err := s.conn.(syscall.Conn).SyscallConn()
 	for err == nil && !s.exited.Load() {

@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// TestLastWords proves that all that a program has printed is sent, even where the machine stalls after the program's end for
-// longer than output is waited for; and that what the program left behind, which holds its output open and prints nothing, is
-// not waited for.
+// TestLastWords proves that all that a program has printed is sent, even where the machine stalls
+// after the program's end for longer than output is waited for; and that what the program left
+// behind, which holds its output open and prints nothing, is not waited for.
 func TestLastWords(t *testing.T) {
 	from, to, err := os.Pipe()
 	if err != nil {

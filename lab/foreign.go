@@ -140,8 +140,8 @@ func (d *daemon) findPrograms(t *topology.Topology) {
 
 func (p *program) portFile() string { return p.dir + ".port" }
 
-// ControllerPort returns the TCP port on which a controller that a lab runs listens, in the namespace of the switches. It is known
-// before the controller starts.
+// ControllerPort returns the TCP port on which a controller that a lab runs listens, in the
+// namespace of the switches. It is known before the controller starts.
 func ControllerPort(name, controller string) (uint16, error) {
 	b, err := os.ReadFile(filepath.Join(Dir(name), "controllers", controller+".port"))
 	if err != nil {
@@ -175,8 +175,8 @@ func (d *daemon) endPrograms(t *topology.Topology) error {
 	return errors.Join(errs...)
 }
 
-// waitForeign waits until every switch is connected to a controller that is not Trivet's, and
-// until those that the lab runs have done for each switch what they do first, so that its packets are
+// waitForeign waits until every switch is connected to a controller that is not Trivet's, and until
+// those that the lab runs have done for each switch what they do first, so that its packets are
 // forwarded.
 func (d *daemon) waitForeign(ctx context.Context, t *topology.Topology) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(d.state().Wait))
@@ -204,7 +204,8 @@ func (d *daemon) waitForeign(ctx context.Context, t *topology.Topology) error {
 	return errors.Join(errs...)
 }
 
-// followForeign waits until the controllers that the lab runs have followed a change of links, as far as they look at ports.
+// followForeign waits until the controllers that the lab runs have followed a change of links, as
+// far as they look at ports.
 func (d *daemon) followForeign(links []*topology.Link) error {
 	d.changing.Lock()
 	defer d.changing.Unlock()

@@ -16,8 +16,8 @@ type LogFile struct {
 	Node string // whose it is; "": of more than one node
 }
 
-// Logs lists the logs of a lab that are there: the daemon's, Open vSwitch's, those of the nodes' commands and routing daemons, and of
-// the controllers that it runs.
+// Logs lists the logs of a lab that are there: the daemon's, Open vSwitch's, those of the nodes'
+// commands and routing daemons, and of the controllers that it runs.
 func Logs(name string) (out []LogFile) {
 	for _, pattern := range []string{"daemon.log", "ovs/*.log", "controllers/*.log", commandLogs + "/*.log", "routers/*/*.log"} {
 		found, _ := filepath.Glob(filepath.Join(Dir(name), pattern))
@@ -36,7 +36,8 @@ func Logs(name string) (out []LogFile) {
 	return out
 }
 
-// Logs are in memory, as all below /run is. One that has become larger than maxLog is cut to its last keepLog bytes.
+// Logs are in memory, as all below /run is. One that has become larger than maxLog is cut to its
+// last keepLog bytes.
 const (
 	maxLog   = 4 << 20
 	keepLog  = 1 << 20
@@ -59,8 +60,9 @@ func (d *daemon) boundLogs() {
 	}
 }
 
-// boundLog cuts a file of more than most bytes to the last of them, from the beginning of a line, and says so in it. Who writes
-// must append (O_APPEND); what is written between the reading and the cutting is lost.
+// boundLog cuts a file of more than most bytes to the last of them, from the beginning of a line,
+// and says so in it. Who writes must append (O_APPEND); what is written between the reading and the
+// cutting is lost.
 func boundLog(file string, most, keep int64) error {
 	info, err := os.Stat(file)
 	if errors.Is(err, os.ErrNotExist) || err == nil && info.Size() <= most {

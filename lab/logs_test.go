@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// Proves that a log which has grown is cut to its last lines, says so, and goes on growing where its writer, who knows nothing of it,
-// appends; and that a small one, or none, is left alone.
+// Proves that a log which has grown is cut to its last lines, says so, and goes on growing where
+// its writer, who knows nothing of it, appends; and that a small one, or none, is left alone.
 func TestBoundLog(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "a.log")
 	if err := boundLog(file, 10_000, 2_000); err != nil {

@@ -25,7 +25,8 @@ import (
 // maxPings are those of a pair: what their results may take of the daemon's memory.
 const maxPings = 1_000_000
 
-// PingStep is what comes while pings are under way: a reply of one pair, how far all pairs are, or the end.
+// PingStep is what comes while pings are under way: a reply of one pair, how far all pairs are, or
+// the end.
 type PingStep struct {
 	Seq      int         `json:"seq,omitempty"`
 	RTT      float64     `json:"rtt_ms,omitempty"`
@@ -128,8 +129,8 @@ func (d *daemon) isUp() error {
 	return nil
 }
 
-// replyTime is how long a reply may take beside the links' delays: hosts ask once more for a neighbour's address a second after the first
-// time, and a busy machine is slow.
+// replyTime is how long a reply may take beside the links' delays: hosts ask once more for a
+// neighbour's address a second after the first time, and a busy machine is slow.
 const replyTime = 3 * time.Second
 
 // PingTimeout is how long to wait for a reply.
@@ -313,8 +314,8 @@ func iperfRate(r IperfRequest) (args []string, err error) {
 	return append(args, "--bitrate", strconv.FormatUint(uint64(rate), 10)), err
 }
 
-// iperfServer starts a server at the first port of the node that is free: several measurements may be under way, and the user may have a
-// server of his own. It listens when this returns.
+// iperfServer starts a server at the first port of the node that is free: several measurements may
+// be under way, and the user may have a server of his own. It listens when this returns.
 func (d *daemon) iperfServer(ctx context.Context, program, node string, to netip.Addr) (port string, stop func(), err error) {
 	const first, tries = 5201, 100
 	for n := range tries {

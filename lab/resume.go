@@ -32,8 +32,8 @@ func CureDead(dead []string) string {
 	return "trivet apply FILE starts them again"
 }
 
-// Resume starts a daemon for a lab whose daemon has died, and returns when that has taken over. After an error the lab
-// is as it was.
+// Resume starts a daemon for a lab whose daemon has died, and returns when that has taken over.
+// After an error the lab is as it was.
 func Resume(ctx context.Context, name string, each func(Progress)) (*Client, error) {
 	mine, err := lock(ctx, name)
 	if err != nil {
@@ -75,7 +75,8 @@ func Resume(ctx context.Context, name string, each func(Progress)) (*Client, err
 // dieTime is how long a process may take to end that has been killed, on a machine that is busy.
 const dieTime = 10 * time.Second
 
-// dies says whether the lab's daemon, which runs, is about to end: one that has been killed does not answer any more, and is soon gone.
+// dies says whether the lab's daemon, which runs, is about to end: one that has been killed does
+// not answer any more, and is soon gone.
 func (s State) dies(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, dieTime)
 	defer cancel()

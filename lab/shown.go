@@ -6,8 +6,8 @@ import (
 	"trivet.dev/trivet/target/local"
 )
 
-// shown is what of a lab can be read at any time, also while a change goes on for seconds. What it points to does not change: who
-// changes the lab puts another in its place.
+// shown is what of a lab can be read at any time, also while a change goes on for seconds. What it
+// points to does not change: who changes the lab puts another in its place.
 type shown struct {
 	state atomic.Pointer[State]
 	local atomic.Pointer[local.Lab] // nil before the lab begins to come up
@@ -16,13 +16,14 @@ type shown struct {
 // state is a copy of the lab's state, as it was after the last change.
 func (d *daemon) state() State { return *d.shown.state.Load() }
 
-// setState changes the lab's state, for all to see. The caller has locked changing, but for before the lab comes up.
+// setState changes the lab's state, for all to see. The caller has locked changing, but for before
+// the lab comes up.
 func (d *daemon) setState(change func(*State)) {
 	s := d.state()
 	change(&s)
 	d.shown.state.Store(&s)
 }
 
-// local is the lab on this machine; nil before it begins to come up. The caller has locked changing, but for methods that say that
-// they may be called at any time.
+// local is the lab on this machine; nil before it begins to come up. The caller has locked
+// changing, but for methods that say that they may be called at any time.
 func (d *daemon) local() *local.Lab { return d.shown.local.Load() }

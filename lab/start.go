@@ -40,7 +40,8 @@ func Supported(t *topology.Topology) error {
 	return append(p, foreign.Check(t)...).Err()
 }
 
-// checkSessions says why a switch cannot speak with its controllers: the version that it may speak, or two that are one.
+// checkSessions says why a switch cannot speak with its controllers: the version that it may speak,
+// or two that are one.
 func checkSessions(p *topology.Problems, t *topology.Topology, n *topology.Node) {
 	if kind := n.Datapath.Kind(); len(n.OpenFlow) > 0 && !slices.Contains(n.OpenFlow, "1.3") {
 		const hint = "let it: openflow: 1.3, or leave openflow out"
@@ -68,7 +69,8 @@ func checkSessions(p *topology.Problems, t *topology.Topology, n *topology.Node)
 	}
 }
 
-// Installed says what a resolved topology of a user needs, programs and cores, that this machine does not have.
+// Installed says what a resolved topology of a user needs, programs and cores, that this machine
+// does not have.
 func Installed(t *topology.Topology, owner int) error {
 	if err := foreign.Installed(t, foreign.PlacesOf(owner)); err != nil {
 		return err
@@ -76,7 +78,8 @@ func Installed(t *topology.Topology, owner int) error {
 	return errors.Join(datapath.Lacks(t), local.Check(t))
 }
 
-// Check says why a resolved topology of a user cannot be made here. Whoever makes one asks it, or both of which it is made.
+// Check says why a resolved topology of a user cannot be made here. Whoever makes one asks it, or
+// both of which it is made.
 func Check(t *topology.Topology, owner int) error {
 	if err := Supported(t); err != nil {
 		return err
@@ -84,9 +87,9 @@ func Check(t *topology.Topology, owner int) error {
 	return Installed(t, owner)
 }
 
-// Start brings a lab up: it starts its daemon, which outlives this process and its terminal, and follows it until the
-// lab is up or has failed. Where it fails or ctx ends, what there is is taken back; the error says it where something
-// is left.
+// Start brings a lab up: it starts its daemon, which outlives this process and its terminal, and
+// follows it until the lab is up or has failed. Where it fails or ctx ends, what there is is taken
+// back; the error says it where something is left.
 func Start(ctx context.Context, state State, each func(Progress)) (*Client, error) {
 	daemon, err := state.begin(ctx)
 	if err != nil {
@@ -130,8 +133,9 @@ func (s State) begin(ctx context.Context) (<-chan error, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Who finds a directory in which there is nothing, and that nobody has locked, takes it for the remains of a lab that has died. So the run
-	// directory is kept until it is; but not for long from who has locked it before us, to remove it, and waits for that itself.
+	// Who finds a directory in which there is nothing, and that nobody has locked, takes it for the
+	// remains of a lab that has died. So the run directory is kept until it is; but not for long
+	// from who has locked it before us, to remove it, and waits for that itself.
 	mine, err := dirlock.Wait(ctx, Dir(s.Name), false, beginTime/2)
 	run.Close()
 	if errors.Is(err, unix.EWOULDBLOCK) {
@@ -154,7 +158,8 @@ func (s State) begin(ctx context.Context) (<-chan error, error) {
 	return daemon, nil
 }
 
-// makeDir makes a lab's directory. Only root may look into it, and so lock it; others reach what they know the names of.
+// makeDir makes a lab's directory. Only root may look into it, and so lock it; others reach what
+// they know the names of.
 func makeDir(dir string) error {
 	if err := os.Mkdir(dir, 0o711); err != nil {
 		return err
@@ -169,7 +174,8 @@ func discard(name string) error {
 	return err
 }
 
-// failed says with why a lab is not up whether something is left of it. What its daemon has not begun is removed.
+// failed says with why a lab is not up whether something is left of it. What its daemon has not
+// begun is removed.
 func (s State) failed(why error) error {
 	if mine, err := lock(context.Background(), s.Name); err == nil {
 		if now, err := read(s.Name); err == nil && now.PID == 0 && now.Created.Equal(s.Created) {
@@ -183,8 +189,8 @@ func (s State) failed(why error) error {
 	return fmt.Errorf("%w\nnothing is left of the lab", why)
 }
 
-// startDaemon starts a daemon for a lab whose lock the caller has, and which the daemon has then, too, until it can be found by the
-// lab's state. The channel gives how the daemon ends.
+// startDaemon starts a daemon for a lab whose lock the caller has, and which the daemon has then,
+// too, until it can be found by the lab's state. The channel gives how the daemon ends.
 func startDaemon(name string, lock *os.File) (<-chan error, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -231,8 +237,8 @@ func waitForDaemon(state State, ended <-chan error) (*Client, error) {
 	}
 }
 
-// Stop takes a lab down in whatever state it is. It asks the daemon, and does it itself, which needs root, where
-// the daemon cannot.
+// Stop takes a lab down in whatever state it is. It asks the daemon, and does it itself, which
+// needs root, where the daemon cannot.
 func (s State) Stop(ctx context.Context, each func(Progress)) error {
 	why := errors.New("no daemon")
 	if s.Alive() {
@@ -265,7 +271,8 @@ func (s State) Stop(ctx context.Context, each func(Progress)) error {
 	return now.removeWithout(each)
 }
 
-// ownerWaits is how long the owner of a lab waits for a daemon that root may be starting, which only root can tell.
+// ownerWaits is how long the owner of a lab waits for a daemon that root may be starting, which
+// only root can tell.
 const ownerWaits = 10 * time.Second
 
 // stopBegun asks a daemon that has just begun to take the lab down.

@@ -23,8 +23,9 @@ func gone(t *testing.T, s State) {
 	}
 }
 
-// TestDownOfStarting proves that a lab whose daemon is just being started is not taken for one whose daemon has died: nobody removes
-// it beside that daemon, which is asked as soon as it can be, and takes the lab down itself.
+// TestDownOfStarting proves that a lab whose daemon is just being started is not taken for one
+// whose daemon has died: nobody removes it beside that daemon, which is asked as soon as it can be,
+// and takes the lab down itself.
 func TestDownOfStarting(t *testing.T) {
 	s := newState(t, "starting", "minimal")
 	if err := os.Mkdir(Dir(s.Name), 0o755); err != nil {
@@ -63,7 +64,8 @@ func TestDownOfStarting(t *testing.T) {
 	gone(t, s)
 }
 
-// TestStartBesideAnother proves that a lab is not started in the directory of another one of its name, which stays as it is.
+// TestStartBesideAnother proves that a lab is not started in the directory of another one of its
+// name, which stays as it is.
 func TestStartBesideAnother(t *testing.T) {
 	s := newState(t, "another", "minimal")
 	if err := errors.Join(os.Mkdir(Dir(s.Name), 0o755), s.Save()); err != nil {
@@ -83,7 +85,8 @@ func TestStartBesideAnother(t *testing.T) {
 	}
 }
 
-// TestInterruptedWhenUp proves that a lab whose start is interrupted just when it is up is gone, and said not to be up.
+// TestInterruptedWhenUp proves that a lab whose start is interrupted just when it is up is gone,
+// and said not to be up.
 func TestInterruptedWhenUp(t *testing.T) {
 	s := newState(t, "late", "minimal")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -99,7 +102,8 @@ func TestInterruptedWhenUp(t *testing.T) {
 	gone(t, s)
 }
 
-// TestReasonForTheSlow proves that a lab which cannot come up says why also to a command that comes to ask later than that.
+// TestReasonForTheSlow proves that a lab which cannot come up says why also to a command that comes
+// to ask later than that.
 func TestReasonForTheSlow(t *testing.T) {
 	s := newState(t, "slow", "minimal")
 	failing := filepath.Join(RunDir(), "failing")
@@ -129,7 +133,8 @@ func TestReasonForTheSlow(t *testing.T) {
 	gone(t, s)
 }
 
-// TestDownAfterTheEnd proves that a daemon which is about to end does not begin to take its lab down.
+// TestDownAfterTheEnd proves that a daemon which is about to end does not begin to take its lab
+// down.
 func TestDownAfterTheEnd(t *testing.T) {
 	state := newState(t, "ended", "minimal")
 	d := &daemon{gone: make(chan struct{}), cancel: func() {}}
@@ -140,7 +145,8 @@ func TestDownAfterTheEnd(t *testing.T) {
 	}
 }
 
-// TestEndOfLongProgress proves that the end is told also by a lab that has had more steps than are kept.
+// TestEndOfLongProgress proves that the end is told also by a lab that has had more steps than are
+// kept.
 func TestEndOfLongProgress(t *testing.T) {
 	l := newProgressLog()
 	for range maxProgress + 1 {
@@ -152,8 +158,9 @@ func TestEndOfLongProgress(t *testing.T) {
 	}
 }
 
-// TestLoadOfBeginning proves that a lab which is just begun, of which there is a directory and nothing more, is not taken for one whose daemon has
-// died: who looks waits until the lab's lock says that somebody is at work.
+// TestLoadOfBeginning proves that a lab which is just begun, of which there is a directory and
+// nothing more, is not taken for one whose daemon has died: who looks waits until the lab's lock
+// says that somebody is at work.
 func TestLoadOfBeginning(t *testing.T) {
 	s := newState(t, "begin", "minimal")
 	run, err := dirlock.Make(t.Context(), RunDir())

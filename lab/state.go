@@ -127,11 +127,13 @@ func replaceFor(uid int, file string, content []byte) error {
 	return os.Rename(file+".new", file)
 }
 
-// changingFile is there while the lab is not what its state says: from before a change until that is written.
+// changingFile is there while the lab is not what its state says: from before a change until that
+// is written.
 func changingFile(name string) string { return filepath.Join(Dir(name), "changing") }
 
-// beginChange notes that what is on disk of the lab does not hold any more, and keeps room to write down what it will be, or to undo
-// the change, if the disk is full by then: for what is there already, as many bytes more, and some files beside.
+// beginChange notes that what is on disk of the lab does not hold any more, and keeps room to write
+// down what it will be, or to undo the change, if the disk is full by then: for what is there
+// already, as many bytes more, and some files beside.
 func (s State) beginChange(more int) error {
 	file := changingFile(s.Name)
 	err := os.WriteFile(file, nil, 0o600)
@@ -179,8 +181,8 @@ func (s State) dropChange() error { return os.Remove(changingFile(s.Name)) }
 // ErrNone is that there is no such lab, or none at all.
 var ErrNone = errors.New("there is no lab")
 
-// Load reads a lab's state; a lab whose daemon has died is Orphaned, but not one that somebody just starts, resumes or takes
-// down, as far as one can tell: only root can look at the lock.
+// Load reads a lab's state; a lab whose daemon has died is Orphaned, but not one that somebody just
+// starts, resumes or takes down, as far as one can tell: only root can look at the lock.
 func Load(name string) (State, error) {
 	s, err := read(name)
 	if err != nil || s.Status != Orphaned {
@@ -202,7 +204,8 @@ func Load(name string) (State, error) {
 	return read(name) // its daemon may have written meanwhile that it is there
 }
 
-// justBegun says whether a lab without a daemon may be one that comes up. Only root can tell by the lock.
+// justBegun says whether a lab without a daemon may be one that comes up. Only root can tell by the
+// lock.
 func (s State) justBegun() bool {
 	began := s.Created
 	if info, err := os.Stat(Dir(s.Name)); err == nil && began.IsZero() {
@@ -211,14 +214,16 @@ func (s State) justBegun() bool {
 	return s.PID == 0 && time.Since(began) < startTime
 }
 
-// startTime is how long others wait until who starts a lab, resumes it or removes it has come so far that it can be asked.
+// startTime is how long others wait until who starts a lab, resumes it or removes it has come so
+// far that it can be asked.
 const startTime = time.Minute
 
 // beginTime is how long who begins a lab may keep the run directory; it needs microseconds.
 const beginTime = 5 * time.Second
 
-// lock waits until nobody starts a daemon for the lab, or removes the lab without one. Who holds the lock may do that; it ends when
-// the file is closed in all processes that have it. The error is ErrNone where the lab is gone.
+// lock waits until nobody starts a daemon for the lab, or removes the lab without one. Who holds
+// the lock may do that; it ends when the file is closed in all processes that have it. The error is
+// ErrNone where the lab is gone.
 func lock(ctx context.Context, name string) (*os.File, error) {
 	f, err := dirlock.Wait(ctx, Dir(name), false, startTime)
 	switch {
@@ -295,7 +300,8 @@ const asRoot = "; root can use it:  sudo trivet …"
 // errAnothers is that a lab belongs to somebody else.
 var errAnothers = errors.New("is another user's")
 
-// Others lists the labs that are there and that the caller may not see, each with its owner: "campus (root)".
+// Others lists the labs that are there and that the caller may not see, each with its owner:
+// "campus (root)".
 func Others() (out []string) {
 	entries, _ := os.ReadDir(RunDir())
 	for _, e := range entries {
@@ -380,12 +386,13 @@ func (s State) KillDaemon() error {
 	return s.waitDead()
 }
 
-// endTime is how long a process may take to end that has been told to. The kernel takes back what its threads have of devices and maps
-// before they end, which takes seconds on a machine that is busy.
+// endTime is how long a process may take to end that has been told to. The kernel takes back what
+// its threads have of devices and maps before they end, which takes seconds on a machine that is
+// busy.
 const endTime = time.Minute
 
-// waitDead waits until a daemon that is dead has let go of its files and devices: a process is a zombie when its first
-// thread has ended, and has all that while others have not.
+// waitDead waits until a daemon that is dead has let go of its files and devices: a process is a
+// zombie when its first thread has ended, and has all that while others have not.
 func (s State) waitDead() error {
 	for end := time.Now().Add(endTime); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		threads, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", s.PID))

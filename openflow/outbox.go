@@ -12,9 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An Outbox sends messages over a connection by a goroutine of its own, which runs Run. So nobody waits for a peer that does not
-// read: what is sent to it waits, in its order, up to a limit of who sends. The connection ends with ErrNotReading where that is
-// exceeded, or where the peer takes nothing for WriteTime.
+// An Outbox sends messages over a connection by a goroutine of its own, which runs Run. So nobody
+// waits for a peer that does not read: what is sent to it waits, in its order, up to a limit of who
+// sends. The connection ends with ErrNotReading where that is exceeded, or where the peer takes
+// nothing for WriteTime.
 type Outbox struct {
 	conn net.Conn
 	raw  syscall.RawConn // nil: it is no socket
@@ -32,7 +33,8 @@ type Outbox struct {
 	err     error
 }
 
-// WriteTime is how long a peer may take nothing of what is sent to it; drainTime how long after Close.
+// WriteTime is how long a peer may take nothing of what is sent to it; drainTime how long after
+// Close.
 const (
 	WriteTime = 10 * time.Second
 	drainTime = time.Second
@@ -51,8 +53,9 @@ func NewOutbox(conn net.Conn) *Outbox {
 	return o
 }
 
-// Add adds a message, of a multipart reply all its parts; it never waits for the peer. most is how many bytes that were added with
-// such a limit may wait (0: there is none). The error is that the connection has ended, or that the message is too long.
+// Add adds a message, of a multipart reply all its parts; it never waits for the peer. most is how
+// many bytes that were added with such a limit may wait (0: there is none). The error is that the
+// connection has ended, or that the message is too long.
 func (o *Outbox) Add(m Message, most int) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -100,7 +103,8 @@ func (o *Outbox) Release() error {
 	return o.err
 }
 
-// direct writes as much as the socket takes at once, which is all but seldom: it saves waking Run. mu must be held.
+// direct writes as much as the socket takes at once, which is all but seldom: it saves waking Run.
+// mu must be held.
 func (o *Outbox) direct() {
 	if o.raw == nil || o.writing || o.closed || o.err != nil {
 		return
@@ -120,7 +124,8 @@ func (o *Outbox) Waiting() int {
 	return len(o.buf)
 }
 
-// Wait waits until no more than that many bytes wait, or the connection has ended, and returns how long it took.
+// Wait waits until no more than that many bytes wait, or the connection has ended, and returns how
+// long it took.
 func (o *Outbox) Wait(room int) time.Duration {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -40,7 +40,8 @@ func EthSrc(a MAC) OXM { return basic(FieldEthSrc, a.value().Lo) }
 // EthType is the field Ethernet type, after VLAN tags.
 func EthType(v uint16) OXM { return basic(FieldEthType, uint64(v)) }
 
-// VLANVID is the field VLAN of the outermost tag, 0 to 4095; the bit VLANPresent is set. See VLANNone, VLANAny.
+// VLANVID is the field VLAN of the outermost tag, 0 to 4095; the bit VLANPresent is set. See
+// VLANNone, VLANAny.
 func VLANVID(vid uint16) OXM { return basic(FieldVLANVID, VLANPresent|uint64(vid)) }
 
 // VLANPCP is the field priority in the outermost VLAN tag, 0 to 7.
@@ -139,5 +140,6 @@ func PBBISID(v uint32) OXM { return basic(FieldPBBISID, uint64(v)) }
 // TunnelID is the field id of the tunnel that the packet came by.
 func TunnelID(v uint64) OXM { return basic(FieldTunnelID, v) }
 
-// IPv6Exthdr is the field of the set of IPv6 extension headers that are there, 9 bits (section 7.2.3.7).
+// IPv6Exthdr is the field of the set of IPv6 extension headers that are there, 9 bits (section
+// 7.2.3.7).
 func IPv6Exthdr(v uint16) OXM { return basic(FieldIPv6Exthdr, uint64(v)) }

@@ -34,8 +34,8 @@ func ParseMatch(s string) (Match, error) {
 	return p.flow.Match, p.err()
 }
 
-// ParseActions reads actions: set_field:02:00:00:00:00:01->eth_dst,output:3. The words "drop" and ""
-// are none.
+// ParseActions reads actions: set_field:02:00:00:00:00:01->eth_dst,output:3. The words "drop" and
+// "" are none.
 func ParseActions(s string) ([]Action, error) {
 	p := parser{flow: new(FlowMod)}
 	actions := p.actions(s, 0)

@@ -128,8 +128,8 @@ func grants(f Field, value uint64) condition {
 }
 
 // MissingPrerequisite returns the first field whose prerequisite is not in the match (section
-// 7.2.3.6): a switch answers such a match with BadMatchBadPrereq. Decode has done so for FLOW_MOD and
-// MULTIPART_REQUEST.
+// 7.2.3.6): a switch answers such a match with BadMatchBadPrereq. Decode has done so for FLOW_MOD
+// and MULTIPART_REQUEST.
 func (m Match) MissingPrerequisite() (f Field, missing bool) {
 	var have condition
 	for o := range m.All() {

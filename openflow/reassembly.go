@@ -26,7 +26,8 @@ type partial struct {
 	bytes int
 }
 
-// IsPart says whether a message, as it came, is a part of a multipart message after which more come.
+// IsPart says whether a message, as it came, is a part of a multipart message after which more
+// come.
 func IsPart(b []byte) bool {
 	t := ParseHeader(b).Type
 	return (t == TypeMultipartReply || t == TypeMultipartRequest) && len(b) >= 12 && MultipartFlags(get16(b, 10))&MultipartMore != 0

@@ -164,8 +164,9 @@ func TestReassemblerLimits(t *testing.T) {
 	}
 }
 
-// What parts of messages take is bounded in bytes, for all messages together, and given back with each that ends or fails; and it takes
-// no longer than there is of it, where parts are joined to one piece.
+// What parts of messages take is bounded in bytes, for all messages together, and given back with
+// each that ends or fails; and it takes no longer than there is of it, where parts are joined to
+// one piece.
 func TestReassemblerBytes(t *testing.T) {
 	r := Reassembler{MaxBytes: 1 << 20}
 	part := func(x Xid, flags MultipartFlags) *MultipartReply {

@@ -6,8 +6,8 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Forwarding is by which links switches that learn may forward. What a change takes from it is taken everywhere, in all
-// datapaths, before anything is given: so there is no loop at any time.
+// Forwarding is by which links switches that learn may forward. What a change takes from it is
+// taken everywhere, in all datapaths, before anything is given: so there is no loop at any time.
 type Forwarding struct {
 	Blocked map[*topology.Link]bool // must not forward: see topology.Blocked
 	Held    map[*topology.Link]bool // must not forward while the change is made: those, and those that did not before
@@ -18,7 +18,8 @@ type Forwarding struct {
 // Tree remembers by which links switches forward. The zero value knows of none.
 type Tree struct{ forwards map[string]bool }
 
-// Grow takes note of the links of another topology. Links between routing nodes, which do not learn, are no part of it.
+// Grow takes note of the links of another topology. Links between routing nodes, which do not
+// learn, are no part of it.
 func (tree *Tree) Grow(t *topology.Topology) Forwarding {
 	before := tree.forwards
 	tree.forwards = map[string]bool{}

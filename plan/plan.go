@@ -1,5 +1,6 @@
-// Package plan says what turns one resolved topology into another: which nodes and links go, which come, which are set
-// in place, and in which order links may forward meanwhile. It knows no machine.
+// Package plan says what turns one resolved topology into another: which nodes and links go, which
+// come, which are set in place, and in which order links may forward meanwhile. It knows no
+// machine.
 package plan
 
 import (
@@ -9,7 +10,8 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Steps turn one topology into another: what goes is taken away first, then what is new is made, then the rest is set.
+// Steps turn one topology into another: what goes is taken away first, then what is new is made,
+// then the rest is set.
 type Steps struct {
 	New *topology.Topology
 
@@ -45,8 +47,8 @@ func isEgress(field string) bool {
 	return len(field) > 14 && field[:5] == "ends." && field[6:14] == ".egress."
 }
 
-// Make plans the way from one topology to another. A link that is in both is made anew where sameWire says that the two
-// are not made in the same way.
+// Make plans the way from one topology to another. A link that is in both is made anew where
+// sameWire says that the two are not made in the same way.
 func Make(from, to *topology.Topology, sameWire func(was, is *topology.Link) bool) Steps {
 	s := Steps{New: to, Plugged: map[string]bool{}}
 	rebuilt := map[string]bool{} // nodes that must be made anew, with their links

@@ -91,7 +91,8 @@ func follow(t *testing.T, from *topology.Topology, s plan.Steps) *topology.Topol
 	return &to
 }
 
-// TestMake proves that the steps from any topology to any other lead there, and take away a node only with its links.
+// TestMake proves that the steps from any topology to any other lead there, and take away a node
+// only with its links.
 func TestMake(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -149,8 +150,8 @@ func loops(t *topology.Topology, forwards func(*topology.Link) bool) bool {
 	return false
 }
 
-// TestGrow proves that no loop forwards at any time of a change: neither while links are held, when those that are in
-// both topologies may still forward in one of the two, nor afterwards.
+// TestGrow proves that no loop forwards at any time of a change: neither while links are held, when
+// those that are in both topologies may still forward in one of the two, nor afterwards.
 func TestGrow(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 3))

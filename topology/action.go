@@ -159,7 +159,8 @@ var (
 	runAction    = regexp.MustCompile(`^(\S+)\s+run\s+(.+)$`)
 )
 
-// ParseEvent reads "at 30s: r1 -- r2 down", "at 1min: r1 -- r2 delay=20ms", "at 5s: h1 run ping -c1 h2".
+// ParseEvent reads "at 30s: r1 -- r2 down", "at 1min: r1 -- r2 delay=20ms", "at 5s: h1 run ping -c1
+// h2".
 func ParseEvent(s string) (Event, error) {
 	m := eventPattern.FindStringSubmatch(strings.TrimSpace(s))
 	if m == nil {

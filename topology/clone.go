@@ -21,7 +21,8 @@ func (t *Topology) Clone() *Topology {
 	return &c
 }
 
-// DirsFrom makes the sources of private directories that are relative paths such from a directory: that of the file.
+// DirsFrom makes the sources of private directories that are relative paths such from a directory:
+// that of the file.
 func (t *Topology) DirsFrom(dir string) {
 	for _, n := range t.Nodes {
 		for i, d := range n.Dirs {

@@ -17,8 +17,8 @@ const (
 	BIRD     Datapath = "bird"
 )
 
-// DatapathKind is what a topology can say of a datapath, and what follows for its nodes. What makes one on a machine is
-// a Fabric of package datapath.
+// DatapathKind is what a topology can say of a datapath, and what follows for its nodes. What makes
+// one on a machine is a Fabric of package datapath.
 type DatapathKind struct {
 	Name Datapath
 	Is   string // what forwards: "a Linux bridge"
@@ -29,8 +29,9 @@ type DatapathKind struct {
 	OpenFlow []string // versions that its switches speak; none: they take no controller
 }
 
-// datapathKinds are in the order in which people are told of them. They stand here and not with their fabrics because they
-// are words of the file formats: who reads a topology, and makes nothing of it, needs them, too.
+// datapathKinds are in the order in which people are told of them. They stand here and not with
+// their fabrics because they are words of the file formats: who reads a topology, and makes nothing
+// of it, needs them, too.
 var datapathKinds = []DatapathKind{
 	{Name: Embedded, Is: "an embedded switch", Help: "the default", Nodes: []Kind{Switch, Router}, OpenFlow: []string{"1.3"}},
 	{Name: OVS, Is: "Open vSwitch", Nodes: []Kind{Switch, Router}, OpenFlow: []string{"1.0", "1.1", "1.2", "1.3", "1.4", "1.5"}},
@@ -63,7 +64,8 @@ func (d Datapath) Kind() DatapathKind {
 	return DatapathKind{}
 }
 
-// Linux says whether the kernel forwards in a namespace of the node's own, whatever fills its routing table.
+// Linux says whether the kernel forwards in a namespace of the node's own, whatever fills its
+// routing table.
 func (d Datapath) Linux() bool { return d.Kind().Linux }
 
 // Controlled says whether controllers decide for what it forwards.

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Errand is something that root does on the machine because a topology says so: it runs a command, shows a directory of the machine in a
-// node, or moves an interface into one.
+// Errand is something that root does on the machine because a topology says so: it runs a command,
+// shows a directory of the machine in a node, or moves an interface into one.
 type Errand struct {
 	Node string   `json:"node"`
 	Kind string   `json:"kind" doc:"start, stop, at 30s, dirs or interface"`
@@ -42,8 +42,9 @@ const (
 	ErrandInterface = "interface"
 )
 
-// setting is a command that sets something of a node's own network, and nothing else: formats make such of what a
-// file says and a topology has no words for. It is harmless, whoever has written the file.
+// setting is a command that sets something of a node's own network, and nothing else: formats make
+// such of what a file says and a topology has no words for. It is harmless, whoever has written the
+// file.
 var setting = regexp.MustCompile(`^(ip neigh replace [0-9a-fA-F.:]+ lladdr [0-9a-fA-F:]+ dev [\w.@+-]+ nud permanent|` +
 	`ip link set dev [\w.@+-]+ mtu [0-9]+|sysctl -qw (net\.ipv4\.[\w.-]+=[\w,.:-]+|'net\.ipv4\.[\w.-]+=[\w ,.:-]+'))$`)
 
@@ -61,7 +62,8 @@ func startOf(n *Node) (settings, rest string) {
 	return strings.TrimSuffix(settings, "\n"), rest
 }
 
-// Errands lists what root does for a topology, and had not to do for the one before, if that is not nil.
+// Errands lists what root does for a topology, and had not to do for the one before, if that is not
+// nil.
 func (t *Topology) Errands(before *Topology) (out []Errand) {
 	add := func(node, kind, what string, pos Position) {
 		if what != "" {
@@ -103,8 +105,8 @@ func (d PrivateDir) errand() string {
 
 func (e Event) errandKind() string { return "at " + e.At.String() }
 
-// Refuse takes errands out of a topology: commands are not run, directories are empty ones, links to interfaces are not made. Where
-// a node had another command before, that stays.
+// Refuse takes errands out of a topology: commands are not run, directories are empty ones, links
+// to interfaces are not made. Where a node had another command before, that stays.
 func (t *Topology) Refuse(errands []Errand, before *Topology) {
 	refused := setOf(errands)
 	had := map[string]*Node{}

@@ -23,8 +23,8 @@ func asJSON(t *testing.T, top *topology.Topology) []byte {
 	return b
 }
 
-// Proves, for whatever a file says: Resolve does not panic and leaves its argument alone; it gives the same
-// each time; its result passes Validate, resolves to itself, and survives JSON.
+// Proves, for whatever a file says: Resolve does not panic and leaves its argument alone; it gives
+// the same each time; its result passes Validate, resolves to itself, and survives JSON.
 func FuzzResolve(f *testing.F) {
 	for _, pattern := range []string{"../examples/*.yaml", "../test/hostile/testdata/trivet/*.yaml", "formats/trivet/testdata/*/*.yaml"} {
 		files, _ := filepath.Glob(pattern)

@@ -82,8 +82,8 @@ func Generate(spec string, opts GenerateOptions) (*Topology, error) {
 	return &Topology{Name: g.topologyName(a), Nodes: slices.Concat(b.inner, b.hosts), Links: b.links}, nil
 }
 
-// Size returns how many nodes Generate makes of a specification, hosts and others. It makes none, and so takes no time.
-// Its errors are those of Generate.
+// Size returns how many nodes Generate makes of a specification, hosts and others. It makes none,
+// and so takes no time. Its errors are those of Generate.
 func Size(spec string) (hosts, others int, err error) {
 	g, a, err := readSpec(spec)
 	if err != nil {
@@ -266,7 +266,8 @@ func magnitude(n float64) string {
 	return fmt.Sprintf("%.2g", n)
 }
 
-// topologyName is the generator's name and its whole arguments up to the last one that is not the default: "linear-4-2".
+// topologyName is the generator's name and its whole arguments up to the last one that is not the
+// default: "linear-4-2".
 func (g *generator) topologyName(a arguments) string {
 	name, pending := g.name, ""
 	for _, p := range g.params {

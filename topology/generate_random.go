@@ -80,7 +80,8 @@ func waxman(b *builder, a arguments) error {
 
 func distance(p, q Point) float64 { return math.Hypot(p.X-q.X, p.Y-q.Y) }
 
-// joinNearest grows the first part as Prim's algorithm does: it links the nearest node outside, which brings its whole part in.
+// joinNearest grows the first part as Prim's algorithm does: it links the nearest node outside,
+// which brings its whole part in.
 func joinNearest(at []Point, links []pair) []pair {
 	part := parts(len(at), links)
 	members := map[int][]int{}
@@ -114,8 +115,9 @@ func joinNearest(at []Point, links []pair) []pair {
 	return links
 }
 
-// erdosRenyi links each pair of nodes with probability p (E. N. Gilbert's G(n, p)). Parts that this leaves
-// apart are then joined, one after the other, by a link between a random node of each and a random node before.
+// erdosRenyi links each pair of nodes with probability p (E. N. Gilbert's G(n, p)). Parts that this
+// leaves apart are then joined, one after the other, by a link between a random node of each and a
+// random node before.
 func erdosRenyi(b *builder, a arguments) error {
 	n, p, rng := a.int("n"), a["p"], random(a)
 	links := gilbert(n, p, rng)
@@ -137,8 +139,9 @@ func erdosRenyi(b *builder, a arguments) error {
 	return nil
 }
 
-// gilbert draws the pairs by the lengths of the gaps between them, which are geometrically distributed:
-// V. Batagelj and U. Brandes, "Efficient generation of large random networks", Phys. Rev. E 71, 2005.
+// gilbert draws the pairs by the lengths of the gaps between them, which are geometrically
+// distributed: V. Batagelj and U. Brandes, "Efficient generation of large random networks", Phys.
+// Rev. E 71, 2005.
 func gilbert(n int, p float64, rng *rand.Rand) []pair {
 	var links []pair
 	if p == 0 {

@@ -76,7 +76,8 @@ func (b *builder) host(name string) string {
 func (b *builder) nextHost() string { return b.host("h" + strconv.Itoa(len(b.hosts)+1)) }
 
 // hostsFor adds n hosts for each of the inner nodes: h1, h2, … where n is 1, else h1s1, h2s1, ….
-// They are in the order in which Mininet gives them addresses: the first ones of all nodes, then the second ones.
+// They are in the order in which Mininet gives them addresses: the first ones of all nodes, then
+// the second ones.
 func (b *builder) hostsFor(inner []string, n int) [][]string {
 	hosts := make([][]string, len(inner))
 	for j := range n {
@@ -205,7 +206,8 @@ func meshSize(a arguments) (nodes, links float64) {
 	return k * (1 + a["n"]), k*(k-1)/2 + k*a["n"]
 }
 
-// tree numbers switches and hosts depth first, and links a switch to each child once the child's branch is complete.
+// tree numbers switches and hosts depth first, and links a switch to each child once the child's
+// branch is complete.
 func tree(b *builder, a arguments) error {
 	var grow func(depth int) string
 	grow = func(depth int) string {
@@ -235,8 +237,9 @@ func grid(b *builder, a arguments) error { return lattice(b, a, false) }
 
 func torus(b *builder, a arguments) error { return lattice(b, a, true) }
 
-// lattice names the node in row i, column j s<i>x<j>, and its datapath id is 256·i + j, as Mininet's torus has
-// them; where a row is longer than 255 these ids would collide, and are left to be assigned.
+// lattice names the node in row i, column j s<i>x<j>, and its datapath id is 256·i + j, as
+// Mininet's torus has them; where a row is longer than 255 these ids would collide, and are left to
+// be assigned.
 func lattice(b *builder, a arguments, closed bool) error {
 	x, y, n := a.int("x"), a.int("y"), a.int("n")
 	at := make([]string, x*y)
@@ -280,9 +283,10 @@ func latticeSize(a arguments) (nodes, links float64) {
 
 func latticeHosts(a arguments) float64 { return math.Ceil(a["x"]*a["y"]/a["every"]) * a["n"] }
 
-// fatTree is the network of M. Al-Fares, A. Loukissas and A. Vahdat, "A Scalable, Commodity Data Center Network
-// Architecture", SIGCOMM 2008: (k/2)² core switches, and k pods of k/2 aggregation and k/2 edge switches. The
-// aggregation switch at place i of each pod is linked to the cores i·k/2 and on.
+// fatTree is the network of M. Al-Fares, A. Loukissas and A. Vahdat, "A Scalable, Commodity Data
+// Center Network Architecture", SIGCOMM 2008: (k/2)² core switches, and k pods of k/2 aggregation
+// and k/2 edge switches. The aggregation switch at place i of each pod is linked to the cores i·k/2
+// and on.
 func fatTree(b *builder, a arguments) error {
 	k, n := a.int("k"), a.int("hosts-per-edge")
 	half := k / 2

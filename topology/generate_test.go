@@ -20,7 +20,8 @@ func mustGenerate(t *testing.T, spec string) *Topology {
 	return top
 }
 
-// Proves: each generator makes the number of nodes and links that its shape has, and Size tells it without.
+// Proves: each generator makes the number of nodes and links that its shape has, and Size tells it
+// without.
 func TestGenerateCounts(t *testing.T) {
 	for spec, want := range map[string][3]int{ // inner nodes, hosts, links
 		"minimal":           {1, 2, 2},
@@ -97,7 +98,8 @@ func TestGenerateDegrees(t *testing.T) {
 	}
 }
 
-// examples are the documented example of every generator, and random networks that fall apart without joining.
+// examples are the documented example of every generator, and random networks that fall apart
+// without joining.
 func examples() []string {
 	specs := []string{"waxman,200,beta=0.01", "erdos-renyi,200,0.003", "erdos-renyi,1000,0.001,seed=5"}
 	for _, g := range Generators() {
@@ -106,8 +108,8 @@ func examples() []string {
 	return specs
 }
 
-// Proves: every example works, is connected, has unique names, no link to nowhere, to itself or twice,
-// and comes out the same each time.
+// Proves: every example works, is connected, has unique names, no link to nowhere, to itself or
+// twice, and comes out the same each time.
 func TestGenerateIsSoundAndDeterministic(t *testing.T) {
 	for _, spec := range examples() {
 		top := mustGenerate(t, spec)
@@ -152,7 +154,8 @@ func TestGenerateSeed(t *testing.T) {
 	}
 }
 
-// Proves: erdos-renyi draws links with the probability asked for (six standard deviations), and waxman prefers near nodes.
+// Proves: erdos-renyi draws links with the probability asked for (six standard deviations), and
+// waxman prefers near nodes.
 func TestGenerateProbabilities(t *testing.T) {
 	const n, p = 500, 0.1
 	pairs := float64(n * (n - 1) / 2)
@@ -250,7 +253,8 @@ for s in t.switches(): print("switch", s, t.nodeInfo(s).get("dpid", "-"))
 for _, _, i in t.links(withInfo=True): print("link %s:%d %s:%d" % (i["node1"], i["port1"], i["node2"], i["port2"]))
 `
 
-// Proves: names, order of hosts, datapath ids and port numbers are those of the real Mininet's classes.
+// Proves: names, order of hosts, datapath ids and port numbers are those of the real Mininet's
+// classes.
 func TestGenerateEqualsMininet(t *testing.T) {
 	if exec.Command("/usr/bin/python3", "-c", "import mininet.topolib").Run() != nil {
 		t.Skip("Mininet is not installed")
@@ -306,7 +310,8 @@ func describe(top *Topology) []string {
 	return lines
 }
 
-// Proves: no text makes the parser panic; what it accepts is within limits, what it refuses has a reason.
+// Proves: no text makes the parser panic; what it accepts is within limits, what it refuses has a
+// reason.
 func FuzzGenerate(f *testing.F) {
 	for _, spec := range append(examples(), "linear,4,n=", "tree,3,3,3", "torus,3,x", "mesh,k=2,k=3", ",,,", "grid,1e3,2", "waxman,5,-1,Inf") {
 		f.Add(spec)

@@ -51,7 +51,8 @@ func Inherit(t, resolved *Topology) {
 	}
 }
 
-// forgetMisfits takes inherited addresses back that do not make each segment a subnet of its own with room for all its interfaces.
+// forgetMisfits takes inherited addresses back that do not make each segment a subnet of its own
+// with room for all its interfaces.
 func forgetMisfits(t *Topology, inherited map[*Endpoint]bool) {
 	r := &resolver{t: t, nodes: byName(t), ends: map[string][]*Endpoint{}}
 	for _, l := range t.Links {

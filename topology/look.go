@@ -30,7 +30,8 @@ func EndsOf(t *Topology) map[string][]*Endpoint {
 	return ends
 }
 
-// AddressesOf lists the addresses of a node's interfaces, first interface first, then those of its loopback.
+// AddressesOf lists the addresses of a node's interfaces, first interface first, then those of its
+// loopback.
 func AddressesOf(t *Topology, n *Node) (out []netip.Prefix) {
 	for _, link := range t.Links {
 		for _, e := range link.Ends {
@@ -54,8 +55,8 @@ func (l *Link) BetweenRouters(nodes map[string]*Node) bool {
 
 var defaultRoutes = map[bool]netip.Prefix{true: netip.MustParsePrefix("0.0.0.0/0"), false: netip.MustParsePrefix("::/0")}
 
-// StaticRoutes lists a node's routes, gateways as default routes. Those by a device come first: they may lead to the
-// neighbours that others go by.
+// StaticRoutes lists a node's routes, gateways as default routes. Those by a device come first:
+// they may lead to the neighbours that others go by.
 func (n *Node) StaticRoutes() []Route {
 	routes := slices.Clone(n.Routes)
 	slices.SortStableFunc(routes, func(a, b Route) int {
@@ -91,7 +92,8 @@ func ControllersOf(t *Topology, n *Node) []string {
 	return out
 }
 
-// ForeignControllers are the controllers of a switch that are not Trivet's: addresses, and names of programs that a lab runs.
+// ForeignControllers are the controllers of a switch that are not Trivet's: addresses, and names of
+// programs that a lab runs.
 func ForeignControllers(t *Topology, n *Node) []string {
 	out := ControllersOf(t, n)
 	for _, c := range n.Controllers {

@@ -165,7 +165,8 @@ func checkAuth(a *OSPFAuth, bad func(hint, format string, args ...any)) {
 	}
 }
 
-// speaksOSPF finds routers that should and cannot. A controller at an address may be Trivet's own, running alone.
+// speaksOSPF finds routers that should and cannot. A controller at an address may be Trivet's own,
+// running alone.
 func (r *resolver) speaksOSPF(n *Node) {
 	switch {
 	case n.OSPF == nil:
@@ -242,7 +243,8 @@ func (r *resolver) virtualAgrees(o *OSPFRouter, v OSPFVirtual) {
 	}
 }
 
-// differ says in what two interfaces differ that neighbours must have alike (RFC 2328, section 10.5).
+// differ says in what two interfaces differ that neighbours must have alike (RFC 2328, section
+// 10.5).
 func differ(a, b *OSPFInterface) string {
 	switch {
 	case a.Area != b.Area:

@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// LongestDead returns the longest time in which a router with daemons may still be electing a designated router (RFC
-// 2328, section 9.4: it waits for RouterDeadInterval), 0 where there is none.
+// LongestDead returns the longest time in which a router with daemons may still be electing a
+// designated router (RFC 2328, section 9.4: it waits for RouterDeadInterval), 0 where there is
+// none.
 func LongestDead(t *Topology) (longest time.Duration) {
 	for _, r := range OSPFOf(t) {
 		for _, i := range r.Interfaces {
@@ -19,9 +20,10 @@ func LongestDead(t *Topology) (longest time.Duration) {
 	return longest
 }
 
-// OSPFReach lists, by router, the networks that OSPF should bring it routes to: of each router with daemons, and of the
-// routing nodes beside them, which tell each other all that they know, those of the daemons. Joined are routers whose
-// active interfaces are up in one network, and agree so that they can be neighbours.
+// OSPFReach lists, by router, the networks that OSPF should bring it routes to: of each router with
+// daemons, and of the routing nodes beside them, which tell each other all that they know, those of
+// the daemons. Joined are routers whose active interfaces are up in one network, and agree so that
+// they can be neighbours.
 func OSPFReach(t *Topology) map[string][]netip.Prefix {
 	routers := OSPFOf(t)
 	parent := make([]int, len(routers))

@@ -167,8 +167,8 @@ func (o *ospfOf) router(n *Node) OSPFRouter {
 	return r
 }
 
-// loopback is the interface of a router's loopback addresses. It costs 1, as FRR and BIRD know no 0.
-// It is in the router's area, unless no other interface is: it should not make a border router.
+// loopback is the interface of a router's loopback addresses. It costs 1, as FRR and BIRD know no
+// 0. It is in the router's area, unless no other interface is: it should not make a border router.
 func loopback(addresses []netip.Prefix, area AreaID, others []OSPFInterface) OSPFInterface {
 	if len(others) > 0 && !slices.ContainsFunc(others, func(i OSPFInterface) bool { return i.Area == area }) {
 		area = others[0].Area
@@ -329,8 +329,8 @@ func (r *OSPFRouter) redistribute(n *Node, off []netip.Prefix) {
 	}
 }
 
-// routerIDs gives each router that speaks OSPF an id: its highest loopback address, else 0.0.0.N with
-// the first number in its name, and where that is taken or missing the lowest that is free.
+// routerIDs gives each router that speaks OSPF an id: its highest loopback address, else 0.0.0.N
+// with the first number in its name, and where that is taken or missing the lowest that is free.
 func (r *resolver) routerIDs() {
 	taken := map[netip.Addr]*Node{}
 	var open []*Node

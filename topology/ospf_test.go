@@ -39,9 +39,9 @@ func interfaces(r OSPFRouter) (out []string) {
 	return out
 }
 
-// Proves: the defaults: interfaces to hosts are passive, links between routers point-to-point, segments with
-// switches broadcast; costs come from the reference bandwidth; what an end says goes before what its link says,
-// and that before the router.
+// Proves: the defaults: interfaces to hosts are passive, links between routers point-to-point,
+// segments with switches broadcast; costs come from the reference bandwidth; what an end says goes
+// before what its link says, and that before the router.
 func TestOSPFInterfaces(t *testing.T) {
 	top := build(t, "h:h1 s:s1 s:s2 r:r1 r:r2 r:r3 h1-s1 s1-r1 r1-r2 r1-s2 s2-r2 s2-r3 r2-r3")
 	speaks(top, map[string]OSPF{"r1": {Area: 1, ReferenceBandwidth: 1e9, Auth: &OSPFAuth{Type: AuthMD5, Key: "walnut"}}, "r3": {Passive: []string{"s2"}}}, "r1", "r2", "r3")
@@ -75,8 +75,8 @@ func TestOSPFInterfaces(t *testing.T) {
 	}
 }
 
-// Proves: a router's id is its highest loopback address, else from its name, else the lowest that is free; no
-// two are the same; an edited file keeps those that it had.
+// Proves: a router's id is its highest loopback address, else from its name, else the lowest that
+// is free; no two are the same; an edited file keeps those that it had.
 func TestRouterIDs(t *testing.T) {
 	top := build(t, "r:r1 r:x r:r7 r:b1 r:r9 r:r5 r1-x x-r7 r7-b1 b1-r9 r9-r5")
 	speaks(top, map[string]OSPF{"r9": {RouterID: netip.MustParseAddr("0.0.0.7")}}, "r1", "x", "r7", "b1", "r9", "r5")
@@ -99,7 +99,8 @@ func TestRouterIDs(t *testing.T) {
 	}
 }
 
-// Proves: routers that speak OSPF get no static routes of IPv4, others and NATs do, and IPv6 is routed still.
+// Proves: routers that speak OSPF get no static routes of IPv4, others and NATs do, and IPv6 is
+// routed still.
 func TestOSPFRoutes(t *testing.T) {
 	top := build(t, "h:h1 r:r1 r:r2 r:r3 h:h2 h1-r1 r1-r2 r2-r3 r3-h2")
 	speaks(top, nil, "r1", "r2")
@@ -115,8 +116,8 @@ func TestOSPFRoutes(t *testing.T) {
 	}
 }
 
-// Proves: what is announced from outside, with metric and type; stub areas hold for all routers in them; a
-// virtual link's end may be a name.
+// Proves: what is announced from outside, with metric and type; stub areas hold for all routers in
+// them; a virtual link's end may be a name.
 func TestOSPFSettings(t *testing.T) {
 	top := build(t, "r:r1 r:r2 r:r3 h:h1 r1-r2 r2-r3 r1-h1")
 	speaks(top, map[string]OSPF{
@@ -190,7 +191,8 @@ func TestOSPFProblems(t *testing.T) {
 	}
 }
 
-// Proves: a router that cannot speak OSPF as it is, is told so; and neighbours that do not agree are a warning.
+// Proves: a router that cannot speak OSPF as it is, is told so; and neighbours that do not agree
+// are a warning.
 func TestOSPFDisagree(t *testing.T) {
 	for datapath, want := range map[Datapath]string{Kernel: "use datapath frr or bird", Embedded: "needs a controller that routes", BIRD: ""} {
 		top := build(t, "r:r1 r:r2 r1-r2")

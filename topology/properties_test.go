@@ -9,8 +9,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// switchGraphs draws resolved networks of switches: some learn, some speak the spanning tree protocol, some
-// have a controller; links may be parallel, or down.
+// switchGraphs draws resolved networks of switches: some learn, some speak the spanning tree
+// protocol, some have a controller; links may be parallel, or down.
 var switchGraphs = rapid.Custom(func(t *rapid.T) *Topology {
 	top := &Topology{Name: "t"}
 	n := rapid.IntRange(1, 9).Draw(t, "switches")
@@ -52,8 +52,8 @@ func (f forest) join(a, b string) (loop bool) {
 	return a == b
 }
 
-// Proves: the links between learning switches that are not blocked are a forest that joins whatever the links
-// that are up join; no other link is ever blocked.
+// Proves: the links between learning switches that are not blocked are a forest that joins whatever
+// the links that are up join; no other link is ever blocked.
 func TestBlocked(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		top := switchGraphs.Draw(rt, "topology")
@@ -102,8 +102,8 @@ var networks = rapid.Custom(func(t *rapid.T) *Topology {
 	return top
 })
 
-// Proves: a copy is equal and shares nothing; resolving changes neither the argument nor, a second time, the
-// result; and it is the same each time.
+// Proves: a copy is equal and shares nothing; resolving changes neither the argument nor, a second
+// time, the result; and it is the same each time.
 func TestResolveTwice(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		top := networks.Draw(rt, "topology")
@@ -132,8 +132,8 @@ func TestResolveTwice(t *testing.T) {
 	})
 }
 
-// Proves: a topology equals itself and its copy, whatever the order of nodes and links and which end comes
-// first; a change is seen in both directions, as its own reverse.
+// Proves: a topology equals itself and its copy, whatever the order of nodes and links and which
+// end comes first; a change is seen in both directions, as its own reverse.
 func TestDiffProperties(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		top := networks.Draw(rt, "topology")
@@ -199,8 +199,9 @@ func resolvedBy(t *rapid.T, top *Topology) *Topology {
 	return r
 }
 
-// Proves: an edited file that inherits from the running lab keeps ports, device names, MACs, addresses and
-// datapath ids of every node and link that it did not touch, whatever was added or removed before them.
+// Proves: an edited file that inherits from the running lab keeps ports, device names, MACs,
+// addresses and datapath ids of every node and link that it did not touch, whatever was added or
+// removed before them.
 func TestInherit(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		n := rapid.IntRange(2, 8).Draw(rt, "hosts")
@@ -255,8 +256,9 @@ func TestInheritGiven(t *testing.T) {
 	}
 }
 
-// Proves: a network that routers divide, that they no longer divide, or that gets another pool has the addresses that it would have had
-// from the start, but for those that the file gives; and that it keeps its ports.
+// Proves: a network that routers divide, that they no longer divide, or that gets another pool has
+// the addresses that it would have had from the start, but for those that the file gives; and that
+// it keeps its ports.
 func TestInheritOtherNetwork(t *testing.T) {
 	flat, divided := "s:s1 s:s2 h:h1 h:h2 h1-s1 s1-s2 s2-h2", "s:s1 s:s2 r:r1 h:h1 h:h2 h1-s1 s1-r1 r1-s2 s2-h2"
 	other := build(t, flat)
@@ -281,8 +283,8 @@ func TestInheritOtherNetwork(t *testing.T) {
 	}
 }
 
-// Proves: where a change joins segments, divides one, or makes it larger than its subnet, interfaces get the addresses that they need to reach
-// each other; elsewhere they keep theirs.
+// Proves: where a change joins segments, divides one, or makes it larger than its subnet,
+// interfaces get the addresses that they need to reach each other; elsewhere they keep theirs.
 func TestInheritSegments(t *testing.T) {
 	const rest = " r:r9 h:h9 r9-h9"
 	moved := build(t, "r:r1 h:h1 h1-r1")
@@ -331,7 +333,8 @@ func TestInheritSegments(t *testing.T) {
 	}
 }
 
-// Proves: a link's change as words is the same after it was written and read, and what is not in it stays.
+// Proves: a link's change as words is the same after it was written and read, and what is not in it
+// stays.
 func TestLinkChange(t *testing.T) {
 	for _, words := range [][]string{{"up"}, {"down"}, {"delay=10ms"}, {"delay=none", "loss=1%"}, {"bandwidth=1gbit", "jitter=250us", "queue=7", "down"}, {"queue=none"}, {"loss=0"}} {
 		c, err := ParseLinkChange(words)

@@ -60,8 +60,8 @@ func prefixes(words ...string) (out []netip.Prefix) {
 	return out
 }
 
-// Proves: which addresses are assigned in flat networks, routed ones, with given ones, behind a NAT, in both
-// families, and in the smallest subnets.
+// Proves: which addresses are assigned in flat networks, routed ones, with given ones, behind a
+// NAT, in both families, and in the smallest subnets.
 func TestAddresses(t *testing.T) {
 	for name, c := range map[string]struct {
 		text string
@@ -122,7 +122,8 @@ func TestLargeSegment(t *testing.T) {
 	}
 }
 
-// Proves: what cannot be assigned, or would clash, is an error that names it; nothing is assigned twice or left out.
+// Proves: what cannot be assigned, or would clash, is an error that names it; nothing is assigned
+// twice or left out.
 func TestResolveProblems(t *testing.T) {
 	for name, c := range map[string]struct {
 		text string
@@ -157,7 +158,8 @@ func TestResolveProblems(t *testing.T) {
 	}
 }
 
-// Proves: the default route of a host is the first router of its segment, in both families; given ones stay.
+// Proves: the default route of a host is the first router of its segment, in both families; given
+// ones stay.
 func TestGateways(t *testing.T) {
 	top := build(t, "h:h1 h:h2 s:s1 r:r1 r:r2 h:h3 h1-s1 h2-s1 s1-r1 s1-r2 r2-h3")
 	top.IPv6 = IPv6Assigned
@@ -174,7 +176,8 @@ func TestGateways(t *testing.T) {
 	}
 }
 
-// Proves: ports count from 1 at switches and from 0 elsewhere, go on after the highest, and pass over given ones.
+// Proves: ports count from 1 at switches and from 0 elsewhere, go on after the highest, and pass
+// over given ones.
 func TestPorts(t *testing.T) {
 	top := build(t, "h:h1 h:h2 h:h3 h:h4 s:s1 h1-s1 h2-s1 h3-s1 h4-s1 h1-h2")
 	two, seven := 2, 7
@@ -189,7 +192,8 @@ func TestPorts(t *testing.T) {
 	}
 }
 
-// Proves: a datapath id is the first number in the name, given ones come first, and what is left gets the lowest free.
+// Proves: a datapath id is the first number in the name, given ones come first, and what is left
+// gets the lowest free.
 func TestDPIDs(t *testing.T) {
 	top := build(t, "s:s1 s:core s:x2y9 s:s01 s:s999999999999999999999 s:s0 s:s3")
 	top.Nodes[6].DPID = 2
@@ -202,7 +206,8 @@ func TestDPIDs(t *testing.T) {
 	}
 }
 
-// Proves: device names fit into 15 bytes, differ where nodes and ports do, keep the port's number, and short ones stay.
+// Proves: device names fit into 15 bytes, differ where nodes and ports do, keep the port's number,
+// and short ones stay.
 func TestDeviceNames(t *testing.T) {
 	if got := DeviceName("fifteen-eth1000"); got != "fifteen-eth1000" {
 		t.Errorf("a name that fits became %s", got)
@@ -222,7 +227,8 @@ func TestDeviceNames(t *testing.T) {
 	}
 }
 
-// Proves: a MAC depends on the names of topology, node and device alone: not on what else there is, nor on order.
+// Proves: a MAC depends on the names of topology, node and device alone: not on what else there is,
+// nor on order.
 func TestMACsStay(t *testing.T) {
 	macs := func(t *Topology) map[string]MAC {
 		out := map[string]MAC{}
@@ -256,8 +262,9 @@ func TestMACsStay(t *testing.T) {
 	}
 }
 
-// Proves: fail modes, controllers and datapaths are what the node says, else the file, else the command line's
-// default; overrides win, and do not touch nodes of other kinds. A router is a routing node where a controller routes.
+// Proves: fail modes, controllers and datapaths are what the node says, else the file, else the
+// command line's default; overrides win, and do not touch nodes of other kinds. A router is a
+// routing node where a controller routes.
 func TestDefaults(t *testing.T) {
 	top := build(t, "s:s1 s:s2 r:r1 n:nat h:h1 s1-h1 s2-h1 r1-s1 nat-s2")
 	top.Controllers, top.Nodes[0].Controllers, top.Nodes[1].Datapath = []string{"tcp:127.0.0.1:6653"}, []string{ControllerNone}, OVS
@@ -284,7 +291,8 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// follow walks from a router towards an address along the next hops; it returns the router that owns the address's subnet.
+// follow walks from a router towards an address along the next hops; it returns the router that
+// owns the address's subnet.
 func follow(t *Topology, from *Node, to netip.Addr) (reached string, err error) {
 	owner := map[netip.Addr]*Node{}
 	connected := map[string][]netip.Prefix{}
@@ -348,8 +356,9 @@ var routerGraphs = rapid.Custom(func(t *rapid.T) *Topology {
 	return top
 })
 
-// Proves: in any connected network of routers, following the static routes from any router reaches every
-// address, by next hops that exist and are beside it, without a loop; and RouterHops bounds the way.
+// Proves: in any connected network of routers, following the static routes from any router reaches
+// every address, by next hops that exist and are beside it, without a loop; and RouterHops bounds
+// the way.
 func TestRoutesReach(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		top := routerGraphs.Draw(rt, "topology")
@@ -374,7 +383,8 @@ func TestRoutesReach(t *testing.T) {
 	})
 }
 
-// Proves: on a ring, the routes take the shorter way round, and the longest way crosses half the ring.
+// Proves: on a ring, the routes take the shorter way round, and the longest way crosses half the
+// ring.
 func TestRoutesOnRing(t *testing.T) {
 	top, err := Generate("ring,6", GenerateOptions{Nodes: Router})
 	if err != nil {
@@ -397,8 +407,8 @@ func TestRoutesOnRing(t *testing.T) {
 	}
 }
 
-// Proves: of a subnet that is given to two links, as a file may have it, each router has one route, to the nearer
-// link; and none where it is connected to either.
+// Proves: of a subnet that is given to two links, as a file may have it, each router has one route,
+// to the nearer link; and none where it is connected to either.
 func TestRouteOfSubnetGivenTwice(t *testing.T) {
 	top := build(t, "r:r1 r:r2 r:r3 r:r4 h:h1 h:h4 r1-r2 r2-r3 r3-r4 h1-r1 h4-r4")
 	for _, l := range top.Links[3:] {
@@ -444,8 +454,8 @@ func TestGivenRoutesStay(t *testing.T) {
 	}
 }
 
-// Proves that what a lab can be without what was probably meant is a warning: an address that two have, one at a
-// switch's port, which has none then.
+// Proves that what a lab can be without what was probably meant is a warning: an address that two
+// have, one at a switch's port, which has none then.
 func TestResolveWarnings(t *testing.T) {
 	top := build(t, "h:h1 h:h2 s:s1 h1-s1 h2-s1")
 	top.Nodes[0].Addresses, top.Nodes[1].Addresses = prefixes("10.0.0.1/8"), prefixes("10.0.0.1/24")
@@ -475,8 +485,8 @@ func TestShortMAC(t *testing.T) {
 	}
 }
 
-// Proves that as-written adds nothing: no gateway, no route, no address to a router that has some; and that this is
-// said, but not of a router that masquerades, nor where there are routes by hand.
+// Proves that as-written adds nothing: no gateway, no route, no address to a router that has some;
+// and that this is said, but not of a router that masquerades, nor where there are routes by hand.
 func TestRoutesAsWritten(t *testing.T) {
 	top := build(t, "h:h1 h:h2 h:h3 r:r1 r:r2 h1-r1 h2-r2 r1-r2 h3-r2")
 	top.Nodes[3].Addresses, top.Nodes[4].Addresses = prefixes("10.1.0.1/24"), prefixes("10.2.0.1/24")
@@ -512,7 +522,8 @@ func TestRoutesAsWritten(t *testing.T) {
 	}
 }
 
-// Proves that of two routers to the outside each keeps its own way, so that nothing goes in a circle between them.
+// Proves that of two routers to the outside each keeps its own way, so that nothing goes in a
+// circle between them.
 func TestTwoWaysOut(t *testing.T) {
 	top := build(t, "h:h1 s:s1 r:r1 r:nat1 r:nat2 h1-r1 r1-s1 nat1-s1 nat2-s1")
 	top.Node("nat1").NAT, top.Node("nat2").NAT = true, true
@@ -532,8 +543,8 @@ func TestTwoWaysOut(t *testing.T) {
 	}
 }
 
-// Proves that gateways and routes that the kernel would refuse are left out with a warning, so that what is valid comes
-// up; and that a neighbour behind a route by a device is one.
+// Proves that gateways and routes that the kernel would refuse are left out with a warning, so that
+// what is valid comes up; and that a neighbour behind a route by a device is one.
 func TestUnreachableGateways(t *testing.T) {
 	top := build(t, "h:h1 h:h2 h:h3 s:s1 h1-s1 h2-s1 h3-s1")
 	for i, n := range top.Nodes[:3] {

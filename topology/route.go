@@ -75,7 +75,8 @@ type destination struct {
 	from   []int
 }
 
-// destinations returns each subnet of the segments once: one that several segments have is reached at the nearest.
+// destinations returns each subnet of the segments once: one that several segments have is reached
+// at the nearest.
 func (r *resolver) destinations(index map[string]int) []*destination {
 	var all []*destination
 	at := map[netip.Prefix]*destination{}
@@ -124,7 +125,8 @@ func (r *resolver) routeDevices() {
 	}
 }
 
-// reachable leaves out routes and gateways by neighbours that the kernel would not know how to reach.
+// reachable leaves out routes and gateways by neighbours that the kernel would not know how to
+// reach.
 func (r *resolver) reachable() {
 	for _, n := range r.t.Nodes {
 		if n.Kind != Host && n.Kind != Router || n.RoutingNode() {
@@ -265,10 +267,12 @@ func (r *resolver) flood(routers []*Node, index map[string]int, graph [][]hop, t
 	}
 }
 
-// manyRouters is from how many on the longest path is bounded, not measured: that takes as many walks as there are.
+// manyRouters is from how many on the longest path is bounded, not measured: that takes as many
+// walks as there are.
 const manyRouters = 2000
 
-// longestPath records how many routers the longest shortest path crosses; of many, how many at most.
+// longestPath records how many routers the longest shortest path crosses; of many, how many at
+// most.
 func (r *resolver) longestPath(graph [][]hop) {
 	if len(graph) <= manyRouters {
 		for start := range graph {
@@ -298,8 +302,8 @@ func (r *resolver) longestPath(graph [][]hop) {
 	}
 }
 
-// walk returns how many routers there are on the way from one to each, both counted (0: there is no way), and
-// one of those that are farthest.
+// walk returns how many routers there are on the way from one to each, both counted (0: there is no
+// way), and one of those that are farthest.
 func walk(graph [][]hop, start int) (distance []int, last int) {
 	distance = make([]int, len(graph))
 	distance[start] = 1

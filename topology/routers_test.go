@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Proves: switches made routers keep their names, links and impairments, lose what routers do not have, and
-// hosts that shared a subnet come to be in different ones; what has routers is refused.
+// Proves: switches made routers keep their names, links and impairments, lose what routers do not
+// have, and hosts that shared a subnet come to be in different ones; what has routers is refused.
 func TestMakeRouters(t *testing.T) {
 	top := mustGenerate(t, "linear,3")
 	for i, h := range top.NodesOf(Host) {

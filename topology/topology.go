@@ -36,8 +36,8 @@ type Topology struct {
 	Links    []*Link `json:"links,omitempty"`
 	Schedule []Event `json:"schedule,omitempty"`
 
-	// RouterHops is the most routers on a shortest path, or of many routers a bound of that; Resolve sets
-	// it where paths are computed, by itself or by a controller.
+	// RouterHops is the most routers on a shortest path, or of many routers a bound of that;
+	// Resolve sets it where paths are computed, by itself or by a controller.
 	RouterHops int `json:"router_hops,omitempty"`
 
 	// Foreign keeps what a file format holds and Trivet gives no meaning to, by
@@ -107,7 +107,8 @@ func (t *Topology) IsControllerProgram(c string) bool {
 	return slices.Contains(ControllerPrograms, c) && t.Node(c) == nil
 }
 
-// IsBuiltin says whether a switch's controller c is Trivet's own: by its name, or a controller node that stands for it.
+// IsBuiltin says whether a switch's controller c is Trivet's own: by its name, or a controller node
+// that stands for it.
 func (t *Topology) IsBuiltin(c string) bool {
 	n := t.Node(c)
 	return c == ControllerTrivet || n != nil && n.Kind == Controller && n.Address == ControllerTrivet
@@ -131,7 +132,8 @@ type Node struct {
 	Cores []int  `json:"cores,omitempty"` // processors that the node's processes may use
 	Start string `json:"start,omitempty"` // shell command, run once the lab is up
 	Stop  string `json:"stop,omitempty"`  // shell command, run before the lab goes down
-	// StartMayFail says that a start command that fails is a warning: formats whose programs do not look at it have that.
+	// StartMayFail says that a start command that fails is a warning: formats whose programs do not
+	// look at it have that.
 	StartMayFail bool `json:"start_may_fail,omitempty"`
 
 	Isolate []string     `json:"isolate,omitempty"` // further namespaces: "pid"

@@ -21,7 +21,8 @@ var rateUnits = []struct {
 
 var numberUnit = regexp.MustCompile(`^([0-9]+(?:\.[0-9]+)?)\s*([a-zA-Z%/µ]*)$`)
 
-// ParseRate reads "10mbit" (bit, kbit, mbit, gbit; also Mbit/s and Mbps, which networks take as bits).
+// ParseRate reads "10mbit" (bit, kbit, mbit, gbit; also Mbit/s and Mbps, which networks take as
+// bits).
 func ParseRate(s string) (Rate, error) {
 	bad := fmt.Errorf("%q is not a rate; write 1gbit, 500mbit, 64kbit", s)
 	m := numberUnit.FindStringSubmatch(strings.TrimSpace(s))
@@ -128,7 +129,8 @@ func FromPercent(v float64) Fraction { return Fraction(fromPercent(v)) }
 
 func (f Fraction) String() string { return strconv.FormatFloat(f.Percent(), 'f', -1, 64) + "%" }
 
-// CPU is a limit of processor time: a number of CPUs ("0.5"), or a share of the whole machine ("25%").
+// CPU is a limit of processor time: a number of CPUs ("0.5"), or a share of the whole machine
+// ("25%").
 type CPU struct {
 	CPUs  float64
 	Share Fraction

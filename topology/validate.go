@@ -285,7 +285,8 @@ func (v *validator) controller(pos Position, subject, c string) {
 	}
 }
 
-// CheckControllerAddress says what is wrong with an address like tcp:127.0.0.1:6653 or ssl:[::1]:6653.
+// CheckControllerAddress says what is wrong with an address like tcp:127.0.0.1:6653 or
+// ssl:[::1]:6653.
 func CheckControllerAddress(s string) error {
 	transport, hostPort, ok := strings.Cut(s, ":")
 	if ok && (transport == "tcp" || transport == "ssl") {
@@ -386,7 +387,8 @@ func (v *validator) suggest(name string) string {
 	return "add it to nodes"
 }
 
-// similar is DidYouMean among some nodes and further words; in large topologies only for the first that ask.
+// similar is DidYouMean among some nodes and further words; in large topologies only for the first
+// that ask.
 func (v *validator) similar(name string, among func(*Node) bool, further ...string) string {
 	if v.compared += len(v.t.Nodes); v.compared > maxCompared && v.compared > len(v.t.Nodes) {
 		return ""

@@ -61,8 +61,8 @@ func command(ctx context.Context, b *bed) (o experiment.Outcome, err error) {
 	return o, errors.Join(err, wrong)
 }
 
-// onMachine runs a shell command here, with TRIVET_LAB set to the lab's name, so that trivet finds it. When ctx ends it is
-// killed, with all it has started.
+// onMachine runs a shell command here, with TRIVET_LAB set to the lab's name, so that trivet finds
+// it. When ctx ends it is killed, with all it has started.
 func onMachine(ctx context.Context, script, lab string) ([]byte, error) {
 	var out, errOut bytes.Buffer
 	cmd, release, err := leashed(ctx, []string{"/bin/sh", "-c", script})
@@ -106,7 +106,8 @@ func numbers(o experiment.Options, text []byte) ([]float64, error) {
 	return out, nil
 }
 
-// numberAt follows a path like end.sum.0.bits_per_second into a JSON document, to a number or a list of them.
+// numberAt follows a path like end.sum.0.bits_per_second into a JSON document, to a number or a
+// list of them.
 func numberAt(text []byte, path string) ([]float64, error) {
 	var at any
 	if err := json.Unmarshal(text, &at); err != nil {

@@ -37,8 +37,8 @@ func init() {
 	}, order: 70, own: true, run: controllerLoad})
 }
 
-// controllerLoad asks the lab's controller for decisions, as `trivet bench controller` does, in a process of its own, beside
-// the switches that the lab has.
+// controllerLoad asks the lab's controller for decisions, as `trivet bench controller` does, in a
+// process of its own, beside the switches that the lab has.
 func controllerLoad(ctx context.Context, b *bed) (o experiment.Outcome, err error) {
 	c, err := b.controller(ctx)
 	if err != nil {
@@ -138,7 +138,8 @@ func (b *bed) controller(ctx context.Context) (decider, error) {
 	return decider{}, fmt.Errorf("%s: where it listens is not known", name)
 }
 
-// controllerPID is the first process of a controller of others that the lab runs; 0 where that is not known.
+// controllerPID is the first process of a controller of others that the lab runs; 0 where that is
+// not known.
 func (b *bed) controllerPID(name string) int {
 	own, ok := b.place.(*ownLab)
 	if !ok {

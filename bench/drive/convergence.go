@@ -39,8 +39,8 @@ const numberedSize = 64
 // keptOutages is the most outages that go into the result: the longest.
 const keptOutages = 1000
 
-// convergence sends a numbered packet each interval while things happen, and finds for how long packets were lost then (outage), how
-// many, and how many hops the others went.
+// convergence sends a numbered packet each interval while things happen, and finds for how long
+// packets were lost then (outage), how many, and how many hops the others went.
 func convergence(ctx context.Context, b *bed) (o experiment.Outcome, err error) {
 	interval := b.options.Time("interval")
 	s := packets.Send{Size: numberedSize, Rate: float64(time.Second) / float64(interval), Count: max(2, int(b.options.Time("time")/interval))}
@@ -60,8 +60,8 @@ func convergence(ctx context.Context, b *bed) (o experiment.Outcome, err error) 
 	return o, err
 }
 
-// outages are the longest one that began after each event and before the next; without events the longest of all. Then all of more than one
-// packet.
+// outages are the longest one that began after each event and before the next; without events the
+// longest of all. Then all of more than one packet.
 func (x *exchange) outages(schedule []experiment.Event, all []packets.Outage) (out []result.Measurement) {
 	for i, window := range x.windows(schedule) {
 		longest := packets.Outage{At: window[0]}
@@ -92,8 +92,9 @@ func (x *exchange) outages(schedule []experiment.Event, all []packets.Outage) (o
 	return append(out, x.over("gap", "s", points))
 }
 
-// windows are the times from each event to the next, in nanoseconds since 1970. What is lost from some packets before an event on was sent
-// earlier, and lost on its way: a packet is on its way for no longer than the longest delay that was seen.
+// windows are the times from each event to the next, in nanoseconds since 1970. What is lost from
+// some packets before an event on was sent earlier, and lost on its way: a packet is on its way for
+// no longer than the longest delay that was seen.
 func (x *exchange) windows(schedule []experiment.Event) (out [][2]int64) {
 	const ever = 1<<63 - 1
 	if len(schedule) == 0 {

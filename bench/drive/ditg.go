@@ -57,8 +57,9 @@ func flowMetrics() []experiment.Metric {
 // ditgPorts gives each receiver ports of its own: one for signals, one for each flow.
 var ditgPorts atomic.Int32
 
-// dITG measures with D-ITG: ITGSend in one node, ITGRecv in another, and what ITGDec reads in the log that the receiver keeps. What was
-// sent it reads in the sender's: ITGDec does not see that the last packets of a flow are missing.
+// dITG measures with D-ITG: ITGSend in one node, ITGRecv in another, and what ITGDec reads in the
+// log that the receiver keeps. What was sent it reads in the sender's: ITGDec does not see that the
+// last packets of a flow are missing.
 func dITG(ctx context.Context, b *bed) (o experiment.Outcome, err error) {
 	from, to := b.options.Text("from"), b.options.Text("to")
 	address, err := b.destination()
@@ -109,7 +110,8 @@ func ditgScript(o experiment.Options, address netip.Addr, port int) string {
 	return out.String()
 }
 
-// run sends all flows. The receiver is ended when it has closed the log of the last of them; where it ends before, so does all.
+// run sends all flows. The receiver is ended when it has closed the log of the last of them; where
+// it ends before, so does all.
 func (t *ditgTest) run(ctx context.Context) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	said, ended := &listener{word: []byte("Press Ctrl-C"), heard: make(chan struct{})}, make(chan struct{})
@@ -144,7 +146,8 @@ func (t *ditgTest) run(ctx context.Context) error {
 	return nil
 }
 
-// send runs ITGSend, again where the receiver did not listen yet: it says that it does a little before.
+// send runs ITGSend, again where the receiver did not listen yet: it says that it does a little
+// before.
 func (t *ditgTest) send(ctx context.Context) error {
 	for began := time.Now(); ; {
 		var said bytes.Buffer
@@ -220,8 +223,9 @@ func flowOf(flows []ditg.Summary, number int) ditg.Summary {
 	return ditg.Summary{}
 }
 
-// stillComing is how many of a flow's last packets may have been under way, or not read yet, when D-ITG ended it: those behind the last
-// that came, as far as they were sent no earlier before the end than the longest delay that was seen. Over TCP nothing else is missing.
+// stillComing is how many of a flow's last packets may have been under way, or not read yet, when
+// D-ITG ended it: those behind the last that came, as far as they were sent no earlier before the
+// end than the longest delay that was seen. Over TCP nothing else is missing.
 func (t *ditgTest) stillComing(sent, got ditg.Summary) int {
 	missing := max(0, sent.Packets-got.Packets)
 	if got.Packets == 0 {
@@ -241,7 +245,8 @@ func (t *ditgTest) underWay(sent, got []ditg.Summary) (sum int) {
 	return sum
 }
 
-// overhead is by how much more a link carries, by frames, than the payload. TCP's packets are not D-ITG's: of those the least is taken.
+// overhead is by how much more a link carries, by frames, than the payload. TCP's packets are not
+// D-ITG's: of those the least is taken.
 func (t *ditgTest) overhead() float64 {
 	if t.options["protocol"] == "tcp" {
 		return 1
@@ -273,7 +278,8 @@ func (t *ditgTest) received(ctx context.Context) ([]stretch, error) {
 	return came, nil
 }
 
-// measurements are of a flow, or of all of them. What was still coming is neither lost nor received.
+// measurements are of a flow, or of all of them. What was still coming is neither lost nor
+// received.
 func (t *ditgTest) measurements(labels map[string]string, sent, got ditg.Summary, coming int) []result.Measurement {
 	x := exchange{labels: labels}
 	out := []result.Measurement{

@@ -11,7 +11,8 @@ import (
 	"trivet.dev/trivet/bench/probe/ditg"
 )
 
-// TestDITGReceiver proves that the probe ends, and says why, as soon as D-ITG's receiver has died: the flow would take ten minutes.
+// TestDITGReceiver proves that the probe ends, and says why, as soon as D-ITG's receiver has died:
+// the flow would take ten minutes.
 func TestDITGReceiver(t *testing.T) {
 	t.Parallel()
 	needs(t, "ITGSend")
@@ -47,8 +48,9 @@ probes: [ditg: {from: h1, to: h2, time: 10min, rate: 100, protocol: `+protocol+`
 	}
 }
 
-// TestStillComing proves that packets which were on their way, or not read yet, when D-ITG ended are not counted as lost, and that those are which
-// are missing between others, or sent long before the end.
+// TestStillComing proves that packets which were on their way, or not read yet, when D-ITG ended
+// are not counted as lost, and that those are which are missing between others, or sent long before
+// the end.
 func TestStillComing(t *testing.T) {
 	for _, c := range []struct {
 		name                    string

@@ -45,8 +45,9 @@ probes:
   - command: {name: json, run: 'echo "{\"a\": [{\"b\": 3}, {\"b\": 4}]}"', metric: b, unit: "1", path: a.1.b}
 `
 
-// TestProbes proves on small labs of each kind, Mininet's own among them, that each probe measures what it says: how many values, of
-// which nodes, in which units, and that rates that were asked for are those that are seen.
+// TestProbes proves on small labs of each kind, Mininet's own among them, that each probe measures
+// what it says: how many values, of which nodes, in which units, and that rates that were asked for
+// are those that are seen.
 func TestProbes(t *testing.T) {
 	for _, place := range [][3]string{{"local", "bridge", "none"}, {"local", "embedded", "trivet"}, {"mininet", "bridge", "none"}} {
 		t.Run(strings.Join(place[:], " "), func(t *testing.T) {
@@ -109,8 +110,8 @@ func watch(t *testing.T, o environment.WatchOptions) {
 	}
 }
 
-// TestAsked proves that what links were asked for is held against what probes saw: as it should be, and where somebody has
-// changed a link beneath.
+// TestAsked proves that what links were asked for is held against what probes saw: as it should be,
+// and where somebody has changed a link beneath.
 func TestAsked(t *testing.T) {
 	t.Parallel()
 	needs(t, "iperf3")
@@ -149,7 +150,8 @@ probes:
 	}
 }
 
-// TestEvents proves that events happen: a link goes down, a program runs in a node, a host dies; and that what cannot is told.
+// TestEvents proves that events happen: a link goes down, a program runs in a node, a host dies;
+// and that what cannot is told.
 func TestEvents(t *testing.T) {
 	t.Parallel()
 	i, probes := bring(t, `
@@ -214,8 +216,8 @@ schedule:
 	}
 }
 
-// TestFails proves that a lab that cannot be brought up leaves nothing, that a probe whose program fails says why, and that one that does not end
-// is ended with all that it has started.
+// TestFails proves that a lab that cannot be brought up leaves nothing, that a probe whose program
+// fails says why, and that one that does not end is ended with all that it has started.
 func TestFails(t *testing.T) {
 	t.Parallel()
 	i, probes := bring(t, `
@@ -251,8 +253,8 @@ probes:
 	}
 }
 
-// TestNotUp proves that a lab that does not come up is a failure with its reason, and leaves nothing: a node's start command fails, or
-// nobody listens where the controller should.
+// TestNotUp proves that a lab that does not come up is a failure with its reason, and leaves
+// nothing: a node's start command fails, or nobody listens where the controller should.
 func TestNotUp(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
@@ -295,8 +297,9 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestLeftOut proves, on a machine without them, that a controller, a datapath, Mininet, D-ITG or a processor which is not there costs an
-// experiment its level or probe, with what to do about it; and that an experiment is refused which is left with nothing, or with a mistake.
+// TestLeftOut proves, on a machine without them, that a controller, a datapath, Mininet, D-ITG or a
+// processor which is not there costs an experiment its level or probe, with what to do about it;
+// and that an experiment is refused which is left with nothing, or with a mistake.
 func TestLeftOut(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	t.Setenv("TRIVET_CONTROLLERS", t.TempDir())
@@ -335,8 +338,8 @@ func TestLeftOut(t *testing.T) {
 	}
 }
 
-// TestLacking proves that of several things that a machine lacks each is told by itself, with what to do about it, also where a topology
-// says it; and once for all cells that it costs.
+// TestLacking proves that of several things that a machine lacks each is told by itself, with what
+// to do about it, also where a topology says it; and once for all cells that it costs.
 func TestLacking(t *testing.T) {
 	err := errors.Join(lack.New("pox is not installed", ":  ", "git clone pox"), topology.Problems{{Message: "link a", Hint: "take it"}}, errors.New("no core 4"))
 	var left leftOut
@@ -351,8 +354,9 @@ func TestLacking(t *testing.T) {
 	}
 }
 
-// TestDrops proves that packets dropped at a port are told with how many came there, and that those of ports where a queue may be full
-// are told apart; that what sockets had no room for is the kernel's.
+// TestDrops proves that packets dropped at a port are told with how many came there, and that those
+// of ports where a queue may be full are told apart; that what sockets had no room for is the
+// kernel's.
 func TestDrops(t *testing.T) {
 	p := planOf(t, "topology: linear,2\nlab: {datapath: bridge, controller: none, change: [h2 -- s2 bandwidth=1mbit]}\nprobes: [ping: {from: h1, to: h2}]\n")
 	top, problems := p.Cells[0].Lab.Resolve("", lab.Defaults)
@@ -395,7 +399,8 @@ func TestDrops(t *testing.T) {
 	expect(before, after, environment.Drops{Where: "port eth0 of h1", Packets: 5, Of: 50})
 }
 
-// TestMininetErrors proves that what Mininet calls an error and goes on after is told once, and that a warning of tc is none.
+// TestMininetErrors proves that what Mininet calls an error and goes on after is told once, and
+// that a warning of tc is none.
 func TestMininetErrors(t *testing.T) {
 	if err := mininetErrors("h1 h2\n*** Error: Warning: sch_htb: quantum\n\n"); err != nil {
 		t.Error(err)
@@ -406,7 +411,8 @@ func TestMininetErrors(t *testing.T) {
 	}
 }
 
-// TestTraceroute proves that lines of traceroute are read, also where a hop is silent or answers by two addresses.
+// TestTraceroute proves that lines of traceroute are read, also where a hop is silent or answers by
+// two addresses.
 func TestTraceroute(t *testing.T) {
 	hops := readTraceroute("traceroute to 10.0.3.2 (10.0.3.2), 30 hops max, 60 byte packets\n 1  10.0.1.1  0.500 ms  0.250 ms *\n 2  * * *\n10  10.0.3.9  1 ms 10.0.3.2  2 ms  3 ms\n")
 	if len(hops) != 3 || hops[0].address.String() != "10.0.1.1" || !slices.Equal(hops[0].rtt, []float64{0.0005, 0.00025}) || hops[1].address.IsValid() || hops[1].number != 2 || hops[2].number != 10 || len(hops[2].rtt) != 3 {

@@ -30,8 +30,8 @@ type Driver struct {
 	count atomic.Int64
 }
 
-// PrefixOf is what the names of the labs of a result file begin with, so that a run that is resumed finds what
-// one that was killed has left. A result file is written by one run at a time.
+// PrefixOf is what the names of the labs of a result file begin with, so that a run that is resumed
+// finds what one that was killed has left. A result file is written by one run at a time.
 func PrefixOf(file string) (string, error) {
 	path, err := filepath.Abs(file)
 	if err != nil {
@@ -47,7 +47,8 @@ const (
 	onMininet = "mininet"
 )
 
-// Clean takes down the labs that a run before has left, and returns their names. What one that was killed has tuned is undone.
+// Clean takes down the labs that a run before has left, and returns their names. What one that was
+// killed has tuned is undone.
 func (d *Driver) Clean(ctx context.Context) ([]string, error) {
 	labs, err := lab.List()
 	if err != nil {
@@ -74,8 +75,9 @@ func (d *Driver) Clean(ctx context.Context) ([]string, error) {
 	return names, errors.Join(errs...)
 }
 
-// Check finds what a plan asks for that this build does not have, and what cannot be. What this machine does not have (a
-// controller that is not installed, a processor) costs the plan its cells or probes, and is an error only where nothing is left.
+// Check finds what a plan asks for that this build does not have, and what cannot be. What this
+// machine does not have (a controller that is not installed, a processor) costs the plan its cells
+// or probes, and is an error only where nothing is left.
 func Check(p *experiment.Plan) error {
 	told := map[string]bool{}
 	var errs []error
@@ -125,7 +127,8 @@ func Check(p *experiment.Plan) error {
 	return p.LeaveOut(left)
 }
 
-// checkIPv6 says which node lacks an address that a probe over IPv6 needs; t is nil where the lab itself cannot be.
+// checkIPv6 says which node lacks an address that a probe over IPv6 needs; t is nil where the lab
+// itself cannot be.
 func checkIPv6(t *topology.Topology, o experiment.Options) error {
 	if t == nil || !o.Truth("ipv6") {
 		return nil
@@ -145,7 +148,8 @@ func checkIPv6(t *topology.Topology, o experiment.Options) error {
 	return nil
 }
 
-// checkLab makes the topology of a lab, and says what this machine lacks for it, and what is wrong with it.
+// checkLab makes the topology of a lab, and says what this machine lacks for it, and what is wrong
+// with it.
 func checkLab(l *experiment.Lab, dir string) (t *topology.Topology, lack, wrong error) {
 	t, problems := l.Resolve(dir, defaultsOf(l))
 	if err := problems.Err(); err != nil {
@@ -224,7 +228,8 @@ func (d *Driver) up(ctx context.Context, cell *experiment.Cell) (*instance, erro
 	return i, nil
 }
 
-// start brings up one of Trivet's labs. One that is up, but not all of which works, is none to measure in.
+// start brings up one of Trivet's labs. One that is up, but not all of which works, is none to
+// measure in.
 func (d *Driver) start(ctx context.Context, name string, t *topology.Topology) (*ownLab, error) {
 	if err := lab.Check(t, lab.Owner()); err != nil {
 		return nil, err

@@ -17,8 +17,9 @@ import (
 // askingDrops is the most that a lab may take to say what it has dropped.
 const askingDrops = 10 * time.Second
 
-// drops counts what was dropped in a lab so far: at ports and in queues, by the kernel in each node, in delay lines and datapaths. Where
-// things are to happen, anything may be dropped. With an error come those that could be read.
+// drops counts what was dropped in a lab so far: at ports and in queues, by the kernel in each
+// node, in delay lines and datapaths. Where things are to happen, anything may be dropped. With an
+// error come those that could be read.
 func (i *instance) drops() ([]environment.DropCounter, error) {
 	if i.topology == nil {
 		return nil, nil
@@ -33,8 +34,8 @@ func (i *instance) drops() ([]environment.DropCounter, error) {
 	return out, err
 }
 
-// portDrops are those of links' ends, and of nodes' kernels. Where a link is impaired a full queue may drop, which the kernel may
-// also tell the sender.
+// portDrops are those of links' ends, and of nodes' kernels. Where a link is impaired a full queue
+// may drop, which the kernel may also tell the sender.
 func portDrops(t *topology.Topology, ports map[string]port) (out []environment.DropCounter) {
 	add := func(where string, p port, expected bool) {
 		out = append(out, environment.DropCounter{Where: where, Dropped: p.dropped, Passed: p.sent, Expected: expected})

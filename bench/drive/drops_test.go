@@ -14,7 +14,8 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// watched watches a lab while f runs, and returns what was dropped, by where, and what the verdict says of it.
+// watched watches a lab while f runs, and returns what was dropped, by where, and what the verdict
+// says of it.
 func watched(t *testing.T, i experiment.Instance, f func()) (map[string]environment.Drops, []string) {
 	t.Helper()
 	o := i.Watch()
@@ -64,8 +65,9 @@ for i in range(2000):
     try: s.sendto(bytes(1000), ("10.0.0.2", 9000))
     except OSError: pass`
 
-// TestUnwanted proves on real labs that what a socket has no room for is told and counts against the figure, and that what a slow link drops is told
-// and does not; by Trivet's delay line or the kernel's queue, whatever this machine has.
+// TestUnwanted proves on real labs that what a socket has no room for is told and counts against
+// the figure, and that what a slow link drops is told and does not; by Trivet's delay line or the
+// kernel's queue, whatever this machine has.
 func TestUnwanted(t *testing.T) {
 	t.Parallel()
 	needs(t, "python3")
@@ -126,8 +128,8 @@ func TestDropsOfNobody(t *testing.T) {
 	}
 }
 
-// TestDatapathDrops proves that datapaths say what they have dropped: an embedded switch at a port whose link is down, which is expected; Open
-// vSwitch nothing, while packets pass.
+// TestDatapathDrops proves that datapaths say what they have dropped: an embedded switch at a port
+// whose link is down, which is expected; Open vSwitch nothing, while packets pass.
 func TestDatapathDrops(t *testing.T) {
 	t.Parallel()
 	needs(t, "ovs-vswitchd")

@@ -14,7 +14,8 @@ import (
 	"trivet.dev/trivet/bench/result"
 )
 
-// followers are the packets of a flow after its first: the median of their delays is what the first one's is held against.
+// followers are the packets of a flow after its first: the median of their delays is what the first
+// one's is held against.
 const followers = 3
 
 func init() {
@@ -39,8 +40,8 @@ func init() {
 	}, order: 60, chief: []string{"flow_setup", "first_delay", "first_loss"}, run: flowSetup})
 }
 
-// flowSetup opens new flows at a rate, and measures how much longer the first packet of each took (flow_setup), and whether
-// it came.
+// flowSetup opens new flows at a rate, and measures how much longer the first packet of each took
+// (flow_setup), and whether it came.
 func flowSetup(ctx context.Context, b *bed) (o experiment.Outcome, err error) {
 	from, to := b.options.Text("from"), b.options.Text("to")
 	address, err := b.destination()
@@ -102,7 +103,8 @@ func (x *exchange) setups(f *packets.Flows, setups []packets.Setup, firstLost, o
 	return out
 }
 
-// opened is how many flows a second had their first packet through: from when the first of them came to the last.
+// opened is how many flows a second had their first packet through: from when the first of them
+// came to the last.
 func (x *exchange) opened(f *packets.Flows) float64 {
 	var n int
 	var first, last int64

@@ -62,8 +62,8 @@ func (i *instance) alone(p experiment.Probe) bool {
 	return false
 }
 
-// fresh brings up another lab of the same cell, and down again. Mininet is timed by its own clock: without the start of Python,
-// nor of the Open vSwitch that its users have running.
+// fresh brings up another lab of the same cell, and down again. Mininet is timed by its own clock:
+// without the start of Python, nor of the Open vSwitch that its users have running.
 func (i *instance) fresh(ctx context.Context) (up, down time.Duration, err error) {
 	began := time.Now()
 	other, err := i.driver.up(ctx, i.cell)

@@ -48,7 +48,8 @@ func init() {
 	}, order: 20, chief: []string{"throughput", "loss", "jitter", "retransmissions"}, tools: []string{"iperf3"}, run: iperf3})
 }
 
-// iperf3 measures throughput (bit/s of payload, received), and with it retransmissions of TCP, or loss and jitter of UDP.
+// iperf3 measures throughput (bit/s of payload, received), and with it retransmissions of TCP, or
+// loss and jitter of UDP.
 func iperf3(ctx context.Context, b *bed) (o experiment.Outcome, err error) {
 	from, to := b.options.Text("from"), b.options.Text("to")
 	address, err := b.destination()
@@ -103,19 +104,21 @@ func (b *bed) apart(r *iperfReport) time.Duration {
 	return time.Duration(min(8*bytes/rate, 3600) * float64(time.Second))
 }
 
-// greetingLost is what a client says half a minute after the one datagram was lost by which it opens a stream of UDP. Nothing has been measured
-// by then, and it may have better luck again.
+// greetingLost is what a client says half a minute after the one datagram was lost by which it
+// opens a stream of UDP. Nothing has been measured by then, and it may have better luck again.
 var greetingLost = []byte("unable to read from stream socket: Resource temporarily unavailable")
 
 // mostGreetings is how often it is started again.
 const mostGreetings = 3
 
-// late is what a lost greeting has against the figure: what was to run beside it may have ended before it began.
+// late is what a lost greeting has against the figure: what was to run beside it may have ended
+// before it began.
 func late(by time.Duration) environment.Reason {
 	return environment.Reason{Level: environment.Doubtful, Code: "late", Text: fmt.Sprintf("iperf3 began %.0f s late: its greeting was lost", by.Seconds())}
 }
 
-// iperfOnce runs a server and a client, and returns what the client prints, and when the server received.
+// iperfOnce runs a server and a client, and returns what the client prints, and when the server
+// received.
 func (b *bed) iperfOnce(ctx context.Context, from, to, address string) ([]byte, []stretch, error) {
 	port := strconv.Itoa(5201 + int(iperfPorts.Add(1)-1)%10000)
 	var came iperfIntervals
@@ -259,8 +262,8 @@ func (r *iperfReport) overTime(after float64) *result.Measurement {
 	return &m
 }
 
-// checkRate holds the narrowest link on the way against what passed through it. Too little is held against it only where iperf3
-// would have sent more, and nothing else ran or happened.
+// checkRate holds the narrowest link on the way against what passed through it. Too little is held
+// against it only where iperf3 would have sent more, and nothing else ran or happened.
 func (b *bed) checkRate(from, to string, r *iperfReport) []environment.LinkCheck {
 	udp := b.options["protocol"] == "udp"
 	given := throughput(r.End.Sum, r.End.Received, udp) * r.overhead(udp, b.v6())
@@ -288,15 +291,15 @@ func (b *bed) checkRate(from, to string, r *iperfReport) []environment.LinkCheck
 	return []environment.LinkCheck{{Link: nameOf(way), AskedRate: float64(narrowest), GivenRate: given}}
 }
 
-// Bounds on what TCP is expected to fill: a way that holds no more bytes than its usual windows, for a time in which it
-// crosses it often enough for its start not to matter.
+// Bounds on what TCP is expected to fill: a way that holds no more bytes than its usual windows,
+// for a time in which it crosses it often enough for its start not to matter.
 const (
 	mostUnderWay  = 1 << 20
 	leastCrossing = 50
 )
 
-// fills says whether the probe should fill a link: UDP that is sent faster, or TCP that nothing else holds back, such as
-// losses, a short queue or a small window.
+// fills says whether the probe should fill a link: UDP that is sent faster, or TCP that nothing
+// else holds back, such as losses, a short queue or a small window.
 func (b *bed) fills(way []hop, rate topology.Rate) bool {
 	if asked := b.options["bitrate"]; asked != "" || b.options["protocol"] == "udp" {
 		if float64(b.options.Rate("bitrate")) < 1.05*float64(rate) {
@@ -320,8 +323,9 @@ func (b *bed) fills(way []hop, rate topology.Rate) bool {
 // tcpOverhead is TCP's header with its time stamps, in bytes.
 const tcpOverhead = 20 + 12
 
-// overhead is by how much more the link carries, by frames, than iperf3's payload. How long a full frame is follows from the
-// segments that TCP made on the connection by which iperf3 is controlled: they are as long as the devices on the way let them be.
+// overhead is by how much more the link carries, by frames, than iperf3's payload. How long a full
+// frame is follows from the segments that TCP made on the connection by which iperf3 is controlled:
+// they are as long as the devices on the way let them be.
 func (r *iperfReport) overhead(udp, v6 bool) float64 {
 	ip := ipHeader(v6)
 	segment := r.Start.Segment

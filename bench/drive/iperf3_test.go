@@ -15,7 +15,8 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// unlucky is a place whose iperf3 loses the first datagrams of some streams of UDP: a real one takes half a minute to say so.
+// unlucky is a place whose iperf3 loses the first datagrams of some streams of UDP: a real one
+// takes half a minute to say so.
 type unlucky struct {
 	place
 	fails, begun int
@@ -37,8 +38,8 @@ func (u *unlucky) run(ctx context.Context, _ string, argv []string, _ io.Reader,
 	return nil
 }
 
-// TestIperfGreeting proves that UDP whose first datagram was lost is measured by another attempt, and that there is an end to it; that
-// who reads the figure is told.
+// TestIperfGreeting proves that UDP whose first datagram was lost is measured by another attempt,
+// and that there is an end to it; that who reads the figure is told.
 func TestIperfGreeting(t *testing.T) {
 	for fails, want := range map[int]int{0: 1, 2: 3, 100: 1 + mostGreetings} {
 		u := &unlucky{fails: fails}
@@ -54,7 +55,8 @@ func TestIperfGreeting(t *testing.T) {
 	}
 }
 
-// TestIperfTimes proves that the times of what was sent second by second count from the beginning of the sample, also where iperf3 was started again.
+// TestIperfTimes proves that the times of what was sent second by second count from the beginning
+// of the sample, also where iperf3 was started again.
 func TestIperfTimes(t *testing.T) {
 	r, err := readIperf([]byte(`{"intervals": [{"sum": {"start": 0, "bits_per_second": 1}}, {"sum": {"start": 1, "bits_per_second": 2}}]}`))
 	if err != nil {
@@ -72,8 +74,9 @@ func TestIperfLate(t *testing.T) {
 	}
 }
 
-// TestIperfOverhead proves that what a link carries is reckoned from iperf3's payload by the MTU that its way has, for both families,
-// whole datagrams and fragments; the frames of each case are counted by hand.
+// TestIperfOverhead proves that what a link carries is reckoned from iperf3's payload by the MTU
+// that its way has, for both families, whole datagrams and fragments; the frames of each case are
+// counted by hand.
 func TestIperfOverhead(t *testing.T) {
 	for _, test := range []struct {
 		name           string

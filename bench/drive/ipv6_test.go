@@ -9,7 +9,8 @@ import (
 	"trivet.dev/trivet/lab"
 )
 
-// overIPv6 has each probe that can go over IPv6, on a link whose delay and loss of IPv4 alone would be seen.
+// overIPv6 has each probe that can go over IPv6, on a link whose delay and loss of IPv4 alone would
+// be seen.
 const overIPv6 = `
 topology: linear,2
 lab: {datapath: DATAPATH, controller: CONTROLLER, target: TARGET, ipv6: assigned}
@@ -26,8 +27,8 @@ probes:
   - ditg: {from: h1, to: h2, time: 500ms, rate: 100, ipv6: true}
 `
 
-// TestIPv6 proves that probes go over IPv6 where they are asked to, in Trivet's labs and in Mininet's: by the tools' own words, and since
-// IPv4 is taken away from the receiver first.
+// TestIPv6 proves that probes go over IPv6 where they are asked to, in Trivet's labs and in
+// Mininet's: by the tools' own words, and since IPv4 is taken away from the receiver first.
 func TestIPv6(t *testing.T) {
 	for _, place := range [][3]string{{"local", "bridge", "none"}, {"local", "embedded", "trivet"}, {"mininet", "bridge", "none"}} {
 		t.Run(strings.Join(place[:], " "), func(t *testing.T) {
@@ -73,8 +74,8 @@ func TestIPv6(t *testing.T) {
 	}
 }
 
-// TestNoIPv6 proves that a probe over IPv6 is refused before anything runs where a node has no such address, and that what is
-// said tells which node, and what to do.
+// TestNoIPv6 proves that a probe over IPv6 is refused before anything runs where a node has no such
+// address, and that what is said tells which node, and what to do.
 func TestNoIPv6(t *testing.T) {
 	const nodes = "topology:\n  nodes: {s1: switch, h1: host, h2: host}\n  links: [h1 -- s1, h2 -- s1]\n"
 	for text, want := range map[string]string{

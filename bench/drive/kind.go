@@ -1,5 +1,6 @@
-// Package drive carries experiments out on labs: it brings up what a cell asks for, runs the probes in it, makes
-// happen what the schedule says, and takes it down. The runner of bench/experiment knows it as a Driver.
+// Package drive carries experiments out on labs: it brings up what a cell asks for, runs the probes
+// in it, makes happen what the schedule says, and takes it down. The runner of bench/experiment
+// knows it as a Driver.
 package drive
 
 import (
@@ -32,20 +33,24 @@ type bed struct {
 
 // place is where the nodes of a lab are: what a probe needs of them, whoever brought them up.
 type place interface {
-	// run runs a program in a node until it ends, or until ctx does, which kills it with all that it has started. It
-	// reads from in, which may be nil. One that ends with another code than 0 is an *exitError.
+	// run runs a program in a node until it ends, or until ctx does, which kills it with all that
+	// it has started. It reads from in, which may be nil. One that ends with another code than 0 is
+	// an *exitError.
 	run(ctx context.Context, node string, argv []string, in io.Reader, out, errOut io.Writer) error
 	ping(ctx context.Context, r lab.PingRequest) (lab.PingResult, error)
-	// ports counts what devices, their queues and the kernel have sent and dropped so far: see deviceOf, queueOf and kernelOf.
+	// ports counts what devices, their queues and the kernel have sent and dropped so far: see
+	// deviceOf, queueOf and kernelOf.
 	ports() map[string]port
 }
 
-// kind is a way of measuring: all that is known of a probe. It registers itself in the file that it has for its own.
+// kind is a way of measuring: all that is known of a probe. It registers itself in the file that it
+// has for its own.
 type kind struct {
 	experiment.ProbeKind
 	order int // in lists: the lowest first
 
-	// run measures until it is done or ctx ends, and returns what it has measured also with an error.
+	// run measures until it is done or ctx ends, and returns what it has measured also with an
+	// error.
 	run func(ctx context.Context, b *bed) (experiment.Outcome, error)
 
 	chief   []string // the metrics that are shown of a probe that has many; nil: all

@@ -46,8 +46,9 @@ func (spoken) run(_ context.Context, _ string, _ []string, _ io.Reader, out, _ i
 	return err
 }
 
-// TestToy proves that a probe is its own struct: it is listed, checked, estimated, run on any place, and shown by its chief metric,
-// with its programs in the record, though nothing else names it.
+// TestToy proves that a probe is its own struct: it is listed, checked, estimated, run on any
+// place, and shown by its chief metric, with its programs in the record, though nothing else names
+// it.
 func TestToy(t *testing.T) {
 	if all := Vocabulary().Probes; all[len(all)-1].Name != "toy" || all[0].Name != "ping" {
 		t.Errorf("they are out of order: %s … %s", all[0].Name, all[len(all)-1].Name)

@@ -26,8 +26,9 @@ const leashFile = 3
 // hold is how long the processes of a command that is ended have for it.
 const hold = 5 * time.Second
 
-// leashed is a command that ends, with all that it has started, when ctx does, and when this process does, be it by SIGKILL. What it
-// leaves in the background ends with it, too. release is to be called when it has ended.
+// leashed is a command that ends, with all that it has started, when ctx does, and when this
+// process does, be it by SIGKILL. What it leaves in the background ends with it, too. release is to
+// be called when it has ended.
 func leashed(ctx context.Context, argv []string) (cmd *exec.Cmd, release func(), err error) {
 	if _, err := exec.LookPath(argv[0]); err != nil {
 		return nil, nil, err
@@ -43,8 +44,9 @@ func leashed(ctx context.Context, argv []string) (cmd *exec.Cmd, release func(),
 	return cmd, func() { held.Close(); leash.Close() }, nil
 }
 
-// Leash runs a command and exits as that does, or with 128 and the signal that ended it. It returns only where the command does not
-// start. All processes that come of it end before, and at once where leashFile ends.
+// Leash runs a command and exits as that does, or with 128 and the signal that ended it. It returns
+// only where the command does not start. All processes that come of it end before, and at once
+// where leashFile ends.
 func Leash(argv []string) error {
 	if len(argv) == 0 {
 		return errors.New("there is no command")

@@ -18,8 +18,8 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// lacks says what this machine does not have of what a lab needs: programs of others, processors. Nothing is wrong with the
-// experiment then, and what does not need it can be measured.
+// lacks says what this machine does not have of what a lab needs: programs of others, processors.
+// Nothing is wrong with the experiment then, and what does not need it can be measured.
 func lacks(l *experiment.Lab, t *topology.Topology) error {
 	if l.Options["target"] == onMininet {
 		return mininetInstalled(t)

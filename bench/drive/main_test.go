@@ -66,7 +66,8 @@ func planOf(t *testing.T, text string) *experiment.Plan {
 	return p
 }
 
-// bring brings up the lab of an experiment's first cell, which goes down with the test, and returns it with its probes by name.
+// bring brings up the lab of an experiment's first cell, which goes down with the test, and returns
+// it with its probes by name.
 func bring(t *testing.T, text string) (experiment.Instance, map[string]experiment.Probe) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -101,7 +102,8 @@ func bring(t *testing.T, text string) (experiment.Instance, map[string]experimen
 	return i, probes
 }
 
-// run runs a probe, which must not fail, and returns its outcome and its values by metric and labels: "rtt h1 h2".
+// run runs a probe, which must not fail, and returns its outcome and its values by metric and
+// labels: "rtt h1 h2".
 func run(t *testing.T, i experiment.Instance, p experiment.Probe) (experiment.Outcome, map[string][]float64) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -114,7 +116,8 @@ func run(t *testing.T, i experiment.Instance, p experiment.Probe) (experiment.Ou
 	return o, valuesOf(o)
 }
 
-// declared proves that what a probe measured is what it says of itself (experiment.Probe.Measures), by which reports are checked before anything runs.
+// declared proves that what a probe measured is what it says of itself (experiment.Probe.Measures),
+// by which reports are checked before anything runs.
 func declared(t *testing.T, p experiment.Probe, o experiment.Outcome) {
 	t.Helper()
 	for _, m := range o.Measurements {

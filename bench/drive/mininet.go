@@ -27,7 +27,8 @@ import (
 //go:embed mininet.py
 var mininetScript string
 
-// mininetStart prepares namespaces for Mininet, with an Open vSwitch of its own where it wants one, and becomes the script.
+// mininetStart prepares namespaces for Mininet, with an Open vSwitch of its own where it wants one,
+// and becomes the script.
 const mininetStart = `
 set -e
 mount --make-rprivate /
@@ -47,11 +48,12 @@ fi
 exec /usr/bin/python3 -I -c "$2"
 `
 
-// mininetControllers are those that Mininet can have here; its own reference controller is not in distributions any more, and Open
-// vSwitch's is what it takes instead.
+// mininetControllers are those that Mininet can have here; its own reference controller is not in
+// distributions any more, and Open vSwitch's is what it takes instead.
 var mininetControllers = []string{topology.ControllerNone, "", "ovs-testcontroller"}
 
-// checkMininet says what of a topology Mininet is not asked to do: hosts and switches that learn, without loops.
+// checkMininet says what of a topology Mininet is not asked to do: hosts and switches that learn,
+// without loops.
 func checkMininet(t *topology.Topology) error {
 	var datapath topology.Datapath
 	for _, n := range t.Nodes {
@@ -116,7 +118,8 @@ type mininetAnswer struct {
 // mininetGroup is the group that all of Mininet's processes are in.
 const mininetGroup = ".mininet"
 
-// startMininet brings a topology up. begun is told of the namespace of its switches before there are any.
+// startMininet brings a topology up. begun is told of the namespace of its switches before there
+// are any.
 func startMininet(ctx context.Context, name string, t *topology.Topology, begun func(namespace string)) (*mininetLab, error) {
 	if err := errors.Join(checkMininet(t), mininetInstalled(t)); err != nil {
 		return nil, err
@@ -163,7 +166,8 @@ func startMininet(ctx context.Context, name string, t *topology.Topology, begun 
 	return m, nil
 }
 
-// mininetErrors finds the errors after which Mininet has gone on. What tc warns of it takes for errors.
+// mininetErrors finds the errors after which Mininet has gone on. What tc warns of it takes for
+// errors.
 func mininetErrors(said string) error {
 	var errs []error
 	told := map[string]bool{}
@@ -177,8 +181,9 @@ func mininetErrors(said string) error {
 	return errors.Join(errs...)
 }
 
-// wait waits until traffic can flow, as bringing up one of Trivet's labs does: Mininet does not, and its users' first packets may
-// be lost. The first host pings all others, each for a minute at most.
+// wait waits until traffic can flow, as bringing up one of Trivet's labs does: Mininet does not,
+// and its users' first packets may be lost. The first host pings all others, each for a minute at
+// most.
 func (m *mininetLab) wait(ctx context.Context) error {
 	hosts := m.topology.NodesOf(topology.Host)
 	began := time.Now()

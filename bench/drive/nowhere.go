@@ -10,7 +10,8 @@ import (
 	"trivet.dev/trivet/lab"
 )
 
-// nowhere is the place of a cell whose probes bring up labs of their own: beside another that is up, they would be slower.
+// nowhere is the place of a cell whose probes bring up labs of their own: beside another that is
+// up, they would be slower.
 type nowhere struct{}
 
 var errNowhere = errors.New("no lab is up: all probes of this cell bring up their own")

@@ -7,8 +7,9 @@ import (
 	"trivet.dev/trivet/bench/experiment"
 )
 
-// TestNowhere proves that a cell whose only probe brings up labs by itself is measured without another that is up, and says so to
-// whoever asks for one; and, with more ports at a switch of Mininet's than fit into a line of a terminal, that Mininet has them all.
+// TestNowhere proves that a cell whose only probe brings up labs by itself is measured without
+// another that is up, and says so to whoever asks for one; and, with more ports at a switch of
+// Mininet's than fit into a line of a terminal, that Mininet has them all.
 func TestNowhere(t *testing.T) {
 	t.Parallel()
 	for _, lab := range []string{"{datapath: bridge, controller: none}", "{target: mininet, datapath: ovs, controller: none}"} {

@@ -7,8 +7,8 @@ import (
 	"trivet.dev/trivet/lab"
 )
 
-// offloads are those of a lab's network devices, of hosts (and what else has its own system) and of switches: on, off, or mixed. Links
-// without devices have none.
+// offloads are those of a lab's network devices, of hosts (and what else has its own system) and of
+// switches: on, off, or mixed. Links without devices have none.
 func (i *instance) offloads() map[string]map[string]string {
 	if i.topology == nil {
 		return nil

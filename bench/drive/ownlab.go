@@ -56,10 +56,12 @@ func (l *ownLab) ports() map[string]port {
 	return portsIn(spaces)
 }
 
-// watchedNodes is the most nodes whose cgroups are watched one by one: each look reads a file for each.
+// watchedNodes is the most nodes whose cgroups are watched one by one: each look reads a file for
+// each.
 const watchedNodes = 64
 
-// watch names the lab's daemon, and the cgroups of what runs besides: nodes, Open vSwitch, controllers.
+// watch names the lab's daemon, and the cgroups of what runs besides: nodes, Open vSwitch,
+// controllers.
 func (l *ownLab) watch() environment.WatchOptions {
 	o := environment.WatchOptions{Processes: []environment.Process{{Name: "daemon", PID: l.state.PID}}}
 	top := l.cgroups.Of(l.state.Name)
@@ -100,9 +102,9 @@ func (l *ownLab) do(ctx context.Context, e experiment.Event) error {
 	return l.client.SetLink(ctx, lab.LinkRequest{A: e.Action.Ends[0], B: e.Action.Ends[1], Change: strings.Fields(e.Action.Change.String())})
 }
 
-// killNode ends all processes of a node at once, as by a crash: programs of a host, daemons of a router, whose kernel
-// goes on with the routes it has. What has none and forwards (a switch, a routing node, a router of the kernel)
-// crashes with its links.
+// killNode ends all processes of a node at once, as by a crash: programs of a host, daemons of a
+// router, whose kernel goes on with the routes it has. What has none and forwards (a switch, a
+// routing node, a router of the kernel) crashes with its links.
 func (l *ownLab) killNode(ctx context.Context, n *topology.Node) error {
 	if n == nil {
 		return errors.New("there is no such node")
@@ -120,7 +122,8 @@ func (l *ownLab) killNode(ctx context.Context, n *topology.Node) error {
 	return errors.Join(errs...)
 }
 
-// killControllers ends the controllers of others that the lab runs. Trivet's own is part of the lab's daemon.
+// killControllers ends the controllers of others that the lab runs. Trivet's own is part of the
+// lab's daemon.
 func (l *ownLab) killControllers() error {
 	groups, err := os.ReadDir(l.cgroups.Of(l.state.Name))
 	if err != nil {

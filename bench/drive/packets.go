@@ -18,7 +18,8 @@ import (
 	"trivet.dev/trivet/bench/result"
 )
 
-// keptDelays is about how many one-way delays of a stream go into the result; of a longer stream they are drawn evenly.
+// keptDelays is about how many one-way delays of a stream go into the result; of a longer stream
+// they are drawn evenly.
 const keptDelays = 20_000
 
 // leastStamped is the least payload that holds a number and a time stamp: a frame of 64 bytes.
@@ -93,7 +94,8 @@ func (b *bed) instrument(node string) packets.Place {
 	}
 }
 
-// quiet is how long nothing must come for nothing to be under way any more: more than all delays of the lab together.
+// quiet is how long nothing must come for nothing to be under way any more: more than all delays of
+// the lab together.
 func (b *bed) quiet() time.Duration {
 	var sum time.Duration
 	for _, l := range b.topology.Links {
@@ -118,7 +120,8 @@ type exchange struct {
 	began  time.Time // of the sample
 }
 
-// lost is how many packets the network lost; what the receiver's socket could not hold had crossed it.
+// lost is how many packets the network lost; what the receiver's socket could not hold had crossed
+// it.
 func (x *exchange) lost() int { return max(0, x.sent.Sent-x.got.Received-x.got.Dropped) }
 
 func (x *exchange) one(metric, unit string, values ...float64) result.Measurement {
@@ -170,7 +173,8 @@ func (x *exchange) measurements() []result.Measurement {
 	return out
 }
 
-// leastRated is the shortest time of which a rate says something about a link, which may pass a burst at once.
+// leastRated is the shortest time of which a rate says something about a link, which may pass a
+// burst at once.
 const leastRated = 500 * time.Millisecond
 
 // frameRate is how many bits of frames came a second; 0 where they came in too short a time.
@@ -182,7 +186,8 @@ func (x *exchange) frameRate(frame int) float64 {
 	return 8 * float64(frame) * float64(x.got.Received-1) / seconds
 }
 
-// gaps says for how long nothing arrived, by the kernel's stamps: what the receiver itself does not look at is none.
+// gaps says for how long nothing arrived, by the kernel's stamps: what the receiver itself does not
+// look at is none.
 func (b *bed) gaps(x exchange) []environment.Reason {
 	least := b.leastStill(time.Duration(float64(time.Second) / x.asked.Rate))
 	if least == 0 {
@@ -217,8 +222,8 @@ func slow(node string, asked, given float64) []environment.Reason {
 	return []environment.Reason{r}
 }
 
-// checkStream holds what the links were asked to do against what the stream saw, where the stream was alone and does not fill
-// a link.
+// checkStream holds what the links were asked to do against what the stream saw, where the stream
+// was alone and does not fill a link.
 func (b *bed) checkStream(x exchange) []environment.LinkCheck {
 	way := wayBetween(b.topology, b.options.Text("from"), b.options.Text("to"))
 	if way == nil || !b.alone || x.got.Received == 0 {

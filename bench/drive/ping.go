@@ -42,8 +42,8 @@ func init() {
 	}, order: 10, run: ping})
 }
 
-// pinging is how long pings take: with all: true 16 pairs are in turn, each for as long as its echoes take, but no
-// longer than 100 ms (see bench/probe, PingPairs).
+// pinging is how long pings take: with all: true 16 pairs are in turn, each for as long as its
+// echoes take, but no longer than 100 ms (see bench/probe, PingPairs).
 func pinging(o experiment.Options, l experiment.Lab) time.Duration {
 	one := time.Duration(o.Int("count")-1)*o.Time("interval") + 5*time.Millisecond
 	if !o.Truth("all") {
@@ -54,7 +54,8 @@ func pinging(o experiment.Options, l experiment.Lab) time.Duration {
 	return one + hosts*(hosts-1)*min(one, 100*time.Millisecond)/16
 }
 
-// mostPinging bounds the hosts whose pairs are counted, so that the time of all stays far below what a Duration holds.
+// mostPinging bounds the hosts whose pairs are counted, so that the time of all stays far below
+// what a Duration holds.
 const mostPinging = 10_000
 
 // ping measures round trip times (rtt, in s) and their loss, of a pair or of all pairs of hosts.

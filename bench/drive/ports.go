@@ -11,11 +11,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// port is what a network device has counted, see deviceOf; its queue, see queueOf; or the kernel for a node, see kernelOf.
+// port is what a network device has counted, see deviceOf; its queue, see queueOf; or the kernel
+// for a node, see kernelOf.
 type port struct{ sent, dropped uint64 }
 
-// deviceOf is the name under which a device is counted: hosts and routers have namespaces of their own, and may have devices of
-// the same name. What is not in a node's is in that of the switches, whose node is "".
+// deviceOf is the name under which a device is counted: hosts and routers have namespaces of their
+// own, and may have devices of the same name. What is not in a node's is in that of the switches,
+// whose node is "".
 func deviceOf(node, device string) string { return node + "/" + device }
 
 // queueOf is the name under which the queueing discipline of a device is counted.
@@ -24,8 +26,8 @@ func queueOf(node, device string) string { return "queue " + deviceOf(node, devi
 // kernelOf is the name under which a counter of the kernel is counted in a node's namespace.
 func kernelOf(node, counter string) string { return "kernel " + node + "/" + counter }
 
-// portsIn reads the counters of all devices and queues in some network namespaces, and those of the kernel. Namespaces
-// are given by their files, with the names of their nodes.
+// portsIn reads the counters of all devices and queues in some network namespaces, and those of the
+// kernel. Namespaces are given by their files, with the names of their nodes.
 func portsIn(namespaces map[string]string) map[string]port {
 	out := map[string]port{}
 	done := make(chan struct{})
@@ -46,7 +48,8 @@ func portsIn(namespaces map[string]string) map[string]port {
 	return out
 }
 
-// countersIn takes the calling thread into a namespace and reads what /proc/net/dev has there, and snmp, netstat and snmp6.
+// countersIn takes the calling thread into a namespace and reads what /proc/net/dev has there, and
+// snmp, netstat and snmp6.
 func countersIn(path string) (devices, kernel string, err error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -63,8 +66,8 @@ func countersIn(path string) (devices, kernel string, err error) {
 	return string(dev), string(snmp) + string(netstat) + string(snmp6), errors.Join(err, snmpErr)
 }
 
-// Counters of the kernel for what it had no room for (RFC 4293; Documentation/networking/snmp_counter.rst), and what counts the
-// rest of the same packets.
+// Counters of the kernel for what it had no room for (RFC 4293;
+// Documentation/networking/snmp_counter.rst), and what counts the rest of the same packets.
 var (
 	kernelDrops = []string{"IpInDiscards", "IpOutDiscards", "UdpRcvbufErrors", "UdpSndbufErrors", "UdpMemErrors", "TcpExtTCPBacklogDrop", "TcpExtTCPRcvQDrop",
 		"TcpExtListenDrops", "Udp6RcvbufErrors", "Udp6SndbufErrors", "Udp6MemErrors"}
@@ -72,7 +75,8 @@ var (
 		"Udp6RcvbufErrors": "Udp6InDatagrams", "Udp6SndbufErrors": "Udp6OutDatagrams"}
 )
 
-// parseKernel reads /proc/net/snmp and netstat (a line of names, a line of values), and snmp6 (a name and a value a line).
+// parseKernel reads /proc/net/snmp and netstat (a line of names, a line of values), and snmp6 (a
+// name and a value a line).
 func parseKernel(text, node string, into map[string]port) {
 	values := map[string]uint64{}
 	var group string
@@ -98,7 +102,8 @@ func parseKernel(text, node string, into map[string]port) {
 	}
 }
 
-// readQueues reads the queueing disciplines in the calling thread's namespace; that at the root of a device counts for all below it.
+// readQueues reads the queueing disciplines in the calling thread's namespace; that at the root of
+// a device counts for all below it.
 func readQueues(node string, into map[string]port) {
 	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
@@ -127,9 +132,9 @@ func readQueues(node string, into map[string]port) {
 	}
 }
 
-// parseDevices reads /proc/net/dev (proc(5)): of what a device sends, field 10 counts packets, 12 those that
-// it dropped: for a veth pair, those that the other end could not take. What is dropped on reception also counts
-// packets that nobody wanted, and tells nothing.
+// parseDevices reads /proc/net/dev (proc(5)): of what a device sends, field 10 counts packets, 12
+// those that it dropped: for a veth pair, those that the other end could not take. What is dropped
+// on reception also counts packets that nobody wanted, and tells nothing.
 func parseDevices(text, node string, into map[string]port) {
 	for line := range strings.Lines(text) {
 		name, counters, ok := strings.Cut(line, ":")

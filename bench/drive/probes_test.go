@@ -21,8 +21,9 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// TestExact proves that probes of exact rates see what links were asked for: delays that are never shorter, a loss within what chance
-// explains, no more than a bandwidth, each flow's packets; and that what they count adds up.
+// TestExact proves that probes of exact rates see what links were asked for: delays that are never
+// shorter, a loss within what chance explains, no more than a bandwidth, each flow's packets; and
+// that what they count adds up.
 func TestExact(t *testing.T) {
 	i, probes := bring(t, `
 topology:
@@ -72,7 +73,8 @@ probes:
 	}
 }
 
-// sums proves that a stream's packets were received, or lost, or dropped by the receiver, and returns how many were received.
+// sums proves that a stream's packets were received, or lost, or dropped by the receiver, and
+// returns how many were received.
 func sums(t *testing.T, o experiment.Outcome, v map[string][]float64) int {
 	t.Helper()
 	var sent, received, lost float64
@@ -98,8 +100,9 @@ func sums(t *testing.T, o experiment.Outcome, v map[string][]float64) int {
 	return int(received)
 }
 
-// TestConvergence proves that an outage is found where a link was down, as long as it was down as far as the runner knows that, that packets
-// are counted by TTL, and that nothing is said to be lost after the link is up.
+// TestConvergence proves that an outage is found where a link was down, as long as it was down as
+// far as the runner knows that, that packets are counted by TTL, and that nothing is said to be
+// lost after the link is up.
 func TestConvergence(t *testing.T) {
 	s := sampleOf(t, `
 topology: linear,2
@@ -162,8 +165,8 @@ func sampleOf(t *testing.T, text string) result.Sample {
 	return got.Samples[0]
 }
 
-// TestOutageWindows proves that an outage belongs to the event after which it began, as far as a packet that was under way can tell, and
-// that each event has a value, also where nothing was lost.
+// TestOutageWindows proves that an outage belongs to the event after which it began, as far as a
+// packet that was under way can tell, and that each event has a value, also where nothing was lost.
 func TestOutageWindows(t *testing.T) {
 	began := time.Unix(1000, 0)
 	x := exchange{labels: map[string]string{"from": "h1"}, began: began, got: &packets.Received{}}

@@ -32,7 +32,8 @@ func explain(node, program string, err error, said string) error {
 	return fmt.Errorf("%s in %s: %w: %s", filepath.Base(program), node, err, strings.Join(lines[max(0, len(lines)-3):], "; "))
 }
 
-// serve starts a program in a node and returns when it has printed a word. stop ends it and returns when it has ended.
+// serve starts a program in a node and returns when it has printed a word. stop ends it and returns
+// when it has ended.
 func (b *bed) serve(ctx context.Context, node, word string, also io.Writer, argv ...string) (stop func(), err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	said, ended := &listener{word: []byte(word), heard: make(chan struct{})}, make(chan error, 1)

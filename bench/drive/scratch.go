@@ -10,7 +10,8 @@ import (
 	"trivet.dev/trivet/lab"
 )
 
-// scratchOf is where the probes of a lab keep files while they run, on this machine. No lab has such a name.
+// scratchOf is where the probes of a lab keep files while they run, on this machine. No lab has
+// such a name.
 func scratchOf(name string) string { return filepath.Join(lab.RunDir(), ".scratch-"+name) }
 
 // clearScratch removes what is left of labs whose names match a pattern.
@@ -26,7 +27,8 @@ func clearScratch(pattern string) error {
 	return errors.Join(append(errs, err)...)
 }
 
-// scratch makes a directory for files of the probe, which removes it. What is left goes with the lab, or by Driver.Clean.
+// scratch makes a directory for files of the probe, which removes it. What is left goes with the
+// lab, or by Driver.Clean.
 func (b *bed) scratch() (string, error) {
 	run, err := dirlock.Make(context.Background(), lab.RunDir()) // others may just remove it
 	if err != nil {

@@ -20,8 +20,8 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// southbound listens to a lab's connections to controllers of others. It begins while the lab comes up, so that it hears them from
-// their first byte, or else when a probe asks.
+// southbound listens to a lab's connections to controllers of others. It begins while the lab comes
+// up, so that it hears them from their first byte, or else when a probe asks.
 type southbound struct {
 	early  bool
 	cancel context.CancelFunc
@@ -39,7 +39,8 @@ type spot struct {
 	program   string
 }
 
-// mininetController is where switches find the controller in Mininet's networks, unless it is told another address.
+// mininetController is where switches find the controller in Mininet's networks, unless it is told
+// another address.
 var mininetController = netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), openflow.TCPPort)
 
 // checkSouthbound says what a probe cannot listen to; t is nil where the lab itself cannot be.

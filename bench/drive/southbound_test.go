@@ -27,8 +27,9 @@ probes:
     - controller_packets: {time: 1s}
 `
 
-// TestSouthbound proves that as many packets are counted on their way to controllers of others, and of the same protocols, as tshark counts on
-// the same connections at the same time: in OpenFlow 1.0 and 1.3, from Open vSwitch and from embedded switches, and in Mininet's network.
+// TestSouthbound proves that as many packets are counted on their way to controllers of others, and
+// of the same protocols, as tshark counts on the same connections at the same time: in OpenFlow 1.0
+// and 1.3, from Open vSwitch and from embedded switches, and in Mininet's network.
 func TestSouthbound(t *testing.T) {
 	for _, c := range [][3]string{{"ovs-testcontroller", "ovs", "local"}, {"ovs-testcontroller", "embedded", "local"}, {"os-ken", "ovs", "local"},
 		{"ovs-testcontroller", "ovs", "mininet"}} {
@@ -66,7 +67,8 @@ func TestSouthbound(t *testing.T) {
 	}
 }
 
-// compare pings and waits for what came to the controller to be the same by both counts, for a while.
+// compare pings and waits for what came to the controller to be the same by both counts, for a
+// while.
 func compare(t *testing.T, i experiment.Instance, ping experiment.Probe, b *bed, seen *tshark) (ours, theirs string, all packetsSoFar) {
 	t.Helper()
 	before, err := b.packetsIn(t.Context())
@@ -97,7 +99,8 @@ func families(c packetin.Counts) string {
 	return strings.Join(out[:3], ", ")
 }
 
-// tshark writes a line for each TCP segment that holds OpenFlow messages: when, the Ethernet types in it, its own first, and those behind VLAN tags (Faucet has the whole lab in one).
+// tshark writes a line for each TCP segment that holds OpenFlow messages: when, the Ethernet types
+// in it, its own first, and those behind VLAN tags (Faucet has the whole lab in one).
 type tshark struct {
 	mu  sync.Mutex
 	out bytes.Buffer
@@ -155,8 +158,8 @@ func (s *tshark) families(from time.Time) string {
 	return fmt.Sprintf("arp %d, ipv4 %d, ipv6 %d", of("0806"), of("0800"), of("86dd"))
 }
 
-// TestSpots proves where connections are listened to: in the switches' namespace, but for embedded switches with a controller out here; what
-// cannot be listened to is told.
+// TestSpots proves where connections are listened to: in the switches' namespace, but for embedded
+// switches with a controller out here; what cannot be listened to is told.
 func TestSpots(t *testing.T) {
 	for controller, want := range map[string]string{
 		"os-ken": "[os-ken in fabric]", "'tcp:127.0.0.1:7000'": "[127.0.0.1:7000 in fabric 127.0.0.1:7000]", "'ssl:127.0.0.1:7000'": "only connections over tcp",
@@ -187,7 +190,8 @@ func TestSpots(t *testing.T) {
 	}
 }
 
-// TestListenTogether proves that probes of one group, which ask at the same time, listen by the same connections.
+// TestListenTogether proves that probes of one group, which ask at the same time, listen by the
+// same connections.
 func TestListenTogether(t *testing.T) {
 	p := planOf(t, "topology: linear,2\nlab: {controller: none}\nprobes: [ping: {from: h1, to: h2}]\n")
 	top, problems := p.Cells[0].Lab.Resolve("", lab.Defaults)

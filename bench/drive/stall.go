@@ -13,8 +13,9 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// A stall is a time in which nothing came although it should have: the sender, the receiver or what is between them stood still. The
-// throughput of the whole is less then, and that of nothing in particular.
+// A stall is a time in which nothing came although it should have: the sender, the receiver or what
+// is between them stood still. The throughput of the whole is less then, and that of nothing in
+// particular.
 
 // stretch is a time of a probe and whether anything came in it.
 type stretch struct {
@@ -25,15 +26,16 @@ type stretch struct {
 // lookEvery is how often probes that report on themselves are to do so.
 const lookEvery = 100 * time.Millisecond
 
-// Bounds on what counts as standing still: longer than processes wait for a busy processor, and than three packets are apart.
+// Bounds on what counts as standing still: longer than processes wait for a busy processor, and
+// than three packets are apart.
 const (
 	leastStall  = 300 * time.Millisecond
 	sharedStall = time.Second // where others use the same narrow link: TCP may back off as long
 	badStall    = 0.1         // share of the time
 )
 
-// stood is for how long nothing came in sum, in seconds, counting what is longer than a least time. A stretch that is itself far longer
-// than it was to be is one in which who reports stood still.
+// stood is for how long nothing came in sum, in seconds, counting what is longer than a least time.
+// A stretch that is itself far longer than it was to be is one in which who reports stood still.
 func stood(all []stretch, least time.Duration) (sum float64) {
 	still := 0.0
 	end := func() {
@@ -56,8 +58,9 @@ func stood(all []stretch, least time.Duration) (sum float64) {
 	return sum
 }
 
-// leastStill is how long nothing must come to count, for packets that are so far apart; 0 where that may be as the lab was asked
-// for: packets are lost, queues are short, something happens. A window of TCP may take its time to come back.
+// leastStill is how long nothing must come to count, for packets that are so far apart; 0 where
+// that may be as the lab was asked for: packets are lost, queues are short, something happens. A
+// window of TCP may take its time to come back.
 func (b *bed) leastStill(apart time.Duration) time.Duration {
 	if len(b.cell.Schedule) > 0 || b.topology == nil {
 		return 0
@@ -141,8 +144,8 @@ func (r *iperfIntervals) take(line []byte) {
 	r.all = append(r.all, s)
 }
 
-// narrowest is the bandwidth of the narrowest link that all ways between two nodes have in common, with its name; 0 where none is limited, or the schedule
-// may change what they carry.
+// narrowest is the bandwidth of the narrowest link that all ways between two nodes have in common,
+// with its name; 0 where none is limited, or the schedule may change what they carry.
 func (b *bed) narrowest(from, to string) (rate topology.Rate, link string) {
 	if b.topology == nil || slices.ContainsFunc(b.cell.Schedule, func(e experiment.Event) bool { return e.Action.Change.Bandwidth != nil }) {
 		return 0, ""
@@ -155,8 +158,8 @@ func (b *bed) narrowest(from, to string) (rate topology.Rate, link string) {
 	return rate, link
 }
 
-// tooMuch holds a rate at a receiver, in bit/s of frames, against the narrowest link on its way: more than that cannot have come over it,
-// whatever else went on.
+// tooMuch holds a rate at a receiver, in bit/s of frames, against the narrowest link on its way:
+// more than that cannot have come over it, whatever else went on.
 func (b *bed) tooMuch(from, to string, given float64) []environment.LinkCheck {
 	rate, link := b.narrowest(from, to)
 	if rate == 0 || given <= float64(rate) {

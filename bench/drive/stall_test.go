@@ -21,8 +21,9 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// TestStood proves how long nothing came by what iperf3's server prints, of several streams, both ways at once, and where the server
-// itself stood still; that what is short does not count; and that neither its summary nor what it sends is taken for something received.
+// TestStood proves how long nothing came by what iperf3's server prints, of several streams, both
+// ways at once, and where the server itself stood still; that what is short does not count; and
+// that neither its summary nor what it sends is taken for something received.
 func TestStood(t *testing.T) {
 	line := func(stream, role string, from, to float64, amount string) string {
 		return fmt.Sprintf("[%3s]%s   %.2f-%.2f   sec  %s  1.18 Gbits/sec\n", stream, role, from, to, amount)
@@ -76,7 +77,8 @@ func (e *echoes) ping(_ context.Context, r lab.PingRequest) (lab.PingResult, err
 	return lab.PingResult{Pairs: []probe.PairResult{{From: "h1", To: "h2", Sent: r.Count, Received: r.Count, RTT: rtt}}}, nil
 }
 
-// TestPingWarmUp proves that an echo goes before those that count, and that it counts for nothing; and that it can be left out.
+// TestPingWarmUp proves that an echo goes before those that count, and that it counts for nothing;
+// and that it can be left out.
 func TestPingWarmUp(t *testing.T) {
 	for warm, want := range map[string][]int{"true": {1, 3}, "false": {3}} {
 		e := &echoes{}
@@ -93,7 +95,8 @@ func TestPingWarmUp(t *testing.T) {
 	}
 }
 
-// TestLeastStill proves where silence says nothing: where packets are lost or something happens, and for as long as a window or a slow stream takes.
+// TestLeastStill proves where silence says nothing: where packets are lost or something happens,
+// and for as long as a window or a slow stream takes.
 func TestLeastStill(t *testing.T) {
 	for _, c := range []struct {
 		link  topology.Impairment
@@ -123,8 +126,8 @@ func TestLeastStill(t *testing.T) {
 	}
 }
 
-// TestStandsStill proves, on a link without limits, that a receiver or a sender which is stopped for a third of the time makes the figure bad,
-// for each probe of throughput.
+// TestStandsStill proves, on a link without limits, that a receiver or a sender which is stopped
+// for a third of the time makes the figure bad, for each probe of throughput.
 func TestStandsStill(t *testing.T) {
 	t.Parallel()
 	needs(t, "iperf3", "ITGSend")
@@ -152,7 +155,8 @@ probes:
 	}
 }
 
-// stopFor stops the youngest process of a program in a node once it has run for a while, and lets it go on after a time.
+// stopFor stops the youngest process of a program in a node once it has run for a while, and lets
+// it go on after a time.
 func stopFor(t *testing.T, i experiment.Instance, node, program string, pause time.Duration) {
 	own := i.(*instance).place.(*ownLab)
 	group := filepath.Join(own.cgroups.Of(own.state.Name), node)
@@ -179,8 +183,9 @@ func stopFor(t *testing.T, i experiment.Instance, node, program string, pause ti
 	t.Errorf("%s does not run in %s", program, node)
 }
 
-// TestTooMuch proves that a receiver which gets more than the narrowest link of its way is asked to carry makes the figure bad, for each probe
-// that has a rate, also where it is not alone and where the ways are several.
+// TestTooMuch proves that a receiver which gets more than the narrowest link of its way is asked to
+// carry makes the figure bad, for each probe that has a rate, also where it is not alone and where
+// the ways are several.
 func TestTooMuch(t *testing.T) {
 	t.Parallel()
 	needs(t, "iperf3", "ITGSend")

@@ -32,7 +32,8 @@ func Tools(p *experiment.Plan) (out []string) {
 	return slices.Compact(out)
 }
 
-// Asks are what is to be asked for the record of a plan besides versions of programs: those of the controllers of others, and where Open vSwitch forwards.
+// Asks are what is to be asked for the record of a plan besides versions of programs: those of the
+// controllers of others, and where Open vSwitch forwards.
 func Asks(p *experiment.Plan) map[string]environment.Ask {
 	out := map[string]environment.Ask{}
 	for i := range p.Cells {
@@ -51,7 +52,8 @@ func hasOVS(l *experiment.Lab, dir string) bool {
 	return problems.Err() == nil && slices.ContainsFunc(t.Nodes, func(n *topology.Node) bool { return n.Datapath == topology.OVS })
 }
 
-// ovsForwards says where Open vSwitch forwards on this machine: Trivet's own instances, and Mininet's.
+// ovsForwards says where Open vSwitch forwards on this machine: Trivet's own instances, and
+// Mininet's.
 func ovsForwards(context.Context) (string, error) {
 	info, err := ovs.Probe()
 	if err != nil {

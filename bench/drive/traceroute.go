@@ -26,7 +26,8 @@ func init() {
 	}, order: 50, chief: []string{"hops"}, tools: []string{"traceroute"}, run: traceroute})
 }
 
-// traceroute counts the hops on the way and measures the round trip to each (hop_rtt in s, with the hop's number and address as labels).
+// traceroute counts the hops on the way and measures the round trip to each (hop_rtt in s, with the
+// hop's number and address as labels).
 func traceroute(ctx context.Context, b *bed) (o experiment.Outcome, err error) {
 	from, to := b.options.Text("from"), b.options.Text("to")
 	address, err := b.destination()

@@ -8,8 +8,9 @@ import (
 	"trivet.dev/trivet/bench/verify"
 )
 
-// verify looks, before anything is measured, whether links of a lab of Trivet's carry what they are to carry, and no more: as
-// many as there is time for. What does not hold speaks against all figures of the lab.
+// verify looks, before anything is measured, whether links of a lab of Trivet's carry what they are
+// to carry, and no more: as many as there is time for. What does not hold speaks against all
+// figures of the lab.
 func (i *instance) verify(ctx context.Context) (doubts []environment.Reason) {
 	own, ok := i.place.(*ownLab)
 	if !ok {

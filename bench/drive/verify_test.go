@@ -9,8 +9,8 @@ import (
 	"trivet.dev/trivet/bench/environment"
 )
 
-// TestVerified proves that a lab is verified when it is up, and that what does not hold then stands against each figure that is
-// measured in it: here a limit that was taken away behind its back.
+// TestVerified proves that a lab is verified when it is up, and that what does not hold then stands
+// against each figure that is measured in it: here a limit that was taken away behind its back.
 func TestVerified(t *testing.T) {
 	one, probes := bring(t, `
 topology:

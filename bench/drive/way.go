@@ -18,8 +18,8 @@ type hop struct {
 
 func (h hop) impairment() topology.Impairment { return h.link.Egress(h.out) }
 
-// wayBetween returns the links from one node to another where there is but one way, so that what is seen at
-// its ends is what its links do; else nil. Hosts forward nothing.
+// wayBetween returns the links from one node to another where there is but one way, so that what is
+// seen at its ends is what its links do; else nil. Hosts forward nothing.
 func wayBetween(t *topology.Topology, from, to string) []hop {
 	way := search(t, from, to, nil)
 	for _, h := range way {
@@ -116,13 +116,14 @@ func ipHeader(v6 bool) int {
 	return 20
 }
 
-// frame is the length of a frame that carries a payload of the probe, by UDP or as an echo, in bytes.
+// frame is the length of a frame that carries a payload of the probe, by UDP or as an echo, in
+// bytes.
 func (b *bed) frame(payload int) int {
 	return ethernetHeader + ipHeader(b.v6()) + udpHeader + payload
 }
 
-// checkPing holds what the links between two nodes were asked to do against what pings saw. Round trip
-// times in ms; a size of payload in bytes.
+// checkPing holds what the links between two nodes were asked to do against what pings saw. Round
+// trip times in ms; a size of payload in bytes.
 func (b *bed) checkPing(from, to string, size int, ms []float64, sent int) []environment.LinkCheck {
 	way := wayBetween(b.topology, from, to)
 	if way == nil {
@@ -137,8 +138,9 @@ func (b *bed) checkPing(from, to string, size int, ms []float64, sent int) []env
 	return []environment.LinkCheck{c}
 }
 
-// delays returns the delay that links were asked for in sum, and the one that they gave to frames of a length in bytes. Where there is no jitter that
-// is the shortest seen; with jitter the mean, as far as that is more off than its own spread explains.
+// delays returns the delay that links were asked for in sum, and the one that they gave to frames
+// of a length in bytes. Where there is no jitter that is the shortest seen; with jitter the mean,
+// as far as that is more off than its own spread explains.
 func delays(way []hop, frame int, ms []float64) (asked, given time.Duration) {
 	jitter, serial := false, time.Duration(0)
 	for _, h := range way {

@@ -22,8 +22,8 @@ type Jump struct {
 	By float64 `json:"by"` // seconds
 }
 
-// Slewing changes the clock's rate by at most 500 ppm (adjtimex(2)); twice that, and the time it takes
-// to look, is no jump.
+// Slewing changes the clock's rate by at most 500 ppm (adjtimex(2)); twice that, and the time it
+// takes to look, is no jump.
 const (
 	slewing = 1000e-6
 	looking = 100e-6 // seconds
@@ -35,7 +35,8 @@ type clockReading struct {
 	doubt       float64 // how far apart they were read
 }
 
-// readClocks reads the wall clock between two readings of the raw one, and takes the quickest of a few.
+// readClocks reads the wall clock between two readings of the raw one, and takes the quickest of a
+// few.
 func readClocks() clockReading {
 	best := clockReading{doubt: math.Inf(1)}
 	for range 5 {

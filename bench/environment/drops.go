@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Drops are packets that were lost where none should be: at a port without a limit, in a datapath, in
-// a socket of the probe; or, where they are Expected, by what was asked for.
+// Drops are packets that were lost where none should be: at a port without a limit, in a datapath,
+// in a socket of the probe; or, where they are Expected, by what was asked for.
 type Drops struct {
 	Where    string `json:"where"`
 	Packets  uint64 `json:"packets"`
@@ -27,7 +27,8 @@ type DropCounter struct {
 // mostGone is how many counters that are gone are named.
 const mostGone = 3
 
-// gone says which counters of a first reading are not in the second: what they counted in between is not known.
+// gone says which counters of a first reading are not in the second: what they counted in between
+// is not known.
 func gone(before, after []DropCounter) error {
 	now := map[string]bool{}
 	for _, c := range after {
@@ -50,7 +51,8 @@ func gone(before, after []DropCounter) error {
 	return fmt.Errorf("counters that were there before are not any more: %s%s", strings.Join(names, "; "), more)
 }
 
-// DropsBetween is what was dropped between two readings. What was not there at the first, or began anew since, cannot be told.
+// DropsBetween is what was dropped between two readings. What was not there at the first, or began
+// anew since, cannot be told.
 func DropsBetween(before, after []DropCounter) (out []Drops) {
 	was := map[string]DropCounter{}
 	for _, c := range before {

@@ -24,7 +24,8 @@ const (
 	mostOthers = 5
 )
 
-// others follows the processor time of all processes, to find those that are not the measurement's own.
+// others follows the processor time of all processes, to find those that are not the measurement's
+// own.
 type others struct {
 	begun bool
 	seen  map[otherKey]*otherProcess
@@ -43,7 +44,8 @@ type otherProcess struct {
 	group       string  // its cgroups, once it has used some time
 }
 
-// lookAtOthers takes down what all processes have used. Kernel threads are left out: their work is that of packets and disks.
+// lookAtOthers takes down what all processes have used. Kernel threads are left out: their work is
+// that of packets and disks.
 func (w *Watch) lookAtOthers() {
 	o := &w.others
 	if o.seen == nil {
@@ -85,7 +87,8 @@ func (w *Watch) lookAtOthers() {
 	o.begun = true
 }
 
-// foreign are the programs that used most and are neither watched, nor of this process, nor in its cgroups, nor started by any of these.
+// foreign are the programs that used most and are neither watched, nor of this process, nor in its
+// cgroups, nor started by any of these.
 func (w *Watch) foreign() (out []OtherUsage) {
 	own := map[int]bool{os.Getpid(): true}
 	for _, p := range w.options.Processes {
@@ -128,7 +131,8 @@ func (w *Watch) foreign() (out []OtherUsage) {
 	return out[:min(len(out), mostOthers)]
 }
 
-// besides says for a reason against a figure who else used the processors; "" where nobody used a tenth of one.
+// besides says for a reason against a figure who else used the processors; "" where nobody used a
+// tenth of one.
 func (u *Usage) besides() string {
 	var words []string
 	for _, o := range u.Others {

@@ -103,8 +103,8 @@ type Options struct {
 	Settle  time.Duration  // how long to look at the load; 0 is 200 ms
 }
 
-// OVSForwards is under which name Record.Tools says where Open vSwitch forwards, and InUserSpace how that begins where it is not the kernel. What it does
-// there is some ten times slower.
+// OVSForwards is under which name Record.Tools says where Open vSwitch forwards, and InUserSpace
+// how that begins where it is not the kernel. What it does there is some ten times slower.
 const (
 	OVSForwards = "where Open vSwitch forwards"
 	InUserSpace = "in user space"

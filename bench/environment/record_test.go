@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// TestTake proves that a record of this machine holds what the machine says elsewhere, says what it misses,
-// and survives JSON.
+// TestTake proves that a record of this machine holds what the machine says elsewhere, says what it
+// misses, and survives JSON.
 func TestTake(t *testing.T) {
 	r := Take(context.Background(), Options{Tools: []string{"sh-that-is-not-there", "bash"}, Sysctls: []string{"kernel.osrelease", "no.such.thing", "../../etc/passwd"},
 		Devices: []Device{{Name: "lo"}, {Name: "none-such"}}, Settle: 100 * time.Millisecond})
@@ -53,7 +53,8 @@ func TestTake(t *testing.T) {
 	}
 }
 
-// TestHostName proves that a host's name shows only where it is asked for, and that a hash is the same each time.
+// TestHostName proves that a host's name shows only where it is asked for, and that a hash is the
+// same each time.
 func TestHostName(t *testing.T) {
 	name, err := os.Hostname()
 	if err != nil {
@@ -88,8 +89,9 @@ func tree(t *testing.T, files map[string]string) string {
 	return root
 }
 
-// TestOtherMachines proves that machines unlike the one that runs the tests are understood: a Raspberry Pi, whose
-// processor has no name, and a server with hyper-threads of which one is off line.
+// TestOtherMachines proves that machines unlike the one that runs the tests are understood: a
+// Raspberry Pi, whose processor has no name, and a server with hyper-threads of which one is off
+// line.
 func TestOtherMachines(t *testing.T) {
 	pi := &machine{root: tree(t, map[string]string{
 		"proc/cpuinfo":                            "processor\t: 0\nBogoMIPS\t: 108.00\nCPU implementer\t: 0x41\n\nprocessor\t: 1\nBogoMIPS\t: 108.00\n\nRevision\t: c03111\n",
@@ -137,8 +139,8 @@ func TestCommandLine(t *testing.T) {
 	}
 }
 
-// TestOffloads proves, in a namespace of its own, that offloads are read as ethtool reads them, before and
-// after one is switched off.
+// TestOffloads proves, in a namespace of its own, that offloads are read as ethtool reads them,
+// before and after one is switched off.
 func TestOffloads(t *testing.T) {
 	for _, tool := range []string{"ip", "ethtool"} {
 		if _, err := exec.LookPath(tool); err != nil || os.Getuid() != 0 {

@@ -72,8 +72,8 @@ type Limits struct {
 	Drops       [2]float64 // share of packets dropped where none should be; also any at all is doubtful
 }
 
-// DefaultLimits say what is usual. A probe of the greatest throughput keeps a small machine busy and will be
-// doubtful: its figure is that of the processors as well as of the network.
+// DefaultLimits say what is usual. A probe of the greatest throughput keeps a small machine busy
+// and will be doubtful: its figure is that of the processors as well as of the network.
 var DefaultLimits = Limits{
 	Busy:        [2]float64{0.90, 0.99},
 	SoftIRQCore: [2]float64{0.60, 0.95},
@@ -112,7 +112,8 @@ func Judge(e Evidence, l Limits) Verdict {
 	return j.Verdict
 }
 
-// Worst is the verdict on what is no better than its worst part, such as the probes of one run: the worst level, with all reasons once.
+// Worst is the verdict on what is no better than its worst part, such as the probes of one run: the
+// worst level, with all reasons once.
 func Worst(verdicts ...Verdict) Verdict {
 	j := judge{Verdict: Verdict{Level: Good}}
 	seen := map[Reason]bool{}
@@ -128,8 +129,9 @@ func Worst(verdicts ...Verdict) Verdict {
 	return j.Verdict
 }
 
-// Together is the verdict on a figure that several samples make: doubtful where any of them is not good, bad where at least half are, with all
-// reasons once. It is the one rule of the terminal, of reports and of comparisons.
+// Together is the verdict on a figure that several samples make: doubtful where any of them is not
+// good, bad where at least half are, with all reasons once. It is the one rule of the terminal, of
+// reports and of comparisons.
 func Together(samples ...Verdict) Verdict {
 	out := Worst(samples...)
 	bad := 0
@@ -162,7 +164,8 @@ func (j *judge) add(level Level, code, format string, args ...any) {
 	j.Reasons = append(j.Reasons, Reason{level, code, fmt.Sprintf(format, args...)})
 }
 
-// beyond adds a reason where a value is beyond its limits; a value that there is not is beyond none.
+// beyond adds a reason where a value is beyond its limits; a value that there is not is beyond
+// none.
 func (j *judge) beyond(value float64, limits [2]float64, code, format string, args ...any) {
 	switch {
 	case value > limits[1]:

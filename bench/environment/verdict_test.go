@@ -19,7 +19,8 @@ func calm() Usage {
 		Softnet: &Softnet{Processed: 1_000_000}}
 }
 
-// TestJudge proves what each threshold leads to, on either side of it, and that the reason is named.
+// TestJudge proves what each threshold leads to, on either side of it, and that the reason is
+// named.
 func TestJudge(t *testing.T) {
 	with := func(change func(*Usage)) Evidence {
 		u := calm()
@@ -85,8 +86,9 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestJudgeProperties proves that a machine that is worse in one thing never gets a better verdict, that a verdict without
-// reasons is good and one with reasons is not, and that the level is that of the worst reason.
+// TestJudgeProperties proves that a machine that is worse in one thing never gets a better verdict,
+// that a verdict without reasons is good and one with reasons is not, and that the level is that of
+// the worst reason.
 func TestJudgeProperties(t *testing.T) {
 	share := rapid.Float64Range(0, 1)
 	rapid.Check(t, func(t *rapid.T) {
@@ -117,8 +119,9 @@ func TestJudgeProperties(t *testing.T) {
 	})
 }
 
-// TestDropsOfUsage proves that of what was dropped while somebody watched only what was not expected counts against a figure, by its share; and
-// that counters that were not there before, or began anew, tell nothing.
+// TestDropsOfUsage proves that of what was dropped while somebody watched only what was not
+// expected counts against a figure, by its share; and that counters that were not there before, or
+// began anew, tell nothing.
 func TestDropsOfUsage(t *testing.T) {
 	before := []DropCounter{{"port a", 5, 100, false}, {"queue b", 0, 0, true}, {"renewed", 50, 90, false}}
 	after := []DropCounter{{"port a", 6, 1099, false}, {"queue b", 900, 1000, true}, {"renewed", 3, 10, false}, {"new", 7, 7, false}}
@@ -136,7 +139,8 @@ func TestDropsOfUsage(t *testing.T) {
 	}
 }
 
-// TestDropsUnread proves that counters of drops that could not be read, or were gone at the end, are told to be missing, and that the others count.
+// TestDropsUnread proves that counters of drops that could not be read, or were gone at the end,
+// are told to be missing, and that the others count.
 func TestDropsUnread(t *testing.T) {
 	readings := [][]DropCounter{{{"port a", 5, 100, false}, {"port b", 5, 100, false}, {"port c", 0, 1, false}, {"port d", 0, 1, false}, {"port e", 0, 1, false}}, {{"port a", 6, 200, false}}}
 	errs := []error{errors.New("the first cannot be read"), errors.New("the second cannot be read")}

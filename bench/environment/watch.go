@@ -37,7 +37,8 @@ type Process struct {
 // Cgroup is one to watch with all below it: its directory, of version 2 or of version 1's cpuacct.
 type Cgroup struct{ Name, Path string }
 
-// Usage is what a machine did while it was watched. Shares are of all processors' time, from 0 to 1.
+// Usage is what a machine did while it was watched. Shares are of all processors' time, from 0 to
+// 1.
 type Usage struct {
 	Seconds    float64 `json:"seconds"`
 	Looks      int     `json:"looks"`

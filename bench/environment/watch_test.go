@@ -27,8 +27,8 @@ func ownTime(t *testing.T) float64 {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano()).Seconds()
 }
 
-// TestWatch proves that a watch sees what the kernel accounts to this process while it works: processor time and
-// memory, and that the machine was busy at least as much.
+// TestWatch proves that a watch sees what the kernel accounts to this process while it works:
+// processor time and memory, and that the machine was busy at least as much.
 func TestWatch(t *testing.T) {
 	w, err := StartWatch(WatchOptions{Interval: 20 * time.Millisecond, Processes: []Process{{"this test", os.Getpid()}, {"nobody", math.MaxInt32 - 1}}})
 	if err != nil {
@@ -72,7 +72,8 @@ func TestWatch(t *testing.T) {
 	_ = memory[size/2]
 }
 
-// TestShortWatch proves that a watch stopped at once has no shares rather than wrong ones, and can be written.
+// TestShortWatch proves that a watch stopped at once has no shares rather than wrong ones, and can
+// be written.
 func TestShortWatch(t *testing.T) {
 	w, err := StartWatch(WatchOptions{NoPerf: true})
 	if err != nil {
@@ -87,7 +88,8 @@ func TestShortWatch(t *testing.T) {
 	}
 }
 
-// TestEnded proves that a process that ends while it is watched is marked, and not mistaken for another.
+// TestEnded proves that a process that ends while it is watched is marked, and not mistaken for
+// another.
 func TestEnded(t *testing.T) {
 	cmd := exec.Command("sleep", "0.1")
 	if err := cmd.Start(); err != nil {
@@ -106,7 +108,8 @@ func TestEnded(t *testing.T) {
 	}
 }
 
-// TestCgroup proves that the processor time of a cgroup is that of the processes in it, also after they have ended.
+// TestCgroup proves that the processor time of a cgroup is that of the processes in it, also after
+// they have ended.
 func TestCgroup(t *testing.T) {
 	dir := ""
 	for _, root := range []string{"/sys/fs/cgroup/cpuacct", "/sys/fs/cgroup/unified", "/sys/fs/cgroup"} {
@@ -139,7 +142,8 @@ func TestCgroup(t *testing.T) {
 	}
 }
 
-// TestPerf proves that events are counted, or that it is said why not: page faults are at least those made meanwhile.
+// TestPerf proves that events are counted, or that it is said why not: page faults are at least
+// those made meanwhile.
 func TestPerf(t *testing.T) {
 	stat, err := (&machine{root: "/"}).stat()
 	if err != nil {
@@ -170,7 +174,8 @@ func TestPerf(t *testing.T) {
 	}
 }
 
-// TestClock proves that jumps of the wall clock are seen, of both signs, and that slewing and slow looks are none.
+// TestClock proves that jumps of the wall clock are seen, of both signs, and that slewing and slow
+// looks are none.
 func TestClock(t *testing.T) {
 	var w clockWatch
 	offset := 1e9
@@ -190,8 +195,8 @@ func TestClock(t *testing.T) {
 	}
 }
 
-// TestParsers proves that odd but possible contents of /proc are read right: kernels without late columns, counters
-// that have run over, names of processes that look like columns.
+// TestParsers proves that odd but possible contents of /proc are read right: kernels without late
+// columns, counters that have run over, names of processes that look like columns.
 func TestParsers(t *testing.T) {
 	s, err := parseStat("cpu  10 0 10 80\ncpu0 10 0 10 80\nintr 5 6\nctxt 77\nprocs_running 3\n")
 	if err != nil || s.switches != 77 || s.running != 3 || s.total.busy() != 0.2 || len(s.cores) != 1 {
@@ -243,7 +248,8 @@ func TestParsers(t *testing.T) {
 	}
 }
 
-// BenchmarkLook measures what a look costs; the watch of one process looks five times a second by default.
+// BenchmarkLook measures what a look costs; the watch of one process looks five times a second by
+// default.
 func BenchmarkLook(b *testing.B) {
 	w := &Watch{machine: machine{root: "/"}, options: WatchOptions{Processes: []Process{{"this", os.Getpid()}}}, memory: time.Now().Add(time.Hour)}
 	w.meet()
@@ -261,8 +267,9 @@ func BenchmarkWeigh(b *testing.B) {
 	}
 }
 
-// TestOthers proves that a program which starves the machine is named, with what it used, in the usage and in the reasons against a figure; and that
-// what is measured, what it has started and what is in its cgroup are not.
+// TestOthers proves that a program which starves the machine is named, with what it used, in the
+// usage and in the reasons against a figure; and that what is measured, what it has started and
+// what is in its cgroup are not.
 func TestOthers(t *testing.T) {
 	name := fmt.Sprintf("spin%d", os.Getpid()) // others may run this test on this machine
 	shell := filepath.Join(t.TempDir(), name)

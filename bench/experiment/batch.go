@@ -72,7 +72,8 @@ func (g *batch) end(ctx context.Context, samples []result.Sample, s state) state
 	return s
 }
 
-// once runs all probes at once, watches the machine meanwhile, and lets the schedule happen, but for warm-ups.
+// once runs all probes at once, watches the machine meanwhile, and lets the schedule happen, but
+// for warm-ups.
 func (g *batch) once(ctx context.Context, warmUp bool) ([]result.Sample, state) {
 	watch := g.watch()
 	started := time.Now()
@@ -168,8 +169,8 @@ func (g *batch) probe(ctx context.Context, p Probe, began time.Time) (Outcome, s
 	return e.outcome, e.err.Error(), failed
 }
 
-// schedule begins to let events happen. What it returns ends that, and tells what happened; what did not,
-// because the probes had ended, is told as well.
+// schedule begins to let events happen. What it returns ends that, and tells what happened; what
+// did not, because the probes had ended, is told as well.
 func (g *batch) schedule(ctx context.Context, started time.Time, warmUp bool) func() []result.Event {
 	if warmUp || len(g.cell.Schedule) == 0 {
 		return func() []result.Event { return nil }

@@ -119,8 +119,8 @@ func (l *Lab) key() string {
 	return string(b)
 }
 
-// Check makes the topology of every lab, and finds what only topologies tell: files that are not there,
-// topologies with errors, probes and events that name nodes or links that there are not. It
+// Check makes the topology of every lab, and finds what only topologies tell: files that are not
+// there, topologies with errors, probes and events that name nodes or links that there are not. It
 // reads files; d is as for Lab.Resolve.
 func (p *Plan) Check(d topology.Defaults) topology.Problems {
 	c := checker{plan: p, defaults: d, topologies: map[string]*topology.Topology{}, told: map[string]bool{}}
@@ -190,7 +190,8 @@ func (c *checker) probes(cell *Cell, t *topology.Topology) {
 	}
 }
 
-// end checks a node that a probe sends from or to: it has an address, and runs programs, but for one that only answers.
+// end checks a node that a probe sends from or to: it has an address, and runs programs, but for
+// one that only answers.
 func (c *checker) end(p Probe, cell *Cell, t *topology.Topology, what string, n *topology.Node) {
 	switch {
 	case n.Kind == topology.Controller || !addressed(t, n):

@@ -12,8 +12,8 @@ import (
 // aroundGroup is what a group of probes needs besides its probes: the watch, and writing.
 const aroundGroup = 50 * time.Millisecond
 
-// estimate says how long each run will take, and all: its probes, and bringing a lab up and down where the run before left none
-// that serves (see Runner.run).
+// estimate says how long each run will take, and all: its probes, and bringing a lab up and down
+// where the run before left none that serves (see Runner.run).
 func (p *Plan) estimate() {
 	p.Estimate = 0
 	lab := ""
@@ -43,8 +43,8 @@ func (p *Plan) estimate() {
 	}
 }
 
-// Fit lowers the repetitions to the most whose plan takes no longer than a time by its estimate. Where one repetition
-// of each cell takes longer, that is an error, which says how long.
+// Fit lowers the repetitions to the most whose plan takes no longer than a time by its estimate.
+// Where one repetition of each cell takes longer, that is an error, which says how long.
 func (e *Experiment) Fit(budget time.Duration) error {
 	written := e.Repetitions
 	estimate := func(repetitions int) time.Duration {
@@ -70,8 +70,9 @@ func (v *Vocabulary) upDown(l *Lab) time.Duration {
 	return v.Up(*l)
 }
 
-// labCost is what a lab needs up and down: some time, and more for each switch or router. They need not be exact, only
-// near enough to tell minutes from hours: measured on two processors that had other work as well.
+// labCost is what a lab needs up and down: some time, and more for each switch or router. They need
+// not be exact, only near enough to tell minutes from hours: measured on two processors that had
+// other work as well.
 type labCost struct{ lab, each time.Duration }
 
 // labCosts are by target and datapath.
@@ -102,10 +103,12 @@ func UpDown(l Lab) time.Duration {
 	return c.lab + time.Duration(switches+more)*c.each + controllerCosts[l.Options["controller"]] + verifying(l)
 }
 
-// VerifyTime is about how long a lab of Trivet's with a bandwidth is verified before it is measured in.
+// VerifyTime is about how long a lab of Trivet's with a bandwidth is verified before it is measured
+// in.
 const VerifyTime = time.Second
 
-// verifying is that time of a lab: of one whose topology is in a file, which a plan does not read, it is supposed to have a bandwidth.
+// verifying is that time of a lab: of one whose topology is in a file, which a plan does not read,
+// it is supposed to have a bandwidth.
 func verifying(l Lab) time.Duration {
 	if l.Options["target"] != "local" || l.Generate != "" && !strings.Contains(strings.Join(append(l.Links, l.Changes...), " "), "bandwidth") {
 		return 0
@@ -113,7 +116,8 @@ func verifying(l Lab) time.Duration {
 	return VerifyTime
 }
 
-// Size of a lab: its hosts, and its switches or routers. Plan.Check tells what is wrong with a specification.
+// Size of a lab: its hosts, and its switches or routers. Plan.Check tells what is wrong with a
+// specification.
 func (l *Lab) Size() (hosts, others int) {
 	if l.Generate != "" {
 		if hosts, others, err := topology.Size(l.Generate); err == nil {
@@ -123,9 +127,9 @@ func (l *Lab) Size() (hosts, others int) {
 	return usualNodes, usualNodes
 }
 
-// timeout is when a probe is given up whose file does not say it: so late that a slow machine can end it, and so soon
-// that one that hangs does not hold up an experiment for long: after an hour at most, where it is not to take longer than
-// that.
+// timeout is when a probe is given up whose file does not say it: so late that a slow machine can
+// end it, and so soon that one that hangs does not hold up an experiment for long: after an hour at
+// most, where it is not to take longer than that.
 func (k *ProbeKind) timeout(o Options, estimate time.Duration) time.Duration {
 	least := time.Duration(0)
 	if k.Patience != nil {

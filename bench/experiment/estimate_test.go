@@ -13,8 +13,9 @@ func estimateOf(t *testing.T, text string) time.Duration {
 	return mustPlan(t, text).Estimate
 }
 
-// TestEstimate proves that an estimate knows what the Runner does: runs that share a lab bring it up once, those that do not each time; what
-// brings up labs by itself needs no other; pings of all pairs take longer with more hosts, and labs with more switches.
+// TestEstimate proves that an estimate knows what the Runner does: runs that share a lab bring it
+// up once, those that do not each time; what brings up labs by itself needs no other; pings of all
+// pairs take longer with more hosts, and labs with more switches.
 func TestEstimate(t *testing.T) {
 	const ping = "topology: linear,4\nprobes: [ping: {from: h1, to: h2, size: '${size}'}]\nfactors: {size: [64, 128]}\nlab: {datapath: ovs}\n"
 	up := UpDown(Lab{Generate: "linear,4", Options: Options{"target": "local", "datapath": "ovs"}})
@@ -43,8 +44,9 @@ func TestEstimate(t *testing.T) {
 	}
 }
 
-// TestDerivedTimeouts proves that a probe without timeout: gets one by how many hosts its topology has, whatever other numbers
-// describe it: always as long as it is to take, and no longer than an hour where that is enough.
+// TestDerivedTimeouts proves that a probe without timeout: gets one by how many hosts its topology
+// has, whatever other numbers describe it: always as long as it is to take, and no longer than an
+// hour where that is enough.
 func TestDerivedTimeouts(t *testing.T) {
 	of := func(topology, probe string) Probe {
 		return mustPlan(t, "topology: '"+topology+"'\nprobes: ["+probe+"]\n").Cells[0].Groups[0][0]
@@ -78,8 +80,8 @@ func TestDerivedTimeouts(t *testing.T) {
 	}
 }
 
-// TestFit proves of any budget that the repetitions are the most that fit into it, and that one which has no time for a
-// repetition of each cell is refused, with the time that it takes.
+// TestFit proves of any budget that the repetitions are the most that fit into it, and that one
+// which has no time for a repetition of each cell is refused, with the time that it takes.
 func TestFit(t *testing.T) {
 	const text = "topology: linear,${n}\nfactors: {n: [2, 3]}\nprobes: [ping: {from: h1, to: h2}]\nrepetitions: 30\n"
 	with := func(repetitions int) *Experiment {

@@ -12,7 +12,8 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Trivets is the whole vocabulary: its probes are in bench/drive, which knows this package, and only tests from outside know both.
+// Trivets is the whole vocabulary: its probes are in bench/drive, which knows this package, and
+// only tests from outside know both.
 var Trivets func() Vocabulary
 
 func mustPlan(t testing.TB, text string) *Plan {
@@ -122,7 +123,8 @@ func TestComplete(t *testing.T) {
 	}
 }
 
-// TestProbesOfSomeCells proves that a probe with where: is in the cells that it is for, and in no others.
+// TestProbesOfSomeCells proves that a probe with where: is in the cells that it is for, and in no
+// others.
 func TestProbesOfSomeCells(t *testing.T) {
 	text := `
 topology: linear,2
@@ -216,7 +218,8 @@ func TestTopologies(t *testing.T) {
 	}
 }
 
-// TestProblems proves that each mistake is told with its place and what to do, and all of a file at once.
+// TestProblems proves that each mistake is told with its place and what to do, and all of a file at
+// once.
 func TestProblems(t *testing.T) {
 	const ok = "topology: linear,2\nprobes: [up_down]\n"
 	for _, c := range []struct{ text, want string }{
@@ -295,8 +298,8 @@ func TestProblems(t *testing.T) {
 	}
 }
 
-// TestWarnings proves that a factor that changes nothing, a budget that is too small, an event that comes too late and a timeout that
-// is too short are told without being errors.
+// TestWarnings proves that a factor that changes nothing, a budget that is too small, an event that
+// comes too late and a timeout that is too short are told without being errors.
 func TestWarnings(t *testing.T) {
 	_, problems := Read("x.yaml", []byte("topology: linear,2\nprobes: [up_down]\nfactors: {hops: [1, 2]}\nbudget: 1s\nschedule: [at 9h: kill s1]\n"), Trivets())
 	if err := problems.Err(); err != nil {
@@ -313,7 +316,8 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
-// TestCheck proves that what only the topologies tell is found: nodes, links and files that there are not, in which cells.
+// TestCheck proves that what only the topologies tell is found: nodes, links and files that there
+// are not, in which cells.
 func TestCheck(t *testing.T) {
 	p := mustPlan(t, `
 topology: linear,${n}
@@ -357,7 +361,8 @@ schedule: [at 1s: s1 -- s9 down, at 2s: kill s3, at 3s: h9 run ls, at 4s: kill c
 	}
 }
 
-// FuzzRead proves that no file does more than be refused, and that one that is taken gives a plan, the same each time.
+// FuzzRead proves that no file does more than be refused, and that one that is taken gives a plan,
+// the same each time.
 func FuzzRead(f *testing.F) {
 	f.Add([]byte(complete))
 	f.Add([]byte("topology: {nodes: {h1: host}}\nprobes: &p [ping: {all: true}]\nfactors: {a: {from: 1, to: 3}, b: &x [1, 2], c: *x}\nzip: [b, c]\norder: random\n"))
@@ -388,7 +393,8 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// TestDocumented proves that docs/experiments.md names every key of a file, every probe and every option.
+// TestDocumented proves that docs/experiments.md names every key of a file, every probe and every
+// option.
 func TestDocumented(t *testing.T) {
 	b, err := os.ReadFile("../../docs/experiments.md")
 	if err != nil {

@@ -14,8 +14,9 @@ import (
 	"trivet.dev/trivet/topology/formats"
 )
 
-// topologyFiles are the files of topologies that an experiment names. Each is read once: all runs have the topology that the file held then,
-// whatever happens to it meanwhile, and a script that makes it runs once.
+// topologyFiles are the files of topologies that an experiment names. Each is read once: all runs
+// have the topology that the file held then, whatever happens to it meanwhile, and a script that
+// makes it runs once.
 type topologyFiles struct {
 	mu   sync.Mutex
 	read map[topologyFile]*readTopology
@@ -63,7 +64,8 @@ func (l *Lab) file(dir string) string {
 	return filepath.Join(dir, l.File)
 }
 
-// Asking are the errands of topologies' files in other formats than Trivet's of which the experiment does not say whether root does them.
+// Asking are the errands of topologies' files in other formats than Trivet's of which the
+// experiment does not say whether root does them.
 func (p *Plan) Asking() (out []topology.Errand) {
 	seen := map[topologyFile]bool{}
 	for i := range p.Cells {
@@ -80,7 +82,8 @@ func (p *Plan) Asking() (out []topology.Errand) {
 	return out
 }
 
-// topologies are the files of a plan's topologies, in order, with a hash of what each means: a change of its comments is none.
+// topologies are the files of a plan's topologies, in order, with a hash of what each means: a
+// change of its comments is none.
 func (p *Plan) topologies() (out []result.TopologyFile) {
 	seen := map[topologyFile]bool{}
 	for i := range p.Cells {

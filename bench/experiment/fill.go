@@ -27,7 +27,8 @@ type expander struct {
 	work     int
 }
 
-// telling is where something is wrong, and whether it is a warning: one hides no error that comes at the same place in a later cell.
+// telling is where something is wrong, and whether it is a warning: one hides no error that comes
+// at the same place in a later cell.
 type telling struct {
 	at      topology.Position
 	warning bool
@@ -101,8 +102,8 @@ func (x *expander) value(v *yamlfile.Value, word string) (any, bool) {
 	return value, true
 }
 
-// plain is a value as encoding/json has it, with its variables replaced. A text that is a variable and
-// nothing else becomes what the variable is, a number for instance.
+// plain is a value as encoding/json has it, with its variables replaced. A text that is a variable
+// and nothing else becomes what the variable is, a number for instance.
 func (x *expander) plain(v *yamlfile.Value, depth int) any {
 	if !x.spend(v) || depth > 64 {
 		return nil

@@ -10,8 +10,8 @@ import (
 	"trivet.dev/trivet/internal/words"
 )
 
-// LeaveOut takes out of the plan what this machine cannot run; each names cells, and maybe a probe. The runs keep their
-// numbers. It fails where nothing is left.
+// LeaveOut takes out of the plan what this machine cannot run; each names cells, and maybe a probe.
+// The runs keep their numbers. It fails where nothing is left.
 func (p *Plan) LeaveOut(parts []result.LeftOut) error {
 	p.LeftOut = nil
 	without := map[string]map[string]bool{} // probes by cell
@@ -127,7 +127,8 @@ func because(l result.LeftOut) string {
 	return l.Why + ":  " + l.Hint
 }
 
-// MissingText says what is left out, a line for each: "left out: controller=pox (2 of 6 runs): pox is not installed:  …".
+// MissingText says what is left out, a line for each: "left out: controller=pox (2 of 6 runs): pox
+// is not installed:  …".
 func (p *Plan) MissingText() (lines []string) {
 	for _, l := range p.LeftOut {
 		runs := 0

@@ -30,8 +30,8 @@ type Plan struct {
 	Cells      []Cell        `json:"cells"`
 	Runs       []Run         `json:"runs"`
 
-	// LeftOut is what of it this machine cannot run. It is no part of what tells plans apart, so that a run which is resumed
-	// where that can run measures it.
+	// LeftOut is what of it this machine cannot run. It is no part of what tells plans apart, so
+	// that a run which is resumed where that can run measures it.
 	LeftOut []result.LeftOut `json:"left_out,omitempty"`
 }
 
@@ -86,8 +86,8 @@ func (x *expander) unused() {
 	}
 }
 
-// combinations crosses the factors, those of zip together, and leaves out what is to be skipped. The
-// last factor changes fastest.
+// combinations crosses the factors, those of zip together, and leaves out what is to be skipped.
+// The last factor changes fastest.
 func (e *Experiment) combinations() ([][]Setting, error) {
 	out := [][]Setting{nil}
 	done := map[string]bool{}
@@ -155,7 +155,8 @@ func (e *Experiment) skipped(levels []Setting) bool {
 	return false
 }
 
-// order puts the runs in their order. Cells that are paired stay side by side in any order but that of the file.
+// order puts the runs in their order. Cells that are paired stay side by side in any order but that
+// of the file.
 func (p *Plan) order() {
 	e := p.Experiment
 	rng := rand.New(rand.NewPCG(e.Seed, 0x7472697665740000))
@@ -216,8 +217,8 @@ func (p *Plan) pair(cell int) string {
 	return cellID(slices.DeleteFunc(slices.Clone(p.Cells[cell].Levels), func(s Setting) bool { return slices.Contains(p.Experiment.Paired, s.Factor) }))
 }
 
-// Hash tells plans apart: two that do the same in the same order on the same topologies have the same, however long that is thought
-// to take. It reads the files of topologies.
+// Hash tells plans apart: two that do the same in the same order on the same topologies have the
+// same, however long that is thought to take. It reads the files of topologies.
 func (p *Plan) Hash() string {
 	all := *p
 	all.LeftOut = nil
@@ -245,7 +246,8 @@ func (p *Plan) Hash() string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// forgetTimes takes out of a plan how long its parts are thought to take, and how long at most they may.
+// forgetTimes takes out of a plan how long its parts are thought to take, and how long at most they
+// may.
 func forgetTimes(v any) {
 	switch v := v.(type) {
 	case map[string]any:
@@ -274,7 +276,8 @@ func (p *Plan) Describe() result.Experiment {
 	return out
 }
 
-// Headline is the plan in a line: "60 runs of 6 cells, about 14 min · seed 7 · order blocked, paired by datapath".
+// Headline is the plan in a line: "60 runs of 6 cells, about 14 min · seed 7 · order blocked,
+// paired by datapath".
 func (p *Plan) Headline() string {
 	fewer := ""
 	if e := p.Experiment; e.Wanted > e.Repetitions {

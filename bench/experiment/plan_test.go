@@ -41,8 +41,8 @@ RUN  REP  HOPS  DATAPATH  PROBES            ABOUT
 	}
 }
 
-// TestOrder proves of every order that each cell is run as often as asked, that blocks and pairs stay together, and that
-// the seed decides all.
+// TestOrder proves of every order that each cell is run as often as asked, that blocks and pairs
+// stay together, and that the seed decides all.
 func TestOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := rapid.IntRange(1, 6).Draw(t, "a"), rapid.IntRange(1, 4).Draw(t, "b")
@@ -91,7 +91,8 @@ func TestOrder(t *testing.T) {
 	})
 }
 
-// TestSeeds proves that another seed gives another order, and that with enough seeds every cell comes first at times.
+// TestSeeds proves that another seed gives another order, and that with enough seeds every cell
+// comes first at times.
 func TestSeeds(t *testing.T) {
 	first, hashes := map[int]int{}, map[string]bool{}
 	e := mustPlan(t, "topology: linear,2\nprobes: [up_down]\nfactors: {a: [1, 2, 3, 4]}\nrepetitions: 2\n").Experiment

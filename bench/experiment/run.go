@@ -100,7 +100,8 @@ type Summary struct {
 // ErrBudget says that the time budget was used up before all was run.
 var ErrBudget = errors.New("the time budget is used up; resume to go on")
 
-// Start opens the result file of a plan: a new one, or one to go on with, which must be of the same plan.
+// Start opens the result file of a plan: a new one, or one to go on with, which must be of the same
+// plan.
 func Start(path string, p *Plan, resume bool, command []string, env environment.Record) (*result.Writer, *result.Run, error) {
 	if !resume {
 		w, err := result.Create(path, result.Header{Experiment: p.Describe(), Seed: p.Seed, Command: command, Started: time.Now().UTC(), Environment: env, LeftOut: p.LeftOut})
@@ -133,8 +134,9 @@ func (p *Plan) changed(path string, before result.Experiment) error {
 	return fmt.Errorf("%s: was measured by another plan than %s has now; give --quick, --repetitions and --seed as before, undo what was changed, or begin a new file", path, p.Experiment.File)
 }
 
-// Run runs what is left of the plan. A run that fails ends with its reason in the file, and the next
-// begins. It returns early, with all taken down, where ctx ends, the budget is used up, or results cannot be written.
+// Run runs what is left of the plan. A run that fails ends with its reason in the file, and the
+// next begins. It returns early, with all taken down, where ctx ends, the budget is used up, or
+// results cannot be written.
 func (r *Runner) Run(ctx context.Context) (Summary, error) {
 	r.began, r.summary = time.Now(), Summary{Runs: r.Plan.toRun()}
 	r.before = map[probeRun]bool{}
@@ -323,8 +325,9 @@ func (r *Runner) sample(run Run, p Probe, started time.Time) result.Sample {
 	return s
 }
 
-// write appends samples. Where they do not fit on the disk, or cannot be written for another reason, it writes at least
-// that; at the second time in a row it gives up, so that a resumed run measures the rest and does not find it failed.
+// write appends samples. Where they do not fit on the disk, or cannot be written for another
+// reason, it writes at least that; at the second time in a row it gives up, so that a resumed run
+// measures the rest and does not find it failed.
 func (r *Runner) write(samples []result.Sample) (ok bool) {
 	err := r.Writer.Append(samples...)
 	if err == nil {

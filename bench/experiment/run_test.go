@@ -22,7 +22,8 @@ import (
 	"trivet.dev/trivet/lab"
 )
 
-// shell is a driver whose labs are directories and whose probes are shell commands in them, which print numbers.
+// shell is a driver whose labs are directories and whose probes are shell commands in them, which
+// print numbers.
 type shell struct {
 	root string
 	mu   sync.Mutex
@@ -140,8 +141,9 @@ func (b *bench) close() *result.Run {
 	return run
 }
 
-// TestRunner proves the way of an experiment: labs are brought up and down as needed and no more often, warm-ups come before and
-// do not count, probes of a group run together, events happen and are marked, and all of it is in the file with what was watched.
+// TestRunner proves the way of an experiment: labs are brought up and down as needed and no more
+// often, warm-ups come before and do not count, probes of a group run together, events happen and
+// are marked, and all of it is in the file with what was watched.
 func TestRunner(t *testing.T) {
 	b := newBench(t, `
 topology: linear,${n}
@@ -193,8 +195,9 @@ order: given
 	}
 }
 
-// TestSchedule proves that events happen while probes run, and only while those run that count; that those that come too late are
-// told of; and that the lab to which something happened is not used again.
+// TestSchedule proves that events happen while probes run, and only while those run that count;
+// that those that come too late are told of; and that the lab to which something happened is not
+// used again.
 func TestSchedule(t *testing.T) {
 	b := newBench(t, `
 topology: linear,1
@@ -223,8 +226,9 @@ repetitions: 2
 	}
 }
 
-// TestFailures proves that a lab that does not come up, a probe that fails, one that measures nothing, one that takes too long and
-// one that hangs each end with their reason, keep what was measured, and let the rest go on.
+// TestFailures proves that a lab that does not come up, a probe that fails, one that measures
+// nothing, one that takes too long and one that hangs each end with their reason, keep what was
+// measured, and let the rest go on.
 func TestFailures(t *testing.T) {
 	b := newBench(t, `
 topology: linear,1
@@ -289,8 +293,8 @@ repetitions: 4
 seed: 5
 `
 
-// TestKilled proves that a run that is killed (SIGKILL) goes on where it was, and that the file then holds every run once and in the
-// order of the plan.
+// TestKilled proves that a run that is killed (SIGKILL) goes on where it was, and that the file
+// then holds every run once and in the order of the plan.
 func TestKilled(t *testing.T) {
 	if path := os.Getenv("TRIVET_TEST_RESULT"); path != "" { // the process that will be killed
 		_, _ = newBench(t, many, path, false).Run(context.Background())
@@ -335,8 +339,8 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// TestInterrupted proves that an interruption (Ctrl-C) takes the lab down, writes nothing of the run that it fell in, and is
-// resumed; and that another plan does not resume the file.
+// TestInterrupted proves that an interruption (Ctrl-C) takes the lab down, writes nothing of the
+// run that it fell in, and is resumed; and that another plan does not resume the file.
 func TestInterrupted(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.jsonl")
 	b := newBench(t, many, path, false)
@@ -362,7 +366,8 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// TestBudget proves that no run begins when the budget is used up, and that the rest can be run later.
+// TestBudget proves that no run begins when the budget is used up, and that the rest can be run
+// later.
 func TestBudget(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.jsonl")
 	b := newBench(t, many, path, false)
@@ -376,7 +381,8 @@ func TestBudget(t *testing.T) {
 	}
 }
 
-// TestFullDisk proves, on a small disk, that a run whose result does not fit says so in the file, and that those that fit are kept.
+// TestFullDisk proves, on a small disk, that a run whose result does not fit says so in the file,
+// and that those that fit are kept.
 func TestFullDisk(t *testing.T) {
 	dir := t.TempDir()
 	if err := unix.Mount("none", dir, "tmpfs", 0, "size=128k"); err != nil {
@@ -402,7 +408,8 @@ order: given
 	}
 }
 
-// TestAgainBad proves that what is bad by its verdict is measured once more where that is asked for, and only then; the later sample counts.
+// TestAgainBad proves that what is bad by its verdict is measured once more where that is asked
+// for, and only then; the later sample counts.
 func TestAgainBad(t *testing.T) {
 	const text = "topology: linear,1\nprobes: [sh: {run: \"sh -c 'sleep 0.2; echo 1'\"}]\nrepetitions: 3\n"
 	path := filepath.Join(t.TempDir(), "a.jsonl")
@@ -432,9 +439,10 @@ func TestAgainBad(t *testing.T) {
 	}
 }
 
-// TestLeftOut proves that what the machine lacks costs an experiment the level or the probe that needs it, and no more: the rest is
-// measured, nothing has failed, the file and the estimate say what is left out, and a run that is resumed where it is there measures it as
-// the same plan. Where nothing would be left that is an error with each reason.
+// TestLeftOut proves that what the machine lacks costs an experiment the level or the probe that
+// needs it, and no more: the rest is measured, nothing has failed, the file and the estimate say
+// what is left out, and a run that is resumed where it is there measures it as the same plan. Where
+// nothing would be left that is an error with each reason.
 func TestLeftOut(t *testing.T) {
 	const text = `
 topology: linear,1
@@ -492,8 +500,9 @@ repetitions: 2
 	}
 }
 
-// TestTopologyChanged proves that the topology's file is part of a plan and of its result: a run is resumed on the same topology only, told apart
-// by what it means and not by its comments, and one that has begun keeps the topology that it began with.
+// TestTopologyChanged proves that the topology's file is part of a plan and of its result: a run is
+// resumed on the same topology only, told apart by what it means and not by its comments, and one
+// that has begun keeps the topology that it began with.
 func TestTopologyChanged(t *testing.T) {
 	dir := t.TempDir()
 	path, file := filepath.Join(dir, "a.jsonl"), filepath.Join(dir, "t.yaml")
@@ -547,8 +556,8 @@ func TestTopologyChanged(t *testing.T) {
 	}
 }
 
-// TestHeader proves that the header of a result tells the experiment, its factors and its file, and how many repetitions the file has where a quick
-// look makes fewer.
+// TestHeader proves that the header of a result tells the experiment, its factors and its file, and
+// how many repetitions the file has where a quick look makes fewer.
 func TestHeader(t *testing.T) {
 	quick, problems := Read("x.yaml", []byte(many+"quick: {repetitions: 1}\n"), vocabulary())
 	if err := problems.Err(); err != nil {

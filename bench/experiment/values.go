@@ -113,8 +113,8 @@ func (r *reader) readQuick() {
 	}
 }
 
-// Quick returns the experiment as its key quick has it: fewer levels, fewer repetitions. Without that key
-// it is the experiment itself.
+// Quick returns the experiment as its key quick has it: fewer levels, fewer repetitions. Without
+// that key it is the experiment itself.
 func (e *Experiment) Quick() *Experiment {
 	if e.quick == nil {
 		return e

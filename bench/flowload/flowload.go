@@ -63,7 +63,8 @@ type Config struct {
 	Progress  func(what string)         // told what begins; nil: nobody
 }
 
-// New is a Config for a mode with the usual values: Version 1.3, 4 ports (6 in a line), a window of 64.
+// New is a Config for a mode with the usual values: Version 1.3, 4 ports (6 in a line), a window of
+// 64.
 func New(mode Mode) Config {
 	c := Config{Connect: "tcp:127.0.0.1:6653", Version: openflow.Version, Mode: mode, FirstDPID: 1, Switches: 1, Ports: 4, Hosts: 1000, Window: 64,
 		Warmup: time.Second, Duration: 10 * time.Second, Timeout: 5 * time.Second, Settle: 10 * time.Second}
@@ -114,7 +115,8 @@ func (c *Config) address() (network, address string, err error) {
 	return network, address, nil
 }
 
-// servers is how many hosts of a switch are asked for; the others ask. So no address says two things at a time.
+// servers is how many hosts of a switch are asked for; the others ask. So no address says two
+// things at a time.
 func (c *Config) servers() int { return max(2, c.Hosts/5) }
 
 // buffers is what the switches say that they can keep.

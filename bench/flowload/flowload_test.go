@@ -15,8 +15,9 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// Proves that Trivet's controller answers, rightly and without loss, over TCP and over a Unix socket, one
-// switch and several, in both modes; and that processor time, memory and latencies are counted.
+// Proves that Trivet's controller answers, rightly and without loss, over TCP and over a Unix
+// socket, one switch and several, in both modes; and that processor time, memory and latencies are
+// counted.
 func TestTrivet(t *testing.T) {
 	for _, try := range []struct {
 		mode     Mode
@@ -43,7 +44,8 @@ func TestTrivet(t *testing.T) {
 	}
 }
 
-// form is a way in which controllers answer a packet; port is what the controller says of where a host is.
+// form is a way in which controllers answer a packet; port is what the controller says of where a
+// host is.
 type form func(w *openflow.Writer, p *openflow.PacketIn, src, dst openflow.MAC, in uint32, port func(openflow.MAC) uint32)
 
 func toPort(m openflow.Match, port uint32) *openflow.FlowMod {
@@ -85,8 +87,9 @@ var forms = map[string]form{
 	},
 }
 
-// Proves that an answer counts as right or wrong by the port it names, in every form in which controllers answer, with
-// buffers and without; and that several messages for one packet are one answer.
+// Proves that an answer counts as right or wrong by the port it names, in every form in which
+// controllers answer, with buffers and without; and that several messages for one packet are one
+// answer.
 func TestRightAndWrong(t *testing.T) {
 	const ports = 4
 	says := map[string]func(home uint32) uint32{
@@ -142,8 +145,8 @@ func TestNeverHeard(t *testing.T) {
 	}
 }
 
-// Proves that packets without an answer count as lost after the time-out, that no other counts, and that
-// hosts which nobody heard are told.
+// Proves that packets without an answer count as lost after the time-out, that no other counts, and
+// that hosts which nobody heard are told.
 func TestLost(t *testing.T) {
 	s := &scripted{t: t}
 	s.packetIn = func(w *openflow.Writer, p *openflow.PacketIn, src, dst openflow.MAC, in uint32) {
@@ -196,8 +199,8 @@ func TestFreshAndVLAN(t *testing.T) {
 	}
 }
 
-// Proves that a line of 50 switches is found whole by Trivet's discovery: that each of the 98 directions
-// of its links is crossed by a probe that comes in at the next switch.
+// Proves that a line of 50 switches is found whole by Trivet's discovery: that each of the 98
+// directions of its links is crossed by a probe that comes in at the next switch.
 func TestLine(t *testing.T) {
 	c := New(Line)
 	c.Connect, c.Switches, c.Duration, c.PID = trivet(t, "tcp"), 50, time.Minute, os.Getpid()
@@ -222,7 +225,8 @@ func TestLine(t *testing.T) {
 	}
 }
 
-// Proves that a frame comes to the controller only over a link that is there, by an entry that sends it, at the right port.
+// Proves that a frame comes to the controller only over a link that is there, by an entry that
+// sends it, at the right port.
 func TestLineCarries(t *testing.T) {
 	r := &run{Config: Config{Version: openflow.Version, Mode: Line, Switches: 3, Ports: 4}}
 	r.loop = &loop{run: r} // which does not run: what is queued stays
@@ -312,8 +316,8 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// Proves that a real controller of another maker is answered in both versions as it expects: it takes the
-// emulated switches for switches, and its answers are right.
+// Proves that a real controller of another maker is answered in both versions as it expects: it
+// takes the emulated switches for switches, and its answers are right.
 func TestOVS(t *testing.T) {
 	program, err := exec.LookPath("ovs-testcontroller")
 	if err != nil {
@@ -337,8 +341,8 @@ func TestOVS(t *testing.T) {
 	}
 }
 
-// BenchmarkGenerator measures the generator against a controller that does the least: its limit. Run it
-// with -cpu 2 and see how far Trivet's controller is from it.
+// BenchmarkGenerator measures the generator against a controller that does the least: its limit.
+// Run it with -cpu 2 and see how far Trivet's controller is from it.
 func BenchmarkGenerator(b *testing.B) {
 	l, connect := listenFor(b)
 	go respond(l)

@@ -25,11 +25,12 @@ func putMAC(b []byte, address uint64) {
 	be.PutUint32(b[2:], uint32(address))
 }
 
-// frameLen is the length of an Ethernet frame of the least size, without its checksum; a tag comes on top.
+// frameLen is the length of an Ethernet frame of the least size, without its checksum; a tag comes
+// on top.
 const frameLen = 60
 
-// newFrame is a UDP packet in an Ethernet frame, with a VLAN tag where vlan is not 0. patchFrame fills in
-// what differs from packet to packet.
+// newFrame is a UDP packet in an Ethernet frame, with a VLAN tag where vlan is not 0. patchFrame
+// fills in what differs from packet to packet.
 func newFrame(vlan uint16) []byte {
 	var b []byte
 	b = append(b, make([]byte, 12)...)

@@ -40,7 +40,8 @@ func (h *histogram) merge(o *histogram) {
 	h.max = max(h.max, o.max)
 }
 
-// quantile returns the least time, in ns, that at least the share q of all do not exceed; 0 of none.
+// quantile returns the least time, in ns, that at least the share q of all do not exceed; 0 of
+// none.
 func (h *histogram) quantile(q float64) float64 {
 	if h.total == 0 {
 		return 0

@@ -46,8 +46,8 @@ func (l *line) next(n *node, port uint32) (to *node, toPort uint32, d *direction
 	return nil, 0, nil
 }
 
-// carry takes a PACKET_OUT's frame over the links of the ports it names, and to the controller where an
-// entry of the switch at the other end says so.
+// carry takes a PACKET_OUT's frame over the links of the ports it names, and to the controller
+// where an entry of the switch at the other end says so.
 func (l *line) carry(from *node, v *said) {
 	head, ok := readPacket(0, v.frame)
 	if !ok {
@@ -127,8 +127,8 @@ func (r *run) line(ctx context.Context) (*Result, error) {
 	return result, l.lost(result)
 }
 
-// watch lets the time go by and measures its steady part: from 2 s after all directions were crossed,
-// or from half of the time on.
+// watch lets the time go by and measures its steady part: from 2 s after all directions were
+// crossed, or from half of the time on.
 func (l *line) watch(ctx context.Context, began int64) (steady *meter, probes uint64, err error) {
 	half := began + int64(l.run.Duration)/2
 	for told := false; ctx.Err() == nil; {

@@ -92,8 +92,8 @@ func (l *loader) prepare() {
 	l.ready.Store(true)
 }
 
-// packetIn is a PACKET_IN by an entry; without one it comes as if no entry had matched, which OpenFlow 1.0
-// sends to the controller.
+// packetIn is a PACKET_IN by an entry; without one it comes as if no entry had matched, which
+// OpenFlow 1.0 sends to the controller.
 func (n *node) packetIn(port uint32, s *sender, frame []byte) []byte {
 	if n.run.Version == version10 {
 		return packetIn10(port, openflow.ReasonNoMatch, frame)
@@ -121,8 +121,8 @@ func (l *loader) fill() {
 		if !l.silent.Swap(true) {
 			l.hushed()
 		}
-		// At once, also for a single answer: the packets carry the acknowledgement for which a controller may wait
-		// that sends small messages one by one (RFC 896).
+		// At once, also for a single answer: the packets carry the acknowledgement for which a
+		// controller may wait that sends small messages one by one (RFC 896).
 		for l.waiting < l.n.run.Window {
 			l.ask()
 		}
@@ -161,7 +161,8 @@ func (l *loader) announced() int {
 	return len(l.slots)
 }
 
-// ask sends the packet of the next host that has no other under way, to the next server that lives elsewhere.
+// ask sends the packet of the next host that has no other under way, to the next server that lives
+// elsewhere.
 func (l *loader) ask() {
 	for l.slots[l.slot(l.next)].waits {
 		l.advance()
@@ -259,7 +260,8 @@ func (l *loader) find(v *said) *question {
 	return q
 }
 
-// heardFor says whether an entry for a server's address answers one who asked for it: its own announcement is answered.
+// heardFor says whether an entry for a server's address answers one who asked for it: its own
+// announcement is answered.
 func (l *loader) heardFor(server uint32) bool { return !l.slots[server].waits }
 
 func (l *loader) isFor(q *question, address uint64) bool {

@@ -11,9 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// loop is the goroutine that is all switches: it waits for what controllers send (epoll(7)) and lets the switch
-// in question handle it. There are no locks but for what others ask of it, and no system call but one read and one
-// write for each burst of messages, which the runtime's own poller would need twice as many for.
+// loop is the goroutine that is all switches: it waits for what controllers send (epoll(7)) and
+// lets the switch in question handle it. There are no locks but for what others ask of it, and no
+// system call but one read and one write for each burst of messages, which the runtime's own poller
+// would need twice as many for.
 type loop struct {
 	run   *run
 	epoll int
@@ -33,7 +34,8 @@ type connection struct {
 	fd int
 }
 
-// tick is how often the loop looks what is late, at the least: scanning many switches takes a while.
+// tick is how often the loop looks what is late, at the least: scanning many switches takes a
+// while.
 func (l *loop) tick() time.Duration {
 	return 20*time.Millisecond + time.Duration(len(l.run.nodes))*100*time.Microsecond
 }
@@ -203,7 +205,8 @@ func (l *loop) watch(n *node, events uint32) {
 	}
 }
 
-// finished says whether there is nothing more to do: the run is over, or the answers that were waited for are there.
+// finished says whether there is nothing more to do: the run is over, or the answers that were
+// waited for are there.
 func (l *loop) finished() bool {
 	l.mu.Lock()
 	over := l.over

@@ -100,8 +100,8 @@ func quick(mode Mode, connect string) Config {
 	return c
 }
 
-// measure runs a Config for longer and longer until something was measured: a busy machine may hold up a short run, in which
-// the controller gets less than a tick of processor time.
+// measure runs a Config for longer and longer until something was measured: a busy machine may hold
+// up a short run, in which the controller gets less than a tick of processor time.
 func measure(t *testing.T, c Config) *Result {
 	t.Helper()
 	for range 6 {

@@ -20,7 +20,8 @@ type Usage struct {
 	PSS        uint64  `json:"pss_bytes,omitempty"`
 }
 
-// clockTick is the unit of times in /proc/PID/stat: USER_HZ is 100 on all of Linux's architectures that Go knows.
+// clockTick is the unit of times in /proc/PID/stat: USER_HZ is 100 on all of Linux's architectures
+// that Go knows.
 const clockTick = 10 * time.Millisecond
 
 // cpuTime returns the processor time of a process with all its threads, and of its children, alive
@@ -67,7 +68,8 @@ func family(pid int) []int {
 	return pids
 }
 
-// memory returns the resident and the proportional set size of a process and its children, in bytes.
+// memory returns the resident and the proportional set size of a process and its children, in
+// bytes.
 func memory(pid int) (rss, pss uint64) {
 	for _, p := range family(pid) {
 		rss += kilobytes(fmt.Sprintf("/proc/%d/status", p), "VmRSS:")

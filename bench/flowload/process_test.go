@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Proves that the processor time of a process is counted with that of its children: a shell that does nothing
-// but have another one count is charged for it.
+// Proves that the processor time of a process is counted with that of its children: a shell that
+// does nothing but have another one count is charged for it.
 func TestCPUTimeOfChildren(t *testing.T) {
 	cmd := exec.Command("sh", "-c", "sh -c 'i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; sleep 60' & wait")
 	cmd.SysProcAttr = ownGroup()

@@ -17,8 +17,9 @@ func listenFor(b *testing.B) (net.Listener, string) {
 	return l, "tcp:" + l.Addr().String()
 }
 
-// respond is the least that a controller can do: a prepared FLOW_MOD for each packet's buffer, to the port
-// that is in the destination's address. So nothing but the generator and the kernel is measured.
+// respond is the least that a controller can do: a prepared FLOW_MOD for each packet's buffer, to
+// the port that is in the destination's address. So nothing but the generator and the kernel is
+// measured.
 func respond(l net.Listener) {
 	for {
 		conn, err := l.Accept()

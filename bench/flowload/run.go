@@ -49,7 +49,8 @@ func newRun(c Config) (*run, error) {
 	return r, err
 }
 
-// clock is ns of the monotonic clock, counted so that it is also the time of the day at the run's start.
+// clock is ns of the monotonic clock, counted so that it is also the time of the day at the run's
+// start.
 func (r *run) clock() int64 { return r.began.UnixNano() + int64(time.Since(r.began)) }
 
 // measures says whether a moment is in the measurement.

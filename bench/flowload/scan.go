@@ -129,7 +129,8 @@ func (v *said) packetOut13(m []byte) bool {
 	return v.actions13(m[24:end])
 }
 
-// Bits of a match of OpenFlow 1.0 (specification 1.0.0, section 5.2.3): set when the field is not compared.
+// Bits of a match of OpenFlow 1.0 (specification 1.0.0, section 5.2.3): set when the field is not
+// compared.
 const (
 	wildInPort = 1 << 0
 	wildDLSrc  = 1 << 2

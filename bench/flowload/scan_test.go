@@ -27,7 +27,8 @@ func TestScan(t *testing.T) {
 	}
 }
 
-// Proves that messages of OpenFlow 1.0 are read by their own layout: taken from the specification, sections 5.3.3 and 5.3.6.
+// Proves that messages of OpenFlow 1.0 are read by their own layout: taken from the specification,
+// sections 5.3.3 and 5.3.6.
 func TestScan10(t *testing.T) {
 	flow := make([]byte, 80)
 	copy(flow, []byte{1, 14, 0, 80, 0, 0, 0, 1, 0, 0x38, 0x20, 0xf2, 0, 4, 2, 9, 8, 7, 6, 5, 2, 1, 2, 3, 4, 5}) // dl_dst alone is compared, 0x08 is clear
@@ -44,7 +45,8 @@ func TestScan10(t *testing.T) {
 	}
 }
 
-// Proves that no message of a controller breaks the reader, and that it and the codec agree on what is well-formed.
+// Proves that no message of a controller breaks the reader, and that it and the codec agree on what
+// is well-formed.
 func FuzzScan(f *testing.F) {
 	f.Add(openflow.NewFlowMod(openflow.FlowAdd, 3, openflow.NewMatch(openflow.InPort(9)), openflow.ApplyActions(openflow.Output(2))).AppendTo(nil))
 	f.Add((&openflow.PacketOut{Buffer: 1, Actions: []openflow.Action{openflow.Output(2)}, Data: []byte("frame")}).AppendTo(nil))
@@ -98,7 +100,8 @@ func FuzzHandle(f *testing.F) {
 	})
 }
 
-// Proves that a patched frame is a valid packet: its header's checksum holds, and its addresses and number are read back.
+// Proves that a patched frame is a valid packet: its header's checksum holds, and its addresses and
+// number are read back.
 func TestFrame(t *testing.T) {
 	for _, vlan := range []uint16{0, 100} {
 		frame := newFrame(vlan)

@@ -152,7 +152,8 @@ func (n *node) flowStats(r openflow.FlowStatsRequest) openflow.FlowStatsList {
 	return list
 }
 
-// portStats counts packets that went to the controller as received, and those that it sent out as sent.
+// portStats counts packets that went to the controller as received, and those that it sent out as
+// sent.
 func (n *node) portStats(port uint32) openflow.PortStatsList {
 	list := openflow.PortStatsList{}
 	for p := range n.run.Ports {

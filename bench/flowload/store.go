@@ -53,7 +53,8 @@ func same(a, b []byte) bool {
 	return a[24] == b[24] && a[30] == b[30] && a[31] == b[31] && bytes.Equal(match13(a), match13(b))
 }
 
-// add takes a FLOW_MOD that adds an entry; v is what flowMod13 read of it. The result is 0 or why not.
+// add takes a FLOW_MOD that adds an entry; v is what flowMod13 read of it. The result is 0 or why
+// not.
 func (s *store) add(m []byte, v *said, now time.Time) openflow.ErrorCode {
 	if m[24] >= tables {
 		return openflow.FlowModFailedBadTableID
@@ -96,7 +97,8 @@ func (s *store) setSender(e *entry, is bool) {
 	}
 }
 
-// publish orders the entries that send to the controller anew, and says whether they are others than before.
+// publish orders the entries that send to the controller anew, and says whether they are others
+// than before.
 func (s *store) publish() bool {
 	if !s.dirty {
 		return false

@@ -98,8 +98,9 @@ func flow(priority uint16, m openflow.Match, i ...openflow.Instruction) *openflo
 	return openflow.NewFlowMod(openflow.FlowAdd, priority, m, i...)
 }
 
-// Proves that what a controller installs can be read back as it was, that an entry replaces the same one, and that
-// deleting takes what it means and nothing else, and tells where that is wished for.
+// Proves that what a controller installs can be read back as it was, that an entry replaces the
+// same one, and that deleting takes what it means and nothing else, and tells where that is wished
+// for.
 func TestEntriesReadBack(t *testing.T) {
 	k := newTalk(t)
 	one := flow(7, openflow.NewMatch(openflow.InPort(1), openflow.EthDst(openflow.MAC{2, 0, 0, 0, 0, 1})), openflow.ApplyActions(openflow.Output(2)), openflow.GotoTable(3))
@@ -146,8 +147,8 @@ func TestEntriesReadBack(t *testing.T) {
 	}
 }
 
-// Proves that groups are kept, that entries need theirs, that both go together, and that wrong requests are refused as
-// the specification says.
+// Proves that groups are kept, that entries need theirs, that both go together, and that wrong
+// requests are refused as the specification says.
 func TestGroups(t *testing.T) {
 	k := newTalk(t)
 	g := &openflow.GroupMod{GroupDesc: openflow.GroupDesc{Kind: openflow.GroupTypeAll, Group: 5, Buckets: []openflow.Bucket{openflow.NewBucket(openflow.Output(1)), openflow.NewBucket(openflow.Output(2))}}}
@@ -179,8 +180,8 @@ func TestGroups(t *testing.T) {
 	k.refused(flow(2, openflow.NewMatch(openflow.InPort(3))), openflow.FlowModFailedTableFull)
 }
 
-// Proves that a switch answers everything that a controller asks as a switch does, or refuses it, and keeps the
-// order that a barrier needs.
+// Proves that a switch answers everything that a controller asks as a switch does, or refuses it,
+// and keeps the order that a barrier needs.
 func TestManners(t *testing.T) {
 	k := newTalk(t)
 	if a := k.says(&openflow.FeaturesRequest{}); a[0].(*openflow.FeaturesReply).DatapathID != 7 || !k.n.up.Load() {

@@ -90,7 +90,8 @@ func (n *node) ask() {
 	n.flush()
 }
 
-// messages handles what has arrived whole, and returns how much has not, which it moves to the start.
+// messages handles what has arrived whole, and returns how much has not, which it moves to the
+// start.
 func (n *node) messages(have int) (int, error) {
 	at := 0
 	for have-at >= openflow.HeaderLen {
@@ -161,7 +162,8 @@ func (n *node) packetOut() {
 	}
 }
 
-// targets yields the ports to which the last PACKET_OUT sends. A list of outputs counts as its first.
+// targets yields the ports to which the last PACKET_OUT sends. A list of outputs counts as its
+// first.
 func (n *node) targets() func(func(uint32) bool) {
 	return func(yield func(uint32) bool) {
 		switch {

@@ -24,8 +24,9 @@ type Pair struct {
 	Address  netip.Addr // of To
 }
 
-// PingPairs pings all pairs. It opens a pinger in each node that sends. Each sender begins at another of its pairs: in the order
-// of all pairs the first node would have to answer everybody at once, and then the second.
+// PingPairs pings all pairs. It opens a pinger in each node that sends. Each sender begins at
+// another of its pairs: in the order of all pairs the first node would have to answer everybody at
+// once, and then the second.
 func PingPairs(ctx context.Context, pairs []Pair, open func(node string) (*Pinger, error), o PingOptions) ([]PairResult, error) {
 	results := make([]PairResult, len(pairs))
 	bySender := map[string][]int{}

@@ -21,8 +21,8 @@ const (
 	maxListed  = 500
 )
 
-// Build makes a report of a result. What the experiment's keys report and paper say is taken from the result;
-// what is wrong with them is in Problems, and the rest is made.
+// Build makes a report of a result. What the experiment's keys report and paper say is taken from
+// the result; what is wrong with them is in Problems, and the rest is made.
 func Build(path string, run *result.Run) *Report { return BuildAs(path, run, nil) }
 
 // BuildAs makes a report in a form that is given; nil: that of the result.
@@ -207,7 +207,8 @@ func (d *data) kindsOf() (out []definition.Source) {
 	return out
 }
 
-// defaults are a table and a figure of each metric. Without factors, distributions are what there is to see.
+// defaults are a table and a figure of each metric. Without factors, distributions are what there
+// is to see.
 func (d *data) defaults() (figures []definition.Figure, tables []definition.Table) {
 	for _, src := range d.kindsOf() {
 		if len(figures) == maxDefault {
@@ -237,7 +238,8 @@ func (g *group) most() (n int) {
 	return n
 }
 
-// remarks lists outliers and warnings of what the tables and figures are made of: one value a repetition, by cell.
+// remarks lists outliers and warnings of what the tables and figures are made of: one value a
+// repetition, by cell.
 func (d *data) remarks(r *Report) {
 	var dims []string
 	for _, f := range d.factors {

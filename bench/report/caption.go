@@ -166,8 +166,8 @@ func sizes(groups []*group, src definition.Source, what string) string {
 	return fmt.Sprintf("%d to %d %s each", least, most, what)
 }
 
-// pooled names the factors over whose levels a figure or a table takes all together, and other things that a
-// reader would not expect.
+// pooled names the factors over whose levels a figure or a table takes all together, and other
+// things that a reader would not expect.
 func (d *data) pooled(src definition.Source, dimensions []string) (notes []string) {
 	for _, f := range d.varied(src) {
 		if !slices.Contains(dimensions, f) && !d.determined(src, dimensions, f) {

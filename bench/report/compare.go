@@ -37,7 +37,8 @@ type Comparison struct {
 	margins Margins
 }
 
-// CompareRow is one metric in one cell. Values are in Unit, which is the metric's own; differences are A less B.
+// CompareRow is one metric in one cell. Values are in Unit, which is the metric's own; differences
+// are A less B.
 type CompareRow struct {
 	Metric string   `json:"metric"`
 	Probe  string   `json:"probe,omitempty"`
@@ -60,7 +61,8 @@ type CompareRow struct {
 	factor    float64
 }
 
-// ShareDifference is that of two shares, of all packets together. It is what is judged by where repetitions do not differ (nothing was lost).
+// ShareDifference is that of two shares, of all packets together. It is what is judged by where
+// repetitions do not differ (nothing was lost).
 type ShareDifference struct {
 	CountA   int            `json:"count_a"`
 	OfA      int            `json:"of_a"`
@@ -114,7 +116,8 @@ func Compare(o CompareOptions) (*Comparison, error) {
 	return c, nil
 }
 
-// tooFew says once what would else be said of every row: no test has enough repetitions, and what to do.
+// tooFew says once what would else be said of every row: no test has enough repetitions, and what
+// to do.
 func (c *Comparison) tooFew(o CompareOptions) {
 	most := 0
 	for _, r := range c.Rows {
@@ -134,7 +137,8 @@ func (c *Comparison) tooFew(o CompareOptions) {
 		why, enough, cmp.Or(name(o.A.Header.Experiment.File), "EXPERIMENT"), enough))
 }
 
-// forwarding says where Open vSwitch did not forward as it usually does: a comparison with it is one with that.
+// forwarding says where Open vSwitch did not forward as it usually does: a comparison with it is
+// one with that.
 func (c *Comparison) forwarding(a, b side, o CompareOptions) {
 	for i, s := range []side{a, b} {
 		if n := userSpace(s.run.Header); n != "" && s.hasOVS() {
@@ -150,7 +154,8 @@ func (s side) hasOVS() bool {
 	})
 }
 
-// userSpace is what there is to say of a result in which Open vSwitch forwarded in user space; "" of others.
+// userSpace is what there is to say of a result in which Open vSwitch forwarded in user space; ""
+// of others.
 func userSpace(h result.Header) string {
 	if !strings.HasPrefix(h.Environment.Tools[environment.OVSForwards], environment.InUserSpace) {
 		return ""

@@ -108,7 +108,8 @@ func (t *comparedTable) noMargin() string {
 	return "No margin was given, so that nothing could be found equivalent."
 }
 
-// warnings are what statistics say of the samples and of their comparison, each kind once, with the cells.
+// warnings are what statistics say of the samples and of their comparison, each kind once, with the
+// cells.
 func (t *comparedTable) warnings() (notes []string) {
 	var w warned
 	for _, r := range t.rows {

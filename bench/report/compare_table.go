@@ -11,7 +11,8 @@ import (
 	"trivet.dev/trivet/bench/stats"
 )
 
-// maxWide is how many levels stand side by side in a table of averages; of more there is a row each.
+// maxWide is how many levels stand side by side in a table of averages; of more there is a row
+// each.
 const maxWide = 12
 
 // ComparedMetric is what there is to say of one metric.
@@ -30,8 +31,9 @@ type Concluded struct {
 	Words      string
 }
 
-// Metrics are the comparison, metric by metric, ready to be shown. Averages, deviations, variances and gaps stand as in tables 3, 6 and 9 of
-// paper 4 (and tables 1 and 2 and so on, of which those are made): a column for each level, a row for each quantity.
+// Metrics are the comparison, metric by metric, ready to be shown. Averages, deviations, variances
+// and gaps stand as in tables 3, 6 and 9 of paper 4 (and tables 1 and 2 and so on, of which those
+// are made): a column for each level, a row for each quantity.
 func (c *Comparison) Metrics() (out []ComparedMetric) {
 	for i, rows := range c.byMetric() {
 		t := comparedTable{Comparison: c, rows: rows, dims: rows[0].dims}
@@ -100,8 +102,8 @@ func (t *comparedTable) quantities() (heads []string, cells func(r *CompareRow) 
 	}
 }
 
-// values has a column for each level of the dimension that has most of those that fit, and a group of rows for each
-// combination of the others.
+// values has a column for each level of the dimension that has most of those that fit, and a group
+// of rows for each combination of the others.
 func (t *comparedTable) values() Table {
 	wide := t.wideDimension()
 	columns, groups := t.levelsOf(wide, true), t.levelsOf(wide, false)

@@ -14,8 +14,8 @@ import (
 	"trivet.dev/trivet/bench/result"
 )
 
-// latency is from tables 1 (Mininet, here b) and 2 (the prototype, a) of paper 4: ten values in ms for 64 byte (1) and for 8192 byte (2). Table 3
-// has their averages and gaps.
+// latency is from tables 1 (Mininet, here b) and 2 (the prototype, a) of paper 4: ten values in ms
+// for 64 byte (1) and for 8192 byte (2). Table 3 has their averages and gaps.
 var latency = map[[2]string][]float64{
 	{"1", "b"}: {2.228, 2.341, 2.221, 2.611, 2.288, 2.581, 2.344, 2.731, 2.444, 2.553},
 	{"2", "b"}: {9.149, 9.44, 9.765, 9.432, 9.435, 9.444, 9.123, 9.812, 9.456, 9.112},
@@ -56,8 +56,9 @@ func cell(t *testing.T, table report.Table, row, column string) report.Cell {
 	return report.Cell{}
 }
 
-// TestComparedTables proves that a comparison of what paper 4 has published has the averages, deviations, variances and gaps of its tables 1, 2
-// and 3, in their form; and that doubt stands beside the numbers that it is of, with its reason.
+// TestComparedTables proves that a comparison of what paper 4 has published has the averages,
+// deviations, variances and gaps of its tables 1, 2 and 3, in their form; and that doubt stands
+// beside the numbers that it is of, with its reason.
 func TestComparedTables(t *testing.T) {
 	c := compareLatency(t, func(samples []result.Sample) {
 		for i := range samples {
@@ -101,7 +102,8 @@ func TestComparedTables(t *testing.T) {
 	}
 }
 
-// TestComparedTests proves which tests stand in the table: those of two samples, or those of pairs, and no column of what was not made.
+// TestComparedTests proves which tests stand in the table: those of two samples, or those of pairs,
+// and no column of what was not made.
 func TestComparedTests(t *testing.T) {
 	unpaired := compareLatency(t, nil).Metrics()[0].Tests
 	paired := compareLatency(t, func(samples []result.Sample) {
@@ -135,7 +137,8 @@ func TestComparedTests(t *testing.T) {
 	}
 }
 
-// TestComparedWarnings proves that what speaks against a conclusion stands below the tests, each kind once, with the cells.
+// TestComparedWarnings proves that what speaks against a conclusion stands below the tests, each
+// kind once, with the cells.
 func TestComparedWarnings(t *testing.T) {
 	h, samples := one(map[[2]string][]float64{{"1", "a"}: {1, 2, 3}, {"1", "b"}: {2, 3, 4}, {"2", "a"}: {1, 2, 3, 4, 90, 5}, {"2", "b"}: {2, 3, 4, 5, 6, 7}})
 	h.Experiment.Factors = []result.Factor{{Name: "x", Levels: []string{"1", "2"}}, {Name: "who", Levels: []string{"a", "b"}}}
@@ -151,7 +154,8 @@ func TestComparedWarnings(t *testing.T) {
 	}
 }
 
-// TestNoMargin proves that a margin which is a share of nothing is told from one that was not given.
+// TestNoMargin proves that a margin which is a share of nothing is told from one that was not
+// given.
 func TestNoMargin(t *testing.T) {
 	for margin, want := range map[string]string{"5%": "--margin loss=1pp", "rtt=5%": "No margin was given"} {
 		c, err := report.Compare(report.CompareOptions{A: run(reporttest.Header(), reporttest.Samples()), Names: [2]string{"ovs", "embedded"}, Factor: "datapath", Margins: margins(t, margin)})
@@ -164,8 +168,8 @@ func TestNoMargin(t *testing.T) {
 	}
 }
 
-// TestComparedCSV proves that the CSV has a line for each row in the metric's own unit with all digits, nothing where there is nothing, and columns for the
-// factors of all metrics.
+// TestComparedCSV proves that the CSV has a line for each row in the metric's own unit with all
+// digits, nothing where there is nothing, and columns for the factors of all metrics.
 func TestComparedCSV(t *testing.T) {
 	c, err := report.Compare(report.CompareOptions{A: run(reporttest.Header(), reporttest.Samples()), Names: [2]string{"ovs", "embedded"}, Factor: "datapath", Margins: margins(t, "throughput=5%")})
 	if err != nil {

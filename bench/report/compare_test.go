@@ -26,7 +26,8 @@ func margins(t *testing.T, texts ...string) report.Margins {
 	return m
 }
 
-// TestCompare proves that two levels are compared by pairs, cell by cell, and what is concluded in words.
+// TestCompare proves that two levels are compared by pairs, cell by cell, and what is concluded in
+// words.
 func TestCompare(t *testing.T) {
 	samples := reporttest.Samples()
 	c, err := report.Compare(report.CompareOptions{A: run(reporttest.Header(), samples), Names: [2]string{"ovs", "embedded"}, Factor: "datapath", Margins: margins(t, "5%", "loss=2pp")})
@@ -63,8 +64,8 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// TestCompareResults proves that two results are compared where both have values, also of other units, and that the rest and what else
-// differs between them is said.
+// TestCompareResults proves that two results are compared where both have values, also of other
+// units, and that the rest and what else differs between them is said.
 func TestCompareResults(t *testing.T) {
 	h, a := one(map[[2]string][]float64{{"1", "a"}: around(10), {"2", "a"}: around(10), {"3", "a"}: around(10)})
 	_, b := one(map[[2]string][]float64{{"1", "a"}: around(10010), {"2", "a"}: around(14000), {"1", "b"}: around(1)})
@@ -91,7 +92,8 @@ func TestCompareResults(t *testing.T) {
 	}
 }
 
-// TestUndecided proves that what does not suffice is said with what would: too few, too much spread, no margin, chance among many.
+// TestUndecided proves that what does not suffice is said with what would: too few, too much
+// spread, no margin, chance among many.
 func TestUndecided(t *testing.T) {
 	wild := []float64{5, 15, 9, 12, 7, 10}
 	other := []float64{14, 6, 10, 9, 12, 8}
@@ -119,8 +121,9 @@ func TestUndecided(t *testing.T) {
 	}
 }
 
-// TestTooFew proves that of a comparison in which nothing has enough repetitions, as after --quick, it is said once why nothing is decided
-// and what to do, and not in each row; and that where some have enough it is said of those that do not.
+// TestTooFew proves that of a comparison in which nothing has enough repetitions, as after --quick,
+// it is said once why nothing is decided and what to do, and not in each row; and that where some
+// have enough it is said of those that do not.
 func TestTooFew(t *testing.T) {
 	compare := func(values map[[2]string][]float64, command ...string) *report.Comparison {
 		h, samples := one(values)
@@ -146,7 +149,8 @@ func TestTooFew(t *testing.T) {
 	}
 }
 
-// TestUserSpace proves that a report and a comparison say where Open vSwitch forwarded in user space.
+// TestUserSpace proves that a report and a comparison say where Open vSwitch forwarded in user
+// space.
 func TestUserSpace(t *testing.T) {
 	h := reporttest.Header()
 	for where, want := range map[string]int{"in user space: this kernel has no module of it": 1, "in the kernel": 0} {
@@ -171,7 +175,8 @@ func TestUserSpace(t *testing.T) {
 	}
 }
 
-// TestHolm proves that one difference in a hundred comparisons that alone would count may be taken for chance.
+// TestHolm proves that one difference in a hundred comparisons that alone would count may be taken
+// for chance.
 func TestHolm(t *testing.T) {
 	h := result.Header{Experiment: result.Experiment{Factors: []result.Factor{{Name: "cell"}, {Name: "who", Levels: []string{"a", "b"}}}}}
 	var samples []result.Sample

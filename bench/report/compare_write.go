@@ -52,7 +52,8 @@ func (c *Comparison) LaTeX(to io.Writer) error {
 	return nil
 }
 
-// CSV writes a line for each metric and cell, in the metric's own unit and with all digits. What there is not is empty.
+// CSV writes a line for each metric and cell, in the metric's own unit and with all digits. What
+// there is not is empty.
 func (c *Comparison) CSV(to io.Writer) error {
 	var dims []string
 	for _, r := range c.Rows {

@@ -188,8 +188,8 @@ func (d *data) usable(m *result.Measurement, factor float64) (values, at []float
 	return values, at
 }
 
-// repetition is the one of the sample's run, which may have other samples where probes are taken together; a new one where
-// there is none.
+// repetition is the one of the sample's run, which may have other samples where probes are taken
+// together; a new one where there is none.
 func (g *group) repetition(s *result.Sample) *repetition {
 	for _, r := range slices.Backward(g.reps) { // mostly the last, but not of what was measured again
 		if r.run != s.Run {
@@ -319,9 +319,10 @@ func (d *data) summary(values []float64) stats.Summary {
 	return s
 }
 
-// interval is a confidence interval of the mean or the median; none of fewer than enough repetitions, nor of the values
-// within them, which are not independent. For shares of which all repetitions have the same (none lost), it is Wilson's
-// of all packets: a bootstrap knows nothing but what it has seen.
+// interval is a confidence interval of the mean or the median; none of fewer than enough
+// repetitions, nor of the values within them, which are not independent. For shares of which all
+// repetitions have the same (none lost), it is Wilson's of all packets: a bootstrap knows nothing
+// but what it has seen.
 func (d *data) interval(g *group, s stats.Summary, src definition.Source, y string) *stats.Interval {
 	count, of := 0, 0
 	for _, r := range g.reps {

@@ -15,7 +15,8 @@ import (
 
 var latexCommand = regexp.MustCompile(`^\\(textbackslash|textasciitilde|textasciicircum|textless|textgreater|textbar|ldots|)\{\}|^\\[{}$&#%_,]|^\{\\char(34|96)\}|^'\{\}|^\$(-|\\pm|\\rightarrow|\\leq|\\geq|\\mu|\\tau|\\delta|\\times|\\cdot)\$`)
 
-// harmless checks that a text is letters, plain signs and the commands that escaping makes, and nothing else.
+// harmless checks that a text is letters, plain signs and the commands that escaping makes, and
+// nothing else.
 func harmless(s string) error {
 	for s != "" {
 		if m := latexCommand.FindString(s); m != "" {
@@ -31,7 +32,8 @@ func harmless(s string) error {
 	return nil
 }
 
-// FuzzLaTeX proves that no text, whatever it holds, means anything to LaTeX: neither a command, nor the end of a cell, a row or a comment.
+// FuzzLaTeX proves that no text, whatever it holds, means anything to LaTeX: neither a command, nor
+// the end of a cell, a row or a comment.
 func FuzzLaTeX(f *testing.F) {
 	for _, s := range []string{`\input{/etc/passwd}`, `a & b \\ % c`, "$x^2_3$ #1 ~ \"q\" `x'", "µ → τ δ × · – … Ünïcode Þ 漢\x00\n\r\u2028\u202e", `\\`, "{", "}", `^^5c`} {
 		f.Add(s)
@@ -43,7 +45,8 @@ func FuzzLaTeX(f *testing.F) {
 	})
 }
 
-// TestLaTeX proves, with LaTeX itself, that a table of hostile texts becomes a document of one page, in which they stand as they are.
+// TestLaTeX proves, with LaTeX itself, that a table of hostile texts becomes a document of one
+// page, in which they stand as they are.
 func TestLaTeX(t *testing.T) {
 	if _, err := exec.LookPath("pdflatex"); err != nil {
 		t.Skip("there is no pdflatex here; it is of the package texlive-latex-recommended, which is too large to be asked for")

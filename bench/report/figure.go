@@ -114,7 +114,8 @@ func (d *data) varied(src definition.Source) (out []string) {
 	return out
 }
 
-// fewLabels is how many values a label may have to be told apart where nothing was said: directions, not pairs of hosts.
+// fewLabels is how many values a label may have to be told apart where nothing was said:
+// directions, not pairs of hosts.
 const fewLabels = 4
 
 // labels are those of a metric that tell a few kinds of values apart.
@@ -149,7 +150,8 @@ func (d *data) labels(src definition.Source) (out []string) {
 	return out
 }
 
-// determined says whether the levels of other dimensions tell that of a factor (by zip), or of a label.
+// determined says whether the levels of other dimensions tell that of a factor (by zip), or of a
+// label.
 func (d *data) determined(src definition.Source, by []string, factor string) bool {
 	return len(d.pick(src, by)) == len(d.pick(src, append(slices.Clone(by), factor)))
 }

@@ -9,7 +9,8 @@ import (
 	"trivet.dev/trivet/bench/stats"
 )
 
-// Number writes a number with four significant digits, and all digits of greater whole numbers, in groups from 10,000 on.
+// Number writes a number with four significant digits, and all digits of greater whole numbers, in
+// groups from 10,000 on.
 func Number(v float64) string {
 	magnitude := math.Abs(v)
 	switch {
@@ -31,7 +32,8 @@ func Number(v float64) string {
 	return s
 }
 
-// narrow is the space between thousands; a comma would be taken for that between the ends of an interval.
+// narrow is the space between thousands; a comma would be taken for that between the ends of an
+// interval.
 const narrow = "\u202f"
 
 // grouped writes a whole number with its thousands apart.
@@ -67,8 +69,8 @@ func withUnit(v float64, unit string) string {
 	return Number(v) + " " + unit
 }
 
-// Clean makes one line of a text that somebody else wrote: control characters, those that change the direction of
-// writing among them, become spaces.
+// Clean makes one line of a text that somebody else wrote: control characters, those that change
+// the direction of writing among them, become spaces.
 func Clean(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp) || r == unicode.ReplacementChar || r == 0xfffe || r == 0xffff {

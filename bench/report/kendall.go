@@ -6,9 +6,10 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// kendall tests that y neither rises nor falls with x: Kendall's S (how many pairs rise, less how many fall) with
-// the two-sided p of its normal approximation, corrected for ties and continuity (Kendall, "Rank
-// Correlation Methods", 1970, chapter 4). tau is in [−1, 1], of the pairs that are not tied (tau-b).
+// kendall tests that y neither rises nor falls with x: Kendall's S (how many pairs rise, less how
+// many fall) with the two-sided p of its normal approximation, corrected for ties and continuity
+// (Kendall, "Rank Correlation Methods", 1970, chapter 4). tau is in [−1, 1], of the pairs that are
+// not tied (tau-b).
 func kendall(x, y []float64) (tau, p float64) {
 	n := float64(len(x))
 	s, tiedX, tiedY := 0.0, 0.0, 0.0

@@ -46,8 +46,8 @@ func TestKendallVariance(t *testing.T) {
 	}
 }
 
-// TestKendall proves tau of what always rises, always falls, and never changes, and that under no relation p is below
-// 0.05 in no more than about five of a hundred cases.
+// TestKendall proves tau of what always rises, always falls, and never changes, and that under no
+// relation p is below 0.05 in no more than about five of a hundred cases.
 func TestKendall(t *testing.T) {
 	up, down := []float64{1, 2, 3, 4, 5, 6}, []float64{6, 5, 4, 3, 2, 1}
 	if tau, p := kendall(up, up); tau != 1 || p > 0.02 {

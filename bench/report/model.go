@@ -1,6 +1,6 @@
-// Package report makes of a result what people read: tables and figures with intervals, how far they can be
-// trusted, and the numbers of others beside them. It draws nothing: bench/report/page writes the page,
-// bench/report/draw the pictures.
+// Package report makes of a result what people read: tables and figures with intervals, how far
+// they can be trusted, and the numbers of others beside them. It draws nothing: bench/report/page
+// writes the page, bench/report/draw the pictures.
 package report
 
 import (
@@ -90,8 +90,8 @@ type Outlier struct {
 	Far   bool
 }
 
-// Table is ready to be printed. Each row has as many cells as there are columns; the first Heads of each are
-// names of levels.
+// Table is ready to be printed. Each row has as many cells as there are columns; the first Heads of
+// each are names of levels.
 type Table struct {
 	ID, Title string
 	Unit      string
@@ -213,7 +213,8 @@ func (r *Report) ByLevel() (out []Fidelity) {
 // FailedSamples counts those that failed, whether their reasons are listed or not.
 func (r *Report) FailedSamples() int { return r.failed }
 
-// UnlistedFailures counts those of FailedSamples whose reasons are not in Failures: there are too many different ones.
+// UnlistedFailures counts those of FailedSamples whose reasons are not in Failures: there are too
+// many different ones.
 func (r *Report) UnlistedFailures() int {
 	n := r.failed
 	for _, f := range r.Failures {

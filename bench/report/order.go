@@ -20,8 +20,8 @@ type place struct {
 	below float64 // p that it is not below
 }
 
-// ordered judges above and below: it holds where it is shown at each place, and fails where the opposite is
-// shown at one of them.
+// ordered judges above and below: it holds where it is shown at each place, and fails where the
+// opposite is shown at one of them.
 func (d *data) ordered(out *Trend, t definition.Trend) {
 	places := d.comparePlaces(t)
 	if len(places) == 0 {
@@ -72,7 +72,8 @@ func summarize(places []place) string {
 	return fmt.Sprintf("at all %d places, as %s%s", len(places), places[0].name, places[0].why)
 }
 
-// comparePlaces are the combinations of levels of the factor along which it goes, or of all that are not fixed.
+// comparePlaces are the combinations of levels of the factor along which it goes, or of all that
+// are not fixed.
 func (d *data) comparePlaces(t definition.Trend) (out []place) {
 	dims := []string{t.Along}
 	if t.Along == "" {
@@ -104,7 +105,8 @@ func (d *data) comparePlaces(t definition.Trend) (out []place) {
 	return out
 }
 
-// otherSide is what a statement compares with: what the two conditions do not say otherwise holds for both.
+// otherSide is what a statement compares with: what the two conditions do not say otherwise holds
+// for both.
 func otherSide(t definition.Trend) definition.Source {
 	other := t.Source
 	other.Where = slices.Clone(t.Than)

@@ -62,8 +62,9 @@ func standardError(x, y []float64, paired bool) float64 {
 	return math.Sqrt(stat.Variance(x, nil)/float64(len(x)) + stat.Variance(y, nil)/float64(len(y)))
 }
 
-// differs returns the difference of the means of x and y, and the p value of a two-sided t test that it is shift.
-// Without any spread the difference is what it is: p is 0, or 1 where there is none.
+// differs returns the difference of the means of x and y, and the p value of a two-sided t test
+// that it is shift. Without any spread the difference is what it is: p is 0, or 1 where there is
+// none.
 func differs(x, y []float64, paired bool, shift float64) (difference, p float64, err error) {
 	shifted := scaled(y, 1)
 	for i := range shifted {
@@ -84,8 +85,8 @@ func differs(x, y []float64, paired bool, shift float64) (difference, p float64,
 	return difference, t.P, err
 }
 
-// needed is about how many repetitions tell a difference from what it is tested against, in 80 % of all
-// cases; 0 where there is no saying.
+// needed is about how many repetitions tell a difference from what it is tested against, in 80 % of
+// all cases; 0 where there is no saying.
 func needed(n int, standardError, distance float64) int {
 	const z = 1.96 + 0.84
 	more := float64(n) * math.Pow(z*standardError/distance, 2)

@@ -153,7 +153,8 @@ func (d *data) published(f *Figure, def *definition.Figure, unit string) {
 	}
 }
 
-// together has one point at each place: the mean of the numbers that are there, of levels that the figure does not tell apart.
+// together has one point at each place: the mean of the numbers that are there, of levels that the
+// figure does not tell apart.
 func (f *Figure) together(points []Point) (out []Point) {
 	slices.SortStableFunc(points, func(a, b Point) int { return int(compare(a.X, b.X)) })
 	for from := 0; from < len(points); {
@@ -176,7 +177,8 @@ func (f *Figure) together(points []Point) (out []Point) {
 // paperMark keeps the paper's series apart while they are made; no name can hold it.
 const paperMark = "\x00"
 
-// fits says whether a number may stand in a figure: its levels are not those that the figure leaves out.
+// fits says whether a number may stand in a figure: its levels are not those that the figure leaves
+// out.
 func fits(c definition.Condition, def *definition.Figure) bool {
 	for _, l := range c {
 		if allowed := def.Where.Get(l.Dimension); allowed != nil && !slices.ContainsFunc(l.Any, func(a string) bool { return slices.Contains(allowed, a) }) {

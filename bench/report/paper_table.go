@@ -9,7 +9,8 @@ import (
 	"trivet.dev/trivet/bench/report/definition"
 )
 
-// manyNumbers are how many of one metric a paper has in a table, not in its text; they are shown as one, too.
+// manyNumbers are how many of one metric a paper has in a table, not in its text; they are shown as
+// one, too.
 const manyNumbers = 12
 
 // numberTable is numbers of one metric, of which the levels of one dimension stand side by side.
@@ -22,7 +23,8 @@ type numberTable struct {
 	all     []Published
 }
 
-// tables makes tables of the numbers that are as many as only tables have, and returns those that are left.
+// tables makes tables of the numbers that are as many as only tables have, and returns those that
+// are left.
 func (p *Paper) tables(numbers []definition.Number, beside []Published) (left []Published) {
 	var kinds []string
 	byKind := map[string][]int{}
@@ -53,7 +55,8 @@ func dimensionsOf(c definition.Condition) (out []string) {
 	return out
 }
 
-// newNumberTable is nil where the numbers are few, where any is judged by itself, or where they make no table.
+// newNumberTable is nil where the numbers are few, where any is judged by itself, or where they
+// make no table.
 func newNumberTable(numbers []definition.Number, beside []Published, of []int) *numberTable {
 	if len(of) < manyNumbers {
 		return nil
@@ -103,7 +106,8 @@ func distinct(cells [][]string, which func(at int) bool) (out [][]string) {
 	return out
 }
 
-// table has three rows for what was measured here as well, theirs, ours and the ratio, and one for what was not.
+// table has three rows for what was measured here as well, theirs, ours and the ratio, and one for
+// what was not.
 func (t *numberTable) table() Table {
 	first := t.all[0]
 	out := Table{Title: first.Metric, Unit: first.Unit, Heads: len(t.dims), Fidelity: Fidelity{Level: environment.Good}}

@@ -11,7 +11,8 @@ import (
 	"trivet.dev/trivet/bench/result"
 )
 
-// published is an experiment with a paper's numbers for each switch and size, as tables have them, and a figure that tells sizes apart, but not switches.
+// published is an experiment with a paper's numbers for each switch and size, as tables have them,
+// and a figure that tells sizes apart, but not switches.
 func published(numbers string) (result.Header, []result.Sample) {
 	h := result.Header{Experiment: result.Experiment{Name: "x", Runs: 4, Factors: []result.Factor{{Name: "switch", Levels: []string{"1", "2"}}, {Name: "size", Levels: []string{"64", "128"}}},
 		Text: "report:\n  figures: [{metric: rtt, x: size, series: [], kind: line, unit: ms}]\npaper:\n  source: A paper\n  numbers:\n" + numbers}}
@@ -26,8 +27,9 @@ func published(numbers string) (result.Header, []result.Sample) {
 	return h, samples
 }
 
-// TestNumberTable proves that a paper's numbers which are a table there are one here: theirs, and where there are some ours with doubt and ratio below; that the figure
-// has their mean at each place; and that a number that is to be judged stays in the list with its outcome.
+// TestNumberTable proves that a paper's numbers which are a table there are one here: theirs, and
+// where there are some ours with doubt and ratio below; that the figure has their mean at each
+// place; and that a number that is to be judged stays in the list with its outcome.
 func TestNumberTable(t *testing.T) {
 	var numbers strings.Builder
 	for s := 1; s <= 6; s++ {
@@ -86,7 +88,8 @@ func TestFewNumbers(t *testing.T) {
 func first(h result.Header, _ []result.Sample) result.Header    { return h }
 func second(_ result.Header, s []result.Sample) []result.Sample { return s }
 
-// TestUnseen proves that what could not be watched is said once with its samples, that a figure of it says why it is missing, and that a quick run and what its statements came to are told.
+// TestUnseen proves that what could not be watched is said once with its samples, that a figure of
+// it says why it is missing, and that a quick run and what its statements came to are told.
 func TestUnseen(t *testing.T) {
 	h, samples := published("    - {metric: rtt, value: 1}\n")
 	h.Command = []string{"trivet", "bench", "run", "x.yaml", "--quick"}

@@ -27,8 +27,9 @@ func build(t *testing.T, h result.Header, samples []result.Sample) *report.Repor
 	return report.Build(path, run)
 }
 
-// TestReport proves what a report says of a result whose content is known: how much was measured and how well, tables whose
-// means are those of the samples, figures of all kinds, and the paper's numbers and statements.
+// TestReport proves what a report says of a result whose content is known: how much was measured
+// and how well, tables whose means are those of the samples, figures of all kinds, and the paper's
+// numbers and statements.
 func TestReport(t *testing.T) {
 	samples := reporttest.Samples()
 	r := build(t, reporttest.Header(), samples)
@@ -91,7 +92,8 @@ func meanRTT(samples []result.Sample, datapath string, hops float64) float64 {
 	return sum / n
 }
 
-// TestFidelity proves that a point is doubtful where any of its samples is, bad where half of them are, and that a figure is as its worst point.
+// TestFidelity proves that a point is doubtful where any of its samples is, bad where half of them
+// are, and that a figure is as its worst point.
 func TestFidelity(t *testing.T) {
 	for bad, want := range map[int]environment.Level{0: environment.Good, 1: environment.Doubtful, 4: environment.Doubtful, 5: environment.Bad} {
 		var samples []result.Sample
@@ -112,8 +114,8 @@ func TestFidelity(t *testing.T) {
 	}
 }
 
-// TestProbesTogether proves that samples of one run count once where probes are taken together, also where one was measured
-// again later, and that the run is as bad as the worst of them.
+// TestProbesTogether proves that samples of one run count once where probes are taken together,
+// also where one was measured again later, and that the run is as bad as the worst of them.
 func TestProbesTogether(t *testing.T) {
 	var samples []result.Sample
 	for _, s := range []struct {
@@ -132,7 +134,8 @@ func TestProbesTogether(t *testing.T) {
 	}
 }
 
-// TestDefaults proves that without report: there is a table and a figure of each metric, over the factor of numbers.
+// TestDefaults proves that without report: there is a table and a figure of each metric, over the
+// factor of numbers.
 func TestDefaults(t *testing.T) {
 	h := reporttest.Header()
 	h.Experiment.Text = "factors: {hops: [2]}\n"
@@ -149,7 +152,8 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// TestNothing proves that an empty result, one in which all failed, and figures of what was not measured are reported as that.
+// TestNothing proves that an empty result, one in which all failed, and figures of what was not
+// measured are reported as that.
 func TestNothing(t *testing.T) {
 	h := reporttest.Header()
 	if r := build(t, h, nil); len(r.Figures)+len(r.Tables) != 0 || len(r.Problems) != 7 || !strings.Contains(r.Problems[0], "was not measured") {
@@ -165,7 +169,8 @@ func TestNothing(t *testing.T) {
 	}
 }
 
-// TestManyFailures proves that all failed samples are counted, also where there are more different reasons than a page lists.
+// TestManyFailures proves that all failed samples are counted, also where there are more different
+// reasons than a page lists.
 func TestManyFailures(t *testing.T) {
 	var samples []result.Sample
 	for run := 1; run <= 700; run++ {
@@ -181,7 +186,8 @@ func TestManyFailures(t *testing.T) {
 	}
 }
 
-// TestText proves that a terminal gets numbers under their heads, with marks of those that are not to be trusted.
+// TestText proves that a terminal gets numbers under their heads, with marks of those that are not
+// to be trusted.
 func TestText(t *testing.T) {
 	var b strings.Builder
 	if err := build(t, reporttest.Header(), reporttest.Samples()).WriteText(&b); err != nil {
@@ -245,7 +251,8 @@ func around(v float64) (out []float64) {
 	return out
 }
 
-// TestTrends proves what statements come to: shown, shown to be otherwise, and not shown either way, with what would show it.
+// TestTrends proves what statements come to: shown, shown to be otherwise, and not shown either
+// way, with what would show it.
 func TestTrends(t *testing.T) {
 	same := map[[2]string][]float64{{"1", "a"}: around(10), {"2", "a"}: around(10), {"3", "a"}: around(10), {"1", "b"}: around(9), {"2", "b"}: around(9), {"3", "b"}: around(9)}
 	rising := map[[2]string][]float64{{"1", "a"}: around(10), {"2", "a"}: around(11), {"3", "a"}: around(12), {"1", "b"}: around(10), {"2", "b"}: around(10.9), {"3", "b"}: around(13)}
@@ -314,8 +321,9 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// TestLabels proves that a few labels of one metric, such as directions, are told apart where nothing was said, that they can be
-// dimensions, and that a dimension which there is not is said to be none.
+// TestLabels proves that a few labels of one metric, such as directions, are told apart where
+// nothing was said, that they can be dimensions, and that a dimension which there is not is said to
+// be none.
 func TestLabels(t *testing.T) {
 	h, samples := one(map[[2]string][]float64{{"1", "a"}: around(1), {"2", "a"}: around(1)})
 	for i := range samples {
@@ -338,8 +346,8 @@ func TestLabels(t *testing.T) {
 	}
 }
 
-// TestLabelsThatFactorsTell proves that a label which follows from a factor (to: "h${hops}") makes no series of its own, and
-// that one which does not makes them.
+// TestLabelsThatFactorsTell proves that a label which follows from a factor (to: "h${hops}") makes
+// no series of its own, and that one which does not makes them.
 func TestLabelsThatFactorsTell(t *testing.T) {
 	for follows, want := range map[bool]int{true: 2, false: 4} { // datapaths, and directions of each
 		var samples []result.Sample
@@ -366,7 +374,8 @@ func TestLabelsThatFactorsTell(t *testing.T) {
 	}
 }
 
-// TestLeftOut proves that a report says what was left out and why, as the last part of the run had it, and does not take it for runs that are missing.
+// TestLeftOut proves that a report says what was left out and why, as the last part of the run had
+// it, and does not take it for runs that are missing.
 func TestLeftOut(t *testing.T) {
 	h, samples := reporttest.Header(), reporttest.Samples()
 	h.Experiment.Runs, h.Experiment.Repetitions = 110, 10

@@ -119,7 +119,8 @@ func (b *tableBuilder) long(rows [][]string) {
 	b.table.Rows = append(b.table.Rows, row)
 }
 
-// wide has a column for each combination of columns, and for each combination of rows a row for each value.
+// wide has a column for each combination of columns, and for each combination of rows a row for
+// each value.
 func (b *tableBuilder) wide(rows, columns [][]string) {
 	b.table.Heads = len(b.def.Rows)
 	several := len(b.def.Values) > 1

@@ -42,7 +42,8 @@ func theirs(t definition.Trend, p *definition.Paper) string {
 	return fmt.Sprintf("%s → %s (%s)", Number(from), withUnit(to, unit), signed(relative(to-from, from)))
 }
 
-// publishedAt are the numbers of a metric where a condition holds, by the levels of a factor; all together where there is none.
+// publishedAt are the numbers of a metric where a condition holds, by the levels of a factor; all
+// together where there is none.
 func publishedAt(p *definition.Paper, src definition.Source, along, unit string) (out []level) {
 	counts := map[string]int{}
 	for _, n := range p.Numbers {

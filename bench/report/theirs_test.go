@@ -5,9 +5,10 @@ import (
 	"testing"
 )
 
-// TestTheirs proves what is said of a paper's own numbers beside each kind of statement: along a factor with its change, between things that have no order
-// with the least and the most, and of two things how they stand to each other, at one place or at several; levels that a statement does not name are taken by their mean, and
-// where the paper has no numbers nothing is said.
+// TestTheirs proves what is said of a paper's own numbers beside each kind of statement: along a
+// factor with its change, between things that have no order with the least and the most, and of two
+// things how they stand to each other, at one place or at several; levels that a statement does not
+// name are taken by their mean, and where the paper has no numbers nothing is said.
 func TestTheirs(t *testing.T) {
 	h, samples := published(`    - {metric: rtt, unit: ms, levels: {switch: 1}, along: size, values: {64: 2, 128: 6}}
     - {metric: rtt, unit: ms, levels: {switch: 2}, along: size, values: {64: 4, 128: 5}}

@@ -71,7 +71,8 @@ func (d *data) courses(f *Figure, def *definition.Figure, groups []*group, facto
 	slices.SortStableFunc(f.Events, func(a, b Event) int { return cmp.Compare(a.At, b.At) })
 }
 
-// course is a run's; of many values, the least and the greatest of each stretch stay, so that no spike is lost.
+// course is a run's; of many values, the least and the greatest of each stretch stay, so that no
+// spike is lost.
 func course(r *repetition, factor float64) Trace {
 	order := make([]int, len(r.at))
 	for i := range order {

@@ -126,7 +126,8 @@ func number(s string) float64 {
 	return v
 }
 
-// monotone judges by Kendall's test over all repetitions, and by the change from the first level to the last.
+// monotone judges by Kendall's test over all repetitions, and by the change from the first level to
+// the last.
 func (d *data) monotone(out *Trend, t definition.Trend) {
 	groups, places := d.along(t)
 	if len(groups) < 2 {
@@ -212,7 +213,8 @@ func (d *data) more(x, y []float64, paired bool, shift float64) string {
 	return "; no number of repetitions that is worth it would tell"
 }
 
-// flat holds where each two levels are equivalent, and fails where some two differ by more than the margin.
+// flat holds where each two levels are equivalent, and fails where some two differ by more than the
+// margin.
 func (d *data) flat(out *Trend, t definition.Trend) {
 	groups, _ := d.along(t)
 	if len(groups) < 2 {

@@ -136,8 +136,8 @@ func cgroups(u *environment.Usage, name string) (cpu, pss float64, ok bool) {
 	return cpu, pss, ok
 }
 
-// parts sums processes and cgroups whose names are among those of "daemon+ovs+r*.pss", where * stands for any letters. Of labs that
-// have some of them only, these count.
+// parts sums processes and cgroups whose names are among those of "daemon+ovs+r*.pss", where *
+// stands for any letters. Of labs that have some of them only, these count.
 func parts(u *environment.Usage, name string) (cpu, pss float64, ok bool) {
 	name = strings.TrimSuffix(strings.TrimSuffix(name, ".cpu"), ".pss")
 	patterns := strings.Split(name, "+")

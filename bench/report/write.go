@@ -37,7 +37,8 @@ func Mark(level environment.Level) string {
 	return ""
 }
 
-// Text writes a table for a terminal. Numbers that are doubtful have a question mark, bad ones an exclamation mark.
+// Text writes a table for a terminal. Numbers that are doubtful have a question mark, bad ones an
+// exclamation mark.
 func (t *Table) Text(to io.Writer) error {
 	widths := make([]int, len(t.Columns))
 	grid := [][]string{t.Columns}
@@ -128,7 +129,8 @@ func (t *Table) LaTeX(to io.Writer) error {
 			}
 			cells = append(cells, text)
 		}
-		// An empty group: a cell that begins with a bracket would be an argument of the line's end before it.
+		// An empty group: a cell that begins with a bracket would be an argument of the line's end
+		// before it.
 		fmt.Fprintf(&b, "    {}%s \\\\\n", strings.Join(cells, " & "))
 	}
 	b.WriteString("    \\bottomrule\n  \\end{tabular}\n\\end{table}\n")
@@ -154,7 +156,8 @@ var latexSigns = map[rune]string{
 	'–': `--`, '—': `---`, '−': `$-$`, '…': `\ldots{}`, '±': `$\pm$`, '→': `$\rightarrow$`, '≤': `$\leq$`, '≥': `$\geq$`, 'µ': `$\mu$`, 'τ': `$\tau$`, 'δ': `$\delta$`, '×': `$\times$`, '\u202f': `\,`, '·': `$\cdot$`,
 }
 
-// EscapeLaTeX writes a text so that LaTeX shows it, and does nothing else. What the usual fonts lack is a question mark.
+// EscapeLaTeX writes a text so that LaTeX shows it, and does nothing else. What the usual fonts
+// lack is a question mark.
 func EscapeLaTeX(s string) string {
 	var b strings.Builder
 	for _, r := range Clean(s) {
@@ -170,7 +173,8 @@ func EscapeLaTeX(s string) string {
 	return b.String()
 }
 
-// WriteText writes a report for a terminal: what it is, its tables, and what a paper's statements came to.
+// WriteText writes a report for a terminal: what it is, its tables, and what a paper's statements
+// came to.
 func (r *Report) WriteText(to io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %d of %s, %s", r.Title, r.Done, words.Plural(r.Runs, "run"), words.Plural(r.Samples, "sample"))

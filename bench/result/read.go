@@ -169,7 +169,8 @@ func (run *Run) Expected() int {
 	return expected
 }
 
-// superseded says of each sample whether a later one stands for it. Warm-ups count for nothing, and stay.
+// superseded says of each sample whether a later one stands for it. Warm-ups count for nothing, and
+// stay.
 func (run *Run) superseded() []bool {
 	type key struct {
 		run   int
@@ -190,8 +191,9 @@ func (run *Run) superseded() []bool {
 	return out
 }
 
-// Mean is what stands for one repetition, unless something else is asked for: the mean of its values, and of a share the share of all its packets.
-// It is the one rule of the terminal, of reports and of comparisons: a repetition counts once, however many values it has.
+// Mean is what stands for one repetition, unless something else is asked for: the mean of its
+// values, and of a share the share of all its packets. It is the one rule of the terminal, of
+// reports and of comparisons: a repetition counts once, however many values it has.
 func Mean(values []float64, count, of int) float64 {
 	switch {
 	case of > 0:

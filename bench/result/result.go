@@ -35,8 +35,9 @@ type Header struct {
 	LeftOut     []LeftOut          `json:"left_out,omitempty"`
 }
 
-// LeftOut is a part of the plan that was not run, because the machine does not have what it needs: a controller that is
-// not installed, a processor. It can be measured by a resumed run on a machine that has it.
+// LeftOut is a part of the plan that was not run, because the machine does not have what it needs:
+// a controller that is not installed, a processor. It can be measured by a resumed run on a machine
+// that has it.
 type LeftOut struct {
 	What  string   `json:"what"`            // for people: "controller=pox", "probe ditg"
 	Why   string   `json:"why"`             // "pox is not installed"
@@ -53,7 +54,8 @@ type Experiment struct {
 	Text  string `json:"text,omitempty"` // of the file
 	Plan  string `json:"plan"`           // hash of all that runs: a run is resumed only by the same plan
 	Runs  int    `json:"runs"`           // that there are to be
-	// Repetitions of each cell, and how many the file has where these are fewer: for lack of time, or as was asked for.
+	// Repetitions of each cell, and how many the file has where these are fewer: for lack of time,
+	// or as was asked for.
 	Repetitions int      `json:"repetitions,omitempty"`
 	Wanted      int      `json:"repetitions_wanted,omitempty"`
 	Factors     []Factor `json:"factors,omitempty"`

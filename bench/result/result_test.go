@@ -47,7 +47,8 @@ func create(t *testing.T, samples ...Sample) string {
 	return path
 }
 
-// TestRoundTrip proves that what is written is what is read: all fields, all numbers, for samples of any kind.
+// TestRoundTrip proves that what is written is what is read: all fields, all numbers, for samples
+// of any kind.
 func TestRoundTrip(t *testing.T) {
 	dir := t.TempDir()
 	files := 0
@@ -93,8 +94,8 @@ func TestRoundTrip(t *testing.T) {
 	})
 }
 
-// TestInterrupted proves that a file cut anywhere behind its header is read up to the last whole line, and can be
-// gone on with: afterwards it is whole again.
+// TestInterrupted proves that a file cut anywhere behind its header is read up to the last whole
+// line, and can be gone on with: afterwards it is whole again.
 func TestInterrupted(t *testing.T) {
 	path := create(t, sample(1, 1, 2), sample(2, 3))
 	whole, err := os.ReadFile(path)
@@ -142,8 +143,8 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// TestRefused proves that what is no result, of another schema, broken in the middle, or in use by another is refused
-// with the line and the reason, and that a file is never overwritten.
+// TestRefused proves that what is no result, of another schema, broken in the middle, or in use by
+// another is refused with the line and the reason, and that a file is never overwritten.
 func TestRefused(t *testing.T) {
 	path := create(t, sample(1, 1))
 	if _, err := Create(path, header()); err == nil || !strings.Contains(err.Error(), "already exists") {
@@ -186,8 +187,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestFullDisk proves, on a small disk, that a sample that does not fit is refused and taken back, and that
-// smaller ones still go into the file afterwards.
+// TestFullDisk proves, on a small disk, that a sample that does not fit is refused and taken back,
+// and that smaller ones still go into the file afterwards.
 func TestFullDisk(t *testing.T) {
 	dir := t.TempDir()
 	if err := unix.Mount("none", dir, "tmpfs", 0, "size=64k"); err != nil {
@@ -216,8 +217,8 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// TestCounted proves that of samples of the same run and probe the last counts, that warm-ups never do, and that CSV
-// holds them all and says so.
+// TestCounted proves that of samples of the same run and probe the last counts, that warm-ups never
+// do, and that CSV holds them all and says so.
 func TestCounted(t *testing.T) {
 	failed, warm := sample(2), sample(2, 8)
 	failed.Measurements, failed.Failure, warm.WarmUp = []Measurement{Share("loss", 0, 7)}, "it hung", true // it had lost nothing until then
@@ -263,8 +264,8 @@ func TestCounted(t *testing.T) {
 	}
 }
 
-// TestDocumented proves that docs/results.md names every field that a result has, every column of the CSV, every code
-// of a verdict's limits, and the schema.
+// TestDocumented proves that docs/results.md names every field that a result has, every column of
+// the CSV, every code of a verdict's limits, and the schema.
 func TestDocumented(t *testing.T) {
 	b, err := os.ReadFile("../../docs/results.md")
 	if err != nil {
@@ -303,7 +304,8 @@ func TestDocumented(t *testing.T) {
 	}
 }
 
-// FuzzRead proves that no file, however broken, does more than be refused, and that what is read of one can be written again.
+// FuzzRead proves that no file, however broken, does more than be refused, and that what is read of
+// one can be written again.
 func FuzzRead(f *testing.F) {
 	f.Add([]byte(`{"record":"header","schema":1,"experiment":{"name":"x"}}` + "\n" + `{"record":"sample","run":1,"probe":"p","measurements":[{"metric":"m","unit":"s","values":[1,2]}]}` + "\n" + `{"rec`))
 	f.Add([]byte(`{"record":"header","schema":1}` + "\n\n" + `{"record":"resume","environment":{"load":{"busy":null}}}` + "\n"))

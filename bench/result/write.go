@@ -39,7 +39,8 @@ func Create(path string, h Header) (*Writer, error) {
 	return w, nil
 }
 
-// Open goes on with a file: it cuts off a line that was not written to its end, and returns what there is.
+// Open goes on with a file: it cuts off a line that was not written to its end, and returns what
+// there is.
 func Open(path string) (*Writer, *Run, error) {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
@@ -68,8 +69,8 @@ func (w *Writer) open() (*Run, error) {
 	return run, nil
 }
 
-// lockWait is for how long a process that has been killed may hold its lock still: a child that it was just forking has it too,
-// until it runs another program.
+// lockWait is for how long a process that has been killed may hold its lock still: a child that it
+// was just forking has it too, until it runs another program.
 const lockWait = 2 * time.Second
 
 // lock keeps two runs from writing to one file; it goes with the process.

@@ -35,7 +35,8 @@ func (o Options) resamples(n int) int {
 	return min(manyResamples, max(fewResamples, maxDraws/n))
 }
 
-// rng is a stream of its own for each use, so that intervals do not depend on what was computed before.
+// rng is a stream of its own for each use, so that intervals do not depend on what was computed
+// before.
 func (o Options) rng(use uint64) *rand.Rand { return rand.New(rand.NewPCG(o.Seed, use)) }
 
 // Streams of random numbers.

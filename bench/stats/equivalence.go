@@ -82,8 +82,8 @@ func (s spread) power(margin, alpha float64) float64 {
 	return max(0, 2*t.CDF(margin/s.err-t.Quantile(1-alpha))-1)
 }
 
-// needed is the least number of values on each side, of the same spread, that have the power wanted;
-// 0 where a million are not enough.
+// needed is the least number of values on each side, of the same spread, that have the power
+// wanted; 0 where a million are not enough.
 func (s spread) needed(margin, alpha float64, n int) int {
 	const most = 1_000_000
 	more := sort.Search(most-n, func(i int) bool {

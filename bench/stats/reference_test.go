@@ -165,7 +165,8 @@ func TestBootstrapAgainstReference(t *testing.T) {
 	}
 }
 
-// TestRatiosAgainstReference proves the intervals of ratios and of their differences, and Holm's correction.
+// TestRatiosAgainstReference proves the intervals of ratios and of their differences, and Holm's
+// correction.
 func TestRatiosAgainstReference(t *testing.T) {
 	r := readReference(t)
 	for _, w := range r.Wilson {
@@ -193,8 +194,8 @@ func TestRatiosAgainstReference(t *testing.T) {
 	}
 }
 
-// TestPublished proves agreement with published values: means, deviations and variances of a table in
-// a paper (Kartadie and others: latency of ten switches, 64 and 8192 byte, emulated), and
+// TestPublished proves agreement with published values: means, deviations and variances of a table
+// in a paper (Kartadie and others: latency of ten switches, 64 and 8192 byte, emulated), and
 // Newcombe's tables of intervals of ratios (Statistics in Medicine 17, 1998, pages 857 to 890).
 func TestPublished(t *testing.T) {
 	for _, c := range []struct {

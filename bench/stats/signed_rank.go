@@ -7,17 +7,18 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// Most pairs of which the distribution of signed ranks is counted out, and the least that can be significant at 5 %:
-// 2/2⁶ is 0.031, and 2/2⁵ is 0.063.
+// Most pairs of which the distribution of signed ranks is counted out, and the least that can be
+// significant at 5 %: 2/2⁶ is 0.031, and 2/2⁵ is 0.063.
 const (
 	exactPairs = 50
 	leastPairs = 6
 )
 
-// Wilcoxon tests that the differences of pairs lie evenly about zero (signed ranks; Wilcoxon, 1945). Pairs that do not differ are
-// left out. The statistic is the sum of the ranks at which a is above b, ties having the mean of their ranks. P is twice the
-// smaller tail: of all 2ⁿ signs for up to 50 pairs, with ties as well; beyond by a normal approximation with corrections
-// for ties and continuity.
+// Wilcoxon tests that the differences of pairs lie evenly about zero (signed ranks; Wilcoxon,
+// 1945). Pairs that do not differ are left out. The statistic is the sum of the ranks at which a is
+// above b, ties having the mean of their ranks. P is twice the smaller tail: of all 2ⁿ signs for up
+// to 50 pairs, with ties as well; beyond by a normal approximation with corrections for ties and
+// continuity.
 func Wilcoxon(a, b []float64) (Test, error) {
 	ranks, err := signedRanks(a, b)
 	if err != nil {
@@ -33,8 +34,9 @@ func Wilcoxon(a, b []float64) (Test, error) {
 	return t, nil
 }
 
-// RankBiserial is the effect size that goes with Wilcoxon's test: the share of the ranks at which a is above b less that
-// at which it is below, from −1 to 1 (Kerby, 2014). None where no pair differs.
+// RankBiserial is the effect size that goes with Wilcoxon's test: the share of the ranks at which a
+// is above b less that at which it is below, from −1 to 1 (Kerby, 2014). None where no pair
+// differs.
 func RankBiserial(a, b []float64) Float {
 	ranks, err := signedRanks(a, b)
 	if err != nil {
@@ -47,7 +49,8 @@ func RankBiserial(a, b []float64) Float {
 // ranked are the ranks of differences that are not zero, by size, each with its sign.
 type ranked []float64
 
-// signedRanks fails where no pair differs. What differs by no more than rounding is taken as equal: 0.3 − 0.2 and 0.2 − 0.1 tie.
+// signedRanks fails where no pair differs. What differs by no more than rounding is taken as equal:
+// 0.3 − 0.2 and 0.2 − 0.1 tie.
 func signedRanks(a, b []float64) (ranked, error) {
 	switch {
 	case len(a) != len(b):
@@ -94,8 +97,9 @@ func (r ranked) sums() (above, below float64) {
 	return above, below
 }
 
-// tail is the share of all ways to give the ranks signs in which those above zero sum up to at most sum. Ranks are halves
-// at the least, so sums are counted in halves; of 50 ranks the counts are below 2⁵³, and exact.
+// tail is the share of all ways to give the ranks signs in which those above zero sum up to at most
+// sum. Ranks are halves at the least, so sums are counted in halves; of 50 ranks the counts are
+// below 2⁵³, and exact.
 func (r ranked) tail(sum float64) float64 {
 	counts := make([]float64, 1+len(r)*(len(r)+1)) // by twice the sum
 	counts[0] = 1
@@ -112,7 +116,8 @@ func (r ranked) tail(sum float64) float64 {
 	return ways / math.Exp2(float64(len(r)))
 }
 
-// normalTail is tail for many ranks. The variance of the sum is that of ranks with independent signs, ties or not.
+// normalTail is tail for many ranks. The variance of the sum is that of ranks with independent
+// signs, ties or not.
 func (r ranked) normalTail(sum float64) float64 {
 	total, squares := 0.0, 0.0
 	for _, rank := range r {

@@ -12,7 +12,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// signed makes n pairs of which the differences have the ranks 1 to n, those below zero summing up to below.
+// signed makes n pairs of which the differences have the ranks 1 to n, those below zero summing up
+// to below.
 func signed(n, below int) (a, b []float64) {
 	for rank := n; rank >= 1; rank-- {
 		d := float64(rank)
@@ -24,8 +25,9 @@ func signed(n, below int) (a, b []float64) {
 	return a, b
 }
 
-// TestWilcoxonPublished proves the exact distribution by tables of critical values that are in print (Wilcoxon and Wilcox, "Some Rapid
-// Approximate Statistical Procedures", 1964: two-sided, 5 % and 1 %): a sum of ranks at the value is significant, the next one is not.
+// TestWilcoxonPublished proves the exact distribution by tables of critical values that are in
+// print (Wilcoxon and Wilcox, "Some Rapid Approximate Statistical Procedures", 1964: two-sided, 5 %
+// and 1 %): a sum of ranks at the value is significant, the next one is not.
 func TestWilcoxonPublished(t *testing.T) {
 	for alpha, critical := range map[float64]map[int]int{
 		0.05: {6: 0, 7: 2, 8: 3, 9: 5, 10: 8, 11: 10, 12: 13, 13: 17, 14: 21, 15: 25, 16: 29, 17: 34, 18: 40, 19: 46, 20: 52, 25: 89},
@@ -45,8 +47,8 @@ func TestWilcoxonPublished(t *testing.T) {
 	}
 }
 
-// TestWilcoxonAgainstReference proves that sums of ranks and p values are those of SciPy, for few pairs and many, with ties, with pairs that do
-// not differ, and in both directions.
+// TestWilcoxonAgainstReference proves that sums of ranks and p values are those of SciPy, for few
+// pairs and many, with ties, with pairs that do not differ, and in both directions.
 func TestWilcoxonAgainstReference(t *testing.T) {
 	var r struct {
 		Wilcoxon []struct {
@@ -76,7 +78,8 @@ func TestWilcoxonAgainstReference(t *testing.T) {
 	}
 }
 
-// TestWilcoxonEnumerated proves that p is what going through all signs gives, for any few pairs with any ties.
+// TestWilcoxonEnumerated proves that p is what going through all signs gives, for any few pairs
+// with any ties.
 func TestWilcoxonEnumerated(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ds := rapid.SliceOfN(rapid.IntRange(-4, 4), 2, 10).Draw(t, "differences")
@@ -108,7 +111,8 @@ func TestWilcoxonEnumerated(t *testing.T) {
 	})
 }
 
-// TestWilcoxonMeets proves that where the exact distribution gives way to the approximation they agree.
+// TestWilcoxonMeets proves that where the exact distribution gives way to the approximation they
+// agree.
 func TestWilcoxonMeets(t *testing.T) {
 	for _, below := range []int{150, 300, 420, 500, 630} {
 		ranks, err := signedRanks(signed(exactPairs, below))
@@ -122,8 +126,9 @@ func TestWilcoxonMeets(t *testing.T) {
 	}
 }
 
-// TestComparePairs proves that pairs are compared by signed ranks beside the paired t, others by Mann and Whitney's test, and that it is said where
-// too few pairs leave signed ranks without a chance.
+// TestComparePairs proves that pairs are compared by signed ranks beside the paired t, others by
+// Mann and Whitney's test, and that it is said where too few pairs leave signed ranks without a
+// chance.
 func TestComparePairs(t *testing.T) {
 	a, b := []float64{5.1, 6.2, 7.4, 8.1, 9.3}, []float64{4.0, 5.0, 6.1, 7.1, 8.0}
 	pairs, err := Compare(a, b, CompareOptions{Options: Options{Resamples: 50}, Paired: true})
@@ -145,7 +150,8 @@ func TestComparePairs(t *testing.T) {
 	}
 }
 
-// TestWilcoxonRefused proves that what cannot be tested is refused, and that differences which only rounding makes different tie.
+// TestWilcoxonRefused proves that what cannot be tested is refused, and that differences which only
+// rounding makes different tie.
 func TestWilcoxonRefused(t *testing.T) {
 	for _, c := range []struct {
 		a, b []float64

@@ -22,8 +22,8 @@ func sample(t *rapid.T, label string, least int) []float64 {
 }
 
 // TestSummaryProperties proves what holds of every sample: the order of the quantiles, that the
-// order and a shift of the values change nothing but the place, that the input stays as it is, and that the same seed
-// gives the same intervals.
+// order and a shift of the values change nothing but the place, that the input stays as it is, and
+// that the same seed gives the same intervals.
 func TestSummaryProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		xs := sample(t, "xs", 2)
@@ -231,7 +231,8 @@ func TestConclusions(t *testing.T) {
 	}
 }
 
-// TestWarnings proves that each oddity of a sample is noticed, and that a good sample gives no warning.
+// TestWarnings proves that each oddity of a sample is noticed, and that a good sample gives no
+// warning.
 func TestWarnings(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 5))
 	walk, good := make([]float64, 60), make([]float64, 60)

@@ -14,16 +14,16 @@ import (
 	"trivet.dev/trivet/internal/lack"
 )
 
-// Names of cgroups: the labs', those of what is moved out of a lab's way, and of lab daemons. (A lab's own group must
-// not hold its daemon: whoever takes the lab down ends all that is in it.)
+// Names of cgroups: the labs', those of what is moved out of a lab's way, and of lab daemons. (A
+// lab's own group must not hold its daemon: whoever takes the lab down ends all that is in it.)
 const (
 	labsGroup   = "trivet"
 	othersGroup = "trivet-others"
 	daemonGroup = ".daemon"
 )
 
-// disableIPv6 is what new devices of the machine's namespace take over. The devices that are there keep their
-// addresses: somebody may be logged in by them.
+// disableIPv6 is what new devices of the machine's namespace take over. The devices that are there
+// keep their addresses: somebody may be logged in by them.
 var disableIPv6 = "/proc/sys/net/ipv6/conf/default/disable_ipv6"
 
 func (p *plan) apply(file string, permanent bool) (func() error, error) {
@@ -74,7 +74,8 @@ func has(file, word string) bool {
 	return err == nil && slices.Contains(strings.Fields(string(b)), word)
 }
 
-// groupsOf are the cgroups of a lab's parts, below the lab's, with the processors that each is to have.
+// groupsOf are the cgroups of a lab's parts, below the lab's, with the processors that each is to
+// have.
 func (p *plan) groupsOf(labDir string) map[string]CPUs {
 	out := map[string]CPUs{}
 	entries, _ := os.ReadDir(labDir)
@@ -96,8 +97,8 @@ func (p *plan) groupsOf(labDir string) map[string]CPUs {
 	return out
 }
 
-// version2 is cgroups of version 2: the group of all labs becomes a partition, whose processors the kernel takes away from
-// everything else.
+// version2 is cgroups of version 2: the group of all labs becomes a partition, whose processors the
+// kernel takes away from everything else.
 type version2 struct {
 	root, mount string // in tests the root is a group below the mount point
 	j           *journal
@@ -177,7 +178,8 @@ func (v version2) partition(dir string, cpus CPUs) error {
 	return nil
 }
 
-// version1 is a cpuset hierarchy of version 1. It has no partitions: all else that runs is moved to the other processors.
+// version1 is a cpuset hierarchy of version 1. It has no partitions: all else that runs is moved to
+// the other processors.
 type version1 struct {
 	root, mount string
 	v2          string // where the lab's processes are found; "": here
@@ -248,7 +250,8 @@ func (v version1) pin(p *plan, name string, cpus CPUs, tasks string) error {
 	return nil
 }
 
-// group gives a group processors and memory; before they are taken back, what is in it goes to the root.
+// group gives a group processors and memory; before they are taken back, what is in it goes to the
+// root.
 func (v version1) group(dir string, cpus CPUs, tasks string) error {
 	if err := v.j.make(dir, tasks); err != nil {
 		return err

@@ -11,14 +11,15 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// line is two hosts at a switch of some datapath; h2 has processors of its own where some are given.
+// line is two hosts at a switch of some datapath; h2 has processors of its own where some are
+// given.
 func line(datapath topology.Datapath, cores ...int) *topology.Topology {
 	return &topology.Topology{Nodes: []*topology.Node{{Name: "h1", Kind: topology.Host}, {Name: "h2", Kind: topology.Host, Cores: cores},
 		{Name: "s1", Kind: topology.Switch, Datapath: datapath, Controllers: []string{topology.ControllerTrivet}}}}
 }
 
-// TestCheck proves that what cannot be tuned is found without a lab, without rights and without changing anything, all of it at once, and that
-// what can be tuned is not refused.
+// TestCheck proves that what cannot be tuned is found without a lab, without rights and without
+// changing anything, all of it at once, and that what can be tuned is not refused.
 func TestCheck(t *testing.T) {
 	t.Setenv("TRIVET_RUN_DIR", t.TempDir())
 	all, err := online()
@@ -62,7 +63,8 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestCheckTuned proves that a machine that somebody has tuned is found to be, and that what a dead process left is not in the way: it will be undone.
+// TestCheckTuned proves that a machine that somebody has tuned is found to be, and that what a dead
+// process left is not in the way: it will be undone.
 func TestCheckTuned(t *testing.T) {
 	t.Setenv("TRIVET_RUN_DIR", t.TempDir())
 	for _, c := range []struct {
@@ -81,8 +83,9 @@ func TestCheckTuned(t *testing.T) {
 	}
 }
 
-// TestOthers proves that labs that are up and would run on isolated processors are named: in version 2 of cgroups all, in version 1 those of which a
-// node has these processors by its topology; and that neither dead ones nor those of experiments are.
+// TestOthers proves that labs that are up and would run on isolated processors are named: in
+// version 2 of cgroups all, in version 1 those of which a node has these processors by its
+// topology; and that neither dead ones nor those of experiments are.
 func TestOthers(t *testing.T) {
 	alive := lab.State{PID: os.Getpid(), PIDStart: process.Started(os.Getpid()), Topology: line(topology.Embedded)}
 	named := func(name string, change func(*lab.State)) lab.State {
@@ -109,8 +112,9 @@ func TestOthers(t *testing.T) {
 	}
 }
 
-// TestParts proves which processors the parts of a lab get: a node those of its topology before those for all nodes, and the daemon, where it
-// is datapath and controller in one, those of the one that is pinned.
+// TestParts proves which processors the parts of a lab get: a node those of its topology before
+// those for all nodes, and the daemon, where it is datapath and controller in one, those of the one
+// that is pinned.
 func TestParts(t *testing.T) {
 	for _, c := range []struct {
 		s        Settings

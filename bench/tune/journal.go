@@ -16,8 +16,8 @@ import (
 	"trivet.dev/trivet/internal/process"
 )
 
-// journal is what has been changed, on disk before it is changed, so that it can be undone also by another
-// process, after this one was killed.
+// journal is what has been changed, on disk before it is changed, so that it can be undone also by
+// another process, after this one was killed.
 type journal struct {
 	file    string
 	Owner   int       `json:"owner,omitempty"` // process that will undo it; 0: it stays until trivet bench tune --restore
@@ -27,14 +27,15 @@ type journal struct {
 	Changes []change  `json:"changes"`
 }
 
-// change is one of: a file of the kernel that was written, a cgroup that was made, a process that was moved.
+// change is one of: a file of the kernel that was written, a cgroup that was made, a process that
+// was moved.
 type change struct {
 	File   string `json:"file,omitempty"`
 	Before string `json:"before,omitempty"`
 	Made   string `json:"made,omitempty"` // directory
 	Tidy   string `json:"tidy,omitempty"` // directory that may go if nothing else is in it by then
-	// Empty is the file to which the tasks that are still in the cgroup are written before it is narrowed or
-	// removed: version 1 keeps no tasks in a group without processors.
+	// Empty is the file to which the tasks that are still in the cgroup are written before it is
+	// narrowed or removed: version 1 keeps no tasks in a group without processors.
 	Empty   string `json:"empty,omitempty"`
 	Moved   int    `json:"moved,omitempty"` // process
 	Started uint64 `json:"started,omitempty"`
@@ -164,8 +165,8 @@ func enter(file string, pid int) error {
 	return os.WriteFile(file, []byte(strconv.Itoa(pid)), 0o644)
 }
 
-// undo takes back all changes, the last one first, and forgets them. It goes on where one cannot be taken back,
-// and leaves the journal with those.
+// undo takes back all changes, the last one first, and forgets them. It goes on where one cannot be
+// taken back, and leaves the journal with those.
 func (j *journal) undo() error {
 	var left []change
 	var errs []error
@@ -181,7 +182,8 @@ func (j *journal) undo() error {
 	return os.Remove(j.file)
 }
 
-// undo takes one back. What is not there any more, like the groups of a lab that is down, needs nothing.
+// undo takes one back. What is not there any more, like the groups of a lab that is down, needs
+// nothing.
 func (c change) undo() error {
 	var err error
 	switch {
@@ -219,8 +221,8 @@ func (c change) undo() error {
 	return err
 }
 
-// rewrite writes what was in a file before. Processors of a group in which something is cannot be taken back to none at all,
-// which would mean those of the group above: then it gets these.
+// rewrite writes what was in a file before. Processors of a group in which something is cannot be
+// taken back to none at all, which would mean those of the group above: then it gets these.
 func (c change) rewrite() error {
 	if c.Before != "" {
 		return os.WriteFile(c.File, []byte(c.Before), 0o644)
@@ -257,7 +259,8 @@ func evict(dir, to string) {
 	}
 }
 
-// tasksOf reads the numbers in tasks or cgroup.procs; 0, which is a process of another PID namespace, is left out.
+// tasksOf reads the numbers in tasks or cgroup.procs; 0, which is a process of another PID
+// namespace, is left out.
 func tasksOf(file string) (out []int) {
 	b, _ := os.ReadFile(file)
 	for word := range strings.FieldsSeq(string(b)) {

@@ -1,7 +1,7 @@
-// Package tune is what can be done to a machine so that measuring on it disturbs less (the measures of paper 3):
-// processors that only the lab may use, processors for its nodes, its datapath and its controller, no IPv6 on new
-// devices. All of it is by cgroups and sysctls; what was before is written to disk first, so that it comes
-// back also where the process that changed it was killed.
+// Package tune is what can be done to a machine so that measuring on it disturbs less (the measures
+// of paper 3): processors that only the lab may use, processors for its nodes, its datapath and its
+// controller, no IPv6 on new devices. All of it is by cgroups and sysctls; what was before is
+// written to disk first, so that it comes back also where the process that changed it was killed.
 package tune
 
 import (
@@ -19,7 +19,8 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Settings are what is to be changed. Processors are written 1-3,5; what is empty, or none, stays as it is.
+// Settings are what is to be changed. Processors are written 1-3,5; what is empty, or none, stays
+// as it is.
 type Settings struct {
 	Lab        string // that is up; needed for Nodes, Datapath and Controller
 	Isolate    string // processors on which only the lab's processes may run
@@ -41,8 +42,8 @@ func (s Settings) Any() bool {
 	return s.IPv6Off
 }
 
-// Apply changes the machine, and the processes of a lab that is up. restore undoes it: before the lab
-// goes down or after. Where Apply fails, nothing stays changed. Only one can be in force.
+// Apply changes the machine, and the processes of a lab that is up. restore undoes it: before the
+// lab goes down or after. Where Apply fails, nothing stays changed. Only one can be in force.
 func Apply(s Settings) (restore func() error, err error) {
 	if !s.Any() {
 		return func() error { return nil }, nil
@@ -58,8 +59,8 @@ func Apply(s Settings) (restore func() error, err error) {
 	return p.apply(journalFile(), s.Permanent)
 }
 
-// Restore undoes what a process that has ended, or one with Settings.Permanent, changed. It says what that was; nothing
-// where nothing was changed.
+// Restore undoes what a process that has ended, or one with Settings.Permanent, changed. It says
+// what that was; nothing where nothing was changed.
 func Restore() ([]string, error) {
 	j, err := load(journalFile())
 	switch {
@@ -73,7 +74,8 @@ func Restore() ([]string, error) {
 	return j.What, j.undo()
 }
 
-// Recover undoes what a process changed that was killed, and leaves alone what somebody wants to stay.
+// Recover undoes what a process changed that was killed, and leaves alone what somebody wants to
+// stay.
 func Recover() error {
 	j, err := load(journalFile())
 	switch {
@@ -186,7 +188,8 @@ func (p *plan) meet() error {
 	return p.parts(s.Topology)
 }
 
-// parts notes what of a topology can be given processors. It fails where the topology's own wishes cannot be met with them.
+// parts notes what of a topology can be given processors. It fails where the topology's own wishes
+// cannot be met with them.
 func (p *plan) parts(t *topology.Topology) error {
 	var errs []error
 	for _, n := range t.Nodes {
@@ -233,7 +236,8 @@ func (p *plan) of(which part) CPUs {
 	return p.all
 }
 
-// ofDaemon is where the daemon may run, which may be datapath and controller in one. Of these, one that is pinned is pinned with the other.
+// ofDaemon is where the daemon may run, which may be datapath and controller in one. Of these, one
+// that is pinned is pinned with the other.
 func (p *plan) ofDaemon() CPUs {
 	for _, which := range p.serves {
 		if c := p.pins[which]; len(c) > 0 {

@@ -70,8 +70,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// A lab's processes get their processors, all else is kept off them, and restoring leaves every process and every
-// file as it was: in real cgroups, below one that the test has made.
+// A lab's processes get their processors, all else is kept off them, and restoring leaves every
+// process and every file as it was: in real cgroups, below one that the test has made.
 func TestApply(t *testing.T) {
 	b := newBed(t)
 	restore, err := b.plan().apply(b.file, false)
@@ -113,7 +113,8 @@ func TestAfterCrash(t *testing.T) {
 	b.restored(t)
 }
 
-// Recover undoes what a process left that was killed; what is in force, or is to stay, it leaves alone.
+// Recover undoes what a process left that was killed; what is in force, or is to stay, it leaves
+// alone.
 func TestRecover(t *testing.T) {
 	b := newBed(t)
 	dir := t.TempDir()
@@ -160,7 +161,8 @@ func TestFails(t *testing.T) {
 	b.restored(t)
 }
 
-// A lab that goes down while the machine is tuned leaves nothing behind that would make restoring fail.
+// A lab that goes down while the machine is tuned leaves nothing behind that would make restoring
+// fail.
 func TestLabGone(t *testing.T) {
 	b := newBed(t)
 	restore, err := b.plan().apply(b.file, false)
@@ -219,7 +221,8 @@ func asRoot(t *testing.T) {
 	}
 }
 
-// lacking skips a test for what the machine does not have; where it is promised to have everything, that is a failure.
+// lacking skips a test for what the machine does not have; where it is promised to have everything,
+// that is a failure.
 func lacking(t *testing.T, format string, args ...any) {
 	t.Helper()
 	if os.Getenv("TRIVET_FULL_KERNEL") == "1" {
@@ -228,7 +231,8 @@ func lacking(t *testing.T, format string, args ...any) {
 	t.Skipf(format, args...)
 }
 
-// bed is a small machine of its own: cgroups with a lab's node, its daemon, and something that is none of them.
+// bed is a small machine of its own: cgroups with a lab's node, its daemon, and something that is
+// none of them.
 type bed struct {
 	groups, mounts      local.Cgroups
 	all                 CPUs

@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// processors is how much time all processors have had, and have been idle, in ticks since the machine began.
+// processors is how much time all processors have had, and have been idle, in ticks since the
+// machine began.
 type processors struct{ all, idle float64 }
 
 // readProcessors reads proc(5), /proc/stat: user, nice, system, idle, iowait, irq, softirq, steal.
@@ -26,7 +27,8 @@ func readProcessors() (p processors) {
 	return p
 }
 
-// leastIdle is the share of the processors' time that must be left for what comes late, or too little, to be the lab's doing.
+// leastIdle is the share of the processors' time that must be left for what comes late, or too
+// little, to be the lab's doing.
 const leastIdle = 0.1
 
 // busySince says whether the machine had hardly any time left.

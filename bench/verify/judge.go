@@ -56,8 +56,9 @@ func (v *verifier) judgeTraces(traces []*trace) {
 			for _, h := range hops {
 				one := *s
 				if last := hops[len(hops)-1]; h != last && s.lost < s.of {
-					// Of links without devices before one that has one it is known that these packets crossed them; and, where that one
-					// is to delay nothing, that they took no longer in sum.
+					// Of links without devices before one that has one it is known that these
+					// packets crossed them; and, where that one is to delay nothing, that they took
+					// no longer in sum.
 					one = sample{of: s.of - s.lost, largest: s.largest, by: s.by}
 					if v.egress(last).Delay == 0 {
 						one.delays = s.delays
@@ -149,7 +150,8 @@ func (v *verifier) judgeSample(h hop, s *sample) {
 	}
 }
 
-// filters says whether a controller of the user's own decides what goes in a direction: it may be a firewall.
+// filters says whether a controller of the user's own decides what goes in a direction: it may be a
+// firewall.
 func (v *verifier) filters(h hop) bool {
 	n := v.nodes[v.near(h)]
 	return n.IsDatapath() && slices.ContainsFunc(n.Controllers, func(c string) bool {
@@ -157,7 +159,8 @@ func (v *verifier) filters(h hop) bool {
 	})
 }
 
-// judgeDelay takes the median; what is too long for the middle of them, and right for the fastest, may be the machine's.
+// judgeDelay takes the median; what is too long for the middle of them, and right for the fastest,
+// may be the machine's.
 func (v *verifier) judgeDelay(c *Check, h hop, delays []float64) {
 	if len(delays) == 0 {
 		if !v.hasDevice(h.link) {

@@ -20,7 +20,8 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// LookCommand is the argument by which the program knows that it is to say what it sees of the namespaces it is in.
+// LookCommand is the argument by which the program knows that it is to say what it sees of the
+// namespaces it is in.
 const LookCommand = "__look"
 
 // seen is what there is in a node's namespaces.
@@ -187,7 +188,8 @@ func (v *verifier) checkNode(name string, s *seen) {
 	}
 }
 
-// deviceOf is the name of the device at an end: that of a real interface where the other end is one.
+// deviceOf is the name of the device at an end: that of a real interface where the other end is
+// one.
 func deviceOf(l *topology.Link, end int) string {
 	if l.Ends[1-end].External() {
 		return l.Ends[1-end].Interface
@@ -207,7 +209,8 @@ func missing(s *seen, node, name string, a netip.Prefix) string {
 	return fmt.Sprintf("%s does not have the address %s at %s", node, a, name)
 }
 
-// routesOf lists the routes that a node is to have, as far as they do not lead over a link that is down.
+// routesOf lists the routes that a node is to have, as far as they do not lead over a link that is
+// down.
 func (v *verifier) routesOf(n *topology.Node) (out []topology.Route) {
 	all := slices.Clone(n.Routes)
 	for _, g := range n.Gateways {
@@ -231,7 +234,8 @@ func (v *verifier) routesOf(n *topology.Node) (out []topology.Route) {
 	return out
 }
 
-// noRoute says that a node lacks a route. One that Trivet has computed may be replaced by one that a routing daemon has found.
+// noRoute says that a node lacks a route. One that Trivet has computed may be replaced by one that
+// a routing daemon has found.
 func noRoute(s *seen, node string, want topology.Route) string {
 	var instead []string
 	for _, r := range s.Routes {
@@ -249,7 +253,8 @@ func noRoute(s *seen, node string, want topology.Route) string {
 	return fmt.Sprintf("%s has no route to %s via %s", node, want.To, want.Via)
 }
 
-// noName says that a node does not know another by its name. A router's may stand for any of its addresses.
+// noName says that a node does not know another by its name. A router's may stand for any of its
+// addresses.
 func noName(s *seen, node, name string, address netip.Addr, t *topology.Topology) string {
 	ok := []netip.Addr{address}
 	for _, l := range t.Links {
@@ -273,7 +278,8 @@ func noName(s *seen, node, name string, address netip.Addr, t *topology.Topology
 	return fmt.Sprintf("%s does not find %s by its name in /etc/hosts", node, name)
 }
 
-// strangers names devices in a node's namespace that are neither its links' nor the loopback, nor (of switches) the datapath's own.
+// strangers names devices in a node's namespace that are neither its links' nor the loopback, nor
+// (of switches) the datapath's own.
 func (v *verifier) strangers(name string, s *seen) string {
 	fabric := !own(v.nodes[name])
 	known := map[string]bool{"lo": true}
@@ -308,7 +314,8 @@ func (v *verifier) strangers(name string, s *seen) string {
 	return fmt.Sprintf("%s has a device that is none of the lab's: %s", where, strings.Join(strange, ", "))
 }
 
-// checkCarriers says of links with devices whether these are up at both ends. Where packets cross, that goes before it.
+// checkCarriers says of links with devices whether these are up at both ends. Where packets cross,
+// that goes before it.
 func (v *verifier) checkCarriers(there map[string]*seen) {
 	for i, l := range v.t.Links {
 		if !v.hasDevice(i) {
@@ -345,7 +352,8 @@ func truth(b bool) float64 {
 	return 0
 }
 
-// checkOutside tries whether hosts get an answer from the machine that the lab is on: from its first ones, for all are made alike.
+// checkOutside tries whether hosts get an answer from the machine that the lab is on: from its
+// first ones, for all are made alike.
 func (v *verifier) checkOutside(ctx context.Context) error {
 	for _, n := range v.t.Nodes {
 		if n.NAT {

@@ -107,7 +107,8 @@ func (n *network) hasDevice(link int) bool {
 	return n.wires[link] == datapath.Veth || n.wires[link] == datapath.Line
 }
 
-// tree finds the shortest ways from a node to all others: the hop by which each is come to. Hosts forward nothing.
+// tree finds the shortest ways from a node to all others: the hop by which each is come to. Hosts
+// forward nothing.
 func (n *network) tree(from string, over func(hop) bool) map[string]hop {
 	came := map[string]hop{from: {link: -1}}
 	for queue := []string{from}; len(queue) > 0; queue = queue[1:] {

@@ -28,7 +28,8 @@ type share struct {
 	rate float64
 }
 
-// enough is how much more than a direction's rate must be brought to it, for what comes out to be its doing.
+// enough is how much more than a direction's rate must be brought to it, for what comes out to be
+// its doing.
 const enough = 1.15
 
 // mostShares is how many flows bring it at most.
@@ -94,8 +95,9 @@ func news(f *flow, covered map[hop]bool) (n int) {
 	return n
 }
 
-// tasksFor returns how to measure a direction: by one sender, and by several at once where there are some, which is another thing
-// to what forwards. A short look is content with one of them, the second where it can be.
+// tasksFor returns how to measure a direction: by one sender, and by several at once where there
+// are some, which is another thing to what forwards. A short look is content with one of them, the
+// second where it can be.
 func (v *verifier) tasksFor(h hop, flows []*flow) []*task {
 	one, several := v.bring(h, flows, 1), v.bring(h, flows, mostShares)
 	switch {
@@ -107,7 +109,8 @@ func (v *verifier) tasksFor(h hop, flows []*flow) []*task {
 	return []*task{one, several}
 }
 
-// bring chooses up to most flows across a direction, of different senders or else receivers, that bring most to it.
+// bring chooses up to most flows across a direction, of different senders or else receivers, that
+// bring most to it.
 func (v *verifier) bring(target hop, flows []*flow, most int) *task {
 	asked := v.rate(target)
 	offer := asked * oversubscribe(asked)
@@ -182,8 +185,8 @@ func (v *verifier) bring(target hop, flows []*flow, most int) *task {
 	return t
 }
 
-// kept is the share of a flow's packets that the links before a direction are not to lose, and of those that come out of it the share
-// that the links after it are not to lose.
+// kept is the share of a flow's packets that the links before a direction are not to lose, and of
+// those that come out of it the share that the links after it are not to lose.
 func (v *verifier) kept(way []hop, target hop) (before, after float64) {
 	before, after = 1, 1
 	at := &before
@@ -199,8 +202,8 @@ func (v *verifier) kept(way []hop, target hop) (before, after float64) {
 
 func ranked(r [5]float64) []float64 { return r[:] }
 
-// oversubscribe is how many times its rate a link is offered: less where sending is dear, more where the bucket of tokens takes
-// long to empty.
+// oversubscribe is how many times its rate a link is offered: less where sending is dear, more
+// where the bucket of tokens takes long to empty.
 func oversubscribe(rate float64) float64 {
 	switch {
 	case rate <= 10e6:

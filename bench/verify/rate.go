@@ -17,7 +17,8 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// patience is how late a sender gives up packets, in seconds: beyond it less is sent than was to be.
+// patience is how late a sender gives up packets, in seconds: beyond it less is sent than was to
+// be.
 const patience = 0.005
 
 // Of a rate that does not hold, or that could not be told, at the first try.
@@ -60,7 +61,8 @@ func (v *verifier) rates(ctx context.Context, p *plan) error {
 	return ctx.Err()
 }
 
-// better joins what several ways of sending said of one check: wrong by one is wrong; told by one is told.
+// better joins what several ways of sending said of one check: wrong by one is wrong; told by one
+// is told.
 func better(a, b Check) Check {
 	if a.Verdict != Wrong && b.Verdict != Wrong && (a.Verdict == OK) != (b.Verdict == OK) {
 		if a.Verdict == OK {
@@ -71,7 +73,8 @@ func better(a, b Check) Check {
 	return worse(a, b)
 }
 
-// measure measures one direction, again where it seems wrong: a machine that stalls is no fault of the lab's.
+// measure measures one direction, again where it seems wrong: a machine that stalls is no fault of
+// the lab's.
 func (v *verifier) measure(ctx context.Context, t *task) (rate, queue *Check) {
 	for try := range tries {
 		rate, queue = v.measureOnce(ctx, t, try)
@@ -89,7 +92,8 @@ type arrival struct {
 	bytes float64 // of layer 2; more than it has where links after the one that is measured lose others
 }
 
-// window is how long a rate is looked at, in seconds: a full frame's time often enough, and no more data than need be.
+// window is how long a rate is looked at, in seconds: a full frame's time often enough, and no more
+// data than need be.
 func (v *verifier) window(rate float64) float64 {
 	w := 1.0
 	if v.Quick {
@@ -113,7 +117,8 @@ type load struct {
 // leastFrames come in a window at least.
 const leastFrames = 80
 
-// load is how a task is sent at a try: later ones take longer, and offer less, which costs a busy machine less.
+// load is how a task is sent at a try: later ones take longer, and offer less, which costs a busy
+// machine less.
 func (v *verifier) load(t *task, try int) load {
 	asked, e := v.rate(t.hop), v.egress(t.hop)
 	window := v.window(asked) * float64(1+try)
@@ -324,7 +329,8 @@ func bits(v float64) string {
 	return fmt.Sprintf("%.3g kbit/s", v/1e3)
 }
 
-// downs tries whether packets come over links that are to be down, where no other way leads round them.
+// downs tries whether packets come over links that are to be down, where no other way leads round
+// them.
 func (v *verifier) downs(ctx context.Context) error {
 	for i, l := range v.t.Links {
 		if !l.Down || l.Ends[0].External() || l.Ends[1].External() {

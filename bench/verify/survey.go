@@ -80,9 +80,10 @@ type point struct {
 	largest int // frame; 0: not known
 }
 
-// survey sends streams over ways, and notes which way they take indeed. It says of each direction that they cross how long
-// packets take, how many are lost, and how large they may be; and it plans tasks anew by the ways that there are. What seems
-// wrong is looked at again: a machine that stalls is no fault of the lab's.
+// survey sends streams over ways, and notes which way they take indeed. It says of each direction
+// that they cross how long packets take, how many are lost, and how large they may be; and it plans
+// tasks anew by the ways that there are. What seems wrong is looked at again: a machine that stalls
+// is no fault of the lab's.
 func (v *verifier) survey(ctx context.Context, p *plan) error {
 	traces, err := v.look(ctx, slices.Concat(p.cover, p.others), len(p.cover))
 	if err != nil {
@@ -133,7 +134,8 @@ func (v *verifier) doubts(f *flow) bool {
 	return false
 }
 
-// mayMiss says whether a sender may not find the receiver at once: the question for its address, or the answer, is lost on the way.
+// mayMiss says whether a sender may not find the receiver at once: the question for its address, or
+// the answer, is lost on the way.
 func (v *verifier) mayMiss(f *flow) bool {
 	return slices.ContainsFunc(f.way, func(h hop) bool { return v.egress(h).Loss > 0 || v.egress(hop{h.link, 1 - h.out}).Loss > 0 })
 }
@@ -302,8 +304,9 @@ func (v *verifier) follow(t *trace, sights []sighting, got *packets.Received) {
 	}
 }
 
-// straight follows a stream that has arrived: over links at whose ends it was seen, and such as have no device. Copies that flooded
-// elsewhere are left aside. It says whether there is such a way.
+// straight follows a stream that has arrived: over links at whose ends it was seen, and such as
+// have no device. Copies that flooded elsewhere are left aside. It says whether there is such a
+// way.
 func (v *verifier) straight(t *trace, sights []sighting, last point) bool {
 	seen := map[hop]*point{}
 	for _, s := range sights {
@@ -336,7 +339,8 @@ func (v *verifier) straight(t *trace, sights []sighting, last point) bool {
 	return true
 }
 
-// meets says how much later (in ns) one sighting is than another: by the first packet that both have.
+// meets says how much later (in ns) one sighting is than another: by the first packet that both
+// have.
 func (s sighting) meets(other sighting) int64 {
 	for i, n := range s.Numbers {
 		if k := slices.Index(other.Numbers, n); k >= 0 {
@@ -359,7 +363,8 @@ func (v *verifier) cameBy(s sighting) (hop, bool) {
 	return hop{}, false
 }
 
-// between is the way from one node to another over links that have no device; nil where they are the same or there is none.
+// between is the way from one node to another over links that have no device; nil where they are
+// the same or there is none.
 func (v *verifier) between(from, to string) []hop {
 	if from == to {
 		return nil
@@ -367,7 +372,8 @@ func (v *verifier) between(from, to string) []hop {
 	return v.back(v.tree(from, func(h hop) bool { return !v.hasDevice(h.link) }), to)
 }
 
-// rest is the hop after the last place where a stream was seen, as far as it is known: that of the way it was thought to take.
+// rest is the hop after the last place where a stream was seen, as far as it is known: that of the
+// way it was thought to take.
 func (v *verifier) rest(t *trace, at string) []hop {
 	for _, h := range t.way {
 		if v.near(h) == at {
@@ -389,7 +395,8 @@ func (t *trace) wayTaken() (way []hop) {
 	return way
 }
 
-// inTurns does things numbered from 0, some at a time, none at the same time as another that shares a narrow link with it.
+// inTurns does things numbered from 0, some at a time, none at the same time as another that shares
+// a narrow link with it.
 func (v *verifier) inTurns(ctx context.Context, n, most int, way func(i int) []hop, do func(i int), done func(int)) {
 	var mu sync.Mutex
 	free := sync.NewCond(&mu)

@@ -1,11 +1,13 @@
-// Package verify measures, on a lab that is up, what its topology promises: of each link, in each direction, the rate at the
-// receiver, delay, jitter, loss, queue, MTU, and whether it is up; of each node its addresses, routes and names; and that
-// nothing leads out of the lab that is not asked for.
+// Package verify measures, on a lab that is up, what its topology promises: of each link, in each
+// direction, the rate at the receiver, delay, jitter, loss, queue, MTU, and whether it is up; of
+// each node its addresses, routes and names; and that nothing leads out of the lab that is not
+// asked for.
 //
-// What it says of links is said by packets that hosts (or routers with programs) send each other through the lab as it is:
-// nothing is put in or taken out behind what forwards. Taps note, at the devices on the way, when which packet came by; they
-// change nothing. A rate is what comes to the receivers of more than the link is to carry, sent over links that carry more
-// than it. What cannot be told so is said to be untold, with the reason, and never passes for right.
+// What it says of links is said by packets that hosts (or routers with programs) send each other
+// through the lab as it is: nothing is put in or taken out behind what forwards. Taps note, at the
+// devices on the way, when which packet came by; they change nothing. A rate is what comes to the
+// receivers of more than the link is to carry, sent over links that carry more than it. What cannot
+// be told so is said to be untold, with the reason, and never passes for right.
 package verify
 
 import (
@@ -166,7 +168,8 @@ type verifier struct {
 	result *Result
 }
 
-// Run verifies a lab by its daemon. An error says that it could not be verified; what is wrong with it stands in the result.
+// Run verifies a lab by its daemon. An error says that it could not be verified; what is wrong with
+// it stands in the result.
 func Run(ctx context.Context, client *lab.Client, o Options) (*Result, error) {
 	info, err := client.Info(ctx)
 	if err != nil {

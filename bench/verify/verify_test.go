@@ -41,8 +41,9 @@ func taskOf(t *testing.T, v *verifier, from, to string, several bool) *task {
 	return nil
 }
 
-// A direction is measured by more than it is to carry wherever any pairs of hosts can bring so much over other links; where they
-// cannot, the task names the narrowest of those. All that is sent fits the links on its way.
+// A direction is measured by more than it is to carry wherever any pairs of hosts can bring so much
+// over other links; where they cannot, the task names the narrowest of those. All that is sent fits
+// the links on its way.
 func TestTasks(t *testing.T) {
 	star := verifierOf(t, "nodes: {s1: switch, h1: host, h2: host, h3: host}\ndefaults: {link: {bandwidth: 10mbit}}\nlinks: [s1 -- h1, s1 -- h2, s1 -- h3]\n")
 	in := taskOf(t, star, "s1", "h1", true)
@@ -94,8 +95,8 @@ func TestCover(t *testing.T) {
 	}
 }
 
-// Figures are judged by what they show: too much is wrong always; too little is wrong, unless nothing more could come, or the
-// machine was busy.
+// Figures are judged by what they show: too much is wrong always; too little is wrong, unless
+// nothing more could come, or the machine was busy.
 func TestJudgeRate(t *testing.T) {
 	v := verifierOf(t, "nodes: {s1: switch, h1: host, h2: host}\nlinks: [s1 -- h1, s1 -- h2: {bandwidth: 10mbit}]\n")
 	one := taskOf(t, v, "s1", "h2", false)
@@ -127,7 +128,8 @@ func TestJudgeRate(t *testing.T) {
 	}
 }
 
-// Delays and losses likewise: too soon is wrong whatever the machine does, and a loss is judged by its interval.
+// Delays and losses likewise: too soon is wrong whatever the machine does, and a loss is judged by
+// its interval.
 func TestJudgeDelayAndLoss(t *testing.T) {
 	v := verifierOf(t, "nodes: {s1: switch, h1: host, h2: host}\nlinks: [s1 -- h1, s1 -- h2: {delay: 10ms}]\n")
 	around := func(ms, most float64) (out []float64) {
@@ -164,7 +166,8 @@ func TestJudgeDelayAndLoss(t *testing.T) {
 	}
 }
 
-// What nothing comes over is down, unless a controller of the user's own decides what goes there: it may be a firewall.
+// What nothing comes over is down, unless a controller of the user's own decides what goes there:
+// it may be a firewall.
 func TestJudgeFirewall(t *testing.T) {
 	for controller, want := range map[string]Verdict{"trivet": Wrong, "none": Wrong, "tcp:127.0.0.1:6653": Untold} {
 		v := verifierOf(t, "controller: "+controller+"\nnodes: {s1: switch, h1: host, h2: host}\nlinks: [s1 -- h1, s1 -- h2]\n")

@@ -42,8 +42,8 @@ import (
 
 // Server answers for a controller, once there is one.
 type Server struct {
-	// Settle waits, after a change that a user has asked for, until no packet goes the old way; nil: the
-	// switches' word is enough. It is set before Use.
+	// Settle waits, after a change that a user has asked for, until no packet goes the old way;
+	// nil: the switches' word is enough. It is set before Use.
 	Settle func(context.Context) error
 
 	controller atomic.Pointer[builtin.Controller]
@@ -114,8 +114,8 @@ func config() huma.Config {
 	return c
 }
 
-// Config is that of an API of ours: JSON and nothing else, also where a body says that it is a form, as those of
-// curl -d do.
+// Config is that of an API of ours: JSON and nothing else, also where a body says that it is a
+// form, as those of curl -d do.
 func Config(title, description string) huma.Config {
 	c := huma.DefaultConfig(title, version.Version)
 	c.Info.Description = description

@@ -27,7 +27,8 @@ type Requester func(ctx context.Context, method, path string, in any) (*http.Res
 // NewClient returns a client that asks by a requester: that of a lab's daemon, for one.
 func NewClient(do Requester) *Client { return &Client{do} }
 
-// Dial returns a client of a controller that runs alone: unix:PATH, or tcp:ADDRESS:PORT with a token.
+// Dial returns a client of a controller that runs alone: unix:PATH, or tcp:ADDRESS:PORT with a
+// token.
 func Dial(address, token string) (*Client, error) {
 	network, at, _ := strings.Cut(address, ":")
 	base := "http://" + at

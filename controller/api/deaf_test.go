@@ -9,8 +9,9 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Proves that a switch which does not read, with thousands of ports that want probes, does not hold up what must be done elsewhere
-// when a link of a ring fails: the rest is repaired, and packets arrive, while the controller still waits for it.
+// Proves that a switch which does not read, with thousands of ports that want probes, does not hold
+// up what must be done elsewhere when a link of a ring fails: the rest is repaired, and packets
+// arrive, while the controller still waits for it.
 func TestRepairBesideADeafSwitch(t *testing.T) {
 	b := newBed(t, "ring,4", topology.Switch, "")
 	b.hello("h1")
@@ -50,7 +51,8 @@ func TestRepairBesideADeafSwitch(t *testing.T) {
 	t.Logf("repaired after %v", took)
 }
 
-// cutAndMend lets each link between switches fail in turn and come back, and waits each time until what is left forwards.
+// cutAndMend lets each link between switches fail in turn and come back, and waits each time until
+// what is left forwards.
 func (b *bed) cutAndMend() {
 	for _, link := range b.topology.Links {
 		set := func(state openflow.PortState) {
@@ -68,7 +70,8 @@ func (b *bed) cutAndMend() {
 	}
 }
 
-// deaf is a switch with so many ports that says all that it must, and what it is told to say then, and reads no more.
+// deaf is a switch with so many ports that says all that it must, and what it is told to say then,
+// and reads no more.
 func (b *bed) deaf(address string, dpid uint64, ports int) (say func(openflow.Message)) {
 	b.t.Helper()
 	conn, err := net.Dial("tcp", address)

@@ -92,7 +92,8 @@ func (w *walk) routerOf(dpid uint64) *routing.Router {
 	return nil
 }
 
-// byRouting does what routing does with a packet that a router has no entry for yet, and with the router's own.
+// byRouting does what routing does with a packet that a router has no entry for yet, and with the
+// router's own.
 func (w *walk) byRouting(s *step, r routing.Router, p packet) fate {
 	if w.owns(r, w.to.address) {
 		return w.end(r.Name, "", r.Name == w.to.name)

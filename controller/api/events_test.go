@@ -16,8 +16,9 @@ import (
 
 var errDone = errors.New("enough")
 
-// Proves that who reads events hears of a new host with its name, of a link that is cut (both of its
-// directions), of how long the routes took to follow, of a switch that goes, and on demand of samples.
+// Proves that who reads events hears of a new host with its name, of a link that is cut (both of
+// its directions), of how long the routes took to follow, of a switch that goes, and on demand of
+// samples.
 func TestEvents(t *testing.T) {
 	b := newBed(t, "ring,4", topology.Router, "")
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -67,7 +68,8 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// Proves that events never wait for who reads them: one who does not read is told that some are lost.
+// Proves that events never wait for who reads them: one who does not read is told that some are
+// lost.
 func TestSlowReader(t *testing.T) {
 	q := newQueue()
 	for range streamQueue {

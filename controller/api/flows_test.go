@@ -23,8 +23,8 @@ func refused(t *testing.T, err error, words ...string) {
 	}
 }
 
-// Proves that an entry that a user adds is in the switch, named as the user's, and does what it says
-// until it is deleted; and that the list is what the switch has.
+// Proves that an entry that a user adds is in the switch, named as the user's, and does what it
+// says until it is deleted; and that the list is what the switch has.
 func TestAddAndDeleteFlow(t *testing.T) {
 	b := newBed(t, "linear,2", "", "")
 	if got := b.ping("h1", "h2", 1); !got["h2"] {

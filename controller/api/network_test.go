@@ -18,7 +18,8 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// bed is a network of embedded switches with a controller and its API, and hosts that a test speaks for.
+// bed is a network of embedded switches with a controller and its API, and hosts that a test speaks
+// for.
 type bed struct {
 	*Client
 	t        *testing.T
@@ -156,8 +157,8 @@ func (b *bed) edges() bool {
 // host returns the interface of a host.
 func (b *bed) host(name string) *builtin.MapInterface { return b.c.Map().Node(name).Interfaces[0] }
 
-// ping lets a host send an echo request, waits until so many hosts have got it, and then for a time in which
-// nothing more comes, and returns who got it.
+// ping lets a host send an echo request, waits until so many hosts have got it, and then for a time
+// in which nothing more comes, and returns who got it.
 func (b *bed) ping(from, to string, hosts int) map[string]bool {
 	b.t.Helper()
 	src, dst := b.host(from), b.host(to)

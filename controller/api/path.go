@@ -227,7 +227,8 @@ func (v *view) macOf(a netip.Addr) (openflow.MAC, bool) {
 	return h.MAC, is
 }
 
-// leave says by which interface a host sends to an address, and to which MAC. An error says why it cannot.
+// leave says by which interface a host sends to an address, and to which MAC. An error says why it
+// cannot.
 func (v *view) leave(from station, to netip.Addr) (src station, dst openflow.MAC, err error) {
 	via := to
 	src = from

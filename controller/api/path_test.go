@@ -17,8 +17,8 @@ func (w Way) names() string {
 	return strings.Join(out, " ")
 }
 
-// Proves that what path says is what the switches do: before anything is learned, all who get a flooded
-// packet, then the way to one alone; and that an entry that drops is named.
+// Proves that what path says is what the switches do: before anything is learned, all who get a
+// flooded packet, then the way to one alone; and that an entry that drops is named.
 func TestPathOfLearning(t *testing.T) {
 	b := newBed(t, "linear,4", "", "")
 	p, err := b.Path(ctx, PathQuery{From: "h1", To: "h3"})
@@ -58,9 +58,9 @@ func TestPathOfLearning(t *testing.T) {
 	}
 }
 
-// Proves that over routers every way of equal cost is shown, that what the controller does for a neighbour
-// whose MAC is not asked for yet is followed, and that the reason has cost and alternatives; and that the
-// packet takes one of these ways.
+// Proves that over routers every way of equal cost is shown, that what the controller does for a
+// neighbour whose MAC is not asked for yet is followed, and that the reason has cost and
+// alternatives; and that the packet takes one of these ways.
 func TestPathOfRouting(t *testing.T) {
 	b := newBed(t, "ring,4", topology.Router, "")
 	p, err := b.Path(ctx, PathQuery{From: "h1", To: "h3"})

@@ -91,8 +91,8 @@ func (s *Server) Serve(d *Door) error {
 	return err
 }
 
-// maxClients is how many connections there are on TCP at a time. Who has shown no token keeps one for as long as a request's head
-// may take, and loses it with the answer.
+// maxClients is how many connections there are on TCP at a time. Who has shown no token keeps one
+// for as long as a request's head may take, and loses it with the answer.
 const maxClients = 512
 
 // Close lets nobody in any more.

@@ -173,7 +173,8 @@ func (v *view) addFlow(ctx context.Context, r FlowRequest) (out Flow, err error)
 	return v.userFlow(f), nil
 }
 
-// checkPorts says which port that an entry names the switch does not have. A switch takes such an entry: the port may come.
+// checkPorts says which port that an entry names the switch does not have. A switch takes such an
+// entry: the port may come.
 func checkPorts(s *controller.Switch, m *openflow.FlowMod) error {
 	ports := s.Ports()
 	check := func(number uint32, what string) error {

@@ -150,7 +150,8 @@ var setOrder = []openflow.ActionType{openflow.ActionCopyTTLIn, openflow.ActionPo
 	openflow.ActionPushMPLS, openflow.ActionPushPBB, openflow.ActionPushVLAN, openflow.ActionCopyTTLOut, openflow.ActionDecMPLSTTL,
 	openflow.ActionDecNwTTL, openflow.ActionSetMPLSTTL, openflow.ActionSetNwTTL, openflow.ActionSetField, openflow.ActionSetQueue, openflow.ActionExperimenter}
 
-// actionSet executes a set: of each type, and of each field to set, the last counts; a group goes before an output.
+// actionSet executes a set: of each type, and of each field to set, the last counts; a group goes
+// before an output.
 func (x *tracer) actionSet(set []openflow.Action, p packet, choice int, reason string) {
 	var list []openflow.Action
 	var last *openflow.Action

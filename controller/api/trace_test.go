@@ -69,8 +69,8 @@ func (r rules) flow(table uint8) *openflow.FlowMod {
 	return m
 }
 
-// group is of a type in which nothing is chosen. In it no TTL ends: whether that ends the other buckets, too,
-// the specification does not say.
+// group is of a type in which nothing is chosen. In it no TTL ends: whether that ends the other
+// buckets, too, the specification does not say.
 func (r rules) group(id uint32) openflow.GroupDesc {
 	g := openflow.GroupDesc{Group: id, Kind: pick(r, openflow.GroupTypeAll, openflow.GroupTypeIndirect, openflow.GroupTypeFF)}
 	for range 1 + r.IntN(2) {
@@ -86,8 +86,9 @@ func (r rules) group(id uint32) openflow.GroupDesc {
 	return g
 }
 
-// Proves that the way of a packet through random tables is that which the embedded switch, whose truth is
-// tested against the specification and Open vSwitch, lets it take: the same ports, the same times each.
+// Proves that the way of a packet through random tables is that which the embedded switch, whose
+// truth is tested against the specification and Open vSwitch, lets it take: the same ports, the
+// same times each.
 func TestTraceIsWhatASwitchDoes(t *testing.T) {
 	outputs := 0
 	for seed := range uint64(3000) {

@@ -51,7 +51,8 @@ func (v *view) traffic(at place) Traffic {
 		Capacity: p.Capacity, Utilisation: number(p.Utilisation())}
 }
 
-// unlimited says whether a port's link is one of the topology's that has no bandwidth: the speed that its device claims limits nothing.
+// unlimited says whether a port's link is one of the topology's that has no bandwidth: the speed
+// that its device claims limits nothing.
 func (v *view) unlimited(at place) bool {
 	p := v.m.Port(at.dpid, at.port)
 	return p.Peer != "" && p.Capacity == 0

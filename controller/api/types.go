@@ -55,7 +55,8 @@ type Port struct {
 	Traffic       Traffic `json:"traffic"`
 }
 
-// Traffic is what goes through a port, as last measured. A counter that the switch does not keep is missing.
+// Traffic is what goes through a port, as last measured. A counter that the switch does not keep is
+// missing.
 type Traffic struct {
 	Time         *time.Time `json:"time,omitempty" doc:"Of the counters"`
 	RxRate       *float64   `json:"rx_rate,omitempty" doc:"bit/s"`

@@ -1,8 +1,10 @@
-// Package apps is the register of the apps that Trivet's own controller can have. Each registers itself, in init, by a
-// Spec; controller/builtin makes a controller of those that the program has. docs/controller.md, "Writing an app", has an example.
+// Package apps is the register of the apps that Trivet's own controller can have. Each registers
+// itself, in init, by a Spec; controller/builtin makes a controller of those that the program has.
+// docs/controller.md, "Writing an app", has an example.
 //
-// An app that is an http.Handler answers below /v1/controller/apps/<name>/ of the controller's API, where all may ask
-// who may ask that. What stands before the slash is cut off the paths that it sees.
+// An app that is an http.Handler answers below /v1/controller/apps/<name>/ of the controller's API,
+// where all may ask who may ask that. What stands before the slash is cut off the paths that it
+// sees.
 package apps
 
 import (
@@ -15,19 +17,21 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// CookieMask is the bits of a flow entry's cookie that say whose the entry is. The others are the app's.
+// CookieMask is the bits of a flow entry's cookie that say whose the entry is. The others are the
+// app's.
 const CookieMask = 0xffff_ffff << 32
 
 // Spec is what an app says of itself.
 type Spec struct {
 	Name string // as the app's Name
 
-	// Cookie, in the bits of CookieMask, is that of the app's flow entries; 0: it has none. It must not change: switches and
-	// databases hold it. Those of Trivet's own apps are 0x7472_0001 to 0x7472_00ff.
+	// Cookie, in the bits of CookieMask, is that of the app's flow entries; 0: it has none. It must
+	// not change: switches and databases hold it. Those of Trivet's own apps are 0x7472_0001 to
+	// 0x7472_00ff.
 	Cookie uint64
 
-	// Order is when the app is asked; those of Trivet's own apps are in docs/controller.md. 0: after all others. Of equal ones the
-	// names decide.
+	// Order is when the app is asked; those of Trivet's own apps are in docs/controller.md. 0:
+	// after all others. Of equal ones the names decide.
 	Order int
 
 	Always bool   // a controller has it, whichever it is told to have: others stand on it
@@ -47,7 +51,8 @@ type Need struct {
 
 // Facilities are what a controller has for its apps.
 type Facilities struct {
-	// Topology, which is resolved, is what is known of the network in advance; it may be empty. It must not be changed.
+	// Topology, which is resolved, is what is known of the network in advance; it may be empty. It
+	// must not be changed.
 	Topology *topology.Topology
 	Wired    bool // the cables are as the topology has them
 
@@ -70,7 +75,8 @@ func Get[A controller.App](f Facilities) (app A) {
 
 var registered []*Spec // in their order
 
-// Register makes an app known. It is to be called in init, and panics where another has its name or cookie, or the cookie has other bits.
+// Register makes an app known. It is to be called in init, and panics where another has its name or
+// cookie, or the cookie has other bits.
 func Register(s Spec) {
 	s.Order = cmp.Or(s.Order, math.MaxInt)
 	if s.Cookie&^CookieMask != 0 {

@@ -5,8 +5,9 @@ import (
 	"testing"
 )
 
-// Proves that apps are in their order, those that say none last, whenever they register; that an entry is called by the upper half of its
-// cookie, and by nobody's name where it has none; and that no two apps can be taken for each other.
+// Proves that apps are in their order, those that say none last, whenever they register; that an
+// entry is called by the upper half of its cookie, and by nobody's name where it has none; and that
+// no two apps can be taken for each other.
 func TestRegister(t *testing.T) {
 	defer func(old []*Spec) { registered = old }(registered)
 	registered = nil

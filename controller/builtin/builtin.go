@@ -1,6 +1,6 @@
 // Package builtin puts Trivet's own controller together: the apps that a lab's controller has, and
-// those that `trivet controller` is told to have, in the order in which they are asked; the database
-// that keeps what they know; and the names by which people know the network.
+// those that `trivet controller` is told to have, in the order in which they are asked; the
+// database that keeps what they know; and the names by which people know the network.
 package builtin
 
 import (
@@ -32,8 +32,8 @@ type Options struct {
 	// switches), what nodes and ports are called, and what links carry. It may be nil.
 	Topology *topology.Topology
 
-	// Wired says that the cables are as the topology has them, because who made it laid them: ports need not
-	// be looked at for long before they forward.
+	// Wired says that the cables are as the topology has them, because who made it laid them: ports
+	// need not be looked at for long before they forward.
 	Wired bool
 
 	// Database is the file that keeps what the controller knows, and what users have added, for its
@@ -43,8 +43,8 @@ type Options struct {
 	DatabaseRows int
 }
 
-// Controller is Trivet's own controller with its apps. Of Routing, OSPF, Learning and Database those
-// that it was not told to have are nil; OSPF is there with Routing only.
+// Controller is Trivet's own controller with its apps. Of Routing, OSPF, Learning and Database
+// those that it was not told to have are nil; OSPF is there with Routing only.
 type Controller struct {
 	*controller.Controller
 	Monitor   *monitor.App
@@ -96,7 +96,8 @@ func New(o Options) (*Controller, error) {
 	return c, err
 }
 
-// choose returns the apps of those names, with those that are always there, in their order; all where there are no names.
+// choose returns the apps of those names, with those that are always there, in their order; all
+// where there are no names.
 func choose(names []string) (chosen []*apps.Spec, err error) {
 	for _, n := range names {
 		if all := apps.Names(); !slices.Contains(all, n) {

@@ -139,7 +139,8 @@ func (m *Map) Port(dpid uint64, number uint32) MapPort {
 	return MapPort{}
 }
 
-// Find returns the datapath of that name or id: 16 hexadecimal digits, or less without leading zeros.
+// Find returns the datapath of that name or id: 16 hexadecimal digits, or less without leading
+// zeros.
 func (m *Map) Find(name string) (dpid uint64, found bool) {
 	for dpid, s := range m.switches {
 		if s.Name == name {

@@ -29,8 +29,9 @@ func TestCompareNames(t *testing.T) {
 	}
 }
 
-// Proves that the map knows a datapath by name and by id, what is at the other end of its ports, where a host
-// is, and what a link carries in each direction; and that a network without a map has numbers for names.
+// Proves that the map knows a datapath by name and by id, what is at the other end of its ports,
+// where a host is, and what a link carries in each direction; and that a network without a map has
+// numbers for names.
 func TestMap(t *testing.T) {
 	top, err := topology.Generate("linear,2", topology.GenerateOptions{})
 	if err != nil {
@@ -63,8 +64,9 @@ func TestMap(t *testing.T) {
 	}
 }
 
-// Proves that an app that there is not is refused with the one that is near, or with what there are, and that the controller has
-// those that it is told to have and those that it cannot do without.
+// Proves that an app that there is not is refused with the one that is near, or with what there
+// are, and that the controller has those that it is told to have and those that it cannot do
+// without.
 func TestApps(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
 	if _, err := New(Options{Log: log, Apps: []string{"ospf"}}); err == nil || err.Error() != "the app ospf needs the app routing, which installs its routes: --apps ospf,routing" {
@@ -85,7 +87,8 @@ func TestApps(t *testing.T) {
 	}
 }
 
-// Proves that apps are asked in the order that the documentation gives, and that cookies are what switches and databases have.
+// Proves that apps are asked in the order that the documentation gives, and that cookies are what
+// switches and databases have.
 func TestOrder(t *testing.T) {
 	page, err := os.ReadFile("../../docs/controller.md")
 	if err != nil {

@@ -150,8 +150,8 @@ func (r *recorder) writeLinks() {
 	r.all = true
 }
 
-// writeRoutes writes the routes of all routers, unless there are too many: to compute those of ten thousand
-// routers takes longer than to forward by them.
+// writeRoutes writes the routes of all routers, unless there are too many: to compute those of ten
+// thousand routers takes longer than to forward by them.
 func (r *recorder) writeRoutes() {
 	if n := r.c.Routing.Size(); n > maxRecords {
 		if !r.told {

@@ -122,8 +122,8 @@ func SourceOf(r routing.Router, x *routing.Route) string {
 // ErrNoRoute is that a user has added no such route.
 var ErrNoRoute = errors.New("no such route was added")
 
-// AddRoute gives a router a static route in place of one that a user has added for the same
-// prefix, and returns when it is installed, or ctx ends. It is kept in the database, if there is one.
+// AddRoute gives a router a static route in place of one that a user has added for the same prefix,
+// and returns when it is installed, or ctx ends. It is kept in the database, if there is one.
 func (c *Controller) AddRoute(ctx context.Context, u UserRoute) error {
 	c.routes.changing.Lock()
 	defer c.routes.changing.Unlock()

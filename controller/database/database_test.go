@@ -267,7 +267,8 @@ func TestLoads(t *testing.T) {
 	}
 }
 
-// Proves that each table and each script of the schema is reached: the version of a new file is that of the last.
+// Proves that each table and each script of the schema is reached: the version of a new file is
+// that of the last.
 func TestVersion(t *testing.T) {
 	d, _ := open(t, filepath.Join(t.TempDir(), "db"), Options{})
 	if got := count(t, d, "PRAGMA user_version"); got != len(migrations()) || got < 1 {
@@ -291,8 +292,9 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// Proves that switches which come once and never again, as with invented datapath ids, do not fill the file: of those without a name
-// about the latest thousand are remembered, with their ports; those with a name, and those that are here, all are.
+// Proves that switches which come once and never again, as with invented datapath ids, do not fill
+// the file: of those without a name about the latest thousand are remembered, with their ports;
+// those with a name, and those that are here, all are.
 func TestManySwitches(t *testing.T) {
 	d, _ := open(t, filepath.Join(t.TempDir(), "c.db"), Options{})
 	d.NameSwitch(1, "s1")

@@ -52,7 +52,8 @@ func (d *DB) hold(t *testing.T) (release func()) {
 	return func() { close(free) }
 }
 
-// Proves that while another process writes, rows wait and nothing is lost; who reads is not held up.
+// Proves that while another process writes, rows wait and nothing is lost; who reads is not held
+// up.
 func TestBusy(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "db")
 	d, _ := open(t, path, Options{})

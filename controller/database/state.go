@@ -83,11 +83,12 @@ func (d *DB) PutSwitch(s Switch) {
 	})
 }
 
-// maxAway is about how many switches without a name are remembered that are not connected: whoever connects with ever new datapath ids
-// fills no disk.
+// maxAway is about how many switches without a name are remembered that are not connected: whoever
+// connects with ever new datapath ids fills no disk.
 const maxAway = 1000
 
-// forget deletes what is known of switches without a name that have been away longest, above maxAway.
+// forget deletes what is known of switches without a name that have been away longest, above
+// maxAway.
 func (w *writer) forget() {
 	const away = "FROM switches WHERE up = 0 AND name = '' ORDER BY since DESC LIMIT -1 OFFSET ?"
 	for _, table := range []string{"ports", "flows", "groups"} {

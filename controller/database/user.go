@@ -63,10 +63,12 @@ func (d *DB) putUser(text string, args ...any) (id int64, err error) {
 	return id, nil
 }
 
-// DeleteUserFlow takes a flow entry back, also from the disk. It is ErrNotFound that there is none with the id.
+// DeleteUserFlow takes a flow entry back, also from the disk. It is ErrNotFound that there is none
+// with the id.
 func (d *DB) DeleteUserFlow(id int64) error { return d.deleteUser("user_flows", id) }
 
-// DeleteUserRoute takes a route back, also from the disk. It is ErrNotFound that there is none with the id.
+// DeleteUserRoute takes a route back, also from the disk. It is ErrNotFound that there is none with
+// the id.
 func (d *DB) DeleteUserRoute(id int64) error { return d.deleteUser("user_routes", id) }
 
 func (d *DB) deleteUser(table string, id int64) error {

@@ -148,7 +148,8 @@ func (a *App) WatchLinks(f func(LinkChange)) {
 	a.linkWatchers = append(a.linkWatchers, f)
 }
 
-// locked calls f with mu, tells the changes, and unlocks mu, also where f fails: a lock that stayed would stop the other apps, too.
+// locked calls f with mu, tells the changes, and unlocks mu, also where f fails: a lock that stayed
+// would stop the other apps, too.
 func (a *App) locked(f func()) {
 	a.mu.Lock()
 	defer a.release()
@@ -235,8 +236,8 @@ func (a *App) Snapshot() (ports []Port, links []Link) {
 	return ports, links
 }
 
-// Around returns what Snapshot does of the given ports of routers and all that links join them to. ok is false
-// where these lead to a switch that is no router.
+// Around returns what Snapshot does of the given ports of routers and all that links join them to.
+// ok is false where these lead to a switch that is no router.
 func (a *App) Around(at []Port, router func(dpid uint64) bool) (ports []Port, links []Link, ok bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -338,7 +339,8 @@ func (a *App) SwitchDown(s *controller.Switch) {
 	a.drop(n)
 }
 
-// PortChanged probes a port that is new or up again, and loses the links of one that is gone or down.
+// PortChanged probes a port that is new or up again, and loses the links of one that is gone or
+// down.
 func (a *App) PortChanged(s *controller.Switch, reason openflow.PortReason, p openflow.Port) {
 	var late *port
 	a.locked(func() {
@@ -373,8 +375,9 @@ func (a *App) PacketIn(s *controller.Switch, p *controller.Packet) bool {
 	return false
 }
 
-// Trust takes links as they are, from now on or no more: while switches forward what they know and say nothing of the rest, as when
-// they are taken over from a program that has died, probes that do not arrive say nothing of a link.
+// Trust takes links as they are, from now on or no more: while switches forward what they know and
+// say nothing of the rest, as when they are taken over from a program that has died, probes that do
+// not arrive say nothing of a link.
 func (a *App) Trust(on bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -207,7 +207,8 @@ func packetIn(port uint32, frame []byte) *openflow.PacketIn {
 	return &openflow.PacketIn{Buffer: openflow.BufferNone, TotalLen: uint16(len(frame)), Match: openflow.NewMatch(openflow.InPort(port)), Data: frame}
 }
 
-// inBubble runs a test with two switches of three ports that a cable joins: port 2 of 1 and port 1 of 2.
+// inBubble runs a test with two switches of three ports that a cable joins: port 2 of 1 and port 1
+// of 2.
 func inBubble(t *testing.T, f func(t *testing.T, w *world)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -233,8 +234,8 @@ func (w *world) want(when string, links int, kinds map[place]Kind) {
 	}
 }
 
-// proved waits until there are as many links, and probes have shown all of them, and a second more, in
-// which other ports turn out to be edges. The time is simulated.
+// proved waits until there are as many links, and probes have shown all of them, and a second more,
+// in which other ports turn out to be edges. The time is simulated.
 func (w *world) proved(links int) {
 	w.t.Helper()
 	remembered := func(l Link) bool { return l.Remembered }
@@ -283,8 +284,8 @@ func TestPortDown(t *testing.T) {
 	})
 }
 
-// Proves that one who fails when he is told of a change stops nobody else: what is asked is still answered, and the next
-// change is told.
+// Proves that one who fails when he is told of a change stops nobody else: what is asked is still
+// answered, and the next change is told.
 func TestWatcherFails(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		var failed atomic.Bool

@@ -259,7 +259,8 @@ func (t *hostTable) place(h *host, at *port) {
 	t.bySwitch[at.node.dpid][h] = true
 }
 
-// move moves a host, and says whether it is somewhere else now. It is not ok when the host is held where it is.
+// move moves a host, and says whether it is somewhere else now. It is not ok when the host is held
+// where it is.
 func (t *hostTable) move(h *host, at *port, now time.Time) (moved, ok bool) {
 	old := h.port.Load()
 	if old.place() == at.place() { // the port has come back

@@ -289,8 +289,8 @@ func (a *App) forget(p *port) {
 	a.drop(p.node)
 }
 
-// join takes note that a probe from one port has arrived at another. When one has arrived the other way, too, there is a link; back says
-// whether that one shall be sent at once.
+// join takes note that a probe from one port has arrived at another. When one has arrived the other
+// way, too, there is a link; back says whether that one shall be sent at once.
 func (a *App) join(from, to *port, direct bool) (back bool) {
 	w := from.wayTo(to)
 	if w == nil {

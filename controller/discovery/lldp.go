@@ -43,7 +43,8 @@ const (
 	stampLen     = 8
 	signatureLen = 16
 
-	// probeLife is how old a probe may be that arrives: longer than one takes to a controller that has no time.
+	// probeLife is how old a probe may be that arrives: longer than one takes to a controller that
+	// has no time.
 	probeLife = 2 * openMost
 )
 

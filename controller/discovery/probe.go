@@ -74,8 +74,8 @@ func (s *schedule) suspect(w *way, at time.Time) {
 	}
 }
 
-// doubtTime is how long the ends of a link that has been heard of once, and not surely, stay open: longer than the next probe waits
-// for its turn.
+// doubtTime is how long the ends of a link that has been heard of once, and not surely, stay open:
+// longer than the next probe waits for its turn.
 const doubtTime = 2 * time.Second
 
 // openFor is how long a probe may be under way: the time it took lately counts four times.
@@ -125,7 +125,8 @@ func (a *App) step(now time.Time) {
 // takeTurn returns the ports whose turn it is. It must be called with mu held, like what follows.
 func (a *App) takeTurn(now time.Time) (send []*port) {
 	s := &a.schedule
-	// The ticker does not make up for ticks that were late. Ports whose time has not come cost nothing.
+	// The ticker does not make up for ticks that were late. Ports whose time has not come cost
+	// nothing.
 	n := int(Budget * min(now.Sub(s.last), 10*tick) / time.Second)
 	s.last = now
 	for range min(len(s.order), 10*n) {

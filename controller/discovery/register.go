@@ -46,8 +46,9 @@ func former(db *database.DB) (links []Link, err error) {
 	return links, err
 }
 
-// cables lists the controller's datapaths in a topology, their ports that lead to hosts and routers, and the links between
-// datapaths. What is behind other switches and devices of the machine, nobody knows.
+// cables lists the controller's datapaths in a topology, their ports that lead to hosts and
+// routers, and the links between datapaths. What is behind other switches and devices of the
+// machine, nobody knows.
 func cables(t *topology.Topology) (switches []uint64, hosts []Port, links []Link) {
 	nodes := map[string]*topology.Node{}
 	ours := func(n *topology.Node) bool {

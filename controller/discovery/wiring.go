@@ -3,10 +3,12 @@ package discovery
 import "time"
 
 const (
-	// expectTime is how long a link that is expected may be without a probe before it is tried quickly.
+	// expectTime is how long a link that is expected may be without a probe before it is tried
+	// quickly.
 	expectTime = openMost
 
-	// shutTime is for how long a port is shut at which a probe has come that makes no link: longer than the next one takes.
+	// shutTime is for how long a port is shut at which a probe has come that makes no link: longer
+	// than the next one takes.
 	shutTime = 4 * round
 )
 
@@ -17,11 +19,12 @@ type wiring struct {
 	links    map[place]place // in both directions
 }
 
-// Expect says which switches there are and what ports lead to, for who has laid the cables: these to hosts, and these links to
-// each other. A host's port is an edge as soon as it is up, and never becomes the end of a link; a link is there as soon as both
-// its ports are, until probes say otherwise. Of other ports nothing is taken for granted. It holds for ports that come up from now
-// on, and for those of which nothing is known yet. A switch that is none of these does not come back when it is away: its links
-// are no more.
+// Expect says which switches there are and what ports lead to, for who has laid the cables: these
+// to hosts, and these links to each other. A host's port is an edge as soon as it is up, and never
+// becomes the end of a link; a link is there as soon as both its ports are, until probes say
+// otherwise. Of other ports nothing is taken for granted. It holds for ports that come up from now
+// on, and for those of which nothing is known yet. A switch that is none of these does not come
+// back when it is away: its links are no more.
 func (a *App) Expect(switches []uint64, hosts []Port, links []Link) {
 	w := wiring{switches: make(map[uint64]bool, len(switches)), hosts: make(map[place]bool, len(hosts)), links: make(map[place]place, 2*len(links))}
 	for _, dpid := range switches {
@@ -51,7 +54,8 @@ func (a *App) Expect(switches []uint64, hosts []Port, links []Link) {
 // lacks says whether a switch is none of those that there are.
 func (w *wiring) lacks(dpid uint64) bool { return w.switches != nil && !w.switches[dpid] }
 
-// forgetSwitch forgets all of a switch that is away and does not come back. It must be called with mu held.
+// forgetSwitch forgets all of a switch that is away and does not come back. It must be called with
+// mu held.
 func (a *App) forgetSwitch(n *node) {
 	for _, p := range n.ports {
 		a.forget(p)
@@ -59,7 +63,8 @@ func (a *App) forgetSwitch(n *node) {
 	a.hosts.keep(n.dpid, nil)
 }
 
-// expect makes a port of which nothing is known what the wiring says. It must be called with mu held, as what follows.
+// expect makes a port of which nothing is known what the wiring says. It must be called with mu
+// held, as what follows.
 func (a *App) expect(p *port) {
 	if p.Kind() != Open || p.node.sw == nil || a.isShut(p, time.Now()) {
 		return
@@ -78,7 +83,8 @@ func (a *App) expect(p *port) {
 	}
 }
 
-// isShut says whether a port is neither an edge nor the end of a link, because a probe has come that makes no link.
+// isShut says whether a port is neither an edge nor the end of a link, because a probe has come
+// that makes no link.
 func (a *App) isShut(p *port, now time.Time) bool { return now.Before(p.spared) }
 
 // spare keeps a port from being taken for an edge.
@@ -88,7 +94,8 @@ func (p *port) spare(until time.Time) {
 	}
 }
 
-// shut closes a port for a time: a probe has come in or out there that makes no link, and if it forwarded, packets might go round.
+// shut closes a port for a time: a probe has come in or out there that makes no link, and if it
+// forwarded, packets might go round.
 func (a *App) shut(p *port, now time.Time) {
 	p.spare(now.Add(shutTime))
 	if p.Kind() != Edge {
@@ -99,8 +106,9 @@ func (a *App) shut(p *port, now time.Time) {
 	a.schedule.open = append(a.schedule.open, p)
 }
 
-// stray is a probe that has come from or to a host's port. The hosts join ports, as a bridge between two interfaces does. That makes no link,
-// so that nobody's packets go through them; and one of the ports is shut, so that none goes round.
+// stray is a probe that has come from or to a host's port. The hosts join ports, as a bridge
+// between two interfaces does. That makes no link, so that nobody's packets go through them; and
+// one of the ports is shut, so that none goes round.
 func (a *App) stray(from, to *port, now time.Time) {
 	p := to
 	if x, y := from.place(), to.place(); !a.wiring.hosts[y] || a.wiring.hosts[x] && x.compare(y) > 0 {
@@ -119,8 +127,9 @@ type half struct {
 	direct bool
 }
 
-// both says whether a probe has arrived the other way, too, without which there is no link; if not, it takes note of this one.
-// One direction alone is closed: it is a cable that is broken, or somebody who sends again what a host has received.
+// both says whether a probe has arrived the other way, too, without which there is no link; if not,
+// it takes note of this one. One direction alone is closed: it is a cable that is broken, or
+// somebody who sends again what a host has received.
 func (a *App) both(from, to *port, direct bool, now time.Time) (back half, ok bool) {
 	if back, ok = from.halves[to]; ok && now.Sub(back.at) < shutTime {
 		delete(from.halves, to)

@@ -8,7 +8,8 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// wired is a world with two switches of three ports whose cables are known: port 2 of 1 and port 1 of 2 are joined, others lead to hosts.
+// wired is a world with two switches of three ports whose cables are known: port 2 of 1 and port 1
+// of 2 are joined, others lead to hosts.
 func wired(t *testing.T, laid bool, f func(w *world)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -25,8 +26,8 @@ func wired(t *testing.T, laid bool, f func(w *world)) {
 	})
 }
 
-// Proves that what is known of the cables holds at once, before any probe has been waited for, and that probes confirm it; so after
-// a port was down.
+// Proves that what is known of the cables holds at once, before any probe has been waited for, and
+// that probes confirm it; so after a port was down.
 func TestExpected(t *testing.T) {
 	wired(t, true, func(w *world) {
 		at := map[place]Kind{{1, 1}: Edge, {1, 2}: Inner, {1, 3}: Edge, {2, 1}: Inner, {2, 2}: Edge}
@@ -43,7 +44,8 @@ func TestExpected(t *testing.T) {
 	})
 }
 
-// Proves that a cable which is not where it should be is found out, and that another one is taken instead.
+// Proves that a cable which is not where it should be is found out, and that another one is taken
+// instead.
 func TestExpectedWrongly(t *testing.T) {
 	wired(t, false, func(w *world) {
 		w.want("believed", 2, map[place]Kind{{1, 2}: Inner})
@@ -56,8 +58,9 @@ func TestExpectedWrongly(t *testing.T) {
 	})
 }
 
-// Proves that of switches which are none any more nothing is remembered: neither a link between two that go at the same time, nor what an
-// earlier run knew of them; and that those which are only away are remembered.
+// Proves that of switches which are none any more nothing is remembered: neither a link between two
+// that go at the same time, nor what an earlier run knew of them; and that those which are only
+// away are remembered.
 func TestSwitchesLeave(t *testing.T) {
 	wired(t, true, func(w *world) {
 		w.proved(2)
@@ -79,7 +82,8 @@ func TestSwitchesLeave(t *testing.T) {
 	})
 }
 
-// Proves that a link of whose probes nothing comes stays while links are taken on trust, and is lost afterwards.
+// Proves that a link of whose probes nothing comes stays while links are taken on trust, and is
+// lost afterwards.
 func TestTrust(t *testing.T) {
 	wired(t, true, func(w *world) {
 		w.proved(2)
@@ -93,8 +97,8 @@ func TestTrust(t *testing.T) {
 	})
 }
 
-// Proves that hosts which join their ports make no link of them, and that one of the ports is shut as long as they do, so that nothing
-// goes round through them.
+// Proves that hosts which join their ports make no link of them, and that one of the ports is shut
+// as long as they do, so that nothing goes round through them.
 func TestHostsJoinPorts(t *testing.T) {
 	wired(t, true, func(w *world) {
 		w.cable(place{1, 3}, place{2, 3}, place{2, 2}) // more than two: a bridge, which lets only the broadcast pass
@@ -111,7 +115,8 @@ func TestHostsJoinPorts(t *testing.T) {
 // hand gives a switch a frame, as its host would.
 func (w *world) hand(to place, frame []byte) { w.tell(to.dpid, packetIn(to.port, frame)) }
 
-// Proves that probes which hosts send again make no link: not late, and not in one direction alone, which shuts the hosts' own ports and no other.
+// Proves that probes which hosts send again make no link: not late, and not in one direction alone,
+// which shuts the hosts' own ports and no other.
 func TestReplay(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		there, back := place{1, 3}, place{2, 3}

@@ -80,8 +80,8 @@ func findLoop(t *topology.Topology) ([]string, string) {
 		return nil, ""
 	}
 	graph := newForest(t)
-	// Loops of links that none of ours sees, or that have the protocol at both ends, are no concern of
-	// ours; what else closes a loop is.
+	// Loops of links that none of ours sees, or that have the protocol at both ends, are no concern
+	// of ours; what else closes a loop is.
 	for _, ours := range []bool{false, true} {
 		for _, l := range graph.links {
 			a, b := l.Ends[0].Node, l.Ends[1].Node

@@ -30,8 +30,8 @@ type Controller struct {
 	Switches int    // the most that it carries; 0: no limit is known
 	Install  string // the shell command that installs it; %s stands for its own directory below Places.Cache
 
-	// Greets says that it installs flow entries in every switch of Open vSwitch that connects, and that
-	// the switch forwards nothing before, as is so with every one that speaks OpenFlow 1.3.
+	// Greets says that it installs flow entries in every switch of Open vSwitch that connects, and
+	// that the switch forwards nothing before, as is so with every one that speaks OpenFlow 1.3.
 	Greets bool
 
 	// Says returns what its log says once it decides for a switch; before, packets that the switch
@@ -41,8 +41,8 @@ type Controller struct {
 	// Reloads says that it reads its files again when it gets SIGHUP.
 	Reloads bool
 
-	// PerPort says that it has flow entries for each port that is up and none for one that is down, so that
-	// a port which comes up forwards nothing until they are there.
+	// PerPort says that it has flow entries for each port that is up and none for one that is down,
+	// so that a port which comes up forwards nothing until they are there.
 	PerPort bool
 
 	find  func(own string) (program []string, ok bool)

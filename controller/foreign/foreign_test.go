@@ -104,8 +104,8 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestFaucetConfiguration proves that Faucet is told of every port of its switches by its number, all
-// in one VLAN, and of nothing else.
+// TestFaucetConfiguration proves that Faucet is told of every port of its switches by its number,
+// all in one VLAN, and of nothing else.
 func TestFaucetConfiguration(t *testing.T) {
 	r := resolve(t, "linear,3", "faucet", func(t *topology.Topology) {
 		port := 7
@@ -148,8 +148,8 @@ func TestFaucetConfiguration(t *testing.T) {
 	}
 }
 
-// TestPython proves that a module's Python is found: that of a virtual environment first, then the one
-// that a script names; and that a directory that only looks like an environment is none.
+// TestPython proves that a module's Python is found: that of a virtual environment first, then the
+// one that a script names; and that a directory that only looks like an environment is none.
 func TestPython(t *testing.T) {
 	dir := t.TempDir()
 	env, bin := filepath.Join(dir, "env"), filepath.Join(dir, "bin")
@@ -181,8 +181,8 @@ func TestPython(t *testing.T) {
 	want(env + "/bin/python3")
 }
 
-// TestUser proves whom a controller runs as: who asks for the lab; where that is root, nobody, unless
-// nobody may not read the program, what it links to, its interpreter, or its directory.
+// TestUser proves whom a controller runs as: who asks for the lab; where that is root, nobody,
+// unless nobody may not read the program, what it links to, its interpreter, or its directory.
 func TestUser(t *testing.T) {
 	dir := t.TempDir()
 	for d := dir; d != "/"; d = filepath.Dir(d) { // the test's own may be closed, by the umask of who runs it

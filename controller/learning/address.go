@@ -79,7 +79,8 @@ func (t *table) tellFull(p *port, number uint32, all bool) {
 	}
 }
 
-// move makes an address that of another port, and says whether it is; one that has moved too often is not.
+// move makes an address that of another port, and says whether it is; one that has moved too often
+// is not.
 func (t *table) move(src openflow.MAC, x address, port uint32) bool {
 	now := uint32(time.Now().Unix())
 	if now-x.since > movesTime {

@@ -59,8 +59,8 @@ func (a *App) follow(now time.Time) (settled bool) {
 }
 
 // tables returns the tables by datapath id, and drops those of switches that are away and have no
-// links. So one that is lost before discovery has seen a link of it is not waited for: if it were, whoever
-// connects after a switch without links has left would wait, too.
+// links. So one that is lost before discovery has seen a link of it is not waited for: if it were,
+// whoever connects after a switch without links has left would wait, too.
 func (a *App) tables(far map[uint64]bool) []*table {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -144,7 +144,8 @@ func (n *network) reaches(from, to int, told bool) bool {
 	return there
 }
 
-// talk sends a packet from each host to each other, or from some, and counts those that did not come.
+// talk sends a packet from each host to each other, or from some, and counts those that did not
+// come.
 func (n *network) talk() (lost int) {
 	for from := range n.hosts {
 		for to := range n.hosts {

@@ -11,8 +11,8 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// FuzzEvents proves that whatever switches do and say, in whatever order, makes the apps
-// neither fail nor make a loop, and that the controller still serves afterwards. The input is a list of
+// FuzzEvents proves that whatever switches do and say, in whatever order, makes the apps neither
+// fail nor make a loop, and that the controller still serves afterwards. The input is a list of
 // events of four bytes: what, which switch, and two of what belongs to it.
 func FuzzEvents(f *testing.F) {
 	f.Add([]byte("c000c100w000p010w000p120d000c000"))

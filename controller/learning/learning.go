@@ -129,7 +129,8 @@ func (a *App) poke() {
 // told, and no change waits for another.
 func (a *App) Settled() bool { return a == nil || a.settled.Load() == a.asked.Load() }
 
-// SwitchUp takes over what the switch has, or installs the tables' frame, in which nothing takes part yet.
+// SwitchUp takes over what the switch has, or installs the tables' frame, in which nothing takes
+// part yet.
 func (a *App) SwitchUp(s *controller.Switch) {
 	if !a.only(s.DPID()) {
 		return

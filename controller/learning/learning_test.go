@@ -92,7 +92,8 @@ func (n *network) wantWhole(when string) {
 
 const networks = 30 // random ones for each test
 
-// each runs a test in random networks of all sizes, of which discovery is told the cables of every third.
+// each runs a test in random networks of all sizes, of which discovery is told the cables of every
+// third.
 func each(t *testing.T, f func(n *network)) {
 	for seed := range uint64(networks) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -123,8 +124,8 @@ func TestComesUp(t *testing.T) {
 	})
 }
 
-// Proves that a network whose cables are known forwards as soon as its switches are there: no silence has to show what a port
-// leads to. What goes round is seen, as always.
+// Proves that a network whose cables are known forwards as soon as its switches are there: no
+// silence has to show what a port leads to. What goes round is seen, as always.
 func TestWiredAtOnce(t *testing.T) {
 	each(t, func(n *network) {
 		n.wire()
@@ -270,8 +271,9 @@ func (n *network) trouble() {
 	}
 }
 
-// Proves that a switch whose neighbour, which has a link to a third, is lost as soon as it comes, whenever before discovery has
-// seen what is between them, does not take the neighbour, which took it for hosts, for hosts.
+// Proves that a switch whose neighbour, which has a link to a third, is lost as soon as it comes,
+// whenever before discovery has seen what is between them, does not take the neighbour, which took
+// it for hosts, for hosts.
 func TestLostAtOnce(t *testing.T) {
 	for after := time.Duration(0); after < time.Second; after += 20 * time.Millisecond {
 		t.Run(after.String(), func(t *testing.T) {
@@ -298,8 +300,9 @@ func TestLostAtOnce(t *testing.T) {
 	}
 }
 
-// Proves that an empty switch that no controller has met before, and which comes first to a controller
-// that remembers the links of others, does not take those for hosts, which took it for hosts.
+// Proves that an empty switch that no controller has met before, and which comes first to a
+// controller that remembers the links of others, does not take those for hosts, which took it for
+// hosts.
 func TestNewBeforeOthers(t *testing.T) {
 	inBubble(t, 1, func(n *network) {
 		for i := range uint64(3) {
@@ -458,8 +461,8 @@ func TestFlapping(t *testing.T) {
 	})
 }
 
-// Proves that a port of hosts cannot fill the table with invented addresses, that it may have as many as the documents say, and that
-// it is said, once, when it has.
+// Proves that a port of hosts cannot fill the table with invented addresses, that it may have as
+// many as the documents say, and that it is said, once, when it has.
 func TestAddressesAreBounded(t *testing.T) {
 	inBubble(t, 1, func(n *network) {
 		n.slow = 0

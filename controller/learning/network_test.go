@@ -116,7 +116,8 @@ func (n *network) wire() {
 	n.found.Expect(switches, hosts, links)
 }
 
-// random is a connected network of size switches with more links than a tree has, with a host at each.
+// random is a connected network of size switches with more links than a tree has, with a host at
+// each.
 func (n *network) random(size, more int) {
 	for i := range size {
 		n.addSwitch(uint64(i + 1))

@@ -203,8 +203,9 @@ func ping(host, to string, more ...string) *exec.Cmd {
 	return exec.Command("ip", append([]string{"netns", "exec", host, "ping", "-q"}, append(more, to)...)...)
 }
 
-// pingOn pings without end. What it returns waits until 50 more pings have been answered, and ends it; none may be lost before the
-// last that was answered. (A ping of a number would wait for its last answers only twice as long as the slowest took.)
+// pingOn pings without end. What it returns waits until 50 more pings have been answered, and ends
+// it; none may be lost before the last that was answered. (A ping of a number would wait for its
+// last answers only twice as long as the slowest took.)
 func pingOn(t *testing.T, host, to string) (end func()) {
 	t.Helper()
 	out, err := os.Create(filepath.Join(t.TempDir(), "pings"))

@@ -127,7 +127,8 @@ func portEntries(number uint32, r role) []*openflow.FlowMod {
 	return out
 }
 
-// listened is what tells discovery who a host is: ARP, and neighbour solicitations and advertisements.
+// listened is what tells discovery who a host is: ARP, and neighbour solicitations and
+// advertisements.
 func listened(in openflow.OXM) []openflow.Match {
 	icmp := func(kind uint8) openflow.Match {
 		return openflow.NewMatch(in, openflow.EthType(openflow.EthTypeIPv6), openflow.IPProto(openflow.IPProtoICMPv6), openflow.ICMPv6Type(kind))

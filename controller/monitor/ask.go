@@ -20,7 +20,8 @@ type Requests struct {
 }
 
 // ask does a reading beside the poller. Its place among the requests in flight is free again after
-// Options.Timeout, also when the switch does not even take the request. It must be called with mu held.
+// Options.Timeout, also when the switch does not even take the request. It must be called with mu
+// held.
 func (a *App) ask(t *turn, now time.Time) {
 	p, n, k, wasSilent := &a.poller, t.n, t.kind, t.n.silent > 0
 	if k == readPorts {

@@ -25,7 +25,8 @@ type fake struct {
 	flows  openflow.FlowStatsList
 	groups openflow.GroupDescList
 
-	// The controller asks too, when they meet. From the first question for ports' counters on it is the monitor.
+	// The controller asks too, when they meet. From the first question for ports' counters on it is
+	// the monitor.
 	monitored bool
 	mute      bool          // does not answer
 	work      time.Duration // that an answer takes
@@ -36,7 +37,8 @@ type fake struct {
 
 var errRefused = openflow.BadRequestBadMultipart
 
-// meet connects a switch with ports 1 and 2 of 10 Mbit/s, prepared by some functions, that answers until the test ends.
+// meet connects a switch with ports 1 and 2 of 10 Mbit/s, prepared by some functions, that answers
+// until the test ends.
 func meet(t *testing.T, c *controller.Controller, dpid uint64, prepare ...func(*fake)) *fake {
 	t.Helper()
 	ours, theirs := net.Pipe()

@@ -44,7 +44,8 @@ func (wire) SwitchUp(s *controller.Switch) {
 	}
 }
 
-// between makes an Open vSwitch with two hosts h1 and h2 at its ports 1 and 2, whose controller is c.
+// between makes an Open vSwitch with two hosts h1 and h2 at its ports 1 and 2, whose controller is
+// c.
 func between(t *testing.T, c *controller.Controller) (namespaces [2]string) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "mon") // a socket's path must be short

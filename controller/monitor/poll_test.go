@@ -228,8 +228,9 @@ func TestManyFlows(t *testing.T) {
 	}
 }
 
-// Proves that switches that do not answer, and one that does not even read, do not keep others
-// from being read, though there are places for two requests only; and that they are read when they answer again.
+// Proves that switches that do not answer, and one that does not even read, do not keep others from
+// being read, though there are places for two requests only; and that they are read when they
+// answer again.
 func TestSilentSwitches(t *testing.T) {
 	a, c := begin(t, Options{Period: 50 * time.Millisecond, Timeout: 100 * time.Millisecond, InFlight: 2})
 	var silent []*fake
@@ -281,7 +282,8 @@ func TestInFlight(t *testing.T) {
 	}
 }
 
-// Proves that packets are counted by protocol and switch, and stay counted when the switch has gone.
+// Proves that packets are counted by protocol and switch, and stay counted when the switch has
+// gone.
 func TestPackets(t *testing.T) {
 	a, c := begin(t, Options{Period: 50 * time.Millisecond})
 	first, second := meet(t, c, 1), meet(t, c, 2)

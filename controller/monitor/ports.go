@@ -117,7 +117,8 @@ func (p *port) row(wasIdle bool) (row database.Load, wanted bool) {
 		RxRate: p.RxRate, TxRate: p.TxRate, Utilisation: p.Utilisation()}, true
 }
 
-// takePorts makes a reading of a switch's ports known. Ports that the switch has not described are passed over.
+// takePorts makes a reading of a switch's ports known. Ports that the switch has not described are
+// passed over.
 func (a *App) takePorts(n *node, list openflow.PortStatsList, at time.Time) {
 	described := n.sw.Ports()
 	capacity := make(map[uint32]float64, len(described))

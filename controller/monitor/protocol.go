@@ -62,7 +62,8 @@ const (
 	etherTypeQinQ = 0x88a8
 )
 
-// Classify says what an Ethernet frame is, behind its VLAN tags. Of one that ends too soon, what can be seen.
+// Classify says what an Ethernet frame is, behind its VLAN tags. Of one that ends too soon, what
+// can be seen.
 func Classify(frame []byte) Protocol {
 	etherType, after := cutEthernet(frame)
 	switch etherType {

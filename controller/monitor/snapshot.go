@@ -85,7 +85,8 @@ func (a *App) FlowCounts() map[uint64]int {
 	return out
 }
 
-// Tables returns the tables of a switch as they were last read, not to be changed; nil: they were not.
+// Tables returns the tables of a switch as they were last read, not to be changed; nil: they were
+// not.
 func (a *App) Tables(dpid uint64) []openflow.TableStats {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -28,8 +28,8 @@ type Router struct {
 	Redistribute []Redistribute
 }
 
-// Interface is an interface on which OSPF runs. A port with several addresses is several: of them all
-// but the first are passive.
+// Interface is an interface on which OSPF runs. A port with several addresses is several: of them
+// all but the first are passive.
 type Interface struct {
 	Port     uint32 // 0: the loopback
 	Name     string
@@ -89,8 +89,8 @@ type key struct {
 
 func (i *Interface) key() key { return key{i.Port, i.Settings.Address} }
 
-// configure makes the routers those of another configuration. What is the same in both goes on undisturbed.
-// Settings of an area cannot be changed while it runs: then all begins anew.
+// configure makes the routers those of another configuration. What is the same in both goes on
+// undisturbed. Settings of an area cannot be changed while it runs: then all begins anew.
 func (n *network) configure(now time.Time, c Config) error {
 	if err := c.check(); err != nil {
 		return err
@@ -198,8 +198,8 @@ func (n *network) removeRouters(now time.Time, wanted map[uint64]*Router) {
 	}
 }
 
-// removePorts removes a router's interfaces that are not wanted any more, or not as they are. A cost can
-// change while an interface is up.
+// removePorts removes a router's interfaces that are not wanted any more, or not as they are. A
+// cost can change while an interface is up.
 func (n *network) removePorts(now time.Time, r *router, w *Router) {
 	want := map[key]*Interface{}
 	for i := range w.Interfaces {

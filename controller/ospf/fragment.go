@@ -10,11 +10,13 @@ import (
 	"time"
 )
 
-// OSPF leaves it to IP to carry packets that are larger than the MTU (RFC 2328, sections 4.3 and A.1): an LSA
-// of a router with many links, which is one, or a Hello on a network with many neighbours. Switches and the
-// routers' flow tables pass fragments on as they are, so they are put together here.
+// OSPF leaves it to IP to carry packets that are larger than the MTU (RFC 2328, sections 4.3 and
+// A.1): an LSA of a router with many links, which is one, or a Hello on a network with many
+// neighbours. Switches and the routers' flow tables pass fragments on as they are, so they are put
+// together here.
 
-// Bounds of what fragments can make us keep. Those that arrive at one port cannot displace those at another.
+// Bounds of what fragments can make us keep. Those that arrive at one port cannot displace those at
+// another.
 const (
 	fragmentTime  = 30 * time.Second // for a packet to be complete
 	maxIncomplete = 8                // packets of one port
@@ -23,7 +25,8 @@ const (
 	maxPacket     = 65535            // octets of an IP packet
 )
 
-// fragmentKey tells which fragments belong together (RFC 791, section 3.2; the protocol is always OSPF).
+// fragmentKey tells which fragments belong together (RFC 791, section 3.2; the protocol is always
+// OSPF).
 type fragmentKey struct {
 	at       place
 	src, dst netip.Addr
@@ -92,8 +95,9 @@ func (f *fragments) add(now time.Time, key fragmentKey, h ipHeader) ([]byte, err
 	return payload, nil
 }
 
-// add puts a part in its place. One that is there already is ignored; one that overlaps others in any other
-// way is an error, as in RFC 5722: no router makes such, and which of the two holds would be anybody's guess.
+// add puts a part in its place. One that is there already is ignored; one that overlaps others in
+// any other way is an error, as in RFC 5722: no router makes such, and which of the two holds would
+// be anybody's guess.
 func (p *incomplete) add(part fragment, more bool) error {
 	switch {
 	case len(part.data) == 0, more && len(part.data)%8 != 0:

@@ -14,8 +14,9 @@ import (
 	engine "trivet.dev/trivet/routing/ospf"
 )
 
-// Proves that a router with more networks than fit into one packet, and a real one with as many beside it, become
-// Full and learn all of them: their router-LSAs go in fragments that the link carries.
+// Proves that a router with more networks than fit into one packet, and a real one with as many
+// beside it, become Full and learn all of them: their router-LSAs go in fragments that the link
+// carries.
 func TestLargeLSAs(t *testing.T) {
 	const loopbacks = 130
 	s := newSim(t, 2)
@@ -54,8 +55,8 @@ func TestLargeLSAs(t *testing.T) {
 	}
 }
 
-// Proves that a packet of any size, cut for any MTU, comes out whole, in whatever order its fragments arrive and
-// if some arrive twice; that each fits the MTU and has a right checksum.
+// Proves that a packet of any size, cut for any MTU, comes out whole, in whatever order its
+// fragments arrive and if some arrive twice; that each fits the MTU and has a right checksum.
 func TestFragments(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	src, dst := netip.MustParseAddr("10.0.0.1"), engine.AllSPFRouters
@@ -94,7 +95,8 @@ func TestFragments(t *testing.T) {
 	}
 }
 
-// Proves that fragments that contradict each other give no packet, not even when the missing ones come.
+// Proves that fragments that contradict each other give no packet, not even when the missing ones
+// come.
 func TestContradictingFragments(t *testing.T) {
 	type part struct {
 		start, size int
@@ -132,8 +134,8 @@ func TestContradictingFragments(t *testing.T) {
 	}
 }
 
-// Proves that what never becomes complete is given up, that it is bounded, and that it does not stand in the way
-// of packets that arrive at another port.
+// Proves that what never becomes complete is given up, that it is bounded, and that it does not
+// stand in the way of packets that arrive at another port.
 func TestFragmentsAreBounded(t *testing.T) {
 	var f fragments
 	now := time.Unix(1_900_000_000, 0)
@@ -176,8 +178,8 @@ func TestFragmentsAreBounded(t *testing.T) {
 	}
 }
 
-// FuzzFragments gives the fragments of packets in any order, size and place: whatever comes out has been put in
-// without a gap, and what is kept is counted.
+// FuzzFragments gives the fragments of packets in any order, size and place: whatever comes out has
+// been put in without a gap, and what is kept is counted.
 func FuzzFragments(f *testing.F) {
 	f.Add([]byte{0, 2, 1, 0, 2, 1, 0, 0})
 	f.Add([]byte{0, 2, 1, 0, 1, 2, 1, 0, 3, 1, 0, 0})

@@ -15,19 +15,21 @@ import (
 	engine "trivet.dev/trivet/routing/ospf"
 )
 
-// Throttles of LSAs and of calculations. While nobody outside listens, an LSA may follow the one before
-// at once. Else it follows sooner than after the 5 s of RFC 2328 (MinLSInterval), but not so soon that
-// a neighbour would refuse it (MinLSArrival, 1 s).
+// Throttles of LSAs and of calculations. While nobody outside listens, an LSA may follow the one
+// before at once. Else it follows sooner than after the 5 s of RFC 2328 (MinLSInterval), but not so
+// soon that a neighbour would refuse it (MinLSArrival, 1 s).
 var (
 	lsaAlone    = engine.Throttle{Hold: 10 * time.Millisecond, Max: 10 * time.Millisecond}
 	lsaThrottle = engine.Throttle{Hold: 1200 * time.Millisecond, Max: 1200 * time.Millisecond}
 	spfThrottle = engine.Throttle{Hold: 50 * time.Millisecond, Max: time.Second}
 )
 
-// settleTime is for how long a router that has connected waits to know what all of its ports lead to.
+// settleTime is for how long a router that has connected waits to know what all of its ports lead
+// to.
 const settleTime = 5 * time.Second
 
-// network is the engine with the routers in it, and what joins them. It has no goroutines and no locks.
+// network is the engine with the routers in it, and what joins them. It has no goroutines and no
+// locks.
 type network struct {
 	log     *slog.Logger
 	domain  *engine.Domain
@@ -194,8 +196,8 @@ func (v *view) at(dpid uint64, number uint32) *around {
 	return v.around[s]
 }
 
-// settle says when a router knows its ports for the first time. Until then nobody is joined to it: its
-// LSAs would have to follow each other.
+// settle says when a router knows its ports for the first time. Until then nobody is joined to it:
+// its LSAs would have to follow each other.
 func (n *network) settle(now time.Time, r *router, v *view) {
 	if !r.ready && r.connected {
 		r.ready = true
@@ -216,8 +218,8 @@ func (n *network) settle(now time.Time, r *router, v *view) {
 	}
 }
 
-// join makes interfaces and segments follow what joins the routers, and says whether it could: at the
-// start it waits until all routers know their ports.
+// join makes interfaces and segments follow what joins the routers, and says whether it could: at
+// the start it waits until all routers know their ports.
 func (n *network) join(now time.Time, j joined) bool {
 	if j.only != nil && n.unsettled > 0 {
 		return false // routers have come in the meantime
@@ -320,7 +322,8 @@ func (n *network) attach(now time.Time, groups map[group][]*port, v *view) {
 	}
 }
 
-// same says whether the members are in one segment already, and nobody is in it who is to be elsewhere.
+// same says whether the members are in one segment already, and nobody is in it who is to be
+// elsewhere.
 func (n *network) same(members []*port, groups map[group][]*port, v *view) bool {
 	s := members[0].segment
 	if s == nil || slices.ContainsFunc(members, func(p *port) bool { return p.segment != s }) {
@@ -338,8 +341,8 @@ func (n *network) same(members []*port, groups map[group][]*port, v *view) bool 
 	return true
 }
 
-// alike says whether interfaces can be neighbours of each other; if not they find out by packets, as
-// routers do.
+// alike says whether interfaces can be neighbours of each other; if not they find out by packets,
+// as routers do.
 func alike(members []*port) bool {
 	first := members[0].Settings
 	seen := map[*router]bool{}

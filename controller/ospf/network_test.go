@@ -16,8 +16,8 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Proves that routers whose links are known are Full at once, without a packet; that a port that goes down
-// takes its routes with it at that moment, and that they are back when the link is.
+// Proves that routers whose links are known are Full at once, without a packet; that a port that
+// goes down takes its routes with it at that moment, and that they are back when the link is.
 func TestFullAtOnce(t *testing.T) {
 	s := newSim(t, 4)
 	for i := range 4 { // a ring
@@ -66,9 +66,9 @@ func TestFullAtOnce(t *testing.T) {
 	s.wantRoute(1, "10.100.2.0/24", "2 172.16.0.2@2")
 }
 
-// Proves that routers on a switch are one broadcast network with one designated router; that they exchange
-// packets as soon as a port of the switch may lead to others, and still do when the switch is away; and
-// that they are one network again when that port is gone.
+// Proves that routers on a switch are one broadcast network with one designated router; that they
+// exchange packets as soon as a port of the switch may lead to others, and still do when the switch
+// is away; and that they are one network again when that port is gone.
 func TestSwitchedNetwork(t *testing.T) {
 	const sw = 1_000_001
 	s := newSim(t, 3)
@@ -146,8 +146,9 @@ func outsideOf(s *sim) *outsider {
 	return o
 }
 
-// Proves that a router outside becomes Full by packets and has the routes of all; and that a change of the
-// configuration (a router more, another cost, a network less) is heard by it without the adjacency ending.
+// Proves that a router outside becomes Full by packets and has the routes of all; and that a change
+// of the configuration (a router more, another cost, a network less) is heard by it without the
+// adjacency ending.
 func TestConfigureKeepsAdjacencies(t *testing.T) {
 	s := newSim(t, 2)
 	s.link(1, 2)
@@ -198,7 +199,8 @@ func TestConfigureKeepsAdjacencies(t *testing.T) {
 	}
 }
 
-// Proves that what a router has from elsewhere is announced as external routes, as long as it can be reached.
+// Proves that what a router has from elsewhere is announced as external routes, as long as it can
+// be reached.
 func TestRedistribute(t *testing.T) {
 	s := newSim(t, 2)
 	s.link(1, 2)
@@ -225,8 +227,8 @@ func TestRedistribute(t *testing.T) {
 	s.wantRoute(2, "0.0.0.0/0", "1 172.16.0.1@2")
 }
 
-// Proves that a thousand routers from a topology become a network in which the farthest of them has the
-// networks of all, and that a link that fails is gone round. The log has how long it took.
+// Proves that a thousand routers from a topology become a network in which the farthest of them has
+// the networks of all, and that a link that fails is gone round. The log has how long it took.
 func TestThousandRouters(t *testing.T) {
 	const n = 1000
 	top := &topology.Topology{}
@@ -279,8 +281,8 @@ func TestThousandRouters(t *testing.T) {
 	}
 }
 
-// Proves that a header is what a router expects, that what is wrapped comes out again, and that other protocols
-// and cut packets are refused.
+// Proves that a header is what a router expects, that what is wrapped comes out again, and that
+// other protocols and cut packets are refused.
 func TestWrap(t *testing.T) {
 	src, dst := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("224.0.0.5")
 	b := wrap(src, dst, 1, 7, []byte("hello"), 1500)[0]
@@ -303,7 +305,8 @@ func TestWrap(t *testing.T) {
 	}
 }
 
-// Proves that the last packets are kept, no more than there is room for, and that the file has them in order.
+// Proves that the last packets are kept, no more than there is room for, and that the file has them
+// in order.
 func TestCapture(t *testing.T) {
 	var c capture
 	at := time.Unix(1_900_000_000, 5)
@@ -324,8 +327,8 @@ func TestCapture(t *testing.T) {
 	}
 }
 
-// FuzzReceive gives a router that has a Full neighbour packets by the port it is at: it must not fail, and
-// must not send without bound.
+// FuzzReceive gives a router that has a Full neighbour packets by the port it is at: it must not
+// fail, and must not send without bound.
 func FuzzReceive(f *testing.F) {
 	for _, b := range wrap(netip.MustParseAddr("10.8.0.2"), engine.AllSPFRouters, 1, 1, make([]byte, 44), 60) {
 		f.Add(b)
@@ -342,8 +345,8 @@ func FuzzReceive(f *testing.F) {
 	})
 }
 
-// Proves that who floods a port with packets does not take the places of those that come by others, and that the
-// places are free again when the packets have been taken, of which none is lost.
+// Proves that who floods a port with packets does not take the places of those that come by others,
+// and that the places are free again when the packets have been taken, of which none is lost.
 func TestFloodedPort(t *testing.T) {
 	a := &App{queue: make(chan arrived, maxQueue), net: newNetwork(slog.New(slog.DiscardHandler), time.Now())}
 	s := (*speaker)(a)
@@ -370,8 +373,8 @@ func TestFloodedPort(t *testing.T) {
 	}
 }
 
-// Proves that a neighbour that brings more than its port lets it is dropped with a reason in the log and the event,
-// and that the routes of the others stay.
+// Proves that a neighbour that brings more than its port lets it is dropped with a reason in the
+// log and the event, and that the routes of the others stay.
 func TestTooManyLSAs(t *testing.T) {
 	s := newSim(t, 2)
 	var log bytes.Buffer

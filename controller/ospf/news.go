@@ -7,9 +7,9 @@ import (
 	"trivet.dev/trivet/controller/discovery"
 )
 
-// news is where what joins the routers may have changed. In a network of ten thousand routers a link that fails
-// concerns two: only around the ports that are named here is looked again. It has a lock of its own, as those who tell
-// hold theirs.
+// news is where what joins the routers may have changed. In a network of ten thousand routers a
+// link that fails concerns two: only around the ports that are named here is looked again. It has a
+// lock of its own, as those who tell hold theirs.
 type news struct {
 	mu    sync.Mutex
 	any   bool
@@ -56,8 +56,8 @@ func (n *news) take() (any, all bool, ports map[place]bool) {
 	return any, all, ports
 }
 
-// widen adds to ports those that they are joined to by segments, and says whether that is enough to look at: it is not
-// while routers do not know all their ports yet.
+// widen adds to ports those that they are joined to by segments, and says whether that is enough to
+// look at: it is not while routers do not know all their ports yet.
 func (n *network) widen(ports map[place]bool) bool {
 	if !n.started || n.unsettled > 0 {
 		return false
@@ -72,8 +72,8 @@ func (n *network) widen(ports map[place]bool) bool {
 	return true
 }
 
-// look asks discovery what joins the routers: around some ports if that will do, which are all that they are joined to
-// now, or were joined to.
+// look asks discovery what joins the routers: around some ports if that will do, which are all that
+// they are joined to now, or were joined to.
 func (a *App) look(all bool, ports map[place]bool) joined {
 	j := joined{router: a.routing.Routes, connected: func(dpid uint64) bool { return a.c.Switch(dpid) != nil }}
 	j.only = ports

@@ -57,7 +57,8 @@ func (s *sim) picture() (out []string) {
 	return out
 }
 
-// move pulls a cable, plugs it in, or plugs it in elsewhere, and returns the ports that are concerned.
+// move pulls a cable, plugs it in, or plugs it in elsewhere, and returns the ports that are
+// concerned.
 func (s *sim) move(rng *rand.Rand, away map[int][2]discovery.Link) map[place]bool {
 	i := rng.IntN(len(s.joined.links)/2) * 2
 	l := s.joined.links[i]
@@ -87,9 +88,10 @@ func (s *sim) set(dpid uint64, number uint32, up bool) {
 	s.portIs(s.now, dpid, number, up)
 }
 
-// TestLooksAroundOnly proves that to look around what has changed alone comes to the same as to look at everything: in a
-// network of 24 routers whose cables are pulled and plugged in by chance, one to four at a time, a look at everything
-// after each change finds nothing to do, and all links are used in the end.
+// TestLooksAroundOnly proves that to look around what has changed alone comes to the same as to
+// look at everything: in a network of 24 routers whose cables are pulled and plugged in by chance,
+// one to four at a time, a look at everything after each change finds nothing to do, and all links
+// are used in the end.
 func TestLooksAroundOnly(t *testing.T) {
 	const routers = 24
 	rng := rand.New(rand.NewPCG(7, 7))

@@ -1,5 +1,5 @@
-// Package ospf lets routing nodes speak OSPF version 2 (RFC 2328): it is the app between the engine,
-// package routing/ospf, and the apps discovery and routing.
+// Package ospf lets routing nodes speak OSPF version 2 (RFC 2328): it is the app between the
+// engine, package routing/ospf, and the apps discovery and routing.
 //
 //	discovery   what joins the routers' ports    → segments, on which routers are Full at once
 //	switches    ports that go up and down        → interfaces that do, at once
@@ -37,9 +37,9 @@ const (
 	maxPause = 300 * time.Millisecond
 )
 
-// App is the app. Make it with New. A goroutine owns the engine's deadlines and what it sends; others
-// use the engine for a short time, with mu held. mu is never held while another app is called: routing
-// asks for routes with locks of its own held.
+// App is the app. Make it with New. A goroutine owns the engine's deadlines and what it sends;
+// others use the engine for a short time, with mu held. mu is never held while another app is
+// called: routing asks for routes with locks of its own held.
 type App struct {
 	controller.Base
 	routing   *routing.App
@@ -105,8 +105,8 @@ func (a *App) Stop() {
 	a.done.Wait()
 }
 
-// Configure makes the routers others, or the same with other settings. Adjacencies that a change does not
-// concern stay.
+// Configure makes the routers others, or the same with other settings. Adjacencies that a change
+// does not concern stay.
 func (a *App) Configure(c Config) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -293,7 +293,8 @@ func (a *App) run() {
 			}
 			start := time.Now()
 			a.follow()
-			// To look at ten thousand routers takes long, and at the start everything changes all the time.
+			// To look at ten thousand routers takes long, and at the start everything changes all
+			// the time.
 			next = start.Add(min(max(coalesce, 4*time.Since(start)), maxPause))
 		case <-timer.C:
 			a.mu.Lock()
@@ -429,7 +430,8 @@ func (a *App) Speaks(dpid uint64) bool {
 	return a.net.routers[dpid] != nil
 }
 
-// Watch calls f with every Run and NeighborChange from now on, one after the other. f must be quick.
+// Watch calls f with every Run and NeighborChange from now on, one after the other. f must be
+// quick.
 func (a *App) Watch(f func(any)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -12,8 +12,8 @@ import (
 	engine "trivet.dev/trivet/routing/ospf"
 )
 
-// Of the IP header of OSPF packets (RFC 2328, section A.1): precedence internetwork control, and TTL 1 but for
-// virtual links.
+// Of the IP header of OSPF packets (RFC 2328, section A.1): precedence internetwork control, and
+// TTL 1 but for virtual links.
 const (
 	ipHeaderLen = 20
 	precedence  = 0xc0
@@ -141,7 +141,8 @@ func (r *router) portFor(number uint32, src netip.Addr) (found *port) {
 	return found
 }
 
-// dress makes an IP packet, or its fragments, of what the engine wants to be sent; none: the router has no address.
+// dress makes an IP packet, or its fragments, of what the engine wants to be sent; none: the router
+// has no address.
 func (n *network) dress(now time.Time, d engine.Datagram) (out []packet) {
 	r := n.byID[d.Interface.Router().ID()]
 	if r == nil { // it is being removed

@@ -14,8 +14,8 @@ const (
 	maxRuns = 256       // calculations that are kept in the log
 )
 
-// Run is a calculation of routes: the graphs of areas are made anew, and each router's shortest path
-// tree follows when somebody asks for its routes.
+// Run is a calculation of routes: the graphs of areas are made anew, and each router's shortest
+// path tree follows when somebody asks for its routes.
 type Run struct {
 	Time     time.Time   `json:"time"`
 	Cause    string      `json:"cause" doc:"The first change that it follows"`
@@ -125,7 +125,8 @@ func (n *network) routes(dpid uint64) []routing.Learned {
 	return out
 }
 
-// routeTo returns the route of one network. A whole table is looked at where there is one, and not made otherwise.
+// routeTo returns the route of one network. A whole table is looked at where there is one, and not
+// made otherwise.
 func (n *network) routeTo(dpid uint64, p netip.Prefix) (routing.Learned, bool) {
 	r := n.routers[dpid]
 	if r == nil || !n.started {
@@ -193,7 +194,8 @@ func (n *network) redistributes() (out []uint64) {
 	return out
 }
 
-// redistribute makes routers announce what they have from elsewhere. static are their static routes.
+// redistribute makes routers announce what they have from elsewhere. static are their static
+// routes.
 func (n *network) redistribute(now time.Time, static map[uint64][]routing.StaticRoute) {
 	for dpid, routes := range static {
 		r := n.routers[dpid]

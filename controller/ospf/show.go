@@ -12,8 +12,8 @@ import (
 	engine "trivet.dev/trivet/routing/ospf"
 )
 
-// NeighborChange is a neighbour's change of state (RFC 2328, section 10.3). Routers of the controller
-// have none among each other: they are Full when both are up.
+// NeighborChange is a neighbour's change of state (RFC 2328, section 10.3). Routers of the
+// controller have none among each other: they are Full when both are up.
 type NeighborChange struct {
 	Time      time.Time `json:"time"`
 	Router    string    `json:"router"`
@@ -193,8 +193,8 @@ func byKind(counts [engine.TypeLinkStateAck + 1]uint64) map[string]uint64 {
 	return out
 }
 
-// Database lists the LSAs of the areas of the router of that name, of all areas where it is empty; and
-// those of the AS.
+// Database lists the LSAs of the areas of the router of that name, of all areas where it is empty;
+// and those of the AS.
 func (a *App) Database(name string) []LSA {
 	a.mu.Lock()
 	defer a.mu.Unlock()

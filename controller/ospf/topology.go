@@ -48,7 +48,8 @@ func ConfigOf(t *topology.Topology) (c Config) {
 	return c
 }
 
-// addArea takes what a router says of an area. The engine has one of each: what any of them says holds for all.
+// addArea takes what a router says of an area. The engine has one of each: what any of them says
+// holds for all.
 func addArea(areas map[engine.ID]engine.AreaConfig, a topology.OSPFArea) {
 	x := areas[engine.ID(a.ID)]
 	x.ID = engine.ID(a.ID)

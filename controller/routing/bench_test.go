@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// What a change of a network of 100 × 100 routers costs before a route can be computed, and what the routes of all
-// of them to one prefix cost then.
+// What a change of a network of 100 × 100 routers costs before a route can be computed, and what
+// the routes of all of them to one prefix cost then.
 func BenchmarkTorus(b *testing.B) {
 	const side = 100
 	w := newWires(1)

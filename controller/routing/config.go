@@ -18,8 +18,8 @@ type Config struct {
 	Reactive bool
 }
 
-// MaxRoutes is the most routes, over all routers, that are installed before a packet needs them. Each takes 2.4 kB,
-// and 15 µs to install: docs/performance.md.
+// MaxRoutes is the most routes, over all routers, that are installed before a packet needs them.
+// Each takes 2.4 kB, and 15 µs to install: docs/performance.md.
 const MaxRoutes = 100_000
 
 // Router is a routing node: a datapath with addresses.
@@ -53,8 +53,8 @@ type StaticRoute struct {
 	Fallback bool
 }
 
-// Speaker is a routing protocol. Its methods are called while the app computes or handles a packet: they
-// must be quick, and must not call the app.
+// Speaker is a routing protocol. Its methods are called while the app computes or handles a packet:
+// they must be quick, and must not call the app.
 type Speaker interface {
 	// Routes returns the routes that the protocol has for a router now, sorted by prefix.
 	Routes(dpid uint64) []Learned
@@ -65,8 +65,8 @@ type Speaker interface {
 	// Networks returns the prefixes that some router may have a route to, sorted.
 	Networks() []netip.Prefix
 
-	// Settled says whether the routes follow what is known of the network. The app waits for it at the start,
-	// for some seconds at most.
+	// Settled says whether the routes follow what is known of the network. The app waits for it at
+	// the start, for some seconds at most.
 	Settled() bool
 
 	// Receive takes a packet of the protocol, with its IP header, that has come in by a port.

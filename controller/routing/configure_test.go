@@ -7,8 +7,8 @@ import (
 	"trivet.dev/trivet/controller/discovery"
 )
 
-// TestAskedWhileConfigured proves that routers which have just come, or have moved to another place in the configuration, can be asked for
-// their routes before the network has been looked at again.
+// TestAskedWhileConfigured proves that routers which have just come, or have moved to another place
+// in the configuration, can be asked for their routes before the network has been looked at again.
 func TestAskedWhileConfigured(t *testing.T) {
 	router := func(dpid uint64, subnet string) Router {
 		return Router{DPID: dpid, Name: subnet, Interfaces: []Interface{{Port: 1, Name: "eth0", Prefixes: []netip.Prefix{netip.MustParsePrefix(subnet)}}}}

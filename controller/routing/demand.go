@@ -8,10 +8,10 @@ import (
 	"trivet.dev/trivet/routing/spf"
 )
 
-// A network whose routers install routes when packets ask for them has no tables: ten thousand routers
-// would have 10^8 routes. A route is computed when it is needed. For one prefix that takes the
-// distances of all routers to it, which one tree from the prefix backwards gives; the routers on a
-// packet's way all ask for the same one.
+// A network whose routers install routes when packets ask for them has no tables: ten thousand
+// routers would have 10^8 routes. A route is computed when it is needed. For one prefix that takes
+// the distances of all routers to it, which one tree from the prefix backwards gives; the routers
+// on a packet's way all ask for the same one.
 
 // maxFar bounds the distances that are kept, over all prefixes.
 const maxFar = 4 << 20
@@ -65,8 +65,8 @@ func (n *network) towards(router int, a netip.Addr) *Route {
 	return nil
 }
 
-// narrowed returns a router's route to an address as it is installed: one whose entry would hide others, which are not
-// installed, for the one address.
+// narrowed returns a router's route to an address as it is installed: one whose entry would hide
+// others, which are not installed, for the one address.
 func (n *network) narrowed(router int, a netip.Addr, r *Route) *Route {
 	if !n.hides(router, r) {
 		return r
@@ -90,7 +90,8 @@ func (n *network) installed(router int, p netip.Prefix) *Route {
 	return nil
 }
 
-// hides says whether there may be routes to parts of a route's prefix: of a default route, of an area range.
+// hides says whether there may be routes to parts of a route's prefix: of a default route, of an
+// area range.
 func (n *network) hides(router int, r *Route) bool {
 	if r.Source == Connected || r.Prefix.IsSingleIP() {
 		return false
@@ -164,8 +165,8 @@ func Find(sorted []Learned, p netip.Prefix) (l Learned, is bool) {
 	return l, is
 }
 
-// computedTo adds the shortest paths to one prefix: over the neighbours whose distance is less by what it costs
-// to get there.
+// computedTo adds the shortest paths to one prefix: over the neighbours whose distance is less by
+// what it costs to get there.
 func (n *network) computedTo(t *table, router int, p netip.Prefix) {
 	far := n.farFrom(p)
 	if far == nil || far[router] == spf.Unreachable {
@@ -189,8 +190,8 @@ func (n *network) computedTo(t *table, router int, p netip.Prefix) {
 	}
 }
 
-// farFrom returns the distance of each router to a prefix, that of its owner's interface included; nil:
-// nobody has it.
+// farFrom returns the distance of each router to a prefix, that of its owner's interface included;
+// nil: nobody has it.
 func (n *network) farFrom(p netip.Prefix) []uint32 {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -6,8 +6,8 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// receive handles a packet of a MAC that the switch has sent up: expired says that its TTL has ended here.
-// mu must be held, as in all that follows.
+// receive handles a packet of a MAC that the switch has sent up: expired says that its TTL has
+// ended here. mu must be held, as in all that follows.
 func (n *node) receive(f *Interface, from openflow.MAC, etherType uint16, b []byte, expired bool) {
 	if etherType == openflow.EthTypeARP {
 		n.answerARP(f, b)

@@ -65,7 +65,8 @@ var (
 	router2 = openflow.MAC{2, 0, 0, 0, 0, 2}
 )
 
-// single is one router with two subnets, 10.0.1.0/24 and 10.0.2.0/24 (and fd00:1::/64, fd00:2::/64).
+// single is one router with two subnets, 10.0.1.0/24 and 10.0.2.0/24 (and fd00:1::/64,
+// fd00:2::/64).
 func single(t testing.TB) (*App, *silent, *controller.Switch) {
 	t.Helper()
 	found := discovery.New()
@@ -103,8 +104,8 @@ func receive(app *App, sw *controller.Switch, port uint32, reason openflow.Packe
 	app.PacketIn(sw, p)
 }
 
-// Proves that a router answers ARP for its own addresses only and on the interface that has them, learns who
-// asks, and forwards a packet with a TTL one less and the right MACs.
+// Proves that a router answers ARP for its own addresses only and on the interface that has them,
+// learns who asks, and forwards a packet with a TTL one less and the right MACs.
 func TestRouterOnTheWire(t *testing.T) {
 	app, s, sw := single(t)
 	ask := func(port uint32, mac openflow.MAC, from, to string) {
@@ -159,8 +160,8 @@ func checksumOf(b []byte) uint16 {
 	return uint16(sum)
 }
 
-// Proves that no sequence of frames makes the app fail, keep more than its bounds, or send more than a
-// few frames for each that came.
+// Proves that no sequence of frames makes the app fail, keep more than its bounds, or send more
+// than a few frames for each that came.
 func FuzzFrames(f *testing.F) {
 	question := arp{op: 1, sha: host1, spa: netip.MustParseAddr("10.0.1.9"), tpa: netip.MustParseAddr("10.0.1.1")}
 	target := netip.MustParseAddr("fd00:1::1")

@@ -12,8 +12,8 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// Groups that a router is in besides those of its neighbours' questions (RFC 1112, section 4; RFC 4291, section
-// 2.8): all nodes, and all routers.
+// Groups that a router is in besides those of its neighbours' questions (RFC 1112, section 4; RFC
+// 4291, section 2.8): all nodes, and all routers.
 var (
 	groups4 = []netip.Addr{netip.MustParseAddr("224.0.0.1"), netip.MustParseAddr("224.0.0.2")}
 	groups6 = []netip.Addr{allNodes, netip.MustParseAddr("ff02::2")}
@@ -27,8 +27,8 @@ const (
 	echoRequest6, echoReply6 = 128, 129
 )
 
-// groupFrame is the entries that bring what is sent to the groups to the controller: pings, and routers'
-// solicitations.
+// groupFrame is the entries that bring what is sent to the groups to the controller: pings, and
+// routers' solicitations.
 func (n *node) groupFrame() (out []*openflow.FlowMod) {
 	some4, some6 := netip.PrefixFrom(groups4[0], 30).Masked(), netip.PrefixFrom(allNodes, 126).Masked() // and two more each, which are dropped
 	out = append(out, entry(admissionTable, prioritySpecial,
@@ -43,9 +43,9 @@ func (n *node) groupFrame() (out []*openflow.FlowMod) {
 	return append(out, entry(admissionTable, prioritySpecial, m, toController()))
 }
 
-// answerOnLink answers what only a neighbour can ask: a ping to a group, or between link-local addresses, and a
-// router solicitation. No route leads back: the answer goes to the MAC that the packet came from, by the interface
-// that it came by. The result is false for anything else.
+// answerOnLink answers what only a neighbour can ask: a ping to a group, or between link-local
+// addresses, and a router solicitation. No route leads back: the answer goes to the MAC that the
+// packet came from, by the interface that it came by. The result is false for anything else.
 func (n *node) answerOnLink(f *Interface, from openflow.MAC, p ipPacket) bool {
 	if from[0]&1 == 1 {
 		return false
@@ -100,8 +100,9 @@ func (n *node) echo(f *Interface, from openflow.MAC, p ipPacket, message []byte)
 	n.output(f.Port, frame(from, f.MAC, openflow.EthTypeIPv4, ip4(src, p.src, openflow.IPProtoICMPv4, 64, reply)))
 }
 
-// Of router advertisements (RFC 4861, section 6.2.1). They are sent in answer to solicitations only, so that what
-// they say must hold for long: the lifetime of a default router is the longest that there is (RFC 8319).
+// Of router advertisements (RFC 4861, section 6.2.1). They are sent in answer to solicitations
+// only, so that what they say must hold for long: the lifetime of a default router is the longest
+// that there is (RFC 8319).
 const (
 	routerLifetime    = 65535   // s
 	prefixLifetime    = 2592000 // s
@@ -109,9 +110,9 @@ const (
 	advertiseInterval = 3 * time.Second
 )
 
-// advertise answers a router solicitation (RFC 4861, section 6.2.6), to the one who asks or, where that one has no
-// address yet, to all. The interface's prefixes are said to be on the link; no host makes itself an address by
-// them, as a lab's addresses are those of its topology.
+// advertise answers a router solicitation (RFC 4861, section 6.2.6), to the one who asks or, where
+// that one has no address yet, to all. The interface's prefixes are said to be on the link; no host
+// makes itself an address by them, as a lab's addresses are those of its topology.
 func (n *node) advertise(f *Interface, from openflow.MAC, p ipPacket, message []byte) {
 	named := false // the MAC of who asks
 	for options := message[8:]; len(options) > 0; {

@@ -22,8 +22,9 @@ func ping(from, to string) []byte {
 	return ip4(src, dst, openflow.IPProtoICMPv4, 64, b)
 }
 
-// Proves that a router answers pings to all nodes, to all routers and to its link-local address by an address of
-// the interface that they came by, to the MAC that they came from; and no others that are not for it.
+// Proves that a router answers pings to all nodes, to all routers and to its link-local address by
+// an address of the interface that they came by, to the MAC that they came from; and no others that
+// are not for it.
 func TestPingsOfGroups(t *testing.T) {
 	app, s, sw := single(t)
 	own := linkLocal(router1).String()
@@ -66,9 +67,9 @@ func TestPingsOfGroups(t *testing.T) {
 	}
 }
 
-// Proves that a router answers solicitations that are right (RFC 4861, sections 6.1.1 and 6.2.6): with the
-// interface's prefix, which no address is to be made of, to the one who asks; to all where that one has no
-// address, once in three seconds.
+// Proves that a router answers solicitations that are right (RFC 4861, sections 6.1.1 and 6.2.6):
+// with the interface's prefix, which no address is to be made of, to the one who asks; to all where
+// that one has no address, once in three seconds.
 func TestRouterAdvertisement(t *testing.T) {
 	app, s, sw := single(t)
 	allRouters := netip.MustParseAddr("ff02::2")

@@ -6,10 +6,10 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// A switch sends no packet out of the port that it came in by, unless it is told to by the name IN_PORT (OpenFlow
-// 1.3.5, section 5.12, Output). A router does: several routers and hosts may share a segment, and a port may have
-// several subnets. There a prefix has further entries, one priority higher, for packets that come in by a port that they
-// have to leave by.
+// A switch sends no packet out of the port that it came in by, unless it is told to by the name
+// IN_PORT (OpenFlow 1.3.5, section 5.12, Output). A router does: several routers and hosts may
+// share a segment, and a port may have several subnets. There a prefix has further entries, one
+// priority higher, for packets that come in by a port that they have to leave by.
 
 // hairpins returns the entries beside a prefix's own, which leads to these hops.
 func (n *node) hairpins(m *openflow.FlowMod, hops []Hop) (out []*openflow.FlowMod) {
@@ -25,8 +25,8 @@ func (n *node) hairpins(m *openflow.FlowMod, hops []Hop) (out []*openflow.FlowMo
 	return out
 }
 
-// mayReturn says whether a packet that came in by a hop's port may have to leave by it. Neighbours in one subnet
-// need no router.
+// mayReturn says whether a packet that came in by a hop's port may have to leave by it. Neighbours
+// in one subnet need no router.
 func (n *node) mayReturn(h Hop) bool {
 	if f := n.itf[h.Port]; !h.Via.IsValid() {
 		count := [2]int{}

@@ -10,7 +10,8 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// icmpError is an error that a router sends back: type and code in IPv4 (RFC 792) and IPv6 (RFC 4443).
+// icmpError is an error that a router sends back: type and code in IPv4 (RFC 792) and IPv6 (RFC
+// 4443).
 type icmpError struct {
 	type4, code4, type6, code6 uint8
 }
@@ -21,7 +22,8 @@ var (
 	hostUnreachable    = icmpError{3, 1, 1, 3}
 )
 
-// Errors are limited for each router (RFC 1812, section 4.3.2.8): so many a second, and so many at once.
+// Errors are limited for each router (RFC 1812, section 4.3.2.8): so many a second, and so many at
+// once.
 const errorRate, errorBurst = 1000, 200
 
 // sendError answers a packet that came in by an interface with an error. mu must be held.

@@ -52,8 +52,8 @@ func (nb *neighbor) stop() {
 	nb.quiet.stop()
 }
 
-// deliver sends a packet to an address in a connected subnet, and asks for its MAC before if need be.
-// mu must be held.
+// deliver sends a packet to an address in a connected subnet, and asks for its MAC before if need
+// be. mu must be held.
 func (n *node) deliver(f *Interface, to netip.Addr, w waiting) {
 	nb := n.neighbors[to]
 	if nb == nil {
@@ -120,7 +120,8 @@ func (n *node) ask(nb *neighbor) {
 	})
 }
 
-// sendQuestion asks who has an address: by ARP (RFC 826) or a neighbour solicitation (RFC 4861, section 7.2.2).
+// sendQuestion asks who has an address: by ARP (RFC 826) or a neighbour solicitation (RFC 4861,
+// section 7.2.2).
 func (n *node) sendQuestion(f *Interface, who netip.Addr) {
 	if who.Is4() {
 		own := f.address(true)
@@ -248,8 +249,8 @@ func (n *node) mayMove(nb *neighbor, to openflow.MAC) bool {
 	return true
 }
 
-// install sets the entry for a neighbour, unless a route to this very address is in its place: as the longer
-// prefix that one goes before the subnet.
+// install sets the entry for a neighbour, unless a route to this very address is in its place: as
+// the longer prefix that one goes before the subnet.
 func (n *node) install(nb *neighbor) {
 	nb.quiet.stop()
 	switch {

@@ -10,7 +10,8 @@ import (
 	"trivet.dev/trivet/routing/spf"
 )
 
-// Source is where a route comes from. Of routes to the same prefix the one of the lower source counts.
+// Source is where a route comes from. Of routes to the same prefix the one of the lower source
+// counts.
 type Source int
 
 const (
@@ -302,7 +303,8 @@ func (n *network) addHops(hops []Hop, router int, edges []int32, p netip.Prefix)
 	return hops
 }
 
-// shared returns the neighbour's address in a subnet that both interfaces have, or any of its family.
+// shared returns the neighbour's address in a subnet that both interfaces have, or any of its
+// family.
 func shared(own, neighbour *Interface, v4 bool) (any netip.Addr) {
 	for _, p := range neighbour.Prefixes {
 		if p.Addr().Is4() != v4 {

@@ -83,7 +83,8 @@ func randomWires(rng *rand.Rand, routers, extra int) *wires {
 }
 
 // Proves that in random networks every router has a route to every subnet, that each next hop is
-// nearer to it, and that equal costs are all there: distances agree with those by Floyd and Warshall.
+// nearer to it, and that equal costs are all there: distances agree with those by Floyd and
+// Warshall.
 func TestShortestPaths(t *testing.T) {
 	for seed := range uint64(20) {
 		rng := rand.New(rand.NewPCG(seed, 1))

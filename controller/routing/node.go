@@ -207,8 +207,8 @@ func (n *node) wayTo(p netip.Prefix, hops []Hop) way {
 	return way{hops, append(n.hairpins(m, hops), m)}
 }
 
-// routeWay is the way by a route. That of a reactive router has a timeout, unless it has hairpins: all its packets may
-// come by these.
+// routeWay is the way by a route. That of a reactive router has a timeout, unless it has hairpins:
+// all its packets may come by these.
 func (n *node) routeWay(r *Route) way {
 	var w way
 	if k := routeKey(r.Prefix); r.Drop {
@@ -337,8 +337,8 @@ func (n *node) wanted(r *Route) bool {
 	return n.rules.Flow(routeKey(r.Prefix)) != nil
 }
 
-// routes returns the routes that the switch may have to have. Of a reactive router these are its connected ones
-// and those that it has: the rest need not be computed before a packet asks.
+// routes returns the routes that the switch may have to have. Of a reactive router these are its
+// connected ones and those that it has: the rest need not be computed before a packet asks.
 func (n *node) routes() map[netip.Prefix]*Route {
 	if !n.reactive {
 		return n.net.table(n.index).routes
@@ -378,7 +378,8 @@ func isRoute(k controller.RuleKey) bool {
 	return k.Table == routeTable && k.Priority >= priorityRoute && k.Priority < priorityLocal
 }
 
-// compare returns what differs between the routes and the switch: ways to put, and entries to remove.
+// compare returns what differs between the routes and the switch: ways to put, and entries to
+// remove.
 func (n *node) compare() (changes []change, gone []controller.RuleKey) {
 	keep := map[controller.RuleKey]bool{}
 	want := func(r *Route, w way, fresh bool) {

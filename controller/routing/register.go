@@ -28,7 +28,8 @@ func configOf(f apps.Facilities) Config {
 	return c
 }
 
-// StaticWith returns the static routes that a router is configured with, and others that users have added.
+// StaticWith returns the static routes that a router is configured with, and others that users have
+// added.
 func (r *Router) StaticWith(added []topology.Route) []StaticRoute {
 	out := slices.Clone(r.Static)
 	for _, x := range added {

@@ -145,8 +145,8 @@ func (a *App) Start(c *controller.Controller) error {
 	return nil
 }
 
-// Speak introduces a routing protocol by its name, before the app starts. Routers whose configuration
-// names it have its routes, and it gets their packets: IP protocol 89 for OSPF.
+// Speak introduces a routing protocol by its name, before the app starts. Routers whose
+// configuration names it have its routes, and it gets their packets: IP protocol 89 for OSPF.
 func (a *App) Speak(name string, s Speaker) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -161,8 +161,8 @@ func (a *App) Speak(name string, s Speaker) {
 // Refresh makes the app ask protocols for their routes again.
 func (a *App) Refresh(why string) { a.poke(why, time.Now()) }
 
-// SendIP sends a packet of a router, with its IP header, out of a port: to a multicast address, or to a
-// neighbour in the port's subnet, whose MAC is asked for.
+// SendIP sends a packet of a router, with its IP header, out of a port: to a multicast address, or
+// to a neighbour in the port's subnet, whose MAC is asked for.
 func (a *App) SendIP(dpid uint64, port uint32, packet []byte) {
 	n := a.node(dpid)
 	if n == nil || len(packet) < 20 {
@@ -289,7 +289,8 @@ func (a *App) SwitchUp(s *controller.Switch) {
 	a.poke(fmt.Sprintf("router %s is connected", n.Name), time.Now())
 }
 
-// SwitchDown lets the router forward as it stands: its links are there as long as discovery says so.
+// SwitchDown lets the router forward as it stands: its links are there as long as discovery says
+// so.
 func (a *App) SwitchDown(s *controller.Switch) {
 	if n := a.node(s.DPID()); n != nil {
 		n.mu.Lock()
@@ -322,7 +323,8 @@ func (a *App) PortChanged(s *controller.Switch, reason openflow.PortReason, p op
 	}
 }
 
-// PacketIn answers for the router's addresses, asks for neighbours, and forwards what the switch could not.
+// PacketIn answers for the router's addresses, asks for neighbours, and forwards what the switch
+// could not.
 func (a *App) PacketIn(s *controller.Switch, p *controller.Packet) bool {
 	n := a.node(s.DPID())
 	if n == nil || p.Cookie&apps.CookieMask != Cookie {
@@ -386,8 +388,8 @@ func (a *App) Lookup(dpid uint64, to netip.Addr) *Route {
 	return net.lookup(i, to)
 }
 
-// picture returns the network as it was seen last and a router's place there, which need not be its place in a configuration
-// that has just come.
+// picture returns the network as it was seen last and a router's place there, which need not be its
+// place in a configuration that has just come.
 func (a *App) picture(dpid uint64) (net *network, router int, is bool) {
 	if net = a.net.Load(); net == nil {
 		return nil, 0, false
@@ -396,7 +398,8 @@ func (a *App) picture(dpid uint64) (net *network, router int, is bool) {
 	return net, router, is
 }
 
-// Missing says what is not ready yet: routers that are not connected, routes that are not installed.
+// Missing says what is not ready yet: routers that are not connected, routes that are not
+// installed.
 func (a *App) Missing() (out []string) {
 	for _, n := range *a.nodes.Load() {
 		n.mu.Lock()

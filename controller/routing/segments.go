@@ -2,8 +2,8 @@ package routing
 
 import "trivet.dev/trivet/controller/discovery"
 
-// Segments says which ports are in one segment of layer 2: those that links join, directly or through
-// datapaths that are not routers.
+// Segments says which ports are in one segment of layer 2: those that links join, directly or
+// through datapaths that are not routers.
 type Segments struct {
 	router func(dpid uint64) bool
 	parent map[place]place

@@ -66,8 +66,9 @@ type change struct {
 	fresh bool // there was none before
 }
 
-// isSettled says whether nothing that the router has can be different because of a change elsewhere in the network: it
-// was right before, and has only its own subnets, as most of ten thousand routers do that install routes on demand.
+// isSettled says whether nothing that the router has can be different because of a change elsewhere
+// in the network: it was right before, and has only its own subnets, as most of ten thousand
+// routers do that install routes on demand.
 func (n *node) isSettled() bool {
 	return n.settled && n.reactive && len(n.neighbors) == 0
 }

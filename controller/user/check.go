@@ -8,9 +8,9 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// Parse reads an entry in the syntax of ovs-ofctl(8). What a user may not give is an error: a cookie,
-// by which entries are known, and what only deletes and asks. So is an entry without actions=, which
-// would drop by mistake.
+// Parse reads an entry in the syntax of ovs-ofctl(8). What a user may not give is an error: a
+// cookie, by which entries are known, and what only deletes and asks. So is an entry without
+// actions=, which would drop by mistake.
 func Parse(text string) (*openflow.FlowMod, error) {
 	m, err := openflow.ParseFlow(text)
 	if err != nil {

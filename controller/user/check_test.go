@@ -7,8 +7,9 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// FuzzParse proves that whatever a user writes is refused or an entry that is the same when it is written to the
-// database and read again: with no cookie of the user's, in one table, and with something to do.
+// FuzzParse proves that whatever a user writes is refused or an entry that is the same when it is
+// written to the database and read again: with no cookie of the user's, in one table, and with
+// something to do.
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{"priority=100,ip,nw_dst=10.0.0.2,actions=drop", "actions=", "table=255,actions=drop", "cookie=1,actions=drop",
 		"tcp6,ipv6_dst=fd00::/64,tp_dst=80,hard_timeout=3,actions=write_metadata:1/3,goto_table:2", "actions=output:1,actions=drop", "ip",

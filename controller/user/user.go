@@ -81,7 +81,8 @@ type place struct {
 
 func placeOf(f Flow) place { return place{f.Switch, controller.KeyOf(f.Flow)} }
 
-// New returns the app with the entries of a store. Without one (nil) entries live as long as the app.
+// New returns the app with the entries of a store. Without one (nil) entries live as long as the
+// app.
 func New(store Store) (*App, error) {
 	a := &App{store: store, flows: map[int64]Flow{}, at: map[place]int64{}}
 	if store == nil {

@@ -84,9 +84,9 @@ func (f *fabric) Resume(context.Context) error {
 	})
 }
 
-// Hold takes the devices of blocked links out of their bridges: a port's state would not last, as a bridge without
-// spanning tree makes all its ports forward again whenever one of them has something to tell. Those that are not up yet are put
-// into theirs, whose carrier comes and goes with them.
+// Hold takes the devices of blocked links out of their bridges: a port's state would not last, as a
+// bridge without spanning tree makes all its ports forward again whenever one of them has something
+// to tell. Those that are not up yet are put into theirs, whose carrier comes and goes with them.
 func (f *fabric) Hold(_ context.Context, forwarding plan.Forwarding) error {
 	return f.tell(func(b *netbatch.Batch) (joining []port) {
 		f.each(func(name string, index int) { b.SetUp(name, index, true) })
@@ -100,7 +100,8 @@ func (f *fabric) Hold(_ context.Context, forwarding plan.Forwarding) error {
 	})
 }
 
-// Apply puts the other devices into their bridges. Where what bridges have learned may be stale they forget it.
+// Apply puts the other devices into their bridges. Where what bridges have learned may be stale
+// they forget it.
 func (f *fabric) Apply(_ context.Context, forwarding plan.Forwarding) error {
 	return f.tell(func(b *netbatch.Batch) (joining []port) {
 		joining = f.join(b, forwarding, func(string) bool { return true })
@@ -131,8 +132,9 @@ func (f *fabric) each(do func(name string, index int)) {
 	}
 }
 
-// tell sends the kernel what add adds to a batch, if the lab has bridges at all, and takes note of the devices that have been put into some.
-// Where it fails, who knows: it does no harm to put one in again.
+// tell sends the kernel what add adds to a batch, if the lab has bridges at all, and takes note of
+// the devices that have been put into some. Where it fails, who knows: it does no harm to put one
+// in again.
 func (f *fabric) tell(add func(*netbatch.Batch) (joining []port)) error {
 	if !slices.ContainsFunc(f.site.Topology().Nodes, is) {
 		return nil

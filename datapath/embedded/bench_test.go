@@ -11,8 +11,8 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// The memory of a switch with four joined ports and a session with a controller in memory, in a network of
-// 10,000.
+// The memory of a switch with four joined ports and a session with a controller in memory, in a
+// network of 10,000.
 func BenchmarkSwitchMemory(b *testing.B) {
 	const switches = 10_000
 	for b.Loop() {

@@ -114,7 +114,8 @@ func writeFailures(b *strings.Builder, v verdicts) {
 	}
 }
 
-// variant is what distinguishes cases of one feature: "_Weight_IP" of files, " (IPv6) (Mask)" of what they are called.
+// variant is what distinguishes cases of one feature: "_Weight_IP" of files, " (IPv6) (Mask)" of
+// what they are called.
 var variant = regexp.MustCompile(`( \((IPv[46]|Mask|multiple)\)|_Ether|_IP|_Weight|_\d\d_\d+M?)+$`)
 
 // featureOf is what a case is about: "match: 13_TCP_SRC (IPv6): …" is of "match 13_TCP_SRC".
@@ -127,8 +128,9 @@ func featureOf(name string) string {
 	return kind + " " + variant.ReplaceAllString(file, "")
 }
 
-// needed are the fields of section 7.2.3.7 that a switch must match, the actions of section 5.12, and
-// the group types of section 5.6.1 that it must have. All else that the suite tests is optional.
+// needed are the fields of section 7.2.3.7 that a switch must match, the actions of section 5.12,
+// and the group types of section 5.6.1 that it must have. All else that the suite tests is
+// optional.
 var needed = regexp.MustCompile(`^(match \d\d_(IN_PORT|ETH_DST|ETH_SRC|ETH_TYPE|IP_PROTO|IPV[46]_(SRC|DST)|(TCP|UDP)_(SRC|DST))|action 00_OUTPUT|group 00_ALL)$`)
 
 func demanded(feature string) string {

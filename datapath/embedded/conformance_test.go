@@ -28,11 +28,12 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// The switch passes os-ken's test cases for OpenFlow 1.3 switches, but for those that excused names; Open vSwitch
-// takes the same cases at the same time, to compare, and nothing is expected of it. The cases are not in Debian's
-// package; TRIVET_SWITCH_TESTS names a directory (or a file) of them, as in os-ken's repository under
-// os_ken/tests/switch/of13. TRIVET_SWITCH_TABLE names the document whose table is to be written anew
-// (docs/openflow-conformance.md). All of them take half an hour.
+// The switch passes os-ken's test cases for OpenFlow 1.3 switches, but for those that excused
+// names; Open vSwitch takes the same cases at the same time, to compare, and nothing is expected of
+// it. The cases are not in Debian's package; TRIVET_SWITCH_TESTS names a directory (or a file) of
+// them, as in os-ken's repository under os_ken/tests/switch/of13. TRIVET_SWITCH_TABLE names the
+// document whose table is to be written anew (docs/openflow-conformance.md). All of them take half
+// an hour.
 func TestConformance(t *testing.T) {
 	dir := os.Getenv("TRIVET_SWITCH_TESTS")
 	if dir == "" {
@@ -52,8 +53,9 @@ func TestConformance(t *testing.T) {
 			group.Go(func() {
 				name := target + " " + filepath.Base(part)
 				v := verdictsOn(t, target, name, manager, tester, part)
-				// What the tester knows of flows and counters is a moment old when the next case begins, and so is
-				// what Open vSwitch does with packets. And its pace and ours depend on who else is busy.
+				// What the tester knows of flows and counters is a moment old when the next case
+				// begins, and so is what Open vSwitch does with packets. And its pace and ours
+				// depend on who else is busy.
 				for range 6 {
 					if again := v.doubtful(); len(again) > 0 {
 						maps.Copy(v, verdictsOn(t, target, name+" again", manager, tester, only(t, part, again)))
@@ -96,8 +98,8 @@ func parts(t *testing.T, dir string) (list []string) {
 	return list
 }
 
-// verdicts are what the tester says of each case: nothing, or why it failed. Names are those of os-ken's report,
-// "action: 00_OUTPUT: ethernet/ipv4/tcp-->…".
+// verdicts are what the tester says of each case: nothing, or why it failed. Names are those of
+// os-ken's report, "action: 00_OUTPUT: ethernet/ipv4/tcp-->…".
 type verdicts map[string]string
 
 // failed lists the cases that failed, in order.
@@ -110,7 +112,8 @@ func (v verdicts) failed() (names []string) {
 	return names
 }
 
-// doubtful lists those that failed for another reason than that the switch does not take what it is told.
+// doubtful lists those that failed for another reason than that the switch does not take what it is
+// told.
 func (v verdicts) doubtful() []string {
 	return slices.DeleteFunc(v.failed(), func(name string) bool {
 		return strings.HasPrefix(v[name], "Failed to add") || strings.HasPrefix(v[name], "Added incorrect") || excused(name) != ""
@@ -121,8 +124,8 @@ func (v verdicts) doubtful() []string {
 func verdictsOn(t *testing.T, target, name, manager, tester, dir string) (v verdicts) {
 	t.Run(name, func(t *testing.T) {
 		bed := newBed(t, target)
-		// The tester paces what it sends by sleeping: on a busy machine it sends less than it expects to come
-		// through, unless it goes first.
+		// The tester paces what it sends by sleeping: on a busy machine it sends less than it
+		// expects to come through, unless it goes first.
 		cmd := exec.Command("ip", "netns", "exec", bed.ns, "chrt", "--fifo", "10", manager, "--test-switch-dir", dir, "--test-switch-interval", "0",
 			"--test-switch-target-version", "openflow13", "--test-switch-tester-version", "openflow13",
 			"--test-switch-target", "0000000000000001", "--test-switch-tester", "0000000000000002", tester)
@@ -176,8 +179,8 @@ func oskenTester(t *testing.T) string {
 	return filepath.Join(strings.TrimSpace(string(out)), "tester.py")
 }
 
-// testBed is the network that the tester wants: two switches, of which one is to be tested, and three
-// cables between ports of the same numbers.
+// testBed is the network that the tester wants: two switches, of which one is to be tested, and
+// three cables between ports of the same numbers.
 type testBed struct {
 	ns      string
 	connect func(controller string)

@@ -1,6 +1,6 @@
-// Package embedded is Trivet's own OpenFlow 1.3 datapath: switches as values in this process. It ties
-// together the pipeline (what becomes of a packet), the agents (what controllers say) and the devices of
-// whoever uses it.
+// Package embedded is Trivet's own OpenFlow 1.3 datapath: switches as values in this process. It
+// ties together the pipeline (what becomes of a packet), the agents (what controllers say) and the
+// devices of whoever uses it.
 package embedded
 
 import (
@@ -21,23 +21,24 @@ const expireEvery = 250 * time.Millisecond
 type Options struct {
 	Log *slog.Logger
 
-	// Output sends a packet by the device of a port. It is called by the goroutine that brought the packet
-	// in, and must copy data that it keeps. in is the packet that led to it.
+	// Output sends a packet by the device of a port. It is called by the goroutine that brought the
+	// packet in, and must copy data that it keeps. in is the packet that led to it.
 	Output func(out *pipeline.Sent, in *pipeline.Packet)
 
 	// Barrier: see agent.Options.
 	Barrier func(*pipeline.Switch)
 
-	// Mirror gets what goes over a virtual link, by the port that it leaves: see pipeline.Port.SetMirror. It must copy
-	// data that it keeps, and return soon.
+	// Mirror gets what goes over a virtual link, by the port that it leaves: see
+	// pipeline.Port.SetMirror. It must copy data that it keeps, and return soon.
 	Mirror func(*pipeline.Sent)
 
-	// Loop is told of a port by which packets come back as they have come in before: there is a loop, and they are
-	// dropped. It is told of a port once a minute at most.
+	// Loop is told of a port by which packets come back as they have come in before: there is a
+	// loop, and they are dropped. It is told of a port once a minute at most.
 	Loop func(*pipeline.Port)
 
-	// Start is when the clock of the network began; zero: now. A datapath that goes on with the switches of another
-	// one goes on with its clock. Hold lets no flow entry end by a timeout until Release.
+	// Start is when the clock of the network began; zero: now. A datapath that goes on with the
+	// switches of another one goes on with its clock. Hold lets no flow entry end by a timeout
+	// until Release.
 	Start time.Time
 	Hold  bool
 }

@@ -23,7 +23,8 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// line is a datapath of three switches in a line, with hosts at its ends: h1 (10.0.0.1) and h2 (10.0.0.2).
+// line is a datapath of three switches in a line, with hosts at its ends: h1 (10.0.0.1) and h2
+// (10.0.0.2).
 type line struct {
 	*Datapath
 	t        testing.TB
@@ -121,7 +122,8 @@ func (l *line) pingUntil(deadline time.Time) {
 	}
 }
 
-// transfer sends bytes over TCP from h1 to h2, with all that the kernel leaves to devices: segments, checksums.
+// transfer sends bytes over TCP from h1 to h2, with all that the kernel leaves to devices:
+// segments, checksums.
 func (l *line) transfer(size int) {
 	l.t.Helper()
 	var listener net.Listener
@@ -164,8 +166,8 @@ func (l *line) transfer(size int) {
 	}
 }
 
-// Trivet's own controller drives embedded switches, over a connection and in memory: hosts reach each other
-// through three switches and virtual links, and flows are installed and credited.
+// Trivet's own controller drives embedded switches, over a connection and in memory: hosts reach
+// each other through three switches and virtual links, and flows are installed and credited.
 func TestWithController(t *testing.T) {
 	l := newLine(t, agent.Options{})
 	d := discovery.New()
@@ -206,8 +208,8 @@ func TestWithController(t *testing.T) {
 	}
 }
 
-// Without a controller the switches forward by learning; TCP goes through VLAN tags and changed addresses
-// with the checksums that the kernel has left to devices.
+// Without a controller the switches forward by learning; TCP goes through VLAN tags and changed
+// addresses with the checksums that the kernel has left to devices.
 func TestRewritesOfOffloaded(t *testing.T) {
 	l := newLine(t, agent.Options{Standalone: true})
 	l.pingUntil(time.Now().Add(time.Minute))
@@ -237,7 +239,8 @@ func TestRewritesOfOffloaded(t *testing.T) {
 	l.transfer(4 << 20)
 }
 
-// Other controllers drive embedded switches over TCP: a learning switch in os-ken, and Open vSwitch's.
+// Other controllers drive embedded switches over TCP: a learning switch in os-ken, and Open
+// vSwitch's.
 func TestWithOtherControllers(t *testing.T) {
 	app, err := filepath.Abs("testdata/osken_learning.py")
 	if err != nil {

@@ -23,11 +23,12 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// A router whose datapath is FRR or BIRD has a directory of its own, <lab>/routers/<node>, with the logs of its
-// daemons. What they read is in its etc, which the node's mount namespace shows in the place of the package's
-// directory, /etc/frr or /etc/bird; vtysh or birdc in the node finds all of it by itself. Both are root's: who
-// speaks for the daemons' user must not choose what root writes, gives away or runs. Only etc/run is that user's,
-// for sockets and the like, and root reads nothing from it.
+// A router whose datapath is FRR or BIRD has a directory of its own, <lab>/routers/<node>, with the
+// logs of its daemons. What they read is in its etc, which the node's mount namespace shows in the
+// place of the package's directory, /etc/frr or /etc/bird; vtysh or birdc in the node finds all of
+// it by itself. Both are root's: who speaks for the daemons' user must not choose what root writes,
+// gives away or runs. Only etc/run is that user's, for sockets and the like, and root reads nothing
+// from it.
 
 // daemon is a routing daemon that runs in a node.
 type daemon struct {
@@ -103,8 +104,8 @@ func idsOf(name string) (uid, gid int, err error) {
 // Running is how many routers of a topology have daemons.
 func (f *fabric) Running(t *topology.Topology) int { return len(withDaemons(t)) }
 
-// Run starts the routing daemons of new nodes, lets others know what has changed, and ends those that are not needed any more. Those
-// that have ended it starts again.
+// Run starts the routing daemons of new nodes, lets others know what has changed, and ends those
+// that are not needed any more. Those that have ended it starts again.
 func (f *fabric) Run(done func()) error {
 	return f.each(func(n *topology.Node, d *routerd.Family, r *topology.OSPFRouter) error {
 		defer done()
@@ -115,7 +116,8 @@ func (f *fabric) Run(done func()) error {
 	})
 }
 
-// each calls do for the routers with daemons, on several goroutines; those that speak OSPF with what they say.
+// each calls do for the routers with daemons, on several goroutines; those that speak OSPF with
+// what they say.
 func (f *fabric) each(do func(*topology.Node, *routerd.Family, *topology.OSPFRouter) error) error {
 	routers := map[string]*topology.OSPFRouter{}
 	for _, r := range topology.OSPFOf(f.site.Topology()) {
@@ -199,8 +201,8 @@ func (f *fabric) reload(n *topology.Node, d *routerd.Family, want routerd.Progra
 	return late.Stop() && err == nil && !strings.Contains("\n"+said.String(), "\n%")
 }
 
-// writeFiles writes the files that differ from what is there, and says whether any did. They are root's, and the
-// group of the user who reads them can: there may be keys in them.
+// writeFiles writes the files that differ from what is there, and says whether any did. They are
+// root's, and the group of the user who reads them can: there may be keys in them.
 func writeFiles(dir, reader string, files map[string]string) (changed bool, err error) {
 	_, group, err := idsOf(reader)
 	if err != nil {
@@ -254,7 +256,8 @@ func (f *fabric) start(n *topology.Node, d *routerd.Family, want routerd.Program
 	}
 }
 
-// hideRun gives the calling thread, and what it starts, a /run of its own, in which FRR makes a directory whatever it is told.
+// hideRun gives the calling thread, and what it starts, a /run of its own, in which FRR makes a
+// directory whatever it is told.
 func hideRun() error {
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 		return fmt.Errorf("make a mount namespace: %w", err)

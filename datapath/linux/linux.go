@@ -1,5 +1,5 @@
-// Package linux is the datapath of routers that forward as Linux does, each in namespaces of its own, with the routing
-// daemons of FRR or BIRD, or none.
+// Package linux is the datapath of routers that forward as Linux does, each in namespaces of its
+// own, with the routing daemons of FRR or BIRD, or none.
 package linux
 
 import (

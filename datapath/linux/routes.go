@@ -19,13 +19,14 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// quietFor is how long routes of daemons must stay as they are: a router may have all of them by one neighbour when it
-// hears the next.
+// quietFor is how long routes of daemons must stay as they are: a router may have all of them by
+// one neighbour when it hears the next.
 const quietFor = time.Second
 
-// WaitRoutes waits until each router with daemons has routes to all networks of the routers that it is joined to by
-// OSPF, its routing nodes beside it have those of the daemons (knows says of one whether it has a route), and all that has
-// not changed for a while. The error, once ctx ends, names a route that is missing.
+// WaitRoutes waits until each router with daemons has routes to all networks of the routers that it
+// is joined to by OSPF, its routing nodes beside it have those of the daemons (knows says of one
+// whether it has a route), and all that has not changed for a while. The error, once ctx ends,
+// names a route that is missing.
 func (f *fabric) WaitRoutes(ctx context.Context, knows func(router string, to netip.Addr) bool) error {
 	wanted := topology.OSPFReach(f.site.Topology())
 	var before string
@@ -49,7 +50,8 @@ func (f *fabric) WaitRoutes(ctx context.Context, knows func(router string, to ne
 	}
 }
 
-// missingRoute names a network that a router has no route to, and returns what all routers with daemons have.
+// missingRoute names a network that a router has no route to, and returns what all routers with
+// daemons have.
 func (f *fabric) missingRoute(wanted map[string][]netip.Prefix, knows func(string, netip.Addr) bool) (tables, missing string, err error) {
 	for _, node := range slices.Sorted(maps.Keys(wanted)) {
 		has := func(n netip.Prefix) bool { return knows(node, n.Addr().Next()) }
@@ -99,8 +101,8 @@ func (t table) covers(n netip.Prefix) bool {
 	return false
 }
 
-// routeTable reads the main table of a network namespace, as proc(5) describes it: words in hexadecimal, in the machine's
-// order of bytes.
+// routeTable reads the main table of a network namespace, as proc(5) describes it: words in
+// hexadecimal, in the machine's order of bytes.
 func routeTable(text string) table {
 	out := table{}
 	for line := range strings.Lines(text) {

@@ -18,8 +18,9 @@ type site struct {
 
 func (s site) Topology() *topology.Topology { return s.topology }
 
-// TestRoutesOfTheDead proves that a routing daemon which ends while its routes are looked at, and is not yet known to have, is a router whose
-// daemons have ended, not an error that takes the lab down.
+// TestRoutesOfTheDead proves that a routing daemon which ends while its routes are looked at, and
+// is not yet known to have, is a router whose daemons have ended, not an error that takes the lab
+// down.
 func TestRoutesOfTheDead(t *testing.T) {
 	cmd := exec.Command("true")
 	if err := cmd.Run(); err != nil {

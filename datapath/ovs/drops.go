@@ -36,9 +36,10 @@ func drops(ctx context.Context, d *daemon) ([]Lost, error) {
 
 var lookups = regexp.MustCompile(`(?m)^(\w+)@.*\n\s*lookups: hit:(\d+) missed:(\d+) lost:(\d+)`)
 
-// parseLookups reads dpctl/show (ovs-dpctl(8)). In the kernel's datapath, lost are packets that missed, and that ovs-vswitchd had no room for.
-// The datapath in user space drops none of what it calls lost for want of an entry: it counts there what it forwarded without making one,
-// as there were too many, beside what datapath_drop_upcall_error counts.
+// parseLookups reads dpctl/show (ovs-dpctl(8)). In the kernel's datapath, lost are packets that
+// missed, and that ovs-vswitchd had no room for. The datapath in user space drops none of what it
+// calls lost for want of an entry: it counts there what it forwarded without making one, as there
+// were too many, beside what datapath_drop_upcall_error counts.
 func parseLookups(text string) []Lost {
 	out := Lost{Where: "Open vSwitch: packets to ovs-vswitchd"}
 	for _, m := range lookups.FindAllStringSubmatch(text, -1) {
@@ -54,8 +55,9 @@ func parseLookups(text string) []Lost {
 	return []Lost{out}
 }
 
-// Counters of ovs-vswitchd (coverage/show) that count packets lost by want of something, and not by an entry, a meter or a blocked
-// port. datapath_drop_userspace_action_error counts packets that reach their controller all the same.
+// Counters of ovs-vswitchd (coverage/show) that count packets lost by want of something, and not by
+// an entry, a meter or a blocked port. datapath_drop_userspace_action_error counts packets that
+// reach their controller all the same.
 var coverageLost = []string{"datapath_drop_upcall_error", "datapath_drop_lock_error", "datapath_drop_tunnel_push_error", "datapath_drop_recirc_error",
 	"datapath_drop_invalid_port", "datapath_drop_rx_invalid_packet", "drop_action_congestion", "drop_action_recursion_too_deep",
 	"drop_action_too_many_resubmit", "drop_action_stack_too_deep", "drop_action_no_recirculation_context", "drop_action_recirculation_conflict"}

@@ -39,7 +39,8 @@ func is(n *topology.Node) bool { return n != nil && n.Datapath == topology.OVS }
 
 func (f *fabric) dir() string { return filepath.Join(f.site.Dir(), "ovs") }
 
-// group is the cgroup of the lab's Open vSwitch, beside those of the nodes (whose names start otherwise).
+// group is the cgroup of the lab's Open vSwitch, beside those of the nodes (whose names start
+// otherwise).
 const group = ".ovs"
 
 // Make starts Open vSwitch where the topology needs it and it does not run yet.
@@ -68,7 +69,8 @@ func (f *fabric) Resume(ctx context.Context) error {
 	return err
 }
 
-// has takes note of the Open vSwitch, which may be nil, and says it when a program of it ends while the lab is up.
+// has takes note of the Open vSwitch, which may be nil, and says it when a program of it ends while
+// the lab is up.
 func (f *fabric) has(switches *Switches) {
 	if switches == nil {
 		return
@@ -95,7 +97,8 @@ func (f *fabric) Dead() []string {
 	return nil
 }
 
-// Check says what is to be done where Open vSwitch has ended: it cannot be started again under what it carried.
+// Check says what is to be done where Open vSwitch has ended: it cannot be started again under what
+// it carried.
 func (f *fabric) Check() error {
 	if len(f.Dead()) == 0 {
 		return nil
@@ -111,8 +114,8 @@ func (f *fabric) Close() {
 	}
 }
 
-// Hold keeps links from learning that must not forward any more, or not yet, and lets the bridges that there are forget what they have
-// learned.
+// Hold keeps links from learning that must not forward any more, or not yet, and lets the bridges
+// that there are forget what they have learned.
 func (f *fabric) Hold(ctx context.Context, forwarding plan.Forwarding) error {
 	if f.switches.Load() == nil || !forwarding.Stale || !f.learns() {
 		return nil
@@ -156,8 +159,8 @@ func (f *fabric) Apply(ctx context.Context, forwarding plan.Forwarding) error {
 	return f.switches.Load().Apply(ctx, bridges)
 }
 
-// handOver lets switches whose controllers change be without any for a moment: else Open vSwitch keeps
-// the flow entries of the old ones, which the new know nothing of.
+// handOver lets switches whose controllers change be without any for a moment: else Open vSwitch
+// keeps the flow entries of the old ones, which the new know nothing of.
 func (f *fabric) handOver(ctx context.Context, bridges []Bridge) error {
 	before, change := f.decided, false
 	f.decided = map[string]string{}

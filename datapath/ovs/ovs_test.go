@@ -106,7 +106,8 @@ func TestApplyDifference(t *testing.T) {
 	}
 }
 
-// A changed setting of a bridge that stays arrives at Open vSwitch, and its default when the setting is taken back.
+// A changed setting of a bridge that stays arrives at Open vSwitch, and its default when the
+// setting is taken back.
 func TestApplySettings(t *testing.T) {
 	l := newLab(t)
 	get := func(column string) string {
@@ -154,7 +155,8 @@ func TestMissingDevice(t *testing.T) {
 	}
 }
 
-// Without a controller a secure bridge forwards nothing, has no flow, and forwards once it is standalone.
+// Without a controller a secure bridge forwards nothing, has no flow, and forwards once it is
+// standalone.
 func TestSecure(t *testing.T) {
 	l := newLab(t)
 	h1 := l.host("s1-eth1", "10.0.0.1/8")

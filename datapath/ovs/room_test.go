@@ -12,8 +12,8 @@ import (
 	"trivet.dev/trivet/internal/inside"
 )
 
-// TestBusyMachine proves that no packet is lost while ovs-vswitchd does not run: more than fit into the kernel's own room wait at
-// the device until it goes on.
+// TestBusyMachine proves that no packet is lost while ovs-vswitchd does not run: more than fit into
+// the kernel's own room wait at the device until it goes on.
 func TestBusyMachine(t *testing.T) {
 	l := newLab(t)
 	if l.Datapath() != Netdev {
@@ -52,8 +52,8 @@ func TestBusyMachine(t *testing.T) {
 	}
 }
 
-// TestFullQueue proves that a device whose queue is full, because its link is slow, takes no room from others: nothing is lost on its way to
-// them.
+// TestFullQueue proves that a device whose queue is full, because its link is slow, takes no room
+// from others: nothing is lost on its way to them.
 func TestFullQueue(t *testing.T) {
 	l := newLab(t)
 	if l.Datapath() != Netdev {

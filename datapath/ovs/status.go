@@ -114,7 +114,8 @@ func (r *controllerRow) status() ControllerStatus {
 	return c
 }
 
-// counters reads the ports' counters, by port name; Interface.statistics in ovs-vswitchd.conf.db(5).
+// counters reads the ports' counters, by port name; Interface.statistics in
+// ovs-vswitchd.conf.db(5).
 func (s *Switches) counters(ctx context.Context) (map[string]map[string]uint64, error) {
 	t := transaction{db: s.db, ops: []ovsdb.Operation{{Op: ovsdb.OperationSelect, Table: "Interface", Columns: []string{"name", "statistics"}}}}
 	results, err := t.commit(ctx)
@@ -219,17 +220,19 @@ func (s *Switches) ForgetAddresses(ctx context.Context) error {
 	return err
 }
 
-// ForgetDecisions makes Open vSwitch look anew at every flow under way. What it has dropped for want of
-// a controller of OpenFlow 1.0 it would go on dropping once there is one, as long as packets come.
+// ForgetDecisions makes Open vSwitch look anew at every flow under way. What it has dropped for
+// want of a controller of OpenFlow 1.0 it would go on dropping once there is one, as long as
+// packets come.
 func (s *Switches) ForgetDecisions(ctx context.Context) error {
 	_, err := s.vswitch.call(ctx, "revalidator/purge")
 	return err
 }
 
-// Settle waits until no packet goes by what was configured before the last Apply:
-// ovs-vswitchd looks at what it has cached for running flows some time after a change. It answers
-// at the end of a look, and the first may have begun before the change. Where it forwards in user space,
-// it forgets what it has cached instead: packets do not wait for longer there when they are looked at anew.
+// Settle waits until no packet goes by what was configured before the last Apply: ovs-vswitchd
+// looks at what it has cached for running flows some time after a change. It answers at the end of
+// a look, and the first may have begun before the change. Where it forwards in user space, it
+// forgets what it has cached instead: packets do not wait for longer there when they are looked at
+// anew.
 func (s *Switches) Settle(ctx context.Context) error {
 	if s.datapath == Netdev {
 		return s.ForgetDecisions(ctx)

@@ -295,8 +295,9 @@ func (s *Switches) nextChange() <-chan struct{} {
 // askAgain is after how long waitConfig raises the configuration's number again.
 const askAgain = 2 * time.Second
 
-// waitConfig waits until ovs-vswitchd has brought about configuration number n. When it could not write down that it has, because the disk
-// was full, it does not try again before it is asked for another; and whoever asks is told that the disk is full, if it still is.
+// waitConfig waits until ovs-vswitchd has brought about configuration number n. When it could not
+// write down that it has, because the disk was full, it does not try again before it is asked for
+// another; and whoever asks is told that the disk is full, if it still is.
 func (s *Switches) waitConfig(ctx context.Context, n int) error {
 	again := time.NewTicker(askAgain)
 	defer again.Stop()

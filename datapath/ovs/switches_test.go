@@ -182,8 +182,9 @@ func TestStartFails(t *testing.T) {
 	}
 }
 
-// TestFullDisk proves that a change which ovs-vswitchd could not write down is not waited for without end: the error says that the disk is
-// full, and when it is not any more the change is made.
+// TestFullDisk proves that a change which ovs-vswitchd could not write down is not waited for
+// without end: the error says that the disk is full, and when it is not any more the change is
+// made.
 func TestFullDisk(t *testing.T) {
 	requireOVS(t)
 	dir := shortDir(t)

@@ -61,7 +61,8 @@ type controllerRow struct {
 	Status     map[string]string `ovsdb:"status"`
 }
 
-// connect opens the database and keeps a copy of these tables; onChange is called after every change.
+// connect opens the database and keeps a copy of these tables; onChange is called after every
+// change.
 func connect(ctx context.Context, socket string, onChange func()) (client.Client, error) {
 	tables, err := model.NewClientDBModel("Open_vSwitch", map[string]model.Model{
 		"Open_vSwitch": &rootRow{}, "Bridge": &bridgeRow{}, "Port": &portRow{},

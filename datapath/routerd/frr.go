@@ -33,7 +33,8 @@ func frrPrograms(f *Family, n *topology.Node, r *topology.OSPFRouter) []Program 
 			}}
 	}
 	head := "hostname " + n.Name + "\nlog timestamp precision 3\n"
-	// Of next hops that the kernel has dropped with a link zebra 8 knows nothing, where it keeps them as objects of their own.
+	// Of next hops that the kernel has dropped with a link zebra 8 knows nothing, where it keeps
+	// them as objects of their own.
 	zebra := program("zebra", head+"no zebra nexthop kernel enable\n")
 	zebra.Files["vtysh.conf"] = "no service integrated-vtysh-config\n"
 	if r == nil {

@@ -19,7 +19,8 @@ type Neighbor struct {
 	Dead              float64 // seconds until it is taken for lost; below 0: not known
 }
 
-// Neighbors asks the daemons of a node for their OSPF neighbours; ask runs a command there and returns its output.
+// Neighbors asks the daemons of a node for their OSPF neighbours; ask runs a command there and
+// returns its output.
 func Neighbors(d topology.Datapath, ask func(command ...string) (string, error)) ([]Neighbor, error) {
 	if d == topology.FRR {
 		text, err := ask("vtysh", "-c", "show ip ospf neighbor detail json")
@@ -36,7 +37,8 @@ func Neighbors(d topology.Datapath, ask func(command ...string) (string, error))
 	return parseBIRD(text, interfaces), err
 }
 
-// parseFRR reads lists of neighbours by their router ids, which versions of FRR wrap in one way or another.
+// parseFRR reads lists of neighbours by their router ids, which versions of FRR wrap in one way or
+// another.
 func parseFRR(text string) (out []Neighbor, err error) {
 	var all map[string]json.RawMessage
 	if err := json.Unmarshal([]byte(text), &all); err != nil {

@@ -1,7 +1,8 @@
-// Package routerd knows the routing daemons that a router in a namespace can run, FRR and BIRD: where
-// their programs are, and what they read to do what a topology says.
+// Package routerd knows the routing daemons that a router in a namespace can run, FRR and BIRD:
+// where their programs are, and what they read to do what a topology says.
 //
-// They are the distribution's programs, started directly: services of their packages are not needed.
+// They are the distribution's programs, started directly: services of their packages are not
+// needed.
 package routerd
 
 import (
@@ -23,8 +24,8 @@ type Family struct {
 	Package string // of Debian and Ubuntu: "frr"
 	User    string // as whom the programs run; "": root
 
-	// Home is a directory that comes with the package. A node has its own in its place: root's, with all that
-	// its programs read. What they write is in RunDir, a directory in there.
+	// Home is a directory that comes with the package. A node has its own in its place: root's,
+	// with all that its programs read. What they write is in RunDir, a directory in there.
 	Home string
 	// Client asks the programs; ClientArgs tell it where they are.
 	Client     string
@@ -43,8 +44,9 @@ type Program struct {
 	Files map[string]string
 	Ready string // in RunDir; it is there when the program answers
 
-	// Reload says that the program reads its files again on SIGHUP, and keeps its neighbours. Another
-	// may be led from one text of its file (<Name>.conf) to another by arguments of the client.
+	// Reload says that the program reads its files again on SIGHUP, and keeps its neighbours.
+	// Another may be led from one text of its file (<Name>.conf) to another by arguments of the
+	// client.
 	Reload bool
 	Update func(old, new string) (args []string)
 }

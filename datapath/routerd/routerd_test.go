@@ -123,8 +123,8 @@ func TestBIRD(t *testing.T) {
 	parses(t, bird.Programs(n, nil)[0].Files["bird.conf"], "/usr/sbin/bird", "-p", "-c")
 }
 
-// Proves: from one file of FRR to another lead the lines that differ, in their blocks; only another router id
-// needs a restart.
+// Proves: from one file of FRR to another lead the lines that differ, in their blocks; only another
+// router id needs a restart.
 func TestUpdate(t *testing.T) {
 	old := "hostname r1\ninterface a\n ip ospf cost 1\n ip ospf passive\ninterface b\n ip ospf cost 2\nrouter ospf\n area 1 stub\n"
 	for new, want := range map[string][]string{

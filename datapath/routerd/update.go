@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// updateFRR returns the commands of vtysh that lead from one file of a daemon to another, so that it
-// keeps the neighbours that the change does not touch. It is nil where only a restart helps.
+// updateFRR returns the commands of vtysh that lead from one file of a daemon to another, so that
+// it keeps the neighbours that the change does not touch. It is nil where only a restart helps.
 func updateFRR(old, new string) []string {
 	was, is := blocks(old), blocks(new)
 	commands := []string{"configure terminal"}

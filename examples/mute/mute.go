@@ -1,4 +1,5 @@
-// Package mute is an app that silences hosts: PUT of an Ethernet address drops what comes from it, DELETE no more.
+// Package mute is an app that silences hosts: PUT of an Ethernet address drops what comes from it,
+// DELETE no more.
 package mute
 
 import (

@@ -36,8 +36,9 @@ func TestDocumented(t *testing.T) {
 	}
 }
 
-// Proves that an app of which Trivet has known nothing but its import runs beside the others, can be asked for by its name,
-// answers by the API, drops what it says, and that its entries are called by its name; also in a switch that comes later.
+// Proves that an app of which Trivet has known nothing but its import runs beside the others, can
+// be asked for by its name, answers by the API, drops what it says, and that its entries are called
+// by its name; also in a switch that comes later.
 func TestMute(t *testing.T) {
 	if c, err := builtin.New(builtin.Options{Log: slog.New(slog.DiscardHandler), Apps: []string{"learning"}}); err != nil || c.App("mute") != nil {
 		t.Fatal("a controller that is not told to have it has the app ", err)
@@ -116,7 +117,8 @@ func newSwitch(t *testing.T, c *builtin.Controller, dpid uint64) *bed {
 	return b
 }
 
-// hears checks whether who is at one port hears who is at the other, whose address ends in the port's number.
+// hears checks whether who is at one port hears who is at the other, whose address ends in the
+// port's number.
 func (b *bed) hears(to, from int, want bool) {
 	b.t.Helper()
 	for _, s := range b.c.Switches() {

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestNext proves that a process which has no file left for a connection takes it once it has, and that what listens ends only when
-// it is closed.
+// TestNext proves that a process which has no file left for a connection takes it once it has, and
+// that what listens ends only when it is closed.
 func TestNext(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

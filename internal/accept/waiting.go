@@ -15,8 +15,8 @@ const (
 	leastTime  = 2 * time.Second // that each has, however many come
 )
 
-// Waiting is the connections to a listener that have not said yet who they are: so many that whoever opens them keeps neither
-// memory nor others from connecting. The zero Waiting is ready.
+// Waiting is the connections to a listener that have not said yet who they are: so many that
+// whoever opens them keeps neither memory nor others from connecting. The zero Waiting is ready.
 type Waiting struct {
 	mu   sync.Mutex
 	list []waiting // the oldest first
@@ -28,8 +28,9 @@ type waiting struct {
 	since time.Time
 }
 
-// Enter takes a connection in, until Leave. Where there are as many as may be, the oldest is closed, once it has had time to say who it
-// is; where too many are of its address, it is closed itself, and false returned.
+// Enter takes a connection in, until Leave. Where there are as many as may be, the oldest is
+// closed, once it has had time to say who it is; where too many are of its address, it is closed
+// itself, and false returned.
 func (w *Waiting) Enter(conn net.Conn) bool {
 	from := remote(conn)
 	for {

@@ -20,8 +20,9 @@ func pair(t *testing.T, ip string) (here net.Conn, there net.Conn) {
 	return &from{a, ip}, b
 }
 
-// TestWaiting proves that who opens connections and says nothing keeps nobody out: of one address there is a limit; where many
-// addresses do it, the oldest has to go; and who has said who it is counts no more.
+// TestWaiting proves that who opens connections and says nothing keeps nobody out: of one address
+// there is a limit; where many addresses do it, the oldest has to go; and who has said who it is
+// counts no more.
 func TestWaiting(t *testing.T) {
 	var w Waiting
 	var first net.Conn

@@ -19,7 +19,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// child is Trivet's controller in a process of its own, so that its processor time is counted apart.
+// child is Trivet's controller in a process of its own, so that its processor time is counted
+// apart.
 type child struct {
 	cmd     *exec.Cmd
 	address string

@@ -63,7 +63,8 @@ func (a *app) benchReport() *cobra.Command {
 	return cmd
 }
 
-// readReports reads all results before anything is written. forms are files of experiments whose form replaces that in the results.
+// readReports reads all results before anything is written. forms are files of experiments whose
+// form replaces that in the results.
 func readReports(paths, forms []string) (reports []*report.Report, runs []*result.Run, err error) {
 	var problems []error
 	for _, path := range paths {
@@ -85,7 +86,8 @@ func readReports(paths, forms []string) (reports []*report.Report, runs []*resul
 	return reports, runs, nil
 }
 
-// readForms reads what experiments say of their reports, by their names, of which there must be results.
+// readForms reads what experiments say of their reports, by their names, of which there must be
+// results.
 func readForms(files []string, runs []*result.Run) (map[string]*definition.Definition, error) {
 	out := map[string]*definition.Definition{}
 	var problems []error
@@ -108,7 +110,8 @@ func readForms(files []string, runs []*result.Run) (map[string]*definition.Defin
 	return out, errors.Join(problems...)
 }
 
-// reportDir is beside where the command is run, not beside the result, which may be in a place that is only read.
+// reportDir is beside where the command is run, not beside the result, which may be in a place that
+// is only read.
 func reportDir(paths []string) string {
 	if len(paths) > 1 {
 		return "report"

@@ -22,8 +22,8 @@ func command(t *testing.T, args ...string) (string, error) {
 	return out.String() + said.String(), err
 }
 
-// TestBenchReport proves that a report leaves the files that it promises, of one result and of several of the same name, that making it again
-// replaces them, and that nothing else is left.
+// TestBenchReport proves that a report leaves the files that it promises, of one result and of
+// several of the same name, that making it again replaces them, and that nothing else is left.
 func TestBenchReport(t *testing.T) {
 	h, samples := reporttest.Header(), reporttest.Samples()[:60]
 	h.Experiment.Text = "report: {figures: [{metric: throughput, x: hops, series: datapath}], tables: [{metric: rtt, rows: datapath, gap: [ovs, embedded]}]}"
@@ -55,8 +55,8 @@ func TestBenchReport(t *testing.T) {
 	}
 }
 
-// TestBenchReportForm proves that a result is shown by an experiment's file as it is now where that is named, and that a file of another
-// experiment, or one that is wrong, is refused.
+// TestBenchReportForm proves that a result is shown by an experiment's file as it is now where that
+// is named, and that a file of another experiment, or one that is wrong, is refused.
 func TestBenchReportForm(t *testing.T) {
 	h := reporttest.Header()
 	h.Experiment.Text = "report: {tables: [{title: As it was, metric: rtt}]}"
@@ -86,7 +86,8 @@ func TestBenchReportForm(t *testing.T) {
 	}
 }
 
-// TestBenchReportRefused proves that broken results are named with their lines, all of them, before anything is written.
+// TestBenchReportRefused proves that broken results are named with their lines, all of them, before
+// anything is written.
 func TestBenchReportRefused(t *testing.T) {
 	dir := t.TempDir()
 	broken, none := filepath.Join(dir, "broken.jsonl"), filepath.Join(dir, "none.jsonl")
@@ -102,7 +103,8 @@ func TestBenchReportRefused(t *testing.T) {
 	}
 }
 
-// TestBenchCompare proves that two levels and two results are compared, in words and in JSON, and that what is missing is asked for.
+// TestBenchCompare proves that two levels and two results are compared, in words and in JSON, and
+// that what is missing is asked for.
 func TestBenchCompare(t *testing.T) {
 	path := reporttest.Write(t, reporttest.Header(), reporttest.Samples())
 	out, err := command(t, "bench", "compare", path, "--factor", "datapath", "--levels", "ovs,embedded", "--margin", "5%", "--metric", "rtt")
@@ -127,7 +129,8 @@ func TestBenchCompare(t *testing.T) {
 	}
 }
 
-// comparedFiles proves that a comparison is written to the files that were asked for, and to nothing else.
+// comparedFiles proves that a comparison is written to the files that were asked for, and to
+// nothing else.
 func comparedFiles(t *testing.T, path string) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "new")

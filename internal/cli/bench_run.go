@@ -143,7 +143,8 @@ func knownOf(e *experiment.Experiment) definition.Known {
 	return known
 }
 
-// repeat sets the repetitions: those given, those that the budget has time for, or those of the result that is resumed.
+// repeat sets the repetitions: those given, those that the budget has time for, or those of the
+// result that is resumed.
 func (b *benchRunning) repeat(e *experiment.Experiment) error {
 	if b.repetitions > 0 {
 		e.Repetitions = b.repetitions
@@ -279,7 +280,8 @@ func (b *benchRunning) resumption() string {
 	return strings.Join(words, " ")
 }
 
-// benchView shows how far a run is: a line that changes on a terminal, a line for each run elsewhere.
+// benchView shows how far a run is: a line that changes on a terminal, a line for each run
+// elsewhere.
 type benchView struct {
 	out  io.Writer
 	live bool

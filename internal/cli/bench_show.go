@@ -17,8 +17,9 @@ import (
 	"trivet.dev/trivet/internal/words"
 )
 
-// benchFigure is a metric of a probe in a cell, as a report has it: the mean of the repetitions, of which each counts by its own mean (see
-// result.Mean), and the lowest and the highest of them; of a single repetition those of its values.
+// benchFigure is a metric of a probe in a cell, as a report has it: the mean of the repetitions, of
+// which each counts by its own mean (see result.Mean), and the lowest and the highest of them; of a
+// single repetition those of its values.
 type benchFigure struct {
 	Cell   string            `json:"cell"`
 	Probe  string            `json:"probe"`
@@ -53,7 +54,8 @@ func failures(run *result.Run) (n int) {
 	return n
 }
 
-// shownLabels is how many directions, or hops, of one metric are shown apart; more are taken together.
+// shownLabels is how many directions, or hops, of one metric are shown apart; more are taken
+// together.
 const shownLabels = 4
 
 // benchFigures are in the order of the plan's cells.
@@ -92,7 +94,8 @@ func benchFigures(run *result.Run, p *experiment.Plan) []*benchFigure {
 	return out
 }
 
-// fewLabels says of which metrics of which probes the labels are so few, and differ, that they are shown.
+// fewLabels says of which metrics of which probes the labels are so few, and differ, that they are
+// shown.
 func fewLabels(samples []result.Sample) map[[2]string]bool {
 	seen := map[[3]string]map[string]bool{}
 	for i := range samples {

@@ -11,8 +11,10 @@ import (
 	"trivet.dev/trivet/bench/result"
 )
 
-// TestOneRule proves that the terminal and a report say the same of the same samples: the mean, in which each repetition counts once and a share is that of
-// its packets, and how far to trust it, where some and where half of the samples are bad. They are skewed, so that other means would be others.
+// TestOneRule proves that the terminal and a report say the same of the same samples: the mean, in
+// which each repetition counts once and a share is that of its packets, and how far to trust it,
+// where some and where half of the samples are bad. They are skewed, so that other means would be
+// others.
 func TestOneRule(t *testing.T) {
 	for bad, want := range map[int]environment.Level{1: environment.Doubtful, 2: environment.Bad} {
 		var samples []result.Sample

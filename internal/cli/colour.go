@@ -13,7 +13,8 @@ const (
 	yellow = "33"
 )
 
-// paint colours a text for the terminal on which it is to appear. NO_COLOR (no-color.org) and TERM=dumb keep it plain.
+// paint colours a text for the terminal on which it is to appear. NO_COLOR (no-color.org) and
+// TERM=dumb keep it plain.
 func (a *app) paint(colour, text string) string { return paintFor(a.out, colour, text) }
 
 func paintFor(out io.Writer, colour, text string) string {

@@ -33,8 +33,9 @@ const (
 	longestErrand = 300
 )
 
-// agreed is the topology without what root is not to do for it. It asks the user where the topology comes from a format whose files nobody
-// reads before they are used. What the topology before had root do needs no question.
+// agreed is the topology without what root is not to do for it. It asks the user where the topology
+// comes from a format whose files nobody reads before they are used. What the topology before had
+// root do needs no question.
 func (a *app) agreed(ctx context.Context, c consent, s *source, t, before *topology.Topology) (*topology.Topology, error) {
 	if c.run && c.leave {
 		return nil, usagef("--run-commands and --no-commands exclude each other")
@@ -152,7 +153,8 @@ func shownErrands(errands []topology.Errand, file string) []string {
 	return lines
 }
 
-// ask puts a question on the terminal and returns the line that is typed then, or an empty one where the terminal ends.
+// ask puts a question on the terminal and returns the line that is typed then, or an empty one
+// where the terminal ends.
 func (a *app) ask(ctx context.Context, question string) (string, error) {
 	_ = unix.IoctlSetInt(int(os.Stdin.Fd()), unix.TCFLSH, unix.TCIFLUSH) // what was typed ahead was no answer
 	fmt.Fprint(a.err, question)

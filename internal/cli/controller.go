@@ -223,8 +223,9 @@ func (s serving) open() (net.Listener, error) {
 		ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS12})
 }
 
-// boundTo says whether the certificate that a switch has shown names a datapath id: dpid:ID, with up to 16 hexadecimal digits, as its common
-// name or as a URI among its alternative names, of which it may have several.
+// boundTo says whether the certificate that a switch has shown names a datapath id: dpid:ID, with
+// up to 16 hexadecimal digits, as its common name or as a URI among its alternative names, of which
+// it may have several.
 func boundTo(conn net.Conn, dpid uint64) error {
 	shown, is := conn.(*tls.Conn)
 	if !is || len(shown.ConnectionState().PeerCertificates) == 0 {

@@ -18,8 +18,8 @@ import (
 	"time"
 )
 
-// Proves that a directory for sockets below /tmp, where anybody may have made it before, is taken only where it is the user's
-// own and closed to others.
+// Proves that a directory for sockets below /tmp, where anybody may have made it before, is taken
+// only where it is the user's own and closed to others.
 func TestMakeOwnDir(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "own")
 	for range 2 { // made, and found
@@ -53,8 +53,9 @@ func TestMakeOwnDir(t *testing.T) {
 	}
 }
 
-// Proves that with --bind-certificates a switch has only datapath ids that the certificate names which it has shown, by the common name or
-// by alternative ones, and that the refusal says what to do.
+// Proves that with --bind-certificates a switch has only datapath ids that the certificate names
+// which it has shown, by the common name or by alternative ones, and that the refusal says what to
+// do.
 func TestBindCertificates(t *testing.T) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -11,7 +11,8 @@ import (
 	"trivet.dev/trivet/internal/version"
 )
 
-// docs writes what --help says of all commands as pages: docs/commands and the man pages are made by it.
+// docs writes what --help says of all commands as pages: docs/commands and the man pages are made
+// by it.
 func (a *app) docs() *cobra.Command {
 	return &cobra.Command{
 		Use: "docs markdown|man DIRECTORY", Short: "Write a page for each command", Hidden: true, Args: cobra.ExactArgs(2),
@@ -37,7 +38,8 @@ var pageWriters = map[string]func(root *cobra.Command, dir string) error{
 	},
 }
 
-// forPages makes commands say the same wherever the pages are written, and what is aligned in their texts stay so.
+// forPages makes commands say the same wherever the pages are written, and what is aligned in their
+// texts stay so.
 func forPages(cmd *cobra.Command) {
 	cmd.DisableAutoGenTag = true // the day on which it was written
 	if f := cmd.PersistentFlags().Lookup("lab"); f != nil {

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// TestPages proves that docs/commands is what the program says of its commands, in whatever lab it is asked.
+// TestPages proves that docs/commands is what the program says of its commands, in whatever lab it
+// is asked.
 func TestPages(t *testing.T) {
 	t.Setenv("TRIVET_LAB", "somewhere")
 	const pages = "../../docs/commands"

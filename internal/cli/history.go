@@ -38,7 +38,8 @@ func openHistory() *history {
 	return h
 }
 
-// historyFile is where the history is; "" where root would write into another user's home directory.
+// historyFile is where the history is; "" where root would write into another user's home
+// directory.
 func historyFile() string {
 	if dir := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
 		return filepath.Join(dir, "trivet", "history")
@@ -74,7 +75,8 @@ func (h *history) Len() int { return len(h.lines) }
 // At counts from the latest, 0.
 func (h *history) At(i int) string { return h.lines[len(h.lines)-1-i] }
 
-// find returns the latest of the lines but the first n that contains a text, and how many are not later.
+// find returns the latest of the lines but the first n that contains a text, and how many are not
+// later.
 func (h *history) find(text string, n int) (string, int) {
 	for i := n; i < len(h.lines); i++ {
 		if line := h.At(i); strings.Contains(line, text) {

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// keyboard is the input of a terminal, which the prompt and the programs that it starts read in turn. Nobody reads more of it than
-// it uses: what is typed ahead is there for the next.
+// keyboard is the input of a terminal, which the prompt and the programs that it starts read in
+// turn. Nobody reads more of it than it uses: what is typed ahead is there for the next.
 type keyboard struct {
 	fd    int
 	wake  int // an eventfd that ends a Read
@@ -68,8 +68,8 @@ func (k *keyboard) take() []byte {
 	return typed
 }
 
-// putBack leaves what nobody has read to who reads the terminal next: the shell that started Trivet. From Linux 6.2 on root alone may do so;
-// for others it is lost, as with ssh.
+// putBack leaves what nobody has read to who reads the terminal next: the shell that started
+// Trivet. From Linux 6.2 on root alone may do so; for others it is lost, as with ssh.
 func (k *keyboard) putBack() {
 	for _, c := range k.take() {
 		if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(k.fd), unix.TIOCSTI, uintptr(unsafe.Pointer(&c))); errno != 0 {
@@ -79,7 +79,8 @@ func (k *keyboard) putBack() {
 	_ = unix.Close(k.wake)
 }
 
-// one is the keyboard for the prompt, which reads a character at a time: what comes after the end of the line is another's.
+// one is the keyboard for the prompt, which reads a character at a time: what comes after the end
+// of the line is another's.
 type one struct {
 	*keyboard
 	io.Writer

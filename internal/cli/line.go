@@ -12,8 +12,8 @@ import (
 	"golang.org/x/term"
 )
 
-// splitLine splits a line of the prompt into words, as a shell does with quotes and backslashes. shell: it says more to a
-// shell than words, as a | does.
+// splitLine splits a line of the prompt into words, as a shell does with quotes and backslashes.
+// shell: it says more to a shell than words, as a | does.
 func splitLine(line string) (words []string, shell bool, err error) {
 	var word strings.Builder
 	begun := false

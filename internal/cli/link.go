@@ -106,7 +106,8 @@ func saveLink(file, from, to string, change topology.LinkChange) error {
 	return nil
 }
 
-// replaceFile writes a file anew, of which either all is as it was or all is new, and which stays whose it was.
+// replaceFile writes a file anew, of which either all is as it was or all is new, and which stays
+// whose it was.
 func replaceFile(file string, data []byte) error {
 	file, err := filepath.EvalSymlinks(file)
 	if err != nil {

@@ -55,7 +55,8 @@ func datapaths() (names []string) {
 	return names
 }
 
-// describeDatapaths lists what can forward. What is said behind the last one of a row holds for all of it.
+// describeDatapaths lists what can forward. What is said behind the last one of a row holds for all
+// of it.
 func describeDatapaths() string {
 	var out []string
 	for _, k := range topology.Datapaths() {

@@ -89,7 +89,8 @@ type logReader struct {
 	shown  string
 }
 
-// next returns what is new in each log, of those that have something to say of the nodes; all: also those in which nothing is.
+// next returns what is new in each log, of those that have something to say of the nodes; all: also
+// those in which nothing is.
 func (r *logReader) next(all bool) ([]Log, error) {
 	out := []Log{}
 	for _, l := range lab.Logs(r.lab) {
@@ -104,7 +105,8 @@ func (r *logReader) next(all bool) ([]Log, error) {
 	return out, nil
 }
 
-// wait returns what is new as soon as there is something; nil: the lab is gone, or nobody wants it any more.
+// wait returns what is new as soon as there is something; nil: the lab is gone, or nobody wants it
+// any more.
 func (r *logReader) wait(ctx context.Context) ([]Log, error) {
 	for {
 		select {

@@ -23,8 +23,8 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// ospfNeighbors is the one question that all routers of a lab answer alike: the controller for routing nodes, FRR
-// and BIRD for theirs.
+// ospfNeighbors is the one question that all routers of a lab answer alike: the controller for
+// routing nodes, FRR and BIRD for theirs.
 func (a *app) ospfNeighbors() *cobra.Command {
 	cmd := &cobra.Command{Use: "neighbors [ROUTER]", Aliases: []string{"neighbours"}, Args: cobra.MaximumNArgs(1),
 		Short: "Neighbours, and how far the adjacency is"}
@@ -46,8 +46,8 @@ func (a *app) ospfNeighbors() *cobra.Command {
 	return cmd
 }
 
-// neighborsOf asks who knows a router's neighbours, all where none is named. Routers that do not answer are an error
-// beside what the others say.
+// neighborsOf asks who knows a router's neighbours, all where none is named. Routers that do not
+// answer are an error beside what the others say.
 func (a *app) neighborsOf(ctx context.Context, k *asking, router string) ([]ospf.Neighbor, error) {
 	var daemons []topology.OSPFRouter
 	nodes := true // the controller is asked
@@ -84,8 +84,8 @@ func (a *app) controllerNeighbors(ctx context.Context, k *asking, router string)
 	return (*api.Client).OSPFNeighbors(c, ctx, router)
 }
 
-// ospfSpeakers returns the routers that are to be asked, of one name or all: those that run FRR or BIRD, and whether
-// the controller knows any.
+// ospfSpeakers returns the routers that are to be asked, of one name or all: those that run FRR or
+// BIRD, and whether the controller knows any.
 func ospfSpeakers(t *topology.Topology, router string) (daemons []topology.OSPFRouter, nodes bool, err error) {
 	var names []string
 	found := false

@@ -64,7 +64,8 @@ func (a *app) ping() *cobra.Command {
 	return cmd
 }
 
-// followPing shows replies as they come, of all pairs how many. On Ctrl-C it shows what there is so far, as ping(8) does.
+// followPing shows replies as they come, of all pairs how many. On Ctrl-C it shows what there is so
+// far, as ping(8) does.
 func (a *app) followPing(ctx context.Context, c *lab.Client, r lab.PingRequest, each bool) error {
 	all := r.From == ""
 	var last lab.PingStep

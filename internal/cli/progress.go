@@ -69,7 +69,8 @@ func (s *stages) lines() (out []string) {
 	return out
 }
 
-// draw overwrites the line on the terminal. What is wider than that would leave a piece behind each time: it is cut, and the end remains.
+// draw overwrites the line on the terminal. What is wider than that would leave a piece behind each
+// time: it is cut, and the end remains.
 func (s *stages) draw(line string) {
 	if over := textWidth(line) - s.width + 1; over > 0 {
 		line = runewidth.TruncateLeft(line, over+1, "…")

@@ -278,7 +278,8 @@ func (p *prompt) commandOf(word string) bool {
 	return word == "pingall" || slices.Contains(p.own(), word)
 }
 
-// mininetWords makes Trivet's words of Mininet's: pingall, link A B down, iperf of the first host and the last.
+// mininetWords makes Trivet's words of Mininet's: pingall, link A B down, iperf of the first host
+// and the last.
 func mininetWords(t *topology.Topology, words []string) []string {
 	hosts := t.NodesOf(topology.Host)
 	switch {
@@ -352,7 +353,8 @@ func replaceWord(text, word, by string) string {
 	return strings.Join(parts, " ")
 }
 
-// shellOut runs a shell command on this machine. Ctrl-C is the command's own: it is in the terminal's foreground, too.
+// shellOut runs a shell command on this machine. Ctrl-C is the command's own: it is in the
+// terminal's foreground, too.
 func shellOut(command string) error {
 	cmd := exec.Command("/bin/sh", "-c", command)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr

@@ -198,7 +198,8 @@ func (a *app) completeNodes(cmd *cobra.Command, args []string, _ string) ([]stri
 	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
-// linkNames are the names of links that begin with prefix: each has two, of which one will do where nothing is said yet.
+// linkNames are the names of links that begin with prefix: each has two, of which one will do where
+// nothing is said yet.
 func linkNames(t *topology.Topology, prefix string) (names []string) {
 	for _, l := range t.Links {
 		a, b := end(l.Ends[0]), end(l.Ends[1])

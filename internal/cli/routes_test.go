@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// FuzzParseRoute proves that whatever a user writes as a route is refused with words, or has a prefix without bits
-// of a host and next hops, and is the same when it is written and read again.
+// FuzzParseRoute proves that whatever a user writes as a route is refused with words, or has a
+// prefix without bits of a host and next hops, and is the same when it is written and read again.
 func FuzzParseRoute(f *testing.F) {
 	for _, s := range []string{"10.9.0.0/16 via 10.0.1.9", "default via 10.0.0.1,10.0.0.2", "fd00::/64 via fe80::1%eth0", "10.0.0.1 via 10.0.0.2",
 		"10.9.0.1/16 via 10.0.1.9", " via ", "::/0 via ::1, ::2"} {

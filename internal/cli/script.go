@@ -12,8 +12,9 @@ import (
 	"trivet.dev/trivet/topology/formats"
 )
 
-// A topology file that is a program takes arguments: trivet up net.py 3 --bw 10. Flags that Trivet's command
-// has are Trivet's as long as nothing else has come; the first other word, and all after it, is the program's.
+// A topology file that is a program takes arguments: trivet up net.py 3 --bw 10. Flags that
+// Trivet's command has are Trivet's as long as nothing else has come; the first other word, and all
+// after it, is the program's.
 
 // takesScripts are the commands whose argument may be such a program.
 var takesScripts = []string{"up", "apply", "validate", "inspect", "graph", "convert"}
@@ -69,7 +70,8 @@ func flagOf(cmd *cobra.Command, word string) (flag *pflag.Flag, hasValue bool) {
 	return cmd.Flags().ShorthandLookup(word[1:2]), len(word) > 2
 }
 
-// scriptArgs allows n arguments (or as few as least), and any further ones where the first is a program.
+// scriptArgs allows n arguments (or as few as least), and any further ones where the first is a
+// program.
 func scriptArgs(least, n int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) > n && isScript(args[0]) {
@@ -91,8 +93,8 @@ func (s *source) mistaken(file string, args []string) (problems topology.Problem
 	return problems
 }
 
-// sources splits what validate was given: files, each program followed by its arguments, which are words that
-// have no topology file's ending, and all that is behind "--".
+// sources splits what validate was given: files, each program followed by its arguments, which are
+// words that have no topology file's ending, and all that is behind "--".
 func sources(cmd *cobra.Command, args []string) (files [][]string) {
 	dash := cmd.ArgsLenAtDash()
 	for i, word := range args {

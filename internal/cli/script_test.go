@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// Proves where Trivet's own flags end and a program's arguments begin; that of other files nothing changes.
+// Proves where Trivet's own flags end and a program's arguments begin; that of other files nothing
+// changes.
 func TestEndFlags(t *testing.T) {
 	for line, want := range map[string]string{
 		"up net.py 2":                                "up net.py -- 2",
@@ -36,7 +37,8 @@ func TestEndFlags(t *testing.T) {
 	}
 }
 
-// Proves that a program gets its arguments from each command that reads files, and that other files take none.
+// Proves that a program gets its arguments from each command that reads files, and that other files
+// take none.
 func TestScriptArguments(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "net.py")
@@ -78,7 +80,8 @@ Mininet(SingleSwitchTopo(a.k + a.extra)).start()
 	}
 }
 
-// Proves that what is not valid is not converted, and that the command fails then; nor into a format in which it would not be.
+// Proves that what is not valid is not converted, and that the command fails then; nor into a
+// format in which it would not be.
 func TestConvertValidates(t *testing.T) {
 	dir := t.TempDir()
 	file, out := filepath.Join(dir, "net.yaml"), filepath.Join(dir, "net.mn")

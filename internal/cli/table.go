@@ -14,8 +14,8 @@ import (
 	"trivet.dev/trivet/internal/words"
 )
 
-// table prints rows with aligned columns, the first row being the heads. What is too wide for the terminal goes without columns in
-// which there is nothing, and breaks the lines of its last column.
+// table prints rows with aligned columns, the first row being the heads. What is too wide for the
+// terminal goes without columns in which there is nothing, and breaks the lines of its last column.
 func (a *app) table(rows [][]string) {
 	for _, line := range layOut(rows, columnsOf(a.out)) {
 		fmt.Fprintln(a.out, line)
@@ -32,7 +32,8 @@ func columnsOf(out any) int {
 	return math.MaxInt
 }
 
-// harmless is a cell as it may reach a terminal: what switches and files of others call themselves commands it nothing.
+// harmless is a cell as it may reach a terminal: what switches and files of others call themselves
+// commands it nothing.
 func harmless(cell string) string { return unlessPaint(cell, words.Printable) }
 
 // harmlessText is harmless of what may have several lines. All that is said goes through it.

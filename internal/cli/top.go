@@ -144,7 +144,8 @@ func (t *top) follow(ctx context.Context) error {
 	}
 }
 
-// live draws on the terminal's second screen, each picture over the last in one write, so that nothing flickers.
+// live draws on the terminal's second screen, each picture over the last in one write, so that
+// nothing flickers.
 func (t *top) live(ctx context.Context) error {
 	in, out := int(os.Stdin.Fd()), int(t.out.(*os.File).Fd())
 	state, err := term.MakeRaw(in)

@@ -17,7 +17,8 @@ type usageError struct{ error }
 
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
-// speakPlainly makes the library's messages about arguments and flags ours, of a command and all below it.
+// speakPlainly makes the library's messages about arguments and flags ours, of a command and all
+// below it.
 func speakPlainly(cmd *cobra.Command) {
 	if check := cmd.Args; check != nil {
 		cmd.Args = func(cmd *cobra.Command, args []string) error {
@@ -33,7 +34,8 @@ func speakPlainly(cmd *cobra.Command) {
 	}
 }
 
-// elsewhere says which of Trivet's commands is meant by a word that people know from other programs.
+// elsewhere says which of Trivet's commands is meant by a word that people know from other
+// programs.
 var elsewhere = map[string]string{
 	"pingall": "ping --all", "status": "ls", "list": "ls", "ps": "ls", "show": "inspect", "info": "inspect", "nodes": "inspect",
 	"links": "inspect", "net": "inspect", "dump": "inspect", "start": "up", "run": "up", "create": "up", "deploy": "up", "mn": "up",

@@ -1,8 +1,10 @@
-// Package dirlock locks directories that processes make when they first need them and remove when they are the last. The lock
-// (flock(2)) is on a directory, so that it leaves nothing; it ends when its file is closed, at the latest with its process.
+// Package dirlock locks directories that processes make when they first need them and remove when
+// they are the last. The lock (flock(2)) is on a directory, so that it leaves nothing; it ends when
+// its file is closed, at the latest with its process.
 //
-// Who may read a directory may lock it, and so hold up all others. So the directory that Lock locks is to be readable for its
-// owner alone (0711), and where all may look into a directory, Make and Remove lock another in there, .lock.
+// Who may read a directory may lock it, and so hold up all others. So the directory that Lock locks
+// is to be readable for its owner alone (0711), and where all may look into a directory, Make and
+// Remove lock another in there, .lock.
 package dirlock
 
 import (
@@ -16,8 +18,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Lock locks a directory that is there, for one's own or, with shared, along with others. It does not wait: the error is
-// EWOULDBLOCK if somebody has it. While it is held, the directory is the one of that name, unless who holds it removes it.
+// Lock locks a directory that is there, for one's own or, with shared, along with others. It does
+// not wait: the error is EWOULDBLOCK if somebody has it. While it is held, the directory is the one
+// of that name, unless who holds it removes it.
 func Lock(dir string, shared bool) (*os.File, error) {
 	how := unix.LOCK_NB | unix.LOCK_EX
 	if shared {
@@ -41,7 +44,8 @@ func Lock(dir string, shared bool) (*os.File, error) {
 	}
 }
 
-// Wait is Lock that waits until the context ends, and then is its error, or for so long, and then is EWOULDBLOCK.
+// Wait is Lock that waits until the context ends, and then is its error, or for so long, and then
+// is EWOULDBLOCK.
 func Wait(ctx context.Context, dir string, shared bool, patience time.Duration) (*os.File, error) {
 	for end := time.Now().Add(patience); ; {
 		f, err := Lock(dir, shared)
@@ -62,7 +66,8 @@ const patience = time.Minute
 // maxTries is more often than others can remove a directory just after it was made.
 const maxTries = 1000
 
-// Make locks what goes on in a directory for one's own, and makes the directory where it is not there.
+// Make locks what goes on in a directory for one's own, and makes the directory where it is not
+// there.
 func Make(ctx context.Context, dir string) (*os.File, error) {
 	for try := 1; ; try++ {
 		err := os.MkdirAll(dir, 0o755) // which may fail in either way where somebody removes the directory, or one above it

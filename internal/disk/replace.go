@@ -7,7 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Replace replaces a file at once: a reader sees the old or the new one. It is for the eyes of root and of a group (0: root alone).
+// Replace replaces a file at once: a reader sees the old or the new one. It is for the eyes of root
+// and of a group (0: root alone).
 func Replace(file string, content []byte, group int) error {
 	err := writeNew(file+".new", content, group)
 	if err == nil {

@@ -12,8 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Namespace runs f in the network namespace that a file keeps ("": that of the process), on a thread of its own. The
-// thread ends with f, and with it what f has started with a signal for the death of its parent.
+// Namespace runs f in the network namespace that a file keeps ("": that of the process), on a
+// thread of its own. The thread ends with f, and with it what f has started with a signal for the
+// death of its parent.
 func Namespace(path string, f func() error) error {
 	if path == "" {
 		return onThread(f)
@@ -36,7 +37,8 @@ func File(ns *os.File, f func() error) error {
 	})
 }
 
-// New makes a network namespace without a name: it ends when its file, and with it the last use of it, is closed.
+// New makes a network namespace without a name: it ends when its file, and with it the last use of
+// it, is closed.
 func New() (ns *os.File, err error) {
 	err = onThread(func() error {
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// A function runs in the namespace that it is sent to, and nothing after it does; its error comes back, and that
-// there is no such namespace.
+// A function runs in the namespace that it is sent to, and nothing after it does; its error comes
+// back, and that there is no such namespace.
 func TestNamespace(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("namespaces need root")

@@ -1,4 +1,5 @@
-// Package lack is how errors say that a machine does not have what is needed: a program, a processor.
+// Package lack is how errors say that a machine does not have what is needed: a program, a
+// processor.
 package lack
 
 // Error says why something cannot be on this machine, and what to do about it, which may be "".

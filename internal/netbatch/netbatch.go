@@ -1,5 +1,5 @@
-// Package netbatch tells the kernel about network devices in batches: a thousand links cost a few system calls instead
-// of thousands.
+// Package netbatch tells the kernel about network devices in batches: a thousand links cost a few
+// system calls instead of thousands.
 package netbatch
 
 import (
@@ -328,7 +328,8 @@ func broadcast(p netip.Prefix) []byte {
 	return a[:]
 }
 
-// AddRoute sets a static route; a prefix of length 0 is the default route. The device's index is 0 where the route names none.
+// AddRoute sets a static route; a prefix of length 0 is the default route. The device's index is 0
+// where the route names none.
 func (b *Batch) AddRoute(r topology.Route, device int) {
 	b.route(unix.RTM_NEWROUTE, "add", unix.NLM_F_CREATE|unix.NLM_F_REPLACE, r, device)
 }

@@ -11,8 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Listener hears what the kernel says of the devices of a namespace, unasked: one of them has changed, or its queueing
-// discipline has. What is said is only which; what the device is like by now is to be asked for.
+// Listener hears what the kernel says of the devices of a namespace, unasked: one of them has
+// changed, or its queueing discipline has. What is said is only which; what the device is like by
+// now is to be asked for.
 type Listener struct {
 	file *os.File
 	raw  syscall.RawConn
@@ -60,8 +61,9 @@ func (n *Listener) Wait() (lost, ok bool) {
 	return lost, err == nil
 }
 
-// Take takes what has been said so far: the indexes of devices that may have changed. The kernel has told of a change before who made
-// it goes on. lost: some notices have been lost, and any device may have changed. It must not be called twice at a time.
+// Take takes what has been said so far: the indexes of devices that may have changed. The kernel
+// has told of a change before who made it goes on. lost: some notices have been lost, and any
+// device may have changed. It must not be called twice at a time.
 func (n *Listener) Take() (indexes map[int]bool, lost bool) {
 	_ = n.raw.Control(func(fd uintptr) {
 		for {

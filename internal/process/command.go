@@ -14,7 +14,8 @@ func Command(pid int) (*exec.Cmd, error) {
 	return &exec.Cmd{Process: p}, err
 }
 
-// Wait waits until a command has ended, one of Command as well. The text says how it ended, where that can be known.
+// Wait waits until a command has ended, one of Command as well. The text says how it ended, where
+// that can be known.
 func Wait(cmd *exec.Cmd) string {
 	if cmd.Path != "" {
 		_ = cmd.Wait()

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// TestStarted proves that the start of a process stays the same and differs from one that started later, also of one whose
-// name looks like the end of its name; that a process that has ended, waited for or not, has none; and that its
-// parent is found.
+// TestStarted proves that the start of a process stays the same and differs from one that started
+// later, also of one whose name looks like the end of its name; that a process that has ended,
+// waited for or not, has none; and that its parent is found.
 func TestStarted(t *testing.T) {
 	own := Started(os.Getpid())
 	if own == 0 || Started(os.Getpid()) != own {
@@ -46,7 +46,8 @@ func TestStarted(t *testing.T) {
 	}
 }
 
-// TestStartedText proves that a stat is read by its last bracket, that zombies are none, and that what is cut short is no process.
+// TestStartedText proves that a stat is read by its last bracket, that zombies are none, and that
+// what is cut short is no process.
 func TestStartedText(t *testing.T) {
 	rest := " 1 7 7 0 -1 4194560 0 0 0 0 0 0 0 0 20 0 1 0 4711 2 3"
 	for text, want := range map[string]uint64{

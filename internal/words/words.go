@@ -14,8 +14,8 @@ import (
 	"unicode/utf8"
 )
 
-// Plural counts things: "1 switch", "2 switches", "0 links". what is one of them, and may be several words of which
-// the last is counted.
+// Plural counts things: "1 switch", "2 switches", "0 links". what is one of them, and may be
+// several words of which the last is counted.
 func Plural(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
@@ -28,8 +28,9 @@ func Plural(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// JSON says what is wrong with JSON that could not be read. Go's own words for a word that is none ("invalid character 'o' in literal
-// null (expecting 'u')") guess at what nobody meant, and its types are nobody else's.
+// JSON says what is wrong with JSON that could not be read. Go's own words for a word that is none
+// ("invalid character 'o' in literal null (expecting 'u')") guess at what nobody meant, and its
+// types are nobody else's.
 func JSON(err error) error {
 	text, _, guess := strings.Cut(err.Error(), " in literal ")
 	if !guess {
@@ -79,7 +80,8 @@ func escaped(s, but string) string {
 	return b.String()
 }
 
-// PlainJSON writes what a terminal might take for a command, and an encoder leaves as it is, as JSON escapes it.
+// PlainJSON writes what a terminal might take for a command, and an encoder leaves as it is, as
+// JSON escapes it.
 func PlainJSON(b []byte) []byte {
 	var out []byte
 	for i, r := range string(b) {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestPlural proves that one thing is one, that none and several are plural, and that words take the ending that
-// English has for them.
+// TestPlural proves that one thing is one, that none and several are plural, and that words take
+// the ending that English has for them.
 func TestPlural(t *testing.T) {
 	for _, c := range []struct {
 		n    int
@@ -41,8 +41,8 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-// TestPrintable proves that what might command a terminal or break a line is escaped, and nothing else; Text keeps lines, and PlainJSON
-// stays the same JSON.
+// TestPrintable proves that what might command a terminal or break a line is escaped, and nothing
+// else; Text keeps lines, and PlainJSON stays the same JSON.
 func TestPrintable(t *testing.T) {
 	const hostile = "a\x1b[2J\u202e\u009b\u0007\n\tb\U000e0001 ü→\x80"
 	if got, want := Printable(hostile), `a\x1b[2J\u202e\u009b\a\n\tb\U000e0001 ü→�`; got != want {

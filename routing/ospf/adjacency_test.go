@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Two routers on a point-to-point link become Full, their databases are equal, and each has a route to
-// what is behind the other.
+// Two routers on a point-to-point link become Full, their databases are equal, and each has a route
+// to what is behind the other.
 func TestPointToPointFull(t *testing.T) {
 	s := newSim(t, 1)
 	a, b := s.router("1.1.1.1"), s.router("2.2.2.2")
@@ -21,8 +21,8 @@ func TestPointToPointFull(t *testing.T) {
 	s.wantRoute(b, "10.0.1.0/24 intra-area cost 10 via 0.0.0.0")
 }
 
-// On a broadcast network two routers wait for RouterDeadInterval, elect the one with the higher Router
-// ID, and become Full; the network is one vertex with its network-LSA.
+// On a broadcast network two routers wait for RouterDeadInterval, elect the one with the higher
+// Router ID, and become Full; the network is one vertex with its network-LSA.
 func TestBroadcastFull(t *testing.T) {
 	s := newSim(t, 1)
 	a, b := s.router("1.1.1.1"), s.router("2.2.2.2")

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// In a day of simulated time LSAs are refreshed, none gets old, no adjacency is lost, and databases are
-// equal at each hour (section 14).
+// In a day of simulated time LSAs are refreshed, none gets old, no adjacency is lost, and databases
+// are equal at each hour (section 14).
 func TestOneDay(t *testing.T) {
 	s := newSim(t, 5)
 	routers := s.areasNetwork(2)
@@ -48,8 +48,8 @@ func TestOneDay(t *testing.T) {
 	}
 }
 
-// The LSAs of a router that is gone leave all databases when they are an hour old, at about the same time
-// (section 14).
+// The LSAs of a router that is gone leave all databases when they are an hour old, at about the
+// same time (section 14).
 func TestMaxAge(t *testing.T) {
 	s := newSim(t, 1)
 	a, b, c := s.router("1.1.1.1"), s.router("2.2.2.2"), s.router("3.3.3.3")
@@ -73,8 +73,8 @@ func TestMaxAge(t *testing.T) {
 	s.wantSame()
 }
 
-// forge puts an LSA with a sequence number of choice into the router's own database and floods it, as if
-// it had been originated so often.
+// forge puts an LSA with a sequence number of choice into the router's own database and floods it,
+// as if it had been originated so often.
 func forge(r *Router, now time.Time, key LSAKey, seq int32) {
 	r.domain.advance(now)
 	db := r.domain.Area(0).db
@@ -82,8 +82,8 @@ func forge(r *Router, now time.Time, key LSAKey, seq int32) {
 	db.flood(db.install(NewLSA(key, e.Options, seq, 0, e.Body), false, nil), nil)
 }
 
-// After the last sequence number the LSA is flushed from all databases, then begins again with the first
-// one; routes come back by themselves (section 12.1.6).
+// After the last sequence number the LSA is flushed from all databases, then begins again with the
+// first one; routes come back by themselves (section 12.1.6).
 func TestSequenceWrap(t *testing.T) {
 	s := newSim(t, 1)
 	a, b, c := s.router("1.1.1.1"), s.router("2.2.2.2"), s.router("3.3.3.3")
@@ -110,8 +110,8 @@ func TestSequenceWrap(t *testing.T) {
 	s.wantSame()
 }
 
-// An LSA whose memory has changed is found by its checksum at CheckAge, told, and dropped; when it is
-// refreshed it is back. One of the router's own is originated anew (section 14).
+// An LSA whose memory has changed is found by its checksum at CheckAge, told, and dropped; when it
+// is refreshed it is back. One of the router's own is originated anew (section 14).
 func TestDamagedMemory(t *testing.T) {
 	s := newSim(t, 1)
 	a, b := s.router("1.1.1.1"), s.router("2.2.2.2")
@@ -133,9 +133,9 @@ func TestDamagedMemory(t *testing.T) {
 	}
 }
 
-// MinLSInterval: however often a link's cost changes, instances of the LSA come 5 s apart; the last one
-// says what is so. MinLSArrival: instances that come faster than 1 s apart are not taken (sections 12.4
-// and 13 step 5a).
+// MinLSInterval: however often a link's cost changes, instances of the LSA come 5 s apart; the last
+// one says what is so. MinLSArrival: instances that come faster than 1 s apart are not taken
+// (sections 12.4 and 13 step 5a).
 func TestThrottles(t *testing.T) {
 	s := newSim(t, 1)
 	a, b := s.router("1.1.1.1"), s.router("2.2.2.2")
@@ -164,8 +164,8 @@ func TestThrottles(t *testing.T) {
 	}
 }
 
-// LSA's throttle: the first change waits Initial, later ones Hold, twice that, and so on up to Max; after a
-// quiet time it begins anew.
+// LSA's throttle: the first change waits Initial, later ones Hold, twice that, and so on up to Max;
+// after a quiet time it begins anew.
 func TestLSAThrottle(t *testing.T) {
 	s := newSim(t, 1)
 	s.config.LSA = Throttle{Initial: 100 * time.Millisecond, Hold: time.Second, Max: 4 * time.Second}

@@ -11,10 +11,12 @@ type AreaConfig struct {
 	DefaultCost uint32
 	// NoSummary: into a stub area no other summaries are announced ("totally stubby").
 	NoSummary bool
-	// Ranges are networks that border routers announce outside of the area in place of what is in them.
+	// Ranges are networks that border routers announce outside of the area in place of what is in
+	// them.
 	Ranges []Range
-	// MaxLSAs is how many LSAs of routers outside of the domain are kept, with the AS-external-LSAs. The
-	// neighbour that has brought the most is dropped when there would be more. 0 is DefaultMaxLSAsOfArea.
+	// MaxLSAs is how many LSAs of routers outside of the domain are kept, with the
+	// AS-external-LSAs. The neighbour that has brought the most is dropped when there would be
+	// more. 0 is DefaultMaxLSAsOfArea.
 	MaxLSAs int
 }
 

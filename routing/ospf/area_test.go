@@ -19,8 +19,8 @@ func areasOf(r *Router) []ID {
 	return list
 }
 
-// oracleInter returns what each network must cost a router, when all border routers are in the backbone:
-// paths inside of an area first, then area, backbone, area (section 3.2).
+// oracleInter returns what each network must cost a router, when all border routers are in the
+// backbone: paths inside of an area first, then area, backbone, area (section 3.2).
 func (s *sim) oracleInter(r *Router, routers []*Router) map[netip.Prefix]uint32 {
 	best := map[netip.Prefix]uint32{}
 	better := func(into map[netip.Prefix]uint32, p netip.Prefix, cost uint32) {
@@ -79,9 +79,10 @@ func (s *sim) oracleInter(r *Router, routers []*Router) map[netip.Prefix]uint32 
 	return best
 }
 
-// wantForwarding follows every route of every router hop by hop: each next hop must be the owner of its
-// address on that link, and have a route to the network that is cheaper by the link's cost. (A border router on the
-// way may prefer a dearer path inside of an area; then it must be of a better type.)
+// wantForwarding follows every route of every router hop by hop: each next hop must be the owner of
+// its address on that link, and have a route to the network that is cheaper by the link's cost. (A
+// border router on the way may prefer a dearer path inside of an area; then it must be of a better
+// type.)
 func (s *sim) wantForwarding(routers []*Router) {
 	s.t.Helper()
 	tables := map[*Router]*Table{}
@@ -146,8 +147,8 @@ func (s *sim) areasNetwork(areas int) []*Router {
 	return all
 }
 
-// In random networks of a backbone and several areas, each router has every network at the oracle's cost,
-// every path leads there, and after links have failed this is so again.
+// In random networks of a backbone and several areas, each router has every network at the oracle's
+// cost, every path leads there, and after links have failed this is so again.
 func TestAreas(t *testing.T) {
 	for seed := range *seeds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -198,9 +199,9 @@ func (s *sim) connectedWithout(l *simLink, routers []*Router) bool {
 	return s.connected(0, backbone)
 }
 
-// chain is a router b in the backbone, a border router x between it and area 1, and a router i in there:
-// b -5- x -7- i, with i's network 172.16.1.0/24 (cost 2), and b's 172.16.0.0/24 (cost 3). prepare sets
-// domains up before interfaces are made.
+// chain is a router b in the backbone, a border router x between it and area 1, and a router i in
+// there: b -5- x -7- i, with i's network 172.16.1.0/24 (cost 2), and b's 172.16.0.0/24 (cost 3).
+// prepare sets domains up before interfaces are made.
 func chain(s *sim, area1 AreaConfig) (b, x, i *Router) {
 	b, x, i = s.router("0.0.0.1"), s.router("0.0.0.2"), s.router("0.0.0.3")
 	area1.ID = 1
@@ -254,8 +255,9 @@ func TestTotallyStubbyArea(t *testing.T) {
 	s.wantRoute(b, "172.16.1.0/24 inter-area cost 14 via 10.0.1.2")
 }
 
-// External routes of both types, announced in one area, reach another through an ASBR summary; type 1 adds
-// the path's cost, type 2 does not, type 1 wins over type 2. When the announcement ends they are gone.
+// External routes of both types, announced in one area, reach another through an ASBR summary; type
+// 1 adds the path's cost, type 2 does not, type 1 wins over type 2. When the announcement ends they
+// are gone.
 func TestExternalRoutes(t *testing.T) {
 	s := newSim(t, 1)
 	b, x, i := chain(s, AreaConfig{})
@@ -284,9 +286,9 @@ func TestExternalRoutes(t *testing.T) {
 	s.wantSame()
 }
 
-// Packets for an external network with a forwarding address go there, not to the router that announces
-// it; where the address is reached by an external route only, the LSA does not count (section 16.4
-// step 3).
+// Packets for an external network with a forwarding address go there, not to the router that
+// announces it; where the address is reached by an external route only, the LSA does not count
+// (section 16.4 step 3).
 func TestForwardingAddress(t *testing.T) {
 	s := newSim(t, 1)
 	r := s.routers(3)
@@ -300,8 +302,9 @@ func TestForwardingAddress(t *testing.T) {
 	s.wantNoRoute(r[0], "198.51.100.0/24")
 }
 
-// Of two routers that announce the same network with the same forwarding address and cost, the one with
-// the lower Router ID withdraws its LSA (section 12.4.4.1), and announces it again when the other ends.
+// Of two routers that announce the same network with the same forwarding address and cost, the one
+// with the lower Router ID withdraws its LSA (section 12.4.4.1), and announces it again when the
+// other ends.
 func TestDoubleExternal(t *testing.T) {
 	s := newSim(t, 1)
 	r := s.routers(3)
@@ -326,8 +329,9 @@ func TestDoubleExternal(t *testing.T) {
 	}
 }
 
-// An area range is announced in the place of the networks in it, at the cost of the farthest, and left out
-// when it is hidden; the border router drops what it does not know of it (sections 3.5 and 12.4.3).
+// An area range is announced in the place of the networks in it, at the cost of the farthest, and
+// left out when it is hidden; the border router drops what it does not know of it (sections 3.5 and
+// 12.4.3).
 func TestAreaRanges(t *testing.T) {
 	s := newSim(t, 1)
 	b, x, i := chain(s, AreaConfig{Ranges: []Range{
@@ -380,9 +384,9 @@ func TestLinkStateIDsOfOneAddress(t *testing.T) {
 	s.wantNoRoute(b, "10.64.0.0/10")
 }
 
-// RFC1583Compatibility (section 16.4.1): an AS boundary router is reached inside of area 1 at a cost of 20
-// and through the backbone at 2. Without compatibility paths inside of an area that is not the backbone are
-// preferred; with it the cost decides.
+// RFC1583Compatibility (section 16.4.1): an AS boundary router is reached inside of area 1 at a
+// cost of 20 and through the backbone at 2. Without compatibility paths inside of an area that is
+// not the backbone are preferred; with it the cost decides.
 func TestRFC1583Compatibility(t *testing.T) {
 	for _, compatible := range []bool{false, true} {
 		s := newSim(t, 1)
@@ -400,9 +404,10 @@ func TestRFC1583Compatibility(t *testing.T) {
 	}
 }
 
-// A link counts when both ends describe it (section 16.1 step 2b), and a summary when it is from a border
-// router (section 16.2 step 4). Here c's router-LSA is forged without its links, and a summary is forged in
-// the name of b, which is no border router; c outdoes the one, b flushes the other (section 13.4).
+// A link counts when both ends describe it (section 16.1 step 2b), and a summary when it is from a
+// border router (section 16.2 step 4). Here c's router-LSA is forged without its links, and a
+// summary is forged in the name of b, which is no border router; c outdoes the one, b flushes the
+// other (section 13.4).
 func TestForgedLSAs(t *testing.T) {
 	s := newSim(t, 1)
 	a, b, c := s.router("1.1.1.1"), s.router("2.2.2.2"), s.router("3.3.3.3")

@@ -83,8 +83,8 @@ func within(now, start, stop time.Time) bool {
 	return !now.Before(start) && (stop.IsZero() || now.Before(stop))
 }
 
-// sendKey returns the key to send with at a time: the one that began last (section D.3). When none is
-// valid any more the last to end goes on being used, as RFC 5709 section 3.2 asks.
+// sendKey returns the key to send with at a time: the one that began last (section D.3). When none
+// is valid any more the last to end goes on being used, as RFC 5709 section 3.2 asks.
 func (a Auth) sendKey(now time.Time) *Key {
 	var best, last *Key
 	for i := range a.Keys {
@@ -120,8 +120,8 @@ func (a Auth) Sign(b []byte, seq uint32, now time.Time) []byte {
 }
 
 // Verify checks checksum and authentication of a packet that Decode took (section D.5), and returns
-// its cryptographic sequence number. That it does not fall is for the caller, who knows the neighbour.
-// What may follow (link-local signaling, RFC 5613) is ignored.
+// its cryptographic sequence number. That it does not fall is for the caller, who knows the
+// neighbour. What may follow (link-local signaling, RFC 5613) is ignored.
 func (a Auth) Verify(b []byte, now time.Time) (seq uint32, err error) {
 	length := int(binary.BigEndian.Uint16(b[2:]))
 	if t := AuthType(binary.BigEndian.Uint16(b[14:])); t != a.Type {

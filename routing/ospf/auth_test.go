@@ -82,9 +82,9 @@ func TestReplayAndForgery(t *testing.T) {
 	}
 }
 
-// What somebody has recorded of a router does not make it a neighbour again when it is gone, by its address or by
-// another one; the router itself comes back. One whose numbers have begun anew comes back after an hour, or when the
-// interface has been down.
+// What somebody has recorded of a router does not make it a neighbour again when it is gone, by its
+// address or by another one; the router itself comes back. One whose numbers have begun anew comes
+// back after an hour, or when the interface has been down.
 func TestReplayOfTheDead(t *testing.T) {
 	for _, typ := range []InterfaceType{PointToPoint, Broadcast} {
 		s := newSim(t, 1)
@@ -174,8 +174,8 @@ func TestKeyRollover(t *testing.T) {
 	}
 }
 
-// Digests of a fixed packet equal those computed by OpenSSL (printf … | openssl dgst) over the packet and
-// the padded key, or over the packet and Apad by HMAC.
+// Digests of a fixed packet equal those computed by OpenSSL (printf … | openssl dgst) over the
+// packet and the padded key, or over the packet and Apad by HMAC.
 func TestDigests(t *testing.T) {
 	packet := []byte("an OSPF packet")
 	for a, want := range digestsOfOpenSSL {
@@ -193,8 +193,8 @@ var digestsOfOpenSSL = map[Algorithm]string{
 	HMACSHA512: "92afef781010b429e411e17863a8f11c4a28c325c5aa9627b21cd850e4d8198eb1c3fe518aab30acff4772ed4d1ef535d21caae39ec761cfd29a2d015c66a709",
 }
 
-// When no key is to be sent with any more, the last one goes on (RFC 5709 section 3.2): an adjacency must
-// not be lost because nobody has brought a new key.
+// When no key is to be sent with any more, the last one goes on (RFC 5709 section 3.2): an
+// adjacency must not be lost because nobody has brought a new key.
 func TestLastKeyGoesOn(t *testing.T) {
 	s := newSim(t, 1)
 	a, b := s.router("1.1.1.1"), s.router("2.2.2.2")

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// chaos lets something happen: a link fails with or without its ends being told, comes back, changes its
-// cost, loses packets; a router announces other external routes.
+// chaos lets something happen: a link fails with or without its ends being told, comes back,
+// changes its cost, loses packets; a router announces other external routes.
 func (s *sim) chaos(routers []*Router) {
 	l := s.links[s.rnd.IntN(len(s.links))]
 	i := l.ends[s.rnd.IntN(len(l.ends))]
@@ -43,9 +43,9 @@ func (s *sim) repair(l *simLink) {
 	}
 }
 
-// After twenty minutes in which links fail, flap, change and lose packets, everything is repaired but a few
-// links; then databases are equal, and each router has the oracle's routes: whether each router is a domain,
-// or some share one.
+// After twenty minutes in which links fail, flap, change and lose packets, everything is repaired
+// but a few links; then databases are equal, and each router has the oracle's routes: whether each
+// router is a domain, or some share one.
 func TestChaos(t *testing.T) {
 	for seed := range *seeds {
 		for _, spread := range []int{0, 3} {

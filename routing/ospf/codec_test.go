@@ -57,7 +57,8 @@ func TestPacketsRoundTrip(t *testing.T) {
 	}
 }
 
-// The body of each LSA decodes to what was encoded, and is valid; changed anywhere but in its age it is not.
+// The body of each LSA decodes to what was encoded, and is valid; changed anywhere but in its age
+// it is not.
 func TestLSAsRoundTrip(t *testing.T) {
 	for _, lsa := range bodies()[3].(*LinkStateUpdate).LSAs {
 		if err := lsa.Validate(); err != nil {
@@ -79,8 +80,8 @@ func TestLSAsRoundTrip(t *testing.T) {
 	}
 }
 
-// Packets that FRR 8.4 sent (captured from a broadcast network with a network-LSA and an external route):
-// checksums are right, and encoding what was decoded gives the same octets.
+// Packets that FRR 8.4 sent (captured from a broadcast network with a network-LSA and an external
+// route): checksums are right, and encoding what was decoded gives the same octets.
 func TestPacketsOfFRR(t *testing.T) {
 	for _, dump := range packetsOfFRR {
 		b := unhex(t, dump)

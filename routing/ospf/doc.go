@@ -1,6 +1,7 @@
-// Package ospf is OSPF version 2 (RFC 2328) as an engine without input and output: packets and times go
-// in, packets, changes and the time of the next deadline come out. It has no goroutines, reads no clock and
-// opens no socket, so that a network of many routers can be run in simulated time.
+// Package ospf is OSPF version 2 (RFC 2328) as an engine without input and output: packets and
+// times go in, packets, changes and the time of the next deadline come out. It has no goroutines,
+// reads no clock and opens no socket, so that a network of many routers can be run in simulated
+// time.
 //
 //	d := ospf.NewDomain(ospf.Config{}, now)
 //	r, _ := d.AddRouter(id)
@@ -14,27 +15,27 @@
 //
 // # Shared databases
 //
-// A Domain holds any number of routers, which share one link state database per area. Each is a router of
-// its own in it: it originates its LSAs and has its routes, a tree with its own root in the area's graph.
-// Where two routers of a domain are joined by a Segment they are fully adjacent at once, and exchange no
-// packets. Where an interface leads to routers outside it has a wire (timers, neighbours), and packets flow
-// as the RFC says; what is learned by any wire is flooded out of all others of the area, as if it had gone
-// from router to router. Ages grow by InfTransDelay of the wire that an LSA leaves by: the whole domain
-// counts as one hop.
+// A Domain holds any number of routers, which share one link state database per area. Each is a
+// router of its own in it: it originates its LSAs and has its routes, a tree with its own root in
+// the area's graph. Where two routers of a domain are joined by a Segment they are fully adjacent
+// at once, and exchange no packets. Where an interface leads to routers outside it has a wire
+// (timers, neighbours), and packets flow as the RFC says; what is learned by any wire is flooded
+// out of all others of the area, as if it had gone from router to router. Ages grow by
+// InfTransDelay of the wire that an LSA leaves by: the whole domain counts as one hop.
 //
-// If the routers of a domain fall into parts that are not joined, they still share their databases. What
-// one part learns is then in the databases behind the other, too: unreachable, and so unused.
+// If the routers of a domain fall into parts that are not joined, they still share their databases.
+// What one part learns is then in the databases behind the other, too: unreachable, and so unused.
 //
 // # Where to find what
 //
-// Files are named by the RFC's words: packet, lsa, auth (formats); wire, hello, neighbor, dr (sections 8 to
-// 10.5); exchange, request (10.6 to 10.9); flood, ack (13); lsdb, origin (12, 14); router, summary
-// (12.4); graph, route, nexthop, interarea, external, table (11, 16); virtual (15). docs/ospf-conformance.md
-// lists what the RFC demands, with the test of each.
+// Files are named by the RFC's words: packet, lsa, auth (formats); wire, hello, neighbor, dr
+// (sections 8 to 10.5); exchange, request (10.6 to 10.9); flood, ack (13); lsdb, origin (12, 14);
+// router, summary (12.4); graph, route, nexthop, interarea, external, table (11, 16); virtual (15).
+// docs/ospf-conformance.md lists what the RFC demands, with the test of each.
 //
 // # Left out
 //
-// Networks without multicast (NBMA, point-to-multipoint) and their state Attempt, routing by type of
-// service, demand circuits (RFC 1793), NSSA (RFC 3101), opaque LSAs (RFC 5250), graceful restart (RFC
-// 3623), OSPFv3. Neighbours that have these capabilities are understood; they are not offered.
+// Networks without multicast (NBMA, point-to-multipoint) and their state Attempt, routing by type
+// of service, demand circuits (RFC 1793), NSSA (RFC 3101), opaque LSAs (RFC 5250), graceful restart
+// (RFC 3623), OSPFv3. Neighbours that have these capabilities are understood; they are not offered.
 package ospf

@@ -19,8 +19,8 @@ type Config struct {
 	LSA Throttle
 	// SPF spaces calculations of routes. The default is 50 ms/200 ms/5 s.
 	SPF Throttle
-	// MinLSArrival is the least time between two instances of an LSA that are taken from a neighbour
-	// (section 13). The default is 1 s; below 0 there is none.
+	// MinLSArrival is the least time between two instances of an LSA that are taken from a
+	// neighbour (section 13). The default is 1 s; below 0 there is none.
 	MinLSArrival time.Duration
 }
 
@@ -117,10 +117,11 @@ type Output struct {
 	Datagrams []Datagram
 	Changes   []Change
 	Neighbors []NeighborChange
-	// Errors are things that cannot happen while memory is sound (section 14: an LSA in the database
-	// whose checksum has become wrong).
+	// Errors are things that cannot happen while memory is sound (section 14: an LSA in the
+	// database whose checksum has become wrong).
 	Errors []error
-	// Deadline is when Poll has to be called again, at the latest. Zero: not before something is put in.
+	// Deadline is when Poll has to be called again, at the latest. Zero: not before something is
+	// put in.
 	Deadline time.Time
 }
 
@@ -169,7 +170,8 @@ func (d *Domain) Poll(now time.Time) Output {
 	return out
 }
 
-// Pending tells whether LSAs or routes are to follow what has changed, and wait for their throttles.
+// Pending tells whether LSAs or routes are to follow what has changed, and wait for their
+// throttles.
 func (d *Domain) Pending() bool {
 	return len(d.touched)+len(d.elect) > 0 ||
 		slices.ContainsFunc(d.agenda, func(t *timer) bool { return t.what == timerOriginate || t.what == timerCalculate })
@@ -208,8 +210,8 @@ func take[T any](list *[]T) []T {
 	return l
 }
 
-// removeMaxAged takes LSAs out that have been flooded as MaxAge and acknowledged (section 14), and tells
-// whether there were any: others may be originated in their place.
+// removeMaxAged takes LSAs out that have been flooded as MaxAge and acknowledged (section 14), and
+// tells whether there were any: others may be originated in their place.
 func (d *Domain) removeMaxAged() bool {
 	if d.exchanging > 0 || len(d.maxAged) == 0 {
 		return false

@@ -60,9 +60,9 @@ func (w twin) compare(t *testing.T) {
 	}
 }
 
-// A random network gives each router the same routes when its routers are shared by a few domains (with
-// segments inside of a domain, packets between domains) as when each is a domain of its own; also after
-// links have failed. The domains' databases are equal.
+// A random network gives each router the same routes when its routers are shared by a few domains
+// (with segments inside of a domain, packets between domains) as when each is a domain of its own;
+// also after links have failed. The domains' databases are equal.
 func TestSharedDomainEqualsSeparate(t *testing.T) {
 	for seed := range *seeds {
 		for _, domains := range []int{1, 3} {
@@ -86,9 +86,9 @@ func TestSharedDomainEqualsSeparate(t *testing.T) {
 	}
 }
 
-// A broadcast network inside of a domain has a Designated Router by the rules of section 9.4, with a
-// network-LSA; when it goes the Backup takes its place, and a router of higher priority that comes back
-// changes nothing.
+// A broadcast network inside of a domain has a Designated Router by the rules of section 9.4, with
+// a network-LSA; when it goes the Backup takes its place, and a router of higher priority that
+// comes back changes nothing.
 func TestBroadcastSegment(t *testing.T) {
 	s := newSim(t, 1)
 	s.spread, s.segments = 1, true
@@ -117,8 +117,8 @@ func TestBroadcastSegment(t *testing.T) {
 	s.wantIntraArea(0, []*Router{r[0], r[1], r[2], r[4]})
 }
 
-// The same for several areas with border routers and external routes; once all in one domain, which then
-// sends no packet.
+// The same for several areas with border routers and external routes; once all in one domain, which
+// then sends no packet.
 func TestSharedAreas(t *testing.T) {
 	for _, domains := range []int{1, 2, 4} {
 		w := twin{newSim(t, 3), newSim(t, 3)}
@@ -149,9 +149,9 @@ func TestVirtualLinkInside(t *testing.T) {
 	}
 }
 
-// What one shared router learns goes out of the interface of another: x - (a - b - c) - y, where a, b, c
-// are one domain. x and y have each other's networks by way of all three; when y's link fails, x loses
-// them.
+// What one shared router learns goes out of the interface of another: x - (a - b - c) - y, where a,
+// b, c are one domain. x and y have each other's networks by way of all three; when y's link fails,
+// x loses them.
 func TestFloodingThroughADomain(t *testing.T) {
 	s := newSim(t, 1)
 	d := s.domain()
@@ -174,8 +174,8 @@ func TestFloodingThroughADomain(t *testing.T) {
 	s.wantNoRoute(b, "172.16.9.0/24")
 }
 
-// Two routers of one domain and a foreign one on one broadcast network, where all exchange packets: all
-// become adjacent, and routes are right.
+// Two routers of one domain and a foreign one on one broadcast network, where all exchange packets:
+// all become adjacent, and routes are right.
 func TestSharedRoutersOnAMixedNetwork(t *testing.T) {
 	s := newSim(t, 1)
 	d := s.domain()
@@ -194,8 +194,8 @@ func TestSharedRoutersOnAMixedNetwork(t *testing.T) {
 	s.wantIntraArea(0, []*Router{a, b, x})
 }
 
-// A shared router that is removed with flush is gone from all databases at once; one that dies stays in
-// them, unreachable, until its LSAs are an hour old.
+// A shared router that is removed with flush is gone from all databases at once; one that dies
+// stays in them, unreachable, until its LSAs are an hour old.
 func TestRemoveRouter(t *testing.T) {
 	for _, flush := range []bool{true, false} {
 		s := newSim(t, 1)
@@ -275,7 +275,8 @@ func TestDiff(t *testing.T) {
 	}
 }
 
-// grid makes a domain of n routers in a grid of point-to-point segments, each with a network of its own.
+// grid makes a domain of n routers in a grid of point-to-point segments, each with a network of its
+// own.
 func grid(tb testing.TB, n int) *Domain {
 	now := simEpoch
 	d := NewDomain(Config{}, now)
@@ -325,7 +326,8 @@ func grid(tb testing.TB, n int) *Domain {
 	return d
 }
 
-// Ten thousand routers share one database: each has a route to every network, and a change is told once.
+// Ten thousand routers share one database: each has a route to every network, and a change is told
+// once.
 func TestTenThousandRouters(t *testing.T) {
 	d := grid(t, 10000)
 	table := d.Router(1).Routes()
@@ -375,7 +377,8 @@ func BenchmarkDomain(b *testing.B) {
 	}
 }
 
-// BenchmarkChange is one link of a domain of 10,000 routers going down and up: LSAs, graph, no routes.
+// BenchmarkChange is one link of a domain of 10,000 routers going down and up: LSAs, graph, no
+// routes.
 func BenchmarkChange(b *testing.B) {
 	d := grid(b, 10000)
 	now := simEpoch.Add(time.Hour / 2)

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// office returns who is DR and Backup by what every interface on the link says; it fails when they do not
-// agree.
+// office returns who is DR and Backup by what every interface on the link says; it fails when they
+// do not agree.
 func (s *sim) office(l *simLink) (dr, bdr *Router) {
 	s.t.Helper()
 	var first *Interface
@@ -35,8 +35,9 @@ func priority(p uint8) func(*InterfaceConfig) {
 	return func(c *InterfaceConfig) { c.Priority, c.NeverDR = p, p == 0 }
 }
 
-// The highest priority becomes DR, the next one Backup, whatever the Router IDs; a router of priority 0
-// becomes neither. The others are adjacent to those two, and 2-Way with each other (section 10.4).
+// The highest priority becomes DR, the next one Backup, whatever the Router IDs; a router of
+// priority 0 becomes neither. The others are adjacent to those two, and 2-Way with each other
+// (section 10.4).
 func TestElectionByPriority(t *testing.T) {
 	s := newSim(t, 1)
 	r := s.routers(5)
@@ -61,9 +62,9 @@ func TestElectionByPriority(t *testing.T) {
 	s.wantIntraArea(0, r)
 }
 
-// A router with a higher priority that comes later changes nothing (section 9.4: the DR stays). When the
-// DR dies the Backup takes over, without a new exchange with those it is adjacent to, and the best of the
-// others becomes Backup.
+// A router with a higher priority that comes later changes nothing (section 9.4: the DR stays).
+// When the DR dies the Backup takes over, without a new exchange with those it is adjacent to, and
+// the best of the others becomes Backup.
 func TestBackupTakesOver(t *testing.T) {
 	s := newSim(t, 1)
 	r := s.routers(4)
@@ -101,8 +102,9 @@ func TestNobodyElected(t *testing.T) {
 	s.wantRoute(r[0], "10.0.1.0/24 intra-area cost 10 via 0.0.0.0")
 }
 
-// Two parts of a broadcast network that had elected on their own agree on one DR when they are joined:
-// of two that declare themselves, the one with the higher priority stays (section 9.4 step 3).
+// Two parts of a broadcast network that had elected on their own agree on one DR when they are
+// joined: of two that declare themselves, the one with the higher priority stays (section 9.4 step
+// 3).
 func TestPartsOfANetworkAreJoined(t *testing.T) {
 	s := newSim(t, 1)
 	r := s.routers(4)

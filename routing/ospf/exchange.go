@@ -46,8 +46,8 @@ func (n *neighbor) sendDD(flags DDFlags) {
 	n.repeatDD()
 }
 
-// repeatDD sends the last Database Description again. Only the master, and both in ExStart, do so by
-// themselves (section 10.8).
+// repeatDD sends the last Database Description again. Only the master, and both in ExStart, do so
+// by themselves (section 10.8).
 func (n *neighbor) repeatDD() {
 	n.wire.sendTo(n, n.exchange.sent)
 	if n.state == NeighborExStart || n.state == NeighborExchange && n.exchange.master {
@@ -55,8 +55,8 @@ func (n *neighbor) repeatDD() {
 	}
 }
 
-// expireDD repeats a packet that was not answered. A slave that is done has kept its last packet for
-// RouterDeadInterval, and frees it now (section 10.8).
+// expireDD repeats a packet that was not answered. A slave that is done has kept its last packet
+// for RouterDeadInterval, and frees it now (section 10.8).
 func (n *neighbor) expireDD() {
 	if n.state == NeighborExStart || n.state == NeighborExchange {
 		n.repeatDD()
@@ -79,8 +79,8 @@ func (n *neighbor) nextHeaders(room int) []LSAHeader {
 	return headers
 }
 
-// databases lists what is exchanged with the neighbour: the area's database, and the AS-external-LSAs
-// except into stub areas and over virtual links (section 10.3, NegotiationDone).
+// databases lists what is exchanged with the neighbour: the area's database, and the
+// AS-external-LSAs except into stub areas and over virtual links (section 10.3, NegotiationDone).
 func (n *neighbor) databases() []*database {
 	all := []*database{n.wire.area.db}
 	if ext := n.domain().external; ext.floodsOn(n.wire) {

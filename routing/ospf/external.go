@@ -51,8 +51,8 @@ func (c *calculation) externals() {
 	}
 }
 
-// pathTo returns the way to an external network (section 16.4 step 3): to the router that announces it,
-// or to the forwarding address, which must be inside of the AS.
+// pathTo returns the way to an external network (section 16.4 step 3): to the router that announces
+// it, or to the forwarding address, which must be inside of the AS.
 func (c *calculation) pathTo(asbr, forward ID) (best path, ok bool) {
 	compatible := c.r.domain.cfg.RFC1583Compatibility
 	for _, r := range c.routers[asbr] {
@@ -75,14 +75,15 @@ func (c *calculation) pathTo(asbr, forward ID) (best path, ok bool) {
 		if r == nil {
 			continue
 		}
-		// External routes are not in the table yet, so this one is intra-area or inter-area, as it must be.
+		// External routes are not in the table yet, so this one is intra-area or inter-area, as it
+		// must be.
 		return path{r.Cost, r.Type == IntraArea && r.Area != Backbone, forwardHops(r.NextHops, forward)}, len(r.NextHops) > 0
 	}
 	return path{}, false
 }
 
-// forwardHops returns the next hops to a forwarding address: on an attached network it is the next hop
-// itself.
+// forwardHops returns the next hops to a forwarding address: on an attached network it is the next
+// hop itself.
 func forwardHops(hops []NextHop, forward ID) []NextHop {
 	var out []NextHop
 	for _, h := range hops {
@@ -94,8 +95,8 @@ func forwardHops(hops []NextHop, forward ID) []NextHop {
 	return out
 }
 
-// chooseExternal keeps the better of two external paths (section 16.4 step 6): type 1 before type 2, the
-// lower type 2 metric, the preferred path, the lower cost.
+// chooseExternal keeps the better of two external paths (section 16.4 step 6): type 1 before type
+// 2, the lower type 2 metric, the preferred path, the lower cost.
 func (c *calculation) chooseExternal(best map[netKey]externalRoute, net netKey, x externalRoute) {
 	old, ok := best[net]
 	compatible := c.r.domain.cfg.RFC1583Compatibility

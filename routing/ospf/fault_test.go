@@ -18,8 +18,8 @@ func (s *sim) wasRefused(text string) bool {
 	return false
 }
 
-// Routers whose Hellos differ in what section 10.5 compares do not become neighbours, and say why. On
-// point-to-point links masks may differ.
+// Routers whose Hellos differ in what section 10.5 compares do not become neighbours, and say why.
+// On point-to-point links masks may differ.
 func TestHelloMismatch(t *testing.T) {
 	address := func(p string) func(*InterfaceConfig) {
 		return func(c *InterfaceConfig) { c.Address = netip.MustParsePrefix(p) }
@@ -57,7 +57,8 @@ func TestHelloMismatch(t *testing.T) {
 	}
 }
 
-// A router that takes the area for a stub area is no neighbour of one that does not (section 10.5, bit E).
+// A router that takes the area for a stub area is no neighbour of one that does not (section 10.5,
+// bit E).
 func TestStubMismatch(t *testing.T) {
 	s := newSim(t, 1)
 	a, b := s.router("1.1.1.1"), s.router("2.2.2.2")
@@ -71,8 +72,8 @@ func TestStubMismatch(t *testing.T) {
 	}
 }
 
-// A neighbour that could send larger packets than we receive does not come out of ExStart (section 10.6),
-// unless that is to be ignored.
+// A neighbour that could send larger packets than we receive does not come out of ExStart (section
+// 10.6), unless that is to be ignored.
 func TestMTUMismatch(t *testing.T) {
 	for _, ignore := range []bool{false, true} {
 		s := newSim(t, 1)
@@ -116,8 +117,9 @@ func TestUnnumbered(t *testing.T) {
 	}
 }
 
-// When nothing is heard for RouterDeadInterval a neighbour is lost, and the path is not used from then on;
-// when one end stops hearing, the other falls back to Init by its Hellos (sections 10.2 and 10.3).
+// When nothing is heard for RouterDeadInterval a neighbour is lost, and the path is not used from
+// then on; when one end stops hearing, the other falls back to Init by its Hellos (sections 10.2
+// and 10.3).
 func TestSilence(t *testing.T) {
 	s := newSim(t, 1)
 	a, b := s.router("1.1.1.1"), s.router("2.2.2.2")
@@ -142,8 +144,8 @@ func TestSilence(t *testing.T) {
 	s.wantSame()
 }
 
-// Links that lose a quarter of all packets: databases become equal all the same, by retransmission of
-// Database Descriptions, requests and updates; twelve routers, point-to-point and broadcast.
+// Links that lose a quarter of all packets: databases become equal all the same, by retransmission
+// of Database Descriptions, requests and updates; twelve routers, point-to-point and broadcast.
 func TestLossyLinks(t *testing.T) {
 	for seed := range *seeds {
 		s := newSim(t, seed)
@@ -222,8 +224,9 @@ func TestNetworkLSAOfFormerID(t *testing.T) {
 	s.wantIntraArea(0, []*Router{a, b, c2})
 }
 
-// A request for an LSA that is not in the database is BadLSReq, and Database Descriptions out of order are
-// SeqNumberMismatch: the exchange begins anew, and ends with equal databases (section 10.3).
+// A request for an LSA that is not in the database is BadLSReq, and Database Descriptions out of
+// order are SeqNumberMismatch: the exchange begins anew, and ends with equal databases (section
+// 10.3).
 func TestExchangeErrors(t *testing.T) {
 	for name, body := range map[string]func(n *neighbor) Body{
 		"BadLSReq": func(*neighbor) Body { return &LinkStateRequest{Keys: []LSAKey{{TypeRouter, 9, 9}}} },
@@ -264,7 +267,8 @@ func TestExchangeErrors(t *testing.T) {
 	}
 }
 
-// A database of some thousand LSAs is exchanged in packets that fit the MTU, a single large LSA excepted.
+// A database of some thousand LSAs is exchanged in packets that fit the MTU, a single large LSA
+// excepted.
 func TestLargeDatabase(t *testing.T) {
 	s := newSim(t, 1)
 	a, b := s.router("1.1.1.1"), s.router("2.2.2.2")
@@ -294,9 +298,9 @@ func TestLargeDatabase(t *testing.T) {
 	}
 }
 
-// An LSA that its router flushed and wants again, while another still has it at MaxAge, comes back with a
-// sequence number that is newer than that one's, and stays (it went round for ever once, beginning with the
-// first number each time).
+// An LSA that its router flushed and wants again, while another still has it at MaxAge, comes back
+// with a sequence number that is newer than that one's, and stays (it went round for ever once,
+// beginning with the first number each time).
 func TestFlushedAndWantedAgain(t *testing.T) {
 	s := newSim(t, 1)
 	a, b, c := s.router("1.1.1.1"), s.router("2.2.2.2"), s.router("3.3.3.3")
@@ -343,8 +347,9 @@ func TestForDesignatedRouters(t *testing.T) {
 	}
 }
 
-// Only packets that are for the interface are taken, and none that we have sent ourselves (section 8.2): the
-// destination is its address or one of the two groups, the source is nobody's at this router.
+// Only packets that are for the interface are taken, and none that we have sent ourselves (section
+// 8.2): the destination is its address or one of the two groups, the source is nobody's at this
+// router.
 func TestAddresses(t *testing.T) {
 	s := newSim(t, 1)
 	a, b := s.router("1.1.1.1"), s.router("2.2.2.2")
@@ -381,8 +386,9 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// An LSA that is larger than the MTU goes alone in a packet of that size, which IP cuts (section 4.3); all other
-// packets keep to the MTU. One that no IP packet can hold is not sent, which is told; the others still are.
+// An LSA that is larger than the MTU goes alone in a packet of that size, which IP cuts (section
+// 4.3); all other packets keep to the MTU. One that no IP packet can hold is not sent, which is
+// told; the others still are.
 func TestLargeLSA(t *testing.T) {
 	s := newSim(t, 1)
 	a, b := s.router("1.1.1.1"), s.router("2.2.2.2")
@@ -428,8 +434,9 @@ func TestLargeLSA(t *testing.T) {
 	}
 }
 
-// Packets other than Hellos that come by a neighbour's address but say that they are of another router are not taken
-// for the neighbour's: one such would end the exchange of databases (section 10.6), another acknowledge LSAs.
+// Packets other than Hellos that come by a neighbour's address but say that they are of another
+// router are not taken for the neighbour's: one such would end the exchange of databases (section
+// 10.6), another acknowledge LSAs.
 func TestForeignRouterID(t *testing.T) {
 	s := newSim(t, 1)
 	r := s.routers(2)
@@ -472,8 +479,9 @@ func TestRepeatedRequest(t *testing.T) {
 	}
 }
 
-// An MTU that is not larger than ours is taken, also none at all; a larger one is not, in ExStart as in Full, and
-// changes nothing; on a virtual link, and where it is to be ignored, it does not matter (section 10.6).
+// An MTU that is not larger than ours is taken, also none at all; a larger one is not, in ExStart
+// as in Full, and changes nothing; on a virtual link, and where it is to be ignored, it does not
+// matter (section 10.6).
 func TestMTUField(t *testing.T) {
 	for _, c := range []struct {
 		mtu    uint16
@@ -494,8 +502,9 @@ func TestMTUField(t *testing.T) {
 	}
 }
 
-// The Initialize bit, and a packet that is no duplicate, end Loading and Full (section 10.6); a duplicate of the
-// master's last packet is answered for RouterDeadInterval, and is an error afterwards (section 10.8).
+// The Initialize bit, and a packet that is no duplicate, end Loading and Full (section 10.6); a
+// duplicate of the master's last packet is answered for RouterDeadInterval, and is an error
+// afterwards (section 10.8).
 func TestDescriptionsWhenFull(t *testing.T) {
 	for name, c := range map[string]struct {
 		flags DDFlags

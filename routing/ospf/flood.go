@@ -44,8 +44,8 @@ func (n *neighbor) receiveLSA(lsa LSA) error {
 	}
 	switch {
 	case order > 0: // 5
-		// An LSA that is flushed is always taken: put off, its live copy could spread again where it has
-		// left already, and the two would chase each other round the network.
+		// An LSA that is flushed is always taken: put off, its live copy could spread again where
+		// it has left already, and the two would chase each other round the network.
 		if e != nil && e.arrived && lsa.Age < MaxAge && d.now-e.installed < d.cfg.MinLSArrival {
 			return fmt.Errorf("LSA %v: it comes sooner than MinLSArrival after the instance before", lsa.LSAKey)
 		}
@@ -66,9 +66,9 @@ func (n *neighbor) receiveLSA(lsa LSA) error {
 	return nil
 }
 
-// install is step 5: the new instance goes into the database and out of the other interfaces. One that
-// was asked for has not come by flooding, so that MinLSArrival does not hold up the next instance, which
-// often follows as soon as the adjacency is full.
+// install is step 5: the new instance goes into the database and out of the other interfaces. One
+// that was asked for has not come by flooding, so that MinLSArrival does not hold up the next
+// instance, which often follows as soon as the adjacency is full.
 func (n *neighbor) install(db *database, lsa LSA) {
 	_, asked := n.requests[lsa.LSAKey]
 	lsa.Body = slices.Clone(lsa.Body)
@@ -109,9 +109,9 @@ func (n *neighbor) outdated(e *entry) {
 	n.wire.sendUpdates([]*entry{e}, func(u *LinkStateUpdate) { n.wire.sendTo(n, u) })
 }
 
-// flood is section 13.3: the LSA goes out of all interfaces of its scope, those of all routers of the
-// domain, as if it had been flooded from one to the other. from is the neighbour that it came from, or
-// nil. The answer is whether it goes back out of the interface that it came by.
+// flood is section 13.3: the LSA goes out of all interfaces of its scope, those of all routers of
+// the domain, as if it had been flooded from one to the other. from is the neighbour that it came
+// from, or nil. The answer is whether it goes back out of the interface that it came by.
 func (db *database) flood(e *entry, from *neighbor) (back bool) {
 	for _, w := range slices.Clone(db.wires()) {
 		if !db.floodsOn(w) || !w.floods(e, from) {
@@ -123,8 +123,8 @@ func (db *database) flood(e *entry, from *neighbor) (back bool) {
 	return back
 }
 
-// floods puts the LSA on the retransmission lists of the wire's neighbours, and tells whether it has
-// to be sent (section 13.3 steps 1 to 4).
+// floods puts the LSA on the retransmission lists of the wire's neighbours, and tells whether it
+// has to be sent (section 13.3 steps 1 to 4).
 func (w *wire) floods(e *entry, from *neighbor) bool {
 	if !w.fits(e) {
 		w.domain().out.Errors = append(w.domain().out.Errors,
@@ -201,8 +201,9 @@ func (w *wire) flush() {
 	}
 }
 
-// sendUpdates packs LSAs into as few packets as the MTU allows; one that is larger goes alone, in fragments. Their ages grow by InfTransDelay: one
-// hop, however many routers of the domain lie between.
+// sendUpdates packs LSAs into as few packets as the MTU allows; one that is larger goes alone, in
+// fragments. Their ages grow by InfTransDelay: one hop, however many routers of the domain lie
+// between.
 func (w *wire) sendUpdates(entries []*entry, send func(*LinkStateUpdate)) {
 	u, size := &LinkStateUpdate{}, 4
 	for _, e := range entries {

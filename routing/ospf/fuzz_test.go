@@ -40,9 +40,9 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// FuzzReceive feeds a domain with a neighbour in each state of the exchange packets of any contents, whose
-// checksums are put right so that they get in: it neither panics, nor runs for ever, nor keeps more than
-// came in, and it becomes Full with an honest neighbour afterwards.
+// FuzzReceive feeds a domain with a neighbour in each state of the exchange packets of any
+// contents, whose checksums are put right so that they get in: it neither panics, nor runs for
+// ever, nor keeps more than came in, and it becomes Full with an honest neighbour afterwards.
 func FuzzReceive(f *testing.F) {
 	for _, body := range bodies() {
 		b := (&Packet{RouterID: 0x02020202, Body: body}).Encode()
@@ -86,8 +86,8 @@ func FuzzReceive(f *testing.F) {
 	})
 }
 
-// repaired returns the packet with the lengths and checksums that let it in: those of the packet and of the
-// LSAs in it.
+// repaired returns the packet with the lengths and checksums that let it in: those of the packet
+// and of the LSAs in it.
 func repaired(packet []byte, from ID) []byte {
 	b := bytes.Clone(packet)
 	if len(b) < headerLen {

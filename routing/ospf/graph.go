@@ -7,8 +7,9 @@ import (
 	"trivet.dev/trivet/routing/spf"
 )
 
-// graph is an area's router- and network-LSAs as a graph (section 16.1): a vertex for each, an edge for
-// each link whose other end has a link back. All routers of the domain take their trees from it.
+// graph is an area's router- and network-LSAs as a graph (section 16.1): a vertex for each, an edge
+// for each link whose other end has a link back. All routers of the domain take their trees from
+// it.
 type graph struct {
 	*spf.Graph
 	area    *Area
@@ -19,7 +20,8 @@ type graph struct {
 	leaves  []leaf
 }
 
-// leaf is a network that is at a vertex: the network that the vertex is, or a stub network of a router.
+// leaf is a network that is at a vertex: the network that the vertex is, or a stub network of a
+// router.
 type leaf struct {
 	vertex, net int32 // net is its place in nets
 	cost        uint32
@@ -85,8 +87,9 @@ func (g *graph) number(keys []netKey) {
 	}
 }
 
-// numberAsBefore takes the places of the graph before, if that has all networks: after most changes it has, and nothing
-// needs to be sorted. Leaves come in the same order as then but for some, so that few are searched for.
+// numberAsBefore takes the places of the graph before, if that has all networks: after most changes
+// it has, and nothing needs to be sorted. Leaves come in the same order as then but for some, so
+// that few are searched for.
 func (g *graph) numberAsBefore(keys []netKey) bool {
 	old, next := g.area.graph, 0
 	if len(old.nets) > 2*len(keys) {
@@ -180,7 +183,8 @@ func (g *graph) links(networks map[ID]int32) (edges []graphEdge, costs []uint32)
 	return edges, costs
 }
 
-// keepBidirectional builds the graph of the edges whose other end has one back (section 16.1 step 2b).
+// keepBidirectional builds the graph of the edges whose other end has one back (section 16.1 step
+// 2b).
 func (g *graph) keepBidirectional(edges []graphEdge, costs []uint32) {
 	n := len(g.lsas)
 	first := make([]int32, n+2) // into: the starts of edges by the vertex that they lead to

@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// Whatever comes and goes, routes are those of a graph that is built from nothing, also where a graph has taken over the
-// numbers of the networks from the one before: all that are there, and some that are not.
+// Whatever comes and goes, routes are those of a graph that is built from nothing, also where a
+// graph has taken over the numbers of the networks from the one before: all that are there, and
+// some that are not.
 func TestGraphAfterGraph(t *testing.T) {
 	d := grid(t, 25)
 	a, now := d.Area(Backbone), simEpoch.Add(time.Hour/2)

@@ -12,8 +12,8 @@ func (c *calculation) interArea(a *Area) {
 	})
 }
 
-// throughTransit is section 16.3: paths of the backbone that are shorter through a transit area, by a
-// border router which no virtual link leads to.
+// throughTransit is section 16.3: paths of the backbone that are shorter through a transit area, by
+// a border router which no virtual link leads to.
 func (c *calculation) throughTransit(a *Area) {
 	c.summaries(a, func(lsa LSA, border *RouterRoute, cost uint32) {
 		if lsa.Type == TypeASBRSummary {
@@ -79,8 +79,8 @@ func (c *calculation) eachRange(yield func(*Area, Range) bool) {
 	}
 }
 
-// rangeCost returns the cost of an area range: that of the farthest network in it (section 12.4.3). A
-// range without networks of the area is not active.
+// rangeCost returns the cost of an area range: that of the farthest network in it (section 12.4.3).
+// A range without networks of the area is not active.
 func (c *calculation) rangeCost(a *Area, rg Range) (cost uint32, active bool) {
 	for i, net := range c.keys {
 		if c.intra[i].Area == a.id && keyOfPrefix(rg.Prefix).contains(net) {
@@ -90,8 +90,8 @@ func (c *calculation) rangeCost(a *Area, rg Range) (cost uint32, active bool) {
 	return cost, active
 }
 
-// findRanges notes which of the router's own ranges are active: summaries of the same network are not
-// looked at (section 16.2 step 3).
+// findRanges notes which of the router's own ranges are active: summaries of the same network are
+// not looked at (section 16.2 step 3).
 func (c *calculation) findRanges() {
 	c.ranges = map[netKey]bool{}
 	for a, rg := range c.eachRange {

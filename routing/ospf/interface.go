@@ -62,7 +62,8 @@ type InterfaceConfig struct {
 	MTU           uint16        // octets; default 1500
 	MTUIgnore     bool          // take neighbours whose MTU is larger
 	Auth          Auth
-	// MaxLSAs is how many LSAs one neighbour may bring before it is dropped; 0 is DefaultMaxLSAsOfNeighbor.
+	// MaxLSAs is how many LSAs one neighbour may bring before it is dropped; 0 is
+	// DefaultMaxLSAsOfNeighbor.
 	MaxLSAs int
 }
 
@@ -116,8 +117,9 @@ func (c *InterfaceConfig) check() error {
 	return c.Auth.check()
 }
 
-// Interface is a router's attachment to a network (section 9). One that leads to routers of the domain
-// only, or is passive, is little more than what is here; one that exchanges packets has a wire.
+// Interface is a router's attachment to a network (section 9). One that leads to routers of the
+// domain only, or is passive, is little more than what is here; one that exchanges packets has a
+// wire.
 type Interface struct {
 	router     *Router
 	area       *Area
@@ -192,7 +194,8 @@ func (i *Interface) Index() uint32 { return i.index }
 // DR returns the addresses of Designated Router and Backup Designated Router, 0.0.0.0 for none.
 func (i *Interface) DR() (dr, bdr netip.Addr) { return i.dr.Addr(), i.bdr.Addr() }
 
-// MTU returns the octets that an IP packet may have. Datagrams may be larger: they are to be sent in fragments.
+// MTU returns the octets that an IP packet may have. Datagrams may be larger: they are to be sent
+// in fragments.
 func (i *Interface) MTU() uint16 {
 	if i.wire == nil {
 		return defaultMTU
@@ -312,8 +315,8 @@ func (i *Interface) peers() []peer {
 // peer is a router at the other end of a full adjacency.
 type peer struct{ id, addr ID }
 
-// isTransit tells whether the router-LSA has a link to the broadcast network: full with the DR, or DR
-// and full with anyone (section 12.4.1.2).
+// isTransit tells whether the router-LSA has a link to the broadcast network: full with the DR, or
+// DR and full with anyone (section 12.4.1.2).
 func (i *Interface) isTransit() bool {
 	if i.typ != Broadcast || i.state < InterfaceDROther || i.dr == 0 {
 		return false

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// Whoever is a neighbour can flood LSAs without end. The RFC bounds nothing; RFC 1765 is about routers that run out
-// of memory, and has the LSAs withdrawn by those that originate them, which an attacker does not. Here the neighbour
-// that brings too many is dropped, and is none for a while; what it has brought leaves the databases, as far as
-// nobody else is known to be behind it.
+// Whoever is a neighbour can flood LSAs without end. The RFC bounds nothing; RFC 1765 is about
+// routers that run out of memory, and has the LSAs withdrawn by those that originate them, which an
+// attacker does not. Here the neighbour that brings too many is dropped, and is none for a while;
+// what it has brought leaves the databases, as far as nobody else is known to be behind it.
 
 // Defaults of AreaConfig.MaxLSAs and InterfaceConfig.MaxLSAs.
 const (
@@ -28,7 +28,8 @@ func (a *Area) maxLSAs() int {
 	return DefaultMaxLSAsOfArea
 }
 
-// foreign counts the LSAs of routers outside of the domain that the area's routers keep, with the AS-external-LSAs.
+// foreign counts the LSAs of routers outside of the domain that the area's routers keep, with the
+// AS-external-LSAs.
 func (a *Area) foreign() int {
 	if a.cfg.Stub {
 		return a.db.foreign
@@ -49,7 +50,8 @@ func (s *share) of(db *database) *int {
 	return &s.area
 }
 
-// shareOf is how much of what an area's routers keep is from a neighbour, which may be in another area.
+// shareOf is how much of what an area's routers keep is from a neighbour, which may be in another
+// area.
 func (a *Area) shareOf(n *neighbor) (count int) {
 	if n.wire.area == a {
 		count = n.brought.area
@@ -72,8 +74,8 @@ func (e *entry) attribute(n *neighbor) {
 	}
 }
 
-// admit tells whether the neighbour may bring one more LSA. One that has brought more than its share is dropped; where
-// the area is full, the one that has brought the most is.
+// admit tells whether the neighbour may bring one more LSA. One that has brought more than its
+// share is dropped; where the area is full, the one that has brought the most is.
 func (n *neighbor) admit() error {
 	w := n.wire
 	if most := w.cfg.MaxLSAs; n.brought.all() >= most {
@@ -137,9 +139,9 @@ func (w *wire) isShunned(id, addr ID) time.Duration {
 	return w.shunned[w.nameOf(id, addr)] - w.domain().now
 }
 
-// relieve removes what neighbours have brought that are none any more, and whose originators cannot be reached: no
-// route follows from it. It is done while a neighbour is shunned only. Otherwise LSAs stay until they are MaxAge, so
-// that they need not come again when a link does.
+// relieve removes what neighbours have brought that are none any more, and whose originators cannot
+// be reached: no route follows from it. It is done while a neighbour is shunned only. Otherwise
+// LSAs stay until they are MaxAge, so that they need not come again when a link does.
 func (d *Domain) relieve() {
 	if d.now >= d.relief {
 		return
@@ -160,7 +162,8 @@ func (d *Domain) relieve() {
 	d.external.prune(everywhere)
 }
 
-// prune removes what gone neighbours have brought of routers that are not among those that can be reached.
+// prune removes what gone neighbours have brought of routers that are not among those that can be
+// reached.
 func (db *database) prune(reachable map[ID]bool) {
 	for t := range db.typed {
 		for _, e := range slices.Clone(db.typed[t]) {

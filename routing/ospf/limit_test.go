@@ -31,8 +31,9 @@ func (s *sim) dropped(id ID) (reason string) {
 	return reason
 }
 
-// A neighbour that brings more LSAs than it may is dropped, whether it describes them or floods them; what it has
-// brought is not kept, the routes of others stay, and after a while it may come again.
+// A neighbour that brings more LSAs than it may is dropped, whether it describes them or floods
+// them; what it has brought is not kept, the routes of others stay, and after a while it may come
+// again.
 func TestLimitOfNeighbor(t *testing.T) {
 	for _, late := range []bool{false, true} { // it describes them, or floods them when it is Full
 		s := newSim(t, 1)
@@ -70,7 +71,8 @@ func TestLimitOfNeighbor(t *testing.T) {
 	}
 }
 
-// A neighbour whose LSAs are all refreshed while it is exchanging its database anew is not over its limit.
+// A neighbour whose LSAs are all refreshed while it is exchanging its database anew is not over its
+// limit.
 func TestLimitCountsLSAsOnce(t *testing.T) {
 	s := newSim(t, 1)
 	a, b := s.router("1.1.1.1"), s.router("2.2.2.2")
@@ -95,8 +97,8 @@ func TestLimitCountsLSAsOnce(t *testing.T) {
 	}
 }
 
-// When an area is full, the neighbour that has brought the most is dropped, not the one who comes last; and routers
-// that come one after the other under new names do not fill it.
+// When an area is full, the neighbour that has brought the most is dropped, not the one who comes
+// last; and routers that come one after the other under new names do not fill it.
 func TestLimitOfArea(t *testing.T) {
 	s := newSim(t, 1)
 	a := s.router("1.1.1.1")

@@ -104,8 +104,8 @@ func decodeLSAHeader(b []byte) LSAHeader {
 	}
 }
 
-// Compare tells which of two instances of an LSA is the more recent (section 13.1): above 0 when h is,
-// below 0 when o is, 0 when they are the same. Ages are those of this moment.
+// Compare tells which of two instances of an LSA is the more recent (section 13.1): above 0 when h
+// is, below 0 when o is, 0 when they are the same. Ages are those of this moment.
 func (h LSAHeader) Compare(o LSAHeader) int {
 	switch {
 	case h.Seq != o.Seq:
@@ -341,8 +341,8 @@ func DecodeExternal(body []byte) (ExternalLSA, error) {
 	}, nil
 }
 
-// Validate checks the checksum, the age, and that the body is what its type says: what a received LSA
-// must satisfy to come into a database (section 13 steps 1 and 2).
+// Validate checks the checksum, the age, and that the body is what its type says: what a received
+// LSA must satisfy to come into a database (section 13 steps 1 and 2).
 func (l LSA) Validate() error {
 	if !l.ChecksumOK() {
 		return fmt.Errorf("LSA %v: the checksum is wrong", l.LSAKey)

@@ -67,8 +67,9 @@ func (db *database) get(key LSAKey) (LSA, bool) {
 	return LSA{e.header(), e.Body}, true
 }
 
-// install puts an LSA in, in the place of an older instance (section 13.2). The calculation of routes
-// is scheduled when its contents are others. from is the neighbour that has brought it, nil: it was made here.
+// install puts an LSA in, in the place of an older instance (section 13.2). The calculation of
+// routes is scheduled when its contents are others. from is the neighbour that has brought it, nil:
+// it was made here.
 func (db *database) install(lsa LSA, arrived bool, from *neighbor) *entry {
 	e := db.entries[lsa.LSAKey]
 	changed := e == nil || !e.sameContents(lsa)
@@ -168,8 +169,9 @@ func (e *entry) schedule() {
 	d.agenda.set(&e.timer, d.now+wait)
 }
 
-// refreshAge is the age at which the domain originates its LSA anew: LSRefreshTime, less up to a tenth
-// that depends on the LSA, so that what was originated at one time is not flooded at one time for ever.
+// refreshAge is the age at which the domain originates its LSA anew: LSRefreshTime, less up to a
+// tenth that depends on the LSA, so that what was originated at one time is not flooded at one time
+// for ever.
 func (e *entry) refreshAge() time.Duration {
 	h := (uint32(e.ID)*2654435761 ^ uint32(e.AdvRouter)*40503 ^ uint32(e.Type)*97) % 181
 	return lsRefreshTime - time.Duration(h)*time.Second
@@ -194,8 +196,8 @@ func (e *entry) expire(timerKind) {
 	}
 }
 
-// damaged replaces a damaged LSA of the domain's own, and drops one of others: it comes back when it is
-// refreshed.
+// damaged replaces a damaged LSA of the domain's own, and drops one of others: it comes back when
+// it is refreshed.
 func (db *database) damaged(e *entry) {
 	db.changed(e.Type)
 	if o := db.own[e.LSAKey]; o != nil {
@@ -213,8 +215,8 @@ func (db *database) String() string {
 	return "area " + db.area.id.String()
 }
 
-// prematurelyAge sets the age to MaxAge and floods the LSA, so that all routers take it out of their
-// databases (sections 14 and 14.1).
+// prematurelyAge sets the age to MaxAge and floods the LSA, so that all routers take it out of
+// their databases (sections 14 and 14.1).
 func (e *entry) prematurelyAge() {
 	lsa := e.LSA
 	lsa.Age = MaxAge

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// NeighborState is the state of a neighbour (section 10.1). Attempt, of networks without multicast, is
-// left out.
+// NeighborState is the state of a neighbour (section 10.1). Attempt, of networks without multicast,
+// is left out.
 type NeighborState uint8
 
 const (
@@ -130,8 +130,8 @@ func (n *neighbor) wantsAdjacency() bool {
 	return w.typ != Broadcast || w.state == InterfaceDR || w.state == InterfaceBackup || n.addr == w.dr || n.addr == w.bdr
 }
 
-// setState changes the state, with what depends on it elsewhere: LSAs when an adjacency is full or no
-// longer, the election when communication becomes or ends to be bidirectional.
+// setState changes the state, with what depends on it elsewhere: LSAs when an adjacency is full or
+// no longer, the election when communication becomes or ends to be bidirectional.
 func (n *neighbor) setState(s NeighborState) {
 	was, d := n.state, n.domain()
 	if s == was {
@@ -208,14 +208,15 @@ type NeighborInfo struct {
 	Addr     netip.Addr // not valid behind an unnumbered segment
 	State    NeighborState
 	Priority uint8
-	// Requests and Unacknowledged are the lengths of the Link state request and retransmission lists.
+	// Requests and Unacknowledged are the lengths of the Link state request and retransmission
+	// lists.
 	Requests, Unacknowledged int
 	// Dead is how long the neighbour may be silent before it is taken for lost; 0 on a Segment.
 	Dead time.Duration
 }
 
-// Neighbors lists the neighbours of an interface. Those of the same domain on a Segment are Full; the
-// other members of a broadcast segment are not listed.
+// Neighbors lists the neighbours of an interface. Those of the same domain on a Segment are Full;
+// the other members of a broadcast segment are not listed.
 func (i *Interface) Neighbors() []NeighborInfo {
 	var list []NeighborInfo
 	if i.wire == nil {

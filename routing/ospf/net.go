@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// netKey is a network as a number: the address above, the length of the mask below. Sorted, a network
-// comes before those inside of it.
+// netKey is a network as a number: the address above, the length of the mask below. Sorted, a
+// network comes before those inside of it.
 type netKey uint64
 
 func keyOf(addr, mask ID) netKey {

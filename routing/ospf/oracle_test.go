@@ -97,8 +97,8 @@ func (s *sim) oracleNets(area ID, r *Router) map[netip.Prefix]uint32 {
 	return nets
 }
 
-// oracleHops returns the next hops to each node of an area, as addresses: a neighbour is one when the
-// path through it is as short as the shortest.
+// oracleHops returns the next hops to each node of an area, as addresses: a neighbour is one when
+// the path through it is as short as the shortest.
 func (s *sim) oracleHops(area ID, r *Router) map[oracleNode][]netip.Addr {
 	edges := s.oracleEdges(area)
 	dist := oracleDist(edges, oracleNode{router: r})
@@ -190,8 +190,8 @@ func (s *sim) compareIntraArea(area ID, r *Router) string {
 	return strings.Join(diff, "\n")
 }
 
-// randomNetwork joins n routers by random point-to-point links and broadcast networks, connected, with
-// few different costs so that many paths are equal.
+// randomNetwork joins n routers by random point-to-point links and broadcast networks, connected,
+// with few different costs so that many paths are equal.
 func (s *sim) randomNetwork(area ID, routers []*Router) {
 	cost := func(e end) end { return e.cost(1 + s.rnd.IntN(4)) }
 	for i, r := range routers {
@@ -220,8 +220,8 @@ func (s *sim) connected(area ID, routers []*Router) bool {
 	return !slices.ContainsFunc(routers, func(r *Router) bool { _, ok := dist[oracleNode{router: r}]; return !ok })
 }
 
-// Fifty routers in random topologies with point-to-point links, broadcast networks and equal-cost paths
-// have the oracle's routes; and again after a link has failed, and after a router has died.
+// Fifty routers in random topologies with point-to-point links, broadcast networks and equal-cost
+// paths have the oracle's routes; and again after a link has failed, and after a router has died.
 func TestRandomTopologies(t *testing.T) {
 	for seed := range *seeds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

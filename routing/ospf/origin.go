@@ -2,8 +2,8 @@ package ospf
 
 import "slices"
 
-// origin is an LSA that a router of the domain originates: what it should say, and when it may be said
-// (section 12.4). It stays after a withdrawal until the LSA has left the database.
+// origin is an LSA that a router of the domain originates: what it should say, and when it may be
+// said (section 12.4). It stays after a withdrawal until the LSA has left the database.
 type origin struct {
 	db      *database
 	key     LSAKey
@@ -16,8 +16,8 @@ type origin struct {
 	timer   timer
 }
 
-// originate makes the database have an LSA of the domain's own that says body. Nothing happens when it
-// does; otherwise a new instance is flooded, at once or when the throttle allows it.
+// originate makes the database have an LSA of the domain's own that says body. Nothing happens when
+// it does; otherwise a new instance is flooded, at once or when the throttle allows it.
 func (db *database) originate(key LSAKey, options Options, body []byte) {
 	o := db.own[key]
 	if o == nil {
@@ -72,16 +72,16 @@ func (o *origin) refresh() {
 	}
 }
 
-// expire is called when the throttle allows the next instance. What it should say may have become what the
-// database has.
+// expire is called when the throttle allows the next instance. What it should say may have become
+// what the database has.
 func (o *origin) expire(timerKind) {
 	if o.wanted && o.isDue() {
 		o.emit()
 	}
 }
 
-// emit makes the next instance. After the last sequence number the LSA must first leave all databases
-// (section 12.1.6); gone then begins again with the first number.
+// emit makes the next instance. After the last sequence number the LSA must first leave all
+// databases (section 12.1.6); gone then begins again with the first number.
 func (o *origin) emit() {
 	d := o.db.domain
 	seq := o.next
@@ -101,8 +101,9 @@ func (o *origin) emit() {
 	o.db.flood(o.db.install(lsa, false, nil), nil)
 }
 
-// gone is called when the LSA has left the database, whose last instance had the given number. Others may still
-// have that one, at MaxAge: the next must be newer, unless the last number was reached.
+// gone is called when the LSA has left the database, whose last instance had the given number.
+// Others may still have that one, at MaxAge: the next must be newer, unless the last number was
+// reached.
 func (o *origin) gone(seq int32) {
 	if !o.wanted {
 		delete(o.db.own, o.key)
@@ -115,7 +116,8 @@ func (o *origin) gone(seq int32) {
 }
 
 // selfOriginated handles an LSA that has come from a neighbour and says it is from a router of the
-// domain (section 13.4): one that is still originated is outdone by a new instance, another is flushed.
+// domain (section 13.4): one that is still originated is outdone by a new instance, another is
+// flushed.
 func (db *database) selfOriginated(e *entry) {
 	if o := db.own[e.LSAKey]; o != nil && o.wanted {
 		o.refresh()

@@ -36,8 +36,8 @@ func (t PacketType) String() string {
 	return fmt.Sprintf("type %d", uint8(t))
 }
 
-// Options are optional capabilities (section A.2). Only E has a meaning here; the others are kept as
-// they come, and never set.
+// Options are optional capabilities (section A.2). Only E has a meaning here; the others are kept
+// as they come, and never set.
 type Options uint8
 
 const (
@@ -250,7 +250,8 @@ func decodeHeaders(b []byte) (headers []LSAHeader, err error) {
 	return headers, nil
 }
 
-// Encode returns the packet's octets without authentication: AuType 0, checksum set (section D.4.1).
+// Encode returns the packet's octets without authentication: AuType 0, checksum set (section
+// D.4.1).
 func (p *Packet) Encode() []byte {
 	b := p.encode()
 	binary.BigEndian.PutUint16(b[12:], onesComplement(b))

@@ -8,14 +8,15 @@ type last struct {
 	gone     instant
 }
 
-// remember keeps a neighbour's cryptographic sequence number when it is gone. The RFC keeps it in the neighbour only
-// (section D.3), so that packets which somebody has recorded would be taken again as soon as it is: those of a router
-// that was switched off, or was pushed off, would make it a neighbour once more.
+// remember keeps a neighbour's cryptographic sequence number when it is gone. The RFC keeps it in
+// the neighbour only (section D.3), so that packets which somebody has recorded would be taken
+// again as soon as it is: those of a router that was switched off, or was pushed off, would make it
+// a neighbour once more.
 //
-// Nothing in a Hello says that it is new but its number. So a router whose numbers have begun anew cannot be told
-// from a recording, and is refused as well: for MaxAge, when nothing of its former life is in the databases any more,
-// or until the interface goes down. Routers that take the time of day, as FRR, BIRD and this engine do, are not
-// concerned.
+// Nothing in a Hello says that it is new but its number. So a router whose numbers have begun anew
+// cannot be told from a recording, and is refused as well: for MaxAge, when nothing of its former
+// life is in the databases any more, or until the interface goes down. Routers that take the time
+// of day, as FRR, BIRD and this engine do, are not concerned.
 func (w *wire) remember(n *neighbor) {
 	if w.cfg.Auth.Type != AuthCryptographic {
 		return
@@ -35,8 +36,9 @@ func (w *wire) remember(n *neighbor) {
 	w.heard[n.id] = last{max(n.sequence, w.heard[n.id].sequence), n.domain().now}
 }
 
-// checkReplay refuses the first packet of a neighbour that is none newer than the last one of its former life, or
-// than those of the neighbour of that Router ID by another address: the digest does not cover the IP header.
+// checkReplay refuses the first packet of a neighbour that is none newer than the last one of its
+// former life, or than those of the neighbour of that Router ID by another address: the digest does
+// not cover the IP header.
 func (w *wire) checkReplay(id ID, sequence uint32) error {
 	if w.cfg.Auth.Type != AuthCryptographic {
 		return nil

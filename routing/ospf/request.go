@@ -23,8 +23,8 @@ func (n *neighbor) want(h LSAHeader, fresh bool) {
 	n.order = append(n.order, h.LSAKey)
 }
 
-// askNext sends a Link State Request when none is under way, with as much of the list as fits (section
-// 10.9).
+// askNext sends a Link State Request when none is under way, with as much of the list as fits
+// (section 10.9).
 func (n *neighbor) askNext() {
 	if n.asked > 0 || len(n.requests) == 0 || n.state != NeighborExchange && n.state != NeighborLoading {
 		return
@@ -82,8 +82,8 @@ func (n *neighbor) satisfied(key LSAKey) {
 	n.askNext()
 }
 
-// receiveRequest answers a Link State Request from the database (section 10.7), each LSA once: a short request
-// could ask for a long one a hundred times.
+// receiveRequest answers a Link State Request from the database (section 10.7), each LSA once: a
+// short request could ask for a long one a hundred times.
 func (n *neighbor) receiveRequest(req *LinkStateRequest) error {
 	var lsas []*entry
 	seen := make(map[LSAKey]bool, len(req.Keys))

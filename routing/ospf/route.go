@@ -27,15 +27,16 @@ type scratch struct {
 	costs []uint32 // by network of an area
 }
 
-// hopsKey identifies a set of first hops inside of one tree: vertices that have the same set share it.
+// hopsKey identifies a set of first hops inside of one tree: vertices that have the same set share
+// it.
 type hopsKey struct {
 	first *int32
 	len   int
 }
 
 // Routes returns the router's routing table, calculated from the databases as they were at the last
-// calculation and the summaries and externals of now. Without changes a border router returns what it
-// has; others calculate it each time, in the time of one shortest path tree: keep it until Poll
+// calculation and the summaries and externals of now. Without changes a border router returns what
+// it has; others calculate it each time, in the time of one shortest path tree: keep it until Poll
 // returns a Change of one of the router's areas.
 func (r *Router) Routes() *Table {
 	if r.table != nil && r.table.version == r.domain.version {
@@ -48,8 +49,8 @@ func (r *Router) Routes() *Table {
 	return t
 }
 
-// RouteTo returns the route of one network, without looking at shorter prefixes: what Routes finds, in the time
-// of a shortest path tree, without that for all networks.
+// RouteTo returns the route of one network, without looking at shorter prefixes: what Routes finds,
+// in the time of a shortest path tree, without that for all networks.
 func (r *Router) RouteTo(p netip.Prefix) (Route, bool) {
 	if !p.Addr().Is4() {
 		return Route{}, false
@@ -62,8 +63,8 @@ func (r *Router) RouteTo(p netip.Prefix) (Route, bool) {
 	return t.Find(p)
 }
 
-// Networks lists the networks that the databases name, sorted: of each router's routes none is to another one.
-// Some may not be reached by anybody.
+// Networks lists the networks that the databases name, sorted: of each router's routes none is to
+// another one. Some may not be reached by anybody.
 func (d *Domain) Networks() []netip.Prefix {
 	var keys []netKey
 	named := func(entries []*entry) {
@@ -88,7 +89,8 @@ func (d *Domain) Networks() []netip.Prefix {
 	return out
 }
 
-// forwards says whether a route of a network may follow from that of another one: of a forwarding address.
+// forwards says whether a route of a network may follow from that of another one: of a forwarding
+// address.
 func (d *Domain) forwards(net netKey) bool {
 	for _, e := range d.external.typed[TypeExternal] {
 		if body, _ := DecodeExternal(e.Body); body.Forward != 0 && keyOfPrefix(e.Prefix()) == net {
@@ -166,8 +168,8 @@ func (c *calculation) intraArea(a *Area) {
 	c.mergeIntra(c.leaves(g, tree, hops))
 }
 
-// leaves returns the routes to an area's networks: those that are vertices of the tree, and the stub
-// networks of its routers (the second stage of section 16.1).
+// leaves returns the routes to an area's networks: those that are vertices of the tree, and the
+// stub networks of its routers (the second stage of section 16.1).
 func (c *calculation) leaves(g *graph, tree *spf.Tree, hops func(v int32) []NextHop) []Route {
 	if c.only != nil {
 		return c.leavesOf(g, tree, hops)
@@ -224,7 +226,8 @@ func (c *calculation) leavesOf(g *graph, tree *spf.Tree, hops func(v int32) []Ne
 	return []Route{r}
 }
 
-// leafHops returns the next hops to a network: those to its vertex, or the interface if it is at the root.
+// leafHops returns the next hops to a network: those to its vertex, or the interface if it is at
+// the root.
 func (c *calculation) leafHops(g *graph, tree *spf.Tree, l leaf, hops func(v int32) []NextHop) []NextHop {
 	if l.vertex != tree.Root {
 		return hops(l.vertex)
@@ -235,8 +238,8 @@ func (c *calculation) leafHops(g *graph, tree *spf.Tree, l leaf, hops func(v int
 	return nil
 }
 
-// mergeIntra joins the routes of another area to those that are there. A network that is in both has the
-// shorter path.
+// mergeIntra joins the routes of another area to those that are there. A network that is in both
+// has the shorter path.
 func (c *calculation) mergeIntra(more []Route) {
 	if c.intra == nil {
 		c.intra = more
@@ -293,8 +296,8 @@ func (r *Router) interfaceOf(a *Area, net netKey) *Interface {
 	return nil
 }
 
-// addNet puts an inter-area path in, when it is better than what is there, or joins the next hops when it is
-// as good (section 16.2 steps 6 and 7).
+// addNet puts an inter-area path in, when it is better than what is there, or joins the next hops
+// when it is as good (section 16.2 steps 6 and 7).
 func (c *calculation) addNet(net netKey, r Route) {
 	if c.only != nil && *c.only != net {
 		return

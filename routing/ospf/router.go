@@ -49,9 +49,9 @@ func (r *Router) ID() ID { return r.id }
 // Interfaces lists the router's interfaces, without virtual links.
 func (r *Router) Interfaces() []*Interface { return r.interfaces }
 
-// Remove takes the router out of the domain: its interfaces go down. With flush its LSAs are flushed
-// from the AS (section 14.1), as a router does that is shut down in order; without, they stay until they
-// are MaxAge, as when it loses power.
+// Remove takes the router out of the domain: its interfaces go down. With flush its LSAs are
+// flushed from the AS (section 14.1), as a router does that is shut down in order; without, they
+// stay until they are MaxAge, as when it loses power.
 func (r *Router) Remove(now time.Time, flush bool) {
 	d := r.domain
 	d.advance(now)
@@ -313,8 +313,8 @@ func (r *Router) announceExternals() {
 	r.announced = now
 }
 
-// outdone tells whether another router, with a higher Router ID, announces the same network with the
-// same cost and forwarding address: one of them is enough (section 12.4.4.1).
+// outdone tells whether another router, with a higher Router ID, announces the same network with
+// the same cost and forwarding address: one of them is enough (section 12.4.4.1).
 func (r *Router) outdone(e External) bool {
 	forward := IDOf(e.Forward)
 	if forward == 0 {

@@ -14,9 +14,9 @@ type Segment struct {
 	pending bool
 }
 
-// Connect joins interfaces of the domain, which must be down, by a segment: two point-to-point ones,
-// or any number of broadcast ones with one network. A network that routers outside of the domain are
-// on as well is not a segment: there all exchange packets.
+// Connect joins interfaces of the domain, which must be down, by a segment: two point-to-point
+// ones, or any number of broadcast ones with one network. A network that routers outside of the
+// domain are on as well is not a segment: there all exchange packets.
 func (d *Domain) Connect(members ...*Interface) (*Segment, error) {
 	for _, i := range members {
 		var err error
@@ -49,8 +49,8 @@ func (d *Domain) Connect(members ...*Interface) (*Segment, error) {
 	return s, nil
 }
 
-// Disconnect ends a segment: its interfaces go down, and exchange no packets until they are connected
-// again.
+// Disconnect ends a segment: its interfaces go down, and exchange no packets until they are
+// connected again.
 func (d *Domain) Disconnect(s *Segment) {
 	for _, i := range s.members {
 		i.down()
@@ -84,7 +84,8 @@ func (s *Segment) settle() {
 			up = append(up, candidate{i.router.id, i.addr, i.priority, i.dr, i.bdr})
 		}
 	}
-	// The one who becomes DR no longer is Backup, so a Backup is looked for again (section 9.4 step 4).
+	// The one who becomes DR no longer is Backup, so a Backup is looked for again (section 9.4 step
+	// 4).
 	for range 3 {
 		bdr = electBackup(up)
 		dr = electDR(up, bdr)

@@ -14,8 +14,9 @@ import (
 // seeds is how many random networks each test tries: -args -seeds 200 for a long run.
 var seeds = flag.Uint64("seeds", 4, "random networks per test")
 
-// sim is a network of domains in simulated time: links with delay and loss carry the packets that the
-// domains send. Nothing in it depends on the machine's clock, so a test sees the same every time.
+// sim is a network of domains in simulated time: links with delay and loss carry the packets that
+// the domains send. Nothing in it depends on the machine's clock, so a test sees the same every
+// time.
 type sim struct {
 	t        testing.TB
 	now      time.Time

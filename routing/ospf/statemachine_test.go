@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// neighborIn returns a neighbour that has been brought into a state. adjacent says whether an adjacency is
-// wanted (section 10.4): the network is broadcast, and we are DR or not.
+// neighborIn returns a neighbour that has been brought into a state. adjacent says whether an
+// adjacency is wanted (section 10.4): the network is broadcast, and we are DR or not.
 func neighborIn(t *testing.T, state NeighborState, adjacent bool) *neighbor {
 	t.Helper()
 	s := newSim(t, 1)
@@ -37,8 +37,8 @@ func neighborIn(t *testing.T, state NeighborState, adjacent bool) *neighbor {
 	return n
 }
 
-// The table of section 10.3: each event in each state, with and without a wish for an adjacency. What is
-// not listed changes nothing. Whenever an adjacency ends, its lists are empty.
+// The table of section 10.3: each event in each state, with and without a wish for an adjacency.
+// What is not listed changes nothing. Whenever an adjacency ends, its lists are empty.
 func TestNeighborStateMachine(t *testing.T) {
 	names := []string{"HelloReceived", "2-WayReceived", "NegotiationDone", "ExchangeDone", "BadLSReq", "Loading Done", "AdjOK?", "SeqNumberMismatch", "1-WayReceived", "KillNbr", "InactivityTimer"}
 	type row struct {
@@ -92,7 +92,8 @@ func TestNeighborStateMachine(t *testing.T) {
 	}
 }
 
-// ExchangeDone with requests left leads to Loading; the last LSA that comes leads to Full (section 10.3).
+// ExchangeDone with requests left leads to Loading; the last LSA that comes leads to Full (section
+// 10.3).
 func TestLoading(t *testing.T) {
 	n := neighborIn(t, NeighborExchange, true)
 	key := LSAKey{TypeRouter, 9, 9}
@@ -107,7 +108,8 @@ func TestLoading(t *testing.T) {
 	}
 }
 
-// An LSA that is requested, and comes in the instance that we have, is BadLSReq (section 13 step 6).
+// An LSA that is requested, and comes in the instance that we have, is BadLSReq (section 13 step
+// 6).
 func TestRequestedButOld(t *testing.T) {
 	n := neighborIn(t, NeighborLoading, true)
 	lsa := NewLSA(LSAKey{TypeRouter, 9, 9}, OptionE, 5, 1, RouterLSA{}.Encode())
@@ -120,8 +122,9 @@ func TestRequestedButOld(t *testing.T) {
 	}
 }
 
-// Flooding looks at what a neighbour in Loading is asked for (section 13.3 step 1b): an instance older than
-// that is not sent to it, the same one need not come any more, and a newer one is sent to it.
+// Flooding looks at what a neighbour in Loading is asked for (section 13.3 step 1b): an instance
+// older than that is not sent to it, the same one need not come any more, and a newer one is sent
+// to it.
 func TestFloodingWhileLoading(t *testing.T) {
 	for _, c := range []struct {
 		seq       int32
@@ -144,7 +147,8 @@ func TestFloodingWhileLoading(t *testing.T) {
 	}
 }
 
-// In Exchange, a packet in sequence with other options than before is SeqNumberMismatch (section 10.6).
+// In Exchange, a packet in sequence with other options than before is SeqNumberMismatch (section
+// 10.6).
 func TestOptionsChange(t *testing.T) {
 	for _, options := range []Options{OptionE, 0} {
 		n := neighborIn(t, NeighborExchange, true)
@@ -156,8 +160,8 @@ func TestOptionsChange(t *testing.T) {
 	}
 }
 
-// A duplicate of the master's packet is answered by the slave's last one again; a duplicate of the slave's
-// is ignored by the master (section 10.6).
+// A duplicate of the master's packet is answered by the slave's last one again; a duplicate of the
+// slave's is ignored by the master (section 10.6).
 func TestDuplicateDescriptions(t *testing.T) {
 	for _, master := range []bool{false, true} {
 		n := neighborIn(t, NeighborExchange, true)
@@ -242,8 +246,8 @@ func TestInterfaceStateMachine(t *testing.T) {
 	}
 }
 
-// A router that comes to a network with DR and Backup does not wait for RouterDeadInterval: it hears them
-// (BackupSeen, section 9.2).
+// A router that comes to a network with DR and Backup does not wait for RouterDeadInterval: it
+// hears them (BackupSeen, section 9.2).
 func TestBackupSeen(t *testing.T) {
 	s := newSim(t, 1)
 	r := s.routers(3)
@@ -257,9 +261,9 @@ func TestBackupSeen(t *testing.T) {
 	}
 }
 
-// Table 19 of section 13.5 by what is sent on the wire: an LSA that is new is acknowledged after a delay by
-// multicast; a duplicate at once to its sender; one that we had sent ourselves is its own acknowledgment;
-// one at MaxAge that nobody has is acknowledged at once, and not kept.
+// Table 19 of section 13.5 by what is sent on the wire: an LSA that is new is acknowledged after a
+// delay by multicast; a duplicate at once to its sender; one that we had sent ourselves is its own
+// acknowledgment; one at MaxAge that nobody has is acknowledged at once, and not kept.
 func TestAcknowledgments(t *testing.T) {
 	s := newSim(t, 1)
 	r := s.routers(3)
@@ -291,7 +295,8 @@ func TestAcknowledgments(t *testing.T) {
 	send(lsa)
 	s.run(2 * time.Second)
 	want("new, flooded back", "[]")
-	// It was flooded to the sender as well? No: the sender is not on the list, so the same again is a duplicate.
+	// It was flooded to the sender as well? No: the sender is not on the list, so the same again is
+	// a duplicate.
 	send(lsa)
 	s.run(0)
 	want("duplicate", "[router 0.0.0.9 of 0.0.0.9 to 10.0.1.3 after 1m42s]")
@@ -353,9 +358,9 @@ func TestAcknowledgmentsOfBackup(t *testing.T) {
 	}
 }
 
-// On a point-to-point link a new LSA is acknowledged within a second, together with others, and each side's
-// retransmission lists become empty; when acknowledgments are lost the LSA is sent again every
-// RxmtInterval (sections 13.5 and 13.6).
+// On a point-to-point link a new LSA is acknowledged within a second, together with others, and
+// each side's retransmission lists become empty; when acknowledgments are lost the LSA is sent
+// again every RxmtInterval (sections 13.5 and 13.6).
 func TestDelayedAcksAndRetransmission(t *testing.T) {
 	s := newSim(t, 1)
 	a, b := s.router("1.1.1.1"), s.router("2.2.2.2")

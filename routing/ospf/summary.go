@@ -8,8 +8,8 @@ type summary struct {
 	body SummaryLSA
 }
 
-// originateSummaries announces the router's routes into an area by summary-LSAs, and withdraws those
-// of networks that it does not reach any more (section 12.4.3).
+// originateSummaries announces the router's routes into an area by summary-LSAs, and withdraws
+// those of networks that it does not reach any more (section 12.4.3).
 func (r *Router) originateSummaries(c *calculation, at *attachment) {
 	var news []summary
 	if r.isBorder() && r.attached(at.area) {
@@ -32,8 +32,8 @@ func (r *Router) originateSummaries(c *calculation, at *attachment) {
 	}
 }
 
-// newSummaries marks the area's summaries that are wanted with the calculation's version, and returns those
-// that say something else than before.
+// newSummaries marks the area's summaries that are wanted with the calculation's version, and
+// returns those that say something else than before.
 func (r *Router) newSummaries(c *calculation, at *attachment) (news []summary) {
 	if at.summaries == nil {
 		at.summaries = map[LSAKey]uint64{}
@@ -91,8 +91,8 @@ func (c *calculation) summaryNets(into *Area) map[netKey]uint32 {
 	return nets
 }
 
-// summarized tells whether a route is announced into an area (section 12.4.3): not into its own, nor
-// the one that its next hops are in, and into the backbone only from other areas themselves.
+// summarized tells whether a route is announced into an area (section 12.4.3): not into its own,
+// nor the one that its next hops are in, and into the backbone only from other areas themselves.
 func (c *calculation) summarized(into *Area, t PathType, area ID, cost uint32, hops []NextHop) bool {
 	if area == into.id || cost >= LSInfinity || t == InterArea && into.id == Backbone {
 		return false
@@ -124,8 +124,8 @@ func (c *calculation) uncondensed(into *Area, area ID) bool {
 	return area == Backbone && c.transit[into]
 }
 
-// summaryRouters returns the AS boundary routers to announce into an area, with their costs: the path
-// that external routes take counts (section 12.4.3).
+// summaryRouters returns the AS boundary routers to announce into an area, with their costs: the
+// path that external routes take counts (section 12.4.3).
 func (c *calculation) summaryRouters(into *Area) map[ID]uint32 {
 	routers := map[ID]uint32{}
 	if into.cfg.Stub {

@@ -73,7 +73,8 @@ func (r Route) String() string {
 	return b.String()
 }
 
-// RouterRoute is an entry of the routing table for an area border or AS boundary router (section 11).
+// RouterRoute is an entry of the routing table for an area border or AS boundary router (section
+// 11).
 type RouterRoute struct {
 	ID       ID
 	Flags    RouterFlags
@@ -121,8 +122,8 @@ func (t *Table) Lookup(a netip.Addr) (Route, bool) {
 	return Route{}, false
 }
 
-// RouteChange is a difference between two tables. A route that is new has no Old, one that is gone no
-// New.
+// RouteChange is a difference between two tables. A route that is new has no Old, one that is gone
+// no New.
 type RouteChange struct{ Old, New *Route }
 
 // Diff lists what is different in the table next from what is in t, which may be nil: an empty one.

@@ -84,8 +84,8 @@ func (a agenda) down(i int) {
 	}
 }
 
-// Throttle spaces events that may come in bursts: the first after a quiet time waits Initial, the next
-// Hold after it, then twice that each time, up to Max.
+// Throttle spaces events that may come in bursts: the first after a quiet time waits Initial, the
+// next Hold after it, then twice that each time, up to Max.
 type Throttle struct{ Initial, Hold, Max time.Duration }
 
 // throttle is the state of one Throttle.

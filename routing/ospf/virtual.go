@@ -15,8 +15,8 @@ type VirtualLinkConfig struct {
 	Auth                                                     Auth
 }
 
-// virtualLink is an unnumbered point-to-point link of the backbone between two border routers, through
-// an area that both are in (section 15). It is up as long as there is a path.
+// virtualLink is an unnumbered point-to-point link of the backbone between two border routers,
+// through an area that both are in (section 15). It is up as long as there is a path.
 type virtualLink struct {
 	iface   *Interface
 	transit *Area
@@ -24,7 +24,8 @@ type virtualLink struct {
 	remote  ID // an address of the peer
 }
 
-// AddVirtualLink gives the router a virtual link. Both ends need one. It goes up and down by itself.
+// AddVirtualLink gives the router a virtual link. Both ends need one. It goes up and down by
+// itself.
 func (r *Router) AddVirtualLink(now time.Time, cfg VirtualLinkConfig) (*Interface, error) {
 	d := r.domain
 	d.advance(now)
@@ -92,8 +93,8 @@ func (v *virtualLink) update(c *calculation) {
 	i.up()
 }
 
-// ownAddress returns the virtual interface's address: that of the interface which packets leave by, or
-// another one in the transit area when that is unnumbered.
+// ownAddress returns the virtual interface's address: that of the interface which packets leave by,
+// or another one in the transit area when that is unnumbered.
 func (c *calculation) ownAddress(a *Area, hop NextHop) ID {
 	if hop.Interface.addr != 0 {
 		return hop.Interface.addr

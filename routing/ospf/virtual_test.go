@@ -18,8 +18,8 @@ func joinVirtually(s *sim, a, b *Router, transit ID) (ab, ba *Interface) {
 	return ab, ba
 }
 
-// far is a network whose area 2 has no border router in the backbone: r0 -backbone- r1 -area 1- r2 -area
-// 1- r3 -area 2- r4, with a virtual link from r1 to r3.
+// far is a network whose area 2 has no border router in the backbone: r0 -backbone- r1 -area 1- r2
+// -area 1- r3 -area 2- r4, with a virtual link from r1 to r3.
 func far(s *sim, router func(n int) *Router) (r []*Router) {
 	for n := range 5 {
 		r = append(r, router(n))
@@ -48,9 +48,9 @@ func wantFar(s *sim, r []*Router) {
 	s.wantRoute(r[4], "172.16.0.0/24 inter-area cost 120 via 10.0.4.1")
 }
 
-// By a virtual link an area that is not at the backbone has routes to all, and they to it, through the
-// routers of the transit area, which say so by the bit V (section 15). When the path through the transit
-// area fails the link goes down, and comes back.
+// By a virtual link an area that is not at the backbone has routes to all, and they to it, through
+// the routers of the transit area, which say so by the bit V (section 15). When the path through
+// the transit area fails the link goes down, and comes back.
 func TestVirtualLink(t *testing.T) {
 	s := newSim(t, 1)
 	r := far(s, func(n int) *Router { return s.router(ID(n + 1).String()) })
@@ -82,10 +82,10 @@ func TestVirtualLink(t *testing.T) {
 	wantFar(s, r)
 }
 
-// Where the transit area has a shorter way than that of the virtual link, it is taken (section 16.3):
-// r1 and r3 of the square r1-r2-r3-r4 in area 1 have the link, but r4, which is a border router too, has a
-// backbone network next to it. For that, ranges of the backbone do not count in a transit area (section
-// 12.4.3).
+// Where the transit area has a shorter way than that of the virtual link, it is taken (section
+// 16.3): r1 and r3 of the square r1-r2-r3-r4 in area 1 have the link, but r4, which is a border
+// router too, has a backbone network next to it. For that, ranges of the backbone do not count in a
+// transit area (section 12.4.3).
 func TestTransitAreaShortens(t *testing.T) {
 	s := newSim(t, 1)
 	r := s.routers(4)
@@ -108,8 +108,8 @@ func TestTransitAreaShortens(t *testing.T) {
 	s.wantSame()
 }
 
-// AS-external-LSAs do not cross a virtual link (sections 13.3 and 15): they come through the transit area. A
-// router behind it has the external route all the same.
+// AS-external-LSAs do not cross a virtual link (sections 13.3 and 15): they come through the
+// transit area. A router behind it has the external route all the same.
 func TestExternalsAndVirtualLinks(t *testing.T) {
 	s := newSim(t, 1)
 	r := far(s, func(n int) *Router { return s.router(ID(n + 1).String()) })
@@ -132,8 +132,8 @@ func TestExternalsAndVirtualLinks(t *testing.T) {
 	}
 }
 
-// A virtual link that only one end has does not become Full, and the router does not say by the bit V that
-// the area is a transit area (section 12.4.1).
+// A virtual link that only one end has does not become Full, and the router does not say by the bit
+// V that the area is a transit area (section 12.4.1).
 func TestHalfAVirtualLink(t *testing.T) {
 	s := newSim(t, 1)
 	r := s.routers(3)

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// wire is the side of an interface where packets flow: its timers, its neighbours, and what waits to
-// be sent.
+// wire is the side of an interface where packets flow: its timers, its neighbours, and what waits
+// to be sent.
 type wire struct {
 	*Interface
 	cfg       InterfaceConfig
@@ -124,8 +124,8 @@ func (w *wire) room() int {
 	return int(w.cfg.MTU) - ipLen - headerLen - w.cfg.Auth.overhead()
 }
 
-// fits tells whether an LSA can be sent at all, in fragments if need be (section A.1). A router-LSA with more
-// than 5,000 links cannot.
+// fits tells whether an LSA can be sent at all, in fragments if need be (section A.1). A router-LSA
+// with more than 5,000 links cannot.
 func (w *wire) fits(e *entry) bool {
 	return 4+lsaHeaderLen+len(e.Body) <= maxDatagram-ipLen-headerLen-w.cfg.Auth.overhead()
 }
@@ -169,9 +169,9 @@ func (w *wire) sendAll(body Body) {
 	}
 }
 
-// Receive takes an OSPF packet that came in on an interface of the domain (section 8.2): src and dst are
-// the addresses of its IP header, b is what follows that header. The error says why a packet was not
-// taken; it is no fault of the domain. b may be used again after the call.
+// Receive takes an OSPF packet that came in on an interface of the domain (section 8.2): src and
+// dst are the addresses of its IP header, b is what follows that header. The error says why a
+// packet was not taken; it is no fault of the domain. b may be used again after the call.
 func (d *Domain) Receive(now time.Time, in *Interface, src, dst netip.Addr, b []byte) error {
 	d.advance(now)
 	if err := d.receive(in, src, dst, b); err != nil {
@@ -228,10 +228,10 @@ func (d *Domain) receive(in *Interface, src, dst netip.Addr, b []byte) error {
 	return n.receive(p.Body)
 }
 
-// checkAddresses is what section 8.2 demands of the IP header: the packet is not one of our own that has come
-// back, and it is for this interface. One of a virtual link is for any address of the router: the other end
-// takes it from our router-LSA, and what routes lead to it by is another matter. An interface without an address
-// has one of the others lent to it.
+// checkAddresses is what section 8.2 demands of the IP header: the packet is not one of our own
+// that has come back, and it is for this interface. One of a virtual link is for any address of the
+// router: the other end takes it from our router-LSA, and what routes lead to it by is another
+// matter. An interface without an address has one of the others lent to it.
 func (w *wire) checkAddresses(src, dst netip.Addr) error {
 	own := func(a netip.Addr) bool {
 		i := w.domain().addresses[IDOf(a)]
@@ -254,8 +254,8 @@ func (w *wire) checkAddresses(src, dst netip.Addr) error {
 
 var limitedBroadcast = netip.AddrFrom4([4]byte{255, 255, 255, 255})
 
-// wireOf finds the interface that a packet is for by its area: that which it came by, or a virtual link
-// whose transit area is that one's (section 8.2).
+// wireOf finds the interface that a packet is for by its area: that which it came by, or a virtual
+// link whose transit area is that one's (section 8.2).
 func (i *Interface) wireOf(p *Packet, src ID) (*wire, error) {
 	switch {
 	case p.AreaID == i.area.id && i.wire != nil:
@@ -276,8 +276,8 @@ func (i *Interface) wireOf(p *Packet, src ID) (*wire, error) {
 	return nil, fmt.Errorf("its area is %v, ours is %v", p.AreaID, i.area.id)
 }
 
-// find returns the neighbour that a packet is from: by Router ID on point-to-point and virtual links,
-// by address on broadcast networks (section 8.2). Nil when it is none.
+// find returns the neighbour that a packet is from: by Router ID on point-to-point and virtual
+// links, by address on broadcast networks (section 8.2). Nil when it is none.
 func (w *wire) find(id, addr ID) *neighbor {
 	for _, n := range w.neighbors {
 		if w.typ == Broadcast && n.addr == addr || w.typ != Broadcast && n.id == id {

@@ -1,5 +1,6 @@
 // Package spf computes shortest path trees with all equal-cost first hops: Dijkstra's algorithm
-// with a radix heap, over a directed graph whose vertices and edges are small integers. It knows no protocol.
+// with a radix heap, over a directed graph whose vertices and edges are small integers. It knows no
+// protocol.
 //
 // A Graph is built once and is then read only, so that trees of different roots may be computed
 // from it at the same time, each with a Tree of its own. A Tree keeps its buffers: computing one
@@ -11,7 +12,8 @@ import "fmt"
 // Edge is a directed edge. Its number is its place in the slice given to New.
 type Edge struct {
 	From, To int32
-	// Cost must be above 0, or may be 0 from a transparent vertex to another one that is not (a network to its routers).
+	// Cost must be above 0, or may be 0 from a transparent vertex to another one that is not (a
+	// network to its routers).
 	Cost uint32
 }
 

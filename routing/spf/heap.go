@@ -2,8 +2,9 @@ package spf
 
 import "math/bits"
 
-// key orders vertices: by distance, then transparent ones first (whose edges may cost 0, so that all
-// ways into their neighbours are known before these are finished). The rest of the key is its number.
+// key orders vertices: by distance, then transparent ones first (whose edges may cost 0, so that
+// all ways into their neighbours are known before these are finished). The rest of the key is its
+// number.
 type key uint64
 
 func (g *Graph) key(dist uint32, v int32) key {
@@ -18,9 +19,9 @@ func (k key) dist() uint32 { return uint32(k >> 32) }
 
 func (k key) vertex() int32 { return int32(k & (1<<31 - 1)) }
 
-// heap is a radix heap: Dijkstra's keys never fall below the last one taken, so a key lies in the bucket of
-// the highest bit in which it differs from that one. Bucket 0 has the keys of the last one's distance and
-// kind. A vertex whose distance falls is put in again.
+// heap is a radix heap: Dijkstra's keys never fall below the last one taken, so a key lies in the
+// bucket of the highest bit in which it differs from that one. Bucket 0 has the keys of the last
+// one's distance and kind. A vertex whose distance falls is put in again.
 type heap struct {
 	last    key // without the vertex's number
 	buckets [34][]key

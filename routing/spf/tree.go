@@ -32,13 +32,14 @@ type node struct {
 // span is a sorted set of edges in the arena.
 type span struct{ at, len int32 }
 
-// Dist returns the cost of the shortest path to v, or Unreachable. A path that costs Unreachable or more counts
-// as none.
+// Dist returns the cost of the shortest path to v, or Unreachable. A path that costs Unreachable or
+// more counts as none.
 func (t *Tree) Dist(v int32) uint32 { return t.nodes[v].dist }
 
-// FirstHops returns the edges that equal-cost shortest paths to v begin with, in rising order: edges
-// out of the root, or edges out of a transparent vertex that the root is attached to. A transparent
-// vertex at the root has the edge to itself. The slice is valid until the tree is computed again.
+// FirstHops returns the edges that equal-cost shortest paths to v begin with, in rising order:
+// edges out of the root, or edges out of a transparent vertex that the root is attached to. A
+// transparent vertex at the root has the edge to itself. The slice is valid until the tree is
+// computed again.
 func (t *Tree) FirstHops(v int32) []int32 {
 	s := t.nodes[v].hops
 	return t.arena[s.at : s.at+s.len]
@@ -75,8 +76,9 @@ type Start struct {
 	Dist   uint32
 }
 
-// Nearest computes the distance of each vertex from the nearest of some starts into t, whose buffers are used
-// again. First hops are not known then, and Root is no vertex. It panics when a start is no vertex of the graph.
+// Nearest computes the distance of each vertex from the nearest of some starts into t, whose
+// buffers are used again. First hops are not known then, and Root is no vertex. It panics when a
+// start is no vertex of the graph.
 func (g *Graph) Nearest(starts []Start, t *Tree) {
 	t.reset(g.Vertices())
 	t.Root = -1

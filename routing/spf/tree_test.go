@@ -125,8 +125,8 @@ func TestOrderAndParent(t *testing.T) {
 	}
 }
 
-// A graph that cannot be computed is refused with the edge named: ends that are not there, and a cost of 0
-// but from a network to a router.
+// A graph that cannot be computed is refused with the edge named: ends that are not there, and a
+// cost of 0 but from a network to a router.
 func TestNewRefuses(t *testing.T) {
 	for _, c := range []struct {
 		edges       []Edge

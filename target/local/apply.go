@@ -6,7 +6,8 @@ import (
 	"trivet.dev/trivet/datapath"
 )
 
-// applySwitches makes the fabrics what the topology says: first all take what must not forward from it, then all give.
+// applySwitches makes the fabrics what the topology says: first all take what must not forward from
+// it, then all give.
 func (l *Lab) applySwitches(ctx context.Context, done func()) error {
 	forwarding := l.tree.Grow(l.Topology())
 	if err := l.all(func(f datapath.Fabric) error { return f.Hold(ctx, forwarding) }); err != nil {

@@ -86,8 +86,8 @@ func (c Cgroups) v2Has(controller string) bool {
 	return c.V2 != "" && err == nil && slices.Contains(strings.Fields(string(b)), controller)
 }
 
-// Of is the directory of a lab's group. Below it each node has a group of its name, and what else the lab runs one whose
-// name begins with a dot: .ovs, .controller-NAME.
+// Of is the directory of a lab's group. Below it each node has a group of its name, and what else
+// the lab runs one whose name begins with a dot: .ovs, .controller-NAME.
 func (c Cgroups) Of(lab string) string { return group(c.roots()[0], lab) }
 
 // Kill ends every process in the group of a node, or of what else the lab runs.
@@ -102,8 +102,8 @@ func (c Cgroups) Kill(lab, name string) error {
 	return nil
 }
 
-// Start starts a command in a group of its own, below one of a lab's name: one that is not Trivet's but is to be
-// watched, and found again, as a lab is.
+// Start starts a command in a group of its own, below one of a lab's name: one that is not Trivet's
+// but is to be watched, and found again, as a lab is.
 func (c Cgroups) Start(lab, name string, cmd *exec.Cmd) error {
 	if err := errors.Join(c.makeLab(lab), c.make(lab, &topology.Node{Name: name})); err != nil {
 		return err
@@ -139,8 +139,8 @@ func (c Cgroups) makeLab(lab string) error {
 	return nil
 }
 
-// make makes the group of a node, if it is not there, and sets its limits. Where the lab's is gone that fails: what
-// begins while a lab goes down must leave nothing.
+// make makes the group of a node, if it is not there, and sets its limits. Where the lab's is gone
+// that fails: what begins while a lab goes down must leave nothing.
 func (c Cgroups) make(lab string, n *topology.Node) error {
 	for _, root := range c.roots() {
 		if err := makeDir(group(root, lab, n.Name)); err != nil {
@@ -210,7 +210,8 @@ func (c Cgroups) limit(lab string, n *topology.Node) error {
 	return errors.New("the machine mounts no cpu controller")
 }
 
-// join moves the processes of a node into its group in a hierarchy of version 1 that they were not in.
+// join moves the processes of a node into its group in a hierarchy of version 1 that they were not
+// in.
 func (c Cgroups) join(root, lab, node string) error {
 	for at := group(root, lab, node); ; {
 		there, moved := processesBelow(at), false
@@ -250,8 +251,8 @@ func (c Cgroups) pin(lab string, n *topology.Node) error {
 	return errors.New("the machine mounts no cpuset controller")
 }
 
-// pinV1 also gives each group on the way its memory nodes: version 1 takes no process without. Without cores the node has
-// those of the machine.
+// pinV1 also gives each group on the way its memory nodes: version 1 takes no process without.
+// Without cores the node has those of the machine.
 func (c Cgroups) pinV1(lab, node, cores string) error {
 	above := c.CPUSet
 	for _, path := range []string{group(c.CPUSet), group(c.CPUSet, lab), group(c.CPUSet, lab, node)} {
@@ -293,9 +294,9 @@ func (c Cgroups) delegate(lab, controller string) error {
 func writeFile(name, value string) error { return os.WriteFile(name, []byte(value), 0o644) }
 
 // bear lets a command be born in the group of a node, or in one below it: by version 1 as the child
-// of the calling thread, which must be locked and end soon; by version 2 in the
-// directory returned, to be closed (it may be nil) once the command has started. The group below is made in
-// the hierarchy by which processes are found; limits are the node's.
+// of the calling thread, which must be locked and end soon; by version 2 in the directory returned,
+// to be closed (it may be nil) once the command has started. The group below is made in the
+// hierarchy by which processes are found; limits are the node's.
 func (c Cgroups) bear(cmd *exec.Cmd, lab, node string, below ...string) (*os.File, error) {
 	found := append([]string{lab, node}, below...)
 	if len(below) > 0 {
@@ -334,8 +335,9 @@ func (c Cgroups) bear(cmd *exec.Cmd, lab, node string, below ...string) (*os.Fil
 	return dir, nil
 }
 
-// limited says whether a group of version 1's cpu controller has a limit. Without one a node's processes stay out of it: beside
-// processes that are in no group, as most are where no systemd puts them into some, all that is in a group counts as one.
+// limited says whether a group of version 1's cpu controller has a limit. Without one a node's
+// processes stay out of it: beside processes that are in no group, as most are where no systemd
+// puts them into some, all that is in a group counts as one.
 func limited(path string) bool {
 	b, err := os.ReadFile(filepath.Join(path, "cpu.cfs_quota_us"))
 	return err == nil && strings.TrimSpace(string(b)) != "-1"
@@ -388,8 +390,8 @@ func (c Cgroups) Processes(lab, name string) []int {
 	return processesBelow(filepath.Join(c.Of(lab), name))
 }
 
-// processesBelow lists the processes in a tree of groups. Those of another PID namespace, which stand there as 0, are left
-// out: a signal to 0 is one to ourselves.
+// processesBelow lists the processes in a tree of groups. Those of another PID namespace, which
+// stand there as 0, are left out: a signal to 0 is one to ourselves.
 func processesBelow(top string) (pids []int) {
 	_ = filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.IsDir() {

@@ -19,8 +19,8 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Apply changes a running lab to a resolved topology, touching only what differs. Where that fails the lab is made again
-// what it was; an error that is ErrHalf says that it is not.
+// Apply changes a running lab to a resolved topology, touching only what differs. Where that fails
+// the lab is made again what it was; an error that is ErrHalf says that it is not.
 func (l *Lab) Apply(ctx context.Context, t *topology.Topology, progress Progress) error {
 	if err := l.CheckSwitches(); err != nil {
 		return err

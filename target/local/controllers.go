@@ -31,7 +31,8 @@ func (s site) Meet(name string, join func(datapath.Peer) datapath.Session) error
 	return s.Lab.Meet(name, join)
 }
 
-// controlled takes a step with all fabrics that have controllers; after the first that fails it is left.
+// controlled takes a step with all fabrics that have controllers; after the first that fails it is
+// left.
 func (l *Lab) controlled(step func(datapath.Controlled) error) error {
 	return l.all(func(f datapath.Fabric) error {
 		if c, ok := f.(datapath.Controlled); ok {
@@ -41,7 +42,8 @@ func (l *Lab) controlled(step func(datapath.Controlled) error) error {
 	})
 }
 
-// Controllers says, for each switch that has one, whether it is connected. It may be called at any time.
+// Controllers says, for each switch that has one, whether it is connected. It may be called at any
+// time.
 func (l *Lab) Controllers(ctx context.Context) (out []datapath.SwitchStatus, err error) {
 	err = l.controlled(func(c datapath.Controlled) error {
 		list, err := c.Status(ctx)

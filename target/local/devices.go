@@ -6,7 +6,8 @@ import (
 	"trivet.dev/trivet/internal/netbatch"
 )
 
-// raiseDevices sets up the devices of switches, once: one that somebody has set down since stays that.
+// raiseDevices sets up the devices of switches, once: one that somebody has set down since stays
+// that.
 func (l *Lab) raiseDevices() error {
 	b, err := netbatch.In(l.fabric)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// makeDirs makes the directories on the machine that nodes have private ones at, or show there, as far as they are not there. It notes
-// which, so that the last lab that has them removes them.
+// makeDirs makes the directories on the machine that nodes have private ones at, or show there, as
+// far as they are not there. It notes which, so that the last lab that has them removes them.
 func (l *Lab) makeDirs(nodes []*topology.Node) error {
 	var dirs []string
 	for _, n := range nodes {
@@ -52,7 +52,8 @@ func (l *Lab) makeDirs(nodes []*topology.Node) error {
 	return nil
 }
 
-// removeDirs removes the directories that were made for a lab, unless something is in them or another lab has them.
+// removeDirs removes the directories that were made for a lab, unless something is in them or
+// another lab has them.
 func removeDirs(_, dir string) error {
 	r, err := readRecord(dir)
 	if err != nil {

@@ -8,7 +8,8 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Drops returns what delay lines and datapaths have dropped since the lab is up. What network devices drop they say themselves.
+// Drops returns what delay lines and datapaths have dropped since the lab is up. What network
+// devices drop they say themselves.
 func (l *Lab) Drops(ctx context.Context) (out []datapath.Drop, err error) {
 	out = l.dropsOfLines()
 	err = l.all(func(f datapath.Fabric) error {

@@ -35,7 +35,8 @@ func (l *Lab) RunStart(node string, cmd *exec.Cmd) error {
 	return l.onNodeThread(n, func() error { return l.bear(n, cmd, startGroup) })
 }
 
-// HasStarted says whether a node's start command has been run since the node was made, or since EndStart.
+// HasStarted says whether a node's start command has been run since the node was made, or since
+// EndStart.
 func (l *Lab) HasStarted(node string) bool {
 	_, err := os.Stat(filepath.Join(l.Cgroups.Of(l.Name), node, startGroup))
 	return err == nil
@@ -44,7 +45,8 @@ func (l *Lab) HasStarted(node string) bool {
 // EndStart ends what a node's start command began, as going down would.
 func (l *Lab) EndStart(node string) error { return l.Cgroups.remove(l.Name, node, startGroup) }
 
-// bear starts a command in a node's cgroup, or one below it, and in the namespaces of the calling thread.
+// bear starts a command in a node's cgroup, or one below it, and in the namespaces of the calling
+// thread.
 func (l *Lab) bear(n *topology.Node, cmd *exec.Cmd, below ...string) error {
 	if withoutProcesses(n) { // its group is made for who runs something there: of routing nodes there are thousands
 		if err := l.Cgroups.make(l.Name, n); err != nil {

@@ -106,7 +106,8 @@ func (l *Lab) port(e topology.Endpoint) (state datapath.PortState) {
 	return state
 }
 
-// CheckSwitches says what is to be done where something has ended without which the lab cannot be changed.
+// CheckSwitches says what is to be done where something has ended without which the lab cannot be
+// changed.
 func (l *Lab) CheckSwitches() error {
 	return l.all(func(f datapath.Fabric) error {
 		if c, ok := f.(datapath.Checker); ok {
@@ -138,7 +139,8 @@ func (l *Lab) runPrograms(done func()) error {
 // Heal starts the programs that are Dead again, where that can be done.
 func (l *Lab) Heal() error { return l.runPrograms(func() {}) }
 
-// Dead lists what is to run and does not: "ospfd of router r1", "Open vSwitch". It may be called at any time.
+// Dead lists what is to run and does not: "ospfd of router r1", "Open vSwitch". It may be called at
+// any time.
 func (l *Lab) Dead() (out []string) {
 	for _, f := range l.fabrics {
 		out = append(out, f.Dead()...)

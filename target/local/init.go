@@ -15,7 +15,8 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// InitCommand is the argument by which the program runs as the first process of a node with a PID namespace.
+// InitCommand is the argument by which the program runs as the first process of a node with a PID
+// namespace.
 const InitCommand = "__init"
 
 // startInit starts the first process of a node's own PID namespace, which keeps it.

@@ -41,17 +41,19 @@ type Lab struct {
 	// have it. It is set before Up.
 	ControllerSocket string
 
-	// Programs are the addresses, in the switches' namespace, of controllers that the lab runs there,
-	// by the names that the topology has for them. OnFabric, which may be nil, is called before there
-	// are switches, when programs can be started.
+	// Programs are the addresses, in the switches' namespace, of controllers that the lab runs
+	// there, by the names that the topology has for them. OnFabric, which may be nil, is called
+	// before there are switches, when programs can be started.
 	Programs map[string]string
 	OnFabric func(context.Context) error
 
-	// Meet lets the lab's own controller meet a switch of this process: see datapath.Site. It is set before Up where there is one.
+	// Meet lets the lab's own controller meet a switch of this process: see datapath.Site. It is
+	// set before Up where there is one.
 	Meet func(name string, join func(datapath.Peer) datapath.Session) error
 
-	// OnEnd, which may be nil, is told when a routing daemon or Open vSwitch has ended by itself, in a goroutine of its own; OnLoop when packets come
-	// back to an embedded switch: it must return soon, and not call the lab.
+	// OnEnd, which may be nil, is told when a routing daemon or Open vSwitch has ended by itself,
+	// in a goroutine of its own; OnLoop when packets come back to an embedded switch: it must
+	// return soon, and not call the lab.
 	OnEnd, OnLoop func(what string)
 
 	// OnUndo, which may be nil, is called before a change that has failed is undone.
@@ -104,8 +106,8 @@ type indexed struct {
 	nodes    map[string]*topology.Node
 }
 
-// Topology is what the lab is; in the middle of a change, what it was or is to be. It may be called at any time. What it returns
-// is not changed by anybody.
+// Topology is what the lab is; in the middle of a change, what it was or is to be. It may be called
+// at any time. What it returns is not changed by anybody.
 func (l *Lab) Topology() *topology.Topology { return l.is.Load().topology }
 
 func (l *Lab) setTopology(t *topology.Topology) { l.is.Store(&indexed{t, t.NodesByName()}) }

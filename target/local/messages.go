@@ -76,7 +76,8 @@ var routeMessages = messages{get: unix.RTM_GETROUTE, add: unix.RTM_NEWROUTE, del
 		return "the route " + to
 	},
 	prepare: func(m []byte, past time.Duration) []byte {
-		// struct rta_cacheinfo has the time left at 8, in hundredths of a second; it is told as RTA_EXPIRES, in seconds.
+		// struct rta_cacheinfo has the time left at 8, in hundredths of a second; it is told as
+		// RTA_EXPIRES, in seconds.
 		cache := attributes(m, unix.SizeofRtMsg)[unix.RTA_CACHEINFO]
 		m = withAttribute(m, unix.SizeofRtMsg, unix.RTA_CACHEINFO, func([]byte) []byte { return nil })
 		if len(cache) < 12 || number(cache, 8) == 0 {
@@ -110,12 +111,14 @@ var queueMessages = messages{get: unix.RTM_GETQDISC, add: unix.RTM_NEWQDISC, hea
 // low is where the lowest byte of a number is that has four.
 var low = map[bool]int{true: 0, false: 3}[binary.NativeEndian.Uint16([]byte{1, 0}) == 1]
 
-// comesWithAddresses says whether a route is one that the kernel makes of an address, and takes away with it.
+// comesWithAddresses says whether a route is one that the kernel makes of an address, and takes
+// away with it.
 func comesWithAddresses(k messages, m []byte) bool {
 	return k.add == unix.RTM_NEWROUTE && m[5] == unix.RTPROT_KERNEL && m[4] == unix.RT_TABLE_LOCAL
 }
 
-// addedByKernel says whether something may be there because an address was given or an interface set up, and for no other reason.
+// addedByKernel says whether something may be there because an address was given or an interface
+// set up, and for no other reason.
 func (k messages) addedByKernel(m []byte) bool {
 	switch k.add {
 	case unix.RTM_NEWROUTE:
@@ -126,7 +129,8 @@ func (k messages) addedByKernel(m []byte) bool {
 	return false
 }
 
-// hopsElsewhere is a route of several next hops without those by an interface, nil where there are none.
+// hopsElsewhere is a route of several next hops without those by an interface, nil where there are
+// none.
 func hopsElsewhere(m []byte, index uint32) []byte {
 	if attributes(m, unix.SizeofRtMsg)[unix.RTA_MULTIPATH] == nil {
 		return nil
@@ -223,7 +227,8 @@ func attributes(m []byte, head int) map[uint16][]byte {
 	return out
 }
 
-// withAttribute is a message with another value of an attribute: nil takes it out. Where the value is empty nothing is left of the message.
+// withAttribute is a message with another value of an attribute: nil takes it out. Where the value
+// is empty nothing is left of the message.
 func withAttribute(m []byte, head int, kind uint16, change func([]byte) []byte) []byte {
 	out := bytes.Clone(m[:head])
 	list, _ := nl.ParseRouteAttr(m[head:])
@@ -241,7 +246,8 @@ func withAttribute(m []byte, head int, kind uint16, change func([]byte) []byte) 
 	return out
 }
 
-// shorter takes the time that has passed off lifetimes in seconds, the last of which is that of the whole: empty when it is over.
+// shorter takes the time that has passed off lifetimes in seconds, the last of which is that of the
+// whole: empty when it is over.
 func shorter(v []byte, past time.Duration, at ...int) []byte {
 	const ever = 1<<32 - 1
 	for i, at := range at {

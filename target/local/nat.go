@@ -122,7 +122,8 @@ func addressAndUp(device string, p netip.Prefix) error {
 	return errors.Join(netlink.AddrReplace(dev, addr), netlink.LinkSetUp(dev))
 }
 
-// masquerade translates, in the namespace of the thread, the packets that any of the rules matches. Into an uplink only answers are let.
+// masquerade translates, in the namespace of the thread, the packets that any of the rules matches.
+// Into an uplink only answers are let.
 func masquerade(table string, answers *uplink, rules ...[]expr.Any) error {
 	c, err := nftables.New()
 	if err != nil {
@@ -155,11 +156,12 @@ func forwardChain(c *nftables.Conn, t *nftables.Table) *nftables.Chain {
 		Hooknum: nftables.ChainHookForward, Priority: nftables.ChainPriorityFilter})
 }
 
-// forwardTable is the table of the machine's firewall that is there while it forwards for labs alone.
+// forwardTable is the table of the machine's firewall that is there while it forwards for labs
+// alone.
 const forwardTable = "trivet-forward"
 
-// forwardForLabs lets a machine that does not forward yet do so for the uplinks of labs, and for nothing else: its neighbours would find a
-// router in it, into whatever networks it has.
+// forwardForLabs lets a machine that does not forward yet do so for the uplinks of labs, and for
+// nothing else: its neighbours would find a router in it, into whatever networks it has.
 func forwardForLabs() error {
 	c, err := nftables.New()
 	if err != nil {

@@ -17,9 +17,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The kernel forgets, when an interface leaves a network namespace, its addresses, routes, neighbours, settings and queues. They are
-// kept as the kernel itself told them (rtnetlink(7)), and told back to it, as ip(8) does with save and restore: so what Trivet has no
-// notion of comes back as well.
+// The kernel forgets, when an interface leaves a network namespace, its addresses, routes,
+// neighbours, settings and queues. They are kept as the kernel itself told them (rtnetlink(7)), and
+// told back to it, as ip(8) does with save and restore: so what Trivet has no notion of comes back
+// as well.
 
 // external is a real interface of the machine, as it was before it became an end of a link.
 type external struct {
@@ -86,8 +87,8 @@ func setSetting(key, value string) error {
 	return os.WriteFile(filepath.Join("/proc/sys/net", key), []byte(value), 0o644)
 }
 
-// sendHome moves a device from the namespace of the thread to the machine's, where it has its number again if nobody else has it now. One
-// that is not there is no error.
+// sendHome moves a device from the namespace of the thread to the machine's, where it has its
+// number again if nobody else has it now. One that is not there is no error.
 func (x external) sendHome() error {
 	dev, err := netlink.LinkByName(x.Name)
 	if errors.As(err, &netlink.LinkNotFoundError{}) {
@@ -122,10 +123,12 @@ func (x external) sendHome() error {
 	return nil
 }
 
-// carrierBack is how long an interface that had a carrier may take to have it again: negotiation takes seconds.
+// carrierBack is how long an interface that had a carrier may take to have it again: negotiation
+// takes seconds.
 const carrierBack = 5 * time.Second
 
-// restore makes an interface that is back what it was, and lists what could not be restored. It may be called again.
+// restore makes an interface that is back what it was, and lists what could not be restored. It may
+// be called again.
 func (x external) restore() (lost []string) {
 	lose := func(what string, err error) {
 		if err != nil {
@@ -145,8 +148,8 @@ func (x external) restore() (lost []string) {
 			lose("the setting net/"+key, setSetting(key, x.Settings[key]))
 		}
 	}
-	// The addresses were its own a moment ago. Duplicates are not looked for again: until that were over, in a second or more, they
-	// could not be used, nor routes that name them.
+	// The addresses were its own a moment ago. Duplicates are not looked for again: until that were
+	// over, in a second or more, they could not be used, nor routes that name them.
 	const duplicates = "accept_dad"
 	key := filepath.Join("ipv6/conf", x.Name, duplicates)
 	if x.Settings[key] != "" {
@@ -214,7 +217,8 @@ func (x external) restoreLink(dev netlink.Link, lose func(string, error)) {
 	}
 }
 
-// settle waits until the kernel has done with addresses what it does by itself, which takes it a moment.
+// settle waits until the kernel has done with addresses what it does by itself, which takes it a
+// moment.
 func (x external) settle(index int) {
 	for range 200 {
 		now, err := addressMessages.of(index)
@@ -225,8 +229,9 @@ func (x external) settle(index int) {
 	}
 }
 
-// restoreAll tells the kernel what it does not have of one kind of things, and takes away what it has added by itself. What refers to others
-// may have to come after them, so it is tried again as long as that helps.
+// restoreAll tells the kernel what it does not have of one kind of things, and takes away what it
+// has added by itself. What refers to others may have to come after them, so it is tried again as
+// long as that helps.
 func (x external) restoreAll(k messages, were [][]byte, index int, lose func(string, error)) {
 	var wanted [][]byte
 	for _, m := range were {
@@ -264,8 +269,8 @@ func (x external) restoreAll(k messages, were [][]byte, index int, lose func(str
 	}
 }
 
-// inOrder is the order in which to tell the kernel of things, so that it has them in the order in which it told them: an address
-// of IPv6 it puts before those that it has.
+// inOrder is the order in which to tell the kernel of things, so that it has them in the order in
+// which it told them: an address of IPv6 it puts before those that it has.
 func inOrder(k messages, list [][]byte) [][]byte {
 	if k.add != unix.RTM_NEWADDR {
 		return list

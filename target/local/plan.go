@@ -11,8 +11,8 @@ func (l *Lab) plan(from, to *topology.Topology) plan.Steps {
 	return plan.Make(from, to, func(was, is *topology.Link) bool { return l.wireOf(was, before) == l.wireOf(is, after) })
 }
 
-// Replaced lists the nodes that would go, or be made anew, if the lab became another topology, as they are, and those that would come,
-// or be made anew, as they would be.
+// Replaced lists the nodes that would go, or be made anew, if the lab became another topology, as
+// they are, and those that would come, or be made anew, as they would be.
 func (l *Lab) Replaced(t *topology.Topology) (gone, made []*topology.Node) {
 	s := l.plan(l.Topology(), t)
 	return s.DropNodes, s.AddNodes

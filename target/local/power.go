@@ -11,8 +11,9 @@ import (
 	"trivet.dev/trivet/target/local/delayline"
 )
 
-// power tells delay lines when somebody sets one of their devices down, or up again: the kernel takes the carrier of the other end
-// of a pair of devices by itself, but knows nothing of what a line joins.
+// power tells delay lines when somebody sets one of their devices down, or up again: the kernel
+// takes the carrier of the other end of a pair of devices by itself, but knows nothing of what a
+// line joins.
 type power struct {
 	mu     sync.Mutex
 	spaces map[string]*powered // by the path of the network namespace

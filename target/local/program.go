@@ -12,11 +12,12 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// programGroup is the cgroup of a program that the lab runs beside its switches (nodes' names start otherwise).
+// programGroup is the cgroup of a program that the lab runs beside its switches (nodes' names start
+// otherwise).
 func programGroup(name string) string { return ".controller-" + name }
 
-// StartProgram starts a program in the switches' namespace, with the machine's own files, as long as
-// the lab is there: it is born in a cgroup of its own, so whoever has died, Remove ends it.
+// StartProgram starts a program in the switches' namespace, with the machine's own files, as long
+// as the lab is there: it is born in a cgroup of its own, so whoever has died, Remove ends it.
 func (l *Lab) StartProgram(name string, cmd *exec.Cmd) error {
 	if err := l.Cgroups.make(l.Name, &topology.Node{Name: programGroup(name)}); err != nil {
 		return err
@@ -100,9 +101,9 @@ func (l *Lab) countFlows(ctx context.Context, switches []*topology.Node) (count 
 	return count, "", nil
 }
 
-// WaitPorts waits until a controller has followed what became of links at its switches: it has flow entries for what comes
-// in by a port whose link is up, and none where the link is down. Then packets go by them. The error, once ctx ends, names a
-// port that it has not followed.
+// WaitPorts waits until a controller has followed what became of links at its switches: it has flow
+// entries for what comes in by a port whose link is up, and none where the link is down. Then
+// packets go by them. The error, once ctx ends, names a port that it has not followed.
 func (l *Lab) WaitPorts(ctx context.Context, switches []*topology.Node, links []*topology.Link) error {
 	for _, n := range switches {
 		for _, link := range links {

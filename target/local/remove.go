@@ -17,10 +17,10 @@ import (
 	"trivet.dev/trivet/internal/parallel"
 )
 
-// Remove takes away everything of a lab, whatever state it is in, and whoever made
-// it: processes, devices, namespaces, cgroups, limits, and at last the directory.
-// It may be called again after it was interrupted. When it returns nil, nothing is left; what of the
-// machine's own could not be made as it was is told to lost.
+// Remove takes away everything of a lab, whatever state it is in, and whoever made it: processes,
+// devices, namespaces, cgroups, limits, and at last the directory. It may be called again after it
+// was interrupted. When it returns nil, nothing is left; what of the machine's own could not be
+// made as it was is told to lost.
 func Remove(name, dir string, progress Progress, lost func(string)) error {
 	stages := []struct {
 		name string
@@ -62,7 +62,8 @@ func removeFiles(dir string) error {
 	return errors.Join(errs...)
 }
 
-// needed are the files that say what a lab is, what it has of the machine, and where its daemon answers.
+// needed are the files that say what a lab is, what it has of the machine, and where its daemon
+// answers.
 var needed = []string{"state.json", "owner.json", "local.json", "daemon.sock"}
 
 func removeProcesses(name, _ string) error {

@@ -16,9 +16,9 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Resume takes a lab over from a process that has died: what that made is there still, but for its delay lines,
-// which are made anew. t is the resolved topology that it was. After an error the lab is as it was, and may be
-// resumed again.
+// Resume takes a lab over from a process that has died: what that made is there still, but for its
+// delay lines, which are made anew. t is the resolved topology that it was. After an error the lab
+// is as it was, and may be resumed again.
 func (l *Lab) Resume(ctx context.Context, t *topology.Topology, progress Progress) error {
 	if err := l.find(t); err != nil {
 		return err

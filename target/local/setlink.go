@@ -20,7 +20,8 @@ func (l *Lab) SetLink(ctx context.Context, index int, c topology.LinkChange) err
 	return l.Apply(ctx, &t, func(string, int, int) {})
 }
 
-// plug pulls or plugs a link between routing nodes, where its fabric can do that by itself. Others may be in the tree of switches that learn.
+// plug pulls or plugs a link between routing nodes, where its fabric can do that by itself. Others
+// may be in the tree of switches that learn.
 func (l *Lab) plug(t *topology.Topology, index int) bool {
 	link := t.Links[index]
 	p, ok := l.fabricOf(l.node(link.Ends[0].Node)).(datapath.Plugger)

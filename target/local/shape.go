@@ -69,9 +69,9 @@ const (
 	wireRate    = 100_000_000_000 // of a link without bandwidth that must be paced all the same, bit/s
 )
 
-// bucket returns the token bucket of a direction. Super-packets larger than it
-// are cut into segments by the kernel, so one without bandwidth also serves to
-// give netem single packets. Others that are larger than it are dropped: so it holds what the device's MTU allows.
+// bucket returns the token bucket of a direction. Super-packets larger than it are cut into
+// segments by the kernel, so one without bandwidth also serves to give netem single packets. Others
+// that are larger than it are dropped: so it holds what the device's MTU allows.
 func bucket(index, mtu int, i topology.Impairment) *netlink.Tbf {
 	frame := max(maxFrame, mtu+vlanHeaders)
 	rate, burst := i.Bandwidth, 2*frame
@@ -87,7 +87,8 @@ func bucket(index, mtu int, i topology.Impairment) *netlink.Tbf {
 	return &netlink.Tbf{
 		QdiscAttrs: netlink.QdiscAttrs{LinkIndex: index, Handle: rateHandle, Parent: netlink.HANDLE_ROOT},
 		Rate:       bytes,
-		// In ticks, rounded up: netlink.Xmittime counts whole microseconds, which is none at 100 Gbit/s, and refused.
+		// In ticks, rounded up: netlink.Xmittime counts whole microseconds, which is none at 100
+		// Gbit/s, and refused.
 		Buffer: uint32(math.Ceil(float64(burst) / float64(bytes) * 1e6 * netlink.TickInUsec())),
 		Limit:  uint32(min(uint64(i.QueueLimit())*maxFrame, math.MaxUint32)),
 	}
@@ -135,14 +136,15 @@ func tryNetem() error {
 	return h.QdiscAdd(netem(1, netlink.HANDLE_ROOT, topology.Impairment{Delay: 1000}))
 }
 
-// Ethtool commands for the offloads that make super-packets, and for that which joins packets to some
-// (linux/ethtool.h). A veth device is born with the former and without the latter.
+// Ethtool commands for the offloads that make super-packets, and for that which joins packets to
+// some (linux/ethtool.h). A veth device is born with the former and without the latter.
 var (
 	segmentation = []uint32{unix.ETHTOOL_STSO, unix.ETHTOOL_SGSO}
 	joining      = []uint32{unix.ETHTOOL_SGRO}
 )
 
-// offloadsOf reads the offloads that labs set, of a device of the thread's namespace, by the commands that set them.
+// offloadsOf reads the offloads that labs set, of a device of the thread's namespace, by the
+// commands that set them.
 func offloadsOf(device string) map[uint32]uint32 {
 	out := map[uint32]uint32{}
 	for _, set := range slices.Concat(segmentation, joining) {

@@ -13,7 +13,8 @@ import (
 // ErrHalf is that a change of a lab has failed half way and could not be undone.
 var ErrHalf = errors.New("what was changed could not be undone")
 
-// Check says what a resolved topology asks for that this machine does not have, before anything is made.
+// Check says what a resolved topology asks for that this machine does not have, before anything is
+// made.
 func Check(t *topology.Topology) error {
 	for _, n := range t.Nodes {
 		for _, core := range n.Cores {
@@ -25,8 +26,8 @@ func Check(t *topology.Topology) error {
 	return checkExternals(t)
 }
 
-// undo makes the lab again what it was before steps that have failed, wherever that was: what they make goes as far as
-// it is there, and what they take away or set is made and set as it was.
+// undo makes the lab again what it was before steps that have failed, wherever that was: what they
+// make goes as far as it is there, and what they take away or set is made and set as it was.
 func (l *Lab) undo(ctx context.Context, old *topology.Topology, s plan.Steps, progress Progress) error {
 	l.setTopology(s.New)
 	if err := l.takeAway(plan.Steps{DropLinks: s.AddLinks, DropNodes: s.AddNodes}); err != nil {

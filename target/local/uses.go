@@ -11,8 +11,9 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// checkExternals says which interfaces of the machine a topology must not take: those that are part of something else there, which cannot
-// be put back as it was, and, unless the file says that it is meant, those that the machine uses.
+// checkExternals says which interfaces of the machine a topology must not take: those that are part
+// of something else there, which cannot be put back as it was, and, unless the file says that it is
+// meant, those that the machine uses.
 func checkExternals(t *topology.Topology) error {
 	var p topology.Problems
 	for _, link := range t.Links {

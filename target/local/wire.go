@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/netip"
 	"os"
 
 	"github.com/vishvananda/netlink"
@@ -19,9 +18,8 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-type prefix = netip.Prefix
-
-// Lacks says whether a link must be made anew for who wants to listen at its devices, which it does not have.
+// Lacks says whether a link must be made anew for who wants to listen at its devices, which it does
+// not have.
 func (l *Lab) Lacks(link *topology.Link) bool {
 	_, shows := l.fabricOf(l.node(link.Ends[0].Node)).(datapath.Mirror)
 	return l.WireOf(link).Inner() && !shows
@@ -30,7 +28,8 @@ func (l *Lab) Lacks(link *topology.Link) bool {
 // WireOf says how a link of the lab is made.
 func (l *Lab) WireOf(link *topology.Link) datapath.Wire { return l.wireOf(link, l.nodes()) }
 
-// WiresOf says how the links of a topology of the lab are made, in their order. It may be called at any time.
+// WiresOf says how the links of a topology of the lab are made, in their order. It may be called at
+// any time.
 func (l *Lab) WiresOf(t *topology.Topology) []datapath.Wire {
 	out, nodes := make([]datapath.Wire, len(t.Links)), t.NodesByName()
 	for i, link := range t.Links {
@@ -39,7 +38,8 @@ func (l *Lab) WiresOf(t *topology.Topology) []datapath.Wire {
 	return out
 }
 
-// Devices says how the kernel is used: the datapath of Open vSwitch, and what impairs links. It may be called once the lab is up.
+// Devices says how the kernel is used: the datapath of Open vSwitch, and what impairs links. It may
+// be called once the lab is up.
 func (l *Lab) Devices() map[string]string {
 	out := map[string]string{"impairment": "delay line (this kernel has no netem)"}
 	if l.Record.Netem {
@@ -68,7 +68,8 @@ func (l *Lab) wireOf(link *topology.Link, nodes map[string]*topology.Node) datap
 	return datapath.Veth
 }
 
-// joined returns the kind of datapath within which a link is that nothing impairs; nil: it is between devices.
+// joined returns the kind of datapath within which a link is that nothing impairs; nil: it is
+// between devices.
 func joined(link *topology.Link, nodes map[string]*topology.Node) *datapath.Kind {
 	a, b := nodes[link.Ends[0].Node], nodes[link.Ends[1].Node]
 	kind := datapath.Of(a.Datapath)
@@ -209,7 +210,8 @@ func (l *Lab) plain(e topology.Endpoint) bool {
 	return needsChecksums(l.fabricOf(l.node(e.Node)))
 }
 
-// adopt makes a device that others made one of the lab's: its MAC, its group. It runs in the device's namespace.
+// adopt makes a device that others made one of the lab's: its MAC, its group. It runs in the
+// device's namespace.
 func (l *Lab) adopt(e topology.Endpoint) error {
 	dev, err := netlink.LinkByName(e.Interface)
 	if err != nil {
@@ -250,7 +252,8 @@ func (l *Lab) addLinks(s plan.Steps, done func()) error {
 	return l.makeVeths(veths, done)
 }
 
-// dropLinks removes links' devices, as far as they were made; patch ports go with the next applySwitches.
+// dropLinks removes links' devices, as far as they were made; patch ports go with the next
+// applySwitches.
 func (l *Lab) dropLinks(links []plan.Link) error {
 	var errs []error
 	for _, k := range links {
@@ -273,7 +276,8 @@ func (l *Lab) dropLinks(links []plan.Link) error {
 	return errors.Join(errs...)
 }
 
-// forgetDevice forgets a device that is not in the switches' namespace any more: another one may have its index.
+// forgetDevice forgets a device that is not in the switches' namespace any more: another one may
+// have its index.
 func (l *Lab) forgetDevice(name string) {
 	delete(l.index, name)
 	delete(l.raised, name)
@@ -368,8 +372,9 @@ func (l *Lab) impair(k plan.Link) error {
 	return nil
 }
 
-// setLinkUp pulls or plugs the cable: one end is set down, so that the other loses its carrier and keeps its addresses and
-// routes. The routes of a node at the end that was down are set anew when it is up.
+// setLinkUp pulls or plugs the cable: one end is set down, so that the other loses its carrier and
+// keeps its addresses and routes. The routes of a node at the end that was down are set anew when
+// it is up.
 func (l *Lab) setLinkUp(k plan.Link) error {
 	if line := l.lines[k.Key]; line != nil {
 		return line.Up(!k.Down)
@@ -397,8 +402,8 @@ func (l *Lab) setLinkUp(k plan.Link) error {
 	})
 }
 
-// cableEnd is the end of a link that is set down while the link is: a switch's if there is one, else the second node's. Where the link is a real
-// interface that is the device at its only node.
+// cableEnd is the end of a link that is set down while the link is: a switch's if there is one,
+// else the second node's. Where the link is a real interface that is the device at its only node.
 func (l *Lab) cableEnd(k *topology.Link) topology.Endpoint {
 	for i, e := range k.Ends {
 		if e.External() {

@@ -30,9 +30,10 @@ const (
 	batch    = 10_000
 )
 
-// TestBarrier measures what a controller waits for: FLOW_MOD and BARRIER_REQUEST, while the kernel has entries of
-// flows under way that follow from the table that is changed, or from that of another switch; then 10,000 FLOW_MODs
-// at once, embedded and with Open vSwitch, and how long another flow gets no packet meanwhile.
+// TestBarrier measures what a controller waits for: FLOW_MOD and BARRIER_REQUEST, while the kernel
+// has entries of flows under way that follow from the table that is changed, or from that of
+// another switch; then 10,000 FLOW_MODs at once, embedded and with Open vSwitch, and how long
+// another flow gets no packet meanwhile.
 func TestBarrier(t *testing.T) {
 	load(t)
 	var b strings.Builder
@@ -86,8 +87,8 @@ func barrierAmong(t *testing.T, entries int, out *strings.Builder) {
 	}
 }
 
-// twoSwitches makes switches in this process, the device p1 of a namespace at port 1 of the first, and a controller's
-// end of a connection with each.
+// twoSwitches makes switches in this process, the device p1 of a namespace at port 1 of the first,
+// and a controller's end of a connection with each.
 func twoSwitches(t *testing.T, fabric string) (*cache.Engine, []*session) {
 	t.Helper()
 	var engine atomic.Pointer[cache.Engine]
@@ -195,8 +196,9 @@ func fillCache(t *testing.T, e *cache.Engine, h *host, s *session, entries int) 
 	}
 }
 
-// flood sends 10,000 FLOW_MODs to the first switch of the path while packets of a flow go by, and returns how long it
-// took until the barrier behind them was answered, and the longest gap between two packets that arrived, in ms.
+// flood sends 10,000 FLOW_MODs to the first switch of the path while packets of a flow go by, and
+// returns how long it took until the barrier behind them was answered, and the longest gap between
+// two packets that arrived, in ms.
 func (b *setupBed) flood(t *testing.T) (seconds, gap float64) {
 	t.Helper()
 	n := b.first

@@ -67,9 +67,9 @@ var settings = []struct {
 	{"1 switch, latency", []string{"--mode", "latency", "--switches", "1", "--hosts", "1000"}},
 }
 
-// TestControllers measures Trivet's controller beside others as learning switches: one at a time on processor 0, the
-// generator on processor 1, all in turn, as often as -pairs says. Compare the answers per CPU-second: they depend
-// least on what else the machine does.
+// TestControllers measures Trivet's controller beside others as learning switches: one at a time on
+// processor 0, the generator on processor 1, all in turn, as often as -pairs says. Compare the
+// answers per CPU-second: they depend least on what else the machine does.
 func TestControllers(t *testing.T) {
 	load(t)
 	results := map[string]map[string][]flowload{} // by setting and controller
@@ -98,7 +98,8 @@ func TestControllers(t *testing.T) {
 	}
 }
 
-// measure starts a controller for one setting. One that cannot be measured is told, not fatal: the others are.
+// measure starts a controller for one setting. One that cannot be measured is told, not fatal: the
+// others are.
 func measure(t *testing.T, p peer, setting string, args []string, into map[string][]flowload) {
 	t.Run(setting, func(t *testing.T) {
 		connect, pid := run(t, p.command)
@@ -136,8 +137,8 @@ func summary(all, base []flowload, latency bool) string {
 	return s + "   RSS " + text(column(all, func(r flowload) float64 { return r.Controller.RSS / 1e6 }), "MB")
 }
 
-// TestControllersLine measures how controllers find the links of switches in a line, and what watching them costs: at
-// most three times, for each takes half a minute.
+// TestControllersLine measures how controllers find the links of switches in a line, and what
+// watching them costs: at most three times, for each takes half a minute.
 func TestControllersLine(t *testing.T) {
 	load(t)
 	for _, switches := range []int{100, 1000} {

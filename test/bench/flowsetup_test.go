@@ -16,8 +16,8 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// Flows that are begun in one go: one after the other for the time of a first packet, then as many as inFlight at
-// a time for how many a second.
+// Flows that are begun in one go: one after the other for the time of a first packet, then as many
+// as inFlight at a time for how many a second.
 const (
 	singly   = 200
 	together = 2000
@@ -25,10 +25,11 @@ const (
 	hops     = 10
 )
 
-// TestFlowSetup measures how fast flows begin on a path of ten switches, embedded ones and Open vSwitch's, under the
-// same controller: proactive, where each switch has an entry for each flow beforehand and only the data path has
-// not met it, and reactive, where the first packet goes to the controller, which puts entries into all ten switches,
-// waits for their barriers, and sends the packet on.
+// TestFlowSetup measures how fast flows begin on a path of ten switches, embedded ones and Open
+// vSwitch's, under the same controller: proactive, where each switch has an entry for each flow
+// beforehand and only the data path has not met it, and reactive, where the first packet goes to
+// the controller, which puts entries into all ten switches, waits for their barriers, and sends the
+// packet on.
 func TestFlowSetup(t *testing.T) {
 	load(t)
 	var beds []*setupBed
@@ -185,8 +186,8 @@ func (b *setupBed) measure(t *testing.T, reactive bool) map[string]float64 {
 	}
 }
 
-// begin sends the first packets of flows, so many at a time, and returns how long each took, in µs. One that has not
-// come after two seconds is lost.
+// begin sends the first packets of flows, so many at a time, and returns how long each took, in µs.
+// One that has not come after two seconds is lost.
 func (b *setupBed) begin(t *testing.T, first uint32, count, most int) (times []float64, lost int) {
 	t.Helper()
 	sent := map[uint32]time.Time{}

@@ -14,7 +14,8 @@ import (
 	"time"
 )
 
-// peer is a controller that is measured: Trivet's, or one that scripts/peers or the distribution installs.
+// peer is a controller that is measured: Trivet's, or one that scripts/peers or the distribution
+// installs.
 type peer struct {
 	name    string
 	about   string                                        // which app, of which version of OpenFlow
@@ -43,8 +44,8 @@ func needsFile(file, how string) func() string {
 	}
 }
 
-// patient is for all: some answer a thousand packets a second, of which as many may wait at a time, and a busy
-// machine may hold up any of them.
+// patient is for all: some answer a thousand packets a second, of which as many may wait at a time,
+// and a busy machine may hold up any of them.
 var patient = []string{"--timeout", "20s", "--settle", "20s"}
 
 // peers are in the order in which they take turns. The first is what the others are compared with.
@@ -117,7 +118,8 @@ func osken(module string, options ...string) func(string, int) (*exec.Cmd, error
 	}
 }
 
-// faucet writes a configuration of 16 switches with 4 ports, all in VLAN 100, with no bound on their hosts.
+// faucet writes a configuration of 16 switches with 4 ports, all in VLAN 100, with no bound on
+// their hosts.
 func faucet(dir string, port int) (*exec.Cmd, error) {
 	var b strings.Builder
 	b.WriteString("vlans: {office: {vid: 100, max_hosts: 100000000}}\ndps:\n")
@@ -154,7 +156,8 @@ func pinned(cmd *exec.Cmd, cpu int) error {
 	return nil
 }
 
-// run starts a controller on processor 0 and returns its address and process once it listens; it ends with the test's part.
+// run starts a controller on processor 0 and returns its address and process once it listens; it
+// ends with the test's part.
 func run(t *testing.T, command func(string, int) (*exec.Cmd, error)) (connect string, pid int) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

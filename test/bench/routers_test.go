@@ -72,10 +72,11 @@ links: ["r[1-%d] -- r[2-%d]", h1 -- r1, h2 -- r%d]
 	return file
 }
 
-// TestVirtualRouters compares ten routing nodes that speak OSPF with ten FRR routers in namespaces (the "virtual
-// routers" of paper 2, tables 3 and 4), in a line with a host at either end, while 200 Mbit/s flow: memory (PSS) of
-// what makes them routers, and the processors' time for it. The memory of routing nodes is what the lab's
-// daemon has more than that of a lab with the same hosts and one switch.
+// TestVirtualRouters compares ten routing nodes that speak OSPF with ten FRR routers in namespaces
+// (the "virtual routers" of paper 2, tables 3 and 4), in a line with a host at either end, while
+// 200 Mbit/s flow: memory (PSS) of what makes them routers, and the processors' time for it. The
+// memory of routing nodes is what the lab's daemon has more than that of a lab with the same hosts
+// and one switch.
 func TestVirtualRouters(t *testing.T) {
 	load(t)
 	const routers = 10
@@ -125,8 +126,8 @@ func joined(t *testing.T, routers int, links []string) string {
 	return file
 }
 
-// TestConvergence measures how long traffic between neighbours stands when the link between them fails, and when it is
-// back, in a ring of 20 and a full mesh of 100 routing nodes that speak OSPF.
+// TestConvergence measures how long traffic between neighbours stands when the link between them
+// fails, and when it is back, in a ring of 20 and a full mesh of 100 routing nodes that speak OSPF.
 func TestConvergence(t *testing.T) {
 	load(t)
 	var mesh []string

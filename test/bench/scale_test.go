@@ -89,8 +89,8 @@ func (s *scaled) exec(node, command string) string {
 	return string(out)
 }
 
-// pause pings at one a millisecond while something happens, and returns for how long nothing came back, in ms, and
-// how many were lost.
+// pause pings at one a millisecond while something happens, and returns for how long nothing came
+// back, in ms, and how many were lost.
 func (s *scaled) pause(from, to string, happens func()) (longest float64, lost int) {
 	s.t.Helper()
 	s.exec(from, "ping -n -c 3 -i 0.2 -W 10 "+to) // who is asked, and on which way, is known
@@ -116,8 +116,8 @@ func (s *scaled) pause(from, to string, happens func()) (longest float64, lost i
 	return longest, highest - came
 }
 
-// fail cuts links one after the other and mends them, and returns the longest pauses: at a failure, and when the link
-// is back. Which of them carries the pings is for the routers to choose.
+// fail cuts links one after the other and mends them, and returns the longest pauses: at a failure,
+// and when the link is back. Which of them carries the pings is for the routers to choose.
 func (s *scaled) fail(from, to string, links ...string) (cut, mended float64, lost int) {
 	s.t.Helper()
 	for _, l := range links {
@@ -156,8 +156,8 @@ func (s *scaled) ping(from, to string) (first, later float64) {
 	return times[0], later
 }
 
-// TestTorus measures side × side routing nodes with a host at each of a diagonal: up, memory, the load while nothing
-// happens, the first ping across, what a failure costs, down.
+// TestTorus measures side × side routing nodes with a host at each of a diagonal: up, memory, the
+// load while nothing happens, the first ping across, what a failure costs, down.
 func TestTorus(t *testing.T) {
 	load(t)
 	nodes := *side * *side
@@ -192,8 +192,9 @@ func bigArea(t *testing.T, routers int) string {
 	return file
 }
 
-// TestBigArea measures an area of many routing nodes as FRR and BIRD see it: how long until both kernels have all
-// routes, memory, the load while nothing happens and while five links a second flap.
+// TestBigArea measures an area of many routing nodes as FRR and BIRD see it: how long until both
+// kernels have all routes, memory, the load while nothing happens and while five links a second
+// flap.
 func TestBigArea(t *testing.T) {
 	load(t)
 	for _, word := range strings.Split(*areas, ",") {

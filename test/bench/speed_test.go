@@ -40,11 +40,12 @@ type sample struct {
 	cost      float64 // processors' ns for each packet that came, of both hosts and all between them
 }
 
-// TestSpeed compares lines of embedded switches with a bare program that redirects, a veth pair, and Mininet's lines
-// of Open vSwitch (in user space, unless the kernel has its datapath) and of Linux bridges. All ways stay up; in
-// each turn every one is measured, in random order. Each switch has at least 1,000 flow entries, with counters and
-// idle timeouts, and when all is done the counters of the entries at every hop must agree. "router" is the same
-// with entries that rewrite addresses and decrement the TTL.
+// TestSpeed compares lines of embedded switches with a bare program that redirects, a veth pair,
+// and Mininet's lines of Open vSwitch (in user space, unless the kernel has its datapath) and of
+// Linux bridges. All ways stay up; in each turn every one is measured, in random order. Each switch
+// has at least 1,000 flow entries, with counters and idle timeouts, and when all is done the
+// counters of the entries at every hop must agree. "router" is the same with entries that rewrite
+// addresses and decrement the TTL.
 func TestSpeed(t *testing.T) {
 	load(t)
 	list := speedWays(t)
@@ -71,7 +72,8 @@ func TestSpeed(t *testing.T) {
 	t.Logf("\n%s\n%s", speedTable(list, samples), hopTable(list, samples))
 }
 
-// speedWays brings up everything that is compared. The first is the veth pair, the second the null program.
+// speedWays brings up everything that is compared. The first is the veth pair, the second the null
+// program.
 func speedWays(t *testing.T) []*way {
 	list := []*way{vethWay(t), nullWay(t)}
 	var numbers []int
@@ -207,8 +209,8 @@ func (w *way) warm(t *testing.T) {
 	}
 }
 
-// veryWell returns what a way carries without loss, in packets per second: nine tenths of what comes when far more
-// is sent.
+// veryWell returns what a way carries without loss, in packets per second: nine tenths of what
+// comes when far more is sent.
 func veryWell(t *testing.T, w *way) float64 {
 	sent, got := w.blast(t, 5e6, 2_000_000)
 	return 0.9 * float64(got.Received) / max(sent.Seconds, 1e-9)

@@ -7,8 +7,8 @@ import (
 	"trivet.dev/trivet/bench/stats"
 )
 
-// speedTable is Markdown: medians, and the medians of the ratios to the null program of the same turn with their 95 %
-// bootstrap intervals.
+// speedTable is Markdown: medians, and the medians of the ratios to the null program of the same
+// turn with their 95 % bootstrap intervals.
 func speedTable(list []*way, samples map[*way][]sample) string {
 	var b strings.Builder
 	columns := []struct {
@@ -39,7 +39,8 @@ func speedTable(list []*way, samples map[*way][]sample) string {
 	return b.String()
 }
 
-// hopTable is what ten switches carry of what one does, in the same turn: 1 where hops cost nothing.
+// hopTable is what ten switches carry of what one does, in the same turn: 1 where hops cost
+// nothing.
 func hopTable(list []*way, samples map[*way][]sample) string {
 	var b strings.Builder
 	b.WriteString("| 10 hops ÷ 1 hop | TCP | round trip |\n| --- | --- | --- |\n")

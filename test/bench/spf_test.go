@@ -6,8 +6,9 @@ import (
 	"testing"
 )
 
-// TestSPF measures how long the OSPF engine, FRR and BIRD calculate after the same change of an area, side by side:
-// TestSPFCurve of routing/ospf/interop, which has the engine and the daemons without a lab around them.
+// TestSPF measures how long the OSPF engine, FRR and BIRD calculate after the same change of an
+// area, side by side: TestSPFCurve of routing/ospf/interop, which has the engine and the daemons
+// without a lab around them.
 func TestSPF(t *testing.T) {
 	load(t)
 	cmd := exec.Command("scripts/go", "test", "./routing/ospf/interop", "-count=1", "-timeout=2h", "-run=SPFCurve", "-v",

@@ -14,7 +14,8 @@ import (
 	"trivet.dev/trivet/bench/stats"
 )
 
-// truth carries out an experiment on a pair of hosts behind one switch, of which the link of h1 is impaired, and returns its samples.
+// truth carries out an experiment on a pair of hosts behind one switch, of which the link of h1 is
+// impaired, and returns its samples.
 func truth(t *testing.T, link, datapath, probes string, repetitions int, flags ...string) []result.Sample {
 	t.Helper()
 	dir := t.TempDir()
@@ -125,9 +126,10 @@ func plain(values []float64, unit float64, digits int) string {
 	return fmt.Sprintf("%.*f (%.*f–%.*f)", digits, m/unit, digits, low/unit, digits, high/unit)
 }
 
-// TestProbeTruth prints the error and the spread of each probe on links with a given delay, jitter, loss and bandwidth: Trivet's own beside ping,
-// iperf3 and D-ITG, one after the other on the same link in the same run. With -pairs 3 it takes about seven minutes, half a
-// minute more for each stream of UDP that iperf3 does not get to begin.
+// TestProbeTruth prints the error and the spread of each probe on links with a given delay, jitter,
+// loss and bandwidth: Trivet's own beside ping, iperf3 and D-ITG, one after the other on the same
+// link in the same run. With -pairs 3 it takes about seven minutes, half a minute more for each
+// stream of UDP that iperf3 does not get to begin.
 func TestProbeTruth(t *testing.T) {
 	load(t)
 	t.Run("delay", truthOfDelay)
@@ -170,7 +172,8 @@ func truthOfDelay(t *testing.T) {
 	round.print("Round trips")
 }
 
-// truthOfJitter sends so seldom that no packet waits for the one before it: nobody overtakes on Trivet's delay line.
+// truthOfJitter sends so seldom that no packet waits for the one before it: nobody overtakes on
+// Trivet's delay line.
 func truthOfJitter(t *testing.T) {
 	const sigma = 2 * ms
 	s := truth(t, "delay: 20ms, jitter: 2ms", "bridge", `
@@ -206,7 +209,8 @@ func truthOfLoss(t *testing.T) {
 	g.print("Losses")
 }
 
-// lossOf is the loss of all repetitions together, with the interval that chance explains; a mark where what was asked for is outside of it.
+// lossOf is the loss of all repetitions together, with the interval that chance explains; a mark
+// where what was asked for is outside of it.
 func lossOf(samples []result.Sample, probe string, asked float64) string {
 	lost, of := 0, 0
 	for _, s := range samples {
@@ -252,8 +256,9 @@ func truthOfRate(t *testing.T) {
 	g.print("Rates")
 }
 
-// TestPacketRates prints what rates the generator holds on this machine over a lab's Linux bridge and over embedded switches, with the smallest frames, and
-// what is lost. With -pairs 3 it takes about two minutes.
+// TestPacketRates prints what rates the generator holds on this machine over a lab's Linux bridge
+// and over embedded switches, with the smallest frames, and what is lost. With -pairs 3 it takes
+// about two minutes.
 func TestPacketRates(t *testing.T) {
 	load(t)
 	g := newGrid("datapath, packets/s asked for", "sent", "of it", "lost", "delay, µs")
@@ -272,8 +277,8 @@ func TestPacketRates(t *testing.T) {
 	g.print("Packet rates, frames of 64 bytes")
 }
 
-// TestWatchCost prints what watching the machine costs: the same experiment with and without, in turn, and the ratio of each pair. With -pairs 3 there are
-// nine pairs, in about two minutes.
+// TestWatchCost prints what watching the machine costs: the same experiment with and without, in
+// turn, and the ratio of each pair. With -pairs 3 there are nine pairs, in about two minutes.
 func TestWatchCost(t *testing.T) {
 	load(t)
 	const probes = `

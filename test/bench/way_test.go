@@ -71,7 +71,8 @@ func (h *host) device() (netlink.Link, error) {
 	return nil, errors.Join(fmt.Errorf("%s has no device", h.file), err)
 }
 
-// introduce tells the hosts each other's hardware addresses, so that nothing is asked for while time is taken.
+// introduce tells the hosts each other's hardware addresses, so that nothing is asked for while
+// time is taken.
 func (w *way) introduce(t *testing.T) {
 	t.Helper()
 	for i := range endsOf {
@@ -141,8 +142,8 @@ func vethWay(t *testing.T) *way {
 	return w
 }
 
-// nullWay is pairs of hosts whose devices in a third namespace a program joins that does nothing else than to
-// redirect: the least that a switch between two hosts can cost.
+// nullWay is pairs of hosts whose devices in a third namespace a program joins that does nothing
+// else than to redirect: the least that a switch between two hosts can cost.
 func nullWay(t *testing.T) *way {
 	w := &way{name: "null program"}
 	_ = rlimit.RemoveMemlock()
@@ -207,7 +208,8 @@ const (
 	backPort, onPort    = 21, 22
 )
 
-// lineFile writes the topology of a line of switches with hosts l1, l2, … and r1, r2, … at its ends.
+// lineFile writes the topology of a line of switches with hosts l1, l2, … and r1, r2, … at its
+// ends.
 func lineFile(t *testing.T, name string, switches int, datapath, controller string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "name: %s\nnodes:\n  l[1-%d]: host\n  r[1-%d]: host\n  s[1-%d]:\n    switch: {datapath: %s, controller: \"%s\", fail_mode: secure}\nlinks:\n",

@@ -17,8 +17,8 @@ func (m *machine) as(uid uint32, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// TestAccess proves that a lab obeys root and the user who brought it up with sudo, who needs root for no
-// more, and nobody else.
+// TestAccess proves that a lab obeys root and the user who brought it up with sudo, who needs root
+// for no more, and nobody else.
 func TestAccess(t *testing.T) {
 	t.Parallel()
 	const owner, other = 65534, 65533
@@ -85,8 +85,8 @@ except ConnectionError:
 	m.unchanged(before)
 }
 
-// TestOtherVersion proves that a command of another version than the daemon says so instead of misunderstanding
-// it, and that down works all the same.
+// TestOtherVersion proves that a command of another version than the daemon says so instead of
+// misunderstanding it, and that down works all the same.
 func TestOtherVersion(t *testing.T) {
 	if _, err := exec.LookPath("go"); err != nil {
 		t.Skip("there is no go to build another version with")
@@ -116,8 +116,8 @@ func TestOtherVersion(t *testing.T) {
 	m.unchanged(before)
 }
 
-// TestLocksOfOthers proves that a user who locks all that there is of labs to be locked holds up no command, and does not make
-// a lab whose daemon has died look as if it were up.
+// TestLocksOfOthers proves that a user who locks all that there is of labs to be locked holds up no
+// command, and does not make a lab whose daemon has died look as if it were up.
 func TestLocksOfOthers(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)

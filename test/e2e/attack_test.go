@@ -18,8 +18,9 @@ import (
 // figure is the file of the network of figure 10.
 const figure = "ospf-figure-10.yaml"
 
-// TestFigure10 proves by the example that a network of routing nodes and one of FRR exchange their routes by OSPF, as in
-// figures 10 to 12 of "Routing emulation": traceroute shows the way among routing nodes, and on through the other network.
+// TestFigure10 proves by the example that a network of routing nodes and one of FRR exchange their
+// routes by OSPF, as in figures 10 to 12 of "Routing emulation": traceroute shows the way among
+// routing nodes, and on through the other network.
 func TestFigure10(t *testing.T) {
 	for _, datapath := range []string{"embedded", "ovs"} {
 		t.Run(datapath, func(t *testing.T) {
@@ -49,9 +50,10 @@ func TestFigure10(t *testing.T) {
 	}
 }
 
-// TestAttack proves by the example what figure 13 of "Routing emulation" shows: a host poses as a neighbour of a routing
-// node, is seen as one, and draws traffic to itself, of hosts elsewhere too; when it falls silent traffic goes as before. A router
-// in whose name it speaks takes its LSA back. Where packets are authenticated the same program achieves nothing, and is counted.
+// TestAttack proves by the example what figure 13 of "Routing emulation" shows: a host poses as a
+// neighbour of a routing node, is seen as one, and draws traffic to itself, of hosts elsewhere too;
+// when it falls silent traffic goes as before. A router in whose name it speaks takes its LSA back.
+// Where packets are authenticated the same program achieves nothing, and is counted.
 func TestAttack(t *testing.T) {
 	if r := exec.Command("/usr/bin/python3", "-c", "import scapy"); r.Run() != nil {
 		t.Skip("needs the Debian package python3-scapy")
@@ -145,7 +147,8 @@ func (m *machine) attack(args string) (stop func()) {
 	}
 }
 
-// watchEvents reads the controller's stream of events from now on; what is returned tells what has come.
+// watchEvents reads the controller's stream of events from now on; what is returned tells what has
+// come.
 func (m *machine) watchEvents() func() string {
 	m.t.Helper()
 	socket := fmt.Sprintf("/proc/%d/root/run/trivet/%s/daemon.sock", m.init.Process.Pid, m.name)

@@ -16,7 +16,8 @@ import (
 	results "trivet.dev/trivet/bench/result"
 )
 
-// samples reads a result file, and checks that its samples that count are of as many different runs and probes.
+// samples reads a result file, and checks that its samples that count are of as many different runs
+// and probes.
 func (m *machine) samples(file string) *results.Run {
 	m.t.Helper()
 	run, err := results.ReadFile(file)
@@ -32,8 +33,9 @@ func (m *machine) samples(file string) *results.Run {
 	return run
 }
 
-// TestBenchResumed proves that a run of an experiment that is killed can be resumed: what it had measured is not measured again, the lab that
-// it left is taken down, at the end each cell has each repetition once, and nothing is left.
+// TestBenchResumed proves that a run of an experiment that is killed can be resumed: what it had
+// measured is not measured again, the lab that it left is taken down, at the end each cell has each
+// repetition once, and nothing is left.
 func TestBenchResumed(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
@@ -98,8 +100,8 @@ func mapValues(m map[string]int) (out []int) {
 	return out
 }
 
-// TestBenchMininet proves that Mininet, in namespaces of its own, ends with the run that started it even where that is killed, and that
-// a run side by side with a lab of Trivet's leaves nothing.
+// TestBenchMininet proves that Mininet, in namespaces of its own, ends with the run that started it
+// even where that is killed, and that a run side by side with a lab of Trivet's leaves nothing.
 func TestBenchMininet(t *testing.T) {
 	t.Parallel()
 	for _, program := range []string{"mn", "brctl"} {
@@ -135,8 +137,8 @@ order: given
 	m.unchanged(before)
 }
 
-// TestBenchFidelity proves that links that do what they were asked for have nothing said against them, and that one that has been changed
-// beneath is found out.
+// TestBenchFidelity proves that links that do what they were asked for have nothing said against
+// them, and that one that has been changed beneath is found out.
 func TestBenchFidelity(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
@@ -175,8 +177,9 @@ probes:
 	}
 }
 
-// TestBenchFaults proves that what goes wrong in one cell stays there: a probe that hangs, a host that dies, a lab that does not come
-// up. The rest is measured, the exit code tells, and nothing is left.
+// TestBenchFaults proves that what goes wrong in one cell stays there: a probe that hangs, a host
+// that dies, a lab that does not come up. The rest is measured, the exit code tells, and nothing is
+// left.
 func TestBenchFaults(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
@@ -208,7 +211,8 @@ order: given
 	m.unchanged(before)
 }
 
-// TestBenchFullDisk proves that a full disk ends a run with a word of what to do, and that it can be resumed.
+// TestBenchFullDisk proves that a full disk ends a run with a word of what to do, and that it can
+// be resumed.
 func TestBenchFullDisk(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
@@ -228,7 +232,8 @@ repetitions: 8
 	}
 }
 
-// TestBenchInterrupted proves that Ctrl-C ends a run in the middle of a probe with nothing left, and says how to go on.
+// TestBenchInterrupted proves that Ctrl-C ends a run in the middle of a probe with nothing left,
+// and says how to go on.
 func TestBenchInterrupted(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
@@ -248,8 +253,9 @@ func TestBenchInterrupted(t *testing.T) {
 	m.unchanged(before)
 }
 
-// TestBenchBudget proves that a budget gives fewer repetitions and says so, also in the result, which is resumed without a word of it; and
-// that one which is too small for one repetition is refused with the time that it takes.
+// TestBenchBudget proves that a budget gives fewer repetitions and says so, also in the result,
+// which is resumed without a word of it; and that one which is too small for one repetition is
+// refused with the time that it takes.
 func TestBenchBudget(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
@@ -263,8 +269,8 @@ func TestBenchBudget(t *testing.T) {
 	contains(t, m.want(1, "bench", "run", file, "--dry-run", "--budget", "1ms").err, "one repetition of each cell takes about")
 }
 
-// TestBenchAsked proves that a plan is shown without root's part of it, that everything wrong with a file is told, and that what can be
-// asked for is listed.
+// TestBenchAsked proves that a plan is shown without root's part of it, that everything wrong with
+// a file is told, and that what can be asked for is listed.
 func TestBenchAsked(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)

@@ -13,7 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// slewed is the least that a clock shows of the time that has passed, while it is being set (adjtimex(2): 500 ppm).
+// slewed is the least that a clock shows of the time that has passed, while it is being set
+// (adjtimex(2): 500 ppm).
 const slewed = 1 - 500e-6
 
 // rtt is the least round trip time of a few pings, in milliseconds.
@@ -23,8 +24,8 @@ func (m *machine) rtt(a, b string) float64 {
 	return p.RTT.Min
 }
 
-// TestLinkSet proves that links change while the lab runs, whatever they are made of before and after:
-// hosts keep addresses, routes and reachability.
+// TestLinkSet proves that links change while the lab runs, whatever they are made of before and
+// after: hosts keep addresses, routes and reachability.
 func TestLinkSet(t *testing.T) {
 	for _, datapath := range []string{"bridge", "ovs", "embedded"} {
 		t.Run(datapath, func(t *testing.T) {
@@ -75,7 +76,8 @@ links: [s1 -- h1, s2 -- h2, s1 -- s2, s2 -- r1, r1 -- h3]
 	}
 }
 
-// cut removes what follows a mark up to the next blank: peers of veth devices have numbers that change.
+// cut removes what follows a mark up to the next blank: peers of veth devices have numbers that
+// change.
 func cut(text, mark string) string {
 	words := strings.Split(text, mark)
 	for i := range words[1:] {
@@ -84,7 +86,8 @@ func cut(text, mark string) string {
 	return strings.Join(words, " ")
 }
 
-// TestLinkOfRing proves that when a link of a ring goes down, the one that was kept out against loops takes over.
+// TestLinkOfRing proves that when a link of a ring goes down, the one that was kept out against
+// loops takes over.
 func TestLinkOfRing(t *testing.T) {
 	for _, datapath := range []string{"bridge", "ovs", "embedded"} {
 		t.Run(datapath, func(t *testing.T) {
@@ -132,8 +135,8 @@ schedule:
 	})
 }
 
-// TestSwaps proves that apply makes switches of each datapath, with the lab's controller and without one, of those of each other, and that
-// hosts reach each other after it.
+// TestSwaps proves that apply makes switches of each datapath, with the lab's controller and
+// without one, of those of each other, and that hosts reach each other after it.
 func TestSwaps(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
@@ -162,8 +165,8 @@ func lineWith(text, word string) string {
 	return ""
 }
 
-// TestApply proves that an edited file changes the lab by just the difference: first only said, then done, with
-// everything else left alone (a device's counters go on counting).
+// TestApply proves that an edited file changes the lab by just the difference: first only said,
+// then done, with everything else left alone (a device's counters go on counting).
 func TestApply(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
@@ -208,7 +211,8 @@ func TestApply(t *testing.T) {
 	m.unchanged(before)
 }
 
-// TestCapture proves that a capture is a file that tcpdump reads, with the packets of the link in it; and what it says when the daemon is killed.
+// TestCapture proves that a capture is a file that tcpdump reads, with the packets of the link in
+// it; and what it says when the daemon is killed.
 func TestCapture(t *testing.T) {
 	for _, datapath := range []string{"bridge", "ovs", "embedded"} {
 		t.Run(datapath, func(t *testing.T) {
@@ -287,8 +291,8 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-// TestFiles proves that topologies convert from every format to every other that can be written, and that the
-// result is valid and has the same nodes and links; and that pictures are well-formed.
+// TestFiles proves that topologies convert from every format to every other that can be written,
+// and that the result is valid and has the same nodes and links; and that pictures are well-formed.
 func TestFiles(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
@@ -381,9 +385,10 @@ func TestOutside(t *testing.T) {
 	m.unchanged(before)
 }
 
-// TestOutsideOnly proves that a NAT router opens the machine to the lab alone. Where the machine did not forward before, a neighbour finds no
-// router in it, neither to another network nor into the lab, while two labs come and go; where it did, it goes on with what it did, and
-// again nobody gets into the lab. The lab reaches the world in both cases, and answers find it.
+// TestOutsideOnly proves that a NAT router opens the machine to the lab alone. Where the machine
+// did not forward before, a neighbour finds no router in it, neither to another network nor into
+// the lab, while two labs come and go; where it did, it goes on with what it did, and again nobody
+// gets into the lab. The lab reaches the world in both cases, and answers find it.
 func TestOutsideOnly(t *testing.T) {
 	for before, reaches := range map[string]bool{"0": false, "1": true} {
 		t.Run("ip_forward "+before, func(t *testing.T) {

@@ -17,7 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// chaosLabs are what a lab is and turns into: together they use each kind of process, and all that a lab makes on a machine.
+// chaosLabs are what a lab is and turns into: together they use each kind of process, and all that
+// a lab makes on a machine.
 var chaosLabs = map[string]string{
 	"bridges": `
 nodes:
@@ -96,7 +97,8 @@ links:
 `,
 }
 
-// chaosVictims are parts of the command lines of the processes that are killed, in the order in which they are drawn.
+// chaosVictims are parts of the command lines of the processes that are killed, in the order in
+// which they are drawn.
 var chaosVictims = []string{"__daemon", "ovs-vswitchd", "ovsdb-server", "/zebra", "/ospfd", "/bird", "osken", "sleep 1000", "__init", "trivet up", "trivet apply",
 	"trivet link", "trivet down", "trivet resume", "trivet ping"}
 
@@ -115,8 +117,9 @@ var sayings = regexp.MustCompile(strings.Join([]string{
 	`^no lab is up`, `went down meanwhile`, `packets|loss|rtt`, `^warning: `, `the machine is not as it was`,
 }, "|"))
 
-// TestChaos proves that whatever is killed, full, or asked for at the same time, the machine is as it was when the lab is down, and that
-// nothing wrong is said on the way. It runs for TRIVET_CHAOS; TRIVET_SEED repeats what another run has drawn, as far as the machine does.
+// TestChaos proves that whatever is killed, full, or asked for at the same time, the machine is as
+// it was when the lab is down, and that nothing wrong is said on the way. It runs for TRIVET_CHAOS;
+// TRIVET_SEED repeats what another run has drawn, as far as the machine does.
 func TestChaos(t *testing.T) {
 	span, err := time.ParseDuration(os.Getenv("TRIVET_CHAOS"))
 	if err != nil {
@@ -170,7 +173,8 @@ func (c *chaos) tell(format string, args ...any) {
 	c.story = append(c.story, time.Now().Format("05.000 ")+fmt.Sprintf(format, args...))
 }
 
-// round brings a lab up, does with it what the seed says, and takes it down. It says whether all was well.
+// round brings a lab up, does with it what the seed says, and takes it down. It says whether all
+// was well.
 func (c *chaos) round(seed uint64) bool {
 	c.rng, c.story, c.wrong, c.daemonDead = rand.New(rand.NewPCG(seed, 1)), nil, nil, false
 	name, through := c.pick(c.names), false
@@ -278,7 +282,8 @@ func (c *chaos) pickTime() time.Duration {
 	return []time.Duration{20 * time.Millisecond, 200 * time.Millisecond, 2 * time.Second}[c.rng.IntN(3)]
 }
 
-// captured are the devices that links have only while somebody listens at them: they go some time after who listened.
+// captured are the devices that links have only while somebody listens at them: they go some time
+// after who listened.
 var captured = regexp.MustCompile(`(,\s*)?"device": *true`)
 
 // topology is what stands on disk of the lab, where its daemon lives.

@@ -25,8 +25,9 @@ type client struct {
 	steps    []step
 }
 
-// step is a shell command that is tried until what it prints matches. In it, X NODE COMMAND is a command in a node, and
-// R METHOD PATH [JSON] asks the controller; app.log is what the controller writes.
+// step is a shell command that is tried until what it prints matches. In it, X NODE COMMAND is a
+// command in a node, and R METHOD PATH [JSON] asks the controller; app.log is what the controller
+// writes.
 type step struct {
 	do, want string
 	same     bool // what it prints at last is the same with both datapaths
@@ -299,7 +300,8 @@ dps:
 	},
 }
 
-// TestClients proves that a controller that others have written does the same with embedded switches as with those of Open vSwitch.
+// TestClients proves that a controller that others have written does the same with embedded
+// switches as with those of Open vSwitch.
 func TestClients(t *testing.T) {
 	data, err := filepath.Abs("testdata")
 	must(t, err)
@@ -325,7 +327,8 @@ func TestClients(t *testing.T) {
 	}
 }
 
-// unordered is a text; if it is JSON, with lists and objects in one order, for entries and their fields have none.
+// unordered is a text; if it is JSON, with lists and objects in one order, for entries and their
+// fields have none.
 func unordered(text string) string {
 	var v any
 	if json.Unmarshal([]byte(text), &v) != nil {

@@ -5,8 +5,9 @@ import (
 	"testing"
 )
 
-// TestColdPairs proves that hosts of larger labs of embedded switches all reach each other at the first try, when each pair
-// is new to every switch on its way: what is learned on the way does not keep packets from being forwarded.
+// TestColdPairs proves that hosts of larger labs of embedded switches all reach each other at the
+// first try, when each pair is new to every switch on its way: what is learned on the way does not
+// keep packets from being forwarded.
 func TestColdPairs(t *testing.T) {
 	labs := map[string]int{"fat-tree,4": 8, "tree,3,3": 27}
 	if os.Getenv("TRIVET_SOAK") != "" {

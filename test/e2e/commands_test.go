@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// commandsLab is a lab whose nodes of every kind that may have one run start commands, which say in a file that they ran.
+// commandsLab is a lab whose nodes of every kind that may have one run start commands, which say in
+// a file that they ran.
 const commandsLab = `
 controller: none
 nodes:
@@ -19,9 +20,10 @@ nodes:
 links: [s1 -- h1, s1 -- h2, s1 -- h3]
 `
 
-// TestApplyCommands proves that after apply nodes run what their file says, as after up: those that are new or made anew run
-// their start, those that go their stop; where the start differs, what the old one left running, also in a session of its own, is
-// ended, and the new one runs. A start that fails undoes the change, says why, and brings back what was ended. --dry-run says it all.
+// TestApplyCommands proves that after apply nodes run what their file says, as after up: those that
+// are new or made anew run their start, those that go their stop; where the start differs, what the
+// old one left running, also in a session of its own, is ended, and the new one runs. A start that
+// fails undoes the change, says why, and brings back what was ended. --dry-run says it all.
 func TestApplyCommands(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
@@ -70,8 +72,8 @@ func TestApplyCommands(t *testing.T) {
 	m.unchanged(before)
 }
 
-// TestStartMayFail proves that a start command that fails is a warning where the file says so, as MiniEdit's files do, with the
-// command, its node and what it printed; the lab is up.
+// TestStartMayFail proves that a start command that fails is a warning where the file says so, as
+// MiniEdit's files do, with the command, its node and what it printed; the lab is up.
 func TestStartMayFail(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
@@ -84,9 +86,9 @@ func TestStartMayFail(t *testing.T) {
 	}
 }
 
-// TestExecWithoutNamespaces proves that programs run in nodes that have no namespaces of their own, as routing nodes, switches and
-// controllers, under cgroups of each version that the machine has, alone and together; that they are in groups of their nodes, and that
-// down ends them.
+// TestExecWithoutNamespaces proves that programs run in nodes that have no namespaces of their own,
+// as routing nodes, switches and controllers, under cgroups of each version that the machine has,
+// alone and together; that they are in groups of their nodes, and that down ends them.
 func TestExecWithoutNamespaces(t *testing.T) {
 	for kind, hide := range map[string]string{"as mounted": "none", "version 1": "cgroup2", "version 2": "cgroup"} {
 		t.Run(kind, func(t *testing.T) {
@@ -115,8 +117,9 @@ links: [s1 -- h1, s1 -- r1, r1 -- h2]
 	}
 }
 
-// TestPrivateDirs proves that the directories which nodes have of their own need not be there: they are made, also one below another, and
-// are gone after the last lab that has them, but for those in which something is.
+// TestPrivateDirs proves that the directories which nodes have of their own need not be there: they
+// are made, also one below another, and are gone after the last lab that has them, but for those in
+// which something is.
 func TestPrivateDirs(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
@@ -149,7 +152,8 @@ links: [h1 -- h2]
 	m.unchanged(before)
 }
 
-// TestIperfTogether proves that several measurements of throughput to one host can be under way at once, beside a server of the user's own.
+// TestIperfTogether proves that several measurements of throughput to one host can be under way at
+// once, beside a server of the user's own.
 func TestIperfTogether(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// strangersFile is a script that has root run commands, of which it hides one behind an escape sequence, and show a directory of the machine.
+// strangersFile is a script that has root run commands, of which it hides one behind an escape
+// sequence, and show a directory of the machine.
 const strangersFile = `from mininet.net import Mininet
 net = Mininet()
 h1 = net.addHost('h1', startCommand='touch DIR/ra%s; : \x1b[2K\x1b[1A' % 'n', stopCommand='touch DIR/stopped', privateDirs=[('/mnt', 'DIR/secrets')])
@@ -17,9 +18,11 @@ net.start()
 h1.setARP('10.0.0.9', '02:00:00:00:00:09')
 `
 
-// TestRunCommands proves that nothing of what a file in a format of others has root do is done unless the user agrees: at a terminal
-// yes alone does, a no, an end of input and Ctrl-C leave the machine as it was; without a terminal a flag does, and without a flag the
-// error lists all of it. The same holds for what apply would newly do, and for bench. All that is shown commands the terminal nothing.
+// TestRunCommands proves that nothing of what a file in a format of others has root do is done
+// unless the user agrees: at a terminal yes alone does, a no, an end of input and Ctrl-C leave the
+// machine as it was; without a terminal a flag does, and without a flag the error lists all of it.
+// The same holds for what apply would newly do, and for bench. All that is shown commands the
+// terminal nothing.
 func TestRunCommands(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
@@ -71,7 +74,8 @@ func TestRunCommands(t *testing.T) {
 	ran(true, "after a yes", "ran")
 	contains(t, m.exec("h1", "cat /mnt/key"), "secret")
 
-	// What the lab does already needs no question; what is new does, and is not done unless it is agreed.
+	// What the lab does already needs no question; what is new does, and is not done unless it is
+	// agreed.
 	contains(t, m.ok("apply", file), "0 changes")
 	edited := m.file("net.py", strings.Replace(text, "touch "+m.dir+"/ra", "touch "+m.dir+"/new; : ra", 1))
 	contains(t, m.want(2, "apply", "--lab", m.name, edited).err, "touch "+m.dir+"/new", "--run-commands")
@@ -109,8 +113,9 @@ func TestRunCommands(t *testing.T) {
 	m.unchanged(before)
 }
 
-// TestRunCommandsOwn proves that Trivet's own files come up with their commands, of which up says how many there are, and without
-// them by --no-commands; that a MiniEdit file is asked about for an interface of the machine; and that a long list is cut before a question.
+// TestRunCommandsOwn proves that Trivet's own files come up with their commands, of which up says
+// how many there are, and without them by --no-commands; that a MiniEdit file is asked about for an
+// interface of the machine; and that a long list is cut before a question.
 func TestRunCommandsOwn(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)

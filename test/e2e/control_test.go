@@ -67,8 +67,8 @@ func switches(p pathJSON, way int) string {
 }
 
 // TestFlows proves that in a lab of learning switches the flow entries, hosts and the way of a
-// packet are shown as they are; that an entry which a user adds does what it says until it is deleted; and
-// that what the controller knows is in its SQLite file.
+// packet are shown as they are; that an entry which a user adds does what it says until it is
+// deleted; and that what the controller knows is in its SQLite file.
 func TestFlows(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
@@ -109,8 +109,8 @@ func TestFlows(t *testing.T) {
 	m.unchanged(before)
 }
 
-// database waits until a query of the lab's database gives a number: it is written about once a second. SQLite does
-// not find its way into the machine's /run, so a copy is asked, log and all.
+// database waits until a query of the lab's database gives a number: it is written about once a
+// second. SQLite does not find its way into the machine's /run, so a copy is asked, log and all.
 func (m *machine) database(query string, want int) {
 	m.t.Helper()
 	got := 0
@@ -124,9 +124,9 @@ func (m *machine) database(query string, want int) {
 	})
 }
 
-// TestRoutes proves that in a lab of routing nodes both ways round a ring are shown, with the reason, and their
-// routes; that a static route which a user adds is taken until it is deleted, also across a change of the
-// lab; and that it is in the database.
+// TestRoutes proves that in a lab of routing nodes both ways round a ring are shown, with the
+// reason, and their routes; that a static route which a user adds is taken until it is deleted,
+// also across a change of the lab; and that it is in the database.
 func TestRoutes(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
@@ -175,7 +175,8 @@ func viaOf(t *testing.T, r routesJSON, neighbour string) string {
 	return ""
 }
 
-// TestTop proves that what an iperf sends is seen on every link of its way, and not on others, the busiest first.
+// TestTop proves that what an iperf sends is seen on every link of its way, and not on others, the
+// busiest first.
 func TestTop(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
@@ -215,8 +216,9 @@ func TestTop(t *testing.T) {
 	m.ok("down")
 }
 
-// TestControllerAlone proves that a controller that runs by itself tells where its API is, answers there those
-// who have its token and nobody else, and brings back after a restart what a user had added.
+// TestControllerAlone proves that a controller that runs by itself tells where its API is, answers
+// there those who have its token and nobody else, and brings back after a restart what a user had
+// added.
 func TestControllerAlone(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)

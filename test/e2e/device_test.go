@@ -5,9 +5,10 @@ import (
 	"testing"
 )
 
-// TestDevicesSetDown proves that a lab follows what its user does to devices: a switch's packets go nowhere when a host has set its
-// device down, routers whose neighbour is gone take the other way at once, without waiting for a timeout of OSPF (hours here), and
-// the way back when the device is up; inspect says what is. What was set down stays down when other links change.
+// TestDevicesSetDown proves that a lab follows what its user does to devices: a switch's packets go
+// nowhere when a host has set its device down, routers whose neighbour is gone take the other way
+// at once, without waiting for a timeout of OSPF (hours here), and the way back when the device is
+// up; inspect says what is. What was set down stays down when other links change.
 func TestDevicesSetDown(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
@@ -48,8 +49,9 @@ links: [h1 -- r1, r1 -- s1, s1 -- h3, h2 -- r2, {r1 -- r2: {bandwidth: 1gbit}}, 
 	eventually(t, "h3 answers again", func() bool { return m.run("ping", "h1", "h3", "-c", "1", "--timeout", "300ms").code == 0 })
 }
 
-// TestDelayedLinkSetDown proves that a link with a delay goes down with either of its devices, and up again, as if a cable joined
-// them, whatever it is made of: the device at the other end has no carrier meanwhile.
+// TestDelayedLinkSetDown proves that a link with a delay goes down with either of its devices, and
+// up again, as if a cable joined them, whatever it is made of: the device at the other end has no
+// carrier meanwhile.
 func TestDelayedLinkSetDown(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
@@ -75,8 +77,8 @@ func TestDelayedLinkSetDown(t *testing.T) {
 	m.pingAll(2)
 }
 
-// TestJumboFrames proves that large packets pass once the devices of their way take them, through switches, routing nodes and links of
-// any bandwidth, and that inspect shows the MTU.
+// TestJumboFrames proves that large packets pass once the devices of their way take them, through
+// switches, routing nodes and links of any bandwidth, and that inspect shows the MTU.
 func TestJumboFrames(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
@@ -96,8 +98,9 @@ links: [h1 -- s1, s1 -- s2, {s2 -- h2: {bandwidth: 5mbit}}]
 	})
 }
 
-// TestPortStatus proves that a link between two switches of Open vSwitch which goes down and up is a change of its ports' state for a
-// controller of others, as it is of any switch: no port is taken away and added again.
+// TestPortStatus proves that a link between two switches of Open vSwitch which goes down and up is
+// a change of its ports' state for a controller of others, as it is of any switch: no port is taken
+// away and added again.
 func TestPortStatus(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)

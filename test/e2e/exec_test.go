@@ -18,8 +18,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestExec proves that a program in a node behaves as one that is started directly: exit code, streams,
-// environment, directory, output of any size; and that what it leaves in the background holds nobody up.
+// TestExec proves that a program in a node behaves as one that is started directly: exit code,
+// streams, environment, directory, output of any size; and that what it leaves in the background
+// holds nobody up.
 func TestExec(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
@@ -89,8 +90,8 @@ func (m *machine) of(t *testing.T) *machine {
 	return &c
 }
 
-// TestSignals proves that signals for trivet exec reach the program, whose end then decides the exit code,
-// and that a program whose client is killed does not go on.
+// TestSignals proves that signals for trivet exec reach the program, whose end then decides the
+// exit code, and that a program whose client is killed does not go on.
 func TestSignals(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
@@ -204,7 +205,8 @@ links: ["s1 -- h[1-3]"]
 	}
 }
 
-// TestShell proves that trivet shell on a terminal is one: a prompt, the size of the window, Ctrl-C.
+// TestShell proves that trivet shell on a terminal is one: a prompt, the size of the window,
+// Ctrl-C.
 func TestShell(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
@@ -251,8 +253,8 @@ func TestShell(t *testing.T) {
 	}
 }
 
-// TestOVSTools proves that Open vSwitch's own commands, run in a switch of the lab, find the lab's Open vSwitch, as those of Mininet's
-// scripts and of MiniEdit's start commands expect it.
+// TestOVSTools proves that Open vSwitch's own commands, run in a switch of the lab, find the lab's
+// Open vSwitch, as those of Mininet's scripts and of MiniEdit's start commands expect it.
 func TestOVSTools(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)

@@ -36,8 +36,8 @@ func TestUpTwice(t *testing.T) {
 	m.pingAll(2)
 }
 
-// TestUpAtOnce proves that of many commands that bring up a lab of one name at the same time one does it, and the others say that
-// it is there and change nothing.
+// TestUpAtOnce proves that of many commands that bring up a lab of one name at the same time one
+// does it, and the others say that it is there and change nothing.
 func TestUpAtOnce(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
@@ -64,7 +64,8 @@ func TestUpAtOnce(t *testing.T) {
 	m.unchanged(before)
 }
 
-// TestBadFiles proves that files with errors change nothing, and that all errors are told, with their lines.
+// TestBadFiles proves that files with errors change nothing, and that all errors are told, with
+// their lines.
 func TestBadFiles(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
@@ -98,7 +99,8 @@ func TestWithoutALab(t *testing.T) {
 	contains(t, m.ok("ls"), "no lab is up")
 }
 
-// TestLongRunDirectory proves that a run directory too long for a socket's name is an error that leaves nothing.
+// TestLongRunDirectory proves that a run directory too long for a socket's name is an error that
+// leaves nothing.
 func TestLongRunDirectory(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)

@@ -2,8 +2,9 @@ package e2e
 
 import "testing"
 
-// TestWithoutBPF proves that embedded switches forward where the kernel runs no programs, and that this is said: by up,
-// once, which succeeds all the same, and by doctor. A lab whose daemon dies there can be resumed, too.
+// TestWithoutBPF proves that embedded switches forward where the kernel runs no programs, and that
+// this is said: by up, once, which succeeds all the same, and by doctor. A lab whose daemon dies
+// there can be resumed, too.
 func TestWithoutBPF(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)

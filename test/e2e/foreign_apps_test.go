@@ -7,9 +7,10 @@ import (
 	"time"
 )
 
-// TestForeignApps proves that what controllers of others rely on holds on embedded switches as on those of Open vSwitch: that
-// TABLE_FEATURES speak of table-miss entries, and that ports which are told to send no PACKET_IN still do what entries say of them,
-// without which os-ken's spanning tree finds no end.
+// TestForeignApps proves that what controllers of others rely on holds on embedded switches as on
+// those of Open vSwitch: that TABLE_FEATURES speak of table-miss entries, and that ports which are
+// told to send no PACKET_IN still do what entries say of them, without which os-ken's spanning tree
+// finds no end.
 func TestForeignApps(t *testing.T) {
 	if _, err := os.Stat("/usr/lib/python3/dist-packages/os_ken"); err != nil {
 		t.Skip(err) // the spanning tree of os-ken 4.2 from PyPI stands still also with Open vSwitch

@@ -31,9 +31,9 @@ func (m *machine) pids(word string) []string {
 		case "$(tr '\0' ' ' 2>/dev/null <$p/cmdline || true)" in *awk*|*case*) ;; *` + word + `*) echo ${p#/proc/};; esac; done`))
 }
 
-// TestForeignControllers proves that each controller of others that a lab can start carries a line, a
-// tree and a campus, in which hosts reach each other; that it does not run as
-// root where it need not; and that down leaves nothing of it.
+// TestForeignControllers proves that each controller of others that a lab can start carries a line,
+// a tree and a campus, in which hosts reach each other; that it does not run as root where it need
+// not; and that down leaves nothing of it.
 func TestForeignControllers(t *testing.T) {
 	for _, c := range foreign.All() {
 		t.Run(c.Name, func(t *testing.T) {
@@ -54,8 +54,8 @@ func TestForeignControllers(t *testing.T) {
 	})
 }
 
-// TestForeignEmbedded proves that the controllers that speak OpenFlow 1.3 drive embedded switches, too, which reach them
-// in the lab's namespace; and that of the other it is said that it does not.
+// TestForeignEmbedded proves that the controllers that speak OpenFlow 1.3 drive embedded switches,
+// too, which reach them in the lab's namespace; and that of the other it is said that it does not.
 func TestForeignEmbedded(t *testing.T) {
 	for _, c := range foreign.All() {
 		t.Run(c.Name, func(t *testing.T) {
@@ -84,7 +84,8 @@ func (m *machine) carries(controller string) {
 		hosts int
 	}{{"linear,3", 3}, {"tree,2,3", 9}, {example("campus.yaml"), 40}} {
 		contains(m.t, m.up(c.what, "--datapath", "ovs", "--controller", controller), "up in", "controller "+controller)
-		// A controller in Python may take longer, on a busy machine, than a host asks for an address (3 s).
+		// A controller in Python may take longer, on a busy machine, than a host asks for an
+		// address (3 s).
 		pings := func(args ...string) {
 			eventually(m.t, fmt.Sprint("all answer: ping ", args), func() bool {
 				return m.run(append([]string{"ping", "--timeout", "30s"}, args...)...).code == 0
@@ -103,8 +104,8 @@ func (m *machine) carries(controller string) {
 	}
 }
 
-// TestForeignUser proves that what belongs to the system runs as nobody, in a namespace of the lab's
-// that keeps everybody else from its port.
+// TestForeignUser proves that what belongs to the system runs as nobody, in a namespace of the
+// lab's that keeps everybody else from its port.
 func TestForeignUser(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
@@ -118,9 +119,9 @@ func TestForeignUser(t *testing.T) {
 	m.ok("down")
 }
 
-// TestForeignControllerDies proves what becomes of a lab whose controller dies: with fail_mode secure
-// nothing new is forwarded, with standalone the switches come to forward by learning. The lab's log says
-// that it is dead, and with an apply of the same file it comes back.
+// TestForeignControllerDies proves what becomes of a lab whose controller dies: with fail_mode
+// secure nothing new is forwarded, with standalone the switches come to forward by learning. The
+// lab's log says that it is dead, and with an apply of the same file it comes back.
 func TestForeignControllerDies(t *testing.T) {
 	for _, mode := range []string{"secure", "standalone"} {
 		t.Run(mode, func(t *testing.T) {
@@ -147,8 +148,8 @@ func TestForeignControllerDies(t *testing.T) {
 	}
 }
 
-// TestForeignDaemonDies proves that a controller outlives the lab's daemon, as do its switches, and that
-// down ends it all the same; and so it does whenever in coming up the daemon died.
+// TestForeignDaemonDies proves that a controller outlives the lab's daemon, as do its switches, and
+// that down ends it all the same; and so it does whenever in coming up the daemon died.
 func TestForeignDaemonDies(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
@@ -170,8 +171,8 @@ func TestForeignDaemonDies(t *testing.T) {
 	m.unchanged(before)
 }
 
-// TestSeveralControllers proves that a switch with two controllers at addresses goes on with the one when
-// the other dies.
+// TestSeveralControllers proves that a switch with two controllers at addresses goes on with the
+// one when the other dies.
 func TestSeveralControllers(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
@@ -195,9 +196,10 @@ func TestSeveralControllers(t *testing.T) {
 	m.ok("down")
 }
 
-// TestForeignChanges proves that a lab changes under a controller that has to be told of its ports, that
-// it goes over to another controller, of which the first one's process ends, that no link comes up
-// that would make a loop, and that a controller does not hold on to a change that has failed.
+// TestForeignChanges proves that a lab changes under a controller that has to be told of its ports,
+// that it goes over to another controller, of which the first one's process ends, that no link
+// comes up that would make a loop, and that a controller does not hold on to a change that has
+// failed.
 func TestForeignChanges(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
@@ -232,8 +234,8 @@ func TestForeignChanges(t *testing.T) {
 	m.unchanged(before)
 }
 
-// TestForeignLinks proves that a link which comes up again forwards when link set returns, also under a controller that
-// has entries for each port that is up.
+// TestForeignLinks proves that a link which comes up again forwards when link set returns, also
+// under a controller that has entries for each port that is up.
 func TestForeignLinks(t *testing.T) {
 	for _, datapath := range []string{"embedded", "ovs"} {
 		t.Run(datapath, func(t *testing.T) {
@@ -276,8 +278,8 @@ func TestForeignRefused(t *testing.T) {
 	}
 }
 
-// TestForeignControllerBroken proves that a controller that cannot start takes the lab back, and says
-// with its own words why.
+// TestForeignControllerBroken proves that a controller that cannot start takes the lab back, and
+// says with its own words why.
 func TestForeignControllerBroken(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)

@@ -17,7 +17,8 @@ func (m *machine) withDaemons() {
 	}
 }
 
-// realRouters is a lab of three FRR routers and one BIRD, each with a host; LINKS joins the routers.
+// realRouters is a lab of three FRR routers and one BIRD, each with a host; LINKS joins the
+// routers.
 const realRouters = `
 controller: none
 defaults: {link: {ospf: {hello: 1s, dead: 3s}}}
@@ -33,9 +34,9 @@ func (m *machine) realRouters(links string) string {
 	return m.file("lab.yaml", strings.Replace(realRouters, "LINKS", links, 1))
 }
 
-// TestRealRouters proves that FRR and BIRD run as nodes and find each other by OSPF, with and without
-// authentication, before up returns: at once all hosts reach each other; that their own clients work in
-// the nodes; and that nothing of them is left.
+// TestRealRouters proves that FRR and BIRD run as nodes and find each other by OSPF, with and
+// without authentication, before up returns: at once all hosts reach each other; that their own
+// clients work in the nodes; and that nothing of them is left.
 func TestRealRouters(t *testing.T) {
 	for name, links := range map[string]string{
 		"line":      "  - r1 -- r2 -- r3 -- r4\n",
@@ -72,8 +73,9 @@ func TestRealRouters(t *testing.T) {
 	}
 }
 
-// TestRealRoutersHeal proves that in a ring of FRR and BIRD traffic goes round a link that fails, and that
-// apply tells the daemons that run of another cost, which moves traffic, and ends those of a router that goes.
+// TestRealRoutersHeal proves that in a ring of FRR and BIRD traffic goes round a link that fails,
+// and that apply tells the daemons that run of another cost, which moves traffic, and ends those of
+// a router that goes.
 func TestRealRoutersHeal(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
@@ -89,8 +91,8 @@ func TestRealRoutersHeal(t *testing.T) {
 	m.ok("link", "set", "r1-r4", "down")
 	eventually(t, "traffic goes round", hops("60"))
 	eventually(t, "and all of it", func() bool { return m.run("ping", "--all").code == 0 })
-	// BIRD 2.0.12 says so only 5 s after its last word (RFC 2328 12.4, MinLSInterval). A link that is back by then makes
-	// it forget the way over it, until something else changes.
+	// BIRD 2.0.12 says so only 5 s after its last word (RFC 2328 12.4, MinLSInterval). A link that
+	// is back by then makes it forget the way over it, until something else changes.
 	eventually(t, "r4 has told the others", func() bool {
 		out := m.run("exec", "-n", "r2", "--", "vtysh", "-c", "show ip ospf database router 0.0.0.4").out
 		return strings.Contains(out, "0.0.0.3") && !strings.Contains(out, "0.0.0.1")
@@ -112,8 +114,8 @@ func TestRealRoutersHeal(t *testing.T) {
 	m.unchanged(before)
 }
 
-// TestRealRoutersDie proves that routing daemons that have died are named by ls and inspect, and started again by an apply of
-// the same file, which says so, and then all is as it was.
+// TestRealRoutersDie proves that routing daemons that have died are named by ls and inspect, and
+// started again by an apply of the same file, which says so, and then all is as it was.
 func TestRealRoutersDie(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
@@ -140,8 +142,8 @@ func TestRealRoutersDie(t *testing.T) {
 	m.unchanged(before)
 }
 
-// TestRealRoutersDaemonDies proves that routing daemons outlive the lab's, and end with down; and so they do whenever in
-// coming up the lab's daemon died.
+// TestRealRoutersDaemonDies proves that routing daemons outlive the lab's, and end with down; and
+// so they do whenever in coming up the lab's daemon died.
 func TestRealRoutersDaemonDies(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
@@ -163,8 +165,8 @@ func TestRealRoutersDaemonDies(t *testing.T) {
 	m.unchanged(before)
 }
 
-// TestRealRoutersRefused proves that what is not installed, and what a daemon cannot do, is said before
-// anything is made; and that FRR without OSPF routes by the routes of the file.
+// TestRealRoutersRefused proves that what is not installed, and what a daemon cannot do, is said
+// before anything is made; and that FRR without OSPF routes by the routes of the file.
 func TestRealRoutersRefused(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
@@ -183,9 +185,10 @@ func TestRealRoutersRefused(t *testing.T) {
 	m.unchanged(before)
 }
 
-// TestRealRoutersAttacked proves that who speaks for the user frr, as which FRR's daemons run, gains nothing over root by the
-// files of a router: it can place no link where root writes, opens or runs something, and what it puts where its own
-// daemons write is neither followed nor given away.
+// TestRealRoutersAttacked proves that who speaks for the user frr, as which FRR's daemons run,
+// gains nothing over root by the files of a router: it can place no link where root writes, opens
+// or runs something, and what it puts where its own daemons write is neither followed nor given
+// away.
 func TestRealRoutersAttacked(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
@@ -195,7 +198,8 @@ func TestRealRoutersAttacked(t *testing.T) {
 	must(t, os.Chmod(victim, 0o600))
 	m.up(m.realRouters("  - r1 -- r2 -- r3 -- r4\n"))
 	dir := "/run/trivet/" + m.name + "/routers/r1"
-	// Every name that root uses there, and every directory it is in, as the attacker would like to have them.
+	// Every name that root uses there, and every directory it is in, as the attacker would like to
+	// have them.
 	m.sh(`cd ` + dir + ` && find . -print | sed 's,$,.new,' >` + m.dir + `/names && find . -print >>` + m.dir + `/names && chmod 644 ` + m.dir + `/names
 		setpriv --reuid frr --regid frr --clear-groups sh -c 'while read -r name; do
 			ln -sfnT ` + victim + ` "$name"; rm -f "$name.moved"; mv -T "$name" "$name.moved" && ln -s ` + victim + ` "$name"

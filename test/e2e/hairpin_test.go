@@ -6,8 +6,9 @@ import (
 	"testing"
 )
 
-// TestHairpins proves that routing nodes send packets out of the port that they came in by, where that is their way: on a
-// LAN that several routers share, and as the router "on a stick" between two subnets of one LAN.
+// TestHairpins proves that routing nodes send packets out of the port that they came in by, where
+// that is their way: on a LAN that several routers share, and as the router "on a stick" between
+// two subnets of one LAN.
 func TestHairpins(t *testing.T) {
 	for _, datapath := range []string{"embedded", "ovs"} {
 		for name, c := range map[string]struct {

@@ -7,8 +7,8 @@ import (
 	"unicode"
 )
 
-// hostileSwitch is a switch of OpenFlow 1.3 whose ports have names that would command a terminal, with a host at one, which sends ARP
-// with each answer.
+// hostileSwitch is a switch of OpenFlow 1.3 whose ports have names that would command a terminal,
+// with a host at one, which sends ARP with each answer.
 const hostileSwitch = `
 import socket, struct, sys, time
 NAME = b'\x1b[2Jp\xe2\x80\xae\n\xc2\x9b'
@@ -50,8 +50,8 @@ func commands(text string) string {
 	return ""
 }
 
-// TestHostileNames proves that nothing that a switch or a file calls itself commands the terminal, or looks like another line: not in tables,
-// messages, errors, pictures, logs or JSON.
+// TestHostileNames proves that nothing that a switch or a file calls itself commands the terminal,
+// or looks like another line: not in tables, messages, errors, pictures, logs or JSON.
 func TestHostileNames(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)

@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// TestImpairments proves that links are as bad as the file says, by netem or by the delay line, over a link
-// between hosts and one between switches: delay, loss (within five standard deviations of the binomial
-// distribution) and rate.
+// TestImpairments proves that links are as bad as the file says, by netem or by the delay line,
+// over a link between hosts and one between switches: delay, loss (within five standard deviations
+// of the binomial distribution) and rate.
 func TestImpairments(t *testing.T) {
 	for _, c := range []struct{ name, datapath, links, link string }{
 		{"bridge", "bridge", "[s1 -- h1, s2 -- h2, s1 -- s2]", "s1-s2"},

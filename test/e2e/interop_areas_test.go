@@ -34,8 +34,8 @@ func (c *computation) attach() {
 	}
 }
 
-// virtual adds virtual links to the backbone: a step that costs, and goes, as the way through the transit area
-// does (section 15). Both ends must have it.
+// virtual adds virtual links to the backbone: a step that costs, and goes, as the way through the
+// transit area does (section 15). Both ends must have it.
 func (c *computation) virtual() {
 	for r := range c.routers {
 		for _, v := range c.routers[r].VirtualLinks {
@@ -190,7 +190,8 @@ func (c *computation) externals(r int, t *outcome) {
 	}
 }
 
-// ranges are the router's own area ranges that are active: their cost is that of the farthest network in them.
+// ranges are the router's own area ranges that are active: their cost is that of the farthest
+// network in them.
 func (c *computation) ranges(r int, t outcome) map[netip.Prefix]int {
 	out := map[netip.Prefix]int{}
 	if !c.border(r) {

@@ -14,8 +14,8 @@ import (
 // elected is the designated router and its backup on a router's interface, as the router sees them.
 type elected struct{ dr, bdr string }
 
-// agree waits until all routers on each broadcast network name the same designated router and backup, who run,
-// and may be what they are.
+// agree waits until all routers on each broadcast network name the same designated router and
+// backup, who run, and may be what they are.
 func (x *interop) agree() {
 	x.t.Helper()
 	start := time.Now()

@@ -9,8 +9,8 @@ import (
 // interopShort are the networks that every run of the tests plays.
 var interopShort = []string{"areas"}
 
-// speakers writes the nodes of a made network: routers r are routing nodes, f run FRR, b run BIRD; each has a loopback
-// address, a host, and what more says of it.
+// speakers writes the nodes of a made network: routers r are routing nodes, f run FRR, b run BIRD;
+// each has a loopback address, a host, and what more says of it.
 func speakers(names string, more map[string]string) string {
 	var b strings.Builder
 	b.WriteString("nodes:\n")

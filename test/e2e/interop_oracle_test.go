@@ -12,9 +12,9 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// oracle computes from a topology alone what RFC 2328 makes of it: every router's routing table. It knows neither LSAs
-// nor timers nor packets, and shares no code with the engine: edges are relaxed until nothing changes, and what border
-// routers tell each other goes round until nobody has news.
+// oracle computes from a topology alone what RFC 2328 makes of it: every router's routing table. It
+// knows neither LSAs nor timers nor packets, and shares no code with the engine: edges are relaxed
+// until nothing changes, and what border routers tell each other goes round until nobody has news.
 type oracle struct {
 	routers []topology.OSPFRouter
 	segment map[*topology.Endpoint]int
@@ -101,8 +101,9 @@ func (o *oracle) up(r int, f *topology.OSPFInterface) bool {
 	return !o.dead[o.routers[r].Node.Name] && (f.Link == nil || !o.down[f.Link])
 }
 
-// unplugged is what BIRD announces of an interface without a carrier (its option "check link"): the address alone.
-// Of a link between two namespaces that is set down the second end is off, and the first has no carrier.
+// unplugged is what BIRD announces of an interface without a carrier (its option "check link"): the
+// address alone. Of a link between two namespaces that is set down the second end is off, and the
+// first has no carrier.
 func (o *oracle) unplugged(r int, f *topology.OSPFInterface) (netip.Prefix, bool) {
 	node := o.routers[r].Node
 	if node.Datapath != topology.BIRD || o.dead[node.Name] || f.Passive || f.End == 1 && o.namespace[f.Link.Ends[0].Node] {
@@ -111,7 +112,8 @@ func (o *oracle) unplugged(r int, f *topology.OSPFInterface) (netip.Prefix, bool
 	return netip.PrefixFrom(f.Addresses[0].Addr(), 32), true
 }
 
-// edge is a step of an area's graph. Vertices are routers by their number, and behind them broadcast networks.
+// edge is a step of an area's graph. Vertices are routers by their number, and behind them
+// broadcast networks.
 type edge struct {
 	from, to, cost int
 	hops           map[hop]bool // of a router's step to another router
@@ -203,8 +205,8 @@ func (g *graph) distances(from int) map[int]int {
 	return dist
 }
 
-// ways are the shortest paths from a router to all vertices: a first step is on one if what is left is as long
-// as it must be.
+// ways are the shortest paths from a router to all vertices: a first step is on one if what is left
+// is as long as it must be.
 func (g *graph) ways(from int, area topology.AreaID) map[int]way {
 	dist := g.distances(from)
 	out := map[int]way{}
@@ -230,7 +232,8 @@ func (w way) plus(cost int, kind wayKind) way {
 	return w
 }
 
-// merge takes a way to a network, or router, if it is better than what is there, and both if they are equal.
+// merge takes a way to a network, or router, if it is better than what is there, and both if they
+// are equal.
 func merge[K comparable](all map[K]way, to K, w way, compare func(a, b way) int) {
 	old, is := all[to]
 	switch {

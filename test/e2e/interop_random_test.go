@@ -31,9 +31,10 @@ type randomLink struct {
 	cost []int
 }
 
-// randomNetwork makes a network: a backbone of three to five routers, up to two areas of two or three behind two border
-// routers each, all of them with a way round; every kind of router, point-to-point links and broadcast networks, costs
-// that differ by end, keys, stub areas and external routes.
+// randomNetwork makes a network: a backbone of three to five routers, up to two areas of two or
+// three behind two border routers each, all of them with a way round; every kind of router,
+// point-to-point links and broadcast networks, costs that differ by end, keys, stub areas and
+// external routes.
 func randomNetwork(seed int) scenario {
 	g := &random{Rand: rand.New(rand.NewPCG(uint64(seed), 2328)), stub: map[int]string{}}
 	backbone := g.members(0, 3+g.IntN(3))
@@ -70,7 +71,8 @@ func (g *random) members(area, count int) (out []*randomRouter) {
 	return out
 }
 
-// join joins the routers of an area by a ring, a part of which may be a broadcast network, and some more links.
+// join joins the routers of an area by a ring, a part of which may be a broadcast network, and some
+// more links.
 func (g *random) join(area int, all []*randomRouter) {
 	all = slices.Clone(all)
 	g.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
@@ -166,7 +168,8 @@ func (g *random) borders(r *randomRouter, area int) bool {
 	return r.area != area && slices.ContainsFunc(g.links, func(l *randomLink) bool { return l.area == area && slices.Contains(l.ends, r) })
 }
 
-// whole says whether each area is in one piece, and has a border router, without a link and a router.
+// whole says whether each area is in one piece, and has a border router, without a link and a
+// router.
 func (g *random) whole(link *randomLink, dead *randomRouter) bool {
 	for area := range 3 {
 		piece := map[*randomRouter]*randomRouter{}

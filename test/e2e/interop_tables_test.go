@@ -22,7 +22,8 @@ func hopsText(via []string) string {
 	return " via " + strings.Join(slices.Compact(via), " ")
 }
 
-// ourTables asks the controller for the tables of all routing nodes; area ranges that are there to be dropped are left out.
+// ourTables asks the controller for the tables of all routing nodes; area ranges that are there to
+// be dropped are left out.
 func (x *interop) ourTables() map[string]shown {
 	out := map[string]shown{}
 	kinds := map[string]string{"intra-area": "intra", "inter-area": "inter", "type 1 external": "ext1", "type 2 external": "ext2"}
@@ -52,7 +53,8 @@ func (x *interop) ourTables() map[string]shown {
 	return out
 }
 
-// ourInstalled asks which routes of IPv4 the routing nodes use that are neither connected nor static: next hops by prefix.
+// ourInstalled asks which routes of IPv4 the routing nodes use that are neither connected nor
+// static: next hops by prefix.
 func (x *interop) ourInstalled() map[string]shown {
 	out := map[string]shown{}
 	for _, r := range jsonOf[struct {
@@ -192,8 +194,9 @@ func readKernel(text string) shown {
 	return out
 }
 
-// complaints compares all tables with the oracle's, in the protocol and in what forwards. Of a router's own networks only
-// the first is compared, without next hops: all of them use the interface.
+// complaints compares all tables with the oracle's, in the protocol and in what forwards. Of a
+// router's own networks only the first is compared, without next hops: all of them use the
+// interface.
 func (x *interop) complaints() (out []string, compared int) {
 	o := x.oracle
 	want, ours, inUse := o.tables(), x.ourTables(), x.ourInstalled()

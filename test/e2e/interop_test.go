@@ -110,8 +110,9 @@ func (x *interop) settles(after string) time.Duration {
 	}
 }
 
-// holds waits until all tables are the oracle's and hosts reach each other. Where a router has started anew both may hold,
-// and a moment later not: what it has said before it died is the truth until it says something else.
+// holds waits until all tables are the oracle's and hosts reach each other. Where a router has
+// started anew both may hold, and a moment later not: what it has said before it died is the truth
+// until it says something else.
 func (x *interop) holds(after string) time.Duration {
 	x.t.Helper()
 	start, took := time.Now(), time.Duration(0)
@@ -189,15 +190,16 @@ func (x *interop) link(name string) *topology.Link {
 	return nil
 }
 
-// kill kills the daemons of a router that runs FRR or BIRD, and returns the commands that started them.
+// kill kills the daemons of a router that runs FRR or BIRD, and returns the commands that started
+// them.
 func (x *interop) killDaemons(node string) string {
 	x.t.Helper()
 	return x.sh("cd /run/trivet/" + x.name + "/routers/" + node + `/etc/run; for d in zebra ospfd bird; do
 		[ ! -f $d.pid ] || { tr '\0' ' ' </proc/$(cat $d.pid)/cmdline; echo "</dev/null >/dev/null 2>&1 &"; kill -9 $(cat $d.pid); }; done`)
 }
 
-// play runs a scenario: up, a link that fails and comes back, a router that dies and starts anew; each
-// time all tables must be the oracle's, and hosts reach each other.
+// play runs a scenario: up, a link that fails and comes back, a router that dies and starts anew;
+// each time all tables must be the oracle's, and hosts reach each other.
 func (x *interop) play(s scenario) {
 	x.t.Helper()
 	start := time.Now()
@@ -256,9 +258,10 @@ func printInterop(t *testing.T) {
 	t.Log("\n" + b.String())
 }
 
-// TestInterop proves that in networks of routing nodes, FRR and BIRD each router has the routes that RFC 2328 gives it,
-// with costs, types and next hops, in its table and in what forwards: after up, after a link has failed and come back, and
-// after a router has died and started anew. Without TRIVET_INTEROP it runs a few of the networks.
+// TestInterop proves that in networks of routing nodes, FRR and BIRD each router has the routes
+// that RFC 2328 gives it, with costs, types and next hops, in its table and in what forwards: after
+// up, after a link has failed and come back, and after a router has died and started anew. Without
+// TRIVET_INTEROP it runs a few of the networks.
 func TestInterop(t *testing.T) {
 	if _, err := exec.LookPath("birdc"); err != nil {
 		t.Skip(err)

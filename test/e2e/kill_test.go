@@ -39,7 +39,8 @@ func (m *machine) withExternal() {
 		for d in ext0 ext1; do while ! ip -br link show $d | grep -q ' UP '; do sleep 0.02; done; done`)
 }
 
-// killAt brings the lab up with a daemon that dies at a step; where it gets so far, up must say what happened.
+// killAt brings the lab up with a daemon that dies at a step; where it gets so far, up must say
+// what happened.
 func (m *machine) killAt(file string, step int) (cameUp bool) {
 	m.t.Helper()
 	up := m.command(trivet, "up", "--name", m.name, "--wait", "3m", file)
@@ -52,8 +53,8 @@ func (m *machine) killAt(file string, step int) (cameUp bool) {
 	return false
 }
 
-// TestKilledDaemon proves that down cleans up after a daemon that died at any step of coming up: for
-// n = 1, 2, … it dies at the n-th, until it gets through.
+// TestKilledDaemon proves that down cleans up after a daemon that died at any step of coming up:
+// for n = 1, 2, … it dies at the n-th, until it gets through.
 func TestKilledDaemon(t *testing.T) {
 	const lanes = 4 // machines that share the steps
 	for lane := range lanes {
@@ -84,8 +85,9 @@ func TestKilledDaemon(t *testing.T) {
 	}
 }
 
-// TestKilledAnywhere proves the same for kill -9 at any moment, between steps and before the first, of the
-// daemon or of the command: after that, the lab is whole, or gone, or down removes what there is.
+// TestKilledAnywhere proves the same for kill -9 at any moment, between steps and before the first,
+// of the daemon or of the command: after that, the lab is whole, or gone, or down removes what
+// there is.
 func TestKilledAnywhere(t *testing.T) {
 	for _, victim := range []string{"daemon", "command", "interrupted"} {
 		t.Run(victim, func(t *testing.T) {
@@ -141,7 +143,8 @@ func (m *machine) disturb(victim, file string, after time.Duration) {
 	}
 }
 
-// kill kills the machine's processes whose command lines match a shell pattern (which must not match itself).
+// kill kills the machine's processes whose command lines match a shell pattern (which must not
+// match itself).
 func (m *machine) kill(pattern string) {
 	m.t.Helper()
 	m.sh(`for p in /proc/[0-9]*; do case "$(tr '\0' ' ' 2>/dev/null <$p/cmdline || true)" in ` + pattern + `) kill -9 ${p#/proc/} || true;; esac; done`)
@@ -173,8 +176,8 @@ func TestKilledDown(t *testing.T) {
 	}
 }
 
-// TestReboot proves that down cleans up where files have survived and nothing else has, as after a reboot
-// of a machine that keeps its run directory.
+// TestReboot proves that down cleans up where files have survived and nothing else has, as after a
+// reboot of a machine that keeps its run directory.
 func TestReboot(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
@@ -192,7 +195,8 @@ func TestReboot(t *testing.T) {
 	m.unchanged(before)
 }
 
-// TestExternalInterface proves that an interface of the machine joins the lab and comes back as it was.
+// TestExternalInterface proves that an interface of the machine joins the lab and comes back as it
+// was.
 func TestExternalInterface(t *testing.T) {
 	for _, datapath := range []string{"bridge", "ovs", "embedded"} {
 		t.Run(datapath, func(t *testing.T) {

@@ -24,7 +24,8 @@ type pings struct {
 	} `json:"pairs"`
 }
 
-// pingAll lets all hosts of the lab ping each other: pairs requests, each answered, however late on a busy machine.
+// pingAll lets all hosts of the lab ping each other: pairs requests, each answered, however late on
+// a busy machine.
 func (m *machine) pingAll(pairs int, flags ...string) pings {
 	m.t.Helper()
 	p := jsonOf[pings](m, append([]string{"ping", "--all", "--timeout", "30s"}, flags...)...)

@@ -17,9 +17,9 @@ func kernelLimit(t *testing.T) int {
 	return n
 }
 
-// TestLimits proves that limits of the kernel as a whole are raised for a lab that needs it, stay raised while
-// any lab does, and are as before after the last. It uses the network of the tests' own machine, where these
-// limits are seen, so it runs alone.
+// TestLimits proves that limits of the kernel as a whole are raised for a lab that needs it, stay
+// raised while any lab does, and are as before after the last. It uses the network of the tests'
+// own machine, where these limits are seen, so it runs alone.
 func TestLimits(t *testing.T) {
 	before := kernelLimit(t)
 	m := sharedMachine(t)
@@ -44,8 +44,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestSideBySide proves that labs with the same nodes and addresses do not meet, and that one's down leaves the
-// other whole.
+// TestSideBySide proves that labs with the same nodes and addresses do not meet, and that one's
+// down leaves the other whole.
 func TestSideBySide(t *testing.T) {
 	for _, datapath := range []string{"bridge", "ovs", "embedded"} {
 		t.Run(datapath, func(t *testing.T) {

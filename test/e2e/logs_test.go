@@ -6,8 +6,9 @@ import (
 	"testing"
 )
 
-// TestLogs proves that logs tells what nodes have printed and what has happened to links, of all nodes or of those that are named, and
-// with -f goes on until the lab is gone; and that a program that prints without end does not fill the memory that logs are in.
+// TestLogs proves that logs tells what nodes have printed and what has happened to links, of all
+// nodes or of those that are named, and with -f goes on until the lab is gone; and that a program
+// that prints without end does not fill the memory that logs are in.
 func TestLogs(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)

@@ -6,8 +6,9 @@ import (
 	"testing"
 )
 
-// TestLoop proves that entries which send packets in a circle take no time and no processor: each packet is dropped where
-// it comes back as it was, that is counted there as dropped, and the lab's log says where the loop is, once.
+// TestLoop proves that entries which send packets in a circle take no time and no processor: each
+// packet is dropped where it comes back as it was, that is counted there as dropped, and the lab's
+// log says where the loop is, once.
 func TestLoop(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)

@@ -70,7 +70,8 @@ func startMachine(t *testing.T, network uintptr) *machine {
 	return m
 }
 
-// runInit is the first process of a machine: it prepares it, and buries orphans until the tests let go.
+// runInit is the first process of a machine: it prepares it, and buries orphans until the tests let
+// go.
 func runInit() error {
 	err := unix.Mount("", "/", "", unix.MS_PRIVATE|unix.MS_REC, "")
 	mounts, _ := os.ReadFile("/proc/self/mounts")
@@ -103,8 +104,8 @@ func runInit() error {
 	}
 }
 
-// ownFile gives the machine a file of its own in place of one of the kernel's, which labs in several
-// machines at a time would each want to restore.
+// ownFile gives the machine a file of its own in place of one of the kernel's, which labs in
+// several machines at a time would each want to restore.
 func ownFile(path, content string) error {
 	own := "/run/" + filepath.Base(path)
 	if err := os.WriteFile(own, []byte(content), 0o644); err != nil {
@@ -174,7 +175,8 @@ type children struct {
 	list []*exec.Cmd
 }
 
-// reap waits for what a test that failed has not waited for: until then the machine's first process cannot end.
+// reap waits for what a test that failed has not waited for: until then the machine's first process
+// cannot end.
 func (c *children) reap() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -196,7 +198,8 @@ func (r result) String() string {
 // commandTime bounds each command: nothing here takes so long unless it hangs.
 const commandTime = 4 * time.Minute
 
-// wait waits for a command that was started, and ends one that hangs. Where it does, it may say first.
+// wait waits for a command that was started, and ends one that hangs. Where it does, it may say
+// first.
 func wait(t *testing.T, cmd *exec.Cmd) {
 	t.Helper()
 	kill := time.AfterFunc(commandTime+5*time.Second, func() { _ = cmd.Process.Kill() })
@@ -290,7 +293,8 @@ func jsonOf[T any](m *machine, args ...string) (v T) {
 	return v
 }
 
-// eventually waits until a condition holds; what it waits for takes milliseconds unless it never happens.
+// eventually waits until a condition holds; what it waits for takes milliseconds unless it never
+// happens.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	for end := time.Now().Add(3 * time.Minute); !holds(); time.Sleep(20 * time.Millisecond) {

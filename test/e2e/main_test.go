@@ -53,8 +53,9 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// moreNeighbors raises the kernel's limits on neighbours as a whole, and returns what restores them.
-// A lab does that itself where it sees them; in the machines' own network namespaces it cannot.
+// moreNeighbors raises the kernel's limits on neighbours as a whole, and returns what restores
+// them. A lab does that itself where it sees them; in the machines' own network namespaces it
+// cannot.
 func moreNeighbors() (restore func()) {
 	restore = func() {}
 	for _, limit := range []string{"gc_thresh3", "gc_thresh2", "gc_thresh1"} {

@@ -18,12 +18,15 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// The matrix: what a link is asked to do × the kinds of nodes that it joins × the direction × what forwards × how the value came to
-// be × how many send × by what. A lab has a link of each kind; it walks through all ways to bring an impairment about, and at each
-// step each link has another impairment. verify looks at each step at all links, and so do streams that share nothing with it
-// (matrix_traffic_test.go), which cross the one link that they look at and no other that is impaired.
+// The matrix: what a link is asked to do × the kinds of nodes that it joins × the direction × what
+// forwards × how the value came to be × how many send × by what. A lab has a link of each kind; it
+// walks through all ways to bring an impairment about, and at each step each link has another
+// impairment. verify looks at each step at all links, and so do streams that share nothing with it
+// (matrix_traffic_test.go), which cross the one link that they look at and no other that is
+// impaired.
 
-// matrixKinds are the kinds of links. Those who send one way, and the other way, are beside the link: the last is who receives.
+// matrixKinds are the kinds of links. Those who send one way, and the other way, are beside the
+// link: the last is who receives.
 var matrixKinds = []struct {
 	name, a, b string
 	from       [2][]string
@@ -36,8 +39,9 @@ var matrixKinds = []struct {
 	{"host–router", "r1", "h14", [2][]string{{"h8", "h9", "h10"}, {"h14"}}, [2]string{"h14", "h9"}},
 }
 
-// matrixImpairments are given differently for the two directions, as a file says them, and alike for both, as link set does. Rates are low: a
-// slow machine keeps up. Packets of 1,500 bytes pass everywhere: that is looked at alone where nothing else is asked.
+// matrixImpairments are given differently for the two directions, as a file says them, and alike
+// for both, as link set does. Rates are low: a slow machine keeps up. Packets of 1,500 bytes pass
+// everywhere: that is looked at alone where nothing else is asked.
 var matrixImpairments = []struct{ name, file, set string }{
 	{"bandwidth", "{bandwidth: 8mbit, to: {bandwidth: 12mbit}}", "bandwidth=10mbit"},
 	{"delay", "{delay: 12ms, to: {delay: 4ms}}", "delay=6ms"},
@@ -58,13 +62,15 @@ func (f forwards) String() string {
 	return f.switches + "+" + strings.Replace(f.routers, "embedded", "routing", 1)
 }
 
-// matrixLabs begin with each; swap turns one into the next, in which both switches and routers are others.
+// matrixLabs begin with each; swap turns one into the next, in which both switches and routers are
+// others.
 var matrixLabs = []forwards{
 	{"embedded", "embedded"}, {"ovs", "kernel"}, {"bridge", "embedded"},
 	{"embedded", "kernel"}, {"ovs", "embedded"}, {"bridge", "kernel"},
 }
 
-// matrixWalk is a lab with its steps: which impairment links have at each (impairmentOf), and who sends what over the first of them.
+// matrixWalk is a lab with its steps: which impairment links have at each (impairmentOf), and who
+// sends what over the first of them.
 type matrixWalk struct {
 	start          int
 	turns, senders []int
@@ -77,7 +83,8 @@ var matrixPart = []matrixWalk{
 	{2, []int{3, 4, 6, 5, 0}, []int{2, 3, 0, 1, 2}},
 }
 
-// matrixWhole has each impairment of each kind of link at each step of each lab, and all who send there.
+// matrixWhole has each impairment of each kind of link at each step of each lab, and all who send
+// there.
 func matrixWhole() (all []matrixWalk) {
 	for start := range matrixLabs {
 		for first := range matrixImpairments {
@@ -130,7 +137,8 @@ func (c matrixCell) protocol() string {
 	return "udp"
 }
 
-// cells are those of a step: for each link and direction one of the four who may send, or all of them.
+// cells are those of a step: for each link and direction one of the four who may send, or all of
+// them.
 func (w matrixWalk) cells(step int) (rounds [][]matrixCell) {
 	for more := range 4 {
 		if more > 0 && w.senders != nil {
@@ -225,8 +233,8 @@ func cellsOf(walks []matrixWalk) (all []matrixCell) {
 	return all
 }
 
-// TestMatrixCovers proves that the part of the matrix that is walked with the other tests has each pair of values that there can be, and
-// the whole each combination of all.
+// TestMatrixCovers proves that the part of the matrix that is walked with the other tests has each
+// pair of values that there can be, and the whole each combination of all.
 func TestMatrixCovers(t *testing.T) {
 	values := map[string]bool{}
 	whole := cellsOf(matrixWhole())
@@ -345,9 +353,10 @@ func matrixAsked(impairment, direction int, way string) topology.Impairment {
 	return topology.Impairment{}
 }
 
-// TestMatrix proves that a lab is what its file says, whatever is asked, wherever, in each direction, by whatever forwards, however it came
-// to be so, and whoever sends: as verify sees it, and as other programs do. It walks a part of the matrix that has each pair of values; with
-// the name of a document in TRIVET_MATRIX all of it, and writes the table there.
+// TestMatrix proves that a lab is what its file says, whatever is asked, wherever, in each
+// direction, by whatever forwards, however it came to be so, and whoever sends: as verify sees it,
+// and as other programs do. It walks a part of the matrix that has each pair of values; with the
+// name of a document in TRIVET_MATRIX all of it, and writes the table there.
 func TestMatrix(t *testing.T) {
 	document := os.Getenv("TRIVET_MATRIX")
 	walks := matrixPart
@@ -384,11 +393,12 @@ func TestMatrix(t *testing.T) {
 	})
 }
 
-// matrixTries is how often a step is looked at before what is seen is said to be wrong: a machine that stalls is no fault of the lab's.
+// matrixTries is how often a step is looked at before what is seen is said to be wrong: a machine
+// that stalls is no fault of the lab's.
 const matrixTries = 6
 
-// matrixVerify wants verify to find nothing wrong, and all that was asked of the links under test to be so. What a busy machine
-// does not let it tell, or spoils, it looks at again.
+// matrixVerify wants verify to find nothing wrong, and all that was asked of the links under test
+// to be so. What a busy machine does not let it tell, or spoils, it looks at again.
 func (m *machine) matrixVerify(f forwards, way string, turn int, table *matrixTable) {
 	m.t.Helper()
 	what := fmt.Sprintf("%s, %s", f, way)
@@ -422,8 +432,8 @@ func (m *machine) matrixVerify(f forwards, way string, turn int, table *matrixTa
 	m.t.Errorf("%s, as verify sees it:\n%s", what, strings.Join(complaints, "\n"))
 }
 
-// matrixLink says what of a link under test is not asked as the file does, or not as asked; and what a busy machine hides, which is never that
-// more comes than is to, or sooner.
+// matrixLink says what of a link under test is not asked as the file does, or not as asked; and
+// what a busy machine hides, which is never that more comes than is to, or sooner.
 func matrixLink(r *verify.Result, kind, turn int, way string) (wrong, busy []string) {
 	k := matrixKinds[kind]
 	i := slices.IndexFunc(r.Links, func(l verify.Link) bool { return l.Link == k.a+"-"+k.b })
@@ -497,7 +507,8 @@ func (m *machine) matrixTraffic(round []matrixCell, addresses map[string]string,
 	}
 }
 
-// matrixLook sends once as a cell says, and says what of it is not as asked; soft, where a machine without time does that to a link which is.
+// matrixLook sends once as a cell says, and says what of it is not as asked; soft, where a machine
+// without time does that to a link which is.
 func (m *machine) matrixLook(c matrixCell, addresses map[string]string, begin time.Time, try int) (wrong string, soft bool) {
 	e := matrixAsked(c.impairment, c.direction, c.way)
 	name, senders := matrixImpairments[c.impairment].name, len(c.from())
@@ -574,8 +585,8 @@ func (m *machine) matrixLook(c matrixCell, addresses map[string]string, begin ti
 	return "", false
 }
 
-// TestMatrixFinds proves that streams see what is not as asked, and do not take it for the doing of a busy machine: links that do nothing are
-// looked at as if each impairment had been asked of them.
+// TestMatrixFinds proves that streams see what is not as asked, and do not take it for the doing of
+// a busy machine: links that do nothing are looked at as if each impairment had been asked of them.
 func TestMatrixFinds(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)

@@ -20,9 +20,10 @@ import (
 	"trivet.dev/trivet/lab"
 )
 
-// What the matrix measures links with beside verify: hosts send each other numbered and stamped records by UDP or TCP. It shares nothing
-// with verify but the clock. The sockets are those of the hosts' namespaces, and the tests' own process has them: a slow machine
-// has no programs to start for it.
+// What the matrix measures links with beside verify: hosts send each other numbered and stamped
+// records by UDP or TCP. It shares nothing with verify but the clock. The sockets are those of the
+// hosts' namespaces, and the tests' own process has them: a slow machine has no programs to start
+// for it.
 
 // traffic is what some hosts send another.
 type traffic struct {
@@ -79,8 +80,8 @@ func (m *machine) addresses() map[string]string {
 	return out
 }
 
-// send sends records until the time is up, by TCP as long as the receiver takes them. That nobody is there is no error: it is
-// what a link that is down looks like.
+// send sends records until the time is up, by TCP as long as the receiver takes them. That nobody
+// is there is no error: it is what a link that is down looks like.
 func (x *traffic) send(m *machine, sender int, to string) error {
 	var conn net.Conn
 	if err := m.inHost(x.from[sender], func() (err error) {
@@ -246,8 +247,8 @@ func (x *traffic) sum(all []arrived) (r received) {
 	return r
 }
 
-// crowded says whether, over the last minute, more than two programs wanted each processor. Those that wait for the kernel count, which
-// leave processors idle and wake others late all the same.
+// crowded says whether, over the last minute, more than two programs wanted each processor. Those
+// that wait for the kernel count, which leave processors idle and wake others late all the same.
 func crowded() bool {
 	var load float64
 	text, _ := os.ReadFile("/proc/loadavg")

@@ -8,8 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestMessages proves that who writes a command wrongly reads what is wrong and what to write, in Trivet's words: no error of Go's
-// or of a library reaches the user, and nothing that cannot be meant is accepted.
+// TestMessages proves that who writes a command wrongly reads what is wrong and what to write, in
+// Trivet's words: no error of Go's or of a library reaches the user, and nothing that cannot be
+// meant is accepted.
 func TestMessages(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
@@ -52,7 +53,8 @@ func TestMessages(t *testing.T) {
 	}
 }
 
-// TestPingInterrupted proves that pings show replies as they come, and on Ctrl-C what there is so far.
+// TestPingInterrupted proves that pings show replies as they come, and on Ctrl-C what there is so
+// far.
 func TestPingInterrupted(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// withUplink gives the machine two interfaces to a world, with all that one may have: eth0 with the default routes, static ones of all
-// kinds, in several tables, some by eth1 as well.
+// withUplink gives the machine two interfaces to a world, with all that one may have: eth0 with the
+// default routes, static ones of all kinds, in several tables, some by eth1 as well.
 func (m *machine) withUplink() {
 	m.t.Helper()
 	m.sh(`ip netns add world
@@ -52,8 +52,9 @@ func (m *machine) withUplink() {
 	}
 }
 
-// network is all that ip(8) says of the machine's network, but for lifetimes, which go by, and the order of what the kernel itself
-// adds for each interface to a table of IPv6; once the kernel knows its own addresses of IPv6 to be nobody else's.
+// network is all that ip(8) says of the machine's network, but for lifetimes, which go by, and the
+// order of what the kernel itself adds for each interface to a table of IPv6; once the kernel knows
+// its own addresses of IPv6 to be nobody else's.
 func (m *machine) network() string {
 	m.t.Helper()
 	return m.sh(`while ip -6 addr | grep -q tentative; do sleep 0.02; done
@@ -65,8 +66,9 @@ func (m *machine) network() string {
 		cd /proc/sys/net; grep -r . ipv?/conf/eth0 ipv?/neigh/eth0 2>/dev/null | sort`)
 }
 
-// TestUplink proves that an interface of the machine that has addresses of every kind, the default routes and others is what it was after
-// down, byte for byte as ip says it; also where the daemon was killed, the link went by apply, an apply failed, or a lab did not come up.
+// TestUplink proves that an interface of the machine that has addresses of every kind, the default
+// routes and others is what it was after down, byte for byte as ip says it; also where the daemon
+// was killed, the link went by apply, an apply failed, or a lab did not come up.
 func TestUplink(t *testing.T) {
 	for _, datapath := range []string{"bridge", "ovs", "embedded"} {
 		t.Run(datapath, func(t *testing.T) {
@@ -124,8 +126,9 @@ func lineDiff(before, now string) string {
 	return fmt.Sprintf("%d lines were there, now %d", len(a), len(b))
 }
 
-// TestUplinkOfRouter proves that an interface of the machine can be a host's or a Linux router's own, also with FRR: it has the addresses and
-// the rate that the file gives and its own name, traffic leaves by it, it stays down where the link is, and after down it is what it was.
+// TestUplinkOfRouter proves that an interface of the machine can be a host's or a Linux router's
+// own, also with FRR: it has the addresses and the rate that the file gives and its own name,
+// traffic leaves by it, it stays down where the link is, and after down it is what it was.
 func TestUplinkOfRouter(t *testing.T) {
 	for _, node := range []string{"host", "{router: {datapath: kernel}}", "{router: {datapath: frr, ospf: area 0}}"} {
 		t.Run(node, func(t *testing.T) {
@@ -160,8 +163,9 @@ func TestUplinkOfRouter(t *testing.T) {
 	}
 }
 
-// TestUplinkNotMeant proves that an interface which the machine uses is not taken by a file that does not say that this is meant, at
-// up or by apply; that the error says what it is used for and what to write; and that one which is part of something else there never is.
+// TestUplinkNotMeant proves that an interface which the machine uses is not taken by a file that
+// does not say that this is meant, at up or by apply; that the error says what it is used for and
+// what to write; and that one which is part of something else there never is.
 func TestUplinkNotMeant(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
@@ -193,8 +197,8 @@ func TestUplinkNotMeant(t *testing.T) {
 	m.unchanged(before)
 }
 
-// TestUplinkLost proves that what cannot be restored is said, instead of that nothing is left: a route whose gateway nobody knows any more, and
-// an address whose time is over.
+// TestUplinkLost proves that what cannot be restored is said, instead of that nothing is left: a
+// route whose gateway nobody knows any more, and an address whose time is over.
 func TestUplinkLost(t *testing.T) {
 	for _, by := range []string{"daemon", "command"} {
 		t.Run(by, func(t *testing.T) {

@@ -40,9 +40,9 @@ func (m *machine) trace(from, to string) (hops []string) {
 	return hops
 }
 
-// TestOSPFRing proves that routing nodes that speak OSPF reach each other at the first try after up; that a
-// link that fails is gone round when the command returns, and used again when it is up; and that
-// each is a router of its own in the one database.
+// TestOSPFRing proves that routing nodes that speak OSPF reach each other at the first try after
+// up; that a link that fails is gone round when the command returns, and used again when it is up;
+// and that each is a router of its own in the one database.
 func TestOSPFRing(t *testing.T) {
 	for _, datapath := range []string{"ovs", "embedded"} {
 		t.Run(datapath, func(t *testing.T) {
@@ -81,8 +81,8 @@ links: ["r[1-6] -- h[1-6]", r1 -- r2 -- r3 -- r4 -- r5 -- r6 -- r1]
 	}
 }
 
-// TestOSPFSwitched proves that routing nodes on a switch with a host at it find each other by packets over
-// the switch, elect a designated router, and carry traffic.
+// TestOSPFSwitched proves that routing nodes on a switch with a host at it find each other by
+// packets over the switch, elect a designated router, and carry traffic.
 func TestOSPFSwitched(t *testing.T) {
 	m := newMachine(t)
 	m.up(m.file("switched.yaml", `
@@ -112,9 +112,10 @@ links:
 	}
 }
 
-// TestOSPFWithFRR proves by the example that FRR takes routing nodes for its own kind: it becomes Full with
-// them, hosts behind both reach each other, a link that fails between them is gone round. A router that
-// is added by apply is known to FRR, and no adjacency has begun anew for it. A controller that starts anew is Full again.
+// TestOSPFWithFRR proves by the example that FRR takes routing nodes for its own kind: it becomes
+// Full with them, hosts behind both reach each other, a link that fails between them is gone round.
+// A router that is added by apply is known to FRR, and no adjacency has begun anew for it. A
+// controller that starts anew is Full again.
 func TestOSPFWithFRR(t *testing.T) {
 	if _, err := routerd.Of(topology.FRR).Path("ospfd"); err != nil {
 		t.Skip(err)
@@ -125,7 +126,8 @@ func TestOSPFWithFRR(t *testing.T) {
 		t.Run(datapath, func(t *testing.T) {
 			t.Parallel()
 			m := newMachine(t)
-			// Only what the file leaves open: a datapath on the command line would be FRR's as well.
+			// Only what the file leaves open: a datapath on the command line would be FRR's as
+			// well.
 			file := m.file("net.yaml", "datapath: "+datapath+"\n"+string(text))
 			m.up(file)
 			eventually(t, "FRR is Full with two routing nodes", func() bool {
@@ -185,8 +187,9 @@ func (m *machine) descriptions(router string) (count int) {
 	return count
 }
 
-// TestOSPFControllerRestart proves that routing nodes that speak OSPF forward on while their controller is
-// killed and comes back: routes to each other are not taken out until OSPF has them again.
+// TestOSPFControllerRestart proves that routing nodes that speak OSPF forward on while their
+// controller is killed and comes back: routes to each other are not taken out until OSPF has them
+// again.
 func TestOSPFControllerRestart(t *testing.T) {
 	m := newMachine(t)
 	// The same network for both: a lab does not ask routers of another controller for OSPF.
@@ -207,9 +210,10 @@ links: [r1 -- s1 -- h1, "r[2-4] -- h[2-4]", r1 -- r2 -- r3 -- r4]
 	ping.unbroken("the controller's restart")
 }
 
-// TestAreaRangeDrops proves that a border router drops what goes to a part of its area range that nobody has, where it
-// would go in a circle between it and the router whose default route it follows: nothing comes back, no TTL has expired
-// anywhere, the flow table has the entry, also where routes are installed on demand; what is there is reached.
+// TestAreaRangeDrops proves that a border router drops what goes to a part of its area range that
+// nobody has, where it would go in a circle between it and the router whose default route it
+// follows: nothing comes back, no TTL has expired anywhere, the flow table has the entry, also
+// where routes are installed on demand; what is there is reached.
 func TestAreaRangeDrops(t *testing.T) {
 	for _, routing := range []string{"proactive", "reactive"} {
 		t.Run(routing, func(t *testing.T) {
@@ -252,9 +256,9 @@ links:
 	}
 }
 
-// TestOSPFLargerThanMTU proves that OSPF packets larger than the MTU go both ways in fragments: FRR and BIRD
-// become Full with a router of 60 neighbours and one of 130 loopback addresses, and so do routing nodes with an
-// FRR that has as many; and each has a route to all of them.
+// TestOSPFLargerThanMTU proves that OSPF packets larger than the MTU go both ways in fragments: FRR
+// and BIRD become Full with a router of 60 neighbours and one of 130 loopback addresses, and so do
+// routing nodes with an FRR that has as many; and each has a route to all of them.
 func TestOSPFLargerThanMTU(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)

@@ -8,8 +8,9 @@ import (
 	"testing"
 )
 
-// TestOwnApp proves that an app that one line has compiled into the program is listed, runs in a lab as the built-in ones do, with its
-// entries called by its name, and answers by the API of the lab.
+// TestOwnApp proves that an app that one line has compiled into the program is listed, runs in a
+// lab as the built-in ones do, with its entries called by its name, and answers by the API of the
+// lab.
 func TestOwnApp(t *testing.T) {
 	if _, err := exec.LookPath("go"); err != nil {
 		t.Skip("there is no go to build the program with")

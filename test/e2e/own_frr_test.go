@@ -2,8 +2,8 @@ package e2e
 
 import "testing"
 
-// TestOwnFRR proves that routers run FRR as their owner has configured it: the example's have routes to each other by BGP, as each router's file
-// says, and nothing is left of the daemons.
+// TestOwnFRR proves that routers run FRR as their owner has configured it: the example's have
+// routes to each other by BGP, as each router's file says, and nothing is left of the daemons.
 func TestOwnFRR(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)

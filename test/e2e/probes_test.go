@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestControllerLoad proves that the controller of a lab is measured beside the switches that it has: it answers, rightly, and its own
-// switches go on.
+// TestControllerLoad proves that the controller of a lab is measured beside the switches that it
+// has: it answers, rightly, and its own switches go on.
 func TestControllerLoad(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
@@ -46,9 +46,10 @@ probes:
 	m.unchanged(before)
 }
 
-// TestProbesKilled proves that nothing that a probe has started outlives a run that is killed with SIGKILL, be it in the background and in a
-// session of its own: on the machine it ends with the run, in nodes with the run or with the lab. The files that a probe had are removed when the
-// run is resumed.
+// TestProbesKilled proves that nothing that a probe has started outlives a run that is killed with
+// SIGKILL, be it in the background and in a session of its own: on the machine it ends with the
+// run, in nodes with the run or with the lab. The files that a probe had are removed when the run
+// is resumed.
 func TestProbesKilled(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("ITGSend"); err != nil {
@@ -101,8 +102,9 @@ probes:
 	m.unchanged(before)
 }
 
-// TestProbesIPv6 proves that an experiment measures over IPv4 and over IPv6 side by side, through routers, by the real tools; and that one
-// that asks for IPv6 where there is none is refused before it begins.
+// TestProbesIPv6 proves that an experiment measures over IPv4 and over IPv6 side by side, through
+// routers, by the real tools; and that one that asks for IPv6 where there is none is refused before
+// it begins.
 func TestProbesIPv6(t *testing.T) {
 	t.Parallel()
 	for _, program := range []string{"iperf3", "traceroute", "ITGSend"} {

@@ -85,8 +85,9 @@ func (y *typist) ends(code int) {
 	}
 }
 
-// TestPromptTerminal proves that the prompt takes every line that is typed, also ahead of time and by programs in a node; that
-// Ctrl-C ends what runs, and nothing after it; and that lines are edited, completed and remembered in a window of 80 columns.
+// TestPromptTerminal proves that the prompt takes every line that is typed, also ahead of time and
+// by programs in a node; that Ctrl-C ends what runs, and nothing after it; and that lines are
+// edited, completed and remembered in a window of 80 columns.
 func TestPromptTerminal(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
@@ -157,8 +158,8 @@ func TestPromptTerminal(t *testing.T) {
 	y.ends(0)
 }
 
-// TestPromptScript proves Mininet's words and Trivet's in a script: it runs to its end, errors say the line, and its exit code is
-// that of the first command that failed.
+// TestPromptScript proves Mininet's words and Trivet's in a script: it runs to its end, errors say
+// the line, and its exit code is that of the first command that failed.
 func TestPromptScript(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
@@ -176,7 +177,8 @@ func TestPromptScript(t *testing.T) {
 	m.want(3, "cli", "--script", m.file("lost.cli", "pingall -W 1s\nnodes\n"))
 }
 
-// TestTypedAhead proves that what is typed while a program runs in a node, and it does not read, is there for the shell afterwards.
+// TestTypedAhead proves that what is typed while a program runs in a node, and it does not read, is
+// there for the shell afterwards.
 func TestTypedAhead(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)

@@ -14,7 +14,8 @@ import (
 	"time"
 )
 
-// racing is a lab with something of everything that the daemon keeps, and that may change while somebody asks for it.
+// racing is a lab with something of everything that the daemon keeps, and that may change while
+// somebody asks for it.
 const racing = `
 nodes:
   s1: {switch: {datapath: embedded}}
@@ -29,8 +30,9 @@ links:
   - s2 -- s3
 `
 
-// TestRaces proves that the daemon may be asked at any time: while the lab comes up, changes, and goes down, others list it, ping,
-// and look at it. TRIVET_RACE_BINARY is a trivet with the race detector (make race), which tells of each access without order.
+// TestRaces proves that the daemon may be asked at any time: while the lab comes up, changes, and
+// goes down, others list it, ping, and look at it. TRIVET_RACE_BINARY is a trivet with the race
+// detector (make race), which tells of each access without order.
 func TestRaces(t *testing.T) {
 	t.Parallel()
 	binary := os.Getenv("TRIVET_RACE_BINARY")

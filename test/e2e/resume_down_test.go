@@ -5,8 +5,9 @@ import (
 	"testing"
 )
 
-// TestResumeInterrupted proves that a lab which is being resumed can be taken down by the user who brought it up: resuming
-// ends, and the daemon lives until all is gone, for which its many bridges take a while.
+// TestResumeInterrupted proves that a lab which is being resumed can be taken down by the user who
+// brought it up: resuming ends, and the daemon lives until all is gone, for which its many bridges
+// take a while.
 func TestResumeInterrupted(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)

@@ -9,8 +9,9 @@ import (
 	"trivet.dev/trivet/lab"
 )
 
-// TestResumeFaucet proves that nothing is lost either where the controller takes back all entries of a switch that connects
-// and makes them anew, one by one: packets go as they went until it has done so. A relay puts time between its messages.
+// TestResumeFaucet proves that nothing is lost either where the controller takes back all entries
+// of a switch that connects and makes them anew, one by one: packets go as they went until it has
+// done so. A relay puts time between its messages.
 func TestResumeFaucet(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)

@@ -29,9 +29,10 @@ func (m *machine) packetsTo(sw, host string) int {
 	return n
 }
 
-// TestResume proves that a lab whose daemon is killed under traffic loses no packet, neither while nobody answers for it
-// nor when another daemon takes over; that entries count on, with what was forwarded meanwhile; that the lab can be
-// changed and measured then as before; and that down leaves nothing.
+// TestResume proves that a lab whose daemon is killed under traffic loses no packet, neither while
+// nobody answers for it nor when another daemon takes over; that entries count on, with what was
+// forwarded meanwhile; that the lab can be changed and measured then as before; and that down
+// leaves nothing.
 func TestResume(t *testing.T) {
 	for _, c := range [][]string{
 		{"--datapath", "embedded", "--controller", "trivet"}, {"--datapath", "embedded", "--controller", "none"},
@@ -77,8 +78,8 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// TestResumeEverything proves the same of all that a lab is made of: delay lines, which end with the daemon, are there
-// again; programs in nodes live on.
+// TestResumeEverything proves the same of all that a lab is made of: delay lines, which end with
+// the daemon, are there again; programs in nodes live on.
 func TestResumeEverything(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
@@ -96,8 +97,9 @@ func TestResumeEverything(t *testing.T) {
 	m.unchanged(before)
 }
 
-// TestResumeAtOnce proves that a lab can be resumed as soon as its daemon has been killed: what the kernel has yet to do to end that, which takes a
-// while for a process of many threads, is waited for.
+// TestResumeAtOnce proves that a lab can be resumed as soon as its daemon has been killed: what the
+// kernel has yet to do to end that, which takes a while for a process of many threads, is waited
+// for.
 func TestResumeAtOnce(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
@@ -110,8 +112,8 @@ func TestResumeAtOnce(t *testing.T) {
 	m.ok("down")
 }
 
-// TestResumeSlowly proves that links are not given up while a lab is taken over, however long that takes, here for a controller that is
-// not there: probes come to nobody until then.
+// TestResumeSlowly proves that links are not given up while a lab is taken over, however long that
+// takes, here for a controller that is not there: probes come to nobody until then.
 func TestResumeSlowly(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)

@@ -33,8 +33,9 @@ func TestRoutingNodes(t *testing.T) {
 	}
 }
 
-// TestRoutersAnswer proves that routing nodes are routers to those who ask: traceroute shows each of
-// ten in order, they answer to ping on any of their addresses, refuse TCP and UDP, and say what cannot be reached.
+// TestRoutersAnswer proves that routing nodes are routers to those who ask: traceroute shows each
+// of ten in order, they answer to ping on any of their addresses, refuse TCP and UDP, and say what
+// cannot be reached.
 func TestRoutersAnswer(t *testing.T) {
 	m := newMachine(t)
 	m.up("linear,10", "--nodes", "router", "--ipv6", "assigned")
@@ -67,9 +68,9 @@ func TestRoutersAnswer(t *testing.T) {
 	contains(t, m.exec("h1", "ping -c 1 -W 30 10.0.10.77 || true"), "Destination Host Unreachable")
 }
 
-// TestReroute proves that routing nodes go round a link that fails under traffic: packets are lost once,
-// between the failure and the other way, none is doubled or reordered, and none has gone in circles: each
-// that arrives has a TTL of one of the two ways.
+// TestReroute proves that routing nodes go round a link that fails under traffic: packets are lost
+// once, between the failure and the other way, none is doubled or reordered, and none has gone in
+// circles: each that arrives has a TTL of one of the two ways.
 func TestReroute(t *testing.T) {
 	m := newMachine(t)
 	m.up("ring,6", "--nodes", "router")
@@ -132,9 +133,9 @@ else:
 	m.pingAll(12)
 }
 
-// TestControllerRestart proves that routers and switches forward on while their controller is killed and
-// comes back: a ping over them loses nothing, no entry is installed anew that was right already, and hosts
-// that have not spoken yet are reached.
+// TestControllerRestart proves that routers and switches forward on while their controller is
+// killed and comes back: a ping over them loses nothing, no entry is installed anew that was right
+// already, and hosts that have not spoken yet are reached.
 func TestControllerRestart(t *testing.T) {
 	m := newMachine(t)
 	file := m.file("restart.yaml", `

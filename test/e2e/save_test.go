@@ -7,8 +7,9 @@ import (
 	"testing"
 )
 
-// TestLinkSave proves that a changed link is written into the file that the lab came from, wherever the command is
-// given, through a link to it, with the comments, the mode and the owner that it has; and that nothing else is left there.
+// TestLinkSave proves that a changed link is written into the file that the lab came from, wherever
+// the command is given, through a link to it, with the comments, the mode and the owner that it
+// has; and that nothing else is left there.
 func TestLinkSave(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)

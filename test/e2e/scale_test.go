@@ -11,10 +11,11 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// TestManyRoutingNodes proves that a torus of 400 routing nodes, which have no tables but compute a route when a packet
-// needs it, carries traffic right across at the first try; that each link of the first router can fail, and all but one
-// of them, with traffic going round when the command returns; that it goes straight again when they are up; and that
-// path and routes answer for routers that have no table.
+// TestManyRoutingNodes proves that a torus of 400 routing nodes, which have no tables but compute a
+// route when a packet needs it, carries traffic right across at the first try; that each link of
+// the first router can fail, and all but one of them, with traffic going round when the command
+// returns; that it goes straight again when they are up; and that path and routes answer for
+// routers that have no table.
 func TestManyRoutingNodes(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
@@ -49,9 +50,10 @@ func TestManyRoutingNodes(t *testing.T) {
 // lsa is what tells two instances of an LSA apart.
 type lsa struct{ Router, Sequence, Checksum string }
 
-// TestFlappingLinks proves that while links of an area of 50 routing nodes go down and up, a dozen in a second or two, FRR
-// follows: in the end all links are up, FRR's database has the same LSAs as the area's, instance by instance, its kernel
-// has a route to every network, and no adjacency of it has been lost.
+// TestFlappingLinks proves that while links of an area of 50 routing nodes go down and up, a dozen
+// in a second or two, FRR follows: in the end all links are up, FRR's database has the same LSAs as
+// the area's, instance by instance, its kernel has a route to every network, and no adjacency of it
+// has been lost.
 func TestFlappingLinks(t *testing.T) {
 	if _, err := routerd.Of(topology.FRR).Path("ospfd"); err != nil {
 		t.Skip(err)
@@ -90,7 +92,8 @@ links:
 	m.want(1, "link", "flap", "--rate", "0")
 }
 
-// routesInKernel counts the networks that a router's kernel has routes to: BIRD gives it its own ones twice.
+// routesInKernel counts the networks that a router's kernel has routes to: BIRD gives it its own
+// ones twice.
 func (m *machine) routesInKernel(router string) int {
 	m.t.Helper()
 	networks := map[string]bool{}
@@ -133,7 +136,8 @@ func (m *machine) lsasOfFRR(router string) map[string]lsa {
 	return out
 }
 
-// TestBigArea proves by the example that FRR and BIRD learn an area of a thousand routing nodes, and forward to it.
+// TestBigArea proves by the example that FRR and BIRD learn an area of a thousand routing nodes,
+// and forward to it.
 func TestBigArea(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)

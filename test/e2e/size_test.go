@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestSizes proves that big labs come up, work at the corners, and go without a trace. The times are
-// told, not judged.
+// TestSizes proves that big labs come up, work at the corners, and go without a trace. The times
+// are told, not judged.
 func TestSizes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("big, and -short")

@@ -137,7 +137,8 @@ func lookAtFiles(s *snapshot) error {
 	})
 }
 
-// settings are those that labs may change on the machine; not all are seen from within a network namespace.
+// settings are those that labs may change on the machine; not all are seen from within a network
+// namespace.
 var settings = []string{"net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding", "net/core/netdev_max_backlog",
 	"net/ipv4/neigh/default/gc_thresh1", "net/ipv4/neigh/default/gc_thresh2", "net/ipv4/neigh/default/gc_thresh3",
 	"net/ipv6/neigh/default/gc_thresh1", "net/ipv6/neigh/default/gc_thresh2", "net/ipv6/neigh/default/gc_thresh3",

@@ -14,8 +14,9 @@ class Router(Node):
 
 `
 
-// TestRoutesAsWritten proves that in a lab of a Mininet script there are the routes that the script sets and no others,
-// with a word about that; that --routes computed adds the rest; and that routes by a device forward.
+// TestRoutesAsWritten proves that in a lab of a Mininet script there are the routes that the script
+// sets and no others, with a word about that; that --routes computed adds the rest; and that routes
+// by a device forward.
 func TestRoutesAsWritten(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
@@ -36,7 +37,8 @@ if 'routes' in sys.argv:
 	contains(t, m.exec("h2", "ip -4 route show default"), "default dev h2-eth0 ")
 	m.ok("apply", file, "routes")
 	contains(t, m.exec("r1", "ip -4 route show 10.2.0.0/24"), "10.2.0.0/24 via 10.9.0.2")
-	// h2 asks for h1's address on its device, and nobody there has it: r2 answers for it only if it is told to.
+	// h2 asks for h1's address on its device, and nobody there has it: r2 answers for it only if it
+	// is told to.
 	m.exec("r2", "sysctl -qw net.ipv4.conf.all.proxy_arp=1")
 	contains(t, m.exec("h1", "ping -c 1 -W 30 10.2.0.2"), " 0% packet loss")
 	m.ok("down")
@@ -45,7 +47,8 @@ if 'routes' in sys.argv:
 	m.ok("down")
 }
 
-// TestDirsBesideFile proves that a private directory's relative source is one beside the file, wherever trivet is called.
+// TestDirsBesideFile proves that a private directory's relative source is one beside the file,
+// wherever trivet is called.
 func TestDirsBesideFile(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
@@ -56,7 +59,8 @@ func TestDirsBesideFile(t *testing.T) {
 	m.ok("down")
 }
 
-// TestSettingsOfScripts proves that what a script sets by commands for which a topology has no words is so in the lab.
+// TestSettingsOfScripts proves that what a script sets by commands for which a topology has no
+// words is so in the lab.
 func TestSettingsOfScripts(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
@@ -71,8 +75,9 @@ net['h1'].cmd('sysctl -w net.ipv4.tcp_congestion_control=reno; ifconfig h1-eth0 
 	m.ok("down")
 }
 
-// TestNATInside proves that a NAT of a Mininet script inside its network translates: what comes out of it has its address,
-// those outside need no route to reach those inside, and nothing goes in a circle.
+// TestNATInside proves that a NAT of a Mininet script inside its network translates: what comes out
+// of it has its address, those outside need no route to reach those inside, and nothing goes in a
+// circle.
 func TestNATInside(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)

@@ -20,8 +20,9 @@ type stream struct {
 	overtaking bool // answers may overtake each other
 }
 
-// stream starts one from a node, with its pings so many seconds after each other. It does not need the lab's daemon. (A ping of a
-// number would not do: after the last it waits for answers twice as long as the slowest took, and a busy machine may be slower.)
+// stream starts one from a node, with its pings so many seconds after each other. It does not need
+// the lab's daemon. (A ping of a number would not do: after the last it waits for answers twice as
+// long as the slowest took, and a busy machine may be slower.)
 func (m *machine) stream(node, interval, to string) *stream {
 	m.t.Helper()
 	cmd := m.command("nsenter", "--net=/run/trivet/"+m.name+"/ns/net/"+node, "ping", "-n", "-i", interval, to)
@@ -46,8 +47,8 @@ func (s *stream) until(ttl string) {
 	eventually(s.t, "an answer has the TTL "+ttl, func() bool { return strings.Contains(s.out.String(), " ttl="+ttl+" ") })
 }
 
-// end ends it and returns, of the pings up to the last that was answered, which are missing, and how often each TTL
-// came. An answer that comes twice, or after a later one, is an error.
+// end ends it and returns, of the pings up to the last that was answered, which are missing, and
+// how often each TTL came. An answer that comes twice, or after a later one, is an error.
 func (s *stream) end() (missing []int, ttls map[string]int) {
 	s.t.Helper()
 	must(s.t, s.cmd.Process.Signal(syscall.SIGINT))
@@ -75,7 +76,8 @@ func (s *stream) end() (missing []int, ttls map[string]int) {
 	return missing, ttls
 }
 
-// unbroken ends it: no ping may have been lost. It returns how many were sent; the answers of the last may be under way.
+// unbroken ends it: no ping may have been lost. It returns how many were sent; the answers of the
+// last may be under way.
 func (s *stream) unbroken(through string) (sent int) {
 	s.t.Helper()
 	if missing, _ := s.end(); len(missing) > 0 {
@@ -88,15 +90,16 @@ func (s *stream) unbroken(through string) (sent int) {
 	return sent
 }
 
-// twice pings an address from a node, two times, each of which must be answered; more are ping's options. (In one ping of two, the
-// last answer would have to come within a second.)
+// twice pings an address from a node, two times, each of which must be answered; more are ping's
+// options. (In one ping of two, the last answer would have to come within a second.)
 func (m *machine) twice(node, to string, more ...string) string {
 	m.t.Helper()
 	ping := "ping -n -c 1 -W 30 " + strings.Join(append(more, to), " ")
 	return m.exec(node, ping) + m.exec(node, ping)
 }
 
-// brain is a controller in a process of its own, for a topology, at a port; it knows after a restart what it knew before.
+// brain is a controller in a process of its own, for a topology, at a port; it knows after a
+// restart what it knew before.
 type brain struct {
 	m    *machine
 	args []string

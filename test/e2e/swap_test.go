@@ -5,8 +5,9 @@ import (
 	"testing"
 )
 
-// TestLinkChangesKind proves that a link between two embedded switches which has no device gets one with its delay, and
-// loses it again, under traffic of which nothing is lost or doubled, and that the ports' numbers stay.
+// TestLinkChangesKind proves that a link between two embedded switches which has no device gets one
+// with its delay, and loses it again, under traffic of which nothing is lost or doubled, and that
+// the ports' numbers stay.
 func TestLinkChangesKind(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
@@ -34,8 +35,9 @@ func TestLinkChangesKind(t *testing.T) {
 	m.unchanged(before)
 }
 
-// TestRoutersLeaveController proves that routers which become Linux routers by apply, and so are none of the controller's any more,
-// leave nothing behind at it: the switches beside them forward as before, also over a link that is made anew then.
+// TestRoutersLeaveController proves that routers which become Linux routers by apply, and so are
+// none of the controller's any more, leave nothing behind at it: the switches beside them forward
+// as before, also over a link that is made anew then.
 func TestRoutersLeaveController(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)

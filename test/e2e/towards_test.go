@@ -21,7 +21,8 @@ func (m *machine) flood(to, address string, from ...string) {
 	}
 }
 
-// rate is how many bit/s a host's device has received for a while; the machine's standing still makes it no higher.
+// rate is how many bit/s a host's device has received for a while; the machine's standing still
+// makes it no higher.
 func (m *machine) rate(host string) float64 {
 	m.t.Helper()
 	count := func() (n float64) {
@@ -35,9 +36,10 @@ func (m *machine) rate(host string) float64 {
 	return (count() - first) * 8 / time.Since(start).Seconds()
 }
 
-// TestBandwidthTowardsHosts proves that three senders share the bandwidth of a link towards a host, where an embedded switch
-// or a routing node is at its other end, however the link came to have it: from the file, set while they send, set again after it
-// was taken away, by an edited file, under the daemon that has taken the lab over; and that who captures there changes nothing.
+// TestBandwidthTowardsHosts proves that three senders share the bandwidth of a link towards a host,
+// where an embedded switch or a routing node is at its other end, however the link came to have it:
+// from the file, set while they send, set again after it was taken away, by an edited file, under
+// the daemon that has taken the lab over; and that who captures there changes nothing.
 func TestBandwidthTowardsHosts(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)

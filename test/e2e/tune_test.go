@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestTune proves that a lab's nodes run on the processors that trivet bench tune gives them, those that start later too, that
-// it is undone by --restore, and that nothing is left then.
+// TestTune proves that a lab's nodes run on the processors that trivet bench tune gives them, those
+// that start later too, that it is undone by --restore, and that nothing is left then.
 func TestTune(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)

@@ -9,8 +9,9 @@ import (
 	"testing"
 )
 
-// TestFailedApply proves that an apply that fails, at whatever stage, says why and leaves the lab what it was, with all that
-// the stages before had changed; and that the corrected file does all that it asks for.
+// TestFailedApply proves that an apply that fails, at whatever stage, says why and leaves the lab
+// what it was, with all that the stages before had changed; and that the corrected file does all
+// that it asks for.
 func TestFailedApply(t *testing.T) {
 	for _, datapath := range []string{"bridge", "ovs", "embedded"} {
 		t.Run(datapath, func(t *testing.T) {
@@ -75,9 +76,9 @@ links: [s1 -- h1, s2 -- h2, s2 -- h3, s1 -- s2: {delay: 5ms}]
 	}
 }
 
-// TestKilledInChange proves that a lab whose daemon is killed in the middle of a change is not resumed as if it were whole, and
-// that a change which can be neither made nor undone, since Open vSwitch is killed meanwhile, is told as that, and lets
-// nothing be done but going down.
+// TestKilledInChange proves that a lab whose daemon is killed in the middle of a change is not
+// resumed as if it were whole, and that a change which can be neither made nor undone, since Open
+// vSwitch is killed meanwhile, is told as that, and lets nothing be done but going down.
 func TestKilledInChange(t *testing.T) {
 	for _, victim := range []string{"daemon", "ovs-vswitchd"} {
 		t.Run(victim, func(t *testing.T) {
@@ -109,8 +110,9 @@ func TestKilledInChange(t *testing.T) {
 	}
 }
 
-// TestDeadOpenVSwitch proves that the death of a program of Open vSwitch is noted, also under a daemon that has taken the lab over,
-// and that changes say what is to be done instead of "0 changes made".
+// TestDeadOpenVSwitch proves that the death of a program of Open vSwitch is noted, also under a
+// daemon that has taken the lab over, and that changes say what is to be done instead of "0 changes
+// made".
 func TestDeadOpenVSwitch(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
@@ -131,8 +133,9 @@ func TestDeadOpenVSwitch(t *testing.T) {
 	m.unchanged(before)
 }
 
-// TestChangeOnFullDisk proves that a change on a disk that is full, or nearly, or fills up meanwhile, is made, or not, or undone, and says which; and
-// that the lab can be changed and resumed then, once there is room.
+// TestChangeOnFullDisk proves that a change on a disk that is full, or nearly, or fills up
+// meanwhile, is made, or not, or undone, and says which; and that the lab can be changed and
+// resumed then, once there is room.
 func TestChangeOnFullDisk(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
@@ -180,8 +183,9 @@ func TestChangeOnFullDisk(t *testing.T) {
 	m.ok("down")
 }
 
-// TestFailedApplyOfEverything proves the same of all that a lab is made of, when all of it is made anew, goes, or comes. But for the
-// numbers that the kernel gives, also the machine around the lab is as it was: its interfaces, its firewall, its cgroups.
+// TestFailedApplyOfEverything proves the same of all that a lab is made of, when all of it is made
+// anew, goes, or comes. But for the numbers that the kernel gives, also the machine around the lab
+// is as it was: its interfaces, its firewall, its cgroups.
 func TestFailedApplyOfEverything(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)

@@ -35,8 +35,9 @@ func direction(t *testing.T, r verify.Result, from, to string) verify.Direction 
 	return verify.Direction{}
 }
 
-// TestVerifyFinds proves that verify finds what is not as the topology says, whatever the lab itself believes: each is
-// broken by hand, behind the lab's back, and is the one thing that is found wrong, in the direction in which it is.
+// TestVerifyFinds proves that verify finds what is not as the topology says, whatever the lab
+// itself believes: each is broken by hand, behind the lab's back, and is the one thing that is
+// found wrong, in the direction in which it is.
 func TestVerifyFinds(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
@@ -86,8 +87,9 @@ links:
 	m.ok("down")
 }
 
-// TestVerifyTellsNot proves that what nothing can show is never ok: a limit behind one as narrow, with what is the least; and
-// that an unlimited rate is not held against anything. What the terminal shows fits 80 columns.
+// TestVerifyTellsNot proves that what nothing can show is never ok: a limit behind one as narrow,
+// with what is the least; and that an unlimited rate is not held against anything. What the
+// terminal shows fits 80 columns.
 func TestVerifyTellsNot(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)

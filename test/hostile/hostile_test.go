@@ -247,7 +247,8 @@ func recordedPython() bool {
 	return err == nil && strings.HasPrefix(string(out), "Python 3.11.")
 }
 
-// endless is how a program is told of that does not end: on a busy machine the one limit is met, or the other.
+// endless is how a program is told of that does not end: on a busy machine the one limit is met, or
+// the other.
 var endless = regexp.MustCompile(`(?m)^([^:\n]+?)(:\d+)?(  the program did not end within) .*$`)
 
 // compare compares the beginning of a message with what was recorded.

@@ -31,7 +31,8 @@ func (x *index) eachCell(at, size point, f func(c [2]int)) {
 	}
 }
 
-// overlap is by how much two boxes with a margin lie over each other; not positive where they do not.
+// overlap is by how much two boxes with a margin lie over each other; not positive where they do
+// not.
 func overlap(a, sizeA, b, sizeB point, margin float64) point {
 	return point{(sizeA.x+sizeB.x)/2 + margin - math.Abs(a.x-b.x), (sizeA.y+sizeB.y)/2 + margin - math.Abs(a.y-b.y)}
 }
@@ -48,7 +49,8 @@ func (x *index) covered(at, size point, except ...int) bool {
 	return hit
 }
 
-// separate pushes boxes that lie over each other apart, a vertex with its leaves, until none do or it has tried enough.
+// separate pushes boxes that lie over each other apart, a vertex with its leaves, until none do or
+// it has tried enough.
 func (g *graph) separate() {
 	for range 40 {
 		x, moved := newIndex(g), false

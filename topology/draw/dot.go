@@ -50,7 +50,8 @@ func DOT(t *topology.Topology) []byte {
 	return b.Bytes()
 }
 
-// quote makes a string of the DOT language that stands for s and nothing else: no escapes of labels either.
+// quote makes a string of the DOT language that stands for s and nothing else: no escapes of labels
+// either.
 func quote(s string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(s) + `"`
 }

@@ -79,7 +79,8 @@ func linkWords(l *topology.Link) string {
 	return "→ " + there + " ← " + back
 }
 
-// usual is the impairment that at least two thirds of the links have, to be told once and not at every link.
+// usual is the impairment that at least two thirds of the links have, to be told once and not at
+// every link.
 func usual(t *topology.Topology) string {
 	count := map[string]int{}
 	for _, l := range t.Links {

@@ -53,8 +53,9 @@ func campus() *topology.Topology {
 	return t
 }
 
-// twoSites has everything that a drawing may meet: all kinds, parallel and impaired links, one down, one to a
-// real interface, one to nowhere, one from a node to itself, and nodes without links.
+// twoSites has everything that a drawing may meet: all kinds, parallel and impaired links, one
+// down, one to a real interface, one to nowhere, one from a node to itself, and nodes without
+// links.
 func twoSites() *topology.Topology {
 	t := &topology.Topology{Name: "two-sites"}
 	for _, name := range []string{"r1", "r2", "frr"} {
@@ -122,8 +123,8 @@ func (e element) find(class string) []element {
 	return out
 }
 
-// Proves: the SVG is well-formed, has each node and each link exactly once, no coordinate that is no number,
-// and is the same each time.
+// Proves: the SVG is well-formed, has each node and each link exactly once, no coordinate that is
+// no number, and is the same each time.
 func TestSVGHasEverythingOnce(t *testing.T) {
 	for name, top := range samples(t) {
 		svg := SVG(top, Options{})
@@ -171,8 +172,8 @@ func TestBoxesDoNotOverlap(t *testing.T) {
 	}
 }
 
-// Proves: nodes with a Place stand there, relative to each other, and the others get one around them;
-// places that are no pixels (degrees) are spread, and ones beyond belief ignored.
+// Proves: nodes with a Place stand there, relative to each other, and the others get one around
+// them; places that are no pixels (degrees) are spread, and ones beyond belief ignored.
 func TestPlaceIsKept(t *testing.T) {
 	top := campus()
 	top.Node("s1").Place = &topology.Point{X: 500, Y: 100}
@@ -204,7 +205,8 @@ func TestPlaceIsKept(t *testing.T) {
 	}
 }
 
-// Proves: what is special about a link or node is in the picture: impairments, down, real interfaces, addresses, counts.
+// Proves: what is special about a link or node is in the picture: impairments, down, real
+// interfaces, addresses, counts.
 func TestSVGTellsDetails(t *testing.T) {
 	top := twoSites()
 	svg := string(SVG(top, Options{Title: "My <net>"}))
@@ -265,7 +267,8 @@ func TestTextWidth(t *testing.T) {
 	}
 }
 
-// Proves: the text names each switch and each link between switches exactly once, in the tree or below it.
+// Proves: the text names each switch and each link between switches exactly once, in the tree or
+// below it.
 func TestTextHasEveryLink(t *testing.T) {
 	for _, spec := range []string{"tree,3,2", "ring,7", "mesh,5", "torus,3,3", "fat-tree,4", "linear,12", "waxman,25"} {
 		top, _ := topology.Generate(spec, topology.GenerateOptions{})
@@ -320,7 +323,8 @@ func TestDOTIsGraphviz(t *testing.T) {
 	}
 }
 
-// Proves: a thousand nodes and more are drawn (hidden work that grows with the square would show as a time-out).
+// Proves: a thousand nodes and more are drawn (hidden work that grows with the square would show as
+// a time-out).
 func TestLargeTopologies(t *testing.T) {
 	for _, spec := range []string{"waxman,500,beta=0.05", "single,2000", "linear,2000", "tree,10", "grid,40,40"} {
 		top, err := topology.Generate(spec, topology.GenerateOptions{})
@@ -336,8 +340,8 @@ func TestLargeTopologies(t *testing.T) {
 	}
 }
 
-// Proves: what these drawings look like changes only on purpose. Layouts by stress are left out: their last digit may differ
-// between processors.
+// Proves: what these drawings look like changes only on purpose. Layouts by stress are left out:
+// their last digit may differ between processors.
 func TestGolden(t *testing.T) {
 	linear, _ := topology.Generate("linear,3", topology.GenerateOptions{})
 	for file, got := range map[string][]byte{

@@ -11,7 +11,8 @@ const (
 	spare   = 8.0  // between neighbours in a row
 )
 
-// near is from the middle of a vertex to its nearest row of leaves: more where their links have labels.
+// near is from the middle of a vertex to its nearest row of leaves: more where their links have
+// labels.
 func (g *graph) near(v int) float64 {
 	radius := 46 + g.vertices[v].size.x/8
 	if g.vertices[v].leafLabel > 0 {
@@ -29,7 +30,8 @@ func (g *graph) leafWidth(v int) float64 {
 	return w + spare
 }
 
-// reach is about how far from the middle of a vertex its leaves extend, when half a circle is theirs.
+// reach is about how far from the middle of a vertex its leaves extend, when half a circle is
+// theirs.
 func (g *graph) reach(v int) float64 { return g.reachOn(v, math.Pi*0.8) }
 
 // reachOn is about how far they extend on an arc of an angle.
@@ -48,7 +50,8 @@ func (g *graph) reachOn(v int, angle float64) float64 {
 // rowCapacity is how many leaves of a width fit on an arc.
 func rowCapacity(radius, width, angle float64) int { return 1 + int(angle*radius/width) }
 
-// fanTowards places the leaves of a part towards an angle where there is room, else where there is most room.
+// fanTowards places the leaves of a part towards an angle where there is room, else where there is
+// most room.
 func (g *graph) fanTowards(part []int, prefer float64) {
 	for _, v := range part {
 		all := g.arcs(v)
@@ -82,7 +85,8 @@ func (g *graph) fanAll(part []int) {
 	}
 }
 
-// inTheWay counts the boxes that the leaves of a vertex lie over, and the links that run through them.
+// inTheWay counts the boxes that the leaves of a vertex lie over, and the links that run through
+// them.
 func (g *graph) inTheWay(v int, boxes []int, lines [][2]int) int {
 	count := 0
 	for _, l := range g.vertices[v].leaves {

@@ -8,7 +8,8 @@ import (
 	"strconv"
 )
 
-// snake lays a line of vertices out in rows, to and fro, so that a long line does not make a wide picture.
+// snake lays a line of vertices out in rows, to and fro, so that a long line does not make a wide
+// picture.
 func (g *graph) snake(part []int) {
 	start := part[0]
 	for _, v := range part {
@@ -213,8 +214,9 @@ func (g *graph) radial(part []int) {
 	between()
 }
 
-// betweenSpokes takes the leaves of the root out of the tree when they fit between its branches, so that the branches are
-// evenly around it. It returns what places them in the end, and how far out the branches then have to be.
+// betweenSpokes takes the leaves of the root out of the tree when they fit between its branches, so
+// that the branches are evenly around it. It returns what places them in the end, and how far out
+// the branches then have to be.
 func (g *graph) betweenSpokes(root *treeNode) (place func(), radius float64) {
 	leaves := g.vertices[root.v].leaves
 	branches := slices.DeleteFunc(slices.Clone(root.children), func(n *treeNode) bool { return g.vertices[n.v].parent >= 0 })
@@ -239,8 +241,8 @@ func (g *graph) betweenSpokes(root *treeNode) (place func(), radius float64) {
 
 var latticeName = regexp.MustCompile(`^\D+(\d{1,5})x(\d{1,5})$`)
 
-// lattice places vertices whose names all tell a row and a column (s2x3), as grids and tori have them, and lists the
-// leaves of each below it on the right. It says whether the names did.
+// lattice places vertices whose names all tell a row and a column (s2x3), as grids and tori have
+// them, and lists the leaves of each below it on the right. It says whether the names did.
 func (g *graph) lattice(part []int) bool {
 	taken, largest := map[[2]int]bool{}, 0
 	cell := point{g.longestLabelled(part, 96), g.longestLabelled(part, 96)}
@@ -283,8 +285,9 @@ func (g *graph) listSize(v int) (columns, rows float64) {
 	return columns, max(1, math.Ceil(n/columns))
 }
 
-// layered draws networks of tiers (leaf and spine, fat-tree) tier above tier: hosts below the lowest, links only
-// between neighbouring tiers, none wider than the one below. It says whether the part is of that kind.
+// layered draws networks of tiers (leaf and spine, fat-tree) tier above tier: hosts below the
+// lowest, links only between neighbouring tiers, none wider than the one below. It says whether the
+// part is of that kind.
 func (g *graph) layered(part []int) bool {
 	var lowest []int
 	for _, v := range part {
@@ -315,7 +318,8 @@ func (g *graph) layered(part []int) bool {
 	return true
 }
 
-// placeTiers spreads each tier over the width of the lowest, each vertex above the middle of those it is linked to below.
+// placeTiers spreads each tier over the width of the lowest, each vertex above the middle of those
+// it is linked to below.
 func (g *graph) placeTiers(tiers [][]int) {
 	cell := 0.0
 	for _, t := range tiers {

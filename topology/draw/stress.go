@@ -6,8 +6,9 @@ import (
 	"slices"
 )
 
-// general lays out any connected part by stress: the distance between two vertices in the drawing is to be that along
-// their shortest path. Of several starts, in small parts, the drawing with the fewest crossings is taken.
+// general lays out any connected part by stress: the distance between two vertices in the drawing
+// is to be that along their shortest path. Of several starts, in small parts, the drawing with the
+// fewest crossings is taken.
 func (g *graph) general(part []int) {
 	starts := 1
 	if len(part) <= 80 {
@@ -36,7 +37,8 @@ func (g *graph) general(part []int) {
 	g.loosen(part)
 }
 
-// loosen scales a part up until there is room for its boxes: in all, and between most that are next to each other.
+// loosen scales a part up until there is room for its boxes: in all, and between most that are next
+// to each other.
 func (g *graph) loosen(part []int) {
 	needed := 0.0
 	for _, v := range part {
@@ -51,7 +53,8 @@ func (g *graph) loosen(part []int) {
 	}
 }
 
-// nearestDistances are the distances from places (up to 2,000 of them) to the nearest other place, in order.
+// nearestDistances are the distances from places (up to 2,000 of them) to the nearest other place,
+// in order.
 func nearestDistances(at []point) []float64 {
 	at = at[:min(len(at), 2000)]
 	nearest := make([]float64, 0, len(at))
@@ -109,7 +112,8 @@ func (g *graph) springs(part []int) []spring {
 	return out
 }
 
-// wanted is the length in pixels of a link that leaves room for the leaves at both ends and for its label.
+// wanted is the length in pixels of a link that leaves room for the leaves at both ends and for its
+// label.
 func (g *graph) wanted(a, b int) float64 {
 	return max(44+0.5*(g.reach(a)+g.reach(b)), g.labelled[ordered(a, b)])
 }
@@ -130,8 +134,9 @@ func (g *graph) lengths(from int) []float64 {
 	return length
 }
 
-// relax moves the vertices that are not pinned until the springs are at rest, as far as they can be, by stochastic gradient
-// descent: J. X. Zheng, S. Pawar and D. F. M. Goodman, "Graph Drawing by Stochastic Gradient Descent", IEEE TVCG 25(9), 2019.
+// relax moves the vertices that are not pinned until the springs are at rest, as far as they can
+// be, by stochastic gradient descent: J. X. Zheng, S. Pawar and D. F. M. Goodman, "Graph Drawing by
+// Stochastic Gradient Descent", IEEE TVCG 25(9), 2019.
 func (g *graph) relax(springs []spring, rng *rand.Rand) {
 	if len(springs) == 0 {
 		return
@@ -200,7 +205,8 @@ func (g *graph) turnFlat(part []int) {
 	}
 }
 
-// layoutAroundPinned keeps the places that were given, and lets the rest of the core find places around them.
+// layoutAroundPinned keeps the places that were given, and lets the rest of the core find places
+// around them.
 func (g *graph) layoutAroundPinned() {
 	g.spreadPinned()
 	g.pinAmongLeaves()
@@ -293,7 +299,8 @@ func (g *graph) startNearPinned(part []int, rng *rand.Rand) {
 	}
 }
 
-// spreadPinned scales given places up when they are too near each other to be pixels, as longitudes and latitudes are.
+// spreadPinned scales given places up when they are too near each other to be pixels, as longitudes
+// and latitudes are.
 func (g *graph) spreadPinned() {
 	var at []point
 	for _, v := range g.vertices {

@@ -87,8 +87,8 @@ type picture struct {
 
 type labelBox struct{ at, size point }
 
-// SVG draws a topology. The picture follows the reader's preference for light or dark, shows addresses
-// and settings when the mouse is over a node or link, and needs nothing but itself.
+// SVG draws a topology. The picture follows the reader's preference for light or dark, shows
+// addresses and settings when the mouse is over a node or link, and needs nothing but itself.
 func SVG(t *topology.Topology, opts Options) []byte {
 	g := newGraph(t)
 	if len(g.vertices) > 0 {

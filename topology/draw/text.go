@@ -16,9 +16,10 @@ const (
 	textBudget = 80 // vertices in the core, and links beside its trees, up to which a terminal shows each
 )
 
-// Text draws a topology for a terminal of a width in columns; no line is wider. Switches and routers
-// are a tree with their hosts beside them, lines of them run on to the right, and the links that the tree
-// leaves out are listed below it. Topologies too large for that are summed up by kind and number of links.
+// Text draws a topology for a terminal of a width in columns; no line is wider. Switches and
+// routers are a tree with their hosts beside them, lines of them run on to the right, and the links
+// that the tree leaves out are listed below it. Topologies too large for that are summed up by kind
+// and number of links.
 func Text(t *topology.Topology, width int) string {
 	g := newGraph(t)
 	w := &writer{g: g, width: max(width, narrowest), notes: g.notes()}
@@ -60,7 +61,8 @@ type writer struct {
 	tree  map[[2]int]bool // the links of these trees
 }
 
-// notes tell, for each pair of linked vertices, how each link between them differs from a plain one.
+// notes tell, for each pair of linked vertices, how each link between them differs from a plain
+// one.
 func (g *graph) notes() map[[2]int][]string {
 	notes := map[[2]int][]string{}
 	for _, e := range g.edges {
@@ -77,8 +79,8 @@ func (g *graph) notes() map[[2]int][]string {
 	return notes
 }
 
-// note is what there is to say of the links between two vertices: "", "(10ms)─", "(10ms | down)─", "(2 links)─".
-// Arrows are as seen from the first.
+// note is what there is to say of the links between two vertices: "", "(10ms)─", "(10ms | down)─",
+// "(2 links)─". Arrows are as seen from the first.
 func (w *writer) note(from, to int) string {
 	all := slices.Clone(w.notes[ordered(from, to)])
 	for i := range all {
@@ -96,7 +98,8 @@ func (w *writer) note(from, to int) string {
 	}
 }
 
-// items writes words side by side after a prefix; where they do not fit, on further lines after indent.
+// items writes words side by side after a prefix; where they do not fit, on further lines after
+// indent.
 func (w *writer) items(prefix, indent string, words []string) {
 	line := prefix
 	for i, word := range words {
@@ -139,8 +142,8 @@ func (w *writer) parts(parts [][]int) {
 	w.others()
 }
 
-// grow chooses the tree by which a part is drawn, and returns its root: lines and rings are followed
-// from their first end, all else grows in breadth from the center.
+// grow chooses the tree by which a part is drawn, and returns its root: lines and rings are
+// followed from their first end, all else grows in breadth from the center.
 func (w *writer) grow(part []int) (root int) {
 	if w.g.mostNeighbours(part) <= 2 {
 		root = slices.MinFunc(part, func(a, b int) int {
@@ -172,7 +175,8 @@ func (w *writer) hang(v, on int) {
 	w.tree[ordered(v, on)] = true
 }
 
-// branch writes a vertex and what hangs on it. A line of vertices without branches runs on to the right.
+// branch writes a vertex and what hangs on it. A line of vertices without branches runs on to the
+// right.
 func (w *writer) branch(v int, prefix, indent string) {
 	children, words := w.below[v], w.words(v)
 	for len(children) == 1 {

@@ -86,7 +86,8 @@ func ByName(name string) (*Format, error) {
 	return nil, fmt.Errorf("there is no format %q; there are %s", name, strings.Join(names, ", "))
 }
 
-// ForFile returns the format of a file by its extension and, where several formats share it, by its content.
+// ForFile returns the format of a file by its extension and, where several formats share it, by its
+// content.
 func ForFile(file string, data []byte) (*Format, error) {
 	ext := strings.ToLower(filepath.Ext(file))
 	var byExtension, fallback *Format

@@ -1,6 +1,7 @@
-// Package ditg reads what D-ITG's decoder prints. D-ITG (Botta, Dainotti, Pescapé: A tool for the generation of realistic
-// network workload for emerging networking scenarios, Computer Networks 56, 2012) is a traffic generator of programs
-// that run as processes: ITGSend, ITGRecv, and ITGDec, which reads the log of either.
+// Package ditg reads what D-ITG's decoder prints. D-ITG (Botta, Dainotti, Pescapé: A tool for the
+// generation of realistic network workload for emerging networking scenarios, Computer Networks 56,
+// 2012) is a traffic generator of programs that run as processes: ITGSend, ITGRecv, and ITGDec,
+// which reads the log of either.
 package ditg
 
 import (

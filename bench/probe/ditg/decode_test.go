@@ -33,8 +33,8 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-// A log without packets, of which ITGDec prints numbers like -nan, is no measurement; nor is what says nothing or
-// something else.
+// A log without packets, of which ITGDec prints numbers like -nan, is no measurement; nor is what
+// says nothing or something else.
 func TestDecodeNothing(t *testing.T) {
 	text, err := os.ReadFile("testdata/nothing.txt")
 	if err != nil {
@@ -74,7 +74,8 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// TestRates proves that what ITGDec -b writes is read, of all flows together, and that anything else is refused with its line.
+// TestRates proves that what ITGDec -b writes is read, of all flows together, and that anything
+// else is refused with its line.
 func TestRates(t *testing.T) {
 	got, err := Rates(strings.NewReader("Time 2-127.0.0.1-127.0.0.1 1-127.0.0.1-127.0.0.1 Aggregate-Flow\n0.000000 51.2 51.2 102.4\n0.100000 0 0 0.000000\n"))
 	if want := []Rate{{0, 102.4e3}, {0.1, 0}}; err != nil || !slices.Equal(got, want) {

@@ -6,15 +6,16 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// Versions of OpenFlow on the wire, and the greatest type of a message in any (TABLE_STATUS and later ones of 1.5).
+// Versions of OpenFlow on the wire, and the greatest type of a message in any (TABLE_STATUS and
+// later ones of 1.5).
 const (
 	version10, version11, version12, version15 = 1, 2, 3, 6
 
 	lastType = 35
 )
 
-// frameOf returns the packet in a PACKET_IN of any version, as far as the switch has sent it (OpenFlow 1.0.0, section 5.4.1;
-// 1.1.0, A.4.1; 1.2, A.4.1; 1.3.5 and later, 7.4.1).
+// frameOf returns the packet in a PACKET_IN of any version, as far as the switch has sent it
+// (OpenFlow 1.0.0, section 5.4.1; 1.1.0, A.4.1; 1.2, A.4.1; 1.3.5 and later, 7.4.1).
 func frameOf(m []byte) (frame []byte, ok bool) {
 	match, at := 0, 0
 	switch v := m[0]; {
@@ -40,7 +41,8 @@ func frameOf(m []byte) (frame []byte, ok bool) {
 	return m[at:], true
 }
 
-// plausible says whether there may be a message: of a version, 0 is any; HELLO may have a later one than was agreed on.
+// plausible says whether there may be a message: of a version, 0 is any; HELLO may have a later one
+// than was agreed on.
 func plausible(h openflow.Header, version uint8) bool {
 	if h.Version < version10 || h.Version > version15 || h.Type > lastType || h.Length < openflow.HeaderLen {
 		return false
@@ -51,8 +53,9 @@ func plausible(h openflow.Header, version uint8) bool {
 // enough messages one after another are no coincidence.
 const enough = 8
 
-// begins says whether messages begin at the start of b: they must follow one another to its end. sure: something else says
-// that this may be the beginning of one, so a single message that b does not hold to its end is enough.
+// begins says whether messages begin at the start of b: they must follow one another to its end.
+// sure: something else says that this may be the beginning of one, so a single message that b does
+// not hold to its end is enough.
 func begins(b []byte, version uint8, sure bool) bool {
 	for n := 0; n < enough; n++ {
 		if len(b) < openflow.HeaderLen {

@@ -27,7 +27,8 @@ var (
 	udp = append(append(make([]byte, 12), 0x08, 0x00), 0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8)
 )
 
-// packetIn makes a PACKET_IN: of OpenFlow 1.3 by our codec, of others by hand from their specifications.
+// packetIn makes a PACKET_IN: of OpenFlow 1.3 by our codec, of others by hand from their
+// specifications.
 func packetIn(version uint8, frame []byte) []byte {
 	if version == openflow.Version {
 		m := openflow.PacketIn{Buffer: openflow.BufferNone, TotalLen: uint16(len(frame)), Match: openflow.NewMatch(openflow.InPort(7)), Data: frame}
@@ -99,8 +100,8 @@ func closed() *Tap {
 	return t
 }
 
-// TestSegments proves that all packets of a stream are counted, in each version, however the stream is cut into segments, also where
-// segments come out of order or twice.
+// TestSegments proves that all packets of a stream are counted, in each version, however the stream
+// is cut into segments, also where segments come out of order or twice.
 func TestSegments(t *testing.T) {
 	for version := uint8(1); version <= openflow.Version; version++ {
 		for seed := range uint64(20) {
@@ -127,8 +128,8 @@ func TestSegments(t *testing.T) {
 	}
 }
 
-// TestGaps proves that where segments were not seen the stream is taken up again, that each byte of it is counted as read or as missing, and that no
-// packet is counted that was not there.
+// TestGaps proves that where segments were not seen the stream is taken up again, that each byte of
+// it is counted as read or as missing, and that no packet is counted that was not there.
 func TestGaps(t *testing.T) {
 	for seed := range uint64(100) {
 		r := rand.New(rand.NewPCG(seed, 0))
@@ -156,8 +157,8 @@ func TestGaps(t *testing.T) {
 	}
 }
 
-// TestLate proves that a connection that was there before is taken up in the middle of a message, and that this is no loss; that one with TLS is
-// told to be none of OpenFlow.
+// TestLate proves that a connection that was there before is taken up in the middle of a message,
+// and that this is no loss; that one with TLS is told to be none of OpenFlow.
 func TestLate(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	stream, _, _ := messages(r, openflow.Version, 50)
@@ -184,8 +185,9 @@ func TestLate(t *testing.T) {
 	}
 }
 
-// TestTap proves over real connections, by IPv4 and IPv6, that what is sent to the ports is seen once and all of it, and what is
-// sent from them, or to others, is not; that for loopback addresses only the loopback device is listened to, also where it comes up later.
+// TestTap proves over real connections, by IPv4 and IPv6, that what is sent to the ports is seen
+// once and all of it, and what is sent from them, or to others, is not; that for loopback addresses
+// only the loopback device is listened to, also where it comes up later.
 func TestTap(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: packet sockets, and a namespace")
@@ -282,8 +284,8 @@ func (t *Tap) device() (index int, err error) {
 	return index, errors.Join(controlErr, err)
 }
 
-// FuzzStream proves that nothing that is sent to a controller's port is counted twice or stops the count: after a gap, whatever was there before, messages
-// that follow one another are found again.
+// FuzzStream proves that nothing that is sent to a controller's port is counted twice or stops the
+// count: after a gap, whatever was there before, messages that follow one another are found again.
 func FuzzStream(f *testing.F) {
 	for version := uint8(1); version <= openflow.Version; version++ {
 		f.Add(packetIn(version, udp), uint16(9))

@@ -29,8 +29,8 @@ func (c Counts) Plus(o Counts) Counts {
 	return Counts{c.Packets, c.Bytes + o.Bytes, c.Late + o.Late, c.Gaps + o.Gaps, c.Missing + o.Missing, c.Unread + o.Unread, c.Foreign + o.Foreign, c.Overflow + o.Overflow}
 }
 
-// Since is what was counted after an earlier reading. Foreign stays that of now: such a connection began at any time, and is none any more where OpenFlow
-// is found in it after all.
+// Since is what was counted after an earlier reading. Foreign stays that of now: such a connection
+// began at any time, and is none any more where OpenFlow is found in it after all.
 func (c Counts) Since(o Counts) Counts {
 	for i := range c.Packets {
 		c.Packets[i] -= o.Packets[i]
@@ -113,14 +113,16 @@ func (s *stream) find(b *[]byte) bool {
 	return true
 }
 
-// pass counts bytes that are not read. What is left of a message that began before the watch did is none of them.
+// pass counts bytes that are not read. What is left of a message that began before the watch did is
+// none of them.
 func (s *stream) pass(n int) {
 	if s.began {
 		s.counts.Missing += uint64(n)
 	}
 }
 
-// messages reads those that are whole, and returns their length. Where something else comes it is out of step.
+// messages reads those that are whole, and returns their length. Where something else comes it is
+// out of step.
 func (s *stream) messages(b []byte) (n int) {
 	for len(b)-n >= openflow.HeaderLen {
 		h := openflow.ParseHeader(b[n:])

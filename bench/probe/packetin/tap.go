@@ -45,9 +45,10 @@ type Tap struct {
 	counts    Counts
 }
 
-// Open listens for connections to some addresses in the network namespace that a file keeps ("": that of the process). An
-// address without an IP stands for all. Where all are loopback addresses, what passes other devices is not slowed by it. It needs
-// CAP_NET_RAW and, where there is a file, CAP_SYS_ADMIN.
+// Open listens for connections to some addresses in the network namespace that a file keeps ("":
+// that of the process). An address without an IP stands for all. Where all are loopback addresses,
+// what passes other devices is not slowed by it. It needs CAP_NET_RAW and, where there is a file,
+// CAP_SYS_ADMIN.
 func Open(namespace string, to ...netip.AddrPort) (*Tap, error) {
 	t := &Tap{want: map[netip.AddrPort]bool{}, done: make(chan struct{}), room: make([]byte, longest), flushed: time.Now()}
 	var ports []uint16
@@ -99,7 +100,8 @@ func (t *Tap) open(filter []bpf.RawInstruction, device int) error {
 	return err
 }
 
-// filterOf lets through what this machine sends to TCP ports: over loopback too that is each packet once.
+// filterOf lets through what this machine sends to TCP ports: over loopback too that is each packet
+// once.
 func filterOf(ports []uint16) []bpf.Instruction {
 	n := uint8(len(ports))
 	byPort := func(load bpf.Instruction, after uint8) (out []bpf.Instruction) {

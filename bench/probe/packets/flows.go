@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Flows asks for new flows one after the other, each of a first packet and Following others. Packet i of flow f has the number
-// f·(Following+1)+i.
+// Flows asks for new flows one after the other, each of a first packet and Following others. Packet
+// i of flow f has the number f·(Following+1)+i.
 type Flows struct {
 	To        netip.AddrPort `json:"to"`
 	Stream    uint16         `json:"stream"`
@@ -33,8 +33,9 @@ const (
 	NewHosts = "hosts" // hardware and IP address of the sender: addresses of its subnet that nobody has
 )
 
-// The packets after the first come when it has long arrived, in most networks. By how much they come later is drawn
-// for each, so that packets of different flows do not keep meeting: a packet that directly follows another is faster.
+// The packets after the first come when it has long arrived, in most networks. By how much they
+// come later is drawn for each, so that packets of different flows do not keep meeting: a packet
+// that directly follows another is faster.
 const (
 	settle = 250 * time.Millisecond // from the first packet to the next
 	apart  = 20 * time.Millisecond  // then from one to the next
@@ -297,8 +298,8 @@ type Setup struct {
 	Following float64 // median of the delays of the others
 }
 
-// Setups returns the flows of which the first packet came, and one of the others; and how many first packets, and others, did
-// not come.
+// Setups returns the flows of which the first packet came, and one of the others; and how many
+// first packets, and others, did not come.
 func (f *Flows) Setups(r *Record) (out []Setup, firstLost, othersLost int, err error) {
 	each := f.Following + 1
 	if len(r.Sent) != f.Packets() || len(r.Delay) != len(r.Sent) {

@@ -15,7 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Frames of flows are what others read as UDP over IPv4, with a right header checksum, and are the smallest that Ethernet has.
+// Frames of flows are what others read as UDP over IPv4, with a right header checksum, and are the
+// smallest that Ethernet has.
 func TestFrame(t *testing.T) {
 	var b [frameLen6]byte
 	from := sender{[6]byte{2, 1, 2, 3, 4, 5}, netip.MustParseAddr("10.0.0.77"), 4711}
@@ -72,7 +73,8 @@ func TestFrame6(t *testing.T) {
 	}
 }
 
-// The plan of flows has each packet once, in order of time: firsts at the rate asked for, the others after a time to settle.
+// The plan of flows has each packet once, in order of time: firsts at the rate asked for, the
+// others after a time to settle.
 func TestFlowsPlan(t *testing.T) {
 	f := Flows{Count: 50, Rate: 20, Following: 3}
 	at, numbers := f.plan()
@@ -94,7 +96,8 @@ func TestFlowsPlan(t *testing.T) {
 	}
 }
 
-// New hosts have addresses of the subnet that nobody has, each its own; where there is no room that is said.
+// New hosts have addresses of the subnet that nobody has, each its own; where there is no room that
+// is said.
 func TestNewAddresses(t *testing.T) {
 	f := Flows{To: netip.MustParseAddrPort("10.1.1.2:1"), New: NewHosts, Count: 11, Taken: []netip.Addr{netip.MustParseAddr("10.1.1.5"), netip.MustParseAddr("10.2.0.1")}}
 	own := way{source: netip.MustParsePrefix("10.1.1.1/28"), own: net.HardwareAddr{2, 0, 0, 0, 0, 1}}
@@ -125,8 +128,8 @@ func TestNewAddresses(t *testing.T) {
 	}
 }
 
-// How much longer first packets took is reckoned for each flow against the median of its others; flows whose first packet was
-// lost are counted.
+// How much longer first packets took is reckoned for each flow against the median of its others;
+// flows whose first packet was lost are counted.
 func TestSetups(t *testing.T) {
 	f := Flows{Count: 4, Following: 3}
 	r := &Record{Sent: make([]int64, 16), Delay: make([]int64, 16)}
@@ -151,8 +154,8 @@ func TestSetups(t *testing.T) {
 	}
 }
 
-// Over a real wire flows of new ports and of new hosts come, and a packet socket at the far end sees as many addresses as there
-// are flows.
+// Over a real wire flows of new ports and of new hosts come, and a packet socket at the far end
+// sees as many addresses as there are flows.
 func TestFlowsOverWire(t *testing.T) {
 	w := newWire(t)
 	for _, test := range []struct {

@@ -13,8 +13,9 @@ const (
 	frameLen6 = 14 + 40 + 8 + HeaderLen
 )
 
-// putFrame writes an Ethernet frame with a UDP packet and returns it: over IPv4 (RFC 791, RFC 768), where it has no UDP checksum, which
-// IPv4 allows, so that a stamp does not make it reckon one; or over IPv6 (RFC 8200), which wants one.
+// putFrame writes an Ethernet frame with a UDP packet and returns it: over IPv4 (RFC 791, RFC 768),
+// where it has no UDP checksum, which IPv4 allows, so that a stamp does not make it reckon one; or
+// over IPv6 (RFC 8200), which wants one.
 func putFrame(b *[frameLen6]byte, from sender, next net.HardwareAddr, to netip.AddrPort, h header) []byte {
 	copy(b[0:], next)
 	copy(b[6:], from.hardware[:])
@@ -56,7 +57,8 @@ func putUDP(udp []byte, from, to uint16, h header) {
 	h.put(udp[8:])
 }
 
-// checksum is the Internet's (RFC 1071), of parts of even lengths, in which the checksum itself is 0.
+// checksum is the Internet's (RFC 1071), of parts of even lengths, in which the checksum itself is
+// 0.
 func checksum(parts ...[]byte) uint16 {
 	var sum uint32
 	for _, part := range parts {

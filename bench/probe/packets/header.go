@@ -2,8 +2,8 @@ package packets
 
 import "encoding/binary"
 
-// HeaderLen is the least payload of a packet: with Ethernet, IPv4 and UDP headers and the frame check
-// sequence it makes a frame of 64 bytes, the smallest that Ethernet has.
+// HeaderLen is the least payload of a packet: with Ethernet, IPv4 and UDP headers and the frame
+// check sequence it makes a frame of 64 bytes, the smallest that Ethernet has.
 const HeaderLen = 18
 
 // MaxPayload is the most payload that UDP over IPv4 carries.

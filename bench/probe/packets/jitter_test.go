@@ -28,8 +28,10 @@ func (a aged) send(first, n int, stamp int64) (refused int, err error) {
 	return refused, err
 }
 
-// A generator of known delays and jitter (normal, 20 ms ± 2 ms) through real sockets is measured as what it is: each delay is its own and that of the
-// wire, so their mean and deviation are, within six standard errors and what the wire itself takes, those of the generator; and so is the mean of |D|.
+// A generator of known delays and jitter (normal, 20 ms ± 2 ms) through real sockets is measured as
+// what it is: each delay is its own and that of the wire, so their mean and deviation are, within
+// six standard errors and what the wire itself takes, those of the generator; and so is the mean of
+// |D|.
 func TestKnownJitter(t *testing.T) {
 	const n, mean, sigma = 4000, 20e-3, 2e-3
 	w := newWire(t)

@@ -12,15 +12,16 @@ import (
 	"time"
 )
 
-// Place runs an instrument, which is this program with the argument Command, at some place: it connects its input and output, and
-// returns when it has ended. It kills it when ctx ends.
+// Place runs an instrument, which is this program with the argument Command, at some place: it
+// connects its input and output, and returns when it has ended. It kills it when ctx ends.
 type Place func(ctx context.Context, in io.Reader, out io.Writer) error
 
 // lastWords is how long an instrument may take to report, once it has been told to end.
 const lastWords = 5 * time.Second
 
-// Measure sends a stream from one place to another, whose address To has (the port is found here), and waits for what is under
-// way until nothing came for a time. When ctx ends it returns what there is by then, with an error.
+// Measure sends a stream from one place to another, whose address To has (the port is found here),
+// and waits for what is under way until nothing came for a time. When ctx ends it returns what
+// there is by then, with an error.
 func Measure(ctx context.Context, from, to Place, s Send, r Receive, quiet time.Duration) (*Sent, *Received, error) {
 	if err := s.Check(); err != nil {
 		return nil, nil, err
@@ -83,7 +84,8 @@ func measure(ctx context.Context, from, to Place, r Receive, quiet time.Duration
 	return sent.Sent, got.Received, early
 }
 
-// Listen starts a tap at a place and returns when it listens; end stops it and returns what it has noted.
+// Listen starts a tap at a place and returns when it listens; end stops it and returns what it has
+// noted.
 func Listen(ctx context.Context, at Place, t Tap) (end func() (*Tapped, error), err error) {
 	ready := make(chan struct{})
 	tap := start(ctx, at, request{Tap: &t}, sync.OnceFunc(func() { close(ready) }))
@@ -118,7 +120,8 @@ type instrument struct {
 	kill    context.CancelFunc
 }
 
-// start starts an instrument; only kill ends it before it is told to. heard is called when it has heard a greeting.
+// start starts an instrument; only kill ends it before it is told to. heard is called when it has
+// heard a greeting.
 func start(ctx context.Context, at Place, r request, heard func()) *instrument {
 	ctx, kill := context.WithCancel(context.WithoutCancel(ctx))
 	in, input := io.Pipe()

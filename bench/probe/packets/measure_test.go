@@ -12,8 +12,9 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// Streams of small and large packets, over IPv4 and IPv6, come over a wire without loss or reordering, each
-// number once, with delays that are greater than nothing and less than the whole measurement.
+// Streams of small and large packets, over IPv4 and IPv6, come over a wire without loss or
+// reordering, each number once, with delays that are greater than nothing and less than the whole
+// measurement.
 func TestMeasure(t *testing.T) {
 	w := newWire(t)
 	w.pinned = true // packets of a sender that changes its processor may overtake each other in a veth pair
@@ -80,8 +81,8 @@ func TestMeasureEarly(t *testing.T) {
 	}
 }
 
-// Nothing that comes is a measurement as well: all is lost, and the time that is waited for more ends. A place that cannot run an instrument is
-// an error that says so, at once.
+// Nothing that comes is a measurement as well: all is lost, and the time that is waited for more
+// ends. A place that cannot run an instrument is an error that says so, at once.
 func TestMeasureNothing(t *testing.T) {
 	w := newWire(t)
 	must(t, w.at(1, func() error {

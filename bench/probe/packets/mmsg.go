@@ -11,7 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mmsghdr is the kernel's struct mmsghdr: a message, and how many bytes of it were sent or received.
+// mmsghdr is the kernel's struct mmsghdr: a message, and how many bytes of it were sent or
+// received.
 type mmsghdr struct {
 	unix.Msghdr
 	n uint32
@@ -41,8 +42,8 @@ func newMessages(n, payload, control int) *messages {
 	return m
 }
 
-// send sends the messages from first to n, and returns how many of them the kernel took; the error is of the
-// one after those.
+// send sends the messages from first to n, and returns how many of them the kernel took; the error
+// is of the one after those.
 func (m *messages) send(fd, first, n int) (int, error) {
 	for {
 		took, _, errno := unix.Syscall6(unix.SYS_SENDMMSG, uintptr(fd), uintptr(unsafe.Pointer(&m.headers[first])), uintptr(n-first), 0, 0, 0)
@@ -57,8 +58,9 @@ func (m *messages) send(fd, first, n int) (int, error) {
 	}
 }
 
-// receive waits for a message, as long as the socket's timeout, and takes what else is there. Of each only
-// what fits into its payload is kept; size says how long it was. No message at all is no error.
+// receive waits for a message, as long as the socket's timeout, and takes what else is there. Of
+// each only what fits into its payload is kept; size says how long it was. No message at all is no
+// error.
 func (m *messages) receive(fd int) (int, error) {
 	for i := range m.headers {
 		if m.controls[i] != nil {
@@ -90,8 +92,8 @@ type ancillary struct {
 	ttl      int   // or hop limit
 }
 
-// ancillary reads control messages (cmsg(3)): a header of the host's byte order (length in 8 bytes, level, type),
-// then data, aligned to 8 bytes.
+// ancillary reads control messages (cmsg(3)): a header of the host's byte order (length in 8 bytes,
+// level, type), then data, aligned to 8 bytes.
 func (m *messages) ancillary(i int) ancillary {
 	b := m.controls[i]
 	return parseAncillary(b[:min(uint64(len(b)), uint64(m.headers[i].Controllen))])
@@ -150,8 +152,8 @@ func socketDrops(fd int) int {
 	return int(info[8])
 }
 
-// openReceiver opens one that listens on a port of its own, and tells when packets come and how far they have
-// gone.
+// openReceiver opens one that listens on a port of its own, and tells when packets come and how far
+// they have gone.
 func openReceiver(v6 bool) (fd, port int, err error) {
 	fd, err = openUDP(v6)
 	if err != nil {

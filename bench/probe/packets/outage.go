@@ -10,8 +10,8 @@ type Outage struct {
 	Open    bool    // none came again: it lasted at least so long
 }
 
-// Outages finds all of them in the record of a stream, of which sent packets were sent, one each interval. When a packet was
-// sent that did not come is known by its neighbours.
+// Outages finds all of them in the record of a stream, of which sent packets were sent, one each
+// interval. When a packet was sent that did not come is known by its neighbours.
 func Outages(r *Record, s *Sent, interval time.Duration) (out []Outage) {
 	step := int64(interval)
 	n := min(s.Sent, len(r.Sent))

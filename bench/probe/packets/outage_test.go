@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Outages are found where packets are missing, at the beginning, within and at the end of a stream, and last from the first packet
-// that is missing to the first that came again.
+// Outages are found where packets are missing, at the beginning, within and at the end of a stream,
+// and last from the first packet that is missing to the first that came again.
 func TestOutages(t *testing.T) {
 	const ms = int64(time.Millisecond)
 	for _, test := range []struct {

@@ -10,15 +10,15 @@ import (
 // that the rate asked for does not fill.
 const patience = 5 * time.Millisecond
 
-// burst is how much of a stream one system call may hold: the packets of one share a time stamp, and leave
-// together.
+// burst is how much of a stream one system call may hold: the packets of one share a time stamp,
+// and leave together.
 const burst = 50 * time.Microsecond
 
 // maxBatch is the most packets of a system call.
 const maxBatch = 32
 
-// timetable says when the packets of a stream are due, since its beginning, in slots from 0 on. It has no
-// clock of its own.
+// timetable says when the packets of a stream are due, since its beginning, in slots from 0 on. It
+// has no clock of its own.
 type timetable interface {
 	left() int                 // slots that are neither sent nor given up
 	upcoming() time.Duration   // when the next one is due
@@ -28,7 +28,8 @@ type timetable interface {
 	givenUp() int
 }
 
-// pace is the timetable of an exact rate: slot k is due at k/rate, whenever the packets before it were sent.
+// pace is the timetable of an exact rate: slot k is due at k/rate, whenever the packets before it
+// were sent.
 type pace struct {
 	rate  float64 // slots a second
 	slots int     // in all

@@ -56,8 +56,8 @@ func paced(p *pace, c *fakeClock, o *taken) (Sent, error) {
 	return drive(p, c, o, func() int64 { return 1 + int64(c.at) }, &atomic.Bool{})
 }
 
-// A sender that wakes up on time sends each packet of any rate exactly when it is due, one at a time where the rate is low, and no
-// error adds up over a stream.
+// A sender that wakes up on time sends each packet of any rate exactly when it is due, one at a
+// time where the rate is low, and no error adds up over a stream.
 func TestPaceExact(t *testing.T) {
 	for _, rate := range []float64{0.5, 3, 1000, 7777.7, 20_000} {
 		c, o := &fakeClock{}, &taken{}
@@ -74,7 +74,8 @@ func TestPaceExact(t *testing.T) {
 	}
 }
 
-// One that wakes up late catches up, in batches that hold no more than 50 µs of the stream, and keeps the rate.
+// One that wakes up late catches up, in batches that hold no more than 50 µs of the stream, and
+// keeps the rate.
 func TestPaceLate(t *testing.T) {
 	for _, test := range []struct {
 		rate  float64
@@ -97,8 +98,8 @@ func TestPaceLate(t *testing.T) {
 	}
 }
 
-// One that was stalled does not send all that it owes at once: it gives up what is older than 5 ms and says so, and
-// goes on in time.
+// One that was stalled does not send all that it owes at once: it gives up what is older than 5 ms
+// and says so, and goes on in time.
 func TestPaceStalled(t *testing.T) {
 	c, o := &fakeClock{}, &taken{}
 	c.wakes = func(until time.Duration) time.Duration {
@@ -120,7 +121,8 @@ func TestPaceStalled(t *testing.T) {
 	}
 }
 
-// One that cannot send so fast sends as fast as it can, to the end of its time, and says what the rate was.
+// One that cannot send so fast sends as fast as it can, to the end of its time, and says what the
+// rate was.
 func TestPaceTooFast(t *testing.T) {
 	c, o := &fakeClock{}, &taken{cost: 2 * time.Microsecond}
 	s, err := paced(&pace{rate: 1_000_000, slots: 1_000_000}, c, o)
@@ -181,7 +183,8 @@ func TestRefusedByKernel(t *testing.T) {
 	}))
 }
 
-// Packets that the kernel refuses are counted, and the stream goes on; a stream of which all are refused is an error.
+// Packets that the kernel refuses are counted, and the stream goes on; a stream of which all are
+// refused is an error.
 func TestRefused(t *testing.T) {
 	down := errors.New("the network is down")
 	c, o := &fakeClock{}, &taken{refuse: func(number int) error {

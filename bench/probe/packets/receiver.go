@@ -39,8 +39,8 @@ type Record struct {
 	Delay []int64 `json:"delay"` // nanoseconds
 }
 
-// ending is what a receiver is told while it runs: how many packets were sent, and how long to wait for one of
-// them after the last that came.
+// ending is what a receiver is told while it runs: how many packets were sent, and how long to wait
+// for one of them after the last that came.
 type ending struct {
 	Sent  int           `json:"sent"`
 	Quiet time.Duration `json:"quiet_ns"`
@@ -71,7 +71,8 @@ func (r Receive) open() (*receiver, error) {
 	return one, nil
 }
 
-// run receives until end says that all has been sent, and all of it has come or nothing comes any more; or until stop.
+// run receives until end says that all has been sent, and all of it has come or nothing comes any
+// more; or until stop.
 func (r *receiver) run(end *atomic.Pointer[ending], stop *atomic.Bool) (*Received, error) {
 	defer unix.Close(r.fd)
 	m := newMessages(maxReceive, HeaderLen, 128)

@@ -97,8 +97,8 @@ func (l *lags) result() Lag {
 	return Lag{P50: at(0.5), P99: at(0.99), Max: l.max}
 }
 
-// output is where a sender's packets go: the first n of a batch, whose numbers begin with first, stamped with
-// the time. It returns how many were refused.
+// output is where a sender's packets go: the first n of a batch, whose numbers begin with first,
+// stamped with the time. It returns how many were refused.
 type output interface {
 	send(first, n int, stamp int64) (refused int, err error)
 }
@@ -233,8 +233,8 @@ const (
 	regreet   = 100 * time.Millisecond
 )
 
-// greet sends packets that do not count until the receiver has heard one, so that no packet of the stream waits for hardware addresses
-// to be found, or for the entries of its flow.
+// greet sends packets that do not count until the receiver has heard one, so that no packet of the
+// stream waits for hardware addresses to be found, or for the entries of its flow.
 func (u *udpOutput) greet(heard, stop *atomic.Bool) {
 	for began := time.Now(); !heard.Load() && !stop.Load() && time.Since(began) < greetings; {
 		header{u.Stream, greeting, wall()}.put(u.m.payloads[0])
@@ -246,8 +246,8 @@ func (u *udpOutput) greet(heard, stop *atomic.Bool) {
 	}
 }
 
-// precise makes the calling thread, which must be locked, wake up as soon as it can (the usual is up to 50 µs later), and
-// starts a clock.
+// precise makes the calling thread, which must be locked, wake up as soon as it can (the usual is
+// up to 50 µs later), and starts a clock.
 func precise() clock {
 	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
 	return monotonic{time.Now()}

@@ -1,6 +1,7 @@
-// Package packets is a generator of UDP streams of exact rates, and what receives and counts them. Both ends run in
-// processes of their own, in the namespaces of the nodes that send and receive, on one machine: they
-// share its clock, so the time that a packet took one way is a difference of two stamps.
+// Package packets is a generator of UDP streams of exact rates, and what receives and counts them.
+// Both ends run in processes of their own, in the namespaces of the nodes that send and receive, on
+// one machine: they share its clock, so the time that a packet took one way is a difference of two
+// stamps.
 //
 // A packet is stamped by the sender directly before the system call that sends it, and by
 // the kernel when it comes in (SO_TIMESTAMPNS). So the time in the sender's queues counts, and how
@@ -30,7 +31,8 @@ type request struct {
 	Tap     *Tap     `json:"tap,omitempty"`
 }
 
-// answer is a line that it prints: the port when it listens, that it has heard a greeting, the outcome when it ends.
+// answer is a line that it prints: the port when it listens, that it has heard a greeting, the
+// outcome when it ends.
 type answer struct {
 	Port     int       `json:"port,omitempty"`
 	Heard    bool      `json:"heard,omitempty"`
@@ -40,8 +42,8 @@ type answer struct {
 	Error    string    `json:"error,omitempty"`
 }
 
-// Serve is an instrument: it does what the first line of its input asks for, in the namespaces that it was started in. It
-// ends early, with what it has, when its input does.
+// Serve is an instrument: it does what the first line of its input asks for, in the namespaces that
+// it was started in. It ends early, with what it has, when its input does.
 func Serve(in io.Reader, out io.Writer) error {
 	runtime.LockOSThread() // the sender's thread sleeps by a timer of its own
 	lines := bufio.NewScanner(in)

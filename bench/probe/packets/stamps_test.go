@@ -12,7 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// kernelStamps asks a socket to say when each packet was about to be queued, and when it went to the device (SO_TIMESTAMPING).
+// kernelStamps asks a socket to say when each packet was about to be queued, and when it went to
+// the device (SO_TIMESTAMPING).
 func kernelStamps(fd int) error {
 	return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TIMESTAMPING, unix.SOF_TIMESTAMPING_TX_SCHED|unix.SOF_TIMESTAMPING_TX_SOFTWARE|
 		unix.SOF_TIMESTAMPING_SOFTWARE|unix.SOF_TIMESTAMPING_OPT_ID|unix.SOF_TIMESTAMPING_OPT_TSONLY)
@@ -51,8 +52,9 @@ func readStamps(fd int, queued, sent map[int]int64) error {
 	}
 }
 
-// The stamps of a packet are what the documentation says: the sender's own is before the kernel's of the queue, that is before the one of the
-// device, and that before the receiver's; so a delay is never measured too short. By how much it is too long (the time to the queue) is logged.
+// The stamps of a packet are what the documentation says: the sender's own is before the kernel's
+// of the queue, that is before the one of the device, and that before the receiver's; so a delay is
+// never measured too short. By how much it is too long (the time to the queue) is logged.
 func TestStamps(t *testing.T) {
 	const n = 300
 	w := newWire(t)
@@ -117,7 +119,8 @@ func middle(v []float64) float64 {
 	return v[len(v)/2]
 }
 
-// BenchmarkSend is what a packet of 64 bytes costs the sender, receiving by the kernel included: processor time of its thread, in batches of 32.
+// BenchmarkSend is what a packet of 64 bytes costs the sender, receiving by the kernel included:
+// processor time of its thread, in batches of 32.
 func BenchmarkSend(b *testing.B) {
 	w := newWire(b)
 	w.introduce(b)

@@ -103,7 +103,8 @@ func (t *Tally) add(number uint64, sent, received int64, size int) {
 	}
 }
 
-// vary follows the jitter (RFC 3550, section 6.4.1): J += (|D| - J) / 16 for each packet as it comes.
+// vary follows the jitter (RFC 3550, section 6.4.1): J += (|D| - J) / 16 for each packet as it
+// comes.
 func (t *Tally) vary(sent, received int64) {
 	if received >= t.First+t.second*1e9 {
 		t.Jitter = append(t.Jitter, Point{t.First + t.second*1e9, t.jitter})
@@ -126,8 +127,8 @@ func (t *Tally) end() {
 	}
 }
 
-// mix spreads numbers evenly (the finalizer of SplitMix64), so that a sample has nothing to do with the
-// place of packets in batches.
+// mix spreads numbers evenly (the finalizer of SplitMix64), so that a sample has nothing to do with
+// the place of packets in batches.
 func mix(n uint64) uint64 {
 	n += 0x9e3779b97f4a7c15
 	n = (n ^ n>>30) * 0xbf58476d1ce4e5b9

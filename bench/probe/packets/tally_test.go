@@ -9,9 +9,9 @@ import (
 // near says whether two numbers are the same but for rounding.
 func near(a, b float64) bool { return math.Abs(a-b) <= 1e-12+1e-9*math.Abs(b) }
 
-// The jitter is that of RFC 3550, section 6.4.1, against an example reckoned by hand: packets every 20 ms whose
-// transits are 10, 14, 6 and 6 ms have |D| of 4, 8 and 0 ms, so J is 0.25, then 0.25+(8-0.25)/16 = 0.734375, then
-// 0.734375·15/16 = 0.6884765625 ms; the mean of |D| is 4 ms.
+// The jitter is that of RFC 3550, section 6.4.1, against an example reckoned by hand: packets every
+// 20 ms whose transits are 10, 14, 6 and 6 ms have |D| of 4, 8 and 0 ms, so J is 0.25, then
+// 0.25+(8-0.25)/16 = 0.734375, then 0.734375·15/16 = 0.6884765625 ms; the mean of |D| is 4 ms.
 func TestJitter(t *testing.T) {
 	const ms = 1_000_000
 	tally := newTally(10, 10)
@@ -43,8 +43,9 @@ func TestTallyOrder(t *testing.T) {
 	}
 }
 
-// Of a long stream a share of delays is kept that is about as asked for, and has nothing to do with when a packet was sent, nor with where in a
-// batch it was: delays that depend on both have the same mean in the sample.
+// Of a long stream a share of delays is kept that is about as asked for, and has nothing to do with
+// when a packet was sent, nor with where in a batch it was: delays that depend on both have the
+// same mean in the sample.
 func TestTallySample(t *testing.T) {
 	const n, keep = 200_000, 5000
 	tally := newTally(n, keep)
@@ -63,8 +64,8 @@ func TestTallySample(t *testing.T) {
 	}
 }
 
-// A synthetic stream with normal jitter of a known deviation σ has that deviation, and a mean |D| of 2σ/√π, within what chance
-// explains (six standard errors).
+// A synthetic stream with normal jitter of a known deviation σ has that deviation, and a mean |D|
+// of 2σ/√π, within what chance explains (six standard errors).
 func TestTallyKnownJitter(t *testing.T) {
 	const n, sigma, mean = 50_000, 1e-3, 20e-3
 	random := rand.New(rand.NewPCG(1, 2))
@@ -110,7 +111,8 @@ func TestHeader(t *testing.T) {
 	}
 }
 
-// Whatever comes by the network or from the kernel is read or refused, and never counted beyond its stream.
+// Whatever comes by the network or from the kernel is read or refused, and never counted beyond its
+// stream.
 func FuzzPacket(f *testing.F) {
 	b := make([]byte, HeaderLen)
 	header{1, 2, 3}.put(b)

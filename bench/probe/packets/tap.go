@@ -12,8 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Tap asks to note the packets of streams as they come in at the devices of a namespace: before anything there has
-// forwarded, queued or dropped them. It takes nothing away, and ends when it is told to.
+// Tap asks to note the packets of streams as they come in at the devices of a namespace: before
+// anything there has forwarded, queued or dropped them. It takes nothing away, and ends when it is
+// told to.
 type Tap struct {
 	First uint16 `json:"first"` // the streams that are noted: First to First+Count-1
 	Count uint16 `json:"count"`
@@ -106,8 +107,8 @@ func attach(fd int) error {
 	return unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]})
 }
 
-// run notes packets until stop. A packet is stamped by the kernel when it comes in at a device; whoever forwards it in the kernel
-// clears the stamp, so that it has one of its own at the next.
+// run notes packets until stop. A packet is stamped by the kernel when it comes in at a device;
+// whoever forwards it in the kernel clears the stamp, so that it has one of its own at the next.
 func (t *tap) run(stop *atomic.Bool) (*Tapped, error) {
 	defer unix.Close(t.fd)
 	m := newMessages(maxReceive, payload6+HeaderLen, 128)

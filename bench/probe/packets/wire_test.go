@@ -28,7 +28,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// wire is two namespaces with a veth pair between them: 10.9.0.1 and fd09::1 at one end, 10.9.0.2 and fd09::2 at the other.
+// wire is two namespaces with a veth pair between them: 10.9.0.1 and fd09::1 at one end, 10.9.0.2
+// and fd09::2 at the other.
 type wire struct {
 	ends    [2]*os.File // of the namespaces
 	devices [2]string
@@ -76,7 +77,8 @@ func (w *wire) configure(i int) error {
 	return errors.Join(netlink.LinkSetUp(link), netlink.AddrAdd(link, a4), netlink.AddrAdd(link, a6))
 }
 
-// introduce lets the kernel at an end know the other's hardware address, for tests that do not greet.
+// introduce lets the kernel at an end know the other's hardware address, for tests that do not
+// greet.
 func (w *wire) introduce(t testing.TB) {
 	t.Helper()
 	must(t, w.at(0, func() error {

@@ -22,7 +22,8 @@ type Measured struct {
 	Labels []string
 }
 
-// ReadFor is Read for an experiment whose measurements are known: metrics, probes, dimensions, levels and units that will not be there are errors.
+// ReadFor is Read for an experiment whose measurements are known: metrics, probes, dimensions,
+// levels and units that will not be there are errors.
 func ReadFor(file string, data []byte, known Known) (*Definition, topology.Problems) {
 	r := &reader{d: &Definition{}, measured: &known}
 	r.read(file, data)
@@ -32,7 +33,8 @@ func ReadFor(file string, data []byte, known Known) (*Definition, topology.Probl
 // usagePrefix is of what was watched on the machine, which only the machine knows.
 const usagePrefix = "usage."
 
-// check checks what a figure, a table, a number or a trend is made of. Levels of a paper may be others than ours.
+// check checks what a figure, a table, a number or a trend is made of. Levels of a paper may be
+// others than ours.
 func (r *reader) check(v *yamlfile.Value, s *Source, paper bool) {
 	if r.measured == nil || strings.HasPrefix(s.Metric, usagePrefix) {
 		return

@@ -201,7 +201,8 @@ func (r *reader) oneDimension(to *string) field {
 	}
 }
 
-// dimension warns of what is like the name of a factor, but is none. (It may be a label, which only results tell.)
+// dimension warns of what is like the name of a factor, but is none. (It may be a label, which only
+// results tell.)
 func (r *reader) dimension(v *yamlfile.Value, name string) {
 	if name == "" || name == "probe" || slices.Contains(r.known, name) {
 		return

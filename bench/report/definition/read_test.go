@@ -53,7 +53,8 @@ paper:
 	}
 }
 
-// TestProblems proves that each mistake is found, where it is and with what to do; and that what is right beside it is read.
+// TestProblems proves that each mistake is found, where it is and with what to do; and that what is
+// right beside it is read.
 func TestProblems(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"report: [1]", "a.yaml:1:9  report takes keys"},
@@ -87,8 +88,9 @@ func TestProblems(t *testing.T) {
 	}
 }
 
-// TestReadFor proves that where it is known what will be measured, a report that speaks of anything else is refused before: metrics, probes, axes, levels,
-// labels, units; and that what will be there, what the machine is watched for, and a paper's other levels are let pass.
+// TestReadFor proves that where it is known what will be measured, a report that speaks of anything
+// else is refused before: metrics, probes, axes, levels, labels, units; and that what will be
+// there, what the machine is watched for, and a paper's other levels are let pass.
 func TestReadFor(t *testing.T) {
 	known := Known{Levels: map[string][]string{"hops": {"2", "10"}, "datapath": {"ovs"}}, Probes: map[string]map[string]Measured{
 		"ping": {"rtt": {"s", []string{"from", "to"}}, "loss": {"1", nil}}, "tcp": {"throughput": {"bit/s", nil}}}}
@@ -118,7 +120,8 @@ func TestReadFor(t *testing.T) {
 	}
 }
 
-// TestShipped proves that what the experiments of this repository say of their reports is all right.
+// TestShipped proves that what the experiments of this repository say of their reports is all
+// right.
 func TestShipped(t *testing.T) {
 	files, err := filepath.Glob("../../../experiments/*/*.yaml")
 	if err != nil || len(files) == 0 {
@@ -135,7 +138,8 @@ func TestShipped(t *testing.T) {
 	}
 }
 
-// TestUnits proves conversions against figures worked out by hand, and that what measures different things is not converted.
+// TestUnits proves conversions against figures worked out by hand, and that what measures different
+// things is not converted.
 func TestUnits(t *testing.T) {
 	for _, c := range []struct {
 		from, to string

@@ -1,4 +1,5 @@
-// Package draw makes pictures of a report's figures, for papers and slides: SVG and PNG, by gonum/plot.
+// Package draw makes pictures of a report's figures, for papers and slides: SVG and PNG, by
+// gonum/plot.
 package draw
 
 import (
@@ -28,14 +29,15 @@ const (
 	dpi    = 200 // of PNG
 )
 
-// palette is Okabe and Ito's ("Color Universal Design", 2008), which colour-blind people can tell apart too; yellow,
-// which paper does not show well, is last.
+// palette is Okabe and Ito's ("Color Universal Design", 2008), which colour-blind people can tell
+// apart too; yellow, which paper does not show well, is last.
 var palette = []color.Color{
 	color.RGBA{0x00, 0x72, 0xb2, 0xff}, color.RGBA{0xd5, 0x5e, 0x00, 0xff}, color.RGBA{0x00, 0x9e, 0x73, 0xff}, color.RGBA{0xcc, 0x79, 0xa7, 0xff},
 	color.RGBA{0x56, 0xb4, 0xe9, 0xff}, color.RGBA{0xe6, 0x9f, 0x00, 0xff}, color.RGBA{0x55, 0x55, 0x55, 0xff}, color.RGBA{0xb8, 0xa8, 0x00, 0xff},
 }
 
-// shapes are those of our points, and the same hollow, of doubtful ones. The paper's are crosses, which are neither.
+// shapes are those of our points, and the same hollow, of doubtful ones. The paper's are crosses,
+// which are neither.
 var shapes = [][2]draw.GlyphDrawer{
 	{draw.CircleGlyph{}, draw.RingGlyph{}}, {draw.BoxGlyph{}, draw.SquareGlyph{}}, {draw.PyramidGlyph{}, draw.TriangleGlyph{}},
 	{diamond{}, diamond{hollow: true}},
@@ -169,7 +171,8 @@ func log(f *report.Figure) [2]bool {
 	return [2]bool{x, y}
 }
 
-// base is where bars begin: at zero, or, on a logarithmic axis, at the power of ten below the least value, where the axis begins as well.
+// base is where bars begin: at zero, or, on a logarithmic axis, at the power of ten below the least
+// value, where the axis begins as well.
 func (b builder) base() float64 {
 	if !b.log[1] {
 		return 0
@@ -218,7 +221,8 @@ func (b builder) axes() {
 	}
 }
 
-// events are dashed lines over the whole height, with numbers that a list in the caption would explain; here the text itself.
+// events are dashed lines over the whole height, with numbers that a list in the caption would
+// explain; here the text itself.
 func (b builder) events() {
 	for _, e := range b.figure.Events {
 		line, err := plotter.NewLine(plotter.XYs{{X: e.At, Y: b.Y.Min}, {X: e.At, Y: b.Y.Max}})

@@ -62,7 +62,8 @@ func build(h result.Header, samples []result.Sample) *report.Report {
 	return report.Build("x.jsonl", &result.Run{Header: h, Samples: samples})
 }
 
-// TestFigures proves that figures of all kinds become pictures, with their titles, axes, levels and legends.
+// TestFigures proves that figures of all kinds become pictures, with their titles, axes, levels and
+// legends.
 func TestFigures(t *testing.T) {
 	r := build(reporttest.Header(), reporttest.Samples())
 	for i, words := range [][]string{
@@ -99,7 +100,8 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// TestOdd proves that values which are hard to draw are drawn, or left out, but never the end of the program.
+// TestOdd proves that values which are hard to draw are drawn, or left out, but never the end of
+// the program.
 func TestOdd(t *testing.T) {
 	none := stats.None
 	point := func(x, y float64) report.Point {
@@ -127,7 +129,8 @@ func TestOdd(t *testing.T) {
 
 var pathData = regexp.MustCompile(`(?s)<path d="([^"]*)"(.*?)/>`)
 
-// strokes are the letters of all paths of a figure, and which are filled: how it is drawn, wherever that is.
+// strokes are the letters of all paths of a figure, and which are filled: how it is drawn, wherever
+// that is.
 func strokes(t *testing.T, f *report.Figure) string {
 	t.Helper()
 	var b bytes.Buffer
@@ -147,7 +150,8 @@ func strokes(t *testing.T, f *report.Figure) string {
 	return strings.Join(out, " ")
 }
 
-// TestPoints proves that a good point, a doubtful one and one of a paper are drawn unlike each other, for each series of ours.
+// TestPoints proves that a good point, a doubtful one and one of a paper are drawn unlike each
+// other, for each series of ours.
 func TestPoints(t *testing.T) {
 	for n := range 8 {
 		figure := func(level environment.Level, paper bool) *report.Figure {
@@ -166,7 +170,8 @@ func TestPoints(t *testing.T) {
 	}
 }
 
-// TestBase proves that bars on a logarithmic axis begin, with the axis, at a power of ten below the least of them.
+// TestBase proves that bars on a logarithmic axis begin, with the axis, at a power of ten below the
+// least of them.
 func TestBase(t *testing.T) {
 	for least, want := range map[float64]string{0.03: "0.01", 0.1: "0.01", 0.0999: "0.01"} {
 		f := &report.Figure{Kind: "bar", X: report.Axis{Categories: []string{"a", "b"}}, Y: report.Axis{Log: true}, Series: []report.Series{{Name: "s",

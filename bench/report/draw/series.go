@@ -23,7 +23,8 @@ type look struct {
 	width float64 // of a category
 }
 
-// looks gives each of ours its own; the paper's has the colour of ours of the same name, dashes and crosses.
+// looks gives each of ours its own; the paper's has the colour of ours of the same name, dashes and
+// crosses.
 func looks(f *report.Figure) []look {
 	out, own, byName := make([]look, len(f.Series)), 0, map[string]look{}
 	for i, s := range f.Series {

@@ -29,7 +29,8 @@ type browser struct {
 	said []string // what went wrong in the page
 }
 
-// open starts a browser and loads a page of a result in it. The test is skipped where there is no Chromium.
+// open starts a browser and loads a page of a result in it. The test is skipped where there is no
+// Chromium.
 func open(t *testing.T, data []byte, width, height int) *browser {
 	t.Helper()
 	program := ""
@@ -195,8 +196,9 @@ func (b *browser) place(selector string) (x, y float64) {
 	return at[0].(float64), at[1].(float64)
 }
 
-// TestBrowser proves in a real browser that figures are drawn, that values show under the pointer, that series can be switched
-// off, that one can zoom in and back, and that the page is no wider than a telephone.
+// TestBrowser proves in a real browser that figures are drawn, that values show under the pointer,
+// that series can be switched off, that one can zoom in and back, and that the page is no wider
+// than a telephone.
 func TestBrowser(t *testing.T) {
 	b := open(t, write(t, build(reporttest.Header(), reporttest.Samples())), 1200, 900)
 	b.until("document.querySelectorAll('.plot > svg').length == 5")
@@ -237,7 +239,8 @@ func TestBrowser(t *testing.T) {
 	}
 }
 
-// TestBrowserHostile proves in a real browser that nothing of a hostile result runs, asks for anything, or keeps its figures from being drawn.
+// TestBrowserHostile proves in a real browser that nothing of a hostile result runs, asks for
+// anything, or keeps its figures from being drawn.
 func TestBrowserHostile(t *testing.T) {
 	b := open(t, write(t, build(reporttest.HostileResult(reporttest.Hostile))), 1200, 900)
 	b.until("document.querySelectorAll('.plot > svg').length == 3")
@@ -255,8 +258,8 @@ func TestBrowserHostile(t *testing.T) {
 	}
 }
 
-// TestBrowserComparison proves in a real browser that the page of a comparison draws a figure for each metric with both sides, cuts no table on a usual screen,
-// and is no wider than a telephone.
+// TestBrowserComparison proves in a real browser that the page of a comparison draws a figure for
+// each metric with both sides, cuts no table on a usual screen, and is no wider than a telephone.
 func TestBrowserComparison(t *testing.T) {
 	b := open(t, compare(t, reporttest.Header(), reporttest.Samples(), "datapath", [2]string{"ovs", "embedded"}, ""), 1200, 900)
 	b.until("document.querySelectorAll('.plot > svg').length == 3")
@@ -285,7 +288,8 @@ func TestBrowserComparison(t *testing.T) {
 	}
 }
 
-// TestBrowserOverview proves in a real browser that of many results the contents are folded and the overview leads to each of them.
+// TestBrowserOverview proves in a real browser that of many results the contents are folded and the
+// overview leads to each of them.
 func TestBrowserOverview(t *testing.T) {
 	r := build(reporttest.Header(), reporttest.Samples())
 	b := open(t, write(t, r, r, r, r), 1200, 900)

@@ -11,7 +11,8 @@ import (
 	"trivet.dev/trivet/bench/report"
 )
 
-// flatten lists what is in a value, with the way to it as its name. Lists of plain values are one line.
+// flatten lists what is in a value, with the way to it as its name. Lists of plain values are one
+// line.
 func flatten(out *[]fact, at string, v any) {
 	switch v := v.(type) {
 	case map[string]any:

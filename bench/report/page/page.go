@@ -1,6 +1,6 @@
-// Package page writes reports as one HTML page that needs nothing else: no network, no files beside it. All that
-// results say is text to it, never HTML or script; what the page may load and run is bound by a
-// Content-Security-Policy as well.
+// Package page writes reports as one HTML page that needs nothing else: no network, no files beside
+// it. All that results say is text to it, never HTML or script; what the page may load and run is
+// bound by a Content-Security-Policy as well.
 package page
 
 import (
@@ -36,7 +36,8 @@ var plotScript string
 //go:embed act.js
 var actScript string
 
-// maxStill is up to how many bytes a still picture is put into the page, for readers without scripts.
+// maxStill is up to how many bytes a still picture is put into the page, for readers without
+// scripts.
 const maxStill = 300_000
 
 // view is what the template sees.
@@ -67,7 +68,8 @@ func Write(to io.Writer, reports ...*report.Report) error {
 	return v.write(to)
 }
 
-// WriteComparison writes the page of a comparison. reports are those of what is compared: how far to trust it, and how it was measured, is theirs.
+// WriteComparison writes the page of a comparison. reports are those of what is compared: how far
+// to trust it, and how it was measured, is theirs.
 func WriteComparison(to io.Writer, c *report.Comparison, reports ...*report.Report) error {
 	v := view{Title: report.Clean(c.Names[0] + " and " + c.Names[1]), Comparison: c, Reports: reports}
 	return v.write(to)
@@ -151,7 +153,8 @@ func id(parts ...any) string {
 	return strings.ReplaceAll(strings.TrimSpace(fmt.Sprintln(parts...)), " ", "-")
 }
 
-// still is the picture of a figure as an address, for readers without scripts; "" where there is none.
+// still is the picture of a figure as an address, for readers without scripts; "" where there is
+// none.
 func still(f report.Figure) template.URL {
 	var b bytes.Buffer
 	if err := draw.SVG(&b, &f); err != nil || b.Len() > maxStill {

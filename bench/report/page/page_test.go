@@ -53,8 +53,9 @@ func scan(t testing.TB, data []byte, f func(tag string, attributes map[string]st
 	return text.String()
 }
 
-// TestPage proves that a page has what it must: a table of contents whose links lead somewhere, every figure with its data, verdict and caption, the
-// tables, the paper, failures, the environment, the experiment and the command; and nothing from elsewhere.
+// TestPage proves that a page has what it must: a table of contents whose links lead somewhere,
+// every figure with its data, verdict and caption, the tables, the paper, failures, the
+// environment, the experiment and the command; and nothing from elsewhere.
 func TestPage(t *testing.T) {
 	r := build(reporttest.Header(), reporttest.Samples())
 	data := write(t, r, r)
@@ -104,8 +105,9 @@ func compare(t testing.TB, h result.Header, samples []result.Sample, factor stri
 	return b.Bytes()
 }
 
-// TestComparison proves that the page of a comparison has for each metric its figure, averages and tests with the verdicts and the conclusion in
-// words, what there is to say of the machine, and links that lead somewhere.
+// TestComparison proves that the page of a comparison has for each metric its figure, averages and
+// tests with the verdicts and the conclusion in words, what there is to say of the machine, and
+// links that lead somewhere.
 func TestComparison(t *testing.T) {
 	data := compare(t, reporttest.Header(), reporttest.Samples(), "datapath", [2]string{"ovs", "embedded"}, "")
 	ids, links, figures := map[string]bool{}, []string{}, 0
@@ -169,7 +171,8 @@ func shape(t testing.TB, data []byte) (out []string) {
 	return slices.Compact(out)
 }
 
-// FuzzPage proves that texts of a result are text in the page, whatever they hold: they bring in no element, no attribute and no script.
+// FuzzPage proves that texts of a result are text in the page, whatever they hold: they bring in no
+// element, no attribute and no script.
 func FuzzPage(f *testing.F) {
 	harmless := shape(f, write(f, build(reporttest.HostileResult("harmless"))))
 	h, samples := reporttest.HostileResult("harmless")
@@ -205,8 +208,8 @@ func FuzzPage(f *testing.F) {
 	})
 }
 
-// FuzzReport proves that a result file, whatever is in it, becomes a report or is refused, in all forms; in the page
-// its data stay what they are.
+// FuzzReport proves that a result file, whatever is in it, becomes a report or is refused, in all
+// forms; in the page its data stay what they are.
 func FuzzReport(f *testing.F) {
 	header := `{"record":"header","schema":1,"experiment":{"name":"x","runs":9,"text":"report: {figures: [{metric: m, x: a, kind: line, scale: log-log}, {metric: m, kind: time}, {metric: m, kind: cdf}, {metric: m, kind: box}], tables: [{metric: m, rows: a, columns: b, gap: [x, y]}]}\npaper: {numbers: [{metric: m, value: 0, levels: {a: 1}}], trends: [{metric: m, along: a, is: rises}, {metric: m, is: below, than: 1}]}","factors":[{"name":"a","levels":["1","2"]},{"name":"b","levels":["x","y"]}]}}` + "\n"
 	f.Add([]byte(header + `{"record":"sample","run":1,"factors":{"a":1,"b":"x"},"probe":"p","measurements":[{"metric":"m","unit":"s","values":[1,2],"at":[0,1]}],"events":[{"at":1,"what":"x"}]}` + "\n" +

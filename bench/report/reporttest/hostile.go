@@ -8,8 +8,8 @@ import (
 	"trivet.dev/trivet/bench/result"
 )
 
-// Hostile is a text that would run in a page, leave an attribute, a script, a style or a comment, or break XML and LaTeX,
-// if anything of it were taken for more than text.
+// Hostile is a text that would run in a page, leave an attribute, a script, a style or a comment,
+// or break XML and LaTeX, if anything of it were taken for more than text.
 const Hostile = "</script></style></title>--><svg onload=alert(1)>\"'`><img src=x onerror=document.title='taken'>{{.}}${x}]]>&lt;\\input{x}%&#$\x00\u2028\u202e"
 
 // HostileResult has a text wherever a result may have one.

@@ -62,8 +62,9 @@ func Header() result.Header {
 	}
 }
 
-// Samples are those of Text: ten repetitions of each cell, Open vSwitch slower by hop, the embedded datapath not. One run failed, one
-// value is an outlier, some samples are doubtful, and one is bad. At 4 hops a link goes down and comes back.
+// Samples are those of Text: ten repetitions of each cell, Open vSwitch slower by hop, the embedded
+// datapath not. One run failed, one value is an outlier, some samples are doubtful, and one is bad.
+// At 4 hops a link goes down and comes back.
 func Samples() (out []result.Sample) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	run := 0

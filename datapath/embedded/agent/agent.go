@@ -1,7 +1,7 @@
-// Package agent is the OpenFlow 1.3 side of embedded switches: sessions with controllers, their roles,
-// and what happens without one. It connects to controllers (tcp, unix, ssl), listens for programs that
-// look in (ovs-ofctl), and meets a controller of the same process without a socket, a goroutine or an
-// encoded byte: see Agent.Join.
+// Package agent is the OpenFlow 1.3 side of embedded switches: sessions with controllers, their
+// roles, and what happens without one. It connects to controllers (tcp, unix, ssl), listens for
+// programs that look in (ovs-ofctl), and meets a controller of the same process without a socket, a
+// goroutine or an encoded byte: see Agent.Join.
 package agent
 
 import (
@@ -58,8 +58,8 @@ type Agent struct {
 	group      sync.WaitGroup
 }
 
-// New returns an agent for a switch. It has no controller yet, so that a switch that may do so forwards
-// by itself.
+// New returns an agent for a switch. It has no controller yet, so that a switch that may do so
+// forwards by itself.
 func New(s *pipeline.Switch, o Options) *Agent {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -187,8 +187,8 @@ func (a *Agent) list() []*Session {
 	return a.sessions
 }
 
-// PacketIn sends a packet to the controllers that want it. Data must not change as long as somebody may
-// have it.
+// PacketIn sends a packet to the controllers that want it. Data must not change as long as somebody
+// may have it.
 func (a *Agent) PacketIn(m *openflow.PacketIn) { a.tell(m) }
 
 // tell sends an asynchronous message to the controllers that want it (section 6.3.5).

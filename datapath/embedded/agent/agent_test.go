@@ -141,8 +141,8 @@ func wantError(t *testing.T, s *Session, c *inMemory, m openflow.Message, code o
 
 var toController = openflow.NewFlowMod(openflow.FlowAdd, 0, openflow.Match{}, openflow.ApplyActions(openflow.OutputController(0xffff)))
 
-// A controller in memory has a whole life with a switch: features, ports, flows, packets in and out,
-// statistics, barrier, removal.
+// A controller in memory has a whole life with a switch: features, ports, flows, packets in and
+// out, statistics, barrier, removal.
 func TestInMemory(t *testing.T) {
 	ts := newSwitch(t, Options{})
 	c := &inMemory{}
@@ -227,8 +227,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// Roles: a new master makes the old one a slave; a slave cannot change the switch and is sent no packets;
-// an election that is older than the last one is refused.
+// Roles: a new master makes the old one a slave; a slave cannot change the switch and is sent no
+// packets; an election that is older than the last one is refused.
 func TestRoles(t *testing.T) {
 	ts := newSwitch(t, Options{})
 	c1, c2 := &inMemory{}, &inMemory{}
@@ -287,7 +287,8 @@ func TestAsyncMasks(t *testing.T) {
 	}
 }
 
-// serve is a controller behind a Unix socket, that says HELLO, answers echoes and counts connections.
+// serve is a controller behind a Unix socket, that says HELLO, answers echoes and counts
+// connections.
 func serve(t *testing.T, path string) (connections chan net.Conn) {
 	t.Helper()
 	l, err := net.Listen("unix", path)
@@ -340,8 +341,8 @@ func waitFor(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// The agent connects to its controllers, again after an end, says why it cannot, and leaves those that
-// are no more in its list.
+// The agent connects to its controllers, again after an end, says why it cannot, and leaves those
+// that are no more in its list.
 func TestReconnect(t *testing.T) {
 	dir := shortDir(t)
 	path, nobody := filepath.Join(dir, "c"), filepath.Join(dir, "nobody")
@@ -386,8 +387,8 @@ func TestInactivity(t *testing.T) {
 	}
 }
 
-// A switch that may forward by itself does so without controllers, by learning, and not with one; one that
-// may not keeps to its tables.
+// A switch that may forward by itself does so without controllers, by learning, and not with one;
+// one that may not keeps to its tables.
 func TestFailModes(t *testing.T) {
 	ts := newSwitch(t, Options{Standalone: true, FailAfter: time.Millisecond})
 	if out := ts.receive(1, frame(9, 8)); len(out) != 1 || out[0] != 2 {

@@ -76,7 +76,8 @@ func greet(conn net.Conn, r *openflow.Reader, w *openflow.Writer) error {
 	return conn.SetDeadline(time.Time{})
 }
 
-// connPeer is a controller behind a connection. What it is sent gathers while it is written to; the switch never waits for it.
+// connPeer is a controller behind a connection. What it is sent gathers while it is written to; the
+// switch never waits for it.
 type connPeer struct{ *openflow.Outbox }
 
 // Reply is of Peer.
@@ -93,8 +94,8 @@ func (c *connPeer) Asynchronous(m openflow.Message) {
 // Closed is of Peer.
 func (c *connPeer) Closed() { c.Close() }
 
-// read handles messages until the connection ends. A silent peer is asked whether it lives (section 6.3.4); parts of a message that does
-// not end are no sign of it.
+// read handles messages until the connection ends. A silent peer is asked whether it lives (section
+// 6.3.4); parts of a message that does not end are no sign of it.
 func (c *connPeer) read(conn net.Conn, s *Session, r *openflow.Reader, inactivity time.Duration) error {
 	asked := false
 	for until := time.Now().Add(inactivity); ; {
@@ -140,9 +141,10 @@ func (l *listener) Close() {
 	<-l.done
 }
 
-// Serve takes connections of programs that look in, like ovs-ofctl, until the listener is closed or the
-// agent is. They may do all that a controller may, but are none: they are sent no packets before they
-// have asked for them by SET_CONFIG, and a switch that only they are connected to is without control.
+// Serve takes connections of programs that look in, like ovs-ofctl, until the listener is closed or
+// the agent is. They may do all that a controller may, but are none: they are sent no packets
+// before they have asked for them by SET_CONFIG, and a switch that only they are connected to is
+// without control.
 func (a *Agent) Serve(in net.Listener) error {
 	l := &listener{in, make(chan struct{})}
 	defer close(l.done)

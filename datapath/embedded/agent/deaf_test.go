@@ -11,7 +11,8 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// meetTCP lets the switch meet a controller over a real socket that has said HELLO; what the session ends with comes by ended.
+// meetTCP lets the switch meet a controller over a real socket that has said HELLO; what the
+// session ends with comes by ended.
 func meetTCP(t *testing.T, ts *testSwitch) (conn net.Conn, ended chan error) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -46,8 +47,8 @@ func heap() float64 {
 	return float64(m.HeapAlloc) / (1 << 20)
 }
 
-// A controller that asks without end and does not read is left, and the log can say why; meanwhile the switch forwards, and another
-// controller is answered and gets its packets.
+// A controller that asks without end and does not read is left, and the log can say why; meanwhile
+// the switch forwards, and another controller is answered and gets its packets.
 func TestDeafController(t *testing.T) {
 	ts := newSwitch(t, Options{Inactivity: time.Hour})
 	bad, ended := meetTCP(t, ts)
@@ -96,8 +97,8 @@ func TestDeafController(t *testing.T) {
 	}
 }
 
-// A controller that does not read is sent no more than some packets that it has not asked for, and loses its connection where what may
-// not be dropped comes together: the switch keeps none of it.
+// A controller that does not read is sent no more than some packets that it has not asked for, and
+// loses its connection where what may not be dropped comes together: the switch keeps none of it.
 func TestNewsForADeafController(t *testing.T) {
 	ts := newSwitch(t, Options{Inactivity: time.Hour})
 	_, ended := meetTCP(t, ts)
@@ -123,7 +124,8 @@ func TestNewsForADeafController(t *testing.T) {
 	}
 }
 
-// Requests in parts that do not end fill nothing: they are refused above 4 MiB, one by one, and the switch goes on.
+// Requests in parts that do not end fill nothing: they are refused above 4 MiB, one by one, and the
+// switch goes on.
 func TestEndlessRequests(t *testing.T) {
 	ts := newSwitch(t, Options{Inactivity: time.Hour})
 	conn, _ := meetTCP(t, ts)

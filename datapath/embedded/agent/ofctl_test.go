@@ -12,8 +12,8 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// ovs-ofctl works against a switch: it reads, it changes flows, groups and meters, it sends packets and
-// watches them.
+// ovs-ofctl works against a switch: it reads, it changes flows, groups and meters, it sends packets
+// and watches them.
 func TestOfctl(t *testing.T) {
 	if _, err := exec.LookPath("ovs-ofctl"); err != nil {
 		t.Skip("ovs-ofctl is not installed (Debian: openvswitch-switch)")

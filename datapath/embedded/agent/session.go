@@ -8,15 +8,15 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// Peer is the other end of a session: a controller. Its methods are called by one goroutine after the
-// other or by several at once, and must not wait long: a packet may wait for them.
+// Peer is the other end of a session: a controller. Its methods are called by one goroutine after
+// the other or by several at once, and must not wait long: a packet may wait for them.
 type Peer interface {
 	// Reply takes an answer to a message that was given to Session.Handle, before that returns. A
 	// multipart reply comes whole, however long it is.
 	Reply(openflow.Message)
 
-	// Asynchronous takes PACKET_IN, FLOW_REMOVED and PORT_STATUS. It may drop it, and must copy the data
-	// of a PACKET_IN that it keeps. The same message may be given to other peers.
+	// Asynchronous takes PACKET_IN, FLOW_REMOVED and PORT_STATUS. It may drop it, and must copy the
+	// data of a PACKET_IN that it keeps. The same message may be given to other peers.
 	Asynchronous(openflow.Message)
 
 	// Closed is called once, when the switch ends the session.
@@ -41,8 +41,9 @@ type Session struct {
 
 const defaultMissSend = 128 // bytes (section 7.3.2)
 
-// Join starts a session with a controller of the same process. Messages are values, given from one to the
-// other; there is no HELLO, as both are of this program. It returns nil when the agent is closed.
+// Join starts a session with a controller of the same process. Messages are values, given from one
+// to the other; there is no HELLO, as both are of this program. It returns nil when the agent is
+// closed.
 func (a *Agent) Join(peer Peer) *Session { return a.join(peer, true) }
 
 func (a *Agent) join(peer Peer, controls bool) *Session {
@@ -111,7 +112,8 @@ func (s *Session) Handle(m openflow.Message) {
 	}
 }
 
-// errorFor makes the answer to a message that is refused; it has the first 64 bytes of it (section 7.4.4).
+// errorFor makes the answer to a message that is refused; it has the first 64 bytes of it (section
+// 7.4.4).
 func errorFor(m openflow.Message, err error) *openflow.Error {
 	answer := &openflow.Error{Code: openflow.BadRequestBadType}
 	var refusal *pipeline.Refusal
@@ -235,7 +237,8 @@ func (s *Session) flowMod(m *openflow.FlowMod) error {
 	return nil
 }
 
-// tableMod has nothing to change: no bit of a table's configuration has a meaning any more (section 7.3.3).
+// tableMod has nothing to change: no bit of a table's configuration has a meaning any more (section
+// 7.3.3).
 func (s *Session) tableMod(m *openflow.TableMod) error {
 	if m.Table != openflow.TableAll && m.Table >= s.agent.sw.Features().Tables {
 		return &pipeline.Refusal{Code: openflow.TableModFailedBadTable, Why: "there is no such table"}

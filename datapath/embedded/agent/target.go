@@ -13,7 +13,8 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// Target is where a controller listens: tcp:HOST:PORT, ssl:HOST:PORT or unix:PATH, as Open vSwitch writes it.
+// Target is where a controller listens: tcp:HOST:PORT, ssl:HOST:PORT or unix:PATH, as Open vSwitch
+// writes it.
 type Target struct {
 	Network string // tcp, ssl or unix
 	Address string
@@ -59,8 +60,8 @@ type target struct {
 	last    error
 }
 
-// SetControllers makes the agent connect to these controllers and no others. Connections to those that
-// stay are kept. config is for targets with ssl, and may be nil else.
+// SetControllers makes the agent connect to these controllers and no others. Connections to those
+// that stay are kept. config is for targets with ssl, and may be nil else.
 func (a *Agent) SetControllers(targets []Target, config *tls.Config) {
 	a.mu.Lock()
 	var stay, leave []*target

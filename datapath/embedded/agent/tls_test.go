@@ -40,7 +40,8 @@ func certificate(t *testing.T) (tls.Certificate, *x509.CertPool) {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, pool
 }
 
-// The agent speaks TLS with a controller that it knows the certificate of, and not with one that it does not.
+// The agent speaks TLS with a controller that it knows the certificate of, and not with one that it
+// does not.
 func TestTLS(t *testing.T) {
 	mine, known := certificate(t)
 	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{mine}, MinVersion: tls.VersionTLS12})

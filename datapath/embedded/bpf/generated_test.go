@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// What is compiled comes from the sources that are here: both are as they were when generated.sha256 was written, which
-// go generate does. This needs no compiler.
+// What is compiled comes from the sources that are here: both are as they were when
+// generated.sha256 was written, which go generate does. This needs no compiler.
 func TestGenerated(t *testing.T) {
 	list, err := os.ReadFile("generated.sha256")
 	if err != nil {

@@ -17,13 +17,15 @@ import (
 // programName is what the program is called at the devices that it is attached to.
 const programName = "trivet"
 
-// Credited is what of the counters of an entry in the kernel is in the counters of the switches already.
+// Credited is what of the counters of an entry in the kernel is in the counters of the switches
+// already.
 type Credited struct {
 	Entry          uint32
 	Packets, Bytes uint64
 }
 
-// Save returns the switches as they are at one moment, and what of the kernel's counters is in theirs.
+// Save returns the switches as they are at one moment, and what of the kernel's counters is in
+// theirs.
 func (e *Engine) Save() (switches []pipeline.Saved, credited []Credited) {
 	switches = e.net.Save(func(save func()) {
 		e.counts.mu.Lock()
@@ -53,18 +55,20 @@ func (c *counts) credited() (list []Credited) {
 	return list
 }
 
-// Adopt makes the engine the heir of one whose process has ended without closing it: devices that are attached from
-// now on go on with the program and the entries of that one until TakeOver. It must be called before Attach.
+// Adopt makes the engine the heir of one whose process has ended without closing it: devices that
+// are attached from now on go on with the program and the entries of that one until TakeOver. It
+// must be called before Attach.
 func (e *Engine) Adopt() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.adopting = true
 }
 
-// TakeOver makes entries for the flows that the devices attached since Adopt forward by now, as the tables say,
-// and lets packets go by them; from the first packet on none comes to user space that did not before. What the
-// kernel has counted beyond what is credited is added to the counters of the switches. It returns how many flows
-// were taken over. An error is about what could not be taken over; packets go by the tables all the same.
+// TakeOver makes entries for the flows that the devices attached since Adopt forward by now, as the
+// tables say, and lets packets go by them; from the first packet on none comes to user space that
+// did not before. What the kernel has counted beyond what is credited is added to the counters of
+// the switches. It returns how many flows were taken over. An error is about what could not be
+// taken over; packets go by the tables all the same.
 func (e *Engine) TakeOver(credited []Credited) (flows int, err error) {
 	e.revalidating.Lock()
 	defer e.revalidating.Unlock()
@@ -169,7 +173,8 @@ type leftBehind struct {
 	live    map[uint32]bool   // entries that are found
 }
 
-// leftBehind returns what the program at the attached devices uses; nil: there is none, or not of this kind.
+// leftBehind returns what the program at the attached devices uses; nil: there is none, or not of
+// this kind.
 func (e *Engine) leftBehind() (*leftBehind, error) {
 	for _, q := range e.attached {
 		id, err := e.dev.programOf(q.device.index)

@@ -123,8 +123,9 @@ func median(list []float64) float64 {
 	return s[len(s)/2]
 }
 
-// TCP from host to host over a veth pair, a bare program, and chains of switches, in turn. An iteration is a
-// second of each. Reported are medians, of the ratio to the bare program of the same turn, too.
+// TCP from host to host over a veth pair, a bare program, and chains of switches, in turn. An
+// iteration is a second of each. Reported are medians, of the ratio to the bare program of the same
+// turn, too.
 func BenchmarkThroughput(b *testing.B) {
 	list := ways(b)
 	for _, w := range list {

@@ -50,8 +50,8 @@ func (c *compiled) equal(other *compiled) bool {
 	return true
 }
 
-// compile turns an outcome into what the program does, or says why it cannot. Outputs to ports that have no
-// device lead nowhere.
+// compile turns an outcome into what the program does, or says why it cannot. Outputs to ports that
+// have no device lead nowhere.
 func compile(o *pipeline.Outcome, deviceOf func(*pipeline.Port) (id, mtu uint32, ok bool)) (c compiled, why string) {
 	switch {
 	case o.Slow != "":

@@ -11,8 +11,8 @@ import (
 	"trivet.dev/trivet/internal/monotonic"
 )
 
-// counts credits what the program has counted to the counters of the pipeline. It may be called within a
-// change of the network, and asks nothing of it.
+// counts credits what the program has counted to the counters of the pipeline. It may be called
+// within a change of the network, and asks nothing of it.
 type counts struct {
 	mu       sync.Mutex
 	counters []bpf.ForwardCounter
@@ -100,7 +100,8 @@ func (c *counts) used(x *entry) time.Duration {
 	return x.usedAt
 }
 
-// foldNow folds all entries; where that takes long and has just been done, it is not done again at once.
+// foldNow folds all entries; where that takes long and has just been done, it is not done again at
+// once.
 func (c *counts) foldNow() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

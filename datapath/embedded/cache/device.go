@@ -19,8 +19,9 @@ import (
 type Mode int
 
 const (
-	// Auto is Peer where that can be and nothing shapes what leaves the device, else Egress. It follows the device: who gives
-	// it a queueing discipline, or takes that away, need not tell anybody.
+	// Auto is Peer where that can be and nothing shapes what leaves the device, else Egress. It
+	// follows the device: who gives it a queueing discipline, or takes that away, need not tell
+	// anybody.
 	Auto Mode = iota
 	// Egress sends packets out by the device, through its queueing discipline.
 	Egress
@@ -109,8 +110,8 @@ func (d *devices) examine(index int, mode Mode) (device, error) {
 	return dev, nil
 }
 
-// shaped says whether packets wait at the device: it has a queueing discipline. One that has never been up has noop,
-// and is given noqueue when it comes up.
+// shaped says whether packets wait at the device: it has a queueing discipline. One that has never
+// been up has noop, and is given noqueue when it comes up.
 func shaped(attrs []syscall.NetlinkRouteAttr) bool {
 	for _, a := range attrs {
 		if a.Attr.Type == unix.IFLA_QDISC {

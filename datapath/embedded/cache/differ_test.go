@@ -355,7 +355,8 @@ func (d *differ) send(h int, frame []byte) {
 	}
 }
 
-// storm says whether a packet would become so many, or so large by tag upon tag, that devices drop them.
+// storm says whether a packet would become so many, or so large by tag upon tag, that devices drop
+// them.
 func (d *differ) storm(h int, frame []byte) bool {
 	var k pipeline.Key
 	var o pipeline.Outcome
@@ -388,8 +389,9 @@ func counters(t testing.TB, s *pipeline.Switch, now time.Duration) (list []strin
 
 var seeds = flag.Int64("seeds", 12, "random tables that TestDiffer tries")
 
-// What the kernel makes of random packets by random tables is what the pipeline makes of them: the same
-// packets at the same hosts, the same counters. Each packet is sent until it goes the fast way, if it does.
+// What the kernel makes of random packets by random tables is what the pipeline makes of them: the
+// same packets at the same hosts, the same counters. Each packet is sent until it goes the fast
+// way, if it does.
 func TestDiffer(t *testing.T) {
 	entries := 0
 	for seed := range *seeds {

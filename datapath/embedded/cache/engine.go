@@ -27,7 +27,8 @@ import (
 type Options struct {
 	Log *slog.Logger
 
-	// Namespace is the path of the network namespace that the devices are in; "": that of the process.
+	// Namespace is the path of the network namespace that the devices are in; "": that of the
+	// process.
 	Namespace string
 
 	Entries  int           // at a time; default 32768
@@ -125,8 +126,8 @@ type Engine struct {
 	changes changes
 }
 
-// New starts an engine for the ports of a datapath. Without the right to use BPF the engine works all the
-// same, in user space: see UserSpace.
+// New starts an engine for the ports of a datapath. Without the right to use BPF the engine works
+// all the same, in user space: see UserSpace.
 func New(dp *embedded.Datapath, o Options) (*Engine, error) {
 	o.setDefaults()
 	if o.Ports > 0xffff {
@@ -273,8 +274,8 @@ func (e *Engine) unload() {
 	}
 }
 
-// Close ends the engine. With keep, packets of flows that are known go on as they do now, until another engine
-// takes the devices; else ports forward nothing any more.
+// Close ends the engine. With keep, packets of flows that are known go on as they do now, until
+// another engine takes the devices; else ports forward nothing any more.
 func (e *Engine) Close(keep bool) error {
 	e.mu.Lock()
 	if e.closed {
@@ -316,7 +317,8 @@ func (e *Engine) Close(keep bool) error {
 	return errors.Join(errs...)
 }
 
-// Send sends a packet that a Processor has made out by the device of its port: see embedded.Options.Output.
+// Send sends a packet that a Processor has made out by the device of its port: see
+// embedded.Options.Output.
 func (e *Engine) Send(out *pipeline.Sent, in *pipeline.Packet) { e.send(out, in, false) }
 
 // send says whether the program has the packet, and with it the entry that may become active.

@@ -66,8 +66,8 @@ func (p *port) find(e *Engine, k *pipeline.Key) *entry {
 	return x
 }
 
-// install makes a pending entry for packets like one, or says why there cannot be one. The outcome becomes
-// that of the entry.
+// install makes a pending entry for packets like one, or says why there cannot be one. The outcome
+// becomes that of the entry.
 func (e *Engine) install(p *port, k *pipeline.Key, o *pipeline.Outcome) (x *entry, why string) {
 	class := classOf(k)
 	code, why := compile(o, e.deviceOf)
@@ -168,8 +168,8 @@ func (e *Engine) remove(x *entry) {
 	e.retire(x)
 }
 
-// retire forgets an entry. Its state stays as it is: a packet that has just found it is not to go through user space,
-// where those after it would overtake it by the entry that there is now.
+// retire forgets an entry. Its state stays as it is: a packet that has just found it is not to go
+// through user space, where those after it would overtake it by the entry that there is now.
 func (e *Engine) retire(x *entry) {
 	e.list[x.id] = nil
 	e.unfollow(x)
@@ -185,8 +185,8 @@ func (e *Engine) release(x *entry) {
 	}
 }
 
-// collect counts what has met entries that are gone, and gives their ids back in a while. The program must
-// have been waited for.
+// collect counts what has met entries that are gone, and gives their ids back in a while. The
+// program must have been waited for.
 func (e *Engine) collect(gone []*entry) {
 	for _, x := range gone {
 		store64(&e.entries[x.id].State, 0)
@@ -209,9 +209,9 @@ func (e *Engine) cool() {
 	e.cooling = e.cooling[n:]
 }
 
-// widen makes the mask of a port look at more; entries under the old one are of no use any more. Of a field
-// that counts, all bits that can matter to the switches on the way count from now on: the next packet will
-// need some more of them.
+// widen makes the mask of a port look at more; entries under the old one are of no use any more. Of
+// a field that counts, all bits that can matter to the switches on the way count from now on: the
+// next packet will need some more of them.
 func (e *Engine) widen(p *port, class int, mask *words, o *pipeline.Outcome) bool {
 	wide := p.masks[class].or(mask)
 	var interest pipeline.Mask
@@ -249,8 +249,8 @@ func (e *Engine) setMask(p *port, class int, mask *words) bool {
 	return true
 }
 
-// evict makes room for another entry of the port: of some that have been idle, the one that has been so longest
-// goes. Where it has just looked in vain it does not look again.
+// evict makes room for another entry of the port: of some that have been idle, the one that has
+// been so longest goes. Where it has just looked in vain it does not look again.
 func (e *Engine) evict(p *port) bool {
 	now := e.dp.Now()
 	if now < p.fullUntil {
@@ -274,8 +274,9 @@ func (e *Engine) evict(p *port) bool {
 	return true
 }
 
-// forwarded notes that a packet which met the entry while it was pending has left. When it was the last one, the entry
-// becomes active: the program sees to that if it was asked to, as soon as the packet has arrived.
+// forwarded notes that a packet which met the entry while it was pending has left. When it was the
+// last one, the entry becomes active: the program sees to that if it was asked to, as soon as the
+// packet has arrived.
 func (e *Engine) forwarded(x *entry, asked bool) {
 	x.done++
 	state := &e.entries[x.id].State
@@ -299,9 +300,9 @@ func (e *Engine) forwarded(x *entry, asked bool) {
 	}
 }
 
-// drained makes an entry active whose packets are dropped until those before them have left, if they have: no further
-// one asks the program, which may have had no room for the last request. Where they do not come, it goes. It says
-// whether there is nothing left to do.
+// drained makes an entry active whose packets are dropped until those before them have left, if
+// they have: no further one asks the program, which may have had no room for the last request.
+// Where they do not come, it goes. It says whether there is nothing left to do.
 func (e *Engine) drained(x *entry) bool {
 	state := &e.entries[x.id].State
 	now := load64(state)

@@ -20,7 +20,8 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// Two hosts at one switch reach each other, and after the first packets none comes to user space any more.
+// Two hosts at one switch reach each other, and after the first packets none comes to user space
+// any more.
 func TestFirst(t *testing.T) {
 	b := newBed(t, 2, Options{})
 	b.chain(1, false)
@@ -62,8 +63,8 @@ func TestUserSpace(t *testing.T) {
 	}
 }
 
-// A packet whose IPv4 header has a wrong checksum does not get through routing nodes, also where an entry is there
-// for its flow; it does get through switches.
+// A packet whose IPv4 header has a wrong checksum does not get through routing nodes, also where an
+// entry is there for its flow; it does get through switches.
 func TestWrongHeaderChecksum(t *testing.T) {
 	for _, route := range []bool{true, false} {
 		b := newBed(t, 2, Options{})
@@ -118,8 +119,9 @@ func TestWrongHeaderChecksum(t *testing.T) {
 	}
 }
 
-// Ten routing nodes on the way: addresses and TTL are rewritten, a packet whose TTL is too small does not
-// arrive, TCP's data does, and the counters of each flow entry on the way are exact, by segments.
+// Ten routing nodes on the way: addresses and TTL are rewritten, a packet whose TTL is too small
+// does not arrive, TCP's data does, and the counters of each flow entry on the way are exact, by
+// segments.
 func TestRouted(t *testing.T) {
 	b := newBed(t, 2, Options{})
 	list := b.chain(10, true)
@@ -243,8 +245,8 @@ func (b *bed) flowTo(s *pipeline.Switch, addr string) (packets, size uint64) {
 	return 0, 0
 }
 
-// An entry that packets meet in the kernel is not idle; when they end it goes, and the message that says so
-// counts all of them.
+// An entry that packets meet in the kernel is not idle; when they end it goes, and the message that
+// says so counts all of them.
 func TestIdle(t *testing.T) {
 	for try := 1; !idle(t); try++ {
 		if try == 10 {
@@ -336,7 +338,8 @@ func TestBarrier(t *testing.T) {
 	}
 }
 
-// A packet for all goes to all, by one entry, also where it is changed on one way and not on the next.
+// A packet for all goes to all, by one entry, also where it is changed on one way and not on the
+// next.
 func TestFlood(t *testing.T) {
 	b := newBed(t, 5, Options{})
 	s := b.add(1, 5)
@@ -372,8 +375,8 @@ func TestFlood(t *testing.T) {
 	}
 }
 
-// TCP and UDP whose addresses and ports are rewritten both ways, by IPv4 and IPv6: checksums that a device is
-// left to complete, and packets that it is left to cut, come out right.
+// TCP and UDP whose addresses and ports are rewritten both ways, by IPv4 and IPv6: checksums that a
+// device is left to complete, and packets that it is left to cut, come out right.
 func TestTranslated(t *testing.T) {
 	b := newBed(t, 2, Options{})
 	s := b.add(1, 2)
@@ -406,8 +409,8 @@ func TestTranslated(t *testing.T) {
 	}
 }
 
-// Frames get a tag and lose it again, with and without the kernel's help: packets that are to be cut are cut
-// with it.
+// Frames get a tag and lose it again, with and without the kernel's help: packets that are to be
+// cut are cut with it.
 func TestTagged(t *testing.T) {
 	b := newBed(t, 2, Options{})
 	s := b.add(1, 2)
@@ -481,8 +484,9 @@ func TestDetach(t *testing.T) {
 	b.at(1, "ping", "-c", "5", "-i", "0.02", "10.0.0.2")
 }
 
-// TCP in a tunnel (VXLAN) between two hosts, while entries go again and again: its large packets reach user space in
-// parts, which are one packet to the program. None is dropped or overtaken, which TCP would take for a loss.
+// TCP in a tunnel (VXLAN) between two hosts, while entries go again and again: its large packets
+// reach user space in parts, which are one packet to the program. None is dropped or overtaken,
+// which TCP would take for a loss.
 func TestTunnel(t *testing.T) {
 	b := newBed(t, 2, Options{Queue: 12_000})
 	s := b.add(1, 2)

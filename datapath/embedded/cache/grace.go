@@ -18,12 +18,13 @@ var realtime = func() bool {
 	return err == nil
 }()
 
-// longRun is much longer than any run of the program, also on a machine that does something else meanwhile.
+// longRun is much longer than any run of the program, also on a machine that does something else
+// meanwhile.
 const longRun = 50 * time.Millisecond
 
-// grace waits until no run of the program is left that began before. Where the program runs, no thread does
-// until it has ended: so a thread that has been on each processor need not wait any more. That takes
-// microseconds; a grace period of RCU, which is the other way, takes milliseconds.
+// grace waits until no run of the program is left that began before. Where the program runs, no
+// thread does until it has ended: so a thread that has been on each processor need not wait any
+// more. That takes microseconds; a grace period of RCU, which is the other way, takes milliseconds.
 func grace() {
 	if realtime || !tour() {
 		const global = 1 // MEMBARRIER_CMD_GLOBAL

@@ -68,8 +68,8 @@ func wordsOf(k *[pipeline.Words]uint64, class int) (w words) {
 	return w
 }
 
-// maskOf returns the mask of the words that stands for a mask of the whole key; k is a packet's. false: it
-// looks at what the program does not read.
+// maskOf returns the mask of the words that stands for a mask of the whole key; k is a packet's.
+// false: it looks at what the program does not read.
 func maskOf(m *pipeline.Mask, k *pipeline.Key, class int) (words, bool) {
 	w := wordsOf((*[pipeline.Words]uint64)(m), class)
 	w[0] |= ethTypeMask // the class follows from it

@@ -10,7 +10,8 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// The words that this package reads of a pipeline.Key are those that the pipeline puts the fields in.
+// The words that this package reads of a pipeline.Key are those that the pipeline puts the fields
+// in.
 func TestWords(t *testing.T) {
 	for f, at := range map[openflow.Field][2]int{ // word of the key, of ours; -1: none
 		openflow.FieldEthDst: {fullDst, 0}, openflow.FieldEthType: {fullDst, 0}, openflow.FieldEthSrc: {fullSrc, 1},
@@ -40,7 +41,8 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// A mask that counts what the program does not read is refused, but where no packet of its class has that.
+// A mask that counts what the program does not read is refused, but where no packet of its class
+// has that.
 func TestMask(t *testing.T) {
 	key := func(fields ...openflow.OXM) (k pipeline.Key) {
 		for _, o := range fields {

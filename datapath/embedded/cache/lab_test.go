@@ -23,8 +23,8 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// bed is hosts in namespaces of their own, h1, h2, …, each joined by a veth pair to a device p1, p2, … of a
-// fabric, and the switches that the test makes there.
+// bed is hosts in namespaces of their own, h1, h2, …, each joined by a veth pair to a device p1,
+// p2, … of a fabric, and the switches that the test makes there.
 type bed struct {
 	mirrored atomic.Uint64 // packets over virtual links that somebody looked at
 	testing.TB

@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// Who begins and ends to look at a virtual link, or at the device of a host's link, again and again, sees packets there,
-// and of a numbered stream that goes over both none is lost, doubled or overtaken.
+// Who begins and ends to look at a virtual link, or at the device of a host's link, again and
+// again, sees packets there, and of a numbered stream that goes over both none is lost, doubled or
+// overtaken.
 func TestOrderLooks(t *testing.T) {
 	b := newBed(t, 2, Options{Queue: 12_000})
 	s1, s2 := b.add(1, 2), b.add(2, 2)

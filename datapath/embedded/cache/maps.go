@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// shared maps the values of an array into this process: what one writes there, the other reads. Values must
-// be of a multiple of 8 bytes.
+// shared maps the values of an array into this process: what one writes there, the other reads.
+// Values must be of a multiple of 8 bytes.
 func shared[T any](m *ebpf.Map) ([]T, error) {
 	var v T
 	count := int(m.MaxEntries())

@@ -22,8 +22,8 @@ func (b *bed) becomes(p *pipeline.Port, on bool, why string) {
 	})
 }
 
-// A port's state is that of its device, whoever makes it that: either end is set down, or deleted. The controller is told once
-// of each change. In user space as in the kernel.
+// A port's state is that of its device, whoever makes it that: either end is set down, or deleted.
+// The controller is told once of each change. In user space as in the kernel.
 func TestPortFollowsDevice(t *testing.T) {
 	for _, user := range []bool{false, true} {
 		t.Run(fmt.Sprint("user space ", user), func(t *testing.T) {
@@ -60,8 +60,8 @@ func TestPortFollowsDevice(t *testing.T) {
 	}
 }
 
-// What cannot leave by a port goes nowhere, also where the kernel put packets into the host's device directly; a fast failover
-// group takes the next bucket.
+// What cannot leave by a port goes nowhere, also where the kernel put packets into the host's
+// device directly; a fast failover group takes the next bucket.
 func TestFailoverFollowsDevice(t *testing.T) {
 	b := newBed(t, 3, Options{})
 	s := b.add(1, 3)
@@ -102,8 +102,8 @@ func TestFailoverFollowsDevice(t *testing.T) {
 	arrive(2, "after it was set up")
 }
 
-// A port that a controller takes down takes the carrier of the device's other end, and the link of the switch that a virtual link
-// leads to; when it is up again, both are there again.
+// A port that a controller takes down takes the carrier of the device's other end, and the link of
+// the switch that a virtual link leads to; when it is up again, both are there again.
 func TestPortModTakesCarrier(t *testing.T) {
 	b := newBed(t, 2, Options{})
 	s1, s2 := b.add(1, 2), b.add(2, 2)
@@ -171,7 +171,8 @@ func TestLostNotices(t *testing.T) {
 	}
 }
 
-// Packets go by a device's queueing discipline while it has one, whoever gives it that and whenever, and around it again.
+// Packets go by a device's queueing discipline while it has one, whoever gives it that and
+// whenever, and around it again.
 func TestModeFollowsQueueingDiscipline(t *testing.T) {
 	b := newBed(t, 2, Options{})
 	s := b.chain(1, false)[0]

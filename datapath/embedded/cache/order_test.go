@@ -17,10 +17,11 @@ import (
 	"trivet.dev/trivet/datapath/embedded/pipeline"
 )
 
-// stream sends numbered packets from host 1 to host 2, about so many per second, for that long, and says what
-// became of them: "" when each arrived, once, in order. During it, disturb is called again and again, 20 times at
-// least. Where the machine cannot keep up, the sender waits until all have arrived: a flow that never leaves the
-// moment in which its entry could become active has packets dropped (drainAfter), which is not what is tested here.
+// stream sends numbered packets from host 1 to host 2, about so many per second, for that long, and
+// says what became of them: "" when each arrived, once, in order. During it, disturb is called
+// again and again, 20 times at least. Where the machine cannot keep up, the sender waits until all
+// have arrived: a flow that never leaves the moment in which its entry could become active has
+// packets dropped (drainAfter), which is not what is tested here.
 func (b *bed) stream(rate int, long time.Duration, disturb func(round int)) string {
 	b.Helper()
 	// Of packets that wait for an address to be resolved, a host keeps a hundred.
@@ -46,8 +47,8 @@ func (b *bed) stream(rate int, long time.Duration, disturb func(round int)) stri
 	sent := make(chan uint64, 1)
 	var arrived atomic.Uint64
 	go func() {
-		// A sender that changes its processor may overtake itself: packets wait for the other end of a veth
-		// pair at the processor that sent them.
+		// A sender that changes its processor may overtake itself: packets wait for the other end
+		// of a veth pair at the processor that sent them.
 		runtime.LockOSThread()
 		_ = unix.SchedSetaffinity(0, &unix.CPUSet{1})
 		room := make([]byte, 64)
@@ -122,7 +123,8 @@ func (b *bed) enlarge(c *net.UDPConn) {
 	}
 }
 
-// While a flow is set up, no packet is lost, doubled, or overtaken: 100 flows, each for a short time.
+// While a flow is set up, no packet is lost, doubled, or overtaken: 100 flows, each for a short
+// time.
 func TestOrderSetup(t *testing.T) {
 	b := newBed(t, 2, Options{Queue: 12_000}) // the worker may not get a processor for long
 	s := b.add(1, 2)
@@ -141,8 +143,9 @@ func TestOrderSetup(t *testing.T) {
 	}
 }
 
-// The same while entries are taken away again and again, by time and by changes of the tables, which leave a
-// packet's fate as it is or change its TTL; where packets pass by the device of the way out and where they leave by it.
+// The same while entries are taken away again and again, by time and by changes of the tables,
+// which leave a packet's fate as it is or change its TTL; where packets pass by the device of the
+// way out and where they leave by it.
 func TestOrderChanges(t *testing.T) {
 	for name, disturb := range map[string]func(b *bed, s *pipeline.Switch) func(int){
 		"expiry": func(b *bed, s *pipeline.Switch) func(int) {
@@ -188,8 +191,8 @@ func TestOrderChanges(t *testing.T) {
 	}
 }
 
-// Packets of ever new flows use up the budget of their port and no more; they still arrive, and another port's
-// do not wait behind them.
+// Packets of ever new flows use up the budget of their port and no more; they still arrive, and
+// another port's do not wait behind them.
 func TestBudget(t *testing.T) {
 	b := newBed(t, 4, Options{PerPort: 50, MissRate: 500}) // less than the slowest machine can send
 	s := b.add(1, 4)

@@ -4,8 +4,8 @@ package cache
 
 import "testing"
 
-// Numbers are given out once each until they come back: at once, or, where they are to rest, after all others, the one
-// first that came first.
+// Numbers are given out once each until they come back: at once, or, where they are to rest, after
+// all others, the one first that came first.
 func TestPool(t *testing.T) {
 	for _, rest := range []bool{false, true} {
 		p := newPool(4)

@@ -35,8 +35,8 @@ type port struct {
 	seen   uint64 // how many packets had been given to the miss channel when that was looked at last
 }
 
-// Attach makes packets that come in by a device those of a port, and those that leave by the port leave by the
-// device. The device must be up and in the engine's namespace.
+// Attach makes packets that come in by a device those of a port, and those that leave by the port
+// leave by the device. The device must be up and in the engine's namespace.
 func (e *Engine) Attach(p *pipeline.Port, ifindex int, mode Mode) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -165,8 +165,9 @@ func (e *Engine) Detach(p *pipeline.Port) error {
 	return err
 }
 
-// Look makes packets go out by the device of a port, where who captures there sees them, or lets them pass it by as
-// Auto does: that, as soon as none is on its way there, which the device's queue keeps from those that would go around it.
+// Look makes packets go out by the device of a port, where who captures there sees them, or lets
+// them pass it by as Auto does: that, as soon as none is on its way there, which the device's queue
+// keeps from those that would go around it.
 func (e *Engine) Look(p *pipeline.Port, on bool) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -184,8 +185,8 @@ func (e *Engine) Look(p *pipeline.Port, on bool) error {
 	return nil
 }
 
-// settleModes lets packets pass by devices that nobody looks at and nothing shapes any more, once none has gone out for a
-// while. It is called with mu held, from time to time.
+// settleModes lets packets pass by devices that nobody looks at and nothing shapes any more, once
+// none has gone out for a while. It is called with mu held, from time to time.
 func (e *Engine) settleModes() {
 	for p, q := range e.attached {
 		if q.settling == 0 {

@@ -11,7 +11,8 @@ import (
 	"trivet.dev/trivet/datapath/embedded/bpf"
 )
 
-// NoBPF is the environment variable that keeps engines from the kernel, as if it refused: packets go through user space.
+// NoBPF is the environment variable that keeps engines from the kernel, as if it refused: packets
+// go through user space.
 const NoBPF = "TRIVET_NO_EBPF"
 
 // Probe says why packets of embedded switches cannot be forwarded in the kernel; nil: they can.

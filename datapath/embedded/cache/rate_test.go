@@ -20,8 +20,8 @@ import (
 	"trivet.dev/trivet/datapath/embedded/wire"
 )
 
-// Packets of 64 bytes that are received, per second, when host 1 sends as fast as it can for a second, over the
-// same ways as the other benchmarks, in turn; and processor time per packet.
+// Packets of 64 bytes that are received, per second, when host 1 sends as fast as it can for a
+// second, over the same ways as the other benchmarks, in turn; and processor time per packet.
 func BenchmarkPackets(b *testing.B) {
 	list := ways(b)
 	rates, costs := make([][]float64, len(list)), make([][]float64, len(list))
@@ -37,7 +37,8 @@ func BenchmarkPackets(b *testing.B) {
 	}
 }
 
-// packets returns how many a sink that only counts has received per second, and the processor's ns for each.
+// packets returns how many a sink that only counts has received per second, and the processor's ns
+// for each.
 func (b *bed) packets(long time.Duration) (rate, cost float64) {
 	c, sink := b.listen(1, 0), b.listen(2, 9300)
 	defer c.Close()
@@ -128,8 +129,8 @@ func BenchmarkSetup(b *testing.B) {
 	}
 }
 
-// A barrier after a change of one entry, while there are entries in the kernel that do not follow from it or
-// that all do.
+// A barrier after a change of one entry, while there are entries in the kernel that do not follow
+// from it or that all do.
 func BenchmarkBarrier(b *testing.B) {
 	for _, entries := range []int{0, 1000, 10000} {
 		for _, same := range []bool{false, true} {
@@ -179,8 +180,9 @@ func BenchmarkGrace(b *testing.B) {
 	}
 }
 
-// TCP from host 1 to host 2 while host 3 sends 100,000 packets per second: of one flow, or each of another one,
-// which then makes an entry of its own until the port's budget is used up, and user space's share after that.
+// TCP from host 1 to host 2 while host 3 sends 100,000 packets per second: of one flow, or each of
+// another one, which then makes an entry of its own until the port's budget is used up, and user
+// space's share after that.
 func BenchmarkSweep(b *testing.B) {
 	bed := newBed(b, 4, Options{})
 	s := bed.add(1, 4)

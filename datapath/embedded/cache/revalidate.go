@@ -10,8 +10,8 @@ import (
 	"trivet.dev/trivet/datapath/embedded/pipeline"
 )
 
-// changes are the parts of switches that have changed and have not been looked at since. It may be called
-// within a change of the network, and asks nothing of it.
+// changes are the parts of switches that have changed and have not been looked at since. It may be
+// called within a change of the network, and asks nothing of it.
 type changes struct {
 	mu   sync.Mutex
 	set  map[watchKey]struct{}
@@ -54,7 +54,8 @@ func (c *changes) take(s *pipeline.Switch) (list []watchKey) {
 	return list
 }
 
-// A watch is a part of a switch that entries follow from, and the version for which they are known to hold.
+// A watch is a part of a switch that entries follow from, and the version for which they are known
+// to hold.
 type watch struct {
 	number  uint64
 	version uint64
@@ -141,8 +142,8 @@ func (e *Engine) unfollow(x *entry) {
 	}
 }
 
-// Barrier makes all packets from now on go as the tables of a switch say (nil: of all switches) and as the devices of
-// ports are now; see embedded.Options.Barrier.
+// Barrier makes all packets from now on go as the tables of a switch say (nil: of all switches) and
+// as the devices of ports are now; see embedded.Options.Barrier.
 func (e *Engine) Barrier(s *pipeline.Switch) {
 	e.keepUp(false)
 	if e.why != "" {
@@ -209,8 +210,9 @@ func (e *Engine) stale(s *pipeline.Switch) (list []*entry) {
 	return list
 }
 
-// revalidate makes an entry say what the tables say now. It is called with revalidating held. Finding that out
-// takes long, where ways are long: mu is free meanwhile, so that packets of other flows do not wait.
+// revalidate makes an entry say what the tables say now. It is called with revalidating held.
+// Finding that out takes long, where ways are long: mu is free meanwhile, so that packets of other
+// flows do not wait.
 func (e *Engine) revalidate(x *entry) {
 	e.again.Translate(e.spare, x.port.port, &x.of, e.dp.Now())
 	if e.spare.Loop != nil {
@@ -229,7 +231,8 @@ func (e *Engine) revalidate(x *entry) {
 	e.spare = &pipeline.Outcome{}
 }
 
-// update makes an entry say what an outcome does, which becomes its own; why says that no entry can.
+// update makes an entry say what an outcome does, which becomes its own; why says that no entry
+// can.
 func (e *Engine) update(x *entry, o *pipeline.Outcome, code compiled, why string) {
 	mask, ok := maskOf(&o.Mask, &x.of, x.class)
 	if why != "" || !ok || !x.mask.covers(&mask) {

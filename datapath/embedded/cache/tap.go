@@ -26,8 +26,8 @@ const (
 	missGuard = 2
 )
 
-// tap is the miss channel: a device that the program redirects packets to, with where they came from in
-// front, and that user space sends packets by, with where they are to go as a VLAN tag.
+// tap is the miss channel: a device that the program redirects packets to, with where they came
+// from in front, and that user space sends packets by, with where they are to go as a VLAN tag.
 type tap struct {
 	fd    int
 	wake  int // an eventfd that ends a wait
@@ -168,8 +168,8 @@ func packetOf(vnet, frame []byte) pipeline.Packet {
 	return pkt
 }
 
-// write sends a frame by a port. offload is that of the frame. With activate, the entry that was said to may become
-// active.
+// write sends a frame by a port. offload is that of the frame. With activate, the entry that was
+// said to may become active.
 func (t *tap) write(port uint16, frame []byte, o pipeline.Offload, activate bool) error {
 	if len(frame) < 14 {
 		return errors.New("a frame without addresses")

@@ -16,8 +16,8 @@ type waiting struct {
 	room []byte
 }
 
-// worker takes packets from the miss channel, a queue for each port, and forwards them: one of each port in
-// turn. How many of a port may wait, in the channel and here, the program sees to.
+// worker takes packets from the miss channel, a queue for each port, and forwards them: one of each
+// port in turn. How many of a port may wait, in the channel and here, the program sees to.
 type worker struct {
 	*Engine
 	busy  []*port // whose queues are not empty
@@ -133,8 +133,9 @@ func (w *worker) gone(p *port) bool {
 	return w.attached[p.port] != p
 }
 
-// whole says whether a packet is one that the program has counted, or with those before it makes one up: the tap gets
-// in parts what it cannot take with its segmentation to be done, as what is in a tunnel.
+// whole says whether a packet is one that the program has counted, or with those before it makes
+// one up: the tap gets in parts what it cannot take with its segmentation to be done, as what is in
+// a tunnel.
 func (p *port) whole(m *missed) bool {
 	if m.parts < 2 {
 		return true
@@ -180,8 +181,8 @@ func (w *worker) take(p *port, m *missed, last bool, now time.Duration) {
 	}
 }
 
-// quick forwards a packet as an entry says, which it makes where there is none, or as its outcome does, or says
-// why there is no such thing.
+// quick forwards a packet as an entry says, which it makes where there is none, or as its outcome
+// does, or says why there is no such thing.
 func (w *worker) quick(p *port, m *missed, last bool, k *pipeline.Key, now time.Duration) (why string) {
 	w.applying.Lock()
 	defer w.applying.Unlock()
@@ -217,8 +218,8 @@ func (w *worker) quick(p *port, m *missed, last bool, k *pipeline.Key, now time.
 	return ""
 }
 
-// translate returns what becomes of a packet and of others, and makes an entry for them if it can; or it says why
-// nothing can be said.
+// translate returns what becomes of a packet and of others, and makes an entry for them if it can;
+// or it says why nothing can be said.
 func (w *worker) translate(p *port, k *pipeline.Key, now time.Duration) (o *pipeline.Outcome, why string) {
 	o = w.spare
 	w.trans.Translate(o, p.port, k, now)
@@ -241,8 +242,8 @@ func (w *worker) translate(p *port, k *pipeline.Key, now time.Duration) (o *pipe
 
 var reasons = map[uint8]string{missOdd: "headers that the program does not read", missGuard: "TTL or size out of an entry's range"}
 
-// settle makes up for packets that the channel has lost: what has been given to it, does not change and is
-// not here will not come.
+// settle makes up for packets that the channel has lost: what has been given to it, does not change
+// and is not here will not come.
 func (w *worker) settle() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

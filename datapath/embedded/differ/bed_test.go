@@ -69,8 +69,8 @@ func markFrame(n uint64) []byte {
 	return b
 }
 
-// wires are the devices of the hosts of one system, in a namespace of their own. Their other ends, p0, p1, …,
-// are in another one.
+// wires are the devices of the hosts of one system, in a namespace of their own. Their other ends,
+// p0, p1, …, are in another one.
 type wires struct {
 	t       testing.TB
 	fabric  string
@@ -125,8 +125,9 @@ func (w *wires) open(ns string, h int) {
 	w.t.Cleanup(func() { w.devices[h].Close(); <-done })
 }
 
-// send sends a frame (nil: none) and a mark from a host, and returns what the hosts get before the mark, and
-// after it as long as less has come than there should: one packet may overtake another one of another flow.
+// send sends a frame (nil: none) and a mark from a host, and returns what the hosts get before the
+// mark, and after it as long as less has come than there should: one packet may overtake another
+// one of another flow.
 func (w *wires) send(host int, frame []byte, want *received) (got received, err error) {
 	w.marks++
 	mark := markFrame(w.marks)

@@ -10,9 +10,10 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// trial is random tables and packets. Left out are, with the reason, what the specification leaves to the switch
-// (SELECT groups, meters, learning), what Open vSwitch lacks (PBB, extension headers, copies of TTLs) or has for
-// something else (tunnel ids), and where both differ from each other and docs/openflow-conformance.md says why.
+// trial is random tables and packets. Left out are, with the reason, what the specification leaves
+// to the switch (SELECT groups, meters, learning), what Open vSwitch lacks (PBB, extension headers,
+// copies of TTLs) or has for something else (tunnel ids), and where both differ from each other and
+// docs/openflow-conformance.md says why.
 type trial struct {
 	seed    int64
 	groups  [switches][]*openflow.GroupMod
@@ -94,9 +95,9 @@ func tagged(m openflow.Match) bool {
 	return ok && o.Value.Lo&openflow.VLANPresent != 0
 }
 
-// withValues sets the fields of each header that is pushed. Section 5.12.1 says what they are at first: those of
-// the tag under a VLAN tag, where Open vSwitch has zeros; zero in a label, where it has the label of explicit
-// null, the class of the packet's DSCP and a TTL of 64 if there is none.
+// withValues sets the fields of each header that is pushed. Section 5.12.1 says what they are at
+// first: those of the tag under a VLAN tag, where Open vSwitch has zeros; zero in a label, where it
+// has the label of explicit null, the class of the packet's DSCP and a TTL of 64 if there is none.
 func withValues(g random.Gen, list []openflow.Action) (out []openflow.Action) {
 	for _, a := range list {
 		out = append(out, a)
@@ -110,10 +111,11 @@ func withValues(g random.Gen, list []openflow.Action) (out []openflow.Action) {
 	return out
 }
 
-// alike says whether both switches carry out the actions alike: not what Open vSwitch lacks; not VLAN fields set
-// without a match that says that there is a tag (it adds one); not the decrement of an MPLS TTL (of packets
-// without a label, it carries out no more actions); not a field of a label that is not pushed in the same list (the
-// packets after the first one get all of its label). At most one header is pushed or popped.
+// alike says whether both switches carry out the actions alike: not what Open vSwitch lacks; not
+// VLAN fields set without a match that says that there is a tag (it adds one); not the decrement of
+// an MPLS TTL (of packets without a label, it carries out no more actions); not a field of a label
+// that is not pushed in the same list (the packets after the first one get all of its label). At
+// most one header is pushed or popped.
 func alike(g random.Gen, list []openflow.Action, tagged bool) bool {
 	pushes := 0
 	for _, a := range list {
@@ -138,10 +140,11 @@ func alike(g random.Gen, list []openflow.Action, tagged bool) bool {
 	return pushes == 0 || pushes == 1 && g.Intn(3) == 0
 }
 
-// understood says whether both switches read the headers of a frame alike: at most one tag, one label, no
-// extension headers (of whose packets Open vSwitch does not know the protocol), no parts of packets (the first
-// has no ports for it, against section 7.3.2), no PBB, nothing that POP_MPLS would make a packet of another type of,
-// no ICMP of zeros alone (its checksum, 0xffff, is 0 for Open vSwitch after a change back and forth).
+// understood says whether both switches read the headers of a frame alike: at most one tag, one
+// label, no extension headers (of whose packets Open vSwitch does not know the protocol), no parts
+// of packets (the first has no ports for it, against section 7.3.2), no PBB, nothing that POP_MPLS
+// would make a packet of another type of, no ICMP of zeros alone (its checksum, 0xffff, is 0 for
+// Open vSwitch after a change back and forth).
 func understood(frame []byte) bool {
 	at := 12
 	next := func() uint16 { return binary.BigEndian.Uint16(frame[at:]) }

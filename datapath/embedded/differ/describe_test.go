@@ -10,8 +10,9 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// TestDescriptions proves that a switch says of its tables what Open vSwitch says of its own: the same properties, and in
-// each at least what OpenFlow 1.3 has of Open vSwitch's. There are controllers that decide by them what to send.
+// TestDescriptions proves that a switch says of its tables what Open vSwitch says of its own: the
+// same properties, and in each at least what OpenFlow 1.3 has of Open vSwitch's. There are
+// controllers that decide by them what to send.
 func TestDescriptions(t *testing.T) {
 	v := newVSwitch(t)
 	if v == nil {
@@ -45,8 +46,9 @@ func TestDescriptions(t *testing.T) {
 	}
 }
 
-// beyond says whether Open vSwitch has something that OpenFlow 1.3 has not (section 7.2.3.8: masks of ports and of neighbour discovery,
-// fields of later versions; section 5.12: what set-field may not set), or a table beyond those that we have.
+// beyond says whether Open vSwitch has something that OpenFlow 1.3 has not (section 7.2.3.8: masks
+// of ports and of neighbour discovery, fields of later versions; section 5.12: what set-field may
+// not set), or a table beyond those that we have.
 func beyond(kind openflow.TablePropertyType, what string, tables int) bool {
 	field, rest, _ := strings.Cut(what, "/")
 	var number int

@@ -1,5 +1,5 @@
-// Package differ sends the same packets through three switches with the same tables: the embedded switch's fast
-// path in the kernel, its pipeline alone, and Open vSwitch.
+// Package differ sends the same packets through three switches with the same tables: the embedded
+// switch's fast path in the kernel, its pipeline alone, and Open vSwitch.
 package differ
 
 import (
@@ -19,10 +19,12 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// repeats is how often each packet is sent: the first time through user space, the last one by a cache's entry.
+// repeats is how often each packet is sent: the first time through user space, the last one by a
+// cache's entry.
 const repeats = 4
 
-// bed is the switches that are compared, and one more of ours that says beforehand what a packet will meet.
+// bed is the switches that are compared, and one more of ours that says beforehand what a packet
+// will meet.
 type bed struct {
 	t      testing.TB
 	truth  *plain
@@ -117,7 +119,8 @@ func (b *bed) install(c *trial) string {
 	return why
 }
 
-// leads says whether all groups that buckets name are there. Open vSwitch takes those that name others.
+// leads says whether all groups that buckets name are there. Open vSwitch takes those that name
+// others.
 func leads(there map[uint32]bool, buckets ...openflow.Bucket) bool {
 	return !slices.ContainsFunc(buckets, func(b openflow.Bucket) bool {
 		return slices.ContainsFunc(b.Actions, func(a openflow.Action) bool { return a.Type == openflow.ActionGroup && !there[a.Group] })
@@ -155,8 +158,8 @@ func (b *bed) send(p packet, n int) string {
 	return ""
 }
 
-// texts writes frames without the zeros at their ends: we fill up what has become shorter than an Ethernet
-// frame, and Open vSwitch does not.
+// texts writes frames without the zeros at their ends: we fill up what has become shorter than an
+// Ethernet frame, and Open vSwitch does not.
 func texts(frames [][]byte) (list []string) {
 	for _, f := range frames {
 		list = append(list, hex.EncodeToString(bytes.TrimRight(f, "\x00")))
@@ -179,8 +182,8 @@ func (b *bed) counters() (all [][switches]counters) {
 	return all
 }
 
-// compareCounters gives the switches some time: what has just been counted in the kernel may be known a moment
-// later.
+// compareCounters gives the switches some time: what has just been counted in the kernel may be
+// known a moment later.
 func (b *bed) compareCounters(before [][switches]counters) (problems string) {
 	for range 50 {
 		if problems = b.differentCounters(before); problems == "" {
@@ -207,10 +210,10 @@ func (b *bed) differentCounters(before [][switches]counters) string {
 	return strings.Join(problems, "\n")
 }
 
-// excludes says whether the specification leaves open what becomes of a packet, or Open vSwitch has a limit
-// there: an invalid TTL (the action set of before is carried out or not), more than two tags, loops; and where a
-// later table has no entry for the packet: Open vSwitch carries out the action set, and section 5.4 says that
-// such packets are dropped.
+// excludes says whether the specification leaves open what becomes of a packet, or Open vSwitch has
+// a limit there: an invalid TTL (the action set of before is carried out or not), more than two
+// tags, loops; and where a later table has no entry for the packet: Open vSwitch carries out the
+// action set, and section 5.4 says that such packets are dropped.
 func (b *bed) excludes(p packet) bool {
 	var k pipeline.Key
 	var o pipeline.Outcome
@@ -295,10 +298,11 @@ func shorten[T any](list []T, takes func([]T) bool) {
 	}
 }
 
-// Random tables, groups and packets in the fast path, the pipeline and Open vSwitch: the same packets come out
-// at the same hosts, byte for byte, and every flow, group, bucket and port has counted as many. TRIVET_DIFFER is
-// for how long seeds are tried ("20m"; otherwise 24 seeds, or as many as ten seconds allow), TRIVET_DIFFER_SEED the
-// first one. A failure prints the seed, and the least tables and packets that show it.
+// Random tables, groups and packets in the fast path, the pipeline and Open vSwitch: the same
+// packets come out at the same hosts, byte for byte, and every flow, group, bucket and port has
+// counted as many. TRIVET_DIFFER is for how long seeds are tried ("20m"; otherwise 24 seeds, or as
+// many as ten seconds allow), TRIVET_DIFFER_SEED the first one. A failure prints the seed, and the
+// least tables and packets that show it.
 func TestThreeSwitches(t *testing.T) {
 	first, err := strconv.ParseInt(cmp.Or(os.Getenv("TRIVET_DIFFER_SEED"), "1"), 10, 64)
 	long, err2 := time.ParseDuration(cmp.Or(os.Getenv("TRIVET_DIFFER"), "0s"))

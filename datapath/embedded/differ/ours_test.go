@@ -163,8 +163,8 @@ func newFast(t testing.TB) *fast {
 	return f
 }
 
-// attach makes the fabric's device of a host that of its port: at some, packets enter the other end directly; at
-// others, they go out by the device.
+// attach makes the fabric's device of a host that of its port: at some, packets enter the other end
+// directly; at others, they go out by the device.
 func (f *fast) attach(host int) {
 	f.t.Helper()
 	index := 0

@@ -160,7 +160,8 @@ func (v *vswitch) group(sw int, m *openflow.GroupMod) error {
 	return v.conns[sw].barrier()
 }
 
-// barrier has what is cached for running flows made anew; the counters of entries know of all packets then.
+// barrier has what is cached for running flows made anew; the counters of entries know of all
+// packets then.
 func (v *vswitch) barrier() {
 	v.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)

@@ -7,7 +7,8 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// Drops are those of the embedded switches: at their ports, and of packets for which user space had no room.
+// Drops are those of the embedded switches: at their ports, and of packets for which user space had
+// no room.
 func (f *fabric) Drops(context.Context) (out []datapath.Drop, err error) {
 	s := f.s
 	if s == nil {

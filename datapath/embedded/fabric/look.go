@@ -27,10 +27,11 @@ func (l *looks) show(out *pipeline.Sent) {
 	}
 }
 
-// Look shows what goes over a link to who captures. Of a virtual link, which has no device, see gets each
-// packet as it is there, by both ends, until done; it must copy what it keeps and return soon. Packets over the link go
-// through user space for that long, in their order. Of others, packets are kept from going around the link's devices,
-// where one can listen. Both may be called at any time; no packet is lost or doubled thereby.
+// Look shows what goes over a link to who captures. Of a virtual link, which has no device, see
+// gets each packet as it is there, by both ends, until done; it must copy what it keeps and return
+// soon. Packets over the link go through user space for that long, in their order. Of others,
+// packets are kept from going around the link's devices, where one can listen. Both may be called
+// at any time; no packet is lost or doubled thereby.
 func (f *fabric) Look(link *topology.Link, see func(frame []byte)) (mirrored bool, done func()) {
 	s := f.s
 	if s == nil {

@@ -17,8 +17,8 @@ import (
 	"trivet.dev/trivet/internal/monotonic"
 )
 
-// switchState is what is on disk of the embedded switches, which live in the daemon: should that die, the next one
-// goes on with it.
+// switchState is what is on disk of the embedded switches, which live in the daemon: should that
+// die, the next one goes on with it.
 type switchState struct {
 	Origin   int64 // when the switches' clock began, on the machine's (CLOCK_MONOTONIC, ns)
 	Switches []pipeline.Saved
@@ -38,8 +38,8 @@ func (s *switchState) start() time.Time {
 	return monotonic.Zero().Add(time.Duration(s.Origin))
 }
 
-// The state is written every second, and soon after a change; of a lab whose state takes long to write, as seldom as
-// makes it a fiftieth of a processor.
+// The state is written every second, and soon after a change; of a lab whose state takes long to
+// write, as seldom as makes it a fiftieth of a processor.
 const (
 	saveEvery = time.Second
 	saveSoon  = 50 * time.Millisecond
@@ -108,8 +108,9 @@ func (s *switches) restore() error {
 // beginSaving begins to write the state, once.
 func (s *switches) beginSaving() { s.started.Do(func() { s.saving.Go(s.save) }) }
 
-// TakeOver ends a Resume. Until it is called, packets of known flows go as they did when the other process died, and
-// others wait for nothing: it is time for it when controllers have said again what there is to say.
+// TakeOver ends a Resume. Until it is called, packets of known flows go as they did when the other
+// process died, and others wait for nothing: it is time for it when controllers have said again
+// what there is to say.
 func (f *fabric) TakeOver() {
 	if f.before == nil || f.s == nil {
 		return

@@ -10,8 +10,9 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// A link between two embedded switches changes from one without devices to one with, as when it is given a delay, and
-// back, without losing a packet: what is to carry packets is there before what has carried them goes.
+// A link between two embedded switches changes from one without devices to one with, as when it is
+// given a delay, and back, without losing a packet: what is to carry packets is there before what
+// has carried them goes.
 
 // cut takes virtual links away for which devices have been put behind the ports, once these run.
 func (f *fabric) cut(ports []portID) error {
@@ -37,10 +38,12 @@ func (f *fabric) cut(ports []portID) error {
 	return nil
 }
 
-// drainTime is how long packets may be under way between two devices of this machine, beyond the delay of their link.
+// drainTime is how long packets may be under way between two devices of this machine, beyond the
+// delay of their link.
 const drainTime = 50 * time.Millisecond
 
-// Leave joins ports by virtual links whose devices are about to go, and waits until what is under way there has arrived.
+// Leave joins ports by virtual links whose devices are about to go, and waits until what is under
+// way there has arrived.
 func (f *fabric) Leave(ctx context.Context, s plan.Steps) error {
 	if f.s == nil {
 		return nil

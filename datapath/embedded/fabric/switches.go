@@ -1,4 +1,5 @@
-// Package fabric is the embedded switches of a lab: it gives them the lab's devices and controllers.
+// Package fabric is the embedded switches of a lab: it gives them the lab's devices and
+// controllers.
 package fabric
 
 import (
@@ -75,8 +76,8 @@ type backing struct {
 	down   bool
 }
 
-// newSwitches makes them for a topology, in the switches' namespace. They begin as what is in a state,
-// which may be nil, says, with the clock of that. event, which may be nil, is told of loops.
+// newSwitches makes them for a topology, in the switches' namespace. They begin as what is in a
+// state, which may be nil, says, with the clock of that. event, which may be nil, is told of loops.
 func newSwitches(t *topology.Topology, namespace string, before *switchState, event func(string)) (*switches, error) {
 	s := &switches{agents: map[string]*agent.Agent{}, joined: map[string]bool{}, ports: map[portID]*backing{},
 		saved: map[uint64]*pipeline.Saved{}, stop: make(chan struct{})}
@@ -164,7 +165,8 @@ func (s *switches) removeSwitch(name string) {
 	delete(s.joined, name)
 }
 
-// applyPorts gives ports what is behind them. First what changes is taken away, then what is new is given.
+// applyPorts gives ports what is behind them. First what changes is taken away, then what is new is
+// given.
 func (f *fabric) applyPorts(blocked map[*topology.Link]bool) error {
 	s := f.s
 	want := map[portID]*backing{}
@@ -301,7 +303,8 @@ func (f *fabric) port(e topology.Endpoint) *pipeline.Port {
 	return f.s.agents[e.Node].Switch().Port(n.OpenFlowPort(e))
 }
 
-// Port says what the port at a link's end is: a controller may have taken it down (OFPPC_PORT_DOWN).
+// Port says what the port at a link's end is: a controller may have taken it down
+// (OFPPC_PORT_DOWN).
 func (f *fabric) Port(e topology.Endpoint) (state datapath.PortState) {
 	p := f.port(e)
 	if p == nil {
@@ -363,8 +366,8 @@ func (f *fabric) Meet() error {
 	return errors.Join(errs...)
 }
 
-// dial connects an embedded switch with its controller: one that the lab runs is in the switches' namespace,
-// others are out here.
+// dial connects an embedded switch with its controller: one that the lab runs is in the switches'
+// namespace, others are out here.
 func (f *fabric) dial(ctx context.Context, network, address string) (conn net.Conn, err error) {
 	if _, inside := f.s.inside.Load(network + ":" + address); !inside {
 		return agent.Dial(ctx, network, address)
@@ -435,8 +438,8 @@ func (f *fabric) Status(context.Context) (out []datapath.SwitchStatus, err error
 	return out, nil
 }
 
-// Flows counts the flow entries of a switch, without those that it has from another process: its controller has yet to say whether they
-// stay.
+// Flows counts the flow entries of a switch, without those that it has from another process: its
+// controller has yet to say whether they stay.
 func (f *fabric) Flows(_ context.Context, n *topology.Node, inPort uint32) (int, error) {
 	match := openflow.Match{}
 	if inPort != 0 {
@@ -461,8 +464,8 @@ func (f *fabric) Remark() string {
 	return "embedded switches forward in user space, far slower than in the kernel: " + f.s.fast.UserSpace() + " (see trivet doctor)"
 }
 
-// Plug pulls or plugs a virtual link: the two ports change their state, and nothing else of the lab changes, however large it is. It returns
-// false where the link is another one.
+// Plug pulls or plugs a virtual link: the two ports change their state, and nothing else of the lab
+// changes, however large it is. It returns false where the link is another one.
 func (f *fabric) Plug(link *topology.Link) bool {
 	if f.s == nil || f.site.Wire(link) != Virtual {
 		return false

@@ -129,8 +129,8 @@ func (t *translator) output(a *openflow.Action, c *scope) {
 	}
 }
 
-// flood sends the packet out by all ports but that of the ingress, and where it is to reach each network
-// once, not by blocked ones.
+// flood sends the packet out by all ports but that of the ingress, and where it is to reach each
+// network once, not by blocked ones.
 func (t *translator) flood(s *Switch, once bool) {
 	in := t.st.key.inPort()
 	for _, p := range s.order {
@@ -176,8 +176,8 @@ func (t *translator) normal(s *Switch) {
 	}
 }
 
-// group gives copies of the packet to buckets. What comes after the action has the packet as it was before,
-// whatever becomes of the copies.
+// group gives copies of the packet to buckets. What comes after the action has the packet as it was
+// before, whatever becomes of the copies.
 func (t *translator) group(number uint32, c *scope) {
 	s := c.sw
 	t.read(s, ReadGroups)
@@ -218,8 +218,8 @@ func (t *translator) bucket(g *Group, i int, c *scope) {
 	t.st = before
 }
 
-// hash returns a number by which a select group chooses: the same for the packets of a connection, and
-// the same after a restart. All addresses count; parts of IP packets go one way, by these.
+// hash returns a number by which a select group chooses: the same for the packets of a connection,
+// and the same after a restart. All addresses count; parts of IP packets go one way, by these.
 func (t *translator) hash(s *Switch, group uint32) uint64 {
 	k := &t.st.key
 	h := mixFixed(s.config.DatapathID, uint64(group)+1)

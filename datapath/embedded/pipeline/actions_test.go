@@ -11,8 +11,9 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// After any rewrite of any packet, its checksums are right: another implementation that computes them anew
-// comes to the same bytes. Parts of IP packets are left out, as their checksum is of the whole.
+// After any rewrite of any packet, its checksums are right: another implementation that computes
+// them anew comes to the same bytes. Parts of IP packets are left out, as their checksum is of the
+// whole.
 func TestChecksums(t *testing.T) {
 	g := newGen(t, 1)
 	kinds := map[string]int{}
@@ -84,8 +85,8 @@ func TestChecksumKept(t *testing.T) {
 	}
 }
 
-// A checksum that a device will complete is changed by the addresses only, and is complete in what a
-// controller is sent.
+// A checksum that a device will complete is changed by the addresses only, and is complete in what
+// a controller is sent.
 func TestPartialChecksum(t *testing.T) {
 	b := newBench(t, "udp,actions=set_field:10.9.9.9->ip_dst,set_field:7->udp_src,output:2,controller:65535")
 	whole := plain(t)
@@ -190,8 +191,8 @@ func TestMPLS(t *testing.T) {
 	b.want(1, one, "3")
 }
 
-// Service tags of PBB are pushed before the packet with its addresses, and popped; VLAN tags stay where
-// they are (section 7.2.5).
+// Service tags of PBB are pushed before the packet with its addresses, and popped; VLAN tags stay
+// where they are (section 7.2.5).
 func TestPBB(t *testing.T) {
 	inner := pack(t, eth(0x8100), vlan(100, 3, 0x800), ip4(17, 64), udp(1, 2), payload)
 	outer := append(append(bytes.Clone(inner[:12]), 0x88, 0xe7, 3<<5, 0, 0, 0), inner...)
@@ -218,8 +219,9 @@ func TestTTL(t *testing.T) {
 	b.want(1, v4(0), "INVALID_TTL")
 }
 
-// A packet whose IPv4 header has a wrong checksum is switched as any other, but not routed: decrementing the TTL
-// drops it (RFC 1812, section 5.2.2), also where the next packet of the flow is right again.
+// A packet whose IPv4 header has a wrong checksum is switched as any other, but not routed:
+// decrementing the TTL drops it (RFC 1812, section 5.2.2), also where the next packet of the flow
+// is right again.
 func TestWrongHeaderChecksum(t *testing.T) {
 	right := pack(t, eth(0x800), ip4(17, 64), udp(1, 2), payload)
 	wrong := bytes.Clone(right)
@@ -236,8 +238,8 @@ func TestWrongHeaderChecksum(t *testing.T) {
 	b.want(1, one) // not INVALID_TTL either: nothing in it can be believed
 }
 
-// The action set: one action of a kind, in the order of the specification; the group takes the output's
-// place; later tables add to it, clear it.
+// The action set: one action of a kind, in the order of the specification; the group takes the
+// output's place; later tables add to it, clear it.
 func TestActionSet(t *testing.T) {
 	in := plain(t)
 	b := newBench(t, "actions=write_actions(output:2,set_field:02:00:00:00:00:09->eth_dst),goto_table:1",

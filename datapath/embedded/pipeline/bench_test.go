@@ -98,7 +98,8 @@ func benchTranslate(b *testing.B, n *Network, p *Port) {
 	}
 }
 
-// reportCPU reports the time on a processor per operation, which other programs of the machine change less.
+// reportCPU reports the time on a processor per operation, which other programs of the machine
+// change less.
 func reportCPU(b *testing.B) func() {
 	used := func() int64 {
 		var r unix.Rusage

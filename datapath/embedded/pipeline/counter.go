@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A Counter counts packets and bytes, and knows when the last packet came. It may be used by many at
-// a time.
+// A Counter counts packets and bytes, and knows when the last packet came. It may be used by many
+// at a time.
 type Counter struct {
 	packets atomic.Uint64
 	bytes   atomic.Uint64

@@ -8,8 +8,8 @@ import (
 )
 
 // The actions on MPLS labels and PBB tags work on the bytes of a frame: what is under them is known
-// when it has been uncovered. Each returns the frame, which may have been moved, as it was where the
-// action makes no sense for it.
+// when it has been uncovered. Each returns the frame, which may have been moved, as it was where
+// the action makes no sense for it.
 
 // pushMPLS adds a label after the VLAN tags, with the values of the one under it, or the TTL of IP
 // (section 5.12.1).
@@ -38,8 +38,8 @@ func popMPLS(frame []byte, l *layout, ethType uint16) []byte {
 	return slices.Delete(frame, l.mpls, l.mpls+4)
 }
 
-// pushPBB puts a header with the same addresses and a service tag before the frame; the values are those
-// of the service tag under it, or the priority of a VLAN tag (section 5.12.1).
+// pushPBB puts a header with the same addresses and a service tag before the frame; the values are
+// those of the service tag under it, or the priority of a VLAN tag (section 5.12.1).
 func pushPBB(frame []byte, k *Key, l *layout, ethType uint16) []byte {
 	var header [18]byte
 	copy(header[:12], frame)
@@ -62,8 +62,8 @@ func popPBB(frame []byte, l *layout) []byte {
 	return slices.Delete(frame, l.typeAt, l.pbb+16)
 }
 
-// ttlBelow returns where the TTL of the header under the outermost label is; 0: there is none. Under
-// the last label is what its first bits say.
+// ttlBelow returns where the TTL of the header under the outermost label is; 0: there is none.
+// Under the last label is what its first bits say.
 func ttlBelow(frame []byte, l *layout) int {
 	at := l.mpls + 4
 	switch {

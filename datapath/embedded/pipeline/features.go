@@ -89,9 +89,9 @@ func (s *Switch) tableFeatures() openflow.TableFeaturesList {
 	return list
 }
 
-// properties adds to each property the same one of the table-miss entry, for which an entry's instructions and actions all hold. It
-// might be left out where it is the same (section 7.3.5.5.2), but there are controllers that then take it for empty, and
-// make no table-miss entry.
+// properties adds to each property the same one of the table-miss entry, for which an entry's
+// instructions and actions all hold. It might be left out where it is the same (section 7.3.5.5.2),
+// but there are controllers that then take it for empty, and make no table-miss entry.
 func properties(list ...openflow.TableProperty) (out []openflow.TableProperty) {
 	for _, p := range list {
 		out = append(out, p)

@@ -77,8 +77,8 @@ func (f *Flow) due() (at time.Duration, why openflow.FlowRemovedReason, ok bool)
 	return at, why, ok
 }
 
-// FlowMod does what a FLOW_MOD asks for, but for its buffer. The error is a *Refusal, and nothing has
-// changed then.
+// FlowMod does what a FLOW_MOD asks for, but for its buffer. The error is a *Refusal, and nothing
+// has changed then.
 func (s *Switch) FlowMod(m *openflow.FlowMod, now time.Duration) error {
 	return s.net.change(func() error { return s.flowMod(m, now) })
 }
@@ -136,7 +136,8 @@ func (s *Switch) addFlow(m *openflow.FlowMod, value *Key, mask Mask, now time.Du
 	return nil
 }
 
-// modifyFlows changes the instructions of entries; what there is none of is not added (section 6.4).
+// modifyFlows changes the instructions of entries; what there is none of is not added (section
+// 6.4).
 func (s *Switch) modifyFlows(m *openflow.FlowMod, value *Key, mask *Mask) {
 	for _, f := range s.chosen(s.table(int(m.Table)), m, value, mask, m.Command == openflow.FlowModifyStrict) {
 		if (f.Cookie^m.Cookie)&m.CookieMask != 0 {
@@ -208,8 +209,8 @@ func (n *Network) watch(f *Flow) {
 	}
 }
 
-// Expire removes the entries whose time has come, and returns when to ask again; false: when an entry
-// with a timeout has been added. An idle entry may be found to live longer then.
+// Expire removes the entries whose time has come, and returns when to ask again; false: when an
+// entry with a timeout has been added. An idle entry may be found to live longer then.
 func (n *Network) Expire(now time.Duration) (next time.Duration, ok bool) {
 	_ = n.change(func() error {
 		for len(n.expiries) > 0 && n.expiries[0].deadline <= now {

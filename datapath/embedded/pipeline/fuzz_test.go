@@ -9,8 +9,8 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// Packets of any bytes through random networks: nothing fails, the outcome is what happens, and it is that
-// of the packet's own key.
+// Packets of any bytes through random networks: nothing fails, the outcome is what happens, and it
+// is that of the packet's own key.
 func FuzzPacket(f *testing.F) {
 	g := newGen(f, 1)
 	for range 40 {
@@ -77,8 +77,8 @@ func FuzzFlowMod(f *testing.F) {
 	})
 }
 
-// Packets, changes and statistics at the same time: what the race detector would see, and the tables are
-// whole afterwards: every entry is found by its own match.
+// Packets, changes and statistics at the same time: what the race detector would see, and the
+// tables are whole afterwards: every entry is found by its own match.
 func TestConcurrent(t *testing.T) {
 	g := newGen(t, 3)
 	n, list := g.network(3, 40)

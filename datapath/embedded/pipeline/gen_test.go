@@ -15,7 +15,8 @@ type gen struct {
 
 func newGen(t testing.TB, seed int64) gen { return gen{random.New(seed), t} }
 
-// network returns a network of switches with random tables and ports 1 to 4, of which some are joined.
+// network returns a network of switches with random tables and ports 1 to 4, of which some are
+// joined.
 func (g gen) network(switches, flows int) (*Network, []*Switch) {
 	const tables, groups, meters = 4, 3, 2
 	n := NewNetwork()

@@ -198,9 +198,9 @@ func (s *Switch) firstLive(g *Group) int {
 	return -1
 }
 
-// choose returns the bucket of a select group for packets of a hash, or -1. Each bucket draws a number by
-// hash and weight, and the best one wins: when one comes or goes, only its own packets move
-// (weighted rendezvous hashing).
+// choose returns the bucket of a select group for packets of a hash, or -1. Each bucket draws a
+// number by hash and weight, and the best one wins: when one comes or goes, only its own packets
+// move (weighted rendezvous hashing).
 func (s *Switch) choose(g *Group, hash uint64) int {
 	best, chosen := math.Inf(-1), -1
 	for i := range g.desc.Buckets {

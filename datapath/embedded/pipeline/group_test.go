@@ -19,8 +19,8 @@ func (b *testBench) group(id uint32, kind openflow.GroupType, buckets ...openflo
 	}
 }
 
-// Each bucket of a group of type all has a packet of its own; what comes after the group has the packet as
-// it was; counters count.
+// Each bucket of a group of type all has a packet of its own; what comes after the group has the
+// packet as it was; counters count.
 func TestGroupAll(t *testing.T) {
 	b := newBench(t)
 	b.group(1, openflow.GroupTypeAll,
@@ -49,8 +49,8 @@ func TestBucketEnds(t *testing.T) {
 	b.want(1, pack(t, eth(0x800), ip4(17, 1), udp(1, 2), payload), "3", "4", "INVALID_TTL")
 }
 
-// Fast failover takes the first bucket whose port, or group, is live, and the outcome of before is not
-// fresh any more when that changes.
+// Fast failover takes the first bucket whose port, or group, is live, and the outcome of before is
+// not fresh any more when that changes.
 func TestFailover(t *testing.T) {
 	watch := func(port, group uint32, a ...openflow.Action) openflow.Bucket {
 		b := openflow.NewBucket(a...)
@@ -81,8 +81,8 @@ func TestFailover(t *testing.T) {
 	b.want(1, plain(t))
 }
 
-// Select shares connections out by weight, keeps each on its bucket, and moves only those of a bucket that
-// dies.
+// Select shares connections out by weight, keeps each on its bucket, and moves only those of a
+// bucket that dies.
 func TestSelect(t *testing.T) {
 	b := newBench(t)
 	bucket := func(weight uint16, port uint32) openflow.Bucket {
@@ -117,8 +117,8 @@ func TestSelect(t *testing.T) {
 	}
 }
 
-// Groups that would lead to themselves are refused, as is the removal of one that another leads to; the
-// removal of a group removes its entries.
+// Groups that would lead to themselves are refused, as is the removal of one that another leads to;
+// the removal of a group removes its entries.
 func TestGroupRules(t *testing.T) {
 	b := newBench(t)
 	b.group(1, openflow.GroupTypeIndirect, openflow.NewBucket(openflow.Output(2)))
@@ -152,8 +152,8 @@ func (b *testBench) meter(flags openflow.MeterFlags, bands ...openflow.MeterBand
 	}
 }
 
-// offer brings in packets at an even rate for twelve seconds, and returns the share that comes out in the last
-// ten: the burst is used up by then.
+// offer brings in packets at an even rate for twelve seconds, and returns the share that comes out
+// in the last ten: the burst is used up by then.
 func (b *testBench) offer(frame []byte, rate int) (share float64) {
 	var out int
 	for i := range rate * 12 {
@@ -165,8 +165,8 @@ func (b *testBench) offer(frame []byte, rate int) (share float64) {
 	return float64(out) / float64(rate*10)
 }
 
-// A meter lets through what its rate allows, in bits or packets, and all of what is below it; a burst may
-// exceed it.
+// A meter lets through what its rate allows, in bits or packets, and all of what is below it; a
+// burst may exceed it.
 func TestMeterDrop(t *testing.T) {
 	frame := append(plain(t), make([]byte, 1000-len(plain(t)))...)
 	near := func(got, want float64) {

@@ -15,8 +15,8 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// bench is one switch with ports 1 to 4, that takes flows in the words of ovs-ofctl and packets made of
-// layers.
+// bench is one switch with ports 1 to 4, that takes flows in the words of ovs-ofctl and packets
+// made of layers.
 type testBench struct {
 	*Switch
 	t    *testing.T

@@ -17,8 +17,8 @@ type Key [Words]uint64
 // Mask holds the bits of a Key that count.
 type Mask [Words]uint64
 
-// The words of a Key, from the port to the payload. What ends a stage of the lookup is marked: a table is
-// searched stage by stage, so that a packet that fails in one needs no look at the next.
+// The words of a Key, from the port to the payload. What ends a stage of the lookup is marked: a
+// table is searched stage by stage, so that a packet that fails in one needs no look at the next.
 const (
 	wordPort    = iota // in_port 32, in_phy_port 32
 	wordMeta           // metadata 64
@@ -153,8 +153,8 @@ func (k *Key) SetTTL(ttl uint8) { k[wordIP] = k[wordIP]&^ttlMask | uint64(ttl)<<
 // EthType is the type after VLAN tags.
 func (k *Key) EthType() uint16 { return uint16(k[wordDst]) }
 
-// Fragment says whether the packet is a part of an IP packet, and whether the transport header is in
-// another part (or cut off).
+// Fragment says whether the packet is a part of an IP packet, and whether the transport header is
+// in another part (or cut off).
 func (k *Key) Fragment() (part, later bool) {
 	return k[wordIP]>>shapeShift&shapeFragment != 0, k[wordIP]>>shapeShift&shapeNoL4 != 0
 }

@@ -10,8 +10,9 @@ const (
 	learnedFor = 300 * time.Second // without a packet (IEEE 802.1D)
 )
 
-// learned is where addresses have been seen, for the output to NORMAL: by learning, as a switch without
-// OpenFlow does. An address belongs to a VLAN. It has a lock of its own, as packets change it.
+// learned is where addresses have been seen, for the output to NORMAL: by learning, as a switch
+// without OpenFlow does. An address belongs to a VLAN. It has a lock of its own, as packets change
+// it.
 type learned struct {
 	mu      sync.Mutex
 	places  map[station]*sighting

@@ -9,8 +9,9 @@ import (
 
 const maxBands = 16
 
-// Meter is an entry of the meter table. Each band has a bucket of tokens that fills with its rate; a band
-// applies to a packet when its bucket is empty, and of those the one with the highest rate (section 5.7.1).
+// Meter is an entry of the meter table. Each band has a bucket of tokens that fills with its rate;
+// a band applies to a packet when its bucket is empty, and of those the one with the highest rate
+// (section 5.7.1).
 type Meter struct {
 	Counter
 	config  openflow.MeterConfig

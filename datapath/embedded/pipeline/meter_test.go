@@ -10,8 +10,9 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// A band that remarks marks what is above its rate, as much of it as a band that drops would drop, and loses nothing; ARP, which has no
-// DSCP, passes as it is (section 5.7.1). Each case offers so many packets a second, as of os-ken's cases, for ten seconds of simulated time.
+// A band that remarks marks what is above its rate, as much of it as a band that drops would drop,
+// and loses nothing; ARP, which has no DSCP, passes as it is (section 5.7.1). Each case offers so
+// many packets a second, as of os-ken's cases, for ten seconds of simulated time.
 func TestMeterRemarkRates(t *testing.T) {
 	af21 := func(size int) []byte {
 		ip := ip4(17, 64)

@@ -8,8 +8,8 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// Network is a set of switches whose ports may be joined by virtual links. One change is made at a time,
-// in all of it; translations see the network between two changes.
+// Network is a set of switches whose ports may be joined by virtual links. One change is made at a
+// time, in all of it; translations see the network between two changes.
 type Network struct {
 	mu       sync.RWMutex
 	switches map[uint64]*Switch
@@ -27,32 +27,33 @@ type Network struct {
 func NewNetwork() *Network { return &Network{switches: map[uint64]*Switch{}} }
 
 // OnFold sets a function that is called, within a change, before the counters of an entry decide
-// whether it has been idle, and before it is removed: who has counted hits elsewhere adds them then. It
-// must not call into the network.
+// whether it has been idle, and before it is removed: who has counted hits elsewhere adds them
+// then. It must not call into the network.
 func (n *Network) OnFold(f func(*Flow)) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.foldFlow = f
 }
 
-// OnRead sets a function that is called before statistics of a switch are read: who has counted hits elsewhere
-// adds them then.
+// OnRead sets a function that is called before statistics of a switch are read: who has counted
+// hits elsewhere adds them then.
 func (n *Network) OnRead(f func(*Switch)) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.onRead = f
 }
 
-// OnChange sets a function that is called when a part of a switch has changed: a table, or ReadPorts, …. It is
-// called within a change or, of ReadPlaces, within the carriage of a packet, and must not call into the network.
+// OnChange sets a function that is called when a part of a switch has changed: a table, or
+// ReadPorts, …. It is called within a change or, of ReadPlaces, within the carriage of a packet,
+// and must not call into the network.
 func (n *Network) OnChange(f func(s *Switch, what int)) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.onChange = f
 }
 
-// OnPower sets a function that is called after a change of a port's configuration that takes it down or up
-// (OFPPC_PORT_DOWN): whether its device is to be up is what the port says then.
+// OnPower sets a function that is called after a change of a port's configuration that takes it
+// down or up (OFPPC_PORT_DOWN): whether its device is to be up is what the port says then.
 func (n *Network) OnPower(f func(*Port)) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -254,8 +255,8 @@ func (s *Switch) Fragments() openflow.ConfigFlags {
 	return s.frag
 }
 
-// SetStandalone makes the switch forward by learning, whatever its tables say, or by its tables again
-// (section 6.4).
+// SetStandalone makes the switch forward by learning, whatever its tables say, or by its tables
+// again (section 6.4).
 func (s *Switch) SetStandalone(on bool) {
 	s.net.mu.Lock()
 	defer s.net.mu.Unlock()

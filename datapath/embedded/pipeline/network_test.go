@@ -6,8 +6,8 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// A packet goes through ten routing nodes in one outcome: one output, the rewrites of the last hop, a TTL
-// decremented by ten, and every entry and port on the way credited.
+// A packet goes through ten routing nodes in one outcome: one output, the rewrites of the last hop,
+// a TTL decremented by ten, and every entry and port on the way credited.
 func TestChain(t *testing.T) {
 	n, p := chain(t, 10)
 	frame := udpFrame(t, addr(0x0a000101))
@@ -58,8 +58,8 @@ func TestMaskOfOverwritten(t *testing.T) {
 	}
 }
 
-// A loop of switches that flood ends, is counted, and the packet has gone out by every port of the edge
-// once; one that decrements the TTL ends by that.
+// A loop of switches that flood ends, is counted, and the packet has gone out by every port of the
+// edge once; one that decrements the TTL ends by that.
 func TestLoop(t *testing.T) {
 	n := NewNetwork()
 	var ring []*Switch
@@ -79,7 +79,8 @@ func TestLoop(t *testing.T) {
 	for _, s := range r.Sent {
 		edges[s.Port]++
 	}
-	// Both ways round come to each switch; the ingress port is not sent to from the first arrival only.
+	// Both ways round come to each switch; the ingress port is not sent to from the first arrival
+	// only.
 	for _, s := range ring[1:] {
 		if edges[s.Port(3)] != 2 {
 			t.Errorf("%s sends it out %d times, want 2: once from each side", s.Name(), edges[s.Port(3)])
@@ -143,7 +144,8 @@ func TestFloods(t *testing.T) {
 	}
 }
 
-// A link that is cut, a port that is down, a switch that is removed: packets stop, outcomes are not fresh.
+// A link that is cut, a port that is down, a switch that is removed: packets stop, outcomes are not
+// fresh.
 func TestLinkChanges(t *testing.T) {
 	for name, change := range map[string]func(n *Network, a, b *Switch){
 		"cut":             func(n *Network, a, b *Switch) { n.Part(a, 2) },
@@ -197,8 +199,8 @@ func TestLinkChanges(t *testing.T) {
 	}
 }
 
-// A drop meter in the middle of a chain is a stage of the outcome: what is before it is credited whatever
-// the meter says.
+// A drop meter in the middle of a chain is a stage of the outcome: what is before it is credited
+// whatever the meter says.
 func TestMeteredStage(t *testing.T) {
 	n := NewNetwork()
 	a, b := newTestSwitch(t, n, 1, 2), newTestSwitch(t, n, 2, 2)

@@ -8,14 +8,14 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// An Outcome is what becomes of a packet, and of all that agree with it on the bits of Mask and have a
-// TTL in the range. What it holds is valid until it is used for another translation.
+// An Outcome is what becomes of a packet, and of all that agree with it on the bits of Mask and
+// have a TTL in the range. What it holds is valid until it is used for another translation.
 type Outcome struct {
 	Mask           Mask  // of the key as it was at the ingress
 	TTLMin, TTLMax uint8 // of IP at the ingress; 0 and 255 where the TTL does not matter
 
-	// Slow says why packets must be handled one by one by a Processor; the outcome then says nothing but
-	// that all packets under the mask must. Empty: the outcome can be kept.
+	// Slow says why packets must be handled one by one by a Processor; the outcome then says
+	// nothing but that all packets under the mask must. Empty: the outcome can be kept.
 	Slow string
 
 	Stages   []Stage // at least one; the first has no meter
@@ -33,8 +33,8 @@ type Outcome struct {
 	tags []Tag
 }
 
-// Stage is a part of an outcome that depends on a meter: its outputs and credits are only for packets
-// that get through all meters up to the root. A parent comes before its children.
+// Stage is a part of an outcome that depends on a meter: its outputs and credits are only for
+// packets that get through all meters up to the root. A parent comes before its children.
 type Stage struct {
 	Parent int    // index; of the first stage, 0
 	Meter  *Meter // nil of the first stage
@@ -128,7 +128,8 @@ func (o *Outcome) Holds(of, other *Key) bool {
 	return o.Mask.Covers(of, other) && other.TTL() >= o.TTLMin && other.TTL() <= o.TTLMax
 }
 
-// Same says whether another outcome does the same with the same packets, and counts them at the same places.
+// Same says whether another outcome does the same with the same packets, and counts them at the
+// same places.
 func (o *Outcome) Same(other *Outcome) bool {
 	return o.Mask == other.Mask && o.TTLMin == other.TTLMin && o.TTLMax == other.TTLMax && o.Slow == other.Slow &&
 		o.Hops == other.Hops && o.Loop == other.Loop && slices.Equal(o.Credits, other.Credits) &&
@@ -169,8 +170,9 @@ func (o *Outcome) reset() {
 	}
 }
 
-// Credit adds packets of together that many bytes at the ingress to the counters, and asks the meters.
-// open is room for a bool per stage; it comes back with which ones the packets have reached.
+// Credit adds packets of together that many bytes at the ingress to the counters, and asks the
+// meters. open is room for a bool per stage; it comes back with which ones the packets have
+// reached.
 func (o *Outcome) Credit(open []bool, packets, bytes uint64, now time.Duration) []bool {
 	open = open[:0]
 	size := func(grown int16) uint64 { return uint64(max(int64(bytes)+int64(grown)*int64(packets), 0)) }

@@ -51,7 +51,8 @@ func (l *layout) ipv6(frame []byte, k *Key) bool {
 	return true
 }
 
-// extensions walks over the extension headers, and returns the protocol after them and where it starts.
+// extensions walks over the extension headers, and returns the protocol after them and where it
+// starts.
 func (l *layout) extensions(frame []byte, k *Key, proto uint8, at int) (uint8, int, uint16, bool) {
 	var seen uint16
 	order := 0 // how far we are in the order of RFC 8200, section 4.1

@@ -8,8 +8,8 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// Port is a port of a switch. A Port is what outputs name; when its number is given to another, it is
-// not this one any more.
+// Port is a port of a switch. A Port is what outputs name; when its number is given to another, it
+// is not this one any more.
 type Port struct {
 	owner   *Switch
 	desc    openflow.Port
@@ -54,11 +54,12 @@ func (p *Port) Received() *Counter { return &p.rx }
 // Sent counts what has gone out.
 func (p *Port) Sent() *Counter { return &p.tx }
 
-// Looped counts packets that came in as they had done before, and were dropped: there is a loop. Statistics count them
-// among the dropped.
+// Looped counts packets that came in as they had done before, and were dropped: there is a loop.
+// Statistics count them among the dropped.
 func (p *Port) Looped() *Counter { return &p.looped }
 
-// SetMirror says whether somebody looks at what goes out by a port over its virtual link: see Outcome.Mirrors.
+// SetMirror says whether somebody looks at what goes out by a port over its virtual link: see
+// Outcome.Mirrors.
 func (p *Port) SetMirror(on bool) {
 	p.owner.net.mu.Lock()
 	defer p.owner.net.mu.Unlock()
@@ -68,7 +69,8 @@ func (p *Port) SetMirror(on bool) {
 	}
 }
 
-// Dropped returns how many packets were dropped as they came in and as they were to go out, without those of a loop.
+// Dropped returns how many packets were dropped as they came in and as they were to go out, without
+// those of a loop.
 func (p *Port) Dropped() (received, sent uint64) { return p.rxDropped.Packets(), p.txDropped.Packets() }
 
 // CountDropped counts packets that the device or its queue has dropped.
@@ -165,8 +167,8 @@ func (s *Switch) Ports() []*Port {
 	return slices.Clone(s.order)
 }
 
-// SetPortState tells what the switch is to see of a port: PortStateLinkDown, which it may also see without, and
-// PortStateBlocked.
+// SetPortState tells what the switch is to see of a port: PortStateLinkDown, which it may also see
+// without, and PortStateBlocked.
 func (s *Switch) SetPortState(number uint32, state openflow.PortState) {
 	_ = s.net.change(func() error {
 		if p := s.ports[number]; p != nil {
@@ -177,8 +179,8 @@ func (s *Switch) SetPortState(number uint32, state openflow.PortState) {
 	})
 }
 
-// SetCarrier tells whether there is somebody at the other end of the port's device, and the device is up. A port has a
-// carrier as long as nothing else is said.
+// SetCarrier tells whether there is somebody at the other end of the port's device, and the device
+// is up. A port has a carrier as long as nothing else is said.
 func (p *Port) SetCarrier(on bool) {
 	_ = p.owner.net.change(func() error {
 		p.dark = !on
@@ -194,8 +196,8 @@ func (p *Port) setState() {
 	}
 }
 
-// settle returns the state, which follows from what was said, from the device, from what the port at the other end of the virtual
-// link is configured to be, and of its last bit, from the others.
+// settle returns the state, which follows from what was said, from the device, from what the port
+// at the other end of the virtual link is configured to be, and of its last bit, from the others.
 func (p *Port) settle() openflow.PortState {
 	p.desc.State = p.said
 	// What is behind the port changes: as long as there is a virtual link, packets go by that.

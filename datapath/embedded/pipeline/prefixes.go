@@ -6,9 +6,10 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// prefixes is a set of prefixes of one field, each as often as it was added: a binary tree in which a
-// node with one child and no prefix of its own is left out. It says which lengths a value has a prefix of,
-// by a look at as few bits as that takes: so subtables are skipped, and masks stay short.
+// prefixes is a set of prefixes of one field, each as often as it was added: a binary tree in which
+// a node with one child and no prefix of its own is left out. It says which lengths a value has a
+// prefix of, by a look at as few bits as that takes: so subtables are skipped, and masks stay
+// short.
 type prefixes struct{ root *prefixNode }
 
 type prefixNode struct {

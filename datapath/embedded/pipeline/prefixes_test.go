@@ -7,8 +7,8 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// The set of prefixes finds what a search of all finds, as prefixes come and go; and whoever agrees with a
-// value on the bits that were looked at has the same prefixes.
+// The set of prefixes finds what a search of all finds, as prefixes come and go; and whoever agrees
+// with a value on the bits that were looked at has the same prefixes.
 func TestPrefixes(t *testing.T) {
 	g := newGen(t, 1)
 	type prefix struct {
@@ -63,8 +63,8 @@ func TestPrefixes(t *testing.T) {
 
 var ones128 = openflow.Value{Hi: ^uint64(0), Lo: ^uint64(0)}
 
-// A table of routes looks at no more of an address than it takes to tell the routes apart, whatever long
-// prefixes are elsewhere.
+// A table of routes looks at no more of an address than it takes to tell the routes apart, whatever
+// long prefixes are elsewhere.
 func TestShortMasks(t *testing.T) {
 	b := newBench(t, "priority=108,ip,nw_dst=10.0.0.0/8,actions=output:2", "priority=132,ip,nw_dst=192.168.7.9/32,actions=output:3",
 		"priority=124,ip,nw_dst=10.128.0.0/24,actions=output:4")

@@ -12,8 +12,8 @@ import (
 type Packet struct {
 	Data []byte // the frame; it is not changed
 
-	// A packet that a device will cut into segments counts as many, and as many bytes as they have with
-	// their headers. 0: one packet, of Data.
+	// A packet that a device will cut into segments counts as many, and as many bytes as they have
+	// with their headers. 0: one packet, of Data.
 	Segments  uint64
 	WireBytes uint64
 
@@ -31,7 +31,8 @@ type Offload struct {
 	HeaderLen      uint16
 }
 
-// ForFrame returns the Offload of the packet when it goes out by a frame that is longer by so many bytes.
+// ForFrame returns the Offload of the packet when it goes out by a frame that is longer by so many
+// bytes.
 func (o Offload) ForFrame(grown int) Offload {
 	if o.Partial {
 		o.ChecksumStart = uint16(int(o.ChecksumStart) + grown)
@@ -83,8 +84,8 @@ type Result struct {
 	Loop      *Port  // where it was dropped as it had been there before; nil: nowhere
 }
 
-// A Processor carries packets through the network. It may be used by one goroutine at a time; a network
-// can have many.
+// A Processor carries packets through the network. It may be used by one goroutine at a time; a
+// network can have many.
 type Processor struct {
 	t      translator
 	out    Outcome
@@ -238,7 +239,8 @@ const minFrame = 60 // bytes of an Ethernet frame without its checksum (IEEE 802
 
 const maxPacketIn = openflow.MaxLength - 128 // bytes; the rest is for the headers of the message
 
-// packetIn makes the message. There are no buffers, so that the whole packet is in it (section 7.4.1).
+// packetIn makes the message. There are no buffers, so that the whole packet is in it (section
+// 7.4.1).
 func (m *Message) packetIn(frame []byte) openflow.PacketIn {
 	fields := make([]openflow.OXM, 0, 3)
 	fields = append(fields, openflow.InPort(m.InPort))

@@ -58,8 +58,8 @@ func (s *Switch) dropProgram(p *program) {
 	}
 }
 
-// outputsTo says whether the program has an output to the port and one to the group, where these are
-// not PortAny and GroupAny.
+// outputsTo says whether the program has an output to the port and one to the group, where these
+// are not PortAny and GroupAny.
 func (p *program) outputsTo(port, group uint32) bool {
 	return (port == openflow.PortAny || p.has(func(a *openflow.Action) bool { return a.Type == openflow.ActionOutput && a.Port == port })) &&
 		(group == openflow.GroupAny || p.has(func(a *openflow.Action) bool { return a.Type == openflow.ActionGroup && a.Group == group }))

@@ -8,8 +8,8 @@ import (
 	"trivet.dev/trivet/datapath/embedded/random"
 )
 
-// describe writes an outcome so that two can be compared. The mask is left out: there may be two ways to see
-// that an entry does not match, and each packet shows one.
+// describe writes an outcome so that two can be compared. The mask is left out: there may be two
+// ways to see that an entry does not match, and each packet shows one.
 func describe(o *Outcome) string {
 	s := fmt.Sprintf("slow=%q ttl=%d-%d hops=%d loops=%d\n", o.Slow, o.TTLMin, o.TTLMax, o.Hops, o.Loops)
 	for _, out := range o.Outputs {
@@ -41,10 +41,10 @@ func (g gen) mutate(o *Outcome, k *Key) (other Key, found bool) {
 	return other, false
 }
 
-// A packet that agrees with another one on the bits that its outcome's mask has, and whose TTL is in
-// the range, has the same outcome when it is translated itself: outputs, rewrites, counters. And the
-// mask is within what the switches are interested in. This is
-// what a cache relies on. Random tables, groups, meters and chains of switches.
+// A packet that agrees with another one on the bits that its outcome's mask has, and whose TTL is
+// in the range, has the same outcome when it is translated itself: outputs, rewrites, counters. And
+// the mask is within what the switches are interested in. This is what a cache relies on. Random
+// tables, groups, meters and chains of switches.
 func TestMaskIsEnough(t *testing.T) {
 	networks, packets := 150, 120
 	if testing.Short() {

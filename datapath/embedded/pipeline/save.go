@@ -8,8 +8,8 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// Saved is a switch as it can be written down. Times are those of the network: who restores it must let the
-// network's clock go on.
+// Saved is a switch as it can be written down. Times are those of the network: who restores it must
+// let the network's clock go on.
 type Saved struct {
 	DatapathID uint64
 	Fragments  openflow.ConfigFlags
@@ -64,8 +64,8 @@ func (c *Counter) restore(s SavedCounter) {
 	c.used.Store(int64(s.Used))
 }
 
-// Save returns all switches as they are at one moment. around is called with what saves them, and must call it: who
-// has counted elsewhere notes within what of that is in the counters already.
+// Save returns all switches as they are at one moment. around is called with what saves them, and
+// must call it: who has counted elsewhere notes within what of that is in the counters already.
 func (n *Network) Save(around func(save func())) (list []Saved) {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
@@ -126,8 +126,8 @@ func (f *Flow) message() []byte {
 	return m.AppendTo(nil)
 }
 
-// Restore makes a new switch, whose ports are there, what one that was saved was. Counters begin with what that one
-// had counted. The error is about what could not be; all else is restored then.
+// Restore makes a new switch, whose ports are there, what one that was saved was. Counters begin
+// with what that one had counted. The error is about what could not be; all else is restored then.
 func (s *Switch) Restore(v *Saved) error {
 	return s.net.change(func() error {
 		s.frag, s.standalone = v.Fragments, v.Standalone

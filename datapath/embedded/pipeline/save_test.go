@@ -9,8 +9,8 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// A switch that is restored is what it was: entries of all tables, groups that lead to groups, meters, ports, places of
-// addresses, and what all have counted and when they were made.
+// A switch that is restored is what it was: entries of all tables, groups that lead to groups,
+// meters, ports, places of addresses, and what all have counted and when they were made.
 func TestSave(t *testing.T) {
 	make2 := func() *Switch {
 		s, err := NewNetwork().Add(Config{DatapathID: 7})

@@ -193,8 +193,8 @@ func (t *translator) popVLAN() {
 	}
 }
 
-// rebase makes the packet's bytes as they are now, and goes on from these. Only a Processor has bytes:
-// else the outcome is slow, for that reason, and false comes back.
+// rebase makes the packet's bytes as they are now, and goes on from these. Only a Processor has
+// bytes: else the outcome is slow, for that reason, and false comes back.
 func (t *translator) rebase(why string) bool {
 	if !t.dynamic {
 		t.slow(why)

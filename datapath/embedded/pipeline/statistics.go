@@ -122,8 +122,8 @@ func (s *Switch) flowStats(r openflow.FlowStatsRequest, now time.Duration) (open
 	return list, nil
 }
 
-// CountFlows returns how many flow entries there are in all tables that a match covers and that were made at a time or
-// later.
+// CountFlows returns how many flow entries there are in all tables that a match covers and that
+// were made at a time or later.
 func (s *Switch) CountFlows(m openflow.Match, since time.Duration) (n int) {
 	s.net.mu.RLock()
 	defer s.net.mu.RUnlock()
@@ -154,8 +154,9 @@ func (s *Switch) aggregate(r openflow.FlowStatsRequest) (openflow.MultipartBody,
 	return sum, nil
 }
 
-// local describes LOCAL of a switch that has no such port: nobody hears what is sent there. Controllers take the switch's own
-// address from it (os-ken's lacplib stops without); it is that of the datapath's identifier (section 7.3.1).
+// local describes LOCAL of a switch that has no such port: nobody hears what is sent there.
+// Controllers take the switch's own address from it (os-ken's lacplib stops without); it is that of
+// the datapath's identifier (section 7.3.1).
 func (s *Switch) local() openflow.Port {
 	id := s.config.DatapathID
 	return openflow.Port{

@@ -9,8 +9,8 @@ import (
 )
 
 // A table finds the entry of the highest priority that matches a packet: tuple space search. The
-// entries that have one mask are a subtable, a hash map by the masked bits; subtables are searched by
-// their highest priority, until none can have a better entry.
+// entries that have one mask are a subtable, a hash map by the masked bits; subtables are searched
+// by their highest priority, until none can have a better entry.
 type table struct {
 	byMask    map[Mask]*subtable
 	subtables []*subtable             // by highest priority
@@ -164,7 +164,8 @@ func (p *prefixSearch) rulesOut(t *table, s *subtable, k *Key, looked *Mask) boo
 	return false
 }
 
-// plant makes the sets of prefixes of fields that have come to have several lengths, for a new subtable.
+// plant makes the sets of prefixes of fields that have come to have several lengths, for a new
+// subtable.
 func (t *table) plant(s *subtable) {
 	for field, length := range s.prefix {
 		if length == 0 || t.prefixes[field] != nil {

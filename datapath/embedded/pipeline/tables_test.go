@@ -16,8 +16,8 @@ func refusedWith(t *testing.T, err error, code openflow.ErrorCode) {
 	}
 }
 
-// The highest priority wins whatever the mask, and entries with one mask and different priorities live
-// side by side.
+// The highest priority wins whatever the mask, and entries with one mask and different priorities
+// live side by side.
 func TestPriorities(t *testing.T) {
 	b := newBench(t, "priority=1,actions=output:2", "priority=5,ip,nw_dst=10.0.0.0/8,actions=output:3", "priority=4,ip,nw_dst=10.0.0.2,actions=output:4",
 		"priority=2,ip,nw_dst=10.0.0.0/8,actions=output:2")
@@ -28,8 +28,8 @@ func TestPriorities(t *testing.T) {
 	b.want(1, plain(t), "2")
 }
 
-// ADD replaces an identical entry and keeps its counters, but for RESET_COUNTS; CHECK_OVERLAP refuses;
-// MODIFY changes instructions only, of what is there.
+// ADD replaces an identical entry and keeps its counters, but for RESET_COUNTS; CHECK_OVERLAP
+// refuses; MODIFY changes instructions only, of what is there.
 func TestAddAndModify(t *testing.T) {
 	b := newBench(t, "priority=5,udp,actions=output:2")
 	b.receive(1, plain(t))
@@ -118,7 +118,8 @@ func TestFold(t *testing.T) {
 	}
 }
 
-// Without an entry a packet is dropped; the table-miss entry sends it to the controller with its own reason.
+// Without an entry a packet is dropped; the table-miss entry sends it to the controller with its
+// own reason.
 func TestTableMiss(t *testing.T) {
 	b := newBench(t, "priority=5,tcp,actions=output:2")
 	b.want(1, plain(t))
@@ -202,7 +203,8 @@ func TestPacketOut(t *testing.T) {
 	}
 }
 
-// Parts of IP packets: the first has ports, a later one has not, and all are dropped if so configured.
+// Parts of IP packets: the first has ports, a later one has not, and all are dropped if so
+// configured.
 func TestFragments(t *testing.T) {
 	b := newBench(t, "priority=2,udp,tp_dst=2000,actions=output:2", "priority=1,udp,actions=output:3")
 	first := plain(t)

@@ -12,15 +12,15 @@ const (
 	maxHops = 65536 // switches on all ways of a packet and its copies
 )
 
-// A Translator finds outcomes. It keeps what it needs for that, so that translating does not allocate;
-// it may be used by one goroutine at a time.
+// A Translator finds outcomes. It keeps what it needs for that, so that translating does not
+// allocate; it may be used by one goroutine at a time.
 type Translator struct{ t translator }
 
 // NewTranslator returns a Translator for a network.
 func NewTranslator(n *Network) *Translator { return &Translator{translator{net: n}} }
 
-// Translate finds out what becomes of packets that come in by a port with the fields in k, those of the
-// port but for it. It changes nothing.
+// Translate finds out what becomes of packets that come in by a port with the fields in k, those of
+// the port but for it. It changes nothing.
 func (tr *Translator) Translate(o *Outcome, p *Port, k *Key, now time.Duration) {
 	t := &tr.t
 	t.net.mu.RLock()
@@ -34,7 +34,8 @@ func (tr *Translator) Translate(o *Outcome, p *Port, k *Key, now time.Duration) 
 	}
 }
 
-// ParseKey reads the fields of a frame that comes in by that port; false: it is too short to be one.
+// ParseKey reads the fields of a frame that comes in by that port; false: it is too short to be
+// one.
 func ParseKey(k *Key, frame []byte, inPort uint32) bool {
 	_, ok := parse(frame, k)
 	k.setPort(inPort)
@@ -96,8 +97,8 @@ func (t *translator) credit(c *Counter) {
 	t.out.Credits = append(t.out.Credits, Credit{c, t.stage, t.st.length()})
 }
 
-// read notes that a part of a switch has been read. A few last ones are remembered; noting one twice
-// does no harm.
+// read notes that a part of a switch has been read. A few last ones are remembered; noting one
+// twice does no harm.
 func (t *translator) read(s *Switch, what int) {
 	reads := t.out.Reads
 	for i := len(reads) - 1; i >= max(len(reads)-4, 0); i-- {
@@ -151,8 +152,9 @@ func (t *translator) hop(p *Port) {
 	t.st = before
 }
 
-// visitedBefore says whether the packet, changed as it is, has been at the port, or has come too far.
-// Only what is known of all packets that got here is compared, so that it holds for all of them.
+// visitedBefore says whether the packet, changed as it is, has been at the port, or has come too
+// far. Only what is known of all packets that got here is compared, so that it holds for all of
+// them.
 func (t *translator) visitedBefore(p *Port) bool {
 	if t.path >= maxPath || t.out.Hops > maxHops {
 		return true
@@ -259,7 +261,8 @@ func (t *translator) meter(s *Switch, id uint32) bool {
 	return !drop
 }
 
-// controller sends the packet to controllers. A port can be told not to for packets of the table-miss entry, and for no others (section 7.2.1).
+// controller sends the packet to controllers. A port can be told not to for packets of the
+// table-miss entry, and for no others (section 7.2.1).
 func (t *translator) controller(c *scope, why openflow.PacketInReason, maxLen uint16) {
 	k := &t.st.key
 	if why == openflow.ReasonNoMatch {

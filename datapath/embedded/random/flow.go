@@ -1,4 +1,5 @@
-// Package random makes flow entries and packets for tests of switches, out of few values, so that they meet.
+// Package random makes flow entries and packets for tests of switches, out of few values, so that
+// they meet.
 package random
 
 import (

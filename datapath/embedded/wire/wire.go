@@ -1,7 +1,7 @@
 //go:build linux
 
-// Package wire reads and writes the frames of network devices for embedded switches: a packet socket per
-// device. It is the slow way, for tests and for packets that the fast one does not take.
+// Package wire reads and writes the frames of network devices for embedded switches: a packet
+// socket per device. It is the slow way, for tests and for packets that the fast one does not take.
 package wire
 
 import (
@@ -70,8 +70,8 @@ func (d *Device) Close() error {
 	return d.file.Close()
 }
 
-// Receive calls f for each frame until the device is closed (then the error is nil) or gone. The packet is
-// f's until it returns.
+// Receive calls f for each frame until the device is closed (then the error is nil) or gone. The
+// packet is f's until it returns.
 func (d *Device) Receive(f func(*pipeline.Packet)) error {
 	room := make([]byte, 4+maxFrame) // 4 bytes before a frame, for a tag
 	aux := make([]byte, 256)
@@ -106,8 +106,8 @@ func receive(fd int, header, frame, aux []byte) (n, auxLen int, err error) {
 	return n, auxLen, err
 }
 
-// restoreTag puts a VLAN tag back that the kernel has taken out of the frame, which starts at room[4:], and
-// returns the frame and by how much it has grown.
+// restoreTag puts a VLAN tag back that the kernel has taken out of the frame, which starts at
+// room[4:], and returns the frame and by how much it has grown.
 func restoreTag(room, aux []byte) (frame []byte, grown int) {
 	messages, err := unix.ParseSocketControlMessage(aux)
 	if err != nil {

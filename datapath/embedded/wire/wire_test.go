@@ -44,8 +44,8 @@ func cable(t *testing.T) (a, b *Device) {
 	return a, b
 }
 
-// Frames come out of a device as they went into its peer: with their VLAN tags, which the kernel takes out on
-// the way, and with what a device was left to do.
+// Frames come out of a device as they went into its peer: with their VLAN tags, which the kernel
+// takes out on the way, and with what a device was left to do.
 func TestSendAndReceive(t *testing.T) {
 	a, b := cable(t)
 	got := make(chan pipeline.Packet, 16)
@@ -70,7 +70,8 @@ func TestSendAndReceive(t *testing.T) {
 			t.Errorf("%x comes as %x", want, p.Data)
 		}
 	}
-	// UDP in IPv4 under a tag, whose checksum is to be completed: 4 bytes later than before it had the tag.
+	// UDP in IPv4 under a tag, whose checksum is to be completed: 4 bytes later than before it had
+	// the tag.
 	udp := frame(append([]byte{0x81, 0, 0, 5, 0x08, 0, 0x45, 0, 0, 36, 0, 0, 0, 0, 9, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2},
 		0, 1, 0, 2, 0, 16, 0, 0)...)
 	in := &pipeline.Packet{Data: udp[:len(udp)-4], Offload: pipeline.Offload{Partial: true, ChecksumStart: 34, ChecksumOffset: 6}}

@@ -44,7 +44,8 @@ protocol ospf v2 {
 
 var neighborState = regexp.MustCompile(`(?i)(?:Neighbor .* changed state from .* to |AdjChg: .* -> )([\w-]+)`)
 
-// toState is the state that a neighbour came to, of a line of FRR's or BIRD's log; "" is another line.
+// toState is the state that a neighbour came to, of a line of FRR's or BIRD's log; "" is another
+// line.
 func toState(line string) string {
 	if m := neighborState.FindStringSubmatch(line); m != nil {
 		if m[1] == "Deleted" { // FRR
@@ -146,8 +147,8 @@ func (n *end) plug(in bool) {
 	n.cable(in)
 }
 
-// phases are the parts of the time until both ends are Full: until both have seen each other, then until there is a
-// designated router, then until the databases are exchanged.
+// phases are the parts of the time until both ends are Full: until both have seen each other, then
+// until there is a designated router, then until the databases are exchanged.
 type phases struct{ seen, wait, exchange float64 }
 
 // pair is two routers and the cable between them.
@@ -214,10 +215,11 @@ func (p *pair) once() {
 	})
 }
 
-// TestAdjacencyTime prints how long it takes from plugging a cable in until both routers at its ends are Full, for the
-// engine, FRR and BIRD in all six pairs, on a point-to-point and on a broadcast network, with the same timers (hello 1 s,
-// dead 4 s). The cables are plugged in one after the other by a tenth of a second, and that -pairs times. It is skipped
-// where -pairs is not given.
+// TestAdjacencyTime prints how long it takes from plugging a cable in until both routers at its
+// ends are Full, for the engine, FRR and BIRD in all six pairs, on a point-to-point and on a
+// broadcast network, with the same timers (hello 1 s, dead 4 s). The cables are plugged in one
+// after the other by a tenth of a second, and that -pairs times. It is skipped where -pairs is not
+// given.
 func TestAdjacencyTime(t *testing.T) {
 	given := false
 	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "pairs" })

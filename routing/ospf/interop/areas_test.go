@@ -57,9 +57,9 @@ func (s *site) startBIRD(config string) {
 	s.start("/usr/sbin/bird", "-f", "-c", path, "-s", filepath.Join(s.dir, "bird.ctl"), "-P", filepath.Join(s.dir, "bird.pid"))
 }
 
-// FRR in the backbone and BIRD in area 1 (a broadcast network with HMAC-SHA-256) have each other's networks,
-// external ones too, by way of two routers of one domain: a, which FRR sees, and the border router b, which
-// BIRD sees. Between a and b no packet flows.
+// FRR in the backbone and BIRD in area 1 (a broadcast network with HMAC-SHA-256) have each other's
+// networks, external ones too, by way of two routers of one domain: a, which FRR sees, and the
+// border router b, which BIRD sees. Between a and b no packet flows.
 func TestDomainBetweenFRRAndBIRD(t *testing.T) {
 	needs(t, "/usr/lib/frr/ospfd", "/usr/lib/frr/zebra", "vtysh", "/usr/sbin/bird")
 	ours, one, two := newSite(t), newSite(t), newSite(t)
@@ -116,8 +116,8 @@ router ospf
  network 192.0.2.0/24 area 2
 `
 
-// By a virtual link through area 1 FRR's area 2 is joined to the engine's backbone: each has the other's
-// networks.
+// By a virtual link through area 1 FRR's area 2 is joined to the engine's backbone: each has the
+// other's networks.
 func TestVirtualLinkWithFRR(t *testing.T) {
 	needs(t, "/usr/lib/frr/ospfd", "/usr/lib/frr/zebra", "vtysh")
 	ours, theirs := newSite(t), newSite(t)
@@ -146,7 +146,8 @@ func TestVirtualLinkWithFRR(t *testing.T) {
 	wait(t, 20*time.Second, func() string { return theirs.lacks(protocolOSPF, map[string]string{"10.3.0.0/30": "[10.1.1.1]"}) })
 }
 
-// segment joins two routers of the domain in the backbone, without packets. The interfaces are down.
+// segment joins two routers of the domain in the backbone, without packets. The interfaces are
+// down.
 func (e *engine) segment(a, b *ospf.Router, network string, cost uint16) (ends [2]*ospf.Interface) {
 	e.t.Helper()
 	p := netip.MustParsePrefix(network)

@@ -1,5 +1,6 @@
-// Package interop proves by real daemons that the engine speaks OSPF: FRR and BIRD run in a namespace,
-// the engine on raw sockets in another, with veth pairs between. Only the engine's public API is used.
+// Package interop proves by real daemons that the engine speaks OSPF: FRR and BIRD run in a
+// namespace, the engine on raw sockets in another, with veth pairs between. Only the engine's
+// public API is used.
 package interop
 
 import (
@@ -79,7 +80,8 @@ func join(a, b *site, name, addrA, addrB string) {
 	b.within(func() error { return up(name, addrB) })
 }
 
-// start runs a daemon at the site until the test ends. Its output goes into a file, shown on failure.
+// start runs a daemon at the site until the test ends. Its output goes into a file, shown on
+// failure.
 func (s *site) start(name string, args ...string) {
 	s.t.Helper()
 	log, err := os.Create(filepath.Join(s.dir, filepath.Base(name)+".log"))
@@ -262,8 +264,8 @@ func needs(t *testing.T, programs ...string) {
 
 func nlProtocol(p int) netlink.RouteProtocol { return netlink.RouteProtocol(p) }
 
-// sprintSorted writes each next hop once: FRR counts one that it has by a virtual link and by the transit
-// area's summary twice.
+// sprintSorted writes each next hop once: FRR counts one that it has by a virtual link and by the
+// transit area's summary twice.
 func sprintSorted(addrs []netip.Addr) string {
 	slices.SortFunc(addrs, netip.Addr.Compare)
 	return fmt.Sprint(slices.Compact(addrs))

@@ -62,8 +62,8 @@ type curve struct {
 	ours  []time.Duration // what its calculations took; the domain's
 }
 
-// newCurve has an area of n routers: a ring with n chords chosen by chance, links of cost 1 to 20 with a network
-// each, a stub network at each router.
+// newCurve has an area of n routers: a ring with n chords chosen by chance, links of cost 1 to 20
+// with a network each, a stub network at each router.
 func newCurve(t *testing.T, n int) *curve {
 	here, frr, bird := newSite(t), newSite(t), newSite(t)
 	join(here, frr, "line", "10.255.0.1/30", "10.255.0.2/30")
@@ -132,8 +132,8 @@ func newCurve(t *testing.T, n int) *curve {
 	return c
 }
 
-// costs are what the routes of the three cost, by network. Networks at the gate are left out: each of the three is nearer
-// to its own.
+// costs are what the routes of the three cost, by network. Networks at the gate are left out: each
+// of the three is nearer to its own.
 func (c *curve) costs() (ours, frr, bird map[string]int) {
 	ours, frr, bird = map[string]int{}, map[string]int{}, map[string]int{}
 	c.e.do(func(time.Time) {
@@ -186,8 +186,8 @@ func (c *curve) differ() string {
 // spfTimes is what one change cost each: ours, FRR, BIRD, in milliseconds.
 type spfTimes [3]float64
 
-// change makes a change and returns how long the one calculation of each took. Not ok: one has calculated again,
-// since the LSAs of the change came apart or others did.
+// change makes a change and returns how long the one calculation of each took. Not ok: one has
+// calculated again, since the LSAs of the change came apart or others did.
 func (c *curve) change(do func(now time.Time)) (took spfTimes, ok bool) {
 	c.t.Helper()
 	runtime.GC() // of what the comparison before has left: it is the test's, not the engine's
@@ -222,10 +222,11 @@ func (c *curve) change(do func(now time.Time)) (took spfTimes, ok bool) {
 	return took, true
 }
 
-// TestSPFCurve measures, side by side, how long the engine, FRR and BIRD calculate after the same change of the same
-// area, at the same place in it, and proves that their routes cost the same afterwards. The kinds of change: the cost of
-// the link that all paths go by (every route changes), and one link of the area that goes down or comes back. See
-// docs/performance.md for which interval of each is measured.
+// TestSPFCurve measures, side by side, how long the engine, FRR and BIRD calculate after the same
+// change of the same area, at the same place in it, and proves that their routes cost the same
+// afterwards. The kinds of change: the cost of the link that all paths go by (every route changes),
+// and one link of the area that goes down or comes back. See docs/performance.md for which interval
+// of each is measured.
 func TestSPFCurve(t *testing.T) {
 	if *spfAreas == "" {
 		t.Skip("a measurement: runs with -areas 100,1000,10000")

@@ -14,8 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stamps are the lines that a daemon writes to stderr, each with the time at which it wrote it, by the kernel's
-// clock. BIRD's own times do not serve: it reads the clock once for all that it does between two waits.
+// stamps are the lines that a daemon writes to stderr, each with the time at which it wrote it, by
+// the kernel's clock. BIRD's own times do not serve: it reads the clock once for all that it does
+// between two waits.
 type stamps struct {
 	mu    sync.Mutex
 	lines []stamped // of calculations, and of neighbours' states
@@ -27,8 +28,8 @@ type stamped struct {
 	text string
 }
 
-// startStamped runs a daemon at the site until the test ends. Its output is a socket of datagrams: the kernel
-// stamps each as it is sent, whenever we come to read it.
+// startStamped runs a daemon at the site until the test ends. Its output is a socket of datagrams:
+// the kernel stamps each as it is sent, whenever we come to read it.
 func (s *site) startStamped(name string, args ...string) *stamps {
 	s.t.Helper()
 	var ends [2]int
@@ -114,8 +115,8 @@ func (l *stamps) mark() int {
 	return len(l.lines)
 }
 
-// calculations are how long BIRD took, since a mark, from the start of each calculation until it began to hand the
-// routes to its table.
+// calculations are how long BIRD took, since a mark, from the start of each calculation until it
+// began to hand the routes to its table.
 func (l *stamps) calculations(mark int) (took []time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -144,7 +145,8 @@ func (f *frr) clearThreads() { f.vtysh("ospfd", "clear thread cpu") }
 func (f *frr) thread(name string) (t threadTime) {
 	f.t.Helper()
 	for line := range strings.Lines(f.vtysh("ospfd", "show thread cpu")) {
-		// Active, runtime, calls, CPU mean and most, real mean and most (µs), three counts of warnings, type, name
+		// Active, runtime, calls, CPU mean and most, real mean and most (µs), three counts of
+		// warnings, type, name
 		if w := strings.Fields(line); len(w) > 6 && w[len(w)-1] == name {
 			t.calls, _ = strconv.Atoi(w[2])
 			mean, _ := strconv.Atoi(w[5])

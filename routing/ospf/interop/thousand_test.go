@@ -9,8 +9,8 @@ import (
 	"trivet.dev/trivet/routing/ospf"
 )
 
-// A domain of a thousand routers, in a ring with chords, is seen by FRR as a thousand routers: it has the
-// network of each in its kernel, and a cut inside of the domain changes its routes.
+// A domain of a thousand routers, in a ring with chords, is seen by FRR as a thousand routers: it
+// has the network of each in its kernel, and a cut inside of the domain changes its routes.
 func TestThousandRoutersForFRR(t *testing.T) {
 	needs(t, "/usr/lib/frr/ospfd", "/usr/lib/frr/zebra", "vtysh")
 	ours, theirs := newSite(t), newSite(t)

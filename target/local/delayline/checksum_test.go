@@ -28,7 +28,8 @@ func TestPlain(t *testing.T) {
 	}
 }
 
-// firstUDP returns the first IPv4 UDP frame that the test device of this thread's namespace gets after a call.
+// firstUDP returns the first IPv4 UDP frame that the test device of this thread's namespace gets
+// after a call.
 func firstUDP(t *testing.T, send func()) []byte {
 	link, err := netlink.LinkByName(testDevice)
 	if err != nil {

@@ -12,9 +12,9 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// TestNeverEarly proves that no frame is on its way for less than its delay, by as little as it takes to
-// wake a thread: the time is taken before it is sent, and by the kernel as it comes out of the line.
-// Between frames the line's thread sleeps, so that each wakes it.
+// TestNeverEarly proves that no frame is on its way for less than its delay, by as little as it
+// takes to wake a thread: the time is taken before it is sent, and by the kernel as it comes out of
+// the line. Between frames the line's thread sleeps, so that each wakes it.
 func TestNeverEarly(t *testing.T) {
 	const delay = time.Millisecond
 	w := newWire(t, topology.Impairment{Delay: topology.Duration(delay)}, Options{})
@@ -33,7 +33,8 @@ func TestNeverEarly(t *testing.T) {
 	}
 }
 
-// stamped returns a socket at a and the one at b that it sends to, which is told by the kernel when packets came.
+// stamped returns a socket at a and the one at b that it sends to, which is told by the kernel when
+// packets came.
 func stamped(t *testing.T, w *wire) (net.Conn, *net.UDPConn) {
 	t.Helper()
 	var out net.PacketConn
@@ -60,7 +61,8 @@ func stamped(t *testing.T, w *wire) (net.Conn, *net.UDPConn) {
 	return in, out.(*net.UDPConn)
 }
 
-// oneWay sends a packet and returns how long it was on its way. Where somebody set the clock meanwhile it sends another.
+// oneWay sends a packet and returns how long it was on its way. Where somebody set the clock
+// meanwhile it sends another.
 func oneWay(t *testing.T, in net.Conn, out *net.UDPConn) time.Duration {
 	t.Helper()
 	data, control := make([]byte, 64), make([]byte, 128)

@@ -128,8 +128,8 @@ func (l *Line) Up(up bool) error {
 	return l.plug()
 }
 
-// Power tells whether the device of an end is set up. Where it is not, the line is down, and the other end has no carrier, as where
-// a cable leads to a device that is switched off.
+// Power tells whether the device of an end is set up. Where it is not, the line is down, and the
+// other end has no carrier, as where a cable leads to a device that is switched off.
 func (l *Line) Power(end int, on bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -166,7 +166,8 @@ func (l *Line) stats() Stats {
 	var s Stats
 	l.worker.change(l.ends, func(i int, now time.Duration) { s[i] = l.ends[i].direction(now) })
 	for i, n := range l.ends {
-		// A device that is deleted has no counters any more: what we did not see of them is gone with it.
+		// A device that is deleted has no counters any more: what we did not see of them is gone
+		// with it.
 		if total, err := overrun(n.fd); err == nil {
 			s[i].Overrun = total - n.overrun
 		}

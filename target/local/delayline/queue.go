@@ -149,7 +149,8 @@ func (q *Queue) Next() (at time.Duration, ok bool) {
 	return max(q.last, q.sent+time.Duration(q.impairment.Delay)), true
 }
 
-// Up takes the line up (as it is at first) or down: then what is in the queue and what comes is dropped.
+// Up takes the line up (as it is at first) or down: then what is in the queue and what comes is
+// dropped.
 func (q *Queue) Up(now time.Duration, up bool) {
 	q.advance(now)
 	if q.down = !up; up {

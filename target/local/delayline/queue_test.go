@@ -83,8 +83,8 @@ func (s *sim) drain() (arrivals []time.Duration) {
 
 func ms(v float64) topology.Duration { return topology.Duration(v * float64(time.Millisecond)) }
 
-// TestSerialisation proves that a busy queue sends exactly at the bandwidth: frame k has
-// arrived when all bits up to it fit, to the nanosecond, also where a bit takes no whole number of them.
+// TestSerialisation proves that a busy queue sends exactly at the bandwidth: frame k has arrived
+// when all bits up to it fit, to the nanosecond, also where a bit takes no whole number of them.
 func TestSerialisation(t *testing.T) {
 	for _, rate := range []topology.Rate{1_000, 9_999_991, 1e9, 40e9} {
 		s := newSim(t, topology.Impairment{Bandwidth: rate, Queue: 10_000})

@@ -8,7 +8,8 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// superPacket returns a frame with its header: a transport header of so many bytes at start, then payload.
+// superPacket returns a frame with its header: a transport header of so many bytes at start, then
+// payload.
 func superPacket(kind byte, start, transport, payload, perSegment int) []byte {
 	b := make([]byte, vnetLen+start+transport+payload)
 	b[vnetFlags] = unix.VIRTIO_NET_HDR_F_NEEDS_CSUM
@@ -58,7 +59,8 @@ func TestWireSize(t *testing.T) {
 	}
 }
 
-// FuzzWireSize proves that no frame makes the parser fail or return what a wire could not have carried.
+// FuzzWireSize proves that no frame makes the parser fail or return what a wire could not have
+// carried.
 func FuzzWireSize(f *testing.F) {
 	f.Add([]byte{})
 	f.Add(make([]byte, vnetLen+60))

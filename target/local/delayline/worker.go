@@ -157,8 +157,8 @@ func (w *worker) arm() {
 	}
 }
 
-// read takes what an end has sent. A frame's delay counts from when it is read: when it came is not known, and none may
-// be early.
+// read takes what an end has sent. A frame's delay counts from when it is read: when it came is not
+// known, and none may be early.
 func (w *worker) read(n *end) {
 	for range batch {
 		length, err := unix.Read(n.fd, w.buffer)

@@ -69,7 +69,8 @@ func TestExample(t *testing.T) {
 	}
 }
 
-// TestFull proves what every key means, and that what has no meaning is warned of, kept and written again.
+// TestFull proves what every key means, and that what has no meaning is warned of, kept and written
+// again.
 func TestFull(t *testing.T) {
 	top, problems := readFile(t, "testdata/full.yml")
 	b, _ := json.MarshalIndent(top, "", " ")
@@ -110,7 +111,8 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// TestTemplate proves that a template of Ansible where only a rack would look is no error, and survives.
+// TestTemplate proves that a template of Ansible where only a rack would look is no error, and
+// survives.
 func TestTemplate(t *testing.T) {
 	for _, value := range []string{`"{{ groups.pis[0] }}"`, `{x: y}`} {
 		top, problems := Read("f.yml", []byte("emu:\n  hosts:\n    a: {ip: 1.1, node: "+value+"}\n"), formats.Options{})
@@ -136,7 +138,8 @@ func TestDetect(t *testing.T) {
 	}
 }
 
-// draw makes a random topology and says what a C3-Edge file of it loses. Names are such as YAML takes for other things.
+// draw makes a random topology and says what a C3-Edge file of it loses. Names are such as YAML
+// takes for other things.
 func draw(t *rapid.T) (*topology.Topology, map[string]bool) {
 	top, lost := &topology.Topology{}, map[string]bool{}
 	yes := func(what string) bool { return rapid.IntRange(0, 3).Draw(t, what) == 0 }
@@ -228,7 +231,8 @@ func draw(t *rapid.T) (*topology.Topology, map[string]bool) {
 	return top, lost
 }
 
-// TestLosses proves that Write reports what a C3-Edge file is known not to hold, no more and no less.
+// TestLosses proves that Write reports what a C3-Edge file is known not to hold, no more and no
+// less.
 func TestLosses(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		top, want := draw(rt)

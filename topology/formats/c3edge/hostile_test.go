@@ -44,7 +44,8 @@ func TestProblems(t *testing.T) {
 	}
 }
 
-// TestHostile proves that no file, however built, makes Read fail otherwise than by a problem, at a bounded cost.
+// TestHostile proves that no file, however built, makes Read fail otherwise than by a problem, at a
+// bounded cost.
 func TestHostile(t *testing.T) {
 	bomb := "a0: &a0 [x, x]\n"
 	for i := range 40 {
@@ -99,7 +100,8 @@ func stairs(steps int) string {
 	return b.String()
 }
 
-// FuzzRead proves that what is read without an error can be written, and that the file then reads as the same network.
+// FuzzRead proves that what is read without an error can be written, and that the file then reads
+// as the same network.
 func FuzzRead(f *testing.F) {
 	for _, file := range []string{"testdata/full.yml", "../../../examples/c3-edge.yml"} {
 		data, err := os.ReadFile(file)

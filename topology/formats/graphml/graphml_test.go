@@ -39,7 +39,8 @@ func edge(a, b, more string) string {
 	return fmt.Sprintf("<edge source=%q target=%q>%s</edge>\n", a, b, more)
 }
 
-// TestExample proves that the backbone reads without an error, comes up, and is as large as it should be.
+// TestExample proves that the backbone reads without an error, comes up, and is as large as it
+// should be.
 func TestExample(t *testing.T) {
 	data, err := os.ReadFile(example)
 	if err != nil {

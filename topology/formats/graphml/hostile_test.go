@@ -37,7 +37,8 @@ func TestProblems(t *testing.T) {
 	}
 }
 
-// TestLeftOut proves that what GraphML has and the Zoo does not is left out with a warning, not misread.
+// TestLeftOut proves that what GraphML has and the Zoo does not is left out with a warning, not
+// misread.
 func TestLeftOut(t *testing.T) {
 	top, problems := Read("z.graphml", zoo(
 		`<node id="0"><port name="p"/><graph><node id="inner"/></graph><data key="d33">a<shape><x>9</x></shape>b</data></node>`+
@@ -52,7 +53,8 @@ func TestLeftOut(t *testing.T) {
 	}
 }
 
-// TestHostile proves that no file, however built, makes Read fail otherwise than by a problem, at a bounded cost.
+// TestHostile proves that no file, however built, makes Read fail otherwise than by a problem, at a
+// bounded cost.
 func TestHostile(t *testing.T) {
 	var many strings.Builder
 	for i := range 50_000 {
@@ -74,7 +76,8 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// FuzzRead proves that what is read without an error has legal, unique names and links between nodes that are there: it validates.
+// FuzzRead proves that what is read without an error has legal, unique names and links between
+// nodes that are there: it validates.
 func FuzzRead(f *testing.F) {
 	data, err := os.ReadFile(example)
 	if err != nil {

@@ -81,7 +81,8 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
-// TestAllProblemsAtOnce proves that reading goes on after an error, so that a file is mended in one go.
+// TestAllProblemsAtOnce proves that reading goes on after an error, so that a file is mended in one
+// go.
 func TestAllProblemsAtOnce(t *testing.T) {
 	_, problems := Read("f.mn", []byte(`{"hosts": [{"number": "1", "opts": {"ip": "x"}}, 7], "links": [{}]}`), formats.Options{})
 	if err, ok := problems.Err().(topology.Problems); !ok || len(err) != 3 {
@@ -118,7 +119,8 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// TestWrongTypes proves that a value of any type at any place of a file is read or reported, without a panic.
+// TestWrongTypes proves that a value of any type at any place of a file is read or reported,
+// without a panic.
 func TestWrongTypes(t *testing.T) {
 	data, err := os.ReadFile("testdata/hosts.mn")
 	if err != nil {

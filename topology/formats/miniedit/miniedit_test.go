@@ -93,7 +93,8 @@ func TestRoundTripThroughJSON(t *testing.T) {
 	}
 }
 
-// TestCampusAsSaved proves that Write types and orders everything as MiniEdit does: the bytes are the same.
+// TestCampusAsSaved proves that Write types and orders everything as MiniEdit does: the bytes are
+// the same.
 func TestCampusAsSaved(t *testing.T) {
 	data, top, problems := readFile(t, "../../../examples/campus.mn")
 	out, _, err := Write(top)
@@ -176,8 +177,9 @@ func TestMeaning(t *testing.T) {
 	}
 }
 
-// TestOwnController proves that MiniEdit's own controllers, ref (its default) and ovsc, are Trivet's: no switch waits for
-// one that nobody starts; and that a switch that has another controller too is left with that.
+// TestOwnController proves that MiniEdit's own controllers, ref (its default) and ovsc, are
+// Trivet's: no switch waits for one that nobody starts; and that a switch that has another
+// controller too is left with that.
 func TestOwnController(t *testing.T) {
 	text, err := os.ReadFile("testdata/plain.mn")
 	if err != nil {
@@ -205,7 +207,8 @@ func TestOwnController(t *testing.T) {
 	}
 }
 
-// TestEdited proves that a change made to a topology that was a .mn file is written, and what was kept beside it stays.
+// TestEdited proves that a change made to a topology that was a .mn file is written, and what was
+// kept beside it stays.
 func TestEdited(t *testing.T) {
 	_, top, _ := readFile(t, "testdata/edited.mn")
 	top.Links[0].Bandwidth = 20e6 // was written as a string
@@ -230,7 +233,8 @@ func TestEdited(t *testing.T) {
 	}
 }
 
-// TestForeignless proves that a topology which never was a .mn file gives one that needs no Foreign to be read back.
+// TestForeignless proves that a topology which never was a .mn file gives one that needs no Foreign
+// to be read back.
 func TestForeignless(t *testing.T) {
 	top := &topology.Topology{Controllers: []string{"tcp:192.0.2.1:6653"}}
 	for _, n := range []string{"alpha", "h7", "7up"} {
@@ -267,7 +271,8 @@ func TestForeignless(t *testing.T) {
 	}
 }
 
-// Proves that a start command of MiniEdit's may fail: MiniEdit itself does not look at how one ends.
+// Proves that a start command of MiniEdit's may fail: MiniEdit itself does not look at how one
+// ends.
 func TestStartMayFail(t *testing.T) {
 	top, problems := Read("f.mn", []byte(`{"version": "2", "application": {}, "controllers": [], "switches": [], "links": [],
 		"hosts": [{"number": "1", "x": "1", "y": "1", "opts": {"hostname": "h1", "nodeNum": 1, "sched": "host", "startCommand": "false"}},

@@ -309,7 +309,8 @@ func TestLossless(t *testing.T) {
 	})
 }
 
-// TestPorts proves that a port is reported lost exactly where it is not what the order of the links gives.
+// TestPorts proves that a port is reported lost exactly where it is not what the order of the links
+// gives.
 func TestPorts(t *testing.T) {
 	port := func(p int) *int { return &p }
 	top := &topology.Topology{}

@@ -56,8 +56,8 @@ func Read(file string, data []byte, _ formats.Options) (*topology.Topology, topo
 	return r.t, r.problems
 }
 
-// oneKind leaves a switch that has controllers of MiniEdit's own (ref, ovsc) and others with the others:
-// what they decide is not undone by one that learns beside them.
+// oneKind leaves a switch that has controllers of MiniEdit's own (ref, ovsc) and others with the
+// others: what they decide is not undone by one that learns beside them.
 func (r *reader) oneKind() {
 	for _, n := range r.t.NodesOf(topology.Switch) {
 		others := slices.DeleteFunc(slices.Clone(n.Controllers), r.t.IsBuiltin)

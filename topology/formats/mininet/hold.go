@@ -32,8 +32,8 @@ func hold(t *topology.Topology) *topology.Topology {
 	return h
 }
 
-// holdRoutes writes down, where there are routers, the addresses, gateways and routes that Trivet would assign: Mininet
-// assigns none.
+// holdRoutes writes down, where there are routers, the addresses, gateways and routes that Trivet
+// would assign: Mininet assigns none.
 func holdRoutes(t *topology.Topology, mode topology.RoutesMode) {
 	if len(t.NodesOf(topology.Router)) == 0 {
 		return
@@ -97,7 +97,8 @@ func bridged(t *topology.Topology, n *topology.Node) bool {
 	return n.Kind == topology.Switch && (n.Datapath == topology.Bridge || n.Datapath == "" && t.Datapath == topology.Bridge)
 }
 
-// heldDatapath: Mininet knows two kinds of switches; Trivet's own is what it reads where none is named.
+// heldDatapath: Mininet knows two kinds of switches; Trivet's own is what it reads where none is
+// named.
 func heldDatapath(d topology.Datapath) topology.Datapath {
 	if d == topology.OVS || d == topology.Bridge {
 		return d
@@ -191,7 +192,8 @@ func holdControllers(t *topology.Topology) {
 	}
 }
 
-// heldList is a list of controllers by the names of their nodes, which are made where they are missing.
+// heldList is a list of controllers by the names of their nodes, which are made where they are
+// missing.
 func heldList(t *topology.Topology, list []string, drop map[string]bool) (out []string) {
 	for _, c := range list {
 		_, _, _, isAddress := splitAddress(c)
@@ -325,7 +327,8 @@ func endsOf(t *topology.Topology, n *topology.Node) (ends []*topology.Endpoint) 
 	return ends
 }
 
-// firstEnd is the end with the lowest port, which has the node's own address; nil for a node without links.
+// firstEnd is the end with the lowest port, which has the node's own address; nil for a node
+// without links.
 func firstEnd(t *topology.Topology, n *topology.Node) *topology.Endpoint {
 	ends := endsOf(t, n)
 	if len(ends) == 0 {
@@ -339,7 +342,8 @@ func firstEnd(t *topology.Topology, n *topology.Node) *topology.Endpoint {
 	})
 }
 
-// holdDPIDs gives a datapath id to switches from whose names Mininet cannot derive one of their own.
+// holdDPIDs gives a datapath id to switches from whose names Mininet cannot derive one of their
+// own.
 func holdDPIDs(t *topology.Topology) {
 	used := map[topology.DPID]bool{0: true}
 	for _, n := range t.Nodes {

@@ -265,8 +265,9 @@ if __name__ == '__main__': raise Exception('not under mn')
 	}
 }
 
-// Proves that what a topology says of its links holds, although mn --link chooses what they are; and that a program which makes others than
-// TCLink, of which Mininet does not heed it, is told so once for each line.
+// Proves that what a topology says of its links holds, although mn --link chooses what they are;
+// and that a program which makes others than TCLink, of which Mininet does not heed it, is told so
+// once for each line.
 func TestLinksWithoutClass(t *testing.T) {
 	const text = `class A(Topo):
     def build(self):
@@ -337,7 +338,8 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// Proves that a program's time is that in which it runs: one that is kept from running for longer (here it waits) is read to its end.
+// Proves that a program's time is that in which it runs: one that is kept from running for longer
+// (here it waits) is read to its end.
 func TestSlowly(t *testing.T) {
 	t.Parallel()
 	got, problems := read(t, "for _ in range(10):\n    threading.Event().wait(0.4)\n    sum(range(300000))\nMininet(SingleSwitchTopo(3)).start()", formats.Options{})
@@ -353,8 +355,9 @@ func TestEncoding(t *testing.T) {
 	}
 }
 
-// Proves that Python 2 is read: its statements, its builtins and modules, tabs, its division of integers, modules
-// beside the file, and that the user is told; lines in messages are the file's own.
+// Proves that Python 2 is read: its statements, its builtins and modules, tabs, its division of
+// integers, modules beside the file, and that the user is told; lines in messages are the file's
+// own.
 func TestPython2(t *testing.T) {
 	if err := exec.Command("python3", "-c", "import lib2to3").Run(); err != nil {
 		if err := exec.Command("python3", "-c", "import fissix").Run(); err != nil {
@@ -402,8 +405,8 @@ func TestPython2(t *testing.T) {
 	}
 }
 
-// Proves that a module that is not installed does not keep a network from being read that needs nothing of it,
-// that the user is told, and that a program which goes on without it still does.
+// Proves that a module that is not installed does not keep a network from being read that needs
+// nothing of it, that the user is told, and that a program which goes on without it still does.
 func TestMissingModules(t *testing.T) {
 	for name, text := range map[string]string{
 		"colours":   "from no_termcolor import colored\nprint(colored('x', 'red') + '!')\ninfo(colored('a') + '\\n')",
@@ -431,8 +434,9 @@ func TestMissingModules(t *testing.T) {
 	}
 }
 
-// Proves that a program which waits in small steps ends before its time is over, with its network and a word, and that
-// the user is told what is waited for; and that threads, however many, do not keep a program that has come to its end.
+// Proves that a program which waits in small steps ends before its time is over, with its network
+// and a word, and that the user is told what is waited for; and that threads, however many, do not
+// keep a program that has come to its end.
 func TestWaits(t *testing.T) {
 	t.Parallel()
 	told := make(chan string, 1)

@@ -33,7 +33,8 @@ func TestHoldTwice(t *testing.T) {
 	}
 }
 
-// Proves that no name or command gets out of its quotes: they read back as they are, and nothing else runs.
+// Proves that no name or command gets out of its quotes: they read back as they are, and nothing
+// else runs.
 func TestQuotes(t *testing.T) {
 	top := &topology.Topology{Name: "a\"\n    raise SystemExit('out')\n#"}
 	for _, name := range []string{`h1"); import os; os._exit(1) #`, "h'\\", "h\n\t2", "h{{.}}%s", "hé𝔥\u2028"} {

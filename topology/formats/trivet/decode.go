@@ -84,7 +84,8 @@ type fieldsKey struct {
 
 var knownFields sync.Map // of fieldsKey: what splitFields returns, which takes a while
 
-// splitFields returns the fields of a struct that things of a kind have, and those that they do not.
+// splitFields returns the fields of a struct that things of a kind have, and those that they do
+// not.
 func splitFields(t reflect.Type, kind string) (has, lacks []field) {
 	if by, ok := described[t]; ok {
 		t = by

@@ -118,7 +118,8 @@ func (e *editor) change(r *reader, entry linkEntry, index int) {
 	}
 }
 
-// parts writes the links of an entry before, at and after one of them; target is the text of that one.
+// parts writes the links of an entry before, at and after one of them; target is the text of that
+// one.
 func (e *editor) parts(links []*topology.Link, entry linkEntry, index int) (texts []string, target int) {
 	for _, part := range [][]*topology.Link{links[entry.first:index], links[index : index+1], links[index+1 : entry.first+entry.count]} {
 		if len(part) > 0 && part[0] == links[index] {

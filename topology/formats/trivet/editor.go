@@ -141,7 +141,8 @@ func (e *editor) span(v *yamlfile.Value) (from, to int) {
 	return from, from + len(v.Text)
 }
 
-// flowOptions writes an entry's options again, on one line, with the change where they are the link's.
+// flowOptions writes an entry's options again, on one line, with the change where they are the
+// link's.
 func (e *editor) flowOptions(v *yamlfile.Value, changed bool) string {
 	var items []string
 	if v != nil && v.Alias != nil {
@@ -246,7 +247,8 @@ func (e *editor) differs(s setting) bool {
 	return true
 }
 
-// addKeys adds keys to a mapping: in braces at the end, in lines after its last line that can be told.
+// addKeys adds keys to a mapping: in braces at the end, in lines after its last line that can be
+// told.
 func (e *editor) addKeys(v *yamlfile.Value, add []setting) {
 	var items []string
 	for _, s := range add {

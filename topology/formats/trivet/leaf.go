@@ -10,7 +10,8 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// leaf is a type of single values: how they are read and written, and how the schema describes them.
+// leaf is a type of single values: how they are read and written, and how the schema describes
+// them.
 type leaf struct {
 	parse   func(d *decoder, text string) (any, error)
 	write   func(v any) string // without: fmt.Sprint

@@ -12,8 +12,8 @@ import (
 	"trivet.dev/trivet/topology/formats/yamlfile"
 )
 
-// The structs here describe structs of package topology that options have for their values: the same
-// fields, with the tags that model.go explains. A field whose key is "-" is written elsewhere.
+// The structs here describe structs of package topology that options have for their values: the
+// same fields, with the tags that model.go explains. A field whose key is "-" is written elsewhere.
 
 // ospfOptions describe topology.OSPF.
 type ospfOptions struct {

@@ -52,7 +52,8 @@ func golden(t *testing.T, file string, got string) {
 	}
 }
 
-// The examples are valid, up to their meaning; and what is written for them is as in the golden files.
+// The examples are valid, up to their meaning; and what is written for them is as in the golden
+// files.
 func TestExamples(t *testing.T) {
 	for name, data := range examples(t) {
 		got, problems := Read(name, data)

@@ -96,8 +96,8 @@ func Run(ctx context.Context, p Program) (Result, error) {
 	return res, nil
 }
 
-// outOfTime says whether the limit of processor time ended the program. The kernel counts that in ticks, not as it is
-// told here: the half of it tells that limit from other ends by SIGKILL.
+// outOfTime says whether the limit of processor time ended the program. The kernel counts that in
+// ticks, not as it is told here: the half of it tells that limit from other ends by SIGKILL.
 func outOfTime(s *os.ProcessState) bool {
 	status, ok := s.Sys().(syscall.WaitStatus)
 	return ok && status.Signal() == syscall.SIGKILL && s.UserTime()+s.SystemTime() > cpuSeconds*time.Second/2
@@ -123,7 +123,8 @@ func start(ctx context.Context, p Program, result *os.File, stderr io.Writer) (*
 	return nil, err
 }
 
-// apart asks for namespaces: no devices but a loopback that is down, no process to see or signal, and for root mounts of its own.
+// apart asks for namespaces: no devices but a loopback that is down, no process to see or signal,
+// and for root mounts of its own.
 func apart() *syscall.SysProcAttr {
 	attr := &syscall.SysProcAttr{
 		Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWPID | syscall.CLONE_NEWIPC,

@@ -45,8 +45,8 @@ func TestRuns(t *testing.T) {
 	}
 }
 
-// Proves that a program of root's can read what is beside it also where a directory above is closed to others, as /root is, and nothing
-// else in there; and that those directories are what they were.
+// Proves that a program of root's can read what is beside it also where a directory above is closed
+// to others, as /root is, and nothing else in there; and that those directories are what they were.
 func TestClosedAbove(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("root is another user in the program")
@@ -197,7 +197,8 @@ func TestEnded(t *testing.T) {
 				limit = time.Minute
 			}
 			res, err := runWithin(limit, "", c.text)
-			// Where no error is wanted, the limits of memory and processor time may end it before its time.
+			// Where no error is wanted, the limits of memory and processor time may end it before
+			// its time.
 			if c.want != nil && !errors.Is(err, c.want) || err != nil && !errors.Is(err, ErrTime) && !errors.Is(err, ErrSize) || len(res.Stderr) > tailSize {
 				t.Fatalf("%d bytes of result, %d of stderr, %q, %v", len(res.Output), len(res.Stderr), res.Status, err)
 			}

@@ -18,7 +18,8 @@ type rule struct {
 	access uint64
 }
 
-// rulesetAttr is struct landlock_ruleset_attr (linux/landlock.h); older kernels know only its beginning.
+// rulesetAttr is struct landlock_ruleset_attr (linux/landlock.h); older kernels know only its
+// beginning.
 type rulesetAttr struct{ files, net, scoped uint64 }
 
 const (
@@ -50,8 +51,8 @@ func readable(p interpreter, dir string) []rule {
 	return append(rules, beside(dir)...)
 }
 
-// beside allows the files in the program's directory and below, for the modules it imports, but no hidden
-// ones and none in hidden directories: the directory may be somebody's home.
+// beside allows the files in the program's directory and below, for the modules it imports, but no
+// hidden ones and none in hidden directories: the directory may be somebody's home.
 func beside(dir string) []rule {
 	if dir == "" || filepath.Clean(dir) == "/" {
 		return nil
@@ -61,8 +62,9 @@ func beside(dir string) []rule {
 	return append(rules, rule{dir, listDirs})
 }
 
-// visible returns rules for the files below a directory that are not hidden, and whether these are all there
-// is, so that one rule for the directory does instead. It looks at so many names, and allows nothing beyond.
+// visible returns rules for the files below a directory that are not hidden, and whether these are
+// all there is, so that one rule for the directory does instead. It looks at so many names, and
+// allows nothing beyond.
 func visible(dir string, looks *int) (rules []rule, all bool) {
 	entries, err := os.ReadDir(dir)
 	all = err == nil

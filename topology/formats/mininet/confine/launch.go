@@ -94,7 +94,8 @@ func launch(dir string, args []string) error {
 	return fmt.Errorf("cannot run %s: %w", python.path, errno)
 }
 
-// dropUser makes root the user who called sudo, or nobody, who can read the program's directory all the same.
+// dropUser makes root the user who called sudo, or nobody, who can read the program's directory all
+// the same.
 func dropUser(dir string) error {
 	if os.Geteuid() != 0 && os.Getuid() != 0 {
 		return nil
@@ -130,8 +131,9 @@ func dropUser(dir string) error {
 	return unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0)
 }
 
-// uncover makes a directory reachable for a user where one above it is closed to others, as /root is. In the launcher's mounts there is an
-// empty directory in that one's place, with nothing in it but the way to the program's.
+// uncover makes a directory reachable for a user where one above it is closed to others, as /root
+// is. In the launcher's mounts there is an empty directory in that one's place, with nothing in it
+// but the way to the program's.
 func uncover(dir string, uid, gid int) error {
 	closed := ""
 	for _, above := range ancestors(dir) {
@@ -228,8 +230,8 @@ func openPython(path string) (interpreter, error) {
 	return interpreter{path, real, loader}, unix.Dup3(fd, interpreterFD, unix.O_CLOEXEC)
 }
 
-// closeInherited closes what was open where Trivet was started: of the launcher's files Python gets its standard
-// input, outputs and the result.
+// closeInherited closes what was open where Trivet was started: of the launcher's files Python gets
+// its standard input, outputs and the result.
 func closeInherited() error {
 	if err := unix.CloseRange(4, ^uint(0), unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		return fmt.Errorf("cannot keep open files from the program: %w; it is not run", err)
@@ -252,7 +254,8 @@ func tasksOf(uid int) (n uint64, err error) {
 	return n, nil
 }
 
-// setLimits bounds what the program uses, and how many tasks its user may have; memory: see limitMemory.
+// setLimits bounds what the program uses, and how many tasks its user may have; memory: see
+// limitMemory.
 func setLimits(tasks uint64) error {
 	for resource, limit := range map[int]uint64{
 		unix.RLIMIT_CPU:    cpuSeconds,

@@ -89,8 +89,9 @@ func oneOf(i uint32, values ...uint32) []bpf.Instruction {
 	return append(body, deny)
 }
 
-// opens allows an open whose argument i are flags that Landlock judges by. Before its third version it does not see
-// that O_TRUNC empties a file which is opened for reading, or with the access mode 3, for neither.
+// opens allows an open whose argument i are flags that Landlock judges by. Before its third version
+// it does not see that O_TRUNC empties a file which is opened for reading, or with the access mode
+// 3, for neither.
 func opens(i uint32) []bpf.Instruction {
 	return []bpf.Instruction{
 		argument(i), bpf.ALUOpConstant{Op: bpf.ALUOpAnd, Val: unix.O_ACCMODE | unix.O_TRUNC},

@@ -203,10 +203,9 @@ type Site interface {
 	// Namespace is that of the switches.
 	Namespace() *os.File
 	// NewDevice gives a device that is to be made in there a number; Device returns that of one
-	// that is, or 0. IsUp says whether the lab has set it up.
+	// that is, or 0.
 	NewDevice(name string) (index int)
 	Device(name string) (index int)
-	IsUp(name string) bool
 	ForgetDevice(name string)
 	// AwaitRunning waits until devices have a carrier, for as long as that may take.
 	AwaitRunning(names []string) error
@@ -242,9 +241,10 @@ type Kind struct {
 	Names []topology.Datapath // that its nodes can have: see topology.DatapathKind
 	New   func(Site) Fabric
 
-	// Lacks says what this machine does not have of what a topology needs, and what the datapath
-	// cannot do of what it asks for; without it nothing.
-	Lacks func(*topology.Topology) error
+	// Lacks says what this machine does not have of what a topology needs, Refuses what the datapath
+	// cannot do, on any machine, of what it asks for; without them nothing.
+	Lacks   func(*topology.Topology) error
+	Refuses func(*topology.Topology) topology.Problems
 
 	// Inner is how a link between two of its nodes is made, without devices, where nothing impairs
 	// it and Joins says so; without Joins there are none such.
@@ -301,4 +301,14 @@ func Lacks(t *topology.Topology) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// Refuses says what a topology's datapaths cannot do of what it asks for.
+func Refuses(t *topology.Topology) (problems topology.Problems) {
+	for _, k := range kinds {
+		if k.Refuses != nil {
+			problems = append(problems, k.Refuses(t)...)
+		}
+	}
+	return problems
 }

@@ -37,7 +37,7 @@ func Supported(t *topology.Topology) error {
 		}
 		checkSessions(&p, t, n)
 	}
-	return append(p, foreign.Check(t)...).Err()
+	return append(append(p, datapath.Refuses(t)...), foreign.Check(t)...).Err()
 }
 
 // checkSessions says why a switch cannot speak with its controllers: the version that it may speak,
@@ -72,10 +72,7 @@ func checkSessions(p *topology.Problems, t *topology.Topology, n *topology.Node)
 // Installed says what a resolved topology of a user needs, programs and cores, that this machine
 // does not have.
 func Installed(t *topology.Topology, owner int) error {
-	if err := foreign.Installed(t, foreign.PlacesOf(owner)); err != nil {
-		return err
-	}
-	return errors.Join(datapath.Lacks(t), local.Check(t))
+	return errors.Join(foreign.Installed(t, foreign.PlacesOf(owner)), datapath.Lacks(t), local.Check(t))
 }
 
 // Check says why a resolved topology of a user cannot be made here. Whoever makes one asks it, or

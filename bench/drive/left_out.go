@@ -10,11 +10,8 @@ import (
 	"trivet.dev/trivet/bench/result"
 	"trivet.dev/trivet/bench/tune"
 	"trivet.dev/trivet/controller/foreign"
-	"trivet.dev/trivet/datapath/ovs"
-	"trivet.dev/trivet/datapath/routerd"
 	"trivet.dev/trivet/internal/lack"
 	"trivet.dev/trivet/lab"
-	"trivet.dev/trivet/target/local"
 	"trivet.dev/trivet/topology"
 )
 
@@ -24,22 +21,7 @@ func lacks(l *experiment.Lab, t *topology.Topology) error {
 	if l.Options["target"] == onMininet {
 		return mininetInstalled(t)
 	}
-	errs := []error{foreign.Installed(t, foreign.PlacesOf(lab.Owner()))}
-	seen := map[topology.Datapath]bool{}
-	for _, n := range t.Nodes {
-		if seen[n.Datapath] {
-			continue
-		}
-		seen[n.Datapath] = true
-		if f := routerd.Of(n.Datapath); f != nil {
-			errs = append(errs, f.Installed())
-		}
-		if n.Datapath == topology.OVS {
-			_, err := ovs.Probe()
-			errs = append(errs, err)
-		}
-	}
-	errs = append(errs, local.Check(t))
+	errs := []error{lab.Installed(t, lab.Owner())}
 	var none *lack.Error
 	if errors.As(tune.Check(tuned(l, ""), t), &none) {
 		errs = append(errs, none)

@@ -53,14 +53,13 @@ func (f *fabric) ports() (out []port) {
 
 // Make makes bridges.
 func (f *fabric) Make(_ context.Context, s plan.Steps) error {
-	return f.tell(func(b *netbatch.Batch) []port {
+	return f.tell(func(b *netbatch.Batch) {
 		for _, n := range s.AddNodes {
 			if is(n) {
 				name := topology.DeviceName(n.Name)
 				b.AddBridge(name, f.site.NewDevice(name), n.STP)
 			}
 		}
-		return nil
 	})
 }
 
@@ -86,9 +85,11 @@ func (f *fabric) Resume(context.Context) error {
 
 // Hold takes the devices of blocked links out of their bridges: a port's state would not last, as a
 // bridge without spanning tree makes all its ports forward again whenever one of them has something
-// to tell. Those that are not up yet are put into theirs, whose carrier comes and goes with them.
+// to tell. Links that did not forward before are not up yet, or not in their bridges. Bridges are
+// set up here: without ports that run they have no carrier, and the kernel says of one that they
+// are up when they get one.
 func (f *fabric) Hold(_ context.Context, forwarding plan.Forwarding) error {
-	return f.tell(func(b *netbatch.Batch) (joining []port) {
+	return f.tell(func(b *netbatch.Batch) {
 		f.each(func(name string, index int) { b.SetUp(name, index, true) })
 		for _, p := range f.ports() {
 			if forwarding.Blocked[p.link] && f.member[p.name] == p.index {
@@ -96,31 +97,30 @@ func (f *fabric) Hold(_ context.Context, forwarding plan.Forwarding) error {
 				b.SetMaster(p.name, p.index, 0)
 			}
 		}
-		return f.join(b, forwarding, func(name string) bool { return !f.site.IsUp(name) })
 	})
 }
 
-// Apply puts the other devices into their bridges. Where what bridges have learned may be stale
-// they forget it.
+// Apply puts devices into their bridges. Where what bridges have learned may be stale they forget
+// it.
 func (f *fabric) Apply(_ context.Context, forwarding plan.Forwarding) error {
-	return f.tell(func(b *netbatch.Batch) (joining []port) {
-		joining = f.join(b, forwarding, func(string) bool { return true })
+	var joining []port
+	err := f.tell(func(b *netbatch.Batch) {
+		for _, p := range f.ports() {
+			if !forwarding.Blocked[p.link] && f.member[p.name] != p.index {
+				joining = append(joining, p)
+				b.SetMaster(p.name, p.index, p.bridge)
+			}
+		}
 		if forwarding.Stale {
 			f.each(b.FlushBridge)
 		}
-		return joining
 	})
-}
-
-// join puts devices that may forward, and are not there, into their bridges.
-func (f *fabric) join(b *netbatch.Batch, forwarding plan.Forwarding, which func(name string) bool) (joining []port) {
-	for _, p := range f.ports() {
-		if !forwarding.Blocked[p.link] && f.member[p.name] != p.index && which(p.name) {
-			joining = append(joining, p)
-			b.SetMaster(p.name, p.index, p.bridge)
+	if err == nil { // else who knows; it does no harm to put one in again
+		for _, p := range joining {
+			f.member[p.name] = p.index
 		}
 	}
-	return joining
+	return err
 }
 
 // each calls do for all bridges.
@@ -132,10 +132,8 @@ func (f *fabric) each(do func(name string, index int)) {
 	}
 }
 
-// tell sends the kernel what add adds to a batch, if the lab has bridges at all, and takes note of
-// the devices that have been put into some. Where it fails, who knows: it does no harm to put one
-// in again.
-func (f *fabric) tell(add func(*netbatch.Batch) (joining []port)) error {
+// tell sends the kernel what add adds to a batch, if the lab has bridges at all.
+func (f *fabric) tell(add func(*netbatch.Batch)) error {
 	if !slices.ContainsFunc(f.site.Topology().Nodes, is) {
 		return nil
 	}
@@ -144,12 +142,6 @@ func (f *fabric) tell(add func(*netbatch.Batch) (joining []port)) error {
 		return err
 	}
 	defer b.Close()
-	joining := add(b)
-	if err := b.Flush(); err != nil {
-		return err
-	}
-	for _, p := range joining {
-		f.member[p.name] = p.index
-	}
-	return nil
+	add(b)
+	return b.Flush()
 }

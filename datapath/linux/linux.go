@@ -17,7 +17,7 @@ import (
 
 func init() {
 	datapath.Register(datapath.Kind{Names: []topology.Datapath{topology.Kernel, topology.FRR, topology.BIRD},
-		New: func(s datapath.Site) datapath.Fabric { return newFabric(s) }, Lacks: routerd.Check})
+		New: func(s datapath.Site) datapath.Fabric { return newFabric(s) }, Lacks: routerd.Lacks, Refuses: routerd.Refuses})
 }
 
 type fabric struct {

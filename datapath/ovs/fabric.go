@@ -23,7 +23,7 @@ const name = "Open vSwitch"
 
 func init() {
 	datapath.Register(datapath.Kind{Names: []topology.Datapath{topology.OVS}, New: func(s datapath.Site) datapath.Fabric { return &fabric{site: s} },
-		Inner: Patch, Joins: joins, Irreplaceable: name})
+		Inner: Patch, Joins: joins, Irreplaceable: name, Lacks: lacks})
 }
 
 // fabric is the Open vSwitch of a lab.

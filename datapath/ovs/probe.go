@@ -7,11 +7,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/vishvananda/netlink"
 
 	"trivet.dev/trivet/internal/lack"
+	"trivet.dev/trivet/topology"
 )
 
 // DatapathType is where Open vSwitch forwards packets.
@@ -73,6 +75,15 @@ func Probe() (Info, error) {
 		return Info{}, fmt.Errorf("%s --version printed nothing", p.vswitch)
 	}
 	return Info{Version: words[len(words)-1], VSwitch: p.vswitch, Kernel: probeKernel()}, nil
+}
+
+// lacks says what to install where a topology has switches of Open vSwitch and this machine none.
+func lacks(t *topology.Topology) error {
+	if !slices.ContainsFunc(t.Nodes, is) {
+		return nil
+	}
+	_, err := findPrograms()
+	return err
 }
 
 // programs are the paths of what a private Open vSwitch consists of.

@@ -15,7 +15,6 @@ var bird = &Family{
 	Client: "birdc", ClientArgs: []string{"-s", "/etc/bird/run/bird.ctl"},
 	dirs: []string{"/usr/sbin", "/usr/bin", "/usr/local/sbin"}, names: []string{"bird"},
 	programs: birdPrograms,
-	check:    func(*topology.OSPFRouter) error { return nil },
 }
 
 func birdPrograms(f *Family, n *topology.Node, r *topology.OSPFRouter) []Program {

@@ -13,7 +13,7 @@ var frr = &Family{
 	Client: "vtysh", ClientArgs: []string{"--vty_socket", "/etc/frr/run", "--config_dir", "/etc/frr"},
 	dirs: []string{"/usr/lib/frr", "/usr/libexec/frr", "/usr/sbin", "/usr/bin"}, names: []string{"zebra", "ospfd"},
 	programs: frrPrograms,
-	check:    checkFRR,
+	refuses:  refuseFRR,
 }
 
 // frrPrograms are zebra, which keeps the kernel's routing table, and ospfd where it is needed.
@@ -43,14 +43,14 @@ func frrPrograms(f *Family, n *topology.Node, r *topology.OSPFRouter) []Program 
 	return []Program{zebra, program("ospfd", head+frrOSPF(r))}
 }
 
-// checkFRR finds what FRR cannot do: up to version 9 it has no HMAC-SHA, later in other words.
-func checkFRR(r *topology.OSPFRouter) error {
+// refuseFRR finds what FRR cannot do: up to version 9 it has no HMAC-SHA, later in other words.
+func refuseFRR(r *topology.OSPFRouter, problems *topology.Problems) {
 	for _, a := range auths(r) {
 		if a != topology.AuthNone && a != topology.AuthSimple && a != topology.AuthMD5 {
-			return fmt.Errorf("ospf: auth: FRR has no %s; use md5, or datapath bird", a)
+			problems.Add(r.Node.Pos, "use md5, or datapath bird", "router %s: ospf: auth: FRR has no %s", r.Node.Name, a)
+			return
 		}
 	}
-	return nil
 }
 
 // frrOSPF is what ospfd reads, in the words of FRR's manual, chapter OSPFv2.

@@ -34,7 +34,7 @@ type Family struct {
 	dirs     []string // where the programs are
 	names    []string // all there are
 	programs func(f *Family, n *topology.Node, r *topology.OSPFRouter) []Program
-	check    func(r *topology.OSPFRouter) error
+	refuses  func(r *topology.OSPFRouter, problems *topology.Problems) // nil: nothing
 }
 
 // Program is one daemon of a node.
@@ -111,28 +111,27 @@ func (f *Family) Programs(n *topology.Node, r *topology.OSPFRouter) []Program {
 	return f.programs(f, n, r)
 }
 
-// Check says what is missing for a topology's routers, and what their daemons cannot do.
-func Check(t *topology.Topology) error {
+// Lacks says what is missing of the families of a topology's routers.
+func Lacks(t *topology.Topology) error {
+	seen := map[*Family]bool{}
 	var errs []error
-	missing := map[*Family]bool{}
 	for _, n := range t.Nodes {
-		f := Of(n.Datapath)
-		if f == nil || n.Kind != topology.Router || missing[f] {
-			continue
-		}
-		if err := f.Installed(); err != nil {
-			missing[f] = true
-			errs = append(errs, fmt.Errorf("router %s: %w", n.Name, err))
-		}
-	}
-	for _, r := range topology.OSPFOf(t) {
-		if f := Of(r.Node.Datapath); f != nil {
-			if err := f.check(&r); err != nil {
-				errs = append(errs, fmt.Errorf("router %s: %w", r.Node.Name, err))
-			}
+		if f := Of(n.Datapath); f != nil && n.Kind == topology.Router && !seen[f] {
+			seen[f] = true
+			errs = append(errs, f.Installed())
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// Refuses says what the daemons of a topology's routers cannot do of what it asks for.
+func Refuses(t *topology.Topology) (problems topology.Problems) {
+	for _, r := range topology.OSPFOf(t) {
+		if f := Of(r.Node.Datapath); f != nil && f.refuses != nil {
+			f.refuses(&r, &problems)
+		}
+	}
+	return problems
 }
 
 // auths are all kinds of authentication that a router is to use.

@@ -104,8 +104,9 @@ func TestFRR(t *testing.T) {
 		parses(t, programs[0].Files["zebra.conf"], "/usr/lib/frr/zebra", "-C", "-i", filepath.Join(t.TempDir(), "pid"), "-f")
 	}
 	_, r := everything(t, topology.AuthSHA256)
-	if err := frr.check(r); err == nil || !strings.Contains(err.Error(), "FRR has no sha256; use md5, or datapath bird") {
-		t.Error(err)
+	var problems topology.Problems
+	if frr.refuses(r, &problems); problems.Err() == nil || !strings.Contains(problems.Error(), "FRR has no sha256; use md5, or datapath bird") {
+		t.Error(problems)
 	}
 }
 

@@ -86,6 +86,12 @@ func isUsage(err error) bool {
 }
 
 func (a *app) showError(err error) {
+	if several, is := err.(interface{ Unwrap() []error }); is {
+		for _, err := range several.Unwrap() {
+			a.showError(err)
+		}
+		return
+	}
 	var problems topology.Problems
 	if !errors.As(err, &problems) {
 		fmt.Fprintln(a.err, paintFor(a.err, red, harmlessText(err.Error())))

@@ -241,7 +241,8 @@ func (b *Batch) AddVeth(a, z Device) {
 	b.add("make link "+a.Name+" – "+z.Name, unix.RTM_NEWLINK, create, parts...)
 }
 
-// AddBridge makes a Linux bridge that learns and, unless stp, speaks no spanning tree protocol.
+// AddBridge makes a Linux bridge that learns and, unless stp, speaks no spanning tree protocol. It
+// says that it is up; the kernel would leave open whether it is until its carrier has gone once.
 func (b *Batch) AddBridge(name string, index int, stp bool) {
 	info := nl.NewRtAttr(unix.IFLA_LINKINFO, nil)
 	info.AddRtAttr(nl.IFLA_INFO_KIND, nl.NonZeroTerminated("bridge"))
@@ -255,7 +256,8 @@ func (b *Batch) AddBridge(name string, index int, stp bool) {
 	data.AddRtAttr(nl.IFLA_BR_STP_STATE, nl.Uint32Attr(state))
 	data.AddRtAttr(nl.IFLA_BR_MCAST_SNOOPING, nl.Uint8Attr(0)) // a switch that floods multicast, as OpenFlow switches do
 	parts := []nl.NetlinkRequestData{&nl.IfInfomsg{IfInfomsg: unix.IfInfomsg{Index: int32(index)}}}
-	for _, attr := range append(Device{Name: name}.attrs(), info) {
+	up := nl.NewRtAttr(unix.IFLA_OPERSTATE, nl.Uint8Attr(netlink.OperUp))
+	for _, attr := range append(Device{Name: name}.attrs(), up, info) {
 		parts = append(parts, attr)
 	}
 	b.add("make bridge "+name, unix.RTM_NEWLINK, create, parts...)

@@ -180,7 +180,6 @@ func (s site) Node(name string) *topology.Node     { return s.node(name) }
 func (s site) Namespace() *os.File                 { return s.fabric }
 func (s site) NewDevice(name string) int           { return s.newIndex(name) }
 func (s site) Device(name string) int              { return s.index[name] }
-func (s site) IsUp(name string) bool               { return s.index[name] != 0 && s.raised[name] == s.index[name] }
 func (s site) ForgetDevice(name string)            { s.forgetDevice(name) }
 
 func (s site) NodeDir(node string) string  { return filepath.Join(s.Lab.Dir, "routers", node) }

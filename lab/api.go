@@ -224,7 +224,7 @@ func (d *daemon) apply(r ApplyRequest) (out ApplyResult, err error) {
 		return out, fmt.Errorf("the topology in the request: %w", words.JSON(err))
 	}
 	// One that is resolved already stays as it is; of one that is not, nothing is left open.
-	t, problems := topology.Resolve(&asked, topology.Defaults{Datapath: topology.Bridge, Controlled: topology.OVS})
+	t, problems := topology.Resolve(&asked, Defaults)
 	if err := problems.Err(); err != nil {
 		return out, err
 	}

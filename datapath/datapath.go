@@ -241,8 +241,8 @@ type Kind struct {
 	Names []topology.Datapath // that its nodes can have: see topology.DatapathKind
 	New   func(Site) Fabric
 
-	// Lacks says what this machine does not have of what a topology needs, Refuses what the datapath
-	// cannot do, on any machine, of what it asks for; without them nothing.
+	// Lacks says what this machine does not have of what a topology needs, Refuses what the
+	// datapath cannot do, on any machine, of what it asks for; without them nothing.
 	Lacks   func(*topology.Topology) error
 	Refuses func(*topology.Topology) topology.Problems
 

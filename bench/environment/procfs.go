@@ -2,16 +2,17 @@ package environment
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 
+	"github.com/prometheus/procfs"
+
 	"trivet.dev/trivet/bench/stats"
 )
 
-// cpuTimes are a line of /proc/stat, in ticks of 10 ms (proc_stat(5)).
+// cpuTimes are what processors have done since the machine began, in seconds (proc_stat(5)).
 type cpuTimes struct{ user, nice, system, idle, iowait, irq, softirq, steal float64 }
 
 func (c cpuTimes) less(o cpuTimes) cpuTimes {
@@ -35,48 +36,34 @@ func (c cpuTimes) busy() stats.Float { return c.share(c.working()) }
 // kernelStat is /proc/stat.
 type kernelStat struct {
 	total    cpuTimes
-	cores    map[string]cpuTimes // by the kernel's name: cpu0
+	cores    map[int]cpuTimes
 	switches uint64
 	running  float64 // tasks that run or want to
 }
 
-func (m *machine) stat() (kernelStat, error) {
-	text, err := m.read("proc/stat")
-	if err != nil {
-		return kernelStat{}, err
-	}
-	return parseStat(text)
-}
+func (m *machine) proc() (procfs.FS, error) { return procfs.NewFS(filepath.Join(m.root, "proc")) }
 
-func parseStat(text string) (kernelStat, error) {
-	s := kernelStat{cores: map[string]cpuTimes{}}
-	for line := range strings.Lines(text) {
-		words := strings.Fields(line)
-		if len(words) < 2 {
-			continue
-		}
-		switch name := words[0]; {
-		case strings.HasPrefix(name, "cpu"):
-			var t [8]float64 // a kernel that lacks the later ones has zeros
-			for i, w := range words[1:min(len(words), 9)] {
-				t[i], _ = strconv.ParseFloat(w, 64)
-			}
-			times := cpuTimes{t[0], t[1], t[2], t[3], t[4], t[5], t[6], t[7]}
-			if name == "cpu" {
-				s.total = times
-			} else {
-				s.cores[name] = times
-			}
-		case name == "ctxt":
-			s.switches, _ = strconv.ParseUint(words[1], 10, 64)
-		case name == "procs_running":
-			s.running, _ = strconv.ParseFloat(words[1], 64)
-		}
+func (m *machine) stat() (s kernelStat, err error) {
+	proc, err := m.proc()
+	if err != nil {
+		return s, err
+	}
+	stat, err := proc.Stat()
+	if err != nil {
+		return s, err
+	}
+	s = kernelStat{timesOf(stat.CPUTotal), map[int]cpuTimes{}, stat.ContextSwitches, float64(stat.ProcessesRunning)}
+	for n, c := range stat.CPU {
+		s.cores[int(n)] = timesOf(c)
 	}
 	if s.total.all() == 0 {
 		return s, errors.New("/proc/stat has no line cpu")
 	}
 	return s, nil
+}
+
+func timesOf(c procfs.CPUStat) cpuTimes {
+	return cpuTimes{c.User, c.Nice, c.System, c.Idle, c.Iowait, c.IRQ, c.SoftIRQ, c.Steal}
 }
 
 // Softnet is what the kernel's packet reception did (/proc/net/softnet_stat), of all
@@ -92,80 +79,63 @@ func (s Softnet) less(o Softnet) Softnet {
 	return Softnet{uint64(uint32(s.Processed - o.Processed)), uint64(uint32(s.Dropped - o.Dropped)), uint64(uint32(s.Squeezed - o.Squeezed))}
 }
 
-func (m *machine) softnet() (Softnet, error) {
-	text, err := m.read("proc/net/softnet_stat")
+func (m *machine) softnet() (s Softnet, err error) {
+	proc, err := m.proc()
 	if err != nil {
-		return Softnet{}, err
+		return s, err
 	}
-	return parseSoftnet(text)
-}
-
-func parseSoftnet(text string) (s Softnet, err error) {
-	for line := range strings.Lines(text) {
-		words := strings.Fields(line)
-		if len(words) < 3 {
-			return s, fmt.Errorf("/proc/net/softnet_stat has a line %q", line)
-		}
-		for i, into := range []*uint64{&s.Processed, &s.Dropped, &s.Squeezed} {
-			n, err := strconv.ParseUint(words[i], 16, 32)
-			if err != nil {
-				return s, fmt.Errorf("/proc/net/softnet_stat: %w", err)
-			}
-			*into += n
-		}
+	processors, err := proc.NetSoftnetStat()
+	for _, p := range processors {
+		s.Processed, s.Dropped, s.Squeezed = s.Processed+uint64(p.Processed), s.Dropped+uint64(p.Dropped), s.Squeezed+uint64(p.TimeSqueezed)
 	}
-	return s, nil
+	return s, err
 }
 
 // pressure is for how many microseconds since boot some task waited for a processor.
 func (m *machine) pressure() (float64, error) {
-	text, err := m.read("proc/pressure/cpu")
+	proc, err := m.proc()
 	if err != nil {
 		return 0, err
 	}
-	for word := range strings.FieldsSeq(text) {
-		if total, ok := strings.CutPrefix(word, "total="); ok {
-			return strconv.ParseFloat(total, 64) // the first line is that of "some"
-		}
+	waits, err := proc.PSIStatsForResource("cpu")
+	if err != nil {
+		return 0, err
 	}
-	return 0, fmt.Errorf("/proc/pressure/cpu reads %q", text)
+	if waits.Some == nil {
+		return 0, errors.New("/proc/pressure/cpu does not say how long some task waited")
+	}
+	return float64(waits.Some.Total), nil
 }
 
 // processTimes is what a process has used since it began.
 type processTimes struct {
 	user, system float64 // seconds, in steps of 10 ms
-	started      string  // ticks since boot: tells a process from a later one of the same id
+	started      uint64  // ticks since boot: tells a process from a later one of the same id
 }
 
 func (m *machine) process(pid int) (processTimes, error) {
-	text, err := m.read(fmt.Sprintf("proc/%d/stat", pid))
+	proc, err := m.proc()
 	if err != nil {
 		return processTimes{}, err
 	}
-	// The name, in parentheses, may hold anything: what counts begins after the last of them.
-	words := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
-	if len(words) < 20 {
-		return processTimes{}, fmt.Errorf("/proc/%d/stat reads %q", pid, text)
+	p, err := proc.Proc(pid)
+	if err != nil {
+		return processTimes{}, err
 	}
-	user, _ := strconv.ParseFloat(words[11], 64)
-	system, _ := strconv.ParseFloat(words[12], 64)
-	return processTimes{user / 100, system / 100, words[19]}, nil
+	stat, err := p.Stat()
+	return processTimes{float64(stat.UTime) / 100, float64(stat.STime) / 100, stat.Starttime}, err
 }
 
 // switches of the threads that a process has now.
 func (m *machine) switches(pid int) (voluntary, involuntary uint64) {
-	files, _ := filepath.Glob(filepath.Join(m.root, "proc", strconv.Itoa(pid), "task", "*", "status"))
-	for _, file := range files {
-		b, _ := os.ReadFile(file)
-		for line := range strings.Lines(string(b)) {
-			key, value, _ := strings.Cut(line, ":")
-			n, _ := strconv.ParseUint(strings.TrimSpace(value), 10, 64)
-			switch key {
-			case "voluntary_ctxt_switches":
-				voluntary += n
-			case "nonvoluntary_ctxt_switches":
-				involuntary += n
-			}
+	proc, err := m.proc()
+	if err != nil {
+		return 0, 0
+	}
+	threads, _ := proc.AllThreads(pid)
+	for _, t := range threads {
+		if status, err := t.NewStatus(); err == nil { // else it has just ended
+			voluntary, involuntary = voluntary+status.VoluntaryCtxtSwitches, involuntary+status.NonVoluntaryCtxtSwitches
 		}
 	}
 	return voluntary, involuntary
@@ -173,17 +143,16 @@ func (m *machine) switches(pid int) (voluntary, involuntary uint64) {
 
 // pss is the memory of a process in bytes, with what it shares divided among the sharers.
 func (m *machine) pss(pid int) (uint64, error) {
-	text, err := m.read(fmt.Sprintf("proc/%d/smaps_rollup", pid))
+	proc, err := m.proc()
 	if err != nil {
 		return 0, err
 	}
-	for line := range strings.Lines(text) {
-		if value, ok := strings.CutPrefix(line, "Pss:"); ok {
-			n, err := strconv.ParseUint(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(value), "kB")), 10, 64)
-			return n << 10, err
-		}
+	p, err := proc.Proc(pid)
+	if err != nil {
+		return 0, err
 	}
-	return 0, fmt.Errorf("/proc/%d/smaps_rollup has no Pss", pid)
+	memory, err := p.ProcSMapsRollup()
+	return memory.Pss, err
 }
 
 // groupTimes is what a cgroup, with those below it, has used.

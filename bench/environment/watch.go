@@ -7,8 +7,6 @@ import (
 	"os"
 	"runtime"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -143,7 +141,7 @@ func StartWatch(o WatchOptions) (*Watch, error) {
 		return nil, fmt.Errorf("watch: %w", err)
 	}
 	if !o.NoPerf {
-		w.perf = openPerf(processors(stat))
+		w.perf = openPerf(slices.Sorted(maps.Keys(stat.cores)))
 	}
 	w.meet()
 	softnet, softnetErr := w.softnet()
@@ -160,16 +158,6 @@ func StartWatch(o WatchOptions) (*Watch, error) {
 		w.end(softnet, softnetErr, pressure, pressureErr)
 	})
 	return w, nil
-}
-
-func processors(s kernelStat) (out []int) {
-	for name := range maps.Keys(s.cores) {
-		if n, err := strconv.Atoi(strings.TrimPrefix(name, "cpu")); err == nil {
-			out = append(out, n)
-		}
-	}
-	slices.Sort(out)
-	return out
 }
 
 // meet takes down what processes and cgroups have used so far.

@@ -3,6 +3,7 @@ package environment
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"os/exec"
@@ -149,7 +150,7 @@ func TestPerf(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := openPerf(processors(stat))
+	p := openPerf(slices.Sorted(maps.Keys(stat.cores)))
 	const pages = 5000
 	memory, err := unix.Mmap(-1, 0, pages*4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	if err != nil {
@@ -195,28 +196,29 @@ func TestClock(t *testing.T) {
 	}
 }
 
-// TestParsers proves that odd but possible contents of /proc are read right: kernels without late
-// columns, counters that have run over, names of processes that look like columns.
+// TestParsers proves that odd but possible contents of /proc are read right: counters that have run
+// over, names of processes that look like columns, lines that are cut.
 func TestParsers(t *testing.T) {
-	s, err := parseStat("cpu  10 0 10 80\ncpu0 10 0 10 80\nintr 5 6\nctxt 77\nprocs_running 3\n")
-	if err != nil || s.switches != 77 || s.running != 3 || s.total.busy() != 0.2 || len(s.cores) != 1 {
-		t.Errorf("%+v, %v", s, err)
+	softnet := func(lines ...string) (Softnet, error) {
+		text := strings.ReplaceAll(strings.Join(lines, ""), "\n", " 0 0 0 0 0 0 0 0 0 0\n")
+		return (&machine{root: tree(t, map[string]string{"proc/net/softnet_stat": text})}).softnet()
 	}
-	if _, err := parseStat("intr 1 2\n"); err == nil {
-		t.Error("a file without processors was taken")
-	}
-	before, err1 := parseSoftnet("ffffffff 00000001 00000000 0 0\n00000000 00000000 00000002\n")
-	after, err2 := parseSoftnet("00000004 00000003 00000000 0 0\n00000001 00000000 00000002\n")
+	before, err1 := softnet("ffffffff 00000001 00000000\n", "00000000 00000000 00000002\n")
+	after, err2 := softnet("00000004 00000003 00000000\n", "00000001 00000000 00000002\n")
 	if got := after.less(before); err1 != nil || err2 != nil || got != (Softnet{6, 2, 0}) {
 		t.Errorf("%+v, %v, %v", got, err1, err2)
 	}
-	for _, bad := range []string{"1 2\n", "x y z\n"} {
-		if _, err := parseSoftnet(bad); err == nil {
+	for _, bad := range []string{"1 2", "x y z\n"} {
+		if _, err := softnet(bad); err == nil {
 			t.Errorf("%q was taken", bad)
 		}
 	}
+	if _, err := (&machine{root: tree(t, map[string]string{"proc/stat": "intr 1 2\n"})}).stat(); err == nil {
+		t.Error("a file without processors was taken")
+	}
 	m := &machine{root: tree(t, map[string]string{
-		"proc/7/stat":           "7 (a) S 1) (b) R 1 1 1 0 -1 4 1 0 0 0 250 50 0 0 20 0 1 0 12345 1 1\n",
+		"proc/stat":             "cpu  1000 0 1000 8000 0 0 0 0 0 0\ncpu0 1000 0 1000 8000 0 0 0 0 0 0\nintr 5 6\nctxt 77\nprocs_running 3\n",
+		"proc/7/stat":           "7 (a) S 1) (b) R 1 1 1 0 -1 4 1 0 0 0 250 50 0 0 20 0 1 0 12345 1 1 " + strings.Repeat("0 ", 28) + "\n",
 		"proc/8/stat":           "8 (x) S\n",
 		"proc/7/task/7/status":  "Name:\tx\nvoluntary_ctxt_switches:\t3\nnonvoluntary_ctxt_switches:\t1\n",
 		"proc/7/task/9/status":  "voluntary_ctxt_switches:\t4\nnonvoluntary_ctxt_switches:\t0\n",
@@ -228,8 +230,12 @@ func TestParsers(t *testing.T) {
 		"v1/cpuacct.usage":      "2500000000\n",
 		"v1/cpu.stat":           "nr_periods 1\nthrottled_time 500000000\n",
 	})}
+	s, err := m.stat()
+	if err != nil || s.switches != 77 || s.running != 3 || s.total.busy() != 0.2 || len(s.cores) != 1 {
+		t.Errorf("%+v, %v", s, err)
+	}
 	p, err := m.process(7)
-	if err != nil || p != (processTimes{2.5, 0.5, "12345"}) {
+	if err != nil || p != (processTimes{2.5, 0.5, 12345}) {
 		t.Errorf("process: %+v, %v", p, err)
 	}
 	if _, err := m.process(8); err == nil {

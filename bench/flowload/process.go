@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
 )
 
@@ -28,27 +29,24 @@ const clockTick = 10 * time.Millisecond
 // and dead (proc_pid_stat(5)). Its resolution is 10 ms.
 func cpuTime(pid int) (sum time.Duration, err error) {
 	for i, p := range family(pid) {
-		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p))
+		stat, err := statOf(p)
 		if err != nil {
 			if i == 0 {
 				return 0, fmt.Errorf("the controller's process: %w", err)
 			}
 			continue // a child that has just ended: its parent's count has it
 		}
-		after := string(b[strings.LastIndexByte(string(b), ')')+1:]) // the name may hold anything
-		fields := strings.Fields(after)
-		if len(fields) < 15 {
-			return 0, fmt.Errorf("/proc/%d/stat has %d fields", p, len(fields))
-		}
-		for _, f := range fields[11:15] { // utime, stime, cutime, cstime
-			n, err := strconv.ParseInt(f, 10, 64)
-			if err != nil {
-				return 0, fmt.Errorf("/proc/%d/stat: %w", p, err)
-			}
-			sum += time.Duration(n) * clockTick
-		}
+		sum += time.Duration(int(stat.UTime)+int(stat.STime)+stat.CUTime+stat.CSTime) * clockTick
 	}
 	return sum, nil
+}
+
+func statOf(pid int) (procfs.ProcStat, error) {
+	p, err := procfs.NewProc(pid)
+	if err != nil {
+		return procfs.ProcStat{}, err
+	}
+	return p.Stat()
 }
 
 // family returns a process and all that descend from it.
@@ -71,22 +69,19 @@ func family(pid int) []int {
 // memory returns the resident and the proportional set size of a process and its children, in
 // bytes.
 func memory(pid int) (rss, pss uint64) {
-	for _, p := range family(pid) {
-		rss += kilobytes(fmt.Sprintf("/proc/%d/status", p), "VmRSS:")
-		pss += kilobytes(fmt.Sprintf("/proc/%d/smaps_rollup", p), "Pss:")
-	}
-	return rss, pss
-}
-
-func kilobytes(file, key string) uint64 {
-	b, _ := os.ReadFile(file)
-	for _, line := range strings.Split(string(b), "\n") {
-		if f := strings.Fields(line); len(f) >= 2 && f[0] == key {
-			n, _ := strconv.ParseUint(f[1], 10, 64)
-			return n * 1024
+	for _, pid := range family(pid) {
+		p, err := procfs.NewProc(pid)
+		if err != nil {
+			continue // it has just ended
+		}
+		if status, err := p.NewStatus(); err == nil {
+			rss += status.VmRSS
+		}
+		if rollup, err := p.ProcSMapsRollup(); err == nil {
+			pss += rollup.Pss
 		}
 	}
-	return 0
+	return rss, pss
 }
 
 // meter samples processor times at the ends of a period.
@@ -145,14 +140,12 @@ func ownTime() time.Duration {
 }
 
 // waitTime is how long the threads of a process could have run and had no processor
-// (/proc/PID/task/TID/schedstat, second number, ns).
+// (/proc/PID/task/TID/schedstat).
 func waitTime(pid int) (sum time.Duration) {
-	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
-	for _, f := range files {
-		b, _ := os.ReadFile(f)
-		if fields := strings.Fields(string(b)); len(fields) >= 2 {
-			n, _ := strconv.ParseInt(fields[1], 10, 64)
-			sum += time.Duration(n)
+	threads, _ := procfs.AllThreads(pid)
+	for _, t := range threads {
+		if s, err := t.Schedstat(); err == nil { // else it has just ended
+			sum += time.Duration(s.WaitingNanoseconds)
 		}
 	}
 	return sum

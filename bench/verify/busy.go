@@ -1,29 +1,23 @@
 package verify
 
-import (
-	"os"
-	"strconv"
-	"strings"
-)
+import "github.com/prometheus/procfs"
 
-// processors is how much time all processors have had, and have been idle, in ticks since the
+// processors is how much time all processors have had, and have been idle, in seconds since the
 // machine began.
 type processors struct{ all, idle float64 }
 
-// readProcessors reads proc(5), /proc/stat: user, nice, system, idle, iowait, irq, softirq, steal.
 func readProcessors() (p processors) {
-	text, _ := os.ReadFile("/proc/stat")
-	line, _, _ := strings.Cut(string(text), "\n")
-	for i, word := range strings.Fields(strings.TrimPrefix(line, "cpu")) {
-		ticks, err := strconv.ParseFloat(word, 64)
-		if err != nil || i > 7 {
-			break
-		}
-		p.all += ticks
-		if i == 3 || i == 4 {
-			p.idle += ticks
-		}
+	proc, err := procfs.NewDefaultFS()
+	if err != nil {
+		return p
 	}
+	stat, err := proc.Stat()
+	if err != nil {
+		return p
+	}
+	c := stat.CPUTotal
+	p.idle = c.Idle + c.Iowait
+	p.all = p.idle + c.User + c.Nice + c.System + c.IRQ + c.SoftIRQ + c.Steal
 	return p
 }
 

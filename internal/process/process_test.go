@@ -45,23 +45,3 @@ func TestStarted(t *testing.T) {
 		t.Errorf("a process that has ended started at %d", got)
 	}
 }
-
-// TestStartedText proves that a stat is read by its last bracket, that zombies are none, and that
-// what is cut short is no process.
-func TestStartedText(t *testing.T) {
-	rest := " 1 7 7 0 -1 4194560 0 0 0 0 0 0 0 0 20 0 1 0 4711 2 3"
-	for text, want := range map[string]uint64{
-		"7 (sh) S" + rest:                  4711,
-		"7 (a) Z 1 2 (b) ) S" + rest:       4711,
-		"7 () R" + rest:                    4711,
-		"7 (sh) Z" + rest:                  0,
-		"7 (sh) S 1 7 7 0":                 0,
-		"":                                 0,
-		"no stat":                          0,
-		"7 (sh) S 1 7 7 0 -1 1 0 0 0 0 x ": 0,
-	} {
-		if got := started([]byte(text)); got != want {
-			t.Errorf("%q: %d, want %d", text, got, want)
-		}
-	}
-}

@@ -43,7 +43,6 @@ func (o Options) rng(use uint64) *rand.Rand { return rand.New(rand.NewPCG(o.Seed
 const (
 	forMean = iota + 1
 	forQuantile
-	forDifference
 )
 
 // MeanInterval returns a confidence interval of the mean by a BCa bootstrap (Efron,
@@ -104,21 +103,6 @@ func QuantileInterval(xs []float64, p float64, o Options) Interval {
 
 func quantileOf(p float64) func([]float64) float64 {
 	return func(sorted []float64) float64 { return moremath.Sample{Xs: sorted, Sorted: true}.Quantile(p) }
-}
-
-// MedianDifference returns the median of a less that of b, and its confidence interval
-// by a percentile bootstrap of both samples.
-func MedianDifference(a, b []float64, o Options) (float64, Interval) {
-	difference := Quantile(a, 0.5) - Quantile(b, 0.5)
-	if constant(a) && constant(b) {
-		return difference, Interval{Low: difference, High: difference, Confidence: o.confidence(), Method: Constant}
-	}
-	n, rng := o.resamples(len(a)+len(b)), o.rng(forDifference)
-	as, bs := draw(ordered(a).Xs, n, rng, quantileOf(0.5)), draw(ordered(b).Xs, n, rng, quantileOf(0.5))
-	for i := range as {
-		as[i] -= bs[i]
-	}
-	return difference, between(as, (1-o.confidence())/2, (1+o.confidence())/2, o, Percentile)
 }
 
 // draw resamples with replacement. It counts how often each of the sorted values is

@@ -50,18 +50,6 @@ func TOST(a, b []float64, margin, alpha float64) (Equivalence, error) {
 	return s.tost("TOST by Welch t", margin, alpha, min(len(a), len(b))), nil
 }
 
-// TOSTPaired tests that the mean of the differences of pairs is less than margin.
-func TOSTPaired(a, b []float64, margin, alpha float64) (Equivalence, error) {
-	if err := checkMargin(margin, alpha); err != nil {
-		return Equivalence{}, err
-	}
-	s, err := paired(a, b)
-	if err != nil {
-		return Equivalence{}, err
-	}
-	return s.tost("TOST by paired t", margin, alpha, len(a)), nil
-}
-
 func (s spread) tost(name string, margin, alpha float64, n int) Equivalence {
 	e := Equivalence{Name: name, Margin: margin, Alpha: alpha, Difference: s.difference, Freedom: s.freedom,
 		Interval: s.interval(1-2*alpha, "t"),

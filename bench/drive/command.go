@@ -46,7 +46,7 @@ func init() {
 const keptOutput = 16 << 10
 
 // command runs a shell command, in a node or on the machine, and takes numbers from what it prints.
-func command(ctx context.Context, b *bed) (o experiment.Outcome, err error) {
+func command(ctx context.Context, b *bed) (o experiment.Measured, err error) {
 	var text []byte
 	if node := b.options.Text("node"); node != "" {
 		text, err = b.output(ctx, node, "/bin/sh", "-c", b.options.Text("run"))

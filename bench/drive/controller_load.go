@@ -39,7 +39,7 @@ func init() {
 
 // controllerLoad asks the lab's controller for decisions, as `trivet bench controller` does, in a
 // process of its own, beside the switches that the lab has.
-func controllerLoad(ctx context.Context, b *bed) (o experiment.Outcome, err error) {
+func controllerLoad(ctx context.Context, b *bed) (o experiment.Measured, err error) {
 	c, err := b.controller(ctx)
 	if err != nil {
 		return o, err
@@ -141,7 +141,7 @@ func (b *bed) controller(ctx context.Context) (decider, error) {
 // controllerPID is the first process of a controller of others that the lab runs; 0 where that is
 // not known.
 func (b *bed) controllerPID(name string) int {
-	own, ok := b.place.(*ownLab)
+	own, ok := b.nodes.(*ownLab)
 	if !ok {
 		return 0
 	}

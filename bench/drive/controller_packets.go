@@ -30,7 +30,7 @@ func init() {
 // group run (packets_in), and all that came since the lab began (packets_in_total), by family, and
 // the first also by protocol (packets_in_protocol). It is paper 3's figure. Trivet's own controller
 // counts by itself; to others' connections it listens.
-func controllerPackets(ctx context.Context, b *bed) (o experiment.Outcome, err error) {
+func controllerPackets(ctx context.Context, b *bed) (o experiment.Measured, err error) {
 	before, err := b.packetsIn(ctx)
 	if err != nil {
 		return o, err

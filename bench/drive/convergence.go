@@ -41,7 +41,7 @@ const keptOutages = 1000
 
 // convergence sends a numbered packet each interval while things happen, and finds for how long
 // packets were lost then (outage), how many, and how many hops the others went.
-func convergence(ctx context.Context, b *bed) (o experiment.Outcome, err error) {
+func convergence(ctx context.Context, b *bed) (o experiment.Measured, err error) {
 	interval := b.options.Time("interval")
 	s := packets.Send{Size: numberedSize, Rate: float64(time.Second) / float64(interval), Count: max(2, int(b.options.Time("time")/interval))}
 	sent, got, err := b.stream(ctx, s, packets.Receive{Sample: keptDelays, Record: true})

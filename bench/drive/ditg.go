@@ -60,7 +60,7 @@ var ditgPorts atomic.Int32
 // dITG measures with D-ITG: ITGSend in one node, ITGRecv in another, and what ITGDec reads in the
 // log that the receiver keeps. What was sent it reads in the sender's: ITGDec does not see that the
 // last packets of a flow are missing.
-func dITG(ctx context.Context, b *bed) (o experiment.Outcome, err error) {
+func dITG(ctx context.Context, b *bed) (o experiment.Measured, err error) {
 	from, to := b.options.Text("from"), b.options.Text("to")
 	address, err := b.destination()
 	if err != nil {
@@ -97,7 +97,7 @@ const ditgFlows, ditgSent, ditgReceived, ditgRates = "flows", "sent", "received"
 // in runs one of D-ITG's programs.
 func (t *ditgTest) in(ctx context.Context, node string, out, errOut io.Writer, argv ...string) error {
 	argv = append([]string{"/bin/sh", "-c", `cd "$0" && exec "$@"`, t.dir}, argv...)
-	return t.place.run(ctx, node, argv, nil, out, errOut)
+	return t.nodes.run(ctx, node, argv, nil, out, errOut)
 }
 
 // ditgScript is ITGSend's, a line a flow.
@@ -174,7 +174,7 @@ func (t *ditgTest) decode(ctx context.Context, node, log string) (total ditg.Sum
 	return ditg.Decode(&out)
 }
 
-func (t *ditgTest) outcome(ctx context.Context) (o experiment.Outcome, err error) {
+func (t *ditgTest) outcome(ctx context.Context) (o experiment.Measured, err error) {
 	sent, sentFlows, err := t.decode(ctx, t.from, ditgSent)
 	if err != nil {
 		return o, fmt.Errorf("what was sent: %w", err)

@@ -29,7 +29,7 @@ probes: [ditg: {from: h1, to: h2, time: 10min, rate: 100, protocol: `+protocol+`
 			_, err := i.Run(ctx, probes["ditg"], time.Now())
 			failed <- err
 		}()
-		own := i.(*instance).place.(*ownLab)
+		own := i.(*instance).lab.(*ownLab)
 		var receiver []int
 		for len(receiver) == 0 || len(own.cgroups.Processes(own.state.Name, "h1")) == 0 { // the sender runs as well
 			select {

@@ -49,14 +49,14 @@ probes:
 // what it says: how many values, of which nodes, in which units, and that rates that were asked for
 // are those that are seen.
 func TestProbes(t *testing.T) {
-	for _, place := range [][3]string{{"local", "bridge", "none"}, {"local", "embedded", "trivet"}, {"mininet", "bridge", "none"}} {
-		t.Run(strings.Join(place[:], " "), func(t *testing.T) {
+	for _, where := range [][3]string{{"local", "bridge", "none"}, {"local", "embedded", "trivet"}, {"mininet", "bridge", "none"}} {
+		t.Run(strings.Join(where[:], " "), func(t *testing.T) {
 			t.Parallel()
 			needs(t, "iperf3", "traceroute")
-			if place[0] == "mininet" {
+			if where[0] == "mininet" {
 				needs(t, "mn", "brctl")
 			}
-			i, probes := bring(t, strings.NewReplacer("TARGET", place[0], "DATAPATH", place[1], "CONTROLLER", place[2]).Replace(all))
+			i, probes := bring(t, strings.NewReplacer("TARGET", where[0], "DATAPATH", where[1], "CONTROLLER", where[2]).Replace(all))
 			_, v := run(t, i, probes["ping"])
 			if len(v["rtt h1 h2"]) != 4 || slices.Max(v["rtt h1 h2"]) > 10 || v["loss h1 h2"][0] != 0 {
 				t.Errorf("ping: %v", v)
@@ -139,7 +139,7 @@ probes:
 	if c.AskedRate != 20e6 || c.GivenRate < 0.5*c.AskedRate || c.GivenRate > 1.05*c.AskedRate {
 		t.Errorf("%+v", c)
 	}
-	own := i.(*instance).place.(*ownLab)
+	own := i.(*instance).lab.(*ownLab)
 	if err := own.client.SetLink(context.Background(), lab.LinkRequest{A: "s1", B: "s2", Change: []string{"delay=50ms"}}); err != nil {
 		t.Fatal(err)
 	}
@@ -185,8 +185,8 @@ schedule:
 		t.Errorf("a program that fails: %v", err)
 	}
 	hanging := make(chan error, 1)
-	own := i.(*instance).place
-	b := &bed{place: own}
+	own := i.(*instance).lab
+	b := &bed{nodes: own}
 	stop, err := b.serve(context.Background(), "h1", "ready", io.Discard, "sh", "-c", "echo ready; sleep 1000")
 	if err != nil {
 		t.Fatal(err)
@@ -243,7 +243,7 @@ probes:
 		}
 		cancel()
 	}
-	group := filepath.Join(i.(*instance).place.(*ownLab).cgroups.Of(i.(*instance).name), "h1", "cgroup.procs")
+	group := filepath.Join(i.(*instance).lab.(*ownLab).cgroups.Of(i.(*instance).name), "h1", "cgroup.procs")
 	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
 		if pids, _ := os.ReadFile(group); len(pids) == 0 {
 			break

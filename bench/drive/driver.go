@@ -191,7 +191,7 @@ func tuned(l *experiment.Lab, name string) tune.Settings {
 // Up brings up the lab of a cell, and tunes the machine to it.
 func (d *Driver) Up(ctx context.Context, cell *experiment.Cell) (experiment.Instance, error) {
 	if cell.Bare && !tuned(&cell.Lab, "").Any() {
-		return &instance{driver: d, cell: cell, topology: &topology.Topology{}, place: nowhere{}}, nil
+		return &instance{driver: d, cell: cell, topology: &topology.Topology{}, lab: nowhere{}}, nil
 	}
 	i, err := d.up(ctx, cell)
 	if err != nil {
@@ -213,13 +213,13 @@ func (d *Driver) up(ctx context.Context, cell *experiment.Cell) (*instance, erro
 	i := &instance{driver: d, cell: cell, topology: t, name: fmt.Sprintf("%s-%d", d.Prefix, d.count.Add(1))}
 	var err error
 	if cell.Lab.Options["target"] == onMininet {
-		i.place, err = startMininet(ctx, i.name, t, func(namespace string) {
+		i.lab, err = startMininet(ctx, i.name, t, func(namespace string) {
 			i.listenEarly(ctx, []spot{{namespace: namespace, address: mininetController}})
 		})
 	} else {
 		spots, _ := spotsOf(i.name, t) // where a probe asks, Check has found that all can be listened to
 		i.listenEarly(ctx, spots)
-		i.place, err = d.start(ctx, i.name, t)
+		i.lab, err = d.start(ctx, i.name, t)
 	}
 	if err != nil {
 		_ = i.south.close()

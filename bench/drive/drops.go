@@ -25,7 +25,7 @@ func (i *instance) drops() ([]environment.DropCounter, error) {
 		return nil, nil
 	}
 	datapaths, err := i.datapathDrops()
-	out := append(portDrops(i.topology, i.place.ports()), datapaths...)
+	out := append(portDrops(i.topology, i.lab.ports()), datapaths...)
 	if len(i.cell.Schedule) > 0 {
 		for n := range out {
 			out[n].Expected = true
@@ -77,7 +77,7 @@ func portDrops(t *topology.Topology, ports map[string]port) (out []environment.D
 func (i *instance) datapathDrops() (out []environment.DropCounter, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), askingDrops)
 	defer cancel()
-	switch p := i.place.(type) {
+	switch p := i.lab.(type) {
 	case *ownLab:
 		drops, err := p.client.Drops(ctx)
 		if err != nil {

@@ -53,7 +53,7 @@ func shell(t *testing.T, i experiment.Instance, node, command string) {
 	var out, errOut bytes.Buffer
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	if err := i.(*instance).place.run(ctx, node, []string{"python3", "-c", command}, nil, &out, &errOut); err != nil {
+	if err := i.(*instance).lab.run(ctx, node, []string{"python3", "-c", command}, nil, &out, &errOut); err != nil {
 		t.Fatalf("%s: %v: %s", node, err, errOut.String())
 	}
 }
@@ -93,7 +93,7 @@ if os.fork() == 0:
 	if d := drops[sockets]; d.Packets < 1000 || d.Expected || !strings.Contains(strings.Join(said, "\n"), sockets) {
 		t.Errorf("%+v; %q", drops, said)
 	}
-	own := i.(*instance).place.(*ownLab)
+	own := i.(*instance).lab.(*ownLab)
 	if err := own.client.SetLink(t.Context(), lab.LinkRequest{A: "h1", B: "s1", Change: []string{"bandwidth=1mbit", "queue=10"}}); err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +122,7 @@ if os.fork() == 0:
 
 // TestDropsOfNobody proves that a lab that does not answer is no lab that has dropped nothing.
 func TestDropsOfNobody(t *testing.T) {
-	i := &instance{topology: &topology.Topology{}, cell: &experiment.Cell{}, place: &ownLab{client: lab.NewClient(lab.State{Name: "nobody"})}}
+	i := &instance{topology: &topology.Topology{}, cell: &experiment.Cell{}, lab: &ownLab{client: lab.NewClient(lab.State{Name: "nobody"})}}
 	if all, err := i.drops(); err == nil || !strings.Contains(err.Error(), "ask the lab what it has dropped") {
 		t.Errorf("%+v, %v", all, err)
 	}
@@ -157,7 +157,7 @@ probes: [ping: {from: h1, to: h3, count: 3, interval: 10ms}]
 	if c := passed("Open vSwitch: packets to ovs-vswitchd"); c.Passed == 0 {
 		t.Errorf("%+v", c)
 	}
-	own := i.(*instance).place.(*ownLab)
+	own := i.(*instance).lab.(*ownLab)
 	if err := own.client.SetLink(t.Context(), lab.LinkRequest{A: "s1", B: "s2", Change: []string{"down"}}); err != nil {
 		t.Fatal(err)
 	}

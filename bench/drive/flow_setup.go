@@ -42,7 +42,7 @@ func init() {
 
 // flowSetup opens new flows at a rate, and measures how much longer the first packet of each took
 // (flow_setup), and whether it came.
-func flowSetup(ctx context.Context, b *bed) (o experiment.Outcome, err error) {
+func flowSetup(ctx context.Context, b *bed) (o experiment.Measured, err error) {
 	from, to := b.options.Text("from"), b.options.Text("to")
 	address, err := b.destination()
 	if err != nil {

@@ -20,7 +20,7 @@ type instance struct {
 	cell     *experiment.Cell
 	topology *topology.Topology
 	name     string
-	place    placeOf
+	lab      madeLab
 	doubts   []environment.Reason         // what the lab does not hold of its topology
 	restore  func() error                 // undoes what was tuned; may be nil
 	listens  sync.Mutex                   // over south: probes of a group run together
@@ -28,22 +28,22 @@ type instance struct {
 	devices  map[string]map[string]string // see offloads; nil: not looked at
 }
 
-// placeOf is a place with a life.
-type placeOf interface {
-	place
+// madeLab is the nodes of a lab that is up and can be taken down.
+type madeLab interface {
+	nodes
 	watch() environment.WatchOptions
 	do(ctx context.Context, e experiment.Event) error
 	down(ctx context.Context) error
 }
 
 // Run runs a probe.
-func (i *instance) Run(ctx context.Context, p experiment.Probe, began time.Time) (experiment.Outcome, error) {
+func (i *instance) Run(ctx context.Context, p experiment.Probe, began time.Time) (experiment.Measured, error) {
 	k := kinds[p.Kind]
-	b := &bed{topology: i.topology, cell: i.cell, options: p.Options, name: i.name, place: i.place, began: began, alone: i.alone(p), fresh: i.fresh, south: i.listen}
-	if own, ok := i.place.(*ownLab); ok {
+	b := &bed{topology: i.topology, cell: i.cell, options: p.Options, name: i.name, nodes: i.lab, began: began, alone: i.alone(p), fresh: i.fresh, south: i.listen}
+	if own, ok := i.lab.(*ownLab); ok {
 		b.lab = own.client
 	} else if k.own {
-		return experiment.Outcome{}, fmt.Errorf("%s needs a lab of Trivet's", p.Kind)
+		return experiment.Measured{}, fmt.Errorf("%s needs a lab of Trivet's", p.Kind)
 	}
 	o, err := k.run(ctx, b)
 	o.Reasons = append(slices.Clip(i.doubts), o.Reasons...)
@@ -72,18 +72,18 @@ func (i *instance) fresh(ctx context.Context) (up, down time.Duration, err error
 	}
 	up, began = time.Since(began), time.Now()
 	err = other.Down(context.WithoutCancel(ctx))
-	if m, ok := other.place.(*mininetLab); ok {
+	if m, ok := other.lab.(*mininetLab); ok {
 		return m.up, m.took, err
 	}
 	return up, time.Since(began), err
 }
 
 // Do makes an event happen.
-func (i *instance) Do(ctx context.Context, e experiment.Event) error { return i.place.do(ctx, e) }
+func (i *instance) Do(ctx context.Context, e experiment.Event) error { return i.lab.do(ctx, e) }
 
 // Watch names the processes and cgroups of the lab, and counts what is dropped in it.
 func (i *instance) Watch() environment.WatchOptions {
-	o := i.place.watch()
+	o := i.lab.watch()
 	if i.devices == nil {
 		i.devices = i.offloads()
 	}
@@ -97,7 +97,7 @@ func (i *instance) Down(ctx context.Context) error {
 	if i.restore != nil {
 		err = i.restore()
 	}
-	return errors.Join(err, i.south.close(), i.place.down(ctx), clearScratch(i.name))
+	return errors.Join(err, i.south.close(), i.lab.down(ctx), clearScratch(i.name))
 }
 
 // listen makes sure that the lab's connections to controllers of others are listened to.

@@ -50,7 +50,7 @@ func init() {
 
 // iperf3 measures throughput (bit/s of payload, received), and with it retransmissions of TCP, or
 // loss and jitter of UDP.
-func iperf3(ctx context.Context, b *bed) (o experiment.Outcome, err error) {
+func iperf3(ctx context.Context, b *bed) (o experiment.Measured, err error) {
 	from, to := b.options.Text("from"), b.options.Text("to")
 	address, err := b.destination()
 	if err != nil {

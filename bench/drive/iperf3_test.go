@@ -15,14 +15,12 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// unlucky is a place whose iperf3 loses the first datagrams of some streams of UDP: a real one
+// unlucky is nodes whose iperf3 loses the first datagrams of some streams of UDP: a real one
 // takes half a minute to say so.
 type unlucky struct {
-	place
+	nodes
 	fails, begun int
 }
-
-func (u *unlucky) ports() map[string]port { return nil }
 
 func (u *unlucky) run(ctx context.Context, _ string, argv []string, _ io.Reader, out, _ io.Writer) error {
 	if argv[1] == "--server" {
@@ -43,7 +41,7 @@ func (u *unlucky) run(ctx context.Context, _ string, argv []string, _ io.Reader,
 func TestIperfGreeting(t *testing.T) {
 	for fails, want := range map[int]int{0: 1, 2: 3, 100: 1 + mostGreetings} {
 		u := &unlucky{fails: fails}
-		b := &bed{place: u, cell: &experiment.Cell{}, options: experiment.Options{"from": "h1", "to": "h2", "protocol": "udp", "time": "1s"},
+		b := &bed{nodes: u, cell: &experiment.Cell{}, options: experiment.Options{"from": "h1", "to": "h2", "protocol": "udp", "time": "1s"},
 			topology: &topology.Topology{Nodes: []*topology.Node{{Name: "h2", Loopback: []netip.Prefix{netip.MustParsePrefix("10.0.0.2/24")}}}}}
 		o, err := iperf3(t.Context(), b)
 		if good := fails < want; u.begun != want || (err == nil) != good || good && valuesOf(o)["throughput h1 h2"][0] != 0.95e6 {

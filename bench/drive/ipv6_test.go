@@ -30,15 +30,15 @@ probes:
 // TestIPv6 proves that probes go over IPv6 where they are asked to, in Trivet's labs and in
 // Mininet's: by the tools' own words, and since IPv4 is taken away from the receiver first.
 func TestIPv6(t *testing.T) {
-	for _, place := range [][3]string{{"local", "bridge", "none"}, {"local", "embedded", "trivet"}, {"mininet", "bridge", "none"}} {
-		t.Run(strings.Join(place[:], " "), func(t *testing.T) {
+	for _, where := range [][3]string{{"local", "bridge", "none"}, {"local", "embedded", "trivet"}, {"mininet", "bridge", "none"}} {
+		t.Run(strings.Join(where[:], " "), func(t *testing.T) {
 			t.Parallel()
 			needs(t, "iperf3", "traceroute", "ITGSend")
-			if place[0] == "mininet" {
+			if where[0] == "mininet" {
 				needs(t, "mn", "brctl")
 			}
-			i, probes := bring(t, strings.NewReplacer("TARGET", place[0], "DATAPATH", place[1], "CONTROLLER", place[2]).Replace(overIPv6))
-			b := &bed{place: i.(*instance).place}
+			i, probes := bring(t, strings.NewReplacer("TARGET", where[0], "DATAPATH", where[1], "CONTROLLER", where[2]).Replace(overIPv6))
+			b := &bed{nodes: i.(*instance).lab}
 			if out, err := b.output(t.Context(), "h2", "ip", "-4", "address", "flush", "dev", "h2-eth0"); err != nil {
 				t.Fatalf("%v: %s", err, out)
 			}

@@ -18,21 +18,21 @@ import (
 
 // bed is what a probe has at hand.
 type bed struct {
-	lab      *lab.Client        // of the lab that is up; nil where another than Trivet made it, see place
+	lab      *lab.Client        // of the lab that is up; nil where another than Trivet made it, see nodes
 	topology *topology.Topology // resolved: what was asked for
 	cell     *experiment.Cell
 	options  experiment.Options // the probe's, checked
 
 	name  string // of the lab
-	place place
+	nodes nodes
 	began time.Time // from which the times of the schedule count
 	alone bool      // no other probe runs at the same time, and nothing happens meanwhile
 	fresh func(context.Context) (up, down time.Duration, err error)
 	south func() (*southbound, error) // listens to connections to controllers; see instance.listen
 }
 
-// place is where the nodes of a lab are: what a probe needs of them, whoever brought them up.
-type place interface {
+// nodes is what a probe needs of the nodes of a lab, whoever brought them up.
+type nodes interface {
 	// run runs a program in a node until it ends, or until ctx does, which kills it with all that
 	// it has started. It reads from in, which may be nil. One that ends with another code than 0 is
 	// an *exitError.
@@ -51,11 +51,11 @@ type kind struct {
 
 	// run measures until it is done or ctx ends, and returns what it has measured also with an
 	// error.
-	run func(ctx context.Context, b *bed) (experiment.Outcome, error)
+	run func(ctx context.Context, b *bed) (experiment.Measured, error)
 
 	chief   []string // the metrics that are shown of a probe that has many; nil: all
 	tools   []string // programs of others that it runs
-	own     bool     // it asks Trivet's own lab, bed.lab; the others need no more than a place
+	own     bool     // it asks Trivet's own lab, bed.lab; the others need no more than its nodes
 	listens bool     // to the connections of controllers, bed.south
 }
 

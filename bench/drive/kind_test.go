@@ -30,7 +30,7 @@ func init() {
 		},
 		Patience: func(experiment.Options) time.Duration { return time.Hour },
 		Metrics:  []experiment.Metric{between("letters", "1"), between("vowels", "1")},
-	}, order: 1000, chief: []string{"letters"}, tools: []string{"sh"}, run: func(ctx context.Context, b *bed) (o experiment.Outcome, err error) {
+	}, order: 1000, chief: []string{"letters"}, tools: []string{"sh"}, run: func(ctx context.Context, b *bed) (o experiment.Measured, err error) {
 		text, err := b.output(ctx, b.options.Text("from"), "say", b.options.Text("count"))
 		o.Measurements = []result.Measurement{{Metric: "letters", Unit: "1", Values: []float64{float64(len(text))}, Labels: b.labels()},
 			{Metric: "vowels", Unit: "1", Values: []float64{float64(strings.Count(string(text), "a"))}, Labels: b.labels()}}
@@ -38,7 +38,7 @@ func init() {
 	}})
 }
 
-// spoken is a place where every program says a word.
+// spoken is nodes where every program says a word.
 type spoken struct{ nowhere }
 
 func (spoken) run(_ context.Context, _ string, _ []string, _ io.Reader, out, _ io.Writer) error {
@@ -62,7 +62,7 @@ func TestToy(t *testing.T) {
 	if one.Estimate != 4*time.Second || one.Timeout != time.Hour || !slices.Contains(Tools(p), "sh") {
 		t.Errorf("%s, %s, %v", one.Estimate, one.Timeout, Tools(p))
 	}
-	if _, v := run(t, &instance{cell: &p.Cells[0], topology: &topology.Topology{}, place: spoken{}}, one); v["letters h1 h2"][0] != 3 || v["vowels h1 h2"][0] != 1 {
+	if _, v := run(t, &instance{cell: &p.Cells[0], topology: &topology.Topology{}, lab: spoken{}}, one); v["letters h1 h2"][0] != 3 || v["vowels h1 h2"][0] != 1 {
 		t.Error(v)
 	}
 	if !Shows("toy", "letters") || Shows("toy", "vowels") || !Shows("up_down", "down") {

@@ -104,7 +104,7 @@ func bring(t *testing.T, text string) (experiment.Instance, map[string]experimen
 
 // run runs a probe, which must not fail, and returns its outcome and its values by metric and
 // labels: "rtt h1 h2".
-func run(t *testing.T, i experiment.Instance, p experiment.Probe) (experiment.Outcome, map[string][]float64) {
+func run(t *testing.T, i experiment.Instance, p experiment.Probe) (experiment.Measured, map[string][]float64) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -118,7 +118,7 @@ func run(t *testing.T, i experiment.Instance, p experiment.Probe) (experiment.Ou
 
 // declared proves that what a probe measured is what it says of itself (experiment.Probe.Measures),
 // by which reports are checked before anything runs.
-func declared(t *testing.T, p experiment.Probe, o experiment.Outcome) {
+func declared(t *testing.T, p experiment.Probe, o experiment.Measured) {
 	t.Helper()
 	for _, m := range o.Measurements {
 		i := slices.IndexFunc(p.Measures(), func(d experiment.Metric) bool { return d.Name == m.Metric })
@@ -134,7 +134,7 @@ func declared(t *testing.T, p experiment.Probe, o experiment.Outcome) {
 	}
 }
 
-func valuesOf(o experiment.Outcome) map[string][]float64 {
+func valuesOf(o experiment.Measured) map[string][]float64 {
 	values := map[string][]float64{}
 	for _, m := range o.Measurements {
 		name := strings.TrimSpace(m.Metric + " " + m.Labels["from"] + " " + m.Labels["to"])

@@ -10,7 +10,7 @@ import (
 	"trivet.dev/trivet/lab"
 )
 
-// nowhere is the place of a cell whose probes bring up labs of their own: beside another that is
+// nowhere is the lab of a cell whose probes bring up labs of their own: beside another that is
 // up, they would be slower.
 type nowhere struct{}
 

@@ -19,8 +19,8 @@ func TestNowhere(t *testing.T) {
 				needs(t, "mn", "ovs-vswitchd")
 			}
 			i, probes := bring(t, "topology: single,62\nlab: "+lab+"\nprobes: [up_down]\n")
-			if _, ok := i.(*instance).place.(nowhere); !ok {
-				t.Fatalf("the place is a %T", i.(*instance).place)
+			if _, ok := i.(*instance).lab.(nowhere); !ok {
+				t.Fatalf("the lab is a %T", i.(*instance).lab)
 			}
 			if err := i.Do(context.Background(), experiment.Event{Kill: "s1"}); err == nil {
 				t.Error("something happens to a lab that is not there")

@@ -45,7 +45,7 @@ func (i *instance) offloads() map[string]map[string]string {
 
 // network is the file of a node's network namespace; "" is that of the switches.
 func (i *instance) network(node string) string {
-	if m, ok := i.place.(*mininetLab); ok {
+	if m, ok := i.lab.(*mininetLab); ok {
 		return m.network(node)
 	}
 	dir := filepath.Join(lab.Dir(i.name), "ns")

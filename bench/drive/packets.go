@@ -49,7 +49,7 @@ var streamed = []experiment.Metric{
 }
 
 // exactRate measures loss, one-way delay and jitter of a stream of an exact packet rate.
-func exactRate(ctx context.Context, b *bed) (o experiment.Outcome, err error) {
+func exactRate(ctx context.Context, b *bed) (o experiment.Measured, err error) {
 	from := b.options.Text("from")
 	s := packets.Send{Size: b.options.Int("size"), Rate: b.options.Float("rate")}
 	s.Count = max(1, int(s.Rate*b.options.Time("time").Seconds()+0.5))
@@ -82,14 +82,14 @@ func (b *bed) stream(ctx context.Context, s packets.Send, r packets.Receive) (*p
 }
 
 // instrument runs this program as an instrument in a node.
-func (b *bed) instrument(node string) packets.Place {
+func (b *bed) instrument(node string) packets.Node {
 	return func(ctx context.Context, in io.Reader, out io.Writer) error {
 		program, err := os.Executable()
 		if err != nil {
 			return err
 		}
 		var said strings.Builder
-		err = b.place.run(ctx, node, []string{program, packets.Command}, in, out, &said)
+		err = b.nodes.run(ctx, node, []string{program, packets.Command}, in, out, &said)
 		return explain(node, program, err, said.String())
 	}
 }

@@ -59,15 +59,15 @@ func pinging(o experiment.Options, l experiment.Lab) time.Duration {
 const mostPinging = 10_000
 
 // ping measures round trip times (rtt, in s) and their loss, of a pair or of all pairs of hosts.
-func ping(ctx context.Context, b *bed) (o experiment.Outcome, err error) {
+func ping(ctx context.Context, b *bed) (o experiment.Measured, err error) {
 	r := lab.PingRequest{From: b.options.Text("from"), To: b.options.Text("to"), Count: b.options.Int("count"),
 		Size: b.options.Int("size"), Interval: topology.Duration(b.options.Time("interval")), IPv6: b.v6()}
 	if b.options.Truth("warm_up") { // whatever becomes of it: those that count will tell
 		first := r
 		first.Count = 1
-		_, _ = b.place.ping(ctx, first)
+		_, _ = b.nodes.ping(ctx, first)
 	}
-	got, err := b.place.ping(ctx, r)
+	got, err := b.nodes.ping(ctx, r)
 	received := 0
 	var reasons []error
 	for _, p := range got.Pairs {

@@ -75,7 +75,7 @@ probes:
 
 // sums proves that a stream's packets were received, or lost, or dropped by the receiver, and
 // returns how many were received.
-func sums(t *testing.T, o experiment.Outcome, v map[string][]float64) int {
+func sums(t *testing.T, o experiment.Measured, v map[string][]float64) int {
 	t.Helper()
 	var sent, received, lost float64
 	for _, m := range o.Measurements {
@@ -192,8 +192,8 @@ func TestOutageWindows(t *testing.T) {
 	}
 }
 
-// bare is a place whose nodes have no programs.
-type bare struct{ place }
+// bare is nodes that have no programs.
+type bare struct{ nodes }
 
 func (bare) run(context.Context, string, []string, io.Reader, io.Writer, io.Writer) error {
 	return exit(127)
@@ -201,7 +201,7 @@ func (bare) run(context.Context, string, []string, io.Reader, io.Writer, io.Writ
 
 // TestNotInstalled proves that a probe whose program is missing says which, where, and what to do.
 func TestNotInstalled(t *testing.T) {
-	b := &bed{place: bare{}, cell: &experiment.Cell{}, options: experiment.Options{"from": "h1", "to": "h2", "flows": "1", "rate": "10", "size": "64", "time": "1s", "protocol": "udp"},
+	b := &bed{nodes: bare{}, cell: &experiment.Cell{}, options: experiment.Options{"from": "h1", "to": "h2", "flows": "1", "rate": "10", "size": "64", "time": "1s", "protocol": "udp"},
 		topology: &topology.Topology{Nodes: []*topology.Node{{Name: "h2", Loopback: []netip.Prefix{netip.MustParsePrefix("10.0.0.2/24")}}}}}
 	_, err := dITG(t.Context(), b)
 	if err == nil || !strings.Contains(err.Error(), "h2: ITGRecv is not installed") || !strings.Contains(err.Error(), "bootstrap") {

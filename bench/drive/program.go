@@ -14,7 +14,7 @@ import (
 // output runs a program in a node and returns what it prints.
 func (b *bed) output(ctx context.Context, node string, argv ...string) ([]byte, error) {
 	var out, errOut bytes.Buffer
-	err := b.place.run(ctx, node, argv, nil, &out, &errOut)
+	err := b.nodes.run(ctx, node, argv, nil, &out, &errOut)
 	return out.Bytes(), explain(node, argv[0], err, errOut.String())
 }
 
@@ -37,7 +37,7 @@ func explain(node, program string, err error, said string) error {
 func (b *bed) serve(ctx context.Context, node, word string, also io.Writer, argv ...string) (stop func(), err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	said, ended := &listener{word: []byte(word), heard: make(chan struct{})}, make(chan error, 1)
-	go func() { ended <- b.place.run(ctx, node, argv, nil, io.MultiWriter(said, also), said) }()
+	go func() { ended <- b.nodes.run(ctx, node, argv, nil, io.MultiWriter(said, also), said) }()
 	select {
 	case <-said.heard:
 		return func() { cancel(); <-ended }, nil

@@ -54,7 +54,7 @@ func (k *kind) checkSouthbound(t *topology.Topology) error {
 
 // spots are those of a lab's controllers, but for Trivet's own, which counts by itself.
 func (i *instance) spots() ([]spot, error) {
-	if m, ok := i.place.(*mininetLab); ok {
+	if m, ok := i.lab.(*mininetLab); ok {
 		return []spot{{namespace: m.network(""), address: mininetController}}, nil
 	}
 	return spotsOf(i.name, i.topology)

@@ -46,15 +46,15 @@ func TestSouthbound(t *testing.T) {
 			i, probes := bring(t, strings.NewReplacer("CONTROLLER", c[0], "DATAPATH", c[1], "TARGET", c[2]).Replace(southboundLab))
 			own := i.(*instance)
 			dropsOf(t, i) // each kind of datapath says what it has dropped
-			if o, ok := own.place.(*ownLab); ok {
+			if o, ok := own.lab.(*ownLab); ok {
 				var err error
 				if port, err = lab.ControllerPort(own.name, c[0]); err != nil {
 					t.Fatal(err)
 				}
 				b.lab = o.client
 			}
-			b.topology, b.place, b.south = own.topology, own.place, own.listen
-			seen := startTshark(t, own.place, "s1", int(port))
+			b.topology, b.nodes, b.south = own.topology, own.lab, own.listen
+			seen := startTshark(t, own.lab, "s1", int(port))
 			ours, theirs, all := compare(t, i, probes["ping"], b, seen)
 			if reasons := unheard(all.heard); ours != theirs || len(reasons) > 0 || !all.whole {
 				t.Errorf("counted %s, tshark saw %s; all: %+v", ours, theirs, all)
@@ -118,7 +118,7 @@ func (s *tshark) text() string {
 	return s.out.String()
 }
 
-func startTshark(t *testing.T, p place, node string, port int) *tshark {
+func startTshark(t *testing.T, p nodes, node string, port int) *tshark {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	out, said, done := &tshark{}, &tshark{}, make(chan struct{})
@@ -139,7 +139,7 @@ func startTshark(t *testing.T, p place, node string, port int) *tshark {
 }
 
 // knock connects to a port and hangs up, so that there is something to see.
-func knock(p place, node string, port int) {
+func knock(p nodes, node string, port int) {
 	_ = p.run(context.Background(), node, []string{"bash", "-c", fmt.Sprintf("exec 3<>/dev/tcp/127.0.0.1/%d", port)}, nil, &tshark{}, &tshark{})
 }
 

@@ -62,9 +62,9 @@ func TestStood(t *testing.T) {
 	}
 }
 
-// echoes is a place that notes which pings it is asked for.
+// echoes is nodes that note which pings they are asked for.
 type echoes struct {
-	place
+	nodes
 	asked []lab.PingRequest
 }
 
@@ -82,7 +82,7 @@ func (e *echoes) ping(_ context.Context, r lab.PingRequest) (lab.PingResult, err
 func TestPingWarmUp(t *testing.T) {
 	for warm, want := range map[string][]int{"true": {1, 3}, "false": {3}} {
 		e := &echoes{}
-		b := &bed{place: e, cell: &experiment.Cell{}, topology: &topology.Topology{}, options: experiment.Options{"from": "h1", "to": "h2", "count": "3", "size": "56", "warm_up": warm}}
+		b := &bed{nodes: e, cell: &experiment.Cell{}, topology: &topology.Topology{}, options: experiment.Options{"from": "h1", "to": "h2", "count": "3", "size": "56", "warm_up": warm}}
 		o, err := ping(t.Context(), b)
 		var counts []int
 		for _, r := range e.asked {
@@ -158,7 +158,7 @@ probes:
 // stopFor stops the youngest process of a program in a node once it has run for a while, and lets
 // it go on after a time.
 func stopFor(t *testing.T, i experiment.Instance, node, program string, pause time.Duration) {
-	own := i.(*instance).place.(*ownLab)
+	own := i.(*instance).lab.(*ownLab)
 	group := filepath.Join(own.cgroups.Of(own.state.Name), node)
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		pid := 0
@@ -201,7 +201,7 @@ probes:
   - ditg: {from: h1, to: h2, time: 1s, rate: 2000, size: 1400}
   - convergence: {from: h1, to: h2, time: 1s, interval: 50us}
 `)
-	own := i.(*instance).place.(*ownLab)
+	own := i.(*instance).lab.(*ownLab)
 	if err := own.client.SetLink(context.Background(), lab.LinkRequest{A: "s2", B: "h2", Change: []string{"bandwidth=none"}}); err != nil {
 		t.Fatal(err)
 	}

@@ -28,7 +28,7 @@ func init() {
 
 // traceroute counts the hops on the way and measures the round trip to each (hop_rtt in s, with the
 // hop's number and address as labels).
-func traceroute(ctx context.Context, b *bed) (o experiment.Outcome, err error) {
+func traceroute(ctx context.Context, b *bed) (o experiment.Measured, err error) {
 	from, to := b.options.Text("from"), b.options.Text("to")
 	address, err := b.destination()
 	if err != nil {

@@ -18,7 +18,7 @@ func init() {
 }
 
 // upDown brings another lab of the same cell up and down, and times it.
-func upDown(ctx context.Context, b *bed) (o experiment.Outcome, err error) {
+func upDown(ctx context.Context, b *bed) (o experiment.Measured, err error) {
 	up, down, err := b.fresh(ctx)
 	if up > 0 {
 		o.Measurements = append(o.Measurements, result.Measurement{Metric: "up", Unit: "s", Values: []float64{up.Seconds()}})

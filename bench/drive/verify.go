@@ -12,7 +12,7 @@ import (
 // to carry, and no more: as many as there is time for. What does not hold speaks against all
 // figures of the lab.
 func (i *instance) verify(ctx context.Context) (doubts []environment.Reason) {
-	own, ok := i.place.(*ownLab)
+	own, ok := i.lab.(*ownLab)
 	if !ok {
 		return nil
 	}

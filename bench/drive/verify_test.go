@@ -28,7 +28,7 @@ probes:
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	if err := i.place.run(ctx, "s1", []string{"tc", "qdisc", "del", "dev", "s1-eth2", "root"}, nil, io.Discard, io.Discard); err != nil {
+	if err := i.lab.run(ctx, "s1", []string{"tc", "qdisc", "del", "dev", "s1-eth2", "root"}, nil, io.Discard, io.Discard); err != nil {
 		t.Fatal(err)
 	}
 	found := func() bool {

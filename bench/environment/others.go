@@ -87,9 +87,9 @@ func (w *Watch) lookAtOthers() {
 	o.begun = true
 }
 
-// foreign are the programs that used most and are neither watched, nor of this process, nor in its
-// cgroups, nor started by any of these.
-func (w *Watch) foreign() (out []OtherUsage) {
+// hungriest are the programs that used most and are neither watched, nor of this process, nor in
+// its cgroups, nor started by any of these.
+func (w *Watch) hungriest() (out []OtherUsage) {
 	own := map[int]bool{os.Getpid(): true}
 	for _, p := range w.options.Processes {
 		own[p.PID] = true

@@ -321,7 +321,7 @@ func (w *Watch) end(softnet Softnet, softnetErr error, pressure float64, pressur
 	for _, p := range w.processes {
 		u.Processes = append(u.Processes, p.use)
 	}
-	u.Others = w.foreign()
+	u.Others = w.hungriest()
 	for _, g := range w.groups {
 		if !g.skip {
 			u.Cgroups = append(u.Cgroups, g.use)

@@ -78,13 +78,13 @@ func (g *batch) once(ctx context.Context, warmUp bool) ([]result.Sample, state) 
 	watch := g.watch()
 	started := time.Now()
 	events := g.schedule(ctx, started, warmUp)
-	samples, outcomes, states := make([]result.Sample, len(g.probes)), make([]Outcome, len(g.probes)), make([]state, len(g.probes))
+	samples, gave, states := make([]result.Sample, len(g.probes)), make([]Measured, len(g.probes)), make([]state, len(g.probes))
 	var all sync.WaitGroup
 	for i, p := range g.probes {
 		all.Go(func() {
 			samples[i] = g.runner.sample(g.run, p, time.Now())
 			samples[i].WarmUp = warmUp
-			outcomes[i], samples[i].Failure, states[i] = g.probe(ctx, p, started)
+			gave[i], samples[i].Failure, states[i] = g.probe(ctx, p, started)
 			samples[i].Seconds = time.Since(samples[i].Started).Seconds()
 		})
 	}
@@ -97,7 +97,7 @@ func (g *batch) once(ctx context.Context, warmUp bool) ([]result.Sample, state) 
 	}
 	worst := measured
 	for i := range samples {
-		g.fill(&samples[i], outcomes[i], usage, happened)
+		g.fill(&samples[i], gave[i], usage, happened)
 		worst = max(worst, states[i])
 		if samples[i].Failure != "" {
 			worst = max(worst, failed)
@@ -107,7 +107,7 @@ func (g *batch) once(ctx context.Context, warmUp bool) ([]result.Sample, state) 
 }
 
 // fill puts what was measured into a sample.
-func (g *batch) fill(s *result.Sample, o Outcome, usage *environment.Usage, happened []result.Event) {
+func (g *batch) fill(s *result.Sample, o Measured, usage *environment.Usage, happened []result.Event) {
 	s.Measurements, s.Details, s.Usage = o.Measurements, o.Details, usage
 	s.Events = append(append([]result.Event{}, happened...), o.Events...)
 	v := environment.Judge(environment.Evidence{Usage: usage, Links: o.Links, Drops: o.Drops, Other: o.Reasons}, g.runner.Limits)
@@ -138,12 +138,12 @@ func (g *batch) watch() *environment.Watch {
 }
 
 // probe runs one probe, and gives it up where it does not end.
-func (g *batch) probe(ctx context.Context, p Probe, began time.Time) (Outcome, string, state) {
+func (g *batch) probe(ctx context.Context, p Probe, began time.Time) (Measured, string, state) {
 	ctx, cancel := context.WithTimeout(ctx, p.Timeout)
 	defer cancel()
 	type ending struct {
-		outcome Outcome
-		err     error
+		gave Measured
+		err  error
 	}
 	ended := make(chan ending, 1)
 	go func() {
@@ -157,16 +157,16 @@ func (g *batch) probe(ctx context.Context, p Probe, began time.Time) (Outcome, s
 		select {
 		case e = <-ended:
 		case <-time.After(or(g.runner.Grace, 10*time.Second)):
-			return Outcome{}, fmt.Sprintf("it hung: it ended neither within %s nor when told to", About(p.Timeout)), hung
+			return Measured{}, fmt.Sprintf("it hung: it ended neither within %s nor when told to", About(p.Timeout)), hung
 		}
 	}
 	switch {
 	case e.err == nil:
-		return e.outcome, "", measured
+		return e.gave, "", measured
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return e.outcome, fmt.Sprintf("it did not end within %s: %s", About(p.Timeout), e.err), failed
+		return e.gave, fmt.Sprintf("it did not end within %s: %s", About(p.Timeout), e.err), failed
 	}
-	return e.outcome, e.err.Error(), failed
+	return e.gave, e.err.Error(), failed
 }
 
 // schedule begins to let events happen. What it returns ends that, and tells what happened; what

@@ -22,7 +22,7 @@ type Driver interface {
 type Instance interface {
 	// Run runs a probe until it ends or ctx does. What has been measured by then is
 	// returned also with an error. The times of the cell's schedule count from began.
-	Run(ctx context.Context, p Probe, began time.Time) (Outcome, error)
+	Run(ctx context.Context, p Probe, began time.Time) (Measured, error)
 	// Do makes an event happen.
 	Do(ctx context.Context, e Event) error
 	// Watch says what to watch besides the machine.
@@ -31,8 +31,8 @@ type Instance interface {
 	Down(ctx context.Context) error
 }
 
-// Outcome is what a probe gave.
-type Outcome struct {
+// Measured is what a probe gave.
+type Measured struct {
 	Measurements []result.Measurement
 	Events       []result.Event // that the probe knows of itself
 	Links        []environment.LinkCheck

@@ -51,7 +51,7 @@ type directory struct {
 }
 
 // Run runs options.run. A probe that "hangs" does not heed its context.
-func (d *directory) Run(ctx context.Context, p Probe, _ time.Time) (Outcome, error) {
+func (d *directory) Run(ctx context.Context, p Probe, _ time.Time) (Measured, error) {
 	d.shell.note("run %s", p.Name)
 	run := p.Options.Text("run")
 	if run == "hang" {
@@ -60,7 +60,7 @@ func (d *directory) Run(ctx context.Context, p Probe, _ time.Time) (Outcome, err
 	cmd := exec.CommandContext(ctx, "sh", "-c", "exec "+run)
 	cmd.Dir = d.dir
 	out, err := cmd.Output()
-	var o Outcome
+	var o Measured
 	for word := range strings.FieldsSeq(string(out)) {
 		if v, bad := strconv.ParseFloat(word, 64); bad == nil {
 			o.Measurements = append(o.Measurements, result.Measurement{Metric: "x", Unit: "1", Values: []float64{v}})

@@ -11,8 +11,8 @@ import (
 	"trivet.dev/trivet/internal/words"
 )
 
-// place is where one thing is compared with another, or with a limit.
-type place struct {
+// comparison is where one thing is compared with another, or with a limit.
+type comparison struct {
 	name  string
 	why   string
 	more  string
@@ -32,7 +32,7 @@ func (d *data) ordered(out *Trend, t definition.Trend) {
 		return
 	}
 	holds, against := 0, make([]float64, len(places))
-	var first, contrary *place
+	var first, contrary *comparison
 	for i := range places {
 		p := &places[i]
 		want, not := p.above, p.below
@@ -65,7 +65,7 @@ func (d *data) ordered(out *Trend, t definition.Trend) {
 	}
 }
 
-func summarize(places []place) string {
+func summarize(places []comparison) string {
 	if len(places) == 1 {
 		return places[0].name + places[0].why
 	}
@@ -74,7 +74,7 @@ func summarize(places []place) string {
 
 // comparePlaces are the combinations of levels of the factor along which it goes, or of all that
 // are not fixed.
-func (d *data) comparePlaces(t definition.Trend) (out []place) {
+func (d *data) comparePlaces(t definition.Trend) (out []comparison) {
 	dims := []string{t.Along}
 	if t.Along == "" {
 		dims = nil
@@ -130,14 +130,14 @@ func placeName(dims, levels []string) string {
 }
 
 // against tests one group against another, shifted by what does not matter.
-func (d *data) against(t definition.Trend, g, h *group, dims []string, unit string, factor float64) place {
+func (d *data) against(t definition.Trend, g, h *group, dims []string, unit string, factor float64) comparison {
 	x, y, paired := twoGroups(g, h, t.Source)
 	a, b := mean(x), mean(y)
 	shift := t.Within * math.Abs(b)
 	if t.Is == definition.Below {
 		shift = -shift
 	}
-	p := place{name: placeName(dims, g.levels), above: 1, below: 1}
+	p := comparison{name: placeName(dims, g.levels), above: 1, below: 1}
 	p.why = fmt.Sprintf("%s against %s (%s)", Number(a*factor), withUnit(b*factor, unit), signed(relative(a-b, b)))
 	difference, two, err := differs(x, y, paired, shift)
 	p.more = d.more(x, y, paired, shift)
@@ -160,11 +160,11 @@ func (d *data) against(t definition.Trend, g, h *group, dims []string, unit stri
 }
 
 // againstLimit takes the interval of the mean: a one-sided test of 2.5 %.
-func (d *data) againstLimit(t definition.Trend, g *group, dims []string, unit string, factor float64) place {
+func (d *data) againstLimit(t definition.Trend, g *group, dims []string, unit string, factor float64) comparison {
 	values := g.values(t.Source)
 	s := d.summary(values)
 	i := d.interval(g, s, t.Source, definition.Mean)
-	p := place{name: placeName(dims, g.levels), above: 1, below: 1, more: fmt.Sprintf("; %s do not tell", words.Plural(len(values), "repetition"))}
+	p := comparison{name: placeName(dims, g.levels), above: 1, below: 1, more: fmt.Sprintf("; %s do not tell", words.Plural(len(values), "repetition"))}
 	p.why = withUnit(s.Mean*factor, unit) + " " + Interval(i, factor)
 	limit, ok := definition.Convert(t.Unit, g.unit)
 	if t.Unit == "" {

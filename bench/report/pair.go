@@ -16,21 +16,21 @@ func pairs(a, b *group, src definition.Source) (x, y []float64, ok bool) {
 	if src.Of == definition.Values {
 		return nil, nil, false
 	}
-	type place struct {
+	type slot struct {
 		block int
 		pair  string
 	}
-	others := map[place]*repetition{}
+	others := map[slot]*repetition{}
 	for _, r := range b.reps {
-		at := place{r.block, r.pair}
+		at := slot{r.block, r.pair}
 		if r.pair == "" || others[at] != nil {
 			return nil, nil, false
 		}
 		others[at] = r
 	}
-	seen := map[place]bool{}
+	seen := map[slot]bool{}
 	for _, r := range a.reps {
-		at := place{r.block, r.pair}
+		at := slot{r.block, r.pair}
 		if r.pair == "" || seen[at] {
 			return nil, nil, false
 		}

@@ -129,7 +129,7 @@ func (d *data) published(f *Figure, def *definition.Figure, unit string) {
 		if n.Metric != def.Metric || n.Probe != "" && def.Probe != "" && n.Probe != def.Probe || !ok || !fits(n.Where, def) {
 			continue
 		}
-		x, ok := f.place(def.X, n.Where.Get(def.X))
+		x, ok := f.position(def.X, n.Where.Get(def.X))
 		if !ok {
 			continue
 		}
@@ -188,8 +188,8 @@ func fits(c definition.Condition, def *definition.Figure) bool {
 	return true
 }
 
-// place is where a level stands on the x axis.
-func (f *Figure) place(dimension string, levels []string) (float64, bool) {
+// position is where a level stands on the x axis.
+func (f *Figure) position(dimension string, levels []string) (float64, bool) {
 	if len(levels) != 1 || dimension == "" {
 		return 0, false
 	}

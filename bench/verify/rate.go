@@ -301,7 +301,7 @@ func (v *verifier) sendAll(ctx context.Context, t *task, l load) []outcome {
 				Count: max(1, int(rate*(l.duration+0.1*float64(len(t.shares)-1))))} // they begin one after the other
 			quiet := 100*time.Millisecond + v.delayOf(s.way) + inTime(4*8*float64(l.frame)/v.rate(t.hop)*float64(len(t.shares)))
 			o := &outs[i]
-			o.sent, o.got, o.err = packets.Measure(ctx, v.place(s.from), v.place(s.to), send, packets.Receive{Record: true}, quiet)
+			o.sent, o.got, o.err = packets.Measure(ctx, v.node(s.from), v.node(s.to), send, packets.Receive{Record: true}, quiet)
 			if o.err == nil && (o.got == nil || o.got.Record == nil) {
 				o.err = fmt.Errorf("the receiver says nothing")
 			}

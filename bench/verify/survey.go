@@ -199,7 +199,7 @@ func (v *verifier) taps(ctx context.Context, t packets.Tap) (ends map[string]fun
 		if n := v.nodes[place]; own(n) && (n.Kind == "host" || len(v.leaving[place]) < 2) {
 			continue // it receives by itself
 		}
-		end, err := packets.Listen(ctx, v.place(place), t)
+		end, err := packets.Listen(ctx, v.node(place), t)
 		if err != nil {
 			_, _ = collect(ends)
 			return nil, err
@@ -235,7 +235,7 @@ func (v *verifier) surveyOne(ctx context.Context, f *flow, stream uint16, thorou
 	p := v.paceOf(f.way, thorough)
 	s := packets.Send{To: netip.AddrPortFrom(to, 0), Stream: stream, Size: packets.HeaderLen, Rate: p.rate, Count: p.count + large,
 		Whole: true, Large: mtu + 14 - overhead(to), LargeLast: large}
-	sent, got, err := packets.Measure(ctx, v.place(f.from), v.place(f.to), s, packets.Receive{Record: true}, v.quiet(f.way))
+	sent, got, err := packets.Measure(ctx, v.node(f.from), v.node(f.to), s, packets.Receive{Record: true}, v.quiet(f.way))
 	t := &trace{flow: f, full: large, err: err}
 	if sent != nil {
 		t.sent, t.refused = sent.Sent, sent.Refused > 0

@@ -299,8 +299,8 @@ func (v *verifier) whyUntold(h hop) string {
 
 func (v *verifier) late() bool { return v.Longest > 0 && time.Since(v.began) > v.Longest }
 
-// place runs an instrument in a node.
-func (v *verifier) place(node string) packets.Place {
+// node is a node in which instruments run.
+func (v *verifier) node(node string) packets.Node {
 	return func(ctx context.Context, in io.Reader, out io.Writer) error {
 		return v.instrument(ctx, node, packets.Command, in, out)
 	}

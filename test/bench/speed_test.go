@@ -230,7 +230,7 @@ func (w *way) blast(t *testing.T, rate float64, count int) (*packets.Sent, *pack
 }
 
 // place runs instruments in a host.
-func (h *host) place() packets.Place {
+func (h *host) place() packets.Node {
 	return func(ctx context.Context, in io.Reader, out io.Writer) error {
 		cmd := exec.CommandContext(ctx, "nsenter", "--net="+h.file, "--", "/proc/self/exe", packets.Command)
 		self, err := os.Executable()

@@ -167,7 +167,7 @@ func TestFlowsOverWire(t *testing.T) {
 			defer cancel()
 			sources := w.sources(t, test.to.Is6())
 			f := Flows{To: netip.AddrPortFrom(test.to, 0), Stream: 9, New: test.what, Count: 20, Rate: 100, Following: 2}
-			sent, got, err := MeasureFlows(ctx, w.place(0), w.place(1), f, time.Second)
+			sent, got, err := MeasureFlows(ctx, w.node(0), w.node(1), f, time.Second)
 			must(t, err)
 			setups, firsts, others, err := f.Setups(got.Record)
 			must(t, err)

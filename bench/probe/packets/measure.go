@@ -12,17 +12,17 @@ import (
 	"time"
 )
 
-// Place runs an instrument, which is this program with the argument Command, at some place: it
-// connects its input and output, and returns when it has ended. It kills it when ctx ends.
-type Place func(ctx context.Context, in io.Reader, out io.Writer) error
+// Node is a node in which instruments run: a call runs one, which is this program with the argument
+// Command, connected to in and out, and returns when it has ended. It kills it when ctx ends.
+type Node func(ctx context.Context, in io.Reader, out io.Writer) error
 
 // lastWords is how long an instrument may take to report, once it has been told to end.
 const lastWords = 5 * time.Second
 
-// Measure sends a stream from one place to another, whose address To has (the port is found here),
+// Measure sends a stream from one node to another, whose address To has (the port is found here),
 // and waits for what is under way until nothing came for a time. When ctx ends it returns what
 // there is by then, with an error.
-func Measure(ctx context.Context, from, to Place, s Send, r Receive, quiet time.Duration) (*Sent, *Received, error) {
+func Measure(ctx context.Context, from, to Node, s Send, r Receive, quiet time.Duration) (*Sent, *Received, error) {
 	if err := s.Check(); err != nil {
 		return nil, nil, err
 	}
@@ -34,7 +34,7 @@ func Measure(ctx context.Context, from, to Place, s Send, r Receive, quiet time.
 }
 
 // MeasureFlows is Measure for new flows, with a record of each packet.
-func MeasureFlows(ctx context.Context, from, to Place, f Flows, quiet time.Duration) (*Sent, *Received, error) {
+func MeasureFlows(ctx context.Context, from, to Node, f Flows, quiet time.Duration) (*Sent, *Received, error) {
 	if err := f.Check(); err != nil {
 		return nil, nil, err
 	}
@@ -45,8 +45,8 @@ func MeasureFlows(ctx context.Context, from, to Place, f Flows, quiet time.Durat
 	})
 }
 
-// measure receives at one place what another sends to the port that was found.
-func measure(ctx context.Context, from, to Place, r Receive, quiet time.Duration, sends func(port uint16) request) (*Sent, *Received, error) {
+// measure receives in one node what another sends to the port that was found.
+func measure(ctx context.Context, from, to Node, r Receive, quiet time.Duration, sends func(port uint16) request) (*Sent, *Received, error) {
 	heard := make(chan struct{})
 	receiver := start(ctx, to, request{Receive: &r}, sync.OnceFunc(func() { close(heard) }))
 	defer receiver.kill()
@@ -84,11 +84,11 @@ func measure(ctx context.Context, from, to Place, r Receive, quiet time.Duration
 	return sent.Sent, got.Received, early
 }
 
-// Listen starts a tap at a place and returns when it listens; end stops it and returns what it has
+// Listen starts a tap and returns when it listens; end stops it and returns what it has
 // noted.
-func Listen(ctx context.Context, at Place, t Tap) (end func() (*Tapped, error), err error) {
+func Listen(ctx context.Context, by Node, t Tap) (end func() (*Tapped, error), err error) {
 	ready := make(chan struct{})
-	tap := start(ctx, at, request{Tap: &t}, sync.OnceFunc(func() { close(ready) }))
+	tap := start(ctx, by, request{Tap: &t}, sync.OnceFunc(func() { close(ready) }))
 	select {
 	case <-ready:
 	case a, ok := <-tap.answers:
@@ -112,7 +112,7 @@ func Listen(ctx context.Context, at Place, t Tap) (end func() (*Tapped, error), 
 	}, nil
 }
 
-// instrument is one that runs at a place.
+// instrument is one that runs.
 type instrument struct {
 	in      *io.PipeWriter
 	answers chan answer // closed when it has ended
@@ -122,7 +122,7 @@ type instrument struct {
 
 // start starts an instrument; only kill ends it before it is told to. heard is called when it has
 // heard a greeting.
-func start(ctx context.Context, at Place, r request, heard func()) *instrument {
+func start(ctx context.Context, by Node, r request, heard func()) *instrument {
 	ctx, kill := context.WithCancel(context.WithoutCancel(ctx))
 	in, input := io.Pipe()
 	output, out := io.Pipe()
@@ -130,7 +130,7 @@ func start(ctx context.Context, at Place, r request, heard func()) *instrument {
 	go i.tell(r)
 	var ended error
 	go func() {
-		ended = at(ctx, in, out)
+		ended = by(ctx, in, out)
 		in.Close()
 		out.Close()
 	}()

@@ -35,7 +35,7 @@ func TestMeasure(t *testing.T) {
 			defer cancel()
 			began := time.Now()
 			s := Send{To: netip.AddrPortFrom(test.to, 0), Stream: 7, Size: test.size, Rate: test.rate, Count: test.n}
-			sent, got, err := Measure(ctx, w.place(0), w.place(1), s, Receive{Sample: 1000}, time.Second)
+			sent, got, err := Measure(ctx, w.node(0), w.node(1), s, Receive{Sample: 1000}, time.Second)
 			must(t, err)
 			t.Logf("sent %+v", *sent)
 			t.Logf("received %d, delay %+v, mean |D| %.2g s, dropped %d", got.Received, got.Delay, got.Difference, got.Dropped)
@@ -66,13 +66,13 @@ func TestMeasureEarly(t *testing.T) {
 	w := newWire(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	seen := w.place(1)
+	seen := w.node(1)
 	to := func(ctx context.Context, in io.Reader, out io.Writer) error {
 		time.AfterFunc(time.Second, cancel)
 		return seen(ctx, in, out)
 	}
 	s := Send{To: netip.AddrPortFrom(addresses4[1], 0), Stream: 7, Size: 64, Rate: 1000, Count: 10_000_000}
-	sent, got, err := Measure(ctx, w.place(0), to, s, Receive{Sample: 1000}, time.Second)
+	sent, got, err := Measure(ctx, w.node(0), to, s, Receive{Sample: 1000}, time.Second)
 	if !errors.Is(err, context.Canceled) || sent == nil || got == nil {
 		t.Fatalf("%+v, %+v, %v", sent, got, err)
 	}
@@ -95,13 +95,13 @@ func TestMeasureNothing(t *testing.T) {
 	s := Send{To: netip.AddrPortFrom(addresses4[1], 0), Stream: 7, Size: 64, Rate: 1000, Count: 50}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	sent, got, err := Measure(ctx, w.place(0), w.place(1), s, Receive{}, 100*time.Millisecond)
+	sent, got, err := Measure(ctx, w.node(0), w.node(1), s, Receive{}, 100*time.Millisecond)
 	if err != nil || sent.Sent == 0 || got.Received != 0 {
 		t.Errorf("%+v, %+v, %v", sent, got, err)
 	}
 	broken := func(context.Context, io.Reader, io.Writer) error { return errors.New("no such node") }
-	for _, places := range [][2]Place{{w.place(0), broken}, {broken, w.place(1)}} {
-		if _, _, err := Measure(ctx, places[0], places[1], s, Receive{}, time.Second); err == nil || !strings.Contains(err.Error(), "no such node") {
+	for _, nodes := range [][2]Node{{w.node(0), broken}, {broken, w.node(1)}} {
+		if _, _, err := Measure(ctx, nodes[0], nodes[1], s, Receive{}, time.Second); err == nil || !strings.Contains(err.Error(), "no such node") {
 			t.Errorf("a place that is none: %v", err)
 		}
 	}

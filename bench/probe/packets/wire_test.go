@@ -87,8 +87,8 @@ func (w *wire) introduce(t testing.TB) {
 	}))
 }
 
-// place runs instruments at an end.
-func (w *wire) place(i int) Place {
+// node is an end in which instruments run.
+func (w *wire) node(i int) Node {
 	return func(ctx context.Context, in io.Reader, out io.Writer) error {
 		cmd := exec.CommandContext(ctx, "/proc/self/exe", Command)
 		cmd.Stdout, cmd.Stderr = out, os.Stderr

@@ -97,7 +97,7 @@ func (e *Engine) TakeOver(credited []Credited) (flows int, err error) {
 		var open []bool
 		for _, h := range heirs {
 			if packets, bytes, last := left.counts.sum(h.id); packets > h.Packets {
-				open = h.outcome.Credit(open, packets-h.Packets, bytes-h.Bytes, last)
+				open = h.translation.Credit(open, packets-h.Packets, bytes-h.Bytes, last)
 			}
 		}
 	}
@@ -107,8 +107,8 @@ func (e *Engine) TakeOver(credited []Credited) (flows int, err error) {
 
 // heir is an entry that was left behind, and what becomes of its packets.
 type heir struct {
-	id      uint32
-	outcome *pipeline.Outcome
+	id          uint32
+	translation *pipeline.Translation
 	Credited
 }
 
@@ -135,7 +135,7 @@ func (e *Engine) inherit(left *leftBehind, known map[uint32]Credited) (heirs []h
 			continue
 		}
 		k := keyOf((*words)(&old.W), p.port.Number(), old.TtlMin, old.TtlMax)
-		o := &pipeline.Outcome{}
+		o := &pipeline.Translation{}
 		e.again.Translate(o, p.port, &k, e.dp.Now())
 		heirs = append(heirs, heir{id, o, known[id]})
 		if !left.live[id] {

@@ -29,7 +29,7 @@ const (
 	vlanPush
 )
 
-// compiled is an outcome in the words of the program.
+// compiled is a translation in the words of the program.
 type compiled struct {
 	ttlMin, ttlMax uint8
 	mtu            uint32
@@ -50,9 +50,9 @@ func (c *compiled) equal(other *compiled) bool {
 	return true
 }
 
-// compile turns an outcome into what the program does, or says why it cannot. Outputs to ports that
-// have no device lead nowhere.
-func compile(o *pipeline.Outcome, deviceOf func(*pipeline.Port) (id, mtu uint32, ok bool)) (c compiled, why string) {
+// compile turns a translation into what the program does, or says why it cannot. Outputs to ports
+// that have no device lead nowhere.
+func compile(o *pipeline.Translation, deviceOf func(*pipeline.Port) (id, mtu uint32, ok bool)) (c compiled, why string) {
 	switch {
 	case o.Slow != "":
 		return c, o.Slow

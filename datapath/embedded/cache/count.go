@@ -70,7 +70,7 @@ func (c *counts) fold(x *entry) {
 	if packets == x.packets && bytes == x.bytes {
 		return
 	}
-	c.open = x.outcome.Credit(c.open, packets-x.packets, bytes-x.bytes, last)
+	c.open = x.translation.Credit(c.open, packets-x.packets, bytes-x.bytes, last)
 	x.packets, x.bytes, x.usedAt = packets, bytes, last
 }
 
@@ -84,12 +84,12 @@ func (c *counts) last(x *entry) {
 	}
 }
 
-// replace credits what has been counted so far, and from now on to another outcome.
-func (c *counts) replace(x *entry, o *pipeline.Outcome) {
+// replace credits what has been counted so far, and from now on to another translation.
+func (c *counts) replace(x *entry, o *pipeline.Translation) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.fold(x)
-	x.outcome = o
+	x.translation = o
 }
 
 // used returns when a packet met the entry last.

@@ -359,7 +359,7 @@ func (d *differ) send(h int, frame []byte) {
 // them.
 func (d *differ) storm(h int, frame []byte) bool {
 	var k pipeline.Key
-	var o pipeline.Outcome
+	var o pipeline.Translation
 	pipeline.ParseKey(&k, frame, d.at[h].Number())
 	pipeline.NewTranslator(d.plain).Translate(&o, d.at[h], &k, 0)
 	return o.Slow == "more VLAN tags than a cache knows" || len(o.Outputs) > maxOutputs

@@ -8,13 +8,14 @@
 //
 // # Keys
 //
-// A port has a mask for each class of packets (IPv4, IPv6, ARP, others): the bits that any outcome
-// in force there has looked at. When an outcome looks at more, the mask is widened: entries under
-// the old one are not found any more, and made again by the packets that need them. Masks only
-// widen, by whole fields as far as the switches on the way can look at them, so that this ends
-// soon. A flow is found by a hash of its masked key (with a seed, so that nobody can choose what
-// meets) and the entry has the key itself, which the program compares: a hash map's element may be
-// used anew while somebody reads it, an entry's number is not given to another one for a second.
+// A port has a mask for each class of packets (IPv4, IPv6, ARP, others): the bits that any
+// translation in force there has looked at. When a translation looks at more, the mask is widened:
+// entries under the old one are not found any more, and made again by the packets that need them.
+// Masks only widen, by whole fields as far as the switches on the way can look at them, so that
+// this ends soon. A flow is found by a hash of its masked key (with a seed, so that nobody can
+// choose what meets) and the entry has the key itself, which the program compares: a hash map's
+// element may be used anew while somebody reads it, an entry's number is not given to another one
+// for a second.
 //
 // # The order of packets
 //

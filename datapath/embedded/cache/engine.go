@@ -98,8 +98,8 @@ type Engine struct {
 
 	revalidating sync.Mutex // one at a time; before mu
 	again        *pipeline.Translator
-	spare        *pipeline.Outcome // for the next translation
-	applying     sync.Mutex        // held while a packet goes as an entry says, through user space; before mu
+	spare        *pipeline.Translation // for the next translation
+	applying     sync.Mutex            // held while a packet goes as an entry says, through user space; before mu
 
 	sending sync.RWMutex // keeps the devices open; before mu
 
@@ -138,7 +138,7 @@ func New(dp *embedded.Datapath, o Options) (*Engine, error) {
 		byID: make([]*port, o.Ports), maskIDs: map[words]uint32{}, list: make([]*entry, o.Entries),
 		ids: newPool(o.Entries), clones: newPool(maxClones), portIDs: newPool(o.Ports),
 		watches: map[watchKey]*watch{}, paths: map[string]*path{}, again: pipeline.NewTranslator(dp.Network()),
-		spare: &pipeline.Outcome{},
+		spare: &pipeline.Translation{},
 	}
 	e.portIDs.rest = true // packets in the miss channel name them
 	e.stats.Slow = map[string]uint64{}

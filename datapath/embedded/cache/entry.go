@@ -32,14 +32,14 @@ type entry struct {
 	mask  words
 	key   words // masked
 
-	of      pipeline.Key // a packet that it is for
-	outcome *pipeline.Outcome
-	code    compiled
-	clones  []uint32
-	path    *path
-	slot    int // in the path
-	done    uint64
-	tries   int // to make it active, when its packets are dropped
+	of          pipeline.Key // a packet that it is for
+	translation *pipeline.Translation
+	code        compiled
+	clones      []uint32
+	path        *path
+	slot        int // in the path
+	done        uint64
+	tries       int // to make it active, when its packets are dropped
 
 	tally // of counts
 }
@@ -60,15 +60,15 @@ func (p *port) find(e *Engine, k *pipeline.Key) *entry {
 	w := wordsOf((*[pipeline.Words]uint64)(k), class)
 	key := w.and(&p.masks[class])
 	x := p.flows[bpf.ForwardFlowKey{Port: p.id, Mask: p.maskIDs[class], Hash: key.hash(e.seed, class)}]
-	if x == nil || x.key != key || !x.outcome.Holds(&x.of, k) {
+	if x == nil || x.key != key || !x.translation.Holds(&x.of, k) {
 		return nil
 	}
 	return x
 }
 
-// install makes a pending entry for packets like one, or says why there cannot be one. The outcome
-// becomes that of the entry.
-func (e *Engine) install(p *port, k *pipeline.Key, o *pipeline.Outcome) (x *entry, why string) {
+// install makes a pending entry for packets like one, or says why there cannot be one. The
+// translation becomes that of the entry.
+func (e *Engine) install(p *port, k *pipeline.Key, o *pipeline.Translation) (x *entry, why string) {
 	class := classOf(k)
 	code, why := compile(o, e.deviceOf)
 	if why != "" {
@@ -82,7 +82,7 @@ func (e *Engine) install(p *port, k *pipeline.Key, o *pipeline.Outcome) (x *entr
 		return nil, "there are too many masks"
 	}
 	w := wordsOf((*[pipeline.Words]uint64)(k), class)
-	x = &entry{port: p, class: class, mask: p.masks[class], of: *k, outcome: o, code: code}
+	x = &entry{port: p, class: class, mask: p.masks[class], of: *k, translation: o, code: code}
 	x.key = w.and(&x.mask)
 	x.flow = bpf.ForwardFlowKey{Port: p.id, Mask: p.maskIDs[class], Hash: x.key.hash(e.seed, class)}
 	if p.flows[x.flow] != nil {
@@ -212,7 +212,7 @@ func (e *Engine) cool() {
 // widen makes the mask of a port look at more; entries under the old one are of no use any more. Of
 // a field that counts, all bits that can matter to the switches on the way count from now on: the
 // next packet will need some more of them.
-func (e *Engine) widen(p *port, class int, mask *words, o *pipeline.Outcome) bool {
+func (e *Engine) widen(p *port, class int, mask *words, o *pipeline.Translation) bool {
 	wide := p.masks[class].or(mask)
 	var interest pipeline.Mask
 	for i, r := range o.Reads {

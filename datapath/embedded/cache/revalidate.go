@@ -75,8 +75,8 @@ type path struct {
 	entries []*entry
 }
 
-// holds says whether an outcome follows from the same parts, and none has changed since.
-func (p *path) holds(o *pipeline.Outcome) bool {
+// holds says whether a translation follows from the same parts, and none has changed since.
+func (p *path) holds(o *pipeline.Translation) bool {
 	if len(o.Reads) != len(p.keys) {
 		return false
 	}
@@ -91,9 +91,9 @@ func (p *path) holds(o *pipeline.Outcome) bool {
 // follow notes what an entry follows from; false: some of that has changed since.
 func (e *Engine) follow(x *entry) bool {
 	var room []byte
-	keys := make([]watchKey, 0, len(x.outcome.Reads))
-	watches := make([]*watch, 0, len(x.outcome.Reads))
-	for _, r := range x.outcome.Reads {
+	keys := make([]watchKey, 0, len(x.translation.Reads))
+	watches := make([]*watch, 0, len(x.translation.Reads))
+	for _, r := range x.translation.Reads {
 		k := watchKey{r.Switch, r.What}
 		w := e.watches[k]
 		if w == nil {
@@ -224,16 +224,16 @@ func (e *Engine) revalidate(x *entry) {
 		return
 	}
 	code, why := compile(e.spare, e.deviceOf)
-	if why == "" && code.equal(&x.code) && x.path != nil && x.path.holds(e.spare) && x.outcome.Same(e.spare) {
+	if why == "" && code.equal(&x.code) && x.path != nil && x.path.holds(e.spare) && x.translation.Same(e.spare) {
 		return // most entries that follow from a table have nothing to do with what has changed there
 	}
 	e.update(x, e.spare, code, why)
-	e.spare = &pipeline.Outcome{}
+	e.spare = &pipeline.Translation{}
 }
 
-// update makes an entry say what an outcome does, which becomes its own; why says that no entry
+// update makes an entry say what a translation does, which becomes its own; why says that no entry
 // can.
-func (e *Engine) update(x *entry, o *pipeline.Outcome, code compiled, why string) {
+func (e *Engine) update(x *entry, o *pipeline.Translation, code compiled, why string) {
 	mask, ok := maskOf(&o.Mask, &x.of, x.class)
 	if why != "" || !ok || !x.mask.covers(&mask) {
 		e.remove(x)
@@ -253,7 +253,7 @@ func (e *Engine) update(x *entry, o *pipeline.Outcome, code compiled, why string
 		e.remove(x)
 		return
 	}
-	y := &entry{port: x.port, flow: x.flow, class: x.class, mask: x.mask, key: x.key, of: x.of, outcome: o, code: code}
+	y := &entry{port: x.port, flow: x.flow, class: x.class, mask: x.mask, key: x.key, of: x.of, translation: o, code: code}
 	if why := e.place(y, stateActive); why != "" {
 		e.remove(x)
 		return

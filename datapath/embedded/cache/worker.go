@@ -25,7 +25,7 @@ type worker struct {
 	large []byte
 	proc  *pipeline.Processor
 	trans *pipeline.Translator
-	spare *pipeline.Outcome // for the next translation
+	spare *pipeline.Translation // for the next translation
 }
 
 const (
@@ -37,7 +37,7 @@ const (
 func (e *Engine) work() {
 	w := &worker{
 		Engine: e, large: make([]byte, maxFrame), proc: pipeline.NewProcessor(e.net), trans: pipeline.NewTranslator(e.net),
-		spare: &pipeline.Outcome{},
+		spare: &pipeline.Translation{},
 	}
 	checked := time.Now()
 	for {
@@ -181,20 +181,20 @@ func (w *worker) take(p *port, m *missed, last bool, now time.Duration) {
 	}
 }
 
-// quick forwards a packet as an entry says, which it makes where there is none, or as its outcome
-// does, or says why there is no such thing.
+// quick forwards a packet as an entry says, which it makes where there is none, or as its
+// translation does, or says why there is no such thing.
 func (w *worker) quick(p *port, m *missed, last bool, k *pipeline.Key, now time.Duration) (why string) {
 	w.applying.Lock()
 	defer w.applying.Unlock()
 	w.mu.Lock()
-	var o *pipeline.Outcome
+	var o *pipeline.Translation
 	x := p.find(w.Engine, k)
 	counted := x != nil && m.entry == x.id && last
 	if counted {
 		w.activate[0] = bpf.ForwardActivation{Entry: x.id, Left: uint32(x.done + 1)}
 	}
 	if x != nil {
-		o = x.outcome
+		o = x.translation
 	}
 	w.mu.Unlock()
 	if x == nil {
@@ -220,7 +220,7 @@ func (w *worker) quick(p *port, m *missed, last bool, k *pipeline.Key, now time.
 
 // translate returns what becomes of a packet and of others, and makes an entry for them if it can;
 // or it says why nothing can be said.
-func (w *worker) translate(p *port, k *pipeline.Key, now time.Duration) (o *pipeline.Outcome, why string) {
+func (w *worker) translate(p *port, k *pipeline.Key, now time.Duration) (o *pipeline.Translation, why string) {
 	o = w.spare
 	w.trans.Translate(o, p.port, k, now)
 	if o.Loop != nil {
@@ -231,7 +231,7 @@ func (w *worker) translate(p *port, k *pipeline.Key, now time.Duration) (o *pipe
 	x, why := w.install(p, k, o)
 	switch {
 	case x != nil:
-		w.spare = &pipeline.Outcome{}
+		w.spare = &pipeline.Translation{}
 		return o, ""
 	case o.Slow != "" || o.ToController() || o.Metered():
 		return nil, why

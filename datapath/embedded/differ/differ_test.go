@@ -216,7 +216,7 @@ func (b *bed) differentCounters(before [][switches]counters) string {
 // action set, and section 5.4 says that such packets are dropped.
 func (b *bed) excludes(p packet) bool {
 	var k pipeline.Key
-	var o pipeline.Outcome
+	var o pipeline.Translation
 	sw, port := placeOf(p.host)
 	in := b.scout.switches[sw].Port(port)
 	if pipeline.ParseKey(&k, p.frame, port) {

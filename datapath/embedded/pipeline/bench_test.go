@@ -86,7 +86,7 @@ func benchTranslate(b *testing.B, n *Network, p *Port) {
 	for i := range keys {
 		ParseKey(&keys[i], udpFrame(b, addr(0x0a000001+uint32(i)<<8)), p.Number())
 	}
-	var o Outcome
+	var o Translation
 	tr.Translate(&o, p, &keys[0], 0)
 	if len(o.Outputs) != 1 || o.Slow != "" {
 		b.Fatalf("not one output: %+v", o)

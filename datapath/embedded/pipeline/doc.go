@@ -11,21 +11,22 @@
 //	err = s1.FlowMod(flowMod, now)
 //	result := pipeline.NewProcessor(n).Receive(port, &pipeline.Packet{Data: frame}, now)
 //
-// # Outcomes
+// # Translations
 //
 // Translate says what becomes of a packet on its way through all switches that virtual links lead
-// it to, without doing it. The Outcome holds outputs with the rewrites in force there, the counters
-// to credit, what has been read to come to this decision (tables and their versions), and a Mask:
-// the bits of the packet's Key that were looked at. Every packet whose key agrees on those bits,
-// and whose TTL is in the outcome's range, has the same outcome, so it may be kept in a cache. What
-// one packet's outcome cannot say of another is marked Slow; each such packet goes through a
-// Processor.
+// it to, without doing it. The Translation holds outputs with the rewrites in force there, the
+// counters to credit, what has been read to come to this decision (tables and their versions), and
+// a Mask: the bits of the packet's Key that were looked at. Every packet whose key agrees on those
+// bits, and whose TTL is in the translation's range, has the same translation, so it may be kept in
+// a cache. What one packet's translation cannot say of another is marked Slow; each such packet
+// goes through a Processor.
 //
-// A Processor does what an outcome says. It translates in a second way, in which it has the
+// A Processor does what a translation says. It translates in a second way, in which it has the
 // packet's bytes at hand (for headers under MPLS labels and PBB tags) and asks meters at once.
 //
-// Who keeps outcomes learns by Network.OnChange what has changed, adds the hits that it has counted
-// when OnFold and OnRead ask for them, and finds in Switch.Interest which fields can matter at all.
+// Who keeps translations learns by Network.OnChange what has changed, adds the hits that it has
+// counted when OnFold and OnRead ask for them, and finds in Switch.Interest which fields can matter
+// at all.
 //
 // # Where the specification leaves a choice, or others differ
 //

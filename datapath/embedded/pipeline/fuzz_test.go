@@ -9,8 +9,8 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// Packets of any bytes through random networks: nothing fails, the outcome is what happens, and it
-// is that of the packet's own key.
+// Packets of any bytes through random networks: nothing fails, the translation is what happens, and
+// it is that of the packet's own key.
 func FuzzPacket(f *testing.F) {
 	g := newGen(f, 1)
 	for range 40 {
@@ -35,14 +35,14 @@ func FuzzPacket(f *testing.F) {
 		if !ParseKey(&k, frame, 1) {
 			return
 		}
-		var o Outcome
+		var o Translation
 		NewTranslator(p.n).Translate(&o, p.port, &k, 0)
 		if !o.Holds(&k, &k) {
-			t.Error("the outcome does not hold for its own packet")
+			t.Error("the translation does not hold for its own packet")
 		}
 		if o.Slow == "" && !o.Metered() {
 			if want := fmt.Sprint(apply.Apply(&o, pkt, 0).frames()); got != want {
-				t.Errorf("%x becomes\n%s\nthe outcome says\n%s", frame, got, want)
+				t.Errorf("%x becomes\n%s\nthe translation says\n%s", frame, got, want)
 			}
 		}
 	})

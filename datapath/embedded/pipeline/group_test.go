@@ -49,8 +49,8 @@ func TestBucketEnds(t *testing.T) {
 	b.want(1, pack(t, eth(0x800), ip4(17, 1), udp(1, 2), payload), "3", "4", "INVALID_TTL")
 }
 
-// Fast failover takes the first bucket whose port, or group, is live, and the outcome of before is
-// not fresh any more when that changes.
+// Fast failover takes the first bucket whose port, or group, is live, and the translation of before
+// is not fresh any more when that changes.
 func TestFailover(t *testing.T) {
 	watch := func(port, group uint32, a ...openflow.Action) openflow.Bucket {
 		b := openflow.NewBucket(a...)
@@ -63,16 +63,16 @@ func TestFailover(t *testing.T) {
 		watch(4, openflow.GroupAny, openflow.Output(4)))
 	b.add("actions=group:1")
 	b.want(1, plain(t), "2")
-	var o Outcome
+	var o Translation
 	var k Key
 	ParseKey(&k, plain(t), 1)
 	NewTranslator(b.net).Translate(&o, b.Port(1), &k, 0)
 	if !o.Fresh() {
-		t.Error("an outcome is stale at once")
+		t.Error("a translation is stale at once")
 	}
 	b.SetPortState(2, openflow.PortStateLinkDown)
 	if o.Fresh() {
-		t.Error("an outcome outlives the port that it went by")
+		t.Error("a translation outlives the port that it went by")
 	}
 	b.want(1, plain(t), "3")
 	b.SetPortState(3, openflow.PortStateLinkDown)

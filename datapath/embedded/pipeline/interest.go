@@ -5,7 +5,7 @@ import "trivet.dev/trivet/openflow"
 // Interest returns the bits of a packet's key that a translation may look at because of this
 // switch, whatever the packet: the fields and longest prefixes that its tables match, those that
 // its actions need to know, and those that its select groups and its learning go by. The mask of
-// every outcome is within the union over the switches that the packet can get to.
+// every translation is within the union over the switches that the packet can get to.
 func (s *Switch) Interest() Mask {
 	s.net.mu.RLock()
 	defer s.net.mu.RUnlock()

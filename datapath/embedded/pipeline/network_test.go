@@ -6,14 +6,14 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// A packet goes through ten routing nodes in one outcome: one output, the rewrites of the last hop,
-// a TTL decremented by ten, and every entry and port on the way credited.
+// A packet goes through ten routing nodes in one translation: one output, the rewrites of the last
+// hop, a TTL decremented by ten, and every entry and port on the way credited.
 func TestChain(t *testing.T) {
 	n, p := chain(t, 10)
 	frame := udpFrame(t, addr(0x0a000101))
 	var k Key
 	ParseKey(&k, frame, 1)
-	var o Outcome
+	var o Translation
 	NewTranslator(n).Translate(&o, p, &k, 0)
 	if o.Slow != "" || len(o.Outputs) != 1 || o.Hops != 10 || o.Outputs[0].Rewrite.DecTTL != 10 || o.TTLMin != 11 || o.TTLMax != 255 {
 		t.Fatalf("%+v", o)
@@ -51,7 +51,7 @@ func TestMaskOfOverwritten(t *testing.T) {
 	add(t, s2, parseFlow(t, "ip,nw_dst=10.5.5.5,nw_src=10.0.0.0/8,actions=output:2"))
 	var k Key
 	ParseKey(&k, plain(t), 1)
-	var o Outcome
+	var o Translation
 	NewTranslator(n).Translate(&o, s1.Port(1), &k, 0)
 	if len(o.Outputs) != 1 || !o.Mask.Field(openflow.FieldIPv4Dst).IsZero() || o.Mask.Field(openflow.FieldIPv4Src).Lo != 0xff000000 {
 		t.Errorf("looked at %v", &o.Mask)
@@ -144,8 +144,8 @@ func TestFloods(t *testing.T) {
 	}
 }
 
-// A link that is cut, a port that is down, a switch that is removed: packets stop, outcomes are not
-// fresh.
+// A link that is cut, a port that is down, a switch that is removed: packets stop, translations are
+// not fresh.
 func TestLinkChanges(t *testing.T) {
 	for name, change := range map[string]func(n *Network, a, b *Switch){
 		"cut":             func(n *Network, a, b *Switch) { n.Part(a, 2) },
@@ -168,7 +168,7 @@ func TestLinkChanges(t *testing.T) {
 			add(t, a, parseFlow(t, "actions=output:2"))
 			add(t, b, parseFlow(t, "actions=output:2"))
 			edge := b.Port(2)
-			var o Outcome
+			var o Translation
 			var k Key
 			ParseKey(&k, plain(t), 1)
 			tr, in := NewTranslator(n), a.Port(1)
@@ -189,7 +189,7 @@ func TestLinkChanges(t *testing.T) {
 				t.Error("nobody is told of the change")
 			}
 			if o.Fresh() {
-				t.Error("the outcome of before counts as fresh")
+				t.Error("the translation of before counts as fresh")
 			}
 			tr.Translate(&o, in, &k, 0)
 			if len(o.Outputs) == 1 && o.Outputs[0].Port == edge {
@@ -199,8 +199,8 @@ func TestLinkChanges(t *testing.T) {
 	}
 }
 
-// A drop meter in the middle of a chain is a stage of the outcome: what is before it is credited
-// whatever the meter says.
+// A drop meter in the middle of a chain is a stage of the translation: what is before it is
+// credited whatever the meter says.
 func TestMeteredStage(t *testing.T) {
 	n := NewNetwork()
 	a, b := newTestSwitch(t, n, 1, 2), newTestSwitch(t, n, 2, 2)
@@ -213,7 +213,7 @@ func TestMeteredStage(t *testing.T) {
 	}
 	add(t, a, parseFlow(t, "actions=output:2"))
 	add(t, b, parseFlow(t, "actions=meter:1,output:2"))
-	var o Outcome
+	var o Translation
 	var k Key
 	ParseKey(&k, plain(t), 1)
 	NewTranslator(n).Translate(&o, a.Port(1), &k, 0)

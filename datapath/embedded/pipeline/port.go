@@ -59,7 +59,7 @@ func (p *Port) Sent() *Counter { return &p.tx }
 func (p *Port) Looped() *Counter { return &p.looped }
 
 // SetMirror says whether somebody looks at what goes out by a port over its virtual link: see
-// Outcome.Mirrors.
+// Translation.Mirrors.
 func (p *Port) SetMirror(on bool) {
 	p.owner.net.mu.Lock()
 	defer p.owner.net.mu.Unlock()

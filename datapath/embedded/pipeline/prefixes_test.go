@@ -68,7 +68,7 @@ var ones128 = openflow.Value{Hi: ^uint64(0), Lo: ^uint64(0)}
 func TestShortMasks(t *testing.T) {
 	b := newBench(t, "priority=108,ip,nw_dst=10.0.0.0/8,actions=output:2", "priority=132,ip,nw_dst=192.168.7.9/32,actions=output:3",
 		"priority=124,ip,nw_dst=10.128.0.0/24,actions=output:4")
-	var o Outcome
+	var o Translation
 	var k Key
 	ParseKey(&k, plain(t), 1) // to 10.0.0.2
 	NewTranslator(b.net).Translate(&o, b.Port(1), &k, 0)

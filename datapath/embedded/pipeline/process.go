@@ -88,7 +88,7 @@ type Result struct {
 // network can have many.
 type Processor struct {
 	t      translator
-	out    Outcome
+	out    Translation
 	result Result
 	open   []bool
 	room   []byte
@@ -148,8 +148,8 @@ func (s *Switch) checkPacketOut(m *openflow.PacketOut) error {
 	return nil
 }
 
-// Apply does for a packet what an outcome says that holds for it and is not slow.
-func (p *Processor) Apply(o *Outcome, pkt *Packet, now time.Duration) *Result {
+// Apply does for a packet what a translation says that holds for it and is not slow.
+func (p *Processor) Apply(o *Translation, pkt *Packet, now time.Duration) *Result {
 	p.clear()
 	p.deliver(o, pkt, now)
 	return &p.result
@@ -183,7 +183,7 @@ func (pkt *Packet) size() (packets, bytes uint64) {
 }
 
 // deliver credits the counters and makes the packets that go out.
-func (p *Processor) deliver(o *Outcome, pkt *Packet, now time.Duration) {
+func (p *Processor) deliver(o *Translation, pkt *Packet, now time.Duration) {
 	packets, bytes := pkt.size()
 	p.open = o.Credit(p.open, packets, bytes, now)
 	p.result.Loop = o.Loop

@@ -8,9 +8,9 @@ import (
 	"trivet.dev/trivet/datapath/embedded/random"
 )
 
-// describe writes an outcome so that two can be compared. The mask is left out: there may be two
+// describe writes a translation so that two can be compared. The mask is left out: there may be two
 // ways to see that an entry does not match, and each packet shows one.
-func describe(o *Outcome) string {
+func describe(o *Translation) string {
 	s := fmt.Sprintf("slow=%q ttl=%d-%d hops=%d loops=%d\n", o.Slow, o.TTLMin, o.TTLMax, o.Hops, o.Loops)
 	for _, out := range o.Outputs {
 		s += fmt.Sprintf("output stage=%d port=%p queue=%d %+v", out.Stage, out.Port, out.Queue, out.Rewrite)
@@ -24,7 +24,7 @@ func describe(o *Outcome) string {
 
 // mutate changes bits of the key that the mask leaves free, those of the TTL within the range, and
 // leaves a packet that can be: a key that some frame has.
-func (g gen) mutate(o *Outcome, k *Key) (other Key, found bool) {
+func (g gen) mutate(o *Translation, k *Key) (other Key, found bool) {
 	for range 40 {
 		if !ParseKey(&other, g.Frame(), g.Port()) {
 			continue
@@ -41,10 +41,10 @@ func (g gen) mutate(o *Outcome, k *Key) (other Key, found bool) {
 	return other, false
 }
 
-// A packet that agrees with another one on the bits that its outcome's mask has, and whose TTL is
-// in the range, has the same outcome when it is translated itself: outputs, rewrites, counters. And
-// the mask is within what the switches are interested in. This is what a cache relies on. Random
-// tables, groups, meters and chains of switches.
+// A packet that agrees with another one on the bits that its translation's mask has, and whose TTL
+// is in the range, has the same translation when it is translated itself: outputs, rewrites,
+// counters. And the mask is within what the switches are interested in. This is what a cache relies
+// on. Random tables, groups, meters and chains of switches.
 func TestMaskIsEnough(t *testing.T) {
 	networks, packets := 150, 120
 	if testing.Short() {
@@ -66,7 +66,7 @@ func TestMaskIsEnough(t *testing.T) {
 			interest.Union(&of)
 		}
 		tr := NewTranslator(n)
-		var o, o2 Outcome
+		var o, o2 Translation
 		for range packets {
 			var k Key
 			p := random.Pick(g.Gen, list...).Port(g.Port())
@@ -102,19 +102,19 @@ func TestMaskIsEnough(t *testing.T) {
 				want := describe(&o)
 				tr.Translate(&o2, p, &other, 0)
 				if got := describe(&o2); got != want {
-					t.Fatalf("network %d: two packets that agree on %v have two outcomes:\n%x\n%s\n%x\n%s", seed, &o.Mask, k, want, other, got)
+					t.Fatalf("network %d: two packets that agree on %v have two translations:\n%x\n%s\n%x\n%s", seed, &o.Mask, k, want, other, got)
 				}
 			}
 		}
 	}
-	t.Logf("%d outcomes can be kept, %d cannot; %d through several switches, %d with several outputs", cacheable, slow, chained, several)
+	t.Logf("%d translations can be kept, %d cannot; %d through several switches, %d with several outputs", cacheable, slow, chained, several)
 	if cacheable < 50*networks || chained < 4*networks || several < 4*networks {
 		t.Error("the random networks are too dull to prove anything")
 	}
 }
 
-// What a Processor does with one packet at hand is what the outcome says that was found by its key
-// alone: the same bytes out by the same ports, the same messages, the same counters.
+// What a Processor does with one packet at hand is what the translation says that was found by its
+// key alone: the same bytes out by the same ports, the same messages, the same counters.
 func TestOutcomeIsWhatHappens(t *testing.T) {
 	networks := 150
 	if testing.Short() {
@@ -125,7 +125,7 @@ func TestOutcomeIsWhatHappens(t *testing.T) {
 		g := newGen(t, int64(seed))
 		n, list := g.network(1+g.Intn(4), 10+g.Intn(40))
 		tr, live, apply := NewTranslator(n), NewProcessor(n), NewProcessor(n)
-		var o Outcome
+		var o Translation
 		for range 120 {
 			var k Key
 			p := random.Pick(g.Gen, list...).Port(g.Port())
@@ -144,7 +144,7 @@ func TestOutcomeIsWhatHappens(t *testing.T) {
 			want := fmt.Sprintf("%x", live.Receive(p, pkt, 0).frames()) + fmt.Sprint(live.out.Credits)
 			got := fmt.Sprintf("%x", apply.Apply(&o, pkt, 0).frames()) + fmt.Sprint(o.Credits)
 			if got != want {
-				t.Fatalf("network %d: a packet %x\nbecomes %s\nthe outcome says %s", seed, frame, want, got)
+				t.Fatalf("network %d: a packet %x\nbecomes %s\nthe translation says %s", seed, frame, want, got)
 			}
 			if !bytes.Equal(before, frame) {
 				t.Fatalf("network %d: the packet that came in was changed", seed)

@@ -9,7 +9,7 @@ import (
 
 // Rewrite says how a packet is changed on its way to an output, in this order: tags of its own are
 // popped, then fields are set, then tags are pushed. It is about the packet as it came in; of what
-// came out by a Slow outcome, about the bytes in Output.Base.
+// came out by a Slow translation, about the bytes in Output.Base.
 type Rewrite struct {
 	PopVLAN uint8 // of the packet's own tags, from the outside
 

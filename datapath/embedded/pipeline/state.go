@@ -194,7 +194,7 @@ func (t *translator) popVLAN() {
 }
 
 // rebase makes the packet's bytes as they are now, and goes on from these. Only a Processor has
-// bytes: else the outcome is slow, for that reason, and false comes back.
+// bytes: else the translation is slow, for that reason, and false comes back.
 func (t *translator) rebase(why string) bool {
 	if !t.dynamic {
 		t.slow(why)

@@ -12,7 +12,7 @@ const (
 	maxHops = 65536 // switches on all ways of a packet and its copies
 )
 
-// A Translator finds outcomes. It keeps what it needs for that, so that translating does not
+// A Translator finds translations. It keeps what it needs for that, so that translating does not
 // allocate; it may be used by one goroutine at a time.
 type Translator struct{ t translator }
 
@@ -21,7 +21,7 @@ func NewTranslator(n *Network) *Translator { return &Translator{translator{net: 
 
 // Translate finds out what becomes of packets that come in by a port with the fields in k, those of
 // the port but for it. It changes nothing.
-func (tr *Translator) Translate(o *Outcome, p *Port, k *Key, now time.Duration) {
+func (tr *Translator) Translate(o *Translation, p *Port, k *Key, now time.Duration) {
 	t := &tr.t
 	t.net.mu.RLock()
 	defer t.net.mu.RUnlock()
@@ -29,7 +29,7 @@ func (tr *Translator) Translate(o *Outcome, p *Port, k *Key, now time.Duration) 
 	t.dynamic = false
 	t.enter(p)
 	if o.Slow != "" {
-		*o = Outcome{Mask: o.Mask, TTLMin: o.TTLMin, TTLMax: o.TTLMax, Slow: o.Slow, Hops: o.Hops,
+		*o = Translation{Mask: o.Mask, TTLMin: o.TTLMin, TTLMax: o.TTLMax, Slow: o.Slow, Hops: o.Hops,
 			Stages: o.Stages[:1], Outputs: o.Outputs[:0], Mirrors: o.Mirrors[:0], Messages: o.Messages[:0], Credits: o.Credits[:0], Reads: o.Reads}
 	}
 }
@@ -44,7 +44,7 @@ func ParseKey(k *Key, frame []byte, inPort uint32) bool {
 
 type translator struct {
 	net *Network
-	out *Outcome
+	out *Translation
 	now time.Duration
 	st  state
 
@@ -76,7 +76,7 @@ type scope struct {
 	tables bool // PACKET_OUT: an output to TABLE is allowed
 }
 
-func (t *translator) begin(o *Outcome, k *Key, now time.Duration) {
+func (t *translator) begin(o *Translation, k *Key, now time.Duration) {
 	o.reset()
 	t.out, t.now, t.stage, t.path = o, now, 0, 0
 	t.st = state{key: *k}
@@ -117,7 +117,7 @@ func (t *translator) enter(p *Port) {
 		return
 	}
 	t.st.key.setPort(p.desc.Number)
-	t.look(wordPort, ^uint64(0)) // an outcome is that of one port
+	t.look(wordPort, ^uint64(0)) // a translation is that of one port
 	if p.desc.Config&(openflow.PortConfigDown|openflow.PortConfigNoRecv) != 0 || !p.live() {
 		t.credit(&p.rxDropped)
 		return
@@ -298,7 +298,7 @@ func (t *translator) transmit(p *Port) {
 
 // Trace says in words what becomes of a frame that comes in by a port.
 func (n *Network) Trace(p *Port, frame []byte, now time.Duration) string {
-	var o Outcome
+	var o Translation
 	var k Key
 	if !ParseKey(&k, frame, p.Number()) {
 		return "too short for an Ethernet frame: dropped"

@@ -8,14 +8,14 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// An Outcome is what becomes of a packet, and of all that agree with it on the bits of Mask and
+// A Translation is what becomes of a packet, and of all that agree with it on the bits of Mask and
 // have a TTL in the range. What it holds is valid until it is used for another translation.
-type Outcome struct {
+type Translation struct {
 	Mask           Mask  // of the key as it was at the ingress
 	TTLMin, TTLMax uint8 // of IP at the ingress; 0 and 255 where the TTL does not matter
 
-	// Slow says why packets must be handled one by one by a Processor; the outcome then says
-	// nothing but that all packets under the mask must. Empty: the outcome can be kept.
+	// Slow says why packets must be handled one by one by a Processor; the translation then says
+	// nothing but that all packets under the mask must. Empty: the translation can be kept.
 	Slow string
 
 	Stages   []Stage // at least one; the first has no meter
@@ -33,7 +33,7 @@ type Outcome struct {
 	tags []Tag
 }
 
-// Stage is a part of an outcome that depends on a meter: its outputs and credits are only for
+// Stage is a part of a translation that depends on a meter: its outputs and credits are only for
 // packets that get through all meters up to the root. A parent comes before its children.
 type Stage struct {
 	Parent int    // index; of the first stage, 0
@@ -70,7 +70,7 @@ type Credit struct {
 	Grown   int16 // by how many bytes packets are longer there than at the ingress
 }
 
-// What an outcome has read of a switch, beside tables.
+// What a translation has read of a switch, beside tables.
 const (
 	ReadPorts  = -1 - iota // ports, their states and links
 	ReadGroups             // the group table
@@ -86,8 +86,8 @@ type Read struct {
 	Version uint64
 }
 
-// Fresh says whether nothing that the outcome follows from has changed.
-func (o *Outcome) Fresh() bool {
+// Fresh says whether nothing that the translation follows from has changed.
+func (o *Translation) Fresh() bool {
 	if len(o.Reads) == 0 {
 		return true
 	}
@@ -123,14 +123,15 @@ func (s *Switch) version(what int) uint64 {
 	return s.versions[-what-1]
 }
 
-// Holds says whether the outcome, which is that of the packet of one key, is that of another, too.
-func (o *Outcome) Holds(of, other *Key) bool {
+// Holds says whether the translation, which is that of the packet of one key, is that of another,
+// too.
+func (o *Translation) Holds(of, other *Key) bool {
 	return o.Mask.Covers(of, other) && other.TTL() >= o.TTLMin && other.TTL() <= o.TTLMax
 }
 
-// Same says whether another outcome does the same with the same packets, and counts them at the
+// Same says whether another translation does the same with the same packets, and counts them at the
 // same places.
-func (o *Outcome) Same(other *Outcome) bool {
+func (o *Translation) Same(other *Translation) bool {
 	return o.Mask == other.Mask && o.TTLMin == other.TTLMin && o.TTLMax == other.TTLMax && o.Slow == other.Slow &&
 		o.Hops == other.Hops && o.Loop == other.Loop && slices.Equal(o.Credits, other.Credits) &&
 		slices.Equal(o.Stages, other.Stages) && slices.Equal(o.Messages, other.Messages) &&
@@ -143,13 +144,13 @@ func (o *Output) equal(other *Output) bool {
 }
 
 // ToController says whether packets are sent to controllers.
-func (o *Outcome) ToController() bool { return len(o.Messages) > 0 }
+func (o *Translation) ToController() bool { return len(o.Messages) > 0 }
 
 // Metered says whether meters decide over packets.
-func (o *Outcome) Metered() bool { return len(o.Stages) > 1 }
+func (o *Translation) Metered() bool { return len(o.Stages) > 1 }
 
 // Clone returns a copy that stays valid.
-func (o *Outcome) Clone() *Outcome {
+func (o *Translation) Clone() *Translation {
 	c := *o
 	c.Stages, c.Outputs, c.Messages = slices.Clone(o.Stages), slices.Clone(o.Outputs), slices.Clone(o.Messages)
 	c.Credits, c.Reads, c.sets, c.tags = slices.Clone(o.Credits), slices.Clone(o.Reads), nil, nil
@@ -163,8 +164,8 @@ func (o *Outcome) Clone() *Outcome {
 	return &c
 }
 
-func (o *Outcome) reset() {
-	*o = Outcome{
+func (o *Translation) reset() {
+	*o = Translation{
 		TTLMax: 255, Stages: append(o.Stages[:0], Stage{}), Outputs: o.Outputs[:0], Mirrors: o.Mirrors[:0], Messages: o.Messages[:0],
 		Credits: o.Credits[:0], Reads: o.Reads[:0], sets: o.sets[:0], tags: o.tags[:0],
 	}
@@ -173,7 +174,7 @@ func (o *Outcome) reset() {
 // Credit adds packets of together that many bytes at the ingress to the counters, and asks the
 // meters. open is room for a bool per stage; it comes back with which ones the packets have
 // reached.
-func (o *Outcome) Credit(open []bool, packets, bytes uint64, now time.Duration) []bool {
+func (o *Translation) Credit(open []bool, packets, bytes uint64, now time.Duration) []bool {
 	open = open[:0]
 	size := func(grown int16) uint64 { return uint64(max(int64(bytes)+int64(grown)*int64(packets), 0)) }
 	for i, s := range o.Stages {

@@ -23,8 +23,9 @@ func Example() {
 
 	decoded, err := openflow.Decode(wire)
 	fmt.Println(decoded, err)
-	// Output: 128 bytes FLOW_MOD ADD
-	// priority=100,tcp,in_port=1,nw_dst=10.0.0.0/8,tp_dst=80,actions=dec_ttl,output:3 <nil>
+	// Output:
+	// 128 bytes
+	// FLOW_MOD ADD priority=100,tcp,in_port=1,nw_dst=10.0.0.0/8,tp_dst=80,actions=dec_ttl,output:3 <nil>
 }
 
 // A switch answers a malformed message with the error that the specification has for it.
@@ -37,9 +38,9 @@ func ExampleDecodeError() {
 	if errors.As(err, &bad) {
 		fmt.Println(bad.Reply(wire))
 	}
-	// Output: openflow: FLOW_MOD at byte 52: tcp_dst without its prerequisite before it
-	// (OFPET_BAD_MATCH/OFPBMC_BAD_PREREQ) openflow: the peer answers
-	// OFPET_BAD_MATCH/OFPBMC_BAD_PREREQ to FLOW_MOD
+	// Output:
+	// openflow: FLOW_MOD at byte 52: tcp_dst without its prerequisite before it (OFPET_BAD_MATCH/OFPBMC_BAD_PREREQ)
+	// openflow: the peer answers OFPET_BAD_MATCH/OFPBMC_BAD_PREREQ to FLOW_MOD
 }
 
 // Messages from a stream, one after the other.

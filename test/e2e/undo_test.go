@@ -135,7 +135,8 @@ func TestDeadOpenVSwitch(t *testing.T) {
 
 // TestChangeOnFullDisk proves that a change on a disk that is full, or nearly, or fills up
 // meanwhile, is made, or not, or undone, and says which; and that the lab can be changed and
-// resumed then, once there is room.
+// resumed then, once there is room. Where somebody takes all room at every moment, it may be that a
+// change can be neither made nor undone; that is said.
 func TestChangeOnFullDisk(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
@@ -168,6 +169,11 @@ func TestChangeOnFullDisk(t *testing.T) {
 		}
 		for _, pid := range m.pids("while?slee[p]") {
 			m.sh("kill -9 " + pid)
+		}
+		if c.says == "?" && strings.Contains(r.err, "take the lab down") { // who fills the disk took the room to undo it, too
+			m.sh("rm /run/full")
+			m.ok("down")
+			return
 		}
 		hosts := 2
 		if r.code == 0 {

@@ -11,8 +11,10 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -48,6 +50,9 @@ func NewClient(s State) *Client {
 func (c *Client) dial(ctx context.Context) (net.Conn, error) {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "unix", c.socket)
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {
+		return nil, fmt.Errorf("the daemon of lab %s has ended; trivet ls says what is left of the lab", c.name)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("the daemon of lab %s does not answer: %w", c.name, errors.Unwrap(err))
 	}

@@ -228,7 +228,10 @@ func waitForDaemon(state State, ended <-chan error) (*Client, error) {
 				return nil, fmt.Errorf("the lab's daemon ended at once: %w", why)
 			}
 			log, _ := os.ReadFile(filepath.Join(Dir(state.Name), "daemon.log"))
-			return nil, fmt.Errorf("the lab's daemon ended at once: %w\n%s", err, bytes.TrimSpace(log))
+			if log = bytes.TrimSpace(log); len(log) > 0 {
+				return nil, fmt.Errorf("the lab's daemon ended at once:\n%s", log)
+			}
+			return nil, fmt.Errorf("the lab's daemon ended at once: %w", err)
 		case <-time.After(2 * time.Millisecond):
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -63,7 +65,10 @@ func (a *app) runBenchCompare(b benchComparison, args []string) error {
 	case len(args) == 2 && (b.Factor != "" || b.levels != nil):
 		return errors.New("--factor and --levels are for one result; give one, or leave them out")
 	case len(args) == 2:
-		if b.B, err = result.ReadFile(args[1]); err != nil {
+		if b.B, err = result.ReadFile(args[1]); errors.Is(err, os.ErrNotExist) && b.factor(args[1]) >= 0 {
+			return fmt.Errorf("%s is a factor of %s; to compare its levels:  trivet bench compare %s --factor %s", args[1], args[0], args[0], args[1])
+		}
+		if err != nil {
 			return err
 		}
 		b.Names = [2]string{baseName(args[0]), baseName(args[1])}
@@ -123,14 +128,17 @@ func (b *benchComparison) write(c *report.Comparison, paths []string) (files []s
 	return files, nil
 }
 
+// factor returns the place of a factor among those of the first result, or -1.
+func (b *benchComparison) factor(name string) int {
+	return slices.IndexFunc(b.A.Header.Experiment.Factors, func(f result.Factor) bool { return f.Name == name })
+}
+
 // twoLevels takes those that were given, or the factor's own.
 func (b *benchComparison) twoLevels() error {
 	levels := b.levels
 	if levels == nil {
-		for _, f := range b.A.Header.Experiment.Factors {
-			if f.Name == b.Factor {
-				levels = f.Levels
-			}
+		if i := b.factor(b.Factor); i >= 0 {
+			levels = b.A.Header.Experiment.Factors[i].Levels
 		}
 		if len(levels) == 0 {
 			levels = []string{"", ""} // Compare says what factors there are

@@ -127,6 +127,9 @@ func TestBenchCompare(t *testing.T) {
 			t.Errorf("%v gave %s", args, out)
 		}
 	}
+	if out, err := command(t, "bench", "compare", path, "datapath"); err == nil || !strings.Contains(err.Error(), path+" --factor datapath") {
+		t.Errorf("a factor in the place of a result: %s, %v", out, err)
+	}
 }
 
 // comparedFiles proves that a comparison is written to the files that were asked for, and to

@@ -1,6 +1,7 @@
 package local
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -112,8 +113,11 @@ func (l *Lab) enter(n *topology.Node) error {
 	}
 	if init := l.initOf(n.Name); init != 0 {
 		f, err := os.Open(fmt.Sprintf("/proc/%d/ns/pid", init))
+		if errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("the first process of %s has ended, and all others with it; take the lab down and bring it up again", n.Name)
+		}
 		if err != nil {
-			return fmt.Errorf("enter %s: its first process has ended: %w", n.Name, err)
+			return fmt.Errorf("enter %s: %w", n.Name, err)
 		}
 		files = append(files, f)
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -116,7 +117,27 @@ func choose(names []string) (chosen []*apps.Spec, err error) {
 			}
 		}
 	}
+	for _, s := range chosen {
+		if err := checkNeeds(chosen, s); err != nil {
+			return nil, err
+		}
+	}
 	return chosen, nil
+}
+
+// checkNeeds says which apps need each other, of an app and those that have led to it: none of them
+// could be made first.
+func checkNeeds(chosen []*apps.Spec, s *apps.Spec, before ...string) error {
+	before = append(before, s.Name)
+	for _, n := range s.Needs {
+		if slices.Contains(before, n.App) {
+			return fmt.Errorf("the apps %s need each other", strings.Join(before, ", "))
+		}
+		if err := checkNeeds(chosen, find(chosen, n.App), before...); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // find returns the app of a name, or nil.

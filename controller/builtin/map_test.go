@@ -109,3 +109,22 @@ func TestOrder(t *testing.T) {
 		}
 	}
 }
+
+// TestNeeds proves that apps of which none can be made first are refused by name, however long the
+// circle, and that several may need one.
+func TestNeeds(t *testing.T) {
+	spec := func(name string, needs ...string) *apps.Spec {
+		s := &apps.Spec{Name: name}
+		for _, n := range needs {
+			s.Needs = append(s.Needs, apps.Need{App: n})
+		}
+		return s
+	}
+	chosen := []*apps.Spec{spec("a", "b", "e"), spec("b", "c"), spec("c", "a"), spec("d", "e"), spec("e")}
+	if err := checkNeeds(chosen, chosen[0]); err == nil || err.Error() != "the apps a, b, c need each other" {
+		t.Error(err)
+	}
+	if err := checkNeeds([]*apps.Spec{spec("a", "d", "e"), chosen[3], chosen[4]}, spec("a", "d", "e")); err != nil {
+		t.Error(err)
+	}
+}

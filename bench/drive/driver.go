@@ -15,9 +15,9 @@ import (
 
 	"trivet.dev/trivet/bench/experiment"
 	"trivet.dev/trivet/bench/tune"
+	"trivet.dev/trivet/internal/cgroup"
 	"trivet.dev/trivet/internal/version"
 	"trivet.dev/trivet/lab"
-	"trivet.dev/trivet/target/local"
 	"trivet.dev/trivet/topology"
 )
 
@@ -63,7 +63,7 @@ func (d *Driver) Clean(ctx context.Context) ([]string, error) {
 		}
 	}
 	errs = append(errs, clearScratch(d.Prefix+"-*"))
-	groups, err := local.FindCgroups()
+	groups, err := cgroup.Find()
 	if err != nil {
 		return names, errors.Join(append(errs, err)...)
 	}

@@ -18,9 +18,9 @@ import (
 
 	"trivet.dev/trivet/controller/foreign"
 	"trivet.dev/trivet/datapath/ovs"
+	"trivet.dev/trivet/internal/cgroup"
 	"trivet.dev/trivet/internal/lack"
 	"trivet.dev/trivet/lab"
-	"trivet.dev/trivet/target/local"
 	"trivet.dev/trivet/topology"
 )
 
@@ -97,7 +97,7 @@ func mininetInstalled(t *topology.Topology) error {
 // mininetLab is a network that Mininet has brought up, in namespaces that end with its process.
 type mininetLab struct {
 	name     string // of its cgroup
-	cgroups  local.Cgroups
+	cgroups  cgroup.Hierarchies
 	cmd      *exec.Cmd
 	in       io.Closer
 	answers  *bufio.Scanner
@@ -124,7 +124,7 @@ func startMininet(ctx context.Context, name string, t *topology.Topology, begun 
 	if err := errors.Join(checkMininet(t), mininetInstalled(t)); err != nil {
 		return nil, err
 	}
-	cgroups, err := local.FindCgroups()
+	cgroups, err := cgroup.Find()
 	if err != nil {
 		return nil, err
 	}

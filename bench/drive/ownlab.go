@@ -13,8 +13,8 @@ import (
 	"trivet.dev/trivet/bench/environment"
 	"trivet.dev/trivet/bench/experiment"
 	"trivet.dev/trivet/datapath/routerd"
+	"trivet.dev/trivet/internal/cgroup"
 	"trivet.dev/trivet/lab"
-	"trivet.dev/trivet/target/local"
 	"trivet.dev/trivet/topology"
 )
 
@@ -22,11 +22,11 @@ import (
 type ownLab struct {
 	client  *lab.Client
 	state   lab.State
-	cgroups local.Cgroups
+	cgroups cgroup.Hierarchies
 }
 
 func newOwnLab(c *lab.Client, s lab.State) (*ownLab, error) {
-	groups, err := local.FindCgroups()
+	groups, err := cgroup.Find()
 	return &ownLab{c, s, groups}, err
 }
 

@@ -2,7 +2,6 @@ package environment
 
 import (
 	"errors"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -183,21 +182,4 @@ func (m *machine) group(path string) (groupTimes, error) {
 		}
 	}
 	return g, err
-}
-
-// members of a cgroup and of those below it.
-func (m *machine) members(path string) (pids []int) {
-	_ = filepath.WalkDir(filepath.Join(m.root, path), func(at string, d os.DirEntry, err error) error {
-		if err != nil || !d.IsDir() {
-			return nil // a group may go while it is read
-		}
-		b, _ := os.ReadFile(filepath.Join(at, "cgroup.procs"))
-		for word := range strings.FieldsSeq(string(b)) {
-			if pid, err := strconv.Atoi(word); err == nil {
-				pids = append(pids, pid)
-			}
-		}
-		return nil
-	})
-	return pids
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"sync"
@@ -13,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"trivet.dev/trivet/bench/stats"
+	"trivet.dev/trivet/internal/cgroup"
 )
 
 // WatchOptions say what to watch beside the machine.
@@ -255,7 +257,7 @@ func (w *Watch) weigh() {
 	}
 	for _, g := range w.groups {
 		var sum uint64
-		for _, pid := range w.members(g.path) {
+		for _, pid := range cgroup.Below(filepath.Join(w.root, g.path)) {
 			bytes, _ := w.pss(pid) // one that has ended has none
 			sum += bytes
 		}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	"trivet.dev/trivet/internal/cgroup"
 )
 
 // ownTime is the processor time of this process, in seconds.
@@ -249,8 +250,8 @@ func TestParsers(t *testing.T) {
 	}
 	two, _ := m.group("cg")
 	one, _ := m.group("v1")
-	if two != (groupTimes{1.5, 0.25}) || one != (groupTimes{2.5, 0.5}) || len(m.members("cg")) != 3 {
-		t.Errorf("groups: %+v, %+v, %v", two, one, m.members("cg"))
+	if two != (groupTimes{1.5, 0.25}) || one != (groupTimes{2.5, 0.5}) || len(cgroup.Below(filepath.Join(m.root, "cg"))) != 3 {
+		t.Errorf("groups: %+v, %+v, %v", two, one, cgroup.Below(filepath.Join(m.root, "cg")))
 	}
 }
 

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"trivet.dev/trivet/internal/cgroup"
 	"trivet.dev/trivet/lab"
-	"trivet.dev/trivet/target/local"
 	"trivet.dev/trivet/topology"
 )
 
@@ -32,7 +32,7 @@ func Check(s Settings, t *topology.Topology) error {
 	if j, err := load(journalFile()); err == nil {
 		errs = append(errs, j.inForce())
 	}
-	groups, err := local.FindCgroups()
+	groups, err := cgroup.Find()
 	if err != nil {
 		return errors.Join(append(errs, err)...)
 	}

@@ -12,10 +12,10 @@ import (
 	"path/filepath"
 	"slices"
 
+	"trivet.dev/trivet/internal/cgroup"
 	"trivet.dev/trivet/internal/lack"
 	"trivet.dev/trivet/internal/process"
 	"trivet.dev/trivet/lab"
-	"trivet.dev/trivet/target/local"
 	"trivet.dev/trivet/topology"
 )
 
@@ -52,7 +52,7 @@ func Apply(s Settings) (restore func() error, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if p.groups, err = local.FindCgroups(); err != nil {
+	if p.groups, err = cgroup.Find(); err != nil {
 		return nil, err
 	}
 	p.mounts = p.groups
@@ -93,8 +93,8 @@ func journalFile() string { return filepath.Join(lab.RunDir(), "tuned.json") }
 
 // plan is Settings with everything looked up.
 type plan struct {
-	groups  local.Cgroups // where labs have their cgroups
-	mounts  local.Cgroups // where the same hierarchies are mounted
+	groups  cgroup.Hierarchies // where labs have their cgroups
+	mounts  cgroup.Hierarchies // where the same hierarchies are mounted
 	isolate CPUs
 	all     CPUs // processors that run
 	lab     string

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"trivet.dev/trivet/target/local"
+	"trivet.dev/trivet/internal/cgroup"
 )
 
 // Lists are read as the kernel and people write them, and written as the kernel does.
@@ -234,7 +234,7 @@ func lacking(t *testing.T, format string, args ...any) {
 // bed is a small machine of its own: cgroups with a lab's node, its daemon, and something that is
 // none of them.
 type bed struct {
-	groups, mounts      local.Cgroups
+	groups, mounts      cgroup.Hierarchies
 	all                 CPUs
 	file                string
 	node, daemon, other *exec.Cmd
@@ -244,7 +244,7 @@ type bed struct {
 func newBed(t *testing.T) *bed {
 	t.Helper()
 	asRoot(t)
-	real, err := local.FindCgroups()
+	real, err := cgroup.Find()
 	if err != nil {
 		lacking(t, "%v", err)
 	}

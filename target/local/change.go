@@ -79,7 +79,7 @@ func (l *Lab) takeAway(s plan.Steps) error {
 				return err
 			}
 		}
-		if err := l.Cgroups.remove(l.Name, n.Name); err != nil {
+		if err := l.Cgroups.Remove(l.Name, n.Name); err != nil {
 			return err
 		}
 		if ownsNamespaces(n) {
@@ -156,7 +156,7 @@ func (l *Lab) addNodes(all, hosts []*topology.Node, done func()) error {
 		if withoutProcesses(n) {
 			continue
 		}
-		if err := l.Cgroups.make(l.Name, n); err != nil {
+		if err := l.Cgroups.Make(l.Name, n); err != nil {
 			return err
 		}
 	}
@@ -194,7 +194,7 @@ func (l *Lab) configure(s plan.Steps, done func()) error {
 		if withoutProcesses(c.New) {
 			continue
 		}
-		if err := l.Cgroups.set(l.Name, c.Old, c.New); err != nil {
+		if err := l.Cgroups.Set(l.Name, c.Old, c.New); err != nil {
 			return err
 		}
 	}

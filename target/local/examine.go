@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"trivet.dev/trivet/datapath/embedded/cache"
+	"trivet.dev/trivet/internal/cgroup"
 )
 
 // Finding is what a look at the machine gave.
@@ -47,7 +48,7 @@ func examineNamespaces() Finding {
 
 func examineCgroups() Finding {
 	f := Finding{What: "cgroups", Needed: true}
-	c, err := FindCgroups()
+	c, err := cgroup.Find()
 	if err != nil {
 		f.Says, f.Cure = err.Error(), "mount -t cgroup2 none /sys/fs/cgroup"
 		return f
@@ -58,7 +59,7 @@ func examineCgroups() Finding {
 		f.Says = "version 1"
 	} else if c.CPU != "" {
 		f.Says += ", CPU limits by version 1 at " + c.CPU
-	} else if !c.v2Has("cpu") {
+	} else if !c.V2Has("cpu") {
 		f.Says += ", no CPU limits"
 	}
 	return f

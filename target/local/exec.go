@@ -44,17 +44,17 @@ func (l *Lab) HasStarted(node string) bool {
 }
 
 // EndStart ends what a node's start command began, as going down would.
-func (l *Lab) EndStart(node string) error { return l.Cgroups.remove(l.Name, node, startGroup) }
+func (l *Lab) EndStart(node string) error { return l.Cgroups.Remove(l.Name, node, startGroup) }
 
 // bear starts a command in a node's cgroup, or one below it, and in the namespaces of the calling
 // thread.
 func (l *Lab) bear(n *topology.Node, cmd *exec.Cmd, below ...string) error {
 	if withoutProcesses(n) { // its group is made for who runs something there: of routing nodes there are thousands
-		if err := l.Cgroups.make(l.Name, n); err != nil {
+		if err := l.Cgroups.Make(l.Name, n); err != nil {
 			return err
 		}
 	}
-	dir, err := l.Cgroups.bear(cmd, l.Name, n.Name, below...)
+	dir, err := l.Cgroups.Bear(cmd, l.Name, n.Name, below...)
 	if err != nil {
 		return err
 	}

@@ -205,13 +205,13 @@ func (s site) Ended(what string) {
 
 // Group makes a group beside those of the nodes.
 func (s site) Group(name string) (prepare func(*exec.Cmd), started func() error, err error) {
-	if err := s.Cgroups.make(s.Name, &topology.Node{Name: name}); err != nil {
+	if err := s.Cgroups.Make(s.Name, &topology.Node{Name: name}); err != nil {
 		return nil, nil, err
 	}
 	var groups []*os.File // open until all has been started
 	var errs []error
 	prepare = func(cmd *exec.Cmd) {
-		dir, err := s.Cgroups.bear(cmd, s.Name, name)
+		dir, err := s.Cgroups.Bear(cmd, s.Name, name)
 		groups, errs = append(groups, dir), append(errs, err)
 	}
 	return prepare, func() error {

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"trivet.dev/trivet/datapath"
+	"trivet.dev/trivet/internal/cgroup"
 	"trivet.dev/trivet/plan"
 	"trivet.dev/trivet/target/local/delayline"
 	"trivet.dev/trivet/topology"
@@ -32,7 +33,7 @@ type Progress func(stage string, done, total int)
 type Lab struct {
 	Name    string
 	Dir     string // of the lab's files: <run directory>/<name>
-	Cgroups Cgroups
+	Cgroups cgroup.Hierarchies
 	Record  Record
 
 	is atomic.Pointer[indexed] // what Topology returns
@@ -89,7 +90,7 @@ func (l *Lab) saveRecord() error  { return saveJSON(l.recordFile(), l.Record) }
 
 // New prepares a lab in a directory that exists and holds nothing of another lab.
 func New(name, dir string) (*Lab, error) {
-	cgroups, err := FindCgroups()
+	cgroups, err := cgroup.Find()
 	if err != nil {
 		return nil, err
 	}
@@ -129,7 +130,7 @@ func (l *Lab) Up(ctx context.Context, t *topology.Topology, progress Progress) e
 	if err := errors.Join(l.writeHosts(), l.writeResolver()); err != nil {
 		return err
 	}
-	if err := errors.Join(l.makeNamespaceDir(), l.Cgroups.makeLab(l.Name)); err != nil {
+	if err := errors.Join(l.makeNamespaceDir(), l.Cgroups.MakeLab(l.Name)); err != nil {
 		return err
 	}
 	l.binder = newBinder()

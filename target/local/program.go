@@ -19,11 +19,11 @@ func programGroup(name string) string { return ".controller-" + name }
 // StartProgram starts a program in the switches' namespace, with the machine's own files, as long
 // as the lab is there: it is born in a cgroup of its own, so whoever has died, Remove ends it.
 func (l *Lab) StartProgram(name string, cmd *exec.Cmd) error {
-	if err := l.Cgroups.make(l.Name, &topology.Node{Name: programGroup(name)}); err != nil {
+	if err := l.Cgroups.Make(l.Name, &topology.Node{Name: programGroup(name)}); err != nil {
 		return err
 	}
 	return inside.File(l.fabric, func() error {
-		dir, err := l.Cgroups.bear(cmd, l.Name, programGroup(name))
+		dir, err := l.Cgroups.Bear(cmd, l.Name, programGroup(name))
 		if err != nil {
 			return err
 		}
@@ -38,7 +38,7 @@ func (l *Lab) ProgramProcesses(name string) []int {
 }
 
 // EndProgram ends a program and all that it has started, and returns when they are gone.
-func (l *Lab) EndProgram(name string) error { return l.Cgroups.remove(l.Name, programGroup(name)) }
+func (l *Lab) EndProgram(name string) error { return l.Cgroups.Remove(l.Name, programGroup(name)) }
 
 // FreePort returns a TCP port that nobody has on the loopback device of the switches' namespace.
 func (l *Lab) FreePort() (port int, err error) {

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"trivet.dev/trivet/internal/cgroup"
 	"trivet.dev/trivet/internal/dirlock"
 	"trivet.dev/trivet/internal/inside"
 	"trivet.dev/trivet/internal/netbatch"
@@ -67,11 +68,11 @@ func removeFiles(dir string) error {
 var needed = []string{"state.json", "owner.json", "local.json", "daemon.sock"}
 
 func removeProcesses(name, _ string) error {
-	c, err := FindCgroups()
+	c, err := cgroup.Find()
 	if err != nil {
 		return err
 	}
-	return c.remove(name)
+	return c.Remove(name)
 }
 
 func readRecord(dir string) (r Record, err error) {

@@ -1,4 +1,4 @@
-package local
+package cgroup
 
 import (
 	"fmt"
@@ -20,7 +20,7 @@ func TestProcesses(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root")
 	}
-	c, err := FindCgroups()
+	c, err := Find()
 	if err != nil {
 		t.Skip(err)
 	}
@@ -46,7 +46,7 @@ func TestProcesses(t *testing.T) {
 		started[path] = cmd
 	}
 	want := []int{started["lab"].Process.Pid, started["lab/h1"].Process.Pid}
-	got := processesBelow(filepath.Join(top, "lab"))
+	got := Below(filepath.Join(top, "lab"))
 	slices.Sort(got)
 	slices.Sort(want)
 	if !slices.Equal(got, want) {
@@ -58,7 +58,7 @@ func TestProcesses(t *testing.T) {
 			t.Errorf("what was in %s: %v", path, started[path].ProcessState)
 		}
 	}
-	if got := processesBelow(filepath.Join(top, "lab")); len(got) != 0 {
+	if got := Below(filepath.Join(top, "lab")); len(got) != 0 {
 		t.Errorf("%v are left", got)
 	}
 	if err := started["beside"].Process.Signal(syscall.Signal(0)); err != nil {
@@ -73,7 +73,7 @@ func TestProcessesOfOthers(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte("0\n12\n0\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if got := processesBelow(dir); !slices.Equal(got, []int{12}) {
+	if got := Below(dir); !slices.Equal(got, []int{12}) {
 		t.Errorf("%v", got)
 	}
 }
@@ -82,13 +82,13 @@ func TestProcessesOfOthers(t *testing.T) {
 // the time on when it has a limit, those that ran before as well, and not before: all that is in a
 // group would count as one beside processes that are in none.
 func TestLimited(t *testing.T) {
-	c, err := FindCgroups()
+	c, err := Find()
 	if err != nil || c.CPU == "" || c.CPU == c.roots()[0] || os.Geteuid() != 0 {
 		t.Skip("needs root and version 1's cpu controller")
 	}
 	lab := fmt.Sprintf("test-limited-%d", os.Getpid())
 	t.Cleanup(func() { _ = c.Remove(lab) })
-	in := func(cmd *exec.Cmd) bool { return slices.Contains(processesBelow(group(c.CPU, lab)), cmd.Process.Pid) }
+	in := func(cmd *exec.Cmd) bool { return slices.Contains(Below(group(c.CPU, lab)), cmd.Process.Pid) }
 	start := func() *exec.Cmd {
 		cmd := exec.Command("sh", "-c", "sleep 600 & sleep 600 & wait")
 		if err := c.Start(lab, "h1", cmd); err != nil {
@@ -101,14 +101,14 @@ func TestLimited(t *testing.T) {
 		t.Error("a process without a limit is in a group")
 	}
 	node := &topology.Node{Name: "h1", CPU: topology.CPU{CPUs: 0.5}}
-	if err := c.set(lab, &topology.Node{Name: "h1"}, node); err != nil {
+	if err := c.Set(lab, &topology.Node{Name: "h1"}, node); err != nil {
 		t.Fatal(err)
 	}
 	if cmd := start(); !in(cmd) {
 		t.Error("a process that is started with a limit is in no group")
 	}
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
-		all, got := c.Processes(lab, "h1"), processesBelow(group(c.CPU, lab))
+		all, got := c.Processes(lab, "h1"), Below(group(c.CPU, lab))
 		if len(all) == 6 && len(got) == 6 {
 			break
 		}

@@ -1,4 +1,6 @@
-package local
+// Package cgroup holds the processes of labs together: it finds, limits and ends them by cgroups, of
+// version 2 or 1.
+package cgroup
 
 import (
 	"bufio"
@@ -21,19 +23,19 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Cgroups are the hierarchies of the machine in which a lab's nodes get groups
+// Hierarchies are those of the machine in which a lab's nodes get groups
 // of their own: trivet/<lab>/<node> below each mount point. Version 2 is used
 // where it is; of version 1 only what version 2 does not carry.
-type Cgroups struct {
+type Hierarchies struct {
 	V2     string // mount point, "" where there is none
 	CPU    string // of a version 1 cpu controller, "" where version 2 has it
 	CPUSet string // the same for cpuset
 	Any    string // a version 1 hierarchy to find processes by, where there is no version 2: that of cpu if there is no other
 }
 
-// FindCgroups reads what is mounted.
-func FindCgroups() (Cgroups, error) {
-	var c Cgroups
+// Find reads what is mounted.
+func Find() (Hierarchies, error) {
+	var c Hierarchies
 	f, err := os.Open("/proc/self/mountinfo")
 	if err != nil {
 		return c, err
@@ -70,7 +72,7 @@ func FindCgroups() (Cgroups, error) {
 }
 
 // roots are the mount points in use; processes are found by the first.
-func (c Cgroups) roots() []string {
+func (c Hierarchies) roots() []string {
 	out := []string{cmp.Or(c.V2, c.Any)}
 	for _, r := range []string{c.CPU, c.CPUSet} {
 		if r != "" && !slices.Contains(out, r) {
@@ -80,18 +82,18 @@ func (c Cgroups) roots() []string {
 	return out
 }
 
-// v2Has says whether version 2 carries a controller.
-func (c Cgroups) v2Has(controller string) bool {
+// V2Has says whether version 2 carries a controller.
+func (c Hierarchies) V2Has(controller string) bool {
 	b, err := os.ReadFile(filepath.Join(c.V2, "cgroup.controllers"))
 	return c.V2 != "" && err == nil && slices.Contains(strings.Fields(string(b)), controller)
 }
 
 // Of is the directory of a lab's group. Below it each node has a group of its name, and what else
 // the lab runs one whose name begins with a dot: .ovs, .controller-NAME.
-func (c Cgroups) Of(lab string) string { return group(c.roots()[0], lab) }
+func (c Hierarchies) Of(lab string) string { return group(c.roots()[0], lab) }
 
 // Kill ends every process in the group of a node, or of what else the lab runs.
-func (c Cgroups) Kill(lab, name string) error {
+func (c Hierarchies) Kill(lab, name string) error {
 	top := filepath.Join(c.Of(lab), name)
 	if _, err := os.Stat(top); err != nil {
 		return err
@@ -104,14 +106,14 @@ func (c Cgroups) Kill(lab, name string) error {
 
 // Start starts a command in a group of its own, below one of a lab's name: one that is not Trivet's
 // but is to be watched, and found again, as a lab is.
-func (c Cgroups) Start(lab, name string, cmd *exec.Cmd) error {
-	if err := errors.Join(c.makeLab(lab), c.make(lab, &topology.Node{Name: name})); err != nil {
+func (c Hierarchies) Start(lab, name string, cmd *exec.Cmd) error {
+	if err := errors.Join(c.MakeLab(lab), c.Make(lab, &topology.Node{Name: name})); err != nil {
 		return err
 	}
 	done := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread() // never unlocked: the thread is in the group, too, and ends
-		dir, err := c.bear(cmd, lab, name)
+		dir, err := c.Bear(cmd, lab, name)
 		if err == nil {
 			err = cmd.Start()
 			dir.Close()
@@ -121,16 +123,13 @@ func (c Cgroups) Start(lab, name string, cmd *exec.Cmd) error {
 	return <-done
 }
 
-// Remove ends every process in a lab's group and removes it.
-func (c Cgroups) Remove(lab string) error { return c.remove(lab) }
-
 // group is a group below the mount point of a hierarchy.
 func group(root string, path ...string) string {
 	return filepath.Join(append([]string{root, "trivet"}, path...)...)
 }
 
-// makeLab makes the group of a lab.
-func (c Cgroups) makeLab(lab string) error {
+// MakeLab makes the group of a lab.
+func (c Hierarchies) MakeLab(lab string) error {
 	for _, root := range c.roots() {
 		if err := os.MkdirAll(group(root, lab), 0o755); err != nil {
 			return fmt.Errorf("make the cgroup of %s: %w", lab, err)
@@ -139,9 +138,9 @@ func (c Cgroups) makeLab(lab string) error {
 	return nil
 }
 
-// make makes the group of a node, if it is not there, and sets its limits. Where the lab's is gone
+// Make makes the group of a node, if it is not there, and sets its limits. Where the lab's is gone
 // that fails: what begins while a lab goes down must leave nothing.
-func (c Cgroups) make(lab string, n *topology.Node) error {
+func (c Hierarchies) Make(lab string, n *topology.Node) error {
 	for _, root := range c.roots() {
 		if err := makeDir(group(root, lab, n.Name)); err != nil {
 			return fmt.Errorf("make the cgroup of %s: %w", n.Name, err)
@@ -152,7 +151,7 @@ func (c Cgroups) make(lab string, n *topology.Node) error {
 			return fmt.Errorf("make the cgroup of %s: %w", n.Name, err)
 		}
 	}
-	return c.set(lab, &topology.Node{}, n)
+	return c.Set(lab, &topology.Node{}, n)
 }
 
 func makeDir(dir string) error {
@@ -162,8 +161,8 @@ func makeDir(dir string) error {
 	return nil
 }
 
-// set gives a node the limits that are others than those of old.
-func (c Cgroups) set(lab string, old, n *topology.Node) error {
+// Set gives a node the limits that are others than those of old.
+func (c Hierarchies) Set(lab string, old, n *topology.Node) error {
 	if n.CPU != old.CPU {
 		if err := c.limit(lab, n); err != nil {
 			return fmt.Errorf("limit the CPU of %s: %w", n.Name, err)
@@ -180,7 +179,7 @@ func (c Cgroups) set(lab string, old, n *topology.Node) error {
 // cpuPeriod is the bandwidth period of the kernel's CPU controller, its default.
 const cpuPeriod = 100 * time.Millisecond
 
-func (c Cgroups) limit(lab string, n *topology.Node) error {
+func (c Hierarchies) limit(lab string, n *topology.Node) error {
 	cpus := n.CPU.CPUs
 	if n.CPU.Share > 0 {
 		cpus = float64(n.CPU.Share) * float64(runtime.NumCPU())
@@ -188,7 +187,7 @@ func (c Cgroups) limit(lab string, n *topology.Node) error {
 	quota := strconv.FormatInt(max(1000, int64(cpus*float64(cpuPeriod.Microseconds()))), 10)
 	none := n.CPU == topology.CPU{}
 	switch {
-	case c.v2Has("cpu"):
+	case c.V2Has("cpu"):
 		if err := c.delegate(lab, "cpu"); err != nil {
 			return err
 		}
@@ -212,9 +211,9 @@ func (c Cgroups) limit(lab string, n *topology.Node) error {
 
 // join moves the processes of a node into its group in a hierarchy of version 1 that they were not
 // in.
-func (c Cgroups) join(root, lab, node string) error {
+func (c Hierarchies) join(root, lab, node string) error {
 	for at := group(root, lab, node); ; {
-		there, moved := processesBelow(at), false
+		there, moved := Below(at), false
 		for _, pid := range c.Processes(lab, node) {
 			if slices.Contains(there, pid) {
 				continue
@@ -231,14 +230,14 @@ func (c Cgroups) join(root, lab, node string) error {
 	}
 }
 
-func (c Cgroups) pin(lab string, n *topology.Node) error {
+func (c Hierarchies) pin(lab string, n *topology.Node) error {
 	words := make([]string, len(n.Cores))
 	for i, core := range n.Cores {
 		words[i] = strconv.Itoa(core)
 	}
 	cores := strings.Join(words, ",")
 	switch {
-	case c.v2Has("cpuset"):
+	case c.V2Has("cpuset"):
 		if err := c.delegate(lab, "cpuset"); err != nil {
 			return err
 		}
@@ -253,7 +252,7 @@ func (c Cgroups) pin(lab string, n *topology.Node) error {
 
 // pinV1 also gives each group on the way its memory nodes: version 1 takes no process without.
 // Without cores the node has those of the machine.
-func (c Cgroups) pinV1(lab, node, cores string) error {
+func (c Hierarchies) pinV1(lab, node, cores string) error {
 	above := c.CPUSet
 	for _, path := range []string{group(c.CPUSet), group(c.CPUSet, lab), group(c.CPUSet, lab, node)} {
 		if err := inheritV1(above, path); err != nil {
@@ -282,7 +281,7 @@ func inheritV1(above, group string) error {
 }
 
 // delegate lets the groups below a lab use a version 2 controller.
-func (c Cgroups) delegate(lab, controller string) error {
+func (c Hierarchies) delegate(lab, controller string) error {
 	for _, path := range []string{c.V2, group(c.V2), group(c.V2, lab)} {
 		if err := writeFile(filepath.Join(path, "cgroup.subtree_control"), "+"+controller); err != nil {
 			return err
@@ -293,11 +292,11 @@ func (c Cgroups) delegate(lab, controller string) error {
 
 func writeFile(name, value string) error { return os.WriteFile(name, []byte(value), 0o644) }
 
-// bear lets a command be born in the group of a node, or in one below it: by version 1 as the child
+// Bear lets a command be born in the group of a node, or in one below it: by version 1 as the child
 // of the calling thread, which must be locked and end soon; by version 2 in the directory returned,
 // to be closed (it may be nil) once the command has started. The group below is made in the
 // hierarchy by which processes are found; limits are the node's.
-func (c Cgroups) bear(cmd *exec.Cmd, lab, node string, below ...string) (*os.File, error) {
+func (c Hierarchies) Bear(cmd *exec.Cmd, lab, node string, below ...string) (*os.File, error) {
 	found := append([]string{lab, node}, below...)
 	if len(below) > 0 {
 		at := group(c.roots()[0], found...)
@@ -349,8 +348,8 @@ func pinned(path string) bool {
 	return err == nil && strings.TrimSpace(string(b)) != ""
 }
 
-// remove ends every process below trivet/<path> and removes the groups.
-func (c Cgroups) remove(path ...string) error {
+// Remove ends every process in a group, that of a lab or one below it, and removes it.
+func (c Hierarchies) Remove(path ...string) error {
 	deadline := time.Now().Add(10 * time.Second)
 	for _, root := range c.roots() {
 		top := group(root, path...)
@@ -378,7 +377,7 @@ func (c Cgroups) remove(path ...string) error {
 
 // killAll ends the processes in a tree of groups, where the kernel cannot do it in one step.
 func killAll(top string) {
-	for _, pid := range processesBelow(top) {
+	for _, pid := range Below(top) {
 		if pid != os.Getpid() {
 			_ = unix.Kill(pid, unix.SIGKILL)
 		}
@@ -386,13 +385,13 @@ func killAll(top string) {
 }
 
 // Processes lists the processes in the group of a node, or of what else the lab runs.
-func (c Cgroups) Processes(lab, name string) []int {
-	return processesBelow(filepath.Join(c.Of(lab), name))
+func (c Hierarchies) Processes(lab, name string) []int {
+	return Below(filepath.Join(c.Of(lab), name))
 }
 
-// processesBelow lists the processes in a tree of groups. Those of another PID namespace, which
+// Below lists the processes in a tree of groups. Those of another PID namespace, which
 // stand there as 0, are left out: a signal to 0 is one to ourselves.
-func processesBelow(top string) (pids []int) {
+func Below(top string) (pids []int) {
 	_ = filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.IsDir() {
 			return nil

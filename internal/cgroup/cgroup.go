@@ -1,5 +1,5 @@
-// Package cgroup holds the processes of labs together: it finds, limits and ends them by cgroups, of
-// version 2 or 1.
+// Package cgroup holds the processes of labs together: it finds, limits and ends them by cgroups,
+// of version 2 or 1.
 package cgroup
 
 import (

@@ -1,5 +1,8 @@
 package ospf
 
+// The election of a Designated Router (RFC 2328, section 9.4). Where all routers of a wire are
+// routing nodes it is held at once, by segment.go.
+
 // candidate is a router that takes part in an election: what it says in its Hellos.
 type candidate struct {
 	id       ID // Router ID

@@ -11,6 +11,9 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
+// Settings of namespaces, which go with them. Those of the machine, which down puts back, are in
+// machine.go, those of interfaces that are moved into a lab in nic.go.
+
 // A sysctl is a setting below /proc/sys; one that the kernel lacks is passed over where optional.
 type sysctl struct {
 	key, value string

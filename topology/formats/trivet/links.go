@@ -2,6 +2,7 @@ package trivet
 
 import (
 	"fmt"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -122,8 +123,8 @@ func (r *reader) end(v *yamlfile.Value, imp topology.Impairment, named bool) top
 	r.options(v, &o, "link end")
 	end := topology.Endpoint{}
 	copyFields(&end, o)
-	for _, p := range v.Pairs {
-		if slices.Contains([]string{"bandwidth", "delay", "jitter", "loss", "queue"}, p.Key.Text) {
+	for _, f := range fieldsOf(reflect.TypeFor[impairment](), "") {
+		if slices.ContainsFunc(v.Pairs, func(p yamlfile.Pair) bool { return slices.Contains(f.names, p.Key.Text) }) {
 			egress := topology.Impairment(o.impairment)
 			end.Egress = &egress
 		}

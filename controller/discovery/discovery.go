@@ -102,6 +102,7 @@ type App struct {
 	linkWatchers []func(LinkChange)
 
 	trusting bool // no link is given up for probes that do not arrive
+	trusted  int  // how often that has ended
 }
 
 // New returns the app.
@@ -381,6 +382,9 @@ func (a *App) PacketIn(s *controller.Switch, p *controller.Packet) bool {
 func (a *App) Trust(on bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.trusting && !on {
+		a.trusted++
+	}
 	a.trusting = on
 }
 

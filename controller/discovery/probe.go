@@ -298,6 +298,9 @@ func (a *App) probeIn(s *controller.Switch, p *controller.Packet) bool {
 // answered a question that was asked after them. Answers and packets come in one row,
 // so a probe that has arrived but still waits to be read is read before.
 func (a *App) confirm(w *way) {
+	a.mu.Lock()
+	trusted := a.trusted
+	a.mu.Unlock()
 	answered := a.tryQuickly(w) && a.answers(w.from) && a.pause(openTime) && a.answers(w.to)
 	a.mu.Lock()
 	defer a.release()
@@ -305,7 +308,7 @@ func (a *App) confirm(w *way) {
 	w.suspected = false
 	switch {
 	case w.gone || !w.connected() || w.missed == 0:
-	case answered && !a.trusting:
+	case answered && !a.trusting && a.trusted == trusted: // what was sent before came to nobody
 		a.log.Info("link lost", "from", w.from.place(), "to", w.to.place())
 		a.lose(w)
 	default:

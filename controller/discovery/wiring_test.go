@@ -1,6 +1,7 @@
 package discovery
 
 import (
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -95,6 +96,25 @@ func TestTrust(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		w.want("no more", 0, map[place]Kind{{1, 2}: Edge, {2, 1}: Edge})
 	})
+}
+
+// Proves that a link is not lost when trust ends while it is being confirmed: probes that came to
+// nobody, as long as switches were held, say nothing of it.
+func TestTrustEndsInDoubt(t *testing.T) {
+	for after := time.Duration(0); after < 2*round; after += 50 * time.Millisecond {
+		wired(t, true, func(w *world) {
+			w.proved(2)
+			w.Trust(true)
+			w.cut(place{1, 2}, place{2, 1})
+			time.Sleep(time.Minute + after)
+			w.cable(place{1, 2}, place{2, 1})
+			w.Trust(false)
+			for range 200 {
+				time.Sleep(10 * time.Millisecond)
+				w.want(fmt.Sprint("whole, trusted for ", after), 2, nil)
+			}
+		})
+	}
 }
 
 // Proves that hosts which join their ports make no link of them, and that one of the ports is shut

@@ -175,9 +175,7 @@ func (a *App) setUp(n *node, net *network, r *Route, to netip.Addr, s *setup) {
 
 // finish installs the route here once no packet is on its way through the controller.
 func (n *node) finish(p netip.Prefix, s *setup) {
-	s.quiet.again(func() {
-		n.mu.Lock()
-		defer n.mu.Unlock()
+	n.passed(&s.quiet, func() {
 		if n.setups[p] != s {
 			return
 		}

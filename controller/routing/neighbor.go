@@ -270,9 +270,7 @@ func (n *node) neighborWay(nb *neighbor) way {
 
 // installWhenQuiet sets it when no packet for it is on its way through the controller.
 func (n *node) installWhenQuiet(nb *neighbor) {
-	nb.quiet.again(func() {
-		n.mu.Lock()
-		defer n.mu.Unlock()
+	n.passed(&nb.quiet, func() {
 		if n.neighbors[nb.address] == nb && !nb.installed {
 			n.install(nb)
 		}
@@ -319,11 +317,12 @@ func (n *node) forgetNeighbors(port uint32) {
 }
 
 // settle waits for a pause among the packets that go through the controller, so that none is
-// overtaken by those that the switch forwards by itself once the entry is there. A stream without
-// pauses of quietTime may have packets overtaken, once, after quietLimit.
+// overtaken by those that the switch forwards by itself once the entry is there. Packets of a
+// stream without pauses of quietTime may be overtaken, once, after quietLimit.
 type settle struct {
-	timer *time.Timer
-	since time.Time
+	timer   *time.Timer
+	since   time.Time
+	packets int
 }
 
 const (
@@ -331,14 +330,31 @@ const (
 	quietLimit = 100 * time.Millisecond
 )
 
-func (s *settle) again(f func()) {
+// passed says that a packet has gone through the controller. done is called, with mu held, when it
+// was the last for a while.
+func (n *node) passed(s *settle, done func()) {
+	s.packets++
 	now := time.Now()
 	switch {
 	case s.timer == nil:
 		s.since = now
-		s.timer = time.AfterFunc(quietTime, f)
+		s.timer = time.AfterFunc(quietTime, func() { n.drain(s, done) })
 	case now.Sub(s.since) < quietLimit:
 		s.timer.Reset(quietTime)
+	}
+}
+
+// drain has packets that the switch has sent up come first: on a busy machine they may have been on
+// their way for longer than the pause.
+func (n *node) drain(s *settle, done func()) {
+	n.mu.Lock()
+	seen := s.packets
+	n.mu.Unlock()
+	n.app.barrier([]*node{n})
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if s.packets == seen || time.Since(s.since) >= quietLimit { // else the timer runs again
+		done()
 	}
 }
 

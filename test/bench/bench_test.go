@@ -1,4 +1,4 @@
-// Package bench measures what the README says of Trivet's speed and truth, side
+// Package bench measures what docs/performance.md says of Trivet's speed and truth, side
 // by side with Mininet where it can be. It runs only when asked:
 //
 //	make bench                                      everything, and experiments/own

@@ -1,7 +1,6 @@
 package topology
 
 import (
-	"fmt"
 	"regexp"
 	"strconv"
 	"strings"
@@ -23,7 +22,7 @@ var linkChangeKeys = []string{"bandwidth", "delay", "jitter", "loss", "queue"}
 func ParseLinkChange(words []string) (LinkChange, error) {
 	var c LinkChange
 	if len(words) == 0 {
-		return c, fmt.Errorf("nothing to change; write up, down or settings like delay=10ms loss=1%%")
+		return c, Mistaken("write up, down or settings like delay=10ms loss=1%", "nothing to change")
 	}
 	for _, w := range words {
 		if w == "up" || w == "down" {
@@ -33,7 +32,7 @@ func ParseLinkChange(words []string) (LinkChange, error) {
 		}
 		key, value, ok := strings.Cut(w, "=")
 		if !ok {
-			return c, fmt.Errorf("%q is not a change to a link; write up, down or settings like delay=10ms loss=1%%", w)
+			return c, Mistaken("write up, down or settings like delay=10ms loss=1%", "%q is not a change to a link", w)
 		}
 		if err := c.set(key, value); err != nil {
 			return c, err
@@ -64,7 +63,7 @@ func (c *LinkChange) set(key, value string) error {
 	if hint == "" {
 		hint = "there are " + strings.Join(linkChangeKeys, ", ")
 	}
-	return fmt.Errorf("%s: no such link option; %s", key, hint)
+	return Mistaken(hint, "%s: no such link option", key)
 }
 
 func setOrNone[T any](into *T, value string, parse func(string) (T, error)) (err error) {
@@ -79,7 +78,7 @@ func setOrNone[T any](into *T, value string, parse func(string) (T, error)) (err
 func ParseQueue(s string) (int, error) {
 	n, err := strconv.Atoi(strings.TrimSpace(s))
 	if err != nil || n < 1 || n > 10_000_000 {
-		return 0, fmt.Errorf("%q is not a queue length; write a number of packets, 1 to 10000000", s)
+		return 0, Mistaken("write a number of packets, 1 to 10000000", "%q is not a queue length", s)
 	}
 	return n, nil
 }
@@ -164,7 +163,7 @@ var (
 func ParseEvent(s string) (Event, error) {
 	m := eventPattern.FindStringSubmatch(strings.TrimSpace(s))
 	if m == nil {
-		return Event{}, fmt.Errorf("%q is not an event; write at 30s: r1 -- r2 down", s)
+		return Event{}, Mistaken("write at 30s: r1 -- r2 down", "%q is not an event", s)
 	}
 	at, err := ParseDuration(m[1])
 	if err != nil {
@@ -183,7 +182,7 @@ func ParseAction(s string) (Action, error) {
 	if m := runAction.FindStringSubmatch(s); m != nil {
 		return Action{Node: m[1], Run: m[2]}, nil
 	}
-	return Action{}, fmt.Errorf("%q is not an action; write r1 -- r2 down, r1 -- r2 delay=20ms loss=1%% or h1 run COMMAND", s)
+	return Action{}, Mistaken("write r1 -- r2 down, r1 -- r2 delay=20ms loss=1% or h1 run COMMAND", "%q is not an action", s)
 }
 
 func (a Action) String() string {

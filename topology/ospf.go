@@ -1,7 +1,6 @@
 package topology
 
 import (
-	"fmt"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -128,7 +127,7 @@ func ParseAreaID(s string) (AreaID, error) {
 		b := a.As4()
 		return AreaID(b[0])<<24 | AreaID(b[1])<<16 | AreaID(b[2])<<8 | AreaID(b[3]), nil
 	}
-	return 0, fmt.Errorf("%q is not an area; write 0, 1 or 0.0.0.1", s)
+	return 0, Mistaken("write 0, 1 or 0.0.0.1", "%q is not an area", s)
 }
 
 // Addr returns the dotted form.
@@ -156,7 +155,7 @@ func ParseOSPFRange(s string) (OSPFRange, error) {
 			return OSPFRange{Prefix: p, Hide: len(f) == 2}, nil
 		}
 	}
-	return OSPFRange{}, fmt.Errorf("%q is not a range; write 10.1.0.0/16, or 10.1.0.0/16 hide", s)
+	return OSPFRange{}, Mistaken("write 10.1.0.0/16, or 10.1.0.0/16 hide", "%q is not a range", s)
 }
 
 func (r OSPFRange) String() string {
@@ -169,7 +168,7 @@ func (r OSPFRange) String() string {
 // ParseOSPFRedistribute reads static, or connected metric 30 type 1.
 func ParseOSPFRedistribute(s string) (OSPFRedistribute, error) {
 	f := strings.Fields(s)
-	bad := fmt.Errorf("%q cannot be redistributed; write static, connected or default, and behind it metric 30 type 1", s)
+	bad := Mistaken("write static, connected or default, and behind it metric 30 type 1", "%q cannot be redistributed", s)
 	if len(f) == 0 || len(f)%2 == 0 || !slices.Contains([]string{OSPFConnected, OSPFStatic, OSPFDefault}, f[0]) {
 		return OSPFRedistribute{}, bad
 	}

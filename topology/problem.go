@@ -2,6 +2,7 @@ package topology
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -24,6 +25,25 @@ func (p Position) String() string {
 		return fmt.Sprintf("%s:%d", p.File, p.Line)
 	}
 	return fmt.Sprintf("%s:%d:%d", p.File, p.Line, p.Column)
+}
+
+// Mistake is the error of who reads a value: what is wrong with it, and what to write instead.
+type Mistake struct{ What, Hint string }
+
+func (m *Mistake) Error() string { return m.What + "; " + m.Hint }
+
+// Mistaken makes a Mistake.
+func Mistaken(hint, format string, args ...any) error {
+	return &Mistake{fmt.Sprintf(format, args...), hint}
+}
+
+// TextAndHint parts an error that is, or wraps, a Mistake; others have no hint.
+func TextAndHint(err error) (text, hint string) {
+	var m *Mistake
+	if !errors.As(err, &m) {
+		return err.Error(), ""
+	}
+	return strings.TrimSuffix(err.Error(), "; "+m.Hint), m.Hint
 }
 
 // Problem is one thing wrong with a topology: where, what, and what to do.

@@ -24,7 +24,7 @@ var numberUnit = regexp.MustCompile(`^([0-9]+(?:\.[0-9]+)?)\s*([a-zA-Z%/µ]*)$`)
 // ParseRate reads "10mbit" (bit, kbit, mbit, gbit; also Mbit/s and Mbps, which networks take as
 // bits).
 func ParseRate(s string) (Rate, error) {
-	bad := fmt.Errorf("%q is not a rate; write 1gbit, 500mbit, 64kbit", s)
+	bad := Mistaken("write 1gbit, 500mbit, 64kbit", "%q is not a rate", s)
 	m := numberUnit.FindStringSubmatch(strings.TrimSpace(s))
 	if m == nil {
 		return 0, bad
@@ -39,7 +39,7 @@ func ParseRate(s string) (Rate, error) {
 		if unit == u.name {
 			bits := math.Round(number * u.bits)
 			if bits < 1 || bits > 1e15 {
-				return 0, fmt.Errorf("%q is out of range; a rate is between 1bit and 1000000gbit", s)
+				return 0, Mistaken("a rate is between 1bit and 1000000gbit", "%q is out of range", s)
 			}
 			return Rate(bits), nil
 		}
@@ -74,10 +74,10 @@ func ParseDuration(s string) (Duration, error) {
 			if ns := math.Round(number * float64(unit)); ns <= float64(24*time.Hour*365) {
 				return Duration(ns), nil
 			}
-			return 0, fmt.Errorf("%q is out of range; the longest is a year", s)
+			return 0, Mistaken("the longest is a year", "%q is out of range", s)
 		}
 	}
-	return 0, fmt.Errorf("%q is not a time span; write 10ms, 250us, 1.5s", s)
+	return 0, Mistaken("write 10ms, 250us, 1.5s", "%q is not a time span", s)
 }
 
 func (d Duration) String() string {
@@ -107,7 +107,7 @@ func ParseFraction(s string) (Fraction, error) {
 		v = fromPercent(v)
 	}
 	if err != nil || !(v >= 0 && v <= 1) {
-		return 0, fmt.Errorf("%q is not a share; write 0.1%% or 0.001 (at most 100%%)", s)
+		return 0, Mistaken("write 0.1% or 0.001 (at most 100%)", "%q is not a share", s)
 	}
 	return Fraction(v), nil
 }
@@ -146,7 +146,7 @@ func ParseCPU(s string) (CPU, error) {
 	} else if v, err := strconv.ParseFloat(strings.TrimSpace(s), 64); err == nil && v > 0 && v <= 4096 {
 		return CPU{CPUs: v}, nil
 	}
-	return CPU{}, fmt.Errorf("%q is not a CPU limit; write 0.5 (CPUs) or 25%% (of the machine)", s)
+	return CPU{}, Mistaken("write 0.5 (CPUs) or 25% (of the machine)", "%q is not a CPU limit", s)
 }
 
 func (c CPU) String() string {
@@ -177,7 +177,7 @@ func ParseDPID(s string) (DPID, error) {
 		v, err = strconv.ParseUint(s, 10, 64)
 	}
 	if err != nil || v == 0 {
-		return 0, fmt.Errorf("%q is not a datapath id; write 26, 0x1a or 000000000000001a (not 0)", s)
+		return 0, Mistaken("write 26, 0x1a or 000000000000001a (not 0)", "%q is not a datapath id", s)
 	}
 	return DPID(v), nil
 }
@@ -202,11 +202,11 @@ func ParseMAC(s string) (MAC, error) {
 	}
 	b, err := hex.DecodeString(strings.Join(parts, ""))
 	if err != nil || len(b) != 6 || len(parts) != 6 || strings.Count(s, ":")+strings.Count(s, "-") != 5 {
-		return m, fmt.Errorf("%q is not a MAC address; write 02:00:00:00:00:01", s)
+		return m, Mistaken("write 02:00:00:00:00:01", "%q is not a MAC address", s)
 	}
 	copy(m[:], b)
 	if m[0]&1 == 1 || m == (MAC{}) {
-		return MAC{}, fmt.Errorf("%q is not the MAC address of a device: it is a multicast or the zero address; write 02:00:00:00:00:01", s)
+		return MAC{}, Mistaken("write 02:00:00:00:00:01", "%q is not the MAC address of a device: it is a multicast or the zero address", s)
 	}
 	return m, nil
 }

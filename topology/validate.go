@@ -298,7 +298,7 @@ func CheckControllerAddress(s string) error {
 			}
 		}
 	}
-	return fmt.Errorf("%q is not a controller's address; write tcp:127.0.0.1:6653", clip(s))
+	return Mistaken("write tcp:127.0.0.1:6653", "%q is not a controller's address", clip(s))
 }
 
 func (v *validator) addresses(pos Position, subject string, prefixes []netip.Prefix) {

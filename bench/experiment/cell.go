@@ -2,7 +2,6 @@ package experiment
 
 import (
 	"encoding/json"
-	"fmt"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -196,9 +195,9 @@ func (x *expander) changes(v *yamlfile.Value) (out []string) {
 	for _, item := range itemsOf(v) {
 		a, err := topology.Action{}, error(nil)
 		if item.Shape != yamlfile.Scalar {
-			err = fmt.Errorf("a change is a text, not %s; write s1 -- s2 delay=10ms", item.Shape)
+			err = topology.Mistaken("write s1 -- s2 delay=10ms", "a change is a text, not %s", item.Shape)
 		} else if a, err = topology.ParseAction(x.text(item)); err == nil && a.Node != "" {
-			err = fmt.Errorf("before probes only links change; write s1 -- s2 delay=10ms")
+			err = topology.Mistaken("write s1 -- s2 delay=10ms", "before probes only links change")
 		}
 		if err != nil {
 			x.wrong(item, "change", err)

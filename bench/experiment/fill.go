@@ -48,9 +48,9 @@ func (x *expander) warn(v *yamlfile.Value, hint, format string, args ...any) {
 	}
 }
 
-// wrong reports what a parser refused: "…; write …" has its hint behind the semicolon.
+// wrong reports what a parser refused.
 func (x *expander) wrong(v *yamlfile.Value, label string, err error) {
-	message, hint, _ := strings.Cut(err.Error(), "; ")
+	message, hint := topology.TextAndHint(err)
 	x.say(v, hint, "%s: %s", label, message)
 }
 

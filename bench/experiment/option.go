@@ -78,10 +78,10 @@ type Vocabulary struct {
 // check finds what is wrong with options together.
 func (k *ProbeKind) check(o Options) error {
 	if to := o["to"]; to != "" && to == o["from"] {
-		return fmt.Errorf("from and to are both %s; name two different nodes", to)
+		return topology.Mistaken("name two different nodes", "from and to are both %s", to)
 	}
 	if t := o["time"]; t != "" && o.Time("time") <= 0 {
-		return fmt.Errorf("time: %s is too little; write 10s", t)
+		return topology.Mistaken("write 10s", "time: %s is too little", t)
 	}
 	if k.Check == nil {
 		return nil
@@ -146,11 +146,11 @@ func (o *Option) parse(s string) (string, error) {
 			if hint == "" {
 				hint = "there are " + strings.Join(o.Words, ", ")
 			}
-			return "", fmt.Errorf("unknown value %q; %s", formats.Clip(s), hint)
+			return "", topology.Mistaken(hint, "unknown value %q", formats.Clip(s))
 		}
 	}
 	if s == "" {
-		return "", fmt.Errorf("is empty; leave it out or write a value")
+		return "", topology.Mistaken("leave it out or write a value", "is empty")
 	}
 	return s, nil
 }
@@ -171,13 +171,13 @@ func (o *Option) number(s string) (string, error) {
 	}
 	switch {
 	case err != nil && o.Type == Whole:
-		return "", fmt.Errorf("%q is not a whole number; write 1, 10, 100", formats.Clip(s))
+		return "", topology.Mistaken("write 1, 10, 100", "%q is not a whole number", formats.Clip(s))
 	case err != nil || v != v || v > 1e15 || v < -1e15:
-		return "", fmt.Errorf("%q is not a number; write 1, 0.5, 100", formats.Clip(s))
+		return "", topology.Mistaken("write 1, 0.5, 100", "%q is not a number", formats.Clip(s))
 	case v < o.Least:
-		return "", fmt.Errorf("%s is too little; the least is %v", s, o.Least)
+		return "", topology.Mistaken(fmt.Sprintf("the least is %v", o.Least), "%s is too little", s)
 	case o.Most > 0 && v > o.Most:
-		return "", fmt.Errorf("%s is too much; the most is %v", s, o.Most)
+		return "", topology.Mistaken(fmt.Sprintf("the most is %v", o.Most), "%s is too much", s)
 	}
 	return strconv.FormatFloat(v, 'f', -1, 64), nil
 }

@@ -53,7 +53,7 @@ func (d *decoder) wrong(v *yamlfile.Value, label string, err error) {
 		d.add(v, "write less", "%s: too long to be right", strings.TrimSpace(label+" "+formats.Clip(v.Text)))
 		return
 	}
-	message, hint, _ := strings.Cut(err.Error(), "; ")
+	message, hint := topology.TextAndHint(err)
 	if rest, ok := strings.CutPrefix(message, strconv.Quote(v.Text)+" is "); ok {
 		message = strings.TrimSpace(label+" "+v.Text) + ": " + rest
 	} else if label != "" {

@@ -138,7 +138,7 @@ func parseBool(s string) (bool, error) {
 func parseIndex(s string) (int, error) {
 	n, err := strconv.Atoi(s)
 	if err != nil || n < 0 {
-		return 0, fmt.Errorf("%q is not a number; write 0, 1, 2", s)
+		return 0, topology.Mistaken("write 0, 1, 2", "%q is not a number", s)
 	}
 	return n, nil
 }
@@ -146,7 +146,7 @@ func parseIndex(s string) (int, error) {
 func parsePort(s string) (int, error) {
 	n, err := strconv.Atoi(s)
 	if err != nil || n < 0 || n > 65279 { // 0xff00 and up are reserved (OpenFlow 1.0, OFPP_MAX)
-		return 0, fmt.Errorf("%q is not a port; write a number, 0 to 65279", s)
+		return 0, topology.Mistaken("write a number, 0 to 65279", "%q is not a port", s)
 	}
 	return n, nil
 }
@@ -154,7 +154,7 @@ func parsePort(s string) (int, error) {
 func parsePrefix(s string) (netip.Prefix, error) {
 	p, err := netip.ParsePrefix(s)
 	if err != nil {
-		return p, fmt.Errorf("%q is not an IP network; write 10.0.0.0/8 or fd00::/64", s)
+		return p, topology.Mistaken("write 10.0.0.0/8 or fd00::/64", "%q is not an IP network", s)
 	}
 	return p, nil
 }
@@ -162,7 +162,7 @@ func parsePrefix(s string) (netip.Prefix, error) {
 func parseAddr(s string) (netip.Addr, error) {
 	a, err := netip.ParseAddr(s)
 	if err != nil {
-		return a, fmt.Errorf("%q is not an IP address; write 10.0.0.1 or fd00::1", s)
+		return a, topology.Mistaken("write 10.0.0.1 or fd00::1", "%q is not an IP address", s)
 	}
 	return a, nil
 }
@@ -177,7 +177,7 @@ func interfaceAddress(d *decoder, s string) (any, error) {
 	}
 	p, err := netip.ParsePrefix(s)
 	if err != nil {
-		return p, fmt.Errorf("%q is not an address; write 10.0.0.1, 10.0.0.1/24 or fd00::1/64", s)
+		return p, topology.Mistaken("write 10.0.0.1, 10.0.0.1/24 or fd00::1/64", "%q is not an address", s)
 	}
 	return p, nil
 }
@@ -188,7 +188,7 @@ func hostAddress(s string) (netip.Prefix, error) {
 	}
 	p, err := netip.ParsePrefix(s)
 	if err != nil {
-		return p, fmt.Errorf("%q is not an address; write 10.0.0.1 or fd00::1", s)
+		return p, topology.Mistaken("write 10.0.0.1 or fd00::1", "%q is not an address", s)
 	}
 	return p, nil
 }
@@ -204,14 +204,14 @@ func parseVersion(s string) (string, error) {
 	if len(s) == 3 && s[:2] == "1." && s[2] >= '0' && s[2] <= '5' {
 		return s, nil
 	}
-	return "", fmt.Errorf("%q is no OpenFlow version; write 1.0 or 1.3", s)
+	return "", topology.Mistaken("write 1.0 or 1.3", "%q is no OpenFlow version", s)
 }
 
 // parseRoute reads "10.2.0.0/16 via 10.0.0.254 dev h1-eth0", of which either way may be missing.
 func parseRoute(s string) (topology.Route, error) {
 	f := strings.Fields(s)
 	var route topology.Route
-	err := fmt.Errorf("%q is not a route; write 10.2.0.0/16 via 10.0.0.254, or 10.2.0.0/16 dev h1-eth0", s)
+	err := topology.Mistaken("write 10.2.0.0/16 via 10.0.0.254, or 10.2.0.0/16 dev h1-eth0", "%q is not a route", s)
 	if len(f) != 3 && len(f) != 5 {
 		return route, err
 	}
@@ -248,7 +248,7 @@ func parseMasquerade(s string) (m topology.Masquerade, err error) {
 		m.Device, f = f[1], nil
 	}
 	if err != nil || len(f) > 0 || m == (topology.Masquerade{}) {
-		return m, fmt.Errorf("%q names no packets; write 192.168.1.0/24, or dev r1-eth1", s)
+		return m, topology.Mistaken("write 192.168.1.0/24, or dev r1-eth1", "%q names no packets", s)
 	}
 	return m, nil
 }

@@ -111,7 +111,7 @@ func (r *reader) end(v *yamlfile.Value, imp topology.Impairment, named bool) top
 		ends, err := parseTerm(v.Text, r.limits.items)
 		r.spend(v, len(ends))
 		if err == nil && len(ends) > 1 {
-			err = fmt.Errorf("%q is %d nodes, and from and to are for one link; write s1 -- h[1-4]: {…}", formats.Clip(v.Text), len(ends))
+			err = topology.Mistaken("write s1 -- h[1-4]: {…}", "%q is %d nodes, and from and to are for one link", formats.Clip(v.Text), len(ends))
 		}
 		if err != nil {
 			r.wrong(v, "", err)
@@ -163,7 +163,7 @@ func (r *reader) linkEnds(v *yamlfile.Value) ([][2]topology.Endpoint, error) {
 	}
 	parts := dashes.Split(strings.TrimSpace(v.Text), -1)
 	if len(parts) < 2 {
-		return nil, fmt.Errorf("%q is not a link; write s1 -- h1", formats.Clip(v.Text))
+		return nil, topology.Mistaken("write s1 -- h1", "%q is not a link", formats.Clip(v.Text))
 	}
 	var out [][2]topology.Endpoint
 	limit := r.limits.items - len(r.t.Links)
@@ -181,10 +181,10 @@ func (r *reader) linkEnds(v *yamlfile.Value) ([][2]topology.Endpoint, error) {
 			return nil, err
 		}
 		if i > 0 && last[0].Port != nil {
-			return nil, fmt.Errorf("port %d of %s would have two links; write the links of a chain one by one", *last[0].Port, last[0].Node)
+			return nil, topology.Mistaken("write the links of a chain one by one", "port %d of %s would have two links", *last[0].Port, last[0].Node)
 		}
 		if out = append(out, pairs...); len(out) > limit {
-			return nil, fmt.Errorf("%q makes more links than all there may be; there may be %d", formats.Clip(v.Text), r.limits.items)
+			return nil, topology.Mistaken(fmt.Sprintf("there may be %d", r.limits.items), "%q makes more links than all there may be", formats.Clip(v.Text))
 		}
 		last = next
 	}
@@ -195,11 +195,11 @@ func (r *reader) linkEnds(v *yamlfile.Value) ([][2]topology.Endpoint, error) {
 func pairUp(texts []string, a, b []topology.Endpoint) ([][2]topology.Endpoint, error) {
 	n := max(len(a), len(b))
 	if len(a) != len(b) && len(a) != 1 && len(b) != 1 {
-		return nil, fmt.Errorf("%s is %d nodes and %s is %d; join one to many, or equally many", formats.Clip(texts[0]), len(a), formats.Clip(texts[1]), len(b))
+		return nil, topology.Mistaken("join one to many, or equally many", "%s is %d nodes and %s is %d", formats.Clip(texts[0]), len(a), formats.Clip(texts[1]), len(b))
 	}
 	for _, side := range [][]topology.Endpoint{a, b} {
 		if len(side) == 1 && n > 1 && side[0].Port != nil {
-			return nil, fmt.Errorf("port %d of %s would have %d links; leave the port out, or write the links one by one", *side[0].Port, side[0].Node, n)
+			return nil, topology.Mistaken("leave the port out, or write the links one by one", "port %d of %s would have %d links", *side[0].Port, side[0].Node, n)
 		}
 	}
 	out := make([][2]topology.Endpoint, n)
@@ -214,7 +214,7 @@ func parseTerm(s string, limit int) ([]topology.Endpoint, error) {
 	name, portText, hasPort := strings.Cut(s, ":")
 	if name == "interface" && hasPort {
 		if portText == "" {
-			return nil, fmt.Errorf("%q is not an interface; write interface:eth1", s)
+			return nil, topology.Mistaken("write interface:eth1", "%q is not an interface", s)
 		}
 		return []topology.Endpoint{{Interface: portText}}, nil
 	}
@@ -222,7 +222,7 @@ func parseTerm(s string, limit int) ([]topology.Endpoint, error) {
 	if hasPort {
 		n, err := parsePort(portText)
 		if err != nil {
-			return nil, fmt.Errorf("%q: behind the colon stands a port, 0 to 65279; write s1:2", formats.Clip(s))
+			return nil, topology.Mistaken("write s1:2", "%q: behind the colon stands a port, 0 to 65279", formats.Clip(s))
 		}
 		port = &n
 	}
@@ -233,7 +233,7 @@ func parseTerm(s string, limit int) ([]topology.Endpoint, error) {
 	out := make([]topology.Endpoint, len(names))
 	for i, name := range names {
 		if name == "" {
-			return nil, fmt.Errorf("%q names no node; write s1 -- h1", formats.Clip(s))
+			return nil, topology.Mistaken("write s1 -- h1", "%q names no node", formats.Clip(s))
 		}
 		out[i] = topology.Endpoint{Node: name, Port: port}
 	}

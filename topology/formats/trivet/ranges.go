@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"trivet.dev/trivet/topology"
 	"trivet.dev/trivet/topology/formats"
 )
 
@@ -14,14 +15,14 @@ import (
 func expand(expression string, limit int) ([]string, error) {
 	before, rest, found := strings.Cut(expression, "[")
 	if strings.ContainsRune(before, ']') {
-		return nil, fmt.Errorf("%q is not a name: it has a ] without a [; write h[1-8]", formats.Clip(expression))
+		return nil, topology.Mistaken("write h[1-8]", "%q is not a name: it has a ] without a [", formats.Clip(expression))
 	}
 	if !found {
 		return []string{expression}, nil
 	}
 	inside, after, found := strings.Cut(rest, "]")
 	if !found {
-		return nil, fmt.Errorf("%q is not a range: its [ is not closed; write h[1-8]", formats.Clip(expression))
+		return nil, topology.Mistaken("write h[1-8]", "%q is not a range: its [ is not closed", formats.Clip(expression))
 	}
 	numbers, err := expandNumbers(inside, limit)
 	if err != nil {
@@ -51,11 +52,11 @@ func expandNumbers(s string, limit int) (numbers []string, err error) {
 		to, errTo := strconv.ParseUint(high, 10, 63)
 		switch {
 		case errFrom != nil || errTo != nil:
-			return nil, fmt.Errorf("%q is not numbers; write h[1-8] or s[1-3,7]", formats.Clip(part))
+			return nil, topology.Mistaken("write h[1-8] or s[1-3,7]", "%q is not numbers", formats.Clip(part))
 		case to < from:
-			return nil, fmt.Errorf("it runs backwards; write [%d-%d]", to, from)
+			return nil, topology.Mistaken(fmt.Sprintf("write [%d-%d]", to, from), "it runs backwards")
 		case to-from >= uint64(max(0, limit-len(numbers))):
-			return nil, fmt.Errorf("it is longer than all there may be; there may be %d nodes, and links", atMost.items)
+			return nil, topology.Mistaken(fmt.Sprintf("there may be %d nodes, and links", atMost.items), "it is longer than all there may be")
 		}
 		width := 0
 		if low[0] == '0' {

@@ -177,13 +177,19 @@ links: [r1 -- r2 -- r3 -- r1, "r[1-3] -- s[1-3]", "s[1-3] -- h[1-3]", "s[1-3] --
 	if len(before) < 30 {
 		t.Fatalf("%d entries of the routing app", len(before))
 	}
-	ping := m.stream("h1", "0.02", "10.0.3.2")
-	controller.kill()
-	ping.more(50)
-	controller.start()
-	healthy("h4", "h6")
-	ping.more(50)
-	ping.unbroken("the controller's restart")
+	for again := 3; ; again-- {
+		ping, stalls := m.stream("h1", "0.02", "10.0.3.2"), m.stalls()
+		controller.kill()
+		ping.more(50)
+		controller.start()
+		healthy("h4", "h6")
+		ping.more(50)
+		if missing, _ := ping.end(); len(missing) == 0 {
+			break
+		} else if again == 1 || m.stalls() == stalls { // else the machine had no time for Open vSwitch, which forwards in user space
+			t.Fatalf("through the controller's restart, pings %v were lost", missing)
+		}
+	}
 	after := entries()
 	for key, age := range before {
 		var was, is float64

@@ -90,6 +90,13 @@ func (s *stream) unbroken(through string) (sent int) {
 	return sent
 }
 
+// stalls is how often the lab's Open vSwitch had to wait for longer than a second for its turn, by
+// its own word.
+func (m *machine) stalls() int {
+	m.t.Helper()
+	return strings.Count(m.sh("cat /run/trivet/*/ovs/ovs-vswitchd.log"), "Unreasonably long")
+}
+
 // twice pings an address from a node, two times, each of which must be answered; more are ping's
 // options. (In one ping of two, the last answer would have to come within a second.)
 func (m *machine) twice(node, to string, more ...string) string {

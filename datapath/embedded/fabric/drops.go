@@ -10,7 +10,7 @@ import (
 // Drops are those of the embedded switches: at their ports, and of packets for which user space had
 // no room.
 func (f *fabric) Drops(context.Context) (out []datapath.Drop, err error) {
-	s := f.s
+	s := f.now.Load()
 	if s == nil {
 		return nil, nil
 	}

@@ -33,7 +33,7 @@ func (l *looks) show(out *pipeline.Sent) {
 // packets are kept from going around the link's devices, where one can listen. Both may be called
 // at any time; no packet is lost or doubled thereby.
 func (f *fabric) Look(link *topology.Link, see func(frame []byte)) (mirrored bool, done func()) {
-	s := f.s
+	s := f.now.Load()
 	if s == nil {
 		return false, func() {}
 	}

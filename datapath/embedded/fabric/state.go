@@ -112,15 +112,16 @@ func (s *switches) beginSaving() { s.started.Do(func() { s.saving.Go(s.save) }) 
 // process died, and others wait for nothing: it is time for it when controllers have said again
 // what there is to say.
 func (f *fabric) TakeOver() {
-	if f.before == nil || f.s == nil {
+	s := f.now.Load()
+	if f.before == nil || s == nil {
 		return
 	}
-	flows, err := f.s.fast.TakeOver(f.before.Credited)
+	flows, err := s.fast.TakeOver(f.before.Credited)
 	if err != nil {
 		slog.Warn("not all that the kernel forwards could be taken over", "error", err)
 	}
 	slog.Info("took over what the kernel forwards", "flows", flows)
 	f.before = nil
-	f.s.Release()
-	f.s.beginSaving()
+	s.Release()
+	s.beginSaving()
 }

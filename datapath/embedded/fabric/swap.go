@@ -19,7 +19,7 @@ func (f *fabric) cut(ports []portID) error {
 	if len(ports) == 0 {
 		return nil
 	}
-	s := f.s
+	s := f.now.Load()
 	var names []string
 	for _, id := range ports {
 		if b := s.ports[id]; b != nil && !b.down {
@@ -44,40 +44,41 @@ const drainTime = 50 * time.Millisecond
 
 // Leave joins ports by virtual links whose devices are about to go, and waits until what is under
 // way there has arrived.
-func (f *fabric) Leave(ctx context.Context, s plan.Steps) error {
-	if f.s == nil {
+func (f *fabric) Leave(ctx context.Context, steps plan.Steps) error {
+	s := f.now.Load()
+	if s == nil {
 		return nil
 	}
-	after, wires := topology.LinksByKey(s.New), map[*topology.Link]datapath.Wire{}
-	for i, w := range f.site.WiresOf(s.New) {
-		wires[s.New.Links[i]] = w
+	after, wires := topology.LinksByKey(steps.New), map[*topology.Link]datapath.Wire{}
+	for i, w := range f.site.WiresOf(steps.New) {
+		wires[steps.New.Links[i]] = w
 	}
 	var wait time.Duration
-	for _, k := range s.DropLinks {
+	for _, k := range steps.DropLinks {
 		link := after[k.Key]
 		if link == nil || link.Down || k.Down || wires[link] != Virtual || f.site.Wire(k.Link) == Virtual {
 			continue
 		}
 		var ids [2]portID
 		for i, e := range k.Ends {
-			if n := f.site.Node(e.Node); is(n) && f.s.agents[e.Node] != nil {
+			if n := f.site.Node(e.Node); is(n) && s.agents[e.Node] != nil {
 				ids[i] = portID{e.Node, n.OpenFlowPort(e)}
 			}
 			queue := k.Egress(i)
 			wait = max(wait, drainTime+time.Duration(queue.Delay+4*queue.Jitter))
 		}
-		a, b := f.s.agents[ids[0].node], f.s.agents[ids[1].node]
+		a, b := s.agents[ids[0].node], s.agents[ids[1].node]
 		if a == nil || b == nil {
 			continue
 		}
-		if err := f.s.Network().Join(a.Switch(), ids[0].number, b.Switch(), ids[1].number); err != nil {
+		if err := s.Network().Join(a.Switch(), ids[0].number, b.Switch(), ids[1].number); err != nil {
 			return fmt.Errorf("link %s: %w", k.Name(), err)
 		}
 	}
 	if wait == 0 {
 		return nil
 	}
-	f.s.fast.Barrier(nil)
+	s.fast.Barrier(nil)
 	select {
 	case <-time.After(wait):
 	case <-ctx.Done():

@@ -12,6 +12,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"trivet.dev/trivet/datapath"
@@ -35,18 +36,20 @@ func init() {
 		Inner: Virtual, Joins: func(_, _ *topology.Node, _ map[string]*topology.Node) bool { return true }})
 }
 
-// fabric is the embedded switches of a lab.
+// fabric is the embedded switches of a lab. It is changed by one at a time; what may be asked at any
+// time takes switches and agents from now and agent.
 type fabric struct {
 	datapath.Base
 	site   datapath.Site
-	s      *switches    // nil where there are none
-	before *switchState // of switches that another process had
+	now    atomic.Pointer[switches] // nil where there are none
+	before *switchState             // of switches that another process had
 }
 
 // switches live in this process.
 type switches struct {
 	*embedded.Datapath
 	fast   *cache.Engine
+	mu     sync.RWMutex            // over agents while they change
 	agents map[string]*agent.Agent // by node
 	joined map[string]bool         // nodes that the lab's own controller has met
 	ports  map[portID]*backing
@@ -118,17 +121,18 @@ func roomFor(t *topology.Topology) int { return min(max(4096, 4*len(t.Links)), 6
 // Apply makes the embedded switches those of the topology. Ports stay what they are, with
 // their counters, when what is behind them changes.
 func (f *fabric) Apply(_ context.Context, forwarding plan.Forwarding) error {
-	if f.s == nil {
+	s := f.now.Load()
+	if s == nil {
 		if !slices.ContainsFunc(f.site.Topology().Nodes, is) {
 			return nil
 		}
-		s, err := newSwitches(f.site.Topology(), f.site.Namespace().Name(), f.before, f.site.Looped)
-		if err != nil {
+		var err error
+		if s, err = newSwitches(f.site.Topology(), f.site.Namespace().Name(), f.before, f.site.Looped); err != nil {
 			return err
 		}
-		s.file, f.s = f.stateFile(), s
+		s.file = f.stateFile()
+		f.now.Store(s)
 	}
-	s := f.s
 	for name, a := range s.agents {
 		if n := f.site.Node(name); !is(n) || uint64(n.DPID) != a.Switch().DatapathID() {
 			s.removeSwitch(name)
@@ -141,7 +145,9 @@ func (f *fabric) Apply(_ context.Context, forwarding plan.Forwarding) error {
 			if err != nil {
 				return err
 			}
+			s.mu.Lock()
 			s.agents[n.Name] = a
+			s.mu.Unlock()
 		}
 	}
 	if err := f.applyPorts(forwarding.Blocked); err != nil {
@@ -161,14 +167,23 @@ func (s *switches) removeSwitch(name string) {
 		}
 	}
 	s.Remove(s.agents[name])
+	s.mu.Lock()
 	delete(s.agents, name)
+	s.mu.Unlock()
 	delete(s.joined, name)
+}
+
+// agent is that of a node, or nil.
+func (s *switches) agent(name string) *agent.Agent {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.agents[name]
 }
 
 // applyPorts gives ports what is behind them. First what changes is taken away, then what is new is
 // given.
 func (f *fabric) applyPorts(blocked map[*topology.Link]bool) error {
-	s := f.s
+	s := f.now.Load()
 	want := map[portID]*backing{}
 	ends := map[portID]topology.Endpoint{}
 	links := map[portID]*topology.Link{}
@@ -269,7 +284,7 @@ func (f *fabric) backingOf(link *topology.Link, i int) *backing {
 
 // back puts a device or a virtual link behind a port that has none.
 func (f *fabric) back(id portID, w *backing) error {
-	s := f.s
+	s := f.now.Load()
 	if old := s.ports[id]; old != nil {
 		old.down = w.down
 		return nil
@@ -297,10 +312,15 @@ func (f *fabric) back(id portID, w *backing) error {
 // port returns the port at a link's end, or nil.
 func (f *fabric) port(e topology.Endpoint) *pipeline.Port {
 	n := f.site.Node(e.Node)
-	if f.s == nil || !is(n) || f.s.agents[e.Node] == nil {
+	s := f.now.Load()
+	if s == nil || !is(n) {
 		return nil
 	}
-	return f.s.agents[e.Node].Switch().Port(n.OpenFlowPort(e))
+	a := s.agent(e.Node)
+	if a == nil {
+		return nil
+	}
+	return a.Switch().Port(n.OpenFlowPort(e))
 }
 
 // Port says what the port at a link's end is: a controller may have taken it down
@@ -328,7 +348,7 @@ func (s *switches) unback(id portID, b *backing) {
 
 // Meet ties switches to their controllers.
 func (f *fabric) Meet() error {
-	s := f.s
+	s := f.now.Load()
 	if s == nil {
 		return nil
 	}
@@ -369,7 +389,7 @@ func (f *fabric) Meet() error {
 // dial connects an embedded switch with its controller: one that the lab runs is in the switches'
 // namespace, others are out here.
 func (f *fabric) dial(ctx context.Context, network, address string) (conn net.Conn, err error) {
-	if _, inside := f.s.inside.Load(network + ":" + address); !inside {
+	if _, inside := f.now.Load().inside.Load(network + ":" + address); !inside {
 		return agent.Dial(ctx, network, address)
 	}
 	err = inside.File(f.site.Namespace(), func() (err error) {
@@ -382,12 +402,13 @@ func (f *fabric) dial(ctx context.Context, network, address string) (conn net.Co
 // Wait waits until every embedded switch that has controllers of others is connected to
 // one. The error, once ctx ends, names one that is not, and why.
 func (f *fabric) Wait(ctx context.Context) error {
-	if f.s == nil {
+	s := f.now.Load()
+	if s == nil {
 		return nil
 	}
 	start := time.Now()
 	for _, n := range f.site.Topology().Nodes {
-		a := f.s.agents[n.Name]
+		a := s.agent(n.Name)
 		if a == nil || len(topology.ForeignControllers(f.site.Topology(), n)) == 0 {
 			continue
 		}
@@ -414,26 +435,27 @@ func (s *switches) close() {
 
 // Close lets go of the switches.
 func (f *fabric) Close() {
-	if f.s != nil {
-		f.s.close()
+	if s := f.now.Load(); s != nil {
+		s.close()
 	}
 }
 
 // Status says how switches with controllers of others get on with them.
 func (f *fabric) Status(context.Context) (out []datapath.SwitchStatus, err error) {
-	if f.s == nil {
+	s := f.now.Load()
+	if s == nil {
 		return nil, nil
 	}
 	for _, n := range f.site.Topology().Nodes {
-		a := f.s.agents[n.Name]
+		a := s.agent(n.Name)
 		if a == nil || len(topology.ForeignControllers(f.site.Topology(), n)) == 0 {
 			continue
 		}
-		s := datapath.SwitchStatus{Switch: n.Name, Controllers: []datapath.ControllerStatus{}}
+		status := datapath.SwitchStatus{Switch: n.Name, Controllers: []datapath.ControllerStatus{}}
 		for _, c := range a.Status() {
-			s.Controllers = append(s.Controllers, datapath.ControllerStatus{Address: c.Target, Connected: c.Connected, Error: c.LastError})
+			status.Controllers = append(status.Controllers, datapath.ControllerStatus{Address: c.Target, Connected: c.Connected, Error: c.LastError})
 		}
-		out = append(out, s)
+		out = append(out, status)
 	}
 	return out, nil
 }
@@ -445,34 +467,37 @@ func (f *fabric) Flows(_ context.Context, n *topology.Node, inPort uint32) (int,
 	if inPort != 0 {
 		match = openflow.NewMatch(openflow.InPort(inPort))
 	}
-	return f.s.agents[n.Name].Switch().CountFlows(match, f.s.since), nil
+	s := f.now.Load()
+	return s.agent(n.Name).Switch().CountFlows(match, s.since), nil
 }
 
 // Settle waits until packets go by what there is now.
 func (f *fabric) Settle(context.Context) error {
-	if f.s != nil {
-		f.s.fast.Barrier(nil)
+	if s := f.now.Load(); s != nil {
+		s.fast.Barrier(nil)
 	}
 	return nil
 }
 
 // Remark says why packets are forwarded in user space, where they are.
 func (f *fabric) Remark() string {
-	if f.s == nil || f.s.fast.UserSpace() == "" {
+	s := f.now.Load()
+	if s == nil || s.fast.UserSpace() == "" {
 		return ""
 	}
-	return "embedded switches forward in user space, far slower than in the kernel: " + f.s.fast.UserSpace() + " (see trivet doctor)"
+	return "embedded switches forward in user space, far slower than in the kernel: " + s.fast.UserSpace() + " (see trivet doctor)"
 }
 
 // Plug pulls or plugs a virtual link: the two ports change their state, and nothing else of the lab
 // changes, however large it is. It returns false where the link is another one.
 func (f *fabric) Plug(link *topology.Link) bool {
-	if f.s == nil || f.site.Wire(link) != Virtual {
+	s := f.now.Load()
+	if s == nil || f.site.Wire(link) != Virtual {
 		return false
 	}
 	var ids [2]portID
 	for i, e := range link.Ends {
-		if ids[i] = (portID{e.Node, f.site.Node(e.Node).OpenFlowPort(e)}); f.s.ports[ids[i]] == nil {
+		if ids[i] = (portID{e.Node, f.site.Node(e.Node).OpenFlowPort(e)}); s.ports[ids[i]] == nil {
 			return false
 		}
 	}
@@ -481,9 +506,9 @@ func (f *fabric) Plug(link *topology.Link) bool {
 		state = openflow.PortStateLinkDown
 	}
 	for _, id := range ids {
-		f.s.ports[id].down = link.Down
-		f.s.agents[id.node].Switch().SetPortState(id.number, state)
+		s.ports[id].down = link.Down
+		s.agents[id.node].Switch().SetPortState(id.number, state)
 	}
-	f.s.fast.Barrier(nil)
+	s.fast.Barrier(nil)
 	return true
 }

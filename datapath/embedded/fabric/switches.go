@@ -36,8 +36,8 @@ func init() {
 		Inner: Virtual, Joins: func(_, _ *topology.Node, _ map[string]*topology.Node) bool { return true }})
 }
 
-// fabric is the embedded switches of a lab. It is changed by one at a time; what may be asked at any
-// time takes switches and agents from now and agent.
+// fabric is the embedded switches of a lab. It is changed by one at a time; what may be asked at
+// any time takes switches and agents from now and agent.
 type fabric struct {
 	datapath.Base
 	site   datapath.Site

@@ -63,7 +63,7 @@ func (d *daemon) look(what string, see func([]byte)) (out []tap, done func(), er
 		}
 		names := topology.LinkKeys(d.local().Topology())
 		for n, i := range links {
-			if d.local().Lacks(d.local().Topology().Links[i]) || d.watched[names[i]] > 0 {
+			if d.local().NeedsDevices(d.local().Topology().Links[i]) || d.watched[names[i]] > 0 {
 				keys = append(keys, names[i])
 				d.watched[names[i]]++
 			}

@@ -271,10 +271,10 @@ func (p *program) waitListening(ctx context.Context) error {
 		}
 		select {
 		case <-p.ended:
-			return fmt.Errorf("the controller %s ended at once; the end of its log:\n%s", p.Name, p.lastWords())
+			return fmt.Errorf("the controller %s ended at once; the end of its log:\n%s", p.Name, process.LastWords(p.log()))
 		case <-time.After(10 * time.Millisecond):
 		case <-ctx.Done():
-			return fmt.Errorf("the controller %s does not listen yet; give it more time, as by --wait 30s. The end of its log:\n%s", p.Name, p.lastWords())
+			return fmt.Errorf("the controller %s does not listen yet; give it more time, as by --wait 30s. The end of its log:\n%s", p.Name, process.LastWords(p.log()))
 		}
 	}
 }
@@ -294,13 +294,6 @@ func (p *program) listens() bool {
 		}
 	}
 	return false
-}
-
-// lastWords is the end of the controller's log.
-func (p *program) lastWords() string {
-	text, _ := os.ReadFile(p.log())
-	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-	return "  " + strings.Join(lines[max(0, len(lines)-8):], "\n  ")
 }
 
 // checkLink says why a change of the i-th link would give the topology a loop that a controller of

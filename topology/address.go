@@ -31,23 +31,13 @@ func family(a netip.Addr) int {
 
 // segments joins links at switches, by union-find, and lists the ends of each set.
 func (r *resolver) segments() []*segment {
-	parent := make([]int, len(r.t.Links))
-	for i := range parent {
-		parent[i] = i
-	}
-	find := func(i int) int {
-		for parent[i] != i {
-			parent[i] = parent[parent[i]]
-			i = parent[i]
-		}
-		return i
-	}
+	joined := newSets(len(r.t.Links))
 	atSwitch := map[string]int{}
 	for i, l := range r.t.Links {
 		for _, e := range l.Ends {
 			if n := r.nodes[e.Node]; n != nil && n.Kind == Switch {
 				if first, ok := atSwitch[e.Node]; ok {
-					parent[find(i)] = find(first)
+					joined.join(i, first)
 				} else {
 					atSwitch[e.Node] = i
 				}
@@ -57,7 +47,7 @@ func (r *resolver) segments() []*segment {
 	byRoot, rootOf := map[int]*segment{}, map[*Endpoint]int{}
 	var all []*segment
 	for i, l := range r.t.Links {
-		root := find(i)
+		root := joined.of(i)
 		if byRoot[root] == nil {
 			byRoot[root] = &segment{}
 			all = append(all, byRoot[root])

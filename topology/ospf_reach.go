@@ -26,17 +26,7 @@ func LongestDead(t *Topology) (longest time.Duration) {
 // they can be neighbours.
 func OSPFReach(t *Topology) map[string][]netip.Prefix {
 	routers := OSPFOf(t)
-	parent := make([]int, len(routers))
-	for i := range parent {
-		parent[i] = i
-	}
-	find := func(i int) int {
-		for parent[i] != i {
-			parent[i] = parent[parent[i]]
-			i = parent[i]
-		}
-		return i
-	}
+	joined := newSets(len(routers))
 	first := map[ospfNetwork]int{}
 	daemons := map[ospfNetwork]bool{}
 	for n, r := range routers {
@@ -47,7 +37,7 @@ func OSPFReach(t *Topology) map[string][]netip.Prefix {
 			at := networkOf(i)
 			daemons[at] = daemons[at] || r.Node.Datapath.Linux()
 			if other, ok := first[at]; ok {
-				parent[find(n)] = find(other)
+				joined.join(n, other)
 			} else {
 				first[at] = n
 			}
@@ -57,9 +47,9 @@ func OSPFReach(t *Topology) map[string][]netip.Prefix {
 	for n, r := range routers {
 		for _, i := range r.Interfaces {
 			if i.Link != nil && !i.Link.Down {
-				networks[find(n)] = append(networks[find(n)], i.Addresses[0].Masked())
+				networks[joined.of(n)] = append(networks[joined.of(n)], i.Addresses[0].Masked())
 				if r.Node.Datapath.Linux() {
-					behind[find(n)] = append(behind[find(n)], i.Addresses[0].Masked())
+					behind[joined.of(n)] = append(behind[joined.of(n)], i.Addresses[0].Masked())
 				}
 			}
 		}
@@ -69,9 +59,9 @@ func OSPFReach(t *Topology) map[string][]netip.Prefix {
 		beside := slices.ContainsFunc(r.Interfaces, func(i OSPFInterface) bool { return !i.Passive && !i.Link.Down && daemons[networkOf(i)] })
 		switch {
 		case r.Node.Datapath.Linux():
-			out[r.Node.Name] = networks[find(n)]
+			out[r.Node.Name] = networks[joined.of(n)]
 		case beside:
-			out[r.Node.Name] = behind[find(n)]
+			out[r.Node.Name] = behind[joined.of(n)]
 		}
 	}
 	return out

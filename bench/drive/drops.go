@@ -84,7 +84,7 @@ func (i *instance) datapathDrops() (out []environment.DropCounter, err error) {
 			return nil, fmt.Errorf("ask the lab what it has dropped: %w", err)
 		}
 		for _, d := range drops {
-			out = append(out, environment.DropCounter{Where: d.Where, Dropped: d.Dropped, Passed: d.Passed, Expected: d.Expected})
+			out = append(out, environment.DropCounter(d))
 		}
 	case *mininetLab:
 		if !slices.ContainsFunc(i.topology.Nodes, func(n *topology.Node) bool { return n.Datapath == topology.OVS }) {
@@ -100,7 +100,7 @@ func (i *instance) datapathDrops() (out []environment.DropCounter, err error) {
 				return out, fmt.Errorf("ask Mininet's Open vSwitch what it has dropped: %w", err)
 			}
 			for _, d := range drops {
-				out = append(out, environment.DropCounter{Where: d.Where, Dropped: d.Dropped, Passed: d.Passed})
+				out = append(out, environment.DropCounter(d))
 			}
 		}
 	}

@@ -12,15 +12,16 @@ import (
 )
 
 // cpuTimes are what processors have done since the machine began, in seconds (proc_stat(5)).
-type cpuTimes struct{ user, nice, system, idle, iowait, irq, softirq, steal float64 }
+type cpuTimes procfs.CPUStat
 
 func (c cpuTimes) less(o cpuTimes) cpuTimes {
-	return cpuTimes{c.user - o.user, c.nice - o.nice, c.system - o.system, c.idle - o.idle, c.iowait - o.iowait, c.irq - o.irq, c.softirq - o.softirq, c.steal - o.steal}
+	return cpuTimes{User: c.User - o.User, Nice: c.Nice - o.Nice, System: c.System - o.System, Idle: c.Idle - o.Idle,
+		Iowait: c.Iowait - o.Iowait, IRQ: c.IRQ - o.IRQ, SoftIRQ: c.SoftIRQ - o.SoftIRQ, Steal: c.Steal - o.Steal}
 }
 
-func (c cpuTimes) working() float64 { return c.user + c.nice + c.system + c.irq + c.softirq }
+func (c cpuTimes) working() float64 { return c.User + c.Nice + c.System + c.IRQ + c.SoftIRQ }
 
-func (c cpuTimes) all() float64 { return c.working() + c.idle + c.iowait + c.steal }
+func (c cpuTimes) all() float64 { return c.working() + c.Idle + c.Iowait + c.Steal }
 
 // share of the time; none where no tick has passed.
 func (c cpuTimes) share(part float64) stats.Float {
@@ -42,6 +43,14 @@ type kernelStat struct {
 
 func (m *machine) proc() (procfs.FS, error) { return procfs.NewFS(filepath.Join(m.root, "proc")) }
 
+func (m *machine) processOf(pid int) (procfs.Proc, error) {
+	proc, err := m.proc()
+	if err != nil {
+		return procfs.Proc{}, err
+	}
+	return proc.Proc(pid)
+}
+
 func (m *machine) stat() (s kernelStat, err error) {
 	proc, err := m.proc()
 	if err != nil {
@@ -51,18 +60,14 @@ func (m *machine) stat() (s kernelStat, err error) {
 	if err != nil {
 		return s, err
 	}
-	s = kernelStat{timesOf(stat.CPUTotal), map[int]cpuTimes{}, stat.ContextSwitches, float64(stat.ProcessesRunning)}
+	s = kernelStat{cpuTimes(stat.CPUTotal), map[int]cpuTimes{}, stat.ContextSwitches, float64(stat.ProcessesRunning)}
 	for n, c := range stat.CPU {
-		s.cores[int(n)] = timesOf(c)
+		s.cores[int(n)] = cpuTimes(c)
 	}
 	if s.total.all() == 0 {
 		return s, errors.New("/proc/stat has no line cpu")
 	}
 	return s, nil
-}
-
-func timesOf(c procfs.CPUStat) cpuTimes {
-	return cpuTimes{c.User, c.Nice, c.System, c.Idle, c.Iowait, c.IRQ, c.SoftIRQ, c.Steal}
 }
 
 // Softnet is what the kernel's packet reception did (/proc/net/softnet_stat), of all
@@ -113,11 +118,7 @@ type processTimes struct {
 }
 
 func (m *machine) process(pid int) (processTimes, error) {
-	proc, err := m.proc()
-	if err != nil {
-		return processTimes{}, err
-	}
-	p, err := proc.Proc(pid)
+	p, err := m.processOf(pid)
 	if err != nil {
 		return processTimes{}, err
 	}
@@ -142,11 +143,7 @@ func (m *machine) switches(pid int) (voluntary, involuntary uint64) {
 
 // pss is the memory of a process in bytes, with what it shares divided among the sharers.
 func (m *machine) pss(pid int) (uint64, error) {
-	proc, err := m.proc()
-	if err != nil {
-		return 0, err
-	}
-	p, err := proc.Proc(pid)
+	p, err := m.processOf(pid)
 	if err != nil {
 		return 0, err
 	}

@@ -303,12 +303,12 @@ func (w *Watch) end(softnet Softnet, softnetErr error, pressure float64, pressur
 	u.Seconds, u.Interval = w.last.at.Sub(w.begin).Seconds(), w.options.Interval.Seconds()
 	t := w.last.stat.total.less(w.first.stat.total)
 	u.Processors = len(w.first.stat.cores)
-	u.Busy, u.User, u.System = t.busy(), t.share(t.user+t.nice), t.share(t.system)
-	u.SoftIRQ, u.Steal = t.share(t.softirq), t.share(t.steal)
+	u.Busy, u.User, u.System = t.busy(), t.share(t.User+t.Nice), t.share(t.System)
+	u.SoftIRQ, u.Steal = t.share(t.SoftIRQ), t.share(t.Steal)
 	u.SoftIRQCore, u.BusiestCore = stats.None, stats.None
 	for name, now := range w.last.stat.cores {
 		c := now.less(w.first.stat.cores[name])
-		u.SoftIRQCore, u.BusiestCore = larger(u.SoftIRQCore, c.share(c.softirq)), larger(u.BusiestCore, c.busy())
+		u.SoftIRQCore, u.BusiestCore = larger(u.SoftIRQCore, c.share(c.SoftIRQ)), larger(u.BusiestCore, c.busy())
 	}
 	u.Switches = since(w.last.stat.switches, w.first.stat.switches)
 	if u.Looks > 0 {

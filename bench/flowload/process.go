@@ -10,6 +10,8 @@ import (
 
 	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
+
+	"trivet.dev/trivet/internal/process"
 )
 
 // Usage is what a process took of the machine.
@@ -29,7 +31,7 @@ const clockTick = 10 * time.Millisecond
 // and dead (proc_pid_stat(5)). Its resolution is 10 ms.
 func cpuTime(pid int) (sum time.Duration, err error) {
 	for i, p := range family(pid) {
-		stat, err := statOf(p)
+		stat, err := process.Stat(p)
 		if err != nil {
 			if i == 0 {
 				return 0, fmt.Errorf("the controller's process: %w", err)
@@ -39,14 +41,6 @@ func cpuTime(pid int) (sum time.Duration, err error) {
 		sum += time.Duration(int(stat.UTime)+int(stat.STime)+stat.CUTime+stat.CSTime) * clockTick
 	}
 	return sum, nil
-}
-
-func statOf(pid int) (procfs.ProcStat, error) {
-	p, err := procfs.NewProc(pid)
-	if err != nil {
-		return procfs.ProcStat{}, err
-	}
-	return p.Stat()
 }
 
 // family returns a process and all that descend from it.

@@ -86,8 +86,7 @@ func (f *fabric) Resume(context.Context) error {
 // Hold takes the devices of blocked links out of their bridges: a port's state would not last, as a
 // bridge without spanning tree makes all its ports forward again whenever one of them has something
 // to tell. Links that did not forward before are not up yet, or not in their bridges. Bridges are
-// set up here: without ports that run they have no carrier, and the kernel says of one that they
-// are up when they get one.
+// set up here.
 func (f *fabric) Hold(_ context.Context, forwarding plan.Forwarding) error {
 	return f.tell(func(b *netbatch.Batch) {
 		f.each(func(name string, index int) { b.SetUp(name, index, true) })

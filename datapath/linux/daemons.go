@@ -119,19 +119,22 @@ func (f *fabric) Run(done func()) error {
 // each calls do for the routers with daemons, on several goroutines; those that speak OSPF with
 // what they say.
 func (f *fabric) each(do func(*topology.Node, *routerd.Family, *topology.OSPFRouter) error) error {
-	routers := map[string]*topology.OSPFRouter{}
-	for _, r := range topology.OSPFOf(f.site.Topology()) {
-		routers[r.Node.Name] = &r
-	}
+	routers := f.speakers()
 	return parallel.Each(withDaemons(f.site.Topology()), func(n *topology.Node) error { return do(n, routerd.Of(n.Datapath), routers[n.Name]) })
+}
+
+// speakers are the routers that speak OSPF, by name.
+func (f *fabric) speakers() map[string]*topology.OSPFRouter {
+	out := map[string]*topology.OSPFRouter{}
+	for _, r := range topology.OSPFOf(f.site.Topology()) {
+		out[r.Node.Name] = &r
+	}
+	return out
 }
 
 // Dead lists the routing daemons that are to run and do not, as "ospfd of router r1".
 func (f *fabric) Dead() (out []string) {
-	routers := map[string]*topology.OSPFRouter{}
-	for _, r := range topology.OSPFOf(f.site.Topology()) {
-		routers[r.Node.Name] = &r
-	}
+	routers := f.speakers()
 	for _, n := range withDaemons(f.site.Topology()) {
 		have := f.processesOf(n.Name)
 		for _, want := range routerd.Of(n.Datapath).Programs(n, routers[n.Name]) {
@@ -251,7 +254,7 @@ func (f *fabric) start(n *topology.Node, d *routerd.Family, want routerd.Program
 			return nil
 		}
 		if !p.alive() || time.Now().After(deadline) {
-			return fmt.Errorf("it does not answer; the end of its log:\n%s", lastWords(log.Name()))
+			return fmt.Errorf("it does not answer; the end of its log:\n%s", process.LastWords(log.Name()))
 		}
 	}
 }
@@ -333,11 +336,4 @@ func (f *fabric) setProcess(node, name string, p *daemon) {
 	if f.daemons[node][name] = p; p == nil {
 		delete(f.daemons[node], name)
 	}
-}
-
-// lastWords is the end of a log.
-func lastWords(file string) string {
-	text, _ := os.ReadFile(file)
-	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-	return "  " + strings.Join(lines[max(0, len(lines)-8):], "\n  ")
 }

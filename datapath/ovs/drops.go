@@ -6,23 +6,20 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"trivet.dev/trivet/datapath"
 )
 
-// Lost is what a datapath of Open vSwitch has dropped so far that no flow entry told it to.
-type Lost struct {
-	Where           string
-	Dropped, Passed uint64 // packets; Passed is 0 where it is not known
-}
-
-// Drops returns what Open vSwitch's datapath has dropped, and decisions that it gave up.
-func (s *Switches) Drops(ctx context.Context) ([]Lost, error) { return drops(ctx, s.vswitch) }
+// Drops returns what Open vSwitch's datapath has dropped that no flow entry told it to, and
+// decisions that it gave up. Passed is 0 where it is not known.
+func (s *Switches) Drops(ctx context.Context) ([]datapath.Drop, error) { return drops(ctx, s.vswitch) }
 
 // DropsOf is Drops of an ovs-vswitchd of others, by the socket for ovs-appctl.
-func DropsOf(ctx context.Context, ctl string) ([]Lost, error) {
+func DropsOf(ctx context.Context, ctl string) ([]datapath.Drop, error) {
 	return drops(ctx, &daemon{dir: filepath.Dir(ctl), name: strings.TrimSuffix(filepath.Base(ctl), ".ctl")})
 }
 
-func drops(ctx context.Context, d *daemon) ([]Lost, error) {
+func drops(ctx context.Context, d *daemon) ([]datapath.Drop, error) {
 	show, err := d.call(ctx, "dpctl/show")
 	if err != nil {
 		return nil, err
@@ -40,8 +37,8 @@ var lookups = regexp.MustCompile(`(?m)^(\w+)@.*\n\s*lookups: hit:(\d+) missed:(\
 // missed, and that ovs-vswitchd had no room for. The datapath in user space drops none of what it
 // calls lost for want of an entry: it counts there what it forwarded without making one, as there
 // were too many, beside what datapath_drop_upcall_error counts.
-func parseLookups(text string) []Lost {
-	out := Lost{Where: "Open vSwitch: packets to ovs-vswitchd"}
+func parseLookups(text string) []datapath.Drop {
+	out := datapath.Drop{Where: "Open vSwitch: packets to ovs-vswitchd"}
 	for _, m := range lookups.FindAllStringSubmatch(text, -1) {
 		hit, _ := strconv.ParseUint(m[2], 10, 64)
 		missed, _ := strconv.ParseUint(m[3], 10, 64)
@@ -52,7 +49,7 @@ func parseLookups(text string) []Lost {
 		}
 		out.Dropped, out.Passed = out.Dropped+lost, out.Passed+hit+missed-min(lost, missed)
 	}
-	return []Lost{out}
+	return []datapath.Drop{out}
 }
 
 // Counters of ovs-vswitchd (coverage/show) that count packets lost by want of something, and not by
@@ -65,13 +62,13 @@ var coverageLost = []string{"datapath_drop_upcall_error", "datapath_drop_lock_er
 var coverageLine = regexp.MustCompile(`(?m)^(\w+)\s.*total: (\d+)`)
 
 // parseCoverage reads coverage/show; what has never counted is not in there.
-func parseCoverage(text string) (out []Lost) {
+func parseCoverage(text string) (out []datapath.Drop) {
 	counts := map[string]uint64{}
 	for _, m := range coverageLine.FindAllStringSubmatch(text, -1) {
 		counts[m[1]], _ = strconv.ParseUint(m[2], 10, 64)
 	}
 	for _, name := range coverageLost {
-		out = append(out, Lost{Where: "Open vSwitch: " + name, Dropped: counts[name]})
+		out = append(out, datapath.Drop{Where: "Open vSwitch: " + name, Dropped: counts[name]})
 	}
 	return out
 }

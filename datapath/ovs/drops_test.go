@@ -3,6 +3,8 @@ package ovs
 import (
 	"slices"
 	"testing"
+
+	"trivet.dev/trivet/datapath"
 )
 
 // TestDropsText proves that counters of Open vSwitch are read as ovs-appctl of 3.1 prints them,
@@ -10,7 +12,7 @@ import (
 // datapath in user space calls lost and has forwarded.
 func TestDropsText(t *testing.T) {
 	got := parseLookups("netdev@ovs-netdev:\n  lookups: hit:90 missed:7 lost:2\n  flows: 3\n  port 0: ovs-netdev (tap)\nsystem@ovs-system:\n  lookups: hit:10 missed:5 lost:3\n")
-	if want := []Lost{{"Open vSwitch: packets to ovs-vswitchd", 3, 109}}; !slices.Equal(got, want) {
+	if want := []datapath.Drop{{Where: "Open vSwitch: packets to ovs-vswitchd", Dropped: 3, Passed: 109}}; !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
 	got = parseCoverage("Event coverage, avg rate over last: 5 seconds, last minute, last hour,  hash=1:\ndatapath_drop_lock_error   0.0/sec     0.000/sec        0.0000/sec   total: 12\n" +

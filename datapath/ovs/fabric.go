@@ -242,16 +242,12 @@ func (f *fabric) bridges(blocked map[*topology.Link]bool) []Bridge {
 }
 
 // Drops are those that Open vSwitch counts.
-func (f *fabric) Drops(ctx context.Context) (out []datapath.Drop, err error) {
+func (f *fabric) Drops(ctx context.Context) ([]datapath.Drop, error) {
 	switches := f.switches.Load()
 	if switches == nil {
 		return nil, nil
 	}
-	lost, err := switches.Drops(ctx)
-	for _, d := range lost {
-		out = append(out, datapath.Drop{Where: d.Where, Dropped: d.Dropped, Passed: d.Passed})
-	}
-	return out, err
+	return switches.Drops(ctx)
 }
 
 // NeedsChecksums says whether who sends through it must compute checksums itself.

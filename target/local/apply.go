@@ -10,16 +10,16 @@ import (
 // it, then all give.
 func (l *Lab) applySwitches(ctx context.Context, done func()) error {
 	forwarding := l.tree.Grow(l.Topology())
-	if err := l.all(func(f datapath.Fabric) error { return f.Hold(ctx, forwarding) }); err != nil {
+	if err := each(l, func(f datapath.Fabric) error { return f.Hold(ctx, forwarding) }); err != nil {
 		return err
 	}
 	if err := l.raiseDevices(); err != nil {
 		return err
 	}
-	if err := l.all(func(f datapath.Fabric) error { return f.Apply(ctx, forwarding) }); err != nil {
+	if err := each(l, func(f datapath.Fabric) error { return f.Apply(ctx, forwarding) }); err != nil {
 		return err
 	}
-	if err := l.controlled(datapath.Controlled.Meet); err != nil { // last: one that was Open vSwitch's has left its controller by now
+	if err := each(l, datapath.Controlled.Meet); err != nil { // last: one that was Open vSwitch's has left its controller by now
 		return err
 	}
 	for _, n := range l.Topology().Nodes {

@@ -50,7 +50,7 @@ func (l *Lab) Apply(ctx context.Context, t *topology.Topology, progress Progress
 
 // take takes steps.
 func (l *Lab) take(ctx context.Context, s plan.Steps, progress Progress) error {
-	if err := l.all(func(f datapath.Fabric) error { return f.Leave(ctx, s) }); err != nil {
+	if err := each(l, func(f datapath.Fabric) error { return f.Leave(ctx, s) }); err != nil {
 		return err
 	}
 	if err := l.takeAway(s); err != nil {
@@ -93,7 +93,7 @@ func (l *Lab) takeAway(s plan.Steps) error {
 
 // change makes what is new and sets what differs.
 func (l *Lab) change(ctx context.Context, s plan.Steps, progress Progress) error {
-	if err := l.all(func(f datapath.Fabric) error { return f.Make(ctx, s) }); err != nil {
+	if err := each(l, func(f datapath.Fabric) error { return f.Make(ctx, s) }); err != nil {
 		return err
 	}
 	var hosts []*topology.Node

@@ -31,21 +31,10 @@ func (s site) Meet(name string, join func(datapath.Peer) datapath.Session) error
 	return s.Lab.Meet(name, join)
 }
 
-// controlled takes a step with all fabrics that have controllers; after the first that fails it is
-// left.
-func (l *Lab) controlled(step func(datapath.Controlled) error) error {
-	return l.all(func(f datapath.Fabric) error {
-		if c, ok := f.(datapath.Controlled); ok {
-			return step(c)
-		}
-		return nil
-	})
-}
-
 // Controllers says, for each switch that has one, whether it is connected. It may be called at any
 // time.
 func (l *Lab) Controllers(ctx context.Context) (out []datapath.SwitchStatus, err error) {
-	err = l.controlled(func(c datapath.Controlled) error {
+	err = each(l, func(c datapath.Controlled) error {
 		list, err := c.Status(ctx)
 		out = append(out, list...)
 		return err
@@ -56,10 +45,10 @@ func (l *Lab) Controllers(ctx context.Context) (out []datapath.SwitchStatus, err
 // WaitControllers waits until every switch with a controller is connected to one.
 // The error, once ctx ends or a controller refuses, names those that are not and why.
 func (l *Lab) WaitControllers(ctx context.Context) error {
-	return l.controlled(func(c datapath.Controlled) error { return c.Wait(ctx) })
+	return each(l, func(c datapath.Controlled) error { return c.Wait(ctx) })
 }
 
 // Settle waits until packets go by the flow entries that there are, and by no others.
 func (l *Lab) Settle(ctx context.Context) error {
-	return l.controlled(func(c datapath.Controlled) error { return c.Settle(ctx) })
+	return each(l, func(c datapath.Controlled) error { return c.Settle(ctx) })
 }

@@ -12,7 +12,7 @@ import (
 // devices drop they say themselves.
 func (l *Lab) Drops(ctx context.Context) (out []datapath.Drop, err error) {
 	out = l.dropsOfLines()
-	err = l.all(func(f datapath.Fabric) error {
+	err = each(l, func(f datapath.Fabric) error {
 		lost, err := f.Drops(ctx)
 		out = append(out, lost...)
 		return err

@@ -28,11 +28,13 @@ func (l *Lab) newFabrics() (out []fabric) {
 	return out
 }
 
-// all takes a step with all fabrics; after the first that fails it is left.
-func (l *Lab) all(step func(datapath.Fabric) error) error {
+// each takes a step with all fabrics that are a T, up to the first that fails.
+func each[T any](l *Lab, step func(T) error) error {
 	for _, f := range l.fabrics {
-		if err := step(f.Fabric); err != nil {
-			return err
+		if t, ok := f.Fabric.(T); ok {
+			if err := step(t); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -40,12 +42,7 @@ func (l *Lab) all(step func(datapath.Fabric) error) error {
 
 // resumeFabrics lets those take over who can what another process has made.
 func (l *Lab) resumeFabrics(ctx context.Context) error {
-	return l.all(func(f datapath.Fabric) error {
-		if r, ok := f.(datapath.Resumer); ok {
-			return r.Resume(ctx)
-		}
-		return nil
-	})
+	return each(l, func(r datapath.Resumer) error { return r.Resume(ctx) })
 }
 
 // programs is how many nodes of a topology have programs of their fabrics.
@@ -109,12 +106,7 @@ func (l *Lab) port(e topology.Endpoint) (state datapath.PortState) {
 // CheckSwitches says what is to be done where something has ended without which the lab cannot be
 // changed.
 func (l *Lab) CheckSwitches() error {
-	return l.all(func(f datapath.Fabric) error {
-		if c, ok := f.(datapath.Checker); ok {
-			return c.Check()
-		}
-		return nil
-	})
+	return each(l, func(c datapath.Checker) error { return c.Check() })
 }
 
 // needChecksums says whether a fabric does. Packets come from all over the lab.
@@ -128,12 +120,7 @@ func needsChecksums(f datapath.Fabric) bool {
 }
 
 func (l *Lab) runPrograms(done func()) error {
-	return l.all(func(f datapath.Fabric) error {
-		if r, ok := f.(datapath.Runner); ok {
-			return r.Run(done)
-		}
-		return nil
-	})
+	return each(l, func(r datapath.Runner) error { return r.Run(done) })
 }
 
 // Heal starts the programs that are Dead again, where that can be done.
@@ -150,12 +137,7 @@ func (l *Lab) Dead() (out []string) {
 
 // WaitRoutes waits until routers know their ways: see datapath.Converger.
 func (l *Lab) WaitRoutes(ctx context.Context, knows func(router string, to netip.Addr) bool) error {
-	return l.all(func(f datapath.Fabric) error {
-		if c, ok := f.(datapath.Converger); ok {
-			return c.WaitRoutes(ctx, knows)
-		}
-		return nil
-	})
+	return each(l, func(c datapath.Converger) error { return c.WaitRoutes(ctx, knows) })
 }
 
 // fabricOf returns the fabric of a node; nil: it has none.

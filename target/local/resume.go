@@ -47,7 +47,7 @@ func (l *Lab) Resume(ctx context.Context, t *topology.Topology, progress Progres
 	}
 	s := l.plan(l.withoutLines(t), t)
 	s.DropLinks = s.AddLinks // Open vSwitch holds on to their devices
-	if err := l.all(func(f datapath.Fabric) error { return f.Leave(ctx, s) }); err != nil {
+	if err := each(l, func(f datapath.Fabric) error { return f.Leave(ctx, s) }); err != nil {
 		return err
 	}
 	s.DropLinks = nil

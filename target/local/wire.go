@@ -18,9 +18,9 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Lacks says whether a link must be made anew for who wants to listen at its devices, which it does
+// NeedsDevices says whether a link must be made anew for who wants to listen at its devices, which it does
 // not have.
-func (l *Lab) Lacks(link *topology.Link) bool {
+func (l *Lab) NeedsDevices(link *topology.Link) bool {
 	_, shows := l.fabricOf(l.node(link.Ends[0].Node)).(datapath.Mirror)
 	return l.WireOf(link).Inner() && !shows
 }

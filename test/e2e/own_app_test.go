@@ -12,16 +12,13 @@ import (
 // lab as the built-in ones do, with its entries called by its name, and answers by the API of the
 // lab.
 func TestOwnApp(t *testing.T) {
-	if _, err := exec.LookPath("go"); err != nil {
-		t.Skip("there is no go to build the program with")
-	}
 	t.Parallel()
 	m := newMachine(t)
 	own := filepath.Join(m.dir, "own")
 	file, err := filepath.Abs("../../cmd/trivet/apps.go")
 	must(t, err)
 	line := m.file("apps.go", "package main\n\nimport _ \"trivet.dev/trivet/examples/mute\"\n")
-	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-overlay", m.file("overlay.json", fmt.Sprintf(`{"Replace": {%q: %q}}`, file, line)),
+	build := exec.Command("../../scripts/go", "build", "-trimpath", "-buildvcs=false", "-overlay", m.file("overlay.json", fmt.Sprintf(`{"Replace": {%q: %q}}`, file, line)),
 		"-o", own, "../../cmd/trivet")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {

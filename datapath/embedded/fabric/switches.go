@@ -80,7 +80,7 @@ type backing struct {
 }
 
 // newSwitches makes them for a topology, in the switches' namespace. They begin as what is in a
-// state, which may be nil, says, with the clock of that. event, which may be nil, is told of loops.
+// state, which may be nil, says, with the clock of that. event is told of loops.
 func newSwitches(t *topology.Topology, namespace string, before *switchState, event func(string)) (*switches, error) {
 	s := &switches{agents: map[string]*agent.Agent{}, joined: map[string]bool{}, ports: map[portID]*backing{},
 		saved: map[uint64]*pipeline.Saved{}, stop: make(chan struct{})}
@@ -97,9 +97,7 @@ func newSwitches(t *topology.Topology, namespace string, before *switchState, ev
 		Barrier: func(sw *pipeline.Switch) { s.fast.Barrier(sw) },
 		Mirror:  s.looks.show,
 		Loop: func(p *pipeline.Port) {
-			if event != nil {
-				event(fmt.Sprintf("loop at %s port %d (%s): packets come back as they were there before, and are dropped", p.Switch().Name(), p.Number(), p.Name()))
-			}
+			event(fmt.Sprintf("loop at %s port %d (%s): packets come back as they were there before, and are dropped", p.Switch().Name(), p.Number(), p.Name()))
 		},
 	})
 	s.since = s.Now()
@@ -208,7 +206,7 @@ func (f *fabric) applyPorts(blocked map[*topology.Link]bool) error {
 			if sw := s.agents[id.node].Switch(); w == nil {
 				sw.RemovePort(id.number)
 			} else if w.device != "" && sw.Port(id.number).Peer() != nil {
-				cut = append(cut, id) // joined by a bypass for a change that was undone
+				cut = append(cut, id) // joined by Leave for a change that was undone
 			}
 		}
 	}
@@ -225,7 +223,7 @@ func (f *fabric) applyPorts(blocked map[*topology.Link]bool) error {
 		slog.Warn("not all of the switches could be restored", "error", err)
 	}
 	for id, w := range want {
-		if err := f.back(id, w); err != nil {
+		if err := s.back(id, w); err != nil {
 			return fmt.Errorf("%s of %s: %w", ends[id].Interface, id.node, err)
 		}
 	}
@@ -283,8 +281,7 @@ func (f *fabric) backingOf(link *topology.Link, i int) *backing {
 }
 
 // back puts a device or a virtual link behind a port that has none.
-func (f *fabric) back(id portID, w *backing) error {
-	s := f.now.Load()
+func (s *switches) back(id portID, w *backing) error {
 	if old := s.ports[id]; old != nil {
 		old.down = w.down
 		return nil
@@ -297,7 +294,7 @@ func (f *fabric) back(id portID, w *backing) error {
 			return nil
 		}
 		if p := sw.Port(id.number).Peer(); p != nil && p == s.agents[w.peer.node].Switch().Port(w.peer.number) {
-			return nil // see bypass
+			return nil // by Leave
 		}
 		return s.Network().Join(sw, id.number, s.agents[w.peer.node].Switch(), w.peer.number)
 	}
@@ -352,6 +349,9 @@ func (f *fabric) Meet() error {
 	if s == nil {
 		return nil
 	}
+	for _, address := range f.site.Programs() {
+		s.inside.Store(address, true)
+	}
 	var errs []error
 	for _, n := range f.site.Topology().Nodes {
 		a := s.agents[n.Name]
@@ -369,9 +369,6 @@ func (f *fabric) Meet() error {
 				}))
 			}
 			continue
-		}
-		for _, address := range f.site.Programs() {
-			s.inside.Store(address, true)
 		}
 		var targets []agent.Target
 		for _, c := range f.site.Controllers(n) {

@@ -160,7 +160,7 @@ func (d *daemon) info() Info {
 	i := Info{Name: s.Name, State: s.Status, Version: version.Version, Source: s.Source,
 		Target: s.Target, Created: s.Created, Topology: s.Topology, Wires: []WireInfo{}, Devices: map[string]string{}}
 	if s.Status == Up {
-		i.Dead, i.Wires, i.Devices = s.Dead, d.wires(s.Topology), d.local().Devices()
+		i.Dead, i.Wires, i.Devices = s.Dead, d.wires(s.Topology), d.target().Devices()
 	}
 	return i
 }
@@ -168,7 +168,7 @@ func (d *daemon) info() Info {
 // wires says how the links of a topology are made.
 func (d *daemon) wires(t *topology.Topology) []WireInfo {
 	out := make([]WireInfo, 0, len(t.Links))
-	blocked, wires := topology.Blocked(t), d.local().WiresOf(t)
+	blocked, wires := topology.Blocked(t), d.target().WiresOf(t)
 	for i, l := range t.Links {
 		out = append(out, WireInfo{Link: l.Name(), Wire: wires[i], Blocked: blocked[l]})
 	}
@@ -182,8 +182,8 @@ func (d *daemon) links() ([]WireInfo, error) {
 	}
 	d.changing.Lock()
 	defer d.changing.Unlock()
-	out := d.wires(d.local().Topology())
-	ends, err := d.local().Ends()
+	out := d.wires(d.target().Topology())
+	ends, err := d.target().Ends()
 	for i := range out {
 		out[i].Ends = ends[i][:]
 	}
@@ -191,7 +191,7 @@ func (d *daemon) links() ([]WireInfo, error) {
 }
 
 func (d *daemon) controllers(ctx context.Context) ([]datapath.SwitchStatus, error) {
-	l := d.local()
+	l := d.target()
 	if l == nil {
 		return []datapath.SwitchStatus{}, nil
 	}
@@ -233,11 +233,11 @@ func (d *daemon) apply(r ApplyRequest) (out ApplyResult, err error) {
 	}
 	out.Changes = []string{}
 	return out, d.change(2*len(r.Topology), func(ctx context.Context) error {
-		if err := d.local().CheckSwitches(); err != nil {
+		if err := d.target().CheckSwitches(); err != nil {
 			return err
 		}
-		changes := topology.Diff(d.local().Topology(), t)
-		out.Same = len(d.local().Topology().Nodes) + len(d.local().Topology().Links)
+		changes := topology.Diff(d.target().Topology(), t)
+		out.Same = len(d.target().Topology().Nodes) + len(d.target().Topology().Links)
 		for _, c := range changes {
 			out.Changes = append(out.Changes, c.String())
 			if c.NewLink != nil {
@@ -257,10 +257,10 @@ func (d *daemon) apply(r ApplyRequest) (out ApplyResult, err error) {
 		}
 		started, err := d.turnInto(ctx, t)
 		if err != nil {
-			return errors.Join(err, d.backTo(d.local().Topology()))
+			return errors.Join(err, d.backTo(d.target().Topology()))
 		}
 		if len(dead) > 0 {
-			err = d.local().Heal()
+			err = d.target().Heal()
 		}
 		if started {
 			err = errors.Join(err, d.waitForeign(ctx, t))

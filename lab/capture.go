@@ -57,17 +57,17 @@ func (d *daemon) look(what string, see func([]byte)) (out []tap, done func(), er
 	var keys []string
 	var ends []func()
 	err = d.change(0, func(ctx context.Context) error {
-		all, links, err := taps(d.local().Topology(), what)
+		all, links, err := taps(d.target().Topology(), what)
 		if err != nil {
 			return err
 		}
-		names := topology.LinkKeys(d.local().Topology())
+		names := topology.LinkKeys(d.target().Topology())
 		for n, i := range links {
-			if d.local().NeedsDevices(d.local().Topology().Links[i]) || d.watched[names[i]] > 0 {
+			if d.target().NeedsDevices(d.target().Topology().Links[i]) || d.watched[names[i]] > 0 {
 				keys = append(keys, names[i])
 				d.watched[names[i]]++
 			}
-			mirrored, end := d.local().Look(i, see)
+			mirrored, end := d.target().Look(i, see)
 			if ends = append(ends, end); !mirrored {
 				out = append(out, all[n])
 			}
@@ -89,7 +89,7 @@ func (d *daemon) look(what string, see func([]byte)) (out []tap, done func(), er
 
 // giveDevices makes the links that somebody looks at devices, and others what they would be.
 func (d *daemon) giveDevices(ctx context.Context) error {
-	t := *d.local().Topology()
+	t := *d.target().Topology()
 	t.Links = slices.Clone(t.Links)
 	changed := false
 	for i, key := range topology.LinkKeys(&t) {
@@ -101,7 +101,7 @@ func (d *daemon) giveDevices(ctx context.Context) error {
 	if !changed {
 		return nil
 	}
-	return d.local().Apply(ctx, &t, func(string, int, int) {})
+	return d.target().Apply(ctx, &t, func(string, int, int) {})
 }
 
 // device is the name of the device at an end; that of a real interface where the other end is one.
@@ -202,7 +202,7 @@ type captured struct {
 func (d *daemon) openTaps(taps []tap) (handles []*pcapgo.EthernetHandle, err error) {
 	for _, t := range taps {
 		var errOpen error
-		err = errors.Join(err, d.local().OnNode(t.node, func() error {
+		err = errors.Join(err, d.target().OnNode(t.node, func() error {
 			var h *pcapgo.EthernetHandle
 			if h, errOpen = pcapgo.NewEthernetHandle(t.device); errOpen == nil {
 				handles = append(handles, h)

@@ -27,11 +27,11 @@ const commandLogs = "commands"
 // runStarts runs the start commands that have not been run, all at once: those of nodes that are
 // new or made anew. What they leave in the background goes on; they themselves must end.
 func (d *daemon) runStarts(ctx context.Context) error {
-	return d.eachCommand(ctx, d.local().Topology().Nodes, func(ctx context.Context, n *topology.Node) error {
-		if n.Start == "" || d.local().HasStarted(n.Name) {
+	return d.eachCommand(ctx, d.target().Topology().Nodes, func(ctx context.Context, n *topology.Node) error {
+		if n.Start == "" || d.target().HasStarted(n.Name) {
 			return nil
 		}
-		err := d.runShell(ctx, n.Name, n.Start, d.local().RunStart)
+		err := d.runShell(ctx, n.Name, n.Start, d.target().RunStart)
 		if err != nil && n.StartMayFail {
 			d.happened(fmt.Sprintf("warning: the start command of %v", err))
 			return nil
@@ -46,7 +46,7 @@ func (d *daemon) runStops(ctx context.Context, nodes []*topology.Node) {
 		if n.Stop == "" {
 			return nil
 		}
-		return d.runShell(ctx, n.Name, n.Stop, d.local().Start)
+		return d.runShell(ctx, n.Name, n.Stop, d.target().Start)
 	})
 	if err != nil {
 		d.happened(fmt.Sprintf("warning: a stop command has failed: %v", err))
@@ -130,9 +130,9 @@ type replan struct {
 }
 
 func (d *daemon) replan(t *topology.Topology) (r replan) {
-	gone, made := d.local().Replaced(t)
+	gone, made := d.target().Replaced(t)
 	r.gone, r.start = gone, made
-	for _, c := range topology.Diff(d.local().Topology(), t) {
+	for _, c := range topology.Diff(d.target().Topology(), t) {
 		if c.OldNode == nil || c.NewNode == nil || c.OldNode.Start == c.NewNode.Start || contains(gone, c.OldNode) {
 			continue
 		}
@@ -176,20 +176,20 @@ func (r replan) commands() (out []string) {
 // turn makes the lab another topology, and runs what its nodes then have to run. After an error it
 // is what it was; an error that is local.ErrHalf says that it is not.
 func (d *daemon) turn(ctx context.Context, t *topology.Topology) error {
-	old := d.local().Topology()
+	old := d.target().Topology()
 	err := d.turnOnce(ctx, t)
-	if err == nil || d.local().Topology() == old || errors.Is(err, local.ErrHalf) {
+	if err == nil || d.target().Topology() == old || errors.Is(err, local.ErrHalf) {
 		return err
 	}
 	// A start command has failed.
 	undo := ctx.Err()
-	if d.local().OnUndo(); undo == nil {
+	if d.state().useRoom(); undo == nil {
 		undo = d.turnOnce(ctx, old)
 	}
 	switch {
 	case undo == nil:
 		return fmt.Errorf("%w\nthe lab is as it was", err)
-	case d.local().Topology() == old:
+	case d.target().Topology() == old:
 		return fmt.Errorf("%w\nthe lab is as it was, but what ran in it could not be started again: %w", err, undo)
 	}
 	return fmt.Errorf("%w; %w: %w; take the lab down", err, local.ErrHalf, undo)
@@ -199,7 +199,7 @@ func (d *daemon) turn(ctx context.Context, t *topology.Topology) error {
 func (d *daemon) turnOnce(ctx context.Context, t *topology.Topology) error {
 	r := d.replan(t)
 	d.runStops(ctx, r.gone)
-	if err := d.local().Apply(ctx, t, d.progress.stage); err != nil {
+	if err := d.target().Apply(ctx, t, d.progress.stage); err != nil {
 		if errors.Is(err, local.ErrHalf) {
 			return err
 		}
@@ -213,7 +213,7 @@ func (d *daemon) turnOnce(ctx context.Context, t *topology.Topology) error {
 	}
 	d.runStops(ctx, begun)
 	for _, n := range begun {
-		if err := d.local().EndStart(n.Name); err != nil {
+		if err := d.target().EndStart(n.Name); err != nil {
 			return err
 		}
 	}

@@ -63,12 +63,12 @@ func (d *daemon) startController(t *topology.Topology) error {
 	d.ask.Settle = func(ctx context.Context) error {
 		d.changing.Lock()
 		defer d.changing.Unlock()
-		return d.local().Settle(ctx)
+		return d.target().Settle(ctx)
 	}
 	d.ask.Use(c)
 	go func() { _ = own.Serve(listener) }()
-	l := d.local()
-	d.own, l.ControllerSocket, l.Meet = own, socket, own.meet
+	d.own = own
+	d.target().Control(socket, own.meet)
 	return nil
 }
 

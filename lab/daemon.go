@@ -28,7 +28,8 @@ import (
 
 // daemon owns one lab: it alone changes it, and answers for it on a Unix socket.
 type daemon struct {
-	shown shown          // what anybody may read at any time: see state and local
+	maker maker
+	shown shown          // what anybody may read at any time: see state and target
 	own   *ownController // of switches whose controller is trivet; nil where there are none
 	ask   api.Server     // answers for it
 
@@ -70,8 +71,8 @@ func RunDaemon(name string) error {
 	}
 	state.Version = version.Version
 	state.PID, state.PIDStart = os.Getpid(), process.Started(os.Getpid())
-	d := &daemon{resumed: resumed, watched: map[string]int{}, progress: newProgressLog(), gone: make(chan struct{}), followed: make(chan struct{})}
-	d.shown.state.Store(&state)
+	d := newDaemon(state, onThisMachine)
+	d.resumed = resumed
 	listener, err := d.listen() // who sees in the state that there is a daemon can ask it
 	if err != nil {
 		return err
@@ -82,7 +83,6 @@ func RunDaemon(name string) error {
 	// Taken and dropped, not ignored: what is ignored here, the nodes' programs would ignore, too.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGPIPE)
 	d.setState(func(s *State) { s.Status = Starting })
-	d.ctx, d.cancel = context.WithCancel(context.Background())
 	server := &http.Server{Handler: d.handler(), ReadHeaderTimeout: 10 * time.Second}
 	d.changing.Lock() // up and resume give it back: a request to go down comes after them, never before
 	go func() { _ = server.Serve(listener) }()
@@ -97,6 +97,14 @@ func RunDaemon(name string) error {
 	defer cancel()
 	_ = server.Shutdown(ctx) // lets those who wait for the end read it
 	return nil
+}
+
+func newDaemon(state State, m maker) *daemon {
+	d := &daemon{maker: m, watched: map[string]int{}, programs: map[string]*program{}, progress: newProgressLog(),
+		gone: make(chan struct{}), followed: make(chan struct{})}
+	d.shown.state.Store(&state)
+	d.ctx, d.cancel = context.WithCancel(context.Background())
+	return d
 }
 
 // unlock lets go of the lab's lock, which is the standard input of a daemon that starts: from now
@@ -130,18 +138,12 @@ func (d *daemon) listen() (net.Listener, error) {
 // up brings the lab up; if it cannot be, nothing of it stays. The caller has locked changing.
 func (d *daemon) up() {
 	defer d.changing.Unlock()
-	l, err := local.New(d.state().Name, Dir(d.state().Name))
+	err := d.begin()
 	if err == nil {
-		l.OnEnd, l.OnLoop = d.ended, d.happened
-		d.shown.local.Store(l)
-		l.OnFabric = func(ctx context.Context) error {
-			_, err := d.startPrograms(ctx, d.state().Topology)
-			return err
-		}
 		err = d.startController(d.state().Topology)
 	}
 	if err == nil {
-		err = l.Up(d.ctx, d.state().Topology, d.progress.stage)
+		err = d.target().Up(d.ctx, d.state().Topology, d.progress.stage)
 	}
 	if err == nil {
 		err = d.ctx.Err()
@@ -170,6 +172,23 @@ func (d *daemon) up() {
 	d.isUpNow()
 }
 
+// begin prepares what the lab is made by.
+func (d *daemon) begin() error {
+	l, err := d.maker.begin(d.state().Name, Dir(d.state().Name), local.Owner{
+		OnFabric: func(ctx context.Context) error {
+			_, err := d.startPrograms(ctx, d.state().Topology)
+			return err
+		},
+		OnUndo: func() { d.state().useRoom() },
+		OnEnd:  d.ended,
+		OnLoop: d.happened,
+	})
+	if err == nil {
+		d.shown.target.Store(&l)
+	}
+	return err
+}
+
 // firstFollow is how long a lab that has failed waits for who started it to ask why: without the
 // socket nobody can.
 const firstFollow = 10 * time.Second
@@ -188,7 +207,7 @@ func (d *daemon) isUpNow() {
 	if err := d.state().Save(); err != nil {
 		d.progress.warn(err.Error())
 	}
-	for _, what := range d.local().Remarks() {
+	for _, what := range d.target().Remarks() {
 		d.happened(what)
 	}
 	d.runSchedule(d.state().Topology.Schedule)
@@ -221,7 +240,7 @@ func (d *daemon) waitRoutes() {
 	ctx, cancel := context.WithTimeout(d.ctx, time.Duration(d.state().Wait)+dead)
 	defer cancel()
 	d.progress.stage("routes", 0, 0)
-	if err := d.local().WaitRoutes(ctx, d.knowsRoute); err != nil {
+	if err := d.target().WaitRoutes(ctx, d.knowsRoute); err != nil {
 		d.progress.warn(err.Error())
 	}
 }
@@ -250,8 +269,8 @@ func (d *daemon) ended(what string) {
 
 // dead lists the programs of the lab that are to run and do not. The caller has locked changing.
 func (d *daemon) dead() []string {
-	out := d.local().Dead()
-	for _, c := range foreign.Of(d.local().Topology()) {
+	out := d.target().Dead()
+	for _, c := range foreign.Of(d.target().Topology()) {
 		if p := d.programs[c.Name]; p == nil || !p.alive() {
 			out = append(out, "controller "+c.Name)
 		}
@@ -298,7 +317,7 @@ func (d *daemon) down(progress local.Progress) error {
 		return errors.New("it ends just now")
 	default:
 	}
-	if d.state().Status == Up || d.resumed && d.local() != nil {
+	if d.state().Status == Up || d.resumed && d.target() != nil {
 		d.setState(func(s *State) { s.Status = Stopping })
 		if err := d.state().Save(); err != nil { // on a full disk going down makes room
 			d.happened(err.Error())
@@ -319,12 +338,12 @@ func (d *daemon) removeWith(progress local.Progress) error {
 		if d.own != nil {
 			d.own.close()
 		}
-		if d.local() != nil {
-			d.local().Close()
+		if d.target() != nil {
+			d.target().Close()
 		}
 	})
 	d.lost = nil
-	err := local.Remove(d.state().Name, Dir(d.state().Name), progress, func(what string) {
+	err := d.maker.remove(d.state().Name, Dir(d.state().Name), progress, func(what string) {
 		d.lost = append(d.lost, what)
 		d.happened(what)
 	})
@@ -359,7 +378,7 @@ func (d *daemon) act(a topology.Action) error {
 	if a.Node != "" {
 		ctx, cancel := context.WithTimeout(d.ctx, commandTime)
 		defer cancel()
-		return d.runShell(ctx, a.Node, a.Run, d.local().Start)
+		return d.runShell(ctx, a.Node, a.Run, d.target().Start)
 	}
 	_, err := d.setLink(a.Ends, 1, a.Change)
 	return err
@@ -368,18 +387,18 @@ func (d *daemon) act(a topology.Action) error {
 // setLink changes the n-th link (from 1) between two nodes, and returns what became of it.
 func (d *daemon) setLink(ends [2]string, n int, c topology.LinkChange) (link *topology.Link, err error) {
 	err = d.change(0, func(ctx context.Context) error {
-		for i, l := range d.local().Topology().Links {
+		for i, l := range d.target().Topology().Links {
 			if !l.Joins(ends[0], ends[1]) {
 				continue
 			}
 			if n--; n == 0 {
-				if err := checkLink(d.local().Topology(), i, c); err != nil {
+				if err := checkLink(d.target().Topology(), i, c); err != nil {
 					return err
 				}
-				err := d.local().SetLink(ctx, i, c)
-				link = d.local().Topology().Links[i]
+				err := d.target().SetLink(ctx, i, c)
+				link = d.target().Topology().Links[i]
 				if d.own != nil && c != (topology.LinkChange{Up: c.Up}) {
-					d.own.SetMap(d.local().Topology())
+					d.own.SetMap(d.target().Topology())
 				}
 				return err
 			}
@@ -425,16 +444,15 @@ func (d *daemon) change(size int, f func(context.Context) error) error {
 	if err := d.state().beginChange(size); err != nil {
 		return fmt.Errorf("nothing was changed: %w", err)
 	}
-	old := d.local().Topology()
-	d.local().OnUndo = d.state().useRoom
+	old := d.target().Topology()
 	err := f(d.ctx)
-	d.setState(func(s *State) { s.Topology, s.Dead = d.local().Topology(), d.dead() })
+	d.setState(func(s *State) { s.Topology, s.Dead = d.target().Topology(), d.dead() })
 	if !errors.Is(err, local.ErrHalf) {
 		unwritten := d.state().endChange()
 		if unwritten == nil {
 			return err
 		}
-		if err = errors.Join(err, unwritten, d.backTo(old)); d.local().Topology() == old {
+		if err = errors.Join(err, unwritten, d.backTo(old)); d.target().Topology() == old {
 			return fmt.Errorf("%w\nthe lab is as it was", errors.Join(err, d.state().dropChange()))
 		}
 		err = fmt.Errorf("%w; %w; take the lab down", err, local.ErrHalf)
@@ -446,10 +464,10 @@ func (d *daemon) change(size int, f func(context.Context) error) error {
 // backTo makes the lab what it was, and what is on disk of it still.
 func (d *daemon) backTo(old *topology.Topology) error {
 	var err error
-	if d.local().Topology() != old {
+	if d.target().Topology() != old {
 		err = d.turn(d.ctx, old)
 	}
-	is := d.local().Topology()
+	is := d.target().Topology()
 	d.setState(func(s *State) { s.Topology = is })
 	return errors.Join(err, d.endPrograms(is), d.startController(is), d.reloadPrograms(is))
 }

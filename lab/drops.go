@@ -22,7 +22,7 @@ func (d *daemon) drops(ctx context.Context) ([]datapath.Drop, error) {
 	if err := d.isUp(); err != nil {
 		return nil, err
 	}
-	return d.local().Drops(ctx)
+	return d.target().Drops(ctx)
 }
 
 // Drops returns what delay lines and datapaths have dropped so far.

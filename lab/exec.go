@@ -122,8 +122,8 @@ func (d *daemon) serveExec(w http.ResponseWriter, r *http.Request) {
 		_ = s.send(frameError, []byte(err.Error()))
 		return
 	}
-	if d.local().Topology().Node(req.Node) == nil {
-		_ = s.send(frameError, []byte(NoNode(d.local().Topology(), req.Node).Error()))
+	if d.target().Topology().Node(req.Node) == nil {
+		_ = s.send(frameError, []byte(NoNode(d.target().Topology(), req.Node).Error()))
 		return
 	}
 	output, err := s.start(d, req)
@@ -188,7 +188,7 @@ func (s *session) start(d *daemon, req ExecRequest) (output *sync.WaitGroup, err
 		return nil, err
 	}
 	s.cmd.Stdout, s.cmd.Stderr = stdoutIn, stderrIn
-	err = d.local().Start(req.Node, s.cmd)
+	err = d.target().Start(req.Node, s.cmd)
 	stdoutIn.Close()
 	stderrIn.Close()
 	if err != nil {
@@ -212,7 +212,7 @@ func (s *session) startTTY(d *daemon, req ExecRequest, output *sync.WaitGroup) e
 	s.typeAhead(req.Typed)
 	s.cmd.Stdin, s.cmd.Stdout, s.cmd.Stderr = theirs, theirs, theirs
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
-	if err := d.local().Start(req.Node, s.cmd); err != nil {
+	if err := d.target().Start(req.Node, s.cmd); err != nil {
 		ours.Close()
 		theirs.Close()
 		return err

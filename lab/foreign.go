@@ -82,7 +82,7 @@ func (d *daemon) startProgram(p *program, t *topology.Topology) (err error) {
 		return err
 	}
 	if p.port == 0 {
-		if p.port, err = d.local().FreePort(); err != nil {
+		if p.port, err = d.target().FreePort(); err != nil {
 			return err
 		}
 	}
@@ -99,7 +99,7 @@ func (d *daemon) startProgram(p *program, t *topology.Topology) (err error) {
 	defer log.Close()
 	p.cmd = p.Command(places, found, p.dir, p.port, p.SwitchesOf(t))
 	p.cmd.Stdout, p.cmd.Stderr = log, log
-	if err := d.local().StartProgram(p.Name, p.cmd); err != nil {
+	if err := d.target().StartProgram(p.Name, p.cmd); err != nil {
 		return err
 	}
 	d.addProgram(p)
@@ -110,10 +110,8 @@ func (d *daemon) startProgram(p *program, t *topology.Topology) (err error) {
 func (d *daemon) addProgram(p *program) {
 	p.ended = make(chan struct{})
 	go d.watchProgram(p, p.cmd, p.ended)
-	if d.programs == nil {
-		d.programs, d.local().Programs = map[string]*program{}, map[string]string{}
-	}
-	d.programs[p.Name], d.local().Programs[p.Name] = p, fmt.Sprintf("tcp:127.0.0.1:%d", p.port)
+	d.programs[p.Name] = p
+	d.target().Listens(p.Name, fmt.Sprintf("tcp:127.0.0.1:%d", p.port))
 }
 
 // findPrograms finds the controllers of others that run since another daemon started them.
@@ -126,7 +124,7 @@ func (d *daemon) findPrograms(t *topology.Topology) {
 			continue // it was about to be started
 		}
 		p.port = port
-		for _, pid := range d.local().ProgramProcesses(c.Name) {
+		for _, pid := range d.target().ProgramProcesses(c.Name) {
 			if session, err := unix.Getsid(pid); err != nil || session != pid {
 				continue // one that it has started
 			}
@@ -169,8 +167,7 @@ func (d *daemon) endPrograms(t *topology.Topology) error {
 		}
 		p.unwanted.Store(true)
 		delete(d.programs, name)
-		delete(d.local().Programs, name)
-		errs = append(errs, d.local().EndProgram(name), os.RemoveAll(p.dir))
+		errs = append(errs, d.target().EndProgram(name), os.RemoveAll(p.dir))
 	}
 	return errors.Join(errs...)
 }
@@ -181,18 +178,18 @@ func (d *daemon) endPrograms(t *topology.Topology) error {
 func (d *daemon) waitForeign(ctx context.Context, t *topology.Topology) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(d.state().Wait))
 	defer cancel()
-	if err := d.local().WaitControllers(ctx); err != nil {
+	if err := d.target().WaitControllers(ctx); err != nil {
 		return err
 	}
 	var errs []error
 	for _, p := range d.programs {
 		var err error
 		if greeted := p.Greeted(t); len(greeted) > 0 {
-			err = d.local().WaitFlows(ctx, greeted)
+			err = d.target().WaitFlows(ctx, greeted)
 		}
 		if p.PerPort && err == nil { // the entries of ports are the last that it makes
 			embedded := slices.DeleteFunc(p.Greeted(t), func(n *topology.Node) bool { return n.Datapath != topology.Embedded })
-			err = d.local().WaitPorts(ctx, embedded, t.Links)
+			err = d.target().WaitPorts(ctx, embedded, t.Links)
 		}
 		if p.Says != nil {
 			err = p.waitLog(ctx, p.SwitchesOf(t))
@@ -215,7 +212,7 @@ func (d *daemon) followForeign(links []*topology.Link) error {
 		if !p.PerPort || !p.alive() || d.state().Wait == 0 {
 			continue
 		}
-		if err := d.local().WaitPorts(ctx, p.SwitchesOf(d.local().Topology()), links); err != nil {
+		if err := d.target().WaitPorts(ctx, p.SwitchesOf(d.target().Topology()), links); err != nil {
 			return fmt.Errorf("%s: %w", p.Name, err)
 		}
 	}

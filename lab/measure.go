@@ -90,14 +90,14 @@ func (d *daemon) ping(ctx context.Context, r PingRequest, heard func(probe.Heard
 		return out, fmt.Errorf("count %d, interval %v, timeout %v: none is negative, and a pair has at most %d pings", r.Count, r.Interval, r.Timeout, maxPings)
 	}
 	if o.Timeout == 0 {
-		o.Timeout = PingTimeout(d.local().Topology())
+		o.Timeout = PingTimeout(d.target().Topology())
 	}
 	pairs, err := d.pairs(r)
 	if err != nil {
 		return out, err
 	}
 	out.Pairs, err = probe.PingPairs(ctx, pairs, func(node string) (p *probe.Pinger, err error) {
-		err = d.local().OnNode(node, func() (err error) {
+		err = d.target().OnNode(node, func() (err error) {
 			p, err = probe.OpenPinger(r.IPv6 || pairs[0].Address.Is6())
 			return err
 		})
@@ -149,7 +149,7 @@ func longestDelay(t *topology.Topology) (sum time.Duration) {
 
 // pairs lists who pings whom: hosts, and routers that have programs.
 func (d *daemon) pairs(r PingRequest) ([]probe.Pair, error) {
-	t := d.local().Topology()
+	t := d.target().Topology()
 	if (r.From == "") != (r.To == "") {
 		return nil, errors.New("name two nodes, or none for all hosts")
 	}
@@ -208,12 +208,12 @@ func (d *daemon) address(name string, v6 bool) (netip.Addr, error) {
 	if a, err := netip.ParseAddr(name); err == nil {
 		return a, nil
 	}
-	t := d.local().Topology()
+	t := d.target().Topology()
 	n := t.Node(name)
 	if n == nil {
 		return netip.Addr{}, NoNode(t, name)
 	}
-	for _, p := range topology.AddressesOf(d.local().Topology(), n) {
+	for _, p := range topology.AddressesOf(d.target().Topology(), n) {
 		if p.Addr().Is6() == v6 {
 			return p.Addr(), nil
 		}
@@ -257,11 +257,11 @@ func (d *daemon) iperf(ctx context.Context, r IperfRequest) (out IperfResult, er
 	if err != nil {
 		return out, errors.New("iperf3 is not installed: apt install iperf3")
 	}
-	if d.local().Topology().Node(r.From) == nil {
-		return out, NoNode(d.local().Topology(), r.From)
+	if d.target().Topology().Node(r.From) == nil {
+		return out, NoNode(d.target().Topology(), r.From)
 	}
 	for _, name := range []string{r.From, r.To} {
-		if n := d.local().Topology().Node(name); n != nil && n.RoutingNode() {
+		if n := d.target().Topology().Node(name); n != nil && n.RoutingNode() {
 			return out, fmt.Errorf("%s is a routing node, in which programs have no address: measure between hosts, or make it datapath: kernel", name)
 		}
 	}
@@ -324,7 +324,7 @@ func (d *daemon) iperfServer(ctx context.Context, program, node string, to netip
 		said := &serverOutput{listening: make(chan struct{})}
 		cmd.Stdout, cmd.Stderr = said, said
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-		if err := d.local().Start(node, cmd); err != nil {
+		if err := d.target().Start(node, cmd); err != nil {
 			return "", nil, err
 		}
 		ended := make(chan struct{})
@@ -387,7 +387,7 @@ func (d *daemon) output(ctx context.Context, node string, cmd *exec.Cmd) ([]byte
 	var out, errOut bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errOut
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := d.local().Start(node, cmd); err != nil {
+	if err := d.target().Start(node, cmd); err != nil {
 		return nil, err
 	}
 	stop := context.AfterFunc(ctx, func() { _ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL) })

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"trivet.dev/trivet/datapath"
-	"trivet.dev/trivet/target/local"
 )
 
 // Cure says of an Orphaned lab what is to be done.
@@ -123,8 +122,8 @@ func (d *daemon) resume() {
 			if d.own != nil {
 				d.own.close()
 			}
-			if d.local() != nil {
-				d.local().Close()
+			if d.target() != nil {
+				d.target().Close()
 			}
 		})
 		d.progress.end(fmt.Errorf("%w\nthe lab is as it was; take it down:  trivet down %s", err, d.state().Name))
@@ -133,17 +132,11 @@ func (d *daemon) resume() {
 }
 
 func (d *daemon) takeOver() error {
-	l, err := local.New(d.state().Name, Dir(d.state().Name))
-	if err != nil {
+	if err := d.begin(); err != nil {
 		return err
 	}
-	l.OnEnd, l.OnLoop = d.ended, d.happened
-	d.shown.local.Store(l)
+	l := d.target()
 	d.findPrograms(d.state().Topology)
-	l.OnFabric = func(ctx context.Context) error {
-		_, err := d.startPrograms(ctx, d.state().Topology)
-		return err
-	}
 	if err := d.startController(d.state().Topology); err != nil {
 		return err
 	}

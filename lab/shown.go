@@ -2,15 +2,13 @@ package lab
 
 import (
 	"sync/atomic"
-
-	"trivet.dev/trivet/target/local"
 )
 
 // shown is what of a lab can be read at any time, also while a change goes on for seconds. What it
 // points to does not change: who changes the lab puts another in its place.
 type shown struct {
-	state atomic.Pointer[State]
-	local atomic.Pointer[local.Lab] // nil before the lab begins to come up
+	state  atomic.Pointer[State]
+	target atomic.Pointer[target] // nil before the lab begins to come up
 }
 
 // state is a copy of the lab's state, as it was after the last change.
@@ -24,6 +22,11 @@ func (d *daemon) setState(change func(*State)) {
 	d.shown.state.Store(&s)
 }
 
-// local is the lab on this machine; nil before it begins to come up. The caller has locked
-// changing, but for methods that say that they may be called at any time.
-func (d *daemon) local() *local.Lab { return d.shown.local.Load() }
+// target is what has made the lab; nil before it begins to come up. The caller has locked changing,
+// but for methods that say that they may be called at any time.
+func (d *daemon) target() target {
+	if t := d.shown.target.Load(); t != nil {
+		return *t
+	}
+	return nil
+}

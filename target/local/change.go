@@ -34,9 +34,7 @@ func (l *Lab) Apply(ctx context.Context, t *topology.Topology, progress Progress
 	if err == nil {
 		return nil
 	}
-	if l.OnUndo != nil {
-		l.OnUndo()
-	}
+	l.owner.OnUndo()
 	undo := ctx.Err()
 	if undo == nil {
 		undo = l.undo(ctx, old, s, progress)

@@ -9,26 +9,32 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
+// Control gives the switches of the lab's own controller to it: it listens at a Unix socket, and meets
+// those of this process in memory (see datapath.Site).
+func (l *Lab) Control(socket string, meet func(name string, join func(datapath.Peer) datapath.Session) error) {
+	l.controller.socket, l.controller.meet = socket, meet
+}
+
 // Controllers are the controllers of a switch as it is told them.
 func (s site) Controllers(n *topology.Node) []string {
 	if slices.Contains(n.Controllers, topology.ControllerTrivet) {
-		return []string{"unix:" + s.ControllerSocket}
+		return []string{"unix:" + s.controller.socket}
 	}
 	out := topology.ControllersOf(s.Topology(), n)
 	for _, c := range n.Controllers {
-		if address := s.Lab.Programs[c]; address != "" && s.Topology().IsControllerProgram(c) {
+		if address := s.listening[c]; address != "" && s.Topology().IsControllerProgram(c) {
 			out = append(out, address)
 		}
 	}
 	return out
 }
 
-func (s site) Programs() []string { return slices.Collect(maps.Values(s.Lab.Programs)) }
+func (s site) Programs() []string { return slices.Collect(maps.Values(s.listening)) }
 
-func (s site) HasController() bool { return s.Lab.Meet != nil }
+func (s site) HasController() bool { return s.controller.meet != nil }
 
 func (s site) Meet(name string, join func(datapath.Peer) datapath.Session) error {
-	return s.Lab.Meet(name, join)
+	return s.controller.meet(name, join)
 }
 
 // Controllers says, for each switch that has one, whether it is connected. It may be called at any

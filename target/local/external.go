@@ -72,7 +72,5 @@ func (l *Lab) releaseExternal(link *topology.Link) error {
 
 // say tells who has the lab of something that is not as it should be.
 func (l *Lab) say(what string) {
-	if l.OnLoop != nil {
-		l.OnLoop(what)
-	}
+	l.owner.OnLoop(what)
 }

@@ -180,8 +180,8 @@ func (s site) Start(node string, cmd *exec.Cmd, before func() error) error {
 }
 
 func (s site) Ended(what string) {
-	if s.OnEnd != nil && !s.closing.Load() {
-		s.OnEnd(what)
+	if !s.closing.Load() {
+		s.owner.OnEnd(what)
 	}
 }
 
@@ -210,8 +210,4 @@ func (s site) AwaitRunning(names []string) error {
 	return s.awaitRunning(ctx, "", names)
 }
 
-func (s site) Looped(what string) {
-	if s.OnLoop != nil {
-		s.OnLoop(what)
-	}
-}
+func (s site) Looped(what string) { s.owner.OnLoop(what) }

@@ -38,27 +38,12 @@ type Lab struct {
 
 	is atomic.Pointer[indexed] // what Topology returns
 
-	// ControllerSocket is where the lab's own controller listens, for the switches that
-	// have it. It is set before Up.
-	ControllerSocket string
-
-	// Programs are the addresses, in the switches' namespace, of controllers that the lab runs
-	// there, by the names that the topology has for them. OnFabric, which may be nil, is called
-	// before there are switches, when programs can be started.
-	Programs map[string]string
-	OnFabric func(context.Context) error
-
-	// Meet lets the lab's own controller meet a switch of this process: see datapath.Site. It is
-	// set before Up where there is one.
-	Meet func(name string, join func(datapath.Peer) datapath.Session) error
-
-	// OnEnd, which may be nil, is told when a routing daemon or Open vSwitch has ended by itself,
-	// in a goroutine of its own; OnLoop when packets come back to an embedded switch: it must
-	// return soon, and not call the lab.
-	OnEnd, OnLoop func(what string)
-
-	// OnUndo, which may be nil, is called before a change that has failed is undone.
-	OnUndo func()
+	owner      Owner
+	listening  map[string]string // addresses of controllers that the lab runs beside its switches, in their namespace, by name
+	controller struct {          // the lab's own; see Control
+		socket string
+		meet   func(name string, join func(datapath.Peer) datapath.Session) error
+	}
 
 	fabrics []fabric
 	binder  *binder
@@ -75,6 +60,21 @@ type Lab struct {
 	closing atomic.Bool // what ends now does not end by itself
 }
 
+// Owner is what a lab tells who has it.
+type Owner struct {
+	// OnFabric is called when the switches' namespace is there and no switches are: programs can be
+	// started beside them.
+	OnFabric func(context.Context) error
+
+	// OnUndo is called before a change that has failed is undone.
+	OnUndo func()
+
+	// OnEnd is told when a routing daemon or Open vSwitch has ended by itself, in a goroutine of its
+	// own; OnLoop when packets come back to an embedded switch: it must return soon, and not call
+	// the lab.
+	OnEnd, OnLoop func(what string)
+}
+
 // Record is what later processes must know about how the lab was made. It is written
 // before what it speaks of is made.
 type Record struct {
@@ -89,12 +89,12 @@ func (l *Lab) recordFile() string { return filepath.Join(l.Dir, "local.json") }
 func (l *Lab) saveRecord() error  { return saveJSON(l.recordFile(), l.Record) }
 
 // New prepares a lab in a directory that exists and holds nothing of another lab.
-func New(name, dir string) (*Lab, error) {
+func New(name, dir string, owner Owner) (*Lab, error) {
 	cgroups, err := cgroup.Find()
 	if err != nil {
 		return nil, err
 	}
-	l := &Lab{Name: name, Dir: dir, Cgroups: cgroups,
+	l := &Lab{Name: name, Dir: dir, Cgroups: cgroups, owner: owner, listening: map[string]string{},
 		index: map[string]int{}, next: ownIndexes, raised: map[string]int{}, lines: map[string]*delayline.Line{}}
 	l.fabrics = l.newFabrics()
 	l.setTopology(&topology.Topology{})
@@ -140,10 +140,8 @@ func (l *Lab) Up(ctx context.Context, t *topology.Topology, progress Progress) e
 	if err := l.open(); err != nil {
 		return err
 	}
-	if l.OnFabric != nil {
-		if err := l.OnFabric(ctx); err != nil {
-			return err
-		}
+	if err := l.owner.OnFabric(ctx); err != nil {
+		return err
 	}
 	return l.change(ctx, l.plan(&topology.Topology{}, t), progress)
 }

@@ -37,8 +37,14 @@ func (l *Lab) ProgramProcesses(name string) []int {
 	return l.Cgroups.Processes(l.Name, programGroup(name))
 }
 
+// Listens says that a program is a controller, and at which address in the switches' namespace.
+func (l *Lab) Listens(name, address string) { l.listening[name] = address }
+
 // EndProgram ends a program and all that it has started, and returns when they are gone.
-func (l *Lab) EndProgram(name string) error { return l.Cgroups.Remove(l.Name, programGroup(name)) }
+func (l *Lab) EndProgram(name string) error {
+	delete(l.listening, name)
+	return l.Cgroups.Remove(l.Name, programGroup(name))
+}
 
 // FreePort returns a TCP port that nobody has on the loopback device of the switches' namespace.
 func (l *Lab) FreePort() (port int, err error) {

@@ -40,10 +40,8 @@ func (l *Lab) Resume(ctx context.Context, t *topology.Topology, progress Progres
 	if err := l.resumeFabrics(ctx); err != nil {
 		return err
 	}
-	if l.OnFabric != nil {
-		if err := l.OnFabric(ctx); err != nil {
-			return err
-		}
+	if err := l.owner.OnFabric(ctx); err != nil {
+		return err
 	}
 	s := l.plan(l.withoutLines(t), t)
 	s.DropLinks = s.AddLinks // Open vSwitch holds on to their devices

@@ -103,7 +103,7 @@ func TestToy(t *testing.T) {
 		t.Fatal(err)
 	}
 	name := fmt.Sprintf("test-toy-%d", os.Getpid())
-	l, err := New(name, dir)
+	l, err := New(name, dir, Owner{OnFabric: func(context.Context) error { return nil }, OnUndo: func() {}, OnEnd: func(string) {}, OnLoop: func(string) {}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,86 @@
+package lab
+
+import (
+	"context"
+	"net/netip"
+	"os/exec"
+
+	"trivet.dev/trivet/datapath"
+	"trivet.dev/trivet/target/local"
+	"trivet.dev/trivet/topology"
+)
+
+// target is what makes a lab and answers for it: target/local on this machine. Its methods are
+// called one at a time, by who has locked daemon.changing, but for those that say so where they are
+// implemented. What they mean stands there, too.
+type target interface {
+	life
+	runner
+	switches
+	looks
+}
+
+// life is how a lab comes to be, changes and is let go. A change that fails is undone; an error
+// that is local.ErrHalf says that it could not be.
+type life interface {
+	Topology() *topology.Topology
+	Up(context.Context, *topology.Topology, local.Progress) error
+	Resume(context.Context, *topology.Topology, local.Progress) error
+	TakeOver() // ends Resume
+	Apply(context.Context, *topology.Topology, local.Progress) error
+	SetLink(ctx context.Context, index int, c topology.LinkChange) error
+	Replaced(*topology.Topology) (gone, made []*topology.Node) // by Apply
+	CheckSwitches() error                                      // before Apply
+	Heal() error
+	Close()
+}
+
+// runner runs programs: in nodes, and controllers beside the switches.
+type runner interface {
+	Start(node string, cmd *exec.Cmd) error
+	RunStart(node string, cmd *exec.Cmd) error
+	HasStarted(node string) bool
+	EndStart(node string) error
+	OnNode(node string, f func() error) error
+
+	FreePort() (int, error)
+	StartProgram(name string, cmd *exec.Cmd) error
+	Listens(name, address string)
+	ProgramProcesses(name string) []int
+	EndProgram(name string) error
+}
+
+// switches ties switches to controllers, and waits for what these tell them.
+type switches interface {
+	Control(socket string, meet func(name string, join func(datapath.Peer) datapath.Session) error)
+	Controllers(context.Context) ([]datapath.SwitchStatus, error)
+	WaitControllers(context.Context) error
+	WaitFlows(context.Context, []*topology.Node) error
+	WaitPorts(context.Context, []*topology.Node, []*topology.Link) error
+	WaitRoutes(ctx context.Context, knows func(router string, to netip.Addr) bool) error
+	Settle(context.Context) error
+}
+
+// looks is what a lab says of itself.
+type looks interface {
+	Dead() []string
+	Remarks() []string
+	Devices() map[string]string
+	Drops(context.Context) ([]datapath.Drop, error)
+	Ends() ([][2]local.End, error)
+	WiresOf(*topology.Topology) []datapath.Wire
+	NeedsDevices(*topology.Link) bool
+	Look(index int, see func(frame []byte)) (mirrored bool, done func())
+}
+
+// maker begins a target for a lab, and removes what one has made, whoever has died: see local.New
+// and local.Remove.
+type maker struct {
+	begin  func(name, dir string, owner local.Owner) (target, error)
+	remove func(name, dir string, progress local.Progress, lost func(string)) error
+}
+
+var onThisMachine = maker{
+	begin:  func(name, dir string, owner local.Owner) (target, error) { return local.New(name, dir, owner) },
+	remove: local.Remove,
+}

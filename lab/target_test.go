@@ -1,0 +1,225 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"trivet.dev/trivet/target/local"
+	"trivet.dev/trivet/topology"
+)
+
+// elsewhere is a target that makes nothing, and fails where it is told to. A method that it does
+// not have is one that nobody should call.
+type elsewhere struct {
+	target
+	owner   local.Owner
+	now     *topology.Topology
+	did     []string
+	fail    map[string]error // by what is done
+	started map[string]bool
+	removed int
+}
+
+func (e *elsewhere) do(what string) error {
+	e.did = append(e.did, what)
+	return e.fail[what]
+}
+
+func (e *elsewhere) maker() maker {
+	return maker{
+		begin: func(_, _ string, owner local.Owner) (target, error) {
+			e.owner, e.now = owner, &topology.Topology{}
+			return e, e.do("begin")
+		},
+		remove: func(string, string, local.Progress, func(string)) error {
+			if err := e.do("remove"); err != nil {
+				return err
+			}
+			e.removed++
+			return nil
+		},
+	}
+}
+
+func (e *elsewhere) Topology() *topology.Topology { return e.now }
+
+func (e *elsewhere) Up(ctx context.Context, t *topology.Topology, _ local.Progress) error {
+	if err := e.owner.OnFabric(ctx); err != nil {
+		return err
+	}
+	e.now = t
+	return e.do("up")
+}
+
+func (e *elsewhere) Apply(_ context.Context, t *topology.Topology, _ local.Progress) error {
+	err := e.do("apply")
+	if err == nil {
+		e.now = t
+	}
+	return err
+}
+
+func (e *elsewhere) Replaced(t *topology.Topology) (gone, made []*topology.Node) {
+	had := e.now.NodesByName()
+	for _, n := range t.Nodes {
+		if had[n.Name] == nil {
+			made = append(made, n)
+		}
+	}
+	return nil, made
+}
+
+func (e *elsewhere) RunStart(node string, cmd *exec.Cmd) error {
+	e.started[node] = true
+	if err := e.do("start " + node); err != nil {
+		return err
+	}
+	return cmd.Start()
+}
+
+func (e *elsewhere) HasStarted(node string) bool           { return e.started[node] }
+func (e *elsewhere) WaitControllers(context.Context) error { return nil }
+func (e *elsewhere) Dead() []string                        { return nil }
+func (e *elsewhere) Remarks() []string                     { return nil }
+func (e *elsewhere) Close()                                { _ = e.do("close") }
+
+// daemonElsewhere is the daemon of a lab on a target that makes nothing.
+func daemonElsewhere(t *testing.T, spec string) (*daemon, *elsewhere) {
+	t.Helper()
+	dir := t.TempDir()
+	t.Setenv("TRIVET_RUN_DIR", dir)
+	state := State{Name: "elsewhere", Status: Starting, Owner: os.Getuid(), Created: time.Now(), Topology: bridges(t, spec)}
+	if err := os.Mkdir(Dir(state.Name), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	e := &elsewhere{fail: map[string]error{}, started: map[string]bool{}}
+	d := newDaemon(state, e.maker())
+	d.followOnce.Do(func() { close(d.followed) }) // as a command would that waits for it
+	return d, e
+}
+
+// bridges is a topology of Linux bridges, with a node that runs something when it is made.
+func bridges(t *testing.T, spec string) *topology.Topology {
+	t.Helper()
+	top, err := topology.Generate(spec, topology.GenerateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	top.Node("h1").Start = "true"
+	resolved, problems := topology.Resolve(top, topology.Defaults{Datapath: topology.Bridge, Controller: topology.ControllerNone})
+	if resolved == nil {
+		t.Fatal(problems)
+	}
+	return resolved
+}
+
+// ended is how the last coming up or going down has ended.
+func ended(d *daemon) string {
+	steps, _ := d.progress.since(0)
+	if n := len(steps); n == 0 || !steps[n-1].End {
+		return "it has not ended"
+	}
+	return steps[len(steps)-1].Error
+}
+
+// TestTargetFails proves, with a target of which the daemon knows nothing but the interface, that a
+// lab which does not come up is removed, at whatever step; that it says why; and that it says where
+// removing it fails, too, after which going down tries again.
+func TestTargetFails(t *testing.T) {
+	for _, step := range []string{"begin", "up", "start h1"} {
+		t.Run(step, func(t *testing.T) {
+			d, e := daemonElsewhere(t, "minimal")
+			e.fail[step] = errors.New("no room")
+			e.fail["remove"] = errors.New("stuck")
+			d.changing.Lock()
+			d.up()
+			if got := ended(d); !strings.Contains(got, "no room") || !strings.Contains(got, "undoing it failed: stuck") {
+				t.Errorf("it ends with %q", got)
+			}
+			if last := e.did[len(e.did)-1]; last != "remove" {
+				t.Errorf("it did %q", e.did)
+			}
+
+			d, e = daemonElsewhere(t, "minimal")
+			e.fail[step] = errors.New("no room")
+			d.changing.Lock()
+			d.up()
+			if got := ended(d); got != "no room" && got != `start: no room` {
+				t.Errorf("it ends with %q", got)
+			}
+			if e.removed != 1 {
+				t.Errorf("it was removed %d times", e.removed)
+			}
+			if err := d.down(func(string, int, int) {}); err != nil || e.removed != 1 {
+				t.Errorf("it is taken down although it is gone: %v, %q", err, e.did)
+			}
+		})
+	}
+}
+
+// TestTargetChanges proves that the daemon writes down what a target has become and what it has
+// not: after a change, after one that was undone, after one whose start command fails, which is
+// undone by the daemon; and that after one that could not be undone nothing is changed any more,
+// but the lab goes down.
+func TestTargetChanges(t *testing.T) {
+	d, e := daemonElsewhere(t, "minimal")
+	d.changing.Lock()
+	d.up()
+	if got := ended(d); got != "" || d.state().Status != Up || !e.started["h1"] {
+		t.Fatalf("up: %q, %s, did %q", got, d.state().Status, e.did)
+	}
+	turn := func(to *topology.Topology) error {
+		return d.change(0, func(ctx context.Context) error { return d.turn(ctx, to) })
+	}
+	is := func(what string, want *topology.Topology) {
+		t.Helper()
+		written, err := read(d.state().Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := d.state().Topology; got != want || len(written.Topology.Nodes) != len(want.Nodes) || e.now != want {
+			t.Errorf("%s: the lab has %d nodes, on disk %d, the target %d; want %d", what, len(got.Nodes), len(written.Topology.Nodes), len(e.now.Nodes), len(want.Nodes))
+		}
+		if _, err := os.Stat(changingFile(d.state().Name)); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s: it is still being changed: %v", what, err)
+		}
+	}
+	three, four := bridges(t, "single,3"), bridges(t, "single,4")
+	if err := turn(three); err != nil {
+		t.Fatal(err)
+	}
+	is("a change", three)
+
+	e.fail["apply"] = errors.New("no room")
+	if err := turn(four); err == nil || !strings.Contains(err.Error(), "no room") {
+		t.Error("a change that fails says: ", err)
+	}
+	is("a change that failed", three)
+	delete(e.fail, "apply")
+
+	four.Node("h4").Start = "false"
+	if err := turn(four); err == nil || !strings.Contains(err.Error(), "the lab is as it was") {
+		t.Error("a change whose start command fails says: ", err)
+	}
+	is("a change whose start command failed", three)
+
+	e.fail["apply"] = fmt.Errorf("no room; %w", local.ErrHalf)
+	if err := turn(four); !errors.Is(err, local.ErrHalf) {
+		t.Error("a change that cannot be undone says: ", err)
+	}
+	delete(e.fail, "apply")
+	before := slices.Clone(e.did)
+	if err := turn(three); err == nil || !strings.Contains(err.Error(), "an earlier change has failed") || !slices.Equal(e.did, before) {
+		t.Errorf("after it a change is made: %v, %q", err, e.did[len(before):])
+	}
+	if err := d.down(func(string, int, int) {}); err != nil || e.removed != 1 || !slices.Equal(e.did[len(before):], []string{"close", "remove"}) {
+		t.Errorf("down: %v, did %q", err, e.did[len(before):])
+	}
+}

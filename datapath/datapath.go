@@ -136,8 +136,8 @@ type Checker interface{ Check() error }
 // leave to others where they can.
 type Summing interface{ NeedsChecksums() bool }
 
-// Telling is a fabric that tells programs in its nodes where it is.
-type Telling interface{ Environ() []string }
+// Telling is a fabric that tells programs in its nodes where it is, by their environment.
+type Telling interface{ Tell(*exec.Cmd) }
 
 // Ported is a fabric that knows more of its ports than their devices say.
 type Ported interface {

@@ -31,6 +31,10 @@ type ownController struct {
 // directory is in memory, and of port_load they take 24 MB.
 const databaseRows = 200_000
 
+// ControllerSocket is where the built-in controller of a lab listens for switches. Open vSwitch
+// connects to sockets in its own directory only.
+func ControllerSocket(name string) string { return filepath.Join(Dir(name), "ovs", "controller.sock") }
+
 // startController starts the built-in controller, if a node has it, and tells one that runs what is
 // new.
 func (d *daemon) startController(t *topology.Topology) error {
@@ -40,12 +44,10 @@ func (d *daemon) startController(t *topology.Topology) error {
 	if !slices.ContainsFunc(t.Nodes, controlled) {
 		return nil
 	}
-	// Open vSwitch connects to sockets in its own directory only.
-	dir := filepath.Join(Dir(d.state().Name), "ovs")
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	socket := ControllerSocket(d.state().Name)
+	if err := os.MkdirAll(filepath.Dir(socket), 0o700); err != nil {
 		return err
 	}
-	socket := filepath.Join(dir, "controller.sock")
 	_ = os.Remove(socket) // of a daemon that has died
 	mask := unix.Umask(0o177)
 	listener, err := net.Listen("unix", socket)

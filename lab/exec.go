@@ -165,9 +165,11 @@ func (s *session) start(d *daemon, req ExecRequest) (output *sync.WaitGroup, err
 	if s.cmd.Err != nil { // looked up in the daemon's PATH: look in the caller's
 		s.cmd.Path, s.cmd.Err = lookPath(req.Command[0], req.Env)
 	}
-	if s.cmd.Err != nil {
-		return nil, fmt.Errorf("%s: %w", req.Command[0], errNoCommand)
-	}
+	defer func() {
+		if errors.Is(err, exec.ErrNotFound) { // a fabric may have known better than the two
+			err = fmt.Errorf("%s: %w", req.Command[0], errNoCommand)
+		}
+	}()
 	if _, err := os.Stat(req.Dir); err != nil {
 		s.cmd.Dir = "/"
 	}

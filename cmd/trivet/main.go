@@ -8,6 +8,7 @@ import (
 	"trivet.dev/trivet/bench/drive"
 	"trivet.dev/trivet/bench/probe/packets"
 	"trivet.dev/trivet/bench/verify"
+	"trivet.dev/trivet/datapath/embedded/fabric"
 	"trivet.dev/trivet/internal/cli"
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/target/local"
@@ -20,6 +21,8 @@ func main() {
 			exit(lab.RunDaemon(os.Args[2]))
 		case local.InitCommand:
 			exit(local.RunInit())
+		case fabric.VSwitchCommand:
+			os.Exit(cli.VSwitch(os.Args[2:]))
 		case packets.Command:
 			exit(packets.Serve(os.Stdin, os.Stdout))
 		case verify.LookCommand:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -256,8 +257,8 @@ func (f *fabric) NeedsChecksums() bool {
 	return switches != nil && switches.NeedsChecksums()
 }
 
-// Environ lets ovs-vsctl and ovs-ofctl find the lab's Open vSwitch.
-func (f *fabric) Environ() []string { return []string{"OVS_RUNDIR=" + f.dir()} }
+// Tell lets ovs-vsctl and ovs-ofctl find the lab's Open vSwitch.
+func (f *fabric) Tell(cmd *exec.Cmd) { cmd.Env = append(cmd.Environ(), "OVS_RUNDIR="+f.dir()) }
 
 // About says where it forwards: "system" or "netdev".
 func (f *fabric) About() map[string]string {

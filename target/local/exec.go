@@ -60,7 +60,7 @@ func (l *Lab) bear(n *topology.Node, cmd *exec.Cmd, below ...string) error {
 	}
 	defer dir.Close()
 	if t, ok := l.fabricOf(n).(datapath.Telling); ok {
-		cmd.Env = append(cmd.Environ(), t.Environ()...)
+		t.Tell(cmd)
 	}
 	return cmd.Start()
 }

@@ -54,6 +54,7 @@ type Agent struct {
 	generation uint64 // of the last election of a master
 	elected    bool
 	failing    *time.Timer // until the switch forwards by itself
+	learns     bool        // see learn
 	closed     bool
 	group      sync.WaitGroup
 }
@@ -75,7 +76,7 @@ func New(s *pipeline.Switch, o Options) *Agent {
 	setDefault(&o.Inactivity, 5*time.Second)
 	a := &Agent{sw: s, opt: o}
 	s.SetNotify(a.tell)
-	s.SetStandalone(o.Standalone)
+	a.failMode()
 	return a
 }
 
@@ -144,15 +145,16 @@ func (a *Agent) failMode() {
 		a.failing.Stop()
 		a.failing = nil
 	}
-	if a.controlled() || a.closed {
+	if a.closed {
+		a.sw.SetStandalone(false)
+		return
+	}
+	a.learn(a.opt.Standalone && len(a.targets) == 0 && !a.controlled())
+	if a.controlled() || len(a.targets) == 0 {
 		a.sw.SetStandalone(false)
 		return
 	}
 	if !a.opt.Standalone {
-		return
-	}
-	if len(a.targets) == 0 {
-		a.sw.SetStandalone(true)
 		return
 	}
 	a.failing = time.AfterFunc(a.opt.FailAfter, func() {
@@ -163,6 +165,24 @@ func (a *Agent) failMode() {
 			a.sw.SetStandalone(true)
 		}
 	})
+}
+
+// learn makes a switch that is to have no controller forward by learning. It does so by an entry
+// below all others, as Open vSwitch does: who adds entries by hand wants them to count. It is called
+// with mu held.
+func (a *Agent) learn(on bool) {
+	if a.learns == on {
+		return
+	}
+	a.learns = on
+	command, instructions := openflow.FlowDeleteStrict, []openflow.Instruction(nil)
+	if on {
+		command = openflow.FlowAdd
+		instructions = []openflow.Instruction{openflow.ApplyActions(openflow.Output(openflow.PortNormal))}
+	}
+	if err := a.sw.FlowMod(openflow.NewFlowMod(command, 0, openflow.Match{}, instructions...), a.opt.Now()); err != nil {
+		a.opt.Log.Warn("the switch does not forward by learning", "switch", a.sw.Name(), "error", err)
+	}
 }
 
 func (a *Agent) controlled() bool {

@@ -400,6 +400,17 @@ func TestFailModes(t *testing.T) {
 	if out := ts.receive(1, frame(8, 7)); out != nil {
 		t.Errorf("a packet to where it came from goes out by %v", out)
 	}
+	drop := openflow.NewFlowMod(openflow.FlowAdd, 5, openflow.NewMatch(openflow.InPort(1)))
+	if err := ts.Switch().FlowMod(drop, 0); err != nil {
+		t.Fatal(err)
+	}
+	if out := ts.receive(1, frame(9, 8)); out != nil {
+		t.Errorf("past an entry that drops it a packet goes out by %v", out)
+	}
+	drop.Command = openflow.FlowDeleteStrict
+	if err := ts.Switch().FlowMod(drop, 0); err != nil {
+		t.Fatal(err)
+	}
 	s := ts.Join(&inMemory{})
 	if out := ts.receive(1, frame(9, 8)); out != nil {
 		t.Errorf("with a controller and no flows a packet goes out by %v", out)

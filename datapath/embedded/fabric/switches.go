@@ -55,13 +55,16 @@ type switches struct {
 	ports  map[portID]*backing
 	inside sync.Map // addresses of controllers that are in the switches' namespace
 
-	file    string                     // what is on disk of the switches
-	saved   map[uint64]*pipeline.Saved // switches of another process that are not restored yet, by datapath id
-	looks   looks
-	since   time.Duration // when they came to be in this process, on their clock
-	stop    chan struct{}
-	saving  sync.WaitGroup
-	started sync.Once
+	file      string                     // what is on disk of the switches
+	saved     map[uint64]*pipeline.Saved // switches of another process that are not restored yet, by datapath id
+	looks     looks
+	tools     sync.Mutex              // over what follows: see Tell
+	tooled    bool                    // what the tools need has been made
+	listening map[string]*agent.Agent // those that have a socket, by node
+	since     time.Duration           // when they came to be in this process, on their clock
+	stop      chan struct{}
+	saving    sync.WaitGroup
+	started   sync.Once
 }
 
 // portID is a port of a node, by its number in OpenFlow.
@@ -82,7 +85,7 @@ type backing struct {
 // newSwitches makes them for a topology, in the switches' namespace. They begin as what is in a
 // state, which may be nil, says, with the clock of that. event is told of loops.
 func newSwitches(t *topology.Topology, namespace string, before *switchState, event func(string)) (*switches, error) {
-	s := &switches{agents: map[string]*agent.Agent{}, joined: map[string]bool{}, ports: map[portID]*backing{},
+	s := &switches{agents: map[string]*agent.Agent{}, joined: map[string]bool{}, ports: map[portID]*backing{}, listening: map[string]*agent.Agent{},
 		saved: map[uint64]*pipeline.Saved{}, stop: make(chan struct{})}
 	start := time.Now()
 	if before != nil {
@@ -129,6 +132,7 @@ func (f *fabric) Apply(_ context.Context, forwarding plan.Forwarding) error {
 			return err
 		}
 		s.file = f.stateFile()
+		s.tooled = f.before != nil && f.hadTools()
 		f.now.Store(s)
 	}
 	for name, a := range s.agents {
@@ -148,6 +152,11 @@ func (f *fabric) Apply(_ context.Context, forwarding plan.Forwarding) error {
 			s.mu.Unlock()
 		}
 	}
+	s.tools.Lock()
+	if s.tooled {
+		f.listen(s)
+	}
+	s.tools.Unlock()
 	if err := f.applyPorts(forwarding.Blocked); err != nil {
 		return err
 	}
@@ -168,6 +177,9 @@ func (s *switches) removeSwitch(name string) {
 	s.mu.Lock()
 	delete(s.agents, name)
 	s.mu.Unlock()
+	s.tools.Lock()
+	delete(s.listening, name)
+	s.tools.Unlock()
 	delete(s.joined, name)
 }
 

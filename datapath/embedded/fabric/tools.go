@@ -1,0 +1,115 @@
+package fabric
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"trivet.dev/trivet/topology"
+)
+
+// VSwitchCommand is the argument by which the program answers for ovs-vsctl, before the name of the
+// lab and what ovs-vsctl is asked.
+const VSwitchCommand = "__ovs-vsctl"
+
+// toolsDir is where programs in switches find what the tools of Open vSwitch need. ovs-ofctl takes
+// the name of a switch for the socket NAME.mgmt there.
+func (f *fabric) toolsDir() string { return filepath.Join(f.site.Dir(), "ovs") }
+
+func (f *fabric) socketOf(n *topology.Node) string {
+	return filepath.Join(f.toolsDir(), n.Name+".mgmt")
+}
+
+// Tell lets programs in switches use ovs-ofctl and ovs-vsctl, as they would with Open vSwitch. The
+// first that is told so makes what they need: a lab in which nobody asks has no sockets.
+func (f *fabric) Tell(cmd *exec.Cmd) {
+	bin := filepath.Join(f.toolsDir(), "bin")
+	if s := f.now.Load(); s != nil {
+		s.tools.Lock()
+		if !s.tooled {
+			s.tooled = true
+			if err := f.writeTools(bin); err != nil {
+				slog.Warn("ovs-ofctl and ovs-vsctl do not know the embedded switches", "error", err)
+			}
+		}
+		f.listen(s)
+		s.tools.Unlock()
+	}
+	env := cmd.Environ()
+	path := os.Getenv("PATH")
+	if i := slices.IndexFunc(env, func(v string) bool { return strings.HasPrefix(v, "PATH=") }); i >= 0 {
+		path = strings.TrimPrefix(env[i], "PATH=")
+	}
+	cmd.Env = append(env, "OVS_RUNDIR="+f.toolsDir(), "PATH="+bin+":"+path)
+	if tool := filepath.Join(bin, cmd.Args[0]); !strings.Contains(cmd.Args[0], "/") && isFile(tool) { // it was looked for before
+		cmd.Path, cmd.Err = tool, nil
+	}
+}
+
+func isFile(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular()
+}
+
+// writeTools puts ovs-ofctl and ovs-vsctl into a directory: the first speaks the one version of
+// OpenFlow that embedded switches know, of the second the program answers what it can.
+func (f *fabric) writeTools(bin string) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(os.MkdirAll(f.toolsDir(), 0o700), os.MkdirAll(bin, 0o700)); err != nil {
+		return err
+	}
+	run, name := filepath.Split(filepath.Clean(f.site.Dir()))
+	write := func(tool, command string) error {
+		return os.WriteFile(filepath.Join(bin, tool), []byte("#!/bin/sh\n"+command+" \"$@\"\n"), 0o755)
+	}
+	if ofctl, err := exec.LookPath("ovs-ofctl"); err == nil {
+		if err := write("ovs-ofctl", "exec "+quote(ofctl)+" -O OpenFlow13"); err != nil {
+			return err
+		}
+	}
+	return write("ovs-vsctl", fmt.Sprintf("TRIVET_RUN_DIR=%s exec %s %s %s", quote(filepath.Clean(run)), quote(self), VSwitchCommand, quote(name)))
+}
+
+// quote quotes a word for a shell.
+func quote(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'" }
+
+// listen opens the sockets of switches that have none yet. The caller has locked tools.
+func (f *fabric) listen(s *switches) {
+	for _, n := range f.site.Topology().Nodes {
+		a := s.agent(n.Name)
+		if n.Kind != topology.Switch || a == nil || s.listening[n.Name] == a {
+			continue
+		}
+		l, err := listenAt(f.socketOf(n))
+		if err != nil { // the lab is whole without
+			slog.Warn("ovs-ofctl will not find a switch", "switch", n.Name, "error", err)
+			continue
+		}
+		s.listening[n.Name] = a
+		go func() { _ = a.Serve(l) }()
+	}
+}
+
+// listenAt opens a socket in place of one that a dead process has left. Its directory is root's.
+func listenAt(path string) (net.Listener, error) {
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	return net.Listen("unix", path)
+}
+
+// hadTools says whether a process that has died made what the tools need: programs in switches may
+// still use it.
+func (f *fabric) hadTools() bool {
+	_, err := os.Lstat(filepath.Join(f.toolsDir(), "bin"))
+	return err == nil
+}

@@ -9,8 +9,8 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Control gives the switches of the lab's own controller to it: it listens at a Unix socket, and meets
-// those of this process in memory (see datapath.Site).
+// Control gives the switches of the lab's own controller to it: it listens at a Unix socket, and
+// meets those of this process in memory (see datapath.Site).
 func (l *Lab) Control(socket string, meet func(name string, join func(datapath.Peer) datapath.Session) error) {
 	l.controller.socket, l.controller.meet = socket, meet
 }

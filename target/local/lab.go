@@ -69,9 +69,9 @@ type Owner struct {
 	// OnUndo is called before a change that has failed is undone.
 	OnUndo func()
 
-	// OnEnd is told when a routing daemon or Open vSwitch has ended by itself, in a goroutine of its
-	// own; OnLoop when packets come back to an embedded switch: it must return soon, and not call
-	// the lab.
+	// OnEnd is told when a routing daemon or Open vSwitch has ended by itself, in a goroutine of
+	// its own; OnLoop when packets come back to an embedded switch: it must return soon, and not
+	// call the lab.
 	OnEnd, OnLoop func(what string)
 }
 

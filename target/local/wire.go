@@ -18,8 +18,8 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// NeedsDevices says whether a link must be made anew for who wants to listen at its devices, which it does
-// not have.
+// NeedsDevices says whether a link must be made anew for who wants to listen at its devices, which
+// it does not have.
 func (l *Lab) NeedsDevices(link *topology.Link) bool {
 	_, shows := l.fabricOf(l.node(link.Ends[0].Node)).(datapath.Mirror)
 	return l.WireOf(link).Inner() && !shows

@@ -168,8 +168,8 @@ func (a *Agent) failMode() {
 }
 
 // learn makes a switch that is to have no controller forward by learning. It does so by an entry
-// below all others, as Open vSwitch does: who adds entries by hand wants them to count. It is called
-// with mu held.
+// below all others, as Open vSwitch does: who adds entries by hand wants them to count. It is
+// called with mu held.
 func (a *Agent) learn(on bool) {
 	if a.learns == on {
 		return

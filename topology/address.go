@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"net/netip"
 	"slices"
+
+	"trivet.dev/trivet/internal/disjoint"
 )
 
 // A segment is what a broadcast reaches: the interfaces of hosts and routers
@@ -31,13 +33,13 @@ func family(a netip.Addr) int {
 
 // segments joins links at switches, by union-find, and lists the ends of each set.
 func (r *resolver) segments() []*segment {
-	joined := newSets(len(r.t.Links))
+	joined := disjoint.Sets[int]{}
 	atSwitch := map[string]int{}
 	for i, l := range r.t.Links {
 		for _, e := range l.Ends {
 			if n := r.nodes[e.Node]; n != nil && n.Kind == Switch {
 				if first, ok := atSwitch[e.Node]; ok {
-					joined.join(i, first)
+					joined.Join(i, first)
 				} else {
 					atSwitch[e.Node] = i
 				}
@@ -47,7 +49,7 @@ func (r *resolver) segments() []*segment {
 	byRoot, rootOf := map[int]*segment{}, map[*Endpoint]int{}
 	var all []*segment
 	for i, l := range r.t.Links {
-		root := joined.of(i)
+		root := joined.Of(i)
 		if byRoot[root] == nil {
 			byRoot[root] = &segment{}
 			all = append(all, byRoot[root])

@@ -4,6 +4,8 @@ import (
 	"net/netip"
 	"slices"
 	"time"
+
+	"trivet.dev/trivet/internal/disjoint"
 )
 
 // LongestDead returns the longest time in which a router with daemons may still be electing a
@@ -26,7 +28,7 @@ func LongestDead(t *Topology) (longest time.Duration) {
 // they can be neighbours.
 func OSPFReach(t *Topology) map[string][]netip.Prefix {
 	routers := OSPFOf(t)
-	joined := newSets(len(routers))
+	joined := disjoint.Sets[int]{}
 	first := map[ospfNetwork]int{}
 	daemons := map[ospfNetwork]bool{}
 	for n, r := range routers {
@@ -37,7 +39,7 @@ func OSPFReach(t *Topology) map[string][]netip.Prefix {
 			at := networkOf(i)
 			daemons[at] = daemons[at] || r.Node.Datapath.Linux()
 			if other, ok := first[at]; ok {
-				joined.join(n, other)
+				joined.Join(n, other)
 			} else {
 				first[at] = n
 			}
@@ -47,9 +49,9 @@ func OSPFReach(t *Topology) map[string][]netip.Prefix {
 	for n, r := range routers {
 		for _, i := range r.Interfaces {
 			if i.Link != nil && !i.Link.Down {
-				networks[joined.of(n)] = append(networks[joined.of(n)], i.Addresses[0].Masked())
+				networks[joined.Of(n)] = append(networks[joined.Of(n)], i.Addresses[0].Masked())
 				if r.Node.Datapath.Linux() {
-					behind[joined.of(n)] = append(behind[joined.of(n)], i.Addresses[0].Masked())
+					behind[joined.Of(n)] = append(behind[joined.Of(n)], i.Addresses[0].Masked())
 				}
 			}
 		}
@@ -59,9 +61,9 @@ func OSPFReach(t *Topology) map[string][]netip.Prefix {
 		beside := slices.ContainsFunc(r.Interfaces, func(i OSPFInterface) bool { return !i.Passive && !i.Link.Down && daemons[networkOf(i)] })
 		switch {
 		case r.Node.Datapath.Linux():
-			out[r.Node.Name] = networks[joined.of(n)]
+			out[r.Node.Name] = networks[joined.Of(n)]
 		case beside:
-			out[r.Node.Name] = behind[joined.of(n)]
+			out[r.Node.Name] = behind[joined.Of(n)]
 		}
 	}
 	return out

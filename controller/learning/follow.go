@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"trivet.dev/trivet/internal/disjoint"
 )
 
 // staleTime is how long addresses may lead where a link was before they are flushed
@@ -146,22 +148,22 @@ func (g *graph) openings(of func(*table) *change, former []*segment) (waits bool
 			of(l.table).open[l.port] = edge
 		}
 	}
-	parts := newParts(g.vertices)
+	parts := disjoint.Sets[int]{}
 	for _, e := range g.edges {
 		if e.forwards {
-			parts.join(e.u, e.v)
+			parts.Join(e.u, e.v)
 		}
 	}
 	for _, s := range former {
 		for _, e := range s.ends[1:] {
-			parts.join(g.index[s.ends[0].dpid], g.index[e.dpid])
+			parts.Join(g.index[s.ends[0].dpid], g.index[e.dpid])
 		}
 	}
 	for _, e := range g.edges {
 		if !e.tree || e.fixed {
 			continue
 		}
-		if !e.forwards && !parts.join(e.u, e.v) {
+		if !e.forwards && !parts.Join(e.u, e.v) {
 			waits = true
 			continue
 		}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"trivet.dev/trivet/controller/discovery"
+	"trivet.dev/trivet/internal/disjoint"
 )
 
 // end is a port of a switch.
@@ -338,52 +339,26 @@ func (g *graph) breadthFirst() bool {
 
 // mend takes the edges that forward, first those that must, and adds what joins parts.
 func (g *graph) mend() {
-	parts := newParts(g.vertices)
+	parts := disjoint.Sets[int]{}
 	for _, e := range g.edges {
 		if e.fixed && e.forwards && e.v != g.vertices-1 {
-			parts.join(e.u, e.v)
+			parts.Join(e.u, e.v)
 			e.tree = true
 		}
 	}
 	for _, e := range g.edges {
 		if e.forwards && !e.fixed && e.usable {
-			e.tree = parts.join(e.u, e.v)
+			e.tree = parts.Join(e.u, e.v)
 		}
 	}
 	for _, e := range g.edges {
 		if e.forwards && e.v == g.vertices-1 { // to the unknown, or from there
-			parts.join(e.u, e.v)
+			parts.Join(e.u, e.v)
 		}
 	}
 	for _, e := range g.edges {
 		if !e.forwards && e.usable && !e.fixed {
-			e.tree = parts.join(e.u, e.v)
+			e.tree = parts.Join(e.u, e.v)
 		}
 	}
-}
-
-// parts are the sets of vertices that are joined.
-type parts []int
-
-func newParts(n int) parts {
-	p := make(parts, n)
-	for i := range p {
-		p[i] = i
-	}
-	return p
-}
-
-func (p parts) of(i int) int {
-	for p[i] != i {
-		p[i] = p[p[i]]
-		i = p[i]
-	}
-	return i
-}
-
-// join says whether two vertices were not joined before.
-func (p parts) join(u, v int) bool {
-	x, y := p.of(u), p.of(v)
-	p[x] = y
-	return x != y
 }

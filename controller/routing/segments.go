@@ -1,12 +1,15 @@
 package routing
 
-import "trivet.dev/trivet/controller/discovery"
+import (
+	"trivet.dev/trivet/controller/discovery"
+	"trivet.dev/trivet/internal/disjoint"
+)
 
 // Segments says which ports are in one segment of layer 2: those that links join, directly or
 // through datapaths that are not routers.
 type Segments struct {
 	router func(dpid uint64) bool
-	parent map[place]place
+	joined disjoint.Sets[place]
 }
 
 // Segment is a segment. Of two ports in the same one it is equal.
@@ -20,28 +23,21 @@ type place struct {
 
 // NewSegments joins the ports that links lead to; router says of a datapath whether it is a router.
 func NewSegments(links []discovery.Link, router func(dpid uint64) bool) *Segments {
-	s := &Segments{router, map[place]place{}}
+	s := &Segments{router, disjoint.Sets[place]{}}
 	for _, l := range links {
-		s.parent[s.find(s.at(l.From, l.FromPort))] = s.find(s.at(l.To, l.ToPort))
+		s.joined.Join(s.at(l.From, l.FromPort), s.at(l.To, l.ToPort))
 	}
 	return s
 }
 
 // Of returns the segment that a port is in: alone, where no link is known.
-func (s *Segments) Of(dpid uint64, port uint32) Segment { return Segment{s.find(s.at(dpid, port))} }
+func (s *Segments) Of(dpid uint64, port uint32) Segment {
+	return Segment{s.joined.Of(s.at(dpid, port))}
+}
 
 func (s *Segments) at(dpid uint64, port uint32) place {
 	if s.router(dpid) {
 		return place{dpid, port}
 	}
 	return place{dpid, 0}
-}
-
-func (s *Segments) find(p place) place {
-	if q, is := s.parent[p]; is && q != p {
-		root := s.find(q)
-		s.parent[p] = root
-		return root
-	}
-	return p
 }

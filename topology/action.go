@@ -61,7 +61,7 @@ func (c *LinkChange) set(key, value string) error {
 	}
 	hint := DidYouMean(key, linkChangeKeys)
 	if hint == "" {
-		hint = "there are " + strings.Join(linkChangeKeys, ", ")
+		hint = "choose one of " + strings.Join(linkChangeKeys, ", ")
 	}
 	return Mistaken(hint, "%s: no such link option", key)
 }

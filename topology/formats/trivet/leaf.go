@@ -204,7 +204,7 @@ func parseVersion(s string) (string, error) {
 	if len(s) == 3 && s[:2] == "1." && s[2] >= '0' && s[2] <= '5' {
 		return s, nil
 	}
-	return "", topology.Mistaken("write 1.0 or 1.3", "%q is no OpenFlow version", s)
+	return "", topology.Mistaken("write 1.0 or 1.3", "%q is not an OpenFlow version", s)
 }
 
 // parseRoute reads "10.2.0.0/16 via 10.0.0.254 dev h1-eth0", of which either way may be missing.
@@ -248,7 +248,7 @@ func parseMasquerade(s string) (m topology.Masquerade, err error) {
 		m.Device, f = f[1], nil
 	}
 	if err != nil || len(f) > 0 || m == (topology.Masquerade{}) {
-		return m, topology.Mistaken("write 192.168.1.0/24, or dev r1-eth1", "%q names no packets", s)
+		return m, topology.Mistaken("write 192.168.1.0/24, or dev r1-eth1", "%q does not say which packets to masquerade", s)
 	}
 	return m, nil
 }

@@ -183,7 +183,7 @@ func (r *reader) node(v *yamlfile.Value) (kind string, options nodeOptions, ok b
 	default:
 		hint := topology.DidYouMean(kind, kinds)
 		if hint == "" {
-			hint = "there are " + strings.Join(kinds, ", ")
+			hint = "choose one of " + strings.Join(kinds, ", ")
 		}
 		r.add(word, hint, "%s: no such kind of node", formats.Clip(kind))
 		return

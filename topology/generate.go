@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"trivet.dev/trivet/internal/words"
 )
 
 // maxGenerated is the number of nodes, and of links, above which Generate refuses.
@@ -128,7 +130,7 @@ func generatorNamed(name string) (*generator, error) {
 		}
 		names = append(names, generators[i].name)
 	}
-	hint := "choose one of " + strings.Join(names, ", ")
+	hint := words.Choose(names)
 	if near := DidYouMean(name, names); near != "" {
 		hint = near + " " + hint
 	}

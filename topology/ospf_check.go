@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"trivet.dev/trivet/internal/words"
 )
 
 // ospf checks what a router says of OSPF.
@@ -196,7 +198,7 @@ func (r *resolver) ospfPassive() {
 			}
 			hint := DidYouMean(p, names)
 			if hint == "" {
-				hint = "choose one of " + strings.Join(names, ", ")
+				hint = words.Choose(names)
 			}
 			r.problems.Add(n.Pos, hint, "router %s: ospf: passive: %s is neither an interface of it nor a neighbouring node", n.Name, clip(p))
 		}

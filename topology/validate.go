@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"trivet.dev/trivet/internal/words"
 )
 
 // nodeName keeps names safe as file names, host names and words of a command line.
@@ -246,7 +248,7 @@ func (v *validator) datapath(pos Position, subject string, d Datapath, kinds ...
 		v.problems.Add(pos, "leave datapath out", "%s: has no datapath", subject)
 		return
 	}
-	v.problems.Add(pos, "choose one of "+strings.Join(allowed, ", "), "%s: there is no datapath %q", subject, d)
+	v.problems.Add(pos, words.Choose(allowed), "%s: there is no datapath %q", subject, d)
 }
 
 // controllers checks a list of controllers, of a node or all of them.

@@ -98,7 +98,7 @@ func newSwitches(t *topology.Topology, namespace string, before *switchState, ev
 		Mirror:  s.looks.show,
 		Loop: func(p *pipeline.Port) {
 			if event != nil {
-				event(fmt.Sprintf("loop at %s port %d (%s): packets come back as they were there before, and are dropped", p.Switch().Name(), p.Number(), p.Name()))
+				event(fmt.Sprintf("loop at %s port %d (%s): packets come back unchanged, and are dropped", p.Switch().Name(), p.Number(), p.Name()))
 			}
 		},
 	})

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	"trivet.dev/trivet/internal/words"
 	"trivet.dev/trivet/topology"
 	"trivet.dev/trivet/topology/formats"
 	"trivet.dev/trivet/topology/formats/yamlfile"
@@ -200,7 +201,7 @@ func (d *decoder) unknown(key *yamlfile.Value, kind string, fields []field) {
 	}
 	hint := topology.DidYouMean(key.Text, names)
 	if hint == "" {
-		hint = "choose one of " + strings.Join(names, ", ")
+		hint = words.Choose(names)
 	}
 	d.add(key, hint, "%s: no such %s", formats.Clip(key.Text), strings.TrimSpace(kind+" option"))
 }

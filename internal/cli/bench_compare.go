@@ -30,10 +30,10 @@ func (a *app) benchCompare() *cobra.Command {
 		Use:   "compare A [B]",
 		Short: "Compare two results, or two levels of a factor in one",
 		Long: "Compare two results (an emulation and a prototype), or two levels of a factor in one (two datapaths): averages,\n" +
-			"deviations, variances and the gap for each metric and cell; Welch's t test and the Mann–Whitney test, or, where the\n" +
-			"experiment is paired, the paired t test and the Wilcoxon signed-rank test; effect sizes; and, with a margin, an equivalence test. Seeing no\n" +
-			"difference never counts as there being none: that two are equivalent within the margin has to be shown. The comparison is printed, or written\n" +
-			"as a page, as LaTeX tables (booktabs) and as CSV.",
+			"deviations, variances and the gap for each metric and cell; Welch's t test and the Mann–Whitney test, or, for paired\n" +
+			"experiments, the paired t test and the Wilcoxon signed-rank test; effect sizes; and, with a margin, an equivalence\n" +
+			"test. Seeing no difference does not show that there is none: equivalence, within the margin, has to be shown. The\n" +
+			"comparison is printed, or written as a page, as LaTeX tables (booktabs) and as CSV.",
 		Example: "  trivet bench compare emulation.jsonl prototype.jsonl --margin 5%\n" +
 			"  trivet bench compare figure-16.jsonl --factor datapath --levels embedded,ovs --margin throughput=5% --margin rtt=20us\n" +
 			"  trivet bench compare emulation.jsonl prototype.jsonl --html gap.html --latex gap.tex --csv gap.csv",

@@ -80,7 +80,7 @@ func (a *app) benchRun() *cobra.Command {
 	f.BoolVar(&b.quick, "quick", false, "run it as the file's key quick says: fewer levels, fewer repetitions")
 	f.StringVarP(&b.out, "out", "o", "", "file for the results (default: the experiment's name with .jsonl, in this directory)")
 	f.BoolVar(&b.commands, "run-commands", false, "do not ask: let topologies in formats other than Trivet's do all that they want done as root")
-	f.BoolVar(&b.resume, "resume", false, "continue the run whose results are in that file")
+	f.BoolVar(&b.resume, "resume", false, "continue the run whose results are in the file of --out")
 	f.StringVar(&b.again, "again", "", "with --resume: repeat failed runs; --again=bad: also those whose verdict is bad")
 	f.Lookup("again").NoOptDefVal = againFailed
 	f.BoolVar(&b.unwatched, "unwatched", false, "do not watch the machine during the run; all figures then count as doubtful")

@@ -97,7 +97,7 @@ func run(job map[string]any, at topology.Position, problems *topology.Problems) 
 	})
 	switch {
 	case errors.Is(err, confine.ErrTime):
-		problems.Add(at, "a topology file has to make its network and return", "the program ran out of time and was stopped")
+		problems.Add(at, "a topology file has to make its network and return", "the program did not end within its time limit and was stopped")
 	case errors.Is(err, confine.ErrSize):
 		problems.Add(at, "", "the program's network is larger than %d MiB", sizeLimit>>20)
 	case err != nil:

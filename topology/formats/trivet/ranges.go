@@ -56,7 +56,7 @@ func expandNumbers(s string, limit int) (numbers []string, err error) {
 		case to < from:
 			return nil, topology.Mistaken(fmt.Sprintf("write [%d-%d]", to, from), "it runs backwards")
 		case to-from >= uint64(max(0, limit-len(numbers))):
-			return nil, topology.Mistaken(fmt.Sprintf("at most %d nodes and as many links are allowed", atMost.items), "it has more numbers than a topology may have nodes")
+			return nil, topology.Mistaken(fmt.Sprintf("at most %d nodes and as many links are allowed", atMost.items), "it makes too many names")
 		}
 		width := 0
 		if low[0] == '0' {

@@ -16,7 +16,7 @@ func TestMessages(t *testing.T) {
 	m := newMachine(t)
 	m.up("minimal", "--datapath", "bridge")
 	for args, want := range map[string]string{
-		"ping h1 h2 -c ten":         "--count ten: write a whole number, as 5",
+		"ping h1 h2 -c ten":         "--count ten: write a whole number, such as 5",
 		"ping h1 h2 -i 10":          "--interval 10: write a time with its unit, such as 10s, 250ms or 1m30s",
 		"ping h1 h2 --count=0":      "--count 0: write 1 or more",
 		"ping h1 h2 --cout 3":       "trivet ping has no flag --cout; did you mean --count?",

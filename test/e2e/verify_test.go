@@ -102,7 +102,7 @@ func TestVerifyTellsNot(t *testing.T) {
 		}
 	}
 	out := m.run("verify", "--quick").out
-	contains(t, out, "DIRECTION", "5 / ≥ ", "on every way to it, carries no more", "isolated from outside", "not told")
+	contains(t, out, "DIRECTION", "5 / ≥ ", "on every path to it, carries no more", "isolated from outside", "unknown")
 	for line := range strings.Lines(out) {
 		if n := len([]rune(strings.TrimRight(line, "\n"))); n > 100 && !strings.HasPrefix(line, "?") {
 			t.Errorf("%d columns: %s", n, line)

@@ -45,7 +45,7 @@ func TestAccess(t *testing.T) {
 	if r := user(other, "exec", "--lab", m.name, "h1", "true"); r.code == 0 {
 		t.Error("another user runs programs in the lab: ", r)
 	} else {
-		contains(t, r.err, "another user's")
+		contains(t, r.err, "belongs to another user")
 	}
 	if r := user(other, "down", m.name); r.code == 0 {
 		t.Error("another user takes the lab down: ", r)

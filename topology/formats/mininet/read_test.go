@@ -419,7 +419,7 @@ func TestMissingModules(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got, problems := read(t, text+"\nMininet(SingleSwitchTopo(2)).start()", formats.Options{})
-			if problems.Err() != nil || len(got.Nodes) != 3 || !strings.Contains(problems.Error(), "is not installed: a stand-in takes its place, which does nothing") {
+			if problems.Err() != nil || len(got.Nodes) != 3 || !strings.Contains(problems.Error(), "is not installed: replaced by a stand-in that does nothing") {
 				t.Fatal(problems)
 			}
 		})

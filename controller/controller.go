@@ -78,7 +78,7 @@ func (c *Controller) Serve(l net.Listener) error {
 			return err
 		}
 		if !c.waiting.Enter(conn) {
-			c.refused.warn(c.log, "connections refused: too many from one address have not said yet which switch they are", "last", conn.RemoteAddr())
+			c.refused.warn(c.log, "connections refused: too many from one address have not yet said which switch they are", "last", conn.RemoteAddr())
 			continue
 		}
 		go c.Meet(conn)
@@ -160,10 +160,10 @@ func (c *Controller) join(s *Switch) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if s.strange && c.unnamed >= maxUnnamed {
-		return fmt.Errorf("datapath id %016x has no name, and %d switches are here that have none", s.dpid, maxUnnamed)
+		return fmt.Errorf("datapath id %016x has no name, and %d switches without one are already connected", s.dpid, maxUnnamed)
 	}
 	if other := c.switches[s.dpid]; other != nil {
-		return fmt.Errorf("datapath id %016x is that of the switch at %s already", s.dpid, other.session.peer())
+		return fmt.Errorf("datapath id %016x is already that of the switch at %s", s.dpid, other.session.peer())
 	}
 	c.switches[s.dpid] = s
 	if s.strange {
@@ -193,7 +193,7 @@ func (c *Controller) each(f func(App)) {
 func (c *Controller) contain(a App, f func(App)) {
 	defer func() {
 		if r := recover(); r != nil {
-			c.log.Error("app failed; the event is passed over", "app", a.Name(), "panic", r, "stack", string(debug.Stack()))
+			c.log.Error("app failed; the event is skipped", "app", a.Name(), "panic", r, "stack", string(debug.Stack()))
 		}
 	}()
 	f(a)
@@ -211,7 +211,7 @@ func (c *Controller) packetIn(s *Switch, p *Packet) {
 func (c *Controller) packetInTo(a App, s *Switch, p *Packet) (handled bool) {
 	defer func() {
 		if r := recover(); r != nil {
-			c.log.Error("app failed; the packet is passed over", "app", a.Name(), "panic", r, "stack", string(debug.Stack()))
+			c.log.Error("app failed; the packet is skipped", "app", a.Name(), "panic", r, "stack", string(debug.Stack()))
 		}
 	}()
 	return a.PacketIn(s, p)

@@ -141,7 +141,7 @@ func TestDeafSwitchIsLeft(t *testing.T) {
 	if err := sendMany(s, 1<<30); !errors.Is(err, openflow.ErrNotReading) {
 		t.Error("a gigabyte is taken for a switch that does not read: ", err)
 	}
-	c.logs(t, "the peer does not read: more than 64 MiB wait for it")
+	c.logs(t, "the peer does not read: more than 64 MiB are queued for it")
 	eventually(t, func() bool { return c.Switch(1) == nil }, "the switch is gone")
 	good.send(packetIn(0x0800))
 	good.expect(openflow.TypePacketOut)

@@ -34,7 +34,7 @@ func TestManyPorts(t *testing.T) {
 			t.Errorf("switch %d has %d ports, want %d", dpid, got, want)
 		}
 	}
-	if n := strings.Count(c.String(), "as many ports as are believed"); n != 1 {
+	if n := strings.Count(c.String(), "reports too many ports"); n != 1 {
 		t.Errorf("the log says so %d times", n)
 	}
 }

@@ -51,7 +51,7 @@ func (c *Client) dial(ctx context.Context) (net.Conn, error) {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "unix", c.socket)
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {
-		return nil, fmt.Errorf("the daemon of lab %s has ended; trivet ls says what is left of the lab", c.name)
+		return nil, fmt.Errorf("the daemon of lab %s has ended; trivet ls shows what is left of the lab", c.name)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("the daemon of lab %s does not answer: %w", c.name, errors.Unwrap(err))
@@ -369,7 +369,7 @@ func receiveOutput(in io.Reader, s Streams) (code int, err error) {
 	for {
 		kind, content, err := readFrame(in)
 		if err != nil {
-			return 0, fmt.Errorf("the lab's daemon has gone away: %w", err)
+			return 0, fmt.Errorf("the connection to the lab's daemon is lost: %w", err)
 		}
 		switch kind {
 		case frameStdout:

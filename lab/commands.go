@@ -98,7 +98,7 @@ func (d *daemon) runShell(ctx context.Context, node, command string, start func(
 	case <-ctx.Done():
 		_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL)
 		<-done
-		err = fmt.Errorf("did not end within %s; put what is to stay into the background with &", commandTime)
+		err = fmt.Errorf("did not end within %s; run what is to stay in the background, with &", commandTime)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %q: %w%s", node, command, err, printedSince(log, before))
@@ -154,20 +154,20 @@ func contains(nodes []*topology.Node, n *topology.Node) bool {
 func (r replan) commands() (out []string) {
 	for _, n := range r.gone {
 		if n.Stop != "" {
-			out = append(out, fmt.Sprintf("%s runs its stop: %s", n.Name, n.Stop))
+			out = append(out, fmt.Sprintf("%s runs its stop command: %s", n.Name, n.Stop))
 		}
 	}
 	for _, n := range r.changed {
 		if n.Start != "" && n.Stop != "" {
-			out = append(out, fmt.Sprintf("%s runs its stop: %s", n.Name, n.Stop))
+			out = append(out, fmt.Sprintf("%s runs its stop command: %s", n.Name, n.Stop))
 		}
 		if n.Start != "" {
-			out = append(out, fmt.Sprintf("%s: what its start left running is ended: %s", n.Name, n.Start))
+			out = append(out, fmt.Sprintf("%s ends what its start command left running: %s", n.Name, n.Start))
 		}
 	}
 	for _, n := range r.start {
 		if n.Start != "" {
-			out = append(out, fmt.Sprintf("%s runs its start: %s", n.Name, n.Start))
+			out = append(out, fmt.Sprintf("%s runs its start command: %s", n.Name, n.Start))
 		}
 	}
 	return out

@@ -79,7 +79,7 @@ func (o *ownController) meet(name string, join func(datapath.Peer) datapath.Sess
 	m := o.NewMemory(name)
 	s := join(m)
 	if s == nil {
-		return fmt.Errorf("%s: the switch has gone", name)
+		return fmt.Errorf("%s: the switch is gone", name)
 	}
 	return m.Join(s)
 }
@@ -115,7 +115,7 @@ func (o *ownController) wait(ctx context.Context, t *topology.Topology) error {
 		select {
 		case <-time.After(5 * time.Millisecond):
 		case <-ctx.Done():
-			return fmt.Errorf("the controller waits for %s", strings.Join(missing[:min(5, len(missing))], ", "))
+			return fmt.Errorf("the controller is waiting for %s", strings.Join(missing[:min(5, len(missing))], ", "))
 		}
 	}
 }
@@ -181,7 +181,7 @@ func (o *ownController) barriers(ctx context.Context) error {
 	for _, s := range o.Switches() {
 		err := s.Barrier(ctx)
 		if ctx.Err() != nil {
-			return fmt.Errorf("the controller waits for an answer of switch %s", s.Name())
+			return fmt.Errorf("the controller is waiting for an answer from switch %s", s.Name())
 		}
 		if err != nil {
 			return fmt.Errorf("switch %s: %w", s.Name(), err)

@@ -314,7 +314,7 @@ func (d *daemon) down(progress local.Progress) error {
 	}
 	select {
 	case <-d.gone: // resuming has failed, or taking back what there was
-		return errors.New("it ends just now")
+		return errors.New("the daemon is just ending")
 	default:
 	}
 	if d.state().Status == Up || d.resumed && d.target() != nil {

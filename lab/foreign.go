@@ -233,7 +233,7 @@ func (p *program) waitLog(ctx context.Context, switches []*topology.Node) error 
 		select {
 		case <-time.After(20 * time.Millisecond):
 		case <-ctx.Done():
-			return fmt.Errorf("its log does not speak of switch %s", switches[silent].Name)
+			return fmt.Errorf("its log does not mention switch %s", switches[silent].Name)
 		}
 	}
 }
@@ -268,10 +268,10 @@ func (p *program) waitListening(ctx context.Context) error {
 		}
 		select {
 		case <-p.ended:
-			return fmt.Errorf("the controller %s ended at once; the end of its log:\n%s", p.Name, process.LastWords(p.log()))
+			return fmt.Errorf("the controller %s exited immediately; the end of its log:\n%s", p.Name, process.LastWords(p.log()))
 		case <-time.After(10 * time.Millisecond):
 		case <-ctx.Done():
-			return fmt.Errorf("the controller %s does not listen yet; give it more time, as by --wait 30s. The end of its log:\n%s", p.Name, process.LastWords(p.log()))
+			return fmt.Errorf("the controller %s is not listening yet; give it more time, such as --wait 30s. The end of its log:\n%s", p.Name, process.LastWords(p.log()))
 		}
 	}
 }

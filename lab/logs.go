@@ -54,7 +54,7 @@ func (d *daemon) boundLogs() {
 		}
 		for _, l := range Logs(d.state().Name) {
 			if err := boundLog(filepath.Join(Dir(d.state().Name), l.Name), maxLog, keepLog); err != nil {
-				fmt.Fprintf(os.Stderr, "the log %s grows: %v\n", l.Name, err)
+				fmt.Fprintf(os.Stderr, "the log %s could not be kept small: %v\n", l.Name, err)
 			}
 		}
 	}

@@ -87,7 +87,7 @@ func (d *daemon) ping(ctx context.Context, r PingRequest, heard func(probe.Heard
 		return out, fmt.Errorf("size %d: a ping carries 0 to %d bytes", r.Size, probe.MaxPingSize)
 	}
 	if r.Count < 0 || r.Count > maxPings || r.Interval < 0 || r.Timeout < 0 {
-		return out, fmt.Errorf("count %d, interval %v, timeout %v: none is negative, and a pair has at most %d pings", r.Count, r.Interval, r.Timeout, maxPings)
+		return out, fmt.Errorf("count %d, interval %v, timeout %v: none may be negative, and a pair has at most %d pings", r.Count, r.Interval, r.Timeout, maxPings)
 	}
 	if o.Timeout == 0 {
 		o.Timeout = PingTimeout(d.target().Topology())
@@ -175,7 +175,7 @@ func (d *daemon) pairs(r PingRequest) ([]probe.Pair, error) {
 		}
 	}
 	if len(out) == 0 {
-		return nil, errors.New("there are no two hosts in the lab")
+		return nil, errors.New("the lab has fewer than two hosts")
 	}
 	return out, nil
 }
@@ -262,7 +262,7 @@ func (d *daemon) iperf(ctx context.Context, r IperfRequest) (out IperfResult, er
 	}
 	for _, name := range []string{r.From, r.To} {
 		if n := d.target().Topology().Node(name); n != nil && n.RoutingNode() {
-			return out, fmt.Errorf("%s is a routing node, in which programs have no address: measure between hosts, or make it datapath: kernel", name)
+			return out, fmt.Errorf("%s is a routing node, in which programs have no address: measure between hosts, or give it datapath: kernel", name)
 		}
 	}
 	to, err := d.address(r.To, r.IPv6)

@@ -15,7 +15,7 @@ import (
 // Cure says of an Orphaned lab what is to be done.
 func (s State) Cure() string {
 	if s.Left == Up {
-		return fmt.Sprintf("the daemon of lab %s has died; packets flow as they did. Go on with it:  sudo trivet resume %s   or take it down:  sudo trivet down %s", s.Name, s.Name, s.Name)
+		return fmt.Sprintf("the daemon of lab %s has died; packets still flow. Resume it:  sudo trivet resume %s   or take it down:  sudo trivet down %s", s.Name, s.Name, s.Name)
 	}
 	if s.Left == Changing {
 		return fmt.Sprintf("the daemon of lab %s has died in the middle of a change; take the lab down:  sudo trivet down %s   and bring it up again", s.Name, s.Name)
@@ -44,14 +44,14 @@ func Resume(ctx context.Context, name string, each func(Progress)) (*Client, err
 	case err != nil:
 		return nil, err
 	case state.Status != Orphaned && !state.dies(ctx):
-		return nil, fmt.Errorf("lab %s need not be resumed: its daemon runs", name)
+		return nil, fmt.Errorf("lab %s need not be resumed: its daemon is running", name)
 	}
 	if state, err = read(name); err != nil {
 		return nil, err
 	}
 	switch {
 	case state.Status != Orphaned:
-		return nil, fmt.Errorf("lab %s need not be resumed: its daemon runs", name)
+		return nil, fmt.Errorf("lab %s need not be resumed: its daemon is running", name)
 	case state.Left != Up:
 		return nil, errors.New(state.Cure())
 	}

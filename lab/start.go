@@ -44,7 +44,7 @@ func Supported(t *topology.Topology) error {
 // or two that are one.
 func checkSessions(p *topology.Problems, t *topology.Topology, n *topology.Node) {
 	if kind := n.Datapath.Kind(); len(n.OpenFlow) > 0 && !slices.Contains(n.OpenFlow, "1.3") {
-		const hint = "let it: openflow: 1.3, or leave openflow out"
+		const hint = "allow it: openflow: 1.3, or leave openflow out"
 		may := strings.Join(n.OpenFlow, ", ")
 		if !slices.ContainsFunc(n.OpenFlow, func(v string) bool { return slices.Contains(kind.OpenFlow, v) }) {
 			p.Add(n.Pos, hint+", or use datapath ovs", "switch %s may speak OpenFlow %s only, and %s speaks %s", n.Name, may, kind.Is, strings.Join(kind.OpenFlow, ", "))
@@ -125,7 +125,7 @@ func (s State) begin(ctx context.Context) (<-chan error, error) {
 	defer run.Close()
 	err = makeDir(Dir(s.Name))
 	if errors.Is(err, os.ErrExist) {
-		return nil, fmt.Errorf("a lab %s is there already; choose another name, or take it down:  trivet down %s", s.Name, s.Name)
+		return nil, fmt.Errorf("there is already a lab %s; choose another name, or take it down:  trivet down %s", s.Name, s.Name)
 	}
 	if err != nil {
 		return nil, err
@@ -222,16 +222,16 @@ func waitForDaemon(state State, ended <-chan error) (*Client, error) {
 		select {
 		case err := <-ended:
 			if err == nil {
-				return nil, errors.New("the lab's daemon has ended before it could be asked why: another command may have taken the lab down")
+				return nil, errors.New("the lab's daemon ended before it could say why: another command may have taken the lab down")
 			}
 			if why := disk.Full(Dir(state.Name)); why != nil { // so its log does not say it
-				return nil, fmt.Errorf("the lab's daemon ended at once: %w", why)
+				return nil, fmt.Errorf("the lab's daemon exited immediately: %w", why)
 			}
 			log, _ := os.ReadFile(filepath.Join(Dir(state.Name), "daemon.log"))
 			if log = bytes.TrimSpace(log); len(log) > 0 {
-				return nil, fmt.Errorf("the lab's daemon ended at once:\n%s", log)
+				return nil, fmt.Errorf("the lab's daemon exited immediately:\n%s", log)
 			}
-			return nil, fmt.Errorf("the lab's daemon ended at once: %w", err)
+			return nil, fmt.Errorf("the lab's daemon exited immediately: %w", err)
 		case <-time.After(2 * time.Millisecond):
 		}
 	}

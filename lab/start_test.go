@@ -74,7 +74,7 @@ func TestStartBesideAnother(t *testing.T) {
 	second := s
 	second.Created = s.Created.Add(time.Hour)
 	client, err := Start(t.Context(), second, func(Progress) {})
-	if err == nil || !strings.Contains(err.Error(), "there already") {
+	if err == nil || !strings.Contains(err.Error(), "there is already a lab") {
 		t.Error("a lab is started beside one of its name: ", err)
 	}
 	if err == nil {

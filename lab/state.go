@@ -170,7 +170,7 @@ func (s State) useRoom() { _ = os.Truncate(changingFile(s.Name), 0) }
 func (s State) endChange() error {
 	s.useRoom()
 	if err := s.Save(); err != nil {
-		return fmt.Errorf("what is changed could not be written down: %w", err)
+		return fmt.Errorf("the change could not be recorded: %w", err)
 	}
 	return s.dropChange()
 }
@@ -230,7 +230,7 @@ func lock(ctx context.Context, name string) (*os.File, error) {
 	case errors.Is(err, os.ErrNotExist):
 		return nil, fmt.Errorf("%w %q", ErrNone, name)
 	case errors.Is(err, unix.EWOULDBLOCK):
-		return nil, fmt.Errorf("another command is starting lab %s, resuming it or taking it down, and is not getting on", name)
+		return nil, fmt.Errorf("another command is starting lab %s, resuming it or taking it down, and makes no progress", name)
 	}
 	return f, err
 }
@@ -298,7 +298,7 @@ func List() ([]State, error) {
 const asRoot = "; root can use it:  sudo trivet …"
 
 // errAnothers is that a lab belongs to somebody else.
-var errAnothers = errors.New("is another user's")
+var errAnothers = errors.New("belongs to another user")
 
 // Others lists the labs that are there and that the caller may not see, each with its owner:
 // "campus (root)".
@@ -350,7 +350,7 @@ func Choose(name string) (State, error) {
 	case len(labs) == 0:
 		return State{}, fmt.Errorf("%w; bring one up:  trivet up linear,3", ErrNone)
 	case len(labs) > 1:
-		return State{}, fmt.Errorf("which lab? Say --lab NAME (or set TRIVET_LAB); %s", labList())
+		return State{}, fmt.Errorf("which lab? Give --lab NAME (or set TRIVET_LAB); %s", labList())
 	}
 	return labs[0], nil
 }
@@ -400,7 +400,7 @@ func (s State) waitDead() error {
 			return nil
 		}
 	}
-	return fmt.Errorf("the daemon of lab %s (process %d) has died, and does not end", s.Name, s.PID)
+	return fmt.Errorf("the daemon of lab %s (process %d) has died, but its threads do not end", s.Name, s.PID)
 }
 
 // WaitDaemon waits until the daemon, which is about to end, is gone.

@@ -211,7 +211,7 @@ func (d decoder) action(a *Action, at, n int) error {
 		a.TTL = d.b[at+4]
 	case ActionCopyTTLOut, ActionCopyTTLIn, ActionDecMPLSTTL, ActionPopVLAN, ActionDecNwTTL, ActionPopPBB:
 	default:
-		return d.fail(at, BadActionBadType, "%v is not one of OpenFlow 1.3", a.Type)
+		return d.fail(at, BadActionBadType, "%v is not defined in OpenFlow 1.3", a.Type)
 	}
 	if n != want {
 		return d.fail(at+2, BadActionBadLen, "length %d of %v, want %d", n, a.Type, want)

@@ -68,7 +68,7 @@ func DecodeInto(b []byte, m Message) error {
 
 func checkFrame(b []byte) (Header, error) {
 	if len(b) < HeaderLen {
-		return Header{}, &DecodeError{Offset: len(b), Code: BadRequestBadLen, What: "no whole header"}
+		return Header{}, &DecodeError{Offset: len(b), Code: BadRequestBadLen, What: "the header is incomplete"}
 	}
 	h := ParseHeader(b)
 	if int(h.Length) != len(b) {

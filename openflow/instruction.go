@@ -146,7 +146,7 @@ func (d decoder) instruction(i *Instruction, room []Action, at, n int) (err erro
 		i.Data = string(d.b[at+8 : at+n])
 		return nil
 	default:
-		return d.fail(at, BadInstructionUnknownInst, "%v is not one of OpenFlow 1.3", i.Type)
+		return d.fail(at, BadInstructionUnknownInst, "%v is not defined in OpenFlow 1.3", i.Type)
 	}
 	if n != want {
 		return d.fail(at+2, BadInstructionBadLen, "length %d of %v, want %d", n, i.Type, want)

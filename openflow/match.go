@@ -235,7 +235,7 @@ func (d decoder) sortOXMs(at, end int) (Match, error) {
 		n := 4 + int(d.b[at+3])
 		o := parseOXM(string(d.b[at : at+n]))
 		if order := orderOf(&o); seen[order] {
-			return Match{}, d.fail(at, BadMatchDupField, "%v is there twice", o.name())
+			return Match{}, d.fail(at, BadMatchDupField, "%v is given twice", o.name())
 		} else {
 			seen[order] = true
 		}

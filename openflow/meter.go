@@ -103,7 +103,7 @@ func (d decoder) bands(at, end int) (list []MeterBand, err error) {
 		case BandExperimenter:
 			band.Experimenter, band.Data = get32(d.b, at+12), string(d.b[at+bandLen:at+n])
 		default:
-			return nil, d.fail(at, MeterModFailedBadBand, "%v is not one of OpenFlow 1.3", band.Type)
+			return nil, d.fail(at, MeterModFailedBadBand, "%v is not defined in OpenFlow 1.3", band.Type)
 		}
 		if n != bandLen && band.Type != BandExperimenter {
 			return nil, d.fail(at+2, BadRequestBadLen, "length %d of a band, want %d", n, bandLen)

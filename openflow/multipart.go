@@ -202,7 +202,7 @@ func (d decoder) multipartRequest(t MultipartType) (MultipartBody, error) {
 	case MultipartExperimenter:
 		return d.experimenterMultipart()
 	}
-	return nil, d.fail(8, BadRequestBadMultipart, "%v is not one of OpenFlow 1.3", t)
+	return nil, d.fail(8, BadRequestBadMultipart, "%v is not defined in OpenFlow 1.3", t)
 }
 
 // numberedRequest is a request that consists of a number, or of two.
@@ -254,7 +254,7 @@ func (d decoder) multipartReply(t MultipartType) (MultipartBody, error) {
 	case MultipartExperimenter:
 		return d.experimenterMultipart()
 	}
-	return nil, d.fail(8, BadRequestBadMultipart, "%v is not one of OpenFlow 1.3", t)
+	return nil, d.fail(8, BadRequestBadMultipart, "%v is not defined in OpenFlow 1.3", t)
 }
 
 // decodeRecords decodes a body that consists of records of n bytes.

@@ -73,7 +73,7 @@ func (o *Outbox) Add(m Message, most int) error {
 	}
 	if most > 0 {
 		if o.counted += len(o.buf) - before; o.counted > most {
-			return o.fail(fmt.Errorf("%w: more than %d MiB wait for it", ErrNotReading, most>>20))
+			return o.fail(fmt.Errorf("%w: more than %d MiB are queued for it", ErrNotReading, most>>20))
 		}
 	}
 	if !o.held || len(o.buf) >= chunkLen {
@@ -214,7 +214,7 @@ func (o *Outbox) end(err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if errors.Is(err, os.ErrDeadlineExceeded) && !o.closed {
-		err = fmt.Errorf("%w: it has taken nothing for %v", ErrNotReading, WriteTime)
+		err = fmt.Errorf("%w: it has accepted nothing for %v", ErrNotReading, WriteTime)
 	}
 	if o.err == nil {
 		_ = o.fail(err)

@@ -249,7 +249,7 @@ func (p *parser) finishMatch() {
 		})
 	}
 	for _, n := range p.later {
-		p.fail(n.column, "%s: give the protocol it is of (%s)", n.name, protocolsOf(n.name))
+		p.fail(n.column, "%s: first name the protocol it belongs to (%s)", n.name, protocolsOf(n.name))
 	}
 	seen := make(map[Field]OXM)
 	for _, o := range p.oxms {

@@ -194,12 +194,12 @@ func (p *parser) setField(argument string, column int) (Action, bool) {
 	}
 	f, ok := p.fieldToSet(name, candidates)
 	if !ok {
-		p.fail(column, "%s: the match must have the protocol it is of (%s)", name, protocolsOf(name))
+		p.fail(column, "%s: the match must name the protocol it belongs to (%s)", name, protocolsOf(name))
 		return Action{}, false
 	}
 	o := p.masked(f, value, column)
 	if o.Masked {
-		p.fail(column, "set_field of %v: OpenFlow 1.3 cannot set a part of a field", f)
+		p.fail(column, "set_field of %v: OpenFlow 1.3 cannot set part of a field", f)
 		return Action{}, false
 	}
 	return SetField(o), true

@@ -138,7 +138,7 @@ func (d decoder) queueProperties(at, end int) (list []QueueProperty, err error) 
 		case QueueExperimenter:
 			p.Experimenter, p.Data = get32(d.b, at+8), string(d.b[at+16:at+n])
 		default:
-			return nil, d.fail(at, BadRequestBadType, "queue property %d is not one of OpenFlow 1.3", kind)
+			return nil, d.fail(at, BadRequestBadType, "queue property %d is not defined in OpenFlow 1.3", kind)
 		}
 		list = append(list, p)
 		at += n

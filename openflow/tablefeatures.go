@@ -234,7 +234,7 @@ func (d decoder) tableProperty(p *TableProperty, start, at, end int) (err error)
 			p.Experimenter, p.ExpType, p.Data = get32(d.b, at), get32(d.b, at+4), d.view(at+8, end)
 		}
 	default:
-		err = d.fail(start, TableFeaturesFailedBadType, "%v is not one of OpenFlow 1.3", p.Type)
+		err = d.fail(start, TableFeaturesFailedBadType, "%v is not defined in OpenFlow 1.3", p.Type)
 	}
 	return err
 }
@@ -274,7 +274,7 @@ func (d decoder) fieldIDs(at, end int) (list []FieldID, err error) {
 		id := FieldID{Class(get16(d.b, at)), Field(d.b[at+2] >> 1), d.b[at+2]&1 != 0, d.b[at+3], 0}
 		if id.Class == ClassExperimenter {
 			if at += 4; end-at < 4 {
-				return nil, d.fail(at, TableFeaturesFailedBadLen, "no experimenter's id")
+				return nil, d.fail(at, TableFeaturesFailedBadLen, "the experimenter id is missing")
 			}
 			id.Experimenter = get32(d.b, at)
 		}

@@ -71,7 +71,7 @@ func TestParseFlow(t *testing.T) {
 func TestParseFlowErrors(t *testing.T) {
 	for text, want := range map[string][]string{
 		"dl_tpye=5,priority=x,actions=outptu:3": {"column 1: dl_tpye: no such field", `column 11: "x" is not a number`, "column 30: outptu: no such action"},
-		"tp_dst=80,actions=drop":                {"column 1: tp_dst: give the protocol it is of (tcp, udp, sctp)"},
+		"tp_dst=80,actions=drop":                {"column 1: tp_dst: first name the protocol it belongs to (tcp, udp, sctp)"},
 		"nw_src=10.0.0.0/33,ip":                 {"column 1: /33: a prefix of ipv4_src has 0 to 32 bits"},
 		"tcp_dst=80,ip":                         {"tcp_dst needs another field before it: tcp"},
 		"in_port=1/2":                           {"in_port cannot have a mask"},
@@ -79,7 +79,7 @@ func TestParseFlowErrors(t *testing.T) {
 		"dl_vlan=5000":                          {"VLAN 5000: write 0 to 4095"},
 		"ip,dl_type=0x806":                      {"eth_type is given twice"},
 		"actions=set_field:1":                   {"write set_field:value->field"},
-		"actions=set_field:1/1->metadata":       {"cannot set a part of a field"},
+		"actions=set_field:1/1->metadata":       {"cannot set part of a field"},
 		"actions=write_actions(goto_table:1)":   {"goto_table:1 is an instruction"},
 		"dl_src=02:00:00":                       {"is not an Ethernet address"},
 	} {

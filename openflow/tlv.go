@@ -131,7 +131,7 @@ func parseOXM(tlv string) OXM {
 // one to keep.
 func (d decoder) checkOXM(at, end int) (h uint32, value uint64, exact bool, err error) {
 	if end-at < 4 || end-at < 4+int(d.b[at+3]) {
-		return 0, 0, false, d.fail(at, BadMatchBadLen, "a field of more than the %d bytes that are left", end-at)
+		return 0, 0, false, d.fail(at, BadMatchBadLen, "a field is longer than the %d bytes that are left", end-at)
 	}
 	h = get32(d.b, at)
 	body := d.b[at+4 : at+4+int(h&0xff)]
@@ -158,9 +158,9 @@ func (d decoder) tooWide(f Field, v Value, at int) error {
 func (d decoder) checkOpaque(h uint32, at int) error {
 	switch {
 	case h>>16 == uint32(ClassExperimenter) && h&0xff < 4:
-		return d.fail(at+3, BadMatchBadLen, "no experimenter's id")
+		return d.fail(at+3, BadMatchBadLen, "the experimenter id is missing")
 	case h>>16 == uint32(ClassBasic) && d.strict():
-		return d.fail(at, BadMatchBadField, "%v is not one of OpenFlow 1.3", Field(h>>9&0x7f))
+		return d.fail(at, BadMatchBadField, "%v is not defined in OpenFlow 1.3", Field(h>>9&0x7f))
 	}
 	return nil
 }
@@ -181,7 +181,7 @@ func (d decoder) checkMasked(h uint32, f Field, at int, body []byte) (value uint
 		return 0, false, d.tooWide(f, v, at+4)
 	}
 	if !v.AndNot(mask).IsZero() {
-		return 0, false, d.fail(at+4+width, BadMatchBadWildcards, "a bit of the value of %v is set that the mask leaves out", f)
+		return 0, false, d.fail(at+4+width, BadMatchBadWildcards, "the value of %v has a bit set outside the mask", f)
 	}
 	return v.Lo, !mask.IsZero() && mask != f.exact() && mask.AndNot(f.exact()).IsZero(), nil
 }

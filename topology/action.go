@@ -4,6 +4,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"trivet.dev/trivet/internal/words"
 )
 
 // LinkChange is a change to a link: what is nil stays as it is.
@@ -61,7 +63,7 @@ func (c *LinkChange) set(key, value string) error {
 	}
 	hint := DidYouMean(key, linkChangeKeys)
 	if hint == "" {
-		hint = "there are " + strings.Join(linkChangeKeys, ", ")
+		hint = words.Choose(linkChangeKeys)
 	}
 	return Mistaken(hint, "%s: no such link option", key)
 }

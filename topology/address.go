@@ -317,7 +317,7 @@ func (r *resolver) duplicates(segs []*segment) {
 		owner := map[MAC]*Endpoint{}
 		for _, e := range slices.Concat(s.ends, s.routers) {
 			if other := owner[e.MAC]; other != nil {
-				r.problems.Add(r.nodes[e.Node].Pos, "MACs are unique where switches join", "%s of %s is the MAC of %s too", e.MAC, e.Node, other.Node)
+				r.problems.Add(r.nodes[e.Node].Pos, "MACs must be unique within a switched segment", "%s of %s is also the MAC of %s", e.MAC, e.Node, other.Node)
 			}
 			owner[e.MAC] = e
 		}
@@ -328,7 +328,7 @@ func (r *resolver) duplicates(segs []*segment) {
 			e := &l.Ends[i]
 			for _, a := range e.Addresses {
 				if other := owner[a.Addr()]; other != nil && other != e {
-					r.problems.Warn(l.Pos, "one of them should have another", "%s of %s is the address of %s too", a.Addr(), e.Node, other.Node)
+					r.problems.Warn(l.Pos, "give one of them another address", "%s of %s is also the address of %s", a.Addr(), e.Node, other.Node)
 				}
 				owner[a.Addr()] = e
 			}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"trivet.dev/trivet/internal/words"
 )
 
 // maxGenerated is the number of nodes, and of links, above which Generate refuses.
@@ -69,7 +71,7 @@ func Generate(spec string, opts GenerateOptions) (*Topology, error) {
 		opts.Nodes = Switch
 	}
 	if opts.Nodes != Switch && opts.Nodes != Router {
-		return nil, fmt.Errorf("a topology cannot be generated of nodes of kind %q; choose %s or %s", opts.Nodes, Switch, Router)
+		return nil, fmt.Errorf("generated topologies cannot have nodes of kind %q; choose %s or %s", opts.Nodes, Switch, Router)
 	}
 	g, a, err := readSpec(spec)
 	if err != nil {
@@ -128,7 +130,7 @@ func generatorNamed(name string) (*generator, error) {
 		}
 		names = append(names, generators[i].name)
 	}
-	hint := "there are " + strings.Join(names, ", ")
+	hint := words.Choose(names)
 	if near := DidYouMean(name, names); near != "" {
 		hint = near + " " + hint
 	}
@@ -199,7 +201,7 @@ func (g *generator) argument(position int, word string) (param, string, error) {
 		return param{}, "", errors.New(message + ", " + g.has())
 	}
 	if position >= len(g.params) {
-		return param{}, "", fmt.Errorf("%q is an argument too many, %s", word, g.has())
+		return param{}, "", fmt.Errorf("%q is one argument too many, %s", word, g.has())
 	}
 	return g.params[position], word, nil
 }

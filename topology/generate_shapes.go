@@ -27,14 +27,14 @@ var generators = []generator{
 		params: []param{count("k", 2), count("n", 0).or(1)}, size: meshSize, hosts: nEach, build: mesh},
 	{name: "grid", description: "x by y switches, each linked to its neighbours, n hosts at each (or at each k-th: every=k)", example: "grid,4,3",
 		params: []param{count("x", 1), count("y", 1), count("n", 0).or(1), count("every", 1).or(1)}, size: latticeSize, hosts: latticeHosts, build: grid},
-	{name: "torus", description: "a grid whose rows and columns are closed to rings", example: "torus,3,3",
+	{name: "torus", description: "a grid whose rows and columns are closed into rings", example: "torus,3,3",
 		params: []param{count("x", 3), count("y", 3), count("n", 0).or(1), count("every", 1).or(1)}, size: latticeSize, hosts: latticeHosts, build: torus},
 	{name: "fat-tree", description: "k pods of edge (e…) and aggregation (a…) switches under core (c…) switches", example: "fat-tree,4",
 		params: []param{{name: "k", min: 2, max: 1000, even: true}, count("hosts-per-edge", 0).or(1)}, size: fatTreeSize, hosts: func(a arguments) float64 { return a["k"] * a["k"] / 2 * a["hosts-per-edge"] }, build: fatTree},
-	{name: "waxman", description: "a random network in which near switches are linked more often; connected, a host at each", example: "waxman,60,seed=7",
+	{name: "waxman", description: "a random network in which nearby switches are linked more often; connected, a host at each", example: "waxman,60,seed=7",
 		params: []param{{name: "n", min: 1, max: 10_000}, param{name: "alpha", real: true, min: 0.001, max: 1000}.or(0.2),
 			param{name: "beta", real: true, min: 0, max: 1}.or(0.15), seedParam}, size: waxmanSize, hosts: oneEach, build: waxman},
-	{name: "erdos-renyi", description: "a random network in which each two switches are linked with probability p; connected, a host at each", example: "erdos-renyi,30,0.1",
+	{name: "erdos-renyi", description: "a random network in which any two switches are linked with probability p; connected, a host at each", example: "erdos-renyi,30,0.1",
 		params: []param{count("n", 1), {name: "p", real: true, min: 0, max: 1}, seedParam}, size: erdosRenyiSize, hosts: oneEach, build: erdosRenyi},
 }
 

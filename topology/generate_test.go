@@ -194,13 +194,13 @@ func TestGenerateRouters(t *testing.T) {
 // and all mistakes are reported together.
 func TestGenerateErrors(t *testing.T) {
 	for spec, want := range map[string][]string{
-		"":                        {`no generator ""`, "there are minimal, single"},
+		"":                        {`no generator ""`, "choose one of minimal, single"},
 		"liner,4":                 {"did you mean linear?", "fat-tree"},
 		"linear,x":                {`k is "x"`, "a whole number from 1 to 1000000", "write linear,4"},
 		"linear,2.5":              {`k is "2.5"`, "whole"},
 		"linear,0":                {`k is "0"`},
 		"linear,4,":               {`n is ""`},
-		"linear,4,2,7":            {`"7" is an argument too many`, "linear[,k=2][,n=1]"},
+		"linear,4,2,7":            {`"7" is one argument too many`, "linear[,k=2][,n=1]"},
 		"linear,4,k=4":            {"k is given twice"},
 		"minimal,3":               {"it takes none"},
 		"tree,depht=3":            {`no argument "depht"`, "did you mean depth?"},

@@ -168,7 +168,7 @@ func (r OSPFRange) String() string {
 // ParseOSPFRedistribute reads static, or connected metric 30 type 1.
 func ParseOSPFRedistribute(s string) (OSPFRedistribute, error) {
 	f := strings.Fields(s)
-	bad := Mistaken("write static, connected or default, and behind it metric 30 type 1", "%q cannot be redistributed", s)
+	bad := Mistaken("write static, connected or default, optionally followed by metric 30 type 1", "%q cannot be redistributed", s)
 	if len(f) == 0 || len(f)%2 == 0 || !slices.Contains([]string{OSPFConnected, OSPFStatic, OSPFDefault}, f[0]) {
 		return OSPFRedistribute{}, bad
 	}

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"trivet.dev/trivet/internal/words"
 )
 
 // ospf checks what a router says of OSPF.
@@ -23,14 +25,14 @@ func (v *validator) ospf(n *Node, bad func(hint, format string, args ...any)) {
 	seen := map[AreaID]bool{}
 	for _, a := range o.Areas {
 		if seen[a.ID] {
-			bad("say all of it once", "ospf: area %s is there twice", a.ID)
+			bad("define it once", "ospf: area %s is defined twice", a.ID)
 		}
 		seen[a.ID] = true
 		v.ospfArea(a, bad)
 	}
 	for _, r := range o.Redistribute {
 		if text, err := ParseOSPFRedistribute(r.String()); err != nil || text != r || r.Metric > 16777214 || r.Type > 2 {
-			bad("write static, connected or default, and behind it metric 30 type 1", "ospf: cannot redistribute %q", clip(r.String()))
+			bad("write static, connected or default, optionally followed by metric 30 type 1", "ospf: cannot redistribute %q", clip(r.String()))
 		}
 	}
 	for _, l := range o.VirtualLinks {
@@ -42,7 +44,7 @@ func (v *validator) ospf(n *Node, bad func(hint, format string, args ...any)) {
 func (v *validator) ospfArea(a OSPFArea, bad func(hint, format string, args ...any)) {
 	switch {
 	case a.Stub && a.ID == 0:
-		bad("let another area be a stub", "ospf: area 0 is the backbone, which cannot be a stub")
+		bad("make another area the stub", "ospf: area 0 is the backbone, which cannot be a stub")
 	case !a.Stub && (a.NoSummary || a.DefaultCost != 0):
 		bad("write stub: true", "ospf: area %s: only a stub area has no_summary or default_cost", a.ID)
 	case a.MaxLSAs < 0:
@@ -55,7 +57,7 @@ func (v *validator) ospfArea(a OSPFArea, bad func(hint, format string, args ...a
 			bad("write 10.1.0.0/16", "ospf: area %s: %s is not an IPv4 network", a.ID, r.Prefix)
 		}
 		if slices.ContainsFunc(a.Ranges[:i], func(other OSPFRange) bool { return other.Prefix == r.Prefix }) {
-			bad("write it once", "ospf: area %s: the range %s is there twice", a.ID, r.Prefix)
+			bad("write it once", "ospf: area %s: the range %s is listed twice", a.ID, r.Prefix)
 		}
 	}
 }
@@ -66,7 +68,7 @@ func (v *validator) ospfVirtual(n *Node, l OSPFVirtualLink, bad func(hint, forma
 	}
 	for _, a := range n.OSPF.Areas {
 		if a.ID == l.Area && a.Stub {
-			bad("name another area, or let it be no stub", "ospf: a virtual link cannot go through area %s, which is a stub", l.Area)
+			bad("name another area, or make this one no stub", "ospf: a virtual link cannot go through area %s, which is a stub", l.Area)
 		}
 	}
 	v.ospfPeer(n, l, bad)
@@ -120,7 +122,7 @@ func (v *validator) ospfSettings(o *OSPFLink, bad func(hint, format string, args
 		bad("write 1 or more", "ospf: max_lsas cannot be %d", o.MaxLSAs)
 	}
 	if o.Network != "" && o.Network != PointToPoint && o.Network != Broadcast {
-		bad("there are point-to-point, broadcast", "ospf: there is no network %q", o.Network)
+		bad("choose point-to-point or broadcast", "ospf: there is no network %q", o.Network)
 	}
 	if o.Priority != nil && (*o.Priority < 0 || *o.Priority > 255) {
 		bad("write 0 (never the designated router) to 255", "ospf: %d is not a priority", *o.Priority)
@@ -135,11 +137,11 @@ func (v *validator) ospfTimers(hello, dead, retransmit, delay Duration, bad func
 		d    Duration
 	}{{"hello", hello}, {"dead", dead}, {"retransmit", retransmit}, {"delay", delay}} {
 		if d := time.Duration(t.d); d != 0 && (d < time.Second || d > 65535*time.Second || d%time.Second != 0) {
-			bad("write whole seconds, 1s to 65535s", "ospf: %s %s cannot be", t.name, t.d)
+			bad("write whole seconds, 1s to 65535s", "ospf: %s %s is out of range", t.name, t.d)
 		}
 	}
 	if h, d, _, _ := timers(hello, dead, 0, 0); d <= h {
-		bad("let dead be several times hello", "ospf: a neighbour that is dead after %s cannot be heard of every %s", d, h)
+		bad("make dead several times hello", "ospf: dead %s is not longer than hello %s", d, h)
 	}
 }
 
@@ -153,7 +155,7 @@ func checkAuth(a *OSPFAuth, bad func(hint, format string, args ...any)) {
 	notWord := func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune("\"'\\`?|", r) }
 	switch {
 	case !known:
-		bad("there are none, simple, md5, sha1, sha256, sha384, sha512", "ospf: auth: there is no type %q", a.Type)
+		bad("choose one of none, simple, md5, sha1, sha256, sha384, sha512", "ospf: auth: there is no type %q", a.Type)
 	case a.Type != AuthNone && a.Key == "":
 		bad("write auth: {type: md5, key: walnut}", "ospf: auth: %s needs a key", a.Type)
 	case len(a.Key) > most:
@@ -171,7 +173,7 @@ func (r *resolver) speaksOSPF(n *Node) {
 	switch {
 	case n.OSPF == nil:
 	case n.Datapath == Kernel:
-		r.problems.Add(n.Pos, "use datapath frr or bird, or controller trivet", "router %s: Linux alone speaks no OSPF", n.Name)
+		r.problems.Add(n.Pos, "use datapath frr or bird, or controller trivet", "router %s: Linux by itself does not speak OSPF", n.Name)
 	}
 }
 
@@ -196,7 +198,7 @@ func (r *resolver) ospfPassive() {
 			}
 			hint := DidYouMean(p, names)
 			if hint == "" {
-				hint = "there are " + strings.Join(names, ", ")
+				hint = words.Choose(names)
 			}
 			r.problems.Add(n.Pos, hint, "router %s: ospf: passive: %s is neither an interface of it nor a neighbouring node", n.Name, clip(p))
 		}
@@ -227,7 +229,7 @@ func (r *resolver) ospfAgrees() {
 				first = f
 			default:
 				if why := differ(first, f); why != "" {
-					r.problems.Warn(f.Link.Pos, "let them agree", "%s and %s will not be neighbours in OSPF: %s", first.Link.Ends[first.End].Node, e.Node, why)
+					r.problems.Warn(f.Link.Pos, "make them the same", "%s and %s will not become OSPF neighbours: %s", first.Link.Ends[first.End].Node, e.Node, why)
 				}
 			}
 		}
@@ -256,7 +258,7 @@ func differ(a, b *OSPFInterface) string {
 	case a.Network != b.Network:
 		return fmt.Sprintf("network %s and %s", a.Network, b.Network)
 	case a.Auth != b.Auth:
-		return "their auth is not the same"
+		return "their auth differs"
 	case a.Network == Broadcast && a.Addresses[0].Masked() != b.Addresses[0].Masked():
 		return fmt.Sprintf("networks %s and %s", a.Addresses[0].Masked(), b.Addresses[0].Masked())
 	}

@@ -343,7 +343,7 @@ func (r *resolver) routerIDs() {
 	}
 	for _, n := range r.t.Nodes {
 		if n.OSPF != nil && n.OSPF.RouterID.IsValid() && !take(n, n.OSPF.RouterID) {
-			r.problems.Add(n.Pos, "router ids are unique", "router %s: the router_id %s is that of %s", n.Name, n.OSPF.RouterID, taken[n.OSPF.RouterID].Name)
+			r.problems.Add(n.Pos, "router ids must be unique", "router %s: the router_id %s is already that of %s", n.Name, n.OSPF.RouterID, taken[n.OSPF.RouterID].Name)
 		}
 	}
 	for _, n := range r.t.Nodes {

@@ -151,13 +151,13 @@ func TestOSPFSettings(t *testing.T) {
 // Proves: every wrong setting is told, and with what to write.
 func TestOSPFProblems(t *testing.T) {
 	for want, edit := range map[string]func(r1, r2 *OSPF, l *Link){
-		"router r2: the router_id 1.1.1.1 is that of r1; router ids are unique": func(r1, r2 *OSPF, l *Link) {
+		"router r2: the router_id 1.1.1.1 is already that of r1; router ids must be unique": func(r1, r2 *OSPF, l *Link) {
 			r1.RouterID, r2.RouterID = netip.MustParseAddr("1.1.1.1"), netip.MustParseAddr("1.1.1.1")
 		},
 		"fd00::1 is not a router id":                    func(r1, r2 *OSPF, l *Link) { r1.RouterID = netip.MustParseAddr("fd00::1") },
 		"area 0 is the backbone, which cannot be a stu": func(r1, r2 *OSPF, l *Link) { r1.Areas = []OSPFArea{{Stub: true}} },
 		"area 3: only a stub area has no_summary":       func(r1, r2 *OSPF, l *Link) { r1.Areas = []OSPFArea{{ID: 3, NoSummary: true}} },
-		"area 3 is there twice":                         func(r1, r2 *OSPF, l *Link) { r1.Areas = []OSPFArea{{ID: 3}, {ID: 3}} },
+		"area 3 is defined twice":                       func(r1, r2 *OSPF, l *Link) { r1.Areas = []OSPFArea{{ID: 3}, {ID: 3}} },
 		"10.0.0.1/8 is not an IPv4 network": func(r1, r2 *OSPF, l *Link) {
 			r1.Areas = []OSPFArea{{ID: 3, Ranges: []OSPFRange{{Prefix: netip.MustParsePrefix("10.0.0.1/8")}}}}
 		},
@@ -172,8 +172,8 @@ func TestOSPFProblems(t *testing.T) {
 		},
 		"70000 is not a cost":                    func(r1, r2 *OSPF, l *Link) { l.OSPF = &OSPFLink{Cost: 70000} },
 		"there is no network \"nbma\"":           func(r1, r2 *OSPF, l *Link) { l.OSPF = &OSPFLink{Network: "nbma"} },
-		"hello 1.5s cannot be":                   func(r1, r2 *OSPF, l *Link) { l.OSPF = &OSPFLink{Hello: Duration(1500 * time.Millisecond)} },
-		"dead after 5s cannot be heard of":       func(r1, r2 *OSPF, l *Link) { l.OSPF = &OSPFLink{Dead: Duration(5 * time.Second)} },
+		"hello 1.5s is out of range":             func(r1, r2 *OSPF, l *Link) { l.OSPF = &OSPFLink{Hello: Duration(1500 * time.Millisecond)} },
+		"dead 5s is not longer than hello 10s":   func(r1, r2 *OSPF, l *Link) { l.OSPF = &OSPFLink{Dead: Duration(5 * time.Second)} },
 		"256 is not a priority":                  func(r1, r2 *OSPF, l *Link) { p := 256; l.OSPF = &OSPFLink{Priority: &p} },
 		"the key is too long for simple":         func(r1, r2 *OSPF, l *Link) { r1.Auth = &OSPFAuth{Type: AuthSimple, Key: "123456789"} },
 		"md5 needs a key":                        func(r1, r2 *OSPF, l *Link) { r1.Auth = &OSPFAuth{Type: AuthMD5} },
@@ -207,7 +207,7 @@ func TestOSPFDisagree(t *testing.T) {
 	speaks(top, nil, "r1", "r2")
 	ospfLink(top, "r1", "s1").Hello = Duration(time.Second)
 	_, problems := Resolve(top, plain)
-	if w := problems.Warnings(); len(w) != 1 || !strings.Contains(w[0].String(), "r1 and r2 will not be neighbours in OSPF: hello 1s and 10s") {
+	if w := problems.Warnings(); len(w) != 1 || !strings.Contains(w[0].String(), "r1 and r2 will not become OSPF neighbours: hello 1s and 10s") {
 		t.Errorf("warnings: %v", w)
 	}
 }

@@ -303,7 +303,7 @@ func (r *resolver) dpids() {
 			continue
 		}
 		if other := taken[n.DPID]; other != nil {
-			r.problems.Add(n.Pos, "datapath ids are unique", "%s %s: the dpid %s is that of %s", n.Kind, n.Name, n.DPID, other.Name)
+			r.problems.Add(n.Pos, "datapath ids must be unique", "%s %s: the dpid %s is already that of %s", n.Kind, n.Name, n.DPID, other.Name)
 		}
 		taken[n.DPID] = n
 	}

@@ -142,8 +142,8 @@ func TestResolveProblems(t *testing.T) {
 		}, "subnet fd00::/8 has too few addresses for all segments"},
 		"a MAC twice": {"h:h1 h:h2 s:s1 h1-s1 h2-s1", func(t *Topology) {
 			t.Nodes[0].MAC, t.Nodes[1].MAC = MAC{2, 0, 0, 0, 0, 1}, MAC{2, 0, 0, 0, 0, 1}
-		}, "02:00:00:00:00:01 of h2 is the MAC of h1 too"},
-		"a dpid twice": {"s:s1 s:s2", func(t *Topology) { t.Nodes[0].DPID, t.Nodes[1].DPID = 5, 5 }, "switch s2: the dpid 0000000000000005 is that of s1"},
+		}, "02:00:00:00:00:01 of h2 is also the MAC of h1"},
+		"a dpid twice": {"s:s1 s:s2", func(t *Topology) { t.Nodes[0].DPID, t.Nodes[1].DPID = 5, 5 }, "switch s2: the dpid 0000000000000005 is already that of s1"},
 		"a device twice": {"s:s1 s:s1-eth1 h:h1 s1-h1", func(t *Topology) {
 			t.Nodes = append(t.Nodes, &Node{Name: "s1-eth1", Kind: Switch})
 		}, "the device name s1-eth1 at s1 is taken by switch s1-eth1"},
@@ -464,7 +464,7 @@ func TestResolveWarnings(t *testing.T) {
 	if problems.Err() != nil || len(r.Links[0].Ends[1].Addresses) > 0 {
 		t.Fatal(r, problems)
 	}
-	for _, want := range []string{"warning: 10.0.0.1 of h2 is the address of h1 too", "warning: link h1-s1: a port of switch s1 has no address: 10.0.0.254/8 is left out"} {
+	for _, want := range []string{"warning: 10.0.0.1 of h2 is also the address of h1", "warning: link h1-s1: a port of switch s1 has no address: 10.0.0.254/8 is left out"} {
 		if !strings.Contains(problems.Error(), want) {
 			t.Errorf("%q is not in\n%v", want, problems)
 		}

@@ -151,7 +151,7 @@ func (r *resolver) reachable() {
 				r.problems.Warn(n.Pos, "ipv6: assigned, or --ipv6 assigned", "%s %s: %s is left out, as IPv6 is off", n.Kind, n.Name, what)
 				return true
 			case slices.ContainsFunc(own, is):
-				r.problems.Warn(n.Pos, "name another node's", "%s %s: %s is its own address: it is left out", n.Kind, n.Name, what)
+				r.problems.Warn(n.Pos, "name another node's address address", "%s %s: %s is its own address: it is left out", n.Kind, n.Name, what)
 				return true
 			case !slices.ContainsFunc(own, contains) && !slices.ContainsFunc(behind, contains):
 				r.problems.Warn(n.Pos, "a neighbour's address is in a subnet of the node", "%s %s: %s cannot be reached: it is left out", n.Kind, n.Name, what)

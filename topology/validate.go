@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"trivet.dev/trivet/internal/words"
 )
 
 // nodeName keeps names safe as file names, host names and words of a command line.
@@ -72,18 +74,18 @@ func (v *validator) topology() {
 	}
 	v.subnets()
 	if t.Routing != "" && t.Routing != Proactive && t.Routing != Reactive {
-		v.problems.Add(t.Pos, "there are proactive, reactive", "routing: there is no mode %q", t.Routing)
+		v.problems.Add(t.Pos, "choose proactive or reactive", "routing: there is no mode %q", t.Routing)
 	}
 	if t.Routes != "" && t.Routes != RoutesComputed && t.Routes != RoutesAsWritten {
-		v.problems.Add(t.Pos, "there are computed, as-written", "routes: there is no mode %q", t.Routes)
+		v.problems.Add(t.Pos, "choose computed or as-written", "routes: there is no mode %q", t.Routes)
 	}
 	if t.IPv6 != "" && !slices.Contains([]IPv6{IPv6Off, IPv6Assigned, IPv6Auto}, t.IPv6) {
-		v.problems.Add(t.Pos, "there are off, assigned, auto", "ipv6: there is no mode %q", t.IPv6)
+		v.problems.Add(t.Pos, "choose off, assigned or auto", "ipv6: there is no mode %q", t.IPv6)
 	}
 	v.datapath(t.Pos, "topology", t.Datapath, Switch, Router)
 	for _, n := range t.Nodes {
 		if other := v.nodes[n.Name]; other != nil {
-			v.problems.Add(n.Pos, "names are unique", "there is a node %s already%s", n.Name, at(other.Pos))
+			v.problems.Add(n.Pos, "names must be unique", "there is already a node %s%s", n.Name, at(other.Pos))
 			continue
 		}
 		v.nodes[n.Name] = n
@@ -99,14 +101,14 @@ func (v *validator) subnets() {
 	case !p.Addr().Is4():
 		v.problems.Add(t.Pos, "write 10.0.0.0/8; IPv6 addresses come from subnet6", "subnet %s is not IPv4", p)
 	case p.Bits() < 8 || !assignable(p.Addr()) || p.Addr().As4()[0] == 0:
-		v.problems.Add(t.Pos, "write 10.0.0.0/8, or a part of your own networks", "subnet %s is not a network of hosts", p)
+		v.problems.Add(t.Pos, "write 10.0.0.0/8, or a part of your own networks", "subnet %s is not a network for hosts", p)
 	}
 	switch p := t.Subnet6; {
 	case !p.IsValid():
 	case !p.Addr().Is6() || p.Addr().Is4In6():
 		v.problems.Add(t.Pos, "write fd00::/64", "subnet6 %s is not IPv6", p)
 	case p.Bits() < 8 || !assignable(p.Addr()) || p.Addr().As16()[0] == 0:
-		v.problems.Add(t.Pos, "write fd00::/64", "subnet6 %s is not a network of hosts", p)
+		v.problems.Add(t.Pos, "write fd00::/64", "subnet6 %s is not a network for hosts", p)
 	}
 }
 
@@ -134,16 +136,16 @@ func (v *validator) node(n *Node) {
 		v.problems.Add(n.Pos, "use letters, digits, '_', '.' and '-', at most 63, a letter or digit first", "%q cannot be the name of a node", clip(n.Name))
 		return
 	case slices.Contains(reservedNames, n.Name):
-		bad("choose another", "the name has a meaning of its own")
+		bad("choose another", "the name is reserved")
 	}
 	if !slices.Contains([]Kind{Host, Switch, Router, Controller}, n.Kind) {
-		bad("there are host, switch, router, controller", "there is no kind %q", n.Kind)
+		bad("choose host, switch, router or controller", "there is no kind %q", n.Kind)
 		return
 	}
 	v.datapath(n.Pos, string(n.Kind)+" "+n.Name, n.Datapath, n.Kind)
 	v.controllers(n.Pos, string(n.Kind)+" "+n.Name, n.Controllers)
 	if n.FailMode != "" && n.FailMode != Standalone && n.FailMode != Secure {
-		bad("there are standalone, secure", "there is no fail_mode %q", n.FailMode)
+		bad("choose standalone or secure", "there is no fail_mode %q", n.FailMode)
 	}
 	for _, of := range n.OpenFlow {
 		if !slices.Contains([]string{"1.0", "1.1", "1.2", "1.3", "1.4", "1.5"}, of) {
@@ -153,12 +155,12 @@ func (v *validator) node(n *Node) {
 	v.addresses(n.Pos, string(n.Kind)+" "+n.Name, slices.Concat(n.Addresses, n.Loopback))
 	for _, i := range n.Isolate {
 		if i != "pid" {
-			bad("there is pid", "isolate: cannot isolate %q", i)
+			bad("only pid can be isolated", "isolate: cannot isolate %q", i)
 		}
 	}
 	for _, c := range n.Cores {
 		if c < 0 || c > 4095 {
-			bad("processors count from 0", "cores: %d is not a processor", c)
+			bad("processors are numbered from 0", "cores: %d is not a processor", c)
 		}
 	}
 	if hasNUL(n.Start) || hasNUL(n.Stop) {
@@ -246,7 +248,7 @@ func (v *validator) datapath(pos Position, subject string, d Datapath, kinds ...
 		v.problems.Add(pos, "leave datapath out", "%s: has no datapath", subject)
 		return
 	}
-	v.problems.Add(pos, "there are "+strings.Join(allowed, ", "), "%s: there is no datapath %q", subject, d)
+	v.problems.Add(pos, words.Choose(allowed), "%s: there is no datapath %q", subject, d)
 }
 
 // controllers checks a list of controllers, of a node or all of them.
@@ -254,11 +256,11 @@ func (v *validator) controllers(pos Position, subject string, list []string) {
 	for i, c := range list {
 		v.controller(pos, subject, c)
 		if slices.Contains(list[:i], c) {
-			v.problems.Add(pos, "name it once", "%s: controller %s is there twice", subject, clip(c))
+			v.problems.Add(pos, "name it once", "%s: controller %s is listed twice", subject, clip(c))
 		}
 	}
 	if len(list) > 1 && (slices.Contains(list, ControllerNone) || slices.ContainsFunc(list, v.t.IsBuiltin)) {
-		v.problems.Add(pos, "name it alone", "%s: none and trivet do not go together with other controllers", subject)
+		v.problems.Add(pos, "name it alone", "%s: none and trivet cannot be combined with other controllers", subject)
 	}
 }
 
@@ -327,7 +329,7 @@ func (v *validator) link(l *Link) {
 	case a.External() && b.External():
 		bad("one end must be a node", "joins two interfaces of the machine")
 	case a.Node == b.Node && !a.External():
-		bad("a link joins two nodes", "both ends are at %s", a.Node)
+		bad("a link joins two nodes", "both ends are on %s", a.Node)
 	}
 	for i := range l.Ends {
 		v.impairment(l.Egress(i), bad)
@@ -339,15 +341,15 @@ func (v *validator) end(l *Link, e *Endpoint, bad func(hint, format string, args
 	v.addresses(l.Pos, "link "+l.Name(), e.Addresses)
 	switch {
 	case slices.Contains([]string{"lo", "all", "default"}, e.Interface):
-		bad("name another", "the network device %s has a meaning of its own", e.Interface)
+		bad("name another", "the device name %s is reserved", e.Interface)
 	case e.Interface != "" && !deviceName.MatchString(e.Interface):
 		bad(fmt.Sprintf("use letters, digits, '_', '.', '-', at most %d", MaxDeviceName), "%q cannot be the name of a network device", clip(e.Interface))
 	}
 	if e.External() {
 		if e.Interface == "" {
-			bad("name a node, or an interface of the machine: interface:eth1", "an end has no node")
+			bad("name a node, or an interface of the machine: interface:eth1", "one end has no node")
 		} else if v.external[e.Interface] != nil {
-			bad("an interface can be in one link only", "interface %s is in another link already", e.Interface)
+			bad("an interface can be in one link only", "interface %s is already in another link", e.Interface)
 		}
 		v.external[e.Interface] = l
 		return
@@ -358,7 +360,7 @@ func (v *validator) end(l *Link, e *Endpoint, bad func(hint, format string, args
 		bad(v.suggest(e.Node), "there is no node %s", clip(e.Node))
 		return
 	case n.Kind == Controller:
-		bad("a switch names its controllers by controller:", "%s is a controller, which no link can have for its end", e.Node)
+		bad("a switch names its controllers under controller:", "%s is a controller, which cannot be the end of a link", e.Node)
 		return
 	case n.Kind == Switch && len(e.Addresses) > 0:
 		v.problems.Warn(l.Pos, "make it a router to give it addresses", "link %s: a port of switch %s has no address: %s is left out", l.Name(), e.Node, e.Addresses[0])
@@ -406,10 +408,10 @@ func (v *validator) impairment(i Impairment, bad func(hint, format string, args 
 		bad("write 10ms", "a delay cannot be negative")
 	}
 	if i.Delay > Duration(1e12) || i.Jitter > Duration(1e12) {
-		bad("the most is 1000s", "a delay of %s is out of range", max(i.Delay, i.Jitter))
+		bad("the maximum is 1000s", "a delay of %s is out of range", max(i.Delay, i.Jitter))
 	}
 	if i.Bandwidth > 1e15 {
-		bad("the most is 1000000gbit", "a bandwidth of %s is out of range", i.Bandwidth)
+		bad("the maximum is 1000000gbit", "a bandwidth of %s is out of range", i.Bandwidth)
 	}
 	if !(i.Loss >= 0 && i.Loss <= 1) {
 		bad("write 0.1%", "loss %v is not between 0%% and 100%%", float64(i.Loss))
@@ -425,7 +427,7 @@ func (v *validator) event(e Event) {
 		v.problems.Add(e.Pos, hint, "event %s: %s", clip(e.String()), fmt.Sprintf(format, args...))
 	}
 	if e.At < 0 {
-		bad("times count from when the lab is up", "the time is negative")
+		bad("times count from the moment the lab is up", "the time is negative")
 	}
 	if a.Node != "" {
 		switch n := v.nodes[a.Node]; {
@@ -444,7 +446,7 @@ func (v *validator) event(e Event) {
 		}
 	}
 	if !v.joined[a.Ends] {
-		bad("name a link that is there", "there is no link %s -- %s", clip(a.Ends[0]), clip(a.Ends[1]))
+		bad("name an existing link", "there is no link %s -- %s", clip(a.Ends[0]), clip(a.Ends[1]))
 	}
 	var changed Link
 	a.Change.Apply(&changed)

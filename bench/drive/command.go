@@ -18,9 +18,9 @@ import (
 
 func init() {
 	register(kind{ProbeKind: experiment.ProbeKind{
-		Name: "command", Doc: "Any command; numbers are taken from what it prints.",
+		Name: "command", Doc: "Any command; numbers are taken from its output.",
 		Options: []experiment.Option{
-			{Name: "node", Type: experiment.Node, Doc: "Where it runs; without it on the machine."},
+			{Name: "node", Type: experiment.Node, Doc: "Node to run it in; default: on the machine."},
 			{Name: "run", Type: experiment.Text, Required: true, Doc: "The shell command."},
 			{Name: "metric", Type: experiment.Text, Required: true, Doc: "What the number is called."},
 			{Name: "unit", Type: experiment.Text, Required: true, Doc: "The number's unit; 1 for none."},
@@ -111,7 +111,7 @@ func numbers(o experiment.Options, text []byte) ([]float64, error) {
 func numberAt(text []byte, path string) ([]float64, error) {
 	var at any
 	if err := json.Unmarshal(text, &at); err != nil {
-		return nil, fmt.Errorf("path: the command printed no JSON (%w): %q", err, clip(text))
+		return nil, fmt.Errorf("path: the command did not print JSON (%w): %q", err, clip(text))
 	}
 	for _, step := range strings.Split(path, ".") {
 		var ok bool

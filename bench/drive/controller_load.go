@@ -23,11 +23,11 @@ import (
 
 func init() {
 	register(kind{ProbeKind: experiment.ProbeKind{
-		Name: "controller_load", Doc: "Flow set-ups that the controller answers, by the OpenFlow generator.",
+		Name: "controller_load", Doc: "Flow set-ups that the controller answers, measured by the OpenFlow generator.",
 		Options: []experiment.Option{
-			{Name: "mode", Type: experiment.Word, Words: []string{"throughput", "latency"}, Default: "throughput", Doc: "As many as it takes, or one at a time."},
-			{Name: "switches", Type: experiment.Whole, Default: "16", Least: 1, Doc: "Switches to play."},
-			{Name: "hosts", Type: experiment.Whole, Default: "100", Least: 10, Doc: "Hosts behind each."},
+			{Name: "mode", Type: experiment.Word, Words: []string{"throughput", "latency"}, Default: "throughput", Doc: "Requests: as many as the controller takes, or one at a time."},
+			{Name: "switches", Type: experiment.Whole, Default: "16", Least: 1, Doc: "Switches to emulate."},
+			{Name: "hosts", Type: experiment.Whole, Default: "100", Least: 10, Doc: "Hosts behind each switch."},
 			sendTime,
 		},
 		Estimate: sending(1800 * time.Millisecond),
@@ -135,7 +135,7 @@ func (b *bed) controller(ctx context.Context) (decider, error) {
 			}
 		}
 	}
-	return decider{}, fmt.Errorf("%s: where it listens is not known", name)
+	return decider{}, fmt.Errorf("%s: it is not known where it listens", name)
 }
 
 // controllerPID is the first process of a controller of others that the lab runs; 0 where that is

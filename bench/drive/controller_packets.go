@@ -18,7 +18,7 @@ import (
 
 func init() {
 	register(kind{ProbeKind: experiment.ProbeKind{
-		Name: "controller_packets", Doc: "Packets that come to the controller, by protocol; beside other probes.",
+		Name: "controller_packets", Doc: "Packets that come to the controller, by protocol, while other probes run.",
 		Options:    []experiment.Option{sendTime},
 		Estimate:   sending(100 * time.Millisecond),
 		Metrics:    []experiment.Metric{metric("packets_in", "packets", "family"), metric("packets_in_total", "packets", "family"), metric("packets_in_protocol", "packets", "protocol")},
@@ -132,13 +132,13 @@ func unheard(c packetin.Counts) (out []environment.Reason) {
 		if float64(c.Missing) > badUnheard*float64(c.Missing+c.Bytes) {
 			level = environment.Bad
 		}
-		add(level, "not all that switches told their controllers was heard: %d bytes of %d are missing, in %d places", c.Missing, c.Missing+c.Bytes, c.Gaps)
+		add(level, "not all that switches sent their controllers was captured: %d bytes of %d are missing, in %d places", c.Missing, c.Missing+c.Bytes, c.Gaps)
 	}
 	if c.Unread > 0 {
 		add(environment.Doubtful, "%d packets at the controller could not be read", c.Unread)
 	}
 	if c.Foreign > 0 {
-		add(environment.Bad, "in %d connections to controllers no OpenFlow was found; TLS cannot be listened to", c.Foreign)
+		add(environment.Bad, "in %d connections to controllers no OpenFlow was found; TLS cannot be read", c.Foreign)
 	}
 	return out
 }

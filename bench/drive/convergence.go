@@ -17,9 +17,9 @@ import (
 
 func init() {
 	register(kind{ProbeKind: experiment.ProbeKind{
-		Name: "convergence", Doc: "For how long packets are lost after something happened (see schedule).",
+		Name: "convergence", Doc: "How long packets are lost after an event (see schedule).",
 		Options: []experiment.Option{fromNode, toNode, sendTime, useIPv6,
-			{Name: "interval", Type: experiment.Time, Default: "1ms", Doc: "From one packet to the next."},
+			{Name: "interval", Type: experiment.Time, Default: "1ms", Doc: "Time from one packet to the next."},
 		},
 		Check: func(o experiment.Options) error {
 			if i := o.Time("interval"); i < 10*time.Microsecond || o.Time("time")/i > 4_000_000 {

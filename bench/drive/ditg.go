@@ -30,7 +30,7 @@ func init() {
 		Name: "ditg", Doc: "Bitrate, loss, delay and jitter by D-ITG.",
 		Options: []experiment.Option{
 			fromNode, toNode, by(protocol, "udp"), sendTime, packetRate, atLeast(by(payload, "64"), leastDITG), useIPv6,
-			{Name: "flows", Type: experiment.Whole, Default: "1", Least: 1, Doc: "Flows at once, each of that rate."},
+			{Name: "flows", Type: experiment.Whole, Default: "1", Least: 1, Doc: "Flows at the same time, each of that rate."},
 		},
 		Check: func(o experiment.Options) error {
 			if o.Int("flows") > 1000 {

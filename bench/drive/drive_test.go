@@ -281,7 +281,7 @@ func TestCheck(t *testing.T) {
 	for text, want := range map[string]string{
 		"lab: {target: moon}": "this build has local and mininet",
 		"lab: {target: mininet, datapath: embedded, controller: none}": "datapath: ovs or datapath: bridge",
-		"lab: {target: mininet, datapath: ovs, controller: trivet}":    "switches that learn",
+		"lab: {target: mininet, datapath: ovs, controller: trivet}":    "learning switches only",
 		"lab: {isolate: 4000}":                    "isolate: processor 4000 is not among",
 		"lab: {pin_nodes: 0,pin_datapath: 4000}":  "pin datapath: processor 4000 is not among",
 		"lab: {controller: 'ssl:127.0.0.1:7000'}": "controller_packets: packets on their way to ssl:127.0.0.1:7000 cannot be counted",
@@ -330,7 +330,7 @@ func TestLeftOut(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		"lab: {controller: faucet, datapath: embedded}\nprobes: [ping: {from: h1, to: h2}]":                                              "all of it: faucet is not installed",
-		"lab: {controller: '${c}', target: mininet, datapath: bridge}\nfactors: {c: [none, trivet]}\nprobes: [ping: {from: h1, to: h2}]": "switches that learn",
+		"lab: {controller: '${c}', target: mininet, datapath: bridge}\nfactors: {c: [none, trivet]}\nprobes: [ping: {from: h1, to: h2}]": "learning switches only",
 	} {
 		if err := Check(plan(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", text, err)

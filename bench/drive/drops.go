@@ -92,7 +92,7 @@ func (i *instance) datapathDrops() (out []environment.DropCounter, err error) {
 		}
 		sockets, _ := filepath.Glob(p.root("run/openvswitch/ovs-vswitchd.*.ctl"))
 		if len(sockets) == 0 {
-			return nil, errors.New("what Mininet's Open vSwitch has dropped is not known, as it does not run")
+			return nil, errors.New("what Mininet's Open vSwitch has dropped is not known, as it is not running")
 		}
 		for _, s := range sockets {
 			drops, err := ovs.DropsOf(ctx, s)

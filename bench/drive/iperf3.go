@@ -24,11 +24,11 @@ func init() {
 		Name: "iperf3", Doc: "Throughput by iperf3.",
 		Options: []experiment.Option{
 			fromNode, toNode, protocol, sendTime, useIPv6,
-			{Name: "bitrate", Type: experiment.Rate, Doc: "Rate to send at; without it TCP takes what it gets, and UDP sends 1mbit."},
+			{Name: "bitrate", Type: experiment.Rate, Doc: "Rate to send at; default: TCP as fast as it can, UDP 1mbit."},
 			{Name: "window", Type: experiment.Whole, Least: 1, Doc: "Socket buffer in bytes."},
-			{Name: "length", Type: experiment.Whole, Least: 1, Most: 1 << 20, Doc: "Bytes of a write, with UDP of a datagram."},
-			{Name: "parallel", Type: experiment.Whole, Default: "1", Least: 1, Most: 128, Doc: "Streams at once."},
-			{Name: "bidirectional", Type: experiment.Truth, Default: "false", Doc: "Both ways at once."},
+			{Name: "length", Type: experiment.Whole, Least: 1, Most: 1 << 20, Doc: "Bytes per write, or with UDP per datagram."},
+			{Name: "parallel", Type: experiment.Whole, Default: "1", Least: 1, Most: 128, Doc: "Parallel streams."},
+			{Name: "bidirectional", Type: experiment.Truth, Default: "false", Doc: "Both directions at once."},
 			{Name: "congestion", Type: experiment.Text, Doc: "TCP's congestion control."},
 		},
 		Check: func(o experiment.Options) error {
@@ -36,9 +36,9 @@ func init() {
 			case o.Time("time")%time.Second != 0:
 				return fmt.Errorf("time: %s: iperf3 sends for whole seconds; write 1s, 10s", o["time"])
 			case o["protocol"] == "udp" && (o.Int("length") > mostPayload || o["length"] != "" && o.Int("length") < 16):
-				return fmt.Errorf("length: iperf3's datagrams have 16 to %d byte", mostPayload)
+				return fmt.Errorf("length: iperf3's datagrams have 16 to %d bytes", mostPayload)
 			case o["protocol"] == "udp" && o["congestion"] != "":
-				return errors.New("congestion: is TCP's; leave it out, or write protocol: tcp")
+				return errors.New("congestion: is for TCP only; leave it out, or write protocol: tcp")
 			}
 			return nil
 		},
@@ -192,7 +192,7 @@ func readIperf(text []byte) (*iperfReport, error) {
 	var r iperfReport
 	switch err := json.Unmarshal(text, &r); {
 	case err != nil && len(bytes.TrimSpace(text)) == 0:
-		return nil, errors.New("iperf3 said nothing")
+		return nil, errors.New("iperf3 printed nothing")
 	case err != nil:
 		return nil, fmt.Errorf("iperf3 printed no JSON: %w", err)
 	case r.Error != "":

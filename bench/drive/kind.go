@@ -91,7 +91,7 @@ var (
 	protocol   = experiment.Option{Name: "protocol", Type: experiment.Word, Words: []string{"tcp", "udp"}, Default: "tcp", Doc: "What carries the data."}
 	sendTime   = experiment.Option{Name: "time", Type: experiment.Time, Default: "10s", Doc: "How long it sends."}
 	payload    = experiment.Option{Name: "size", Type: experiment.Whole, Most: mostPayload, Doc: "Payload of a packet in bytes."}
-	useIPv6    = experiment.Option{Name: "ipv6", Type: experiment.Truth, Doc: "Over IPv6, which the lab must have: lab: {ipv6: assigned}."}
+	useIPv6    = experiment.Option{Name: "ipv6", Type: experiment.Truth, Doc: "Over IPv6, which the lab must have (lab: {ipv6: assigned})."}
 	packetRate = experiment.Option{Name: "rate", Type: experiment.Number, Required: true, Least: 0.001, Doc: "Packets per second."}
 )
 

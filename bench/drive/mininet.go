@@ -61,11 +61,11 @@ func checkMininet(t *topology.Topology) error {
 		case n.Kind == topology.Host:
 			continue
 		case n.Kind != topology.Switch:
-			return fmt.Errorf("target: mininet has hosts and switches only, and %s is a %s", n.Name, n.Kind)
+			return fmt.Errorf("target: mininet has hosts and switches only, but %s is a %s", n.Name, n.Kind)
 		case n.Datapath != topology.OVS && n.Datapath != topology.Bridge || datapath != "" && n.Datapath != datapath:
 			return errors.New("target: mininet needs datapath: ovs or datapath: bridge, the same for all switches")
 		case !slices.Equal(n.Controllers, t.NodesOf(topology.Switch)[0].Controllers) || !slices.Contains(mininetControllers, strings.Join(n.Controllers, " ")):
-			return errors.New("target: mininet has switches that learn; write controller: none; or all with controller: ovs-testcontroller")
+			return errors.New("target: mininet has learning switches only; write controller: none, or controller: ovs-testcontroller for all of them")
 		}
 		datapath = n.Datapath
 	}

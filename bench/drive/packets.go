@@ -65,7 +65,7 @@ func exactRate(ctx context.Context, b *bed) (o experiment.Measured, err error) {
 	o.Reasons = append(slow(from, s.Rate, sent.Rate()), b.gaps(x)...)
 	o.Details, _ = json.Marshal(map[string]any{"sender": sent, "delays_kept": len(got.Delays), "dropped_by_receiver": got.Dropped, "foreign": got.Foreign, "late": got.Late, "ttl": got.TTL})
 	if err == nil && got.Received == 0 && len(b.cell.Schedule) == 0 {
-		err = fmt.Errorf("none of %d packets came", sent.Sent)
+		err = fmt.Errorf("none of %d packets arrived", sent.Sent)
 	}
 	return o, err
 }

@@ -18,11 +18,11 @@ func init() {
 		Name: "ping", Doc: "Round trip times of ICMP echoes.",
 		Options: []experiment.Option{
 			optional(fromNode), optional(toNode),
-			{Name: "all", Type: experiment.Truth, Default: "false", Doc: "Every host pings every other, at once; instead of from and to."},
-			{Name: "count", Type: experiment.Whole, Default: "10", Least: 1, Doc: "Echoes to send, to each."},
-			{Name: "interval", Type: experiment.Time, Default: "200ms", Doc: "From one echo to the next."},
+			{Name: "all", Type: experiment.Truth, Default: "false", Doc: "Every host pings every other at the same time; instead of from and to."},
+			{Name: "count", Type: experiment.Whole, Default: "10", Least: 1, Doc: "Echoes to send to each host."},
+			{Name: "interval", Type: experiment.Time, Default: "200ms", Doc: "Time from one echo to the next."},
 			by(payload, "56"), useIPv6,
-			{Name: "warm_up", Type: experiment.Truth, Default: "true", Doc: "An echo before those that count, so that none of these waits for ARP and for flow entries."},
+			{Name: "warm_up", Type: experiment.Truth, Default: "true", Doc: "Send one echo first that does not count, so that the others do not wait for ARP and flow entries."},
 		},
 		Check: func(o experiment.Options) error {
 			if one := o["from"] != "" && o["to"] != ""; one == o.Truth("all") {

@@ -82,7 +82,7 @@ func spotsOf(name string, t *topology.Topology) (spots []spot, err error) {
 				return nil, err
 			}
 			if target.Network != "tcp" {
-				return nil, fmt.Errorf("packets on their way to %s cannot be counted: only connections over tcp can be listened to", address)
+				return nil, fmt.Errorf("packets on their way to %s cannot be counted: only tcp connections can be captured", address)
 			}
 			s := spot{namespace: fabric}
 			if n.Datapath == topology.Embedded { // connects from out here

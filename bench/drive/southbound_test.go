@@ -162,7 +162,7 @@ func (s *tshark) families(from time.Time) string {
 // switches with a controller out here; what cannot be listened to is told.
 func TestSpots(t *testing.T) {
 	for controller, want := range map[string]string{
-		"os-ken": "[os-ken in fabric]", "'tcp:127.0.0.1:7000'": "[127.0.0.1:7000 in fabric 127.0.0.1:7000]", "'ssl:127.0.0.1:7000'": "only connections over tcp",
+		"os-ken": "[os-ken in fabric]", "'tcp:127.0.0.1:7000'": "[127.0.0.1:7000 in fabric 127.0.0.1:7000]", "'ssl:127.0.0.1:7000'": "only tcp connections",
 		"trivet": "[]", "none": "[]",
 	} {
 		p := planOf(t, "topology: {nodes: {s1: {switch: {datapath: ovs}}, s2: {switch: {datapath: embedded}}, h1: host}, links: [h1 -- s1, s1 -- s2]}\nlab: {controller: "+controller+"}\nprobes: [command: {run: 'true', metric: x, unit: s, match: x}]\n")

@@ -93,7 +93,7 @@ func stalls(still, of float64) []environment.Reason {
 	if still <= 0 || of <= 0 {
 		return nil
 	}
-	r := environment.Reason{Level: environment.Doubtful, Code: "stall", Text: fmt.Sprintf("nothing came for %.1f of %.1f s: the sender, the receiver or the network stood still", still, of)}
+	r := environment.Reason{Level: environment.Doubtful, Code: "stall", Text: fmt.Sprintf("nothing arrived for %.1f of %.1f s: the sender, the receiver or the network stalled", still, of)}
 	if still > badStall*of {
 		r.Level = environment.Bad
 	}

@@ -60,7 +60,7 @@ func ovsForwards(context.Context) (string, error) {
 		return "", err
 	}
 	if info.Kernel != nil {
-		return environment.InUserSpace + ": this kernel has no module of it", nil
+		return environment.InUserSpace + ": this kernel has no module for it", nil
 	}
 	return "in the kernel", nil
 }

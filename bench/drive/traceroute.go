@@ -16,9 +16,9 @@ import (
 
 func init() {
 	register(kind{ProbeKind: experiment.ProbeKind{
-		Name: "traceroute", Doc: "The hops on the way.",
+		Name: "traceroute", Doc: "The hops on the path.",
 		Options: []experiment.Option{fromNode, toNode, useIPv6,
-			{Name: "hops", Type: experiment.Whole, Default: "30", Least: 1, Most: 255, Doc: "The most to look for."},
+			{Name: "hops", Type: experiment.Whole, Default: "30", Least: 1, Most: 255, Doc: "The maximum number of hops to look for."},
 		},
 		Estimate: func(experiment.Options, experiment.Lab) time.Duration { return 300 * time.Millisecond },
 		Metrics:  []experiment.Metric{between("hops", "hops"), between("hop_rtt", "s", "hop", "address")},

@@ -48,7 +48,7 @@ func gone(before, after []DropCounter) error {
 	if n := len(names) - mostGone; n > 0 {
 		names, more = names[:mostGone], fmt.Sprintf("; and %d more", n)
 	}
-	return fmt.Errorf("counters that were there before are not any more: %s%s", strings.Join(names, "; "), more)
+	return fmt.Errorf("counters have disappeared since the start: %s%s", strings.Join(names, "; "), more)
 }
 
 // DropsBetween is what was dropped between two readings. What was not there at the first, or began

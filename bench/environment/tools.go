@@ -56,7 +56,7 @@ func toolVersion(ctx context.Context, name string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("%s %s: %w", path, argument, err)
 	}
-	return "", fmt.Errorf("%s %s says no version", path, argument)
+	return "", fmt.Errorf("%s %s prints no version", path, argument)
 }
 
 // Commands of the ethtool ioctl (linux/ethtool.h) that ask whether an offload is on.

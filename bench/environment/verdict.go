@@ -96,7 +96,7 @@ var DefaultLimits = Limits{
 func Judge(e Evidence, l Limits) Verdict {
 	j := judge{limits: l, Verdict: Verdict{Level: Good}}
 	if e.Usage == nil {
-		j.add(Doubtful, "unwatched", "nobody watched the machine during it")
+		j.add(Doubtful, "unwatched", "the machine was not watched during it")
 	} else {
 		j.machine(*e.Usage)
 	}
@@ -180,7 +180,7 @@ func percent(share float64) string { return fmt.Sprintf("%.3g %%", 100*share) }
 func (j *judge) machine(u Usage) {
 	l := j.limits
 	if u.Looks == 0 {
-		j.add(Doubtful, "unwatched", "the machine was never looked at during it")
+		j.add(Doubtful, "unwatched", "the watch took no sample of the machine during it")
 		return
 	}
 	share := func(value stats.Float, limits [2]float64, code, format string) {
@@ -193,10 +193,10 @@ func (j *judge) machine(u Usage) {
 	share(u.Steal, l.Steal, "steal", "the host of this virtual machine took %s of the processors' time")
 	if u.Processors > 0 {
 		each := u.RunQueue / float64(u.Processors)
-		j.beyond(each, l.RunQueue, "run-queue", "%.1f tasks wanted each processor on average"+besides, each)
+		j.beyond(each, l.RunQueue, "run-queue", "%.1f tasks competed for each processor on average"+besides, each)
 	}
 	if u.Interval > 0 {
-		j.beyond(u.LongestGap/u.Interval, l.Gap, "gap", "the watch, which looks every %.3g s, had to wait %.3g s", u.Interval, u.LongestGap)
+		j.beyond(u.LongestGap/u.Interval, l.Gap, "gap", "the watch, which samples every %.3g s, once had to wait %.3g s", u.Interval, u.LongestGap)
 	}
 	j.beyond(u.Clock.Largest, l.Clock, "clock", "the wall clock jumped by %.3g s", u.Clock.Largest)
 	for _, d := range u.Drops {
@@ -210,7 +210,7 @@ func (j *judge) machine(u Usage) {
 		}
 		if u.Seconds > 0 {
 			each := float64(s.Squeezed) / u.Seconds
-			j.beyond(each, l.Squeezed, "squeezed", "reception ran out of its budget %.3g times a second", each)
+			j.beyond(each, l.Squeezed, "squeezed", "packet reception ran out of its budget %.3g times a second", each)
 		}
 	}
 }

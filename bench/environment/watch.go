@@ -366,7 +366,7 @@ func (w *Watch) endPressure(before float64, err error) {
 	after, errAfter := w.pressure()
 	switch err := errors.Join(err, errAfter); {
 	case errors.Is(err, os.ErrNotExist), errors.Is(err, unix.EOPNOTSUPP):
-		w.lack("pressure", errors.New("this kernel does not tell how long tasks wait for processors (PSI)"))
+		w.lack("pressure", errors.New("this kernel does not report how long tasks wait for processors (PSI)"))
 	case err != nil:
 		w.lack("pressure", err)
 	case w.used.Seconds > 0:

@@ -73,7 +73,7 @@ func (x *expander) cell(levels []Setting) Cell {
 	c.Lab = x.lab()
 	x.of = c.Lab
 	if c.Groups = x.probes(); len(c.Groups) == 0 && x.problems.Err() == nil {
-		x.say(x.e.probes, "skip it, or give it a probe", "no probe is for %s", c.ID)
+		x.say(x.e.probes, "skip it, or give it a probe", "there is no probe for %s", c.ID)
 	}
 	c.Bare = !slices.ContainsFunc(slices.Concat(c.Groups...), func(p Probe) bool { return !p.kind.OwnLab })
 	c.Schedule = x.schedule()
@@ -197,7 +197,7 @@ func (x *expander) changes(v *yamlfile.Value) (out []string) {
 		if item.Shape != yamlfile.Scalar {
 			err = topology.Mistaken("write s1 -- s2 delay=10ms", "a change is a text, not %s", item.Shape)
 		} else if a, err = topology.ParseAction(x.text(item)); err == nil && a.Node != "" {
-			err = topology.Mistaken("write s1 -- s2 delay=10ms", "before probes only links change")
+			err = topology.Mistaken("write s1 -- s2 delay=10ms", "before the probes only links can be changed")
 		}
 		if err != nil {
 			x.wrong(item, "change", err)
@@ -383,7 +383,7 @@ func (x *expander) late(c *Cell) {
 	}
 	for _, e := range c.Schedule {
 		if time.Duration(e.At) >= longest && len(c.Groups) > 0 {
-			x.warn(&yamlfile.Value{Pos: e.pos}, "let it come sooner, or the probes take longer", "schedule: at %s: %s: the probes have ended by then, after about %s", e.At, e.What, About(longest))
+			x.warn(&yamlfile.Value{Pos: e.pos}, "schedule it earlier, or make the probes longer", "schedule: at %s: %s: the probes have ended by then, after about %s", e.At, e.What, About(longest))
 		}
 	}
 }

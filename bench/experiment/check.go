@@ -197,7 +197,7 @@ func (c *checker) end(p Probe, cell *Cell, t *topology.Topology, what string, n 
 	case n.Kind == topology.Controller || !addressed(t, n):
 		c.add(p.pos, cell, "take a host, or a router", fmt.Sprintf("%s: %s has no address", what, n.Name))
 	case n.IsDatapath() && !(what == "to" && p.kind.Answered):
-		c.add(p.pos, cell, "take a host, or give it datapath kernel or frr", fmt.Sprintf("%s: %s forwards by a flow table and runs no programs, as %s has to", what, n.Name, p.Kind))
+		c.add(p.pos, cell, "take a host, or give it datapath kernel or frr", fmt.Sprintf("%s: %s forwards by a flow table and cannot run programs, as %s needs", what, n.Name, p.Kind))
 	}
 }
 

@@ -57,7 +57,7 @@ func (e *Experiment) Fit(budget time.Duration) error {
 	}
 	if least := estimate(1); least > budget {
 		e.Repetitions = written
-		return fmt.Errorf("one repetition of each cell takes about %s, and the budget is %s; give it more time, or fewer levels", About(least), About(budget))
+		return fmt.Errorf("one repetition of each cell takes about %s, but the budget is %s; give it more time, or fewer levels", About(least), About(budget))
 	}
 	e.Repetitions = sort.Search(written-1, func(more int) bool { return estimate(more+2) > budget }) + 1
 	return nil

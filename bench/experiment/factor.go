@@ -91,7 +91,7 @@ func (r *reader) level(f *Factor, v *yamlfile.Value) {
 	case v.Shape != yamlfile.Scalar:
 		r.add(v, "write "+f.Name+": [1, 2, 3]", "%s: a level is a value, not %s", f.Name, v.Shape)
 	case f.has(v.Text):
-		r.add(v, "keep one of them", "%s: the level %s is there twice", f.Name, formats.Clip(v.Text))
+		r.add(v, "keep one of them", "%s: the level %s is listed twice", f.Name, formats.Clip(v.Text))
 	case len(f.Levels) >= maxLevels:
 		r.add(v, "", "%s: has more than %d levels", f.Name, maxLevels)
 	default:
@@ -164,7 +164,7 @@ func (r *reader) namedLevels(f *Factor, v *yamlfile.Value) {
 func (r *reader) sameValues(f *Factor, l Level, at *yamlfile.Value) {
 	want, got := sortedKeys(f.Levels[0].Values), sortedKeys(l.Values)
 	if !slices.Equal(want, got) {
-		r.add(at, "give all levels the same ones", "%s: has the values %s, and %s has %s", formats.Clip(l.Name), list(got), f.Levels[0].Name, list(want))
+		r.add(at, "give all levels the same values", "%s: has the values %s, but %s has %s", formats.Clip(l.Name), list(got), f.Levels[0].Name, list(want))
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"trivet.dev/trivet/internal/words"
 	"trivet.dev/trivet/topology"
 	"trivet.dev/trivet/topology/formats"
 	"trivet.dev/trivet/topology/formats/yamlfile"
@@ -211,7 +212,7 @@ func nearest(word string, known []string) string {
 		hint = topology.DidYouMean(word, known)
 	}
 	if hint == "" && len(known) > 0 {
-		hint = "there are " + strings.Join(known[:min(len(known), 20)], ", ")
+		hint = words.Choose(known[:min(len(known), 20)])
 	}
 	return hint
 }
@@ -232,9 +233,9 @@ func (r *reader) consistent(top *yamlfile.Value) {
 				r.problems.Add(top.Get("zip").Pos, nearest(name, names), "zip: there is no factor %s", formats.Clip(name))
 				continue
 			case zipped[name]:
-				r.add(top.Get("zip"), "name it once", "zip: %s is in it twice", name)
+				r.add(top.Get("zip"), "name it once", "zip: %s is listed twice", name)
 			case length > 0 && length != len(f.Levels):
-				r.add(top.Get("zip"), "give them equally many", "zip: %s has %d levels, and others %d", name, len(f.Levels), length)
+				r.add(top.Get("zip"), "give them the same number of levels", "zip: %s has %d levels, but others have %d", name, len(f.Levels), length)
 			}
 			zipped[name], length = true, len(f.Levels)
 		}
@@ -243,7 +244,7 @@ func (r *reader) consistent(top *yamlfile.Value) {
 		if r.e.factor(name) == nil {
 			r.problems.Add(top.Get("paired").Pos, nearest(name, names), "paired: there is no factor %s", formats.Clip(name))
 		} else if slices.Contains(r.e.Paired[:i], name) {
-			r.add(top.Get("paired"), "name it once", "paired: %s is in it twice", name)
+			r.add(top.Get("paired"), "name it once", "paired: %s is listed twice", name)
 		}
 	}
 	for _, c := range r.e.skip {

@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
+	"trivet.dev/trivet/internal/words"
 	"trivet.dev/trivet/topology"
 	"trivet.dev/trivet/topology/formats"
 )
@@ -144,7 +144,7 @@ func (o *Option) parse(s string) (string, error) {
 		if !slices.Contains(o.Words, s) {
 			hint := topology.DidYouMean(s, o.Words)
 			if hint == "" {
-				hint = "there are " + strings.Join(o.Words, ", ")
+				hint = words.Choose(o.Words)
 			}
 			return "", topology.Mistaken(hint, "unknown value %q", formats.Clip(s))
 		}
@@ -175,9 +175,9 @@ func (o *Option) number(s string) (string, error) {
 	case err != nil || v != v || v > 1e15 || v < -1e15:
 		return "", topology.Mistaken("write 1, 0.5, 100", "%q is not a number", formats.Clip(s))
 	case v < o.Least:
-		return "", topology.Mistaken(fmt.Sprintf("the least is %v", o.Least), "%s is too little", s)
+		return "", topology.Mistaken(fmt.Sprintf("the minimum is %v", o.Least), "%s is too little", s)
 	case o.Most > 0 && v > o.Most:
-		return "", topology.Mistaken(fmt.Sprintf("the most is %v", o.Most), "%s is too much", s)
+		return "", topology.Mistaken(fmt.Sprintf("the maximum is %v", o.Most), "%s is too much", s)
 	}
 	return strconv.FormatFloat(v, 'f', -1, 64), nil
 }

@@ -72,7 +72,7 @@ func (e *Experiment) Plan() (*Plan, topology.Problems) {
 	p.estimate()
 	if e.Budget > 0 && p.Estimate > e.Budget {
 		x.problems.Warn(topology.Position{File: e.File}, "raise the budget, take fewer repetitions, or resume it later",
-			"%d runs will take about %s, and the budget is %s: not all will be run", len(p.Runs), About(p.Estimate), About(e.Budget))
+			"%d runs will take about %s, but the budget is %s: not all will be run", len(p.Runs), About(p.Estimate), About(e.Budget))
 	}
 	return p, x.problems
 }

@@ -98,7 +98,7 @@ type Summary struct {
 }
 
 // ErrBudget says that the time budget was used up before all was run.
-var ErrBudget = errors.New("the time budget is used up; resume to go on")
+var ErrBudget = errors.New("the time budget is used up; resume to continue")
 
 // Start opens the result file of a plan: a new one, or one to go on with, which must be of the same
 // plan.
@@ -128,10 +128,10 @@ func (p *Plan) changed(path string, before result.Experiment) error {
 	for _, was := range before.Topologies {
 		i := slices.IndexFunc(now, func(t result.TopologyFile) bool { return t.File == was.File && t.Topo == was.Topo })
 		if i >= 0 && now[i].Hash != was.Hash {
-			return fmt.Errorf("%s: was measured on another topology: %s has changed since; undo that (the result has the text it had), or begin a new file", path, was.File)
+			return fmt.Errorf("%s: was measured on another topology: %s has changed since; undo the change (the result keeps the old text), or begin a new file", path, was.File)
 		}
 	}
-	return fmt.Errorf("%s: was measured by another plan than %s has now; give --quick, --repetitions and --seed as before, undo what was changed, or begin a new file", path, p.Experiment.File)
+	return fmt.Errorf("%s: was measured with a different plan from that of %s now; give --quick, --repetitions and --seed as before, undo what was changed, or begin a new file", path, p.Experiment.File)
 }
 
 // Run runs what is left of the plan. A run that fails ends with its reason in the file, and the

@@ -357,7 +357,7 @@ func TestInterrupted(t *testing.T) {
 	}
 	e, _ := Read("x.yaml", []byte(many+"warm_up: 1\n"), vocabulary())
 	p, _ := e.Plan()
-	if _, _, err := Start(path, p, true, nil, environment.Record{}); err == nil || !strings.Contains(err.Error(), "by another plan") {
+	if _, _, err := Start(path, p, true, nil, environment.Record{}); err == nil || !strings.Contains(err.Error(), "with a different plan") {
 		t.Errorf("another plan: %v", err)
 	}
 	summary, run, err = newBench(t, many, path, true).finish(context.Background())

@@ -9,7 +9,7 @@ func Standard(probes []ProbeKind) Vocabulary {
 		{Name: "datapath", Type: Text, Doc: "What forwards packets, in all switches and routers that can have it."},
 		{Name: "controller", Type: Text, Doc: "What decides, for all switches: trivet, none, an address."},
 		{Name: "ipv6", Type: Word, Words: []string{string(topology.IPv6Off), string(topology.IPv6Assigned), string(topology.IPv6Auto)}, Doc: "Whether hosts have IPv6."},
-		{Name: "isolate", Type: Text, Doc: "Processors that are kept for the lab: 1-3; none is as if it were not said."},
+		{Name: "isolate", Type: Text, Doc: "Processors reserved for the lab: 1-3; none reserves none."},
 		{Name: "pin_nodes", Type: Text, Doc: "Processors for the nodes."},
 		{Name: "pin_datapath", Type: Text, Doc: "Processors for the datapath."},
 		{Name: "pin_controller", Type: Text, Doc: "Processors for the controller."},

@@ -152,7 +152,7 @@ func (e *Experiment) quicker() (*Experiment, topology.Problems) {
 	for _, group := range q.Zip {
 		for _, name := range group[1:] {
 			if a, b := q.factor(group[0]), q.factor(name); a != nil && b != nil && len(a.Levels) != len(b.Levels) {
-				r.add(e.quick, "give them equally many", "quick: %s and %s go side by side, and have %d and %d levels", a.Name, b.Name, len(a.Levels), len(b.Levels))
+				r.add(e.quick, "give them the same number of levels", "quick: %s and %s are zipped, but have %d and %d levels", a.Name, b.Name, len(a.Levels), len(b.Levels))
 			}
 		}
 	}

@@ -83,13 +83,13 @@ func (c *Config) Check() error {
 	case c.Mode != Throughput && c.Mode != Latency && c.Mode != Line:
 		return fmt.Errorf("there is no mode %q; there are throughput, latency and line", c.Mode)
 	case c.Version != openflow.Version && c.Version != version10:
-		return errors.New("the version of OpenFlow is 1.3 or 1.0")
+		return errors.New("the OpenFlow version must be 1.3 or 1.0")
 	case c.Switches < 1 || c.Switches > 0xffff:
 		return fmt.Errorf("%d switches: there can be 1 to 65535", c.Switches)
 	case c.Ports < 2 || c.Ports > 1000:
 		return fmt.Errorf("%d ports: a switch can have 2 to 1000", c.Ports)
 	case c.Mode == Line && c.Switches < 2:
-		return errors.New("a line has two switches or more")
+		return errors.New("a line needs two switches or more")
 	case c.Duration <= 0 || c.Warmup < 0 || c.Timeout <= 0 || c.Settle <= 0:
 		return errors.New("the times must be positive")
 	case c.Mode == Line:
@@ -97,7 +97,7 @@ func (c *Config) Check() error {
 	case c.Hosts < 10 || c.Hosts > 0xfff0:
 		return fmt.Errorf("%d hosts: a switch can have 10 to 65520", c.Hosts)
 	case c.Mode == Throughput && (c.Window < 1 || c.Window > c.Hosts-c.servers()):
-		return fmt.Errorf("a window of %d: it is 1 to %d, a packet from every host that asks (four of five of the %d hosts)", c.Window, c.Hosts-c.servers(), c.Hosts)
+		return fmt.Errorf("a window of %d: it must be 1 to %d, a packet from every host that asks (four out of five of the %d hosts)", c.Window, c.Hosts-c.servers(), c.Hosts)
 	}
 	return nil
 }
@@ -105,7 +105,7 @@ func (c *Config) Check() error {
 func (c *Config) address() (network, address string, err error) {
 	network, address, ok := strings.Cut(c.Connect, ":")
 	if !ok || network != "tcp" && network != "unix" || address == "" {
-		return "", "", fmt.Errorf("%q is not the address of a controller; it is tcp:ADDRESS:PORT or unix:PATH", c.Connect)
+		return "", "", fmt.Errorf("%q is not the address of a controller; write tcp:ADDRESS:PORT or unix:PATH", c.Connect)
 	}
 	if network == "tcp" {
 		if _, _, err := net.SplitHostPort(address); err != nil {

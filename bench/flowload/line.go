@@ -27,7 +27,7 @@ type line struct {
 }
 
 // allCrossed is what Progress is told when a probe has crossed the last direction.
-const allCrossed = "watching: all links have been crossed"
+const allCrossed = "watching: all links have been probed"
 
 // direction is one of a link.
 type direction struct {

@@ -222,7 +222,7 @@ func (r *run) prepare(ctx context.Context, result *Result) error {
 		return err
 	}
 	if with < r.Switches {
-		result.Notes = append(result.Notes, fmt.Sprintf("%d of %d switches got no entry that sends the packets of every port to the controller in %v; they come as if a table had missed",
+		result.Notes = append(result.Notes, fmt.Sprintf("%d of %d switches got no entry in %v that sends the packets of every port to the controller; their packets are sent as table misses",
 			r.Switches-with, r.Switches, r.Settle))
 		r.assume.Store(true)
 		r.enter(phaseWait)
@@ -233,7 +233,7 @@ func (r *run) prepare(ctx context.Context, result *Result) error {
 	if err := sleep(ctx, quiet); err != nil {
 		return err
 	}
-	r.say("letting %d hosts be heard", r.Hosts*r.Switches)
+	r.say("announcing %d hosts", r.Hosts*r.Switches)
 	r.enter(phaseAnnounce)
 	_, err = r.waitFor(ctx, r.Settle, func(n *node) bool { return n.load.silent.Load() })
 	return err

@@ -153,7 +153,7 @@ func TestTooFew(t *testing.T) {
 // space.
 func TestUserSpace(t *testing.T) {
 	h := reporttest.Header()
-	for where, want := range map[string]int{"in user space: this kernel has no module of it": 1, "in the kernel": 0} {
+	for where, want := range map[string]int{"in user space: this kernel has no module for it": 1, "in the kernel": 0} {
 		h.Environment.Tools = map[string]string{environment.OVSForwards: where}
 		samples := reporttest.Samples()
 		for i := range samples {

@@ -288,7 +288,7 @@ func (g *group) values(src definition.Source) (out []float64) {
 
 // unwatched is the verdict on a sample that has none.
 var unwatched = environment.Verdict{Level: environment.Doubtful, Reasons: []environment.Reason{
-	{Level: environment.Doubtful, Code: "unwatched", Text: "nobody watched the machine during it"}}}
+	{Level: environment.Doubtful, Code: "unwatched", Text: "the machine was not watched during it"}}}
 
 func (r *repetition) judged() environment.Verdict { return judged(r.verdict) }
 

@@ -164,7 +164,7 @@ func (d *data) againstLimit(t definition.Trend, g *group, dims []string, unit st
 	values := g.values(t.Source)
 	s := d.summary(values)
 	i := d.interval(g, s, t.Source, definition.Mean)
-	p := comparison{name: placeName(dims, g.levels), above: 1, below: 1, more: fmt.Sprintf("; %s do not tell", words.Plural(len(values), "repetition"))}
+	p := comparison{name: placeName(dims, g.levels), above: 1, below: 1, more: fmt.Sprintf("; %s cannot tell", words.Plural(len(values), "repetition"))}
 	p.why = withUnit(s.Mean*factor, unit) + " " + Interval(i, factor)
 	limit, ok := definition.Convert(t.Unit, g.unit)
 	if t.Unit == "" {
@@ -177,7 +177,7 @@ func (d *data) againstLimit(t definition.Trend, g *group, dims []string, unit st
 	limit *= *t.Limit
 	switch {
 	case i.Method == "Wilson" && s.Max == 0 && i.High >= limit && limit > 0 && limit < 1:
-		p.more = fmt.Sprintf("; of so few that cannot be said, of about %.0f it could", math.Ceil(3.85*(1-limit)/limit))
+		p.more = fmt.Sprintf("; too few to tell, about %.0f would do", math.Ceil(3.85*(1-limit)/limit))
 	case len(values) < enough && i.Method != "Wilson":
 		p.more = fmt.Sprintf("; too few: %s, take at least %d", words.Plural(len(values), "repetition"), enough)
 	case i.Low > limit:

@@ -210,7 +210,7 @@ func (d *data) more(x, y []float64, paired bool, shift float64) string {
 	if n := needed(n, standardError(x, y, paired), math.Abs(difference-shift)); n > 0 {
 		return fmt.Sprintf("; about %d repetitions would tell", n)
 	}
-	return "; no number of repetitions that is worth it would tell"
+	return "; no reasonable number of repetitions would tell"
 }
 
 // flat holds where each two levels are equivalent, and fails where some two differ by more than the

@@ -113,7 +113,7 @@ func (run *Run) take(line []byte, number int) error {
 	case number == 1:
 		return json.Unmarshal(line, &run.Header)
 	case kind.Record == KindHeader:
-		return errors.New("is a second header; results are not to be joined by cat: give both files")
+		return errors.New("is a second header; do not join results with cat: give both files")
 	case kind.Record == KindResume:
 		run.Resumes = append(run.Resumes, Resume{})
 		return json.Unmarshal(line, &run.Resumes[len(run.Resumes)-1])

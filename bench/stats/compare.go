@@ -132,7 +132,7 @@ func (c *Comparison) conclude(alpha float64) {
 	case e != nil && e.Power < powerWanted:
 		c.warn(WarnPower, "such samples show equivalence within ±%g in %.0f %% of all cases at best; %s", e.Margin, 100*float64(e.Power), e.advice())
 	case e == nil:
-		c.warn(WarnPower, "a difference below %.3g would mostly have gone unseen; that none was seen does not say that there is none: state a margin to test for equivalence", float64(c.Detectable))
+		c.warn(WarnPower, "a difference below %.3g would mostly have gone unseen; seeing none does not show that there is none: state a margin to test for equivalence", float64(c.Detectable))
 	}
 	if r := cmp.Or(c.MannWhitney, c.Wilcoxon); r != nil && c.Conclusion != Equivalent && (r.P < alpha) != (c.T.P < alpha) {
 		c.disagree(r)

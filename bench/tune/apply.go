@@ -60,8 +60,8 @@ func (p *plan) change(j *journal) error {
 	return errNoCPUSets
 }
 
-var errNoCPUSets = lack.New("this machine mounts no cpuset controller, by which processors are isolated and nodes pinned", "; ",
-	"is it a container? Run this on the machine itself")
+var errNoCPUSets = lack.New("this machine has no cpuset cgroup controller mounted, which isolating processors and pinning nodes need", "; ",
+	"is this a container? Run the command on the machine itself")
 
 // carriesCPUSets says whether a hierarchy of version 2 does.
 func carriesCPUSets(v2 string) bool {

@@ -63,5 +63,5 @@ func (p *plan) others(labs []lab.State, v2 bool) error {
 	if len(names) == 0 {
 		return nil
 	}
-	return fmt.Errorf("isolate: %s would not be the lab's alone: what runs in %s may use them, too; take that down first", p.isolate, strings.Join(names, ", "))
+	return fmt.Errorf("isolate: %s would not be the lab's alone: what runs in %s may use them, too; stop that first", p.isolate, strings.Join(names, ", "))
 }

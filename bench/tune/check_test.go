@@ -36,8 +36,8 @@ func TestCheck(t *testing.T) {
 		want []string // nil: nothing is wrong
 	}{
 		{Settings{}, line(topology.Embedded, 4000), nil},
-		{Settings{Isolate: "4000"}, line(topology.Embedded), []string{"isolate: processor 4000 is not among those that run here"}},
-		{Settings{Isolate: all.String()}, line(topology.Embedded), []string{"are all processors"}},
+		{Settings{Isolate: "4000"}, line(topology.Embedded), []string{"isolate: processor 4000 is not among those of this machine"}},
+		{Settings{Isolate: all.String()}, line(topology.Embedded), []string{"are all the processors"}},
 		{Settings{Nodes: "x", Datapath: "4000"}, line(topology.OVS), []string{"pin nodes:", "pin datapath: processor 4000"}},
 		{Settings{Isolate: last, Nodes: first}, line(topology.OVS), []string{"pin nodes: processor " + first + " is not among"}},
 		{Settings{Isolate: last}, line(topology.OVS, all[0]), []string{"h2: the topology gives it processors " + first}},

@@ -69,7 +69,7 @@ func Restore() ([]string, error) {
 	case err != nil:
 		return nil, err
 	case j.Owner != 0 && process.Started(j.Owner) == j.Started:
-		return nil, fmt.Errorf("process %d is measuring with what it has tuned, and will undo it when it ends; end it to have it undone now", j.Owner)
+		return nil, fmt.Errorf("process %d is measuring on the machine that it has tuned, and will undo that when it ends; stop it to have it undone now", j.Owner)
 	}
 	return j.What, j.undo()
 }
@@ -144,7 +144,7 @@ func (s Settings) read(all CPUs) (*plan, error) {
 		return nil, err
 	}
 	if len(p.isolate) > 0 && len(p.isolate) >= len(p.all) {
-		return nil, lack.New(fmt.Sprintf("isolate: %s are all processors", p.isolate), "; ", "leave one to the rest of the machine")
+		return nil, lack.New(fmt.Sprintf("isolate: %s are all the processors there are", p.isolate), "; ", "leave one to the rest of the machine")
 	}
 	within := p.all
 	if len(p.isolate) > 0 {
@@ -168,9 +168,9 @@ func (p *plan) cpus(what, text string, within CPUs) (CPUs, error) {
 	}
 	if lacking := c.without(within); len(lacking) > 0 {
 		if len(within) < len(p.all) && len(c.without(p.all)) == 0 {
-			return nil, fmt.Errorf("%s: processor %s is not among those that are isolated, %s", what, lacking, within)
+			return nil, fmt.Errorf("%s: processor %s is not among the isolated ones, %s", what, lacking, within)
 		}
-		return nil, lack.New(fmt.Sprintf("%s: processor %s is not among those that run here, %s", what, c.without(p.all), p.all), "", "")
+		return nil, lack.New(fmt.Sprintf("%s: processor %s is not among those of this machine, %s", what, c.without(p.all), p.all), "", "")
 	}
 	return c, nil
 }
@@ -182,7 +182,7 @@ func (p *plan) meet() error {
 		return err
 	}
 	if s.Status != lab.Up || s.Topology == nil {
-		return fmt.Errorf("lab %s is %s, and only one that is up can be pinned", p.lab, s.Status)
+		return fmt.Errorf("lab %s is %s, but only one that is up can be pinned", p.lab, s.Status)
 	}
 	p.daemon = s.PID
 	return p.parts(s.Topology)

@@ -52,7 +52,7 @@ func TestRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, s := range map[string]Settings{
-		"all processors":              {Isolate: all.String()},
+		"all the processors":          {Isolate: all.String()},
 		"is not a list of processors": {Isolate: "x"},
 		"is not among":                {Isolate: "4000"},
 		"a lab must be up":            {Nodes: "0"},

@@ -121,9 +121,9 @@ func (v *verifier) judgeSample(h hop, s *sample) {
 			case came > 0:
 				c.set(1)
 			case v.filters(h):
-				c.untold("none of %d packets came over it, which the controller of %s may want", s.of, v.near(h))
+				c.untold("none of %d packets came through it, which the controller of %s may intend", s.of, v.near(h))
 			default:
-				c.wrong(0, "none of %d packets came over it", s.of)
+				c.wrong(0, "none of %d packets came through it", s.of)
 			}
 		case Delay:
 			v.judgeDelay(c, h, s.delays)
@@ -131,20 +131,20 @@ func (v *verifier) judgeSample(h hop, s *sample) {
 			v.judgeJitter(c, s.delays)
 		case Loss:
 			if came == 0 && v.filters(h) {
-				c.untold("no packet came over it")
+				c.untold("no packet came through it")
 			} else {
 				judgeLoss(c, s.lost, s.of)
 			}
 		case MTU:
 			switch {
 			case came == 0:
-				c.untold("no packet came over it")
+				c.untold("no packet came through it")
 			case s.largest >= frame:
 				c.set(mtu)
 			case s.largest == 0:
-				c.wrong(0, "no packet of %d bytes came over it", mtu)
+				c.wrong(0, "no packet of %d bytes came through it", mtu)
 			default:
-				c.wrong(float64(s.largest-14), "packets of %d bytes come over it, none of %d", s.largest-14, mtu)
+				c.wrong(float64(s.largest-14), "packets of %d bytes come through it, but none of %d", s.largest-14, mtu)
 			}
 		}
 	}
@@ -167,7 +167,7 @@ func (v *verifier) judgeDelay(c *Check, h hop, delays []float64) {
 			c.untold("the link has no device: it is one with the next, which has a delay")
 			return
 		}
-		c.untold("no packet came over it")
+		c.untold("no packet came through it")
 		return
 	}
 	off := max(delayFloor, delayOff*c.Asked)
@@ -200,7 +200,7 @@ const enoughDelays = 50
 
 func (v *verifier) judgeJitter(c *Check, delays []float64) {
 	if len(delays) < enoughDelays {
-		c.untold("too few packets for it (%d)", len(delays))
+		c.untold("too few packets to judge it (%d)", len(delays))
 		return
 	}
 	most := stats.Quantile(delays, 0.99) // beyond it a busy machine is at work
@@ -233,7 +233,7 @@ func (v *verifier) judgeJitter(c *Check, delays []float64) {
 
 func judgeLoss(c *Check, lost, of int) {
 	if of == 0 {
-		c.untold("no packet came so far")
+		c.untold("no packet came this far")
 		return
 	}
 	shown, err := stats.Wilson(lost, of, 0.95)

@@ -275,7 +275,7 @@ func noName(s *seen, node, name string, address netip.Addr, t *topology.Topology
 			return ""
 		}
 	}
-	return fmt.Sprintf("%s does not find %s by its name in /etc/hosts", node, name)
+	return fmt.Sprintf("%s does not resolve the name %s by /etc/hosts", node, name)
 }
 
 // strangers names devices in a node's namespace that are neither its links' nor the loopback, nor
@@ -311,7 +311,7 @@ func (v *verifier) strangers(name string, s *seen) string {
 	if fabric {
 		where = "the switches' namespace"
 	}
-	return fmt.Sprintf("%s has a device that is none of the lab's: %s", where, strings.Join(strange, ", "))
+	return fmt.Sprintf("%s has a device that is not the lab's: %s", where, strings.Join(strange, ", "))
 }
 
 // checkCarriers says of links with devices whether these are up at both ends. Where packets cross,

@@ -188,7 +188,7 @@ func (v *verifier) measureOnce(ctx context.Context, t *task, try int) (rate, que
 	arrivals = slices.DeleteFunc(arrivals, func(a arrival) bool { return a.at < from || a.at > until })
 	slices.SortFunc(arrivals, func(a, b arrival) int { return int(max(-1, min(1, a.at-b.at))) })
 	if len(arrivals) < 20 {
-		rate.untold("the senders were not at work together for long enough, or too little came (%d packets)", len(arrivals))
+		rate.untold("the senders did not send at the same time for long enough, or too little came (%d packets)", len(arrivals))
 		return rate, queue
 	}
 	got := rateOf(arrivals)
@@ -235,9 +235,9 @@ func (v *verifier) judgeRate(c *Check, t *task, got, offered, lag float64, dropp
 		c.AtLeast = true
 		c.Got = &got
 		if r := v.rate(t.narrow); r >= asked {
-			c.untold("at least %s: %s, on every way to it, carries no more", bits(got), v.nameOf(t.narrow))
+			c.untold("at least %s: %s, on every path to it, carries no more", bits(got), v.nameOf(t.narrow))
 		} else {
-			c.untold("at least %s: %s, on every way to it, is narrower", bits(got), v.nameOf(t.narrow))
+			c.untold("at least %s: %s, on every path to it, is narrower", bits(got), v.nameOf(t.narrow))
 		}
 	case offered < asked*(1+rateOff):
 		c.AtLeast = true
@@ -303,7 +303,7 @@ func (v *verifier) sendAll(ctx context.Context, t *task, l load) []outcome {
 			o := &outs[i]
 			o.sent, o.got, o.err = packets.Measure(ctx, v.node(s.from), v.node(s.to), send, packets.Receive{Record: true}, quiet)
 			if o.err == nil && (o.got == nil || o.got.Record == nil) {
-				o.err = fmt.Errorf("the receiver says nothing")
+				o.err = fmt.Errorf("the receiver reported nothing")
 			}
 		})
 	}
@@ -342,7 +342,7 @@ func (v *verifier) downs(ctx context.Context) error {
 			from, to := v.reach(v.near(h)), v.reach(v.far(h))
 			if from == "" || to == "" || from == to || v.back(v.tree(from, nil), to) != nil {
 				if c.Why == "" && c.Got == nil {
-					c.untold("the link has no device, and no two hosts are parted by it")
+					c.untold("the link has no device, and separates no two hosts")
 				}
 				continue
 			}

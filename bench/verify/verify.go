@@ -294,7 +294,7 @@ func (v *verifier) whyUntold(h hop) string {
 	case v.late():
 		return "there was no time for it"
 	}
-	return "no packet of any two hosts went this way"
+	return "no packet between any two hosts went this way"
 }
 
 func (v *verifier) late() bool { return v.Longest > 0 && time.Since(v.began) > v.Longest }

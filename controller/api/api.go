@@ -59,7 +59,7 @@ func (s *Server) Use(c *builtin.Controller) {
 }
 
 // errNone is the answer while there is no controller.
-var errNone = huma.Error404NotFound("only Trivet's own controller can be asked that, and the lab has none; bring it up with it:  trivet up --controller trivet …  " +
+var errNone = huma.Error404NotFound("only Trivet's own controller can answer that, and the lab does not run it; bring the lab up with  trivet up --controller trivet …  " +
 	"(flow entries of Open vSwitch:  trivet exec s1 -- ovs-ofctl -O OpenFlow13 dump-flows s1)")
 
 func (s *Server) get() (*builtin.Controller, error) {

@@ -72,15 +72,15 @@ func (w *walk) controller(s *step, o output) fate {
 	name := app(o)
 	if r := w.routerOf(s.dpid); r != nil && name == "routing" {
 		if o.expired {
-			return w.end(s.hop.Switch, "its TTL has ended: the router says so", false)
+			return w.end(s.hop.Switch, "its TTL expires, and the router says so", false)
 		}
 		return w.byRouting(s, *r, o.packet)
 	}
 	switch name {
 	case "learning": // which always gets a copy
-		return w.end(s.hop.Switch, "there is no other port to flood it by", false)
+		return w.end(s.hop.Switch, "there is no other port to flood it to", false)
 	case "", "user":
-		return w.end(s.hop.Switch, "it goes to the controller, where no app takes it", false)
+		return w.end(s.hop.Switch, "it goes to the controller, where no app handles it", false)
 	}
 	return w.end(s.hop.Switch, "it goes to the controller, to "+name, false)
 }
@@ -135,11 +135,11 @@ func (w *walk) byHop(s *step, r routing.Router, h routing.Hop, p packet) fate {
 		to = w.to.address
 	}
 	if s.hop.In != "" {
-		s.hop.Controller = fmt.Sprintf("routing asks by %s who has %v, sends the packet, and installs an entry", h.Interface, to)
+		s.hop.Controller = fmt.Sprintf("routing asks on %s who has %v, sends the packet, and installs an entry", h.Interface, to)
 	}
 	mac, known := w.macOf(to)
 	if !known {
-		return w.end(r.Name, fmt.Sprintf("%s asks by %s who has %v, and nobody who is known answers", r.Name, h.Interface, to), false)
+		return w.end(r.Name, fmt.Sprintf("%s asks on %s who has %v, and no known host answers", r.Name, h.Interface, to), false)
 	}
 	for _, f := range r.Interfaces {
 		if f.Port == h.Port {
@@ -255,7 +255,7 @@ func (w *walk) otherWays(r routing.Router, route *routing.Route) (out []string) 
 		if beyond.Source == routing.Connected {
 			cost += costOf(*next, beyond.Hops[0].Port)
 		}
-		out = append(out, fmt.Sprintf("%s: by %s it would cost %d", r.Name, next.Name, cost))
+		out = append(out, fmt.Sprintf("%s: via %s it would cost %d", r.Name, next.Name, cost))
 	}
 	slices.Sort(out)
 	return out

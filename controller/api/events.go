@@ -96,7 +96,7 @@ func (s *Server) serveEvents(ctx context.Context, in *EventQuery, send sse.Sende
 	}
 	defer s.streams.Add(-1)
 	if s.streams.Add(1) > maxStreams {
-		end("too many read events at the same time")
+		end("too many clients are reading events")
 		return
 	}
 	queue := newQueue()
@@ -121,7 +121,7 @@ func (s *Server) serveEvents(ctx context.Context, in *EventQuery, send sse.Sende
 				return
 			}
 		case <-c.Closed():
-			end("the controller ends")
+			end("the controller is stopping")
 			return
 		case <-ctx.Done():
 			return

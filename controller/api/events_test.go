@@ -118,7 +118,7 @@ func TestStreamsEnd(t *testing.T) {
 	}
 	b.c.Close()
 	for range maxStreams {
-		if r := <-ended; r != "the controller ends" {
+		if r := <-ended; r != "the controller is stopping" {
 			t.Fatalf("a stream ends with: %s", r)
 		}
 	}

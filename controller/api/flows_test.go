@@ -167,7 +167,7 @@ func TestRefusedRoutes(t *testing.T) {
 		{"r9", "10.99.0.0/16", own.Addr().String(), `no router "r9"`},
 		{"r1", "10.99.0.1/16", own.Addr().String(), "is not a prefix"},
 		{"r1", "10.99.0.0/16", "192.0.2.1", "is not a neighbour of r1"},
-		{"r1", "fd00::/64", own.Addr().String(), "different versions"},
+		{"r1", "fd00::/64", own.Addr().String(), "different IP versions"},
 		{"r1", own.Masked().String(), own.Addr().String(), "is a subnet of r1 itself"},
 	} {
 		err := b.AddRoute(ctx, RouteRequest{Router: c.router, Prefix: netip.MustParsePrefix(c.prefix), Via: []netip.Addr{netip.MustParseAddr(c.via)}})

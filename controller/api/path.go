@@ -95,7 +95,7 @@ type station struct {
 func findPath(ctx context.Context, c *builtin.Controller, q PathQuery) (Path, error) {
 	v := newView(c)
 	if q.TCP != 0 && q.UDP != 0 {
-		return Path{}, errors.New("a packet is of TCP or of UDP, not of both")
+		return Path{}, errors.New("a packet is either TCP or UDP, not both")
 	}
 	if a, err := netip.ParseAddr(q.To); err == nil {
 		q.IPv6 = a.Is6()
@@ -111,7 +111,7 @@ func findPath(ctx context.Context, c *builtin.Controller, q PathQuery) (Path, er
 		return Path{}, err
 	}
 	if from.name == to.name {
-		return Path{}, fmt.Errorf("%s is both ends", from.name)
+		return Path{}, fmt.Errorf("%s is both source and destination", from.name)
 	}
 	w := walk{view: v, ctx: ctx, to: to, read: map[uint64]*tables{}, failed: map[uint64]error{}, been: map[visit]fate{}}
 	w.path = Path{From: from.name, To: to.name, Why: []string{}, Ways: []Way{}}
@@ -176,7 +176,7 @@ func (v *view) stationOf(name string, v6 bool) (station, error) {
 				}
 			}
 		}
-		return station{}, fmt.Errorf("%s has no address of IPv%s", name, version6(v6))
+		return station{}, fmt.Errorf("%s has no IPv%s address", name, version6(v6))
 	}
 	n := v.m.Node(name)
 	if n == nil {
@@ -196,7 +196,7 @@ func (v *view) stationOf(name string, v6 bool) (station, error) {
 			}
 		}
 	}
-	return station{}, fmt.Errorf("%s has no address of IPv%s", name, version6(v6))
+	return station{}, fmt.Errorf("%s has no IPv%s address", name, version6(v6))
 }
 
 func version6(v6 bool) string {
@@ -239,7 +239,7 @@ func (v *view) leave(from station, to netip.Addr) (src station, dst openflow.MAC
 	}
 	dst, known := v.macOf(via)
 	if !known {
-		return src, dst, fmt.Errorf("%s asks who has %v, and nobody who is known answers", from.name, via)
+		return src, dst, fmt.Errorf("%s asks who has %v, and no known host answers", from.name, via)
 	}
 	return src, dst, nil
 }

@@ -69,7 +69,7 @@ func TestPathOfRouting(t *testing.T) {
 		t.Fatalf("path %+v", p)
 	}
 	last := p.Ways[0].Hops[2]
-	if !strings.Contains(last.Controller, "routing asks by r3-eth0 who has") || p.Ways[0].Hops[0].Choice != "1 of 2 by hash" {
+	if !strings.Contains(last.Controller, "routing asks on r3-eth0 who has") || p.Ways[0].Hops[0].Choice != "1 of 2 by hash" {
 		t.Errorf("last hop %+v, first choice %q", last, p.Ways[0].Hops[0].Choice)
 	}
 	if why := p.Why[0]; !strings.Contains(why, "by shortest path, cost 3, via r2 or r4 (2 of equal cost)") {
@@ -85,7 +85,7 @@ func TestPathOfRouting(t *testing.T) {
 	})
 	p, err = b.Path(ctx, PathQuery{From: "h1", To: "h2"})
 	b.must(err)
-	if len(p.Ways) != 1 || len(p.Why) != 2 || !strings.HasSuffix(p.Why[1], "r1: by r4 it would cost 4") {
+	if len(p.Ways) != 1 || len(p.Why) != 2 || !strings.HasSuffix(p.Why[1], "r1: via r4 it would cost 4") {
 		t.Errorf("to a neighbour: why %q", p.Why)
 	}
 	p, err = b.Path(ctx, PathQuery{From: "h1", To: "r3"})
@@ -124,7 +124,7 @@ func TestPathInACircle(t *testing.T) {
 	}
 	p, err := b.Path(ctx, PathQuery{From: "h1", To: "h2"})
 	b.must(err)
-	if p.Arrives != "no" || p.Ways[0].Reason != "it goes in a circle" {
+	if p.Arrives != "no" || p.Ways[0].Reason != "it goes round in a loop" {
 		t.Errorf("path %+v", p)
 	}
 }
@@ -144,7 +144,7 @@ func inner(b *bed, name string) uint32 {
 func TestPathToNobody(t *testing.T) {
 	b := newBed(t, "linear,2", "", "")
 	for to, reason := range map[string]string{"h9": `there is no host or router "h9"; did you mean h1?`, "s2": "a switch has no address of its own",
-		"h1": "h1 is both ends", "02:00:00:00:00:77": "nobody has the MAC"} {
+		"h1": "h1 is both source and destination", "02:00:00:00:00:77": "nobody has the MAC"} {
 		_, err := b.Path(ctx, PathQuery{From: "h1", To: to})
 		refused(t, err, reason)
 	}

@@ -62,7 +62,7 @@ func Open(address, token string) (*Door, error) {
 func openUnix(path string) (net.Listener, error) {
 	if conn, err := net.Dial("unix", path); err == nil {
 		conn.Close()
-		return nil, fmt.Errorf("--api unix:%s: somebody listens there already", path)
+		return nil, fmt.Errorf("--api unix:%s: something is already listening there", path)
 	} else if errors.Is(err, unix.ECONNREFUSED) {
 		_ = os.Remove(path)
 	}
@@ -105,7 +105,7 @@ func guard(next http.Handler, token string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		if !ownHost(r.Host) {
-			refuse(w, http.StatusMisdirectedRequest, "the request is for another host than this: use 127.0.0.1")
+			refuse(w, http.StatusMisdirectedRequest, "the request names another host: use 127.0.0.1")
 			return
 		}
 		given, is := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
@@ -153,7 +153,7 @@ func ReadToken(file string) (string, error) {
 		return "", err
 	}
 	if owner := info.Sys().(*syscall.Stat_t).Uid; owner != 0 && int(owner) != os.Getuid() {
-		return "", fmt.Errorf("%s belongs to another user (%d), who knows what is in it; take a file of your own", file, owner)
+		return "", fmt.Errorf("%s belongs to another user (%d), who can read it; use a file of your own", file, owner)
 	}
 	if info.Mode().Perm()&0o077 != 0 {
 		return "", fmt.Errorf("%s holds the API's token and others may read it; first:  chmod 600 %s", file, file)

@@ -129,7 +129,7 @@ func TestDoorOnUnix(t *testing.T) {
 		t.Error(err)
 	}
 	_, err = Open("unix:"+path, "")
-	refused(t, err, "somebody listens there already")
+	refused(t, err, "something is already listening there")
 	if os.Getuid() != 0 {
 		t.Skip("to be another user needs root")
 	}

@@ -89,12 +89,12 @@ func (w *walk) enter(at place, p packet) fate {
 	p.fields = p.fields.With(openflow.InPort(at.port)).With(openflow.Metadata(0))
 	for _, s := range w.trail {
 		if s.dpid == at.dpid && s.at.fields == p.fields {
-			return w.end(w.switchName(at.dpid), "it goes in a circle", false)
+			return w.end(w.switchName(at.dpid), "it goes round in a loop", false)
 		}
 	}
 	hop := PathHop{Switch: w.switchName(at.dpid), In: w.portName(at.dpid, at.port), Entries: []PathFlow{}}
 	if len(w.trail) >= maxHops {
-		return w.end(hop.Switch, fmt.Sprintf("it is not followed over more than %d switches", maxHops), false)
+		return w.end(hop.Switch, fmt.Sprintf("it is followed over at most %d switches", maxHops), false)
 	}
 	here := visit{at.dpid, p}
 	if f, is := w.been[here]; is && len(w.path.Ways) >= maxWays { // there may be more ways than there is time
@@ -198,9 +198,9 @@ func (w *walk) output(o output) fate {
 	case openflow.PortController:
 		return w.controller(s, o)
 	case openflow.PortLocal:
-		return w.end(s.hop.Switch, "it goes to the switch's own device", false)
+		return w.end(s.hop.Switch, "it goes to the switch itself (LOCAL)", false)
 	case openflow.PortNormal:
-		return w.end(s.hop.Switch, "the switch forwards by learning of its own (NORMAL), which its tables do not show", false)
+		return w.end(s.hop.Switch, "the switch forwards it by its own learning (NORMAL), which its tables do not show", false)
 	}
 	return w.send(s, place{s.dpid, o.port}, o.packet)
 }
@@ -261,9 +261,9 @@ func (w *walk) arrive(out place, p packet) fate {
 		name = w.portName(out.dpid, out.port)
 	}
 	if group {
-		return w.end(name, "it is for all", name == w.to.name)
+		return w.end(name, "it is a broadcast or multicast", name == w.to.name)
 	}
-	return w.end(name, fmt.Sprintf("it is for %s, who is not there", w.host(mac)), false)
+	return w.end(name, fmt.Sprintf("it is for %s, which is not there", w.host(mac)), false)
 }
 
 // end notes the way that the walk has come, if there is room for one more.

@@ -249,7 +249,7 @@ func (c *Controller) Close() {
 		if c.recorder != nil {
 			c.recorder.close()
 			if err := c.Database.Close(); err != nil {
-				c.log.Error("the database is not closed well", "error", err)
+				c.log.Error("the database could not be closed properly", "error", err)
 			}
 		}
 	})

@@ -155,7 +155,7 @@ func (r *recorder) writeLinks() {
 func (r *recorder) writeRoutes() {
 	if n := r.c.Routing.Size(); n > maxRecords {
 		if !r.told {
-			r.log("the database does not have the routers' routes: there are too many", "routes", n, "most", maxRecords)
+			r.log("the routers' routes are not in the database: there are too many", "routes", n, "most", maxRecords)
 		}
 		r.told = true
 		return

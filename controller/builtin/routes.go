@@ -190,7 +190,7 @@ func (c *Controller) router(name string) (routing.Router, error) {
 		names = append(names, r.Name)
 	}
 	if len(names) == 0 {
-		return routing.Router{}, errors.New("the controller has no routers (routers that it routes for:  trivet up --nodes router …)")
+		return routing.Router{}, errors.New("the controller routes for no routers (to have some:  trivet up --nodes router …)")
 	}
 	return routing.Router{}, NoSuch("router", name, names)
 }
@@ -229,7 +229,7 @@ func checkRoute(r routing.Router, u UserRoute) error {
 	for i, via := range u.Via {
 		switch {
 		case via.Is4() != u.Prefix.Addr().Is4():
-			return fmt.Errorf("%v and its next hop %v are of different versions of IP", u.Prefix, via)
+			return fmt.Errorf("%v and its next hop %v are of different IP versions", u.Prefix, via)
 		case !reaches[i]:
 			return fmt.Errorf("%v is not a neighbour of %s; its next hops are in %s", via, r.Name, strings.Join(subnets, ", "))
 		}

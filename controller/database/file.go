@@ -52,7 +52,7 @@ func (w *writer) migrate(scripts []string) error {
 	}
 	if version > len(scripts) {
 		return &unusableError{suffix: "newer",
-			problem: fmt.Errorf("it has version %d and is of a later Trivet; this one knows versions up to %d", version, len(scripts))}
+			problem: fmt.Errorf("it has version %d, of a later Trivet; this one knows versions up to %d", version, len(scripts))}
 	}
 	if version == len(scripts) {
 		return nil
@@ -60,7 +60,7 @@ func (w *writer) migrate(scripts []string) error {
 	return w.transaction(func(w *writer) {
 		for i, script := range append(slices.Clone(scripts[version:]), fmt.Sprintf("PRAGMA user_version = %d; PRAGMA application_id = %d", len(scripts), applicationID)) {
 			if _, err := w.conn.ExecContext(context.Background(), script); err != nil {
-				w.fail(fmt.Errorf("bring it from version %d to %d, step %d: %w", version, len(scripts), i+1, err))
+				w.fail(fmt.Errorf("upgrade it from version %d to %d, step %d: %w", version, len(scripts), i+1, err))
 				return
 			}
 		}

@@ -230,7 +230,7 @@ func (t *hostTable) add(at *port, mac openflow.MAC, now time.Time) *host {
 	if len(t.byMAC) >= maxHosts || at.hosts.Load() >= maxPortHosts {
 		if now.Sub(t.told) > pinTime {
 			t.told = now
-			t.app.log.Warn("too many hosts; further ones are not noted", "known", len(t.byMAC), "port", at.place(), "at the port", at.hosts.Load())
+			t.app.log.Warn("too many hosts; further ones are not recorded", "known", len(t.byMAC), "port", at.place(), "at the port", at.hosts.Load())
 		}
 		return nil
 	}

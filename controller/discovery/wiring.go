@@ -115,7 +115,7 @@ func (a *App) stray(from, to *port, now time.Time) {
 		p = from
 	}
 	if p.Kind() == Edge {
-		a.log.Warn("a probe has come through hosts, which join two ports; one of these is shut as long as probes come",
+		a.log.Warn("a probe came through hosts that join two ports; one of these is shut as long as probes come",
 			"from", from.place(), "to", to.place(), "shut", p.place())
 	}
 	a.shut(p, now)

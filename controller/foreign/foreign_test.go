@@ -67,7 +67,7 @@ func TestCheck(t *testing.T) {
 	}{
 		{"tree", "tree,2,3", "os-ken", nil, ""},
 		{"room for all", "linear,16", "ovs-testcontroller", nil, ""},
-		{"one too many", "linear,17", "ovs-testcontroller", nil, "room for 16 switches, and here are 17"},
+		{"one too many", "linear,17", "ovs-testcontroller", nil, "room for 16 switches, and there are 17"},
 		{"many", "linear,17", "pox", nil, ""},
 		{"ring", "ring,4", "faucet", nil, "s1, s2, s3, s4 make a loop"},
 		{"ring of another", "ring,4", "trivet", nil, ""},

@@ -68,7 +68,7 @@ func (t *table) learn(src openflow.MAC, port uint32, listened bool) {
 
 // tellFull says, once, that no more addresses are learned at a port; all: at no port of the switch.
 func (t *table) tellFull(p *port, number uint32, all bool) {
-	const then = "packets to further ones go to all ports until known ones have been silent for long"
+	const then = "packets to further ones are flooded until known ones have been silent for long"
 	switch {
 	case all && !t.full:
 		t.full = true

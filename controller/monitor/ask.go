@@ -118,7 +118,7 @@ func question[B openflow.MultipartBody](ctx context.Context, n *node, body openf
 			return b, nil
 		}
 	}
-	return b, fmt.Errorf("%v is asked and %v answered", body.MultipartType(), m.Type())
+	return b, fmt.Errorf("%v was asked for, and %v came", body.MultipartType(), m.Type())
 }
 
 // readFlows counts the entries, and reads them where there is room to keep them.

@@ -365,7 +365,7 @@ func (n *network) connect(members []*port) {
 	}
 	s, err := n.domain.Connect(list...)
 	if err != nil {
-		n.warn("routers exchange packets, though all are here", err)
+		n.warn("routers of one segment exchange packets, though the controller has them all", err)
 		return
 	}
 	made := &segment{s, members}

@@ -64,7 +64,7 @@ type ipHeader struct {
 	payload  []byte
 }
 
-var errNotOSPF = errors.New("it is no OSPF packet")
+var errNotOSPF = errors.New("it is not an OSPF packet")
 
 // unwrap takes the IPv4 header off.
 func unwrap(b []byte) (h ipHeader, err error) {

@@ -49,7 +49,7 @@ func (n *network) poll(now time.Time) (o output, deadline time.Time) {
 		x := n.neighborChange(now, c)
 		o.neighbors = append(o.neighbors, x)
 		if c.Reason != "" && c.To == engine.NeighborDown {
-			n.log.Warn("ospf: a neighbour was dropped, and is none for a while", "router", x.Router, "interface", x.Interface, "neighbor", x.Neighbor,
+			n.log.Warn("ospf: a neighbour was dropped, and is ignored for a while", "router", x.Router, "interface", x.Interface, "neighbor", x.Neighbor,
 				"reason", x.Reason)
 		}
 	}

@@ -310,7 +310,7 @@ func (a *App) Routes(name string) ([]Route, error) {
 		}
 		out = append(out, a.routesOf(router)...)
 		if len(out) > maxShown {
-			return nil, fmt.Errorf("the routers have more than %d routes; say of which router:  trivet ospf routes r1", maxShown)
+			return nil, fmt.Errorf("the routers have more than %d routes; name a router:  trivet ospf routes r1", maxShown)
 		}
 	}
 	return out, nil

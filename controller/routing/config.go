@@ -139,7 +139,7 @@ func (c *Config) check() error {
 			f := &r.Interfaces[j]
 			f.Cost = max(f.Cost, 1)
 			if f.Port == 0 || f.Port > openflow.PortMax {
-				return fmt.Errorf("router %s: interface %s has no port that OpenFlow knows: %d", r.Name, f.Name, f.Port)
+				return fmt.Errorf("router %s: interface %s: %d is not an OpenFlow port", r.Name, f.Name, f.Port)
 			}
 		}
 	}

@@ -23,7 +23,7 @@ func Parse(text string) (*openflow.FlowMod, error) {
 		}
 	}
 	refuse(!strings.Contains(text, "actions="), "say what to do with the packets: actions=output:2, actions=drop")
-	refuse(m.Cookie != 0 || m.CookieMask != 0, "cookie: it says whose entry it is, and is given by the controller")
+	refuse(m.Cookie != 0 || m.CookieMask != 0, "cookie: the controller sets it, as it says whose entry this is")
 	refuse(m.Table > openflow.TableMax, "table=all: an entry is in one table; write its number")
 	refuse(m.OutPort != openflow.PortAny || m.OutGroup != openflow.GroupAny, "out_port and out_group are for deleting")
 	if err := errors.Join(errs...); err != nil {

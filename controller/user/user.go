@@ -55,7 +55,7 @@ var (
 	ErrRefused      = errors.New("the switch refuses")
 	ErrTaken        = errors.New("there is an entry of an app with that table, priority and match")
 	ErrNotFound     = errors.New("there is no such entry")
-	ErrFull         = fmt.Errorf("there are %d entries of users already", maxFlows)
+	ErrFull         = fmt.Errorf("there are already %d entries of users", maxFlows)
 )
 
 // App is the app. Make it with New.
@@ -95,7 +95,7 @@ func New(store Store) (*App, error) {
 	for _, r := range rows {
 		m, err := openflow.ParseFlow(r.Flow)
 		if err != nil || r.ID > maxID {
-			slog.Default().Error("an entry in the database cannot be read and is passed over", "id", r.ID, "flow", r.Flow, "error", err)
+			slog.Default().Error("an entry in the database cannot be read and is skipped", "id", r.ID, "flow", r.Flow, "error", err)
 			continue
 		}
 		a.note(Flow{ID: r.ID, Switch: r.Switch, Flow: m, Created: r.Created})
@@ -321,7 +321,7 @@ func (a *App) ended(id int64) {
 	if a.store != nil {
 		a.done.Go(func() {
 			if err := a.store.DeleteUserFlow(id); err != nil && !errors.Is(err, database.ErrNotFound) {
-				a.c.Log().Error("an entry that has ended stays in the database", "id", id, "error", err)
+				a.c.Log().Error("an entry that has expired could not be deleted from the database", "id", id, "error", err)
 			}
 		})
 	}

@@ -70,7 +70,7 @@ func (f *fabric) Mount(n *topology.Node) error {
 	}
 	// The run directory may be one from which nothing is to be executed.
 	if err := unix.Mount("", client, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_NOSUID|unix.MS_NODEV, ""); err != nil {
-		return fmt.Errorf("let %s be executed: %w", client, err)
+		return fmt.Errorf("make %s executable: %w", client, err)
 	}
 	return nil
 }

@@ -45,7 +45,7 @@ func (f *fabric) WaitRoutes(ctx context.Context, knows func(router string, to ne
 		select {
 		case <-time.After(100 * time.Millisecond):
 		case <-ctx.Done():
-			return fmt.Errorf("OSPF has not converged: %s", cmp.Or(missing, "routes still change"))
+			return fmt.Errorf("OSPF has not converged: %s", cmp.Or(missing, "routes are still changing"))
 		}
 	}
 }

@@ -70,7 +70,7 @@ func (v *validator) add(format string, args ...any) {
 
 func (v *validator) name(name, what string) {
 	if other, taken := v.names[name]; taken {
-		v.add("%s: %s has that name too; names of bridges and ports are unique in a lab", what, other)
+		v.add("%s: %s has the same name; names of bridges and ports must be unique in a lab", what, other)
 	}
 	v.names[name] = what
 }
@@ -82,7 +82,7 @@ func (v *validator) bridge(b Bridge) {
 		v.add("bridge %q: its name is a network device's: 1 to 15 characters, no slash or space", b.Name)
 	}
 	if other, taken := v.dpids[b.DPID]; taken {
-		v.add("%s: %s has datapath id %s too", what, other, b.DPID)
+		v.add("%s: %s also has datapath id %s", what, other, b.DPID)
 	}
 	if b.DPID == 0 {
 		v.add("%s: has no datapath id", what)
@@ -95,12 +95,12 @@ func (v *validator) bridge(b Bridge) {
 	}
 	for _, version := range b.OpenFlow {
 		if protocols[version] == "" {
-			v.add("%s: OpenFlow %s: Open vSwitch has 1.0 to 1.5", what, version)
+			v.add("%s: OpenFlow %s: Open vSwitch speaks 1.0 to 1.5", what, version)
 		}
 	}
 	for i, target := range b.Controllers {
 		if slices.Contains(b.Controllers[:i], target) {
-			v.add("%s: controller %s is there twice", what, target)
+			v.add("%s: controller %s is listed twice", what, target)
 		}
 	}
 	numbers := map[int]string{}
@@ -116,10 +116,10 @@ func (v *validator) port(b Bridge, p Port, numbers map[int]string) {
 		v.add("bridge %s, port %q: its name is a network device's: 1 to 15 characters, no slash or space", b.Name, p.Name)
 	}
 	if p.Number < 0 || p.Number > MaxPort {
-		v.add("%s: number %d; Open vSwitch has 1 to %d", what, p.Number, MaxPort)
+		v.add("%s: number %d; Open vSwitch allows 1 to %d", what, p.Number, MaxPort)
 	}
 	if other, taken := numbers[p.Number]; taken && p.Number != 0 {
-		v.add("%s: port %s has number %d too", what, other, p.Number)
+		v.add("%s: port %s also has number %d", what, other, p.Number)
 	}
 	numbers[p.Number] = p.Name
 	if p.Patch != "" {

@@ -148,14 +148,14 @@ func probeKernel() error {
 	}
 	modprobe := findProgram("modprobe")
 	if modprobe == "" {
-		return errors.New("the kernel has no openvswitch, and there is no modprobe to load it; " + kernelHint)
+		return errors.New("the kernel has no openvswitch module loaded, and there is no modprobe to load it; " + kernelHint)
 	}
 	out, err := exec.Command(modprobe, "openvswitch").CombinedOutput()
 	if err != nil {
-		return fmt.Errorf("the kernel has no openvswitch: %s; %s", bytes.TrimSpace(out), kernelHint)
+		return fmt.Errorf("the kernel's module openvswitch cannot be loaded: %s; %s", bytes.TrimSpace(out), kernelHint)
 	}
 	if _, err := netlink.GenlFamilyGet(family); err != nil {
-		return fmt.Errorf("openvswitch is loaded, but the kernel answers for %s: %w; %s", family, err, kernelHint)
+		return fmt.Errorf("openvswitch is loaded, but the kernel answers a request for %s: %w; %s", family, err, kernelHint)
 	}
 	return nil
 }

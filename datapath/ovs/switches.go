@@ -86,7 +86,7 @@ func Start(ctx context.Context, cfg Config) (*Switches, error) {
 	}
 	for _, d := range []*daemon{s.server, s.vswitch} {
 		if pid := d.pid(); pid != 0 {
-			return nil, fmt.Errorf("an Open vSwitch runs in %s already (%s, process %d); attach to it or stop it", s.dir, d.name, pid)
+			return nil, fmt.Errorf("an Open vSwitch is already running in %s (%s, process %d); attach to it or stop it", s.dir, d.name, pid)
 		}
 	}
 	switch s.datapath = cfg.Datapath; s.datapath {
@@ -320,7 +320,7 @@ func (s *Switches) waitConfig(ctx context.Context, n int) error {
 				return err
 			}
 		case <-ctx.Done():
-			return fmt.Errorf("%s has not brought about the configuration: %w", s.vswitch.name, ctx.Err())
+			return fmt.Errorf("%s has not applied the configuration: %w", s.vswitch.name, ctx.Err())
 		}
 	}
 }

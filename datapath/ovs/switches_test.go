@@ -83,7 +83,7 @@ func TestAttach(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Start(ctx, Config{Dir: dir, NetNS: ns}); err == nil || !strings.Contains(err.Error(), "runs in "+dir+" already") {
+	if _, err := Start(ctx, Config{Dir: dir, NetNS: ns}); err == nil || !strings.Contains(err.Error(), "already running in "+dir) {
 		t.Errorf("a second start: %v", err)
 	}
 	if s.Datapath() != System && s.Datapath() != Netdev {

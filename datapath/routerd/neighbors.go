@@ -64,7 +64,7 @@ func parseFRR(text string) (out []Neighbor, err error) {
 			Dead      *float64 `json:"routerDeadIntervalTimerDueMsec"`
 		}
 		if err := json.Unmarshal(value, &list); err != nil {
-			return nil, fmt.Errorf("vtysh says of the neighbour %s what is not known: %w", key, err)
+			return nil, fmt.Errorf("vtysh's details of the neighbour %s cannot be read: %w", key, err)
 		}
 		for _, x := range list {
 			n := Neighbor{RouterID: id, Address: parseAddress(x.Address), DR: parseAddress(x.DR), Interface: x.Interface, Dead: -1}

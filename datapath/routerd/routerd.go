@@ -101,7 +101,7 @@ func (f *Family) Installed() error {
 		return err
 	}
 	if _, err := os.Stat(f.Home); err != nil {
-		return fmt.Errorf("%s is not installed as its package does it: %w", f.Name, err)
+		return fmt.Errorf("%s is not installed the way its package does it: %w", f.Name, err)
 	}
 	return nil
 }

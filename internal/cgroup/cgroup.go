@@ -206,7 +206,7 @@ func (c Hierarchies) limit(lab string, n *topology.Node) error {
 	case none:
 		return nil
 	}
-	return errors.New("the machine mounts no cpu controller")
+	return errors.New("this machine has no cpu cgroup controller mounted")
 }
 
 // join moves the processes of a node into its group in a hierarchy of version 1 that they were not
@@ -247,7 +247,7 @@ func (c Hierarchies) pin(lab string, n *topology.Node) error {
 	case cores == "":
 		return nil
 	}
-	return errors.New("the machine mounts no cpuset controller")
+	return errors.New("this machine has no cpuset cgroup controller mounted")
 }
 
 // pinV1 also gives each group on the way its memory nodes: version 1 takes no process without.

@@ -65,7 +65,7 @@ func (a *app) apply() *cobra.Command {
 			if dryRun {
 				verb = "to make"
 			}
-			a.say("%s %s; %d things stay as they are", words.Plural(len(result.Changes), "change"), verb, result.Same)
+			a.say("%s %s; %d unchanged", words.Plural(len(result.Changes), "change"), verb, result.Same)
 			return nil
 		},
 	}

@@ -5,7 +5,7 @@ import "github.com/spf13/cobra"
 func (a *app) bench() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bench",
-		Short: "Measure: experiments with labs, and how fast controllers are",
+		Short: "Measure: run experiments in labs, benchmark controllers",
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}

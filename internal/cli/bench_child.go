@@ -119,7 +119,7 @@ func (c *child) listens(ctx context.Context, address string) error {
 		}
 		select {
 		case <-c.ended:
-			return fmt.Errorf("the controller that was started ended at once:\n%s", c.says)
+			return fmt.Errorf("the controller exited immediately:\n%s", c.says)
 		case <-ctx.Done():
 			c.end()
 			return ctx.Err()
@@ -127,7 +127,7 @@ func (c *child) listens(ctx context.Context, address string) error {
 		}
 		if time.Since(began) > startTime {
 			c.end()
-			return fmt.Errorf("the controller that was started does not listen after %v: %w\n%s", startTime, err, c.says)
+			return fmt.Errorf("the controller is not listening after %v: %w\n%s", startTime, err, c.says)
 		}
 	}
 }

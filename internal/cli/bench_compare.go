@@ -30,10 +30,10 @@ func (a *app) benchCompare() *cobra.Command {
 		Use:   "compare A [B]",
 		Short: "Compare two results, or two levels of a factor in one",
 		Long: "Compare two results (an emulation and a prototype), or two levels of a factor in one (two datapaths): averages,\n" +
-			"deviations, variances and the gap for each metric and cell; Welch's t test and the Mann–Whitney test, or, where the\n" +
-			"experiment made pairs, the paired t test and Wilcoxon's signed ranks; effect sizes; and, with a margin, a test of equivalence. That no difference\n" +
-			"was seen never counts as none: what is the same to you within the margin has to be shown. It is printed, or written\n" +
-			"as a page, as tables for LaTeX (booktabs) and as CSV.",
+			"deviations, variances and the gap for each metric and cell; Welch's t test and the Mann–Whitney test, or, for paired\n" +
+			"experiments, the paired t test and the Wilcoxon signed-rank test; effect sizes; and, with a margin, an equivalence\n" +
+			"test. Seeing no difference does not show that there is none: equivalence, within the margin, has to be shown. The\n" +
+			"comparison is printed, or written as a page, as LaTeX tables (booktabs) and as CSV.",
 		Example: "  trivet bench compare emulation.jsonl prototype.jsonl --margin 5%\n" +
 			"  trivet bench compare figure-16.jsonl --factor datapath --levels embedded,ovs --margin throughput=5% --margin rtt=20us\n" +
 			"  trivet bench compare emulation.jsonl prototype.jsonl --html gap.html --latex gap.tex --csv gap.csv",
@@ -42,14 +42,14 @@ func (a *app) benchCompare() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&b.Factor, "factor", "", "compare levels of this factor, in one result")
-	f.StringSliceVar(&b.levels, "levels", nil, "the two levels: embedded,ovs (default: the factor's, where it has two)")
-	f.StringArrayVar(&b.margins, "margin", nil, "up to which a difference does not matter: 5% of B, 0.2ms, rtt=0.2ms, loss=0.1pp")
-	f.StringVar(&b.Metric, "metric", "", "only this metric; usage.busy and others of the watch as well")
+	f.StringSliceVar(&b.levels, "levels", nil, "the two levels: embedded,ovs (default: the factor's, if it has just two)")
+	f.StringArrayVar(&b.margins, "margin", nil, "the largest difference that does not matter: 5% of B, 0.2ms, rtt=0.2ms, loss=0.1pp")
+	f.StringVar(&b.Metric, "metric", "", "only this metric, or one of the machine's, such as usage.busy")
 	f.StringVar(&b.Probe, "probe", "", "only this probe")
 	f.StringVar(&b.html, "html", "", "write a page with figures, tables, verdicts and both environments to this file")
 	f.StringVar(&b.latex, "latex", "", "write the tables for LaTeX to this file")
-	f.StringVar(&b.csv, "csv", "", "write a line for each metric and cell to this file")
-	f.StringVar(&b.Each, "each", "", "what stands for a repetition of several values: mean, median, min, max, p95 and so on")
+	f.StringVar(&b.csv, "csv", "", "write CSV, a line for each metric and cell, to this file")
+	f.StringVar(&b.Each, "each", "", "which single value stands for a repetition that has several: mean, median, min, max, p95 and so on")
 	return cmd
 }
 

@@ -32,14 +32,14 @@ func (a *app) benchController() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "controller",
 		Short: "Measure an OpenFlow controller with emulated switches",
-		Long: "Measure an OpenFlow controller: emulated switches ask it where to send packets, and check what it says.\n\n" +
-			"throughput   every switch has --window packets that wait for an answer\n" +
-			"latency      every switch has one\n" +
+		Long: "Measure an OpenFlow controller: emulated switches ask it where to send packets, and check its answers.\n\n" +
+			"throughput   every switch keeps --window packets waiting for an answer\n" +
+			"latency      every switch keeps one\n" +
 			"line         switches in a line, which ask nothing: how soon the controller knows all links, and what\n" +
-			"             it costs it to watch them\n\n" +
-			"Without --connect Trivet's own controller is measured: it is started for that, on a processor of its own\n" +
-			"where there are two. Another one is started by you; say its process (--pid) to have what it uses measured,\n" +
-			"and bind it and this program to processors (taskset) to compare controllers with each other.",
+			"             watching them costs it\n\n" +
+			"Without --connect, Trivet's own controller is started and measured, on a processor of its own\n" +
+			"if there are two. Start any other controller yourself; give its process (--pid) to have its CPU and memory measured,\n" +
+			"and pin it and this program to processors (taskset) when you compare controllers.",
 		Example: "  trivet bench controller\n  trivet bench controller --switches 16 --hosts 100\n  trivet bench controller --mode line --switches 1000\n" +
 			"  taskset -c 1 trivet bench controller --connect tcp:127.0.0.1:6653 --pid 4711 --openflow 1.0",
 		Args: cobra.NoArgs,
@@ -57,23 +57,23 @@ func (a *app) benchController() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&b.Connect, "connect", "", "the controller's address: tcp:ADDRESS:PORT or unix:PATH (default: Trivet's own is started)")
-	f.IntVar(&b.PID, "pid", 0, "its process, whose processor time and memory are measured")
-	f.StringVar(&b.version, "openflow", "1.3", "version: 1.3 or 1.0")
+	f.IntVar(&b.PID, "pid", 0, "process ID of the controller, to measure its CPU time and memory")
+	f.StringVar(&b.version, "openflow", "1.3", "OpenFlow version: 1.3 or 1.0")
 	f.StringVar(&b.mode, "mode", string(b.Mode), "throughput, latency or line")
 	f.IntVar(&b.Switches, "switches", b.Switches, "how many switches")
 	f.Uint64Var(&b.FirstDPID, "first-dpid", b.FirstDPID, "datapath id of the first switch; those of the others follow it")
-	f.IntVar(&b.Ports, "ports", b.Ports, "of each switch (in a line: 6)")
-	f.IntVar(&b.Hosts, "hosts", b.Hosts, "of each switch")
-	f.IntVar(&b.Window, "window", b.Window, "packets of a switch that wait for an answer, in throughput mode")
-	f.DurationVar(&b.Duration, "duration", b.Duration, "of the measurement; of a line in all (30s)")
-	f.DurationVar(&b.Warmup, "warmup", b.Warmup, "before the measurement")
-	f.DurationVar(&b.Timeout, "timeout", b.Timeout, "after which a packet is lost")
-	f.DurationVar(&b.Settle, "settle", b.Settle, "the longest to wait for connections, and for the controller's first entries")
-	f.BoolVar(&b.Fresh, "fresh", false, "every packet from a host that was never heard before")
-	f.Uint16Var(&b.VLAN, "vlan", 0, "tag of the packets")
-	f.BoolVar(&b.NoBuffers, "no-buffers", false, "switches keep no packets: answers carry the frames")
-	f.StringSliceVar(&b.apps, "apps", []string{"learning"}, "of Trivet's own controller")
-	f.BoolVar(&b.pin, "pin", true, "give Trivet's own controller a processor, and this program another")
+	f.IntVar(&b.Ports, "ports", b.Ports, "ports of each switch (in a line: 6)")
+	f.IntVar(&b.Hosts, "hosts", b.Hosts, "hosts of each switch")
+	f.IntVar(&b.Window, "window", b.Window, "packets of a switch that may wait for an answer, in throughput mode")
+	f.DurationVar(&b.Duration, "duration", b.Duration, "how long to measure; for a line, the whole run (30s)")
+	f.DurationVar(&b.Warmup, "warmup", b.Warmup, "how long to run before measuring")
+	f.DurationVar(&b.Timeout, "timeout", b.Timeout, "when a packet without an answer counts as lost")
+	f.DurationVar(&b.Settle, "settle", b.Settle, "how long to wait for connections, and for the controller's first flow entries")
+	f.BoolVar(&b.Fresh, "fresh", false, "send every packet from a new host")
+	f.Uint16Var(&b.VLAN, "vlan", 0, "VLAN tag of the packets")
+	f.BoolVar(&b.NoBuffers, "no-buffers", false, "switches do not buffer packets: answers carry the frames")
+	f.StringSliceVar(&b.apps, "apps", []string{"learning"}, "apps of Trivet's own controller")
+	f.BoolVar(&b.pin, "pin", true, "pin Trivet's own controller and this program to a processor each")
 	f.StringVar(&b.profile, "cpuprofile", "", "write a CPU profile of Trivet's own controller to this file")
 	return cmd
 }
@@ -81,7 +81,7 @@ func (a *app) benchController() *cobra.Command {
 func (a *app) runBenchController(ctx context.Context, b controllerBench, own bool) error {
 	var ok bool
 	if b.Version, ok = flowload.Versions[b.version]; !ok {
-		return fmt.Errorf("--openflow %s: it is 1.3 or 1.0", b.version)
+		return fmt.Errorf("--openflow %s: write 1.3 or 1.0", b.version)
 	}
 	what := "the controller at " + b.Connect
 	if own {
@@ -157,7 +157,7 @@ func answerRows(r *flowload.Result) [][]string {
 	wrong := fmt.Sprintf("%d of %d", r.Wrong, r.Answers)
 	lost := fmt.Sprintf("%d", r.Lost)
 	if r.Unheard > 0 {
-		lost += fmt.Sprintf(", and %s whose announcement had no answer", words.Plural(r.Unheard, "host"))
+		lost += fmt.Sprintf(", and %s whose announcement was not answered", words.Plural(r.Unheard, "host"))
 	}
 	return append(rows, []string{"wrong", wrong}, []string{"lost", lost})
 }
@@ -172,12 +172,12 @@ func lineRows(r *flowload.Result) [][]string {
 	}
 	rows := [][]string{
 		{"handshakes", after(l.Handshakes, r.Switches, l.AllUp)},
-		{"links' directions crossed", after(l.Crossed, l.Directions, l.AllCrossed)},
+		{"link directions probed", after(l.Crossed, l.Directions, l.AllCrossed)},
 		{"probes/s", fmt.Sprintf("%.0f (in the last %.1f s)", l.Probes, l.Steady)},
 		{"longest without a probe", fmt.Sprintf("%.2f s", l.LongestGap)},
 	}
 	if r.Controller != nil {
-		rows = append(rows, []string{"controller, CPU in all", fmt.Sprintf("%.2f s", r.Controller.CPUSeconds)},
+		rows = append(rows, []string{"controller, total CPU", fmt.Sprintf("%.2f s", r.Controller.CPUSeconds)},
 			[]string{"controller, steady", percent(l.SteadyCPU) + " of a processor"})
 	}
 	if l.LinksLost != nil {

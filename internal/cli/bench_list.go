@@ -10,6 +10,7 @@ import (
 
 	"trivet.dev/trivet/bench/drive"
 	"trivet.dev/trivet/bench/experiment"
+	"trivet.dev/trivet/internal/words"
 	"trivet.dev/trivet/topology"
 )
 
@@ -71,7 +72,7 @@ func vocabulary() []listedProbe {
 	out := []listedProbe{{"lab", "How labs are brought up; links and change are described in docs/experiments.md.", listedOf(v.Lab)}}
 	for _, k := range v.Probes {
 		common := []experiment.Option{
-			{Name: "name", Type: experiment.Text, Default: k.Name, Doc: "Tells two probes of a kind apart."},
+			{Name: "name", Type: experiment.Text, Default: k.Name, Doc: "Name of the probe, to tell two of the same kind apart."},
 			{Name: "timeout", Type: experiment.Time, Doc: "When to give up; by default 30 s more than twice what it should take."},
 		}
 		out = append(out, listedProbe{k.Name, k.Doc, listedOf(append(slices.Clone(k.Options), common...))})
@@ -103,7 +104,7 @@ func (a *app) listProbe(name string) error {
 	if i < 0 {
 		hint := topology.DidYouMean(name, probeNames())
 		if hint == "" {
-			hint = "there are " + strings.Join(probeNames(), ", ")
+			hint = words.Choose(probeNames())
 		}
 		return fmt.Errorf("%s: no such probe; %s", name, hint)
 	}

@@ -28,8 +28,8 @@ func (a *app) benchReport() *cobra.Command {
 	var text bool
 	cmd := &cobra.Command{
 		Use:   "report RESULT...",
-		Short: "Make a page with tables and figures of results",
-		Long: "Make of results what people read: a page with tables and figures, their intervals, how far to trust them, and\n" +
+		Short: "Turn results into a page of tables and figures",
+		Long: "Turn results into a page for people: tables and figures with their intervals, how far to trust them, and\n" +
 			"the numbers of a paper beside them (index.html, one file that needs nothing else); each figure as SVG, PNG and\n" +
 			"CSV, each table for LaTeX (booktabs), and all values as CSV. The experiment says what is shown (docs/report.md): as it\n" +
 			"was when it was measured, or, with --experiment, as its file is now.",
@@ -56,7 +56,7 @@ func (a *app) benchReport() *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().StringVarP(&out, "out", "o", "", "the directory (default: the result's name with -report)")
+	cmd.Flags().StringVarP(&out, "out", "o", "", "directory to write to (default: the result's name with -report)")
 	cmd.Flags().StringArrayVar(&forms, "experiment", nil, "take the keys report and paper from this file, not from the result; may be repeated")
 	_ = cmd.MarkFlagFilename("experiment", "yaml", "yml")
 	cmd.Flags().BoolVar(&text, "text", false, "print the tables instead")
@@ -104,7 +104,7 @@ func readForms(files []string, runs []*result.Run) (map[string]*definition.Defin
 			for _, r := range runs {
 				names = append(names, report.Clean(r.Header.Experiment.Name))
 			}
-			problems = append(problems, fmt.Errorf("%s: is the experiment %s, and the results are of %s", file, e.Name, strings.Join(names, ", ")))
+			problems = append(problems, fmt.Errorf("%s: is the experiment %s, but the results are of %s", file, e.Name, strings.Join(names, ", ")))
 		}
 	}
 	return out, errors.Join(problems...)
@@ -133,7 +133,7 @@ func (a *app) warnOf(reports []*report.Report) {
 			a.warn(r.Path+": left out:", l)
 		}
 		if r.Done < r.Runs {
-			fmt.Fprintf(a.err, "%s: %d of %s were done; the rest was interrupted, or is still running\n", r.Path, r.Done, words.Plural(r.Runs, "run"))
+			fmt.Fprintf(a.err, "%s: %d of %s were done; the run was interrupted, or is not finished\n", r.Path, r.Done, words.Plural(r.Runs, "run"))
 		}
 	}
 }

@@ -76,7 +76,7 @@ func TestBenchReportForm(t *testing.T) {
 		t.Errorf("%s, %v", out, err)
 	}
 	for file, want := range map[string]string{
-		form("other.yaml", "{}"):                        "is the experiment other, and the results are of figure-16",
+		form("other.yaml", "{}"):                        "is the experiment other, but the results are of figure-16",
 		form("wrong.yaml", "{tables: [{colour: red}]}"): "colour: no such key",
 		filepath.Join(dir, "none.yaml"):                 "no such file",
 	} {

@@ -50,8 +50,8 @@ func (a *app) benchRun() *cobra.Command {
 		Use:   "run EXPERIMENT.yaml",
 		Short: "Carry out an experiment: bring labs up, measure in them, write the results",
 		Long: "Carry out an experiment (see trivet bench list and docs/experiments.md): bring up the lab of each cell, run its probes,\n" +
-			"take it down, and write what was measured to a file of JSON Lines (docs/results.md). Ctrl-C ends it with all taken down;\n" +
-			"--resume goes on, also after a crash. It exits with 1 when something could not be measured.",
+			"take it down, and write what was measured to a file of JSON Lines (docs/results.md). Ctrl-C stops it and takes everything down;\n" +
+			"--resume continues, also after a crash. It exits with 1 when something could not be measured.",
 		Example: "  sudo trivet bench run experiments/own/failures.yaml --quick\n  sudo trivet bench run hops.yaml --out monday.jsonl\n" +
 			"  sudo trivet bench run hops.yaml --out monday.jsonl --resume\n  trivet bench run hops.yaml --dry-run",
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -76,17 +76,17 @@ func (a *app) benchRun() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.BoolVar(&b.dryRun, "dry-run", false, "only say what would run, and find what is wrong")
-	f.BoolVar(&b.quick, "quick", false, "as the file's key quick has it: fewer levels, fewer repetitions")
-	f.StringVarP(&b.out, "out", "o", "", "file for the results (default: the experiment's name, .jsonl, here)")
-	f.BoolVar(&b.commands, "run-commands", false, "do not ask: do all that topologies in other formats than Trivet's want root to do")
-	f.BoolVar(&b.resume, "resume", false, "go on with that file")
-	f.StringVar(&b.again, "again", "", "with --resume: measure once more what failed; --again=bad also what is bad by its verdict")
+	f.BoolVar(&b.dryRun, "dry-run", false, "only check the experiment and show what would run")
+	f.BoolVar(&b.quick, "quick", false, "run it as the file's key quick says: fewer levels, fewer repetitions")
+	f.StringVarP(&b.out, "out", "o", "", "file for the results (default: the experiment's name with .jsonl, in this directory)")
+	f.BoolVar(&b.commands, "run-commands", false, "do not ask: let topologies in formats other than Trivet's do all that they want done as root")
+	f.BoolVar(&b.resume, "resume", false, "continue the run whose results are in the file of --out")
+	f.StringVar(&b.again, "again", "", "with --resume: repeat failed runs; --again=bad: also those whose verdict is bad")
 	f.Lookup("again").NoOptDefVal = againFailed
-	f.BoolVar(&b.unwatched, "unwatched", false, "do not watch the machine meanwhile; all figures are doubtful then")
-	f.IntVar(&b.repetitions, "repetitions", 0, "of each cell, instead of the file's")
-	f.StringVar(&b.budget, "budget", "", "lower the repetitions to what fits into this time, at least one: 20min")
-	f.Uint64Var(&b.seed, "seed", 0, "of the order, instead of the file's")
+	f.BoolVar(&b.unwatched, "unwatched", false, "do not watch the machine during the run; all figures then count as doubtful")
+	f.IntVar(&b.repetitions, "repetitions", 0, "repetitions of each cell, instead of the file's")
+	f.StringVar(&b.budget, "budget", "", "reduce the repetitions to what fits into this time, but not below one: 20min")
+	f.Uint64Var(&b.seed, "seed", 0, "seed of the order, instead of the file's")
 	_ = cmd.MarkFlagFilename("out", "jsonl")
 	return cmd
 }
@@ -166,7 +166,7 @@ func (b *benchRunning) repeat(e *experiment.Experiment) error {
 func (a *app) runBench(ctx context.Context, b benchRunning) error {
 	switch {
 	case b.again != "" && b.again != againFailed && b.again != againBad:
-		return fmt.Errorf("--again=%s: it is %s or %s", b.again, againFailed, againBad)
+		return fmt.Errorf("--again=%s: write %s or %s", b.again, againFailed, againBad)
 	case b.again != "" && !b.resume:
 		return errors.New("--again goes with --resume")
 	case b.budget != "" && b.resume:
@@ -192,10 +192,10 @@ func (a *app) runBench(ctx context.Context, b benchRunning) error {
 		return err
 	}
 	if _, err := os.Stat(b.out); err == nil && !b.resume {
-		return fmt.Errorf("%s already exists; go on with it with --resume, or choose another name with --out", b.out)
+		return fmt.Errorf("%s already exists; continue it with --resume, or choose another name with --out", b.out)
 	}
 	if errands := p.Asking(); len(errands) > 0 && !b.commands {
-		if err := a.askFor(ctx, b.file, errands, "run_commands: false beside the topology's file: goes on without"); err != nil {
+		if err := a.askFor(ctx, b.file, errands, "run_commands: false next to the topology's file leaves it out"); err != nil {
 			return err
 		}
 	}
@@ -230,7 +230,7 @@ func (a *app) carryOut(ctx context.Context, b benchRunning, p *experiment.Plan, 
 	driver := &drive.Driver{Dir: p.Experiment.Dir(), Prefix: prefix}
 	left, err := driver.Clean(ctx)
 	if len(left) > 0 {
-		a.say("taken down, left by an earlier run: %s", strings.Join(left, ", "))
+		a.say("took down what an earlier run left: %s", strings.Join(left, ", "))
 	}
 	if err != nil {
 		return fmt.Errorf("labs left by an earlier run: %w", err)
@@ -259,13 +259,13 @@ func (a *app) carryOut(ctx context.Context, b benchRunning, p *experiment.Plan, 
 
 // stopped says why not all has run, and how to go on.
 func (b *benchRunning) stopped(s experiment.Summary, err error) error {
-	why := "it was interrupted"
+	why := "interrupted"
 	switch {
 	case errors.Is(err, context.Canceled):
 	case err != nil:
 		why = err.Error()
 	}
-	return fmt.Errorf("%s; %s of %d left; to go on:  %s", why, words.Plural(s.Left, "run"), s.Runs, b.resumption())
+	return fmt.Errorf("%s; %s of %d left; to continue:  %s", why, words.Plural(s.Left, "run"), s.Runs, b.resumption())
 }
 
 // resumption is the command that goes on.

@@ -18,14 +18,14 @@ func (a *app) benchTune() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "tune [--isolate 1-3] [--pin nodes=1] [--pin datapath=2] [--pin controller=3] [--ipv6 off] | --restore",
 		Short: "Quieten this machine for measuring, and undo it",
-		Long: "Change the machine so that less disturbs what is measured on it:\n\n" +
+		Long: "Change the machine so that less of it disturbs measurements:\n\n" +
 			"  --isolate     processors on which nothing but labs may run\n" +
 			"  --pin         processors for a lab's nodes, datapath or controller; the lab must be up\n" +
 			"  --ipv6 off    network devices made from now on in the machine's own namespace have no IPv6,\n" +
 			"                those of Mininet's switches for instance (labs have ipv6: in their files)\n\n" +
-			"It stays so until trivet bench tune --restore. Experiments do all of it by themselves while they run: they have\n" +
-			"isolate, pin_nodes, pin_datapath and pin_controller. What they changed is undone when they end; where they\n" +
-			"were killed, by the next or by --restore.",
+			"The changes last until trivet bench tune --restore. Experiments make them by themselves while they run, by their keys\n" +
+			"isolate, pin_nodes, pin_datapath and pin_controller, and undo them at the end; if one was killed,\n" +
+			"the next one or --restore does.",
 		Example: "  sudo trivet bench tune --isolate 1-3 --pin nodes=1 --pin datapath=2,3\n  sudo trivet bench tune --restore",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -63,7 +63,7 @@ func tuneSettings(s *tune.Settings, pins map[string]string, ipv6 string) error {
 		case "controller":
 			s.Controller = cpus
 		default:
-			return fmt.Errorf("--pin %s=%s: there are nodes, datapath and controller", what, cpus)
+			return fmt.Errorf("--pin %s=%s: choose nodes, datapath or controller", what, cpus)
 		}
 	}
 	switch ipv6 {
@@ -71,7 +71,7 @@ func tuneSettings(s *tune.Settings, pins map[string]string, ipv6 string) error {
 		s.IPv6Off = true
 	case "":
 	default:
-		return fmt.Errorf("--ipv6 %s: there is only off; --restore brings it back", ipv6)
+		return fmt.Errorf("--ipv6 %s: write off; --restore turns IPv6 on again", ipv6)
 	}
 	return nil
 }

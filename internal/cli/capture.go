@@ -28,7 +28,7 @@ func (a *app) capture() *cobra.Command {
 				defer out.Close()
 				fmt.Fprintf(a.err, "capturing %s to %s; Ctrl-C ends\n", args[0], file)
 			} else if isTerminal(os.Stdout) {
-				return fmt.Errorf("a capture is not text: write it to a file (-w %s.pcap) or into a program (| wireshark -k -i -)", args[0])
+				return fmt.Errorf("a capture is not text: write it to a file (-w %s.pcap) or pipe it into a program (| wireshark -k -i -)", args[0])
 			}
 			return c.Capture(cmd.Context(), args[0], out)
 		},

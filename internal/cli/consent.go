@@ -23,8 +23,8 @@ type consent struct{ run, leave bool }
 
 func (c *consent) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.BoolVar(&c.run, "run-commands", false, "do not ask: do all that a file of another format than Trivet's wants root to do (trivet validate lists it)")
-	f.BoolVar(&c.leave, "no-commands", false, "leave out what the file wants root to do: its commands, and directories and interfaces of the machine in nodes")
+	f.BoolVar(&c.run, "run-commands", false, "do not ask: let a file in a format other than Trivet's do all that it wants done as root (trivet validate lists it)")
+	f.BoolVar(&c.leave, "no-commands", false, "leave out what the file wants done as root: its commands, and the machine's directories and interfaces in nodes")
 }
 
 // Before a question so many are shown, and of each so many characters; who answers a sees it all.
@@ -49,7 +49,7 @@ func (a *app) agreed(ctx context.Context, c consent, s *source, t, before *topol
 		t.Refuse(errands, before)
 		a.say("left out: %s", countErrands(errands))
 	case !c.run && t.Format != "" && t.Format != formats.Own:
-		return t, a.askFor(ctx, s.file, errands, "--no-commands goes on without")
+		return t, a.askFor(ctx, s.file, errands, "--no-commands leaves it out")
 	}
 	return t, nil
 }
@@ -117,7 +117,7 @@ func (a *app) showErrands(errands []topology.Errand) {
 
 // askFor lets the user decide about errands; the error is nil if he agrees.
 func (a *app) askFor(ctx context.Context, file string, errands []topology.Errand, without string) error {
-	head := file + " wants root to do this on your machine:"
+	head := file + " wants this done as root on your machine:"
 	if !isTerminal(os.Stdin) || !isTerminal(a.err) {
 		return usagef("%s\n%s\nthere is no terminal to ask on: --run-commands allows it, %s; nothing was changed",
 			head, strings.Join(shownErrands(errands, file), "\n"), without)

@@ -48,7 +48,7 @@ func (a *app) controller() *cobra.Command {
 		Short: "Run Trivet's OpenFlow controller alone, for any OpenFlow 1.3 switches",
 		Long: "Run Trivet's OpenFlow 1.3 controller alone, for any switches, until Ctrl-C. (A lab runs its own:\n" +
 			"trivet up --controller trivet.) Plain TCP is for this machine; a switch elsewhere needs TLS, by which\n" +
-			"both sides show a certificate. trivet flows, routes, path, hosts and top ask it by its API: --api ADDRESS.",
+			"both sides present a certificate. trivet flows, routes, path, hosts and top query its API: --api ADDRESS.",
 		Example: "  trivet controller\n  trivet controller --topology campus.yaml --database campus.db --api tcp:127.0.0.1:6680\n" +
 			"  trivet controller --listen ssl:192.0.2.1:6653 --cert c.pem --key k.pem --ca switches.pem",
 		Args: cobra.NoArgs,
@@ -56,15 +56,15 @@ func (a *app) controller() *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&s.listen, "listen", "tcp:127.0.0.1:6653", "address to listen on: tcp: or ssl:, IP address and port")
 	f.StringSliceVar(&r.apps, "apps", nil, "what it does: "+strings.Join(apps.Names(), ", ")+" (learning; with --topology all)")
-	f.StringVar(&r.topology, "topology", "", "file or generator: names of nodes, which of them are routers, what links carry")
+	f.StringVar(&r.topology, "topology", "", "file or generator, for the names of nodes, which of them are routers, and the capacity of links")
 	f.StringVar(&r.database, "database", "", "SQLite file that keeps what it knows, and what users add, for its next run")
-	f.StringVar(&r.api, "api", "", "where its API is: unix:PATH, tcp:127.0.0.1:PORT, or none (a socket of the user's)")
-	f.StringVar(&r.tokenFile, "token-file", "", "with --api tcp:…: the file with the token, made if it is not there (a token is printed)")
-	f.StringVar(&s.cert, "cert", "", "the controller's certificate, of ssl:")
+	f.StringVar(&r.api, "api", "", "where its API is: unix:PATH, tcp:127.0.0.1:PORT, or none (default: a Unix socket of the user's)")
+	f.StringVar(&r.tokenFile, "token-file", "", "with --api tcp:…: the file with the token, created if missing (default: a token is printed)")
+	f.StringVar(&s.cert, "cert", "", "the controller's certificate, for ssl:")
 	f.StringVar(&s.key, "key", "", "its private key")
-	f.StringVar(&s.ca, "ca", "", "certificates of who signs the switches' certificates")
-	f.BoolVar(&s.bind, "bind-certificates", false, "with ssl:, a switch may have only a datapath id that its certificate names (see docs/controller.md)")
-	f.BoolVar(&s.insecure, "insecure", false, "let anybody who reaches the address be a switch")
+	f.StringVar(&s.ca, "ca", "", "certificates of the CA that signs the switches' certificates")
+	f.BoolVar(&s.bind, "bind-certificates", false, "with ssl:, accept a switch only with a datapath id that its certificate names (see docs/controller.md)")
+	f.BoolVar(&s.insecure, "insecure", false, "accept anyone who can reach the address as a switch")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return a.runController(cmd.Context(), s, r) }
 	return cmd
 }
@@ -180,7 +180,7 @@ func makeOwnDir(dir string) error {
 		return err
 	}
 	if s, ok := info.Sys().(*syscall.Stat_t); !ok || !info.IsDir() || int(s.Uid) != os.Getuid() || info.Mode().Perm() != 0o700 {
-		return fmt.Errorf("%s is not a directory of yours that is closed to others; remove it, or set XDG_RUNTIME_DIR", dir)
+		return fmt.Errorf("%s must be a directory that you own and nobody else can enter; remove it, or set XDG_RUNTIME_DIR", dir)
 	}
 	return nil
 }
@@ -192,7 +192,7 @@ func (s serving) open() (net.Listener, error) {
 	}
 	transport, address, _ := strings.Cut(s.listen, ":")
 	if s.bind && transport != "ssl" {
-		return nil, fmt.Errorf("--bind-certificates: over %s: switches show no certificate; use --listen ssl:…", transport)
+		return nil, fmt.Errorf("--bind-certificates: over %s switches present no certificate; use --listen ssl:…", transport)
 	}
 	at, err := netip.ParseAddrPort(address)
 	if err != nil {
@@ -200,12 +200,12 @@ func (s serving) open() (net.Listener, error) {
 	}
 	if transport == "tcp" {
 		if !at.Addr().IsLoopback() && !s.insecure {
-			return nil, fmt.Errorf("--listen %s: whoever reaches this address could be a switch; use ssl: with --cert, --key and --ca, or say --insecure", s.listen)
+			return nil, fmt.Errorf("--listen %s: anyone who can reach this address could act as a switch; use ssl: with --cert, --key and --ca, or add --insecure", s.listen)
 		}
 		return net.Listen("tcp", address)
 	}
 	if s.cert == "" || s.key == "" || s.ca == "" {
-		return nil, fmt.Errorf("--listen %s: give it --cert and --key (its own, PEM), and --ca (who has signed those of switches)", s.listen)
+		return nil, fmt.Errorf("--listen %s: needs --cert and --key (its own, PEM), and --ca (the CA that signs those of switches)", s.listen)
 	}
 	cert, err := tls.LoadX509KeyPair(s.cert, s.key)
 	if err != nil {
@@ -229,7 +229,7 @@ func (s serving) open() (net.Listener, error) {
 func boundTo(conn net.Conn, dpid uint64) error {
 	shown, is := conn.(*tls.Conn)
 	if !is || len(shown.ConnectionState().PeerCertificates) == 0 {
-		return errors.New("the switch has shown no certificate")
+		return errors.New("the switch presented no certificate")
 	}
 	cert := shown.ConnectionState().PeerCertificates[0]
 	names := []string{cert.Subject.CommonName}
@@ -243,5 +243,5 @@ func boundTo(conn net.Conn, dpid uint64) error {
 		}
 	}
 	return fmt.Errorf("datapath id %016x is not named by the switch's certificate, which is for %q: "+
-		"sign one with the common name dpid:%016x, or that as a URI among its alternative names", dpid, names, dpid)
+		"issue one with the common name dpid:%016x, or with that as a URI among its subject alternative names", dpid, names, dpid)
 }

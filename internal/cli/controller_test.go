@@ -100,7 +100,7 @@ func TestBindCertificates(t *testing.T) {
 			t.Fatal(err)
 		}
 		err := boundTo(server, test.dpid)
-		if test.ok != (err == nil) || err != nil && !strings.Contains(err.Error(), "sign one with the common name dpid:") {
+		if test.ok != (err == nil) || err != nil && !strings.Contains(err.Error(), "issue one with the common name dpid:") {
 			t.Errorf("%x: %v", test.dpid, err)
 		}
 		here.Close()

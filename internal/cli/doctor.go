@@ -20,7 +20,7 @@ type finding = local.Finding
 
 func (a *app) doctor() *cobra.Command {
 	return &cobra.Command{
-		Use: "doctor", Short: "Say what this machine can do, and what would help", Args: cobra.NoArgs,
+		Use: "doctor", Short: "Report what this machine can do, and what would help", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			findings := examine()
 			failed := false
@@ -76,7 +76,7 @@ func examine() []finding {
 	}
 	out := []finding{
 		{What: "kernel", OK: true, Says: string(release)},
-		{What: "root", OK: os.Geteuid() == 0, Says: map[bool]string{true: "yes", false: "no: labs cannot be brought up, and some checks below guess"}[os.Geteuid() == 0], Cure: "sudo trivet doctor"},
+		{What: "root", OK: os.Geteuid() == 0, Says: map[bool]string{true: "yes", false: "no: labs cannot be brought up, and some checks below are guesses"}[os.Geteuid() == 0], Cure: "sudo trivet doctor"},
 	}
 	for _, f := range local.Examine() {
 		f.Warns = !f.OK

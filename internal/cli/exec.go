@@ -30,7 +30,7 @@ func (a *app) exec() *cobra.Command {
 				args = cmd.Flags().Args()
 			}
 			if len(args) == 0 {
-				return usagef("say what to run:  trivet exec h1 -- ip addr")
+				return usagef("give a command to run:  trivet exec h1 -- ip addr")
 			}
 			return a.run(cmd.Context(), node, args, !noInput)
 		},

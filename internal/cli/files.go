@@ -86,9 +86,9 @@ func (a *app) convert() *cobra.Command {
 	var from, to string
 	cmd := &cobra.Command{
 		Use:   "convert FROM TO [ARGUMENT...]",
-		Short: "Convert a topology from any format to any other; it says what the format cannot hold",
-		Long: "Convert a topology from any format (or a generator) to any other, by the files' endings.\n" +
-			"A file that is not Trivet's own may be unable to hold all of it: what is lost is listed.\n\n" + formatHelp(),
+		Short: "Convert a topology from any format to any other, and say what is lost",
+		Long: "Convert a topology from any format (or a generator) to any other; the files' endings tell which.\n" +
+			"Formats other than Trivet's own may not hold all of it: what is lost is listed.\n\n" + formatHelp(),
 		Example: "  trivet convert lab.mn lab.yaml\n  trivet convert tree,2,3 tree.py\n  trivet convert lab.yaml lab.yml --to c3edge",
 		Args:    scriptArgs(2, 2),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -107,7 +107,7 @@ func (a *app) convert() *cobra.Command {
 				return err
 			}
 			if format.Write == nil {
-				return fmt.Errorf("%s is a format to read, not to write", format.Title)
+				return fmt.Errorf("%s can be read, but not written", format.Title)
 			}
 			if _, problems := topology.Resolve(t, lab.Defaults); problems.Err() != nil {
 				return problems.Err()
@@ -139,8 +139,8 @@ func (a *app) convert() *cobra.Command {
 		},
 	}
 	s.flags(cmd)
-	cmd.Flags().StringVar(&from, "from", "", "format to read, where the ending does not tell")
-	cmd.Flags().StringVar(&to, "to", "", "format to write, where the ending does not tell")
+	cmd.Flags().StringVar(&from, "from", "", "format to read, if the ending does not tell")
+	cmd.Flags().StringVar(&to, "to", "", "format to write, if the ending does not tell")
 	return cmd
 }
 
@@ -257,7 +257,7 @@ func (a *app) schema() *cobra.Command {
 					return err
 				}
 			case len(args) == 1 && args[0] != "topology":
-				return fmt.Errorf("there is no schema of %q; there are topology and api", args[0])
+				return fmt.Errorf("there is no schema of %q; choose topology or api", args[0])
 			}
 			_, err := fmt.Fprintln(a.out, strings.TrimSpace(string(text)))
 			return err

@@ -50,9 +50,9 @@ func (a *app) linkFlap() *cobra.Command {
 	f := &flap{away: map[int]bool{}}
 	cmd := &cobra.Command{
 		Use:   "flap [A-B...]",
-		Short: "Take links down and up again, many times, to see how routers bear it",
+		Short: "Take links down and up again, many times, to see how routers cope",
 		Long: "Take links down and up again, each for a while: those that are named, or else those between switches and\n" +
-			"routing nodes, by chance. In the end, and on Ctrl-C, all are up.",
+			"routing nodes, chosen at random. At the end, and on Ctrl-C, all are up.",
 		Example: "  trivet link flap --rate 5 --for 60s\n  trivet link flap r1-r2 r7-r8 --rate 0.5 --for 10m --down 2s",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if f.rate <= 0 || f.length <= 0 || f.down <= 0 {
@@ -78,10 +78,10 @@ func (a *app) linkFlap() *cobra.Command {
 	cmd.ValidArgsFunction = func(cmd *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
 		return a.completeLinks(cmd, prefix), cobra.ShellCompDirectiveNoFileComp
 	}
-	cmd.Flags().Float64Var(&f.rate, "rate", 1, "links that go down in a second")
+	cmd.Flags().Float64Var(&f.rate, "rate", 1, "how many links go down per second")
 	cmd.Flags().DurationVar(&f.length, "for", 10*time.Second, "how long")
 	cmd.Flags().DurationVar(&f.down, "down", time.Second, "how long a link stays down")
-	cmd.Flags().Uint64Var(&f.seed, "seed", 1, "of the choice of links")
+	cmd.Flags().Uint64Var(&f.seed, "seed", 1, "seed of the choice of links")
 	return cmd
 }
 
@@ -198,7 +198,7 @@ func (a *app) printFlap(r flapResult) error {
 	}
 	a.say("%d flaps of %d links in %.1f s; a change took %.0f ms (longest %.0f ms)", r.Flaps, r.Links, r.Seconds, r.Took.Median, r.Took.Max)
 	if r.Skipped > 0 {
-		a.say("%d times all links were down already: less of --rate or --down leaves some up", r.Skipped)
+		a.say("%d times all links were already down: lower --rate or --down to keep some up", r.Skipped)
 	}
 	return nil
 }

@@ -20,7 +20,7 @@ func (a *app) flows() *cobra.Command {
 		Use:   "flows [SWITCH] [--add FLOW | --delete ID | --groups]",
 		Short: "List flow entries, add and delete them",
 		Long: "List the flow entries of a switch, or of all: what the switches have at this moment. An entry that you add is\n" +
-			"kept by the controller until you delete it, also when the switch or the controller starts anew. It is written\n" +
+			"kept by the controller until you delete it, even when the switch or the controller restarts. It is written\n" +
 			"as for ovs-ofctl; ports are numbers, which trivet inspect shows.",
 		Example: "  trivet flows s1\n  trivet flows s1 --add 'priority=100,ip,nw_dst=10.0.0.2,actions=drop'\n  trivet flows --delete 1",
 		Args:    cobra.MaximumNArgs(1),
@@ -28,7 +28,7 @@ func (a *app) flows() *cobra.Command {
 	k := controllerFlags(cmd)
 	f := cmd.Flags()
 	f.StringVar(&add, "add", "", "add an entry to the switch")
-	f.Int64Var(&id, "delete", 0, "delete the entry with that ID, which you have added")
+	f.Int64Var(&id, "delete", 0, "delete the entry with that ID, one that you added")
 	f.BoolVar(&groups, "groups", false, "list groups instead of entries")
 	cmd.MarkFlagsMutuallyExclusive("add", "delete", "groups")
 	cmd.ValidArgsFunction = a.completeSwitches(k, "")
@@ -45,7 +45,7 @@ func (a *app) flows() *cobra.Command {
 		defer cancel()
 		switch {
 		case f.Changed("add") && name == "":
-			return errors.New("say which switch is to have the entry:  trivet flows s1 --add '…'")
+			return errors.New("name the switch that is to have the entry:  trivet flows s1 --add '…'")
 		case f.Changed("add"):
 			x, err := c.AddFlow(ctx, api.FlowRequest{Switch: name, Flow: add})
 			return a.showChange(x, "added", err)

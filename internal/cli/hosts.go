@@ -20,7 +20,7 @@ type asking struct {
 // controllerFlags are those of all commands that ask a controller.
 func controllerFlags(cmd *cobra.Command) *asking {
 	var k asking
-	cmd.Flags().StringVar(&k.address, "api", "", "ask a controller that runs alone: unix:PATH or tcp:127.0.0.1:PORT, as it says")
+	cmd.Flags().StringVar(&k.address, "api", "", "ask a controller that runs alone, at the address that it printed: unix:PATH or tcp:127.0.0.1:PORT")
 	cmd.Flags().StringVar(&k.tokenFile, "token-file", "", "with --api tcp:…: the file with the token")
 	return &k
 }
@@ -46,8 +46,8 @@ func (a *app) controllerClient(k *asking) (*api.Client, error) {
 
 func (a *app) hosts() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "hosts", Short: "List the hosts that the controller has heard: addresses, and where they are", Args: cobra.NoArgs,
-		Long: "List the hosts that the controller has heard: their addresses, and the switch and port where they are. Those of\n" +
+		Use: "hosts", Short: "List the hosts that the controller has heard from: addresses, and where they are", Args: cobra.NoArgs,
+		Long: "List the hosts that the controller has heard from: their addresses, and the switch and port where they are. Those of\n" +
 			"the topology that have not said anything yet are listed, too.",
 	}
 	k := controllerFlags(cmd)

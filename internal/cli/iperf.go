@@ -47,10 +47,10 @@ func (a *app) iperf() *cobra.Command {
 	f := cmd.Flags()
 	f.BoolVarP(&r.UDP, "udp", "u", false, "UDP, at --rate")
 	f.IntVarP(&r.Seconds, "time", "t", 5, "seconds")
-	f.IntVarP(&r.Parallel, "parallel", "P", 1, "connections at once")
+	f.IntVarP(&r.Parallel, "parallel", "P", 1, "parallel connections")
 	f.IntVarP(&r.Omit, "omit", "O", 0, "seconds at the start that do not count")
-	f.StringVar(&r.Rate, "rate", "", "to send at: 100mbit (UDP: 10mbit)")
-	f.StringVar(&r.Control, "congestion-control", "", "of TCP: cubic, reno, bbr (the machine's own)")
+	f.StringVar(&r.Rate, "rate", "", "rate to send at: 100mbit (default with UDP: 10mbit)")
+	f.StringVar(&r.Control, "congestion-control", "", "TCP congestion control: cubic, reno, bbr (default: the machine's)")
 	f.BoolVarP(&r.IPv6, "ipv6", "6", false, "over IPv6")
 	return cmd
 }

@@ -60,8 +60,8 @@ func (a *app) link() *cobra.Command {
 		}
 		return []string{"up", "down", "bandwidth=", "delay=", "jitter=", "loss=", "queue="}, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 	}
-	set.Flags().BoolVar(&save, "save", false, "write the change into the topology's file (Trivet YAML), too")
-	set.Flags().IntVar(&number, "number", 1, "which of parallel links")
+	set.Flags().BoolVar(&save, "save", false, "also write the change into the topology's file (Trivet YAML)")
+	set.Flags().IntVar(&number, "number", 1, "which one of parallel links")
 	cmd.AddCommand(set, a.linkFlap())
 	return cmd
 }

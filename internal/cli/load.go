@@ -34,12 +34,12 @@ func (s *source) flags(cmd *cobra.Command) {
 	s.command = cmd
 	f := cmd.Flags()
 	f.StringVar(&s.name, "name", "", "what to call it (default: after the file or generator)")
-	f.StringVar(&s.nodes, "nodes", "", "router: what forwards are routers, not switches")
-	f.StringVar(&s.topo, "topo", "", "which topology of a Mininet file that has several, with arguments: mytopo,3")
+	f.StringVar(&s.nodes, "nodes", "", "router: generate routers instead of switches")
+	f.StringVar(&s.topo, "topo", "", "which topology of a Mininet file that has several, and its arguments: mytopo,3")
 	f.StringVar(&s.datapath, "datapath", "", "what forwards: "+describeDatapaths())
 	f.StringSliceVar(&s.controller, "controller", nil, "what decides: trivet (the default), none (switches learn by themselves), "+strings.Join(topology.ControllerPrograms, ", ")+", or addresses like tcp:127.0.0.1:6653")
 	f.StringVar(&s.ipv6, "ipv6", "", "off, assigned or auto")
-	f.StringVar(&s.routes, "routes", "", "computed: gateways and static routes that the file does not give are added (the default; not for Mininet scripts); as-written: they are not")
+	f.StringVar(&s.routes, "routes", "", "computed: gateways and static routes that the file does not give are added (the default, except for Mininet scripts); as-written: they are not")
 	completeFlag(cmd, "nodes", "router")
 	completeFlag(cmd, "datapath", datapaths()...)
 	completeFlag(cmd, "controller", append([]string{"trivet", "none"}, topology.ControllerPrograms...)...)
@@ -104,7 +104,7 @@ func (s *source) read(what string, args []string) (*topology.Topology, topology.
 			return t, problems, nil
 		}
 		if s.nodes != string(topology.Router) {
-			return nil, nil, fmt.Errorf("--nodes %s: of a file only routers can be made of what are switches there: --nodes router", s.nodes)
+			return nil, nil, fmt.Errorf("--nodes %s: a file's switches can only be turned into routers: --nodes router", s.nodes)
 		}
 		if err := t.MakeRouters(); err != nil {
 			return nil, nil, fmt.Errorf("%s: %w", what, err)
@@ -133,7 +133,7 @@ func (s *source) resolve(t *topology.Topology) (*topology.Topology, topology.Pro
 	d := lab.Defaults
 	d.OverrideDatapath, d.OverrideController = topology.Datapath(s.datapath), s.controller
 	if s.datapath != "" && !slices.Contains(datapaths(), s.datapath) {
-		return nil, nil, fmt.Errorf("--datapath %s: there are embedded, ovs, bridge (switches) and kernel, frr, bird (routers)", s.datapath)
+		return nil, nil, fmt.Errorf("--datapath %s: choose one of embedded, ovs, bridge (for switches), kernel, frr, bird (for routers)", s.datapath)
 	}
 	r, problems := topology.Resolve(t, d)
 	if err := problems.Err(); err != nil {

@@ -29,7 +29,7 @@ func (a *app) logs() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "logs [NODE...]", Short: "Show what a lab's daemon, commands, switches, controllers and routers have written",
 		Long: `Show what a lab's daemon, the nodes' commands, switches, controllers and routers have written, and what has happened to links.
-With names of nodes, what they have written, and the lines of others that speak of them.`,
+With names of nodes, only what they have written, and the lines of others that mention them.`,
 		ValidArgsFunction: a.completeNodes,
 		RunE: func(cmd *cobra.Command, nodes []string) error {
 			s, err := lab.Choose(a.lab)
@@ -51,7 +51,7 @@ With names of nodes, what they have written, and the lines of others that speak 
 			}
 			if a.json {
 				if follow {
-					return errors.New("--follow is for people: --json prints what there is, once")
+					return errors.New("--follow does not go with --json, which prints what there is, once")
 				}
 				return a.printJSON(logs)
 			}
@@ -63,7 +63,7 @@ With names of nodes, what they have written, and the lines of others that speak 
 			return nil
 		},
 	}
-	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with what is written from now on, until Ctrl-C")
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "keep printing what is written from now on, until Ctrl-C")
 	return cmd
 }
 
@@ -128,7 +128,7 @@ func (r *logReader) lines(l lab.LogFile) (lines []string, err error) {
 	f, err := os.Open(filepath.Join(lab.Dir(r.lab), l.Name))
 	switch {
 	case os.IsPermission(err):
-		return nil, fmt.Errorf("the logs of lab %s are root's:  sudo trivet logs", r.lab)
+		return nil, fmt.Errorf("only root may read the logs of lab %s:  sudo trivet logs", r.lab)
 	case err != nil:
 		return nil, nil // it has just gone
 	}

@@ -66,7 +66,7 @@ func (a *app) ls() *cobra.Command {
 				if s.Status == lab.Orphaned {
 					a.say("%s", s.Cure())
 				} else if len(s.Dead) > 0 {
-					a.say("in lab %s have ended: %s; %s", s.Name, strings.Join(s.Dead, ", "), lab.CureDead(s.Dead))
+					a.say("in lab %s these have ended: %s; %s", s.Name, strings.Join(s.Dead, ", "), lab.CureDead(s.Dead))
 				}
 			}
 			return nil

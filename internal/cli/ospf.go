@@ -21,9 +21,9 @@ import (
 func (a *app) ospf() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "ospf", Short: "OSPF: neighbours, database, routes, calculations",
-		Long: "What the routers that speak OSPF know (ospf: in the topology). Neighbours are those of all routers, also of\n" +
-			"those that run FRR or BIRD. The rest is of routing nodes; a router that runs FRR or BIRD, when it is named,\n" +
-			"is asked by its own program, and answers in its own way.",
+		Long: "What the routers that speak OSPF know (ospf: in the topology). neighbors covers all routers, also\n" +
+			"those that run FRR or BIRD. The other commands cover routing nodes; a router that runs FRR or BIRD, if you name it,\n" +
+			"is asked through its own program, and answers in that program's format.",
 		Example: "  trivet ospf neighbors\n  trivet ospf database r1 --json\n  trivet ospf capture r1 -w ospf.pcap && wireshark ospf.pcap",
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
@@ -32,7 +32,7 @@ func (a *app) ospf() *cobra.Command {
 		a.ospfNeighbors(),
 		ask(a, "interfaces", "Interfaces on which OSPF runs: cost, state, designated routers, packets", (*api.Client).OSPFInterfaces, a.showInterfaces),
 		ask(a, "database", "LSAs: one database for each area, which all routers of the controller share", (*api.Client).OSPFDatabase, a.showDatabase),
-		ask(a, "routes", "What OSPF has found; trivet routes shows what is in use", (*api.Client).OSPFRoutes, a.showOSPFRoutes),
+		ask(a, "routes", "Routes that OSPF has found; trivet routes shows those in use", (*api.Client).OSPFRoutes, a.showOSPFRoutes),
 		ask(a, "spf-log", "The last calculations of routes: when, why, how long", (*api.Client).OSPFLog, a.showLog),
 		a.ospfCapture(),
 	)
@@ -90,7 +90,7 @@ func (a *app) daemonCommand(ctx context.Context, node, question string) ([]strin
 	if daemons, nodes, err := ospfSpeakers(info.Topology, node); err != nil {
 		return nil, err
 	} else if node == "" && !nodes {
-		return nil, fmt.Errorf("no routing node speaks OSPF; of the routers that do name one:  trivet ospf %s %s", question, daemons[0].Node.Name)
+		return nil, fmt.Errorf("no routing node speaks OSPF; name one of the routers that do:  trivet ospf %s %s", question, daemons[0].Node.Name)
 	}
 	n := info.Topology.Node(node)
 	switch {
@@ -232,7 +232,7 @@ func (a *app) showLog(l ospf.Log) {
 		}
 	}
 	if len(l.Routers) > 0 {
-		a.say("the routers' own routes, last: %s for %s, at most %s (%s)", took(sum), words.Plural(len(l.Routers), "router"), took(slowest.Seconds), slowest.Router)
+		a.say("the routers' own routes, last time: %s in total for %s, at most %s (%s)", took(sum), words.Plural(len(l.Routers), "router"), took(slowest.Seconds), slowest.Router)
 	}
 }
 
@@ -252,7 +252,7 @@ func (a *app) ospfCapture() *cobra.Command {
 	cmd.ValidArgsFunction = a.completeSwitches(k, "router")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if file == "" {
-			return errors.New("say where to:  trivet ospf capture -w ospf.pcap   (or  -w - | wireshark -k -i -)")
+			return errors.New("name a file:  trivet ospf capture -w ospf.pcap   (or  -w - | wireshark -k -i -)")
 		}
 		c, err := a.controllerClient(k)
 		if err != nil {

@@ -27,7 +27,7 @@ import (
 // routing nodes, FRR and BIRD for theirs.
 func (a *app) ospfNeighbors() *cobra.Command {
 	cmd := &cobra.Command{Use: "neighbors [ROUTER]", Aliases: []string{"neighbours"}, Args: cobra.MaximumNArgs(1),
-		Short: "Neighbours, and how far the adjacency is"}
+		Short: "Neighbours, and the state of each adjacency"}
 	k := controllerFlags(cmd)
 	cmd.ValidArgsFunction = a.completeSwitches(k, "router")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -157,7 +157,7 @@ func askDaemon(ctx context.Context, c *lab.Client, r *topology.OSPFRouter, owner
 		var out, problem bytes.Buffer
 		code, err := c.Exec(ctx, lab.ExecRequest{Node: name, Command: command, Env: os.Environ(), Dir: "/"}, lab.Streams{Out: &out, Err: &problem})
 		if err == nil && code != 0 {
-			err = fmt.Errorf("%s ends with %d: %s", command[0], code, strings.TrimSpace(problem.String()+out.String()))
+			err = fmt.Errorf("%s exited with %d: %s", command[0], code, strings.TrimSpace(problem.String()+out.String()))
 		}
 		return out.String(), err
 	})

@@ -14,18 +14,18 @@ func (a *app) path() *cobra.Command {
 	var q api.PathQuery
 	cmd := &cobra.Command{
 		Use:   "path FROM TO",
-		Short: "Show the way of a packet through the switches, and why it goes there",
+		Short: "Show the path of a packet through the switches, and why it goes there",
 		Long: "Follow a packet from one host or router to another through the flow entries as the switches have them now: which\n" +
 			"entry matches in each table, where it leads, and why. The packet is an ICMP echo request, or the first of a TCP or\n" +
-			"UDP flow. Where a switch chooses between several ways, each is shown. FROM and TO are names, addresses or MACs.\n" +
+			"UDP flow. Where a switch chooses between several paths, each is shown. FROM and TO are names, addresses or MACs.\n" +
 			"It exits with 3 when the packet does not arrive.",
 		Example: "  trivet path h1 h7\n  trivet path h1 10.0.3.2 --tcp 80",
 		Args:    cobra.ExactArgs(2),
 	}
 	k := controllerFlags(cmd)
 	f := cmd.Flags()
-	f.Uint16Var(&q.TCP, "tcp", 0, "the packet is of TCP, to that port")
-	f.Uint16Var(&q.UDP, "udp", 0, "the packet is of UDP, to that port")
+	f.Uint16Var(&q.TCP, "tcp", 0, "follow a TCP packet to that port")
+	f.Uint16Var(&q.UDP, "udp", 0, "follow a UDP packet to that port")
 	f.BoolVarP(&q.IPv6, "ipv6", "6", false, "over IPv6")
 	cmd.MarkFlagsMutuallyExclusive("tcp", "udp")
 	cmd.ValidArgsFunction = a.completeNodes
@@ -59,7 +59,7 @@ const shownWays = 8
 
 func (a *app) showPath(p api.Path) {
 	if p.Arrives == "partly" {
-		a.say("some of the ways do not arrive")
+		a.say("some of the paths do not arrive")
 	}
 	arrived := false
 	for i, w := range p.Ways {
@@ -67,7 +67,7 @@ func (a *app) showPath(p api.Path) {
 			a.say("")
 		}
 		if i == shownWays {
-			a.say("… and %d more ways (--json has them)", len(p.Ways)-shownWays)
+			a.say("… and %d more paths (--json has them)", len(p.Ways)-shownWays)
 			break
 		}
 		a.showWay(p, w)

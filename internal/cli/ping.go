@@ -27,7 +27,7 @@ func (a *app) ping() *cobra.Command {
 		ValidArgsFunction: a.completeNodes,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if all == (len(args) > 0) || len(args) == 1 {
-				return errors.New("say --all, or name two nodes:  trivet ping h1 h2")
+				return errors.New("give --all, or name two nodes:  trivet ping h1 h2")
 			}
 			if r.Count < 1 && cmd.Flags().Changed("count") {
 				return usagef("--count %d: write 1 or more", r.Count)
@@ -58,7 +58,7 @@ func (a *app) ping() *cobra.Command {
 	f.BoolVar(&each, "each", false, "with --all: a line for every pair")
 	f.IntVarP(&r.Count, "count", "c", 0, "echo requests per pair (1 with --all, else 5)")
 	f.IntVarP(&r.Size, "size", "s", 0, "payload in bytes (56)")
-	f.DurationVarP(&interval, "interval", "i", interval, "between two requests of a pair")
+	f.DurationVarP(&interval, "interval", "i", interval, "time between two requests of a pair")
 	f.DurationVarP(&timeout, "timeout", "W", 0, "how long to wait for a reply (3 s and the links' delays)")
 	f.BoolVarP(&r.IPv6, "ipv6", "6", false, "over IPv6")
 	return cmd

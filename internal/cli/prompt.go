@@ -235,7 +235,7 @@ func (p *prompt) do(ctx context.Context, line string) (cmd *cobra.Command, err e
 	case first == "dump":
 		p.table(nodeRows(t))
 	case slices.Contains(outside, first):
-		return nil, fmt.Errorf("%s works outside of the prompt: leave it (exit), then  trivet %s", first, line)
+		return nil, fmt.Errorf("%s works only outside the prompt: leave it (exit), then  trivet %s", first, line)
 	case command && shell:
 		self, err := os.Executable()
 		if err != nil {
@@ -321,7 +321,7 @@ func (p *prompt) net(t *topology.Topology) {
 // inNode runs a shell command in a node; words that are nodes' names become their addresses.
 func (p *prompt) inNode(ctx context.Context, t *topology.Topology, node, command string) error {
 	if command == "" {
-		return fmt.Errorf("say what to run:  %s COMMAND   (or open a shell there:  shell %s)", node, node)
+		return fmt.Errorf("give a command to run:  %s COMMAND   (or open a shell there:  shell %s)", node, node)
 	}
 	for _, w := range strings.Fields(command) {
 		if a := firstAddress(t, w); a != "" {

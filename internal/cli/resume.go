@@ -11,9 +11,9 @@ import (
 func (a *app) resume() *cobra.Command {
 	return &cobra.Command{
 		Use:   "resume [LAB]",
-		Short: "Go on with a lab whose daemon has died",
-		Long: "Go on with a lab whose daemon has died: a new daemon takes over what is there. Packets flow all the time, nodes\n" +
-			"and their programs stay, and counters go on. Shells and captures that were open are gone.",
+		Short: "Resume a lab whose daemon has died",
+		Long: "Resume a lab whose daemon has died: a new daemon takes over what is there. Packets never stop flowing, nodes\n" +
+			"and their programs keep running, and counters go on. Shells and captures that were open are gone.",
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: a.completeLabs,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -107,14 +107,14 @@ const longHelp = `Trivet brings a network topology up on this machine, and measu
   trivet ping --all                 every host pings every other
   trivet exec h1 -- ip addr         run a program in a host
   trivet link set s1-s2 delay=10ms  make a link slower while the lab runs
-  trivet path h1 h3                 the way of a packet, and why it goes there
+  trivet path h1 h3                 the path of a packet, and why it goes there
   trivet top                        the load of the links
   sudo trivet up campus.yaml        a topology from a file (see examples/)
   trivet down                       and nothing is left
 
 Exit codes: 0 done, 1 an error, 2 wrong usage, 3 pings were lost, 4 the lab is up but a
 controller does not answer, 5 the lab is not what its topology says (verify); exec and
-shell exit as the program does.
+shell exit with the program's own code.
 Environment: TRIVET_LAB names the lab (as --lab does).`
 
 func (a *app) root() *cobra.Command {
@@ -122,7 +122,7 @@ func (a *app) root() *cobra.Command {
 		Use: "trivet", Short: "One network topology, up on this machine in a second", Long: longHelp,
 		Version: version.Version, SilenceErrors: true, SilenceUsage: true,
 	}
-	root.PersistentFlags().StringVar(&a.lab, "lab", os.Getenv("TRIVET_LAB"), "the lab that is meant, where there are several")
+	root.PersistentFlags().StringVar(&a.lab, "lab", os.Getenv("TRIVET_LAB"), "which lab, if there are several")
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON")
 	root.SetOut(a.out)
 	root.SetErr(a.err)

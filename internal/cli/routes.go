@@ -17,7 +17,7 @@ func (a *app) routes() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "routes [ROUTER] [--add 'PREFIX via ADDRESS' | --delete PREFIX]",
 		Short: "List routes of routing nodes, add and delete static ones",
-		Long: "List the routes of a routing node, or of all. A static route that you add goes before those that the controller\n" +
+		Long: "List the routes of a routing node, or of all. A static route that you add takes precedence over those that the controller\n" +
 			"finds, and is kept until you delete it. Several next hops share the traffic: 'PREFIX via A,B'.",
 		Example: "  trivet routes r1\n  trivet routes r1 --add '10.9.0.0/16 via 10.0.1.9'\n  trivet routes r1 --delete 10.9.0.0/16",
 		Args:    cobra.MaximumNArgs(1),
@@ -25,7 +25,7 @@ func (a *app) routes() *cobra.Command {
 	k := controllerFlags(cmd)
 	f := cmd.Flags()
 	f.StringVar(&add, "add", "", "add a static route to the router")
-	f.StringVar(&remove, "delete", "", "delete the static route to that prefix, which you have added")
+	f.StringVar(&remove, "delete", "", "delete the static route to that prefix, one that you added")
 	cmd.MarkFlagsMutuallyExclusive("add", "delete")
 	cmd.ValidArgsFunction = a.completeSwitches(k, "router")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -34,7 +34,7 @@ func (a *app) routes() *cobra.Command {
 			name = args[0]
 		}
 		if name == "" && (f.Changed("add") || f.Changed("delete")) {
-			return errors.New("say which router is meant:  trivet routes r1 --add '10.9.0.0/16 via 10.0.1.9'")
+			return errors.New("name the router:  trivet routes r1 --add '10.9.0.0/16 via 10.0.1.9'")
 		}
 		c, err := a.controllerClient(k)
 		if err != nil {
@@ -117,7 +117,7 @@ func parsePrefix(text string) (netip.Prefix, error) {
 		return p, fmt.Errorf("%q is not a prefix; write 10.9.0.0/16, an address, or default", text)
 	}
 	if p != p.Masked() {
-		return p, fmt.Errorf("%v has bits of a host; the prefix is %v", p, p.Masked())
+		return p, fmt.Errorf("%v has host bits set; the prefix is %v", p, p.Masked())
 	}
 	return p, nil
 }
@@ -153,7 +153,7 @@ func (a *app) listRoutes(ctx context.Context, c *api.Client, name string) error 
 		}
 	}
 	if len(rows) == 1 {
-		a.say("the controller has no routers (routers that it routes for:  trivet up --nodes router …)")
+		a.say("the controller routes for no routers (to have some:  trivet up --nodes router …)")
 		return nil
 	}
 	a.table(rows)

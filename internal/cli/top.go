@@ -33,8 +33,8 @@ func (a *app) top() *cobra.Command {
 		Args:    cobra.NoArgs,
 	}
 	k := controllerFlags(cmd)
-	cmd.Flags().BoolVar(&once, "once", false, "print once and end")
-	cmd.Flags().IntVarP(&most, "links", "n", 0, "how many links to list (as many as the terminal has room for; else all)")
+	cmd.Flags().BoolVar(&once, "once", false, "print once and exit")
+	cmd.Flags().IntVarP(&most, "links", "n", 0, "how many links to list (default: as many as the terminal has room for, else all)")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		c, err := a.controllerClient(k)
 		if err != nil {

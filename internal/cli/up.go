@@ -35,7 +35,7 @@ func (a *app) up() *cobra.Command {
 				return usagef("--lab is for labs that are up; the name of a new one is  --name %s", a.lab)
 			}
 			if on != "local" {
-				return fmt.Errorf("--on %s: there is only local in this build", on)
+				return fmt.Errorf("--on %s: this build has only local", on)
 			}
 			return a.runUp(cmd.Context(), &s, c, args, wait)
 		},
@@ -146,7 +146,7 @@ func (a *app) free(name string, given bool) error {
 	if given {
 		hint = "choose another name, or take it down:  trivet down " + name
 	}
-	return fmt.Errorf("a lab %s is %s already; %s", name, s.Status, hint)
+	return fmt.Errorf("lab %s is already %s; %s", name, s.Status, hint)
 }
 
 // describe is the topology in a line.

@@ -72,13 +72,13 @@ func argumentError(cmd *cobra.Command, args []string, err error) error {
 	case strings.HasPrefix(text, "unknown command"):
 		return usagef("%s takes no arguments; %q is one too many", cmd.CommandPath(), args[0])
 	case strings.HasPrefix(text, "accepts at most"):
-		return usagef("these are too many arguments: %s", strings.Join(args, " "))
+		return usagef("too many arguments: %s", strings.Join(args, " "))
 	case strings.HasPrefix(text, "accepts "), strings.HasPrefix(text, "requires "):
 		if len(args) == 0 {
 			return usagef("arguments are missing")
 		}
 		if most := strings.Count(strings.ReplaceAll(cmd.Use, "[flags]", ""), " "); len(args) > most && !strings.Contains(cmd.Use, "...") {
-			return usagef("these are too many arguments: %s", strings.Join(args, " "))
+			return usagef("too many arguments: %s", strings.Join(args, " "))
 		}
 		return usagef("an argument is missing after %s", args[len(args)-1])
 	}
@@ -87,8 +87,8 @@ func argumentError(cmd *cobra.Command, args []string, err error) error {
 
 // kinds says how a flag's value is written, by the library's name of its type.
 var kinds = map[string]string{
-	"int": "a whole number, as 5", "int64": "a whole number, as 5", "uint64": "a whole number from 0, as 5", "uint16": "a number from 0 to 65535",
-	"float64": "a number, as 0.5", "duration": "a time span with its unit, as 10s, 250ms or 1m30s", "bool": "true or false",
+	"int": "a whole number, such as 5", "int64": "a whole number, such as 5", "uint64": "a whole number, 0 or more", "uint16": "a number from 0 to 65535",
+	"float64": "a number, such as 0.5", "duration": "a time with its unit, such as 10s, 250ms or 1m30s", "bool": "true or false",
 }
 
 func flagError(cmd *cobra.Command, err error) error {

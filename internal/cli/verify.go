@@ -16,10 +16,10 @@ func (a *app) verify() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify [LAB]",
 		Short: "Measure whether a lab is what its topology says",
-		Long: "Measure whether a lab that is up is what its topology says: of each link, in each direction, rate, delay, jitter,\n" +
+		Long: "Measure whether a lab that is up is what its topology says: for each link, in each direction, rate, delay, jitter,\n" +
 			"loss, queue, MTU and whether it is up; and addresses, routes, names, and that nothing leads out of the lab.\n" +
-			"Hosts send each other packets to find out: what else goes on in the lab disturbs it, and is disturbed.\n" +
-			"It exits with 5 where something does not hold. What cannot be told on this machine is marked ?, never ok.",
+			"Hosts send each other packets to find out: other traffic in the lab disturbs the measurement, and is disturbed by it.\n" +
+			"It exits with 5 if something does not hold. What this machine cannot measure is marked ?, never ok.",
 		Example:           "  trivet verify\n  trivet verify campus --quick\n  trivet verify --json | jq '.links[] | .directions[] | select(.checks[].verdict == \"wrong\")'",
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: a.completeLabs,
@@ -83,9 +83,9 @@ func summary(r *verify.Result) string {
 		}
 	}
 	if r.Isolation.OK == r.Isolation.Of {
-		parts = append(parts, "nothing from outside")
+		parts = append(parts, "isolated from outside")
 	} else {
-		parts = append(parts, "not closed to the outside")
+		parts = append(parts, "NOT isolated from outside")
 	}
 	all := r.OK + r.Wrong + r.Untold
 	text := fmt.Sprintf("%d of %d ok", r.OK, all)
@@ -93,7 +93,7 @@ func summary(r *verify.Result) string {
 		text += fmt.Sprintf(", %d wrong", r.Wrong)
 	}
 	if r.Untold > 0 {
-		text += fmt.Sprintf(", %d not told", r.Untold)
+		text += fmt.Sprintf(", %d unknown", r.Untold)
 	}
 	return strings.Join(append(parts, text), "   ")
 }

@@ -79,7 +79,7 @@ func Make(ctx context.Context, dir string) (*os.File, error) {
 		}
 		f, err := Wait(ctx, lockOf(dir), false, patience)
 		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, fmt.Errorf("another command has %s locked, and is not getting on", dir)
+			return nil, fmt.Errorf("another command holds the lock on %s, and makes no progress", dir)
 		}
 		if try == maxTries || !errors.Is(err, os.ErrNotExist) {
 			return f, err

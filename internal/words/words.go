@@ -14,6 +14,14 @@ import (
 	"unicode/utf8"
 )
 
+// Choose tells a reader what there is to choose from: "choose a", "choose a or b", "choose one of a, b, c".
+func Choose(from []string) string {
+	if len(from) < 3 {
+		return "choose " + strings.Join(from, " or ")
+	}
+	return "choose one of " + strings.Join(from, ", ")
+}
+
 // Plural counts things: "1 switch", "2 switches", "0 links". what is one of them, and may be
 // several words of which the last is counted.
 func Plural(n int, what string) string {

@@ -74,7 +74,7 @@ func TestReplayAndForgery(t *testing.T) {
 		}
 	}
 	s.run(20 * time.Second)
-	if err := receive(old); err == nil || !strings.Contains(err.Error(), "has been before") {
+	if err := receive(old); err == nil || !strings.Contains(err.Error(), "has been used before") {
 		t.Errorf("a replayed Hello: %v", err)
 	}
 	if l.state(b, a) != NeighborFull {
@@ -117,7 +117,7 @@ func TestReplayOfTheDead(t *testing.T) {
 		s.cut(l)
 		s.run(60 * time.Second)
 		for _, src := range []netip.Addr{src, src.Next().Next()} {
-			if err := replay(recorded, src); err == nil || !strings.Contains(err.Error(), "before it was gone") || l.state(b, a) != NeighborDown {
+			if err := replay(recorded, src); err == nil || !strings.Contains(err.Error(), "before it went away") || l.state(b, a) != NeighborDown {
 				t.Errorf("%v: the last Hello again, from %v: %v; the state is %v", typ, src, err, l.state(b, a))
 			}
 		}

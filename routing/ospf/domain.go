@@ -252,7 +252,7 @@ func (d *Domain) Externals() []LSA { return d.external.list() }
 // added: AddInterface makes them.
 func (d *Domain) AddArea(cfg AreaConfig) (*Area, error) {
 	if d.areas[cfg.ID] != nil {
-		return nil, fmt.Errorf("ospf: area %v is there already", cfg.ID)
+		return nil, fmt.Errorf("ospf: there is already an area %v", cfg.ID)
 	}
 	if cfg.ID == Backbone && cfg.Stub {
 		return nil, fmt.Errorf("ospf: the backbone cannot be a stub area")

@@ -67,7 +67,7 @@ func TestStubMismatch(t *testing.T) {
 	}
 	l := s.p2p(1, at(a), at(b))
 	s.run(30 * time.Second)
-	if l.state(a, b) != NeighborDown || !s.wasRefused("it does not take area 0.0.0.1 for a stub area") {
+	if l.state(a, b) != NeighborDown || !s.wasRefused("it does not treat area 0.0.0.1 as a stub area") {
 		t.Errorf("%v, refused %v", l.state(a, b), s.refused)
 	}
 }

@@ -57,7 +57,7 @@ func (n *neighbor) receiveLSA(lsa LSA) error {
 		n.install(db, lsa)
 	case n.requests[lsa.LSAKey] != (request{}): // 6
 		n.event(badLSReq)
-		return fmt.Errorf("LSA %v: the instance is not the more recent one that was described", lsa.LSAKey)
+		return fmt.Errorf("LSA %v: this is not the more recent instance that was described", lsa.LSAKey)
 	case order == 0: // 7
 		n.duplicate(e, lsa)
 	default: // 8

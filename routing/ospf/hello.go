@@ -41,9 +41,9 @@ func (w *wire) checkHello(h *Hello) error {
 	case h.DeadInterval != seconds(w.cfg.DeadInterval):
 		return fmt.Errorf("its RouterDeadInterval is %d s, ours is %v", h.DeadInterval, w.cfg.DeadInterval)
 	case h.Options&OptionE != w.area.options()&OptionE && w.area.cfg.Stub:
-		return fmt.Errorf("it does not take area %v for a stub area, as we do", w.area.id)
+		return fmt.Errorf("it does not treat area %v as a stub area, as we do", w.area.id)
 	case h.Options&OptionE != w.area.options()&OptionE:
-		return fmt.Errorf("it takes area %v for a stub area, we do not", w.area.id)
+		return fmt.Errorf("it treats area %v as a stub area, we do not", w.area.id)
 	}
 	return nil
 }
@@ -66,7 +66,7 @@ func (w *wire) receiveHello(h *Hello, id, addr ID, sequence uint32) error {
 			return err
 		}
 		if len(w.neighbors) >= maxNeighbors {
-			return fmt.Errorf("there are %d neighbours already", maxNeighbors)
+			return fmt.Errorf("there are already %d neighbours", maxNeighbors)
 		}
 		n = newNeighbor(w, id, addr)
 		n.sequence = sequence

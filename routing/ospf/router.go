@@ -36,7 +36,7 @@ func (d *Domain) AddRouter(id ID) (*Router, error) {
 	case id == 0:
 		return nil, fmt.Errorf("ospf: a Router ID must not be 0.0.0.0")
 	case d.routers[id] != nil:
-		return nil, fmt.Errorf("ospf: router %v is there already", id)
+		return nil, fmt.Errorf("ospf: there is already a router %v", id)
 	}
 	r := &Router{domain: d, id: id}
 	d.routers[id] = r

@@ -212,7 +212,7 @@ func (d *Domain) receive(in *Interface, src, dst netip.Addr, b []byte) error {
 	n := w.find(p.RouterID, IDOf(src))
 	if n != nil && n.id == p.RouterID && w.cfg.Auth.Type == AuthCryptographic {
 		if sequence < n.sequence {
-			return fmt.Errorf("its sequence number %d has been before: the last was %d", sequence, n.sequence)
+			return fmt.Errorf("its sequence number %d has been used before: the last was %d", sequence, n.sequence)
 		}
 		n.sequence = sequence
 	}

@@ -66,14 +66,14 @@ func examineCgroups() Finding {
 }
 
 func examineNetem() Finding {
-	f := Finding{What: "netem", OK: true, Says: "the kernel delays, jitters and loses packets"}
+	f := Finding{What: "netem", OK: true, Says: "the kernel can delay, jitter and drop packets"}
 	if os.Geteuid() != 0 {
 		f.Unknown, f.Says = true, "not tried (needs root)"
 		return f
 	}
 	if !hasNetem() {
 		f.OK = false
-		f.Says = "missing: links with delay, jitter or loss go through Trivet's delay line in user space: about 1 Gbit/s a link, more processor time"
+		f.Says = "missing: links with delay, jitter or loss go through Trivet's delay line in user space: about 1 Gbit/s a link, and more CPU time"
 		f.Cure = "modprobe sch_netem (Debian: in the kernel's own package; not in cloud images)"
 	}
 	return f

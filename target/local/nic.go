@@ -243,7 +243,7 @@ func (x external) restoreAll(k messages, were [][]byte, index int, lose func(str
 	for left := len(wanted) + 1; ; {
 		now, err := k.of(index)
 		if err != nil {
-			lose("what there was", err)
+			lose("its addresses and routes", err)
 			return
 		}
 		for _, m := range k.lacks(now, wanted) {
@@ -256,7 +256,7 @@ func (x external) restoreAll(k messages, were [][]byte, index int, lose func(str
 			for _, m := range missing {
 				err := errs[k.same(m)]
 				if err == nil {
-					err = errors.New("the kernel made another of it")
+					err = errors.New("the kernel changed it")
 				}
 				lose(k.describe(m, attributes(m, k.head)), err)
 			}
@@ -286,7 +286,7 @@ func inOrder(k messages, list [][]byte) [][]byte {
 	return append(v4, v6...)
 }
 
-var errTimeOver = errors.New("its time is over")
+var errTimeOver = errors.New("it has expired")
 
 // put tells the kernel of one thing.
 func (x external) put(k messages, m []byte, index int) error {

@@ -85,7 +85,7 @@ func (l *Lab) WaitFlows(ctx context.Context, switches []*topology.Node) error {
 		case <-time.After(20 * time.Millisecond):
 		case <-ctx.Done():
 			if without != "" {
-				return fmt.Errorf("switch %s has no flow entries of its controller", without)
+				return fmt.Errorf("switch %s has no flow entries from its controller", without)
 			}
 			return nil // they forward, if not yet all that they will
 		}
@@ -138,9 +138,9 @@ func (l *Lab) waitPort(ctx context.Context, n *topology.Node, port uint32, up bo
 		case <-time.After(10 * time.Millisecond):
 		case <-ctx.Done():
 			if up {
-				return fmt.Errorf("switch %s has no flow entries of its controller for port %d yet", n.Name, port)
+				return fmt.Errorf("switch %s has no flow entries from its controller for port %d yet", n.Name, port)
 			}
-			return fmt.Errorf("switch %s still has flow entries of its controller for port %d, which is down", n.Name, port)
+			return fmt.Errorf("switch %s still has flow entries from its controller for port %d, which is down", n.Name, port)
 		}
 	}
 }

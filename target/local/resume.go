@@ -64,7 +64,7 @@ func (l *Lab) find(t *topology.Topology) error {
 	}
 	var fs unix.Statfs_t
 	if err := unix.Statfs(l.fabricPath(), &fs); err != nil || fs.Type != unix.NSFS_MAGIC {
-		return errors.New("nothing of the lab runs any more: the machine has been started since")
+		return errors.New("nothing of the lab is running any more: the machine has been restarted since")
 	}
 	return nil
 }

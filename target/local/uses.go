@@ -40,8 +40,8 @@ func checkExternals(t *topology.Topology) error {
 				return err
 			}
 			if len(uses) > 0 && !e.Take {
-				p.Add(link.Pos, fmt.Sprintf("if that is meant, say so in the link's options: {%s: {take: true}}", [2]string{"from", "to"}[i]),
-					"link %s: the machine uses %s: it has %s. The lab takes it away until it is down, also from who is logged in by it",
+				p.Add(link.Pos, fmt.Sprintf("if you mean that, say so in the link's options: {%s: {take: true}}", [2]string{"from", "to"}[i]),
+					"link %s: the machine uses %s: it has %s. The lab would take it away until the lab is down, also from anyone logged in through it",
 					link.Name(), e.Interface, strings.Join(uses, " and "))
 			}
 		}

@@ -45,7 +45,7 @@ func TestAccess(t *testing.T) {
 	if r := user(other, "exec", "--lab", m.name, "h1", "true"); r.code == 0 {
 		t.Error("another user runs programs in the lab: ", r)
 	} else {
-		contains(t, r.err, "another user's")
+		contains(t, r.err, "belongs to another user")
 	}
 	if r := user(other, "down", m.name); r.code == 0 {
 		t.Error("another user takes the lab down: ", r)
@@ -56,7 +56,7 @@ func TestAccess(t *testing.T) {
 	if r := user(owner, "verify", "--quick"); r.code != 0 {
 		t.Error("the owner verifies: ", r)
 	}
-	contains(t, user(other, "verify", m.name).err, "is another user's (nobody); root can use it:")
+	contains(t, user(other, "verify", m.name).err, "belongs to another user (nobody); root can use it:")
 	contains(t, user(other, "inspect").err, "none of the labs that are up is yours: "+m.name+" (nobody)")
 	m.sh("chmod 777 /run/trivet/" + m.name + "/daemon.sock")
 	peek := m.command("/usr/bin/python3", "-c", `import socket, sys

@@ -74,7 +74,7 @@ fresh: true
 	}
 	contains(t, m.want(1, "bench", "run", file, "--out", out).err, "resume")
 	again := m.ok("bench", "run", file, "--out", out, "--resume")
-	contains(t, again, "left by an earlier run", "16 runs measured, 0 failed, 0 left")
+	contains(t, again, "what an earlier run left", "16 runs measured, 0 failed, 0 left")
 	all := m.samples(out)
 	counted := all.Counted()
 	if len(counted) != 16 || len(all.Resumes) != 1 || !slices.EqualFunc(first.Counted(), counted[:len(first.Counted())], func(a, b results.Sample) bool { return a.Started.Equal(b.Started) }) {

@@ -108,11 +108,11 @@ var wrongSayings = regexp.MustCompile(`panic:|fatal error:|goroutine \d+ \[|runt
 // sayings are what the program may say in such a time, a line each; others are collected and shown.
 var sayings = regexp.MustCompile(strings.Join([]string{
 	`^$`, `^\S+  (up|down|applied|resumed) in `, `nothing left$`, `^(trivet: )?interrupted$`, `^\s*nothing is left of the lab$`,
-	`need not be resumed: its daemon runs$`, `^(Error: |trivet: )?there is no lab`, `the daemon of lab \S+ has died`, `the lab's daemon has (died|ended)`,
-	`something is left of the lab; clean it up:  trivet down`, `^the lab is as it was`, `no space left on device`, `is up already`, `is there already`,
+	`need not be resumed: its daemon is running$`, `^(Error: |trivet: )?there is no lab`, `the daemon of lab \S+ has died`, `the lab's daemon has (died|ended)`,
+	`something is left of the lab; clean it up:  trivet down`, `^the lab is as it was`, `no space left on device`, `is already up`, `there is already a lab`,
 	`has ended \(its logs are in `, `trivet apply FILE starts them again`, `^ {2,}`, `take the lab down`, `the lab is not up yet`, `the lab is going down`,
-	`^\S+  \d+ nodes, \d+ links · `, `^up in `, `^the controller waits for `, `^runs as root: `, `has ended without an answer \(its log: `, `^takes the machine's interface ext0 until the lab is down$`,
-	`is another user's \(`, `^the controller os-ken has ended: signal: killed$`, `^the controller os-ken does not listen yet; `, `^capturing s1-s2 to `,
+	`^\S+  \d+ nodes, \d+ links · `, `^up in `, `^the controller is waiting for `, `^runs as root: `, `has ended without an answer \(its log: `, `^takes the machine's interface ext0 until the lab is down$`,
+	`belongs to another user \(`, `^the controller os-ken has ended: signal: killed$`, `^the controller os-ken is not listening yet; `, `^capturing s1-s2 to `,
 	`^(zebra|ospfd|bird) of router \S+ has ended`, `^a program of Open vSwitch has ended; its logs are in `, `^\d+ changes? made; `, `^[-+~!] `,
 	`^no lab is up`, `went down meanwhile`, `packets|loss|rtt`, `^warning: `, `the machine is not as it was`,
 }, "|"))

@@ -49,9 +49,9 @@ func TestApplyCommands(t *testing.T) {
 	changes := []string{"h1 one", "h1 two", "7711", "7712", "h2 >> OUT", "h2 anew >> OUT", "h2 stop >> OUT\"", "h2 stop >> OUT\", isolate: pid",
 		"h3: {host: {start: \"echo h3 >> OUT\", stop: \"echo h3 stop >> OUT\"}}", "h4: {host: {start: \"echo h4 >> OUT; sleep 7741 &\"}}", "s1 -- h3", "s1 -- h4"}
 	edited := file(changes...)
-	contains(t, m.ok("apply", "--dry-run", edited), "! h1 runs its stop: echo h1 stop", "! h1: what its start left running is ended: echo h1 one",
-		"! h1 runs its start: echo h1 two", "! h2 runs its stop: echo h2 stop", "! h2 runs its start: echo h2 anew", "! h3 runs its stop: echo h3 stop",
-		"! h4 runs its start: echo h4")
+	contains(t, m.ok("apply", "--dry-run", edited), "! h1 runs its stop command: echo h1 stop", "! h1 ends what its start command left running: echo h1 one",
+		"! h1 runs its start command: echo h1 two", "! h2 runs its stop command: echo h2 stop", "! h2 runs its start command: echo h2 anew", "! h3 runs its stop command: echo h3 stop",
+		"! h4 runs its start command: echo h4")
 	is("after a dry run", "", "7701 7711 7721")
 
 	failing := file(append([]string{"sleep 7701 &", "sleep 7702 & echo what is wrong; exit 3"}, changes...)...)

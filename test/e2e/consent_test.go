@@ -79,7 +79,7 @@ func TestRunCommands(t *testing.T) {
 	contains(t, m.ok("apply", file), "0 changes")
 	edited := m.file("net.py", strings.Replace(text, "touch "+m.dir+"/ra", "touch "+m.dir+"/new; : ra", 1))
 	contains(t, m.want(2, "apply", "--lab", m.name, edited).err, "touch "+m.dir+"/new", "--run-commands")
-	contains(t, m.ok("apply", "--lab", m.name, "--dry-run", edited), "! h1 runs its start: ip neigh", `\x1b[2K`)
+	contains(t, m.ok("apply", "--lab", m.name, "--dry-run", edited), "! h1 runs its start command: ip neigh", `\x1b[2K`)
 	contains(t, m.ok("apply", "--lab", m.name, "--no-commands", edited), "0 changes")
 	ran(false, "before an apply is agreed to", "new")
 	contains(t, m.ok("apply", "--lab", m.name, "--run-commands", edited), "1 change made")

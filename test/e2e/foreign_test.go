@@ -289,7 +289,7 @@ func TestForeignControllerBroken(t *testing.T) {
 	before := m.snapshot()
 	start := time.Now()
 	contains(t, m.want(1, "up", "--name", m.name, "linear,2", "--controller", "faucet", "--wait", "3m").err,
-		"the controller faucet ended at once", "no module named faucet", "nothing is left")
+		"the controller faucet exited immediately", "no module named faucet", "nothing is left")
 	if time.Since(start) > 150*time.Second {
 		t.Error("up waits for a controller that has ended")
 	}

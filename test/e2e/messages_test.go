@@ -16,14 +16,14 @@ func TestMessages(t *testing.T) {
 	m := newMachine(t)
 	m.up("minimal", "--datapath", "bridge")
 	for args, want := range map[string]string{
-		"ping h1 h2 -c ten":         "--count ten: write a whole number, as 5",
-		"ping h1 h2 -i 10":          "--interval 10: write a time span with its unit, as 10s, 250ms or 1m30s",
+		"ping h1 h2 -c ten":         "--count ten: write a whole number, such as 5",
+		"ping h1 h2 -i 10":          "--interval 10: write a time with its unit, such as 10s, 250ms or 1m30s",
 		"ping h1 h2 --count=0":      "--count 0: write 1 or more",
 		"ping h1 h2 --cout 3":       "trivet ping has no flag --cout; did you mean --count?",
 		"iperf h1 h2 -t 0":          "--time 0: write 1 or more",
 		"path h1 h2 --tcp 70000":    "--tcp 70000: write a number from 0 to 65535",
 		"path h1":                   "an argument is missing after h1",
-		"iperf h1 h2 h3":            "these are too many arguments: h1 h2 h3",
+		"iperf h1 h2 h3":            "too many arguments: h1 h2 h3",
 		"ls x":                      `trivet ls takes no arguments; "x" is one too many`,
 		"pingall":                   "there is no command pingall; you may want  trivet ping --all",
 		"status":                    "you may want  trivet ls",

@@ -212,7 +212,7 @@ func TestUplinkLost(t *testing.T) {
 				m.killDaemon()
 			}
 			said := m.ok("down")
-			contains(t, said, "the machine is not as it was", "eth0: the route 10.98.0.0/16 could not be restored", "eth0: the address 192.0.2.77/32 could not be restored: its time is over")
+			contains(t, said, "the machine is not as it was", "eth0: the route 10.98.0.0/16 could not be restored", "eth0: the address 192.0.2.77/32 could not be restored: it has expired")
 			if strings.Contains(said, "nothing left") {
 				t.Error(said)
 			}

@@ -92,7 +92,7 @@ probes:
 	again := m.command(trivet, "bench", "run", file, "--out", out, "--resume")
 	said = m.startOutput(again)
 	eventually(t, "what was left has been taken down", func() bool {
-		return again.ProcessState != nil || strings.Contains(said.String(), "left by an earlier run")
+		return again.ProcessState != nil || strings.Contains(said.String(), "what an earlier run left")
 	})
 	if n := running("10005"); n > 0 {
 		t.Error("a program in the background of a node goes on when its lab is down")

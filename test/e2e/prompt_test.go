@@ -127,7 +127,7 @@ func TestPromptTerminal(t *testing.T) {
 	y.sees("link s1 s2 up\npingall\n", "0 % lost")
 	y.sees("path h1\n", "usage: trivet path FROM TO")
 	y.sees("inspect --json | sed -n 's/.*\"state\": \"up\".*/it is there/p'\n", "\r\nit is there\r\n")
-	y.sees("up linear,3\n", "works outside of the prompt")
+	y.sees("up linear,3\n", "works only outside the prompt")
 	y.sees("pingal\n", "did you mean pingall?")
 
 	y.sees("link s1-s\t", "link s1-s2 ")

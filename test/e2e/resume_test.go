@@ -68,7 +68,7 @@ func TestResume(t *testing.T) {
 			m.want(3, "ping", "h1", "h2", "--count", "1", "--timeout", "200ms")
 			m.ok("link", "set", "s1-s2", "up")
 			m.pingAll(6)
-			contains(t, m.want(1, "resume").err, "its daemon runs")
+			contains(t, m.want(1, "resume").err, "its daemon is running")
 			m.killDaemon() // and once more
 			m.ok("resume")
 			m.killDaemon()
@@ -108,7 +108,7 @@ func TestResumeAtOnce(t *testing.T) {
 		m.sh("kill -9 " + m.pids("_[_]daemon")[0] + "; " + trivet + " resume")
 	}
 	m.pingAll(6)
-	contains(t, m.want(1, "resume").err, "its daemon runs")
+	contains(t, m.want(1, "resume").err, "its daemon is running")
 	m.ok("down")
 }
 

@@ -39,7 +39,7 @@ func TestManyRoutingNodes(t *testing.T) {
 		m.ok("link", "set", l, "up")
 	}
 	ping("h2x2", 3)
-	contains(t, m.ok("path", "h1x1", "h11x11"), "more ways")
+	contains(t, m.ok("path", "h1x1", "h11x11"), "more paths")
 	if n := len(jsonOf[struct{ Routes []struct{ Prefix string } }](m, "routes", "r7x7").Routes); n != 820 {
 		t.Errorf("r7x7 has %d routes, and there are 820 subnets", n)
 	}

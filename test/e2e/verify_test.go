@@ -68,7 +68,7 @@ links:
 		{"an MTU", "h1", "ip link set h1-eth0 mtu 1400", "ip link set h1-eth0 mtu 1500", "h1 → s1  mtu: packets of 1396 bytes", false},
 		{"an address", "h2", "ip addr add 10.0.0.77/8 dev h2-eth0 && ip addr del 10.0.0.2/8 dev h2-eth0 && ip addr add 10.0.0.2/24 dev h2-eth0",
 			"ip addr del 10.0.0.77/8 dev h2-eth0; ip addr del 10.0.0.2/24 dev h2-eth0; ip addr add 10.0.0.2/8 dev h2-eth0", "h2 does not have the address 10.0.0.2/8", false},
-		{"a way out", "h3", "ip link add out0 type veth peer name out1", "ip link del out0", "h3 has a device that is none of the lab's: out0, out1", false},
+		{"a way out", "h3", "ip link add out0 type veth peer name out1", "ip link del out0", "h3 has a device that is not the lab's: out0, out1", false},
 		{"a link that is down", "s1", "ip link set s1-eth3 down", "ip link set s1-eth3 up", "s1 → h3  up: ", false},
 	} {
 		m.exec(c.node, c.do)
@@ -102,7 +102,7 @@ func TestVerifyTellsNot(t *testing.T) {
 		}
 	}
 	out := m.run("verify", "--quick").out
-	contains(t, out, "DIRECTION", "5 / ≥ ", "on every way to it, carries no more", "nothing from outside", "not told")
+	contains(t, out, "DIRECTION", "5 / ≥ ", "on every path to it, carries no more", "isolated from outside", "unknown")
 	for line := range strings.Lines(out) {
 		if n := len([]rune(strings.TrimRight(line, "\n"))); n > 100 && !strings.HasPrefix(line, "?") {
 			t.Errorf("%d columns: %s", n, line)

@@ -104,7 +104,7 @@ func TestFiles(t *testing.T) {
 }
 
 // slow is what the program says of a script that takes long, which depends on the machine.
-var slow = regexp.MustCompile(`(?m)^.*the script has not come to its end yet.*\n`)
+var slow = regexp.MustCompile(`(?m)^.*the script is still running.*\n`)
 
 // check lays a file out and has the program validate it, as root and as nobody.
 func check(t *testing.T, want, name string, lay func(dir string) error) {

@@ -60,7 +60,7 @@ func (f *Flows) Check() error {
 	case f.Following < 0 || f.Following > 100:
 		return fmt.Errorf("%d packets after the first: there can be 0 to 100", f.Following)
 	case !(f.Rate > 0) || f.Rate > 1e6:
-		return fmt.Errorf("%v flows/s: it is more than 0 and up to a million", f.Rate)
+		return fmt.Errorf("%v flows/s: write more than 0 and at most a million", f.Rate)
 	}
 	return nil
 }
@@ -106,7 +106,7 @@ func (f Flows) run(heard, stop *atomic.Bool) (Sent, error) {
 	unix.Close(known.fd)
 	way, err := findWay(f.To.Addr())
 	if err != nil {
-		return Sent{}, fmt.Errorf("the way to %s: %w", f.To.Addr(), err)
+		return Sent{}, fmt.Errorf("the route to %s: %w", f.To.Addr(), err)
 	}
 	senders, err := f.senders(way)
 	if err != nil {
@@ -289,7 +289,7 @@ func (f *Flows) newAddresses(subnet netip.Prefix) ([]netip.Addr, error) {
 	return out, nil
 }
 
-var errNoFlows = errors.New("no flow's first packet came")
+var errNoFlows = errors.New("no flow's first packet arrived")
 
 // Setup is what became of a flow. Times are in seconds.
 type Setup struct {

@@ -103,7 +103,7 @@ func Listen(ctx context.Context, by Node, t Tap) (end func() (*Tapped, error), e
 		_ = tap.in.Close()
 		got, err := tap.next(ctx)
 		if err == nil && got.Tapped == nil {
-			err = errors.New("it noted nothing")
+			err = errors.New("it recorded nothing")
 		}
 		if err != nil {
 			return nil, fmt.Errorf("the tap: %w", err)

@@ -40,7 +40,7 @@ func (s *Send) Check() error {
 	case s.LargeLast < 0 || s.LargeLast > s.Count || s.LargeLast > 0 && (s.Large < s.Size || s.Large > MaxPayload):
 		return fmt.Errorf("%d packets of %d bytes at the end of %d of %d bytes", s.LargeLast, s.Large, s.Count, s.Size)
 	case !(s.Rate > 0) || s.Rate > MaxRate:
-		return fmt.Errorf("a rate of %v packets/s: it is more than 0 and up to 10 million", s.Rate)
+		return fmt.Errorf("a rate of %v packets/s: write more than 0 and at most 10 million", s.Rate)
 	case s.Count < 1 || s.Count > MaxCount:
 		return fmt.Errorf("%d packets: a stream has 1 to %d", s.Count, MaxCount)
 	}
@@ -172,7 +172,7 @@ func openOutput(s Send, batch int) (*udpOutput, error) {
 	}
 	if err := unix.Connect(fd, sockaddr(s.To)); err != nil {
 		unix.Close(fd)
-		return nil, fmt.Errorf("no way to %s: %w", s.To.Addr(), err)
+		return nil, fmt.Errorf("no route to %s: %w", s.To.Addr(), err)
 	}
 	return &udpOutput{s, fd, newMessages(batch, max(s.Size, s.Large), 0)}, nil
 }

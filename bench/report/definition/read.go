@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"trivet.dev/trivet/internal/words"
 	"trivet.dev/trivet/topology"
 	"trivet.dev/trivet/topology/formats"
 	"trivet.dev/trivet/topology/formats/yamlfile"
@@ -93,7 +94,7 @@ func hint(word string, known []string) string {
 	if len(known) == 0 {
 		return ""
 	}
-	return "there are " + strings.Join(known[:min(len(known), 30)], ", ")
+	return words.Choose(known[:min(len(known), 30)])
 }
 
 func (r *reader) text(to *string) field {
@@ -230,7 +231,7 @@ func (r *reader) unit(to *string) field {
 	return func(v *yamlfile.Value) {
 		r.text(to)(v)
 		if _, known := units[*to]; *to != "" && !known {
-			r.problems.Warn(v.Pos, "there are "+unitNames(), "%s: is not converted to or from anything", formats.Clip(*to))
+			r.problems.Warn(v.Pos, "choose one of "+unitNames(), "%s: is not converted to or from anything", formats.Clip(*to))
 		}
 	}
 }

@@ -83,7 +83,7 @@ func TestDeafController(t *testing.T) {
 		peak = max(peak, heap()-before)
 		select {
 		case err := <-ended:
-			if !errors.Is(err, openflow.ErrNotReading) || !strings.Contains(err.Error(), "has taken nothing for 10s") {
+			if !errors.Is(err, openflow.ErrNotReading) || !strings.Contains(err.Error(), "has accepted nothing for 10s") {
 				t.Error("the session ends: ", err)
 			}
 			if t.Logf("%.0f MiB in use at most", peak); peak > 100 {
@@ -109,7 +109,7 @@ func TestNewsForADeafController(t *testing.T) {
 		}
 		select {
 		case err := <-ended:
-			if !errors.Is(err, openflow.ErrNotReading) || !strings.Contains(err.Error(), "more than 16 MiB wait for it") {
+			if !errors.Is(err, openflow.ErrNotReading) || !strings.Contains(err.Error(), "more than 16 MiB are queued for it") {
 				t.Error("the session ends: ", err)
 			}
 			if used := heap() - before; used > 16 {

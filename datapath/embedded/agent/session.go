@@ -187,7 +187,7 @@ func (s *Session) handle(m openflow.Message) error {
 		}
 		s.reply(m, &openflow.QueueGetConfigReply{Port: m.Port, Queues: queues})
 	case *openflow.Experimenter:
-		return &pipeline.Refusal{Code: openflow.BadRequestBadExperimenter, Why: "no experimenter's messages are known"}
+		return &pipeline.Refusal{Code: openflow.BadRequestBadExperimenter, Why: "experimenter messages are not supported"}
 	default:
 		return s.configure(m)
 	}
@@ -222,7 +222,7 @@ func (s *Session) configure(m openflow.Message) error {
 		defer s.mu.Unlock()
 		s.async = m.AsyncMasks
 	default:
-		return &pipeline.Refusal{Code: openflow.BadRequestBadType, Why: "a switch does not take this message"}
+		return &pipeline.Refusal{Code: openflow.BadRequestBadType, Why: "a switch does not accept this message"}
 	}
 	return nil
 }
@@ -232,7 +232,7 @@ func (s *Session) flowMod(m *openflow.FlowMod) error {
 		return err
 	}
 	if m.Buffer != openflow.BufferNone && (m.Command == openflow.FlowAdd || m.Command == openflow.FlowModify || m.Command == openflow.FlowModifyStrict) {
-		return &pipeline.Refusal{Code: openflow.BadRequestBufferUnknown, Why: "no packet is kept in buffers here"}
+		return &pipeline.Refusal{Code: openflow.BadRequestBufferUnknown, Why: "packets are not buffered here"}
 	}
 	return nil
 }
@@ -255,7 +255,7 @@ func (s *Session) multipart(m *openflow.MultipartRequest) error {
 		return err
 	}
 	if _, ok := whole.Body.(openflow.ExperimenterMultipart); ok {
-		return &pipeline.Refusal{Code: openflow.BadRequestBadExperimenter, Why: "no experimenter's requests are known"}
+		return &pipeline.Refusal{Code: openflow.BadRequestBadExperimenter, Why: "experimenter requests are not supported"}
 	}
 	body, err := s.agent.sw.Multipart(whole.Body, s.agent.opt.Now())
 	if err != nil {

@@ -186,7 +186,7 @@ func (e *Engine) leftBehind() (*leftBehind, error) {
 		}
 		left, err := openLeft(id)
 		if err != nil {
-			return nil, fmt.Errorf("device %s: the program that is there: %w", q.device.name, err)
+			return nil, fmt.Errorf("device %s: the program that is attached: %w", q.device.name, err)
 		}
 		left.counts.offset = e.offset
 		return left, nil

@@ -61,9 +61,9 @@ func compile(o *pipeline.Translation, deviceOf func(*pipeline.Port) (id, mtu uin
 	case o.Metered():
 		return c, "a meter decides"
 	case len(o.Mirrors) > 0:
-		return c, "somebody looks at a link on the way"
+		return c, "a link on the path is being captured"
 	case len(o.Outputs) > maxOutputs:
-		return c, "more outputs than the program makes"
+		return c, "more outputs than the program supports"
 	}
 	c.ttlMin, c.ttlMax = o.TTLMin, o.TTLMax
 	for i := range o.Outputs {
@@ -137,7 +137,7 @@ func encode(out *bpf.ForwardOutput, r *pipeline.Rewrite) (why string) {
 			tag |= uint16(v.Lo) << 13
 			tagMask |= 7 << 13
 		default:
-			return "a field is set that the program does not know: " + s.Field.String()
+			return "a field is set that the program does not support: " + s.Field.String()
 		}
 	}
 	return encodeTags(out, r, tag, tagMask)
@@ -146,7 +146,7 @@ func encode(out *bpf.ForwardOutput, r *pipeline.Rewrite) (why string) {
 func encodeTags(out *bpf.ForwardOutput, r *pipeline.Rewrite, tag, tagMask uint16) (why string) {
 	switch {
 	case r.PopVLAN > 1 || len(r.Push) > 1, tagMask != 0 && (r.PopVLAN > 0 || len(r.Push) > 0):
-		return "more is done to VLAN tags than the program knows"
+		return "more changes to VLAN tags than the program supports"
 	case tagMask != 0: // that of the packet is replaced
 		out.Set |= vlanPop | vlanPush
 		out.VlanTci, out.VlanKeep = tag, ^tagMask

@@ -76,7 +76,7 @@ func (e *Engine) install(p *port, k *pipeline.Key, o *pipeline.Translation) (x *
 	}
 	mask, ok := maskOf(&o.Mask, k, class)
 	if !ok {
-		return nil, "fields count that the program does not read"
+		return nil, "the match needs fields that the program does not read"
 	}
 	if (p.maskIDs[class] == 0 || !p.masks[class].covers(&mask)) && !e.widen(p, class, &mask, o) {
 		return nil, "there are too many masks"

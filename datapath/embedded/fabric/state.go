@@ -69,7 +69,7 @@ func (s *switches) save() {
 			err = disk.Replace(s.file, b.Bytes(), 0)
 		}
 		if err != nil && !errors.Is(err, os.ErrNotExist) { // the lab's directory goes before the daemon
-			slog.Warn("the state of the switches is not on disk", "error", err)
+			slog.Warn("the state of the switches could not be saved", "error", err)
 		}
 		wait = max(saveSoon, saveShare*time.Since(begin))
 	}
@@ -118,9 +118,9 @@ func (f *fabric) TakeOver() {
 	}
 	flows, err := s.fast.TakeOver(f.before.Credited)
 	if err != nil {
-		slog.Warn("not all that the kernel forwards could be taken over", "error", err)
+		slog.Warn("not all of the kernel's forwarding entries could be taken over", "error", err)
 	}
-	slog.Info("took over what the kernel forwards", "flows", flows)
+	slog.Info("took over the kernel's forwarding entries", "flows", flows)
 	f.before = nil
 	s.Release()
 	s.beginSaving()

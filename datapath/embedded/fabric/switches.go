@@ -100,7 +100,7 @@ func newSwitches(t *topology.Topology, namespace string, before *switchState, ev
 		Barrier: func(sw *pipeline.Switch) { s.fast.Barrier(sw) },
 		Mirror:  s.looks.show,
 		Loop: func(p *pipeline.Port) {
-			event(fmt.Sprintf("loop at %s port %d (%s): packets come back as they were there before, and are dropped", p.Switch().Name(), p.Number(), p.Name()))
+			event(fmt.Sprintf("loop at %s port %d (%s): packets come back unchanged, and are dropped", p.Switch().Name(), p.Number(), p.Name()))
 		},
 	})
 	s.since = s.Now()

@@ -38,7 +38,7 @@ func (s *Switch) setGroup(m *openflow.GroupMod, now time.Duration) error {
 	case m.Group > openflow.GroupMax:
 		return refuse(openflow.GroupModFailedInvalidGroup, "no group can have the number %#x", m.Group)
 	case m.Command == openflow.GroupAdd && old != nil:
-		return refuse(openflow.GroupModFailedGroupExists, "there is a group %d already", m.Group)
+		return refuse(openflow.GroupModFailedGroupExists, "there is already a group %d", m.Group)
 	case m.Command == openflow.GroupModify && old == nil:
 		return refuse(openflow.GroupModFailedUnknownGroup, "there is no group %d", m.Group)
 	case m.Kind == openflow.GroupTypeIndirect && len(m.Buckets) != 1:

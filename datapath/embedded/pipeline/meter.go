@@ -45,7 +45,7 @@ func (s *Switch) MeterMod(m *openflow.MeterMod, now time.Duration) error {
 			s.deleteMeters(func(id uint32) bool { return id == m.Meter }, now)
 			return nil
 		case m.Command == openflow.MeterAdd && old != nil:
-			return refuse(openflow.MeterModFailedMeterExists, "there is a meter %d already", m.Meter)
+			return refuse(openflow.MeterModFailedMeterExists, "there is already a meter %d", m.Meter)
 		case m.Command == openflow.MeterModify && old == nil:
 			return refuse(openflow.MeterModFailedUnknownMeter, "there is no meter %d", m.Meter)
 		}

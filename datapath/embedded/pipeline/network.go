@@ -152,7 +152,7 @@ func (n *Network) Add(c Config) (*Switch, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.switches[c.DatapathID] != nil {
-		return nil, fmt.Errorf("there is a switch %016x already", c.DatapathID)
+		return nil, fmt.Errorf("there is already a switch %016x", c.DatapathID)
 	}
 	n.switches[c.DatapathID] = s
 	return s, nil
@@ -237,7 +237,7 @@ func (s *Switch) SetNotify(f func(openflow.Message)) {
 // SetFragments sets what is done with parts of IP packets: FragNormal or FragDrop.
 func (s *Switch) SetFragments(flags openflow.ConfigFlags) error {
 	if flags != openflow.FragNormal && flags != openflow.FragDrop {
-		return refuse(openflow.SwitchConfigFailedBadFlags, "flags %#x: parts of IP packets are not put together here", uint16(flags))
+		return refuse(openflow.SwitchConfigFailedBadFlags, "flags %#x: IP fragments are not reassembled here", uint16(flags))
 	}
 	s.net.mu.Lock()
 	defer s.net.mu.Unlock()

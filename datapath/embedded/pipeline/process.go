@@ -115,7 +115,7 @@ func (p *Processor) PacketOut(s *Switch, m *openflow.PacketOut, now time.Duratio
 	var k Key
 	p.clear()
 	if m.Buffer != openflow.BufferNone {
-		return nil, refuse(openflow.BadRequestBufferUnknown, "no packet is kept in buffers here")
+		return nil, refuse(openflow.BadRequestBufferUnknown, "packets are not buffered here")
 	}
 	if err := s.checkPacketOut(m); err != nil {
 		return nil, err

@@ -154,15 +154,15 @@ func (s *Switch) checkAction(a *openflow.Action, k *known) error {
 		}
 	case openflow.ActionPushVLAN:
 		if !isTag(a.EtherType) {
-			return refuse(openflow.BadActionBadArgument, "%#04x is not the type of a VLAN tag", a.EtherType)
+			return refuse(openflow.BadActionBadArgument, "%#04x is not a VLAN EtherType", a.EtherType)
 		}
 	case openflow.ActionPushMPLS:
 		if a.EtherType != openflow.EthTypeMPLS && a.EtherType != ethTypeMPLSMulticast {
-			return refuse(openflow.BadActionBadArgument, "%#04x is not the type of MPLS", a.EtherType)
+			return refuse(openflow.BadActionBadArgument, "%#04x is not an MPLS EtherType", a.EtherType)
 		}
 	case openflow.ActionPushPBB:
 		if a.EtherType != openflow.EthTypePBB {
-			return refuse(openflow.BadActionBadArgument, "%#04x is not the type of PBB", a.EtherType)
+			return refuse(openflow.BadActionBadArgument, "%#04x is not a PBB EtherType", a.EtherType)
 		}
 	case openflow.ActionSetField:
 		if err := checkSetField(a.Field); err != nil {
@@ -172,7 +172,7 @@ func (s *Switch) checkAction(a *openflow.Action, k *known) error {
 		return refuse(openflow.BadActionBadExperimenter, "an action of experimenter %#x", a.Experimenter)
 	}
 	if k != nil && !k.allows(a) {
-		return refuse(openflow.BadActionMatchInconsistent, "the match leaves no packet that has what %v is for", a.Type)
+		return refuse(openflow.BadActionMatchInconsistent, "no packet that matches has what %v acts on", a.Type)
 	}
 	return nil
 }

@@ -117,7 +117,7 @@ func TestWrongDescriptors(t *testing.T) {
 	}
 	defer file.Close()
 	fd := int(file.Fd())
-	if _, err := e.Add(fd, fd, topology.Impairment{}, topology.Impairment{}, Options{}); err == nil || !strings.Contains(err.Error(), "no TAP device") {
+	if _, err := e.Add(fd, fd, topology.Impairment{}, topology.Impairment{}, Options{}); err == nil || !strings.Contains(err.Error(), "not a TAP device") {
 		t.Errorf("error %v", err)
 	}
 	if _, err := OpenTap("a-name-that-is-too-long", false); err == nil {

@@ -61,7 +61,7 @@ func tapHint(err error) string {
 	case errors.Is(err, unix.EBUSY):
 		return "; another process holds it"
 	case errors.Is(err, unix.EINVAL):
-		return "; there is another kind of device of that name"
+		return "; there is a device of another kind with that name"
 	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES):
 		return "; run as root"
 	}
@@ -87,7 +87,7 @@ func setTxQueueLen(name string) error {
 func prepareTap(fd int) error {
 	request, _ := unix.NewIfreq("")
 	if err := unix.IoctlIfreq(fd, unix.TUNGETIFF, request); err != nil {
-		return fmt.Errorf("file descriptor %d is of no TAP device: %w; open it with OpenTap", fd, err)
+		return fmt.Errorf("file descriptor %d is not a TAP device: %w; open it with OpenTap", fd, err)
 	}
 	if request.Uint16()&tapFlags != tapFlags {
 		return fmt.Errorf("TAP device %s lacks IFF_NO_PI or IFF_VNET_HDR; open it with OpenTap", request.Name())

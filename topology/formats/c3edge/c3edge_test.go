@@ -88,8 +88,8 @@ func TestFull(t *testing.T) {
 		"testdata/full.yml:2:1  warning: emu_public_gateway has no effect",
 		`testdata/full.yml:3:1  warning: "extra" is not part of the emulation`,
 		`testdata/full.yml:5:3  warning: emu: "version" is unknown and has no effect`,
-		"host m1: the MAC follows from ip",
-		"host m3: of ip 192.168.7.9 only the last two bytes count: it becomes 10.0.7.9",
+		"host m1: mac has no effect: the MAC is derived from ip",
+		"host m3: ip 192.168.7.9: only the last two bytes count: it becomes 10.0.7.9",
 		`switch b: "stp" is unknown`,
 		`link b-m3: "queue" is unknown`,
 	} {
@@ -116,7 +116,7 @@ func TestFull(t *testing.T) {
 func TestTemplate(t *testing.T) {
 	for _, value := range []string{`"{{ groups.pis[0] }}"`, `{x: y}`} {
 		top, problems := Read("f.yml", []byte("emu:\n  hosts:\n    a: {ip: 1.1, node: "+value+"}\n"), formats.Options{})
-		if problems.Err() != nil || !strings.Contains(problems.Error(), "only a rack has a use for it") || top.Nodes[0].Device != "" {
+		if problems.Err() != nil || !strings.Contains(problems.Error(), "only a rack uses it") || top.Nodes[0].Device != "" {
 			t.Fatal(problems)
 		}
 		data, lost, err := Write(top)

@@ -105,10 +105,10 @@ func (r *reader) host(h yamlfile.Pair) {
 				n.Device = e.Value.Text
 				break
 			}
-			r.warn(e.Value, "", "%s: node %s is for Ansible: only a rack has a use for it", subject, e.Value)
+			r.warn(e.Value, "", "%s: node %s is for Ansible: only a rack uses it", subject, e.Value)
 			r.keep(r.foreign(&n.Foreign), e)
 		case "mac":
-			r.warn(e.Key, "", "%s: the MAC follows from ip, mac has no effect", subject)
+			r.warn(e.Key, "", "%s: mac has no effect: the MAC is derived from ip", subject)
 			r.keep(r.foreign(&n.Foreign), e)
 		default:
 			r.unknown(e, r.foreign(&n.Foreign), subject, "ip", "node")
@@ -134,7 +134,7 @@ func (r *reader) address(n *topology.Node, at *yamlfile.Value, s string) {
 		return
 	}
 	if len(bytes) == 4 && digits != a.String() {
-		r.warn(at, "", "%s: of ip %s only the last two bytes count: it becomes %s", subject, formats.Clip(digits), a)
+		r.warn(at, "", "%s: ip %s: only the last two bytes count: it becomes %s", subject, formats.Clip(digits), a)
 	}
 	n.Addresses = []netip.Prefix{netip.PrefixFrom(a, network.Bits())}
 	n.MAC = macOf(a)
@@ -181,7 +181,7 @@ func (r *reader) link(at *yamlfile.Value) {
 		}
 	}
 	if l.Ends[0].Node == "" || l.Ends[1].Node == "" {
-		r.bad(at, "write src: bs1 and dest: mobile1", "the link lacks an end")
+		r.bad(at, "write src: bs1 and dest: mobile1", "the link is missing an end")
 		return
 	}
 	if len(entries) > 0 {

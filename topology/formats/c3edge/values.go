@@ -63,7 +63,7 @@ func (r *values) text(v *yamlfile.Value, what string) (string, bool) {
 		r.bad(v, "write one word or number", "%s: %s is not a single value", what, v)
 		return "", false
 	case strings.Contains(v.Text, "{{"):
-		r.bad(v, "write the value itself", "%s: %s is a template of Ansible", what, v)
+		r.bad(v, "write the value itself", "%s: %s is an Ansible template", what, v)
 		return v.Text, false
 	}
 	return v.Text, true

@@ -116,7 +116,7 @@ func TestMeaning(t *testing.T) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 	for _, w := range []string{"1 nodes (Peer) are external", "1 nodes (LAN) are hyperedges", "the edge from Wien-2 to itself is left out",
-		`has the speed "<10", which is not a number`, `a speed in "furlongs", which is unknown`, `has the speed "0"`} {
+		`has the speed "<10", which is not a number`, `a speed in the unknown unit "furlongs"`, `has the speed "0"`} {
 		if !strings.Contains(problems.Error(), w) {
 			t.Errorf("missing %q in\n%v", w, problems)
 		}

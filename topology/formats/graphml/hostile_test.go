@@ -20,7 +20,7 @@ func TestProblems(t *testing.T) {
 		{"a cut-off file", string(zoo(node("0", "a", "")))[:550], "unexpected EOF; a GraphML file is XML"},
 		{"no nodes", string(zoo("")), "the graph has no nodes"},
 		{"no id", string(zoo("<node/>")), "z.graphml:6:8  the node has no id"},
-		{"an id twice", string(zoo(node("0", "a", "") + node("0", "b", ""))), `z.graphml:7:14  there is a node with the id "0" already, at line 6`},
+		{"an id twice", string(zoo(node("0", "a", "") + node("0", "b", ""))), `z.graphml:7:14  there is already a node with the id "0", at line 6`},
 		{"an edge to nowhere", string(zoo(node("0", "a", "") + edge("0", "9", ""))), `the edge ends at a node "9", which is not in the graph`},
 		{"elements that cross", "<graphml><graph></graphml>", "element <graph> closed by </graphml>"},
 		{"another encoding", `<?xml version="1.0" encoding="latin1"?><graphml/>`, "the encoding latin1 is not known; a GraphML file is XML in UTF-8"},

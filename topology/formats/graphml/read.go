@@ -47,7 +47,7 @@ func (r *reader) nodes(things []*thing) (withHost []*topology.Node) {
 			continue
 		}
 		if first := r.switches[t.id]; first != nil {
-			r.problems.Add(t.pos, "give each node an id of its own", "there is a node with the id %q already, at line %d", formats.Clip(t.id), first.Pos.Line)
+			r.problems.Add(t.pos, "give each node an id of its own", "there is already a node with the id %q, at line %d", formats.Clip(t.id), first.Pos.Line)
 			continue
 		}
 		label := t.data["label"]
@@ -137,7 +137,7 @@ func (r *reader) bandwidth(t *thing) topology.Rate {
 		speed = t.data["LinkSpeed"]
 		var ok bool
 		if unit, ok = speedUnits[strings.ToUpper(t.data["LinkSpeedUnits"])]; !ok {
-			r.problems.Warn(t.pos, "", "the edge from %s to %s has a speed in %q, which is unknown; it is unlimited", formats.Clip(t.source), formats.Clip(t.target), formats.Clip(t.data["LinkSpeedUnits"]))
+			r.problems.Warn(t.pos, "", "the edge from %s to %s has a speed in the unknown unit %q; the link is unlimited", formats.Clip(t.source), formats.Clip(t.target), formats.Clip(t.data["LinkSpeedUnits"]))
 			return 0
 		}
 	}
@@ -148,6 +148,6 @@ func (r *reader) bandwidth(t *thing) topology.Rate {
 	if bits := math.Round(v * unit); err == nil && bits >= 1 && bits <= 1e15 {
 		return topology.Rate(bits)
 	}
-	r.problems.Warn(t.pos, "", "the edge from %s to %s has the speed %q, which is not a number; it is unlimited", formats.Clip(t.source), formats.Clip(t.target), formats.Clip(speed))
+	r.problems.Warn(t.pos, "", "the edge from %s to %s has the speed %q, which is not a number; the link is unlimited", formats.Clip(t.source), formats.Clip(t.target), formats.Clip(speed))
 	return 0
 }

@@ -150,7 +150,7 @@ func (p *parser) object(start *value, depth int) (*object, error) {
 		}
 		if before := o.members[key]; before != nil {
 			p.problems.Add(topology.Position{File: p.file, Line: line, Column: column}, "remove one of them",
-				"%q is there already, at line %d", formats.Clip(key), before.line)
+				"%q is already defined at line %d", formats.Clip(key), before.line)
 			continue
 		}
 		o.keys = append(o.keys, key)
@@ -179,7 +179,7 @@ func (p *parser) truncated(err error, start *value, what string) error {
 		return err
 	}
 	p.moveTo(len(p.data))
-	return p.fail("it seems cut off; save it again", "the file ends within the %s that starts at line %d", what, start.line)
+	return p.fail("it seems to be cut off; save it again", "the file ends within the %s that starts at line %d", what, start.line)
 }
 
 func (p *parser) syntax(err error) {

@@ -13,7 +13,7 @@ func (r *reader) link(_ int, at *value, record *object) {
 	src, _ := r.text(record, "src", "link")
 	dest, _ := r.text(record, "dest", "link")
 	if src == "" || dest == "" {
-		r.bad(at, `write "src": "h1", "dest": "s1"`, "the link lacks an end")
+		r.bad(at, `write "src": "h1", "dest": "s1"`, "the link is missing an end")
 		return
 	}
 	l := r.t.AddLink(src, dest)

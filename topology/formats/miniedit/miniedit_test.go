@@ -202,7 +202,7 @@ func TestOwnController(t *testing.T) {
  "hosts": [], "links": [], "switches": [{"number": "1", "opts": {"hostname": "s1", "controllers": ["c0", "c1"]}}]}`
 	top, problems := Read("mixed.mn", []byte(mixed), formats.Options{})
 	resolved, more := topology.Resolve(top, defaults)
-	if more.Err() != nil || !slices.Equal(resolved.Node("s1").Controllers, []string{"c1"}) || !strings.Contains(problems.Error(), "c1 has it") {
+	if more.Err() != nil || !slices.Equal(resolved.Node("s1").Controllers, []string{"c1"}) || !strings.Contains(problems.Error(), "only c1 controls it") {
 		t.Error(problems, more)
 	}
 }

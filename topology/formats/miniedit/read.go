@@ -38,7 +38,7 @@ func Read(file string, data []byte, _ formats.Options) (*topology.Topology, topo
 	r := &reader{file: file, problems: problems, t: &topology.Topology{Pos: topology.Position{File: file, Line: 1, Column: 1}}}
 	top, ok := root.v.(*object)
 	if !ok || top.get("hosts") == nil && top.get("switches") == nil && top.get("links") == nil {
-		r.bad(root, "a .mn file is an object with hosts, switches and links", "is not a topology of MiniEdit")
+		r.bad(root, "a .mn file is an object with hosts, switches and links", "is not a MiniEdit topology")
 		return nil, r.problems
 	}
 	r.known(top, "topology", "application", "controllers", "hosts", "links", "switches", "version")
@@ -62,7 +62,7 @@ func (r *reader) oneKind() {
 	for _, n := range r.t.NodesOf(topology.Switch) {
 		others := slices.DeleteFunc(slices.Clone(n.Controllers), r.t.IsBuiltin)
 		if len(others) > 0 && len(others) < len(n.Controllers) {
-			r.problems.Warn(n.Pos, "", "switch %s: Trivet's controller, in the place of type ref or ovsc, does not share a switch: %s has it",
+			r.problems.Warn(n.Pos, "", "switch %s: Trivet's controller, which replaces types ref and ovsc, does not share a switch: only %s controls it",
 				n.Name, strings.Join(others, ", "))
 			n.Controllers = others
 		}
@@ -164,7 +164,7 @@ func (r *reader) otherSwitch(v *value, subject, kind string) {
 		r.warn(v, "choose one with datapath: embedded, ovs or bridge", "%s: Mininet's switch %s is replaced by the datapath of the lab", subject, kind)
 	case typeDefault, typeOVS:
 	default:
-		r.bad(v, "there are default, ovs, user, userns, ivs, legacySwitch, legacyRouter", "%s: there is no switchType %q", subject, formats.Clip(kind))
+		r.bad(v, "choose one of default, ovs, user, userns, ivs, legacySwitch, legacyRouter", "%s: there is no switchType %q", subject, formats.Clip(kind))
 	}
 }
 
@@ -210,7 +210,7 @@ func (r *reader) controller(at *value, hostname string, opts *object) *topology.
 	if protocol == "" {
 		protocol = "tcp"
 	} else if protocol != "tcp" && protocol != "ssl" {
-		r.bad(pv, "there are tcp, ssl", "%s: there is no protocol %q", subject, formats.Clip(protocol))
+		r.bad(pv, "choose tcp or ssl", "%s: there is no protocol %q", subject, formats.Clip(protocol))
 	}
 	if port == 0 {
 		port = 6633
@@ -221,7 +221,7 @@ func (r *reader) controller(at *value, hostname string, opts *object) *topology.
 		n.Address = topology.ControllerTrivet // both learn, and so does Trivet's
 		return n
 	default:
-		r.bad(v, "there are remote, inband, ref, ovsc", "%s: there is no controllerType %q", subject, formats.Clip(kind))
+		r.bad(v, "choose one of remote, inband, ref, ovsc", "%s: there is no controllerType %q", subject, formats.Clip(kind))
 	}
 	if ip == "" {
 		ip = "127.0.0.1"

@@ -114,7 +114,7 @@ func (r *reader) cpu(n *topology.Node, opts *object) {
 	subject := "host " + n.Name
 	sched, sv := r.text(opts, "sched", subject)
 	if sched != "" && !slices.Contains([]string{"host", "cfs", "rt"}, sched) {
-		r.bad(sv, "there are host, cfs, rt", "%s: there is no sched %q", subject, formats.Clip(sched))
+		r.bad(sv, "choose host, cfs or rt", "%s: there is no sched %q", subject, formats.Clip(sched))
 	}
 	f, v := r.number(opts, "cpu", subject, -1e6, 1e6)
 	switch {
@@ -127,7 +127,7 @@ func (r *reader) cpu(n *topology.Node, opts *object) {
 		n.CPU.Share = topology.Fraction(f)
 	}
 	if sched == "rt" && n.CPU.Share > 0 {
-		r.warn(sv, "", "%s: the limit holds, but in the usual scheduler, not the real-time one", subject)
+		r.warn(sv, "", "%s: the limit applies, but in the normal scheduler, not the real-time one", subject)
 	}
 }
 

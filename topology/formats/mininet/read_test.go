@@ -321,7 +321,7 @@ func TestErrors(t *testing.T) {
 		"passwords":           {"open('/etc/shadow')", "net.py:11  PermissionError"},
 		"memory":              {"x = bytearray(10 << 30)", "net.py:11  MemoryError"},
 		"recursion":           {"def f(): f()\nf()", "net.py:11  RecursionError"},
-		"closed answer":       {"os.closerange(3, 200)\nMininet(SingleSwitchTopo()).start()", "ended before it gave its network"},
+		"closed answer":       {"os.closerange(3, 200)\nMininet(SingleSwitchTopo()).start()", "ended without a network"},
 		"forged answer": {"import run\nos.write(run.RESULT, b'{\"nodes\":[{\"name\":\"h1\",\"kind\":\"rootkit\",\"mac\":\"zz\"}],\"links\":[{}]}'); os._exit(0)",
 			"\"rootkit\" is not a kind of node"},
 		"escape sequences": {"raise Exception('\\x1b[31mred\\x07')", "Exception: ?[31mred?"},
@@ -419,7 +419,7 @@ func TestMissingModules(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got, problems := read(t, text+"\nMininet(SingleSwitchTopo(2)).start()", formats.Options{})
-			if problems.Err() != nil || len(got.Nodes) != 3 || !strings.Contains(problems.Error(), "is not installed: a stand-in takes its place, which does nothing") {
+			if problems.Err() != nil || len(got.Nodes) != 3 || !strings.Contains(problems.Error(), "is not installed: replaced by a stand-in that does nothing") {
 				t.Fatal(problems)
 			}
 		})
@@ -445,7 +445,7 @@ func TestWaits(t *testing.T) {
 	if problems.Err() != nil || len(got.Nodes) != 3 || !strings.Contains(problems.Error(), "warning: the program was stopped here after") {
 		t.Error(problems)
 	}
-	if what := <-told; !strings.Contains(what, "net.py: the script has not come to its end yet") {
+	if what := <-told; !strings.Contains(what, "net.py: the script is still running") {
 		t.Error(what)
 	}
 	text = "n = Mininet(SingleSwitchTopo(2)); n.start()\nfor _ in range(150): threading.Thread(target=threading.Event().wait).start()"

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	"trivet.dev/trivet/internal/words"
 	"trivet.dev/trivet/topology"
 	"trivet.dev/trivet/topology/formats"
 	"trivet.dev/trivet/topology/formats/yamlfile"
@@ -50,7 +51,7 @@ func (d *decoder) spend(v *yamlfile.Value, work int) {
 // wrong reports a value that its parser refused: "bandwidth 1gbti: not a rate; write 1gbit".
 func (d *decoder) wrong(v *yamlfile.Value, label string, err error) {
 	if len(v.Text) > 200 {
-		d.add(v, "write less", "%s: too long to be right", strings.TrimSpace(label+" "+formats.Clip(v.Text)))
+		d.add(v, "write less", "%s: too long", strings.TrimSpace(label+" "+formats.Clip(v.Text)))
 		return
 	}
 	message, hint := topology.TextAndHint(err)
@@ -139,7 +140,7 @@ func (d *decoder) structure(v *yamlfile.Value, into reflect.Value, kind string) 
 		case !ok:
 			d.unknown(p.Key, kind, fields)
 		case given[f.names[0]] != nil:
-			d.add(p.Key, "keep one of them", "%s: is given as %s already (line %d)", p.Key.Text, given[f.names[0]].Text, given[f.names[0]].Pos.Line)
+			d.add(p.Key, "keep one of them", "%s: is already given as %s (line %d)", p.Key.Text, given[f.names[0]].Text, given[f.names[0]].Pos.Line)
 		default:
 			given[f.names[0]] = p.Key
 			d.field(p.Value, into.FieldByIndex(f.index), f, p.Key.Text)
@@ -200,7 +201,7 @@ func (d *decoder) unknown(key *yamlfile.Value, kind string, fields []field) {
 	}
 	hint := topology.DidYouMean(key.Text, names)
 	if hint == "" {
-		hint = "there are " + strings.Join(names, ", ")
+		hint = words.Choose(names)
 	}
 	d.add(key, hint, "%s: no such %s", formats.Clip(key.Text), strings.TrimSpace(kind+" option"))
 }

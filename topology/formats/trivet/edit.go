@@ -37,7 +37,7 @@ func SetLink(data []byte, a, b string, change topology.LinkChange) ([]byte, erro
 	out, err := e.try(func() { e.change(r, entry, index) })
 	change.Apply(r.t.Links[index])
 	if again, problems := Read("", []byte(out)); err != nil || problems.Err() != nil || !reflect.DeepEqual(withoutPositions(again), withoutPositions(r.t)) {
-		return nil, fmt.Errorf("line %d: the link %s -- %s is written in a way that only a person can change; write it in a line of its own first",
+		return nil, fmt.Errorf("line %d: the link %s -- %s cannot be changed automatically as it is written; put it on a line of its own first",
 			entry.where().Pos.Line, a, b)
 	}
 	if crlf > 0 {

@@ -78,7 +78,7 @@ func TestSetLinkRefuses(t *testing.T) {
 		"nodes: {a: host, b: host}\nlinks: [a -- b, b -- a]": "there are 2 links a -- b; change the file by hand",
 		"nodes: {a: host, b: host}":                          "there is no link a -- b",
 		"nodes: {a: hots}\nlinks: [a -- b]":                  "2:",
-		"nodes: {a: host}\nlinks:\n  - a --\n    b":          "line 3: the link a -- b is written in a way that only a person can change",
+		"nodes: {a: host}\nlinks:\n  - a --\n    b":          "line 3: the link a -- b cannot be changed automatically",
 	} {
 		if _, err := SetLink([]byte(text), "a", "b", change); err == nil || !strings.Contains(err.Error(), want) && want != "2:" {
 			t.Errorf("%s: %v", text, err)

@@ -43,20 +43,20 @@ var leaves = map[any]leaf{
 	"count":   {parse: simple(parseCount), pattern: `^[0-9]+$`},
 	"version": {parse: simple(parseVersion), pattern: `^1\.[0-5]$`},
 
-	reflect.TypeFor[topology.Routing]():  words(topology.Proactive, topology.Reactive),
-	reflect.TypeFor[topology.IPv6]():     words(topology.IPv6Off, topology.IPv6Assigned, topology.IPv6Auto),
-	reflect.TypeFor[topology.FailMode](): words(topology.Standalone, topology.Secure),
-	reflect.TypeFor[linkState]():         words(linkState("up"), linkState("down")),
+	reflect.TypeFor[topology.Routing]():  oneOf(topology.Proactive, topology.Reactive),
+	reflect.TypeFor[topology.IPv6]():     oneOf(topology.IPv6Off, topology.IPv6Assigned, topology.IPv6Auto),
+	reflect.TypeFor[topology.FailMode](): oneOf(topology.Standalone, topology.Secure),
+	reflect.TypeFor[linkState]():         oneOf(linkState("up"), linkState("down")),
 
 	reflect.TypeFor[topology.AreaID]():           {parse: simple(topology.ParseAreaID), pattern: `^[0-9]+(\.[0-9]+){0,3}$`},
-	reflect.TypeFor[topology.OSPFNetwork]():      words(topology.PointToPoint, topology.Broadcast),
-	reflect.TypeFor[topology.OSPFAuthType]():     words(topology.AuthNone, topology.AuthSimple, topology.AuthMD5, topology.AuthSHA1, topology.AuthSHA256, topology.AuthSHA384, topology.AuthSHA512),
+	reflect.TypeFor[topology.OSPFNetwork]():      oneOf(topology.PointToPoint, topology.Broadcast),
+	reflect.TypeFor[topology.OSPFAuthType]():     oneOf(topology.AuthNone, topology.AuthSimple, topology.AuthMD5, topology.AuthSHA1, topology.AuthSHA256, topology.AuthSHA384, topology.AuthSHA512),
 	reflect.TypeFor[topology.OSPFRange]():        {parse: simple(topology.ParseOSPFRange), pattern: `^[0-9.]+/[0-9]+( +hide)?$`},
 	reflect.TypeFor[topology.OSPFRedistribute](): {parse: simple(topology.ParseOSPFRedistribute), pattern: `^(static|connected|default)( +(metric|type) +[0-9]+){0,2}$`},
 
 	reflect.TypeFor[topology.Route]():      {parse: simple(parseRoute), pattern: `^\S+( +via +\S+)?( +dev +\S+)?$`},
 	reflect.TypeFor[topology.Masquerade](): {parse: simple(parseMasquerade), pattern: `^([0-9a-fA-F:./]+)?( *dev +\S+)?$`},
-	reflect.TypeFor[topology.RoutesMode](): words(topology.RoutesComputed, topology.RoutesAsWritten),
+	reflect.TypeFor[topology.RoutesMode](): oneOf(topology.RoutesComputed, topology.RoutesAsWritten),
 }
 
 func leafOf(t reflect.Type, as string) (leaf, bool) {
@@ -66,7 +66,7 @@ func leafOf(t reflect.Type, as string) (leaf, bool) {
 		}
 	}
 	if t == reflect.TypeFor[topology.Datapath]() {
-		return words(datapathNames()...), true
+		return oneOf(datapathNames()...), true
 	}
 	l, ok := leaves[t]
 	return l, ok
@@ -84,8 +84,8 @@ func simple[T any](parse func(string) (T, error)) func(*decoder, string) (any, e
 	return func(_ *decoder, s string) (any, error) { return parse(s) }
 }
 
-// words makes a leaf of a type that has only a few values.
-func words[T ~string](all ...T) leaf {
+// oneOf makes a leaf of a type that has only a few values.
+func oneOf[T ~string](all ...T) leaf {
 	names := make([]string, len(all))
 	for i, w := range all {
 		names[i] = string(w)
@@ -204,7 +204,7 @@ func parseVersion(s string) (string, error) {
 	if len(s) == 3 && s[:2] == "1." && s[2] >= '0' && s[2] <= '5' {
 		return s, nil
 	}
-	return "", topology.Mistaken("write 1.0 or 1.3", "%q is no OpenFlow version", s)
+	return "", topology.Mistaken("write 1.0 or 1.3", "%q is not an OpenFlow version", s)
 }
 
 // parseRoute reads "10.2.0.0/16 via 10.0.0.254 dev h1-eth0", of which either way may be missing.
@@ -248,7 +248,7 @@ func parseMasquerade(s string) (m topology.Masquerade, err error) {
 		m.Device, f = f[1], nil
 	}
 	if err != nil || len(f) > 0 || m == (topology.Masquerade{}) {
-		return m, topology.Mistaken("write 192.168.1.0/24, or dev r1-eth1", "%q names no packets", s)
+		return m, topology.Mistaken("write 192.168.1.0/24, or dev r1-eth1", "%q does not say which packets to masquerade", s)
 	}
 	return m, nil
 }

@@ -111,7 +111,7 @@ func (r *reader) end(v *yamlfile.Value, imp topology.Impairment, named bool) top
 		ends, err := parseTerm(v.Text, r.limits.items)
 		r.spend(v, len(ends))
 		if err == nil && len(ends) > 1 {
-			err = topology.Mistaken("write s1 -- h[1-4]: {…}", "%q is %d nodes, and from and to are for one link", formats.Clip(v.Text), len(ends))
+			err = topology.Mistaken("write s1 -- h[1-4]: {…}", "%q names %d nodes, but from and to are for a single link", formats.Clip(v.Text), len(ends))
 		}
 		if err != nil {
 			r.wrong(v, "", err)
@@ -130,7 +130,7 @@ func (r *reader) end(v *yamlfile.Value, imp topology.Impairment, named bool) top
 		}
 	}
 	if named && end.Node == "" && end.Interface == "" {
-		r.add(v, "write {node: h1} or {interface: eth1}", "this end of the link is at no node")
+		r.add(v, "write {node: h1} or {interface: eth1}", "this end of the link names no node")
 	}
 	return end
 }
@@ -184,7 +184,7 @@ func (r *reader) linkEnds(v *yamlfile.Value) ([][2]topology.Endpoint, error) {
 			return nil, topology.Mistaken("write the links of a chain one by one", "port %d of %s would have two links", *last[0].Port, last[0].Node)
 		}
 		if out = append(out, pairs...); len(out) > limit {
-			return nil, topology.Mistaken(fmt.Sprintf("there may be %d", r.limits.items), "%q makes more links than all there may be", formats.Clip(v.Text))
+			return nil, topology.Mistaken(fmt.Sprintf("at most %d are allowed", r.limits.items), "%q makes more links than a topology may have", formats.Clip(v.Text))
 		}
 		last = next
 	}
@@ -195,7 +195,7 @@ func (r *reader) linkEnds(v *yamlfile.Value) ([][2]topology.Endpoint, error) {
 func pairUp(texts []string, a, b []topology.Endpoint) ([][2]topology.Endpoint, error) {
 	n := max(len(a), len(b))
 	if len(a) != len(b) && len(a) != 1 && len(b) != 1 {
-		return nil, topology.Mistaken("join one to many, or equally many", "%s is %d nodes and %s is %d", formats.Clip(texts[0]), len(a), formats.Clip(texts[1]), len(b))
+		return nil, topology.Mistaken("join one to many, or the same number on both sides", "%s names %d nodes and %s names %d", formats.Clip(texts[0]), len(a), formats.Clip(texts[1]), len(b))
 	}
 	for _, side := range [][]topology.Endpoint{a, b} {
 		if len(side) == 1 && n > 1 && side[0].Port != nil {
@@ -222,7 +222,7 @@ func parseTerm(s string, limit int) ([]topology.Endpoint, error) {
 	if hasPort {
 		n, err := parsePort(portText)
 		if err != nil {
-			return nil, topology.Mistaken("write s1:2", "%q: behind the colon stands a port, 0 to 65279", formats.Clip(s))
+			return nil, topology.Mistaken("write s1:2", "%q: after the colon comes a port, 0 to 65279", formats.Clip(s))
 		}
 		port = &n
 	}

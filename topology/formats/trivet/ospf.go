@@ -216,7 +216,7 @@ func structOrShort(t reflect.Type, kind string) object {
 func parseCount(s string) (int, error) {
 	n, err := strconv.Atoi(s)
 	if err != nil || n < 1 || n > 1<<24 {
-		return 0, topology.Mistaken("write 1, 2, 10", "%q is not a number from 1", s)
+		return 0, topology.Mistaken("write 1, 2, 10", "%q is not a whole number above 0", s)
 	}
 	return n, nil
 }

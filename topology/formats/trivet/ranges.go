@@ -52,11 +52,11 @@ func expandNumbers(s string, limit int) (numbers []string, err error) {
 		to, errTo := strconv.ParseUint(high, 10, 63)
 		switch {
 		case errFrom != nil || errTo != nil:
-			return nil, topology.Mistaken("write h[1-8] or s[1-3,7]", "%q is not numbers", formats.Clip(part))
+			return nil, topology.Mistaken("write h[1-8] or s[1-3,7]", "%q is not a list of numbers", formats.Clip(part))
 		case to < from:
 			return nil, topology.Mistaken(fmt.Sprintf("write [%d-%d]", to, from), "it runs backwards")
 		case to-from >= uint64(max(0, limit-len(numbers))):
-			return nil, topology.Mistaken(fmt.Sprintf("there may be %d nodes, and links", atMost.items), "it is longer than all there may be")
+			return nil, topology.Mistaken(fmt.Sprintf("at most %d nodes and as many links are allowed", atMost.items), "it makes too many names")
 		}
 		width := 0
 		if low[0] == '0' {

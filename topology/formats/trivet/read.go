@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 
+	"trivet.dev/trivet/internal/words"
 	"trivet.dev/trivet/topology"
 	"trivet.dev/trivet/topology/formats"
 	"trivet.dev/trivet/topology/formats/yamlfile"
@@ -183,7 +184,7 @@ func (r *reader) node(v *yamlfile.Value) (kind string, options nodeOptions, ok b
 	default:
 		hint := topology.DidYouMean(kind, kinds)
 		if hint == "" {
-			hint = "there are " + strings.Join(kinds, ", ")
+			hint = words.Choose(kinds)
 		}
 		r.add(word, hint, "%s: no such kind of node", formats.Clip(kind))
 		return

@@ -140,7 +140,7 @@ func ifEmpty[T any](items []T, text string) string {
 // writable refuses names that a file would read as something else.
 func writable(name string) error {
 	if name == "" || strings.ContainsAny(name, "[]") || !utf8.ValidString(name) {
-		return fmt.Errorf("a node called %q cannot be written: names are not empty and have no brackets", name)
+		return fmt.Errorf("a node called %q cannot be written: a name must not be empty or have brackets", name)
 	}
 	return nil
 }
@@ -179,7 +179,7 @@ func (w *writer) links(links []*topology.Link) error {
 	for i, l := range links {
 		for _, e := range l.Ends {
 			if e.Node == "" && e.Interface == "" {
-				return fmt.Errorf("link %s cannot be written: one end is at no node and no interface", l.Name())
+				return fmt.Errorf("link %s cannot be written: one end has neither a node nor an interface", l.Name())
 			}
 			if err := writable(e.Node); e.Node != "" && err != nil {
 				return err

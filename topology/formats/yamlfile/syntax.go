@@ -32,7 +32,7 @@ func (s *source) document() *yaml.Node {
 		return nil
 	}
 	if s.punctuation() > maxIndicators {
-		hint := "no topology needs as many"
+		hint := "no topology needs that many"
 		if s.Ranges {
 			hint = "write ranges like h[1-8]"
 		}

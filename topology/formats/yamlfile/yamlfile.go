@@ -115,7 +115,7 @@ func (v *Value) json(budget *int, depth int) (out any, err error) {
 	return nil, nil
 }
 
-var errDepth = errors.New("lists and mappings lie deeper than " + strconv.Itoa(maxDepth) + " in one another")
+var errDepth = errors.New("lists and mappings are nested more than " + strconv.Itoa(maxDepth) + " deep")
 
 // Dialect is what formats differ in.
 type Dialect struct {
@@ -209,7 +209,7 @@ func plain(n *yaml.Node) any {
 func (c *converter) alias(n *yaml.Node) *Value {
 	v := c.done[n.Alias]
 	if v == nil {
-		c.problems.Add(c.at(n), "", "*%s is part of its own &%s", n.Value, n.Value)
+		c.problems.Add(c.at(n), "", "*%s is used inside its own &%s", n.Value, n.Value)
 		return &Value{Pos: c.at(n)}
 	}
 	use := *v
@@ -230,7 +230,7 @@ func (c *converter) mapping(v *Value, content []*yaml.Node, depth int) {
 		case key.Shape > Scalar:
 			c.problems.Add(key.Pos, "write it in quotes", "a key is a word, not %s", key.Shape)
 		case seen[key.Text]:
-			c.problems.Add(key.Pos, "keep one of them", "%s: is here twice in the same mapping", formats.Clip(key.Text))
+			c.problems.Add(key.Pos, "keep one of them", "%s: appears twice in the same mapping", formats.Clip(key.Text))
 		default:
 			key.Shape, seen[key.Text] = Scalar, true
 			v.Pairs = append(v.Pairs, Pair{Key: key, Value: val})
@@ -257,7 +257,7 @@ func (c *converter) merge(v, from *Value, seen map[string]bool) {
 		return
 	}
 	if c.merges += len(from.Pairs); c.merges > maxMerged {
-		c.problems.Add(from.Pos, "use fewer merge keys", "<< brings more than %d keys into the file", maxMerged)
+		c.problems.Add(from.Pos, "use fewer merge keys", "<< merges more than %d keys into the file", maxMerged)
 		return
 	}
 	for _, p := range from.Pairs {

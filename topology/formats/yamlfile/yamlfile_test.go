@@ -68,9 +68,9 @@ func TestValues(t *testing.T) {
 // with its line, and what to do.
 func TestProblems(t *testing.T) {
 	for text, want := range map[string]string{
-		"a: 1\nb: 2\na: 3\na: 4\n": "f:3:1  a: is here twice in the same mapping; keep one of them\nf:4:1  a: is here twice in the same mapping; keep one of them",
+		"a: 1\nb: 2\na: 3\na: 4\n": "f:3:1  a: appears twice in the same mapping; keep one of them\nf:4:1  a: appears twice in the same mapping; keep one of them",
 		"[a]: 1":                   "f:1:1  a key is a word, not a list; write it in quotes",
-		"a: &a [*a]":               "f:1:8  *a is part of its own &a",
+		"a: &a [*a]":               "f:1:8  *a is used inside its own &a",
 		"a: *b":                    "f:1  not YAML: unknown anchor 'b' referenced; define it before: &name",
 		"x: &x 1\na: {<<: *x}":     "f:1:4  << takes a mapping, not a value; write <<: *name",
 		"a: !what 1":               "f:1:4  a topology has no use for the tag !what; leave it out",
@@ -84,7 +84,7 @@ func TestProblems(t *testing.T) {
 		"ok: 1\nü: \xff":           "f:2:4  this is not text: there is a byte 0xff; a topology file is YAML in UTF-8",
 		"a: \x00":                  "f:1:4  this is not text: there is a byte 0x00; a topology file is YAML in UTF-8",
 		"\xff\xfea\x00":            "f:1:1  this is not text: there is a byte 0xff; a topology file is YAML in UTF-8",
-		strings.Repeat("[", 65) + "1" + strings.Repeat("]", 65): "f:1:66  lists and mappings lie deeper than 64 in one another; a topology needs no more than ten",
+		strings.Repeat("[", 65) + "1" + strings.Repeat("]", 65): "f:1:66  lists and mappings are nested more than 64 deep; a topology needs no more than ten",
 	} {
 		_, problems := Dialect{Ranges: true}.Parse("f", []byte(text))
 		if got := fmt.Sprint(problems.Err()); got != want {
@@ -162,7 +162,7 @@ func TestJSON(t *testing.T) {
 	}
 	v, _ = Dialect{}.Parse("f", []byte(laughs))
 	budget = 1_000_000
-	if _, err := v.JSON(&budget); err == nil || !strings.Contains(err.Error(), "deeper than 64") {
+	if _, err := v.JSON(&budget); err == nil || !strings.Contains(err.Error(), "more than 64 deep") {
 		t.Errorf("aliases in aliases: %v", err)
 	}
 }

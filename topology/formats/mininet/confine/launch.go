@@ -217,7 +217,7 @@ func openPython(path string) (interpreter, error) {
 	}
 	loader, err := elfInterpreter(real)
 	if err != nil {
-		return interpreter{}, fmt.Errorf("is a script or no program of this machine")
+		return interpreter{}, fmt.Errorf("is a script, or not a program for this machine")
 	}
 	if err := unix.Faccessat(unix.AT_FDCWD, real, unix.X_OK, unix.AT_EACCESS); err != nil {
 		return interpreter{}, err

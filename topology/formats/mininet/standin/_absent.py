@@ -172,7 +172,7 @@ def stand_in(name, error):
     why = "is not installed" if isinstance(error, ModuleNotFoundError) else "does not work here (%s)" % str(error)[:80]
     if top not in names:
         names.append(top)
-        record.warn(record.here(), "%s %s: a stand-in takes its place, which does nothing" % (top, why))
+        record.warn(record.here(), "%s %s: replaced by a stand-in that does nothing" % (top, why))
     if not isinstance(error, ModuleNotFoundError):  # what of it could be loaded is of no use
         for path in [p for p in sys.modules if (p + ".").startswith(top + ".")]:
             del sys.modules[path]

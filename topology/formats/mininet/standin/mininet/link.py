@@ -125,7 +125,7 @@ class TCIntf(Intf):
         elif speedup and bw and self.node.name.startswith("s"):
             shape["bw"] = speedup
         if loss is not None and not 0 <= loss <= 100:
-            record.warn(record.here(), "%s: loss=%r is no percentage, and Mininet ignores it" % (self.name, loss))
+            record.warn(record.here(), "%s: loss=%r is not a percentage, and Mininet ignores it" % (self.name, loss))
             shape["loss"] = None
         if bw is None and not delay and not loss and max_queue_size is None:
             if jitter:

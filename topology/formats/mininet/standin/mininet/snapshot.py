@@ -35,7 +35,7 @@ def controllers_of(controllers, switch=None):
     remote = [c.name for c in controllers if isinstance(c, RemoteController)]
     local = [c for c in controllers if not isinstance(c, (RemoteController, NullController))]
     if remote and local and switch:
-        record.warn(local[0].line, "%s: Trivet's controller, in its place, does not share switches: %s has them" % (
+        record.warn(local[0].line, "%s: Trivet's controller, which replaces it, does not share switches: only %s controls them" % (
             local[0].name, ", ".join(dict.fromkeys(remote))))
     return list(dict.fromkeys(remote)) or (["trivet"] if local else ["none"])
 
@@ -133,6 +133,6 @@ def end_of(net, intf, told):
         if key in shape:
             span = microseconds(shape[key])
             if span is None:
-                record.warn(intf.line, "%s: %s=%r is no time span, and Mininet ignores it" % (intf.name, key, shape[key]))
+                record.warn(intf.line, "%s: %s=%r is not a time, and Mininet ignores it" % (intf.name, key, shape[key]))
             shape[key] = span
     return {**document, **shape}

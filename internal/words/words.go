@@ -14,7 +14,8 @@ import (
 	"unicode/utf8"
 )
 
-// Choose tells a reader what there is to choose from: "choose a", "choose a or b", "choose one of a, b, c".
+// Choose tells a reader what there is to choose from: "choose a", "choose a or b", "choose one of
+// a, b, c".
 func Choose(from []string) string {
 	if len(from) < 3 {
 		return "choose " + strings.Join(from, " or ")

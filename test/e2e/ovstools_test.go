@@ -8,10 +8,10 @@ import (
 )
 
 // TestSwitchTools proves that in an embedded switch ovs-ofctl and ovs-vsctl answer by the names of
-// switches, as they do with Open vSwitch in the same lab, without an option or an address: flows are
-// shown, added and deleted, and packets go by them; also for a switch that comes later, by a shell,
-// and in a shell that is older than the daemon; and that what cannot be answered is an error that
-// says so, and changes nothing.
+// switches, as they do with Open vSwitch in the same lab, without an option or an address: flows
+// are shown, added and deleted, and packets go by them; also for a switch that comes later, by a
+// shell, and in a shell that is older than the daemon; and that what cannot be answered is an error
+// that says so, and changes nothing.
 func TestSwitchTools(t *testing.T) {
 	if _, err := exec.LookPath("ovs-ofctl"); err != nil {
 		t.Skip("ovs-ofctl is not installed (Debian: openvswitch-switch)")

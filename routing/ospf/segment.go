@@ -24,7 +24,7 @@ func (d *Domain) Connect(members ...*Interface) (*Segment, error) {
 		case i.router.domain != d:
 			err = fmt.Errorf("it is of another domain")
 		case i.isUp():
-			err = fmt.Errorf("it is up already")
+			err = fmt.Errorf("it is already up")
 		case i.segment != nil:
 			err = fmt.Errorf("it is connected already")
 		case i.passive || i.typ == Loopback:

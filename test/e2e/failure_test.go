@@ -32,7 +32,7 @@ func TestUpTwice(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
 	m.up("minimal", "--datapath", "bridge")
-	contains(t, m.want(1, "up", "--name", m.name, "minimal").err, m.name, "is up already", "trivet down")
+	contains(t, m.want(1, "up", "--name", m.name, "minimal").err, m.name, "is already up", "trivet down")
 	m.pingAll(2)
 }
 

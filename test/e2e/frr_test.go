@@ -62,7 +62,7 @@ func TestRealRouters(t *testing.T) {
 				t.Errorf("trivet ospf neighbors says that those are Full: %v", full)
 			}
 			contains(t, m.want(1, "ospf", "neighbors", "h1").err, "h1 does not speak OSPF; those that do are r1, r2, r3, r4")
-			contains(t, m.want(1, "ospf", "database").err, "name one:  trivet ospf database r")
+			contains(t, m.want(1, "ospf", "database").err, "trivet ospf database r")
 			contains(t, m.ok("ospf", "database", "r4"), "Area 0.0.0.")
 			if out := m.exec("r2", "vtysh -c 'show run' 2>&1"); strings.Contains(out, "%") {
 				t.Error("vtysh complains: ", out)

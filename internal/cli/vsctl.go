@@ -241,7 +241,8 @@ func (v *vsctl) failMode(args []string) (int, error) {
 
 var errColumn = errors.New("no such column")
 
-// get prints columns of a row: of tables Bridge and Interface (or Port), those that scripts ask for.
+// get prints columns of a row: of tables Bridge and Interface (or Port), those that scripts ask
+// for.
 func (v *vsctl) get(args []string) (int, error) {
 	table, name := args[0], args[1]
 	var column func(string) (string, error)

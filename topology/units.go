@@ -102,14 +102,19 @@ type Fraction float64
 // ParseFraction reads "5%" or, without a percent sign, a number in [0, 1].
 func ParseFraction(s string) (Fraction, error) {
 	digits, percent := strings.CutSuffix(strings.TrimSpace(s), "%")
-	v, err := strconv.ParseFloat(strings.TrimSpace(digits), 64)
+	digits = strings.TrimSpace(digits)
+	v, err := strconv.ParseFloat(digits, 64)
 	if percent {
-		v = fromPercent(v)
+		if exact, err := strconv.ParseFloat(digits+"e-2", 64); err == nil { // it has no exponent of its own
+			v = exact
+		} else {
+			v = fromPercent(v)
+		}
 	}
 	if err != nil || !(v >= 0 && v <= 1) {
 		return 0, Mistaken("write 0.1% or 0.001 (at most 100%)", "%q is not a share", s)
 	}
-	return Fraction(v), nil
+	return Fraction(math.Abs(v)), nil // there is a -0
 }
 
 // fromPercent divides by 100 in decimal, so that 0.1% is exactly the float64 0.001.
@@ -127,7 +132,20 @@ func (f Fraction) Percent() float64 {
 // FromPercent returns the fraction for a number of percent, exact in decimal.
 func FromPercent(v float64) Fraction { return Fraction(fromPercent(v)) }
 
-func (f Fraction) String() string { return strconv.FormatFloat(f.Percent(), 'f', -1, 64) + "%" }
+// String moves the point by two digits: what reads the text gets exactly this fraction, which it
+// would not always of the nearest float64 to its percentage.
+func (f Fraction) String() string {
+	whole, part, _ := strings.Cut(strconv.FormatFloat(float64(f), 'f', -1, 64), ".")
+	part += strings.Repeat("0", max(0, 2-len(part)))
+	percent := strings.TrimLeft(whole+part[:2], "0")
+	if percent == "" {
+		percent = "0"
+	}
+	if part[2:] != "" {
+		percent += "." + part[2:]
+	}
+	return percent + "%"
+}
 
 // CPU is a limit of processor time: a number of CPUs ("0.5"), or a share of the whole machine
 // ("25%").

@@ -130,7 +130,7 @@ func (d *daemon) isUp() error {
 }
 
 // replyTime is how long a reply may take beyond the links' delays: hosts repeat a request for a
-// neighbor's address after one second, and a busy machine is slow.
+// neighbour's address after one second, and a busy machine is slow.
 const replyTime = 3 * time.Second
 
 // PingTimeout is how long to wait for a reply.

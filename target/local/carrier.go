@@ -16,7 +16,7 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// carrierTime is how long devices may take to run; a link whose far end is not there never does.
+// carrierTime is how long devices may take to be running; one whose link has no far end never is.
 const carrierTime = 20 * time.Second
 
 // awaitCarriers waits until the devices of links that are new, or up again, are running: the kernel

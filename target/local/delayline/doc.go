@@ -5,8 +5,8 @@
 // a frame passes:
 //
 //	bandwidth   the sender's queue, emptied at the bandwidth; its limit drops at the tail
-// loss        drawn for each packet by itself, after the time it takes to send delay       plus
-// jitter; packets stay in order
+//	loss        drawn for each packet by itself, after the time it takes to send
+//	delay       plus jitter; packets stay in order
 //
 // Queue is just that model, without I/O, so that it can be tested in simulated time. Engine moves
 // the frames of many lines on a few threads, which sleep until a frame arrives or one is due.

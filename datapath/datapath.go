@@ -82,7 +82,7 @@ type Runner interface {
 	Run(done func()) error
 }
 
-// Converger is a fabric whose routers tell each other where networks are.
+// Converger is a fabric whose routers run routing protocols.
 type Converger interface {
 	// WaitRoutes waits until its routers have routes to all networks of the routers that they are
 	// connected to, until routing nodes among those have them, too (knows says whether one has a

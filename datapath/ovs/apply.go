@@ -66,8 +66,8 @@ func (s *Switches) commit(ctx context.Context, t *transaction, root rootRow) err
 	return s.waitConfig(ctx, int(next))
 }
 
-// transaction collects operations. Its methods return the uuid of the row they are about;
-// rows that are no longer referred to are collected by the database itself.
+// transaction collects operations. Its methods return the uuid of the row they deal with; the
+// database itself garbage-collects rows that are no longer referred to.
 type transaction struct {
 	db  client.Client
 	ops []ovsdb.Operation

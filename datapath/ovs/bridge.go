@@ -162,9 +162,10 @@ func (b Bridge) row(datapath DatapathType) bridgeRow {
 // noVLAN is reserved by IEEE 802.1Q, so no frame carries it.
 const noVLAN = 4095
 
-// row is the port as a row, but for its interface. A blocked port is a trunk of a VLAN that no
-// frame is in: unlike a flow or an OpenFlow port setting, it is part of the database, so it comes
-// with the port, in the same transaction, and outlives changes of controller and fail mode.
+// row returns the port's row, without its interface. A blocked port is a trunk of a VLAN that no
+// frame belongs to: unlike a flow or an OpenFlow port setting, this is part of the database, so it
+// is set together with the port, in the same transaction, and survives changes of controller and
+// fail mode.
 func (p Port) row() portRow {
 	row := portRow{Name: p.Name}
 	if p.Blocked {

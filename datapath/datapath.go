@@ -1,6 +1,6 @@
-// Package datapath is the seam between a lab and what forwards its packets: a lab has a Fabric for
-// each datapath, which knows how its switches and routers are made on a machine. A second one of
-// its kind is a package that registers itself.
+// Package datapath is the seam between a lab and what forwards its packets: for each datapath, a
+// lab has a Fabric, which knows how to make the datapath's switches and routers on a machine.
+// Another datapath is a package that registers itself.
 package datapath
 
 import (
@@ -18,35 +18,34 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Fabric is what one datapath makes of the switches and routers of a lab on this machine. Its
-// methods are called one after the other, but Dead, Drops and those that say so, which may be
-// called at any time. All of a lab's fabrics take a step before any takes the next one; what each
-// step does is whole, and does no harm when it is taken again.
+// Fabric makes the switches and routers of one datapath in a lab on this machine. Its methods are
+// called one at a time, except Dead, Drops and those that say so, which may be called at any time.
+// All fabrics of a lab complete a step before any begins the next. A step is complete when its
+// method returns, and can be repeated without harm.
 type Fabric interface {
 	// Leave lets go of devices that are about to be taken away or made anew.
 	Leave(ctx context.Context, s plan.Steps) error
-	// Drop takes away what there is of a node of the fabric's that goes, which may never have been
-	// made.
+	// Drop removes what exists of one of the fabric's nodes, which may never have been made.
 	Drop(n *topology.Node) error
-	// Make makes what links need to be there.
+	// Make makes what must be there before links are.
 	Make(ctx context.Context, s plan.Steps) error
 
-	// Hold keeps links that must not forward from it. The devices are there by now, and some are
+	// Hold keeps links that must not forward from doing so. The devices exist by now, and some are
 	// not up yet.
 	Hold(ctx context.Context, f plan.Forwarding) error
-	// Apply makes the switches and routers those of the lab's topology; links that may forward do
-	// now.
+	// Apply makes the switches and routers match the lab's topology; from now on, links that may
+	// forward do.
 	Apply(ctx context.Context, f plan.Forwarding) error
 
 	// Drops says what has been dropped so far.
 	Drops(ctx context.Context) ([]Drop, error)
-	// Dead lists the programs that are to run and do not, as people call them.
+	// Dead lists the programs that should be running but are not, by the names that people use.
 	Dead() []string
-	// Close lets go of all, which stays as it is.
+	// Close lets go of everything, and leaves it running.
 	Close()
 }
 
-// Base is a fabric that has nothing to do. Others embed it, and leave out what they do not need.
+// Base is a fabric that does nothing. Others embed it, and leave out the methods they do not need.
 type Base struct{}
 
 func (Base) Leave(context.Context, plan.Steps) error       { return nil }
@@ -58,57 +57,58 @@ func (Base) Drops(context.Context) (out []Drop, err error) { return nil, nil }
 func (Base) Dead() []string                                { return nil }
 func (Base) Close()                                        {}
 
-// Resumer is a fabric that takes over what another process, which has died, has made of the site's
+// Resumer is a fabric that takes over what another process, now dead, has made of the site's
 // topology.
 type Resumer interface {
 	Resume(ctx context.Context) error
 }
 
-// Keeper is a Resumer whose packets go on as they did when the other process died until TakeOver,
-// which ends a resumption: it is time for it when controllers have said again what there is to say.
+// Keeper is a Resumer that, until TakeOver, keeps forwarding as it did when the other process died.
+// TakeOver ends a resumption: it is called once the controllers have installed their state again.
 type Keeper interface{ TakeOver() }
 
-// Mounter is a fabric that shows nodes files of their own.
+// Mounter is a fabric that gives nodes files of their own.
 type Mounter interface {
 	// Mount is called on a thread in the mount namespace of a node that is being made, by several
 	// goroutines.
 	Mount(n *topology.Node) error
 }
 
-// Runner is a fabric that runs programs in its nodes, once their links are as they are to be.
+// Runner is a fabric that runs programs in its nodes, once their links are ready.
 type Runner interface {
-	// Running is how many nodes have such programs, Run starts those that do not run, and tells
-	// others what has changed. It calls done for each node.
+	// Running is how many nodes have such programs. Run starts those that are not running and tells
+	// the others what has changed. It calls done for each node.
 	Running(t *topology.Topology) int
 	Run(done func()) error
 }
 
-// Converger is a fabric whose routers tell each other where networks are.
+// Converger is a fabric whose routers run routing protocols.
 type Converger interface {
 	// WaitRoutes waits until its routers have routes to all networks of the routers that they are
-	// joined to, the routing nodes beside them as well (knows says of one whether it has a route),
-	// and all that has not changed for a while. The error, once ctx ends, names a route that is
-	// missing.
+	// connected to, until routing nodes among those have them, too (knows says whether one has a
+	// route), and until none of this has changed for a while. The error, once ctx ends, names a
+	// missing route.
 	WaitRoutes(ctx context.Context, knows func(router string, to netip.Addr) bool) error
 }
 
-// Controlled is a fabric for whose switches controllers decide.
+// Controlled is a fabric whose switches have controllers.
 type Controlled interface {
-	// Meet ties switches to their controllers, when all fabrics are as they are to be.
+	// Meet connects switches to their controllers, when all fabrics are ready.
 	Meet() error
-	// Wait waits until every switch with a controller of others is connected to one. The error,
-	// once ctx ends or a controller refuses, names those that are not, and why.
+	// Wait waits until every switch with a foreign controller is connected to one. The error, once
+	// ctx ends or a controller refuses, names those that are not, and why.
 	Wait(ctx context.Context) error
-	// Status says how switches and their controllers get on. It may be called at any time.
+	// Status is the state of the connections between switches and controllers. It may be called at
+	// any time.
 	Status(ctx context.Context) ([]SwitchStatus, error)
-	// Flows counts the flow entries that controllers have given a switch: all, or with a port those
-	// for what comes in by it.
+	// Flows counts the flow entries that controllers have installed in a switch: all of them or,
+	// given a port, those for packets received on it.
 	Flows(ctx context.Context, n *topology.Node, inPort uint32) (int, error)
-	// Settle waits until packets go by the flow entries that there are, and by no others.
+	// Settle waits until packets are handled by the present flow entries, and by no others.
 	Settle(ctx context.Context) error
 }
 
-// SwitchStatus says how a switch and its controllers get on.
+// SwitchStatus is the state of a switch's connections to its controllers.
 type SwitchStatus struct {
 	Switch      string             `json:"switch"`
 	Controllers []ControllerStatus `json:"controllers"`
@@ -122,50 +122,50 @@ type ControllerStatus struct {
 	Error     string `json:"error,omitempty"`
 }
 
-// Still lets a question that is asked when ctx may end be answered all the same, by who does not
-// hang.
+// Still returns a context for a question asked just as ctx may end, so that it is answered all the
+// same, unless the answer takes for ever.
 func Still(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 }
 
-// Checker is a fabric that cannot be changed once something of it has ended. The error says what is
-// to be done then.
+// Checker is a fabric that cannot be changed once a part of it has ended. The error says what to do
+// about that.
 type Checker interface{ Check() error }
 
-// Summing is a fabric that may want what is sent through it to have its checksums, which devices
-// leave to others where they can.
+// Summing is a fabric that may need complete checksums in the packets sent through it; devices
+// leave checksums to others where they can.
 type Summing interface{ NeedsChecksums() bool }
 
-// Telling is a fabric that tells programs in its nodes where it is, by their environment.
+// Telling is a fabric that tells programs in its nodes, by their environment, where it is.
 type Telling interface{ Tell(*exec.Cmd) }
 
-// Ported is a fabric that knows more of its ports than their devices say.
+// Ported is a fabric that knows more about its ports than their devices show.
 type Ported interface {
 	Port(topology.Endpoint) PortState
 }
 
-// PortState is what a port is.
+// PortState is the state of a port.
 type PortState struct {
 	Shut bool // a controller has taken it down
 	Dark bool // it has no carrier, or is shut
 }
 
-// Mirror is a fabric that shows what goes over its links. See gets each packet of a link without
-// devices, until done, and must copy what it keeps; then the link is mirrored. Of another one
-// packets can be seen at its devices for as long.
+// Mirror is a fabric that can show the packets on its links. For a link without devices, see gets
+// each packet until done is called, and must copy what it keeps; Look then returns true. For any
+// other link, packets can be captured at its devices until then.
 type Mirror interface {
 	Look(link *topology.Link, see func(frame []byte)) (mirrored bool, done func())
 }
 
-// Plugger is a fabric that can pull and plug a link of routers without devices by itself, as the
-// link says, and says whether it has.
+// Plugger is a fabric that can by itself pull or plug a link of routers that has no devices, as the
+// link says; Plug says whether it did.
 type Plugger interface{ Plug(*topology.Link) bool }
 
-// Remarker is a fabric that may have something to say of how it forwards here.
+// Remarker is a fabric that may have a remark on how it forwards here.
 type Remarker interface{ Remark() string }
 
-// Described is a fabric that says how it forwards on this machine, by a word for the question. It
-// may be asked at any time.
+// Described is a fabric that describes how it forwards on this machine, as named values. It may be
+// asked at any time.
 type Described interface{ About() map[string]string }
 
 // Drop is how many packets something in a lab has dropped so far.
@@ -176,48 +176,50 @@ type Drop struct {
 	Expected bool   `json:"expected,omitempty" doc:"By what the topology asks for: a loss, a full queue, a link that is down"`
 }
 
-// Site is what a fabric stands on: a lab on this machine. The switches of all fabrics are in one
+// Site is where a fabric is made: a lab on this machine. The switches of all fabrics share one
 // network namespace of the lab.
 type Site interface {
 	Topology() *topology.Topology
 	Node(name string) *topology.Node
 
-	// Dir is where the lab's files are. Group makes a group of processes of the lab: what is
-	// started after prepare is in it; started is to be called when all of it has been.
+	// Dir is the directory of the lab's files. Group makes a group of processes of the lab:
+	// commands started after prepare belong to it; started must be called once they have all been
+	// started.
 	Dir() string
 	Group(name string) (prepare func(*exec.Cmd), started func() error, err error)
 
-	// Wire says how a link is made, WiresOf how those of another topology would be.
+	// Wire says how a link is made; WiresOf, how those of another topology would be.
 	Wire(*topology.Link) Wire
 	WiresOf(*topology.Topology) []Wire
 
 	// Controllers are the addresses of a switch's controllers; Programs are those of controllers
-	// that the lab runs in the switches' namespace, which may take their time.
+	// that the lab runs in the switches' namespace, which may take their time to answer.
 	Controllers(*topology.Node) []string
 	Programs() []string
-	// Meet lets Trivet's controller meet a switch of this process, if the lab has it. Join takes
-	// its end of the session, and gives that of the switch; nil: it has gone.
+	// Meet connects a switch of this process to Trivet's controller, if the lab has one. Join is
+	// given the controller's end of the session and returns the switch's end; nil if the switch is
+	// gone.
 	HasController() bool
 	Meet(name string, join func(Peer) Session) error
 
-	// Namespace is that of the switches.
+	// Namespace is the network namespace of the switches.
 	Namespace() *os.File
-	// NewDevice gives a device that is to be made in there a number; Device returns that of one
-	// that is, or 0.
+	// NewDevice returns an index for a device about to be made there; Device returns that of an
+	// existing one, or 0.
 	NewDevice(name string) (index int)
 	Device(name string) (index int)
 	ForgetDevice(name string)
 	// AwaitRunning waits until devices have a carrier, for as long as that may take.
 	AwaitRunning(names []string) error
 
-	// NodeDir is where files of a node may lie, which go with it. Processes are those of a node.
-	// Start starts a program in its namespaces and group, on a thread on which before, which may be
-	// nil, is called first.
+	// NodeDir is a directory for files of a node, removed with the node. Processes are those of a
+	// node. Start starts a program in the node's namespaces and group, on a thread on which before,
+	// which may be nil, is called first.
 	NodeDir(node string) string
 	Processes(node string) []int
 	Start(node string, cmd *exec.Cmd, before func() error) error
 
-	// Ended says that something has ended by itself, Looped that packets come back. They may be
+	// Ended reports that something has ended by itself, Looped that packets come back. They may be
 	// called at any time.
 	Ended(what string)
 	Looped(what string)
@@ -238,20 +240,21 @@ type Session interface {
 
 // Kind is a datapath that labs can have.
 type Kind struct {
-	Names []topology.Datapath // that its nodes can have: see topology.DatapathKind
+	Names []topology.Datapath // names that its nodes can have: see topology.DatapathKind
 	New   func(Site) Fabric
 
-	// Lacks says what this machine does not have of what a topology needs, Refuses what the
-	// datapath cannot do, on any machine, of what it asks for; without them nothing.
+	// Lacks says what a topology needs of this datapath that this machine does not have; Refuses,
+	// what it asks of this datapath that the datapath cannot do on any machine. Either may be nil.
 	Lacks   func(*topology.Topology) error
 	Refuses func(*topology.Topology) topology.Problems
 
-	// Inner is how a link between two of its nodes is made, without devices, where nothing impairs
-	// it and Joins says so; without Joins there are none such.
+	// Inner is how an unimpaired link between two of its nodes is made, without devices, if Joins
+	// says that it can be; without Joins, none is.
 	Inner Wire
 	Joins func(a, b *topology.Node, nodes map[string]*topology.Node) bool
 
-	// Irreplaceable is what Dead calls what cannot be started again under what it carries.
+	// Irreplaceable is Dead's name for a program that cannot be restarted without losing what it
+	// carried.
 	Irreplaceable string
 }
 
@@ -264,13 +267,13 @@ const (
 	External Wire = "interface" // a real interface of the machine, moved into the lab
 )
 
-// Inner says whether a link is within a datapath, without devices.
+// Inner says whether a link runs inside a datapath, without devices.
 func (w Wire) Inner() bool { return w != Veth && w != Line && w != External }
 
 var kinds []Kind
 
-// Register makes a kind known. It is to be called in an init function, of a package that
-// datapath/all imports.
+// Register makes a kind known. It must be called in an init function of a package that datapath/all
+// imports.
 func Register(k Kind) {
 	for _, name := range k.Names {
 		if name.Kind().Name == "" || Of(name) != nil {
@@ -280,7 +283,7 @@ func Register(k Kind) {
 	kinds = append(kinds, k)
 }
 
-// Kinds are all that there are.
+// Kinds returns all registered kinds.
 func Kinds() []Kind { return kinds }
 
 // Of returns the kind that makes nodes of a datapath, or nil.
@@ -292,7 +295,7 @@ func Of(name topology.Datapath) *Kind {
 	return &kinds[i]
 }
 
-// Lacks says what this machine does not have for a topology's datapaths.
+// Lacks says what a topology's datapaths need that this machine does not have.
 func Lacks(t *topology.Topology) error {
 	var errs []error
 	for _, k := range kinds {
@@ -303,7 +306,7 @@ func Lacks(t *topology.Topology) error {
 	return errors.Join(errs...)
 }
 
-// Refuses says what a topology's datapaths cannot do of what it asks for.
+// Refuses says what a topology asks of its datapaths that they cannot do.
 func Refuses(t *topology.Topology) (problems topology.Problems) {
 	for _, k := range kinds {
 		if k.Refuses != nil {

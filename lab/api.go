@@ -21,8 +21,8 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// VersionHeader carries the client's version; a daemon of another version refuses all but going
-// down.
+// VersionHeader carries the client's version; a daemon of another version refuses everything but
+// requests to go down.
 const VersionHeader = "Trivet-Version"
 
 // Info is what a lab says of itself.
@@ -58,12 +58,12 @@ func (d *daemon) handler() http.Handler {
 	mux.HandleFunc("GET /v1/capture", d.serveCapture)
 	mux.HandleFunc("POST /v1/exec", d.serveExec)
 	mux.HandleFunc("POST /v1/ping/follow", d.servePing)
-	mux.HandleFunc("GET /debug/pprof/", pprof.Index) // go tool pprof reads what it gives
+	mux.HandleFunc("GET /debug/pprof/", pprof.Index) // for go tool pprof
 	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
 	return sameVersion(mux)
 }
 
-// sameVersion refuses clients of another version, except where going down is concerned.
+// sameVersion refuses clients of another version, except requests that take the lab down.
 func sameVersion(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set(VersionHeader, version.Version)
@@ -140,14 +140,14 @@ func register(api huma.API, d *daemon) {
 	}, summary("Measure throughput between two hosts with iperf3"))
 }
 
-// large takes topologies of any size that Trivet makes, for as long as they take to come.
+// large allows topologies of any size that Trivet can make, and enough time to receive them.
 func large(o *huma.Operation) { o.MaxBodyBytes, o.BodyReadTimeout = 1<<30, time.Minute }
 
 func summary(s string) func(*huma.Operation) {
 	return func(o *huma.Operation) { o.Summary = s }
 }
 
-// problem makes an error one of the request, whose text the client shows as it is.
+// problem marks an error as the request's fault; the client shows its text as it is.
 func problem(err error) error {
 	if err == nil {
 		return nil
@@ -215,7 +215,7 @@ type ApplyResult struct {
 
 	Commands []string `json:"commands,omitempty" doc:"What nodes run for that: their stop and start commands"`
 
-	links []*topology.Link // that are new, or another than before
+	links []*topology.Link // links that are new or have changed
 }
 
 func (d *daemon) apply(r ApplyRequest) (out ApplyResult, err error) {
@@ -223,7 +223,7 @@ func (d *daemon) apply(r ApplyRequest) (out ApplyResult, err error) {
 	if err := json.Unmarshal(r.Topology, &asked); err != nil {
 		return out, fmt.Errorf("the topology in the request: %w", words.JSON(err))
 	}
-	// One that is resolved already stays as it is; of one that is not, nothing is left open.
+	// A resolved topology stays as it is; in any other, defaults fill what is left open.
 	t, problems := topology.Resolve(&asked, Defaults)
 	if err := problems.Err(); err != nil {
 		return out, err
@@ -269,8 +269,8 @@ func (d *daemon) apply(r ApplyRequest) (out ApplyResult, err error) {
 	})
 }
 
-// turnInto makes the lab another topology, with its controllers, and says whether it started
-// controllers of others.
+// turnInto changes the lab to another topology, with its controllers, and says whether it started
+// foreign controllers.
 func (d *daemon) turnInto(ctx context.Context, t *topology.Topology) (started bool, err error) {
 	if err := d.startController(t); err != nil {
 		return false, err
@@ -304,7 +304,7 @@ type PingRequest struct {
 	IPv6     bool              `json:"ipv6,omitempty"`
 }
 
-// PingResult is what pings gave.
+// PingResult is the outcome of pings.
 type PingResult struct {
 	Sent     int                `json:"sent"`
 	Received int                `json:"received"`

@@ -25,7 +25,8 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// TestMain lets the test's own program be a lab's daemon and a node's first process, as trivet is.
+// TestMain lets the test binary act as a lab's daemon and as a node's first process, as trivet
+// does.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 {
 		var err error
@@ -46,13 +47,13 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// newState is the state of a lab that is to be brought up, in a run directory of the test's own.
+// newState returns the state of a lab yet to be brought up, in a run directory of the test's own.
 func newState(t *testing.T, name, spec string) State {
 	t.Helper()
 	if os.Getuid() != 0 {
 		t.Skip("needs root")
 	}
-	dir, err := os.MkdirTemp("", "lab-") // short: a socket's path has 107 bytes
+	dir, err := os.MkdirTemp("", "lab-") // short: the path of a Unix socket has at most 107 bytes
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,11 +67,11 @@ func newState(t *testing.T, name, spec string) State {
 	if resolved == nil {
 		t.Fatal(problems)
 	}
-	name = fmt.Sprintf("%s-%d", name, os.Getpid()) // others may test on this machine, whose cgroups are one tree
+	name = fmt.Sprintf("%s-%d", name, os.Getpid()) // other tests may run on this machine, and all share one cgroup tree
 	return State{Name: name, Status: Starting, Version: version.Version, Source: spec, Target: "local", Owner: os.Getuid(), Created: time.Now(), Topology: resolved}
 }
 
-// startLab brings a lab up by a daemon of its own and takes it down after the test.
+// startLab brings a lab up with a daemon of its own and takes it down after the test.
 func startLab(t *testing.T, name, spec string) State {
 	t.Helper()
 	s := newState(t, name, spec)
@@ -135,7 +136,7 @@ func alive(t *testing.T, s State, after string) {
 	}
 }
 
-// send sends a request as it stands and returns the answer's status and text.
+// send sends a request as given and returns the answer's status and text.
 func send(t *testing.T, s State, method, path string, header http.Header, body []byte) (int, string) {
 	t.Helper()
 	client := NewClient(s).http
@@ -157,8 +158,8 @@ func send(t *testing.T, s State, method, path string, header http.Header, body [
 
 var asJSON = http.Header{"Content-Type": {"application/json"}}
 
-// TestAPIRefuses proves that a daemon answers every malformed or senseless request with a status of
-// 4xx, and lives on.
+// TestAPIRefuses proves that a daemon answers every malformed or senseless request with a 4xx
+// status, and survives.
 func TestAPIRefuses(t *testing.T) {
 	s := startLab(t, "api", "linear,2")
 	malformed := []string{"", "{", "null", "[]", "5", `"x"`, "true", "{}", "{\"a\": }", "\xff\xfe", "\x00", `{"a": 1, "b": [], "change": 7}`,
@@ -166,7 +167,7 @@ func TestAPIRefuses(t *testing.T) {
 		strings.Repeat(`{"a":`, 100_000), `{"from": "h1", "to": "` + strings.Repeat("x", 2<<20) + `"}`}
 	for _, path := range []string{"/v1/apply", "/v1/link", "/v1/ping", "/v1/iperf", "/v1/exec"} {
 		for _, body := range malformed {
-			if path == "/v1/ping" && body == "{}" { // a ping of all
+			if path == "/v1/ping" && body == "{}" { // which pings all pairs
 				continue
 			}
 			if status, text := send(t, s, "POST", path, asJSON, []byte(body)); status < 400 || status > 499 {
@@ -258,8 +259,8 @@ func TestAPIRefuses(t *testing.T) {
 	alive(t, s, "odd paths and headers")
 }
 
-// TestAPITakes proves that a body of curl -d, which says that it is a form, is taken for the JSON
-// that it is, and that a topology may be of any size.
+// TestAPITakes proves that a body sent by curl -d, which is labelled a form, is accepted as the
+// JSON it is, and that a topology may have any size.
 func TestAPITakes(t *testing.T) {
 	s := startLab(t, "takes", "linear,2")
 	form := http.Header{"Content-Type": {"application/x-www-form-urlencoded"}}
@@ -278,8 +279,8 @@ func TestAPITakes(t *testing.T) {
 	alive(t, s, "a large topology")
 }
 
-// TestAPIGarbage proves that a daemon survives connections that speak no HTTP, stop half way, or
-// are many.
+// TestAPIGarbage proves that a daemon survives connections that do not speak HTTP, stop halfway, or
+// are very many.
 func TestAPIGarbage(t *testing.T) {
 	s := startLab(t, "garbage", "linear,2")
 	random := rand.New(rand.NewPCG(7, 7))
@@ -336,7 +337,7 @@ func upgrade(t *testing.T, s State, r ExecRequest) (net.Conn, *bufio.Reader) {
 	return conn, in
 }
 
-// runs says whether a process with this word among its arguments runs.
+// runs says whether some process has this word among its arguments.
 func runs(word string) bool {
 	files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, f := range files {
@@ -348,8 +349,8 @@ func runs(word string) bool {
 	return false
 }
 
-// TestExecFrames proves that whatever a client sends in frames, the daemon lives on, and the
-// program of a client that is gone goes too; and that programs which cannot be started are told.
+// TestExecFrames proves that the daemon survives whatever frames a client sends, that a program
+// ends when its client is gone, and that a program that cannot be started is reported.
 func TestExecFrames(t *testing.T) {
 	s := startLab(t, "frames", "linear,2")
 	for i, garbage := range [][]byte{
@@ -368,7 +369,7 @@ func TestExecFrames(t *testing.T) {
 	alive(t, s, "odd frames")
 	for _, c := range []struct {
 		want string
-		code byte // as a shell has it; 0: an error
+		code byte // as in a shell; 0: an error
 		r    ExecRequest
 	}{
 		{"there is no node h9", 0, ExecRequest{Node: "h9", Command: []string{"true"}}},
@@ -404,8 +405,8 @@ func TestExecFrames(t *testing.T) {
 	alive(t, s, "programs that do not start")
 }
 
-// TestExecFullInput proves that a program which reads nothing, while its client sends more than a
-// pipe holds, still goes when the client does.
+// TestExecFullInput proves that a program that reads nothing, while its client sends more than a
+// pipe holds, still ends when the client is gone.
 func TestExecFullInput(t *testing.T) {
 	s := startLab(t, "full", "linear,2")
 	for _, tty := range []bool{false, true} {
@@ -431,8 +432,8 @@ func waitGone(t *testing.T, word string) {
 	t.Fatalf("%s goes on", word)
 }
 
-// FuzzReadFrame proves that no bytes make readFrame panic or take more memory than a frame may
-// have, and that what it reads is what writeFrame writes.
+// FuzzReadFrame proves that no bytes make readFrame panic or use more memory than a frame may have,
+// and that readFrame reads back what writeFrame writes.
 func FuzzReadFrame(f *testing.F) {
 	f.Add([]byte{frameStdin, 0, 0, 0, 1, 'x'})
 	f.Add([]byte{frameExit, 0xff, 0xff, 0xff, 0xff})

@@ -17,7 +17,7 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// A tap is one device to listen at: of a node, which says in which namespace it is.
+// A tap is one device to capture at, in the namespace of node.
 type tap struct{ node, device string }
 
 // taps returns the devices of a link ("s1-h1", captured at the switch if there is
@@ -50,9 +50,9 @@ func taps(t *topology.Topology, what string) (out []tap, links []int, err error)
 	return nil, nil, fmt.Errorf("there is no node or link %s%s", what, nearest(t, what))
 }
 
-// look lets packets over the links that are looked at be seen: out are the devices to listen at,
-// and packets over links that have none are given to see until done. Links that lack devices get
-// some, which done takes back where nobody looks any more.
+// look makes packets on a link, or on all links of a node, visible: out are the devices to capture
+// at; packets on links without devices are handed to see until done is called. Links that need
+// devices for this get some; done takes them back once nobody captures there any more.
 func (d *daemon) look(what string, see func([]byte)) (out []tap, done func(), err error) {
 	var keys []string
 	var ends []func()
@@ -87,7 +87,8 @@ func (d *daemon) look(what string, see func([]byte)) (out []tap, done func(), er
 	}, err
 }
 
-// giveDevices makes the links that somebody looks at devices, and others what they would be.
+// giveDevices gives devices to the links that somebody captures at, and makes all others as they
+// normally are.
 func (d *daemon) giveDevices(ctx context.Context) error {
 	t := *d.target().Topology()
 	t.Links = slices.Clone(t.Links)
@@ -104,7 +105,7 @@ func (d *daemon) giveDevices(ctx context.Context) error {
 	return d.target().Apply(ctx, &t, func(string, int, int) {})
 }
 
-// device is the name of the device at an end; that of a real interface where the other end is one.
+// device is the name of the device at an end; if the other end is a real interface, that one's.
 func device(l *topology.Link, end int) string {
 	if l.Ends[1-end].External() {
 		return l.Ends[1-end].Interface
@@ -112,8 +113,8 @@ func device(l *topology.Link, end int) string {
 	return l.Ends[end].Interface
 }
 
-// cutLink says whether "a-b" means this link, in either order, and names its ends in the link's
-// order.
+// cutLink says whether "a-b" names this link, in either order, and returns the names of its ends in
+// the link's order.
 func cutLink(what string, l *topology.Link) (a, b string, ok bool) {
 	ends := [2]string{l.Ends[0].Node, l.Ends[1].Node}
 	for i := range ends {
@@ -133,7 +134,7 @@ func (d *daemon) serveCapture(w http.ResponseWriter, r *http.Request) {
 		info := gopacket.CaptureInfo{Timestamp: time.Now(), CaptureLength: len(frame), Length: len(frame)}
 		select {
 		case packets <- captured{info, bytes.Clone(frame)}:
-		default: // who looks does not keep up; packets do not wait for that
+		default: // the client cannot keep up; packets are not delayed for it
 		}
 	})
 	if err != nil {
@@ -178,7 +179,7 @@ func (d *daemon) serveCapture(w http.ResponseWriter, r *http.Request) {
 			if len(packets) == 0 {
 				_ = flush.Flush()
 			}
-		case <-ended: // their devices are gone
+		case <-ended: // the devices are gone
 			return
 		case <-ctx.Done():
 			return

@@ -32,7 +32,7 @@ type Client struct {
 	http   *http.Client
 }
 
-// Connect returns a client of a lab whose daemon runs.
+// Connect returns a client of a lab whose daemon is running.
 func Connect(s State) (*Client, error) {
 	if s.Status == Orphaned {
 		return nil, errors.New(s.Cure())
@@ -40,7 +40,7 @@ func Connect(s State) (*Client, error) {
 	return NewClient(s), nil
 }
 
-// NewClient returns a client of a lab's daemon, whether it runs or not.
+// NewClient returns a client of a lab's daemon, running or not.
 func NewClient(s State) *Client {
 	c := &Client{name: s.Name, socket: s.Socket()}
 	c.http = &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return c.dial(ctx) }}}
@@ -77,7 +77,7 @@ func (c *Client) request(ctx context.Context, method, path string, in any) (*htt
 	req.Header.Set("Content-Type", "application/json")
 	resp, err := c.http.Do(req)
 	if err != nil {
-		err = errors.Unwrap(err) // without the invented URL
+		err = errors.Unwrap(err) // without the made-up URL
 		return nil, c.ended(err, io.EOF)
 	}
 	resp.Body = &answer{resp.Body, c}
@@ -88,11 +88,11 @@ func (c *Client) request(ctx context.Context, method, path string, in any) (*htt
 	return resp, nil
 }
 
-// ended says of an error by which a connection breaks off, as when the daemon is killed, what it
-// means.
+// ended explains an error that means the connection broke off, as it does when the daemon is
+// killed.
 func (c *Client) ended(err, breaksOff error) error {
 	if errors.Is(err, breaksOff) || errors.Is(err, unix.ECONNRESET) {
-		if why := disk.Full(Dir(c.name)); why != nil { // so its log does not say it
+		if why := disk.Full(Dir(c.name)); why != nil { // a full disk: the log cannot tell
 			return fmt.Errorf("the daemon of lab %s has ended without an answer: %w", c.name, why)
 		}
 		return fmt.Errorf("the daemon of lab %s has ended without an answer (its log: %s/daemon.log)", c.name, Dir(c.name))
@@ -100,7 +100,7 @@ func (c *Client) ended(err, breaksOff error) error {
 	return err
 }
 
-// answer is the body of an answer, which may break off.
+// answer is the body of an answer, which may break off halfway.
 type answer struct {
 	io.ReadCloser
 	from *Client
@@ -111,7 +111,7 @@ func (a *answer) Read(p []byte) (int, error) {
 	return n, a.from.ended(err, io.ErrUnexpectedEOF)
 }
 
-// readProblem turns an answer that says no into an error.
+// readProblem turns a refusal into an error.
 func readProblem(resp *http.Response) error {
 	b, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
 	var p struct {
@@ -147,7 +147,7 @@ func (c *Client) Info(ctx context.Context) (Info, error) {
 	return call[Info](ctx, c, "GET", "/v1/lab", nil)
 }
 
-// Links says what the links are now.
+// Links returns the links as they are now.
 func (c *Client) Links(ctx context.Context) ([]WireInfo, error) {
 	return call[[]WireInfo](ctx, c, "GET", "/v1/links", nil)
 }
@@ -165,8 +165,7 @@ func (c *Client) Ping(ctx context.Context, r PingRequest) (PingResult, error) {
 	return call[PingResult](ctx, c, "POST", "/v1/ping", r)
 }
 
-// FollowPing pings, and calls each for what comes meanwhile. Where ctx ends before it, the error is
-// that of ctx.
+// FollowPing pings, and calls each for every step. If ctx ends first, the error is ctx's.
 func (c *Client) FollowPing(ctx context.Context, r PingRequest, each func(PingStep)) (out PingResult, err error) {
 	resp, err := c.request(ctx, "POST", "/v1/ping/follow", r)
 	if err != nil {
@@ -201,7 +200,7 @@ func (c *Client) SetLink(ctx context.Context, r LinkRequest) error {
 	return err
 }
 
-// Apply changes the lab to a resolved topology, or only says how it would.
+// Apply changes the lab to a resolved topology, or only says what would change.
 func (c *Client) Apply(ctx context.Context, t *topology.Topology, dryRun bool) (ApplyResult, error) {
 	b, err := json.Marshal(t)
 	if err != nil {
@@ -210,17 +209,17 @@ func (c *Client) Apply(ctx context.Context, t *topology.Topology, dryRun bool) (
 	return call[ApplyResult](ctx, c, "POST", "/v1/apply", ApplyRequest{Topology: b, DryRun: dryRun})
 }
 
-// Follow calls each for the steps of the lab's coming up, until its end.
+// Follow calls each for every step of coming up, until the end.
 func (c *Client) Follow(ctx context.Context, each func(Progress)) error {
 	return c.stream(ctx, "GET", "/v1/progress", each)
 }
 
-// Down takes the lab down and calls each for the steps.
+// Down takes the lab down and calls each for every step.
 func (c *Client) Down(ctx context.Context, each func(Progress)) error {
 	return c.stream(ctx, "POST", "/v1/down", each)
 }
 
-// stream reads progress until the end; its error is the stream's or that of the end.
+// stream reads progress until the end; it returns the stream's error or the one in the last step.
 func (c *Client) stream(ctx context.Context, method, path string, each func(Progress)) error {
 	resp, err := c.request(ctx, method, path, nil)
 	if err != nil {
@@ -272,19 +271,19 @@ type Streams struct {
 // A Keyboard is the input of programs that run on one terminal, one after another.
 type Keyboard interface {
 	io.Reader
-	Stop()              // lets Read return io.EOF: the program has ended
-	Unread(text []byte) // what was read for it, and it has not read
+	Stop()              // makes Read return io.EOF: the program has ended
+	Unread(text []byte) // what was read for the program but not read by it
 }
 
-// Exec runs a program in a node and returns its exit code. Where ctx ends before it, so do the
-// program and its group.
+// Exec runs a program in a node and returns its exit code. If ctx ends first, the program and its
+// process group are ended.
 func (c *Client) Exec(ctx context.Context, r ExecRequest, s Streams) (code int, err error) {
 	conn, err := c.dial(ctx)
 	if err != nil {
 		return 0, err
 	}
 	defer conn.Close()
-	defer context.AfterFunc(ctx, func() { conn.Close() })() // the daemon hangs up on the program
+	defer context.AfterFunc(ctx, func() { conn.Close() })() // the daemon then hangs up on the program
 	body, err := json.Marshal(r)
 	if err != nil {
 		return 0, err

@@ -21,11 +21,13 @@ import (
 // commandTime is how long up, apply and down wait for a node's start or stop command.
 const commandTime = 30 * time.Second
 
-// commandLogs has a log for each node, of what its start, stop and scheduled commands print.
+// commandLogs is the directory of the logs, one per node, of what start, stop and scheduled
+// commands print.
 const commandLogs = "commands"
 
-// runStarts runs the start commands that have not been run, all at once: those of nodes that are
-// new or made anew. What they leave in the background goes on; they themselves must end.
+// runStarts runs, all at once, the start commands that have not run yet: those of nodes that are
+// new or were made anew. The commands themselves must end; what they leave in the background keeps
+// running.
 func (d *daemon) runStarts(ctx context.Context) error {
 	return d.eachCommand(ctx, d.target().Topology().Nodes, func(ctx context.Context, n *topology.Node) error {
 		if n.Start == "" || d.target().HasStarted(n.Name) {
@@ -40,7 +42,7 @@ func (d *daemon) runStarts(ctx context.Context) error {
 	})
 }
 
-// runStops runs the stop commands of nodes. One that fails keeps nothing up.
+// runStops runs the stop commands of nodes. A command that fails does not hold anything up.
 func (d *daemon) runStops(ctx context.Context, nodes []*topology.Node) {
 	err := d.eachCommand(ctx, nodes, func(ctx context.Context, n *topology.Node) error {
 		if n.Stop == "" {
@@ -53,7 +55,7 @@ func (d *daemon) runStops(ctx context.Context, nodes []*topology.Node) {
 	}
 }
 
-// eachCommand calls f for all nodes at once, and gives them their time.
+// eachCommand calls f for all nodes at once, within commandTime.
 func (d *daemon) eachCommand(ctx context.Context, nodes []*topology.Node, f func(context.Context, *topology.Node) error) error {
 	ctx, cancel := context.WithTimeout(ctx, commandTime)
 	defer cancel()
@@ -68,8 +70,8 @@ func (d *daemon) eachCommand(ctx context.Context, nodes []*topology.Node, f func
 	return errors.Join(errs...)
 }
 
-// runShell runs a shell command in a node by start, its output to the node's log. The error has the
-// end of that.
+// runShell runs a shell command in a node by way of start, and appends its output to the node's
+// log. Its error quotes the end of that output.
 func (d *daemon) runShell(ctx context.Context, node, command string, start func(string, *exec.Cmd) error) error {
 	dir := filepath.Join(Dir(d.state().Name), commandLogs)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -106,7 +108,7 @@ func (d *daemon) runShell(ctx context.Context, node, command string, start func(
 	return nil
 }
 
-// printedSince is the end of what a log has from a place on, a line each, or nothing.
+// printedSince returns the end of a log from an offset on, one line each, or nothing.
 func printedSince(log *os.File, from int64) string {
 	const enough = 2000
 	if end, err := log.Seek(0, 2); err == nil {
@@ -122,11 +124,11 @@ func printedSince(log *os.File, from int64) string {
 	return "\n    " + strings.Join(lines[max(0, len(lines)-8):], "\n    ")
 }
 
-// A replan is what a change of the lab means for the commands of its nodes.
+// A replan says what a change of the lab means for the commands of its nodes.
 type replan struct {
-	gone    []*topology.Node // that go, or are made anew
-	changed []*topology.Node // that stay, and have another start command now: as they were
-	start   []*topology.Node // whose start command is run
+	gone    []*topology.Node // that are removed or made anew
+	changed []*topology.Node // that stay, but whose start command changes: as they were
+	start   []*topology.Node // whose start command is to run
 }
 
 func (d *daemon) replan(t *topology.Topology) (r replan) {
@@ -150,7 +152,7 @@ func contains(nodes []*topology.Node, n *topology.Node) bool {
 	return false
 }
 
-// commands says what is run and ended, in that order.
+// commands lists the commands that would run and those that would be ended, in that order.
 func (r replan) commands() (out []string) {
 	for _, n := range r.gone {
 		if n.Stop != "" {
@@ -173,8 +175,8 @@ func (r replan) commands() (out []string) {
 	return out
 }
 
-// turn makes the lab another topology, and runs what its nodes then have to run. After an error it
-// is what it was; an error that is local.ErrHalf says that it is not.
+// turn changes the lab to another topology, and runs the commands that its nodes then need. After
+// an error the lab is as it was, unless the error is local.ErrHalf.
 func (d *daemon) turn(ctx context.Context, t *topology.Topology) error {
 	old := d.target().Topology()
 	err := d.turnOnce(ctx, t)
@@ -195,7 +197,7 @@ func (d *daemon) turn(ctx context.Context, t *topology.Topology) error {
 	return fmt.Errorf("%w; %w: %w; take the lab down", err, local.ErrHalf, undo)
 }
 
-// turnOnce makes the lab another topology, without undoing that where a start command fails.
+// turnOnce changes the lab to another topology, without undoing that if a start command fails.
 func (d *daemon) turnOnce(ctx context.Context, t *topology.Topology) error {
 	r := d.replan(t)
 	d.runStops(ctx, r.gone)
@@ -203,7 +205,7 @@ func (d *daemon) turnOnce(ctx context.Context, t *topology.Topology) error {
 		if errors.Is(err, local.ErrHalf) {
 			return err
 		}
-		return errors.Join(err, d.runStarts(ctx)) // of nodes that undoing has made anew
+		return errors.Join(err, d.runStarts(ctx)) // of nodes that the undo has made anew
 	}
 	var begun []*topology.Node
 	for _, n := range r.changed {

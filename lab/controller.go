@@ -27,16 +27,16 @@ type ownController struct {
 	listener net.Listener
 }
 
-// databaseRows is how many rows each time series of a lab's database has at most: the run
-// directory is in memory, and of port_load they take 24 MB.
+// databaseRows is the maximum number of rows of each time series in a lab's database: the run
+// directory is in memory, where port_load takes 24 MB at this size.
 const databaseRows = 200_000
 
-// ControllerSocket is where the built-in controller of a lab listens for switches. Open vSwitch
-// connects to sockets in its own directory only.
+// ControllerSocket is where a lab's built-in controller listens for switches. Open vSwitch connects
+// only to sockets in its own directory.
 func ControllerSocket(name string) string { return filepath.Join(Dir(name), "ovs", "controller.sock") }
 
-// startController starts the built-in controller, if a node has it, and tells one that runs what is
-// new.
+// startController starts the built-in controller if any node uses it; one that is already running
+// is given the new topology.
 func (d *daemon) startController(t *topology.Topology) error {
 	if d.own != nil {
 		return d.own.Configure(t)
@@ -74,7 +74,7 @@ func (d *daemon) startController(t *topology.Topology) error {
 	return nil
 }
 
-// meet lets the controller meet an embedded switch in memory.
+// meet connects an embedded switch to the controller in memory.
 func (o *ownController) meet(name string, join func(datapath.Peer) datapath.Session) error {
 	m := o.NewMemory(name)
 	s := join(m)
@@ -84,7 +84,8 @@ func (o *ownController) meet(name string, join func(datapath.Peer) datapath.Sess
 	return m.Join(s)
 }
 
-// trust takes links as they are while switches are taken over: see discovery.App.Trust.
+// trust makes the controller take links as given while switches are taken over: see
+// discovery.App.Trust.
 func (o *ownController) trust(on bool) {
 	if o != nil {
 		o.Discovery.Trust(on)
@@ -101,8 +102,8 @@ func (o *ownController) close() {
 	o.Close()
 }
 
-// wait waits until every controlled switch is connected, every link between two of them is
-// found, and the ports of hosts forward. The error, once ctx ends, says what is missing.
+// wait waits until every controlled switch is connected, every link between two of them has been
+// discovered, and the ports of hosts forward. If ctx ends first, the error says what is missing.
 func (o *ownController) wait(ctx context.Context, t *topology.Topology) error {
 	if o == nil {
 		return nil
@@ -125,13 +126,13 @@ func (o *ownController) catchUp(ctx context.Context, t *topology.Topology) error
 	if o == nil {
 		return nil
 	}
-	if err := o.barriers(ctx); err != nil { // what switches have to say of the change comes before their answers
+	if err := o.barriers(ctx); err != nil { // switches report the change before they answer the barrier
 		return err
 	}
 	return o.wait(ctx, t)
 }
 
-// missing lists what the controller has yet to learn of a topology.
+// missing lists what the controller has yet to learn about a topology.
 func (o *ownController) missing(t *topology.Topology) (out []string) {
 	nodes := map[string]*topology.Node{}
 	for _, n := range t.Nodes {
@@ -164,9 +165,9 @@ func (o *ownController) missing(t *topology.Topology) (out []string) {
 	return append(out, o.Routing.Missing()...)
 }
 
-// seesDown says whether an embedded switch has told the controller that a port is down: as somebody
-// has set a device down, there is nothing to wait for. (Open vSwitch tells of a carrier some time
-// after it has come.)
+// seesDown says whether an embedded switch has reported a port as down to the controller: somebody
+// set the device down, so there is nothing to wait for. (Open vSwitch is not asked: it reports a
+// carrier only some time after the carrier is there.)
 func (o *ownController) seesDown(n *topology.Node, port uint32) bool {
 	s := o.Switch(uint64(n.DPID))
 	return n.Datapath == topology.Embedded && s != nil && slices.ContainsFunc(s.Ports(), func(p openflow.Port) bool {
@@ -176,7 +177,7 @@ func (o *ownController) seesDown(n *topology.Node, port uint32) bool {
 
 func isControlled(n *topology.Node) bool { return n != nil && controlled(n) }
 
-// barriers waits until the switches have done all that they were told.
+// barriers waits until the switches have carried out everything that they were sent.
 func (o *ownController) barriers(ctx context.Context) error {
 	for _, s := range o.Switches() {
 		err := s.Barrier(ctx)

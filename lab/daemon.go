@@ -26,20 +26,20 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// daemon owns one lab: it alone changes it, and answers for it on a Unix socket.
+// daemon owns one lab: only it changes the lab, and it answers for it on a Unix socket.
 type daemon struct {
 	maker maker
-	shown shown          // what anybody may read at any time: see state and target
-	own   *ownController // of switches whose controller is trivet; nil where there are none
-	ask   api.Server     // answers for it
+	shown shown          // what may be read at any time: see state and target
+	own   *ownController // of switches whose controller is trivet; nil if there are none
+	ask   api.Server     // answers for own
 
-	watched  map[string]int      // links that somebody captures at, by key: how many; guarded by changing
-	programs map[string]*program // controllers of others that run, by name; guarded by changing
+	watched  map[string]int      // how many captures there are at a link, by its key; guarded by changing
+	programs map[string]*program // running foreign controllers, by name; guarded by changing
 
-	resumed bool // from a daemon that has died
+	resumed bool // taken over from a daemon that has died
 
 	changing sync.Mutex // one change of the lab at a time
-	half     error      // of a change that could not be undone; guarded by changing
+	half     error      // why a change could not be undone; guarded by changing
 	progress *progressLog
 	ctx      context.Context // ends when the lab is to go down
 	cancel   context.CancelFunc
@@ -50,16 +50,16 @@ type daemon struct {
 	followed   chan struct{} // closed when somebody reads the progress
 	followOnce sync.Once
 
-	removed   bool     // nothing is left; guarded by changing
-	lost      []string // of the machine's own, which could not be made as it was; guarded by changing
+	removed   bool     // nothing is left of the lab; guarded by changing
+	lost      []string // what of the machine could not be restored; guarded by changing
 	closeOnce sync.Once
 }
 
-// DaemonCommand is the argument by which the program runs as a lab's daemon.
+// DaemonCommand is the argument that makes the program run as a lab's daemon.
 const DaemonCommand = "__daemon"
 
-// RunDaemon brings up the lab whose state stands in its directory, or resumes it where it was up
-// already, and owns it until it is down.
+// RunDaemon brings up the lab whose state is in its directory, or resumes it if it was already up,
+// and owns it until it is down.
 func RunDaemon(name string) error {
 	state, err := read(name)
 	if err != nil {
@@ -67,24 +67,24 @@ func RunDaemon(name string) error {
 	}
 	resumed := state.Left == Up
 	if state.Status = Starting; resumed {
-		state.Status = Up // of what is on disk: it can be resumed again
+		state.Status = Up // so says the state on disk: the lab can be resumed again
 	}
 	state.Version = version.Version
 	state.PID, state.PIDStart = os.Getpid(), process.Started(os.Getpid())
 	d := newDaemon(state, onThisMachine)
 	d.resumed = resumed
-	listener, err := d.listen() // who sees in the state that there is a daemon can ask it
+	listener, err := d.listen() // from now on, anyone who reads in the state that there is a daemon can reach it
 	if err != nil {
 		return err
 	}
 	if err := errors.Join(state.Save(), unlock()); err != nil {
 		return err
 	}
-	// Taken and dropped, not ignored: what is ignored here, the nodes' programs would ignore, too.
+	// Caught and dropped rather than ignored: the nodes' programs would inherit an ignored signal.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGPIPE)
 	d.setState(func(s *State) { s.Status = Starting })
 	server := &http.Server{Handler: d.handler(), ReadHeaderTimeout: 10 * time.Second}
-	d.changing.Lock() // up and resume give it back: a request to go down comes after them, never before
+	d.changing.Lock() // up and resume unlock it: a request to go down comes after them, never before
 	go func() { _ = server.Serve(listener) }()
 	go d.boundLogs()
 	if resumed {
@@ -95,7 +95,7 @@ func RunDaemon(name string) error {
 	<-d.gone
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	_ = server.Shutdown(ctx) // lets those who wait for the end read it
+	_ = server.Shutdown(ctx) // lets clients that wait for the end read it
 	return nil
 }
 
@@ -107,8 +107,8 @@ func newDaemon(state State, m maker) *daemon {
 	return d
 }
 
-// unlock lets go of the lab's lock, which is the standard input of a daemon that starts: from now
-// on it can be found by the state.
+// unlock lets go of the lab's lock, which a daemon is started with as its standard input: from now
+// on the daemon can be found through the state.
 func unlock() error {
 	null, err := os.Open(os.DevNull)
 	if err != nil {
@@ -128,14 +128,14 @@ func (d *daemon) listen() (net.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", socket, err)
 	}
-	l.(*net.UnixListener).SetUnlinkOnClose(false) // when this daemon ends, it may be that of another
+	l.(*net.UnixListener).SetUnlinkOnClose(false) // by the time this daemon ends, the socket may be another daemon's
 	if err := os.Chown(socket, d.state().Owner, -1); err != nil {
 		return nil, err
 	}
 	return accept.Of(d.state().Owner, l.(*net.UnixListener)), nil
 }
 
-// up brings the lab up; if it cannot be, nothing of it stays. The caller has locked changing.
+// up brings the lab up, or leaves nothing of it if that fails. The caller has locked changing.
 func (d *daemon) up() {
 	defer d.changing.Unlock()
 	err := d.begin()
@@ -172,7 +172,7 @@ func (d *daemon) up() {
 	d.isUpNow()
 }
 
-// begin prepares what the lab is made by.
+// begin prepares the target that makes the lab.
 func (d *daemon) begin() error {
 	l, err := d.maker.begin(d.state().Name, Dir(d.state().Name), local.Owner{
 		OnFabric: func(ctx context.Context) error {
@@ -189,19 +189,19 @@ func (d *daemon) begin() error {
 	return err
 }
 
-// firstFollow is how long a lab that has failed waits for who started it to ask why: without the
-// socket nobody can.
+// firstFollow is how long a lab that has failed waits for the command that started it to ask why:
+// without the socket nobody can.
 const firstFollow = 10 * time.Second
 
 func (d *daemon) waitFollowed() {
 	select {
 	case <-d.followed:
-	case <-d.ctx.Done(): // nobody need be told
+	case <-d.ctx.Done(): // nobody needs to be told
 	case <-time.After(firstFollow):
 	}
 }
 
-// isUpNow ends coming up.
+// isUpNow marks the end of coming up.
 func (d *daemon) isUpNow() {
 	d.setState(func(s *State) { s.Status, s.Dead = Up, d.dead() })
 	if err := d.state().Save(); err != nil {
@@ -212,12 +212,12 @@ func (d *daemon) isUpNow() {
 	}
 	d.runSchedule(d.state().Topology.Schedule)
 	d.progress.end(nil)
-	debug.SetGCPercent(50)  // a lab has little garbage: this halves what ten routers cost, and costs little time
+	debug.SetGCPercent(50)  // a lab produces little garbage: this halves the memory of ten routers, and costs little time
 	go debug.FreeOSMemory() // coming up takes twice the memory of being up
 }
 
-// waitControllers waits for the switches' controllers; one that does not answer is a warning, with
-// the cure.
+// waitControllers waits for the switches' controllers; for one that does not answer, it warns and
+// says what helps.
 func (d *daemon) waitControllers() {
 	ctx, cancel := context.WithTimeout(d.ctx, time.Duration(d.state().Wait))
 	defer cancel()
@@ -230,8 +230,8 @@ func (d *daemon) waitControllers() {
 	}
 }
 
-// waitRoutes waits for routing daemons to find each other; nothing but time is missing where they
-// do not.
+// waitRoutes waits for routing daemons to find each other; if they do not, they only need more
+// time.
 func (d *daemon) waitRoutes() {
 	dead := topology.LongestDead(d.state().Topology)
 	if dead == 0 || d.state().Wait == 0 {
@@ -245,8 +245,8 @@ func (d *daemon) waitRoutes() {
 	}
 }
 
-// knowsRoute says whether a routing node has a route to an address; those of other controllers are
-// not asked.
+// knowsRoute says whether a routing node has a route to an address; nodes of foreign controllers
+// are not asked.
 func (d *daemon) knowsRoute(router string, to netip.Addr) bool {
 	if d.own == nil {
 		return true
@@ -259,7 +259,7 @@ func (d *daemon) knowsRoute(router string, to netip.Addr) bool {
 	return r != nil && !r.Drop
 }
 
-// ended says that a program of the lab has ended by itself.
+// ended reports that a program of the lab has ended by itself.
 func (d *daemon) ended(what string) {
 	if d.ctx.Err() == nil {
 		d.happened(what)
@@ -267,7 +267,8 @@ func (d *daemon) ended(what string) {
 	}
 }
 
-// dead lists the programs of the lab that are to run and do not. The caller has locked changing.
+// dead lists the programs of the lab that should be running but are not. The caller has locked
+// changing.
 func (d *daemon) dead() []string {
 	out := d.target().Dead()
 	for _, c := range foreign.Of(d.target().Topology()) {
@@ -278,7 +279,7 @@ func (d *daemon) dead() []string {
 	return out
 }
 
-// noteDead writes it down for trivet ls, after a change that may be under way.
+// noteDead records them in the state, for trivet ls, once any change under way is done.
 func (d *daemon) noteDead() {
 	d.changing.Lock()
 	defer d.changing.Unlock()
@@ -291,7 +292,7 @@ func (d *daemon) noteDead() {
 	}
 }
 
-// happened notes something for who follows the lab, and in the daemon's log.
+// happened notes something for those who follow the lab, and in the daemon's log.
 func (d *daemon) happened(what string) {
 	d.progress.note(what)
 	logged(what)
@@ -300,26 +301,26 @@ func (d *daemon) happened(what string) {
 // logged writes something to the daemon's log.
 func logged(what string) { fmt.Fprintln(os.Stderr, time.Now().Format(time.RFC3339), what) }
 
-// exit lets the daemon end, a moment later, so that answers under way are read.
+// exit makes the daemon end a moment later, so that answers under way can be read.
 func (d *daemon) exit() { d.exitOnce.Do(func() { close(d.gone) }) }
 
 // down takes the lab down. A lab that is coming up is interrupted first.
 func (d *daemon) down(progress local.Progress) error {
 	d.cancel()
-	d.schedule.Wait() // before the lock, which an event may be waiting for
+	d.schedule.Wait() // before locking: an event may be waiting for the lock
 	d.changing.Lock()
 	defer d.changing.Unlock()
-	if d.removed { // coming up has failed, and taken back what there was
+	if d.removed { // coming up failed, and cleaned up
 		return nil
 	}
 	select {
-	case <-d.gone: // resuming has failed, or taking back what there was
+	case <-d.gone: // resuming failed, or cleaning up did
 		return errors.New("the daemon is just ending")
 	default:
 	}
 	if d.state().Status == Up || d.resumed && d.target() != nil {
 		d.setState(func(s *State) { s.Status = Stopping })
-		if err := d.state().Save(); err != nil { // on a full disk going down makes room
+		if err := d.state().Save(); err != nil { // if the disk is full, going down makes room
 			d.happened(err.Error())
 		}
 		d.runStops(context.Background(), d.state().Topology.Nodes)
@@ -351,12 +352,12 @@ func (d *daemon) removeWith(progress local.Progress) error {
 	return err
 }
 
-// runSchedule lets the topology's events happen at their times.
+// runSchedule runs the topology's events at their times.
 func (d *daemon) runSchedule(events []topology.Event) {
 	for _, e := range events {
 		at := d.state().UpSince.Add(time.Duration(e.At))
 		if d.resumed && time.Until(at) < 0 {
-			continue // it has happened, or the daemon was dead
+			continue // it has happened already, or its time passed while no daemon ran
 		}
 		d.schedule.Go(func() {
 			select {
@@ -384,7 +385,7 @@ func (d *daemon) act(a topology.Action) error {
 	return err
 }
 
-// setLink changes the n-th link (from 1) between two nodes, and returns what became of it.
+// setLink changes the n-th link (from 1) between two nodes, and returns it as it is then.
 func (d *daemon) setLink(ends [2]string, n int, c topology.LinkChange) (link *topology.Link, err error) {
 	err = d.change(0, func(ctx context.Context) error {
 		for i, l := range d.target().Topology().Links {
@@ -408,10 +409,11 @@ func (d *daemon) setLink(ends [2]string, n int, c topology.LinkChange) (link *to
 	return link, err
 }
 
-// followTime is how long a command that changes the lab waits for the controller to follow.
+// followTime is how long a command that changes the lab waits for the controller to follow the
+// change.
 const followTime = 20 * time.Second
 
-// follow waits until traffic can flow again after a change, which was one of these links.
+// follow waits until traffic can flow again after a change of these links.
 func (d *daemon) follow(links ...*topology.Link) error {
 	d.changing.Lock()
 	own, t := d.own, d.state().Topology
@@ -424,11 +426,11 @@ func (d *daemon) follow(links ...*topology.Link) error {
 	if own == nil {
 		return nil
 	}
-	return d.ask.Settle(ctx) // Open vSwitch answers its controller before packets go by what that has said
+	return d.ask.Settle(ctx) // Open vSwitch answers its controller before packets are handled accordingly
 }
 
-// change runs a change of the lab and records the topology that came of it, which is larger by some
-// bytes at the most.
+// change runs a change of the lab and records the resulting topology, which takes at most size
+// bytes more.
 func (d *daemon) change(size int, f func(context.Context) error) error {
 	d.changing.Lock()
 	defer d.changing.Unlock()
@@ -461,7 +463,7 @@ func (d *daemon) change(size int, f func(context.Context) error) error {
 	return err
 }
 
-// backTo makes the lab what it was, and what is on disk of it still.
+// backTo makes the lab again what it was, and what its state on disk still says.
 func (d *daemon) backTo(old *topology.Topology) error {
 	var err error
 	if d.target().Topology() != old {
@@ -472,7 +474,7 @@ func (d *daemon) backTo(old *topology.Topology) error {
 	return errors.Join(err, d.endPrograms(is), d.startController(is), d.reloadPrograms(is))
 }
 
-// Owner is the user who asked: who called sudo, or who runs the program.
+// Owner is the user who is asking: the one who called sudo, or else the one who runs the program.
 func Owner() int {
 	if uid, err := strconv.Atoi(os.Getenv("SUDO_UID")); err == nil && os.Getuid() == 0 {
 		return uid

@@ -8,7 +8,7 @@ import (
 	"trivet.dev/trivet/datapath"
 )
 
-// registerDrops adds what was dropped to the API.
+// registerDrops adds dropped packets to the API.
 func registerDrops(api huma.API, d *daemon) {
 	huma.Get(api, "/v1/drops", func(ctx context.Context, _ *struct{}) (*body[[]datapath.Drop], error) {
 		drops, err := d.drops(ctx)

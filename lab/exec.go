@@ -22,8 +22,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// streamProtocol carries a program's streams after an HTTP upgrade, in frames: a
-// byte that says what it is, four of length (big endian), the content.
+// streamProtocol carries a program's streams after an HTTP upgrade, in frames: one byte for the
+// kind, four for the length (big endian), then the content.
 const streamProtocol = "trivet-exec/1"
 
 // Kinds of frames.
@@ -33,9 +33,9 @@ const (
 	frameStderr
 	frameSignal // a signal's number, one byte
 	frameResize // rows and columns, two bytes each
-	frameExit   // exit code, four bytes; the last frame, but for frameUnread
+	frameExit   // exit code, four bytes; the last frame, except for frameUnread
 	frameError  // text: the program could not be started; the last frame
-	frameUnread // input on a terminal that the program has not read, once the client has ended its own
+	frameUnread // typed input that the program has not read; sent once the client's input has ended
 )
 
 const maxFrame = 1 << 20
@@ -69,26 +69,26 @@ type ExecRequest struct {
 	Env     []string `json:"env,omitempty"`
 	Dir     string   `json:"dir,omitempty"`
 	TTY     bool     `json:"tty,omitempty"`
-	Typed   []byte   `json:"typed,omitempty"` // on a terminal: what was typed before, and is shown already
+	Typed   []byte   `json:"typed,omitempty"` // on a terminal: what was typed beforehand and has been echoed already
 	Rows    uint16   `json:"rows,omitempty"`
 	Columns uint16   `json:"columns,omitempty"`
 }
 
-// A session is one program and the connection of who asked for it.
+// A session is one program and the connection of the client that asked for it.
 type session struct {
 	conn  net.Conn
 	in    *bufio.Reader
 	write sync.Mutex
 	cmd   *exec.Cmd
-	tty   *os.File // the terminal's side that we hold, or nil
+	tty   *os.File // our side of the terminal, or nil
 	stdin io.WriteCloser
 
-	outputs []*os.File // what the program prints comes from
+	outputs []*os.File // where the program's output comes from
 	exited  atomic.Bool
 
-	theirs *os.File      // the program's side of the terminal, which keeps what it does not read; or nil
-	input  sync.Mutex    // of what follows, and of writing to the terminal
-	taken  bool          // the program has ended: what comes is unread
+	theirs *os.File      // the program's side of the terminal, which keeps unread input; or nil
+	input  sync.Mutex    // guards what follows, and writes to the terminal
+	taken  bool          // the program has ended: further input is unread
 	unread []byte        // what the program has not read
 	typed  chan struct{} // closed when the client has sent all its input
 	once   sync.Once     // closes typed
@@ -141,7 +141,7 @@ func (d *daemon) serveExec(w http.ResponseWriter, r *http.Request) {
 	code := exitCode(s.cmd.Wait())
 	s.exited.Store(true)
 	s.takeBack()
-	for _, f := range s.outputs { // what it left in the background may hold these open for ever
+	for _, f := range s.outputs { // what the program left in the background may hold these open for ever
 		_ = f.SetReadDeadline(time.Now().Add(lastWords))
 	}
 	output.Wait()
@@ -152,7 +152,7 @@ func (d *daemon) serveExec(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// lastWords is how long output may come after the program has ended.
+// lastWords is how long output is waited for after the program has ended.
 const lastWords = 50 * time.Millisecond
 
 // start starts the program and the copying of what it prints.
@@ -162,11 +162,11 @@ func (s *session) start(d *daemon, req ExecRequest) (output *sync.WaitGroup, err
 	}
 	s.cmd = exec.Command(req.Command[0], req.Command[1:]...)
 	s.cmd.Env, s.cmd.Dir = req.Env, req.Dir
-	if s.cmd.Err != nil { // looked up in the daemon's PATH: look in the caller's
+	if s.cmd.Err != nil { // not found in the daemon's PATH: look in the caller's
 		s.cmd.Path, s.cmd.Err = lookPath(req.Command[0], req.Env)
 	}
 	defer func() {
-		if errors.Is(err, exec.ErrNotFound) { // a fabric may have known better than the two
+		if errors.Is(err, exec.ErrNotFound) { // not earlier: a fabric may have put another program in its place
 			err = fmt.Errorf("%s: %w", req.Command[0], errNoCommand)
 		}
 	}()
@@ -224,8 +224,8 @@ func (s *session) startTTY(d *daemon, req ExecRequest, output *sync.WaitGroup) e
 	return nil
 }
 
-// typeAhead gives the terminal what was typed before the program started. The client's has shown
-// it: this one does not.
+// typeAhead gives the terminal what was typed before the program started. The client's terminal has
+// echoed it already, so this one does not.
 func (s *session) typeAhead(text []byte) {
 	const most = 2048 // half of what a terminal holds (N_TTY_BUF_SIZE)
 	s.unread = text[min(len(text), most):]
@@ -241,11 +241,11 @@ func (s *session) typeAhead(text []byte) {
 	silent.Lflag &^= unix.ECHO
 	_ = unix.IoctlSetTermios(fd, unix.TCSETS, &silent)
 	_, _ = s.tty.Write(text)
-	_, _ = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0) // looks through all that was written
+	_, _ = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0) // makes the terminal process all that was written
 	_ = unix.IoctlSetTermios(fd, unix.TCSETS, mode)
 }
 
-// takeBack takes from the terminal what was typed and the program, which has ended, has not read.
+// takeBack takes from the terminal what was typed but not read by the program, which has ended.
 func (s *session) takeBack() {
 	if s.theirs == nil {
 		return
@@ -256,7 +256,7 @@ func (s *session) takeBack() {
 	if err != nil {
 		return
 	}
-	mode.Lflag &^= unix.ICANON | unix.ECHO // from now on a read takes what there is, and waits for nothing
+	mode.Lflag &^= unix.ICANON | unix.ECHO // from now on a read returns what there is and does not wait
 	mode.Cc[unix.VMIN], mode.Cc[unix.VTIME] = 0, 0
 	_ = unix.IoctlSetTermios(fd, unix.TCSETS, mode)
 	var left []byte
@@ -266,7 +266,7 @@ func (s *session) takeBack() {
 		switch {
 		case err == unix.EINTR:
 		case n > 0:
-			left = append(left, bytes.ReplaceAll(buf[:n], []byte{0}, nil)...) // 0 stood for Ctrl-D
+			left = append(left, bytes.ReplaceAll(buf[:n], []byte{0}, nil)...) // 0 marks Ctrl-D
 		case last:
 			s.taken, s.unread = true, append(left, s.unread...)
 			s.input.Unlock()
@@ -293,13 +293,13 @@ func lookPath(name string, env []string) (string, error) {
 	return "", exec.ErrNotFound
 }
 
-// copy sends what the program prints, and closes the pipe.
+// copy sends what the program prints, then closes the pipe.
 func (s *session) copy(kind byte, from *os.File) {
 	defer from.Close()
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := from.Read(buf)
-		if errors.Is(err, os.ErrDeadlineExceeded) && readable(from) { // a read that begins too late fails, whatever is there
+		if errors.Is(err, os.ErrDeadlineExceeded) && readable(from) { // a read that begins after the deadline fails even if there is data
 			err = nil
 		}
 		if n > 0 && s.send(kind, buf[:n]) != nil || err != nil {
@@ -311,7 +311,7 @@ func (s *session) copy(kind byte, from *os.File) {
 	}
 }
 
-// readable says whether there is something to read, or the end, without waiting for it.
+// readable says whether a read would return something, or the end of the file, at once.
 func readable(f *os.File) (yes bool) {
 	raw, err := f.SyscallConn()
 	if err != nil {
@@ -324,7 +324,7 @@ func readable(f *os.File) (yes bool) {
 	return yes
 }
 
-// receive passes on what the client sends; when the client is gone, the program's group goes too.
+// receive passes on what the client sends; when the client is gone, it ends the program's group.
 func (s *session) receive() {
 	if s.tty != nil {
 		s.toTerminal(nil)
@@ -354,8 +354,8 @@ func (s *session) receive() {
 	}
 }
 
-// toTerminal writes what is typed to the program's terminal, after what there was no room for; when
-// it has ended, to what is unread.
+// toTerminal writes typed input to the program's terminal, after what did not fit in typeAhead;
+// once the program has ended, it adds it to the unread input.
 func (s *session) toTerminal(content []byte) {
 	s.input.Lock()
 	defer s.input.Unlock()
@@ -365,13 +365,13 @@ func (s *session) toTerminal(content []byte) {
 	}
 }
 
-// watch sees the client go while receive cannot: it is held up by a program that does not read its
-// input.
+// watch notices that the client is gone while receive cannot, because it is blocked by a program
+// that does not read its input.
 func (s *session) watch() {
 	raw, err := s.conn.(syscall.Conn).SyscallConn()
 	for err == nil && !s.exited.Load() {
 		err = raw.Control(func(fd uintptr) {
-			if n, _ := unix.Poll([]unix.PollFd{{Fd: int32(fd)}}, 0); n > 0 { // POLLHUP needs no asking for
+			if n, _ := unix.Poll([]unix.PollFd{{Fd: int32(fd)}}, 0); n > 0 { // POLLHUP is always reported
 				s.hangUp()
 			}
 		})
@@ -379,7 +379,7 @@ func (s *session) watch() {
 	}
 }
 
-// hangUp ends the program as a terminal that goes away does, and then for certain.
+// hangUp ends the program as a closing terminal does (SIGHUP), and a second later for certain.
 func (s *session) hangUp() {
 	s.kill(unix.SIGHUP)
 	time.AfterFunc(time.Second, func() { s.kill(unix.SIGKILL) })
@@ -394,8 +394,8 @@ func (s *session) kill(signal unix.Signal) {
 
 var errNoCommand = errors.New("command not found")
 
-// notRun is what a shell exits with (POSIX, 2.8.2) for a program that is not there
-// (127) or is none (126); 0 where that is not the error.
+// notRun is a shell's exit status (POSIX, 2.8.2) for a program that does not exist (127) or cannot
+// be executed (126); 0 for any other error.
 func notRun(err error) int {
 	var path *os.PathError
 	switch {
@@ -409,7 +409,7 @@ func notRun(err error) int {
 	return 126
 }
 
-// exitCode is the program's, or 128 and the signal that ended it, as in a shell.
+// exitCode is the program's exit code, or 128 plus the signal that ended it, as in a shell.
 func exitCode(err error) int {
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) {

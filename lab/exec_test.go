@@ -10,16 +10,16 @@ import (
 	"time"
 )
 
-// TestLastWords proves that all that a program has printed is sent, even where the machine stalls
-// after the program's end for longer than output is waited for; and that what the program left
-// behind, which holds its output open and prints nothing, is not waited for.
+// TestLastWords proves that everything a program printed is sent, even if the machine stalls after
+// the program's end for longer than output is waited for; and that a process it left behind, which
+// holds its output open and prints nothing, is not waited for.
 func TestLastWords(t *testing.T) {
 	from, to, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer to.Close()         // until the end, as a program in the background may
-	const printed = 60 << 10 // several reads' worth, and not more than a pipe takes
+	defer to.Close()         // only at the end, as a program in the background may
+	const printed = 60 << 10 // several reads, but no more than a pipe holds
 	program := exec.Command("head", "-c", fmt.Sprint(printed), "/dev/zero")
 	program.Stdout = to
 	if err := program.Run(); err != nil {

@@ -22,20 +22,21 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// program is a controller of others that the lab runs. It is in a cgroup of the lab, by which
-// down finds it also where this daemon has died.
+// program is a foreign controller that the lab runs. It is in a cgroup of the lab, through which
+// down finds it even if this daemon has died.
 type program struct {
 	*foreign.Controller
-	dir   string // its own; its log lies beside
+	dir   string // its own; its log is next to it
 	port  int    // on 127.0.0.1 of the switches' namespace
 	cmd   *exec.Cmd
 	ended chan struct{} // closed when it has ended
 
-	unwanted atomic.Bool // it is ended by us
+	unwanted atomic.Bool // it is being ended by us
 }
 
-// startPrograms starts the controllers of others that a topology names and that do not run yet,
-// and tells those that run of the topology. It returns when all listen, and whether it started any.
+// startPrograms starts the foreign controllers that a topology names and that are not running yet,
+// and gives those that are running the topology. It returns once all are listening, and says
+// whether it started any.
 func (d *daemon) startPrograms(ctx context.Context, t *topology.Topology) (started bool, err error) {
 	for _, c := range foreign.Of(t) {
 		p := d.programs[c.Name]
@@ -64,7 +65,7 @@ func (d *daemon) startPrograms(ctx context.Context, t *topology.Topology) (start
 	return started, nil
 }
 
-// reloadPrograms tells the controllers of others that run of a topology.
+// reloadPrograms gives the running foreign controllers a topology.
 func (d *daemon) reloadPrograms(t *topology.Topology) error {
 	var errs []error
 	for _, p := range d.programs {
@@ -89,7 +90,7 @@ func (d *daemon) startProgram(p *program, t *topology.Topology) (err error) {
 	if err := errors.Join(os.MkdirAll(p.dir, 0o755), p.Write(p.dir, t)); err != nil {
 		return err
 	}
-	if err := os.WriteFile(p.portFile(), []byte(strconv.Itoa(p.port)), 0o600); err != nil { // before it runs: see findPrograms
+	if err := os.WriteFile(p.portFile(), []byte(strconv.Itoa(p.port)), 0o600); err != nil { // before the program runs: see findPrograms
 		return err
 	}
 	log, err := os.OpenFile(p.log(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -106,7 +107,7 @@ func (d *daemon) startProgram(p *program, t *topology.Topology) (err error) {
 	return nil
 }
 
-// addProgram notes a controller that runs.
+// addProgram registers a running controller.
 func (d *daemon) addProgram(p *program) {
 	p.ended = make(chan struct{})
 	go d.watchProgram(p, p.cmd, p.ended)
@@ -114,19 +115,19 @@ func (d *daemon) addProgram(p *program) {
 	d.target().Listens(p.Name, fmt.Sprintf("tcp:127.0.0.1:%d", p.port))
 }
 
-// findPrograms finds the controllers of others that run since another daemon started them.
+// findPrograms finds the foreign controllers that an earlier daemon started and that still run.
 func (d *daemon) findPrograms(t *topology.Topology) {
 	for _, c := range foreign.Of(t) {
 		p := &program{Controller: c, dir: filepath.Join(Dir(d.state().Name), "controllers", c.Name)}
 		b, _ := os.ReadFile(p.portFile())
 		port, err := strconv.Atoi(string(b))
 		if err != nil {
-			continue // it was about to be started
+			continue // the daemon died before it started this one
 		}
 		p.port = port
 		for _, pid := range d.target().ProgramProcesses(c.Name) {
 			if session, err := unix.Getsid(pid); err != nil || session != pid {
-				continue // one that it has started
+				continue // a child of the controller
 			}
 			if p.cmd, err = process.Command(pid); err == nil {
 				d.addProgram(p)
@@ -149,7 +150,7 @@ func ControllerPort(name, controller string) (uint16, error) {
 	return uint16(port), err
 }
 
-// watchProgram says it when a controller ends while the lab is up.
+// watchProgram reports a controller that ends while the lab is up.
 func (d *daemon) watchProgram(p *program, cmd *exec.Cmd, ended chan struct{}) {
 	how := process.Wait(cmd)
 	close(ended)
@@ -158,7 +159,7 @@ func (d *daemon) watchProgram(p *program, cmd *exec.Cmd, ended chan struct{}) {
 	}
 }
 
-// endPrograms ends the controllers that a topology does not have any more.
+// endPrograms ends the controllers that a topology no longer has.
 func (d *daemon) endPrograms(t *topology.Topology) error {
 	var errs []error
 	for name, p := range d.programs {
@@ -172,9 +173,8 @@ func (d *daemon) endPrograms(t *topology.Topology) error {
 	return errors.Join(errs...)
 }
 
-// waitForeign waits until every switch is connected to a controller that is not Trivet's, and until
-// those that the lab runs have done for each switch what they do first, so that its packets are
-// forwarded.
+// waitForeign waits until every switch is connected to its foreign controller, and until the
+// foreign controllers that the lab runs have set up each switch so that its packets are forwarded.
 func (d *daemon) waitForeign(ctx context.Context, t *topology.Topology) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(d.state().Wait))
 	defer cancel()
@@ -187,7 +187,7 @@ func (d *daemon) waitForeign(ctx context.Context, t *topology.Topology) error {
 		if greeted := p.Greeted(t); len(greeted) > 0 {
 			err = d.target().WaitFlows(ctx, greeted)
 		}
-		if p.PerPort && err == nil { // the entries of ports are the last that it makes
+		if p.PerPort && err == nil { // the entries of ports are the last it installs
 			embedded := slices.DeleteFunc(p.Greeted(t), func(n *topology.Node) bool { return n.Datapath != topology.Embedded })
 			err = d.target().WaitPorts(ctx, embedded, t.Links)
 		}
@@ -201,8 +201,8 @@ func (d *daemon) waitForeign(ctx context.Context, t *topology.Topology) error {
 	return errors.Join(errs...)
 }
 
-// followForeign waits until the controllers that the lab runs have followed a change of links, as
-// far as they look at ports.
+// followForeign waits until the foreign controllers that the lab runs have followed a change of
+// links, if they handle ports at all.
 func (d *daemon) followForeign(links []*topology.Link) error {
 	d.changing.Lock()
 	defer d.changing.Unlock()
@@ -219,7 +219,7 @@ func (d *daemon) followForeign(links []*topology.Link) error {
 	return nil
 }
 
-// waitLog waits until the controller's log speaks of each of the switches.
+// waitLog waits until the controller's log mentions each of the switches.
 func (p *program) waitLog(ctx context.Context, switches []*topology.Node) error {
 	for {
 		log, err := os.ReadFile(p.log())
@@ -249,7 +249,7 @@ func (p *program) alive() bool {
 	}
 }
 
-// reload tells a running controller of another topology, as far as it wants to know.
+// reload gives a running controller another topology, if it reads one.
 func (p *program) reload(t *topology.Topology) error {
 	if !p.Reloads {
 		return nil
@@ -276,8 +276,8 @@ func (p *program) waitListening(ctx context.Context) error {
 	}
 }
 
-// listens looks for the controller's port in its namespace; /proc/<pid>/net/tcp is described in
-// proc(5): address and port in hexadecimal, state 0A is LISTEN.
+// listens looks for the controller's port in its namespace. /proc/<pid>/net/tcp is described in
+// proc(5): address and port in hexadecimal; state 0A is LISTEN.
 func (p *program) listens() bool {
 	f, err := os.Open(fmt.Sprintf("/proc/%d/net/tcp", p.cmd.Process.Pid))
 	if err != nil {
@@ -293,8 +293,8 @@ func (p *program) listens() bool {
 	return false
 }
 
-// checkLink says why a change of the i-th link would give the topology a loop that a controller of
-// others cannot carry.
+// checkLink says why a change of the i-th link would close a loop that a foreign controller cannot
+// handle.
 func checkLink(t *topology.Topology, i int, c topology.LinkChange) error {
 	if !t.Links[i].Down || len(foreign.Of(t)) == 0 {
 		return nil

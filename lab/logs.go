@@ -13,11 +13,11 @@ import (
 // LogFile is a log of a lab.
 type LogFile struct {
 	Name string // below the lab's directory
-	Node string // whose it is; "": of more than one node
+	Node string // the node it is about; "": more than one node
 }
 
-// Logs lists the logs of a lab that are there: the daemon's, Open vSwitch's, those of the nodes'
-// commands and routing daemons, and of the controllers that it runs.
+// Logs lists the existing logs of a lab: the daemon's, Open vSwitch's, those of the nodes' commands
+// and routing daemons, and of the foreign controllers that it runs.
 func Logs(name string) (out []LogFile) {
 	for _, pattern := range []string{"daemon.log", "ovs/*.log", "controllers/*.log", commandLogs + "/*.log", "routers/*/*.log"} {
 		found, _ := filepath.Glob(filepath.Join(Dir(name), pattern))
@@ -36,15 +36,15 @@ func Logs(name string) (out []LogFile) {
 	return out
 }
 
-// Logs are in memory, as all below /run is. One that has become larger than maxLog is cut to its
-// last keepLog bytes.
+// Logs are in memory, like everything below /run. A log that exceeds maxLog is cut to its last
+// keepLog bytes.
 const (
 	maxLog   = 4 << 20
 	keepLog  = 1 << 20
 	lookEach = 500 * time.Millisecond
 )
 
-// boundLogs keeps the lab's logs to their size, until the lab goes down.
+// boundLogs keeps the lab's logs within maxLog until the lab goes down.
 func (d *daemon) boundLogs() {
 	for {
 		select {
@@ -60,9 +60,9 @@ func (d *daemon) boundLogs() {
 	}
 }
 
-// boundLog cuts a file of more than most bytes to the last of them, from the beginning of a line,
-// and says so in it. Who writes must append (O_APPEND); what is written between the reading and the
-// cutting is lost.
+// boundLog cuts a file of more than most bytes to its last keep bytes, from the beginning of a
+// line, and notes that in the file. Writers must append (O_APPEND); what they write between the
+// reading and the cutting is lost.
 func boundLog(file string, most, keep int64) error {
 	info, err := os.Stat(file)
 	if errors.Is(err, os.ErrNotExist) || err == nil && info.Size() <= most {

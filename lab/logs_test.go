@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// Proves that a log which has grown is cut to its last lines, says so, and goes on growing where
-// its writer, who knows nothing of it, appends; and that a small one, or none, is left alone.
+// TestBoundLog proves that a log that has grown too large is cut to its last lines, says so, and
+// keeps growing as its unsuspecting writer appends; and that a small or missing one is left alone.
 func TestBoundLog(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "a.log")
 	if err := boundLog(file, 10_000, 2_000); err != nil {
@@ -54,7 +54,7 @@ func TestBoundLog(t *testing.T) {
 	}
 }
 
-// Proves that each log of a lab is found, with the node whose it is.
+// TestLogs proves that each log of a lab is found, together with the node it is about.
 func TestLogs(t *testing.T) {
 	t.Setenv("TRIVET_RUN_DIR", t.TempDir())
 	for _, f := range []string{"daemon.log", "ovs/ovs-vswitchd.log", "commands/h1.log", "routers/r1/zebra.log", "controllers/faucet.log", "controllers/faucet/x"} {

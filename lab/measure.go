@@ -22,10 +22,10 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// maxPings are those of a pair: what their results may take of the daemon's memory.
+// maxPings limits the pings of one pair, as their results take the daemon's memory.
 const maxPings = 1_000_000
 
-// PingStep is what comes while pings are under way: a reply of one pair, how far all pairs are, or
+// PingStep is sent while pings are under way: a reply of one pair, the progress of all pairs, or
 // the end.
 type PingStep struct {
 	Seq      int         `json:"seq,omitempty"`
@@ -36,10 +36,10 @@ type PingStep struct {
 	Error    string      `json:"error,omitempty"`
 }
 
-// pingLook is how often it is said how far pings of all pairs are.
+// pingLook is how often the progress of pings between all pairs is reported.
 const pingLook = 200 * time.Millisecond
 
-// servePing pings, and says how far it is.
+// servePing pings, and reports progress meanwhile.
 func (d *daemon) servePing(w http.ResponseWriter, req *http.Request) {
 	var r PingRequest
 	if err := json.NewDecoder(http.MaxBytesReader(w, req.Body, maxFrame)).Decode(&r); err != nil {
@@ -129,14 +129,14 @@ func (d *daemon) isUp() error {
 	return nil
 }
 
-// replyTime is how long a reply may take beside the links' delays: hosts ask once more for a
-// neighbour's address a second after the first time, and a busy machine is slow.
+// replyTime is how long a reply may take beyond the links' delays: hosts repeat a request for a
+// neighbour's address after one second, and a busy machine is slow.
 const replyTime = 3 * time.Second
 
 // PingTimeout is how long to wait for a reply.
 func PingTimeout(t *topology.Topology) time.Duration { return replyTime + longestDelay(t) }
 
-// longestDelay bounds the round trip over all impaired links there and back.
+// longestDelay bounds the round trip over all impaired links.
 func longestDelay(t *topology.Topology) (sum time.Duration) {
 	for _, l := range t.Links {
 		for i := range 2 {
@@ -180,12 +180,12 @@ func (d *daemon) pairs(r PingRequest) ([]probe.Pair, error) {
 	return out, nil
 }
 
-// NoNode says that there is no such node, and which was meant.
+// NoNode says that there is no such node, and suggests which one was meant.
 func NoNode(t *topology.Topology, name string) error {
 	return fmt.Errorf("there is no node %s%s", name, nearest(t, name))
 }
 
-// nearest names the node or link that may be meant, or some that there are.
+// nearest suggests the node or link that may be meant, or lists some that exist.
 func nearest(t *topology.Topology, name string) string {
 	var nodes, links []string
 	for _, n := range t.Nodes {
@@ -203,7 +203,7 @@ func nearest(t *topology.Topology, name string) string {
 	return "; there are " + strings.Join(nodes, ", ")
 }
 
-// address returns the first address of a node in a family, or the address itself.
+// address returns a node's first address of a family, or the given address itself.
 func (d *daemon) address(name string, v6 bool) (netip.Addr, error) {
 	if a, err := netip.ParseAddr(name); err == nil {
 		return a, nil
@@ -314,8 +314,8 @@ func iperfRate(r IperfRequest) (args []string, err error) {
 	return append(args, "--bitrate", strconv.FormatUint(uint64(rate), 10)), err
 }
 
-// iperfServer starts a server at the first port of the node that is free: several measurements may
-// be under way, and the user may have a server of his own. It listens when this returns.
+// iperfServer starts a server at the first free port of the node: several measurements may be under
+// way, and users may run servers of their own. It is listening when this returns.
 func (d *daemon) iperfServer(ctx context.Context, program, node string, to netip.Addr) (port string, stop func(), err error) {
 	const first, tries = 5201, 100
 	for n := range tries {
@@ -355,7 +355,7 @@ func (d *daemon) iperfServer(ctx context.Context, program, node string, to netip
 	return "", nil, fmt.Errorf("the ports %d to %d of %s are all in use; end some of the servers there", first, first+tries-1, node)
 }
 
-// serverOutput is what a server says; listening is closed when it says that it listens.
+// serverOutput is what a server prints; listening is closed once the server says that it listens.
 type serverOutput struct {
 	mu        sync.Mutex
 	text      []byte
@@ -427,7 +427,7 @@ func parseIperf(text []byte, udp bool) (out IperfResult, err error) {
 		Seconds: e.Received.Seconds, Retransmits: e.Sent.Retransmits}
 	if udp {
 		out.Protocol, out.JitterMS, out.Loss = "udp", e.Sum.JitterMS, e.Sum.LostPercent/100
-		if out.Sent == 0 { // iperf3 before 3.13 gives one sum only, of what was sent
+		if out.Sent == 0 { // iperf3 before 3.13 gives a single sum, that of the sender
 			out.Sent, out.Seconds = e.Sum.BitsPerSecond, e.Sum.Seconds
 			out.BitsPerSecond = e.Sum.BitsPerSecond * (1 - out.Loss)
 		}

@@ -27,7 +27,7 @@ type Progress struct {
 	End     bool      `json:"end,omitempty"` // coming up or going down has ended; Error says how
 }
 
-// progressLog keeps what has happened and wakes those who follow it.
+// progressLog keeps what has happened and wakes its followers.
 type progressLog struct {
 	mu     sync.Mutex
 	steps  []Progress
@@ -45,15 +45,15 @@ func (l *progressLog) add(p Progress) {
 	defer l.mu.Unlock()
 	if n := len(l.steps); p.Stage != "" && n > 0 && l.steps[n-1].Stage == p.Stage && l.steps[n-1].Done < p.Done {
 		l.steps[n-1] = p // only the latest count of a stage matters
-	} else if n < maxProgress || p.End { // who follows waits for the end
+	} else if n < maxProgress || p.End { // followers wait for the end
 		l.steps = append(l.steps, p)
 	}
 	close(l.change)
 	l.change = make(chan struct{})
 }
 
-// since returns the steps from the n-th, the last known one again if it may have
-// advanced, and a channel that is closed at the next.
+// since returns the steps from the n-th on, and a channel that is closed at the next step. The last
+// step a caller knows may have advanced: it asks for that one again.
 func (l *progressLog) since(n int) ([]Progress, <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -76,7 +76,7 @@ func (l *progressLog) end(err error) {
 	l.add(p)
 }
 
-// warnController says which switches lack their controller, what that means and what helps.
+// warnController says which switches lack their controller, the consequences, and what helps.
 func (l *progressLog) warnController(err error, s State) {
 	consequence := "the lab is up; its switches forward by learning (fail_mode: standalone)"
 	for _, n := range s.Topology.NodesOf(topology.Switch) {
@@ -94,8 +94,8 @@ func (l *progressLog) warnController(err error, s State) {
 
 var steps atomic.Int64
 
-// killHere ends the daemon, as by kill -9, at the step that a test names: the
-// proof that down cleans up after a death at any point.
+// killHere ends the daemon, as kill -9 would, at the step that a test names, to prove that down
+// cleans up after a death at any point.
 func killHere() {
 	if at, err := strconv.ParseInt(os.Getenv("TRIVET_KILL_AT_STEP"), 10, 64); err == nil && steps.Add(1) == at {
 		_ = unix.Kill(os.Getpid(), unix.SIGKILL)

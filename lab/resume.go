@@ -12,7 +12,7 @@ import (
 	"trivet.dev/trivet/datapath"
 )
 
-// Cure says of an Orphaned lab what is to be done.
+// Cure says what to do about an Orphaned lab.
 func (s State) Cure() string {
 	if s.Left == Up {
 		return fmt.Sprintf("the daemon of lab %s has died; packets still flow. Resume it:  sudo trivet resume %s   or take it down:  sudo trivet down %s", s.Name, s.Name, s.Name)
@@ -23,7 +23,7 @@ func (s State) Cure() string {
 	return fmt.Sprintf("the daemon of lab %s has died before the lab was up, or while it went down; clean it up:  sudo trivet down %s", s.Name, s.Name)
 }
 
-// CureDead says what is to be done where programs of a lab have ended by themselves.
+// CureDead says what to do if programs of a lab have ended by themselves.
 func CureDead(dead []string) string {
 	if slices.ContainsFunc(datapath.Kinds(), func(k datapath.Kind) bool { return slices.Contains(dead, k.Irreplaceable) }) {
 		return "take the lab down, then bring it up again"
@@ -31,8 +31,8 @@ func CureDead(dead []string) string {
 	return "trivet apply FILE starts them again"
 }
 
-// Resume starts a daemon for a lab whose daemon has died, and returns when that has taken over.
-// After an error the lab is as it was.
+// Resume starts a daemon for a lab whose daemon has died, and returns once it has taken over. After
+// an error the lab is as it was.
 func Resume(ctx context.Context, name string, each func(Progress)) (*Client, error) {
 	mine, err := lock(ctx, name)
 	if err != nil {
@@ -58,12 +58,12 @@ func Resume(ctx context.Context, name string, each func(Progress)) (*Client, err
 	if err := state.waitDead(); err != nil {
 		return nil, err
 	}
-	_ = os.Remove(state.Socket()) // that of the dead one
+	_ = os.Remove(state.Socket()) // the dead daemon's
 	daemon, err := startDaemon(name, mine)
 	if err != nil {
 		return nil, err
 	}
-	mine.Close() // the daemon has it
+	mine.Close() // the daemon holds it now
 	client, err := waitForDaemon(state, daemon)
 	if err != nil {
 		return nil, err
@@ -71,15 +71,15 @@ func Resume(ctx context.Context, name string, each func(Progress)) (*Client, err
 	return client, client.Follow(ctx, each)
 }
 
-// dieTime is how long a process may take to end that has been killed, on a machine that is busy.
+// dieTime is how long a killed process may take to end on a busy machine.
 const dieTime = 10 * time.Second
 
-// dies says whether the lab's daemon, which runs, is about to end: one that has been killed does
-// not answer any more, and is soon gone.
+// dies says whether the lab's daemon, which still runs, is about to end: one that has been killed
+// no longer answers, and is soon gone.
 func (s State) dies(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, dieTime)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://lab/", nil) // where nothing is, which it says
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://lab/", nil) // there is nothing at this path, and a live daemon says so
 	if err != nil {
 		return false
 	}
@@ -115,7 +115,7 @@ func (d *daemon) resume() {
 	switch {
 	case err == nil:
 		d.isUpNow()
-	case d.ctx.Err() != nil: // down has been asked for meanwhile; it comes next, and ends the daemon
+	case d.ctx.Err() != nil: // down was requested meanwhile; it comes next, and ends the daemon
 		d.progress.end(errors.New("interrupted: the lab goes down"))
 	default:
 		d.closeOnce.Do(func() {
@@ -140,17 +140,17 @@ func (d *daemon) takeOver() error {
 	if err := d.startController(d.state().Topology); err != nil {
 		return err
 	}
-	d.own.trust(true) // until TakeOver packets that switches do not know come to nobody, and probes are such
+	d.own.trust(true) // until TakeOver, packets unknown to switches reach nobody, and that includes probes
 	if err := l.Resume(d.ctx, d.state().Topology, d.progress.stage); err != nil {
 		return err
 	}
-	if err := d.giveDevices(d.ctx); err != nil { // nobody captures any more
+	if err := d.giveDevices(d.ctx); err != nil { // no capture is left
 		return err
 	}
 	d.setState(func(s *State) { s.Topology = l.Topology() })
 	d.waitControllers()
 	l.TakeOver()
 	d.own.trust(false)
-	d.waitRoutes() // until then controllers hear nothing of flows that they had before: routing protocols are some
+	d.waitRoutes() // until then controllers see no packets of flows that existed before, such as routing protocols'
 	return d.ctx.Err()
 }

@@ -4,8 +4,8 @@ import (
 	"sync/atomic"
 )
 
-// shown is what of a lab can be read at any time, also while a change goes on for seconds. What it
-// points to does not change: who changes the lab puts another in its place.
+// shown is the part of a lab that can be read at any time, even while a change is taking seconds.
+// What it points to is immutable: a change replaces it.
 type shown struct {
 	state  atomic.Pointer[State]
 	target atomic.Pointer[target] // nil before the lab begins to come up
@@ -14,16 +14,16 @@ type shown struct {
 // state is a copy of the lab's state, as it was after the last change.
 func (d *daemon) state() State { return *d.shown.state.Load() }
 
-// setState changes the lab's state, for all to see. The caller has locked changing, but for before
-// the lab comes up.
+// setState changes the lab's state for all to see. The caller has locked changing, unless the lab
+// has not begun to come up.
 func (d *daemon) setState(change func(*State)) {
 	s := d.state()
 	change(&s)
 	d.shown.state.Store(&s)
 }
 
-// target is what has made the lab; nil before it begins to come up. The caller has locked changing,
-// but for methods that say that they may be called at any time.
+// target is what makes the lab; nil before it begins to come up. The caller has locked changing,
+// except for methods documented as callable at any time.
 func (d *daemon) target() target {
 	if t := d.shown.target.Load(); t != nil {
 		return *t

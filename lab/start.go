@@ -25,10 +25,10 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Defaults are what holds where neither a topology nor who brings it up says anything.
+// Defaults apply where neither the topology nor the user says anything.
 var Defaults = topology.Defaults{Datapath: topology.Bridge, Controlled: topology.Embedded, Foreign: topology.OVS, Controller: topology.ControllerTrivet}
 
-// Supported says what a resolved topology asks for that this build does not have.
+// Supported says what a resolved topology requires that this build does not have.
 func Supported(t *topology.Topology) error {
 	var p topology.Problems
 	for _, n := range t.Nodes {
@@ -40,8 +40,8 @@ func Supported(t *topology.Topology) error {
 	return append(append(p, datapath.Refuses(t)...), foreign.Check(t)...).Err()
 }
 
-// checkSessions says why a switch cannot speak with its controllers: the version that it may speak,
-// or two that are one.
+// checkSessions says why a switch cannot talk to its controllers: the OpenFlow version that it is
+// allowed, or two controllers that are the same one.
 func checkSessions(p *topology.Problems, t *topology.Topology, n *topology.Node) {
 	if kind := n.Datapath.Kind(); len(n.OpenFlow) > 0 && !slices.Contains(n.OpenFlow, "1.3") {
 		const hint = "allow it: openflow: 1.3, or leave openflow out"
@@ -60,7 +60,7 @@ func checkSessions(p *topology.Problems, t *topology.Topology, n *topology.Node)
 		}
 		target, err := agent.ParseTarget(address)
 		if err != nil {
-			continue // a program, or nothing
+			continue // a program, or none
 		}
 		if other, is := seen[target]; is {
 			p.Add(n.Pos, "name one of them", "switch %s: its controllers %s and %s are both at %s", n.Name, other, c, target)
@@ -69,14 +69,14 @@ func checkSessions(p *topology.Problems, t *topology.Topology, n *topology.Node)
 	}
 }
 
-// Installed says what a resolved topology of a user needs, programs and cores, that this machine
-// does not have.
+// Installed says what a user's resolved topology needs, in programs and cores, that this machine
+// lacks.
 func Installed(t *topology.Topology, owner int) error {
 	return errors.Join(foreign.Installed(t, foreign.PlacesOf(owner)), datapath.Lacks(t), local.Check(t))
 }
 
-// Check says why a resolved topology of a user cannot be made here. Whoever makes one asks it, or
-// both of which it is made.
+// Check says why a user's resolved topology cannot be made here. Whatever makes a lab calls it
+// first, or else both functions that it consists of.
 func Check(t *topology.Topology, owner int) error {
 	if err := Supported(t); err != nil {
 		return err
@@ -84,9 +84,9 @@ func Check(t *topology.Topology, owner int) error {
 	return Installed(t, owner)
 }
 
-// Start brings a lab up: it starts its daemon, which outlives this process and its terminal, and
-// follows it until the lab is up or has failed. Where it fails or ctx ends, what there is is taken
-// back; the error says it where something is left.
+// Start brings a lab up: it starts the lab's daemon, which outlives this process and its terminal,
+// and follows it until the lab is up or has failed. If it fails or ctx ends, everything is undone;
+// the error says if something is left.
 func Start(ctx context.Context, state State, each func(Progress)) (*Client, error) {
 	daemon, err := state.begin(ctx)
 	if err != nil {
@@ -97,14 +97,14 @@ func Start(ctx context.Context, state State, each func(Progress)) (*Client, erro
 		return nil, state.failed(err)
 	}
 	undone := make(chan struct{})
-	whole := context.AfterFunc(ctx, func() { // a lab is whole or gone: Ctrl-C takes back what there is
+	whole := context.AfterFunc(ctx, func() { // a lab is whole or gone: Ctrl-C undoes what there is
 		defer close(undone)
 		_ = client.Down(context.Background(), func(Progress) {})
 	})
 	err = client.Follow(context.Background(), each)
 	if !whole() {
 		<-undone
-		err = errors.New("interrupted") // also where the lab was up before that
+		err = errors.New("interrupted") // even if the lab was up by then
 	}
 	if err != nil {
 		select {
@@ -116,7 +116,7 @@ func Start(ctx context.Context, state State, each func(Progress)) (*Client, erro
 	return client, nil
 }
 
-// begin makes the lab's directory, which nobody else must have made, and starts its daemon.
+// begin makes the lab's directory, which must not exist yet, and starts its daemon.
 func (s State) begin(ctx context.Context) (<-chan error, error) {
 	run, err := dirlock.Make(ctx, RunDir())
 	if err != nil {
@@ -130,9 +130,9 @@ func (s State) begin(ctx context.Context) (<-chan error, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Who finds a directory in which there is nothing, and that nobody has locked, takes it for the
-	// remains of a lab that has died. So the run directory is kept until it is; but not for long
-	// from who has locked it before us, to remove it, and waits for that itself.
+	// An empty directory that nobody has locked looks like the remains of a dead lab. So the run
+	// directory stays locked until the lab's is; but not for long if another command has locked the
+	// lab's first, to remove it, as that one waits for the run directory.
 	mine, err := dirlock.Wait(ctx, Dir(s.Name), false, beginTime/2)
 	run.Close()
 	if errors.Is(err, unix.EWOULDBLOCK) {
@@ -155,24 +155,24 @@ func (s State) begin(ctx context.Context) (<-chan error, error) {
 	return daemon, nil
 }
 
-// makeDir makes a lab's directory. Only root may look into it, and so lock it; others reach what
-// they know the names of.
+// makeDir makes a lab's directory. Only root may list it, and so lock it; others can reach files in
+// it whose names they know.
 func makeDir(dir string) error {
 	if err := os.Mkdir(dir, 0o711); err != nil {
 		return err
 	}
-	return os.Chmod(dir, 0o711) // whatever the umask
+	return os.Chmod(dir, 0o711) // whatever the umask is
 }
 
-// discard removes the directory of a lab of which there is nothing else. The caller has its lock.
+// discard removes the directory of a lab of which nothing else exists. The caller has its lock.
 func discard(name string) error {
 	err := os.RemoveAll(Dir(name))
 	dirlock.Remove(RunDir())
 	return err
 }
 
-// failed says with why a lab is not up whether something is left of it. What its daemon has not
-// begun is removed.
+// failed adds to the reason why a lab is not up whether something of it is left. If its daemon has
+// not begun, what there is is removed.
 func (s State) failed(why error) error {
 	if mine, err := lock(context.Background(), s.Name); err == nil {
 		if now, err := read(s.Name); err == nil && now.PID == 0 && now.Created.Equal(s.Created) {
@@ -186,8 +186,8 @@ func (s State) failed(why error) error {
 	return fmt.Errorf("%w\nnothing is left of the lab", why)
 }
 
-// startDaemon starts a daemon for a lab whose lock the caller has, and which the daemon has then,
-// too, until it can be found by the lab's state. The channel gives how the daemon ends.
+// startDaemon starts a daemon for a lab whose lock the caller holds; the daemon holds it as well
+// until it can be found through the lab's state. The channel reports how the daemon ends.
 func startDaemon(name string, lock *os.File) (<-chan error, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -224,7 +224,7 @@ func waitForDaemon(state State, ended <-chan error) (*Client, error) {
 			if err == nil {
 				return nil, errors.New("the lab's daemon ended before it could say why: another command may have taken the lab down")
 			}
-			if why := disk.Full(Dir(state.Name)); why != nil { // so its log does not say it
+			if why := disk.Full(Dir(state.Name)); why != nil { // a full disk: the log cannot tell
 				return nil, fmt.Errorf("the lab's daemon exited immediately: %w", why)
 			}
 			log, _ := os.ReadFile(filepath.Join(Dir(state.Name), "daemon.log"))
@@ -237,8 +237,8 @@ func waitForDaemon(state State, ended <-chan error) (*Client, error) {
 	}
 }
 
-// Stop takes a lab down in whatever state it is. It asks the daemon, and does it itself, which
-// needs root, where the daemon cannot.
+// Stop takes a lab down whatever its state. It asks the daemon; if the daemon cannot do it, Stop
+// does it itself, which needs root.
 func (s State) Stop(ctx context.Context, each func(Progress)) error {
 	why := errors.New("no daemon")
 	if s.Alive() {
@@ -249,8 +249,8 @@ func (s State) Stop(ctx context.Context, each func(Progress)) error {
 			return nil
 		}
 	}
-	mine, err := lock(ctx, s.Name) // a daemon that starts can be asked soon
-	if errors.Is(err, ErrNone) {   // somebody else was asked, too, and the answer got lost
+	mine, err := lock(ctx, s.Name) // a daemon that is starting can be asked soon
+	if errors.Is(err, ErrNone) {   // somebody else asked the daemon, too, and our answer got lost
 		return s.endDaemon()
 	}
 	if errors.Is(err, os.ErrPermission) {
@@ -271,8 +271,8 @@ func (s State) Stop(ctx context.Context, each func(Progress)) error {
 	return now.removeWithout(each)
 }
 
-// ownerWaits is how long the owner of a lab waits for a daemon that root may be starting, which
-// only root can tell.
+// ownerWaits is how long a lab's owner waits for a daemon that root may be starting; only root can
+// tell whether one is.
 const ownerWaits = 10 * time.Second
 
 // stopBegun asks a daemon that has just begun to take the lab down.
@@ -289,7 +289,7 @@ func (s State) stopBegun(ctx context.Context, each func(Progress), why error) er
 	return fmt.Errorf("the daemon of lab %s cannot take it down (%w); root can without it:  sudo trivet down %s", s.Name, why, s.Name)
 }
 
-// endDaemon waits for the end of a daemon whose lab is gone, and ends one that does not.
+// endDaemon waits for the daemon of a lab that is gone to end, and kills it if it does not.
 func (s State) endDaemon() error {
 	err := s.WaitDaemon()
 	if err != nil && os.Geteuid() == 0 {
@@ -304,7 +304,7 @@ func (s State) removeWithout(each func(Progress)) error {
 		return err
 	}
 	s.Status = Stopping
-	_ = s.Save() // so that nobody resumes half a lab; on a full disk it goes without
+	_ = s.Save() // so that nobody resumes half a lab; on a full disk this fails, and we go on
 	return local.Remove(s.Name, Dir(s.Name), func(stage string, done, total int) {
 		each(Progress{Time: time.Now(), Stage: stage, Done: done, Total: total})
 	}, func(lost string) { each(Progress{Time: time.Now(), Warning: lost}) })

@@ -12,7 +12,7 @@ import (
 	"trivet.dev/trivet/internal/dirlock"
 )
 
-// gone fails the test unless nothing is left of the lab, and ends what there is.
+// gone fails the test unless nothing is left of the lab, and cleans up what is.
 func gone(t *testing.T, s State) {
 	t.Helper()
 	if now, err := Load(s.Name); !errors.Is(err, ErrNone) {
@@ -23,9 +23,9 @@ func gone(t *testing.T, s State) {
 	}
 }
 
-// TestDownOfStarting proves that a lab whose daemon is just being started is not taken for one
-// whose daemon has died: nobody removes it beside that daemon, which is asked as soon as it can be,
-// and takes the lab down itself.
+// TestDownOfStarting proves that a lab whose daemon is just being started is not mistaken for one
+// whose daemon has died: nobody removes it behind the daemon's back; the daemon is asked as soon as
+// it can be, and takes the lab down itself.
 func TestDownOfStarting(t *testing.T) {
 	s := newState(t, "starting", "minimal")
 	if err := os.Mkdir(Dir(s.Name), 0o755); err != nil {
@@ -64,7 +64,7 @@ func TestDownOfStarting(t *testing.T) {
 	gone(t, s)
 }
 
-// TestStartBesideAnother proves that a lab is not started in the directory of another one of its
+// TestStartBesideAnother proves that a lab is not started in the directory of another of the same
 // name, which stays as it is.
 func TestStartBesideAnother(t *testing.T) {
 	s := newState(t, "another", "minimal")
@@ -85,8 +85,8 @@ func TestStartBesideAnother(t *testing.T) {
 	}
 }
 
-// TestInterruptedWhenUp proves that a lab whose start is interrupted just when it is up is gone,
-// and said not to be up.
+// TestInterruptedWhenUp proves that a lab whose start is interrupted at the moment it comes up is
+// removed, and not reported as up.
 func TestInterruptedWhenUp(t *testing.T) {
 	s := newState(t, "late", "minimal")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -102,8 +102,8 @@ func TestInterruptedWhenUp(t *testing.T) {
 	gone(t, s)
 }
 
-// TestReasonForTheSlow proves that a lab which cannot come up says why also to a command that comes
-// to ask later than that.
+// TestReasonForTheSlow proves that a lab that cannot come up gives its reason even to a command
+// that asks only after the failure.
 func TestReasonForTheSlow(t *testing.T) {
 	s := newState(t, "slow", "minimal")
 	failing := filepath.Join(RunDir(), "failing")
@@ -112,7 +112,7 @@ func TestReasonForTheSlow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for wait := 500 * time.Millisecond; wait > 0; { // long enough, most times, for the lab to fail after that command
+	for wait := 500 * time.Millisecond; wait > 0; { // usually long enough for the lab to fail before that command asks
 		select {
 		case err := <-daemon:
 			t.Fatal("the daemon has ended before it was asked: ", err)
@@ -144,8 +144,8 @@ func TestDownAfterTheEnd(t *testing.T) {
 	}
 }
 
-// TestEndOfLongProgress proves that the end is told also by a lab that has had more steps than are
-// kept.
+// TestEndOfLongProgress proves that the end is reported even by a lab that has had more steps than
+// are kept.
 func TestEndOfLongProgress(t *testing.T) {
 	l := newProgressLog()
 	for range maxProgress + 1 {
@@ -157,9 +157,9 @@ func TestEndOfLongProgress(t *testing.T) {
 	}
 }
 
-// TestLoadOfBeginning proves that a lab which is just begun, of which there is a directory and
-// nothing more, is not taken for one whose daemon has died: who looks waits until the lab's lock
-// says that somebody is at work.
+// TestLoadOfBeginning proves that a lab that has just been begun, of which there is only an empty
+// directory, is not mistaken for one whose daemon has died: Load waits until the lab's lock shows
+// that somebody is at work.
 func TestLoadOfBeginning(t *testing.T) {
 	s := newState(t, "begin", "minimal")
 	run, err := dirlock.Make(t.Context(), RunDir())
@@ -177,7 +177,7 @@ func TestLoadOfBeginning(t *testing.T) {
 	select {
 	case now := <-seen:
 		t.Fatalf("a lab that is just begun is %q", now.Status)
-	case <-time.After(100 * time.Millisecond): // too short a time lets a wrong program pass, and no right one fail
+	case <-time.After(100 * time.Millisecond): // too short a wait lets a wrong program pass, but never fails a right one
 	}
 	mine, err := lock(t.Context(), s.Name)
 	if err != nil {

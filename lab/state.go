@@ -1,6 +1,5 @@
-// Package lab is the life of a lab: what stands on disk about it, the daemon
-// that owns it, the API by which everything else talks to that daemon, and the
-// client of that API.
+// Package lab is the life of a lab: its state on disk, the daemon that owns it, the API through
+// which everything else talks to that daemon, and the client of that API.
 package lab
 
 import (
@@ -34,37 +33,37 @@ func RunDir() string {
 	return "/run/trivet"
 }
 
-// Status is where in its life a lab is.
+// Status is the stage of its life that a lab is in.
 type Status string
 
 const (
 	Starting Status = "starting"
 	Up       Status = "up"
 	Stopping Status = "stopping"
-	// Orphaned is a lab whose daemon has died: packets flow as they did, but nobody answers for it.
+	// Orphaned is a lab whose daemon has died: packets still flow, but nobody answers for it.
 	Orphaned Status = "orphaned"
 	// Changing is Up in the middle of a change.
 	Changing Status = "changing"
 )
 
-// State is what stands on disk about a lab. It is written before anything it speaks of is made.
+// State is what is on disk about a lab. It is written before anything it describes is made.
 type State struct {
 	Name     string             `json:"name"`
 	Status   Status             `json:"state"`
 	Version  string             `json:"version"`
 	Source   string             `json:"source"`  // the file or generator the topology came from
-	From     string             `json:"from"`    // the directory that the file is named from
+	From     string             `json:"from"`    // the directory that the file's name is relative to
 	Target   string             `json:"target"`  // "local"
 	Owner    int                `json:"owner"`   // user id that may talk to the daemon, besides root
 	Created  time.Time          `json:"created"` // when up began
-	PID      int                `json:"pid"`     // of the daemon; with PIDStart it is unmistakable
+	PID      int                `json:"pid"`     // of the daemon; with PIDStart it is unique
 	PIDStart uint64             `json:"pid_start"`
 	Wait     topology.Duration  `json:"wait"` // how long up waits for controllers
 	UpSince  time.Time          `json:"up_since,omitzero"`
 	Dead     []string           `json:"dead,omitempty"` // programs of the lab that have ended by themselves
 	Topology *topology.Topology `json:"topology"`
 
-	Left Status `json:"-"` // of an Orphaned lab: what it was when its daemon died; empty: nobody knows
+	Left Status `json:"-"` // of an Orphaned lab: its status when its daemon died; empty if unknown
 }
 
 // File is the file that the topology came from.
@@ -81,7 +80,7 @@ const OfExperiment = "an experiment"
 // NamePattern is what a lab may be called: safe as a file name, a cgroup and in a table.
 var NamePattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,39}$`)
 
-// CleanName makes a legal name of any text.
+// CleanName turns any text into a valid name.
 func CleanName(s string) string {
 	s = regexp.MustCompile(`[^A-Za-z0-9_.-]+`).ReplaceAllString(s, "-")
 	s = strings.TrimLeft(s, "-._")
@@ -100,11 +99,11 @@ func Dir(name string) string { return filepath.Join(RunDir(), name) }
 // Socket is where the lab's daemon listens.
 func (s State) Socket() string { return filepath.Join(Dir(s.Name), "daemon.sock") }
 
-// The state is root's, who acts by it. The lab's owner has a copy to read.
+// The state file is root's, and is what root acts on. The lab's owner gets a copy to read.
 func stateFile(name string) string { return filepath.Join(Dir(name), "state.json") }
 func ownerFile(name string) string { return filepath.Join(Dir(name), "owner.json") }
 
-// Save writes the state, at once.
+// Save writes the state at once.
 func (s State) Save() error {
 	b, err := json.Marshal(s)
 	if err != nil {
@@ -118,22 +117,22 @@ func (s State) Save() error {
 	return replaceFor(os.Geteuid(), stateFile(s.Name), b)
 }
 
-// replaceFor writes a file for a user's eyes only.
+// replaceFor replaces a file that only this user may read.
 func replaceFor(uid int, file string, content []byte) error {
 	if err := errors.Join(os.WriteFile(file+".new", content, 0o600), os.Chown(file+".new", uid, -1)); err != nil {
-		_ = os.Remove(file + ".new") // half of it takes room on a disk that is full
+		_ = os.Remove(file + ".new") // half a file takes room on a full disk
 		return err
 	}
 	return os.Rename(file+".new", file)
 }
 
-// changingFile is there while the lab is not what its state says: from before a change until that
-// is written.
+// changingFile exists while the lab is not what its state says: from before a change until the new
+// state is written.
 func changingFile(name string) string { return filepath.Join(Dir(name), "changing") }
 
-// beginChange notes that what is on disk of the lab does not hold any more, and keeps room to write
-// down what it will be, or to undo the change, if the disk is full by then: for what is there
-// already, as many bytes more, and some files beside.
+// beginChange notes that the lab's state on disk no longer holds, and reserves room for writing the
+// new state, or for undoing the change, should the disk be full by then: the size of the present
+// state, more bytes, and some for small files.
 func (s State) beginChange(more int) error {
 	file := changingFile(s.Name)
 	err := os.WriteFile(file, nil, 0o600)
@@ -150,7 +149,7 @@ func (s State) beginChange(more int) error {
 	return nil
 }
 
-// reserve gives a file room. Some file systems have none to give beforehand.
+// reserve reserves room for a file. Some file systems cannot.
 func reserve(file string, size int64) error {
 	f, err := os.OpenFile(file, os.O_WRONLY, 0)
 	if err != nil {
@@ -163,10 +162,10 @@ func reserve(file string, size int64) error {
 	return nil
 }
 
-// useRoom gives the room that beginChange has kept to who writes next.
+// useRoom frees the room that beginChange has reserved, for whatever is written next.
 func (s State) useRoom() { _ = os.Truncate(changingFile(s.Name), 0) }
 
-// endChange writes what the lab is now.
+// endChange writes the lab's new state.
 func (s State) endChange() error {
 	s.useRoom()
 	if err := s.Save(); err != nil {
@@ -175,20 +174,20 @@ func (s State) endChange() error {
 	return s.dropChange()
 }
 
-// dropChange notes that what is on disk of the lab holds again.
+// dropChange notes that the lab's state on disk holds again.
 func (s State) dropChange() error { return os.Remove(changingFile(s.Name)) }
 
-// ErrNone is that there is no such lab, or none at all.
+// ErrNone says that there is no such lab, or no lab at all.
 var ErrNone = errors.New("there is no lab")
 
-// Load reads a lab's state; a lab whose daemon has died is Orphaned, but not one that somebody just
-// starts, resumes or takes down, as far as one can tell: only root can look at the lock.
+// Load reads a lab's state. A lab whose daemon has died is Orphaned, but not one that is just being
+// started, resumed or taken down, as far as the caller can tell: only root can look at the lock.
 func Load(name string) (State, error) {
 	s, err := read(name)
 	if err != nil || s.Status != Orphaned {
 		return s, err
 	}
-	if s.Created.IsZero() { // there is nothing on disk of it: who begins a lab has the run directory until it has the lab's lock
+	if s.Created.IsZero() { // nothing is on disk yet: a command that begins a lab holds the run directory until it has the lab's lock
 		if run, err := dirlock.WaitMade(context.Background(), RunDir(), beginTime); err == nil {
 			defer run.Close()
 		}
@@ -201,10 +200,10 @@ func Load(name string) (State, error) {
 	if err == nil {
 		defer lock.Close()
 	}
-	return read(name) // its daemon may have written meanwhile that it is there
+	return read(name) // the daemon may have recorded itself meanwhile
 }
 
-// justBegun says whether a lab without a daemon may be one that comes up. Only root can tell by the
+// justBegun says whether a lab without a daemon may be coming up. Only root can be sure, by the
 // lock.
 func (s State) justBegun() bool {
 	began := s.Created
@@ -214,16 +213,17 @@ func (s State) justBegun() bool {
 	return s.PID == 0 && time.Since(began) < startTime
 }
 
-// startTime is how long others wait until who starts a lab, resumes it or removes it has come so
-// far that it can be asked.
+// startTime is how long others wait for a command that starts, resumes or removes a lab, until the
+// lab can be asked.
 const startTime = time.Minute
 
-// beginTime is how long who begins a lab may keep the run directory; it needs microseconds.
+// beginTime is how long a command that begins a lab may hold the run directory; it needs
+// microseconds.
 const beginTime = 5 * time.Second
 
-// lock waits until nobody starts a daemon for the lab, or removes the lab without one. Who holds
-// the lock may do that; it ends when the file is closed in all processes that have it. The error is
-// ErrNone where the lab is gone.
+// lock waits until nobody is starting a daemon for the lab or removing the lab without one, which
+// only the holder of the lock may do. The lock ends when the file is closed in all processes that
+// have it. The error is ErrNone if the lab is gone.
 func lock(ctx context.Context, name string) (*os.File, error) {
 	f, err := dirlock.Wait(ctx, Dir(name), false, startTime)
 	switch {
@@ -250,7 +250,7 @@ func read(name string) (State, error) {
 	}
 	if errors.Is(err, os.ErrNotExist) {
 		if _, err := os.Stat(Dir(name)); err == nil {
-			s.Status = Orphaned // killed before the state was written
+			s.Status = Orphaned // killed before it wrote the state
 			return s, nil
 		}
 		return s, fmt.Errorf("%w %q", ErrNone, name)
@@ -294,14 +294,13 @@ func List() ([]State, error) {
 	return out, nil
 }
 
-// asRoot is what helps with labs of other users.
+// asRoot is the hint for labs of other users.
 const asRoot = "; root can use it:  sudo trivet …"
 
-// errAnothers is that a lab belongs to somebody else.
+// errAnothers says that a lab belongs to somebody else.
 var errAnothers = errors.New("belongs to another user")
 
-// Others lists the labs that are there and that the caller may not see, each with its owner:
-// "campus (root)".
+// Others lists the existing labs that the caller may not see, each with its owner: "campus (root)".
 func Others() (out []string) {
 	entries, _ := os.ReadDir(RunDir())
 	for _, e := range entries {
@@ -315,7 +314,7 @@ func Others() (out []string) {
 	return out
 }
 
-// ownerOf is whose a lab is, as far as others can see.
+// ownerOf is the owner of a lab, as far as others can tell.
 func ownerOf(name string) string {
 	info, err := os.Stat(ownerFile(name))
 	if err != nil {
@@ -373,7 +372,7 @@ func (s State) Alive() bool {
 	return s.PID != 0 && process.Started(s.PID) == s.PIDStart
 }
 
-// KillDaemon ends the daemon, if it runs, and waits until it is gone, with all that it holds.
+// KillDaemon kills the daemon, if it runs, and waits until it and all that it holds are gone.
 func (s State) KillDaemon() error {
 	if s.Alive() {
 		if err := unix.Kill(s.PID, unix.SIGKILL); err != nil && s.Alive() {
@@ -386,13 +385,12 @@ func (s State) KillDaemon() error {
 	return s.waitDead()
 }
 
-// endTime is how long a process may take to end that has been told to. The kernel takes back what
-// its threads have of devices and maps before they end, which takes seconds on a machine that is
-// busy.
+// endTime is how long a process that has been told to end may take. The kernel takes back its
+// threads' devices and maps before they end, which takes seconds on a busy machine.
 const endTime = time.Minute
 
-// waitDead waits until a daemon that is dead has let go of its files and devices: a process is a
-// zombie when its first thread has ended, and has all that while others have not.
+// waitDead waits until a dead daemon has let go of its files and devices: a process becomes a
+// zombie when its first thread ends, while its other threads may still hold them.
 func (s State) waitDead() error {
 	for end := time.Now().Add(endTime); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		threads, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", s.PID))
@@ -403,7 +401,7 @@ func (s State) waitDead() error {
 	return fmt.Errorf("the daemon of lab %s (process %d) has died, but its threads do not end", s.Name, s.PID)
 }
 
-// WaitDaemon waits until the daemon, which is about to end, is gone.
+// WaitDaemon waits until the daemon, which is about to end, has ended.
 func (s State) WaitDaemon() error {
 	for end := time.Now().Add(endTime); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		if !s.Alive() {

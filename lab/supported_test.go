@@ -7,9 +7,9 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// TestSupported proves that a topology whose switches cannot speak with their controllers is
-// refused before anything is made, with the reason: two names of one controller, and a version of
-// OpenFlow that one side does not speak.
+// TestSupported proves that a topology whose switches cannot talk to their controllers is refused
+// before anything is made, and why: two names for one controller, or an OpenFlow version that one
+// side does not speak.
 func TestSupported(t *testing.T) {
 	for _, c := range []struct {
 		what        string

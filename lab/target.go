@@ -10,9 +10,9 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// target is what makes a lab and answers for it: target/local on this machine. Its methods are
-// called one at a time, by who has locked daemon.changing, but for those that say so where they are
-// implemented. What they mean stands there, too.
+// target is what makes a lab and answers for it: on this machine, target/local. Its methods are
+// called one at a time, by a caller that has locked daemon.changing, except for those that say
+// otherwise where they are implemented; they are documented there, too.
 type target interface {
 	life
 	runner
@@ -20,8 +20,8 @@ type target interface {
 	looks
 }
 
-// life is how a lab comes to be, changes and is let go. A change that fails is undone; an error
-// that is local.ErrHalf says that it could not be.
+// life is how a lab comes into being, changes and is let go. A change that fails is undone; the
+// error local.ErrHalf says that this failed, too.
 type life interface {
 	Topology() *topology.Topology
 	Up(context.Context, *topology.Topology, local.Progress) error
@@ -50,7 +50,7 @@ type runner interface {
 	EndProgram(name string) error
 }
 
-// switches ties switches to controllers, and waits for what these tell them.
+// switches ties switches to controllers, and waits for what controllers tell them.
 type switches interface {
 	Control(socket string, meet func(name string, join func(datapath.Peer) datapath.Session) error)
 	Controllers(context.Context) ([]datapath.SwitchStatus, error)
@@ -61,7 +61,7 @@ type switches interface {
 	Settle(context.Context) error
 }
 
-// looks is what a lab says of itself.
+// looks is what can be observed of a lab.
 type looks interface {
 	Dead() []string
 	Remarks() []string
@@ -73,8 +73,8 @@ type looks interface {
 	Look(index int, see func(frame []byte)) (mirrored bool, done func())
 }
 
-// maker begins a target for a lab, and removes what one has made, whoever has died: see local.New
-// and local.Remove.
+// maker begins a target for a lab, and removes what a target has made, even if its process has
+// died: see local.New and local.Remove.
 type maker struct {
 	begin  func(name, dir string, owner local.Owner) (target, error)
 	remove func(name, dir string, progress local.Progress, lost func(string)) error

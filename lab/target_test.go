@@ -15,14 +15,14 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// elsewhere is a target that makes nothing, and fails where it is told to. A method that it does
-// not have is one that nobody should call.
+// elsewhere is a target that makes nothing, and fails where it is told to. Methods it does not
+// define must not be called.
 type elsewhere struct {
 	target
 	owner   local.Owner
 	now     *topology.Topology
 	did     []string
-	fail    map[string]error // by what is done
+	fail    map[string]error // by what is being done
 	started map[string]bool
 	removed int
 }
@@ -90,7 +90,7 @@ func (e *elsewhere) Dead() []string                        { return nil }
 func (e *elsewhere) Remarks() []string                     { return nil }
 func (e *elsewhere) Close()                                { _ = e.do("close") }
 
-// daemonElsewhere is the daemon of a lab on a target that makes nothing.
+// daemonElsewhere returns the daemon of a lab on a target that makes nothing.
 func daemonElsewhere(t *testing.T, spec string) (*daemon, *elsewhere) {
 	t.Helper()
 	dir := t.TempDir()
@@ -101,11 +101,11 @@ func daemonElsewhere(t *testing.T, spec string) (*daemon, *elsewhere) {
 	}
 	e := &elsewhere{fail: map[string]error{}, started: map[string]bool{}}
 	d := newDaemon(state, e.maker())
-	d.followOnce.Do(func() { close(d.followed) }) // as a command would that waits for it
+	d.followOnce.Do(func() { close(d.followed) }) // as a command that waits for it would
 	return d, e
 }
 
-// bridges is a topology of Linux bridges, with a node that runs something when it is made.
+// bridges returns a topology of Linux bridges with a node that runs something when it is made.
 func bridges(t *testing.T, spec string) *topology.Topology {
 	t.Helper()
 	top, err := topology.Generate(spec, topology.GenerateOptions{})
@@ -120,7 +120,7 @@ func bridges(t *testing.T, spec string) *topology.Topology {
 	return resolved
 }
 
-// ended is how the last coming up or going down has ended.
+// ended says how the last coming up or going down ended.
 func ended(d *daemon) string {
 	steps, _ := d.progress.since(0)
 	if n := len(steps); n == 0 || !steps[n-1].End {
@@ -129,9 +129,9 @@ func ended(d *daemon) string {
 	return steps[len(steps)-1].Error
 }
 
-// TestTargetFails proves, with a target of which the daemon knows nothing but the interface, that a
-// lab which does not come up is removed, at whatever step; that it says why; and that it says where
-// removing it fails, too, after which going down tries again.
+// TestTargetFails proves, with a target of which the daemon knows only the interface, that a lab
+// that fails to come up, at whatever step, is removed; that it says why; and that, if removing it
+// fails, it says that as well; and that going down does not remove it a second time.
 func TestTargetFails(t *testing.T) {
 	for _, step := range []string{"begin", "up", "start h1"} {
 		t.Run(step, func(t *testing.T) {
@@ -164,10 +164,10 @@ func TestTargetFails(t *testing.T) {
 	}
 }
 
-// TestTargetChanges proves that the daemon writes down what a target has become and what it has
-// not: after a change, after one that was undone, after one whose start command fails, which is
-// undone by the daemon; and that after one that could not be undone nothing is changed any more,
-// but the lab goes down.
+// TestTargetChanges proves that the daemon records what a target has become and nothing else: after
+// a change, after one that was undone, and after one whose start command fails, which the daemon
+// undoes; and that after a change that could not be undone nothing can be changed any more, but the
+// lab can go down.
 func TestTargetChanges(t *testing.T) {
 	d, e := daemonElsewhere(t, "minimal")
 	d.changing.Lock()

@@ -29,13 +29,13 @@ func ExampleMake() {
 		fmt.Printf("drop %d, add %d, set %d nodes; drop %d, add %d, set %d links\n",
 			len(s.DropNodes), len(s.AddNodes), len(s.SetNodes), len(s.DropLinks), len(s.AddLinks), len(s.SetLinks))
 	}
-	same := func(_, _ *topology.Link) bool { return true } // each link is made as it was, of the same devices
+	same := func(_, _ *topology.Link) bool { return true } // every link is made as it was, of the same devices
 
 	first, edited := file("1ms", "h1", "h2"), file("5ms", "h1", "h2", "h3")
 	show(plan.Make(&topology.Topology{}, first, same))
 	change := plan.Make(first, edited, same)
 	show(change)
-	show(change.Undone(first)) // once what it has made is gone
+	show(change.Undone(first)) // once what the change has made is gone
 	// Output:
 	// drop 0, add 3, set 0 nodes; drop 0, add 2, set 0 links
 	// drop 0, add 1, set 0 nodes; drop 0, add 1, set 2 links

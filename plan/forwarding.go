@@ -6,20 +6,20 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Forwarding is by which links switches that learn may forward. What a change takes from it is
-// taken everywhere, in all datapaths, before anything is given: so there is no loop at any time.
+// Forwarding says through which links learning switches may forward. What a change takes away is
+// taken away everywhere, in all datapaths, before anything is given: so there is never a loop.
 type Forwarding struct {
 	Blocked map[*topology.Link]bool // must not forward: see topology.Blocked
-	Held    map[*topology.Link]bool // must not forward while the change is made: those, and those that did not before
-	Stale   bool                    // other links forward than before: what switches have learned may lead into a dead end
+	Held    map[*topology.Link]bool // must not forward during the change: the blocked ones, and those that did not forward before
+	Stale   bool                    // the forwarding links have changed: what switches have learned may lead into a dead end
 	First   bool                    // nothing has forwarded yet
 }
 
-// Tree remembers by which links switches forward. The zero value knows of none.
+// Tree remembers through which links switches forward. The zero value knows of none.
 type Tree struct{ forwards map[string]bool }
 
-// Grow takes note of the links of another topology. Links between routing nodes, which do not
-// learn, are no part of it.
+// Grow records the links of another topology. Links between routing nodes, which do not learn, are
+// not part of the tree.
 func (tree *Tree) Grow(t *topology.Topology) Forwarding {
 	before := tree.forwards
 	tree.forwards = map[string]bool{}

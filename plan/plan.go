@@ -1,6 +1,6 @@
-// Package plan says what turns one resolved topology into another: which nodes and links go, which
-// come, which are set in place, and in which order links may forward meanwhile. It knows no
-// machine.
+// Package plan works out what turns one resolved topology into another: which nodes and links are
+// removed, added, or set in place, and in which order links may forward meanwhile. It knows nothing
+// of machines.
 package plan
 
 import (
@@ -10,13 +10,13 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Steps turn one topology into another: what goes is taken away first, then what is new is made,
-// then the rest is set.
+// Steps turn one topology into another: first things are removed, then new ones made, then the
+// others set.
 type Steps struct {
 	New *topology.Topology
 
 	DropLinks, AddLinks []Link
-	SetLinks            []Link          // impairment, up or down; as they are to be
+	SetLinks            []Link          // impairment, up or down; as they will be
 	Plugged             map[string]bool // keys of those that go up or down
 	DropNodes, AddNodes []*topology.Node
 	SetNodes            []NodeChange // addresses, routes, limits
@@ -34,11 +34,11 @@ type NodeChange struct{ Old, New *topology.Node }
 // inPlace are the settings of a link that can change without making it anew.
 var inPlace = []string{"bandwidth", "delay", "jitter", "loss", "queue", "down", "device", "ends.0.take", "ends.1.take"}
 
-// nodeInPlace are the same of a node; switches are set as a whole anyway.
+// nodeInPlace are those of a node; switches are set as a whole anyway.
 var nodeInPlace = []string{"addresses", "loopback", "gateways", "routes", "masquerade", "cpu", "cores", "start", "stop",
 	"controllers", "fail_mode", "openflow", "dpid", "stp", "address", "device"}
 
-// ofOSPF says whether a setting is one of OSPF, which the daemons of routers are told.
+// ofOSPF says whether a setting belongs to OSPF; the routers' daemons are told of those.
 func ofOSPF(field string) bool {
 	return field == "ospf" || strings.HasPrefix(field, "ospf.") || len(field) > 11 && strings.HasPrefix(field, "ends.") && field[6:12] == ".ospf."
 }
@@ -47,8 +47,8 @@ func isEgress(field string) bool {
 	return len(field) > 14 && field[:5] == "ends." && field[6:14] == ".egress."
 }
 
-// Make plans the way from one topology to another. A link that is in both is made anew where
-// sameWire says that the two are not made in the same way.
+// Make plans the way from one topology to another. A link that is in both is made anew if sameWire
+// says that the two are made differently.
 func Make(from, to *topology.Topology, sameWire func(was, is *topology.Link) bool) Steps {
 	s := Steps{New: to, Plugged: map[string]bool{}}
 	rebuilt := map[string]bool{} // nodes that must be made anew, with their links
@@ -90,7 +90,7 @@ func Make(from, to *topology.Topology, sameWire func(was, is *topology.Link) boo
 	return s
 }
 
-// Undone are the steps back to the topology that there was, once what these have made is gone.
+// Undone are the steps back to the old topology, once what these steps have made is gone.
 func (s Steps) Undone(old *topology.Topology) Steps {
 	back := Steps{New: old, DropLinks: s.DropLinks, AddLinks: s.DropLinks, DropNodes: s.DropNodes, AddNodes: s.DropNodes, Plugged: s.Plugged}
 	for _, c := range s.SetNodes {
@@ -103,7 +103,7 @@ func (s Steps) Undone(old *topology.Topology) Steps {
 	return back
 }
 
-// settable says whether two links differ only in what can be set in place.
+// settable says whether two links differ only in settings that can be changed in place.
 func settable(was, is *topology.Link) bool {
 	return !slices.ContainsFunc(linkFields(was, is), func(f topology.Field) bool {
 		return !slices.Contains(inPlace, f.Name) && !isEgress(f.Name) && !ofOSPF(f.Name)

@@ -47,7 +47,7 @@ func resolved(t *topology.Topology) *topology.Topology {
 
 func same(_, _ *topology.Link) bool { return true }
 
-// follow does to a topology what steps say.
+// follow applies steps to a topology.
 func follow(t *testing.T, from *topology.Topology, s plan.Steps) *topology.Topology {
 	nodes, links := from.NodesByName(), topology.LinksByKey(from)
 	for _, k := range s.DropLinks {
@@ -91,8 +91,8 @@ func follow(t *testing.T, from *topology.Topology, s plan.Steps) *topology.Topol
 	return &to
 }
 
-// TestMake proves that the steps from any topology to any other lead there, and take away a node
-// only with its links.
+// TestMake proves that the steps from any topology to any other lead there, and remove a node only
+// together with its links.
 func TestMake(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -106,19 +106,19 @@ func TestMake(t *testing.T) {
 	}
 }
 
-// TestUndone proves that the steps back, once what was made is gone, restore what was there.
+// TestUndone proves that the steps back restore what there was, once what the steps made is gone.
 func TestUndone(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 2))
 		from, to := random(r), random(r)
 		s := plan.Make(from, to, same)
-		half := *to // what there is once the steps have been taken and what they made is gone, and once the links that they took away are
+		half := *to // the new topology without what the steps made; what they removed is not back yet
 		half.Nodes = slices.DeleteFunc(slices.Clone(to.Nodes), func(n *topology.Node) bool { return slices.Contains(s.AddNodes, n) })
 		half.Links = slices.DeleteFunc(slices.Clone(to.Links), func(l *topology.Link) bool {
 			return slices.ContainsFunc(s.AddLinks, func(k plan.Link) bool { return k.Link == l })
 		})
 		back := s.Undone(from)
-		back.DropLinks, back.DropNodes = nil, nil // gone by now
+		back.DropLinks, back.DropNodes = nil, nil // already gone
 		if left := topology.Diff(follow(t, &half, back), from); len(left) > 0 {
 			t.Fatalf("seed %d: undoing leaves %v", seed, left)
 		}
@@ -151,7 +151,7 @@ func loops(t *topology.Topology, forwards func(*topology.Link) bool) bool {
 }
 
 // TestGrow proves that no loop forwards at any time of a change: neither while links are held, when
-// those that are in both topologies may still forward in one of the two, nor afterwards.
+// links that are in both topologies may still forward as in either, nor afterwards.
 func TestGrow(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 3))

@@ -1,7 +1,7 @@
 package main
 
 // Apps of your own for Trivet's controller, one line each. docs/controller.md, "Writing an app",
-// says how they are written.
+// says how to write them.
 import (
 // _ "trivet.dev/trivet/examples/mute"
 )

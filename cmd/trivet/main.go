@@ -16,7 +16,7 @@ import (
 
 func main() {
 	if len(os.Args) > 1 {
-		switch os.Args[1] { // roles in which the program starts itself; reading Mininet scripts has one more
+		switch os.Args[1] { // roles in which the program starts itself; reading Mininet scripts has another
 		case lab.DaemonCommand:
 			exit(lab.RunDaemon(os.Args[2]))
 		case local.InitCommand:

@@ -23,12 +23,12 @@ func init() {
 type fabric struct {
 	datapath.Base
 	site   datapath.Site
-	member map[string]int // indexes of the devices that are in their bridge, by name
+	member map[string]int // indexes of the devices that have joined their bridge, by name
 }
 
 func is(n *topology.Node) bool { return n != nil && n.Datapath == topology.Bridge }
 
-// port is a device that belongs into a bridge.
+// port is a device that belongs in a bridge.
 type port struct {
 	link   *topology.Link
 	name   string
@@ -41,7 +41,7 @@ func (f *fabric) ports() (out []port) {
 		for i, e := range link.Ends {
 			n := f.site.Node(e.Node)
 			if e.External() {
-				n = f.site.Node(link.Ends[1-i].Node) // the machine's own interface is the device of the other end's node
+				n = f.site.Node(link.Ends[1-i].Node) // a real interface serves as the device of the node at the other end
 			}
 			if index := f.site.Device(e.Interface); index != 0 && is(n) {
 				out = append(out, port{link, e.Interface, index, f.site.Device(topology.DeviceName(n.Name))})
@@ -70,7 +70,7 @@ func (f *fabric) Drop(n *topology.Node) error {
 	return inside.File(f.site.Namespace(), func() error { return netbatch.Delete(name) })
 }
 
-// Resume finds out what is in bridges that another process has made.
+// Resume finds out which devices are in bridges that another process has made.
 func (f *fabric) Resume(context.Context) error {
 	return inside.File(f.site.Namespace(), func() error {
 		list, err := netlink.LinkList()
@@ -83,10 +83,10 @@ func (f *fabric) Resume(context.Context) error {
 	})
 }
 
-// Hold takes the devices of blocked links out of their bridges: a port's state would not last, as a
-// bridge without spanning tree makes all its ports forward again whenever one of them has something
-// to tell. Links that did not forward before are not up yet, or not in their bridges. Bridges are
-// set up here.
+// Hold takes the devices of blocked links out of their bridges. Setting the port's state instead
+// would not last: a bridge without spanning tree makes all its ports forward again whenever one of
+// them has an event. Links that did not forward before need no such step: they are not up yet, or
+// not in their bridges. Bridges are set up here.
 func (f *fabric) Hold(_ context.Context, forwarding plan.Forwarding) error {
 	return f.tell(func(b *netbatch.Batch) {
 		f.each(func(name string, index int) { b.SetUp(name, index, true) })
@@ -99,8 +99,7 @@ func (f *fabric) Hold(_ context.Context, forwarding plan.Forwarding) error {
 	})
 }
 
-// Apply puts devices into their bridges. Where what bridges have learned may be stale they forget
-// it.
+// Apply puts devices into their bridges. If what bridges have learned may be stale, they forget it.
 func (f *fabric) Apply(_ context.Context, forwarding plan.Forwarding) error {
 	var joining []port
 	err := f.tell(func(b *netbatch.Batch) {
@@ -114,7 +113,7 @@ func (f *fabric) Apply(_ context.Context, forwarding plan.Forwarding) error {
 			f.each(b.FlushBridge)
 		}
 	})
-	if err == nil { // else who knows; it does no harm to put one in again
+	if err == nil { // after an error we cannot know; putting a device in again does no harm
 		for _, p := range joining {
 			f.member[p.name] = p.index
 		}
@@ -131,7 +130,7 @@ func (f *fabric) each(do func(name string, index int)) {
 	}
 }
 
-// tell sends the kernel what add adds to a batch, if the lab has bridges at all.
+// tell sends the kernel the batch that add fills, if the lab has bridges at all.
 func (f *fabric) tell(add func(*netbatch.Batch)) error {
 	if !slices.ContainsFunc(f.site.Topology().Nodes, is) {
 		return nil

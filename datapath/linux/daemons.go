@@ -24,24 +24,24 @@ import (
 )
 
 // A router whose datapath is FRR or BIRD has a directory of its own, <lab>/routers/<node>, with the
-// logs of its daemons. What they read is in its etc, which the node's mount namespace shows in the
-// place of the package's directory, /etc/frr or /etc/bird; vtysh or birdc in the node finds all of
-// it by itself. Both are root's: who speaks for the daemons' user must not choose what root writes,
-// gives away or runs. Only etc/run is that user's, for sockets and the like, and root reads nothing
-// from it.
+// logs of its daemons. What they read is in its subdirectory etc, which the node's mount namespace
+// shows in place of the package's directory, /etc/frr or /etc/bird; so vtysh or birdc in the node
+// finds everything by itself. Both directories are root's: the daemons' user must not choose what
+// root writes, gives away or runs. Only etc/run belongs to that user, for sockets and the like, and
+// root reads nothing from it.
 
 // daemon is a routing daemon that runs in a node.
 type daemon struct {
 	routerd.Program
 	cmd      *exec.Cmd
 	ended    chan struct{} // closed when it has ended
-	unwanted atomic.Bool   // it is ended by us
+	unwanted atomic.Bool   // it is being ended by us
 }
 
 func (f *fabric) etc(node string) string { return filepath.Join(f.site.NodeDir(node), "etc") }
 
-// Mount makes a router's directory and shows it in the namespace of the calling thread. The
-// client is covered by a script that tells it where its daemons are.
+// Mount makes a router's directory and mounts it in the namespace of the calling thread. Over the
+// client it mounts a script that tells the client where its daemons are.
 func (f *fabric) Mount(n *topology.Node) error {
 	d := routerd.Of(n.Datapath)
 	if d == nil {
@@ -68,14 +68,14 @@ func (f *fabric) Mount(n *topology.Node) error {
 			return fmt.Errorf("show %s as %s: %w", m[0], m[1], err)
 		}
 	}
-	// The run directory may be one from which nothing is to be executed.
+	// The run directory may be mounted noexec.
 	if err := unix.Mount("", client, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_NOSUID|unix.MS_NODEV, ""); err != nil {
 		return fmt.Errorf("make %s executable: %w", client, err)
 	}
 	return nil
 }
 
-// makeRunDir makes the directory in which a user's programs write.
+// makeRunDir makes the directory into which the programs of a user write.
 func makeRunDir(dir, owner string) error {
 	uid, gid, err := idsOf(owner)
 	if err != nil {
@@ -104,8 +104,8 @@ func idsOf(name string) (uid, gid int, err error) {
 // Running is how many routers of a topology have daemons.
 func (f *fabric) Running(t *topology.Topology) int { return len(withDaemons(t)) }
 
-// Run starts the routing daemons of new nodes, lets others know what has changed, and ends those
-// that are not needed any more. Those that have ended it starts again.
+// Run starts the routing daemons of new nodes, tells others what has changed, ends those that are
+// no longer needed, and restarts those that have ended.
 func (f *fabric) Run(done func()) error {
 	return f.each(func(n *topology.Node, d *routerd.Family, r *topology.OSPFRouter) error {
 		defer done()
@@ -116,8 +116,8 @@ func (f *fabric) Run(done func()) error {
 	})
 }
 
-// each calls do for the routers with daemons, on several goroutines; those that speak OSPF with
-// what they say.
+// each calls do for the routers with daemons, on several goroutines; for those that speak OSPF,
+// with their OSPF settings.
 func (f *fabric) each(do func(*topology.Node, *routerd.Family, *topology.OSPFRouter) error) error {
 	routers := f.speakers()
 	return parallel.Each(withDaemons(f.site.Topology()), func(n *topology.Node) error { return do(n, routerd.Of(n.Datapath), routers[n.Name]) })
@@ -132,7 +132,7 @@ func (f *fabric) speakers() map[string]*topology.OSPFRouter {
 	return out
 }
 
-// Dead lists the routing daemons that are to run and do not, as "ospfd of router r1".
+// Dead lists the routing daemons that should be running but are not, as "ospfd of router r1".
 func (f *fabric) Dead() (out []string) {
 	routers := f.speakers()
 	for _, n := range withDaemons(f.site.Topology()) {
@@ -184,7 +184,8 @@ func (f *fabric) run(n *topology.Node, d *routerd.Family, r *topology.OSPFRouter
 	return nil
 }
 
-// reload tells a running daemon what has changed; where that cannot be done it is to be restarted.
+// reload tells a running daemon what has changed; if it returns false, the daemon must be
+// restarted.
 func (f *fabric) reload(n *topology.Node, d *routerd.Family, want routerd.Program, p *daemon, old string) bool {
 	if want.Reload {
 		return p.cmd.Process.Signal(unix.SIGHUP) == nil
@@ -204,8 +205,8 @@ func (f *fabric) reload(n *topology.Node, d *routerd.Family, want routerd.Progra
 	return late.Stop() && err == nil && !strings.Contains("\n"+said.String(), "\n%")
 }
 
-// writeFiles writes the files that differ from what is there, and says whether any did. They are
-// root's, and the group of the user who reads them can: there may be keys in them.
+// writeFiles writes the files that differ from what is there, and says whether any did. They belong
+// to root, and are readable by the group of the user who needs them: they may contain keys.
 func writeFiles(dir, reader string, files map[string]string) (changed bool, err error) {
 	_, group, err := idsOf(reader)
 	if err != nil {
@@ -235,7 +236,7 @@ func (f *fabric) start(n *topology.Node, d *routerd.Family, want routerd.Program
 	}
 	dir := f.site.NodeDir(n.Name)
 	ready := filepath.Join(f.etc(n.Name), routerd.RunDir, want.Ready)
-	_ = os.Remove(ready) // of one that was killed
+	_ = os.Remove(ready) // of a daemon that was killed
 	log, err := os.OpenFile(filepath.Join(dir, want.Name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return err
@@ -259,8 +260,8 @@ func (f *fabric) start(n *topology.Node, d *routerd.Family, want routerd.Program
 	}
 }
 
-// hideRun gives the calling thread, and what it starts, a /run of its own, in which FRR makes a
-// directory whatever it is told.
+// hideRun gives the calling thread, and what it starts, a /run of its own, as FRR makes a directory
+// in /run whatever it is told.
 func hideRun() error {
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 		return fmt.Errorf("make a mount namespace: %w", err)
@@ -274,7 +275,7 @@ func hideRun() error {
 	return nil
 }
 
-// watch says it when a daemon ends while the lab is up.
+// watch reports a daemon that ends while the lab is up.
 func (f *fabric) watch(node string, p *daemon) {
 	how := process.Wait(p.cmd)
 	close(p.ended)
@@ -292,7 +293,8 @@ func (p *daemon) alive() bool {
 	}
 }
 
-// end ends a daemon and returns when it has ended. It may say good-bye to its neighbours.
+// end ends a daemon and returns when it has ended. It leaves the daemon time to say goodbye to its
+// neighbours.
 func (p *daemon) end() {
 	p.unwanted.Store(true)
 	_ = p.cmd.Process.Signal(unix.SIGTERM)
@@ -304,7 +306,7 @@ func (p *daemon) end() {
 	}
 }
 
-// Drop lets the daemons of a node that goes end with it.
+// Drop notes that the daemons of a removed node end with it.
 func (f *fabric) Drop(n *topology.Node) error {
 	for _, p := range f.processesOf(n.Name) {
 		p.unwanted.Store(true)
@@ -315,7 +317,7 @@ func (f *fabric) Drop(n *topology.Node) error {
 	return nil
 }
 
-// processesOf returns a copy of what runs in a node, by name.
+// processesOf returns a copy of the daemons that run in a node, by name.
 func (f *fabric) processesOf(node string) map[string]*daemon {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -326,7 +328,7 @@ func (f *fabric) processesOf(node string) map[string]*daemon {
 	return out
 }
 
-// setProcess records a daemon of a node; nil: it has none of that name any more.
+// setProcess records a daemon of a node, or with nil that there is none of that name any more.
 func (f *fabric) setProcess(node, name string, p *daemon) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -1,5 +1,5 @@
 // Package linux is the datapath of routers that forward as Linux does, each in namespaces of its
-// own, with the routing daemons of FRR or BIRD, or none.
+// own, with the routing daemons of FRR or BIRD, or with none.
 package linux
 
 import (
@@ -32,7 +32,7 @@ func newFabric(s datapath.Site) *fabric {
 	return &fabric{site: s, daemons: map[string]map[string]*daemon{}}
 }
 
-// Resume finds the routing daemons that run.
+// Resume finds the routing daemons that are running.
 func (f *fabric) Resume(context.Context) error {
 	return f.each(func(n *topology.Node, d *routerd.Family, r *topology.OSPFRouter) error {
 		for _, want := range d.Programs(n, r) {

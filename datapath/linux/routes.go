@@ -19,14 +19,14 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// quietFor is how long routes of daemons must stay as they are: a router may have all of them by
-// one neighbour when it hears the next.
+// quietFor is how long the daemons' routes must stay unchanged: a router may have learned all of
+// them from one neighbour just before it hears from the next.
 const quietFor = time.Second
 
 // WaitRoutes waits until each router with daemons has routes to all networks of the routers that it
-// is joined to by OSPF, its routing nodes beside it have those of the daemons (knows says of one
-// whether it has a route), and all that has not changed for a while. The error, once ctx ends,
-// names a route that is missing.
+// reaches by OSPF, until the routing nodes next to it have those of the daemons (knows says whether
+// one has a route), and until none of this has changed for a while. The error, once ctx ends, names
+// a missing route.
 func (f *fabric) WaitRoutes(ctx context.Context, knows func(router string, to netip.Addr) bool) error {
 	wanted := topology.OSPFReach(f.site.Topology())
 	var before string
@@ -50,8 +50,8 @@ func (f *fabric) WaitRoutes(ctx context.Context, knows func(router string, to ne
 	}
 }
 
-// missingRoute names a network that a router has no route to, and returns what all routers with
-// daemons have.
+// missingRoute names a network that a router has no route to, and returns the routing tables of all
+// routers with daemons.
 func (f *fabric) missingRoute(wanted map[string][]netip.Prefix, knows func(string, netip.Addr) bool) (tables, missing string, err error) {
 	for _, node := range slices.Sorted(maps.Keys(wanted)) {
 		has := func(n netip.Prefix) bool { return knows(node, n.Addr().Next()) }
@@ -79,7 +79,7 @@ func (f *fabric) missingRoute(wanted map[string][]netip.Prefix, knows func(strin
 	return tables, missing, nil
 }
 
-// daemonOf returns a process of a router that lives, or 0.
+// daemonOf returns the process id of a living daemon of a router, or 0.
 func (f *fabric) daemonOf(node string) (pid int) {
 	for _, p := range f.processesOf(node) {
 		if p.alive() {
@@ -89,7 +89,7 @@ func (f *fabric) daemonOf(node string) (pid int) {
 	return pid
 }
 
-// table has the networks that there are routes to, by their lengths.
+// table is the set of networks to which there are routes.
 type table map[netip.Prefix]bool
 
 func (t table) covers(n netip.Prefix) bool {
@@ -101,8 +101,8 @@ func (t table) covers(n netip.Prefix) bool {
 	return false
 }
 
-// routeTable reads the main table of a network namespace, as proc(5) describes it: words in
-// hexadecimal, in the machine's order of bytes.
+// routeTable reads the main table of a network namespace in the format of proc(5): words in
+// hexadecimal, in the machine's byte order.
 func routeTable(text string) table {
 	out := table{}
 	for line := range strings.Lines(text) {
@@ -113,7 +113,7 @@ func routeTable(text string) table {
 		to, errTo := strconv.ParseUint(words[1], 16, 32)
 		mask, errMask := strconv.ParseUint(words[7], 16, 32)
 		if errTo != nil || errMask != nil {
-			continue // the head
+			continue // the heading
 		}
 		bits := 0
 		for m := mask; m != 0; m >>= 1 {

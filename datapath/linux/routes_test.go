@@ -10,7 +10,7 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// site is a lab of which there is nothing but its topology.
+// site is a lab that consists of nothing but its topology.
 type site struct {
 	datapath.Site
 	topology *topology.Topology
@@ -18,9 +18,9 @@ type site struct {
 
 func (s site) Topology() *topology.Topology { return s.topology }
 
-// TestRoutesOfTheDead proves that a routing daemon which ends while its routes are looked at, and
-// is not yet known to have, is a router whose daemons have ended, not an error that takes the lab
-// down.
+// TestRoutesOfTheDead proves that if a routing daemon ends while its routes are being read, before
+// its end is noticed, its router counts as one whose daemons have ended; it is not an error that
+// takes the lab down.
 func TestRoutesOfTheDead(t *testing.T) {
 	cmd := exec.Command("true")
 	if err := cmd.Run(); err != nil {

@@ -13,11 +13,11 @@ import (
 	"github.com/ovn-kubernetes/libovsdb/ovsdb"
 )
 
-// Apply makes the bridges the ones there are, in one transaction that touches only what
-// differs, and returns when ovs-vswitchd has brought it about. The error names every port
-// that does not work, with its bridge; the rest is in place then. Where bridges contradict
-// each other nothing is changed. Packets like those of the last seconds may go the old way
-// for some milliseconds more, until ovs-vswitchd has revised the flows it keeps for them.
+// Apply changes the bridges to the given ones, in one transaction that touches only what differs,
+// and returns once ovs-vswitchd has applied it. The error names every port that does not work, with
+// its bridge; everything else is in place then. If the bridges contradict each other, nothing is
+// changed. Packets of flows seen in the last seconds may still be handled as before for some
+// milliseconds, until ovs-vswitchd has revalidated the flows it has cached.
 func (s *Switches) Apply(ctx context.Context, bridges []Bridge) error {
 	if err := validate(bridges); err != nil {
 		return err
@@ -38,7 +38,7 @@ func (s *Switches) Apply(ctx context.Context, bridges []Bridge) error {
 			s.vswitch.makeRoom()
 			s.sending.Do(func() { go s.makeRoomToSend() })
 		}
-	} else if err := s.waitConfig(ctx, have.root.NextConfig); err != nil { // of an earlier call, which has given up
+	} else if err := s.waitConfig(ctx, have.root.NextConfig); err != nil { // of an earlier call that has given up waiting
 		return err
 	}
 	return s.portErrors(ctx, bridges)
@@ -47,7 +47,7 @@ func (s *Switches) Apply(ctx context.Context, bridges []Bridge) error {
 // maxBackoff is the longest time between two attempts to reach a controller, in ms.
 const maxBackoff = 1000
 
-// commit sends the transaction and waits until ovs-vswitchd has brought it about.
+// commit sends the transaction and waits until ovs-vswitchd has applied it.
 func (s *Switches) commit(ctx context.Context, t *transaction, root rootRow) error {
 	t.raise(&root)
 	t.ops = append(t.ops, ovsdb.Operation{Op: ovsdb.OperationSelect, Table: "Open_vSwitch", Columns: []string{"next_cfg"}})
@@ -66,8 +66,8 @@ func (s *Switches) commit(ctx context.Context, t *transaction, root rootRow) err
 	return s.waitConfig(ctx, int(next))
 }
 
-// transaction collects operations. Its methods return the uuid of the row they are about;
-// rows that are no longer referred to are collected by the database itself.
+// transaction collects operations. Its methods return the uuid of the row they deal with; the
+// database itself garbage-collects rows that are no longer referred to.
 type transaction struct {
 	db  client.Client
 	ops []ovsdb.Operation
@@ -86,12 +86,12 @@ func (t *transaction) update(row model.Model, columns ...any) {
 	t.collect(t.db.Where(row).Update(row, columns...))
 }
 
-// raise has ovs-vswitchd say when it has brought about what is written.
+// raise makes ovs-vswitchd report when it has applied what is written.
 func (t *transaction) raise(root *rootRow) {
 	t.collect(t.db.Where(root).Mutate(root, model.Mutation{Field: &root.NextConfig, Mutator: ovsdb.MutateOperationAdd, Value: 1}))
 }
 
-// newUUID names a row that is yet to be created.
+// newUUID returns a name for a row that is yet to be created.
 func (t *transaction) newUUID() string {
 	t.new++
 	return fmt.Sprintf("row%d", t.new)
@@ -162,8 +162,8 @@ func (t *transaction) bridge(have tables, old *bridgeRow, b Bridge, datapath Dat
 	return row.UUID
 }
 
-// ports returns the uuids of the bridge's ports. Each bridge has a port of its own name, LOCAL
-// in OpenFlow, which is not for the lab to use.
+// ports returns the uuids of the bridge's ports. Each bridge has a port of its own name, LOCAL in
+// OpenFlow, which the lab does not use.
 func (t *transaction) ports(have tables, old *bridgeRow, b Bridge) []string {
 	byName := map[string]*portRow{}
 	if old != nil {

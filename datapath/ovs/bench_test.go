@@ -32,7 +32,7 @@ func line(n int) []Bridge {
 }
 
 // BenchmarkLab measures each step in a lab's life, for lines of bridges with two devices each:
-// the times in ms, the memory of ovs-vswitchd in MB.
+// times in ms, and the memory of ovs-vswitchd in MB.
 func BenchmarkLab(b *testing.B) {
 	if os.Getuid() != 0 {
 		b.Skip("needs root")
@@ -89,7 +89,7 @@ func benchmarkLab(b *testing.B, n int) {
 	step("change", func() error { return s.Apply(ctx, bridges) })
 	step("status", func() error { _, err := s.Status(ctx); return err })
 	b.ReportMetric(resident(s.vswitch.pid()), "MB")
-	b.ReportMetric(0, "ns/op") // of all steps together: says nothing
+	b.ReportMetric(0, "ns/op") // of all steps together: meaningless
 	step("stop", func() error { return s.Stop(ctx) })
 }
 

@@ -9,12 +9,12 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Bridge is a switch as it shall be. There is no RSTP: Open vSwitch 3.1 aborts when it speaks that
-// across a patch.
+// Bridge describes a switch. It has no RSTP: Open vSwitch 3.1 aborts when it runs that across a
+// patch.
 type Bridge struct {
 	Name        string
 	DPID        topology.DPID
-	Controllers []string          // targets: "tcp:127.0.0.1:6653"; none: by FailMode alone
+	Controllers []string          // targets: "tcp:127.0.0.1:6653"; none: FailMode alone decides
 	FailMode    topology.FailMode // empty: Standalone
 	OpenFlow    []string          // versions allowed: "1.0", "1.3"; empty: all that Open vSwitch has
 	STP         bool              // speak the spanning tree protocol: ports forward after 30 s; the lowest datapath id is the root
@@ -23,18 +23,18 @@ type Bridge struct {
 
 // Port is a port of a bridge: a network device of the namespace, or one end of a patch.
 type Port struct {
-	Name   string // of the device; of patch ports: any
+	Name   string // of the device; for patch ports, any name
 	Number int    // OpenFlow port number, 1 to MaxPort; 0: any
-	Patch  string // name of the patch port at the other end, of this or another bridge; empty: a device
+	Patch  string // name of the patch port at the other end, on this or another bridge; empty: a device
 
-	// Blocked keeps the port out of learning (the action NORMAL): what comes in there is
-	// dropped and not learned from, nothing is sent out. It is how a network with loops
-	// forwards by learning: block both ends of each link outside a spanning tree. Flows of a
+	// Blocked keeps the port out of learning (the action NORMAL): packets received there are
+	// dropped and not learned from, and none are sent out. This is how a network with loops can
+	// forward by learning: block both ends of each link outside a spanning tree. Flows of a
 	// controller that name the port are not affected.
 	Blocked bool
 }
 
-// MaxPort is the highest port number that Open vSwitch gives (OpenFlow's own end at 0xffffff00).
+// MaxPort is the highest port number that Open vSwitch assigns (OpenFlow's limit is 0xffffff00).
 const MaxPort = 0xfeff
 
 var protocols = map[string]string{
@@ -42,8 +42,8 @@ var protocols = map[string]string{
 	"1.3": "OpenFlow13", "1.4": "OpenFlow14", "1.5": "OpenFlow15",
 }
 
-// validate finds everything by which the database would refuse the bridges, or ovs-vswitchd
-// would not do what they say.
+// validate finds everything for which the database would refuse the bridges, or that would make
+// ovs-vswitchd do something else.
 func validate(bridges []Bridge) error {
 	v := validator{names: map[string]string{}, dpids: map[topology.DPID]string{}, peers: map[string]string{}}
 	for _, b := range bridges {
@@ -58,7 +58,7 @@ func validate(bridges []Bridge) error {
 }
 
 type validator struct {
-	names    map[string]string // of bridges and ports: what has the name
+	names    map[string]string // of bridges and ports: what has that name
 	dpids    map[topology.DPID]string
 	peers    map[string]string // of patch ports
 	problems []error
@@ -139,7 +139,7 @@ func (v *validator) patch(b Bridge, p Port) {
 	}
 }
 
-// row is the bridge as a row of the database, but for its ports and controllers.
+// row returns the bridge's row in the database, without its ports and controllers.
 func (b Bridge) row(datapath DatapathType) bridgeRow {
 	mode := string(b.FailMode)
 	if mode == "" {
@@ -152,7 +152,7 @@ func (b Bridge) row(datapath DatapathType) bridgeRow {
 	for _, version := range b.OpenFlow {
 		row.Protocols = append(row.Protocols, protocols[version])
 	}
-	if b.STP { // without an address of its own a bridge takes a random one, and chance elects the root
+	if b.STP { // a bridge without an address of its own takes a random one, and the root would be elected by chance
 		id := uint64(b.DPID)
 		row.OtherConfig["stp-system-id"] = topology.MAC{byte(id >> 40), byte(id >> 32), byte(id >> 24), byte(id >> 16), byte(id >> 8), byte(id)}.String()
 	}
@@ -162,9 +162,10 @@ func (b Bridge) row(datapath DatapathType) bridgeRow {
 // noVLAN is reserved by IEEE 802.1Q, so no frame carries it.
 const noVLAN = 4095
 
-// row is the port as a row, but for its interface. A blocked port is a trunk of a VLAN that no
-// frame is in: unlike a flow or an OpenFlow port setting, it is part of the database, so it comes
-// with the port, in the same transaction, and outlives changes of controller and fail mode.
+// row returns the port's row, without its interface. A blocked port is a trunk of a VLAN that no
+// frame belongs to: unlike a flow or an OpenFlow port setting, this is part of the database, so it
+// is set together with the port, in the same transaction, and survives changes of controller and
+// fail mode.
 func (p Port) row() portRow {
 	row := portRow{Name: p.Name}
 	if p.Blocked {

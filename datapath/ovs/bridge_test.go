@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Everything that contradicts itself is found, all at once, and said with bridge and port.
+// TestValidate proves that all contradictions are found at once, and reported with bridge and port.
 func TestValidate(t *testing.T) {
 	err := validate([]Bridge{
 		{Name: "s1", DPID: 1, FailMode: "open", OpenFlow: []string{"1.3", "2.0"}, Controllers: []string{"tcp:a:1", "tcp:a:1"}, Ports: []Port{
@@ -39,7 +39,7 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// What is missing is named, with what to install.
+// TestProbeMissing proves that what is missing is named, with what to install.
 func TestProbeMissing(t *testing.T) {
 	dirs, files := programDirs, schemaFiles
 	defer func() { programDirs, schemaFiles = dirs, files }()
@@ -53,7 +53,8 @@ func TestProbeMissing(t *testing.T) {
 	}
 }
 
-// Probe gives the version and, when the kernel cannot forward, a reason and a remedy.
+// TestProbe proves that Probe returns the version and, if the kernel cannot forward, a reason and a
+// remedy.
 func TestProbe(t *testing.T) {
 	requireOVS(t)
 	info, err := Probe()

@@ -12,10 +12,10 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Meet has nothing to do: bridges have their controllers with all else.
+// Meet has nothing to do: bridges get their controllers together with everything else.
 func (f *fabric) Meet() error { return nil }
 
-// Status says how all switches and their controllers get on.
+// Status is the state of the connections between all switches and their controllers.
 func (f *fabric) Status(ctx context.Context) (out []datapath.SwitchStatus, err error) {
 	switches := f.switches.Load()
 	if switches == nil {
@@ -32,7 +32,7 @@ func (f *fabric) Status(ctx context.Context) (out []datapath.SwitchStatus, err e
 	return out, err
 }
 
-// Flows counts the flow entries of a switch, or those for what comes in by a port.
+// Flows counts the flow entries of a switch, or those for packets received on a port.
 func (f *fabric) Flows(ctx context.Context, n *topology.Node, inPort uint32) (int, error) {
 	text, err := f.switches.Load().Flows(ctx, topology.DeviceName(n.Name))
 	if inPort == 0 {
@@ -41,8 +41,8 @@ func (f *fabric) Flows(ctx context.Context, n *topology.Node, inPort uint32) (in
 	return strings.Count(text, fmt.Sprintf("in_port=%d,", inPort)) + strings.Count(text, fmt.Sprintf("in_port=%d ", inPort)), err
 }
 
-// Settle waits until no packet goes by flow entries that a controller has taken back: Open vSwitch
-// looks at what it has cached for running flows some time after a change.
+// Settle waits until no packet is handled by flow entries that a controller has removed: Open
+// vSwitch revalidates what it has cached for running flows some time after a change.
 func (f *fabric) Settle(ctx context.Context) error {
 	switches := f.switches.Load()
 	if switches == nil {
@@ -65,7 +65,7 @@ func controllerAddresses(t *topology.Topology) []string {
 	return out
 }
 
-// refusedLong is how long a controller may refuse connections before it is taken not to run.
+// refusedLong is how long a controller may refuse connections before it is taken not to be running.
 const refusedLong = 3 * time.Second
 
 // Wait waits until every switch with a controller is connected to one.
@@ -85,7 +85,7 @@ func (f *fabric) Wait(ctx context.Context) error {
 	start := time.Now()
 	wait, stop := context.WithCancel(ctx)
 	defer stop()
-	if len(f.site.Programs()) == 0 { // those may take their time
+	if len(f.site.Programs()) == 0 { // programs of the lab may take their time
 		go f.relays.watch(wait, refusedLong, stop)
 	}
 	if f.switches.Load().WaitConnected(wait, bridges) == nil {
@@ -129,7 +129,7 @@ func listControllers(c string) string {
 	return "the controller " + c
 }
 
-// listSwitches is a list of switches that stays short.
+// listSwitches lists switches, briefly however many they are.
 func listSwitches(names []string) string {
 	switch n := len(names); {
 	case n == 1:

@@ -22,22 +22,22 @@ import (
 	"trivet.dev/trivet/internal/inside"
 )
 
-// daemon is one of the two processes; all that is known of it is in files of its directory.
+// daemon is one of the two processes; all that is known about it is in files of its directory.
 //
-// Who it is stands in its pid file, which the daemon writes and keeps locked as long as
-// it lives: so a pid that the system has given to another process is never taken for it,
-// and no moment is without a record.
+// Its identity is in its pid file, which the daemon writes and keeps locked as long as it lives: so
+// a pid that the system has since given to another process is never mistaken for it, and there is
+// no moment without a record.
 type daemon struct {
 	dir  string
-	name string // of the program and, with endings, of its files
+	name string // of the program and, with suffixes, of its files
 
-	child  *os.Process     // where this process has started it; may not have its pid file yet
+	child  *os.Process     // if this process has started it; it may not have its pid file yet
 	exited <-chan struct{} // closed when the child has ended
 }
 
 func (d *daemon) file(ending string) string { return filepath.Join(d.dir, d.name+ending) }
 
-// start runs the program in the network namespace. It neither depends on this process nor
+// start runs the program in the network namespace. The program neither depends on this process nor
 // ends with it.
 func (d *daemon) start(cfg Config, program string, args ...string) error {
 	log, err := os.OpenFile(d.file(".log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
@@ -57,8 +57,8 @@ func (d *daemon) start(cfg Config, program string, args ...string) error {
 		if cfg.Prepare != nil {
 			cfg.Prepare(cmd)
 		}
-		// For each bridge ovs-vswitchd asks for a device that is not there yet, and the kernel
-		// runs modprobe twice to find it: once less for a process that may not load modules.
+		// For each bridge, ovs-vswitchd looks up a device that does not exist yet, and the kernel
+		// runs modprobe twice to find it: only once for a process that may not load modules.
 		if err := unix.Prctl(unix.PR_CAPBSET_DROP, unix.CAP_SYS_MODULE, 0, 0, 0); err != nil {
 			return err
 		}
@@ -89,7 +89,7 @@ func (d *daemon) alive() bool {
 	}
 }
 
-// pid returns the process id of the living daemon, or 0.
+// pid returns the process id of the running daemon, or 0.
 func (d *daemon) pid() int {
 	f, err := os.OpenFile(d.file(".pid"), os.O_RDWR, 0)
 	if err != nil {
@@ -132,11 +132,11 @@ func (d *daemon) kill(ctx context.Context) error {
 	return waitGone(ctx, fd, fmt.Sprintf("%s (process %d)", d.name, pid))
 }
 
-// packetSockets takes copies of the sockets by which a process reads network devices. To close
-// one takes the kernel a grace period (20 ms), and a process that ends closes them one after the
-// other: with two devices at each of 100 bridges that is 3 s. Whoever holds copies lets the
-// process end at once, and can close them all at the same time (closeAll). Where the kernel
-// gives no copies, ending is slow and otherwise the same.
+// packetSockets returns duplicates of the sockets through which a process reads network devices. To
+// close one takes the kernel a grace period (20 ms), and a process that ends closes them one after
+// another: with two devices at each of 100 bridges, that is 3 s. While we hold duplicates the
+// process can end at once, and we can close all of them in parallel (closeAll). If the kernel does
+// not let us duplicate them, ending is slow but otherwise the same.
 func packetSockets(pidfd, pid int) (sockets []int) {
 	dir := fmt.Sprintf("/proc/%d/fd", pid)
 	entries, err := os.ReadDir(dir)
@@ -164,7 +164,7 @@ func packetSockets(pidfd, pid int) (sockets []int) {
 
 func closeAll(fds []int) {
 	var closing errgroup.Group
-	closing.SetLimit(64) // each is a thread
+	closing.SetLimit(64) // each takes a thread
 	for _, fd := range fds {
 		closing.Go(func() error { return unix.Close(fd) })
 	}
@@ -186,7 +186,7 @@ func waitGone(ctx context.Context, pidfd int, who string) error {
 	}
 }
 
-// call runs a command of the daemon's control socket, as ovs-appctl does: JSON-RPC 1.0, one answer.
+// call runs a command on the daemon's control socket, as ovs-appctl does: JSON-RPC 1.0, one answer.
 func (d *daemon) call(ctx context.Context, method string, args ...string) (string, error) {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", d.file(".ctl"))
 	if err != nil {
@@ -211,9 +211,9 @@ func (d *daemon) call(ctx context.Context, method string, args ...string) (strin
 	return reply.Result, nil
 }
 
-// failure is the error for a daemon that has ended by itself, with its last words.
+// failure is the error for a daemon that has ended by itself, with the end of its log.
 func (d *daemon) failure() error {
-	if err := disk.Full(d.dir); err != nil { // so the log does not say it
+	if err := disk.Full(d.dir); err != nil { // a full disk: the log cannot tell
 		return fmt.Errorf("%s ended: %w", d.name, err)
 	}
 	return fmt.Errorf("%s ended; the end of %s:\n%s", d.name, d.file(".log"), tail(d.file(".log"), 2000))
@@ -232,7 +232,7 @@ func tail(file string, size int64) string {
 	return "  " + strings.ReplaceAll(strings.TrimSpace(string(text)), "\n", "\n  ")
 }
 
-// uptime is the time since the machine started.
+// uptime is the time since the machine was started.
 func uptime() time.Duration {
 	text, err := os.ReadFile("/proc/uptime")
 	if err != nil {

@@ -10,11 +10,11 @@ import (
 	"trivet.dev/trivet/datapath"
 )
 
-// Drops returns what Open vSwitch's datapath has dropped that no flow entry told it to, and
-// decisions that it gave up. Passed is 0 where it is not known.
+// Drops returns the packets that Open vSwitch's datapath has dropped although no flow entry told it
+// to, and those whose processing it gave up. Passed is 0 if it is not known.
 func (s *Switches) Drops(ctx context.Context) ([]datapath.Drop, error) { return drops(ctx, s.vswitch) }
 
-// DropsOf is Drops of an ovs-vswitchd of others, by the socket for ovs-appctl.
+// DropsOf is Drops for an ovs-vswitchd that is not ours, by the socket for ovs-appctl.
 func DropsOf(ctx context.Context, ctl string) ([]datapath.Drop, error) {
 	return drops(ctx, &daemon{dir: filepath.Dir(ctl), name: strings.TrimSuffix(filepath.Base(ctl), ".ctl")})
 }
@@ -33,10 +33,10 @@ func drops(ctx context.Context, d *daemon) ([]datapath.Drop, error) {
 
 var lookups = regexp.MustCompile(`(?m)^(\w+)@.*\n\s*lookups: hit:(\d+) missed:(\d+) lost:(\d+)`)
 
-// parseLookups reads dpctl/show (ovs-dpctl(8)). In the kernel's datapath, lost are packets that
-// missed, and that ovs-vswitchd had no room for. The datapath in user space drops none of what it
-// calls lost for want of an entry: it counts there what it forwarded without making one, as there
-// were too many, beside what datapath_drop_upcall_error counts.
+// parseLookups reads dpctl/show (ovs-dpctl(8)). In the kernel's datapath, "lost" are packets that
+// missed and for which ovs-vswitchd had no room. The user-space datapath does not drop what it
+// calls "lost": it counts there packets that it forwarded without caching a flow, as there were too
+// many flows, in addition to those counted by datapath_drop_upcall_error.
 func parseLookups(text string) []datapath.Drop {
 	out := datapath.Drop{Where: "Open vSwitch: packets to ovs-vswitchd"}
 	for _, m := range lookups.FindAllStringSubmatch(text, -1) {
@@ -52,16 +52,16 @@ func parseLookups(text string) []datapath.Drop {
 	return []datapath.Drop{out}
 }
 
-// Counters of ovs-vswitchd (coverage/show) that count packets lost by want of something, and not by
-// an entry, a meter or a blocked port. datapath_drop_userspace_action_error counts packets that
-// reach their controller all the same.
+// Counters of ovs-vswitchd (coverage/show) of packets dropped for want of some resource, and not
+// because of an entry, a meter or a blocked port. datapath_drop_userspace_action_error is left out:
+// it counts packets that reach their controller all the same.
 var coverageLost = []string{"datapath_drop_upcall_error", "datapath_drop_lock_error", "datapath_drop_tunnel_push_error", "datapath_drop_recirc_error",
 	"datapath_drop_invalid_port", "datapath_drop_rx_invalid_packet", "drop_action_congestion", "drop_action_recursion_too_deep",
 	"drop_action_too_many_resubmit", "drop_action_stack_too_deep", "drop_action_no_recirculation_context", "drop_action_recirculation_conflict"}
 
 var coverageLine = regexp.MustCompile(`(?m)^(\w+)\s.*total: (\d+)`)
 
-// parseCoverage reads coverage/show; what has never counted is not in there.
+// parseCoverage reads coverage/show; counters that have never counted are not in it.
 func parseCoverage(text string) (out []datapath.Drop) {
 	counts := map[string]uint64{}
 	for _, m := range coverageLine.FindAllStringSubmatch(text, -1) {

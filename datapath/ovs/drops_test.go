@@ -7,9 +7,9 @@ import (
 	"trivet.dev/trivet/datapath"
 )
 
-// TestDropsText proves that counters of Open vSwitch are read as ovs-appctl of 3.1 prints them,
-// over several datapaths, and that those which are by an entry's order are left out, as is what the
-// datapath in user space calls lost and has forwarded.
+// TestDropsText proves that Open vSwitch's counters are read as ovs-appctl 3.1 prints them, summed
+// over several datapaths; that packets dropped by an entry are left out, and so is what the
+// user-space datapath calls lost but has forwarded.
 func TestDropsText(t *testing.T) {
 	got := parseLookups("netdev@ovs-netdev:\n  lookups: hit:90 missed:7 lost:2\n  flows: 3\n  port 0: ovs-netdev (tap)\nsystem@ovs-system:\n  lookups: hit:10 missed:5 lost:3\n")
 	if want := []datapath.Drop{{Where: "Open vSwitch: packets to ovs-vswitchd", Dropped: 3, Passed: 109}}; !slices.Equal(got, want) {

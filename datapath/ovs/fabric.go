@@ -16,10 +16,10 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Patch is how links between bridges are made that need no devices.
+// Patch is a link between bridges that needs no devices.
 const Patch datapath.Wire = "patch"
 
-// name is what people call it.
+// name is what users call it.
 const name = "Open vSwitch"
 
 func init() {
@@ -31,20 +31,20 @@ func init() {
 type fabric struct {
 	datapath.Base
 	site     datapath.Site
-	switches atomic.Pointer[Switches] // nil where there are none
+	switches atomic.Pointer[Switches] // nil if there are none
 	relays   *relays
-	decided  map[string]string // addresses of the controllers that switches have, by bridge
+	decided  map[string]string // addresses of the switches' controllers, by bridge
 }
 
 func is(n *topology.Node) bool { return n != nil && n.Datapath == topology.OVS }
 
 func (f *fabric) dir() string { return filepath.Join(f.site.Dir(), "ovs") }
 
-// group is the cgroup of the lab's Open vSwitch, beside those of the nodes (whose names start
-// otherwise).
+// group is the cgroup of the lab's Open vSwitch, beside those of the nodes (no node's name starts
+// with a dot).
 const group = ".ovs"
 
-// Make starts Open vSwitch where the topology needs it and it does not run yet.
+// Make starts Open vSwitch if the topology needs it and it is not running yet.
 func (f *fabric) Make(ctx context.Context, _ plan.Steps) error {
 	if f.switches.Load() != nil || !slices.ContainsFunc(f.site.Topology().Nodes, is) {
 		return nil
@@ -70,8 +70,8 @@ func (f *fabric) Resume(ctx context.Context) error {
 	return err
 }
 
-// has takes note of the Open vSwitch, which may be nil, and says it when a program of it ends while
-// the lab is up.
+// has records the running Open vSwitch, which may be nil, and reports it when a program of it ends
+// while the lab is up.
 func (f *fabric) has(switches *Switches) {
 	if switches == nil {
 		return
@@ -98,8 +98,7 @@ func (f *fabric) Dead() []string {
 	return nil
 }
 
-// Check says what is to be done where Open vSwitch has ended: it cannot be started again under what
-// it carried.
+// Check says what to do if Open vSwitch has ended: restarting it would lose what it carried.
 func (f *fabric) Check() error {
 	if len(f.Dead()) == 0 {
 		return nil
@@ -115,8 +114,8 @@ func (f *fabric) Close() {
 	}
 }
 
-// Hold keeps links from learning that must not forward any more, or not yet, and lets the bridges
-// that there are forget what they have learned.
+// Hold keeps links from learning that must not forward any more, or not yet, and makes the existing
+// bridges forget what they have learned.
 func (f *fabric) Hold(ctx context.Context, forwarding plan.Forwarding) error {
 	if f.switches.Load() == nil || !forwarding.Stale || !f.learns() {
 		return nil
@@ -127,7 +126,8 @@ func (f *fabric) Hold(ctx context.Context, forwarding plan.Forwarding) error {
 	return f.switches.Load().ForgetAddresses(ctx)
 }
 
-// former are those of some bridges that have been applied before, without their patches to others.
+// former returns those of the bridges that have been applied before, without their patches to new
+// ones.
 func (f *fabric) former(bridges []Bridge) []Bridge {
 	bridges = slices.DeleteFunc(bridges, func(b Bridge) bool {
 		_, was := f.decided[b.Name]
@@ -145,7 +145,7 @@ func (f *fabric) former(bridges []Bridge) []Bridge {
 	return bridges
 }
 
-// Apply makes Open vSwitch what the topology says.
+// Apply makes Open vSwitch match the topology.
 func (f *fabric) Apply(ctx context.Context, forwarding plan.Forwarding) error {
 	if f.switches.Load() == nil {
 		return nil
@@ -160,8 +160,9 @@ func (f *fabric) Apply(ctx context.Context, forwarding plan.Forwarding) error {
 	return f.switches.Load().Apply(ctx, bridges)
 }
 
-// handOver lets switches whose controllers change be without any for a moment: else Open vSwitch
-// keeps the flow entries of the old ones, which the new know nothing of.
+// handOver leaves switches whose controllers change without any for a moment: otherwise Open
+// vSwitch would keep the flow entries of the old controllers, which the new ones know nothing
+// about.
 func (f *fabric) handOver(ctx context.Context, bridges []Bridge) error {
 	before, change := f.decided, false
 	f.decided = map[string]string{}
@@ -186,8 +187,8 @@ func (f *fabric) learns() bool {
 	})
 }
 
-// Leave takes ports whose devices are about to be made anew out of Open vSwitch, which
-// would hold on to the old device for as long as there is a port of its name.
+// Leave removes ports whose devices are about to be made anew from Open vSwitch, which would
+// otherwise hold on to the old device as long as there is a port of its name.
 func (f *fabric) Leave(ctx context.Context, s plan.Steps) error {
 	anew := map[string]bool{}
 	for _, k := range s.DropLinks {
@@ -206,7 +207,7 @@ func (f *fabric) Leave(ctx context.Context, s plan.Steps) error {
 	return f.switches.Load().Apply(ctx, bridges)
 }
 
-// bridges is what Open vSwitch is to be.
+// bridges returns the bridges that Open vSwitch should have.
 func (f *fabric) bridges(blocked map[*topology.Link]bool) []Bridge {
 	var bridges []Bridge
 	at := map[string]int{}
@@ -251,13 +252,13 @@ func (f *fabric) Drops(ctx context.Context) ([]datapath.Drop, error) {
 	return switches.Drops(ctx)
 }
 
-// NeedsChecksums says whether who sends through it must compute checksums itself.
+// NeedsChecksums says whether packets sent through it must have complete checksums.
 func (f *fabric) NeedsChecksums() bool {
 	switches := f.switches.Load()
 	return switches != nil && switches.NeedsChecksums()
 }
 
-// Tell lets ovs-vsctl and ovs-ofctl find the lab's Open vSwitch.
+// Tell makes ovs-vsctl and ovs-ofctl find the lab's Open vSwitch.
 func (f *fabric) Tell(cmd *exec.Cmd) { cmd.Env = append(cmd.Environ(), "OVS_RUNDIR="+f.dir()) }
 
 // About says where it forwards: "system" or "netdev".

@@ -27,7 +27,7 @@ type testLab struct {
 
 var labs atomic.Int32
 
-// newNamespace makes a network namespace that ends with the test.
+// newNamespace makes a network namespace that is removed at the end of the test.
 func newNamespace(t *testing.T, name string) string {
 	t.Helper()
 	name = fmt.Sprintf("trivet-ovs-%d-%d-%s", os.Getpid(), labs.Add(1), name)
@@ -39,7 +39,7 @@ func newNamespace(t *testing.T, name string) string {
 	return name
 }
 
-// silenceIPv6 keeps the devices of a namespace from speaking by themselves.
+// silenceIPv6 keeps the devices of a namespace from sending anything by themselves.
 func silenceIPv6(ns string) error {
 	return inside.Namespace("/run/netns/"+ns, func() error {
 		err := os.WriteFile("/proc/sys/net/ipv6/conf/default/disable_ipv6", []byte("1"), 0)
@@ -50,7 +50,8 @@ func silenceIPv6(ns string) error {
 	})
 }
 
-// shortDir is a temporary directory whose path fits a socket's, which that of T.TempDir may not.
+// shortDir makes a temporary directory whose path is short enough for sockets; T.TempDir's may not
+// be.
 func shortDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "ovs")
@@ -71,7 +72,7 @@ func requireOVS(t *testing.T) {
 	}
 }
 
-// newLab starts Open vSwitch with the kernel's datapath where there is one.
+// newLab starts Open vSwitch, with the kernel's datapath if there is one.
 func newLab(t *testing.T) *testLab {
 	t.Helper()
 	requireOVS(t)
@@ -94,7 +95,7 @@ func newLab(t *testing.T) *testLab {
 	return l
 }
 
-// host makes a namespace with a device eth0, the other end of which is a device of the switches.
+// host makes a namespace with a device eth0, whose other end is a device of the switches.
 func (l *testLab) host(port, address string) string {
 	l.t.Helper()
 	ns := newNamespace(l.t, port)
@@ -177,8 +178,8 @@ func broadcast(t *testing.T, ns string, n int) {
 	}
 }
 
-// broadcasts returns a function that counts the frames of broadcast that have come to a host's
-// eth0 since the last call, once as many as should have come and no more do.
+// broadcasts returns a function that counts the frames of broadcast that have arrived at a host's
+// eth0 since the last call; it waits until as many as expected have, and no more arrive.
 func broadcasts(t *testing.T, ns string) (count func(want int) int) {
 	t.Helper()
 	var fd int
@@ -211,7 +212,7 @@ func broadcasts(t *testing.T, ns string) (count func(want int) int) {
 	}
 }
 
-// eventually waits up to a minute, or a few tries that take longer, for a condition.
+// eventually waits for a condition, up to a minute or, if tries take longer, for a few of them.
 func eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()
 	for start, tries := time.Now(), 0; time.Since(start) < time.Minute || tries < 5; tries++ {

@@ -14,8 +14,9 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Hosts at two bridges reach each other over the patch, without a controller: by ping, and by
-// TCP in full, which needs right checksums. The machine's own Open vSwitch is left alone.
+// TestTwoBridges proves that hosts at two bridges reach each other over the patch without a
+// controller: by ping, and by a complete TCP transfer, which needs correct checksums; and that the
+// machine's own Open vSwitch is left alone.
 func TestTwoBridges(t *testing.T) {
 	before, _ := os.ReadDir("/var/run/openvswitch")
 	l := newLab(t)
@@ -62,8 +63,8 @@ func transfer(t *testing.T, from, to, address string, size int) (received int64)
 	return received
 }
 
-// Apply changes only what differs: counters of ports that stay go on through ports and
-// bridges coming and going, and applying the same again is no change at all.
+// TestApplyDifference proves that Apply changes only what differs: counters of ports that stay keep
+// counting while ports and bridges come and go, and applying the same again changes nothing.
 func TestApplyDifference(t *testing.T) {
 	l := newLab(t)
 	h1, h2 := l.host("s1-eth1", "10.0.0.1/8"), l.host("s2-eth1", "10.0.0.2/8")
@@ -106,8 +107,8 @@ func TestApplyDifference(t *testing.T) {
 	}
 }
 
-// A changed setting of a bridge that stays arrives at Open vSwitch, and its default when the
-// setting is taken back.
+// TestApplySettings proves that a changed setting of a bridge that stays reaches Open vSwitch, and
+// so does its default when the setting is removed.
 func TestApplySettings(t *testing.T) {
 	l := newLab(t)
 	get := func(column string) string {
@@ -139,7 +140,8 @@ func TestApplySettings(t *testing.T) {
 	}
 }
 
-// A device that is not there is an error that names bridge and port; the other ports work.
+// TestMissingDevice proves that a missing device is an error that names bridge and port, and that
+// the other ports work.
 func TestMissingDevice(t *testing.T) {
 	l := newLab(t)
 	h1 := l.host("s1-eth1", "10.0.0.1/8")
@@ -155,8 +157,8 @@ func TestMissingDevice(t *testing.T) {
 	}
 }
 
-// Without a controller a secure bridge forwards nothing, has no flow, and forwards once it is
-// standalone.
+// TestSecure proves that a secure bridge without a controller forwards nothing and has no flows,
+// and that it forwards once it is standalone.
 func TestSecure(t *testing.T) {
 	l := newLab(t)
 	h1 := l.host("s1-eth1", "10.0.0.1/8")
@@ -182,8 +184,9 @@ func TestSecure(t *testing.T) {
 	}
 }
 
-// In a ring in which one link is blocked at both ends, each broadcast arrives once at each host,
-// and hosts reach each other. Opened, the ring multiplies it; blocked anew, it does not.
+// TestBlockedRing proves that in a ring with one link blocked at both ends, each broadcast arrives
+// once at each host, and hosts reach each other; that the ring multiplies broadcasts once it is
+// opened, and no longer once it is blocked again.
 func TestBlockedRing(t *testing.T) {
 	l := newLab(t)
 	h1 := l.host("s1-eth1", "10.0.0.1/8")
@@ -211,7 +214,8 @@ func TestBlockedRing(t *testing.T) {
 	eventually(t, "10 broadcasts arrive as 10 after the ring was blocked again", func() bool { return copies() == 10 })
 }
 
-// The status of a controller's connection is that of a real controller coming and going.
+// TestController proves that the status of a controller's connection follows a real controller that
+// comes and goes.
 func TestController(t *testing.T) {
 	l := newLab(t)
 	program, err := exec.LookPath("ovs-testcontroller")

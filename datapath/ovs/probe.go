@@ -16,7 +16,7 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// DatapathType is where Open vSwitch forwards packets.
+// DatapathType says where Open vSwitch forwards packets.
 type DatapathType string
 
 const (
@@ -25,9 +25,10 @@ const (
 )
 
 // class is the datapath_type of the bridges. Open vSwitch has its user-space datapath under two
-// names, which differ in what a bridge's own port is: under "netdev" a tap in the kernel, under
-// "dummy" nothing. Nobody uses that port in a lab, and taps (and a measurement of the processor's
-// clock, 100 ms) are most of what bringing up bridges costs. Packets take the same code.
+// names, which differ in what a bridge's own port is: under "netdev" a tap device in the kernel,
+// under "dummy" nothing. Nobody uses that port in a lab, and taps (and a measurement of the
+// processor's clock, 100 ms) are most of the cost of bringing up bridges. Packets are handled by
+// the same code.
 func (d DatapathType) class() string {
 	if d == Netdev {
 		return "dummy"
@@ -35,10 +36,10 @@ func (d DatapathType) class() string {
 	return string(d)
 }
 
-// options are what ovs-vswitchd needs to know the class.
+// options are what ovs-vswitchd needs to know that class.
 func (d DatapathType) options() []string {
 	if d == Netdev {
-		return []string{"--enable-dummy"} // adds a class, takes none away
+		return []string{"--enable-dummy"} // adds a class and removes none
 	}
 	return nil
 }
@@ -58,8 +59,8 @@ func (i Info) Datapath() DatapathType {
 	return Netdev
 }
 
-// Probe looks for Open vSwitch and tries whether the kernel forwards for it. It loads
-// the kernel module if it is there; it starts no daemon. The error says what to install.
+// Probe looks for Open vSwitch and tries whether the kernel can forward for it. It loads the kernel
+// module if there is one, and starts no daemon. The error says what to install.
 func Probe() (Info, error) {
 	p, err := findPrograms()
 	if err != nil {
@@ -77,7 +78,8 @@ func Probe() (Info, error) {
 	return Info{Version: words[len(words)-1], VSwitch: p.vswitch, Kernel: probeKernel()}, nil
 }
 
-// lacks says what to install where a topology has switches of Open vSwitch and this machine none.
+// lacks says what to install if a topology has switches of Open vSwitch and this machine does not
+// have it.
 func lacks(t *topology.Topology) error {
 	if !slices.ContainsFunc(t.Nodes, is) {
 		return nil
@@ -92,8 +94,8 @@ type programs struct {
 	schema                       string
 }
 
-// Daemons and schema are where packages (and "make install") put them, which is not
-// always in the PATH of a user who becomes root.
+// Where packages (and "make install") put daemons and schema; not always in the PATH of a user who
+// becomes root.
 var (
 	programDirs = []string{"/usr/sbin", "/usr/bin", "/usr/local/sbin", "/usr/local/bin", "/sbin", "/bin"}
 	schemaFiles = []string{"/usr/share/openvswitch/vswitch.ovsschema", "/usr/local/share/openvswitch/vswitch.ovsschema"}
@@ -138,9 +140,9 @@ func findProgram(name string) string {
 	return ""
 }
 
-// probeKernel asks for the generic netlink family by which ovs-vswitchd speaks to the kernel.
-// The kernel itself loads a module for a family that is asked for; modprobe is for
-// the kernels that do not, and for its message.
+// probeKernel asks for the generic netlink family through which ovs-vswitchd talks to the kernel.
+// The kernel loads the module itself when its family is asked for; modprobe is for kernels that do
+// not, and for its error message.
 func probeKernel() error {
 	const family = "ovs_datapath"
 	if _, err := netlink.GenlFamilyGet(family); err == nil {

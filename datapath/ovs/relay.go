@@ -19,10 +19,10 @@ import (
 	"trivet.dev/trivet/internal/inside"
 )
 
-// Relays carry controller connections out of the switches' namespace, which has
-// no other way to the machine: what a switch opens to tcp:127.0.0.1:6653 in
-// there is connected to 127.0.0.1:6653 out here. The address is put on the
-// namespace's loopback device, so it stays what the topology says. TLS passes untouched.
+// Relays carry controller connections out of the switches' namespace, which has no other way to the
+// machine: a connection that a switch opens to tcp:127.0.0.1:6653 in there is connected to
+// 127.0.0.1:6653 out here. The address is added to the namespace's loopback device, so the switch
+// can use it just as the topology says. TLS passes through unchanged.
 type relays struct {
 	fabric    *os.File
 	mu        sync.Mutex
@@ -36,7 +36,7 @@ func newRelays(fabric *os.File) *relays {
 	return &relays{fabric: fabric, listeners: map[string]net.Listener{}, conns: map[net.Conn]bool{}, errors: map[string]error{}}
 }
 
-// follow makes the relays those to these controller addresses.
+// follow makes the relays serve exactly these controller addresses.
 func (r *relays) follow(addresses []string) error {
 	want := map[string]bool{}
 	for _, a := range addresses {
@@ -123,7 +123,7 @@ func (r *relays) relay(inside net.Conn, address string) {
 	<-done // one side has closed: the deferred calls close the other
 }
 
-// hold notes a connection, so that it ends with the lab; where that has ended it closes it.
+// hold records a connection, so that it ends with the lab; if the lab has ended, it closes it.
 func (r *relays) hold(conn net.Conn) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -142,7 +142,7 @@ func (r *relays) drop(conn net.Conn) {
 	delete(r.conns, conn)
 }
 
-// failure says why a controller could not be reached the last time.
+// failure says why a controller could not be reached at the last attempt.
 func (r *relays) failure(controller string) error {
 	_, hostPort, _ := strings.Cut(controller, ":")
 	r.mu.Lock()
@@ -155,7 +155,7 @@ func (r *relays) failure(controller string) error {
 	return err
 }
 
-// watch calls refused once every controller has refused connections for a time.
+// watch calls refused once every controller has been refusing connections for a given time.
 func (r *relays) watch(ctx context.Context, long time.Duration, refused func()) {
 	since := time.Now()
 	for ctx.Err() == nil {

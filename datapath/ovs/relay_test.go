@@ -12,8 +12,8 @@ import (
 	"trivet.dev/trivet/internal/inside"
 )
 
-// TestRelayEnds proves that connections of switches to a controller outside end with their lab, at
-// both ends, also where neither end says anything.
+// TestRelayEnds proves that connections of switches to a controller outside end together with their
+// lab, at both ends, even if neither end sends anything.
 func TestRelayEnds(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("namespaces need root")

@@ -7,15 +7,15 @@ import (
 )
 
 // room is how many bytes of packets may wait at a device until ovs-vswitchd reads them; the kernel
-// doubles it, and counts some 800 bytes for the smallest packet.
+// doubles it, and counts some 800 bytes even for the smallest packet.
 const room = 1 << 20
 
 // makeRoom lets more packets wait at the devices that ovs-vswitchd reads in user space. The
-// kernel's own 208 KiB are 256 small packets: on a busy machine ovs-vswitchd may not run for a
-// second, and what a host of a large lab gets to answer in that time is more. Nothing but the
-// packets that wait takes memory. Where the kernel lets nobody take copies of sockets, all stays as
-// it was. A device that is made anew has the kernel's room until the next Apply. sends says whether
-// the socket by which ovs-vswitchd sends is there, too.
+// kernel's default of 208 KiB holds 256 small packets: on a busy machine ovs-vswitchd may not run
+// for a second, and a host of a large lab can get more packets to answer than that meanwhile. Only
+// packets that actually wait take memory. If the kernel does not allow duplicating sockets, nothing
+// changes. A device that is made anew has the kernel's default until the next Apply. sends says
+// whether the socket through which ovs-vswitchd sends exists yet.
 func (d *daemon) makeRoom() (sends bool) {
 	pid := d.pid()
 	fd, err := unix.PidfdOpen(pid, 0)
@@ -39,13 +39,13 @@ func (d *daemon) makeRoom() (sends bool) {
 	return sends
 }
 
-// sendRoom is how many bytes of packets may wait in the queues of all devices together: these have
-// limits of their own. ovs-vswitchd sends by one socket, and the kernel's 208 KiB for that are full
-// when one link's queue is: then packets to all other devices would be dropped.
+// sendRoom is how many bytes of packets may wait in the queues of all devices together; each device
+// has its own limit. ovs-vswitchd sends through one socket, and the kernel's default of 208 KiB is
+// used up once a single link's queue is full: packets to all other devices would then be dropped.
 const sendRoom = 512 << 20
 
-// makeRoomToSend waits until ovs-vswitchd has sent something, before which it has no socket for
-// that.
+// makeRoomToSend waits until ovs-vswitchd has sent something: before that, it has no socket to send
+// through.
 func (s *Switches) makeRoomToSend() {
 	for wait := 10 * time.Millisecond; s.vswitch.pid() != 0 && !s.vswitch.makeRoom(); wait = min(2*wait, 10*time.Second) {
 		time.Sleep(wait)

@@ -12,8 +12,8 @@ import (
 	"trivet.dev/trivet/internal/inside"
 )
 
-// TestBusyMachine proves that no packet is lost while ovs-vswitchd does not run: more than fit into
-// the kernel's own room wait at the device until it goes on.
+// TestBusyMachine proves that no packet is lost while ovs-vswitchd does not run: more packets than
+// the kernel's default has room for wait at the device until it runs again.
 func TestBusyMachine(t *testing.T) {
 	l := newLab(t)
 	if l.Datapath() != Netdev {
@@ -37,7 +37,7 @@ func TestBusyMachine(t *testing.T) {
 		}
 		defer conn.Close()
 		for range packets {
-			_, _ = conn.Write([]byte("x")) // that nobody listens may be said at any time
+			_, _ = conn.Write([]byte("x")) // the error that nobody listens may come at any time
 		}
 		return nil
 	})
@@ -53,7 +53,7 @@ func TestBusyMachine(t *testing.T) {
 }
 
 // TestFullQueue proves that a device whose queue is full, because its link is slow, takes no room
-// from others: nothing is lost on its way to them.
+// away from others: nothing is lost on the way to them.
 func TestFullQueue(t *testing.T) {
 	l := newLab(t)
 	if l.Datapath() != Netdev {
@@ -76,7 +76,7 @@ func TestFullQueue(t *testing.T) {
 			return err
 		}
 		defer conn.Close()
-		for range 500 { // 700 kB, of which 100 kbit/s take a minute
+		for range 500 { // 700 kB, which take a minute at 100 kbit/s
 			_, _ = conn.Write(make([]byte, 1400))
 			time.Sleep(time.Millisecond)
 		}
@@ -92,7 +92,7 @@ func TestFullQueue(t *testing.T) {
 	}
 }
 
-// received are the packets that a host has received.
+// received is the number of packets that a host has received.
 func received(t *testing.T, ns string) int {
 	t.Helper()
 	n, err := strconv.Atoi(strings.TrimSpace(run(t, "ip", "netns", "exec", ns, "cat", "/sys/class/net/eth0/statistics/rx_packets")))

@@ -14,7 +14,7 @@ import (
 	"github.com/ovn-kubernetes/libovsdb/ovsdb"
 )
 
-// BridgeStatus is a bridge as it is.
+// BridgeStatus is the present state of a bridge.
 type BridgeStatus struct {
 	Name        string
 	Controllers []ControllerStatus
@@ -24,7 +24,7 @@ type BridgeStatus struct {
 // ControllerStatus is one bridge's connection to one controller.
 type ControllerStatus struct {
 	Target    string
-	Connected bool   // the OpenFlow handshake is done
+	Connected bool   // the OpenFlow handshake is complete
 	Role      string // "master", "slave", "other"; empty before it is known
 	State     string // "ACTIVE", "IDLE", "BACKOFF", "CONNECTING", "VOID"
 	LastError string // why the last connection ended or failed: "Connection refused"
@@ -38,9 +38,9 @@ type PortStatus struct {
 	Counters map[string]uint64
 }
 
-// Open vSwitch writes counters and connections to the database at an interval. A lab should
-// not be disturbed by that, so the interval is an hour; a change of the interval makes
-// Open vSwitch write at once, so each question changes it, between these two (in ms).
+// Open vSwitch writes counters and connections to the database at an interval. A lab should not be
+// disturbed by that, so the interval is an hour; but when the interval changes Open vSwitch writes
+// at once, so each query switches between these two values (in ms).
 const statsInterval = "stats-update-interval"
 
 var statsIntervals = [2]string{"3600000", "3600001"}
@@ -63,8 +63,8 @@ func (s *Switches) refresh(ctx context.Context) error {
 	if err := s.commit(ctx, &t, root); err != nil {
 		return err
 	}
-	// The statistics go out after the news that the interval has changed. A second, empty
-	// change is brought about later than that, and the database keeps the order.
+	// The statistics are written after the confirmation that the interval has changed. A second,
+	// empty change is applied after that, and the database keeps the order.
 	return s.commit(ctx, &transaction{db: s.db}, root)
 }
 
@@ -114,7 +114,7 @@ func (r *controllerRow) status() ControllerStatus {
 	return c
 }
 
-// counters reads the ports' counters, by port name; Interface.statistics in
+// counters reads the ports' counters, by port name: Interface.statistics in
 // ovs-vswitchd.conf.db(5).
 func (s *Switches) counters(ctx context.Context) (map[string]map[string]uint64, error) {
 	t := transaction{db: s.db, ops: []ovsdb.Operation{{Op: ovsdb.OperationSelect, Table: "Interface", Columns: []string{"name", "statistics"}}}}
@@ -137,8 +137,8 @@ func (s *Switches) counters(ctx context.Context) (map[string]map[string]uint64, 
 	return all, nil
 }
 
-// WaitConnected waits until each of the bridges has a connection to one of its controllers.
-// When ctx ends before that, the error names every bridge without, and why.
+// WaitConnected waits until each of the bridges is connected to one of its controllers. If ctx ends
+// first, the error names every bridge that is not, and why.
 func (s *Switches) WaitConnected(ctx context.Context, bridges []string) error {
 	for pause := 20 * time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {
 		start := time.Now()
@@ -149,7 +149,7 @@ func (s *Switches) WaitConnected(ctx context.Context, bridges []string) error {
 			}
 		}
 		select {
-		case <-time.After(max(pause, time.Since(start))): // to ask may cost the switches more time than we wait
+		case <-time.After(max(pause, time.Since(start))): // asking may cost the switches more time than we wait
 		case <-ctx.Done():
 			return errors.Join(s.disconnected(context.WithoutCancel(ctx), bridges), ctx.Err())
 		}
@@ -159,7 +159,7 @@ func (s *Switches) WaitConnected(ctx context.Context, bridges []string) error {
 	}
 }
 
-// disconnected says which bridges have no controller, or nil.
+// disconnected returns an error that says which bridges have no controller, or nil.
 func (s *Switches) disconnected(ctx context.Context, bridges []string) error {
 	have, err := readTables(ctx, s.db)
 	if err != nil {
@@ -213,25 +213,25 @@ func (s *Switches) Flows(ctx context.Context, bridge string) (string, error) {
 	return string(out), nil
 }
 
-// ForgetAddresses makes all bridges forget where they have seen which address: after a
-// change of the spanning tree, what they have learned may lead into a dead end.
+// ForgetAddresses makes all bridges forget where they have seen which address: after a change of
+// the spanning tree, what they have learned may lead into a dead end.
 func (s *Switches) ForgetAddresses(ctx context.Context) error {
 	_, err := s.vswitch.call(ctx, "fdb/flush")
 	return err
 }
 
-// ForgetDecisions makes Open vSwitch look anew at every flow under way. What it has dropped for
-// want of a controller of OpenFlow 1.0 it would go on dropping once there is one, as long as
-// packets come.
+// ForgetDecisions makes Open vSwitch decide again about every flow under way. Otherwise a flow that
+// it dropped for want of an OpenFlow 1.0 controller would still be dropped once there is one, for
+// as long as its packets keep coming.
 func (s *Switches) ForgetDecisions(ctx context.Context) error {
 	_, err := s.vswitch.call(ctx, "revalidator/purge")
 	return err
 }
 
-// Settle waits until no packet goes by what was configured before the last Apply: ovs-vswitchd
-// looks at what it has cached for running flows some time after a change. It answers at the end of
-// a look, and the first may have begun before the change. Where it forwards in user space, it
-// forgets what it has cached instead: packets do not wait for longer there when they are looked at
+// Settle waits until no packet is handled as configured before the last Apply: ovs-vswitchd
+// revalidates what it has cached for running flows some time after a change. revalidator/wait
+// returns at the end of a round, and the first round may have begun before the change. In user
+// space, it forgets the cached flows instead, as packets wait no longer there when they are decided
 // anew.
 func (s *Switches) Settle(ctx context.Context) error {
 	if s.datapath == Netdev {

@@ -1,10 +1,9 @@
-// Package ovs runs a private Open vSwitch for a lab: an ovsdb-server and an ovs-vswitchd of
-// the lab's own, in the lab's network namespace, with database, sockets, pid files and logs in
-// a directory of the lab. The machine's Open vSwitch, if there is one, is never spoken to.
+// Package ovs runs a private Open vSwitch for a lab: an ovsdb-server and an ovs-vswitchd of the
+// lab's own, in the lab's network namespace, with database, sockets, pid files and logs in a
+// directory of the lab. It never talks to the machine's own Open vSwitch, if there is one.
 //
-// The daemons outlive the process that starts them: Attach finds them again by the
-// directory alone. What they shall forward is given as a whole (Apply), and only what differs
-// from what is there is touched.
+// The daemons outlive the process that starts them: Attach finds them again by the directory alone.
+// The bridges are given as a whole (Apply), and only what differs from the present ones is touched.
 package ovs
 
 import (
@@ -27,12 +26,12 @@ import (
 
 // Config says where and how a private Open vSwitch runs.
 type Config struct {
-	Dir      string       // for its files, made if need be; no two labs may share it
-	NetNS    string       // path of the network namespace; empty: that of this process
-	Datapath DatapathType // of all bridges; empty: System where the kernel can, else Netdev
+	Dir      string       // for its files, made if necessary; no two labs may share it
+	NetNS    string       // path of the network namespace; empty: this process's
+	Datapath DatapathType // of all bridges; empty: System if the kernel can, else Netdev
 
-	// Prepare may change the commands before they start: a cgroup, a nice value. It is
-	// called on the thread whose child each will be. May be nil.
+	// Prepare may change the commands before they start: a cgroup, a nice value. It is called on
+	// the thread that starts them. It may be nil.
 	Prepare func(*exec.Cmd)
 }
 
@@ -51,7 +50,7 @@ type Switches struct {
 	change     chan struct{} // closed at the next change of the database
 }
 
-// A Unix socket's path ends at 107 bytes (unix(7)); the longest here is ovs-vswitchd.ctl.
+// The path of a Unix socket has at most 107 bytes (unix(7)); the longest name is ovs-vswitchd.ctl.
 const maxDir = 107 - len("/ovs-vswitchd.ctl")
 
 func open(dir string) (*Switches, error) {
@@ -72,9 +71,9 @@ func open(dir string) (*Switches, error) {
 
 func (s *Switches) socket() string { return filepath.Join(s.dir, "db.sock") }
 
-// Start starts an Open vSwitch without bridges and returns when it is ready. Where one runs in
-// the directory already, it is an error; what a dead one left there is removed. When Start
-// fails, nothing runs.
+// Start starts an Open vSwitch without bridges and returns when it is ready. It is an error if one
+// is already running in the directory; what a dead one left there is removed. When Start fails,
+// nothing is left running.
 func Start(ctx context.Context, cfg Config) (*Switches, error) {
 	p, err := findPrograms()
 	if err != nil {
@@ -137,7 +136,7 @@ func (s *Switches) start(ctx context.Context, cfg Config, p programs) error {
 	return s.waitConfig(ctx, 1)
 }
 
-// datapathID is the key in Open_vSwitch's external_ids by which Attach knows the datapath type.
+// datapathID is the key in Open_vSwitch's external_ids in which Attach finds the datapath type.
 const datapathID = "trivet-datapath"
 
 func (s *Switches) createDatabase(ctx context.Context, cfg Config, p programs) error {
@@ -170,9 +169,9 @@ func (s *Switches) createDatabase(ctx context.Context, cfg Config, p programs) e
 	return nil
 }
 
-// waitForProcessorCount waits until a machine has been up for 10 s. Before that the daemon
-// believes that there are no processors (it asks anew every 10 s, counted from the start of the
-// machine), starts no handler thread for the kernel datapath, and every first packet is lost.
+// waitForProcessorCount waits until the machine has been up for 10 s. Before that the daemon
+// believes that there are no processors (it asks again every 10 s, counted from the start of the
+// machine), and starts no handler thread for the kernel datapath, so every first packet is lost.
 func waitForProcessorCount(ctx context.Context) error {
 	select {
 	case <-time.After(10*time.Second - uptime()):
@@ -198,8 +197,8 @@ func (s *Switches) waitSocket(ctx context.Context) error {
 	}
 }
 
-// Attach returns the Open vSwitch that runs in the directory. The error says which daemon
-// is dead; StopDir ends the other.
+// Attach returns the Open vSwitch that is running in the directory. The error says which daemon is
+// dead; StopDir ends the other.
 func Attach(ctx context.Context, dir string) (*Switches, error) {
 	s, err := open(dir)
 	if err != nil {
@@ -220,7 +219,7 @@ func Attach(ctx context.Context, dir string) (*Switches, error) {
 	return s, nil
 }
 
-// Close leaves the daemons running and forgets them.
+// Close leaves the daemons running and lets go of them.
 func (s *Switches) Close() {
 	if s.db != nil {
 		s.db.Close()
@@ -231,11 +230,11 @@ func (s *Switches) Close() {
 func (s *Switches) Datapath() DatapathType { return s.datapath }
 
 // NeedsChecksums says whether devices at the switches' ports must compute transport checksums
-// themselves (transmit offload off): in user space Open vSwitch hands packets on as they came,
-// and a TCP segment whose checksum was left to the hardware arrives broken.
+// themselves (transmit offload off): in user space, Open vSwitch passes packets on as they came, so
+// a TCP segment whose checksum was left to the hardware arrives broken.
 func (s *Switches) NeedsChecksums() bool { return s.datapath != System }
 
-// Pids returns the process ids of the living daemons, for accounting.
+// Pids returns the process ids of the running daemons, for accounting.
 func (s *Switches) Pids() []int {
 	var pids []int
 	for _, d := range []*daemon{s.server, s.vswitch} {
@@ -258,16 +257,16 @@ func (s *Switches) Check() error {
 }
 
 // Stop ends the Open vSwitch and returns when no process of it is left. The devices given to it
-// stay. Its own devices go too; so does what it has in the kernel.
+// stay; its own devices, and what it has in the kernel, are removed.
 func (s *Switches) Stop(ctx context.Context) error {
 	s.Close()
 	if s.datapath == System && s.vswitch.alive() {
-		s.vswitch.call(ctx, "exit", "--cleanup") // when it does not answer it is ended all the same
+		s.vswitch.call(ctx, "exit", "--cleanup") // if it does not answer, it is ended all the same
 	}
 	return errors.Join(s.vswitch.kill(ctx), s.server.kill(ctx))
 }
 
-// StopDir ends what runs in the directory, also when it is only half alive.
+// StopDir ends what runs in the directory, even if only one of the daemons does.
 func StopDir(ctx context.Context, dir string) error {
 	if s, err := Attach(ctx, dir); err == nil {
 		return s.Stop(ctx)
@@ -295,9 +294,9 @@ func (s *Switches) nextChange() <-chan struct{} {
 // askAgain is after how long waitConfig raises the configuration's number again.
 const askAgain = 2 * time.Second
 
-// waitConfig waits until ovs-vswitchd has brought about configuration number n. When it could not
-// write down that it has, because the disk was full, it does not try again before it is asked for
-// another; and whoever asks is told that the disk is full, if it still is.
+// waitConfig waits until ovs-vswitchd has applied configuration number n. If the disk was full when
+// ovs-vswitchd wanted to record that, it does not try again until it is asked to apply another
+// number, so waitConfig raises the number again; if the disk is still full, the error says so.
 func (s *Switches) waitConfig(ctx context.Context, n int) error {
 	again := time.NewTicker(askAgain)
 	defer again.Stop()

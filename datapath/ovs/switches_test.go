@@ -13,7 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Stop leaves no process and may be said twice; the directory can be used again.
+// TestStop proves that Stop leaves no process, can be called twice, and that the directory can be
+// used again.
 func TestStop(t *testing.T) {
 	l := newLab(t)
 	l.host("s1-eth1", "10.0.0.1/8")
@@ -57,9 +58,9 @@ func (b Bridge) without(port string) Bridge {
 	return b
 }
 
-// A process that ends leaves its switches forwarding, and another one that knows only the
-// directory takes them over. While they run, a second start there is refused. When a
-// daemon has died, that is said, and what is left can be ended.
+// TestAttach proves that when a process ends, its switches keep forwarding, and another process
+// that knows only the directory takes them over; that a second start there is refused while they
+// run; and that when a daemon has died, that is reported, and what is left can be ended.
 func TestAttach(t *testing.T) {
 	if dir := os.Getenv("TRIVET_OVS_CHILD"); dir != "" { // the process that ends
 		s, err := Start(t.Context(), Config{Dir: dir, NetNS: os.Getenv("TRIVET_OVS_NETNS")})
@@ -116,7 +117,8 @@ func TestAttach(t *testing.T) {
 	}
 }
 
-// A pid file whose process has died is no process, even though the number is in use again.
+// TestStalePid proves that a pid file whose process has died stands for no process, even if its
+// number is in use again.
 func TestStalePid(t *testing.T) {
 	d := &daemon{dir: t.TempDir(), name: "x"}
 	if err := os.WriteFile(d.file(".pid"), []byte("1\n"), 0o600); err != nil {
@@ -130,7 +132,8 @@ func TestStalePid(t *testing.T) {
 	}
 }
 
-// The sockets that ovs-vswitchd reads devices by are found, so that Stop does not wait for each.
+// TestPacketSockets proves that the sockets through which ovs-vswitchd reads devices are found, so
+// that Stop does not wait for each of them.
 func TestPacketSockets(t *testing.T) {
 	l := newLab(t)
 	if l.Datapath() != Netdev {
@@ -151,7 +154,7 @@ func TestPacketSockets(t *testing.T) {
 	}
 }
 
-// A start that cannot succeed says why and leaves nothing running.
+// TestStartFails proves that a start that cannot succeed says why and leaves nothing running.
 func TestStartFails(t *testing.T) {
 	requireOVS(t)
 	dir := shortDir(t)
@@ -182,9 +185,8 @@ func TestStartFails(t *testing.T) {
 	}
 }
 
-// TestFullDisk proves that a change which ovs-vswitchd could not write down is not waited for
-// without end: the error says that the disk is full, and when it is not any more the change is
-// made.
+// TestFullDisk proves that a change that ovs-vswitchd could not record is not waited for without
+// end: the error says that the disk is full; and once it no longer is, the change is made.
 func TestFullDisk(t *testing.T) {
 	requireOVS(t)
 	dir := shortDir(t)
@@ -222,7 +224,7 @@ func TestFullDisk(t *testing.T) {
 	if f.Close(); !errors.Is(err, unix.ENOSPC) {
 		t.Fatal("the disk is not full: ", err)
 	}
-	for err = nil; err == nil; { // what the last block of the database has room for
+	for err = nil; err == nil; { // fills the rest of the database's last block
 		tx := transaction{db: s.db}
 		tx.raise(&root)
 		_, err = tx.commit(ctx)

@@ -10,14 +10,14 @@ import (
 	"github.com/ovn-kubernetes/libovsdb/model"
 )
 
-// The tables and columns of the database Open_vSwitch that this package uses; their
-// meaning is in ovs-vswitchd.conf.db(5).
+// The tables and columns of the Open_vSwitch database that this package uses; they are documented
+// in ovs-vswitchd.conf.db(5).
 
 type rootRow struct {
 	UUID        string            `ovsdb:"_uuid"`
 	Bridges     []string          `ovsdb:"bridges"`
 	NextConfig  int               `ovsdb:"next_cfg"` // raised with each change
-	CurConfig   int               `ovsdb:"cur_cfg"`  // set by ovs-vswitchd to the next_cfg that it has brought about
+	CurConfig   int               `ovsdb:"cur_cfg"`  // set by ovs-vswitchd to the next_cfg that it has applied
 	OtherConfig map[string]string `ovsdb:"other_config"`
 	ExternalIDs map[string]string `ovsdb:"external_ids"`
 }
@@ -85,7 +85,7 @@ func connect(ctx context.Context, socket string, onChange func()) (client.Client
 		UpdateFunc: func(string, model.Model, model.Model) { onChange() },
 		DeleteFunc: func(string, model.Model) { onChange() },
 	})
-	// Columns are named one by one: with all of them the server would send every counter of
+	// Columns are listed one by one: if all were monitored, the server would send every counter of
 	// every port whenever ovs-vswitchd writes them.
 	var o rootRow
 	var b bridgeRow

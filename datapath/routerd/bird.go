@@ -18,7 +18,7 @@ var bird = &Family{
 }
 
 func birdPrograms(f *Family, n *topology.Node, r *topology.OSPFRouter) []Program {
-	id := "0.0.0.1" // BIRD wants one, whatever it runs
+	id := "0.0.0.1" // BIRD needs one, whatever it runs
 	if r != nil {
 		id = r.RouterID.String()
 	}
@@ -30,7 +30,7 @@ func birdPrograms(f *Family, n *topology.Node, r *topology.OSPFRouter) []Program
 		Args: []string{"-f", "-c", filepath.Join(f.Home, "bird.conf"), "-s", f.run("bird.ctl"), "-P", f.run("bird.pid")}}}
 }
 
-// birdOSPF is what BIRD reads, in the words of its user's guide, section 6.8.
+// birdOSPF returns BIRD's configuration, as in its user's guide, section 6.8.
 func birdOSPF(n *topology.Node, r *topology.OSPFRouter) string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
@@ -51,7 +51,8 @@ func birdOSPF(n *topology.Node, r *topology.OSPFRouter) string {
 	return b.String()
 }
 
-// birdExport is what is announced from outside. With any filter BIRD is an AS boundary router.
+// birdExport exports routes from outside OSPF. With any export filter, BIRD is an AS boundary
+// router.
 func birdExport(line func(string, ...any), r *topology.OSPFRouter) {
 	if len(r.Redistribute) == 0 {
 		line("\tipv4 { import all; export none; };")
@@ -73,8 +74,8 @@ func hasArea(areas []topology.OSPFArea, id topology.AreaID) bool {
 	return false
 }
 
-// birdSources are what is announced from outside: the kernel has these routes already, so they are
-// for BIRD's own table only.
+// birdSources writes the protocols that these routes come from: the kernel has the routes already,
+// so they are only for BIRD's own table.
 func birdSources(line func(string, ...any), n *topology.Node, r *topology.OSPFRouter) {
 	if _, ok := redistributes(r, topology.OSPFConnected); ok {
 		speaks := make([]string, 0, len(r.Interfaces)+2)
@@ -139,7 +140,7 @@ func birdArea(line func(string, ...any), r *topology.OSPFRouter, a topology.OSPF
 }
 
 func birdInterface(line func(string, ...any), i *topology.OSPFInterface) {
-	if i.Network == topology.Loopback { // as an interface it would cost 0, whatever is said
+	if i.Network == topology.Loopback { // as an interface it would have cost 0, whatever is configured
 		for _, a := range i.Addresses {
 			line("\t\tstubnet %s/32 { cost %d; };", a.Addr(), i.Cost)
 		}

@@ -16,7 +16,7 @@ var frr = &Family{
 	refuses:  refuseFRR,
 }
 
-// frrPrograms are zebra, which keeps the kernel's routing table, and ospfd where it is needed.
+// frrPrograms returns zebra, which maintains the kernel's routing table, and ospfd if it is needed.
 func frrPrograms(f *Family, n *topology.Node, r *topology.OSPFRouter) []Program {
 	program := func(name, config string) Program {
 		return Program{Name: name, Ready: name + ".vty", Files: map[string]string{name + ".conf": config},
@@ -33,8 +33,8 @@ func frrPrograms(f *Family, n *topology.Node, r *topology.OSPFRouter) []Program 
 			}}
 	}
 	head := "hostname " + n.Name + "\nlog timestamp precision 3\n"
-	// Of next hops that the kernel has dropped with a link zebra 8 knows nothing, where it keeps
-	// them as objects of their own.
+	// If zebra 8 keeps next hops in the kernel as objects of their own, it does not notice that the
+	// kernel drops them together with a link.
 	zebra := program("zebra", head+"no zebra nexthop kernel enable\n")
 	zebra.Files["vtysh.conf"] = "no service integrated-vtysh-config\n"
 	if r == nil {
@@ -43,7 +43,8 @@ func frrPrograms(f *Family, n *topology.Node, r *topology.OSPFRouter) []Program 
 	return []Program{zebra, program("ospfd", head+frrOSPF(r))}
 }
 
-// refuseFRR finds what FRR cannot do: up to version 9 it has no HMAC-SHA, later in other words.
+// refuseFRR finds what FRR cannot do: up to version 9 it has no HMAC-SHA, and later ones configure
+// it differently.
 func refuseFRR(r *topology.OSPFRouter, problems *topology.Problems) {
 	for _, a := range auths(r) {
 		if a != topology.AuthNone && a != topology.AuthSimple && a != topology.AuthMD5 {
@@ -53,7 +54,7 @@ func refuseFRR(r *topology.OSPFRouter, problems *topology.Problems) {
 	}
 }
 
-// frrOSPF is what ospfd reads, in the words of FRR's manual, chapter OSPFv2.
+// frrOSPF returns ospfd's configuration, as in FRR's manual, chapter OSPFv2.
 func frrOSPF(r *topology.OSPFRouter) string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
@@ -76,7 +77,7 @@ func frrOSPF(r *topology.OSPFRouter) string {
 			line("%s authentication message-digest message-digest-key %d md5 %s", link, v.Auth.ID, v.Auth.Key)
 		}
 	}
-	// The node's routes stand in the kernel's table, as those of any Linux router.
+	// The node's routes are in the kernel's table, as on any Linux router.
 	for _, s := range [][2]string{{topology.OSPFConnected, "redistribute connected"}, {topology.OSPFStatic, "redistribute kernel"}, {topology.OSPFDefault, "default-information originate always"}} {
 		if d, ok := redistributes(r, s[0]); ok {
 			line(" %s metric %d metric-type %d", s[1], d.Metric, d.Type)
@@ -87,7 +88,7 @@ func frrOSPF(r *topology.OSPFRouter) string {
 
 func frrInterface(line func(string, ...any), i *topology.OSPFInterface) {
 	line("interface %s", i.Name)
-	if i.Network == topology.Loopback { // 127.0.0.1 is on it, too
+	if i.Network == topology.Loopback { // it has 127.0.0.1, too
 		for _, a := range i.Addresses {
 			line(" ip ospf area %s %s", i.Area.Addr(), a.Addr())
 		}

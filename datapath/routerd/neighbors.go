@@ -10,13 +10,13 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Neighbor is an OSPF neighbour as a daemon tells of it.
+// Neighbor is an OSPF neighbour as a daemon reports it.
 type Neighbor struct {
 	RouterID, Address netip.Addr
-	DR                netip.Addr // address of the designated router; not valid where there is none
+	DR                netip.Addr // address of the designated router; not valid if there is none
 	Interface         string
-	State             string  // as RFC 2328, section 10.1, calls it
-	Dead              float64 // seconds until it is taken for lost; below 0: not known
+	State             string  // as named in RFC 2328, section 10.1
+	Dead              float64 // seconds until it is considered dead; below 0: unknown
 }
 
 // Neighbors asks the daemons of a node for their OSPF neighbours; ask runs a command there and
@@ -37,8 +37,8 @@ func Neighbors(d topology.Datapath, ask func(command ...string) (string, error))
 	return parseBIRD(text, interfaces), err
 }
 
-// parseFRR reads lists of neighbours by their router ids, which versions of FRR wrap in one way or
-// another.
+// parseFRR reads lists of neighbours by their router ids, which different versions of FRR wrap
+// differently.
 func parseFRR(text string) (out []Neighbor, err error) {
 	var all map[string]json.RawMessage
 	if err := json.Unmarshal([]byte(text), &all); err != nil {

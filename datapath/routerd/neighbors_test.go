@@ -10,8 +10,8 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Proves that the answers of FRR 8.4 and BIRD 2.0 (taken from a lab) are read, and that an answer
-// that is none, as of a daemon that does not run, is an error that quotes it.
+// TestNeighbors proves that the answers of FRR 8.4 and BIRD 2.0 (taken from a lab) are read, and
+// that an answer that is not one, as from a daemon that does not run, is an error that quotes it.
 func TestNeighbors(t *testing.T) {
 	answers := map[string]string{
 		"vtysh": `{"neighbors":{"0.0.0.1":[{"ifaceAddress":"172.16.0.1","areaId":"0.0.0.0","ifaceName":"r2-eth1","nbrState":"Full\/-",

@@ -1,7 +1,7 @@
 // Package routerd knows the routing daemons that a router in a namespace can run, FRR and BIRD:
 // where their programs are, and what they read to do what a topology says.
 //
-// They are the distribution's programs, started directly: services of their packages are not
+// They are the distribution's programs, started directly: the services of their packages are not
 // needed.
 package routerd
 
@@ -18,35 +18,36 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Family is the daemons of one project.
+// Family is the set of daemons of one project.
 type Family struct {
 	Name    string // "FRR"
 	Package string // of Debian and Ubuntu: "frr"
-	User    string // as whom the programs run; "": root
+	User    string // the user that the programs run as; "": root
 
-	// Home is a directory that comes with the package. A node has its own in its place: root's,
-	// with all that its programs read. What they write is in RunDir, a directory in there.
+	// Home is a directory that comes with the package. A node has one of its own in its place,
+	// which belongs to root and contains all that the programs read. They write to RunDir, a
+	// directory in it.
 	Home string
 	// Client asks the programs; ClientArgs tell it where they are.
 	Client     string
 	ClientArgs []string
 
-	dirs     []string // where the programs are
-	names    []string // all there are
+	dirs     []string // where to look for the programs
+	names    []string // of all the programs
 	programs func(f *Family, n *topology.Node, r *topology.OSPFRouter) []Program
-	refuses  func(r *topology.OSPFRouter, problems *topology.Problems) // nil: nothing
+	refuses  func(r *topology.OSPFRouter, problems *topology.Problems) // nil: it can do everything
 }
 
 // Program is one daemon of a node.
 type Program struct {
 	Name  string   // also of its log
-	Args  []string // they name files by Home
+	Args  []string // they name files below Home
 	Files map[string]string
-	Ready string // in RunDir; it is there when the program answers
+	Ready string // in RunDir; it exists once the program answers
 
-	// Reload says that the program reads its files again on SIGHUP, and keeps its neighbours.
-	// Another may be led from one text of its file (<Name>.conf) to another by arguments of the
-	// client.
+	// Reload says that the program rereads its files on SIGHUP, and keeps its neighbours. For
+	// others, Update returns arguments of the client that change one version of the file
+	// (<Name>.conf) into another.
 	Reload bool
 	Update func(old, new string) (args []string)
 }
@@ -106,12 +107,12 @@ func (f *Family) Installed() error {
 	return nil
 }
 
-// Programs returns what a node runs. The router is nil where it does not speak OSPF.
+// Programs returns what a node runs. The router is nil if it does not speak OSPF.
 func (f *Family) Programs(n *topology.Node, r *topology.OSPFRouter) []Program {
 	return f.programs(f, n, r)
 }
 
-// Lacks says what is missing of the families of a topology's routers.
+// Lacks says which programs a topology's routers need that this machine does not have.
 func Lacks(t *topology.Topology) error {
 	seen := map[*Family]bool{}
 	var errs []error
@@ -124,7 +125,7 @@ func Lacks(t *topology.Topology) error {
 	return errors.Join(errs...)
 }
 
-// Refuses says what the daemons of a topology's routers cannot do of what it asks for.
+// Refuses says what a topology asks of its routers that their daemons cannot do.
 func Refuses(t *topology.Topology) (problems topology.Problems) {
 	for _, r := range topology.OSPFOf(t) {
 		if f := Of(r.Node.Datapath); f != nil && f.refuses != nil {
@@ -134,7 +135,7 @@ func Refuses(t *topology.Topology) (problems topology.Problems) {
 	return problems
 }
 
-// auths are all kinds of authentication that a router is to use.
+// auths returns all kinds of authentication that a router uses.
 func auths(r *topology.OSPFRouter) (out []topology.OSPFAuthType) {
 	for _, i := range r.Interfaces {
 		out = append(out, i.Auth.Type)

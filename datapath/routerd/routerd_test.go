@@ -14,7 +14,7 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// everything is a router with every setting there is.
+// everything returns a router with every possible setting.
 func everything(t *testing.T, auth topology.OSPFAuthType) (*topology.Node, *topology.OSPFRouter) {
 	t.Helper()
 	top := &topology.Topology{Name: "t"}
@@ -52,7 +52,7 @@ func everything(t *testing.T, auth topology.OSPFAuthType) (*topology.Node, *topo
 	return routers[0].Node, &routers[0]
 }
 
-// parses lets a program check a file.
+// parses lets a program check a configuration file.
 func parses(t *testing.T, text, program string, args ...string) {
 	t.Helper()
 	if _, err := os.Stat(program); err != nil {
@@ -62,7 +62,7 @@ func parses(t *testing.T, text, program string, args ...string) {
 	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	for _, dir := range []string{filepath.Dir(filepath.Dir(file)), filepath.Dir(file)} { // FRR reads as a user of its own
+	for _, dir := range []string{filepath.Dir(filepath.Dir(file)), filepath.Dir(file)} { // FRR reads it as its own user
 		if err := os.Chmod(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -81,7 +81,8 @@ func has(t *testing.T, text string, want ...string) {
 	}
 }
 
-// Proves: every setting is in FRR's file in FRR's words, and FRR's own parser takes the file.
+// TestFRR proves that every setting is in FRR's file, in FRR's syntax, and that FRR's own parser
+// accepts the file.
 func TestFRR(t *testing.T) {
 	for _, auth := range []topology.OSPFAuthType{topology.AuthMD5, topology.AuthSimple} {
 		n, r := everything(t, auth)
@@ -110,7 +111,7 @@ func TestFRR(t *testing.T) {
 	}
 }
 
-// Proves: the same of BIRD.
+// TestBIRD proves the same for BIRD.
 func TestBIRD(t *testing.T) {
 	for _, auth := range []topology.OSPFAuthType{topology.AuthMD5, topology.AuthSimple, topology.AuthSHA1, topology.AuthSHA256, topology.AuthSHA384, topology.AuthSHA512} {
 		n, r := everything(t, auth)
@@ -124,8 +125,8 @@ func TestBIRD(t *testing.T) {
 	parses(t, bird.Programs(n, nil)[0].Files["bird.conf"], "/usr/sbin/bird", "-p", "-c")
 }
 
-// Proves: from one file of FRR to another lead the lines that differ, in their blocks; only another
-// router id needs a restart.
+// TestUpdate proves that one of FRR's files is turned into another by the lines that differ, in
+// their blocks, and that only another router id needs a restart.
 func TestUpdate(t *testing.T) {
 	old := "hostname r1\ninterface a\n ip ospf cost 1\n ip ospf passive\ninterface b\n ip ospf cost 2\nrouter ospf\n area 1 stub\n"
 	for new, want := range map[string][]string{

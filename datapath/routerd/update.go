@@ -5,8 +5,9 @@ import (
 	"strings"
 )
 
-// updateFRR returns the commands of vtysh that lead from one file of a daemon to another, so that
-// it keeps the neighbours that the change does not touch. It is nil where only a restart helps.
+// updateFRR returns the vtysh commands that change one version of a daemon's file into another, so
+// that the daemon keeps the neighbours that the change does not concern. It is nil if only a
+// restart helps.
 func updateFRR(old, new string) []string {
 	was, is := blocks(old), blocks(new)
 	commands := []string{"configure terminal"}
@@ -19,16 +20,16 @@ func updateFRR(old, new string) []string {
 		commands = b.add(commands, func(line string) bool { return !slices.Contains(before, line) }, "")
 	}
 	for _, c := range commands {
-		if strings.Contains(c, "ospf router-id") || strings.HasPrefix(c, "no router ") { // neighbours take it for another router anyway
+		if strings.Contains(c, "ospf router-id") || strings.HasPrefix(c, "no router ") { // neighbours would take it for another router anyway
 			return nil
 		}
 	}
 	return commands
 }
 
-// block is a command and those below it.
+// block is a command and the commands below it.
 type block struct {
-	head  string // "": of the file itself
+	head  string // "": the top level of the file
 	lines []string
 }
 
@@ -58,7 +59,7 @@ func linesOf(all []block, head string) []string {
 	return nil
 }
 
-// add appends the block's lines that are to be said.
+// add appends those of the block's lines that are to be sent.
 func (b block) add(commands []string, said func(string) bool, prefix string) []string {
 	first := true
 	for _, line := range b.lines {

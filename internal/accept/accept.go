@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Next is Accept that waits where it cannot be had just now, as when the process has too many open
-// files: what runs goes on, and who wants to connect is taken later. wait, which may be nil, is
-// told the reason each time. The error is net.ErrClosed when the listener is closed.
+// Next is Accept, but waits while Accept fails temporarily, as when the process has too many open
+// files: what runs is not interrupted, and clients are accepted later. wait, which may be nil, is
+// called with the reason each time. The error is net.ErrClosed once the listener is closed.
 func Next(l net.Listener, wait func(error)) (net.Conn, error) {
 	for {
 		conn, err := l.Accept()

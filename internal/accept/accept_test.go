@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestNext proves that a process which has no file left for a connection takes it once it has, and
-// that what listens ends only when it is closed.
+// TestNext proves that a process that has no file left for a connection accepts it once it has one,
+// and that the listener only ends when it is closed.
 func TestNext(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -25,7 +25,7 @@ func TestNext(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	probe, err := os.Open(os.DevNull) // the next file would have this number
+	probe, err := os.Open(os.DevNull) // the next file would get this number
 	if err != nil {
 		t.Fatal(err)
 	}

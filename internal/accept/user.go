@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Of takes connections of root and of one user alone, whatever has become of the socket's mode.
+// Of accepts only connections from root and one user, whatever the socket's mode has become.
 func Of(uid int, l *net.UnixListener) net.Listener { return ofUser{l, uid} }
 
 type ofUser struct {

@@ -8,15 +8,16 @@ import (
 	"time"
 )
 
-// Limits of connections that have not said yet who they are.
+// Limits for connections that have not identified themselves yet.
 const (
 	maxWaiting = 1024            // in all
-	maxAddress = 256             // of one address that is not this machine's
+	maxAddress = 256             // from one address that is not this machine's
 	leastTime  = 2 * time.Second // that each has, however many come
 )
 
-// Waiting is the connections to a listener that have not said yet who they are: so many that
-// whoever opens them keeps neither memory nor others from connecting. The zero Waiting is ready.
+// Waiting holds the connections to a listener that have not identified themselves yet, limited in
+// number so that whoever opens them neither uses up memory nor keeps others from connecting. The
+// zero value is ready to use.
 type Waiting struct {
 	mu   sync.Mutex
 	list []waiting // the oldest first
@@ -28,9 +29,9 @@ type waiting struct {
 	since time.Time
 }
 
-// Enter takes a connection in, until Leave. Where there are as many as may be, the oldest is
-// closed, once it has had time to say who it is; where too many are of its address, it is closed
-// itself, and false returned.
+// Enter adds a connection, until Leave. If there are as many as allowed, it closes the oldest, once
+// that has had leastTime to identify itself; if there are too many from conn's address, it closes
+// conn and returns false.
 func (w *Waiting) Enter(conn net.Conn) bool {
 	from := remote(conn)
 	for {
@@ -47,7 +48,7 @@ func (w *Waiting) Enter(conn net.Conn) bool {
 			return false
 		}
 		if len(w.list) >= maxWaiting && time.Since(w.list[0].since) >= leastTime {
-			go w.list[0].conn.Close() // of TLS, it may take a while
+			go w.list[0].conn.Close() // for TLS, this may take a while
 			w.list = slices.Delete(w.list, 0, 1)
 		}
 		if len(w.list) < maxWaiting {
@@ -60,7 +61,7 @@ func (w *Waiting) Enter(conn net.Conn) bool {
 	}
 }
 
-// Leave lets a connection out: it has said who it is, or has ended.
+// Leave removes a connection that has identified itself, or has ended.
 func (w *Waiting) Leave(conn net.Conn) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

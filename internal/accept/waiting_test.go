@@ -20,9 +20,9 @@ func pair(t *testing.T, ip string) (here net.Conn, there net.Conn) {
 	return &from{a, ip}, b
 }
 
-// TestWaiting proves that who opens connections and says nothing keeps nobody out: of one address
-// there is a limit; where many addresses do it, the oldest has to go; and who has said who it is
-// counts no more.
+// TestWaiting proves that clients that connect and say nothing keep nobody out: each address has a
+// limit; if many addresses do it, the oldest connection has to go; and a client that has identified
+// itself no longer counts.
 func TestWaiting(t *testing.T) {
 	var w Waiting
 	var first net.Conn
@@ -41,7 +41,7 @@ func TestWaiting(t *testing.T) {
 	}
 	var last net.Conn
 	for range maxWaiting - maxAddress {
-		here, _ := pair(t, "127.0.0.1") // this machine has no limit of its own
+		here, _ := pair(t, "127.0.0.1") // this machine's own address has no limit
 		if !w.Enter(here) {
 			t.Fatal("refused")
 		}

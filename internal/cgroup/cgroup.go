@@ -1,5 +1,5 @@
-// Package cgroup holds the processes of labs together: it finds, limits and ends them by cgroups,
-// of version 2 or 1.
+// Package cgroup keeps the processes of labs together: it finds, limits and ends them through
+// cgroups, version 2 or 1.
 package cgroup
 
 import (
@@ -23,14 +23,14 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Hierarchies are those of the machine in which a lab's nodes get groups
-// of their own: trivet/<lab>/<node> below each mount point. Version 2 is used
-// where it is; of version 1 only what version 2 does not carry.
+// Hierarchies are the machine's hierarchies in which a lab's nodes get groups of their own:
+// trivet/<lab>/<node> below each mount point. Version 2 is used where it is mounted; version 1 only
+// for controllers that version 2 does not have.
 type Hierarchies struct {
-	V2     string // mount point, "" where there is none
-	CPU    string // of a version 1 cpu controller, "" where version 2 has it
+	V2     string // mount point, "" if there is none
+	CPU    string // of a version 1 cpu controller, "" if version 2 has it
 	CPUSet string // the same for cpuset
-	Any    string // a version 1 hierarchy to find processes by, where there is no version 2: that of cpu if there is no other
+	Any    string // without version 2: a version 1 hierarchy to find processes by, preferably not that of cpu
 }
 
 // Find reads what is mounted.
@@ -71,7 +71,7 @@ func Find() (Hierarchies, error) {
 	return c, nil
 }
 
-// roots are the mount points in use; processes are found by the first.
+// roots are the mount points in use; processes are found through the first.
 func (c Hierarchies) roots() []string {
 	out := []string{cmp.Or(c.V2, c.Any)}
 	for _, r := range []string{c.CPU, c.CPUSet} {
@@ -82,30 +82,30 @@ func (c Hierarchies) roots() []string {
 	return out
 }
 
-// V2Has says whether version 2 carries a controller.
+// V2Has says whether version 2 has a controller.
 func (c Hierarchies) V2Has(controller string) bool {
 	b, err := os.ReadFile(filepath.Join(c.V2, "cgroup.controllers"))
 	return c.V2 != "" && err == nil && slices.Contains(strings.Fields(string(b)), controller)
 }
 
-// Of is the directory of a lab's group. Below it each node has a group of its name, and what else
-// the lab runs one whose name begins with a dot: .ovs, .controller-NAME.
+// Of is the directory of a lab's group. Below it each node has a group of its name; anything else
+// the lab runs has one whose name begins with a dot: .ovs, .controller-NAME.
 func (c Hierarchies) Of(lab string) string { return group(c.roots()[0], lab) }
 
-// Kill ends every process in the group of a node, or of what else the lab runs.
+// Kill ends every process in the group of a node, or of anything else the lab runs.
 func (c Hierarchies) Kill(lab, name string) error {
 	top := filepath.Join(c.Of(lab), name)
 	if _, err := os.Stat(top); err != nil {
 		return err
 	}
-	if writeFile(filepath.Join(top, "cgroup.kill"), "1") != nil { // older than Linux 5.14, or of version 1
+	if writeFile(filepath.Join(top, "cgroup.kill"), "1") != nil { // Linux before 5.14, or version 1
 		killAll(top)
 	}
 	return nil
 }
 
-// Start starts a command in a group of its own, below one of a lab's name: one that is not Trivet's
-// but is to be watched, and found again, as a lab is.
+// Start starts a command in a group of its own, below one with a lab's name: a command that is not
+// Trivet's but should be watched, and found again, as a lab is.
 func (c Hierarchies) Start(lab, name string, cmd *exec.Cmd) error {
 	if err := errors.Join(c.MakeLab(lab), c.Make(lab, &topology.Node{Name: name})); err != nil {
 		return err
@@ -123,7 +123,7 @@ func (c Hierarchies) Start(lab, name string, cmd *exec.Cmd) error {
 	return <-done
 }
 
-// group is a group below the mount point of a hierarchy.
+// group is the path of a group below a hierarchy's mount point.
 func group(root string, path ...string) string {
 	return filepath.Join(append([]string{root, "trivet"}, path...)...)
 }
@@ -138,15 +138,15 @@ func (c Hierarchies) MakeLab(lab string) error {
 	return nil
 }
 
-// Make makes the group of a node, if it is not there, and sets its limits. Where the lab's is gone
-// that fails: what begins while a lab goes down must leave nothing.
+// Make makes the group of a node, unless it exists, and sets its limits. It fails if the lab's
+// group is gone: what starts while a lab goes down must leave nothing.
 func (c Hierarchies) Make(lab string, n *topology.Node) error {
 	for _, root := range c.roots() {
 		if err := makeDir(group(root, lab, n.Name)); err != nil {
 			return fmt.Errorf("make the cgroup of %s: %w", n.Name, err)
 		}
 	}
-	if c.CPUSet != "" && (c.CPUSet == c.CPU || c.CPUSet == c.roots()[0]) { // all processes are to be in it
+	if c.CPUSet != "" && (c.CPUSet == c.CPU || c.CPUSet == c.roots()[0]) { // all processes will be in it
 		if err := c.pinV1(lab, n.Name, ""); err != nil {
 			return fmt.Errorf("make the cgroup of %s: %w", n.Name, err)
 		}
@@ -161,7 +161,7 @@ func makeDir(dir string) error {
 	return nil
 }
 
-// Set gives a node the limits that are others than those of old.
+// Set sets those limits of a node that differ from old's.
 func (c Hierarchies) Set(lab string, old, n *topology.Node) error {
 	if n.CPU != old.CPU {
 		if err := c.limit(lab, n); err != nil {
@@ -176,7 +176,7 @@ func (c Hierarchies) Set(lab string, old, n *topology.Node) error {
 	return nil
 }
 
-// cpuPeriod is the bandwidth period of the kernel's CPU controller, its default.
+// cpuPeriod is the bandwidth period of the kernel's CPU controller: the kernel's default.
 const cpuPeriod = 100 * time.Millisecond
 
 func (c Hierarchies) limit(lab string, n *topology.Node) error {
@@ -209,8 +209,7 @@ func (c Hierarchies) limit(lab string, n *topology.Node) error {
 	return errors.New("this machine has no cpu cgroup controller mounted")
 }
 
-// join moves the processes of a node into its group in a hierarchy of version 1 that they were not
-// in.
+// join moves a node's processes into its group in a version 1 hierarchy, if they are not in it yet.
 func (c Hierarchies) join(root, lab, node string) error {
 	for at := group(root, lab, node); ; {
 		there, moved := Below(at), false
@@ -250,8 +249,8 @@ func (c Hierarchies) pin(lab string, n *topology.Node) error {
 	return errors.New("this machine has no cpuset cgroup controller mounted")
 }
 
-// pinV1 also gives each group on the way its memory nodes: version 1 takes no process without.
-// Without cores the node has those of the machine.
+// pinV1 also sets the memory nodes of each group on the path: version 1 accepts no process without
+// them. Without cores, the node gets all of the machine's.
 func (c Hierarchies) pinV1(lab, node, cores string) error {
 	above := c.CPUSet
 	for _, path := range []string{group(c.CPUSet), group(c.CPUSet, lab), group(c.CPUSet, lab, node)} {
@@ -266,7 +265,7 @@ func (c Hierarchies) pinV1(lab, node, cores string) error {
 	return writeFile(filepath.Join(above, "cpuset.cpus"), cores)
 }
 
-// inheritV1 gives a group of version 1 the memory nodes and processors of the one above it.
+// inheritV1 gives a version 1 group the memory nodes and processors of its parent.
 func inheritV1(above, group string) error {
 	for _, file := range []string{"cpuset.mems", "cpuset.cpus"} {
 		b, err := os.ReadFile(filepath.Join(above, file))
@@ -280,7 +279,7 @@ func inheritV1(above, group string) error {
 	return nil
 }
 
-// delegate lets the groups below a lab use a version 2 controller.
+// delegate lets the groups of a lab use a version 2 controller.
 func (c Hierarchies) delegate(lab, controller string) error {
 	for _, path := range []string{c.V2, group(c.V2), group(c.V2, lab)} {
 		if err := writeFile(filepath.Join(path, "cgroup.subtree_control"), "+"+controller); err != nil {
@@ -292,10 +291,11 @@ func (c Hierarchies) delegate(lab, controller string) error {
 
 func writeFile(name, value string) error { return os.WriteFile(name, []byte(value), 0o644) }
 
-// Bear lets a command be born in the group of a node, or in one below it: by version 1 as the child
-// of the calling thread, which must be locked and end soon; by version 2 in the directory returned,
-// to be closed (it may be nil) once the command has started. The group below is made in the
-// hierarchy by which processes are found; limits are the node's.
+// Bear makes a command start in the group of a node, or in one below it. With version 1, the
+// command must be a child of the calling thread, which must be locked and end soon; with version 2,
+// it starts in the returned directory, which must be closed (it may be nil) once the command has
+// started. The group below is only made in the hierarchy through which processes are found; limits
+// are the node's.
 func (c Hierarchies) Bear(cmd *exec.Cmd, lab, node string, below ...string) (*os.File, error) {
 	found := append([]string{lab, node}, below...)
 	if len(below) > 0 {
@@ -334,9 +334,9 @@ func (c Hierarchies) Bear(cmd *exec.Cmd, lab, node string, below ...string) (*os
 	return dir, nil
 }
 
-// limited says whether a group of version 1's cpu controller has a limit. Without one a node's
-// processes stay out of it: beside processes that are in no group, as most are where no systemd
-// puts them into some, all that is in a group counts as one.
+// limited says whether a group of version 1's cpu controller has a limit. Without one, a node's
+// processes stay out of the group: the scheduler treats a whole group like a single process outside
+// of any group, and most processes are outside unless systemd puts them into groups.
 func limited(path string) bool {
 	b, err := os.ReadFile(filepath.Join(path, "cpu.cfs_quota_us"))
 	return err == nil && strings.TrimSpace(string(b)) != "-1"
@@ -348,7 +348,7 @@ func pinned(path string) bool {
 	return err == nil && strings.TrimSpace(string(b)) != ""
 }
 
-// Remove ends every process in a group, that of a lab or one below it, and removes it.
+// Remove ends every process in a group, a lab's or one below it, and removes the group.
 func (c Hierarchies) Remove(path ...string) error {
 	deadline := time.Now().Add(10 * time.Second)
 	for _, root := range c.roots() {
@@ -370,12 +370,12 @@ func (c Hierarchies) Remove(path ...string) error {
 			time.Sleep(2 * time.Millisecond)
 			killAll(top)
 		}
-		_ = os.Remove(group(root)) // only the last lab's succeeds
+		_ = os.Remove(group(root)) // this succeeds only for the last lab
 	}
 	return nil
 }
 
-// killAll ends the processes in a tree of groups, where the kernel cannot do it in one step.
+// killAll ends the processes in a tree of groups, for kernels that cannot do it in one step.
 func killAll(top string) {
 	for _, pid := range Below(top) {
 		if pid != os.Getpid() {
@@ -384,13 +384,13 @@ func killAll(top string) {
 	}
 }
 
-// Processes lists the processes in the group of a node, or of what else the lab runs.
+// Processes lists the processes in the group of a node, or of anything else the lab runs.
 func (c Hierarchies) Processes(lab, name string) []int {
 	return Below(filepath.Join(c.Of(lab), name))
 }
 
-// Below lists the processes in a tree of groups. Those of another PID namespace, which
-// stand there as 0, are left out: a signal to 0 is one to ourselves.
+// Below lists the processes in a tree of groups. Those of another PID namespace, which are shown as
+// 0, are left out: signalling 0 would signal our own process group.
 func Below(top string) (pids []int) {
 	_ = filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.IsDir() {

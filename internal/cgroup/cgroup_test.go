@@ -14,8 +14,8 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// TestProcesses proves, with real processes in real groups, that those of a tree of groups are
-// found and ended, the ones below as well, and that one in a group beside it is neither.
+// TestProcesses proves, with real processes in real groups, that the processes in a tree of groups,
+// including groups further down, are found and ended, and that one in a sibling group is neither.
 func TestProcesses(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root")
@@ -66,8 +66,8 @@ func TestProcesses(t *testing.T) {
 	}
 }
 
-// TestProcessesOfOthers proves that processes of another PID namespace, which stand in a group as
-// 0, are no processes: a signal to 0 would end whoever sends it, and all of its group.
+// TestProcessesOfOthers proves that processes of another PID namespace, which a group shows as 0,
+// are skipped: signalling 0 would end the sender, and all of its process group.
 func TestProcessesOfOthers(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte("0\n12\n0\n"), 0o600); err != nil {
@@ -78,9 +78,9 @@ func TestProcessesOfOthers(t *testing.T) {
 	}
 }
 
-// TestLimited proves that the processes of a node are in a group of version 1's cpu controller from
-// the time on when it has a limit, those that ran before as well, and not before: all that is in a
-// group would count as one beside processes that are in none.
+// TestLimited proves that a node's processes, including those already running, are in a group of
+// version 1's cpu controller from the time it has a limit, and not before: all processes of a group
+// would together count as one against those in no group.
 func TestLimited(t *testing.T) {
 	c, err := Find()
 	if err != nil || c.CPU == "" || c.CPU == c.roots()[0] || os.Geteuid() != 0 {

@@ -34,7 +34,7 @@ func (a *app) apply() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			t.Name = info.Topology.Name // MACs follow from it
+			t.Name = info.Topology.Name // MAC addresses are derived from it
 			topology.Inherit(t, info.Topology)
 			if may.leave || !dryRun {
 				if t, err = a.agreed(cmd.Context(), may, &s, t, info.Topology); err != nil {

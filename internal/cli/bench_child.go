@@ -20,11 +20,11 @@ import (
 )
 
 // child is Trivet's controller in a process of its own, so that its processor time is counted
-// apart.
+// separately.
 type child struct {
 	cmd     *exec.Cmd
 	address string
-	what    string // for people
+	what    string // for the user
 	says    *tail
 	ended   chan struct{}
 }
@@ -42,7 +42,7 @@ func (a *app) startOwn(ctx context.Context, b controllerBench) (*child, error) {
 	c := &child{address: fmt.Sprintf("tcp:127.0.0.1:%d", port), says: &tail{}, ended: make(chan struct{})}
 	c.cmd = exec.Command(program, b.ownArguments(c.address)...)
 	c.cmd.Stdout, c.cmd.Stderr = c.says, c.says
-	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM} // Ctrl-C is ours to handle
+	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM} // we handle Ctrl-C ourselves
 	where, err := c.start(b.pin)
 	if err != nil {
 		return nil, fmt.Errorf("start the controller: %w", err)
@@ -55,7 +55,7 @@ func (a *app) startOwn(ctx context.Context, b controllerBench) (*child, error) {
 	return c, c.listens(ctx, fmt.Sprintf("127.0.0.1:%d", port))
 }
 
-// start starts the process, pinned where there are two processors, and says where.
+// start starts the process, pinned if there are at least two processors, and says where it runs.
 func (c *child) start(pin bool) (where string, err error) {
 	var allowed unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &allowed); err != nil || !pin || allowed.Count() < 2 {
@@ -77,7 +77,7 @@ func (c *child) start(pin bool) (where string, err error) {
 	return fmt.Sprintf(" on processor %d, the generator on %d", cpus[0], cpus[1]), nil
 }
 
-// pinnedTo calls f on a thread that may run on one processor alone, as what it starts may.
+// pinnedTo calls f on a thread that may run on one processor only; what it starts inherits that.
 func pinnedTo(cpu int, back *unix.CPUSet, f func() error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -95,7 +95,7 @@ func pinSelf(cpu int) error {
 	var one unix.CPUSet
 	one.Set(cpu)
 	runtime.GOMAXPROCS(1)
-	for range 2 { // a thread that another one has just started is there the second time
+	for range 2 { // the second pass finds threads that others have just started
 		tasks, _ := filepath.Glob("/proc/self/task/*")
 		for _, t := range tasks {
 			id, err := strconv.Atoi(filepath.Base(t))
@@ -110,7 +110,7 @@ func pinSelf(cpu int) error {
 	return nil
 }
 
-// listens waits until it does.
+// listens waits until the controller listens.
 func (c *child) listens(ctx context.Context, address string) error {
 	for began := time.Now(); ; {
 		conn, err := net.DialTimeout("tcp", address, time.Second)
@@ -134,7 +134,7 @@ func (c *child) listens(ctx context.Context, address string) error {
 
 func (c *child) pid() int { return c.cmd.Process.Pid }
 
-// end asks it to end, and makes it after a time.
+// end asks the controller to end, and kills it after a while.
 func (c *child) end() {
 	_ = c.cmd.Process.Signal(syscall.SIGTERM)
 	select {

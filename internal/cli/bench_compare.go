@@ -15,7 +15,7 @@ import (
 	"trivet.dev/trivet/bench/result"
 )
 
-// benchComparison is what `trivet bench compare` is asked.
+// benchComparison holds the flags of `trivet bench compare`.
 type benchComparison struct {
 	report.CompareOptions
 	levels  []string
@@ -100,7 +100,7 @@ func (a *app) runBenchCompare(b benchComparison, args []string) error {
 	return a.plainly(c.WriteText)
 }
 
-// write writes the files that were asked for, and returns their names.
+// write writes the requested files, and returns their names.
 func (b *benchComparison) write(c *report.Comparison, paths []string) (files []string, err error) {
 	asPage := func(to io.Writer) error {
 		reports := []*report.Report{report.Build(paths[0], b.A)}
@@ -128,12 +128,12 @@ func (b *benchComparison) write(c *report.Comparison, paths []string) (files []s
 	return files, nil
 }
 
-// factor returns the place of a factor among those of the first result, or -1.
+// factor returns the index of a factor among those of the first result, or -1.
 func (b *benchComparison) factor(name string) int {
 	return slices.IndexFunc(b.A.Header.Experiment.Factors, func(f result.Factor) bool { return f.Name == name })
 }
 
-// twoLevels takes those that were given, or the factor's own.
+// twoLevels uses the given levels, or the factor's own.
 func (b *benchComparison) twoLevels() error {
 	levels := b.levels
 	if levels == nil {
@@ -141,7 +141,7 @@ func (b *benchComparison) twoLevels() error {
 			levels = b.A.Header.Experiment.Factors[i].Levels
 		}
 		if len(levels) == 0 {
-			levels = []string{"", ""} // Compare says what factors there are
+			levels = []string{"", ""} // Compare lists the factors
 		}
 	}
 	if len(levels) != 2 {

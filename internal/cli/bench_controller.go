@@ -16,7 +16,7 @@ import (
 	"trivet.dev/trivet/internal/words"
 )
 
-// controllerBench is what `trivet bench controller` is asked.
+// controllerBench holds the flags of `trivet bench controller`.
 type controllerBench struct {
 	flowload.Config
 	version string
@@ -45,7 +45,7 @@ func (a *app) benchController() *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			b.Mode = flowload.Mode(b.mode)
-			if b.Mode == flowload.Line { // its own usual values, where nothing else was said
+			if b.Mode == flowload.Line { // its own usual values, unless others were given
 				for name, set := range map[string]func(){"ports": func() { b.Ports = line.Ports }, "duration": func() { b.Duration = line.Duration }} {
 					if !cmd.Flags().Changed(name) {
 						set()
@@ -122,7 +122,7 @@ func (a *app) runBenchController(ctx context.Context, b controllerBench, own boo
 	return nil
 }
 
-// showFlowload prints a result for people.
+// showFlowload prints a result for the user.
 func (a *app) showFlowload(what string, r *flowload.Result) {
 	fmt.Fprintf(a.out, "%s\n%s, OpenFlow %s, %s", what, r.Mode, r.OpenFlow, words.Plural(r.Switches, "switch"))
 	var rows [][]string
@@ -186,7 +186,7 @@ func lineRows(r *flowload.Result) [][]string {
 	return rows
 }
 
-// count writes a number to three digits.
+// count formats a number with three digits.
 func count(v float64) string {
 	switch {
 	case v >= 999_500:
@@ -199,7 +199,7 @@ func count(v float64) string {
 
 func megabytes(bytes uint64) string { return fmt.Sprintf("%.1f MB", float64(bytes)/1e6) }
 
-// profiledController is `trivet controller` with a CPU profile of its life.
+// profiledController is `trivet controller` with a CPU profile of its whole run.
 func (a *app) profiledController() *cobra.Command {
 	var s serving
 	var apps []string
@@ -225,7 +225,7 @@ func (a *app) profiledController() *cobra.Command {
 	return cmd
 }
 
-// ownArguments are those by which this program runs the controller that is measured.
+// ownArguments are the arguments with which this program runs the controller to be measured.
 func (b *controllerBench) ownArguments(address string) []string {
 	args := []string{"controller"}
 	if b.profile != "" {
@@ -234,4 +234,4 @@ func (b *controllerBench) ownArguments(address string) []string {
 	return append(args, "--listen", address, "--apps", strings.Join(b.apps, ","))
 }
 
-const startTime = 10 * time.Second // for the controller that is started to listen
+const startTime = 10 * time.Second // how long a controller that was started may take until it listens

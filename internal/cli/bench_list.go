@@ -41,7 +41,7 @@ func probeNames() []string {
 	return names
 }
 
-// listed is an option as it is printed.
+// listed is an option in printed form.
 type listed struct {
 	Name     string   `json:"name"`
 	Type     string   `json:"type"`
@@ -51,7 +51,7 @@ type listed struct {
 	Doc      string   `json:"doc"`
 }
 
-// listedProbe is a probe as it is printed.
+// listedProbe is a probe in printed form.
 type listedProbe struct {
 	Name    string   `json:"name"`
 	Doc     string   `json:"doc"`
@@ -66,7 +66,7 @@ func listedOf(options []experiment.Option) []listed {
 	return out
 }
 
-// vocabulary is all that can be listed: the probes, and lab.
+// vocabulary is everything that can be listed: the probes, and lab.
 func vocabulary() []listedProbe {
 	v := drive.Vocabulary()
 	out := []listedProbe{{"lab", "How labs are brought up; links and change are described in docs/experiments.md.", listedOf(v.Lab)}}

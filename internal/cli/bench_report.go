@@ -63,8 +63,8 @@ func (a *app) benchReport() *cobra.Command {
 	return cmd
 }
 
-// readReports reads all results before anything is written. forms are files of experiments whose
-// form replaces that in the results.
+// readReports reads all results before anything is written. forms are experiment files whose report
+// section replaces the one in the results.
 func readReports(paths, forms []string) (reports []*report.Report, runs []*result.Run, err error) {
 	var problems []error
 	for _, path := range paths {
@@ -86,8 +86,8 @@ func readReports(paths, forms []string) (reports []*report.Report, runs []*resul
 	return reports, runs, nil
 }
 
-// readForms reads what experiments say of their reports, by their names, of which there must be
-// results.
+// readForms reads the report sections of experiment files, by the experiments' names; there must be
+// results of each experiment.
 func readForms(files []string, runs []*result.Run) (map[string]*definition.Definition, error) {
 	out := map[string]*definition.Definition{}
 	var problems []error
@@ -110,8 +110,7 @@ func readForms(files []string, runs []*result.Run) (map[string]*definition.Defin
 	return out, errors.Join(problems...)
 }
 
-// reportDir is beside where the command is run, not beside the result, which may be in a place that
-// is only read.
+// reportDir is in the current directory, not next to the result, which may be somewhere read-only.
 func reportDir(paths []string) string {
 	if len(paths) > 1 {
 		return "report"
@@ -151,7 +150,7 @@ func (a *app) reportText(reports []*report.Report) error {
 	return nil
 }
 
-// reportWriter writes the files of reports into a directory. Files of a report before are replaced.
+// reportWriter writes the files of reports into a directory, replacing those of an earlier report.
 type reportWriter struct {
 	dir     string
 	several bool
@@ -178,7 +177,7 @@ func (w *reportWriter) all(reports []*report.Report, runs []*result.Run) error {
 	return nil
 }
 
-// prefix tells the files of several results apart.
+// prefix distinguishes the files of several results.
 func (w *reportWriter) prefix(path string) string {
 	base := baseName(path)
 	for n := 2; w.taken[base]; n++ {
@@ -220,7 +219,8 @@ func (w *reportWriter) file(name string, write func(io.Writer) error) error {
 	return nil
 }
 
-// writeFile writes one beside its place and moves it there when it is whole. Its directory is made.
+// writeFile writes a file next to its final name and moves it there once it is complete. It makes
+// the directory if necessary.
 func writeFile(path string, write func(io.Writer) error) error {
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -230,7 +230,7 @@ func writeFile(path string, write func(io.Writer) error) error {
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name()) // nothing, once it is moved
+	defer os.Remove(f.Name()) // fails once the file has been moved
 	if err := errors.Join(write(f), f.Chmod(0o644), f.Close()); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}

@@ -11,7 +11,7 @@ import (
 	"trivet.dev/trivet/bench/report/reporttest"
 )
 
-// command runs a command line, and returns what it prints.
+// command runs a command line and returns what it prints.
 func command(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	var out, said bytes.Buffer
@@ -22,8 +22,8 @@ func command(t *testing.T, args ...string) (string, error) {
 	return out.String() + said.String(), err
 }
 
-// TestBenchReport proves that a report leaves the files that it promises, of one result and of
-// several of the same name, that making it again replaces them, and that nothing else is left.
+// TestBenchReport proves that a report leaves the files that it promises, for one result and for
+// several of the same name; that making it again replaces them; and that nothing else is left.
 func TestBenchReport(t *testing.T) {
 	h, samples := reporttest.Header(), reporttest.Samples()[:60]
 	h.Experiment.Text = "report: {figures: [{metric: throughput, x: hops, series: datapath}], tables: [{metric: rtt, rows: datapath, gap: [ovs, embedded]}]}"
@@ -55,8 +55,8 @@ func TestBenchReport(t *testing.T) {
 	}
 }
 
-// TestBenchReportForm proves that a result is shown by an experiment's file as it is now where that
-// is named, and that a file of another experiment, or one that is wrong, is refused.
+// TestBenchReportForm proves that a result is shown as an experiment's file now says, if one is
+// given, and that the file of another experiment, or a wrong one, is refused.
 func TestBenchReportForm(t *testing.T) {
 	h := reporttest.Header()
 	h.Experiment.Text = "report: {tables: [{title: As it was, metric: rtt}]}"
@@ -86,7 +86,7 @@ func TestBenchReportForm(t *testing.T) {
 	}
 }
 
-// TestBenchReportRefused proves that broken results are named with their lines, all of them, before
+// TestBenchReportRefused proves that all broken results are named, with their lines, before
 // anything is written.
 func TestBenchReportRefused(t *testing.T) {
 	dir := t.TempDir()
@@ -104,7 +104,7 @@ func TestBenchReportRefused(t *testing.T) {
 }
 
 // TestBenchCompare proves that two levels and two results are compared, in words and in JSON, and
-// that what is missing is asked for.
+// that the command asks for what is missing.
 func TestBenchCompare(t *testing.T) {
 	path := reporttest.Write(t, reporttest.Header(), reporttest.Samples())
 	out, err := command(t, "bench", "compare", path, "--factor", "datapath", "--levels", "ovs,embedded", "--margin", "5%", "--metric", "rtt")
@@ -132,8 +132,7 @@ func TestBenchCompare(t *testing.T) {
 	}
 }
 
-// comparedFiles proves that a comparison is written to the files that were asked for, and to
-// nothing else.
+// comparedFiles proves that a comparison is written to the requested files, and to no others.
 func comparedFiles(t *testing.T, path string) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "new")

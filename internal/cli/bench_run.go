@@ -27,17 +27,17 @@ import (
 // What --again measures once more.
 const (
 	againFailed = "failed" // the default
-	againBad    = "bad"    // what failed, and what is bad by its verdict
+	againBad    = "bad"    // also what its verdict calls bad
 )
 
-// benchRunning is what `trivet bench run` was asked for.
+// benchRunning holds the flags of `trivet bench run`.
 type benchRunning struct {
 	file, out     string
 	dryRun, quick bool
 	resume        bool
-	again         string // failed, bad; "" is nothing
+	again         string // failed, bad; "": nothing
 	unwatched     bool
-	commands      bool // what root does for topologies of other formats is agreed
+	commands      bool // the user has agreed to what root does for topologies of other formats
 	repetitions   int
 	budget        string
 	seed          uint64
@@ -56,7 +56,7 @@ func (a *app) benchRun() *cobra.Command {
 			"  sudo trivet bench run hops.yaml --out monday.jsonl --resume\n  trivet bench run hops.yaml --dry-run",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if n := len(args); n == 2 && b.again == againFailed && (args[n-1] == againBad || args[0] == againBad) {
-				return nil // --again bad
+				return nil // the user wrote "--again bad"
 			}
 			return cobra.ExactArgs(1)(cmd, args)
 		},
@@ -91,14 +91,14 @@ func (a *app) benchRun() *cobra.Command {
 	return cmd
 }
 
-// plan reads the experiment and finds everything that is wrong with it.
+// plan reads the experiment and reports everything that is wrong with it.
 func (b *benchRunning) plan() (*experiment.Plan, topology.Problems, error) {
 	e, problems := experiment.ReadFile(b.file, drive.Vocabulary())
 	if err := problems.Err(); err != nil {
 		return nil, nil, err
 	}
 	if _, problems := definition.ReadFor(b.file, []byte(e.Text), knownOf(e)); problems.Err() != nil {
-		return nil, nil, problems.Err() // better now than when all is measured
+		return nil, nil, problems.Err() // better now than once everything has been measured
 	}
 	if b.quick {
 		e = e.Quick()
@@ -123,7 +123,7 @@ func (b *benchRunning) plan() (*experiment.Plan, topology.Problems, error) {
 	return p, append(problems.Warnings(), checked.Warnings()...), drive.Check(p)
 }
 
-// knownOf says what an experiment will have measured.
+// knownOf says which levels, probes and metrics an experiment will have.
 func knownOf(e *experiment.Experiment) definition.Known {
 	known := definition.Known{Levels: e.Levels(), Probes: map[string]map[string]definition.Measured{}}
 	p, _ := e.Plan()
@@ -209,7 +209,7 @@ func (a *app) runBench(ctx context.Context, b benchRunning) error {
 		return err
 	}
 	defer w.Close()
-	_ = os.Lchown(b.out, lab.Owner(), -1) // it is the caller's, not root's; not what somebody else made it point at
+	_ = os.Lchown(b.out, lab.Owner(), -1) // it belongs to the caller, not to root; Lchown, so that no symlink put there by somebody else is followed
 	a.say("results go to %s", b.out)
 	return a.carryOut(ctx, b, p, w, old)
 }
@@ -221,7 +221,7 @@ func (a *app) showPlan(p *experiment.Plan) error {
 	return a.plainly(p.WriteText)
 }
 
-// carryOut runs what is left of a plan, and shows what came of it.
+// carryOut runs what is left of a plan, and shows the results.
 func (a *app) carryOut(ctx context.Context, b benchRunning, p *experiment.Plan, w *result.Writer, old *result.Run) error {
 	prefix, err := drive.PrefixOf(b.out)
 	if err != nil {
@@ -257,7 +257,7 @@ func (a *app) carryOut(ctx context.Context, b benchRunning, p *experiment.Plan, 
 	return nil
 }
 
-// stopped says why not all has run, and how to go on.
+// stopped says why not everything has run, and how to continue.
 func (b *benchRunning) stopped(s experiment.Summary, err error) error {
 	why := "interrupted"
 	switch {
@@ -268,7 +268,7 @@ func (b *benchRunning) stopped(s experiment.Summary, err error) error {
 	return fmt.Errorf("%s; %s of %d left; to continue:  %s", why, words.Plural(s.Left, "run"), s.Runs, b.resumption())
 }
 
-// resumption is the command that goes on.
+// resumption is the command that continues.
 func (b *benchRunning) resumption() string {
 	words := []string{"sudo", "trivet", "bench", "run", b.file, "--out", b.out, "--resume"}
 	if b.quick {
@@ -280,8 +280,8 @@ func (b *benchRunning) resumption() string {
 	return strings.Join(words, " ")
 }
 
-// benchView shows how far a run is: a line that changes on a terminal, a line for each run
-// elsewhere.
+// benchView shows the progress of a run: a line that changes on a terminal, elsewhere a line for
+// each run.
 type benchView struct {
 	out  io.Writer
 	live bool
@@ -301,7 +301,7 @@ func newBenchView(out io.Writer) *benchView {
 	return v
 }
 
-// tick lets the time go by.
+// tick updates the elapsed time.
 func (v *benchView) tick() {
 	for {
 		select {

@@ -17,9 +17,9 @@ import (
 	"trivet.dev/trivet/internal/words"
 )
 
-// benchFigure is a metric of a probe in a cell, as a report has it: the mean of the repetitions, of
-// which each counts by its own mean (see result.Mean), and the lowest and the highest of them; of a
-// single repetition those of its values.
+// benchFigure is a metric of a probe in a cell, as in a report: the mean of the repetitions, each
+// of which counts by its own mean (see result.Mean), and the lowest and highest of these; if there
+// is only one repetition, the lowest and highest of its values.
 type benchFigure struct {
 	Cell   string            `json:"cell"`
 	Probe  string            `json:"probe"`
@@ -38,13 +38,13 @@ type benchFigure struct {
 	verdicts []environment.Verdict
 }
 
-// benchValues are those of a repetition.
+// benchValues are the values of one repetition.
 type benchValues struct {
 	values    []float64
 	count, of int // of a share
 }
 
-// failures counts the samples that count and have failed.
+// failures is the number of counted samples that have failed.
 func failures(run *result.Run) (n int) {
 	for _, s := range run.Counted() {
 		if s.Failure != "" {
@@ -54,11 +54,11 @@ func failures(run *result.Run) (n int) {
 	return n
 }
 
-// shownLabels is how many directions, or hops, of one metric are shown apart; more are taken
-// together.
+// shownLabels is how many directions, or hops, of one metric are shown separately; if there are
+// more, they are combined.
 const shownLabels = 4
 
-// benchFigures are in the order of the plan's cells.
+// benchFigures returns the figures in the order of the plan's cells.
 func benchFigures(run *result.Run, p *experiment.Plan) []*benchFigure {
 	var out []*benchFigure
 	index := map[[4]string]*benchFigure{}
@@ -67,7 +67,7 @@ func benchFigures(run *result.Run, p *experiment.Plan) []*benchFigure {
 	for i := range counted {
 		s := &counted[i]
 		if s.Failure != "" {
-			continue // it is listed as that, and in no figure
+			continue // it is listed as a failure, and part of no figure
 		}
 		for _, m := range s.Measurements {
 			labels := ""
@@ -94,8 +94,8 @@ func benchFigures(run *result.Run, p *experiment.Plan) []*benchFigure {
 	return out
 }
 
-// fewLabels says of which metrics of which probes the labels are so few, and differ, that they are
-// shown.
+// fewLabels says for which metrics of which probes labels are shown: those with more than one, but
+// few.
 func fewLabels(samples []result.Sample) map[[2]string]bool {
 	seen := map[[3]string]map[string]bool{}
 	for i := range samples {
@@ -128,11 +128,11 @@ func labelText(labels map[string]string) string {
 }
 
 func (f *benchFigure) add(s *result.Sample, m *result.Measurement) {
-	if f.last != s { // a sample has many of one metric where all ping all
+	if f.last != s { // a sample has many values of one metric if all hosts ping all others
 		f.byRun, f.last = append(f.byRun, benchValues{}), s
-		level := environment.Doubtful // nobody watched
+		level := environment.Doubtful // there was no verdict
 		if s.Verdict != nil {
-			level = s.Verdict.Level // without its reasons, which may be thousands
+			level = s.Verdict.Level // without its reasons, of which there may be thousands
 		}
 		f.verdicts = append(f.verdicts, environment.Verdict{Level: level})
 	}
@@ -140,7 +140,7 @@ func (f *benchFigure) add(s *result.Sample, m *result.Measurement) {
 	r.values, r.count, r.of = append(r.values, m.Values...), r.count+m.Count, r.of+m.Of
 }
 
-// finish makes the figures of the values.
+// finish computes the figures from the values.
 func (f *benchFigure) finish() {
 	f.Mean, f.Low, f.High = stats.None, stats.None, stats.None
 	f.Level = environment.Together(f.verdicts...).Level
@@ -160,7 +160,7 @@ func (f *benchFigure) finish() {
 	f.Low, f.High = stats.Float(slices.Min(means)), stats.Float(slices.Max(means))
 }
 
-// showBench prints what a result file holds: figures, failures, and how far they can be trusted.
+// showBench prints what a result file contains: figures, failures, and how far they can be trusted.
 func (a *app) showBench(p *experiment.Plan, file string, run *result.Run, s experiment.Summary, took time.Duration) error {
 	figures, verdict := benchFigures(run, p), verdictOf(run)
 	if a.json {
@@ -197,7 +197,7 @@ func (a *app) showBench(p *experiment.Plan, file string, run *result.Run, s expe
 	return nil
 }
 
-// showFailures lists what failed, probes of one run that failed for the same reason together.
+// showFailures lists what failed; probes of one run that failed for the same reason are joined.
 func (a *app) showFailures(run *result.Run) {
 	var lines []string
 	var last result.Sample
@@ -219,7 +219,7 @@ func (a *app) showFailures(run *result.Run) {
 	}
 }
 
-// firstWords is the beginning of a reason, of which the file has all.
+// firstWords is the beginning of a reason; the file has all of it.
 func firstWords(reason string) string {
 	lines := strings.Split(reason, "\n")
 	text := strings.Join(lines[:min(len(lines), 4)], "\n  ")
@@ -258,7 +258,7 @@ func (a *app) showEvents(run *result.Run) {
 	}
 }
 
-// verdictOf is that on all that count together.
+// verdictOf is the verdict on all counted samples together.
 func verdictOf(run *result.Run) environment.Verdict {
 	var all []environment.Verdict
 	for _, s := range run.Counted() {
@@ -269,7 +269,7 @@ func verdictOf(run *result.Run) environment.Verdict {
 	return environment.Together(all...)
 }
 
-// shownReasons is how many reasons against figures are listed.
+// shownReasons is how many reasons for doubting figures are listed.
 const shownReasons = 8
 
 func (a *app) showVerdict(run *result.Run, all environment.Verdict) {
@@ -298,7 +298,7 @@ func (a *app) showVerdict(run *result.Run, all environment.Verdict) {
 	}
 }
 
-// quantity writes a value with its unit for people.
+// quantity formats a value with its unit for the user.
 func quantity(v stats.Float, unit string) string {
 	x := float64(v)
 	switch {

@@ -11,10 +11,10 @@ import (
 	"trivet.dev/trivet/bench/result"
 )
 
-// TestOneRule proves that the terminal and a report say the same of the same samples: the mean, in
-// which each repetition counts once and a share is that of its packets, and how far to trust it,
-// where some and where half of the samples are bad. They are skewed, so that other means would be
-// others.
+// TestOneRule proves that the terminal and a report say the same about the same samples: the mean,
+// to which each repetition contributes once and a share contributes that of its packets, and how
+// far to trust it, if some and if half of the samples are bad. The samples are skewed, so that any
+// other mean would differ.
 func TestOneRule(t *testing.T) {
 	for bad, want := range map[int]environment.Level{1: environment.Doubtful, 2: environment.Bad} {
 		var samples []result.Sample

@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// Colours of what must not be overlooked; on a terminal only.
+// Colours for what must not be overlooked; used on terminals only.
 const (
 	red    = "31"
 	green  = "32"
 	yellow = "33"
 )
 
-// paint colours a text for the terminal on which it is to appear. NO_COLOR (no-color.org) and
-// TERM=dumb keep it plain.
+// paint colours a text if the terminal on which it will appear allows it. NO_COLOR (no-color.org)
+// and TERM=dumb keep it plain.
 func (a *app) paint(colour, text string) string { return paintFor(a.out, colour, text) }
 
 func paintFor(out io.Writer, colour, text string) string {
@@ -24,7 +24,7 @@ func paintFor(out io.Writer, colour, text string) string {
 	return "\x1b[" + colour + "m" + text + "\x1b[0m"
 }
 
-// plain is a text without its colours, for counting.
+// plain is a text without its colours, for measuring its width.
 func plain(text string) string {
 	for {
 		before, after, found := strings.Cut(text, "\x1b[")

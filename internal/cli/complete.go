@@ -10,12 +10,13 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// bashFunctions are those that cobra's script for bash takes from the package bash-completion.
+// bashFunctions are the functions that cobra's script for bash expects from the package
+// bash-completion.
 //
 //go:embed completion.bash
 var bashFunctions string
 
-// completeBare lets the completion of bash work without that package.
+// completeBare makes completion in bash work without that package.
 func completeBare(root *cobra.Command) {
 	bash, _, err := root.Find([]string{"completion", "bash"})
 	if err != nil || bash.RunE == nil {
@@ -28,7 +29,7 @@ func completeBare(root *cobra.Command) {
 	}
 }
 
-// completeSources offers generators to the shell; files it finds itself.
+// completeSources offers generators to the shell, which finds files itself.
 func completeSources(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	var names []string
 	if len(args) == 0 {
@@ -42,7 +43,7 @@ func completeSources(_ *cobra.Command, args []string, _ string) ([]string, cobra
 // completeFlag offers the values that a flag can have.
 func completeFlag(cmd *cobra.Command, flag string, values ...string) {
 	_ = cmd.RegisterFlagCompletionFunc(flag, func(_ *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
-		before := prefix[:strings.LastIndexByte(prefix, ',')+1] // of a list: none,trivet
+		before := prefix[:strings.LastIndexByte(prefix, ',')+1] // within a list: none,trivet
 		out := make([]string, len(values))
 		for i, v := range values {
 			out[i] = before + v

@@ -18,7 +18,7 @@ import (
 	"trivet.dev/trivet/topology/formats"
 )
 
-// consent says what becomes of what a topology's file has root do.
+// consent says whether root does what a topology's file asks it to do.
 type consent struct{ run, leave bool }
 
 func (c *consent) flags(cmd *cobra.Command) {
@@ -27,15 +27,16 @@ func (c *consent) flags(cmd *cobra.Command) {
 	f.BoolVar(&c.leave, "no-commands", false, "leave out what the file wants done as root: its commands, and the machine's directories and interfaces in nodes")
 }
 
-// Before a question so many are shown, and of each so many characters; who answers a sees it all.
+// Limits on what is shown before a question, in number and in characters each; answering "a" shows
+// all.
 const (
 	mostErrands   = 20
 	longestErrand = 300
 )
 
-// agreed is the topology without what root is not to do for it. It asks the user where the topology
-// comes from a format whose files nobody reads before they are used. What the topology before had
-// root do needs no question.
+// agreed returns the topology without what root must not do for it. It asks the user if the
+// topology comes from a format whose files nobody reads before they are used. What root already did
+// for the topology before needs no question.
 func (a *app) agreed(ctx context.Context, c consent, s *source, t, before *topology.Topology) (*topology.Topology, error) {
 	if c.run && c.leave {
 		return nil, usagef("--run-commands and --no-commands exclude each other")
@@ -54,7 +55,7 @@ func (a *app) agreed(ctx context.Context, c consent, s *source, t, before *topol
 	return t, nil
 }
 
-// countErrands is "2 commands, 1 interface of the machine".
+// countErrands formats errands as "2 commands, 1 interface of the machine taken".
 func countErrands(errands []topology.Errand) string {
 	counts := map[string]int{}
 	for _, e := range errands {
@@ -79,7 +80,7 @@ func countErrands(errands []topology.Errand) string {
 	return strings.Join(out, ", ")
 }
 
-// errandRows are the rows of a table; of what is too long it has the beginning.
+// errandRows returns the rows of a table, with cells that are too long cut.
 func errandRows(errands []topology.Errand, longest int) [][]string {
 	rows := [][]string{{"FROM", "NODE", "WHEN", "WHAT"}}
 	for _, e := range errands {
@@ -107,7 +108,7 @@ func errandViews(errands []topology.Errand) []errandView {
 	return out
 }
 
-// showErrands says what root does for a topology, where it does anything.
+// showErrands says what root does for a topology, if anything.
 func (a *app) showErrands(errands []topology.Errand) {
 	if len(errands) > 0 {
 		a.say("\nruns as root:")
@@ -115,7 +116,7 @@ func (a *app) showErrands(errands []topology.Errand) {
 	}
 }
 
-// askFor lets the user decide about errands; the error is nil if he agrees.
+// askFor lets the user decide about errands; the error is nil if the user agrees.
 func (a *app) askFor(ctx context.Context, file string, errands []topology.Errand, without string) error {
 	head := file + " wants this done as root on your machine:"
 	if !isTerminal(os.Stdin) || !isTerminal(a.err) {
@@ -144,7 +145,7 @@ func (a *app) askFor(ctx context.Context, file string, errands []topology.Errand
 	}
 }
 
-// shownErrands are lines with the first errands, and how many there are more.
+// shownErrands returns lines with the first errands, and the number of further ones.
 func shownErrands(errands []topology.Errand, file string) []string {
 	lines := layOut(errandRows(errands[:min(len(errands), mostErrands)], longestErrand), columnsOf(os.Stderr))
 	if more := len(errands) - mostErrands; more > 0 {
@@ -153,10 +154,10 @@ func shownErrands(errands []topology.Errand, file string) []string {
 	return lines
 }
 
-// ask puts a question on the terminal and returns the line that is typed then, or an empty one
-// where the terminal ends.
+// ask asks a question on the terminal and returns the line typed in answer, or an empty one at the
+// end of input.
 func (a *app) ask(ctx context.Context, question string) (string, error) {
-	_ = unix.IoctlSetInt(int(os.Stdin.Fd()), unix.TCFLSH, unix.TCIFLUSH) // what was typed ahead was no answer
+	_ = unix.IoctlSetInt(int(os.Stdin.Fd()), unix.TCFLSH, unix.TCIFLUSH) // what was typed before the question is no answer to it
 	fmt.Fprint(a.err, question)
 	typed := make(chan string, 1)
 	go func() {

@@ -24,7 +24,7 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// serving says where a controller listens and how it knows its switches.
+// serving says where a controller listens and how it authenticates its switches.
 type serving struct {
 	listen        string
 	cert, key, ca string
@@ -32,7 +32,7 @@ type serving struct {
 	insecure      bool
 }
 
-// running says what a controller does, and who may ask it.
+// running says what a controller does, and who may query it.
 type running struct {
 	apps           []string
 	topology       string
@@ -116,7 +116,7 @@ func (a *app) runController(ctx context.Context, s serving, r running) error {
 	return c.Serve(listener)
 }
 
-// options are the controller's.
+// options returns the controller's options.
 func (r running) options(log *slog.Logger) (builtin.Options, error) {
 	o := builtin.Options{Log: log, Apps: r.apps, Database: r.database}
 	if r.topology == "" {
@@ -134,7 +134,7 @@ func (r running) options(log *slog.Logger) (builtin.Options, error) {
 	return o, problems.Err()
 }
 
-// open lets the API listen; nil: nobody is to ask.
+// open makes the API listen; nil: nobody may query it.
 func (r running) open(listen string) (*api.Door, error) {
 	if r.api == "none" {
 		return nil, nil
@@ -157,7 +157,7 @@ func (r running) open(listen string) (*api.Door, error) {
 	return api.Open(address, token)
 }
 
-// socketDir is where a user's sockets are.
+// socketDir is the directory of a user's sockets.
 func socketDir() (string, error) {
 	dir := lab.RunDir()
 	if os.Getuid() != 0 {
@@ -170,7 +170,8 @@ func socketDir() (string, error) {
 	return dir, os.MkdirAll(dir, 0o755)
 }
 
-// makeOwnDir makes a directory where everybody may make one of that name, for this user alone.
+// makeOwnDir makes a directory for this user alone, in a place where everybody could have made one
+// of that name.
 func makeOwnDir(dir string) error {
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 		return err
@@ -185,7 +186,8 @@ func makeOwnDir(dir string) error {
 	return nil
 }
 
-// open listens as the address says, and refuses to trust whoever comes from elsewhere.
+// open listens as the address says. Without TLS or --insecure, it refuses an address that others
+// can reach.
 func (s serving) open() (net.Listener, error) {
 	if err := topology.CheckControllerAddress(s.listen); err != nil {
 		return nil, err
@@ -223,9 +225,9 @@ func (s serving) open() (net.Listener, error) {
 		ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS12})
 }
 
-// boundTo says whether the certificate that a switch has shown names a datapath id: dpid:ID, with
-// up to 16 hexadecimal digits, as its common name or as a URI among its alternative names, of which
-// it may have several.
+// boundTo says whether the certificate that a switch has presented names a datapath id: dpid:ID,
+// with up to 16 hexadecimal digits, as its common name or as a URI among its alternative names, of
+// which there may be several.
 func boundTo(conn net.Conn, dpid uint64) error {
 	shown, is := conn.(*tls.Conn)
 	if !is || len(shown.ConnectionState().PeerCertificates) == 0 {

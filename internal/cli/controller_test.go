@@ -18,8 +18,8 @@ import (
 	"time"
 )
 
-// Proves that a directory for sockets below /tmp, where anybody may have made it before, is taken
-// only where it is the user's own and closed to others.
+// TestMakeOwnDir proves that a directory for sockets below /tmp, which anybody may have made
+// before, is used only if it is the user's own and closed to others.
 func TestMakeOwnDir(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "own")
 	for range 2 { // made, and found
@@ -53,9 +53,9 @@ func TestMakeOwnDir(t *testing.T) {
 	}
 }
 
-// Proves that with --bind-certificates a switch has only datapath ids that the certificate names
-// which it has shown, by the common name or by alternative ones, and that the refusal says what to
-// do.
+// TestBindCertificates proves that with --bind-certificates a switch may only use datapath ids that
+// its certificate names, by the common name or by alternative ones, and that the refusal says what
+// to do.
 func TestBindCertificates(t *testing.T) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -95,7 +95,7 @@ func TestBindCertificates(t *testing.T) {
 		client := tls.Client(there, &tls.Config{Certificates: []tls.Certificate{test.cert}, InsecureSkipVerify: true}) //nolint:gosec // its own
 		shaken := make(chan error, 1)
 		go func() { shaken <- client.Handshake() }()
-		go func() { _, _ = client.Read(make([]byte, 1)) }() // what the server says after the handshake
+		go func() { _, _ = client.Read(make([]byte, 1)) }() // lets the server write after the handshake
 		if err := errors.Join(server.Handshake(), <-shaken); err != nil {
 			t.Fatal(err)
 		}

@@ -11,8 +11,8 @@ import (
 	"trivet.dev/trivet/internal/version"
 )
 
-// docs writes what --help says of all commands as pages: docs/commands and the man pages are made
-// by it.
+// docs writes the --help texts of all commands as pages: it generates docs/commands and the man
+// pages.
 func (a *app) docs() *cobra.Command {
 	return &cobra.Command{
 		Use: "docs markdown|man DIRECTORY", Short: "Write a page for each command", Hidden: true, Args: cobra.ExactArgs(2),
@@ -38,12 +38,11 @@ var pageWriters = map[string]func(root *cobra.Command, dir string) error{
 	},
 }
 
-// forPages makes commands say the same wherever the pages are written, and what is aligned in their
-// texts stay so.
+// forPages makes pages the same wherever they are generated, and keeps aligned text aligned.
 func forPages(cmd *cobra.Command) {
-	cmd.DisableAutoGenTag = true // the day on which it was written
+	cmd.DisableAutoGenTag = true // which would contain the date
 	if f := cmd.PersistentFlags().Lookup("lab"); f != nil {
-		f.DefValue = "" // not TRIVET_LAB
+		f.DefValue = "" // not the value of TRIVET_LAB
 	}
 	cmd.Long = fence(cmd.Long)
 	for _, c := range cmd.Commands() {
@@ -51,10 +50,10 @@ func forPages(cmd *cobra.Command) {
 	}
 }
 
-// fence makes indented lines of a text code of Markdown.
+// fence marks indented lines of a text as code in Markdown.
 func fence(text string) string {
 	var out []string
-	code, blank := false, 0 // empty lines are neither, until the next line says which
+	code, blank := false, 0 // whether empty lines are code depends on the next line
 	for line := range strings.SplitSeq(text, "\n") {
 		if line == "" {
 			blank++

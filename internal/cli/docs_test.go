@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestPages proves that docs/commands is what the program says of its commands, in whatever lab it
-// is asked.
+// TestPages proves that docs/commands is what the program says about its commands, whatever
+// TRIVET_LAB is.
 func TestPages(t *testing.T) {
 	t.Setenv("TRIVET_LAB", "somewhere")
 	const pages = "../../docs/commands"
@@ -41,7 +41,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// TestFence proves that what is indented in a text stays as it is, and its empty lines with it.
+// TestFence proves that indented text is kept as it is, including its empty lines.
 func TestFence(t *testing.T) {
 	const text = "Words.\n\n  code\n\n  code\n\nWords,\nwords:\n\tcode"
 	const want = "Words.\n\n```\n  code\n\n  code\n```\n\nWords,\nwords:\n```\n\tcode\n```"

@@ -15,7 +15,7 @@ import (
 	"trivet.dev/trivet/target/local"
 )
 
-// finding is one thing that the doctor looked at.
+// finding is one thing that doctor examined.
 type finding = local.Finding
 
 func (a *app) doctor() *cobra.Command {

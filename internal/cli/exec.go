@@ -23,7 +23,7 @@ func (a *app) exec() *cobra.Command {
 		ValidArgsFunction: a.completeNodes,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			node, args := args[0], args[1:]
-			if strings.HasPrefix(args[0], "-") { // flags may stand after the node, too, or -- alone
+			if strings.HasPrefix(args[0], "-") { // flags, or a lone --, may also come after the node
 				if err := cmd.ParseFlags(args); err != nil {
 					return flagError(cmd, err)
 				}
@@ -53,7 +53,7 @@ func (a *app) shell() *cobra.Command {
 	}
 }
 
-// run runs a program in a node of the lab, on a terminal if this is one.
+// run runs a program in a node of the lab, on a terminal if we have one.
 func (a *app) run(ctx context.Context, node string, command []string, input bool) error {
 	c, _, err := a.client()
 	if err != nil {
@@ -105,7 +105,8 @@ func (a *app) runIn(ctx context.Context, c *lab.Client, node string, command []s
 	return nil
 }
 
-// forward passes signals on to the program; a change of the window is one of the terminal's size.
+// forward passes signals on to the program; a change of the window becomes one of the terminal's
+// size.
 func forward(caught <-chan os.Signal, signals chan<- byte, sizes chan<- [2]uint16) {
 	defer close(signals)
 	for s := range caught {

@@ -131,7 +131,7 @@ func (a *app) convert() *cobra.Command {
 			for _, l := range losses {
 				a.say("lost  %s", l)
 			}
-			if errands := t.Errands(nil); len(errands) > 0 && format.Name == formats.Own && t.Format != formats.Own { // up will not ask any more
+			if errands := t.Errands(nil); len(errands) > 0 && format.Name == formats.Own && t.Format != formats.Own { // up will no longer ask about them
 				a.say("runs as root: %s (trivet validate %s lists them)", countErrands(errands), args[1])
 			}
 			a.say("%s  %s: %s, %s; %s not held", args[1], format.Title, words.Plural(len(t.Nodes), "node"), words.Plural(len(t.Links), "link"), words.Plural(len(losses), "setting"))
@@ -144,7 +144,7 @@ func (a *app) convert() *cobra.Command {
 	return cmd
 }
 
-// readsBack says what is wrong with a file that a format has written.
+// readsBack says what is wrong with a file as a format has written it.
 func readsBack(format *formats.Format, file string, data []byte) error {
 	t, problems := format.Read(file, data, formats.Options{})
 	if err := problems.Err(); err != nil {

@@ -15,19 +15,19 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// flap takes links down and up again, to see how routers bear it.
+// flap takes links down and up again, to see how routers cope.
 type flap struct {
-	rate      float64 // links in a second
+	rate      float64 // links per second
 	length    time.Duration
 	down      time.Duration
 	seed      uint64
 	change    func(ctx context.Context, l lab.LinkRequest) error
-	mu        sync.Mutex // of what follows
+	mu        sync.Mutex // guards what follows
 	away      map[int]bool
-	took      []float64 // ms, of each change
+	took      []float64 // ms, for each change
 	errs      []error
 	flaps     int
-	exhausted int // times at which all links were down
+	exhausted int // how often all links were down
 }
 
 // flapResult is what trivet link flap --json prints.
@@ -40,7 +40,7 @@ type flapResult struct {
 	Seed    uint64    `json:"seed"`
 }
 
-// flapTimes are how long it took to change a link.
+// flapTimes says how long changing a link took.
 type flapTimes struct {
 	Median float64 `json:"median"`
 	Max    float64 `json:"max"`
@@ -85,7 +85,7 @@ func (a *app) linkFlap() *cobra.Command {
 	return cmd
 }
 
-// flappable returns the links of those names, or those between two datapaths.
+// flappable returns the links of those names; without names, those between two datapaths.
 func flappable(t *topology.Topology, names []string) (out []lab.LinkRequest, err error) {
 	for _, name := range names {
 		from, to, err := linkEnds(t, name)
@@ -115,7 +115,7 @@ func flappable(t *topology.Topology, names []string) (out []lab.LinkRequest, err
 	return out, nil
 }
 
-// run takes links down at its rate until the time is over, and waits until all are up.
+// run takes links down at the given rate until the time is over, and waits until all are up again.
 func (f *flap) run(ctx context.Context, links []lab.LinkRequest) (flapResult, error) {
 	rng := rand.New(rand.NewPCG(f.seed, 0))
 	start := time.Now()
@@ -162,7 +162,7 @@ func (f *flap) choose(rng *rand.Rand, links int) int {
 	}
 }
 
-// once takes a link down and up.
+// once takes a link down and up again.
 func (f *flap) once(ctx context.Context, i int, l lab.LinkRequest) {
 	errs := []error{f.set(l, "down")}
 	select {
@@ -181,7 +181,7 @@ func (f *flap) once(ctx context.Context, i int, l lab.LinkRequest) {
 	}
 }
 
-// set changes a link, also after Ctrl-C: what is down is to be up in the end.
+// set changes a link, even after Ctrl-C: links that are down must be up in the end.
 func (f *flap) set(l lab.LinkRequest, to string) error {
 	l.Change, l.NoWait = []string{to}, true
 	start := time.Now()

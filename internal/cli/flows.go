@@ -97,7 +97,7 @@ func (a *app) listFlows(ctx context.Context, c *api.Client, name string) error {
 	return a.showSilent(flows.Silent)
 }
 
-// showSilent says which switches have not answered, which makes the command fail.
+// showSilent says which switches have not answered, and makes the command fail if there are any.
 func (a *app) showSilent(silent []string) error {
 	for _, s := range silent {
 		a.warn(s)
@@ -108,7 +108,7 @@ func (a *app) showSilent(silent []string) error {
 	return nil
 }
 
-// counted is a counter, which the switch may not keep.
+// counted formats a counter, which the switch may not keep.
 func counted(n *uint64) string {
 	if n == nil {
 		return "–"

@@ -7,13 +7,13 @@ import (
 	"syscall"
 )
 
-// history is the lines that were typed at the prompt, the latest last, in a file of the user's.
+// history is the lines typed at the prompt, latest last, kept in a file of the user's.
 type history struct {
 	lines []string
-	file  *os.File // nil: they are not kept
+	file  *os.File // nil: they are not saved
 }
 
-// keptLines is how many lines the prompt remembers from one time to the next.
+// keptLines is how many lines the prompt remembers from earlier runs.
 const keptLines = 1000
 
 func openHistory() *history {
@@ -38,7 +38,7 @@ func openHistory() *history {
 	return h
 }
 
-// historyFile is where the history is; "" where root would write into another user's home
+// historyFile is where the history is saved; "" if root would have to write to another user's home
 // directory.
 func historyFile() string {
 	if dir := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
@@ -58,7 +58,7 @@ func historyFile() string {
 	return filepath.Join(home, ".local", "state", "trivet", "history")
 }
 
-// Add keeps a line that is not the one before it.
+// Add adds a line, unless it equals the one before.
 func (h *history) Add(line string) {
 	line = strings.TrimSpace(line)
 	if line == "" || len(h.lines) > 0 && h.lines[len(h.lines)-1] == line {
@@ -72,11 +72,11 @@ func (h *history) Add(line string) {
 
 func (h *history) Len() int { return len(h.lines) }
 
-// At counts from the latest, 0.
+// At returns the i-th line from the end; the latest is 0.
 func (h *history) At(i int) string { return h.lines[len(h.lines)-1-i] }
 
-// find returns the latest of the lines but the first n that contains a text, and how many are not
-// later.
+// find returns the latest line that contains a text, not counting the n latest lines, and how many
+// lines there are from it to the latest.
 func (h *history) find(text string, n int) (string, int) {
 	for i := n; i < len(h.lines); i++ {
 		if line := h.At(i); strings.Contains(line, text) {

@@ -12,12 +12,12 @@ import (
 	"trivet.dev/trivet/controller/api"
 )
 
-// asking says which controller is asked: the lab's, or one that runs alone.
+// asking says which controller is queried: the lab's, or one that runs on its own.
 type asking struct {
 	address, tokenFile string
 }
 
-// controllerFlags are those of all commands that ask a controller.
+// controllerFlags adds the flags of all commands that query a controller.
 func controllerFlags(cmd *cobra.Command) *asking {
 	var k asking
 	cmd.Flags().StringVar(&k.address, "api", "", "ask a controller that runs alone, at the address that it printed: unix:PATH or tcp:127.0.0.1:PORT")
@@ -25,7 +25,7 @@ func controllerFlags(cmd *cobra.Command) *asking {
 	return &k
 }
 
-// controllerClient returns a client of the controller that is meant.
+// controllerClient returns a client of the chosen controller.
 func (a *app) controllerClient(k *asking) (*api.Client, error) {
 	if k.address == "" {
 		c, _, err := a.client()
@@ -93,7 +93,7 @@ func joined[T fmt.Stringer](list []T) string {
 	return strings.Join(words, ", ")
 }
 
-// askTime bounds how long a question may take; a switch that does not answer is reported before.
+// askTime bounds how long a query may take; a switch that does not answer is reported sooner.
 const askTime = 30 * time.Second
 
 func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
@@ -116,7 +116,7 @@ func (a *app) completeSwitches(k *asking, kind string) cobra.CompletionFunc {
 				names = append(names, s.Name)
 			}
 		}
-		_ = err // nothing to offer
+		_ = err // then there is nothing to offer
 		return names, cobra.ShellCompDirectiveNoFileComp
 	}
 }

@@ -121,7 +121,7 @@ func nodeRows(t *topology.Topology) [][]string {
 	return rows
 }
 
-// written are the texts that are not empty.
+// written returns the texts that are not empty.
 func written(in []string) (out []string) {
 	for _, s := range in {
 		if s != "" {
@@ -160,7 +160,7 @@ func linkRows(info lab.Info) [][]string {
 	return rows
 }
 
-// stateOf says of a link's ends what is not as the topology makes it.
+// stateOf says what about a link's ends is not as the topology says.
 func stateOf(ends []local.End, state string) string {
 	var more []string
 	for _, e := range ends {
@@ -190,7 +190,7 @@ func stateOf(ends []local.End, state string) string {
 	return state
 }
 
-// impairmentRow shows both directions where they differ: "10ms/20ms".
+// impairmentRow shows both directions if they differ: "10ms/20ms".
 func impairmentRow(l *topology.Link) []string {
 	a, b := cells(l.Egress(0)), cells(l.Egress(1))
 	for i := range a {

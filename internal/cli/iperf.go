@@ -55,7 +55,7 @@ func (a *app) iperf() *cobra.Command {
 	return cmd
 }
 
-// bits writes a rate for people.
+// bits formats a rate for the user.
 func bits(v float64) string {
 	switch {
 	case v >= 1e9:

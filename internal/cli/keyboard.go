@@ -9,12 +9,12 @@ import (
 )
 
 // keyboard is the input of a terminal, which the prompt and the programs that it starts read in
-// turn. Nobody reads more of it than it uses: what is typed ahead is there for the next.
+// turn. None of them reads more than it uses: what is typed ahead is left for the next.
 type keyboard struct {
 	fd    int
-	wake  int // an eventfd that ends a Read
+	wake  int // an eventfd that interrupts Read
 	typed []byte
-	last  byte // what one has read last
+	last  byte // the last byte that one has read
 }
 
 func newKeyboard(fd int) (*keyboard, error) {
@@ -22,7 +22,7 @@ func newKeyboard(fd int) (*keyboard, error) {
 	return &keyboard{fd: fd, wake: wake}, err
 }
 
-// Read waits for input; after Stop there is no more.
+// Read waits for input; after Stop it returns the end of input.
 func (k *keyboard) Read(p []byte) (int, error) {
 	if len(k.typed) > 0 {
 		n := copy(p, k.typed)
@@ -52,24 +52,24 @@ func (k *keyboard) Read(p []byte) (int, error) {
 	}
 }
 
-// Stop ends the Read that waits, and those after it, until start.
+// Stop ends a Read that is waiting, and later ones, until start is called.
 func (k *keyboard) Stop() { _, _ = unix.Write(k.wake, []byte{1, 0, 0, 0, 0, 0, 0, 0}) }
 
-// start lets somebody else read.
+// start allows reading again.
 func (k *keyboard) start() { _, _ = unix.Read(k.wake, make([]byte, 8)) }
 
-// Unread gives back what the program in a node has not read.
+// Unread puts back what the program in a node has not read.
 func (k *keyboard) Unread(text []byte) { k.typed = append(bytes.Clone(text), k.typed...) }
 
-// take returns what is there already.
+// take returns the input that is there already.
 func (k *keyboard) take() []byte {
 	typed := k.typed
 	k.typed = nil
 	return typed
 }
 
-// putBack leaves what nobody has read to who reads the terminal next: the shell that started
-// Trivet. From Linux 6.2 on root alone may do so; for others it is lost, as with ssh.
+// putBack leaves unread input to the next reader of the terminal: the shell that started Trivet.
+// Since Linux 6.2 only root may do that; for others the input is lost, as it is with ssh.
 func (k *keyboard) putBack() {
 	for _, c := range k.take() {
 		if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(k.fd), unix.TIOCSTI, uintptr(unsafe.Pointer(&c))); errno != 0 {
@@ -79,8 +79,8 @@ func (k *keyboard) putBack() {
 	_ = unix.Close(k.wake)
 }
 
-// one is the keyboard for the prompt, which reads a character at a time: what comes after the end
-// of the line is another's.
+// one is the keyboard for the prompt, which reads one character at a time: what comes after the end
+// of the line is for somebody else.
 type one struct {
 	*keyboard
 	io.Writer

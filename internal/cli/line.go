@@ -13,7 +13,7 @@ import (
 )
 
 // splitLine splits a line of the prompt into words, as a shell does with quotes and backslashes.
-// shell: it says more to a shell than words, as a | does.
+// shell says that it contains something else that a shell would interpret, such as a |.
 func splitLine(line string) (words []string, shell bool, err error) {
 	var word strings.Builder
 	begun := false

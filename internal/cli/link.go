@@ -66,7 +66,7 @@ func (a *app) link() *cobra.Command {
 	return cmd
 }
 
-// linkEnds finds the link that "A-B" means; node names may hold dashes themselves.
+// linkEnds finds the link that "A-B" means; node names may contain dashes themselves.
 func linkEnds(t *topology.Topology, name string) (from, to string, err error) {
 	var names []string
 	for _, l := range t.Links {
@@ -106,8 +106,7 @@ func saveLink(file, from, to string, change topology.LinkChange) error {
 	return nil
 }
 
-// replaceFile writes a file anew, of which either all is as it was or all is new, and which stays
-// whose it was.
+// replaceFile replaces a file's content, either entirely or not at all, and keeps its owner.
 func replaceFile(file string, data []byte) error {
 	file, err := filepath.EvalSymlinks(file)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	_ "trivet.dev/trivet/topology/formats/all" // registers the formats
 )
 
-// source says where a topology comes from and what the command line makes of it.
+// source says where a topology comes from and what the command line changes in it.
 type source struct {
 	nodes      string
 	topo       string
@@ -25,8 +25,8 @@ type source struct {
 	routes     string
 	name       string
 
-	command *cobra.Command // that has the flags
-	file    string         // as it was given, with its arguments
+	command *cobra.Command // the command that has the flags
+	file    string         // as given, with its arguments
 	dir     string         // of the file
 }
 
@@ -55,8 +55,8 @@ func datapaths() (names []string) {
 	return names
 }
 
-// describeDatapaths lists what can forward. What is said behind the last one of a row holds for all
-// of it.
+// describeDatapaths lists the datapaths. A remark in parentheses applies to all since the previous
+// remark.
 func describeDatapaths() string {
 	var out []string
 	for _, k := range topology.Datapaths() {
@@ -67,16 +67,15 @@ func describeDatapaths() string {
 	return strings.Join(out, ", ")
 }
 
-// load reads a topology from a file or makes one with a generator. Warnings are
-// returned; errors come as topology.Problems.
-// Arguments are those of a file that is a program.
+// load reads a topology from a file or makes one with a generator. It returns warnings; errors are
+// topology.Problems. Arguments are passed on to a file that is a program.
 func (s *source) load(what string, args ...string) (*topology.Topology, topology.Problems, error) {
 	s.file = strings.Join(append([]string{what}, args...), " ")
 	t, problems, err := s.read(what, args)
 	if err != nil {
 		return nil, nil, err
 	}
-	if problems.Err() != nil && t != nil && len(t.Nodes) > 0 { // what could be read may have more wrong with it
+	if problems.Err() != nil && t != nil && len(t.Nodes) > 0 { // the part that could be read may have further errors
 		problems = append(problems, topology.Validate(t)...)
 	}
 	if err := problems.Err(); err != nil {
@@ -119,7 +118,7 @@ func (s *source) options(args []string) formats.Options {
 	return formats.Options{Topo: s.topo, Args: args, Waiting: func(what string) { fmt.Fprintln(os.Stderr, what) }}
 }
 
-// isFile tells a file from a generator: it is there, or is written as one.
+// isFile distinguishes a file from a generator: it exists, or it looks like a file name.
 func isFile(what string) bool {
 	if _, err := os.Stat(what); err == nil {
 		return true
@@ -128,7 +127,7 @@ func isFile(what string) bool {
 	return strings.ContainsAny(name, "./")
 }
 
-// resolve validates a topology and assigns what is open.
+// resolve validates a topology and fills in what is left open.
 func (s *source) resolve(t *topology.Topology) (*topology.Topology, topology.Problems, error) {
 	d := lab.Defaults
 	d.OverrideDatapath, d.OverrideController = topology.Datapath(s.datapath), s.controller

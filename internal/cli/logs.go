@@ -18,7 +18,7 @@ import (
 	"trivet.dev/trivet/lab"
 )
 
-// Log is what trivet logs --json prints of a file.
+// Log is what trivet logs --json prints for each file.
 type Log struct {
 	Name  string   `json:"name"`
 	Lines []string `json:"lines"`
@@ -67,7 +67,7 @@ With names of nodes, only what they have written, and the lines of others that m
 	return cmd
 }
 
-// showLogs prints lines, below the name of their file wherever that is another than before.
+// showLogs prints lines, below the name of their file whenever the file changes.
 func (a *app) showLogs(r *logReader, logs []Log) {
 	for _, l := range logs {
 		if l.Name != r.shown {
@@ -80,17 +80,17 @@ func (a *app) showLogs(r *logReader, logs []Log) {
 	}
 }
 
-// logReader reads the logs of a lab, each from where it was read to before.
+// logReader reads the logs of a lab, each from where it stopped before.
 type logReader struct {
 	lab    string
 	nodes  []string
-	speaks []*regexp.Regexp // of each node: lines that speak of it, of r1, r1-r2 or s1-eth1, but not of r10
+	speaks []*regexp.Regexp // for each node, matches lines that mention it: for r1 also r1-r2 and r1-eth1, but not r10
 	read   map[string]int64
 	shown  string
 }
 
-// next returns what is new in each log, of those that have something to say of the nodes; all: also
-// those in which nothing is.
+// next returns the new lines of each log that concern the nodes; with all, also the logs without
+// any.
 func (r *logReader) next(all bool) ([]Log, error) {
 	out := []Log{}
 	for _, l := range lab.Logs(r.lab) {
@@ -105,8 +105,7 @@ func (r *logReader) next(all bool) ([]Log, error) {
 	return out, nil
 }
 
-// wait returns what is new as soon as there is something; nil: the lab is gone, or nobody wants it
-// any more.
+// wait returns what is new as soon as there is something; nil: the lab is gone, or ctx has ended.
 func (r *logReader) wait(ctx context.Context) ([]Log, error) {
 	for {
 		select {
@@ -124,13 +123,13 @@ func (r *logReader) wait(ctx context.Context) ([]Log, error) {
 }
 
 func (r *logReader) lines(l lab.LogFile) (lines []string, err error) {
-	lines = []string{} // in JSON a list, also of none
+	lines = []string{} // in JSON a list even if it is empty
 	f, err := os.Open(filepath.Join(lab.Dir(r.lab), l.Name))
 	switch {
 	case os.IsPermission(err):
 		return nil, fmt.Errorf("only root may read the logs of lab %s:  sudo trivet logs", r.lab)
 	case err != nil:
-		return nil, nil // it has just gone
+		return nil, nil // it has just been removed
 	}
 	defer f.Close()
 	if info, err := f.Stat(); err == nil && info.Size() < r.read[l.Name] {
@@ -142,7 +141,7 @@ func (r *logReader) lines(l lab.LogFile) (lines []string, err error) {
 	text := bufio.NewReader(f)
 	for {
 		line, err := text.ReadString('\n')
-		if err != nil && (err != io.EOF || r.read[l.Name] > 0 || line == "") { // what has no end yet waits for it
+		if err != nil && (err != io.EOF || r.read[l.Name] > 0 || line == "") { // an incomplete line is left until its end is there
 			if err == io.EOF {
 				err = nil
 			}
@@ -155,7 +154,7 @@ func (r *logReader) lines(l lab.LogFile) (lines []string, err error) {
 	}
 }
 
-// wants says whether a line is of the nodes, or speaks of them.
+// wants says whether a line belongs to the nodes, or mentions them.
 func (r *logReader) wants(l lab.LogFile, line string) bool {
 	if len(r.nodes) == 0 {
 		return true

@@ -11,7 +11,7 @@ import (
 	"trivet.dev/trivet/lab"
 )
 
-// labRow is a lab in the list.
+// labRow is a row in the list of labs.
 type labRow struct {
 	Name    string     `json:"name"`
 	State   lab.Status `json:"state"`
@@ -74,7 +74,7 @@ func (a *app) ls() *cobra.Command {
 	}
 }
 
-// ago is a time span in its largest unit.
+// ago formats the time since t in its largest unit.
 func ago(t time.Time) string {
 	d := time.Since(t)
 	switch {

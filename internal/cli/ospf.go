@@ -39,7 +39,7 @@ func (a *app) ospf() *cobra.Command {
 	return cmd
 }
 
-// ask makes the command that asks one question about a router, or all.
+// ask makes the command for one query about one router, or all.
 func ask[T any](a *app, name, what string, get func(*api.Client, context.Context, string) (T, error), show func(T)) *cobra.Command {
 	cmd := &cobra.Command{Use: name + " [ROUTER]", Short: what, Args: cobra.MaximumNArgs(1)}
 	k := controllerFlags(cmd)
@@ -69,7 +69,7 @@ func ask[T any](a *app, name, what string, get func(*api.Client, context.Context
 	return cmd
 }
 
-// daemonQuestions are how FRR and BIRD are asked.
+// daemonQuestions are the corresponding commands of FRR and BIRD.
 var daemonQuestions = map[string][2]string{
 	"interfaces": {"show ip ospf interface", "show ospf interface"},
 	"database":   {"show ip ospf database", "show ospf lsadb"},
@@ -77,7 +77,7 @@ var daemonQuestions = map[string][2]string{
 	"spf-log":    {"show ip ospf", "show ospf"},
 }
 
-// daemonCommand is the command that asks a node that runs FRR or BIRD; nil: it runs neither.
+// daemonCommand is the command that queries a node that runs FRR or BIRD; nil if it runs neither.
 func (a *app) daemonCommand(ctx context.Context, node, question string) ([]string, error) {
 	c, _, err := a.client()
 	if err != nil {
@@ -108,7 +108,7 @@ func (a *app) daemonCommand(ctx context.Context, node, question string) ([]strin
 	return nil, nil
 }
 
-// runIf runs a command in a node, if there is one.
+// runIf runs a command in a node, unless the command is nil.
 func (a *app) runIf(ctx context.Context, node string, command []string) error {
 	if command == nil {
 		return nil

@@ -23,8 +23,8 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// ospfNeighbors is the one question that all routers of a lab answer alike: the controller for
-// routing nodes, FRR and BIRD for theirs.
+// ospfNeighbors is the only query that all routers of a lab answer in the same form: routing nodes
+// by the controller, others by FRR or BIRD.
 func (a *app) ospfNeighbors() *cobra.Command {
 	cmd := &cobra.Command{Use: "neighbors [ROUTER]", Aliases: []string{"neighbours"}, Args: cobra.MaximumNArgs(1),
 		Short: "Neighbours, and the state of each adjacency"}
@@ -46,11 +46,11 @@ func (a *app) ospfNeighbors() *cobra.Command {
 	return cmd
 }
 
-// neighborsOf asks who knows a router's neighbours, all where none is named. Routers that do not
-// answer are an error beside what the others say.
+// neighborsOf asks whatever knows the neighbours of a router, or of all routers if none is named.
+// Routers that do not answer are reported in the error, along with the answers of the others.
 func (a *app) neighborsOf(ctx context.Context, k *asking, router string) ([]ospf.Neighbor, error) {
 	var daemons []topology.OSPFRouter
-	nodes := true // the controller is asked
+	nodes := true // whether to ask the controller
 	if k.address == "" {
 		c, _, err := a.client()
 		if err != nil {
@@ -84,8 +84,8 @@ func (a *app) controllerNeighbors(ctx context.Context, k *asking, router string)
 	return (*api.Client).OSPFNeighbors(c, ctx, router)
 }
 
-// ospfSpeakers returns the routers that are to be asked, of one name or all: those that run FRR or
-// BIRD, and whether the controller knows any.
+// ospfSpeakers returns the routers to ask, the one named or all: those that run FRR or BIRD, and
+// whether the controller has any.
 func ospfSpeakers(t *topology.Topology, router string) (daemons []topology.OSPFRouter, nodes bool, err error) {
 	var names []string
 	found := false
@@ -120,10 +120,10 @@ func thoseThatDo(names []string) string {
 	return "those that do are " + strings.Join(names[:min(len(names), 10)], ", ")
 }
 
-// askAtOnce is how many routers are asked at one time.
+// askAtOnce is how many routers are asked at the same time.
 const askAtOnce = 8
 
-// askDaemons asks routers by their own programs.
+// askDaemons asks routers through their own programs.
 func askDaemons(ctx context.Context, c *lab.Client, t *topology.Topology, routers []topology.OSPFRouter) ([]ospf.Neighbor, error) {
 	owners := map[netip.Addr]string{}
 	for _, l := range t.Links {

@@ -54,7 +54,7 @@ func (a *app) path() *cobra.Command {
 	return cmd
 }
 
-// shownWays is how many ways are shown entry by entry.
+// shownWays is how many paths are shown entry by entry.
 const shownWays = 8
 
 func (a *app) showPath(p api.Path) {
@@ -77,14 +77,14 @@ func (a *app) showPath(p api.Path) {
 			}
 		}
 		if arrived && w.Copy && !w.Arrives {
-			continue // a copy that is ignored: its entries are those of the way that arrives
+			continue // a copy that is ignored: its entries are those of the path that arrives
 		}
 		arrived = arrived || w.Arrives
 		a.showHops(w)
 	}
 }
 
-// showWay is a way in a line.
+// showWay prints a path in one line.
 func (a *app) showWay(p api.Path, w api.Way) {
 	names := []string{p.From}
 	for _, h := range w.Hops {

@@ -64,8 +64,8 @@ func (a *app) ping() *cobra.Command {
 	return cmd
 }
 
-// followPing shows replies as they come, of all pairs how many. On Ctrl-C it shows what there is so
-// far, as ping(8) does.
+// followPing shows replies as they arrive; when all hosts ping each other, it shows how many pairs
+// are done. On Ctrl-C it shows the results so far, as ping(8) does.
 func (a *app) followPing(ctx context.Context, c *lab.Client, r lab.PingRequest, each bool) error {
 	all := r.From == ""
 	var last lab.PingStep
@@ -100,7 +100,7 @@ func (a *app) followPing(ctx context.Context, c *lab.Client, r lab.PingRequest, 
 	return a.showPing(result, all, each)
 }
 
-// pingTotal sums pings up.
+// pingTotal sums up pings in one line.
 func (a *app) pingTotal(r lab.PingResult) string {
 	lost := percent(r.Loss) + " lost"
 	if r.Received < r.Sent {

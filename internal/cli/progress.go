@@ -10,8 +10,8 @@ import (
 	"trivet.dev/trivet/lab"
 )
 
-// stages shows how far a lab is: one line that fills up on a terminal, the same
-// line once at the end in a pipe.
+// stages shows how far a lab has got: on a terminal, one line that fills up; in a pipe, the same
+// line once at the end.
 type stages struct {
 	out              io.Writer
 	live             bool
@@ -26,7 +26,7 @@ func newStages(out io.Writer) *stages {
 	return &stages{out: out, live: isTerminal(out), width: columnsOf(out), counts: map[string]string{}, warnings: []string{}}
 }
 
-// note keeps what is said besides stages.
+// note keeps warnings and events until the end.
 func (s *stages) note(p lab.Progress) {
 	if p.Warning != "" {
 		s.warnings = append(s.warnings, p.Warning)
@@ -56,7 +56,7 @@ func (s *stages) step(p lab.Progress) {
 	}
 }
 
-// lines are the counts, as many side by side as fit.
+// lines returns the counts, as many side by side as fit.
 func (s *stages) lines() (out []string) {
 	for _, n := range s.names {
 		word := n + " " + s.counts[n]
@@ -69,8 +69,8 @@ func (s *stages) lines() (out []string) {
 	return out
 }
 
-// draw overwrites the line on the terminal. What is wider than that would leave a piece behind each
-// time: it is cut, and the end remains.
+// draw overwrites the line on the terminal. A line wider than the terminal would leave a piece
+// behind each time, so it is cut, keeping its end.
 func (s *stages) draw(line string) {
 	if over := textWidth(line) - s.width + 1; over > 0 {
 		line = runewidth.TruncateLeft(line, over+1, "…")

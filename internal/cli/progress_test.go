@@ -8,9 +8,9 @@ import (
 	"trivet.dev/trivet/lab"
 )
 
-// TestStagesFit proves that no line of what up shows while it works is wider than the terminal,
-// where it could not be overwritten and would stay as a torn piece; that at the end all counts can
-// be read; and that in a pipe they stay on one line.
+// TestStagesFit proves that no line that up shows while it works is wider than the terminal, where
+// it could not be overwritten and would leave pieces behind; that all counts are readable at the
+// end; and that in a pipe they stay on one line.
 func TestStagesFit(t *testing.T) {
 	stages := []string{"nodes", "links", "addresses", "switches", "shaping", "carriers", "controllers"}
 	var out bytes.Buffer

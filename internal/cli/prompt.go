@@ -20,7 +20,7 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// prompt is the command line of a lab, in the manner of Mininet's.
+// prompt is the command line of a lab, in the style of Mininet's.
 func (a *app) prompt() *cobra.Command {
 	var script string
 	cmd := &cobra.Command{
@@ -38,7 +38,7 @@ func (a *app) prompt() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			os.Setenv("TRIVET_LAB", state.Name) // for the commands that it runs
+			os.Setenv("TRIVET_LAB", state.Name) // for the commands that the prompt runs
 			p := &prompt{app: a, lab: state.Name, client: c}
 			if script == "" && isTerminal(os.Stdin) && isTerminal(os.Stdout) {
 				return p.interact(cmd.Context())
@@ -65,7 +65,7 @@ type prompt struct {
 	history *history
 }
 
-// errLeave is that the user leaves the prompt.
+// errLeave says that the user leaves the prompt.
 var errLeave = errors.New("leave")
 
 // script runs commands until the end of the input, and returns how the first that failed did.
@@ -124,7 +124,7 @@ func (p *prompt) interact(parent context.Context) error {
 			return err
 		}
 		select {
-		case <-interrupts: // of before
+		case <-interrupts: // of the command before
 		default:
 		}
 		ctx, cancel := context.WithCancel(end)
@@ -153,7 +153,7 @@ func (p *prompt) interact(parent context.Context) error {
 	return nil
 }
 
-// read lets the user edit a line. The terminal is raw only as long as that.
+// read lets the user edit a line. The terminal is in raw mode only for that time.
 func (p *prompt) read() (string, error) {
 	fd := int(os.Stdin.Fd())
 	old, err := term.MakeRaw(fd)
@@ -195,10 +195,10 @@ Trivet's own, as outside the prompt (help COMMAND says more; | > and < work as i
 // outside are the commands that make no sense in the prompt of a lab that is up.
 var outside = []string{"up", "apply", "down", "resume", "cli", "bench", "controller", "completion"}
 
-// mininets are Mininet's words.
+// mininets are commands of Mininet's.
 var mininets = []string{"dump", "exit", "help", "links", "net", "nodes", "pingall", "quit", "sh"}
 
-// do runs a line; cmd is Trivet's command that it was.
+// do runs a line; cmd is the command of Trivet's that it was, if any.
 func (p *prompt) do(ctx context.Context, line string) (cmd *cobra.Command, err error) {
 	line = strings.TrimSpace(line)
 	if line == "" || line[0] == '#' {
@@ -256,7 +256,7 @@ func (p *prompt) do(ctx context.Context, line string) (cmd *cobra.Command, err e
 	return nil, nil
 }
 
-// trivet runs one of Trivet's own commands, for this lab unless it says --lab.
+// trivet runs one of Trivet's own commands, for this lab unless --lab says otherwise.
 func (p *prompt) trivet(ctx context.Context, words []string) (*cobra.Command, error) {
 	a := &app{out: p.out, err: p.err, keys: p.keys}
 	root := a.root()
@@ -264,7 +264,7 @@ func (p *prompt) trivet(ctx context.Context, words []string) (*cobra.Command, er
 	return root.ExecuteContextC(ctx)
 }
 
-// own are Trivet's commands that work in the prompt.
+// own lists the commands of Trivet's that work in the prompt.
 func (p *prompt) own() (names []string) {
 	for _, c := range (&app{}).root().Commands() {
 		if c.IsAvailableCommand() && !slices.Contains(outside, c.Name()) {
@@ -278,8 +278,8 @@ func (p *prompt) commandOf(word string) bool {
 	return word == "pingall" || slices.Contains(p.own(), word)
 }
 
-// mininetWords makes Trivet's words of Mininet's: pingall, link A B down, iperf of the first host
-// and the last.
+// mininetWords translates Mininet's commands into Trivet's: pingall, link A B down, iperf between
+// the first host and the last.
 func mininetWords(t *topology.Topology, words []string) []string {
 	hosts := t.NodesOf(topology.Host)
 	switch {
@@ -303,7 +303,7 @@ func nodeNames(t *topology.Topology) (names []string) {
 	return names
 }
 
-// net prints each node's interfaces and what they lead to, as Mininet does.
+// net prints each node's interfaces and what they are connected to, as Mininet does.
 func (p *prompt) net(t *topology.Topology) {
 	for _, n := range t.Nodes {
 		words := []string{n.Name}
@@ -318,7 +318,7 @@ func (p *prompt) net(t *topology.Topology) {
 	}
 }
 
-// inNode runs a shell command in a node; words that are nodes' names become their addresses.
+// inNode runs a shell command in a node, with names of nodes replaced by their addresses.
 func (p *prompt) inNode(ctx context.Context, t *topology.Topology, node, command string) error {
 	if command == "" {
 		return fmt.Errorf("give a command to run:  %s COMMAND   (or open a shell there:  shell %s)", node, node)
@@ -342,7 +342,7 @@ func firstAddress(t *topology.Topology, node string) string {
 	return ""
 }
 
-// replaceWord replaces a word that stands between blanks.
+// replaceWord replaces a word between blanks.
 func replaceWord(text, word, by string) string {
 	parts := strings.Split(text, " ")
 	for i, p := range parts {
@@ -353,8 +353,8 @@ func replaceWord(text, word, by string) string {
 	return strings.Join(parts, " ")
 }
 
-// shellOut runs a shell command on this machine. Ctrl-C is the command's own: it is in the
-// terminal's foreground, too.
+// shellOut runs a shell command on this machine. Ctrl-C reaches the command itself, as it is in the
+// terminal's foreground process group, too.
 func shellOut(command string) error {
 	cmd := exec.Command("/bin/sh", "-c", command)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr

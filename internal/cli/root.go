@@ -21,7 +21,7 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Exit codes, as trivet --help lists them. A program's own pass through exec and shell.
+// Exit codes, as listed by trivet --help. exec and shell pass on those of the program they run.
 const (
 	exitError      = 1
 	exitUsage      = 2
@@ -32,17 +32,17 @@ const (
 	exitInterrupted = 130 // as in a shell
 )
 
-// exitCode is an error that has been shown already, or needs no words.
+// exitCode is an error that has been shown already, or needs no message.
 type exitCode int
 
 func (c exitCode) Error() string { return fmt.Sprintf("exit %d", int(c)) }
 
-// app is what the commands share.
+// app is shared by all commands.
 type app struct {
 	out, err io.Writer
 	json     bool
 	lab      string
-	keys     *keyboard // of the prompt that runs a command; else nil
+	keys     *keyboard // of the prompt that runs a command, or nil
 }
 
 // Main runs the command line and returns the exit code.
@@ -50,7 +50,7 @@ func Main() int {
 	a := &app{out: os.Stdout, err: os.Stderr}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	context.AfterFunc(ctx, stop) // the second Ctrl-C ends the program, whatever it is in
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once, whatever it is doing
 	root := a.root()
 	root.SetArgs(endFlags(root, os.Args[1:]))
 	cmd, err := root.ExecuteContextC(ctx)
@@ -79,7 +79,7 @@ func (a *app) report(ctx context.Context, cmd *cobra.Command, err error) int {
 	return exitError
 }
 
-// isUsage says whether a command was not written as it must be; cobra's own errors have no type.
+// isUsage says whether a command line was malformed; cobra's own errors have no type.
 func isUsage(err error) bool {
 	var usage usageError
 	return errors.As(err, &usage) || strings.HasPrefix(err.Error(), "if any flags in the group")
@@ -141,7 +141,7 @@ func (a *app) root() *cobra.Command {
 	group("use", a.bench())
 	group("file", a.validate(), a.convert(), a.graph(), a.schema())
 	root.AddCommand(a.docs())
-	root.Args = cobra.NoArgs // of words that are no command
+	root.Args = cobra.NoArgs // for words that are not commands
 	root.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
@@ -151,7 +151,7 @@ func (a *app) root() *cobra.Command {
 	return root
 }
 
-// client returns the lab that is meant and a connection to its daemon.
+// client returns the chosen lab and a connection to its daemon.
 func (a *app) client() (*lab.Client, lab.State, error) {
 	s, err := lab.Choose(a.lab)
 	if err != nil {
@@ -171,10 +171,10 @@ func (a *app) printJSON(v any) error {
 	return err
 }
 
-// warn prints for people, on standard error.
+// warn prints to standard error, for the user.
 func (a *app) warn(what ...any) { fmt.Fprint(a.err, harmlessText(fmt.Sprintln(what...))) }
 
-// plainly prints what somebody writes, for people.
+// plainly prints what write writes, for the user.
 func (a *app) plainly(write func(io.Writer) error) error {
 	var b strings.Builder
 	err := write(&b)
@@ -204,8 +204,8 @@ func (a *app) completeNodes(cmd *cobra.Command, args []string, _ string) ([]stri
 	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
-// linkNames are the names of links that begin with prefix: each has two, of which one will do where
-// nothing is said yet.
+// linkNames lists the names of links for completion. Each link has two names; one will do as long
+// as nothing has been typed.
 func linkNames(t *topology.Topology, prefix string) (names []string) {
 	for _, l := range t.Links {
 		a, b := end(l.Ends[0]), end(l.Ends[1])

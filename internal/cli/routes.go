@@ -103,7 +103,7 @@ func parseRoute(router, text string) (r api.RouteRequest, err error) {
 	return r, nil
 }
 
-// parsePrefix reads a prefix, the word "default" for IPv4's, or an address for itself alone.
+// parsePrefix reads a prefix, the word "default" for IPv4's default route, or a single address.
 func parsePrefix(text string) (netip.Prefix, error) {
 	text = strings.TrimSpace(text)
 	if text == "default" {
@@ -160,7 +160,7 @@ func (a *app) listRoutes(ctx context.Context, c *api.Client, name string) error 
 	return nil
 }
 
-// nextHop is the neighbour's address and name.
+// nextHop shows the neighbour's address and name.
 func nextHop(h api.Hop) string {
 	switch {
 	case !h.Via.IsValid():

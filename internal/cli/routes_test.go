@@ -5,8 +5,9 @@ import (
 	"testing"
 )
 
-// FuzzParseRoute proves that whatever a user writes as a route is refused with words, or has a
-// prefix without bits of a host and next hops, and is the same when it is written and read again.
+// FuzzParseRoute proves that whatever a user writes as a route is either refused with a message, or
+// has a prefix without host bits and next hops, and stays the same when it is written and read
+// again.
 func FuzzParseRoute(f *testing.F) {
 	for _, s := range []string{"10.9.0.0/16 via 10.0.1.9", "default via 10.0.0.1,10.0.0.2", "fd00::/64 via fe80::1%eth0", "10.0.0.1 via 10.0.0.2",
 		"10.9.0.1/16 via 10.0.1.9", " via ", "::/0 via ::1, ::2"} {
@@ -30,7 +31,8 @@ func FuzzParseRoute(f *testing.F) {
 	})
 }
 
-// Proves that columns line up whatever is in them, and that a bar is as long as the share.
+// TestColumnsAndBars proves that columns line up whatever is in them, and that a bar's length is
+// the share.
 func TestColumnsAndBars(t *testing.T) {
 	got := columns([][]string{{"LINK", "→"}, {"s1 – h1", "10"}, {"a", "9"}}, "lr")
 	want := []string{"LINK       →", "s1 – h1   10", "a          9"}

@@ -12,22 +12,23 @@ import (
 	"trivet.dev/trivet/topology/formats"
 )
 
-// A topology file that is a program takes arguments: trivet up net.py 3 --bw 10. Flags that
-// Trivet's command has are Trivet's as long as nothing else has come; the first other word, and all
-// after it, is the program's.
+// A topology file that is a program takes arguments: trivet up net.py 3 --bw 10. After the program,
+// flags that Trivet's command has are Trivet's until another word comes; that word, and all after
+// it, are the program's.
 
 // takesScripts are the commands whose argument may be such a program.
 var takesScripts = []string{"up", "apply", "validate", "inspect", "graph", "convert"}
 
 func isScript(file string) bool { return strings.EqualFold(filepath.Ext(file), ".py") }
 
-// endFlags puts "--" where a program's arguments begin with a flag that is not Trivet's.
+// endFlags inserts "--" before a program's own arguments, so that none is taken for a flag of
+// Trivet's.
 func endFlags(root *cobra.Command, args []string) []string {
 	cmd, rest, err := root.Find(args)
 	if err != nil || cmd.Parent() != root || !slices.Contains(takesScripts, cmd.Name()) {
 		return args
 	}
-	cmd.InheritedFlags() // makes the root's known to the command
+	cmd.InheritedFlags() // makes the root's flags known to the command
 	first := len(args) - len(rest)
 	words, script := 0, false
 	for i := first; i < len(args); i++ {
@@ -41,7 +42,7 @@ func endFlags(root *cobra.Command, args []string) []string {
 				if script {
 					return slices.Insert(slices.Clone(args), i, "--")
 				}
-				return args // the command will say so
+				return args // the command will report it
 			}
 			if !hasValue && flag.NoOptDefVal == "" {
 				i++
@@ -56,7 +57,8 @@ func endFlags(root *cobra.Command, args []string) []string {
 	return args
 }
 
-// flagOf returns the command's flag that a word is, and whether it holds the flag's value too.
+// flagOf returns the command's flag that a word stands for, and whether the word includes its
+// value.
 func flagOf(cmd *cobra.Command, word string) (flag *pflag.Flag, hasValue bool) {
 	name, long := strings.CutPrefix(word, "--")
 	if long {
@@ -70,8 +72,7 @@ func flagOf(cmd *cobra.Command, word string) (flag *pflag.Flag, hasValue bool) {
 	return cmd.Flags().ShorthandLookup(word[1:2]), len(word) > 2
 }
 
-// scriptArgs allows n arguments (or as few as least), and any further ones where the first is a
-// program.
+// scriptArgs allows least to n arguments, and any number of further ones if the first is a program.
 func scriptArgs(least, n int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) > n && isScript(args[0]) {
@@ -81,7 +82,7 @@ func scriptArgs(least, n int) cobra.PositionalArgs {
 	}
 }
 
-// mistaken warns of arguments of a program that look like Trivet's own.
+// mistaken warns about arguments of a program that look like Trivet's own flags.
 func (s *source) mistaken(file string, args []string) (problems topology.Problems) {
 	for _, a := range args {
 		name, isFlag := strings.CutPrefix(a, "--")
@@ -93,8 +94,8 @@ func (s *source) mistaken(file string, args []string) (problems topology.Problem
 	return problems
 }
 
-// sources splits what validate was given: files, each program followed by its arguments, which are
-// words that have no topology file's ending, and all that is behind "--".
+// sources splits the arguments of validate into files. A program is followed by its arguments:
+// words that do not end like a topology file's name, and everything after "--".
 func sources(cmd *cobra.Command, args []string) (files [][]string) {
 	dash := cmd.ArgsLenAtDash()
 	for i, word := range args {

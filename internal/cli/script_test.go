@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// Proves where Trivet's own flags end and a program's arguments begin; that of other files nothing
-// changes.
+// TestEndFlags proves where Trivet's own flags end and a program's arguments begin, and that
+// nothing changes for other files.
 func TestEndFlags(t *testing.T) {
 	for line, want := range map[string]string{
 		"up net.py 2":                                "up net.py -- 2",
@@ -37,8 +37,8 @@ func TestEndFlags(t *testing.T) {
 	}
 }
 
-// Proves that a program gets its arguments from each command that reads files, and that other files
-// take none.
+// TestScriptArguments proves that a program gets its arguments from every command that reads files,
+// and that other files take none.
 func TestScriptArguments(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "net.py")
@@ -57,7 +57,7 @@ Mininet(SingleSwitchTopo(a.k + a.extra)).start()
 	out := filepath.Join(dir, "out.yaml")
 	for line, want := range map[string]string{
 		"validate FILE 3 --extra 1":          "5 nodes",
-		"validate FILE 3 FILE 4":             "4 nodes, 3 links", // and the second one
+		"validate FILE 3 FILE 4":             "4 nodes, 3 links", // the last argument is a second file
 		"inspect FILE 3 --extra 1":           "5 nodes",
 		"convert FILE OUT 2 --extra 5":       "8 nodes",
 		"graph FILE 2":                       "s1: h[1-2]",
@@ -80,8 +80,8 @@ Mininet(SingleSwitchTopo(a.k + a.extra)).start()
 	}
 }
 
-// Proves that what is not valid is not converted, and that the command fails then; nor into a
-// format in which it would not be.
+// TestConvertValidates proves that a topology that is not valid, or would not be in the target
+// format, is not converted, and that the command then fails.
 func TestConvertValidates(t *testing.T) {
 	dir := t.TempDir()
 	file, out := filepath.Join(dir, "net.yaml"), filepath.Join(dir, "net.mn")

@@ -14,15 +14,15 @@ import (
 	"trivet.dev/trivet/internal/words"
 )
 
-// table prints rows with aligned columns, the first row being the heads. What is too wide for the
-// terminal goes without columns in which there is nothing, and breaks the lines of its last column.
+// table prints rows with aligned columns; the first row is the headings. If a table is too wide for
+// the terminal, it drops empty columns and wraps the lines of its last column.
 func (a *app) table(rows [][]string) {
 	for _, line := range layOut(rows, columnsOf(a.out)) {
 		fmt.Fprintln(a.out, line)
 	}
 }
 
-// columnsOf is the width of a terminal; what is none has no end.
+// columnsOf is the width of a terminal; anything else has no limit.
 func columnsOf(out any) int {
 	if f, ok := out.(*os.File); ok {
 		if columns, _, err := term.GetSize(int(f.Fd())); err == nil && columns > 0 {
@@ -32,17 +32,17 @@ func columnsOf(out any) int {
 	return math.MaxInt
 }
 
-// harmless is a cell as it may reach a terminal: what switches and files of others call themselves
-// commands it nothing.
+// harmless makes a cell safe for a terminal: names that switches and foreign files give themselves
+// must not control it.
 func harmless(cell string) string { return unlessPaint(cell, words.Printable) }
 
-// harmlessText is harmless of what may have several lines. All that is said goes through it.
+// harmlessText is harmless for text of several lines. Everything that is printed passes through it.
 func harmlessText(text string) string { return unlessPaint(text, words.Text) }
 
-// paints are what paint writes.
+// paints matches what paint writes.
 var paints = regexp.MustCompile(`\x1b\[(` + red + `|` + green + `|` + yellow + `|0)m`)
 
-// unlessPaint makes what is between paints harmless.
+// unlessPaint makes everything except paint's sequences harmless.
 func unlessPaint(text string, harmless func(string) string) string {
 	var b strings.Builder
 	for {
@@ -114,7 +114,7 @@ func total(width []int, gap int) int {
 	return sum
 }
 
-// withoutEmpty leaves out columns that have a head alone.
+// withoutEmpty leaves out columns that have only a heading.
 func withoutEmpty(rows [][]string) [][]string {
 	out := make([][]string, len(rows))
 	for j := range rows[0] {
@@ -130,7 +130,7 @@ func withoutEmpty(rows [][]string) [][]string {
 	return out
 }
 
-// breakText cuts a text at a blank or comma where it is wider than that.
+// breakText breaks a text at a blank or comma if it is wider than width.
 func breakText(text string, width int) (line, rest string) {
 	if textWidth(text) <= width || text != plain(text) {
 		return text, ""

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestTables proves that tables fit a window of 80 columns, whatever colours they have, and lose
-// nothing but columns without content.
+// TestTables proves that tables fit into a window of 80 columns, whatever colours they have, and
+// lose nothing but empty columns.
 func TestTables(t *testing.T) {
 	long := strings.Repeat("priority=100,ip,nw_dst=10.0.0.2 ", 9)
 	rows := [][]string{{"SWITCH", "EMPTY", "STATE", "ENTRY"}, {"s1", "–", "\x1b[31mdown\x1b[0m", long}, {"s2", "", "up", "short"}}

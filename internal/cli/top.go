@@ -59,7 +59,7 @@ func (a *app) top() *cobra.Command {
 	return cmd
 }
 
-// top is what the command shows, and what it has shown before.
+// top is what the command shows, and what it showed last.
 type top struct {
 	*app
 	client *api.Client
@@ -68,14 +68,14 @@ type top struct {
 	before api.Statistics
 }
 
-// ask returns what is measured now.
+// ask returns the current measurements.
 func (t *top) ask(ctx context.Context) (api.Statistics, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	return t.client.Statistics(ctx)
 }
 
-// once prints when there are rates, which are of two readings.
+// once prints a picture as soon as there are rates, which take two readings.
 func (t *top) once(ctx context.Context) error {
 	var s api.Statistics
 	for begin := time.Now(); ; {
@@ -110,7 +110,7 @@ func measured(s api.Statistics) bool {
 	return len(s.Links) > 0
 }
 
-// follow prints again and again, for a program or a file.
+// follow prints repeatedly, for a program or a file.
 func (t *top) follow(ctx context.Context) error {
 	for {
 		s, err := t.ask(ctx)
@@ -144,8 +144,8 @@ func (t *top) follow(ctx context.Context) error {
 	}
 }
 
-// live draws on the terminal's second screen, each picture over the last in one write, so that
-// nothing flickers.
+// live draws on the terminal's alternate screen, each picture over the last in a single write, so
+// that nothing flickers.
 func (t *top) live(ctx context.Context) error {
 	in, out := int(os.Stdin.Fd()), int(t.out.(*os.File).Fd())
 	state, err := term.MakeRaw(in)
@@ -165,7 +165,7 @@ func (t *top) live(ctx context.Context) error {
 	}
 	keys.start()
 	quitted := make(chan struct{})
-	defer func() { // nobody reads what is typed after that
+	defer func() { // what was typed must not reach the shell afterwards
 		keys.Stop()
 		<-quitted
 	}()
@@ -214,7 +214,7 @@ func (t *top) draw(lines []string, width int) {
 	fmt.Fprint(t.out, b.String())
 }
 
-// picture is what is shown, in at most that many lines.
+// picture is what is shown, in at most height lines.
 func (t *top) picture(s api.Statistics, height int) []string {
 	head := t.summary(s)
 	packets := packetLines(s.PacketsIn)
@@ -243,7 +243,7 @@ func (t *top) picture(s api.Statistics, height int) []string {
 	return append(append(lines, ""), packets...)
 }
 
-// summary is the controller in a line.
+// summary describes the controller in one line.
 func (t *top) summary(s api.Statistics) []string {
 	cpu := ""
 	if d := s.Time.Sub(t.before.Time).Seconds(); !t.before.Time.IsZero() && d > 0 {
@@ -267,7 +267,7 @@ func packetLines(list []api.PacketsIn) []string {
 	return columns(rows, "lrrr")
 }
 
-// name is an end of a link: its interface, which says the node, too, or the node.
+// name names an end of a link: its interface if that includes the node's name, else both.
 func name(e api.End) string {
 	if strings.HasPrefix(e.Interface, e.Node) {
 		return e.Interface
@@ -275,7 +275,7 @@ func name(e api.End) string {
 	return strings.TrimSpace(e.Node + " " + e.Interface)
 }
 
-// rateText is a rate that may not be known.
+// rateText formats a rate that may be unknown.
 func rateText(r *float64) string {
 	switch {
 	case r == nil:
@@ -288,7 +288,7 @@ func rateText(r *float64) string {
 
 const barWidth = 20
 
-// bar is a share as a bar, in eighths of a character.
+// bar draws a share as a bar, in eighths of a character.
 func bar(share float64) string {
 	n := int(math.Round(min(1, max(0, share)) * barWidth * 8))
 	text := strings.Repeat("█", n/8)
@@ -298,7 +298,7 @@ func bar(share float64) string {
 	return text
 }
 
-// columns aligns cells: of each column, l to the left or r to the right.
+// columns aligns cells; align has a letter for each column: l for left, r for right.
 func columns(rows [][]string, align string) []string {
 	width := make([]int, len(align))
 	for _, r := range rows {

@@ -92,7 +92,7 @@ func (a *app) runUp(ctx context.Context, s *source, c consent, args []string, wa
 	if t, err = a.agreed(ctx, c, s, t, nil); err != nil {
 		return err
 	}
-	if c.leave { // links to interfaces are not there
+	if c.leave { // links to interfaces have been removed
 		if r, more, err = s.resolve(t); err != nil {
 			return err
 		}
@@ -122,7 +122,7 @@ func (a *app) runUp(ctx context.Context, s *source, c consent, args []string, wa
 	return a.start(ctx, state)
 }
 
-// say prints for people, on standard error where standard output is JSON.
+// say prints for the user: to standard error if standard output is JSON.
 func (a *app) say(format string, args ...any) {
 	out := a.out
 	if a.json {
@@ -131,7 +131,7 @@ func (a *app) say(format string, args ...any) {
 	fmt.Fprintln(out, harmlessText(fmt.Sprintf(format, args...)))
 }
 
-// free says whether a name can be had.
+// free says why a name for a lab cannot be used.
 func (a *app) free(name string, given bool) error {
 	s, err := lab.Load(name)
 	switch {
@@ -149,7 +149,7 @@ func (a *app) free(name string, given bool) error {
 	return fmt.Errorf("lab %s is already %s; %s", name, s.Status, hint)
 }
 
-// describe is the topology in a line.
+// describe sums up the topology in one line.
 func describe(t *topology.Topology) string {
 	datapaths := map[string]bool{}
 	controllers := map[string]bool{}
@@ -175,7 +175,7 @@ func describe(t *topology.Topology) string {
 	return strings.Join(parts, " · ")
 }
 
-// start brings the lab up and shows how far it is.
+// start brings the lab up and shows the progress.
 func (a *app) start(ctx context.Context, state lab.State) error {
 	begin := time.Now()
 	out := a.out

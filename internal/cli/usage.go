@@ -12,13 +12,13 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// usageError is that a command was not written as it must be.
+// usageError says that a command line was malformed.
 type usageError struct{ error }
 
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
-// speakPlainly makes the library's messages about arguments and flags ours, of a command and all
-// below it.
+// speakPlainly replaces the library's messages about arguments and flags by ours, for a command and
+// all its subcommands.
 func speakPlainly(cmd *cobra.Command) {
 	if check := cmd.Args; check != nil {
 		cmd.Args = func(cmd *cobra.Command, args []string) error {
@@ -34,8 +34,8 @@ func speakPlainly(cmd *cobra.Command) {
 	}
 }
 
-// elsewhere says which of Trivet's commands is meant by a word that people know from other
-// programs.
+// elsewhere maps words that users know from other programs to the commands of Trivet's that do the
+// same.
 var elsewhere = map[string]string{
 	"pingall": "ping --all", "status": "ls", "list": "ls", "ps": "ls", "show": "inspect", "info": "inspect", "nodes": "inspect",
 	"links": "inspect", "net": "inspect", "dump": "inspect", "start": "up", "run": "up", "create": "up", "deploy": "up", "mn": "up",
@@ -85,7 +85,7 @@ func argumentError(cmd *cobra.Command, args []string, err error) error {
 	return usageError{err}
 }
 
-// kinds says how a flag's value is written, by the library's name of its type.
+// kinds says how to write a flag's value, by the library's name for its type.
 var kinds = map[string]string{
 	"int": "a whole number, such as 5", "int64": "a whole number, such as 5", "uint64": "a whole number, 0 or more", "uint16": "a number from 0 to 65535",
 	"float64": "a number, such as 0.5", "duration": "a time with its unit, such as 10s, 250ms or 1m30s", "bool": "true or false",

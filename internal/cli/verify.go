@@ -98,10 +98,10 @@ func summary(r *verify.Result) string {
 	return strings.Join(append(parts, text), "   ")
 }
 
-// mostAlike is how many directions are listed one by one for the same reason.
+// mostAlike is how many directions with the same remark are listed separately.
 const mostAlike = 3
 
-// summed joins lines that say the same of many directions.
+// summed joins lines that say the same about many directions.
 func summed(lines []string) (out []string) {
 	count, order := map[string][]string{}, []string{}
 	for _, l := range lines {
@@ -121,7 +121,7 @@ func summed(lines []string) (out []string) {
 	return out
 }
 
-// showLinks prints a line for each direction. Columns that no link asks for are left out.
+// showLinks prints a line for each direction, without columns that no link has a value for.
 func (a *app) showLinks(r *verify.Result) {
 	columns := []struct{ what, head string }{{verify.Rate, "RATE"}, {verify.Delay, "DELAY"}, {verify.Jitter, "JITTER"}, {verify.Loss, "LOSS"}, {verify.Queue, "QUEUE"}}
 	asked := map[string]bool{verify.Rate: true, verify.Delay: true, verify.Loss: true}
@@ -153,7 +153,7 @@ func (a *app) showLinks(r *verify.Result) {
 	a.table(rows)
 }
 
-// mark is the verdict on a direction, with what it is about.
+// mark is the verdict on a direction, and what the verdict is about.
 func mark(d *verify.Direction) string {
 	v := d.Verdict()
 	if v == verify.OK {
@@ -175,7 +175,7 @@ func mark(d *verify.Direction) string {
 	return sign + strings.Join(what, ", ")
 }
 
-// pair is what was asked and what was got.
+// pair shows what was asked for and what was measured.
 func pair(c *verify.Check) string {
 	if c == nil {
 		return "–"
@@ -206,7 +206,7 @@ func pair(c *verify.Check) string {
 	return strings.TrimSpace(asked + " / " + got + " " + unit)
 }
 
-// unitOf is the unit in which a check is written, and what one of it is.
+// unitOf returns the unit in which a check is written, and its size.
 func unitOf(c *verify.Check) (string, float64) {
 	switch c.What {
 	case verify.Rate:

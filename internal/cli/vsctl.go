@@ -16,8 +16,8 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// vsctl answers for the embedded switches of a lab what ovs-vsctl(8) answers for Open vSwitch's, in
-// its words. It changes nothing: what would is an error.
+// vsctl answers for a lab's embedded switches as ovs-vsctl(8) does for Open vSwitch's. It changes
+// nothing: commands that would are errors.
 type vsctl struct {
 	lab      lab.State
 	switches []*topology.Node
@@ -25,8 +25,8 @@ type vsctl struct {
 	out      io.Writer
 }
 
-// VSwitch is the program as ovs-vsctl of a lab's embedded switches; args are the name of the lab,
-// and what ovs-vsctl was asked. It returns the exit code.
+// VSwitch runs the program as the ovs-vsctl of a lab's embedded switches; args are the lab's name
+// and then ovs-vsctl's arguments. It returns the exit code.
 func VSwitch(args []string) int {
 	code, err := vswitch(args[0], args[1:], os.Stdout)
 	if err != nil {
@@ -52,7 +52,7 @@ func vswitch(name string, args []string, out io.Writer) (code int, err error) {
 				continue
 			}
 			if l.Ends[1-i].External() {
-				e.Interface = l.Ends[1-i].Interface // the machine's own is the port
+				e.Interface = l.Ends[1-i].Interface // the real interface is the port
 			}
 			v.ports[e.Node] = append(v.ports[e.Node], e)
 		}
@@ -68,7 +68,8 @@ func vswitch(name string, args []string, out io.Writer) (code int, err error) {
 	return 0, nil
 }
 
-// split parts commands, which have -- between them, and drops options: none changes an answer.
+// split splits the arguments into commands, separated by --, and drops options, as none changes an
+// answer.
 func split(args []string) (commands [][]string) {
 	var now []string
 	for _, a := range append(args, "--") {
@@ -82,7 +83,7 @@ func split(args []string) (commands [][]string) {
 	return commands
 }
 
-// vsctlCommands are those that are answered, with how many arguments they have.
+// vsctlCommands are the supported commands, with the number of their arguments.
 var vsctlCommands = map[string]struct {
 	min, max int
 	run      func(*vsctl, []string) (code int, err error)
@@ -123,7 +124,7 @@ func (v *vsctl) bridge(name string) (*topology.Node, error) {
 }
 
 func (v *vsctl) show([]string) (int, error) {
-	connected := map[string]bool{} // by switch and controller; of what is not known, no
+	connected := map[string]bool{} // by switch and controller; unknown counts as not connected
 	if list, err := lab.NewClient(v.lab).Controllers(context.Background()); err == nil {
 		for _, s := range list {
 			for _, c := range s.Controllers {
@@ -149,7 +150,7 @@ func (v *vsctl) show([]string) (int, error) {
 	return 0, nil
 }
 
-// controllers are the addresses of a switch's controllers; the lab's own listens at a socket.
+// controllers returns the addresses of a switch's controllers; the lab's own listens on a socket.
 func (v *vsctl) controllers(n *topology.Node) (out []string) {
 	if slices.Contains(n.Controllers, topology.ControllerTrivet) {
 		return []string{"unix:" + lab.ControllerSocket(v.lab.Name)}
@@ -241,8 +242,7 @@ func (v *vsctl) failMode(args []string) (int, error) {
 
 var errColumn = errors.New("no such column")
 
-// get prints columns of a row: of tables Bridge and Interface (or Port), those that scripts ask
-// for.
+// get prints columns of a row of table Bridge or Interface (or Port), those that scripts ask for.
 func (v *vsctl) get(args []string) (int, error) {
 	table, name := args[0], args[1]
 	var column func(string) (string, error)

@@ -1,10 +1,10 @@
 // Package dirlock locks directories that processes make when they first need them and remove when
-// they are the last. The lock (flock(2)) is on a directory, so that it leaves nothing; it ends when
-// its file is closed, at the latest with its process.
+// they are the last to use them. The lock (flock(2)) is on a directory itself, so that it leaves
+// nothing behind; it ends when its file is closed, at the latest with its process.
 //
-// Who may read a directory may lock it, and so hold up all others. So the directory that Lock locks
-// is to be readable for its owner alone (0711), and where all may look into a directory, Make and
-// Remove lock another in there, .lock.
+// Anyone who may read a directory may lock it, and so hold up everybody else. So a directory that
+// Lock locks should be readable by its owner alone (0711); for a directory that all may read, Make
+// and Remove lock another one in it, .lock.
 package dirlock
 
 import (
@@ -18,9 +18,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Lock locks a directory that is there, for one's own or, with shared, along with others. It does
-// not wait: the error is EWOULDBLOCK if somebody has it. While it is held, the directory is the one
-// of that name, unless who holds it removes it.
+// Lock locks an existing directory exclusively or, with shared, together with others. It does not
+// wait: the error is EWOULDBLOCK if somebody else holds the lock. As long as the lock is held, the
+// name stays that of this directory, unless the holder itself removes it.
 func Lock(dir string, shared bool) (*os.File, error) {
 	how := unix.LOCK_NB | unix.LOCK_EX
 	if shared {
@@ -44,8 +44,8 @@ func Lock(dir string, shared bool) (*os.File, error) {
 	}
 }
 
-// Wait is Lock that waits until the context ends, and then is its error, or for so long, and then
-// is EWOULDBLOCK.
+// Wait is Lock, but waits: until the context ends, and then returns its error, or for patience, and
+// then returns EWOULDBLOCK.
 func Wait(ctx context.Context, dir string, shared bool, patience time.Duration) (*os.File, error) {
 	for end := time.Now().Add(patience); ; {
 		f, err := Lock(dir, shared)
@@ -60,17 +60,16 @@ func Wait(ctx context.Context, dir string, shared bool, patience time.Duration) 
 	}
 }
 
-// patience is how long Make and Remove wait for a lock, which nobody has for long.
+// patience is how long Make and Remove wait for a lock that nobody holds for long.
 const patience = time.Minute
 
-// maxTries is more often than others can remove a directory just after it was made.
+// maxTries is more often than others can manage to remove a directory just after it was made.
 const maxTries = 1000
 
-// Make locks what goes on in a directory for one's own, and makes the directory where it is not
-// there.
+// Make makes a directory, if it does not exist, and locks it exclusively.
 func Make(ctx context.Context, dir string) (*os.File, error) {
 	for try := 1; ; try++ {
-		err := os.MkdirAll(dir, 0o755) // which may fail in either way where somebody removes the directory, or one above it
+		err := os.MkdirAll(dir, 0o755) // fails with ErrNotExist or ErrExist if somebody removes the directory, or one above it, meanwhile
 		if err == nil {
 			err = os.Mkdir(lockOf(dir), 0o700)
 		}
@@ -87,14 +86,14 @@ func Make(ctx context.Context, dir string) (*os.File, error) {
 	}
 }
 
-// WaitMade waits until nobody has the lock of Make, and shares it.
+// WaitMade waits until nobody holds Make's lock, then holds it shared.
 func WaitMade(ctx context.Context, dir string, patience time.Duration) (*os.File, error) {
 	return Wait(ctx, lockOf(dir), true, patience)
 }
 
 func lockOf(dir string) string { return filepath.Join(dir, ".lock") }
 
-// Remove removes a directory where nothing is in it, and nobody is about to put something there.
+// Remove removes a directory that is empty and that nobody is about to put something into.
 func Remove(dir string) {
 	if f, err := Wait(context.Background(), lockOf(dir), false, patience); err == nil {
 		RemoveMade(dir)
@@ -102,11 +101,11 @@ func Remove(dir string) {
 	}
 }
 
-// RemoveMade is Remove for who has the lock of Make.
+// RemoveMade is Remove for a caller that holds Make's lock.
 func RemoveMade(dir string) {
 	if list, err := os.ReadDir(dir); err == nil && len(list) == 1 {
 		_ = os.Remove(lockOf(dir))
-		_ = os.Remove(dir) // unless another has just made the lock again
+		_ = os.Remove(dir) // fails if somebody has just made the lock again
 	}
 }
 
@@ -118,7 +117,7 @@ func flock(f *os.File, how int) error {
 	}
 }
 
-// isStill says whether a name is still that of an open directory.
+// isStill says whether a name still refers to an open directory.
 func isStill(f *os.File, name string) (bool, error) {
 	opened, err := f.Stat()
 	if err != nil {

@@ -15,9 +15,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestMakeAndRemove proves that who has made and locked a directory is alone in it, although the
-// others remove it all the time and those who wait for it have opened one that is gone by then:
-// what each puts there stays until it takes it away.
+// TestMakeAndRemove proves that a process that has made and locked a directory is alone in it,
+// although others keep removing it and those that wait have opened one that is gone by then: what
+// each puts there stays until it takes it away.
 func TestMakeAndRemove(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "above", "dir")
 	var group sync.WaitGroup
@@ -41,9 +41,9 @@ func TestMakeAndRemove(t *testing.T) {
 	group.Wait()
 }
 
-// TestLock proves that a lock keeps out others of all kinds but those that share it, that waiting
-// for one ends with the context, that a directory which is in use is not removed, and that what is
-// not there or no directory cannot be locked.
+// TestLock proves that a lock excludes everybody except those that share it, that waiting for one
+// ends with the context, that a directory in use is not removed, and that something that does not
+// exist or is not a directory cannot be locked.
 func TestLock(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "dir")
 	if _, err := Lock(dir, false); !errors.Is(err, os.ErrNotExist) {
@@ -103,8 +103,8 @@ func TestLock(t *testing.T) {
 	}
 }
 
-// TestOthers proves that another user, who may look into a directory that is made, cannot hold up
-// those who use it.
+// TestOthers proves that another user who may read a directory made by Make cannot hold up those
+// who use it.
 func TestOthers(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("becoming another user needs root")

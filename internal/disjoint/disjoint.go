@@ -1,10 +1,10 @@
-// Package disjoint keeps sets that have no member in common (union-find).
+// Package disjoint keeps disjoint sets (union-find).
 package disjoint
 
-// Sets says which members are in one set. At first each is in one of its own.
+// Sets says which members are in the same set. At first, each is in a set of its own.
 type Sets[T comparable] map[T]T
 
-// Of names the set that a member is in by one of its members.
+// Of returns the representative of the set that a member is in.
 func (s Sets[T]) Of(member T) T {
 	for {
 		next, joined := s[member]
@@ -12,13 +12,13 @@ func (s Sets[T]) Of(member T) T {
 			return member
 		}
 		if after, joined := s[next]; joined {
-			s[member], next = after, after // halves the way for those who come next
+			s[member], next = after, after // halves the path for later calls
 		}
 		member = next
 	}
 }
 
-// Join makes one set of those that two members are in, and says whether they were two.
+// Join unites the sets of two members, and says whether they were different sets.
 func (s Sets[T]) Join(a, b T) bool {
 	x, y := s.Of(a), s.Of(b)
 	if x != y {

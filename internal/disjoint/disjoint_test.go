@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestSets proves that members are in one set exactly when a chain of joins connects them, against
-// a search of all joins, and that joining says whether it did something.
+// TestSets proves, by comparison with a search of all joins, that members are in the same set
+// exactly when a chain of joins connects them, and that Join says whether it did something.
 func TestSets(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 200 {

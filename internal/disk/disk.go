@@ -1,4 +1,4 @@
-// Package disk says why a program that has ended may have left no word of it.
+// Package disk finds full disks, which keep a program that fails from saying why in its log.
 package disk
 
 import (
@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Full says that there is no room for what stands in a directory; nil: there is, or it is not
-// known.
+// Full returns an error if there is no room left for files in a directory; nil: there is, or it is
+// not known.
 func Full(dir string) error {
 	var at unix.Statfs_t
 	if unix.Statfs(dir, &at) == nil && at.Blocks > 0 && at.Bavail == 0 {

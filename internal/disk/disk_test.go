@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestFull proves that a full disk is told from one that is not, and from one that counts no
-// blocks.
+// TestFull proves that a full disk is distinguished from one that is not, and from one that does
+// not count blocks.
 func TestFull(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root")

@@ -7,22 +7,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Replace replaces a file at once: a reader sees the old or the new one. It is for the eyes of root
-// and of a group (0: root alone).
+// Replace replaces a file atomically: a reader sees the old or the new one. Only root and a group
+// (0: root alone) may read it.
 func Replace(file string, content []byte, group int) error {
 	err := writeNew(file+".new", content, group)
 	if err == nil {
 		err = os.Rename(file+".new", file)
 	}
 	if err != nil {
-		_ = os.Remove(file + ".new") // on a full disk half of it would take room
+		_ = os.Remove(file + ".new") // half a file takes room on a full disk
 	}
 	return err
 }
 
-// writeNew writes a file that a group can read; what is there under its name goes.
+// writeNew writes a file that a group can read, replacing anything of that name.
 func writeNew(name string, content []byte, group int) error {
-	_ = os.Remove(name) // of one who was killed
+	_ = os.Remove(name) // left by a process that was killed
 	f, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return err

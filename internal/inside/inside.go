@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Namespace runs f in the network namespace that a file keeps ("": that of the process), on a
-// thread of its own. The thread ends with f, and with it what f has started with a signal for the
-// death of its parent.
+// Namespace runs f in the network namespace that a file keeps ("": the process's own), on a thread
+// of its own. The thread ends with f, and so do processes that f has started with a parent-death
+// signal.
 func Namespace(path string, f func() error) error {
 	if path == "" {
 		return onThread(f)
@@ -27,7 +27,7 @@ func Namespace(path string, f func() error) error {
 	return File(ns, f)
 }
 
-// File is Namespace for a file that is open.
+// File is Namespace for an open file.
 func File(ns *os.File, f func() error) error {
 	return onThread(func() error {
 		if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err != nil {
@@ -37,8 +37,8 @@ func File(ns *os.File, f func() error) error {
 	})
 }
 
-// New makes a network namespace without a name: it ends when its file, and with it the last use of
-// it, is closed.
+// New makes a network namespace without a name: it ends when the returned file is closed and
+// nothing else uses it.
 func New() (ns *os.File, err error) {
 	err = onThread(func() error {
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
@@ -53,7 +53,7 @@ func New() (ns *os.File, err error) {
 func onThread(f func() error) error {
 	done := make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // and never unlocked: nobody else may run on a thread that is elsewhere
+		runtime.LockOSThread() // and never unlocked: no other goroutine may run on a thread that is in another namespace
 		done <- f()
 	}()
 	return <-done

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// A function runs in the namespace that it is sent to, and nothing after it does; its error comes
-// back, and that there is no such namespace.
+// TestNamespace proves that a function runs in the given namespace, and nothing after it does; and
+// that its error is returned, as is the error that there is no such namespace.
 func TestNamespace(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("namespaces need root")

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestZero proves that a thread which loses its processor between the two clocks, ever so often,
-// does not set them apart.
+// TestZero proves that the clocks are related correctly even if the thread loses its processor
+// between reading them, however often.
 func TestZero(t *testing.T) {
 	for _, stalls := range []int{0, 1, 7, tries - 1} {
 		for _, first := range []bool{true, false} { // before the other clock is read, and after it

@@ -18,31 +18,30 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// A Batch is a run of rtnetlink requests in one namespace, sent together: a
-// thousand links cost a few system calls instead of thousands. The requests
-// are written by hand with package nl because the netlink library sends one at
-// a time and looks each device up by name first.
+// A Batch is a series of rtnetlink requests in one namespace, sent together. The requests are
+// written by hand with package nl because the netlink library sends one at a time and looks each
+// device up by name first.
 type Batch struct {
 	socket int
 	buf    []byte
 	queued int      // requests in buf
 	what   []string // of each request, for errors
 	errs   []error
-	broken error // answers were lost: nobody knows any more which are whose
+	broken error // answers were lost: nobody knows any more which request an answer belongs to
 
-	Running map[int32]bool // by index: what GetLink has learned
+	Running map[int32]bool // by index: what GetLink has found out
 }
 
-// A message that fills this much, or holds so many requests, is sent; the kernel takes them in
-// order. The answers of one message must fit into the socket's buffer, where each costs far
-// more than its length; what a device is like (GetLink) is 1 to 2 kB.
+// A message of this size, or with this many requests, is sent; the kernel processes them in order.
+// The answers to one message must fit into the socket's buffer, where each takes far more than its
+// length; the description of a device (GetLink) is 1 to 2 kB.
 const (
 	batchSize  = 60_000
 	batchCount = 256
 )
 
-// answerTime is how long the kernel may take for one message. Devices of a lab are deleted
-// in one request, and each of its bridges costs 20 ms.
+// answerTime is how long the kernel may take for one message. A lab's devices are deleted in one
+// request, and each of its bridges takes 20 ms.
 const answerTime = 2 * time.Minute
 
 // New opens a socket in the namespace of the calling thread.
@@ -51,7 +50,7 @@ func New() (*Batch, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open a netlink socket: %w", err)
 	}
-	_ = unix.SetsockoptInt(s, unix.SOL_NETLINK, unix.NETLINK_EXT_ACK, 1) // reasons as text, where the kernel has them
+	_ = unix.SetsockoptInt(s, unix.SOL_NETLINK, unix.NETLINK_EXT_ACK, 1) // reasons as text, if the kernel has them
 	_ = unix.SetsockoptInt(s, unix.SOL_NETLINK, unix.NETLINK_CAP_ACK, 1)
 	_ = unix.SetsockoptInt(s, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 4<<20)
 	patience := unix.NsecToTimeval(answerTime.Nanoseconds())
@@ -63,7 +62,7 @@ func New() (*Batch, error) {
 	return &Batch{socket: s}, nil
 }
 
-// In opens a socket in the namespace of a file.
+// In opens a socket in the namespace that a file refers to.
 func In(ns *os.File) (b *Batch, err error) {
 	err = inside.File(ns, func() error {
 		b, err = New()
@@ -74,7 +73,7 @@ func In(ns *os.File) (b *Batch, err error) {
 
 func (b *Batch) Close() { unix.Close(b.socket) }
 
-// add appends a request; what names it in an error.
+// add appends a request; errors name it by what.
 func (b *Batch) add(what string, kind, flags int, parts ...nl.NetlinkRequestData) {
 	req := nl.NewNetlinkRequest(kind, flags|unix.NLM_F_ACK)
 	for _, p := range parts {
@@ -88,7 +87,7 @@ func (b *Batch) add(what string, kind, flags int, parts ...nl.NetlinkRequestData
 	}
 }
 
-// Flush sends what is left and returns all errors since the last flush.
+// Flush sends the remaining requests and returns all errors since the last flush.
 func (b *Batch) Flush() error {
 	b.send()
 	err := errors.Join(b.errs...)
@@ -152,7 +151,7 @@ func (b *Batch) answers(buf []byte, last uint32) (done bool) {
 	return done
 }
 
-// extAck returns the kernel's reason in words, if it gave one (NLMSGERR_ATTR_MSG).
+// extAck returns the kernel's reason as text, if it gave one (NLMSGERR_ATTR_MSG).
 func extAck(msg []byte) string {
 	flags := binary.NativeEndian.Uint16(msg[6:])
 	if flags&unix.NLM_F_ACK_TLVS == 0 {
@@ -192,10 +191,10 @@ func (e *netlinkError) Error() string {
 
 func (e *netlinkError) Unwrap() error { return e.errno }
 
-// Device is one end of a link as the kernel will have it.
+// Device describes one end of a link for the kernel.
 type Device struct {
 	Name  string
-	Index int      // given, so that no request has to look it up
+	Index int      // chosen by us, so that no request has to look it up
 	NS    *os.File // nil: the namespace of the batch's socket
 	MAC   topology.MAC
 	MTU   uint32
@@ -224,7 +223,7 @@ const Group = 0x7472
 
 const create = unix.NLM_F_CREATE | unix.NLM_F_EXCL
 
-// AddVeth makes a veth pair. Its devices are down: they come up when all of the lab is there.
+// AddVeth makes a veth pair. Its devices are down: they are set up once all of the lab is there.
 func (b *Batch) AddVeth(a, z Device) {
 	info := nl.NewRtAttr(unix.IFLA_LINKINFO, nil)
 	info.AddRtAttr(nl.IFLA_INFO_KIND, nl.NonZeroTerminated("veth"))
@@ -241,8 +240,9 @@ func (b *Batch) AddVeth(a, z Device) {
 	b.add("make link "+a.Name+" – "+z.Name, unix.RTM_NEWLINK, create, parts...)
 }
 
-// AddBridge makes a Linux bridge that learns and, unless stp, speaks no spanning tree protocol. It
-// says that it is up; the kernel would leave open whether it is until its carrier has gone once.
+// AddBridge makes a Linux bridge that learns and, unless stp, runs no spanning tree protocol. It
+// sets the operational state to up; otherwise the kernel would leave it unknown until the bridge
+// first loses its carrier.
 func (b *Batch) AddBridge(name string, index int, stp bool) {
 	info := nl.NewRtAttr(unix.IFLA_LINKINFO, nil)
 	info.AddRtAttr(nl.IFLA_INFO_KIND, nl.NonZeroTerminated("bridge"))
@@ -250,11 +250,11 @@ func (b *Batch) AddBridge(name string, index int, stp bool) {
 	state := uint32(0)
 	if stp {
 		state = 1
-		data.AddRtAttr(nl.IFLA_BR_FORWARD_DELAY, nl.Uint32Attr(200)) // hundredths of a second; the least there is
+		data.AddRtAttr(nl.IFLA_BR_FORWARD_DELAY, nl.Uint32Attr(200)) // hundredths of a second; the minimum
 		data.AddRtAttr(nl.IFLA_BR_HELLO_TIME, nl.Uint32Attr(100))
 	}
 	data.AddRtAttr(nl.IFLA_BR_STP_STATE, nl.Uint32Attr(state))
-	data.AddRtAttr(nl.IFLA_BR_MCAST_SNOOPING, nl.Uint8Attr(0)) // a switch that floods multicast, as OpenFlow switches do
+	data.AddRtAttr(nl.IFLA_BR_MCAST_SNOOPING, nl.Uint8Attr(0)) // floods multicast, as OpenFlow switches do
 	parts := []nl.NetlinkRequestData{&nl.IfInfomsg{IfInfomsg: unix.IfInfomsg{Index: int32(index)}}}
 	up := nl.NewRtAttr(unix.IFLA_OPERSTATE, nl.Uint8Attr(netlink.OperUp))
 	for _, attr := range append(Device{Name: name}.attrs(), up, info) {
@@ -285,13 +285,13 @@ func (b *Batch) SetUp(name string, index int, up bool) {
 	b.add("set "+name+" up", unix.RTM_NEWLINK, 0, msg)
 }
 
-// GetLink asks whether a device runs. From Linux 6.8 on the question makes the kernel take
-// note of a new carrier, which it otherwise does when it finds the time.
+// GetLink asks whether a device is running. Since Linux 6.8, this makes the kernel notice a new
+// carrier, which otherwise happens some time later.
 func (b *Batch) GetLink(name string, index int) {
 	b.add("look at "+name, unix.RTM_GETLINK, 0, &nl.IfInfomsg{IfInfomsg: unix.IfInfomsg{Index: int32(index)}})
 }
 
-// DelGroup deletes all devices of the lab in the namespace at once.
+// DelGroup deletes all of the lab's devices in the namespace at once.
 func (b *Batch) DelGroup() {
 	b.add("delete all links", unix.RTM_DELLINK, 0, &nl.IfInfomsg{}, nl.NewRtAttr(unix.IFLA_GROUP, nl.Uint32Attr(Group)))
 }
@@ -330,8 +330,8 @@ func broadcast(p netip.Prefix) []byte {
 	return a[:]
 }
 
-// AddRoute sets a static route; a prefix of length 0 is the default route. The device's index is 0
-// where the route names none.
+// AddRoute adds a static route; a prefix of length 0 is the default route. The device's index is 0
+// if the route names none.
 func (b *Batch) AddRoute(r topology.Route, device int) {
 	b.route(unix.RTM_NEWROUTE, "add", unix.NLM_F_CREATE|unix.NLM_F_REPLACE, r, device)
 }
@@ -361,7 +361,7 @@ func (b *Batch) route(kind int, verb string, flags int, r topology.Route, device
 	b.add(verb+" route "+r.String(), kind, flags, parts...)
 }
 
-// Delete deletes a device that may be gone already, in the namespace of the thread.
+// Delete deletes a device, which may be gone already, in the thread's namespace.
 func Delete(name string) error {
 	dev, err := netlink.LinkByName(name)
 	if errors.As(err, &netlink.LinkNotFoundError{}) {

@@ -1,4 +1,4 @@
-// Package notices hears of the kernel which network devices have changed.
+// Package notices listens to the kernel for changes of network devices.
 package notices
 
 import (
@@ -11,16 +11,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Listener hears what the kernel says of the devices of a namespace, unasked: one of them has
-// changed, or its queueing discipline has. What is said is only which; what the device is like by
-// now is to be asked for.
+// Listener receives the kernel's notifications that a device of a namespace, or its queueing
+// discipline, has changed. It only reports which device; its present state has to be queried.
 type Listener struct {
 	file *os.File
 	raw  syscall.RawConn
 	room []byte
 }
 
-// Open listens in the namespace of the thread.
+// Open starts listening in the thread's namespace.
 func Open() (*Listener, error) {
 	n := &Listener{}
 	s, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_ROUTE)
@@ -37,21 +36,22 @@ func Open() (*Listener, error) {
 		n.Close()
 		return nil, err
 	}
-	_ = n.SetBuffer(4 << 20) // where it does not suffice: see Take
+	_ = n.SetBuffer(4 << 20) // if this is not enough, see Take
 	return n, nil
 }
 
-// Close ends it.
+// Close ends listening.
 func (n *Listener) Close() { n.file.Close() }
 
-// SetBuffer sets how many bytes of notices may wait to be taken.
+// SetBuffer sets how many bytes of notifications may wait to be taken.
 func (n *Listener) SetBuffer(bytes int) error {
 	var set error
 	err := n.raw.Control(func(fd uintptr) { set = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, bytes) })
 	return errors.Join(err, set)
 }
 
-// Wait waits until there is something to take; ok false: it is closed. lost is as of Take.
+// Wait waits until there is something to take; ok is false if the Listener is closed. For lost, see
+// Take.
 func (n *Listener) Wait() (lost, ok bool) {
 	err := n.raw.Read(func(fd uintptr) bool {
 		_, _, err := unix.Recvfrom(int(fd), nil, unix.MSG_PEEK)
@@ -61,9 +61,9 @@ func (n *Listener) Wait() (lost, ok bool) {
 	return lost, err == nil
 }
 
-// Take takes what has been said so far: the indexes of devices that may have changed. The kernel
-// has told of a change before who made it goes on. lost: some notices have been lost, and any
-// device may have changed. It must not be called twice at a time.
+// Take returns what has been reported so far: the indexes of devices that may have changed. The
+// kernel reports a change before the system call that makes it returns. lost says that
+// notifications were lost, so any device may have changed. Take must not be called concurrently.
 func (n *Listener) Take() (indexes map[int]bool, lost bool) {
 	_ = n.raw.Control(func(fd uintptr) {
 		for {
@@ -86,7 +86,7 @@ func (n *Listener) Take() (indexes map[int]bool, lost bool) {
 	return indexes, lost
 }
 
-// indexesIn adds those of the devices that messages are about.
+// indexesIn adds the indexes of the devices that messages are about.
 func indexesIn(b []byte, indexes map[int]bool) {
 	for len(b) >= unix.NLMSG_HDRLEN+8 {
 		length := int(binary.NativeEndian.Uint32(b))
@@ -94,7 +94,7 @@ func indexesIn(b []byte, indexes map[int]bool) {
 			return
 		}
 		switch binary.NativeEndian.Uint16(b[4:]) {
-		case unix.RTM_NEWLINK, unix.RTM_DELLINK, unix.RTM_NEWQDISC, unix.RTM_DELQDISC: // the index is at the same place in all
+		case unix.RTM_NEWLINK, unix.RTM_DELLINK, unix.RTM_NEWQDISC, unix.RTM_DELQDISC: // the index is at the same place in all of these
 			indexes[int(int32(binary.NativeEndian.Uint32(b[unix.NLMSG_HDRLEN+4:])))] = true
 		}
 		b = b[min(len(b), (length+3)&^3):]

@@ -1,4 +1,4 @@
-// Package parallel does many things at once.
+// Package parallel calls functions in parallel.
 package parallel
 
 import (

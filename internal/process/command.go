@@ -8,14 +8,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Command returns a process that another one has started, to be signalled; Wait waits for its end.
+// Command returns a process that another one has started, for signalling it; Wait waits for its
+// end.
 func Command(pid int) (*exec.Cmd, error) {
 	p, err := os.FindProcess(pid)
 	return &exec.Cmd{Process: p}, err
 }
 
-// Wait waits until a command has ended, one of Command as well. The text says how it ended, where
-// that can be known.
+// Wait waits until a command, including one returned by Command, has ended. It returns how it
+// ended, if that can be known.
 func Wait(cmd *exec.Cmd) string {
 	if cmd.Path != "" {
 		_ = cmd.Wait()

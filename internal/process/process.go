@@ -1,5 +1,4 @@
-// Package process tells processes apart by more than their number, which the kernel gives to
-// another one later.
+// Package process distinguishes processes by more than their ids, which the kernel reuses.
 package process
 
 import (
@@ -9,8 +8,8 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// Started is when a process started, in the kernel's ticks since the boot. With its number that is
-// unmistakable. 0 is that there is none; a zombie is none.
+// Started is when a process started, in the kernel's ticks since the boot. Together with the
+// process id this is unique. It is 0 if there is no such process, or only a zombie.
 func Started(pid int) uint64 {
 	stat, err := Stat(pid)
 	if err != nil || stat.State == "Z" || stat.State == "X" {
@@ -19,7 +18,8 @@ func Started(pid int) uint64 {
 	return stat.Starttime
 }
 
-// Parent is the number of a process's parent; 0 is that there is no such process. A zombie has one.
+// Parent is the id of a process's parent; 0 if there is no such process. A zombie still has a
+// parent.
 func Parent(pid int) int {
 	stat, _ := Stat(pid)
 	return stat.PPID
@@ -34,7 +34,7 @@ func Stat(pid int) (procfs.ProcStat, error) {
 	return p.Stat()
 }
 
-// LastWords is the end of a log, for an error about who wrote it.
+// LastWords is the end of a log, for an error about the program that wrote it.
 func LastWords(file string) string {
 	text, _ := os.ReadFile(file)
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// TestStarted proves that the start of a process stays the same and differs from one that started
-// later, also of one whose name looks like the end of its name; that a process that has ended,
-// waited for or not, has none; and that its parent is found.
+// TestStarted proves that the start of a process stays the same and differs from that of a later
+// process, even for one whose name looks like the end of the name field; that a process that has
+// ended, waited for or not, has none; and that its parent is found.
 func TestStarted(t *testing.T) {
 	own := Started(os.Getpid())
 	if own == 0 || Started(os.Getpid()) != own {

@@ -1,4 +1,4 @@
-// Package version holds what this build of Trivet is called.
+// Package version holds the version of this build of Trivet.
 package version
 
 // Version is set by the build (go build -ldflags -X).

@@ -1,4 +1,4 @@
-// Package words writes what people read.
+// Package words formats text for users.
 package words
 
 import (
@@ -14,8 +14,7 @@ import (
 	"unicode/utf8"
 )
 
-// Choose tells a reader what there is to choose from: "choose a", "choose a or b", "choose one of
-// a, b, c".
+// Choose lists what there is to choose from: "choose a", "choose a or b", "choose one of a, b, c".
 func Choose(from []string) string {
 	if len(from) < 3 {
 		return "choose " + strings.Join(from, " or ")
@@ -23,8 +22,8 @@ func Choose(from []string) string {
 	return "choose one of " + strings.Join(from, ", ")
 }
 
-// Plural counts things: "1 switch", "2 switches", "0 links". what is one of them, and may be
-// several words of which the last is counted.
+// Plural formats a number of things: "1 switch", "2 switches", "0 links". what is the singular; if
+// it is several words, the last takes the plural.
 func Plural(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
@@ -37,9 +36,9 @@ func Plural(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// JSON says what is wrong with JSON that could not be read. Go's own words for a word that is none
-// ("invalid character 'o' in literal null (expecting 'u')") guess at what nobody meant, and its
-// types are nobody else's.
+// JSON says what is wrong with JSON that could not be read. For an unknown word, Go's own message
+// ("invalid character 'o' in literal null (expecting 'u')") guesses at something that nobody meant,
+// and it speaks of Go's types.
 func JSON(err error) error {
 	text, _, guess := strings.Cut(err.Error(), " in literal ")
 	if !guess {
@@ -66,11 +65,11 @@ var jsonKinds = map[reflect.Kind]string{reflect.Struct: "an object", reflect.Map
 	reflect.Int: "a whole number", reflect.Int64: "a whole number", reflect.Int32: "a whole number", reflect.Uint64: "a whole number from 0",
 	reflect.Uint32: "a whole number from 0", reflect.Uint16: "a number from 0 to 65535", reflect.Uint8: "a number from 0 to 255"}
 
-// Printable keeps what others say, as a file or a switch, from breaking lines or commanding the
-// terminal: control and format characters are written as Go escapes them.
+// Printable keeps text from elsewhere, such as a file or a switch, from breaking lines or
+// controlling the terminal: control and format characters are escaped as in Go.
 func Printable(s string) string { return escaped(s, "") }
 
-// Text is Printable of what may have several lines, and tabs.
+// Text is Printable for text that may have several lines, and tabs.
 func Text(s string) string { return escaped(s, "\n\t") }
 
 func escaped(s, but string) string {
@@ -89,8 +88,8 @@ func escaped(s, but string) string {
 	return b.String()
 }
 
-// PlainJSON writes what a terminal might take for a command, and an encoder leaves as it is, as
-// JSON escapes it.
+// PlainJSON escapes, as in JSON, what a terminal might take for a control sequence and an encoder
+// leaves as it is.
 func PlainJSON(b []byte) []byte {
 	var out []byte
 	for i, r := range string(b) {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestPlural proves that one thing is one, that none and several are plural, and that words take
-// the ending that English has for them.
+// TestPlural proves that one thing is singular, that none and several are plural, and that words
+// get their English ending.
 func TestPlural(t *testing.T) {
 	for _, c := range []struct {
 		n    int
@@ -24,7 +24,7 @@ func TestPlural(t *testing.T) {
 	}
 }
 
-// TestJSON proves that Go's guesses at what a word was to be do not reach people.
+// TestJSON proves that Go's guesses at what a word should have been do not reach users.
 func TestJSON(t *testing.T) {
 	for text, want := range map[string]string{
 		"nope":         "this is not JSON: invalid character 'o'",
@@ -41,8 +41,8 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-// TestPrintable proves that what might command a terminal or break a line is escaped, and nothing
-// else; Text keeps lines, and PlainJSON stays the same JSON.
+// TestPrintable proves that what might control a terminal or break a line is escaped, and nothing
+// else; that Text keeps lines, and that PlainJSON remains the same JSON.
 func TestPrintable(t *testing.T) {
 	const hostile = "a\x1b[2J\u202e\u009b\u0007\n\tb\U000e0001 ü→\x80"
 	if got, want := Printable(hostile), `a\x1b[2J\u202e\u009b\a\n\tb\U000e0001 ü→�`; got != want {

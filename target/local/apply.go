@@ -6,8 +6,8 @@ import (
 	"trivet.dev/trivet/datapath"
 )
 
-// applySwitches makes the fabrics what the topology says: first all take what must not forward from
-// it, then all give.
+// applySwitches makes the fabrics do what the topology says: first each blocks what must not
+// forward any more, and only then does any allow what may.
 func (l *Lab) applySwitches(ctx context.Context, done func()) error {
 	forwarding := l.tree.Grow(l.Topology())
 	if err := each(l, func(f datapath.Fabric) error { return f.Hold(ctx, forwarding) }); err != nil {
@@ -19,7 +19,7 @@ func (l *Lab) applySwitches(ctx context.Context, done func()) error {
 	if err := each(l, func(f datapath.Fabric) error { return f.Apply(ctx, forwarding) }); err != nil {
 		return err
 	}
-	if err := each(l, datapath.Controlled.Meet); err != nil { // last: one that was Open vSwitch's has left its controller by now
+	if err := each(l, datapath.Controlled.Meet); err != nil { // last: by now, a switch that moves here from Open vSwitch has disconnected from its controller
 		return err
 	}
 	for _, n := range l.Topology().Nodes {

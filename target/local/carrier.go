@@ -16,12 +16,12 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// carrierTime is how long devices may take to run; a link whose far end is not there never does.
+// carrierTime is how long devices may take to be running; one whose link has no far end never is.
 const carrierTime = 20 * time.Second
 
-// awaitCarriers waits until the devices of links that are new, or up again, run: the kernel takes
-// note of a carrier some time after the other end has come up, and until then sends nothing. Where
-// somebody has set an end down there is nothing to wait for.
+// awaitCarriers waits until the devices of links that are new, or up again, are running: the kernel
+// notices a carrier some time after the other end has come up, and sends nothing until then. If
+// somebody has set an end down, there is nothing to wait for.
 func (l *Lab) awaitCarriers(ctx context.Context, s plan.Steps, done func()) error {
 	links := slices.Clone(s.AddLinks)
 	for _, k := range s.SetLinks {
@@ -70,7 +70,7 @@ func (l *Lab) awaitCarriers(ctx context.Context, s plan.Steps, done func()) erro
 	return err
 }
 
-// raisedEnds says whether both ends of a link with devices are set up.
+// raisedEnds says whether both ends of a link that has devices are set up.
 func (l *Lab) raisedEnds(k *topology.Link) (up bool, err error) {
 	if wire := l.WireOf(k); wire != datapath.Veth && wire != datapath.Line {
 		return false, nil

@@ -19,8 +19,8 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Apply changes a running lab to a resolved topology, touching only what differs. Where that fails
-// the lab is made again what it was; an error that is ErrHalf says that it is not.
+// Apply changes a running lab to a resolved topology, touching only what differs. If that fails,
+// the change is undone; the error ErrHalf says that this failed, too.
 func (l *Lab) Apply(ctx context.Context, t *topology.Topology, progress Progress) error {
 	if err := l.CheckSwitches(); err != nil {
 		return err
@@ -46,7 +46,7 @@ func (l *Lab) Apply(ctx context.Context, t *topology.Topology, progress Progress
 	return fmt.Errorf("%w\nthe lab is as it was", err)
 }
 
-// take takes steps.
+// take carries out steps.
 func (l *Lab) take(ctx context.Context, s plan.Steps, progress Progress) error {
 	if err := each(l, func(f datapath.Fabric) error { return f.Leave(ctx, s) }); err != nil {
 		return err
@@ -61,7 +61,7 @@ func (l *Lab) take(ctx context.Context, s plan.Steps, progress Progress) error {
 	return l.change(ctx, s, progress)
 }
 
-// takeAway removes links and nodes that go or are made anew.
+// takeAway removes links and nodes that are dropped or made anew.
 func (l *Lab) takeAway(s plan.Steps) error {
 	if err := l.dropLinks(s.DropLinks); err != nil {
 		return err
@@ -125,7 +125,7 @@ func (l *Lab) change(ctx context.Context, s plan.Steps, progress Progress) error
 		}
 		progress(stage.name, stage.total, stage.total)
 	}
-	return l.Settle(ctx) // devices are as they will stay
+	return l.Settle(ctx) // the devices are now as they will stay
 }
 
 func countDatapaths(t *topology.Topology) (n int) {
@@ -146,7 +146,7 @@ func shaped(s plan.Steps) (n int) {
 	return n + len(s.SetLinks)
 }
 
-// withoutProcesses says whether a node has no cgroup.
+// withoutProcesses says whether a node starts without a cgroup, as it runs no processes.
 func withoutProcesses(n *topology.Node) bool { return n.Kind == topology.Controller || n.RoutingNode() }
 
 func (l *Lab) addNodes(all, hosts []*topology.Node, done func()) error {
@@ -179,7 +179,7 @@ func (l *Lab) addNodes(all, hosts []*topology.Node, done func()) error {
 	return nil
 }
 
-// configure sets addresses and routes of the nodes that are new, changed, or have a new link.
+// configure sets the addresses and routes of nodes that are new, changed, or have a new link.
 func (l *Lab) configure(s plan.Steps, done func()) error {
 	old := map[string]*topology.Node{}
 	touched := map[string]bool{}
@@ -261,14 +261,14 @@ func (l *Lab) configureNode(n, old *topology.Node, ends []*topology.Endpoint) er
 		}
 		if old != nil {
 			for _, r := range old.StaticRoutes() {
-				if index := indices[r.Device]; index > 0 || r.Device == "" { // with its device its route has gone
+				if index := indices[r.Device]; index > 0 || r.Device == "" { // if its device is gone, so is the route
 					b.DelRoute(r, index)
 				}
 			}
-			_ = b.Flush() // what the user has deleted already is gone
+			_ = b.Flush() // fails for routes that the user has deleted already
 		}
 		for _, r := range n.StaticRoutes() {
-			if !down[r.Device] && !slices.ContainsFunc(unreachable, func(p netip.Prefix) bool { return p.Contains(r.Via) }) { // else when the link is up
+			if !down[r.Device] && !slices.ContainsFunc(unreachable, func(p netip.Prefix) bool { return p.Contains(r.Via) }) { // the others are added once their link is up
 				b.AddRoute(r, indices[r.Device])
 			}
 		}

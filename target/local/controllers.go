@@ -9,13 +9,13 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Control gives the switches of the lab's own controller to it: it listens at a Unix socket, and
-// meets those of this process in memory (see datapath.Site).
+// Control connects switches to the lab's own controller: it listens on a Unix socket, and meets the
+// switches of this process in memory (see datapath.Site).
 func (l *Lab) Control(socket string, meet func(name string, join func(datapath.Peer) datapath.Session) error) {
 	l.controller.socket, l.controller.meet = socket, meet
 }
 
-// Controllers are the controllers of a switch as it is told them.
+// Controllers returns the addresses of a switch's controllers, as the switch is given them.
 func (s site) Controllers(n *topology.Node) []string {
 	if slices.Contains(n.Controllers, topology.ControllerTrivet) {
 		return []string{"unix:" + s.controller.socket}
@@ -54,7 +54,7 @@ func (l *Lab) WaitControllers(ctx context.Context) error {
 	return each(l, func(c datapath.Controlled) error { return c.Wait(ctx) })
 }
 
-// Settle waits until packets go by the flow entries that there are, and by no others.
+// Settle waits until packets are handled by the present flow entries, and by no others.
 func (l *Lab) Settle(ctx context.Context) error {
 	return each(l, func(c datapath.Controlled) error { return c.Settle(ctx) })
 }

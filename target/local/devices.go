@@ -6,8 +6,8 @@ import (
 	"trivet.dev/trivet/internal/netbatch"
 )
 
-// raiseDevices sets up the devices of switches, once: one that somebody has set down since stays
-// that.
+// raiseDevices sets up the devices of switches, once: one that somebody has since set down stays
+// down.
 func (l *Lab) raiseDevices() error {
 	b, err := netbatch.In(l.fabric)
 	if err != nil {
@@ -35,7 +35,7 @@ func (l *Lab) raiseDevices() error {
 	return b.Flush()
 }
 
-// note takes note of a device that others made, if it is in the switches' namespace.
+// note records a device that others made, if it is in the switches' namespace.
 func (l *Lab) note(node string, dev netlink.Link) {
 	if !ownsNamespaces(l.node(node)) {
 		l.index[dev.Attrs().Name] = dev.Attrs().Index

@@ -9,8 +9,9 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// makeDirs makes the directories on the machine that nodes have private ones at, or show there, as
-// far as they are not there. It notes which, so that the last lab that has them removes them.
+// makeDirs makes those directories of the machine that do not exist yet, of the ones that nodes
+// have private directories at or are shown. It records which, so that the last lab that uses them
+// removes them.
 func (l *Lab) makeDirs(nodes []*topology.Node) error {
 	var dirs []string
 	for _, n := range nodes {
@@ -42,7 +43,7 @@ func (l *Lab) makeDirs(nodes []*topology.Node) error {
 		return err
 	}
 	for _, path := range dirs {
-		if _, err := os.Stat(path); err == nil { // a file may be shown at the place of another
+		if _, err := os.Stat(path); err == nil { // what is there may be a file: one can be shown in place of another
 			continue
 		}
 		if err := os.MkdirAll(path, 0o755); err != nil {
@@ -53,7 +54,7 @@ func (l *Lab) makeDirs(nodes []*topology.Node) error {
 }
 
 // removeDirs removes the directories that were made for a lab, unless something is in them or
-// another lab has them.
+// another lab uses them.
 func removeDirs(_, dir string) error {
 	r, err := readRecord(dir)
 	if err != nil {
@@ -68,7 +69,7 @@ func removeDirs(_, dir string) error {
 	return nil
 }
 
-// otherRecords are those of the labs beside the one in a directory.
+// otherRecords returns the records of all labs except the one in a directory.
 func otherRecords(dir string) (out []Record) {
 	dirs, _ := filepath.Glob(filepath.Join(filepath.Dir(dir), "*", "local.json"))
 	for _, file := range dirs {

@@ -8,8 +8,8 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Drops returns what delay lines and datapaths have dropped since the lab is up. What network
-// devices drop they say themselves.
+// Drops returns what delay lines and datapaths have dropped since the lab came up. Network devices
+// count their drops themselves.
 func (l *Lab) Drops(ctx context.Context) (out []datapath.Drop, err error) {
 	out = l.dropsOfLines()
 	err = each(l, func(f datapath.Fabric) error {

@@ -11,27 +11,28 @@ import (
 	"trivet.dev/trivet/internal/parallel"
 )
 
-// End is what the end of a link is, whoever made it that.
+// End is the present state of a link's end, whoever brought it about.
 type End struct {
 	Interface string   `json:"interface"`
 	State     EndState `json:"state"`
 	MTU       int      `json:"mtu,omitempty" doc:"Of the device; an end without has none"`
 }
 
-// MTU is that of devices which nobody has given another.
+// MTU is that of devices for which nobody has set another.
 const MTU = 1500
 
-// EndState is whether packets can leave by an end of a link.
+// EndState says whether packets can leave through an end of a link.
 type EndState string
 
 const (
 	EndUp     EndState = "up"
 	EndDown   EndState = "down"       // it is set down
-	EndDark   EndState = "no carrier" // the other end is, or nothing is there
+	EndDark   EndState = "no carrier" // the other end is set down, or nothing is there
 	EndAbsent EndState = "gone"       // somebody has deleted the device
 )
 
-// Ends returns what the ends of the lab's links are now, in the order of the topology's links.
+// Ends returns the present state of the ends of the lab's links, in the order of the topology's
+// links.
 func (l *Lab) Ends() ([][2]End, error) {
 	out := make([][2]End, len(l.Topology().Links))
 	type at struct{ link, end int }
@@ -48,7 +49,7 @@ func (l *Lab) Ends() ([][2]End, error) {
 				case port.Dark || k.Down:
 					out[i][j].State = EndDark
 				}
-			case e.External(): // see its other end, which it is
+			case e.External(): // the same device as the link's other end: see there
 			default:
 				path := l.netPath(e.Node)
 				devices[path] = append(devices[path], at{i, j})

@@ -12,13 +12,13 @@ import (
 	"trivet.dev/trivet/internal/cgroup"
 )
 
-// Finding is what a look at the machine gave.
+// Finding is the result of one look at the machine.
 type Finding struct {
 	What    string `json:"what"`
 	OK      bool   `json:"ok"`
-	Unknown bool   `json:"unknown,omitempty"` // it was not tried: OK says nothing
+	Unknown bool   `json:"unknown,omitempty"` // it was not tried: OK means nothing
 	Needed  bool   `json:"needed"`            // without it no lab comes up
-	Warns   bool   `json:"warns,omitempty"`   // without it labs are slower, or less true
+	Warns   bool   `json:"warns,omitempty"`   // without it labs are slower, or less accurate
 	Says    string `json:"says"`
 	Cure    string `json:"cure,omitempty"`
 }

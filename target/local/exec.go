@@ -14,8 +14,8 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Start starts a command in a node: in its namespaces and its cgroup. A switch's
-// is the namespace of all switches, with the machine's own files.
+// Start starts a command in a node: in its namespaces and its cgroup. A switch's namespace is the
+// one that all switches share, with the machine's own files.
 func (l *Lab) Start(node string, cmd *exec.Cmd) error {
 	n := l.Topology().Node(node)
 	if n == nil {
@@ -24,10 +24,10 @@ func (l *Lab) Start(node string, cmd *exec.Cmd) error {
 	return l.onNodeThread(n, func() error { return l.bear(n, cmd) })
 }
 
-// startGroup is the group below a node's of what its start command began.
+// startGroup is the group, below the node's, of everything that its start command began.
 const startGroup = "start"
 
-// RunStart starts a node's start command, in a group by which all that it begins is found.
+// RunStart starts a node's start command, in a group through which all that it begins can be found.
 func (l *Lab) RunStart(node string, cmd *exec.Cmd) error {
 	n := l.Topology().Node(node)
 	if n == nil {
@@ -49,7 +49,7 @@ func (l *Lab) EndStart(node string) error { return l.Cgroups.Remove(l.Name, node
 // bear starts a command in a node's cgroup, or one below it, and in the namespaces of the calling
 // thread.
 func (l *Lab) bear(n *topology.Node, cmd *exec.Cmd, below ...string) error {
-	if withoutProcesses(n) { // its group is made for who runs something there: of routing nodes there are thousands
+	if withoutProcesses(n) { // its group is only made when something runs there: there may be thousands of routing nodes
 		if err := l.Cgroups.Make(l.Name, n); err != nil {
 			return err
 		}
@@ -65,8 +65,8 @@ func (l *Lab) bear(n *topology.Node, cmd *exec.Cmd, below ...string) error {
 	return cmd.Start()
 }
 
-// OnNode runs f on a thread that is in the node's namespaces: a socket opened
-// there stays in the node. What f starts or locks must not outlive the thread.
+// OnNode runs f on a thread that is in the node's namespaces: a socket opened there stays in the
+// node. Nothing that f starts or locks may outlive the thread.
 func (l *Lab) OnNode(node string, f func() error) error {
 	n := l.Topology().Node(node)
 	if n == nil {
@@ -78,7 +78,7 @@ func (l *Lab) OnNode(node string, f func() error) error {
 func (l *Lab) onNodeThread(n *topology.Node, f func() error) error {
 	done := make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // never unlocked: a thread that has changed namespaces ends with its goroutine
+		runtime.LockOSThread() // never unlocked, so that a thread that has changed namespaces ends with its goroutine
 		err := l.enter(n)
 		if err == nil {
 			err = f()
@@ -121,7 +121,7 @@ func (l *Lab) enter(n *topology.Node) error {
 		}
 		files = append(files, f)
 	}
-	if err := unix.Unshare(unix.CLONE_FS); err != nil { // a thread that shares its root cannot change mounts
+	if err := unix.Unshare(unix.CLONE_FS); err != nil { // a thread that shares its root cannot change mount namespaces
 		return err
 	}
 	for _, f := range files {

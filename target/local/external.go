@@ -44,11 +44,11 @@ func (l *Lab) takeExternal(link *topology.Link) error {
 		if l.note(within.Node, dev); link.Down {
 			return nil
 		}
-		return netlink.LinkSetUp(dev) // moving set it down
+		return netlink.LinkSetUp(dev) // moving it has set it down
 	})
 }
 
-// releaseExternal moves an interface back and gives it what it had.
+// releaseExternal moves an interface back and restores what it had.
 func (l *Lab) releaseExternal(link *topology.Link) error {
 	for i, e := range link.Ends {
 		if !e.External() {
@@ -70,7 +70,7 @@ func (l *Lab) releaseExternal(link *topology.Link) error {
 	return l.saveRecord()
 }
 
-// say tells who has the lab of something that is not as it should be.
+// say reports something that is not as it should be to the lab's owner.
 func (l *Lab) say(what string) {
 	l.owner.OnLoop(what)
 }

@@ -13,13 +13,13 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// fabric is what one kind of datapath has in a lab.
+// fabric is what forwards for one kind of datapath in a lab.
 type fabric struct {
 	*datapath.Kind
 	datapath.Fabric
 }
 
-// newFabrics returns a fabric of each kind that there is.
+// newFabrics returns a fabric of each registered kind.
 func (l *Lab) newFabrics() (out []fabric) {
 	kinds := datapath.Kinds()
 	for i := range kinds {
@@ -28,7 +28,7 @@ func (l *Lab) newFabrics() (out []fabric) {
 	return out
 }
 
-// each takes a step with all fabrics that are a T, up to the first that fails.
+// each calls step for all fabrics that implement T, up to the first that fails.
 func each[T any](l *Lab, step func(T) error) error {
 	for _, f := range l.fabrics {
 		if t, ok := f.Fabric.(T); ok {
@@ -40,12 +40,12 @@ func each[T any](l *Lab, step func(T) error) error {
 	return nil
 }
 
-// resumeFabrics lets those take over who can what another process has made.
+// resumeFabrics lets those fabrics that can take over what another process has made.
 func (l *Lab) resumeFabrics(ctx context.Context) error {
 	return each(l, func(r datapath.Resumer) error { return r.Resume(ctx) })
 }
 
-// programs is how many nodes of a topology have programs of their fabrics.
+// programs is how many nodes of a topology have programs run by their fabrics.
 func (l *Lab) programs(t *topology.Topology) (n int) {
 	for _, f := range l.fabrics {
 		if r, ok := f.Fabric.(datapath.Runner); ok {
@@ -64,7 +64,7 @@ func (l *Lab) TakeOver() {
 	}
 }
 
-// Remarks are what fabrics have to say of how they forward here.
+// Remarks are the fabrics' remarks on how they forward here.
 func (l *Lab) Remarks() (out []string) {
 	for _, f := range l.fabrics {
 		if r, ok := f.Fabric.(datapath.Remarker); ok && r.Remark() != "" {
@@ -74,7 +74,7 @@ func (l *Lab) Remarks() (out []string) {
 	return out
 }
 
-// Look shows what goes over the index-th link to who captures: see datapath.Mirror.
+// Look shows the packets on the index-th link to a capture: see datapath.Mirror.
 func (l *Lab) Look(index int, see func(frame []byte)) (mirrored bool, done func()) {
 	link := l.Topology().Links[index]
 	var ends []func()
@@ -95,7 +95,7 @@ func (l *Lab) Look(index int, see func(frame []byte)) (mirrored bool, done func(
 	}
 }
 
-// port is what the fabric says of the port at a link's end.
+// port is the state of the port at a link's end, as its fabric sees it.
 func (l *Lab) port(e topology.Endpoint) (state datapath.PortState) {
 	if p, ok := l.fabricOf(l.node(e.Node)).(datapath.Ported); ok {
 		return p.Port(e)
@@ -103,13 +103,12 @@ func (l *Lab) port(e topology.Endpoint) (state datapath.PortState) {
 	return state
 }
 
-// CheckSwitches says what is to be done where something has ended without which the lab cannot be
-// changed.
+// CheckSwitches says what to do if something has ended without which the lab cannot be changed.
 func (l *Lab) CheckSwitches() error {
 	return each(l, func(c datapath.Checker) error { return c.Check() })
 }
 
-// needChecksums says whether a fabric does. Packets come from all over the lab.
+// needChecksums says whether any fabric needs checksums: its packets come from all over the lab.
 func (l *Lab) needChecksums() bool {
 	return slices.ContainsFunc(l.fabrics, func(f fabric) bool { return needsChecksums(f.Fabric) })
 }
@@ -123,11 +122,11 @@ func (l *Lab) runPrograms(done func()) error {
 	return each(l, func(r datapath.Runner) error { return r.Run(done) })
 }
 
-// Heal starts the programs that are Dead again, where that can be done.
+// Heal restarts the programs that Dead lists, where possible.
 func (l *Lab) Heal() error { return l.runPrograms(func() {}) }
 
-// Dead lists what is to run and does not: "ospfd of router r1", "Open vSwitch". It may be called at
-// any time.
+// Dead lists what should be running but is not: "ospfd of router r1", "Open vSwitch". It may be
+// called at any time.
 func (l *Lab) Dead() (out []string) {
 	for _, f := range l.fabrics {
 		out = append(out, f.Dead()...)
@@ -135,12 +134,12 @@ func (l *Lab) Dead() (out []string) {
 	return out
 }
 
-// WaitRoutes waits until routers know their ways: see datapath.Converger.
+// WaitRoutes waits until routers know their routes: see datapath.Converger.
 func (l *Lab) WaitRoutes(ctx context.Context, knows func(router string, to netip.Addr) bool) error {
 	return each(l, func(c datapath.Converger) error { return c.WaitRoutes(ctx, knows) })
 }
 
-// fabricOf returns the fabric of a node; nil: it has none.
+// fabricOf returns the fabric of a node, or nil if it has none.
 func (l *Lab) fabricOf(n *topology.Node) datapath.Fabric {
 	if n == nil {
 		return nil
@@ -185,12 +184,12 @@ func (s site) Ended(what string) {
 	}
 }
 
-// Group makes a group beside those of the nodes.
+// Group makes a cgroup beside those of the nodes.
 func (s site) Group(name string) (prepare func(*exec.Cmd), started func() error, err error) {
 	if err := s.Cgroups.Make(s.Name, &topology.Node{Name: name}); err != nil {
 		return nil, nil, err
 	}
-	var groups []*os.File // open until all has been started
+	var groups []*os.File // kept open until everything has been started
 	var errs []error
 	prepare = func(cmd *exec.Cmd) {
 		dir, err := s.Cgroups.Bear(cmd, s.Name, name)

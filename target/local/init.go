@@ -15,11 +15,12 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// InitCommand is the argument by which the program runs as the first process of a node with a PID
+// InitCommand is the argument that makes the program run as the first process of a node with a PID
 // namespace.
 const InitCommand = "__init"
 
-// startInit starts the first process of a node's own PID namespace, which keeps it.
+// startInit starts the first process of a node's own PID namespace, which keeps the namespace
+// alive.
 func (l *Lab) startInit(n *topology.Node) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -57,8 +58,8 @@ func (l *Lab) initOf(node string) int {
 	return pid
 }
 
-// RunInit is the first process of a PID namespace: it mounts /proc in the
-// node's mount namespace, says so on descriptor 3, and buries orphans until it is killed.
+// RunInit is the first process of a PID namespace: it mounts /proc in the node's mount namespace,
+// reports that on descriptor 3, and reaps orphans until it is killed.
 func RunInit() error {
 	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
 		return fmt.Errorf("mount /proc: %w", err)

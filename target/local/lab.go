@@ -1,6 +1,6 @@
-// Package local brings a topology up on this machine: hosts and Linux routers
-// are sets of namespaces, switches live in one namespace of the lab, links are
-// veth pairs, patch ports or delay lines.
+// Package local brings a topology up on this machine: hosts and Linux routers are sets of
+// namespaces, switches share one namespace of the lab, links are veth pairs, patch ports or delay
+// lines.
 //
 // Everything a lab makes can be found again from its name and its directory
 // alone, so Remove cleans up whatever a killed process left behind.
@@ -25,11 +25,11 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Progress is told how far a stage is. It is called from several goroutines.
+// Progress is told how far a stage has got. It is called from several goroutines.
 type Progress func(stage string, done, total int)
 
-// Lab is a topology on this machine. Its methods must not be called at the same time,
-// except Start, OnNode and those that say so.
+// Lab is a topology on this machine. Its methods must not be called concurrently, except Start,
+// OnNode and those that say so.
 type Lab struct {
 	Name    string
 	Dir     string // of the lab's files: <run directory>/<name>
@@ -39,7 +39,7 @@ type Lab struct {
 	is atomic.Pointer[indexed] // what Topology returns
 
 	owner      Owner
-	listening  map[string]string // addresses of controllers that the lab runs beside its switches, in their namespace, by name
+	listening  map[string]string // addresses, in the switches' namespace, of controllers that the lab runs beside them, by name
 	controller struct {          // the lab's own; see Control
 		socket string
 		meet   func(name string, join func(datapath.Peer) datapath.Session) error
@@ -50,39 +50,39 @@ type Lab struct {
 	fabric  *os.File
 	index   map[string]int // of the devices in the switches' namespace
 	next    int            // index of the next one
-	raised  map[string]int // indexes of those that have been set up: who sets one down afterwards may
+	raised  map[string]int // indexes of those that have been set up: afterwards users may set them down
 	tree    plan.Tree
 
 	engine *delayline.Engine
 	lines  map[string]*delayline.Line // by link key
 	power  power
 
-	closing atomic.Bool // what ends now does not end by itself
+	closing atomic.Bool // what ends from now on has not ended by itself
 }
 
-// Owner is what a lab tells who has it.
+// Owner is what a lab reports to its owner.
 type Owner struct {
-	// OnFabric is called when the switches' namespace is there and no switches are: programs can be
-	// started beside them.
+	// OnFabric is called when the switches' namespace exists but no switches do: programs can now
+	// be started beside them.
 	OnFabric func(context.Context) error
 
 	// OnUndo is called before a change that has failed is undone.
 	OnUndo func()
 
-	// OnEnd is told when a routing daemon or Open vSwitch has ended by itself, in a goroutine of
-	// its own; OnLoop when packets come back to an embedded switch: it must return soon, and not
+	// OnEnd is called, in a goroutine of its own, when a routing daemon or Open vSwitch has ended
+	// by itself; OnLoop when packets come back to an embedded switch: it must return soon, and not
 	// call the lab.
 	OnEnd, OnLoop func(what string)
 }
 
-// Record is what later processes must know about how the lab was made. It is written
-// before what it speaks of is made.
+// Record is what later processes must know about how the lab was made. It is written before what it
+// describes is made.
 type Record struct {
 	Netem    bool              `json:"netem"` // the kernel has netem; else delay lines impair links
 	External []external        `json:"external,omitempty"`
 	Uplinks  map[string]uplink `json:"uplinks,omitempty"` // of NAT routers
-	Dirs     []string          `json:"dirs,omitempty"`    // of the machine that nodes have mounts at, or show
-	Made     []string          `json:"made,omitempty"`    // those that were not there before a lab, and what is above them, outermost first
+	Dirs     []string          `json:"dirs,omitempty"`    // of the machine, at which nodes have mounts or which they are shown
+	Made     []string          `json:"made,omitempty"`    // those that labs made, and their parents where they made them too, outermost first
 }
 
 func (l *Lab) recordFile() string { return filepath.Join(l.Dir, "local.json") }
@@ -101,14 +101,14 @@ func New(name, dir string, owner Owner) (*Lab, error) {
 	return l, nil
 }
 
-// indexed is a topology that does not change any more, with its nodes by name.
+// indexed is a topology that is not changed any more, with its nodes by name.
 type indexed struct {
 	topology *topology.Topology
 	nodes    map[string]*topology.Node
 }
 
-// Topology is what the lab is; in the middle of a change, what it was or is to be. It may be called
-// at any time. What it returns is not changed by anybody.
+// Topology is what the lab is; in the middle of a change, what it was or will be. It may be called
+// at any time. What it returns is never modified.
 func (l *Lab) Topology() *topology.Topology { return l.is.Load().topology }
 
 func (l *Lab) setTopology(t *topology.Topology) { l.is.Store(&indexed{t, t.NodesByName()}) }
@@ -146,7 +146,7 @@ func (l *Lab) Up(ctx context.Context, t *topology.Topology, progress Progress) e
 	return l.change(ctx, l.plan(&topology.Topology{}, t), progress)
 }
 
-// open takes hold of what a lab is made with: the switches' namespace and the delay lines' engine.
+// open opens the switches' namespace.
 func (l *Lab) open() (err error) {
 	l.fabric, err = os.Open(l.fabricPath())
 	return err
@@ -182,12 +182,12 @@ func raiseOpenFiles() error {
 	limit.Cur, limit.Max = enough, max(limit.Max, enough)
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
 		limit.Cur = limit.Max
-		return nil // what the machine allows must do
+		return nil // we have to make do with what the machine allows
 	}
 	return nil
 }
 
-// writeHosts writes the lab's /etc/hosts, in place: nodes have it mounted.
+// writeHosts writes the lab's /etc/hosts in place, as it is mounted in nodes.
 func (l *Lab) writeHosts() error {
 	ends := topology.EndsOf(l.Topology())
 	text := []byte("127.0.0.1 localhost\n::1 localhost ip6-localhost\n")
@@ -205,8 +205,8 @@ func (l *Lab) writeHosts() error {
 	return os.WriteFile(filepath.Join(l.Dir, "hosts"), text, 0o644)
 }
 
-// writeResolver gives nodes the machine's name servers where a NAT reaches them,
-// and none where they could only wait for answers.
+// writeResolver gives nodes the machine's name servers if a NAT reaches them; otherwise none, as
+// programs could only wait in vain for answers.
 func (l *Lab) writeResolver() error {
 	text := []byte("# this lab has no way to the outside, so no name server\n")
 	if slices.ContainsFunc(l.Topology().Nodes, func(n *topology.Node) bool { return n.NAT }) {

@@ -14,8 +14,8 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Limits of the whole machine that labs have raised: what each was before the
-// first lab, and what each lab needs. The last lab's down restores them.
+// Limits of the whole machine that labs have raised: what each was before the first lab, and what
+// each lab needs. They are restored when the last lab goes down.
 type limits map[string]*limit
 
 type limit struct {
@@ -23,7 +23,7 @@ type limit struct {
 	Labs map[string]int `json:"labs"` // by their directories
 }
 
-// neededLimits sizes what a topology needs from the kernel as a whole.
+// neededLimits computes what a topology needs of the kernel as a whole.
 func neededLimits(t *topology.Topology) map[string]int {
 	hosts := len(t.NodesOf(topology.Host)) + len(t.NodesOf(topology.Router))
 	need := map[string]int{}
@@ -34,7 +34,7 @@ func neededLimits(t *topology.Topology) map[string]int {
 		need["fs.inotify.max_user_instances"] = 8192
 		need["fs.inotify.max_user_watches"] = 524_288
 	}
-	// All namespaces share one table of neighbours: every host may come to know every other.
+	// All namespaces share one neighbour table, and every host may come to know every other.
 	neighbours := min(hosts*hosts+1024, 1<<21)
 	for _, fam := range []string{"ipv4", "ipv6"} {
 		if fam == "ipv6" && t.IPv6 == topology.IPv6Off {
@@ -52,14 +52,14 @@ func neededLimits(t *topology.Topology) map[string]int {
 	return need
 }
 
-// forwarding makes the machine a router. One that was none before is it for labs alone.
+// forwarding makes the machine a router. If it was not one before, it forwards for labs only.
 const forwarding = "net.ipv4.ip_forward"
 
-// expedite is a file by which the kernel waits for its readers (RCU) in microseconds
-// instead of milliseconds: removing a device or a socket waits, one after the other.
+// expedite is a file that makes the kernel wait for readers (RCU) microseconds instead of
+// milliseconds: it waits for every device and socket that is removed, one after another.
 const expedite = "/sys/kernel/rcu_expedited"
 
-// hurry makes the kernel expedite until relax, or until the lab is gone.
+// hurry makes the kernel expedite until relax is called, or the lab is gone.
 func hurry(lab string) error {
 	return updateLimits(func(all limits) { all.need(expedite, lab, 1) })
 }
@@ -72,7 +72,7 @@ func relax(lab string) error {
 	})
 }
 
-// need records what a lab needs of a limit that the kernel has.
+// need records what a lab needs of a limit, if the kernel has that limit.
 func (all limits) need(key, lab string, value int) {
 	if all[key] == nil {
 		old, err := readSysctl(key)
@@ -84,7 +84,7 @@ func (all limits) need(key, lab string, value int) {
 	all[key].Labs[lab] = value
 }
 
-// raiseLimits sets what the lab needs where the machine has less, and records it first.
+// raiseLimits raises limits that are lower than the lab needs, after recording that.
 func (l *Lab) raiseLimits() error {
 	return updateLimits(func(all limits) {
 		for key, value := range neededLimits(l.Topology()) {
@@ -102,10 +102,11 @@ func restoreLimits(lab string) error {
 	})
 }
 
-// limitsDir is where limits are recorded: there is one machine, wherever labs keep their files.
+// limitsDir is where limits are recorded: in one place, as there is one machine, wherever labs keep
+// their files.
 const limitsDir = "/run/trivet"
 
-// updateLimits changes the record, writes it, and then makes the kernel follow it.
+// updateLimits changes the record, writes it, and then applies it to the kernel.
 func updateLimits(change func(limits)) error {
 	dir, err := dirlock.Make(context.Background(), limitsDir)
 	if err != nil {
@@ -143,7 +144,7 @@ func updateLimits(change func(limits)) error {
 	return err
 }
 
-// apply sets each limit to the most that any lab needs, and to the old value where none does.
+// apply sets each limit to the most that any lab needs, or to the old value if none needs it.
 func (all limits) apply() error {
 	var errs []error
 	for key, lim := range all {
@@ -168,7 +169,7 @@ func (all limits) apply() error {
 	return errors.Join(errs...)
 }
 
-// saveJSON replaces a file at once: a reader sees the old or the new one.
+// saveJSON replaces a file atomically: a reader sees the old or the new one.
 func saveJSON(file string, v any) error {
 	b, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {

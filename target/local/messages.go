@@ -14,17 +14,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// messages is what the kernel tells of one kind of things.
+// messages describes the kernel's messages about one kind of object.
 type messages struct {
 	get, add, del uint16
 	head          int                                        // length of what comes before the attributes
-	families      []int                                      // asked for
-	is            func(m []byte, index int) bool             // of the interface, and to be kept
-	index         int                                        // where its number stands in the head; -1: in attributes
-	clear         func(m []byte)                             // what changes by itself, in the head
-	ignore        []uint16                                   // attributes that do
+	families      []int                                      // to ask for
+	is            func(m []byte, index int) bool             // of the interface, and worth keeping
+	index         int                                        // offset of the interface's number in the head; -1: in attributes
+	clear         func(m []byte)                             // clears what changes by itself in the head
+	ignore        []uint16                                   // attributes that change by themselves
 	describe      func(m []byte, a map[uint16][]byte) string // for people
-	prepare       func(m []byte, past time.Duration) []byte  // what to tell the kernel; nil: its time has passed
+	prepare       func(m []byte, past time.Duration) []byte  // what to send to the kernel; nil: the lifetime is over
 }
 
 var inet = []int{unix.AF_INET, unix.AF_INET6}
@@ -76,8 +76,8 @@ var routeMessages = messages{get: unix.RTM_GETROUTE, add: unix.RTM_NEWROUTE, del
 		return "the route " + to
 	},
 	prepare: func(m []byte, past time.Duration) []byte {
-		// struct rta_cacheinfo has the time left at 8, in hundredths of a second; it is told as
-		// RTA_EXPIRES, in seconds.
+		// struct rta_cacheinfo has the remaining time at offset 8, in hundredths of a second; it is
+		// set by RTA_EXPIRES, in seconds.
 		cache := attributes(m, unix.SizeofRtMsg)[unix.RTA_CACHEINFO]
 		m = withAttribute(m, unix.SizeofRtMsg, unix.RTA_CACHEINFO, func([]byte) []byte { return nil })
 		if len(cache) < 12 || number(cache, 8) == 0 {
@@ -99,26 +99,26 @@ var neighbourMessages = messages{get: unix.RTM_GETNEIGH, add: unix.RTM_NEWNEIGH,
 		return fmt.Sprintf("the neighbour %s (%s)", net.IP(a[unix.NDA_DST]), net.HardwareAddr(a[unix.NDA_LLADDR]))
 	}}
 
-// Queueing disciplines without a handle are those that the kernel gives by itself.
+// Queueing disciplines without a handle are the kernel's own defaults.
 var queueMessages = messages{get: unix.RTM_GETQDISC, add: unix.RTM_NEWQDISC, head: nl.SizeofTcMsg, families: []int{unix.AF_UNSPEC}, index: 4,
 	is:     func(m []byte, index int) bool { return number(m, 4) == uint32(index) && number(m, 8) != 0 },
-	clear:  func(m []byte) { clear(m[16:20]) }, // how many use it
+	clear:  func(m []byte) { clear(m[16:20]) }, // the reference count
 	ignore: []uint16{unix.TCA_STATS, unix.TCA_STATS2, unix.TCA_XSTATS, unix.TCA_HW_OFFLOAD},
 	describe: func(m []byte, a map[uint16][]byte) string {
 		return fmt.Sprintf("the queueing discipline %s %x: (its classes and filters are not kept)", nl.BytesToString(a[unix.TCA_KIND]), number(m, 8)>>16)
 	}}
 
-// low is where the lowest byte of a number is that has four.
+// low is the offset of the lowest byte in a 4-byte number.
 var low = map[bool]int{true: 0, false: 3}[binary.NativeEndian.Uint16([]byte{1, 0}) == 1]
 
-// comesWithAddresses says whether a route is one that the kernel makes of an address, and takes
-// away with it.
+// comesWithAddresses says whether a route is one that the kernel adds and removes together with an
+// address.
 func comesWithAddresses(k messages, m []byte) bool {
 	return k.add == unix.RTM_NEWROUTE && m[5] == unix.RTPROT_KERNEL && m[4] == unix.RT_TABLE_LOCAL
 }
 
-// addedByKernel says whether something may be there because an address was given or an interface
-// set up, and for no other reason.
+// addedByKernel says whether something may be there only because an address was added or an
+// interface set up.
 func (k messages) addedByKernel(m []byte) bool {
 	switch k.add {
 	case unix.RTM_NEWROUTE:
@@ -129,8 +129,8 @@ func (k messages) addedByKernel(m []byte) bool {
 	return false
 }
 
-// hopsElsewhere is a route of several next hops without those by an interface, nil where there are
-// none.
+// hopsElsewhere returns a multipath route without its next hops through an interface, or nil if the
+// route is not multipath.
 func hopsElsewhere(m []byte, index uint32) []byte {
 	if attributes(m, unix.SizeofRtMsg)[unix.RTA_MULTIPATH] == nil {
 		return nil
@@ -152,7 +152,7 @@ func number(m []byte, at int) uint32 {
 	return binary.NativeEndian.Uint32(m[at:])
 }
 
-// of asks the kernel for what there is of an interface.
+// of asks the kernel for all objects of this kind that an interface has.
 func (k messages) of(index int) (out [][]byte, err error) {
 	for _, family := range k.families {
 		var list [][]byte
@@ -177,7 +177,7 @@ func (k messages) of(index int) (out [][]byte, err error) {
 	return out, nil
 }
 
-// tell asks the kernel for a change.
+// tell sends the kernel a change.
 func (k messages) tell(what uint16, m []byte, flags int) error {
 	request := nl.NewNetlinkRequest(int(what), flags|unix.NLM_F_ACK)
 	request.AddRawData(m)
@@ -185,7 +185,7 @@ func (k messages) tell(what uint16, m []byte, flags int) error {
 	return err
 }
 
-// same is what of a message stays the same as long as what it tells does.
+// same is the part of a message that stays the same as long as the object itself does.
 func (k messages) same(m []byte) string {
 	m = bytes.Clone(m)
 	if k.clear != nil {
@@ -204,7 +204,7 @@ func (k messages) same(m []byte) string {
 	return out
 }
 
-// lacks lists those of a that are not in b.
+// lacks lists the elements of a that are not in b.
 func (k messages) lacks(a, b [][]byte) (out [][]byte) {
 	have := map[string]bool{}
 	for _, m := range b {
@@ -227,8 +227,8 @@ func attributes(m []byte, head int) map[uint16][]byte {
 	return out
 }
 
-// withAttribute is a message with another value of an attribute: nil takes it out. Where the value
-// is empty nothing is left of the message.
+// withAttribute returns a message with another value of an attribute; nil removes the attribute. If
+// the value is empty, so is the returned message.
 func withAttribute(m []byte, head int, kind uint16, change func([]byte) []byte) []byte {
 	out := bytes.Clone(m[:head])
 	list, _ := nl.ParseRouteAttr(m[head:])
@@ -246,8 +246,8 @@ func withAttribute(m []byte, head int, kind uint16, change func([]byte) []byte) 
 	return out
 }
 
-// shorter takes the time that has passed off lifetimes in seconds, the last of which is that of the
-// whole: empty when it is over.
+// shorter subtracts the time that has passed from lifetimes in seconds. The last of them is that of
+// the whole object: if it is over, the result is empty.
 func shorter(v []byte, past time.Duration, at ...int) []byte {
 	const ever = 1<<32 - 1
 	for i, at := range at {
@@ -263,7 +263,7 @@ func shorter(v []byte, past time.Duration, at ...int) []byte {
 	return v
 }
 
-// eachHop visits the next hops of a route that has several: a struct rtnexthop and its attributes.
+// eachHop visits the next hops of a multipath route: a struct rtnexthop and its attributes.
 func eachHop(m []byte, f func(hop []byte)) {
 	list, _ := nl.ParseRouteAttr(m[unix.SizeofRtMsg:])
 	for _, a := range list {
@@ -281,7 +281,7 @@ func eachHop(m []byte, f func(hop []byte)) {
 	}
 }
 
-// routeIndexes are the interfaces that a route goes by.
+// routeIndexes returns the interfaces that a route uses.
 func routeIndexes(m []byte) (out []uint32) {
 	if a := attributes(m, unix.SizeofRtMsg); a[unix.RTA_OIF] != nil {
 		out = append(out, number(a[unix.RTA_OIF], 0))
@@ -290,7 +290,7 @@ func routeIndexes(m []byte) (out []uint32) {
 	return out
 }
 
-// moved is a message for an interface that has another number now.
+// moved returns a message rewritten for an interface whose number has changed.
 func (k messages) moved(m []byte, from, to int) []byte {
 	m = bytes.Clone(m)
 	if k.index >= 0 {

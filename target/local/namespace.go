@@ -15,22 +15,21 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Goroutines here lock themselves to a thread, take it into other namespaces and
-// cgroups, and let it end with them. The process's first thread cannot end: it
-// would stay there, and with it what /proc says of the process. So it is kept
-// for the main goroutine.
+// Goroutines here lock themselves to a thread, move it to other namespaces and cgroups, and let it
+// end with them. The process's first thread cannot end: it would stay there, and /proc would show
+// the whole process as being there. So it is reserved for the main goroutine.
 func init() { runtime.LockOSThread() }
 
-// A node's namespaces are kept by bind mounts below <lab>/ns, so that a host
-// costs no process until something runs in it:
+// A node's namespaces are kept by bind mounts below <lab>/ns, so that a host needs no process until
+// something runs in it:
 //
 //	ns/fabric      network namespace of all switches
 //	ns/net/h1      network, UTS and mount namespace of host h1
 //	ns/uts/h1
 //	ns/mnt/h1
 //
-// ns is a tmpfs of its own with private propagation: a mount namespace can be
-// bound only there, and detaching that one mount releases all of them.
+// ns is a tmpfs of its own with private propagation: a mount namespace can be bound only there, and
+// detaching that one mount releases all of them.
 var namespaceKinds = []struct {
 	name string
 	flag int
@@ -77,9 +76,9 @@ func (l *Lab) makeFabric() error {
 	return <-done
 }
 
-// A builder is a thread that makes nodes' namespaces one after another, each a
-// copy of a template mount namespace that holds none of the labs' own mounts
-// (a copy of a thousand hosts' mounts for each host would take for ever).
+// A builder is a thread that makes nodes' namespaces one after another, each a copy of a template
+// mount namespace that contains none of the labs' own mounts (copying a thousand hosts' mounts for
+// each host would take for ever).
 type builder struct {
 	lab      *Lab
 	template *os.File
@@ -125,8 +124,8 @@ func (l *Lab) makeNodes(nodes []*topology.Node, made func(*topology.Node)) error
 	return errors.Join(all...)
 }
 
-// newBuilder makes the template: no lab's namespaces in it, and the lab's /etc/hosts and resolver.
-// It is the i-th of several.
+// newBuilder makes the template: without any lab's namespaces, and with the lab's /etc/hosts and
+// resolver. It is the i-th of several.
 func newBuilder(l *Lab, i int) (*builder, error) {
 	if err := l.leaveMounts(i); err != nil {
 		return nil, fmt.Errorf("make a mount namespace: %w", err)
@@ -136,7 +135,7 @@ func newBuilder(l *Lab, i int) (*builder, error) {
 	}
 	others, _ := filepath.Glob(filepath.Join(filepath.Dir(l.Dir), "*", "ns"))
 	for _, dir := range others {
-		_ = unix.Unmount(dir, unix.MNT_DETACH) // one that is no mount is the remains of another lab
+		_ = unix.Unmount(dir, unix.MNT_DETACH) // if it is not a mount, it is left over from another lab
 	}
 	for _, name := range []string{"hosts", "resolv.conf"} {
 		if err := bindOver(filepath.Join(l.Dir, name), filepath.Join("/etc", name)); err != nil {
@@ -147,11 +146,11 @@ func newBuilder(l *Lab, i int) (*builder, error) {
 	return &builder{l, template}, err
 }
 
-// leaveMounts gives the thread a mount namespace of its own, on a processor whose mount
-// namespaces can be bound. The kernel binds one only into an older one, by their numbers;
-// Linux 6.18 numbers them for each processor apart, so that in a container one that is made
-// on another processor than the container's may pass for older. From the i-th processor on,
-// one is sought that serves, and the thread stays on it.
+// leaveMounts gives the thread a mount namespace of its own, on a processor whose mount namespaces
+// can be bound. The kernel binds one only into an older one, going by their numbers; Linux 6.18
+// numbers them separately on each processor, so in a container a new namespace may pass for older
+// than the container's if it was made on another processor. Starting from the i-th, leaveMounts
+// looks for a processor that works, and the thread stays on it.
 func (l *Lab) leaveMounts(i int) error {
 	var allowed unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &allowed); err != nil {
@@ -182,7 +181,7 @@ func (l *Lab) leaveMounts(i int) error {
 	return fmt.Errorf("on no processor of %v: %w", cpus, err)
 }
 
-// bindOver puts file over target; a target that is not there stays so.
+// bindOver mounts file over target; a missing target stays missing.
 func bindOver(file, target string) error {
 	err := unix.Mount(file, target, "", unix.MS_BIND, "")
 	if err != nil && !errors.Is(err, unix.ENOENT) {
@@ -244,7 +243,7 @@ func mountSys() error {
 // mountDir gives a node a directory of its own: a tmpfs, or a directory of the machine.
 func (l *Lab) mountDir(n *topology.Node, d topology.PrivateDir) error {
 	_, err := os.Stat(d.Path)
-	if errors.Is(err, os.ErrNotExist) { // below another of its own
+	if errors.Is(err, os.ErrNotExist) { // in another directory of the node's own
 		err = os.MkdirAll(d.Path, 0o755)
 	}
 	if err != nil {
@@ -261,8 +260,8 @@ func (l *Lab) mountDir(n *topology.Node, d topology.PrivateDir) error {
 	return nil
 }
 
-// A binder is a thread that stays in the machine's mount namespace and binds
-// there what other threads have made: only mounts made there are seen by all.
+// A binder is a thread that stays in the machine's mount namespace and binds there what other
+// threads have made: only mounts made there are visible to all.
 type binder struct{ requests chan func() }
 
 func newBinder() *binder {
@@ -302,7 +301,7 @@ func bindFile(from, to string) error {
 	return nil
 }
 
-// releaseFile takes back what bindFile did, as far as it came.
+// releaseFile undoes bindFile, as far as that got.
 func releaseFile(file string) error {
 	if err := unix.Unmount(file, unix.MNT_DETACH); err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.EINVAL) {
 		return fmt.Errorf("release %s: %w", file, err)

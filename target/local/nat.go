@@ -20,15 +20,15 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// An uplink joins a NAT router to the machine: a veth pair with a subnet of two
-// addresses, translated once in the router and once by the machine.
+// An uplink joins a NAT router to the machine: a veth pair with a subnet of two addresses.
+// Addresses are translated twice: in the router and on the machine.
 type uplink struct {
 	Device  string       `json:"device"`  // in the machine's namespace
 	Machine netip.Prefix `json:"machine"` // the machine's address
 	Router  netip.Prefix `json:"router"`
 }
 
-// uplinkPrefix begins the names of the devices of uplinks in the machine's namespace.
+// uplinkPrefix starts the names of uplinks' devices in the machine's namespace.
 const uplinkPrefix = "tv-"
 
 // uplinkPool is shared address space (RFC 6598), which neither labs nor offices use.
@@ -36,7 +36,7 @@ var uplinkPool = netip.MustParsePrefix("100.127.0.0/16")
 
 const uplinkDevice = "uplink"
 
-// natTable is the table of the machine's firewall for a node; neither name can hold a slash.
+// natTable is a node's table in the machine's firewall; neither name can contain a slash.
 func natTable(lab, node string) string { return "trivet-" + lab + "/" + node }
 
 // planUplink chooses a device name and a subnet that the machine does not use.
@@ -122,8 +122,8 @@ func addressAndUp(device string, p netip.Prefix) error {
 	return errors.Join(netlink.AddrReplace(dev, addr), netlink.LinkSetUp(dev))
 }
 
-// masquerade translates, in the namespace of the thread, the packets that any of the rules matches.
-// Into an uplink only answers are let.
+// masquerade translates, in the thread's namespace, the packets that match any of the rules. Into
+// an uplink it lets only answers.
 func masquerade(table string, answers *uplink, rules ...[]expr.Any) error {
 	c, err := nftables.New()
 	if err != nil {
@@ -150,18 +150,17 @@ func masquerade(table string, answers *uplink, rules ...[]expr.Any) error {
 
 func verdict(kind expr.VerdictKind) []expr.Any { return []expr.Any{&expr.Verdict{Kind: kind}} }
 
-// forwardChain adds a chain for what the machine forwards, which lets it pass.
+// forwardChain adds a chain that accepts what the machine forwards by default.
 func forwardChain(c *nftables.Conn, t *nftables.Table) *nftables.Chain {
 	return c.AddChain(&nftables.Chain{Name: "forward", Table: t, Type: nftables.ChainTypeFilter,
 		Hooknum: nftables.ChainHookForward, Priority: nftables.ChainPriorityFilter})
 }
 
-// forwardTable is the table of the machine's firewall that is there while it forwards for labs
-// alone.
+// forwardTable is the table of the machine's firewall that exists while it forwards for labs only.
 const forwardTable = "trivet-forward"
 
-// forwardForLabs lets a machine that does not forward yet do so for the uplinks of labs, and for
-// nothing else: its neighbours would find a router in it, into whatever networks it has.
+// forwardForLabs lets a machine that does not forward yet do so for the labs' uplinks only:
+// otherwise its neighbours could use it as a router into whatever networks it has.
 func forwardForLabs() error {
 	c, err := nftables.New()
 	if err != nil {
@@ -180,7 +179,7 @@ func forwardForLabs() error {
 	return c.Flush()
 }
 
-// The offsets of addresses in an IPv4 header (RFC 791, section 3.1).
+// Offsets of the addresses in an IPv4 header (RFC 791, section 3.1).
 const (
 	senderAt   = 12
 	receiverAt = 16
@@ -195,7 +194,7 @@ func ofSubnet(offset uint32, op expr.CmpOp, p netip.Prefix) []expr.Any {
 	}
 }
 
-// leaving matches packets that leave by (or not by) a device.
+// leaving matches packets that leave through (or not through) a device.
 func leaving(op expr.CmpOp, device string) []expr.Any {
 	name := make([]byte, unix.IFNAMSIZ)
 	copy(name, device)
@@ -204,12 +203,13 @@ func leaving(op expr.CmpOp, device string) []expr.Any {
 
 const insideTable = "trivet-masquerade"
 
-// setMasquerade translates, in the namespace of the thread, what a router sends on in its own name.
+// setMasquerade translates, in the thread's namespace, what a router sends on under its own
+// address.
 func setMasquerade(n, old *topology.Node) error {
 	if old != nil && slices.Equal(old.Masquerade, n.Masquerade) {
 		return nil
 	}
-	if len(n.Masquerade) > 0 || old != nil && len(old.Masquerade) > 0 { // a node is also configured anew when a link of it comes up
+	if len(n.Masquerade) > 0 || old != nil && len(old.Masquerade) > 0 { // the table may be there: a node is configured again when one of its links comes up
 		if err := deleteTable(insideTable); err != nil {
 			return err
 		}

@@ -17,16 +17,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The kernel forgets, when an interface leaves a network namespace, its addresses, routes,
-// neighbours, settings and queues. They are kept as the kernel itself told them (rtnetlink(7)), and
-// told back to it, as ip(8) does with save and restore: so what Trivet has no notion of comes back
-// as well.
+// When an interface leaves a network namespace, the kernel forgets its addresses, routes,
+// neighbours, settings and queues. They are kept as the kernel itself reported them (rtnetlink(7))
+// and sent back to it, as save and restore of ip(8) do: so even what Trivet knows nothing about is
+// restored.
 
 // external is a real interface of the machine, as it was before it became an end of a link.
 type external struct {
 	Name      string            `json:"name"`
 	Index     int               `json:"index"`
-	At        time.Time         `json:"at"`    // when it was so
+	At        time.Time         `json:"at"`    // when this was recorded
 	Flags     uint32            `json:"flags"` // netdevice(7)
 	MTU       int               `json:"mtu"`
 	TxQueue   int               `json:"tx_queue"`
@@ -35,7 +35,7 @@ type external struct {
 	Group     uint32            `json:"group,omitempty"`
 	MAC       string            `json:"mac,omitempty"`
 	Carrier   bool              `json:"carrier,omitempty"`
-	Offloads  map[uint32]uint32 `json:"offloads,omitempty"` // by the command of ethtool that sets one
+	Offloads  map[uint32]uint32 `json:"offloads,omitempty"` // by the ethtool command that sets it
 	Settings  map[string]string `json:"settings,omitempty"` // below /proc/sys/net
 	Addresses [][]byte          `json:"ip_addresses,omitempty"`
 	Routes    [][]byte          `json:"routes,omitempty"`
@@ -43,10 +43,10 @@ type external struct {
 	Queues    [][]byte          `json:"queues,omitempty"`
 }
 
-// userFlags are the flags of an interface that its user sets.
+// userFlags are the flags of an interface that users set.
 const userFlags = unix.IFF_UP | unix.IFF_PROMISC | unix.IFF_ALLMULTI | unix.IFF_NOARP | unix.IFF_MULTICAST | unix.IFF_DEBUG | unix.IFF_DYNAMIC
 
-// look reads how an interface is, in the namespace of the thread.
+// look reads the state of an interface, in the thread's namespace.
 func look(name string) (x external, err error) {
 	dev, err := netlink.LinkByName(name)
 	if err != nil {
@@ -68,14 +68,14 @@ func look(name string) (x external, err error) {
 	return x, err
 }
 
-// settingsOf reads the settings that the kernel has for each interface.
+// settingsOf reads the kernel's settings of an interface.
 func settingsOf(name string) map[string]string {
 	out := map[string]string{}
 	for _, dir := range []string{"ipv4/conf", "ipv6/conf", "ipv4/neigh", "ipv6/neigh"} {
 		at := filepath.Join("/proc/sys/net", dir, name)
 		list, _ := os.ReadDir(at)
 		for _, f := range list {
-			if b, err := os.ReadFile(filepath.Join(at, f.Name())); err == nil { // some can be read only once they are set
+			if b, err := os.ReadFile(filepath.Join(at, f.Name())); err == nil { // some can be read only once they have been set
 				out[filepath.Join(dir, name, f.Name())] = strings.TrimSpace(string(b))
 			}
 		}
@@ -87,8 +87,8 @@ func setSetting(key, value string) error {
 	return os.WriteFile(filepath.Join("/proc/sys/net", key), []byte(value), 0o644)
 }
 
-// sendHome moves a device from the namespace of the thread to the machine's, where it has its
-// number again if nobody else has it now. One that is not there is no error.
+// sendHome moves a device from the thread's namespace to the machine's, where it gets its number
+// back unless that is taken. A missing device is no error.
 func (x external) sendHome() error {
 	dev, err := netlink.LinkByName(x.Name)
 	if errors.As(err, &netlink.LinkNotFoundError{}) {
@@ -97,7 +97,7 @@ func (x external) sendHome() error {
 	if err != nil {
 		return err
 	}
-	home, err := os.Open("/proc/self/ns/net") // of the process' first thread, which never leaves
+	home, err := os.Open("/proc/self/ns/net") // of the process's first thread, which never leaves it
 	if err != nil {
 		return err
 	}
@@ -115,7 +115,7 @@ func (x external) sendHome() error {
 		return err
 	}
 	if err = move(nl.NewRtAttr(unix.IFLA_NEW_IFINDEX, nl.Uint32Attr(uint32(x.Index)))); err != nil {
-		err = move() // since Linux 5.13, and where it is free
+		err = move() // the number can be set since Linux 5.13, and if it is free
 	}
 	if err != nil {
 		return fmt.Errorf("give interface %s back to the machine: %w", x.Name, err)
@@ -123,8 +123,8 @@ func (x external) sendHome() error {
 	return nil
 }
 
-// carrierBack is how long an interface that had a carrier may take to have it again: negotiation
-// takes seconds.
+// carrierBack is how long an interface that had a carrier may take to regain it: negotiation takes
+// seconds.
 const carrierBack = 5 * time.Second
 
 // restore makes an interface that is back what it was, and lists what could not be restored. It may
@@ -148,8 +148,8 @@ func (x external) restore() (lost []string) {
 			lose("the setting net/"+key, setSetting(key, x.Settings[key]))
 		}
 	}
-	// The addresses were its own a moment ago. Duplicates are not looked for again: until that were
-	// over, in a second or more, they could not be used, nor routes that name them.
+	// The interface had these addresses a moment ago, so duplicate address detection is skipped: it
+	// takes a second or more, during which neither they nor routes that name them could be used.
 	const duplicates = "accept_dad"
 	key := filepath.Join("ipv6/conf", x.Name, duplicates)
 	if x.Settings[key] != "" {
@@ -174,7 +174,7 @@ func (x external) restore() (lost []string) {
 	return lost
 }
 
-// restoreLink sets what differs of the interface itself.
+// restoreLink restores the properties of the interface itself that differ.
 func (x external) restoreLink(dev netlink.Link, lose func(string, error)) {
 	a := dev.Attrs()
 	for _, s := range []struct {
@@ -217,7 +217,7 @@ func (x external) restoreLink(dev netlink.Link, lose func(string, error)) {
 	}
 }
 
-// settle waits until the kernel has done with addresses what it does by itself, which takes it a
+// settle waits until the kernel has finished what it does with addresses by itself, which takes a
 // moment.
 func (x external) settle(index int) {
 	for range 200 {
@@ -229,9 +229,9 @@ func (x external) settle(index int) {
 	}
 }
 
-// restoreAll tells the kernel what it does not have of one kind of things, and takes away what it
-// has added by itself. What refers to others may have to come after them, so it is tried again as
-// long as that helps.
+// restoreAll adds the objects of one kind that the kernel lacks, and removes those it has added by
+// itself. An object may refer to others that must be there first, so it tries again for as long as
+// that gets it further.
 func (x external) restoreAll(k messages, were [][]byte, index int, lose func(string, error)) {
 	var wanted [][]byte
 	for _, m := range were {
@@ -269,8 +269,8 @@ func (x external) restoreAll(k messages, were [][]byte, index int, lose func(str
 	}
 }
 
-// inOrder is the order in which to tell the kernel of things, so that it has them in the order in
-// which it told them: an address of IPv6 it puts before those that it has.
+// inOrder is the order in which to add objects so that the kernel lists them in their original
+// order: it puts a new IPv6 address before those it already has.
 func inOrder(k messages, list [][]byte) [][]byte {
 	if k.add != unix.RTM_NEWADDR {
 		return list
@@ -288,7 +288,7 @@ func inOrder(k messages, list [][]byte) [][]byte {
 
 var errTimeOver = errors.New("it has expired")
 
-// put tells the kernel of one thing.
+// put adds one object.
 func (x external) put(k messages, m []byte, index int) error {
 	if k.clear != nil {
 		m = bytes.Clone(m)
@@ -296,9 +296,9 @@ func (x external) put(k messages, m []byte, index int) error {
 	}
 	flags := unix.NLM_F_CREATE | unix.NLM_F_REPLACE
 	if k.add == unix.RTM_NEWROUTE {
-		flags = unix.NLM_F_CREATE | unix.NLM_F_APPEND // beside others to the same network
+		flags = unix.NLM_F_CREATE | unix.NLM_F_APPEND // next to others to the same network
 		if m[0] == unix.AF_INET6 {
-			if rest := hopsElsewhere(m, uint32(index)); rest != nil { // the kernel has kept these
+			if rest := hopsElsewhere(m, uint32(index)); rest != nil { // the kernel has kept these hops
 				_ = k.tell(k.del, rest, 0)
 			}
 		}

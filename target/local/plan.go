@@ -5,14 +5,14 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// plan plans the way from one topology to another on this machine.
+// plan plans the steps from one topology to another on this machine.
 func (l *Lab) plan(from, to *topology.Topology) plan.Steps {
 	before, after := from.NodesByName(), to.NodesByName()
 	return plan.Make(from, to, func(was, is *topology.Link) bool { return l.wireOf(was, before) == l.wireOf(is, after) })
 }
 
-// Replaced lists the nodes that would go, or be made anew, if the lab became another topology, as
-// they are, and those that would come, or be made anew, as they would be.
+// Replaced lists the nodes that would be removed or made anew if the lab became another topology,
+// as they are now, and those that would be added or made anew, as they would be.
 func (l *Lab) Replaced(t *topology.Topology) (gone, made []*topology.Node) {
 	s := l.plan(l.Topology(), t)
 	return s.DropNodes, s.AddNodes

@@ -11,9 +11,9 @@ import (
 	"trivet.dev/trivet/target/local/delayline"
 )
 
-// power tells delay lines when somebody sets one of their devices down, or up again: the kernel
-// takes the carrier of the other end of a pair of devices by itself, but knows nothing of what a
-// line joins.
+// power tells delay lines when somebody sets one of their devices down, or up again: for a veth
+// pair the kernel itself takes the other end's carrier away, but it does not know what a line
+// joins.
 type power struct {
 	mu     sync.Mutex
 	spaces map[string]*powered // by the path of the network namespace
@@ -33,7 +33,7 @@ type poweredEnd struct {
 	off  bool
 }
 
-// watch watches the device of a line's end.
+// watch starts watching the device of a line's end.
 func (p *power) watch(path string, index int, line *delayline.Line, end int) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -64,7 +64,7 @@ func (p *power) watch(path string, index int, line *delayline.Line, end int) err
 	return nil
 }
 
-// forget ends what watch has begun for a line.
+// forget stops watching a line's devices.
 func (p *power) forget(line *delayline.Line) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -82,7 +82,7 @@ func (p *power) forget(line *delayline.Line) {
 	}
 }
 
-// close forgets all.
+// close stops watching everything.
 func (p *power) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -111,11 +111,11 @@ func (p *power) listen(s *powered) {
 	}
 }
 
-// look tells a line what its device is by now.
+// look tells a line the present state of its device.
 func (s *powered) look(index int) {
 	dev, err := s.handle.LinkByIndex(index)
 	if err != nil {
-		return // it is gone, which the line sees
+		return // the device is gone, which the line notices itself
 	}
 	e := s.ends[index]
 	on := dev.Attrs().RawFlags&unix.IFF_UP != 0

@@ -12,12 +12,12 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// programGroup is the cgroup of a program that the lab runs beside its switches (nodes' names start
-// otherwise).
+// programGroup is the cgroup of a program that the lab runs beside its switches (no node's name
+// starts with a dot).
 func programGroup(name string) string { return ".controller-" + name }
 
-// StartProgram starts a program in the switches' namespace, with the machine's own files, as long
-// as the lab is there: it is born in a cgroup of its own, so whoever has died, Remove ends it.
+// StartProgram starts a program in the switches' namespace, with the machine's own files, for as
+// long as the lab exists: it is started in a cgroup of its own, so Remove ends it whoever has died.
 func (l *Lab) StartProgram(name string, cmd *exec.Cmd) error {
 	if err := l.Cgroups.Make(l.Name, &topology.Node{Name: programGroup(name)}); err != nil {
 		return err
@@ -37,16 +37,17 @@ func (l *Lab) ProgramProcesses(name string) []int {
 	return l.Cgroups.Processes(l.Name, programGroup(name))
 }
 
-// Listens says that a program is a controller, and at which address in the switches' namespace.
+// Listens says that a program is a controller, and at which address in the switches' namespace it
+// listens.
 func (l *Lab) Listens(name, address string) { l.listening[name] = address }
 
-// EndProgram ends a program and all that it has started, and returns when they are gone.
+// EndProgram ends a program and everything it has started, and returns once they are gone.
 func (l *Lab) EndProgram(name string) error {
 	delete(l.listening, name)
 	return l.Cgroups.Remove(l.Name, programGroup(name))
 }
 
-// FreePort returns a TCP port that nobody has on the loopback device of the switches' namespace.
+// FreePort returns a TCP port that is free on the loopback device of the switches' namespace.
 func (l *Lab) FreePort() (port int, err error) {
 	err = inside.File(l.fabric, func() error {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -59,12 +60,13 @@ func (l *Lab) FreePort() (port int, err error) {
 	return port, err
 }
 
-// settled is how long the number of a switch's flow entries must stay for its controller to have
-// said what it has to say to a new switch.
+// settled is how long the number of a switch's flow entries must stay the same for its controller
+// to be considered done with setting up a new switch.
 const settled = 200 * time.Millisecond
 
-// WaitFlows waits until a controller has installed its entries in each of some switches: there
-// are some, and for a time no more come. The error, once ctx ends, names a switch without.
+// WaitFlows waits until a controller has installed its entries in each of some switches: each has
+// some, and no more have been added for a while. The error, once ctx ends, names a switch without
+// any.
 func (l *Lab) WaitFlows(ctx context.Context, switches []*topology.Node) error {
 	var last int
 	var since time.Time
@@ -87,7 +89,7 @@ func (l *Lab) WaitFlows(ctx context.Context, switches []*topology.Node) error {
 			if without != "" {
 				return fmt.Errorf("switch %s has no flow entries from its controller", without)
 			}
-			return nil // they forward, if not yet all that they will
+			return nil // the switches forward, even if their entries are not complete yet
 		}
 	}
 }
@@ -107,14 +109,14 @@ func (l *Lab) countFlows(ctx context.Context, switches []*topology.Node) (count 
 	return count, "", nil
 }
 
-// WaitPorts waits until a controller has followed what became of links at its switches: it has flow
-// entries for what comes in by a port whose link is up, and none where the link is down. Then
-// packets go by them. The error, once ctx ends, names a port that it has not followed.
+// WaitPorts waits until a controller has followed the state of links at its switches: there are
+// flow entries for packets from a port whose link is up, and none if the link is down; and until
+// packets are handled by them. The error, once ctx ends, names a port where that is not so.
 func (l *Lab) WaitPorts(ctx context.Context, switches []*topology.Node, links []*topology.Link) error {
 	for _, n := range switches {
 		for _, link := range links {
 			for i, e := range link.Ends {
-				if e.Node != n.Name || link.Ends[1-i].External() { // whether that is up is not ours to say
+				if e.Node != n.Name || link.Ends[1-i].External() { // whether such a link is up is not ours to say
 					continue
 				}
 				if err := l.waitPort(ctx, n, n.OpenFlowPort(e), !link.Down); err != nil {
@@ -145,7 +147,7 @@ func (l *Lab) waitPort(ctx context.Context, n *topology.Node, port uint32, up bo
 	}
 }
 
-// knowsPort says whether a switch has a flow entry for what comes in by a port.
+// knowsPort says whether a switch has a flow entry for packets from a port.
 func (l *Lab) knowsPort(ctx context.Context, n *topology.Node, port uint32) (bool, error) {
 	count, err := l.fabricOf(n).(datapath.Controlled).Flows(ctx, n, port)
 	return count > 0, err

@@ -18,10 +18,10 @@ import (
 	"trivet.dev/trivet/internal/parallel"
 )
 
-// Remove takes away everything of a lab, whatever state it is in, and whoever made it: processes,
-// devices, namespaces, cgroups, limits, and at last the directory. It may be called again after it
-// was interrupted. When it returns nil, nothing is left; what of the machine's own could not be
-// made as it was is told to lost.
+// Remove removes everything of a lab, whatever state it is in and whoever made it: processes,
+// devices, namespaces, cgroups, limits, and finally the directory. It may be called again after an
+// interruption. When it returns nil, nothing is left; lost is told of anything of the machine's own
+// that could not be restored.
 func Remove(name, dir string, progress Progress, lost func(string)) error {
 	stages := []struct {
 		name string
@@ -32,11 +32,11 @@ func Remove(name, dir string, progress Progress, lost func(string)) error {
 		{"devices", func(_, dir string) error { return removeDevices(dir, lost) }},
 		{"namespaces", removeNamespaces},
 		{"private directories", removeDirs},
-		{"files", func(_, dir string) error { return removeFiles(dir) }}, // which makes room for the next stage, on a full disk
+		{"files", func(_, dir string) error { return removeFiles(dir) }}, // on a full disk, this makes room for the next stage
 		{"limits", func(_, dir string) error { return restoreLimits(dir) }},
 		{"directory", func(_, dir string) error { return os.RemoveAll(dir) }},
 	}
-	_ = hurry(dir) // it only takes longer without
+	_ = hurry(dir) // without it this only takes longer
 	for i, s := range stages {
 		progress("down", i, len(stages))
 		if err := s.run(name, dir); err != nil {
@@ -48,7 +48,7 @@ func Remove(name, dir string, progress Progress, lost func(string)) error {
 	return nil
 }
 
-// removeFiles removes what nobody needs who goes on with this later.
+// removeFiles removes the files that are not needed to go on with this later.
 func removeFiles(dir string) error {
 	list, err := os.ReadDir(dir)
 	if errors.Is(err, os.ErrNotExist) {
@@ -63,8 +63,8 @@ func removeFiles(dir string) error {
 	return errors.Join(errs...)
 }
 
-// needed are the files that say what a lab is, what it has of the machine, and where its daemon
-// answers.
+// needed are the files that say what a lab is, what it has borrowed from the machine, and where its
+// daemon answers.
 var needed = []string{"state.json", "owner.json", "local.json", "daemon.sock"}
 
 func removeProcesses(name, _ string) error {
@@ -98,9 +98,9 @@ func removeUplinks(name, dir string) error {
 	return errors.Join(errs...)
 }
 
-// removeDevices sends the machine's own interfaces home and deletes the lab's, all
-// of a namespace in one request. The kernel would delete them with their
-// namespaces, but in the background, so that the lab were not yet down.
+// removeDevices sends the machine's own interfaces home and deletes the lab's, all those of a
+// namespace in one request. The kernel would delete them with their namespaces, but in the
+// background, when the lab would already be said to be down.
 func removeDevices(dir string, lost func(string)) error {
 	r, err := readRecord(dir)
 	if err != nil {
@@ -145,7 +145,8 @@ func sendAllHome(r Record, files []string, lost func(string)) error {
 	return nil
 }
 
-// inNamespaceFile runs f in the namespace that a file keeps; a file that keeps none is passed over.
+// inNamespaceFile runs f in the namespace that a file keeps; it does nothing if the file keeps
+// none.
 func inNamespaceFile(file string, f func() error) error {
 	var fs unix.Statfs_t
 	err := unix.Statfs(file, &fs)
@@ -160,7 +161,8 @@ func inNamespaceFile(file string, f func() error) error {
 	return inside.File(ns, f)
 }
 
-// removeNamespaces detaches the one mount that keeps all namespaces, however often it is mounted.
+// removeNamespaces detaches the one mount that keeps all namespaces, however many times it is
+// mounted.
 func removeNamespaces(_, dir string) error {
 	ns := filepath.Join(dir, "ns")
 	for {

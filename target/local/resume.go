@@ -16,9 +16,9 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Resume takes a lab over from a process that has died: what that made is there still, but for its
-// delay lines, which are made anew. t is the resolved topology that it was. After an error the lab
-// is as it was, and may be resumed again.
+// Resume takes a lab over from a process that has died: everything that process made is still
+// there, except its delay lines, which are made anew. t is the lab's resolved topology. After an
+// error the lab is as it was, and Resume may be called again.
 func (l *Lab) Resume(ctx context.Context, t *topology.Topology, progress Progress) error {
 	if err := l.find(t); err != nil {
 		return err
@@ -44,7 +44,7 @@ func (l *Lab) Resume(ctx context.Context, t *topology.Topology, progress Progres
 		return err
 	}
 	s := l.plan(l.withoutLines(t), t)
-	s.DropLinks = s.AddLinks // Open vSwitch holds on to their devices
+	s.DropLinks = s.AddLinks // Open vSwitch still holds their devices
 	if err := each(l, func(f datapath.Fabric) error { return f.Leave(ctx, s) }); err != nil {
 		return err
 	}
@@ -52,7 +52,7 @@ func (l *Lab) Resume(ctx context.Context, t *topology.Topology, progress Progres
 	return l.change(ctx, s, progress)
 }
 
-// find reads what is on disk of the lab, and says whether it is there.
+// find reads what is on disk about the lab, and fails if there is no lab.
 func (l *Lab) find(t *topology.Topology) error {
 	l.setTopology(t)
 	b, err := os.ReadFile(l.recordFile())
@@ -69,7 +69,7 @@ func (l *Lab) find(t *topology.Topology) error {
 	return nil
 }
 
-// findDevices notes the indexes of the devices in the switches' namespace.
+// findDevices records the indexes of the devices in the switches' namespace.
 func (l *Lab) findDevices() error {
 	return inside.File(l.fabric, func() error {
 		list, err := netlink.LinkList()
@@ -82,7 +82,7 @@ func (l *Lab) findDevices() error {
 	})
 }
 
-// withoutLines is a topology without the links whose devices ended with the process that had them.
+// withoutLines is a topology without the links whose devices ended with the process that held them.
 func (l *Lab) withoutLines(t *topology.Topology) *topology.Topology {
 	have := *t
 	have.Links = slices.DeleteFunc(slices.Clone(t.Links), func(k *topology.Link) bool { return l.WireOf(k) == datapath.Line })

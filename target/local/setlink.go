@@ -20,14 +20,14 @@ func (l *Lab) SetLink(ctx context.Context, index int, c topology.LinkChange) err
 	return l.Apply(ctx, &t, func(string, int, int) {})
 }
 
-// plug pulls or plugs a link between routing nodes, where its fabric can do that by itself. Others
-// may be in the tree of switches that learn.
+// plug pulls or plugs a link between routing nodes, if its fabric can do that on its own. Other
+// links may belong to the spanning tree of learning switches, which a change would affect.
 func (l *Lab) plug(t *topology.Topology, index int) bool {
 	link := t.Links[index]
 	p, ok := l.fabricOf(l.node(link.Ends[0].Node)).(datapath.Plugger)
 	if !ok || !link.BetweenRouters(l.nodes()) || !p.Plug(link) {
 		return false
 	}
-	l.is.Store(&indexed{t, l.nodes()}) // the nodes are the same
+	l.is.Store(&indexed{t, l.nodes()}) // the nodes are unchanged
 	return true
 }

@@ -21,9 +21,9 @@ var (
 	delayHandle = netlink.MakeHandle(0x7473, 0)
 )
 
-// shape makes the kernel impair what leaves a device, replacing what was there:
-// a token bucket (TBF) paces, netem below it delays, jitters and loses.
-// It must run on a thread in the device's namespace.
+// shape makes the kernel impair what leaves a device, replacing any earlier impairment: a token
+// bucket (TBF) paces; netem below it delays, jitters and loses. It must run on a thread in the
+// device's namespace.
 func shape(index int, i topology.Impairment) error {
 	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
@@ -56,9 +56,9 @@ func shape(index int, i topology.Impairment) error {
 // delayed says whether a direction of a link needs more than pacing.
 func delayed(i topology.Impairment) bool { return i.Delay > 0 || i.Jitter > 0 || i.Loss > 0 }
 
-// wholeSegments says whether 64 kB super-packets may cross a link as one: not
-// where each packet has a fate of its own, nor where one would hold up the
-// link for longer than a real frame does.
+// wholeSegments says whether 64 kB super-packets may cross a link as one: not if packets are lost
+// or delayed one by one, nor if one super-packet would hold up the link for longer than a real
+// frame does.
 func wholeSegments(i topology.Impairment) bool {
 	return i.Loss == 0 && i.Jitter == 0 && (i.Bandwidth == 0 || i.Bandwidth >= 100_000_000)
 }
@@ -66,12 +66,12 @@ func wholeSegments(i topology.Impairment) bool {
 const (
 	maxFrame    = 1514
 	vlanHeaders = 14 + 2*4
-	wireRate    = 100_000_000_000 // of a link without bandwidth that must be paced all the same, bit/s
+	wireRate    = 100_000_000_000 // bit/s; of a link without bandwidth that must be paced all the same
 )
 
-// bucket returns the token bucket of a direction. Super-packets larger than it are cut into
-// segments by the kernel, so one without bandwidth also serves to give netem single packets. Others
-// that are larger than it are dropped: so it holds what the device's MTU allows.
+// bucket returns the token bucket of a direction. The kernel segments super-packets larger than the
+// bucket, so one without bandwidth also serves to pass single packets to netem. Other packets
+// larger than the bucket are dropped: so it holds what the device's MTU allows.
 func bucket(index, mtu int, i topology.Impairment) *netlink.Tbf {
 	frame := max(maxFrame, mtu+vlanHeaders)
 	rate, burst := i.Bandwidth, 2*frame
@@ -87,16 +87,16 @@ func bucket(index, mtu int, i topology.Impairment) *netlink.Tbf {
 	return &netlink.Tbf{
 		QdiscAttrs: netlink.QdiscAttrs{LinkIndex: index, Handle: rateHandle, Parent: netlink.HANDLE_ROOT},
 		Rate:       bytes,
-		// In ticks, rounded up: netlink.Xmittime counts whole microseconds, which is none at 100
-		// Gbit/s, and refused.
+		// In ticks, rounded up: netlink.Xmittime counts whole microseconds, which gives 0 at 100
+		// Gbit/s, and the kernel refuses that.
 		Buffer: uint32(math.Ceil(float64(burst) / float64(bytes) * 1e6 * netlink.TickInUsec())),
 		Limit:  uint32(min(uint64(i.QueueLimit())*maxFrame, math.MaxUint32)),
 	}
 }
 
-// netem returns the delay of a direction. The kernel's jitter is uniform
-// without a table from a file, so its half width is √3 times the standard
-// deviation that is asked for; a rate keeps packets in order (sch_netem).
+// netem returns the delay of a direction. Without a distribution table (read from a file) the
+// kernel's jitter is uniform, so its half width is √3 times the standard deviation asked for; a
+// rate keeps packets in order (sch_netem).
 func netem(index int, parent uint32, i topology.Impairment) *netlink.Netem {
 	us := func(d topology.Duration) uint32 { return uint32(d / 1000) }
 	attrs := netlink.NetemQdiscAttrs{
@@ -111,13 +111,13 @@ func netem(index int, parent uint32, i topology.Impairment) *netlink.Netem {
 	return netlink.NewNetem(netlink.QdiscAttrs{LinkIndex: index, Handle: delayHandle, Parent: parent}, attrs)
 }
 
-// inFlight is how many full packets are on their way at the bandwidth: netem counts
-// those as queued, and would drop what a wire carries.
+// inFlight is how many full packets are on their way at the bandwidth: netem counts those as
+// queued, and would drop packets that a wire carries.
 func inFlight(i topology.Impairment) int {
 	return int(time.Duration(i.Delay+3*i.Jitter).Seconds() * float64(i.Bandwidth) / 8 / maxFrame)
 }
 
-// hasNetem tries whether the kernel has netem, on the loopback device of a namespace made for it.
+// hasNetem finds out whether the kernel has netem, on the loopback device of a temporary namespace.
 func hasNetem() bool {
 	found := make(chan bool, 1)
 	go func() {
@@ -136,19 +136,19 @@ func tryNetem() error {
 	return h.QdiscAdd(netem(1, netlink.HANDLE_ROOT, topology.Impairment{Delay: 1000}))
 }
 
-// Ethtool commands for the offloads that make super-packets, and for that which joins packets to
-// some (linux/ethtool.h). A veth device is born with the former and without the latter.
+// Ethtool commands for the offloads that make super-packets, and for the one that merges packets
+// into them (linux/ethtool.h). By default, a veth device has the former and not the latter.
 var (
 	segmentation = []uint32{unix.ETHTOOL_STSO, unix.ETHTOOL_SGSO}
 	joining      = []uint32{unix.ETHTOOL_SGRO}
 )
 
-// offloadsOf reads the offloads that labs set, of a device of the thread's namespace, by the
+// offloadsOf reads those offloads that labs set of a device in the thread's namespace, by the
 // commands that set them.
 func offloadsOf(device string) map[uint32]uint32 {
 	out := map[uint32]uint32{}
 	for _, set := range slices.Concat(segmentation, joining) {
-		value := ethtoolValue{cmd: set - 1} // ETHTOOL_G… stands before ETHTOOL_S…
+		value := ethtoolValue{cmd: set - 1} // the value of ETHTOOL_G… is one below that of ETHTOOL_S…
 		if ethtool(device, &value) == nil {
 			out[set] = value.data
 		}

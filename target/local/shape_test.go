@@ -12,9 +12,9 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// TestBucket proves that the kernel takes the token bucket of each link: a slow one, a fast one,
-// one of large packets, and one without a bandwidth, which is there so that packets are lost or
-// delayed one by one.
+// TestBucket proves that the kernel accepts the token bucket of every kind of link: a slow one, a
+// fast one, one with large packets, and one without a bandwidth, whose bucket is there so that
+// packets are lost or delayed one by one.
 func TestBucket(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root")

@@ -11,16 +11,16 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Settings of namespaces, which go with them. Those of the machine, which down puts back, are in
-// machine.go, those of interfaces that are moved into a lab in nic.go.
+// Settings of namespaces, which disappear with them. Those of the machine, which down restores, are
+// in machine.go; those of interfaces that are moved into a lab, in nic.go.
 
-// A sysctl is a setting below /proc/sys; one that the kernel lacks is passed over where optional.
+// A sysctl is a setting below /proc/sys; an optional one is skipped if the kernel lacks it.
 type sysctl struct {
 	key, value string
 	optional   bool
 }
 
-// writeSysctls sets them in the network namespace of the calling thread.
+// writeSysctls writes settings in the network namespace of the calling thread.
 func writeSysctls(settings []sysctl) error {
 	var errs []error
 	for _, s := range settings {
@@ -32,7 +32,7 @@ func writeSysctls(settings []sysctl) error {
 	return errors.Join(errs...)
 }
 
-// sysctlPath turns net.ipv4.ip_forward into its file; a path stays as it is.
+// sysctlPath turns net.ipv4.ip_forward into its file name; a path stays as it is.
 func sysctlPath(key string) string {
 	if filepath.IsAbs(key) {
 		return key
@@ -45,8 +45,8 @@ func readSysctl(key string) (string, error) {
 	return strings.TrimSpace(string(b)), err
 }
 
-// fabricSysctls keep the switches' own devices silent: they have no addresses
-// and must not ask for any, and no firewall of the machine looks at bridged frames.
+// fabricSysctls keep the switches' own devices silent: they have no addresses and must not ask for
+// any, and no firewall of the machine may inspect bridged frames.
 func fabricSysctls() []sysctl {
 	return []sysctl{
 		{"net.ipv6.conf.all.disable_ipv6", "1", true},
@@ -57,13 +57,13 @@ func fabricSysctls() []sysctl {
 	}
 }
 
-// longPath is the number of routers on a path from which the usual TTL of 64 gets tight.
+// longPath is the number of routers on a path beyond which the usual TTL of 64 becomes tight.
 const longPath = 60
 
 // LongPaths says whether hosts get TTL and hop limit 255: the longest routed path exceeds 60 hops.
 func LongPaths(t *topology.Topology) bool { return t.RouterHops > longPath }
 
-// nodeSysctls are those of a host or router.
+// nodeSysctls are the settings of a host or router.
 func (l *Lab) nodeSysctls(n *topology.Node) []sysctl {
 	var s []sysctl
 	switch l.Topology().IPv6 {
@@ -78,7 +78,7 @@ func (l *Lab) nodeSysctls(n *topology.Node) []sysctl {
 				sysctl{"net.ipv6.conf." + conf + ".router_solicitations", "0", true},
 				sysctl{"net.ipv6.conf." + conf + ".keep_addr_on_down", "1", true})
 		}
-		if n.Kind != topology.Router { // which asks for its neighbours from its link-local address when it forwards
+		if n.Kind != topology.Router { // a router that forwards asks for its neighbours from its link-local address
 			s = append(s, sysctl{"net.ipv6.conf.default.addr_gen_mode", "1", true})
 		}
 	default:
@@ -109,12 +109,12 @@ func (l *Lab) nodeSysctls(n *topology.Node) []sysctl {
 	return s
 }
 
-// defaultWindow is the kernel's own limit of a TCP send buffer, in bytes.
+// defaultWindow is the kernel's own limit for a TCP send buffer, in bytes.
 const defaultWindow = 4 << 20
 
-// windowFor is the buffer that lets one TCP connection fill the fastest long link:
-// 4 × bandwidth × round trip, because the kernel counts its overhead too, and
-// keeps twice what is in flight.
+// windowFor is the buffer size that lets one TCP connection fill the fastest long link: 4 ×
+// bandwidth × round-trip time, because the kernel counts its own overhead, too, and keeps twice
+// what is in flight.
 func windowFor(t *topology.Topology) int {
 	window := 0
 	for _, link := range t.Links {

@@ -15,8 +15,8 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// toy is a datapath that forwards nothing, and remembers what it was asked for. All that there is
-// of it is in this file.
+// toy is a datapath that forwards nothing and remembers what it was asked to do. It consists of
+// this file alone.
 type toy struct {
 	datapath.Base
 	site datapath.Site
@@ -57,7 +57,7 @@ func (f *toy) Make(_ context.Context, s plan.Steps) error {
 	return f.step("make " + strings.Join(names, " "))
 }
 
-// held is how many links are kept from forwarding.
+// Hold remembers how many links are kept from forwarding.
 func (f *toy) Hold(_ context.Context, forwarding plan.Forwarding) error {
 	return f.step(fmt.Sprintf("hold %d", len(forwarding.Held)))
 }
@@ -65,9 +65,9 @@ func (f *toy) Apply(_ context.Context, forwarding plan.Forwarding) error {
 	return f.step(fmt.Sprintf("apply %d of %d links", len(f.site.Topology().Links)-len(forwarding.Blocked), len(f.site.Topology().Links)))
 }
 
-// TestToy proves that a datapath which only registers itself is one that files may name, that a lab
-// has: its links need no devices, its steps are taken in their order, and undone where one fails;
-// and that what it lacks is said.
+// TestToy proves that a datapath that does no more than register itself can be named in files and
+// used in a lab: its links need no devices, its steps are called in order, and undone if one fails;
+// and that what it lacks is reported.
 func TestToy(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root")
@@ -135,7 +135,7 @@ func TestToy(t *testing.T) {
 	if err := l.Apply(ctx, of(4), quiet); err != nil {
 		t.Fatal(err)
 	}
-	// The tree from s1 has had s1-s2 and s1-s3, and is to have s1-s2, s1-s4 and s2-s3: so these two
+	// The tree from s1 had s1-s2 and s1-s3, and will have s1-s2, s1-s4 and s2-s3: so the last two
 	// are held as well as s3-s4.
 	expect("for apply", "leave", "make s4", "hold 3", "apply 3 of 4 links")
 	was := l.Topology()

@@ -10,10 +10,10 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// ErrHalf is that a change of a lab has failed half way and could not be undone.
+// ErrHalf says that a change of a lab has failed halfway and could not be undone.
 var ErrHalf = errors.New("what was changed could not be undone")
 
-// Check says what a resolved topology asks for that this machine does not have, before anything is
+// Check says what a resolved topology needs that this machine does not have, before anything is
 // made.
 func Check(t *topology.Topology) error {
 	for _, n := range t.Nodes {
@@ -26,8 +26,8 @@ func Check(t *topology.Topology) error {
 	return checkExternals(t)
 }
 
-// undo makes the lab again what it was before steps that have failed, wherever that was: what they
-// make goes as far as it is there, and what they take away or set is made and set as it was.
+// undo makes the lab again what it was before steps that failed at any point: what they make is
+// removed as far as it exists, and what they remove or set is made or set as it was.
 func (l *Lab) undo(ctx context.Context, old *topology.Topology, s plan.Steps, progress Progress) error {
 	l.setTopology(s.New)
 	if err := l.takeAway(plan.Steps{DropLinks: s.AddLinks, DropNodes: s.AddNodes}); err != nil {

@@ -11,9 +11,9 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// checkExternals says which interfaces of the machine a topology must not take: those that are part
-// of something else there, which cannot be put back as it was, and, unless the file says that it is
-// meant, those that the machine uses.
+// checkExternals says which interfaces of the machine a topology must not take: those that belong
+// to something else there that could not be restored, and, unless the file says that this is
+// intended, those that the machine uses.
 func checkExternals(t *topology.Topology) error {
 	var p topology.Problems
 	for _, link := range t.Links {
@@ -23,7 +23,7 @@ func checkExternals(t *topology.Topology) error {
 			}
 			dev, err := netlink.LinkByName(e.Interface)
 			if errors.As(err, &netlink.LinkNotFoundError{}) {
-				continue // the lab has it already, or there is none, which taking it says
+				continue // the lab has it already; or it does not exist, which taking it will report
 			}
 			if err != nil {
 				return err

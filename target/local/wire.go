@@ -18,8 +18,8 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// NeedsDevices says whether a link must be made anew for who wants to listen at its devices, which
-// it does not have.
+// NeedsDevices says whether a link has no devices and must be made anew, with devices, for a
+// capture.
 func (l *Lab) NeedsDevices(link *topology.Link) bool {
 	_, shows := l.fabricOf(l.node(link.Ends[0].Node)).(datapath.Mirror)
 	return l.WireOf(link).Inner() && !shows
@@ -28,8 +28,8 @@ func (l *Lab) NeedsDevices(link *topology.Link) bool {
 // WireOf says how a link of the lab is made.
 func (l *Lab) WireOf(link *topology.Link) datapath.Wire { return l.wireOf(link, l.nodes()) }
 
-// WiresOf says how the links of a topology of the lab are made, in their order. It may be called at
-// any time.
+// WiresOf says how the links of a topology of the lab are made, in order. It may be called at any
+// time.
 func (l *Lab) WiresOf(t *topology.Topology) []datapath.Wire {
 	out, nodes := make([]datapath.Wire, len(t.Links)), t.NodesByName()
 	for i, link := range t.Links {
@@ -38,7 +38,7 @@ func (l *Lab) WiresOf(t *topology.Topology) []datapath.Wire {
 	return out
 }
 
-// Devices says how the kernel is used: the datapath of Open vSwitch, and what impairs links. It may
+// Devices says what of the kernel is used: Open vSwitch's datapath, and what impairs links. It may
 // be called once the lab is up.
 func (l *Lab) Devices() map[string]string {
 	out := map[string]string{"impairment": "delay line (this kernel has no netem)"}
@@ -53,7 +53,7 @@ func (l *Lab) Devices() map[string]string {
 	return out
 }
 
-// wireOf depends on the link, its nodes and the record only.
+// wireOf depends only on the link, its nodes and the record.
 func (l *Lab) wireOf(link *topology.Link, nodes map[string]*topology.Node) datapath.Wire {
 	switch {
 	case link.Ends[0].External() || link.Ends[1].External():
@@ -68,8 +68,8 @@ func (l *Lab) wireOf(link *topology.Link, nodes map[string]*topology.Node) datap
 	return datapath.Veth
 }
 
-// joined returns the kind of datapath within which a link is that nothing impairs; nil: it is
-// between devices.
+// joined returns the kind of datapath inside which an unimpaired link runs, or nil if it needs
+// devices.
 func joined(link *topology.Link, nodes map[string]*topology.Node) *datapath.Kind {
 	a, b := nodes[link.Ends[0].Node], nodes[link.Ends[1].Node]
 	kind := datapath.Of(a.Datapath)
@@ -84,11 +84,11 @@ func (l *Lab) nodes() map[string]*topology.Node { return l.is.Load().nodes }
 
 func (l *Lab) node(name string) *topology.Node { return l.nodes()[name] }
 
-// firstIndex is the index of the device at a host's port 0. The kernel takes an
-// index that it is given, and what has one need not be looked up.
+// firstIndex is the index of the device at a host's port 0. The kernel accepts the index it is
+// given, so that it need not be looked up.
 const firstIndex = 10
 
-// makeVeths makes the links that are pairs of veth devices, in few requests.
+// makeVeths makes the links that are pairs of veth devices, in a few requests.
 func (l *Lab) makeVeths(links []plan.Link, done func()) error {
 	b, err := netbatch.In(l.fabric)
 	if err != nil {
@@ -122,8 +122,9 @@ func (l *Lab) device(end int, e topology.Endpoint, open map[string]*os.File) (ne
 		d.Index = l.newIndex(e.Interface)
 		return d, nil
 	}
-	// The ends of a pair differ in their index: Linux takes a veth device for one that may wait,
-	// up to a second, to hear of its carrier (and to send until then) where they are the same.
+	// The two ends of a pair get different indexes: if they are equal, Linux takes the device for
+	// one whose carrier events may be delayed by up to a second, and which sends nothing until
+	// then.
 	d.Index = firstIndex + 2**e.Port + end
 	if open[n.Name] == nil {
 		f, err := os.Open(l.nsPath("net", n.Name))
@@ -136,8 +137,8 @@ func (l *Lab) device(end int, e topology.Endpoint, open map[string]*os.File) (ne
 	return d, nil
 }
 
-// ownIndexes is where the indexes begin that are given to devices in the switches' namespace:
-// above those that the kernel counts out from 1 to devices made without, as TAP devices are.
+// ownIndexes is where the indexes that we give to devices in the switches' namespace begin: above
+// those that the kernel assigns from 1 upwards to devices made without one, such as TAP devices.
 const ownIndexes = 1 << 16
 
 func (l *Lab) newIndex(name string) int {
@@ -210,8 +211,8 @@ func (l *Lab) plain(e topology.Endpoint) bool {
 	return needsChecksums(l.fabricOf(l.node(e.Node)))
 }
 
-// adopt makes a device that others made one of the lab's: its MAC, its group. It runs in the
-// device's namespace.
+// adopt makes a device that others made the lab's own: its MAC, its group. It runs in the device's
+// namespace.
 func (l *Lab) adopt(e topology.Endpoint) error {
 	dev, err := netlink.LinkByName(e.Interface)
 	if err != nil {
@@ -242,7 +243,7 @@ func (l *Lab) addLinks(s plan.Steps, done func()) error {
 			err = l.makeLine(k)
 		case datapath.External:
 			err = l.takeExternal(k.Link)
-		default: // its fabric makes it
+		default: // its fabric makes the link
 		}
 		if err != nil {
 			return err
@@ -252,7 +253,7 @@ func (l *Lab) addLinks(s plan.Steps, done func()) error {
 	return l.makeVeths(veths, done)
 }
 
-// dropLinks removes links' devices, as far as they were made; patch ports go with the next
+// dropLinks removes links' devices, as far as they were made; patch ports disappear with the next
 // applySwitches.
 func (l *Lab) dropLinks(links []plan.Link) error {
 	var errs []error
@@ -276,8 +277,8 @@ func (l *Lab) dropLinks(links []plan.Link) error {
 	return errors.Join(errs...)
 }
 
-// forgetDevice forgets a device that is not in the switches' namespace any more: another one may
-// have its index.
+// forgetDevice forgets a device that is no longer in the switches' namespace: another may get its
+// index.
 func (l *Lab) forgetDevice(name string) {
 	delete(l.index, name)
 	delete(l.raised, name)
@@ -291,7 +292,7 @@ func indexOf(name string) (int, error) {
 	return dev.Attrs().Index, nil
 }
 
-// shapeLinks sets impairments, offloads and whether links are up.
+// shapeLinks sets links' impairments, offloads, and whether they are up.
 func (l *Lab) shapeLinks(s plan.Steps, done func()) error {
 	if err := l.setChecksums(s.AddLinks); err != nil {
 		return err
@@ -319,7 +320,7 @@ func (l *Lab) shapeLinks(s plan.Steps, done func()) error {
 	)
 }
 
-// setChecksums makes hosts compute checksums where a fabric needs them.
+// setChecksums makes hosts compute checksums if a fabric needs them.
 func (l *Lab) setChecksums(links []plan.Link) error {
 	if !l.needChecksums() {
 		return nil
@@ -338,7 +339,7 @@ func (l *Lab) setChecksums(links []plan.Link) error {
 	})
 }
 
-// impair shapes a link as it is in the topology.
+// impair shapes a link as the topology says.
 func (l *Lab) impair(k plan.Link) error {
 	if line := l.lines[k.Key]; line != nil {
 		return line.Set(k.Egress(0), k.Egress(1))
@@ -372,9 +373,9 @@ func (l *Lab) impair(k plan.Link) error {
 	return nil
 }
 
-// setLinkUp pulls or plugs the cable: one end is set down, so that the other loses its carrier and
-// keeps its addresses and routes. The routes of a node at the end that was down are set anew when
-// it is up.
+// setLinkUp pulls or plugs the cable: one end is set down, so that the other loses its carrier but
+// keeps its addresses and routes. The routes of a node at the end that was down are added again
+// once it is up.
 func (l *Lab) setLinkUp(k plan.Link) error {
 	if line := l.lines[k.Key]; line != nil {
 		return line.Up(!k.Down)
@@ -402,8 +403,9 @@ func (l *Lab) setLinkUp(k plan.Link) error {
 	})
 }
 
-// cableEnd is the end of a link that is set down while the link is: a switch's if there is one,
-// else the second node's. Where the link is a real interface that is the device at its only node.
+// cableEnd is the end of a link that is set down while the link is down: a switch's if there is
+// one, else the second node's. If the link is a real interface, it is that device, at the link's
+// only node.
 func (l *Lab) cableEnd(k *topology.Link) topology.Endpoint {
 	for i, e := range k.Ends {
 		if e.External() {
@@ -418,7 +420,7 @@ func (l *Lab) cableEnd(k *topology.Link) topology.Endpoint {
 	return k.Ends[1]
 }
 
-// pulled are the interfaces of a node that are down because their links are.
+// pulled returns the interfaces of a node that are down because their links are.
 func (l *Lab) pulled(node string) map[string]bool {
 	out := map[string]bool{}
 	for _, k := range l.Topology().Links {

@@ -78,18 +78,18 @@ func icmpEcho(to netip.Addr, sequence uint16) (time.Duration, error) {
 	}
 }
 
-// BenchmarkGoodput reports the goodput of one TCP connection (iperf3), in Mbit/s, and
-// relative to what the bandwidth has room for: 1448 of each 1514 bytes.
+// BenchmarkGoodput reports the goodput of one TCP connection (iperf3), in Mbit/s and relative to
+// what the bandwidth allows: 1448 of every 1514 bytes.
 func BenchmarkGoodput(b *testing.B) {
 	if _, err := exec.LookPath("iperf3"); err != nil {
 		b.Skip("needs iperf3")
 	}
-	const offloadOff = topology.Fraction(1e-12) // a loss that will not be drawn, but rules out super-packets
+	const offloadOff = topology.Fraction(1e-12) // a loss that never happens, but rules out super-packets
 	for _, mbit := range []int{1, 10, 100, 1000} {
 		for _, delay := range []int{0, 20} {
 			for _, loss := range []topology.Fraction{0, offloadOff} {
 				if loss > 0 && mbit < 100 {
-					continue // the same
+					continue // the same as without the loss
 				}
 				b.Run(fmt.Sprintf("%dmbit/%dms/offload=%t", mbit, delay, loss == 0 && mbit >= 100), func(b *testing.B) {
 					benchmarkGoodput(b, topology.Impairment{Bandwidth: topology.Rate(mbit) * 1e6,
@@ -104,7 +104,7 @@ func benchmarkGoodput(b *testing.B, i topology.Impairment) {
 	w := newWire(b, i, Options{})
 	for _, s := range []*site{w.a, w.b} {
 		s.mustRun("ip", "link", "set", testDevice, "mtu", "1500")
-		// 1 Gbit/s × 40 ms is more than what a socket may send ahead by default.
+		// 1 Gbit/s × 40 ms is more than a socket may have in flight by default.
 		s.mustRun("sysctl", "-q", "net.ipv4.tcp_wmem=4096 65536 67108864", "net.ipv4.tcp_rmem=4096 131072 67108864")
 	}
 	var server *exec.Cmd
@@ -115,7 +115,7 @@ func benchmarkGoodput(b *testing.B, i topology.Impairment) {
 		}
 	})
 	time.Sleep(200 * time.Millisecond)
-	// The first seconds are the connection's start, and are left out.
+	// The first seconds, in which the connection speeds up, are left out.
 	out := w.a.mustRun("iperf3", "-c", w.b.ip4.String(), "-J", "-t", strconv.Itoa(3), "-O", "2")
 	_ = server.Wait()
 	var result struct {

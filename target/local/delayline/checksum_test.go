@@ -10,8 +10,8 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// TestPlain proves that a plain end gets UDP packets whose checksum is filled in, and that
-// another end does not (which is why there are plain ends).
+// TestPlain proves that a plain end gets UDP packets with complete checksums, and that other ends
+// do not (which is why there are plain ends).
 func TestPlain(t *testing.T) {
 	for _, plain := range []bool{false, true} {
 		w := newWire(t, topology.Impairment{}, Options{Plain: [2]bool{false, plain}})
@@ -28,8 +28,8 @@ func TestPlain(t *testing.T) {
 	}
 }
 
-// firstUDP returns the first IPv4 UDP frame that the test device of this thread's namespace gets
-// after a call.
+// firstUDP returns the first IPv4 UDP frame that reaches the test device in this thread's namespace
+// after send is called.
 func firstUDP(t *testing.T, send func()) []byte {
 	link, err := netlink.LinkByName(testDevice)
 	if err != nil {

@@ -2,7 +2,7 @@ package delayline
 
 import "time"
 
-// dueHeap is a heap (container/heap) of ends by when they have something to deliver.
+// dueHeap is a heap (container/heap) of ends, by when each next has something to deliver.
 type dueHeap []*end
 
 func (h dueHeap) Len() int           { return len(h) }
@@ -27,12 +27,12 @@ func (h *dueHeap) Pop() any {
 	return n
 }
 
-// lead is how long before a frame is due the timer is to expire, so that the thread runs in
-// time: the median of how late it ran before. On hardware that is a few microseconds; in a
-// virtual machine easily 100. Where the thread runs early after all, it goes to sleep again.
+// lead is how long before a frame is due the timer should expire for the thread to run in time: the
+// median of how late it has run so far. On hardware that is a few microseconds, in a virtual
+// machine easily 100. If the thread runs early after all, it goes back to sleep.
 type lead struct {
 	time   time.Duration
-	future bool // the timer was set to a time yet to come: its lateness tells something
+	future bool // the timer was set to a time in the future: only then does its lateness mean anything
 }
 
 const (
@@ -41,8 +41,8 @@ const (
 	leadStep  = 2 * time.Microsecond
 )
 
-// before returns when the timer is to expire for what is due at a time. While frames move,
-// those due within the lead wait for the thread to come late: it then moves several at once.
+// before returns when the timer should expire for a frame due at a given time. While frames move,
+// one due within the lead gets no lead: the thread runs late and then moves several at once.
 func (l *lead) before(due, now time.Duration, moved bool) time.Duration {
 	at := due - l.time
 	if at <= now && moved {
@@ -52,8 +52,8 @@ func (l *lead) before(due, now time.Duration, moved bool) time.Duration {
 	return max(at, 0)
 }
 
-// learn takes how late the thread ran after the timer. Steps of one size make it the
-// median, which the odd wake-up that took milliseconds does not move.
+// learn takes into account how late the thread ran after the timer. Equal steps up and down make it
+// the median, which an occasional wake-up that took milliseconds does not shift.
 func (l *lead) learn(late time.Duration) {
 	switch {
 	case !l.future:

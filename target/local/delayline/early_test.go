@@ -12,14 +12,14 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// TestNeverEarly proves that no frame is on its way for less than its delay, by as little as it
-// takes to wake a thread: the time is taken before it is sent, and by the kernel as it comes out of
-// the line. Between frames the line's thread sleeps, so that each wakes it.
+// TestNeverEarly proves that no frame is on its way for less than its delay, not even by the time
+// it takes to wake a thread: time is taken before the frame is sent, and by the kernel as it leaves
+// the line. The line's thread sleeps between frames, so each frame wakes it.
 func TestNeverEarly(t *testing.T) {
 	const delay = time.Millisecond
 	w := newWire(t, topology.Impairment{Delay: topology.Duration(delay)}, Options{})
 	in, out := stamped(t, w)
-	for range 20 { // it learns how late it wakes up; the first ones ask for the neighbour
+	for range 20 { // the line learns how late it wakes up; the first packets resolve the neighbour's address
 		oneWay(t, in, out)
 	}
 	first := delay * 1000
@@ -27,14 +27,14 @@ func TestNeverEarly(t *testing.T) {
 		first = min(first, oneWay(t, in, out))
 	}
 	t.Logf("the fastest of 400 frames took %v", first)
-	const slewed = time.Microsecond // of a millisecond, by who sets the clock (adjtimex(2): 500 ppm)
+	const slewed = time.Microsecond // per millisecond, if the clock is being adjusted (adjtimex(2): 500 ppm)
 	if first < delay-slewed {
 		t.Errorf("a frame came after %v; the delay is %v", first, delay)
 	}
 }
 
-// stamped returns a socket at a and the one at b that it sends to, which is told by the kernel when
-// packets came.
+// stamped returns a socket at a and the one at b that it sends to; the kernel timestamps what
+// arrives at b.
 func stamped(t *testing.T, w *wire) (net.Conn, *net.UDPConn) {
 	t.Helper()
 	var out net.PacketConn
@@ -61,8 +61,8 @@ func stamped(t *testing.T, w *wire) (net.Conn, *net.UDPConn) {
 	return in, out.(*net.UDPConn)
 }
 
-// oneWay sends a packet and returns how long it was on its way. Where somebody set the clock
-// meanwhile it sends another.
+// oneWay sends a packet and returns how long it was on its way. If somebody set the clock
+// meanwhile, it sends another.
 func oneWay(t *testing.T, in net.Conn, out *net.UDPConn) time.Duration {
 	t.Helper()
 	data, control := make([]byte, 64), make([]byte, 128)
@@ -90,7 +90,7 @@ func oneWay(t *testing.T, in net.Conn, out *net.UDPConn) time.Duration {
 	return 0
 }
 
-// clockOffset is how far the wall clock is from one that is never set.
+// clockOffset is the difference between the wall clock and one that is never set.
 func clockOffset() time.Duration {
 	var wall, mono unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &mono)

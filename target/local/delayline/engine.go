@@ -12,8 +12,8 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// maxWorkers is how many threads move frames: with more, they take the processors that
-// the hosts' programs need.
+// maxWorkers is how many threads move frames: more would take processors away from the hosts'
+// programs.
 const maxWorkers = 2
 
 // Engine moves the frames of lines. Its methods, and those of its lines, may be called
@@ -25,8 +25,8 @@ type Engine struct {
 	closed  bool
 }
 
-// NewEngine starts an engine. Its lines together hold at most memory bytes of frames;
-// 0: a quarter of the machine's.
+// NewEngine starts an engine. Its lines together hold at most memory bytes of frames; 0 means a
+// quarter of the machine's memory.
 func NewEngine(memory int64) (*Engine, error) {
 	if memory <= 0 {
 		var info unix.Sysinfo_t
@@ -54,25 +54,25 @@ func NewEngine(memory int64) (*Engine, error) {
 
 var errEngineClosed = errors.New("delay line: the engine is closed")
 
-// processors gives Go's scheduler one more (or, back, one less) processor per worker. A worker
-// that wakes up takes one; if goroutines held all of them, it would wait for up to 10 ms. With
-// its own, the operating system decides, which knows the worker's priority.
+// processors gives Go's scheduler one more processor per worker, or takes it back. A worker that
+// wakes up needs one; if goroutines held all of them, it would wait for up to 10 ms. With one of
+// its own, it depends on the operating system, which knows the worker's priority.
 func (e *Engine) processors(sign int) {
 	runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + sign*len(e.workers))
 }
 
-// Options are what a line may need besides its impairments.
+// Options are what a line may need in addition to its impairments.
 type Options struct {
-	// Plain says which ends need complete frames: neither super-packets nor checksums
-	// to be filled in. Open vSwitch's user-space datapath is such an end.
+	// Plain says which ends need complete frames: no super-packets, and no checksums left to be
+	// filled in. Open vSwitch's user-space datapath is such an end.
 	Plain [2]bool
-	// Seed makes losses and jitters repeatable; 0: they differ each time.
+	// Seed makes losses and jitter repeatable; with 0 they differ every time.
 	Seed uint64
 }
 
-// Add joins two TAP devices (see OpenTap), in any namespaces, by a line: ab impairs what
-// end a sends, ba what end b sends. The line owns the descriptors from then on; after an
-// error they are the caller's.
+// Add joins two TAP devices (see OpenTap), in any namespaces, by a line: ab impairs what end a
+// sends, ba what end b sends. From then on the line owns the descriptors; after an error they
+// remain the caller's.
 func (e *Engine) Add(a, b int, ab, ba topology.Impairment, opts Options) (*Line, error) {
 	for _, fd := range []int{a, b} {
 		if err := prepareTap(fd); err != nil {

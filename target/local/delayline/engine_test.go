@@ -16,10 +16,10 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// reply is how long tests wait for a packet that comes; only a failing test waits so long.
+// reply is how long tests wait for a packet that should come; only a failing test waits that long.
 const reply = 5 * time.Second
 
-// fastest returns the fastest of several round trips of a size.
+// fastest returns the shortest of several round trips with packets of a size.
 func fastest(t *testing.T, c net.Conn, size int) time.Duration {
 	t.Helper()
 	best := reply
@@ -33,7 +33,7 @@ func fastest(t *testing.T, c net.Conn, size int) time.Duration {
 	return best
 }
 
-// balanced checks that every packet a line took is accounted for.
+// balanced checks that every packet a line took in is accounted for.
 func balanced(t *testing.T, s Stats) {
 	t.Helper()
 	for i, d := range s {
@@ -44,8 +44,8 @@ func balanced(t *testing.T, s Stats) {
 	}
 }
 
-// TestDelayOnTheWire proves that no packet comes early, IPv4 or IPv6, and that a change of
-// the delay, in one direction only, takes effect on a line in use.
+// TestDelayOnTheWire proves that no packet arrives early, IPv4 or IPv6, and that changing the delay
+// in just one direction takes effect on a line in use.
 func TestDelayOnTheWire(t *testing.T) {
 	delay := topology.Impairment{Delay: ms(20)}
 	w := newWire(t, delay, Options{})
@@ -84,7 +84,7 @@ func TestLargeFrames(t *testing.T) {
 	}
 }
 
-// transfer sends data over TCP from a to b and proves that it comes as it was sent.
+// transfer sends data over TCP from a to b and proves that it arrives unchanged.
 func transfer(t *testing.T, w *wire, to netip.Addr, size int) {
 	t.Helper()
 	var listener net.Listener
@@ -125,9 +125,9 @@ func transfer(t *testing.T, w *wire, to netip.Addr, size int) {
 	}
 }
 
-// TestTCP proves that TCP data arrives intact, IPv4 and IPv6: with super-packets, and without them
-// for each of the reasons there are; that super-packets are used just where they may be; and
-// that they count as the packets of a wire.
+// TestTCP proves that TCP data arrives intact, over IPv4 and IPv6, with super-packets and, for each
+// of the reasons to avoid them, without; that super-packets are used exactly where they may be; and
+// that they count as the packets that a wire would carry.
 func TestTCP(t *testing.T) {
 	const size = 4 << 20
 	path := topology.Impairment{Bandwidth: 100e6, Delay: ms(20)}
@@ -156,7 +156,7 @@ func TestTCP(t *testing.T) {
 					t.Errorf("direction %d: %+v", i, s[i])
 				}
 			}
-			// No packet of a wire is larger than the MTU allows, and so on the average.
+			// No packet on a wire exceeds what the MTU allows; nor, then, does the average.
 			if average := s[0].In.Bytes / s[0].In.Packets; average > testMTU+14 || s[0].Out.Bytes < 2*size {
 				t.Errorf("packets of %d bytes on the average, %d bytes in all", average, s[0].Out.Bytes)
 			}
@@ -167,7 +167,7 @@ func TestTCP(t *testing.T) {
 	}
 }
 
-// TestOffloadChanges proves that TCP survives super-packets being switched off and on under it.
+// TestOffloadChanges proves that a TCP connection survives super-packets being switched on and off.
 func TestOffloadChanges(t *testing.T) {
 	fast := topology.Impairment{Bandwidth: 400e6, Delay: ms(2)}
 	precise := topology.Impairment{Bandwidth: 400e6, Delay: ms(2), Jitter: 1}
@@ -197,7 +197,7 @@ func TestOffloadChanges(t *testing.T) {
 func TestLossOnTheWire(t *testing.T) {
 	w := newWire(t, topology.Impairment{}, Options{Seed: 3})
 	c := w.echo(t, w.b.ip4)
-	fastest(t, c, 64) // resolves the addresses, which must not be lost
+	fastest(t, c, 64) // resolves the addresses: those packets must not be lost
 	if err := w.line.Set(topology.Impairment{Loss: 1}, topology.Impairment{}); err != nil {
 		t.Fatal(err)
 	}
@@ -221,8 +221,8 @@ func TestLossOnTheWire(t *testing.T) {
 	balanced(t, after)
 }
 
-// TestUp proves that a line that is down carries nothing and shows it to both ends, and that it
-// carries again when it is up.
+// TestUp proves that a line that is down carries nothing, that both ends see it is down, and that
+// it carries again once it is up.
 func TestUp(t *testing.T) {
 	w := newWire(t, topology.Impairment{Delay: ms(1)}, Options{})
 	c := w.echo(t, w.b.ip4)
@@ -256,8 +256,8 @@ func TestUp(t *testing.T) {
 	balanced(t, w.line.Stats())
 }
 
-// TestReattach proves that a persistent device stays with its addresses when its line is closed,
-// is refused to a second holder while it is held, and carries again in another line.
+// TestReattach proves that a persistent device stays, with its addresses, when its line is closed;
+// is refused to a second holder while it is held; and carries again in another line.
 func TestReattach(t *testing.T) {
 	w := newWire(t, topology.Impairment{}, Options{})
 	c := w.echo(t, w.b.ip4)

@@ -10,7 +10,7 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// TestRefused proves that what a device does not take, as it is down, is counted.
+// TestRefused proves that packets refused by a device because it is down are counted.
 func TestRefused(t *testing.T) {
 	w := newWire(t, topology.Impairment{}, Options{})
 	c := w.echo(t, w.b.ip4)
@@ -27,8 +27,8 @@ func TestRefused(t *testing.T) {
 	balanced(t, s)
 }
 
-// TestDeviceDeleted proves that a line outlives the device of an end: it says that it is gone,
-// counts what it cannot deliver, can be changed and closed.
+// TestDeviceDeleted proves that a line survives the deletion of an end's device: it reports that
+// the device is gone, counts what it cannot deliver, and can still be changed and closed.
 func TestDeviceDeleted(t *testing.T) {
 	w := newWire(t, topology.Impairment{}, Options{})
 	c := w.echo(t, w.b.ip4)
@@ -62,8 +62,8 @@ func TestDeviceDeleted(t *testing.T) {
 	}
 }
 
-// TestOverload proves that what is dropped for want of memory, or because the kernel's queue ran
-// over while nobody read it, is counted: as many packets as did not arrive.
+// TestOverload proves that packets dropped for want of memory, or because the kernel's queue
+// overflowed while nobody read it, are counted: as many as did not arrive.
 func TestOverload(t *testing.T) {
 	a, b := newSite(t, 1), newSite(t, 2)
 	e, err := NewEngine(chunkSize)
@@ -97,7 +97,7 @@ func TestOverload(t *testing.T) {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	line.worker.mu.Lock() // the thread reads nothing
+	line.worker.mu.Lock() // keeps the thread from reading
 	send(3 * txQueueLen)
 	line.worker.mu.Unlock()
 	if s := line.Stats(); s[0].Overrun < txQueueLen {
@@ -105,7 +105,7 @@ func TestOverload(t *testing.T) {
 	}
 }
 
-// TestWrongDescriptors proves that what is no suitable TAP device is refused with a word on why.
+// TestWrongDescriptors proves that anything but a suitable TAP device is refused with a reason.
 func TestWrongDescriptors(t *testing.T) {
 	e, err := NewEngine(0)
 	if err != nil {

@@ -21,7 +21,7 @@ type Line struct {
 	closed bool
 	cut    bool    // see Up
 	off    [2]bool // see Power
-	last   Stats   // once it is closed
+	last   Stats   // set when it is closed
 }
 
 // end is one end of a line, and the direction that leaves it.
@@ -30,12 +30,12 @@ type end struct {
 	other *end
 	queue *Queue
 
-	// place in the worker's heap; -1 is none
+	// position in the worker's heap; -1: not in it
 	index int
 	next  time.Duration
 
 	offload   bool
-	overrun   uint64 // of the device before the line was there
+	overrun   uint64 // the device's count from before the line existed
 	gone      bool   // the device was deleted
 	refused   Traffic
 	malformed uint64
@@ -43,23 +43,23 @@ type end struct {
 	latest    time.Duration
 }
 
-// lateAfter is how long after its time a packet counts as late.
+// lateAfter is by how much a packet must miss its time to count as late.
 const lateAfter = time.Millisecond
 
-// Direction is what became of the packets that one end sent. All that is dropped is in
-// one of the counters:
+// Direction is what became of the packets that one end sent. Every dropped packet is in one of the
+// counters:
 // In = Out + Lost + Overflowed + Cleared + NoMemory + Refused + Waiting + Flying.
 type Direction struct {
 	Counters
-	Refused Traffic `json:"refused"` // not taken by the device of the other end: it is down or deleted
+	Refused Traffic `json:"refused"` // by the device of the other end, which is down or deleted
 
 	Overrun   uint64 `json:"overrun"`   // packets the kernel dropped before we read them: overload
-	Malformed uint64 `json:"malformed"` // frames that were none
+	Malformed uint64 `json:"malformed"` // what was read was not a valid frame
 	Waiting   int    `json:"waiting"`   // packets in the sender's queue
 	Flying    int    `json:"flying"`    // packets on the way
 
-	// Late counts packets delivered more than 1 ms after their time, Latest is by how much the
-	// latest was: where they grow, the machine is too busy to be believed.
+	// Late counts packets delivered more than 1 ms after their time; Latest is the longest delay of
+	// these. If they grow, the machine is too busy for its measurements to be trusted.
 	Late   uint64        `json:"late"`
 	Latest time.Duration `json:"latest_ns"`
 
@@ -87,7 +87,8 @@ func newLine(e *Engine, w *worker, fds [2]int, imps [2]topology.Impairment, opts
 	return l, w.add(l.ends)
 }
 
-// setOffload allows super-packets where the impairment bears them and the receiving end takes them.
+// setOffload allows super-packets if the impairment tolerates them and the receiving end accepts
+// them.
 func (l *Line) setOffload(imps [2]topology.Impairment, force bool) error {
 	for i, n := range l.ends {
 		on := Offload(imps[i]) && !l.plain[1-i]
@@ -116,8 +117,8 @@ func (l *Line) Set(ab, ba topology.Impairment) error {
 	return l.setOffload(imps, false)
 }
 
-// Up takes the line up or down. Down drops what is on the way and what comes, in both
-// directions, and the devices lose their carrier, as if the cable was pulled.
+// Up takes the line up or down. A line that is down drops what is on the way and what arrives, in
+// both directions, and the devices lose their carrier, as if the cable were pulled.
 func (l *Line) Up(up bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -128,8 +129,8 @@ func (l *Line) Up(up bool) error {
 	return l.plug()
 }
 
-// Power tells whether the device of an end is set up. Where it is not, the line is down, and the
-// other end has no carrier, as where a cable leads to a device that is switched off.
+// Power says whether the device of an end is set up. If it is not, the line is down and the other
+// end has no carrier, as when a cable leads to a device that is switched off.
 func (l *Line) Power(end int, on bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -140,7 +141,7 @@ func (l *Line) Power(end int, on bool) error {
 	return l.plug()
 }
 
-// plug makes the line and the devices' carriers what they are to be. It is called with mu held.
+// plug puts the line and the devices' carriers into the state they should have. mu must be held.
 func (l *Line) plug() error {
 	up := !l.cut && !l.off[0] && !l.off[1]
 	l.worker.change(l.ends, func(i int, now time.Duration) { l.ends[i].queue.Up(now, up) })
@@ -166,8 +167,7 @@ func (l *Line) stats() Stats {
 	var s Stats
 	l.worker.change(l.ends, func(i int, now time.Duration) { s[i] = l.ends[i].direction(now) })
 	for i, n := range l.ends {
-		// A device that is deleted has no counters any more: what we did not see of them is gone
-		// with it.
+		// A deleted device has no counters any more: what we had not yet read of them is lost.
 		if total, err := overrun(n.fd); err == nil {
 			s[i].Overrun = total - n.overrun
 		}
@@ -184,7 +184,7 @@ func (n *end) direction(now time.Duration) Direction {
 	return d
 }
 
-// Close takes the line away, closes its descriptors and returns its counters.
+// Close removes the line, closes its descriptors and returns its counters.
 func (l *Line) Close() (Stats, error) {
 	l.engine.mu.Lock()
 	delete(l.engine.lines, l)

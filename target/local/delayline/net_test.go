@@ -14,7 +14,7 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// site is a namespace without a name (so nothing is left when a test dies) with one TAP device.
+// site is an unnamed namespace (so that nothing is left when a test dies) with one TAP device.
 type site struct {
 	t   testing.TB
 	ns  *os.File
@@ -28,7 +28,8 @@ const (
 	testMTU    = 9000
 )
 
-// within runs a function on a thread in the site's namespace; what it starts stays in there.
+// within runs a function on a thread in the site's namespace; sockets and programs it opens stay in
+// it.
 func (s *site) within(do func()) {
 	s.t.Helper()
 	if err := inside.File(s.ns, func() error { do(); return nil }); err != nil {
@@ -96,7 +97,7 @@ func (s *site) run(name string, args ...string) (out string, err error) {
 	return out, err
 }
 
-// mustRun skips the test where the program is missing.
+// mustRun runs a program, or skips the test if it is not installed.
 func (s *site) mustRun(name string, args ...string) string {
 	s.t.Helper()
 	if _, err := exec.LookPath(name); err != nil {
@@ -133,8 +134,8 @@ func newWire(t testing.TB, i topology.Impairment, opts Options) *wire {
 	return w
 }
 
-// echo starts a UDP server at b that sends back what it gets, and returns a socket at a
-// that is connected to it.
+// echo starts a UDP server at b that sends back what it receives, and returns a socket at a that is
+// connected to it.
 func (w *wire) echo(t testing.TB, at netip.Addr) net.Conn {
 	t.Helper()
 	var server net.PacketConn
@@ -162,7 +163,7 @@ func (w *wire) echo(t testing.TB, at netip.Addr) net.Conn {
 	return client
 }
 
-// roundTrip sends a packet of a size and waits for its echo; ok is false when none came in time.
+// roundTrip sends a packet of a size and waits for its echo; ok is false if none came in time.
 func roundTrip(t testing.TB, c net.Conn, size int, timeout time.Duration) (rtt time.Duration, ok bool) {
 	t.Helper()
 	b := make([]byte, size)

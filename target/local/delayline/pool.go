@@ -7,18 +7,18 @@ const (
 	keptChunks = 32        // free chunks a pool keeps: 8 MiB
 )
 
-// chunk holds frames one behind the other. As frames leave a queue in the order in
-// which they came, chunks empty as a whole; this packs frames of any size tightly.
+// chunk holds frames one after another. As frames leave a queue in the order in which they arrived,
+// chunks empty as a whole, so frames of any size are packed tightly.
 type chunk struct {
 	bytes  []byte
 	used   int // bytes
-	frames int // that are still to be delivered
+	frames int // still to be delivered
 }
 
-// Pool gives queues memory for frames, up to a budget that several pools may share.
-// Its queues must be used from one goroutine at a time.
+// Pool gives queues memory for frames, up to a budget that several pools may share. Its queues must
+// be used by one goroutine at a time.
 type Pool struct {
-	budget *atomic.Int64 // bytes that are left
+	budget *atomic.Int64 // bytes left
 	free   []*chunk
 }
 
@@ -46,21 +46,21 @@ func (p *Pool) put(c *chunk) {
 	}
 }
 
-// store is one queue's memory: the chunk that is being filled.
+// store is one queue's memory: the chunk being filled.
 type store struct {
 	pool *Pool
 	tail *chunk
 }
 
-// keep copies a frame (of at most chunkSize bytes) to where it stays until it is
-// released; ok is false when there is no memory left.
+// keep copies a frame (of at most chunkSize bytes) to memory where it stays until it is released;
+// ok is false if there is no memory left.
 func (s *store) keep(frame []byte) (kept []byte, in *chunk, ok bool) {
 	if s.tail == nil || len(s.tail.bytes)-s.tail.used < len(frame) {
 		c := s.pool.get()
 		if c == nil {
 			return nil, nil, false
 		}
-		s.tail = c // the one before is put back when its last frame leaves
+		s.tail = c // the previous chunk is put back when its last frame leaves
 	}
 	c := s.tail
 	kept = c.bytes[c.used : c.used+len(frame) : c.used+len(frame)]
@@ -70,7 +70,7 @@ func (s *store) keep(frame []byte) (kept []byte, in *chunk, ok bool) {
 	return kept, c, true
 }
 
-// release gives up a frame of the chunk. Its bytes stay as they are until the next keep.
+// release gives up a frame of the chunk. Its bytes stay valid until the next keep.
 func (s *store) release(c *chunk) {
 	if c.frames--; c.frames > 0 {
 		return

@@ -8,8 +8,8 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Traffic counts packets as a wire would see them, and their bytes of layer 2
-// (Ethernet header counted, preamble and FCS not).
+// Traffic counts packets as a wire would carry them, and their bytes on layer 2 (including the
+// Ethernet header, without preamble and FCS).
 type Traffic struct {
 	Packets uint64 `json:"packets"`
 	Bytes   uint64 `json:"bytes"`
@@ -23,18 +23,18 @@ func (t *Traffic) Add(u Traffic) { t.Packets += u.Packets; t.Bytes += u.Bytes }
 type Counters struct {
 	In         Traffic `json:"in"`
 	Out        Traffic `json:"out"`
-	Lost       Traffic `json:"lost"`       // by the loss that was asked for
+	Lost       Traffic `json:"lost"`       // by the configured loss
 	Overflowed Traffic `json:"overflowed"` // found the queue full
-	Cleared    Traffic `json:"cleared"`    // were in the queue, or came, while the line was down
-	NoMemory   Traffic `json:"no_memory"`  // dropped as the pool's budget was spent
+	Cleared    Traffic `json:"cleared"`    // in the queue, or arriving, while the line was down
+	NoMemory   Traffic `json:"no_memory"`  // dropped because the pool's budget was spent
 }
 
-// Queue is one direction of an impaired link. It does no I/O and has no clock: the
-// caller tells the time, as a duration since any moment, never falling.
+// Queue is one direction of an impaired link. It does no I/O and has no clock: the caller passes
+// the time, as a duration since some fixed moment, which never decreases.
 //
-// With a bandwidth, the limit (topology.Impairment.QueueLimit) counts what waits for its
-// turn or is being sent, as the buffer of a network interface does, and not what is
-// already on its way. Without one nothing waits, and the limit counts what is on its way.
+// With a bandwidth, the limit (topology.Impairment.QueueLimit) counts packets that wait or are
+// being sent, as the buffer of a network interface does, and not those already on their way.
+// Without one, nothing waits, and the limit counts the packets on their way.
 type Queue struct {
 	impairment topology.Impairment
 	limit      int
@@ -47,7 +47,7 @@ type Queue struct {
 	flying   ring[frame]   // on the way, in the order of arrival
 	packets  [2]int        // in waiting, in flying
 	sent     time.Duration // when the first of waiting will be sent
-	fraction uint64        // of a nanosecond that sent is too early, in 1/bandwidth
+	fraction uint64        // of a nanosecond, by which sent is too early; in units of 1/bandwidth
 	last     time.Duration // when the last of flying arrives
 }
 
@@ -56,19 +56,19 @@ type frame struct {
 	bytes   []byte
 	in      *chunk
 	size    Traffic       // on the wire
-	arrives time.Duration // once it is flying
+	arrives time.Duration // set once it is flying
 }
 
-// NewQueue returns an empty queue. Queues of equal seeds draw equal losses and jitters.
+// NewQueue returns an empty queue. Queues with equal seeds draw equal losses and jitter.
 func NewQueue(i topology.Impairment, pool *Pool, seed uint64) *Queue {
 	q := &Queue{store: store{pool: pool}, random: rand.New(rand.NewPCG(seed, 0))}
 	q.Set(0, i)
 	return q
 }
 
-// Set changes the impairment. Packets on their way arrive when they would have, and those
-// behind do not overtake them; packets that wait are sent at the new bandwidth, the
-// first of them as far as it has not been sent yet. A smaller limit drops only what comes later.
+// Set changes the impairment. Packets on their way arrive when they would have, and are not
+// overtaken by later ones; waiting packets are sent at the new bandwidth, and so is the rest of the
+// packet being sent. A smaller limit only affects packets that arrive later.
 func (q *Queue) Set(now time.Duration, i topology.Impairment) {
 	q.advance(now)
 	old := q.impairment.Bandwidth
@@ -79,14 +79,14 @@ func (q *Queue) Set(now time.Duration, i topology.Impairment) {
 		for q.waiting.len > 0 {
 			q.fly(q.takeWaiting(), now)
 		}
-	default: // the product fits: it is a packet's bits, in 1e-9
+	default: // the product fits: it is at most one packet's bits × 1e9
 		_, left := bits.Mul64(uint64(q.sent-now), uint64(old))
 		q.sent, q.fraction = now+time.Duration(left/uint64(i.Bandwidth)), 0
 	}
 }
 
-// Push puts in a frame that came from the sender at now and is size on the wire (packets
-// more than 1 when the frame is to be segmented). It copies the frame, or drops and counts it.
+// Push enqueues a frame that the sender sent at now, with its size on the wire (packets is more
+// than 1 if the frame is to be segmented). It copies the frame, or drops and counts it.
 func (q *Queue) Push(now time.Duration, bytes []byte, size Traffic) {
 	q.advance(now)
 	q.counters.In.Add(size)
@@ -98,8 +98,8 @@ func (q *Queue) Push(now time.Duration, bytes []byte, size Traffic) {
 	if q.impairment.Bandwidth == 0 {
 		counted = q.packets[1]
 	}
-	// One frame of many segments is taken into an empty queue whatever the limit: it
-	// could never pass otherwise.
+	// A frame of many segments is accepted into an empty queue whatever the limit is: otherwise it
+	// could never pass.
 	if counted > 0 && counted+int(size.Packets) > q.limit {
 		q.counters.Overflowed.Add(size)
 		return
@@ -122,8 +122,8 @@ func (q *Queue) Push(now time.Duration, bytes []byte, size Traffic) {
 	q.packets[0] += int(size.Packets)
 }
 
-// Pop returns the next frame that has arrived by now, with its size on the wire and
-// when it arrived. The bytes hold until the next Push to a queue of the same pool.
+// Pop returns the next frame that has arrived by now, its size on the wire, and when it arrived.
+// The bytes stay valid until the next Push to a queue of the same pool.
 func (q *Queue) Pop(now time.Duration) (bytes []byte, size Traffic, arrived time.Duration, ok bool) {
 	q.advance(now)
 	if q.flying.len == 0 || q.flying.head().arrives > now {
@@ -135,8 +135,8 @@ func (q *Queue) Pop(now time.Duration) (bytes []byte, size Traffic, arrived time
 	return f.bytes, f.size, f.arrives, true
 }
 
-// Next returns when Pop is to be called next; ok is false when the queue is empty.
-// Nothing arrives earlier. Where jitter is yet to be drawn Pop may return nothing then.
+// Next returns when Pop should be called next; ok is false if the queue is empty. Nothing arrives
+// earlier. If jitter has yet to be drawn, Pop may still return nothing then.
 func (q *Queue) Next() (at time.Duration, ok bool) {
 	switch {
 	case q.flying.len > 0:
@@ -149,8 +149,8 @@ func (q *Queue) Next() (at time.Duration, ok bool) {
 	return max(q.last, q.sent+time.Duration(q.impairment.Delay)), true
 }
 
-// Up takes the line up (as it is at first) or down: then what is in the queue and what comes is
-// dropped.
+// Up takes the line up (its initial state) or down. While it is down, what is in the queue and what
+// arrives is dropped.
 func (q *Queue) Up(now time.Duration, up bool) {
 	q.advance(now)
 	if q.down = !up; up {
@@ -177,8 +177,8 @@ func (q *Queue) Len(now time.Duration) (waiting, flying int) {
 	return q.packets[0], q.packets[1]
 }
 
-// advance sends what is sent by now. It may be called late: times follow from when
-// frames came, not from when somebody looked.
+// advance sends what should have been sent by now. It may be called late: times are derived from
+// when frames arrived, not from when it is called.
 func (q *Queue) advance(now time.Duration) {
 	for q.waiting.len > 0 && q.sent <= now {
 		q.fly(q.takeWaiting(), q.sent)
@@ -188,8 +188,8 @@ func (q *Queue) advance(now time.Duration) {
 	}
 }
 
-// send moves sent on by the time the frame takes, and keeps the fraction of a
-// nanosecond, so that the rate is exact in the long run.
+// send advances sent by the time the frame takes, and keeps the remaining fraction of a nanosecond,
+// so that the rate is exact in the long run.
 func (q *Queue) send(f frame) {
 	duration := f.size.Bytes*8*uint64(time.Second) + q.fraction
 	q.sent += time.Duration(duration / uint64(q.impairment.Bandwidth))
@@ -208,7 +208,7 @@ func (q *Queue) takeFlying() frame {
 	return f
 }
 
-// fly takes a frame that was sent at a time to the wire, where it is lost or delayed.
+// fly puts a frame that was sent at a given time on the wire, where it is lost or delayed.
 func (q *Queue) fly(f frame, sent time.Duration) {
 	if q.impairment.Loss > 0 && q.random.Float64() < float64(q.impairment.Loss) {
 		q.drop(f, &q.counters.Lost)

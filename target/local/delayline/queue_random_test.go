@@ -9,8 +9,8 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// TestAnything proves, over random impairments, changes and traffic, that no packet is
-// unaccounted for, that order and content hold (pop checks them), and that memory comes back.
+// TestAnything proves, over random impairments, changes and traffic, that every packet is accounted
+// for, that order and content are preserved (pop checks them), and that all memory is returned.
 func TestAnything(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 1))

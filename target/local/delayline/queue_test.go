@@ -41,8 +41,8 @@ func (s *sim) push(size int) {
 	s.queue.Push(s.now, b, Traffic{Packets: 1, Bytes: uint64(size)})
 }
 
-// pop returns the next frame's number and arrival, waiting for it; ok is false when the
-// queue is empty. It checks that frames arrive whole, in order, and never before Next said.
+// pop waits for the next frame and returns its number and arrival; ok is false if the queue is
+// empty. It checks that frames arrive whole, in order, and never before the time given by Next.
 func (s *sim) pop() (number uint64, arrived time.Duration, ok bool) {
 	for {
 		next, more := s.queue.Next()
@@ -57,7 +57,7 @@ func (s *sim) pop() (number uint64, arrived time.Duration, ok bool) {
 		s.now = max(s.now, next)
 		bytes, size, arrived, ok := s.queue.Pop(s.now)
 		if !ok {
-			continue // the queue had yet to draw
+			continue // the queue had not drawn the jitter yet
 		}
 		number = binary.LittleEndian.Uint64(bytes)
 		if bytes[len(bytes)-1] != byte(number) || (size.Packets == 1 && int(size.Bytes) != len(bytes)) {
@@ -83,8 +83,9 @@ func (s *sim) drain() (arrivals []time.Duration) {
 
 func ms(v float64) topology.Duration { return topology.Duration(v * float64(time.Millisecond)) }
 
-// TestSerialisation proves that a busy queue sends exactly at the bandwidth: frame k has arrived
-// when all bits up to it fit, to the nanosecond, also where a bit takes no whole number of them.
+// TestSerialisation proves that a busy queue sends exactly at the bandwidth: frame k arrives when
+// all bits up to its last have been sent, to the nanosecond, even if a bit does not take a whole
+// number of nanoseconds.
 func TestSerialisation(t *testing.T) {
 	for _, rate := range []topology.Rate{1_000, 9_999_991, 1e9, 40e9} {
 		s := newSim(t, topology.Impairment{Bandwidth: rate, Queue: 10_000})
@@ -108,8 +109,8 @@ func TestSerialisation(t *testing.T) {
 	}
 }
 
-// TestDelay proves that a frame in an idle queue takes its time to send plus the delay,
-// and that an idle time earns no credit for later.
+// TestDelay proves that a frame in an idle queue takes its sending time plus the delay, and that
+// idle time earns no credit for later.
 func TestDelay(t *testing.T) {
 	s := newSim(t, topology.Impairment{Bandwidth: 8e6, Delay: ms(20)})
 	for k := range 100 {
@@ -122,9 +123,9 @@ func TestDelay(t *testing.T) {
 	}
 }
 
-// TestLoss proves that losses are as many as asked for (within 4 standard deviations), that
-// they do not come in pairs more often than by chance, that all are counted, and that an
-// equal seed draws equal losses.
+// TestLoss proves that there are as many losses as configured (within 4 standard deviations), that
+// they do not come in pairs more often than by chance, that all are counted, and that equal seeds
+// draw equal losses.
 func TestLoss(t *testing.T) {
 	const n, p = 200_000, 0.02
 	var lost [2][]bool
@@ -166,8 +167,8 @@ func TestLoss(t *testing.T) {
 	within("pairs of losses", pairs, p*p)
 }
 
-// TestJitter proves the mean and the standard deviation of the delay where packets are too far
-// apart to wait for each other, and that a delay is never negative.
+// TestJitter proves the mean and the standard deviation of the delay for packets too far apart to
+// wait for each other, and that a delay is never negative.
 func TestJitter(t *testing.T) {
 	const n = 20_000
 	moments := func(i topology.Impairment) (mean, sd float64) {
@@ -195,13 +196,13 @@ func TestJitter(t *testing.T) {
 	mean, sd := moments(topology.Impairment{Delay: ms(100), Jitter: ms(10)})
 	near("mean", mean, 100, 4*10/math.Sqrt(n))
 	near("standard deviation", sd, 10, 4*10/math.Sqrt(2*n))
-	// Truncated at 0 with mean 0: half is 0, half is half a normal distribution.
+	// Truncated at 0 with mean 0: half the delays are 0, the others half a normal distribution.
 	mean, _ = moments(topology.Impairment{Jitter: ms(10)})
 	near("mean of the truncated", mean, 10/math.Sqrt(2*math.Pi), 4*10/math.Sqrt(n))
 }
 
-// TestOrder proves that packets close to each other do not overtake, however much their delays
-// vary (pop checks it), and that none is missing.
+// TestOrder proves that closely spaced packets do not overtake each other, however much their
+// delays vary (pop checks it), and that none is missing.
 func TestOrder(t *testing.T) {
 	s := newSim(t, topology.Impairment{Delay: ms(10), Jitter: ms(10), Queue: 1 << 20})
 	for range 10_000 {
@@ -213,8 +214,8 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestLimit proves that the tail is dropped and counted beyond the limit; that with a bandwidth
-// what is on its way takes no room in the queue, and that without one it does.
+// TestLimit proves that packets beyond the limit are dropped (at the tail) and counted; that with a
+// bandwidth packets on their way take no room in the queue, and that without one they do.
 func TestLimit(t *testing.T) {
 	s := newSim(t, topology.Impairment{Bandwidth: 8e6, Delay: ms(1000), Queue: 10})
 	for range 100 {
@@ -223,7 +224,7 @@ func TestLimit(t *testing.T) {
 	if c := s.queue.Counters(s.now); c.Overflowed.Packets != 90 {
 		t.Errorf("%d overflowed, want 90", c.Overflowed.Packets)
 	}
-	for range 1000 { // at the bandwidth: one is sent as the next comes
+	for range 1000 { // at the bandwidth: one is sent by the time the next arrives
 		s.now += time.Millisecond
 		s.push(1000)
 	}
@@ -240,7 +241,7 @@ func TestLimit(t *testing.T) {
 	}
 }
 
-// TestSuperPacket proves that a super-packet takes the time and the room of its segments.
+// TestSuperPacket proves that a super-packet takes the time and the room of all its segments.
 func TestSuperPacket(t *testing.T) {
 	s := newSim(t, topology.Impairment{Bandwidth: 1e9, Queue: 100})
 	size := Traffic{Packets: 45, Bytes: 45 * 1000}
@@ -256,8 +257,8 @@ func TestSuperPacket(t *testing.T) {
 	}
 }
 
-// TestSet proves that a change leaves what is on its way as it was, that what waits is sent at
-// the new bandwidth, counting what was sent of the first already, and that order is kept.
+// TestSet proves that a change does not affect packets on their way, that waiting packets are sent
+// at the new bandwidth, less the part of the first that was already sent, and that order is kept.
 func TestSet(t *testing.T) {
 	s := newSim(t, topology.Impairment{Bandwidth: 8e6, Delay: ms(100)})
 	for range 4 {
@@ -266,7 +267,7 @@ func TestSet(t *testing.T) {
 	s.now = 1500 * time.Microsecond // the first flies, the second is half sent
 	s.queue.Set(s.now, topology.Impairment{Bandwidth: 4e6, Delay: ms(1)})
 	want := []time.Duration{101 * time.Millisecond, 101 * time.Millisecond, 101 * time.Millisecond, 101 * time.Millisecond}
-	for k, at := range s.drain() { // sent at 1, 2.5, 4.5 and 6.5 ms; nobody overtakes the first
+	for k, at := range s.drain() { // sent at 1, 2.5, 4.5 and 6.5 ms; none overtakes the first
 		if at != want[k] {
 			t.Errorf("frame %d at %v, want %v", k, at, want[k])
 		}
@@ -291,15 +292,15 @@ func TestSet(t *testing.T) {
 	}
 	s.now = time.Second
 	s.queue.Set(s.now, topology.Impairment{Delay: ms(1)})
-	for k, at := range s.drain() { // not after hours
+	for k, at := range s.drain() { // and not hours later
 		if at != 1001*time.Millisecond {
 			t.Errorf("unlimited: frame %d at %v, want 1.001s", k, at)
 		}
 	}
 }
 
-// TestDown proves that a line that is down drops and counts what it holds and what comes,
-// and that it carries again when it is up.
+// TestDown proves that a line that is down drops and counts what it holds and what arrives, and
+// that it carries again once it is up.
 func TestDown(t *testing.T) {
 	s := newSim(t, topology.Impairment{Bandwidth: 8e6, Delay: ms(1.5)})
 	for range 3 {
@@ -321,7 +322,8 @@ func TestDown(t *testing.T) {
 	}
 }
 
-// TestMemory proves that a spent budget drops and counts, and that memory comes back.
+// TestMemory proves that packets beyond the budget are dropped and counted, and that memory is
+// returned.
 func TestMemory(t *testing.T) {
 	s := newSim(t, topology.Impairment{Delay: ms(1000), Queue: 1 << 20})
 	for range 2 * simBudget / full {

@@ -6,7 +6,7 @@ type ring[T any] struct {
 	first, len int
 }
 
-// keptItems is how many places an empty ring keeps for the next burst.
+// keptItems is how many slots an empty ring keeps for the next burst.
 const keptItems = 4096
 
 func (r *ring[T]) push(v T) {
@@ -21,7 +21,7 @@ func (r *ring[T]) head() *T { return &r.items[r.first] }
 
 func (r *ring[T]) pop() T {
 	v := r.items[r.first]
-	r.items[r.first] = *new(T) // do not keep alive what it points to
+	r.items[r.first] = *new(T) // lets what it points to be collected
 	r.first = (r.first + 1) & (len(r.items) - 1)
 	if r.len--; r.len == 0 && len(r.items) > keptItems {
 		*r = ring[T]{}

@@ -14,14 +14,14 @@ const (
 	tunDevice = "/dev/net/tun"
 	tapFlags  = unix.IFF_TAP | unix.IFF_NO_PI | unix.IFF_VNET_HDR
 
-	// txQueueLen is how many frames the kernel keeps for us to read: a sender's burst while
-	// our thread has yet to wake. The kernel's default of 500 is short at 10 Gbit/s.
+	// txQueueLen is how many frames the kernel queues for us to read: a sender's burst before our
+	// thread wakes up. The kernel's default of 500 is too short at 10 Gbit/s.
 	txQueueLen = 4096
 )
 
-// OpenTap returns the file descriptor of a TAP device, for Engine.Add. It makes the device
-// in the network namespace of the calling thread, or takes hold of a persistent one that
-// nobody holds. A persistent device stays when the descriptor is closed.
+// OpenTap returns the file descriptor of a TAP device, for Engine.Add. It makes the device in the
+// network namespace of the calling thread, or attaches to a persistent one that nobody holds. A
+// persistent device stays when the descriptor is closed.
 func OpenTap(name string, persist bool) (fd int, err error) {
 	fail := func(doing string, err error) (int, error) {
 		if fd >= 0 {
@@ -82,8 +82,8 @@ func setTxQueueLen(name string) error {
 	return unix.IoctlIfreq(socket, unix.SIOCSIFTXQLEN, request)
 }
 
-// prepareTap makes sure that the descriptor is of a TAP device with the header we parse,
-// does not block, and that the device's carrier is on.
+// prepareTap makes sure that the descriptor belongs to a TAP device with the header that we parse,
+// makes it non-blocking, and turns the device's carrier on.
 func prepareTap(fd int) error {
 	request, _ := unix.NewIfreq("")
 	if err := unix.IoctlIfreq(fd, unix.TUNGETIFF, request); err != nil {
@@ -101,7 +101,7 @@ func prepareTap(fd int) error {
 	return unix.SetNonblock(fd, true)
 }
 
-// setCarrier makes the device look plugged in or not.
+// setCarrier makes the device look plugged in or unplugged.
 func setCarrier(fd int, on bool) error {
 	value := 0
 	if on {
@@ -124,8 +124,8 @@ func setOffload(fd int, on bool) error {
 	return err
 }
 
-// overrun returns how many packets the kernel dropped because they were not read in time,
-// or because the device was not attached. It looks into the device's namespace, wherever that is.
+// overrun returns how many packets the kernel dropped because they were not read in time, or
+// because nothing was attached to the device. It looks in the device's namespace, wherever that is.
 func overrun(fd int) (packets uint64, err error) {
 	request, _ := unix.NewIfreq("")
 	if err := unix.IoctlIfreq(fd, unix.TUNGETIFF, request); err != nil {

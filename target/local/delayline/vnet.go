@@ -7,8 +7,8 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// The header that the kernel puts before each frame: struct virtio_net_hdr (Virtual I/O
-// Device 1.2, section 5.1.6), in the machine's byte order.
+// The header that the kernel puts in front of each frame: struct virtio_net_hdr (Virtual I/O Device
+// 1.2, section 5.1.6), in the machine's byte order.
 const (
 	vnetLen        = 10
 	vnetFlags      = 0 // byte: NEEDS_CSUM, …
@@ -18,24 +18,24 @@ const (
 	ethernetLen    = 14
 	udpLen         = 8
 	tcpMinLen      = 20
-	tcpOffsetField = 12 // byte of the TCP header whose upper half counts its 32-bit words
+	tcpOffsetField = 12 // the byte of the TCP header whose upper half is its length in 32-bit words
 	superPackets   = 450
 )
 
-// Offload says whether a direction may carry super-packets (one frame that stands for up to
-// 64 KiB of segments, to be segmented and checksummed by whoever receives it). They cost a
-// fraction of the CPU time, but are delayed as a whole: so not where each packet is to have
-// its own fate, where one would hold the link for more than about 5 ms, or where a queue
-// holds fewer than ten of them.
+// Offload says whether a direction may carry super-packets: single frames that stand for up to 64
+// KiB of segments, which the receiver segments and checksums. They cost a fraction of the CPU time,
+// but are delayed as a whole. So they are not used if packets are lost or jittered one by one, if
+// one super-packet would occupy the link for more than about 5 ms, or if a queue holds fewer than
+// ten.
 func Offload(i topology.Impairment) bool {
 	return i.Loss == 0 && i.Jitter == 0 &&
 		(i.Bandwidth == 0 || i.Bandwidth >= 100e6) &&
 		(i.Queue == 0 || i.Queue >= superPackets)
 }
 
-// wireSize returns what a frame with its header, as read from a TAP device, is on the wire:
-// one packet, or as many as a super-packet has segments, each with all the headers. ok is
-// false for what is no frame: senders are not trusted, nor is any field of the header.
+// wireSize returns what a frame with its header, as read from a TAP device, amounts to on the wire:
+// one packet, or as many as a super-packet has segments, each with all the headers. ok is false if
+// it is not a valid frame: neither senders nor any field of the header are trusted.
 func wireSize(b []byte) (size Traffic, ok bool) {
 	if len(b) < vnetLen+ethernetLen {
 		return Traffic{}, false
@@ -59,10 +59,10 @@ func wireSize(b []byte) (size Traffic, ok bool) {
 	return size, true
 }
 
-// headersLen returns the bytes that each segment of a super-packet repeats: all up to the
-// payload of its transport header. The checksum of a super-packet is always left to be
-// filled in, so csum_start says where that header starts, behind tags and tunnels.
-// (hdr_len does not: Linux sets it to what happens to lie in the buffer's first part.)
+// headersLen returns how many bytes each segment of a super-packet repeats: everything before the
+// payload of its transport header. A super-packet's checksum is always left to be filled in, so
+// csum_start says where that header begins, after tags and tunnels. (hdr_len does not help: Linux
+// sets it to whatever is in the first part of the buffer.)
 func headersLen(header, frame []byte, kind byte) (n int, ok bool) {
 	if header[vnetFlags]&unix.VIRTIO_NET_HDR_F_NEEDS_CSUM == 0 {
 		return 0, false

@@ -8,8 +8,8 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// superPacket returns a frame with its header: a transport header of so many bytes at start, then
-// payload.
+// superPacket returns a frame with its virtio header: start bytes, a transport header of transport
+// bytes, then payload.
 func superPacket(kind byte, start, transport, payload, perSegment int) []byte {
 	b := make([]byte, vnetLen+start+transport+payload)
 	b[vnetFlags] = unix.VIRTIO_NET_HDR_F_NEEDS_CSUM
@@ -22,8 +22,8 @@ func superPacket(kind byte, start, transport, payload, perSegment int) []byte {
 	return b
 }
 
-// TestWireSize proves that frames count as what a wire would carry, segments with all
-// their headers, and that what contradicts itself is refused.
+// TestWireSize proves that frames count as what a wire would carry, segments with all their
+// headers, and that headers that contradict themselves are refused.
 func TestWireSize(t *testing.T) {
 	const tcp4, tcp6, udp = unix.VIRTIO_NET_HDR_GSO_TCPV4, unix.VIRTIO_NET_HDR_GSO_TCPV6, unix.VIRTIO_NET_HDR_GSO_UDP_L4
 	noChecksum := superPacket(tcp4, 34, 32, 3000, 1448)
@@ -85,7 +85,7 @@ func FuzzWireSize(f *testing.F) {
 	})
 }
 
-// TestOffload proves which impairments bear super-packets.
+// TestOffload proves for which impairments super-packets are used.
 func TestOffload(t *testing.T) {
 	for _, c := range []struct {
 		topology.Impairment

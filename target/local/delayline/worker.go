@@ -16,20 +16,20 @@ import (
 )
 
 const (
-	maxFrame = 128 << 10 // bytes; a super-packet is at most 64 KiB and its headers
-	batch    = 256       // frames read from an end, or written in all, before others have their turn
+	maxFrame = 128 << 10 // bytes; a super-packet is at most 64 KiB plus its headers
+	batch    = 256       // frames read from one end, or written in all, before others get their turn
 	maxEvent = 64
 	forever  = -1 // for epoll_wait: until there is an event
 )
 
-// worker is a thread that moves the frames of its lines. It sleeps in epoll until a
-// frame can be read, the next one is due (a timer file descriptor, as epoll's own
-// timeout is in milliseconds) or a line changed.
+// worker is a thread that moves the frames of its lines. It sleeps in epoll until a frame can be
+// read, the next one is due (a timer file descriptor, as epoll's own timeout is in milliseconds),
+// or a line has changed.
 type worker struct {
 	epoll, timer, wake int
 
-	zero       time.Time     // of the clock that the timer uses
-	armed      time.Duration // when the timer expires; never: not
+	zero       time.Time     // origin of the timer's clock
+	armed      time.Duration // when the timer expires, or never
 	lead       lead
 	moved      bool // frames were read or written in this round
 	done       chan struct{}
@@ -45,7 +45,7 @@ type worker struct {
 
 const (
 	never   = time.Duration(1<<63 - 1) // the timer is stopped
-	expired = time.Duration(-1)        // the timer went off: set it anew, which also resets it
+	expired = time.Duration(-1)        // the timer has expired: setting it again also resets it
 )
 
 func newWorker(budget *atomic.Int64) (*worker, error) {
@@ -81,8 +81,8 @@ func (w *worker) closeFiles() (err error) {
 
 func (w *worker) now() time.Duration { return time.Since(w.zero) }
 
-// run is the thread. It is never unlocked from its goroutine, so it ends with it and
-// its priority stays with nobody.
+// run is the thread. It never unlocks from its goroutine, so the thread ends with the goroutine and
+// passes its priority on to no other.
 func (w *worker) run() {
 	runtime.LockOSThread()
 	defer close(w.done)
@@ -113,11 +113,11 @@ func (w *worker) run() {
 
 // prioritise lets the thread run before the hosts' programs, as a network card would: a late
 // wake-up is delay that nobody asked for. It takes the lowest real-time priority, since a nice
-// value only counts among processes of one session or control group (sched(7), "The
-// autogroup feature"). Where it may not, it takes the best nice value, or goes on without.
+// value only matters among processes of one session or control group (sched(7), "The autogroup
+// feature"). If it may not, it takes the best nice value, or goes without.
 func prioritise() {
 	realTime := &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_RR, Priority: 1,
-		Flags: unix.SCHED_FLAG_RESET_ON_FORK} // what is started from here is not to have it
+		Flags: unix.SCHED_FLAG_RESET_ON_FORK} // not inherited by what is started from here
 	if unix.SchedSetAttr(0, realTime, 0) != nil {
 		_ = unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), -20)
 	}
@@ -132,7 +132,7 @@ func (w *worker) handle(fd int) {
 		var count [8]byte
 		_, _ = unix.Read(w.wake, count[:])
 	default:
-		if n := w.ends[int32(fd)]; n != nil { // else it was removed meanwhile
+		if n := w.ends[int32(fd)]; n != nil { // otherwise it was removed meanwhile
 			w.read(n)
 		}
 	}
@@ -157,8 +157,8 @@ func (w *worker) arm() {
 	}
 }
 
-// read takes what an end has sent. A frame's delay counts from when it is read: when it came is not
-// known, and none may be early.
+// read takes in what an end has sent. A frame's delay counts from when it is read: when it was sent
+// is not known, and none may be early.
 func (w *worker) read(n *end) {
 	for range batch {
 		length, err := unix.Read(n.fd, w.buffer)
@@ -168,7 +168,7 @@ func (w *worker) read(n *end) {
 			return
 		case err == unix.EINTR:
 			continue
-		case err != nil: // EBADFD: the device was deleted; epoll would report it forever
+		case err != nil: // EBADFD: the device was deleted; epoll would report it for ever
 			n.gone = true
 			_ = unix.EpollCtl(w.epoll, unix.EPOLL_CTL_DEL, n.fd, nil)
 			w.reschedule(n)
@@ -185,9 +185,9 @@ func (w *worker) read(n *end) {
 	w.reschedule(n)
 }
 
-// deliver writes what is due, the longest due first. It stops after a batch, and says whether
-// more is due: what it writes makes senders send (they answer, or were acknowledged), which
-// is to be read before the kernel's queue is full.
+// deliver writes what is due, longest overdue first. It stops after a batch, and says whether more
+// is due: what it writes makes senders send (they reply, or were acknowledged), and that must be
+// read before the kernel's queue is full.
 func (w *worker) deliver() (more bool) {
 	left := batch
 	for len(w.due) > 0 {
@@ -216,8 +216,8 @@ func (w *worker) deliver() (more bool) {
 	return false
 }
 
-// write hands a frame to the other end's device. What that does not take is counted: it
-// is down (EIO), deleted (EBADFD), or the kernel has no memory or dislikes the frame's header.
+// write hands a frame to the other end's device. A frame that it refuses is counted: the device is
+// down (EIO) or deleted (EBADFD), or the kernel lacks memory or rejects the frame's header.
 func (n *end) write(bytes []byte, size Traffic) {
 	for {
 		_, err := unix.Write(n.other.fd, bytes)
@@ -231,8 +231,8 @@ func (n *end) write(bytes []byte, size Traffic) {
 	}
 }
 
-// change runs a function for both ends of a line between two rounds of the thread, and
-// has the thread look at their times anew.
+// change runs a function for both ends of a line between two rounds of the thread, and makes the
+// thread look at their times again.
 func (w *worker) change(ends [2]*end, do func(i int, now time.Duration)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -268,10 +268,10 @@ func (w *worker) remove(ends [2]*end) {
 	w.forget(ends)
 }
 
-// forget stops watching the ends and gives their frames' memory back.
+// forget stops watching the ends and returns the memory of their frames.
 func (w *worker) forget(ends [2]*end) {
 	for _, n := range ends {
-		_ = unix.EpollCtl(w.epoll, unix.EPOLL_CTL_DEL, n.fd, nil) // fails for one that is gone
+		_ = unix.EpollCtl(w.epoll, unix.EPOLL_CTL_DEL, n.fd, nil) // fails if the device is gone
 		delete(w.ends, int32(n.fd))
 		n.queue.Up(w.now(), false)
 		w.reschedule(n)
@@ -293,7 +293,7 @@ func (w *worker) stop() error {
 	return w.closeFiles()
 }
 
-// reschedule puts the end to its place among those that have something to deliver.
+// reschedule moves the end to its place among those that have something to deliver.
 func (w *worker) reschedule(n *end) {
 	next, ok := n.queue.Next()
 	n.next = next

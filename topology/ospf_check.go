@@ -10,7 +10,7 @@ import (
 	"trivet.dev/trivet/internal/words"
 )
 
-// ospf checks what a router says of OSPF.
+// ospf checks a router's OSPF settings.
 func (v *validator) ospf(n *Node, bad func(hint, format string, args ...any)) {
 	o := n.OSPF
 	switch {
@@ -99,8 +99,8 @@ func (v *validator) ospfPeer(n *Node, l OSPFVirtualLink, bad func(hint, format s
 	}
 }
 
-// ospfLink checks what a link and its ends say of OSPF. What a link says may be a default of all
-// links, so it may also join nodes to which it means nothing.
+// ospfLink checks the OSPF settings of a link and its ends. A link's settings may come from a
+// default for all links, so it may also join nodes to which they mean nothing.
 func (v *validator) ospfLink(l *Link, bad func(hint, format string, args ...any)) {
 	v.ospfSettings(l.OSPF, bad)
 	for _, e := range l.Ends {
@@ -145,7 +145,8 @@ func (v *validator) ospfTimers(hello, dead, retransmit, delay Duration, bad func
 	}
 }
 
-// checkAuth says what is wrong with a key. It must be a word in the files of other routers.
+// checkAuth says what is wrong with a key. It must be a single word in the files of routing
+// daemons.
 func checkAuth(a *OSPFAuth, bad func(hint, format string, args ...any)) {
 	if a == nil {
 		return

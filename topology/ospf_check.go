@@ -168,8 +168,8 @@ func checkAuth(a *OSPFAuth, bad func(hint, format string, args ...any)) {
 	}
 }
 
-// speaksOSPF finds routers that should and cannot. A controller at an address may be Trivet's own,
-// running alone.
+// speaksOSPF finds routers that should speak OSPF but cannot. Routing nodes with a controller at an
+// address pass, as it may be Trivet's own, running alone.
 func (r *resolver) speaksOSPF(n *Node) {
 	switch {
 	case n.OSPF == nil:
@@ -178,7 +178,7 @@ func (r *resolver) speaksOSPF(n *Node) {
 	}
 }
 
-// ospfPassive looks for what passive names: devices of the router, or nodes beside it.
+// ospfPassive checks that passive names devices of the router, or neighbouring nodes.
 func (r *resolver) ospfPassive() {
 	beside := map[string][]string{}
 	for _, l := range r.t.Links {
@@ -206,8 +206,8 @@ func (r *resolver) ospfPassive() {
 	}
 }
 
-// ospfAgrees warns of routers beside each other that will not become neighbours, and finds virtual
-// links through stub areas.
+// ospfAgrees warns about adjacent routers that will not become OSPF neighbours, and reports virtual
+// links through stub areas, or through areas that the router is not in.
 func (r *resolver) ospfAgrees() {
 	routers := OSPFOf(r.t)
 	at := map[*Endpoint]*OSPFInterface{}
@@ -246,7 +246,7 @@ func (r *resolver) virtualAgrees(o *OSPFRouter, v OSPFVirtual) {
 	}
 }
 
-// differ says in what two interfaces differ that neighbours must have alike (RFC 2328, section
+// differ says how two interfaces differ in what must be the same for neighbours (RFC 2328, section
 // 10.5).
 func differ(a, b *OSPFInterface) string {
 	switch {

@@ -171,7 +171,7 @@ func (x *index) hits(e *edge) int {
 	return n
 }
 
-// curve is the quadratic Bézier curve of a link: start, end, and between them the control point.
+// curve is the quadratic Bézier curve of a link: start, control point, end.
 func (g *graph) curve(e *edge) (a, c, b point) {
 	a, b = g.vertices[e.ends[0]].at, g.vertices[e.ends[1]].at
 	c = a.middle(b)

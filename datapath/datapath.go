@@ -122,8 +122,8 @@ type ControllerStatus struct {
 	Error     string `json:"error,omitempty"`
 }
 
-// Still returns a context for a question asked just as ctx may end, so that it is answered all the
-// same, unless the answer takes for ever.
+// Still returns a context for a question that is asked when ctx may be about to end: it does not
+// end with ctx, but after 30 s, in case whoever is asked hangs.
 func Still(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 }

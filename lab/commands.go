@@ -108,7 +108,8 @@ func (d *daemon) runShell(ctx context.Context, node, command string, start func(
 	return nil
 }
 
-// printedSince returns the end of a log from an offset on, one line each, or nothing.
+// printedSince returns the last lines that a log has after an offset, each on an indented line of
+// its own, or nothing.
 func printedSince(log *os.File, from int64) string {
 	const enough = 2000
 	if end, err := log.Seek(0, 2); err == nil {

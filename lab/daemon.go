@@ -67,7 +67,7 @@ func RunDaemon(name string) error {
 	}
 	resumed := state.Left == Up
 	if state.Status = Starting; resumed {
-		state.Status = Up // so says the state on disk: the lab can be resumed again
+		state.Status = Up // on disk: if this daemon dies, too, the lab can be resumed again
 	}
 	state.Version = version.Version
 	state.PID, state.PIDStart = os.Getpid(), process.Started(os.Getpid())

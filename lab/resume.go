@@ -151,6 +151,6 @@ func (d *daemon) takeOver() error {
 	d.waitControllers()
 	l.TakeOver()
 	d.own.trust(false)
-	d.waitRoutes() // until then controllers see no packets of flows that existed before, such as routing protocols'
+	d.waitRoutes() // only now: until TakeOver, controllers saw no packets of existing flows, such as routing protocols'
 	return d.ctx.Err()
 }

@@ -8,7 +8,7 @@ import (
 	"trivet.dev/trivet/internal/words"
 )
 
-// LinkChange is a change to a link: what is nil stays as it is.
+// LinkChange is a change to a link: nil fields stay as they are.
 type LinkChange struct {
 	Up        *bool
 	Bandwidth *Rate
@@ -148,7 +148,7 @@ func orNone[T interface {
 
 // Action is what an event does: change a link, or run a command in a node.
 type Action struct {
-	Ends   [2]string // of the link to change, as Endpoint.Node or Interface
+	Ends   [2]string // of the link to change, given as Endpoint.Node or Interface
 	Change LinkChange
 	Node   string // in which to run Run, a shell command
 	Run    string

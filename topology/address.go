@@ -9,16 +9,16 @@ import (
 	"trivet.dev/trivet/internal/disjoint"
 )
 
-// A segment is what a broadcast reaches: the interfaces of hosts and routers
-// that switches (or a single link) join.
+// A segment is a broadcast domain: the interfaces of hosts and routers connected by switches, or by
+// a single link.
 type segment struct {
 	ends     []*Endpoint // of hosts and routers, hosts' first, in the order of the nodes
 	routers  []*Endpoint
-	external bool // a real interface of the machine takes part
+	external bool // includes a real interface of the machine
 	prefix   [2]netip.Prefix
 }
 
-// The families of addresses, as indices of segment.prefix.
+// Address families, as indices of segment.prefix.
 const (
 	v4 = iota
 	v6
@@ -31,7 +31,7 @@ func family(a netip.Addr) int {
 	return v6
 }
 
-// segments joins links at switches, by union-find, and lists the ends of each set.
+// segments joins links at switches (union-find) and lists the ends of each set.
 func (r *resolver) segments() []*segment {
 	joined := disjoint.Sets[int]{}
 	atSwitch := map[string]int{}
@@ -78,13 +78,12 @@ func (r *resolver) segments() []*segment {
 // transit is the pool for segments without hosts: links between routers.
 var transit = [2]netip.Prefix{netip.MustParsePrefix("172.16.0.0/12"), netip.MustParsePrefix("fd00:ffff::/32")}
 
-// addresses moves the nodes' addresses to their first interface and assigns the rest.
+// addresses moves the nodes' addresses to their first interfaces and assigns the others.
 //
-// Without routers (other than a NAT) all hosts share the pool, numbered in
-// their order, as in Mininet: the first host of 10.0.0.0/8 is 10.0.0.1/8. With
-// routers each segment is a subnet: what a given address says, or the next /24
-// (larger if it must be) of the pool for one with hosts, a /30 of 172.16.0.0/12
-// for one without. In IPv6 each is a /64.
+// Without routers (other than a NAT), all hosts share the pool and are numbered in order, as in
+// Mininet: the first host of 10.0.0.0/8 is 10.0.0.1/8. With routers, each segment is a subnet: that
+// of a given address, or else, with hosts, the next /24 of the pool (or a larger one if needed)
+// and, without hosts, a /30 of 172.16.0.0/12. In IPv6 each is a /64.
 func (r *resolver) addresses() {
 	for _, n := range r.t.Nodes {
 		if ends := r.ends[n.Name]; len(ends) > 0 && len(n.Addresses) > 0 {
@@ -113,7 +112,7 @@ func (r *resolver) assign(fam int, segs []*segment) {
 		r.assignFlat(fam, p)
 		return
 	}
-	written := map[string]bool{} // routers that have what is written for them
+	written := map[string]bool{} // routers whose addresses are as written, and get no others
 	for _, n := range r.t.Nodes {
 		written[n.Name] = r.t.Routes == RoutesAsWritten && n.Kind == Router &&
 			slices.ContainsFunc(r.ends[n.Name], func(e *Endpoint) bool { return has(e.Addresses, fam) })
@@ -144,7 +143,7 @@ func (r *resolver) assignFlat(fam int, p *pool) {
 			}
 			ends[0].Addresses = append(ends[0].Addresses, netip.PrefixFrom(next, p.base.Bits()))
 		}
-		next = next.Next() // also past a given address: the n-th host has the n-th address, as in Mininet
+		next = next.Next() // even if the address was given: the n-th host gets the n-th address, as in Mininet
 	}
 }
 
@@ -246,7 +245,7 @@ func newPool(fam int, t *Topology, segs []*segment) *pool {
 	return p
 }
 
-// take returns the next subnet for n interfaces: from the hosts' pool, or the routers' one.
+// take returns the next subnet for n interfaces: from the hosts' pool, or else the routers'.
 func (p *pool) take(n int, hosts bool) (netip.Prefix, bool) {
 	from, bits, which := p.hostPool(), 64, 0
 	if p.fam == v4 {
@@ -263,7 +262,7 @@ func (p *pool) take(n int, hosts bool) (netip.Prefix, bool) {
 	candidate := p.next[which]
 	if !candidate.IsValid() {
 		candidate = from.Masked().Addr()
-		if hosts && p.fam == v4 && from.Bits() < bits { // 10.0.1.0/24 is the first: people count from 1
+		if hosts && p.fam == v4 && from.Bits() < bits { // begin with 10.0.1.0/24: people count from 1
 			candidate = after(netip.PrefixFrom(candidate, bits))
 		}
 	}
@@ -281,7 +280,7 @@ func (p *pool) take(n int, hosts bool) (netip.Prefix, bool) {
 			p.next[which] = after(c)
 			return c, true
 		}
-		if p.given[i].Bits() < c.Bits() { // past all of it at once: it may hold 2^50 candidates
+		if p.given[i].Bits() < c.Bits() { // skip all of it at once: it may contain 2^50 candidates
 			c = p.given[i]
 		}
 		candidate = after(c)
@@ -297,7 +296,7 @@ func (p *pool) hostPool() netip.Prefix {
 	return p.base
 }
 
-// after returns the first address behind a prefix.
+// after returns the first address after a prefix.
 func after(p netip.Prefix) netip.Addr {
 	b := p.Masked().Addr().AsSlice()
 	for bit := p.Bits() - 1; bit >= 0; bit-- {
@@ -311,7 +310,8 @@ func after(p netip.Prefix) netip.Addr {
 	return netip.Addr{}
 }
 
-// duplicates finds addresses that two interfaces have, and MACs that two have in one segment.
+// duplicates finds addresses that two interfaces share, and MAC addresses used twice in one
+// segment.
 func (r *resolver) duplicates(segs []*segment) {
 	for _, s := range segs {
 		owner := map[MAC]*Endpoint{}

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Clone returns a deep copy; the values of Foreign are shared (they are never changed).
+// Clone returns a deep copy; the values in Foreign are shared, as they are never modified.
 func (t *Topology) Clone() *Topology {
 	c := *t
 	c.Controllers = slices.Clone(t.Controllers)
@@ -21,8 +21,7 @@ func (t *Topology) Clone() *Topology {
 	return &c
 }
 
-// DirsFrom makes the sources of private directories that are relative paths such from a directory:
-// that of the file.
+// DirsFrom resolves relative sources of private directories against dir: the directory of the file.
 func (t *Topology) DirsFrom(dir string) {
 	for _, n := range t.Nodes {
 		for i, d := range n.Dirs {

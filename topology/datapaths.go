@@ -17,21 +17,21 @@ const (
 	BIRD     Datapath = "bird"
 )
 
-// DatapathKind is what a topology can say of a datapath, and what follows for its nodes. What makes
-// one on a machine is a Fabric of package datapath.
+// DatapathKind is what a topology can say about a datapath, and what follows from that for its
+// nodes. What implements one on a machine is a Fabric of package datapath.
 type DatapathKind struct {
 	Name Datapath
 	Is   string // what forwards: "a Linux bridge"
-	Help string // in few words, for lists
+	Help string // brief, for lists
 
 	Nodes    []Kind   // whose packets it forwards
-	Linux    bool     // its routers forward as Linux does, in namespaces of their own; those of others are routing nodes
+	Linux    bool     // its routers forward as Linux does, in namespaces of their own; if not, they are routing nodes
 	OpenFlow []string // versions that its switches speak; none: they take no controller
 }
 
-// datapathKinds are in the order in which people are told of them. They stand here and not with
-// their fabrics because they are words of the file formats: who reads a topology, and makes nothing
-// of it, needs them, too.
+// datapathKinds are in the order in which they are shown to users. They are here and not with their
+// fabrics because they are words of the file formats: a program that reads a topology, and makes
+// nothing of it, needs them, too.
 var datapathKinds = []DatapathKind{
 	{Name: Embedded, Is: "an embedded switch", Help: "the default", Nodes: []Kind{Switch, Router}, OpenFlow: []string{"1.3"}},
 	{Name: OVS, Is: "Open vSwitch", Nodes: []Kind{Switch, Router}, OpenFlow: []string{"1.0", "1.1", "1.2", "1.3", "1.4", "1.5"}},
@@ -41,7 +41,7 @@ var datapathKinds = []DatapathKind{
 	{Name: BIRD, Is: "Linux with BIRD", Help: "routers", Nodes: []Kind{Router}, Linux: true},
 }
 
-// RegisterDatapath makes another datapath known. It is to be called in an init function.
+// RegisterDatapath makes another datapath known. It must be called in an init function.
 func RegisterDatapath(k DatapathKind) {
 	if k.Name == "" || k.Name.known() {
 		panic("topology: a datapath " + string(k.Name) + " is there already")
@@ -49,12 +49,12 @@ func RegisterDatapath(k DatapathKind) {
 	datapathKinds = append(datapathKinds, k)
 }
 
-// Datapaths are all that there are.
+// Datapaths returns all datapaths.
 func Datapaths() []DatapathKind { return slices.Clone(datapathKinds) }
 
 func (d Datapath) known() bool { return d.Kind().Name != "" }
 
-// Kind is what is known of a datapath; of one that there is not, nothing.
+// Kind returns what is known about a datapath; the zero value if it does not exist.
 func (d Datapath) Kind() DatapathKind {
 	for _, k := range datapathKinds {
 		if k.Name == d {
@@ -68,7 +68,7 @@ func (d Datapath) Kind() DatapathKind {
 // routing table.
 func (d Datapath) Linux() bool { return d.Kind().Linux }
 
-// Controlled says whether controllers decide for what it forwards.
+// Controlled says whether its forwarding is decided by controllers.
 func (d Datapath) Controlled() bool { return len(d.Kind().OpenFlow) > 0 }
 
 // Serves says whether it can forward for nodes of a kind.

@@ -9,12 +9,12 @@ import (
 	"strings"
 )
 
-// Change is one difference between two topologies: of a node or a link, one of
-// whose sides is nil where it was added or removed.
+// Change is one difference between two topologies, in a node or a link; the old or new one is nil
+// if it was added or removed.
 type Change struct {
 	OldNode, NewNode *Node
 	OldLink, NewLink *Link
-	Fields           []Field // what differs, where both sides are there
+	Fields           []Field // what differs, if both exist
 }
 
 // Field is one setting that differs.
@@ -24,9 +24,9 @@ type Field struct {
 	New  string `json:"new"`
 }
 
-// Diff lists what must change to make old into new: removals, then changes, then additions,
-// nodes before links. Nodes are the same if their names are; links if their ends' nodes and,
-// among parallel ones, their order are.
+// Diff lists what must change to turn old into new: removals, then changes, then additions, nodes
+// before links. Nodes are the same if their names are; links, if the nodes at their ends are and,
+// among parallel links, their positions.
 func Diff(old, new *Topology) []Change {
 	var removed, changed, added []Change
 	put := func(c Change, isOld, isNew bool) {
@@ -115,8 +115,8 @@ func linkFields(a, b *Link) []Field {
 	return fields(a, b)
 }
 
-// fields compares two values by their JSON form, setting by setting. Where a
-// drawing puts things and what other formats keep does not count.
+// fields compares two values by their JSON form, setting by setting. Places in a drawing, and what
+// is kept for other formats, do not count.
 func fields(a, b any) []Field {
 	if reflect.DeepEqual(a, b) {
 		return nil
@@ -149,12 +149,12 @@ func toJSON(v any) (out any) {
 		err = json.Unmarshal(b, &out)
 	}
 	if err != nil {
-		panic(fmt.Sprintf("topology: %T does not marshal: %v", v, err)) // a mistake in the model's types
+		panic(fmt.Sprintf("topology: %T does not marshal: %v", v, err)) // an error in the model's types
 	}
 	return out
 }
 
-// flatten writes "ends.0.port" = "2" and so on; lists of plain values stay together.
+// flatten produces "ends.0.port" = "2" and so on; lists of plain values stay in one piece.
 func flatten(prefix string, v any, into map[string]string) {
 	join := func(k string) string { return strings.TrimPrefix(prefix+"."+k, ".") }
 	switch v := v.(type) {
@@ -179,7 +179,7 @@ func flatten(prefix string, v any, into map[string]string) {
 	}
 }
 
-// listed writes an element of a list for people: a route as "to 10.0.2.0/24 via 172.16.0.2".
+// listed formats an element of a list for users: a route as "to 10.0.2.0/24 via 172.16.0.2".
 func listed(v any) string {
 	m, ok := v.(map[string]any)
 	if !ok {
@@ -199,11 +199,11 @@ func listed(v any) string {
 	return strings.Join(words, " ")
 }
 
-// Equal says whether two topologies are the same network: nodes and links with their settings.
-// Names of the topologies, drawings and what only other formats know do not count, nor does order.
+// Equal says whether two topologies are the same network: nodes and links with their settings. The
+// topologies' names, drawings, what is kept for other formats, and order do not count.
 func Equal(a, b *Topology) bool { return len(Diff(a, b)) == 0 }
 
-// String writes the change as a line: "~ link r1-r2   delay 10ms → 25ms".
+// String describes the change in one line: "~ link r1-r2   delay 10ms → 25ms".
 func (c Change) String() string {
 	sign, what := "~", ""
 	switch {

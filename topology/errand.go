@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Errand is something that root does on the machine because a topology says so: it runs a command,
-// shows a directory of the machine in a node, or moves an interface into one.
+// Errand is something that root does on the machine because a topology says so: run a command, show
+// a directory of the machine in a node, or move an interface into a node.
 type Errand struct {
 	Node string   `json:"node"`
 	Kind string   `json:"kind" doc:"start, stop, at 30s, dirs or interface"`
@@ -15,7 +15,7 @@ type Errand struct {
 	Pos  Position `json:"-"`
 }
 
-// errandSet holds errands, each wherever it is written.
+// errandSet holds errands regardless of where they are written.
 type errandSet map[Errand]bool
 
 func setOf(errands []Errand) errandSet {
@@ -31,10 +31,10 @@ func (s errandSet) has(node, kind, what string) bool {
 	return s[Errand{Node: node, Kind: kind, What: what}]
 }
 
-// IsCommand says whether a program runs by it.
+// IsCommand says whether the errand runs a program.
 func (e Errand) IsCommand() bool { return e.Kind != ErrandDirs && e.Kind != ErrandInterface }
 
-// Kinds of errands; that of an event is its time.
+// Kinds of errands; an event's kind is its time.
 const (
 	errandStart     = "start"
 	errandStop      = "stop"
@@ -42,9 +42,9 @@ const (
 	ErrandInterface = "interface"
 )
 
-// setting is a command that sets something of a node's own network, and nothing else: formats make
-// such of what a file says and a topology has no words for. It is harmless, whoever has written the
-// file.
+// setting matches commands that set something in a node's own network, and do nothing else: formats
+// produce them for what a file says and a topology cannot express. They are harmless, whoever wrote
+// the file.
 var setting = regexp.MustCompile(`^(ip neigh replace [0-9a-fA-F.:]+ lladdr [0-9a-fA-F:]+ dev [\w.@+-]+ nud permanent|` +
 	`ip link set dev [\w.@+-]+ mtu [0-9]+|sysctl -qw (net\.ipv4\.[\w.-]+=[\w,.:-]+|'net\.ipv4\.[\w.-]+=[\w ,.:-]+'))$`)
 
@@ -62,8 +62,8 @@ func startOf(n *Node) (settings, rest string) {
 	return strings.TrimSuffix(settings, "\n"), rest
 }
 
-// Errands lists what root does for a topology, and had not to do for the one before, if that is not
-// nil.
+// Errands lists what root does for a topology and did not already do for the one before, if there
+// was one.
 func (t *Topology) Errands(before *Topology) (out []Errand) {
 	add := func(node, kind, what string, pos Position) {
 		if what != "" {
@@ -95,7 +95,7 @@ func (t *Topology) Errands(before *Topology) (out []Errand) {
 	return slices.DeleteFunc(out, func(e Errand) bool { return had.has(e.Node, e.Kind, e.What) })
 }
 
-// errand is empty of a directory that is not of the machine.
+// errand describes the errand; "" if the directory does not show one of the machine's.
 func (d PrivateDir) errand() string {
 	if d.Source == "" {
 		return ""
@@ -105,8 +105,8 @@ func (d PrivateDir) errand() string {
 
 func (e Event) errandKind() string { return "at " + e.At.String() }
 
-// Refuse takes errands out of a topology: commands are not run, directories are empty ones, links
-// to interfaces are not made. Where a node had another command before, that stays.
+// Refuse removes errands from a topology: commands are not run, directories are empty, links to
+// interfaces are not made. If a node had another command before, it keeps that.
 func (t *Topology) Refuse(errands []Errand, before *Topology) {
 	refused := setOf(errands)
 	had := map[string]*Node{}

@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// TestErrands proves that all that root does for a topology is listed, that what is refused is left
-// out of it, and that settings of a node's own network are told from commands, also where a command
-// looks much like one.
+// TestErrands proves that everything that root does for a topology is listed, that what is refused
+// is removed from it, and that settings of a node's own network are distinguished from commands,
+// even from ones that look very similar.
 func TestErrands(t *testing.T) {
 	make := func(start string) *Topology {
 		top := &Topology{}

@@ -6,8 +6,8 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// A topology says what its author cares for. Resolve fills in the rest, always the same way, and
-// says what is wrong.
+// A topology says what its author cares about. Resolve fills in the rest, always in the same way,
+// and reports what is wrong.
 func ExampleResolve() {
 	t := &topology.Topology{}
 	t.AddNode(topology.Router, "r1")

@@ -23,8 +23,9 @@ func asJSON(t *testing.T, top *topology.Topology) []byte {
 	return b
 }
 
-// Proves, for whatever a file says: Resolve does not panic and leaves its argument alone; it gives
-// the same each time; its result passes Validate, resolves to itself, and survives JSON.
+// FuzzResolve proves, for whatever a file says, that Resolve does not panic and leaves its argument
+// unchanged; that it gives the same result each time; and that the result passes Validate, resolves
+// to itself, and survives JSON.
 func FuzzResolve(f *testing.F) {
 	for _, pattern := range []string{"../examples/*.yaml", "../test/hostile/testdata/trivet/*.yaml", "formats/trivet/testdata/*/*.yaml"} {
 		files, _ := filepath.Glob(pattern)
@@ -38,7 +39,7 @@ func FuzzResolve(f *testing.F) {
 	defaults := topology.Defaults{Datapath: topology.Bridge, Controlled: topology.OVS, Controller: topology.ControllerNone}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if longRange.Match(data) {
-			return // of what is large, only the time that it takes is interesting
+			return // of large topologies, only the time they take is of interest
 		}
 		top, problems := trivet.Read("t.yaml", data)
 		if problems.Err() != nil {
@@ -80,7 +81,7 @@ func FuzzResolve(f *testing.F) {
 	})
 }
 
-// Proves: an event that can be read can be written and read again, as the same.
+// FuzzParseEvent proves that an event that can be read can be written and read again, unchanged.
 func FuzzParseEvent(f *testing.F) {
 	for _, s := range []string{"at 30s: r1 -- r2 down", "at 1min: link r1 -- r2 delay=20ms loss=1%", "at 5s: h1 run ping -c1 h2", "at 0ns: a -- b queue=none up"} {
 		f.Add(s)
@@ -98,7 +99,8 @@ func FuzzParseEvent(f *testing.F) {
 	})
 }
 
-// Proves: each unit's value is in its range, and is the same after it was written and read.
+// FuzzUnits proves that each unit's value is in its range, and is unchanged after being written and
+// read.
 func FuzzUnits(f *testing.F) {
 	for _, s := range []string{"1gbit", "0.5mbit", "10Mbps", "10ms", "1.5s", "5min", "0.1%", "0.001", "25%", "26", "0x1a", "00:00:00:00:00:00:00:1a", "02:00:00:00:00:01", "NaN", "1e999", "-0"} {
 		f.Add(s)

@@ -11,20 +11,20 @@ import (
 	"trivet.dev/trivet/internal/words"
 )
 
-// maxGenerated is the number of nodes, and of links, above which Generate refuses.
+// maxGenerated is the maximum number of nodes, and of links, that Generate makes.
 const maxGenerated = 1_000_000
 
 // GenerateOptions say what a generated topology is made of.
 type GenerateOptions struct {
-	// Nodes is Switch (the default) or Router: the same shape made of routers,
-	// named r… where switches are s…, so that each host's link is a subnet of its own.
+	// Nodes is Switch (the default) or Router: the same shape made of routers, named r… instead of
+	// s…, so that each host's link is a subnet of its own.
 	Nodes Kind
 }
 
 // GeneratorInfo describes a generator to its users.
 type GeneratorInfo struct {
 	Name        string `json:"name"`
-	Arguments   string `json:"arguments"` // ",k[,n=1]", to follow the name: what is in brackets may be left out
+	Arguments   string `json:"arguments"` // ",k[,n=1]", to be put after the name; what is in brackets is optional
 	Description string `json:"description"`
 	Example     string `json:"example"`
 }
@@ -33,7 +33,7 @@ type GeneratorInfo struct {
 type generator struct {
 	name, description, example string
 	params                     []param
-	size                       func(a arguments) (nodes, links float64) // what build will make; of links, at least
+	size                       func(a arguments) (nodes, links float64) // what build will make; for links, at least
 	hosts                      func(a arguments) float64                // how many of the nodes are hosts
 	build                      func(b *builder, a arguments) error
 }
@@ -42,9 +42,9 @@ type generator struct {
 type param struct {
 	name     string
 	min, max float64
-	byDef    float64 // value where none is given, if optional
+	byDef    float64 // default value, if optional
 	optional bool
-	real     bool // any number; else whole numbers only
+	real     bool // any number; otherwise whole numbers only
 	even     bool
 }
 
@@ -53,19 +53,19 @@ type arguments map[string]float64
 
 func (a arguments) int(name string) int { return int(a[name]) }
 
-// count is a whole number that must be given, from min up.
+// count is a required whole number of at least min.
 func count(name string, min float64) param { return param{name: name, min: min, max: maxGenerated} }
 
 // or makes an argument optional.
 func (p param) or(byDef float64) param { p.optional, p.byDef = true, byDef; return p }
 
-// Generate makes a topology from a specification as mn's --topo has it: the name of
-// a generator, then its arguments by position or by name ("tree,3", "tree,depth=3,fanout=2").
-// The error, a Problems, names every argument that is wrong.
+// Generate makes a topology from a specification in the syntax of mn's --topo: the name of a
+// generator, then its arguments by position or by name ("tree,3", "tree,depth=3,fanout=2"). The
+// error, a Problems, names every wrong argument.
 //
-// Names, the order of links and so the numbers of ports are Mininet 2.3's where it
-// has the same shape: a switch's hosts come before its links to other switches.
-// The same specification always gives the same topology.
+// Names, the order of links and thus port numbers are those of Mininet 2.3 if it has the same
+// shape: a switch's hosts come before its links to other switches. The same specification always
+// gives the same topology.
 func Generate(spec string, opts GenerateOptions) (*Topology, error) {
 	if opts.Nodes == "" {
 		opts.Nodes = Switch
@@ -84,8 +84,8 @@ func Generate(spec string, opts GenerateOptions) (*Topology, error) {
 	return &Topology{Name: g.topologyName(a), Nodes: slices.Concat(b.inner, b.hosts), Links: b.links}, nil
 }
 
-// Size returns how many nodes Generate makes of a specification, hosts and others. It makes none,
-// and so takes no time. Its errors are those of Generate.
+// Size returns how many nodes Generate would make from a specification, hosts and others. It makes
+// none, so it is fast. Its errors are those of Generate.
 func Size(spec string) (hosts, others int, err error) {
 	g, a, err := readSpec(spec)
 	if err != nil {
@@ -96,7 +96,8 @@ func Size(spec string) (hosts, others int, err error) {
 	return hosts, int(nodes) - hosts, nil
 }
 
-// readSpec finds the generator of a specification, and its arguments, which are not for too much.
+// readSpec finds the generator of a specification, and its arguments, and checks that the result
+// would not be too large.
 func readSpec(spec string) (*generator, arguments, error) {
 	words := strings.Split(spec, ",")
 	for i := range words {
@@ -137,7 +138,7 @@ func generatorNamed(name string) (*generator, error) {
 	return nil, Problems{{Message: fmt.Sprintf("there is no generator %q", name), Hint: hint}}
 }
 
-// usage is the arguments as they follow the name: ",depth[,fanout=2]".
+// usage shows the arguments as they follow the name: ",depth[,fanout=2]".
 func (g *generator) usage() string {
 	var s strings.Builder
 	for _, p := range g.params {
@@ -184,7 +185,7 @@ func (g *generator) parse(words []string) (arguments, error) {
 	return a, nil
 }
 
-// argument finds the param that the word at a position is for.
+// argument finds the param that a word at a position is for.
 func (g *generator) argument(position int, word string) (param, string, error) {
 	if name, value, named := strings.Cut(word, "="); named {
 		var names []string
@@ -226,7 +227,7 @@ func (p param) parse(s string) (float64, error) {
 	return v, nil
 }
 
-// want says what values the argument may have.
+// want says which values the argument may have.
 func (p param) want() string {
 	kind := "a whole number"
 	switch {
@@ -257,7 +258,7 @@ func tooLarge(generator, what string, n float64, example string) error {
 	return Problems{{Message: fmt.Sprintf("%s: that would be %s %s, and the limit is %d", generator, magnitude(n), what, maxGenerated), Hint: "write " + example}}
 }
 
-// magnitude is a whole number as a reader takes it in: exact while it is short.
+// magnitude formats a whole number readably: exactly if it is short.
 func magnitude(n float64) string {
 	switch {
 	case n < 1e12:
@@ -268,8 +269,8 @@ func magnitude(n float64) string {
 	return fmt.Sprintf("%.2g", n)
 }
 
-// topologyName is the generator's name and its whole arguments up to the last one that is not the
-// default: "linear-4-2".
+// topologyName is the generator's name and its whole-number arguments up to the last that is not
+// the default: "linear-4-2".
 func (g *generator) topologyName(a arguments) string {
 	name, pending := g.name, ""
 	for _, p := range g.params {

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// seedParam makes another random network of the same kind; the same seed gives the same one.
+// seedParam selects another random network of the same kind; the same seed gives the same network.
 var seedParam = param{name: "seed", min: 0, max: 1 << 53}.or(1)
 
 func random(a arguments) *rand.Rand { return rand.New(rand.NewPCG(uint64(a["seed"]), 0)) }
@@ -56,7 +56,7 @@ func parts(n int, links []pair) []int {
 
 // waxman places the nodes at random in a unit square and links two at distance d with probability
 // β·exp(-d / (α·√2)), after B. Waxman, "Routing of Multipoint Connections", IEEE JSAC 6(9), 1988.
-// Parts that this leaves apart are then joined by the shortest links that will do.
+// Parts that remain disconnected are then joined by the shortest links that connect them.
 func waxman(b *builder, a arguments) error {
 	n, alpha, beta, rng := a.int("n"), a["alpha"], a["beta"], random(a)
 	at := make([]Point, n)
@@ -81,14 +81,14 @@ func waxman(b *builder, a arguments) error {
 func distance(p, q Point) float64 { return math.Hypot(p.X-q.X, p.Y-q.Y) }
 
 // joinNearest grows the first part as Prim's algorithm does: it links the nearest node outside,
-// which brings its whole part in.
+// which adds that node's whole part.
 func joinNearest(at []Point, links []pair) []pair {
 	part := parts(len(at), links)
 	members := map[int][]int{}
 	for v, p := range part {
 		members[p] = append(members[p], v)
 	}
-	inside, nearest := make([]bool, len(at)), make([]int, len(at)) // nearest node inside, of each outside
+	inside, nearest := make([]bool, len(at)), make([]int, len(at)) // for each node outside, the nearest node inside
 	enter := func(p int, first bool) {
 		for _, v := range members[p] {
 			inside[v] = true
@@ -115,9 +115,9 @@ func joinNearest(at []Point, links []pair) []pair {
 	return links
 }
 
-// erdosRenyi links each pair of nodes with probability p (E. N. Gilbert's G(n, p)). Parts that this
-// leaves apart are then joined, one after the other, by a link between a random node of each and a
-// random node before.
+// erdosRenyi links each pair of nodes with probability p (E. N. Gilbert's G(n, p)). Parts that
+// remain disconnected are then joined, one after another, by a link between a random node of the
+// part and a random earlier node.
 func erdosRenyi(b *builder, a arguments) error {
 	n, p, rng := a.int("n"), a["p"], random(a)
 	links := gilbert(n, p, rng)

@@ -55,7 +55,7 @@ func (b *builder) node(name string) string {
 	return name
 }
 
-// next adds an inner node under the next number.
+// next adds an inner node with the next number.
 func (b *builder) next() string { return b.node(b.prefix + strconv.Itoa(len(b.inner)+1)) }
 
 // row adds k inner nodes.
@@ -72,12 +72,12 @@ func (b *builder) host(name string) string {
 	return name
 }
 
-// nextHost adds a host under the next number.
+// nextHost adds a host with the next number.
 func (b *builder) nextHost() string { return b.host("h" + strconv.Itoa(len(b.hosts)+1)) }
 
-// hostsFor adds n hosts for each of the inner nodes: h1, h2, … where n is 1, else h1s1, h2s1, ….
-// They are in the order in which Mininet gives them addresses: the first ones of all nodes, then
-// the second ones.
+// hostsFor adds n hosts for each of the inner nodes: h1, h2, … if n is 1, else h1s1, h2s1, …. They
+// are in the order in which Mininet gives them addresses: the first hosts of all nodes, then the
+// second.
 func (b *builder) hostsFor(inner []string, n int) [][]string {
 	hosts := make([][]string, len(inner))
 	for j := range n {
@@ -133,7 +133,7 @@ func twoHosts(arguments) float64 { return 2 }
 
 func nEach(a arguments) float64 { return a["k"] * a["n"] }
 
-// withHosts is the size of k nodes with n hosts each and some more nodes.
+// withHosts is the size of k nodes with n hosts each, plus more nodes.
 func withHosts(more float64) func(a arguments) (nodes, links float64) {
 	return func(a arguments) (nodes, links float64) {
 		nodes = a["k"] * (1 + a["n"])
@@ -237,9 +237,9 @@ func grid(b *builder, a arguments) error { return lattice(b, a, false) }
 
 func torus(b *builder, a arguments) error { return lattice(b, a, true) }
 
-// lattice names the node in row i, column j s<i>x<j>, and its datapath id is 256·i + j, as
-// Mininet's torus has them; where a row is longer than 255 these ids would collide, and are left to
-// be assigned.
+// lattice names the node in row i, column j s<i>x<j> and gives it the datapath id 256·i + j, as
+// Mininet's torus does; with more than 255 columns these ids would collide, and are left to be
+// assigned.
 func lattice(b *builder, a arguments, closed bool) error {
 	x, y, n := a.int("x"), a.int("y"), a.int("n")
 	at := make([]string, x*y)
@@ -285,8 +285,8 @@ func latticeHosts(a arguments) float64 { return math.Ceil(a["x"]*a["y"]/a["every
 
 // fatTree is the network of M. Al-Fares, A. Loukissas and A. Vahdat, "A Scalable, Commodity Data
 // Center Network Architecture", SIGCOMM 2008: (k/2)² core switches, and k pods of k/2 aggregation
-// and k/2 edge switches. The aggregation switch at place i of each pod is linked to the cores i·k/2
-// and on.
+// and k/2 edge switches. The aggregation switch at index i of each pod is linked to the k/2 cores
+// from i·k/2 on.
 func fatTree(b *builder, a arguments) error {
 	k, n := a.int("k"), a.int("hosts-per-edge")
 	half := k / 2

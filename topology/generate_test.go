@@ -20,8 +20,8 @@ func mustGenerate(t *testing.T, spec string) *Topology {
 	return top
 }
 
-// Proves: each generator makes the number of nodes and links that its shape has, and Size tells it
-// without.
+// TestGenerateCounts proves that each generator makes the number of nodes and links that its shape
+// has, and that Size gives it without making any.
 func TestGenerateCounts(t *testing.T) {
 	for spec, want := range map[string][3]int{ // inner nodes, hosts, links
 		"minimal":           {1, 2, 2},
@@ -67,7 +67,8 @@ func TestGenerateCounts(t *testing.T) {
 	}
 }
 
-// Proves: the inner nodes of regular shapes have the degrees that define the shape, hosts have 1.
+// TestGenerateDegrees proves that the inner nodes of regular shapes have the degrees that define
+// the shape, and hosts have 1.
 func TestGenerateDegrees(t *testing.T) {
 	for spec, want := range map[string]map[string]int{
 		"star,6":     {"s1": 6, "s2": 2, "s7": 2},
@@ -98,8 +99,8 @@ func TestGenerateDegrees(t *testing.T) {
 	}
 }
 
-// examples are the documented example of every generator, and random networks that fall apart
-// without joining.
+// examples returns the documented example of every generator, and random networks that would be
+// disconnected without joining.
 func examples() []string {
 	specs := []string{"waxman,200,beta=0.01", "erdos-renyi,200,0.003", "erdos-renyi,1000,0.001,seed=5"}
 	for _, g := range Generators() {
@@ -108,8 +109,8 @@ func examples() []string {
 	return specs
 }
 
-// Proves: every example works, is connected, has unique names, no link to nowhere, to itself or
-// twice, and comes out the same each time.
+// TestGenerateIsSoundAndDeterministic proves that every example works, is connected, has unique
+// names, no link to a missing node or to itself and no duplicate link, and is the same each time.
 func TestGenerateIsSoundAndDeterministic(t *testing.T) {
 	for _, spec := range examples() {
 		top := mustGenerate(t, spec)
@@ -142,7 +143,8 @@ func TestGenerateIsSoundAndDeterministic(t *testing.T) {
 	}
 }
 
-// Proves: the seed decides a random network, and the default seed is 1.
+// TestGenerateSeed proves that the seed determines a random network, and that the default seed is
+// 1.
 func TestGenerateSeed(t *testing.T) {
 	for _, spec := range []string{"waxman,40", "erdos-renyi,40,0.1"} {
 		byDefault, _ := json.Marshal(mustGenerate(t, spec).Links)
@@ -154,8 +156,8 @@ func TestGenerateSeed(t *testing.T) {
 	}
 }
 
-// Proves: erdos-renyi draws links with the probability asked for (six standard deviations), and
-// waxman prefers near nodes.
+// TestGenerateProbabilities proves that erdos-renyi draws links with the given probability (within
+// six standard deviations), and that waxman prefers near nodes.
 func TestGenerateProbabilities(t *testing.T) {
 	const n, p = 500, 0.1
 	pairs := float64(n * (n - 1) / 2)
@@ -169,7 +171,8 @@ func TestGenerateProbabilities(t *testing.T) {
 	}
 }
 
-// Proves: with routers the shape is the same and names begin with r; other kinds are refused.
+// TestGenerateRouters proves that with routers the shape is the same and names begin with r, and
+// that other kinds are refused.
 func TestGenerateRouters(t *testing.T) {
 	for _, spec := range []string{"linear,3,2", "torus,3,3", "tree,2,2", "fat-tree,4"} {
 		top, err := Generate(spec, GenerateOptions{Nodes: Router})
@@ -190,8 +193,8 @@ func TestGenerateRouters(t *testing.T) {
 	}
 }
 
-// Proves: a wrong spec is refused with a message that names the argument, its range and an example,
-// and all mistakes are reported together.
+// TestGenerateErrors proves that a wrong specification is refused with a message that names the
+// argument, its range and an example, and that all errors are reported together.
 func TestGenerateErrors(t *testing.T) {
 	for spec, want := range map[string][]string{
 		"":                        {`no generator ""`, "choose one of minimal, single"},
@@ -231,7 +234,7 @@ func TestGenerateErrors(t *testing.T) {
 	}
 }
 
-// Proves: the name of a generated topology tells its shape.
+// TestGenerateName proves that the name of a generated topology describes its shape.
 func TestGenerateName(t *testing.T) {
 	for spec, want := range map[string]string{
 		"minimal": "minimal", "linear,4": "linear-4", "linear,4,2": "linear-4-2", "linear": "linear-2",
@@ -253,8 +256,8 @@ for s in t.switches(): print("switch", s, t.nodeInfo(s).get("dpid", "-"))
 for _, _, i in t.links(withInfo=True): print("link %s:%d %s:%d" % (i["node1"], i["port1"], i["node2"], i["port2"]))
 `
 
-// Proves: names, order of hosts, datapath ids and port numbers are those of the real Mininet's
-// classes.
+// TestGenerateEqualsMininet proves that names, the order of hosts, datapath ids and port numbers
+// are those of the real Mininet's classes.
 func TestGenerateEqualsMininet(t *testing.T) {
 	if exec.Command("/usr/bin/python3", "-c", "import mininet.topolib").Run() != nil {
 		t.Skip("Mininet is not installed")
@@ -275,14 +278,14 @@ func TestGenerateEqualsMininet(t *testing.T) {
 	}
 }
 
-// splitLinks sorts the lines about links: Mininet tells them in an order of its own.
+// splitLinks sorts the lines about links: Mininet lists them in an order of its own.
 func splitLinks(lines []string) []string {
 	first := slices.IndexFunc(lines, func(s string) bool { return strings.HasPrefix(s, "link") })
 	slices.Sort(lines[first:])
 	return lines
 }
 
-// describe tells a topology as mininetProgram does; ports without a number get the next free one.
+// describe lists a topology as mininetProgram does; ports without a number get the next free one.
 func describe(top *Topology) []string {
 	var lines []string
 	next := map[string]int{}
@@ -310,8 +313,8 @@ func describe(top *Topology) []string {
 	return lines
 }
 
-// Proves: no text makes the parser panic; what it accepts is within limits, what it refuses has a
-// reason.
+// FuzzGenerate proves that no text makes the parser panic, that what it accepts is within limits,
+// and that what it refuses has a reason.
 func FuzzGenerate(f *testing.F) {
 	for _, spec := range append(examples(), "linear,4,n=", "tree,3,3,3", "torus,3,x", "mesh,k=2,k=3", ",,,", "grid,1e3,2", "waxman,5,-1,Inf") {
 		f.Add(spec)

@@ -5,11 +5,11 @@ import (
 	"slices"
 )
 
-// Inherit gives a topology what was assigned in an earlier, resolved one and is
-// left open now, so that an edited file keeps the ports, addresses, datapath
-// ids and router ids of all that it did not change. Addresses stay open where they
-// come from another pool now, or routers make subnets of what was one network, or no longer do;
-// and where segments were joined or divided, or have become too large for their subnet.
+// Inherit fills what a topology leaves open with what was assigned in an earlier, resolved one, so
+// that an edited file keeps the ports, addresses, datapath ids and router ids of everything that it
+// did not change. Addresses stay open if they now come from another pool, if routers now divide one
+// network into subnets or no longer do, and in segments that were joined, divided, or have become
+// too large for their subnet.
 func Inherit(t, resolved *Topology) {
 	before := byName(resolved)
 	addresses := t.Subnet == resolved.Subnet && t.Subnet6 == resolved.Subnet6 && t.hasSubnets() == resolved.hasSubnets()
@@ -23,7 +23,7 @@ func Inherit(t, resolved *Topology) {
 			n.DPID = old.DPID
 		}
 		if n.OSPF != nil && old.OSPF != nil && !n.OSPF.RouterID.IsValid() && slices.Equal(n.Loopback, old.Loopback) {
-			n.OSPF = n.OSPF.Clone() // the file's range may share it
+			n.OSPF = n.OSPF.Clone() // nodes of a range in the file may share it
 			n.OSPF.RouterID = old.OSPF.RouterID
 		}
 		given[n.Name] = n
@@ -51,8 +51,8 @@ func Inherit(t, resolved *Topology) {
 	}
 }
 
-// forgetMisfits takes inherited addresses back that do not make each segment a subnet of its own
-// with room for all its interfaces.
+// forgetMisfits removes inherited addresses, so that each segment is a subnet of its own with room
+// for all its interfaces.
 func forgetMisfits(t *Topology, inherited map[*Endpoint]bool) {
 	r := &resolver{t: t, nodes: byName(t), ends: map[string][]*Endpoint{}}
 	for _, l := range t.Links {
@@ -62,7 +62,7 @@ func forgetMisfits(t *Topology, inherited map[*Endpoint]bool) {
 	}
 	segs := r.segments()
 	taken := map[netip.Prefix]bool{}
-	for _, inFile := range []bool{true, false} { // what the file gives goes first
+	for _, inFile := range []bool{true, false} { // what the file gives takes precedence
 		for _, s := range segs {
 			all := slices.Concat(s.routers, s.ends)
 			for fam := range s.prefix {
@@ -74,7 +74,7 @@ func forgetMisfits(t *Topology, inherited map[*Endpoint]bool) {
 						if !inherited[e] {
 							file = append(file, e)
 						}
-						if n := r.nodes[e.Node]; e == r.ends[e.Node][0] { // where a node's own go
+						if n := r.nodes[e.Node]; e == r.ends[e.Node][0] { // this end gets the node's own addresses
 							file = append(file, &Endpoint{Addresses: n.Addresses})
 						}
 					}
@@ -99,20 +99,20 @@ func forgetMisfits(t *Topology, inherited map[*Endpoint]bool) {
 	}
 }
 
-// hasRoom says whether a subnet has addresses for so many interfaces.
+// hasRoom says whether a subnet has enough addresses for a number of interfaces.
 func hasRoom(p netip.Prefix, interfaces int) bool {
 	host := p.Addr().BitLen() - p.Bits()
 	if host >= 31 {
 		return true
 	}
 	most := 1 << host
-	if host > 1 { // without the network's and the broadcast's
+	if host > 1 { // without the network and broadcast addresses
 		most -= 2
 	}
 	return interfaces <= most
 }
 
-// inheritEnd fills what neither the end nor its node (nil: a new one) gives now.
+// inheritEnd fills in what neither the end nor its node (nil: a new node) gives.
 func inheritEnd(e *Endpoint, old Endpoint, n *Node, addresses bool) {
 	if n == nil {
 		return

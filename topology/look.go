@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// NodesByName is an index of the nodes.
+// NodesByName returns the nodes by name.
 func (t *Topology) NodesByName() map[string]*Node {
 	m := make(map[string]*Node, len(t.Nodes))
 	for _, n := range t.Nodes {
@@ -14,10 +14,10 @@ func (t *Topology) NodesByName() map[string]*Node {
 	return m
 }
 
-// LinksByKey is an index of the links: see LinkKeys.
+// LinksByKey returns the links by key: see LinkKeys.
 func LinksByKey(t *Topology) map[string]*Link { return index(LinkKeys(t), t.Links) }
 
-// EndsOf lists the links' ends of each node.
+// EndsOf lists the ends of links at each node.
 func EndsOf(t *Topology) map[string][]*Endpoint {
 	ends := map[string][]*Endpoint{}
 	for _, l := range t.Links {
@@ -55,8 +55,8 @@ func (l *Link) BetweenRouters(nodes map[string]*Node) bool {
 
 var defaultRoutes = map[bool]netip.Prefix{true: netip.MustParsePrefix("0.0.0.0/0"), false: netip.MustParsePrefix("::/0")}
 
-// StaticRoutes lists a node's routes, gateways as default routes. Those by a device come first:
-// they may lead to the neighbours that others go by.
+// StaticRoutes lists a node's routes, with gateways as default routes. Routes through a device come
+// first: they may lead to the neighbours that others go through.
 func (n *Node) StaticRoutes() []Route {
 	routes := slices.Clone(n.Routes)
 	slices.SortStableFunc(routes, func(a, b Route) int {
@@ -74,8 +74,8 @@ func (n *Node) StaticRoutes() []Route {
 	return routes
 }
 
-// ControllersOf returns the addresses of a switch's controllers outside the lab; none where it
-// forwards by learning, or what the lab runs decides.
+// ControllersOf returns the addresses of a switch's controllers outside the lab; none if the switch
+// learns, or is controlled by something that the lab runs.
 func ControllersOf(t *Topology, n *Node) []string {
 	var out []string
 	for _, c := range n.Controllers {
@@ -92,8 +92,8 @@ func ControllersOf(t *Topology, n *Node) []string {
 	return out
 }
 
-// ForeignControllers are the controllers of a switch that are not Trivet's: addresses, and names of
-// programs that a lab runs.
+// ForeignControllers returns the controllers of a switch that are not Trivet's: addresses, and
+// names of programs that a lab runs.
 func ForeignControllers(t *Topology, n *Node) []string {
 	out := ControllersOf(t, n)
 	for _, c := range n.Controllers {

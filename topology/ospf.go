@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// OSPF is what a router says of OSPFv2 (RFC 2328). What it leaves open, Resolve and OSPFOf assign.
+// OSPF holds a router's OSPFv2 settings (RFC 2328). What it leaves open, Resolve and OSPFOf assign.
 type OSPF struct {
-	Area     AreaID     `json:"area"`               // of interfaces whose links name none
+	Area     AreaID     `json:"area"`               // of interfaces whose links specify none
 	RouterID netip.Addr `json:"router_id,omitzero"` // unset: the highest loopback address, else from the name
-	Areas    []OSPFArea `json:"areas,omitempty"`    // what is special about some of its areas
+	Areas    []OSPFArea `json:"areas,omitempty"`    // special properties of some areas
 
 	// Passive names interfaces that exchange no packets, by device or by the node at the other end.
 	Passive []string `json:"passive,omitempty"`
@@ -19,34 +19,34 @@ type OSPF struct {
 	Redistribute []OSPFRedistribute `json:"redistribute,omitempty"`
 	VirtualLinks []OSPFVirtualLink  `json:"virtual_links,omitempty"`
 
-	// ReferenceBandwidth makes the cost of an interface whose link has a bandwidth: the reference
-	// divided by it, at least 1. Without, costs are 1.
+	// ReferenceBandwidth determines the cost of interfaces whose links have a bandwidth: the
+	// reference divided by the bandwidth, at least 1. Without it, costs are 1.
 	ReferenceBandwidth Rate `json:"reference_bandwidth,omitempty"`
 
-	Auth *OSPFAuth `json:"auth,omitempty"` // of interfaces whose links say nothing
+	Auth *OSPFAuth `json:"auth,omitempty"` // of interfaces whose links specify none
 }
 
-// OSPFArea is what is special about an area (RFC 2328, C.2).
+// OSPFArea holds the special properties of an area (RFC 2328, C.2).
 type OSPFArea struct {
 	ID          AreaID      `json:"id"`
-	Stub        bool        `json:"stub,omitempty"`         // no external routes come in; said by one router, it holds for all
+	Stub        bool        `json:"stub,omitempty"`         // no external routes are announced into it; if one router says so, it applies to all
 	DefaultCost int         `json:"default_cost,omitempty"` // of the default route that border routers announce into a stub area; 0: 1
-	NoSummary   bool        `json:"no_summary,omitempty"`   // border routers announce nothing else into a stub area
-	Ranges      []OSPFRange `json:"ranges,omitempty"`       // what border routers sum up
-	MaxLSAs     int         `json:"max_lsas,omitempty"`     // that routing nodes keep of other routers; 0: 50000
+	NoSummary   bool        `json:"no_summary,omitempty"`   // border routers announce no other summaries into a stub area
+	Ranges      []OSPFRange `json:"ranges,omitempty"`       // what border routers aggregate
+	MaxLSAs     int         `json:"max_lsas,omitempty"`     // that routing nodes keep from other routers; 0: 50000
 }
 
-// OSPFRange is a network that border routers announce outside of an area in place of all in it.
+// OSPFRange is a network that border routers announce outside an area in place of everything in it.
 type OSPFRange struct {
 	Prefix netip.Prefix `json:"prefix"`
-	Hide   bool         `json:"hide,omitempty"` // announce nothing of what is in it
+	Hide   bool         `json:"hide,omitempty"` // announce nothing of it
 }
 
 // OSPFRedistribute announces routes of another source as external ones.
 type OSPFRedistribute struct {
 	Source string `json:"source"`           // connected, static or default
 	Metric int    `json:"metric,omitempty"` // 0: 20
-	Type   int    `json:"type,omitempty"`   // of the metric: 1 or 2; 0: 2
+	Type   int    `json:"type,omitempty"`   // metric type: 1 or 2; 0: 2
 }
 
 // Sources of OSPFRedistribute.
@@ -57,9 +57,9 @@ const (
 )
 
 // OSPFVirtualLink joins two border routers to one backbone through another area (RFC 2328, section
-// 15). Both ends need one.
+// 15). It must be configured at both ends.
 type OSPFVirtualLink struct {
-	Area   AreaID `json:"area"`   // that it goes through
+	Area   AreaID `json:"area"`   // the area it passes through
 	Router string `json:"router"` // the other end: a router id, or the name of a node
 
 	Hello      Duration  `json:"hello,omitempty"`
@@ -69,47 +69,47 @@ type OSPFVirtualLink struct {
 	Auth       *OSPFAuth `json:"auth,omitempty"`
 }
 
-// OSPFNetwork is the type of network that an interface attaches to.
+// OSPFNetwork is the type of network that an interface is attached to.
 type OSPFNetwork string
 
 const (
 	PointToPoint OSPFNetwork = "point-to-point"
 	Broadcast    OSPFNetwork = "broadcast"
-	Loopback     OSPFNetwork = "loopback" // the loopback addresses, in OSPFOf only
+	Loopback     OSPFNetwork = "loopback" // the loopback addresses; only in OSPFOf
 )
 
-// OSPFLink is what a link, or one of its ends, says of OSPF on it. What an end leaves open its link
-// says, else its router, else a default.
+// OSPFLink holds the OSPF settings of a link, or of one of its ends. What an end leaves open is
+// taken from its link, else from its router, else from a default.
 type OSPFLink struct {
 	Off        bool        `json:"off,omitempty"` // OSPF does not run here
 	Area       *AreaID     `json:"area,omitempty"`
-	Cost       int         `json:"cost,omitempty"` // of sending, 1 to 65535; 0: 1, or by the router's ReferenceBandwidth
+	Cost       int         `json:"cost,omitempty"` // for sending, 1 to 65535; 0: 1, or by the router's ReferenceBandwidth
 	Network    OSPFNetwork `json:"network,omitempty"`
 	Hello      Duration    `json:"hello,omitempty"`      // whole seconds; 0: 10 s
 	Dead       Duration    `json:"dead,omitempty"`       // whole seconds; 0: 4 × Hello
 	Retransmit Duration    `json:"retransmit,omitempty"` // whole seconds; 0: 5 s
 	Delay      Duration    `json:"delay,omitempty"`      // InfTransDelay, whole seconds; 0: 1 s
-	Priority   *int        `json:"priority,omitempty"`   // for being the designated router, 0 (never) to 255; unset: 1
-	Passive    *bool       `json:"passive,omitempty"`    // unset: where there are no routers
-	MaxLSAs    int         `json:"max_lsas,omitempty"`   // that a routing node takes from one neighbour; 0: 20000
+	Priority   *int        `json:"priority,omitempty"`   // for the election of the designated router, 0 (never) to 255; unset: 1
+	Passive    *bool       `json:"passive,omitempty"`    // unset: passive if there are no routers
+	MaxLSAs    int         `json:"max_lsas,omitempty"`   // that a routing node accepts from one neighbour; 0: 20000
 	Auth       *OSPFAuth   `json:"auth,omitempty"`
 }
 
-// OSPFAuth is how packets are authenticated (RFC 2328, appendix D; RFC 5709).
+// OSPFAuth says how packets are authenticated (RFC 2328, appendix D; RFC 5709).
 type OSPFAuth struct {
 	Type OSPFAuthType `json:"type"`
 	Key  string       `json:"key,omitempty"`
-	ID   int          `json:"id,omitempty"` // of the key, 1 to 255; 0: 1; not of AuthSimple
+	ID   int          `json:"id,omitempty"` // key id, 1 to 255; 0: 1; not used by AuthSimple
 }
 
-// OSPFAuthType is a kind of authentication.
+// OSPFAuthType is a type of authentication.
 type OSPFAuthType string
 
 const (
 	AuthNone   OSPFAuthType = "none"
-	AuthSimple OSPFAuthType = "simple" // a password in clear
+	AuthSimple OSPFAuthType = "simple" // a cleartext password
 	AuthMD5    OSPFAuthType = "md5"
-	AuthSHA1   OSPFAuthType = "sha1" // HMAC, as those below
+	AuthSHA1   OSPFAuthType = "sha1" // HMAC, as are those below
 	AuthSHA256 OSPFAuthType = "sha256"
 	AuthSHA384 OSPFAuthType = "sha384"
 	AuthSHA512 OSPFAuthType = "sha512"
@@ -118,7 +118,7 @@ const (
 // AreaID is the number of an area; 0 is the backbone.
 type AreaID uint32
 
-// ParseAreaID reads 1 or 0.0.0.1.
+// ParseAreaID reads an area id such as 1 or 0.0.0.1.
 func ParseAreaID(s string) (AreaID, error) {
 	if n, err := strconv.ParseUint(s, 10, 32); err == nil {
 		return AreaID(n), nil
@@ -135,7 +135,7 @@ func (a AreaID) Addr() netip.Addr {
 	return netip.AddrFrom4([4]byte{byte(a >> 24), byte(a >> 16), byte(a >> 8), byte(a)})
 }
 
-// String returns a number, or for large ones the dotted form.
+// String returns a number, or for large ids the dotted form.
 func (a AreaID) String() string {
 	if a < 1<<24 {
 		return strconv.FormatUint(uint64(a), 10)
@@ -147,7 +147,7 @@ func (a AreaID) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
 
 func (a *AreaID) UnmarshalText(b []byte) (err error) { *a, err = ParseAreaID(string(b)); return }
 
-// ParseOSPFRange reads 10.1.0.0/16, or 10.1.0.0/16 hide.
+// ParseOSPFRange reads "10.1.0.0/16" or "10.1.0.0/16 hide".
 func ParseOSPFRange(s string) (OSPFRange, error) {
 	f := strings.Fields(s)
 	if len(f) == 1 || len(f) == 2 && f[1] == "hide" {
@@ -165,7 +165,7 @@ func (r OSPFRange) String() string {
 	return r.Prefix.String()
 }
 
-// ParseOSPFRedistribute reads static, or connected metric 30 type 1.
+// ParseOSPFRedistribute reads "static" or "connected metric 30 type 1".
 func ParseOSPFRedistribute(s string) (OSPFRedistribute, error) {
 	f := strings.Fields(s)
 	bad := Mistaken("write static, connected or default, optionally followed by metric 30 type 1", "%q cannot be redistributed", s)

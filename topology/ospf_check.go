@@ -10,7 +10,7 @@ import (
 	"trivet.dev/trivet/internal/words"
 )
 
-// ospf checks what a router says of OSPF.
+// ospf checks a router's OSPF settings.
 func (v *validator) ospf(n *Node, bad func(hint, format string, args ...any)) {
 	o := n.OSPF
 	switch {
@@ -99,8 +99,8 @@ func (v *validator) ospfPeer(n *Node, l OSPFVirtualLink, bad func(hint, format s
 	}
 }
 
-// ospfLink checks what a link and its ends say of OSPF. What a link says may be a default of all
-// links, so it may also join nodes to which it means nothing.
+// ospfLink checks the OSPF settings of a link and its ends. A link's settings may come from a
+// default for all links, so it may also join nodes to which they mean nothing.
 func (v *validator) ospfLink(l *Link, bad func(hint, format string, args ...any)) {
 	v.ospfSettings(l.OSPF, bad)
 	for _, e := range l.Ends {
@@ -145,7 +145,8 @@ func (v *validator) ospfTimers(hello, dead, retransmit, delay Duration, bad func
 	}
 }
 
-// checkAuth says what is wrong with a key. It must be a word in the files of other routers.
+// checkAuth says what is wrong with a key. It must be a single word in the files of routing
+// daemons.
 func checkAuth(a *OSPFAuth, bad func(hint, format string, args ...any)) {
 	if a == nil {
 		return
@@ -167,8 +168,8 @@ func checkAuth(a *OSPFAuth, bad func(hint, format string, args ...any)) {
 	}
 }
 
-// speaksOSPF finds routers that should and cannot. A controller at an address may be Trivet's own,
-// running alone.
+// speaksOSPF finds routers that should speak OSPF but cannot. Routing nodes with a controller at an
+// address pass, as it may be Trivet's own, running alone.
 func (r *resolver) speaksOSPF(n *Node) {
 	switch {
 	case n.OSPF == nil:
@@ -177,7 +178,7 @@ func (r *resolver) speaksOSPF(n *Node) {
 	}
 }
 
-// ospfPassive looks for what passive names: devices of the router, or nodes beside it.
+// ospfPassive checks that passive names devices of the router, or neighbouring nodes.
 func (r *resolver) ospfPassive() {
 	beside := map[string][]string{}
 	for _, l := range r.t.Links {
@@ -205,8 +206,8 @@ func (r *resolver) ospfPassive() {
 	}
 }
 
-// ospfAgrees warns of routers beside each other that will not become neighbours, and finds virtual
-// links through stub areas.
+// ospfAgrees warns about adjacent routers that will not become OSPF neighbours, and reports virtual
+// links through stub areas, or through areas that the router is not in.
 func (r *resolver) ospfAgrees() {
 	routers := OSPFOf(r.t)
 	at := map[*Endpoint]*OSPFInterface{}
@@ -245,7 +246,7 @@ func (r *resolver) virtualAgrees(o *OSPFRouter, v OSPFVirtual) {
 	}
 }
 
-// differ says in what two interfaces differ that neighbours must have alike (RFC 2328, section
+// differ says how two interfaces differ in what must be the same for neighbours (RFC 2328, section
 // 10.5).
 func differ(a, b *OSPFInterface) string {
 	switch {

@@ -8,9 +8,8 @@ import (
 	"trivet.dev/trivet/internal/disjoint"
 )
 
-// LongestDead returns the longest time in which a router with daemons may still be electing a
-// designated router (RFC 2328, section 9.4: it waits for RouterDeadInterval), 0 where there is
-// none.
+// LongestDead returns the longest time for which a router with daemons may still be electing a
+// designated router (RFC 2328, section 9.4: it waits for RouterDeadInterval); 0 if there is none.
 func LongestDead(t *Topology) (longest time.Duration) {
 	for _, r := range OSPFOf(t) {
 		for _, i := range r.Interfaces {
@@ -22,10 +21,11 @@ func LongestDead(t *Topology) (longest time.Duration) {
 	return longest
 }
 
-// OSPFReach lists, by router, the networks that OSPF should bring it routes to: of each router with
-// daemons, and of the routing nodes beside them, which tell each other all that they know, those of
-// the daemons. Joined are routers whose active interfaces are up in one network, and agree so that
-// they can be neighbours.
+// OSPFReach lists, by router, the networks to which OSPF should bring routes: for each router with
+// daemons, all networks of the routers that it is connected to; for routing nodes next to such
+// routers, those of the daemons, as routing nodes share all they know among themselves. Routers are
+// connected if their active interfaces are up in one network, and agree so that they can be
+// neighbours.
 func OSPFReach(t *Topology) map[string][]netip.Prefix {
 	routers := OSPFOf(t)
 	joined := disjoint.Sets[int]{}
@@ -45,7 +45,7 @@ func OSPFReach(t *Topology) map[string][]netip.Prefix {
 			}
 		}
 	}
-	networks, behind := map[int][]netip.Prefix{}, map[int][]netip.Prefix{} // of all, and of those with daemons
+	networks, behind := map[int][]netip.Prefix{}, map[int][]netip.Prefix{} // of all routers, and of those with daemons
 	for n, r := range routers {
 		for _, i := range r.Interfaces {
 			if i.Link != nil && !i.Link.Down {

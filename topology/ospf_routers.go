@@ -9,16 +9,16 @@ import (
 	"time"
 )
 
-// OSPFRouter is a router that speaks OSPF, with all its settings: nothing is left open.
+// OSPFRouter is a router that speaks OSPF, with all its settings: none is left open.
 type OSPFRouter struct {
 	Node     *Node
 	RouterID netip.Addr
 
-	Areas        []OSPFArea      // those it has interfaces in, by number; DefaultCost is set for stub areas
+	Areas        []OSPFArea      // those that it has interfaces in, by number; DefaultCost is set for stub areas
 	Interfaces   []OSPFInterface // by port; the loopback last
 	VirtualLinks []OSPFVirtual
-	Redistribute []OSPFRedistribute // with metric and type
-	Externals    []OSPFExternal     // what Redistribute comes to, from the topology's routes and addresses
+	Redistribute []OSPFRedistribute // with metric and type set
+	Externals    []OSPFExternal     // the networks that Redistribute stands for, from the topology's routes and addresses
 }
 
 // OSPFInterface is an interface on which OSPF runs.
@@ -28,7 +28,7 @@ type OSPFInterface struct {
 
 	Name      string         // of the device: r1-eth0, lo
 	Port      int            // as in Endpoint.Port
-	Addresses []netip.Prefix // IPv4; packets come from the first, the networks of all are announced
+	Addresses []netip.Prefix // IPv4; packets are sent from the first, the networks of all are announced
 
 	Area       AreaID
 	Network    OSPFNetwork
@@ -40,22 +40,22 @@ type OSPFInterface struct {
 	Retransmit time.Duration
 	Delay      time.Duration // InfTransDelay
 	Auth       OSPFAuth
-	MaxLSAs    int // that a neighbour may bring; 0: the default
+	MaxLSAs    int // accepted from a neighbour; 0: the default
 }
 
 // OSPFVirtual is a virtual link of a router.
 type OSPFVirtual struct {
-	Area                           AreaID     // that it goes through
+	Area                           AreaID     // the area it passes through
 	Peer                           netip.Addr // the other end's router id
 	Hello, Dead, Retransmit, Delay time.Duration
 	Auth                           OSPFAuth
 }
 
-// OSPFExternal is a network that a router announces from outside.
+// OSPFExternal is a network that a router announces as external.
 type OSPFExternal struct {
 	Prefix netip.Prefix
 	Metric int
-	Type2  bool // the metric is above any cost inside
+	Type2  bool // the metric exceeds any cost within OSPF
 }
 
 // The defaults of RFC 2328 (appendix C), and of most routers.
@@ -92,11 +92,11 @@ func OSPFOf(t *Topology) []OSPFRouter {
 	return out
 }
 
-// ospfOf is what making the routers needs to know of the whole.
+// ospfOf is the context for making the routers.
 type ospfOf struct {
 	t    *Topology
 	ids  map[string]netip.Addr
-	at   map[string][]ospfEnd // of each router that speaks OSPF, by port
+	at   map[string][]ospfEnd // for each router that speaks OSPF, by port
 	stub map[AreaID]bool
 }
 
@@ -167,8 +167,9 @@ func (o *ospfOf) router(n *Node) OSPFRouter {
 	return r
 }
 
-// loopback is the interface of a router's loopback addresses. It costs 1, as FRR and BIRD know no
-// 0. It is in the router's area, unless no other interface is: it should not make a border router.
+// loopback is the interface of a router's loopback addresses. It costs 1, as FRR and BIRD do not
+// accept 0. It is in the router's area, unless no other interface is: it should not make the router
+// a border router.
 func loopback(addresses []netip.Prefix, area AreaID, others []OSPFInterface) OSPFInterface {
 	if len(others) > 0 && !slices.ContainsFunc(others, func(i OSPFInterface) bool { return i.Area == area }) {
 		area = others[0].Area
@@ -187,7 +188,7 @@ func ipv4(all []netip.Prefix) (out []netip.Prefix) {
 	return out
 }
 
-// merged is what an end says, and where it says nothing its link.
+// merged returns an end's settings, with those of its link where the end has none.
 func merged(link, end *OSPFLink) OSPFLink {
 	l, e := OSPFLink{}, OSPFLink{}
 	if link != nil {
@@ -238,7 +239,7 @@ func (o *ospfOf) iface(n *Node, e ospfEnd, s OSPFLink, addresses []netip.Prefix)
 	return out
 }
 
-// timers fills in the defaults.
+// timers fills in defaults.
 func timers(hello, dead, retransmit, delay Duration) (h, d, r, t time.Duration) {
 	hello = cmp.Or(hello, ospfHello)
 	return hello.std(), cmp.Or(dead, 4*hello).std(), cmp.Or(retransmit, ospfRetransmit).std(), cmp.Or(delay, ospfDelay).std()
@@ -246,7 +247,7 @@ func timers(hello, dead, retransmit, delay Duration) (h, d, r, t time.Duration) 
 
 func (d Duration) std() time.Duration { return time.Duration(d) }
 
-// authOf is the first that says something.
+// authOf returns the first that is set.
 func authOf(all ...*OSPFAuth) OSPFAuth {
 	a := cmp.Or(all...)
 	if a == nil || a.Type == AuthNone {
@@ -268,7 +269,7 @@ func costOf(reference, bandwidth Rate) int {
 	return int(min(max(reference/bandwidth, 1), 65535))
 }
 
-// areas are those of the interfaces, with what the router says of them.
+// areas returns the interfaces' areas, with the router's settings for them.
 func (o *ospfOf) areas(n *Node, interfaces []OSPFInterface) (out []OSPFArea) {
 	seen := map[AreaID]bool{}
 	for _, i := range interfaces {
@@ -300,8 +301,8 @@ func (o *ospfOf) virtual(n *Node, v OSPFVirtualLink) OSPFVirtual {
 	return out
 }
 
-// redistribute lists what the router announces from outside; off are the addresses of interfaces
-// without OSPF. The first source that has a network counts.
+// redistribute lists what the router announces as external; off are the addresses of interfaces
+// without OSPF. For a network with several sources, the first counts.
 func (r *OSPFRouter) redistribute(n *Node, off []netip.Prefix) {
 	seen := map[netip.Prefix]bool{}
 	for _, from := range n.OSPF.Redistribute {
@@ -329,8 +330,8 @@ func (r *OSPFRouter) redistribute(n *Node, off []netip.Prefix) {
 	}
 }
 
-// routerIDs gives each router that speaks OSPF an id: its highest loopback address, else 0.0.0.N
-// with the first number in its name, and where that is taken or missing the lowest that is free.
+// routerIDs gives each router that speaks OSPF an id: its highest loopback address, else 0.0.0.N,
+// with the first number in its name or, if that is taken or missing, the lowest free one.
 func (r *resolver) routerIDs() {
 	taken := map[netip.Addr]*Node{}
 	var open []*Node

@@ -27,7 +27,7 @@ func ospfLink(top *Topology, a, b string) *OSPFLink {
 	return l.OSPF
 }
 
-// interfaces writes what OSPFOf says of each interface: "r1-eth0 area 0 broadcast cost 1 passive".
+// interfaces writes each interface as OSPFOf gives it: "r1-eth0 area 0 broadcast cost 1 passive".
 func interfaces(r OSPFRouter) (out []string) {
 	for _, i := range r.Interfaces {
 		s := fmt.Sprintf("%s area %s %s cost %d", i.Name, i.Area, i.Network, i.Cost)
@@ -39,9 +39,9 @@ func interfaces(r OSPFRouter) (out []string) {
 	return out
 }
 
-// Proves: the defaults: interfaces to hosts are passive, links between routers point-to-point,
-// segments with switches broadcast; costs come from the reference bandwidth; what an end says goes
-// before what its link says, and that before the router.
+// TestOSPFInterfaces proves the defaults: interfaces to hosts are passive, links between routers
+// point-to-point, segments with switches broadcast; costs come from the reference bandwidth;
+// settings of an end override those of its link, and these override the router's.
 func TestOSPFInterfaces(t *testing.T) {
 	top := build(t, "h:h1 s:s1 s:s2 r:r1 r:r2 r:r3 h1-s1 s1-r1 r1-r2 r1-s2 s2-r2 s2-r3 r2-r3")
 	speaks(top, map[string]OSPF{"r1": {Area: 1, ReferenceBandwidth: 1e9, Auth: &OSPFAuth{Type: AuthMD5, Key: "walnut"}}, "r3": {Passive: []string{"s2"}}}, "r1", "r2", "r3")
@@ -75,8 +75,9 @@ func TestOSPFInterfaces(t *testing.T) {
 	}
 }
 
-// Proves: a router's id is its highest loopback address, else from its name, else the lowest that
-// is free; no two are the same; an edited file keeps those that it had.
+// TestRouterIDs proves that a router's id is its highest loopback address, else comes from its
+// name, else is the lowest free one; that no two are the same; and that an edited file keeps the
+// ids it had.
 func TestRouterIDs(t *testing.T) {
 	top := build(t, "r:r1 r:x r:r7 r:b1 r:r9 r:r5 r1-x x-r7 r7-b1 b1-r9 r9-r5")
 	speaks(top, map[string]OSPF{"r9": {RouterID: netip.MustParseAddr("0.0.0.7")}}, "r1", "x", "r7", "b1", "r9", "r5")
@@ -99,8 +100,8 @@ func TestRouterIDs(t *testing.T) {
 	}
 }
 
-// Proves: routers that speak OSPF get no static routes of IPv4, others and NATs do, and IPv6 is
-// routed still.
+// TestOSPFRoutes proves that routers that speak OSPF get no static IPv4 routes, that others and
+// NATs do, and that IPv6 is still routed.
 func TestOSPFRoutes(t *testing.T) {
 	top := build(t, "h:h1 r:r1 r:r2 r:r3 h:h2 h1-r1 r1-r2 r2-r3 r3-h2")
 	speaks(top, nil, "r1", "r2")
@@ -116,8 +117,8 @@ func TestOSPFRoutes(t *testing.T) {
 	}
 }
 
-// Proves: what is announced from outside, with metric and type; stub areas hold for all routers in
-// them; a virtual link's end may be a name.
+// TestOSPFSettings proves what is announced as external, with metric and type; that stub areas
+// apply to all routers in them; and that a virtual link's end may be a name.
 func TestOSPFSettings(t *testing.T) {
 	top := build(t, "r:r1 r:r2 r:r3 h:h1 r1-r2 r2-r3 r1-h1")
 	speaks(top, map[string]OSPF{
@@ -148,7 +149,7 @@ func TestOSPFSettings(t *testing.T) {
 	}
 }
 
-// Proves: every wrong setting is told, and with what to write.
+// TestOSPFProblems proves that every wrong setting is reported, with what to write instead.
 func TestOSPFProblems(t *testing.T) {
 	for want, edit := range map[string]func(r1, r2 *OSPF, l *Link){
 		"router r2: the router_id 1.1.1.1 is already that of r1; router ids must be unique": func(r1, r2 *OSPF, l *Link) {
@@ -191,8 +192,8 @@ func TestOSPFProblems(t *testing.T) {
 	}
 }
 
-// Proves: a router that cannot speak OSPF as it is, is told so; and neighbours that do not agree
-// are a warning.
+// TestOSPFDisagree proves that a router that cannot speak OSPF as it is configured is reported, and
+// that neighbours that disagree are a warning.
 func TestOSPFDisagree(t *testing.T) {
 	for datapath, want := range map[Datapath]string{Kernel: "use datapath frr or bird", Embedded: "needs a controller that routes", BIRD: ""} {
 		top := build(t, "r:r1 r:r2 r1-r2")
@@ -212,7 +213,8 @@ func TestOSPFDisagree(t *testing.T) {
 	}
 }
 
-// Proves: the model survives JSON, in which labs keep it, and copies share nothing.
+// TestOSPFJSON proves that the model survives JSON, in which labs keep it, and that copies share
+// nothing.
 func TestOSPFJSON(t *testing.T) {
 	top := build(t, "r:r1 r:r2 r1-r2")
 	p, yes, area := 0, true, AreaID(1<<31)

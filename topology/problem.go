@@ -10,7 +10,7 @@ import (
 	"trivet.dev/trivet/internal/words"
 )
 
-// Position is a place in a file; Line and Column count from 1, 0 is unknown.
+// Position is a place in a file; Line and Column count from 1, and 0 means unknown.
 type Position struct {
 	File   string
 	Line   int
@@ -27,7 +27,7 @@ func (p Position) String() string {
 	return fmt.Sprintf("%s:%d:%d", p.File, p.Line, p.Column)
 }
 
-// Mistake is the error of who reads a value: what is wrong with it, and what to write instead.
+// Mistake is the error of a parser of values: what is wrong, and what to write instead.
 type Mistake struct{ What, Hint string }
 
 func (m *Mistake) Error() string { return m.What + "; " + m.Hint }
@@ -37,7 +37,7 @@ func Mistaken(hint, format string, args ...any) error {
 	return &Mistake{fmt.Sprintf(format, args...), hint}
 }
 
-// TextAndHint parts an error that is, or wraps, a Mistake; others have no hint.
+// TextAndHint splits an error that is, or wraps, a Mistake; other errors have no hint.
 func TextAndHint(err error) (text, hint string) {
 	var m *Mistake
 	if !errors.As(err, &m) {
@@ -68,20 +68,20 @@ func (p Problem) String() string {
 	return words.Printable(s)
 }
 
-// shorten keeps a message readable that quotes a file without end.
+// shorten keeps a message readable even if it quotes an endless file.
 func shorten(s string) string {
 	const most = 300 // characters
 	if len(s) <= most {
 		return s
 	}
-	if r := []rune(s[:min(len(s), 4*most)]); len(r) > most { // four bytes a character at the most
+	if r := []rune(s[:min(len(s), 4*most)]); len(r) > most { // a character has at most four bytes
 		return string(r[:most]) + "…"
 	}
 	return s
 }
 
-// Problems is everything wrong with a topology. As an error it prints one line
-// each, of the first maxPrinted: nobody reads more before mending those.
+// Problems is everything wrong with a topology. As an error it prints one line for each, up to
+// maxPrinted: nobody reads more before fixing those.
 type Problems []Problem
 
 const maxPrinted = 100
@@ -102,7 +102,7 @@ func (ps *Problems) Add(pos Position, hint, format string, args ...any) {
 	*ps = append(*ps, Problem{Pos: pos, Hint: hint, Message: fmt.Sprintf(format, args...)})
 }
 
-// Warn records something that is no error but that the user should know.
+// Warn records something that is not an error but that the user should know.
 func (ps *Problems) Warn(pos Position, hint, format string, args ...any) {
 	*ps = append(*ps, Problem{Pos: pos, Hint: hint, Message: fmt.Sprintf(format, args...), Warning: true})
 }
@@ -115,7 +115,7 @@ func (ps Problems) Err() error {
 	return nil
 }
 
-// Warnings returns those that are no errors.
+// Warnings returns the problems that are not errors.
 func (ps Problems) Warnings() Problems { return ps.filter(true) }
 
 func (ps Problems) filter(warning bool) Problems {
@@ -131,7 +131,8 @@ func (ps Problems) filter(warning bool) Problems {
 	return slices.Compact(out)
 }
 
-// DidYouMean returns "did you mean x?" for the candidate nearest to word, or "" when none is near.
+// DidYouMean returns "did you mean x?" for the candidate most similar to word, or "" if none is
+// similar.
 func DidYouMean(word string, candidates []string) string {
 	best, bestDistance := "", 1+max(1, len(word)/3)
 	for _, c := range candidates {
@@ -145,8 +146,8 @@ func DidYouMean(word string, candidates []string) string {
 	return "did you mean " + best + "?"
 }
 
-// editDistance is the optimal string alignment distance: insertions, deletions,
-// substitutions and swaps of neighbours each cost 1.
+// editDistance is the optimal string alignment distance: insertions, deletions, substitutions and
+// swaps of adjacent characters each cost 1.
 func editDistance(a, b string) int {
 	if len(a) > 64 || len(b) > 64 {
 		return max(len(a), len(b))

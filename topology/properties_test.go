@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// switchGraphs draws resolved networks of switches: some learn, some speak the spanning tree
+// switchGraphs draws resolved networks of switches: some learn, some run the spanning tree
 // protocol, some have a controller; links may be parallel, or down.
 var switchGraphs = rapid.Custom(func(t *rapid.T) *Topology {
 	top := &Topology{Name: "t"}
@@ -52,8 +52,8 @@ func (f forest) join(a, b string) (loop bool) {
 	return a == b
 }
 
-// Proves: the links between learning switches that are not blocked are a forest that joins whatever
-// the links that are up join; no other link is ever blocked.
+// TestBlocked proves that the links between learning switches that are not blocked form a forest
+// that connects whatever the links that are up connect, and that no other link is ever blocked.
 func TestBlocked(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		top := switchGraphs.Draw(rt, "topology")
@@ -91,7 +91,7 @@ func TestBlocked(t *testing.T) {
 	})
 }
 
-// networks draws networks of everything, as a file would give them.
+// networks draws networks with everything, as a file would describe them.
 var networks = rapid.Custom(func(t *rapid.T) *Topology {
 	top := rapid.OneOf(routerGraphs, switchGraphs).Draw(t, "network")
 	for _, l := range top.Links {
@@ -102,8 +102,8 @@ var networks = rapid.Custom(func(t *rapid.T) *Topology {
 	return top
 })
 
-// Proves: a copy is equal and shares nothing; resolving changes neither the argument nor, a second
-// time, the result; and it is the same each time.
+// TestResolveTwice proves that a copy is equal and shares nothing; that Resolve changes neither its
+// argument nor, applied again, its result; and that the result is the same each time.
 func TestResolveTwice(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		top := networks.Draw(rt, "topology")
@@ -132,8 +132,9 @@ func TestResolveTwice(t *testing.T) {
 	})
 }
 
-// Proves: a topology equals itself and its copy, whatever the order of nodes and links and which
-// end comes first; a change is seen in both directions, as its own reverse.
+// TestDiffProperties proves that a topology equals itself and its copy, whatever the order of nodes
+// and links and whichever end comes first; and that a change is seen in both directions, each the
+// reverse of the other.
 func TestDiffProperties(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		top := networks.Draw(rt, "topology")
@@ -143,7 +144,7 @@ func TestDiffProperties(t *testing.T) {
 		turned := top.Clone()
 		keys := LinkKeys(top)
 		parallel := len(slices.Compact(slices.Sorted(slices.Values(pairsOf(top))))) < len(keys)
-		if !parallel { // parallel links are told apart by their order
+		if !parallel { // parallel links are distinguished by their order
 			slices.Reverse(turned.Links)
 		}
 		slices.Reverse(turned.Nodes)
@@ -199,9 +200,9 @@ func resolvedBy(t *rapid.T, top *Topology) *Topology {
 	return r
 }
 
-// Proves: an edited file that inherits from the running lab keeps ports, device names, MACs,
-// addresses and datapath ids of every node and link that it did not touch, whatever was added or
-// removed before them.
+// TestInherit proves that an edited file that inherits from the running lab keeps the ports, device
+// names, MAC addresses, addresses and datapath ids of every node and link that it did not touch,
+// whatever was added or removed before them.
 func TestInherit(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		n := rapid.IntRange(2, 8).Draw(rt, "hosts")
@@ -234,7 +235,7 @@ func TestInherit(t *testing.T) {
 	})
 }
 
-// Proves: what is given in the edited file wins over what the lab has.
+// TestInheritGiven proves that what the edited file gives takes precedence over what the lab has.
 func TestInheritGiven(t *testing.T) {
 	file := mustGenerate(t, "single,2")
 	lab := resolved(t, file)
@@ -256,9 +257,9 @@ func TestInheritGiven(t *testing.T) {
 	}
 }
 
-// Proves: a network that routers divide, that they no longer divide, or that gets another pool has
-// the addresses that it would have had from the start, but for those that the file gives; and that
-// it keeps its ports.
+// TestInheritOtherNetwork proves that a network that routers now divide, or no longer divide, or
+// that gets another pool, has the addresses that it would have had from the start, except for those
+// that the file gives; and that it keeps its ports.
 func TestInheritOtherNetwork(t *testing.T) {
 	flat, divided := "s:s1 s:s2 h:h1 h:h2 h1-s1 s1-s2 s2-h2", "s:s1 s:s2 r:r1 h:h1 h:h2 h1-s1 s1-r1 r1-s2 s2-h2"
 	other := build(t, flat)
@@ -283,8 +284,9 @@ func TestInheritOtherNetwork(t *testing.T) {
 	}
 }
 
-// Proves: where a change joins segments, divides one, or makes it larger than its subnet,
-// interfaces get the addresses that they need to reach each other; elsewhere they keep theirs.
+// TestInheritSegments proves that if a change joins segments, divides one, or makes it too large
+// for its subnet, interfaces get the addresses that they need to reach each other; and that others
+// keep theirs.
 func TestInheritSegments(t *testing.T) {
 	const rest = " r:r9 h:h9 r9-h9"
 	moved := build(t, "r:r1 h:h1 h1-r1")
@@ -306,7 +308,7 @@ func TestInheritSegments(t *testing.T) {
 		if a, b := endsAt(got, "h9"), endsAt(before, "h9"); !slices.Equal(a, b) {
 			t.Errorf("%s: h9 has %v, not %v", name, a, b)
 		}
-		of := map[netip.Prefix]int{} // which segment has a subnet
+		of := map[netip.Prefix]int{} // the segment of each subnet
 		r := &resolver{t: got, nodes: byName(got), ends: map[string][]*Endpoint{}}
 		for _, l := range got.Links {
 			for i := range l.Ends {
@@ -333,8 +335,8 @@ func TestInheritSegments(t *testing.T) {
 	}
 }
 
-// Proves: a link's change as words is the same after it was written and read, and what is not in it
-// stays.
+// TestLinkChange proves that a change of a link is unchanged after being written and read, and that
+// what it does not mention stays the same.
 func TestLinkChange(t *testing.T) {
 	for _, words := range [][]string{{"up"}, {"down"}, {"delay=10ms"}, {"delay=none", "loss=1%"}, {"bandwidth=1gbit", "jitter=250us", "queue=7", "down"}, {"queue=none"}, {"loss=0"}} {
 		c, err := ParseLinkChange(words)

@@ -7,14 +7,14 @@ import (
 
 const (
 	fullPacket      = 1514      // bytes of layer 2 in a full packet at an MTU of 1500
-	unlimitedRate   = 10e9      // bit/s: what a link without a bandwidth has to hold
+	unlimitedRate   = 10e9      // bit/s: what a link without a bandwidth should be able to hold
 	minimalQueue    = 100       // packets
-	maximalQueue    = 1_000_000 // packets: 1.5 GB when all are full
+	maximalQueue    = 1_000_000 // packets: 1.5 GB if all are full
 	minimalQueueing = 50e-3     // seconds
 )
 
-// QueueLimit returns the queue of one direction of a link, in packets: Queue, or where that
-// is unset the most of
+// QueueLimit returns the queue of one direction of a link, in packets: Queue or, if that is unset,
+// the maximum of
 //
 //   - 2 × bandwidth × (delay + 2 × jitter), the data that TCP keeps on its way over a path whose
 //     round trip is twice the delay: with less a single TCP connection cannot fill the link
@@ -23,8 +23,8 @@ const (
 //   - 50 ms at the bandwidth, so that bursts fit where there is no delay;
 //   - 100 packets, so that a handful of connections fit where the link is slow.
 //
-// A packet counts 1514 bytes. A link without a bandwidth is to hold 10 Gbit/s. The
-// most is 1,000,000 packets, which bounds memory.
+// A packet counts as 1514 bytes. A link without a bandwidth is treated as 10 Gbit/s. The upper
+// limit is 1,000,000 packets, to bound memory.
 func (i Impairment) QueueLimit() int {
 	if i.Queue > 0 {
 		return i.Queue

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestQueueLimit proves which of the terms decides, and that the limit never falls
-// below 2 × bandwidth × delay (with no bandwidth: 10 Gbit/s) but where memory bounds it.
+// TestQueueLimit proves which of the terms decides, and that the limit never falls below 2 ×
+// bandwidth × delay (without a bandwidth: 10 Gbit/s), except where it is capped to bound memory.
 func TestQueueLimit(t *testing.T) {
 	ms := Duration(time.Millisecond)
 	for _, c := range []struct {

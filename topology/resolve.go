@@ -9,21 +9,21 @@ import (
 	"strconv"
 )
 
-// Defaults are what holds where a topology says nothing, and what the command line overrides.
+// Defaults are what applies if a topology says nothing, and what the command line overrides.
 type Defaults struct {
-	Datapath   Datapath // of switches without a controller that name none
-	Controlled Datapath // of switches and routers that Trivet's controller has and that name none
-	Foreign    Datapath // of switches with another controller that name none; unset: as Controlled
-	Controller string   // of switches that name none
+	Datapath   Datapath // of switches without a controller that specify none
+	Controlled Datapath // of switches and routers with Trivet's controller that specify none
+	Foreign    Datapath // of switches with a foreign controller that specify none; unset: as Controlled
+	Controller string   // of switches that specify none
 
-	OverrideDatapath   Datapath // of all nodes of a kind that can have it
+	OverrideDatapath   Datapath // of all nodes of kinds that can have it
 	OverrideController []string // of all switches
 }
 
-// Resolve validates a topology and returns a copy in which all that was left
-// open is assigned: datapaths, controllers, ports, device names, MACs, datapath
-// ids, addresses, gateways, routes and router ids. The same topology always resolves to the
-// same result. When the problems hold an error, the topology is nil.
+// Resolve validates a topology and returns a copy in which everything left open is assigned:
+// datapaths, controllers, ports, device names, MAC addresses, datapath ids, addresses, gateways,
+// routes and router ids. The same topology always resolves to the same result. If the problems
+// include an error, the topology is nil.
 func Resolve(t *Topology, d Defaults) (*Topology, Problems) {
 	problems := validate(t, d)
 	if problems.Err() != nil {
@@ -56,7 +56,7 @@ func Resolve(t *Topology, d Defaults) (*Topology, Problems) {
 type resolver struct {
 	t        *Topology
 	nodes    map[string]*Node
-	ends     map[string][]*Endpoint // of each node, by port
+	ends     map[string][]*Endpoint // for each node, by port
 	segs     []*segment
 	builtin  map[string]bool // controller nodes that stand for Trivet's
 	problems Problems
@@ -84,7 +84,7 @@ func (r *resolver) defaults(d Defaults) {
 			fallback = cmp.Or(d.Foreign, d.Controlled)
 		}
 		if n.Kind == Router && (n.Controllers[0] != ControllerTrivet || n.RunsPrograms()) {
-			fallback = Kernel // what is said for all nodes does not make a routing node of it
+			fallback = Kernel // a datapath for all nodes does not make this one a routing node
 			inherited, override = onlyLinux(inherited), onlyLinux(override)
 		}
 		if !inherited.Serves(n.Kind) {
@@ -105,12 +105,12 @@ func (r *resolver) defaults(d Defaults) {
 	}
 }
 
-// RunsPrograms says whether a router has what only one with namespaces of its own can have.
+// RunsPrograms says whether a router has anything that needs namespaces of its own.
 func (n *Node) RunsPrograms() bool {
 	return n.Kind == Router && (n.NAT || len(n.Masquerade) > 0 || n.Start != "" || n.Stop != "" || len(n.Isolate) > 0 || len(n.Dirs) > 0)
 }
 
-// routerControllers leaves controllers to routing nodes, which need one that routes.
+// routerControllers keeps controllers only on routing nodes, which need one that routes.
 func (r *resolver) routerControllers(n *Node, own []string) {
 	switch {
 	case !n.RoutingNode():
@@ -122,7 +122,7 @@ func (r *resolver) routerControllers(n *Node, own []string) {
 	}
 }
 
-// onlyLinux returns d if it forwards in a namespace of the node's own, and none otherwise.
+// onlyLinux returns d if it forwards in a namespace of the node's own, and "" otherwise.
 func onlyLinux(d Datapath) Datapath {
 	if d.Linux() {
 		return d
@@ -130,8 +130,8 @@ func onlyLinux(d Datapath) Datapath {
 	return ""
 }
 
-// controllersOf gives a node the controllers that are said for it, for all, or by default; a Linux
-// bridge takes none, so it has none by default.
+// controllersOf gives a node the controllers specified for it, for all nodes, or by default; a
+// Linux bridge takes none, so it has none by default.
 func (r *resolver) controllersOf(n *Node, d Defaults, learns bool) {
 	switch {
 	case len(d.OverrideController) > 0:
@@ -157,7 +157,7 @@ func (r *resolver) controllersOf(n *Node, d Defaults, learns bool) {
 	}
 }
 
-// ports numbers what has no number: after the highest so far on that node, passing over given ones.
+// ports numbers ends without a port: after the highest so far on the node, skipping given ones.
 func (r *resolver) ports() {
 	next, given := map[string]int{}, map[portKey]bool{}
 	for _, l := range r.t.Links {
@@ -195,10 +195,10 @@ func (r *resolver) ports() {
 	}
 }
 
-// devices names the network device of each end. Devices of switches share one
-// namespace, those of a host or router have one of their own.
+// devices names the network device of each end. Devices of switches share one namespace; those of a
+// host or router have their own.
 func (r *resolver) devices() {
-	taken := map[[2]string]string{} // by whom
+	taken := map[[2]string]string{} // by what
 	for _, n := range r.t.Nodes {
 		if !n.IsDatapath() {
 			continue
@@ -212,7 +212,7 @@ func (r *resolver) devices() {
 				continue
 			}
 			far := l.Ends[1-i]
-			keeps := far.External() && !r.nodes[e.Node].IsDatapath() // the machine's interface is the node's device
+			keeps := far.External() && !r.nodes[e.Node].IsDatapath() // the machine's interface is the node's device, and keeps its name
 			switch {
 			case keeps && e.Interface != "" && e.Interface != far.Interface:
 				r.problems.Add(l.Pos, "leave interface out at "+e.Node, "link %s: an interface of the machine keeps its name at a %s: %s, not %s",
@@ -235,8 +235,8 @@ func (r *resolver) devices() {
 	}
 }
 
-// DeviceName returns name, or where it is too long for a network device a
-// shorter one that is as good as unique: its beginning, a hash, its end.
+// DeviceName returns name or, if that is too long for a network device, a shorter one that is
+// practically unique: its beginning, a hash, its end.
 func DeviceName(name string) string {
 	if len(name) <= MaxDeviceName {
 		return name
@@ -253,8 +253,8 @@ func DeviceName(name string) string {
 
 var portSuffix = regexp.MustCompile(`-eth\d+$`)
 
-// macs gives every interface an address that depends on the topology's, the
-// node's and the device's names only (but for one of 2^40 that is taken).
+// macs gives every interface an address that depends only on the names of the topology, the node
+// and the device (except for one of 2^40 that is taken).
 func (r *resolver) macs() {
 	taken := map[MAC]bool{}
 	for _, n := range r.t.Nodes {
@@ -277,7 +277,7 @@ func (r *resolver) macs() {
 			}
 			h := fnv.New64a()
 			fmt.Fprintf(h, "%s\x00%s\x00%s", r.t.Name, e.Node, e.Interface)
-			for taken[e.MAC] { // zero is, too
+			for taken[e.MAC] { // zero counts as taken, too
 				sum := h.Sum64()
 				e.MAC = MAC{0x02, byte(sum >> 32), byte(sum >> 24), byte(sum >> 16), byte(sum >> 8), byte(sum)}
 				h.Write([]byte{0})
@@ -289,8 +289,8 @@ func (r *resolver) macs() {
 
 var firstNumber = regexp.MustCompile(`\d+`)
 
-// dpids takes the first number in the name, as Mininet does, and where that is
-// taken or missing the lowest number that is free.
+// dpids assigns the first number in the name, as Mininet does, or, if that is taken or missing, the
+// lowest free number.
 func (r *resolver) dpids() {
 	taken := map[DPID]*Node{}
 	var open []*Node

@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// build makes a topology of a short text: "h:h1 s:s1 r:r1" are nodes (n: a NAT), "h1-s1" links.
+// build makes a topology from a short text: "h:h1 s:s1 r:r1" are nodes (n: a NAT), "h1-s1" links.
 func build(t testing.TB, text string) *Topology {
 	t.Helper()
 	top := &Topology{Name: "t"}
@@ -40,7 +40,7 @@ func resolved(t testing.TB, top *Topology) *Topology {
 	return r
 }
 
-// addressesOf writes all addresses in the order of the links: "h1 10.0.0.1/8".
+// addressesOf lists all addresses in the order of the links: "h1 10.0.0.1/8".
 func addressesOf(t *Topology) string {
 	var out []string
 	for _, l := range t.Links {
@@ -60,8 +60,8 @@ func prefixes(words ...string) (out []netip.Prefix) {
 	return out
 }
 
-// Proves: which addresses are assigned in flat networks, routed ones, with given ones, behind a
-// NAT, in both families, and in the smallest subnets.
+// TestAddresses proves which addresses are assigned in flat and routed networks, alongside given
+// ones, behind a NAT, in both families, and in the smallest subnets.
 func TestAddresses(t *testing.T) {
 	for name, c := range map[string]struct {
 		text string
@@ -105,7 +105,8 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// Proves: a segment of more hosts than a /24 holds gets the smallest subnet that does.
+// TestLargeSegment proves that a segment with more hosts than a /24 holds gets the smallest subnet
+// that does.
 func TestLargeSegment(t *testing.T) {
 	top := build(t, "r:r1 s:s1 r1-s1")
 	for i := range 254 {
@@ -122,8 +123,8 @@ func TestLargeSegment(t *testing.T) {
 	}
 }
 
-// Proves: what cannot be assigned, or would clash, is an error that names it; nothing is assigned
-// twice or left out.
+// TestResolveProblems proves that what cannot be assigned, or would clash, is an error that names
+// it, and that nothing is assigned twice or left out.
 func TestResolveProblems(t *testing.T) {
 	for name, c := range map[string]struct {
 		text string
@@ -148,7 +149,7 @@ func TestResolveProblems(t *testing.T) {
 			t.Nodes = append(t.Nodes, &Node{Name: "s1-eth1", Kind: Switch})
 		}, "the device name s1-eth1 at s1 is taken by switch s1-eth1"},
 	} {
-		text := strings.ReplaceAll(c.text, "s:s1-eth1 ", "") // a name with a dash is added by edit
+		text := strings.ReplaceAll(c.text, "s:s1-eth1 ", "") // edit adds a name with a dash
 		top := build(t, text)
 		c.edit(top)
 		r, problems := Resolve(top, plain)
@@ -158,8 +159,8 @@ func TestResolveProblems(t *testing.T) {
 	}
 }
 
-// Proves: the default route of a host is the first router of its segment, in both families; given
-// ones stay.
+// TestGateways proves that a host's default route is through the first router of its segment, in
+// both families, and that given ones stay.
 func TestGateways(t *testing.T) {
 	top := build(t, "h:h1 h:h2 s:s1 r:r1 r:r2 h:h3 h1-s1 h2-s1 s1-r1 s1-r2 r2-h3")
 	top.IPv6 = IPv6Assigned
@@ -176,8 +177,8 @@ func TestGateways(t *testing.T) {
 	}
 }
 
-// Proves: ports count from 1 at switches and from 0 elsewhere, go on after the highest, and pass
-// over given ones.
+// TestPorts proves that ports count from 1 at switches and from 0 elsewhere, continue after the
+// highest, and skip given ones.
 func TestPorts(t *testing.T) {
 	top := build(t, "h:h1 h:h2 h:h3 h:h4 s:s1 h1-s1 h2-s1 h3-s1 h4-s1 h1-h2")
 	two, seven := 2, 7
@@ -192,8 +193,8 @@ func TestPorts(t *testing.T) {
 	}
 }
 
-// Proves: a datapath id is the first number in the name, given ones come first, and what is left
-// gets the lowest free.
+// TestDPIDs proves that a datapath id is the first number in the name, that given ones take
+// precedence, and that the others get the lowest free ones.
 func TestDPIDs(t *testing.T) {
 	top := build(t, "s:s1 s:core s:x2y9 s:s01 s:s999999999999999999999 s:s0 s:s3")
 	top.Nodes[6].DPID = 2
@@ -206,8 +207,8 @@ func TestDPIDs(t *testing.T) {
 	}
 }
 
-// Proves: device names fit into 15 bytes, differ where nodes and ports do, keep the port's number,
-// and short ones stay.
+// TestDeviceNames proves that device names fit into 15 bytes, differ if nodes or ports do, keep the
+// port's number, and stay as they are if they are short.
 func TestDeviceNames(t *testing.T) {
 	if got := DeviceName("fifteen-eth1000"); got != "fifteen-eth1000" {
 		t.Errorf("a name that fits became %s", got)
@@ -227,8 +228,8 @@ func TestDeviceNames(t *testing.T) {
 	}
 }
 
-// Proves: a MAC depends on the names of topology, node and device alone: not on what else there is,
-// nor on order.
+// TestMACsStay proves that a MAC address depends only on the names of topology, node and device:
+// not on what else there is, nor on order.
 func TestMACsStay(t *testing.T) {
 	macs := func(t *Topology) map[string]MAC {
 		out := map[string]MAC{}
@@ -262,9 +263,9 @@ func TestMACsStay(t *testing.T) {
 	}
 }
 
-// Proves: fail modes, controllers and datapaths are what the node says, else the file, else the
-// command line's default; overrides win, and do not touch nodes of other kinds. A router is a
-// routing node where a controller routes.
+// TestDefaults proves that fail modes, controllers and datapaths are what the node specifies, else
+// the file, else the command line's default; that overrides win, and do not affect nodes of other
+// kinds; and that a router is a routing node if a controller routes.
 func TestDefaults(t *testing.T) {
 	top := build(t, "s:s1 s:s2 r:r1 n:nat h:h1 s1-h1 s2-h1 r1-s1 nat-s2")
 	top.Controllers, top.Nodes[0].Controllers, top.Nodes[1].Datapath = []string{"tcp:127.0.0.1:6653"}, []string{ControllerNone}, OVS
@@ -326,7 +327,7 @@ func follow(t *Topology, from *Node, to netip.Addr) (reached string, err error) 
 	return "", fmt.Errorf("a loop on the way from %s to %s", from.Name, to)
 }
 
-// routerGraphs draws connected networks of routers, some joined by switches, with a host at some.
+// routerGraphs draws connected networks of routers, some connected by switches, some with a host.
 var routerGraphs = rapid.Custom(func(t *rapid.T) *Topology {
 	top := &Topology{Name: "t", IPv6: rapid.SampledFrom([]IPv6{IPv6Off, IPv6Assigned}).Draw(t, "ipv6")}
 	n := rapid.IntRange(2, 9).Draw(t, "routers")
@@ -356,9 +357,9 @@ var routerGraphs = rapid.Custom(func(t *rapid.T) *Topology {
 	return top
 })
 
-// Proves: in any connected network of routers, following the static routes from any router reaches
-// every address, by next hops that exist and are beside it, without a loop; and RouterHops bounds
-// the way.
+// TestRoutesReach proves that in any connected network of routers, following the static routes from
+// any router reaches every address, through next hops that exist and are adjacent, without a loop;
+// and that RouterHops bounds the path.
 func TestRoutesReach(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		top := routerGraphs.Draw(rt, "topology")
@@ -383,8 +384,8 @@ func TestRoutesReach(t *testing.T) {
 	})
 }
 
-// Proves: on a ring, the routes take the shorter way round, and the longest way crosses half the
-// ring.
+// TestRoutesOnRing proves that on a ring, the routes take the shorter way round, and the longest
+// path crosses half the ring.
 func TestRoutesOnRing(t *testing.T) {
 	top, err := Generate("ring,6", GenerateOptions{Nodes: Router})
 	if err != nil {
@@ -407,8 +408,8 @@ func TestRoutesOnRing(t *testing.T) {
 	}
 }
 
-// Proves: of a subnet that is given to two links, as a file may have it, each router has one route,
-// to the nearer link; and none where it is connected to either.
+// TestRouteOfSubnetGivenTwice proves that for a subnet that is given to two links, as a file may
+// do, each router has one route, to the nearer link, and none if it is connected to either.
 func TestRouteOfSubnetGivenTwice(t *testing.T) {
 	top := build(t, "r:r1 r:r2 r:r3 r:r4 h:h1 h:h4 r1-r2 r2-r3 r3-r4 h1-r1 h4-r4")
 	for _, l := range top.Links[3:] {
@@ -443,7 +444,8 @@ func endsAt(t *Topology, node string) (out []netip.Prefix) {
 	return out
 }
 
-// Proves: routes that a user gives are left alone, and none are added to them.
+// TestGivenRoutesStay proves that routes given by the user are left alone, and none are added to
+// them.
 func TestGivenRoutesStay(t *testing.T) {
 	top := build(t, "r:r1 r:r2 h:h1 h:h2 h1-r1 r1-r2 r2-h2")
 	given := Route{To: netip.MustParsePrefix("10.0.2.0/24"), Via: netip.MustParseAddr("172.16.0.2")}
@@ -454,8 +456,9 @@ func TestGivenRoutesStay(t *testing.T) {
 	}
 }
 
-// Proves that what a lab can be without what was probably meant is a warning: an address that two
-// have, one at a switch's port, which has none then.
+// TestResolveWarnings proves that a topology that can be made, but is probably not what was meant,
+// gets warnings: for an address that two interfaces share, and for one at a switch's port, which is
+// left out.
 func TestResolveWarnings(t *testing.T) {
 	top := build(t, "h:h1 h:h2 s:s1 h1-s1 h2-s1")
 	top.Nodes[0].Addresses, top.Nodes[1].Addresses = prefixes("10.0.0.1/8"), prefixes("10.0.0.1/24")
@@ -471,7 +474,8 @@ func TestResolveWarnings(t *testing.T) {
 	}
 }
 
-// Proves that MACs are read as people and Mininet's scripts write them.
+// TestShortMAC proves that MAC addresses are read in the forms used by people and by Mininet's
+// scripts.
 func TestShortMAC(t *testing.T) {
 	for text, want := range map[string]string{"0:0:0:0:0:2": "00:00:00:00:00:02", "02-0-0-A-b-1": "02:00:00:0a:0b:01", "02:00:00:00:00:01": "02:00:00:00:00:01"} {
 		if m, err := ParseMAC(text); err != nil || m.String() != want {
@@ -485,8 +489,9 @@ func TestShortMAC(t *testing.T) {
 	}
 }
 
-// Proves that as-written adds nothing: no gateway, no route, no address to a router that has some;
-// and that this is said, but not of a router that masquerades, nor where there are routes by hand.
+// TestRoutesAsWritten proves that as-written adds nothing: no gateway, no route, no address to a
+// router that has some; and that there is a warning about this, but not for a router that
+// masquerades, nor if routes are given by hand.
 func TestRoutesAsWritten(t *testing.T) {
 	top := build(t, "h:h1 h:h2 h:h3 r:r1 r:r2 h1-r1 h2-r2 r1-r2 h3-r2")
 	top.Nodes[3].Addresses, top.Nodes[4].Addresses = prefixes("10.1.0.1/24"), prefixes("10.2.0.1/24")
@@ -522,8 +527,8 @@ func TestRoutesAsWritten(t *testing.T) {
 	}
 }
 
-// Proves that of two routers to the outside each keeps its own way, so that nothing goes in a
-// circle between them.
+// TestTwoWaysOut proves that of two routers to the outside, each uses its own uplink, so that
+// packets do not loop between them.
 func TestTwoWaysOut(t *testing.T) {
 	top := build(t, "h:h1 s:s1 r:r1 r:nat1 r:nat2 h1-r1 r1-s1 nat1-s1 nat2-s1")
 	top.Node("nat1").NAT, top.Node("nat2").NAT = true, true
@@ -543,8 +548,9 @@ func TestTwoWaysOut(t *testing.T) {
 	}
 }
 
-// Proves that gateways and routes that the kernel would refuse are left out with a warning, so that
-// what is valid comes up; and that a neighbour behind a route by a device is one.
+// TestUnreachableGateways proves that gateways and routes that the kernel would refuse are left out
+// with a warning, so that the valid ones come up; and that a neighbour behind a route through a
+// device counts as one.
 func TestUnreachableGateways(t *testing.T) {
 	top := build(t, "h:h1 h:h2 h:h3 s:s1 h1-s1 h2-s1 h3-s1")
 	for i, n := range top.Nodes[:3] {

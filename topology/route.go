@@ -8,21 +8,20 @@ import (
 	"strings"
 )
 
-// MaxRoutes is the most static routes that Resolve computes: above it routers
-// get none, and the user gives some or chooses a routing protocol.
+// MaxRoutes is the maximum number of static routes that Resolve computes: above it routers get
+// none, and users must give some or choose a routing protocol.
 const MaxRoutes = 2_000_000
 
-// A hop is a neighbouring router: the way there from one router over one segment.
+// A hop is a neighbouring router: the way to it from one router over one segment.
 type hop struct {
 	router  int
 	address [2]netip.Addr // of the neighbour's interface in the shared segment
 }
 
-// routes gives routers static routes along shortest paths (fewest routers; of
-// equals the first neighbour in the file's order), and a default route towards a
-// NAT. Where all are routing nodes, their controller finds the paths. Routers that
-// speak OSPF get none of IPv4. Where any other router has routes of its own the user
-// is taken to route by hand, and nothing is added.
+// routes gives routers static routes along shortest paths (fewest routers; among equals, the first
+// neighbour in the file's order), and a default route towards a NAT. If all are routing nodes,
+// their controller finds the paths. Routers that speak OSPF get no IPv4 routes. If any other router
+// has routes of its own, the user is assumed to route by hand, and nothing is added.
 func (r *resolver) routes() {
 	r.routeDevices()
 	r.reachable()
@@ -63,20 +62,20 @@ func (r *resolver) computeRoutes() {
 	}
 	for i, n := range routers {
 		if n.NAT {
-			inner := slices.DeleteFunc(slices.Clone(routers), func(n *Node) bool { return n.NAT }) // the others go out by themselves
+			inner := slices.DeleteFunc(slices.Clone(routers), func(n *Node) bool { return n.NAT }) // NATs have their own way out
 			r.flood(inner, index, graph, &destination{subnet: netip.MustParsePrefix("0.0.0.0/0"), from: []int{i}})
 		}
 	}
 }
 
-// destination is what routes lead to: a subnet, and the routers that are connected to it.
+// destination is what routes lead to: a subnet, and the routers connected to it.
 type destination struct {
 	subnet netip.Prefix
 	from   []int
 }
 
 // destinations returns each subnet of the segments once: one that several segments have is reached
-// at the nearest.
+// at the nearest of them.
 func (r *resolver) destinations(index map[string]int) []*destination {
 	var all []*destination
 	at := map[netip.Prefix]*destination{}
@@ -100,7 +99,7 @@ func (r *resolver) destinations(index map[string]int) []*destination {
 	return all
 }
 
-// routeDevices checks the devices of routes, of which a routing node has none.
+// routeDevices checks the devices of routes; a routing node has none.
 func (r *resolver) routeDevices() {
 	for _, n := range r.t.Nodes {
 		devices := []string{}
@@ -125,8 +124,7 @@ func (r *resolver) routeDevices() {
 	}
 }
 
-// reachable leaves out routes and gateways by neighbours that the kernel would not know how to
-// reach.
+// reachable leaves out routes and gateways through neighbours that the kernel could not reach.
 func (r *resolver) reachable() {
 	for _, n := range r.t.Nodes {
 		if n.Kind != Host && n.Kind != Router || n.RoutingNode() {
@@ -164,14 +162,14 @@ func (r *resolver) reachable() {
 	}
 }
 
-// routesMissing leaves the routes as they are, and says so where some would be needed.
+// routesMissing leaves the routes as they are, and warns if some would be needed.
 func (r *resolver) routesMissing() {
 	byHand := slices.ContainsFunc(r.t.NodesOf(Router), func(n *Node) bool { return len(n.Routes)+len(n.Gateways) > 0 })
 	const hint = "--routes computed adds what is missing"
 	var lonely []string
 	for _, s := range r.segs {
 		routers := slices.DeleteFunc(slices.Clone(s.routers), func(e *Endpoint) bool { return len(r.nodes[e.Node].Masquerade) > 0 })
-		for _, e := range s.ends { // those before a router that masquerades need to know nothing of what is behind it
+		for _, e := range s.ends { // hosts in front of a masquerading router need not know what is behind it
 			n := r.nodes[e.Node]
 			if len(n.Gateways)+len(n.Routes) == 0 && gatewayFor(e, routers, v4).IsValid() {
 				lonely = append(lonely, n.Name)
@@ -236,8 +234,8 @@ func (r *resolver) graph(routers []*Node, index map[string]int) [][]hop {
 	return graph
 }
 
-// flood walks breadth first from the routers that are connected to a subnet and sets a
-// route to it in those of the given routers that it meets, back along the step it came by.
+// flood walks breadth first from the routers that are connected to a subnet and gives each of the
+// given routers that it meets a route to it, back along the hop by which it was reached.
 func (r *resolver) flood(routers []*Node, index map[string]int, graph [][]hop, to *destination) {
 	if len(routers) == 0 {
 		return
@@ -267,12 +265,12 @@ func (r *resolver) flood(routers []*Node, index map[string]int, graph [][]hop, t
 	}
 }
 
-// manyRouters is from how many on the longest path is bounded, not measured: that takes as many
-// walks as there are.
+// manyRouters is the number of routers above which the longest path is bounded, not measured:
+// measuring takes a walk from each router.
 const manyRouters = 2000
 
-// longestPath records how many routers the longest shortest path crosses; of many, how many at
-// most.
+// longestPath records how many routers the longest shortest path crosses; with many routers, an
+// upper bound.
 func (r *resolver) longestPath(graph [][]hop) {
 	if len(graph) <= manyRouters {
 		for start := range graph {
@@ -282,7 +280,7 @@ func (r *resolver) longestPath(graph [][]hop) {
 		return
 	}
 	seen := make([]bool, len(graph))
-	for start := range graph { // once for each part of the network
+	for start := range graph { // once for each connected part
 		if seen[start] {
 			continue
 		}
@@ -290,7 +288,8 @@ func (r *resolver) longestPath(graph [][]hop) {
 		for i, d := range part {
 			seen[i] = seen[i] || d > 0
 		}
-		// From the middle of a long path nothing is far, and no path is longer than twice as far.
+		// Nothing is far from the middle of a long path, and no path is longer than twice that
+		// distance.
 		distance, end := walk(graph, far)
 		middle := end
 		for distance[middle] > (distance[end]+1)/2 {
@@ -302,8 +301,8 @@ func (r *resolver) longestPath(graph [][]hop) {
 	}
 }
 
-// walk returns how many routers there are on the way from one to each, both counted (0: there is no
-// way), and one of those that are farthest.
+// walk returns the number of routers on the path from start to each, both included (0: there is no
+// path), and one of the farthest.
 func walk(graph [][]hop, start int) (distance []int, last int) {
 	distance = make([]int, len(graph))
 	distance[start] = 1

@@ -2,8 +2,8 @@ package topology
 
 import "errors"
 
-// MakeRouters turns the switches of a topology into routers of the same names. Each link of a
-// host is a subnet of its own then, so addresses are left for Resolve to assign.
+// MakeRouters turns the switches of a topology into routers of the same names. Each link to a host
+// is then a subnet of its own, so addresses are left for Resolve to assign.
 func (t *Topology) MakeRouters() error {
 	if len(t.NodesOf(Router)) > 0 {
 		return errors.New("there are routers already; --nodes router is for topologies of hosts and switches")

@@ -6,8 +6,9 @@ import (
 	"testing"
 )
 
-// Proves: switches made routers keep their names, links and impairments, lose what routers do not
-// have, and hosts that shared a subnet come to be in different ones; what has routers is refused.
+// TestMakeRouters proves that switches turned into routers keep their names, links and impairments,
+// and lose what routers do not have; that hosts that shared a subnet are then in different ones;
+// and that a topology that already has routers is refused.
 func TestMakeRouters(t *testing.T) {
 	top := mustGenerate(t, "linear,3")
 	for i, h := range top.NodesOf(Host) {

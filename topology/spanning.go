@@ -1,9 +1,9 @@
 package topology
 
-// Blocked returns the links that must not forward so that switches without a
-// controller, which flood, make no loop: of each set of such switches all links
-// outside a breadth-first spanning tree from its first switch. Switches that
-// speak the spanning tree protocol see to themselves. The topology is a resolved one.
+// Blocked returns the links that must not forward so that switches without a controller, which
+// flood, do not form a loop: for each connected set of such switches, all links outside a
+// breadth-first spanning tree from its first switch. Switches that run the spanning tree protocol
+// take care of themselves. The topology must be resolved.
 func Blocked(t *Topology) map[*Link]bool {
 	learns := map[string]bool{}
 	for _, n := range t.Nodes {

@@ -1,10 +1,9 @@
 // Package topology is the model of a network: nodes, links and addresses.
 //
-// It knows nothing of files (package formats reads and writes them) and nothing
-// of where a topology will run (package lab brings it up). A Topology as read
-// holds what its author wrote; Resolve returns a copy in which everything that
-// was left open is assigned: ports, device names, MACs, datapath ids, addresses,
-// gateways and routes.
+// It knows nothing of files (package formats reads and writes them) and nothing of where a topology
+// will run (package lab brings it up). A Topology as read contains what its author wrote; Resolve
+// returns a copy in which everything left open is assigned: ports, device names, MAC addresses,
+// datapath ids, addresses, gateways and routes.
 package topology
 
 import (
@@ -22,29 +21,29 @@ type Topology struct {
 	Subnet6 netip.Prefix `json:"subnet6,omitzero"`
 	IPv6    IPv6         `json:"ipv6,omitempty"`
 
-	// Datapath and Controllers hold for switches and routers that name none of their own.
+	// Datapath and Controllers apply to switches and routers that specify none themselves.
 	Datapath    Datapath `json:"datapath,omitempty"`
 	Controllers []string `json:"controllers,omitempty"`
 
-	// Routes says whether Resolve adds the routes, and gateways, that hosts and routers lack.
+	// Routes says whether Resolve adds the routes and gateways that hosts and routers lack.
 	Routes RoutesMode `json:"routes,omitempty"`
 
-	// Routing is when routing nodes get their routes.
+	// Routing says when routing nodes get their routes.
 	Routing Routing `json:"routing,omitempty"`
 
 	Nodes    []*Node `json:"nodes"`
 	Links    []*Link `json:"links,omitempty"`
 	Schedule []Event `json:"schedule,omitempty"`
 
-	// RouterHops is the most routers on a shortest path, or of many routers a bound of that;
-	// Resolve sets it where paths are computed, by itself or by a controller.
+	// RouterHops is the maximum number of routers on a shortest path or, with many routers, an
+	// upper bound. Resolve sets it if paths are computed, by itself or by a controller.
 	RouterHops int `json:"router_hops,omitempty"`
 
-	// Foreign keeps what a file format holds and Trivet gives no meaning to, by
-	// format name, so that it survives a round trip. Node and Link have the same.
+	// Foreign keeps, by format name, what a file contains that has no meaning to Trivet, so that it
+	// survives a round trip. Node and Link have the same.
 	Foreign map[string]any `json:"foreign,omitempty"`
 
-	Format string   `json:"-"` // of the file that it was read from, by its name; empty where there is none
+	Format string   `json:"-"` // name of the format it was read from; "" if there is none
 	Pos    Position `json:"-"`
 }
 
@@ -52,28 +51,28 @@ type Topology struct {
 type IPv6 string
 
 const (
-	IPv6Off      IPv6 = "off"      // no IPv6 at all, also no link-local addresses; the default
+	IPv6Off      IPv6 = "off"      // no IPv6 at all, not even link-local addresses; the default
 	IPv6Assigned IPv6 = "assigned" // addresses as given or assigned from Subnet6; no autoconfiguration
-	IPv6Auto     IPv6 = "auto"     // as assigned, and the kernel autoconfigures as on any machine
+	IPv6Auto     IPv6 = "auto"     // as assigned, and the kernel autoconfigures as on any other machine
 )
 
 // RoutesMode says where hosts' gateways and routers' static routes come from.
 type RoutesMode string
 
 const (
-	RoutesComputed  RoutesMode = "computed"   // what is not given follows from the topology; the default
-	RoutesAsWritten RoutesMode = "as-written" // there are those that are given, and routers have the addresses that are given
+	RoutesComputed  RoutesMode = "computed"   // what is not given is derived from the topology; the default
+	RoutesAsWritten RoutesMode = "as-written" // only those given exist, and routers have only given addresses
 )
 
 // Routing says when a controller installs routes in routing nodes.
 type Routing string
 
 const (
-	Proactive Routing = "proactive" // all at once; the default
+	Proactive Routing = "proactive" // all in advance; the default
 	Reactive  Routing = "reactive"  // when the first packet needs them
 )
 
-// Kind is what a node is for.
+// Kind is the role of a node.
 type Kind string
 
 const (
@@ -88,21 +87,21 @@ type FailMode string
 
 const (
 	Standalone FailMode = "standalone" // forward by learning
-	Secure     FailMode = "secure"     // keep the flows there are, add none
+	Secure     FailMode = "secure"     // keep the present flows, add none
 )
 
-// Names for Node.Controllers and Topology.Controllers besides addresses
+// Special values of Node.Controllers and Topology.Controllers; others are addresses
 // ("tcp:127.0.0.1:6653") and names of controller nodes.
 const (
 	ControllerNone   = "none"   // forward by learning
 	ControllerTrivet = "trivet" // the built-in controller
 )
 
-// ControllerPrograms are the names of controllers of others that a lab can start by itself.
+// ControllerPrograms are the names of foreign controllers that a lab can start by itself.
 var ControllerPrograms = []string{"faucet", "os-ken", "ovs-testcontroller", "pox"}
 
 // IsControllerProgram says whether a switch's controller c is one of ControllerPrograms. A
-// controller node of that name goes first.
+// controller node of that name takes precedence.
 func (t *Topology) IsControllerProgram(c string) bool {
 	return slices.Contains(ControllerPrograms, c) && t.Node(c) == nil
 }
@@ -119,21 +118,21 @@ type Node struct {
 	Name string `json:"name"`
 	Kind Kind   `json:"kind"`
 
-	// Addresses, MAC: of the first interface (lowest port), for hosts and routers.
+	// Addresses and MAC are those of the first interface (lowest port), for hosts and routers.
 	// Resolve moves them to the link's end.
 	Addresses []netip.Prefix `json:"addresses,omitempty"`
 	MAC       MAC            `json:"mac,omitzero"`
 	Loopback  []netip.Prefix `json:"loopback,omitempty"` // further addresses, on the loopback device
 	Gateways  []netip.Addr   `json:"gateways,omitempty"` // default routes: at most one IPv4, one IPv6
 	Routes    []Route        `json:"routes,omitempty"`   // static routes
-	OSPF      *OSPF          `json:"ospf,omitempty"`     // of routers; nil: it does not speak OSPF
+	OSPF      *OSPF          `json:"ospf,omitempty"`     // of routers; nil: no OSPF
 
 	CPU   CPU    `json:"cpu,omitzero"`    // limit for all processes of the node
 	Cores []int  `json:"cores,omitempty"` // processors that the node's processes may use
 	Start string `json:"start,omitempty"` // shell command, run once the lab is up
 	Stop  string `json:"stop,omitempty"`  // shell command, run before the lab goes down
-	// StartMayFail says that a start command that fails is a warning: formats whose programs do not
-	// look at it have that.
+	// StartMayFail says that a failing start command is only a warning: set by formats whose
+	// programs do not check how commands end.
 	StartMayFail bool `json:"start_may_fail,omitempty"`
 
 	Isolate []string     `json:"isolate,omitempty"` // further namespaces: "pid"
@@ -144,15 +143,15 @@ type Node struct {
 	Controllers []string `json:"controllers,omitempty"` // "none", "trivet", programs, addresses, names of controller nodes
 	FailMode    FailMode `json:"fail_mode,omitempty"`
 	OpenFlow    []string `json:"openflow,omitempty"` // versions allowed: "1.0", "1.3"; empty: the datapath's default
-	STP         bool     `json:"stp,omitempty"`      // speak the spanning tree protocol
+	STP         bool     `json:"stp,omitempty"`      // run the spanning tree protocol
 
-	NAT bool `json:"nat,omitempty"` // a router whose uplink is the outside of the lab
+	NAT bool `json:"nat,omitempty"` // a router with an uplink to the outside of the lab
 
-	// Masquerade are the senders whose packets a router sends on in its own name.
+	// Masquerade says which packets a router sends on under its own address.
 	Masquerade []Masquerade `json:"masquerade,omitempty"`
 
 	Address string `json:"address,omitempty"` // of a controller: "tcp:192.0.2.1:6653", or "trivet" for the built-in one
-	Device  string `json:"device,omitempty"`  // where a rack is to place the node; ignored elsewhere
+	Device  string `json:"device,omitempty"`  // for racks: where to place the node; otherwise ignored
 
 	Place   *Point         `json:"place,omitempty"` // where a drawing puts the node
 	Foreign map[string]any `json:"foreign,omitempty"`
@@ -160,9 +159,9 @@ type Node struct {
 	Pos Position `json:"-"`
 }
 
-// RoutingNode says whether a node is a router that is an OpenFlow datapath: a controller's
-// app routes for it, and it has no namespaces and runs no programs. It is known once the
-// topology is resolved.
+// RoutingNode says whether a node is a router that is an OpenFlow datapath: a controller's app
+// routes for it, and it has no namespaces and runs no programs. It is only known once the topology
+// is resolved.
 func (n *Node) RoutingNode() bool {
 	return n.Kind == Router && n.Datapath != "" && !n.Datapath.Linux()
 }
@@ -170,8 +169,8 @@ func (n *Node) RoutingNode() bool {
 // IsDatapath says whether a node forwards by a flow table or by learning, and has a datapath id.
 func (n *Node) IsDatapath() bool { return n.Kind == Switch || n.RoutingNode() }
 
-// OpenFlowPort is the number that one of the node's ports has in OpenFlow, where there is no
-// port 0: routers' ports count from 0 whatever forwards, so that their devices keep their names.
+// OpenFlowPort is the OpenFlow number of one of the node's ports. OpenFlow has no port 0, but
+// routers' ports count from 0 whatever forwards, so that their devices keep their names.
 func (n *Node) OpenFlowPort(e Endpoint) uint32 {
 	if n.Kind == Router {
 		return uint32(*e.Port) + 1
@@ -179,7 +178,7 @@ func (n *Node) OpenFlowPort(e Endpoint) uint32 {
 	return uint32(*e.Port)
 }
 
-// Point is a place in a drawing, in pixels from the upper left corner.
+// Point is a point in a drawing, in pixels from the upper left corner.
 type Point struct {
 	X float64 `json:"x"`
 	Y float64 `json:"y"`
@@ -191,7 +190,8 @@ type PrivateDir struct {
 	Source string `json:"source,omitempty"`
 }
 
-// Masquerade names packets: those from a subnet to any other, or that leave by a device, or both.
+// Masquerade selects packets: those from a subnet to any other, those that leave through a device,
+// or those that do both.
 type Masquerade struct {
 	From   netip.Prefix `json:"from,omitzero"`
 	Device string       `json:"device,omitempty"`
@@ -207,13 +207,14 @@ func (m Masquerade) String() string {
 	return m.From.String() + " dev " + m.Device
 }
 
-// Route is a static route: by a neighbour, by a device (who is there answers for himself), or both.
+// Route is a static route: through a neighbour, through a device (on which each destination answers
+// for itself), or both.
 type Route struct {
 	To     netip.Prefix `json:"to"`
 	Via    netip.Addr   `json:"via,omitzero"`
 	Device string       `json:"device,omitempty"`
 
-	// Computed says that Resolve has set it: a route that a controller finds goes before it.
+	// Computed says that Resolve has set it: a route found by a controller takes precedence.
 	Computed bool `json:"computed,omitempty"`
 }
 
@@ -225,7 +226,8 @@ type Link struct {
 
 	OSPF *OSPFLink `json:"ospf,omitempty"` // for both ends
 
-	// Device asks for a network device where the link could do without: somebody looks at it.
+	// Device asks for network devices even if the link could do without, as somebody captures
+	// there.
 	Device bool `json:"device,omitempty"`
 
 	Foreign map[string]any `json:"foreign,omitempty"`
@@ -241,18 +243,18 @@ type Endpoint struct {
 	MAC       MAC            `json:"mac,omitzero"`
 	Addresses []netip.Prefix `json:"addresses,omitempty"`
 
-	// Take says that a real interface is meant to be taken although the machine uses it.
+	// Take says that a real interface may be taken although the machine uses it.
 	Take bool `json:"take,omitempty"`
 
 	// Egress replaces the link's impairment for what leaves this end.
 	Egress *Impairment `json:"egress,omitempty"`
 
-	OSPF *OSPFLink `json:"ospf,omitempty"` // goes before what the link says
+	OSPF *OSPFLink `json:"ospf,omitempty"` // overrides the link's settings
 }
 
-// Impairment makes a link worse than a wire. The zero value is a wire.
+// Impairment makes a link worse than a plain wire. The zero value is a plain wire.
 type Impairment struct {
-	Bandwidth Rate     `json:"bandwidth,omitempty"` // of layer 2: Ethernet header counted, preamble and FCS not
+	Bandwidth Rate     `json:"bandwidth,omitempty"` // on layer 2: including the Ethernet header, without preamble and FCS
 	Delay     Duration `json:"delay,omitempty"`     // one way
 	Jitter    Duration `json:"jitter,omitempty"`    // standard deviation of the delay; packets stay in order
 	Loss      Fraction `json:"loss,omitempty"`      // of packets, independent of each other
@@ -267,12 +269,12 @@ func (l *Link) Egress(i int) Impairment {
 	return l.Impairment
 }
 
-// Impaired says whether any direction of the link is other than a wire.
+// Impaired says whether any direction of the link is impaired.
 func (l *Link) Impaired() bool {
 	return l.Egress(0) != Impairment{} || l.Egress(1) != Impairment{}
 }
 
-// Name is how messages and commands call the link: "a-b", from the ends' nodes or interfaces.
+// Name is the link's name in messages and commands: "a-b", from the ends' nodes or interfaces.
 func (l *Link) Name() string { return l.Ends[0].label() + "-" + l.Ends[1].label() }
 
 func (e Endpoint) label() string {
@@ -285,7 +287,7 @@ func (e Endpoint) label() string {
 // External says whether the end is a real interface of the machine.
 func (e Endpoint) External() bool { return e.Node == "" }
 
-// Event is something that happens to a lab at a time after it is up.
+// Event is something that happens in a lab at a given time after it is up.
 type Event struct {
 	At     Duration `json:"at"`
 	Action Action   `json:"action"`

@@ -21,7 +21,7 @@ var rateUnits = []struct {
 
 var numberUnit = regexp.MustCompile(`^([0-9]+(?:\.[0-9]+)?)\s*([a-zA-Z%/µ]*)$`)
 
-// ParseRate reads "10mbit" (bit, kbit, mbit, gbit; also Mbit/s and Mbps, which networks take as
+// ParseRate reads "10mbit" (bit, kbit, mbit, gbit; also Mbit/s and Mbps, which in networking means
 // bits).
 func ParseRate(s string) (Rate, error) {
 	bad := Mistaken("write 1gbit, 500mbit, 64kbit", "%q is not a rate", s)
@@ -63,7 +63,7 @@ func (r *Rate) UnmarshalText(b []byte) (err error) { *r, err = ParseRate(string(
 // Duration is a time span written with a unit: 250us, 10ms, 1.5s.
 type Duration time.Duration
 
-// ParseDuration reads a time span; a unit is required, so that 10 is never guessed at.
+// ParseDuration reads a time span; a unit is required, so that the meaning of 10 is never guessed.
 func ParseDuration(s string) (Duration, error) {
 	m := numberUnit.FindStringSubmatch(strings.TrimSpace(s))
 	if m != nil {
@@ -117,7 +117,7 @@ func ParseFraction(s string) (Fraction, error) {
 	return Fraction(math.Abs(v)), nil // there is a -0
 }
 
-// fromPercent divides by 100 in decimal, so that 0.1% is exactly the float64 0.001.
+// fromPercent divides by 100 in decimal, so that 0.1% becomes exactly the float64 0.001.
 func fromPercent(v float64) float64 {
 	f, _ := strconv.ParseFloat(strconv.FormatFloat(v, 'f', -1, 64)+"e-2", 64)
 	return f
@@ -147,7 +147,7 @@ func (f Fraction) String() string {
 	return percent + "%"
 }
 
-// CPU is a limit of processor time: a number of CPUs ("0.5"), or a share of the whole machine
+// CPU is a limit on processor time: a number of CPUs ("0.5"), or a share of the whole machine
 // ("25%").
 type CPU struct {
 	CPUs  float64
@@ -178,7 +178,7 @@ func (c CPU) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
 
 func (c *CPU) UnmarshalText(b []byte) (err error) { *c, err = ParseCPU(string(b)); return }
 
-// DPID is an OpenFlow datapath id; zero is unset.
+// DPID is an OpenFlow datapath id; zero means unset.
 type DPID uint64
 
 // ParseDPID reads decimal ("26"), hexadecimal with 0x ("0x1a"), 16 hexadecimal
@@ -206,10 +206,10 @@ func (d DPID) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 
 func (d *DPID) UnmarshalText(b []byte) (err error) { *d, err = ParseDPID(string(b)); return }
 
-// MAC is an Ethernet address; zero is unset.
+// MAC is an Ethernet address; zero means unset.
 type MAC [6]byte
 
-// ParseMAC reads "02:00:00:00:00:01" (a unicast address), and "2:0:0:0:0:1" as Linux's tools do.
+// ParseMAC reads "02:00:00:00:00:01" (a unicast address), and "2:0:0:0:0:1" as Linux tools do.
 func ParseMAC(s string) (MAC, error) {
 	var m MAC
 	parts := strings.FieldsFunc(s, func(r rune) bool { return r == ':' || r == '-' })

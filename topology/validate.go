@@ -16,7 +16,7 @@ import (
 // nodeName keeps names safe as file names, host names and words of a command line.
 var nodeName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$`)
 
-// reservedNames would be taken for something else in a command, a file or the kernel.
+// reservedNames would have another meaning in a command, a file or the kernel.
 var reservedNames = []string{"all", "default", "interface", "lo", ControllerNone, ControllerTrivet}
 
 // MaxDeviceName is the longest name of a network device in Linux (IFNAMSIZ - 1).
@@ -27,7 +27,7 @@ var deviceName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.@+-]{0,14}$`)
 // Validate finds everything that is wrong with a topology.
 func Validate(t *Topology) Problems { return validate(t, Defaults{}) }
 
-// validate also looks at what comes from the command line.
+// validate also checks what comes from the command line.
 func validate(t *Topology, d Defaults) Problems {
 	v := &validator{t: t, nodes: map[string]*Node{}}
 	if slices.Contains(t.Nodes, nil) || slices.Contains(t.Links, nil) { // JSON may hold null
@@ -58,7 +58,7 @@ type validator struct {
 	problems Problems
 }
 
-// maxCompared bounds the time that looking for similar names takes.
+// maxCompared bounds the time spent looking for similar names.
 const maxCompared = 500_000
 
 type portKey struct {
@@ -93,7 +93,7 @@ func (v *validator) topology() {
 	v.controllers(t.Pos, "topology", t.Controllers)
 }
 
-// subnets checks the pools of addresses: what is assigned from them must be a host's.
+// subnets checks the address pools: addresses assigned from them must be usable by hosts.
 func (v *validator) subnets() {
 	t := v.t
 	switch p := t.Subnet; {
@@ -112,7 +112,8 @@ func (v *validator) subnets() {
 	}
 }
 
-// assignable says whether a can be the address of an interface, or begin a subnet of such.
+// assignable says whether a can be the address of an interface, or the first address of a subnet of
+// such.
 func assignable(a netip.Addr) bool {
 	if a.Is4() && a.As4()[0] >= 240 { // reserved (RFC 1112, section 4)
 		return false
@@ -227,7 +228,7 @@ func (v *validator) dirs(n *Node, bad func(hint, format string, args ...any)) {
 	}
 }
 
-// hasNUL says whether s holds what no path, argument or shell command can.
+// hasNUL says whether s has a NUL byte, which no path, argument or shell command can contain.
 func hasNUL(s string) bool { return strings.Contains(s, "\x00") }
 
 func (v *validator) datapath(pos Position, subject string, d Datapath, kinds ...Kind) {
@@ -251,7 +252,7 @@ func (v *validator) datapath(pos Position, subject string, d Datapath, kinds ...
 	v.problems.Add(pos, words.Choose(allowed), "%s: there is no datapath %q", subject, d)
 }
 
-// controllers checks a list of controllers, of a node or all of them.
+// controllers checks a list of controllers, a node's or the topology's.
 func (v *validator) controllers(pos Position, subject string, list []string) {
 	for i, c := range list {
 		v.controller(pos, subject, c)
@@ -389,8 +390,8 @@ func (v *validator) suggest(name string) string {
 	return "add it to nodes"
 }
 
-// similar is DidYouMean among some nodes and further words; in large topologies only for the first
-// that ask.
+// similar is DidYouMean among some nodes and further words; in large topologies, only for the first
+// few calls.
 func (v *validator) similar(name string, among func(*Node) bool, further ...string) string {
 	if v.compared += len(v.t.Nodes); v.compared > maxCompared && v.compared > len(v.t.Nodes) {
 		return ""

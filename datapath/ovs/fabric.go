@@ -114,8 +114,8 @@ func (f *fabric) Close() {
 	}
 }
 
-// Hold keeps links from learning that must not forward any more, or not yet, and makes the existing
-// bridges forget what they have learned.
+// Hold excludes links that must not forward any more, or not yet, from forwarding by learning, and
+// makes the existing bridges forget what they have learned.
 func (f *fabric) Hold(ctx context.Context, forwarding plan.Forwarding) error {
 	if f.switches.Load() == nil || !forwarding.Stale || !f.learns() {
 		return nil

@@ -231,8 +231,8 @@ func (s *Switches) ForgetDecisions(ctx context.Context) error {
 // Settle waits until no packet is handled as configured before the last Apply: ovs-vswitchd
 // revalidates what it has cached for running flows some time after a change. revalidator/wait
 // returns at the end of a round, and the first round may have begun before the change. In user
-// space, it forgets the cached flows instead, as packets wait no longer there when they are decided
-// anew.
+// space, it forgets the cached flows instead: deciding about them again does not delay packets
+// there.
 func (s *Switches) Settle(ctx context.Context) error {
 	if s.datapath == Netdev {
 		return s.ForgetDecisions(ctx)

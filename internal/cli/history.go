@@ -75,7 +75,7 @@ func (h *history) Len() int { return len(h.lines) }
 // At returns the i-th line from the end; the latest is 0.
 func (h *history) At(i int) string { return h.lines[len(h.lines)-1-i] }
 
-// find returns the latest line that contains a text, not counting the n latest lines, and how many
+// find returns the latest line that contains a text, leaving out the n latest lines, and how many
 // lines there are from it to the latest.
 func (h *history) find(text string, n int) (string, int) {
 	for i := n; i < len(h.lines); i++ {

@@ -58,13 +58,13 @@ func splitLine(line string) (words []string, shell bool, err error) {
 	return words, shell, nil
 }
 
-// completer answers the keys by which the prompt helps: Tab and Ctrl-R.
+// completer handles the keys with which the prompt helps: Tab and Ctrl-R.
 type completer struct {
 	prompt   *prompt
 	terminal *term.Terminal
 	sought   string // what Ctrl-R looks for
-	found    string // what it has found last
-	passed   int    // lines of the history that are not later than that
+	found    string // what it found last
+	passed   int    // how many lines of the history, from the latest back to that one, it has searched
 }
 
 const (
@@ -72,13 +72,13 @@ const (
 	keyCtrlR = 18
 )
 
-// key changes the line for a key, or leaves it to the terminal.
+// key changes the line as a key asks, or leaves the key to the terminal.
 func (c *completer) key(line string, pos int, key rune) (string, int, bool) {
 	switch key {
 	case keyTab:
 		line, pos = c.complete(line, pos)
 		return line, pos, true
-	case keyCtrlR: // the last line that contains what is typed; again: the one before
+	case keyCtrlR: // the latest line that contains what was typed; pressed again, the one before
 		if line != c.found || c.found == "" {
 			c.sought, c.passed = line, 0
 		}
@@ -127,7 +127,7 @@ func (c *completer) complete(line string, pos int) (string, int) {
 	return before[:start] + word + line[pos:], start + len(word)
 }
 
-// candidates are the words that may come after others.
+// candidates returns the words that may follow words.
 func (p *prompt) candidates(words []string, prefix string) (out []string) {
 	info, err := p.client.Info(context.Background())
 	if err != nil {
@@ -160,7 +160,7 @@ func (p *prompt) candidates(words []string, prefix string) (out []string) {
 	return out
 }
 
-// wrap writes words in lines of a width.
+// wrap arranges words in lines of at most a given width.
 func wrap(words []string, indent, width int) string {
 	var lines []string
 	line := strings.Repeat(" ", indent)

@@ -165,7 +165,7 @@ func (t *top) live(ctx context.Context) error {
 	}
 	keys.start()
 	quitted := make(chan struct{})
-	defer func() { // what was typed must not reach the shell afterwards
+	defer func() { // from now on, what is typed is left for the next reader
 		keys.Stop()
 		<-quitted
 	}()

@@ -9,9 +9,8 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// makeDirs makes those directories of the machine that do not exist yet, of the ones that nodes
-// have private directories at or are shown. It records which, so that the last lab that uses them
-// removes them.
+// makeDirs makes the directories of the machine that nodes mount private ones at, or are shown,
+// unless they exist. It records which it makes, so that the last lab that uses them removes them.
 func (l *Lab) makeDirs(nodes []*topology.Node) error {
 	var dirs []string
 	for _, n := range nodes {

@@ -40,7 +40,7 @@ func each[T any](l *Lab, step func(T) error) error {
 	return nil
 }
 
-// resumeFabrics lets those fabrics that can take over what another process has made.
+// resumeFabrics makes the fabrics that are Resumers take over what another process has made.
 func (l *Lab) resumeFabrics(ctx context.Context) error {
 	return each(l, func(r datapath.Resumer) error { return r.Resume(ctx) })
 }

@@ -115,7 +115,7 @@ func (x external) sendHome() error {
 		return err
 	}
 	if err = move(nl.NewRtAttr(unix.IFLA_NEW_IFINDEX, nl.Uint32Attr(uint32(x.Index)))); err != nil {
-		err = move() // the number can be set since Linux 5.13, and if it is free
+		err = move() // fails before Linux 5.13, or if the number is taken: go without
 	}
 	if err != nil {
 		return fmt.Errorf("give interface %s back to the machine: %w", x.Name, err)

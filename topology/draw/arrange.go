@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// index finds the vertices near a place. Its cells are larger than most boxes.
+// index finds the vertices near a point. Its cells are larger than most boxes.
 type index struct {
 	g     *graph
 	cells map[[2]int][]int
@@ -31,13 +31,13 @@ func (x *index) eachCell(at, size point, f func(c [2]int)) {
 	}
 }
 
-// overlap is by how much two boxes with a margin lie over each other; not positive where they do
-// not.
+// overlap is by how much two boxes with a margin overlap, in each direction; not positive in some
+// direction if they do not.
 func overlap(a, sizeA, b, sizeB point, margin float64) point {
 	return point{(sizeA.x+sizeB.x)/2 + margin - math.Abs(a.x-b.x), (sizeA.y+sizeB.y)/2 + margin - math.Abs(a.y-b.y)}
 }
 
-// covered says whether a box lies over a vertex other than those to leave out.
+// covered says whether a box would cover a vertex, other than those excepted.
 func (x *index) covered(at, size point, except ...int) bool {
 	hit := false
 	x.eachCell(at, size, func(c [2]int) {
@@ -49,8 +49,8 @@ func (x *index) covered(at, size point, except ...int) bool {
 	return hit
 }
 
-// separate pushes boxes that lie over each other apart, a vertex with its leaves, until none do or
-// it has tried enough.
+// separate pushes overlapping boxes apart, each vertex with its leaves, until none overlap or it
+// has tried often enough.
 func (g *graph) separate() {
 	for range 40 {
 		x, moved := newIndex(g), false
@@ -69,7 +69,7 @@ func (g *graph) separate() {
 	}
 }
 
-// push moves two vertices apart along the shorter way if their boxes touch.
+// push moves two vertices apart in the direction that takes less, if their boxes touch.
 func (g *graph) push(a, b int) bool {
 	va, vb := &g.vertices[a], &g.vertices[b]
 	o := overlap(va.at, va.size, vb.at, vb.size, 4)
@@ -96,7 +96,7 @@ func (g *graph) push(a, b int) bool {
 	return true
 }
 
-// carry moves a vertex with its leaves.
+// carry moves a vertex together with its leaves.
 func (g *graph) carry(v int, by point) {
 	g.vertices[v].at = g.vertices[v].at.plus(by)
 	for _, l := range g.vertices[v].leaves {
@@ -124,7 +124,7 @@ func (g *graph) bendParallel() {
 	}
 }
 
-// bendAround bends straight links that would run through other vertices, as far as it must.
+// bendAround bends straight links that would run through other vertices, as far as necessary.
 func (g *graph) bendAround() {
 	x := newIndex(g)
 	for i := range g.edges {
@@ -148,7 +148,7 @@ func (g *graph) bendAround() {
 	}
 }
 
-// upwards gives a bend the sign by which positive ones go up, or left where the link is upright.
+// upwards gives a bend the sign that makes positive ones go up, or left if the link is upright.
 func (g *graph) upwards(e *edge, bend float64) float64 {
 	way := g.vertices[e.ends[1]].at.minus(g.vertices[e.ends[0]].at)
 	if way.x > 1 || math.Abs(way.x) <= 1 && way.y < 0 {
@@ -171,7 +171,7 @@ func (x *index) hits(e *edge) int {
 	return n
 }
 
-// curve is the quadratic Bézier curve of a link: from, control point, to.
+// curve is the quadratic Bézier curve of a link: start, control point, end.
 func (g *graph) curve(e *edge) (a, c, b point) {
 	a, b = g.vertices[e.ends[0]].at, g.vertices[e.ends[1]].at
 	c = a.middle(b)

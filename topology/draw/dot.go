@@ -18,8 +18,8 @@ var dotShapes = map[topology.Kind]string{
 	missing:             `shape=box style=dashed color="#d64545"`,
 }
 
-// DOT writes a topology in Graphviz's language: dot, neato and other programs lay it out.
-// Nodes with a Place keep it in programs that honour pos (neato -n).
+// DOT writes a topology in Graphviz's language, for layout by dot, neato and others. Nodes with a
+// Place keep it in programs that honour pos (neato -n).
 func DOT(t *topology.Topology) []byte {
 	var b bytes.Buffer
 	g := newGraph(t)
@@ -50,8 +50,7 @@ func DOT(t *topology.Topology) []byte {
 	return b.Bytes()
 }
 
-// quote makes a string of the DOT language that stands for s and nothing else: no escapes of labels
-// either.
+// quote returns a DOT string that stands for exactly s, without escapes that labels interpret.
 func quote(s string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(s) + `"`
 }

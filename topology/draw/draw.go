@@ -1,10 +1,10 @@
 // Package draw makes pictures of topologies: SVG, Graphviz's DOT, and text for a terminal.
 //
-// The same topology always gives the same picture. Nodes with a Place stand there; for the
+// The same topology always gives the same picture. Nodes with a Place are drawn there; for the
 // others a layout is chosen by the shape of the network: lines are folded into rows, trees hang
-// from their root or surround it, rings are round, tiers lie above each other, grids are grids,
-// and everything else is laid out by stress (see graph.general). Names come from files of
-// unknown origin and are escaped in every output.
+// from their root or surround it, rings are round, tiers are stacked, grids are grids, and
+// everything else is laid out by stress (see graph.general). Names come from files of unknown
+// origin and are escaped in every output.
 package draw
 
 import (
@@ -19,7 +19,7 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Options are what a drawing may be told besides the topology.
+// Options are what can be specified for a drawing besides the topology.
 type Options struct {
 	Title string // instead of the topology's name
 }
@@ -38,13 +38,13 @@ func clean(s string) string {
 	}, s)
 }
 
-// longestLabel is the width of the longest name that is printed in full in a box, in characters.
+// longestLabel is the width, in characters, of the longest name that a box shows in full.
 const longestLabel = 16
 
-// label is a name as it is printed in a box.
+// label is a name as shown in a box.
 func label(name string) string { return runewidth.Truncate(clean(name), longestLabel, "…") }
 
-// words tells an impairment in few words; "" is a wire.
+// words describes an impairment briefly; "" means none.
 func words(i topology.Impairment) string {
 	var w []string
 	if i.Bandwidth > 0 {
@@ -65,7 +65,7 @@ func words(i topology.Impairment) string {
 	return strings.Join(w, " ")
 }
 
-// linkWords tells how a link differs from a wire, and each direction where they differ.
+// linkWords describes how a link is impaired, each direction separately if they differ.
 func linkWords(l *topology.Link) string {
 	there, back := words(l.Egress(0)), words(l.Egress(1))
 	switch {
@@ -79,8 +79,8 @@ func linkWords(l *topology.Link) string {
 	return "→ " + there + " ← " + back
 }
 
-// usual is the impairment that at least two thirds of the links have, to be told once and not at
-// every link.
+// usual is the impairment that at least two thirds of the links have; it is shown once instead of
+// at every link.
 func usual(t *topology.Topology) string {
 	count := map[string]int{}
 	for _, l := range t.Links {
@@ -94,7 +94,7 @@ func usual(t *topology.Topology) string {
 	return ""
 }
 
-// kinds are in the order in which a legend has them, with their plurals.
+// kinds are in the order of the legend, with their plurals.
 var kinds = []struct {
 	kind     topology.Kind
 	singular string
@@ -136,7 +136,7 @@ func plural(n int, one, many string) string {
 	return fmt.Sprintf("%d %s", n, many)
 }
 
-// linkCount tells the number of links, and how many of them are down.
+// linkCount says how many links there are, and how many of them are down.
 func linkCount(t *topology.Topology) string {
 	down := 0
 	for _, l := range t.Links {
@@ -151,7 +151,7 @@ func linkCount(t *topology.Topology) string {
 	return s
 }
 
-// addresses are those of a node and of its ends of links, each once.
+// addresses returns the addresses of each node and its interfaces, each once.
 func addresses(t *topology.Topology) map[string][]string {
 	out := map[string][]string{}
 	add := func(node, address string) {

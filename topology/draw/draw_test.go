@@ -53,9 +53,9 @@ func campus() *topology.Topology {
 	return t
 }
 
-// twoSites has everything that a drawing may meet: all kinds, parallel and impaired links, one
-// down, one to a real interface, one to nowhere, one from a node to itself, and nodes without
-// links.
+// twoSites has everything that a drawing may encounter: all kinds of nodes; parallel and impaired
+// links, one that is down, one to a real interface, one to nowhere, one from a node to itself; and
+// nodes without links.
 func twoSites() *topology.Topology {
 	t := &topology.Topology{Name: "two-sites"}
 	for _, name := range []string{"r1", "r2", "frr"} {
@@ -123,8 +123,8 @@ func (e element) find(class string) []element {
 	return out
 }
 
-// Proves: the SVG is well-formed, has each node and each link exactly once, no coordinate that is
-// no number, and is the same each time.
+// TestSVGHasEverythingOnce proves that the SVG is well-formed, has each node and each link exactly
+// once and no coordinate that is not a number, and is the same each time.
 func TestSVGHasEverythingOnce(t *testing.T) {
 	for name, top := range samples(t) {
 		svg := SVG(top, Options{})
@@ -150,7 +150,7 @@ func TestSVGHasEverythingOnce(t *testing.T) {
 	}
 }
 
-// Proves: boxes of nodes do not lie over each other, and are all inside the picture.
+// TestBoxesDoNotOverlap proves that nodes' boxes do not overlap, and are all inside the picture.
 func TestBoxesDoNotOverlap(t *testing.T) {
 	for name, top := range samples(t) {
 		g := newGraph(top)
@@ -172,8 +172,9 @@ func TestBoxesDoNotOverlap(t *testing.T) {
 	}
 }
 
-// Proves: nodes with a Place stand there, relative to each other, and the others get one around
-// them; places that are no pixels (degrees) are spread, and ones beyond belief ignored.
+// TestPlaceIsKept proves that nodes with a Place are drawn there, relative to each other, and the
+// others around them; that places that are not in pixels (but in degrees) are spread, and absurd
+// ones ignored.
 func TestPlaceIsKept(t *testing.T) {
 	top := campus()
 	top.Node("s1").Place = &topology.Point{X: 500, Y: 100}
@@ -205,8 +206,8 @@ func TestPlaceIsKept(t *testing.T) {
 	}
 }
 
-// Proves: what is special about a link or node is in the picture: impairments, down, real
-// interfaces, addresses, counts.
+// TestSVGTellsDetails proves that whatever is special about a link or node is in the picture:
+// impairments, down, real interfaces, addresses, counts.
 func TestSVGTellsDetails(t *testing.T) {
 	top := twoSites()
 	svg := string(SVG(top, Options{Title: "My <net>"}))
@@ -224,7 +225,7 @@ func TestSVGTellsDetails(t *testing.T) {
 	}
 }
 
-// Proves: no name or title can leave its place in any of the outputs.
+// TestUntrustedNames proves that no name or title can break out of its place in any of the outputs.
 func TestUntrustedNames(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		top := &topology.Topology{Name: rapid.String().Draw(r, "title")}
@@ -258,7 +259,7 @@ func checkWidth(t interface{ Errorf(string, ...any) }, top *topology.Topology, w
 	}
 }
 
-// Proves: no line of the text is wider than the terminal, whatever the topology.
+// TestTextWidth proves that no line of the text is wider than the terminal, whatever the topology.
 func TestTextWidth(t *testing.T) {
 	for name, top := range samples(t) {
 		for _, width := range []int{narrowest, 40, 80, 200} {
@@ -267,8 +268,8 @@ func TestTextWidth(t *testing.T) {
 	}
 }
 
-// Proves: the text names each switch and each link between switches exactly once, in the tree or
-// below it.
+// TestTextHasEveryLink proves that the text names each switch and each link between switches
+// exactly once, in the tree or below it.
 func TestTextHasEveryLink(t *testing.T) {
 	for _, spec := range []string{"tree,3,2", "ring,7", "mesh,5", "torus,3,3", "fat-tree,4", "linear,12", "waxman,25"} {
 		top, _ := topology.Generate(spec, topology.GenerateOptions{})
@@ -287,7 +288,7 @@ func TestTextHasEveryLink(t *testing.T) {
 	}
 }
 
-// Proves: ranges are short, keep the order, and stand for the names they came from.
+// TestRanges proves that ranges are short, keep the order, and stand for the names they came from.
 func TestRanges(t *testing.T) {
 	for names, want := range map[string]string{
 		"h1 h2 h3 h7":             "h[1-3] h7",
@@ -305,7 +306,7 @@ func TestRanges(t *testing.T) {
 	}
 }
 
-// Proves: Graphviz reads what DOT writes, and finds all nodes and links.
+// TestDOTIsGraphviz proves that Graphviz reads what DOT writes, and finds all nodes and links.
 func TestDOTIsGraphviz(t *testing.T) {
 	if _, err := exec.LookPath("dot"); err != nil {
 		t.Skip("Graphviz is not installed")
@@ -323,8 +324,8 @@ func TestDOTIsGraphviz(t *testing.T) {
 	}
 }
 
-// Proves: a thousand nodes and more are drawn (hidden work that grows with the square would show as
-// a time-out).
+// TestLargeTopologies proves that a thousand nodes and more can be drawn (quadratic work would show
+// as a time-out).
 func TestLargeTopologies(t *testing.T) {
 	for _, spec := range []string{"waxman,500,beta=0.05", "single,2000", "linear,2000", "tree,10", "grid,40,40"} {
 		top, err := topology.Generate(spec, topology.GenerateOptions{})
@@ -340,8 +341,8 @@ func TestLargeTopologies(t *testing.T) {
 	}
 }
 
-// Proves: what these drawings look like changes only on purpose. Layouts by stress are left out:
-// their last digit may differ between processors.
+// TestGolden proves that what these drawings look like changes only on purpose. Layouts by stress
+// are left out: their last digit may differ between processors.
 func TestGolden(t *testing.T) {
 	linear, _ := topology.Generate("linear,3", topology.GenerateOptions{})
 	for file, got := range map[string][]byte{
@@ -366,7 +367,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// TestPictures writes pictures for people to look at; it proves nothing and runs only when asked.
+// TestPictures writes pictures to look at; it proves nothing and runs only on request.
 func TestPictures(t *testing.T) {
 	if *pictures == "" {
 		t.Skip("no -pictures directory is given")

@@ -11,8 +11,8 @@ const (
 	spare   = 8.0  // between neighbours in a row
 )
 
-// near is from the middle of a vertex to its nearest row of leaves: more where their links have
-// labels.
+// near is the distance from the middle of a vertex to its nearest row of leaves: more if their
+// links have labels.
 func (g *graph) near(v int) float64 {
 	radius := 46 + g.vertices[v].size.x/8
 	if g.vertices[v].leafLabel > 0 {
@@ -30,11 +30,10 @@ func (g *graph) leafWidth(v int) float64 {
 	return w + spare
 }
 
-// reach is about how far from the middle of a vertex its leaves extend, when half a circle is
-// theirs.
+// reach is about how far from the middle of a vertex its leaves extend if they have half a circle.
 func (g *graph) reach(v int) float64 { return g.reachOn(v, math.Pi*0.8) }
 
-// reachOn is about how far they extend on an arc of an angle.
+// reachOn is about how far they extend on an arc of a given angle.
 func (g *graph) reachOn(v int, angle float64) float64 {
 	n, radius := len(g.vertices[v].leaves), g.near(v)
 	if n == 0 {
@@ -47,11 +46,11 @@ func (g *graph) reachOn(v int, angle float64) float64 {
 	return radius + w/2
 }
 
-// rowCapacity is how many leaves of a width fit on an arc.
+// rowCapacity is how many leaves of a given width fit on an arc.
 func rowCapacity(radius, width, angle float64) int { return 1 + int(angle*radius/width) }
 
-// fanTowards places the leaves of a part towards an angle where there is room, else where there is
-// most room.
+// fanTowards places the leaves of a part in a preferred direction if there is room, else where
+// there is most room.
 func (g *graph) fanTowards(part []int, prefer float64) {
 	for _, v := range part {
 		all := g.arcs(v)
@@ -63,7 +62,7 @@ func (g *graph) fanTowards(part []int, prefer float64) {
 	}
 }
 
-// fanAll places the leaves of a part where there is most room, and as few other things as can be.
+// fanAll places the leaves of a part where there is most room and the least in the way.
 func (g *graph) fanAll(part []int) {
 	lines := g.lines(part)
 	thorough := len(part)+len(lines) < 8000
@@ -85,7 +84,7 @@ func (g *graph) fanAll(part []int) {
 	}
 }
 
-// inTheWay counts the boxes that the leaves of a vertex lie over, and the links that run through
+// inTheWay counts the boxes that the leaves of a vertex overlap, and the links that run through
 // them.
 func (g *graph) inTheWay(v int, boxes []int, lines [][2]int) int {
 	count := 0
@@ -118,14 +117,14 @@ func (g *graph) lines(part []int) [][2]int {
 	return out
 }
 
-// awayFrom is the distance of a place from a line from a to b.
+// awayFrom is the distance of a point from the line segment from a to b.
 func awayFrom(p, a, b point) float64 {
 	ab, ap := b.minus(a), p.minus(a)
 	along := (ab.x*ap.x + ab.y*ap.y) / max(ab.x*ab.x+ab.y*ab.y, 1e-9)
 	return p.distance(lerp(a, b, min(max(along, 0), 1)))
 }
 
-// fan places the leaves of a vertex on an arc around it, in as many rows as they need.
+// fan places the leaves of a vertex on an arc around it, in as many rows as necessary.
 func (g *graph) fan(v int, on arc) {
 	here := &g.vertices[v]
 	leaves := slices.DeleteFunc(slices.Clone(here.leaves), func(l int) bool { return g.vertices[l].pinned })
@@ -134,19 +133,19 @@ func (g *graph) fan(v int, on arc) {
 		n := min(len(leaves), rowCapacity(radius, width, on.size))
 		step := width * 1.15 / radius
 		switch {
-		case on.size >= 2*math.Pi: // all around, and no place twice
+		case on.size >= 2*math.Pi: // a full circle: the last place is not the first again
 			n = min(len(leaves), max(1, int(2*math.Pi*radius/width)))
 			step = 2 * math.Pi / float64(n)
 		case n > 1:
 			step = min(step, on.size/float64(n-1))
 		}
-		if math.Sin(on.middle) > 0 { // below the vertex, where angles grow to the left; people read to the right
+		if math.Sin(on.middle) > 0 { // below the vertex, where angles increase to the left, but people read to the right
 			step = -step
 		}
 		for i, l := range leaves[:n] {
 			place := float64(i) - float64(n-1)/2 + float64(row%2)/2 // rows are staggered, so that links show between boxes
 			angle := on.middle + place*step
-			stretch := 1 + 0.25*math.Abs(math.Cos(angle)) // boxes are wider than high
+			stretch := 1 + 0.25*math.Abs(math.Cos(angle)) // boxes are wider than they are high
 			g.vertices[l].at = here.at.plus(polar(angle, radius*stretch))
 		}
 		leaves = leaves[n:]
@@ -156,7 +155,7 @@ func (g *graph) fan(v int, on arc) {
 // arc is a range of directions from a vertex, in radians.
 type arc struct{ middle, size float64 }
 
-// arcMargin is kept free between leaves and links to neighbours.
+// arcMargin is kept free between leaves and the links to neighbours.
 const arcMargin = math.Pi / 9
 
 // arcs are the gaps between the neighbours of a vertex, the widest first.

@@ -6,13 +6,13 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// What is drawn besides the kinds of nodes that a topology has.
+// Kinds of vertices that a topology has no nodes for.
 const (
 	realInterface topology.Kind = "interface" // a real interface of the machine, at the end of a link
-	missing       topology.Kind = "missing"   // a node that a link names and the topology lacks
+	missing       topology.Kind = "missing"   // a node that a link names but the topology does not have
 )
 
-// farthest is the coordinate from which on a given place is not believed; NaN is none either.
+// farthest is the largest coordinate that is believed; NaN is not believed either.
 const farthest = 1e6
 
 // point is a place in the drawing in pixels, y downwards.
@@ -30,16 +30,16 @@ func lerp(p, q point, at float64) point     { return p.plus(q.minus(p).times(at)
 func (p point) middle(q point) point        { return lerp(p, q, 0.5) }
 func bezier(a, c, b point, t float64) point { return lerp(lerp(a, c, t), lerp(c, b, t), t) }
 
-// vertex is a thing with a place: a node or what stands for one.
+// vertex is anything with a place: a node, or what stands for one.
 type vertex struct {
-	node   *topology.Node // nil unless the topology has it
+	node   *topology.Node // nil unless it is one of the topology's
 	name   string
 	kind   topology.Kind
 	size   point // width and height
 	at     point
 	pinned bool // its author gave it a place
 
-	core   []int // neighbours that are no leaves, each once
+	core   []int // neighbours that are not leaves, each once
 	leaves []int // neighbours that have no other neighbour and are drawn around this vertex
 	parent int   // of a leaf; else -1
 
@@ -50,7 +50,7 @@ type vertex struct {
 type edge struct {
 	ends  [2]int
 	link  *topology.Link
-	label string  // how it differs from the usual; "" says nothing
+	label string  // how it differs from the usual; "" if it does not
 	bend  float64 // distance in pixels of the curve's control point from the straight line's middle
 }
 
@@ -59,7 +59,7 @@ type graph struct {
 	vertices []vertex
 	edges    []edge
 	usual    string             // impairment that most links have
-	labelled map[[2]int]float64 // length in pixels that a label wants of links in the core
+	labelled map[[2]int]float64 // length in pixels that the label of a link in the core needs
 }
 
 func ordered(a, b int) [2]int { return [2]int{min(a, b), max(a, b)} }
@@ -97,7 +97,7 @@ func newGraph(t *topology.Topology) *graph {
 	return g
 }
 
-// labelOf is what is written at a link: nothing where it is as most are.
+// labelOf is what is written at a link: nothing if it is like most.
 func (g *graph) labelOf(l *topology.Link) string {
 	w := linkWords(l)
 	switch {
@@ -109,7 +109,7 @@ func (g *graph) labelOf(l *topology.Link) string {
 	return w
 }
 
-// measureLabels notes how much room the labels of links want.
+// measureLabels records how much room the labels of links need.
 func (g *graph) measureLabels() {
 	for _, e := range g.edges {
 		a, b := &g.vertices[e.ends[0]], &g.vertices[e.ends[1]]
@@ -127,7 +127,7 @@ func (g *graph) measureLabels() {
 	}
 }
 
-// longestLabelled is the length that the longest label of a link in a part wants, at least atLeast.
+// longestLabelled is the length that the longest label of a link in a part needs, at least atLeast.
 func (g *graph) longestLabelled(part []int, atLeast float64) float64 {
 	for _, l := range g.lines(part) {
 		atLeast = max(atLeast, g.labelled[ordered(l[0], l[1])])
@@ -140,7 +140,7 @@ func (g *graph) add(kind topology.Kind, name string) int {
 	return len(g.vertices) - 1
 }
 
-// findLeaves tells leaves (hosts and real interfaces with one link) from the core.
+// findLeaves separates leaves (hosts and real interfaces with one link) from the core.
 func (g *graph) findLeaves() {
 	degree := make([]int, len(g.vertices))
 	for _, e := range g.edges {
@@ -193,7 +193,7 @@ func (g *graph) components() [][]int {
 	return out
 }
 
-// coreEdges counts the different links among core vertices of a part.
+// coreEdges counts the distinct links among core vertices of a part.
 func (g *graph) coreEdges(part []int) int {
 	sum := 0
 	for _, v := range part {
@@ -202,7 +202,7 @@ func (g *graph) coreEdges(part []int) int {
 	return sum / 2
 }
 
-// distances counts the hops from a vertex to all of the core; -1 is unreachable.
+// distances counts the hops from given vertices to all of the core; -1 means unreachable.
 func (g *graph) distances(from ...int) []int {
 	d := make([]int, len(g.vertices))
 	for i := range d {
@@ -223,7 +223,7 @@ func (g *graph) distances(from ...int) []int {
 	return d
 }
 
-// center is the vertex of a part whose farthest vertex is nearest; among those the one with
+// center is the vertex of a part whose farthest vertex is nearest; among several, the one with the
 // most neighbours. In large parts only some vertices are candidates.
 func (g *graph) center(part []int) int {
 	best, bestFar := part[0], math.MaxInt

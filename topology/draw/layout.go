@@ -23,7 +23,7 @@ func (g *graph) layout() {
 	g.bendAround()
 }
 
-// layoutParts lays out each connected part by itself and packs them in rows, the largest first.
+// layoutParts lays out each connected part by itself and arranges them in rows, the largest first.
 // Controllers without links form a row of their own at the top.
 func (g *graph) layoutParts() {
 	var rows, alone, singles [][]int
@@ -76,7 +76,7 @@ func (g *graph) shelve(parts [][]int, y, width, gap float64) float64 {
 	return y
 }
 
-// layoutPart chooses the layout that shows a connected part best.
+// layoutPart chooses the layout that suits a connected part best.
 func (g *graph) layoutPart(part []int) {
 	k, edges := len(part), g.coreEdges(part)
 	tree, most := edges == k-1, g.mostNeighbours(part)
@@ -110,7 +110,7 @@ func (g *graph) mostNeighbours(part []int) int {
 	return most
 }
 
-// withLeaves is a part with the leaves around it.
+// withLeaves returns a part together with the leaves around it.
 func (g *graph) withLeaves(part []int) []int {
 	all := slices.Clone(part)
 	for _, v := range part {
@@ -119,7 +119,7 @@ func (g *graph) withLeaves(part []int) []int {
 	return all
 }
 
-// bounds are the upper left and lower right corners of what the vertices cover.
+// bounds are the upper left and lower right corners of the area that the vertices cover.
 func (g *graph) bounds(vertices []int) (low, high point) {
 	low, high = point{math.Inf(1), math.Inf(1)}, point{math.Inf(-1), math.Inf(-1)}
 	for _, i := range vertices {

@@ -9,8 +9,8 @@ import (
 
 var digitGroups = regexp.MustCompile(`[0-9]+|[^0-9]+`)
 
-// ranges writes names briefly: h1 h2 h3 h7 as h[1-3], h7. Names keep their order; a range
-// is of consecutive numbers in one place of the name, without leading zeros.
+// ranges abbreviates names: h1 h2 h3 h7 as h[1-3], h7. Names keep their order; a range consists of
+// consecutive numbers at one position of the name, without leading zeros.
 func ranges(names []string) []string {
 	var out []string
 	for len(names) > 0 {
@@ -24,7 +24,7 @@ func ranges(names []string) []string {
 	return out
 }
 
-// longestRange is how many names at the beginning count up in one place, and how they are written.
+// longestRange is how many of the first names count up at one position, and how they are written.
 func longestRange(names []string) (int, string) {
 	if len(names) < 2 {
 		return 0, ""
@@ -47,7 +47,8 @@ func longestRange(names []string) (int, string) {
 	return n, strings.Join(first, "")
 }
 
-// countingPlace is where b is a with one number more by one, or -1.
+// countingPlace is the position at which b has a number one higher than a, all else being equal, or
+// -1.
 func countingPlace(a, b []string) int {
 	if len(a) != len(b) {
 		return -1

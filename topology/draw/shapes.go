@@ -8,8 +8,8 @@ import (
 	"strconv"
 )
 
-// snake lays a line of vertices out in rows, to and fro, so that a long line does not make a wide
-// picture.
+// snake lays a line of vertices out in rows, back and forth, so that a long line does not make the
+// picture wide.
 func (g *graph) snake(part []int) {
 	start := part[0]
 	for _, v := range part {
@@ -37,7 +37,7 @@ func (g *graph) snake(part []int) {
 	}
 }
 
-// snakeWidth is the room that a vertex takes in its row, with its leaves below it.
+// snakeWidth is the room that a vertex needs in its row, with its leaves below it.
 func (g *graph) snakeWidth(v int) float64 {
 	w := g.vertices[v].size.x + 44
 	switch len(g.vertices[v].leaves) {
@@ -69,7 +69,7 @@ func (g *graph) walk(start, length int) []int {
 	return path
 }
 
-// circle puts a ring's vertices, or those of a dense part, on a circle, the first at the top.
+// circle puts the vertices of a ring, or of a dense part, on a circle, the first at the top.
 func (g *graph) circle(part []int) {
 	order := slices.Sorted(slices.Values(part))
 	if g.mostNeighbours(part) == 2 {
@@ -86,13 +86,13 @@ func (g *graph) circle(part []int) {
 	}
 }
 
-// treeNode is a vertex in a rooted tree that holds core and leaves.
+// treeNode is a vertex in a rooted tree of core vertices and leaves.
 type treeNode struct {
 	v, depth int
 	children []*treeNode
 }
 
-// rooted is the tree of a part, from its center.
+// rooted is the tree of a part, rooted at its center.
 func (g *graph) rooted(part []int) *treeNode {
 	root := &treeNode{v: g.center(part)}
 	var grow func(n *treeNode, parent int)
@@ -132,7 +132,7 @@ func (n *treeNode) ends() []*treeNode {
 	return out
 }
 
-// fitsTopDown: a small tree whose ends all have the same depth is drawn as people draw trees.
+// fitsTopDown: a small tree whose ends are all at the same depth is drawn from the top down.
 func (g *graph) fitsTopDown(part []int) bool {
 	if len(part) > 24 {
 		return false
@@ -164,8 +164,8 @@ func (g *graph) topDown(part []int) {
 	place(root)
 }
 
-// fitsRadial: where hosts are many, rows of them are better than one wide circle; where
-// labels are long, so would be the links to hosts.
+// fitsRadial: with many hosts, rows of them are better than one wide circle; with long labels, the
+// links to hosts would be long, too.
 func (g *graph) fitsRadial(part []int) bool {
 	leaves, most := 0, 0
 	for _, v := range part {
@@ -175,8 +175,8 @@ func (g *graph) fitsRadial(part []int) bool {
 	return most <= 12 && leaves+len(part) <= 400 && g.longestLabelled(part, 0) <= 130
 }
 
-// radial puts a tree's center in the middle and each depth on a circle around it. An end takes an
-// angle as wide as it needs on its circle; the circles are as near as the ends allow.
+// radial puts a tree's center in the middle and each depth on a circle around it. Each end gets as
+// wide an angle as it needs on its circle; the circles are as close together as the ends allow.
 func (g *graph) radial(part []int) {
 	root := g.rooted(part)
 	between, innermost := g.betweenSpokes(root)
@@ -214,9 +214,9 @@ func (g *graph) radial(part []int) {
 	between()
 }
 
-// betweenSpokes takes the leaves of the root out of the tree when they fit between its branches, so
-// that the branches are evenly around it. It returns what places them in the end, and how far out
-// the branches then have to be.
+// betweenSpokes takes the leaves of the root out of the tree if they fit between its branches, so
+// that the branches are spaced evenly around it. It returns a function that places them in the end,
+// and how far out the branches must then be.
 func (g *graph) betweenSpokes(root *treeNode) (place func(), radius float64) {
 	leaves := g.vertices[root.v].leaves
 	branches := slices.DeleteFunc(slices.Clone(root.children), func(n *treeNode) bool { return g.vertices[n.v].parent >= 0 })
@@ -241,8 +241,8 @@ func (g *graph) betweenSpokes(root *treeNode) (place func(), radius float64) {
 
 var latticeName = regexp.MustCompile(`^\D+(\d{1,5})x(\d{1,5})$`)
 
-// lattice places vertices whose names all tell a row and a column (s2x3), as grids and tori have
-// them, and lists the leaves of each below it on the right. It says whether the names did.
+// lattice places vertices whose names all give a row and a column (s2x3), as in grids and tori, and
+// lists the leaves of each below it on the right. It says whether the names do.
 func (g *graph) lattice(part []int) bool {
 	taken, largest := map[[2]int]bool{}, 0
 	cell := point{g.longestLabelled(part, 96), g.longestLabelled(part, 96)}
@@ -278,16 +278,16 @@ func (g *graph) lattice(part []int) bool {
 
 const listStep = 25.0 // from one leaf in a list to the next, pixels
 
-// listSize is in how many columns and rows the leaves of a vertex are listed.
+// listSize is the number of columns and rows in which the leaves of a vertex are listed.
 func (g *graph) listSize(v int) (columns, rows float64) {
 	n := float64(len(g.vertices[v].leaves))
 	columns = max(1, math.Round(math.Sqrt(n)/2))
 	return columns, max(1, math.Ceil(n/columns))
 }
 
-// layered draws networks of tiers (leaf and spine, fat-tree) tier above tier: hosts below the
-// lowest, links only between neighbouring tiers, none wider than the one below. It says whether the
-// part is of that kind.
+// layered draws networks of tiers (leaf and spine, fat-tree) one tier above another: hosts below
+// the lowest, links only between adjacent tiers, no tier wider than the one below. It says whether
+// the part is of that kind.
 func (g *graph) layered(part []int) bool {
 	var lowest []int
 	for _, v := range part {
@@ -319,7 +319,7 @@ func (g *graph) layered(part []int) bool {
 }
 
 // placeTiers spreads each tier over the width of the lowest, each vertex above the middle of those
-// it is linked to below.
+// that it is linked to below.
 func (g *graph) placeTiers(tiers [][]int) {
 	cell := 0.0
 	for _, t := range tiers {

@@ -7,8 +7,8 @@ import (
 )
 
 // general lays out any connected part by stress: the distance between two vertices in the drawing
-// is to be that along their shortest path. Of several starts, in small parts, the drawing with the
-// fewest crossings is taken.
+// should equal the length of their shortest path. In small parts it makes several attempts and
+// takes the one with the fewest crossings.
 func (g *graph) general(part []int) {
 	starts := 1
 	if len(part) <= 80 {
@@ -37,8 +37,8 @@ func (g *graph) general(part []int) {
 	g.loosen(part)
 }
 
-// loosen scales a part up until there is room for its boxes: in all, and between most that are next
-// to each other.
+// loosen scales a part up until there is room for its boxes: in total, and between most adjacent
+// ones.
 func (g *graph) loosen(part []int) {
 	needed := 0.0
 	for _, v := range part {
@@ -53,8 +53,8 @@ func (g *graph) loosen(part []int) {
 	}
 }
 
-// nearestDistances are the distances from places (up to 2,000 of them) to the nearest other place,
-// in order.
+// nearestDistances returns the sorted distances from (up to 2,000) points to the nearest other
+// point.
 func nearestDistances(at []point) []float64 {
 	at = at[:min(len(at), 2000)]
 	nearest := make([]float64, 0, len(at))
@@ -79,16 +79,16 @@ func (g *graph) places(part []int) []point {
 	return out
 }
 
-// spring wants two vertices at a distance.
+// spring pulls two vertices towards a given distance.
 type spring struct {
 	a, b   int32
 	length float32
 }
 
-// maxSprings bounds the work: beyond about 1,000 vertices only some of them pull at all others.
+// maxSprings bounds the work: beyond about 1,000 vertices, only some of them pull on all others.
 const maxSprings = 500_000
 
-// springs are between all pairs of vertices of a part, as long as their shortest path.
+// springs are between all pairs of vertices of a part, each as long as their shortest path.
 func (g *graph) springs(part []int) []spring {
 	var out []spring
 	every := 1 + len(part)*len(part)/2/maxSprings
@@ -118,7 +118,8 @@ func (g *graph) wanted(a, b int) float64 {
 	return max(44+0.5*(g.reach(a)+g.reach(b)), g.labelled[ordered(a, b)])
 }
 
-// lengths are the lengths of the paths with the fewest hops from a vertex; unreached ones have 0.
+// lengths are the lengths of the paths with the fewest hops from a vertex; unreached vertices have
+// 0.
 func (g *graph) lengths(from int) []float64 {
 	length := make([]float64, len(g.vertices))
 	queue := []int{from}
@@ -134,8 +135,8 @@ func (g *graph) lengths(from int) []float64 {
 	return length
 }
 
-// relax moves the vertices that are not pinned until the springs are at rest, as far as they can
-// be, by stochastic gradient descent: J. X. Zheng, S. Pawar and D. F. M. Goodman, "Graph Drawing by
+// relax moves the vertices that are not pinned until the springs are as relaxed as possible, by
+// stochastic gradient descent: J. X. Zheng, S. Pawar and D. F. M. Goodman, "Graph Drawing by
 // Stochastic Gradient Descent", IEEE TVCG 25(9), 2019.
 func (g *graph) relax(springs []spring, rng *rand.Rand) {
 	if len(springs) == 0 {
@@ -187,7 +188,7 @@ func (g *graph) cross(l, m [2]int) bool {
 // side says on which side of the line a-b a point is.
 func side(a, b, p point) bool { return (b.x-a.x)*(p.y-a.y) > (b.y-a.y)*(p.x-a.x) }
 
-// turnFlat turns a part so that its longest extent is horizontal (its principal axis).
+// turnFlat rotates a part so that its longest extent (its principal axis) is horizontal.
 func (g *graph) turnFlat(part []int) {
 	var mean point
 	for _, v := range part {
@@ -205,8 +206,7 @@ func (g *graph) turnFlat(part []int) {
 	}
 }
 
-// layoutAroundPinned keeps the places that were given, and lets the rest of the core find places
-// around them.
+// layoutAroundPinned keeps the given places, and places the rest of the core around them.
 func (g *graph) layoutAroundPinned() {
 	g.spreadPinned()
 	g.pinAmongLeaves()
@@ -229,7 +229,7 @@ func (g *graph) layoutAroundPinned() {
 	g.shelve(loose, high.y+apart, max(high.x-low.x, 400), apart)
 }
 
-// pinAmongLeaves puts a vertex without a place amid those of its leaves that have one.
+// pinAmongLeaves places a vertex without a place amid those of its leaves that have one.
 func (g *graph) pinAmongLeaves() {
 	for i := range g.vertices {
 		v := &g.vertices[i]
@@ -249,7 +249,7 @@ func (g *graph) pinAmongLeaves() {
 	}
 }
 
-// settled are all vertices but those of the parts.
+// settled returns all vertices except those of the loose parts.
 func (g *graph) settled(loose [][]int) []int {
 	moving := make([]bool, len(g.vertices))
 	for _, part := range loose {
@@ -276,7 +276,8 @@ func (g *graph) pinnedIn(part []int) int {
 	return n
 }
 
-// startNearPinned starts each vertex near the neighbour from which pinned ones reach it first.
+// startNearPinned starts each vertex near the neighbour through which it is reached first from
+// pinned ones.
 func (g *graph) startNearPinned(part []int, rng *rand.Rand) {
 	var queue []int
 	for _, v := range part {
@@ -299,7 +300,7 @@ func (g *graph) startNearPinned(part []int, rng *rand.Rand) {
 	}
 }
 
-// spreadPinned scales given places up when they are too near each other to be pixels, as longitudes
+// spreadPinned scales given places up if they are too close together to be in pixels, as longitudes
 // and latitudes are.
 func (g *graph) spreadPinned() {
 	var at []point

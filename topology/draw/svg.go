@@ -34,7 +34,7 @@ func boxSize(kind topology.Kind, name string) point {
 	return point{max(32, 6.1*w+20), 20}
 }
 
-// style has the light colours first; readers who prefer dark get the second set.
+// style has light colours first; readers who prefer dark ones get the second set.
 const style = `
 text { font-family: system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif; text-anchor: middle; }
 .paper { fill: #ffffff; }
@@ -75,20 +75,20 @@ text { font-family: system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans",
 }
 `
 
-// picture is an SVG in the making.
+// picture is an SVG being written.
 type picture struct {
 	bytes.Buffer
 	t         *topology.Topology
 	g         *graph
 	index     *index
 	addresses map[string][]string
-	labels    []labelBox // of links, which are not to lie over each other
+	labels    []labelBox // of links; they must not overlap
 }
 
 type labelBox struct{ at, size point }
 
 // SVG draws a topology. The picture follows the reader's preference for light or dark, shows
-// addresses and settings when the mouse is over a node or link, and needs nothing but itself.
+// addresses and settings when the mouse is over a node or link, and is self-contained.
 func SVG(t *topology.Topology, opts Options) []byte {
 	g := newGraph(t)
 	if len(g.vertices) > 0 {
@@ -116,7 +116,7 @@ func SVG(t *topology.Topology, opts Options) []byte {
 	return p.Bytes()
 }
 
-// toOrigin moves the drawing below its head, and returns the size of all.
+// toOrigin moves the drawing below the head, and returns the total size.
 func (g *graph) toOrigin() point {
 	if len(g.vertices) == 0 {
 		return point{margin * 2, headHeight + margin}
@@ -147,7 +147,7 @@ func (p *picture) head(title string, size point) {
 	p.printf(`<rect class="paper" width="%s" height="%s" rx="10"/>`+"\n", px(width), px(size.y))
 	p.printf(`<text class="title" x="%s" y="28">%s</text>`+"\n", px(margin), escape(title))
 	p.Write(legend.Bytes())
-	if width > size.x { // the drawing goes to the middle
+	if width > size.x { // the drawing is centred
 		all := make([]int, len(p.g.vertices))
 		for v := range all {
 			all[v] = v
@@ -157,7 +157,7 @@ func (p *picture) head(title string, size point) {
 	}
 }
 
-// legend writes how many there are of what, and returns where it ends.
+// legend writes how many of each kind there are, and returns where it ends.
 func (p *picture) legend(to *picture) (right float64) {
 	const y = 54
 	x := margin
@@ -199,11 +199,11 @@ func (p *picture) link(e *edge) {
 	p.printf(`<g class="%s"><title>%s</title><path d="%s"/></g>`+"\n", class, escape(p.aboutLink(e.link)), p.path(e))
 }
 
-// path is the way of a link, from box to box.
+// path is the path of a link, from box to box.
 func (p *picture) path(e *edge) string {
 	a, c, b := p.g.curve(e)
 	switch {
-	case e.ends[0] == e.ends[1]: // a link from a node to itself: a loop above it
+	case e.ends[0] == e.ends[1]: // a link from a node to itself: a loop above the node
 		h := p.g.vertices[e.ends[0]].size.y
 		return fmt.Sprintf("M%s %sc-30 %s 30 %[3]s 0 0", px(a.x), px(a.y), px(-3*h))
 	case e.bend == 0:
@@ -212,7 +212,7 @@ func (p *picture) path(e *edge) string {
 	return fmt.Sprintf("M%s %sQ%s %s %s %s", px(a.x), px(a.y), px(c.x), px(c.y), px(b.x), px(b.y))
 }
 
-// aboutLink is what a link tells when the mouse is over it.
+// aboutLink is what is shown when the mouse is over a link.
 func (p *picture) aboutLink(l *topology.Link) string {
 	var ends []string
 	for _, e := range l.Ends {
@@ -237,7 +237,7 @@ func (p *picture) aboutLink(l *topology.Link) string {
 	return about
 }
 
-// linkLabel writes how a link differs from the usual, where on the link there is room for it.
+// linkLabel writes how a link differs from the usual, at a place on the link where there is room.
 func (p *picture) linkLabel(e *edge) {
 	if e.label == "" {
 		return
@@ -256,14 +256,14 @@ func (p *picture) linkLabel(e *edge) {
 	p.printf(`<text x="%s" y="%s">%s</text>`+"\n", px(best.x), px(best.y+3.2), escape(e.label))
 }
 
-// labelSize is how much room the label of a link takes.
+// labelSize is how much room a link's label needs.
 func labelSize(label string) point {
 	return point{linkText*float64(runewidth.StringWidth(label)) + 4, 12}
 }
 
-// taken says whether a label would lie over a node or another label.
+// taken says whether a label would overlap a node or another label.
 func (p *picture) taken(at, size point) bool {
-	recent := p.labels[max(0, len(p.labels)-2000):] // in pictures with more nobody reads them all
+	recent := p.labels[max(0, len(p.labels)-2000):] // in pictures with more labels, nobody reads them all
 	for _, l := range recent {
 		if o := overlap(at, size, l.at, l.size, 0); o.x > 0 && o.y > 0 {
 			return true
@@ -279,7 +279,7 @@ func (p *picture) vertex(v *vertex) {
 	p.printf(`<text x="%s" y="%s">%s</text></g>`+"\n", px(v.at.x), px(v.at.y+4), escape(label(v.name)))
 }
 
-// shape writes the outline by which a kind is known.
+// shape writes the outline that identifies a kind.
 func (p *picture) shape(kind topology.Kind, at, size point) {
 	left, top, right, bottom := at.x-size.x/2, at.y-size.y/2, at.x+size.x/2, at.y+size.y/2
 	switch kind {
@@ -309,7 +309,7 @@ func (p *picture) polygon(corners ...point) {
 	p.printf(`z"/>`)
 }
 
-// aboutVertex is what a node tells when the mouse is over it.
+// aboutVertex is what is shown when the mouse is over a node.
 func (p *picture) aboutVertex(v *vertex) string {
 	about := clean(v.name)
 	if v.node == nil {
@@ -334,7 +334,7 @@ func (p *picture) aboutVertex(v *vertex) string {
 	return about
 }
 
-// px writes a length in pixels to a tenth.
+// px formats a length in pixels to one decimal.
 func px(v float64) string {
 	s := strconv.FormatFloat(v, 'f', 1, 64)
 	s = strings.TrimSuffix(s, ".0")

@@ -12,14 +12,14 @@ import (
 )
 
 const (
-	narrowest  = 24 // columns: less is taken as this
-	textBudget = 80 // vertices in the core, and links beside its trees, up to which a terminal shows each
+	narrowest  = 24 // columns; narrower terminals are treated as this wide
+	textBudget = 80 // vertices in the core, and links outside its trees, up to which each is shown
 )
 
 // Text draws a topology for a terminal of a width in columns; no line is wider. Switches and
-// routers are a tree with their hosts beside them, lines of them run on to the right, and the links
-// that the tree leaves out are listed below it. Topologies too large for that are summed up by kind
-// and number of links.
+// routers form a tree with their hosts beside them, lines of them continue to the right, and links
+// that are not in the tree are listed below it. Topologies too large for that are summarised by
+// kind and number of links.
 func Text(t *topology.Topology, width int) string {
 	g := newGraph(t)
 	w := &writer{g: g, width: max(width, narrowest), notes: g.notes()}
@@ -38,7 +38,7 @@ func Text(t *topology.Topology, width int) string {
 	return w.String()
 }
 
-// headline counts what there is.
+// headline counts what the topology has.
 func headline(t *topology.Topology, g *graph) []string {
 	var words []string
 	for _, c := range g.counts() {
@@ -51,18 +51,18 @@ func headline(t *topology.Topology, g *graph) []string {
 	return words
 }
 
-// writer writes lines that are not wider than the terminal.
+// writer writes lines no wider than the terminal.
 type writer struct {
 	strings.Builder
 	g     *graph
 	width int
 	notes map[[2]int][]string
-	below map[int][]int   // the trees that are drawn: what hangs on each vertex
+	below map[int][]int   // the trees that are drawn: the children of each vertex
 	tree  map[[2]int]bool // the links of these trees
 }
 
-// notes tell, for each pair of linked vertices, how each link between them differs from a plain
-// one.
+// notes says, for each pair of linked vertices, how each link between them differs from an
+// unimpaired one.
 func (g *graph) notes() map[[2]int][]string {
 	notes := map[[2]int][]string{}
 	for _, e := range g.edges {
@@ -79,8 +79,8 @@ func (g *graph) notes() map[[2]int][]string {
 	return notes
 }
 
-// note is what there is to say of the links between two vertices: "", "(10ms)─", "(10ms | down)─",
-// "(2 links)─". Arrows are as seen from the first.
+// note describes the links between two vertices: "", "(10ms)─", "(10ms | down)─", "(2 links)─".
+// Arrows are as seen from the first.
 func (w *writer) note(from, to int) string {
 	all := slices.Clone(w.notes[ordered(from, to)])
 	for i := range all {
@@ -98,7 +98,7 @@ func (w *writer) note(from, to int) string {
 	}
 }
 
-// items writes words side by side after a prefix; where they do not fit, on further lines after
+// items writes words side by side after a prefix; those that do not fit go on further lines after
 // indent.
 func (w *writer) items(prefix, indent string, words []string) {
 	line := prefix
@@ -142,8 +142,8 @@ func (w *writer) parts(parts [][]int) {
 	w.others()
 }
 
-// grow chooses the tree by which a part is drawn, and returns its root: lines and rings are
-// followed from their first end, all else grows in breadth from the center.
+// grow chooses the tree as which a part is drawn, and returns its root: lines and rings are
+// followed from their first end, anything else grows breadth-first from the center.
 func (w *writer) grow(part []int) (root int) {
 	if w.g.mostNeighbours(part) <= 2 {
 		root = slices.MinFunc(part, func(a, b int) int {
@@ -175,7 +175,7 @@ func (w *writer) hang(v, on int) {
 	w.tree[ordered(v, on)] = true
 }
 
-// branch writes a vertex and what hangs on it. A line of vertices without branches runs on to the
+// branch writes a vertex and its subtree. A line of vertices without branches continues to the
 // right.
 func (w *writer) branch(v int, prefix, indent string) {
 	children, words := w.below[v], w.words(v)
@@ -202,10 +202,10 @@ func (w *writer) branch(v int, prefix, indent string) {
 	}
 }
 
-// fit shortens what stands before words when it leaves too little room for them.
+// fit shortens what precedes words if it leaves them too little room.
 func (w *writer) fit(s string) string { return runewidth.Truncate(s, w.width-narrowest/2, "… ") }
 
-// words are a vertex and its leaves: "s1: h[1-4],", "h5 (10ms)".
+// words describes a vertex and its leaves: "s1: h[1-4],", "h5 (10ms)".
 func (w *writer) words(v int) []string {
 	name := clean(w.g.vertices[v].name)
 	var notes []string
@@ -249,7 +249,7 @@ func commas(words []string) []string {
 	return words
 }
 
-// others lists the links that the trees do not show.
+// others lists the links that are not in the trees.
 func (w *writer) others() {
 	var words []string
 	listed := map[[2]int]bool{}
@@ -268,7 +268,7 @@ func (w *writer) others() {
 	}
 }
 
-// summary tells of each kind how many there are and how many links they have.
+// summary says how many nodes of each kind there are and how many links they have.
 func (w *writer) summary(parts [][]int) {
 	degree := make([]int, len(w.g.vertices))
 	for _, e := range w.g.edges {
@@ -299,7 +299,7 @@ func (w *writer) summary(parts [][]int) {
 	w.impaired()
 }
 
-// impaired counts the links by what they are, the most frequent first.
+// impaired counts the links by impairment, the most frequent first.
 func (w *writer) impaired() {
 	count := map[string]int{}
 	for _, e := range w.g.edges {

@@ -1,7 +1,7 @@
 // Package formats reads topologies from files and writes them.
 //
-// Each format is a package below this one and registers itself in its init
-// function; import trivet.dev/trivet/topology/formats/all for all of them.
+// Each format is a package below this one and registers itself in its init function; import
+// trivet.dev/trivet/topology/formats/all for all of them.
 package formats
 
 import (
@@ -15,36 +15,36 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// MaxSize is the size in bytes of the largest file that is read.
+// MaxSize is the maximum size in bytes of a file that is read.
 const MaxSize = 16 << 20
 
 // Format is one file format.
 type Format struct {
-	Name       string   // as commands name it: "trivet", "miniedit", "mininet", "c3edge", "graphml"
-	Title      string   // as people name it: "MiniEdit .mn"
-	Extensions []string // ".yaml"; the first is the one to write
+	Name       string   // its name in commands: "trivet", "miniedit", "mininet", "c3edge", "graphml"
+	Title      string   // its name in text: "MiniEdit .mn"
+	Extensions []string // ".yaml"; files are written with the first
 
-	// Detect says whether data looks like this format; nil where the extension decides alone.
+	// Detect says whether data looks like this format; nil if the extension alone decides.
 	Detect func(data []byte) bool
 
-	// Read returns the topology as written, and every problem found in the file itself
-	// (syntax, unknown keys, values that are none); warnings are what was read but
-	// cannot be honoured. It does not validate the topology: Resolve does.
-	// Where a problem is an error, the topology may be nil.
+	// Read returns the topology as written, and every problem found in the file itself (syntax,
+	// unknown keys, invalid values); warnings concern what was read but cannot be honoured. It does
+	// not validate the topology: Resolve does. If a problem is an error, the topology may be nil.
 	Read func(file string, data []byte, opts Options) (*topology.Topology, topology.Problems)
 
-	// Write returns the file, and what of the topology the format cannot hold. Nil: read only.
+	// Write returns the file, and what of the topology the format cannot hold. Nil if the format is
+	// read-only.
 	Write func(t *topology.Topology) (data []byte, losses []Loss, err error)
 }
 
-// Options are what a reader may need besides the file.
+// Options are what a reader may need in addition to the file.
 type Options struct {
-	// Topo names the topology to take where a file holds several, with its
-	// arguments as mn has them: "mytopo,3,loss=1".
+	// Topo names the topology to read if a file has several, with its arguments in the syntax of
+	// mn: "mytopo,3,loss=1".
 	Topo string
 	// Args are the command line arguments of a file that is a program.
 	Args []string
-	// Waiting, if set, is told what a reader waits for that takes longer than a moment.
+	// Waiting, if set, is told what a reader is waiting for if that takes more than a moment.
 	Waiting func(what string)
 }
 
@@ -91,7 +91,7 @@ func ByName(name string) (*Format, error) {
 func ForFile(file string, data []byte) (*Format, error) {
 	ext := strings.ToLower(filepath.Ext(file))
 	var byExtension, fallback *Format
-	var claim []*Format // that have the extension, whatever the content
+	var claim []*Format // those with this extension, whatever the content
 	var known []string
 	for _, f := range registry {
 		known = append(known, f.Extensions[0])
@@ -109,7 +109,7 @@ func ForFile(file string, data []byte) (*Format, error) {
 	if f := cmp.Or(byExtension, fallback); f != nil {
 		return f, nil
 	}
-	if len(claim) == 1 { // its reader says best what is wrong
+	if len(claim) == 1 { // its reader can best say what is wrong
 		return claim[0], nil
 	}
 	return nil, fmt.Errorf("%s: a file ending in %q is of no known format; known are %s", file, ext, strings.Join(known, ", "))

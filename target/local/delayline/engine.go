@@ -56,7 +56,7 @@ var errEngineClosed = errors.New("delay line: the engine is closed")
 
 // processors gives Go's scheduler one more processor per worker, or takes it back. A worker that
 // wakes up needs one; if goroutines held all of them, it would wait for up to 10 ms. With one of
-// its own, it depends on the operating system, which knows the worker's priority.
+// its own, only the operating system decides when it runs, and that knows the worker's priority.
 func (e *Engine) processors(sign int) {
 	runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + sign*len(e.workers))
 }

@@ -58,8 +58,9 @@ type Direction struct {
 	Waiting   int    `json:"waiting"`   // packets in the sender's queue
 	Flying    int    `json:"flying"`    // packets on the way
 
-	// Late counts packets delivered more than 1 ms after their time; Latest is the longest delay of
-	// these. If they grow, the machine is too busy for its measurements to be trusted.
+	// Late counts packets delivered more than 1 ms after their time; Latest is by how much the
+	// latest of them was late. If they grow, the machine is too busy for its measurements to be
+	// trusted.
 	Late   uint64        `json:"late"`
 	Latest time.Duration `json:"latest_ns"`
 

@@ -9,13 +9,12 @@
 //	  links:
 //	    - {src: bs1, dest: mobile1, delay: 5ms}
 //
-// The emulation's addresses are 10.0.x.y/16, of which a file gives the last two
-// bytes, and a host's MAC is 02:ff followed by the bytes of its address. A
-// switch with a controller forwards nothing without it; one with none forwards
-// by learning. A link's delay holds for what leaves src: the testbed has netem
-// at that end alone, so that a round trip takes it once; bare numbers are
-// microseconds, as for tc. Besides delay, links may have bw (or bandwidth; a
-// bare number is in Mbit/s; both ways), jitter and loss (a bare number is in percent).
+// The emulation's addresses are 10.0.x.y/16, of which a file gives the last two bytes, and a host's
+// MAC address is 02:ff followed by the bytes of its address. A switch with a controller forwards
+// nothing without it; one without forwards by learning. A link's delay applies to what leaves src:
+// the testbed has netem at that end only, so a round trip is delayed once; bare numbers are
+// microseconds, as for tc. Besides delay, links may have bw (or bandwidth; a bare number is in
+// Mbit/s; both ways), jitter and loss (a bare number is in percent).
 package c3edge
 
 import (
@@ -28,8 +27,8 @@ import (
 	"trivet.dev/trivet/topology/formats/losses"
 )
 
-// name is how commands call the format, and the key of what it keeps in Foreign:
-// unknown keys with their values.
+// name is the format's name in commands, and the key in Foreign of what it keeps: unknown keys with
+// their values.
 const name = "c3edge"
 
 func init() {
@@ -45,23 +44,23 @@ func init() {
 
 var emuKey = regexp.MustCompile(`(?m)^(emu|"emu"|'emu')[ \t]*:([ \t\r]|$)`)
 
-// detect looks for emu at the beginning of a line, which no YAML value can hold
-// that is not in a block.
+// detect looks for emu at the beginning of a line; no YAML value that is not in a block can contain
+// that.
 func detect(data []byte) bool {
 	return emuKey.Match(bytes.TrimPrefix(data, []byte("\uFEFF")))
 }
 
-// network holds all of an emulation's addresses.
+// network contains all of an emulation's addresses.
 var network = netip.MustParsePrefix("10.0.0.0/16")
 
-// macOf is the MAC that a host has for its address.
+// macOf is the MAC address that belongs to a host's address.
 func macOf(a netip.Addr) topology.MAC {
 	b := a.As4()
 	return topology.MAC{0x02, 0xff, b[0], b[1], b[2], b[3]}
 }
 
-// Write returns the topology as a C3-Edge file and what the file does not hold:
-// every difference between t and what Read makes of the file.
+// Write returns the topology as a C3-Edge file, and what the file does not hold: every difference
+// between t and what Read makes of the file.
 func Write(t *topology.Topology) ([]byte, []formats.Loss, error) {
 	data := encode(t)
 	lost, err := losses.Written(t, data, Read)

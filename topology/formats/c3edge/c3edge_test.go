@@ -33,7 +33,7 @@ func readFile(t testing.TB, file string) (*topology.Topology, topology.Problems)
 	return top, problems
 }
 
-// TestExample proves that the testbed's network reads as it is described, and comes up.
+// TestExample proves that the testbed's network reads as described, and comes up.
 func TestExample(t *testing.T) {
 	top, problems := readFile(t, "../../../examples/c3-edge.yml")
 	if len(problems) > 0 {
@@ -69,8 +69,8 @@ func TestExample(t *testing.T) {
 	}
 }
 
-// TestFull proves what every key means, and that what has no meaning is warned of, kept and written
-// again.
+// TestFull proves what every key means, and that keys without a meaning are warned about, kept and
+// written back.
 func TestFull(t *testing.T) {
 	top, problems := readFile(t, "testdata/full.yml")
 	b, _ := json.MarshalIndent(top, "", " ")
@@ -111,8 +111,8 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// TestTemplate proves that a template of Ansible where only a rack would look is no error, and
-// survives.
+// TestTemplate proves that an Ansible template in a place that only matters on racks is not an
+// error, and survives.
 func TestTemplate(t *testing.T) {
 	for _, value := range []string{`"{{ groups.pis[0] }}"`, `{x: y}`} {
 		top, problems := Read("f.yml", []byte("emu:\n  hosts:\n    a: {ip: 1.1, node: "+value+"}\n"), formats.Options{})
@@ -126,7 +126,7 @@ func TestTemplate(t *testing.T) {
 	}
 }
 
-// TestDetect proves that only a key emu at the top makes a YAML file one of C3-Edge.
+// TestDetect proves that only a key emu at the top level makes a YAML file a C3-Edge file.
 func TestDetect(t *testing.T) {
 	for data, want := range map[string]bool{
 		"emu:\n  hosts:\n": true, "---\n\"emu\": {}\n": true, "a: 1\nemu:\r\n": true, "\uFEFFemu:\n": true,
@@ -138,8 +138,8 @@ func TestDetect(t *testing.T) {
 	}
 }
 
-// draw makes a random topology and says what a C3-Edge file of it loses. Names are such as YAML
-// takes for other things.
+// draw makes a random topology and says what a C3-Edge file of it loses. Some names are such that
+// YAML would take them for other things.
 func draw(t *rapid.T) (*topology.Topology, map[string]bool) {
 	top, lost := &topology.Topology{}, map[string]bool{}
 	yes := func(what string) bool { return rapid.IntRange(0, 3).Draw(t, what) == 0 }

@@ -11,7 +11,7 @@ import (
 	"trivet.dev/trivet/topology/formats"
 )
 
-// TestProblems proves that each mistake in a file is named where it is, with what to do.
+// TestProblems proves that each error in a file is reported where it is, with what to do.
 func TestProblems(t *testing.T) {
 	for _, c := range []struct{ what, data, want string }{
 		{"no emu", "hosts: {}\n", "f.yml:1:1  there is no emu; write emu: with hosts"},
@@ -44,8 +44,8 @@ func TestProblems(t *testing.T) {
 	}
 }
 
-// TestHostile proves that no file, however built, makes Read fail otherwise than by a problem, at a
-// bounded cost.
+// TestHostile proves that any file makes Read either succeed or report a problem, at a bounded
+// cost.
 func TestHostile(t *testing.T) {
 	bomb := "a0: &a0 [x, x]\n"
 	for i := range 40 {
@@ -64,12 +64,12 @@ func TestHostile(t *testing.T) {
 			t.Errorf("%s: no problem", what)
 		}
 	}
-	// Aliases of aliases are not multiplied out.
+	// Aliases of aliases are not expanded exponentially.
 	top, problems := Read("f.yml", []byte(bomb+"emu: {hosts: {a: {ip: 1.1}}}\n"), formats.Options{})
 	if problems.Err() != nil || len(top.Nodes) != 1 || !strings.Contains(problems.Error(), `"a40" is too large to be kept`) {
 		t.Errorf("aliases: %v", problems)
 	}
-	// Nor are the keys that aliases bring, when there are many of both.
+	// Nor are keys that come from aliases, if there are many of both.
 	var many strings.Builder
 	many.WriteString("x: &x {ip: 1.1")
 	for i := range 2000 {
@@ -100,8 +100,8 @@ func stairs(steps int) string {
 	return b.String()
 }
 
-// FuzzRead proves that what is read without an error can be written, and that the file then reads
-// as the same network.
+// FuzzRead proves that what is read without an error can be written, and that the written file
+// reads as the same network.
 func FuzzRead(f *testing.F) {
 	for _, file := range []string{"testdata/full.yml", "../../../examples/c3-edge.yml"} {
 		data, err := os.ReadFile(file)

@@ -17,9 +17,9 @@ type reader struct {
 	t *topology.Topology
 }
 
-// Read makes a topology of a C3-Edge emulation file.
+// Read makes a topology from a C3-Edge emulation file.
 func Read(file string, data []byte, _ formats.Options) (*topology.Topology, topology.Problems) {
-	// Such files may hold more of Ansible, which has a use for tags.
+	// Such files may contain more for Ansible, which uses tags.
 	root, problems := yamlfile.Dialect{Tags: true}.Parse(file, data)
 	r := &reader{values: values{problems: problems}, t: &topology.Topology{Pos: topology.Position{File: file, Line: 1, Column: 1}}}
 	if root == nil {
@@ -63,7 +63,7 @@ func (r *reader) emulation(emu *yamlfile.Value) {
 			}
 		default:
 			kept := r.foreign(&r.t.Foreign)
-			if kept["emu"] == nil { // at the top, emu itself is never kept
+			if kept["emu"] == nil { // at the top level emu itself is never kept, so its key is free for this
 				kept["emu"] = map[string]any{}
 			}
 			r.unknown(e, kept["emu"].(map[string]any), "emu", "hosts", "switches", "links")
@@ -74,13 +74,13 @@ func (r *reader) emulation(emu *yamlfile.Value) {
 	}
 }
 
-// unknown warns of a key that has no effect, and keeps it.
+// unknown warns about a key that has no effect, and keeps it.
 func (r *reader) unknown(e yamlfile.Pair, kept map[string]any, subject string, known ...string) {
 	r.warn(e.Key, topology.DidYouMean(e.Key.Text, known), "%s: %q is unknown and has no effect", subject, formats.Clip(e.Key.Text))
 	r.keep(kept, e)
 }
 
-// foreign returns where keys without a meaning are kept.
+// foreign returns the map in which keys without a meaning are kept.
 func (r *reader) foreign(all *map[string]any) map[string]any {
 	if *all == nil {
 		*all = map[string]any{name: map[string]any{}}
@@ -119,7 +119,7 @@ func (r *reader) host(h yamlfile.Pair) {
 	}
 }
 
-// address reads the last two bytes of an address of the network, or all four.
+// address reads an address in the network, given as its last two bytes or in full.
 func (r *reader) address(n *topology.Node, at *yamlfile.Value, s string) {
 	subject := "host " + formats.Clip(n.Name)
 	digits, length, hasLength := strings.Cut(strings.TrimSpace(s), "/")

@@ -8,7 +8,7 @@ import (
 	"trivet.dev/trivet/topology/formats/yamlfile"
 )
 
-// What aliases may make of a file, which are followed each time.
+// Limits on what aliases may expand to; they are followed each time.
 const (
 	maxWork = 1_000_000 // keys read, and values kept
 	maxKept = 1000      // values kept under one unknown key
@@ -20,7 +20,7 @@ type values struct {
 	work     int
 }
 
-// bad records an error, where a value is by an alias at the alias.
+// bad records an error; if the value comes from an alias, at the alias.
 func (r *values) bad(v *yamlfile.Value, hint, format string, args ...any) {
 	if v.Alias != nil {
 		v = v.Alias
@@ -32,7 +32,7 @@ func (r *values) warn(v *yamlfile.Value, hint, format string, args ...any) {
 	r.problems.Warn(v.Pos, hint, format, args...)
 }
 
-// mapping returns the pairs of a mapping, in order; nil where it is none.
+// mapping returns the pairs of a mapping, in order; nil if v is not one.
 func (r *values) mapping(v *yamlfile.Value, what string) []yamlfile.Pair {
 	if v.Shape > yamlfile.Nothing && v.Shape != yamlfile.Mapping {
 		r.bad(v, "write key: value", "%s: %s is not a mapping", what, v)
@@ -48,7 +48,7 @@ func (r *values) mapping(v *yamlfile.Value, what string) []yamlfile.Pair {
 	return nil
 }
 
-// list returns the elements of a list; nil where it is none.
+// list returns the elements of a list; nil if v is not one.
 func (r *values) list(v *yamlfile.Value, what string) []*yamlfile.Value {
 	if v.Shape > yamlfile.Nothing && v.Shape != yamlfile.List {
 		r.bad(v, "begin each with a dash", "%s: %s is not a list", what, v)
@@ -69,7 +69,7 @@ func (r *values) text(v *yamlfile.Value, what string) (string, bool) {
 	return v.Text, true
 }
 
-// keep puts the value of a pair without a meaning where it will be written from.
+// keep stores the value of a pair without a meaning, to be written back.
 func (r *values) keep(kept map[string]any, p yamlfile.Pair) {
 	before := max(0, min(maxKept, maxWork-r.work))
 	left := before

@@ -15,8 +15,8 @@ import (
 	"trivet.dev/trivet/topology/formats/yamlfile"
 )
 
-// writer makes a file from a topology. Routers, controllers and real interfaces
-// have no place in it.
+// writer makes a file from a topology. Routers, controllers and real interfaces have no place in
+// the format.
 type writer struct {
 	t         *topology.Topology
 	addresses map[string]string // of controllers, by name
@@ -56,7 +56,7 @@ func encode(t *topology.Topology) []byte {
 
 func (w *writer) line(s string) { w.out.WriteString(s + "\n") }
 
-// text writes a key whose value is read by its text; start is the indentation.
+// text writes a key whose value is read as text; start is the indentation.
 func (w *writer) text(start, key, value string) {
 	w.line(yamlfile.Line(start, key, yamlfile.Quote(value)))
 }
@@ -69,7 +69,7 @@ func (w *writer) head(key string, n int, empty string) {
 	w.line(yamlfile.Line("  ", key, empty))
 }
 
-// kept writes what has no meaning here.
+// kept writes keys without a meaning.
 func (w *writer) kept(start string, kept map[string]any) {
 	for _, k := range slices.Sorted(maps.Keys(kept)) {
 		w.line(yamlfile.Line(start, k, yamlfile.Flow(kept[k])))
@@ -96,8 +96,8 @@ func (w *writer) hosts(hosts []*topology.Node) {
 	}
 }
 
-// hostAddresses returns an address of the network for each host: its own, or
-// where that lies elsewhere the one with the same last bytes, or a free one.
+// hostAddresses returns an address in the network for each host: its own or, if that is outside,
+// the one with the same last bytes, or else a free one.
 func (w *writer) hostAddresses(hosts []*topology.Node) []netip.Addr {
 	given := map[string][]netip.Prefix{}
 	for _, l := range w.t.Links {
@@ -143,7 +143,7 @@ func (w *writer) switches(switches []*topology.Node) {
 	dpids := w.switchDPIDs(switches)
 	for i, n := range switches {
 		w.line(yamlfile.Line("    ", n.Name, ""))
-		if d := dpids[i]; d > 1<<62 { // too large a number for some programs
+		if d := dpids[i]; d > 1<<62 { // too large for some programs
 			w.text("      ", "dpid", "0x"+d.String())
 		} else {
 			w.line(yamlfile.Line("      ", "dpid", strconv.FormatUint(uint64(d), 10)))
@@ -155,8 +155,8 @@ func (w *writer) switches(switches []*topology.Node) {
 	}
 }
 
-// switchDPIDs assigns as topology.Resolve does, because C3-Edge needs one for each
-// switch: the first number in the name, or the lowest that is free.
+// switchDPIDs assigns datapath ids as topology.Resolve does, because C3-Edge needs one for each
+// switch: the first number in the name, or the lowest free one.
 func (w *writer) switchDPIDs(switches []*topology.Node) []topology.DPID {
 	resolved, _ := topology.Resolve(w.t, topology.Defaults{Datapath: topology.Embedded, Controller: topology.ControllerTrivet})
 	assigned := map[string]topology.DPID{}

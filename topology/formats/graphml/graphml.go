@@ -1,12 +1,10 @@
-// Package graphml reads GraphML files as the Internet Topology Zoo publishes
-// them: maps of real networks whose nodes have a label, a latitude and a
-// longitude, and whose edges have a speed.
+// Package graphml reads GraphML files as published by the Internet Topology Zoo: maps of real
+// networks whose nodes have a label, a latitude and a longitude, and whose edges have a speed.
 //
-// A node becomes a switch with one host, h1, h2, … in the file's order. External
-// nodes (other networks) and hyperedge nodes (a link with more than two ends)
-// become switches without one. Edges become links, parallel ones too; loops are
-// left out. The original label, where it is no name for a node, is kept in
-// Foreign["graphml"].
+// A node becomes a switch with one host: h1, h2, … in the file's order. External nodes (other
+// networks) and hyperedge nodes (links with more than two ends) become switches without a host.
+// Edges become links, including parallel ones; loops are left out. A label that cannot be a node's
+// name is kept in Foreign["graphml"].
 package graphml
 
 import (
@@ -15,7 +13,7 @@ import (
 	"trivet.dev/trivet/topology/formats"
 )
 
-// name is how commands call the format, and the key of what it keeps in Foreign.
+// name is the format's name in commands, and the key in Foreign of what it keeps.
 const name = "graphml"
 
 func init() {

@@ -39,8 +39,7 @@ func edge(a, b, more string) string {
 	return fmt.Sprintf("<edge source=%q target=%q>%s</edge>\n", a, b, more)
 }
 
-// TestExample proves that the backbone reads without an error, comes up, and is as large as it
-// should be.
+// TestExample proves that the backbone reads without an error, comes up, and has the expected size.
 func TestExample(t *testing.T) {
 	data, err := os.ReadFile(example)
 	if err != nil {
@@ -56,7 +55,7 @@ func TestExample(t *testing.T) {
 	if n := len(top.NodesOf(topology.Switch)); n < 120 {
 		t.Errorf("%d switches, want 120 or more", n)
 	}
-	if len(problems) != 2 { // of its external nodes and its exchange
+	if len(problems) != 2 { // one for its external nodes, one for its exchange
 		t.Error(problems)
 	}
 	resolved, problems := topology.Resolve(top, defaults)
@@ -74,7 +73,7 @@ func TestExample(t *testing.T) {
 	}
 }
 
-// TestMeaning proves what each sort of node and edge becomes.
+// TestMeaning proves what each type of node and edge becomes.
 func TestMeaning(t *testing.T) {
 	raw := func(v string) string { return `<data key="d36">` + v + `</data>` }
 	speed := func(v, unit string) string {
@@ -126,8 +125,8 @@ func TestMeaning(t *testing.T) {
 	}
 }
 
-// TestDelay proves the great-circle delay against distances that are known: a quarter and
-// a half of the earth's circumference, and Paris to New York (5,837 km).
+// TestDelay proves the great-circle delay for known distances: a quarter and half of the earth's
+// circumference, and Paris to New York (5,837 km).
 func TestDelay(t *testing.T) {
 	for _, c := range []struct {
 		from, to site
@@ -147,7 +146,7 @@ func TestDelay(t *testing.T) {
 	}
 }
 
-// TestNames proves that any label becomes a legal name, and no two the same.
+// TestNames proves that any label becomes a valid name, and no two labels the same one.
 func TestNames(t *testing.T) {
 	used := namer{}
 	for label, want := range map[string]string{

@@ -11,7 +11,7 @@ import (
 	"trivet.dev/trivet/topology/formats"
 )
 
-// TestProblems proves that each mistake in a file is named at its line, with what to do.
+// TestProblems proves that each error in a file is reported at its line, with what to do.
 func TestProblems(t *testing.T) {
 	for _, c := range []struct{ what, data, want string }{
 		{"an empty file", "", "z.graphml:1:1  there is no graphml element"},
@@ -37,8 +37,8 @@ func TestProblems(t *testing.T) {
 	}
 }
 
-// TestLeftOut proves that what GraphML has and the Zoo does not is left out with a warning, not
-// misread.
+// TestLeftOut proves that features of GraphML that the Zoo does not use are left out with a
+// warning, not misread.
 func TestLeftOut(t *testing.T) {
 	top, problems := Read("z.graphml", zoo(
 		`<node id="0"><port name="p"/><graph><node id="inner"/></graph><data key="d33">a<shape><x>9</x></shape>b</data></node>`+
@@ -53,8 +53,8 @@ func TestLeftOut(t *testing.T) {
 	}
 }
 
-// TestHostile proves that no file, however built, makes Read fail otherwise than by a problem, at a
-// bounded cost.
+// TestHostile proves that any file makes Read either succeed or report a problem, at a bounded
+// cost.
 func TestHostile(t *testing.T) {
 	var many strings.Builder
 	for i := range 50_000 {
@@ -76,8 +76,8 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// FuzzRead proves that what is read without an error has legal, unique names and links between
-// nodes that are there: it validates.
+// FuzzRead proves that what is read without an error has valid, unique names and links between
+// existing nodes: it validates.
 func FuzzRead(f *testing.F) {
 	data, err := os.ReadFile(example)
 	if err != nil {

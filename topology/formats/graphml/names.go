@@ -10,16 +10,15 @@ import (
 
 const maxName = 63 // the longest name of a node
 
-// namer makes unique names for nodes from labels; it maps a name that is taken to
-// the next number behind it. Upper and lower case do not make a difference,
-// because names become host names.
+// namer makes unique node names from labels; it maps a name that is taken to the next number to
+// append. Case makes no difference, because names become host names.
 type namer map[string]int
 
-// reserved are the words that have a meaning of their own where names are used.
+// reserved are the words that have a special meaning where names are used.
 var reserved = map[string]bool{"all": true, "default": true, "interface": true, "lo": true, "none": true, "trivet": true}
 
-// take returns a name for a label that was not returned before: "São Paulo"
-// becomes Sao-Paulo, and a second one Sao-Paulo-2.
+// take returns a name for a label, different from all before: "São Paulo" becomes Sao-Paulo, and a
+// second one Sao-Paulo-2.
 func (used namer) take(label string) string {
 	base := legal(label)
 	key := strings.ToLower(base)
@@ -37,11 +36,11 @@ func (used namer) take(label string) string {
 	}
 }
 
-// letters that have no decomposition into an ASCII one and marks.
+// letters that do not decompose into an ASCII letter and marks.
 var letters = strings.NewReplacer("ß", "ss", "æ", "ae", "Æ", "Ae", "ø", "o", "Ø", "O", "œ", "oe", "Œ", "Oe", "ł", "l", "Ł", "L", "đ", "d", "Đ", "D", "ð", "d", "þ", "th", "ı", "i")
 
-// legal keeps letters and digits of a label, without accents, and joins what is
-// between them by dashes.
+// legal keeps a label's letters and digits, without accents, and replaces what is between them by
+// dashes.
 func legal(label string) string {
 	if len(label) > 1000 {
 		label = label[:1000]

@@ -12,9 +12,9 @@ import (
 	"trivet.dev/trivet/topology/formats"
 )
 
-// Bounds on what is parsed, far above any network that has been mapped.
+// Limits on what is parsed, far above any network that has been mapped.
 const (
-	maxDepth    = 32      // of elements in each other
+	maxDepth    = 32      // nested elements
 	maxElements = 200_000 // in a file
 )
 
@@ -25,7 +25,7 @@ type thing struct {
 	data               map[string]string // by the attribute's name
 }
 
-// graph is what a file holds.
+// graph is the content of a file.
 type graph struct {
 	nodes, edges []*thing
 }
@@ -43,11 +43,11 @@ type parser struct {
 
 var errReported = errors.New("reported")
 
-// syntaxPrefix is what the parser says besides what is wrong.
+// syntaxPrefix matches what the parser prints in front of the actual error.
 var syntaxPrefix = regexp.MustCompile(`^(XML syntax error on line \d+: |xml: opening charset "[^"]*": )`)
 
-// parse returns the file's graph, nil where it cannot be read. Documents with a
-// DOCTYPE are refused: it is how XML defines entities, and no map needs any.
+// parse returns the file's graph, or nil if it cannot be read. Documents with a DOCTYPE are
+// refused: it is how XML defines entities, and no map needs any.
 func parse(file string, data []byte) (*graph, topology.Problems) {
 	p := &parser{file: file, dec: xml.NewDecoder(bytes.NewReader(data)), keys: map[string]string{}}
 	p.dec.CharsetReader = func(charset string, _ io.Reader) (io.Reader, error) {
@@ -84,8 +84,8 @@ func (p *parser) document() error {
 	}
 }
 
-// children hands each element within the one just begun to read, which must
-// consume it, up to the end of the outer one.
+// children calls read for each element inside the one just begun, up to its end; read must consume
+// the element.
 func (p *parser) children(depth int, read func(depth int, e xml.StartElement) error) error {
 	if depth > maxDepth {
 		return p.fail("", "elements are more than %d deep", maxDepth)

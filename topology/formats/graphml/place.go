@@ -17,7 +17,7 @@ const (
 	inFibre     = 299792458 * 2.0 / 3 // metres per second: light in glass with a refractive index of 1.5
 )
 
-// site returns where a node is, if the file says it.
+// site returns where a node is, if the file says so.
 func (r *reader) site(t *thing, n *topology.Node) (site, bool) {
 	latitude, longitude := t.data["Latitude"], t.data["Longitude"]
 	if latitude == "" || longitude == "" {
@@ -32,14 +32,14 @@ func (r *reader) site(t *thing, n *topology.Node) (site, bool) {
 	return site{y, x}, true
 }
 
-// delay returns how long light takes to another site through a fibre along the
-// great circle, rounded to microseconds:
+// delay returns how long light takes to another site through a fibre along the great circle,
+// rounded to microseconds:
 //
 //	delay = 2 R asin(√(sin²(Δφ/2) + cos φ₁ cos φ₂ sin²(Δλ/2))) / (2/3 c)
 //
-// with the earth's mean radius R, latitudes φ, longitudes λ (the haversine
-// formula, good to 0.5 % as the earth is no sphere). Real fibres make detours,
-// so this is the least that a link can have.
+// with the earth's mean radius R, latitudes φ, longitudes λ (the haversine formula, accurate to 0.5
+// %, as the earth is not a perfect sphere). Real fibres take detours, so this is the minimum for a
+// link.
 func (s site) delay(to site) topology.Duration {
 	const radian = math.Pi / 180
 	half := func(degrees float64) float64 { h := math.Sin(degrees * radian / 2); return h * h }
@@ -48,15 +48,15 @@ func (s site) delay(to site) topology.Duration {
 	return topology.Duration(math.Round(seconds*1e6)) * topology.Duration(time.Microsecond)
 }
 
-// Measures of the drawing, in pixels.
+// Dimensions of the drawing, in pixels.
 const (
 	drawing = 1000.0 // its longer side
 	margin  = 50.0
 	beside  = 18.0 // from a switch to its host, in both directions
 )
 
-// draw places the nodes on a map: north is up, and a degree of longitude is as
-// wide as it is in the middle of the map.
+// draw places the nodes on a map: north is up, and a degree of longitude is everywhere as wide as
+// in the middle of the map.
 func (r *reader) draw() {
 	if len(r.sites) == 0 {
 		return

@@ -19,7 +19,7 @@ type reader struct {
 	sites    map[*topology.Node]site
 }
 
-// Read makes a topology of a GraphML file.
+// Read makes a topology from a GraphML file.
 func Read(file string, data []byte, _ formats.Options) (*topology.Topology, topology.Problems) {
 	g, problems := parse(file, data)
 	if g == nil {
@@ -77,7 +77,7 @@ func (r *reader) nodes(things []*thing) (withHost []*topology.Node) {
 	return withHost
 }
 
-// note warns once of all nodes of a sort.
+// note warns about all nodes of one type at once.
 func (r *reader) note(nodes []*topology.Node, what string) {
 	if len(nodes) == 0 {
 		return
@@ -92,7 +92,7 @@ func (r *reader) note(nodes []*topology.Node, what string) {
 	r.problems.Warn(nodes[0].Pos, "", "%d nodes (%s) are %s; they are switches without a host", len(nodes), strings.Join(names, ", "), what)
 }
 
-// hosts gives each switch its host, on its first port.
+// hosts gives each switch its host, at the switch's first port.
 func (r *reader) hosts(switches []*topology.Node) {
 	for i, s := range switches {
 		h := r.t.AddNode(topology.Host, r.names.take(fmt.Sprintf("h%d", i+1)))

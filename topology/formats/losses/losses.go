@@ -1,5 +1,5 @@
-// Package losses finds what a file of some format did not hold of a topology,
-// by comparing the topology with what reading the file gives back.
+// Package losses finds what a file of some format does not hold of a topology, by comparing the
+// topology with what is read back from the file.
 package losses
 
 import (
@@ -15,15 +15,13 @@ import (
 	"trivet.dev/trivet/topology/formats"
 )
 
-// Between lists what back, which was read from a file written from t, lacks or
-// says otherwise.
+// Between lists what back, which was read from a file written from t, lacks or says differently.
 //
-// Compared is what the two mean: a switch that says nothing has the topology's
-// datapath and controllers, a controller node stands for its address, and ports
-// follow from the order of the links. What t leaves open (places in a drawing;
-// the addresses, gateways, MACs, datapath ids and fail modes that
-// topology.Resolve would assign) the file may fix, and controller nodes may be
-// added that stand for addresses.
+// It compares what the two mean: a switch that says nothing has the topology's datapath and
+// controllers, a controller node stands for its address, and ports follow from the order of the
+// links. The file may fix what t leaves open (places in a drawing; the addresses, gateways, MAC
+// addresses, datapath ids and fail modes that topology.Resolve would assign), and may have
+// additional controller nodes that stand for addresses.
 func Between(t, back *topology.Topology) []formats.Loss {
 	out := topologyFields(t, back)
 	for _, c := range topology.Diff(meaning(t), meaning(back)) {
@@ -45,8 +43,8 @@ func Between(t, back *topology.Topology) []formats.Loss {
 	return append(out, foreignLosses(t, back)...)
 }
 
-// Written lists what data, which a format wrote for t, does not hold: every
-// difference between t and what the format reads of it.
+// Written lists what data, which a format wrote for t, does not hold: every difference between t
+// and what the format reads from it.
 func Written(t *topology.Topology, data []byte, read func(string, []byte, formats.Options) (*topology.Topology, topology.Problems)) ([]formats.Loss, error) {
 	back, problems := read("", data, formats.Options{})
 	if err := problems.Err(); err != nil {
@@ -57,7 +55,7 @@ func Written(t *topology.Topology, data []byte, read func(string, []byte, format
 
 func nodeSubject(n *topology.Node) string { return string(n.Kind) + " " + n.Name }
 
-// topologyFields compares what topology.Diff does not: the settings of the whole.
+// topologyFields compares what topology.Diff does not: the topology's own settings.
 func topologyFields(t, back *topology.Topology) (out []formats.Loss) {
 	lose := func(field, was, is string) {
 		if was != is {
@@ -91,7 +89,7 @@ func subnet(p netip.Prefix, unset string) string {
 	return p.String()
 }
 
-// open are the settings of nodes that topology.Resolve assigns where they are not given.
+// open are the settings of nodes that topology.Resolve assigns if they are not given.
 var open = []string{"addresses", "gateways", "routes", "mac", "dpid", "fail_mode"}
 
 func nodeLosses(c topology.Change) (out []formats.Loss) {
@@ -121,7 +119,7 @@ func join[T any](list []T, text func(T) string) string {
 	return strings.Join(words, ", ")
 }
 
-// value is what is lost of a setting: of a list, the elements that are missing.
+// value is what is lost of a setting: of a list, the missing elements.
 func value(f topology.Field) string {
 	if f.Old == "" {
 		return "unset; would be " + f.New
@@ -134,8 +132,8 @@ func value(f topology.Field) string {
 	return strings.Join(lost, ", ")
 }
 
-// linkLosses names the settings of an end "port at s1", those of a direction
-// "delay from s1", or just "delay" where both directions lose the same.
+// linkLosses names the settings of an end "port at s1", those of a direction "delay from s1", or
+// just "delay" if both directions lose the same.
 func linkLosses(c topology.Change) (out []formats.Loss) {
 	subject := "link " + c.OldLink.Name()
 	egress := map[string]int{} // by setting and values: how many directions
@@ -172,7 +170,7 @@ func linkLosses(c topology.Change) (out []formats.Loss) {
 	return out
 }
 
-// foreignLosses compares what the formats keep for themselves.
+// foreignLosses compares what formats keep in Foreign.
 func foreignLosses(t, back *topology.Topology) (out []formats.Loss) {
 	compare := func(subject string, was, is map[string]any) {
 		for _, format := range sortedKeys(was) {

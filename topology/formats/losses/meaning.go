@@ -7,8 +7,8 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// meaning returns a copy of t in which things that can be written in several
-// ways are written in one.
+// meaning returns a copy of t in which things that can be written in several ways are written in
+// one.
 func meaning(t *topology.Topology) *topology.Topology {
 	m := t.Clone()
 	addresses := map[string]string{}
@@ -17,7 +17,7 @@ func meaning(t *topology.Topology) *topology.Topology {
 	}
 	for _, n := range m.Nodes {
 		inherit(n, m, addresses)
-		n.StartMayFail = false // who reads a format may look at how commands end, or not
+		n.StartMayFail = false // readers of a format may or may not check how commands end
 	}
 	number(m)
 	for _, l := range m.Links {
@@ -59,8 +59,8 @@ func inherit(n *topology.Node, t *topology.Topology, addresses map[string]string
 	}
 }
 
-// number gives each end its port and moves to the first end of a host or router
-// what its node says of it, both as topology.Resolve does.
+// number numbers the ports and moves what a host or router says about its first end to that end,
+// both as topology.Resolve does.
 func number(t *topology.Topology) {
 	nodes := map[string]*topology.Node{}
 	for _, n := range t.Nodes {

@@ -7,14 +7,13 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// fill returns a copy in which hosts that leave their address open have the one
-// that they would have in a lab, and the gateway with it: MiniEdit, which only
-// counts, would give others.
+// fill returns a copy in which hosts that leave their address open have the one that they would get
+// in a lab, and its gateway: MiniEdit, which simply counts, would assign others.
 func fill(t *topology.Topology) *topology.Topology {
 	filled := t.Clone()
 	resolved, _ := topology.Resolve(t, topology.Defaults{Datapath: topology.Embedded, Controlled: topology.Embedded, Controller: topology.ControllerTrivet})
 	if resolved == nil {
-		return filled // what cannot come up can still be drawn
+		return filled // a topology that cannot come up can still be drawn
 	}
 	nodes, first := map[string]*topology.Node{}, map[string]*topology.Endpoint{}
 	for _, n := range resolved.Nodes {

@@ -12,7 +12,8 @@ import (
 	"trivet.dev/trivet/topology/formats"
 )
 
-// TestProblems proves that each mistake in a file is named at its line and column, with what to do.
+// TestProblems proves that each error in a file is reported at its line and column, with what to
+// do.
 func TestProblems(t *testing.T) {
 	file := func(hosts, switches, links string) string {
 		return `{"version": "2", "controllers": [],` + "\n" + `"hosts": [` + hosts + "],\n" + `"switches": [` + switches + "],\n" + `"links": [` + links + "]}"
@@ -59,7 +60,7 @@ func TestProblems(t *testing.T) {
 	}
 }
 
-// TestWarnings proves that what is read but has no effect is said, and that it is not an error.
+// TestWarnings proves that what is read but has no effect is reported, and is not an error.
 func TestWarnings(t *testing.T) {
 	data := `{"version": "3", "hosts": [{"number": "1", "opts": {"sched": "cfs", "cpu": 2, "hostnam": "x"}}],
 "switches": [], "links": [{"src": "h1", "dest": "h1", "opts": {"speedup": 3, "dealy": "5ms", "delay": "20"}}]}`
@@ -81,8 +82,8 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
-// TestAllProblemsAtOnce proves that reading goes on after an error, so that a file is mended in one
-// go.
+// TestAllProblemsAtOnce proves that reading continues after an error, so that all errors in a file
+// can be fixed at once.
 func TestAllProblemsAtOnce(t *testing.T) {
 	_, problems := Read("f.mn", []byte(`{"hosts": [{"number": "1", "opts": {"ip": "x"}}, 7], "links": [{}]}`), formats.Options{})
 	if err, ok := problems.Err().(topology.Problems); !ok || len(err) != 3 {
@@ -90,8 +91,8 @@ func TestAllProblemsAtOnce(t *testing.T) {
 	}
 }
 
-// TestHostile proves that no file, however built, makes Read fail otherwise than by a
-// problem, and that its cost stays bounded: all of these end within the test's time.
+// TestHostile proves that any file makes Read either succeed or report a problem, at a bounded
+// cost: all of these end within the test's time.
 func TestHostile(t *testing.T) {
 	host := `{"number": "1", "x": "1.0", "y": "2.0", "opts": {"hostname": "h1"}},`
 	for what, data := range map[string][]byte{
@@ -107,7 +108,7 @@ func TestHostile(t *testing.T) {
 			t.Errorf("%s: no problem", what)
 		}
 	}
-	// Every way of cutting a file off is a problem.
+	// Cutting the file off anywhere is a problem.
 	data, err := os.ReadFile("testdata/plain.mn")
 	if err != nil {
 		t.Fatal(err)
@@ -119,8 +120,8 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// TestWrongTypes proves that a value of any type at any place of a file is read or reported,
-// without a panic.
+// TestWrongTypes proves that a value of any type anywhere in a file is read or reported, without a
+// panic.
 func TestWrongTypes(t *testing.T) {
 	data, err := os.ReadFile("testdata/hosts.mn")
 	if err != nil {
@@ -142,7 +143,7 @@ func TestWrongTypes(t *testing.T) {
 	}
 }
 
-// everywhere puts wrong in the place of each value in v, one at a time.
+// everywhere replaces each value in v by wrong, one at a time.
 func everywhere(v, wrong any, check func()) {
 	switch v := v.(type) {
 	case map[string]any:
@@ -162,8 +163,8 @@ func everywhere(v, wrong any, check func()) {
 	}
 }
 
-// FuzzRead proves that what is read without an error can be written, and that
-// the file then reads as the same network and is written the same again.
+// FuzzRead proves that what is read without an error can be written, and that the written file
+// reads as the same network and is written the same way again.
 func FuzzRead(f *testing.F) {
 	for _, file := range corpus(f) {
 		data, err := os.ReadFile(file)

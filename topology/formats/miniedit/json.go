@@ -14,19 +14,19 @@ import (
 	"trivet.dev/trivet/topology/formats"
 )
 
-// Bounds on what is decoded, far above any network that MiniEdit can draw.
+// Limits on what is decoded, far above any network that MiniEdit can draw.
 const (
-	maxDepth  = 64        // of objects and lists in each other
+	maxDepth  = 64        // nested objects and lists
 	maxValues = 1_000_000 // in a file
 )
 
-// value is a JSON value and where it stands.
+// value is a JSON value and its position.
 type value struct {
 	line, column int
 	v            any // string, json.Number, bool, nil, []*value or *object
 }
 
-// object is a JSON object in the file's order.
+// object is a JSON object, in the file's order.
 type object struct {
 	keys    []string
 	members map[string]*value
@@ -39,8 +39,8 @@ func (o *object) get(key string) *value {
 	return o.members[key]
 }
 
-// parser reads JSON and knows the line and column of each value, which
-// encoding/json alone does not tell.
+// parser reads JSON and records the line and column of each value, which encoding/json alone does
+// not.
 type parser struct {
 	file     string
 	data     []byte
@@ -48,13 +48,13 @@ type parser struct {
 	problems topology.Problems
 	values   int
 
-	offset, line, column int // the cursor: moves forward only, so that long lines cost nothing
+	offset, line, column int // the cursor: only moves forward, so that long lines cost nothing
 }
 
-// errReported stops the parser where going on makes no sense; the problem is noted.
+// errReported stops the parser where it makes no sense to continue; the problem has been recorded.
 var errReported = errors.New("reported")
 
-// parse returns the file's value, nil where it is not JSON.
+// parse returns the file's value, or nil if it is not JSON.
 func parse(file string, data []byte) (*value, topology.Problems) {
 	data = bytes.TrimPrefix(data, []byte("\uFEFF"))
 	p := &parser{file: file, data: data, line: 1, column: 1}
@@ -123,7 +123,7 @@ func (p *parser) value(depth int) (*value, error) {
 	return v, err
 }
 
-// number refuses what no program can count with.
+// number refuses numbers that no program can represent.
 func (p *parser) number(token json.Token) error {
 	if n, ok := token.(json.Number); ok {
 		if _, err := strconv.ParseFloat(n.String(), 64); err != nil {
@@ -190,15 +190,15 @@ func (p *parser) syntax(err error) {
 		p.moveTo(len(p.data))
 		message = "the file ends before the topology does"
 	case errors.As(err, &s):
-		// The offset counts from where the decoder began to read the value, or
-		// from the start of the file; either way the fault lies behind the last token.
+		// The offset counts from where the decoder began to read the value, or from the start of
+		// the file; either way the error is after the last token.
 		p.moveTo(int(p.dec.InputOffset()))
 		p.skipBlanks()
 	}
 	p.fail("a .mn file is JSON as MiniEdit saves it", "%s", message)
 }
 
-// fail notes a problem at the cursor.
+// fail records a problem at the cursor.
 func (p *parser) fail(hint, format string, args ...any) error {
 	p.problems.Add(topology.Position{File: p.file, Line: p.line, Column: p.column}, hint, format, args...)
 	return errReported
@@ -216,14 +216,14 @@ func (p *parser) moveTo(offset int) {
 	p.column += utf8.RuneCount(passed)
 }
 
-// skipBlanks moves over what stands between two tokens.
+// skipBlanks skips what is between two tokens.
 func (p *parser) skipBlanks() {
 	rest := p.data[p.offset:]
 	p.moveTo(p.offset + len(rest) - len(bytes.TrimLeft(rest, " \t\r\n,:")))
 }
 
-// plain returns a value as Go's own types: map[string]any, []any, string,
-// int64, float64, bool, nil.
+// plain returns a value as Go's own types: map[string]any, []any, string, int64, float64, bool,
+// nil.
 func plain(v *value) any {
 	switch x := v.v.(type) {
 	case *object:
@@ -248,7 +248,7 @@ func plain(v *value) any {
 	return v.v
 }
 
-// kindOf names a value's type as messages do.
+// kindOf names a value's type for messages.
 func kindOf(v *value) string {
 	switch x := v.v.(type) {
 	case string:

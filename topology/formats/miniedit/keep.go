@@ -10,17 +10,16 @@ import (
 
 // What is kept in Foreign["miniedit"] of a topology, node or link:
 //
-//	number   nodeNum, where it is not the one in the name
-//	ip       true where ip is written although it is the one that follows from the number
-//	version  of the file, where it is not 2
-//	raw      settings as the file has them, where Write would write them otherwise or not at all
+//	number   nodeNum, if it is not the number in the name
+//	ip       true if ip is written although it is the address that follows from the number
+//	version  of the file, if it is not 2
+//	raw      settings as in the file, if Write would write them differently or not at all
 //	for      what Write would write instead of raw
 //
-// Write puts raw in the place of what equals for, and adds what has no for. So a
-// number that was saved as a string stays a string until it is changed, and an
-// unknown key is never lost.
+// Write replaces what equals for by raw, and adds what is in raw but not in for. So a number that
+// was saved as a string stays a string until it is changed, and an unknown key is never lost.
 
-// foreign returns what is kept of this format, never nil.
+// foreign returns what is kept for this format, never nil.
 func foreign(all map[string]any) map[string]any {
 	m, _ := all[name].(map[string]any)
 	if m == nil {
@@ -41,15 +40,14 @@ func store(all *map[string]any, key string, v any) {
 	*all = c
 }
 
-// hint keeps a value of a node where it says something.
+// hint keeps a value of a node if it says something that the topology does not.
 func hint(n *topology.Node, key string, v any, says bool) {
 	if says {
 		store(&n.Foreign, key, v)
 	}
 }
 
-// keep stores, everywhere in a topology just read from file, how Write would
-// write it otherwise.
+// keep stores, throughout a topology just read from file, what Write would write differently.
 func keep(t *topology.Topology, file map[string]any) {
 	if v, ok := file["version"]; ok && same(v, "1") {
 		store(&t.Foreign, "version", "1")
@@ -75,7 +73,7 @@ func keep(t *topology.Topology, file map[string]any) {
 			}
 		}
 	}
-	var missing []any // lists that the file does not have at all
+	var missing []any // lists that are missing from the file altogether
 	for _, key := range []string{"hosts", "switches", "links", "controllers"} {
 		if _, ok := file[key]; !ok {
 			missing = append(missing, key)
@@ -96,9 +94,8 @@ func keepRecord(all *map[string]any, file, written map[string]any) {
 	}
 }
 
-// difference returns what of file is not in written, and the other way round.
-// An object in both is compared member by member, and then is in raw if
-// anything in it differs.
+// difference returns what of file is not in written, and the reverse. An object in both is compared
+// member by member, and is then in raw if any member differs.
 func difference(file, written map[string]any) (raw, instead map[string]any) {
 	raw, instead = map[string]any{}, map[string]any{}
 	for k, v := range file {
@@ -127,8 +124,8 @@ func difference(file, written map[string]any) (raw, instead map[string]any) {
 	return raw, instead
 }
 
-// restore undoes difference: it changes written to what the file had, as far as
-// written still says what it said then.
+// restore undoes difference: it changes written back to what the file had, as far as written still
+// equals what Write would have written then.
 func restore(written, raw, instead map[string]any) {
 	for k, r := range raw {
 		w, ok := written[k]
@@ -150,7 +147,7 @@ func restore(written, raw, instead map[string]any) {
 	}
 }
 
-// restoreRecord brings back what was kept of a record.
+// restoreRecord restores what was kept of a record.
 func restoreRecord(all, written map[string]any) {
 	m := foreign(all)
 	raw, _ := m["raw"].(map[string]any)
@@ -172,7 +169,7 @@ func same(a, b any) bool {
 	return bytes.Equal(x, y) || bytes.Equal(normal(x), normal(y))
 }
 
-// normal writes JSON's numbers one way: 1.0 is 1.
+// normal writes JSON's numbers in one form: 1.0 is 1.
 func normal(data []byte) []byte {
 	var v any
 	_ = json.Unmarshal(data, &v)

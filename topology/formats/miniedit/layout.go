@@ -6,16 +6,15 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Measures of the drawing, in pixels.
+// Dimensions of the drawing, in pixels.
 const (
 	spacing  = 90.0 // between neighbours
 	reach    = 80.0 // from a switch to its hosts
 	marginXY = 60.0
 )
 
-// layout places the nodes that have no place: switches and routers on a circle,
-// each with its hosts around it on the outer side, controllers in a row above,
-// and hosts without a link in a row below.
+// layout places the nodes without a place: switches and routers on a circle, each with its hosts
+// around it on the outside, controllers in a row above, and hosts without a link in a row below.
 func layout(t *topology.Topology) map[string]topology.Point {
 	places := map[string]topology.Point{}
 	var core []*topology.Node
@@ -56,7 +55,7 @@ func layout(t *topology.Topology) map[string]topology.Point {
 	return places
 }
 
-// placeHosts puts the hosts of a switch on an arc; it returns the others, counted from 1.
+// placeHosts puts the hosts of a switch on an arc; it returns the other hosts, numbered from 1.
 func placeHosts(t *topology.Topology, places, at map[string]topology.Point, angle map[string]float64) map[string]int {
 	hosts, owner := map[string][]string{}, map[string]string{}
 	note := func(host, core string) {
@@ -92,7 +91,7 @@ func placeHosts(t *topology.Topology, places, at map[string]topology.Point, angl
 	return lonely
 }
 
-// hasPlace says whether a place is given that can be written.
+// hasPlace says whether a node has a place that can be written.
 func hasPlace(n *topology.Node) bool {
 	return n.Place != nil && !math.IsNaN(n.Place.X+n.Place.Y) && !math.IsInf(n.Place.X+n.Place.Y, 0)
 }

@@ -56,7 +56,7 @@ func (r *reader) duration(opts *object, key, subject string) topology.Duration {
 			r.warn(v, `write "`+decimal(s[:len(s)-2])+`ms" if milliseconds are meant`, "%s: %s %s has no unit: it is in microseconds, as in MiniEdit", subject, key, kindOf(v))
 		}
 	}
-	if unit, ok := strings.CutSuffix(s, "secs"); ok { // tc's msecs, usecs
+	if unit, ok := strings.CutSuffix(s, "secs"); ok { // tc accepts msecs and usecs
 		s = unit + "sec"
 	}
 	d, err := topology.ParseDuration(s)
@@ -66,7 +66,7 @@ func (r *reader) duration(opts *object, key, subject string) topology.Duration {
 	return d
 }
 
-// decimal writes a number without an exponent.
+// decimal formats a number without an exponent.
 func decimal(s string) string {
 	f, err := strconv.ParseFloat(strings.TrimSpace(s), 64)
 	if err != nil {
@@ -75,7 +75,7 @@ func decimal(s string) string {
 	return strconv.FormatFloat(f, 'f', -1, 64)
 }
 
-// link adds a link, or notes that a node has a real interface.
+// link adds a link, or records that a node has a real interface.
 func (d *document) link(l *topology.Link) {
 	for i, e := range l.Ends {
 		if !e.External() {
@@ -101,7 +101,7 @@ func (d *document) link(l *topology.Link) {
 	if im.Jitter > 0 {
 		opts["jitter"] = im.Jitter.String()
 		if im.Delay <= 0 {
-			opts["delay"] = "0ms" // without a delay, tc refuses a jitter
+			opts["delay"] = "0ms" // tc refuses a jitter without a delay
 		}
 	}
 	if im.Loss > 0 {
@@ -113,7 +113,7 @@ func (d *document) link(l *topology.Link) {
 	d.links = append(d.links, record{map[string]any{"src": l.Ends[0].Node, "dest": l.Ends[1].Node, "opts": opts}, &l.Foreign})
 }
 
-// number is an int where it is whole, as MiniEdit's dialogs have it.
+// number returns an int if the value is a whole number, as MiniEdit's dialogs do.
 func number(f float64) any {
 	if f == float64(int64(f)) {
 		return int64(f)

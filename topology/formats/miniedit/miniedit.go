@@ -1,11 +1,10 @@
-// Package miniedit reads and writes the topologies that MiniEdit, Mininet's
-// graphical editor, saves: JSON files ending in .mn.
+// Package miniedit reads and writes the topologies that MiniEdit, Mininet's graphical editor,
+// saves: JSON files ending in .mn.
 //
-// MiniEdit has saved version "2" of its format since January 2014; version "1",
-// with at most one controller, is read and written back too. What Trivet gives
-// no meaning to, and the way a value was written, is kept in Foreign["miniedit"]
-// of the topology, its nodes and links, so that a file read and written again
-// is the same JSON.
+// MiniEdit has saved version "2" of its format since January 2014; version "1", with at most one
+// controller, is read and written as well. What has no meaning to Trivet, and the way in which
+// values were written, is kept in Foreign["miniedit"] of the topology, its nodes and links, so that
+// a file that is read and written again is the same JSON.
 package miniedit
 
 import (
@@ -14,7 +13,7 @@ import (
 	"trivet.dev/trivet/topology/formats/losses"
 )
 
-// name is how commands call the format, and the key of what it keeps in Foreign.
+// name is the format's name in commands, and the key in Foreign of what it keeps.
 const name = "miniedit"
 
 func init() {
@@ -43,9 +42,9 @@ const (
 	typeOVSC   = "ovsc" // Mininet starts Open vSwitch's test controller
 )
 
-// Write returns the topology as MiniEdit saves it (version "2", or "1" where it
-// was read from such a file and still fits), and what the file does not hold:
-// every difference between t and what Read makes of the file.
+// Write returns the topology as MiniEdit saves it (version "2", or "1" if it was read from such a
+// file and still fits), and what the file does not hold: every difference between t and what Read
+// makes of the file.
 func Write(t *topology.Topology) ([]byte, []formats.Loss, error) {
 	data, err := encode(compose(fill(t)))
 	if err != nil {

@@ -52,8 +52,8 @@ func sameJSON(t *testing.T, file string, before, after []byte) {
 	}
 }
 
-// TestRoundTrip proves that a file which MiniEdit saved, read and written again,
-// is the same JSON; that nothing is reported lost on the way; and that it comes up.
+// TestRoundTrip proves that a file saved by MiniEdit, read and written again, is the same JSON;
+// that no losses are reported on the way; and that it comes up.
 func TestRoundTrip(t *testing.T) {
 	for _, file := range corpus(t) {
 		data, top, _ := readFile(t, file)
@@ -93,8 +93,7 @@ func TestRoundTripThroughJSON(t *testing.T) {
 	}
 }
 
-// TestCampusAsSaved proves that Write types and orders everything as MiniEdit does: the bytes are
-// the same.
+// TestCampusAsSaved proves that Write types and orders everything as MiniEdit does, byte by byte.
 func TestCampusAsSaved(t *testing.T) {
 	data, top, problems := readFile(t, "../../../examples/campus.mn")
 	out, _, err := Write(top)
@@ -114,7 +113,7 @@ func TestCampusAsSaved(t *testing.T) {
 	}
 }
 
-// TestMeaning proves what the settings of MiniEdit become in a topology.
+// TestMeaning proves what MiniEdit's settings become in a topology.
 func TestMeaning(t *testing.T) {
 	_, hosts, problems := readFile(t, "testdata/hosts.mn")
 	_, legacy, _ := readFile(t, "testdata/legacy.mn")
@@ -177,9 +176,9 @@ func TestMeaning(t *testing.T) {
 	}
 }
 
-// TestOwnController proves that MiniEdit's own controllers, ref (its default) and ovsc, are
-// Trivet's: no switch waits for one that nobody starts; and that a switch that has another
-// controller too is left with that.
+// TestOwnController proves that MiniEdit's own controllers, ref (its default) and ovsc, become
+// Trivet's, so that no switch waits for one that nobody starts; and that a switch that also has
+// another controller keeps only that one.
 func TestOwnController(t *testing.T) {
 	text, err := os.ReadFile("testdata/plain.mn")
 	if err != nil {
@@ -207,11 +206,11 @@ func TestOwnController(t *testing.T) {
 	}
 }
 
-// TestEdited proves that a change made to a topology that was a .mn file is written, and what was
-// kept beside it stays.
+// TestEdited proves that a change made to a topology read from a .mn file is written, and that what
+// was kept besides is preserved.
 func TestEdited(t *testing.T) {
 	_, top, _ := readFile(t, "testdata/edited.mn")
-	top.Links[0].Bandwidth = 20e6 // was written as a string
+	top.Links[0].Bandwidth = 20e6 // it was written as a string
 	top.Node("h1").Place.X = 111
 	out, lost, err := Write(top)
 	if err != nil {
@@ -233,8 +232,8 @@ func TestEdited(t *testing.T) {
 	}
 }
 
-// TestForeignless proves that a topology which never was a .mn file gives one that needs no Foreign
-// to be read back.
+// TestForeignless proves that a topology that never was a .mn file produces one that needs no
+// Foreign to be read back.
 func TestForeignless(t *testing.T) {
 	top := &topology.Topology{Controllers: []string{"tcp:192.0.2.1:6653"}}
 	for _, n := range []string{"alpha", "h7", "7up"} {
@@ -271,8 +270,8 @@ func TestForeignless(t *testing.T) {
 	}
 }
 
-// Proves that a start command of MiniEdit's may fail: MiniEdit itself does not look at how one
-// ends.
+// TestStartMayFail proves that MiniEdit's start commands may fail: MiniEdit itself does not check
+// how they end.
 func TestStartMayFail(t *testing.T) {
 	top, problems := Read("f.mn", []byte(`{"version": "2", "application": {}, "controllers": [], "switches": [], "links": [],
 		"hosts": [{"number": "1", "x": "1", "y": "1", "opts": {"hostname": "h1", "nodeNum": 1, "sched": "host", "startCommand": "false"}},

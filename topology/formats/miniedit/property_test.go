@@ -24,7 +24,7 @@ func (d *drawing) lose(subject, field string) { d.lost[subject+": "+field] = tru
 
 func (d *drawing) yes(what string) bool { return rapid.IntRange(0, 3).Draw(d.T, what) == 0 }
 
-// draw makes a network that MiniEdit can hold in full.
+// draw makes a network that MiniEdit can represent in full.
 func draw(t *rapid.T) *drawing {
 	d := &drawing{T: t, top: &topology.Topology{}, lost: map[string]bool{}}
 	if d.yes("subnet") {
@@ -234,7 +234,7 @@ func (d *drawing) burdenLink(l *topology.Link) {
 	}
 }
 
-// asSet names losses as a drawing does.
+// asSet returns losses in the form of drawing.lost.
 func asSet(losses []formats.Loss) map[string]bool {
 	set := map[string]bool{}
 	for _, l := range losses {
@@ -243,8 +243,8 @@ func asSet(losses []formats.Loss) map[string]bool {
 	return set
 }
 
-// TestLosses proves that what Write reports lost is what a .mn file is known not
-// to hold, no more and no less, over random topologies.
+// TestLosses proves, over random topologies, that Write reports as lost what a .mn file is known
+// not to hold, no more and no less.
 func TestLosses(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		d := draw(rt)
@@ -267,9 +267,9 @@ func TestLosses(t *testing.T) {
 	})
 }
 
-// TestLossless proves that where nothing is reported lost, the file resolves to
-// the same network: ports, devices, MACs, datapath ids, addresses, gateways and
-// routes. Only controllers may be named instead of being given by address.
+// TestLossless proves that if nothing is reported as lost, the file resolves to the same network:
+// ports, devices, MAC addresses, datapath ids, addresses, gateways and routes. Only controllers may
+// be named instead of being given by address.
 func TestLossless(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		d := draw(rt)
@@ -309,8 +309,8 @@ func TestLossless(t *testing.T) {
 	})
 }
 
-// TestPorts proves that a port is reported lost exactly where it is not what the order of the links
-// gives.
+// TestPorts proves that a port is reported as lost exactly if it is not the one that the order of
+// the links gives.
 func TestPorts(t *testing.T) {
 	port := func(p int) *int { return &p }
 	top := &topology.Topology{}

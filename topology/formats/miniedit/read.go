@@ -13,23 +13,23 @@ import (
 	"trivet.dev/trivet/topology/formats"
 )
 
-// reader makes a topology from a file. The records are kept in the file's
-// order beside what was made of them.
+// reader makes a topology from a file. It keeps the records, in the file's order, next to what was
+// made of them.
 type reader struct {
 	file     string
 	problems topology.Problems
 	t        *topology.Topology
 
 	version  string
-	c0       bool         // version 1 has its controller, to which all switches connect
+	c0       bool         // version 1 has a controller, to which all switches connect
 	base     netip.Prefix // application.ipBase
 	openFlow []string     // of Open vSwitch switches; nil: not chosen
-	ovs      bool         // what application.switchType stands for is Open vSwitch
+	ovs      bool         // application.switchType stands for Open vSwitch
 
 	external []*topology.Link // to real interfaces: Mininet attaches them before it makes links
 }
 
-// Read makes a topology of a file that MiniEdit saved.
+// Read makes a topology from a file saved by MiniEdit.
 func Read(file string, data []byte, _ formats.Options) (*topology.Topology, topology.Problems) {
 	root, problems := parse(file, data)
 	if root == nil {
@@ -56,8 +56,8 @@ func Read(file string, data []byte, _ formats.Options) (*topology.Topology, topo
 	return r.t, r.problems
 }
 
-// oneKind leaves a switch that has controllers of MiniEdit's own (ref, ovsc) and others with the
-// others: what they decide is not undone by one that learns beside them.
+// oneKind removes MiniEdit's own controllers (ref, ovsc) from switches that also have others: a
+// learning controller beside them would undo what they decide.
 func (r *reader) oneKind() {
 	for _, n := range r.t.NodesOf(topology.Switch) {
 		others := slices.DeleteFunc(slices.Clone(n.Controllers), r.t.IsBuiltin)
@@ -113,7 +113,7 @@ func (r *reader) application(app *object) {
 	}
 }
 
-// parseNetwork reads 10.0.0.0/8; without a prefix length Mininet takes 24.
+// parseNetwork reads 10.0.0.0/8; without a prefix length, Mininet assumes 24.
 func parseNetwork(s string) (netip.Prefix, error) {
 	if !strings.Contains(s, "/") {
 		s += "/24"
@@ -125,8 +125,8 @@ func parseNetwork(s string) (netip.Prefix, error) {
 	return p.Masked(), err
 }
 
-// versions reads which OpenFlow versions Open vSwitch may speak. MiniEdit's own
-// setting, 1.0 alone, is nobody's choice: it stands for the datapath's default.
+// versions reads which OpenFlow versions Open vSwitch may speak. MiniEdit's default, 1.0 alone,
+// does not mean that anybody chose it: it stands for the datapath's default.
 func (r *reader) versions(o *object) {
 	if o == nil {
 		return
@@ -142,7 +142,7 @@ func (r *reader) versions(o *object) {
 	}
 }
 
-// collector checks the settings of sFlow or NetFlow, which Trivet has not.
+// collector checks the settings of sFlow or NetFlow, which Trivet does not have.
 func (r *reader) collector(app *object, key, target string, others ...string) {
 	o := r.object(app, key, "application")
 	if o == nil {
@@ -157,7 +157,7 @@ func (r *reader) collector(app *object, key, target string, others ...string) {
 	}
 }
 
-// otherSwitch warns of switches that are not Open vSwitch.
+// otherSwitch warns about switches that are not Open vSwitch.
 func (r *reader) otherSwitch(v *value, subject, kind string) {
 	switch kind {
 	case typeUser, typeUserNS, typeIVS:
@@ -168,7 +168,7 @@ func (r *reader) otherSwitch(v *value, subject, kind string) {
 	}
 }
 
-// controllers reads version 2's list, or version 1's object with the one controller c0.
+// controllers reads version 2's list, or version 1's object with the single controller c0.
 func (r *reader) controllers(v *value) {
 	if v == nil {
 		return
@@ -218,7 +218,7 @@ func (r *reader) controller(at *value, hostname string, opts *object) *topology.
 	switch kind {
 	case typeRemote, typeInband, "":
 	case typeRef, typeOVSC:
-		n.Address = topology.ControllerTrivet // both learn, and so does Trivet's
+		n.Address = topology.ControllerTrivet // both learn, and so does Trivet's controller
 		return n
 	default:
 		r.bad(v, "choose one of remote, inband, ref, ovsc", "%s: there is no controllerType %q", subject, formats.Clip(kind))
@@ -237,7 +237,7 @@ func (r *reader) add(at *value, kind topology.Kind, name string) *topology.Node 
 	return n
 }
 
-// place reads a position on the canvas, which MiniEdit saves as strings.
+// place reads a position on the canvas; MiniEdit saves positions as strings.
 func (r *reader) place(record *object, subject string) *topology.Point {
 	var p topology.Point
 	for _, c := range []struct {
@@ -258,7 +258,7 @@ func (r *reader) place(record *object, subject string) *topology.Point {
 	return &p
 }
 
-// records hands each object of a list to read, with its index.
+// records passes each object of a list to read, with its index.
 func (r *reader) records(top *object, key string, read func(int, *value, *object)) {
 	v := top.get(key)
 	if v == nil {
@@ -285,7 +285,7 @@ func (r *reader) warn(v *value, hint, format string, args ...any) {
 	r.problems.Warn(r.pos(v), hint, format, args...)
 }
 
-// known warns of keys that MiniEdit does not write.
+// known warns about keys that MiniEdit does not write.
 func (r *reader) known(o *object, subject string, keys ...string) {
 	if o == nil {
 		return
@@ -297,8 +297,8 @@ func (r *reader) known(o *object, subject string, keys ...string) {
 	}
 }
 
-// text returns a string; numbers are taken as well, as hand-edited files have
-// them. Absent and null are "", the latter with no value.
+// text returns a string; it also accepts numbers, which hand-edited files have. Absent and null
+// give "" and, if null, no value.
 func (r *reader) text(o *object, key, subject string) (string, *value) {
 	v := o.get(key)
 	if v == nil {
@@ -316,7 +316,7 @@ func (r *reader) text(o *object, key, subject string) (string, *value) {
 	return "", nil
 }
 
-// number returns a number, which may be written as a string; nil is absent.
+// number returns a number, which may be written as a string; nil means absent.
 func (r *reader) number(o *object, key, subject string, lowest, highest float64) (float64, *value) {
 	s, v := r.text(o, key, subject)
 	if v == nil || s == "" {

@@ -11,8 +11,8 @@ import (
 	"trivet.dev/trivet/topology/formats"
 )
 
-// identity reads what names a host or switch. As MiniEdit does, it makes a name
-// of the number where there is none, as in files of version 1.
+// identity reads what names a host or switch. If there is no name, as in version 1, it makes one
+// from the number, as MiniEdit does.
 func (r *reader) identity(at *value, record *object, letter string) (hostname string, number int, opts *object) {
 	opts = r.object(record, "opts", "node")
 	subject := map[string]string{"h": "host", "s": "switch"}[letter]
@@ -43,7 +43,7 @@ func (r *reader) host(i int, at *value, record *object) {
 		"stopCommand", "privateDirectory", "externalInterfaces", "vlanInterfaces")
 	n.Place = r.place(record, subject)
 	n.Start, _ = r.text(opts, "startCommand", subject)
-	n.StartMayFail = n.Start != "" // MiniEdit does not look at how it ends
+	n.StartMayFail = n.Start != "" // MiniEdit does not check how it ends
 	n.Stop, _ = r.text(opts, "stopCommand", subject)
 	r.address(n, at, opts, number)
 	if s, v := r.text(opts, "defaultRoute", subject); s != "" {
@@ -63,8 +63,8 @@ func (r *reader) host(i int, at *value, record *object) {
 	hint(n, "number", number, number != defaultNumber(n, i))
 }
 
-// address reads ip; without one, MiniEdit counts from ipBase, and without a
-// prefix length Mininet takes /8. Either way it is then written as the file has it.
+// address reads ip; without one, MiniEdit counts from ipBase, and without a prefix length, Mininet
+// assumes /8. Either way it is later written as in the file.
 func (r *reader) address(n *topology.Node, at *value, opts *object, number int) {
 	s, v := r.text(opts, "ip", "host "+n.Name)
 	if s = strings.TrimSpace(s); s == "" {
@@ -97,7 +97,7 @@ func parseAddress(s string) (netip.Prefix, error) {
 	return p, err
 }
 
-// baseAddress is the address that MiniEdit gives to the host of a number.
+// baseAddress is the address that MiniEdit gives to the host with a number.
 func baseAddress(base netip.Prefix, number int) (netip.Prefix, bool) {
 	size := uint64(1) << (32 - base.Bits())
 	if number < 1 || uint64(number) >= size {
@@ -108,8 +108,8 @@ func baseAddress(base netip.Prefix, number int) (netip.Prefix, bool) {
 	return netip.PrefixFrom(netip.AddrFrom4(b), 8), true
 }
 
-// cpu reads the share of the machine. Mininet heeds it only with the
-// schedulers cfs and rt; from 1 up there is no limit, nor below 0.
+// cpu reads the share of the machine. Mininet heeds it only with the schedulers cfs and rt; a share
+// of 1 or more, or below 0, is no limit.
 func (r *reader) cpu(n *topology.Node, opts *object) {
 	subject := "host " + n.Name
 	sched, sv := r.text(opts, "sched", subject)
@@ -176,7 +176,7 @@ func (r *reader) dirs(n *topology.Node, opts *object) {
 	}
 }
 
-// interfaces makes a link of each real interface that is moved to the node.
+// interfaces makes a link for each real interface that is moved to the node.
 func (r *reader) interfaces(n *topology.Node, opts *object) {
 	for _, device := range r.texts(opts, "externalInterfaces", string(n.Kind)+" "+n.Name) {
 		r.external = append(r.external, &topology.Link{
@@ -198,7 +198,7 @@ func (r *reader) swtch(i int, at *value, record *object) {
 	n.Place = r.place(record, subject)
 	switch kind {
 	case typeLegacyRouter:
-		n.Kind, n.Datapath = topology.Router, topology.Kernel // its addresses and routes, which no .mn file gives, are Resolve's
+		n.Kind, n.Datapath = topology.Router, topology.Kernel // a .mn file gives neither its addresses nor its routes: Resolve assigns them
 		r.known(opts, subject, "hostname", "nodeNum", "switchType", "controllers")
 	case typeLegacySwitch:
 		n.Controllers, n.FailMode = []string{topology.ControllerNone}, topology.Standalone
@@ -231,7 +231,7 @@ func (r *reader) openFlowSwitch(n *topology.Node, opts *object, kind string) {
 		n.FailMode = topology.Secure
 	}
 	n.Start, _ = r.text(opts, "startCommand", subject)
-	n.StartMayFail = n.Start != "" // MiniEdit does not look at how it ends
+	n.StartMayFail = n.Start != "" // MiniEdit does not check how it ends
 	n.Stop, _ = r.text(opts, "stopCommand", subject)
 	if s, v := r.text(opts, "dpid", subject); s != "" {
 		d, err := strconv.ParseUint(strings.ReplaceAll(strings.TrimSpace(s), ":", ""), 16, 64)

@@ -14,13 +14,13 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// record is an entry of the file, and where what was kept of it is.
+// record is an entry of the file, and a pointer to what was kept of it.
 type record struct {
 	fields  map[string]any
 	foreign *map[string]any
 }
 
-// document is a file in the making.
+// document is a file being composed.
 type document struct {
 	t       *topology.Topology
 	nodes   map[string]*topology.Node
@@ -34,8 +34,8 @@ type document struct {
 	made                                map[string]string // controller nodes made for addresses
 }
 
-// compose makes the file's records from a topology, as MiniEdit would write
-// them, without what is kept in Foreign.
+// compose makes the file's records from a topology, as MiniEdit would write them, without what is
+// kept in Foreign.
 func compose(t *topology.Topology) *document {
 	d := &document{t: t, nodes: map[string]*topology.Node{}, base: t.Subnet, version: "2",
 		places: layout(t), devices: map[string][]any{}, made: map[string]string{}}
@@ -68,8 +68,8 @@ func compose(t *topology.Topology) *document {
 	return d
 }
 
-// downgrade turns the document into one of version 1 where it was read from
-// such a file and still fits: no controller, or one c0 that all switches have.
+// downgrade turns the document into one of version 1 if it was read from such a file and still
+// fits: no controller, or a single one, c0, for all switches.
 func (d *document) downgrade() {
 	if foreign(d.t.Foreign)["version"] != "1" || len(d.controllers) > 1 {
 		return
@@ -100,7 +100,7 @@ func (d *document) downgrade() {
 	d.controllers = nil
 }
 
-// encode writes the document as MiniEdit does: keys sorted, four blanks deep.
+// encode writes the document as MiniEdit does: keys sorted, indented by four blanks.
 func encode(d *document) ([]byte, error) {
 	out := d.top
 	restoreRecord(d.t.Foreign, out)
@@ -150,7 +150,7 @@ func (d *document) application() map[string]any {
 	}
 }
 
-// openFlow returns the versions for all switches: those of the first that chose.
+// openFlow returns the versions for all switches: those of the first switch that has any.
 func (d *document) openFlow() []string {
 	for _, n := range d.t.NodesOf(topology.Switch) {
 		for _, k := range versionKeys {
@@ -162,8 +162,8 @@ func (d *document) openFlow() []string {
 	return []string{"1.0"}
 }
 
-// defaultNumber is the number of the i-th node of its list: the one in a name
-// like h12, else its place in the list.
+// defaultNumber is the number of the i-th node of its list: the one in a name like h12, else its
+// position in the list.
 func defaultNumber(n *topology.Node, i int) int {
 	if len(n.Name) > 1 && strings.Contains("hsr", n.Name[:1]) {
 		if v, err := strconv.ParseUint(n.Name[1:], 10, 30); err == nil && v > 0 {
@@ -173,7 +173,7 @@ func defaultNumber(n *topology.Node, i int) int {
 	return i + 1
 }
 
-// node returns the part of a record that all nodes have, and the number.
+// node returns the part of a record that all nodes have, and the node's number.
 func (d *document) node(n *topology.Node, i int, opts map[string]any) (map[string]any, int) {
 	number := defaultNumber(n, i)
 	switch kept := foreign(n.Foreign)["number"].(type) {
@@ -200,7 +200,7 @@ func (d *document) placed(n *topology.Node, opts map[string]any) map[string]any 
 	return map[string]any{"x": pythonFloat(p.X), "y": pythonFloat(p.Y), "opts": opts}
 }
 
-// pythonFloat writes a number as Python's str does: 399.0.
+// pythonFloat formats a number as Python's str does: 399.0.
 func pythonFloat(f float64) string {
 	s := strconv.FormatFloat(f, 'g', -1, 64)
 	if f > -1e16 && f < 1e16 {
@@ -290,7 +290,7 @@ func (d *document) swtch(n *topology.Node, i int) map[string]any {
 	return fields
 }
 
-// learns says whether a switch forwards by learning, which makes it a legacy one.
+// learns says whether a switch forwards by learning; it is then written as a legacy switch.
 func (d *document) learns(n *topology.Node) bool {
 	chosen := n.Controllers
 	if len(chosen) == 0 {
@@ -299,8 +299,8 @@ func (d *document) learns(n *topology.Node) bool {
 	return slices.Equal(chosen, []string{topology.ControllerNone})
 }
 
-// controllersOf lists a switch's controllers by the names of nodes, which it
-// makes for those that are given by address.
+// controllersOf lists a switch's controllers by the names of nodes, which it makes for those given
+// by address.
 func (d *document) controllersOf(n *topology.Node) []any {
 	chosen := n.Controllers
 	if len(chosen) == 0 {

@@ -10,11 +10,11 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// document is what the stand-in tells (standin/mininet/snapshot.py). The
-// program may have written it itself: every value is checked.
+// document is what the stand-in reports (standin/mininet/snapshot.py). The program itself may have
+// written it: every value is checked.
 type document struct {
 	Error       *message  `json:"error"`
-	Python2     bool      `json:"python2"` // the error may be for that
+	Python2     bool      `json:"python2"` // the error may be due to that
 	Warnings    []message `json:"warnings"`
 	Dropped     int       `json:"dropped"`
 	Line        int       `json:"line"`
@@ -68,7 +68,7 @@ type link struct {
 	Ends []end `json:"ends"`
 }
 
-// end has its impairment in Mininet's units: Mbit/s, microseconds, per cent, packets.
+// end has its impairment in Mininet's units: Mbit/s, microseconds, percent, packets.
 type end struct {
 	Node      string   `json:"node"`
 	Interface string   `json:"interface"`
@@ -82,7 +82,7 @@ type end struct {
 	Queue     float64  `json:"max_queue_size"`
 }
 
-// reader turns a document into a topology, and collects what is wrong.
+// reader turns a document into a topology, and collects problems.
 type reader struct {
 	file     string
 	line     int // of what is being read

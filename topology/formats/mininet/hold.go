@@ -9,8 +9,8 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// hold returns what a Mininet program can hold of a topology, in the one form
-// in which reading the program gives it back.
+// hold returns what a Mininet program can represent of a topology, in the one form in which reading
+// the program gives it back.
 func hold(t *topology.Topology) *topology.Topology {
 	h := t.Clone()
 	*h = topology.Topology{
@@ -32,7 +32,7 @@ func hold(t *topology.Topology) *topology.Topology {
 	return h
 }
 
-// holdRoutes writes down, where there are routers, the addresses, gateways and routes that Trivet
+// holdRoutes makes explicit, if there are routers, the addresses, gateways and routes that Trivet
 // would assign: Mininet assigns none.
 func holdRoutes(t *topology.Topology, mode topology.RoutesMode) {
 	if len(t.NodesOf(topology.Router)) == 0 {
@@ -46,7 +46,7 @@ func holdRoutes(t *topology.Topology, mode topology.RoutesMode) {
 	open.Routes = ""
 	resolved, _ := topology.Resolve(open, topology.Defaults{Datapath: topology.OVS, Controlled: topology.OVS, Controller: topology.ControllerTrivet})
 	if resolved == nil {
-		return // what cannot come up can still be written
+		return // a topology that cannot come up can still be written
 	}
 	for i, n := range resolved.Nodes {
 		if n.Kind == topology.Host || n.Kind == topology.Router {
@@ -64,7 +64,7 @@ func holdRoutes(t *topology.Topology, mode topology.RoutesMode) {
 	}
 }
 
-// holdDefault makes gateways of default routes by a neighbour.
+// holdDefault turns default routes through a neighbour into gateways.
 func holdDefault(n *topology.Node) {
 	n.Routes = slices.DeleteFunc(n.Routes, func(r topology.Route) bool {
 		if r.To.Bits() > 0 || !r.Via.IsValid() {
@@ -78,8 +78,8 @@ func holdDefault(n *topology.Node) {
 	slices.SortStableFunc(n.Gateways, func(a, b netip.Addr) int { return a.BitLen() - b.BitLen() })
 }
 
-// relevant returns t without the controllers of Linux bridges, which have none:
-// what they say means nothing and is not missed.
+// relevant returns t without the controllers of Linux bridges, which cannot have any: they mean
+// nothing, so it is no loss.
 func relevant(t *topology.Topology) *topology.Topology {
 	t = t.Clone()
 	for _, n := range t.Nodes {
@@ -97,8 +97,7 @@ func bridged(t *topology.Topology, n *topology.Node) bool {
 	return n.Kind == topology.Switch && (n.Datapath == topology.Bridge || n.Datapath == "" && t.Datapath == topology.Bridge)
 }
 
-// heldDatapath: Mininet knows two kinds of switches; Trivet's own is what it reads where none is
-// named.
+// heldDatapath: Mininet has two kinds of switches; if none is named, Trivet's own is read.
 func heldDatapath(d topology.Datapath) topology.Datapath {
 	if d == topology.OVS || d == topology.Bridge {
 		return d
@@ -125,8 +124,8 @@ func heldNode(n *topology.Node) *topology.Node {
 	return out
 }
 
-// holdControllers makes a node of every address, and writes the lists as
-// Mininet has them: all controllers for all switches, unless a switch has its own.
+// holdControllers makes a node for every address, and writes the lists in Mininet's way: all
+// controllers for all switches, unless a switch has its own.
 func holdControllers(t *topology.Topology) {
 	drop, builtin := map[string]bool{}, map[string]bool{}
 	for _, n := range t.Nodes {
@@ -171,7 +170,7 @@ func holdControllers(t *topology.Topology) {
 			}
 		}
 	}
-	if remote := t.NodesOf(topology.Controller); len(remote) > 0 { // which do not share with Trivet's
+	if remote := t.NodesOf(topology.Controller); len(remote) > 0 { // they do not share switches with Trivet's
 		everyone = nil
 		for _, n := range remote {
 			everyone = append(everyone, n.Name)
@@ -192,8 +191,7 @@ func holdControllers(t *topology.Topology) {
 	}
 }
 
-// heldList is a list of controllers by the names of their nodes, which are made where they are
-// missing.
+// heldList is a list of controllers by the names of their nodes; missing nodes are made.
 func heldList(t *topology.Topology, list []string, drop map[string]bool) (out []string) {
 	for _, c := range list {
 		_, _, _, isAddress := splitAddress(c)
@@ -234,7 +232,7 @@ func freeName(t *topology.Topology) string {
 	}
 }
 
-// splitAddress splits "tcp:192.0.2.1:6653". Mininet cannot hold an IPv6 address there.
+// splitAddress splits "tcp:192.0.2.1:6653". Mininet cannot represent an IPv6 address here.
 func splitAddress(s string) (protocol, host string, port int, ok bool) {
 	parts := strings.Split(s, ":")
 	if len(parts) != 3 || parts[0] != "tcp" && parts[0] != "ssl" || parts[1] == "" {
@@ -244,7 +242,7 @@ func splitAddress(s string) (protocol, host string, port int, ok bool) {
 	return parts[0], parts[1], port, err == nil && strconv.Itoa(port) == parts[2]
 }
 
-// maxBandwidth is the most that Mininet's TCIntf takes; more it ignores.
+// maxBandwidth is the maximum that Mininet's TCIntf accepts; it ignores more.
 const maxBandwidth = topology.Rate(1e9)
 
 func holdLinks(t *topology.Topology) {
@@ -285,8 +283,8 @@ func holdLinks(t *topology.Topology) {
 	}
 }
 
-// number gives each port its number on nodes where some have one, as
-// topology.Resolve does, since Mininet counts otherwise there.
+// number numbers all ports of nodes on which some have a number, as topology.Resolve does, since
+// Mininet would count differently there.
 func number(t *topology.Topology) {
 	for _, n := range t.Nodes {
 		ends := endsOf(t, n)
@@ -336,14 +334,13 @@ func firstEnd(t *topology.Topology, n *topology.Node) *topology.Endpoint {
 	}
 	return slices.MinFunc(ends, func(a, b *topology.Endpoint) int {
 		if a.Port == nil || b.Port == nil {
-			return 0 // then all are in order
+			return 0 // no end has a number: they are in order
 		}
 		return *a.Port - *b.Port
 	})
 }
 
-// holdDPIDs gives a datapath id to switches from whose names Mininet cannot derive one of their
-// own.
+// holdDPIDs gives a datapath id to switches from whose names Mininet cannot derive a unique one.
 func holdDPIDs(t *topology.Topology) {
 	used := map[topology.DPID]bool{0: true}
 	for _, n := range t.Nodes {
@@ -367,7 +364,7 @@ func holdDPIDs(t *topology.Topology) {
 	}
 }
 
-// derivedDPID is the first number in the name, as Mininet takes it; 0 for none.
+// derivedDPID is the first number in the name, which Mininet uses; 0 if there is none.
 func derivedDPID(name string) topology.DPID {
 	digits := strings.TrimLeftFunc(name, func(r rune) bool { return r < '0' || r > '9' })
 	end := strings.IndexFunc(digits, func(r rune) bool { return r < '0' || r > '9' })
@@ -378,9 +375,8 @@ func derivedDPID(name string) topology.DPID {
 	return topology.DPID(v)
 }
 
-// holdAddresses moves what the first end says to its node, and gives hosts
-// without an address the one that Mininet counts out, where that is not
-// the one that counting from one gives.
+// holdAddresses moves the addresses of a node's first end to the node, and gives hosts without an
+// address the one that Mininet would assign, unless plain counting from one gives the same.
 func holdAddresses(t *topology.Topology) {
 	var hosts []*topology.Node
 	plain := true
@@ -427,14 +423,14 @@ func fourFirst(list []netip.Prefix) {
 	}
 }
 
-// pool is how Mininet counts addresses out.
+// pool describes how Mininet assigns addresses.
 type pool struct {
 	network netip.Prefix
 	host    uint32 // part of the first address
 }
 
-// counter returns the topology's pool; one that is too small for Mininet,
-// which counts given addresses too, is dropped.
+// counter returns the topology's pool; it drops one that is too small for Mininet, which counts
+// given addresses, too.
 func counter(t *topology.Topology, hosts int) pool {
 	if t.Subnet.IsValid() && is4(t.Subnet) {
 		a := t.Subnet.Addr().As4()

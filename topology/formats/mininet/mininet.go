@@ -1,11 +1,10 @@
-// Package mininet reads and writes Mininet's Python files: programs that build
-// a network, and files for mn --custom with Topo classes and topos = {…}.
+// Package mininet reads and writes Mininet's Python files: programs that build a network, and files
+// for mn --custom with Topo classes and topos = {…}.
 //
-// A program says what its network is only by running. So it is run, once,
-// against a stand-in for the mininet package that records what is built and
-// starts nothing; confined, as a file may come from anybody (package confine).
-// Writing gives a program that Mininet 2.3 runs, and that reads back as what
-// Mininet can hold of the topology.
+// Only running a program shows what its network is. So it is run, once, against a stand-in for the
+// mininet package that records what is built and starts nothing; confined, as a file may come from
+// anybody (package confine). Writing produces a program that Mininet 2.3 runs, and that reads back
+// as what Mininet can represent of the topology.
 package mininet
 
 import (
@@ -40,16 +39,15 @@ func init() {
 }
 
 const (
-	timeLimit = 30 * time.Second // of wall-clock time, for a program that waits and hears no signal
-	sizeLimit = 32 << 20         // of what it tells
-	patience  = 2 * time.Second  // after that the user is told what is waited for
+	timeLimit = 30 * time.Second // of wall-clock time, for a program that waits and ignores signals
+	sizeLimit = 32 << 20         // of the reported result
+	patience  = 2 * time.Second  // after that, the user is told what is being waited for
 )
 
-// Read runs the program and returns the network that it builds: as it is when
-// the program takes it down, or ends. Where it builds none, the file's topos
-// dictionary or its only Topo class is taken; opts.Topo picks one by name.
-// Addresses and ports are left open where the program leaves them to Mininet
-// and counting from one gives the same; else they are as Mininet assigns them.
+// Read runs the program and returns the network that it builds, as it is when the program stops it,
+// or ends. If it builds none, the file's topos dictionary or its only Topo class is used; opts.Topo
+// chooses one by name. Addresses and ports are left open if the program leaves them to Mininet and
+// counting from one gives the same; otherwise they are as Mininet assigns them.
 func Read(file string, data []byte, opts formats.Options) (*topology.Topology, topology.Problems) {
 	var problems topology.Problems
 	at := topology.Position{File: file}
@@ -84,7 +82,8 @@ func Read(file string, data []byte, opts formats.Options) (*topology.Topology, t
 	return doc.topology(file)
 }
 
-// run runs the program and returns what it tells, or nil and why there is nothing.
+// run runs the program and returns what it reports, or nil and a problem that says why it reports
+// nothing.
 func run(job map[string]any, at topology.Position, problems *topology.Problems) *document {
 	input, err := json.Marshal(job)
 	if err != nil {
@@ -119,7 +118,7 @@ func syntax(m *message) bool {
 	return name == "SyntaxError" || name == "TabError" || name == "IndentationError"
 }
 
-// untold says why there is no network in a result.
+// untold reports why a result contains no network.
 func untold(problems *topology.Problems, at topology.Position, res confine.Result, err error) {
 	var wrong *json.UnmarshalTypeError
 	switch {
@@ -132,7 +131,7 @@ func untold(problems *topology.Problems, at topology.Position, res confine.Resul
 	}
 }
 
-// standin is the source of every module of the stand-in, by path.
+// standin returns the source of every module of the stand-in, by path.
 func standin() map[string]string {
 	sources := map[string]string{}
 	fs.WalkDir(standinFiles, "standin", func(path string, entry fs.DirEntry, err error) error {
@@ -152,13 +151,13 @@ func because(status string) string {
 	return fmt.Sprintf(" (%s)", status)
 }
 
-// lastLine is what a Python traceback ends with: the exception.
+// lastLine is the last line of a Python traceback: the exception.
 func lastLine(stderr string) string {
 	lines := strings.Split(strings.TrimSpace(stderr), "\n")
 	return printable(lines[len(lines)-1])
 }
 
-// printable makes text from the program fit to be shown: one line, no control characters, not long.
+// printable makes text from the program safe to show: one line, no control characters, not long.
 func printable(s string) string {
 	s = strings.Map(func(r rune) rune {
 		switch {

@@ -2,13 +2,13 @@ package mininet
 
 import "text/template"
 
-// text is a program's parts, each a list of lines.
+// text is the parts of a program, each a list of lines.
 type text struct {
 	Params    string
 	Name      string
 	Build     []string // nodes and links
 	Configure []string // once the network is built
-	Start     []string // controllers and switches, where not all are for all
+	Start     []string // controllers and switches, if not all switches have all controllers
 	Down      []string
 	Routers   bool
 	Commands  bool

@@ -13,7 +13,7 @@ import (
 	"trivet.dev/trivet/topology/formats"
 )
 
-// sketch writes a topology in short: a line per node and link, only what is set.
+// sketch writes a topology in short: one line per node and link, with only what is set.
 func sketch(t *topology.Topology) string {
 	var b strings.Builder
 	put := func(name string, value any) {
@@ -94,10 +94,9 @@ func read(t *testing.T, text string, opts formats.Options) (*topology.Topology, 
 	return Read("net.py", []byte(imports+text), opts)
 }
 
-// Proves, case by case, that a program's calls give the topology that Mininet
-// would build: numbering, addresses, ports, classes, parameters, changes at
-// run time, and the shell commands that are recognised; and that nothing of it
-// is reported as not honoured.
+// TestReads proves, case by case, that a program's calls give the topology that Mininet would
+// build: numbering, addresses, ports, classes, parameters, changes at run time, and the shell
+// commands that are recognised; and that none of it is reported as not honoured.
 func TestReads(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
 		"plain numbering is left open": {"net = Mininet(SingleSwitchTopo(2)); net.start(); net.stop()",
@@ -204,9 +203,8 @@ a.cmd('sysctl -w net.ipv4.tcp_congestion_control=reno'); a.cmd("sysctl -w net.ip
 	}
 }
 
-// Proves that every call without effect is reported once, at its line, that a
-// program that fails after its network is up is still read, and that what it
-// would have written is not there.
+// TestWarnings proves that every call without effect is reported once, at its line, that a program
+// that fails after its network is up is still read, and that what it tried to write is not there.
 func TestWarnings(t *testing.T) {
 	marker := filepath.Join(t.TempDir(), "written")
 	got, problems := read(t, fmt.Sprintf(`net = Mininet(SingleSwitchTopo(2))
@@ -238,7 +236,8 @@ net.py:17  warning: open('` + marker
 	}
 }
 
-// Proves that the topology of a file with several is taken by name, with arguments, as mn does.
+// TestChoosesTopology proves that one of several topologies in a file is chosen by name, with
+// arguments, as with mn.
 func TestChoosesTopology(t *testing.T) {
 	text := `class A(Topo):
     def build(self, k=1, bw=None):
@@ -265,9 +264,9 @@ if __name__ == '__main__': raise Exception('not under mn')
 	}
 }
 
-// Proves that what a topology says of its links holds, although mn --link chooses what they are;
-// and that a program which makes others than TCLink, of which Mininet does not heed it, is told so
-// once for each line.
+// TestLinksWithoutClass proves that link parameters in a topology are honoured although mn --link
+// chooses the links' class; and that a program that uses another class than TCLink, for which
+// Mininet ignores them, gets a warning, once for each line.
 func TestLinksWithoutClass(t *testing.T) {
 	const text = `class A(Topo):
     def build(self):
@@ -286,7 +285,7 @@ func TestLinksWithoutClass(t *testing.T) {
 	}
 }
 
-// Proves that arguments reach the program.
+// TestArguments proves that arguments reach the program.
 func TestArguments(t *testing.T) {
 	got, problems := read(t, "Mininet(SingleSwitchTopo(int(sys.argv[1]))).start()", formats.Options{Args: []string{"3"}})
 	if problems.Err() != nil || len(got.Nodes) != 4 {
@@ -294,8 +293,8 @@ func TestArguments(t *testing.T) {
 	}
 }
 
-// Proves that each way to fail ends in an error that says where and what, soon,
-// and that a program that attacks its confinement or its answer gets nothing.
+// TestErrors proves that each way to fail ends soon, in an error that says where and what, and that
+// a program that attacks its confinement or its result gains nothing.
 func TestErrors(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
 		"an exception": {"x = 1\ny = {}['gone']", "net.py:12  KeyError: 'gone'"},
@@ -338,8 +337,8 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// Proves that a program's time is that in which it runs: one that is kept from running for longer
-// (here it waits) is read to its end.
+// TestSlowly proves that only the time in which a program runs counts: one that is kept from
+// running for longer (here it waits) is read to its end.
 func TestSlowly(t *testing.T) {
 	t.Parallel()
 	got, problems := read(t, "for _ in range(10):\n    threading.Event().wait(0.4)\n    sum(range(300000))\nMininet(SingleSwitchTopo(3)).start()", formats.Options{})
@@ -348,16 +347,17 @@ func TestSlowly(t *testing.T) {
 	}
 }
 
-// Proves that text that is no UTF-8 is an error of the file, not of Python.
+// TestEncoding proves that text that is not UTF-8 is reported as an error of the file, not of
+// Python.
 func TestEncoding(t *testing.T) {
 	if _, problems := Read("net.py", []byte("x = '\xff'"), formats.Options{}); problems.Err() == nil {
 		t.Fatal("no error")
 	}
 }
 
-// Proves that Python 2 is read: its statements, its builtins and modules, tabs, its division of
-// integers, modules beside the file, and that the user is told; lines in messages are the file's
-// own.
+// TestPython2 proves that Python 2 is read: its statements, its builtins and modules, tabs, its
+// division of integers, modules next to the file; that the user is told; and that lines in messages
+// are the file's own.
 func TestPython2(t *testing.T) {
 	if err := exec.Command("python3", "-c", "import lib2to3").Run(); err != nil {
 		if err := exec.Command("python3", "-c", "import fissix").Run(); err != nil {
@@ -365,7 +365,7 @@ func TestPython2(t *testing.T) {
 		}
 	}
 	dir := t.TempDir()
-	if err := os.Chmod(filepath.Dir(dir), 0o755); err != nil { // the program is not run as root
+	if err := os.Chmod(filepath.Dir(dir), 0o755); err != nil { // the program does not run as root
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "hosts.py"), []byte("def names(n):\n    print 'names'\n    return ['h%d' % i for i in xrange(1, n / 2 + 1)]\n"), 0o644); err != nil {
@@ -398,15 +398,16 @@ func TestPython2(t *testing.T) {
 	if !strings.Contains(problems.Error(), "net.py:14  KeyError: 'gone'") {
 		t.Error(problems)
 	}
-	// What Python 3 divides stays a fraction there.
+	// A division that Python 3 can do stays a fraction.
 	got, problems := read(t, "print('x')\nMininet(LinearTopo(2), link=partial(TCLink, bw=5 / 2)).start()", formats.Options{})
 	if problems.Err() != nil || got.Links[0].Bandwidth != 2.5e6 {
 		t.Error(got, problems)
 	}
 }
 
-// Proves that a module that is not installed does not keep a network from being read that needs
-// nothing of it, that the user is told, and that a program which goes on without it still does.
+// TestMissingModules proves that a module that is not installed does not keep a network from being
+// read that needs nothing from it, that the user is told, and that a program that can do without it
+// still runs.
 func TestMissingModules(t *testing.T) {
 	for name, text := range map[string]string{
 		"colours":   "from no_termcolor import colored\nprint(colored('x', 'red') + '!')\ninfo(colored('a') + '\\n')",
@@ -434,9 +435,9 @@ func TestMissingModules(t *testing.T) {
 	}
 }
 
-// Proves that a program which waits in small steps ends before its time is over, with its network
-// and a word, and that the user is told what is waited for; and that threads, however many, do not
-// keep a program that has come to its end.
+// TestWaits proves that a program that waits in small steps is ended before its time is over, with
+// its network and a warning, and that the user is told what is being waited for; and that threads,
+// however many, do not hold up a program that has reached its end.
 func TestWaits(t *testing.T) {
 	t.Parallel()
 	told := make(chan string, 1)

@@ -26,8 +26,8 @@ func campus(t *testing.T, opts formats.Options) *topology.Topology {
 	return got
 }
 
-// Proves that the campus reads as ten switches with four hosts each, s1 in the
-// middle, ports counted in that order; as a program and by its topos entry alike.
+// TestCampus proves that the campus reads as ten switches with four hosts each, s1 in the middle,
+// ports counted in that order; as a program and by its topos entry alike.
 func TestCampus(t *testing.T) {
 	got := campus(t, formats.Options{})
 	var want []string
@@ -57,10 +57,10 @@ func TestCampus(t *testing.T) {
 	}
 }
 
-// Proves that what Write gives for the campus, and for two networks with a
-// router between them, is a program that the real Mininet 2.3 runs: every host
-// reaches every other. It runs in namespaces of its own, with Linux bridges,
-// which need no kernel module that a bare machine may lack.
+// TestRealMininet proves that what Write produces for the campus, and for two networks with a
+// router between them, is a program that the real Mininet 2.3 runs: every host reaches every other.
+// It runs in namespaces of its own, with Linux bridges, which need no kernel module that a minimal
+// machine may lack.
 func TestRealMininet(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("Mininet needs root")
@@ -79,8 +79,8 @@ func TestRealMininet(t *testing.T) {
 		run  string // Python, after the program's definitions
 		want string
 	}{
-		// One host of each switch to one of each other, four times: all 1560
-		// pairs would need more neighbour entries than a kernel has by default.
+		// One host of each switch pings one of each other, four times: all 1560 pairs would need
+		// more neighbour entries than a kernel allows by default.
 		"campus": {campus, "net = build(); start(net); print('lost', sum(net.ping(net.hosts[i::4]) for i in range(4))); net.stop()", "lost 0.0"},
 		"routed": {routed(t), "sys.argv.append('--ping'); __name__ = '__main__'", "0% dropped (20/20 received)"},
 	} {
@@ -104,8 +104,8 @@ func TestRealMininet(t *testing.T) {
 	}
 }
 
-// routed is a program by hand: a router between two switches, a static route
-// and a host behind a second router, so that pinging needs all of them.
+// routed is a hand-written program: a router between two switches, a static route and a host behind
+// a second router, so that pinging needs all of them.
 func routed(t *testing.T) *topology.Topology {
 	got, problems := read(t, `class R(Node):
     def config(self, **params):

@@ -13,10 +13,10 @@ import (
 	"trivet.dev/trivet/topology/formats/losses"
 )
 
-// Write returns a program for Mininet 2.3 that builds the topology and gives
-// its command line (with --ping it pings all pairs instead). What Trivet would
-// assign and Mininet would not (addresses of routers, routes between them) is
-// not in it unless the topology says it: resolve first if it is to run.
+// Write returns a program for Mininet 2.3 that builds the topology and starts Mininet's command
+// line (with --ping it pings all pairs instead). What Trivet would assign and Mininet would not
+// (addresses of routers, routes between them) is only in it if the topology says so: resolve it
+// first if the program is to be run.
 func Write(t *topology.Topology) ([]byte, []formats.Loss, error) {
 	h := hold(t)
 	var out bytes.Buffer
@@ -26,8 +26,8 @@ func Write(t *topology.Topology) ([]byte, []formats.Loss, error) {
 	return out.Bytes(), losses.Between(relevant(t), relevant(h)), nil
 }
 
-// quote returns a Python string literal. Names and commands come from a file
-// that anybody may have written: Go's ASCII quoting escapes as Python reads it.
+// quote returns a Python string literal. Names and commands come from a file that anybody may have
+// written: Python reads the escapes of Go's ASCII quoting in the same way.
 func quote(s string) string { return strconv.QuoteToASCII(strings.ToValidUTF8(s, "\uFFFD")) }
 
 // call collects the arguments of one Python call.
@@ -63,7 +63,7 @@ func script(t *topology.Topology) text {
 		out.Routers = out.Routers || n.Kind == topology.Router && !n.NAT
 		out.Commands = out.Commands || n.Start != "" || n.Stop != ""
 	}
-	veths := 0 // Mininet keeps links between nodes in net.links
+	veths := 0 // Mininet keeps the links between nodes in net.links
 	for _, l := range t.Links {
 		ends := []string{"net[" + quote(l.Ends[0].Node) + "].intf(" + quote(l.Ends[1].Interface) + ")"}
 		if !l.Ends[1].External() {
@@ -97,8 +97,8 @@ func switchClass(d topology.Datapath) string {
 	return "OVSKernelSwitch"
 }
 
-// localController is a name for Mininet's own learning controller, in the
-// place of Trivet's; "" when no switch has it.
+// localController is a name for Mininet's own learning controller, which replaces Trivet's; "" if
+// no switch has that.
 func localController(t *topology.Topology) string {
 	for _, n := range t.NodesOf(topology.Switch) {
 		own := n.Controllers
@@ -112,7 +112,7 @@ func localController(t *topology.Topology) string {
 	return ""
 }
 
-// startCalls starts each switch with its controllers where some have their own.
+// startCalls starts each switch with its controllers if some have their own.
 func startCalls(t *topology.Topology, local string) (lines []string) {
 	if !slices.ContainsFunc(t.Nodes, func(n *topology.Node) bool { return len(n.Controllers) > 0 }) {
 		return nil
@@ -121,7 +121,7 @@ func startCalls(t *topology.Topology, local string) (lines []string) {
 	for _, n := range t.NodesOf(topology.Switch) {
 		list, own := "net.controllers", n.Controllers
 		if len(own) == 0 && local != "" && !slices.Contains(t.Controllers, topology.ControllerTrivet) {
-			own = t.Controllers // not all that there are
+			own = t.Controllers // not all controllers
 		}
 		if len(own) > 0 {
 			var names []string
@@ -236,7 +236,7 @@ func hostArguments(c *call, n *topology.Node) {
 	}
 }
 
-// nodeCommands are the shell commands for what Mininet has no parameter for.
+// nodeCommands are shell commands for what Mininet has no parameter for.
 func nodeCommands(t *topology.Topology, n *topology.Node) (lines []string) {
 	at := "net[" + quote(n.Name) + "]"
 	run := func(command string) { lines = append(lines, at+".cmd("+quote(command)+")") }
@@ -325,7 +325,7 @@ func parameterIP(list []netip.Prefix) (string, bool) {
 	return list[0].String(), true
 }
 
-// shape is an impairment as TCIntf's parameters.
+// shape returns an impairment as parameters of TCIntf.
 func shape(i topology.Impairment) (args []string) {
 	if i.Bandwidth > 0 {
 		args = append(args, "bw="+strconv.FormatFloat(float64(i.Bandwidth)/1e6, 'f', -1, 64))
@@ -334,7 +334,7 @@ func shape(i topology.Impairment) (args []string) {
 	case i.Delay > 0:
 		args = append(args, "delay="+quote(i.Delay.String()))
 	case i.Jitter > 0:
-		args = append(args, "delay="+quote("0ms")) // without a delay Mininet takes no jitter
+		args = append(args, "delay="+quote("0ms")) // Mininet accepts no jitter without a delay
 	}
 	if i.Jitter > 0 {
 		args = append(args, "jitter="+quote(i.Jitter.String()))

@@ -16,14 +16,15 @@ import (
 	"trivet.dev/trivet/topology/formats/losses"
 )
 
-// TestMain makes fewer random cases the default: each starts Python.
+// TestMain sets a smaller default number of random cases, as each starts Python.
 func TestMain(m *testing.M) {
 	flag.Set("rapid.checks", "30")
 	flag.Parse()
 	os.Exit(m.Run())
 }
 
-// Proves without Python, on many topologies, that what is held of what is held is the same.
+// TestHoldTwice proves, without Python and on many topologies, that applying hold twice gives the
+// same as once.
 func TestHoldTwice(t *testing.T) {
 	for seed := range 2000 {
 		once := hold(topologies.Example(seed))
@@ -33,13 +34,13 @@ func TestHoldTwice(t *testing.T) {
 	}
 }
 
-// Proves that no name or command gets out of its quotes: they read back as they are, and nothing
-// else runs.
+// TestQuotes proves that no name or command breaks out of its quotes: they read back unchanged, and
+// nothing else runs.
 func TestQuotes(t *testing.T) {
 	top := &topology.Topology{Name: "a\"\n    raise SystemExit('out')\n#"}
 	for _, name := range []string{`h1"); import os; os._exit(1) #`, "h'\\", "h\n\t2", "h{{.}}%s", "hé𝔥\u2028"} {
 		n := top.AddNode(topology.Host, name)
-		n.Start, n.StartMayFail = name, true // as the program has it
+		n.Start, n.StartMayFail = name, true // as read back from the program
 	}
 	for i := range 4 {
 		top.AddLink(top.Nodes[i].Name, top.Nodes[i+1].Name)
@@ -50,10 +51,10 @@ func TestQuotes(t *testing.T) {
 	}
 }
 
-// Proves, on random topologies with every field that a topology can have set
-// now and then, that the losses Write reports are exactly the differences
-// between the topology and what reading the program gives back; that reading it
-// gives precisely what hold says; and that a second round trip changes nothing.
+// TestRoundTrip proves, on random topologies in which every field of a topology is set now and
+// then, that the losses Write reports are exactly the differences between the topology and what is
+// read back from the program; that this is precisely what hold says; and that a second round trip
+// changes nothing.
 func TestRoundTrip(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		want := topologies.Draw(rt, "topology")
@@ -77,7 +78,7 @@ func TestRoundTrip(t *testing.T) {
 
 func readBack(t interface{ Fatalf(string, ...any) }, data []byte) *topology.Topology {
 	got, problems := Read("back.py", data, formats.Options{})
-	for range 5 { // on a machine that is busy with other tests Python may not come to its end in time
+	for range 5 { // on a busy machine Python may not finish in time
 		if !strings.Contains(problems.Error(), "stopped") {
 			break
 		}

@@ -18,13 +18,13 @@ import (
 
 // limits bound what ranges and aliases expand to.
 type limits struct {
-	items int // nodes, and links
-	work  int // values read, counting those of ranges and aliases each time
+	items int // maximum number of nodes, and of links
+	work  int // values read, including those from ranges and aliases, each time they are used
 }
 
 var atMost = limits{items: 1_000_000, work: 10_000_000}
 
-// decoder fills the structs of model.go from values and collects what is wrong.
+// decoder fills the structs of model.go from values and collects problems.
 type decoder struct {
 	limits   limits
 	problems topology.Problems
@@ -33,14 +33,14 @@ type decoder struct {
 	bits4, bits6 int // prefix lengths of the subnets
 }
 
-// errTooMuch ends reading when a file asks for more than there should be.
+// errTooMuch ends reading when a file expands to too much.
 var errTooMuch = fmt.Errorf("too much")
 
 func (d *decoder) add(v *yamlfile.Value, hint, format string, args ...any) {
 	d.problems.Add(v.Pos, hint, format, args...)
 }
 
-// spend counts the values read, those of ranges and aliases each time.
+// spend counts the values read, including those from ranges and aliases, each time they are used.
 func (d *decoder) spend(v *yamlfile.Value, work int) {
 	if d.work += work; d.work > d.limits.work {
 		d.add(v, "use fewer aliases, and fewer options on long ranges", "this expands to more than %d values", d.limits.work)
@@ -72,7 +72,7 @@ type field struct {
 	isOption bool // not the x- field
 }
 
-// fieldsOf returns the fields that things of a kind have, embedded structs included.
+// fieldsOf returns the fields that apply to things of a kind, embedded structs included.
 func fieldsOf(t reflect.Type, kind string) []field {
 	fields, _ := splitFields(t, kind)
 	return fields
@@ -83,10 +83,10 @@ type fieldsKey struct {
 	kind string
 }
 
-var knownFields sync.Map // of fieldsKey: what splitFields returns, which takes a while
+var knownFields sync.Map // by fieldsKey: the results of splitFields, which is slow
 
-// splitFields returns the fields of a struct that things of a kind have, and those that they do
-// not.
+// splitFields divides the fields of a struct into those that apply to things of a kind and those
+// that do not.
 func splitFields(t reflect.Type, kind string) (has, lacks []field) {
 	if by, ok := described[t]; ok {
 		t = by
@@ -111,8 +111,8 @@ func splitFields(t reflect.Type, kind string) (has, lacks []field) {
 	return has, lacks
 }
 
-// options fills the struct that into points to; kind is what has these options:
-// "host", "link", or "" for the file itself. What is not in v stays as it is.
+// options fills the struct that into points to; kind is what these are the options of: "host",
+// "link", or "" for the file itself. What is not in v is left unchanged.
 func (d *decoder) options(v *yamlfile.Value, into any, kind string) {
 	d.structure(v, reflect.ValueOf(into).Elem(), kind)
 }
@@ -178,7 +178,7 @@ func hasForeign(fields []field) bool {
 
 func (d *decoder) foreign(p yamlfile.Pair, into reflect.Value) {
 	f := into.FieldByName("Foreign")
-	clone := maps.Clone(f.Interface().(foreign)) // it may be that of the defaults
+	clone := maps.Clone(f.Interface().(foreign)) // it may be shared with the defaults
 	if clone == nil {
 		clone = foreign{}
 	}
@@ -247,7 +247,7 @@ func (d *decoder) single(v *yamlfile.Value, into reflect.Value, f field, label s
 	if into.Kind() == reflect.Pointer {
 		fresh := reflect.New(into.Type().Elem())
 		if _, ok := shorts[into.Type().Elem()]; ok && !into.IsNil() {
-			fresh.Elem().Set(into.Elem()) // what the defaults say stays
+			fresh.Elem().Set(into.Elem()) // keep what the defaults say
 		}
 		into.Set(fresh)
 		into = fresh.Elem()
@@ -279,7 +279,7 @@ func (d *decoder) single(v *yamlfile.Value, into reflect.Value, f field, label s
 	return true
 }
 
-// quotedDir is what was meant for a directory and its source.
+// quotedDir matches a directory and its source written as one text by mistake.
 var quotedDir = regexp.MustCompile(`^/[^:]*: *[./]`)
 
 // privateDir reads /var/run, or /etc/x: ./conf.

@@ -14,11 +14,10 @@ import (
 	"trivet.dev/trivet/topology/formats/yamlfile"
 )
 
-// SetLink changes the link between a and b (names of nodes or interfaces, in either
-// order) in the text of a file. Comments and layout elsewhere stay as they are; where
-// the link is one of a range, it gets an item of its own. It fails if the file has
-// errors, if there is no such link or several, and where the file says the link in a
-// way that only a person can change.
+// SetLink changes the link between a and b (names of nodes or interfaces, in either order) in the
+// text of a file. Comments and layout elsewhere stay as they are; if the link is one of a range, it
+// gets an item of its own. It fails if the file has errors, if there is no such link or more than
+// one, or if the link is written in a way that only a person can change.
 func SetLink(data []byte, a, b string, change topology.LinkChange) ([]byte, error) {
 	crlf := bytes.Count(data, []byte("\r\n"))
 	if crlf > 0 && crlf != bytes.Count(data, []byte("\n")) {
@@ -49,7 +48,7 @@ func SetLink(data []byte, a, b string, change topology.LinkChange) ([]byte, erro
 	return []byte(out), nil
 }
 
-// normal is the text that positions count in.
+// normal is the text in which positions are counted.
 func normal(data []byte) []byte {
 	return bytes.ReplaceAll(bytes.TrimPrefix(data, []byte("\ufeff")), []byte("\r\n"), []byte("\n"))
 }
@@ -88,8 +87,8 @@ func (r *reader) findLink(a, b string) (linkEntry, int, error) {
 	return linkEntry{}, 0, fmt.Errorf("there are %d links %s -- %s; change the file by hand", count, a, b)
 }
 
-// change edits the entry of a link. Where it makes several links, those before the
-// last that has to be named apart get items before it, and the text stays with the rest.
+// change edits the entry of a link. If the entry makes several links, all parts but the last get
+// items of their own before it, and the entry's text is replaced by the last part.
 func (e *editor) change(r *reader, entry linkEntry, index int) {
 	if entry.text == nil {
 		e.setOptions(entry.options)
@@ -118,8 +117,8 @@ func (e *editor) change(r *reader, entry linkEntry, index int) {
 	}
 }
 
-// parts writes the links of an entry before, at and after one of them; target is the text of that
-// one.
+// parts writes the links of an entry as those before a link, the link itself and those after it;
+// target is the index of the link's own text.
 func (e *editor) parts(links []*topology.Link, entry linkEntry, index int) (texts []string, target int) {
 	for _, part := range [][]*topology.Link{links[entry.first:index], links[index : index+1], links[index+1 : entry.first+entry.count]} {
 		if len(part) > 0 && part[0] == links[index] {
@@ -144,7 +143,7 @@ func (e *editor) parts(links []*topology.Link, entry linkEntry, index int) (text
 	return texts, target
 }
 
-// item writes a link and its options as an item of a list, or as a key.
+// item writes a link and its options as an item of a list or, with inKey, as a key.
 func item(text, options string, flow, inKey bool) string {
 	switch {
 	case inKey:
@@ -157,8 +156,8 @@ func item(text, options string, flow, inKey bool) string {
 	return text + ": " + options
 }
 
-// separator is what goes between items or keys: in block style a line end and
-// the beginning of the item's line, with only its last dash.
+// separator is what goes between items or keys: in block style, a line end and the beginning of the
+// item's line, with only the last dash in it.
 func (e *editor) separator(parent *yamlfile.Value, at int) string {
 	if parent.Flow {
 		return ", "
@@ -178,7 +177,7 @@ func unquote(s string) string {
 	return s
 }
 
-// setEntry changes the options of an entry that is one link.
+// setEntry changes the options of an entry that makes a single link.
 func (e *editor) setEntry(entry linkEntry) {
 	options := e.flowOptions(nil, true)
 	_, end := e.span(entry.text)

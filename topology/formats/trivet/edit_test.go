@@ -36,7 +36,8 @@ links:
   - h6 -- h7:
 `
 
-// Links are changed where they are written: each case shows the lines that go and those that come.
+// TestSetLink proves that links are changed where they are written: each case has the lines removed
+// and added.
 func TestSetLink(t *testing.T) {
 	for _, c := range []struct{ a, b, change, minus, plus string }{
 		{"s1", "s2", "delay=25ms", "  - s1  --  s2: {delay: 10ms, loss: 0.1%}   # far", "  - s1  --  s2: {delay: 25ms, loss: 0.1%}   # far"},
@@ -71,7 +72,8 @@ func TestSetLink(t *testing.T) {
 	}
 }
 
-// What cannot be changed is told, and nothing is changed by guess.
+// TestSetLinkRefuses proves that what cannot be changed is reported, and nothing is changed by
+// guessing.
 func TestSetLinkRefuses(t *testing.T) {
 	change, _ := topology.ParseLinkChange([]string{"delay=1ms"})
 	for text, want := range map[string]string{
@@ -86,7 +88,8 @@ func TestSetLinkRefuses(t *testing.T) {
 	}
 }
 
-// A changed file reads as the changed topology, whatever the topology and the change.
+// TestSetLinkIsApply proves that a changed file reads as the changed topology, whatever the
+// topology and the change.
 func TestSetLinkIsApply(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := topologies.Draw(t, "topology")

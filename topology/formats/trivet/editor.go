@@ -30,7 +30,7 @@ func settings(c topology.LinkChange) (out []setting) {
 	return out
 }
 
-// editor collects replacements in a text with plain line feeds.
+// editor collects replacements in a text with LF line ends.
 type editor struct {
 	text     string
 	settings []setting
@@ -45,7 +45,7 @@ type edit struct {
 
 func (e *editor) replace(from, to int, text string) { e.edits = append(e.edits, edit{from, to, text}) }
 
-// errInPlace ends an edit of text that is not written as the editor expects.
+// errInPlace ends an edit when the text is not written in a way that the editor can handle.
 var errInPlace = errors.New("cannot be changed in place")
 
 // try edits; it returns the new text, or says that it could not.
@@ -75,7 +75,7 @@ func (e *editor) apply() string {
 	return out.String() + e.text[last:]
 }
 
-// offset returns where a position is in the text.
+// offset returns the offset of a position in the text.
 func (e *editor) offset(p topology.Position) int {
 	at := 0
 	for range p.Line - 1 {
@@ -98,7 +98,7 @@ var (
 	anchorText   = regexp.MustCompile(`^&\S+\s+`)
 )
 
-// closing returns where the bracket that opens at from is closed, and behind it.
+// closing returns the offset just after the bracket that closes the one at from.
 func (e *editor) closing(from int) int {
 	depth, begins := 0, true // begins: a quote here would begin a text
 	for i := from; i < len(e.text); i++ {
@@ -122,7 +122,7 @@ func (e *editor) closing(from int) int {
 	panic(errInPlace)
 }
 
-// span returns the text range of a value that is written on one line.
+// span returns the range of a value that is written on one line.
 func (e *editor) span(v *yamlfile.Value) (from, to int) {
 	if v.Alias != nil {
 		v = v.Alias
@@ -141,8 +141,7 @@ func (e *editor) span(v *yamlfile.Value) (from, to int) {
 	return from, from + len(v.Text)
 }
 
-// flowOptions writes an entry's options again, on one line, with the change where they are the
-// link's.
+// flowOptions writes an entry's options again, on one line; if changed, with the change.
 func (e *editor) flowOptions(v *yamlfile.Value, changed bool) string {
 	var items []string
 	if v != nil && v.Alias != nil {
@@ -199,7 +198,7 @@ func flowSource(v *yamlfile.Value) string {
 
 // setOptions changes the keys that are there and adds those that are not.
 func (e *editor) setOptions(v *yamlfile.Value) {
-	for _, end := range []string{"from", "to"} { // an impairment of one end's own follows
+	for _, end := range []string{"from", "to"} { // an end may have an impairment of its own, which changes as well
 		if own := v.Get(end); own != nil && own.Shape == yamlfile.Mapping {
 			for _, s := range e.settings {
 				e.setKey(own, s)
@@ -233,7 +232,8 @@ func (e *editor) setKey(v *yamlfile.Value, s setting) bool {
 	return false
 }
 
-// differs says whether a setting is not what the link has already, from defaults or as a wire.
+// differs says whether a setting differs from what the link already has, from defaults or
+// otherwise.
 func (e *editor) differs(s setting) bool {
 	if s.key == "down" {
 		return s.value != strconv.FormatBool(e.link.Down)
@@ -247,8 +247,8 @@ func (e *editor) differs(s setting) bool {
 	return true
 }
 
-// addKeys adds keys to a mapping: in braces at the end, in lines after its last line that can be
-// told.
+// addKeys adds keys to a mapping: in braces at its end, in block style after its last line that can
+// be identified.
 func (e *editor) addKeys(v *yamlfile.Value, add []setting) {
 	var items []string
 	for _, s := range add {

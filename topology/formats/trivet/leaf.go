@@ -10,16 +10,15 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// leaf is a type of single values: how they are read and written, and how the schema describes
-// them.
+// leaf is a type of single values: how they are read, written, and described in the schema.
 type leaf struct {
 	parse   func(d *decoder, text string) (any, error)
-	write   func(v any) string // without: fmt.Sprint
-	pattern string             // of the text, for the schema; without: any
-	words   []string           // all values there are, for the schema
+	write   func(v any) string // nil: fmt.Sprint
+	pattern string             // of the text, for the schema; "": any
+	words   []string           // all possible values, for the schema
 }
 
-// leaves are found by a field's "as" tag, else by its type.
+// leaves are looked up by a field's "as" tag, else by its type.
 var leaves = map[any]leaf{
 	reflect.TypeFor[string](): {parse: func(_ *decoder, s string) (any, error) { return s, nil }},
 	reflect.TypeFor[bool]():   {parse: simple(parseBool), words: []string{"true", "false"}},
@@ -79,12 +78,12 @@ func (l leaf) text(v any) string {
 	return fmt.Sprint(v)
 }
 
-// simple makes a leaf's parser of a function that needs no context.
+// simple turns a function that needs no context into a leaf's parser.
 func simple[T any](parse func(string) (T, error)) func(*decoder, string) (any, error) {
 	return func(_ *decoder, s string) (any, error) { return parse(s) }
 }
 
-// oneOf makes a leaf of a type that has only a few values.
+// oneOf returns a leaf for a type with only a few values.
 func oneOf[T ~string](all ...T) leaf {
 	names := make([]string, len(all))
 	for i, w := range all {
@@ -100,7 +99,7 @@ func oneOf[T ~string](all ...T) leaf {
 	}}
 }
 
-// datapathNames are of those there are by now: see topology.RegisterDatapath.
+// datapathNames are those registered so far: see topology.RegisterDatapath.
 func datapathNames() (names []topology.Datapath) {
 	for _, k := range topology.Datapaths() {
 		names = append(names, k.Name)
@@ -108,7 +107,7 @@ func datapathNames() (names []topology.Datapath) {
 	return names
 }
 
-// orNone takes "none" and 0 for the zero value, which undoes a default.
+// orNone accepts "none" and 0 for the zero value, which overrides a default.
 func orNone[T any](parse func(string) (T, error)) func(string) (T, error) {
 	return func(s string) (zero T, err error) {
 		if s == "none" || s == "0" {
@@ -167,7 +166,8 @@ func parseAddr(s string) (netip.Addr, error) {
 	return a, nil
 }
 
-// interfaceAddress gives an address without a length that of the subnet it is assigned from.
+// interfaceAddress gives an address without a prefix length that of the subnet from which addresses
+// are assigned.
 func interfaceAddress(d *decoder, s string) (any, error) {
 	if a, err := netip.ParseAddr(s); err == nil && a.Zone() == "" {
 		if a.Is4() {
@@ -207,7 +207,7 @@ func parseVersion(s string) (string, error) {
 	return "", topology.Mistaken("write 1.0 or 1.3", "%q is not an OpenFlow version", s)
 }
 
-// parseRoute reads "10.2.0.0/16 via 10.0.0.254 dev h1-eth0", of which either way may be missing.
+// parseRoute reads "10.2.0.0/16 via 10.0.0.254 dev h1-eth0"; either via or dev may be missing.
 func parseRoute(s string) (topology.Route, error) {
 	f := strings.Fields(s)
 	var route topology.Route

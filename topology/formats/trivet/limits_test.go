@@ -9,7 +9,7 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// bombs are small or large files that ask for far too much, or are no topologies at all.
+// bombs are files, small or large, that expand to far too much, or are not topologies at all.
 func bombs() map[string]string {
 	var laughs strings.Builder
 	laughs.WriteString("x-a0: &a0 [0, 0, 0, 0, 0, 0, 0, 0, 0, 0]\n")
@@ -33,9 +33,9 @@ func bombs() map[string]string {
 	}
 }
 
-// Files that ask for too much are refused with a problem that has a short message,
-// and without memory of their own order. (That it takes seconds at most shows in
-// the time that this test takes; there is no clock in it.)
+// TestBombs proves that files that expand to too much are refused with a short message, without
+// using memory in proportion. (That this takes seconds at most shows in the time that the test
+// takes; it contains no clock.)
 func TestBombs(t *testing.T) {
 	for name, text := range bombs() {
 		t.Run(name, func(t *testing.T) {
@@ -56,7 +56,7 @@ func TestBombs(t *testing.T) {
 	}
 }
 
-// As many nodes and links as are allowed can be read.
+// TestMany proves that as many nodes and links as allowed can be read.
 func TestMany(t *testing.T) {
 	got, problems := Read("t.yaml", []byte("nodes:\n  s1: switch\n  h[1-300000]: host\nlinks:\n  - s1 -- h[1-300000]\n"))
 	if len(problems) > 0 || len(got.Nodes) != 300_001 || len(got.Links) != 300_000 {
@@ -64,8 +64,8 @@ func TestMany(t *testing.T) {
 	}
 }
 
-// No file makes the reader panic, and what it accepts it can write and read again.
-// An edit of such a file gives the changed topology (SetLink checks it) or an error.
+// FuzzRead proves that no file makes the reader panic, and that what it accepts can be written and
+// read again. An edit of such a file gives the changed topology (SetLink checks that) or an error.
 func FuzzRead(f *testing.F) {
 	for _, text := range bombs() {
 		if len(text) < 10_000 {

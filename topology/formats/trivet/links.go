@@ -15,9 +15,9 @@ import (
 // linkEntry is an item of links, or one key of such an item, and the links it makes.
 type linkEntry struct {
 	parent  *yamlfile.Value // the list or mapping that the text is in
-	text    *yamlfile.Value // "s1 -- h[1-4]"; nil: the long form, which is options alone
+	text    *yamlfile.Value // "s1 -- h[1-4]"; nil: the long form, which consists of options only
 	options *yamlfile.Value // nil: none
-	first   int             // of the links it makes
+	first   int             // index of the first link it makes
 	count   int
 }
 
@@ -105,7 +105,7 @@ func (e linkEntry) where() *yamlfile.Value {
 	return e.options
 }
 
-// end reads what from or to say: a node (in the long form), or options.
+// end reads the value of from or to: a node (in the long form), or options.
 func (r *reader) end(v *yamlfile.Value, imp topology.Impairment, named bool) topology.Endpoint {
 	if v.Shape == yamlfile.Scalar {
 		ends, err := parseTerm(v.Text, r.limits.items)
@@ -135,7 +135,7 @@ func (r *reader) end(v *yamlfile.Value, imp topology.Impairment, named bool) top
 	return end
 }
 
-// joinEnd adds to what the options of a link say of an end what its text says.
+// joinEnd adds what the text of a link says about an end to what its options say.
 func (r *reader) joinEnd(v *yamlfile.Value, end *topology.Endpoint, text topology.Endpoint) {
 	if text.Node == "" && text.Interface == "" {
 		return // the long form has no text
@@ -151,12 +151,12 @@ func (r *reader) joinEnd(v *yamlfile.Value, end *topology.Endpoint, text topolog
 		end.Interface = text.Interface
 	}
 	if text.Port != nil {
-		port := *text.Port // the texts of a range share theirs
+		port := *text.Port // a range's ends share one port value
 		end.Port = &port
 	}
 }
 
-// linkEnds reads "s1 -- h[1-4]" and chains of it.
+// linkEnds reads "s1 -- h[1-4]" and chains of such.
 func (r *reader) linkEnds(v *yamlfile.Value) ([][2]topology.Endpoint, error) {
 	if v == nil {
 		return nil, nil
@@ -191,7 +191,7 @@ func (r *reader) linkEnds(v *yamlfile.Value) ([][2]topology.Endpoint, error) {
 	return out, nil
 }
 
-// pairUp joins one to many, many to one, or as many to as many.
+// pairUp pairs one end with many, many with one, or equally many with each other.
 func pairUp(texts []string, a, b []topology.Endpoint) ([][2]topology.Endpoint, error) {
 	n := max(len(a), len(b))
 	if len(a) != len(b) && len(a) != 1 && len(b) != 1 {

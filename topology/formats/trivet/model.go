@@ -1,8 +1,8 @@
 // Package trivet reads and writes Trivet's own topology files.
 //
-// A file is YAML. The Go structs in model.go say which keys there are, what they
-// mean and what values they take; the reader, the writer and the JSON Schema all
-// follow these structs, so that none of them can know a key that another does not.
+// A file is YAML. The Go structs in model.go define the keys, their meaning and their values; the
+// reader, the writer and the JSON Schema are all driven by these structs, so that none of them can
+// know a key that another does not.
 package trivet
 
 import (
@@ -27,13 +27,13 @@ func init() {
 
 // Tags of the structs below:
 //
-//	yaml  the key, and after a comma another spelling of it
+//	yaml  the key, and after a comma an alternative spelling
 //	doc   its meaning in one line
-//	of    the kinds that have it; without: all
-//	as    which leaf reads it, where its Go type does not say so (see leaf.go)
+//	of    the kinds that have it; without it, all
+//	as    which leaf reads it, if its Go type does not determine that (see leaf.go)
 //
-// A list may also be written as its only element. Fields have the names and types
-// of their counterparts in package topology, which is how they are copied.
+// A list with one element may also be written as just the element. Fields have the names and types
+// of their counterparts in package topology, as they are copied by name.
 
 // document is a whole file.
 type document struct {
@@ -112,7 +112,7 @@ type linkOptions struct {
 	Foreign foreign            `yaml:"x-"`
 }
 
-// endOptions are the options of one end of a link. Impairments hold for what leaves this end.
+// endOptions are the options of one end of a link. Impairments apply to what leaves this end.
 type endOptions struct {
 	Node      string             `yaml:"node" doc:"The node at this end."`
 	Interface string             `yaml:"interface" doc:"Device name; without a node: a real interface of the machine."`
@@ -125,9 +125,9 @@ type endOptions struct {
 }
 
 type (
-	foreign   map[string]any // keys that begin with x-, without it
+	foreign   map[string]any // keys that begin with x-, without the x-
 	linkState string         // up, down
 )
 
-// deferred is a part of the file that is read once the defaults around it are known.
+// deferred is a part of the file that is read once the applicable defaults are known.
 type deferred struct{ Value *yamlfile.Value }

@@ -12,8 +12,8 @@ import (
 	"trivet.dev/trivet/topology/formats/yamlfile"
 )
 
-// The structs here describe structs of package topology that options have for their values: the
-// same fields, with the tags that model.go explains. A field whose key is "-" is written elsewhere.
+// The structs here describe structs of package topology that are values of options: the same
+// fields, with the tags that model.go explains. A field with the key "-" is written elsewhere.
 
 // ospfOptions describe topology.OSPF.
 type ospfOptions struct {
@@ -71,7 +71,7 @@ type ospfAuthOptions struct {
 	ID   int                   `yaml:"id" as:"count" doc:"Number of the key, 1 to 255; 1 when missing."`
 }
 
-// described says which struct describes one of package topology.
+// described maps structs of package topology to the structs that describe them.
 var described = map[reflect.Type]reflect.Type{
 	reflect.TypeFor[topology.OSPF]():            reflect.TypeFor[ospfOptions](),
 	reflect.TypeFor[topology.OSPFArea]():        reflect.TypeFor[ospfAreaOptions](),
@@ -80,11 +80,11 @@ var described = map[reflect.Type]reflect.Type{
 	reflect.TypeFor[topology.OSPFAuth]():        reflect.TypeFor[ospfAuthOptions](),
 }
 
-// short is how a struct can be said in a word or two.
+// short is a form of a struct in a word or two.
 type short struct {
 	pattern string
-	parse   func(into any, text string) bool // false: that is none
-	write   func(v any) string               // empty: it cannot be said so
+	parse   func(into any, text string) bool // false: the text is not valid
+	write   func(v any) string               // "": the value has no short form
 	example string
 }
 
@@ -144,7 +144,7 @@ func areaAlone(alone bool, area topology.AreaID) string {
 	return "area " + area.String()
 }
 
-// shortForm reads a struct that is said in a word; it says whether there is such a form.
+// shortForm reads a struct given in its short form; it says whether there is such a form.
 func (d *decoder) shortForm(v *yamlfile.Value, into reflect.Value, label string) bool {
 	s, ok := shorts[into.Type()]
 	if !ok || v.Shape != yamlfile.Scalar {

@@ -8,13 +8,13 @@ import (
 )
 
 var (
-	// plainBlock may hold ranges; it is no text for flow style.
+	// plainBlock may contain ranges; such text cannot go unquoted in flow style.
 	plainBlock = regexp.MustCompile(`^[A-Za-z0-9_.]([A-Za-z0-9_.,/+\[\]-]|:[A-Za-z0-9_])*( -- ([A-Za-z0-9_.,/+\[\]-]|:[A-Za-z0-9_])+)*$`)
-	// plainLeaf is what numbers, addresses and the like look like.
+	// plainLeaf matches numbers, addresses and the like.
 	plainLeaf = regexp.MustCompile(`^[A-Za-z0-9.]([A-Za-z0-9.:/%+ -]*[A-Za-z0-9.%/])?$`)
 )
 
-// quoteBlock quotes the keys and items of block style, where ranges need no quotes.
+// quoteBlock quotes keys and items of block style, where ranges need no quotes.
 func quoteBlock(s string) string {
 	if plainBlock.MatchString(s) && !yamlfile.LooksTyped(s) {
 		return s
@@ -22,7 +22,7 @@ func quoteBlock(s string) string {
 	return yamlfile.Quote(s)
 }
 
-// quoteLeaf writes the text of a value that is read by its text, whatever YAML takes it for.
+// quoteLeaf writes the text of a value that is read as text, whatever type YAML gives it.
 func quoteLeaf(s string) string {
 	if plainLeaf.MatchString(s) && !strings.Contains(s, ": ") { // "fd00:: dev eth0" would be a key and its value
 		return s

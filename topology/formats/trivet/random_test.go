@@ -10,7 +10,7 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// oddNames are legal names of nodes that YAML or the link grammar could take for something else.
+// oddNames are valid names of nodes that YAML or the link grammar could take for something else.
 var oddNames = []string{"1", "01", "h01", "h1", "h2", "h3", "h09", "h10", "h11", "true", "null", "on", "no", "0x1f", "1e3", "1.5", "a.b", "x-ray",
 	"link", "at", "run", "host", "from", "to", "s1-eth1", "A_b", "9-", "h99999999999999999999", "nat"}
 
@@ -116,7 +116,7 @@ func jsonValue(t *rapid.T, depth int) any {
 	return m
 }
 
-// topologies draws topologies with every field there is, on nodes that have it.
+// topologies draws topologies with every possible field, on nodes that can have it.
 var topologies = rapid.Custom(func(t *rapid.T) *topology.Topology {
 	out := &topology.Topology{
 		Name: maybe(t, anyText), Subnet: maybe(t, prefixes), Subnet6: maybe(t, prefixes),
@@ -127,7 +127,7 @@ var topologies = rapid.Custom(func(t *rapid.T) *topology.Topology {
 	if rapid.Bool().Draw(t, "sorted") {
 		slices.Sort(names)
 	}
-	plain := rapid.Bool().Draw(t, "plain") // so that ranges come up
+	plain := rapid.Bool().Draw(t, "plain") // so that ranges occur
 	for _, name := range names {
 		n := &topology.Node{Name: name, Kind: topology.Host}
 		if !plain {

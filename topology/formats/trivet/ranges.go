@@ -9,9 +9,9 @@ import (
 	"trivet.dev/trivet/topology/formats"
 )
 
-// expand returns the names that a range expression stands for: h[1-3] is h1, h2, h3;
-// s[1-3,7]; n[01-12] with zeros; several brackets count like an odometer. A name
-// without brackets is itself. It refuses more than limit names.
+// expand returns the names that a range expression stands for: h[1-3] is h1, h2, h3; s[1-3,7] has
+// single numbers; n[01-12] has leading zeros; of several brackets, the last counts fastest. A name
+// without brackets stands for itself. It refuses more than limit names.
 func expand(expression string, limit int) ([]string, error) {
 	before, rest, found := strings.Cut(expression, "[")
 	if strings.ContainsRune(before, ']') {
@@ -73,14 +73,14 @@ func expandNumbers(s string, limit int) (numbers []string, err error) {
 	return numbers, nil
 }
 
-// splitNumber takes a name apart at its last digits; ok is false where ranges cannot count them.
+// splitNumber splits a name before its last digits; ok is false if ranges cannot count them.
 func splitNumber(name string) (prefix, digits string, ok bool) {
 	prefix = strings.TrimRight(name, "0123456789")
 	digits = name[len(prefix):]
 	return prefix, digits, digits != "" && len(digits) < 10
 }
 
-// follows says whether b is the name that a range counts to after a.
+// follows says whether b is the name that comes after a in a range.
 func follows(a, b string) bool {
 	prefix, digits, ok := splitNumber(a)
 	rest, sameprefix := strings.CutPrefix(b, prefix)
@@ -91,7 +91,7 @@ func follows(a, b string) bool {
 	return fmt.Sprintf("%0*d", len(digits), n+1) == rest
 }
 
-// compressed writes names that follow each other: the name itself, or a range.
+// compressed writes consecutive names: a single name, or a range.
 func compressed(first, last string) string {
 	if first == last {
 		return first

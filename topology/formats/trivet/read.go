@@ -14,15 +14,15 @@ import (
 	"trivet.dev/trivet/topology/formats/yamlfile"
 )
 
-// Read reads a topology and collects what is wrong with the file. It does not check
-// what the topology means: whether the nodes of links exist, whether addresses clash.
-// Where there are errors, the topology is what could be read, or nil.
+// Read reads a topology and collects what is wrong with the file. It does not check the topology's
+// meaning: whether the nodes of links exist, whether addresses clash. If there are errors, the
+// topology is what could be read, or nil.
 func Read(file string, data []byte) (*topology.Topology, topology.Problems) {
 	r := newReader(file, data, atMost)
 	return r.t, r.problems
 }
 
-// reader makes a topology of a file.
+// reader makes a topology from a file.
 type reader struct {
 	*decoder
 	t        *topology.Topology
@@ -30,7 +30,7 @@ type reader struct {
 	entries  []linkEntry // for SetLink: what made each link
 }
 
-// newReader reads a file; its topology is nil where the file is not YAML.
+// newReader reads a file; its topology is nil if the file is not YAML.
 func newReader(file string, data []byte, limits limits) *reader {
 	top, problems := yamlfile.Dialect{Ranges: true}.Parse(file, data)
 	r := &reader{decoder: &decoder{limits: limits, problems: problems}}
@@ -60,7 +60,7 @@ func (r *reader) read(top *yamlfile.Value) {
 	r.defaults = doc.Defaults
 	copyFields(r.t, doc)
 	if n := doc.Nodes.Value; n == nil || len(n.Pairs)+len(n.Items) == 0 && n.Shape != yamlfile.Scalar {
-		if len(r.problems) == 0 { // otherwise they are the reason
+		if len(r.problems) == 0 { // otherwise the problems are the reason
 			r.add(top, "write nodes: {h1: host, h2: host}", "this topology has no nodes")
 		}
 	} else {
@@ -74,8 +74,8 @@ func (r *reader) read(top *yamlfile.Value) {
 	}
 }
 
-// copyFields copies the fields that two structs have in common, by name, where they
-// are set. Slices, maps and pointers are copied too: no two nodes share one.
+// copyFields copies the fields that two structs have in common, by name, if they are set. It also
+// copies slices, maps and pointers: no two nodes share one.
 func copyFields(to, from any) {
 	src, dst := reflect.Indirect(reflect.ValueOf(from)), reflect.ValueOf(to).Elem()
 	for _, f := range commonFields(src.Type(), dst.Type()) {
@@ -102,9 +102,9 @@ func copyFields(to, from any) {
 	}
 }
 
-var commonFieldsOf sync.Map // of [2]reflect.Type: what commonFields returns, which takes a while
+var commonFieldsOf sync.Map // by [2]reflect.Type: the results of commonFields, which is slow
 
-// commonFields returns the indices of fields of the same name and type in two structs.
+// commonFields returns the indices of fields with the same name and type in two structs.
 func commonFields(from, to reflect.Type) (common [][2][]int) {
 	key := [2]reflect.Type{from, to}
 	if known, ok := commonFieldsOf.Load(key); ok {
@@ -139,7 +139,7 @@ func (r *reader) nodes(v *yamlfile.Value) {
 			continue
 		}
 		if !ok {
-			kind = "host" // its problem is told; links to it should not be another
+			kind = "host" // its problem has been reported; links to it should not cause another
 		}
 		r.spend(p.Key, len(names)*(1+r.work-before))
 		for _, name := range names {
@@ -207,7 +207,7 @@ func (r *reader) schedule(v *yamlfile.Value) {
 		case yamlfile.Scalar:
 			e, err := topology.ParseEvent(item.Text)
 			r.event(item, e, err)
-		case yamlfile.Mapping: // "at 30s: r1 -- r2 down" without quotes is one
+		case yamlfile.Mapping: // "at 30s: r1 -- r2 down" without quotes is a mapping
 			for _, p := range item.Pairs {
 				r.eventAt(p)
 			}

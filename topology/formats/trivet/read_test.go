@@ -14,7 +14,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// examples are the files that users see, and those of testdata that are right.
+// examples are the files that users see, and the correct ones in testdata.
 func examples(t testing.TB) map[string][]byte {
 	out := map[string][]byte{}
 	for _, pattern := range []string{"../../../examples/*.yaml", "testdata/good/*.yaml"} {
@@ -52,8 +52,8 @@ func golden(t *testing.T, file string, got string) {
 	}
 }
 
-// The examples are valid, up to their meaning; and what is written for them is as in the golden
-// files.
+// TestExamples proves that the examples are valid, including their meaning, and that what is
+// written for them equals the golden files.
 func TestExamples(t *testing.T) {
 	for name, data := range examples(t) {
 		got, problems := Read(name, data)
@@ -68,7 +68,7 @@ func TestExamples(t *testing.T) {
 		if err != nil || len(losses) > 0 {
 			t.Errorf("%s: %v %v", name, losses, err)
 		}
-		if len(got.Nodes) > 200 { // thousands of lines that nobody would read
+		if len(got.Nodes) > 200 { // nobody would read thousands of lines
 			again, problems := Read(name, written)
 			if changes := topology.Diff(got, again); len(problems)+len(changes) > 0 {
 				t.Errorf("%s is another one when it is written and read: %v %v", name, problems, changes[:min(3, len(changes))])
@@ -79,7 +79,8 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// The campus is the one of the paper: ten switches in a star, four hosts on each, links in order.
+// TestCampus proves that the campus is that of the paper: ten switches in a star, four hosts on
+// each, links in order.
 func TestCampus(t *testing.T) {
 	got, _ := Read("campus.yaml", examples(t)["campus.yaml"])
 	if hosts, switches := len(got.NodesOf(topology.Host)), len(got.NodesOf(topology.Switch)); hosts != 40 || switches != 10 || len(got.Links) != 49 {
@@ -92,7 +93,8 @@ func TestCampus(t *testing.T) {
 	}
 }
 
-// Every mistake in a file is told, with line and column and what to write instead.
+// TestProblems proves that every error in a file is reported, with line and column and what to
+// write instead.
 func TestProblems(t *testing.T) {
 	files, _ := filepath.Glob("testdata/bad/*.yaml")
 	if len(files) == 0 {
@@ -112,7 +114,8 @@ func TestProblems(t *testing.T) {
 	}
 }
 
-// Each way of writing means what the documentation says, shown by a longer way to write the same.
+// TestMeanings proves that each notation means what the documentation says, by comparison with a
+// longer equivalent.
 func TestMeanings(t *testing.T) {
 	for short, long := range map[string]string{
 		"nodes:\n  s[1-3,7]: switch":            "nodes: {s1: switch, s2: switch, s3: switch, s7: switch}",
@@ -145,7 +148,7 @@ func TestMeanings(t *testing.T) {
 			t.Errorf("%s: %v %v", short, problemsA, problemsB)
 			continue
 		}
-		if strings.Contains(short, "from: {delay") { // what both ends say is the same, said and not
+		if strings.Contains(short, "from: {delay") { // one form repeats what applies to both ends, the other does not
 			b.Links[0].Ends[1].Egress = nil
 		}
 		if !reflect.DeepEqual(withoutPositions(a), withoutPositions(b)) {
@@ -154,7 +157,7 @@ func TestMeanings(t *testing.T) {
 	}
 }
 
-// Nodes, links and events know where they are written.
+// TestPositions proves that nodes, links and events know where they are written.
 func TestPositions(t *testing.T) {
 	got, _ := Read("t.yaml", []byte("# ü\r\nnodes:\n  h[1-2]: host\n  'ü': host\nlinks:\n  - h1 -- h2\n  - [h1 -- h2, {from: h1, to: h2}]\nschedule:\n  - at 1s: h1 -- h2 up\n  - at 2s: [h1 run a, h1 run b]\n"))
 	var places []string
@@ -173,7 +176,8 @@ func TestPositions(t *testing.T) {
 	}
 }
 
-// The registry finds the format for .yaml files that no other format claims.
+// TestRegistered proves that the registry finds the format for .yaml files that no other format
+// claims.
 func TestRegistered(t *testing.T) {
 	f, err := formats.ForFile("x.YML", []byte("nodes: {}"))
 	if err != nil || f.Name != "trivet" {

@@ -11,9 +11,9 @@ import (
 // object is a JSON Schema, or a part of one.
 type object = map[string]any
 
-// Schema returns the JSON Schema (draft 2020-12) of Trivet's topology files, which
-// editors show help and complete from. It comes from the structs that the reader
-// fills; what it cannot say, such as ranges of different lengths, the reader checks.
+// Schema returns the JSON Schema (draft 2020-12) of Trivet's topology files, which editors use for
+// help and completion. It is derived from the structs that the reader fills; what it cannot
+// express, such as ranges of different lengths, the reader checks.
 func Schema() []byte {
 	s := structSchema(reflect.TypeFor[document](), "")
 	s["$schema"] = "https://json-schema.org/draft/2020-12/schema"
@@ -33,14 +33,14 @@ func Schema() []byte {
 	s["$defs"] = defs
 	out, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {
-		panic(err) // made of strings and maps only
+		panic(err) // impossible: made of strings and maps only
 	}
 	return append(out, '\n')
 }
 
 func ref(name string) object { return object{"$ref": "#/$defs/" + name} }
 
-// orNothing allows an empty value as well, as in "host:" with nothing behind it.
+// orNothing also allows an empty value, as in "host:" with nothing after it.
 func orNothing(s object) object { return anyOf(s, object{"type": "null"}) }
 
 func anyOf(alternatives ...object) object { return object{"anyOf": alternatives} }

@@ -41,7 +41,7 @@ func instance(t interface{ Fatal(...any) }, data []byte) any {
 	return v
 }
 
-// The examples, and whatever Write gives, are valid by the schema.
+// TestSchemaAccepts proves that the examples, and whatever Write produces, are valid by the schema.
 func TestSchemaAccepts(t *testing.T) {
 	schema := compileSchema(t)
 	for name, data := range examples(t) {
@@ -60,7 +60,7 @@ func TestSchemaAccepts(t *testing.T) {
 	})
 }
 
-// What the reader refuses for its keys and values, the schema refuses too.
+// TestSchemaRefuses proves that the schema also refuses keys and values that the reader refuses.
 func TestSchemaRefuses(t *testing.T) {
 	schema := compileSchema(t)
 	for _, text := range []string{
@@ -83,7 +83,7 @@ func TestSchemaRefuses(t *testing.T) {
 	}
 }
 
-// Every key has a line of meaning in the schema.
+// TestSchemaDescribes proves that every key has a description in the schema.
 func TestSchemaDescribes(t *testing.T) {
 	var schema any
 	if err := json.Unmarshal(Schema(), &schema); err != nil {

@@ -12,11 +12,10 @@ import (
 	"trivet.dev/trivet/topology/formats/yamlfile"
 )
 
-// Write returns the file for a topology, as a person would write it: ranges where
-// nodes or links follow each other, options on one line, defaults left out.
-// Reading it gives the same topology again, but for the losses: options that nodes
-// of their kind do not have, and events that no line of a schedule can say.
-// Foreign values come back as encoding/json has them.
+// Write returns the file for a topology, as a person would write it: ranges for consecutive nodes
+// or links, options on one line, defaults left out. Reading it gives the same topology again,
+// except for the losses: options that nodes of their kind do not have, and events that a line of a
+// schedule cannot express. Foreign values are read back as encoding/json would decode them.
 func Write(t *topology.Topology) (data []byte, losses []formats.Loss, err error) {
 	w := &writer{}
 	var doc document
@@ -62,7 +61,7 @@ func (w *writer) options(v reflect.Value, kind, subject string) (out []string) {
 	return out
 }
 
-// lostOptions records what is set although things of this kind do not have it.
+// lostOptions records what is set although it does not apply to things of this kind.
 func (w *writer) lostOptions(v reflect.Value, kind, subject string) {
 	_, lacks := splitFields(v.Type(), kind)
 	for _, f := range lacks {
@@ -137,7 +136,7 @@ func ifEmpty[T any](items []T, text string) string {
 	return ""
 }
 
-// writable refuses names that a file would read as something else.
+// writable refuses names that would read as something else in a file.
 func writable(name string) error {
 	if name == "" || strings.ContainsAny(name, "[]") || !utf8.ValidString(name) {
 		return fmt.Errorf("a node called %q cannot be written: a name must not be empty or have brackets", name)
@@ -163,10 +162,10 @@ func (w *writer) node(n *topology.Node) (string, error) {
 	return "{" + kind + ": {" + strings.Join(options, ", ") + "}}", nil
 }
 
-// writtenLink is a link on its way to text.
+// writtenLink is a link about to be written.
 type writtenLink struct {
-	a, b    string   // as in "a -- b"; empty: only the long form can say it
-	ranged  bool     // a and b are plain names, so that ranges may stand for them
+	a, b    string   // as in "a -- b"; "": only the long form can express it
+	ranged  bool     // a and b are plain names, so ranges can stand for them
 	options []string // "key: value"
 }
 
@@ -193,7 +192,7 @@ func (w *writer) links(links []*topology.Link) error {
 	return nil
 }
 
-// linkItemTexts writes links as items of a list, in order, and ranges where they can be.
+// linkItemTexts writes links as items of a list, in order, using ranges where possible.
 func linkItemTexts(links []writtenLink) (texts []string) {
 	for len(links) > 0 {
 		l, n := links[0], linkRun(links)
@@ -211,8 +210,8 @@ func linkItemTexts(links []writtenLink) (texts []string) {
 	return texts
 }
 
-// linkRun returns how many of the links, from the first on, one text can say:
-// one to many, many to one, or pairs.
+// linkRun returns how many of the first links a single text can express: one to many, many to one,
+// or pairs.
 func linkRun(links []writtenLink) int {
 	same := func(a, b string) bool { return a == b }
 	longest := 1
@@ -252,7 +251,7 @@ func (w *writer) link(l *topology.Link) (out writtenLink) {
 	return out
 }
 
-// endText writes an end as in "a -- b"; ok is false where a name does not fit in there.
+// endText writes an end as in "a -- b"; ok is false if a name does not fit there.
 func endText(e topology.Endpoint) (text string, ok bool) {
 	text = e.Node
 	if e.Node == "" {
@@ -267,7 +266,8 @@ func endText(e topology.Endpoint) (text string, ok bool) {
 	return text, len(strings.Fields(text)) == 1 && strings.TrimSpace(text) == text && len(text) < 200
 }
 
-// endOptions writes what from or to must say of an end: in the short form, what the text does not.
+// endOptions writes what from or to must say about an end; in the short form, what the text does
+// not.
 func (w *writer) endOptions(l *topology.Link, i int, short bool) []string {
 	e := l.Ends[i]
 	var o endOptions
@@ -284,7 +284,7 @@ func (w *writer) endOptions(l *topology.Link, i int, short bool) []string {
 	if e.Egress == nil {
 		return options
 	}
-	// What is not said is as in the other direction; something must be said.
+	// What is left out is as in the other direction; something must be written.
 	own, link := reflect.ValueOf(impairment(*e.Egress)), reflect.ValueOf(impairment(l.Impairment))
 	said := false
 	for k, f := range fieldsOf(own.Type(), "") {

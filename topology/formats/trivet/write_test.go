@@ -15,8 +15,8 @@ func asText(t *topology.Topology) string {
 	return string(data)
 }
 
-// What is written reads as the same topology, whatever its fields and names,
-// but for events that no line can say, which are told as losses.
+// TestRoundTrip proves that what is written reads as the same topology, whatever its fields and
+// names, except for events that a line cannot express, which are reported as losses.
 func TestRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := topologies.Draw(t, "topology")
@@ -37,8 +37,8 @@ func TestRoundTrip(t *testing.T) {
 	})
 }
 
-// What a file cannot hold is told: options of other kinds of nodes, events that no
-// line can say; names that would read as something else are refused.
+// TestLosses proves that what a file cannot hold is reported: options of other kinds of nodes,
+// events that a line cannot express; and that names that would read as something else are refused.
 func TestLosses(t *testing.T) {
 	top := &topology.Topology{}
 	top.AddNode(topology.Host, "h1").DPID = 26

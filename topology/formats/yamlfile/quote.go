@@ -11,18 +11,18 @@ import (
 	"strings"
 )
 
-// maxKey is how long a key may be, in bytes, before it has to be announced by a
-// question mark: a little less than the 1024 characters of YAML 1.2, section 7.4.2.
+// maxKey is how long a key may be, in bytes, before it needs a leading question mark: a little less
+// than the 1024 characters of YAML 1.2, section 7.4.2.
 const maxKey = 1000
 
 var (
-	// plainText needs no quotes in any place: no punctuation that YAML knows.
+	// plainText needs no quotes anywhere: it has none of YAML's punctuation.
 	plainText = regexp.MustCompile(`^[A-Za-z0-9_./]([A-Za-z0-9_./%+@=-]|:[A-Za-z0-9_./])*( ([A-Za-z0-9_./%+@=-]|:[A-Za-z0-9_./])+)*$`)
-	// looksTyped may be no text to YAML, or to some version of it.
+	// looksTyped matches what may not be a string to YAML, or to some version of it.
 	looksTyped = regexp.MustCompile(`(?i)^(true|false|null|yes|no|on|off|y|n|[-+]?[.0-9][0-9a-f_.:xo+-]*|[-+]?\.(inf|nan).*|<<|=)$`)
 )
 
-// Quote writes a text so that it reads as the same text, without quotes where it can.
+// Quote writes a text so that it reads as the same text, without quotes if possible.
 func Quote(s string) string {
 	if plainText.MatchString(s) && !LooksTyped(s) {
 		return s
@@ -30,8 +30,8 @@ func Quote(s string) string {
 	return Quoted(s)
 }
 
-// LooksTyped says whether a text without quotes may be a number or another thing that
-// is no text, to YAML 1.1 or 1.2.
+// LooksTyped says whether an unquoted text may be a number or something else than a string to YAML
+// 1.1 or 1.2.
 func LooksTyped(s string) bool { return looksTyped.MatchString(s) }
 
 // Quoted writes a text in double quotes.
@@ -59,7 +59,7 @@ func Quoted(s string) string {
 	return b.String()
 }
 
-// FlowKey is Quote for keys in braces.
+// FlowKey is Quote for keys in flow mappings (in braces).
 func FlowKey(s string) string {
 	if s = Quote(s); len(s) > maxKey {
 		return "? " + s
@@ -67,9 +67,8 @@ func FlowKey(s string) string {
 	return s
 }
 
-// Line writes a key and the text of its value, if any, as a line of block style.
-// The line begins with start, the indentation and perhaps a dash. The line end is
-// not written.
+// Line writes a key and the text of its value, if any, as a line of block style, without its line
+// end. The line begins with start: the indentation and perhaps a dash.
 func Line(start, key, value string) string {
 	between := ":"
 	if key = Quote(key); len(key) > maxKey {
@@ -90,9 +89,9 @@ func Number(f float64) string {
 	return strconv.FormatFloat(f, 'g', -1, 64)
 }
 
-// Flow writes any value on one line, as encoding/json sees it.
+// Flow writes any value on one line, in its encoding/json form.
 func Flow(v any) string {
-	var seen any // one of the types that encoding/json reads into an any
+	var seen any // only of types that encoding/json decodes into an any
 	data, err := json.Marshal(v)
 	if err != nil || json.Unmarshal(data, &seen) != nil {
 		seen = fmt.Sprint(v)

@@ -14,7 +14,7 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// source is a file on its way through the YAML parser, and what is wrong with it.
+// source is a file being parsed as YAML, and its problems.
 type source struct {
 	Dialect
 	file     string
@@ -26,7 +26,7 @@ func (s *source) add(line, column int, hint, format string, args ...any) {
 	s.problems.Add(topology.Position{File: s.file, Line: line, Column: column}, hint, format, args...)
 }
 
-// document returns the file's only document; nil where it is no YAML.
+// document returns the file's only document; nil if it is not YAML.
 func (s *source) document() *yaml.Node {
 	if !s.legible() {
 		return nil
@@ -58,7 +58,7 @@ func (s *source) document() *yaml.Node {
 	return nil
 }
 
-// legible refuses what is no text.
+// legible refuses what is not text.
 func (s *source) legible() bool {
 	for at := 0; at < len(s.data); {
 		r, size := utf8.DecodeRune(s.data[at:])
@@ -73,7 +73,7 @@ func (s *source) legible() bool {
 	return true
 }
 
-// punctuation counts what may begin a value.
+// punctuation counts the characters that may begin a value.
 func (s *source) punctuation() int {
 	n := bytes.Count(s.data, []byte(": ")) + bytes.Count(s.data, []byte("- "))
 	for _, c := range "\n,[{?" {
@@ -84,7 +84,7 @@ func (s *source) punctuation() int {
 
 var syntaxErrorText = regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)$`)
 
-// syntax tells what the parser refused.
+// syntax reports what the parser refused.
 func (s *source) syntax(err error) {
 	line, message := 0, err.Error()
 	if m := syntaxErrorText.FindStringSubmatch(message); m != nil {
@@ -124,9 +124,9 @@ func (s *source) syntaxHint(message string, line []byte) string {
 	return "put text with signs like : # * & % @ in quotes"
 }
 
-// lineOf finds the line of a syntax error: the parser names the beginning of what it
-// was in, or a line beside it, or none. The mistake is where the shortest beginning
-// of the file ends that gives the same error.
+// lineOf finds the line of a syntax error: the parser names the beginning of the construct that the
+// error is in, or an adjacent line, or none. The error is at the end of the shortest prefix of the
+// file that gives the same error.
 func lineOf(data []byte, want error) int {
 	var ends []int
 	for i, c := range data {

@@ -1,12 +1,10 @@
-// Package yamlfile reads YAML files as values that know where they stand, for
-// the formats that are YAML; and it writes text, keys and values so that they
-// read as what they are.
+// Package yamlfile reads YAML files as values that know their positions, for the formats that are
+// YAML; and it writes text, keys and values so that they read back unchanged.
 //
-// Of YAML it knows what a person writes in a topology: mappings, lists, scalars,
-// anchors with their aliases, and merge keys, in one document. Time and memory
-// are bounded for files that are broken or hostile, far beyond what a topology
-// needs; but aliases share the value of their anchor, so that a small file can
-// stand for a huge value: whoever walks a Value must bound that walk.
+// It supports the parts of YAML that people write in a topology: mappings, lists, scalars, anchors
+// and aliases, and merge keys, in one document. Time and memory are bounded even for broken or
+// hostile files, far above what a topology needs; but aliases share the value of their anchor, so a
+// small file can stand for a huge value: whatever walks a Value must bound that walk.
 package yamlfile
 
 import (
@@ -22,18 +20,18 @@ import (
 	"trivet.dev/trivet/topology/formats"
 )
 
-// Bounds on what is read.
+// Limits on what is read.
 const (
-	maxIndicators = 1_500_000 // line ends, and YAML's punctuation: each may cost a value
-	maxDepth      = 64        // of mappings and lists in one another
-	maxMerged     = 1_000_000 // keys that << brings
-	maxBisect     = 1 << 20   // bytes of the largest file in which the line of a mistake is searched
+	maxIndicators = 1_500_000 // line ends, and YAML's punctuation: each may begin a value
+	maxDepth      = 64        // nested mappings and lists
+	maxMerged     = 1_000_000 // keys that << adds
+	maxBisect     = 1 << 20   // bytes of the largest file in which the line of an error is searched for
 )
 
-// Shape is what a value is made of.
+// Shape is the structure of a value.
 type Shape int
 
-// The shapes, by how much they hold.
+// The shapes, by how much they contain.
 const (
 	Nothing Shape = iota // null, or no text at all
 	Scalar
@@ -48,17 +46,17 @@ type Value struct {
 	Shape Shape
 	Pos   topology.Position
 	Text  string   // of a scalar, as written but unquoted
-	Plain any      // of a scalar: as encoding/json would have it
+	Plain any      // of a scalar: as encoding/json would decode it
 	Pairs []Pair   // of a mapping, in order, each key once; those of << are last
-	Items []*Value // of a list
-	Flow  bool     // a mapping or list in brackets
-	Alias *Value   // where the value stands for its anchor's: the *name in the text
+	Items []*Value // of a mapping, in order, each key once; those from << last
+	Flow  bool     // a mapping or list in flow style (in brackets)
+	Alias *Value   // if the value is that of an anchor: the *name in the text
 }
 
 // Pair is a key, which is a scalar, and its value.
 type Pair struct {
 	Key, Value *Value
-	Merged     bool // by <<
+	Merged     bool // from <<
 }
 
 // Get returns the value of a key, or nil.
@@ -71,7 +69,7 @@ func (v *Value) Get(key string) *Value {
 	return nil
 }
 
-// String is what a message calls a value that has the wrong shape.
+// String describes, in messages, a value that has the wrong shape.
 func (v *Value) String() string {
 	if v.Shape == Scalar {
 		return strconv.Quote(formats.Clip(v.Text))
@@ -79,10 +77,10 @@ func (v *Value) String() string {
 	return v.Shape.String()
 }
 
-// JSON returns the value as encoding/json would: map[string]any, []any, string,
-// float64, bool, nil. The values in it, those of aliases each time, are taken from
-// budget. It fails where that falls below zero, and where aliases in aliases lie
-// deeper in one another than a file's own lists and mappings may.
+// JSON returns the value as encoding/json would decode it: map[string]any, []any, string, float64,
+// bool, nil. Each value in it, including those of aliases each time they are used, takes 1 from
+// budget. It fails if budget falls below zero, or if nested aliases go deeper than a file's own
+// lists and mappings may.
 func (v *Value) JSON(budget *int) (any, error) { return v.json(budget, 0) }
 
 func (v *Value) json(budget *int, depth int) (out any, err error) {
@@ -117,14 +115,14 @@ func (v *Value) json(budget *int, depth int) (out any, err error) {
 
 var errDepth = errors.New("lists and mappings are nested more than " + strconv.Itoa(maxDepth) + " deep")
 
-// Dialect is what formats differ in.
+// Dialect is what differs between formats.
 type Dialect struct {
-	Ranges bool // h[1-8] is a range of names: hints speak of it
-	Tags   bool // tags like !vault are read over, as other programs have a use for them
+	Ranges bool // h[1-8] is a range of names: hints mention it
+	Tags   bool // tags like !vault are ignored, as other programs use them
 }
 
-// Parse returns the file's value, which is Nothing where the file holds none, and
-// what is wrong with it as YAML; nil where that is so much that there is no value.
+// Parse returns the file's value, which is Nothing if the file has none, and what is wrong with it
+// as YAML; the value is nil if it could not be read at all.
 func (d Dialect) Parse(file string, data []byte) (*Value, topology.Problems) {
 	s := source{Dialect: d, file: file, data: data}
 	top := s.document()
@@ -136,10 +134,10 @@ func (d Dialect) Parse(file string, data []byte) (*Value, topology.Problems) {
 	return v, s.problems
 }
 
-// converter makes values of the parser's nodes: it follows aliases and merge keys.
+// converter makes values from the parser's nodes: it follows aliases and merge keys.
 type converter struct {
 	*source
-	done   map[*yaml.Node]*Value // anchors; nil while they are being made
+	done   map[*yaml.Node]*Value // by anchor; nil while being made
 	merges int
 }
 
@@ -183,7 +181,7 @@ func (c *converter) value(n *yaml.Node, depth int) *Value {
 	return v
 }
 
-// plain is a scalar as encoding/json would have it.
+// plain is a scalar as encoding/json would decode it.
 func plain(n *yaml.Node) any {
 	var v any
 	if slices.Contains([]string{"!!bool", "!!int", "!!float"}, n.ShortTag()) && n.Decode(&v) != nil {
@@ -241,10 +239,10 @@ func (c *converter) mapping(v *Value, content []*yaml.Node, depth int) {
 	}
 }
 
-// merge adds the pairs of a << mapping (or list of them) whose keys are not there yet.
+// merge adds the pairs of a << mapping (or list of mappings) whose keys are not there yet.
 func (c *converter) merge(v, from *Value, seen map[string]bool) {
 	if c.merges++; c.merges > maxMerged {
-		return // told when it began
+		return // reported at the first one too many
 	}
 	if from.Shape == List {
 		for _, item := range from.Items {

@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// outline writes a value with its positions: line:column, and what is there.
+// outline writes a value with its positions: line:column, and the content.
 func outline(v *Value) string {
 	at := fmt.Sprintf("%d:%d ", v.Pos.Line, v.Pos.Column)
 	if v.Alias != nil {
@@ -40,8 +40,8 @@ func outline(v *Value) string {
 	return at + v.String()
 }
 
-// TestValues proves that values are what the text says, and stand where they are written:
-// columns count characters, not bytes, and line ends of both kinds count once.
+// TestValues proves that values are what the text says, and have the right positions: columns count
+// characters, not bytes, and both kinds of line ends count as one.
 func TestValues(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                              "1:1 nothing",
@@ -64,8 +64,8 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// TestProblems proves that what is no YAML, or none that this package knows, is told
-// with its line, and what to do.
+// TestProblems proves that text that is not YAML, or not the part that this package supports, is
+// reported with its line, and what to do.
 func TestProblems(t *testing.T) {
 	for text, want := range map[string]string{
 		"a: 1\nb: 2\na: 3\na: 4\n": "f:3:1  a: appears twice in the same mapping; keep one of them\nf:4:1  a: appears twice in the same mapping; keep one of them",
@@ -93,8 +93,8 @@ func TestProblems(t *testing.T) {
 	}
 }
 
-// TestDialects proves that hints speak of ranges only where there are any, and that
-// tags are no problem where other programs read the file too.
+// TestDialects proves that hints mention ranges only for formats that have them, and that tags are
+// not a problem if other programs read the file too.
 func TestDialects(t *testing.T) {
 	if _, problems := (Dialect{}).Parse("f", []byte("a: {h[1-8]: host}")); !strings.Contains(problems.Error(), "close the bracket") {
 		t.Error(problems)
@@ -108,9 +108,8 @@ func TestDialects(t *testing.T) {
 	}
 }
 
-// TestBombs proves that files that ask for too much are refused with a short message.
-// (That it takes seconds at most shows in the time that this test takes; there is no
-// clock in it.)
+// TestBombs proves that files that expand to too much are refused with a short message. (That this
+// takes seconds at most shows in the time that the test takes; it contains no clock.)
 func TestBombs(t *testing.T) {
 	var merges strings.Builder
 	merges.WriteString("m0: &m0 {a: 1}\n")
@@ -139,8 +138,8 @@ func TestBombs(t *testing.T) {
 	}
 }
 
-// TestJSON proves that a value becomes what encoding/json would make of it, that each
-// value is counted, those of aliases each time, and that aliases cannot go too deep.
+// TestJSON proves that a value becomes what encoding/json would make of it, that each value is
+// counted, including those of aliases each time they are used, and that aliases cannot go too deep.
 func TestJSON(t *testing.T) {
 	v, _ := Dialect{}.Parse("f", []byte("a: &a [1, 0x10, 1.5, true, ~, '7', .inf, 2020-01-01]\nb: {c: *a}\n"))
 	budget := 100
@@ -173,8 +172,8 @@ var anyText = rapid.OneOf(
 		"{", "a\nb", "\ufeff", "\u2028", "'", `"`, `\`, "!a", "&a", "*a", "?", "%a", "@a", "tcp:1.2.3.4:1", "a:", strings.Repeat("long ", 300)}),
 	rapid.String())
 
-// TestQuoting proves that what is written reads as what it was, to this package and to
-// the YAML library alone: texts as texts, in flow and block style, as keys and as values.
+// TestQuoting proves that what is written reads back unchanged, with this package and with the YAML
+// library alone: text as text, in flow and block style, as keys and as values.
 func TestQuoting(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		key, value := anyText.Draw(t, "key"), anyText.Draw(t, "value")
@@ -196,7 +195,7 @@ func TestQuoting(t *testing.T) {
 	})
 }
 
-// TestLine proves how keys stand in block style, with and without values, in lists too.
+// TestLine proves how keys are written in block style, with and without values, also in lists.
 func TestLine(t *testing.T) {
 	long := strings.Repeat("k", 1100)
 	text := strings.Join([]string{Line("", "a", ""), Line("  - ", "b", "1"), Line("    ", "c", ""), Line("      ", long, "2"), Line("  - ", long, "3"), ""}, "\n")
@@ -212,8 +211,8 @@ func TestLine(t *testing.T) {
 	}
 }
 
-// FuzzParse proves that no file makes the parser panic, and that a value it gives has
-// positions in the file, and reads the same when it is written.
+// FuzzParse proves that no file makes the parser panic, and that a value it returns has positions
+// in the file, and reads the same when it is written.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte("a: &a {b: [1, 'x', ~]}\nc: {<<: *a, d: !t |\n   y}\n"))
 	f.Add([]byte("\ufeffa:\r\n  - b\r\n"))
@@ -225,7 +224,7 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		breaks := strings.FieldsFunc(string(data), func(r rune) bool { return !strings.ContainsRune("\n\r\u0085\u2028\u2029", r) })
-		if lines := 2 + utf8.RuneCountInString(strings.Join(breaks, "")); v.Pos.Line < 1 || v.Pos.Line > lines || v.Pos.Column < 1 { // what is missing stands behind the last line
+		if lines := 2 + utf8.RuneCountInString(strings.Join(breaks, "")); v.Pos.Line < 1 || v.Pos.Line > lines || v.Pos.Column < 1 { // what is missing is positioned after the last line
 			t.Fatalf("%s, of %d lines", v.Pos, lines)
 		}
 		budget := 10_000

@@ -1,10 +1,10 @@
-// Package confine runs a Python program that nobody has read: without
-// privilege, network, other processes, or a file it could write.
+// Package confine runs a Python program that nobody has reviewed: without privileges, network,
+// access to other processes, or a file that it could write.
 //
-// The running binary starts itself again as a small launcher (see launch.go),
-// which gives up every right, shows the kernel what little is left (Landlock,
-// seccomp, resource limits) and becomes Python. Where the kernel cannot confine,
-// nothing runs. Importing this package is all that a binary has to do.
+// The running binary starts itself again as a small launcher (see launch.go), which gives up every
+// right, restricts itself to the little that is left (Landlock, seccomp, resource limits) and
+// becomes Python. If the kernel cannot confine, nothing is run. A binary only has to import this
+// package.
 package confine
 
 import (
@@ -25,20 +25,20 @@ import (
 type Program struct {
 	Code   string        // Python
 	Args   []string      // sys.argv[1:]
-	Dir    string        // the program may read what is in here, hidden files excepted; "" for nothing
+	Dir    string        // the program may read what is in it, except hidden files; "" for nothing
 	Input  []byte        // its standard input
-	Limit  int64         // bytes of its result
-	Within time.Duration // of wall-clock time; then it is killed, as it is after 5 s of processor time
+	Limit  int64         // maximum size of its result, in bytes
+	Within time.Duration // wall-clock time; then it is killed, as it is after 5 s of processor time
 }
 
-// Result is what it gave.
+// Result is what the program produced.
 type Result struct {
-	Output []byte // what it wrote to file descriptor 3
+	Output []byte // the last 4 kB
 	Stderr string // the last 4 kB of it
 	Status string // "exit status 1", "signal: killed"; "" for success
 }
 
-// Errors of Run besides those that say why nothing could be run.
+// Errors of Run, besides those that say why nothing could be run.
 var (
 	ErrTime = errors.New("did not end in time")
 	ErrSize = errors.New("gave a larger result than allowed")
@@ -47,19 +47,19 @@ var (
 const (
 	word          = "__confine" // the first argument that makes a binary the launcher
 	launcherFails = 125         // exit status of a launcher that did not become Python
-	launcherSays  = "confine: " // how its reason begins
+	launcherSays  = "confine: " // prefix of its reason
 	tailSize      = 4096
 )
 
-// limitMemory goes before the code. The launcher cannot set this limit: Go
-// reserves more than that for itself, and fails when it is refused a thread.
+// limitMemory is put before the code. The launcher cannot set this limit: Go reserves more than
+// that for itself, and fails if it is refused a thread.
 const limitMemory = "import resource; resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))\n"
 
 // Run runs the program and waits for its end.
 func Run(ctx context.Context, p Program) (Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.Within)
 	defer cancel()
-	// The kernel kills the child when the thread that started it ends; so this one must last.
+	// The kernel kills the child when the thread that started it ends, so that thread must last.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	r, w, err := os.Pipe()
@@ -96,15 +96,16 @@ func Run(ctx context.Context, p Program) (Result, error) {
 	return res, nil
 }
 
-// outOfTime says whether the limit of processor time ended the program. The kernel counts that in
-// ticks, not as it is told here: the half of it tells that limit from other ends by SIGKILL.
+// outOfTime says whether the limit of processor time ended the program. The kernel enforces the
+// limit in ticks, and the time it reports may be less: half of the limit is enough to distinguish
+// this from other ends by SIGKILL.
 func outOfTime(s *os.ProcessState) bool {
 	status, ok := s.Sys().(syscall.WaitStatus)
 	return ok && status.Signal() == syscall.SIGKILL && s.UserTime()+s.SystemTime() > cpuSeconds*time.Second/2
 }
 
-// start starts the launcher in namespaces of its own or, where the system
-// does not allow them, without: they are a second wall, not the first.
+// start starts the launcher in namespaces of its own or, if the system does not allow that,
+// without: they are a second line of defence, not the first.
 func start(ctx context.Context, p Program, result *os.File, stderr io.Writer) (*exec.Cmd, error) {
 	var err error
 	for _, attr := range []*syscall.SysProcAttr{apart(), {Pdeathsig: syscall.SIGKILL}} {
@@ -123,8 +124,8 @@ func start(ctx context.Context, p Program, result *os.File, stderr io.Writer) (*
 	return nil, err
 }
 
-// apart asks for namespaces: no devices but a loopback that is down, no process to see or signal,
-// and for root mounts of its own.
+// apart asks for namespaces: no network device but a loopback that is down, no process to see or
+// signal and, for root, separate mounts.
 func apart() *syscall.SysProcAttr {
 	attr := &syscall.SysProcAttr{
 		Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWPID | syscall.CLONE_NEWIPC,

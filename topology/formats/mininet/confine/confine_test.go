@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// run runs a Python text with file descriptor 3 open as "out".
+// run runs Python code with file descriptor 3 open as "out".
 func run(t *testing.T, dir, text string) (Result, error) {
 	t.Helper()
 	return runWithin(time.Minute, dir, text)
@@ -29,7 +29,7 @@ func runWithin(limit time.Duration, dir, text string) (Result, error) {
 	})
 }
 
-// Proves that an honest program works: threads, imports, files beside it, standard input.
+// TestRuns proves that an honest program works: threads, imports, files next to it, standard input.
 func TestRuns(t *testing.T) {
 	dir := t.TempDir()
 	openTo(t, dir)
@@ -45,8 +45,9 @@ func TestRuns(t *testing.T) {
 	}
 }
 
-// Proves that a program of root's can read what is beside it also where a directory above is closed
-// to others, as /root is, and nothing else in there; and that those directories are what they were.
+// TestClosedAbove proves that a program run by root can read what is next to it even if a directory
+// above is closed to others, as /root is, but nothing else in there; and that those directories are
+// left as they were.
 func TestClosedAbove(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("root is another user in the program")
@@ -80,8 +81,8 @@ func openTo(t *testing.T, dir string) {
 	}
 }
 
-// Proves that each thing a hostile program could try is refused by the system
-// with an error in the program, whoever started it, and that nothing is left behind.
+// TestRefused proves that everything a hostile program could try is refused by the system with an
+// error in the program, whoever started it, and that nothing is left behind.
 func TestRefused(t *testing.T) {
 	dir := t.TempDir()
 	openTo(t, dir)
@@ -174,8 +175,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// Proves that a program that will not end, floods its outputs or breaks is
-// ended, with an error that says so or a status.
+// TestEnded proves that a program that does not end, floods its outputs or crashes is ended, with
+// an error that says so, or a status.
 func TestEnded(t *testing.T) {
 	for name, c := range map[string]struct {
 		text string
@@ -193,12 +194,12 @@ func TestEnded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			limit := time.Second
-			if c.want == ErrSize { // has to come before the limit of time does
+			if c.want == ErrSize { // must be reached before the time limit
 				limit = time.Minute
 			}
 			res, err := runWithin(limit, "", c.text)
-			// Where no error is wanted, the limits of memory and processor time may end it before
-			// its time.
+			// If no error is wanted, the limits of memory and processor time may end the program
+			// earlier.
 			if c.want != nil && !errors.Is(err, c.want) || err != nil && !errors.Is(err, ErrTime) && !errors.Is(err, ErrSize) || len(res.Stderr) > tailSize {
 				t.Fatalf("%d bytes of result, %d of stderr, %q, %v", len(res.Output), len(res.Stderr), res.Status, err)
 			}
@@ -206,9 +207,10 @@ func TestEnded(t *testing.T) {
 	}
 }
 
-// Proves that a program may have threads, but not thousands of them, however small it makes them.
+// TestThreads proves that a program may have threads, but not thousands, however small it makes
+// them.
 func TestThreads(t *testing.T) {
-	const tooMany = 2000 // more than the limit, by what other programs of the same user may end meanwhile
+	const tooMany = 2000 // more than the limit, plus what other programs of the same user may end meanwhile
 	res, err := run(t, "", `import threading, time
 threading.stack_size(32768)
 n = 0
@@ -224,8 +226,8 @@ os._exit(0)`)
 	}
 }
 
-// Proves that root's rights are gone: user, groups and capabilities, and that
-// the program sees only itself, where the system allows it namespaces.
+// TestNoPrivilege proves that root's rights are gone: user, groups and capabilities, and that the
+// program sees only itself, if the system allows namespaces.
 func TestNoPrivilege(t *testing.T) {
 	res, err := run(t, "", "print(os.geteuid(), os.getuid(), os.getgroups(), file=out, flush=True)")
 	if err != nil {
@@ -240,8 +242,8 @@ func TestNoPrivilege(t *testing.T) {
 	}
 }
 
-// Proves that the same holds for an ordinary user, who has no rights to drop:
-// the tests of this package run again as nobody.
+// TestOrdinaryUser proves that the same holds for an ordinary user, who has no rights to drop: the
+// tests of this package run again as nobody.
 func TestOrdinaryUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("is an ordinary user already")
@@ -268,7 +270,8 @@ func TestOrdinaryUser(t *testing.T) {
 	}
 }
 
-// Proves that without a Python nothing else is run, and the error says what to do.
+// TestNoPython proves that without a Python nothing else is run, and that the error says what to
+// do.
 func TestNoPython(t *testing.T) {
 	dir := t.TempDir()
 	openTo(t, dir)

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// rule allows one kind of access to a file or to all below a directory.
+// rule allows one kind of access to a file, or to everything below a directory.
 type rule struct {
 	path   string
 	access uint64
@@ -26,14 +26,14 @@ const (
 	readFiles = unix.LANDLOCK_ACCESS_FS_READ_FILE
 	listDirs  = unix.LANDLOCK_ACCESS_FS_READ_DIR
 	execute   = unix.LANDLOCK_ACCESS_FS_EXECUTE
-	maxBeside = 1 << 14 // names beside and below the program that are looked at
+	maxBeside = 1 << 14 // how many names next to and below the program are looked at
 )
 
-// handledFS is, by Landlock ABI version, the bits of access that a ruleset may handle:
-// all of them are handled, so whatever no rule allows is denied.
+// handledFS holds, by Landlock ABI version, the access rights that a ruleset can handle: all of
+// them are handled, so whatever no rule allows is denied.
 var handledFS = []uint64{1: 1<<13 - 1, 2: 1<<14 - 1, 3: 1<<15 - 1, 4: 1<<15 - 1, 5: 1<<16 - 1}
 
-// readable is all that the program may see of the file system.
+// readable is everything that the program may see of the file system.
 func readable(p interpreter, dir string) []rule {
 	rules := []rule{
 		{p.real, readFiles | execute}, {p.loader, readFiles | execute},
@@ -51,8 +51,8 @@ func readable(p interpreter, dir string) []rule {
 	return append(rules, beside(dir)...)
 }
 
-// beside allows the files in the program's directory and below, for the modules it imports, but no
-// hidden ones and none in hidden directories: the directory may be somebody's home.
+// beside allows files in the program's directory and below, for the modules it imports, but no
+// hidden files and none in hidden directories: the directory may be somebody's home.
 func beside(dir string) []rule {
 	if dir == "" || filepath.Clean(dir) == "/" {
 		return nil
@@ -63,8 +63,8 @@ func beside(dir string) []rule {
 }
 
 // visible returns rules for the files below a directory that are not hidden, and whether these are
-// all there is, so that one rule for the directory does instead. It looks at so many names, and
-// allows nothing beyond.
+// all files, so that one rule for the directory can replace them. It looks at a limited number of
+// names, and allows nothing beyond.
 func visible(dir string, looks *int) (rules []rule, all bool) {
 	entries, err := os.ReadDir(dir)
 	all = err == nil
@@ -89,8 +89,8 @@ func visible(dir string, looks *int) (rules []rule, all bool) {
 	return rules, all
 }
 
-// restrictFiles puts this thread into a Landlock domain with the rules.
-// Paths that are missing or closed to the user are passed over.
+// restrictFiles puts this thread into a Landlock domain with the rules. Paths that do not exist or
+// that the user cannot read are skipped.
 func restrictFiles(rules []rule) error {
 	abi, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
 	if errno != 0 {

@@ -16,9 +16,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A binary that imports this package and is started with the launcher's word
-// is the launcher, before anything else of it runs: no main can forget to ask,
-// and a test binary cannot run its tests again by mistake.
+// A binary that imports this package and is started with the launcher's word becomes the launcher
+// before anything else of it runs: no main can forget to call it, and a test binary cannot run its
+// tests again by mistake.
 func init() {
 	if len(os.Args) < 4 || os.Args[1] != word || os.Args[3] != "--" {
 		return
@@ -32,17 +32,17 @@ func init() {
 const (
 	cpuSeconds = 5
 	openFiles  = 64
-	threads    = 128 // and other tasks that the user may begin meanwhile
-	// interpreterFD is where the launcher holds the interpreter open. It is above
-	// openFiles, so that the program can never put another file there; the only
-	// exec that the system call filter lets pass is that of this descriptor.
+	threads    = 128 // in addition to other tasks that the user may start meanwhile
+	// interpreterFD is where the launcher holds the interpreter open. It is above openFiles, so
+	// that the program can never put another file there; the system call filter only allows an exec
+	// of this descriptor.
 	interpreterFD = 100
 )
 
-// launch gives up all rights and becomes Python; it returns only when it cannot.
+// launch gives up all rights and becomes Python; it returns only if it cannot.
 //
-// Credentials, Landlock domains and filters belong to a thread. Exec keeps those
-// of the thread that calls it and ends all others, so one locked thread is enough.
+// Credentials, Landlock domains and filters belong to a thread. Exec keeps those of the calling
+// thread and ends all others, so one locked thread is enough.
 func launch(dir string, args []string) error {
 	runtime.LockOSThread()
 	debug.SetGCPercent(-1)
@@ -94,8 +94,8 @@ func launch(dir string, args []string) error {
 	return fmt.Errorf("cannot run %s: %w", python.path, errno)
 }
 
-// dropUser makes root the user who called sudo, or nobody, who can read the program's directory all
-// the same.
+// dropUser turns root into the user who called sudo, or into nobody, and makes sure that this user
+// can read the program's directory.
 func dropUser(dir string) error {
 	if os.Geteuid() != 0 && os.Getuid() != 0 {
 		return nil
@@ -109,12 +109,12 @@ func dropUser(dir string) error {
 			gid, _ = strconv.Atoi(u.Gid)
 		}
 	}
-	if os.Getpid() == 1 && dir != "" { // mounts are ours, as processes are
+	if os.Getpid() == 1 && dir != "" { // mounts are our own, as processes are
 		if err := uncover(dir, uid, gid); err != nil {
 			return fmt.Errorf("cannot let user %d read %s: %w", uid, dir, err)
 		}
 	}
-	// Raw calls: of this thread alone, the one that will call exec.
+	// Raw system calls: only for this thread, which will call exec.
 	for _, call := range [][4]uintptr{
 		{unix.SYS_SETGROUPS, 0, 0, 0},
 		{unix.SYS_SETRESGID, uintptr(gid), uintptr(gid), uintptr(gid)},
@@ -127,13 +127,13 @@ func dropUser(dir string) error {
 	if id, _, _ := unix.RawSyscall(unix.SYS_GETEUID, 0, 0, 0); id == 0 {
 		return fmt.Errorf("is still root; the program is not run")
 	}
-	// A change of user forgets the signal that is sent when the parent dies.
+	// A change of user clears the parent-death signal.
 	return unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0)
 }
 
-// uncover makes a directory reachable for a user where one above it is closed to others, as /root
-// is. In the launcher's mounts there is an empty directory in that one's place, with nothing in it
-// but the way to the program's.
+// uncover makes a directory reachable for a user if one above it is closed to others, as /root is.
+// In the launcher's mount namespace, it replaces that one by an empty directory that contains only
+// the path to the program's.
 func uncover(dir string, uid, gid int) error {
 	closed := ""
 	for _, above := range ancestors(dir) {
@@ -173,7 +173,7 @@ func uncover(dir string, uid, gid int) error {
 	return unix.MoveMount(tree, "", unix.AT_FDCWD, dir, unix.MOVE_MOUNT_F_EMPTY_PATH)
 }
 
-// ancestors are the directories above one, from the root on.
+// ancestors are the directories above one, from the root down.
 func ancestors(dir string) (out []string) {
 	for dir != "/" && dir != "." {
 		dir = filepath.Dir(dir)
@@ -189,8 +189,8 @@ type interpreter struct {
 	loader string // the ELF interpreter
 }
 
-// findPython takes the first python3 in PATH that the present user can run.
-// Scripts in its place (pyenv's shims) are passed over: they would need exec themselves.
+// findPython returns the first python3 in PATH that the present user can run. Scripts in its place
+// (pyenv's shims) are skipped: they would need exec themselves.
 func findPython() (interpreter, error) {
 	var passed []string
 	for _, dir := range slices.Compact(append(filepath.SplitList(os.Getenv("PATH")), "/usr/bin", "/usr/local/bin")) {
@@ -230,8 +230,8 @@ func openPython(path string) (interpreter, error) {
 	return interpreter{path, real, loader}, unix.Dup3(fd, interpreterFD, unix.O_CLOEXEC)
 }
 
-// closeInherited closes what was open where Trivet was started: of the launcher's files Python gets
-// its standard input, outputs and the result.
+// closeInherited closes the files that were open where Trivet was started: Python only gets the
+// launcher's standard input, outputs and result.
 func closeInherited() error {
 	if err := unix.CloseRange(4, ^uint(0), unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		return fmt.Errorf("cannot keep open files from the program: %w; it is not run", err)
@@ -239,14 +239,14 @@ func closeInherited() error {
 	return nil
 }
 
-// tasksOf counts the threads of a user, on which the kernel has a limit for all of them together.
+// tasksOf counts the threads of a user, for which the kernel has one common limit.
 func tasksOf(uid int) (n uint64, err error) {
 	processes, err := os.ReadDir("/proc")
 	if err != nil {
 		return 0, fmt.Errorf("cannot count processes: %w", err)
 	}
 	for _, p := range processes {
-		var tasks unix.Stat_t // of a directory of directories, so that it has two links more than tasks
+		var tasks unix.Stat_t // a directory of directories has two links more than it has tasks
 		if unix.Stat(filepath.Join("/proc", p.Name(), "task"), &tasks) == nil && int(tasks.Uid) == uid {
 			n += uint64(tasks.Nlink) - 2
 		}
@@ -254,7 +254,7 @@ func tasksOf(uid int) (n uint64, err error) {
 	return n, nil
 }
 
-// setLimits bounds what the program uses, and how many tasks its user may have; memory: see
+// setLimits limits what the program uses, and how many tasks its user may have; for memory, see
 // limitMemory.
 func setLimits(tasks uint64) error {
 	for resource, limit := range map[int]uint64{
@@ -275,7 +275,7 @@ func setLimits(tasks uint64) error {
 	return nil
 }
 
-// dropCapabilities empties all sets of this thread; no_new_privs keeps them so.
+// dropCapabilities empties all capability sets of this thread; no_new_privs keeps them empty.
 func dropCapabilities() error {
 	unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}

@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The filter allows what an interpreter needs that computes and reads files;
-// every other system call answers EPERM. So what a future kernel adds is denied too,
-// and so is what Landlock leaves open (chmod, utimes, extended attributes, …).
+// The filter allows what an interpreter needs to compute and to read files; every other system call
+// returns EPERM. So calls of future kernels are denied, too, and so is what Landlock does not cover
+// (chmod, utimes, extended attributes, …).
 var allowed = []uint32{
 	unix.SYS_READ, unix.SYS_READV, unix.SYS_PREAD64, unix.SYS_WRITE, unix.SYS_WRITEV, unix.SYS_CLOSE, unix.SYS_CLOSE_RANGE,
 	unix.SYS_FSTAT, unix.SYS_STATX, unix.SYS_LSEEK, unix.SYS_GETDENTS64, unix.SYS_GETCWD, unix.SYS_CHDIR,
@@ -60,7 +60,8 @@ func seccompFilter(pid int) ([]bpf.RawInstruction, error) {
 		prog = append(prog, bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: nr, SkipTrue: uint8(len(body))})
 		prog = append(prog, body...)
 	}
-	// Threads yes, processes no. Of clone3 a filter cannot see the flags; glibc then takes clone.
+	// Threads are allowed, processes are not. A filter cannot see the flags of clone3; refused it,
+	// glibc uses clone.
 	with(unix.SYS_CLONE3, bpf.RetConstant{Val: unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)})
 	with(unix.SYS_CLONE, argument(0), bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: unix.CLONE_THREAD, SkipFalse: 1}, allow, deny)
 	// The one exec: see interpreterFD.
@@ -72,7 +73,7 @@ func seccompFilter(pid int) ([]bpf.RawInstruction, error) {
 		with(sysOpen, opens(1)...)
 	}
 	with(unix.SYS_TGKILL, oneOf(0, uint32(pid))...)                                                 // abort()
-	with(unix.SYS_PRLIMIT64, oneOf(0, 0)...)                                                        // one's own limits; the hard ones stay
+	with(unix.SYS_PRLIMIT64, oneOf(0, 0)...)                                                        // its own limits; the hard ones stay
 	with(unix.SYS_IOCTL, oneOf(1, unix.TCGETS, unix.TIOCGWINSZ, 0x541b, 0x5421, 0x5450, 0x5451)...) // FIONREAD, FIONBIO, FIONCLEX, FIOCLEX
 	with(unix.SYS_FCNTL, oneOf(1, unix.F_DUPFD, unix.F_GETFD, unix.F_SETFD, unix.F_GETFL, unix.F_SETFL, unix.F_DUPFD_CLOEXEC)...)
 	return bpf.Assemble(append(prog, deny))
@@ -89,9 +90,9 @@ func oneOf(i uint32, values ...uint32) []bpf.Instruction {
 	return append(body, deny)
 }
 
-// opens allows an open whose argument i are flags that Landlock judges by. Before its third version
-// it does not see that O_TRUNC empties a file which is opened for reading, or with the access mode
-// 3, for neither.
+// opens allows an open whose argument i has flags that Landlock checks. Before its third version,
+// Landlock does not notice that O_TRUNC empties a file opened for reading or with access mode 3
+// (neither reading nor writing).
 func opens(i uint32) []bpf.Instruction {
 	return []bpf.Instruction{
 		argument(i), bpf.ALUOpConstant{Op: bpf.ALUOpAnd, Val: unix.O_ACCMODE | unix.O_TRUNC},

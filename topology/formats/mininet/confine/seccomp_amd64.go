@@ -7,7 +7,7 @@ const (
 	sysOpen   = unix.SYS_OPEN
 )
 
-// allowedHere are the calls by older names that amd64 alone has kept.
+// allowedHere are calls under older names, which only amd64 has kept.
 var allowedHere = []uint32{
 	unix.SYS_STAT, unix.SYS_LSTAT, unix.SYS_NEWFSTATAT, unix.SYS_ACCESS, unix.SYS_READLINK, unix.SYS_GETDENTS,
 	unix.SYS_DUP2, unix.SYS_PIPE, unix.SYS_POLL, unix.SYS_SELECT, unix.SYS_EPOLL_WAIT, unix.SYS_EPOLL_CREATE,

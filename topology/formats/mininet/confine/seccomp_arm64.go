@@ -4,8 +4,8 @@ import "golang.org/x/sys/unix"
 
 const (
 	auditArch = unix.AUDIT_ARCH_AARCH64
-	sysOpen   = 0 // there is openat alone
+	sysOpen   = 0 // there is only openat
 )
 
-// allowedHere are the calls whose names differ between machines.
+// allowedHere are calls whose names differ between architectures.
 var allowedHere = []uint32{unix.SYS_FSTATAT, unix.SYS_GETRLIMIT}

@@ -69,8 +69,8 @@ func sameVersion(next http.Handler) http.Handler {
 		w.Header().Set(VersionHeader, version.Version)
 		theirs := r.Header.Get(VersionHeader)
 		if theirs != "" && theirs != version.Version && r.URL.Path != "/v1/down" && r.URL.Path != "/v1/progress" {
-			http.Error(w, fmt.Sprintf(`{"detail":"this lab's daemon is trivet %s, the command is %s: use the same, or take the lab down (trivet down works across versions)"}`,
-				version.Version, theirs), http.StatusConflict)
+			writeProblem(w, http.StatusConflict, fmt.Sprintf("this lab's daemon is trivet %s, the command is %s: use the same, or take the lab down (trivet down works across versions)",
+				version.Version, theirs))
 			return
 		}
 		next.ServeHTTP(w, r)

@@ -3,6 +3,7 @@ package lab
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -139,14 +140,14 @@ func (d *daemon) serveCapture(w http.ResponseWriter, r *http.Request) {
 	})
 	if err != nil {
 		done()
-		writeProblem(w, err)
+		writeProblem(w, http.StatusUnprocessableEntity, err.Error())
 		return
 	}
 	defer done()
 	_ = d.follow()
 	handles, err := d.openTaps(taps)
 	if err != nil {
-		writeProblem(w, err)
+		writeProblem(w, http.StatusUnprocessableEntity, err.Error())
 		return
 	}
 	w.Header().Set("Content-Type", "application/vnd.tcpdump.pcap")
@@ -189,10 +190,10 @@ func (d *daemon) serveCapture(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func writeProblem(w http.ResponseWriter, err error) {
+func writeProblem(w http.ResponseWriter, status int, detail string) {
 	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(http.StatusUnprocessableEntity)
-	fmt.Fprintf(w, "{\"detail\":%q}", err.Error())
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(map[string]string{"detail": detail})
 }
 
 type captured struct {

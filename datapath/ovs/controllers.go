@@ -106,8 +106,10 @@ func (f *fabric) Wait(ctx context.Context) error {
 	var lines []string
 	for c, names := range missing {
 		reason := "no answer"
-		if err := f.relays.failure(strings.Fields(c)[0]); err != nil {
-			reason = err.Error()
+		for address := range strings.FieldsSeq(c) {
+			if err := f.relays.failure(address); err != nil {
+				reason = err.Error()
+			}
 		}
 		lines = append(lines, fmt.Sprintf("%s did not connect to %s within %.0f s: %s", listSwitches(names), listControllers(c), time.Since(start).Seconds(), reason))
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // Settings of namespaces, which disappear with them. Those of the machine, which down restores, are
-// in machine.go; those of interfaces that are moved into a lab, in nic.go.
+// in limits.go; those of interfaces that are moved into a lab, in nic.go.
 
 // A sysctl is a setting below /proc/sys; an optional one is skipped if the kernel lacks it.
 type sysctl struct {

@@ -12,6 +12,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -452,4 +453,15 @@ func FuzzReadFrame(f *testing.F) {
 			t.Fatalf("%v became %v (%v)", data, out.Bytes(), err)
 		}
 	})
+}
+
+// TestRefusalIsJSON proves that an answer that refuses can be read whatever is in its text.
+func TestRefusalIsJSON(t *testing.T) {
+	const text = "no node \x1b[31m\"h9\"\x00\n\u2028"
+	w := httptest.NewRecorder()
+	writeProblem(w, http.StatusConflict, text)
+	var got struct{ Detail string }
+	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || got.Detail != text || w.Code != http.StatusConflict {
+		t.Errorf("%d %q: %q, %v", w.Code, w.Body, got.Detail, err)
+	}
 }

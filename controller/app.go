@@ -5,13 +5,13 @@ import "trivet.dev/trivet/openflow"
 // An App is one thing that a controller does: learn addresses, discover links,
 // route. It sees switches and what happens at them, not connections.
 //
-// Events of one switch come one after the other, in the order in which the
-// switch sent them; those of different switches at the same time. So what an app
-// keeps for each switch needs no lock, what it keeps for all needs one. A method
-// must not wait for the same switch (Switch.Request). One that panics is logged
-// with its stack, the event is taken for not handled, and the others go on.
+// Events of one switch arrive one after the other, in the order in which the switch sent them;
+// events of different switches arrive concurrently. So what an app keeps per switch needs no lock;
+// what it keeps for all switches does. A method must not wait for the switch whose event it handles
+// (Switch.Request). If a method panics, the panic is logged with its stack, the event counts as not
+// handled, and the other apps carry on.
 //
-// Embed Base, which does nothing, and write the methods that matter.
+// Embed Base, which does nothing, and override the methods that matter.
 type App interface {
 	// Name is the app's name in logs and on the command line: one lower-case word.
 	Name() string
@@ -20,16 +20,16 @@ type App interface {
 	Start(c *Controller) error
 	Stop()
 
-	// SwitchUp: a switch is connected, its ports are known. SwitchDown: it is so no more.
+	// SwitchUp: a switch has connected and its ports are known. SwitchDown: it has disconnected.
 	SwitchUp(s *Switch)
 	SwitchDown(s *Switch)
 
-	// PortChanged: a port is new, gone or different.
+	// PortChanged: a port was added, removed or modified.
 	PortChanged(s *Switch, reason openflow.PortReason, p openflow.Port)
 
-	// PacketIn: a packet has come to the controller. It returns whether the packet
-	// needs no further app; they are asked in their order. Its data may be kept, not
-	// changed; the Packet itself is used again for the next.
+	// PacketIn: a packet has arrived at the controller. It returns whether the packet needs no
+	// further app; apps are asked in their order. The packet's data may be kept but not changed;
+	// the Packet itself is reused for the next one.
 	PacketIn(s *Switch, p *Packet) (handled bool)
 
 	// FlowRemoved: an entry with FlowSendFlowRem has gone.
@@ -52,12 +52,13 @@ type Packet struct {
 	*openflow.PacketIn
 	InPort uint32
 
-	// Of its Ethernet header; EtherType is that behind VLAN tags. A packet without one never comes.
+	// From its Ethernet header; EtherType is the one behind any VLAN tags. Frames without such a
+	// header are never delivered.
 	Dst, Src  openflow.MAC
 	EtherType uint16
 }
 
-// parse reads the Ethernet header and says whether there is one.
+// parse reads the Ethernet header and reports whether there is one.
 func (p *Packet) parse(m *openflow.PacketIn) bool {
 	p.PacketIn = m
 	port, ok := m.Match.InPort()

@@ -1,11 +1,10 @@
-// Package controller is an OpenFlow 1.3 controller: it meets switches, over
-// connections of any kind, and lets apps decide for them.
+// Package controller is an OpenFlow 1.3 controller: it accepts switches, over connections of any
+// kind, and lets apps decide for them.
 //
-// A goroutine reads each switch and calls the apps; it waits for nothing but that
-// switch. Another writes to it: what it is told waits there, so that a switch that
-// does not read holds nobody up, and loses its connection in the end. One that
-// floods the controller takes its share of the processors and no more, and thousands
-// can be idle at the cost of their memory.
+// One goroutine reads from each switch and calls the apps; it waits for nothing but that switch.
+// Another writes to it. Messages to a switch are queued there, so a switch that does not read
+// delays no other, and eventually loses its connection. One that floods the controller gets its
+// share of the processors and no more, and thousands can be idle at the cost of their memory alone.
 package controller
 
 import (
@@ -24,8 +23,8 @@ import (
 
 // Controller is a set of switches and the apps that decide for them.
 type Controller struct {
-	// Allowed says whether who is at the other end of a connection may have a datapath id, and why
-	// not; nil: anybody may. It is to be set before Serve.
+	// Allowed says whether the peer of a connection may claim a datapath id, and if not, why; nil:
+	// any peer may. It must be set before Serve.
 	Allowed func(conn net.Conn, dpid uint64) error
 
 	log  *slog.Logger
@@ -34,16 +33,16 @@ type Controller struct {
 	waiting  accept.Waiting
 	refused  rarely
 	named    func(dpid uint64) bool
-	strange  atomic.Int64 // ports of switches that have no name
+	strange  atomic.Int64 // ports of all unnamed switches
 	mu       sync.RWMutex
 	switches map[uint64]*Switch
-	unnamed  int // of the switches
+	unnamed  int // how many of the switches are unnamed
 	sessions map[*session]bool
 	closed   bool
 	group    sync.WaitGroup
 }
 
-// New starts the apps, which are asked in this order.
+// New starts the apps. Events are offered to them in this order.
 func New(log *slog.Logger, apps ...App) (*Controller, error) {
 	c := &Controller{log: log, apps: apps, switches: map[uint64]*Switch{}, sessions: map[*session]bool{}}
 	for i, a := range apps {
@@ -57,11 +56,12 @@ func New(log *slog.Logger, apps ...App) (*Controller, error) {
 	return c, nil
 }
 
-// Named says which datapath ids belong to switches that somebody has given a name: the limits for
-// switches are not meant for them. Without it none do. It is to be called before Serve.
+// Named sets the function that says which datapath ids belong to switches that the user has named:
+// the limits on switches do not apply to those. Without it, no switch counts as named. It must be
+// called before Serve.
 func (c *Controller) Named(f func(dpid uint64) bool) { c.named = f }
 
-// newSwitch returns a switch that a session speaks with.
+// newSwitch returns the switch at the other end of a session.
 func (c *Controller) newSwitch(l line, f *openflow.FeaturesReply) *Switch {
 	strange := c.named == nil || !c.named(f.DatapathID)
 	return &Switch{session: l, controller: c, strange: strange, dpid: f.DatapathID, features: *f, had: &state{}, ports: map[uint32]openflow.Port{}}
@@ -85,7 +85,7 @@ func (c *Controller) Serve(l net.Listener) error {
 	}
 }
 
-// Meet speaks with the switch at the other end of a connection until it ends.
+// Meet serves the switch at the other end of a connection until the connection ends.
 func (c *Controller) Meet(conn net.Conn) {
 	s := newSession(c, conn)
 	c.mu.Lock()
@@ -113,7 +113,7 @@ func (c *Controller) Meet(conn net.Conn) {
 	c.log.Info("connection ended", "peer", s.peer(), "reason", err)
 }
 
-// Switch returns the connected switch with that datapath id, or nil.
+// Switch returns the connected switch with this datapath id, or nil.
 func (c *Controller) Switch(dpid uint64) *Switch {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -137,7 +137,7 @@ func (c *Controller) Switches() []*Switch {
 	return out
 }
 
-// Log is where apps write what an operator should know.
+// Log is where apps log what an operator should know.
 func (c *Controller) Log() *slog.Logger { return c.log }
 
 // Close ends all connections and stops the apps.
@@ -145,7 +145,7 @@ func (c *Controller) Close() {
 	c.mu.Lock()
 	c.closed = true
 	for s := range c.sessions {
-		go s.conn.Close() // of TLS, it may take a while
+		go s.conn.Close() // with TLS, this may take a while
 	}
 	c.mu.Unlock()
 	c.group.Wait()
@@ -154,8 +154,8 @@ func (c *Controller) Close() {
 	}
 }
 
-// join makes a switch known. An id can be had once: a second switch that claims
-// it is refused as long as the first one answers (it may be a liar, or a copy).
+// join makes a switch known. A datapath id belongs to one switch at a time: a second switch that
+// claims it is refused as long as the first one answers (the second may be an impostor or a copy).
 func (c *Controller) join(s *Switch) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -183,7 +183,7 @@ func (c *Controller) leave(s *Switch) {
 	}
 }
 
-// each calls f for the apps, one after the other, and contains their panics.
+// each calls f for every app, one after the other, and recovers their panics.
 func (c *Controller) each(f func(App)) {
 	for _, a := range c.apps {
 		c.contain(a, f)

@@ -29,7 +29,7 @@ func connect(t *testing.T, c *controller.Controller, dpid uint64) *fake {
 	return connectWith(t, c, dpid, nil, nil)
 }
 
-// connectWith makes one that has flow entries and groups from before.
+// connectWith is connect for a switch that already has flow entries and groups.
 func connectWith(t *testing.T, c *controller.Controller, dpid uint64, flows []openflow.FlowStats, groups []openflow.GroupDesc) *fake {
 	t.Helper()
 	ours, theirs := net.Pipe()
@@ -93,7 +93,7 @@ func (f *fake) expect(want openflow.Type) openflow.Message {
 	return m
 }
 
-// recorder is an app that counts what it is told, and panics when a packet says so.
+// recorder is an app that counts what it is told, and panics when a packet tells it to.
 type recorder struct {
 	controller.Base
 	mu     sync.Mutex
@@ -147,8 +147,8 @@ func packetIn(etherType uint16) *openflow.PacketIn {
 	return &openflow.PacketIn{Buffer: openflow.BufferNone, TotalLen: 60, Match: openflow.NewMatch(openflow.InPort(1)), Data: frame}
 }
 
-// Proves that a switch is met, its ports known, its echoes answered, and that apps learn
-// of its coming, its packets and its going.
+// Proves that a switch is accepted, its ports are known, its echoes are answered, and that apps are
+// told when it connects, sends packets and disconnects.
 func TestLifeOfASwitch(t *testing.T) {
 	r := newRecorder()
 	c := start(t, r)
@@ -175,7 +175,8 @@ func TestLifeOfASwitch(t *testing.T) {
 	}
 }
 
-// Proves that an answer finds who asked, by its xid, and an ERROR becomes an error of the request.
+// Proves that an answer reaches its requester, by xid, and that an ERROR becomes the request's
+// error.
 func TestRequests(t *testing.T) {
 	r := newRecorder()
 	f := connect(t, start(t, r), 1)
@@ -199,7 +200,7 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// Proves that an app that panics loses that event only: the next packet is handled.
+// Proves that an app that panics loses only that event: the next packet is handled.
 func TestAppFails(t *testing.T) {
 	r := newRecorder()
 	f := connect(t, start(t, r), 1)
@@ -209,8 +210,8 @@ func TestAppFails(t *testing.T) {
 	f.expect(openflow.TypePacketOut)
 }
 
-// Proves that malformed bytes close that connection, with an ERROR that says why, and that
-// another switch is not touched.
+// Proves that malformed bytes close that connection, with an ERROR that says why, and leave another
+// switch unaffected.
 func TestMalformed(t *testing.T) {
 	r := newRecorder()
 	c := start(t, r)
@@ -228,8 +229,8 @@ func TestMalformed(t *testing.T) {
 	good.expect(openflow.TypePacketOut)
 }
 
-// Proves that a second switch with the datapath id of one that is there is refused, and the first
-// stays.
+// Proves that a second switch with the datapath id of a connected one is refused, and the first
+// stays connected.
 func TestStolenID(t *testing.T) {
 	r := newRecorder()
 	c := start(t, r)

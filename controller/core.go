@@ -7,7 +7,7 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// line is how a switch is spoken with: a session over a connection, or one in memory.
+// line carries messages to and from a switch: a session over a connection, or one in memory.
 type line interface {
 	send(openflow.Message) error
 	await(context.Context, openflow.Message, func(openflow.Message) error) (openflow.Message, error)
@@ -16,13 +16,14 @@ type line interface {
 	peer() string
 }
 
-// core is what sessions of all kinds do: tie answers to requests, and give events to apps.
+// core is what all kinds of sessions share: it matches answers to requests and passes events to
+// apps.
 type core struct {
 	controller *Controller
 	sw         *Switch // nil until the handshake is done
-	packet     Packet  // the last one: used again and again
+	packet     Packet  // the last one; reused
 
-	waits   sync.Mutex // of what follows
+	waits   sync.Mutex // guards what follows
 	next    uint32
 	waiting map[uint32]chan<- openflow.Message
 	gone    bool
@@ -38,20 +39,47 @@ func (c *core) isGone() bool {
 	return c.gone
 }
 
-// down ends all requests and says that the switch is no more.
+// down fails all pending requests and reports that the switch is gone.
 func (c *core) down(sw *Switch) {
-	c.waits.Lock()
-	c.gone = true
-	for _, answer := range c.waiting {
-		close(answer)
-	}
-	c.waiting = nil
-	c.waits.Unlock()
+	c.abandon(true)
 	c.controller.leave(sw)
 	c.controller.each(func(a App) { a.SwitchDown(sw) })
 }
 
-// event gives a message that is no PACKET_IN to who waits for it, or to the apps.
+// abandon ends all requests, for ever if the switch is gone.
+func (c *core) abandon(gone bool) {
+	c.waits.Lock()
+	defer c.waits.Unlock()
+	for _, answer := range c.waiting {
+		close(answer)
+	}
+	c.gone = gone
+	clear(c.waiting)
+}
+
+// up tells the apps of a switch, whose state has been read.
+func (c *core) up(sw *Switch) {
+	c.controller.each(func(a App) { a.SwitchUp(sw) })
+	sw.had = nil
+}
+
+// renew has the apps begin anew with a switch, if one has asked for it; read reads the state.
+func (c *core) renew(sw *Switch, read func() error) error {
+	if !sw.stale.Swap(false) {
+		return nil
+	}
+	c.controller.log.Warn("somebody has deleted flow entries of the controller; they are made again", "switch", sw.Name())
+	c.abandon(false)
+	c.controller.each(func(a App) { a.SwitchDown(sw) })
+	sw.had = &state{}
+	if err := read(); err != nil {
+		return err
+	}
+	c.up(sw)
+	return nil
+}
+
+// event passes a message that is not a PACKET_IN to the request that waits for it, or to the apps.
 func (c *core) event(sw *Switch, m openflow.Message) {
 	switch m := m.(type) {
 	case *openflow.PortStatus:
@@ -75,7 +103,7 @@ func (c *core) packetEvent(sw *Switch, m *openflow.PacketIn) {
 	}
 }
 
-// answer gives a message to who waits for it.
+// answer passes a message to the request that waits for it, and reports whether there was one.
 func (c *core) answer(m openflow.Message) bool {
 	c.waits.Lock()
 	defer c.waits.Unlock()
@@ -108,8 +136,7 @@ func (c *core) await(ctx context.Context, m openflow.Message, send func(openflow
 	}
 }
 
-// postBy sends a message with an xid of its own; what the switch answers to that comes by the
-// channel.
+// postBy sends a message with an xid of its own; the switch's answer to it arrives on the channel.
 func (c *core) postBy(m openflow.Message, send func(openflow.Message) error) (<-chan openflow.Message, error) {
 	answer := make(chan openflow.Message, 1)
 	c.waits.Lock()
@@ -128,14 +155,14 @@ func (c *core) postBy(m openflow.Message, send func(openflow.Message) error) (<-
 	return answer, nil
 }
 
-// awaits says whether somebody waits for the answer with an xid.
+// awaits reports whether a request waits for the answer with this xid.
 func (c *core) awaits(x openflow.Xid) bool {
 	c.waits.Lock()
 	defer c.waits.Unlock()
 	return c.waiting[uint32(x)] != nil
 }
 
-// withdraw ends that somebody waits for the answer to a message.
+// withdraw stops waiting for the answer to a message.
 func (c *core) withdraw(m openflow.Message) {
 	c.waits.Lock()
 	defer c.waits.Unlock()

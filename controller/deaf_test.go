@@ -62,7 +62,7 @@ func eventually(t *testing.T, is func() bool, what string) {
 	}
 }
 
-// overTCP serves by a TCP socket and returns its address.
+// overTCP serves on a TCP socket and returns its address.
 func overTCP(t *testing.T, c *controller.Controller) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -74,8 +74,8 @@ func overTCP(t *testing.T, c *controller.Controller) string {
 	return l.Addr().String()
 }
 
-// connectTCP makes a switch that has done its handshake by a real socket, which keeps little of
-// what is not read.
+// connectTCP makes a switch that has done its handshake over a real socket, with a small receive
+// buffer.
 func connectTCP(t *testing.T, address string, dpid uint64) *fake {
 	t.Helper()
 	conn, err := net.Dial("tcp", address)
@@ -91,7 +91,7 @@ func connectTCP(t *testing.T, address string, dpid uint64) *fake {
 	return f
 }
 
-const waiting = 16 << 20 // bytes: more than sockets keep
+const waiting = 16 << 20 // bytes: more than socket buffers hold
 
 func sendMany(s *controller.Switch, bytes int) error {
 	for n := 0; n < bytes; n += 60_000 {
@@ -102,8 +102,8 @@ func sendMany(s *controller.Switch, bytes int) error {
 	return nil
 }
 
-// Proves that who sends to a switch that does not read waits for nothing, whether another switch's
-// event is handled or not, and that all arrives, in its order, once it reads.
+// Proves that sending to a switch that does not read blocks neither the sender nor the handling of
+// another switch's events, and that everything arrives, in order, once it reads.
 func TestDeafSwitchHoldsNobodyUp(t *testing.T) {
 	r := newRecorder()
 	c := start(t, r)
@@ -128,8 +128,8 @@ func TestDeafSwitchHoldsNobodyUp(t *testing.T) {
 	}
 }
 
-// Proves that no more waits for a switch that does not read than 64 MiB: then its connection ends,
-// the log says why, and another switch hears nothing of it.
+// Proves that at most 64 MiB wait for a switch that does not read: beyond that its connection ends,
+// the log says why, and another switch is unaffected.
 func TestDeafSwitchIsLeft(t *testing.T) {
 	r := newRecorder()
 	c := startLogged(t, r)
@@ -155,8 +155,8 @@ func heap() float64 {
 	return float64(m.HeapAlloc) / (1 << 20)
 }
 
-// flood sends the same message until so many bytes are sent or the connection is closed, and
-// returns how many MiB were, and how many more MiB of memory were in use at most.
+// flood sends the same message until most bytes are sent or the connection is closed, and returns
+// how many MiB were sent, and by how many MiB the memory in use grew at most.
 func (f *fake) flood(m openflow.Message, most int) (sent, peak float64) {
 	f.t.Helper()
 	b, n, before := m.AppendTo(nil), 0, heap()
@@ -172,9 +172,9 @@ func (f *fake) flood(m openflow.Message, most int) (sent, peak float64) {
 	return float64(n) / (1 << 20), peak
 }
 
-// Proves that a peer cannot fill the controller's memory with the parts of an answer that does not
-// end: it is left after 64 MiB, the log says why, what it sent is given back, and another switch is
-// served meanwhile.
+// Proves that a peer cannot fill the controller's memory with the parts of an endless answer: it is
+// disconnected after 64 MiB, the log says why, the memory is freed, and another switch is served
+// meanwhile.
 func TestEndlessAnswers(t *testing.T) {
 	flows := make(openflow.FlowStatsList, 1000)
 	ports := make(openflow.PortStatsList, 500)
@@ -215,8 +215,8 @@ func TestEndlessAnswers(t *testing.T) {
 	}
 }
 
-// Proves that parts which nobody has asked for are dropped as they come: they fill nothing, and
-// cost the peer nothing.
+// Proves that parts nobody has asked for are dropped as they arrive: they use no memory, and the
+// peer is not disconnected.
 func TestAnswersToNobody(t *testing.T) {
 	r := newRecorder()
 	f := connectTCP(t, overTCP(t, start(t, r)), 1)

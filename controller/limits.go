@@ -6,15 +6,16 @@ import (
 	"time"
 )
 
-// What is believed of switches, so that a peer which invents them, or their ports, fills nothing.
+// Limits on what switches may claim, so that a peer that invents switches or ports exhausts
+// nothing.
 const (
-	maxUnnamed     = 10_000  // switches that no file names, at a time
+	maxUnnamed     = 10_000  // connected switches that no file names
 	maxPorts       = 65_536  // of one switch
-	maxStrangePort = 4_096   // of one that no file names
-	maxStrangers   = 262_144 // ports of all of these
+	maxStrangePort = 4_096   // of one switch that no file names
+	maxStrangers   = 262_144 // ports of all such switches together
 )
 
-// rarely writes a line of the log at most once a minute, with how many there would have been.
+// rarely writes a log line at most once a minute, and says how many it has suppressed.
 type rarely struct {
 	mu    sync.Mutex
 	last  time.Time

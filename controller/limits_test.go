@@ -10,9 +10,9 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// Proves that a switch which invents ports without end has no more than are believed of one that no
-// file names, also when it takes some back and adds others; that the log says so once; that what it
-// had is free again when it goes; and that a named one may have more.
+// Proves that a switch that no file names cannot have more ports than the limit, even if it removes
+// some and adds others; that the log says so once; that its ports no longer count once it
+// disconnects; and that a named switch may have more.
 func TestManyPorts(t *testing.T) {
 	r := newRecorder()
 	c := startLogged(t, r)
@@ -39,8 +39,8 @@ func TestManyPorts(t *testing.T) {
 	}
 }
 
-// Proves that peers which connect and say nothing do not keep a switch from connecting, however
-// many they are, nor memory: each has 2 s where more come than may wait.
+// Proves that peers that connect and stay silent, however many they are, do not keep a switch from
+// connecting and use no memory: once more peers wait than may, each has only 2 s.
 func TestSilentPeers(t *testing.T) {
 	r := newRecorder()
 	address := overTCP(t, start(t, r))
@@ -55,7 +55,7 @@ func TestSilentPeers(t *testing.T) {
 	connectTCP(t, address, 1)
 	<-r.up
 	most := before + 2*1024 + 100
-	for end := time.Now().Add(time.Minute); runtime.NumGoroutine() > most; time.Sleep(5 * time.Millisecond) { // those of peers that had to go end
+	for end := time.Now().Add(time.Minute); runtime.NumGoroutine() > most; time.Sleep(5 * time.Millisecond) { // until the goroutines of the peers that were dropped have ended
 		if time.Now().After(end) {
 			t.Fatalf("%d goroutines for them", runtime.NumGoroutine()-before)
 		}

@@ -11,8 +11,8 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// Datapath is a switch in this process, as it is spoken with: a message is done when Handle
-// returns, and may be used again then; answers to it have come by Memory.Reply before.
+// Datapath is a switch in this process, as its session sees it. When Handle returns, the message
+// has been processed and may be reused, and all answers to it have been passed to Memory.Reply.
 type Datapath interface {
 	Handle(openflow.Message)
 	Close()
@@ -25,7 +25,7 @@ type Memory struct {
 	name string
 	dp   Datapath
 
-	mu      sync.Mutex // of what follows
+	mu      sync.Mutex // guards what follows
 	replies []openflow.Message
 	queue   []openflow.Message
 	packets int // PACKET_INs in the queue
@@ -33,18 +33,18 @@ type Memory struct {
 	ready   bool
 }
 
-// maxQueue is how many PACKET_INs of a switch may wait. A switch that has more loses them: it takes
-// nothing from the others.
+// maxQueue is how many PACKET_INs of a switch may wait. Further ones are dropped, so that they cost
+// the other switches nothing.
 const maxQueue = 4096
 
-// NewMemory prepares a session with a switch, which is then told of it, and given to Join.
+// NewMemory prepares a session with a switch, which is then given the session, and passed to Join.
 func (c *Controller) NewMemory(name string) *Memory { return &Memory{core: newCore(c), name: name} }
 
-// leaveTime is how long a switch that has just been taken away, and that this one replaces, may be
-// known yet: until its connection is seen to have ended and the apps have heard of it.
+// leaveTime is how long Join waits for a switch with the same datapath id that has just been taken
+// away: until its connection is seen to have ended and the apps have been told.
 const leaveTime = 10 * time.Second
 
-// Join makes the switch known to the apps. The error is why it cannot be.
+// Join makes the switch known to the apps. The error says why that is impossible.
 func (m *Memory) Join(dp Datapath) error {
 	m.dp = dp
 	if err := m.greet(); err != nil {
@@ -61,13 +61,16 @@ func (m *Memory) Join(dp Datapath) error {
 		return err
 	}
 	m.controller.log.Info("switch up", "switch", m.sw.Name(), "peer", m.name, "ports", len(m.sw.ports))
-	m.controller.each(func(a App) { a.SwitchUp(m.sw) })
-	m.sw.had = nil
-	m.mu.Lock()
-	m.ready = true
-	m.start()
-	m.mu.Unlock()
+	m.up(m.sw)
+	m.setReady(true)
 	return nil
+}
+
+func (m *Memory) setReady(ready bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.ready = ready
+	m.start()
 }
 
 // greet asks what the handshake of a connection asks.
@@ -78,15 +81,28 @@ func (m *Memory) greet() error {
 	}
 	m.sw = m.controller.newSwitch(m, features)
 	m.dp.Handle(&openflow.SetConfig{SwitchConfig: openflow.SwitchConfig{MissSendLen: openflow.MaxLenNoBuffer}})
-	for _, body := range []openflow.MultipartBody{openflow.NoBody(openflow.MultipartPortDesc), openflow.NoBody(openflow.MultipartGroupDesc), openflow.AllFlows()} {
+	m.readState(openflow.NoBody(openflow.MultipartPortDesc))
+	return nil
+}
+
+// readState reads what the switch has: groups, flow entries, and what else is asked.
+func (m *Memory) readState(more ...openflow.MultipartBody) {
+	for _, body := range append(more, openflow.NoBody(openflow.MultipartGroupDesc), openflow.AllFlows()) {
 		if reply, ok := m.ask(&openflow.MultipartRequest{Body: body}).(*openflow.MultipartReply); ok {
 			m.sw.takeState(reply.Body)
 		}
 	}
+}
+
+// readAgain reads what the switch has while events come, which wait.
+func (m *Memory) readAgain() error {
+	m.setReady(false)
+	defer m.setReady(true)
+	m.readState()
 	return nil
 }
 
-// ask gives the switch a message before the session is ready, and returns its answer.
+// ask sends the switch a message before the session is ready, and returns its answer.
 func (m *Memory) ask(q openflow.Message) openflow.Message {
 	m.dp.Handle(q)
 	m.mu.Lock()
@@ -99,12 +115,12 @@ func (m *Memory) ask(q openflow.Message) openflow.Message {
 	return got[0]
 }
 
-// Reply takes an answer of the switch. It reaches who waits for it after the events before it are
-// handled, as over a connection: who has waited for a barrier knows that apps have heard all.
+// Reply takes an answer of the switch. It is delivered only after the events before it have been
+// handled, as over a connection: once a barrier is answered, the apps have seen all earlier events.
 func (m *Memory) Reply(r openflow.Message) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.ready || r.Transaction() != 0 { // of an app's request, in SwitchUp maybe
+	if m.ready || r.Transaction() != 0 { // to an app's request, possibly from within SwitchUp
 		m.queue = append(m.queue, r)
 		m.start()
 		return
@@ -112,7 +128,7 @@ func (m *Memory) Reply(r openflow.Message) {
 	m.replies = append(m.replies, r)
 }
 
-// Asynchronous takes what the switch says of itself.
+// Asynchronous takes a message that the switch sends unasked.
 func (m *Memory) Asynchronous(e openflow.Message) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -129,7 +145,7 @@ func (m *Memory) Asynchronous(e openflow.Message) {
 	m.start()
 }
 
-// start begins to handle the queue, if nobody does. mu must be held.
+// start starts handling the queue, unless that is under way. mu must be held.
 func (m *Memory) start() {
 	if m.ready && !m.running && len(m.queue) > 0 {
 		m.running = true
@@ -160,11 +176,12 @@ func (m *Memory) drain() {
 			default:
 				m.event(m.sw, e)
 			}
+			_ = m.renew(m.sw, m.readAgain)
 		}
 	}
 }
 
-// Closed ends the session, as the switch wants, after what it has said before.
+// Closed ends the session at the switch's request, after everything it has sent before.
 func (m *Memory) Closed() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -182,7 +199,7 @@ func (m *Memory) send(q openflow.Message) error {
 		m.dp.Handle(q)
 		return nil
 	}
-	// An app's own type, which knows its bytes only: one message, or several.
+	// An app's own type, which only knows its bytes: one message, or several.
 	for b := q.AppendTo(nil); len(b) > 0; {
 		n := int(openflow.ParseHeader(b).Length)
 		one, err := openflow.Decode(b[:n])

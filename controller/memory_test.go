@@ -38,9 +38,9 @@ func (l *local) Handle(m openflow.Message) {
 
 func (l *local) Close() { l.peer.Closed() }
 
-// Proves that a switch of the same process is one like any other to apps: it comes up with its
-// ports, its packets are answered in their order, its requests too, and what it says before it
-// closes is heard.
+// Proves that to apps a switch of the same process is like any other: it comes up with its ports,
+// its packets are answered in order, requests to it are answered too, and what it sends before it
+// closes is delivered.
 func TestMemory(t *testing.T) {
 	app := newRecorder()
 	c := start(t, app)
@@ -62,7 +62,7 @@ func TestMemory(t *testing.T) {
 	data[12] = 0x08
 	for i := range 500 {
 		data[14], data[15] = byte(i>>8), byte(i)
-		l.peer.Asynchronous(&openflow.PacketIn{Match: openflow.NewMatch(openflow.InPort(1)), Data: data}) // the switch uses data again
+		l.peer.Asynchronous(&openflow.PacketIn{Match: openflow.NewMatch(openflow.InPort(1)), Data: data}) // the switch reuses data
 	}
 	for i := range 500 {
 		m := (<-l.got).(*openflow.PacketOut)
@@ -88,7 +88,7 @@ func TestMemory(t *testing.T) {
 }
 
 // Proves that a switch of the same process takes the place of one over a connection that has just
-// been taken away, also where that is not known to have gone yet.
+// been taken away, even before that connection is known to have ended.
 func TestMemoryReplaces(t *testing.T) {
 	app := newRecorder()
 	c := start(t, app)
@@ -101,7 +101,7 @@ func TestMemoryReplaces(t *testing.T) {
 	select {
 	case err := <-joined:
 		t.Fatal("it does not wait for the other to go: ", err)
-	case <-time.After(100 * time.Millisecond): // too short a time lets a wrong program pass, and no right one fail
+	case <-time.After(100 * time.Millisecond): // too short a wait can only let a wrong program pass, never fail a right one
 	}
 	before.conn.Close()
 	if err := <-joined; err != nil {

@@ -9,12 +9,12 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// Rules are the flow entries and groups of one app in one switch: what the app wants there, of
-// which only what differs is sent. They begin with what the switch had when it connected, so a
-// switch that comes back, or a controller that does, changes nothing that is right already.
+// Rules are the flow entries and groups that one app wants in one switch; only differences are
+// sent. They start as what the switch had when it connected, so when a switch or the controller
+// comes back, nothing that is already right is touched.
 //
-// Entries that the switch ends by itself (timeouts) must be forgotten with Forget, or are better
-// sent without Rules. Rules are not safe for use from several goroutines at the same time.
+// Entries that the switch removes by itself (timeouts) must be dropped with Forget, or are better
+// sent without Rules. Rules are not safe for concurrent use.
 type Rules struct {
 	sw           *Switch
 	cookie, mask uint64
@@ -22,7 +22,7 @@ type Rules struct {
 	groups       map[uint32]*openflow.GroupDesc
 }
 
-// RuleKey tells the entries of a switch apart (OpenFlow 1.3.5, section 5.2).
+// RuleKey identifies an entry of a switch (OpenFlow 1.3.5, section 5.2).
 type RuleKey struct {
 	Table    uint8
 	Priority uint16
@@ -32,8 +32,8 @@ type RuleKey struct {
 // KeyOf returns the key of a FLOW_MOD's entry.
 func KeyOf(m *openflow.FlowMod) RuleKey { return RuleKey{m.Table, m.Priority, m.Match} }
 
-// Rules returns the entries of s whose cookie, in the bits of mask, is that one, and the groups
-// for which ownGroup is true (nil: none). It must be called in SwitchUp.
+// Rules returns the entries of s whose cookie equals cookie in the bits of mask, and the groups for
+// which ownGroup is true (nil: none). It must be called in SwitchUp.
 func (s *Switch) Rules(cookie, mask uint64, ownGroup func(id uint32) bool) *Rules {
 	r := &Rules{sw: s, cookie: cookie, mask: mask, flows: map[RuleKey]*openflow.FlowMod{}, groups: map[uint32]*openflow.GroupDesc{}}
 	if s.had == nil {
@@ -62,13 +62,13 @@ func (r *Rules) Flows() []*openflow.FlowMod { return slices.Collect(maps.Values(
 // Flow returns an entry, or nil.
 func (r *Rules) Flow(k RuleKey) *openflow.FlowMod { return r.flows[k] }
 
-// Has says whether the switch has an entry just like this one.
+// Has reports whether the switch has exactly this entry.
 func (r *Rules) Has(m *openflow.FlowMod) bool {
 	old := r.flows[KeyOf(m)]
 	return old != nil && sameFlow(old, m)
 }
 
-// Set adds or replaces an entry, whose cookie becomes that of the rules where it has none.
+// Set adds or replaces an entry; the rules' cookie is set where the entry's differs.
 func (r *Rules) Set(m *openflow.FlowMod) error {
 	if m.Cookie&r.mask != r.cookie {
 		m.Cookie |= r.cookie
@@ -93,7 +93,7 @@ func (r *Rules) Remove(k RuleKey) error {
 	return r.sw.Send(m)
 }
 
-// Forget takes an entry for gone, as the switch has said.
+// Forget drops an entry that the switch has reported as removed.
 func (r *Rules) Forget(k RuleKey) { delete(r.flows, k) }
 
 // Group returns a group, or nil. It must not be changed.
@@ -124,8 +124,8 @@ func (r *Rules) RemoveGroup(id uint32) error {
 // GroupDescs returns the groups, in no order. They must not be changed.
 func (r *Rules) GroupDescs() []*openflow.GroupDesc { return slices.Collect(maps.Values(r.groups)) }
 
-// Replace makes the rules exactly these. What is new comes before what goes, so that at no time
-// a packet finds neither.
+// Replace makes the rules exactly these. New entries are sent before old ones are removed, so that
+// no packet ever finds neither.
 func (r *Rules) Replace(flows []*openflow.FlowMod, groups []*openflow.GroupDesc) error {
 	var errs []error
 	keepGroup := map[uint32]bool{}
@@ -151,7 +151,7 @@ func (r *Rules) Replace(flows []*openflow.FlowMod, groups []*openflow.GroupDesc)
 	return errors.Join(errs...)
 }
 
-// sameFlow says whether two entries of one key do the same.
+// sameFlow reports whether two entries with the same key do the same.
 func sameFlow(a, b *openflow.FlowMod) bool {
 	if a.Cookie != b.Cookie || a.IdleTimeout != b.IdleTimeout || a.HardTimeout != b.HardTimeout || a.Flags != b.Flags {
 		return false
@@ -160,7 +160,7 @@ func sameFlow(a, b *openflow.FlowMod) bool {
 	return bytes.Equal(body(a).AppendTo(room[0][:0]), body(b).AppendTo(room[1][:0]))
 }
 
-// body is a message with an entry's instructions only.
+// body is a message with only the entry's instructions.
 func body(m *openflow.FlowMod) *openflow.FlowMod {
 	return &openflow.FlowMod{Instructions: m.Instructions}
 }

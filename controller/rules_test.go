@@ -24,7 +24,7 @@ func floodGroup(out uint32) openflow.GroupDesc {
 	return openflow.GroupDesc{Kind: openflow.GroupTypeAll, Group: 5, Buckets: []openflow.Bucket{openflow.NewBucket(openflow.Output(out))}}
 }
 
-// ruler is an app that wants certain rules in each switch that comes up.
+// ruler is an app that wants certain rules in every switch that comes up.
 type ruler struct {
 	controller.Base
 	flows  []*openflow.FlowMod
@@ -39,9 +39,9 @@ func (r *ruler) SwitchUp(s *controller.Switch) {
 	r.done <- rules.Replace(r.flows, r.groups)
 }
 
-// Proves that a switch that comes back is sent what differs from what it has and nothing else:
-// an entry and a group that are right stay as they are, a wrong one is replaced, a foreign one
-// is left alone, one too many is deleted after the others have come.
+// Proves that a switch that comes back is sent only what differs from what it has: an entry and a
+// group that are right stay as they are, a wrong one is replaced, a foreign one is left alone, and
+// a superfluous one is deleted after the new ones have been added.
 func TestResync(t *testing.T) {
 	foreign := rule(9, 1)
 	foreign.Cookie = 0x99

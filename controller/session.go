@@ -10,16 +10,16 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// Times of a connection.
+// Timeouts of a connection.
 const (
 	handshakeTime = 10 * time.Second // for a peer to say who it is
-	idleTime      = 15 * time.Second // without a message: ask whether it lives
+	idleTime      = 15 * time.Second // without a message: ask whether the switch is alive
 	echoTime      = 15 * time.Second // for the answer
 )
 
-// maxWaiting is how many bytes may wait for a switch: some 500,000 flow entries. They wait where
-// nobody else does: a switch that takes nothing, or so slowly that more comes together, loses its
-// connection, and none of the others hears of it.
+// maxWaiting is how many bytes may wait for a switch: some 500,000 flow entries. Each switch has
+// its own queue, so one that reads nothing, or too slowly for what it is sent, loses its connection
+// without affecting the others.
 const maxWaiting = 64 << 20
 
 // A session is one connection with a switch.
@@ -28,7 +28,7 @@ type session struct {
 	conn   net.Conn
 	reader *openflow.Reader
 	parts  openflow.Reassembler
-	in     openflow.PacketIn // the last one, and what was read of it: used again and again
+	in     openflow.PacketIn // the last one, and its bytes; both reused
 	out    *openflow.Outbox
 }
 
@@ -43,7 +43,7 @@ func (s *session) peer() string {
 	return s.conn.LocalAddr().String()
 }
 
-// run speaks with the peer until one side ends it; the error is why.
+// run talks to the peer until one side ends the connection; the error says why.
 func (s *session) run() error {
 	defer func() {
 		if s.sw != nil {
@@ -60,8 +60,7 @@ func (s *session) run() error {
 	defer s.core.down(s.sw)
 	s.controller.log.Info("switch up", "switch", s.sw.Name(), "peer", s.peer(), "ports", len(s.sw.ports))
 	s.out.Hold()
-	s.controller.each(func(a App) { a.SwitchUp(s.sw) })
-	s.sw.had = nil
+	s.up(s.sw)
 	if err := s.out.Release(); err != nil {
 		return err
 	}
@@ -102,12 +101,10 @@ func (s *session) handshake() error {
 	s.sw = s.controller.newSwitch(s, features)
 	config := &openflow.SetConfig{SwitchConfig: openflow.SwitchConfig{MissSendLen: openflow.MaxLenNoBuffer}}
 	ports := &openflow.MultipartRequest{Xid: askPorts, Body: openflow.NoBody(openflow.MultipartPortDesc)}
-	groups := &openflow.MultipartRequest{Xid: askGroups, Body: openflow.NoBody(openflow.MultipartGroupDesc)}
-	flows := &openflow.MultipartRequest{Xid: askFlows, Body: openflow.AllFlows()}
-	if err := s.sendAll(config, ports, groups, flows); err != nil {
+	if err := s.sendAll(config, ports); err != nil {
 		return err
 	}
-	return s.readState()
+	return s.readState(askPorts)
 }
 
 // The questions of the handshake, by xid.
@@ -118,10 +115,19 @@ const (
 	firstXid uint32 = 16 // of requests after the handshake
 )
 
-// readState reads what the switch has: ports, groups, flow entries. What else comes meanwhile
-// but changes of ports is of packets that nobody has asked for yet.
-func (s *session) readState() error {
-	open := map[openflow.Xid]bool{askPorts: true, askGroups: true, askFlows: true}
+// readState reads what the switch has: groups, flow entries, and what else was asked. Other
+// messages that arrive meanwhile are dropped, except port changes: they concern packets that no app
+// has asked for.
+func (s *session) readState(more ...openflow.Xid) error {
+	groups := &openflow.MultipartRequest{Xid: askGroups, Body: openflow.NoBody(openflow.MultipartGroupDesc)}
+	flows := &openflow.MultipartRequest{Xid: askFlows, Body: openflow.AllFlows()}
+	if err := s.sendAll(groups, flows); err != nil {
+		return err
+	}
+	open := map[openflow.Xid]bool{askGroups: true, askFlows: true}
+	for _, xid := range more {
+		open[xid] = true
+	}
 	for len(open) > 0 {
 		m, err := s.read()
 		if err != nil {
@@ -135,7 +141,7 @@ func (s *session) readState() error {
 				return err
 			}
 		case *openflow.Error:
-			if m.Xid != askGroups && m.Xid != askFlows { // a switch without groups, for one
+			if m.Xid != askGroups && m.Xid != askFlows { // e.g. a switch without groups
 				return fmt.Errorf("the switch refuses: %v", m)
 			}
 			delete(open, m.Xid)
@@ -156,6 +162,14 @@ func (s *session) readState() error {
 	return nil
 }
 
+// readAgain reads what the switch has while it is connected.
+func (s *session) readAgain() error {
+	if err := s.conn.SetReadDeadline(time.Now().Add(handshakeTime)); err != nil {
+		return err
+	}
+	return s.readState()
+}
+
 // refuse answers with an error and returns it.
 func (s *session) refuse(err error) error {
 	var answer *openflow.Error
@@ -165,8 +179,8 @@ func (s *session) refuse(err error) error {
 	return err
 }
 
-// read returns the next message. A malformed one ends the connection, with an
-// ERROR that says why.
+// read returns the next message. A malformed one is answered with an ERROR that says why, and ends
+// the connection.
 func (s *session) read() (openflow.Message, error) {
 	b, err := s.reader.Next()
 	if err != nil {
@@ -180,7 +194,7 @@ func (s *session) read() (openflow.Message, error) {
 	return m, err
 }
 
-// expect reads messages until one of a type comes; echoes are answered, others passed over.
+// expect reads messages until one of type T arrives; echoes are answered, other messages skipped.
 func expect[T openflow.Message](s *session) (want T, err error) {
 	for {
 		m, err := s.read()
@@ -200,9 +214,9 @@ func expect[T openflow.Message](s *session) (want T, err error) {
 	}
 }
 
-// loop handles messages until the connection ends. All that has arrived is handled before what the
-// apps sent goes out: one write answers many packets. Parts of a message that does not end are no
-// sign of life.
+// loop handles messages until the connection ends. Everything that has arrived is handled before
+// what the apps wrote is sent: one write answers many packets. Parts of an unfinished multipart
+// message do not count as a sign of life.
 func (s *session) loop() error {
 	asked := false
 	for until := time.Now().Add(idleTime); ; {
@@ -229,14 +243,17 @@ func (s *session) loop() error {
 		if err != nil {
 			return err
 		}
+		if err := s.renew(s.sw, s.readAgain); err != nil {
+			return err
+		}
 		if alive {
 			asked, until = false, time.Now().Add(idleTime)
 		}
 	}
 }
 
-// burst handles a message and those that have arrived with it, and says whether one of them shows
-// that the switch lives.
+// burst handles a message and those that have arrived with it, and reports whether any of them
+// shows that the switch is alive.
 func (s *session) burst(b []byte) (alive bool, err error) {
 	s.out.Hold()
 	for {
@@ -266,7 +283,7 @@ func (s *session) handle(b []byte) error {
 	case *openflow.EchoRequest:
 		return s.send(&openflow.EchoReply{Xid: m.Xid, Data: m.Data})
 	case *openflow.MultipartReply:
-		if openflow.IsPart(b) { // who has asked may have given up
+		if openflow.IsPart(b) { // the requester may have given up
 			s.parts.Keep(s.awaits)
 		}
 		if !s.awaits(m.Xid) {
@@ -286,7 +303,7 @@ func (s *session) handle(b []byte) error {
 	return nil
 }
 
-// packetIn is the path that must be short: no allocation but what the apps keep.
+// packetIn is the hot path: it allocates nothing but what the apps keep.
 func (s *session) packetIn(b []byte) error {
 	if err := openflow.DecodeInto(b, &s.in); err != nil {
 		return fmt.Errorf("malformed message: %w", err)
@@ -295,7 +312,7 @@ func (s *session) packetIn(b []byte) error {
 	return nil
 }
 
-// send sends a message, and waits for nobody: while events are handled, it goes out at their end.
+// send sends a message and never blocks: while events are handled, it is sent after them.
 func (s *session) send(m openflow.Message) error {
 	if s.isGone() {
 		return ErrGone

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"trivet.dev/trivet/openflow"
 )
@@ -21,11 +22,12 @@ type Switch struct {
 
 	features openflow.FeaturesReply
 
-	had *state // until SwitchUp is over
+	had   *state // until SwitchUp returns
+	stale atomic.Bool
 
 	mu    sync.Mutex
 	ports map[uint32]openflow.Port
-	full  bool // it has as many as are believed, which has been said
+	full  bool // it has as many as it may, and that has been logged
 }
 
 // state is what a switch had when it connected.
@@ -40,7 +42,7 @@ func (s *Switch) DPID() uint64 { return s.dpid }
 // Name is the datapath id as people write it, for logs.
 func (s *Switch) Name() string { return fmt.Sprintf("%016x", s.dpid) }
 
-// Features is what the switch said of itself.
+// Features is what the switch said about itself.
 func (s *Switch) Features() openflow.FeaturesReply { return s.features }
 
 // Ports returns the physical and logical ports, by number.
@@ -52,27 +54,27 @@ func (s *Switch) Ports() []openflow.Port {
 	return out
 }
 
-// Send sends a message. What is sent while an event of the switch is handled goes out
-// together after it, with the answers to the packets that had arrived with that
-// event. The error is that the connection has ended; then the switch goes down soon.
+// Send sends a message. What is sent while an event of the switch is handled is sent together after
+// it, with the answers to the packets that had arrived with that event. An error means that the
+// connection has ended; SwitchDown follows soon.
 func (s *Switch) Send(m openflow.Message) error { return s.session.send(m) }
 
-// Request sends a message and waits for its answer: the message with the same
-// xid, of a multipart reply all parts joined. An ERROR comes back as an error
-// (*openflow.Error). It must not be called while an event of the switch is handled.
+// Request sends a message and waits for its answer: the message with the same xid, or all parts of
+// a multipart reply joined. An ERROR is returned as an error (*openflow.Error). Request must not be
+// called while an event of the switch is handled.
 func (s *Switch) Request(ctx context.Context, m openflow.Message) (openflow.Message, error) {
 	return s.session.await(ctx, m, s.session.send)
 }
 
-// Barrier waits until the switch has done all that was sent before.
+// Barrier waits until the switch has done everything sent before.
 func (s *Switch) Barrier(ctx context.Context) error {
 	_, err := s.Request(ctx, &openflow.BarrierRequest{})
 	return err
 }
 
 // Do sends messages that have no answer (FLOW_MOD, GROUP_MOD, …) and waits until the switch has
-// done them. What it refuses comes back as an error (*openflow.Error), of several messages the
-// first. It must not be called while an event of the switch is handled.
+// done them. If it refuses some, the first refusal is returned (*openflow.Error). Do must not be
+// called while an event of the switch is handled.
 func (s *Switch) Do(ctx context.Context, messages ...openflow.Message) error {
 	refusals := make([]<-chan openflow.Message, len(messages))
 	for i, m := range messages {
@@ -97,17 +99,21 @@ func (s *Switch) Do(ctx context.Context, messages ...openflow.Message) error {
 	return nil
 }
 
-// ErrGone is that the connection to a switch has ended.
+// ErrGone means that the connection to a switch has ended.
 var ErrGone = errors.New("the switch is gone")
 
-// SetRole claims a role for this controller among those of the switch (section 6.3.5). The error is
-// that the switch refuses. The generation orders masters: a switch refuses an older one.
+// SetRole claims a role for this controller at the switch (section 6.3.5). An error means that the
+// switch refuses. The generation orders masters: a switch refuses one that is older.
 func (s *Switch) SetRole(ctx context.Context, role openflow.Role, generation uint64) error {
 	_, err := s.Request(ctx, &openflow.RoleRequest{ControllerRole: openflow.ControllerRole{Role: role, GenerationID: generation}})
 	return err
 }
 
-// takeState takes an answer of the handshake.
+// Renew has the apps begin anew with the switch, as if it went down and came up again: somebody
+// else has changed what they have there. It is called while an event of the switch is handled.
+func (s *Switch) Renew() { s.stale.Store(true) }
+
+// takeState takes one answer of the handshake.
 func (s *Switch) takeState(body openflow.MultipartBody) {
 	switch list := body.(type) {
 	case openflow.PortDescList:
@@ -123,7 +129,7 @@ func (s *Switch) takeState(body openflow.MultipartBody) {
 	}
 }
 
-// changePort follows PORT_STATUS and says whether anything is different.
+// changePort applies a PORT_STATUS and reports whether anything changed.
 func (s *Switch) changePort(reason openflow.PortReason, p openflow.Port) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -144,8 +150,8 @@ func (s *Switch) changePort(reason openflow.PortReason, p openflow.Port) bool {
 	return true
 }
 
-// mayHaveMore says whether one more port is believed; where it is not, the log says so once. mu
-// must be held.
+// mayHaveMore reports whether the switch may have one more port; if not, it logs that once. mu must
+// be held.
 func (s *Switch) mayHaveMore() bool {
 	if len(s.ports) < maxPorts && (!s.strange || len(s.ports) < maxStrangePort && s.controller.strange.Load() < maxStrangers) {
 		return true
@@ -157,7 +163,7 @@ func (s *Switch) mayHaveMore() bool {
 	return false
 }
 
-// dropPorts takes the ports of a switch that is gone out of what all have.
+// dropPorts subtracts the ports of a switch that is gone from the total.
 func (s *Switch) dropPorts() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,6 +1,6 @@
-// Package api is how people and programs ask a controller: HTTP and JSON, described by OpenAPI,
-// beside the API of a lab's daemon or alone (Serve). What it says of flow entries and groups it has
-// asked the switches for at that moment.
+// Package api is the controller's interface for people and programs: HTTP and JSON, described by
+// OpenAPI, alongside the API of a lab's daemon or on its own (Serve). Flow entries and groups are
+// read from the switches at the time of the request.
 //
 //	GET    /v1/controller             what the controller is, and its load
 //	GET    /v1/controller/topology    switches with ports, links, hosts
@@ -42,13 +42,13 @@ import (
 
 // Server answers for a controller, once there is one.
 type Server struct {
-	// Settle waits, after a change that a user has asked for, until no packet goes the old way;
-	// nil: the switches' word is enough. It is set before Use.
+	// Settle waits, after a change that a user has asked for, until no packet is forwarded the old
+	// way; nil: confirmation by the switches is enough. It must be set before Use.
 	Settle func(context.Context) error
 
 	controller atomic.Pointer[builtin.Controller]
 	metrics    atomic.Pointer[http.Handler]
-	streams    atomic.Int64 // of events, that are open
+	streams    atomic.Int64 // open streams of events
 }
 
 // Use makes the server answer for a controller.
@@ -69,7 +69,7 @@ func (s *Server) get() (*builtin.Controller, error) {
 	return nil, errNone
 }
 
-// Mux adds what is no part of the OpenAPI document.
+// Mux adds the handlers that are not part of the OpenAPI document.
 func (s *Server) Mux(mux *http.ServeMux) {
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
 		if h := s.metrics.Load(); h != nil {
@@ -81,10 +81,10 @@ func (s *Server) Mux(mux *http.ServeMux) {
 	mux.HandleFunc("/v1/controller/apps/{app}/", s.serveApp)
 }
 
-// maxBody is how large a request to an app may be: as large as all others.
+// maxBody limits the size of a request to an app, as it is limited for all other requests.
 const maxBody = 1 << 20
 
-// serveApp lets an app answer.
+// serveApp passes a request to an app.
 func (s *Server) serveApp(w http.ResponseWriter, r *http.Request) {
 	c, err := s.get()
 	if err != nil {
@@ -99,7 +99,7 @@ func (s *Server) serveApp(w http.ResponseWriter, r *http.Request) {
 	refuse(w, http.StatusNotFound, fmt.Sprintf("the controller has no app %q that answers requests; its apps are %s", name, strings.Join(c.Apps, ", ")))
 }
 
-// Handler is the API alone.
+// Handler serves this API alone.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	s.Register(humago.New(mux, config()))
@@ -114,8 +114,8 @@ func config() huma.Config {
 	return c
 }
 
-// Config is that of an API of ours: JSON and nothing else, also where a body says that it is a
-// form, as those of curl -d do.
+// Config is the configuration of Trivet's APIs: JSON only, even where a body claims to be a form,
+// as the bodies of curl -d do.
 func Config(title, description string) huma.Config {
 	c := huma.DefaultConfig(title, version.Version)
 	c.Info.Description = description
@@ -136,7 +136,7 @@ func Config(title, description string) huma.Config {
 	return c
 }
 
-// settled waits until a change that has not failed holds for all packets.
+// settled waits, if err is nil, until the change applies to all packets.
 func (s *Server) settled(ctx context.Context, err error) error {
 	if err != nil || s.Settle == nil {
 		return err
@@ -149,8 +149,8 @@ func (s *Server) settled(ctx context.Context, err error) error {
 	return nil
 }
 
-// SchemaName is how the OpenAPI document calls a type: those of this package ControllerLink, and so
-// on, beside the Link of a topology.
+// SchemaName names a type in the OpenAPI document. Types of this package are ControllerLink and so
+// on, to tell them from the Link of a topology.
 func SchemaName(t reflect.Type, hint string) string {
 	name := huma.DefaultSchemaNamer(t, hint)
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice || t.Kind() == reflect.Array {
@@ -167,7 +167,7 @@ func SchemaName(t reflect.Type, hint string) string {
 
 type body[T any] struct{ Body T }
 
-// bodyOf is the answer of a handler.
+// bodyOf makes a handler's answer.
 func bodyOf[T any](v T, err error) (*body[T], error) {
 	if err != nil {
 		return nil, problem(err)
@@ -175,7 +175,7 @@ func bodyOf[T any](v T, err error) (*body[T], error) {
 	return &body[T]{v}, nil
 }
 
-// problem makes an error one of the request, whose text the client shows as it is.
+// problem makes an HTTP error of err; the client shows its text as it is.
 func problem(err error) error {
 	var status huma.StatusError
 	switch {
@@ -218,7 +218,7 @@ func (s *Server) registerNetwork(api huma.API) {
 	get(api, s, "/statistics", "Traffic of links and ports, packets at the controller, its load", (*view).statistics)
 }
 
-// get adds an operation that only looks.
+// get adds a read-only operation.
 func get[T any](api huma.API, s *Server, path, what string, f func(*view) T) {
 	huma.Get(api, "/v1/controller"+path, func(context.Context, *struct{}) (*body[T], error) {
 		c, err := s.get()

@@ -17,18 +17,17 @@ import (
 	"trivet.dev/trivet/controller/ospf"
 )
 
-// Client asks a controller.
+// Client sends requests to a controller.
 type Client struct{ do Requester }
 
-// Requester sends a request with a body (JSON of in; nil: none) and returns the answer, an error
-// where it says no.
+// Requester sends a request with a body (in as JSON; nil: none) and returns the answer, or an error
+// if the request is refused.
 type Requester func(ctx context.Context, method, path string, in any) (*http.Response, error)
 
-// NewClient returns a client that asks by a requester: that of a lab's daemon, for one.
+// NewClient returns a client that uses a requester, e.g. that of a lab's daemon.
 func NewClient(do Requester) *Client { return &Client{do} }
 
-// Dial returns a client of a controller that runs alone: unix:PATH, or tcp:ADDRESS:PORT with a
-// token.
+// Dial returns a client of a standalone controller: unix:PATH, or tcp:ADDRESS:PORT with a token.
 func Dial(address, token string) (*Client, error) {
 	network, at, _ := strings.Cut(address, ":")
 	base := "http://" + at
@@ -72,7 +71,7 @@ func Dial(address, token string) (*Client, error) {
 	}}, nil
 }
 
-// readProblem turns an answer that says no into an error.
+// readProblem turns a refusal into an error.
 func readProblem(resp *http.Response) error {
 	b, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
 	var p struct {
@@ -100,7 +99,7 @@ func call[T any](ctx context.Context, c *Client, method, path string, in any) (o
 	return out, json.NewDecoder(resp.Body).Decode(&out)
 }
 
-// query is "?" and the pairs of name and value that have a value.
+// query is "?" and the pairs of name and value whose value is not empty.
 func query(pairs ...string) string {
 	q := url.Values{}
 	for i := 0; i < len(pairs); i += 2 {
@@ -114,7 +113,7 @@ func query(pairs ...string) string {
 	return "?" + q.Encode()
 }
 
-// Overview says what the controller is.
+// Overview describes the controller.
 func (c *Client) Overview(ctx context.Context) (Overview, error) {
 	return call[Overview](ctx, c, "GET", "", nil)
 }
@@ -129,12 +128,12 @@ func (c *Client) Hosts(ctx context.Context) ([]Host, error) {
 	return call[[]Host](ctx, c, "GET", "/hosts", nil)
 }
 
-// Flows returns the flow entries of a switch; of all where name is empty.
+// Flows returns the flow entries of a switch, or of all switches if name is empty.
 func (c *Client) Flows(ctx context.Context, name string) (Flows, error) {
 	return call[Flows](ctx, c, "GET", "/flows"+query("switch", name), nil)
 }
 
-// Groups returns the groups of a switch; of all where name is empty.
+// Groups returns the groups of a switch, or of all switches if name is empty.
 func (c *Client) Groups(ctx context.Context, name string) (Groups, error) {
 	return call[Groups](ctx, c, "GET", "/groups"+query("switch", name), nil)
 }
@@ -144,12 +143,12 @@ func (c *Client) AddFlow(ctx context.Context, r FlowRequest) (Flow, error) {
 	return call[Flow](ctx, c, "POST", "/flows", r)
 }
 
-// DeleteFlow takes a user's entry back.
+// DeleteFlow deletes an entry that a user has added.
 func (c *Client) DeleteFlow(ctx context.Context, id int64) (Flow, error) {
 	return call[Flow](ctx, c, "DELETE", "/flows/"+strconv.FormatInt(id, 10), nil)
 }
 
-// Routes returns the routes of a router; of all where name is empty.
+// Routes returns the routes of a router, or of all routers if name is empty.
 func (c *Client) Routes(ctx context.Context, name string) (Routes, error) {
 	return call[Routes](ctx, c, "GET", "/routes"+query("router", name), nil)
 }
@@ -160,13 +159,14 @@ func (c *Client) AddRoute(ctx context.Context, r RouteRequest) error {
 	return err
 }
 
-// DeleteRoute takes a user's route back.
+// DeleteRoute deletes a route that a user has added.
 func (c *Client) DeleteRoute(ctx context.Context, router, prefix string) error {
 	_, err := call[struct{}](ctx, c, "DELETE", "/routes"+query("router", router, "prefix", prefix), nil)
 	return err
 }
 
-// OSPFNeighbors returns the neighbours of a router; of all where name is empty, as below.
+// OSPFNeighbors returns the neighbours of a router, or of all routers if name is empty; so do the
+// following methods.
 func (c *Client) OSPFNeighbors(ctx context.Context, name string) ([]ospf.Neighbor, error) {
 	return call[[]ospf.Neighbor](ctx, c, "GET", "/ospf/neighbors"+query("router", name), nil)
 }
@@ -202,7 +202,7 @@ func (c *Client) Statistics(ctx context.Context) (Statistics, error) {
 	return call[Statistics](ctx, c, "GET", "/statistics", nil)
 }
 
-// Path returns the way of a packet.
+// Path returns the path of a packet.
 func (c *Client) Path(ctx context.Context, q PathQuery) (Path, error) {
 	return call[Path](ctx, c, "GET", "/path"+q.encode(), nil)
 }

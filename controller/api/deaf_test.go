@@ -9,9 +9,9 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Proves that a switch which does not read, with thousands of ports that want probes, does not hold
-// up what must be done elsewhere when a link of a ring fails: the rest is repaired, and packets
-// arrive, while the controller still waits for it.
+// Proves that a switch that does not read, with thousands of ports that need probes, does not delay
+// repairs elsewhere when a link of a ring fails: the rest of the network is repaired, and packets
+// arrive, while messages to that switch are still queued.
 func TestRepairBesideADeafSwitch(t *testing.T) {
 	b := newBed(t, "ring,4", topology.Switch, "")
 	b.hello("h1")
@@ -23,11 +23,12 @@ func TestRepairBesideADeafSwitch(t *testing.T) {
 	const dpid = 0xdeaf
 	say := b.deaf(l.Addr().String(), dpid, 2_000)
 	b.wait("its port forwards", func() bool { return b.c.Learning.TakesPart(dpid, 1) })
-	frame := make([]byte, 60) // of a host there, so that it is told of what changes in the tree
+	frame := make([]byte, 60) // from a host there, so that the switch is told when the tree changes
 	copy(frame, []byte{2, 0, 0, 0, 0, 0xfe, 2, 0, 0, 0, 0, 0xff, 8, 0})
 	say(&openflow.PacketIn{Buffer: openflow.BufferNone, TotalLen: 60, Cookie: 0x7472_0002<<32 | 8, Match: openflow.NewMatch(openflow.InPort(1)), Data: frame})
 	b.wait("its host is known", func() bool { _, is := b.c.Discovery.Host(openflow.MAC{2, 0, 0, 0, 0, 0xff}); return is })
-	// More than sockets keep waits for it, as where many hosts are learned or many links change.
+	// More is queued for it than socket buffers hold, as when many hosts are learned or many links
+	// change.
 	flooded := make(chan bool)
 	go func() {
 		defer close(flooded)
@@ -35,13 +36,13 @@ func TestRepairBesideADeafSwitch(t *testing.T) {
 			_ = b.c.Switch(dpid).Send(&openflow.PacketOut{Buffer: openflow.BufferNone, InPort: 1, Data: make([]byte, 50_000)})
 		}
 	}()
-	select { // on a program that waits it does not end
+	select { // a program that waits for the switch never gets past this
 	case <-flooded:
 	case <-time.After(2 * time.Second):
 	}
 
 	start := time.Now()
-	for range 2 { // the first time it may be told last
+	for range 2 { // the first time it may happen to be told last
 		b.cutAndMend()
 	}
 	took := time.Since(start)
@@ -51,8 +52,8 @@ func TestRepairBesideADeafSwitch(t *testing.T) {
 	t.Logf("repaired after %v", took)
 }
 
-// cutAndMend lets each link between switches fail in turn and come back, and waits each time until
-// what is left forwards.
+// cutAndMend makes each link between switches fail in turn and come back, and each time waits until
+// the remaining ones forward.
 func (b *bed) cutAndMend() {
 	for _, link := range b.topology.Links {
 		set := func(state openflow.PortState) {
@@ -70,8 +71,8 @@ func (b *bed) cutAndMend() {
 	}
 }
 
-// deaf is a switch with so many ports that says all that it must, and what it is told to say then,
-// and reads no more.
+// deaf is a switch with so many ports that answers the handshake, sends what it is told to send
+// after that, and reads nothing more.
 func (b *bed) deaf(address string, dpid uint64, ports int) (say func(openflow.Message)) {
 	b.t.Helper()
 	conn, err := net.Dial("tcp", address)

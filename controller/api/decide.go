@@ -12,7 +12,7 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// begin lets the packet leave its source.
+// begin sends the packet from its source.
 func (w *walk) begin(from station, q PathQuery) {
 	p, describe := newPacket(from, w.to, q)
 	if from.router != nil {
@@ -37,7 +37,7 @@ func (w *walk) begin(from station, q PathQuery) {
 	w.fate = w.enter(src.at, p)
 }
 
-// newPacket is the packet that is asked for, without Ethernet addresses.
+// newPacket is the packet asked about, without Ethernet addresses.
 func newPacket(from, to station, q PathQuery) (packet, func(packet) string) {
 	fields := []openflow.OXM{openflow.VLANNone(), openflow.IPDSCP(0), openflow.IPECN(0), openflow.TunnelID(0)}
 	if to.address.Is4() {
@@ -46,7 +46,7 @@ func newPacket(from, to station, q PathQuery) (packet, func(packet) string) {
 		fields = append(fields, openflow.EthType(openflow.EthTypeIPv6), openflow.IPv6Src(from.address), openflow.IPv6Dst(to.address),
 			openflow.IPv6Flabel(0), openflow.IPv6Exthdr(1))
 	}
-	const some = 49152 // a source port of those that clients take
+	const some = 49152 // a source port from the ephemeral range
 	switch {
 	case q.TCP != 0:
 		fields = append(fields, openflow.IPProto(openflow.IPProtoTCP), openflow.TCPSrc(some), openflow.TCPDst(q.TCP))
@@ -67,7 +67,7 @@ func newPacket(from, to station, q PathQuery) (packet, func(packet) string) {
 	}
 }
 
-// controller says what becomes of a packet that goes to the controller only.
+// controller says what happens to a packet that is sent to the controller only.
 func (w *walk) controller(s *step, o output) fate {
 	name := app(o)
 	if r := w.routerOf(s.dpid); r != nil && name == "routing" {
@@ -77,7 +77,7 @@ func (w *walk) controller(s *step, o output) fate {
 		return w.byRouting(s, *r, o.packet)
 	}
 	switch name {
-	case "learning": // which always gets a copy
+	case "learning": // it always gets a copy
 		return w.end(s.hop.Switch, "there is no other port to flood it to", false)
 	case "", "user":
 		return w.end(s.hop.Switch, "it goes to the controller, where no app handles it", false)
@@ -92,8 +92,8 @@ func (w *walk) routerOf(dpid uint64) *routing.Router {
 	return nil
 }
 
-// byRouting does what routing does with a packet that a router has no entry for yet, and with the
-// router's own.
+// byRouting does what the routing app does with packets to the router itself, and with those for
+// which the router has no entry yet.
 func (w *walk) byRouting(s *step, r routing.Router, p packet) fate {
 	if w.owns(r, w.to.address) {
 		return w.end(r.Name, "", r.Name == w.to.name)
@@ -118,7 +118,7 @@ func (w *walk) byRouting(s *step, r routing.Router, p packet) fate {
 	return sum
 }
 
-// replace does what follows with another last step.
+// replace runs f with another last step in the trail.
 func (w *walk) replace(s step, f func(*step) fate) fate {
 	last := len(w.trail) - 1
 	before := w.trail[last]
@@ -128,7 +128,7 @@ func (w *walk) replace(s step, f func(*step) fate) fate {
 	return out
 }
 
-// byHop sends a packet to a next hop, whose MAC the router asks for if it does not know it.
+// byHop sends a packet to a next hop; the router asks for its MAC if it does not know it.
 func (w *walk) byHop(s *step, r routing.Router, h routing.Hop, p packet) fate {
 	to := h.Via
 	if !to.IsValid() {
@@ -164,7 +164,7 @@ func (w *walk) owns(r routing.Router, a netip.Addr) bool {
 	return slices.ContainsFunc(r.Loopback, func(p netip.Prefix) bool { return p.Addr() == a })
 }
 
-// explain says what has decided the way: of routers the first, of switches all together.
+// explain says what decided the path: the first router, or all the switches together.
 func (w *walk) explain() {
 	if len(w.path.Ways) == 0 {
 		return
@@ -199,7 +199,7 @@ func (w *walk) explain() {
 	w.path.Why = append(w.path.Why, users...)
 }
 
-// whyRoute says why a router sends a packet where it does.
+// whyRoute says why a router forwards a packet the way it does.
 func (w *walk) whyRoute(r routing.Router) (out []string) {
 	route := w.c.Routing.Lookup(r.DPID, w.to.address)
 	switch {
@@ -234,7 +234,7 @@ func (w *walk) whyRoute(r routing.Router) (out []string) {
 	return out
 }
 
-// otherWays says what it would cost by the other neighbours.
+// otherWays says what the path would cost through the other neighbours.
 func (w *walk) otherWays(r routing.Router, route *routing.Route) (out []string) {
 	seen := map[uint64]bool{}
 	var links []discovery.Link
@@ -249,7 +249,7 @@ func (w *walk) otherWays(r routing.Router, route *routing.Route) (out []string) 
 		seen[l.To] = true
 		beyond := w.c.Routing.Lookup(l.To, w.to.address)
 		if beyond == nil || !slices.ContainsFunc(beyond.Hops, func(h routing.Hop) bool { return h.Router != r.Name }) {
-			continue // its way leads back here
+			continue // its path leads back here
 		}
 		cost := beyond.Metric + costOf(r, l.FromPort)
 		if beyond.Source == routing.Connected {

@@ -15,21 +15,21 @@ import (
 	"trivet.dev/trivet/controller/routing"
 )
 
-// What events are, by their names.
+// eventTypes are the types of the events, by name.
 var eventTypes = map[string]any{
 	"ready": Overview{}, "switch": SwitchEvent{}, "link": LinkEvent{}, "host": HostEvent{}, "rerouted": RerouteEvent{},
 	"ospf_neighbor": ospf.NeighborChange{}, "ospf_run": ospf.Run{},
 	"sample": SampleEvent{}, "alive": AliveEvent{}, "end": EndEvent{},
 }
 
-// SwitchEvent is a switch that has come or gone.
+// SwitchEvent says that a switch has connected or disconnected.
 type SwitchEvent struct {
 	Time   time.Time `json:"time"`
 	Switch string    `json:"switch"`
 	Up     bool      `json:"up"`
 }
 
-// LinkEvent is a direction of a link between switches that is new, different, or no more.
+// LinkEvent says that one direction of a link between switches was added, changed or removed.
 type LinkEvent struct {
 	Time       time.Time `json:"time"`
 	From       End       `json:"from"`
@@ -38,7 +38,7 @@ type LinkEvent struct {
 	Remembered bool      `json:"remembered,omitempty" doc:"It is up, but the connection of one of its switches is lost"`
 }
 
-// HostEvent is a host that is new, has moved or has another address, or is no more.
+// HostEvent says that a host was found, has moved, has changed its addresses, or is gone.
 type HostEvent struct {
 	Time      time.Time    `json:"time"`
 	Host      string       `json:"host" doc:"Name, or MAC"`
@@ -56,26 +56,26 @@ type RerouteEvent struct {
 	Changed int       `json:"changed" doc:"Flow entries"`
 }
 
-// SampleEvent is a reading of a switch's ports.
+// SampleEvent is a reading of a switch's port counters.
 type SampleEvent struct {
 	Time   time.Time        `json:"time"`
 	Switch string           `json:"switch"`
 	Ports  []PortStatistics `json:"ports"`
 }
 
-// AliveEvent says that the stream goes on, where nothing happens.
+// AliveEvent is sent when nothing has happened for a while, to show that the stream is alive.
 type AliveEvent struct {
 	Time time.Time `json:"time"`
 }
 
-// EndEvent is the last of a stream.
+// EndEvent is the last event of a stream.
 type EndEvent struct {
 	Time   time.Time `json:"time"`
 	Reason string    `json:"reason"`
 }
 
 const (
-	maxStreams  = 64               // that are open at the same time
+	maxStreams  = 64               // open at the same time
 	streamQueue = 1024             // events that may wait for a reader
 	alivePeriod = 15 * time.Second // without events
 )
@@ -85,8 +85,8 @@ type EventQuery struct {
 	Samples bool `query:"samples" doc:"Also every reading of ports"`
 }
 
-// serveEvents sends events until the reader or the controller goes. A reader that is too slow is
-// told so, and loses the stream: what it has missed it must ask for anew.
+// serveEvents sends events until the reader or the controller is gone. A reader that is too slow is
+// told so, and its stream ends: it must query again what it has missed.
 func (s *Server) serveEvents(ctx context.Context, in *EventQuery, send sse.Sender) {
 	end := func(reason string) { _ = send.Data(EndEvent{time.Now(), reason}) }
 	c, err := s.get()
@@ -129,7 +129,7 @@ func (s *Server) serveEvents(ctx context.Context, in *EventQuery, send sse.Sende
 	}
 }
 
-// queue holds events for a reader.
+// queue holds events for one reader.
 type queue struct {
 	events chan builtin.Event
 	full   chan struct{} // closed when one has been lost
@@ -140,7 +140,7 @@ func newQueue() *queue {
 	return &queue{events: make(chan builtin.Event, streamQueue), full: make(chan struct{})}
 }
 
-// put does not wait. It is called with locks of apps held.
+// put never blocks: it is called while apps hold locks.
 func (q *queue) put(e builtin.Event) {
 	select {
 	case q.events <- e:
@@ -151,7 +151,7 @@ func (q *queue) put(e builtin.Event) {
 	}
 }
 
-// event is what is sent.
+// event is what is sent for e.
 func (v *view) event(e builtin.Event) any {
 	switch x := e.What.(type) {
 	case builtin.SwitchChange:

@@ -16,8 +16,8 @@ import (
 
 var errDone = errors.New("enough")
 
-// Proves that who reads events hears of a new host with its name, of a link that is cut (both of
-// its directions), of how long the routes took to follow, of a switch that goes, and on demand of
+// Proves that a reader of events is told of a new host with its name, of a cut link (both
+// directions), of how long rerouting took, of a switch that disconnects, and, on request, of
 // samples.
 func TestEvents(t *testing.T) {
 	b := newBed(t, "ring,4", topology.Router, "")
@@ -68,8 +68,7 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// Proves that events never wait for who reads them: one who does not read is told that some are
-// lost.
+// Proves that events never wait for a reader: one that does not read is told that some were lost.
 func TestSlowReader(t *testing.T) {
 	q := newQueue()
 	for range streamQueue {
@@ -89,7 +88,8 @@ func TestSlowReader(t *testing.T) {
 	}
 }
 
-// Proves that streams are bounded, and that they end, and say why, when the controller does.
+// Proves that the number of streams is limited, and that they end with a reason when the controller
+// does.
 func TestStreamsEnd(t *testing.T) {
 	b := newBed(t, "linear,2", "", "")
 	opened, ended := make(chan bool, maxStreams+1), make(chan string, maxStreams+1)
@@ -124,7 +124,7 @@ func TestStreamsEnd(t *testing.T) {
 	}
 }
 
-// Proves that statistics, topology and metrics show the traffic that there was, by name.
+// Proves that statistics, topology and metrics show the traffic that was sent, by name.
 func TestStatistics(t *testing.T) {
 	b := newBed(t, "linear,3", "", "")
 	b.hello("h1")

@@ -13,7 +13,7 @@ import (
 
 var ctx = context.Background()
 
-// refused checks that something was refused, with words of the reason.
+// refused checks that something was refused, and that the reason contains words.
 func refused(t *testing.T, err error, words ...string) {
 	t.Helper()
 	for _, w := range words {
@@ -23,8 +23,8 @@ func refused(t *testing.T, err error, words ...string) {
 	}
 }
 
-// Proves that an entry that a user adds is in the switch, named as the user's, and does what it
-// says until it is deleted; and that the list is what the switch has.
+// Proves that an entry that a user adds is in the switch, marked as the user's, and works until it
+// is deleted; and that the list shows what the switch has.
 func TestAddAndDeleteFlow(t *testing.T) {
 	b := newBed(t, "linear,2", "", "")
 	if got := b.ping("h1", "h2", 1); !got["h2"] {
@@ -58,8 +58,8 @@ func TestAddAndDeleteFlow(t *testing.T) {
 	refused(t, err, "there is no such entry")
 }
 
-// Proves that what is malformed, or what the switch does not want, or what is an app's, is refused
-// with its reason, and that nothing of it is kept.
+// Proves that an entry that is malformed, that the switch refuses or that belongs to an app is
+// refused with the reason, and that nothing of it is kept.
 func TestRefusedFlows(t *testing.T) {
 	b := newBed(t, "linear,2", "", filepath.Join(t.TempDir(), "c.db"))
 	for _, c := range []struct{ sw, flow, reason string }{
@@ -96,8 +96,9 @@ func TestRefusedFlows(t *testing.T) {
 	}
 }
 
-// Proves that users' entries and routes outlive the controller: with the same database they are put
-// back into switches that have lost all, under the same number, and what was deleted stays deleted.
+// Proves that users' entries and routes survive the controller: with the same database they are put
+// back into switches that have lost everything, under the same number, and deleted ones stay
+// deleted.
 func TestRestart(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "c.db")
 	b := newBed(t, "ring,3", topology.Router, file)
@@ -145,7 +146,7 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// Proves that an entry with a timeout is forgotten when it ends, also in the database.
+// Proves that an entry with a timeout is forgotten when it expires, also in the database.
 func TestTimeout(t *testing.T) {
 	b := newBed(t, "linear,2", "", filepath.Join(t.TempDir(), "c.db"))
 	_, err := b.AddFlow(ctx, FlowRequest{Switch: "s1", Flow: "priority=9,hard_timeout=1,udp,actions=drop"})

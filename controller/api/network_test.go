@@ -18,8 +18,7 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// bed is a network of embedded switches with a controller and its API, and hosts that a test speaks
-// for.
+// bed is a network of embedded switches with a controller and its API; the test acts for the hosts.
 type bed struct {
 	*Client
 	t        *testing.T
@@ -32,13 +31,14 @@ type bed struct {
 	stop     func()
 }
 
-// arrival is a frame that a host has got.
+// arrival is a frame that has arrived at a host.
 type arrival struct {
 	host  string
 	frame []byte
 }
 
-// newBed makes a network of a generator, and waits until the controller knows all links.
+// newBed builds a network with a topology generator, and waits until the controller knows all
+// links.
 func newBed(t *testing.T, spec string, nodes topology.Kind, database string) *bed {
 	t.Helper()
 	top, err := topology.Generate(spec, topology.GenerateOptions{Nodes: nodes})
@@ -143,7 +143,7 @@ func (b *bed) inner() (n int) {
 	return n
 }
 
-// edges says whether the ports of hosts forward.
+// edges reports whether all ports to hosts forward.
 func (b *bed) edges() bool {
 	for _, p := range b.ports {
 		dpid, n := p.Switch().DatapathID(), p.Number()
@@ -157,8 +157,8 @@ func (b *bed) edges() bool {
 // host returns the interface of a host.
 func (b *bed) host(name string) *builtin.MapInterface { return b.c.Map().Node(name).Interfaces[0] }
 
-// ping lets a host send an echo request, waits until so many hosts have got it, and then for a time
-// in which nothing more comes, and returns who got it.
+// ping makes a host send an echo request, waits until that many hosts have received it and then
+// until nothing more arrives for a while, and returns the hosts that received it.
 func (b *bed) ping(from, to string, hosts int) map[string]bool {
 	b.t.Helper()
 	src, dst := b.host(from), b.host(to)
@@ -190,7 +190,7 @@ func (b *bed) send(host string, frame []byte) {
 	b.dp.Receive(b.ports[host], &pipeline.Packet{Data: frame})
 }
 
-// answerARP answers for a host who is asked for.
+// answerARP answers an ARP request for the host's address.
 func (b *bed) answerARP(a arrival) {
 	h := b.host(a.host)
 	if asked, _ := netip.AddrFromSlice(a.frame[38:42]); asked == h.Addresses[0].Addr() {
@@ -198,7 +198,7 @@ func (b *bed) answerARP(a arrival) {
 	}
 }
 
-// hello lets a host say who it is, and forgets who has heard it.
+// hello makes a host announce itself, and forgets who received that.
 func (b *bed) hello(name string) {
 	h := b.host(name)
 	b.send(name, arpFrame(1, h.MAC, h.Addresses[0].Addr(), openflow.MAC{}, h.Addresses[0].Addr()))
@@ -213,7 +213,7 @@ func (b *bed) hello(name string) {
 	}
 }
 
-// barriers waits until the switches have done all that they were told.
+// barriers waits until the switches have done everything they were told.
 func (b *bed) barriers() {
 	for _, s := range b.c.Switches() {
 		b.must(s.Barrier(context.Background()))

@@ -46,18 +46,18 @@ func (s *Server) registerOSPF(api huma.API) {
 	})
 }
 
-// Capture is packets as a pcap file.
+// Capture is captured packets, as a pcap file.
 type Capture struct {
 	PCAP []byte `json:"pcap"`
 }
 
-// byRouter sorts by the routers' names, as people do.
+// byRouter sorts by the routers' names, in natural order.
 func byRouter[T any](list []T, name func(T) string) []T {
 	slices.SortStableFunc(list, func(a, b T) int { return builtin.CompareNames(name(a), name(b)) })
 	return list
 }
 
-// ospfGet adds a question about one router, or all.
+// ospfGet adds an operation about one router, or all.
 func ospfGet[T any](api huma.API, s *Server, path, what string, f func(v *view, router string) (T, error)) {
 	huma.Get(api, "/v1/controller/ospf"+path, func(_ context.Context, in *ospfQuery) (*body[T], error) {
 		c, err := s.get()
@@ -71,7 +71,7 @@ func ospfGet[T any](api huma.API, s *Server, path, what string, f func(v *view, 
 	}, summary(what))
 }
 
-// checkOSPF says why there is nothing to be said of OSPF.
+// checkOSPF says why OSPF cannot be queried.
 func checkOSPF(c *builtin.Controller, router string) error {
 	if c.OSPF == nil {
 		return fmt.Errorf("this controller does not speak OSPF; its apps are %s", strings.Join(c.Apps, ", "))

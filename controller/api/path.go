@@ -13,7 +13,7 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// PathQuery asks for the way of a packet: an ICMP echo request, or the first of a TCP or UDP flow.
+// PathQuery asks for the path of a packet: an ICMP echo request, or the first of a TCP or UDP flow.
 type PathQuery struct {
 	From string `query:"from" required:"true" doc:"Host or router: its name, an address, a MAC"`
 	To   string `query:"to" required:"true"`
@@ -36,7 +36,7 @@ func (q PathQuery) encode() string {
 	return query("from", q.From, "to", q.To, "tcp", port(q.TCP), "udp", port(q.UDP), "ipv6", v6)
 }
 
-// Path is what becomes of a packet.
+// Path is what happens to a packet.
 type Path struct {
 	From    string   `json:"from"`
 	To      string   `json:"to"`
@@ -47,7 +47,7 @@ type Path struct {
 	More    bool     `json:"more,omitempty" doc:"There are more ways than are listed"`
 }
 
-// Way is one way of the packet, from its source to where it ends.
+// Way is one of the packet's paths, from its source to where it ends.
 type Way struct {
 	Arrives bool      `json:"arrives"`
 	Copy    bool      `json:"copy,omitempty" doc:"One of several copies of the packet"`
@@ -58,7 +58,7 @@ type Way struct {
 	Narrow  *float64  `json:"narrow,omitempty" doc:"bit/s that this link carries"`
 }
 
-// PathHop is a switch on the way.
+// PathHop is a switch on the path.
 type PathHop struct {
 	Switch      string     `json:"switch"`
 	In          string     `json:"in,omitempty" doc:"Port; missing: the packet begins here"`
@@ -146,7 +146,7 @@ func (v *view) station(text string, v6 bool) (station, error) {
 	return v.stationOf(text, v6)
 }
 
-// stationAt finds who has an address.
+// stationAt finds the host or router that has an address.
 func (v *view) stationAt(a netip.Addr) (station, error) {
 	if f := v.m.ByAddress(a); f != nil {
 		s := station{name: f.Node, mac: f.MAC, address: a, at: place{f.Switch, f.Port}, node: v.m.Node(f.Node)}
@@ -163,7 +163,7 @@ func (v *view) stationAt(a netip.Addr) (station, error) {
 	if h, is := v.c.Discovery.HostOf(a); is {
 		return station{name: v.host(h.MAC), mac: h.MAC, address: a, at: place{h.Switch, h.Port}}, nil
 	}
-	return station{name: a.String(), address: a}, nil // somebody outside
+	return station{name: a.String(), address: a}, nil // outside the network
 }
 
 // stationOf finds a node by its name.
@@ -218,7 +218,7 @@ func (v *view) router(name string) *routing.Router {
 	return nil
 }
 
-// macOf returns the MAC of who has an address.
+// macOf returns the MAC of the interface that has an address.
 func (v *view) macOf(a netip.Addr) (openflow.MAC, bool) {
 	if f := v.m.ByAddress(a); f != nil {
 		return f.MAC, true
@@ -227,8 +227,8 @@ func (v *view) macOf(a netip.Addr) (openflow.MAC, bool) {
 	return h.MAC, is
 }
 
-// leave says by which interface a host sends to an address, and to which MAC. An error says why it
-// cannot.
+// leave says through which interface a host sends to an address, and to which MAC. An error says
+// why it cannot.
 func (v *view) leave(from station, to netip.Addr) (src station, dst openflow.MAC, err error) {
 	via := to
 	src = from
@@ -244,7 +244,7 @@ func (v *view) leave(from station, to netip.Addr) (src station, dst openflow.MAC
 	return src, dst, nil
 }
 
-// hostRoute is the routing table of a host of the topology: its subnets, routes and gateways.
+// hostRoute looks up the routing table of a host of the topology: its subnets, routes and gateways.
 func (v *view) hostRoute(from station, to netip.Addr) (via netip.Addr, src station, err error) {
 	reach := func(a netip.Addr) bool {
 		for _, f := range from.node.Interfaces {
@@ -271,7 +271,7 @@ func (v *view) hostRoute(from station, to netip.Addr) (via netip.Addr, src stati
 			via = g
 		}
 	}
-	if device != "" { // who is behind it answers for himself, or there is a neighbour
+	if device != "" { // hosts behind it answer ARP themselves, or there is a neighbour
 		for _, f := range from.node.Interfaces {
 			if f.Name == device && len(f.Addresses) > 0 {
 				src = station{name: from.name, mac: f.MAC, address: f.Addresses[0].Addr(), at: place{f.Switch, f.Port}, node: from.node}

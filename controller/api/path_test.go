@@ -8,7 +8,7 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// names are the switches of a way.
+// names are the switches on the path.
 func (w Way) names() string {
 	var out []string
 	for _, h := range w.Hops {
@@ -17,8 +17,8 @@ func (w Way) names() string {
 	return strings.Join(out, " ")
 }
 
-// Proves that what path says is what the switches do: before anything is learned, all who get a
-// flooded packet, then the way to one alone; and that an entry that drops is named.
+// Proves that path predicts what the switches do: before anything is learned, every node that a
+// flooded packet reaches, then the path to one node only; and that a dropping entry is named.
 func TestPathOfLearning(t *testing.T) {
 	b := newBed(t, "linear,4", "", "")
 	p, err := b.Path(ctx, PathQuery{From: "h1", To: "h3"})
@@ -58,9 +58,9 @@ func TestPathOfLearning(t *testing.T) {
 	}
 }
 
-// Proves that over routers every way of equal cost is shown, that what the controller does for a
-// neighbour whose MAC is not asked for yet is followed, and that the reason has cost and
-// alternatives; and that the packet takes one of these ways.
+// Proves that across routers every equal-cost path is shown, that what the controller does for a
+// neighbour whose MAC is not known yet is followed, and that the reason names cost and
+// alternatives; and that the packet takes one of these paths.
 func TestPathOfRouting(t *testing.T) {
 	b := newBed(t, "ring,4", topology.Router, "")
 	p, err := b.Path(ctx, PathQuery{From: "h1", To: "h3"})
@@ -98,7 +98,7 @@ func TestPathOfRouting(t *testing.T) {
 	if p.Arrives != "yes" || len(p.Ways) != 2 || p.Ways[0].Hops[0].In != "" {
 		t.Errorf("from a router: %+v", p)
 	}
-	// one of two ways is cut by a user: some packets arrive
+	// A user's entry blocks one of two paths: some packets still arrive.
 	_, err = b.AddFlow(ctx, FlowRequest{Switch: "r4", Flow: "priority=200,ip,nw_dst=" + b.host("h3").Addresses[0].Addr().String() + ",actions=drop"})
 	b.must(err)
 	p, err = b.Path(ctx, PathQuery{From: "h1", To: "h3"})
@@ -108,7 +108,7 @@ func TestPathOfRouting(t *testing.T) {
 	}
 }
 
-// Proves that two routes that lead to each other are seen to go in a circle.
+// Proves that two routes that point at each other are reported as a loop.
 func TestPathInACircle(t *testing.T) {
 	b := newBed(t, "linear,2", "", "")
 	to := b.host("h2")
@@ -140,7 +140,7 @@ func inner(b *bed, name string) uint32 {
 	return 0
 }
 
-// Proves that who cannot be found is named, with what there is.
+// Proves that an unknown name is reported, with the names that exist.
 func TestPathToNobody(t *testing.T) {
 	b := newBed(t, "linear,2", "", "")
 	for to, reason := range map[string]string{"h9": `there is no host or router "h9"; did you mean h1?`, "s2": "a switch has no address of its own",

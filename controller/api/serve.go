@@ -23,15 +23,15 @@ import (
 	"trivet.dev/trivet/internal/accept"
 )
 
-// Door is a listener with who may come in by it: on a Unix socket root and the user who runs
-// the controller, on TCP, of this machine only, who has the token.
+// Door is a listener and its access control: on a Unix socket, root and the user who runs the
+// controller are admitted; on TCP, on this machine only, clients with the token.
 type Door struct {
-	Address  string // as to open it again: unix:PATH or tcp:127.0.0.1:PORT
-	Token    string // of TCP
+	Address  string // with which it can be opened again: unix:PATH or tcp:127.0.0.1:PORT
+	Token    string // for TCP
 	listener net.Listener
 }
 
-// Open listens on unix:PATH or tcp:127.0.0.1:PORT, the latter with that token.
+// Open listens on unix:PATH, or on tcp:127.0.0.1:PORT with the token.
 func Open(address, token string) (*Door, error) {
 	network, at, _ := strings.Cut(address, ":")
 	switch network {
@@ -58,7 +58,7 @@ func Open(address, token string) (*Door, error) {
 	return nil, fmt.Errorf("--api %q: write unix:PATH or tcp:127.0.0.1:PORT", address)
 }
 
-// openUnix listens on a socket for its owner, in the place of one that nobody listens on any more.
+// openUnix listens on a socket for its owner, replacing one on which nothing listens any more.
 func openUnix(path string) (net.Listener, error) {
 	if conn, err := net.Dial("unix", path); err == nil {
 		conn.Close()
@@ -91,15 +91,15 @@ func (s *Server) Serve(d *Door) error {
 	return err
 }
 
-// maxClients is how many connections there are on TCP at a time. Who has shown no token keeps one
-// for as long as a request's head may take, and loses it with the answer.
+// maxClients is how many TCP connections there are at a time. A client without the token keeps its
+// connection until its request's header is read, or that times out, and loses it with the answer.
 const maxClients = 512
 
-// Close lets nobody in any more.
+// Close stops accepting clients.
 func (d *Door) Close() error { return d.listener.Close() }
 
-// guard lets those in who have the token, and no page of the web that has made a name of its own
-// lead to this machine (DNS rebinding): the request must be for an address of this machine.
+// guard admits clients that have the token, and no web page that has made its own name resolve to
+// this machine (DNS rebinding): the request's Host must be an address of this machine.
 func guard(next http.Handler, token string) http.Handler {
 	want := sha256.Sum256([]byte(token))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -119,7 +119,7 @@ func guard(next http.Handler, token string) http.Handler {
 	})
 }
 
-// ownHost says whether the Host of a request is a loopback address, or localhost.
+// ownHost reports whether the Host of a request is a loopback address, or localhost.
 func ownHost(host string) bool {
 	name, _, err := net.SplitHostPort(host)
 	if err != nil {
@@ -141,7 +141,7 @@ func refuse(w http.ResponseWriter, status int, detail string) {
 
 const minToken = 16 // characters
 
-// ReadToken returns the token in a file, which nobody else may read.
+// ReadToken returns the token in a file, which nobody else may be able to read.
 func ReadToken(file string) (string, error) {
 	f, err := os.Open(file)
 	if err != nil {
@@ -167,7 +167,7 @@ func ReadToken(file string) (string, error) {
 	return token, nil
 }
 
-// MakeToken returns the token in a file, made if it is not there; without a file, a new one.
+// MakeToken returns the token in a file, which it creates if necessary; without a file, a new one.
 func MakeToken(file string) (token string, err error) {
 	if file != "" {
 		if token, err = ReadToken(file); !errors.Is(err, fs.ErrNotExist) {

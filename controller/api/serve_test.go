@@ -37,9 +37,9 @@ func doorTo(t *testing.T, address, token string) *Door {
 	return door
 }
 
-// Proves that on TCP nothing is answered, the API's description and the metrics included, without
-// the token or to a page of the web that has led its own name to this machine; and that no other
-// origin is let in.
+// Proves that over TCP nothing is served, not even the API's description or the metrics, without
+// the token or to a web page that has made its own name resolve to this machine; and that no other
+// origin is allowed.
 func TestDoorOnTCP(t *testing.T) {
 	token, err := MakeToken("")
 	if err != nil || len(token) < 40 {
@@ -94,8 +94,8 @@ func TestDoorOnTCP(t *testing.T) {
 	refused(t, err, "the token is missing or wrong")
 }
 
-// Proves that the API does not listen where others than this machine are, nor with a token that can
-// be guessed.
+// Proves that the API does not listen on addresses that other machines can reach, nor with a token
+// that can be guessed.
 func TestDoorsThatAreNot(t *testing.T) {
 	for address, reason := range map[string]string{"tcp:0.0.0.0:0": "is for this machine", "tcp:192.0.2.1:80": "is for this machine",
 		"ssl:127.0.0.1:1": "write unix:PATH", "tcp:localhost:1": "is for this machine"} {
@@ -106,9 +106,8 @@ func TestDoorsThatAreNot(t *testing.T) {
 	refused(t, err, "at least")
 }
 
-// Proves that on a Unix socket another user than root and the controller's own is not answered,
-// even where the socket's mode lets them connect; and that a socket that is in use is not taken
-// over.
+// Proves that on a Unix socket users other than root and the controller's own are refused, even if
+// the socket's mode lets them connect; and that a socket in use is not taken over.
 func TestDoorOnUnix(t *testing.T) {
 	dir, err := os.MkdirTemp("", "api-")
 	if err != nil {
@@ -143,8 +142,8 @@ func TestDoorOnUnix(t *testing.T) {
 	}
 }
 
-// askAs asks in a thread that is of another user. The thread ends with the goroutine, which does
-// not let go of it.
+// askAs sends a request from a thread that runs as another user. The goroutine stays locked to the
+// thread, which therefore ends with it.
 func askAs(uid int, path string) string {
 	runtime.LockOSThread()
 	id := uintptr(uid)
@@ -166,8 +165,8 @@ func askAs(uid int, path string) string {
 	return fmt.Sprint(string(b[:max(0, n)]), err)
 }
 
-// Proves that a token comes from its file, is made there once, and that a file that others can read
-// is refused.
+// Proves that a token is read from its file, is created there once, and that a file that others can
+// read is refused.
 func TestTokenFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
 	first, err := MakeToken(file)
@@ -196,8 +195,9 @@ func TestTokenFile(t *testing.T) {
 	refused(t, err, "belongs to another user")
 }
 
-// Proves that who has no token holds a connection no longer than it takes to be told so, and that
-// however many of them come, memory is bounded and whoever has the token is answered in time.
+// Proves that a client without the token holds a connection no longer than it takes to refuse it,
+// and that however many there are, memory is bounded and a client with the token is answered in
+// time.
 func TestDoorIsNotHeld(t *testing.T) {
 	token, _ := MakeToken("")
 	door := doorTo(t, "tcp:127.0.0.1:0", token)
@@ -211,7 +211,7 @@ func TestDoorIsNotHeld(t *testing.T) {
 	if answer, err := io.ReadAll(conn); err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 401") { // and the connection has ended
 		t.Errorf("%q, %v", answer, err)
 	}
-	for range maxClients + 50 { // who say nothing
+	for range maxClients + 50 { // which stay silent
 		idle, err := net.Dial("tcp", address)
 		if err != nil {
 			t.Fatal(err)
@@ -227,8 +227,8 @@ func TestDoorIsNotHeld(t *testing.T) {
 	}
 }
 
-// Proves that the OpenAPI document is served and has all operations, so that a client can be made
-// of it.
+// Proves that the OpenAPI document is served and has all operations, so that clients can be
+// generated from it.
 func TestOpenAPI(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	door := doorTo(t, "unix:"+path, "")

@@ -39,8 +39,8 @@ func question[B openflow.MultipartBody](ctx context.Context, s *controller.Switc
 // atOnce is how many switches are asked at the same time.
 const atOnce = 32
 
-// askAll asks the switch of that name, or all, and calls each with the answers, one after the
-// other, in the order of the switches' names. It returns those that have not answered.
+// askAll asks the switch called name, or all, and calls each with the answers, one at a time, in
+// the order of the switches' names. It returns the switches that have not answered.
 func askAll[B openflow.MultipartBody](ctx context.Context, v *view, name string, body openflow.MultipartBody, each func(dpid uint64, b B)) (silent []string, err error) {
 	switches := v.c.Switches()
 	if name != "" {
@@ -93,7 +93,7 @@ func (v *view) flows(ctx context.Context, name string) (out Flows, err error) {
 	return out, err
 }
 
-// flow is an entry as a switch has it.
+// flow describes an entry as the switch reports it.
 func (v *view) flow(dpid uint64, f *openflow.FlowStats) Flow {
 	out := Flow{Switch: v.switchName(dpid), Table: f.Table, Priority: f.Priority, Match: f.Match.String(),
 		Actions: openflow.FormatInstructions(f.Instructions), App: apps.Of(f.Cookie), Cookie: fmt.Sprintf("%#x", f.Cookie),
@@ -106,14 +106,14 @@ func (v *view) flow(dpid uint64, f *openflow.FlowStats) Flow {
 	return out
 }
 
-// userFlow is an entry as it was asked for.
+// userFlow describes an entry as it was requested.
 func (v *view) userFlow(f user.Flow) Flow {
 	s := openflow.FlowStats{Table: f.Flow.Table, Priority: f.Flow.Priority, Match: f.Flow.Match, Instructions: f.Flow.Instructions,
 		Cookie: user.Cookie | uint64(f.ID), IdleTimeout: f.Flow.IdleTimeout, HardTimeout: f.Flow.HardTimeout}
 	return v.flow(f.Switch, &s)
 }
 
-// entryText is match and actions in one line.
+// entryText is the match and actions on one line.
 func entryText(match, actions string) string {
 	return strings.TrimPrefix(match+" actions="+actions, " ")
 }
@@ -173,13 +173,13 @@ func (v *view) addFlow(ctx context.Context, r FlowRequest) (out Flow, err error)
 	return v.userFlow(f), nil
 }
 
-// checkPorts says which port that an entry names the switch does not have. A switch takes such an
-// entry: the port may come.
+// checkPorts returns an error if an entry names a port that the switch does not have. A switch
+// accepts such an entry, as the port may be added later.
 func checkPorts(s *controller.Switch, m *openflow.FlowMod) error {
 	ports := s.Ports()
 	check := func(number uint32, what string) error {
 		if number > openflow.PortMax || slices.ContainsFunc(ports, func(p openflow.Port) bool { return p.Number == number }) {
-			return nil // the former are of OpenFlow, and the switch refuses those that do not fit
+			return nil // reserved ports are OpenFlow's, and the switch refuses those that do not fit
 		}
 		names := make([]string, len(ports))
 		for i, p := range ports {

@@ -6,14 +6,14 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// tables is what a switch has, as it was read.
+// tables are the contents of a switch, as read at one time.
 type tables struct {
 	entries map[uint8][]*openflow.FlowStats
 	groups  map[uint32]*openflow.GroupDesc
-	ports   []uint32 // that can send
+	ports   []uint32 // ports that are up
 }
 
-// packet is a packet as a flow table sees it: each field that it has, exactly.
+// packet is a packet as a flow table sees it: every field that it has, with its exact value.
 type packet struct {
 	fields openflow.Match
 	ttl    int
@@ -24,16 +24,16 @@ type traced struct {
 	hits    []*openflow.FlowStats
 	outputs []output
 	notes   []string // what could not be followed
-	missed  int      // the table without an entry for it; -1: none
+	missed  int      // the table that has no entry for it; -1: none
 }
 
 // output is a packet that leaves the tables.
 type output struct {
 	port    uint32 // or PortController, PortLocal, PortNormal
 	packet  packet
-	expired bool   // it goes to the controller because its TTL has ended
-	choice  int    // 0: it goes there in any case; else one of those of the same number does
-	reason  string // of a choice, and of a copy
+	expired bool   // it is sent to the controller because its TTL has expired
+	choice  int    // 0: always sent; otherwise exactly one of the outputs with the same number is
+	reason  string // for a choice or a copy
 	hit     *openflow.FlowStats
 }
 
@@ -43,10 +43,10 @@ type tracer struct {
 	in     uint32
 	out    traced
 	choice int
-	groups int // that are inside of each other
+	groups int // nesting depth
 }
 
-// trace says what a switch does with a packet.
+// trace says what the switch does with a packet.
 func (t *tables) trace(p packet) traced {
 	in, _ := p.fields.InPort()
 	x := tracer{tables: t, in: in, out: traced{missed: -1}}
@@ -92,7 +92,7 @@ func (x *tracer) note(format string, args ...any) {
 	x.out.notes = append(x.out.notes, fmt.Sprintf(format, args...))
 }
 
-// match is the entry of the highest priority that covers the packet.
+// match is the entry of the highest priority that matches the packet.
 func (t *tables) match(table uint8, fields openflow.Match) (best *openflow.FlowStats) {
 	for _, e := range t.entries[table] {
 		if (best == nil || e.Priority > best.Priority) && e.Match.Covers(fields) {
@@ -102,7 +102,7 @@ func (t *tables) match(table uint8, fields openflow.Match) (best *openflow.FlowS
 	return best
 }
 
-// ordered are instructions in the order in which they are executed (section 5.9).
+// ordered returns instructions in the order in which they are executed (section 5.9).
 func ordered(list []openflow.Instruction) (out []openflow.Instruction) {
 	for _, kind := range []openflow.InstructionType{openflow.InstructionExperimenter, openflow.InstructionMeter, openflow.InstructionApplyActions,
 		openflow.InstructionClearActions, openflow.InstructionWriteActions, openflow.InstructionWriteMetadata, openflow.InstructionGotoTable} {
@@ -115,7 +115,7 @@ func ordered(list []openflow.Instruction) (out []openflow.Instruction) {
 	return out
 }
 
-// actions executes a list; false: the packet goes no further.
+// actions executes a list; false means that the packet goes no further.
 func (x *tracer) actions(list []openflow.Action, p *packet, choice int, reason string) bool {
 	for _, a := range list {
 		switch a.Type {
@@ -150,8 +150,8 @@ var setOrder = []openflow.ActionType{openflow.ActionCopyTTLIn, openflow.ActionPo
 	openflow.ActionPushMPLS, openflow.ActionPushPBB, openflow.ActionPushVLAN, openflow.ActionCopyTTLOut, openflow.ActionDecMPLSTTL,
 	openflow.ActionDecNwTTL, openflow.ActionSetMPLSTTL, openflow.ActionSetNwTTL, openflow.ActionSetField, openflow.ActionSetQueue, openflow.ActionExperimenter}
 
-// actionSet executes a set: of each type, and of each field to set, the last counts; a group goes
-// before an output.
+// actionSet executes a set: for each type, and each field to set, the last one counts; a group
+// takes precedence over an output.
 func (x *tracer) actionSet(set []openflow.Action, p packet, choice int, reason string) {
 	var list []openflow.Action
 	var last *openflow.Action
@@ -182,7 +182,7 @@ func replaced(a openflow.Action, by []openflow.Action) bool {
 	return false
 }
 
-// output lets the packet leave by a port, or by several.
+// output sends the packet out of a port, or several.
 func (x *tracer) output(port uint32, p packet, choice int, reason string) {
 	switch port {
 	case openflow.PortInPort:
@@ -214,8 +214,8 @@ const (
 	maxNested  = 16 // groups
 )
 
-// group gives the packet to a group: to all of its buckets, or to one that the switch chooses
-// (section 5.6.1), which then may be any.
+// group gives the packet to a group: to all buckets, or to one that the switch chooses (section
+// 5.6.1), in which case each bucket is a possible choice.
 func (x *tracer) group(id uint32, p packet, choice int, reason string) {
 	g := x.tables.groups[id]
 	if g == nil || x.groups >= maxNested {

@@ -11,7 +11,7 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// rules makes random tables of few values, so that packets meet them.
+// rules makes random tables from few values, so that packets match them.
 type rules struct{ *rand.Rand }
 
 func pick[T any](r rules, of ...T) T { return of[r.IntN(len(of))] }
@@ -69,8 +69,8 @@ func (r rules) flow(table uint8) *openflow.FlowMod {
 	return m
 }
 
-// group is of a type in which nothing is chosen. In it no TTL ends: whether that ends the other
-// buckets, too, the specification does not say.
+// group is of a type that involves no choice. No TTL expires in it: the specification does not say
+// whether that ends the other buckets, too.
 func (r rules) group(id uint32) openflow.GroupDesc {
 	g := openflow.GroupDesc{Group: id, Kind: pick(r, openflow.GroupTypeAll, openflow.GroupTypeIndirect, openflow.GroupTypeFF)}
 	for range 1 + r.IntN(2) {
@@ -86,9 +86,9 @@ func (r rules) group(id uint32) openflow.GroupDesc {
 	return g
 }
 
-// Proves that the way of a packet through random tables is that which the embedded switch, whose
-// truth is tested against the specification and Open vSwitch, lets it take: the same ports, the
-// same times each.
+// Proves that the traced path of a packet through random tables is what the embedded switch does,
+// which itself is tested against the specification and Open vSwitch: the same ports, each the same
+// number of times.
 func TestTraceIsWhatASwitchDoes(t *testing.T) {
 	outputs := 0
 	for seed := range uint64(3000) {

@@ -12,7 +12,7 @@ import (
 	"trivet.dev/trivet/controller/monitor"
 )
 
-// counter is nil where the switch does not count.
+// counter is nil if the switch does not keep that counter.
 func counter(n uint64) *uint64 {
 	if n == monitor.NoCounter {
 		return nil
@@ -20,7 +20,7 @@ func counter(n uint64) *uint64 {
 	return &n
 }
 
-// number is nil where it is none.
+// number is nil if f is not a finite number.
 func number(f float64) *float64 {
 	if math.IsNaN(f) || math.IsInf(f, 0) {
 		return nil
@@ -28,7 +28,7 @@ func number(f float64) *float64 {
 	return &f
 }
 
-// rate is nil where it is not known yet.
+// rate is nil if it is not known yet.
 func rate(p *monitor.Port, value float64) *float64 {
 	if p.Interval <= 0 {
 		return nil
@@ -51,15 +51,15 @@ func (v *view) traffic(at place) Traffic {
 		Capacity: p.Capacity, Utilisation: number(p.Utilisation())}
 }
 
-// unlimited says whether a port's link is one of the topology's that has no bandwidth: the speed
-// that its device claims limits nothing.
+// unlimited reports whether a port's link is one of the topology's without a bandwidth: the speed
+// that its device claims is then no limit.
 func (v *view) unlimited(at place) bool {
 	p := v.m.Port(at.dpid, at.port)
 	return p.Peer != "" && p.Capacity == 0
 }
 
-// links are those between switches that discovery knows, and those to hosts and other nodes that
-// the map or discovery knows, each once.
+// links are the links between switches that discovery knows, and those to hosts and other nodes
+// that the map or discovery knows, each once.
 func (v *view) links() []Link {
 	out := []Link{}
 	inner := map[place]bool{}
@@ -93,13 +93,13 @@ func (v *view) links() []Link {
 	return out
 }
 
-// edge is what is at a port that leads to no switch, if anything is known of it.
+// edge is what is attached to a port that leads to no switch, if known.
 func (v *view) edge(at place, hosts []discovery.Host) (End, bool) {
 	known := v.m.Port(at.dpid, at.port)
 	switch {
 	case known.Peer != "" && known.PeerNumber == 0:
 		return End{Node: known.Peer, Interface: known.PeerInterface}, true
-	case known.Peer != "": // a switch whose link is down, or is not found yet
+	case known.Peer != "": // a switch whose link is down, or not discovered yet
 		return End{}, false
 	case len(hosts) == 1:
 		return End{Node: v.host(hosts[0].MAC)}, true
@@ -113,7 +113,7 @@ func (v *view) end(at place) End {
 	return End{Node: v.switchName(at.dpid), Interface: v.portName(at.dpid, at.port), Port: at.port}
 }
 
-// rates are what a port sends and receives.
+// rates are how much a port sends and receives.
 func (v *view) rates(at place) (out [2]*float64) {
 	if p, read := v.ports[at]; read {
 		out = [2]*float64{rate(&p, p.TxRate), rate(&p, p.RxRate)}
@@ -121,7 +121,7 @@ func (v *view) rates(at place) (out [2]*float64) {
 	return out
 }
 
-// link is a link from a port to an end; theirs is what that sends and receives, if it is a port.
+// link is a link from a port to an end; theirs are the rates of that end, if it is a port.
 func (v *view) link(at place, to End, theirs [2]*float64) Link {
 	l := Link{Ends: [2]End{v.end(at), to}}
 	own := v.rates(at)
@@ -143,7 +143,7 @@ func (v *view) link(at place, to End, theirs [2]*float64) Link {
 	return l
 }
 
-// or is the first that is known.
+// or is the first of the two that is known.
 func or(a, b *float64) *float64 {
 	if a != nil {
 		return a
@@ -173,12 +173,12 @@ func (v *view) statistics() Statistics {
 	return s
 }
 
-// compareLoad orders links by their utilisation, then by what they carry.
+// compareLoad orders links by utilisation, then by traffic.
 func (l Link) compareLoad(other Link) int {
 	return cmp.Or(cmp.Compare(value(l.Utilisation), value(other.Utilisation)), cmp.Compare(l.Busier(), other.Busier()))
 }
 
-// Busier is the higher rate of both directions, in bit/s.
+// Busier is the higher rate of the two directions, in bit/s.
 func (l Link) Busier() float64 { return max(value(l.Rates[0]), value(l.Rates[1])) }
 
 func value(f *float64) float64 {

@@ -7,7 +7,7 @@ import (
 	"trivet.dev/trivet/controller/builtin"
 )
 
-// Overview says what the controller is.
+// Overview describes the controller.
 type Overview struct {
 	Version  string    `json:"version"`
 	Started  time.Time `json:"started"`
@@ -33,7 +33,7 @@ type Topology struct {
 	Hosts    []Host   `json:"hosts"`
 }
 
-// Switch is a switch or routing node.
+// Switch is a switch or a routing node.
 type Switch struct {
 	Name      string `json:"name"`
 	DPID      string `json:"dpid" doc:"Datapath id, 16 hexadecimal digits"`
@@ -55,8 +55,8 @@ type Port struct {
 	Traffic       Traffic `json:"traffic"`
 }
 
-// Traffic is what goes through a port, as last measured. A counter that the switch does not keep is
-// missing.
+// Traffic is the traffic of a port, as last measured. Counters that the switch does not keep are
+// absent.
 type Traffic struct {
 	Time         *time.Time `json:"time,omitempty" doc:"Of the counters"`
 	RxRate       *float64   `json:"rx_rate,omitempty" doc:"bit/s"`
@@ -75,7 +75,7 @@ type Traffic struct {
 	Utilisation  *float64   `json:"utilisation,omitempty" doc:"Share of the capacity that the busier direction uses"`
 }
 
-// Link is a link, both of its directions, between two switches or a switch and what is no switch.
+// Link is a link, in both directions, between two switches or a switch and another node.
 type Link struct {
 	Ends       [2]End `json:"ends"`
 	Inner      bool   `json:"inner" doc:"Between switches"`
@@ -94,7 +94,7 @@ type End struct {
 	Port      uint32 `json:"port,omitempty" doc:"Of a switch: its number in OpenFlow"`
 }
 
-// Host is who sends from an Ethernet address at the edge of the network.
+// Host is a sender with its own MAC at the edge of the network.
 type Host struct {
 	Name      string       `json:"name,omitempty" doc:"Of the topology's node"`
 	MAC       string       `json:"mac"`
@@ -106,7 +106,7 @@ type Host struct {
 	Seen      *time.Time   `json:"seen,omitempty" doc:"Last; missing: it has not said anything yet"`
 }
 
-// Flows are flow entries as the switches have said, when they were asked for.
+// Flows are the flow entries that the switches reported when they were asked.
 type Flows struct {
 	Flows   []Flow   `json:"flows"`
 	Pending []Flow   `json:"pending" doc:"Users' entries for switches that are not connected"`
@@ -131,7 +131,7 @@ type Flow struct {
 	HardTimeout uint16  `json:"hard_timeout,omitempty" doc:"Seconds"`
 }
 
-// Groups are groups as the switches have said, when they were asked for.
+// Groups are the groups that the switches reported when they were asked.
 type Groups struct {
 	Groups []Group  `json:"groups"`
 	Silent []string `json:"silent" doc:"Switches that have not answered, and why"`
@@ -156,13 +156,13 @@ type Bucket struct {
 	Packets  *uint64 `json:"packets,omitempty"`
 }
 
-// FlowRequest asks for a flow entry.
+// FlowRequest asks to add a flow entry.
 type FlowRequest struct {
 	Switch string `json:"switch" doc:"Name, or datapath id"`
 	Flow   string `json:"flow" maxLength:"4096" doc:"As ovs-ofctl reads it: priority=100,ip,nw_dst=10.0.0.2,actions=drop"`
 }
 
-// Routes are routes as routers forward by them.
+// Routes are the routes by which routers forward.
 type Routes struct {
 	Routes []Route             `json:"routes"`
 	Added  []builtin.UserRoute `json:"added" doc:"What users have added, also for routers that are not there"`
@@ -186,7 +186,7 @@ type Hop struct {
 	Router    string     `json:"router,omitempty" doc:"The neighbour, where it is a router of the controller"`
 }
 
-// RouteRequest asks for a static route.
+// RouteRequest asks to add a static route.
 type RouteRequest struct {
 	Router string       `json:"router"`
 	Prefix netip.Prefix `json:"prefix"`
@@ -205,7 +205,7 @@ type Statistics struct {
 	Database  *DatabaseRows    `json:"database,omitempty"`
 }
 
-// DatabaseRows counts what was given to the database.
+// DatabaseRows counts the rows passed to the database.
 type DatabaseRows struct {
 	Written uint64 `json:"written"`
 	Dropped uint64 `json:"dropped" doc:"They found no place in the queue"`
@@ -221,7 +221,7 @@ type PortStatistics struct {
 	Traffic
 }
 
-// PacketsIn is what has come to the controller, of one protocol.
+// PacketsIn counts the packets of one protocol that the controller has received.
 type PacketsIn struct {
 	Protocol   string  `json:"protocol"`
 	Family     string  `json:"family"`

@@ -30,7 +30,7 @@ type place struct {
 	port uint32
 }
 
-// view is the network at one time, as an answer shows it.
+// view is the network at one moment, as an answer shows it.
 type view struct {
 	c     *builtin.Controller
 	m     *builtin.Map
@@ -58,12 +58,13 @@ func newView(c *builtin.Controller) *view {
 	return v
 }
 
-// newEventView is one for what says where it is itself: quick, however large the network is.
+// newEventView is a view without hosts, traffic and port descriptions, which is quick to make
+// however large the network is: enough for events, which say themselves where they happened.
 func newEventView(c *builtin.Controller) *view {
 	return &view{c: c, m: c.Map(), ports: map[place]monitor.Port{}}
 }
 
-// nameOf is what a host is called: the node whose MAC, or address, it has.
+// nameOf is the name of a host: the node that has its MAC, or address.
 func (v *view) nameOf(h discovery.Host) string {
 	if f := v.m.ByMAC(h.MAC); f != nil {
 		return f.Node
@@ -76,10 +77,10 @@ func (v *view) nameOf(h discovery.Host) string {
 	return ""
 }
 
-// switchName is a name, or the datapath id.
+// switchName is the name of a switch, or its datapath id.
 func (v *view) switchName(dpid uint64) string { return v.m.Switch(dpid).Name }
 
-// portName is the topology's name, the switch's own, or the number.
+// portName is the topology's name for a port, the switch's own, or the number.
 func (v *view) portName(dpid uint64, number uint32) string {
 	if name := v.m.Port(dpid, number).Name; name != "" {
 		return name
@@ -90,7 +91,7 @@ func (v *view) portName(dpid uint64, number uint32) string {
 	return strconv.FormatUint(uint64(number), 10)
 }
 
-// describe is what the switch says of a port.
+// describe is the switch's description of a port.
 func (v *view) describe(dpid uint64, number uint32) (d openflow.Port) {
 	if v.desc != nil {
 		return v.desc[place{dpid, number}]
@@ -105,7 +106,7 @@ func (v *view) describe(dpid uint64, number uint32) (d openflow.Port) {
 	return openflow.Port{}
 }
 
-// host is how a host is called, by its MAC where nothing better is known.
+// host is a host's name, or its MAC if nothing better is known.
 func (v *view) host(mac openflow.MAC) string {
 	if name := v.names[mac]; name != "" {
 		return name
@@ -121,7 +122,7 @@ var (
 	macAddress = regexp.MustCompile(`\b(?:[0-9a-f]{2}:){5}[0-9a-f]{2}\b`)
 )
 
-// readable puts names in the place of numbers of ports and of MACs.
+// readable replaces port numbers and MACs by names.
 func (v *view) readable(dpid uint64, flow string) string {
 	flow = portNumber.ReplaceAllStringFunc(flow, func(s string) string {
 		i := strings.IndexAny(s, "=:") + 1
@@ -137,13 +138,13 @@ func (v *view) readable(dpid uint64, flow string) string {
 			return s
 		}
 		if f := v.m.ByMAC(mac); f != nil && v.m.Node(f.Node) == nil {
-			return f.Name // a router's interface
+			return f.Name // an interface of a router
 		}
 		return v.host(mac)
 	})
 }
 
-// find returns the connected switch that a user means; an error that says which there are.
+// find returns the connected switch that a user means, or an error that lists the switches.
 func (v *view) find(name string) (*controller.Switch, error) {
 	dpid, found := v.m.Find(name)
 	if s := v.c.Switch(dpid); found && s != nil {
@@ -179,7 +180,7 @@ func (v *view) overview() Overview {
 
 func load() Load {
 	var usage unix.Rusage
-	_ = unix.Getrusage(unix.RUSAGE_SELF, &usage) // it fails for no reason that could be
+	_ = unix.Getrusage(unix.RUSAGE_SELF, &usage) // it cannot fail here
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return Load{CPUSeconds: (time.Duration(usage.Utime.Nano()) + time.Duration(usage.Stime.Nano())).Seconds(),
@@ -190,7 +191,7 @@ func (v *view) topology() Topology {
 	return Topology{Switches: v.switches(), Links: v.links(), Hosts: v.hosts()}
 }
 
-// switches are those that are connected, and those of the map that should be.
+// switches are the connected switches, and those of the map that should be.
 func (v *view) switches() []Switch {
 	counts := v.c.Monitor.FlowCounts()
 	ids := map[uint64]bool{}
@@ -231,7 +232,7 @@ func (v *view) port(at place, d openflow.Port, kind discovery.Kind) Port {
 		Peer: known.Peer, PeerInterface: known.PeerInterface, Traffic: v.traffic(at)}
 }
 
-// hosts are those that were seen, and those of the topology that were not.
+// hosts are the hosts that were seen, and those of the topology that were not.
 func (v *view) hosts() []Host {
 	out, known := []Host{}, map[string]bool{}
 	for _, h := range v.seen {

@@ -34,19 +34,19 @@ type visit struct {
 	packet
 }
 
-// step is a switch on the way to where the walk is.
+// step is a switch on the path to where the walk has got.
 type step struct {
 	hop  PathHop
 	dpid uint64
-	at   packet // as it came
+	at   packet // as it arrived
 	out  place
 	copy bool
 }
 
-// fate says whether a packet arrives: in all cases, or in some.
+// fate says whether a packet arrives: in all cases, or only in some.
 type fate struct{ all, some bool }
 
-// tables reads those of a switch, once.
+// tables reads the tables of a switch, once.
 func (w *walk) tables(dpid uint64) (*tables, error) {
 	if t := w.read[dpid]; t != nil || w.failed[dpid] != nil {
 		return t, w.failed[dpid]
@@ -84,7 +84,7 @@ func (w *walk) ask(dpid uint64) (*tables, error) {
 	return t, nil
 }
 
-// enter lets a packet come into a switch by a port.
+// enter makes a packet enter a switch through a port.
 func (w *walk) enter(at place, p packet) fate {
 	p.fields = p.fields.With(openflow.InPort(at.port)).With(openflow.Metadata(0))
 	for _, s := range w.trail {
@@ -97,7 +97,7 @@ func (w *walk) enter(at place, p packet) fate {
 		return w.end(hop.Switch, fmt.Sprintf("it is followed over at most %d switches", maxHops), false)
 	}
 	here := visit{at.dpid, p}
-	if f, is := w.been[here]; is && len(w.path.Ways) >= maxWays { // there may be more ways than there is time
+	if f, is := w.been[here]; is && len(w.path.Ways) >= maxWays { // trying all paths could take too long
 		w.path.More = true
 		return f
 	}
@@ -130,7 +130,7 @@ func (w *walk) leaveSwitch(s step, x traced) fate {
 	if len(outputs) == 0 {
 		return w.with(s, func() fate { return w.end(s.hop.Switch, dropReason(s.hop, x), false) })
 	}
-	cases := map[int]fate{} // of choices
+	cases := map[int]fate{} // by choice
 	var sum fate
 	for _, o := range outputs {
 		here := s
@@ -177,7 +177,7 @@ func dropReason(hop PathHop, x traced) string {
 	return "dropped by " + whose + ": " + e.Readable
 }
 
-// with does what follows a step.
+// with runs f with a step added to the trail.
 func (w *walk) with(s step, f func() fate) fate {
 	w.trail = append(w.trail, s)
 	if s.copy {
@@ -191,7 +191,7 @@ func (w *walk) with(s step, f func() fate) fate {
 	return out
 }
 
-// output follows an output of the switch that is last on the trail.
+// output follows an output of the last switch of the trail.
 func (w *walk) output(o output) fate {
 	s := &w.trail[len(w.trail)-1]
 	switch o.port {
@@ -205,7 +205,7 @@ func (w *walk) output(o output) fate {
 	return w.send(s, place{s.dpid, o.port}, o.packet)
 }
 
-// send lets a packet go out by a port.
+// send sends a packet out of a port.
 func (w *walk) send(s *step, out place, p packet) fate {
 	s.out = out
 	s.hop.Out = w.portName(out.dpid, out.port)
@@ -231,7 +231,7 @@ func (w *walk) send(s *step, out place, p packet) fate {
 	return w.arrive(out, p)
 }
 
-// arrive ends a way at an edge of the network.
+// arrive ends a path at an edge of the network.
 func (w *walk) arrive(out place, p packet) fate {
 	dst, _ := p.fields.Get(openflow.FieldEthDst)
 	mac := dst.MAC()
@@ -266,7 +266,7 @@ func (w *walk) arrive(out place, p packet) fate {
 	return w.end(name, fmt.Sprintf("it is for %s, which is not there", w.host(mac)), false)
 }
 
-// end notes the way that the walk has come, if there is room for one more.
+// end records the path of the walk so far, if there is room for another.
 func (w *walk) end(node, reason string, arrives bool) fate {
 	f := fate{arrives, arrives}
 	way := Way{Arrives: arrives, Copy: w.copies > 0, End: node, Reason: reason, Hops: []PathHop{}}
@@ -284,12 +284,12 @@ func (w *walk) end(node, reason string, arrives bool) fate {
 	}
 	w.path.More = true
 	if i := slices.IndexFunc(w.path.Ways, func(x Way) bool { return !x.Arrives }); arrives && i >= 0 {
-		w.path.Ways[i] = way // one that arrives is worth more
+		w.path.Ways[i] = way // a path that arrives is worth more
 	}
 	return f
 }
 
-// finish puts the ways in order and says whether the packet arrives.
+// finish sorts the paths and says whether the packet arrives.
 func (w *walk) finish() {
 	slices.SortStableFunc(w.path.Ways, func(a, b Way) int {
 		switch {

@@ -279,7 +279,7 @@ func (a *App) SwitchUp(s *controller.Switch) {
 	for _, etherType := range []uint16{etherTypeLLDP, etherTypeBDDP} {
 		m := openflow.NewFlowMod(openflow.FlowAdd, flowPriority, openflow.NewMatch(openflow.EthType(etherType)),
 			openflow.ApplyActions(openflow.OutputController(openflow.MaxLenNoBuffer)))
-		m.Cookie = Cookie
+		m.Cookie, m.Flags = Cookie, openflow.FlowSendFlowRem
 		flows = append(flows, m)
 	}
 	_ = s.Rules(Cookie, apps.CookieMask, nil).Replace(flows, nil)
@@ -338,6 +338,14 @@ func (a *App) SwitchDown(s *controller.Switch) {
 		}
 	}
 	a.drop(n)
+}
+
+// FlowRemoved notices that somebody has deleted what brings probes, and so maybe all entries, as
+// ovs-ofctl del-flows does: the app itself never does.
+func (a *App) FlowRemoved(s *controller.Switch, m *openflow.FlowRemoved) {
+	if m.Cookie == Cookie && m.Reason == openflow.RemovedDelete {
+		s.Renew()
+	}
 }
 
 // PortChanged probes a port that is new or up again, and loses the links of one that is gone or

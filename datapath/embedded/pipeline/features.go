@@ -1,10 +1,6 @@
 package pipeline
 
-import (
-	"fmt"
-
-	"trivet.dev/trivet/openflow"
-)
+import "trivet.dev/trivet/openflow"
 
 // Features answers a FEATURES_REQUEST.
 func (s *Switch) Features() *openflow.FeaturesReply {
@@ -71,8 +67,8 @@ func (s *Switch) tableFeatures() openflow.TableFeaturesList {
 		if next == nil { // the last table leads nowhere
 			own = instructions[1:]
 		}
-		list[id] = openflow.TableFeatures{
-			Table: uint8(id), Name: fmt.Sprintf("table %d", id), MetadataMatch: ^uint64(0), MetadataWrite: ^uint64(0),
+		list[id] = openflow.TableFeatures{ // without a name, which ovs-ofctl would show in place of the number
+			Table: uint8(id), MetadataMatch: ^uint64(0), MetadataWrite: ^uint64(0),
 			MaxEntries: uint32(s.config.MaxFlows),
 			Properties: properties(
 				openflow.TableProperty{Type: openflow.TableInstructions, Instructions: own},

@@ -93,7 +93,7 @@ func (r *resolver) addresses() {
 	}
 	segs := r.segments()
 	r.assign(v4, segs)
-	if r.t.IPv6 != IPv6Off {
+	if r.t.IPv6.Addressed() {
 		r.assign(v6, segs)
 	}
 	r.duplicates(segs)

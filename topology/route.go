@@ -48,7 +48,7 @@ func (r *resolver) computeRoutes() {
 	if slices.ContainsFunc(static, func(n *Node) bool { return !n.NAT }) {
 		static = routers // also the routing nodes: their controller may see no path through kernel routers
 	}
-	if r.t.IPv6 == IPv6Off {
+	if !r.t.IPv6.Addressed() {
 		static = slices.DeleteFunc(slices.Clone(static), func(n *Node) bool { return n.OSPF != nil })
 	}
 	if total := len(static) * len(r.segs); total > MaxRoutes {
@@ -145,8 +145,8 @@ func (r *resolver) reachable() {
 			switch {
 			case !via.IsValid() || via.IsLinkLocalUnicast():
 				return false
-			case via.Is6() && r.t.IPv6 == IPv6Off:
-				r.problems.Warn(n.Pos, "ipv6: assigned, or --ipv6 assigned", "%s %s: %s is left out, as IPv6 is off", n.Kind, n.Name, what)
+			case via.Is6() && !r.t.IPv6.Addressed():
+				r.problems.Warn(n.Pos, "ipv6: assigned, or --ipv6 assigned", "%s %s: %s is left out, as there are no addresses of IPv6", n.Kind, n.Name, what)
 				return true
 			case slices.ContainsFunc(own, is):
 				r.problems.Warn(n.Pos, "name another node's address address", "%s %s: %s is its own address: it is left out", n.Kind, n.Name, what)

@@ -2,12 +2,12 @@ package topology
 
 // Blocked returns the links that must not forward so that switches without a controller, which
 // flood, do not form a loop: for each connected set of such switches, all links outside a
-// breadth-first spanning tree from its first switch. Switches that run the spanning tree protocol
-// take care of themselves. The topology must be resolved.
+// breadth-first spanning tree from its first switch. Switches that run the spanning tree protocol,
+// as all but embedded ones can, take care of themselves. The topology must be resolved.
 func Blocked(t *Topology) map[*Link]bool {
 	learns := map[string]bool{}
 	for _, n := range t.Nodes {
-		learns[n.Name] = n.Kind == Switch && !n.STP && len(n.Controllers) > 0 && n.Controllers[0] == ControllerNone
+		learns[n.Name] = n.Kind == Switch && (!n.STP || n.Datapath == Embedded) && len(n.Controllers) > 0 && n.Controllers[0] == ControllerNone
 	}
 	links := map[string][]*Link{}
 	blocked := map[*Link]bool{}

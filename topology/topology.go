@@ -51,10 +51,14 @@ type Topology struct {
 type IPv6 string
 
 const (
-	IPv6Off      IPv6 = "off"      // no IPv6 at all, not even link-local addresses; the default
-	IPv6Assigned IPv6 = "assigned" // addresses as given or assigned from Subnet6; no autoconfiguration
-	IPv6Auto     IPv6 = "auto"     // as assigned, and the kernel autoconfigures as on any other machine
+	IPv6Off       IPv6 = "off"        // no IPv6 at all, not even link-local addresses; the default
+	IPv6LinkLocal IPv6 = "link-local" // what the kernel does by itself on any other machine, and no more
+	IPv6Assigned  IPv6 = "assigned"   // addresses as given or assigned from Subnet6; no autoconfiguration
+	IPv6Auto      IPv6 = "auto"       // as assigned, and the kernel does what it does by itself
 )
+
+// Addressed says whether there are addresses and routes of IPv6.
+func (v IPv6) Addressed() bool { return v == IPv6Assigned || v == IPv6Auto }
 
 // RoutesMode says where hosts' gateways and routers' static routes come from.
 type RoutesMode string

@@ -79,8 +79,8 @@ func (v *validator) topology() {
 	if t.Routes != "" && t.Routes != RoutesComputed && t.Routes != RoutesAsWritten {
 		v.problems.Add(t.Pos, "choose computed or as-written", "routes: there is no mode %q", t.Routes)
 	}
-	if t.IPv6 != "" && !slices.Contains([]IPv6{IPv6Off, IPv6Assigned, IPv6Auto}, t.IPv6) {
-		v.problems.Add(t.Pos, "choose off, assigned or auto", "ipv6: there is no mode %q", t.IPv6)
+	if t.IPv6 != "" && !slices.Contains([]IPv6{IPv6Off, IPv6LinkLocal, IPv6Assigned, IPv6Auto}, t.IPv6) {
+		v.problems.Add(t.Pos, "choose off, link-local, assigned or auto", "ipv6: there is no mode %q", t.IPv6)
 	}
 	v.datapath(t.Pos, "topology", t.Datapath, Switch, Router)
 	for _, n := range t.Nodes {

@@ -160,8 +160,8 @@ func addressOf(t *topology.Topology, node string, v6 bool) (netip.Addr, error) {
 		}
 	}
 	switch {
-	case v6 && t.IPv6 == topology.IPv6Off:
-		return netip.Addr{}, fmt.Errorf("%s has no IPv6 address, as the lab has no IPv6; write lab: {ipv6: assigned}", node)
+	case v6 && !t.IPv6.Addressed():
+		return netip.Addr{}, fmt.Errorf("%s has no IPv6 address, as the lab assigns none; write lab: {ipv6: assigned}", node)
 	case v6:
 		return netip.Addr{}, fmt.Errorf("%s has no IPv6 address", node)
 	}

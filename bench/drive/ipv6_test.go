@@ -79,7 +79,7 @@ func TestIPv6(t *testing.T) {
 func TestNoIPv6(t *testing.T) {
 	const nodes = "topology:\n  nodes: {s1: switch, h1: host, h2: host}\n  links: [h1 -- s1, h2 -- s1]\n"
 	for text, want := range map[string]string{
-		nodes + "probes: [packets: {from: h1, to: h2, rate: 10, ipv6: true}]":                                                                                       "packets: h1 has no IPv6 address, as the lab has no IPv6; write lab: {ipv6: assigned}",
+		nodes + "probes: [packets: {from: h1, to: h2, rate: 10, ipv6: true}]":                                                                                       "packets: h1 has no IPv6 address, as the lab assigns none; write lab: {ipv6: assigned}",
 		nodes + "lab: {ipv6: off}\nprobes: [ping: {all: true, ipv6: true}]":                                                                                         "ping: h1 has no IPv6 address",
 		nodes + "lab: {ipv6: assigned}\nprobes: [ping: {all: true, ipv6: true}]":                                                                                    "",
 		nodes + "factors: {ip: {4: {lab: off, probe: off}, 6: {lab: auto, probe: on}}}\nlab: {ipv6: '${ip.lab}'}\nprobes: [ping: {all: true, ipv6: '${ip.probe}'}]": "",

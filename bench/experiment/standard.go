@@ -8,7 +8,7 @@ func Standard(probes []ProbeKind) Vocabulary {
 		{Name: "target", Type: Text, Default: "local", Doc: "What brings the lab up: local is Trivet on this machine; mininet, for comparisons, is Mininet on it."},
 		{Name: "datapath", Type: Text, Doc: "What forwards packets, in all switches and routers that can have it."},
 		{Name: "controller", Type: Text, Doc: "What decides, for all switches: trivet, none, an address."},
-		{Name: "ipv6", Type: Word, Words: []string{string(topology.IPv6Off), string(topology.IPv6Assigned), string(topology.IPv6Auto)}, Doc: "Whether hosts have IPv6."},
+		{Name: "ipv6", Type: Word, Words: []string{string(topology.IPv6Off), string(topology.IPv6LinkLocal), string(topology.IPv6Assigned), string(topology.IPv6Auto)}, Doc: "Whether hosts have IPv6."},
 		{Name: "isolate", Type: Text, Doc: "Processors reserved for the lab: 1-3; none reserves none."},
 		{Name: "pin_nodes", Type: Text, Doc: "Processors for the nodes."},
 		{Name: "pin_datapath", Type: Text, Doc: "Processors for the datapath."},

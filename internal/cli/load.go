@@ -38,7 +38,7 @@ func (s *source) flags(cmd *cobra.Command) {
 	f.StringVar(&s.topo, "topo", "", "which topology of a Mininet file that has several, and its arguments: mytopo,3")
 	f.StringVar(&s.datapath, "datapath", "", "what forwards: "+describeDatapaths())
 	f.StringSliceVar(&s.controller, "controller", nil, "what decides: trivet (the default), none (switches learn by themselves), "+strings.Join(topology.ControllerPrograms, ", ")+", or addresses like tcp:127.0.0.1:6653")
-	f.StringVar(&s.ipv6, "ipv6", "", "off, assigned or auto")
+	f.StringVar(&s.ipv6, "ipv6", "", "off, link-local, assigned or auto")
 	f.StringVar(&s.routes, "routes", "", "computed: gateways and static routes that the file does not give are added (the default, except for Mininet scripts); as-written: they are not")
 	completeFlag(cmd, "nodes", "router")
 	completeFlag(cmd, "datapath", datapaths()...)

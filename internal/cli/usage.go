@@ -38,7 +38,7 @@ func speakPlainly(cmd *cobra.Command) {
 // same.
 var elsewhere = map[string]string{
 	"pingall": "ping --all", "status": "ls", "list": "ls", "ps": "ls", "show": "inspect", "info": "inspect", "nodes": "inspect",
-	"links": "inspect", "net": "inspect", "dump": "inspect", "start": "up", "run": "up", "create": "up", "deploy": "up", "mn": "up",
+	"links": "inspect", "net": "inspect", "dump": "inspect", "start": "up", "create": "up", "deploy": "up",
 	"stop": "down", "destroy": "down", "delete": "down", "kill": "down", "clean": "down", "attach": "shell", "ssh": "shell",
 	"login": "shell", "draw": "graph", "plot": "graph", "check": "validate", "log": "logs", "neighbors": "ospf neighbors",
 	"neighbours": "ospf neighbors", "route": "routes", "flow": "flows", "dump-flows": "flows", "tcpdump": "capture", "sniff": "capture",

@@ -67,7 +67,7 @@ func LongPaths(t *topology.Topology) bool { return t.RouterHops > longPath }
 func (l *Lab) nodeSysctls(n *topology.Node) []sysctl {
 	var s []sysctl
 	switch l.Topology().IPv6 {
-	case topology.IPv6Auto:
+	case topology.IPv6Auto, topology.IPv6LinkLocal:
 	case topology.IPv6Assigned:
 		for _, conf := range []string{"all", "default"} {
 			s = append(s,

@@ -20,6 +20,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"trivet.dev/trivet/python"
 	"trivet.dev/trivet/topology"
 	"trivet.dev/trivet/topology/formats"
 	"trivet.dev/trivet/topology/formats/mininet/confine"
@@ -131,9 +132,10 @@ func untold(problems *topology.Problems, at topology.Position, res confine.Resul
 	}
 }
 
-// standin returns the source of every module of the stand-in, by path.
+// standin returns the source of every module of the stand-in, by path. Topologies are those of the
+// drop-in.
 func standin() map[string]string {
-	sources := map[string]string{}
+	sources := map[string]string{"mininet/_topo.py": python.Topo, "mininet/topolib.py": python.Topolib}
 	fs.WalkDir(standinFiles, "standin", func(path string, entry fs.DirEntry, err error) error {
 		if err == nil && !entry.IsDir() {
 			text, _ := standinFiles.ReadFile(path)

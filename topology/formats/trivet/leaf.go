@@ -43,7 +43,7 @@ var leaves = map[any]leaf{
 	"version": {parse: simple(parseVersion), pattern: `^1\.[0-5]$`},
 
 	reflect.TypeFor[topology.Routing]():  oneOf(topology.Proactive, topology.Reactive),
-	reflect.TypeFor[topology.IPv6]():     oneOf(topology.IPv6Off, topology.IPv6Assigned, topology.IPv6Auto),
+	reflect.TypeFor[topology.IPv6]():     oneOf(topology.IPv6Off, topology.IPv6LinkLocal, topology.IPv6Assigned, topology.IPv6Auto),
 	reflect.TypeFor[topology.FailMode](): oneOf(topology.Standalone, topology.Secure),
 	reflect.TypeFor[linkState]():         oneOf(linkState("up"), linkState("down")),
 

@@ -40,7 +40,7 @@ type document struct {
 	Name        string              `yaml:"name" doc:"Name of the topology; the file's name when missing."`
 	Subnet      netip.Prefix        `yaml:"subnet" doc:"IPv4 addresses that are not given are assigned from here; 10.0.0.0/8 when missing."`
 	Subnet6     netip.Prefix        `yaml:"subnet6" doc:"IPv6 addresses that are not given are assigned from here; fd00::/64 when missing."`
-	IPv6        topology.IPv6       `yaml:"ipv6" doc:"off: no IPv6; assigned: addresses as given or from subnet6; auto: autoconfiguration as well."`
+	IPv6        topology.IPv6       `yaml:"ipv6" doc:"off: no IPv6; link-local: what the kernel does by itself; assigned: addresses as given or from subnet6; auto: both."`
 	Routes      topology.RoutesMode `yaml:"routes" doc:"computed: hosts get gateways, routers static routes along shortest paths; as-written: only those that the file gives."`
 	Routing     topology.Routing    `yaml:"routing" doc:"When routing nodes get their routes: proactive, all at once, or reactive, when the first packet needs them."`
 	Datapath    topology.Datapath   `yaml:"datapath" doc:"What forwards packets in switches and routers that name no datapath."`

@@ -120,7 +120,7 @@ func jsonValue(t *rapid.T, depth int) any {
 var topologies = rapid.Custom(func(t *rapid.T) *topology.Topology {
 	out := &topology.Topology{
 		Name: maybe(t, anyText), Subnet: maybe(t, prefixes), Subnet6: maybe(t, prefixes),
-		IPv6:     maybe(t, rapid.SampledFrom([]topology.IPv6{topology.IPv6Off, topology.IPv6Assigned, topology.IPv6Auto})),
+		IPv6:     maybe(t, rapid.SampledFrom([]topology.IPv6{topology.IPv6Off, topology.IPv6LinkLocal, topology.IPv6Assigned, topology.IPv6Auto})),
 		Datapath: maybe(t, datapaths), Controllers: maybe(t, controllers), Foreign: maybe(t, foreigns),
 	}
 	names := rapid.SliceOfNDistinct(rapid.OneOf(rapid.SampledFrom(oddNames), rapid.StringMatching(`[hs][1-9]{1,2}`)), 1, 12, rapid.ID).Draw(t, "names")

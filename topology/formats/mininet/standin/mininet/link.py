@@ -103,7 +103,7 @@ class Intf:
         return "OK"
 
     def __repr__(self):
-        return "<%s %s>" % (self.__class__.__name__, self.name)
+        return "<%s %s>" % (type(self).__name__, self)
 
     def __str__(self):
         return self.name
@@ -148,10 +148,8 @@ class Link:
     def __init__(self, node1, node2, port1=None, port2=None, intfName1=None, intfName2=None, addr1=None, addr2=None,
                  intf=Intf, cls1=None, cls2=None, params1=None, params2=None, fast=True, **params):
         params1, params2 = dict(params1 or {}), dict(params2 or {})
-        if port1 is not None:
-            params1["port"] = port1
-        if port2 is not None:
-            params2["port"] = port2
+        for given, port in ((params1, port1), (params2, port2)):
+            given.update({} if port is None else {"port": port})
         self.givenPorts = ["port" in params1, "port" in params2]
         params1.setdefault("port", node1.newPort())
         params2.setdefault("port", node2.newPort())
@@ -182,7 +180,7 @@ class Link:
         self.delete()
 
     def status(self):
-        return "(%s %s)" % (self.intf1.status(), self.intf2.status())
+        return "(%s)" % " ".join(intf.status() for intf in (self.intf1, self.intf2))
 
     def __str__(self):
         return "%s<->%s" % (self.intf1, self.intf2)

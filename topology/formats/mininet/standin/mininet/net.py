@@ -45,8 +45,7 @@ class Mininet:
         if self.autoSetMacs:
             defaults["mac"] = macColonHex(self.nextIP)
         if self.autoPinCpus:
-            defaults["cores"] = self.nextCore
-            self.nextCore = (self.nextCore + 1) % self.numCores
+            defaults["cores"], self.nextCore = self.nextCore, (self.nextCore + 1) % self.numCores
         self.nextIP += 1
         host = (cls or self.host)(name, **{**defaults, **params})
         if "ip" not in params:

@@ -36,11 +36,8 @@ class Node:
         return max(self.ports.values()) + 1 if self.ports else self.portBase
 
     def addIntf(self, intf, port=None, moveIntfFn=None):
-        if port is None:
-            port = self.newPort()
-        self.intfs[port] = intf
-        self.ports[intf] = port
-        self.nameToIntf[intf.name] = intf
+        port = self.newPort() if port is None else port
+        self.intfs[port], self.ports[intf], self.nameToIntf[intf.name] = intf, port, intf
 
     def delIntf(self, intf):
         port = self.ports.pop(intf, None)
@@ -195,7 +192,7 @@ class Node:
     setup = checkSetup
 
     def __repr__(self):
-        return "<%s %s>" % (self.__class__.__name__, self.name)
+        return "<%s %s>" % (type(self).__name__, self)
 
     def __str__(self):
         return self.name

@@ -28,7 +28,7 @@ RACING := ./lab ./target/... ./datapath/... ./controller/... ./openflow/... ./be
 PREFIX := /usr/local
 
 .DEFAULT_GOAL := build
-.PHONY: build demo bootstrap test unit e2e test-vm test-all race chaos interop clients matrix fuzz bench papers papers-quick lint install dist generate clean help
+.PHONY: build demo bootstrap test unit e2e test-vm test-all race chaos interop clients matrix fuzz bench papers papers-quick lint install dist wheel notebook generate clean help
 
 build: ## bin/trivet, a static binary (the default)
 	@started=$$(date +%s); [ ! -t 1 ] || printf 'trivet  building\r'; \
@@ -102,6 +102,8 @@ lint: ## gofmt, go vet, staticcheck; shellcheck for scripts
 install: ## trivet into PREFIX (/usr/local), with man pages and completions for bash, zsh and fish; DESTDIR goes before it (after make)
 	@[ -x bin/trivet ] || { echo "build it first:  make" >&2; exit 1; }
 	@install -D -m 755 bin/trivet $(DESTDIR)$(PREFIX)/bin/trivet
+	@cd python && find trivet mininet -name '*.py' -o -name py.typed | while read -r f; do \
+		install -D -m 644 "$$f" "$(DESTDIR)$(PREFIX)/share/trivet/python/$$f"; done
 	@pages=$$(mktemp -d) && trap "rm -r $$pages" EXIT && scripts/pages bin/trivet $$pages && \
 	install -D -m 644 $$pages/trivet.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/trivet && \
 	install -D -m 644 $$pages/_trivet $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_trivet && \
@@ -120,6 +122,12 @@ dist: build ## binaries and Debian packages for amd64 and arm64, with checksums,
 	done
 	@rm -r dist/pages
 	@cd dist && sha256sum trivet-* >SHA256SUMS
+
+wheel: build ## the Python packages trivet and mininet with the program, for pip, in dist/
+	@scripts/wheel bin/trivet $(VERSION) dist
+
+notebook: wheel ## install that wheel into a virtual environment, and run examples/notebook.ipynb there
+	@scripts/notebook "$$(ls -t dist/trivet-*.whl | head -1)" examples/notebook.ipynb
 
 generate: ## generated code anew, and the pages of the commands
 	@scripts/bootstrap --generate

@@ -193,7 +193,7 @@ Trivet's own, as outside the prompt (help COMMAND says more; | > and < work as i
 `
 
 // outside are the commands that make no sense in the prompt of a lab that is up.
-var outside = []string{"up", "apply", "down", "resume", "cli", "bench", "controller", "completion"}
+var outside = []string{"up", "apply", "down", "resume", "cli", "bench", "controller", "completion", "mn", "run"}
 
 // mininets are commands of Mininet's.
 var mininets = []string{"dump", "exit", "help", "links", "net", "nodes", "pingall", "quit", "sh"}

@@ -136,7 +136,7 @@ func (a *app) root() *cobra.Command {
 		}
 	}
 	group("life", a.up(), a.apply(), a.down(), a.resume(), a.ls(), a.inspect(), a.logs(), a.doctor())
-	group("use", a.ping(), a.iperf(), a.verify(), a.exec(), a.shell(), a.prompt(), a.link(), a.capture())
+	group("use", a.ping(), a.iperf(), a.verify(), a.exec(), a.shell(), a.prompt(), a.link(), a.capture(), a.mn(), a.runScript())
 	group("net", a.top(), a.path(), a.flows(), a.routes(), a.ospf(), a.hosts(), a.controller())
 	group("use", a.bench())
 	group("file", a.validate(), a.convert(), a.graph(), a.schema())

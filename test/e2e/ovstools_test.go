@@ -68,3 +68,28 @@ func TestSwitchTools(t *testing.T) {
 	m.ok("resume")
 	m.sh("OVS_RUNDIR=/run/trivet/" + m.name + "/ovs ovs-ofctl -O OpenFlow13 show s3") // as what a dead daemon has told a shell
 }
+
+// TestFlowsDeleted proves that the controller makes its entries again when somebody else has
+// deleted all of a switch's, as lab sheets have it done: in switches of either datapath that speaks
+// OpenFlow, and in routing nodes.
+func TestFlowsDeleted(t *testing.T) {
+	if _, err := exec.LookPath("ovs-ofctl"); err != nil {
+		t.Skip("ovs-ofctl is not installed (Debian: openvswitch-switch)")
+	}
+	for _, c := range []struct{ datapath, kind, node string }{{"embedded", "switch", "s2"}, {"ovs", "switch", "s2"}, {"ovs", "router", "r2"}} {
+		t.Run(c.datapath+"-"+c.kind, func(t *testing.T) {
+			t.Parallel()
+			m := newMachine(t)
+			m.up("--nodes", c.kind, "--datapath", c.datapath, "linear,3")
+			if c.datapath == "embedded" {
+				m.ok("exec", c.node, "--", "true") // it is told, and can be asked
+			}
+			ofctl := "OVS_RUNDIR=/run/trivet/" + m.name + "/ovs ovs-ofctl -O OpenFlow13 "
+			flows := func() int { return strings.Count(m.sh(ofctl+"dump-flows "+c.node), "cookie=") }
+			before := flows()
+			m.sh(ofctl + "del-flows " + c.node)
+			eventually(t, "the controller has made its entries again", func() bool { return flows() >= before })
+			m.ok("ping", "--all")
+		})
+	}
+}

@@ -151,6 +151,6 @@ probes:
 		}
 	}
 	refused := m.want(1, "bench", "run", m.file("y.yaml", strings.Replace(text, "MODE", "off", 1)), "--dry-run")
-	contains(t, refused.err, "h1 has no IPv6 address, as the lab has no IPv6; write lab: {ipv6: assigned}")
+	contains(t, refused.err, "h1 has no IPv6 address, as the lab assigns none; write lab: {ipv6: assigned}")
 	m.unchanged(before)
 }

@@ -1,0 +1,196 @@
+"""The package trivet against labs: what the commands can do is there, and says what they say. Needs root."""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+from trivet import CommandError, Lab, NoLab, TrivetError, labs, read_results  # noqa: E402
+
+PREFIX = os.environ.get("TRIVET_LAB") or "py%d" % os.getpid()
+os.environ.pop("TRIVET_LAB", None)
+
+
+class TestLab(unittest.TestCase):
+    """One lab for all: each test leaves it as it was."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.lab = Lab("linear,3", name=PREFIX + "-a").up()
+        cls.addClassCleanup(cls.lab.down)
+
+    def test_command(self):
+        """cmd gives what a command prints, run its outputs apart, and an exit code other than 0 is an error with its text."""
+        h1 = self.lab["h1"]
+        self.assertIn("10.0.0.1/8", h1.cmd("ip -br addr"))
+        self.assertCountEqual(h1.cmd("echo out; echo err >&2; exit 3").split(), ["out", "err"])
+        self.assertEqual(h1.run(["cat"], input="hello").stdout, "hello")
+        with self.assertRaises(CommandError) as raised:
+            h1.run("echo no >&2; exit 3")
+        self.assertEqual(raised.exception.returncode, 3)
+        self.assertIn("no", str(raised.exception))
+        self.assertEqual(h1.run(["false"], check=False).returncode, 1)
+        self.assertEqual(h1.run(["/no/such"], check=False).returncode, 127)
+
+    def test_short_programs(self):
+        """A program that has ended before its input is closed is none less for that: all outputs come."""
+        h1 = self.lab["h1"]
+        for i in range(30):
+            self.assertEqual(h1.run(["echo", str(i)], input="nobody reads this\n" * 100).stdout, "%d\n" % i)
+
+    def test_much_output(self):
+        """A megabyte passes as it is, in both directions at once."""
+        text = "".join("line %d\n" % i for i in range(100000))
+        self.assertEqual(self.lab["h1"].run(["cat"], input=text).stdout, text)
+
+    def test_process(self):
+        """popen has streams, signals and a wait like subprocess."""
+        p = self.lab["h1"].popen("trap 'echo caught; exit 7' TERM; echo ready; while :; do sleep 0.05; done",
+                                 stdout=subprocess.PIPE, text=True)
+        self.assertEqual(p.stdout.readline(), "ready\n")
+        self.assertIsNone(p.poll())
+        with self.assertRaises(subprocess.TimeoutExpired):
+            p.wait(0.05)
+        p.terminate()
+        self.assertEqual(p.communicate()[0], "caught\n")
+        self.assertEqual(p.wait(), 7)
+        self.assertTrue(p.stdout.closed)
+        p = self.lab["h1"].popen(["sleep", "100"])
+        p.kill()
+        self.assertEqual(p.wait(), 128 + 9)
+
+    def test_timeout_ends_it(self):
+        """What runs longer than its timeout does not go on."""
+        with self.assertRaises(subprocess.TimeoutExpired):
+            self.lab["h1"].run("echo $$ >/tmp/%s.pid; exec sleep 1000" % PREFIX, timeout=1)
+        with open("/tmp/%s.pid" % PREFIX) as f:
+            pid = int(f.read())
+        os.unlink(f.name)
+        for _ in range(200):
+            try:
+                os.kill(pid, 0)
+            except ProcessLookupError:
+                return
+            time.sleep(0.1)
+        self.fail("the program runs on")
+
+    def test_threads(self):
+        """Threads use one lab at a time."""
+        said = {}
+
+        def ask(name):
+            said[name] = [self.lab[name].cmd("hostname").strip() for _ in range(5)]
+
+        threads = [threading.Thread(target=ask, args=(n,)) for n in ("h1", "h2", "h3")]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        self.assertEqual(said, {n: [n] * 5 for n in ("h1", "h2", "h3")})
+
+    def test_links(self):
+        """A link is set, seen and pulled; what cannot be is said as by the command."""
+        link = self.lab.link("s1", "s2")
+        self.assertEqual(link.set(bandwidth="100mbit", delay="3ms").info["delay"], "3ms")
+        self.assertGreaterEqual(self.lab["h1"].ping("h2").rtt_ms["min"], 6)
+        self.assertNotIn("delay", link.set(bandwidth="none", delay="none").info)
+        link.down()
+        self.assertEqual(self.lab.ping("h1", "h2", timeout="200ms").received, 0)
+        self.assertTrue(link.info["down"])
+        link.up()
+        self.assertEqual(self.lab.ping("h1", "h2").loss, 0)
+        with self.assertRaisesRegex(TrivetError, "no link h1-h2"):
+            self.lab.link("h1", "h2")
+        with self.assertRaisesRegex(TrivetError, '"soon" is not a time span'):
+            link.set(delay="soon")
+        self.assertEqual(len(self.lab.links()), 5)
+        with self.assertRaisesRegex(KeyError, "no node h9"):
+            self.lab["h9"]
+
+    def test_measures(self):
+        """Pings, throughput, flows, the way and statistics are the API's."""
+        pings = self.lab.ping_all()
+        self.assertTrue(pings)
+        self.assertEqual((pings.sent, pings.received), (6, 6))
+        self.assertGreater(self.lab.iperf("h1", "h3", seconds=1).bits_per_second, 1e6)
+        flows = self.lab.flows("s1")
+        self.assertEqual({f["switch"] for f in flows}, {"s1"})
+        self.assertIn("routes", self.lab.routes)
+        self.assertIn("s2", json.dumps(self.lab.path("h1", "h3")))
+        self.assertIn("ports", str(self.lab.statistics))
+        self.assertEqual([h.name for h in self.lab.hosts], ["h1", "h2", "h3"])
+        self.assertEqual(self.lab["h2"].ip, "10.0.0.2")
+
+    def test_events(self):
+        """A link that goes down is an event."""
+        events = self.lab.events()
+        self.assertEqual(next(events)[0], "ready")
+        self.lab.link("s2", "s3").down()
+        seen = next(kind for kind, what in events if kind == "link")
+        self.assertEqual(seen, "link")
+        events.close()
+        self.lab.link("s2", "s3").up()
+
+    def test_attach(self):
+        """Another program finds the lab by its name, and in the list."""
+        self.assertEqual(Lab.attach(self.lab.name).info["state"], "up")
+        self.assertIn(self.lab.name, [lab["name"] for lab in labs()])
+        with self.assertRaisesRegex(NoLab, "there is no lab nowhere"):
+            Lab.attach("nowhere")
+
+
+class TestFiles(unittest.TestCase):
+    def test_file_and_apply(self):
+        """A file comes up, an edited one is applied, and nothing is left when the block ends, whatever ends it."""
+        with tempfile.TemporaryDirectory() as d:
+            file = os.path.join(d, "lab.yaml")
+            with open(file, "w") as f:
+                f.write("nodes: {h1: host, h2: host}\nlinks: [h1 -- h2]\n")
+            with self.assertRaises(ZeroDivisionError):
+                with Lab.from_file(file, name=PREFIX + "-b") as lab:
+                    with open(file, "w") as f:
+                        f.write("nodes: {h1: host, h2: host, h3: host}\nlinks: [h1 -- h2: {delay: 1ms}, h2 -- h3]\n")
+                    self.assertTrue(lab.apply(file, dry_run=True))
+                    self.assertNotIn("h3", lab)
+                    lab.apply(file)
+                    self.assertIn("h3", lab)
+                    raise ZeroDivisionError
+            self.assertFalse(os.path.exists("/run/trivet/%s-b" % PREFIX))
+            with open(file, "w") as f:
+                f.write("nodes: {h1: hots}\n")
+            with self.assertRaisesRegex(TrivetError, r"lab\.yaml:1:\d+ .*hots"):
+                Lab.from_file(file, name=PREFIX + "-b").up()
+
+    def test_results(self):
+        """A file of trivet bench is rows; what does not count is left out."""
+        records = [
+            {"record": "header", "schema": 1, "experiment": {"name": "x"}},
+            {"record": "sample", "run": 1, "probe": "p", "warm_up": True, "measurements": [{"metric": "rtt", "unit": "s", "values": [9]}]},
+            {"record": "sample", "run": 2, "probe": "p", "factors": {"k": 1}, "measurements": [{"metric": "rtt", "unit": "s", "values": [8]}]},
+            {"record": "sample", "run": 2, "probe": "p", "factors": {"k": 1}, "verdict": {"level": "good"}, "measurements": [
+                {"metric": "rtt", "unit": "s", "values": [0.1, 0.2], "at": [0, 1]}, {"metric": "loss", "unit": "1", "count": 1, "of": 4}]},
+        ]
+        with tempfile.TemporaryDirectory() as d:
+            with open(os.path.join(d, "x.jsonl"), "w") as f:
+                f.write("\n".join(map(json.dumps, records)) + "\n" + '{"record": "sample", "ru')
+            r = read_results(d)
+            self.assertEqual([(row["k"], row["metric"], row["value"]) for row in r.rows()],
+                             [(1, "rtt", 0.1), (1, "rtt", 0.2), (1, "loss", 0.25)])
+            try:
+                import pandas  # noqa: F401
+            except ImportError:
+                with self.assertRaisesRegex(TrivetError, "pandas is not installed"):
+                    r.to_pandas()
+            else:
+                self.assertEqual(list(r.to_pandas()["value"]), [0.1, 0.2, 0.25])
+            with self.assertRaisesRegex(TrivetError, "no file of results"):
+                read_results(os.path.dirname(os.path.abspath(__file__)))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -21,13 +22,17 @@ type elsewhere struct {
 	target
 	owner   local.Owner
 	now     *topology.Topology
-	did     []string
 	fail    map[string]error // by what is being done
-	started map[string]bool
 	removed int
+
+	mu      sync.Mutex // start commands run all at once
+	did     []string
+	started map[string]bool
 }
 
 func (e *elsewhere) do(what string) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	e.did = append(e.did, what)
 	return e.fail[what]
 }
@@ -77,14 +82,21 @@ func (e *elsewhere) Replaced(t *topology.Topology) (gone, made []*topology.Node)
 }
 
 func (e *elsewhere) RunStart(node string, cmd *exec.Cmd) error {
+	e.mu.Lock()
 	e.started[node] = true
+	e.mu.Unlock()
 	if err := e.do("start " + node); err != nil {
 		return err
 	}
 	return cmd.Start()
 }
 
-func (e *elsewhere) HasStarted(node string) bool           { return e.started[node] }
+func (e *elsewhere) HasStarted(node string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.started[node]
+}
+
 func (e *elsewhere) WaitControllers(context.Context) error { return nil }
 func (e *elsewhere) Dead() []string                        { return nil }
 func (e *elsewhere) Remarks() []string                     { return nil }

@@ -264,11 +264,12 @@ type Wire string
 const (
 	Veth     Wire = "veth"      // a pair of virtual Ethernet devices, shaped by the kernel
 	Line     Wire = "line"      // two TAP devices and the delay line of the lab's daemon
-	External Wire = "interface" // a real interface of the machine, moved into the lab
+	External Wire = "interface" // a real interface of the machine, moved into the lab, or the end of a tunnel
+	Tunnel   Wire = "vxlan"     // between two sites, seen from both
 )
 
 // Inner says whether a link runs inside a datapath, without devices.
-func (w Wire) Inner() bool { return w != Veth && w != Line && w != External }
+func (w Wire) Inner() bool { return w != Veth && w != Line && w != External && w != Tunnel }
 
 var kinds []Kind
 

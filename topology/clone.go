@@ -64,6 +64,10 @@ func (l *Link) Clone() *Link {
 			e.Egress = &egress
 		}
 		e.OSPF = e.OSPF.Clone()
+		if e.Carrier != nil {
+			carrier := *e.Carrier
+			e.Carrier = &carrier
+		}
 	}
 	return &c
 }

@@ -83,7 +83,7 @@ func LinkKeys(t *Topology) []string {
 	seen := make(map[string]int, len(t.Links))
 	keys := make([]string, len(t.Links))
 	for i, l := range t.Links {
-		a, b := l.Ends[0].label(), l.Ends[1].label()
+		a, b := l.Ends[0].Label(), l.Ends[1].Label()
 		key := min(a, b) + " " + max(a, b)
 		seen[key]++
 		if seen[key] > 1 {
@@ -107,7 +107,7 @@ func linkFields(a, b *Link) []Field {
 	if a == b {
 		return nil
 	}
-	if a.Ends[0].label() != b.Ends[0].label() {
+	if a.Ends[0].Label() != b.Ends[0].Label() {
 		turned := b.Clone()
 		turned.Ends[0], turned.Ends[1] = turned.Ends[1], turned.Ends[0]
 		b = turned

@@ -37,7 +37,7 @@ func Inherit(t, resolved *Topology) {
 		}
 		for j := range l.Ends {
 			from := old.Ends[j]
-			if from.label() != l.Ends[j].label() {
+			if from.Label() != l.Ends[j].Label() {
 				from = old.Ends[1-j]
 			}
 			e := &l.Ends[j]

@@ -106,7 +106,7 @@ func (v *validator) ospfLink(l *Link, bad func(hint, format string, args ...any)
 	for _, e := range l.Ends {
 		v.ospfSettings(e.OSPF, bad)
 		if n := v.nodes[e.Node]; e.OSPF != nil && (n == nil || n.OSPF == nil) {
-			bad("give the router ospf", "ospf: %s does not speak OSPF", clip(e.label()))
+			bad("give the router ospf", "ospf: %s does not speak OSPF", clip(e.Label()))
 		}
 	}
 }
@@ -184,7 +184,7 @@ func (r *resolver) ospfPassive() {
 	for _, l := range r.t.Links {
 		for i, e := range l.Ends {
 			if n := r.nodes[e.Node]; n != nil && n.OSPF != nil && len(n.OSPF.Passive) > 0 {
-				beside[e.Node] = append(beside[e.Node], l.Ends[1-i].label(), e.Interface)
+				beside[e.Node] = append(beside[e.Node], l.Ends[1-i].Label(), e.Interface)
 			}
 		}
 	}

@@ -230,7 +230,7 @@ func (o *ospfOf) iface(n *Node, e ospfEnd, s OSPFLink, addresses []netip.Prefix)
 	if s.Priority != nil {
 		out.Priority = *s.Priority
 	}
-	other := e.link.Ends[1-e.i].label()
+	other := e.link.Ends[1-e.i].Label()
 	out.Passive = !e.routers || slices.Contains(n.OSPF.Passive, end.Interface) || slices.Contains(n.OSPF.Passive, other)
 	if s.Passive != nil {
 		out.Passive = *s.Passive

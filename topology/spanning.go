@@ -3,8 +3,18 @@ package topology
 // Blocked returns the links that must not forward so that switches without a controller, which
 // flood, do not form a loop: for each connected set of such switches, all links outside a
 // breadth-first spanning tree from its first switch. Switches that run the spanning tree protocol,
-// as all but embedded ones can, take care of themselves. The topology must be resolved.
+// as all but embedded ones can, take care of themselves. In a Part, they are those that the whole
+// topology's tree does without. The topology must be resolved.
 func Blocked(t *Topology) map[*Link]bool {
+	if t.Site != "" {
+		held := map[*Link]bool{}
+		for _, l := range t.Links {
+			if l.Held {
+				held[l] = true
+			}
+		}
+		return held
+	}
 	learns := map[string]bool{}
 	for _, n := range t.Nodes {
 		learns[n.Name] = n.Kind == Switch && (!n.STP || n.Datapath == Embedded) && len(n.Controllers) > 0 && n.Controllers[0] == ControllerNone

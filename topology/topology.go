@@ -39,6 +39,10 @@ type Topology struct {
 	// upper bound. Resolve sets it if paths are computed, by itself or by a controller.
 	RouterHops int `json:"router_hops,omitempty"`
 
+	// Site and Elsewhere are set in the part of a lab that runs at one of several sites: see Part.
+	Site      string  `json:"site,omitempty"`
+	Elsewhere []Named `json:"elsewhere,omitempty"` // the addresses of nodes at other sites
+
 	// Foreign keeps, by format name, what a file contains that has no meaning to Trivet, so that it
 	// survives a round trip. Node and Link have the same.
 	Foreign map[string]any `json:"foreign,omitempty"`
@@ -157,6 +161,8 @@ type Node struct {
 	Address string `json:"address,omitempty"` // of a controller: "tcp:192.0.2.1:6653", or "trivet" for the built-in one
 	Device  string `json:"device,omitempty"`  // for racks: where to place the node; otherwise ignored
 
+	On string `json:"on,omitempty"` // the site that it runs at, or a label of sites; empty: not chosen, or the head
+
 	Place   *Point         `json:"place,omitempty"` // where a drawing puts the node
 	Foreign map[string]any `json:"foreign,omitempty"`
 
@@ -234,6 +240,10 @@ type Link struct {
 	// there.
 	Device bool `json:"device,omitempty"`
 
+	// Held says, in a Part, that the link must not forward: the spanning tree of the whole topology
+	// does without it.
+	Held bool `json:"held,omitempty"`
+
 	Foreign map[string]any `json:"foreign,omitempty"`
 
 	Pos Position `json:"-"`
@@ -249,6 +259,10 @@ type Endpoint struct {
 
 	// Take says that a real interface may be taken although the machine uses it.
 	Take bool `json:"take,omitempty"`
+
+	// Carrier leads, in a Part, to a node at another site. The end then is External, and Interface
+	// is the device of the node at the link's other end.
+	Carrier *Carrier `json:"carrier,omitempty"`
 
 	// Egress replaces the link's impairment for what leaves this end.
 	Egress *Impairment `json:"egress,omitempty"`
@@ -279,16 +293,20 @@ func (l *Link) Impaired() bool {
 }
 
 // Name is the link's name in messages and commands: "a-b", from the ends' nodes or interfaces.
-func (l *Link) Name() string { return l.Ends[0].label() + "-" + l.Ends[1].label() }
+func (l *Link) Name() string { return l.Ends[0].Label() + "-" + l.Ends[1].Label() }
 
-func (e Endpoint) label() string {
-	if e.Node == "" {
+// Label is what stands for an end in its link's name: the node, or the interface of the machine.
+func (e Endpoint) Label() string {
+	switch {
+	case e.Carrier != nil:
+		return e.Carrier.Node
+	case e.Node == "":
 		return e.Interface
 	}
 	return e.Node
 }
 
-// External says whether the end is a real interface of the machine.
+// External says whether the end is a real interface of the machine, or leads to another site.
 func (e Endpoint) External() bool { return e.Node == "" }
 
 // Event is something that happens in a lab at a given time after it is up.

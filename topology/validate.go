@@ -318,7 +318,7 @@ func (v *validator) addresses(pos Position, subject string, prefixes []netip.Pre
 }
 
 func (v *validator) link(l *Link) {
-	name := fmt.Sprintf("link %s -- %s", clip(l.Ends[0].label()), clip(l.Ends[1].label()))
+	name := fmt.Sprintf("link %s -- %s", clip(l.Ends[0].Label()), clip(l.Ends[1].Label()))
 	bad := func(hint, format string, args ...any) {
 		v.problems.Add(l.Pos, hint, "%s: %s", name, fmt.Sprintf(format, args...))
 	}
@@ -349,6 +349,8 @@ func (v *validator) end(l *Link, e *Endpoint, bad func(hint, format string, args
 	if e.External() {
 		if e.Interface == "" {
 			bad("name a node, or an interface of the machine: interface:eth1", "one end has no node")
+		} else if e.Carrier != nil {
+			return
 		} else if v.external[e.Interface] != nil {
 			bad("an interface can be in one link only", "interface %s is already in another link", e.Interface)
 		}
@@ -442,7 +444,7 @@ func (v *validator) event(e Event) {
 	if v.joined == nil {
 		v.joined = make(map[[2]string]bool, 2*len(v.t.Links))
 		for _, l := range v.t.Links {
-			x, y := l.Ends[0].label(), l.Ends[1].label()
+			x, y := l.Ends[0].Label(), l.Ends[1].Label()
 			v.joined[[2]string{x, y}], v.joined[[2]string{y, x}] = true, true
 		}
 	}
@@ -466,6 +468,6 @@ func (t *Topology) FindLink(a, b string) *Link {
 
 // Joins says whether the link's ends are at these two nodes (or interfaces), in either order.
 func (l *Link) Joins(a, b string) bool {
-	x, y := l.Ends[0].label(), l.Ends[1].label()
+	x, y := l.Ends[0].Label(), l.Ends[1].Label()
 	return x == a && y == b || x == b && y == a
 }

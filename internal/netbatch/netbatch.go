@@ -240,6 +240,34 @@ func (b *Batch) AddVeth(a, z Device) {
 	b.add("make link "+a.Name+" – "+z.Name, unix.RTM_NEWLINK, create, parts...)
 }
 
+// VXLANPort is the UDP port of tunnels (RFC 7348, section 5).
+const VXLANPort = 4789
+
+// AddVXLAN makes the end of a point-to-point VXLAN tunnel. Its packets enter and leave through the
+// namespace of the batch's socket, whatever namespace the device is in. It is not tied to a device
+// of that namespace, so it carries frames larger than what the way there takes: those go as
+// fragments.
+func (b *Batch) AddVXLAN(d Device, c topology.Carrier) {
+	info := nl.NewRtAttr(unix.IFLA_LINKINFO, nil)
+	info.AddRtAttr(nl.IFLA_INFO_KIND, nl.NonZeroTerminated("vxlan"))
+	data := info.AddRtAttr(nl.IFLA_INFO_DATA, nil)
+	data.AddRtAttr(nl.IFLA_VXLAN_ID, nl.Uint32Attr(c.VNI))
+	local, remote := nl.IFLA_VXLAN_LOCAL, nl.IFLA_VXLAN_GROUP
+	if c.Local.Is6() {
+		local, remote = nl.IFLA_VXLAN_LOCAL6, nl.IFLA_VXLAN_GROUP6
+	}
+	data.AddRtAttr(local, c.Local.AsSlice())
+	data.AddRtAttr(remote, c.Remote.AsSlice())
+	data.AddRtAttr(nl.IFLA_VXLAN_PORT, binary.BigEndian.AppendUint16(nil, VXLANPort))
+	data.AddRtAttr(nl.IFLA_VXLAN_LEARNING, nl.Uint8Attr(0)) // there is only one place to send to
+	data.AddRtAttr(nl.IFLA_VXLAN_UDP_CSUM, nl.Uint8Attr(1))
+	parts := []nl.NetlinkRequestData{&nl.IfInfomsg{IfInfomsg: unix.IfInfomsg{Index: int32(d.Index)}}}
+	for _, attr := range append(d.attrs(), info) {
+		parts = append(parts, attr)
+	}
+	b.add(fmt.Sprintf("make the tunnel %s to %s with VNI %d", d.Name, c.Remote, c.VNI), unix.RTM_NEWLINK, create, parts...)
+}
+
 // AddBridge makes a Linux bridge that learns and, unless stp, runs no spanning tree protocol. It
 // sets the operational state to up; otherwise the kernel would leave it unknown until the bridge
 // first loses its carrier.

@@ -26,3 +26,14 @@ func Each[T any](items []T, f func(T) error) error {
 	group.Wait()
 	return errors.Join(errs...)
 }
+
+// All calls f for all items at once, as is right where f mostly waits, and joins the errors.
+func All[T any](items []T, f func(T) error) error {
+	var group sync.WaitGroup
+	errs := make([]error, len(items))
+	for i := range items {
+		group.Go(func() { errs[i] = f(items[i]) })
+	}
+	group.Wait()
+	return errors.Join(errs...)
+}

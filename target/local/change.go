@@ -91,6 +91,9 @@ func (l *Lab) takeAway(s plan.Steps) error {
 
 // change makes what is new and sets what differs.
 func (l *Lab) change(ctx context.Context, s plan.Steps, progress Progress) error {
+	if err := l.guardTunnels(s.New); err != nil {
+		return err
+	}
 	if err := each(l, func(f datapath.Fabric) error { return f.Make(ctx, s) }); err != nil {
 		return err
 	}

@@ -1,12 +1,15 @@
 package local
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"trivet.dev/trivet/internal/inside"
+	"trivet.dev/trivet/internal/netbatch"
 	"trivet.dev/trivet/topology"
 )
 
@@ -15,6 +18,9 @@ func (l *Lab) takeExternal(link *topology.Link) error {
 	within, outside := link.Ends[0], link.Ends[1]
 	if within.External() {
 		within, outside = outside, within
+	}
+	if outside.Carrier != nil {
+		return l.makeTunnel(link, within, *outside.Carrier)
 	}
 	dev, err := netlink.LinkByName(outside.Interface)
 	if err != nil {
@@ -48,10 +54,53 @@ func (l *Lab) takeExternal(link *topology.Link) error {
 	})
 }
 
+// makeTunnel makes the end of a tunnel to another site the device of a node here. The kernel makes
+// it in its place at once, so there is never anything in the machine's own namespace to clean up.
+func (l *Lab) makeTunnel(link *topology.Link, at topology.Endpoint, c topology.Carrier) error {
+	ns, err := l.netnsOf(at.Node)
+	if err != nil {
+		return err
+	}
+	defer ns.Close()
+	b, err := netbatch.New()
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	d := netbatch.Device{Name: at.Interface, MAC: at.MAC, NS: ns, MTU: MTU}
+	if !ownsNamespaces(l.node(at.Node)) {
+		d.Index = l.newIndex(at.Interface)
+	}
+	b.AddVXLAN(d, c)
+	if err := b.Flush(); err != nil {
+		if errors.Is(err, unix.EEXIST) {
+			err = fmt.Errorf("%w: another lab, or another program, has such a tunnel", err)
+		}
+		return fmt.Errorf("link %s: %w", link.Name(), err)
+	}
+	if link.Down || !ownsNamespaces(l.node(at.Node)) { // those of switches are set up together
+		return nil
+	}
+	return inside.File(ns, func() error {
+		dev, err := netlink.LinkByName(at.Interface)
+		if err != nil {
+			return err
+		}
+		return netlink.LinkSetUp(dev)
+	})
+}
+
 // releaseExternal moves an interface back and restores what it had.
 func (l *Lab) releaseExternal(link *topology.Link) error {
 	for i, e := range link.Ends {
 		if !e.External() {
+			continue
+		}
+		if e.Carrier != nil {
+			if err := inNamespaceFile(l.netPath(link.Ends[1-i].Node), func() error { return netbatch.Delete(e.Interface) }); err != nil {
+				return err
+			}
+			l.forgetDevice(e.Interface)
 			continue
 		}
 		at := slices.IndexFunc(l.Record.External, func(x external) bool { return x.Name == e.Interface })

@@ -78,7 +78,8 @@ type Owner struct {
 // Record is what later processes must know about how the lab was made. It is written before what it
 // describes is made.
 type Record struct {
-	Netem    bool              `json:"netem"` // the kernel has netem; else delay lines impair links
+	Netem    bool              `json:"netem"`             // the kernel has netem; else delay lines impair links
+	Guarded  bool              `json:"guarded,omitempty"` // the firewall protects its tunnels to other sites
 	External []external        `json:"external,omitempty"`
 	Uplinks  map[string]uplink `json:"uplinks,omitempty"` // of NAT routers
 	Dirs     []string          `json:"dirs,omitempty"`    // of the machine, at which nodes have mounts or which they are shown
@@ -201,6 +202,9 @@ func (l *Lab) writeHosts() error {
 			add(n.Name, e.Addresses)
 		}
 		add(n.Name, n.Loopback)
+	}
+	for _, n := range l.Topology().Elsewhere {
+		text = append(append(append(n.Address.AppendTo(text), ' '), n.Name...), '\n')
 	}
 	return os.WriteFile(filepath.Join(l.Dir, "hosts"), text, 0o644)
 }

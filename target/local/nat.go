@@ -264,13 +264,15 @@ func deleteTable(name string) error {
 
 // findTable returns a table, or nil.
 func findTable(c *nftables.Conn, name string) (*nftables.Table, error) {
-	tables, err := c.ListTablesOfFamily(nftables.TableFamilyIPv4)
-	if err != nil {
-		return nil, fmt.Errorf("list firewall tables: %w", err)
-	}
-	for _, t := range tables {
-		if t.Name == name {
-			return t, nil
+	for _, family := range []nftables.TableFamily{nftables.TableFamilyIPv4, nftables.TableFamilyINet} {
+		tables, err := c.ListTablesOfFamily(family)
+		if err != nil {
+			return nil, fmt.Errorf("list firewall tables: %w", err)
+		}
+		for _, t := range tables {
+			if t.Name == name {
+				return t, nil
+			}
 		}
 	}
 	return nil, nil

@@ -92,6 +92,9 @@ func removeUplinks(name, dir string) error {
 		return err
 	}
 	var errs []error
+	if r.Guarded {
+		errs = append(errs, deleteTable(guardTable(name)))
+	}
 	for node, u := range r.Uplinks {
 		errs = append(errs, netbatch.Delete(u.Device), deleteTable(natTable(name, node)))
 	}

@@ -46,7 +46,11 @@ func shape(index int, i topology.Impairment) error {
 		parent = netlink.MakeHandle(0x7472, 1)
 	}
 	if delayed(i) {
-		if err := h.QdiscAdd(netem(index, parent, i)); err != nil {
+		err := h.QdiscAdd(netem(index, parent, i))
+		if errors.Is(err, unix.ENOENT) {
+			return errors.New("this kernel has no netem (modprobe sch_netem), without which a link that leaves the machine has no delay, jitter or loss")
+		}
+		if err != nil {
 			return fmt.Errorf("delay packets: %w", err)
 		}
 	}

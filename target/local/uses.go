@@ -18,7 +18,7 @@ func checkExternals(t *topology.Topology) error {
 	var p topology.Problems
 	for _, link := range t.Links {
 		for i, e := range link.Ends {
-			if !e.External() {
+			if !e.External() || e.Carrier != nil {
 				continue
 			}
 			dev, err := netlink.LinkByName(e.Interface)

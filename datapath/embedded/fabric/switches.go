@@ -370,8 +370,8 @@ func (f *fabric) Meet() error {
 		if a == nil {
 			continue
 		}
-		if slices.Contains(n.Controllers, topology.ControllerTrivet) {
-			if !s.joined[n.Name] && f.site.HasController() {
+		if slices.Contains(n.Controllers, topology.ControllerTrivet) && f.site.HasController() {
+			if !s.joined[n.Name] {
 				s.joined[n.Name] = true
 				errs = append(errs, f.site.Meet(n.Name, func(p datapath.Peer) datapath.Session {
 					if session := a.Join(p); session != nil {

@@ -88,6 +88,7 @@ type nodeOptions struct {
 	Isolate      []string              `yaml:"isolate" doc:"Further namespaces of the node's own: pid."`
 	Dirs         []topology.PrivateDir `yaml:"dirs" doc:"Directories of the node's own: empty ones, or /etc/x: ./conf to show ./conf there."`
 	Device       string                `yaml:"device" doc:"Device of a rack that is to be this node."`
+	On           string                `yaml:"on" doc:"In a lab over several machines (--on): the machine that the node runs at, or a label of machines; head is this one."`
 	Place        *topology.Point       `yaml:"place" doc:"Where a drawing puts the node: [x, y] in pixels from the upper left."`
 	Foreign      foreign               `yaml:"x-"`
 }

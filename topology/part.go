@@ -1,0 +1,86 @@
+package topology
+
+import (
+	"net/netip"
+	"slices"
+)
+
+// Head is the name of the site that holds a lab's daemon.
+const Head = "head"
+
+// Carrier is the far end of a link between two sites, as seen from one of them: a VXLAN tunnel
+// (RFC 7348) from an address of this machine to one of the other's.
+type Carrier struct {
+	Node   string     `json:"node"` // at the link's other end
+	Local  netip.Addr `json:"local"`
+	Remote netip.Addr `json:"remote"`
+	VNI    uint32     `json:"vni"`
+}
+
+// Named is a node's name and an address of its.
+type Named struct {
+	Name    string     `json:"name"`
+	Address netip.Addr `json:"address"`
+}
+
+// Sited returns the site that a node runs at, in a topology whose nodes have been placed.
+func (n *Node) Sited() string {
+	if n.On == "" {
+		return Head
+	}
+	return n.On
+}
+
+// Crosses says whether a link joins two sites; it needs all the nodes by name.
+func (l *Link) Crosses(nodes map[string]*Node) bool {
+	a, b := nodes[l.Ends[0].Node], nodes[l.Ends[1].Node]
+	return a != nil && b != nil && a.Sited() != b.Sited()
+}
+
+// Part returns what a resolved and placed topology is at one site: the nodes there with all that
+// was assigned to them, the links between them, and its ends of the links to other sites, for
+// which carry returns what the site at end i sees. Controllers that are only addresses are at all
+// sites. Start commands are kept, what is scheduled is the head's to run.
+func Part(t *Topology, site string, carry func(key string, l *Link, i int) *Carrier) *Topology {
+	part := *t
+	part.Site, part.Nodes, part.Links, part.Schedule, part.Elsewhere = site, nil, nil, nil, nil
+	part.Routes = RoutesAsWritten // what is to be computed has been, on the whole
+	here := func(n *Node) bool { return n != nil && n.Kind != Controller && n.Sited() == site }
+	nodes, ends := t.NodesByName(), EndsOf(t)
+	for _, n := range t.Nodes {
+		if n.Kind == Controller || here(n) {
+			part.Nodes = append(part.Nodes, n)
+			continue
+		}
+		for _, list := range append([][]netip.Prefix{n.Loopback}, addressLists(ends[n.Name])...) {
+			for _, p := range list {
+				part.Elsewhere = append(part.Elsewhere, Named{n.Name, p.Addr()})
+			}
+		}
+	}
+	blocked := Blocked(t)
+	for i, key := range LinkKeys(t) {
+		l := t.Links[i]
+		at := [2]bool{here(nodes[l.Ends[0].Node]), here(nodes[l.Ends[1].Node])}
+		external := l.Ends[0].External() || l.Ends[1].External()
+		if !at[0] && !at[1] {
+			continue
+		}
+		if l = l.Clone(); blocked[t.Links[i]] {
+			l.Held = true
+		}
+		if far := slices.Index(at[:], false); far >= 0 && !external {
+			near, egress := &l.Ends[1-far], t.Links[i].Ends[far].Egress
+			l.Ends[far] = Endpoint{Interface: near.Interface, Egress: egress, Carrier: carry(key, t.Links[i], 1-far)}
+		}
+		part.Links = append(part.Links, l)
+	}
+	return &part
+}
+
+func addressLists(ends []*Endpoint) (out [][]netip.Prefix) {
+	for _, e := range ends {
+		out = append(out, e.Addresses)
+	}
+	return out
+}

@@ -1,0 +1,395 @@
+// Package site reaches the other machines that a lab runs at: it reads which they are, logs in to
+// them over SSH as the user would, brings this program there, and starts it with its own end of the
+// connection. It knows nothing of labs.
+package site
+
+import (
+	"bytes"
+	"cmp"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"trivet.dev/trivet/topology"
+	"trivet.dev/trivet/topology/formats/yamlfile"
+)
+
+// List is the machines that a lab may run at, besides the one that holds its daemon.
+type List struct {
+	Machines []*Machine `json:"machines"`
+	Carrier  string     `json:"carrier"` // what links between sites are made of: vxlan
+
+	// Keep is how long a site keeps its part once the head is gone; 0: for ever.
+	Keep topology.Duration `json:"keep"`
+	Head Own               `json:"head,omitzero"`
+}
+
+// Own is what a list says of the machine that it is read on.
+type Own struct {
+	Only    bool       `json:"only,omitempty"`   // it only directs: no nodes run here
+	Address netip.Addr `json:"address,omitzero"` // where the others reach it; unset: where their SSH connections come from
+	Capacity
+}
+
+// Capacity is what placement knows of a machine.
+type Capacity struct {
+	Labels []string `json:"labels,omitempty"` // a node that asks for one of them runs here
+	Cores  float64  `json:"cores,omitempty"`  // how many the lab may use; 0: as many as there are
+}
+
+// Machine is one that is reached over SSH. What is unset is as the user's ~/.ssh/config says, or
+// ssh's default.
+type Machine struct {
+	Name    string     `json:"name"`
+	Host    string     `json:"host"` // a name, an address, or a Host of ~/.ssh/config
+	User    string     `json:"user,omitempty"`
+	Port    int        `json:"port,omitempty"`
+	Key     string     `json:"key,omitempty"`    // file of a private key
+	Address netip.Addr `json:"address,omitzero"` // where the other machines reach it; unset: where SSH does
+	Capacity
+
+	Pos topology.Position `json:"-"`
+}
+
+// String is how a user would tell ssh where to go.
+func (m *Machine) String() string {
+	s := m.Host
+	if m.User != "" {
+		s = m.User + "@" + s
+	}
+	if m.Port != 0 {
+		s += ":" + strconv.Itoa(m.Port)
+	}
+	return s
+}
+
+// MaxMachines limits a list.
+const MaxMachines = 256
+
+// Read returns the machines that an argument names: a file of them, or their names, with commas
+// between.
+func Read(argument string) (*List, error) {
+	file, err := os.ReadFile(argument)
+	switch {
+	case err == nil:
+		return Parse(argument, file)
+	case looksLikeFile(argument):
+		return nil, err
+	}
+	l := &List{Carrier: VXLAN, Keep: topology.Duration(keep)}
+	var p topology.Problems
+	for _, word := range strings.Split(argument, ",") {
+		if m := parseTarget(strings.TrimSpace(word), topology.Position{}, &p); m != nil {
+			l.Machines = append(l.Machines, m)
+		}
+	}
+	l.check(&p)
+	return l, p.Err()
+}
+
+func looksLikeFile(s string) bool {
+	return strings.Contains(s, "/") || slices.Contains([]string{".yaml", ".yml", ".ini", ".json"}, filepath.Ext(s))
+}
+
+// keep is how long parts stay without their head, unless the list says otherwise: long enough to
+// resume it, and not until somebody wonders what these machines are doing.
+const keep = 10 * time.Minute
+
+// VXLAN is a carrier: a tunnel for each link over any IP network (RFC 7348).
+const VXLAN = "vxlan"
+
+var (
+	userPattern  = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$`)
+	hostPattern  = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_.-]{0,252}|[A-Fa-f0-9:.]{0,45}(%[A-Za-z0-9_.-]{1,15})?)$|^::[A-Fa-f0-9:.]{0,45}$`)
+	namePattern  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,39}$`)
+	labelPattern = namePattern
+)
+
+// parseTarget reads user@host:port; an IPv6 address with a port is in brackets.
+func parseTarget(s string, pos topology.Position, p *topology.Problems) *Machine {
+	m := &Machine{Pos: pos}
+	rest := s
+	if at := strings.LastIndex(s, "@"); at >= 0 {
+		m.User, rest = s[:at], s[at+1:]
+		if !userPattern.MatchString(m.User) {
+			p.Add(pos, "write user@host, user@host:port or host", "%q is not a user's name", m.User)
+			return nil
+		}
+	}
+	host, port := rest, ""
+	if inner, after, ok := strings.Cut(strings.TrimPrefix(rest, "["), "]"); ok && strings.HasPrefix(rest, "[") {
+		host, port = inner, strings.TrimPrefix(after, ":")
+		if after != "" && !strings.HasPrefix(after, ":") {
+			host = rest
+		}
+	} else if strings.Count(rest, ":") == 1 {
+		host, port, _ = strings.Cut(rest, ":")
+	}
+	if !hostPattern.MatchString(host) {
+		p.Add(pos, "write user@host, user@host:port or host", "%q is not a machine", s)
+		return nil
+	}
+	if m.Host = host; port != "" || strings.HasSuffix(rest, ":") {
+		n, err := strconv.Atoi(port)
+		if err != nil || n < 1 || n > 65535 {
+			p.Add(pos, "ports are 1 to 65535", "%q is not a port", port)
+			return nil
+		}
+		m.Port = n
+	}
+	if m.Name = m.Host; !namePattern.MatchString(m.Name) {
+		m.Name = strings.Trim(regexp.MustCompile(`[^A-Za-z0-9_.-]+`).ReplaceAllString(m.Host, "-"), "-._")
+	}
+	if !namePattern.MatchString(m.Name) {
+		p.Add(pos, "give it a name in a file of machines: m1: "+s, "%q is too long for the name of a site", s)
+		return nil
+	}
+	return m
+}
+
+// Parse reads a file of machines: Trivet's own form, or an inventory of Ansible, in YAML or INI.
+func Parse(file string, data []byte) (*List, error) {
+	l := &List{Carrier: VXLAN, Keep: topology.Duration(keep)}
+	var p topology.Problems
+	if isINI(file, data) {
+		l.readINI(file, data, &p)
+	} else {
+		root, problems := yamlfile.Dialect{}.Parse(file, data)
+		if p = problems; root != nil {
+			l.readYAML(root, &p)
+		}
+	}
+	if p.Err() == nil && len(l.Machines) == 0 {
+		p.Add(topology.Position{File: file, Line: 1}, "add one:  machines: {m1: user@host}", "it names no machine")
+	}
+	l.check(&p)
+	return l, p.Err()
+}
+
+// check looks at the list as a whole.
+func (l *List) check(p *topology.Problems) {
+	seen, hosts := map[string]bool{topology.Head: true}, map[string]string{}
+	for _, m := range l.Machines {
+		switch {
+		case m.Name == topology.Head:
+			p.Add(m.Pos, "call it something else", "head is the machine that holds the lab's daemon")
+		case seen[m.Name]:
+			p.Add(m.Pos, "give each a name of its own", "two machines are called %s", m.Name)
+		case hosts[m.String()] != "":
+			p.Add(m.Pos, "name each machine once", "%s and %s are the same machine: %s", hosts[m.String()], m.Name, m)
+		}
+		seen[m.Name], hosts[m.String()] = true, m.Name
+	}
+	if len(l.Machines) > MaxMachines {
+		p.Add(topology.Position{}, "leave some out", "%d machines; a lab runs at no more than %d", len(l.Machines), MaxMachines)
+	}
+}
+
+// Machine returns a machine by its name, or nil.
+func (l *List) Machine(name string) *Machine {
+	for _, m := range l.Machines {
+		if m.Name == name {
+			return m
+		}
+	}
+	return nil
+}
+
+func (l *List) readYAML(root *yamlfile.Value, p *topology.Problems) {
+	if root.Shape == yamlfile.List {
+		l.readMachines(root, p)
+		return
+	}
+	if root.Shape != yamlfile.Mapping {
+		p.Add(root.Pos, "write  machines: {m1: user@host}", "a file of machines is a mapping or a list, not %s", root)
+		return
+	}
+	if root.Get("machines") == nil && slices.ContainsFunc(root.Pairs, func(q yamlfile.Pair) bool {
+		return q.Value.Get("hosts") != nil || q.Value.Get("children") != nil
+	}) {
+		budget := ansibleBudget
+		for _, q := range root.Pairs {
+			l.readGroup(q, nil, p, &budget)
+		}
+		return
+	}
+	for _, q := range root.Pairs {
+		switch v := q.Value; q.Key.Text {
+		case "machines":
+			l.readMachines(v, p)
+		case "carrier":
+			if l.Carrier = v.Text; v.Text != VXLAN {
+				p.Add(v.Pos, "choose vxlan", "there is no carrier %q", v.Text)
+			}
+		case "keep":
+			d, err := topology.ParseDuration(v.Text)
+			if v.Text == "forever" {
+				d, err = 0, nil
+			} else if err == nil && d < topology.Duration(time.Second) {
+				err = topology.Mistaken("write 10m, or forever", "%s is too short", v)
+			}
+			if text, hint := "", ""; v.Shape != yamlfile.Scalar || err != nil {
+				if err != nil {
+					text, hint = topology.TextAndHint(err)
+				}
+				p.Add(v.Pos, cmp.Or(hint, "write 10m, or forever"), "keep: %s", cmp.Or(text, v.String()))
+			}
+			l.Keep = d
+		case "head":
+			l.readHead(v, p)
+		default:
+			p.Add(q.Key.Pos, "known are machines, carrier, head, keep", "there is no key %q", q.Key.Text)
+		}
+	}
+}
+
+func (l *List) readMachines(v *yamlfile.Value, p *topology.Problems) {
+	switch v.Shape {
+	case yamlfile.List:
+		for _, item := range v.Items {
+			if item.Shape != yamlfile.Scalar {
+				p.Add(item.Pos, "write - user@host; options need a name: m1: {ssh: user@host, …}", "a machine in a list is user@host, not %s", item)
+			} else if m := parseTarget(item.Text, item.Pos, p); m != nil {
+				l.Machines = append(l.Machines, m)
+			}
+		}
+	case yamlfile.Mapping:
+		for _, q := range v.Pairs {
+			if m := l.readMachine(q, p); m != nil {
+				l.Machines = append(l.Machines, m)
+			}
+		}
+	default:
+		p.Add(v.Pos, "write  machines: {m1: user@host}", "machines is a mapping or a list, not %s", v)
+	}
+}
+
+func (l *List) readMachine(q yamlfile.Pair, p *topology.Problems) *Machine {
+	name, v := q.Key.Text, q.Value
+	if !namePattern.MatchString(name) {
+		p.Add(q.Key.Pos, "use letters, digits, '_', '.', '-', at most 40", "%q cannot be the name of a site", name)
+		return nil
+	}
+	target := v
+	if v.Shape == yamlfile.Mapping {
+		target = v.Get("ssh")
+	}
+	m := &Machine{Host: name, Pos: q.Key.Pos}
+	if target != nil && target.Shape != yamlfile.Nothing {
+		if target.Shape != yamlfile.Scalar {
+			p.Add(target.Pos, "write user@host", "a machine is reached at user@host, not at %s", target)
+			return nil
+		}
+		if m = parseTarget(target.Text, target.Pos, p); m == nil {
+			return nil
+		}
+	}
+	m.Name = name
+	if v.Shape != yamlfile.Mapping {
+		return m
+	}
+	for _, o := range v.Pairs {
+		switch o.Key.Text {
+		case "ssh":
+		case "key":
+			m.Key = text(o.Value, p)
+		case "address":
+			m.Address = address(o.Value, p)
+		default:
+			if !m.option(o, p) {
+				p.Add(o.Key.Pos, "known are ssh, key, address, labels, cores", "machine %s: there is no option %q", name, o.Key.Text)
+			}
+		}
+	}
+	return m
+}
+
+// option reads what machines and the head have in common.
+func (c *Capacity) option(o yamlfile.Pair, p *topology.Problems) bool {
+	switch o.Key.Text {
+	case "labels", "label":
+		list := []*yamlfile.Value{o.Value}
+		if o.Value.Shape == yamlfile.List {
+			list = o.Value.Items
+		}
+		for _, v := range list {
+			if s := text(v, p); labelPattern.MatchString(s) {
+				c.Labels = append(c.Labels, s)
+			} else {
+				p.Add(v.Pos, "use letters, digits, '_', '.', '-'", "%q is not a label", s)
+			}
+		}
+	case "cores":
+		n, err := strconv.ParseFloat(o.Value.Text, 64)
+		if o.Value.Shape != yamlfile.Scalar || err != nil || !(n > 0 && n <= 4096) {
+			p.Add(o.Value.Pos, "write cores: 4", "%s is not a number of processors", o.Value)
+		}
+		c.Cores = n
+	default:
+		return false
+	}
+	return true
+}
+
+func (l *List) readHead(v *yamlfile.Value, p *topology.Problems) {
+	switch {
+	case v.Shape == yamlfile.Scalar && v.Text == "only":
+		l.Head.Only = true
+	case v.Shape == yamlfile.Mapping:
+		for _, o := range v.Pairs {
+			switch o.Key.Text {
+			case "only":
+				l.Head.Only = o.Value.Text == "true"
+			case "address":
+				l.Head.Address = address(o.Value, p)
+			default:
+				if !l.Head.option(o, p) {
+					p.Add(o.Key.Pos, "known are only, address, labels, cores", "head: there is no option %q", o.Key.Text)
+				}
+			}
+		}
+	default:
+		p.Add(v.Pos, "write  head: only, or  head: {address: 10.5.0.1}", "head is what this machine does, not %s", v)
+	}
+}
+
+func text(v *yamlfile.Value, p *topology.Problems) string {
+	if v.Shape != yamlfile.Scalar {
+		p.Add(v.Pos, "write a word", "a word is needed here, not %s", v)
+		return ""
+	}
+	return v.Text
+}
+
+func address(v *yamlfile.Value, p *topology.Problems) netip.Addr {
+	a, err := netip.ParseAddr(v.Text)
+	if v.Shape != yamlfile.Scalar || err != nil || a.IsUnspecified() || a.IsMulticast() || a.Zone() != "" {
+		p.Add(v.Pos, "write address: 10.5.0.2", "%s is not an address of a machine", v)
+	}
+	return a
+}
+
+// isINI tells an Ansible inventory in INI from YAML.
+func isINI(file string, data []byte) bool {
+	if slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(file)) {
+		return false
+	}
+	for _, line := range bytes.Split(data, []byte("\n")) {
+		line = bytes.TrimSpace(line)
+		if len(line) == 0 || line[0] == '#' || line[0] == ';' {
+			continue
+		}
+		return line[0] == '[' || bytes.Contains(line, []byte("ansible_")) || !bytes.ContainsAny(line, ":-")
+	}
+	return false
+}
+
+// at is a line of a file.
+func at(file string, line int) topology.Position {
+	return topology.Position{File: file, Line: line, Column: 1}
+}

@@ -1,0 +1,354 @@
+package site
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/kevinburke/ssh_config"
+	"github.com/skeema/knownhosts"
+	"golang.org/x/crypto/ssh"
+	"golang.org/x/crypto/ssh/agent"
+
+	"trivet.dev/trivet/topology"
+)
+
+// loginTime is how long a machine may take to let us in.
+const loginTime = 15 * time.Second
+
+// Login is a connection to a machine, as its user.
+type Login struct {
+	Machine *Machine
+	Local   netip.Addr // the address of this machine that it is reached from; unset through a jump host
+	Remote  netip.Addr // its address
+	client  *ssh.Client
+	jumps   []*ssh.Client
+}
+
+// User is whose keys, agent and configuration are used.
+type User struct {
+	uid    int
+	home   string
+	agent  string // socket of an SSH agent
+	config *ssh_config.UserSettings
+}
+
+// UserOf returns the user who is asking, by number.
+func UserOf(uid int) (*User, error) {
+	u, err := user.LookupId(strconv.Itoa(uid))
+	if err != nil {
+		return nil, fmt.Errorf("whose SSH keys to use: %w", err)
+	}
+	home := u.HomeDir
+	if uid == os.Getuid() {
+		home = cmp.Or(os.Getenv("HOME"), home)
+	}
+	out := &User{uid, home, os.Getenv("SSH_AUTH_SOCK"), &ssh_config.UserSettings{}}
+	out.config.ConfigFinder(func() string {
+		if file := filepath.Join(home, ".ssh", "config"); exists(file) {
+			return file
+		}
+		return os.DevNull // a missing file would be an error
+	})
+	return out, nil
+}
+
+func exists(file string) bool {
+	_, err := os.Stat(file)
+	return err == nil
+}
+
+// of returns what the configuration says about a host; its own default counts as nothing.
+func (u *User) of(host, key string) (string, error) {
+	s, err := u.config.GetStrict(host, key)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", filepath.Join(u.home, ".ssh", "config"), err)
+	}
+	return s, nil
+}
+
+// path is a file that a configuration names.
+func (u *User) path(s string) string {
+	if rest, ok := strings.CutPrefix(s, "~/"); ok {
+		return filepath.Join(u.home, rest)
+	}
+	return strings.NewReplacer("%d", u.home, "%%", "%").Replace(s)
+}
+
+// An Unreachable machine is one that nobody can log in to as things are.
+type Unreachable struct {
+	Machine *Machine
+	Why     error
+	Cure    string
+}
+
+func (e *Unreachable) Unwrap() error { return e.Why }
+
+func (e *Unreachable) Error() string {
+	s := fmt.Sprintf("%s (%s): %v", e.Machine.Name, e.Machine, e.Why)
+	if e.Cure != "" {
+		s += "\n  " + e.Cure
+	}
+	return s
+}
+
+// Dial logs in to a machine as ssh(1) would with no terminal: with the keys of the user's agent and
+// files, through the jump hosts of the configuration. Its host key must be known.
+func Dial(ctx context.Context, m *Machine, u *User) (*Login, error) {
+	ctx, cancel := context.WithTimeout(ctx, loginTime)
+	defer cancel()
+	return u.dial(ctx, m, 0)
+}
+
+const maxJumps = 5
+
+func (u *User) dial(ctx context.Context, m *Machine, depth int) (*Login, error) {
+	fail := func(err error, cure string) (*Login, error) { return nil, &Unreachable{m, err, cure} }
+	if depth > maxJumps {
+		return fail(fmt.Errorf("more than %d jump hosts", maxJumps), "look for a loop of ProxyJump in ~/.ssh/config")
+	}
+	set := map[string]string{}
+	for _, key := range []string{"HostName", "User", "Port", "ProxyJump", "ProxyCommand"} {
+		value, err := u.of(m.Host, key)
+		if err != nil {
+			return fail(err, "")
+		}
+		set[key] = value
+	}
+	host := cmp.Or(strings.NewReplacer("%h", m.Host, "%%", "%").Replace(set["HostName"]), m.Host)
+	port := set["Port"]
+	if m.Port != 0 {
+		port = strconv.Itoa(m.Port)
+	}
+	address := net.JoinHostPort(host, cmp.Or(port, "22"))
+	if c := set["ProxyCommand"]; c != "" && c != "none" {
+		return fail(errors.New("~/.ssh/config gives it a ProxyCommand, which is not run"), "use ProxyJump")
+	}
+	login := &Login{Machine: m}
+	var conn net.Conn
+	var err error
+	if jump := set["ProxyJump"]; jump != "" && jump != "none" {
+		conn, err = u.jump(ctx, login, strings.Split(jump, ","), address, depth)
+	} else {
+		var d net.Dialer
+		conn, err = d.DialContext(ctx, "tcp", address)
+	}
+	if err != nil {
+		login.Close()
+		var other *Unreachable
+		if errors.As(err, &other) {
+			return fail(err, "")
+		}
+		return fail(fmt.Errorf("no connection to %s: %w", address, cause(err)), "is it on, and does sshd run there?")
+	}
+	if len(login.jumps) == 0 {
+		login.Local, login.Remote = addressOf(conn.LocalAddr()), addressOf(conn.RemoteAddr())
+	}
+	config, cure, err := u.clientConfig(m, address, cmp.Or(m.User, set["User"]))
+	if err != nil {
+		conn.Close()
+		login.Close()
+		return fail(err, cure)
+	}
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	c, channels, requests, err := ssh.NewClientConn(conn, address, config)
+	stop()
+	if err != nil {
+		conn.Close()
+		login.Close()
+		return nil, refused(ctx, m, err, config.User, address)
+	}
+	login.client = ssh.NewClient(c, channels, requests)
+	return login, nil
+}
+
+// jump reaches an address by way of other machines, the first of which is dialled.
+func (u *User) jump(ctx context.Context, login *Login, hosts []string, address string, depth int) (net.Conn, error) {
+	var p topology.Problems
+	for i, h := range hosts {
+		m := parseTarget(strings.TrimSpace(h), topology.Position{}, &p)
+		if m == nil {
+			return nil, p.Err()
+		}
+		if i > 0 {
+			return nil, errors.New("several jump hosts in one ProxyJump are not supported; give each its own ProxyJump")
+		}
+		first, err := u.dial(ctx, m, depth+1)
+		if err != nil {
+			return nil, err
+		}
+		login.jumps = append(append(first.jumps, first.client), login.jumps...)
+	}
+	return login.jumps[len(login.jumps)-1].DialContext(ctx, "tcp", address)
+}
+
+// clientConfig says how to log in to a machine.
+func (u *User) clientConfig(m *Machine, address, name string) (config *ssh.ClientConfig, cure string, err error) {
+	config = &ssh.ClientConfig{User: name, Timeout: loginTime}
+	if config.User == "" {
+		who, err := user.LookupId(strconv.Itoa(u.uid))
+		if err != nil {
+			return nil, "name the user: user@host", err
+		}
+		config.User = who.Username
+	}
+	files, err := u.knownHosts(m)
+	if err != nil {
+		return nil, "", err
+	}
+	db, err := knownhosts.NewDB(files...)
+	if err != nil {
+		return nil, "mend the file, or remove the line", fmt.Errorf("the host keys that are known: %w", err)
+	}
+	config.HostKeyCallback, config.HostKeyAlgorithms = db.HostKeyCallback(), db.HostKeyAlgorithms(address)
+	var locked []string
+	config.Auth = []ssh.AuthMethod{ssh.PublicKeysCallback(func() ([]ssh.Signer, error) {
+		signers, l := u.signers(m)
+		locked = l
+		if len(signers) == 0 {
+			what := "there is no SSH key to log in with"
+			if len(locked) > 0 {
+				what = strings.Join(locked, ", ") + " needs a passphrase, and no agent has it: ssh-add " + locked[0]
+			}
+			return nil, errors.New(what)
+		}
+		return signers, nil
+	})}
+	return config, "", nil
+}
+
+// knownHosts are the files of host keys that exist.
+func (u *User) knownHosts(m *Machine) (out []string, err error) {
+	own, err := u.of(m.Host, "UserKnownHostsFile")
+	if err != nil {
+		return nil, err
+	}
+	global, err := u.of(m.Host, "GlobalKnownHostsFile")
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range append(strings.Fields(own), strings.Fields(global)...) {
+		if f = u.path(f); !slices.Contains(out, f) {
+			if exists(f) {
+				out = append(out, f)
+			}
+		}
+	}
+	return out, nil
+}
+
+// signers are the user's keys: of the file given for the machine or, without one, of the agent and
+// the configuration's files. Locked are files that need a passphrase.
+func (u *User) signers(m *Machine) (out []ssh.Signer, locked []string) {
+	if u.agent != "" && m.Key == "" {
+		if conn, err := net.Dial("unix", u.agent); err == nil { // kept: signing needs it
+			if list, err := agent.NewClient(conn).Signers(); err == nil {
+				out = append(out, list...)
+			}
+		}
+	}
+	files := []string{m.Key}
+	if m.Key == "" {
+		files, _ = u.config.GetAllStrict(m.Host, "IdentityFile")
+		for _, name := range []string{"id_ed25519", "id_ecdsa", "id_rsa"} {
+			if f := filepath.Join(u.home, ".ssh", name); !slices.Contains(files, f) {
+				files = append(files, f)
+			}
+		}
+	}
+	for _, f := range files {
+		b, err := os.ReadFile(u.path(f))
+		if err != nil {
+			continue
+		}
+		signer, err := ssh.ParsePrivateKey(b)
+		var passphrase *ssh.PassphraseMissingError
+		switch {
+		case err == nil:
+			out = append(out, signer)
+		case errors.As(err, &passphrase):
+			locked = append(locked, u.path(f))
+		}
+	}
+	return out, locked
+}
+
+// refused explains why a machine's sshd did not let us in.
+func refused(ctx context.Context, m *Machine, err error, user, address string) *Unreachable {
+	host, port, _ := net.SplitHostPort(address)
+	again := "ssh " + user + "@" + host
+	if port != "22" {
+		again = "ssh -p " + port + " " + user + "@" + host
+	}
+	switch {
+	case ctx.Err() != nil:
+		return &Unreachable{m, fmt.Errorf("no answer within %s", loginTime), "does sshd run at " + address + "?"}
+	case knownhosts.IsHostKeyChanged(err):
+		return &Unreachable{m, errors.New("its host key is not the one that is known: it is another machine, or somebody in between"),
+			"if you know that it was installed anew:  ssh-keygen -R '" + knownhosts.Normalize(address) + "'  and then  " + again}
+	case knownhosts.IsHostUnknown(err):
+		return &Unreachable{m, errors.New("its host key is not known"), "log in once by hand, and compare the key:  " + again}
+	case strings.Contains(err.Error(), "unable to authenticate"), strings.Contains(err.Error(), "no SSH key"), strings.Contains(err.Error(), "passphrase"):
+		return &Unreachable{m, fmt.Errorf("it does not let %s in: %w", user, err), "this must work without a password:  " + again}
+	}
+	return &Unreachable{Machine: m, Why: err}
+}
+
+// cause is the end of an error's chain of wrappers, which repeat the address.
+func cause(err error) error {
+	var op *net.OpError
+	if errors.As(err, &op) && op.Err != nil {
+		return op.Err
+	}
+	return err
+}
+
+func addressOf(a net.Addr) netip.Addr {
+	p, err := netip.ParseAddrPort(a.String())
+	if err != nil {
+		return netip.Addr{}
+	}
+	return p.Addr().Unmap().WithZone("")
+}
+
+// Run runs a shell command there, and returns what it printed.
+func (l *Login) Run(ctx context.Context, command string, in io.Reader) ([]byte, error) {
+	s, err := l.client.NewSession()
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close()
+	defer context.AfterFunc(ctx, func() { s.Close() })()
+	var out, errs bytes.Buffer
+	s.Stdin, s.Stdout, s.Stderr = in, &out, &errs
+	err = s.Run(command)
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	if text := strings.TrimSpace(errs.String()); err != nil && text != "" {
+		err = fmt.Errorf("%s", text)
+	}
+	return out.Bytes(), err
+}
+
+// Close ends the connection.
+func (l *Login) Close() {
+	if l.client != nil {
+		l.client.Close()
+	}
+	for _, j := range slices.Backward(l.jumps) {
+		j.Close()
+	}
+}

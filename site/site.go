@@ -1,0 +1,338 @@
+package site
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/yamux"
+	"golang.org/x/crypto/ssh"
+
+	"trivet.dev/trivet/internal/version"
+)
+
+// Command is the argument that makes the program serve the other end of a connection.
+const Command = "__site"
+
+// Site is a machine that runs our program at the other end of its SSH connection.
+type Site struct {
+	*Login
+	HTTP *http.Client // of the service there; any host name will do
+
+	session *ssh.Session
+	mux     *yamux.Session
+	errs    *tail
+}
+
+// Open logs in to a machine, brings this program there unless it is there already, and starts it
+// with root's rights. It takes three round trips once the machine is reached.
+func Open(ctx context.Context, m *Machine, u *User) (*Site, error) {
+	login, err := Dial(ctx, m, u)
+	if err != nil {
+		return nil, err
+	}
+	s := &Site{Login: login}
+	if err := s.start(ctx); err != nil {
+		s.Close()
+		var known *Unreachable
+		if errors.As(err, &known) {
+			return nil, err
+		}
+		return nil, &Unreachable{Machine: m, Why: err}
+	}
+	return s, nil
+}
+
+// dir is where the program is kept on machines, below the user's home; nothing else is.
+const dir = ".cache/trivet/program"
+
+func (s *Site) start(ctx context.Context) error {
+	// One round trip says what the machine is, whether we can be root, and which programs it has.
+	answer, err := s.Run(ctx, `uname -sm; id -u; if [ "$(id -u)" = 0 ] || sudo -n true 2>/dev/null; then echo root; else echo user; fi; ls `+dir+` 2>/dev/null || true`, nil)
+	if err != nil {
+		return fmt.Errorf("ask what it is: %w", err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(answer)), "\n")
+	if len(lines) < 3 {
+		return fmt.Errorf("its shell does not run commands: it answered %q", strings.TrimSpace(string(answer)))
+	}
+	if lines[2] != "root" {
+		return &Unreachable{s.Machine, errors.New("its user is not root, and sudo asks for a password"),
+			"allow it there:  echo \"$USER ALL=(ALL) NOPASSWD: ALL\" | sudo tee /etc/sudoers.d/trivet"}
+	}
+	program, sum, err := programFor(lines[0])
+	if err != nil {
+		return err
+	}
+	name := "trivet-" + sum[:16]
+	have := false
+	for _, file := range lines[3:] {
+		have = have || file == name
+	}
+	if !have {
+		if err := s.push(ctx, program, name, sum); err != nil {
+			return err
+		}
+	}
+	command := "exec " + dir + "/" + name + " " + Command
+	if lines[1] != "0" {
+		command = "exec sudo -n " + dir + "/" + name + " " + Command
+	}
+	return s.serve(command)
+}
+
+// programFor finds this program for another machine: for one like this, it is the file that runs;
+// for others, a file beside it, as make dist builds them.
+func programFor(uname string) (file, sum string, err error) {
+	arch := map[string]string{"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "armv6l": "arm"}
+	system, machine, _ := strings.Cut(uname, " ")
+	if system != "Linux" {
+		return "", "", fmt.Errorf("it runs %s; labs need Linux", uname)
+	}
+	if file, err = os.Executable(); err != nil {
+		return "", "", err
+	}
+	if want := arch[machine]; want != runtime.GOARCH {
+		other := "trivet-linux-" + want
+		beside := []string{filepath.Join(filepath.Dir(file), other), filepath.Join(filepath.Dir(file), "..", "dist", other)}
+		file = ""
+		for _, f := range beside {
+			if _, err := os.Stat(f); err == nil && want != "" {
+				file = f
+			}
+		}
+		if file == "" {
+			return "", "", fmt.Errorf("it is %s, and this program is for %s: put %s beside it (make dist builds it)", machine, runtime.GOARCH, other)
+		}
+	} else {
+		file = "/proc/self/exe" // even if the file has been replaced since
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		return "", "", err
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return "", "", err
+	}
+	return file, hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// push copies the program, which appears under its name once it is whole.
+func (s *Site) push(ctx context.Context, file, name, sum string) error {
+	f, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	to := dir + "/" + name
+	script := fmt.Sprintf(`set -e; umask 022; mkdir -p %[1]s; new=$(mktemp %[1]s/new.XXXXXX); trap 'rm -f "$new"' EXIT; cat >"$new"; `+
+		`echo "%[3]s  $new" | sha256sum -c - >/dev/null; chmod 755 "$new"; mv "$new" %[2]s; trap - EXIT; `+
+		// The last ones used stay: another lab may run one.
+		`ls -t %[1]s | tail -n +6 | while read -r old; do rm -f "%[1]s/$old"; done`, dir, to, sum)
+	if _, err := s.Run(ctx, script, f); err != nil {
+		return fmt.Errorf("copy the program to ~/%s: %w", to, err)
+	}
+	return nil
+}
+
+// serve starts the program there.
+func (s *Site) serve(command string) (err error) {
+	if s.session, err = s.client.NewSession(); err != nil {
+		return err
+	}
+	in, err := s.session.StdinPipe()
+	if err != nil {
+		return err
+	}
+	out, err := s.session.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	s.errs = &tail{}
+	s.session.Stderr = s.errs
+	if err := s.session.Start(command); err != nil {
+		return fmt.Errorf("start the program there: %w", err)
+	}
+	greeting := bufio.NewReader(out)
+	line, err := greeting.ReadString('\n')
+	if want := hello(); err != nil || line != want {
+		_ = s.session.Wait()
+		return fmt.Errorf("the program there does not start: %s", strings.TrimSpace(line+" "+s.errs.String()))
+	}
+	if s.mux, err = yamux.Client(pipes{greeting, in}, muxConfig()); err != nil {
+		return err
+	}
+	s.HTTP = &http.Client{Transport: &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return s.Stream() }}}
+	return nil
+}
+
+// Stream opens a connection to the service there.
+func (s *Site) Stream() (net.Conn, error) {
+	c, err := s.mux.Open()
+	if err != nil {
+		return nil, fmt.Errorf("the connection to %s is lost: %w%s", s.Machine.Name, err, s.errs.after())
+	}
+	return c, nil
+}
+
+// Lost is closed when the connection is lost.
+func (s *Site) Lost() <-chan struct{} { return s.mux.CloseChan() }
+
+// Close ends the connection, and with it the program there; what that has made stays.
+func (s *Site) Close() {
+	if s.mux != nil {
+		s.mux.Close()
+	}
+	if s.session != nil {
+		s.session.Close()
+	}
+	s.Login.Close()
+}
+
+// Call sends a request with a JSON body to the service there, and decodes its answer.
+func Call[T any](ctx context.Context, s *Site, method, path string, in any) (out T, err error) {
+	var body io.Reader
+	if in != nil {
+		b, err := json.Marshal(in)
+		if err != nil {
+			return out, err
+		}
+		body = strings.NewReader(string(b))
+	}
+	request, err := http.NewRequestWithContext(ctx, method, "http://site"+path, body)
+	if err != nil {
+		return out, err
+	}
+	resp, err := s.HTTP.Do(request)
+	if err != nil {
+		return out, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode/100 != 2 {
+		text, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<16))
+		return out, errors.New(strings.TrimSpace(string(text)))
+	}
+	return out, json.NewDecoder(resp.Body).Decode(&out)
+}
+
+func hello() string { return "trivet " + version.Version + "\n" }
+
+// patience is how long a connection may be silent before it is taken for lost.
+const patience = 10 * time.Second
+
+func muxConfig() *yamux.Config {
+	c := yamux.DefaultConfig()
+	c.KeepAliveInterval, c.ConnectionWriteTimeout, c.LogOutput = patience/2, patience, io.Discard
+	c.AcceptBacklog, c.StreamOpenTimeout = 4096, 0 // a thousand switches may connect at once
+	return c
+}
+
+// Serve is the other end: it serves the connections of the program that started this one, through
+// standard input and output, until that one ends.
+func Serve(h http.Handler) error {
+	if _, err := io.WriteString(os.Stdout, hello()); err != nil {
+		return err
+	}
+	session, err := yamux.Server(pipes{os.Stdin, os.Stdout}, muxConfig())
+	if err != nil {
+		return err
+	}
+	server := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second}
+	go func() {
+		<-session.CloseChan()
+		_ = server.Close()
+	}()
+	if err := server.Serve(session); !errors.Is(err, http.ErrServerClosed) && !session.IsClosed() {
+		return err
+	}
+	return nil
+}
+
+// Relay is the part of yamux that others need: many connections within one.
+type Relay struct{ *yamux.Session }
+
+// Dialled makes the end of a relay that asked for the connection; Accepted makes the other.
+func Dialled(conn net.Conn) (Relay, error) {
+	s, err := yamux.Client(conn, muxConfig())
+	return Relay{s}, err
+}
+
+// Accepted makes the end of a relay that was asked for the connection.
+func Accepted(conn net.Conn) (Relay, error) {
+	s, err := yamux.Server(conn, muxConfig())
+	return Relay{s}, err
+}
+
+// Splice copies between two connections until one ends, and closes both.
+func Splice(a, b net.Conn) {
+	var group sync.WaitGroup
+	for _, p := range [][2]net.Conn{{a, b}, {b, a}} {
+		group.Go(func() {
+			_, _ = io.Copy(p[0], p[1])
+			a.Close()
+			b.Close()
+		})
+	}
+	group.Wait()
+}
+
+type pipes struct {
+	io.Reader
+	io.WriteCloser
+}
+
+func (p pipes) Close() error { return p.WriteCloser.Close() }
+
+// tail keeps the end of what a program says.
+type tail struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.text = append(t.text, p...)
+	t.text = t.text[max(0, len(t.text)-2000):]
+	return len(p), nil
+}
+
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return strings.TrimSpace(string(t.text))
+}
+
+func (t *tail) after() string {
+	if s := t.String(); s != "" {
+		return ": " + s
+	}
+	return ""
+}
+
+// Facts is what a machine says of itself.
+type Facts struct {
+	Version string  `json:"version"`
+	Arch    string  `json:"arch"`
+	Kernel  string  `json:"kernel"`
+	Cores   int     `json:"cores"`
+	Memory  int64   `json:"memory"` // bytes
+	Clock   int64   `json:"clock"`  // nanoseconds since 1970, when it answered
+	Disk    int64   `json:"disk"`   // free bytes where labs are kept
+	Load    float64 `json:"load"`   // of the last minute
+}

@@ -1,0 +1,73 @@
+package site
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+)
+
+// Upgrade sends a request to change the protocol of an HTTP connection, and returns what is left of
+// it. If ctx ends first, the connection is closed.
+func Upgrade(ctx context.Context, conn net.Conn, method, path, protocol string, header http.Header, body []byte) (net.Conn, error) {
+	req, err := http.NewRequest(method, "http://lab"+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	if header != nil {
+		req.Header = header.Clone()
+	}
+	req.Header.Set("Connection", "Upgrade")
+	req.Header.Set("Upgrade", protocol)
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	defer stop()
+	if err := req.Write(conn); err != nil {
+		return nil, err
+	}
+	in := bufio.NewReader(conn)
+	resp, err := http.ReadResponse(in, req)
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode != http.StatusSwitchingProtocols {
+		defer resp.Body.Close()
+		text, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<16))
+		if s := strings.TrimSpace(string(text)); s != "" {
+			return nil, errors.New(s)
+		}
+		return nil, fmt.Errorf("%s: %s", path, resp.Status)
+	}
+	return buffered{conn, in}, nil
+}
+
+// Upgraded answers a request to change the protocol, and returns the connection. After an error the
+// request has been answered.
+func Upgraded(w http.ResponseWriter, r *http.Request, protocol string) (net.Conn, error) {
+	if !strings.EqualFold(r.Header.Get("Upgrade"), protocol) {
+		http.Error(w, "upgrade to "+protocol, http.StatusUpgradeRequired)
+		return nil, errors.New("no upgrade")
+	}
+	conn, in, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return nil, err
+	}
+	if _, err = fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n", protocol); err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return buffered{conn, in.Reader}, nil
+}
+
+// buffered is a connection of which something may have been read already.
+type buffered struct {
+	net.Conn
+	in *bufio.Reader
+}
+
+func (b buffered) Read(p []byte) (int, error) { return b.in.Read(p) }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/pprof"
+	"slices"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -57,6 +58,7 @@ func (d *daemon) handler() http.Handler {
 	mux.HandleFunc("POST /v1/down", d.serveDown)
 	mux.HandleFunc("GET /v1/capture", d.serveCapture)
 	mux.HandleFunc("POST /v1/exec", d.serveExec)
+	mux.HandleFunc("POST /v1/part/head", d.serveHead)
 	mux.HandleFunc("POST /v1/ping/follow", d.servePing)
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index) // for go tool pprof
 	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
@@ -80,7 +82,7 @@ func sameVersion(next http.Handler) http.Handler {
 func apiConfig() huma.Config {
 	return api.Config("Trivet lab", "What a lab's daemon answers on its Unix socket <run directory>/<lab>/daemon.sock. "+
 		"Besides what is listed here: GET /v1/progress (a stream of JSON lines), POST /v1/down (the same), "+
-		"GET /v1/capture (a stream in pcap format), POST /v1/ping/follow (as /v1/ping; a stream of JSON lines, the result last), POST /v1/exec (Upgrade: "+streamProtocol+").")
+		"GET /v1/capture (a stream in pcap format), POST /v1/ping/follow (as /v1/ping; a stream of JSON lines, the result last), POST /v1/exec (Upgrade: "+streamProtocol+"), POST /v1/part/head (Upgrade: "+headProtocol+").")
 }
 
 // OpenAPI returns the API's description (OpenAPI 3.1, JSON).
@@ -130,6 +132,12 @@ func register(api huma.API, d *daemon) {
 		}
 		return nil, problem(err)
 	}, summary("Change a link"))
+	huma.Post(api, "/v1/part/ready", func(ctx context.Context, _ *struct{}) (*struct{}, error) {
+		return nil, problem(d.onlyPart(func(context.Context) error { return d.ready() }))
+	}, summary("Of a part of a lab, when all parts are up: run the start commands, wait for routing daemons"))
+	huma.Post(api, "/v1/part/settle", func(ctx context.Context, _ *struct{}) (*struct{}, error) {
+		return nil, problem(d.onlyPart(func(ctx context.Context) error { return d.target().Settle(ctx) }))
+	}, summary("Of a part of a lab: wait until packets are handled by the present flow entries"))
 	huma.Post(api, "/v1/ping", func(ctx context.Context, in *body[PingRequest]) (*body[PingResult], error) {
 		r, err := d.ping(ctx, in.Body, nil)
 		return &body[PingResult]{r}, problem(err)
@@ -231,6 +239,14 @@ func (d *daemon) apply(r ApplyRequest) (out ApplyResult, err error) {
 	if err := Check(t, d.state().Owner); err != nil {
 		return out, err
 	}
+	if s, ok := d.target().(Spread); ok {
+		d.changing.Lock()
+		err := s.Place(t)
+		d.changing.Unlock()
+		if err != nil {
+			return out, err
+		}
+	}
 	out.Changes = []string{}
 	return out, d.change(2*len(r.Topology), func(ctx context.Context) error {
 		if err := d.target().CheckSwitches(); err != nil {
@@ -252,7 +268,8 @@ func (d *daemon) apply(r ApplyRequest) (out ApplyResult, err error) {
 			out.Changes = append(out.Changes, what+" has ended: started again")
 		}
 		out.Commands = d.replan(t).commands()
-		if r.DryRun || len(out.Changes) == 0 {
+		renamed := !slices.Equal(d.target().Topology().Elsewhere, t.Elsewhere) // of a part: only its names change
+		if r.DryRun || len(out.Changes) == 0 && !renamed {
 			return nil
 		}
 		started, err := d.turnInto(ctx, t)
@@ -297,6 +314,7 @@ type LinkRequest struct {
 type PingRequest struct {
 	From     string            `json:"from,omitempty" doc:"Without from and to: every host pings every other"`
 	To       string            `json:"to,omitempty" doc:"A node, or an address"`
+	Pairs    []probe.Pair      `json:"pairs,omitempty" doc:"Instead of from and to: who pings whom, at which address"`
 	Count    int               `json:"count,omitempty" doc:"Echo requests per pair; 1 unless given"`
 	Size     int               `json:"size,omitempty" doc:"Payload in bytes; 56 unless given"`
 	Interval topology.Duration `json:"interval,omitempty"`

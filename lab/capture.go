@@ -117,17 +117,39 @@ func device(l *topology.Link, end int) string {
 // cutLink says whether "a-b" names this link, in either order, and returns the names of its ends in
 // the link's order.
 func cutLink(what string, l *topology.Link) (a, b string, ok bool) {
-	ends := [2]string{l.Ends[0].Node, l.Ends[1].Node}
-	for i := range ends {
-		if l.Ends[i].External() {
-			ends[i] = l.Ends[i].Interface
-		}
-	}
-	a, b = ends[0], ends[1]
+	a, b = l.Ends[0].Label(), l.Ends[1].Label()
 	return a, b, what == a+"-"+b || what == b+"-"+a
 }
 
+// passCapture has the daemon of another site capture.
+func (c *Client) passCapture(w http.ResponseWriter, r *http.Request) {
+	resp, err := c.request(r.Context(), "GET", r.URL.RequestURI(), nil)
+	if err != nil {
+		writeProblem(w, http.StatusUnprocessableEntity, err.Error())
+		return
+	}
+	defer resp.Body.Close()
+	w.Header().Set("Content-Type", resp.Header.Get("Content-Type"))
+	flush, buf := http.NewResponseController(w), make([]byte, 64<<10)
+	for err == nil {
+		var n int
+		n, err = resp.Body.Read(buf)
+		if _, failed := w.Write(buf[:n]); failed != nil {
+			return
+		}
+		_ = flush.Flush()
+	}
+}
+
 func (d *daemon) serveCapture(w http.ResponseWriter, r *http.Request) {
+	if d.isUp() == nil {
+		if at, _, err := taps(d.target().Topology(), r.URL.Query().Get("at")); err == nil {
+			if part := d.partOf(at[0].node); part != nil {
+				part.passCapture(w, r)
+				return
+			}
+		}
+	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	packets := make(chan captured, 8192)

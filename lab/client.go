@@ -27,9 +27,9 @@ import (
 
 // Client talks to a lab's daemon.
 type Client struct {
-	name   string
-	socket string
-	http   *http.Client
+	name string
+	dial func(context.Context) (net.Conn, error)
+	http *http.Client
 }
 
 // Connect returns a client of a lab whose daemon is running.
@@ -42,19 +42,24 @@ func Connect(s State) (*Client, error) {
 
 // NewClient returns a client of a lab's daemon, running or not.
 func NewClient(s State) *Client {
-	c := &Client{name: s.Name, socket: s.Socket()}
+	return NewClientOver(s.Name, func(ctx context.Context) (net.Conn, error) { return dialSocket(ctx, s.Name, s.Socket()) })
+}
+
+// NewClientOver returns a client of a daemon that is reached by dial.
+func NewClientOver(name string, dial func(context.Context) (net.Conn, error)) *Client {
+	c := &Client{name: name, dial: dial}
 	c.http = &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return c.dial(ctx) }}}
 	return c
 }
 
-func (c *Client) dial(ctx context.Context) (net.Conn, error) {
+func dialSocket(ctx context.Context, name, socket string) (net.Conn, error) {
 	var d net.Dialer
-	conn, err := d.DialContext(ctx, "unix", c.socket)
+	conn, err := d.DialContext(ctx, "unix", socket)
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {
-		return nil, fmt.Errorf("the daemon of lab %s has ended; trivet ls shows what is left of the lab", c.name)
+		return nil, fmt.Errorf("the daemon of lab %s has ended; trivet ls shows what is left of the lab", name)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("the daemon of lab %s does not answer: %w", c.name, errors.Unwrap(err))
+		return nil, fmt.Errorf("the daemon of lab %s does not answer: %w", name, errors.Unwrap(err))
 	}
 	return conn, nil
 }

@@ -29,8 +29,8 @@ const commandLogs = "commands"
 // new or were made anew. The commands themselves must end; what they leave in the background keeps
 // running.
 func (d *daemon) runStarts(ctx context.Context) error {
-	return d.eachCommand(ctx, d.target().Topology().Nodes, func(ctx context.Context, n *topology.Node) error {
-		if n.Start == "" || d.target().HasStarted(n.Name) {
+	err := d.eachCommand(ctx, d.target().Topology().Nodes, func(ctx context.Context, n *topology.Node) error {
+		if n.Start == "" || d.partOf(n.Name) != nil || d.target().HasStarted(n.Name) {
 			return nil
 		}
 		err := d.runShell(ctx, n.Name, n.Start, d.target().RunStart)
@@ -40,12 +40,16 @@ func (d *daemon) runStarts(ctx context.Context) error {
 		}
 		return err
 	})
+	if s, ok := d.target().(Spread); ok {
+		err = errors.Join(err, s.RunStarts(ctx))
+	}
+	return err
 }
 
 // runStops runs the stop commands of nodes. A command that fails does not hold anything up.
 func (d *daemon) runStops(ctx context.Context, nodes []*topology.Node) {
 	err := d.eachCommand(ctx, nodes, func(ctx context.Context, n *topology.Node) error {
-		if n.Stop == "" {
+		if n.Stop == "" || d.partOf(n.Name) != nil { // a part runs those of its nodes itself
 			return nil
 		}
 		return d.runShell(ctx, n.Name, n.Stop, d.target().Start)

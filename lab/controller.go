@@ -11,8 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"trivet.dev/trivet/controller/builtin"
 	"trivet.dev/trivet/controller/discovery"
 	"trivet.dev/trivet/datapath"
@@ -38,22 +36,18 @@ func ControllerSocket(name string) string { return filepath.Join(Dir(name), "ovs
 // startController starts the built-in controller if any node uses it; one that is already running
 // is given the new topology.
 func (d *daemon) startController(t *topology.Topology) error {
+	if d.state().Part != nil {
+		return d.startRelay()
+	}
 	if d.own != nil {
 		return d.own.Configure(t)
 	}
 	if !slices.ContainsFunc(t.Nodes, controlled) {
 		return nil
 	}
-	socket := ControllerSocket(d.state().Name)
-	if err := os.MkdirAll(filepath.Dir(socket), 0o700); err != nil {
-		return err
-	}
-	_ = os.Remove(socket) // of a daemon that has died
-	mask := unix.Umask(0o177)
-	listener, err := net.Listen("unix", socket)
-	unix.Umask(mask)
+	listener, err := listenForSwitches(d.state().Name)
 	if err != nil {
-		return fmt.Errorf("listen for switches: %w", err)
+		return err
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil)) // the daemon's log
 	c, err := builtin.New(builtin.Options{Log: log, Topology: t, Wired: true, Database: filepath.Join(Dir(d.state().Name), "controller.db"), DatabaseRows: databaseRows})
@@ -70,7 +64,7 @@ func (d *daemon) startController(t *topology.Topology) error {
 	d.ask.Use(c)
 	go func() { _ = own.Serve(listener) }()
 	d.own = own
-	d.target().Control(socket, own.meet)
+	d.target().Control(ControllerSocket(d.state().Name), own.meet)
 	return nil
 }
 

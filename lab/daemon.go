@@ -28,10 +28,11 @@ import (
 
 // daemon owns one lab: only it changes the lab, and it answers for it on a Unix socket.
 type daemon struct {
-	maker maker
+	maker Maker
 	shown shown          // what may be read at any time: see state and target
 	own   *ownController // of switches whose controller is trivet; nil if there are none
 	ask   api.Server     // answers for own
+	head  *head          // of a part: where its controller is; see startRelay
 
 	watched  map[string]int      // how many captures there are at a link, by its key; guarded by changing
 	programs map[string]*program // running foreign controllers, by name; guarded by changing
@@ -71,7 +72,7 @@ func RunDaemon(name string) error {
 	}
 	state.Version = version.Version
 	state.PID, state.PIDStart = os.Getpid(), process.Started(os.Getpid())
-	d := newDaemon(state, onThisMachine)
+	d := newDaemon(state, Targets[state.Target])
 	d.resumed = resumed
 	listener, err := d.listen() // from now on, anyone who reads in the state that there is a daemon can reach it
 	if err != nil {
@@ -99,7 +100,7 @@ func RunDaemon(name string) error {
 	return nil
 }
 
-func newDaemon(state State, m maker) *daemon {
+func newDaemon(state State, m Maker) *daemon {
 	d := &daemon{maker: m, watched: map[string]int{}, programs: map[string]*program{}, progress: newProgressLog(),
 		gone: make(chan struct{}), followed: make(chan struct{})}
 	d.shown.state.Store(&state)
@@ -148,13 +149,8 @@ func (d *daemon) up() {
 	if err == nil {
 		err = d.ctx.Err()
 	}
-	if err == nil {
-		err = d.runStarts(d.ctx)
-	}
-	if err == nil {
-		d.waitControllers()
-		d.waitRoutes()
-		err = d.ctx.Err()
+	if err == nil && d.state().Part == nil { // a part waits for the others: the head says when
+		err = d.ready()
 	}
 	if err != nil {
 		if d.ctx.Err() != nil {
@@ -172,9 +168,19 @@ func (d *daemon) up() {
 	d.isUpNow()
 }
 
+// ready runs the start commands, and waits until traffic can flow.
+func (d *daemon) ready() error {
+	if err := d.runStarts(d.ctx); err != nil {
+		return err
+	}
+	d.waitControllers()
+	d.waitRoutes()
+	return d.ctx.Err()
+}
+
 // begin prepares the target that makes the lab.
 func (d *daemon) begin() error {
-	l, err := d.maker.begin(d.state().Name, Dir(d.state().Name), local.Owner{
+	l, err := d.maker.Begin(d.state(), local.Owner{
 		OnFabric: func(ctx context.Context) error {
 			_, err := d.startPrograms(ctx, d.state().Topology)
 			return err
@@ -339,12 +345,15 @@ func (d *daemon) removeWith(progress local.Progress) error {
 		if d.own != nil {
 			d.own.close()
 		}
+		if d.head != nil {
+			d.head.listener.Close()
+		}
 		if d.target() != nil {
 			d.target().Close()
 		}
 	})
 	d.lost = nil
-	err := d.maker.remove(d.state().Name, Dir(d.state().Name), progress, func(what string) {
+	err := d.maker.Remove(d.state(), progress, func(what string) {
 		d.lost = append(d.lost, what)
 		d.happened(what)
 	})

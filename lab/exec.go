@@ -20,6 +20,8 @@ import (
 
 	"github.com/creack/pty"
 	"golang.org/x/sys/unix"
+
+	"trivet.dev/trivet/site"
 )
 
 // streamProtocol carries a program's streams after an HTTP upgrade, in frames: one byte for the
@@ -110,6 +112,12 @@ func (d *daemon) serveExec(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "upgrade to "+streamProtocol, http.StatusUpgradeRequired)
 		return
 	}
+	if d.isUp() == nil {
+		if part := d.partOf(req.Node); part != nil {
+			part.passOn(w, r, req)
+			return
+		}
+	}
 	conn, buffered, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
@@ -150,6 +158,31 @@ func (d *daemon) serveExec(w http.ResponseWriter, r *http.Request) {
 		<-s.typed
 		_ = s.send(frameUnread, s.unread[:min(len(s.unread), maxFrame)])
 	}
+}
+
+// passOn has the daemon of another site run a program.
+func (c *Client) passOn(w http.ResponseWriter, r *http.Request, req ExecRequest) {
+	body, err := json.Marshal(req)
+	if err != nil {
+		writeProblem(w, http.StatusUnprocessableEntity, err.Error())
+		return
+	}
+	conn, err := c.dial(r.Context())
+	if err != nil {
+		writeProblem(w, http.StatusUnprocessableEntity, err.Error())
+		return
+	}
+	defer conn.Close()
+	far, err := site.Upgrade(r.Context(), conn, "POST", "/v1/exec", streamProtocol, r.Header, body)
+	if err != nil {
+		writeProblem(w, http.StatusUnprocessableEntity, err.Error())
+		return
+	}
+	near, err := site.Upgraded(w, r, streamProtocol)
+	if err != nil {
+		return
+	}
+	site.Splice(near, far)
 }
 
 // lastWords is how long output is waited for after the program has ended.

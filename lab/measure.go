@@ -6,9 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/netip"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -57,7 +59,7 @@ func (d *daemon) servePing(w http.ResponseWriter, req *http.Request) {
 			step.Sent--
 			step.Received++
 		}
-		one := r.From != ""
+		one := r.From != "" || len(r.Pairs) == 1
 		if one && h.Reply {
 			step.Seq, step.RTT = h.Seq, float64(h.RTT)/1e6
 		}
@@ -96,15 +98,78 @@ func (d *daemon) ping(ctx context.Context, r PingRequest, heard func(probe.Heard
 	if err != nil {
 		return out, err
 	}
-	out.Pairs, err = probe.PingPairs(ctx, pairs, func(node string) (p *probe.Pinger, err error) {
+	r.Timeout = topology.Duration(o.Timeout)
+	out.Pairs, err = d.pingPairs(ctx, pairs, r, o)
+	out.Count()
+	return out, err
+}
+
+// pingPairs pings the pairs whose senders are here, and has those elsewhere pinged at the same
+// time.
+func (d *daemon) pingPairs(ctx context.Context, pairs []probe.Pair, r PingRequest, o probe.PingOptions) ([]probe.PairResult, error) {
+	var here []probe.Pair
+	there := map[*Client][]probe.Pair{}
+	for _, p := range pairs {
+		if part := d.partOf(p.From); part != nil {
+			there[part] = append(there[part], p)
+		} else {
+			here = append(here, p)
+		}
+	}
+	from := func(node string) (p *probe.Pinger, err error) {
 		err = d.target().OnNode(node, func() (err error) {
 			p, err = probe.OpenPinger(r.IPv6 || pairs[0].Address.Is6())
 			return err
 		})
 		return p, err
-	}, o)
-	out.Count()
-	return out, err
+	}
+	if len(there) == 0 {
+		return probe.PingPairs(ctx, here, from, o)
+	}
+	if o.Heard == nil {
+		o.Heard = func(probe.Heard) {}
+	}
+	var mu sync.Mutex
+	var errs []error
+	results := map[[2]string]probe.PairResult{}
+	take := func(list []probe.PairResult, err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, p := range list {
+			results[[2]string{p.From, p.To}] = p
+		}
+		errs = append(errs, err)
+	}
+	var group sync.WaitGroup
+	for part, list := range there {
+		group.Go(func() {
+			r := r
+			r.From, r.To, r.Pairs = "", "", list
+			var before PingStep
+			result, err := part.FollowPing(ctx, r, func(step PingStep) {
+				mu.Lock()
+				defer mu.Unlock()
+				for ; before.Received < step.Received; before.Received++ {
+					o.Heard(probe.Heard{Reply: true, Seq: step.Seq, RTT: time.Duration(step.RTT * 1e6)})
+				}
+				for ; before.Sent < step.Sent; before.Sent++ {
+					o.Heard(probe.Heard{})
+				}
+			})
+			take(result.Pairs, err)
+		})
+	}
+	if len(here) > 0 {
+		take(probe.PingPairs(ctx, here, from, o))
+	}
+	group.Wait()
+	out := make([]probe.PairResult, 0, len(pairs))
+	for _, p := range pairs {
+		if result, ok := results[[2]string{p.From, p.To}]; ok {
+			out = append(out, result)
+		}
+	}
+	return out, errors.Join(errs...)
 }
 
 // Count sums up the pairs.
@@ -152,6 +217,14 @@ func (d *daemon) pairs(r PingRequest) ([]probe.Pair, error) {
 	t := d.target().Topology()
 	if (r.From == "") != (r.To == "") {
 		return nil, errors.New("name two nodes, or none for all hosts")
+	}
+	if r.Pairs != nil {
+		for _, p := range r.Pairs {
+			if t.Node(p.From) == nil {
+				return nil, NoNode(t, p.From)
+			}
+		}
+		return r.Pairs, nil
 	}
 	if r.From != "" {
 		if t.Node(r.From) == nil {
@@ -293,7 +366,7 @@ func (d *daemon) iperf(ctx context.Context, r IperfRequest) (out IperfResult, er
 		return out, err
 	}
 	args = append(args, rate...)
-	text, err := d.output(ctx, r.From, exec.Command(program, args...))
+	text, err := d.output(ctx, r.From, append([]string{program}, args...)...)
 	if err != nil && len(text) == 0 {
 		return out, err
 	}
@@ -320,25 +393,10 @@ func (d *daemon) iperfServer(ctx context.Context, program, node string, to netip
 	const first, tries = 5201, 100
 	for n := range tries {
 		port = strconv.Itoa(first + n)
-		cmd := exec.Command(program, "--server", "--one-off", "--forceflush", "--bind", to.String(), "--port", port)
 		said := &serverOutput{listening: make(chan struct{})}
-		cmd.Stdout, cmd.Stderr = said, said
-		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-		if err := d.target().Start(node, cmd); err != nil {
+		ended, stop, err := d.launch(node, said, said, program, "--server", "--one-off", "--forceflush", "--bind", to.String(), "--port", port)
+		if err != nil {
 			return "", nil, err
-		}
-		ended := make(chan struct{})
-		go func() {
-			_ = cmd.Wait()
-			close(ended)
-		}()
-		stop = func() {
-			select {
-			case <-ended:
-			default:
-				_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL)
-				<-ended
-			}
 		}
 		select {
 		case <-said.listening:
@@ -383,20 +441,60 @@ func (o *serverOutput) String() string {
 }
 
 // output runs a program in a node and returns what it prints.
-func (d *daemon) output(ctx context.Context, node string, cmd *exec.Cmd) ([]byte, error) {
+func (d *daemon) output(ctx context.Context, node string, command ...string) ([]byte, error) {
 	var out, errOut bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &errOut
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := d.target().Start(node, cmd); err != nil {
+	ended, stop, err := d.launch(node, &out, &errOut, command...)
+	if err != nil {
 		return nil, err
 	}
-	stop := context.AfterFunc(ctx, func() { _ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL) })
-	defer stop()
-	err := cmd.Wait()
+	select {
+	case err = <-ended:
+	case <-ctx.Done():
+		stop()
+		err = ctx.Err()
+	}
 	if err != nil {
-		err = fmt.Errorf("%s: %w %s", cmd.Path, err, bytes.TrimSpace(errOut.Bytes()))
+		err = fmt.Errorf("%s: %w %s", command[0], err, bytes.TrimSpace(errOut.Bytes()))
 	}
 	return out.Bytes(), err
+}
+
+// launch starts a program in a node, wherever the node is. Ended is sent how it ended, and closed;
+// stop ends it, and waits for that.
+func (d *daemon) launch(node string, out, errs io.Writer, command ...string) (ended <-chan error, stop func(), err error) {
+	end := make(chan error, 1)
+	if part := d.partOf(node); part != nil {
+		ctx, cancel := context.WithCancel(d.ctx)
+		go func() {
+			defer close(end)
+			code, err := part.Exec(ctx, ExecRequest{Node: node, Command: append([]string{filepath.Base(command[0])}, command[1:]...)}, Streams{Out: out, Err: errs})
+			if err == nil && code != 0 {
+				err = fmt.Errorf("exit status %d", code)
+			}
+			end <- err
+		}()
+		return end, func() { cancel(); <-end }, nil
+	}
+	cmd := exec.Command(command[0], command[1:]...)
+	cmd.Stdout, cmd.Stderr = out, errs
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := d.target().Start(node, cmd); err != nil {
+		return nil, nil, err
+	}
+	done := make(chan struct{})
+	go func() {
+		end <- cmd.Wait()
+		close(end)
+		close(done)
+	}()
+	return end, func() {
+		select {
+		case <-done:
+		default:
+			_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL)
+			<-done
+		}
+	}, nil
 }
 
 // parseIperf reads iperf3's JSON.

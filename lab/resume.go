@@ -122,6 +122,9 @@ func (d *daemon) resume() {
 			if d.own != nil {
 				d.own.close()
 			}
+			if d.head != nil {
+				d.head.listener.Close()
+			}
 			if d.target() != nil {
 				d.target().Close()
 			}

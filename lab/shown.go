@@ -8,7 +8,7 @@ import (
 // What it points to is immutable: a change replaces it.
 type shown struct {
 	state  atomic.Pointer[State]
-	target atomic.Pointer[target] // nil before the lab begins to come up
+	target atomic.Pointer[Target] // nil before the lab begins to come up
 }
 
 // state is a copy of the lab's state, as it was after the last change.
@@ -24,7 +24,7 @@ func (d *daemon) setState(change func(*State)) {
 
 // target is what makes the lab; nil before it begins to come up. The caller has locked changing,
 // except for methods documented as callable at any time.
-func (d *daemon) target() target {
+func (d *daemon) target() Target {
 	if t := d.shown.target.Load(); t != nil {
 		return *t
 	}

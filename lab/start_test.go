@@ -137,7 +137,7 @@ func TestReasonForTheSlow(t *testing.T) {
 // down.
 func TestDownAfterTheEnd(t *testing.T) {
 	state := newState(t, "ended", "minimal")
-	d := newDaemon(state, onThisMachine)
+	d := newDaemon(state, Targets[OnThisMachine])
 	d.exit()
 	if err := d.down(func(string, int, int) { t.Error("the daemon takes the lab down") }); err == nil {
 		t.Error("it is said to be down")

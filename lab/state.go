@@ -22,6 +22,7 @@ import (
 
 	"trivet.dev/trivet/internal/dirlock"
 	"trivet.dev/trivet/internal/process"
+	"trivet.dev/trivet/site"
 	"trivet.dev/trivet/topology"
 )
 
@@ -51,12 +52,14 @@ type State struct {
 	Name     string             `json:"name"`
 	Status   Status             `json:"state"`
 	Version  string             `json:"version"`
-	Source   string             `json:"source"`  // the file or generator the topology came from
-	From     string             `json:"from"`    // the directory that the file's name is relative to
-	Target   string             `json:"target"`  // "local"
-	Owner    int                `json:"owner"`   // user id that may talk to the daemon, besides root
-	Created  time.Time          `json:"created"` // when up began
-	PID      int                `json:"pid"`     // of the daemon; with PIDStart it is unique
+	Source   string             `json:"source"`          // the file or generator the topology came from
+	From     string             `json:"from"`            // the directory that the file's name is relative to
+	Target   string             `json:"target"`          // where it runs: a key of Targets
+	Sites    *site.List         `json:"sites,omitempty"` // the other machines it runs at
+	Part     *Part              `json:"part,omitempty"`  // it is a part of a lab whose daemon is at another site
+	Owner    int                `json:"owner"`           // user id that may talk to the daemon, besides root
+	Created  time.Time          `json:"created"`         // when up began
+	PID      int                `json:"pid"`             // of the daemon; with PIDStart it is unique
 	PIDStart uint64             `json:"pid_start"`
 	Wait     topology.Duration  `json:"wait"` // how long up waits for controllers
 	UpSince  time.Time          `json:"up_since,omitzero"`

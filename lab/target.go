@@ -10,10 +10,10 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// target is what makes a lab and answers for it: on this machine, target/local. Its methods are
+// Target is what makes a lab and answers for it: on this machine, target/local. Its methods are
 // called one at a time, by a caller that has locked daemon.changing, except for those that say
 // otherwise where they are implemented; they are documented there, too.
-type target interface {
+type Target interface {
 	life
 	runner
 	switches
@@ -73,14 +73,42 @@ type looks interface {
 	Look(index int, see func(frame []byte)) (mirrored bool, done func())
 }
 
-// maker begins a target for a lab, and removes what a target has made, even if its process has
-// died: see local.New and local.Remove.
-type maker struct {
-	begin  func(name, dir string, owner local.Owner) (target, error)
-	remove func(name, dir string, progress local.Progress, lost func(string)) error
+// Spread is a Target whose nodes may run at other sites: each of those has a lab of its own, a part
+// of this one.
+type Spread interface {
+	Target
+	// Place puts the nodes of a resolved topology at sites, those that are at one already where
+	// they are.
+	Place(*topology.Topology) error
+	// PartOf returns the daemon of the part that has a node; nil if the node is here. It may be
+	// called at any time.
+	PartOf(node string) *Client
+	// RunStarts runs the start commands of nodes elsewhere that have not run yet.
+	RunStarts(context.Context) error
 }
 
-var onThisMachine = maker{
-	begin:  func(name, dir string, owner local.Owner) (target, error) { return local.New(name, dir, owner) },
-	remove: local.Remove,
+// partOf returns the daemon of the part that has a node; nil if the node is here.
+func (d *daemon) partOf(node string) *Client {
+	if s, ok := d.target().(Spread); ok {
+		return s.PartOf(node)
+	}
+	return nil
 }
+
+// Maker begins a target for a lab, and removes what a target has made, even if its process has
+// died: see local.New and local.Remove.
+type Maker struct {
+	Begin  func(State, local.Owner) (Target, error)
+	Remove func(s State, progress local.Progress, lost func(string)) error
+}
+
+// Targets are the makers by the Target of a lab's state.
+var Targets = map[string]Maker{OnThisMachine: {
+	Begin: func(s State, owner local.Owner) (Target, error) { return local.New(s.Name, Dir(s.Name), owner) },
+	Remove: func(s State, progress local.Progress, lost func(string)) error {
+		return local.Remove(s.Name, Dir(s.Name), progress, lost)
+	},
+}}
+
+// OnThisMachine is the target of labs that have this machine only.
+const OnThisMachine = "local"

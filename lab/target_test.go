@@ -19,7 +19,7 @@ import (
 // elsewhere is a target that makes nothing, and fails where it is told to. Methods it does not
 // define must not be called.
 type elsewhere struct {
-	target
+	Target
 	owner   local.Owner
 	now     *topology.Topology
 	fail    map[string]error // by what is being done
@@ -37,13 +37,13 @@ func (e *elsewhere) do(what string) error {
 	return e.fail[what]
 }
 
-func (e *elsewhere) maker() maker {
-	return maker{
-		begin: func(_, _ string, owner local.Owner) (target, error) {
+func (e *elsewhere) maker() Maker {
+	return Maker{
+		Begin: func(_ State, owner local.Owner) (Target, error) {
 			e.owner, e.now = owner, &topology.Topology{}
 			return e, e.do("begin")
 		},
-		remove: func(string, string, local.Progress, func(string)) error {
+		Remove: func(State, local.Progress, func(string)) error {
 			if err := e.do("remove"); err != nil {
 				return err
 			}

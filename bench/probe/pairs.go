@@ -20,8 +20,9 @@ const (
 
 // Pair is who pings whom, by the name of the sender.
 type Pair struct {
-	From, To string
-	Address  netip.Addr // of To
+	From    string     `json:"from"`
+	To      string     `json:"to"`
+	Address netip.Addr `json:"address"` // of To
 }
 
 // PingPairs pings all pairs. It opens a pinger in each node that sends. Each sender begins at

@@ -11,7 +11,9 @@ import (
 	"trivet.dev/trivet/datapath/embedded/fabric"
 	"trivet.dev/trivet/internal/cli"
 	"trivet.dev/trivet/lab"
+	"trivet.dev/trivet/site"
 	"trivet.dev/trivet/target/local"
+	"trivet.dev/trivet/target/sites"
 )
 
 func main() {
@@ -19,6 +21,8 @@ func main() {
 		switch os.Args[1] { // roles in which the program starts itself; reading Mininet scripts has another
 		case lab.DaemonCommand:
 			exit(lab.RunDaemon(os.Args[2]))
+		case site.Command:
+			exit(sites.Serve())
 		case local.InitCommand:
 			exit(local.RunInit())
 		case fabric.VSwitchCommand:

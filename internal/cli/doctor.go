@@ -19,9 +19,14 @@ import (
 type finding = local.Finding
 
 func (a *app) doctor() *cobra.Command {
-	return &cobra.Command{
+	var on string
+	cmd := &cobra.Command{
 		Use: "doctor", Short: "Report what this machine can do, and what would help", Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
+		Example: "  trivet doctor\n  trivet doctor --on machines.yaml",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if on != "" {
+				return a.examineSites(cmd.Context(), on)
+			}
 			findings := examine()
 			failed := false
 			for _, f := range findings {
@@ -40,6 +45,8 @@ func (a *app) doctor() *cobra.Command {
 			return nil
 		},
 	}
+	cmd.Flags().StringVar(&on, "on", "", "look at other machines: a file that lists them, or their names for ssh, with commas")
+	return cmd
 }
 
 func (a *app) showFindings(findings []finding) {

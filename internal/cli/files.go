@@ -62,7 +62,7 @@ func (a *app) validate() *cobra.Command {
 					a.say("%s", line)
 				}
 				if v.Valid {
-					a.say("%s  valid: %s", file, describe(r))
+					a.say("%s  valid: %s", file, describe(r, lab.OnThisMachine))
 					a.showErrands(errands)
 				}
 			}

@@ -60,7 +60,7 @@ func (a *app) inspect() *cobra.Command {
 }
 
 func (a *app) showInfo(info lab.Info) {
-	a.say("%s  %s · %s", words.Printable(info.Name), info.State, describe(info.Topology))
+	a.say("%s  %s · %s", words.Printable(info.Name), info.State, describe(info.Topology, info.Target))
 	if len(info.Dead) > 0 {
 		a.say("%s: %s; %s", a.paint(red, "have ended"), strings.Join(info.Dead, ", "), lab.CureDead(info.Dead))
 	}

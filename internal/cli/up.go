@@ -34,15 +34,12 @@ func (a *app) up() *cobra.Command {
 			if cmd.Flags().Changed("lab") {
 				return usagef("--lab is for labs that are up; the name of a new one is  --name %s", a.lab)
 			}
-			if on != "local" {
-				return fmt.Errorf("--on %s: this build has only local", on)
-			}
-			return a.runUp(cmd.Context(), &s, c, args, wait)
+			return a.runUp(cmd.Context(), &s, c, args, on, wait)
 		},
 	}
 	s.flags(cmd)
 	c.flags(cmd)
-	cmd.Flags().StringVar(&on, "on", "local", "where: local")
+	cmd.Flags().StringVar(&on, "on", lab.OnThisMachine, "where: on this machine only (local), or also on others: a file that lists them, or their names for ssh, with commas")
 	cmd.Flags().DurationVar(&wait, "wait", wait, "how long to wait for controllers")
 	return cmd
 }
@@ -62,7 +59,7 @@ func needRoot(command string) error {
 	return fmt.Errorf("trivet %s makes namespaces and network devices, which needs root:  sudo %s", command, strings.Join(os.Args, " "))
 }
 
-func (a *app) runUp(ctx context.Context, s *source, c consent, args []string, wait time.Duration) error {
+func (a *app) runUp(ctx context.Context, s *source, c consent, args []string, on string, wait time.Duration) error {
 	what := args[0]
 	t, warnings, err := s.load(what, args[1:]...)
 	if err != nil {
@@ -97,9 +94,18 @@ func (a *app) runUp(ctx context.Context, s *source, c consent, args []string, wa
 			return err
 		}
 	}
-	state := lab.State{Name: name, Status: lab.Starting, Version: version.Version, Source: what, From: from, Target: "local",
+	state := lab.State{Name: name, Status: lab.Starting, Version: version.Version, Source: what, From: from, Target: lab.OnThisMachine,
 		Owner: lab.Owner(), Created: time.Now(), Wait: topology.Duration(wait), Topology: r}
-	a.say("%s  %s", name, describe(r))
+	where := "local"
+	if on != lab.OnThisMachine {
+		if where, err = a.spread(ctx, &state, on); err != nil {
+			return err
+		}
+	}
+	a.say("%s  %s", name, describe(r, where))
+	if state.Sites != nil {
+		a.showSites(&state)
+	}
 	if name != r.Name {
 		a.say("the lab is called %s: %q cannot be a lab's name (--name chooses another)", name, r.Name)
 	}
@@ -150,7 +156,7 @@ func (a *app) free(name string, given bool) error {
 }
 
 // describe sums up the topology in one line.
-func describe(t *topology.Topology) string {
+func describe(t *topology.Topology, where string) string {
 	datapaths := map[string]bool{}
 	controllers := map[string]bool{}
 	var parts []string
@@ -171,7 +177,7 @@ func describe(t *topology.Topology) string {
 	if len(parts) > 5 {
 		parts = append(parts[:5], "…")
 	}
-	parts = append([]string{fmt.Sprintf("%s, %s", words.Plural(len(t.Nodes), "node"), words.Plural(len(t.Links), "link")), "local"}, parts...)
+	parts = append([]string{fmt.Sprintf("%s, %s", words.Plural(len(t.Nodes), "node"), words.Plural(len(t.Links), "link")), where}, parts...)
 	return strings.Join(parts, " · ")
 }
 

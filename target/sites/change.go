@@ -1,0 +1,215 @@
+package sites
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"trivet.dev/trivet/datapath"
+	"trivet.dev/trivet/lab"
+	"trivet.dev/trivet/target/local"
+	"trivet.dev/trivet/topology"
+)
+
+// Apply changes the parts that differ, those elsewhere first. If one fails, those that have changed
+// are changed back.
+func (l *Lab) Apply(ctx context.Context, t *topology.Topology, progress local.Progress) error {
+	old, vnis := l.Topology(), l.record.VNIs
+	was := map[string]*topology.Topology{}
+	for name := range l.parts {
+		was[name] = l.partOf(old, name)
+	}
+	here := l.partOf(old, topology.Head)
+	if err := l.allocate(t); err != nil {
+		return err
+	}
+	changed := make(chan *part, len(l.parts))
+	err := l.each(func(p *part) error {
+		is := l.partOf(t, p.machine.Name)
+		if same(was[p.machine.Name], is) {
+			return nil
+		}
+		_, err := p.client.Apply(ctx, is, false)
+		if err == nil {
+			changed <- p
+		}
+		return p.wrong(err)
+	})
+	close(changed)
+	if err == nil {
+		if is := l.partOf(t, topology.Head); !same(here, is) {
+			err = l.Lab.Apply(ctx, is, progress)
+		}
+	}
+	if err == nil {
+		l.set(t)
+		return nil
+	}
+	if errors.Is(err, local.ErrHalf) {
+		return err
+	}
+	l.record.VNIs = vnis
+	undo := l.save()
+	for p := range changed {
+		_, failed := p.client.Apply(context.WithoutCancel(ctx), was[p.machine.Name], false)
+		undo = errors.Join(undo, p.wrong(failed))
+	}
+	if undo != nil {
+		return fmt.Errorf("%w; %w: %w; take the lab down", err, local.ErrHalf, undo)
+	}
+	return err
+}
+
+// same says whether there is nothing to do.
+func same(a, b *topology.Topology) bool {
+	return len(topology.Diff(a, b)) == 0 && slices.Equal(a.Elsewhere, b.Elsewhere)
+}
+
+// SetLink changes one link, at the sites of its ends.
+func (l *Lab) SetLink(ctx context.Context, index int, c topology.LinkChange) error {
+	t := *l.Topology()
+	t.Links = slices.Clone(t.Links)
+	t.Links[index] = t.Links[index].Clone()
+	c.Apply(t.Links[index])
+	return l.Apply(ctx, &t, func(string, int, int) {})
+}
+
+// Replaced lists the nodes here whose commands the lab's daemon runs: those elsewhere run theirs.
+func (l *Lab) Replaced(t *topology.Topology) (gone, made []*topology.Node) {
+	return l.Lab.Replaced(l.partOf(t, topology.Head))
+}
+
+// RunStarts makes all parts run the start commands that have not run yet, and waits for their own
+// routing daemons.
+func (l *Lab) RunStarts(ctx context.Context) error {
+	return l.each(func(p *part) error { return p.wrong(p.client.Ready(ctx)) })
+}
+
+// Settle waits until packets are handled by the present flow entries everywhere.
+func (l *Lab) Settle(ctx context.Context) error {
+	return errors.Join(l.Lab.Settle(ctx), l.each(func(p *part) error { return p.wrong(p.client.Settle(ctx)) }))
+}
+
+// Controllers says of the switches of all sites whether they are connected.
+func (l *Lab) Controllers(ctx context.Context) ([]datapath.SwitchStatus, error) {
+	return gather(l, func(here *local.Lab) ([]datapath.SwitchStatus, error) { return here.Controllers(ctx) },
+		func(c *lab.Client) ([]datapath.SwitchStatus, error) { return c.Controllers(ctx) })
+}
+
+// Drops are those of all sites.
+func (l *Lab) Drops(ctx context.Context) ([]datapath.Drop, error) {
+	return gather(l, func(here *local.Lab) ([]datapath.Drop, error) { return here.Drops(ctx) },
+		func(c *lab.Client) ([]datapath.Drop, error) { return c.Drops(ctx) })
+}
+
+// gather joins the lists of all sites.
+func gather[T any](l *Lab, here func(*local.Lab) ([]T, error), there func(*lab.Client) ([]T, error)) ([]T, error) {
+	out, err := here(l.Lab)
+	if err != nil {
+		return nil, err
+	}
+	lists := make(chan []T, len(l.parts))
+	err = l.each(func(p *part) error {
+		list, err := there(p.client)
+		lists <- list
+		return p.wrong(err)
+	})
+	close(lists)
+	for list := range lists {
+		out = append(out, list...)
+	}
+	return out, err
+}
+
+// Dead lists what has ended here, and the sites that do not answer.
+func (l *Lab) Dead() []string {
+	out := l.Lab.Dead()
+	for _, m := range l.state.Sites.Machines {
+		if _, err := l.parts[m.Name].now(); err != nil {
+			out = append(out, "site "+m.Name)
+		}
+	}
+	return out
+}
+
+// WiresOf says how the links of a topology are made.
+func (l *Lab) WiresOf(t *topology.Topology) []datapath.Wire {
+	out, nodes := l.Lab.WiresOf(t), t.NodesByName()
+	for i, link := range t.Links {
+		if link.Crosses(nodes) {
+			out[i] = datapath.Tunnel
+		}
+	}
+	return out
+}
+
+// Ends returns the present state of the ends of all links.
+func (l *Lab) Ends() ([][2]local.End, error) {
+	t := l.Topology()
+	out, at := make([][2]local.End, len(t.Links)), map[string]int{}
+	for i, key := range topology.LinkKeys(t) {
+		at[key] = i
+	}
+	put := func(part *topology.Topology, ends func(i int) [2]local.End) {
+		for i, key := range topology.LinkKeys(part) {
+			where, ok := at[key]
+			for e, end := range part.Links[i].Ends {
+				if ok && end.Carrier == nil {
+					out[where][e] = ends(i)[e]
+				}
+			}
+		}
+	}
+	here, err := l.Lab.Ends()
+	if err != nil {
+		return nil, err
+	}
+	put(l.Lab.Topology(), func(i int) [2]local.End { return here[i] })
+	for name, p := range l.parts {
+		part := l.partOf(t, name)
+		links, err := p.client.Links(l.ctx)
+		if err != nil || len(links) != len(part.Links) {
+			return nil, p.wrong(errors.Join(err, errors.New("its links are not those of the lab")))
+		}
+		put(part, func(i int) [2]local.End {
+			if len(links[i].Ends) != 2 {
+				return [2]local.End{}
+			}
+			return [2]local.End(links[i].Ends)
+		})
+	}
+	return out, nil
+}
+
+// indexHere finds a link of the lab in the part that is here.
+func (l *Lab) indexHere(index int) int {
+	return slices.Index(topology.LinkKeys(l.Lab.Topology()), topology.LinkKeys(l.Topology())[index])
+}
+
+// NeedsDevices says whether a link must be made anew for a capture.
+func (l *Lab) NeedsDevices(link *topology.Link) bool {
+	return l.isHere(link.Ends[0].Node) && l.isHere(link.Ends[1].Node) && l.Lab.NeedsDevices(link)
+}
+
+// Look shows the packets of a link to a capture, if it has an end here.
+func (l *Lab) Look(index int, see func([]byte)) (mirrored bool, done func()) {
+	if i := l.indexHere(index); i >= 0 {
+		return l.Lab.Look(i, see)
+	}
+	return false, func() {}
+}
+
+// WaitFlows waits for the switches here.
+func (l *Lab) WaitFlows(ctx context.Context, nodes []*topology.Node) error {
+	return l.Lab.WaitFlows(ctx, l.here(nodes))
+}
+
+// WaitPorts waits for the switches here.
+func (l *Lab) WaitPorts(ctx context.Context, nodes []*topology.Node, links []*topology.Link) error {
+	return l.Lab.WaitPorts(ctx, l.here(nodes), links)
+}
+
+func (l *Lab) here(nodes []*topology.Node) []*topology.Node {
+	return slices.DeleteFunc(slices.Clone(nodes), func(n *topology.Node) bool { return !l.isHere(n.Name) })
+}

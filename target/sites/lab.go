@@ -1,0 +1,402 @@
+// Package sites brings one topology up over several machines: each runs its part as a lab of its
+// own, with its own daemon, and the links between them are tunnels. This process is the head: it
+// holds the whole topology and its controller, and one SSH connection to each of the other sites.
+package sites
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"trivet.dev/trivet/datapath"
+	"trivet.dev/trivet/internal/parallel"
+	"trivet.dev/trivet/lab"
+	"trivet.dev/trivet/site"
+	"trivet.dev/trivet/target/local"
+	"trivet.dev/trivet/topology"
+)
+
+// Target is the name of this target in a lab's state.
+const Target = "sites"
+
+func init() {
+	lab.Targets[Target] = lab.Maker{
+		Begin:  func(s lab.State, owner local.Owner) (lab.Target, error) { return begin(s, owner) },
+		Remove: remove,
+	}
+}
+
+// Lab is a lab at several sites.
+type Lab struct {
+	*local.Lab // the part that is here
+	state      lab.State
+	owner      local.Owner
+	user       *site.User
+	parts      map[string]*part // by site
+	record     record
+	socket     string // of the controller
+
+	is  atomic.Pointer[topology.Topology] // the whole
+	at  atomic.Pointer[map[string]string] // the sites of its nodes
+	ctx context.Context                   // ends with Close
+	end context.CancelFunc
+}
+
+// record is what later processes must know about how the lab is spread. It is written before what
+// it describes is made.
+type record struct {
+	Block     uint32                `json:"block"`               // the first VNI of the lab's links
+	VNIs      map[string]uint32     `json:"vnis,omitempty"`      // by link key
+	Addresses map[string]netip.Addr `json:"addresses,omitempty"` // of the sites, for tunnels
+	Heads     map[string]netip.Addr `json:"heads,omitempty"`     // the head's, as each site sees it
+}
+
+var _ lab.Spread = (*Lab)(nil)
+
+// blockSize is how many links of a lab may cross between sites: each has a VNI from one block.
+const blockSize = 4096
+
+func begin(s lab.State, owner local.Owner) (*Lab, error) {
+	here, err := local.New(s.Name, lab.Dir(s.Name), owner)
+	if err != nil {
+		return nil, err
+	}
+	user, err := site.UserOf(s.Owner)
+	if err != nil {
+		return nil, err
+	}
+	l := &Lab{Lab: here, state: s, owner: owner, user: user, parts: map[string]*part{}}
+	l.ctx, l.end = context.WithCancel(context.Background())
+	for _, m := range s.Sites.Machines {
+		l.parts[m.Name] = newPart(s.Name, m)
+	}
+	l.set(&topology.Topology{})
+	return l, nil
+}
+
+func recordFile(name string) string { return filepath.Join(lab.Dir(name), "sites.json") }
+
+func (l *Lab) save() error {
+	b, err := json.Marshal(l.record)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(recordFile(l.Name), b, 0o600)
+}
+
+func (l *Lab) set(t *topology.Topology) {
+	at := make(map[string]string, len(t.Nodes))
+	for _, n := range t.Nodes {
+		at[n.Name] = n.Sited()
+	}
+	l.at.Store(&at)
+	l.is.Store(t)
+}
+
+// Topology is the whole lab's.
+func (l *Lab) Topology() *topology.Topology { return l.is.Load() }
+
+// PartOf returns the daemon of the part that has a node; nil if the node is here, or there is none.
+func (l *Lab) PartOf(node string) *lab.Client {
+	if p := l.parts[(*l.at.Load())[node]]; p != nil {
+		return p.client
+	}
+	return nil
+}
+
+// isHere says whether a node is here.
+func (l *Lab) isHere(node string) bool { return l.PartOf(node) == nil }
+
+// each calls f for all other sites at once.
+func (l *Lab) each(f func(p *part) error) error {
+	var parts []*part
+	for _, m := range l.state.Sites.Machines {
+		parts = append(parts, l.parts[m.Name])
+	}
+	return parallel.All(parts, f)
+}
+
+// Up brings all parts up at once. After an error, remove cleans up.
+func (l *Lab) Up(ctx context.Context, t *topology.Topology, progress local.Progress) error {
+	if err := l.connect(ctx, progress); err != nil {
+		return err
+	}
+	if err := l.allocate(t); err != nil {
+		return err
+	}
+	l.set(t)
+	errs := make(chan error, 1)
+	go func() {
+		errs <- l.each(func(p *part) error {
+			return p.up(ctx, l.stateOf(t, p), func(step lab.Progress) { l.report(p, step) })
+		})
+	}()
+	err := l.Lab.Up(ctx, l.partOf(t, topology.Head), progress)
+	if err = errors.Join(err, <-errs); err != nil {
+		return err
+	}
+	l.lead()
+	return nil
+}
+
+// connect reaches all sites, and learns by which addresses they reach each other.
+func (l *Lab) connect(ctx context.Context, progress local.Progress) error {
+	var done atomic.Int64
+	progress("sites", 0, len(l.parts))
+	err := l.each(func(p *part) error {
+		_, err := p.connect(ctx, l.user)
+		progress("sites", int(done.Add(1)), len(l.parts))
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	l.record.Addresses, l.record.Heads = map[string]netip.Addr{}, map[string]netip.Addr{}
+	for name, p := range l.parts {
+		s, err := p.now()
+		if err != nil {
+			return err
+		}
+		address, own := p.machine.Address, l.state.Sites.Head.Address
+		if !address.IsValid() {
+			address = s.Remote
+		}
+		if !own.IsValid() {
+			own = s.Local
+		}
+		switch {
+		case !address.IsValid():
+			return fmt.Errorf("site %s is reached through a jump host: say where the others reach it:  %s: {ssh: %s, address: …}", name, name, p.machine)
+		case !own.IsValid():
+			return fmt.Errorf("site %s is reached through a jump host: say where it reaches this machine:  head: {address: …}", name)
+		}
+		l.record.Addresses[name], l.record.Heads[name] = address, own
+	}
+	return nil
+}
+
+// allocate gives each link that crosses a VNI, which it keeps as long as it exists.
+func (l *Lab) allocate(t *topology.Topology) error {
+	if l.record.VNIs == nil {
+		var b [4]byte
+		_, _ = rand.Read(b[:])                                                     // never fails
+		l.record.Block = (1 + binary.BigEndian.Uint32(b[:])%(1<<12-1)) * blockSize // VNIs have 24 bits
+	}
+	had, now := l.record.VNIs, map[string]uint32{}
+	taken := map[uint32]bool{}
+	nodes := t.NodesByName()
+	var fresh []string
+	for i, key := range topology.LinkKeys(t) {
+		switch vni, has := had[key]; {
+		case !t.Links[i].Crosses(nodes):
+		case has:
+			now[key], taken[vni] = vni, true
+		default:
+			fresh = append(fresh, key)
+		}
+	}
+	next := l.record.Block
+	for _, key := range fresh {
+		for taken[next] {
+			next++
+		}
+		now[key], taken[next] = next, true
+	}
+	if len(now) > blockSize {
+		return fmt.Errorf("%d links cross between sites; a lab can have %d: place what is joined by many links at one site", len(now), blockSize)
+	}
+	l.record.VNIs = now
+	return l.save()
+}
+
+// partOf is what of a topology is at a site.
+func (l *Lab) partOf(t *topology.Topology, name string) *topology.Topology {
+	nodes := t.NodesByName()
+	return topology.Part(t, name, func(key string, link *topology.Link, i int) *topology.Carrier {
+		near, far := nodes[link.Ends[i].Node].Sited(), nodes[link.Ends[1-i].Node].Sited()
+		return &topology.Carrier{Node: link.Ends[1-i].Node, Local: l.address(near, far), Remote: l.address(far, near), VNI: l.record.VNIs[key]}
+	})
+}
+
+// address is a site's, as another reaches it.
+func (l *Lab) address(of, from string) netip.Addr {
+	if of == topology.Head {
+		return l.record.Heads[from]
+	}
+	return l.record.Addresses[of]
+}
+
+// stateOf is the state of a new part.
+func (l *Lab) stateOf(t *topology.Topology, p *part) lab.State {
+	host, _ := os.Hostname()
+	return lab.State{Name: p.lab, Version: l.state.Version, Source: l.state.Source, Wait: l.state.Wait, Topology: l.partOf(t, p.machine.Name),
+		Part: &lab.Part{Site: p.machine.Name, Head: l.Name + " at " + host, Keep: l.state.Sites.Keep}}
+}
+
+// report tells the lab's owner what a site has to say. Its progress would only be confusing: all
+// sites work at the same time.
+func (l *Lab) report(p *part, step lab.Progress) {
+	for _, what := range []string{step.Warning, step.Event} {
+		if what != "" {
+			l.owner.OnLoop(p.machine.Name + ": " + what)
+		}
+	}
+}
+
+// lead makes this process the head of all parts, and again whenever that ends.
+func (l *Lab) lead() {
+	for _, p := range l.parts {
+		go l.follow(p)
+	}
+}
+
+// follow keeps the connection to a part.
+func (l *Lab) follow(p *part) {
+	const again = 2 * time.Second
+	for well := true; l.ctx.Err() == nil; {
+		err := p.client.Head(l.ctx, func() {
+			if !well {
+				l.owner.OnEnd("site " + p.machine.Name + " answers again")
+			}
+			well = true
+		}, l.connected)
+		if l.ctx.Err() != nil {
+			return
+		}
+		if well {
+			l.owner.OnEnd(fmt.Sprintf("site %s: the connection is lost; what is there goes on forwarding (%v)", p.machine.Name, err))
+		}
+		well = false
+		select {
+		case <-time.After(again):
+		case <-l.ctx.Done():
+			return
+		}
+		if _, err := p.connect(l.ctx, l.user); err == nil {
+			_ = p.revive(l.ctx, func(step lab.Progress) { l.report(p, step) })
+		}
+	}
+}
+
+// connected passes a switch's connection on to the controller.
+func (l *Lab) connected(far net.Conn) {
+	near, err := net.Dial("unix", l.socket)
+	if err != nil {
+		far.Close()
+		return
+	}
+	site.Splice(near, far)
+}
+
+// Control is told where the lab's own controller listens.
+func (l *Lab) Control(socket string, meet func(string, func(datapath.Peer) datapath.Session) error) {
+	l.socket = socket
+	l.Lab.Control(socket, meet)
+}
+
+// Resume takes all parts over from a head that has died.
+func (l *Lab) Resume(ctx context.Context, t *topology.Topology, progress local.Progress) error {
+	b, err := os.ReadFile(recordFile(l.Name))
+	if err == nil {
+		err = json.Unmarshal(b, &l.record)
+	}
+	if err != nil {
+		return fmt.Errorf("how the lab is spread over its sites: %w", err)
+	}
+	progress("sites", 0, len(l.parts))
+	err = l.each(func(p *part) error {
+		if _, err := p.connect(ctx, l.user); err != nil {
+			return err
+		}
+		return p.revive(ctx, func(step lab.Progress) { l.report(p, step) })
+	})
+	if err != nil {
+		return err
+	}
+	l.set(t)
+	if err := l.Lab.Resume(ctx, l.partOf(t, topology.Head), progress); err != nil {
+		return err
+	}
+	l.lead()
+	return nil
+}
+
+// Close lets go of the lab and leaves it running.
+func (l *Lab) Close() {
+	l.end()
+	for _, p := range l.parts {
+		p.close()
+	}
+	l.Lab.Close()
+}
+
+// remove takes the parts down, then what is here. A site that cannot be reached is no reason to
+// leave the others: what is left there is said.
+func remove(s lab.State, progress local.Progress, lost func(string)) error {
+	user, err := site.UserOf(s.Owner)
+	if err != nil {
+		return err
+	}
+	ctx := context.Background()
+	left := parallel.All(s.Sites.Machines, func(m *site.Machine) error {
+		p := newPart(s.Name, m)
+		defer p.close()
+		if _, err := p.connect(ctx, user); err != nil {
+			return err
+		}
+		return p.down(ctx, func(step lab.Progress) {
+			if step.Warning != "" {
+				lost(m.Name + ": " + step.Warning)
+			}
+		})
+	})
+	if left != nil {
+		until := "stays until  trivet down NAME  there; trivet ls names it"
+		if s.Sites.Keep > 0 {
+			until = fmt.Sprintf("goes down by itself within %s", time.Duration(s.Sites.Keep))
+		}
+		lost(fmt.Sprintf("%v\n  what is left there %s", left, until))
+	}
+	return local.Remove(s.Name, lab.Dir(s.Name), progress, lost)
+}
+
+// Start runs a program at a node that is here.
+func (l *Lab) Start(node string, cmd *exec.Cmd) error {
+	if err := l.mustBeHere(node); err != nil {
+		return err
+	}
+	return l.Lab.Start(node, cmd)
+}
+
+// OnNode runs f on a thread of a node that is here.
+func (l *Lab) OnNode(node string, f func() error) error {
+	if err := l.mustBeHere(node); err != nil {
+		return err
+	}
+	return l.Lab.OnNode(node, f)
+}
+
+// Place puts the nodes of a topology that the lab is to become at sites.
+func (l *Lab) Place(t *topology.Topology) error {
+	if err := Place(t, l.state.Sites, nil, l.Topology()); err != nil {
+		return err
+	}
+	return Check(t)
+}
+
+func (l *Lab) mustBeHere(node string) error {
+	if !l.isHere(node) {
+		return fmt.Errorf("%s is at site %s, where this cannot be done from here yet", node, (*l.at.Load())[node])
+	}
+	return nil
+}

@@ -1,0 +1,189 @@
+package sites
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+
+	"trivet.dev/trivet/lab"
+	"trivet.dev/trivet/site"
+)
+
+// part is what of a lab is at another site: a lab of its own there, reached through the SSH
+// connection that this process keeps to the site.
+type part struct {
+	lab     string
+	machine *site.Machine
+	client  *lab.Client
+
+	mu   sync.Mutex
+	site *site.Site // nil: not connected
+}
+
+// PartName is what the part of a lab is called at a site.
+func PartName(lab, site string) string { return lab + "." + site }
+
+func newPart(name string, m *site.Machine) *part {
+	p := &part{lab: PartName(name, m.Name), machine: m}
+	p.client = lab.NewClientOver(p.lab, p.dial)
+	return p
+}
+
+// connect makes sure that there is a connection to the site.
+func (p *part) connect(ctx context.Context, u *site.User) (*site.Site, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.site != nil {
+		select {
+		case <-p.site.Lost():
+			p.site.Close()
+			p.site = nil
+		default:
+			return p.site, nil
+		}
+	}
+	s, err := site.Open(ctx, p.machine, u)
+	if err != nil {
+		return nil, err
+	}
+	p.site = s
+	return s, nil
+}
+
+// now is the connection to the site, which may be lost.
+func (p *part) now() (*site.Site, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.site == nil {
+		return nil, fmt.Errorf("site %s is not connected", p.machine.Name)
+	}
+	select {
+	case <-p.site.Lost():
+		return nil, fmt.Errorf("the connection to site %s is lost", p.machine.Name)
+	default:
+		return p.site, nil
+	}
+}
+
+func (p *part) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.site != nil {
+		p.site.Close()
+		p.site = nil
+	}
+}
+
+// dial connects to the part's daemon.
+func (p *part) dial(ctx context.Context) (net.Conn, error) {
+	s, err := p.now()
+	if err != nil {
+		return nil, err
+	}
+	conn, err := s.Stream()
+	if err != nil {
+		return nil, err
+	}
+	up, err := site.Upgrade(ctx, conn, "GET", "/v1/labs/"+p.lab+"/socket", socketProtocol, nil, nil)
+	if err != nil {
+		conn.Close()
+		return nil, fmt.Errorf("site %s: %w", p.machine.Name, err)
+	}
+	return up, nil
+}
+
+// errNone says that the site has no such part.
+var errNone = errors.New("there is none")
+
+// ask sends a request to the site's service and follows its stream of progress.
+func (p *part) ask(ctx context.Context, path string, in any, each func(lab.Progress)) error {
+	s, err := p.now()
+	if err != nil {
+		return err
+	}
+	body, err := json.Marshal(in)
+	if err != nil {
+		return err
+	}
+	request, err := http.NewRequestWithContext(ctx, "POST", "http://site"+path, strings.NewReader(string(body)))
+	if err != nil {
+		return err
+	}
+	resp, err := s.HTTP.Do(request)
+	if err != nil {
+		return p.wrong(err)
+	}
+	defer resp.Body.Close()
+	switch {
+	case resp.StatusCode == http.StatusNotFound:
+		return errNone
+	case resp.StatusCode != http.StatusOK:
+		text, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<16))
+		return p.wrong(errors.New(strings.TrimSpace(string(text))))
+	}
+	for lines := json.NewDecoder(resp.Body); ; {
+		var step lab.Progress
+		if err := lines.Decode(&step); err != nil {
+			return p.wrong(fmt.Errorf("the connection is lost: %w", err))
+		}
+		if step.End && step.Error != "" {
+			return p.wrong(errors.New(step.Error))
+		}
+		if step.End {
+			return nil
+		}
+		each(step)
+	}
+}
+
+// wrong names the site in an error.
+func (p *part) wrong(err error) error {
+	if err == nil || strings.HasPrefix(err.Error(), "site "+p.machine.Name+": ") {
+		return err
+	}
+	return fmt.Errorf("site %s: %w", p.machine.Name, err)
+}
+
+// up makes the part.
+func (p *part) up(ctx context.Context, s lab.State, each func(lab.Progress)) error {
+	return p.ask(ctx, "/v1/labs", s, each)
+}
+
+// down removes the part; there may be none.
+func (p *part) down(ctx context.Context, each func(lab.Progress)) error {
+	err := p.ask(ctx, "/v1/labs/"+p.lab+"/down", nil, each)
+	if errors.Is(err, errNone) {
+		return nil
+	}
+	return err
+}
+
+// state is the part's state on its site.
+func (p *part) state(ctx context.Context) (s lab.State, err error) {
+	far, err := p.now()
+	if err != nil {
+		return s, err
+	}
+	s, err = site.Call[lab.State](ctx, far, "GET", "/v1/labs/"+p.lab, nil)
+	return s, p.wrong(err)
+}
+
+// revive resumes the part if its daemon has died.
+func (p *part) revive(ctx context.Context, each func(lab.Progress)) error {
+	s, err := p.state(ctx)
+	switch {
+	case err != nil:
+		return err
+	case s.Status == lab.Orphaned:
+		return p.ask(ctx, "/v1/labs/"+p.lab+"/resume", nil, each)
+	case s.Status != lab.Up:
+		return p.wrong(fmt.Errorf("its part is %s", s.Status))
+	}
+	return nil
+}

@@ -1,0 +1,298 @@
+package sites
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strings"
+
+	"trivet.dev/trivet/site"
+	"trivet.dev/trivet/topology"
+)
+
+// Place puts the nodes of a resolved topology at sites: sets On of each. What the file says holds:
+// the name of a site, or a label. A node that has a site in old stays there. The rest is spread so
+// that each site gets nodes in proportion to its cores, and links with little bandwidth are cut:
+//
+//   - nodes with one neighbour go where that goes;
+//   - the others are taken in breadth-first order, so that neighbours are together, and fill one
+//     site after the other;
+//   - then nodes are moved, one at a time, as long as that cuts less (Fiduccia and Mattheyses, "A
+//     linear-time heuristic for improving network partitions", 1982, with a plain search for the
+//     best move) and overfills no site by more than a tenth.
+//
+// cores are the sites' processors as found, by name; what the list says is used first.
+func Place(t *topology.Topology, list *site.List, cores map[string]float64, old *topology.Topology) error {
+	p := placer{at: map[string]int{}, fixed: map[string]bool{}, leafOf: map[string]string{}}
+	if !list.Head.Only {
+		p.add(topology.Head, list.Head.Capacity, cores)
+	}
+	for _, m := range list.Machines {
+		p.add(m.Name, m.Capacity, cores)
+	}
+	if err := p.read(t, old); err != nil {
+		return err
+	}
+	p.share()
+	p.fill()
+	p.refine()
+	for _, n := range t.Nodes {
+		if n.Kind == topology.Controller {
+			continue
+		}
+		if n.On = p.sites[p.siteOf(n.Name)].name; n.On == topology.Head {
+			n.On = ""
+		}
+	}
+	return nil
+}
+
+type placer struct {
+	sites []*place
+	nodes []string        // that are placed by themselves, not with their neighbour
+	at    map[string]int  // index of the site of each, once it has one
+	fixed map[string]bool // those that stay where they are
+
+	allowed    map[string][]int // sites that a label allows
+	neighbours map[string]map[string]float64
+	leafOf     map[string]string // nodes with one neighbour, by name
+	weight     map[string]float64
+}
+
+type place struct {
+	name     string
+	labels   []string
+	cores    float64
+	room     float64 // how many nodes it should get
+	occupied float64
+}
+
+func (p *placer) add(name string, c site.Capacity, cores map[string]float64) {
+	p.sites = append(p.sites, &place{name: name, labels: c.Labels, cores: cmp.Or(c.Cores, cores[name], 1)})
+}
+
+// read takes the nodes and links, and what is given.
+func (p *placer) read(t, old *topology.Topology) error {
+	p.allowed, p.neighbours, p.weight = map[string][]int{}, map[string]map[string]float64{}, map[string]float64{}
+	var problems topology.Problems
+	was := map[string]*topology.Node{}
+	if old != nil {
+		was = old.NodesByName()
+	}
+	for _, n := range t.Nodes {
+		if n.Kind == topology.Controller {
+			continue
+		}
+		p.neighbours[n.Name], p.weight[n.Name] = map[string]float64{}, 1
+		on := n.On
+		if before := was[n.Name]; on == "" && before != nil {
+			on = before.Sited()
+		}
+		if on == "" {
+			continue
+		}
+		for i, s := range p.sites {
+			if s.name == on {
+				p.at[n.Name], p.fixed[n.Name] = i, true
+			} else if slices.Contains(s.labels, on) {
+				p.allowed[n.Name] = append(p.allowed[n.Name], i)
+			}
+		}
+		if p.fixed[n.Name] {
+			delete(p.allowed, n.Name)
+		} else if p.allowed[n.Name] == nil {
+			problems.Add(n.Pos, "the sites are "+strings.Join(p.names(), ", "), "%s: there is no site %s, and none has that label", n.Name, on)
+		} else if before := was[n.Name]; before != nil { // a label that an earlier placement has met
+			for _, i := range p.allowed[n.Name] {
+				if p.sites[i].name == before.Sited() {
+					p.at[n.Name], p.fixed[n.Name] = i, true
+				}
+			}
+		}
+	}
+	for _, l := range t.Links {
+		a, b := l.Ends[0].Node, l.Ends[1].Node
+		if p.neighbours[a] == nil || p.neighbours[b] == nil {
+			continue
+		}
+		w := bandwidth(l)
+		p.neighbours[a][b] += w
+		p.neighbours[b][a] += w
+	}
+	for _, n := range t.Nodes {
+		if p.neighbours[n.Name] == nil {
+			continue
+		}
+		if len(p.neighbours[n.Name]) == 1 && !p.fixed[n.Name] && p.allowed[n.Name] == nil {
+			for other := range p.neighbours[n.Name] {
+				if len(p.neighbours[other]) > 1 || n.Kind == topology.Host && t.Node(other).Kind != topology.Host {
+					p.leafOf[n.Name] = other
+					p.weight[other]++
+				}
+			}
+		}
+		if p.leafOf[n.Name] == "" {
+			p.nodes = append(p.nodes, n.Name)
+		}
+	}
+	return problems.Err()
+}
+
+// unlimited is what a link without bandwidth counts as.
+const unlimited = 10e9
+
+func bandwidth(l *topology.Link) float64 {
+	var sum float64
+	for i := range l.Ends {
+		b := float64(l.Egress(i).Bandwidth)
+		if b == 0 {
+			b = unlimited
+		}
+		sum += b / 2
+	}
+	return sum
+}
+
+func (p *placer) names() (out []string) {
+	for _, s := range p.sites {
+		out = append(out, s.name)
+	}
+	return out
+}
+
+func (p *placer) siteOf(node string) int {
+	if with := p.leafOf[node]; with != "" {
+		node = with
+	}
+	return p.at[node]
+}
+
+// share divides the nodes by cores.
+func (p *placer) share() {
+	var total, cores float64
+	for _, n := range p.nodes {
+		total += p.weight[n]
+	}
+	for _, s := range p.sites {
+		cores += s.cores
+	}
+	for _, s := range p.sites {
+		s.room = total * s.cores / cores
+	}
+	for n := range p.fixed {
+		p.sites[p.at[n]].occupied += p.weight[n]
+	}
+}
+
+// fill places what is not fixed.
+func (p *placer) fill() {
+	current := 0
+	seen := map[string]bool{}
+	for _, start := range p.nodes {
+		for queue := []string{start}; len(queue) > 0; queue = queue[1:] {
+			n := queue[0]
+			if seen[n] {
+				continue
+			}
+			seen[n] = true
+			if !p.fixed[n] {
+				p.put(n, p.choose(n, &current))
+			}
+			for _, other := range p.sorted(n) {
+				if !seen[other] && p.leafOf[other] == "" {
+					queue = append(queue, other)
+				}
+			}
+		}
+	}
+}
+
+func (p *placer) put(n string, at int) {
+	p.at[n] = at
+	p.sites[at].occupied += p.weight[n]
+}
+
+// choose is the site that is being filled, or the next with room; of the sites that a label allows,
+// the emptiest.
+func (p *placer) choose(n string, current *int) int {
+	if allowed := p.allowed[n]; allowed != nil {
+		return slices.MinFunc(allowed, func(a, b int) int { return cmp.Compare(p.full(a), p.full(b)) })
+	}
+	for range p.sites {
+		if s := p.sites[*current]; s.occupied+p.weight[n]/2 <= s.room {
+			return *current
+		}
+		*current = (*current + 1) % len(p.sites)
+	}
+	all := make([]int, len(p.sites))
+	for i := range all {
+		all[i] = i
+	}
+	return slices.MinFunc(all, func(a, b int) int { return cmp.Compare(p.full(a), p.full(b)) })
+}
+
+func (p *placer) full(i int) float64 {
+	return p.sites[i].occupied / math.Max(p.sites[i].room, 1e-9)
+}
+
+func (p *placer) sorted(n string) []string {
+	var out []string
+	for other := range p.neighbours[n] {
+		out = append(out, other)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// refine moves nodes while that cuts less bandwidth.
+func (p *placer) refine() {
+	const passes = 10
+	for range passes {
+		moved := false
+		for _, n := range p.nodes {
+			if p.fixed[n] {
+				continue
+			}
+			weights := make([]float64, len(p.sites))
+			for other, w := range p.neighbours[n] {
+				if p.leafOf[other] != n {
+					weights[p.siteOf(other)] += w
+				}
+			}
+			from := p.at[n]
+			best := from
+			for i, s := range p.sites {
+				if allowed := p.allowed[n]; allowed != nil && !slices.Contains(allowed, i) {
+					continue
+				}
+				if i != from && weights[i] > weights[best] && s.occupied+p.weight[n] <= s.room*1.1+1 {
+					best = i
+				}
+			}
+			if best != from {
+				p.sites[from].occupied -= p.weight[n]
+				p.put(n, best)
+				moved = true
+			}
+		}
+		if !moved {
+			return
+		}
+	}
+}
+
+// Check says what of a placed topology cannot be at several sites.
+func Check(t *topology.Topology) error {
+	var p topology.Problems
+	for _, n := range t.Nodes {
+		if n.Kind == topology.Controller || n.Sited() == topology.Head {
+			continue
+		}
+		for _, c := range n.Controllers {
+			if t.IsControllerProgram(c) {
+				p.Add(n.Pos, "place its switches at the head (on: head), or use controller trivet", "switch %s: the lab starts %s at the head, and the switch is at site %s", n.Name, c, n.On)
+			}
+		}
+	}
+	return p.Err()
+}

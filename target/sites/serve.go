@@ -1,0 +1,155 @@
+package sites
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"runtime"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"trivet.dev/trivet/internal/version"
+	"trivet.dev/trivet/lab"
+	"trivet.dev/trivet/site"
+	"trivet.dev/trivet/target/local"
+)
+
+// socketProtocol carries the bytes of a connection with a part's daemon, after an HTTP upgrade.
+const socketProtocol = "trivet-socket/1"
+
+// Serve answers the head at another site, through standard input and output, until the head ends
+// the connection. It has root's rights, as the head's user has there anyway. It makes and removes
+// parts of labs, whose daemons outlive it.
+func Serve() error {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /v1/facts", func(w http.ResponseWriter, r *http.Request) { answer(w, facts()) })
+	mux.HandleFunc("GET /v1/examine", func(w http.ResponseWriter, r *http.Request) { answer(w, local.Examine()) })
+	mux.HandleFunc("POST /v1/labs", serveUp)
+	mux.HandleFunc("GET /v1/labs/{name}", func(w http.ResponseWriter, r *http.Request) {
+		if s, ok := partNamed(w, r); ok {
+			answer(w, s)
+		}
+	})
+	mux.HandleFunc("POST /v1/labs/{name}/resume", func(w http.ResponseWriter, r *http.Request) {
+		s, ok := partNamed(w, r)
+		if !ok {
+			return
+		}
+		stream(w, func(each func(lab.Progress)) error {
+			_, err := lab.Resume(r.Context(), s.Name, each)
+			return err
+		})
+	})
+	mux.HandleFunc("POST /v1/labs/{name}/down", func(w http.ResponseWriter, r *http.Request) {
+		if s, ok := partNamed(w, r); ok {
+			stream(w, func(each func(lab.Progress)) error { return s.Stop(context.WithoutCancel(r.Context()), each) })
+		}
+	})
+	mux.HandleFunc("GET /v1/labs/{name}/socket", func(w http.ResponseWriter, r *http.Request) {
+		s, ok := partNamed(w, r)
+		if !ok {
+			return
+		}
+		near, err := net.Dial("unix", s.Socket())
+		if err != nil {
+			http.Error(w, fmt.Sprintf("the daemon of lab %s does not answer: %v", s.Name, errors.Unwrap(err)), http.StatusBadGateway)
+			return
+		}
+		far, err := site.Upgraded(w, r, socketProtocol)
+		if err != nil {
+			near.Close()
+			return
+		}
+		site.Splice(far, near)
+	})
+	return site.Serve(mux)
+}
+
+// partNamed returns the part that a request names. Labs that are no parts are none of the head's
+// business.
+func partNamed(w http.ResponseWriter, r *http.Request) (s lab.State, ok bool) {
+	name := r.PathValue("name")
+	s, err := lab.Load(name)
+	switch {
+	case errors.Is(err, lab.ErrNone):
+		http.Error(w, "there is no lab "+name, http.StatusNotFound)
+	case err != nil:
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+	case s.Part == nil:
+		http.Error(w, fmt.Sprintf("lab %s is not a part of another: it was brought up there", name), http.StatusConflict)
+	default:
+		return s, true
+	}
+	return s, false
+}
+
+// serveUp makes a part. If the head goes away meanwhile, it is undone.
+func serveUp(w http.ResponseWriter, r *http.Request) {
+	var s lab.State
+	if err := json.NewDecoder(r.Body).Decode(&s); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	if s.Part == nil || s.Topology == nil || !lab.NamePattern.MatchString(s.Name) || s.Version != version.Version {
+		http.Error(w, "that is not a part of a lab", http.StatusBadRequest)
+		return
+	}
+	s.Target, s.Owner, s.Status, s.Created = lab.OnThisMachine, os.Getuid(), lab.Starting, time.Now()
+	stream(w, func(each func(lab.Progress)) error {
+		if err := lab.Check(s.Topology, s.Owner); err != nil {
+			return err
+		}
+		_, err := lab.Start(r.Context(), s, each)
+		return err
+	})
+}
+
+// stream sends what f reports as JSON lines, the last with its error.
+func stream(w http.ResponseWriter, f func(each func(lab.Progress)) error) {
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	encoder, flush := json.NewEncoder(w), http.NewResponseController(w)
+	send := func(p lab.Progress) {
+		if encoder.Encode(p) == nil {
+			_ = flush.Flush()
+		}
+	}
+	err := f(func(p lab.Progress) {
+		if !p.End {
+			send(p)
+		}
+	})
+	end := lab.Progress{Time: time.Now(), End: true}
+	if err != nil {
+		end.Error = err.Error()
+	}
+	send(end)
+}
+
+func answer(w http.ResponseWriter, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(v)
+}
+
+// facts are this machine's.
+func facts() site.Facts {
+	f := site.Facts{Version: version.Version, Arch: runtime.GOARCH, Cores: runtime.NumCPU(), Clock: time.Now().UnixNano()}
+	var name unix.Utsname
+	if unix.Uname(&name) == nil {
+		f.Kernel = unix.ByteSliceToString(name.Release[:])
+	}
+	var memory unix.Sysinfo_t
+	if unix.Sysinfo(&memory) == nil {
+		f.Memory = int64(memory.Totalram) * int64(memory.Unit)
+		f.Load = float64(memory.Loads[0]) / 65536
+	}
+	var disk unix.Statfs_t
+	if unix.Statfs("/run", &disk) == nil {
+		f.Disk = int64(disk.Bavail) * disk.Bsize
+	}
+	return f
+}

@@ -1,0 +1,260 @@
+package e2e
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// several is machines on one segment: the head, and others that it reaches over SSH.
+type several struct {
+	head   *machine
+	others []*machine
+	before []snapshot // of the head, then the others
+}
+
+// newSeveral starts a head and n machines with sshd, which a bridge at the head joins: the head is
+// 10.5.0.1, m1 is 10.5.0.2. The head has a key that opens them, and knows theirs; its machines.yaml
+// lists them.
+func newSeveral(t *testing.T, n int) *several {
+	t.Helper()
+	sshd, err := exec.LookPath("sshd")
+	if err != nil {
+		sshd = "/usr/sbin/sshd"
+	}
+	s := &several{head: newMachine(t)}
+	h := s.head
+	h.env = []string{"HOME=" + h.dir}
+	h.sh("ip link add hub type bridge && ip addr add 10.5.0.1/24 dev hub && ip link set hub up")
+	h.sh("mkdir -p .ssh && ssh-keygen -q -t ed25519 -N '' -f .ssh/id_ed25519")
+	list, known := "machines:\n", ""
+	for i := 1; i <= n; i++ {
+		m := newMachine(t)
+		s.others = append(s.others, m)
+		port, address := fmt.Sprintf("to-m%d", i), fmt.Sprintf("10.5.0.%d", i+1)
+		link := exec.Command("ip", "link", "add", port, "netns", strconv.Itoa(h.init.Process.Pid), "type", "veth",
+			"peer", "name", "eth0", "netns", strconv.Itoa(m.init.Process.Pid))
+		if out, err := link.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		h.sh("ip link set " + port + " master hub up")
+		m.sh("ip addr add " + address + "/24 dev eth0 && ip link set eth0 up && mkdir -p /run/sshd && ssh-keygen -q -t ed25519 -N '' -f host")
+		m.file("sshd_config", fmt.Sprintf("HostKey %s/host\nAuthorizedKeysFile %s/.ssh/id_ed25519.pub\nStrictModes no\nPermitRootLogin yes\nPasswordAuthentication no\nUsePAM no\nPidFile none\n",
+			m.dir, h.dir))
+		must(t, m.start(m.command(sshd, "-D", "-e", "-f", filepath.Join(m.dir, "sshd_config"))))
+		key, err := os.ReadFile(filepath.Join(m.dir, "host.pub"))
+		must(t, err)
+		known += address + " " + string(key)
+		list += fmt.Sprintf("  m%d: root@%s\n", i, address)
+		eventually(t, "sshd listens", func() bool {
+			return h.inside(func() error {
+				c, err := net.Dial("tcp", address+":22")
+				if err == nil {
+					c.Close()
+				}
+				return err
+			}) == nil
+		})
+	}
+	h.file(".ssh/known_hosts", known)
+	h.file("machines.yaml", list)
+	for _, m := range s.all() {
+		m.sh("ip link") // whatever the first command of all leaves
+	}
+	eventually(t, "sshd has forgotten the first connections", func() bool {
+		s.before = nil
+		for _, m := range s.all() {
+			s.before = append(s.before, m.snapshot())
+		}
+		return !strings.Contains(fmt.Sprint(s.before), "sshd: [")
+	})
+	return s
+}
+
+func (s *several) all() []*machine { return append([]*machine{s.head}, s.others...) }
+
+// unchanged fails the test where one of the machines does not become what it was.
+func (s *several) unchanged(t *testing.T) {
+	t.Helper()
+	for i, m := range s.all() {
+		for end := time.Now().Add(20 * time.Second); m.snapshot().differs(s.before[i]) != "" && time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		}
+		m.unchanged(s.before[i])
+	}
+}
+
+// TestSites proves that a lab over three machines is as one on one machine: hosts reach each other
+// through every datapath, with the names, addresses and ways that they have on one; programs,
+// measurements, captures and changes work wherever a node is, a bandwidth holds in both directions
+// of a link between machines and frames of 1,500 bytes cross it, and going down leaves all three as
+// they were.
+func TestSites(t *testing.T) {
+	for _, datapath := range []string{"embedded", "ovs", "bridge"} {
+		t.Run(datapath, func(t *testing.T) {
+			t.Parallel()
+			s := newSeveral(t, 2)
+			h := s.head
+			out := h.up("linear,6", "--on", "machines.yaml", "--name", h.name, "--datapath", datapath)
+			contains(t, out, "2 other sites over SSH", "m2: 4 nodes", "across: 2 links by VXLAN")
+			contains(t, h.ok("ping", "--all"), "30 sent, 30 received")
+			contains(t, h.exec("h3", "ip -br address; cat /etc/hosts"), "10.0.0.3/8", "10.0.0.6 h6", "10.0.0.1 h1")
+			size := 1500
+			if datapath == "bridge" { // the kernel tells senders of DF what the way between the machines takes
+				size = 1450
+			}
+			contains(t, h.exec("h1", fmt.Sprintf("ping -c 1 -W 5 -M do -s %d h6", size-28)), "1 received")
+			if code := h.run("exec", "h5", "--", "sh", "-c", "exit 7").code; code != 7 {
+				t.Errorf("a program elsewhere that exits with 7 exits with %d", code)
+			}
+			if datapath != "bridge" {
+				contains(t, h.ok("path", "h1", "h6"), "h1 → s1 → s2 → s3 → s4 → s5 → s6 → h6")
+			}
+			s.holds(t, "s2-s3", "h1", "h6") // between the head and m1
+			s.holds(t, "s4-s5", "h6", "h3") // between m1 and m2
+
+			h.ok("link", "set", "s2-s3", "down")
+			contains(t, h.ok("ping", "h1", "h2"), "5 received")
+			contains(t, h.run("ping", "h1", "h6", "-c", "1").String(), "0 received")
+			h.ok("link", "set", "s2-s3", "up")
+			eventually(t, "packets cross again", func() bool { return strings.Contains(h.run("ping", "h1", "h6", "-c", "1").String(), "1 received") })
+
+			contains(t, h.ok("apply", "linear,7", "--datapath", datapath), "+ host h7", "4 changes made; 23 unchanged")
+			contains(t, h.ok("ping", "--all"), "42 sent, 42 received")
+			contains(t, h.exec("h3", "cat /etc/hosts"), "10.0.0.7 h7")
+			contains(t, h.ok("apply", "linear,6", "--datapath", datapath), "4 changes made")
+			contains(t, h.ok("ping", "--all"), "30 sent, 30 received")
+			contains(t, s.others[0].ok("ls"), h.name+".m1")
+			h.ok("down", h.name)
+			s.unchanged(t)
+		})
+	}
+}
+
+// holds proves that a bandwidth set on a link holds both ways between two hosts.
+func (s *several) holds(t *testing.T, link, a, b string) {
+	t.Helper()
+	s.head.ok("link", "set", link, "bandwidth=20mbit")
+	for _, way := range [][2]string{{a, b}, {b, a}} {
+		got := jsonOf[struct {
+			Bits float64 `json:"bits_per_second"`
+		}](s.head, "iperf", way[0], way[1], "-t", "2", "--json")
+		if got.Bits < 15e6 || got.Bits > 21e6 {
+			t.Errorf("%s: %s to %s carries %.1f Mbit/s of 20", link, way[0], way[1], got.Bits/1e6)
+		}
+	}
+	s.head.ok("link", "set", link, "bandwidth=none")
+}
+
+// TestSitesKilled proves that a lab over three machines survives its daemon and that of a part: the
+// one is resumed with all its parts, the other by the head itself; packets flow again between all
+// hosts, and going down leaves nothing.
+func TestSitesKilled(t *testing.T) {
+	t.Parallel()
+	s := newSeveral(t, 2)
+	h, m1 := s.head, s.others[0]
+	h.up("linear,6", "--on", "machines.yaml", "--name", h.name)
+	contains(t, h.ok("ping", "--all"), "30 received")
+	h.killDaemon()
+	h.ok("resume", h.name)
+	contains(t, h.ok("ping", "--all"), "30 received")
+	h.ok("link", "set", "s2-s3", "down")
+	contains(t, h.run("ping", "h1", "h6", "-c", "1").String(), "0 received")
+	h.ok("link", "set", "s2-s3", "up")
+
+	m1.kill("*_[_]daemon*")
+	eventually(t, "the head has resumed the part", func() bool {
+		return strings.Contains(m1.ok("ls"), " up ") && h.run("exec", "h3", "--", "true").code == 0
+	})
+	eventually(t, "all hosts reach each other", func() bool { return strings.Contains(h.run("ping", "--all").String(), "30 received") })
+
+	m1.kill("*ssh[d]:?root*") // the connection
+	eventually(t, "the head is connected again", func() bool { return h.run("exec", "h3", "--", "true").code == 0 })
+	eventually(t, "all hosts reach each other", func() bool { return strings.Contains(h.run("ping", "--all").String(), "30 received") })
+	h.ok("down", h.name)
+	s.unchanged(t)
+}
+
+// TestSitesWithoutHead proves that a part whose head is gone for good goes down by itself after the
+// time that the list of machines says.
+func TestSitesWithoutHead(t *testing.T) {
+	t.Parallel()
+	s := newSeveral(t, 1)
+	h, m1 := s.head, s.others[0]
+	list, err := os.ReadFile(filepath.Join(h.dir, "machines.yaml"))
+	must(t, err)
+	h.file("machines.yaml", string(list)+"keep: 2s\n")
+	h.up("linear,2", "--on", "machines.yaml", "--name", h.name)
+	h.killDaemon()
+	eventually(t, "the part has gone down", func() bool { return m1.snapshot().differs(s.before[1]) == "" })
+	contains(t, h.run("down", h.name).String(), "down in")
+	s.unchanged(t)
+}
+
+// TestSitesRefused proves that what keeps a machine from being a site is said with its cure, that
+// nothing has changed then, and that only sites of the lab can send to its tunnels.
+func TestSitesRefused(t *testing.T) {
+	t.Parallel()
+	s := newSeveral(t, 2)
+	h := s.head
+	refused := func(words ...string) {
+		t.Helper()
+		r := h.run("up", "linear,3", "--on", "machines.yaml", "--name", h.name)
+		if r.code == 0 {
+			t.Errorf("it comes up: %s", r)
+		}
+		contains(t, r.String(), append(words, "nothing was changed")...)
+	}
+	known, err := os.ReadFile(filepath.Join(h.dir, ".ssh/known_hosts"))
+	must(t, err)
+	lines := strings.SplitAfter(string(known), "\n")
+	h.file(".ssh/known_hosts", lines[0])
+	refused("m2 (root@10.5.0.3): its host key is not known", "ssh root@10.5.0.3")
+	h.file(".ssh/known_hosts", strings.Replace(lines[0], "10.5.0.2", "10.5.0.3", 1)+lines[0])
+	refused("its host key is not the one that is known", "ssh-keygen -R")
+	h.file(".ssh/known_hosts", string(known))
+	h.sh("mv .ssh/id_ed25519 key")
+	refused("there is no SSH key to log in with")
+	h.sh("mv key .ssh/id_ed25519")
+	list, err := os.ReadFile(filepath.Join(h.dir, "machines.yaml"))
+	must(t, err)
+	h.file("machines.yaml", string(list)+"  m3: root@10.5.0.1\n")
+	refused("m3 (root@10.5.0.1): no connection to 10.5.0.1:22")
+	s.unchanged(t)
+}
+
+// TestSitesGuarded proves that a machine that is no site of a lab cannot send into it by way of its
+// tunnels; without the firewall's table it could.
+func TestSitesGuarded(t *testing.T) {
+	t.Parallel()
+	s := newSeveral(t, 2)
+	h, m1, stranger := s.head, s.others[0], s.others[1]
+	h.up("linear,2", "--on", "root@10.5.0.2", "--name", h.name)
+	part := h.name + ".10.5.0.2"
+	inFabric := "nsenter --net=/run/trivet/" + part + "/ns/fabric "
+	found := regexp.MustCompile(`: (\S+?)(?:@\S+)?: <[^$]*vxlan id (\d+) `).FindStringSubmatch(m1.sh(inFabric + "ip -d link show type vxlan"))
+	if found == nil {
+		t.Fatal("the part has no tunnel")
+	}
+	stranger.sh("ip link add x address 02:00:00:00:00:77 type vxlan id " + found[2] + " remote 10.5.0.2 dstport 4789 && ip addr add 10.9.9.9/8 dev x && ip link set x up")
+	arrives := func() bool {
+		sends := stranger.command("sh", "-c", "for i in 1 2 3 4 5 6 7 8 9; do ping -c 1 -W 0.2 10.0.0.2; done")
+		must(t, stranger.start(sends))
+		return m1.do(m1.command("sh", "-c", inFabric+"timeout 3 tcpdump -c 1 -i "+found[1]+" ether src 02:00:00:00:00:77")).code == 0
+	}
+	if arrives() {
+		t.Error("a stranger's frame arrives")
+	}
+	m1.sh("nft delete table inet trivet-tunnels-" + part)
+	if !arrives() {
+		t.Error("without the table, none arrives: this test proves nothing")
+	}
+	stranger.sh("ip link del x")
+	h.ok("down", h.name)
+}

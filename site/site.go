@@ -120,16 +120,35 @@ func programFor(uname string) (file, sum string, err error) {
 	} else {
 		file = "/proc/self/exe" // even if the file has been replaced since
 	}
+	sum, err = checksum(file)
+	return file, sum, err
+}
+
+var sums struct {
+	sync.Mutex
+	of map[string]string // by file: it takes a quarter of a second, and files of programs do not change
+}
+
+func checksum(file string) (string, error) {
+	sums.Lock()
+	defer sums.Unlock()
+	if sum := sums.of[file]; sum != "" {
+		return sum, nil
+	}
 	f, err := os.Open(file)
 	if err != nil {
-		return "", "", err
+		return "", err
 	}
 	defer f.Close()
 	h := sha256.New()
 	if _, err := io.Copy(h, f); err != nil {
-		return "", "", err
+		return "", err
 	}
-	return file, hex.EncodeToString(h.Sum(nil)), nil
+	if sums.of == nil {
+		sums.of = map[string]string{}
+	}
+	sums.of[file] = hex.EncodeToString(h.Sum(nil))
+	return sums.of[file], nil
 }
 
 // push copies the program, which appears under its name once it is whole.

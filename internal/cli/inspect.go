@@ -95,6 +95,9 @@ func nodeRows(t *topology.Topology) [][]string {
 			}
 		}
 		more := []string{}
+		if n.On != "" {
+			more = append(more, "on "+n.On)
+		}
 		if n.Kind == topology.Switch {
 			more = append(more, "dpid "+strings.TrimLeft(n.DPID.String(), "0"), "controller "+strings.Join(n.Controllers, " "))
 			if n.FailMode == topology.Secure {

@@ -181,6 +181,37 @@ func TestSitesKilled(t *testing.T) {
 	s.unchanged(t)
 }
 
+// TestSitesUndone proves that a lab of which one machine's part fails is removed everywhere, and that
+// a change that fails at one machine is undone at the others, also at one that had no node before.
+func TestSitesUndone(t *testing.T) {
+	t.Parallel()
+	s := newSeveral(t, 2)
+	h := s.head
+	file := func(start, more, link string) {
+		h.file("lab.yaml", fmt.Sprintf("nodes:\n  s[1-2]: switch\n  h1: host\n  h2: {host: {on: m2, start: %q}}\n%slinks: [s1 -- h1, s2 -- h2, s1 -- s2%s]\n", start, more, link))
+	}
+	up := []string{"up", "lab.yaml", "--on", "machines.yaml", "--name", h.name}
+	file("echo oops; exit 3", "", "")
+	contains(t, h.want(1, up...).String(), "site m2: h2:", "exit status 3", "oops", "nothing is left of the lab")
+	s.unchanged(t)
+
+	file("echo fine", "", "")
+	h.ok(up...)
+	file("exit 3", "  h3: {host: {on: m1}}\n", ", s1 -- h3")
+	r := h.want(1, "apply", "lab.yaml", "--lab", h.name).String()
+	contains(t, r, "site m2: h2:", "exit status 3", "the lab is as it was")
+	if strings.Contains(r, "could not be undone") {
+		t.Error(r)
+	}
+	contains(t, h.ok("ping", "--all"), "2 sent, 2 received")
+	contains(t, h.ok("inspect"), "on m2")
+	file("echo fine", "  h3: {host: {on: m1}}\n", ", s1 -- h3")
+	h.ok("apply", "lab.yaml", "--lab", h.name)
+	contains(t, h.ok("ping", "--all"), "6 sent, 6 received")
+	h.ok("down", h.name)
+	s.unchanged(t)
+}
+
 // TestSitesWithoutHead proves that a part whose head is gone for good goes down by itself after the
 // time that the list of machines says.
 func TestSitesWithoutHead(t *testing.T) {

@@ -223,6 +223,14 @@ func (s *Site) Close() {
 	s.Login.Close()
 }
 
+// Refused is the answer to a request that was not carried out.
+type Refused struct {
+	Status int // of HTTP
+	Text   string
+}
+
+func (e *Refused) Error() string { return e.Text }
+
 // Call sends a request with a JSON body to the service there, and decodes its answer.
 func Call[T any](ctx context.Context, s *Site, method, path string, in any) (out T, err error) {
 	var body io.Reader
@@ -244,7 +252,7 @@ func Call[T any](ctx context.Context, s *Site, method, path string, in any) (out
 	defer resp.Body.Close()
 	if resp.StatusCode/100 != 2 {
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<16))
-		return out, errors.New(strings.TrimSpace(string(text)))
+		return out, &Refused{resp.StatusCode, strings.TrimSpace(string(text))}
 	}
 	return out, json.NewDecoder(resp.Body).Decode(&out)
 }

@@ -12,8 +12,8 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Apply changes the parts that differ, those elsewhere first. If one fails, those that have changed
-// are changed back.
+// Apply changes the parts that differ, those elsewhere first, and makes those again that are gone
+// from their sites. If one fails, those that have changed are changed back.
 func (l *Lab) Apply(ctx context.Context, t *topology.Topology, progress local.Progress) error {
 	old, vnis := l.Topology(), l.record.VNIs
 	was := map[string]*topology.Topology{}
@@ -27,6 +27,11 @@ func (l *Lab) Apply(ctx context.Context, t *topology.Topology, progress local.Pr
 	changed := make(chan *part, len(l.parts))
 	err := l.each(func(p *part) error {
 		is := l.partOf(t, p.machine.Name)
+		if p.gone.Load() {
+			err := p.up(ctx, l.stateOf(t, p), func(step lab.Progress) { l.report(p, step) })
+			p.gone.Store(err != nil)
+			return err
+		}
 		if same(was[p.machine.Name], is) {
 			return nil
 		}
@@ -126,8 +131,11 @@ func gather[T any](l *Lab, here func(*local.Lab) ([]T, error), there func(*lab.C
 func (l *Lab) Dead() []string {
 	out := l.Lab.Dead()
 	for _, m := range l.state.Sites.Machines {
-		if _, err := l.parts[m.Name].now(); err != nil {
+		p := l.parts[m.Name]
+		if _, err := p.now(); err != nil {
 			out = append(out, "site "+m.Name)
+		} else if p.gone.Load() {
+			out = append(out, "the part at "+m.Name)
 		}
 	}
 	return out

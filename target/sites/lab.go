@@ -282,8 +282,12 @@ func (l *Lab) follow(p *part) {
 		case <-l.ctx.Done():
 			return
 		}
-		if _, err := p.connect(l.ctx, l.user); err == nil {
-			_ = p.revive(l.ctx, func(step lab.Progress) { l.report(p, step) })
+		if _, err := p.connect(l.ctx, l.user); err != nil {
+			continue
+		}
+		had := !p.gone.Load()
+		if err := p.revive(l.ctx, func(step lab.Progress) { l.report(p, step) }); errors.Is(err, errNone) && had {
+			l.owner.OnEnd(err.Error())
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/site"
@@ -21,6 +22,8 @@ type part struct {
 	lab     string
 	machine *site.Machine
 	client  *lab.Client
+
+	gone atomic.Bool // the site has no such part any more
 
 	mu   sync.Mutex
 	site *site.Site // nil: not connected
@@ -99,7 +102,7 @@ func (p *part) dial(ctx context.Context) (net.Conn, error) {
 }
 
 // errNone says that the site has no such part.
-var errNone = errors.New("there is none")
+var errNone = errors.New("its part of the lab is gone; trivet apply FILE makes it again")
 
 // ask sends a request to the site's service and follows its stream of progress.
 func (p *part) ask(ctx context.Context, path string, in any, each func(lab.Progress)) error {
@@ -171,12 +174,16 @@ func (p *part) state(ctx context.Context) (s lab.State, err error) {
 		return s, err
 	}
 	s, err = site.Call[lab.State](ctx, far, "GET", "/v1/labs/"+p.lab, nil)
+	if refused := new(site.Refused); errors.As(err, &refused) && refused.Status == http.StatusNotFound {
+		err = errNone
+	}
 	return s, p.wrong(err)
 }
 
 // revive resumes the part if its daemon has died.
 func (p *part) revive(ctx context.Context, each func(lab.Progress)) error {
 	s, err := p.state(ctx)
+	p.gone.Store(errors.Is(err, errNone))
 	switch {
 	case err != nil:
 		return err

@@ -174,6 +174,14 @@ func TestSitesKilled(t *testing.T) {
 	})
 	eventually(t, "all hosts reach each other", func() bool { return strings.Contains(h.run("ping", "--all").String(), "30 received") })
 
+	m1.ok("down", h.name+".m1") // as if the machine had been started anew
+	eventually(t, "the head says that the part is gone", func() bool { return strings.Contains(h.ok("ls"), "the part at m1") })
+	contains(t, h.ok("apply", "linear,6"), "the part at m1 has ended: started again")
+	eventually(t, "all hosts reach each other", func() bool { return strings.Contains(h.run("ping", "--all").String(), "30 received") })
+	if strings.Contains(h.ok("ls"), "part") {
+		t.Error(h.ok("ls"))
+	}
+
 	m1.kill("*ssh[d]:?root*") // the connection
 	eventually(t, "the head is connected again", func() bool { return h.run("exec", "h3", "--", "true").code == 0 })
 	eventually(t, "all hosts reach each other", func() bool { return strings.Contains(h.run("ping", "--all").String(), "30 received") })

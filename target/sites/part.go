@@ -25,8 +25,9 @@ type part struct {
 
 	gone atomic.Bool // the site has no such part any more
 
-	mu   sync.Mutex
-	site *site.Site // nil: not connected
+	connecting sync.Mutex // one at a time, which may take its time
+	mu         sync.Mutex
+	site       *site.Site // nil: not connected
 }
 
 // PartName is what the part of a lab is called at a site.
@@ -40,26 +41,23 @@ func newPart(name string, m *site.Machine) *part {
 
 // connect makes sure that there is a connection to the site.
 func (p *part) connect(ctx context.Context, u *site.User) (*site.Site, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.site != nil {
-		select {
-		case <-p.site.Lost():
-			p.site.Close()
-			p.site = nil
-		default:
-			return p.site, nil
-		}
+	p.connecting.Lock()
+	defer p.connecting.Unlock()
+	if s, err := p.now(); err == nil {
+		return s, nil
 	}
+	p.close()
 	s, err := site.Open(ctx, p.machine, u)
 	if err != nil {
 		return nil, err
 	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.site = s
 	return s, nil
 }
 
-// now is the connection to the site, which may be lost.
+// now is the connection to the site.
 func (p *part) now() (*site.Site, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -73,7 +73,7 @@ func newSeveral(t *testing.T, n int) *several {
 		for _, m := range s.all() {
 			s.before = append(s.before, m.snapshot())
 		}
-		return !strings.Contains(fmt.Sprint(s.before), "sshd: [")
+		return strings.Count(fmt.Sprint(s.before), "[listener] 0 of") == n && !strings.Contains(fmt.Sprint(s.before), "sshd_config -R")
 	})
 	return s
 }

@@ -214,13 +214,10 @@ func (s *Site) Lost() <-chan struct{} { return s.mux.CloseChan() }
 
 // Close ends the connection, and with it the program there; what that has made stays.
 func (s *Site) Close() {
+	s.Login.Close() // first: without it, the others wait for answers that may never come
 	if s.mux != nil {
 		s.mux.Close()
 	}
-	if s.session != nil {
-		s.session.Close()
-	}
-	s.Login.Close()
 }
 
 // Refused is the answer to a request that was not carried out.

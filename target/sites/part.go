@@ -74,10 +74,11 @@ func (p *part) now() (*site.Site, error) {
 
 func (p *part) close() {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.site != nil {
-		p.site.Close()
-		p.site = nil
+	s := p.site
+	p.site = nil
+	p.mu.Unlock()
+	if s != nil {
+		s.Close()
 	}
 }
 

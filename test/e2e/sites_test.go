@@ -220,6 +220,28 @@ func TestSitesUndone(t *testing.T) {
 	s.unchanged(t)
 }
 
+// TestSitesCut proves that a machine that the network no longer reaches is named, that what concerns
+// it fails at once and changes nothing while the rest of the lab is used as before, and that all is
+// well again by itself once the network is.
+func TestSitesCut(t *testing.T) {
+	t.Parallel()
+	s := newSeveral(t, 2)
+	h := s.head
+	h.up("linear,6", "--on", "machines.yaml", "--name", h.name)
+	h.sh("ip link set to-m1 down")
+	eventually(t, "the machine is named", func() bool { return strings.Contains(h.ok("ls"), "site m1") })
+	contains(t, h.run("exec", "h3", "--", "true").String(), "exit 1", "site m1")
+	contains(t, h.run("link", "set", "s3-s4", "bandwidth=1gbit").String(), "exit 1", "site m1")
+	contains(t, h.ok("ping", "h1", "h2", "-c", "1"), "1 received")
+	contains(t, h.exec("h5", "hostname"), "h5")
+	h.sh("ip link set to-m1 up")
+	eventually(t, "the machine answers again", func() bool { return h.run("exec", "h3", "--", "true").code == 0 })
+	eventually(t, "all hosts reach each other", func() bool { return strings.Contains(h.run("ping", "--all").String(), "30 received") })
+	h.ok("link", "set", "s3-s4", "bandwidth=1gbit")
+	h.ok("down", h.name)
+	s.unchanged(t)
+}
+
 // TestSitesWithoutHead proves that a part whose head is gone for good goes down by itself after the
 // time that the list of machines says.
 func TestSitesWithoutHead(t *testing.T) {

@@ -72,7 +72,7 @@ func RunDaemon(name string) error {
 	}
 	state.Version = version.Version
 	state.PID, state.PIDStart = os.Getpid(), process.Started(os.Getpid())
-	d := newDaemon(state, Targets[state.Target])
+	d := newDaemon(state, state.maker())
 	d.resumed = resumed
 	listener, err := d.listen() // from now on, anyone who reads in the state that there is a daemon can reach it
 	if err != nil {

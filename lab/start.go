@@ -305,7 +305,7 @@ func (s State) removeWithout(each func(Progress)) error {
 	}
 	s.Status = Stopping
 	_ = s.Save() // so that nobody resumes half a lab; on a full disk this fails, and we go on
-	return Targets[s.Target].Remove(s, func(stage string, done, total int) {
+	return s.maker().Remove(s, func(stage string, done, total int) {
 		each(Progress{Time: time.Now(), Stage: stage, Done: done, Total: total})
 	}, func(lost string) { each(Progress{Time: time.Now(), Warning: lost}) })
 }

@@ -110,5 +110,13 @@ var Targets = map[string]Maker{OnThisMachine: {
 	},
 }}
 
+// maker is that of a lab. One that was killed before its state was written has nothing elsewhere.
+func (s State) maker() Maker {
+	if m, is := Targets[s.Target]; is {
+		return m
+	}
+	return Targets[OnThisMachine]
+}
+
 // OnThisMachine is the target of labs that have this machine only.
 const OnThisMachine = "local"

@@ -193,7 +193,7 @@ func (s *Site) serve(command string) (err error) {
 		_ = s.session.Wait()
 		return fmt.Errorf("the program there does not start: %s", strings.TrimSpace(line+" "+s.errs.String()))
 	}
-	if s.mux, err = yamux.Client(pipes{greeting, in}, muxConfig()); err != nil {
+	if s.mux, err = yamux.Client(pipes{greeting, in, s.Login.Close}, muxConfig()); err != nil {
 		return err
 	}
 	s.HTTP = &http.Client{Transport: &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return s.Stream() }}}
@@ -272,18 +272,13 @@ func Serve(h http.Handler) error {
 	if _, err := io.WriteString(os.Stdout, hello()); err != nil {
 		return err
 	}
-	session, err := yamux.Server(pipes{os.Stdin, os.Stdout}, muxConfig())
+	session, err := yamux.Server(pipes{os.Stdin, os.Stdout, func() { os.Stdout.Close() }}, muxConfig())
 	if err != nil {
 		return err
 	}
 	server := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second}
-	go func() {
-		<-session.CloseChan()
-		_ = server.Close()
-	}()
-	if err := server.Serve(session); !errors.Is(err, http.ErrServerClosed) && !session.IsClosed() {
-		return err
-	}
+	go func() { _ = server.Serve(session) }()
+	<-session.CloseChan() // what is under way ends with the process: a read of standard input cannot be interrupted
 	return nil
 }
 
@@ -315,12 +310,18 @@ func Splice(a, b net.Conn) {
 	group.Wait()
 }
 
+// pipes are a connection of two. Its close must end a read under way: yamux waits for that, and its
+// streams for yamux.
 type pipes struct {
 	io.Reader
-	io.WriteCloser
+	io.Writer
+	close func()
 }
 
-func (p pipes) Close() error { return p.WriteCloser.Close() }
+func (p pipes) Close() error {
+	p.close()
+	return nil
+}
 
 // tail keeps the end of what a program says.
 type tail struct {

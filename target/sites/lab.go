@@ -308,7 +308,8 @@ func (l *Lab) Control(socket string, meet func(string, func(datapath.Peer) datap
 	l.Lab.Control(socket, meet)
 }
 
-// Resume takes all parts over from a head that has died.
+// Resume takes all parts over from a head that has died. A part that cannot be reached now is
+// followed like one whose connection is lost later.
 func (l *Lab) Resume(ctx context.Context, t *topology.Topology, progress local.Progress) error {
 	b, err := os.ReadFile(recordFile(l.Name))
 	if err == nil {
@@ -318,15 +319,16 @@ func (l *Lab) Resume(ctx context.Context, t *topology.Topology, progress local.P
 		return fmt.Errorf("how the lab is spread over its sites: %w", err)
 	}
 	progress("sites", 0, len(l.parts))
-	err = l.each(func(p *part) error {
-		if _, err := p.connect(ctx, l.user); err != nil {
-			return err
+	_ = l.each(func(p *part) error {
+		_, err := p.connect(ctx, l.user)
+		if err == nil {
+			err = p.revive(ctx, func(step lab.Progress) { l.report(p, step) })
 		}
-		return p.revive(ctx, func(step lab.Progress) { l.report(p, step) })
+		if err != nil {
+			l.owner.OnLoop(err.Error())
+		}
+		return nil
 	})
-	if err != nil {
-		return err
-	}
 	l.set(t)
 	if err := l.Lab.Resume(ctx, l.partOf(t, topology.Head), progress); err != nil {
 		return err

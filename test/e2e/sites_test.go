@@ -142,11 +142,15 @@ func (s *several) holds(t *testing.T, link, a, b string) {
 	t.Helper()
 	s.head.ok("link", "set", link, "bandwidth=20mbit")
 	for _, way := range [][2]string{{a, b}, {b, a}} {
-		got := jsonOf[struct {
-			Bits float64 `json:"bits_per_second"`
-		}](s.head, "iperf", way[0], way[1], "-t", "2", "--json")
-		if got.Bits < 15e6 || got.Bits > 21e6 {
-			t.Errorf("%s: %s to %s carries %.1f Mbit/s of 20", link, way[0], way[1], got.Bits/1e6)
+		most := 0.0
+		for try := 0; try < 4 && most < 15e6; try++ { // a busy machine carries less
+			got := jsonOf[struct {
+				Bits float64 `json:"bits_per_second"`
+			}](s.head, "iperf", way[0], way[1], "-t", "2", "--json")
+			most = max(most, got.Bits)
+		}
+		if most < 15e6 || most > 21e6 {
+			t.Errorf("%s: %s to %s carries %.1f Mbit/s of 20", link, way[0], way[1], most/1e6)
 		}
 	}
 	s.head.ok("link", "set", link, "bandwidth=none")
@@ -221,18 +225,21 @@ func TestSitesUndone(t *testing.T) {
 }
 
 // TestSitesCut proves that a machine that the network no longer reaches is named, that what concerns
-// it fails at once and changes nothing while the rest of the lab is used as before, and that all is
-// well again by itself once the network is.
+// it fails at once and changes nothing while the rest of the lab is used as before, also by a daemon
+// that resumes the lab meanwhile, and that all is well again by itself once the network is.
 func TestSitesCut(t *testing.T) {
 	t.Parallel()
 	s := newSeveral(t, 2)
 	h := s.head
-	h.up("linear,6", "--on", "machines.yaml", "--name", h.name)
+	h.ok("up", "linear,6", "--on", "machines.yaml", "--name", h.name) // resume waits for controllers as long as up
 	h.sh("ip link set to-m1 down")
 	eventually(t, "the machine is named", func() bool { return strings.Contains(h.ok("ls"), "site m1") })
 	contains(t, h.run("exec", "h3", "--", "true").String(), "exit 1", "site m1")
 	contains(t, h.run("link", "set", "s3-s4", "bandwidth=1gbit").String(), "exit 1", "site m1")
 	contains(t, h.ok("ping", "h1", "h2", "-c", "1"), "1 received")
+	contains(t, h.exec("h5", "hostname"), "h5")
+	h.killDaemon()
+	contains(t, h.run("resume", h.name).String(), "m1", "resumed in")
 	contains(t, h.exec("h5", "hostname"), "h5")
 	h.sh("ip link set to-m1 up")
 	eventually(t, "the machine answers again", func() bool { return h.run("exec", "h3", "--", "true").code == 0 })

@@ -60,8 +60,11 @@ fresh: true
 			return bench.ProcessState != nil
 		}
 		must(t, bench.Process.Signal(unix.SIGSTOP)) // so that the lab that is up stays until the end
-		if strings.Contains(m.ok("ls"), "  up ") {
-			return true
+		up := func() bool { return strings.Contains(m.ok("ls"), "  up ") }
+		if up() {
+			if time.Sleep(300 * time.Millisecond); up() { // the lab's daemon has not just been asked to take it down
+				return true
+			}
 		}
 		must(t, bench.Process.Signal(unix.SIGCONT))
 		return false

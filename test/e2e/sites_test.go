@@ -193,8 +193,9 @@ func TestSitesKilled(t *testing.T) {
 	s.unchanged(t)
 }
 
-// TestSitesUndone proves that a lab of which one machine's part fails is removed everywhere, and that
-// a change that fails at one machine is undone at the others, also at one that had no node before.
+// TestSitesUndone proves that a lab of which one machine's part fails is removed everywhere, and
+// that a change that fails at one machine is undone at the others, also at one that had no node
+// before.
 func TestSitesUndone(t *testing.T) {
 	t.Parallel()
 	s := newSeveral(t, 2)
@@ -224,9 +225,10 @@ func TestSitesUndone(t *testing.T) {
 	s.unchanged(t)
 }
 
-// TestSitesCut proves that a machine that the network no longer reaches is named, that what concerns
-// it fails at once and changes nothing while the rest of the lab is used as before, also by a daemon
-// that resumes the lab meanwhile, and that all is well again by itself once the network is.
+// TestSitesCut proves that a machine that the network no longer reaches is named, that what
+// concerns it fails at once and changes nothing while the rest of the lab is used as before, also
+// by a daemon that resumes the lab meanwhile, and that all is well again by itself once the network
+// is.
 func TestSitesCut(t *testing.T) {
 	t.Parallel()
 	s := newSeveral(t, 2)

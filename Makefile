@@ -22,7 +22,7 @@ TIME := 10m
 TABLE := docs/performance.md
 
 # What has goroutines that share something: the packages that make race looks at.
-RACING := ./lab ./target/... ./datapath/... ./controller/... ./openflow/... ./bench/probe ./internal/...
+RACING := ./lab ./site ./target/... ./datapath/... ./controller/... ./openflow/... ./bench/probe ./internal/...
 
 # Where make install puts what is built.
 PREFIX := /usr/local

@@ -104,6 +104,9 @@ func register(api huma.API, d *daemon) {
 		w, err := d.links()
 		return &body[[]WireInfo]{w}, problem(err)
 	}, summary("The links as they are now: made of what, up or down, their MTU"))
+	huma.Get(api, "/v1/sites", func(ctx context.Context, _ *struct{}) (*body[Sites], error) {
+		return &body[Sites]{d.sites(ctx)}, nil
+	}, summary("The machines that the lab runs at besides this one, and what carries the links between them"))
 	huma.Get(api, "/v1/controllers", func(ctx context.Context, _ *struct{}) (*body[[]datapath.SwitchStatus], error) {
 		s, err := d.controllers(ctx)
 		return &body[[]datapath.SwitchStatus]{s}, err

@@ -73,28 +73,6 @@ type looks interface {
 	Look(index int, see func(frame []byte)) (mirrored bool, done func())
 }
 
-// Spread is a Target whose nodes may run at other sites: each of those has a lab of its own, a part
-// of this one.
-type Spread interface {
-	Target
-	// Place puts the nodes of a resolved topology at sites, those that are at one already where
-	// they are.
-	Place(*topology.Topology) error
-	// PartOf returns the daemon of the part that has a node; nil if the node is here. It may be
-	// called at any time.
-	PartOf(node string) *Client
-	// RunStarts runs the start commands of nodes elsewhere that have not run yet.
-	RunStarts(context.Context) error
-}
-
-// partOf returns the daemon of the part that has a node; nil if the node is here.
-func (d *daemon) partOf(node string) *Client {
-	if s, ok := d.target().(Spread); ok {
-		return s.PartOf(node)
-	}
-	return nil
-}
-
 // Maker begins a target for a lab, and removes what a target has made, even if its process has
 // died: see local.New and local.Remove.
 type Maker struct {

@@ -51,6 +51,20 @@ func OpenPinger(v6 bool) (*Pinger, error) {
 	return p, nil
 }
 
+// Whole makes requests over IPv4 ones that no router may fragment, whatever the kernel believes to
+// know of the path (RFC 1191).
+func (p *Pinger) Whole() error {
+	conn, err := p.file.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var set error
+	err = conn.Control(func(fd uintptr) {
+		set = unix.SetsockoptInt(int(fd), unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_PROBE)
+	})
+	return errors.Join(err, set)
+}
+
 // Close ends the pinger.
 func (p *Pinger) Close() error { return p.file.Close() }
 

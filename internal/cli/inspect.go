@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -19,7 +20,7 @@ func (a *app) inspect() *cobra.Command {
 		Short: "Show a lab, or what a file would become: addresses, ports, links",
 		Args:  scriptArgs(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			info := lab.Info{State: "not up"}
+			info, sites := lab.Info{State: "not up"}, lab.Sites{}
 			if len(args) > 0 {
 				t, warnings, err := s.load(args[0], args[1:]...)
 				if err != nil {
@@ -44,14 +45,18 @@ func (a *app) inspect() *cobra.Command {
 				if info.Wires, err = c.Links(cmd.Context()); err != nil {
 					return err
 				}
+				if sites, err = c.Sites(cmd.Context()); err != nil {
+					return err
+				}
 			}
 			if a.json {
 				return a.printJSON(struct {
 					lab.Info
+					Sites      lab.Sites    `json:"sites"`
 					RunsAsRoot []errandView `json:"runs_as_root"`
-				}{info, errandViews(info.Topology.Errands(nil))})
+				}{info, sites, errandViews(info.Topology.Errands(nil))})
 			}
-			a.showInfo(info)
+			a.showInfo(info, sites)
 			return nil
 		},
 	}
@@ -59,7 +64,7 @@ func (a *app) inspect() *cobra.Command {
 	return cmd
 }
 
-func (a *app) showInfo(info lab.Info) {
+func (a *app) showInfo(info lab.Info, sites lab.Sites) {
 	a.say("%s  %s · %s", words.Printable(info.Name), info.State, describe(info.Topology, info.Target))
 	if len(info.Dead) > 0 {
 		a.say("%s: %s; %s", a.paint(red, "have ended"), strings.Join(info.Dead, ", "), lab.CureDead(info.Dead))
@@ -71,9 +76,13 @@ func (a *app) showInfo(info lab.Info) {
 		a.say("Open vSwitch forwards in %s", map[string]string{"system": "the kernel", "netdev": "user space"}[how])
 	}
 	a.say("")
+	if len(sites.Others) > 0 {
+		a.showSites(info.Topology, sites)
+		a.say("")
+	}
 	a.table(nodeRows(info.Topology))
 	a.say("")
-	rows := linkRows(info)
+	rows := linkRows(info, sites)
 	for _, r := range rows[1:] {
 		if state := &r[len(r)-1]; *state == "down" {
 			*state = a.paint(red, *state)
@@ -85,6 +94,7 @@ func (a *app) showInfo(info lab.Info) {
 
 func nodeRows(t *topology.Topology) [][]string {
 	rows := [][]string{{"NODE", "KIND", "DATAPATH", "ADDRESSES", "GATEWAY", "MORE"}}
+	sited := slices.ContainsFunc(t.Nodes, func(n *topology.Node) bool { return n.On != "" })
 	for _, n := range t.Nodes {
 		var addresses []string
 		for _, l := range t.Links {
@@ -95,8 +105,8 @@ func nodeRows(t *topology.Topology) [][]string {
 			}
 		}
 		more := []string{}
-		if n.On != "" {
-			more = append(more, "on "+n.On)
+		if sited && n.Kind != topology.Controller {
+			more = append(more, "on "+n.Sited())
 		}
 		if n.Kind == topology.Switch {
 			more = append(more, "dpid "+strings.TrimLeft(n.DPID.String(), "0"), "controller "+strings.Join(n.Controllers, " "))
@@ -142,7 +152,8 @@ func join[T interface{ String() string }](values []T) string {
 	return strings.Join(out, " ")
 }
 
-func linkRows(info lab.Info) [][]string {
+func linkRows(info lab.Info, sites lab.Sites) [][]string {
+	nodes := info.Topology.NodesByName()
 	rows := [][]string{{"LINK", "ENDS", "AS", "BANDWIDTH", "DELAY", "JITTER", "LOSS", "QUEUE", "STATE"}}
 	for i, l := range info.Topology.Links {
 		row := []string{l.Name(), l.Ends[0].Interface + " – " + l.Ends[1].Interface, ""}
@@ -158,7 +169,16 @@ func linkRows(info lab.Info) [][]string {
 		} else if i < len(info.Wires) {
 			state = stateOf(info.Wires[i].Ends, state)
 		}
-		rows = append(rows, append(append(row, impairmentRow(l)...), state))
+		cells := impairmentRow(l)
+		if l.Crosses(nodes) {
+			if c := sites.Between(nodes[l.Ends[0].Node].Sited(), nodes[l.Ends[1].Node].Sited()); c != nil {
+				cells[1] += " + " + c.OneWay().String() // the carrier's own
+				if !c.Full {
+					state += fmt.Sprintf(", packets of at most %d bytes", c.Whole)
+				}
+			}
+		}
+		rows = append(rows, append(append(row, cells...), state))
 	}
 	return rows
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"trivet.dev/trivet/internal/words"
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/site"
+	"trivet.dev/trivet/target/local"
 	"trivet.dev/trivet/target/sites"
 	"trivet.dev/trivet/topology"
 )
@@ -45,35 +47,104 @@ func (a *app) spread(ctx context.Context, s *lab.State, on string) (where string
 	return words.Plural(len(list.Machines), "other site") + " over SSH", nil
 }
 
-// showSites says what runs where.
-func (a *app) showSites(s *lab.State) {
-	t := s.Topology
-	nodes, counts, links, across := t.NodesByName(), map[string]int{}, map[string]int{}, 0
+// spreading counts what of a placed topology is at each site, and between them.
+type spreading struct {
+	nodes, links map[string]int
+	between      map[[2]string]int
+	across       int
+}
+
+func spreadingOf(t *topology.Topology) spreading {
+	nodes, s := t.NodesByName(), spreading{nodes: map[string]int{}, links: map[string]int{}, between: map[[2]string]int{}}
 	for _, n := range t.Nodes {
 		if n.Kind != topology.Controller {
-			counts[n.Sited()]++
+			s.nodes[n.Sited()]++
 		}
 	}
 	for _, l := range t.Links {
 		i := slices.IndexFunc(l.Ends[:], func(e topology.Endpoint) bool { return !e.External() })
-		if l.Crosses(nodes) {
-			across++
-		} else {
-			links[nodes[l.Ends[i].Node].Sited()]++
+		at := nodes[l.Ends[i].Node].Sited()
+		if !l.Crosses(nodes) {
+			s.links[at]++
+			continue
 		}
+		far := nodes[l.Ends[1-i].Node].Sited()
+		s.between[[2]string{at, far}]++
+		s.between[[2]string{far, at}]++
+		s.across++
 	}
+	return s
+}
+
+// sumUpSites says what will run where.
+func (a *app) sumUpSites(s *lab.State) {
+	is := spreadingOf(s.Topology)
 	names := []string{topology.Head}
 	for _, m := range s.Sites.Machines {
 		names = append(names, m.Name)
 	}
 	var parts []string
 	for _, name := range names {
-		if counts[name] > 0 {
-			parts = append(parts, fmt.Sprintf("%s: %s, %s", name, words.Plural(counts[name], "node"), words.Plural(links[name], "link")))
+		if is.nodes[name] > 0 {
+			parts = append(parts, fmt.Sprintf("%s: %s, %s", name, words.Plural(is.nodes[name], "node"), words.Plural(is.links[name], "link")))
 		}
 	}
-	parts = append(parts, fmt.Sprintf("across: %s by VXLAN", words.Plural(across, "link")))
+	parts = append(parts, fmt.Sprintf("across: %s by VXLAN", words.Plural(is.across, "link")))
 	a.say("  %s", strings.Join(parts, "   "))
+}
+
+// showSites shows the sites of a lab that is up, and what carries the links between them.
+func (a *app) showSites(t *topology.Topology, sites lab.Sites) {
+	is := spreadingOf(t)
+	row := func(name, machine, clock string) []string {
+		return []string{name, machine, fmt.Sprint(is.nodes[name]), fmt.Sprint(is.links[name]), clock}
+	}
+	rows := [][]string{{"SITE", "MACHINE", "NODES", "LINKS", "CLOCK"}, row(topology.Head, "this one", "")}
+	for _, o := range sites.Others {
+		clock := ""
+		if o.Clock != nil {
+			clock = fmt.Sprintf("%+.1f ms ± %.1f ms", o.Clock.Offset, o.Clock.Within)
+		} else if o.Problem != "" {
+			clock = a.paint(red, o.Problem)
+		}
+		rows = append(rows, row(o.Name, o.Machine, clock))
+	}
+	a.table(rows)
+	if len(sites.Carriers) == 0 {
+		return
+	}
+	a.say("")
+	rows = [][]string{{"BETWEEN", "LINKS", "BY", "ROUND TRIP", "LOST", "IN ONE PIECE"}}
+	var pieces []string
+	for _, c := range sites.Carriers {
+		n := is.between[c.Sites]
+		if n == 0 {
+			continue
+		}
+		rows = append(rows, append([]string{c.Sites[0] + " – " + c.Sites[1], fmt.Sprint(n), "vxlan"}, carriedCells(c)...))
+		if c.Full && c.Whole != 0 && c.Whole < local.MTU {
+			pieces = append(pieces, c.Sites[0]+" – "+c.Sites[1])
+		}
+	}
+	a.table(rows)
+	if len(pieces) > 0 {
+		a.say("packets of 1,500 bytes travel as two fragments (%s); an MTU of 1,550 in the network between these machines avoids that", strings.Join(pieces, ", "))
+	}
+}
+
+// carriedCells are what was measured of a carrier: round trip, loss, largest packet.
+func carriedCells(c lab.Carried) []string {
+	cells := []string{"–", fmt.Sprintf("%d of %d", c.Sent-c.Received, c.Sent), "–"}
+	if c.RTT != nil {
+		cells[0] = fmt.Sprintf("%.2f ms, at most %.2f", c.RTT.Median, c.RTT.Max)
+	}
+	if c.Whole > 0 {
+		cells[2] = fmt.Sprintf("%d bytes", c.Whole)
+	}
+	if c.Received > 0 && !c.Full {
+		cells[2] += ", and no larger"
+	}
+	return cells
 }
 
 // clockBad is how far a clock may be off before one-way delays between sites mean nothing.
@@ -85,13 +156,17 @@ func (a *app) examineSites(ctx context.Context, on string) error {
 	if err != nil {
 		return err
 	}
-	found, err := sites.Examine(ctx, list, lab.Owner())
+	found, err := sites.Examine(ctx, list, lab.Owner(), func(pairs int, takes time.Duration) {
+		if takes > 2*time.Second {
+			fmt.Fprintf(a.err, "measuring between %s of machines, about %s\n", words.Plural(pairs, "pair"), takes.Round(time.Second))
+		}
+	})
 	if err != nil {
 		return err
 	}
 	failed := false
 	for i, m := range list.Machines {
-		x := found[m.Name]
+		x := found.Machines[m.Name]
 		failed = failed || x.Err != nil || slices.ContainsFunc(x.Findings, func(f finding) bool { return f.Needed && !f.OK })
 		if a.json {
 			continue
@@ -106,11 +181,39 @@ func (a *app) examineSites(ctx context.Context, on string) error {
 		if err := a.printJSON(found); err != nil {
 			return err
 		}
+	} else if len(found.Carriers) > 0 {
+		a.showCarriers(found.Carriers)
+	}
+	if os.Geteuid() != 0 && !a.json {
+		a.say("the ways from this machine are measured by root only:  sudo trivet doctor --on %s", on)
 	}
 	if failed {
 		return exitCode(exitError)
 	}
 	return nil
+}
+
+// showCarriers shows how the machines reach each other.
+func (a *app) showCarriers(list []lab.Carried) {
+	rows := [][]string{{"", "BETWEEN", "ROUND TRIP", "LOST", "IN ONE PIECE", "BANDWIDTH"}}
+	for _, c := range list {
+		mark, rate := a.paint(green, "ok"), "–"
+		if c.Received < c.Sent || !c.Full {
+			mark = a.paint(yellow, "warning")
+		}
+		if c.Received == 0 {
+			mark = a.paint(red, "NO")
+		}
+		if c.Bandwidth > 0 {
+			rate = fmt.Sprintf("%.0f Mbit/s", float64(c.Bandwidth)/1e6)
+		}
+		rows = append(rows, append(append([]string{mark, c.Sites[0] + " – " + c.Sites[1]}, carriedCells(c)...), rate))
+	}
+	a.say("")
+	a.table(rows)
+	for _, remark := range sites.CarrierRemarks(list) {
+		a.say("→ %s", remark)
+	}
 }
 
 func siteFindings(x sites.Examined) []finding {

@@ -104,7 +104,7 @@ func (a *app) runUp(ctx context.Context, s *source, c consent, args []string, on
 	}
 	a.say("%s  %s", name, describe(r, where))
 	if state.Sites != nil {
-		a.showSites(&state)
+		a.sumUpSites(&state)
 	}
 	if name != r.Name {
 		a.say("the lab is called %s: %q cannot be a lab's name (--name chooses another)", name, r.Name)

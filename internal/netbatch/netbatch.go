@@ -243,11 +243,15 @@ func (b *Batch) AddVeth(a, z Device) {
 // VXLANPort is the UDP port of tunnels (RFC 7348, section 5).
 const VXLANPort = 4789
 
+// inheritDF is VXLAN_DF_INHERIT of linux/if_link.h: packets of a tunnel forbid fragments if what is
+// inside does.
+const inheritDF = 2
+
 // AddVXLAN makes the end of a point-to-point VXLAN tunnel. Its packets enter and leave through the
 // namespace of the batch's socket, whatever namespace the device is in. It is not tied to a device
 // of that namespace, so it carries frames larger than what the way there takes: those go as
-// fragments.
-func (b *Batch) AddVXLAN(d Device, c topology.Carrier) {
+// fragments, unless whole is asked for and the packet inside is one of IPv4 that forbids fragments.
+func (b *Batch) AddVXLAN(d Device, c topology.Carrier, whole bool) {
 	info := nl.NewRtAttr(unix.IFLA_LINKINFO, nil)
 	info.AddRtAttr(nl.IFLA_INFO_KIND, nl.NonZeroTerminated("vxlan"))
 	data := info.AddRtAttr(nl.IFLA_INFO_DATA, nil)
@@ -261,6 +265,9 @@ func (b *Batch) AddVXLAN(d Device, c topology.Carrier) {
 	data.AddRtAttr(nl.IFLA_VXLAN_PORT, binary.BigEndian.AppendUint16(nil, VXLANPort))
 	data.AddRtAttr(nl.IFLA_VXLAN_LEARNING, nl.Uint8Attr(0)) // there is only one place to send to
 	data.AddRtAttr(nl.IFLA_VXLAN_UDP_CSUM, nl.Uint8Attr(1))
+	if whole {
+		data.AddRtAttr(unix.IFLA_VXLAN_DF, nl.Uint8Attr(inheritDF))
+	}
 	parts := []nl.NetlinkRequestData{&nl.IfInfomsg{IfInfomsg: unix.IfInfomsg{Index: int32(d.Index)}}}
 	for _, attr := range append(d.attrs(), info) {
 		parts = append(parts, attr)

@@ -71,7 +71,7 @@ func (l *Lab) makeTunnel(link *topology.Link, at topology.Endpoint, c topology.C
 	if !ownsNamespaces(l.node(at.Node)) {
 		d.Index = l.newIndex(at.Interface)
 	}
-	b.AddVXLAN(d, c)
+	b.AddVXLAN(d, c, false)
 	if err := b.Flush(); err != nil {
 		if errors.Is(err, unix.EEXIST) {
 			err = fmt.Errorf("%w: another lab, or another program, has such a tunnel", err)

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
+	"time"
 
 	"trivet.dev/trivet/datapath"
 	"trivet.dev/trivet/lab"
@@ -23,6 +25,10 @@ func (l *Lab) Apply(ctx context.Context, t *topology.Topology, progress local.Pr
 	here := l.partOf(old, topology.Head)
 	if err := l.allocate(t); err != nil {
 		return err
+	}
+	if err := l.learnCarriers(ctx, t); err != nil {
+		l.record.VNIs = vnis
+		return errors.Join(err, l.save())
 	}
 	changed := make(chan *part, len(l.parts))
 	err := l.each(func(p *part) error {
@@ -48,7 +54,13 @@ func (l *Lab) Apply(ctx context.Context, t *topology.Topology, progress local.Pr
 		}
 	}
 	if err == nil {
+		said := remarks(old, l.known())
 		l.set(t)
+		for _, what := range remarks(t, l.known()) {
+			if !slices.Contains(said, what) {
+				l.owner.OnLoop(what)
+			}
+		}
 		return nil
 	}
 	if errors.Is(err, local.ErrHalf) {
@@ -138,6 +150,45 @@ func (l *Lab) Dead() []string {
 			out = append(out, "the part at "+m.Name)
 		}
 	}
+	return out
+}
+
+// Remarks are what the user should know of the lab that has come up.
+func (l *Lab) Remarks() []string {
+	return append(l.Lab.Remarks(), remarks(l.Topology(), l.known())...)
+}
+
+// known is what is known of the sites without asking them.
+func (l *Lab) known() lab.Sites {
+	return lab.Sites{Others: []lab.SiteInfo{}, Carriers: *l.via.Load()}
+}
+
+// Sites says what is known of the other sites, and asks them what time it is. It may be called at
+// any time.
+func (l *Lab) Sites(ctx context.Context) lab.Sites {
+	out := l.known()
+	for _, m := range l.state.Sites.Machines {
+		out.Others = append(out.Others, lab.SiteInfo{Name: m.Name, Machine: m.String()})
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	var group sync.WaitGroup
+	for i := range out.Others {
+		o := &out.Others[i]
+		group.Go(func() {
+			s, err := l.parts[o.Name].now()
+			if err == nil {
+				var x Examined
+				if x, err = timed(ctx, s); err == nil {
+					o.Clock = &lab.Clock{Offset: float64(x.Offset) / 1e6, Within: float64(x.Within) / 1e6}
+				}
+			}
+			if err != nil {
+				o.Problem = err.Error()
+			}
+		})
+	}
+	group.Wait()
 	return out
 }
 

@@ -48,6 +48,7 @@ type Lab struct {
 
 	is  atomic.Pointer[topology.Topology] // the whole
 	at  atomic.Pointer[map[string]string] // the sites of its nodes
+	via atomic.Pointer[[]lab.Carried]     // record.Carriers, for those who ask at any time
 	ctx context.Context                   // ends with Close
 	end context.CancelFunc
 }
@@ -59,6 +60,7 @@ type record struct {
 	VNIs      map[string]uint32     `json:"vnis,omitempty"`      // by link key
 	Addresses map[string]netip.Addr `json:"addresses,omitempty"` // of the sites, for tunnels
 	Heads     map[string]netip.Addr `json:"heads,omitempty"`     // the head's, as each site sees it
+	Carriers  []lab.Carried         `json:"carriers,omitempty"`
 }
 
 var _ lab.Spread = (*Lab)(nil)
@@ -81,6 +83,7 @@ func begin(s lab.State, owner local.Owner) (*Lab, error) {
 		l.parts[m.Name] = newPart(s.Name, m)
 	}
 	l.set(&topology.Topology{})
+	l.via.Store(new([]lab.Carried))
 	return l, nil
 }
 
@@ -134,6 +137,9 @@ func (l *Lab) Up(ctx context.Context, t *topology.Topology, progress local.Progr
 	if err := l.allocate(t); err != nil {
 		return err
 	}
+	if err := l.learnCarriers(ctx, t); err != nil {
+		return err
+	}
 	l.set(t)
 	errs := make(chan error, 1)
 	go func() {
@@ -167,20 +173,9 @@ func (l *Lab) connect(ctx context.Context, progress local.Progress) error {
 		if err != nil {
 			return err
 		}
-		address, own := p.machine.Address, l.state.Sites.Head.Address
-		if !address.IsValid() {
-			address = s.Remote
+		if l.record.Addresses[name], l.record.Heads[name], err = addressesOf(l.state.Sites, p.machine, s); err != nil {
+			return err
 		}
-		if !own.IsValid() {
-			own = s.Local
-		}
-		switch {
-		case !address.IsValid():
-			return fmt.Errorf("site %s is reached through a jump host: say where the others reach it:  %s: {ssh: %s, address: …}", name, name, p.machine)
-		case !own.IsValid():
-			return fmt.Errorf("site %s is reached through a jump host: say where it reaches this machine:  head: {address: …}", name)
-		}
-		l.record.Addresses[name], l.record.Heads[name] = address, own
 	}
 	return nil
 }
@@ -318,6 +313,7 @@ func (l *Lab) Resume(ctx context.Context, t *topology.Topology, progress local.P
 	if err != nil {
 		return fmt.Errorf("how the lab is spread over its sites: %w", err)
 	}
+	l.via.Store(new(l.record.Carriers))
 	progress("sites", 0, len(l.parts))
 	_ = l.each(func(p *part) error {
 		_, err := p.connect(ctx, l.user)

@@ -67,6 +67,7 @@ func Serve() error {
 		}
 		site.Splice(far, near)
 	})
+	serveGauges(mux)
 	return site.Serve(mux)
 }
 

@@ -2,11 +2,15 @@ package sites
 
 import (
 	"context"
+	"fmt"
+	"net/netip"
+	"os"
 	"runtime"
 	"sync"
 	"time"
 
 	"trivet.dev/trivet/internal/parallel"
+	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/site"
 	"trivet.dev/trivet/target/local"
 	"trivet.dev/trivet/topology"
@@ -51,35 +55,106 @@ type Examined struct {
 	Problem  string          `json:"problem,omitempty"`
 }
 
-// Examine looks at all machines of a list at once.
-func Examine(ctx context.Context, list *site.List, owner int) (map[string]Examined, error) {
+// Found is what doctor finds of a list of machines.
+type Found struct {
+	Machines map[string]Examined `json:"machines"`
+	Carriers []lab.Carried       `json:"carriers"` // between each two that can be sites
+}
+
+// bandwidthTime is how long doctor sends between two machines.
+const bandwidthTime = 500 * time.Millisecond
+
+// Examine looks at all machines of a list at once, then at the ways between them; at those from
+// this machine only if this process may make tunnels. begins is told how many ways there are, and
+// how long they will take.
+func Examine(ctx context.Context, list *site.List, owner int, begins func(pairs int, takes time.Duration)) (out Found, err error) {
 	user, err := site.UserOf(owner)
 	if err != nil {
-		return nil, err
+		return out, err
 	}
 	var mu sync.Mutex
-	out := map[string]Examined{}
+	out.Machines, out.Carriers = map[string]Examined{}, []lab.Carried{}
+	reached := map[string]*site.Site{}
 	_ = parallel.All(list.Machines, func(m *site.Machine) error {
-		x, err := examine(ctx, m, user)
+		s, x, err := examine(ctx, m, user)
 		if err != nil {
 			x.Err, x.Problem = err, err.Error()
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		out[m.Name] = x
+		if out.Machines[m.Name] = x; s != nil {
+			reached[m.Name] = s
+		}
 		return nil
 	})
-	return out, nil
+	defer func() {
+		for _, s := range reached {
+			s.Close()
+		}
+	}()
+	at, names := map[string]gauges{}, []string{}
+	if os.Geteuid() == 0 && !list.Head.Only {
+		at[topology.Head], names = gaugesHere, append(names, topology.Head)
+	}
+	addresses, heads := map[string]netip.Addr{}, map[string]netip.Addr{}
+	for _, m := range list.Machines {
+		s := reached[m.Name]
+		if s == nil {
+			continue
+		}
+		if addresses[m.Name], heads[m.Name], err = addressesOf(list, m, s); err == nil {
+			at[m.Name], names = gaugesAt(s), append(names, m.Name)
+		}
+	}
+	var pairs []pair
+	for i := range names {
+		for _, far := range names[i+1:] {
+			pairs = append(pairs, pair{names[i], far})
+		}
+	}
+	if len(pairs) > 0 {
+		begins(len(pairs), time.Duration(len(pairs))*bandwidthTime)
+		out.Carriers, err = measureCarriers(ctx, at, pairs, func(of, from string) netip.Addr {
+			if of == topology.Head {
+				return heads[from]
+			}
+			return addresses[of]
+		}, bandwidthTime)
+	}
+	return out, err
 }
 
-// examine asks a machine several times what time it is: of the fastest answer, the clock there was
-// read at most half a round trip from the middle (RFC 5905, section 8, with equal ways).
-func examine(ctx context.Context, m *site.Machine, u *site.User) (x Examined, err error) {
-	s, err := site.Open(ctx, m, u)
-	if err != nil {
-		return x, err
+// addressesOf says where the other sites reach a machine, and where it reaches this one.
+func addressesOf(list *site.List, m *site.Machine, s *site.Site) (its, own netip.Addr, err error) {
+	if its = m.Address; !its.IsValid() {
+		its = s.Remote
 	}
-	defer s.Close()
+	if own = list.Head.Address; !own.IsValid() {
+		own = s.Local
+	}
+	switch name := m.Name; {
+	case !its.IsValid():
+		err = fmt.Errorf("site %s is reached through a jump host: say where the others reach it:  %s: {ssh: %s, address: …}", name, name, m)
+	case !own.IsValid():
+		err = fmt.Errorf("site %s is reached through a jump host: say where it reaches this machine:  head: {address: …}", name)
+	}
+	return its, own, err
+}
+
+// examine reaches a machine and looks at it. The connection is the caller's to close.
+func examine(ctx context.Context, m *site.Machine, u *site.User) (s *site.Site, x Examined, err error) {
+	if s, err = site.Open(ctx, m, u); err != nil {
+		return nil, x, err
+	}
+	if x, err = timed(ctx, s); err == nil {
+		x.Findings, err = site.Call[[]local.Finding](ctx, s, "GET", "/v1/examine", nil)
+	}
+	return s, x, err
+}
+
+// timed asks a machine several times what time it is: of the fastest answer, the clock there was
+// read at most half a round trip from the middle (RFC 5905, section 8, with equal ways).
+func timed(ctx context.Context, s *site.Site) (x Examined, err error) {
 	for range 8 {
 		begin := time.Now()
 		f, err := site.Call[site.Facts](ctx, s, "GET", "/v1/facts", nil)
@@ -91,6 +166,5 @@ func examine(ctx context.Context, m *site.Machine, u *site.User) (x Examined, er
 			x.Offset = time.Duration(f.Clock - begin.Add(rtt/2).UnixNano())
 		}
 	}
-	x.Findings, err = site.Call[[]local.Finding](ctx, s, "GET", "/v1/examine", nil)
-	return x, err
+	return x, nil
 }

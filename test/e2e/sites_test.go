@@ -328,3 +328,57 @@ func TestSitesGuarded(t *testing.T) {
 	stranger.sh("ip link del x")
 	h.ok("down", h.name)
 }
+
+// TestSitesCarriers proves that the ways between machines are measured before a lab comes up: one
+// that lets no tunnel through is named, both ways, and nothing is made; one that loses fragments is
+// a warning and shown with the links that it affects; and so is a link that is asked for less delay
+// than its way has. doctor measures the same, and the bandwidth.
+func TestSitesCarriers(t *testing.T) {
+	t.Parallel()
+	s := newSeveral(t, 2)
+	h, m1 := s.head, s.others[0]
+	up := []string{"up", "linear,6", "--on", "machines.yaml", "--name", h.name}
+	m1.sh("nft add table inet wall && nft 'add chain inet wall in { type filter hook prerouting priority -450; }'")
+	wall := func(rule string) { m1.sh("nft flush table inet wall; nft add rule inet wall in " + rule) }
+
+	for _, rule := range []string{"ip saddr 10.5.0.3 udp dport 4789 drop", "ip saddr 10.5.0.1 udp dport 4789 drop"} {
+		wall(rule)
+		far := map[bool]string{true: "m2", false: "head"}[strings.Contains(rule, "10.5.0.3")]
+		r := h.want(1, up...).String()
+		contains(t, r, "by VXLAN is answered", "UDP port 4789", far+" (10.5.0.", "m1 (10.5.0.2)", "nothing is left of the lab")
+		contains(t, h.want(0, "doctor", "--on", "machines.yaml").String(), "nothing gets through between", "1450 bytes")
+	}
+
+	wall("'ip saddr 10.5.0.3 ip frag-off & 0x3fff != 0 drop'")
+	h.sh("ip link set to-m1 mtu 1600")
+	h.sh("ip link set to-m2 mtu 1600")
+	m1.sh("ip link set eth0 mtu 1600")
+	out := h.up(up[1:]...)
+	contains(t, out, "packets of 1,500 bytes do not arrive between m1 and m2, not even as fragments")
+	shown := h.ok("inspect")
+	for _, line := range []string{`head – m1 +1 +vxlan .* 0 of 20 +1500 bytes *\n`, `m1 – m2 +1 +vxlan .* 0 of 20 +1450 bytes, and no larger`,
+		`s3-s2 .* vxlan +– +– \+ \d+us .* up *\n`, `s5-s4 .* vxlan .* up, packets of at most 1450 bytes`, `m1 +root@10.5.0.2 +4 +3 +[+-]0.\d ms ± \d`} {
+		if !regexp.MustCompile(line).MatchString(shown) {
+			t.Errorf("no %s in\n%s", line, shown)
+		}
+	}
+	got := jsonOf[struct {
+		Sites struct {
+			Carriers []struct {
+				Sites []string
+				Full  bool
+				Whole int `json:"whole_bytes"`
+			}
+		}
+	}](h, "inspect", "--json").Sites.Carriers
+	if fmt.Sprint(got) != "[{[head m1] true 1500} {[m1 m2] false 1450}]" {
+		t.Errorf("%+v", got)
+	}
+	h.ok("down", h.name)
+
+	m1.sh("nft delete table inet wall")
+	contains(t, h.ok("doctor", "--on", "machines.yaml"), "BANDWIDTH", "head – m2", " Mbit/s")
+	h.sh("ip link set to-m1 mtu 1500; ip link set to-m2 mtu 1500")
+	m1.sh("ip link set eth0 mtu 1500")
+	s.unchanged(t)
+}

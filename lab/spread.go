@@ -1,0 +1,97 @@
+package lab
+
+import (
+	"context"
+	"time"
+
+	"trivet.dev/trivet/bench/probe"
+	"trivet.dev/trivet/topology"
+)
+
+// Spread is a Target whose nodes may run at other sites: each of those has a lab of its own, a part
+// of this one.
+type Spread interface {
+	Target
+	// Place puts the nodes of a resolved topology at sites, those that are at one already where
+	// they are.
+	Place(*topology.Topology) error
+	// PartOf returns the daemon of the part that has a node; nil if the node is here. It may be
+	// called at any time.
+	PartOf(node string) *Client
+	// Sites says what is known of the other sites, and asks them what time it is.
+	Sites(context.Context) Sites
+	// RunStarts runs the start commands of nodes elsewhere that have not run yet.
+	RunStarts(context.Context) error
+}
+
+// Sites is what is known of the machines that a lab runs at.
+type Sites struct {
+	Others   []SiteInfo `json:"others" doc:"All but the head, at which the lab's daemon runs"`
+	Carriers []Carried  `json:"carriers" doc:"The ways between each two sites that links cross, as they were when the lab came up"`
+}
+
+// SiteInfo is what is known of a site.
+type SiteInfo struct {
+	Name    string `json:"name"`
+	Machine string `json:"machine" doc:"As it is reached over SSH"`
+	Problem string `json:"problem,omitempty" doc:"Why it does not answer"`
+	Clock   *Clock `json:"clock,omitempty"`
+}
+
+// Clock says how a site's clock compares with the head's.
+type Clock struct {
+	Offset float64 `json:"offset_ms" doc:"How far it is ahead of the head's"`
+	Within float64 `json:"within_ms" doc:"The offset is wrong by no more than that"`
+}
+
+// Carried is what was measured of what carries the links between two sites: a tunnel like theirs,
+// without impairments.
+type Carried struct {
+	Sites     [2]string      `json:"sites"`
+	Sent      int            `json:"sent" doc:"Echo requests"`
+	Received  int            `json:"received"`
+	RTT       *probe.Summary `json:"rtt_ms,omitempty" doc:"Of those that were answered"`
+	Full      bool           `json:"full" doc:"IPv4 packets of 1,500 bytes arrive, be it as fragments"`
+	Whole     int            `json:"whole_bytes,omitempty" doc:"IPv4 packets of up to so many bytes arrive in one piece; 0: not known, as over IPv6"`
+	Bandwidth topology.Rate  `json:"bandwidth,omitempty" doc:"Of one TCP connection; only doctor measures it"`
+	Time      time.Time      `json:"time"`
+}
+
+// OneWay is the delay that the carrier adds to a link: half the median round trip.
+func (c Carried) OneWay() topology.Duration {
+	if c.RTT == nil {
+		return 0
+	}
+	return topology.Duration(time.Duration(c.RTT.Median / 2 * 1e6).Round(10 * time.Microsecond))
+}
+
+// Between finds what was measured between two sites; nil if nothing was.
+func (s Sites) Between(a, b string) *Carried {
+	for i, c := range s.Carriers {
+		if c.Sites == [2]string{a, b} || c.Sites == [2]string{b, a} {
+			return &s.Carriers[i]
+		}
+	}
+	return nil
+}
+
+// partOf returns the daemon of the part that has a node; nil if the node is here.
+func (d *daemon) partOf(node string) *Client {
+	if s, ok := d.target().(Spread); ok {
+		return s.PartOf(node)
+	}
+	return nil
+}
+
+// sites says what is known of the other sites; there may be none.
+func (d *daemon) sites(ctx context.Context) Sites {
+	if s, ok := d.target().(Spread); ok && d.state().Status == Up {
+		return s.Sites(ctx)
+	}
+	return Sites{Others: []SiteInfo{}, Carriers: []Carried{}}
+}
+
+// Sites says what is known of the sites that a lab runs at besides the head.
+func (c *Client) Sites(ctx context.Context) (Sites, error) {
+	return call[Sites](ctx, c, "GET", "/v1/sites", nil)
+}

@@ -1,0 +1,299 @@
+package sites
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"trivet.dev/trivet/internal/netbatch"
+	"trivet.dev/trivet/internal/parallel"
+	"trivet.dev/trivet/lab"
+	"trivet.dev/trivet/site"
+	"trivet.dev/trivet/topology"
+)
+
+// A gauge is what a site needs to measure its carriers to others: ends of tunnels there.
+type gauge interface {
+	measure(context.Context) ([]measured, error)
+	throughput(ctx context.Context, number int, d time.Duration) (topology.Rate, error)
+	close()
+}
+
+// gauges make ends of tunnels at a site.
+type gauges func(context.Context, []tunnelEnd) (gauge, error)
+
+func gaugesHere(_ context.Context, ends []tunnelEnd) (gauge, error) { return openTunnels(ends) }
+
+func gaugesAt(s *site.Site) gauges {
+	return func(ctx context.Context, ends []tunnelEnd) (gauge, error) {
+		id, err := site.Call[int](ctx, s, "POST", "/v1/tunnels", ends)
+		return farGauge{s, fmt.Sprintf("/v1/tunnels/%d", id)}, err
+	}
+}
+
+// farGauge is a gauge at another site.
+type farGauge struct {
+	site *site.Site
+	path string
+}
+
+func (g farGauge) measure(ctx context.Context) ([]measured, error) {
+	return site.Call[[]measured](ctx, g.site, "POST", g.path+"/measure", nil)
+}
+
+func (g farGauge) throughput(ctx context.Context, number int, d time.Duration) (topology.Rate, error) {
+	return site.Call[topology.Rate](ctx, g.site, "POST", fmt.Sprintf("%s/throughput/%d/%s", g.path, number, d), nil)
+}
+
+func (g farGauge) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_, _ = site.Call[struct{}](ctx, g.site, "DELETE", g.path, nil) // or it ends with the connection
+}
+
+// serveGauges lets the head measure carriers from this site.
+func serveGauges(mux *http.ServeMux) {
+	var mu sync.Mutex
+	open := map[string]*tunnels{}
+	mux.HandleFunc("POST /v1/tunnels", func(w http.ResponseWriter, r *http.Request) {
+		var ends []tunnelEnd
+		if err := json.NewDecoder(r.Body).Decode(&ends); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		t, err := openTunnels(ends)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusConflict)
+			return
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		id := len(open) + 1 // they stay in the map when they are closed
+		open[strconv.Itoa(id)] = t
+		answer(w, id)
+	})
+	with := func(f func(t *tunnels, r *http.Request) (any, error)) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			mu.Lock()
+			t := open[r.PathValue("id")]
+			mu.Unlock()
+			if t == nil {
+				http.Error(w, "there are no such tunnels", http.StatusNotFound)
+				return
+			}
+			v, err := f(t, r)
+			if err != nil {
+				http.Error(w, err.Error(), http.StatusConflict)
+				return
+			}
+			answer(w, v)
+		}
+	}
+	mux.HandleFunc("POST /v1/tunnels/{id}/measure", with(func(t *tunnels, r *http.Request) (any, error) { return t.measure(r.Context()) }))
+	mux.HandleFunc("POST /v1/tunnels/{id}/throughput/{number}/{time}", with(func(t *tunnels, r *http.Request) (any, error) {
+		number, err := strconv.Atoi(r.PathValue("number"))
+		d, wrong := time.ParseDuration(r.PathValue("time"))
+		if err = errors.Join(err, wrong); err != nil {
+			return nil, err
+		}
+		return t.throughput(r.Context(), number, d)
+	}))
+	mux.HandleFunc("DELETE /v1/tunnels/{id}", with(func(t *tunnels, _ *http.Request) (any, error) {
+		t.close()
+		return struct{}{}, nil
+	}))
+}
+
+// pair is two sites.
+type pair [2]string
+
+// measureCarriers measures what carries links between sites, all pairs at once: loss, round trip
+// times, and how large packets may be; then, if asked for, bandwidth, one pair after the other. A
+// carrier that carries nothing is not an error.
+func measureCarriers(ctx context.Context, at map[string]gauges, pairs []pair, address func(of, from string) netip.Addr, bandwidth time.Duration) (out []lab.Carried, err error) {
+	for range 2 { // the numbers may belong to another lab, which lets nothing pass
+		out, err = measureOnce(ctx, at, pairs, address, bandwidth)
+		if err == nil && !slices.ContainsFunc(out, func(c lab.Carried) bool { return c.Received == 0 }) {
+			return out, nil
+		}
+	}
+	return out, err
+}
+
+func measureOnce(ctx context.Context, at map[string]gauges, pairs []pair, address func(of, from string) netip.Addr, bandwidth time.Duration) ([]lab.Carried, error) {
+	first := uint32(1 + rand.IntN(1<<24-len(pairs)-1)) // VNIs have 24 bits
+	ends := map[string][]tunnelEnd{}
+	for i, p := range pairs {
+		for side, name := range p {
+			far := p[1-side]
+			ends[name] = append(ends[name], tunnelEnd{Number: i, First: side == 0, Carrier: topology.Carrier{
+				Node: far, Local: address(name, far), Remote: address(far, name), VNI: first + uint32(i)}})
+		}
+	}
+	var names []string
+	for name := range ends {
+		names = append(names, name)
+	}
+	var mu sync.Mutex
+	open := map[string]gauge{}
+	err := parallel.All(names, func(name string) error {
+		g, err := at[name](ctx, ends[name])
+		if err != nil {
+			return fmt.Errorf("measure what carries links from site %s: %w", name, err)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		open[name] = g
+		return nil
+	})
+	defer func() {
+		_ = parallel.All(names, func(name string) error {
+			if g := open[name]; g != nil {
+				g.close()
+			}
+			return nil
+		})
+	}()
+	if err != nil {
+		return nil, err
+	}
+	out := make([]lab.Carried, len(pairs))
+	err = parallel.All(names, func(name string) error {
+		list, err := open[name].measure(ctx)
+		for _, m := range list {
+			if m.Number >= 0 && m.Number < len(pairs) && pairs[m.Number][0] == name {
+				m.Sites, m.Time = pairs[m.Number], time.Now()
+				out[m.Number] = m.Carried
+			}
+		}
+		return err
+	})
+	for i, p := range pairs {
+		if err == nil && bandwidth > 0 && out[i].Full { // else TCP's packets would not arrive
+			out[i].Bandwidth, _ = open[p[0]].throughput(ctx, i, bandwidth) // 0: not known
+		}
+	}
+	return out, err
+}
+
+// crossed lists the pairs of sites that links of a placed topology cross.
+func crossed(t *topology.Topology, order []string) (out []pair) {
+	nodes := t.NodesByName()
+	for _, l := range t.Links {
+		if !l.Crosses(nodes) {
+			continue
+		}
+		p := pair{nodes[l.Ends[0].Node].Sited(), nodes[l.Ends[1].Node].Sited()}
+		if slices.Index(order, p[0]) > slices.Index(order, p[1]) {
+			p[0], p[1] = p[1], p[0]
+		}
+		if !slices.Contains(out, p) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// learnCarriers measures the carriers that a topology needs and that have not been measured yet.
+// One that carries nothing is an error: the lab would come up and its links would not work.
+func (l *Lab) learnCarriers(ctx context.Context, t *topology.Topology) error {
+	var fresh []pair
+	at, order := map[string]gauges{topology.Head: gaugesHere}, []string{topology.Head}
+	for _, m := range l.state.Sites.Machines {
+		if order = append(order, m.Name); l.parts[m.Name] != nil {
+			if s, err := l.parts[m.Name].now(); err == nil {
+				at[m.Name] = gaugesAt(s)
+			}
+		}
+	}
+	known := l.known()
+	for _, p := range crossed(t, order) {
+		if known.Between(p[0], p[1]) == nil && at[p[0]] != nil && at[p[1]] != nil {
+			fresh = append(fresh, p)
+		}
+	}
+	if len(fresh) == 0 {
+		return nil
+	}
+	list, err := measureCarriers(ctx, at, fresh, l.address, 0)
+	if err != nil {
+		return err
+	}
+	var wrong []error
+	for _, c := range list {
+		if c.Received == 0 {
+			wrong = append(wrong, deaf(c.Sites, l.address))
+		}
+	}
+	if wrong != nil {
+		return errors.Join(wrong...)
+	}
+	l.record.Carriers = slices.Concat(l.record.Carriers, list)
+	l.via.Store(new(l.record.Carriers))
+	return l.save()
+}
+
+func deaf(p pair, address func(of, from string) netip.Addr) error {
+	return fmt.Errorf("nothing that %s (%s) sends to %s (%s) by VXLAN is answered: let UDP port %d through between them, both ways, or say which addresses reach each other (address: in the list of machines)",
+		p[0], address(p[0], p[1]), p[1], address(p[1], p[0]), netbatch.VXLANPort)
+}
+
+// CarrierRemarks says what of carriers may surprise those who measure over them.
+func CarrierRemarks(list []lab.Carried) (out []string) {
+	for _, c := range list {
+		switch {
+		case c.Received == 0:
+			out = append(out, fmt.Sprintf("nothing gets through between %s and %s: let UDP port %d through, both ways", c.Sites[0], c.Sites[1], netbatch.VXLANPort))
+			continue
+		case c.Received < c.Sent:
+			out = append(out, fmt.Sprintf("%d of %d probes between %s and %s were lost: their links lose more than they are asked to", c.Sent-c.Received, c.Sent, c.Sites[0], c.Sites[1]))
+		}
+		if !c.Full {
+			out = append(out, fmt.Sprintf("packets of 1,500 bytes do not arrive between %s and %s, not even as fragments: let fragments through there, or raise the MTU of what joins them to 1,550", c.Sites[0], c.Sites[1]))
+		}
+	}
+	return out
+}
+
+// remarks says what of a topology its carriers cannot give.
+func remarks(t *topology.Topology, s lab.Sites) []string {
+	nodes, out := t.NodesByName(), CarrierRemarks(s.Carriers)
+	type less struct {
+		c     *lab.Carried
+		links []string
+	}
+	var late []less
+	for _, l := range t.Links {
+		if !l.Crosses(nodes) {
+			continue
+		}
+		c := s.Between(nodes[l.Ends[0].Node].Sited(), nodes[l.Ends[1].Node].Sited())
+		asked := []topology.Duration{l.Egress(0).Delay, l.Egress(1).Delay}
+		if c == nil || !slices.ContainsFunc(asked, func(d topology.Duration) bool { return d > 0 && d < c.OneWay() }) {
+			continue
+		}
+		if at := slices.IndexFunc(late, func(x less) bool { return x.c == c }); at >= 0 {
+			late[at].links = append(late[at].links, l.Name())
+		} else {
+			late = append(late, less{c, []string{l.Name()}})
+		}
+	}
+	for _, x := range late {
+		names := x.links
+		if len(names) > 3 {
+			names = append(slices.Clone(names[:3]), fmt.Sprintf("%d more", len(x.links)-3))
+		}
+		out = append(out, fmt.Sprintf("%s: asked for less delay than the way between %s and %s has by itself, which is %s: place both ends at one site (on:)",
+			strings.Join(names, ", "), x.c.Sites[0], x.c.Sites[1], x.c.OneWay()))
+	}
+	return out
+}

@@ -1,0 +1,289 @@
+package sites
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/vishvananda/netlink"
+
+	"trivet.dev/trivet/bench/probe"
+	"trivet.dev/trivet/internal/inside"
+	"trivet.dev/trivet/internal/netbatch"
+	"trivet.dev/trivet/lab"
+	"trivet.dev/trivet/target/local"
+	"trivet.dev/trivet/topology"
+)
+
+// tunnelEnd is one end of a tunnel that exists only to be measured.
+type tunnelEnd struct {
+	topology.Carrier
+	Number int  `json:"number"` // of the tunnel, the same at both ends
+	First  bool `json:"first"`  // this end measures; the other one answers
+}
+
+func (e tunnelEnd) device() string { return fmt.Sprintf("t%d", e.Number) }
+
+// address is an end's within the tunnel: each tunnel has a block of four of those set apart for
+// measurements (RFC 2544, appendix C.2.2).
+func (e tunnelEnd) address(first bool) netip.Addr {
+	n := uint32(198<<24|18<<16) + uint32(e.Number)*4 + 2
+	if first {
+		n--
+	}
+	return netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, n)))
+}
+
+// tunnels are ends on this machine, in a network namespace without a name: it and they are gone
+// when this process is, however it ends.
+type tunnels struct {
+	ns       *os.File
+	ends     []tunnelEnd
+	listener net.Listener
+}
+
+// sinkPort is where an end takes what the other sends to see how much gets through (discard, RFC 863).
+const sinkPort = 9
+
+func openTunnels(ends []tunnelEnd) (t *tunnels, err error) {
+	t = &tunnels{ends: ends}
+	defer func() {
+		if err != nil {
+			t.close()
+		}
+	}()
+	if t.ns, err = inside.New(); err != nil {
+		return t, err
+	}
+	b, err := netbatch.New()
+	if err != nil {
+		return t, err
+	}
+	defer b.Close()
+	for _, e := range ends {
+		b.AddVXLAN(netbatch.Device{Name: e.device(), NS: t.ns, MTU: local.MTU}, e.Carrier, true)
+	}
+	if err := b.Flush(); err != nil {
+		return t, err
+	}
+	err = inside.File(t.ns, func() error {
+		for file, value := range map[string]string{
+			"ping_group_range": "0 2147483647",
+			"ip_no_pmtu_disc":  "1", // full frames may travel in fragments
+		} {
+			if err := os.WriteFile("/proc/sys/net/ipv4/"+file, []byte(value), 0); err != nil {
+				return err
+			}
+		}
+		for _, e := range ends {
+			dev, err := netlink.LinkByName(e.device())
+			if err != nil {
+				return err
+			}
+			own := &net.IPNet{IP: e.address(e.First).AsSlice(), Mask: net.CIDRMask(30, 32)}
+			// The tunnel's driver tells its senders how much fits into a packet of the carrier; these
+			// must not heed that, and send full ones.
+			full := &netlink.Route{LinkIndex: dev.Attrs().Index, MTU: local.MTU, MTULock: true,
+				Dst: &net.IPNet{IP: e.address(!e.First).AsSlice(), Mask: net.CIDRMask(32, 32)}}
+			if err := errors.Join(netlink.AddrAdd(dev, &netlink.Addr{IPNet: own}), netlink.LinkSetUp(dev), netlink.RouteAdd(full)); err != nil {
+				return err
+			}
+		}
+		t.listener, err = net.Listen("tcp4", fmt.Sprintf(":%d", sinkPort))
+		return err
+	})
+	if err == nil {
+		go sink(t.listener)
+	}
+	return t, err
+}
+
+func (t *tunnels) close() {
+	if t.listener != nil {
+		t.listener.Close()
+	}
+	if t.ns != nil {
+		t.ns.Close()
+	}
+}
+
+// sink takes whatever connections send, and answers with how much that was.
+func sink(l net.Listener) {
+	for {
+		conn, err := l.Accept()
+		if err != nil {
+			return
+		}
+		go func() {
+			defer conn.Close()
+			_ = conn.SetDeadline(time.Now().Add(time.Minute))
+			n, _ := io.Copy(io.Discard, conn)
+			_ = binary.Write(conn, binary.BigEndian, n)
+		}()
+	}
+}
+
+const (
+	probes        = 20
+	probeInterval = 2 * time.Millisecond
+	probeTimeout  = time.Second
+	ipv4Headers   = 28 // of an echo request: IPv4 and ICMP, without options
+)
+
+// measure measures all tunnels of which this is the first end, at once.
+func (t *tunnels) measure(ctx context.Context) ([]measured, error) {
+	var may, must *probe.Pinger // be fragmented, be whole
+	err := inside.File(t.ns, func() (err error) {
+		if may, err = probe.OpenPinger(false); err == nil {
+			must, err = probe.OpenPinger(false)
+		}
+		return err
+	})
+	if must == nil {
+		return nil, err
+	}
+	defer may.Close()
+	defer must.Close()
+	if err := must.Whole(); err != nil {
+		return nil, err
+	}
+	var out []measured
+	var mu sync.Mutex
+	var group sync.WaitGroup
+	for _, e := range t.ends {
+		if !e.First {
+			continue
+		}
+		group.Go(func() {
+			m := e.measure(ctx, may, must)
+			mu.Lock()
+			defer mu.Unlock()
+			out = append(out, m)
+		})
+	}
+	group.Wait()
+	return out, ctx.Err()
+}
+
+// measured is what was found of a tunnel.
+type measured struct {
+	Number int `json:"number"`
+	lab.Carried
+}
+
+func (e tunnelEnd) measure(ctx context.Context, may, must *probe.Pinger) measured {
+	m := measured{Number: e.Number}
+	to := e.address(false)
+	once := func(p *probe.Pinger, size int, timeout time.Duration) bool {
+		ctx, cancel := context.WithTimeout(ctx, timeout)
+		defer cancel()
+		_, err := p.Ping(ctx, to, size-ipv4Headers)
+		return err == nil
+	}
+	const tries = 3 // the first request also waits for the other end's address
+	for ; !once(may, 84, probeTimeout/tries); m.Sent++ {
+		if m.Sent == tries || ctx.Err() != nil {
+			return m
+		}
+	}
+	pings := may.PingPair(ctx, to, probe.PingOptions{Count: probes, Size: 56, Interval: probeInterval, Timeout: probeTimeout})
+	m.Sent, m.Received = pings.Sent, pings.Received
+	if pings.Received == 0 {
+		return m
+	}
+	m.RTT = probe.Summarize(pings.RTT)
+	patience := time.Duration(2*m.RTT.Max*1e6) + 10*time.Millisecond
+	full := may.PingPair(ctx, to, probe.PingOptions{Count: 3, Size: local.MTU - ipv4Headers, Interval: probeInterval, Timeout: patience})
+	m.Full = full.Received > 0
+	if e.Remote.Is4() {
+		m.Whole = largest(576, local.MTU, func(size int) bool { return once(must, size, patience) || once(must, size, patience) })
+	}
+	return m
+}
+
+// largest returns the largest number from low to high that passes; 0 if none does. It tries several
+// at once, as each that does not pass takes its time. What is usual, all or all but a tunnel's
+// headers on Ethernet, is among the first.
+func largest(low, high int, passes func(int) bool) int {
+	const atOnce = 8
+	found := 0
+	for round := 0; low <= high; round++ {
+		var sizes []int
+		for i := range atOnce {
+			if n := high - (high-low)*i/(atOnce-1); !slices.Contains(sizes, n) {
+				sizes = append(sizes, n)
+			}
+		}
+		if round == 0 {
+			sizes = append(sizes, local.MTU-tunnelHeaders)
+		}
+		slices.Sort(sizes)
+		ok := make([]bool, len(sizes))
+		var group sync.WaitGroup
+		for i, n := range sizes {
+			group.Go(func() { ok[i] = passes(n) })
+		}
+		group.Wait()
+		at := -1
+		for i := range sizes {
+			if ok[i] {
+				at = i
+			}
+		}
+		if at < 0 {
+			return found
+		}
+		if found = sizes[at]; at == len(sizes)-1 {
+			return found
+		}
+		low, high = found+1, sizes[at+1]-1
+	}
+	return found
+}
+
+// tunnelHeaders are what a tunnel over IPv4 adds to a packet: IPv4, UDP, VXLAN, and the Ethernet
+// header inside (RFC 7348, section 5).
+const tunnelHeaders = 20 + 8 + 8 + 14
+
+// throughput sends by TCP for a while, and returns how much got through, in bit/s.
+func (t *tunnels) throughput(ctx context.Context, number int, d time.Duration) (topology.Rate, error) {
+	at := slices.IndexFunc(t.ends, func(e tunnelEnd) bool { return e.Number == number })
+	if at < 0 {
+		return 0, fmt.Errorf("there is no tunnel %d", number)
+	}
+	var conn net.Conn
+	err := inside.File(t.ns, func() (err error) {
+		dialer := net.Dialer{Timeout: probeTimeout}
+		conn, err = dialer.DialContext(ctx, "tcp4", netip.AddrPortFrom(t.ends[at].address(!t.ends[at].First), sinkPort).String())
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	begin := time.Now()
+	chunk := make([]byte, 1<<17)
+	for time.Since(begin) < d {
+		_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+		if _, err := conn.Write(chunk); err != nil {
+			return 0, err
+		}
+	}
+	if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
+		return 0, err
+	}
+	var got int64
+	if err := binary.Read(conn, binary.BigEndian, &got); err != nil {
+		return 0, err
+	}
+	return topology.Rate(float64(got) * 8 / time.Since(begin).Seconds()), nil
+}

@@ -32,6 +32,15 @@ func DOT(t *topology.Topology) []byte {
 		}
 		b.WriteString("]\n")
 	}
+	for i, site := range g.sites {
+		fmt.Fprintf(&b, "\tsubgraph cluster_%d {\n\t\tlabel=%s fontname=\"sans-serif\" fontsize=11 color=%q\n\t\t", i, quote(clean(site)), siteColour(i))
+		for v := range g.vertices {
+			if g.siteOf(v) == site {
+				fmt.Fprintf(&b, "n%d ", v)
+			}
+		}
+		b.WriteString("\n\t}\n")
+	}
 	for _, e := range g.edges {
 		var attributes []string
 		if w := linkWords(e.link); w != "" {

@@ -378,3 +378,32 @@ func TestPictures(t *testing.T) {
 		}
 	}
 }
+
+// TestSites proves that every drawing says at which site a node is, and the words of a leaf only
+// where that is not its neighbour's.
+func TestSites(t *testing.T) {
+	top := campus()
+	for _, n := range top.Nodes {
+		if n.Kind == topology.Switch {
+			n.On = "m<1>"
+		}
+	}
+	top.Nodes[0].On = "m2"
+	switches := len(top.NodesOf(topology.Switch))
+	svg := string(SVG(top, Options{}))
+	for _, want := range []string{"<title>at m&lt;1&gt;</title>", "at m2</text>", "\nat m&lt;1&gt;"} {
+		if !strings.Contains(svg, want) {
+			t.Errorf("no %q in the SVG", want)
+		}
+	}
+	parse(t, []byte(svg))
+	if n := strings.Count(svg, `rx="6" fill=`); n < switches+1 || n > switches+4 {
+		t.Errorf("%d shapes for sites", n)
+	}
+	if dot := string(DOT(top)); strings.Count(dot, "subgraph cluster_") != 2 || !strings.Contains(dot, `label="m<1>"`) {
+		t.Error(dot)
+	}
+	if text := Text(top, 100); !strings.Contains(text, "@m<1>") || !strings.Contains(text, "@head") {
+		t.Error(text)
+	}
+}

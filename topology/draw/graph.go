@@ -2,6 +2,7 @@ package draw
 
 import (
 	"math"
+	"slices"
 
 	"trivet.dev/trivet/topology"
 )
@@ -59,6 +60,7 @@ type graph struct {
 	vertices []vertex
 	edges    []edge
 	usual    string             // impairment that most links have
+	sites    []string           // that nodes are at, but for the head, sorted
 	labelled map[[2]int]float64 // length in pixels that the label of a link in the core needs
 }
 
@@ -70,6 +72,9 @@ func newGraph(t *topology.Topology) *graph {
 	for _, n := range t.Nodes {
 		v := g.add(n.Kind, n.Name)
 		g.vertices[v].node = n
+		if n.On != "" && !slices.Contains(g.sites, n.On) {
+			g.sites = append(g.sites, n.On)
+		}
 		if _, twice := number[n.Name]; !twice {
 			number[n.Name] = v
 		}
@@ -77,6 +82,7 @@ func newGraph(t *topology.Topology) *graph {
 			g.vertices[v].at, g.vertices[v].pinned = point{n.Place.X, n.Place.Y}, true
 		}
 	}
+	slices.Sort(g.sites)
 	for _, l := range t.Links {
 		e := edge{link: l, label: g.labelOf(l)}
 		for i, end := range l.Ends {
@@ -95,6 +101,14 @@ func newGraph(t *topology.Topology) *graph {
 	g.findLeaves()
 	g.measureLabels()
 	return g
+}
+
+// siteOf is the site of a vertex; "" is the head, or wherever there is room.
+func (g *graph) siteOf(v int) string {
+	if n := g.vertices[v].node; n != nil {
+		return n.On
+	}
+	return ""
 }
 
 // labelOf is what is written at a link: nothing if it is like most.

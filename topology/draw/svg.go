@@ -18,6 +18,16 @@ const (
 	linkText   = 5.3  // width of a character in a link's label, pixels
 )
 
+// halo is how far the colour of a site shows around its nodes, in pixels.
+const halo = 5
+
+// siteColours tell sites apart on light paper and dark, also for most who see fewer colours (Wong,
+// "Points of view: Color blindness", Nature Methods 8, 2011); where there are more sites, colours
+// come again.
+var siteColours = []string{"#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#0072b2"}
+
+func siteColour(i int) string { return siteColours[i%len(siteColours)] }
+
 // boxSize is how large the box of a node must be for its label.
 func boxSize(kind topology.Kind, name string) point {
 	w := float64(runewidth.StringWidth(label(name)))
@@ -108,7 +118,9 @@ func SVG(t *topology.Topology, opts Options) []byte {
 	for i := range g.edges {
 		p.linkLabel(&g.edges[i])
 	}
-	p.printf("</g>\n" + `<g class="nodes">` + "\n")
+	p.printf("</g>\n")
+	p.sites()
+	p.printf(`<g class="nodes">` + "\n")
 	for v := range g.vertices {
 		p.vertex(&g.vertices[v])
 	}
@@ -172,6 +184,11 @@ func (p *picture) legend(to *picture) (right float64) {
 		to.printf("</g>\n")
 		x += 25
 		text(c.words)
+	}
+	for i, site := range p.g.sites {
+		to.siteShape(i, point{x + 9, y}, point{18, 12})
+		x += 25
+		text("at " + clean(site))
 	}
 	if len(p.t.Links) > 0 {
 		text(linkCount(p.t))
@@ -279,6 +296,25 @@ func (p *picture) vertex(v *vertex) {
 	p.printf(`<text x="%s" y="%s">%s</text></g>`+"\n", px(v.at.x), px(v.at.y+4), escape(label(v.name)))
 }
 
+// sites writes the colours behind the nodes that are at a site of their own.
+func (p *picture) sites() {
+	for i, site := range p.g.sites {
+		p.printf(`<g class="site"><title>at %s</title>`, escape(clean(site)))
+		for v := range p.g.vertices {
+			if p.g.siteOf(v) == site {
+				p.siteShape(i, p.g.vertices[v].at, p.g.vertices[v].size.plus(point{2 * halo, 2 * halo}))
+			}
+		}
+		p.printf("</g>\n")
+	}
+}
+
+// siteShape writes what is behind the nodes of a site.
+func (p *picture) siteShape(i int, at, size point) {
+	p.printf(`<rect x="%s" y="%s" width="%s" height="%s" rx="6" fill="%s" fill-opacity="0.45"/>`,
+		px(at.x-size.x/2), px(at.y-size.y/2), px(size.x), px(size.y), siteColour(i))
+}
+
 // shape writes the outline that identifies a kind.
 func (p *picture) shape(kind topology.Kind, at, size point) {
 	left, top, right, bottom := at.x-size.x/2, at.y-size.y/2, at.x+size.x/2, at.y+size.y/2
@@ -321,6 +357,9 @@ func (p *picture) aboutVertex(v *vertex) string {
 	about += "\n" + string(v.kind)
 	if v.node.Datapath != "" {
 		about += ", " + clean(string(v.node.Datapath))
+	}
+	if v.node.On != "" {
+		about += "\nat " + clean(v.node.On)
 	}
 	if v.node.DPID != 0 {
 		about += "\ndatapath id " + v.node.DPID.String()

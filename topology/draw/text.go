@@ -208,6 +208,9 @@ func (w *writer) fit(s string) string { return runewidth.Truncate(s, w.width-nar
 // words describes a vertex and its leaves: "s1: h[1-4],", "h5 (10ms)".
 func (w *writer) words(v int) []string {
 	name := clean(w.g.vertices[v].name)
+	if site := w.g.siteOf(v); site != "" {
+		name += "@" + clean(site)
+	}
 	var notes []string
 	group := map[string][]string{}
 	for _, l := range w.g.vertices[v].leaves {
@@ -215,7 +218,11 @@ func (w *writer) words(v int) []string {
 		if group[note] == nil {
 			notes = append(notes, note)
 		}
-		group[note] = append(group[note], leafName(&w.g.vertices[l]))
+		leaf := leafName(&w.g.vertices[l])
+		if site := w.g.siteOf(l); site != w.g.siteOf(v) {
+			leaf += "@" + clean(cmp.Or(site, topology.Head))
+		}
+		group[note] = append(group[note], leaf)
 	}
 	var leaves []string
 	for _, note := range notes {

@@ -13,6 +13,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
+	"trivet.dev/trivet/bench/counters"
 	"trivet.dev/trivet/bench/probe"
 	"trivet.dev/trivet/controller/api"
 	"trivet.dev/trivet/datapath"
@@ -141,6 +142,42 @@ func register(api huma.API, d *daemon) {
 	huma.Post(api, "/v1/part/settle", func(ctx context.Context, _ *struct{}) (*struct{}, error) {
 		return nil, problem(d.onlyPart(func(ctx context.Context) error { return d.target().Settle(ctx) }))
 	}, summary("Of a part of a lab: wait until packets are handled by the present flow entries"))
+	type numbered struct {
+		ID int `path:"id"`
+	}
+	huma.Get(api, "/v1/part/counters", func(context.Context, *struct{}) (*body[map[string]counters.Port], error) {
+		return &body[map[string]counters.Port]{d.state().Counters()}, nil
+	}, summary("Of a part of a lab: what its devices have counted"))
+	huma.Post(api, "/v1/part/watch", func(context.Context, *struct{}) (*body[int], error) {
+		id, err := d.beginWatch()
+		return &body[int]{id}, problem(err)
+	}, summary("Of a part of a lab: begin to watch its machine"))
+	huma.Post(api, "/v1/part/watch/{id}/end", func(_ context.Context, in *numbered) (*body[json.RawMessage], error) {
+		return raw(d.endWatch(in.ID))
+	}, summary("Of a part of a lab: what its machine did while it was watched"))
+	huma.Get(api, "/v1/sites/counters", func(ctx context.Context, _ *struct{}) (*body[map[string]counters.Port], error) {
+		s, err := d.spread()
+		if err != nil {
+			return nil, problem(err)
+		}
+		got, err := s.Counters(ctx)
+		return &body[map[string]counters.Port]{got}, problem(err)
+	}, summary("What devices at all sites but this one have counted"))
+	huma.Post(api, "/v1/sites/watch", func(ctx context.Context, _ *struct{}) (*body[int], error) {
+		s, err := d.spread()
+		if err != nil {
+			return nil, problem(err)
+		}
+		id, err := s.BeginWatch(ctx)
+		return &body[int]{id}, problem(err)
+	}, summary("Begin to watch the machines of all sites but this one"))
+	huma.Post(api, "/v1/sites/watch/{id}/end", func(ctx context.Context, in *numbered) (*body[json.RawMessage], error) {
+		s, err := d.spread()
+		if err != nil {
+			return nil, problem(err)
+		}
+		return raw(s.EndWatch(ctx, in.ID))
+	}, summary("What those machines did while they were watched, and how far their clocks are apart"))
 	huma.Post(api, "/v1/ping", func(ctx context.Context, in *body[PingRequest]) (*body[PingResult], error) {
 		r, err := d.ping(ctx, in.Body, nil)
 		return &body[PingResult]{r}, problem(err)

@@ -37,7 +37,8 @@ type daemon struct {
 	watched  map[string]int      // how many captures there are at a link, by its key; guarded by changing
 	programs map[string]*program // running foreign controllers, by name; guarded by changing
 
-	resumed bool // taken over from a daemon that has died
+	watches watches // of a part
+	resumed bool    // taken over from a daemon that has died
 
 	changing sync.Mutex // one change of the lab at a time
 	half     error      // why a change could not be undone; guarded by changing

@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"trivet.dev/trivet/bench/counters"
+	"trivet.dev/trivet/bench/environment"
 	"trivet.dev/trivet/bench/probe"
 	"trivet.dev/trivet/topology"
 )
@@ -20,6 +22,11 @@ type Spread interface {
 	PartOf(node string) *Client
 	// Sites says what is known of the other sites, and asks them what time it is.
 	Sites(context.Context) Sites
+	// Counters are those of the devices at all other sites: see State.Counters.
+	Counters(context.Context) (map[string]counters.Port, error)
+	// BeginWatch lets the other sites watch themselves, until EndWatch with what it returned.
+	BeginWatch(context.Context) (int, error)
+	EndWatch(context.Context, int) (map[string]environment.SiteUsage, error)
 	// RunStarts runs the start commands of nodes elsewhere that have not run yet.
 	RunStarts(context.Context) error
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"trivet.dev/trivet/bench/counters"
 	"trivet.dev/trivet/bench/environment"
 	"trivet.dev/trivet/bench/experiment"
 	"trivet.dev/trivet/bench/result"
@@ -279,7 +280,7 @@ func TestNotUp(t *testing.T) {
 // TestCheck proves that what this build does not have is told before anything runs.
 func TestCheck(t *testing.T) {
 	for text, want := range map[string]string{
-		"lab: {target: moon}": "this build has local and mininet",
+		"lab: {target: moon}": "this build has local, sites and mininet",
 		"lab: {target: mininet, datapath: embedded, controller: none}": "datapath: ovs or datapath: bridge",
 		"lab: {target: mininet, datapath: ovs, controller: trivet}":    "learning switches only",
 		"lab: {isolate: 4000}":                    "isolate: processor 4000 is not among",
@@ -363,22 +364,22 @@ func TestDrops(t *testing.T) {
 	if err := problems.Err(); err != nil {
 		t.Fatal(err)
 	}
-	expect := func(before, after map[string]port, want ...environment.Drops) {
+	expect := func(before, after map[string]counters.Port, want ...environment.Drops) {
 		t.Helper()
 		if got := environment.DropsBetween(portDrops(top, before), portDrops(top, after)); !slices.Equal(got, want) {
 			t.Errorf("%+v, want %+v", got, want)
 		}
 	}
-	before, after := map[string]port{}, map[string]port{}
+	before, after := map[string]counters.Port{}, map[string]counters.Port{}
 	for _, node := range []string{"h1", ""} {
-		parseDevices("Inter-|   Receive\n face |bytes packets\n  h1-eth0: 1 2 0 7 0 0 0 0 10 100 0 1 0 0 0 0\n s2-eth1: 1 2 0 0 0 0 0 0 10 100 0 0 0 0 0 0\n", node, before)
-		parseDevices("  h1-eth0: 1 2 0 99 0 0 0 0 10 190 0 11 0 0 0 0\n s2-eth1: 1 2 0 0 0 0 0 0 10 100 0 50 0 0 0 0\n", node, after)
+		counters.ParseDevices("Inter-|   Receive\n face |bytes packets\n  h1-eth0: 1 2 0 7 0 0 0 0 10 100 0 1 0 0 0 0\n s2-eth1: 1 2 0 0 0 0 0 0 10 100 0 0 0 0 0 0\n", node, before)
+		counters.ParseDevices("  h1-eth0: 1 2 0 99 0 0 0 0 10 190 0 11 0 0 0 0\n s2-eth1: 1 2 0 0 0 0 0 0 10 100 0 50 0 0 0 0\n", node, after)
 	}
 	expect(before, after, environment.Drops{Where: "port h1-eth0", Packets: 10, Of: 100}, environment.Drops{Where: "port s2-eth1", Packets: 50, Of: 50, Expected: true})
-	before, after = map[string]port{}, map[string]port{}
+	before, after = map[string]counters.Port{}, map[string]counters.Port{}
 	for node := range map[string]bool{"h1": true, "h2": true} {
-		parseKernel("Ip: OutRequests OutDiscards\nIp: 100 0\nUdp: InDatagrams NoPorts InErrors OutDatagrams RcvbufErrors\nUdp: 10 1 2 3 0\nUdp6SndbufErrors   1\n", node, before)
-		parseKernel("Ip: OutRequests OutDiscards\nIp: 196 4\nUdp: InDatagrams NoPorts InErrors OutDatagrams RcvbufErrors\nUdp: 100 1 2 3 10\nUdp6SndbufErrors  3\n", node, after)
+		counters.ParseKernel("Ip: OutRequests OutDiscards\nIp: 100 0\nUdp: InDatagrams NoPorts InErrors OutDatagrams RcvbufErrors\nUdp: 10 1 2 3 0\nUdp6SndbufErrors   1\n", node, before)
+		counters.ParseKernel("Ip: OutRequests OutDiscards\nIp: 196 4\nUdp: InDatagrams NoPorts InErrors OutDatagrams RcvbufErrors\nUdp: 100 1 2 3 10\nUdp6SndbufErrors  3\n", node, after)
 	}
 	expect(before, after, environment.Drops{Where: "kernel of h1: IpOutDiscards", Packets: 4, Of: 100}, environment.Drops{Where: "kernel of h1: Udp6SndbufErrors", Packets: 2},
 		environment.Drops{Where: "kernel of h1: UdpRcvbufErrors", Packets: 10, Of: 100},
@@ -391,10 +392,10 @@ func TestDrops(t *testing.T) {
 			}
 		}
 	}
-	before, after = map[string]port{}, map[string]port{}
+	before, after = map[string]counters.Port{}, map[string]counters.Port{}
 	for node, dropped := range map[string]string{"h1": "5", "h2": "0", "": "9"} { // that of "" is none of the lab's
-		parseDevices(" eth0: 1 2 0 0 0 0 0 0 10 100 0 0 0 0 0 0\n", node, before)
-		parseDevices(" eth0: 1 2 0 0 0 0 0 0 10 145 0 "+dropped+" 0 0 0 0\n", node, after)
+		counters.ParseDevices(" eth0: 1 2 0 0 0 0 0 0 10 100 0 0 0 0 0 0\n", node, before)
+		counters.ParseDevices(" eth0: 1 2 0 0 0 0 0 0 10 145 0 "+dropped+" 0 0 0 0\n", node, after)
 	}
 	expect(before, after, environment.Drops{Where: "port eth0 of h1", Packets: 5, Of: 50})
 }
@@ -427,8 +428,8 @@ func FuzzPrograms(f *testing.F) {
 	f.Add("face: 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16", "")
 	f.Fuzz(func(t *testing.T, text, path string) {
 		readTraceroute(text)
-		parseDevices(text, "h1", map[string]port{})
-		parseKernel(text, "h1", map[string]port{})
+		counters.ParseDevices(text, "h1", map[string]counters.Port{})
+		counters.ParseKernel(text, "h1", map[string]counters.Port{})
 		_, _ = numberAt([]byte(text), path)
 		if r, err := readIperf([]byte(text)); err == nil {
 			s := result.Sample{Probe: "iperf3", Measurements: r.measurements("h1", "h2", true, 0)}

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -18,10 +19,12 @@ import (
 	"trivet.dev/trivet/internal/cgroup"
 	"trivet.dev/trivet/internal/version"
 	"trivet.dev/trivet/lab"
+	"trivet.dev/trivet/site"
+	"trivet.dev/trivet/target/sites"
 	"trivet.dev/trivet/topology"
 )
 
-// Driver brings labs up on this machine.
+// Driver brings labs up, on this machine or on several.
 type Driver struct {
 	Dir    string        // where the files lie that the experiment names
 	Prefix string        // of the labs' names; see PrefixOf
@@ -44,6 +47,7 @@ func PrefixOf(file string) (string, error) {
 // Targets are where labs of an experiment run.
 const (
 	onLocal   = "local"
+	onSites   = sites.Target
 	onMininet = "mininet"
 )
 
@@ -113,6 +117,9 @@ func Check(p *experiment.Plan) error {
 			if c.Lab.Options["target"] == onMininet && k.own {
 				add("%s: cannot be used with target: mininet", probe.Kind)
 			}
+			if c.Lab.Options["target"] == onSites && k.listens {
+				add("%s: cannot be used with target: sites: it listens where all switches are", probe.Kind)
+			}
 			if err := errors.Join(checkIPv6(t, probe.Options), k.checkSouthbound(t)); err != nil {
 				add("%s: %s", probe.Name, err)
 			}
@@ -161,6 +168,15 @@ func checkLab(l *experiment.Lab, dir string) (t *topology.Topology, lack, wrong 
 		if lack = lacks(l, t); lack == nil {
 			wrong = errors.Join(wrong, tune.Check(tuned(l, ""), t))
 		}
+	case onSites:
+		wrong = lab.Supported(t)
+		if _, err := machinesOf(l, dir); err != nil {
+			wrong = errors.Join(wrong, err)
+		}
+		if tuned(l, "").Any() {
+			wrong = errors.Join(wrong, errors.New("target: sites: isolate and pins are for labs on one machine"))
+		}
+		lack = lacks(l, t)
 	case onMininet:
 		if tuned(l, "").Any() {
 			return t, nil, errors.New("target: mininet: isolate and pins are for Trivet's own labs; bind the whole run instead:  taskset -c 1 trivet bench run …")
@@ -169,9 +185,23 @@ func checkLab(l *experiment.Lab, dir string) (t *topology.Topology, lack, wrong 
 			lack = lacks(l, t)
 		}
 	default:
-		wrong = fmt.Errorf("target: %s: this build has local and mininet", target)
+		wrong = fmt.Errorf("target: %s: this build has local, sites and mininet", target)
 	}
 	return t, lack, wrong
+}
+
+// machinesOf reads the list of a lab's other machines.
+func machinesOf(l *experiment.Lab, dir string) (*site.List, error) {
+	on := l.Options["on"]
+	if on == "" {
+		return nil, errors.New("target: sites: say which machines; write  on: machines.yaml")
+	}
+	if beside := filepath.Join(dir, on); !filepath.IsAbs(on) {
+		if _, err := os.Stat(beside); err == nil {
+			on = beside
+		}
+	}
+	return site.Read(on)
 }
 
 // defaultsOf a lab are those of any; Mininet's switches learn.
@@ -217,9 +247,16 @@ func (d *Driver) up(ctx context.Context, cell *experiment.Cell) (*instance, erro
 			i.listenEarly(ctx, []spot{{namespace: namespace, address: mininetController}})
 		})
 	} else {
-		spots, _ := spotsOf(i.name, t) // where a probe asks, Check has found that all can be listened to
-		i.listenEarly(ctx, spots)
-		i.lab, err = d.start(ctx, i.name, t)
+		var list *site.List
+		if cell.Lab.Options["target"] == onSites {
+			if list, err = machinesOf(&cell.Lab, d.Dir); err != nil {
+				return nil, err
+			}
+		} else {
+			spots, _ := spotsOf(i.name, t) // where a probe asks, Check has found that all can be listened to
+			i.listenEarly(ctx, spots)
+		}
+		i.lab, err = d.start(ctx, i.name, t, list)
 	}
 	if err != nil {
 		_ = i.south.close()
@@ -229,8 +266,8 @@ func (d *Driver) up(ctx context.Context, cell *experiment.Cell) (*instance, erro
 }
 
 // start brings up one of Trivet's labs. One that is up, but not all of which works, is none to
-// measure in.
-func (d *Driver) start(ctx context.Context, name string, t *topology.Topology) (*ownLab, error) {
+// measure in. It is on this machine, or also on those of a list.
+func (d *Driver) start(ctx context.Context, name string, t *topology.Topology, list *site.List) (*ownLab, error) {
 	if err := lab.Check(t, lab.Owner()); err != nil {
 		return nil, err
 	}
@@ -240,6 +277,11 @@ func (d *Driver) start(ctx context.Context, name string, t *topology.Topology) (
 	}
 	state := lab.State{Name: name, Status: lab.Starting, Version: version.Version, Source: lab.OfExperiment, Target: onLocal,
 		Owner: lab.Owner(), Created: time.Now(), Wait: topology.Duration(wait), Topology: t}
+	if list != nil {
+		if err := sites.Spread(ctx, &state, list); err != nil {
+			return nil, err
+		}
+	}
 	var warnings []error
 	client, err := lab.Start(ctx, state, func(p lab.Progress) {
 		if p.Warning != "" {

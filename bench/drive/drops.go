@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"trivet.dev/trivet/bench/counters"
 	"trivet.dev/trivet/bench/environment"
 	"trivet.dev/trivet/datapath/ovs"
 	"trivet.dev/trivet/topology"
@@ -36,9 +37,9 @@ func (i *instance) drops() ([]environment.DropCounter, error) {
 
 // portDrops are those of links' ends, and of nodes' kernels. Where a link is impaired a full queue
 // may drop, which the kernel may also tell the sender.
-func portDrops(t *topology.Topology, ports map[string]port) (out []environment.DropCounter) {
-	add := func(where string, p port, expected bool) {
-		out = append(out, environment.DropCounter{Where: where, Dropped: p.dropped, Passed: p.sent, Expected: expected})
+func portDrops(t *topology.Topology, ports map[string]counters.Port) (out []environment.DropCounter) {
+	add := func(where string, p counters.Port, expected bool) {
+		out = append(out, environment.DropCounter{Where: where, Dropped: p.Dropped, Passed: p.Sent, Expected: expected})
 	}
 	impaired := map[string]bool{}
 	for _, l := range t.Links {
@@ -51,10 +52,10 @@ func portDrops(t *topology.Topology, ports map[string]port) (out []environment.D
 				name += " of " + e.Node
 			}
 			impaired[node] = impaired[node] || l.Impaired()
-			if p, ok := ports[deviceOf(node, e.Interface)]; ok {
+			if p, ok := ports[counters.Device(node, e.Interface)]; ok {
 				add(name, p, l.Impaired())
 			}
-			if p, ok := ports[queueOf(node, e.Interface)]; ok {
+			if p, ok := ports[counters.Queue(node, e.Interface)]; ok {
 				add("queue of "+name, p, l.Impaired())
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/netip"
 	"slices"
 	"sync"
@@ -11,6 +12,9 @@ import (
 
 	"trivet.dev/trivet/bench/environment"
 	"trivet.dev/trivet/bench/experiment"
+	"trivet.dev/trivet/bench/result"
+	"trivet.dev/trivet/bench/stats"
+	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/topology"
 )
 
@@ -46,8 +50,55 @@ func (i *instance) Run(ctx context.Context, p experiment.Probe, began time.Time)
 		return experiment.Measured{}, fmt.Errorf("%s needs a lab of Trivet's", p.Kind)
 	}
 	o, err := k.run(ctx, b)
-	o.Reasons = append(slices.Clip(i.doubts), o.Reasons...)
+	o.Reasons = slices.Concat(i.doubts, o.Reasons, i.clocks(ctx, o.Measurements))
 	return o, err
+}
+
+// clocks says of one-way delays between different sites how far the clocks that they were read from
+// are apart: by so much they are wrong.
+func (i *instance) clocks(ctx context.Context, list []result.Measurement) (out []environment.Reason) {
+	own, ok := i.lab.(*ownLab)
+	if !ok || own.state.Sites == nil {
+		return nil
+	}
+	var known *lab.Sites
+	nodes := own.state.Topology.NodesByName()
+	for _, m := range list {
+		from, to := nodes[m.Labels["from"]], nodes[m.Labels["to"]]
+		if m.Metric != "delay" || len(m.Values) == 0 || from == nil || to == nil || from.Sited() == to.Sited() {
+			continue
+		}
+		if known == nil {
+			s, err := own.client.Sites(ctx)
+			if err != nil {
+				return append(out, environment.Reason{Level: environment.Doubtful, Code: "clocks", Text: "how far the clocks of the sites are apart is not known: " + err.Error()})
+			}
+			known = &s
+		}
+		out = append(out, apart(known, from.Sited(), to.Sited(), stats.Quantile(m.Values, 0.5))...)
+	}
+	return out
+}
+
+// apart judges a delay in seconds that was read from the clocks of two sites.
+func apart(s *lab.Sites, from, to string, delay float64) []environment.Reason {
+	ahead, within := 0.0, 0.0
+	for name, sign := range map[string]float64{from: -1, to: 1} {
+		if name == topology.Head {
+			continue
+		}
+		at := slices.IndexFunc(s.Others, func(o lab.SiteInfo) bool { return o.Name == name && o.Clock != nil })
+		if at < 0 {
+			return []environment.Reason{{Level: environment.Doubtful, Code: "clocks", Text: fmt.Sprintf("one-way delays from %s to %s are by two clocks, and how far apart those are is not known", from, to)}}
+		}
+		c := s.Others[at].Clock
+		ahead, within = ahead+sign*c.Offset/1e3, within+c.Within/1e3
+	}
+	// Doubtful at worst: the probe's other figures do not depend on clocks.
+	if math.Abs(ahead)+within <= environment.DefaultLimits.Delay[0]*delay {
+		return nil
+	}
+	return []environment.Reason{{Level: environment.Doubtful, Code: "clocks", Text: fmt.Sprintf("one-way delays from %s to %s are by two clocks, %+.3g ms ± %.2g ms apart, beside a delay of %.3g ms", from, to, 1e3*ahead, 1e3*within, 1e3*delay)}}
 }
 
 // alone says whether a probe has the lab for itself.

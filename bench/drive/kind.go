@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"trivet.dev/trivet/bench/counters"
 	"trivet.dev/trivet/bench/experiment"
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/topology"
@@ -39,8 +40,8 @@ type nodes interface {
 	run(ctx context.Context, node string, argv []string, in io.Reader, out, errOut io.Writer) error
 	ping(ctx context.Context, r lab.PingRequest) (lab.PingResult, error)
 	// ports counts what devices, their queues and the kernel have sent and dropped so far: see
-	// deviceOf, queueOf and kernelOf.
-	ports() map[string]port
+	// counters.Device, Queue and Kernel.
+	ports() map[string]counters.Port
 }
 
 // kind is a way of measuring: all that is known of a probe. It registers itself in the file that it

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"trivet.dev/trivet/bench/counters"
 	"trivet.dev/trivet/bench/environment"
 	"trivet.dev/trivet/bench/experiment"
 	"trivet.dev/trivet/bench/probe"
@@ -88,12 +89,12 @@ func (m *mininetLab) ping(ctx context.Context, r lab.PingRequest) (out lab.PingR
 }
 
 // ports counts at the hosts' devices and at the switches'.
-func (m *mininetLab) ports() map[string]port {
+func (m *mininetLab) ports() map[string]counters.Port {
 	spaces := map[string]string{m.network(""): ""}
 	for name := range m.pids {
 		spaces[m.network(name)] = name
 	}
-	return portsIn(spaces)
+	return counters.In(spaces)
 }
 
 func (m *mininetLab) watch() environment.WatchOptions {

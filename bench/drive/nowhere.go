@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 
+	"trivet.dev/trivet/bench/counters"
 	"trivet.dev/trivet/bench/environment"
 	"trivet.dev/trivet/bench/experiment"
 	"trivet.dev/trivet/lab"
@@ -22,7 +23,7 @@ func (nowhere) run(context.Context, string, []string, io.Reader, io.Writer, io.W
 func (nowhere) ping(context.Context, lab.PingRequest) (lab.PingResult, error) {
 	return lab.PingResult{}, errNowhere
 }
-func (nowhere) ports() map[string]port                     { return nil }
+func (nowhere) ports() map[string]counters.Port            { return nil }
 func (nowhere) watch() environment.WatchOptions            { return environment.WatchOptions{} }
 func (nowhere) do(context.Context, experiment.Event) error { return errNowhere }
 func (nowhere) down(context.Context) error                 { return nil }

@@ -5,11 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
+	"trivet.dev/trivet/bench/counters"
 	"trivet.dev/trivet/bench/environment"
 	"trivet.dev/trivet/bench/experiment"
 	"trivet.dev/trivet/datapath/routerd"
@@ -18,7 +19,7 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// ownLab is one of Trivet's labs on this machine.
+// ownLab is one of Trivet's labs, on this machine or with sites elsewhere.
 type ownLab struct {
 	client  *lab.Client
 	state   lab.State
@@ -45,43 +46,36 @@ func (l *ownLab) ping(ctx context.Context, r lab.PingRequest) (lab.PingResult, e
 
 func (l *ownLab) down(ctx context.Context) error { return l.state.Stop(ctx, func(lab.Progress) {}) }
 
-// ports counts at the devices of the switches' namespace, and of nodes that have their own.
-func (l *ownLab) ports() map[string]port {
-	dir := filepath.Join(lab.Dir(l.state.Name), "ns")
-	spaces := map[string]string{filepath.Join(dir, "fabric"): ""}
-	nodes, _ := os.ReadDir(filepath.Join(dir, "net"))
-	for _, n := range nodes {
-		spaces[filepath.Join(dir, "net", n.Name())] = n.Name()
+// ports counts at the devices of the lab's namespaces, at all sites.
+func (l *ownLab) ports() map[string]counters.Port {
+	out := l.state.Counters()
+	if l.state.Sites != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), askingDrops)
+		defer cancel()
+		there, _ := l.client.Counters(ctx) // what is missing is told as counters that have disappeared
+		maps.Copy(out, there)
 	}
-	return portsIn(spaces)
+	return out
 }
 
-// watchedNodes is the most nodes whose cgroups are watched one by one: each look reads a file for
-// each.
-const watchedNodes = 64
-
-// watch names the lab's daemon, and the cgroups of what runs besides: nodes, Open vSwitch,
-// controllers.
+// watch names what is the lab's here, and lets the other sites watch themselves.
 func (l *ownLab) watch() environment.WatchOptions {
-	o := environment.WatchOptions{Processes: []environment.Process{{Name: "daemon", PID: l.state.PID}}}
-	top := l.cgroups.Of(l.state.Name)
-	groups, _ := os.ReadDir(top)
-	var nodes []environment.Cgroup
-	for _, g := range groups {
-		name, program := strings.CutPrefix(g.Name(), ".")
-		one := environment.Cgroup{Name: strings.Replace(name, "controller-", "controller ", 1), Path: filepath.Join(top, g.Name())}
-		switch {
-		case !g.IsDir():
-		case program:
-			o.Cgroups = append(o.Cgroups, one)
-		default:
-			nodes = append(nodes, one)
-		}
-	}
-	if len(nodes) <= watchedNodes {
-		o.Cgroups = append(o.Cgroups, nodes...)
+	o := l.state.Watched(l.cgroups)
+	if l.state.Sites != nil {
+		o.Elsewhere = l.watchSites
 	}
 	return o
+}
+
+func (l *ownLab) watchSites() (end func() (map[string]environment.SiteUsage, error), err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), askingDrops)
+	defer cancel()
+	id, err := l.client.BeginWatch(ctx)
+	return func() (map[string]environment.SiteUsage, error) {
+		ctx, cancel := context.WithTimeout(context.Background(), askingDrops)
+		defer cancel()
+		return l.client.EndWatch(ctx, id)
+	}, err
 }
 
 // do makes an event happen.
@@ -110,6 +104,9 @@ func (l *ownLab) killNode(ctx context.Context, n *topology.Node) error {
 		return errors.New("there is no such node")
 	}
 	if n.Kind == topology.Host || n.Kind == topology.Router && routerd.Of(n.Datapath) != nil {
+		if l.state.Sites != nil && n.Sited() != topology.Head {
+			return fmt.Errorf("kill: %s is at site %s, and processes are killed on this machine only yet", n.Name, n.Sited())
+		}
 		return l.cgroups.Kill(l.state.Name, n.Name)
 	}
 	var errs []error

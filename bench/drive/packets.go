@@ -16,6 +16,7 @@ import (
 	"trivet.dev/trivet/bench/experiment"
 	"trivet.dev/trivet/bench/probe/packets"
 	"trivet.dev/trivet/bench/result"
+	"trivet.dev/trivet/lab"
 )
 
 // keptDelays is about how many one-way delays of a stream go into the result; of a longer stream
@@ -84,12 +85,16 @@ func (b *bed) stream(ctx context.Context, s packets.Send, r packets.Receive) (*p
 // instrument runs this program as an instrument in a node.
 func (b *bed) instrument(node string) packets.Node {
 	return func(ctx context.Context, in io.Reader, out io.Writer) error {
-		program, err := os.Executable()
-		if err != nil {
-			return err
+		program := lab.ThisProgram
+		if b.lab == nil {
+			own, err := os.Executable()
+			if err != nil {
+				return err
+			}
+			program = own
 		}
 		var said strings.Builder
-		err = b.nodes.run(ctx, node, []string{program, packets.Command}, in, out, &said)
+		err := b.nodes.run(ctx, node, []string{program, packets.Command}, in, out, &said)
 		return explain(node, program, err, said.String())
 	}
 }

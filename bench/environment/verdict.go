@@ -2,7 +2,9 @@ package environment
 
 import (
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -99,6 +101,11 @@ func Judge(e Evidence, l Limits) Verdict {
 		j.add(Doubtful, "unwatched", "the machine was not watched during it")
 	} else {
 		j.machine(*e.Usage)
+		for _, name := range slices.Sorted(maps.Keys(e.Usage.Sites)) {
+			j.where = name + ": "
+			j.machine(e.Usage.Sites[name].Usage)
+		}
+		j.where = ""
 	}
 	for _, link := range e.Links {
 		j.link(link)
@@ -149,6 +156,7 @@ func Together(samples ...Verdict) Verdict {
 type judge struct {
 	Verdict
 	limits Limits
+	where  string // what the texts of reasons begin with: "m1: "
 }
 
 func worse(a, b Level) Level {
@@ -161,7 +169,7 @@ func worse(a, b Level) Level {
 
 func (j *judge) add(level Level, code, format string, args ...any) {
 	j.Level = worse(j.Level, level)
-	j.Reasons = append(j.Reasons, Reason{level, code, fmt.Sprintf(format, args...)})
+	j.Reasons = append(j.Reasons, Reason{level, code, j.where + fmt.Sprintf(format, args...)})
 }
 
 // beyond adds a reason where a value is beyond its limits; a value that there is not is beyond

@@ -42,6 +42,13 @@ func TestJudge(t *testing.T) {
 		{"calm", with(func(*Usage) {}), Good, ""},
 		{"unwatched", Evidence{}, Doubtful, "unwatched"},
 		{"not looked at", Evidence{Usage: &Usage{}}, Doubtful, "unwatched"},
+		{"another site", with(func(u *Usage) { u.Sites = map[string]SiteUsage{"m1": {Usage: calm()}} }), Good, ""},
+		{"another site is full", with(func(u *Usage) {
+			m1 := calm()
+			m1.Busy = 0.999
+			u.Sites = map[string]SiteUsage{"m1": {Usage: m1}}
+		}), Bad, "cpu"},
+		{"another site was not looked at", with(func(u *Usage) { u.Sites = map[string]SiteUsage{"m1": {}} }), Doubtful, "unwatched"},
 		{"at the limit", with(func(u *Usage) { u.Busy = 0.90 }), Good, ""},
 		{"busy", with(func(u *Usage) { u.Busy = 0.97 }), Doubtful, "cpu"},
 		{"full", with(func(u *Usage) { u.Busy = 0.999 }), Bad, "cpu"},

@@ -26,6 +26,9 @@ type WatchOptions struct {
 	NoPerf    bool                          // do not count perf events
 	Offloads  map[string]map[string]string  // of the network devices that are measured, by kind of node: on, off, mixed
 	Drops     func() ([]DropCounter, error) // read at the beginning and at the end; with an error, what could be read; may be nil
+
+	// Elsewhere begins to watch other machines; what it returns ends that. It may be nil.
+	Elsewhere func() (end func() (map[string]SiteUsage, error), err error)
 }
 
 // Process is one to watch, under a name for people.
@@ -70,6 +73,16 @@ type Usage struct {
 	Perf      []Counter      `json:"perf,omitempty"`
 	Clock     Clock          `json:"clock"`
 	Missing   []string       `json:"missing,omitempty"` // what could not be watched, and why
+
+	Sites map[string]SiteUsage `json:"sites,omitempty"` // the other machines of a lab at several sites
+}
+
+// SiteUsage is what another machine of the lab did, and how its clock compares with that of the
+// machine that measures.
+type SiteUsage struct {
+	Usage
+	Ahead       *float64 `json:"clock_ahead,omitempty"` // seconds; nil: not known
+	AheadWithin float64  `json:"clock_ahead_within"`    // seconds: how far off that may be
 }
 
 // ProcessUsage is of one process with all its threads, but not of its children.
@@ -109,6 +122,7 @@ type Watch struct {
 	others    others
 	perf      *perf
 	drops     []DropCounter // at the beginning
+	sites     func() (map[string]SiteUsage, error)
 	clock     clockWatch
 	memory    time.Time // when memory was last looked at
 }
@@ -150,6 +164,11 @@ func StartWatch(o WatchOptions) (*Watch, error) {
 	pressure, pressureErr := w.pressure()
 	if o.Drops != nil {
 		w.beginDrops()
+	}
+	if o.Elsewhere != nil {
+		if w.sites, err = o.Elsewhere(); err != nil {
+			w.lack("other sites, at the beginning", err)
+		}
 	}
 	w.begin = time.Now()
 	w.first = look{w.begin, stat}
@@ -317,6 +336,12 @@ func (w *Watch) end(softnet Softnet, softnetErr error, pressure float64, pressur
 	u.Offloads = w.options.Offloads
 	if w.options.Drops != nil {
 		w.endDrops()
+	}
+	if w.sites != nil {
+		var err error
+		if u.Sites, err = w.sites(); err != nil {
+			w.lack("other sites", err)
+		}
 	}
 	w.endSoftnet(softnet, softnetErr)
 	w.endPressure(pressure, pressureErr)

@@ -308,12 +308,8 @@ func (v *verifier) node(node string) packets.Node {
 
 // instrument runs this program in a node with one of its commands for that.
 func (v *verifier) instrument(ctx context.Context, node, command string, in io.Reader, out io.Writer) error {
-	program, err := os.Executable()
-	if err != nil {
-		return err
-	}
 	var said strings.Builder
-	if err := v.run(ctx, node, []string{program, command}, in, out, &said); err != nil {
+	if err := v.run(ctx, node, []string{lab.ThisProgram, command}, in, out, &said); err != nil {
 		return fmt.Errorf("in %s: %w %s", node, err, strings.TrimSpace(said.String()))
 	}
 	return nil

@@ -17,36 +17,6 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// spread makes a lab that is about to come up one over several sites: it reaches them, and places
-// the nodes. It returns where the lab will run, in words.
-func (a *app) spread(ctx context.Context, s *lab.State, on string) (where string, err error) {
-	list, err := site.Read(on)
-	if err != nil {
-		return "", err
-	}
-	facts, err := sites.Survey(ctx, list, s.Owner)
-	if err != nil {
-		return "", fmt.Errorf("%w\nnothing was changed", err)
-	}
-	cores := map[string]float64{}
-	for name, f := range facts {
-		cores[name] = float64(f.Cores)
-	}
-	if err := sites.Place(s.Topology, list, cores, nil); err != nil {
-		return "", err
-	}
-	if err := sites.Check(s.Topology); err != nil {
-		return "", err
-	}
-	for _, m := range list.Machines {
-		if name := sites.PartName(s.Name, m.Name); !lab.NamePattern.MatchString(name) {
-			return "", fmt.Errorf("the part at %s would be called %s, which is too long: give the lab a shorter one with --name", m.Name, name)
-		}
-	}
-	s.Target, s.Sites = sites.Target, list
-	return words.Plural(len(list.Machines), "other site") + " over SSH", nil
-}
-
 // spreading counts what of a placed topology is at each site, and between them.
 type spreading struct {
 	nodes, links map[string]int

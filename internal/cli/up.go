@@ -13,7 +13,9 @@ import (
 	"trivet.dev/trivet/internal/version"
 	"trivet.dev/trivet/internal/words"
 	"trivet.dev/trivet/lab"
+	"trivet.dev/trivet/site"
 	"trivet.dev/trivet/target/local"
+	"trivet.dev/trivet/target/sites"
 	"trivet.dev/trivet/topology"
 )
 
@@ -98,9 +100,14 @@ func (a *app) runUp(ctx context.Context, s *source, c consent, args []string, on
 		Owner: lab.Owner(), Created: time.Now(), Wait: topology.Duration(wait), Topology: r}
 	where := "local"
 	if on != lab.OnThisMachine {
-		if where, err = a.spread(ctx, &state, on); err != nil {
+		list, err := site.Read(on)
+		if err != nil {
 			return err
 		}
+		if err := sites.Spread(ctx, &state, list); err != nil {
+			return fmt.Errorf("%w\nnothing was changed", err)
+		}
+		where = words.Plural(len(list.Machines), "other site") + " over SSH"
 	}
 	a.say("%s  %s", name, describe(r, where))
 	if state.Sites != nil {

@@ -45,6 +45,7 @@ type Lab struct {
 	parts      map[string]*part // by site
 	record     record
 	socket     string // of the controller
+	watches    watches
 
 	is  atomic.Pointer[topology.Topology] // the whole
 	at  atomic.Pointer[map[string]string] // the sites of its nodes
@@ -62,8 +63,6 @@ type record struct {
 	Heads     map[string]netip.Addr `json:"heads,omitempty"`     // the head's, as each site sees it
 	Carriers  []lab.Carried         `json:"carriers,omitempty"`
 }
-
-var _ lab.Spread = (*Lab)(nil)
 
 // blockSize is how many links of a lab may cross between sites: each has a VNI from one block.
 const blockSize = 4096

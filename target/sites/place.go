@@ -19,7 +19,7 @@ import (
 //     site after the other;
 //   - then nodes are moved, one at a time, as long as that cuts less (Fiduccia and Mattheyses, "A
 //     linear-time heuristic for improving network partitions", 1982, with a plain search for the
-//     best move) and overfills no site by more than a tenth.
+//     best move) and overfills no site by more than a tenth, or more than the site that it leaves.
 //
 // cores are the sites' processors as found, by name; what the list says is used first.
 func Place(t *topology.Topology, list *site.List, cores map[string]float64, old *topology.Topology) error {
@@ -265,7 +265,9 @@ func (p *placer) refine() {
 				if allowed := p.allowed[n]; allowed != nil && !slices.Contains(allowed, i) {
 					continue
 				}
-				if i != from && weights[i] > weights[best] && s.occupied+p.weight[n] <= s.room*1.1+1 {
+				after := s.occupied + p.weight[n]
+				fits := after <= s.room*1.1+1 || after/s.room <= p.full(from) // or no fuller than where it is
+				if i != from && weights[i] > weights[best] && fits {
 					best = i
 				}
 			}

@@ -16,23 +16,38 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Survey reaches all machines of a list, brings the program there, and returns what they are, by
-// name; this machine is topology.Head.
-func Survey(ctx context.Context, list *site.List, owner int) (map[string]site.Facts, error) {
-	user, err := site.UserOf(owner)
+// Spread makes a lab that is about to come up one over the machines of a list and this one: it
+// reaches them, brings the program there, and places the nodes.
+func Spread(ctx context.Context, s *lab.State, list *site.List) error {
+	for _, m := range list.Machines {
+		if name := PartName(s.Name, m.Name); !lab.NamePattern.MatchString(name) {
+			return fmt.Errorf("the part at %s would be called %s, which is too long: give the lab a shorter name, or the site", m.Name, name)
+		}
+	}
+	user, err := site.UserOf(s.Owner)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	var mu sync.Mutex
-	out := map[string]site.Facts{topology.Head: {Cores: runtime.NumCPU()}}
+	cores := map[string]float64{topology.Head: float64(runtime.NumCPU())}
 	err = parallel.All(list.Machines, func(m *site.Machine) error {
 		f, err := survey(ctx, m, user)
 		mu.Lock()
 		defer mu.Unlock()
-		out[m.Name] = f
+		cores[m.Name] = float64(f.Cores)
 		return err
 	})
-	return out, err
+	if err != nil {
+		return err
+	}
+	if err := Place(s.Topology, list, cores, nil); err != nil {
+		return err
+	}
+	if err := Check(s.Topology); err != nil {
+		return err
+	}
+	s.Target, s.Sites = Target, list
+	return nil
 }
 
 func survey(ctx context.Context, m *site.Machine, u *site.User) (site.Facts, error) {

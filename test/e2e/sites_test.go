@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"encoding/json"
 	"fmt"
 	"net"
 	"os"
@@ -381,4 +382,76 @@ func TestSitesCarriers(t *testing.T) {
 	h.sh("ip link set to-m1 mtu 1500; ip link set to-m2 mtu 1500")
 	m1.sh("ip link set eth0 mtu 1500")
 	s.unchanged(t)
+}
+
+// TestSitesBench proves that an experiment runs over several machines as on one: its probes measure
+// between nodes wherever they are, with programs of others and Trivet's own; results hold what every
+// machine did and how far its clock was apart; the verdict minds both; and nothing is left.
+func TestSitesBench(t *testing.T) {
+	t.Parallel()
+	s := newSeveral(t, 2)
+	h := s.head
+	h.file("places.yaml", `topology: linear,6
+lab: {target: "${place}", on: machines.yaml, change: [s3 -- s4 bandwidth=20mbit]}
+factors: {place: [local, sites]}
+probes:
+  - ping: {from: h1, to: h6, count: 5, interval: 20ms}
+  - packets: {from: h6, to: h1, rate: 500, time: 1s}
+  - iperf3: {from: h1, to: h6, time: 2s}
+repetitions: 1
+`)
+	h.ok("bench", "run", "places.yaml", "--out", "r.jsonl")
+	type figure struct {
+		Metric string
+		Values []float64
+	}
+	type usage struct {
+		Looks     int
+		Processes []struct{ Name string }
+		Ahead     *float64 `json:"clock_ahead"`
+	}
+	seen := map[string]bool{}
+	for _, line := range strings.Split(h.sh("grep '\"record\":\"sample\"' r.jsonl"), "\n") {
+		if line == "" {
+			continue
+		}
+		var sample struct {
+			Cell, Probe  string
+			Measurements []figure
+			Usage        struct {
+				usage
+				Sites map[string]usage
+			}
+			Verdict struct{ Reasons []struct{ Code, Text string } }
+			Error   string
+		}
+		must(t, json.Unmarshal([]byte(line), &sample))
+		seen[sample.Cell+" "+sample.Probe] = true
+		for _, m := range sample.Measurements {
+			if m.Metric == "loss" && m.Values[0] != 0 || m.Metric == "throughput" && sample.Probe == "iperf3" && (m.Values[0] < 15e6 || m.Values[0] > 21e6) {
+				t.Errorf("%s %s: %s is %v", sample.Cell, sample.Probe, m.Metric, m.Values)
+			}
+		}
+		if sample.Cell == "place=local" {
+			if len(sample.Usage.Sites) != 0 {
+				t.Errorf("%+v", sample)
+			}
+			continue
+		}
+		for _, name := range []string{"m1", "m2"} {
+			if u := sample.Usage.Sites[name]; u.Ahead == nil || len(u.Processes) != 1 || u.Processes[0].Name != "daemon" || u.Looks == 0 {
+				t.Errorf("%s: %s: %+v", sample.Probe, name, u)
+			}
+		}
+		if clocks := strings.Contains(fmt.Sprint(sample.Verdict), "are by two clocks"); clocks != (sample.Probe == "packets") {
+			t.Errorf("%s: %+v", sample.Probe, sample.Verdict)
+		}
+	}
+	if len(seen) != 6 {
+		t.Errorf("samples of %v", seen)
+	}
+	s.unchanged(t)
+
+	h.file("none.yaml", "topology: linear,2\nlab: {target: sites}\nprobes: [ping: {from: h1, to: h2}]\n")
+	contains(t, h.want(1, "bench", "run", "none.yaml", "--dry-run").String(), "target: sites: say which machines; write  on: machines.yaml")
 }

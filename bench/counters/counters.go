@@ -1,4 +1,6 @@
-package drive
+// Package counters reads what network devices, their queues and the kernel have sent and dropped in
+// network namespaces.
+package counters
 
 import (
 	"errors"
@@ -11,25 +13,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// port is what a network device has counted, see deviceOf; its queue, see queueOf; or the kernel
-// for a node, see kernelOf.
-type port struct{ sent, dropped uint64 }
+// Port is what a network device has counted, see Device; its queue, see Queue; or the kernel for a
+// node, see Kernel.
+type Port struct {
+	Sent    uint64 `json:"sent"`
+	Dropped uint64 `json:"dropped"`
+}
 
-// deviceOf is the name under which a device is counted: hosts and routers have namespaces of their
+// Device is the name under which a device is counted: hosts and routers have namespaces of their
 // own, and may have devices of the same name. What is not in a node's is in that of the switches,
 // whose node is "".
-func deviceOf(node, device string) string { return node + "/" + device }
+func Device(node, device string) string { return node + "/" + device }
 
-// queueOf is the name under which the queueing discipline of a device is counted.
-func queueOf(node, device string) string { return "queue " + deviceOf(node, device) }
+// Queue is the name under which the queueing discipline of a device is counted.
+func Queue(node, device string) string { return "queue " + Device(node, device) }
 
-// kernelOf is the name under which a counter of the kernel is counted in a node's namespace.
-func kernelOf(node, counter string) string { return "kernel " + node + "/" + counter }
+// Kernel is the name under which a counter of the kernel is counted in a node's namespace.
+func Kernel(node, counter string) string { return "kernel " + node + "/" + counter }
 
-// portsIn reads the counters of all devices and queues in some network namespaces, and those of the
+// In reads the counters of all devices and queues in some network namespaces, and those of the
 // kernel. Namespaces are given by their files, with the names of their nodes.
-func portsIn(namespaces map[string]string) map[string]port {
-	out := map[string]port{}
+func In(namespaces map[string]string) map[string]Port {
+	out := map[string]Port{}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -39,8 +44,8 @@ func portsIn(namespaces map[string]string) map[string]port {
 			if err != nil {
 				continue // one that has gone counts nothing any more
 			}
-			parseDevices(devices, node, out)
-			parseKernel(kernel, node, out)
+			ParseDevices(devices, node, out)
+			ParseKernel(kernel, node, out)
 			readQueues(node, out)
 		}
 	}()
@@ -75,9 +80,9 @@ var (
 		"Udp6RcvbufErrors": "Udp6InDatagrams", "Udp6SndbufErrors": "Udp6OutDatagrams"}
 )
 
-// parseKernel reads /proc/net/snmp and netstat (a line of names, a line of values), and snmp6 (a
+// ParseKernel reads /proc/net/snmp and netstat (a line of names, a line of values), and snmp6 (a
 // name and a value a line).
-func parseKernel(text, node string, into map[string]port) {
+func ParseKernel(text, node string, into map[string]Port) {
 	values := map[string]uint64{}
 	var group string
 	var names []string
@@ -97,14 +102,14 @@ func parseKernel(text, node string, into map[string]port) {
 	}
 	for _, name := range kernelDrops {
 		if dropped, known := values[name]; known {
-			into[kernelOf(node, name)] = port{values[kernelPassed[name]], dropped}
+			into[Kernel(node, name)] = Port{values[kernelPassed[name]], dropped}
 		}
 	}
 }
 
 // readQueues reads the queueing disciplines in the calling thread's namespace; that at the root of
 // a device counts for all below it.
-func readQueues(node string, into map[string]port) {
+func readQueues(node string, into map[string]Port) {
 	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
 		return
@@ -124,18 +129,18 @@ func readQueues(node string, into map[string]port) {
 		if a.Parent != netlink.HANDLE_ROOT || a.Statistics == nil || a.Statistics.Queue == nil {
 			continue
 		}
-		one := port{dropped: uint64(a.Statistics.Queue.Drops)}
+		one := Port{Dropped: uint64(a.Statistics.Queue.Drops)}
 		if a.Statistics.Basic != nil {
-			one.sent = uint64(a.Statistics.Basic.Packets)
+			one.Sent = uint64(a.Statistics.Basic.Packets)
 		}
-		into[queueOf(node, names[a.LinkIndex])] = one
+		into[Queue(node, names[a.LinkIndex])] = one
 	}
 }
 
-// parseDevices reads /proc/net/dev (proc(5)): of what a device sends, field 10 counts packets, 12
+// ParseDevices reads /proc/net/dev (proc(5)): of what a device sends, field 10 counts packets, 12
 // those that it dropped: for a veth pair, those that the other end could not take. What is dropped
 // on reception also counts packets that nobody wanted, and tells nothing.
-func parseDevices(text, node string, into map[string]port) {
+func ParseDevices(text, node string, into map[string]Port) {
 	for line := range strings.Lines(text) {
 		name, counters, ok := strings.Cut(line, ":")
 		words := strings.Fields(counters)
@@ -144,6 +149,6 @@ func parseDevices(text, node string, into map[string]port) {
 		}
 		sent, _ := strconv.ParseUint(words[9], 10, 64)
 		dropped, _ := strconv.ParseUint(words[11], 10, 64)
-		into[deviceOf(node, strings.TrimSpace(name))] = port{sent, dropped}
+		into[Device(node, strings.TrimSpace(name))] = Port{sent, dropped}
 	}
 }

@@ -1,0 +1,89 @@
+package sites
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+
+	"trivet.dev/trivet/bench/counters"
+	"trivet.dev/trivet/bench/environment"
+	"trivet.dev/trivet/lab"
+)
+
+// watches are the numbers of the parts' own, by ours.
+type watches struct {
+	mu   sync.Mutex
+	last int
+	open map[int]map[string]int
+}
+
+// Counters are those of the devices at all other sites. Switches' namespaces are told apart by their
+// sites. It may be called at any time.
+func (l *Lab) Counters(ctx context.Context) (map[string]counters.Port, error) {
+	out, mu := map[string]counters.Port{}, sync.Mutex{}
+	err := l.each(func(p *part) error {
+		got, err := p.client.PartCounters(ctx)
+		mu.Lock()
+		defer mu.Unlock()
+		for name, port := range got {
+			if counter, is := strings.CutPrefix(name, counters.Kernel("", "")); is {
+				name = counters.Kernel("the switches at "+p.machine.Name, counter)
+			}
+			out[name] = port
+		}
+		return p.wrong(err)
+	})
+	return out, err
+}
+
+// BeginWatch lets the other sites watch themselves. It may be called at any time.
+func (l *Lab) BeginWatch(ctx context.Context) (int, error) {
+	ids, mu := map[string]int{}, sync.Mutex{}
+	err := l.each(func(p *part) error {
+		id, err := p.client.BeginPartWatch(ctx)
+		mu.Lock()
+		defer mu.Unlock()
+		ids[p.machine.Name] = id
+		return p.wrong(err)
+	})
+	w := &l.watches
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.open == nil {
+		w.open = map[int]map[string]int{}
+	}
+	w.last++
+	w.open[w.last] = ids
+	return w.last, err
+}
+
+// EndWatch says what the other sites' machines did meanwhile, and how far ahead their clocks are
+// now. It may be called at any time.
+func (l *Lab) EndWatch(ctx context.Context, id int) (map[string]environment.SiteUsage, error) {
+	l.watches.mu.Lock()
+	ids := l.watches.open[id]
+	delete(l.watches.open, id)
+	l.watches.mu.Unlock()
+	if ids == nil {
+		return nil, fmt.Errorf("there is no watch %d", id)
+	}
+	out, mu := map[string]environment.SiteUsage{}, sync.Mutex{}
+	err := l.each(func(p *part) error {
+		u, err := p.client.EndPartWatch(ctx, ids[p.machine.Name])
+		mu.Lock()
+		defer mu.Unlock()
+		out[p.machine.Name] = environment.SiteUsage{Usage: u}
+		return p.wrong(err)
+	})
+	known := l.Sites(ctx)
+	for _, o := range known.Others {
+		if u, is := out[o.Name]; is && o.Clock != nil {
+			u.Ahead, u.AheadWithin = new(o.Clock.Offset/1e3), o.Clock.Within/1e3
+			out[o.Name] = u
+		}
+	}
+	return out, err
+}
+
+var _ lab.Spread = (*Lab)(nil)

@@ -15,6 +15,7 @@ import (
 
 	"trivet.dev/trivet/internal/version"
 	"trivet.dev/trivet/site"
+	"trivet.dev/trivet/target/local"
 	"trivet.dev/trivet/topology"
 )
 
@@ -24,6 +25,8 @@ type Part struct {
 	Site string            `json:"site"` // what the head calls this machine
 	Head string            `json:"head"` // the lab and the machine of the head, for people
 	Keep topology.Duration `json:"keep"` // how long it stays once the head is gone; 0: for ever
+
+	Secure *local.Secure `json:"secure,omitempty"` // its end of the encrypted network that carries its tunnels
 }
 
 // A head is a part's connection with the lab's daemon at the head, which asked for it. Switches

@@ -33,6 +33,7 @@ type Spread interface {
 
 // Sites is what is known of the machines that a lab runs at.
 type Sites struct {
+	Carrier  string     `json:"carrier,omitempty" doc:"What links between sites are made of: vxlan, or wireguard: the same, encrypted"`
 	Others   []SiteInfo `json:"others" doc:"All but the head, at which the lab's daemon runs"`
 	Carriers []Carried  `json:"carriers" doc:"The ways between each two sites that links cross, as they were when the lab came up"`
 }

@@ -82,7 +82,13 @@ type Maker struct {
 
 // Targets are the makers by the Target of a lab's state.
 var Targets = map[string]Maker{OnThisMachine: {
-	Begin: func(s State, owner local.Owner) (Target, error) { return local.New(s.Name, Dir(s.Name), owner) },
+	Begin: func(s State, owner local.Owner) (Target, error) {
+		l, err := local.New(s.Name, Dir(s.Name), owner)
+		if err == nil && s.Part != nil {
+			l.Secure = s.Part.Secure
+		}
+		return l, err
+	},
 	Remove: func(s State, progress local.Progress, lost func(string)) error {
 		return local.Remove(s.Name, Dir(s.Name), progress, lost)
 	},

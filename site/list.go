@@ -22,7 +22,7 @@ import (
 // List is the machines that a lab may run at, besides the one that holds its daemon.
 type List struct {
 	Machines []*Machine `json:"machines"`
-	Carrier  string     `json:"carrier"` // what links between sites are made of: vxlan
+	Carrier  string     `json:"carrier"` // what links between sites are made of: VXLAN, WireGuard
 
 	// Keep is how long a site keeps its part once the head is gone; 0: for ever.
 	Keep topology.Duration `json:"keep"`
@@ -100,8 +100,11 @@ func looksLikeFile(s string) bool {
 // resume it, and not until somebody wonders what these machines are doing.
 const keep = 10 * time.Minute
 
-// VXLAN is a carrier: a tunnel for each link over any IP network (RFC 7348).
-const VXLAN = "vxlan"
+// Carriers.
+const (
+	VXLAN     = "vxlan"     // a tunnel for each link over any IP network (RFC 7348)
+	WireGuard = "wireguard" // the same within an encrypted network between the machines
+)
 
 var (
 	userPattern  = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$`)
@@ -223,8 +226,8 @@ func (l *List) readYAML(root *yamlfile.Value, p *topology.Problems) {
 		case "machines":
 			l.readMachines(v, p)
 		case "carrier":
-			if l.Carrier = v.Text; v.Text != VXLAN {
-				p.Add(v.Pos, "choose vxlan", "there is no carrier %q", v.Text)
+			if l.Carrier = v.Text; v.Text != VXLAN && v.Text != WireGuard {
+				p.Add(v.Pos, "choose vxlan or wireguard", "there is no carrier %q", v.Text)
 			}
 		case "keep":
 			d, err := topology.ParseDuration(v.Text)

@@ -75,7 +75,7 @@ func TestParseRefuses(t *testing.T) {
 		{"machines: {-x: a}\n", `"-x" cannot be the name of a site`},
 		{"machines: {m1: -oProxyCommand=x}\n", `"-oProxyCommand=x" is not a machine`},
 		{"machines: 5\n", `machines is a mapping or a list, not "5"`},
-		{"machines: {m1: a}\ncarrier: pigeon\n", `there is no carrier "pigeon"; choose vxlan`},
+		{"machines: {m1: a}\ncarrier: pigeon\n", `there is no carrier "pigeon"; choose vxlan or wireguard`},
 		{"machines: {m1: a}\nkeep: 5\n", "keep: "},
 		{"machines: {m1: a}\nmachine: 1\n", `there is no key "machine"; known are machines, carrier, head, keep`},
 		{"", "a file of machines is a mapping or a list, not nothing"},

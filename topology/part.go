@@ -15,6 +15,8 @@ type Carrier struct {
 	Local  netip.Addr `json:"local"`
 	Remote netip.Addr `json:"remote"`
 	VNI    uint32     `json:"vni"`
+
+	Encrypted bool `json:"encrypted,omitempty"` // the addresses are those of an encrypted network between the sites
 }
 
 // Named is a node's name and an address of its.

@@ -59,7 +59,7 @@ func (a *app) sumUpSites(s *lab.State) {
 			parts = append(parts, fmt.Sprintf("%s: %s, %s", name, words.Plural(is.nodes[name], "node"), words.Plural(is.links[name], "link")))
 		}
 	}
-	parts = append(parts, fmt.Sprintf("across: %s by VXLAN", words.Plural(is.across, "link")))
+	parts = append(parts, fmt.Sprintf("across: %s by %s", words.Plural(is.across, "link"), sites.Titles[s.Sites.Carrier]))
 	a.say("  %s", strings.Join(parts, "   "))
 }
 
@@ -91,7 +91,7 @@ func (a *app) showSites(t *topology.Topology, sites lab.Sites) {
 		if n == 0 {
 			continue
 		}
-		rows = append(rows, append([]string{c.Sites[0] + " – " + c.Sites[1], fmt.Sprint(n), "vxlan"}, carriedCells(c)...))
+		rows = append(rows, append([]string{c.Sites[0] + " – " + c.Sites[1], fmt.Sprint(n), sites.Carrier}, carriedCells(c)...))
 		if c.Full && c.Whole != 0 && c.Whole < local.MTU {
 			pieces = append(pieces, c.Sites[0]+" – "+c.Sites[1])
 		}
@@ -152,7 +152,7 @@ func (a *app) examineSites(ctx context.Context, on string) error {
 			return err
 		}
 	} else if len(found.Carriers) > 0 {
-		a.showCarriers(found.Carriers)
+		a.showCarriers(found.Carriers, list.Carrier)
 	}
 	if os.Geteuid() != 0 && !a.json {
 		a.say("the ways from this machine are measured by root only:  sudo trivet doctor --on %s", on)
@@ -164,7 +164,7 @@ func (a *app) examineSites(ctx context.Context, on string) error {
 }
 
 // showCarriers shows how the machines reach each other.
-func (a *app) showCarriers(list []lab.Carried) {
+func (a *app) showCarriers(list []lab.Carried, carrier string) {
 	rows := [][]string{{"", "BETWEEN", "ROUND TRIP", "LOST", "IN ONE PIECE", "BANDWIDTH"}}
 	for _, c := range list {
 		mark, rate := a.paint(green, "ok"), "–"
@@ -181,7 +181,7 @@ func (a *app) showCarriers(list []lab.Carried) {
 	}
 	a.say("")
 	a.table(rows)
-	for _, remark := range sites.CarrierRemarks(list) {
+	for _, remark := range sites.CarrierRemarks(list, carrier) {
 		a.say("→ %s", remark)
 	}
 }

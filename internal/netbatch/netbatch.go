@@ -275,6 +275,17 @@ func (b *Batch) AddVXLAN(d Device, c topology.Carrier, whole bool) {
 	b.add(fmt.Sprintf("make the tunnel %s to %s with VNI %d", d.Name, c.Remote, c.VNI), unix.RTM_NEWLINK, create, parts...)
 }
 
+// AddPlain makes a device of a kind that takes no options.
+func (b *Batch) AddPlain(kind string, d Device) {
+	info := nl.NewRtAttr(unix.IFLA_LINKINFO, nil)
+	info.AddRtAttr(nl.IFLA_INFO_KIND, nl.NonZeroTerminated(kind))
+	parts := []nl.NetlinkRequestData{&nl.IfInfomsg{IfInfomsg: unix.IfInfomsg{Index: int32(d.Index)}}}
+	for _, attr := range append(d.attrs(), info) {
+		parts = append(parts, attr)
+	}
+	b.add("make the device "+d.Name, unix.RTM_NEWLINK, create, parts...)
+}
+
 // AddBridge makes a Linux bridge that learns and, unless stp, runs no spanning tree protocol. It
 // sets the operational state to up; otherwise the kernel would leave it unknown until the bridge
 // first loses its carrier.

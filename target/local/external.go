@@ -3,6 +3,7 @@ package local
 import (
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 
 	"github.com/vishvananda/netlink"
@@ -62,7 +63,7 @@ func (l *Lab) makeTunnel(link *topology.Link, at topology.Endpoint, c topology.C
 		return err
 	}
 	defer ns.Close()
-	b, err := netbatch.New()
+	b, err := l.carrierBatch(c)
 	if err != nil {
 		return err
 	}
@@ -88,6 +89,20 @@ func (l *Lab) makeTunnel(link *topology.Link, at topology.Endpoint, c topology.C
 		}
 		return netlink.LinkSetUp(dev)
 	})
+}
+
+// carrierBatch makes tunnels whose packets travel as a carrier's: in the machine's own network, or in
+// the encrypted one.
+func (l *Lab) carrierBatch(c topology.Carrier) (*netbatch.Batch, error) {
+	if !c.Encrypted {
+		return netbatch.New()
+	}
+	ns, err := os.Open(l.securePath())
+	if err != nil {
+		return nil, err
+	}
+	defer ns.Close()
+	return netbatch.In(ns)
 }
 
 // releaseExternal moves an interface back and restores what it had.

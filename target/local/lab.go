@@ -35,6 +35,7 @@ type Lab struct {
 	Dir     string // of the lab's files: <run directory>/<name>
 	Cgroups cgroup.Hierarchies
 	Record  Record
+	Secure  *Secure // what the lab's tunnels travel in; nil: the machine's network
 
 	is atomic.Pointer[indexed] // what Topology returns
 
@@ -135,6 +136,11 @@ func (l *Lab) Up(ctx context.Context, t *topology.Topology, progress Progress) e
 		return err
 	}
 	l.binder = newBinder()
+	if l.Secure != nil {
+		if err := l.makeSecure(); err != nil {
+			return err
+		}
+	}
 	if err := l.makeFabric(); err != nil {
 		return err
 	}

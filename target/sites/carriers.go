@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"net/netip"
@@ -29,13 +30,13 @@ type gauge interface {
 }
 
 // gauges make ends of tunnels at a site.
-type gauges func(context.Context, []tunnelEnd) (gauge, error)
+type gauges func(context.Context, gaugeRequest) (gauge, error)
 
-func gaugesHere(_ context.Context, ends []tunnelEnd) (gauge, error) { return openTunnels(ends) }
+func gaugesHere(_ context.Context, r gaugeRequest) (gauge, error) { return openTunnels(r) }
 
 func gaugesAt(s *site.Site) gauges {
-	return func(ctx context.Context, ends []tunnelEnd) (gauge, error) {
-		id, err := site.Call[int](ctx, s, "POST", "/v1/tunnels", ends)
+	return func(ctx context.Context, r gaugeRequest) (gauge, error) {
+		id, err := site.Call[int](ctx, s, "POST", "/v1/tunnels", r)
 		return farGauge{s, fmt.Sprintf("/v1/tunnels/%d", id)}, err
 	}
 }
@@ -65,12 +66,12 @@ func serveGauges(mux *http.ServeMux) {
 	var mu sync.Mutex
 	open := map[string]*tunnels{}
 	mux.HandleFunc("POST /v1/tunnels", func(w http.ResponseWriter, r *http.Request) {
-		var ends []tunnelEnd
-		if err := json.NewDecoder(r.Body).Decode(&ends); err != nil {
+		var request gaugeRequest
+		if err := json.NewDecoder(r.Body).Decode(&request); err != nil {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
-		t, err := openTunnels(ends)
+		t, err := openTunnels(request)
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusConflict)
 			return
@@ -119,9 +120,9 @@ type pair [2]string
 // measureCarriers measures what carries links between sites, all pairs at once: loss, round trip
 // times, and how large packets may be; then, if asked for, bandwidth, one pair after the other. A
 // carrier that carries nothing is not an error.
-func measureCarriers(ctx context.Context, at map[string]gauges, pairs []pair, address func(of, from string) netip.Addr, bandwidth time.Duration) (out []lab.Carried, err error) {
+func measureCarriers(ctx context.Context, w ways, pairs []pair, bandwidth time.Duration) (out []lab.Carried, err error) {
 	for range 2 { // the numbers may belong to another lab, which lets nothing pass
-		out, err = measureOnce(ctx, at, pairs, address, bandwidth)
+		out, err = measureOnce(ctx, w, pairs, bandwidth)
 		if err == nil && !slices.ContainsFunc(out, func(c lab.Carried) bool { return c.Received == 0 }) {
 			return out, nil
 		}
@@ -129,24 +130,44 @@ func measureCarriers(ctx context.Context, at map[string]gauges, pairs []pair, ad
 	return out, err
 }
 
-func measureOnce(ctx context.Context, at map[string]gauges, pairs []pair, address func(of, from string) netip.Addr, bandwidth time.Duration) ([]lab.Carried, error) {
+// ways are what joins sites: who measures there, where they reach each other, and in what.
+type ways struct {
+	at      map[string]gauges
+	address func(of, from string) netip.Addr
+	carrier string // VXLAN, WireGuard
+}
+
+func measureOnce(ctx context.Context, w ways, pairs []pair, bandwidth time.Duration) ([]lab.Carried, error) {
+	requests := map[string]*gaugeRequest{}
+	for _, p := range pairs {
+		for _, name := range p {
+			requests[name] = &gaugeRequest{}
+		}
+	}
+	names := slices.Sorted(maps.Keys(requests))
+	address := w.address
+	if w.carrier == site.WireGuard {
+		ends, err := secured(names, w.address)
+		if err != nil {
+			return nil, err
+		}
+		for name, r := range requests {
+			r.Secure = ends[name]
+		}
+		address = within(ends)
+	}
 	first := uint32(1 + rand.IntN(1<<24-len(pairs)-1)) // VNIs have 24 bits
-	ends := map[string][]tunnelEnd{}
 	for i, p := range pairs {
 		for side, name := range p {
 			far := p[1-side]
-			ends[name] = append(ends[name], tunnelEnd{Number: i, First: side == 0, Carrier: topology.Carrier{
+			requests[name].Ends = append(requests[name].Ends, tunnelEnd{Number: i, First: side == 0, Carrier: topology.Carrier{
 				Node: far, Local: address(name, far), Remote: address(far, name), VNI: first + uint32(i)}})
 		}
-	}
-	var names []string
-	for name := range ends {
-		names = append(names, name)
 	}
 	var mu sync.Mutex
 	open := map[string]gauge{}
 	err := parallel.All(names, func(name string) error {
-		g, err := at[name](ctx, ends[name])
+		g, err := w.at[name](ctx, *requests[name])
 		if err != nil {
 			return fmt.Errorf("measure what carries links from site %s: %w", name, err)
 		}
@@ -224,14 +245,14 @@ func (l *Lab) learnCarriers(ctx context.Context, t *topology.Topology) error {
 	if len(fresh) == 0 {
 		return nil
 	}
-	list, err := measureCarriers(ctx, at, fresh, l.address, 0)
+	list, err := measureCarriers(ctx, ways{at, l.address, l.state.Sites.Carrier}, fresh, 0)
 	if err != nil {
 		return err
 	}
 	var wrong []error
 	for _, c := range list {
 		if c.Received == 0 {
-			wrong = append(wrong, deaf(c.Sites, l.address))
+			wrong = append(wrong, deaf(c.Sites, l.address, l.state.Sites.Carrier))
 		}
 	}
 	if wrong != nil {
@@ -242,17 +263,28 @@ func (l *Lab) learnCarriers(ctx context.Context, t *topology.Topology) error {
 	return l.save()
 }
 
-func deaf(p pair, address func(of, from string) netip.Addr) error {
-	return fmt.Errorf("nothing that %s (%s) sends to %s (%s) by VXLAN is answered: let UDP port %d through between them, both ways, or say which addresses reach each other (address: in the list of machines)",
-		p[0], address(p[0], p[1]), p[1], address(p[1], p[0]), netbatch.VXLANPort)
+func deaf(p pair, address func(of, from string) netip.Addr, carrier string) error {
+	return fmt.Errorf("nothing that %s (%s) sends to %s (%s) by %s is answered: let %s through between them, both ways, or say which addresses reach each other (address: in the list of machines)",
+		p[0], address(p[0], p[1]), p[1], address(p[1], p[0]), Titles[carrier], portsOf(carrier))
+}
+
+// Titles are what people call carriers.
+var Titles = map[string]string{site.VXLAN: "VXLAN", site.WireGuard: "VXLAN in WireGuard"}
+
+// portsOf is what a firewall must let through.
+func portsOf(carrier string) string {
+	if carrier == site.WireGuard {
+		return fmt.Sprintf("UDP ports %d to %d", firstSecurePort, firstSecurePort+securePorts-1)
+	}
+	return fmt.Sprintf("UDP port %d", netbatch.VXLANPort)
 }
 
 // CarrierRemarks says what of carriers may surprise those who measure over them.
-func CarrierRemarks(list []lab.Carried) (out []string) {
+func CarrierRemarks(list []lab.Carried, carrier string) (out []string) {
 	for _, c := range list {
 		switch {
 		case c.Received == 0:
-			out = append(out, fmt.Sprintf("nothing gets through between %s and %s: let UDP port %d through, both ways", c.Sites[0], c.Sites[1], netbatch.VXLANPort))
+			out = append(out, fmt.Sprintf("nothing gets through between %s and %s: let %s through, both ways", c.Sites[0], c.Sites[1], portsOf(carrier)))
 			continue
 		case c.Received < c.Sent:
 			out = append(out, fmt.Sprintf("%d of %d probes between %s and %s were lost: their links lose more than they are asked to", c.Sent-c.Received, c.Sent, c.Sites[0], c.Sites[1]))
@@ -266,7 +298,7 @@ func CarrierRemarks(list []lab.Carried) (out []string) {
 
 // remarks says what of a topology its carriers cannot give.
 func remarks(t *topology.Topology, s lab.Sites) []string {
-	nodes, out := t.NodesByName(), CarrierRemarks(s.Carriers)
+	nodes, out := t.NodesByName(), CarrierRemarks(s.Carriers, s.Carrier)
 	type less struct {
 		c     *lab.Carried
 		links []string

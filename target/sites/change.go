@@ -160,7 +160,7 @@ func (l *Lab) Remarks() []string {
 
 // known is what is known of the sites without asking them.
 func (l *Lab) known() lab.Sites {
-	return lab.Sites{Others: []lab.SiteInfo{}, Carriers: *l.via.Load()}
+	return lab.Sites{Carrier: l.state.Sites.Carrier, Others: []lab.SiteInfo{}, Carriers: *l.via.Load()}
 }
 
 // Sites says what is known of the other sites, and asks them what time it is. It may be called at

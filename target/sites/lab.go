@@ -62,6 +62,8 @@ type record struct {
 	Addresses map[string]netip.Addr `json:"addresses,omitempty"` // of the sites, for tunnels
 	Heads     map[string]netip.Addr `json:"heads,omitempty"`     // the head's, as each site sees it
 	Carriers  []lab.Carried         `json:"carriers,omitempty"`
+
+	Secure map[string]*local.Secure `json:"secure,omitempty"` // the ends of the encrypted network, if tunnels travel in one
 }
 
 // blockSize is how many links of a lab may cross between sites: each has a VNI from one block.
@@ -140,6 +142,7 @@ func (l *Lab) Up(ctx context.Context, t *topology.Topology, progress local.Progr
 		return err
 	}
 	l.set(t)
+	l.Lab.Secure = l.record.Secure[topology.Head]
 	errs := make(chan error, 1)
 	go func() {
 		errs <- l.each(func(p *part) error {
@@ -185,6 +188,12 @@ func (l *Lab) allocate(t *topology.Topology) error {
 		var b [4]byte
 		_, _ = rand.Read(b[:])                                                     // never fails
 		l.record.Block = (1 + binary.BigEndian.Uint32(b[:])%(1<<12-1)) * blockSize // VNIs have 24 bits
+		if l.state.Sites.Carrier == site.WireGuard {
+			var err error
+			if l.record.Secure, err = secured(l.names(), l.address); err != nil {
+				return err
+			}
+		}
 	}
 	had, now := l.record.VNIs, map[string]uint32{}
 	taken := map[uint32]bool{}
@@ -218,7 +227,11 @@ func (l *Lab) partOf(t *topology.Topology, name string) *topology.Topology {
 	nodes := t.NodesByName()
 	return topology.Part(t, name, func(key string, link *topology.Link, i int) *topology.Carrier {
 		near, far := nodes[link.Ends[i].Node].Sited(), nodes[link.Ends[1-i].Node].Sited()
-		return &topology.Carrier{Node: link.Ends[1-i].Node, Local: l.address(near, far), Remote: l.address(far, near), VNI: l.record.VNIs[key]}
+		c := &topology.Carrier{Node: link.Ends[1-i].Node, Local: l.address(near, far), Remote: l.address(far, near), VNI: l.record.VNIs[key]}
+		if ends := l.record.Secure; ends != nil {
+			c.Local, c.Remote, c.Encrypted = ends[near].Address, ends[far].Address, true
+		}
+		return c
 	})
 }
 
@@ -234,7 +247,7 @@ func (l *Lab) address(of, from string) netip.Addr {
 func (l *Lab) stateOf(t *topology.Topology, p *part) lab.State {
 	host, _ := os.Hostname()
 	return lab.State{Name: p.lab, Version: l.state.Version, Source: l.state.Source, Wait: l.state.Wait, Topology: l.partOf(t, p.machine.Name),
-		Part: &lab.Part{Site: p.machine.Name, Head: l.Name + " at " + host, Keep: l.state.Sites.Keep}}
+		Part: &lab.Part{Site: p.machine.Name, Head: l.Name + " at " + host, Keep: l.state.Sites.Keep, Secure: l.record.Secure[p.machine.Name]}}
 }
 
 // report tells the lab's owner what a site has to say. Its progress would only be confusing: all

@@ -129,12 +129,12 @@ func Examine(ctx context.Context, list *site.List, owner int, begins func(pairs 
 	}
 	if len(pairs) > 0 {
 		begins(len(pairs), time.Duration(len(pairs))*bandwidthTime)
-		out.Carriers, err = measureCarriers(ctx, at, pairs, func(of, from string) netip.Addr {
+		out.Carriers, err = measureCarriers(ctx, ways{at, func(of, from string) netip.Addr {
 			if of == topology.Head {
 				return heads[from]
 			}
 			return addresses[of]
-		}, bandwidthTime)
+		}, list.Carrier}, pairs, bandwidthTime)
 	}
 	return out, err
 }

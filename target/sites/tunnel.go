@@ -42,6 +42,12 @@ func (e tunnelEnd) address(first bool) netip.Addr {
 	return netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, n)))
 }
 
+// gaugeRequest is what a site is to measure.
+type gaugeRequest struct {
+	Secure *local.Secure `json:"secure,omitempty"` // what the tunnels travel in
+	Ends   []tunnelEnd   `json:"ends"`
+}
+
 // tunnels are ends on this machine, in a network namespace without a name: it and they are gone
 // when this process is, however it ends.
 type tunnels struct {
@@ -53,8 +59,8 @@ type tunnels struct {
 // sinkPort is where an end takes what the other sends to see how much gets through (discard, RFC 863).
 const sinkPort = 9
 
-func openTunnels(ends []tunnelEnd) (t *tunnels, err error) {
-	t = &tunnels{ends: ends}
+func openTunnels(r gaugeRequest) (t *tunnels, err error) {
+	t = &tunnels{ends: r.Ends}
 	defer func() {
 		if err != nil {
 			t.close()
@@ -63,12 +69,19 @@ func openTunnels(ends []tunnelEnd) (t *tunnels, err error) {
 	if t.ns, err = inside.New(); err != nil {
 		return t, err
 	}
-	b, err := netbatch.New()
+	under := netbatch.New
+	if r.Secure != nil {
+		if err := r.Secure.Make(t.ns); err != nil {
+			return t, err
+		}
+		under = func() (*netbatch.Batch, error) { return netbatch.In(t.ns) }
+	}
+	b, err := under()
 	if err != nil {
 		return t, err
 	}
 	defer b.Close()
-	for _, e := range ends {
+	for _, e := range r.Ends {
 		b.AddVXLAN(netbatch.Device{Name: e.device(), NS: t.ns, MTU: local.MTU}, e.Carrier, true)
 	}
 	if err := b.Flush(); err != nil {
@@ -83,7 +96,7 @@ func openTunnels(ends []tunnelEnd) (t *tunnels, err error) {
 				return err
 			}
 		}
-		for _, e := range ends {
+		for _, e := range r.Ends {
 			dev, err := netlink.LinkByName(e.device())
 			if err != nil {
 				return err

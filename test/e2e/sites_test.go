@@ -455,3 +455,52 @@ repetitions: 1
 	h.file("none.yaml", "topology: linear,2\nlab: {target: sites}\nprobes: [ping: {from: h1, to: h2}]\n")
 	contains(t, h.want(1, "bench", "run", "none.yaml", "--dry-run").String(), "target: sites: say which machines; write  on: machines.yaml")
 }
+
+// TestSitesEncrypted proves that with  carrier: wireguard  what links carry between machines is
+// encrypted: nothing but WireGuard's packets leaves a machine, hosts reach each other with full
+// frames, a link between machines has the delay that it is asked for, also after a change and once the daemon was killed, and nothing is left. Where the kernel
+// has no WireGuard that is an error, before anything is made.
+func TestSitesEncrypted(t *testing.T) {
+	t.Parallel()
+	s := newSeveral(t, 2)
+	h, m1 := s.head, s.others[0]
+	h.sh("echo 'carrier: wireguard' >>machines.yaml")
+	up := []string{"up", "linear,3", "--on", "machines.yaml", "--name", h.name}
+	if exec.Command("ip", "link", "add", "wg-try", "type", "wireguard").Run() != nil {
+		if os.Getenv("TRIVET_FULL_KERNEL") == "1" {
+			t.Fatal("this kernel has no WireGuard")
+		}
+		contains(t, h.want(1, up...).String(), "this kernel has no WireGuard", "modprobe wireguard", "nothing is left of the lab")
+		s.unchanged(t)
+		return
+	}
+	must(t, exec.Command("ip", "link", "del", "wg-try").Run())
+	m1.sh("nft add table inet count && nft 'add chain inet count out { type filter hook output priority 0; }' && " +
+		"nft add rule inet count out udp dport 4789 counter && nft add rule inet count out udp dport 51820-52843 counter")
+	contains(t, h.up(up[1:]...), "across: 2 links by VXLAN in WireGuard")
+	contains(t, h.ok("ping", "--all"), "6 sent, 6 received")
+	contains(t, h.exec("h1", "ping -c 1 -W 5 -M do -s 1472 h3"), "1 received")
+	contains(t, h.ok("inspect"), "wireguard", "1370 bytes")
+	h.ok("link", "set", "s1-s2", "delay=40ms") // a full kernel has netem
+	rtt := jsonOf[struct {
+		Pairs []struct {
+			RTT []float64 `json:"rtt_ms"`
+		}
+	}](h, "ping", "h1", "h3", "-c", "3", "--json").Pairs
+	if len(rtt) != 1 || len(rtt[0].RTT) != 3 || rtt[0].RTT[2] < 80 || rtt[0].RTT[2] > 200 {
+		t.Errorf("with a delay of 40 ms each way: %+v ms", rtt)
+	}
+	contains(t, h.ok("inspect"), " 40ms + ")
+	h.killDaemon()
+	h.ok("resume", h.name)
+	contains(t, h.ok("apply", "linear,4", "--lab", h.name), "changes made")
+	contains(t, h.ok("ping", "--all"), "12 sent, 12 received")
+	rules := m1.sh("nft list table inet count")
+	if !regexp.MustCompile(`dport 4789 counter packets 0 `).MatchString(rules) || regexp.MustCompile(`dport 51820-52843 counter packets 0 `).MatchString(rules) {
+		t.Error(rules)
+	}
+	contains(t, h.ok("doctor", "--on", "machines.yaml"), "1370 bytes", " Mbit/s")
+	h.ok("down", h.name)
+	m1.sh("nft delete table inet count")
+	s.unchanged(t)
+}

@@ -347,7 +347,9 @@ func (l *List) readHead(v *yamlfile.Value, p *topology.Problems) {
 		for _, o := range v.Pairs {
 			switch o.Key.Text {
 			case "only":
-				l.Head.Only = o.Value.Text == "true"
+				if l.Head.Only = o.Value.Text == "true"; !l.Head.Only && o.Value.Text != "false" {
+					p.Add(o.Value.Pos, "write true or false", "head: only: %s", o.Value)
+				}
 			case "address":
 				l.Head.Address = address(o.Value, p)
 			default:

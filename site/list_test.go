@@ -74,6 +74,7 @@ func TestParseRefuses(t *testing.T) {
 		{"machines: {m1: {ssh: a, address: here}}\n", `"here" is not an address`},
 		{"machines: {-x: a}\n", `"-x" cannot be the name of a site`},
 		{"machines: {m1: -oProxyCommand=x}\n", `"-oProxyCommand=x" is not a machine`},
+		{"machines: {m1: a}\nhead: {only: yes}\n", `head: only: "yes"; write true or false`},
 		{"machines: 5\n", `machines is a mapping or a list, not "5"`},
 		{"machines: {m1: a}\ncarrier: pigeon\n", `there is no carrier "pigeon"; choose vxlan or wireguard`},
 		{"machines: {m1: a}\nkeep: 5\n", "keep: "},

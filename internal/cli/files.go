@@ -12,6 +12,7 @@ import (
 
 	"trivet.dev/trivet/internal/words"
 	"trivet.dev/trivet/lab"
+	"trivet.dev/trivet/site"
 	"trivet.dev/trivet/topology"
 	"trivet.dev/trivet/topology/draw"
 	"trivet.dev/trivet/topology/formats"
@@ -246,8 +247,8 @@ func (a *app) drawn(cmd *cobra.Command, s *source, args []string) (*topology.Top
 
 func (a *app) schema() *cobra.Command {
 	return &cobra.Command{
-		Use: "schema [topology|api]", Short: "Print the JSON Schema of Trivet YAML, or the OpenAPI document of a lab's daemon",
-		Args: cobra.MaximumNArgs(1), ValidArgs: []string{"topology", "api"},
+		Use: "schema [topology|machines|api]", Short: "Print the JSON Schema of Trivet YAML or of a list of machines, or the OpenAPI document of a lab's daemon",
+		Args: cobra.MaximumNArgs(1), ValidArgs: []string{"topology", "machines", "api"},
 		RunE: func(_ *cobra.Command, args []string) error {
 			text := trivet.Schema()
 			switch {
@@ -256,8 +257,10 @@ func (a *app) schema() *cobra.Command {
 				if text, err = lab.OpenAPI(); err != nil {
 					return err
 				}
+			case len(args) == 1 && args[0] == "machines":
+				text = site.Schema()
 			case len(args) == 1 && args[0] != "topology":
-				return fmt.Errorf("there is no schema of %q; choose topology or api", args[0])
+				return fmt.Errorf("there is no schema of %q; choose topology, machines or api", args[0])
 			}
 			_, err := fmt.Fprintln(a.out, strings.TrimSpace(string(text)))
 			return err

@@ -1,0 +1,51 @@
+package site
+
+import "encoding/json"
+
+// Schema returns the JSON Schema (draft 2020-12) of Trivet's own lists of machines, which editors
+// use for help and completion. Inventories of Ansible are not described by it.
+func Schema() []byte {
+	type object = map[string]any
+	describe := func(what string, o object) object {
+		o["description"] = what
+		return o
+	}
+	word := object{"type": "string", "pattern": labelPattern.String()}
+	target := func() object { return object{"type": "string", "minLength": 1} }
+	capacity := func(more object) object {
+		p := object{
+			"labels":  describe("A node that asks for one of them (on: gpu) runs here.", object{"anyOf": []object{word, {"type": "array", "items": word}}}),
+			"cores":   describe("How many processors the lab may use; else as many as there are.", object{"type": "number", "exclusiveMinimum": 0, "maximum": 4096}),
+			"address": describe("Where the other machines reach it, if that is not where SSH does.", object{"type": "string"}),
+		}
+		p["label"] = p["labels"]
+		for name, o := range more {
+			p[name] = o
+		}
+		return object{"type": "object", "additionalProperties": false, "properties": p}
+	}
+	machine := object{"anyOf": []object{target(), {"type": "null"}, capacity(object{
+		"ssh": describe("user@host:port, or a Host of ~/.ssh/config; else the machine's name here.", target()),
+		"key": describe("File of the private key.", object{"type": "string"}),
+	})}}
+	machines := object{"anyOf": []object{
+		{"type": "object", "minProperties": 1, "maxProperties": MaxMachines, "additionalProperties": machine, "propertyNames": object{"pattern": namePattern.String(), "not": object{"const": "head"}}},
+		{"type": "array", "minItems": 1, "maxItems": MaxMachines, "items": target()},
+	}}
+	top := object{"type": "object", "additionalProperties": false, "required": []string{"machines"}, "properties": object{
+		"machines": describe("The machines that a lab runs at besides this one: m1: user@host.", machines),
+		"carrier":  describe("What links between machines are made of; wireguard encrypts them.", object{"enum": []string{VXLAN, WireGuard}}),
+		"keep":     describe("How long a machine keeps its part of a lab once the head is gone: 10m, or forever.", object{"type": "string", "pattern": `^(forever|[0-9.]+(ms|s|m|min|h))$`}),
+		"head": describe("This machine: only keeps nodes off it.", object{"anyOf": []object{
+			{"const": "only"}, capacity(object{"only": object{"type": "boolean"}}),
+		}}),
+	}}
+	out, err := json.MarshalIndent(object{
+		"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": "https://trivet.dev/schema/machines.json", "title": "Trivet machines",
+		"anyOf": []object{top, machines["anyOf"].([]object)[1]},
+	}, "", "  ")
+	if err != nil {
+		panic(err) // impossible: made of strings and maps only
+	}
+	return append(out, '\n')
+}

@@ -1,0 +1,64 @@
+package site
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"trivet.dev/trivet/topology/formats/yamlfile"
+)
+
+// TestSchema proves that the schema accepts what the reader accepts of Trivet's own lists, and
+// refuses what it refuses of keys and of values that have a shape.
+func TestSchema(t *testing.T) {
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(Schema()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := jsonschema.NewCompiler()
+	if err := c.AddResource("machines.json", doc); err != nil {
+		t.Fatal(err)
+	}
+	schema, err := c.Compile("machines.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	valid := func(text string) error {
+		v, problems := yamlfile.Dialect{}.Parse("m.yaml", []byte(text))
+		if len(problems) > 0 {
+			t.Fatal(problems)
+		}
+		budget := 1000
+		instance, err := v.JSON(&budget)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return schema.Validate(instance)
+	}
+	for _, text := range []string{
+		"machines:\n  m1: root@10.5.0.2\n  m2: {ssh: 'lab@10.5.0.3:2222', labels: [gpu, big], cores: 4}\ncarrier: vxlan\n",
+		"- root@10.5.0.2\n- pi.example.org\n", "machines: [a, b]\n",
+		"machines: {m1: , m2: {address: fd00::2, key: ~/k}}\nhead: only\nkeep: forever\ncarrier: wireguard\n",
+		"machines: {m1: a}\nhead: {only: true, labels: gpu, address: 10.0.0.1}\nkeep: 10m\n",
+	} {
+		if _, err := Parse("m.yaml", []byte(text)); err != nil {
+			t.Errorf("%s: %v", text, err)
+		}
+		if err := valid(text); err != nil {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	for _, text := range []string{
+		"machines: {m1: {ssh: a, lables: x}}\n", "machines: {m1: {ssh: a, cores: -1}}\n", "machines: {-x: a}\n", "machines: {head: a}\n", "machines: 5\n",
+		"machines: {m1: a}\ncarrier: pigeon\n", "machines: {m1: a}\nkeep: soon\n", "machines: {m1: a}\nmachine: 1\n", "machines: {}\n", "machines: {m1: a}\nhead: never\n",
+		"machines: {m1: a}\nhead: {only: yes}\n", "machines: {m1: {labels: [a b]}}\n", "5\n",
+	} {
+		if _, err := Parse("m.yaml", []byte(text)); err == nil {
+			t.Errorf("the reader accepts %s", text)
+		}
+		if valid(text) == nil {
+			t.Errorf("the schema accepts %s", text)
+		}
+	}
+}

@@ -22,6 +22,7 @@ import (
 // Part says, in the state of a lab that is a part of one over several sites, whose part it is. Its
 // daemon is as any other's, except that the controller of its switches is the head's.
 type Part struct {
+	Of   string            `json:"of"`   // the lab: unlike its name, no other has this
 	Site string            `json:"site"` // what the head calls this machine
 	Head string            `json:"head"` // the lab and the machine of the head, for people
 	Keep topology.Duration `json:"keep"` // how long it stays once the head is gone; 0: for ever

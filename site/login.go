@@ -35,6 +35,7 @@ type Login struct {
 	Remote  netip.Addr // its address
 	client  *ssh.Client
 	jumps   []*ssh.Client
+	heard   *hearing
 }
 
 // User is whose keys, agent and configuration are used.
@@ -136,7 +137,7 @@ func (u *User) dial(ctx context.Context, m *Machine, depth int) (*Login, error) 
 	if c := set["ProxyCommand"]; c != "" && c != "none" {
 		return fail(errors.New("~/.ssh/config gives it a ProxyCommand, which is not run"), "use ProxyJump")
 	}
-	login := &Login{Machine: m}
+	login := &Login{Machine: m, heard: new(hearing)}
 	var conn net.Conn
 	var err error
 	if jump := set["ProxyJump"]; jump != "" && jump != "none" {
@@ -163,7 +164,7 @@ func (u *User) dial(ctx context.Context, m *Machine, depth int) (*Login, error) 
 		return fail(err, cure)
 	}
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
-	c, channels, requests, err := ssh.NewClientConn(conn, address, config)
+	c, channels, requests, err := ssh.NewClientConn(heardConn{conn, login.heard}, address, config)
 	stop()
 	if err != nil {
 		conn.Close()
@@ -171,6 +172,7 @@ func (u *User) dial(ctx context.Context, m *Machine, depth int) (*Login, error) 
 		return nil, refused(ctx, m, err, config.User, address)
 	}
 	login.client = ssh.NewClient(c, channels, requests)
+	go login.listen()
 	return login, nil
 }
 
@@ -336,6 +338,9 @@ func (l *Login) Run(ctx context.Context, command string, in io.Reader) ([]byte, 
 	err = s.Run(command)
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
+	}
+	if err != nil && l.heard.lost.Load() {
+		return nil, fmt.Errorf("nothing was heard of it for %s", silence)
 	}
 	if text := strings.TrimSpace(errs.String()); err != nil && text != "" {
 		err = fmt.Errorf("%s", text)

@@ -57,6 +57,7 @@ type Lab struct {
 // record is what later processes must know about how the lab is spread. It is written before what
 // it describes is made.
 type record struct {
+	ID        string                `json:"id"`                  // no other lab has it
 	Block     uint32                `json:"block"`               // the first VNI of the lab's links
 	VNIs      map[string]uint32     `json:"vnis,omitempty"`      // by link key
 	Addresses map[string]netip.Addr `json:"addresses,omitempty"` // of the sites, for tunnels
@@ -79,9 +80,10 @@ func begin(s lab.State, owner local.Owner) (*Lab, error) {
 		return nil, err
 	}
 	l := &Lab{Lab: here, state: s, owner: owner, user: user, parts: map[string]*part{}}
+	l.record.ID = rand.Text()
 	l.ctx, l.end = context.WithCancel(context.Background())
 	for _, m := range s.Sites.Machines {
-		l.parts[m.Name] = newPart(s.Name, m)
+		l.parts[m.Name] = newPart(s.Name, l.record.ID, m)
 	}
 	l.set(&topology.Topology{})
 	l.via.Store(new([]lab.Carried))
@@ -89,6 +91,18 @@ func begin(s lab.State, owner local.Owner) (*Lab, error) {
 }
 
 func recordFile(name string) string { return filepath.Join(lab.Dir(name), "sites.json") }
+
+// readRecord reads the record of a lab. One that has none has made nothing elsewhere.
+func readRecord(name string) (r record, err error) {
+	b, err := os.ReadFile(recordFile(name))
+	if err == nil {
+		err = json.Unmarshal(b, &r)
+	}
+	if err != nil {
+		err = fmt.Errorf("how the lab is spread over its sites: %w", err)
+	}
+	return r, err
+}
 
 func (l *Lab) save() error {
 	b, err := json.Marshal(l.record)
@@ -247,7 +261,7 @@ func (l *Lab) address(of, from string) netip.Addr {
 func (l *Lab) stateOf(t *topology.Topology, p *part) lab.State {
 	host, _ := os.Hostname()
 	return lab.State{Name: p.lab, Version: l.state.Version, Source: l.state.Source, Wait: l.state.Wait, Topology: l.partOf(t, p.machine.Name),
-		Part: &lab.Part{Site: p.machine.Name, Head: l.Name + " at " + host, Keep: l.state.Sites.Keep, Secure: l.record.Secure[p.machine.Name]}}
+		Part: &lab.Part{Of: l.record.ID, Site: p.machine.Name, Head: l.Name + " at " + host, Keep: l.state.Sites.Keep, Secure: l.record.Secure[p.machine.Name]}}
 }
 
 // report tells the lab's owner what a site has to say. Its progress would only be confusing: all
@@ -318,12 +332,12 @@ func (l *Lab) Control(socket string, meet func(string, func(datapath.Peer) datap
 // Resume takes all parts over from a head that has died. A part that cannot be reached now is
 // followed like one whose connection is lost later.
 func (l *Lab) Resume(ctx context.Context, t *topology.Topology, progress local.Progress) error {
-	b, err := os.ReadFile(recordFile(l.Name))
-	if err == nil {
-		err = json.Unmarshal(b, &l.record)
+	var err error
+	if l.record, err = readRecord(l.Name); err != nil {
+		return err
 	}
-	if err != nil {
-		return fmt.Errorf("how the lab is spread over its sites: %w", err)
+	for _, p := range l.parts {
+		p.of = l.record.ID
 	}
 	l.via.Store(new(l.record.Carriers))
 	progress("sites", 0, len(l.parts))
@@ -361,9 +375,16 @@ func remove(s lab.State, progress local.Progress, lost func(string)) error {
 	if err != nil {
 		return err
 	}
+	was, err := readRecord(s.Name)
+	if errors.Is(err, os.ErrNotExist) {
+		return local.Remove(s.Name, lab.Dir(s.Name), progress, lost)
+	}
+	if err != nil {
+		return err
+	}
 	ctx := context.Background()
 	left := parallel.All(s.Sites.Machines, func(m *site.Machine) error {
-		p := newPart(s.Name, m)
+		p := newPart(s.Name, was.ID, m)
 		defer p.close()
 		if _, err := p.connect(ctx, user); err != nil {
 			return err

@@ -20,6 +20,7 @@ import (
 // connection that this process keeps to the site.
 type part struct {
 	lab     string
+	of      string // the lab of which it is a part: another head may have one of the same name
 	machine *site.Machine
 	client  *lab.Client
 
@@ -33,8 +34,8 @@ type part struct {
 // PartName is what the part of a lab is called at a site.
 func PartName(lab, site string) string { return lab + "." + site }
 
-func newPart(name string, m *site.Machine) *part {
-	p := &part{lab: PartName(name, m.Name), machine: m}
+func newPart(name, of string, m *site.Machine) *part {
+	p := &part{lab: PartName(name, m.Name), of: of, machine: m}
 	p.client = lab.NewClientOver(p.lab, p.dial)
 	return p
 }
@@ -92,13 +93,16 @@ func (p *part) dial(ctx context.Context) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	up, err := site.Upgrade(ctx, conn, "GET", "/v1/labs/"+p.lab+"/socket", socketProtocol, nil, nil)
+	up, err := site.Upgrade(ctx, conn, "GET", p.path("/socket"), socketProtocol, nil, nil)
 	if err != nil {
 		conn.Close()
 		return nil, fmt.Errorf("site %s: %w", p.machine.Name, err)
 	}
 	return up, nil
 }
+
+// path is that of requests about the part.
+func (p *part) path(what string) string { return "/v1/labs/" + p.lab + what + "?of=" + p.of }
 
 // errNone says that the site has no such part.
 var errNone = errors.New("its part of the lab is gone; trivet apply FILE makes it again")
@@ -159,7 +163,7 @@ func (p *part) up(ctx context.Context, s lab.State, each func(lab.Progress)) err
 
 // down removes the part; there may be none.
 func (p *part) down(ctx context.Context, each func(lab.Progress)) error {
-	err := p.ask(ctx, "/v1/labs/"+p.lab+"/down", nil, each)
+	err := p.ask(ctx, p.path("/down"), nil, each)
 	if errors.Is(err, errNone) {
 		return nil
 	}
@@ -172,7 +176,7 @@ func (p *part) state(ctx context.Context) (s lab.State, err error) {
 	if err != nil {
 		return s, err
 	}
-	s, err = site.Call[lab.State](ctx, far, "GET", "/v1/labs/"+p.lab, nil)
+	s, err = site.Call[lab.State](ctx, far, "GET", p.path(""), nil)
 	if refused := new(site.Refused); errors.As(err, &refused) && refused.Status == http.StatusNotFound {
 		err = errNone
 	}
@@ -187,7 +191,7 @@ func (p *part) revive(ctx context.Context, each func(lab.Progress)) error {
 	case err != nil:
 		return err
 	case s.Status == lab.Orphaned:
-		return p.ask(ctx, "/v1/labs/"+p.lab+"/resume", nil, each)
+		return p.ask(ctx, p.path("/resume"), nil, each)
 	case s.Status != lab.Up:
 		return p.wrong(fmt.Errorf("its part is %s", s.Status))
 	}

@@ -71,8 +71,8 @@ func Serve() error {
 	return site.Serve(mux)
 }
 
-// partNamed returns the part that a request names. Labs that are no parts are none of the head's
-// business.
+// partNamed returns the part that a request names. Labs that are no parts, and parts of other heads'
+// labs, are none of this head's business.
 func partNamed(w http.ResponseWriter, r *http.Request) (s lab.State, ok bool) {
 	name := r.PathValue("name")
 	s, err := lab.Load(name)
@@ -81,8 +81,8 @@ func partNamed(w http.ResponseWriter, r *http.Request) (s lab.State, ok bool) {
 		http.Error(w, "there is no lab "+name, http.StatusNotFound)
 	case err != nil:
 		http.Error(w, err.Error(), http.StatusInternalServerError)
-	case s.Part == nil:
-		http.Error(w, fmt.Sprintf("lab %s is not a part of another: it was brought up there", name), http.StatusConflict)
+	case s.Part == nil || s.Part.Of != r.URL.Query().Get("of"):
+		http.Error(w, fmt.Sprintf("lab %s there is none of this lab's", name), http.StatusNotFound)
 	default:
 		return s, true
 	}

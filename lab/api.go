@@ -137,11 +137,14 @@ func register(api huma.API, d *daemon) {
 		return nil, problem(err)
 	}, summary("Change a link"))
 	huma.Post(api, "/v1/part/ready", func(ctx context.Context, _ *struct{}) (*struct{}, error) {
-		return nil, problem(d.onlyPart(func(context.Context) error { return d.ready() }))
+		return nil, problem(d.onlyPart(ctx, func(context.Context) error { return d.ready() }))
 	}, summary("Of a part of a lab, when all parts are up: run the start commands, wait for routing daemons"))
 	huma.Post(api, "/v1/part/settle", func(ctx context.Context, _ *struct{}) (*struct{}, error) {
-		return nil, problem(d.onlyPart(func(ctx context.Context) error { return d.target().Settle(ctx) }))
+		return nil, problem(d.onlyPart(ctx, func(ctx context.Context) error { return d.target().Settle(ctx) }))
 	}, summary("Of a part of a lab: wait until packets are handled by the present flow entries"))
+	huma.Post(api, "/v1/part/await", func(ctx context.Context, in *body[Await]) (*struct{}, error) {
+		return nil, problem(d.onlyPart(ctx, func(ctx context.Context) error { return d.await(ctx, in.Body) }))
+	}, summary("Of a part of a lab: wait until controllers have done what is asked for"))
 	type numbered struct {
 		ID int `path:"id"`
 	}

@@ -37,7 +37,7 @@ func ControllerSocket(name string) string { return filepath.Join(Dir(name), "ovs
 // is given the new topology.
 func (d *daemon) startController(t *topology.Topology) error {
 	if d.state().Part != nil {
-		return d.startRelay()
+		return d.startRelay(t)
 	}
 	if d.own != nil {
 		return d.own.Configure(t)
@@ -45,7 +45,7 @@ func (d *daemon) startController(t *topology.Topology) error {
 	if !slices.ContainsFunc(t.Nodes, controlled) {
 		return nil
 	}
-	listener, err := listenForSwitches(d.state().Name)
+	listener, err := listenForSwitches(ControllerSocket(d.state().Name))
 	if err != nil {
 		return err
 	}

@@ -226,6 +226,9 @@ func (d *daemon) isUpNow() {
 // waitControllers waits for the switches' controllers; for one that does not answer, it warns and
 // says what helps.
 func (d *daemon) waitControllers() {
+	if d.state().Part != nil {
+		return // its head waits
+	}
 	ctx, cancel := context.WithTimeout(d.ctx, time.Duration(d.state().Wait))
 	defer cancel()
 	d.progress.stage("controllers", 0, 0)
@@ -347,7 +350,7 @@ func (d *daemon) removeWith(progress local.Progress) error {
 			d.own.close()
 		}
 		if d.head != nil {
-			d.head.listener.Close()
+			d.head.close()
 		}
 		if d.target() != nil {
 			d.target().Close()

@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -31,46 +33,65 @@ type Part struct {
 }
 
 // A head is a part's connection with the lab's daemon at the head, which asked for it. Switches
-// that connect to the part's controller socket reach the head's controller through it.
+// that connect to one of the part's sockets reach a controller there through it.
 type head struct {
-	listener net.Listener
-	mu       sync.Mutex
-	relay    site.Relay
-	is       bool // there is one now
-	alone    *time.Timer
+	listeners map[string]net.Listener // by controller; see Head
+	mu        sync.Mutex
+	relay     site.Relay
+	is        bool // there is one now
+	alone     *time.Timer
 }
 
 // headProtocol carries, after an HTTP upgrade, the connections of a part's switches, each one a
-// stream of its own.
-const headProtocol = "trivet-head/1"
+// stream of its own, whose first line names the controller.
+const headProtocol = "trivet-head/2"
 
-// startRelay listens for the switches of a part.
-func (d *daemon) startRelay() error {
-	if d.head != nil {
-		return nil
+// longestController is the length of the longest name, or address, of a controller.
+const longestController = 256
+
+// startRelay listens for the switches of a part, which is to become another topology.
+func (d *daemon) startRelay(t *topology.Topology) error {
+	name := d.state().Name
+	if d.head == nil {
+		d.head = &head{listeners: map[string]net.Listener{}}
+		d.lostHead()
+		d.target().Control(ControllerSocket(name), nil)
 	}
-	listener, err := listenForSwitches(d.state().Name)
-	if err != nil {
-		return err
-	}
-	d.head = &head{listener: listener}
-	d.target().Control(ControllerSocket(d.state().Name), nil)
-	go func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			go d.head.carry(conn)
+	for _, c := range append(topology.Relayed(t), topology.ControllerTrivet) {
+		if d.head.listeners[c] != nil {
+			continue
 		}
-	}()
-	d.lostHead()
+		socket := ControllerSocket(name)
+		if c != topology.ControllerTrivet {
+			socket = filepath.Join(filepath.Dir(socket), "at-head-"+strings.NewReplacer(":", "-", "[", "", "]", "").Replace(c))
+			d.target().Listens(c, "unix:"+socket)
+		}
+		listener, err := listenForSwitches(socket)
+		if err != nil {
+			return err
+		}
+		d.head.listeners[c] = listener
+		go func() {
+			for {
+				conn, err := listener.Accept()
+				if err != nil {
+					return
+				}
+				go d.head.carry(conn, c)
+			}
+		}()
+	}
 	return nil
 }
 
-// listenForSwitches opens the socket on which a lab's switches reach its controller.
-func listenForSwitches(name string) (net.Listener, error) {
-	socket := ControllerSocket(name)
+func (h *head) close() {
+	for _, l := range h.listeners {
+		l.Close()
+	}
+}
+
+// listenForSwitches opens a socket on which a lab's switches reach a controller.
+func listenForSwitches(socket string) (net.Listener, error) {
 	if err := os.MkdirAll(filepath.Dir(socket), 0o700); err != nil {
 		return nil, err
 	}
@@ -84,18 +105,38 @@ func listenForSwitches(name string) (net.Listener, error) {
 	return listener, nil
 }
 
-// carry connects a switch to the head's controller; without a head it is refused, and tries again.
-func (h *head) carry(conn net.Conn) {
+// carry connects a switch to a controller at the head; without a head it is refused, and tries again.
+func (h *head) carry(conn net.Conn, controller string) {
 	h.mu.Lock()
 	relay, is := h.relay, h.is
 	h.mu.Unlock()
 	if is {
 		if far, err := relay.Open(); err == nil {
-			site.Splice(conn, far)
-			return
+			if _, err := far.Write([]byte(controller + "\n")); err == nil {
+				site.Splice(conn, far)
+				return
+			}
+			far.Close()
 		}
 	}
 	conn.Close()
+}
+
+// calledFor reads which controller a connection from a part is for.
+func calledFor(conn net.Conn) (string, error) {
+	_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+	defer conn.SetReadDeadline(time.Time{})
+	var line []byte
+	for b := make([]byte, 1); len(line) <= longestController; {
+		if _, err := conn.Read(b); err != nil { // one by one: what follows is the controller's
+			return "", err
+		}
+		if b[0] == '\n' {
+			return string(line), nil
+		}
+		line = append(line, b[0])
+	}
+	return "", errors.New("no controller is named")
 }
 
 // lostHead begins to count the time after which a part without a head goes down.
@@ -150,9 +191,10 @@ func (d *daemon) serveHead(w http.ResponseWriter, r *http.Request) {
 }
 
 // Head makes this process the head of a part: connected is called, in a goroutine of its own, for
-// each connection of a switch there. It returns when the head's own connection has ended; begun is
-// called once that has begun.
-func (c *Client) Head(ctx context.Context, begun func(), connected func(net.Conn)) error {
+// each connection of a switch there to a controller here: topology.ControllerTrivet, or another as
+// topology.ForeignControllers calls it. It returns when the head's own connection has ended; begun
+// is called once that has begun.
+func (c *Client) Head(ctx context.Context, begun func(), connected func(conn net.Conn, controller string)) error {
 	conn, err := c.dial(ctx)
 	if err != nil {
 		return err
@@ -173,7 +215,14 @@ func (c *Client) Head(ctx context.Context, begun func(), connected func(net.Conn
 		if err != nil {
 			return errors.Join(ctx.Err(), err)
 		}
-		go connected(far)
+		go func() {
+			controller, err := calledFor(far)
+			if err != nil {
+				far.Close()
+				return
+			}
+			connected(far, controller)
+		}()
 	}
 }
 
@@ -184,14 +233,80 @@ func (c *Client) Ready(ctx context.Context) error {
 	return err
 }
 
+// Await is what a part waits for: that its switches are connected to the controllers that are not
+// Trivet's, that some have flow entries, and that their controller has followed some links.
+type Await struct {
+	Within      int64    `json:"within,omitempty" doc:"Nanoseconds, after which the part says what is missing"`
+	Controllers bool     `json:"controllers,omitempty"`
+	Flows       []string `json:"flows,omitempty" doc:"Switches"`
+	Ports       []string `json:"ports,omitempty" doc:"Switches"`
+	Links       []string `json:"links,omitempty" doc:"The links whose ports are meant; by their keys"`
+}
+
+// Await waits at a part, which says what is missing when ctx ends.
+func (c *Client) Await(ctx context.Context, a Await) error {
+	const answering = 5 * time.Second
+	if end, ok := ctx.Deadline(); ok {
+		a.Within = max(1, time.Until(end).Nanoseconds())
+		longer, cancel := context.WithDeadline(context.WithoutCancel(ctx), end.Add(answering))
+		defer cancel()
+		defer context.AfterFunc(ctx, func() {
+			if errors.Is(ctx.Err(), context.Canceled) {
+				cancel()
+			}
+		})()
+		ctx = longer
+	}
+	_, err := call[struct{}](ctx, c, "POST", "/v1/part/await", a)
+	return err
+}
+
+func (d *daemon) await(ctx context.Context, a Await) error {
+	if a.Within > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Duration(a.Within))
+		defer cancel()
+	}
+	target := d.target()
+	t := target.Topology()
+	named := func(names []string) (out []*topology.Node) {
+		for _, n := range t.Nodes {
+			if slices.Contains(names, n.Name) {
+				out = append(out, n)
+			}
+		}
+		return out
+	}
+	if a.Controllers {
+		if err := target.WaitControllers(ctx); err != nil {
+			return err
+		}
+	}
+	if len(a.Flows) > 0 {
+		if err := target.WaitFlows(ctx, named(a.Flows)); err != nil {
+			return err
+		}
+	}
+	if len(a.Ports) == 0 {
+		return nil
+	}
+	var links []*topology.Link
+	for i, key := range topology.LinkKeys(t) {
+		if slices.Contains(a.Links, key) {
+			links = append(links, t.Links[i])
+		}
+	}
+	return target.WaitPorts(ctx, named(a.Ports), links)
+}
+
 // Settle waits until packets are handled by the present flow entries of a part.
 func (c *Client) Settle(ctx context.Context) error {
 	_, err := call[struct{}](ctx, c, "POST", "/v1/part/settle", nil)
 	return err
 }
 
-// onlyPart runs f, if the lab is a part and is up.
-func (d *daemon) onlyPart(f func(context.Context) error) error {
+// onlyPart runs f, if the lab is a part and is up, until ctx or the daemon ends.
+func (d *daemon) onlyPart(ctx context.Context, f func(context.Context) error) error {
 	if d.state().Part == nil {
 		return errors.New("this lab is not a part of another")
 	}
@@ -200,5 +315,8 @@ func (d *daemon) onlyPart(f func(context.Context) error) error {
 	if err := d.isUp(); err != nil {
 		return err
 	}
-	return f(d.ctx)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(d.ctx, cancel)()
+	return f(ctx)
 }

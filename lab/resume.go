@@ -123,7 +123,7 @@ func (d *daemon) resume() {
 				d.own.close()
 			}
 			if d.head != nil {
-				d.head.listener.Close()
+				d.head.close()
 			}
 			if d.target() != nil {
 				d.target().Close()

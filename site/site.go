@@ -106,11 +106,14 @@ func programFor(uname string) (file, sum string, err error) {
 		return "", "", err
 	}
 	if want := arch[machine]; want != runtime.GOARCH {
+		if want == "" {
+			return "", "", fmt.Errorf("it is %s, for which there is no Trivet", machine)
+		}
 		other := "trivet-linux-" + want
 		beside := []string{filepath.Join(filepath.Dir(file), other), filepath.Join(filepath.Dir(file), "..", "dist", other)}
 		file = ""
 		for _, f := range beside {
-			if _, err := os.Stat(f); err == nil && want != "" {
+			if _, err := os.Stat(f); err == nil {
 				file = f
 			}
 		}
@@ -191,6 +194,9 @@ func (s *Site) serve(command string) (err error) {
 	line, err := greeting.ReadString('\n')
 	if want := hello(); err != nil || line != want {
 		_ = s.session.Wait()
+		if other, is := strings.CutPrefix(line, "trivet "); is && err == nil {
+			return fmt.Errorf("the program for its kind of machine is of version %s, and this one of %s: make dist builds it anew", strings.TrimSpace(other), version.Version)
+		}
 		return fmt.Errorf("the program there does not start: %s", strings.TrimSpace(line+" "+s.errs.String()))
 	}
 	if s.mux, err = yamux.Client(pipes{greeting, in, s.Login.Close}, muxConfig()); err != nil {

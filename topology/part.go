@@ -3,6 +3,7 @@ package topology
 import (
 	"net/netip"
 	"slices"
+	"strings"
 )
 
 // Head is the name of the site that holds a lab's daemon.
@@ -78,6 +79,30 @@ func Part(t *Topology, site string, carry func(key string, l *Link, i int) *Carr
 		part.Links = append(part.Links, l)
 	}
 	return &part
+}
+
+// Relayed lists the controllers of the switches of a part that only the head of the lab reaches:
+// programs that it runs, and addresses of its machine alone. They are called as ForeignControllers
+// calls them.
+func Relayed(t *Topology) (out []string) {
+	if t.Site == "" || t.Site == Head {
+		return nil
+	}
+	for _, n := range t.Nodes {
+		for _, c := range ForeignControllers(t, n) {
+			if n.IsDatapath() && (t.IsControllerProgram(c) || strings.HasPrefix(c, "tcp:") && OfThisMachine(c)) && !slices.Contains(out, c) {
+				out = append(out, c)
+			}
+		}
+	}
+	return out
+}
+
+// OfThisMachine says whether a controller's address means something else on each machine.
+func OfThisMachine(controller string) bool {
+	_, address, _ := strings.Cut(controller, ":")
+	at, err := netip.ParseAddrPort(address)
+	return err == nil && at.Addr().IsLoopback()
 }
 
 func addressLists(ends []*Endpoint) (out [][]netip.Prefix) {

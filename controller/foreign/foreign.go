@@ -66,8 +66,12 @@ func Lookup(name string) *Controller {
 // All returns the controllers, by name.
 func All() []*Controller { return slices.Clone(registry) }
 
-// Of returns the controllers that decide for switches of a resolved topology, by name.
+// Of returns the controllers that a lab runs for switches of a resolved topology, by name. Of a lab
+// at several sites, the head runs them.
 func Of(t *topology.Topology) (out []*Controller) {
+	if t.Site != "" && t.Site != topology.Head {
+		return nil
+	}
 	for _, c := range registry {
 		if t.IsControllerProgram(c.Name) && len(c.SwitchesOf(t)) > 0 {
 			out = append(out, c)

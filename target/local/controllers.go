@@ -2,10 +2,12 @@ package local
 
 import (
 	"context"
-	"maps"
+	"net"
 	"slices"
+	"strings"
 
 	"trivet.dev/trivet/datapath"
+	"trivet.dev/trivet/internal/inside"
 	"trivet.dev/trivet/topology"
 )
 
@@ -20,16 +22,42 @@ func (s site) Controllers(n *topology.Node) []string {
 	if slices.Contains(n.Controllers, topology.ControllerTrivet) {
 		return []string{"unix:" + s.controller.socket}
 	}
-	out := topology.ControllersOf(s.Topology(), n)
-	for _, c := range n.Controllers {
-		if address := s.listening[c]; address != "" && s.Topology().IsControllerProgram(c) {
-			out = append(out, address)
+	var out []string
+	for _, c := range topology.ForeignControllers(s.Topology(), n) {
+		if at, ok := s.listening.Load(c); ok {
+			out = append(out, at.(string))
+		} else if !s.Topology().IsControllerProgram(c) {
+			out = append(out, c)
 		}
 	}
 	return out
 }
 
-func (s site) Programs() []string { return slices.Collect(maps.Values(s.listening)) }
+func (s site) Programs() (out []string) {
+	s.listening.Range(func(_, at any) bool {
+		out = append(out, at.(string))
+		return true
+	})
+	return out
+}
+
+// DialController connects to a controller as a switch here does, called as ForeignControllers calls it.
+func (l *Lab) DialController(ctx context.Context, name string) (conn net.Conn, err error) {
+	if at, ok := l.listening.Load(name); ok {
+		err = inside.File(l.fabric, func() (err error) {
+			conn, err = dial(ctx, at.(string))
+			return err
+		})
+		return conn, err
+	}
+	return dial(ctx, name)
+}
+
+func dial(ctx context.Context, controller string) (net.Conn, error) {
+	network, address, _ := strings.Cut(controller, ":")
+	var d net.Dialer
+	return d.DialContext(ctx, network, address)
+}
 
 func (s site) HasController() bool { return s.controller.meet != nil }
 
@@ -45,6 +73,15 @@ func (l *Lab) Controllers(ctx context.Context) (out []datapath.SwitchStatus, err
 		out = append(out, list...)
 		return err
 	})
+	for name, at := range l.listening.Range {
+		for i := range out {
+			for k := range out[i].Controllers {
+				if c := &out[i].Controllers[k]; c.Address == at && strings.HasPrefix(c.Address, "unix:") {
+					c.Address = name.(string) // and not of the socket that leads there
+				}
+			}
+		}
+	}
 	return out, err
 }
 

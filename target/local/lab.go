@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
@@ -40,8 +41,8 @@ type Lab struct {
 	is atomic.Pointer[indexed] // what Topology returns
 
 	owner      Owner
-	listening  map[string]string // addresses, in the switches' namespace, of controllers that the lab runs beside them, by name
-	controller struct {          // the lab's own; see Control
+	listening  sync.Map // addresses at which switches reach controllers, by name: see Listens
+	controller struct { // the lab's own; see Control
 		socket string
 		meet   func(name string, join func(datapath.Peer) datapath.Session) error
 	}
@@ -96,7 +97,7 @@ func New(name, dir string, owner Owner) (*Lab, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Lab{Name: name, Dir: dir, Cgroups: cgroups, owner: owner, listening: map[string]string{},
+	l := &Lab{Name: name, Dir: dir, Cgroups: cgroups, owner: owner,
 		index: map[string]int{}, next: ownIndexes, raised: map[string]int{}, lines: map[string]*delayline.Line{}}
 	l.fabrics = l.newFabrics()
 	l.setTopology(&topology.Topology{})

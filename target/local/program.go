@@ -37,13 +37,13 @@ func (l *Lab) ProgramProcesses(name string) []int {
 	return l.Cgroups.Processes(l.Name, programGroup(name))
 }
 
-// Listens says that a program is a controller, and at which address in the switches' namespace it
-// listens.
-func (l *Lab) Listens(name, address string) { l.listening[name] = address }
+// Listens says at which address the switches reach a controller that they could not reach otherwise:
+// a program in their namespace, or one at another site.
+func (l *Lab) Listens(name, address string) { l.listening.Store(name, address) }
 
 // EndProgram ends a program and everything it has started, and returns once they are gone.
 func (l *Lab) EndProgram(name string) error {
-	delete(l.listening, name)
+	l.listening.Delete(name)
 	return l.Cgroups.Remove(l.Name, programGroup(name))
 }
 
@@ -116,7 +116,7 @@ func (l *Lab) WaitPorts(ctx context.Context, switches []*topology.Node, links []
 	for _, n := range switches {
 		for _, link := range links {
 			for i, e := range link.Ends {
-				if e.Node != n.Name || link.Ends[1-i].External() { // whether such a link is up is not ours to say
+				if e.Node != n.Name || link.Ends[1-i].External() && link.Ends[1-i].Carrier == nil { // whether such a link is up is not ours to say
 					continue
 				}
 				if err := l.waitPort(ctx, n, n.OpenFlowPort(e), !link.Down); err != nil {

@@ -259,16 +259,62 @@ func (l *Lab) Look(index int, see func([]byte)) (mirrored bool, done func()) {
 	return false, func() {}
 }
 
-// WaitFlows waits for the switches here.
-func (l *Lab) WaitFlows(ctx context.Context, nodes []*topology.Node) error {
-	return l.Lab.WaitFlows(ctx, l.here(nodes))
+// WaitControllers waits at all sites that have switches with controllers that are not Trivet's.
+func (l *Lab) WaitControllers(ctx context.Context) error {
+	t := l.Topology()
+	foreign := slices.DeleteFunc(slices.Clone(t.Nodes), func(n *topology.Node) bool {
+		return !n.IsDatapath() || len(topology.ForeignControllers(t, n)) == 0
+	})
+	err := l.await(ctx, foreign, func(here []*topology.Node) error { return l.Lab.WaitControllers(ctx) },
+		func([]string) lab.Await { return lab.Await{Controllers: true} })
+	if err == nil {
+		return nil
+	}
+	for controller, why := range l.unreached.Range { // its switches only know that the connection ends
+		err = errors.Join(err, fmt.Errorf("the head does not reach the controller %s: %w", controller, why.(error)))
+	}
+	return err
 }
 
-// WaitPorts waits for the switches here.
-func (l *Lab) WaitPorts(ctx context.Context, nodes []*topology.Node, links []*topology.Link) error {
-	return l.Lab.WaitPorts(ctx, l.here(nodes), links)
+// WaitFlows waits for switches of all sites.
+func (l *Lab) WaitFlows(ctx context.Context, switches []*topology.Node) error {
+	return l.await(ctx, switches, func(here []*topology.Node) error { return l.Lab.WaitFlows(ctx, here) },
+		func(there []string) lab.Await { return lab.Await{Flows: there} })
 }
 
-func (l *Lab) here(nodes []*topology.Node) []*topology.Node {
-	return slices.DeleteFunc(slices.Clone(nodes), func(n *topology.Node) bool { return !l.isHere(n.Name) })
+// WaitPorts waits for switches of all sites.
+func (l *Lab) WaitPorts(ctx context.Context, switches []*topology.Node, links []*topology.Link) error {
+	var keys []string
+	for i, key := range topology.LinkKeys(l.Topology()) {
+		if slices.Contains(links, l.Topology().Links[i]) {
+			keys = append(keys, key)
+		}
+	}
+	return l.await(ctx, switches, func(here []*topology.Node) error { return l.Lab.WaitPorts(ctx, here, links) },
+		func(there []string) lab.Await { return lab.Await{Ports: there, Links: keys} })
+}
+
+// await waits at those sites that have some of the switches, at all at once.
+func (l *Lab) await(ctx context.Context, switches []*topology.Node, here func([]*topology.Node) error, there func([]string) lab.Await) error {
+	at := map[string][]string{}
+	var own []*topology.Node
+	for _, n := range switches {
+		if at[n.Sited()] = append(at[n.Sited()], n.Name); l.isHere(n.Name) {
+			own = append(own, n)
+		}
+	}
+	errs := make(chan error, 1)
+	go func() {
+		errs <- l.each(func(p *part) error {
+			if names := at[p.machine.Name]; len(names) > 0 {
+				return p.wrong(p.client.Await(ctx, there(names)))
+			}
+			return nil
+		})
+	}()
+	var err error
+	if len(own) > 0 {
+		err = here(own)
+	}
+	return errors.Join(err, <-errs)
 }

@@ -15,6 +15,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -46,6 +48,7 @@ type Lab struct {
 	record     record
 	socket     string // of the controller
 	watches    watches
+	unreached  sync.Map // controllers that could not be reached from here at the last attempt, with why
 
 	is  atomic.Pointer[topology.Topology] // the whole
 	at  atomic.Pointer[map[string]string] // the sites of its nodes
@@ -290,7 +293,7 @@ func (l *Lab) follow(p *part) {
 				l.owner.OnEnd("site " + p.machine.Name + " answers again")
 			}
 			well = true
-		}, l.connected)
+		}, func(far net.Conn, controller string) { l.connected(p, far, controller) })
 		if l.ctx.Err() != nil {
 			return
 		}
@@ -313,14 +316,30 @@ func (l *Lab) follow(p *part) {
 	}
 }
 
-// connected passes a switch's connection on to the controller.
-func (l *Lab) connected(far net.Conn) {
-	near, err := net.Dial("unix", l.socket)
+// connected passes the connection of a part's switch on to its controller.
+func (l *Lab) connected(p *part, far net.Conn, controller string) {
+	near, err := l.dialController(p, controller)
 	if err != nil {
+		l.unreached.Store(controller, err)
 		far.Close()
 		return
 	}
+	l.unreached.Delete(controller)
 	site.Splice(near, far)
+}
+
+// dialController connects to a controller, if a switch at the site has it.
+func (l *Lab) dialController(p *part, controller string) (net.Conn, error) {
+	if controller == topology.ControllerTrivet {
+		return net.Dial("unix", l.socket)
+	}
+	t := l.Topology()
+	for _, n := range t.Nodes {
+		if n.Sited() == p.machine.Name && slices.Contains(topology.ForeignControllers(t, n), controller) {
+			return l.Lab.DialController(l.ctx, controller)
+		}
+	}
+	return nil, fmt.Errorf("no switch at %s has the controller %s", p.machine.Name, controller)
 }
 
 // Control is told where the lab's own controller listens.

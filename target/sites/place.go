@@ -290,9 +290,10 @@ func Check(t *topology.Topology) error {
 		if n.Kind == topology.Controller || n.Sited() == topology.Head {
 			continue
 		}
-		for _, c := range n.Controllers {
-			if t.IsControllerProgram(c) {
-				p.Add(n.Pos, "place its switches at the head (on: head), or use controller trivet", "switch %s: the lab starts %s at the head, and the switch is at site %s", n.Name, c, n.On)
+		for _, c := range topology.ControllersOf(t, n) {
+			if strings.HasPrefix(c, "ssl:") && topology.OfThisMachine(c) {
+				p.Add(n.Pos, "give an address at which the other machines reach it, or tcp:, which Trivet carries there encrypted by SSH",
+					"switch %s is at site %s, and its controller %s only at the head", n.Name, n.On, c)
 			}
 		}
 	}

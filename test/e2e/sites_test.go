@@ -293,6 +293,17 @@ func TestSitesRefused(t *testing.T) {
 	h.sh("mv .ssh/id_ed25519 key")
 	refused("there is no SSH key to log in with")
 	h.sh("mv key .ssh/id_ed25519")
+	m2 := s.others[1]
+	for machine, words := range map[string][]string{
+		"Linux riscv64": {"m2 (root@10.5.0.3): ", "it is riscv64, for which there is no Trivet"},
+		"FreeBSD amd64": {"m2 (root@10.5.0.3): ", "it runs FreeBSD amd64; labs need Linux"},
+		"Linux aarch64": {"m2 (root@10.5.0.3): ", "it is aarch64, and this program is for amd64: put trivet-linux-arm64 beside it"},
+	} {
+		m2.file("uname", "#!/bin/sh\necho "+machine+"\n")
+		m2.sh("chmod 755 uname && mount --bind uname /usr/bin/uname")
+		refused(words...)
+		m2.sh("umount /usr/bin/uname")
+	}
 	list, err := os.ReadFile(filepath.Join(h.dir, "machines.yaml"))
 	must(t, err)
 	h.file("machines.yaml", string(list)+"  m3: root@10.5.0.1\n")

@@ -418,7 +418,8 @@ func (f *fabric) Wait(ctx context.Context) error {
 	start := time.Now()
 	for _, n := range f.site.Topology().Nodes {
 		a := s.agent(n.Name)
-		if a == nil || len(topology.ForeignControllers(f.site.Topology(), n)) == 0 {
+		foreign := topology.ForeignControllers(f.site.Topology(), n)
+		if a == nil || len(foreign) == 0 {
 			continue
 		}
 		for !a.Connected() {
@@ -426,7 +427,7 @@ func (f *fabric) Wait(ctx context.Context) error {
 			case <-time.After(5 * time.Millisecond):
 			case <-ctx.Done():
 				status := a.Status()[0]
-				return fmt.Errorf("switch %s did not connect to its controller %s within %.0f s: %s", n.Name, status.Target,
+				return fmt.Errorf("switch %s did not connect to its controller %s within %.0f s: %s", n.Name, foreign[0],
 					time.Since(start).Seconds(), cmp.Or(status.LastError, "no answer"))
 			}
 		}

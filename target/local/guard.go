@@ -2,6 +2,7 @@ package local
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -58,7 +59,10 @@ func (l *Lab) guardTunnels(t *topology.Topology) error {
 		c.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: slices.Concat(toLab, sentBy(address), verdict(expr.VerdictReturn))})
 	}
 	c.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: slices.Concat(toLab, verdict(expr.VerdictDrop))})
-	if err := c.Flush(); err != nil {
+	if err := c.Flush(); errors.Is(err, unix.EOPNOTSUPP) {
+		return errors.New("this kernel has no nftables (modprobe nf_tables), without which anybody could send to the lab's tunnels; " +
+			"carrier: wireguard in the list of machines does without")
+	} else if err != nil {
 		return fmt.Errorf("let only the lab's sites send to its tunnels (nftables): %w", err)
 	}
 	return nil

@@ -144,10 +144,13 @@ func (l *Lab) Dead() []string {
 	out := l.Lab.Dead()
 	for _, m := range l.state.Sites.Machines {
 		p := l.parts[m.Name]
-		if _, err := p.now(); err != nil {
+		switch _, err := p.now(); {
+		case err != nil:
 			out = append(out, "site "+m.Name)
-		} else if p.gone.Load() {
+		case p.gone.Load():
 			out = append(out, "the part at "+m.Name)
+		case p.lost.Load():
+			out = append(out, "site "+m.Name)
 		}
 	}
 	return out

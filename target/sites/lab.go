@@ -289,7 +289,7 @@ func (l *Lab) follow(p *part) {
 	const again = 2 * time.Second
 	for well := true; l.ctx.Err() == nil; {
 		err := p.client.Head(l.ctx, func() {
-			if !well {
+			if p.lost.Store(false); !well {
 				l.owner.OnEnd("site " + p.machine.Name + " answers again")
 			}
 			well = true
@@ -297,7 +297,7 @@ func (l *Lab) follow(p *part) {
 		if l.ctx.Err() != nil {
 			return
 		}
-		if well {
+		if p.lost.Store(true); well {
 			l.owner.OnEnd(fmt.Sprintf("site %s: the connection is lost; what is there goes on forwarding (%v)", p.machine.Name, err))
 		}
 		well = false

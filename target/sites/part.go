@@ -25,6 +25,7 @@ type part struct {
 	client  *lab.Client
 
 	gone atomic.Bool // the site has no such part any more
+	lost atomic.Bool // this process is not its head now: see follow
 
 	connecting sync.Mutex // one at a time, which may take its time
 	mu         sync.Mutex

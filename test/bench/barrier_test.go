@@ -47,7 +47,7 @@ func TestBarrier(t *testing.T) {
 	var took, gaps [2][]float64
 	var beds [2]*setupBed
 	for i, datapath := range []string{"embedded", "ovs"} {
-		beds[i] = newSetupBed(t, datapath)
+		beds[i] = newSetupBed(t, datapath, nil)
 	}
 	for range *pairs {
 		for _, i := range rand.Perm(2) {

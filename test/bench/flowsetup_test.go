@@ -32,11 +32,23 @@ const (
 // packet on.
 func TestFlowSetup(t *testing.T) {
 	load(t)
-	var beds []*setupBed
-	for _, datapath := range []string{"embedded", "ovs"} {
-		beds = append(beds, newSetupBed(t, datapath))
-	}
-	results := map[string][2][]float64{} // by figure; of embedded and of Open vSwitch
+	compareSetup(t, newSetupBed(t, "embedded", nil), newSetupBed(t, "ovs", nil), "embedded", "Open vSwitch ("+ovsDatapath()+")")
+}
+
+// TestFlowSetupElsewhere measures what it costs that embedded switches are at another machine than
+// their controller, which reaches them through the lab's SSH connection: the same as TestFlowSetup,
+// with the switches on the controller's machine and at one that is reached by SSH over the loopback
+// device.
+func TestFlowSetupElsewhere(t *testing.T) {
+	load(t)
+	compareSetup(t, newSetupBed(t, "embedded", newSite(t)), newSetupBed(t, "embedded", nil), "over SSH", "on the controller's machine")
+}
+
+// compareSetup measures two beds in turn.
+func compareSetup(t *testing.T, first, second *setupBed, firstName, secondName string) {
+	t.Helper()
+	beds := []*setupBed{first, second}
+	results := map[string][2][]float64{} // by figure
 	for range *pairs {
 		for _, i := range rand.Perm(len(beds)) {
 			for _, reactive := range []bool{false, true} {
@@ -48,7 +60,7 @@ func TestFlowSetup(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("\n%s", setupTable(results))
+	t.Logf("\n%s", setupTable(results, firstName, secondName))
 }
 
 // setupBed is a line of switches, raw devices at its ends, and a controller that can react.
@@ -62,11 +74,15 @@ type setupBed struct {
 	first uint32          // number of the next flow
 }
 
-func newSetupBed(t *testing.T, datapath string) *setupBed {
+func newSetupBed(t *testing.T, datapath string, at *site) *setupBed {
 	t.Helper()
 	b := &setupBed{arrived: make(chan uint32, 4*together), known: map[uint32]bool{}}
 	o := newOffice(t, func(_ *session, m *openflow.PacketIn) { b.react(m) })
-	b.way = labWay(t, "setup-"+datapath, hops, datapath, o)
+	name := "setup-" + datapath
+	if at != nil {
+		name += "-elsewhere"
+	}
+	b.way = labWay(t, name, hops, datapath, o, at)
 	for _, end := range []struct {
 		h   *host
 		dev **wire.Device
@@ -216,9 +232,9 @@ func (b *setupBed) begin(t *testing.T, first uint32, count, most int) (times []f
 	return times, lost
 }
 
-func setupTable(results map[string][2][]float64) string {
+func setupTable(results map[string][2][]float64, first, second string) string {
 	var b strings.Builder
-	b.WriteString("| | embedded | Open vSwitch (" + ovsDatapath() + ") | embedded ÷ Open vSwitch |\n| --- | --- | --- | --- |\n")
+	fmt.Fprintf(&b, "| | %[1]s | %[2]s | %[1]s ÷ %[2]s |\n| --- | --- | --- | --- |\n", first, second)
 	for _, how := range []string{"proactive", "reactive"} {
 		for _, what := range []string{"flows/s", "first packet, median, µs", "first packet, 99 %, µs", "first packets lost"} {
 			r := results[how+": "+what]

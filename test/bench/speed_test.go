@@ -90,7 +90,7 @@ func speedWays(t *testing.T) []*way {
 				continue
 			}
 			o := newOffice(t, nil)
-			w := labWay(t, fmt.Sprintf("speed-%d-%v", n, route), n, "embedded", o)
+			w := labWay(t, fmt.Sprintf("speed-%d-%v", n, route), n, "embedded", o, nil)
 			w.routes = route
 			w.name = fmt.Sprintf("embedded, %d × %s", n, map[bool]string{false: "switch", true: "router"}[route])
 			w.tables(t)

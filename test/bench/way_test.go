@@ -227,14 +227,19 @@ func lineFile(t *testing.T, name string, switches int, datapath, controller stri
 	return file
 }
 
-// labWay is a line of switches in a lab of Trivet's.
-func labWay(t *testing.T, name string, switches int, datapath string, o *office) *way {
+// labWay is a line of switches in a lab of Trivet's, here or at a site.
+func labWay(t *testing.T, name string, switches int, datapath string, o *office, at *site) *way {
 	t.Helper()
-	trivet(t, nil, "up", lineFile(t, name, switches, datapath, o.address), "--wait", "60s")
+	up := []string{"up", lineFile(t, name, switches, datapath, o.address), "--wait", "60s"}
+	dir := filepath.Join(os.Getenv("TRIVET_RUN_DIR"), name)
+	if at != nil {
+		up, dir = append(up, "--on", at.list), at.dir(name)
+	}
+	trivet(t, nil, up...)
 	t.Cleanup(func() { trivet(t, nil, "down", name) })
 	w := &way{name: name, switches: o.wait(t, switches)}
 	for i := range endsOf {
-		file := func(node string) string { return filepath.Join(os.Getenv("TRIVET_RUN_DIR"), name, "ns", "net", node) }
+		file := func(node string) string { return filepath.Join(dir, "ns", "net", node) }
 		w.left[i] = hostOf(t, file(fmt.Sprint("l", i+1)), 1, i)
 		w.right[i] = hostOf(t, file(fmt.Sprint("r", i+1)), 2, i)
 	}

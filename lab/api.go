@@ -151,6 +151,16 @@ func register(api huma.API, d *daemon) {
 	huma.Get(api, "/v1/part/counters", func(context.Context, *struct{}) (*body[map[string]counters.Port], error) {
 		return &body[map[string]counters.Port]{d.state().Counters()}, nil
 	}, summary("Of a part of a lab: what its devices have counted"))
+	huma.Post(api, "/v1/part/logs", func(_ context.Context, in *body[map[string]int64]) (*body[[]LogText], error) {
+		got, err := ReadLogs(d.state().Name, in.Body)
+		return &body[[]LogText]{got}, problem(err)
+	}, summary("Of a part of a lab: what its logs have from certain bytes on"))
+	huma.Post(api, "/v1/part/run", func(_ context.Context, in *body[NodeCommand]) (*struct{}, error) {
+		return nil, problem(d.runCommand(in.Body))
+	}, summary("Of a part of a lab: run a scheduled command"))
+	huma.Post(api, "/v1/kill", func(ctx context.Context, in *body[NodeCommand]) (*struct{}, error) {
+		return nil, problem(d.kill(ctx, in.Body.Node))
+	}, summary("Kill all processes of a node"))
 	huma.Post(api, "/v1/part/watch", func(context.Context, *struct{}) (*body[int], error) {
 		id, err := d.beginWatch()
 		return &body[int]{id}, problem(err)
@@ -166,6 +176,13 @@ func register(api huma.API, d *daemon) {
 		got, err := s.Counters(ctx)
 		return &body[map[string]counters.Port]{got}, problem(err)
 	}, summary("What devices at all sites but this one have counted"))
+	huma.Post(api, "/v1/sites/logs", func(ctx context.Context, in *body[map[string]map[string]int64]) (*body[map[string]SiteLogs], error) {
+		s, err := d.spread()
+		if err != nil {
+			return nil, problem(err)
+		}
+		return &body[map[string]SiteLogs]{s.Logs(ctx, in.Body)}, nil
+	}, summary("What the logs at all sites but this one have from certain bytes on"))
 	huma.Post(api, "/v1/sites/watch", func(ctx context.Context, _ *struct{}) (*body[int], error) {
 		s, err := d.spread()
 		if err != nil {

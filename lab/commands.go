@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"trivet.dev/trivet/internal/cgroup"
 	"trivet.dev/trivet/target/local"
 	"trivet.dev/trivet/topology"
 )
@@ -110,6 +111,46 @@ func (d *daemon) runShell(ctx context.Context, node, command string, start func(
 		return fmt.Errorf("%s: %q: %w%s", node, command, err, printedSince(log, before))
 	}
 	return nil
+}
+
+// NodeCommand is a command of a node's.
+type NodeCommand struct {
+	Node string `json:"node"`
+	Run  string `json:"run,omitempty" doc:"A shell command"`
+}
+
+// runCommand runs a scheduled command, wherever its node is; its output is in the log there.
+func (d *daemon) runCommand(c NodeCommand) error {
+	ctx, cancel := context.WithTimeout(d.ctx, commandTime)
+	defer cancel()
+	if part := d.partOf(c.Node); part != nil {
+		_, err := call[struct{}](ctx, part, "POST", "/v1/part/run", c)
+		return err
+	}
+	return d.runShell(ctx, c.Node, c.Run, d.target().Start)
+}
+
+// Kill kills all processes of a node at once, as a crash would.
+func (c *Client) Kill(ctx context.Context, node string) error {
+	_, err := call[struct{}](ctx, c, "POST", "/v1/kill", NodeCommand{Node: node})
+	return err
+}
+
+func (d *daemon) kill(ctx context.Context, node string) error {
+	if err := d.isUp(); err != nil {
+		return err
+	}
+	if part := d.partOf(node); part != nil {
+		return part.Kill(ctx, node)
+	}
+	if d.target().Topology().Node(node) == nil {
+		return NoNode(d.target().Topology(), node)
+	}
+	groups, err := cgroup.Find()
+	if err != nil {
+		return err
+	}
+	return groups.Kill(d.state().Name, node)
 }
 
 // printedSince returns the last lines that a log has after an offset, each on an indented line of

@@ -390,9 +390,7 @@ func (d *daemon) runSchedule(events []topology.Event) {
 
 func (d *daemon) act(a topology.Action) error {
 	if a.Node != "" {
-		ctx, cancel := context.WithTimeout(d.ctx, commandTime)
-		defer cancel()
-		return d.runShell(ctx, a.Node, a.Run, d.target().Start)
+		return d.runCommand(NodeCommand{Node: a.Node, Run: a.Run})
 	}
 	_, err := d.setLink(a.Ends, 1, a.Change)
 	return err

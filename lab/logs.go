@@ -1,9 +1,12 @@
 package lab
 
 import (
+	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -34,6 +37,76 @@ func Logs(name string) (out []LogFile) {
 		}
 	}
 	return out
+}
+
+// LogText is what a log has from where it was read before: whole lines.
+type LogText struct {
+	Name  string   `json:"name" doc:"Below the lab's directory"`
+	Node  string   `json:"node,omitempty" doc:"Which it is about"`
+	Lines []string `json:"lines"`
+	Read  int64    `json:"read" doc:"Up to which byte"`
+}
+
+// ReadLogs reads the logs of a lab on this machine, each from the byte up to which it was read before.
+func ReadLogs(name string, read map[string]int64) (out []LogText, err error) {
+	for _, l := range Logs(name) {
+		t := LogText{l.Name, l.Node, []string{}, read[l.Name]} // in JSON a list even if it is empty
+		err := t.next(filepath.Join(Dir(name), l.Name))
+		switch {
+		case errors.Is(err, os.ErrPermission):
+			return nil, fmt.Errorf("only root may read the logs of lab %s:  sudo trivet logs", name)
+		case errors.Is(err, os.ErrNotExist):
+			continue // it has just been removed
+		case err != nil:
+			return nil, err
+		}
+		out = append(out, t)
+	}
+	return out, nil
+}
+
+func (t *LogText) next(file string) error {
+	f, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err == nil && info.Size() < t.Read {
+		t.Read = 0 // it was cut
+	}
+	if _, err := f.Seek(t.Read, io.SeekStart); err != nil {
+		return err
+	}
+	for text := bufio.NewReader(f); ; {
+		line, err := text.ReadString('\n')
+		if err != nil && (err != io.EOF || t.Read > 0 || line == "") { // an incomplete line is left until its end is there
+			if err == io.EOF {
+				err = nil
+			}
+			return err
+		}
+		t.Read += int64(len(line))
+		t.Lines = append(t.Lines, strings.TrimRight(line, "\n"))
+	}
+}
+
+// SiteLogs are the logs at another site.
+type SiteLogs struct {
+	Logs    []LogText `json:"logs,omitempty"`
+	Problem string    `json:"problem,omitempty" doc:"Why they could not be read"`
+}
+
+// PartLogs are ReadLogs of a part.
+func (c *Client) PartLogs(ctx context.Context, read map[string]int64) ([]LogText, error) {
+	if read == nil {
+		read = map[string]int64{}
+	}
+	return call[[]LogText](ctx, c, "POST", "/v1/part/logs", read)
+}
+
+// SiteLogs are ReadLogs of all sites but the head, by site.
+func (c *Client) SiteLogs(ctx context.Context, read map[string]map[string]int64) (map[string]SiteLogs, error) {
+	return call[map[string]SiteLogs](ctx, c, "POST", "/v1/sites/logs", read)
 }
 
 // Logs are in memory, like everything below /run. A log that exceeds maxLog is cut to its last

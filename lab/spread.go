@@ -27,6 +27,8 @@ type Spread interface {
 	// BeginWatch lets the other sites watch themselves, until EndWatch with what it returned.
 	BeginWatch(context.Context) (int, error)
 	EndWatch(context.Context, int) (map[string]environment.SiteUsage, error)
+	// Logs are ReadLogs of the other sites, by site.
+	Logs(ctx context.Context, read map[string]map[string]int64) map[string]SiteLogs
 	// RunStarts runs the start commands of nodes elsewhere that have not run yet.
 	RunStarts(context.Context) error
 }

@@ -104,10 +104,7 @@ func (l *ownLab) killNode(ctx context.Context, n *topology.Node) error {
 		return errors.New("there is no such node")
 	}
 	if n.Kind == topology.Host || n.Kind == topology.Router && routerd.Of(n.Datapath) != nil {
-		if l.state.Sites != nil && n.Sited() != topology.Head {
-			return fmt.Errorf("kill: %s is at site %s, and processes are killed on this machine only yet", n.Name, n.Sited())
-		}
-		return l.cgroups.Kill(l.state.Name, n.Name)
+		return l.client.Kill(ctx, n.Name)
 	}
 	var errs []error
 	for _, link := range l.state.Topology.Links {

@@ -1,14 +1,13 @@
 package cli
 
 import (
-	"bufio"
 	"context"
 	"errors"
-	"fmt"
-	"io"
+	"maps"
 	"os"
-	"path/filepath"
+	"path"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -41,11 +40,14 @@ With names of nodes, only what they have written, and the lines of others that m
 					return lab.NoNode(s.Topology, n)
 				}
 			}
-			r := logReader{lab: s.Name, nodes: nodes, read: map[string]int64{}}
+			r := logReader{lab: s.Name, nodes: nodes, read: map[string]map[string]int64{}, warn: a.warn, lacking: map[string]bool{}}
+			if s.Sites != nil {
+				r.client = lab.NewClient(s)
+			}
 			for _, n := range nodes {
 				r.speaks = append(r.speaks, regexp.MustCompile(`(^|[^\w.])`+regexp.QuoteMeta(n)+`([^\w.]|[.:,;]?\s|$)`))
 			}
-			logs, err := r.next(len(nodes) == 0)
+			logs, err := r.next(cmd.Context(), len(nodes) == 0)
 			if err != nil {
 				return err
 			}
@@ -84,25 +86,56 @@ func (a *app) showLogs(r *logReader, logs []Log) {
 type logReader struct {
 	lab    string
 	nodes  []string
-	speaks []*regexp.Regexp // for each node, matches lines that mention it: for r1 also r1-r2 and r1-eth1, but not r10
-	read   map[string]int64
-	shown  string
+	speaks []*regexp.Regexp            // for each node, matches lines that mention it: for r1 also r1-r2 and r1-eth1, but not r10
+	read   map[string]map[string]int64 // by site, which is "" here, and file
+	client *lab.Client                 // of a lab that has other sites
+
+	warn    func(...any)
+	lacking map[string]bool
+	shown   string
 }
 
 // next returns the new lines of each log that concern the nodes; with all, also the logs without
 // any.
-func (r *logReader) next(all bool) ([]Log, error) {
-	out := []Log{}
-	for _, l := range lab.Logs(r.lab) {
-		lines, err := r.lines(l)
+func (r *logReader) next(ctx context.Context, all bool) ([]Log, error) {
+	here, err := lab.ReadLogs(r.lab, r.read[""])
+	if err != nil {
+		return nil, err
+	}
+	texts := map[string][]lab.LogText{"": here}
+	if r.client != nil {
+		there, err := r.client.SiteLogs(ctx, r.read)
 		if err != nil {
-			return nil, err
+			r.lack(err.Error())
 		}
-		if len(lines) > 0 || all {
-			out = append(out, Log{l.Name, lines})
+		for site, logs := range there {
+			if texts[site] = logs.Logs; logs.Problem != "" {
+				r.lack(logs.Problem)
+			}
+		}
+	}
+	out := []Log{}
+	for _, site := range slices.Sorted(maps.Keys(texts)) {
+		if r.read[site] == nil {
+			r.read[site] = map[string]int64{}
+		}
+		for _, t := range texts[site] {
+			r.read[site][t.Name] = t.Read
+			lines := slices.DeleteFunc(t.Lines, func(line string) bool { return !r.wants(t.Node, line) })
+			if len(lines) > 0 || all {
+				out = append(out, Log{path.Join(site, t.Name), lines})
+			}
 		}
 	}
 	return out, nil
+}
+
+// lack says, once, why logs of other sites are missing.
+func (r *logReader) lack(why string) {
+	if !r.lacking[why] {
+		r.lacking[why] = true
+		r.warn("logs of other sites are missing:", why)
+	}
 }
 
 // wait returns what is new as soon as there is something; nil: the lab is gone, or ctx has ended.
@@ -116,51 +149,19 @@ func (r *logReader) wait(ctx context.Context) ([]Log, error) {
 		if _, err := os.Stat(lab.Dir(r.lab)); os.IsNotExist(err) {
 			return nil, nil
 		}
-		if logs, err := r.next(false); err != nil || len(logs) > 0 {
+		if logs, err := r.next(ctx, false); err != nil || len(logs) > 0 {
 			return logs, err
 		}
 	}
 }
 
-func (r *logReader) lines(l lab.LogFile) (lines []string, err error) {
-	lines = []string{} // in JSON a list even if it is empty
-	f, err := os.Open(filepath.Join(lab.Dir(r.lab), l.Name))
-	switch {
-	case os.IsPermission(err):
-		return nil, fmt.Errorf("only root may read the logs of lab %s:  sudo trivet logs", r.lab)
-	case err != nil:
-		return nil, nil // it has just been removed
-	}
-	defer f.Close()
-	if info, err := f.Stat(); err == nil && info.Size() < r.read[l.Name] {
-		r.read[l.Name] = 0 // it was cut
-	}
-	if _, err := f.Seek(r.read[l.Name], io.SeekStart); err != nil {
-		return nil, err
-	}
-	text := bufio.NewReader(f)
-	for {
-		line, err := text.ReadString('\n')
-		if err != nil && (err != io.EOF || r.read[l.Name] > 0 || line == "") { // an incomplete line is left until its end is there
-			if err == io.EOF {
-				err = nil
-			}
-			return lines, err
-		}
-		r.read[l.Name] += int64(len(line))
-		if r.wants(l, line) {
-			lines = append(lines, strings.TrimRight(line, "\n"))
-		}
-	}
-}
-
-// wants says whether a line belongs to the nodes, or mentions them.
-func (r *logReader) wants(l lab.LogFile, line string) bool {
+// wants says whether a line, of a log about one node or none, belongs to the nodes or mentions them.
+func (r *logReader) wants(about, line string) bool {
 	if len(r.nodes) == 0 {
 		return true
 	}
 	for i, n := range r.nodes {
-		if l.Node == n || l.Node == "" && r.speaks[i].MatchString(line) {
+		if about == n || about == "" && r.speaks[i].MatchString(line) {
 			return true
 		}
 	}

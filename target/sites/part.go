@@ -64,11 +64,11 @@ func (p *part) now() (*site.Site, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.site == nil {
-		return nil, fmt.Errorf("site %s is not connected", p.machine.Name)
+		return nil, fmt.Errorf("site %s: not connected", p.machine.Name)
 	}
 	select {
 	case <-p.site.Lost():
-		return nil, fmt.Errorf("the connection to site %s is lost", p.machine.Name)
+		return nil, fmt.Errorf("site %s: the connection is lost", p.machine.Name)
 	default:
 		return p.site, nil
 	}

@@ -37,6 +37,23 @@ func (l *Lab) Counters(ctx context.Context) (map[string]counters.Port, error) {
 	return out, err
 }
 
+// Logs are what the logs at the other sites have from certain bytes on. It may be called at any time.
+func (l *Lab) Logs(ctx context.Context, read map[string]map[string]int64) map[string]lab.SiteLogs {
+	out, mu := map[string]lab.SiteLogs{}, sync.Mutex{}
+	_ = l.each(func(p *part) error {
+		var got lab.SiteLogs
+		var err error
+		if got.Logs, err = p.client.PartLogs(ctx, read[p.machine.Name]); err != nil {
+			got.Problem = p.wrong(err).Error()
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		out[p.machine.Name] = got
+		return nil
+	})
+	return out
+}
+
 // BeginWatch lets the other sites watch themselves. It may be called at any time.
 func (l *Lab) BeginWatch(ctx context.Context) (int, error) {
 	ids, mu := map[string]int{}, sync.Mutex{}

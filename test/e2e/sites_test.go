@@ -467,6 +467,42 @@ repetitions: 1
 	contains(t, h.want(1, "bench", "run", "none.yaml", "--dry-run").String(), "target: sites: say which machines; write  on: machines.yaml")
 }
 
+// TestSitesPrograms proves that commands of nodes at other machines run there, when the lab comes up,
+// at their times and as events of an experiment, which can kill them, too; that logs shows what they
+// print; and that of a machine that is lost it says so.
+func TestSitesPrograms(t *testing.T) {
+	t.Parallel()
+	s := newSeveral(t, 1)
+	h := s.head
+	lab := `nodes:
+  s[1-2]: switch
+  h1: {host: {on: head}}
+  h2: {host: {on: m1, start: "echo $(hostname) begins"}}
+links: [h1 -- s1, s1 -- s2, s2 -- h2]
+`
+	h.file("lab.yaml", lab+`schedule:
+  - at 1s: h2 run echo $(hostname) goes on; sleep 1000 &
+`)
+	h.up("lab.yaml", "--on", "machines.yaml", "--name", h.name)
+	eventually(t, "the command has run", func() bool { return strings.Contains(h.ok("logs", "h2"), "h2 goes on") })
+	contains(t, h.ok("logs"), "==> m1/commands/h2.log", "h2 begins", "==> m1/daemon.log")
+	contains(t, h.exec("h2", "ps -ef"), "sleep 1000")
+	h.ok("down", h.name)
+	s.unchanged(t)
+
+	h.file("alone.yaml", lab)
+	h.file("experiment.yaml", `topology: alone.yaml
+lab: {target: sites, on: machines.yaml}
+schedule: ["at 200ms: h2 run touch /tmp/`+h.name+`; sleep 1000 &", "at 1s: kill h2"]
+probes: [command: {node: h2, run: sleep 5; echo 1, metric: one, unit: "1", match: "([0-9]+)", time: 6s}]
+repetitions: 1
+`)
+	out := h.run("bench", "run", "experiment.yaml", "--out", "r.jsonl")
+	contains(t, out.String(), "sh in h2: exit 137") // by SIGKILL
+	s.others[0].sh("rm /tmp/" + h.name)
+	s.unchanged(t)
+}
+
 // TestSitesEncrypted proves that with  carrier: wireguard  what links carry between machines is
 // encrypted: nothing but WireGuard's packets leaves a machine, hosts reach each other with full
 // frames, a link between machines has the delay that it is asked for, also after a change and once the daemon was killed, and nothing is left. Where the kernel

@@ -47,7 +47,8 @@ type LogText struct {
 	Read  int64    `json:"read" doc:"Up to which byte"`
 }
 
-// ReadLogs reads the logs of a lab on this machine, each from the byte up to which it was read before.
+// ReadLogs reads the logs of a lab on this machine, each from the byte up to which it was read
+// before.
 func ReadLogs(name string, read map[string]int64) (out []LogText, err error) {
 	for _, l := range Logs(name) {
 		t := LogText{l.Name, l.Node, []string{}, read[l.Name]} // in JSON a list even if it is empty

@@ -105,7 +105,8 @@ func listenForSwitches(socket string) (net.Listener, error) {
 	return listener, nil
 }
 
-// carry connects a switch to a controller at the head; without a head it is refused, and tries again.
+// carry connects a switch to a controller at the head; without a head it is refused, and tries
+// again.
 func (h *head) carry(conn net.Conn, controller string) {
 	h.mu.Lock()
 	relay, is := h.relay, h.is

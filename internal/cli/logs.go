@@ -155,7 +155,8 @@ func (r *logReader) wait(ctx context.Context) ([]Log, error) {
 	}
 }
 
-// wants says whether a line, of a log about one node or none, belongs to the nodes or mentions them.
+// wants says whether a line, of a log about one node or none, belongs to the nodes or mentions
+// them.
 func (r *logReader) wants(about, line string) bool {
 	if len(r.nodes) == 0 {
 		return true

@@ -41,7 +41,8 @@ func (s site) Programs() (out []string) {
 	return out
 }
 
-// DialController connects to a controller as a switch here does, called as ForeignControllers calls it.
+// DialController connects to a controller as a switch here does, called as ForeignControllers calls
+// it.
 func (l *Lab) DialController(ctx context.Context, name string) (conn net.Conn, err error) {
 	if at, ok := l.listening.Load(name); ok {
 		err = inside.File(l.fabric, func() (err error) {

@@ -91,8 +91,8 @@ func (l *Lab) makeTunnel(link *topology.Link, at topology.Endpoint, c topology.C
 	})
 }
 
-// carrierBatch makes tunnels whose packets travel as a carrier's: in the machine's own network, or in
-// the encrypted one.
+// carrierBatch makes tunnels whose packets travel as a carrier's: in the machine's own network, or
+// in the encrypted one.
 func (l *Lab) carrierBatch(c topology.Carrier) (*netbatch.Batch, error) {
 	if !c.Encrypted {
 		return netbatch.New()

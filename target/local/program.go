@@ -37,8 +37,8 @@ func (l *Lab) ProgramProcesses(name string) []int {
 	return l.Cgroups.Processes(l.Name, programGroup(name))
 }
 
-// Listens says at which address the switches reach a controller that they could not reach otherwise:
-// a program in their namespace, or one at another site.
+// Listens says at which address the switches reach a controller that they could not reach
+// otherwise: a program in their namespace, or one at another site.
 func (l *Lab) Listens(name, address string) { l.listening.Store(name, address) }
 
 // EndProgram ends a program and everything it has started, and returns once they are gone.

@@ -24,7 +24,8 @@ func TestLargest(t *testing.T) {
 }
 
 // TestRemarks proves that what a carrier cannot give is said, of each carrier and of each link that
-// asks for less delay than its carrier has, and that nothing is said of one that is as it should be.
+// asks for less delay than its carrier has, and that nothing is said of one that is as it should
+// be.
 func TestRemarks(t *testing.T) {
 	top := &topology.Topology{Nodes: []*topology.Node{{Name: "a", Kind: topology.Host}, {Name: "b", Kind: topology.Host, On: "m1"}, {Name: "c", Kind: topology.Host, On: "m2"}}}
 	for _, ends := range [][2]string{{"a", "b"}, {"a", "c"}, {"b", "c"}} {

@@ -71,8 +71,8 @@ func Serve() error {
 	return site.Serve(mux)
 }
 
-// partNamed returns the part that a request names. Labs that are no parts, and parts of other heads'
-// labs, are none of this head's business.
+// partNamed returns the part that a request names. Labs that are no parts, and parts of other
+// heads' labs, are none of this head's business.
 func partNamed(w http.ResponseWriter, r *http.Request) (s lab.State, ok bool) {
 	name := r.PathValue("name")
 	s, err := lab.Load(name)

@@ -56,7 +56,8 @@ type tunnels struct {
 	listener net.Listener
 }
 
-// sinkPort is where an end takes what the other sends to see how much gets through (discard, RFC 863).
+// sinkPort is where an end takes what the other sends to see how much gets through (discard, RFC
+// 863).
 const sinkPort = 9
 
 func openTunnels(r gaugeRequest) (t *tunnels, err error) {
@@ -102,8 +103,8 @@ func openTunnels(r gaugeRequest) (t *tunnels, err error) {
 				return err
 			}
 			own := &net.IPNet{IP: e.address(e.First).AsSlice(), Mask: net.CIDRMask(30, 32)}
-			// The tunnel's driver tells its senders how much fits into a packet of the carrier; these
-			// must not heed that, and send full ones.
+			// The tunnel's driver tells its senders how much fits into a packet of the carrier;
+			// these must not heed that, and send full ones.
 			full := &netlink.Route{LinkIndex: dev.Attrs().Index, MTU: local.MTU, MTULock: true,
 				Dst: &net.IPNet{IP: e.address(!e.First).AsSlice(), Mask: net.CIDRMask(32, 32)}}
 			if err := errors.Join(netlink.AddrAdd(dev, &netlink.Addr{IPNet: own}), netlink.LinkSetUp(dev), netlink.RouteAdd(full)); err != nil {
@@ -217,7 +218,14 @@ func (e tunnelEnd) measure(ctx context.Context, may, must *probe.Pinger) measure
 	full := may.PingPair(ctx, to, probe.PingOptions{Count: 3, Size: local.MTU - ipv4Headers, Interval: probeInterval, Timeout: patience})
 	m.Full = full.Received > 0
 	if e.Remote.Is4() {
-		m.Whole = largest(576, local.MTU, func(size int) bool { return once(must, size, patience) || once(must, size, patience) })
+		m.Whole = largest(576, local.MTU, func(size int) bool {
+			for range 2 { // one may be lost
+				if once(must, size, patience) {
+					return true
+				}
+			}
+			return false
+		})
 	}
 	return m
 }

@@ -18,8 +18,8 @@ type watches struct {
 	open map[int]map[string]int
 }
 
-// Counters are those of the devices at all other sites. Switches' namespaces are told apart by their
-// sites. It may be called at any time.
+// Counters are those of the devices at all other sites. Switches' namespaces are told apart by
+// their sites. It may be called at any time.
 func (l *Lab) Counters(ctx context.Context) (map[string]counters.Port, error) {
 	out, mu := map[string]counters.Port{}, sync.Mutex{}
 	err := l.each(func(p *part) error {
@@ -37,7 +37,8 @@ func (l *Lab) Counters(ctx context.Context) (map[string]counters.Port, error) {
 	return out, err
 }
 
-// Logs are what the logs at the other sites have from certain bytes on. It may be called at any time.
+// Logs are what the logs at the other sites have from certain bytes on. It may be called at any
+// time.
 func (l *Lab) Logs(ctx context.Context, read map[string]map[string]int64) map[string]lab.SiteLogs {
 	out, mu := map[string]lab.SiteLogs{}, sync.Mutex{}
 	_ = l.each(func(p *part) error {

@@ -27,9 +27,9 @@ var siteFaults = []struct {
 }
 
 // TestSitesFaults proves that whatever happens to a lab over three machines while it comes up,
-// changes or goes down, at any moment, the command ends, with an error that names the machine or the
-// lab unless it has succeeded; and that down then leaves nothing anywhere, or, of a machine that it
-// cannot reach, what goes by itself.
+// changes or goes down, at any moment, the command ends, with an error that names the machine or
+// the lab unless it has succeeded; and that down then leaves nothing anywhere, or, of a machine
+// that it cannot reach, what goes by itself.
 func TestSitesFaults(t *testing.T) {
 	for _, fault := range siteFaults {
 		t.Run(strings.ReplaceAll(fault.name, " ", "-"), func(t *testing.T) {
@@ -74,8 +74,8 @@ func lastLine(s string) string {
 	return lines[len(lines)-1]
 }
 
-// TestSitesTwoHeads proves that a lab that would take the part of another head's lab at a machine is
-// refused, and that the other one is left alone; and that labs of two heads share machines.
+// TestSitesTwoHeads proves that a lab that would take the part of another head's lab at a machine
+// is refused, and that the other one is left alone; and that labs of two heads share machines.
 func TestSitesTwoHeads(t *testing.T) {
 	t.Parallel()
 	s := newSeveral(t, 2)

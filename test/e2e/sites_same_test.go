@@ -9,9 +9,9 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// TestSitesSame proves that a lab over three machines is the one that it is on one machine: the same
-// nodes, interfaces, ports and addresses, by the same names, and the same ways between hosts, all of
-// which reach each other.
+// TestSitesSame proves that a lab over three machines is the one that it is on one machine: the
+// same nodes, interfaces, ports and addresses, by the same names, and the same ways between hosts,
+// all of which reach each other.
 func TestSitesSame(t *testing.T) {
 	for name, what := range map[string]string{"campus": example("campus.yaml"), "fat-tree": "fat-tree,4", "linear": "linear,100"} {
 		t.Run(name, func(t *testing.T) {

@@ -396,8 +396,8 @@ func TestSitesCarriers(t *testing.T) {
 }
 
 // TestSitesBench proves that an experiment runs over several machines as on one: its probes measure
-// between nodes wherever they are, with programs of others and Trivet's own; results hold what every
-// machine did and how far its clock was apart; the verdict minds both; and nothing is left.
+// between nodes wherever they are, with programs of others and Trivet's own; results hold what
+// every machine did and how far its clock was apart; the verdict minds both; and nothing is left.
 func TestSitesBench(t *testing.T) {
 	t.Parallel()
 	s := newSeveral(t, 2)
@@ -467,9 +467,9 @@ repetitions: 1
 	contains(t, h.want(1, "bench", "run", "none.yaml", "--dry-run").String(), "target: sites: say which machines; write  on: machines.yaml")
 }
 
-// TestSitesPrograms proves that commands of nodes at other machines run there, when the lab comes up,
-// at their times and as events of an experiment, which can kill them, too; that logs shows what they
-// print; and that of a machine that is lost it says so.
+// TestSitesPrograms proves that commands of nodes at other machines run there, when the lab comes
+// up, at their times and as events of an experiment, which can kill them, too; that logs shows what
+// they print; and that of a machine that is lost it says so.
 func TestSitesPrograms(t *testing.T) {
 	t.Parallel()
 	s := newSeveral(t, 1)
@@ -505,8 +505,9 @@ repetitions: 1
 
 // TestSitesEncrypted proves that with  carrier: wireguard  what links carry between machines is
 // encrypted: nothing but WireGuard's packets leaves a machine, hosts reach each other with full
-// frames, a link between machines has the delay that it is asked for, also after a change and once the daemon was killed, and nothing is left. Where the kernel
-// has no WireGuard that is an error, before anything is made.
+// frames, a link between machines has the delay that it is asked for, also after a change and once
+// the daemon was killed, and nothing is left. Where the kernel has no WireGuard that is an error,
+// before anything is made.
 func TestSitesEncrypted(t *testing.T) {
 	t.Parallel()
 	s := newSeveral(t, 2)

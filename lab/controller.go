@@ -176,10 +176,10 @@ func (o *ownController) barriers(ctx context.Context) error {
 	for _, s := range o.Switches() {
 		err := s.Barrier(ctx)
 		if ctx.Err() != nil {
-			return fmt.Errorf("the controller is waiting for an answer from switch %s", s.Name())
+			return fmt.Errorf("the controller is waiting for an answer from switch %s", o.Map().Switch(s.DPID()).Name)
 		}
 		if err != nil {
-			return fmt.Errorf("switch %s: %w", s.Name(), err)
+			return fmt.Errorf("switch %s: %w", o.Map().Switch(s.DPID()).Name, err)
 		}
 	}
 	return nil

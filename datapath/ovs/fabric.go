@@ -193,7 +193,9 @@ func (f *fabric) Leave(ctx context.Context, s plan.Steps) error {
 	anew := map[string]bool{}
 	for _, k := range s.DropLinks {
 		for _, e := range k.Ends {
-			anew[e.Interface] = is(f.site.Node(e.Node))
+			if is(f.site.Node(e.Node)) { // the other end of a link to another site has the same interface
+				anew[e.Interface] = true
+			}
 		}
 	}
 	again := func(k plan.Link) bool { return anew[k.Ends[0].Interface] || anew[k.Ends[1].Interface] }

@@ -45,6 +45,9 @@ func (l *Lab) awaitCarriers(ctx context.Context, s plan.Steps, done func()) erro
 			continue
 		}
 		for _, e := range k.Ends {
+			if e.External() {
+				continue
+			}
 			node := e.Node
 			if !ownsNamespaces(l.node(node)) {
 				node = ""
@@ -77,6 +80,9 @@ func (l *Lab) raisedEnds(k *topology.Link) (up bool, err error) {
 	}
 	up = true
 	for _, e := range k.Ends {
+		if e.External() {
+			continue
+		}
 		err := l.inNet(e.Node, func() error {
 			dev, err := netlink.LinkByName(e.Interface)
 			up = up && err == nil && dev.Attrs().RawFlags&unix.IFF_UP != 0

@@ -1,13 +1,11 @@
 package local
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"slices"
 
 	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 
 	"trivet.dev/trivet/internal/inside"
 	"trivet.dev/trivet/internal/netbatch"
@@ -74,10 +72,7 @@ func (l *Lab) makeTunnel(link *topology.Link, at topology.Endpoint, c topology.C
 	}
 	b.AddVXLAN(d, c, false)
 	if err := b.Flush(); err != nil {
-		if errors.Is(err, unix.EEXIST) {
-			err = fmt.Errorf("%w: another lab, or another program, has such a tunnel", err)
-		}
-		return fmt.Errorf("link %s: %w", link.Name(), err)
+		return fmt.Errorf("link %s: %w", link.Name(), tunnelTaken(err))
 	}
 	if link.Down || !ownsNamespaces(l.node(at.Node)) { // those of switches are set up together
 		return nil

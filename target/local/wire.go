@@ -55,7 +55,10 @@ func (l *Lab) Devices() map[string]string {
 
 // wireOf depends only on the link, its nodes and the record.
 func (l *Lab) wireOf(link *topology.Link, nodes map[string]*topology.Node) datapath.Wire {
+	far := carried(link)
 	switch {
+	case far >= 0 && !l.Record.Netem && delayed(link.Egress(1-far)):
+		return datapath.Line
 	case link.Ends[0].External() || link.Ends[1].External():
 		return datapath.External
 	case !l.Record.Netem && (delayed(link.Egress(0)) || delayed(link.Egress(1))):
@@ -168,7 +171,7 @@ func (l *Lab) inNet(node string, f func() error) error {
 	return inside.File(ns, f)
 }
 
-// makeLine makes a link of two TAP devices, held by the delay line.
+// makeLine makes a link of two TAP devices, held by the delay line; see also openCarried.
 func (l *Lab) makeLine(k plan.Link) error {
 	if l.engine == nil {
 		var err error
@@ -178,6 +181,13 @@ func (l *Lab) makeLine(k plan.Link) error {
 	}
 	var fds, indexes [2]int
 	for i, e := range k.Ends {
+		if e.Carrier != nil {
+			var err error
+			if fds[i], err = l.openCarried(*e.Carrier); err != nil {
+				return fmt.Errorf("link %s: %w", k.Name(), err)
+			}
+			continue
+		}
 		err := l.inNet(e.Node, func() (err error) {
 			fds[i], err = delayline.OpenTap(e.Interface, true)
 			if err != nil {
@@ -193,12 +203,16 @@ func (l *Lab) makeLine(k plan.Link) error {
 			return fmt.Errorf("link %s: %w", k.Name(), err)
 		}
 	}
-	line, err := l.engine.Add(fds[0], fds[1], k.Egress(0), k.Egress(1), delayline.Options{Plain: [2]bool{l.plain(k.Ends[0]), l.plain(k.Ends[1])}})
+	impair := egresses(k.Link)
+	line, err := l.engine.Add(fds[0], fds[1], impair[0], impair[1], delayline.Options{Plain: [2]bool{l.plain(k.Ends[0]), l.plain(k.Ends[1])}})
 	if err != nil {
 		return fmt.Errorf("link %s: %w", k.Name(), err)
 	}
 	l.lines[k.Key] = line
 	for i, e := range k.Ends {
+		if e.Carrier != nil {
+			continue // that device is ours alone
+		}
 		if err := l.power.watch(l.netPath(e.Node), indexes[i], line, i); err != nil {
 			return fmt.Errorf("link %s: %w", k.Name(), err)
 		}
@@ -208,6 +222,9 @@ func (l *Lab) makeLine(k plan.Link) error {
 
 // plain says whether an end needs complete frames.
 func (l *Lab) plain(e topology.Endpoint) bool {
+	if e.Carrier != nil {
+		return false
+	}
 	return needsChecksums(l.fabricOf(l.node(e.Node)))
 }
 
@@ -267,6 +284,10 @@ func (l *Lab) dropLinks(links []plan.Link) error {
 				delete(l.lines, k.Key)
 			}
 			for _, e := range k.Ends {
+				if e.Carrier != nil {
+					errs = append(errs, l.closeCarried(*e.Carrier))
+					continue
+				}
 				errs = append(errs, inNamespaceFile(l.netPath(e.Node), func() error { return netbatch.Delete(e.Interface) }))
 				l.forgetDevice(e.Interface)
 			}
@@ -342,7 +363,8 @@ func (l *Lab) setChecksums(links []plan.Link) error {
 // impair shapes a link as the topology says.
 func (l *Lab) impair(k plan.Link) error {
 	if line := l.lines[k.Key]; line != nil {
-		return line.Set(k.Egress(0), k.Egress(1))
+		impair := egresses(k.Link)
+		return line.Set(impair[0], impair[1])
 	}
 	if l.WireOf(k.Link).Inner() {
 		return nil // its fabric does it

@@ -96,7 +96,7 @@ func (r *rack) bootSite(i int) {
 	if err != nil {
 		sshd = "/usr/sbin/sshd"
 	}
-	r.boot(fmt.Sprintf("m%d", i), i+1, fmt.Sprintf("mkdir -p /run/sshd; exec %s -D -e -f %s/m%d.conf", sshd, r.dir, i))
+	r.boot(fmt.Sprintf("m%d", i), i+1, fmt.Sprintf("mkdir -p /run/sshd; : >/root/.bashrc; exec %s -D -e -f %s/m%d.conf", sshd, r.dir, i))
 }
 
 // answers waits until a machine can be reached by SSH.

@@ -1,0 +1,128 @@
+package local
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/rlimit"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"trivet.dev/trivet/internal/inside"
+	"trivet.dev/trivet/internal/netbatch"
+	"trivet.dev/trivet/target/local/delayline"
+	"trivet.dev/trivet/topology"
+)
+
+// Without netem, a link to another site goes through a delay line, too, which impairs what is sent
+// from here: the node's end is a TAP device as on other lines. The line's other TAP device is
+// beside the switches, with the tunnel, and a program passes frames between these two.
+
+// carried returns the end of a link that is at another site, or -1.
+func carried(link *topology.Link) int {
+	return slices.IndexFunc(link.Ends[:], func(e topology.Endpoint) bool { return e.Carrier != nil })
+}
+
+// egresses is what a delay line does with what its ends send. What the far end of a carried link
+// sends has been impaired there.
+func egresses(link *topology.Link) (out [2]topology.Impairment) {
+	far := carried(link)
+	for i := range out {
+		if i != far {
+			out[i] = link.Egress(i)
+		}
+	}
+	return out
+}
+
+func lineDevice(c topology.Carrier) string   { return fmt.Sprintf("vl%d", c.VNI) }
+func tunnelDevice(c topology.Carrier) string { return fmt.Sprintf("vx%d", c.VNI) }
+
+// openCarried makes a tunnel, and a TAP device whose frames pass into it. There may be those of a
+// daemon that has died.
+func (l *Lab) openCarried(c topology.Carrier) (fd int, err error) {
+	if err := l.closeCarried(c); err != nil {
+		return -1, err
+	}
+	b, err := l.carrierBatch(c)
+	if err != nil {
+		return -1, err
+	}
+	defer b.Close()
+	b.AddVXLAN(netbatch.Device{Name: tunnelDevice(c), NS: l.fabric, MTU: MTU}, c, false)
+	if err := b.Flush(); err != nil {
+		return -1, tunnelTaken(err)
+	}
+	err = inside.File(l.fabric, func() error {
+		if fd, err = delayline.OpenTap(lineDevice(c), true); err != nil {
+			return err
+		}
+		err := passFrames(lineDevice(c), tunnelDevice(c))
+		if err != nil {
+			unix.Close(fd)
+		}
+		return err
+	})
+	return fd, err
+}
+
+// closeCarried removes both devices, as far as they exist.
+func (l *Lab) closeCarried(c topology.Carrier) error {
+	return inside.File(l.fabric, func() error {
+		return errors.Join(netbatch.Delete(lineDevice(c)), netbatch.Delete(tunnelDevice(c)))
+	})
+}
+
+// passFrames makes what arrives at either of two devices leave by the other. It runs in their
+// namespace.
+func passFrames(names ...string) error {
+	var devices []netlink.Link
+	for _, name := range names {
+		dev, err := netlink.LinkByName(name)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(setOffloads(name, joining, false), netlink.LinkSetUp(dev)); err != nil {
+			return err
+		}
+		devices = append(devices, dev)
+	}
+	_ = rlimit.RemoveMemlock() // what kernels before 5.11 need
+	for i, dev := range devices {
+		if err := redirect(dev.Attrs().Index, devices[1-i].Attrs().Index); err != nil {
+			return fmt.Errorf("pass frames from %s to %s (eBPF): %w", names[i], names[1-i], err)
+		}
+	}
+	return nil
+}
+
+// redirect attaches a program to a device that sends all that arrives there by another.
+func redirect(from, to int) error {
+	program, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.SchedCLS, License: "GPL", Instructions: asm.Instructions{
+		asm.Mov.Imm(asm.R1, int32(to)),
+		asm.Mov.Imm(asm.R2, 0),
+		asm.FnRedirect.Call(),
+		asm.Return(),
+	}})
+	if err != nil {
+		return err
+	}
+	defer program.Close() // the filter keeps it
+	clsact := &netlink.GenericQdisc{QdiscType: "clsact",
+		QdiscAttrs: netlink.QdiscAttrs{LinkIndex: from, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT}}
+	filter := &netlink.BpfFilter{Fd: program.FD(), Name: "pass", DirectAction: true, FilterAttrs: netlink.FilterAttrs{
+		LinkIndex: from, Parent: netlink.HANDLE_MIN_INGRESS, Handle: 1, Protocol: unix.ETH_P_ALL, Priority: 1}}
+	return errors.Join(netlink.QdiscReplace(clsact), netlink.FilterReplace(filter))
+}
+
+// tunnelTaken says what it means that a tunnel cannot be made.
+func tunnelTaken(err error) error {
+	if errors.Is(err, os.ErrExist) {
+		return fmt.Errorf("%w: another lab, or another program, has such a tunnel", err)
+	}
+	return err
+}

@@ -314,6 +314,31 @@ func TestSitesRefused(t *testing.T) {
 	s.unchanged(t)
 }
 
+// TestSitesCopied proves that several heads may copy the program to one machine at the same time,
+// where old ones are removed meanwhile, and that what a copy that was cut off has left goes, too.
+func TestSitesCopied(t *testing.T) {
+	t.Parallel()
+	s := newSeveral(t, 1)
+	h, m1 := s.head, s.others[0]
+	m1.sh(`dir=$(getent passwd root | cut -d: -f6)/.cache/trivet/program; mkdir -p $dir; mount -t tmpfs none $dir
+		for i in 1 2 3 4 5 6 7; do touch -d "$i days ago" $dir/trivet-old$i; done; touch -d "2 days ago" $dir/new.cut`)
+	var ups []*exec.Cmd
+	var outs []*output
+	for i := range 4 {
+		up := h.command(trivet, "up", "linear,2", "--on", "machines.yaml", "--name", fmt.Sprint(h.name, "-", i))
+		ups, outs = append(ups, up), append(outs, h.startOutput(up))
+	}
+	for i, up := range ups {
+		if wait(t, up); up.ProcessState.ExitCode() != 0 {
+			t.Errorf("%s", outs[i])
+		}
+		h.ok("down", fmt.Sprint(h.name, "-", i))
+	}
+	if left := strings.Fields(m1.sh("ls $(getent passwd root | cut -d: -f6)/.cache/trivet/program")); len(left) != 5 {
+		t.Errorf("there are %v", left)
+	}
+}
+
 // TestSitesGuarded proves that a machine that is no site of a lab cannot send into it by way of its
 // tunnels; without the firewall's table it could.
 func TestSitesGuarded(t *testing.T) {

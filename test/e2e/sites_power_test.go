@@ -113,7 +113,12 @@ func (r *rack) cut(name string) {
 	cmd := r.vms[name]
 	delete(r.vms, name)
 	_ = cmd.Process.Signal(unix.SIGTERM) // the harness ends the machine, which hears nothing of it
+	kill := time.AfterFunc(20*time.Second, func() {
+		r.t.Errorf("%s: the harness does not end", name)
+		_ = cmd.Process.Kill()
+	})
 	_ = cmd.Wait()
+	kill.Stop()
 }
 
 // begin lets the head run a command; the function it returns waits for its end.

@@ -22,7 +22,10 @@ import (
 // List is the machines that a lab may run at, besides the one that holds its daemon.
 type List struct {
 	Machines []*Machine `json:"machines"`
-	Carrier  string     `json:"carrier"` // what links between sites are made of: VXLAN, WireGuard
+	Carrier  string     `json:"carrier"` // what links between sites are made of: VXLAN, WireGuard, VLAN
+
+	// VLANs are the first and the last that links may have whose machines have none of their own.
+	VLANs [2]uint16 `json:"vlans,omitzero"`
 
 	// Keep is how long a site keeps its part once the head is gone; 0: for ever.
 	Keep topology.Duration `json:"keep"`
@@ -33,6 +36,7 @@ type List struct {
 type Own struct {
 	Only    bool       `json:"only,omitempty"`   // it only directs: no nodes run here
 	Address netip.Addr `json:"address,omitzero"` // where the others reach it; unset: where their SSH connections come from
+	NIC     string     `json:"nic,omitempty"`    // that has the VLANs; unset: the one with the address
 	Capacity
 }
 
@@ -51,6 +55,12 @@ type Machine struct {
 	Port    int        `json:"port,omitempty"`
 	Key     string     `json:"key,omitempty"`    // file of a private key
 	Address netip.Addr `json:"address,omitzero"` // where the other machines reach it; unset: where SSH does
+	NIC     string     `json:"nic,omitempty"`    // that has the VLANs; unset: the one with the address
+	VLAN    uint16     `json:"vlan,omitempty"`   // of its first link to the head; 0: one of the list's
+
+	// Hosts says that the machine takes hosts only, so many at most. The host of a machine that
+	// takes one is the machine itself. 0: it takes any nodes.
+	Hosts int `json:"hosts,omitempty"`
 	Capacity
 
 	Pos topology.Position `json:"-"`
@@ -81,7 +91,7 @@ func Read(argument string) (*List, error) {
 	case looksLikeFile(argument):
 		return nil, err
 	}
-	l := &List{Carrier: VXLAN, Keep: topology.Duration(keep)}
+	l := newList()
 	var p topology.Problems
 	for _, word := range strings.Split(argument, ",") {
 		if m := parseTarget(strings.TrimSpace(word), topology.Position{}, &p); m != nil {
@@ -90,6 +100,10 @@ func Read(argument string) (*List, error) {
 	}
 	l.check(&p)
 	return l, p.Err()
+}
+
+func newList() *List {
+	return &List{Carrier: VXLAN, Keep: topology.Duration(keep), VLANs: usualVLANs}
 }
 
 func looksLikeFile(s string) bool {
@@ -104,7 +118,17 @@ const keep = 10 * time.Minute
 const (
 	VXLAN     = "vxlan"     // a tunnel for each link over any IP network (RFC 7348)
 	WireGuard = "wireguard" // the same within an encrypted network between the machines
+	VLAN      = "vlan"      // a VLAN for each link, on a wire that the machines share (IEEE 802.1Q)
 )
+
+var carriers = []string{VXLAN, WireGuard, VLAN}
+
+// maxVLAN is the last one that there can be (IEEE 802.1Q-2022, table 9-2).
+const maxVLAN = 4094
+
+// usualVLANs are those that links have unless the list says otherwise: clear of the last octets of
+// addresses, after which people number those of devices.
+var usualVLANs = [2]uint16{1000, 1999}
 
 var (
 	userPattern  = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$`)
@@ -157,7 +181,7 @@ func parseTarget(s string, pos topology.Position, p *topology.Problems) *Machine
 
 // Parse reads a file of machines: Trivet's own form, or an inventory of Ansible, in YAML or INI.
 func Parse(file string, data []byte) (*List, error) {
-	l := &List{Carrier: VXLAN, Keep: topology.Duration(keep)}
+	l := newList()
 	var p topology.Problems
 	if isINI(file, data) {
 		l.readINI(file, data, &p)
@@ -176,7 +200,7 @@ func Parse(file string, data []byte) (*List, error) {
 
 // check looks at the list as a whole.
 func (l *List) check(p *topology.Problems) {
-	seen, hosts := map[string]bool{topology.Head: true}, map[string]string{}
+	seen, hosts, vlans := map[string]bool{topology.Head: true}, map[string]string{}, map[uint16]string{}
 	for _, m := range l.Machines {
 		switch {
 		case m.Name == topology.Head:
@@ -185,8 +209,12 @@ func (l *List) check(p *topology.Problems) {
 			p.Add(m.Pos, "give each a name of its own", "two machines are called %s", m.Name)
 		case hosts[m.String()] != "":
 			p.Add(m.Pos, "name each machine once", "%s and %s are the same machine: %s", hosts[m.String()], m.Name, m)
+		case m.VLAN != 0 && vlans[m.VLAN] != "":
+			p.Add(m.Pos, "give each a VLAN of its own:  vlan: "+strconv.Itoa(int(m.VLAN%maxVLAN+1)), "%s and %s both have VLAN %d", vlans[m.VLAN], m.Name, m.VLAN)
+		case m.VLAN >= l.VLANs[0] && m.VLAN <= l.VLANs[1]:
+			p.Add(m.Pos, "set  vlans:  to others", "VLAN %d of %s is one of %d-%d, which are for links of machines without", m.VLAN, m.Name, l.VLANs[0], l.VLANs[1])
 		}
-		seen[m.Name], hosts[m.String()] = true, m.Name
+		seen[m.Name], hosts[m.String()], vlans[m.VLAN] = true, m.Name, m.Name
 	}
 	if len(l.Machines) > MaxMachines {
 		p.Add(topology.Position{}, "leave some out", "%d machines; a lab runs at no more than %d", len(l.Machines), MaxMachines)
@@ -221,32 +249,26 @@ func (l *List) readYAML(root *yamlfile.Value, p *topology.Problems) {
 		}
 		return
 	}
+	if root.Get("devices") != nil || root.Get("gateway") != nil {
+		l.readRack(root, p)
+		return
+	}
 	for _, q := range root.Pairs {
 		switch v := q.Value; q.Key.Text {
 		case "machines":
 			l.readMachines(v, p)
 		case "carrier":
-			if l.Carrier = v.Text; v.Text != VXLAN && v.Text != WireGuard {
-				p.Add(v.Pos, "choose vxlan or wireguard", "there is no carrier %q", v.Text)
+			if l.Carrier = v.Text; !slices.Contains(carriers, v.Text) {
+				p.Add(v.Pos, "choose vxlan, wireguard or vlan", "there is no carrier %q", v.Text)
 			}
+		case "vlans":
+			l.VLANs = vlanRange(v, p)
 		case "keep":
-			d, err := topology.ParseDuration(v.Text)
-			if v.Text == "forever" {
-				d, err = 0, nil
-			} else if err == nil && d < topology.Duration(time.Second) {
-				err = topology.Mistaken("write 10m, or forever", "%s is too short", v)
-			}
-			if text, hint := "", ""; v.Shape != yamlfile.Scalar || err != nil {
-				if err != nil {
-					text, hint = topology.TextAndHint(err)
-				}
-				p.Add(v.Pos, cmp.Or(hint, "write 10m, or forever"), "keep: %s", cmp.Or(text, v.String()))
-			}
-			l.Keep = d
+			l.Keep = duration(v, p)
 		case "head":
 			l.readHead(v, p)
 		default:
-			p.Add(q.Key.Pos, "known are machines, carrier, head, keep", "there is no key %q", q.Key.Text)
+			p.Add(q.Key.Pos, "known are machines, carrier, head, keep, vlans", "there is no key %q", q.Key.Text)
 		}
 	}
 }
@@ -303,9 +325,15 @@ func (l *List) readMachine(q yamlfile.Pair, p *topology.Problems) *Machine {
 			m.Key = text(o.Value, p)
 		case "address":
 			m.Address = address(o.Value, p)
+		case "nic":
+			m.NIC = nic(o.Value, p)
+		case "vlan":
+			m.VLAN = vlan(o.Value, p)
+		case "hosts":
+			m.Hosts = hosts(o.Value, p)
 		default:
 			if !m.option(o, p) {
-				p.Add(o.Key.Pos, "known are ssh, key, address, labels, cores", "machine %s: there is no option %q", name, o.Key.Text)
+				p.Add(o.Key.Pos, "known are ssh, key, address, nic, vlan, hosts, labels, cores", "machine %s: there is no option %q", name, o.Key.Text)
 			}
 		}
 	}
@@ -352,15 +380,34 @@ func (l *List) readHead(v *yamlfile.Value, p *topology.Problems) {
 				}
 			case "address":
 				l.Head.Address = address(o.Value, p)
+			case "nic":
+				l.Head.NIC = nic(o.Value, p)
 			default:
 				if !l.Head.option(o, p) {
-					p.Add(o.Key.Pos, "known are only, address, labels, cores", "head: there is no option %q", o.Key.Text)
+					p.Add(o.Key.Pos, "known are only, address, nic, labels, cores", "head: there is no option %q", o.Key.Text)
 				}
 			}
 		}
 	default:
 		p.Add(v.Pos, "write  head: only, or  head: {address: 10.5.0.1}", "head is what this machine does, not %s", v)
 	}
+}
+
+// duration reads how long a machine keeps its part.
+func duration(v *yamlfile.Value, p *topology.Problems) topology.Duration {
+	d, err := topology.ParseDuration(v.Text)
+	if v.Text == "forever" {
+		d, err = 0, nil
+	} else if err == nil && d < topology.Duration(time.Second) {
+		err = topology.Mistaken("write 10m, or forever", "%s is too short", v)
+	}
+	if text, hint := "", ""; v.Shape != yamlfile.Scalar || err != nil {
+		if err != nil {
+			text, hint = topology.TextAndHint(err)
+		}
+		p.Add(v.Pos, cmp.Or(hint, "write 10m, or forever"), "keep: %s", cmp.Or(text, v.String()))
+	}
+	return d
 }
 
 func text(v *yamlfile.Value, p *topology.Problems) string {

@@ -10,12 +10,15 @@ import (
 const Head = "head"
 
 // Carrier is the far end of a link between two sites, as seen from one of them: a VXLAN tunnel
-// (RFC 7348) from an address of this machine to one of the other's.
+// (RFC 7348) from an address of this machine to one of the other's, or a VLAN (IEEE 802.1Q) of an
+// interface here.
 type Carrier struct {
 	Node   string     `json:"node"` // at the link's other end
 	Local  netip.Addr `json:"local"`
 	Remote netip.Addr `json:"remote"`
-	VNI    uint32     `json:"vni"`
+	VNI    uint32     `json:"vni,omitempty"`
+	VLAN   uint16     `json:"vlan,omitempty"` // 1 to 4094; 0: it is a tunnel
+	NIC    string     `json:"nic,omitempty"`  // that has the VLAN; empty: the one with the address Local
 
 	Encrypted bool `json:"encrypted,omitempty"` // the addresses are those of an encrypted network between the sites
 }

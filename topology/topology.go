@@ -163,6 +163,9 @@ type Node struct {
 
 	On string `json:"on,omitempty"` // the site that it runs at, or a label of sites; empty: not chosen, or the head
 
+	// Native says that the host is the machine that it is placed at, not namespaces there.
+	Native bool `json:"native,omitempty"`
+
 	Place   *Point         `json:"place,omitempty"` // where a drawing puts the node
 	Foreign map[string]any `json:"foreign,omitempty"`
 

@@ -275,6 +275,20 @@ func (b *Batch) AddVXLAN(d Device, c topology.Carrier, whole bool) {
 	b.add(fmt.Sprintf("make the tunnel %s to %s with VNI %d", d.Name, c.Remote, c.VNI), unix.RTM_NEWLINK, create, parts...)
 }
 
+// AddVLAN makes a device that is a VLAN (IEEE 802.1Q) of another, which is in the namespace of the
+// batch's socket, whatever namespace the device is in.
+func (b *Batch) AddVLAN(d Device, of int, id uint16) {
+	info := nl.NewRtAttr(unix.IFLA_LINKINFO, nil)
+	info.AddRtAttr(nl.IFLA_INFO_KIND, nl.NonZeroTerminated("vlan"))
+	data := info.AddRtAttr(nl.IFLA_INFO_DATA, nil)
+	data.AddRtAttr(nl.IFLA_VLAN_ID, nl.Uint16Attr(id))
+	parts := []nl.NetlinkRequestData{&nl.IfInfomsg{IfInfomsg: unix.IfInfomsg{Index: int32(d.Index)}}, nl.NewRtAttr(unix.IFLA_LINK, nl.Uint32Attr(uint32(of)))}
+	for _, attr := range append(d.attrs(), info) {
+		parts = append(parts, attr)
+	}
+	b.add(fmt.Sprintf("make the device %s of VLAN %d", d.Name, id), unix.RTM_NEWLINK, create, parts...)
+}
+
 // AddPlain makes a device of a kind that takes no options.
 func (b *Batch) AddPlain(kind string, d Device) {
 	info := nl.NewRtAttr(unix.IFLA_LINKINFO, nil)

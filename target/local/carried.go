@@ -3,7 +3,6 @@ package local
 import (
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 
 	"github.com/cilium/ebpf"
@@ -39,10 +38,12 @@ func egresses(link *topology.Link) (out [2]topology.Impairment) {
 	return out
 }
 
-func lineDevice(c topology.Carrier) string   { return fmt.Sprintf("vl%d", c.VNI) }
-func tunnelDevice(c topology.Carrier) string { return fmt.Sprintf("vx%d", c.VNI) }
+// lineDevice and tunnelDevice name the two devices: a carrier has a VNI or a VLAN, and no two of a
+// lab have the same.
+func lineDevice(c topology.Carrier) string   { return fmt.Sprintf("vl%d", max(c.VNI, uint32(c.VLAN))) }
+func tunnelDevice(c topology.Carrier) string { return fmt.Sprintf("vx%d", max(c.VNI, uint32(c.VLAN))) }
 
-// openCarried makes a tunnel, and a TAP device whose frames pass into it. There may be those of a
+// openCarried makes the device of a link to another site, and a TAP device whose frames pass into it. There may be those of a
 // daemon that has died.
 func (l *Lab) openCarried(c topology.Carrier) (fd int, err error) {
 	if err := l.closeCarried(c); err != nil {
@@ -53,9 +54,11 @@ func (l *Lab) openCarried(c topology.Carrier) (fd int, err error) {
 		return -1, err
 	}
 	defer b.Close()
-	b.AddVXLAN(netbatch.Device{Name: tunnelDevice(c), NS: l.fabric, MTU: MTU}, c, false)
+	if err := AddCarried(b, netbatch.Device{Name: tunnelDevice(c), NS: l.fabric, MTU: MTU}, c, false); err != nil {
+		return -1, err
+	}
 	if err := b.Flush(); err != nil {
-		return -1, tunnelTaken(err)
+		return -1, CarriedTaken(c, err)
 	}
 	err = inside.File(l.fabric, func() error {
 		if fd, err = delayline.OpenTap(lineDevice(c), true); err != nil {
@@ -117,12 +120,4 @@ func redirect(from, to int) error {
 	filter := &netlink.BpfFilter{Fd: program.FD(), Name: "pass", DirectAction: true, FilterAttrs: netlink.FilterAttrs{
 		LinkIndex: from, Parent: netlink.HANDLE_MIN_INGRESS, Handle: 1, Protocol: unix.ETH_P_ALL, Priority: 1}}
 	return errors.Join(netlink.QdiscReplace(clsact), netlink.FilterReplace(filter))
-}
-
-// tunnelTaken says what it means that a tunnel cannot be made.
-func tunnelTaken(err error) error {
-	if errors.Is(err, os.ErrExist) {
-		return fmt.Errorf("%w: another lab, or another program, has such a tunnel", err)
-	}
-	return err
 }

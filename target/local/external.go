@@ -2,7 +2,6 @@ package local
 
 import (
 	"fmt"
-	"os"
 	"slices"
 
 	"github.com/vishvananda/netlink"
@@ -19,7 +18,7 @@ func (l *Lab) takeExternal(link *topology.Link) error {
 		within, outside = outside, within
 	}
 	if outside.Carrier != nil {
-		return l.makeTunnel(link, within, *outside.Carrier)
+		return l.makeCarried(link, within, *outside.Carrier)
 	}
 	dev, err := netlink.LinkByName(outside.Interface)
 	if err != nil {
@@ -51,53 +50,6 @@ func (l *Lab) takeExternal(link *topology.Link) error {
 		}
 		return netlink.LinkSetUp(dev) // moving it has set it down
 	})
-}
-
-// makeTunnel makes the end of a tunnel to another site the device of a node here. The kernel makes
-// it in its place at once, so there is never anything in the machine's own namespace to clean up.
-func (l *Lab) makeTunnel(link *topology.Link, at topology.Endpoint, c topology.Carrier) error {
-	ns, err := l.netnsOf(at.Node)
-	if err != nil {
-		return err
-	}
-	defer ns.Close()
-	b, err := l.carrierBatch(c)
-	if err != nil {
-		return err
-	}
-	defer b.Close()
-	d := netbatch.Device{Name: at.Interface, MAC: at.MAC, NS: ns, MTU: MTU}
-	if !ownsNamespaces(l.node(at.Node)) {
-		d.Index = l.newIndex(at.Interface)
-	}
-	b.AddVXLAN(d, c, false)
-	if err := b.Flush(); err != nil {
-		return fmt.Errorf("link %s: %w", link.Name(), tunnelTaken(err))
-	}
-	if link.Down || !ownsNamespaces(l.node(at.Node)) { // those of switches are set up together
-		return nil
-	}
-	return inside.File(ns, func() error {
-		dev, err := netlink.LinkByName(at.Interface)
-		if err != nil {
-			return err
-		}
-		return netlink.LinkSetUp(dev)
-	})
-}
-
-// carrierBatch makes tunnels whose packets travel as a carrier's: in the machine's own network, or
-// in the encrypted one.
-func (l *Lab) carrierBatch(c topology.Carrier) (*netbatch.Batch, error) {
-	if !c.Encrypted {
-		return netbatch.New()
-	}
-	ns, err := os.Open(l.securePath())
-	if err != nil {
-		return nil, err
-	}
-	defer ns.Close()
-	return netbatch.In(ns)
 }
 
 // releaseExternal moves an interface back and restores what it had.

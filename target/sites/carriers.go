@@ -130,11 +130,28 @@ func measureCarriers(ctx context.Context, w ways, pairs []pair, bandwidth time.D
 	return out, err
 }
 
-// ways are what joins sites: who measures there, where they reach each other, and in what.
+// ways are what joins sites: who measures there, and what links between them are made of.
 type ways struct {
-	at      map[string]gauges
+	at map[string]gauges
+	carriage
+	vlan func(pair) uint16 // one that links between two sites have
+}
+
+// carriage makes the carriers of links.
+type carriage struct {
+	list    *site.List
 	address func(of, from string) netip.Addr
-	carrier string // VXLAN, WireGuard
+}
+
+// carrier is that of a link as one of its sites sees it; number is its VNI, or its VLAN.
+func (w carriage) carrier(near, far string, number uint32) topology.Carrier {
+	c := topology.Carrier{Local: w.address(near, far), Remote: w.address(far, near)}
+	if w.list.Carrier == site.VLAN {
+		c.VLAN, c.NIC = uint16(number), w.list.NICOf(near)
+	} else {
+		c.VNI = number
+	}
+	return c
 }
 
 func measureOnce(ctx context.Context, w ways, pairs []pair, bandwidth time.Duration) ([]lab.Carried, error) {
@@ -145,8 +162,7 @@ func measureOnce(ctx context.Context, w ways, pairs []pair, bandwidth time.Durat
 		}
 	}
 	names := slices.Sorted(maps.Keys(requests))
-	address := w.address
-	if w.carrier == site.WireGuard {
+	if w.list.Carrier == site.WireGuard {
 		ends, err := secured(names, w.address)
 		if err != nil {
 			return nil, err
@@ -154,14 +170,16 @@ func measureOnce(ctx context.Context, w ways, pairs []pair, bandwidth time.Durat
 		for name, r := range requests {
 			r.Secure = ends[name]
 		}
-		address = within(ends)
+		w.address = within(ends)
 	}
 	first := uint32(1 + rand.IntN(1<<24-len(pairs)-1)) // VNIs have 24 bits
 	for i, p := range pairs {
+		number := first + uint32(i)
+		if w.list.Carrier == site.VLAN {
+			number = uint32(w.vlan(p))
+		}
 		for side, name := range p {
-			far := p[1-side]
-			requests[name].Ends = append(requests[name].Ends, tunnelEnd{Number: i, First: side == 0, Carrier: topology.Carrier{
-				Node: far, Local: address(name, far), Remote: address(far, name), VNI: first + uint32(i)}})
+			requests[name].Ends = append(requests[name].Ends, tunnelEnd{Number: i, First: side == 0, Carrier: w.carrier(name, p[1-side], number)})
 		}
 	}
 	var mu sync.Mutex
@@ -245,14 +263,15 @@ func (l *Lab) learnCarriers(ctx context.Context, t *topology.Topology) error {
 	if len(fresh) == 0 {
 		return nil
 	}
-	list, err := measureCarriers(ctx, ways{at, l.address, l.state.Sites.Carrier}, fresh, 0)
+	w := ways{at, carriage{l.state.Sites, l.address}, func(p pair) uint16 { return l.vlanOf(t, p) }}
+	list, err := measureCarriers(ctx, w, fresh, 0)
 	if err != nil {
 		return err
 	}
 	var wrong []error
 	for _, c := range list {
 		if c.Received == 0 {
-			wrong = append(wrong, deaf(c.Sites, l.address, l.state.Sites.Carrier))
+			wrong = append(wrong, w.deaf(c.Sites))
 		}
 	}
 	if wrong != nil {
@@ -263,17 +282,33 @@ func (l *Lab) learnCarriers(ctx context.Context, t *topology.Topology) error {
 	return l.save()
 }
 
-func deaf(p pair, address func(of, from string) netip.Addr, carrier string) error {
+// deaf says that nothing gets through between two sites, and what to do.
+func (w ways) deaf(p pair) error {
+	if w.list.Carrier == site.VLAN {
+		return fmt.Errorf("VLAN %d does not get through between %s and %s: let it through, tagged, at both ports of the switch between them (a trunk that allows it)",
+			w.vlan(p), w.interfaceOf(p[0], p[1]), w.interfaceOf(p[1], p[0]))
+	}
 	return fmt.Errorf("nothing that %s (%s) sends to %s (%s) by %s is answered: let %s through between them, both ways, or say which addresses reach each other (address: in the list of machines)",
-		p[0], address(p[0], p[1]), p[1], address(p[1], p[0]), Titles[carrier], portsOf(carrier))
+		p[0], w.address(p[0], p[1]), p[1], w.address(p[1], p[0]), Titles[w.list.Carrier], portsOf(w.list.Carrier))
+}
+
+// interfaceOf says where a site has its VLANs.
+func (w carriage) interfaceOf(name, far string) string {
+	if nic := w.list.NICOf(name); nic != "" {
+		return fmt.Sprintf("%s (%s)", name, nic)
+	}
+	return fmt.Sprintf("%s (%s)", name, w.address(name, far))
 }
 
 // Titles are what people call carriers.
-var Titles = map[string]string{site.VXLAN: "VXLAN", site.WireGuard: "VXLAN in WireGuard"}
+var Titles = map[string]string{site.VXLAN: "VXLAN", site.WireGuard: "VXLAN in WireGuard", site.VLAN: "VLAN"}
 
-// portsOf is what a firewall must let through.
+// portsOf says what must get through between sites.
 func portsOf(carrier string) string {
-	if carrier == site.WireGuard {
+	switch carrier {
+	case site.VLAN:
+		return "the VLANs of their links, tagged,"
+	case site.WireGuard:
 		return fmt.Sprintf("UDP ports %d to %d", firstSecurePort, firstSecurePort+securePorts-1)
 	}
 	return fmt.Sprintf("UDP port %d", netbatch.VXLANPort)

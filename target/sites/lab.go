@@ -6,7 +6,6 @@ package sites
 import (
 	"context"
 	"crypto/rand"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -62,16 +61,13 @@ type Lab struct {
 type record struct {
 	ID        string                `json:"id"`                  // no other lab has it
 	Block     uint32                `json:"block"`               // the first VNI of the lab's links
-	VNIs      map[string]uint32     `json:"vnis,omitempty"`      // by link key
+	VNIs      map[string]uint32     `json:"vnis,omitempty"`      // by link key; VLANs where those carry links
 	Addresses map[string]netip.Addr `json:"addresses,omitempty"` // of the sites, for tunnels
 	Heads     map[string]netip.Addr `json:"heads,omitempty"`     // the head's, as each site sees it
 	Carriers  []lab.Carried         `json:"carriers,omitempty"`
 
 	Secure map[string]*local.Secure `json:"secure,omitempty"` // the ends of the encrypted network, if tunnels travel in one
 }
-
-// blockSize is how many links of a lab may cross between sites: each has a VNI from one block.
-const blockSize = 4096
 
 func begin(s lab.State, owner local.Owner) (*Lab, error) {
 	here, err := local.New(s.Name, lab.Dir(s.Name), owner)
@@ -199,56 +195,17 @@ func (l *Lab) connect(ctx context.Context, progress local.Progress) error {
 	return nil
 }
 
-// allocate gives each link that crosses a VNI, which it keeps as long as it exists.
-func (l *Lab) allocate(t *topology.Topology) error {
-	if l.record.VNIs == nil {
-		var b [4]byte
-		_, _ = rand.Read(b[:])                                                     // never fails
-		l.record.Block = (1 + binary.BigEndian.Uint32(b[:])%(1<<12-1)) * blockSize // VNIs have 24 bits
-		if l.state.Sites.Carrier == site.WireGuard {
-			var err error
-			if l.record.Secure, err = secured(l.names(), l.address); err != nil {
-				return err
-			}
-		}
-	}
-	had, now := l.record.VNIs, map[string]uint32{}
-	taken := map[uint32]bool{}
-	nodes := t.NodesByName()
-	var fresh []string
-	for i, key := range topology.LinkKeys(t) {
-		switch vni, has := had[key]; {
-		case !t.Links[i].Crosses(nodes):
-		case has:
-			now[key], taken[vni] = vni, true
-		default:
-			fresh = append(fresh, key)
-		}
-	}
-	next := l.record.Block
-	for _, key := range fresh {
-		for taken[next] {
-			next++
-		}
-		now[key], taken[next] = next, true
-	}
-	if len(now) > blockSize {
-		return fmt.Errorf("%d links cross between sites; a lab can have %d: place what is joined by many links at one site", len(now), blockSize)
-	}
-	l.record.VNIs = now
-	return l.save()
-}
-
 // partOf is what of a topology is at a site.
 func (l *Lab) partOf(t *topology.Topology, name string) *topology.Topology {
 	nodes := t.NodesByName()
 	return topology.Part(t, name, func(key string, link *topology.Link, i int) *topology.Carrier {
 		near, far := nodes[link.Ends[i].Node].Sited(), nodes[link.Ends[1-i].Node].Sited()
-		c := &topology.Carrier{Node: link.Ends[1-i].Node, Local: l.address(near, far), Remote: l.address(far, near), VNI: l.record.VNIs[key]}
+		c := carriage{l.state.Sites, l.address}.carrier(near, far, l.record.VNIs[key])
+		c.Node = link.Ends[1-i].Node
 		if ends := l.record.Secure; ends != nil {
 			c.Local, c.Remote, c.Encrypted = ends[near].Address, ends[far].Address, true
 		}
-		return c
+		return &c
 	})
 }
 

@@ -2,6 +2,7 @@ package sites
 
 import (
 	"cmp"
+	"errors"
 	"math"
 	"slices"
 	"strings"
@@ -21,6 +22,8 @@ import (
 //     linear-time heuristic for improving network partitions", 1982, with a plain search for the
 //     best move) and overfills no site by more than a tenth, or more than the site that it leaves.
 //
+// Machines that take hosts only get those first, see placeHosts, and nothing else.
+//
 // cores are the sites' processors as found, by name; what the list says is used first.
 func Place(t *topology.Topology, list *site.List, cores map[string]float64, old *topology.Topology) error {
 	p := placer{at: map[string]int{}, fixed: map[string]bool{}, leafOf: map[string]string{}}
@@ -29,9 +32,16 @@ func Place(t *topology.Topology, list *site.List, cores map[string]float64, old 
 	}
 	for _, m := range list.Machines {
 		p.add(m.Name, m.Capacity, cores)
+		p.sites[len(p.sites)-1].full = m.Hosts > 0
+	}
+	if err := placeHosts(t, list, old); err != nil {
+		return err
 	}
 	if err := p.read(t, old); err != nil {
 		return err
+	}
+	if !slices.ContainsFunc(p.sites, func(s *place) bool { return !s.full }) && len(p.fixed) < len(p.nodes) {
+		return errors.New("all machines of the list take hosts only (hosts:), and its head no nodes: there is no place for the others")
 	}
 	p.share()
 	p.fill()
@@ -63,6 +73,7 @@ type place struct {
 	name     string
 	labels   []string
 	cores    float64
+	full     bool    // it takes no more nodes than those that are fixed there
 	room     float64 // how many nodes it should get
 	occupied float64
 }
@@ -174,10 +185,14 @@ func (p *placer) share() {
 		total += p.weight[n]
 	}
 	for _, s := range p.sites {
-		cores += s.cores
+		if !s.full {
+			cores += s.cores
+		}
 	}
 	for _, s := range p.sites {
-		s.room = total * s.cores / cores
+		if !s.full {
+			s.room = total * s.cores / cores
+		}
 	}
 	for n := range p.fixed {
 		p.sites[p.at[n]].occupied += p.weight[n]
@@ -216,22 +231,24 @@ func (p *placer) put(n string, at int) {
 // the emptiest.
 func (p *placer) choose(n string, current *int) int {
 	if allowed := p.allowed[n]; allowed != nil {
-		return slices.MinFunc(allowed, func(a, b int) int { return cmp.Compare(p.full(a), p.full(b)) })
+		return slices.MinFunc(allowed, func(a, b int) int { return cmp.Compare(p.filled(a), p.filled(b)) })
 	}
 	for range p.sites {
-		if s := p.sites[*current]; s.occupied+p.weight[n]/2 <= s.room {
+		if s := p.sites[*current]; !s.full && s.occupied+p.weight[n]/2 <= s.room {
 			return *current
 		}
 		*current = (*current + 1) % len(p.sites)
 	}
-	all := make([]int, len(p.sites))
-	for i := range all {
-		all[i] = i
+	var all []int
+	for i, s := range p.sites {
+		if !s.full {
+			all = append(all, i)
+		}
 	}
-	return slices.MinFunc(all, func(a, b int) int { return cmp.Compare(p.full(a), p.full(b)) })
+	return slices.MinFunc(all, func(a, b int) int { return cmp.Compare(p.filled(a), p.filled(b)) })
 }
 
-func (p *placer) full(i int) float64 {
+func (p *placer) filled(i int) float64 {
 	return p.sites[i].occupied / math.Max(p.sites[i].room, 1e-9)
 }
 
@@ -262,11 +279,11 @@ func (p *placer) refine() {
 			from := p.at[n]
 			best := from
 			for i, s := range p.sites {
-				if allowed := p.allowed[n]; allowed != nil && !slices.Contains(allowed, i) {
+				if allowed := p.allowed[n]; s.full || allowed != nil && !slices.Contains(allowed, i) {
 					continue
 				}
 				after := s.occupied + p.weight[n]
-				fits := after <= s.room*1.1+1 || after/s.room <= p.full(from) // or no fuller than where it is
+				fits := after <= s.room*1.1+1 || after/s.room <= p.filled(from) // or no fuller than where it is
 				if i != from && weights[i] > weights[best] && fits {
 					best = i
 				}
@@ -287,6 +304,9 @@ func (p *placer) refine() {
 func Check(t *topology.Topology) error {
 	var p topology.Problems
 	for _, n := range t.Nodes {
+		if n.Native {
+			checkNative(n, &p)
+		}
 		if n.Kind == topology.Controller || n.Sited() == topology.Head {
 			continue
 		}

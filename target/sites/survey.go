@@ -129,14 +129,30 @@ func Examine(ctx context.Context, list *site.List, owner int, begins func(pairs 
 	}
 	if len(pairs) > 0 {
 		begins(len(pairs), time.Duration(len(pairs))*bandwidthTime)
-		out.Carriers, err = measureCarriers(ctx, ways{at, func(of, from string) netip.Addr {
+		address := func(of, from string) netip.Addr {
 			if of == topology.Head {
 				return heads[from]
 			}
 			return addresses[of]
-		}, list.Carrier}, pairs, bandwidthTime)
+		}
+		out.Carriers, err = measureCarriers(ctx, ways{at, carriage{list, address}, vlansFor(list, pairs)}, pairs, bandwidthTime)
 	}
 	return out, err
+}
+
+// vlansFor chooses the VLANs by which doctor measures: a machine's own from this one, and of the
+// others the last, which labs take last.
+func vlansFor(list *site.List, pairs []pair) func(pair) uint16 {
+	of, next := map[pair]uint16{}, list.VLANs[1]
+	for _, p := range pairs {
+		if p[0] == topology.Head && list.Machine(p[1]).VLAN != 0 {
+			of[p] = list.Machine(p[1]).VLAN
+			continue
+		}
+		of[p] = next
+		next--
+	}
+	return func(p pair) uint16 { return of[p] }
 }
 
 // addressesOf says where the other sites reach a machine, and where it reaches this one.

@@ -83,9 +83,14 @@ func openTunnels(r gaugeRequest) (t *tunnels, err error) {
 	}
 	defer b.Close()
 	for _, e := range r.Ends {
-		b.AddVXLAN(netbatch.Device{Name: e.device(), NS: t.ns, MTU: local.MTU}, e.Carrier, true)
+		if err := local.AddCarried(b, netbatch.Device{Name: e.device(), NS: t.ns, MTU: local.MTU}, e.Carrier, true); err != nil {
+			return t, err
+		}
 	}
 	if err := b.Flush(); err != nil {
+		if len(r.Ends) > 0 {
+			err = local.CarriedTaken(r.Ends[0].Carrier, err)
+		}
 		return t, err
 	}
 	err = inside.File(t.ns, func() error {

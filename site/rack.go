@@ -1,0 +1,150 @@
+package site
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"trivet.dev/trivet/topology"
+	"trivet.dev/trivet/topology/formats/yamlfile"
+)
+
+// A rack is a list of machines of another form: a gateway, which is the head and has all that is not
+// a host, and devices, each of which is a host. VLANs carry the links.
+
+// readRack reads an inventory of a rack.
+func (l *List) readRack(root *yamlfile.Value, p *topology.Problems) {
+	l.Carrier = VLAN
+	for _, q := range root.Pairs {
+		switch v := q.Value; q.Key.Text {
+		case "gateway":
+			l.readGateway(v, p)
+		case "devices":
+			l.readMachines(v, p)
+		case "keep":
+			l.Keep = duration(v, p)
+		case "vlans":
+			l.VLANs = vlanRange(v, p)
+		default:
+			p.Add(q.Key.Pos, "known are gateway, devices, keep, vlans", "there is no key %q in a rack", q.Key.Text)
+		}
+	}
+	if root.Get("gateway") == nil {
+		p.Add(root.Pos, "add the interface to which the devices are connected:  gateway: {inner: eth1}", "the rack has no gateway")
+	}
+	for _, m := range l.Machines {
+		m.Hosts = cmp.Or(m.Hosts, 1)
+		if m.VLAN == 0 {
+			m.VLAN = lastOctet(m, p)
+		}
+	}
+}
+
+// lastOctet is the VLAN of a device for which none is given.
+func lastOctet(m *Machine, p *topology.Problems) uint16 {
+	at := m.Address
+	if !at.IsValid() {
+		at, _ = netip.ParseAddr(m.Host)
+	}
+	if !at.Unmap().Is4() {
+		p.Add(m.Pos, fmt.Sprintf("write  %s: {ssh: %s, vlan: 101}", m.Name, m), "%s has no VLAN: it is the last octet of an IPv4 address, or given", m.Name)
+		return 0
+	}
+	id := uint16(at.Unmap().As4()[3])
+	if id < 2 { // VLAN 1 is what switches call untagged frames
+		p.Add(m.Pos, "give it one:  vlan: 101", "%s cannot have the VLAN %d", m.Name, id)
+	}
+	return id
+}
+
+func (l *List) readGateway(v *yamlfile.Value, p *topology.Problems) {
+	if v.Shape != yamlfile.Mapping {
+		p.Add(v.Pos, "write  gateway: {inner: eth1}", "a gateway is a mapping, not %s", v)
+		return
+	}
+	for _, o := range v.Pairs {
+		switch o.Key.Text {
+		case "ssh":
+			if o.Value.Text != "local" {
+				p.Add(o.Value.Pos, "run trivet on the gateway, and write  ssh: local  or nothing", "the gateway is the machine that this is run on, not %s", o.Value)
+			}
+		case "inner":
+			l.Head.NIC = nic(o.Value, p)
+		case "address":
+			l.Head.Address = address(o.Value, p)
+		default:
+			if !l.Head.option(o, p) {
+				p.Add(o.Key.Pos, "known are ssh, inner, address, labels, cores", "gateway: there is no option %q", o.Key.Text)
+			}
+		}
+	}
+	if v.Get("inner") == nil {
+		p.Add(v.Pos, "add it:  gateway: {inner: eth1}", "the gateway lacks inner, the interface to which the devices are connected")
+	}
+}
+
+// nicPattern is what an interface may be called (dev_valid_name in net/core/dev.c, without the
+// characters that have a meaning to shells).
+var nicPattern = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.@-]{0,14}$`)
+
+func nic(v *yamlfile.Value, p *topology.Problems) string {
+	if v.Shape == yamlfile.List {
+		p.Add(v.Pos, "bond them first (ip link add bond0 type bond), and name the bond", "one interface is needed here, not several")
+		return ""
+	}
+	s := text(v, p)
+	if v.Shape == yamlfile.Scalar && !nicPattern.MatchString(s) {
+		p.Add(v.Pos, "write its name: eth1", "%q is not an interface", s)
+	}
+	return s
+}
+
+func vlan(v *yamlfile.Value, p *topology.Problems) uint16 {
+	n, err := strconv.Atoi(v.Text)
+	if v.Shape != yamlfile.Scalar || err != nil || n < 2 || n > maxVLAN {
+		p.Add(v.Pos, fmt.Sprintf("VLANs are 2 to %d (1 is what switches call untagged frames)", maxVLAN), "%s is not a VLAN", v)
+		return 0
+	}
+	return uint16(n)
+}
+
+func vlanRange(v *yamlfile.Value, p *topology.Problems) (r [2]uint16) {
+	from, to, _ := strings.Cut(v.Text, "-")
+	for i, s := range []string{from, cmp.Or(to, from)} {
+		part := *v
+		part.Text = strings.TrimSpace(s)
+		if r[i] = vlan(&part, p); r[i] == 0 {
+			return usualVLANs
+		}
+	}
+	if r[0] > r[1] {
+		p.Add(v.Pos, "write the smaller one first", "%s holds no VLAN", v)
+	}
+	return r
+}
+
+func hosts(v *yamlfile.Value, p *topology.Problems) int {
+	const most = 1024
+	n, err := strconv.Atoi(v.Text)
+	if v.Shape != yamlfile.Scalar || err != nil || n < 1 || n > most {
+		p.Add(v.Pos, fmt.Sprintf("hosts: 1 makes the machine itself the host, hosts: 4 makes room for four; at most %d", most), "%s is not a number of hosts", v)
+	}
+	return n
+}
+
+// TakesHosts says whether some machines are for hosts only, as a rack's devices are.
+func (l *List) TakesHosts() bool {
+	return slices.ContainsFunc(l.Machines, func(m *Machine) bool { return m.Hosts > 0 })
+}
+
+// NICOf is the interface that has a site's VLANs; empty: the one with its address.
+func (l *List) NICOf(site string) string {
+	if site == topology.Head {
+		return l.Head.NIC
+	}
+	return l.Machine(site).NIC
+}

@@ -1,0 +1,105 @@
+package sites
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"trivet.dev/trivet/site"
+	"trivet.dev/trivet/topology"
+)
+
+// placeHosts puts hosts at the machines of a list that take only hosts, if there are such: sets On of each, and Native of
+// those that are a machine. A host stays where it was in old; else it goes to the machine that the
+// file names for it, that has the label it asks for, that is called as it is, or that has the most
+// room, in the order of the list.
+func placeHosts(t *topology.Topology, list *site.List, old *topology.Topology) error {
+	if !list.TakesHosts() {
+		return nil
+	}
+	var p topology.Problems
+	room := map[string]int{}
+	var names []string
+	total := 0
+	for _, m := range list.Machines {
+		if m.Hosts > 0 {
+			room[m.Name], names, total = m.Hosts, append(names, m.Name), total+m.Hosts
+		}
+	}
+	was := map[string]*topology.Node{}
+	if old != nil {
+		was = old.NodesByName()
+	}
+	put := func(n *topology.Node, m *site.Machine) {
+		n.On = m.Name
+		if m.Hosts == 0 {
+			return
+		}
+		n.Native = m.Hosts == 1
+		if room[m.Name]--; room[m.Name] == -1 {
+			p.Add(n.Pos, fmt.Sprintf("place one elsewhere, or let it hold more, as namespaces:  %s: {ssh: %s, hosts: %d}", m.Name, m, m.Hosts+1),
+				"%s: %s takes no more than %d of the hosts that are to be there", n.Name, m.Name, m.Hosts)
+		}
+	}
+	var open []*topology.Node
+	for _, n := range t.Nodes {
+		if n.Native = false; n.Kind != topology.Host {
+			continue
+		}
+		on := n.On
+		if before := was[n.Name]; before != nil && on == "" {
+			on = before.Sited()
+		} else if on == "" && fits(list, n.Device) {
+			on = n.Device
+		} else if m := list.Machine(n.Name); on == "" && m != nil && m.Hosts > 0 {
+			on = n.Name
+		}
+		switch m := list.Machine(on); {
+		case m != nil:
+			put(n, m)
+		case on != topology.Head:
+			n.On = on // a label, or none
+			open = append(open, n)
+		}
+	}
+	slices.SortStableFunc(open, func(a, b *topology.Node) int { return strings.Compare(b.On, a.On) }) // those with a label first
+	for _, n := range open {
+		best := ""
+		for _, name := range names {
+			m := list.Machine(name)
+			if (n.On == "" || slices.Contains(m.Labels, n.On)) && (best == "" || room[name] > room[best]) {
+				best = name
+			}
+		}
+		switch {
+		case best == "" && fits(list, n.On): // other machines, or the head, have the label
+		case best == "":
+			p.Add(n.Pos, "the machines for hosts are "+strings.Join(names, ", "), "%s: no machine has the label %s", n.Name, n.On)
+		case room[best] <= 0 && n.On != "":
+			p.Add(n.Pos, "give it to more machines, or let some hold several hosts, as namespaces (hosts: 4)", "%s: there is no room at the machines with the label %s", n.Name, n.On)
+		case room[best] <= 0:
+			p.Add(n.Pos, "add machines, or let some hold several hosts, as namespaces (hosts: 4)", "%s: the %d machines take %d hosts, which are there already", n.Name, len(names), total)
+		default:
+			put(n, list.Machine(best))
+		}
+	}
+	return p.Err()
+}
+
+// fits says whether a word names a site, or a label of one.
+func fits(list *site.List, on string) bool {
+	return on == topology.Head || list.Machine(on) != nil || slices.Contains(list.Head.Labels, on) ||
+		slices.ContainsFunc(list.Machines, func(m *site.Machine) bool { return slices.Contains(m.Labels, on) })
+}
+
+// checkNative says what a host cannot have that is a machine itself.
+func checkNative(n *topology.Node, p *topology.Problems) {
+	for what, has := range map[string]bool{
+		"isolate:": len(n.Isolate) > 0, "dirs:": len(n.Dirs) > 0,
+		"cpu:": n.CPU != (topology.CPU{}), "cores:": len(n.Cores) > 0, "loopback:": len(n.Loopback) > 0,
+	} {
+		if has {
+			p.Add(n.Pos, fmt.Sprintf("leave it out, or make the host namespaces there:  %s: {hosts: 2, …}", n.On), "%s %s is not for a host that is a machine itself, as at %s", n.Name, what, n.On)
+		}
+	}
+}

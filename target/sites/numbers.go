@@ -1,0 +1,118 @@
+package sites
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"fmt"
+
+	"trivet.dev/trivet/lab"
+	"trivet.dev/trivet/site"
+	"trivet.dev/trivet/topology"
+)
+
+// Links that cross between sites are told apart by a number each: the VNI of a tunnel, or a VLAN.
+
+// blockSize is how many tunnels a lab may have: their VNIs are of one block.
+const blockSize = 4096
+
+// allocate gives each link that crosses a number, which it keeps as long as it exists.
+func (l *Lab) allocate(t *topology.Topology) error {
+	if l.record.VNIs == nil {
+		var b [4]byte
+		_, _ = rand.Read(b[:])                                                     // never fails
+		l.record.Block = (1 + binary.BigEndian.Uint32(b[:])%(1<<12-1)) * blockSize // VNIs have 24 bits
+		if l.state.Sites.Carrier == site.WireGuard {
+			var err error
+			if l.record.Secure, err = secured(l.names(), l.address); err != nil {
+				return err
+			}
+		}
+	}
+	had, now := l.record.VNIs, map[string]uint32{}
+	taken := map[uint32]bool{}
+	nodes := t.NodesByName()
+	type crossing struct {
+		key  string
+		link *topology.Link
+	}
+	var fresh []crossing
+	for i, key := range topology.LinkKeys(t) {
+		switch number, has := had[key]; {
+		case !t.Links[i].Crosses(nodes):
+		case has:
+			now[key], taken[number] = number, true
+		default:
+			fresh = append(fresh, crossing{key, t.Links[i]})
+		}
+	}
+	next, last := l.record.Block, l.record.Block+blockSize-1
+	list := l.state.Sites
+	if list.Carrier == site.VLAN {
+		next, last = uint32(list.VLANs[0]), uint32(list.VLANs[1])
+		for vlan := range vlansOfOthers(l.Name) {
+			taken[vlan] = true
+		}
+	}
+	for _, c := range fresh {
+		if own := uint32(l.ownVLAN(c.link, nodes)); own != 0 && !taken[own] {
+			now[c.key], taken[own] = own, true
+			continue
+		}
+		for taken[next] {
+			next++
+		}
+		if next > last && list.Carrier == site.VLAN {
+			return fmt.Errorf("the %d links that cross between machines need more VLANs than there are free ones of %d-%d: allow more (vlans: in the list of machines)",
+				len(now)+1, list.VLANs[0], list.VLANs[1])
+		} else if next > last {
+			return fmt.Errorf("more links cross between sites than the %d that a lab can have: place what is joined by many links at one site", blockSize)
+		}
+		now[c.key], taken[next] = next, true
+	}
+	l.record.VNIs = now
+	return l.save()
+}
+
+// ownVLAN is that of the machine to which a link leads from the head; 0: the machine has none, or
+// the link is not of this kind.
+func (l *Lab) ownVLAN(link *topology.Link, nodes map[string]*topology.Node) uint16 {
+	if l.state.Sites.Carrier != site.VLAN {
+		return 0
+	}
+	a, b := nodes[link.Ends[0].Node].Sited(), nodes[link.Ends[1].Node].Sited()
+	if a == topology.Head {
+		a, b = b, a
+	}
+	if b != topology.Head {
+		return 0
+	}
+	return l.state.Sites.Machine(a).VLAN
+}
+
+// vlanOf is the VLAN of one of the links between two sites.
+func (l *Lab) vlanOf(t *topology.Topology, p pair) uint16 {
+	nodes := t.NodesByName()
+	for i, key := range topology.LinkKeys(t) {
+		a, b := nodes[t.Links[i].Ends[0].Node], nodes[t.Links[i].Ends[1].Node]
+		if a != nil && b != nil && (pair{a.Sited(), b.Sited()} == p || pair{b.Sited(), a.Sited()} == p) {
+			return uint16(l.record.VNIs[key])
+		}
+	}
+	return 0
+}
+
+// vlansOfOthers are those that other labs have whose head is this machine.
+func vlansOfOthers(name string) map[uint32]bool {
+	out := map[uint32]bool{}
+	labs, _ := lab.List()
+	for _, other := range labs {
+		if other.Name == name || other.Sites == nil || other.Sites.Carrier != site.VLAN {
+			continue
+		}
+		r, _ := readRecord(other.Name)
+		for _, vlan := range r.VNIs {
+			out[vlan] = true
+		}
+	}
+	return out
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -30,6 +31,9 @@ type Part struct {
 	Keep topology.Duration `json:"keep"` // how long it stays once the head is gone; 0: for ever
 
 	Secure *local.Secure `json:"secure,omitempty"` // its end of the encrypted network that carries its tunnels
+
+	// Management is where its SSH server is, as the machine itself sees that.
+	Management netip.AddrPort `json:"management,omitzero"`
 }
 
 // A head is a part's connection with the lab's daemon at the head, which asked for it. Switches

@@ -85,7 +85,7 @@ var Targets = map[string]Maker{OnThisMachine: {
 	Begin: func(s State, owner local.Owner) (Target, error) {
 		l, err := local.New(s.Name, Dir(s.Name), owner)
 		if err == nil && s.Part != nil {
-			l.Secure = s.Part.Secure
+			l.Secure, l.Management = s.Part.Secure, s.Part.Management
 		}
 		return l, err
 	},

@@ -24,7 +24,8 @@ import (
 	"trivet.dev/trivet/internal/version"
 )
 
-// Command is the argument that makes the program serve the other end of a connection.
+// Command is the argument that makes the program serve the other end of a connection; the next one
+// is what SSH tells of that (SSH_CONNECTION of ssh(1)).
 const Command = "__site"
 
 // Site is a machine that runs our program at the other end of its SSH connection.
@@ -87,10 +88,11 @@ func (s *Site) start(ctx context.Context) error {
 			return err
 		}
 	}
-	command := "exec " + dir + "/" + name + " " + Command
+	program = dir + "/" + name
 	if lines[1] != "0" {
-		command = "exec sudo -n " + dir + "/" + name + " " + Command
+		program = "sudo -n " + program // which would keep the variable for itself
 	}
+	command := "exec " + program + " " + Command + ` "$SSH_CONNECTION"`
 	return s.serve(command)
 }
 

@@ -22,7 +22,7 @@ func main() {
 		case lab.DaemonCommand:
 			exit(lab.RunDaemon(os.Args[2]))
 		case site.Command:
-			exit(sites.Serve())
+			exit(sites.Serve(os.Args[2:]))
 		case local.InitCommand:
 			exit(local.RunInit())
 		case fabric.VSwitchCommand:

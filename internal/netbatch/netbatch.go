@@ -356,7 +356,14 @@ func (b *Batch) DelGroup() {
 	b.add("delete all links", unix.RTM_DELLINK, 0, &nl.IfInfomsg{}, nl.NewRtAttr(unix.IFLA_GROUP, nl.Uint32Attr(Group)))
 }
 
-func (b *Batch) AddAddress(index int, p netip.Prefix) {
+func (b *Batch) AddAddress(index int, p netip.Prefix) { b.addAddress(index, p, 0) }
+
+// AddAddressOnly adds no route to what is connected.
+func (b *Batch) AddAddressOnly(index int, p netip.Prefix) {
+	b.addAddress(index, p, unix.IFA_F_NOPREFIXROUTE)
+}
+
+func (b *Batch) addAddress(index int, p netip.Prefix, flags uint32) {
 	msg := &nl.IfAddrmsg{IfAddrmsg: unix.IfAddrmsg{Family: unix.AF_INET, Prefixlen: uint8(p.Bits()), Index: uint32(index)}}
 	parts := []nl.NetlinkRequestData{msg}
 	bytes := p.Addr().AsSlice()
@@ -367,8 +374,12 @@ func (b *Batch) AddAddress(index int, p netip.Prefix) {
 		}
 	} else {
 		msg.Family = unix.AF_INET6
-		msg.Flags = unix.IFA_F_NODAD
-		parts = append(parts, nl.NewRtAttr(unix.IFA_ADDRESS, bytes), nl.NewRtAttr(unix.IFA_FLAGS, nl.Uint32Attr(unix.IFA_F_NODAD)))
+		flags |= unix.IFA_F_NODAD
+		parts = append(parts, nl.NewRtAttr(unix.IFA_ADDRESS, bytes))
+	}
+	if flags != 0 {
+		msg.Flags = uint8(flags)
+		parts = append(parts, nl.NewRtAttr(unix.IFA_FLAGS, nl.Uint32Attr(flags)))
 	}
 	b.add("add address "+p.String(), unix.RTM_NEWADDR, unix.NLM_F_CREATE|unix.NLM_F_REPLACE, parts...)
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"os"
 	"slices"
 	"sync/atomic"
 
@@ -92,6 +91,9 @@ func (l *Lab) takeAway(s plan.Steps) error {
 // change makes what is new and sets what differs.
 func (l *Lab) change(ctx context.Context, s plan.Steps, progress Progress) error {
 	if err := l.guardTunnels(s.New); err != nil {
+		return err
+	}
+	if err := l.beNative(s.New); err != nil {
 		return err
 	}
 	if err := each(l, func(f datapath.Fabric) error { return f.Make(ctx, s) }); err != nil {
@@ -219,7 +221,7 @@ func (l *Lab) configure(s plan.Steps, done func()) error {
 }
 
 func (l *Lab) configureNode(n, old *topology.Node, ends []*topology.Endpoint) error {
-	ns, err := os.Open(l.nsPath("net", n.Name))
+	ns, err := l.netnsOf(n.Name)
 	if err != nil {
 		return err
 	}
@@ -250,8 +252,12 @@ func (l *Lab) configureNode(n, old *topology.Node, ends []*topology.Endpoint) er
 				return fmt.Errorf("find %s: %w", e.Interface, err)
 			}
 			indices[e.Interface] = index
+			add := b.AddAddress
+			if n.Native {
+				add = b.AddAddressOnly // see routeNative
+			}
 			for _, p := range e.Addresses {
-				b.AddAddress(index, p)
+				add(index, p)
 			}
 			if down[e.Interface] {
 				unreachable = append(unreachable, e.Addresses...)
@@ -262,6 +268,12 @@ func (l *Lab) configureNode(n, old *topology.Node, ends []*topology.Endpoint) er
 		if err := b.Flush(); err != nil {
 			return err
 		}
+		static := slices.DeleteFunc(slices.Clone(n.StaticRoutes()), func(r topology.Route) bool { // they are added once their link is up
+			return down[r.Device] || slices.ContainsFunc(unreachable, func(p netip.Prefix) bool { return p.Contains(r.Via) })
+		})
+		if n.Native {
+			return explainRoute(l.routeNative(n, ends, static))
+		}
 		if old != nil {
 			for _, r := range old.StaticRoutes() {
 				if index := indices[r.Device]; index > 0 || r.Device == "" { // if its device is gone, so is the route
@@ -270,10 +282,8 @@ func (l *Lab) configureNode(n, old *topology.Node, ends []*topology.Endpoint) er
 			}
 			_ = b.Flush() // fails for routes that the user has deleted already
 		}
-		for _, r := range n.StaticRoutes() {
-			if !down[r.Device] && !slices.ContainsFunc(unreachable, func(p netip.Prefix) bool { return p.Contains(r.Via) }) { // the others are added once their link is up
-				b.AddRoute(r, indices[r.Device])
-			}
+		for _, r := range static {
+			b.AddRoute(r, indices[r.Device])
 		}
 		if err := explainRoute(b.Flush()); err != nil {
 			return err

@@ -90,6 +90,9 @@ func (l *Lab) onNodeThread(n *topology.Node, f func() error) error {
 
 // enter moves the calling thread into a node's namespaces.
 func (l *Lab) enter(n *topology.Node) error {
+	if n.Native {
+		return nil
+	}
 	if !ownsNamespaces(n) {
 		fabric, err := os.Open(l.fabricPath())
 		if err != nil {

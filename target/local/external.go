@@ -7,7 +7,6 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"trivet.dev/trivet/internal/inside"
-	"trivet.dev/trivet/internal/netbatch"
 	"trivet.dev/trivet/topology"
 )
 
@@ -59,7 +58,7 @@ func (l *Lab) releaseExternal(link *topology.Link) error {
 			continue
 		}
 		if e.Carrier != nil {
-			if err := inNamespaceFile(l.netPath(link.Ends[1-i].Node), func() error { return netbatch.Delete(e.Interface) }); err != nil {
+			if err := inNamespaceFile(l.netPath(link.Ends[1-i].Node), func() error { return deleteOurs(e.Interface) }); err != nil {
 				return err
 			}
 			l.forgetDevice(e.Interface)

@@ -38,6 +38,9 @@ type Lab struct {
 	Record  Record
 	Secure  *Secure // what the lab's tunnels travel in; nil: the machine's network
 
+	// Management is where this machine's SSH server is reached, if it may be a host itself.
+	Management netip.AddrPort
+
 	is atomic.Pointer[indexed] // what Topology returns
 
 	owner      Owner
@@ -83,6 +86,7 @@ type Record struct {
 	Netem    bool              `json:"netem"`             // the kernel has netem; else delay lines impair links
 	Guarded  bool              `json:"guarded,omitempty"` // the firewall protects its tunnels to other sites
 	External []external        `json:"external,omitempty"`
+	Native   *native           `json:"native,omitempty"`  // the machine is a host itself
 	Uplinks  map[string]uplink `json:"uplinks,omitempty"` // of NAT routers
 	Dirs     []string          `json:"dirs,omitempty"`    // of the machine, at which nodes have mounts or which they are shown
 	Made     []string          `json:"made,omitempty"`    // those that labs made, and their parents where they made them too, outermost first
@@ -212,6 +216,11 @@ func (l *Lab) writeHosts() error {
 	}
 	for _, n := range l.Topology().Elsewhere {
 		text = append(append(append(n.Address.AppendTo(text), ' '), n.Name...), '\n')
+	}
+	if nativeOf(l.Topology()) != nil {
+		if err := l.writeNativeHosts(text); err != nil {
+			return err
+		}
 	}
 	return os.WriteFile(filepath.Join(l.Dir, "hosts"), text, 0o644)
 }

@@ -112,6 +112,10 @@ func (l *Lab) makeNodes(nodes []*topology.Node, made func(*topology.Node)) error
 		})
 	}
 	for _, n := range nodes {
+		if n.Native {
+			made(n)
+			continue
+		}
 		work <- n
 	}
 	close(work)

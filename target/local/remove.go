@@ -28,6 +28,7 @@ func Remove(name, dir string, progress Progress, lost func(string)) error {
 		run  func(name, dir string) error
 	}{
 		{"processes", removeProcesses},
+		{"host", removeNative},
 		{"uplinks", removeUplinks},
 		{"devices", func(_, dir string) error { return removeDevices(dir, lost) }},
 		{"namespaces", removeNamespaces},

@@ -104,6 +104,11 @@ func (l *Lab) makeCarried(link *topology.Link, at topology.Endpoint, c topology.
 		return nil
 	}
 	return inside.File(ns, func() error {
+		if n := l.node(at.Node); n.Native {
+			if err := l.settleNative(n, at.Interface); err != nil {
+				return err
+			}
+		}
 		dev, err := netlink.LinkByName(at.Interface)
 		if err != nil {
 			return err

@@ -128,9 +128,11 @@ func (l *Lab) device(end int, e topology.Endpoint, open map[string]*os.File) (ne
 	// The two ends of a pair get different indexes: if they are equal, Linux takes the device for
 	// one whose carrier events may be delayed by up to a second, and which sends nothing until
 	// then.
-	d.Index = firstIndex + 2**e.Port + end
+	if !n.Native {
+		d.Index = firstIndex + 2**e.Port + end
+	}
 	if open[n.Name] == nil {
-		f, err := os.Open(l.nsPath("net", n.Name))
+		f, err := l.netnsOf(n.Name)
 		if err != nil {
 			return d, err
 		}
@@ -152,10 +154,13 @@ func (l *Lab) newIndex(name string) int {
 
 // netPath is the network namespace in which a node's devices are.
 func (l *Lab) netPath(node string) string {
-	if n := l.node(node); n != nil && ownsNamespaces(n) {
-		return l.nsPath("net", node)
+	switch n := l.node(node); {
+	case n == nil || !ownsNamespaces(n):
+		return l.fabricPath()
+	case n.Native:
+		return machineNet
 	}
-	return l.fabricPath()
+	return l.nsPath("net", node)
 }
 
 // netnsOf opens the network namespace in which a node's devices are.
@@ -288,7 +293,7 @@ func (l *Lab) dropLinks(links []plan.Link) error {
 					errs = append(errs, l.closeCarried(*e.Carrier))
 					continue
 				}
-				errs = append(errs, inNamespaceFile(l.netPath(e.Node), func() error { return netbatch.Delete(e.Interface) }))
+				errs = append(errs, inNamespaceFile(l.netPath(e.Node), func() error { return deleteOurs(e.Interface) }))
 				l.forgetDevice(e.Interface)
 			}
 		case datapath.External:

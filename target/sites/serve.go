@@ -7,8 +7,11 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"runtime"
+	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -24,12 +27,13 @@ const socketProtocol = "trivet-socket/1"
 
 // Serve answers the head at another site, through standard input and output, until the head ends
 // the connection. It has root's rights, as the head's user has there anyway. It makes and removes
-// parts of labs, whose daemons outlive it.
-func Serve() error {
+// parts of labs, whose daemons outlive it. The one argument is SSH_CONNECTION of ssh(1).
+func Serve(arguments []string) error {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/facts", func(w http.ResponseWriter, r *http.Request) { answer(w, facts()) })
 	mux.HandleFunc("GET /v1/examine", func(w http.ResponseWriter, r *http.Request) { answer(w, local.Examine()) })
-	mux.HandleFunc("POST /v1/labs", serveUp)
+	management := managementOf(arguments)
+	mux.HandleFunc("POST /v1/labs", func(w http.ResponseWriter, r *http.Request) { serveUp(w, r, management) })
 	mux.HandleFunc("GET /v1/labs/{name}", func(w http.ResponseWriter, r *http.Request) {
 		if s, ok := partNamed(w, r); ok {
 			answer(w, s)
@@ -71,6 +75,20 @@ func Serve() error {
 	return site.Serve(mux)
 }
 
+// managementOf is where the SSH server is that has the connection; invalid if that is not known.
+func managementOf(arguments []string) netip.AddrPort {
+	f := strings.Fields(strings.Join(arguments, " ")) // client's address and port, server's address and port
+	if len(f) != 4 {
+		return netip.AddrPort{}
+	}
+	address, _ := netip.ParseAddr(f[2])
+	port, err := strconv.ParseUint(f[3], 10, 16)
+	if !address.IsValid() || err != nil {
+		return netip.AddrPort{}
+	}
+	return netip.AddrPortFrom(address.WithZone(""), uint16(port))
+}
+
 // partNamed returns the part that a request names. Labs that are no parts, and parts of other
 // heads' labs, are none of this head's business.
 func partNamed(w http.ResponseWriter, r *http.Request) (s lab.State, ok bool) {
@@ -90,7 +108,7 @@ func partNamed(w http.ResponseWriter, r *http.Request) (s lab.State, ok bool) {
 }
 
 // serveUp makes a part. If the head goes away meanwhile, it is undone.
-func serveUp(w http.ResponseWriter, r *http.Request) {
+func serveUp(w http.ResponseWriter, r *http.Request, management netip.AddrPort) {
 	var s lab.State
 	if err := json.NewDecoder(r.Body).Decode(&s); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
@@ -100,6 +118,7 @@ func serveUp(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "that is not a part of a lab", http.StatusBadRequest)
 		return
 	}
+	s.Part.Management = management
 	s.Target, s.Owner, s.Status, s.Created = lab.OnThisMachine, os.Getuid(), lab.Starting, time.Now()
 	stream(w, func(each func(lab.Progress)) error {
 		if err := lab.Check(s.Topology, s.Owner); err != nil {

@@ -79,7 +79,7 @@ func RunDaemon(name string) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(state.Save(), unlock()); err != nil {
+	if err := errors.Join(state.Save(), unlock(), d.startKeeper()); err != nil {
 		return err
 	}
 	// Caught and dropped rather than ignored: the nodes' programs would inherit an ignored signal.

@@ -21,6 +21,8 @@ func main() {
 		switch os.Args[1] { // roles in which the program starts itself; reading Mininet scripts has another
 		case lab.DaemonCommand:
 			exit(lab.RunDaemon(os.Args[2]))
+		case lab.KeeperCommand:
+			exit(lab.RunKeeper(os.Args[2]))
 		case site.Command:
 			exit(sites.Serve(os.Args[2:]))
 		case local.InitCommand:

@@ -202,7 +202,7 @@ func raiseOpenFiles() error {
 // writeHosts writes the lab's /etc/hosts in place, as it is mounted in nodes.
 func (l *Lab) writeHosts() error {
 	ends := topology.EndsOf(l.Topology())
-	text := []byte("127.0.0.1 localhost\n::1 localhost ip6-localhost\n")
+	var text []byte
 	add := func(name string, list []netip.Prefix) {
 		for _, p := range list {
 			text = append(append(append(p.Addr().AppendTo(text), ' '), name...), '\n')
@@ -222,7 +222,7 @@ func (l *Lab) writeHosts() error {
 			return err
 		}
 	}
-	return os.WriteFile(filepath.Join(l.Dir, "hosts"), text, 0o644)
+	return os.WriteFile(filepath.Join(l.Dir, "hosts"), append([]byte("127.0.0.1 localhost\n::1 localhost ip6-localhost\n"), text...), 0o644)
 }
 
 // writeResolver gives nodes the machine's name servers if a NAT reaches them; otherwise none, as

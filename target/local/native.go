@@ -32,6 +32,7 @@ type native struct {
 	Node    string          `json:"node"`
 	Devices []string        `json:"devices,omitempty"` // the lab's, in the machine's network namespace
 	Guarded map[string]bool `json:"guarded,omitempty"` // the machine's interfaces; with whether filters could be attached before
+	Pingers string          `json:"pingers,omitempty"` // who could send echo requests without rights (net.ipv4.ping_group_range)
 }
 
 // machineNet is the machine's network namespace: that of the process's first thread, which never
@@ -78,7 +79,11 @@ func (l *Lab) beNative(t *topology.Topology) error {
 		if err := l.endNative(); err != nil {
 			return err
 		}
-		l.Record.Native = &native{Node: n.Name, Guarded: map[string]bool{}}
+		pingers, err := readSysctl(pingers)
+		if err != nil {
+			return err
+		}
+		l.Record.Native = &native{Node: n.Name, Guarded: map[string]bool{}, Pingers: pingers}
 	}
 	was := l.Record.Native
 	for _, d := range devices {
@@ -87,6 +92,9 @@ func (l *Lab) beNative(t *topology.Topology) error {
 		}
 	}
 	if err := l.guardMachine(vlans); err != nil {
+		return err
+	}
+	if err := writeSysctls([]sysctl{{pingers, anybody, false}}); err != nil {
 		return err
 	}
 	if err := l.ruleRoutes(); err != nil {
@@ -372,6 +380,9 @@ func restoreMachine(was native, dir string) error {
 	}
 	if is, err := hostsMounted(dir); err != nil || is {
 		errs = append(errs, err, unix.Unmount(machineHosts, unix.MNT_DETACH))
+	}
+	if was.Pingers != "" {
+		errs = append(errs, writeSysctls([]sysctl{{pingers, was.Pingers, true}}))
 	}
 	for name, queued := range was.Guarded {
 		if dev, err := netlink.LinkByName(name); err == nil {

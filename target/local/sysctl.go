@@ -63,6 +63,12 @@ const longPath = 60
 // LongPaths says whether hosts get TTL and hop limit 255: the longest routed path exceeds 60 hops.
 func LongPaths(t *topology.Topology) bool { return t.RouterHops > longPath }
 
+// pingers says which groups may send echo requests without rights.
+const (
+	pingers = "net.ipv4.ping_group_range"
+	anybody = "0 2147483647"
+)
+
 // nodeSysctls are the settings of a host or router.
 func (l *Lab) nodeSysctls(n *topology.Node) []sysctl {
 	var s []sysctl
@@ -86,7 +92,7 @@ func (l *Lab) nodeSysctls(n *topology.Node) []sysctl {
 			sysctl{"net.ipv6.conf.all.disable_ipv6", "1", true},
 			sysctl{"net.ipv6.conf.default.disable_ipv6", "1", true})
 	}
-	s = append(s, sysctl{"net.ipv4.ping_group_range", "0 2147483647", true})
+	s = append(s, sysctl{pingers, anybody, true})
 	if window := windowFor(l.Topology()); window > defaultWindow {
 		s = append(s,
 			sysctl{"net.ipv4.tcp_rmem", fmt.Sprintf("4096 131072 %d", window), true},

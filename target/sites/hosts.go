@@ -9,16 +9,16 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// placeHosts puts hosts at the machines of a list that take only hosts, if there are such: sets On of each, and Native of
-// those that are a machine. A host stays where it was in old; else it goes to the machine that the
-// file names for it, that has the label it asks for, that is called as it is, or that has the most
-// room, in the order of the list.
+// placeHosts puts hosts at the machines of a list that take only hosts, if there are such: sets On
+// of each, and Native of those that are a machine. A host stays where it was in old; else it goes to the machine that the
+// file names for it, or that is called as it is; else, of those with room and the label that it asks
+// for, to the first of those with the fewest hosts.
 func placeHosts(t *topology.Topology, list *site.List, old *topology.Topology) error {
 	if !list.TakesHosts() {
 		return nil
 	}
 	var p topology.Problems
-	room := map[string]int{}
+	room, has := map[string]int{}, map[string]int{}
 	var names []string
 	total := 0
 	for _, m := range list.Machines {
@@ -36,6 +36,7 @@ func placeHosts(t *topology.Topology, list *site.List, old *topology.Topology) e
 			return
 		}
 		n.Native = m.Hosts == 1
+		has[m.Name]++
 		if room[m.Name]--; room[m.Name] == -1 {
 			p.Add(n.Pos, fmt.Sprintf("place one elsewhere, or let it hold more, as namespaces:  %s: {ssh: %s, hosts: %d}", m.Name, m, m.Hosts+1),
 				"%s: %s takes no more than %d of the hosts that are to be there", n.Name, m.Name, m.Hosts)
@@ -67,7 +68,10 @@ func placeHosts(t *topology.Topology, list *site.List, old *topology.Topology) e
 		best := ""
 		for _, name := range names {
 			m := list.Machine(name)
-			if (n.On == "" || slices.Contains(m.Labels, n.On)) && (best == "" || room[name] > room[best]) {
+			if n.On != "" && !slices.Contains(m.Labels, n.On) {
+				continue
+			}
+			if best == "" || room[name] > 0 && (room[best] <= 0 || has[name] < has[best]) {
 				best = name
 			}
 		}

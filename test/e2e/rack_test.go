@@ -2,20 +2,348 @@ package e2e
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
 	"testing"
+	"time"
 )
 
+// at is a command that runs another one at a machine, by SSH from the head.
+func (r *rack) at(i int, command string) string {
+	file := fmt.Sprintf("at-%d-%d", i, r.said+1)
+	r.file(file, command)
+	return fmt.Sprintf("ssh -o ConnectTimeout=5 -i %[1]s/own -o UserKnownHostsFile=%[1]s/known_hosts root@10.5.0.%[2]d sh %[1]s/%[3]s", r.dir, i+1, file)
+}
+
+// look shows what of a machine a lab could change.
+const look = `export PATH=/usr/sbin:/sbin:$PATH
+ip -d addr | grep -v valid_lft; ip rule; ip -6 rule; ip route show table all; ip -6 route show table all; tc qdisc; tc filter show dev eth0 egress; cat /etc/hosts
+hostname; mount | grep -v /tmp/; ls -A /run/trivet /run/netns 2>/dev/null; find /sys/fs/cgroup -name 'trivet*'
+find /proc/sys/net/ipv4 /proc/sys/net/ipv6/conf -type f -readable 2>/dev/null | grep -v 'cookie\|fib_\|tcp_fastopen_key\|tcp_congestion\|hysteresis' | sort | xargs grep -H . 2>/dev/null`
+
+// newGatewayAndDevices boots a rack of three devices: two are hosts, the third one has room for
+// some. It returns the option of trivet up that names it.
+func newGatewayAndDevices(t *testing.T) (r *rack, on string) {
+	r = newRack(t, 3)
+	r.file("rack.yaml", fmt.Sprintf(`gateway: {ssh: local, inner: eth0}
+keep: 20s
+devices:
+  m1: {ssh: root@10.5.0.2, key: %[1]s/own}
+  m2: {ssh: root@10.5.0.3, key: %[1]s/own, labels: [gpu]}
+  m3: {ssh: root@10.5.0.4, key: %[1]s/own, hosts: 40, vlan: 104}
+`, r.dir))
+	return r, "--on " + r.dir + "/rack.yaml"
+}
+
+// all waits until all hosts of the lab answer each other.
+func (r *rack) all(lab string, pings int) {
+	r.t.Helper()
+	var out string
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); {
+		if _, out = r.do(trivet + " ping --all --timeout 20s --lab " + lab); strings.Contains(out, fmt.Sprintf("%d sent, %[1]d received", pings)) {
+			return
+		}
+	}
+	r.t.Fatalf("not all hosts reach each other: %s", out)
+}
+
+// looks returns what look shows at all devices.
+func (r *rack) looks() (out []string) {
+	for i := 1; i <= 3; i++ {
+		_, text := r.do(r.at(i, look))
+		out = append(out, text)
+	}
+	return out
+}
+
+// unchanged fails if a device is not what it was; wait is how long it may take to become that.
+func (r *rack) unchanged(were []string, wait time.Duration) {
+	r.t.Helper()
+	for i, was := range were {
+		var now string
+		for end := time.Now().Add(wait); ; time.Sleep(time.Second) {
+			if _, now = r.do(r.at(i+1, look)); now == was || time.Now().After(end) {
+				break
+			}
+		}
+		if now != was {
+			r.t.Fatalf("m%d is not what it was:\n%s", i+1, differing(was, now))
+		}
+	}
+}
+
+// differing lists the lines of two texts that only one has.
+func differing(was, now string) string {
+	var out []string
+	a, b := strings.Split(was, "\n"), strings.Split(now, "\n")
+	for _, line := range a {
+		if !slices.Contains(b, line) {
+			out = append(out, "- "+line)
+		}
+	}
+	for _, line := range b {
+		if !slices.Contains(a, line) {
+			out = append(out, "+ "+line)
+		}
+	}
+	return strings.Join(out, "\n")
+}
+
+// TestRack proves, on a gateway and three devices that are virtual machines with kernels of their
+// own, that the examples come up on a rack: hosts are devices, or several of them share one, all
+// links to them are VLANs of the gateway's interface, switches are at the gateway; every host
+// reaches every other; what a user sets of a link holds; the lab outlives its head's daemon; and
+// down leaves every device as it was.
 func TestRack(t *testing.T) {
-	r := newRack(t, 2)
-	rack := fmt.Sprintf("gateway: {ssh: local, inner: eth0}\nkeep: 20s\ndevices:\n  m1: {ssh: root@10.5.0.2, key: %[1]s/own}\n  m2: {ssh: root@10.5.0.3, key: %[1]s/own}\n", r.dir)
-	r.file("rack.yaml", rack)
-	sh := func(c string) { _, out := r.do(c); t.Logf("$ %s\n%s", c, out) }
-	at := func(i int, c string) string { return fmt.Sprintf("ssh -i %s/own -o UserKnownHostsFile=%s/known_hosts root@10.5.0.%d '%s'", r.dir, r.dir, i+1, c) }
-	sh(trivet + " up linear,2 --on " + r.dir + "/rack.yaml --name rk --wait 1m")
-	sh(trivet + " inspect rk")
-	sh(trivet + " ping --all --timeout 10s")
-	sh(at(1, "ip -br addr; ip rule; ip -6 rule; ip route show table 29810; cat /etc/hosts; tc filter show dev eth0 egress; ping -c1 -W1 10.5.0.1; ping -c1 -W1 10.0.0.2; ping -c 1 -W1 8.8.8.8"))
-	sh(trivet + " exec h1 ip -br link")
-	sh(trivet + " down rk")
-	sh(at(1, "ip -br addr; ip rule; ip route show table 29810; cat /etc/hosts; tc filter show dev eth0 egress; tc qdisc; ping -c1 -W1 10.5.0.1; ls /run/trivet"))
+	r, on := newGatewayAndDevices(t)
+	were := r.looks()
+	examples, err := filepath.Abs("../../examples")
+	must(t, err)
+
+	run := func(name string, f func()) {
+		t.Run(name, func(t *testing.T) {
+			defer func(t *testing.T) { r.t = t }(r.t)
+			r.t = t
+			f()
+		})
+	}
+	run("campus", func() {
+		r.trivet("up", examples+"/campus.mn", on, "--name campus", "--controller trivet")
+		r.all("campus", 40*39)
+		r.trivet("down", "campus")
+		r.unchanged(were, 0)
+	})
+
+	run("routed", func() {
+		r.file("routed.yaml", "nodes:\n  r1: {router: {datapath: kernel}}\n  s1: switch\n  h1: host\n  h2: {host: {on: gpu}}\nlinks: [s1 -- h1, s1 -- r1, r1 -- h2]\n")
+		r.trivet("up", r.dir+"/routed.yaml", on, "--name routed")
+		contains(t, r.trivet("inspect", "--lab", "routed"), "h2")
+		r.all("routed", 2)
+		r.trivet("down", "routed")
+		r.unchanged(were, 0)
+	})
+
+	run("c3-edge", func() {
+		r.trivet("up", examples+"/c3-edge.yml", on, "--name edge", "--controller trivet")
+		r.all("edge", 20)
+		r.trivet("down", "edge")
+		r.unchanged(were, 0)
+	})
+
+	out := r.trivet("up", "linear,2", on, "--name lab")
+	contains(t, out, "2 other sites over SSH", "across: 2 links by VLAN")
+	r.all("lab", 2)
+	if _, out := r.do(r.at(1, "ip -br addr show h1-eth0; getent hosts h2; ping -c 3 -W 2 h2")); !strings.Contains(out, "10.0.0.1/8") || !strings.Contains(out, " 0% packet loss") {
+		t.Errorf("a program of the device itself: %s", out)
+	}
+	contains(t, r.trivet("exec", "h1", "cat /etc/hosts"), "localhost", "10.0.0.2 h2")
+	contains(t, r.trivet("inspect", "--lab", "lab"), "vlan", "h1", "m1")
+	r.trivet("link", "set", "h1", "s1", "delay=30ms")
+	if _, out := r.do(r.at(1, "ping -c 3 -i 0.3 -W 2 h2")); !regexp.MustCompile(`min/avg/max/mdev = (6|7)\d`).MatchString(out) {
+		t.Errorf("30 ms each way: %s", out)
+	}
+	r.trivet("link", "set", "h1", "s1", "down")
+	if code, out := r.do(r.at(1, "ping -c 1 -W 2 h2")); code == 0 {
+		t.Errorf("over a link that is down: %s", out)
+	}
+	r.trivet("link", "set", "h1", "s1", "up")
+	r.all("lab", 2)
+	r.trivet("apply", "linear,3") // its third host takes one of the places at m3
+	r.all("lab", 6)
+	if _, out := r.do("kill -9 $(sed 's/.*\"pid\":\\([0-9]*\\).*/\\1/' /run/trivet/lab/state.json) && " + trivet + " resume lab"); !strings.Contains(out, "up") {
+		t.Errorf("resume: %s", out)
+	}
+	r.all("lab", 6)
+	r.trivet("down", "lab")
+	r.unchanged(were, 0)
+}
+
+// waysAround send something that names them past a lab: by the machine's own interface.
+const waysAround = `import os, socket, struct, subprocess, sys
+PATH = os.environ["PATH"] = "/usr/sbin:/sbin:" + os.environ["PATH"]
+gateway, own, mac = "10.5.0.1", sys.argv[1], bytes.fromhex(open("/sys/class/net/eth0/address").read().strip().replace(":", ""))
+far = bytes.fromhex(sys.argv[2].replace(":", ""))
+def udp(to, way, *options, family=socket.AF_INET, bind=None):
+    with socket.socket(family, socket.SOCK_DGRAM) as s:
+        for o in options: s.setsockopt(*o)
+        if bind: s.bind(bind)
+        s.sendto(("way-" + way + ";").encode(), to)
+def ip(proto, payload, src=own, dst=gateway):
+    h = struct.pack("!BBHHHBBH4s4s", 0x45, 0, 20 + len(payload), 1, 0, 64, proto, 0, socket.inet_aton(src), socket.inet_aton(dst))
+    s = 0
+    for i in range(0, 20, 2): s += h[i] << 8 | h[i + 1]
+    s = (s & 0xffff) + (s >> 16)
+    return h[:10] + struct.pack("!H", ~(s + (s >> 16)) & 0xffff) + h[12:] + payload
+def datagram(way):
+    p = ("way-" + way + ";").encode()
+    return struct.pack("!HHHH", 9, 9, 8 + len(p), 0) + p
+def frame(data, tag=b""):
+    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as s:
+        s.bind(("eth0", 0x0806)) # says that it is ARP
+        s.send(far + mac + tag + b"\x08\x00" + data)
+device = (socket.SOL_SOCKET, 25, b"eth0")
+def connect():
+    with socket.socket() as s:
+        s.settimeout(1)
+        try: s.connect((gateway, 9100))
+        except OSError: pass
+def raw():
+    with socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW) as s: s.sendto(ip(17, datagram("raw")), (gateway, 0))
+def ping6():
+    subprocess.run(["ping", "-6", "-c", "1", "-W", "1", "-p", b"way-ping6;".hex(), "ff02::1%eth0"], stdout=subprocess.DEVNULL)
+def container(way, *commands):
+    try:
+        for c in ("ip netns add c", *commands): subprocess.run(c, shell=True, check=True)
+        subprocess.run(["ip", "netns", "exec", "c", sys.executable, "-c",
+            "import socket; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.sendto(b'way-%s;', ('10.5.0.1', 9))" % way])
+        subprocess.run("sleep 1", shell=True)
+    finally: subprocess.run("ip netns del c", shell=True)
+ways = {
+    "udp": lambda: udp((gateway, 9), "udp"),
+    "tcp": connect,
+    "bound": lambda: udp((gateway, 9), "bound", bind=(own, 0)),
+    "device": lambda: udp((gateway, 9), "device", device),
+    "broadcast": lambda: udp(("255.255.255.255", 9), "broadcast", device, (socket.SOL_SOCKET, socket.SO_BROADCAST, 1)),
+    "multicast": lambda: udp(("ff02::1%eth0", 9), "multicast", family=socket.AF_INET6),
+    "marked": lambda: udp((gateway, 9), "marked", (socket.SOL_SOCKET, 36, 0x74)),
+    "raw": raw,
+    "ping6": ping6,
+    "packet": lambda: frame(ip(17, datagram("packet"))),
+    "tagged": lambda: frame(ip(17, datagram("tagged")), b"\x81\x00\x00\x63"),
+    "ssh": lambda: frame(ip(6, struct.pack("!HHIIBBHHH", 22, 9101, 1, 0, 0x50, 2, 1000, 0, 0))),
+    "macvlan": lambda: container("macvlan", "ip link add c0 link eth0 netns c type macvlan mode bridge", "ip -n c addr add 10.5.0.77/24 dev c0", "ip -n c link set c0 up",
+        "ip -n c neigh add 10.5.0.1 lladdr " + sys.argv[2] + " dev c0"),
+    "routed": lambda: container("routed", "ip link add c1 type veth peer name c0 netns c", "ip addr add 172.31.0.1/24 dev c1", "ip link set c1 up", "ip -n c addr add 172.31.0.2/24 dev c0",
+        "ip -n c link set c0 up", "ip -n c route add default via 172.31.0.1", "sysctl -qw net.ipv4.ip_forward=1"),
+}
+for name, way in ways.items():
+    try: way()
+    except OSError as e: print(name, e)
+subprocess.run("sysctl -qw net.ipv4.ip_forward=0", shell=True)
+print("tried", " ".join(ways))
+`
+
+// listener writes which ways have reached the gateway's interface, until it is told to end.
+const listener = `import os, re, socket, struct, sys
+s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
+s.bind(("eth0", 0)); s.settimeout(0.2)
+open(sys.argv[1] + ".begun", "w")
+seen = set()
+while not os.path.exists(sys.argv[1] + ".end"):
+    try: f, where = s.recvfrom(65536)
+    except TimeoutError: continue
+    if where[2] == socket.PACKET_OUTGOING: continue
+    m = re.search(rb"way-([a-z0-9]+);", f)
+    if m: seen.add(m[1].decode())
+    if f[12:14] == b"\x08\x00" and f[23] == 6 and f[36:38] in (struct.pack("!H", 9100), struct.pack("!H", 9101)): seen.add("tcp" if f[37] == 9100 & 255 else "ssh")
+print(*sorted(seen))
+`
+
+// TestRackGuard proves that nothing that a device's programs send leaves it past the lab, by any of
+// fourteen ways, all of which work when there is no lab; and that the device can be reached by SSH
+// and be pinged meanwhile.
+func TestRackGuard(t *testing.T) {
+	r, on := newGatewayAndDevices(t)
+	must(t, os.WriteFile(filepath.Join(r.dir, "ways.py"), []byte(waysAround), 0o600))
+	must(t, os.WriteFile(filepath.Join(r.dir, "listener.py"), []byte(listener), 0o600))
+	_, mac := r.do("cat /sys/class/net/eth0/address")
+	were := r.looks()
+	round := 0
+	escaped := func() (tried, seen []string) {
+		t.Helper()
+		round++
+		file := fmt.Sprintf("%s/round%d", r.dir, round)
+		ways := r.at(1, fmt.Sprintf("/usr/bin/python3 %s/ways.py 10.5.0.2 %s 2>&1", r.dir, strings.TrimSpace(mac)))
+		_, out := r.do(fmt.Sprintf("/usr/bin/python3 %s/listener.py %s >%s.seen & until [ -e %s.begun ]; do sleep 0.1; done; %s; touch %s.end; wait; cat %s.seen", r.dir, file, file, file, ways, file, file))
+		t.Logf("%s", out)
+		lines := strings.Split(strings.TrimSpace(out), "\n")
+		i := slices.IndexFunc(lines, func(s string) bool { return strings.HasPrefix(s, "tried ") })
+		if i < 0 {
+			t.Fatalf("nothing was tried: %s", out)
+		}
+		for _, line := range lines[i+1:] {
+			seen = append(seen, strings.Fields(line)...)
+		}
+		return strings.Fields(lines[i])[1:], seen
+	}
+
+	tried, seen := escaped()
+	for _, way := range tried {
+		if !slices.Contains(seen, way) {
+			t.Errorf("without a lab %s does not work, so proves nothing", way)
+		}
+	}
+	r.trivet("up", "linear,2", on, "--name lab")
+	if _, seen := escaped(); len(seen) > 0 {
+		t.Errorf("these got past the lab: %s", seen)
+	}
+	if code, out := r.do("ping -c 2 -W 2 10.5.0.2"); code != 0 {
+		t.Errorf("the gateway cannot ping the device: %s", out)
+	}
+	r.all("lab", 2)
+	r.trivet("down", "lab")
+	r.unchanged(were, 0)
+}
+
+// TestRackFaults proves that whatever goes wrong in a rack leaves nothing half done, and that the
+// message says what to do: a VLAN that somebody else has, one that does not get through, a device
+// that is in another lab, two labs at once, a device that loses its power, a gateway that does, and
+// one that does when the device's own daemon has died.
+func TestRackFaults(t *testing.T) {
+	r, on := newGatewayAndDevices(t)
+	were := r.looks()
+	refused := func(what string, words ...string) {
+		t.Helper()
+		code, out := r.do(trivet + " up linear,2 --wait 20s " + on + " " + what)
+		if code == 0 {
+			t.Errorf("up %s: exit 0: %s", what, out)
+		}
+		contains(t, out, words...)
+	}
+
+	r.do(r.at(2, "ip link add link eth0 name office type vlan id 3"))
+	refused("", "site m2: VLAN 3 is in use here (office)", "nothing is left of the lab")
+	r.do(r.at(2, "ip link del office"))
+	r.unchanged(were, 0)
+
+	r.do(r.at(1, "tc qdisc add dev eth0 clsact; tc filter add dev eth0 ingress protocol 802.1Q pref 7 matchall action drop"))
+	refused("", "VLAN 2 does not get through between head (eth0) and m1 (10.5.0.2)", "a trunk that allows it")
+	r.do(r.at(1, "tc filter del dev eth0 ingress pref 7"))
+	filtered := r.looks()
+	r.trivet("up", "linear,2", on, "--name lab")
+	r.trivet("down", "lab")
+	r.unchanged(filtered, 0) // with the place for filters that was there before
+	r.do(r.at(1, "tc qdisc del dev eth0 clsact"))
+	r.unchanged(were, 0)
+
+	r.trivet("up", "linear,2", on, "--name lab")
+	refused("--name second", "this machine is host h1 of lab lab.m1 already")
+	r.all("lab", 2)
+	r.trivet("down", "lab")
+	_, out := r.do(fmt.Sprintf("%[1]s up linear,2 %[2]s --name a & %[1]s up linear,2 %[2]s --name b; wait; %[1]s ls; %[1]s down a; %[1]s down b", trivet, on))
+	t.Logf("two at once: %s", out)
+	r.unchanged(were, 0)
+
+	end := r.begin(trivet + " up linear,2 --wait 20s " + on)
+	time.Sleep(time.Second)
+	r.cut("m2")
+	if code, out := end(); code == 0 || !strings.Contains(out, "m2") {
+		t.Errorf("a device without power: exit %d: %s", code, out)
+	}
+	r.bootSite(2)
+	r.answers(2)
+	r.unchanged(were, 0)
+
+	for _, alone := range []bool{false, true} {
+		r.trivet("up", "linear,2", on, "--name lab")
+		if alone {
+			r.do(r.at(1, "kill -9 $(sed 's/.*\"pid\":\\([0-9]*\\).*/\\1/' /run/trivet/lab.m1/state.json)"))
+		}
+		r.cut("head")
+		r.bootHead()
+		r.unchanged(were, time.Minute)
+	}
 }

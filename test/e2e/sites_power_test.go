@@ -63,8 +63,7 @@ func newRack(t *testing.T, n int) *rack {
 			r.cut(name)
 		}
 	})
-	r.boot("head", 1, fmt.Sprintf(`mkdir -p /run/h/.ssh && cp %[1]s/known_hosts /run/h/.ssh && export HOME=/run/h && cd %[1]s
-		n=1; while :; do [ -e $n.cmd ] || { sleep 0.05; continue; }; sh $n.cmd >$n.out 2>&1; echo $? >$n.tmp; mv $n.tmp $n.rc; n=$((n+1)); done`, dir))
+	r.bootHead()
 	for i := 1; i <= n; i++ {
 		r.bootSite(i)
 	}
@@ -89,6 +88,12 @@ func (r *rack) boot(name string, address int, then string) {
 	cmd.Stdout, cmd.Stderr = log, log
 	must(r.t, cmd.Start())
 	r.vms[name] = cmd
+}
+
+// bootHead boots the head, which goes on with the commands that come.
+func (r *rack) bootHead() {
+	r.boot("head", 1, fmt.Sprintf(`mkdir -p /run/h/.ssh && cp %[1]s/known_hosts /run/h/.ssh && export HOME=/run/h && cd %[1]s
+		n=%[2]d; while :; do [ -e $n.cmd ] || { sleep 0.05; continue; }; sh $n.cmd >$n.out 2>&1; echo $? >$n.tmp; mv $n.tmp $n.rc; n=$((n+1)); done`, r.dir, r.said+1))
 }
 
 func (r *rack) bootSite(i int) {

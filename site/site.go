@@ -311,12 +311,27 @@ func Splice(a, b net.Conn) {
 	var group sync.WaitGroup
 	for _, p := range [][2]net.Conn{{a, b}, {b, a}} {
 		group.Go(func() {
-			_, _ = io.Copy(p[0], p[1])
+			to := &sender{conn: p[0]}
+			if _, _ = io.Copy(to, p[1]); to.failed {
+				return // its end is gone, but what it has sent before may still be under way: the other copy ends both
+			}
 			a.Close()
 			b.Close()
 		})
 	}
 	group.Wait()
+}
+
+// sender notes whether a connection has taken all that was written.
+type sender struct {
+	conn   net.Conn
+	failed bool
+}
+
+func (s *sender) Write(b []byte) (int, error) {
+	n, err := s.conn.Write(b)
+	s.failed = s.failed || err != nil
+	return n, err
 }
 
 // pipes are a connection of two. Its close must end a read under way: yamux waits for that, and its

@@ -107,7 +107,7 @@ func (a *app) runUp(ctx context.Context, s *source, c consent, args []string, on
 		if err := sites.Spread(ctx, &state, list); err != nil {
 			return fmt.Errorf("%w\nnothing was changed", err)
 		}
-		where = words.Plural(len(list.Machines), "other site") + " over SSH"
+		where = words.Plural(len(sites.Used(list, r)), "other site") + " over SSH"
 	}
 	a.say("%s  %s", name, describe(r, where))
 	if state.Sites != nil {

@@ -9,18 +9,79 @@ import (
 	"time"
 
 	"trivet.dev/trivet/datapath"
+	"trivet.dev/trivet/internal/parallel"
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/target/local"
 	"trivet.dev/trivet/topology"
 )
 
 // Apply changes the parts that differ, those elsewhere first, and makes those again that are gone
-// from their sites. If one fails, those that have changed are changed back.
+// from their sites. If one fails, those that have changed are changed back. Machines that are needed
+// now are joined first, and left last if they are needed no more.
 func (l *Lab) Apply(ctx context.Context, t *topology.Topology, progress local.Progress) error {
+	joined, err := l.join(ctx, t)
+	if err == nil {
+		err = l.apply(ctx, t, progress)
+	}
+	if err != nil {
+		return errors.Join(err, l.leave(joined))
+	}
+	for _, p := range joined {
+		l.leadPart(p)
+	}
+	used := Used(l.state.Sites, t)
+	var needless []*part
+	for _, p := range l.used() {
+		if !slices.Contains(used, p.machine) {
+			p.ended()
+			needless = append(needless, p)
+		}
+	}
+	if err := l.leave(needless); err != nil { // the lab is what it should be
+		l.owner.OnLoop(err.Error())
+	}
+	return nil
+}
+
+// join connects to the machines that a topology needs and that were left alone so far.
+func (l *Lab) join(ctx context.Context, t *topology.Topology) (joined []*part, err error) {
+	for _, m := range Used(l.state.Sites, t) {
+		if p := l.parts[m.Name]; p.idle.Load() {
+			joined = append(joined, p)
+		}
+	}
+	err = parallel.All(joined, func(p *part) error {
+		_, err := p.connect(ctx, l.user)
+		return err
+	})
+	for _, p := range joined {
+		if err == nil {
+			p.gone.Store(true) // it is to be made
+			p.idle.Store(false)
+			err = l.noteAddresses(p)
+		}
+	}
+	return joined, err
+}
+
+// leave takes parts down and leaves their machines alone.
+func (l *Lab) leave(parts []*part) error {
+	return parallel.All(parts, func(p *part) (err error) {
+		if !p.gone.Load() {
+			err = p.down(context.WithoutCancel(l.ctx), func(lab.Progress) {})
+		}
+		p.idle.Store(true)
+		p.gone.Store(false)
+		p.close()
+		return p.wrong(err)
+	})
+}
+
+func (l *Lab) apply(ctx context.Context, t *topology.Topology, progress local.Progress) error {
 	old, vnis := l.Topology(), l.record.VNIs
 	was := map[string]*topology.Topology{}
-	for name := range l.parts {
-		was[name] = l.partOf(old, name)
+	for _, p := range l.used() {
+		was[p.machine.Name] = l.partOf(old, p.machine.Name)
 	}
 	here := l.partOf(old, topology.Head)
 	if err := l.allocate(t); err != nil {
@@ -142,15 +203,14 @@ func gather[T any](l *Lab, here func(*local.Lab) ([]T, error), there func(*lab.C
 // Dead lists what has ended here, and the sites that do not answer.
 func (l *Lab) Dead() []string {
 	out := l.Lab.Dead()
-	for _, m := range l.state.Sites.Machines {
-		p := l.parts[m.Name]
+	for _, p := range l.used() {
 		switch _, err := p.now(); {
 		case err != nil:
-			out = append(out, "site "+m.Name)
+			out = append(out, "site "+p.machine.Name)
 		case p.gone.Load():
-			out = append(out, "the part at "+m.Name)
+			out = append(out, "the part at "+p.machine.Name)
 		case p.lost.Load():
-			out = append(out, "site "+m.Name)
+			out = append(out, "site "+p.machine.Name)
 		}
 	}
 	return out
@@ -170,8 +230,8 @@ func (l *Lab) known() lab.Sites {
 // any time.
 func (l *Lab) Sites(ctx context.Context) lab.Sites {
 	out := l.known()
-	for _, m := range l.state.Sites.Machines {
-		out.Others = append(out.Others, lab.SiteInfo{Name: m.Name, Machine: m.String()})
+	for _, p := range l.used() {
+		out.Others = append(out.Others, lab.SiteInfo{Name: p.machine.Name, Machine: p.machine.String()})
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -228,8 +288,8 @@ func (l *Lab) Ends() ([][2]local.End, error) {
 		return nil, err
 	}
 	put(l.Lab.Topology(), func(i int) [2]local.End { return here[i] })
-	for name, p := range l.parts {
-		part := l.partOf(t, name)
+	for _, p := range l.used() {
+		part := l.partOf(t, p.machine.Name)
 		links, err := p.client.Links(l.ctx)
 		if err != nil || len(links) != len(part.Links) {
 			return nil, p.wrong(errors.Join(err, errors.New("its links are not those of the lab")))

@@ -134,17 +134,45 @@ func (l *Lab) PartOf(node string) *lab.Client {
 // isHere says whether a node is here.
 func (l *Lab) isHere(node string) bool { return l.PartOf(node) == nil }
 
-// each calls f for all other sites at once.
-func (l *Lab) each(f func(p *part) error) error {
-	var parts []*part
-	for _, m := range l.state.Sites.Machines {
-		parts = append(parts, l.parts[m.Name])
+// Used lists the machines of a list that a placed topology is at. One that takes hosts only is left
+// alone while it has none: nobody minds then whether it is switched on.
+func Used(list *site.List, t *topology.Topology) (out []*site.Machine) {
+	has := map[string]bool{}
+	for _, n := range t.Nodes {
+		has[n.Sited()] = true
 	}
-	return parallel.All(parts, f)
+	for _, m := range list.Machines {
+		if m.Hosts == 0 || list.Carrier == site.WireGuard || has[m.Name] { // WireGuard's keys are handed out once
+			out = append(out, m)
+		}
+	}
+	return out
 }
+
+// use makes those parts idle that a topology does not need, and no others.
+func (l *Lab) use(t *topology.Topology) {
+	used := Used(l.state.Sites, t)
+	for _, m := range l.state.Sites.Machines {
+		l.parts[m.Name].idle.Store(!slices.Contains(used, m))
+	}
+}
+
+// used lists the parts that are not idle.
+func (l *Lab) used() (out []*part) {
+	for _, m := range l.state.Sites.Machines {
+		if p := l.parts[m.Name]; !p.idle.Load() {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// each calls f for all other sites at once.
+func (l *Lab) each(f func(p *part) error) error { return parallel.All(l.used(), f) }
 
 // Up brings all parts up at once. After an error, remove cleans up.
 func (l *Lab) Up(ctx context.Context, t *topology.Topology, progress local.Progress) error {
+	l.use(t)
 	if err := l.connect(ctx, progress); err != nil {
 		return err
 	}
@@ -173,26 +201,34 @@ func (l *Lab) Up(ctx context.Context, t *topology.Topology, progress local.Progr
 // connect reaches all sites, and learns by which addresses they reach each other.
 func (l *Lab) connect(ctx context.Context, progress local.Progress) error {
 	var done atomic.Int64
-	progress("sites", 0, len(l.parts))
-	err := l.each(func(p *part) error {
+	used := l.used()
+	progress("sites", 0, len(used))
+	err := parallel.All(used, func(p *part) error {
 		_, err := p.connect(ctx, l.user)
-		progress("sites", int(done.Add(1)), len(l.parts))
+		progress("sites", int(done.Add(1)), len(used))
 		return err
 	})
 	if err != nil {
 		return err
 	}
 	l.record.Addresses, l.record.Heads = map[string]netip.Addr{}, map[string]netip.Addr{}
-	for name, p := range l.parts {
-		s, err := p.now()
-		if err != nil {
-			return err
-		}
-		if l.record.Addresses[name], l.record.Heads[name], err = addressesOf(l.state.Sites, p.machine, s); err != nil {
+	for _, p := range used {
+		if err := l.noteAddresses(p); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// noteAddresses notes by which addresses a site and the head reach each other.
+func (l *Lab) noteAddresses(p *part) error {
+	s, err := p.now()
+	if err != nil {
+		return err
+	}
+	name := p.machine.Name
+	l.record.Addresses[name], l.record.Heads[name], err = addressesOf(l.state.Sites, p.machine, s)
+	return err
 }
 
 // partOf is what of a topology is at a site.
@@ -236,22 +272,28 @@ func (l *Lab) report(p *part, step lab.Progress) {
 
 // lead makes this process the head of all parts, and again whenever that ends.
 func (l *Lab) lead() {
-	for _, p := range l.parts {
-		go l.follow(p)
+	for _, p := range l.used() {
+		l.leadPart(p)
 	}
 }
 
+func (l *Lab) leadPart(p *part) {
+	ctx, end := context.WithCancel(l.ctx)
+	p.ended = end
+	go l.follow(ctx, p)
+}
+
 // follow keeps the connection to a part.
-func (l *Lab) follow(p *part) {
+func (l *Lab) follow(ctx context.Context, p *part) {
 	const again = 2 * time.Second
-	for well := true; l.ctx.Err() == nil; {
-		err := p.client.Head(l.ctx, func() {
+	for well := true; ctx.Err() == nil; {
+		err := p.client.Head(ctx, func() {
 			if p.lost.Store(false); !well {
 				l.owner.OnEnd("site " + p.machine.Name + " answers again")
 			}
 			well = true
 		}, func(far net.Conn, controller string) { l.connected(p, far, controller) })
-		if l.ctx.Err() != nil {
+		if ctx.Err() != nil {
 			return
 		}
 		if p.lost.Store(true); well {
@@ -260,14 +302,14 @@ func (l *Lab) follow(p *part) {
 		well = false
 		select {
 		case <-time.After(again):
-		case <-l.ctx.Done():
+		case <-ctx.Done():
 			return
 		}
-		if _, err := p.connect(l.ctx, l.user); err != nil {
+		if _, err := p.connect(ctx, l.user); err != nil {
 			continue
 		}
 		had := !p.gone.Load()
-		if err := p.revive(l.ctx, func(step lab.Progress) { l.report(p, step) }); errors.Is(err, errNone) && had {
+		if err := p.revive(ctx, func(step lab.Progress) { l.report(p, step) }); errors.Is(err, errNone) && had {
 			l.owner.OnEnd(err.Error())
 		}
 	}
@@ -315,8 +357,9 @@ func (l *Lab) Resume(ctx context.Context, t *topology.Topology, progress local.P
 	for _, p := range l.parts {
 		p.of = l.record.ID
 	}
+	l.use(t)
 	l.via.Store(new(l.record.Carriers))
-	progress("sites", 0, len(l.parts))
+	progress("sites", 0, len(l.used()))
 	_ = l.each(func(p *part) error {
 		_, err := p.connect(ctx, l.user)
 		if err == nil {
@@ -359,7 +402,7 @@ func remove(s lab.State, progress local.Progress, lost func(string)) error {
 		return err
 	}
 	ctx := context.Background()
-	left := parallel.All(s.Sites.Machines, func(m *site.Machine) error {
+	left := parallel.All(Used(s.Sites, s.Topology), func(m *site.Machine) error {
 		p := newPart(s.Name, was.ID, m)
 		defer p.close()
 		if _, err := p.connect(ctx, user); err != nil {

@@ -24,8 +24,11 @@ type part struct {
 	machine *site.Machine
 	client  *lab.Client
 
+	idle atomic.Bool // no node is there, and the machine is left alone: see Used
 	gone atomic.Bool // the site has no such part any more
 	lost atomic.Bool // this process is not its head now: see follow
+
+	ended context.CancelFunc // ends follow
 
 	connecting sync.Mutex // one at a time, which may take its time
 	mu         sync.Mutex

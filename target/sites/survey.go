@@ -31,6 +31,9 @@ func Spread(ctx context.Context, s *lab.State, list *site.List) error {
 	var mu sync.Mutex
 	cores := map[string]float64{topology.Head: float64(runtime.NumCPU())}
 	err = parallel.All(list.Machines, func(m *site.Machine) error {
+		if m.Hosts > 0 {
+			return nil // how many cores it has makes no difference, and it may not be needed
+		}
 		f, err := survey(ctx, m, user)
 		mu.Lock()
 		defer mu.Unlock()
@@ -124,7 +127,9 @@ func Examine(ctx context.Context, list *site.List, owner int, begins func(pairs 
 	var pairs []pair
 	for i := range names {
 		for _, far := range names[i+1:] {
-			pairs = append(pairs, pair{names[i], far})
+			if near := list.Machine(names[i]); near == nil || near.Hosts == 0 || list.Machine(far).Hosts == 0 { // hosts are linked to switches
+				pairs = append(pairs, pair{names[i], far})
+			}
 		}
 	}
 	if len(pairs) > 0 {

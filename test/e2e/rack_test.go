@@ -141,15 +141,15 @@ func TestRack(t *testing.T) {
 	}
 	contains(t, r.trivet("exec", "h1", "cat /etc/hosts"), "localhost", "10.0.0.2 h2")
 	contains(t, r.trivet("inspect", "--lab", "lab"), "vlan", "h1", "m1")
-	r.trivet("link", "set", "h1", "s1", "delay=30ms")
+	r.trivet("link", "set", "h1-s1", "delay=30ms")
 	if _, out := r.do(r.at(1, "ping -c 3 -i 0.3 -W 2 h2")); !regexp.MustCompile(`min/avg/max/mdev = (6|7)\d`).MatchString(out) {
 		t.Errorf("30 ms each way: %s", out)
 	}
-	r.trivet("link", "set", "h1", "s1", "down")
+	r.trivet("link", "set", "h1-s1", "down")
 	if code, out := r.do(r.at(1, "ping -c 1 -W 2 h2")); code == 0 {
 		t.Errorf("over a link that is down: %s", out)
 	}
-	r.trivet("link", "set", "h1", "s1", "up")
+	r.trivet("link", "set", "h1-s1", "up")
 	r.all("lab", 2)
 	r.trivet("apply", "linear,3") // its third host takes one of the places at m3
 	r.all("lab", 6)

@@ -13,8 +13,8 @@ import (
 	"trivet.dev/trivet/topology/formats/yamlfile"
 )
 
-// A rack is a list of machines of another form: a gateway, which is the head and has all that is not
-// a host, and devices, each of which is a host. VLANs carry the links.
+// A rack is a list of machines of another form: a gateway, which is the head and has all that is
+// not a host, and devices, each of which is a host. VLANs carry the links.
 
 // readRack reads an inventory of a rack.
 func (l *List) readRack(root *yamlfile.Value, p *topology.Problems) {

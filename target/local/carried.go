@@ -43,8 +43,8 @@ func egresses(link *topology.Link) (out [2]topology.Impairment) {
 func lineDevice(c topology.Carrier) string   { return fmt.Sprintf("vl%d", max(c.VNI, uint32(c.VLAN))) }
 func tunnelDevice(c topology.Carrier) string { return fmt.Sprintf("vx%d", max(c.VNI, uint32(c.VLAN))) }
 
-// openCarried makes the device of a link to another site, and a TAP device whose frames pass into it. There may be those of a
-// daemon that has died.
+// openCarried makes the device of a link to another site, and a TAP device whose frames pass into
+// it. There may be those of a daemon that has died.
 func (l *Lab) openCarried(c topology.Carrier) (fd int, err error) {
 	if err := l.closeCarried(c); err != nil {
 		return -1, err

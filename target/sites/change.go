@@ -16,8 +16,8 @@ import (
 )
 
 // Apply changes the parts that differ, those elsewhere first, and makes those again that are gone
-// from their sites. If one fails, those that have changed are changed back. Machines that are needed
-// now are joined first, and left last if they are needed no more.
+// from their sites. If one fails, those that have changed are changed back. Machines that are
+// needed now are joined first, and left last if they are needed no more.
 func (l *Lab) Apply(ctx context.Context, t *topology.Topology, progress local.Progress) error {
 	joined, err := l.join(ctx, t)
 	if err == nil {

@@ -10,9 +10,9 @@ import (
 )
 
 // placeHosts puts hosts at the machines of a list that take only hosts, if there are such: sets On
-// of each, and Native of those that are a machine. A host stays where it was in old; else it goes to the machine that the
-// file names for it, or that is called as it is; else, of those with room and the label that it asks
-// for, to the first of those with the fewest hosts.
+// of each, and Native of those that are a machine. A host stays where it was in old; else it goes
+// to the machine that the file names for it, or that is called as it is; else, of those with room
+// and the label that it asks for, to the first of those with the fewest hosts.
 func placeHosts(t *topology.Topology, list *site.List, old *topology.Topology) error {
 	if !list.TakesHosts() {
 		return nil

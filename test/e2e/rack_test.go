@@ -153,7 +153,7 @@ func TestRack(t *testing.T) {
 	r.all("lab", 2)
 	r.trivet("apply", "linear,3") // its third host takes one of the places at m3
 	r.all("lab", 6)
-	if _, out := r.do("kill -9 $(sed 's/.*\"pid\":\\([0-9]*\\).*/\\1/' /run/trivet/lab/state.json) && " + trivet + " resume lab"); !strings.Contains(out, "up") {
+	if _, out := r.do("kill -9 $(sed 's/.*\"pid\":\\([0-9]*\\).*/\\1/' /run/trivet/lab/state.json) && " + trivet + " resume lab"); !strings.Contains(out, "resumed in") {
 		t.Errorf("resume: %s", out)
 	}
 	r.all("lab", 6)

@@ -135,7 +135,7 @@ func (a *app) root() *cobra.Command {
 			root.AddCommand(c)
 		}
 	}
-	group("life", a.up(), a.apply(), a.down(), a.resume(), a.ls(), a.inspect(), a.logs(), a.doctor())
+	group("life", a.up(), a.apply(), a.down(), a.resume(), a.ls(), a.inspect(), a.logs(), a.doctor(), a.rack())
 	group("use", a.ping(), a.iperf(), a.verify(), a.exec(), a.shell(), a.prompt(), a.link(), a.capture(), a.mn(), a.runScript())
 	group("net", a.top(), a.path(), a.flows(), a.routes(), a.ospf(), a.hosts(), a.controller())
 	group("use", a.bench())

@@ -72,6 +72,7 @@ func Serve(arguments []string) error {
 		site.Splice(far, near)
 	})
 	serveGauges(mux)
+	serveHealth(mux)
 	return site.Serve(mux)
 }
 

@@ -1,0 +1,133 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// checked is what trivet rack check prints of a machine.
+type checked struct {
+	Name, Machine, Lab string
+	Findings           []struct {
+		What, Says, Cure string
+		OK, Needed       bool
+	}
+}
+
+// checkedRack is the output of trivet rack check --json.
+type checkedRack []checked
+
+func readChecked(t *testing.T, out string) (r checkedRack) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(out), &r); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return r
+}
+
+// is fails the test unless something was found of a machine, and said in these words.
+func (r checkedRack) is(t *testing.T, machine, what string, ok bool, words ...string) {
+	t.Helper()
+	var have []string
+	for _, m := range r {
+		for _, f := range m.Findings {
+			if m.Name != machine {
+				continue
+			}
+			have = append(have, f.What+": "+f.Says)
+			if f.What == what {
+				if f.OK != ok || ok == (f.Cure != "" && !f.OK) {
+					t.Errorf("%s: %s: %+v", machine, what, f)
+				}
+				contains(t, f.Says, words...)
+				return
+			}
+		}
+	}
+	t.Errorf("%s: nothing is said of %s, but %s", machine, what, strings.Join(have, "; "))
+}
+
+// dropVLAN makes a port of a bridge lose what leaves there with the tag of a VLAN. The program is
+// classic BPF: behind the addresses come 0x8100 and the tag.
+const dropVLAN = "tc qdisc replace dev %[1]s clsact && tc filter add dev %[1]s egress pref %[2]d protocol all bpf bytecode " +
+	"'7,40 0 0 12,21 0 3 33024,40 0 0 14,84 0 0 4095,21 1 0 %[2]d,6 0 0 0,6 0 0 4294967295' action drop"
+
+// dhcpServer answers every discovery with an offer of 10.5.0.99 (RFC 2131, section 4.3.1).
+const dhcpServer = `import socket, sys
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+s.setsockopt(socket.SOL_SOCKET, 25, sys.argv[1].encode())
+s.bind(("", 67))
+while True:
+    q, _ = s.recvfrom(2000)
+    own = socket.inet_aton(sys.argv[2])
+    a = b"\x02" + q[1:8] + b"\0\0\x80\0" + bytes(4) + socket.inet_aton("10.5.0.99") + own + bytes(4) + q[28:236] + b"\x63\x82\x53\x63\x35\x01\x02\x36\x04" + own + b"\xff"
+    s.sendto(a, ("255.255.255.255", 68))
+`
+
+// TestRackCheckSegment proves, on machines that are namespaces, that trivet rack check tells from
+// one another: a rack that is as it should be; two devices at each other's ports; a VLAN that a
+// port does not let through; an address that two have; a second DHCP server; a device that is not
+// there, and one that is but does not let us in.
+func TestRackCheckSegment(t *testing.T) {
+	s := newSeveral(t, 3)
+	h := s.head
+	const rack = "gateway: {inner: hub}\ndevices:\n  m1: root@10.5.0.2\n  m2: root@10.5.0.3\n  m3: root@10.5.0.4\n"
+	h.file("rack.yaml", rack)
+	check := func(args ...string) checkedRack {
+		t.Helper()
+		return readChecked(t, h.run(append([]string{"rack", "check", "--json", "rack.yaml"}, args...)...).out)
+	}
+
+	found := check()
+	for i, name := range []string{"m1", "m2", "m3"} {
+		found.is(t, name, "reach it over SSH", true)
+		found.is(t, name, fmt.Sprintf("VLAN %d", i+2), true, "arrives both ways, tagged, packets of 1500 bytes too")
+		found.is(t, name, "address", true, "is its alone")
+		found.is(t, name, "MTU", true)
+	}
+	found.is(t, "gateway", "trunk", true)
+	found.is(t, "gateway", "DHCP", true, "nobody gives out addresses")
+	if found := check("m2"); len(found) != 2 || found[1].Name != "m2" {
+		t.Errorf("of one device: %+v", found)
+	}
+	contains(t, h.run("rack", "check", "rack.yaml", "m9").String(), "rack.yaml has no device m9", "m1, m2, m3")
+
+	for _, drop := range []struct{ port, vlan int }{{1, 2}, {2, 3}, {3, 4}, {3, 2}} {
+		h.sh(fmt.Sprintf(dropVLAN, fmt.Sprintf("to-m%d", drop.port), drop.vlan))
+	}
+	h.sh("ip neigh replace 10.5.0.3 lladdr " + strings.TrimSpace(s.others[1].sh("cat /sys/class/net/eth0/address")) + " dev hub nud permanent")
+	s.others[2].sh("ip addr add 10.5.0.3/32 dev eth0")
+	other := strings.TrimSpace(s.others[2].sh("cat /sys/class/net/eth0/address"))
+	for _, m := range []*machine{s.others[2], h} {
+		nic, address := "eth0", "10.5.0.4"
+		if m == h {
+			nic, address = "hub", "10.5.0.1"
+		}
+		must(t, m.start(m.command("/usr/bin/python3", m.file("dhcp.py", dhcpServer), nic, address)))
+	}
+	eventually(t, "both servers listen", func() bool {
+		return strings.Contains(s.others[2].sh("cat /proc/net/udp"), ":0043 ") && strings.Contains(h.sh("cat /proc/net/udp"), ":0043 ")
+	})
+	h.file("rack.yaml", rack+"  m4: root@10.5.0.9\n")
+	found = check()
+	found.is(t, "m1", "VLAN 2", false, "m1 and m2 are swapped: VLAN 2 arrives at m2, and VLAN 3 at m1")
+	found.is(t, "m2", "VLAN 3", false, "m2 and m1 are swapped: VLAN 3 arrives at m1, and VLAN 2 at m2")
+	found.is(t, "m3", "VLAN 4", false, "VLAN 4 does not arrive; its port lets through VLAN 1 (untagged), VLAN 3, VLAN 9 only", "it arrives at m1, m2")
+	found.is(t, "m2", "address", false, "m2 has 10.5.0.3, and so has "+other)
+	found.is(t, "gateway", "DHCP", false, "a second DHCP server: 10.5.0.4 ("+other+"), which is m3, offers 10.5.0.99")
+	found.is(t, "m4", "reach it over SSH", false)
+	found.is(t, "m4", "address", false, "nobody on the segment has 10.5.0.9")
+	table := h.run("rack", "check", "rack.yaml")
+	contains(t, table.String(), "exit 1", "MACHINE", "m1 and m2 are swapped", "→ exchange their cables at the switch")
+
+	h.file(".ssh/known_hosts", "")
+	h.sh("rm -f " + filepath.Join(h.dir, ".ssh/known_hosts"))
+	found = check("m1")
+	found.is(t, "m1", "reach it over SSH", false, "its host key is not known")
+	found.is(t, "m1", "address", true, "answers ARP for 10.5.0.2: it is on and connected")
+}

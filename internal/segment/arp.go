@@ -38,7 +38,7 @@ func (s *Segment) WhoHas(ctx context.Context, addresses []netip.Addr, vlans []ui
 						return nil
 					case <-pace.C:
 					}
-					if err := s.send(broadcast, vlan, ARP, arpProbe(s.nic.HardwareAddr, a)); err != nil {
+					if err := s.Send(broadcast, vlan, ARP, arpProbe(s.nic.HardwareAddr, a)); err != nil {
 						return err
 					}
 				}

@@ -36,7 +36,7 @@ func (s *Segment) Call(ctx context.Context, calls []Call) error {
 		for _, c := range calls {
 			data := make([]byte, max(callLength, int(c.Size)))
 			c.put(data)
-			if err := s.send(broadcast, c.VLAN, Calling, data); err != nil {
+			if err := s.Send(broadcast, c.VLAN, Calling, data); err != nil {
 				return err
 			}
 			select {

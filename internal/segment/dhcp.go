@@ -33,7 +33,7 @@ func (s *Segment) DHCPServers(ctx context.Context, wait time.Duration) (out []Of
 	}
 	ask := func(ctx context.Context) error {
 		for range 3 {
-			if err := s.send(broadcast, Untagged, IPv4, question); err != nil {
+			if err := s.Send(broadcast, Untagged, IPv4, question); err != nil {
 				return err
 			}
 			select {

@@ -96,8 +96,8 @@ func bigEndian(n uint16) uint16 {
 	return binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, n))
 }
 
-// send sends a frame, with a tag unless vlan is Untagged.
-func (s *Segment) send(to net.HardwareAddr, vlan, kind uint16, data []byte) error {
+// Send sends a frame, with a tag unless vlan is Untagged.
+func (s *Segment) Send(to net.HardwareAddr, vlan, kind uint16, data []byte) error {
 	b := append(append([]byte{}, to...), s.nic.HardwareAddr...)
 	if vlan != Untagged {
 		b = binary.BigEndian.AppendUint16(binary.BigEndian.AppendUint16(b, tagType), vlan)
@@ -142,6 +142,12 @@ func (s *Segment) hear(ctx context.Context, each func(frame)) error {
 		}
 	}
 	return nil
+}
+
+// Watch calls each for what is behind the header of all frames that arrive until the context ends.
+// It must not be kept.
+func (s *Segment) Watch(ctx context.Context, each func(data []byte)) error {
+	return s.hear(ctx, func(f frame) { each(f.data) })
 }
 
 // tagOf is the VLAN of a frame whose tag the kernel or the interface has taken off (packet(7),

@@ -115,7 +115,7 @@ func serveDHCP(ctx context.Context, s *Segment, server net.IP) {
 		p := gopacket.NewPacket(f.data, layers.LayerTypeIPv4, gopacket.Default)
 		q, _ := p.Layer(layers.LayerTypeDHCPv4).(*layers.DHCPv4)
 		if q != nil && q.Operation == layers.DHCPOpRequest {
-			_ = s.send(broadcast, Untagged, IPv4, offer(q.Xid, q.ClientHWAddr, server, layers.DHCPMsgTypeOffer))
+			_ = s.Send(broadcast, Untagged, IPv4, offer(q.Xid, q.ClientHWAddr, server, layers.DHCPMsgTypeOffer))
 		}
 	})
 }

@@ -73,6 +73,7 @@ func Serve(arguments []string) error {
 	})
 	serveGauges(mux)
 	serveHealth(mux)
+	serveSelftest(mux)
 	return site.Serve(mux)
 }
 

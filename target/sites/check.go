@@ -281,18 +281,28 @@ func addressFindings(d *CheckedDevice, a netip.Addr, answers []segment.Answer) [
 	}
 	f := local.Finding{What: "address", Needed: true, Says: "nobody on the segment has " + a.String(),
 		Cure: "is it on, and its cable plugged in? has it another address (trivet rack init finds those)? is its port untagged in the management network?"}
+	var macs []string
 	for _, x := range answers {
 		switch {
 		case x.Address == a && x.VLAN == segment.Untagged:
-			f.OK, f.Says = true, fmt.Sprintf("%s answers ARP for %s: it is on and connected", x.MAC, a)
-			return []local.Finding{f}
+			macs = append(macs, x.MAC)
 		case x.Address == a:
 			f.Says = fmt.Sprintf("%s (%s) answers on VLAN %d only: its port of the switch is untagged there", a, x.MAC, x.VLAN)
 			f.Cure = fmt.Sprintf("make its port a tagged member of VLAN %d, and untagged in the management network", x.VLAN)
 		}
 	}
+	switch {
+	case len(macs) == 1:
+		f.OK, f.Says = true, fmt.Sprintf("%s answers ARP for %s: it is on and connected", macs[0], a)
+	case len(macs) > 1:
+		f.Says = fmt.Sprintf("%d have %s: %s", len(macs), a, listed(macs))
+		f.Cure = anotherAddress
+	}
 	return []local.Finding{f}
 }
+
+// anotherAddress is what to do when two have the same.
+const anotherAddress = "give one of them another address; the first digits of a MAC tell its vendor"
 
 // duplicate says whether others than a machine answer for its address (RFC 5227).
 func duplicate(a netip.Addr, answers []segment.Answer, macs []string, who string) (f local.Finding, found bool) {
@@ -310,7 +320,7 @@ func duplicate(a netip.Addr, answers []segment.Answer, macs []string, who string
 	switch {
 	case len(others) > 0:
 		f.Needed, f.Says = true, fmt.Sprintf("%s has %s, and so has %s", who, a, listed(others))
-		f.Cure = "give one of them another address; the first digits of a MAC tell its vendor"
+		f.Cure = anotherAddress
 	case len(own) > 1:
 		f.Warns, f.Says = true, fmt.Sprintf("%s answers for %s at %d interfaces (%s): frames may take either", who, a, len(own), listed(own))
 		f.Cure = "connect one of them only, or  sysctl net.ipv4.conf.all.arp_ignore=1"

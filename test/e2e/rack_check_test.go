@@ -70,6 +70,12 @@ while True:
     s.sendto(a, ("255.255.255.255", 68))
 `
 
+// macOf is the MAC of a machine's eth0; what it sees of /sys is another's.
+func macOf(m *machine) string {
+	m.t.Helper()
+	return strings.Fields(m.sh("ip -br link show eth0"))[2]
+}
+
 // TestRackCheckSegment proves, on machines that are namespaces, that trivet rack init finds the
 // devices and writes a file that serves, and that trivet rack check tells from one another: a rack that is as it should be; two devices at each other's ports; a VLAN that a
 // port does not let through; an address that two have; a second DHCP server; a device that is not
@@ -86,7 +92,8 @@ func TestRackCheckSegment(t *testing.T) {
 	h.file("rack.yaml", rack)
 	check := func(args ...string) checkedRack {
 		t.Helper()
-		return readChecked(t, h.run(append([]string{"rack", "check", "--json", "rack.yaml"}, args...)...).out)
+		r := h.run(append([]string{"rack", "check", "--json", "rack.yaml"}, args...)...)
+		return readChecked(t, r.out)
 	}
 
 	found = check()
@@ -106,9 +113,9 @@ func TestRackCheckSegment(t *testing.T) {
 	for _, drop := range []struct{ port, vlan int }{{1, 2}, {2, 3}, {3, 4}, {3, 2}} {
 		h.sh(fmt.Sprintf(dropVLAN, fmt.Sprintf("to-m%d", drop.port), drop.vlan))
 	}
-	h.sh("ip neigh replace 10.5.0.3 lladdr " + strings.TrimSpace(s.others[1].sh("cat /sys/class/net/eth0/address")) + " dev hub nud permanent")
+	h.sh("ip neigh replace 10.5.0.3 lladdr " + macOf(s.others[1]) + " dev hub nud permanent")
 	s.others[2].sh("ip addr add 10.5.0.3/32 dev eth0")
-	other := strings.TrimSpace(s.others[2].sh("cat /sys/class/net/eth0/address"))
+	other := macOf(s.others[2])
 	for _, m := range []*machine{s.others[2], h} {
 		nic, address := "eth0", "10.5.0.4"
 		if m == h {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -113,12 +114,18 @@ func (t *selftest) failed() bool {
 }
 
 func (t *selftest) run(ctx context.Context) error {
-	found, err := sites.CheckRack(ctx, t.list, t.list.Machines, lab.Owner())
-	if err != nil {
-		return err
+	var wrong error
+	t.step("check", func() (says, output string, err error) {
+		found, err := sites.CheckRack(ctx, t.list, t.list.Machines, lab.Owner())
+		if wrong = err; err != nil {
+			return "", "", err
+		}
+		t.checked = checkedOf(found)
+		return t.check()
+	})
+	if wrong != nil {
+		return wrong
 	}
-	t.checked = checkedOf(found)
-	t.step("check", t.check)
 	if !t.step("choose two devices", t.choose) {
 		return nil
 	}
@@ -154,9 +161,14 @@ func (t *selftest) withLab(ctx context.Context) {
 	}) {
 		return
 	}
-	for _, command := range [][]string{{"ping", "--all"}, {"verify", "--quick"}} {
-		t.step(strings.Join(command, " "), func() (string, string, error) { return t.trivet(ctx, append(command, "--lab", t.lab)...) })
-	}
+	t.step("ping --all", func() (string, string, error) { return t.trivet(ctx, "ping", "--all", "--lab", t.lab) })
+	t.step("verify", func() (says, output string, err error) {
+		says, output, err = t.trivet(ctx, "verify", "--quick", "--lab", t.lab)
+		if err != nil && t.clocksDiffer() {
+			err = fmt.Errorf("%w: the clocks differ, by which delays are measured: synchronise them (chrony), and try again", err)
+		}
+		return says, output, err
+	})
 	t.step("ways past the lab", func() (string, string, error) { return t.around(ctx, true) })
 	t.step("down", func() (string, string, error) { return t.trivet(context.WithoutCancel(ctx), "down", t.lab) })
 }
@@ -174,6 +186,13 @@ func (t *selftest) check() (says, output string, err error) {
 		err = fmt.Errorf("%s wrong:  trivet rack check %s", words.Plural(n, "thing"), t.rack)
 	}
 	return "nothing is wrong", b.String(), err
+}
+
+// clocksDiffer says whether the clock of one of the two devices is off.
+func (t *selftest) clocksDiffer() bool {
+	return slices.ContainsFunc(t.checked, func(m checkedMachine) bool {
+		return slices.Contains(t.names(), m.Name) && slices.ContainsFunc(m.Findings, func(f finding) bool { return f.What == clockFinding && !f.OK })
+	})
 }
 
 // choose takes two devices that can be reached and are in no lab: such that are hosts themselves.

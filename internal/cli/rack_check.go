@@ -139,7 +139,11 @@ func (a *app) showChecked(checked []checkedMachine, all bool) {
 			}
 		}
 		if !all && name != "" {
-			put([][]string{{a.paint(green, "ok"), "", words.Plural(fine, "thing") + " looked at" + ifText(m.Lab != "", "; a host of lab "+m.Lab)}})
+			says := words.Plural(fine, "thing") + " looked at"
+			if m.Lab != "" {
+				says += "; a host of lab " + m.Lab
+			}
+			put([][]string{{a.paint(green, "ok"), "", says}})
 		}
 	}
 	a.table(rows)
@@ -148,11 +152,4 @@ func (a *app) showChecked(checked []checkedMachine, all bool) {
 		summary += "; --all shows what is fine, too"
 	}
 	a.say("%s", summary)
-}
-
-func ifText(is bool, text string) string {
-	if is {
-		return text
-	}
-	return ""
 }

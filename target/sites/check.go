@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"trivet.dev/trivet/internal/parallel"
 	"trivet.dev/trivet/internal/segment"
 	"trivet.dev/trivet/lab"
@@ -115,12 +117,18 @@ func (c *check) reach(ctx context.Context, d *CheckedDevice, u *site.User) {
 
 // onSegment looks at what is between the gateway and the devices.
 func (c *check) onSegment(ctx context.Context) (gateway []local.Finding) {
+	var dhcp local.Finding
+	var asking errgroup.Group
+	asking.Go(func() (err error) {
+		dhcp, err = c.dhcp(ctx)
+		return err
+	})
 	s, err := segment.Open(c.gateway.NIC, segment.ARP)
 	if err == nil {
 		defer s.Close()
 		err = errors.Join(c.callAll(ctx), c.addresses(ctx, s, &gateway))
 	}
-	if dhcp, wrong := c.dhcp(ctx); wrong == nil {
+	if wrong := asking.Wait(); wrong == nil {
 		gateway = append(gateway, dhcp)
 	} else {
 		err = errors.Join(err, wrong)
@@ -133,7 +141,7 @@ func (c *check) onSegment(ctx context.Context) (gateway []local.Finding) {
 		gateway = append(gateway, f)
 	}
 	for i, d := range c.devices {
-		if d.Err == nil {
+		if d.Err == nil && d.VLAN != 0 {
 			d.Rack = append(d.Rack, portFinding(ports[i], ports))
 		}
 	}

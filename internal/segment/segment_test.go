@@ -69,8 +69,8 @@ func open(t *testing.T, ns *os.File, kinds ...uint16) (s *Segment) {
 	return s
 }
 
-// TestWhoHas proves that a machine that has an address is found by it, with its MAC, that others are
-// not, and that a VLAN on which nobody is has no answer.
+// TestWhoHas proves that a machine that has an address is found by it, with its MAC, that others
+// are not, and that a VLAN on which nobody is has no answer.
 func TestWhoHas(t *testing.T) {
 	a, b := wire(t)
 	s, far := open(t, a, ARP), open(t, b)

@@ -41,9 +41,9 @@ func TestGuess(t *testing.T) {
 	}
 }
 
-// TestInventory proves that what is written is read as the devices that were found, each with a name
-// and a VLAN of its own: devices that call themselves the same, those whose last octets are the
-// same, or cannot be a VLAN, and one without SSH, which is only a comment.
+// TestInventory proves that what is written is read as the devices that were found, each with a
+// name and a VLAN of its own: devices that call themselves the same, those whose last octets are
+// the same, or cannot be a VLAN, and one without SSH, which is only a comment.
 func TestInventory(t *testing.T) {
 	ssh := "OpenSSH_9.2p1"
 	devices := []*Device{
@@ -120,8 +120,8 @@ func TestNameAnswer(t *testing.T) {
 	}
 }
 
-// FuzzPeer proves that whatever a device sends, the inventory written of it parses, has the device at
-// its address and nothing else, and nothing in it controls a terminal.
+// FuzzPeer proves that whatever a device sends, the inventory written of it parses, has the device
+// at its address and nothing else, and nothing in it controls a terminal.
 func FuzzPeer(f *testing.F) {
 	a := netip.MustParseAddr("10.42.0.101")
 	f.Add([]byte("SSH-2.0-OpenSSH_9.2p1\r\n"), nameReply(a, "pi-7.local."))
@@ -149,9 +149,9 @@ func FuzzPeer(f *testing.F) {
 	})
 }
 
-// TestFind proves that a device on a segment is found with its MAC and the name that it gives itself
-// by mDNS, that one without an SSH server is told as such, and that addresses without anybody are
-// not.
+// TestFind proves that a device on a segment is found with its MAC and the name that it gives
+// itself by mDNS, that one without an SSH server is told as such, and that addresses without
+// anybody are not.
 func TestFind(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root")

@@ -28,8 +28,8 @@ type Health struct {
 	Findings  []Finding    `json:"findings"`
 }
 
-// HealthOf looks at this machine, whose labs are in a directory. Its VLANs are those of an interface
-// or, without one, of the one with an address.
+// HealthOf looks at this machine, whose labs are in a directory. Its VLANs are those of an
+// interface or, without one, of the one with an address.
 func HealthOf(nic string, address netip.Addr, labs string) Health {
 	h := Health{Model: model(), Lab: nativeLab(labs), DHCP: servesDHCP()}
 	h.MACs, h.Addresses = namesOf()

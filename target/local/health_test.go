@@ -34,8 +34,8 @@ func TestThrottled(t *testing.T) {
 	}
 }
 
-// TestAlarms proves that a sensor's alarm is found and named by its label, and one that is silent is
-// not.
+// TestAlarms proves that a sensor's alarm is found and named by its label, and one that is silent
+// is not.
 func TestAlarms(t *testing.T) {
 	sys := t.TempDir()
 	dir := filepath.Join(sys, "class/hwmon/hwmon0")

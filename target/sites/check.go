@@ -166,7 +166,8 @@ func (c *check) vlans() []uint16 {
 	return out
 }
 
-// callAll lets the gateway call on all VLANs, then each device on its own, and notes who hears what.
+// callAll lets the gateway call on all VLANs, then each device on its own, and notes who hears
+// what.
 func (c *check) callAll(ctx context.Context) error {
 	own, err := listen(c.gateway.NIC, c.number)
 	if err != nil {

@@ -111,8 +111,8 @@ func TestAddressFindings(t *testing.T) {
 	}
 }
 
-// TestDHCPFinding proves that a server that is not the gateway is told with whose it is, and is worse
-// where the gateway gives out addresses, too.
+// TestDHCPFinding proves that a server that is not the gateway is told with whose it is, and is
+// worse where the gateway gives out addresses, too.
 func TestDHCPFinding(t *testing.T) {
 	offers := []segment.Offer{{Server: netip.MustParseAddr("10.42.0.9"), MAC: "02:00:00:00:00:09", Address: netip.MustParseAddr("10.42.0.77")}}
 	owner := func(mac string) string { return map[string]string{"02:00:00:00:00:09": "wrt-1"}[mac] }

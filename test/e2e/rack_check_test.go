@@ -76,9 +76,10 @@ func macOf(m *machine) string {
 }
 
 // TestRackCheckSegment proves, on machines that are namespaces, that trivet rack init finds the
-// devices and writes a file that serves, and that trivet rack check tells from one another: a rack that is as it should be; two devices at each other's ports; a VLAN that a
-// port does not let through; an address that two have; a second DHCP server; a device that is not
-// there, and one that is but does not let us in.
+// devices and writes a file that serves, and that trivet rack check tells from one another: a rack
+// that is as it should be; two devices at each other's ports; a VLAN that a port does not let
+// through; an address that two have; a second DHCP server; a device that is not there, and one that
+// is but does not let us in.
 func TestRackCheckSegment(t *testing.T) {
 	s := newSeveral(t, 3)
 	h := s.head
@@ -144,9 +145,9 @@ func TestRackCheckSegment(t *testing.T) {
 	found.is(t, "m1", "address", true, "answers ARP for 10.5.0.2: it is on and connected")
 }
 
-// newSwitchedRack boots a rack whose machines a switch joins, which is a machine, too: a bridge that
-// looks at VLANs. Its port eth0 is the gateway's, eth1 that of m1, and so on; all are untagged in
-// VLAN 1. configure gives ports tags:  vid 2 of eth1.
+// newSwitchedRack boots a rack whose machines a switch joins, which is a machine, too: a bridge
+// that looks at VLANs. Its port eth0 is the gateway's, eth1 that of m1, and so on; all are untagged
+// in VLAN 1. configure gives ports tags:  vid 2 of eth1.
 func newSwitchedRack(t *testing.T, n int) (r *rack, configure func(commands string)) {
 	t.Helper()
 	wires := map[string][]string{"head": {"w0"}, "switch": {"w0"}}
@@ -173,10 +174,10 @@ func newSwitchedRack(t *testing.T, n int) (r *rack, configure func(commands stri
 
 // TestRackCheck proves, on virtual machines that a switch with VLANs joins, that trivet rack check
 // finds nothing wrong with a rack as it should be, and finds: devices at each other's ports, a port
-// that is not tagged in its VLAN, the gateway's port in no VLAN at all, a full disk before and after
-// the program is there, a second DHCP server and a device without power; that it may look while a
-// lab is up; and that trivet rack selftest on the good rack brings a lab up past which nothing gets,
-// leaves nothing, and writes a report without keys.
+// that is not tagged in its VLAN, the gateway's port in no VLAN at all, a full disk before and
+// after the program is there, a second DHCP server and a device without power; that it may look
+// while a lab is up; and that trivet rack selftest on the good rack brings a lab up past which
+// nothing gets, leaves nothing, and writes a report without keys.
 func TestRackCheck(t *testing.T) {
 	r, configure := newSwitchedRack(t, 3)
 	r.file("rack.yaml", fmt.Sprintf("gateway: {inner: eth0}\nkeep: 20s\ndevices:\n  m1: {ssh: root@10.5.0.2, key: %[1]s/own}\n  m2: {ssh: root@10.5.0.3, key: %[1]s/own}\n  m3: {ssh: root@10.5.0.4, key: %[1]s/own}\n", r.dir))

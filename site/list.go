@@ -137,6 +137,9 @@ var (
 	labelPattern = namePattern
 )
 
+// CanName says whether a machine can be called so.
+func CanName(s string) bool { return namePattern.MatchString(s) && s != topology.Head }
+
 // parseTarget reads user@host:port; an IPv6 address with a port is in brackets.
 func parseTarget(s string, pos topology.Position, p *topology.Problems) *Machine {
 	m := &Machine{Pos: pos}

@@ -170,10 +170,18 @@ func (s *Site) push(ctx context.Context, file, name, sum string) error {
 		// may be gone before find has looked at them.
 		`ls -t %[1]s | grep ^trivet- | tail -n +6 | while read -r old; do rm -f "%[1]s/$old"; done; { find %[1]s -name 'new.*' -mtime +0 -exec rm -f {} + || :; } 2>/dev/null`,
 		dir, to, sum)
-	if _, err := s.Run(ctx, script, f); err != nil {
-		return fmt.Errorf("copy the program to ~/%s: %w", to, err)
+	_, err = s.Run(ctx, script, f)
+	switch {
+	case err == nil:
+		return nil
+	case strings.Contains(err.Error(), "No space left on device"):
+		return &Unreachable{s.Machine, fmt.Errorf("its disk is full: there is no room for the program in ~/%s", dir),
+			"look what takes it, there:  df -h ~; du -xhd2 / | sort -h | tail"}
+	case strings.Contains(err.Error(), "Read-only file system"):
+		return &Unreachable{s.Machine, fmt.Errorf("nothing can be written to ~/%s: its file system is read-only", dir),
+			"a card with errors is mounted so: look there at  dmesg | grep -i 'ext4\\|mmc'"}
 	}
-	return nil
+	return fmt.Errorf("copy the program to ~/%s: %w", to, err)
 }
 
 // serve starts the program there.

@@ -52,23 +52,29 @@ func (a *app) doctor() *cobra.Command {
 func (a *app) showFindings(findings []finding) {
 	rows := [][]string{{"", "WHAT", "FOUND"}}
 	for _, f := range findings {
-		mark := a.paint(green, "ok")
-		switch {
-		case f.Unknown:
-			mark = "?"
-		case !f.OK && f.Needed:
-			mark = a.paint(red, "NO")
-		case f.Warns:
-			mark = a.paint(yellow, "warning")
-		case !f.OK:
-			mark = "–"
-		}
-		rows = append(rows, []string{mark, f.What, f.Says})
-		if f.Cure != "" && !f.OK {
-			rows = append(rows, []string{"", "", "→ " + f.Cure})
-		}
+		rows = append(rows, a.findingRows(f)...)
 	}
 	a.table(rows)
+}
+
+// findingRows are a finding's rows in a table: what was found, and the cure.
+func (a *app) findingRows(f finding) [][]string {
+	mark := a.paint(green, "ok")
+	switch {
+	case f.Unknown:
+		mark = "?"
+	case !f.OK && f.Needed:
+		mark = a.paint(red, "NO")
+	case f.Warns:
+		mark = a.paint(yellow, "warning")
+	case !f.OK:
+		mark = "–"
+	}
+	rows := [][]string{{mark, f.What, f.Says}}
+	if f.Cure != "" && !f.OK {
+		rows = append(rows, []string{"", "", "→ " + f.Cure})
+	}
+	return rows
 }
 
 func examine() []finding {

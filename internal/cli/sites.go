@@ -186,6 +186,9 @@ func (a *app) showCarriers(list []lab.Carried, carrier string) {
 	}
 }
 
+// clockFinding is what is found of a machine's clock.
+const clockFinding = "clock"
+
 func siteFindings(x sites.Examined) []finding {
 	if x.Err != nil {
 		f := finding{What: "reach it over SSH", Needed: true, Says: x.Err.Error()}
@@ -194,7 +197,7 @@ func siteFindings(x sites.Examined) []finding {
 		}
 		return []finding{f}
 	}
-	clock := finding{What: "clock", OK: true, Says: fmt.Sprintf("%+.1f ms ± %.1f ms from this machine's", milli(x.Offset), milli(x.Within))}
+	clock := finding{What: clockFinding, OK: true, Says: fmt.Sprintf("%+.1f ms ± %.1f ms from this machine's", milli(x.Offset), milli(x.Within))}
 	if x.Offset.Abs() > clockBad+x.Within {
 		clock.OK, clock.Warns, clock.Cure = false, true, "synchronise both:  sudo apt install chrony; one-way delays between sites mean nothing until then"
 	}

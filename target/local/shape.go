@@ -153,7 +153,7 @@ func offloadsOf(device string) map[uint32]uint32 {
 	out := map[uint32]uint32{}
 	for _, set := range slices.Concat(segmentation, joining) {
 		value := ethtoolValue{cmd: set - 1} // the value of ETHTOOL_G… is one below that of ETHTOOL_S…
-		if ethtool(device, &value) == nil {
+		if ethtool(device, unsafe.Pointer(&value)) == nil {
 			out[set] = value.data
 		}
 	}
@@ -167,7 +167,7 @@ func setOffloads(device string, commands []uint32, on bool) error {
 		if on {
 			value.data = 1
 		}
-		if err := ethtool(device, &value); err != nil && !errors.Is(err, unix.EOPNOTSUPP) {
+		if err := ethtool(device, unsafe.Pointer(&value)); err != nil && !errors.Is(err, unix.EOPNOTSUPP) {
 			return fmt.Errorf("set offloads of %s: %w", device, err)
 		}
 	}
@@ -177,7 +177,8 @@ func setOffloads(device string, commands []uint32, on bool) error {
 // ethtoolValue is struct ethtool_value.
 type ethtoolValue struct{ cmd, data uint32 }
 
-func ethtool(device string, value *ethtoolValue) error {
+// ethtool asks the driver of a device (SIOCETHTOOL, netdevice(7)).
+func ethtool(device string, command unsafe.Pointer) error {
 	s, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return err
@@ -187,7 +188,7 @@ func ethtool(device string, value *ethtoolValue) error {
 		name [unix.IFNAMSIZ]byte
 		data unsafe.Pointer
 		_    [16]byte
-	}{data: unsafe.Pointer(value)}
+	}{data: command}
 	copy(request.name[:unix.IFNAMSIZ-1], device)
 	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(s), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&request))); errno != 0 {
 		return errno

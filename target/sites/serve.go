@@ -72,6 +72,8 @@ func Serve(arguments []string) error {
 		site.Splice(far, near)
 	})
 	serveGauges(mux)
+	serveHealth(mux)
+	serveSelftest(mux)
 	return site.Serve(mux)
 }
 

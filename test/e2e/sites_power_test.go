@@ -22,13 +22,20 @@ type rack struct {
 	dir    string
 	kernel string
 	vms    map[string]*exec.Cmd
-	said   int // commands so far
+	said   int                 // commands so far
+	wires  map[string][]string // what a machine's interfaces are connected to; all others: one segment
 }
 
 const rackVariable = "TRIVET_RACK" // the kernel of its machines
 
 // newRack boots the machines head, m1 … mn: the head is 10.5.0.1, m1 is 10.5.0.2.
 func newRack(t *testing.T, n int) *rack {
+	t.Helper()
+	return newWiredRack(t, n, nil, nil)
+}
+
+// newWiredRack boots them where not all are on one segment; first boots what joins the wires.
+func newWiredRack(t *testing.T, n int, wires map[string][]string, first func(*rack)) *rack {
 	t.Helper()
 	kernel := os.Getenv(rackVariable)
 	if kernel == "" {
@@ -37,7 +44,7 @@ func newRack(t *testing.T, n int) *rack {
 	dir, err := os.MkdirTemp("/var/tmp", "rack-") // the machines' own /tmp is not this one's
 	must(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	r := &rack{t: t, dir: dir, kernel: kernel, vms: map[string]*exec.Cmd{}}
+	r := &rack{t: t, dir: dir, kernel: kernel, vms: map[string]*exec.Cmd{}, wires: wires}
 	list, known := "keep: 20s\nmachines:\n", ""
 	key := func(name string) string {
 		out, err := exec.Command("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", filepath.Join(dir, name)).CombinedOutput()
@@ -63,6 +70,9 @@ func newRack(t *testing.T, n int) *rack {
 			r.cut(name)
 		}
 	})
+	if first != nil {
+		first(r)
+	}
 	r.bootHead()
 	for i := 1; i <= n; i++ {
 		r.bootSite(i)
@@ -83,8 +93,16 @@ func (r *rack) boot(name string, address int, then string) {
 	must(r.t, err)
 	defer log.Close()
 	vmrun, _ := filepath.Abs("../vm/vmrun")
-	cmd := exec.Command(vmrun, "--kernel", r.kernel, "--mem", "512", "--share", r.dir+":rw", "--net", filepath.Join(r.dir, "wire"), "--name", name,
-		"--", "sh", "-c", fmt.Sprintf("ip link set lo up; ip addr add 10.5.0.%d/24 dev eth0 && ip link set eth0 up; %s", address, then))
+	args := []string{"--kernel", r.kernel, "--mem", "512", "--share", r.dir + ":rw", "--name", name}
+	wires := r.wires[name]
+	if wires == nil {
+		wires = []string{"wire"}
+	}
+	for _, w := range wires {
+		args = append(args, "--net", filepath.Join(r.dir, w))
+	}
+	cmd := exec.Command(vmrun, append(args, "--", "sh", "-c",
+		fmt.Sprintf("ip link set lo up; ip addr add 10.5.0.%d/24 dev eth0 && ip link set eth0 up; %s", address, then))...)
 	cmd.Stdout, cmd.Stderr = log, log
 	must(r.t, cmd.Start())
 	r.vms[name] = cmd

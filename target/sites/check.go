@@ -1,0 +1,387 @@
+package sites
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"trivet.dev/trivet/internal/parallel"
+	"trivet.dev/trivet/internal/segment"
+	"trivet.dev/trivet/lab"
+	"trivet.dev/trivet/site"
+	"trivet.dev/trivet/target/local"
+)
+
+// Checked is what is found of a rack.
+type Checked struct {
+	Gateway []local.Finding `json:"gateway"`
+	Devices []CheckedDevice `json:"devices"`
+}
+
+// CheckedDevice is what is found of a device; Rack is what it finds of itself as one, and what the
+// segment tells of it.
+type CheckedDevice struct {
+	*site.Machine
+	Examined
+	Health *local.Health   `json:"health,omitempty"`
+	Rack   []local.Finding `json:"rack"`
+
+	site *site.Site
+	ear  caller
+	port port
+}
+
+// heardOut is how long frames may be on their way through switches, and answers.
+const heardOut = 500 * time.Millisecond
+
+// CheckRack looks at the gateway of a rack, which is this machine, at devices, and at the segment
+// between them.
+func CheckRack(ctx context.Context, list *site.List, devices []*site.Machine, owner int) (*Checked, error) {
+	if list.Head.NIC == "" {
+		return nil, errors.New("that is no rack: it has no gateway with an inner interface; write  gateway: {inner: eth1}")
+	}
+	if os.Geteuid() != 0 {
+		return nil, errors.New("a rack is checked by root, who may send frames: sudo trivet rack check …")
+	}
+	user, err := site.UserOf(owner)
+	if err != nil {
+		return nil, err
+	}
+	c := &check{list: list, number: rand.Uint64(), devices: make([]*CheckedDevice, len(devices))}
+	defer c.close()
+	_ = parallel.All(devices, func(m *site.Machine) error {
+		d := &CheckedDevice{Machine: m, port: port{name: m.Name, vlan: m.VLAN, silent: true}}
+		c.devices[slices.Index(devices, m)] = d
+		c.reach(ctx, d, user)
+		return nil
+	})
+	c.gateway = local.HealthOf(list.Head.NIC, list.Head.Address, lab.RunDir())
+	out := &Checked{Gateway: slices.Concat(c.gateway.Findings, local.Examine())}
+	if c.gateway.NIC != "" {
+		out.Gateway = append(out.Gateway, c.onSegment(ctx)...)
+	}
+	for _, d := range c.devices {
+		out.Devices = append(out.Devices, *d)
+	}
+	return out, ctx.Err()
+}
+
+// check is one that is under way.
+type check struct {
+	list    *site.List
+	number  uint64
+	gateway local.Health
+	devices []*CheckedDevice
+}
+
+func (c *check) close() {
+	for _, d := range c.devices {
+		if d != nil && d.site != nil {
+			d.site.Close()
+		}
+	}
+}
+
+// reach looks at a device from within.
+func (c *check) reach(ctx context.Context, d *CheckedDevice, u *site.User) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	fail := func(err error) { d.Err, d.Problem = err, err.Error() }
+	var err error
+	if d.site, d.Examined, err = examine(ctx, d.Machine, u); err != nil {
+		fail(err)
+		return
+	}
+	at := d.site.Remote
+	if d.Machine.Address.IsValid() {
+		at = d.Machine.Address
+	}
+	h, err := site.Call[local.Health](ctx, d.site, "POST", "/v1/health", healthRequest{d.NIC, at})
+	if err != nil {
+		fail(err)
+		return
+	}
+	d.Health, d.Rack, d.port.guarded = &h, h.Findings, h.Lab != ""
+	if h.Lab != "" {
+		d.Rack = append(d.Rack, local.Finding{What: "lab", OK: true, Says: "it is a host of lab " + h.Lab + " now"})
+	}
+}
+
+// onSegment looks at what is between the gateway and the devices.
+func (c *check) onSegment(ctx context.Context) (gateway []local.Finding) {
+	var dhcp local.Finding
+	var asking errgroup.Group
+	asking.Go(func() (err error) {
+		dhcp, err = c.dhcp(ctx)
+		return err
+	})
+	s, err := segment.Open(c.gateway.NIC, segment.ARP)
+	if err == nil {
+		defer s.Close()
+		err = errors.Join(c.callAll(ctx), c.addresses(ctx, s, &gateway))
+	}
+	if wrong := asking.Wait(); wrong == nil {
+		gateway = append(gateway, dhcp)
+	} else {
+		err = errors.Join(err, wrong)
+	}
+	if err != nil {
+		gateway = append(gateway, local.Finding{What: "segment", Needed: true, Says: err.Error()})
+	}
+	ports := c.ports()
+	if f, tried := trunkFinding(c.gateway.NIC, ports); tried {
+		gateway = append(gateway, f)
+	}
+	for i, d := range c.devices {
+		if d.Err == nil && d.VLAN != 0 {
+			d.Rack = append(d.Rack, portFinding(ports[i], ports))
+		}
+	}
+	return gateway
+}
+
+func (c *check) ports() (out []*port) {
+	for _, d := range c.devices {
+		out = append(out, &d.port)
+	}
+	return out
+}
+
+// vlans are those of all devices, and none.
+func (c *check) vlans() []uint16 {
+	out := []uint16{segment.Untagged}
+	for _, m := range c.list.Machines {
+		if m.VLAN != 0 {
+			out = append(out, m.VLAN)
+		}
+	}
+	return out
+}
+
+// callAll lets the gateway call on all VLANs, then each device on its own, and notes who hears
+// what.
+func (c *check) callAll(ctx context.Context) error {
+	own, err := listen(c.gateway.NIC, c.number)
+	if err != nil {
+		return err
+	}
+	callers := slices.DeleteFunc(slices.Clone(c.devices), func(d *CheckedDevice) bool { return d.Health == nil || d.Health.NIC == "" })
+	_ = parallel.All(callers, func(d *CheckedDevice) error {
+		if e, err := listenAt(ctx, d.site, d.Health.NIC, c.number); err != nil {
+			d.Rack = append(d.Rack, local.Finding{What: "VLANs", Needed: true, Says: "cannot be tried: " + err.Error()})
+		} else {
+			d.ear, d.port.silent = e, false
+		}
+		return nil
+	})
+	callers = slices.DeleteFunc(callers, func(d *CheckedDevice) bool { return d.ear == nil })
+	err = own.call(ctx, callsOn(c.number, 0, c.vlans()))
+	err = errors.Join(err, parallel.All(callers, func(d *CheckedDevice) error {
+		if d.port.guarded {
+			return nil
+		}
+		return d.ear.call(ctx, callsOn(c.number, c.numberOf(d), []uint16{segment.Untagged, d.VLAN}))
+	}))
+	select {
+	case <-ctx.Done():
+	case <-time.After(heardOut):
+	}
+	var mu sync.Mutex
+	err = errors.Join(err, parallel.All(callers, func(d *CheckedDevice) error {
+		heard, err := d.ear.end()
+		mu.Lock()
+		defer mu.Unlock()
+		d.port.down = from(heard, 0)
+		return err
+	}))
+	heard, wrong := own.end()
+	for _, d := range callers {
+		d.port.up = from(heard, c.numberOf(d))
+	}
+	return errors.Join(err, wrong)
+}
+
+// numberOf is what a device calls itself; the gateway is 0.
+func (c *check) numberOf(d *CheckedDevice) uint16 { return uint16(slices.Index(c.devices, d) + 1) }
+
+func from(heard []segment.Heard, who uint16) (out []segment.Heard) {
+	for _, h := range heard {
+		if h.From == who {
+			out = append(out, h)
+		}
+	}
+	return out
+}
+
+// addressOf is a device's on the management network; invalid if it has only a name there that is
+// not known.
+func (d *CheckedDevice) addressOf() netip.Addr {
+	a := d.Machine.Address
+	if !a.IsValid() && d.site != nil {
+		a = d.site.Remote
+	}
+	if !a.IsValid() {
+		a, _ = netip.ParseAddr(d.Host)
+	}
+	if !a.Is4() {
+		return netip.Addr{}
+	}
+	return a
+}
+
+// addresses asks who has the addresses of the devices and the gateway, those of devices that cannot
+// be reached on all VLANs.
+func (c *check) addresses(ctx context.Context, s *segment.Segment, gateway *[]local.Finding) error {
+	own := c.gatewayAddresses()
+	all, missing := slices.Clone(own), []netip.Addr{}
+	for _, d := range c.devices {
+		if a := d.addressOf(); a.IsValid() && !slices.Contains(all, a) {
+			if all = append(all, a); d.Err != nil {
+				missing = append(missing, a)
+			}
+		}
+	}
+	answers, err := s.WhoHas(ctx, all, []uint16{segment.Untagged}, heardOut)
+	if err == nil && len(missing) > 0 {
+		var tagged []segment.Answer
+		tagged, err = s.WhoHas(ctx, missing, c.vlans()[1:], heardOut)
+		answers = append(answers, tagged...)
+	}
+	if err != nil {
+		return err
+	}
+	for _, a := range own {
+		if f, found := duplicate(a, answers, c.gateway.MACs, "this machine"); found {
+			*gateway = append(*gateway, f)
+		}
+	}
+	for _, d := range c.devices {
+		if a := d.addressOf(); a.IsValid() {
+			d.Rack = append(d.Rack, addressFindings(d, a, answers)...)
+		}
+	}
+	return nil
+}
+
+// gatewayAddresses are those of the inner interface.
+func (c *check) gatewayAddresses() (out []netip.Addr) {
+	for _, p := range segment.Addresses(c.gateway.NIC) {
+		out = append(out, p.Addr())
+	}
+	return out
+}
+
+// addressFindings says who answers for a device's address: of one that can be reached whether
+// others do, of one that cannot whether it is there at all, and on which VLAN.
+func addressFindings(d *CheckedDevice, a netip.Addr, answers []segment.Answer) []local.Finding {
+	if d.Health != nil {
+		if f, found := duplicate(a, answers, d.Health.MACs, d.Name); found {
+			return []local.Finding{f}
+		}
+		return []local.Finding{{What: "address", OK: true, Says: a.String() + " is its alone"}}
+	}
+	f := local.Finding{What: "address", Needed: true, Says: "nobody on the segment has " + a.String(),
+		Cure: "is it on, and its cable plugged in? has it another address (trivet rack init finds those)? is its port untagged in the management network?"}
+	var macs []string
+	for _, x := range answers {
+		switch {
+		case x.Address == a && x.VLAN == segment.Untagged:
+			macs = append(macs, x.MAC)
+		case x.Address == a:
+			f.Says = fmt.Sprintf("%s (%s) answers on VLAN %d only: its port of the switch is untagged there", a, x.MAC, x.VLAN)
+			f.Cure = fmt.Sprintf("make its port a tagged member of VLAN %d, and untagged in the management network", x.VLAN)
+		}
+	}
+	switch {
+	case len(macs) == 1:
+		f.OK, f.Says = true, fmt.Sprintf("%s answers ARP for %s: it is on and connected", macs[0], a)
+	case len(macs) > 1:
+		f.Says = fmt.Sprintf("%d have %s: %s", len(macs), a, listed(macs))
+		f.Cure = anotherAddress
+	}
+	return []local.Finding{f}
+}
+
+// anotherAddress is what to do when two have the same.
+const anotherAddress = "give one of them another address; the first digits of a MAC tell its vendor"
+
+// duplicate says whether others than a machine answer for its address (RFC 5227).
+func duplicate(a netip.Addr, answers []segment.Answer, macs []string, who string) (f local.Finding, found bool) {
+	var own, others []string
+	for _, x := range answers {
+		switch {
+		case x.Address != a || x.VLAN != segment.Untagged:
+		case slices.Contains(macs, x.MAC):
+			own = append(own, x.MAC)
+		default:
+			others = append(others, x.MAC)
+		}
+	}
+	f = local.Finding{What: "address"}
+	switch {
+	case len(others) > 0:
+		f.Needed, f.Says = true, fmt.Sprintf("%s has %s, and so has %s", who, a, listed(others))
+		f.Cure = anotherAddress
+	case len(own) > 1:
+		f.Warns, f.Says = true, fmt.Sprintf("%s answers for %s at %d interfaces (%s): frames may take either", who, a, len(own), listed(own))
+		f.Cure = "connect one of them only, or  sysctl net.ipv4.conf.all.arp_ignore=1"
+	default:
+		return f, false
+	}
+	return f, true
+}
+
+// dhcp looks for servers that are not this machine.
+func (c *check) dhcp(ctx context.Context) (f local.Finding, err error) {
+	s, err := segment.Open(c.gateway.NIC, segment.IPv4)
+	if err != nil {
+		return f, err
+	}
+	defer s.Close()
+	offers, err := s.DHCPServers(ctx, 4*heardOut)
+	return dhcpFinding(offers, c.gateway.DHCP, c.ownerOf), err
+}
+
+// ownerOf names the device that has a MAC.
+func (c *check) ownerOf(mac string) string {
+	for _, d := range c.devices {
+		if d.Health != nil && slices.Contains(d.Health.MACs, mac) {
+			return d.Name
+		}
+	}
+	return ""
+}
+
+func dhcpFinding(offers []segment.Offer, serves bool, ownerOf func(mac string) string) local.Finding {
+	f := local.Finding{What: "DHCP", OK: true, Says: "nobody but this machine gives out addresses"}
+	if !serves {
+		f.Says = "nobody gives out addresses"
+	}
+	if len(offers) == 0 {
+		return f
+	}
+	var who []string
+	for _, o := range offers {
+		name := fmt.Sprintf("%s (%s)", o.Server, o.MAC)
+		if owner := ownerOf(o.MAC); owner != "" {
+			name += ", which is " + owner + ","
+		}
+		who = append(who, fmt.Sprintf("%s offers %s", name, o.Address))
+	}
+	f.OK, f.Says = false, listed(who)
+	if serves {
+		f.Needed, f.Says = true, "a second DHCP server: "+f.Says+"; this machine gives out addresses, too"
+	} else {
+		f.Warns, f.Says = true, "not this machine, but another DHCP server: "+f.Says
+	}
+	f.Cure = "switch it off there, or take it off this network: devices get addresses from whichever is faster"
+	return f
+}

@@ -1,5 +1,6 @@
 """The prompt: mininet>."""
 import atexit
+import errno  # noqa: F401 (found here by programs)
 import os
 import select
 import selectors
@@ -8,6 +9,9 @@ import sys
 import time
 from cmd import Cmd
 from contextlib import suppress
+from os import isatty  # noqa: F401 (found here by programs)
+from select import POLLIN, poll  # noqa: F401 (found here by programs)
+from subprocess import call  # noqa: F401 (found here by programs)
 
 from mininet.log import LEVELS, error, info, lg, output
 from mininet.term import makeTerms, runX11

@@ -307,7 +307,7 @@ def buildTopo(topos: Dict[str, Callable[..., Any]], topoStr: str) -> Any:
 def customClass(classes: Dict[str, Any], argStr: str) -> Any:
     """The class that "tc,bw=10" names, with its parameters."""
     name, args, named = splitArgs(argStr)
-    cls = classes.get(name) or classes.get("default")
+    cls = classes.get(name)
     if not cls:
         raise Exception("error: %s is unknown - please specify one of %s" % (name, sorted(classes)))
     return specialClass(cls, append=args, defaults=named) if args or named else cls

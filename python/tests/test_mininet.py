@@ -647,6 +647,8 @@ class TestCommand(Case):
         self.assertIn("*** Results: 0% dropped (12/12 received)\n", out)
         self.assertRegex(out, r"\*\*\* Done\ncompleted in \d+\.\d{3} seconds\n$")
         self.assertIn("Caught exception. Cleaning up...\n\nException: Invalid topo name nosuch\n", self.mn("--topo", "nosuch"))
+        for option in "--switch", "--controller", "--link", "--host":
+            self.assertIn("Exception: error: nosuch is unknown - please specify one of", self.mn(option, "nosuch"))
 
     def test_custom_file(self):
         """topos of a file, tests of one's own, scripts before and after."""

@@ -50,6 +50,7 @@ class Wire:
     def __init__(self, intf1, intf2):
         self.ends = intf1, intf2
         self.down = False
+        self.pulled = set()  # the switches that have pulled it
 
     def key(self):
         return tuple(sorted(e.node.name if e is not None and e.node.fabricKind() else "" for e in self.ends))

@@ -269,9 +269,6 @@ Full-screen programs want noecho before them, or a terminal of their own:
             switch.stop(deleteIntfs=False)
         elif words[1] == "start":
             switch.start(self.mn.controllers)
-            for intf in switch.intfList():
-                if getattr(intf, "_wire", None) is not None:
-                    self.mn.fabric.setLink(intf._wire, True)
         else:
             error("a switch can start or stop, not %s\n" % words[1])
 

@@ -253,10 +253,9 @@ def ipParse(ip: str) -> int:
 
 
 def netParse(ipstr: str) -> Tuple[int, int]:
-    """The number and the prefix length of "10.0.0.0/8"; "10/8" and "10" are the same."""
+    """The number and the prefix length of "10.0.0.0/8"; the length is 24 unless it is given."""
     network, _, length = ipstr.partition("/")
-    octets = [int(octet) for octet in network.split(".")]
-    return ipNum(*octets, *[0] * (4 - len(octets))), int(length or 8 * len(octets))
+    return ipParse(network), int(length or 24)
 
 
 def ipAdd(i: int, prefixLen: int = 8, ipBaseNum: int = 0x0A000000) -> str:

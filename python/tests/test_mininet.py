@@ -109,6 +109,7 @@ class TestNumbers(Case):
         self.assertEqual(net.addSwitch("a", dpid="00:00:00:00:00:00:00:1f").dpid, "000000000000001f")
         with self.assertRaisesRegex(Exception, "Unable to derive default datapath ID - please either specify a dpid"):
             net.addSwitch("nameless")
+        self.assertNotIn("nameless", net.fabric.topology()["nodes"])
 
     def test_ports(self):
         """Switches count from 1, and have lo as port 0; names and ports can be given."""
@@ -160,8 +161,8 @@ class TestParts(unittest.TestCase):
     def test_numbers(self):
         """Addresses, names and options of mn, as numbers and back."""
         self.assertEqual([util.ipStr(util.ipParse(ip)) for ip in ("10.1", "1.2.3.4")], ["10.0.0.1", "1.2.3.4"])
-        self.assertEqual([util.netParse(net) for net in ("10/8", "10.0", "10.0.1.7/24")],
-                         [(0x0A000000, 8), (0x0A000000, 16), (0x0A000107, 24)])
+        self.assertEqual([util.netParse(net) for net in ("10.0/8", "10.0.0.0", "10.0.1.7/24")],
+                         [(0x0A000000, 8), (0x0A000000, 24), (0x0A000107, 24)])
         self.assertEqual(util.ipAdd(3, prefixLen=24, ipBaseNum=0x0A000107), "10.0.1.3")
         self.assertEqual(util.macColonHex(0x1FF), "00:00:00:00:01:ff")
         self.assertEqual(sorted(["s10", "s9", "a"], key=util.natural), ["a", "s9", "s10"])
@@ -493,11 +494,21 @@ class TestNets(Case):
         self.assertEqual(net.pingAll(), 0)
 
     def test_switches(self):
-        """Bridges, a switch that stands alone, one that does what it likes."""
+        """Bridges, a switch that stands alone, one that does what it likes; they stop and start again, and so do their ports."""
         for switch in (OVSBridge, LinuxBridge, partial(OVSSwitch, failMode="standalone")):
             with self.subTest(switch=switch):
-                net = self.start(SingleSwitchTopo(3), switch=switch, controller=None)
+                net = self.start(LinearTopo(3), switch=switch, controller=None)
                 self.assertEqual(net.pingAll(), 0)
+                s1, s2 = net["s1"], net["s2"]
+                for stopped in s1, s2:
+                    stopped.stop(deleteIntfs=False)
+                s1.start([])
+                self.assertEqual(net.pingAll(timeout="0.1"), 100)
+                s2.start([])
+                s1.detach("s1-eth1")
+                self.assertGreater(net.pingAll(timeout="0.1"), 0)
+                s1.attach("s1-eth1")
+                self.assertEqual(net.pingAll(timeout="1"), 0)
                 net.stop()
 
         class Hub(Switch):

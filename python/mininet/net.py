@@ -122,7 +122,7 @@ class Mininet(Members, Measuring):
 
     def _addTopoLink(self, link: Tuple[str, str, Any]) -> None:
         src, dst, options = link
-        self.addLink(src, dst, **{key: options[key] for key in options.keys() - {"node1", "node2"}})
+        self.addLink(src, dst, **{key: value for key, value in options.items() if key not in ("node1", "node2")})
 
     def configHosts(self) -> None:
         """Give hosts what their parameters say. The lab makes them so where it can, which is told before any is asked."""

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"cmp"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,36 +19,42 @@ import (
 // ansibleBudget limits how many groups and hosts are visited: aliases can make a small file large.
 const ansibleBudget = 100_000
 
-// readGroup reads a group, and those within it.
-func (l *List) readGroup(q yamlfile.Pair, labels []string, p *topology.Problems, budget *int) {
+// readGroup reads a group, and those within it, which have the variables of the groups around them
+// unless they say otherwise.
+func (l *List) readGroup(q yamlfile.Pair, labels []string, around map[string]string, p *topology.Problems, budget *int) {
 	if *budget--; *budget < 0 {
 		return
 	}
 	if name := q.Key.Text; name != "all" && name != "ungrouped" && labelPattern.MatchString(name) {
 		labels = append(slices.Clone(labels), name)
 	}
+	groupVars := variables(q.Value.Get("vars"), around)
 	if hosts := q.Value.Get("hosts"); hosts != nil {
 		for _, h := range hosts.Pairs {
 			if *budget--; *budget < 0 {
 				return
 			}
-			vars := map[string]string{}
-			for _, group := range []*yamlfile.Value{q.Value.Get("vars"), h.Value} {
-				if group == nil {
-					continue
-				}
-				for _, v := range group.Pairs {
-					vars[v.Key.Text] = v.Value.Text
-				}
-			}
-			l.addHost(h.Key.Text, h.Key.Pos, vars, labels, p)
+			l.addHost(h.Key.Text, h.Key.Pos, variables(h.Value, groupVars), labels, p)
 		}
 	}
 	if children := q.Value.Get("children"); children != nil {
 		for _, c := range children.Pairs {
-			l.readGroup(c, labels, p, budget)
+			l.readGroup(c, labels, groupVars, p, budget)
 		}
 	}
+}
+
+// variables returns those of a mapping, which may be nil, and those around it.
+func variables(own *yamlfile.Value, around map[string]string) map[string]string {
+	if own == nil {
+		return around
+	}
+	all := map[string]string{}
+	maps.Copy(all, around)
+	for _, v := range own.Pairs {
+		all[v.Key.Text] = v.Value.Text
+	}
+	return all
 }
 
 // readINI reads [group], [group:vars] and [group:children] sections.

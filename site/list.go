@@ -248,7 +248,7 @@ func (l *List) readYAML(root *yamlfile.Value, p *topology.Problems) {
 	}) {
 		budget := ansibleBudget
 		for _, q := range root.Pairs {
-			l.readGroup(q, nil, p, &budget)
+			l.readGroup(q, nil, nil, p, &budget)
 		}
 		return
 	}

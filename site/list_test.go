@@ -47,6 +47,8 @@ func TestParse(t *testing.T) {
 		{"m.yaml", "machines: {m1: a}\nhead: {only: true, labels: gpu, address: 10.0.0.1}\n", "m1=a; head only; head gpu"},
 		{"hosts.yaml", "all:\n  hosts:\n    one: {ansible_host: 10.0.0.1, ansible_user: pi}\n  children:\n    pis:\n      vars: {ansible_user: me}\n      hosts:\n        two:\n        one:\n",
 			"one=pi@10.0.0.1 pis; two=me@two pis"},
+		{"hosts.yaml", "all:\n  vars: {ansible_user: me, ansible_port: 2222}\n  children:\n    left: {hosts: {one: }}\n    right: {vars: {ansible_user: you}, hosts: {two: {ansible_port: 22}}}\n",
+			"one=me@one:2222 left; two=you@two:22 right"},
 		{"hosts", "; a comment\nmail.example.com\n[pis]\npi[01:03] ansible_user=pi # the small ones\n[big]\nx ansible_host=10.0.0.9 ansible_port=2222 ansible_ssh_private_key_file=\"~/my key\"\n[all:vars]\nansible_user=lab\n[rack:children]\npis\nbig\n",
 			"mail.example.com=lab@mail.example.com; pi01=pi@pi01 pis+rack; pi02=pi@pi02 pis+rack; pi03=pi@pi03 pis+rack; x=lab@10.0.0.9:2222 big+rack key ~/my key"},
 		{"hosts", "[here]\nlocalhost ansible_connection=local\n[there]\nm1\n", "m1=m1 there; head here"},

@@ -9,13 +9,14 @@ import json
 import os
 import re
 import secrets
+import subprocess
 import sys
 import tempfile
 import threading
 from contextlib import contextmanager
 
 from mininet.log import debug, info, warn
-from trivet import Lab, Node, TrivetError
+from trivet import Lab, Node, TrivetError, _binary
 
 _numbers = itertools.count()
 _name = "mn-%d-%s" % (os.getpid(), secrets.token_hex(2))  # process ids repeat: in other namespaces, and after a crash
@@ -49,6 +50,7 @@ class Wire:
     def __init__(self, intf1, intf2):
         self.ends = intf1, intf2
         self.down = False
+        self.pulled = set()  # the switches that have pulled it
 
     def key(self):
         return tuple(sorted(e.node.name if e is not None and e.node.fabricKind() else "" for e in self.ends))
@@ -69,6 +71,7 @@ class Fabric:
         self.starting = False  # net.start() is under way
         self.ending = False  # net.stop() is under way: the lab goes as a whole
         self.tools = None  # for Open vSwitch's commands
+        self.keeper = None  # what takes the lab down when the script cannot
         number = next(_numbers) + 1
         self.name = os.environ.get("TRIVET_LAB") or _name + ("-%d" % number if number > 1 else "")
 
@@ -177,7 +180,7 @@ class Fabric:
                 foreign = any(c not in ("trivet", "none") for n in self.nodes for c in n.fabricControllers())
                 lab = Lab.from_file(f.name, name=self.name, wait="0s" if foreign and not self.waits else None)
                 lab.up()
-                self.lab = lab
+                self.lab, self.keeper = lab, _keeper(lab.name)
                 atexit.register(self.end)
                 for warning in lab.warnings:
                     debug("*** %s\n" % warning)
@@ -236,11 +239,19 @@ class Fabric:
                     lab.down()
                 except TrivetError as e:
                     warn("*** %s\n" % e)
+                self.keeper.kill()
+                self.keeper.communicate()
             if self.tools is not None:
                 self.tools.end()
             from mininet.util import quietRun
             for device in self.devices:
                 quietRun("ip link del " + device)
+
+
+def _keeper(lab):
+    """A process that waits for the end of this one, however it comes (a signal, os._exit), and takes the lab down then."""
+    wait = ["sh", "-c", 'read -r _; exec "$@"', "sh", _binary.find(), "down", lab]
+    return subprocess.Popen(wait, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
 
 
 class _Tools:

@@ -166,9 +166,9 @@ class Node(Shell):
         return None
 
     def intf(self, intf: Any = "") -> Any:
-        """The interface of a name (or that itself), or the default one."""
-        found = self.nameToIntf.get(intf) if isinstance(intf, str) else intf
-        return found if intf else self.defaultIntf()
+        """The interface of a name (or that itself), or the default one; a name that it does not have is a KeyError."""
+        found = self.nameToIntf[intf] if intf and isinstance(intf, str) else intf
+        return found or self.defaultIntf()
 
     def intfIsUp(self, intf: Any = None) -> Any:
         return self.intf(intf).isUp()

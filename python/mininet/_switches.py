@@ -23,7 +23,11 @@ class Switch(Node):
         super().__init__(name, **{"inNamespace": False, **params})
         self.opts = opts
         self.listenPort = listenPort
-        self.dpid = self.defaultDpid(dpid)
+        try:
+            self.dpid = self.defaultDpid(dpid)
+        except Exception:
+            self.fabric.remove(self)  # the program may go on without it
+            raise
         self._controllers: Optional[List[Any]] = None
         self._started = False
         if not self.inNamespace:
@@ -112,6 +116,8 @@ class _LabSwitch(Switch):
         self._controllers, self._started = list(controllers), True
         if first or before != self.fabricControllers():
             self.fabric.changed(self)
+        for intf in self.intfList():
+            self._plug(intf)
         if not self.fabric.starting and all(switch._started for switch in self.fabric.nodes if isinstance(switch, _LabSwitch)):
             self.fabric.ensure()
 
@@ -133,7 +139,8 @@ class _LabSwitch(Switch):
     # Ports
 
     def attach(self, intf: Any) -> None:
-        """Have a port; those of links are there when the lab is."""
+        """Have a port; those of links are there when the lab is. One that was detached has its cable again."""
+        self._plug(self.nameToIntf.get(intf) if isinstance(intf, str) else intf)
         self.fabric.ensure()
 
     def detach(self, intf: Any) -> None:
@@ -143,7 +150,16 @@ class _LabSwitch(Switch):
     def _pull(self, intf: Any) -> None:
         wire = getattr(intf, "_wire", None)
         if wire is not None:
+            wire.pulled.add(self)
             self.fabric.setLink(wire, False)
+
+    def _plug(self, intf: Any) -> None:
+        """Put a cable in again that it has pulled, unless the switch at the other end has, too."""
+        wire = getattr(intf, "_wire", None)
+        if wire is not None and self in wire.pulled:
+            wire.pulled.remove(self)
+            if not wire.pulled:
+                self.fabric.setLink(wire, True)
 
 
 class OVSSwitch(_LabSwitch):

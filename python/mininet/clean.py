@@ -4,11 +4,13 @@ from __future__ import annotations
 import os
 import subprocess
 import time  # noqa: F401 (found here by programs)
+from subprocess import PIPE, CalledProcessError, Popen, check_output as co  # noqa: F401 (found here by programs)
 from typing import Any, Callable, Dict, Iterator
 
 from mininet import _fabric
 from mininet.log import info, warn
 from mininet.term import cleanUpScreens
+from mininet.util import decode  # noqa: F401 (found here by programs)
 from trivet import NoLab, TrivetError, _binary, labs
 
 PREFIX = "mn-"

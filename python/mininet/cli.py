@@ -1,5 +1,6 @@
 """The prompt: mininet>."""
 import atexit
+import errno  # noqa: F401 (found here by programs)
 import os
 import select
 import selectors
@@ -8,6 +9,9 @@ import sys
 import time
 from cmd import Cmd
 from contextlib import suppress
+from os import isatty  # noqa: F401 (found here by programs)
+from select import POLLIN, poll  # noqa: F401 (found here by programs)
+from subprocess import call  # noqa: F401 (found here by programs)
 
 from mininet.log import LEVELS, error, info, lg, output
 from mininet.term import makeTerms, runX11
@@ -265,9 +269,6 @@ Full-screen programs want noecho before them, or a terminal of their own:
             switch.stop(deleteIntfs=False)
         elif words[1] == "start":
             switch.start(self.mn.controllers)
-            for intf in switch.intfList():
-                if getattr(intf, "_wire", None) is not None:
-                    self.mn.fabric.setLink(intf._wire, True)
         else:
             error("a switch can start or stop, not %s\n" % words[1])
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 import functools
 import logging
 import sys
+import types  # noqa: F401 (found here by programs)
+from logging import Logger  # noqa: F401 (found here by programs)
 from typing import Any, Callable, Optional
 
 OUTPUT = 25  # between info and warning: what a program was asked for
@@ -29,6 +31,17 @@ class StreamHandlerNoNewline(logging.StreamHandler):  # type: ignore[type-arg]
     @stream.setter
     def stream(self, stream: Any) -> None:
         self._stream = stream
+
+
+class Singleton(type):
+    """A metaclass of classes that have one object."""
+
+    instance: Any = None
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        if cls.instance is None:
+            cls.instance = super().__call__(*args, **kwargs)
+        return cls.instance
 
 
 def _text(*args: Any) -> str:

@@ -2,10 +2,12 @@
 from __future__ import annotations
 
 import sys
+from os import environ  # noqa: F401 (found here by programs)
+from sys import exit  # noqa: F401 (found here by programs)
 from typing import Any, Tuple
 
-from mininet.log import error
-from mininet.util import errRun, which
+from mininet.log import debug, error, info  # noqa: F401 (found here by programs)
+from mininet.util import BaseString, errRun, quietRun, which  # noqa: F401 (found here by programs)
 
 OF_KMOD, OVS_KMOD, TUN = "ofdatapath", "openvswitch", "tun"
 

@@ -11,6 +11,8 @@ import signal  # noqa: F401 (found here by programs)
 import subprocess
 import time
 from itertools import chain, groupby  # noqa: F401 (found here by programs)
+from math import ceil  # noqa: F401 (found here by programs)
+from sys import exit  # noqa: F401 (found here by programs)
 from time import sleep
 from typing import Any, Callable, Iterable, Iterator, List, Optional, Tuple, Union
 
@@ -20,7 +22,7 @@ from mininet._members import Members
 from mininet.cli import CLI
 from mininet.link import Intf, Link
 from mininet.log import debug, error, info, output, warn  # noqa: F401 (found here by programs)
-from mininet.node import Controller, DefaultController, Host, Node, OVSKernelSwitch, _LabSwitch
+from mininet.node import Controller, DefaultController, Host, Node, OVSKernelSwitch
 from mininet.nodelib import NAT  # noqa: F401 (found here by programs)
 from mininet.term import cleanUpScreens, makeTerms
 from mininet.util import (BaseString, ensureRoot, fixLimits, ipAdd, ipParse, ipStr, macColonHex, netParse, numCores,  # noqa: F401
@@ -120,7 +122,7 @@ class Mininet(Members, Measuring):
 
     def _addTopoLink(self, link: Tuple[str, str, Any]) -> None:
         src, dst, options = link
-        self.addLink(src, dst, **{key: options[key] for key in options.keys() - {"node1", "node2"}})
+        self.addLink(src, dst, **{key: value for key, value in options.items() if key not in ("node1", "node2")})
 
     def configHosts(self) -> None:
         """Give hosts what their parameters say. The lab makes them so where it can, which is told before any is asked."""
@@ -173,7 +175,7 @@ class Mininet(Members, Measuring):
         with self.fabric.during("starting"):
             _step("Starting %d switches" % len(self.switches), self.switches, lambda switch: switch.start(self.controllers), end="")
         self.fabric.ensure()
-        info("...\n" if any(isinstance(switch, _LabSwitch) for switch in self.switches) else "\n")
+        info("...\n" if any(hasattr(switch, "batchStartup") for switch in self.switches) else "\n")
         if self.waitConn:
             self.waitConnected(timeout=self.waitConn)
 

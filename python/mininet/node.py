@@ -5,8 +5,10 @@ import pty
 import re
 import select
 import signal
+from re import findall
 from subprocess import PIPE, STDOUT, Popen
 from sys import exit
+from time import sleep
 
 from mininet._controllers import (NOX, Controller, DefaultController, DefaultControllers, NullController, OVSController,
                                   RemoteController, Ryu, findController)

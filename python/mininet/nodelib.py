@@ -4,8 +4,10 @@ from __future__ import annotations
 from typing import Any, Dict, List, Optional
 
 from mininet.link import Intf
-from mininet.node import Node, _LabSwitch
-from mininet.util import ipStr, netParse
+from mininet.log import info, warn  # noqa: F401 (found here by programs)
+from mininet.moduledeps import pathCheck  # noqa: F401 (found here by programs)
+from mininet.node import Node, Switch, _LabSwitch  # noqa: F401 (found here by programs)
+from mininet.util import ipStr, netParse, quietRun  # noqa: F401 (found here by programs)
 
 
 class LinuxBridge(_LabSwitch):

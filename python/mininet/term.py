@@ -4,9 +4,11 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from os import environ  # noqa: F401 (found here by programs)
 from typing import Any, Iterable, List, Optional, Sequence, Tuple, Union
 
 from mininet.log import error
+from mininet.util import errRun, quietRun  # noqa: F401 (found here by programs)
 
 _terminals: List[subprocess.Popen[bytes]] = []
 

@@ -11,8 +11,14 @@ import socket
 import sys
 import time
 from contextlib import suppress
+from fcntl import F_GETFL, F_SETFL, fcntl  # noqa: F401 (found here by programs)
 from functools import lru_cache, partial, total_ordering
+from os import O_NONBLOCK  # noqa: F401 (found here by programs)
+from resource import RLIMIT_NOFILE, RLIMIT_NPROC, getrlimit, setrlimit  # noqa: F401 (found here by programs)
+from select import POLLHUP, POLLIN, poll  # noqa: F401 (found here by programs)
 from subprocess import PIPE, STDOUT, Popen, call, check_call, run as _run  # noqa: F401 (found here by programs)
+from sys import exit  # noqa: F401 (found here by programs)
+from time import sleep  # noqa: F401 (found here by programs)
 from types import SimpleNamespace
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple
 
@@ -23,10 +29,10 @@ BaseString = str
 Encoding = "utf-8"
 
 try:  # pexpect, whose programs speak text unless something else is asked for
-    import pexpect as _bytes_pexpect
-    pexpect: Any = SimpleNamespace(**{**vars(_bytes_pexpect), "spawn": partial(_bytes_pexpect.spawn, encoding=Encoding)})
+    import pexpect as oldpexpect
+    pexpect: Any = SimpleNamespace(**{**vars(oldpexpect), "spawn": partial(oldpexpect.spawn, encoding=Encoding)})
 except ImportError:
-    pexpect = None
+    oldpexpect = pexpect = None
 
 
 def decode(text: Any) -> Any:
@@ -35,6 +41,16 @@ def decode(text: Any) -> Any:
 
 def encode(text: Any) -> Any:
     return text.encode(Encoding) if isinstance(text, str) else text
+
+
+class NullCodec:
+    """What Mininet decodes and encodes with in Python 2: nothing changes."""
+
+    @staticmethod
+    def decode(buf: Any) -> Any:
+        return buf
+
+    encode = decode
 
 
 def getincrementaldecoder(*_args: Any) -> codecs.IncrementalDecoder:
@@ -237,10 +253,9 @@ def ipParse(ip: str) -> int:
 
 
 def netParse(ipstr: str) -> Tuple[int, int]:
-    """The number and the prefix length of "10.0.0.0/8"; "10/8" and "10" are the same."""
+    """The number and the prefix length of "10.0.0.0/8"; the length is 24 unless it is given."""
     network, _, length = ipstr.partition("/")
-    octets = [int(octet) for octet in network.split(".")]
-    return ipNum(*octets, *[0] * (4 - len(octets))), int(length or 8 * len(octets))
+    return ipParse(network), int(length or 24)
 
 
 def ipAdd(i: int, prefixLen: int = 8, ipBaseNum: int = 0x0A000000) -> str:
@@ -291,7 +306,7 @@ def buildTopo(topos: Dict[str, Callable[..., Any]], topoStr: str) -> Any:
 def customClass(classes: Dict[str, Any], argStr: str) -> Any:
     """The class that "tc,bw=10" names, with its parameters."""
     name, args, named = splitArgs(argStr)
-    cls = classes.get(name) or classes.get("default")
+    cls = classes.get(name)
     if not cls:
         raise Exception("error: %s is unknown - please specify one of %s" % (name, sorted(classes)))
     return specialClass(cls, append=args, defaults=named) if args or named else cls
@@ -345,8 +360,8 @@ def dumpPorts(switches: Iterable[Any]) -> None:
 
 def pmonitor(popens: Dict[Any, Any], timeoutms: Optional[float] = 500, readline: bool = True,
              readmax: int = 1024) -> Iterator[Tuple[Any, str]]:
-    """Yield (host, text) for what the programs of popens = {host: popen} print, by line or as it comes, and (host, '') when one has
-    ended; (None, '') when nothing has come for timeoutms. It ends when all of them have."""
+    """Yield (host, text) for what the programs of popens = {host: popen} print, by line or as it comes, and (None, '') when nothing
+    has come for timeoutms. One that has ended is taken out of popens; it ends when all of them have."""
     forever = timeoutms is None or timeoutms < 0
     begun = dict.fromkeys(popens, b"")  # lines whose end has not come
     with selectors.DefaultSelector() as open_:
@@ -366,7 +381,7 @@ def pmonitor(popens: Dict[Any, Any], timeoutms: Optional[float] = 500, readline:
                     yield host, decode(piece)
                 if not data:
                     open_.unregister(file.fileobj)
-                    yield host, ""
+                    popens.pop(host, None)
 
 
 # Interfaces of the machine

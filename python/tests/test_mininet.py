@@ -109,6 +109,7 @@ class TestNumbers(Case):
         self.assertEqual(net.addSwitch("a", dpid="00:00:00:00:00:00:00:1f").dpid, "000000000000001f")
         with self.assertRaisesRegex(Exception, "Unable to derive default datapath ID - please either specify a dpid"):
             net.addSwitch("nameless")
+        self.assertNotIn("nameless", net.fabric.topology()["nodes"])
 
     def test_ports(self):
         """Switches count from 1, and have lo as port 0; names and ports can be given."""
@@ -118,6 +119,7 @@ class TestNumbers(Case):
         net.addLink(h, s, intfName1="up0", params1={"ip": "10.1.0.1/24"})
         self.assertEqual(h.intfNames(), ["h1-eth0", "up0"])
         self.assertEqual(s.intfNames(), ["lo", "s1-eth7", "s1-eth8"])
+        self.assertRaises(KeyError, h.intf, "h1-eth7")
         self.assertEqual((h.defaultIntf().name, s.defaultIntf().name, h.intf("up0").IP()), ("h1-eth0", "lo", "10.1.0.1"))
         self.assertEqual(net.linksBetween(h, s), net.links)
         with self.assertRaisesRegex(Exception, "Error creating interface pair"):
@@ -159,8 +161,8 @@ class TestParts(unittest.TestCase):
     def test_numbers(self):
         """Addresses, names and options of mn, as numbers and back."""
         self.assertEqual([util.ipStr(util.ipParse(ip)) for ip in ("10.1", "1.2.3.4")], ["10.0.0.1", "1.2.3.4"])
-        self.assertEqual([util.netParse(net) for net in ("10/8", "10.0", "10.0.1.7/24")],
-                         [(0x0A000000, 8), (0x0A000000, 16), (0x0A000107, 24)])
+        self.assertEqual([util.netParse(net) for net in ("10.0/8", "10.0.0.0", "10.0.1.7/24")],
+                         [(0x0A000000, 8), (0x0A000000, 24), (0x0A000107, 24)])
         self.assertEqual(util.ipAdd(3, prefixLen=24, ipBaseNum=0x0A000107), "10.0.1.3")
         self.assertEqual(util.macColonHex(0x1FF), "00:00:00:00:01:ff")
         self.assertEqual(sorted(["s10", "s9", "a"], key=util.natural), ["a", "s9", "s10"])
@@ -191,13 +193,16 @@ class TestParts(unittest.TestCase):
         self.assertEqual(len(tries), 4)
 
     def test_pmonitor(self):
-        """Whole lines, with what comes last without an end; or pieces as they come; and what is said of silence and of the end."""
+        """Whole lines, with what comes last without an end; or pieces as they come; and what is said of silence. The end is not
+        said, but what has ended is not in popens any more."""
         def read(script, **options):
             popens = {"h": subprocess.Popen(script, shell=True, stdout=subprocess.PIPE)}
             self.addCleanup(popens["h"].communicate)
-            return list(pmonitor(popens, **options))
+            said = list(pmonitor(popens, **options))
+            self.assertEqual(popens, {})
+            return said
         self.assertEqual(read("printf 'a\\nb\\rc\\n\\nlast'", timeoutms=None, readmax=3),
-                         [("h", text) for text in ("a\n", "b\rc\n", "\n", "last", "")])
+                         [("h", text) for text in ("a\n", "b\rc\n", "\n", "last")])
         self.assertEqual("".join(text for _h, text in read("printf 'a\\nb'", readline=False)), "a\nb")
         self.assertEqual(read("sleep 0.2", timeoutms=20)[0], (None, ""))
 
@@ -355,7 +360,7 @@ class TestNodes(Case):
         p.communicate()
         popens = {h: h.popen("ping -c2 -i0.2 10.0.0.2") for h in (h1, h2)}
         lines = {h1: [], h2: []}
-        for host, line in pmonitor(popens, timeoutms=20000):
+        for host, line in pmonitor(dict(popens), timeoutms=20000):
             if host:
                 lines[host].append(line)
         for h, p in popens.items():
@@ -489,11 +494,21 @@ class TestNets(Case):
         self.assertEqual(net.pingAll(), 0)
 
     def test_switches(self):
-        """Bridges, a switch that stands alone, one that does what it likes."""
+        """Bridges, a switch that stands alone, one that does what it likes; they stop and start again, and so do their ports."""
         for switch in (OVSBridge, LinuxBridge, partial(OVSSwitch, failMode="standalone")):
             with self.subTest(switch=switch):
-                net = self.start(SingleSwitchTopo(3), switch=switch, controller=None)
+                net = self.start(LinearTopo(3), switch=switch, controller=None)
                 self.assertEqual(net.pingAll(), 0)
+                s1, s2 = net["s1"], net["s2"]
+                for stopped in s1, s2:
+                    stopped.stop(deleteIntfs=False)
+                s1.start([])
+                self.assertEqual(net.pingAll(timeout="0.1"), 100)
+                s2.start([])
+                s1.detach("s1-eth1")
+                self.assertGreater(net.pingAll(timeout="0.1"), 0)
+                s1.attach("s1-eth1")
+                self.assertEqual(net.pingAll(timeout="1"), 0)
                 net.stop()
 
         class Hub(Switch):
@@ -599,6 +614,19 @@ class TestNets(Case):
         self.assertEqual(net.run(net.pingAll), 0)
         self.assertTrue(net.fabric.ended)
 
+    def test_nothing_is_left_by_a_script_that_is_killed(self):
+        """Its lab goes by itself, though the script cannot do anything any more."""
+        lab = os.environ["TRIVET_LAB"] + "-killed"
+        script = ("import os; from mininet.net import Mininet; from mininet.topo import MinimalTopo; n = Mininet(MinimalTopo()); n.start(); "
+                  "print(os.path.exists('/run/trivet/%s'), flush=True); os.kill(os.getpid(), 9)" % lab)
+        done = subprocess.run([sys.executable, "-c", script], env={**os.environ, "TRIVET_LAB": lab, "PYTHONPATH": os.path.dirname(HERE)},
+                              stdout=subprocess.PIPE, check=False)
+        self.assertEqual((done.stdout, done.returncode), (b"True\n", -9))
+        until = time.monotonic() + 30
+        while os.path.exists("/run/trivet/" + lab) and time.monotonic() < until:
+            time.sleep(0.05)
+        self.assertFalse(os.path.exists("/run/trivet/" + lab))
+
     def test_nothing_is_left(self):
         """Neither after stop nor after a script that has not called it."""
         net = self.start(MinimalTopo())
@@ -630,6 +658,8 @@ class TestCommand(Case):
         self.assertIn("*** Results: 0% dropped (12/12 received)\n", out)
         self.assertRegex(out, r"\*\*\* Done\ncompleted in \d+\.\d{3} seconds\n$")
         self.assertIn("Caught exception. Cleaning up...\n\nException: Invalid topo name nosuch\n", self.mn("--topo", "nosuch"))
+        for option in "--switch", "--controller", "--link", "--host":
+            self.assertIn("Exception: error: nosuch is unknown - please specify one of", self.mn(option, "nosuch"))
 
     def test_custom_file(self):
         """topos of a file, tests of one's own, scripts before and after."""
@@ -651,19 +681,21 @@ class TestCommand(Case):
 
 class TestPublicNames(unittest.TestCase):
     LIST = """
-import importlib, json, mininet
+import importlib, json, mininet, types
 found = {}
 for name in "topo topolib net node nodelib link cli log util clean term moduledeps".split():
     module = importlib.import_module("mininet." + name)
-    for public in [n for n in dir(module) if n[0] != "_" and str(getattr(getattr(module, n), "__module__", "")) == module.__name__]:
+    for public in [n for n in dir(module) if n[0] != "_" and not isinstance(getattr(module, n), types.ModuleType)]:
         it = getattr(module, public)
-        found[name + "." + public] = [n for n in dir(it) if n[0] != "_"] if isinstance(it, type) else []
+        own = isinstance(it, type) and it.__module__.startswith("mininet.")
+        found[name + "." + public] = [n for n in dir(it) if n[0] != "_"] if own else []
 print(json.dumps([mininet.__path__[0], found]))
 """
-    INSIDE = {"log.Singleton", "util.NullCodec", "util.oldpexpect", "util.Pexpect"}  # how Mininet is made
+    INSIDE = {"util.oldpexpect", "util.Pexpect", "util.pexpect"}  # None without pexpect
 
     def test_names(self):
-        """Whatever the modules of an installed Mininet define is here, with all public methods of its classes."""
+        """Whatever programs find in the modules of an installed Mininet is here, what those import too, with all public methods of its
+        classes."""
         env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
         said = subprocess.run(["/usr/bin/python3", "-c", self.LIST], cwd="/", env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         if said.returncode != 0:

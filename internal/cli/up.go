@@ -96,6 +96,9 @@ func (a *app) runUp(ctx context.Context, s *source, c consent, args []string, on
 			return err
 		}
 	}
+	if err := r.ReadKeys(os.ReadFile); err != nil {
+		return err
+	}
 	state := lab.State{Name: name, Status: lab.Starting, Version: version.Version, Source: what, From: from, Target: lab.OnThisMachine,
 		Owner: lab.Owner(), Created: time.Now(), Wait: topology.Duration(wait), Topology: r}
 	where := "local"

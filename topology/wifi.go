@@ -190,11 +190,6 @@ func (v *validator) wifi(l *Link, bad func(hint, format string, args ...any)) {
 	case hasNUL(w.KeyFile):
 		bad("remove it", "wifi: the name of the key_file holds a NUL character")
 	}
-	for i := range l.Ends {
-		if l.Ends[i].MAC != (MAC{}) {
-			bad("leave mac out", "wifi: a wireless interface keeps its own MAC")
-		}
-	}
 }
 
 func (v *validator) wifiChannel(w *Wifi, bad func(hint, format string, args ...any)) {

@@ -289,12 +289,17 @@ func (l *Lab) awaitStations(ctx context.Context, s plan.Steps) {
 	}
 }
 
+// awaitStation waits until a station is in its network. It does not wait for one whose key is
+// refused, which hearWifi tells.
 func (l *Lab) awaitStation(ctx context.Context, k wirelessLink) error {
 	c, err := wifi.Dial(l.wifiDir(), k.device)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
+	if err := c.Attach(); err != nil {
+		return err
+	}
 	for {
 		status, err := c.Ask("STATUS")
 		if err != nil {
@@ -304,17 +309,27 @@ func (l *Lab) awaitStation(ctx context.Context, k wirelessLink) error {
 		if state == "COMPLETED" {
 			return nil
 		}
-		select {
-		case <-time.After(50 * time.Millisecond):
-		case <-ctx.Done():
+		event, err := c.Event(time.Now().Add(100 * time.Millisecond))
+		switch {
+		case err != nil && !errors.Is(err, os.ErrDeadlineExceeded):
+			return err
+		case wrongKey(event):
+			return nil
+		case ctx.Err() != nil:
 			return fmt.Errorf("no access point of that name takes it (%s)", strings.ToLower(state))
 		}
 	}
 }
 
+// wrongKey says whether an event of a station says that an access point refuses its key.
+func wrongKey(event string) bool {
+	words := strings.Fields(event)
+	return len(words) > 0 && words[0] == "CTRL-EVENT-SSID-TEMP-DISABLED" && slices.Contains(words, "reason=WRONG_KEY")
+}
+
 // hearWifi tells the lab's owner what happens on the air, until the program ends.
 func (l *Lab) hearWifi(k wirelessLink, p *wirelessProgram) {
-	refused := map[string]bool{} // stations: they try again and again
+	refused := map[string]int{} // how often: stations try again and again
 	for p.alive() {
 		c, err := wifi.Dial(l.wifiDir(), k.device)
 		if err == nil {
@@ -341,7 +356,7 @@ func (l *Lab) hearWifi(k wirelessLink, p *wirelessProgram) {
 }
 
 // explain says what an event means; "" if nobody needs to know.
-func (k wirelessLink) explain(event string, refused map[string]bool) string {
+func (k wirelessLink) explain(event string, refused map[string]int) string {
 	words := strings.Fields(event)
 	if len(words) == 0 {
 		return ""
@@ -354,15 +369,13 @@ func (k wirelessLink) explain(event string, refused map[string]bool) string {
 	case "AP-STA-DISCONNECTED":
 		return fmt.Sprintf("link %s: station %s has left", k.Name(), who)
 	case "AP-STA-POSSIBLE-PSK-MISMATCH":
-		if !refused[who] {
-			refused[who] = true
+		if refused[who]++; refused[who] == 2 { // a slow one may be taken for such once
 			return fmt.Sprintf("link %s: station %s has another key, and is refused", k.Name(), who)
 		}
 	case "CTRL-EVENT-CONNECTED":
 		delete(refused, k.Wifi.SSID)
 	case "CTRL-EVENT-SSID-TEMP-DISABLED":
-		if slices.Contains(words, "reason=WRONG_KEY") && !refused[k.Wifi.SSID] {
-			refused[k.Wifi.SSID] = true
+		if refused[k.Wifi.SSID]++; wrongKey(event) && refused[k.Wifi.SSID] == 1 {
 			return fmt.Sprintf("link %s: the access point of %s refuses the key of %s", k.Name(), k.Wifi.SSID, k.node)
 		}
 	}

@@ -10,9 +10,12 @@ import (
 // point, whose stations are behind that port, configured by anybody or nobody; at a host it is a
 // station of the network with that name, wherever its access points are.
 type Wifi struct {
-	SSID    string   `json:"ssid"`
-	Channel int      `json:"channel,omitempty"` // of an access point; unset: the band's first that does not overlap others
-	Band    WifiBand `json:"band,omitempty"`    // of an access point; unset: from the channel, or 2.4GHz
+	SSID string `json:"ssid"`
+
+	// Channel and Band are those of an access point; unset: 6 of 2.4GHz, 36 of 5GHz. A station looks
+	// for its network on these only; unset: on all.
+	Channel int      `json:"channel,omitempty"`
+	Band    WifiBand `json:"band,omitempty"`
 
 	// Key is the passphrase of WPA2-PSK (IEEE 802.11i); unset: the network is open. It is a secret:
 	// WithoutKeys takes it out of what is shown.
@@ -67,16 +70,34 @@ func (l *Link) WifiEnds() (node, device Endpoint, ok bool) {
 	return node, device, false
 }
 
-// wifi assigns the bands and channels of access points.
+// wifi assigns the bands and channels of access points, and the bands of stations' channels.
 func (r *resolver) wifi() {
 	for _, l := range r.t.Links {
-		if at, _, ok := l.WifiEnds(); ok && l.AccessPoint(r.nodes[at.Node]) {
+		at, _, ok := l.WifiEnds()
+		if ok && (l.AccessPoint(r.nodes[at.Node]) || l.Wifi.Channel != 0) {
 			l.Wifi.settle()
 		}
 	}
 }
 
-// settle assigns the band and channel of an access point.
+// Frequencies are those on which a station looks for its network, in MHz (IEEE 802.11-2020, annex
+// E); none: all that there are.
+func (w *Wifi) Frequencies() (out []int) {
+	list := []int{w.Channel}
+	switch {
+	case w.Band == "":
+		return nil
+	case w.Channel == 0:
+		list = w.Band.channels()
+	}
+	base := map[WifiBand]int{Band2GHz: 2407, Band5GHz: 5000}[w.Band]
+	for _, c := range list {
+		out = append(out, base+5*c)
+	}
+	return out
+}
+
+// settle assigns the band and channel of an access point, or the band of a station's channel.
 func (w *Wifi) settle() {
 	if w.Band == "" {
 		w.Band = Band2GHz
@@ -176,11 +197,8 @@ func (v *validator) wifi(l *Link, bad func(hint, format string, args ...any)) {
 		return
 	case n == nil:
 		return // that has been said
-	case l.AccessPoint(n):
-		v.wifiChannel(w, bad)
-	case w.Channel != 0 || w.Band != "":
-		bad("leave them out", "wifi: %s is a station, which follows its access points to their channel and band", n.Name)
 	}
+	v.wifiChannel(w, bad)
 	if w.SSID == "" || len(w.SSID) > 32 {
 		bad("give it a name of 1 to 32 bytes", "wifi: %q cannot be the name of a network (ssid)", clip(w.SSID))
 	}

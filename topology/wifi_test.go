@@ -81,7 +81,7 @@ func TestWifiWrong(t *testing.T) {
 		"s1 -- interface:wlan0: {wifi: {ssid: lab, channel: 36, band: 2.4GHz}}":     "36 is not a channel of 2.4GHz",
 		"s1 -- interface:wlan0: {wifi: {ssid: lab, band: 6GHz}}":                    "6GHz",
 		"s1 -- interface:wlan0: {wifi: {ssid: lab, key: long enough, key_file: f}}": "there is a key and a key_file",
-		"w1 -- interface:wlan0: {wifi: {ssid: lab, channel: 6}}":                    "w1 is a station",
+		"w1 -- interface:wlan0: {wifi: {ssid: lab, channel: 0}}":                    "not a whole number",
 	} {
 		top, problems := trivet.Read("lab.yaml", []byte("nodes: {s1: switch, h1: host, w1: host}\nlinks: [{"+link+"}]\n"))
 		if problems.Err() == nil {

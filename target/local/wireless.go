@@ -98,6 +98,9 @@ func checkWifi(t *topology.Topology) error {
 	var errs []error
 	var p topology.Problems
 	for _, k := range wirelessLinks(t, nodes) {
+		if elsewhere(t, nodes[k.node]) {
+			continue
+		}
 		if _, err := k.program.Path(); err != nil && !missing[k.program] {
 			missing[k.program] = true
 			errs = append(errs, err)

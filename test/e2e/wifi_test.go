@@ -42,11 +42,11 @@ func (m *machine) wpa(command string) string {
 // there.
 func (m *machine) roam(to string) {
 	m.t.Helper()
-	m.wpa("scan")
+	m.wpa("scan freq=2437")
 	eventually(m.t, "the station hears "+to, func() bool { return strings.Contains(m.wpa("scan_results"), to) })
 	m.wpa("roam " + to)
 	eventually(m.t, "the station is at "+to, func() bool {
-		status := m.wpa("status")
+		status := "\n" + m.wpa("status")
 		return strings.Contains(status, "\nbssid="+to) && strings.Contains(status, "wpa_state=COMPLETED")
 	})
 }
@@ -73,9 +73,9 @@ links:
   - s2 -- h1
   - s1 -- interface:wlan0: {wifi: {ssid: lab, channel: 6, key: ` + wifiKey + `}}
   - s2 -- interface:wlan1: {wifi: {ssid: lab, channel: 6, key_file: key}}
-  - w1 -- interface:wlan2: {wifi: {ssid: lab, key_file: key}, to: {take: true}}
+  - w1 -- interface:wlan2: {wifi: {ssid: lab, channel: 6, key_file: key}, to: {take: true}}
 `
-	const wrong = "  - w2 -- interface:wlan3: {wifi: {ssid: lab, key: battery staple}}\n"
+	const wrong = "  - w2 -- interface:wlan3: {wifi: {ssid: lab, channel: 6, key: battery staple}}\n"
 
 	// The kernel allows no access point on this channel without a country.
 	bad := m.want(1, "up", "--name", m.name, m.file("bad.yaml", strings.Replace(text, "channel: 6, key_file", "channel: 36, key_file", 1)))

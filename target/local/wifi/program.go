@@ -101,6 +101,9 @@ func station(w *topology.Wifi, _, control string) string {
 	if w.Key != "" {
 		auth = []string{"key_mgmt=WPA-PSK", "proto=RSN", "psk=" + psk(w)}
 	}
+	if list := strings.Trim(fmt.Sprint(w.Frequencies()), "[]"); list != "" {
+		auth = append(auth, "scan_freq="+list, "freq_list="+list)
+	}
 	return fmt.Sprintf("ctrl_interface=%s\nupdate_config=0\nnetwork={\n\tssid=%x\n\tscan_ssid=1\n\t%s\n}\n", control, w.SSID, strings.Join(auth, "\n\t"))
 }
 

@@ -36,6 +36,9 @@ func TestConfig(t *testing.T) {
 			t.Errorf("%s without a key:\n%s", p.Name, open)
 		}
 	}
+	if text := supplicant.Config(w, "wlan0", "/run/x"); !strings.Contains(text, "\tscan_freq=5180\n\tfreq_list=5180\n") {
+		t.Errorf("a station on channel 36:\n%s", text)
+	}
 	if text := hostapd.Config(w, "wlan0", "/run/x"); !strings.Contains(text, "hw_mode=a\nchannel=36\n") {
 		t.Errorf("channel 36 of 5GHz:\n%s", text)
 	}

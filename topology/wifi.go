@@ -12,8 +12,8 @@ import (
 type Wifi struct {
 	SSID string `json:"ssid"`
 
-	// Channel and Band are those of an access point; unset: 6 of 2.4GHz, 36 of 5GHz. A station looks
-	// for its network on these only; unset: on all.
+	// Channel and Band are those of an access point; unset: 6 of 2.4GHz, 36 of 5GHz. A station
+	// looks for its network on these only; unset: on all.
 	Channel int      `json:"channel,omitempty"`
 	Band    WifiBand `json:"band,omitempty"`
 

@@ -95,9 +95,9 @@ func TestWifiWrong(t *testing.T) {
 	}
 }
 
-// TestWifiKeys proves that keys are hidden where a topology is shown, come back where what was shown
-// is applied, are not told where topologies are compared, and are read from files without ever
-// being written into the topology's own.
+// TestWifiKeys proves that keys are hidden where a topology is shown, come back where what was
+// shown is applied, are not told where topologies are compared, and are read from files without
+// ever being written into the topology's own.
 func TestWifiKeys(t *testing.T) {
 	const key = "correct horse"
 	top := wifiFile(t, "  - s1 -- interface:wlan0: {wifi: {ssid: lab, key: correct horse}}\n  - s2 -- interface:wlan1: {wifi: {ssid: lab, key_file: secret}}\n")

@@ -7,7 +7,7 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// TestPSK proves that keys are those of WPA2, by the test vectors of IEEE 802.11-2020 (annex J.4.2).
+// TestPSK proves that keys are those of WPA2, by test vectors of IEEE 802.11-2020 (annex J.4.2).
 func TestPSK(t *testing.T) {
 	for _, c := range []struct{ key, ssid, psk string }{
 		{"password", "IEEE", "f42c6fc52df0ebef9ebb4b90b38a5f902e83fe1b135a70e23aed762e9710a12e"},

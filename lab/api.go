@@ -226,7 +226,7 @@ func problem(err error) error {
 func (d *daemon) info() Info {
 	s := d.state()
 	i := Info{Name: s.Name, State: s.Status, Version: version.Version, Source: s.Source,
-		Target: s.Target, Created: s.Created, Topology: s.Topology, Wires: []WireInfo{}, Devices: map[string]string{}}
+		Target: s.Target, Created: s.Created, Topology: s.Topology.WithoutKeys(), Wires: []WireInfo{}, Devices: map[string]string{}}
 	if s.Status == Up {
 		i.Dead, i.Wires, i.Devices = s.Dead, d.wires(s.Topology), d.target().Devices()
 	}
@@ -291,6 +291,7 @@ func (d *daemon) apply(r ApplyRequest) (out ApplyResult, err error) {
 	if err := json.Unmarshal(r.Topology, &asked); err != nil {
 		return out, fmt.Errorf("the topology in the request: %w", words.JSON(err))
 	}
+	asked.KeepKeys(d.target().Topology())
 	// A resolved topology stays as it is; in any other, defaults fill what is left open.
 	t, problems := topology.Resolve(&asked, Defaults)
 	if err := problems.Err(); err != nil {

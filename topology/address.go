@@ -34,7 +34,7 @@ func family(a netip.Addr) int {
 // segments joins links at switches (union-find) and lists the ends of each set.
 func (r *resolver) segments() []*segment {
 	joined := disjoint.Sets[int]{}
-	atSwitch := map[string]int{}
+	atSwitch, onAir := map[string]int{}, map[string]int{}
 	for i, l := range r.t.Links {
 		for _, e := range l.Ends {
 			if n := r.nodes[e.Node]; n != nil && n.Kind == Switch {
@@ -43,6 +43,13 @@ func (r *resolver) segments() []*segment {
 				} else {
 					atSwitch[e.Node] = i
 				}
+			}
+		}
+		if l.Wifi != nil { // stations and access points of one network
+			if first, ok := onAir[l.Wifi.SSID]; ok {
+				joined.Join(i, first)
+			} else {
+				onAir[l.Wifi.SSID] = i
 			}
 		}
 	}

@@ -21,13 +21,20 @@ func (t *Topology) Clone() *Topology {
 	return &c
 }
 
-// DirsFrom resolves relative sources of private directories against dir: the directory of the file.
+// DirsFrom resolves relative sources of private directories, and files with keys, against dir: the
+// directory of the file.
 func (t *Topology) DirsFrom(dir string) {
 	for _, n := range t.Nodes {
 		for i, d := range n.Dirs {
 			if d.Source != "" && !filepath.IsAbs(d.Source) {
 				n.Dirs[i].Source = filepath.Join(dir, d.Source)
 			}
+		}
+	}
+	for _, l := range t.Links {
+		if w := l.Wifi; w != nil && w.KeyFile != "" && !filepath.IsAbs(w.KeyFile) {
+			l.Wifi = clonePointer(w) // links of a range share it
+			l.Wifi.KeyFile = filepath.Join(dir, w.KeyFile)
 		}
 	}
 }
@@ -52,6 +59,7 @@ func (n *Node) clone() *Node {
 func (l *Link) Clone() *Link {
 	c := *l
 	c.OSPF = l.OSPF.Clone()
+	c.Wifi = clonePointer(l.Wifi)
 	for i := range c.Ends {
 		e := &c.Ends[i]
 		e.Addresses = slices.Clone(e.Addresses)

@@ -137,10 +137,21 @@ func fields(a, b any) []Field {
 	var out []Field
 	for _, k := range names {
 		if am[k] != bm[k] && !strings.HasPrefix(k, "place") && !strings.HasPrefix(k, "foreign") {
-			out = append(out, Field{Name: k, Old: am[k], New: bm[k]})
+			f := Field{Name: k, Old: am[k], New: bm[k]}
+			if k == "wifi.key" {
+				f.Old, f.New = hide(f.Old, "(a key)"), hide(f.New, "(another key)")
+			}
+			out = append(out, f)
 		}
 	}
 	return out
+}
+
+func hide(key, text string) string {
+	if key == "" {
+		return ""
+	}
+	return text
 }
 
 func toJSON(v any) (out any) {

@@ -40,6 +40,7 @@ func Resolve(t *Topology, d Defaults) (*Topology, Problems) {
 	r.defaults(d)
 	r.ports()
 	r.devices()
+	r.wifi()
 	r.macs()
 	r.dpids()
 	r.addresses()

@@ -239,6 +239,8 @@ type Link struct {
 
 	OSPF *OSPFLink `json:"ospf,omitempty"` // for both ends
 
+	Wifi *Wifi `json:"wifi,omitempty"` // of a link to a real interface: that is wireless
+
 	// Device asks for network devices even if the link could do without, as somebody captures
 	// there.
 	Device bool `json:"device,omitempty"`

@@ -336,6 +336,7 @@ func (v *validator) link(l *Link) {
 		v.impairment(l.Egress(i), bad)
 	}
 	v.ospfLink(l, bad)
+	v.wifi(l, bad)
 }
 
 func (v *validator) end(l *Link, e *Endpoint, bad func(hint, format string, args ...any)) {

@@ -240,6 +240,9 @@ func (d *Driver) up(ctx context.Context, cell *experiment.Cell) (*instance, erro
 	if err := problems.Err(); err != nil {
 		return nil, err
 	}
+	if err := t.ReadKeys(os.ReadFile); err != nil {
+		return nil, err
+	}
 	i := &instance{driver: d, cell: cell, topology: t, name: fmt.Sprintf("%s-%d", d.Prefix, d.count.Add(1))}
 	var err error
 	if cell.Lab.Options["target"] == onMininet {

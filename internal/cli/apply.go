@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"os"
+
 	"github.com/spf13/cobra"
 
 	"trivet.dev/trivet/internal/words"
@@ -43,6 +45,9 @@ func (a *app) apply() *cobra.Command {
 			}
 			r, more, err := s.resolve(t)
 			if err != nil {
+				return err
+			}
+			if err := r.ReadKeys(os.ReadFile); err != nil {
 				return err
 			}
 			result, err := c.Apply(cmd.Context(), r, dryRun)

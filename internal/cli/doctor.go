@@ -13,6 +13,7 @@ import (
 	"trivet.dev/trivet/datapath/routerd"
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/target/local"
+	"trivet.dev/trivet/target/local/wifi"
 )
 
 // finding is one thing that doctor examined.
@@ -117,6 +118,13 @@ func examine() []finding {
 		f := finding{What: family.Name, Cure: "apt install " + family.Package, Says: "missing: datapath " + strings.ToLower(family.Name) + " needs it"}
 		if err := family.Installed(); err == nil {
 			f.OK, f.Says = true, "yes"
+		}
+		out = append(out, f)
+	}
+	for _, p := range wifi.Programs() {
+		f := finding{What: p.Name, Cure: "apt install " + p.Package, Says: "missing: wifi needs it"}
+		if path, err := p.Path(); err == nil {
+			f.OK, f.Says = true, path
 		}
 		out = append(out, f)
 	}

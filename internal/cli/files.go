@@ -207,7 +207,7 @@ func (a *app) graph() *cobra.Command {
 			switch filepath.Ext(out) {
 			case "":
 				if a.json {
-					return a.printJSON(t)
+					return a.printJSON(t.WithoutKeys())
 				}
 				width := 100
 				if columns, _, err := term.GetSize(int(os.Stdout.Fd())); err == nil {

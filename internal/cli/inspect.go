@@ -33,7 +33,7 @@ func (a *app) inspect() *cobra.Command {
 				for _, w := range append(warnings, more...) {
 					a.warn(w)
 				}
-				info.Name, info.Topology, info.Source = r.Name, r, args[0]
+				info.Name, info.Topology, info.Source = r.Name, r.WithoutKeys(), args[0]
 			} else {
 				c, _, err := a.client()
 				if err != nil {
@@ -163,6 +163,9 @@ func linkRows(info lab.Info, sites lab.Sites) [][]string {
 			if info.Wires[i].Blocked {
 				state = "blocked (no loops)"
 			}
+		}
+		if l.Wifi != nil {
+			row[2] = l.Wifi.String()
 		}
 		if l.Down {
 			state = "down"

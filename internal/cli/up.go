@@ -74,7 +74,11 @@ func (a *app) runUp(ctx context.Context, s *source, c consent, args []string, on
 	if err := needRoot("up"); err != nil {
 		return err
 	}
-	if err := lab.Installed(r, lab.Owner()); err != nil {
+	here := *r
+	if on != lab.OnThisMachine {
+		here.Site = topology.Head // the others look for themselves
+	}
+	if err := lab.Installed(&here, lab.Owner()); err != nil {
 		return err
 	}
 	name := lab.CleanName(r.Name)
@@ -95,6 +99,9 @@ func (a *app) runUp(ctx context.Context, s *source, c consent, args []string, on
 		if r, more, err = s.resolve(t); err != nil {
 			return err
 		}
+	}
+	if err := r.ReadKeys(os.ReadFile); err != nil {
+		return err
 	}
 	state := lab.State{Name: name, Status: lab.Starting, Version: version.Version, Source: what, From: from, Target: lab.OnThisMachine,
 		Owner: lab.Owner(), Created: time.Now(), Wait: topology.Duration(wait), Topology: r}

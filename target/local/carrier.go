@@ -59,18 +59,22 @@ func (l *Lab) awaitCarriers(ctx context.Context, s plan.Steps, done func()) erro
 	for node := range devices {
 		nodes = append(nodes, node)
 	}
-	ctx, cancel := context.WithTimeout(ctx, carrierTime)
+	within, cancel := context.WithTimeout(ctx, carrierTime)
 	defer cancel()
 	err := parallel.Each(nodes, func(node string) error {
-		if err := l.awaitRunning(ctx, node, devices[node]); err != nil {
+		if err := l.awaitRunning(within, node, devices[node]); err != nil {
 			return fmt.Errorf("%s: %w", node, err)
 		}
 		return nil
 	})
+	if err != nil {
+		return err
+	}
+	l.awaitStations(ctx, s)
 	for range s.AddLinks {
 		done()
 	}
-	return err
+	return nil
 }
 
 // raisedEnds says whether both ends of a link that has devices are set up.

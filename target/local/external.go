@@ -5,8 +5,10 @@ import (
 	"slices"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"trivet.dev/trivet/internal/inside"
+	"trivet.dev/trivet/target/local/wifi"
 	"trivet.dev/trivet/topology"
 )
 
@@ -36,10 +38,19 @@ func (l *Lab) takeExternal(link *topology.Link) error {
 		return err
 	}
 	defer ns.Close()
-	if err := netlink.LinkSetNsFd(dev, int(ns.Fd())); err != nil {
+	move := func() error { return netlink.LinkSetNsFd(dev, int(ns.Fd())) }
+	if was.Wireless != 0 {
+		move = func() error { return moveRadio(outside.Interface, ns) }
+	}
+	if err := move(); err != nil {
 		return fmt.Errorf("move interface %s into the lab: %w", outside.Interface, err)
 	}
 	return inside.File(ns, func() error {
+		if link.AccessPoint(l.node(within.Node)) {
+			if err := beAccessPoint(outside.Interface); err != nil {
+				return err
+			}
+		}
 		dev, err := netlink.LinkByName(outside.Interface)
 		if err != nil {
 			return err
@@ -49,6 +60,15 @@ func (l *Lab) takeExternal(link *topology.Link) error {
 		}
 		return netlink.LinkSetUp(dev) // moving it has set it down
 	})
+}
+
+// beAccessPoint makes an interface what it must be before a Linux bridge takes it.
+func beAccessPoint(device string) error {
+	w, err := wifi.Find(device)
+	if err != nil || w == nil {
+		return err
+	}
+	return w.SetType(unix.NL80211_IFTYPE_AP)
 }
 
 // releaseExternal moves an interface back and restores what it had.
@@ -63,6 +83,11 @@ func (l *Lab) releaseExternal(link *topology.Link) error {
 			}
 			l.forgetDevice(e.Interface)
 			continue
+		}
+		if link.Wifi != nil {
+			if err := l.endWifi(e.Interface); err != nil {
+				return err
+			}
 		}
 		at := slices.IndexFunc(l.Record.External, func(x external) bool { return x.Name == e.Interface })
 		if at < 0 {

@@ -119,6 +119,9 @@ func needsChecksums(f datapath.Fabric) bool {
 }
 
 func (l *Lab) runPrograms(done func()) error {
+	if err := l.runWifi(); err != nil {
+		return err
+	}
 	return each(l, func(r datapath.Runner) error { return r.Run(done) })
 }
 
@@ -131,7 +134,7 @@ func (l *Lab) Dead() (out []string) {
 	for _, f := range l.fabrics {
 		out = append(out, f.Dead()...)
 	}
-	return out
+	return append(out, l.deadWifi()...)
 }
 
 // WaitRoutes waits until routers know their routes: see datapath.Converger.

@@ -62,6 +62,8 @@ type Lab struct {
 	lines  map[string]*delayline.Line // by link key
 	power  power
 
+	wireless wireless
+
 	closing atomic.Bool // what ends from now on has not ended by itself
 }
 

@@ -15,6 +15,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
+
+	"trivet.dev/trivet/target/local/wifi"
 )
 
 // When an interface leaves a network namespace, the kernel forgets its addresses, routes,
@@ -35,6 +37,7 @@ type external struct {
 	Group     uint32            `json:"group,omitempty"`
 	MAC       string            `json:"mac,omitempty"`
 	Carrier   bool              `json:"carrier,omitempty"`
+	Wireless  uint32            `json:"wireless,omitempty"` // what it was: NL80211_IFTYPE_STATION, …; 0: not wireless
 	Offloads  map[uint32]uint32 `json:"offloads,omitempty"` // by the ethtool command that sets it
 	Settings  map[string]string `json:"settings,omitempty"` // below /proc/sys/net
 	Addresses [][]byte          `json:"ip_addresses,omitempty"`
@@ -56,6 +59,11 @@ func look(name string) (x external, err error) {
 	x = external{Name: name, Index: a.Index, At: time.Now(), Flags: a.RawFlags & userFlags, MTU: a.MTU, TxQueue: a.TxQLen, Alias: a.Alias,
 		AltNames: a.AltNames, Group: a.Group, MAC: a.HardwareAddr.String(), Carrier: a.OperState == netlink.OperUp,
 		Offloads: offloadsOf(name), Settings: settingsOf(name)}
+	if w, err := wifi.Find(name); err != nil {
+		return x, err
+	} else if w != nil {
+		x.Wireless = w.Type
+	}
 	if x.Addresses, err = addressMessages.of(x.Index); err == nil {
 		x.Routes, err = routeMessages.of(x.Index)
 	}
@@ -105,6 +113,9 @@ func (x external) sendHome() error {
 	if err := netlink.LinkSetNoMaster(dev); err != nil {
 		return err
 	}
+	if x.Wireless != 0 {
+		return moveRadio(x.Name, home)
+	}
 	move := func(attrs ...*nl.RtAttr) error {
 		request := nl.NewNetlinkRequest(unix.RTM_NEWLINK, unix.NLM_F_ACK)
 		request.AddData(&nl.IfInfomsg{IfInfomsg: unix.IfInfomsg{Index: int32(dev.Attrs().Index)}})
@@ -123,6 +134,25 @@ func (x external) sendHome() error {
 	return nil
 }
 
+// moveRadio moves a wireless interface, and all else of its radio, to another namespace.
+func moveRadio(device string, to *os.File) error {
+	w, err := wifi.Find(device)
+	if err != nil || w == nil {
+		return err
+	}
+	return w.Move(to)
+}
+
+// restoreWireless makes an interface again what it was on the air, a station as a rule: a killed
+// hostapd leaves it an access point.
+func (x external) restoreWireless() error {
+	w, err := wifi.Find(x.Name)
+	if err != nil || w == nil || w.Type == x.Wireless {
+		return err
+	}
+	return w.SetType(x.Wireless)
+}
+
 // carrierBack is how long an interface that had a carrier may take to regain it: negotiation takes
 // seconds.
 const carrierBack = 5 * time.Second
@@ -139,6 +169,9 @@ func (x external) restore() (lost []string) {
 	if err != nil {
 		lose("the interface", err)
 		return lost
+	}
+	if x.Wireless != 0 {
+		lose("what it is on the air", x.restoreWireless())
 	}
 	x.restoreLink(dev, lose)
 	index := dev.Attrs().Index

@@ -23,7 +23,7 @@ func Check(t *topology.Topology) error {
 			}
 		}
 	}
-	return checkExternals(t)
+	return errors.Join(checkExternals(t), checkWifi(t))
 }
 
 // undo makes the lab again what it was before steps that failed at any point: what they make is

@@ -11,14 +11,20 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
+// elsewhere says whether a node is at another site than the one that is asked for.
+func elsewhere(t *topology.Topology, n *topology.Node) bool {
+	return t.Site != "" && n != nil && n.Sited() != t.Site
+}
+
 // checkExternals says which interfaces of the machine a topology must not take: those that belong
 // to something else there that could not be restored, and, unless the file says that this is
 // intended, those that the machine uses.
 func checkExternals(t *topology.Topology) error {
+	nodes := t.NodesByName()
 	var p topology.Problems
 	for _, link := range t.Links {
 		for i, e := range link.Ends {
-			if !e.External() || e.Carrier != nil {
+			if !e.External() || e.Carrier != nil || elsewhere(t, nodes[link.Ends[1-i].Node]) {
 				continue
 			}
 			dev, err := netlink.LinkByName(e.Interface)

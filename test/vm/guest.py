@@ -50,7 +50,7 @@ ENTER = {
     "uml": """run mkdir $N/run/vmrun/old
 cd $N && run pivot_root . run/vmrun/old
 exec run/vmrun/busybox chroot . /run/vmrun/busybox sh /run/vmrun/job/job""",
-    "cloud": "exec $B switch_root $N /run/vmrun/busybox sh /run/vmrun/job/job",
+    "qemu": "exec $B switch_root $N /run/vmrun/busybox sh /run/vmrun/job/job",
 }
 
 # Still process 1, in the final root. Pipes, not the files themselves, are CMD's standard streams, as programs
@@ -97,7 +97,7 @@ def init_script(options, kernel, job):
     shares = "\n".join(f"share share{n} {shlex.quote(d)} $N{shlex.quote(d)} {mode}"
                        for n, (d, mode) in enumerate(options.share))
     return INIT.format(shell=shell, busybox=shlex.quote(busybox), share=share, early=early, shares=shares,
-                       enter=ENTER[options.kernel],
+                       enter=ENTER["uml" if options.kernel == "uml" else "qemu"],
                        modules=shlex.quote(str(kernel.modules.parent)), job=shlex.quote(str(job)))
 
 

@@ -7,7 +7,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-PACKAGES = {"uml": "user-mode-linux", "cloud": "linux-image-cloud-{arch}"}
+PACKAGES = {"uml": "user-mode-linux", "cloud": "linux-image-cloud-{arch}", "generic": "linux-image-{arch}"}
 
 # Where they come from, whatever release this machine has: so tests run under the same kernels everywhere, and
 # User-Mode Linux is not in every release.

@@ -20,7 +20,7 @@ def check(options):
     """Fail where something is missing."""
     if options.kernel != "uml":
         if os.geteuid() != 0:
-            raise Failure("--kernel cloud needs root, for virtiofsd to read every file; use sudo, or --kernel uml")
+            raise Failure(f"--kernel {options.kernel} needs root, for virtiofsd to read every file; use sudo, or --kernel uml")
         program, package, _, _ = ARCHES[options.arch]
         if not shutil.which(program):
             raise Failure(f"{program} is missing; install the package {package}")

@@ -65,8 +65,16 @@ func words(i topology.Impairment) string {
 	return strings.Join(w, " ")
 }
 
-// linkWords describes how a link is impaired, each direction separately if they differ.
+// linkWords describes a link: its wireless network, and how it is impaired.
 func linkWords(l *topology.Link) string {
+	if l.Wifi != nil {
+		return strings.TrimSpace(l.Wifi.String() + " " + impairedWords(l))
+	}
+	return impairedWords(l)
+}
+
+// impairedWords says how a link is impaired, each direction separately if they differ.
+func impairedWords(l *topology.Link) string {
 	there, back := words(l.Egress(0)), words(l.Egress(1))
 	switch {
 	case there == back:

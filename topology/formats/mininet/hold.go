@@ -265,7 +265,7 @@ func holdLinks(t *topology.Topology) {
 			}
 			l.Ends[i].Egress, l.Ends[i].OSPF = nil, nil
 		}
-		l.OSPF = nil
+		l.OSPF, l.Wifi = nil, nil
 		l.Impairment = leaves[0]
 		if leaves[1] != leaves[0] {
 			l.Ends[1].Egress = &leaves[1]

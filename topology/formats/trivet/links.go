@@ -82,7 +82,10 @@ func (r *reader) link(e linkEntry) {
 	imp := topology.Impairment(options.impairment)
 	made := &topology.Link{Impairment: imp, Down: options.Down && options.State == "" || options.State == "down", Pos: e.where().Pos}
 	copyFields(made, struct{ Foreign foreign }{options.Foreign})
-	made.OSPF = options.OSPF
+	made.OSPF, made.Wifi = options.OSPF, options.Wifi
+	if w := made.Wifi; w != nil && w.Key != "" && w.KeyFile != "" {
+		r.add(e.where(), "keep one of them", "wifi: there is a key and a key_file")
+	}
 	for i, raw := range []deferred{options.From, options.To} {
 		if raw.Value != nil {
 			made.Ends[i] = r.end(raw.Value, imp, e.text == nil)

@@ -108,6 +108,7 @@ type linkOptions struct {
 	To   deferred `yaml:"to" as:"end" of:"link" doc:"The second end: a node, or options of the end."`
 	impairment
 	OSPF    *topology.OSPFLink `yaml:"ospf" as:"ospf" doc:"OSPF on both ends: area 1, off, or {cost: 10, hello: 1s, …}."`
+	Wifi    *topology.Wifi     `yaml:"wifi" as:"wifi" doc:"A real interface is wireless: at a switch or router an access point, at a host a station: {ssid: lab, key: …}."`
 	Down    bool               `yaml:"down" doc:"The link is down at first."`
 	State   linkState          `yaml:"state" doc:"up or down at first."`
 	Foreign foreign            `yaml:"x-"`

@@ -78,6 +78,7 @@ var described = map[reflect.Type]reflect.Type{
 	reflect.TypeFor[topology.OSPFVirtualLink](): reflect.TypeFor[ospfVirtualOptions](),
 	reflect.TypeFor[topology.OSPFLink]():        reflect.TypeFor[ospfLinkOptions](),
 	reflect.TypeFor[topology.OSPFAuth]():        reflect.TypeFor[ospfAuthOptions](),
+	reflect.TypeFor[topology.Wifi]():            reflect.TypeFor[wifiOptions](),
 }
 
 // short is a form of a struct in a word or two.

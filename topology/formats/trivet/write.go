@@ -229,7 +229,7 @@ func linkRun(links []writtenLink) int {
 }
 
 func (w *writer) link(l *topology.Link) (out writtenLink) {
-	o := linkOptions{impairment: impairment(l.Impairment), OSPF: l.OSPF, Down: l.Down, Foreign: foreign(l.Foreign)}
+	o := linkOptions{impairment: impairment(l.Impairment), OSPF: l.OSPF, Wifi: written(l.Wifi), Down: l.Down, Foreign: foreign(l.Foreign)}
 	a, okA := endText(l.Ends[0])
 	b, okB := endText(l.Ends[1])
 	short := okA && okB

@@ -1,0 +1,235 @@
+package topology
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Wifi makes the real interface at a link's end wireless. At a switch or router it is an access
+// point, whose stations are behind that port, configured by anybody or nobody; at a host it is a
+// station of the network with that name, wherever its access points are.
+type Wifi struct {
+	SSID string `json:"ssid"`
+
+	// Channel and Band are those of an access point; unset: 6 of 2.4GHz, 36 of 5GHz. A station
+	// looks for its network on these only; unset: on all.
+	Channel int      `json:"channel,omitempty"`
+	Band    WifiBand `json:"band,omitempty"`
+
+	// Key is the passphrase of WPA2-PSK (IEEE 802.11i); unset: the network is open. It is a secret:
+	// WithoutKeys takes it out of what is shown.
+	Key     string `json:"key,omitempty"`
+	KeyFile string `json:"key_file,omitempty"` // the file that the key comes from
+}
+
+// WifiBand is a range of frequencies.
+type WifiBand string
+
+const (
+	Band2GHz WifiBand = "2.4GHz"
+	Band5GHz WifiBand = "5GHz"
+)
+
+// channels are those of 20 MHz that the bands have (IEEE 802.11-2020, annex E). Which of them are
+// allowed is a matter of the country, which the machine knows.
+func (b WifiBand) channels() (out []int) {
+	from, to, step := 1, 13, 1
+	if b == Band5GHz {
+		from, to, step = 36, 64, 4
+	}
+	for c := from; c <= to; c += step {
+		out = append(out, c)
+	}
+	if b == Band5GHz {
+		for c := 100; c <= 144; c += 4 {
+			out = append(out, c)
+		}
+		for c := 149; c <= 177; c += 4 {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// AccessPoint says whether a wireless link is an access point; otherwise its node, the only one, is
+// a station.
+func (l *Link) AccessPoint(node *Node) bool { return l.Wifi != nil && node.Kind != Host }
+
+// WifiEnds returns the end of a wireless link that is at a node, and the real interface; false if
+// the link is none.
+func (l *Link) WifiEnds() (node, device Endpoint, ok bool) {
+	if l.Wifi == nil {
+		return node, device, false
+	}
+	for i, e := range l.Ends {
+		if e.External() && e.Carrier == nil {
+			return l.Ends[1-i], e, true
+		}
+	}
+	return node, device, false
+}
+
+// wifi assigns the bands and channels of access points, and the bands of stations' channels.
+func (r *resolver) wifi() {
+	for _, l := range r.t.Links {
+		at, _, ok := l.WifiEnds()
+		if ok && (l.AccessPoint(r.nodes[at.Node]) || l.Wifi.Channel != 0) {
+			l.Wifi.settle()
+		}
+	}
+}
+
+// Frequencies are those on which a station looks for its network, in MHz (IEEE 802.11-2020, annex
+// E); none: all that there are.
+func (w *Wifi) Frequencies() (out []int) {
+	list := []int{w.Channel}
+	switch {
+	case w.Band == "":
+		return nil
+	case w.Channel == 0:
+		list = w.Band.channels()
+	}
+	base := map[WifiBand]int{Band2GHz: 2407, Band5GHz: 5000}[w.Band]
+	for _, c := range list {
+		out = append(out, base+5*c)
+	}
+	return out
+}
+
+// settle assigns the band and channel of an access point, or the band of a station's channel.
+func (w *Wifi) settle() {
+	if w.Band == "" {
+		w.Band = Band2GHz
+		if slices.Contains(Band5GHz.channels(), w.Channel) {
+			w.Band = Band5GHz
+		}
+	}
+	if w.Channel == 0 {
+		w.Channel = map[WifiBand]int{Band2GHz: 6, Band5GHz: 36}[w.Band]
+	}
+}
+
+// String describes the network without its key: "wifi lab, channel 6 (2.4GHz), WPA2".
+func (w *Wifi) String() string {
+	s := "wifi " + w.SSID
+	if w.Channel != 0 {
+		s += fmt.Sprintf(", channel %d", w.Channel)
+	}
+	if w.Band != "" {
+		s += fmt.Sprintf(" (%s)", w.Band)
+	}
+	if w.Key == "" && w.KeyFile == "" {
+		return s + ", open"
+	}
+	return s + ", WPA2"
+}
+
+// hiddenKey stands for a key where it is not shown. It cannot be one.
+const hiddenKey = "hidden"
+
+// WithoutKeys returns the topology as it may be shown: keys of wireless networks are hidden.
+func (t *Topology) WithoutKeys() *Topology {
+	if t == nil || !slices.ContainsFunc(t.Links, func(l *Link) bool { return l.Wifi != nil && l.Wifi.Key != "" }) {
+		return t
+	}
+	c := t.Clone()
+	for _, l := range c.Links {
+		if l.Wifi != nil && l.Wifi.Key != "" {
+			l.Wifi.Key = hiddenKey
+		}
+	}
+	return c
+}
+
+// KeepKeys replaces keys that WithoutKeys has hidden by those of the topology that it was called
+// for.
+func (t *Topology) KeepKeys(of *Topology) {
+	had := LinksByKey(of)
+	for i, key := range LinkKeys(t) {
+		w, was := t.Links[i].Wifi, had[key]
+		if w != nil && w.Key == hiddenKey && was != nil && was.Wifi != nil {
+			w.Key = was.Wifi.Key
+		}
+	}
+}
+
+// ReadKeys sets the keys that are in files of their own to their first lines; read reads a file. It
+// is called once the topology has been resolved, for a lab that is about to be.
+func (t *Topology) ReadKeys(read func(file string) ([]byte, error)) error {
+	var problems Problems
+	for _, l := range t.Links {
+		if l.Wifi == nil || l.Wifi.KeyFile == "" {
+			continue
+		}
+		text, err := read(l.Wifi.KeyFile)
+		if err != nil {
+			problems.Add(l.Pos, "write the passphrase into it, readable by you alone", "link %s: wifi: key_file: %s", l.Name(), err)
+			continue
+		}
+		w := *l.Wifi // links of a range share it
+		first, _, _ := strings.Cut(string(text), "\n")
+		w.Key = strings.TrimSuffix(first, "\r")
+		if l.Wifi = &w; !isPassphrase(w.Key) {
+			problems.Add(l.Pos, passphraseHint, "link %s: wifi: the first line of %s, which key_file names, cannot be a key of WPA2", l.Name(), w.KeyFile)
+		}
+	}
+	return problems.Err()
+}
+
+const passphraseHint = "a passphrase has 8 to 63 characters of ASCII"
+
+// isPassphrase says whether WPA2 can have this passphrase (IEEE 802.11-2020, annex J.4.1).
+func isPassphrase(key string) bool {
+	return len(key) >= 8 && len(key) <= 63 && !strings.ContainsFunc(key, func(r rune) bool { return r < ' ' || r > '~' })
+}
+
+func (v *validator) wifi(l *Link, bad func(hint, format string, args ...any)) {
+	w := l.Wifi
+	if w == nil {
+		return
+	}
+	node, _, ok := l.WifiEnds()
+	n := v.nodes[node.Node]
+	switch {
+	case !ok:
+		bad("write s1 -- interface:wlan0: {wifi: {ssid: lab}}", "wifi is for links to an interface of the machine")
+		return
+	case n == nil:
+		return // that has been said
+	}
+	v.wifiChannel(w, bad)
+	if w.SSID == "" || len(w.SSID) > 32 {
+		bad("give it a name of 1 to 32 bytes", "wifi: %q cannot be the name of a network (ssid)", clip(w.SSID))
+	}
+	switch {
+	case w.Key != "" && !isPassphrase(w.Key):
+		bad(passphraseHint, "wifi: the key cannot be one of WPA2")
+	case hasNUL(w.KeyFile):
+		bad("remove it", "wifi: the name of the key_file holds a NUL character")
+	}
+}
+
+func (v *validator) wifiChannel(w *Wifi, bad func(hint, format string, args ...any)) {
+	if w.Band != "" && w.Band != Band2GHz && w.Band != Band5GHz {
+		bad("choose 2.4GHz or 5GHz", "wifi: there is no band %q", clip(string(w.Band)))
+		return
+	}
+	if w.Channel == 0 {
+		return
+	}
+	in := slices.Contains(Band2GHz.channels(), w.Channel)
+	if in5 := slices.Contains(Band5GHz.channels(), w.Channel); w.Band == Band5GHz || w.Band == "" && in5 {
+		in = in5
+	}
+	if !in {
+		bad("2.4GHz has 1 to 13; 5GHz has 36, 40, … 64, 100, … 144, 149, … 177", "wifi: %d is not a channel of %s", w.Channel, orAny(w.Band))
+	}
+}
+
+func orAny(b WifiBand) string {
+	if b == "" {
+		return "any band"
+	}
+	return string(b)
+}

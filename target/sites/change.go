@@ -21,10 +21,13 @@ import (
 func (l *Lab) Apply(ctx context.Context, t *topology.Topology, progress local.Progress) error {
 	joined, err := l.join(ctx, t)
 	if err == nil {
+		err = l.refuseForwarding()
+	}
+	if err == nil {
 		err = l.apply(ctx, t, progress)
 	}
 	if err != nil {
-		return errors.Join(err, l.leave(joined))
+		return errors.Join(err, l.leave(joined), l.refuseForwarding())
 	}
 	for _, p := range joined {
 		l.leadPart(p)
@@ -37,7 +40,7 @@ func (l *Lab) Apply(ctx context.Context, t *topology.Topology, progress local.Pr
 			needless = append(needless, p)
 		}
 	}
-	if err := l.leave(needless); err != nil { // the lab is what it should be
+	if err := errors.Join(l.leave(needless), l.refuseForwarding()); err != nil { // the lab is what it should be
 		l.owner.OnLoop(err.Error())
 	}
 	return nil

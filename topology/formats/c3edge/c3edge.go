@@ -53,12 +53,6 @@ func detect(data []byte) bool {
 // network contains all of an emulation's addresses.
 var network = netip.MustParsePrefix("10.0.0.0/16")
 
-// macOf is the MAC address that belongs to a host's address.
-func macOf(a netip.Addr) topology.MAC {
-	b := a.As4()
-	return topology.MAC{0x02, 0xff, b[0], b[1], b[2], b[3]}
-}
-
 // Write returns the topology as a C3-Edge file, and what the file does not hold: every difference
 // between t and what Read makes of the file.
 func Write(t *topology.Topology) ([]byte, []formats.Loss, error) {

@@ -151,7 +151,7 @@ func draw(t *rapid.T) (*topology.Topology, map[string]bool) {
 		switch rapid.IntRange(0, 3).Draw(t, "address") {
 		case 0:
 			n.Addresses = []netip.Prefix{netip.PrefixFrom(a, 16)}
-			n.MAC = macOf(a)
+			n.MAC = topology.AddressMAC(a)
 		case 1:
 			n.Addresses = []netip.Prefix{netip.PrefixFrom(a, 24)}
 			lose(subject, "addresses")

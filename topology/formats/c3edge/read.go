@@ -137,7 +137,7 @@ func (r *reader) address(n *topology.Node, at *yamlfile.Value, s string) {
 		r.warn(at, "", "%s: ip %s: only the last two bytes count: it becomes %s", subject, formats.Clip(digits), a)
 	}
 	n.Addresses = []netip.Prefix{netip.PrefixFrom(a, network.Bits())}
-	n.MAC = macOf(a)
+	n.MAC = topology.AddressMAC(a)
 }
 
 func (r *reader) swtch(s yamlfile.Pair) {

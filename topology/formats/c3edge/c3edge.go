@@ -15,6 +15,10 @@
 // the testbed has netem at that end only, so a round trip is delayed once; bare numbers are
 // microseconds, as for tc. Besides delay, links may have bw (or bandwidth; a bare number is in
 // Mbit/s; both ways), jitter and loss (a bare number is in percent).
+//
+// A link between two hosts with uncontrolled: true, which the testbed's files do not have, is what
+// its authors propose for those that need no control: packets between the two take it, and not the
+// way through switches (Hammer, Kimovski, Mehran, Prodan, Hellwagner: "C3-Edge", section VI).
 package c3edge
 
 import (

@@ -38,11 +38,22 @@ func RefuseForwarding(lab string, from []netip.Addr) error {
 		}
 	}
 	if err := c.Flush(); errors.Is(err, unix.EOPNOTSUPP) {
+		if !forwards() {
+			return nil
+		}
 		return errors.New("this kernel has no nftables (modprobe nf_tables), without which the lab's devices could get out through this machine")
 	} else if err != nil {
 		return fmt.Errorf("keep the lab's devices from getting out through this machine (nftables): %w", err)
 	}
 	return nil
+}
+
+// forwards says whether this machine is a router.
+func forwards() bool {
+	return slices.ContainsFunc([]string{forwarding, "net.ipv6.conf.all.forwarding"}, func(key string) bool {
+		is, err := readSysctl(key)
+		return err == nil && is != "0"
+	})
 }
 
 // unasked matches packets of connections that their sender has begun.
@@ -71,4 +82,9 @@ func macsOf(a netip.Addr) (out [][]expr.Any) {
 }
 
 // ForwardAgain ends what RefuseForwarding did.
-func ForwardAgain(lab string) error { return deleteTable(refusalTable(lab)) }
+func ForwardAgain(lab string) error {
+	if err := deleteTable(refusalTable(lab)); !errors.Is(err, unix.EOPNOTSUPP) {
+		return err
+	}
+	return nil
+}

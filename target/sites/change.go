@@ -11,6 +11,7 @@ import (
 	"trivet.dev/trivet/datapath"
 	"trivet.dev/trivet/internal/parallel"
 	"trivet.dev/trivet/lab"
+	"trivet.dev/trivet/site"
 	"trivet.dev/trivet/target/local"
 	"trivet.dev/trivet/topology"
 )
@@ -263,7 +264,9 @@ func (l *Lab) WiresOf(t *topology.Topology) []datapath.Wire {
 	out, nodes := l.Lab.WiresOf(t), t.NodesByName()
 	for i, link := range t.Links {
 		if link.Crosses(nodes) {
-			out[i] = datapath.Tunnel
+			if out[i] = datapath.Tunnel; l.state.Sites.Carrier == site.VLAN {
+				out[i] = datapath.Tagged
+			}
 		}
 	}
 	return out

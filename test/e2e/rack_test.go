@@ -209,13 +209,13 @@ func (r *rack) tryLinks(on, how string) {
 // outside; and that nothing is left of that, also when the lab's daemon has been killed.
 func (r *rack) tryGateway(on string) {
 	t := r.t
-	if code, _ := r.do("/usr/sbin/nft list tables"); code != 0 {
-		t.Log("not tried: this kernel has no nftables")
+	defer r.do("PATH=$PATH:/usr/sbin:/sbin; ip netns del world; sysctl -qw net.ipv4.ip_forward=0; nft delete table ip provisioning")
+	if code, out := r.do(`set -e; PATH=$PATH:/usr/sbin:/sbin; ip netns add world; ip link add out type veth peer name eth0 netns world; ip addr add 10.9.0.1/24 dev out; ip link set out up
+		ip -n world addr add 10.9.0.2/24 dev eth0; ip -n world link set eth0 up; ip -n world route add default via 10.9.0.1; sysctl -qw net.ipv4.ip_forward=1
+		nft 'add table ip provisioning; add chain ip provisioning out { type nat hook postrouting priority srcnat; }; add rule ip provisioning out oifname "out" masquerade'`); code != 0 {
+		t.Logf("not tried, as this kernel lacks parts of nftables: %s", out)
 		return
 	}
-	r.do(`PATH=$PATH:/usr/sbin:/sbin; ip netns add world; ip link add out type veth peer name eth0 netns world; ip addr add 10.9.0.1/24 dev out; ip link set out up
-		ip -n world addr add 10.9.0.2/24 dev eth0; ip -n world link set eth0 up; ip -n world route add default via 10.9.0.1; sysctl -qw net.ipv4.ip_forward=1
-		nft 'add table ip provisioning; add chain ip provisioning out { type nat hook postrouting priority srcnat; }; add rule ip provisioning out oifname "out" masquerade'`)
 	tables := func() string { _, out := r.do("/usr/sbin/nft list ruleset"); return out }
 	before := tables()
 	route := func(what string) {
@@ -253,7 +253,6 @@ func (r *rack) tryGateway(on string) {
 		want("after the lab", true)
 	}
 	route("del")
-	r.do("PATH=$PATH:/usr/sbin:/sbin; ip netns del world; sysctl -qw net.ipv4.ip_forward=0; nft delete table ip provisioning")
 }
 
 // waysAround send something that names them past a lab: by the machine's own interface.

@@ -137,7 +137,6 @@ func TestRack(t *testing.T) {
 	for _, how := range []string{"--datapath embedded --controller trivet", "--datapath ovs --controller os-ken"} {
 		run("links by "+how[11:14], func() { r.tryLinks(on, how); r.unchanged(were, 0) })
 	}
-	run("gateway", func() { r.tryGateway(on); r.unchanged(were, 0) })
 
 	out := r.trivet("up", "linear,2", on, "--name lab")
 	contains(t, out, "2 other sites over SSH", "across: 2 links by VLAN")
@@ -202,57 +201,6 @@ func (r *rack) tryLinks(on, how string) {
 		t.Errorf("over a link that is down: %s", out)
 	}
 	r.trivet("down", "links")
-}
-
-// tryGateway proves that a device of a lab does not get out through the gateway, which lets it
-// before and after, and a device without a part in the lab all the time; that it is reached from
-// outside; and that nothing is left of that, also when the lab's daemon has been killed.
-func (r *rack) tryGateway(on string) {
-	t := r.t
-	defer r.do("PATH=$PATH:/usr/sbin:/sbin; ip netns del world; sysctl -qw net.ipv4.ip_forward=0; nft delete table ip provisioning")
-	if code, out := r.do(`set -e; PATH=$PATH:/usr/sbin:/sbin; ip netns add world; ip link add out type veth peer name eth0 netns world; ip addr add 10.9.0.1/24 dev out; ip link set out up
-		ip -n world addr add 10.9.0.2/24 dev eth0; ip -n world link set eth0 up; ip -n world route add default via 10.9.0.1; sysctl -qw net.ipv4.ip_forward=1
-		nft 'add table ip provisioning; add chain ip provisioning out { type nat hook postrouting priority srcnat; }; add rule ip provisioning out oifname "out" masquerade'`); code != 0 {
-		t.Logf("not tried, as this kernel lacks parts of nftables: %s", out)
-		return
-	}
-	tables := func() string { _, out := r.do("/usr/sbin/nft list ruleset"); return out }
-	before := tables()
-	route := func(what string) {
-		for _, i := range []int{2, 3} {
-			r.do(r.at(i, "/usr/sbin/ip route "+what+" 10.9.0.0/24 via 10.5.0.1"))
-		}
-	}
-	route("add")
-	out := func(i int) bool {
-		_, out := r.do(r.at(i, "ping -c 1 -W 2 10.9.0.2"))
-		return strings.Contains(out, " 0% packet loss")
-	}
-	want := func(when string, m3 bool) {
-		t.Helper()
-		if !out(2) || out(3) != m3 {
-			t.Errorf("%s: m2, which has no part in the lab, gets out: %t; m3: %t, want %t", when, out(2), out(3), m3)
-		}
-		if code, text := r.do("/usr/sbin/ip netns exec world ping -c 1 -W 2 10.5.0.4"); code != 0 {
-			t.Errorf("%s: m3 is not reached from outside: %s", when, text)
-		}
-	}
-	r.file("away.yaml", "nodes: {s1: switch, h1: {host: {on: m3}}, h2: {host: {on: m3}}}\nlinks: [s1 -- h1, s1 -- h2]\n")
-	want("without a lab", true)
-	for _, killed := range []bool{false, true} {
-		r.trivet("up", r.dir+"/away.yaml", on, "--name away")
-		want("with a lab", false)
-		if killed {
-			r.do("kill -9 $(sed 's/.*\"pid\":\\([0-9]*\\).*/\\1/' /run/trivet/away/state.json)")
-			want("with a lab whose daemon is dead", false)
-		}
-		r.trivet("down", "away")
-		if after := tables(); after != before {
-			t.Errorf("the firewall has\n%s\nand had\n%s", after, before)
-		}
-		want("after the lab", true)
-	}
-	route("del")
 }
 
 // waysAround send something that names them past a lab: by the machine's own interface.

@@ -16,7 +16,7 @@ import (
 func (r *rack) at(i int, command string) string {
 	file := fmt.Sprintf("at-%d-%d", i, r.said+1)
 	r.file(file, command)
-	return fmt.Sprintf("ssh -o ConnectTimeout=5 -i %[1]s/own -o UserKnownHostsFile=%[1]s/known_hosts root@10.5.0.%[2]d sh %[1]s/%[3]s", r.dir, i+1, file)
+	return fmt.Sprintf("ssh -o ConnectTimeout=30 -i %[1]s/own -o UserKnownHostsFile=%[1]s/known_hosts root@10.5.0.%[2]d sh %[1]s/%[3]s", r.dir, i+1, file)
 }
 
 // look shows what of a machine a lab could change.
@@ -66,7 +66,9 @@ func (r *rack) unchanged(were []string, wait time.Duration) {
 	for i, was := range were {
 		var now string
 		for end := time.Now().Add(wait); ; time.Sleep(time.Second) {
-			if _, now = r.do(r.at(i+1, look)); now == was || time.Now().After(end) {
+			var code int
+			code, now = r.do(r.at(i+1, look))
+			if now == was || code != sshFailed && time.Now().After(end) || time.Now().After(end.Add(time.Minute)) {
 				break
 			}
 		}
@@ -75,6 +77,8 @@ func (r *rack) unchanged(were []string, wait time.Duration) {
 		}
 	}
 }
+
+const sshFailed = 255 // ssh(1)
 
 // differing lists the lines of two texts that only one has.
 func differing(was, now string) string {

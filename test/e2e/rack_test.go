@@ -43,7 +43,7 @@ devices:
 func (r *rack) all(lab string, pings int) {
 	r.t.Helper()
 	var out string
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); {
+	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); {
 		if _, out = r.do(trivet + " ping --all --timeout 20s --lab " + lab); strings.Contains(out, fmt.Sprintf("%d sent, %[1]d received", pings)) {
 			return
 		}

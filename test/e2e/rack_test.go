@@ -403,7 +403,7 @@ func TestRackActivation(t *testing.T) {
 	r.do(fmt.Sprintf("ssh-keygen -q -t ed25519 -N '' -f %s/wrong", r.dir))
 	r.file("wrong.yaml", strings.Replace(string(list), "/own", "/wrong", 1))
 	_, out = r.do(fmt.Sprintf("SSH_AUTH_SOCK= %s up linear,2 --on %s/wrong.yaml", trivet, r.dir))
-	contains(t, out, "m1 (root@10.5.0.2)", "/wrong")
+	contains(t, out, "m1 (root@10.5.0.2)", "this must work without a password", "nothing is left of the lab")
 	r.unchanged(were, 0)
 
 	// A device whose disk is full.

@@ -4,7 +4,10 @@ import (
 	"bufio"
 	"bytes"
 	"cmp"
+	"fmt"
 	"maps"
+	"net/netip"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,61 +17,112 @@ import (
 )
 
 // Inventories of Ansible: https://docs.ansible.com/ansible/latest/inventory_guide/. Groups become
-// labels; of the variables, those that say how to log in are read.
+// labels; of the variables, those that say how to log in are read. A group gateway or gateways, as
+// the C3-Edge testbed has one, makes the list a rack.
 
 // ansibleBudget limits how many groups and hosts are visited: aliases can make a small file large.
 const ansibleBudget = 100_000
 
-// readGroup reads a group, and those within it, which have the variables of the groups around them
-// unless they say otherwise.
-func (l *List) readGroup(q yamlfile.Pair, labels []string, around map[string]string, p *topology.Problems, budget *int) {
-	if *budget--; *budget < 0 {
+// inventory is what Ansible's files say, several of which may say it together.
+type inventory struct {
+	hosts  map[string]*inventoryHost
+	order  []string // of the hosts, as the files have it
+	groups map[string]*inventoryGroup
+	budget int
+}
+
+type inventoryHost struct {
+	pos    topology.Position
+	vars   map[string]string
+	groups []string
+}
+
+type inventoryGroup struct {
+	vars    map[string]string
+	parents []string
+}
+
+func newInventory() *inventory {
+	return &inventory{map[string]*inventoryHost{}, nil, map[string]*inventoryGroup{}, ansibleBudget}
+}
+
+// group returns a group, which may be new.
+func (v *inventory) group(name string) *inventoryGroup {
+	if v.groups[name] == nil {
+		v.groups[name] = &inventoryGroup{vars: map[string]string{}}
+	}
+	return v.groups[name]
+}
+
+// add adds hosts to a group, "" being none; a name may be a range.
+func (v *inventory) add(names, group string, pos topology.Position, p *topology.Problems) (out []*inventoryHost) {
+	for _, name := range expand(names) {
+		h := v.hosts[name]
+		if h == nil {
+			h = &inventoryHost{pos: pos, vars: map[string]string{}}
+			v.hosts[name], v.order = h, append(v.order, name)
+		}
+		if group != "" && !slices.Contains(h.groups, group) {
+			h.groups = append(h.groups, group)
+		}
+		out = append(out, h)
+		if len(v.order) > MaxMachines+1 { // and the gateway
+			p.Add(pos, "leave some out", "more than %d machines", MaxMachines)
+			v.budget = 0
+			break
+		}
+	}
+	return out
+}
+
+// isInventory tells an inventory in YAML from Trivet's own lists.
+func isInventory(root *yamlfile.Value) bool {
+	return root.Shape == yamlfile.Mapping && root.Get("machines") == nil && slices.ContainsFunc(root.Pairs, func(q yamlfile.Pair) bool {
+		return slices.ContainsFunc([]string{"hosts", "children", "vars"}, func(key string) bool { return q.Value.Get(key) != nil }) && q.Key.Text != "devices"
+	})
+}
+
+// readYAML reads a group, and those within it.
+func (v *inventory) readYAML(q yamlfile.Pair, parent string, p *topology.Problems) {
+	if v.budget--; v.budget < 0 {
 		return
 	}
-	if name := q.Key.Text; name != "all" && name != "ungrouped" && labelPattern.MatchString(name) {
-		labels = append(slices.Clone(labels), name)
+	name := q.Key.Text
+	g := v.group(name)
+	if parent != "" && !slices.Contains(g.parents, parent) {
+		g.parents = append(g.parents, parent)
 	}
-	groupVars := variables(q.Value.Get("vars"), around)
+	set := func(to map[string]string, from *yamlfile.Value) {
+		if from == nil {
+			return
+		}
+		for _, x := range from.Pairs {
+			to[x.Key.Text] = x.Value.Text
+		}
+	}
+	set(g.vars, q.Value.Get("vars"))
 	if hosts := q.Value.Get("hosts"); hosts != nil {
 		for _, h := range hosts.Pairs {
-			if *budget--; *budget < 0 {
+			if v.budget--; v.budget < 0 {
 				return
 			}
-			l.addHost(h.Key.Text, h.Key.Pos, variables(h.Value, groupVars), labels, p)
+			for _, host := range v.add(h.Key.Text, name, h.Key.Pos, p) {
+				set(host.vars, h.Value)
+			}
 		}
 	}
 	if children := q.Value.Get("children"); children != nil {
 		for _, c := range children.Pairs {
-			l.readGroup(c, labels, groupVars, p, budget)
+			v.readYAML(c, name, p)
 		}
 	}
 }
 
-// variables returns those of a mapping, which may be nil, and those around it.
-func variables(own *yamlfile.Value, around map[string]string) map[string]string {
-	if own == nil {
-		return around
-	}
-	all := map[string]string{}
-	maps.Copy(all, around)
-	for _, v := range own.Pairs {
-		all[v.Key.Text] = v.Value.Text
-	}
-	return all
-}
-
 // readINI reads [group], [group:vars] and [group:children] sections.
-func (l *List) readINI(file string, data []byte, p *topology.Problems) {
-	type host struct {
-		line   int
-		vars   map[string]string
-		labels []string
-	}
-	hosts, order := map[string]*host{}, []string{}
-	groupVars, children := map[string]map[string]string{}, map[string][]string{}
+func (v *inventory) readINI(file string, data []byte, p *topology.Problems) {
 	group, kind := "", ""
 	lines := bufio.NewScanner(bytes.NewReader(data))
-	for n := 1; lines.Scan(); n++ {
+	for n := 1; lines.Scan() && v.budget > 0; n++ {
 		words := fields(lines.Text())
 		switch {
 		case len(words) == 0:
@@ -80,55 +134,91 @@ func (l *List) readINI(file string, data []byte, p *topology.Problems) {
 				return
 			}
 		case kind == "children":
-			children[group] = append(children[group], words[0])
+			g := v.group(words[0])
+			g.parents = append(g.parents, group)
 		case kind == "vars":
 			name, value, _ := strings.Cut(lines.Text(), "=")
-			if groupVars[group] == nil {
-				groupVars[group] = map[string]string{}
-			}
-			groupVars[group][strings.TrimSpace(name)] = unquoted(strings.TrimSpace(value))
+			v.group(group).vars[strings.TrimSpace(name)] = unquoted(strings.TrimSpace(value))
 		default:
-			for _, name := range expand(words[0]) {
-				h := hosts[name]
-				if h == nil {
-					h = &host{line: n, vars: map[string]string{}}
-					hosts[name], order = h, append(order, name)
-				}
-				if group != "" {
-					h.labels = append(h.labels, group)
-				}
+			for _, h := range v.add(words[0], group, at(file, n), p) {
 				for _, w := range words[1:] {
-					k, v, _ := strings.Cut(w, "=")
-					h.vars[k] = unquoted(v)
-				}
-				if len(order) > MaxMachines {
-					p.Add(at(file, n), "leave some out", "more than %d machines", MaxMachines)
-					return
+					k, value, _ := strings.Cut(w, "=")
+					h.vars[k] = unquoted(value)
 				}
 			}
 		}
+		v.budget--
 	}
 	if err := lines.Err(); err != nil {
 		p.Add(at(file, 0), "", "%v", err)
-		return
 	}
-	for _, name := range order {
-		h := hosts[name]
-		for range children { // as deep as groups can be nested
-			for parent, list := range children {
-				if !slices.Contains(h.labels, parent) && slices.ContainsFunc(list, func(c string) bool { return slices.Contains(h.labels, c) }) {
-					h.labels = append(h.labels, parent)
-				}
+}
+
+// groupsOf lists the groups of a host: its own, then those that these are in, and so on.
+func (v *inventory) groupsOf(h *inventoryHost) []string {
+	out := slices.Clone(h.groups)
+	for i := 0; i < len(out); i++ {
+		for _, parent := range v.group(out[i]).parents {
+			if !slices.Contains(out, parent) {
+				out = append(out, parent)
 			}
 		}
-		for _, g := range append([]string{"all"}, h.labels...) {
-			for k, v := range groupVars[g] {
-				if h.vars[k] == "" {
-					h.vars[k] = v
-				}
+	}
+	return out
+}
+
+// varsOf are a host's variables: its own before those of its groups, of these the innermost first,
+// and of all hosts last.
+func (v *inventory) varsOf(h *inventoryHost, groups []string) map[string]string {
+	out := maps.Clone(h.vars)
+	for _, g := range append(slices.DeleteFunc(slices.Clone(groups), func(g string) bool { return g == "all" }), "all") {
+		for k, value := range v.group(g).vars {
+			if _, has := out[k]; !has {
+				out[k] = value
 			}
 		}
-		l.addHost(name, at(file, h.line), h.vars, slices.DeleteFunc(h.labels, func(s string) bool { return s == "all" || s == "ungrouped" || !labelPattern.MatchString(s) }), p)
+	}
+	return out
+}
+
+// into adds what the inventory says to a list.
+func (v *inventory) into(l *List, p *topology.Problems) {
+	gateway := ""
+	for _, name := range v.order {
+		h := v.hosts[name]
+		groups := v.groupsOf(h)
+		vars := v.varsOf(h, groups)
+		labels := slices.DeleteFunc(groups, func(s string) bool { return s == "all" || s == "ungrouped" || !labelPattern.MatchString(s) })
+		switch is := slices.ContainsFunc(labels, isGateways); {
+		case is && gateway != "":
+			p.Add(h.pos, "leave one in the group", "a rack has one gateway, not %s and %s", gateway, name)
+		case is:
+			gateway = name
+			l.readGatewayVars(h.pos, vars, slices.DeleteFunc(labels, isGateways), p)
+		default:
+			l.addHost(name, h.pos, vars, labels, p)
+		}
+	}
+	if gateway != "" {
+		l.Carrier = VLAN
+		l.fillRack(p)
+	}
+}
+
+func isGateways(group string) bool { return group == "gateway" || group == "gateways" }
+
+// readGatewayVars reads what an inventory says of the gateway of a rack: nic_int and nic_ext are
+// what C3-Edge calls its interfaces.
+func (l *List) readGatewayVars(pos topology.Position, vars map[string]string, labels []string, p *topology.Problems) {
+	l.Head.Labels = append(l.Head.Labels, labels...)
+	l.Head.Address, _ = netip.ParseAddr(vars["ansible_host"]) // else it is found out
+	for name, to := range map[string]*string{"nic_int": &l.Head.NIC, "nic_ext": &l.Head.Outer} {
+		if *to = vars[name]; *to != "" && !nicPattern.MatchString(*to) {
+			p.Add(pos, "write its name:  "+name+": eth1", "gateway: %s: %q is not an interface", name, *to)
+		}
+	}
+	if l.Head.NIC == "" {
+		p.Add(pos, "add it:  nic_int: eth1", "the gateway lacks nic_int, the interface to which the devices are connected")
 	}
 }
 
@@ -200,24 +290,15 @@ func expand(name string) []string {
 	return out
 }
 
-// addHost adds a host of an inventory, unless it is there already through another group; localhost
-// is the head.
+// addHost adds a host of an inventory; localhost is the head.
 func (l *List) addHost(name string, pos topology.Position, vars map[string]string, labels []string, p *topology.Problems) {
 	if vars["ansible_connection"] == "local" || name == "localhost" {
 		l.Head.Labels = append(l.Head.Labels, labels...)
 		return
 	}
-	if m := l.Machine(name); m != nil {
-		for _, label := range labels {
-			if !slices.Contains(m.Labels, label) {
-				m.Labels = append(m.Labels, label)
-			}
-		}
-		return
-	}
-	target := cmp.Or(vars["ansible_host"], vars["ansible_ssh_host"], name)
+	target := filledIn(cmp.Or(vars["ansible_host"], vars["ansible_ssh_host"], name), name)
 	if strings.Contains(target, "{{") {
-		p.Add(pos, "write what it stands for", "host %s: ansible_host is a template, which only Ansible can fill in", name)
+		p.Add(pos, "write what it stands for", "host %s: ansible_host is a template that only Ansible can fill in", name)
 		return
 	}
 	if user := cmp.Or(vars["ansible_user"], vars["ansible_ssh_user"]); user != "" {
@@ -227,18 +308,46 @@ func (l *List) addHost(name string, pos topology.Position, vars map[string]strin
 	if m == nil {
 		return
 	}
-	if port := cmp.Or(vars["ansible_port"], vars["ansible_ssh_port"]); port != "" {
-		n, err := strconv.Atoi(port)
-		if err != nil || n < 1 || n > 65535 {
-			p.Add(pos, "ports are 1 to 65535", "host %s: %q is not a port", name, port)
-			return
+	number := func(what, text string, most int) int {
+		n, err := strconv.Atoi(text)
+		if text != "" && (err != nil || n < 1 || n > most) {
+			p.Add(pos, fmt.Sprintf("%ss are 1 to %d", what, most), "host %s: %q is not a %s", name, text, what)
 		}
-		m.Port = n
+		return n
 	}
+	m.Port = cmp.Or(number("port", cmp.Or(vars["ansible_port"], vars["ansible_ssh_port"]), 65535), m.Port)
+	m.VLAN = uint16(number("VLAN", vars["vlan"], maxVLAN))
 	if !namePattern.MatchString(name) {
 		p.Add(pos, "use letters, digits, '_', '.', '-', at most 40", "%q cannot be the name of a site", name)
 		return
 	}
 	m.Name, m.Key, m.Labels = name, vars["ansible_ssh_private_key_file"], labels
 	l.Machines = append(l.Machines, m)
+}
+
+var (
+	template = regexp.MustCompile(`\{\{\s*(.*?)\s*\}\}`)
+	numbered = regexp.MustCompile(`^'%(0?\d?)d'\s*\|\s*format\(\s*inventory_hostname\.split\('([^']+)'\)\[(\d)\]\s*\|\s*int\s*\)$`)
+)
+
+// filledIn fills templates in that make an address of a host's name, as C3-Edge's do:
+// 10.42.0.1{{ '%02d'|format(inventory_hostname.split('node')[1]|int) }}. Others stay.
+func filledIn(s, host string) string {
+	return template.ReplaceAllStringFunc(s, func(whole string) string {
+		inner := template.FindStringSubmatch(whole)[1]
+		if inner == "inventory_hostname" {
+			return host
+		}
+		f := numbered.FindStringSubmatch(inner)
+		if f == nil {
+			return whole
+		}
+		parts := strings.Split(host, f[2])
+		i, _ := strconv.Atoi(f[3])
+		if i >= len(parts) {
+			return whole
+		}
+		n, _ := strconv.Atoi(parts[i]) // 0 for what is no number, as Jinja's int
+		return fmt.Sprintf("%"+f[1]+"d", n)
+	})
 }

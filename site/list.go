@@ -37,6 +37,8 @@ type Own struct {
 	Only    bool       `json:"only,omitempty"`   // it only directs: no nodes run here
 	Address netip.Addr `json:"address,omitzero"` // where the others reach it; unset: where their SSH connections come from
 	NIC     string     `json:"nic,omitempty"`    // that has the VLANs; unset: the one with the address
+	Bond    []string   `json:"bond,omitempty"`   // the interfaces that are to be one, if there are several: see target/sites
+	Outer   string     `json:"outer,omitempty"`  // of a gateway, to the world outside
 	Capacity
 }
 
@@ -82,8 +84,11 @@ func (m *Machine) String() string {
 const MaxMachines = 256
 
 // Read returns the machines that an argument names: a file of them, or their names, with commas
-// between.
+// between; inventories of Ansible may be several files.
 func Read(argument string) (*List, error) {
+	if words := strings.Split(argument, ","); len(words) > 1 && !slices.ContainsFunc(words, func(s string) bool { return !looksLikeFile(s) }) {
+		return readSeveral(words)
+	}
 	file, err := os.ReadFile(argument)
 	switch {
 	case err == nil:
@@ -182,22 +187,59 @@ func parseTarget(s string, pos topology.Position, p *topology.Problems) *Machine
 	return m
 }
 
-// Parse reads a file of machines: Trivet's own form, or an inventory of Ansible, in YAML or INI.
-func Parse(file string, data []byte) (*List, error) {
-	l := newList()
+// readSeveral reads an inventory of Ansible that is several files.
+func readSeveral(files []string) (*List, error) {
+	l, v := newList(), newInventory()
 	var p topology.Problems
-	if isINI(file, data) {
-		l.readINI(file, data, &p)
-	} else {
-		root, problems := yamlfile.Dialect{}.Parse(file, data)
-		if p = problems; root != nil {
-			l.readYAML(root, &p)
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		if !v.read(file, data, &p) {
+			p.Add(at(file, 1), "name one file, or Ansible's", "only an inventory of Ansible may be several files")
 		}
 	}
+	return l.finish(v, &p, files[0])
+}
+
+// Parse reads a file of machines: Trivet's own form, or an inventory of Ansible, in YAML or INI.
+func Parse(file string, data []byte) (*List, error) {
+	l, v := newList(), newInventory()
+	var p topology.Problems
+	if !v.read(file, data, &p) {
+		if root, problems := (yamlfile.Dialect{}).Parse(file, data); root != nil {
+			p = problems
+			l.readYAML(root, &p)
+		} else {
+			p = problems
+		}
+	}
+	return l.finish(v, &p, file)
+}
+
+// read reads a file if it is an inventory of Ansible.
+func (v *inventory) read(file string, data []byte, p *topology.Problems) bool {
+	if isINI(file, data) {
+		v.readINI(file, data, p)
+		return true
+	}
+	root, _ := yamlfile.Dialect{Tags: true}.Parse(file, data) // such as !vault
+	if root == nil || !isInventory(root) {
+		return false
+	}
+	for _, q := range root.Pairs {
+		v.readYAML(q, "", p)
+	}
+	return true
+}
+
+func (l *List) finish(v *inventory, p *topology.Problems, file string) (*List, error) {
+	v.into(l, p)
 	if p.Err() == nil && len(l.Machines) == 0 {
 		p.Add(topology.Position{File: file, Line: 1}, "add one:  machines: {m1: user@host}", "it names no machine")
 	}
-	l.check(&p)
+	l.check(p)
 	return l, p.Err()
 }
 
@@ -241,15 +283,6 @@ func (l *List) readYAML(root *yamlfile.Value, p *topology.Problems) {
 	}
 	if root.Shape != yamlfile.Mapping {
 		p.Add(root.Pos, "write  machines: {m1: user@host}", "a file of machines is a mapping or a list, not %s", root)
-		return
-	}
-	if root.Get("machines") == nil && slices.ContainsFunc(root.Pairs, func(q yamlfile.Pair) bool {
-		return q.Value.Get("hosts") != nil || q.Value.Get("children") != nil
-	}) {
-		budget := ansibleBudget
-		for _, q := range root.Pairs {
-			l.readGroup(q, nil, nil, p, &budget)
-		}
 		return
 	}
 	if root.Get("devices") != nil || root.Get("gateway") != nil {

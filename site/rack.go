@@ -36,6 +36,11 @@ func (l *List) readRack(root *yamlfile.Value, p *topology.Problems) {
 	if root.Get("gateway") == nil {
 		p.Add(root.Pos, "add the interface to which the devices are connected:  gateway: {inner: eth1}", "the rack has no gateway")
 	}
+	l.fillRack(p)
+}
+
+// fillRack gives the devices of a rack what is not said of them.
+func (l *List) fillRack(p *topology.Problems) {
 	for _, m := range l.Machines {
 		m.Hosts = cmp.Or(m.Hosts, 1)
 		if m.VLAN == 0 {
@@ -73,12 +78,14 @@ func (l *List) readGateway(v *yamlfile.Value, p *topology.Problems) {
 				p.Add(o.Value.Pos, "run trivet on the gateway, and write  ssh: local  or nothing", "the gateway is the machine that this is run on, not %s", o.Value)
 			}
 		case "inner":
-			l.Head.NIC = nic(o.Value, p)
+			l.Head.NIC, l.Head.Bond = nics(o.Value, p)
+		case "outer":
+			l.Head.Outer = nic(o.Value, p)
 		case "address":
 			l.Head.Address = address(o.Value, p)
 		default:
 			if !l.Head.option(o, p) {
-				p.Add(o.Key.Pos, "known are ssh, inner, address, labels, cores", "gateway: there is no option %q", o.Key.Text)
+				p.Add(o.Key.Pos, "known are ssh, inner, outer, address, labels, cores", "gateway: there is no option %q", o.Key.Text)
 			}
 		}
 	}
@@ -93,7 +100,7 @@ var nicPattern = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.@-]{0,14}$`)
 
 func nic(v *yamlfile.Value, p *topology.Problems) string {
 	if v.Shape == yamlfile.List {
-		p.Add(v.Pos, "bond them first (ip link add bond0 type bond), and name the bond", "one interface is needed here, not several")
+		p.Add(v.Pos, "name one", "one interface is needed here, not several")
 		return ""
 	}
 	s := text(v, p)
@@ -101,6 +108,32 @@ func nic(v *yamlfile.Value, p *topology.Problems) string {
 		p.Add(v.Pos, "write its name: eth1", "%q is not an interface", s)
 	}
 	return s
+}
+
+// BondName is the interface that a lab makes of several; no other lab may have it.
+const BondName = "trivet-bond"
+
+// nics reads the gateway's inner interface. If there are several, they are to be bonded.
+func nics(v *yamlfile.Value, p *topology.Problems) (string, []string) {
+	if v.Shape != yamlfile.List {
+		return nic(v, p), nil
+	}
+	var out []string
+	for _, item := range v.Items {
+		if s := nic(item, p); slices.Contains(out, s) {
+			p.Add(item.Pos, "name each once", "%s is there twice", s)
+		} else {
+			out = append(out, s)
+		}
+	}
+	switch len(out) {
+	case 0:
+		p.Add(v.Pos, "write its name: eth1", "inner names no interface")
+		return "", nil
+	case 1:
+		return out[0], nil
+	}
+	return BondName, out
 }
 
 func vlan(v *yamlfile.Value, p *topology.Problems) uint16 {

@@ -55,9 +55,11 @@ func Schema() []byte {
 			{"const": "only"}, capacity(object{"only": object{"type": "boolean"}, "nic": nic()}),
 		}}),
 	})
+	interfaceName := object{"type": "string", "pattern": nicPattern.String()}
 	gateway := capacity(object{
 		"ssh":   describe("The gateway is the machine that trivet is run on.", object{"const": "local"}),
-		"inner": describe("The interface to which the devices are connected.", object{"type": "string", "pattern": nicPattern.String()}),
+		"inner": describe("The interface to which the devices are connected; several are bonded.", object{"anyOf": []object{interfaceName, {"type": "array", "minItems": 1, "uniqueItems": true, "items": interfaceName}}}),
+		"outer": describe("The interface to the world outside.", interfaceName),
 	})
 	gateway["required"] = []string{"inner"}
 	rack := both([]string{"gateway", "devices"}, object{

@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"fmt"
 	"hash/fnv"
+	"net/netip"
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // Defaults are what applies if a topology says nothing, and what the command line overrides.
@@ -276,16 +278,29 @@ func (r *resolver) macs() {
 			if e.External() || e.MAC != (MAC{}) {
 				continue
 			}
-			h := fnv.New64a()
-			fmt.Fprintf(h, "%s\x00%s\x00%s", r.t.Name, e.Node, e.Interface)
-			for taken[e.MAC] { // zero counts as taken, too
-				sum := h.Sum64()
-				e.MAC = MAC{0x02, byte(sum >> 32), byte(sum >> 24), byte(sum >> 16), byte(sum >> 8), byte(sum)}
-				h.Write([]byte{0})
+			for try := 0; taken[e.MAC]; try++ { // zero counts as taken, too
+				e.MAC = ownMAC(r.t, e, try)
 			}
 			taken[e.MAC] = true
 		}
 	}
+}
+
+func ownMAC(t *Topology, e *Endpoint, try int) MAC {
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%s\x00%s\x00%s%s", t.Name, e.Node, e.Interface, strings.Repeat("\x00", try))
+	sum := h.Sum64()
+	return MAC{0x02, byte(sum >> 32), byte(sum >> 24), byte(sum >> 16), byte(sum >> 8), byte(sum)}
+}
+
+// HasOwnMAC says whether an interface has the MAC address that Resolve gives one of which nothing
+// is said.
+func HasOwnMAC(t *Topology, e *Endpoint) bool { return e.MAC == ownMAC(t, e, 0) }
+
+// AddressMAC is the MAC address that belongs to an IPv4 address in the C3-Edge testbed.
+func AddressMAC(a netip.Addr) MAC {
+	b := a.As4()
+	return MAC{0x02, 0xff, b[0], b[1], b[2], b[3]}
 }
 
 var firstNumber = regexp.MustCompile(`\d+`)

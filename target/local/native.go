@@ -265,7 +265,7 @@ func (l *Lab) routeNative(n *topology.Node, ends []*topology.Endpoint, static []
 	}
 	for _, s := range static {
 		to := prefixNet(s.To)
-		r := &netlink.Route{Table: nativeTable, Dst: &to, Protocol: unix.RTPROT_STATIC}
+		r := &netlink.Route{Table: nativeTable, Dst: &to, Protocol: unix.RTPROT_STATIC, Src: senderTo(s, ends)}
 		if s.Via.IsValid() {
 			r.Gw = s.Via.AsSlice()
 		} else {
@@ -283,6 +283,23 @@ func (l *Lab) routeNative(n *topology.Node, ends []*topology.Endpoint, static []
 	return nil
 }
 
+// senderTo is the address from which packets go that take a route over an interface without one:
+// the node's first of the kind, as the kernel might take the machine's. Else it is left to the
+// kernel.
+func senderTo(s topology.Route, ends []*topology.Endpoint) net.IP {
+	if s.Via.IsValid() || slices.ContainsFunc(ends, func(e *topology.Endpoint) bool { return e.Interface == s.Device && len(e.Addresses) > 0 }) {
+		return nil
+	}
+	for _, e := range ends {
+		for _, p := range e.Addresses {
+			if p.Addr().Is4() == s.To.Addr().Is4() {
+				return p.Addr().AsSlice()
+			}
+		}
+	}
+	return nil
+}
+
 func prefixNet(p netip.Prefix) net.IPNet {
 	return net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
 }
@@ -290,8 +307,14 @@ func prefixNet(p netip.Prefix) net.IPNet {
 // settleNative sets an interface of a native host up as those of other hosts are, whose settings
 // are their namespaces'.
 func (l *Lab) settleNative(n *topology.Node, device string) error {
+	ownAddress := "0" // for any address of the machine: it has none of its own
+	for _, e := range topology.EndsOf(l.Topology())[n.Name] {
+		if e.Interface == device && len(e.Addresses) > 0 {
+			ownAddress = "1"
+		}
+	}
 	settings := []sysctl{
-		{"/proc/sys/net/ipv4/conf/" + device + "/arp_ignore", "1", true}, // only for its own address
+		{"/proc/sys/net/ipv4/conf/" + device + "/arp_ignore", ownAddress, true}, // asked for an address, it answers for its own only
 		{"/proc/sys/net/ipv4/conf/" + device + "/arp_announce", "2", true},
 	}
 	for _, s := range l.nodeSysctls(n) {

@@ -56,7 +56,7 @@ func (g farGauge) throughput(ctx context.Context, number int, d time.Duration) (
 }
 
 func (g farGauge) close() {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	_, _ = site.Call[struct{}](ctx, g.site, "DELETE", g.path, nil) // or it ends with the connection
 }

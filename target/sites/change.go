@@ -11,6 +11,7 @@ import (
 	"trivet.dev/trivet/datapath"
 	"trivet.dev/trivet/internal/parallel"
 	"trivet.dev/trivet/lab"
+	"trivet.dev/trivet/site"
 	"trivet.dev/trivet/target/local"
 	"trivet.dev/trivet/topology"
 )
@@ -21,10 +22,13 @@ import (
 func (l *Lab) Apply(ctx context.Context, t *topology.Topology, progress local.Progress) error {
 	joined, err := l.join(ctx, t)
 	if err == nil {
+		err = l.refuseForwarding()
+	}
+	if err == nil {
 		err = l.apply(ctx, t, progress)
 	}
 	if err != nil {
-		return errors.Join(err, l.leave(joined))
+		return errors.Join(err, l.leave(joined), l.refuseForwarding())
 	}
 	for _, p := range joined {
 		l.leadPart(p)
@@ -37,7 +41,7 @@ func (l *Lab) Apply(ctx context.Context, t *topology.Topology, progress local.Pr
 			needless = append(needless, p)
 		}
 	}
-	if err := l.leave(needless); err != nil { // the lab is what it should be
+	if err := errors.Join(l.leave(needless), l.refuseForwarding()); err != nil { // the lab is what it should be
 		l.owner.OnLoop(err.Error())
 	}
 	return nil
@@ -260,7 +264,9 @@ func (l *Lab) WiresOf(t *topology.Topology) []datapath.Wire {
 	out, nodes := l.Lab.WiresOf(t), t.NodesByName()
 	for i, link := range t.Links {
 		if link.Crosses(nodes) {
-			out[i] = datapath.Tunnel
+			if out[i] = datapath.Tunnel; l.state.Sites.Carrier == site.VLAN {
+				out[i] = datapath.Tagged
+			}
 		}
 	}
 	return out

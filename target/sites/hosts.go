@@ -90,6 +90,26 @@ func placeHosts(t *topology.Topology, list *site.List, old *topology.Topology) e
 	return p.Err()
 }
 
+// addressMACs gives the interfaces of hosts that are machines the MAC addresses that C3-Edge's have,
+// unless the file says others: so one is told from the other in captures and flow tables.
+func addressMACs(t *topology.Topology) {
+	nodes := t.NodesByName()
+	for _, l := range t.Links {
+		for i := range l.Ends {
+			e := &l.Ends[i]
+			if n := nodes[e.Node]; n == nil || !n.Native || !topology.HasOwnMAC(t, e) {
+				continue
+			}
+			for _, p := range e.Addresses {
+				if p.Addr().Is4() {
+					e.MAC = topology.AddressMAC(p.Addr())
+					break
+				}
+			}
+		}
+	}
+}
+
 // fits says whether a word names a site, or a label of one.
 func fits(list *site.List, on string) bool {
 	return on == topology.Head || list.Machine(on) != nil || slices.Contains(list.Head.Labels, on) ||

@@ -66,6 +66,8 @@ type record struct {
 	Heads     map[string]netip.Addr `json:"heads,omitempty"`     // the head's, as each site sees it
 	Carriers  []lab.Carried         `json:"carriers,omitempty"`
 
+	Refused bool `json:"refused,omitempty"` // this machine forwards nothing that devices send
+
 	Secure map[string]*local.Secure `json:"secure,omitempty"` // the ends of the encrypted network, if tunnels travel in one
 }
 
@@ -177,6 +179,9 @@ func (l *Lab) Up(ctx context.Context, t *topology.Topology, progress local.Progr
 		return err
 	}
 	if err := l.allocate(t); err != nil {
+		return err
+	}
+	if err := l.prepareGateway(); err != nil {
 		return err
 	}
 	if err := l.learnCarriers(ctx, t); err != nil {
@@ -420,6 +425,9 @@ func remove(s lab.State, progress local.Progress, lost func(string)) error {
 			until = fmt.Sprintf("goes down by itself within %s", time.Duration(s.Sites.Keep))
 		}
 		lost(fmt.Sprintf("%v\n  what is left there %s", left, until))
+	}
+	if err := releaseGateway(s, was); err != nil {
+		return err
 	}
 	return local.Remove(s.Name, lab.Dir(s.Name), progress, lost)
 }

@@ -54,6 +54,7 @@ func Place(t *topology.Topology, list *site.List, cores map[string]float64, old 
 			n.On = ""
 		}
 	}
+	addressMACs(t)
 	return nil
 }
 

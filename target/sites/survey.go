@@ -24,6 +24,9 @@ func Spread(ctx context.Context, s *lab.State, list *site.List) error {
 			return fmt.Errorf("the part at %s would be called %s, which is too long: give the lab a shorter name, or the site", m.Name, name)
 		}
 	}
+	if err := bondHere(list); err != nil {
+		return err
+	}
 	user, err := site.UserOf(s.Owner)
 	if err != nil {
 		return err
@@ -89,6 +92,12 @@ func Examine(ctx context.Context, list *site.List, owner int, begins func(pairs 
 	user, err := site.UserOf(owner)
 	if err != nil {
 		return out, err
+	}
+	if err := bondHere(list); err != nil {
+		return out, err
+	}
+	if list.Head.NIC == site.BondName { // which is made when a lab needs it
+		list.Head.NIC = list.Head.Bond[0]
 	}
 	var mu sync.Mutex
 	out.Machines, out.Carriers = map[string]Examined{}, []lab.Carried{}

@@ -129,9 +129,16 @@ func (t *tunnels) close() {
 	if t.listener != nil {
 		t.listener.Close()
 	}
-	if t.ns != nil {
-		t.ns.Close()
+	if t.ns == nil {
+		return
 	}
+	_ = inside.File(t.ns, func() error { // the kernel would do so later, when a link of the lab may want the VLAN
+		for _, e := range t.ends {
+			_ = netbatch.Delete(e.device())
+		}
+		return nil
+	})
+	t.ns.Close()
 }
 
 // sink takes whatever connections send, and answers with how much that was.

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -15,7 +16,7 @@ import (
 func (r *rack) at(i int, command string) string {
 	file := fmt.Sprintf("at-%d-%d", i, r.said+1)
 	r.file(file, command)
-	return fmt.Sprintf("ssh -o ConnectTimeout=5 -i %[1]s/own -o UserKnownHostsFile=%[1]s/known_hosts root@10.5.0.%[2]d sh %[1]s/%[3]s", r.dir, i+1, file)
+	return fmt.Sprintf("ssh -o ConnectTimeout=30 -i %[1]s/own -o UserKnownHostsFile=%[1]s/known_hosts root@10.5.0.%[2]d sh %[1]s/%[3]s", r.dir, i+1, file)
 }
 
 // look shows what of a machine a lab could change.
@@ -42,7 +43,7 @@ devices:
 func (r *rack) all(lab string, pings int) {
 	r.t.Helper()
 	var out string
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); {
+	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); {
 		if _, out = r.do(trivet + " ping --all --timeout 20s --lab " + lab); strings.Contains(out, fmt.Sprintf("%d sent, %[1]d received", pings)) {
 			return
 		}
@@ -65,7 +66,9 @@ func (r *rack) unchanged(were []string, wait time.Duration) {
 	for i, was := range were {
 		var now string
 		for end := time.Now().Add(wait); ; time.Sleep(time.Second) {
-			if _, now = r.do(r.at(i+1, look)); now == was || time.Now().After(end) {
+			var code int
+			code, now = r.do(r.at(i+1, look))
+			if now == was || code != sshFailed && time.Now().After(end) || time.Now().After(end.Add(time.Minute)) {
 				break
 			}
 		}
@@ -74,6 +77,8 @@ func (r *rack) unchanged(were []string, wait time.Duration) {
 		}
 	}
 }
+
+const sshFailed = 255 // ssh(1)
 
 // differing lists the lines of two texts that only one has.
 func differing(was, now string) string {
@@ -133,6 +138,10 @@ func TestRack(t *testing.T) {
 		r.unchanged(were, 0)
 	})
 
+	for _, how := range []string{"--datapath embedded --controller trivet", "--datapath ovs --controller os-ken"} {
+		run("links by "+how[11:14], func() { r.tryLinks(on, how); r.unchanged(were, 0) })
+	}
+
 	out := r.trivet("up", "linear,2", on, "--name lab")
 	contains(t, out, "2 other sites over SSH", "across: 2 links by VLAN")
 	r.all("lab", 2)
@@ -159,6 +168,43 @@ func TestRack(t *testing.T) {
 	r.all("lab", 6)
 	r.trivet("down", "lab")
 	r.unchanged(were, 0)
+}
+
+// links is a topology with a switch at the gateway, one at a device that is a host, and one at a
+// device with room for hosts, and a link straight between two devices.
+const links = `nodes:
+  s1: switch
+  s2: {switch: {on: m3}}
+  s3: {switch: {on: m1}}
+  h1: {host: {on: m1, routes: 10.0.0.2/32 dev h1-h2}}
+  h2: {host: {on: m2, routes: 10.0.0.1/32 dev h2-h1}}
+  h3: {host: {on: m3}}
+links:
+  - [s1 -- h2, s1 -- s2, s2 -- h3, s2 -- s3, s3 -- h1]
+  - h1 -- h2: {from: {interface: h1-h2}, to: {interface: h2-h1}}
+`
+
+// tryLinks proves that switches may be at devices where the file says so, and that hosts with a
+// link between them reach each other when nothing else does, by a VLAN that the gateway does not
+// have; that way is measured as all others are.
+func (r *rack) tryLinks(on, how string) {
+	t := r.t
+	r.file("links.yaml", links)
+	r.trivet("up", r.dir+"/links.yaml", on, "--name links", how)
+	contains(t, r.trivet("inspect", "--lab", "links"), "m1 – m2", "m1 – m3", "head – m2")
+	r.all("links", 6)
+	if _, out := r.do("/usr/sbin/bridge link; /usr/sbin/ip -d link show type vlan; cat /sys/class/net/h1-h2/address"); strings.Contains(out, "h1-h2@") {
+		t.Errorf("the gateway has a part of h1 -- h2: %s", out)
+	}
+	r.trivet("link", "set", "s1-h2", "down", "--lab", "links")
+	if _, out := r.do(r.at(1, "ping -c 3 -W 5 h2; PATH=$PATH:/usr/sbin:/sbin; ip route get 10.0.0.2; cat /sys/class/net/h1-eth0/address")); !strings.Contains(out, " 0% packet loss") ||
+		!strings.Contains(out, "dev h1-h2") || !strings.Contains(out, "src 10.0.0.1") || !strings.Contains(out, "02:ff:0a:00:00:01") {
+		t.Errorf("straight from h1 to h2: %s", out)
+	}
+	if code, out := r.do(trivet + " exec --lab links h3 -- ping -c 1 -W 2 10.0.0.2"); code == 0 {
+		t.Errorf("over a link that is down: %s", out)
+	}
+	r.trivet("down", "links")
 }
 
 // waysAround send something that names them past a lab: by the machine's own interface.
@@ -290,8 +336,8 @@ func TestRackGuard(t *testing.T) {
 
 // TestRackFaults proves that whatever goes wrong in a rack leaves nothing half done, and that the
 // message says what to do: a VLAN that somebody else has, one that does not get through, a device
-// that is in another lab, two labs at once, a device that loses its power, a gateway that does, and
-// one that does when the device's own daemon has died.
+// that is in another lab, two labs at once, a gateway that loses its power, and one that does when
+// the device's own daemon has died.
 func TestRackFaults(t *testing.T) {
 	r, on := newGatewayAndDevices(t)
 	were := r.looks()
@@ -327,16 +373,6 @@ func TestRackFaults(t *testing.T) {
 	t.Logf("two at once: %s", out)
 	r.unchanged(were, 0)
 
-	end := r.begin(trivet + " up linear,2 --wait 20s " + on)
-	time.Sleep(time.Second)
-	r.cut("m2")
-	if code, out := end(); code == 0 || !strings.Contains(out, "m2") {
-		t.Errorf("a device without power: exit %d: %s", code, out)
-	}
-	r.bootSite(2)
-	r.answers(2)
-	r.unchanged(were, 0)
-
 	for _, alone := range []bool{false, true} {
 		r.trivet("up", "linear,2", on, "--name lab")
 		if alone {
@@ -344,6 +380,74 @@ func TestRackFaults(t *testing.T) {
 		}
 		r.cut("head")
 		r.bootHead()
+		r.unchanged(were, time.Minute)
+	}
+}
+
+// TestRackActivation proves that an activation that does not succeed leaves nothing half done, and
+// that the message says what to do: of two labs of one name, begun at once, one comes up; a key that
+// is refused, a full disk; and somewhere in it, SSH that is cut, a gateway whose processes are
+// killed, one that loses its power, and a device that does, which boots as it was.
+func TestRackActivation(t *testing.T) {
+	r, on := newGatewayAndDevices(t)
+	were := r.looks()
+
+	// A lab of the same name, at the same time.
+	_, out := r.do(fmt.Sprintf("%[1]s up linear,2 %[2]s --name a & %[1]s up linear,2 %[2]s --name a; wait; %[1]s down a", trivet, on))
+	contains(t, out, "up in ", "down in ")
+	r.unchanged(were, 0)
+
+	// A key that the device does not know.
+	list, err := os.ReadFile(filepath.Join(r.dir, "rack.yaml"))
+	must(t, err)
+	r.do(fmt.Sprintf("ssh-keygen -q -t ed25519 -N '' -f %s/wrong", r.dir))
+	r.file("wrong.yaml", strings.Replace(string(list), "/own", "/wrong", 1))
+	_, out = r.do(fmt.Sprintf("SSH_AUTH_SOCK= %s up linear,2 --on %s/wrong.yaml", trivet, r.dir))
+	contains(t, out, "m1 (root@10.5.0.2)", "this must work without a password", "nothing is left of the lab")
+	r.unchanged(were, 0)
+
+	// A device whose disk is full.
+	r.do(r.at(1, "mkdir -p /run/trivet && mount -t tmpfs -o size=1M full /run/trivet; head -c 2M /dev/zero >/run/trivet/full"))
+	_, out = r.do(trivet + " up linear,2 " + on)
+	contains(t, out, "site m1:", "no space left on device", "nothing is left of the lab")
+	r.do(r.at(1, "umount /run/trivet && rmdir /run/trivet"))
+	r.unchanged(were, 0)
+
+	// SSH that is cut, the gateway's up and daemon that are killed, the gateway's power, a device's:
+	// each somewhere in the activation.
+	begin := func() func() (int, string) {
+		return r.begin(fmt.Sprintf("%s up linear,2 --wait 20s %s --name lab & echo $! >%s/up.pid; wait $!", trivet, on, r.dir))
+	}
+	r.do("rm -f " + r.dir + "/up.pid")
+	for _, fault := range []string{"SSH cut", "killed", "gateway's power", "device's power", "device's power", "device's power"} {
+		end := begin()
+		after := 300*time.Millisecond + rand.N(3*time.Second)
+		time.Sleep(after)
+		code, out := 1, ""
+		switch fault {
+		case "SSH cut":
+			cut := "/usr/sbin/tc qdisc add dev eth0 clsact; /usr/sbin/tc filter add dev eth0 ingress protocol ip matchall action drop"
+			r.beside(cut)
+			code, out = end()
+			r.beside("/usr/sbin/tc qdisc del dev eth0 clsact")
+		case "killed":
+			r.beside(fmt.Sprintf("kill -9 $(cat %s/up.pid) $(sed 's/.*\"pid\":\\([0-9]*\\).*/\\1/' /run/trivet/lab/state.json)", r.dir))
+			code, out = end()
+		case "gateway's power":
+			r.cut("head")
+			r.bootHead()
+			r.answers(1)
+		default:
+			r.cut("m2")
+			code, out = end()
+			if code != 0 && !strings.Contains(out, "m2") {
+				t.Errorf("%s, %s into up: exit %d: %s", fault, after, code, out)
+			}
+			r.bootSite(2)
+			r.answers(2)
+		}
+		t.Logf("%s, %s into up: exit %d: %s", fault, after.Round(10*time.Millisecond), code, lastLine(out))
+		_, _ = r.do(trivet + " down lab") // where it is gone, there is nothing to do
 		r.unchanged(were, time.Minute)
 	}
 }

@@ -111,6 +111,7 @@ func (r *rack) boot(name string, address int, then string) {
 // bootHead boots the head, which goes on with the commands that come.
 func (r *rack) bootHead() {
 	r.boot("head", 1, fmt.Sprintf(`mkdir -p /run/h/.ssh && cp %[1]s/known_hosts /run/h/.ssh && export HOME=/run/h && cd %[1]s
+		while :; do [ -e beside.cmd ] || { sleep 0.05; continue; }; mv beside.cmd beside.now; sh beside.now >beside.out 2>&1; mv beside.now beside.done; done &
 		n=%[2]d; while :; do [ -e $n.cmd ] || { sleep 0.05; continue; }; sh $n.cmd >$n.out 2>&1; echo $? >$n.tmp; mv $n.tmp $n.rc; n=$((n+1)); done`, r.dir, r.said+1))
 }
 
@@ -169,6 +170,16 @@ func (r *rack) begin(command string) func() (code int, out string) {
 }
 
 func (r *rack) do(command string) (code int, out string) { return r.begin(command)() }
+
+// beside runs a command at the head while another one runs.
+func (r *rack) beside(command string) {
+	r.t.Helper()
+	at := func(name string) string { return filepath.Join(r.dir, "beside."+name) }
+	_ = os.Remove(at("done"))
+	must(r.t, os.WriteFile(at("new"), []byte(command+"\n"), 0o600))
+	must(r.t, os.Rename(at("new"), at("cmd")))
+	eventually(r.t, "the head does "+command, func() bool { _, err := os.Stat(at("done")); return err == nil })
+}
 
 // trivet runs the program at the head, which must succeed.
 func (r *rack) trivet(words ...string) string {

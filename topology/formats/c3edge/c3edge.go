@@ -15,6 +15,10 @@
 // the testbed has netem at that end only, so a round trip is delayed once; bare numbers are
 // microseconds, as for tc. Besides delay, links may have bw (or bandwidth; a bare number is in
 // Mbit/s; both ways), jitter and loss (a bare number is in percent).
+//
+// A link between two hosts with uncontrolled: true, which the testbed's files do not have, is what
+// its authors propose for those that need no control: packets between the two take it, and not the
+// way through switches (Hammer, Kimovski, Mehran, Prodan, Hellwagner: "C3-Edge", section VI).
 package c3edge
 
 import (
@@ -52,12 +56,6 @@ func detect(data []byte) bool {
 
 // network contains all of an emulation's addresses.
 var network = netip.MustParsePrefix("10.0.0.0/16")
-
-// macOf is the MAC address that belongs to a host's address.
-func macOf(a netip.Addr) topology.MAC {
-	b := a.As4()
-	return topology.MAC{0x02, 0xff, b[0], b[1], b[2], b[3]}
-}
 
 // Write returns the topology as a C3-Edge file, and what the file does not hold: every difference
 // between t and what Read makes of the file.

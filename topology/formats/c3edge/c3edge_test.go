@@ -151,7 +151,7 @@ func draw(t *rapid.T) (*topology.Topology, map[string]bool) {
 		switch rapid.IntRange(0, 3).Draw(t, "address") {
 		case 0:
 			n.Addresses = []netip.Prefix{netip.PrefixFrom(a, 16)}
-			n.MAC = macOf(a)
+			n.MAC = topology.AddressMAC(a)
 		case 1:
 			n.Addresses = []netip.Prefix{netip.PrefixFrom(a, 24)}
 			lose(subject, "addresses")
@@ -253,4 +253,38 @@ func TestLosses(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestUncontrolled proves that two hosts with an uncontrolled link reach each other's address over
+// it, that it is written as it was read, and that there is none at a switch.
+func TestUncontrolled(t *testing.T) {
+	const text = "emu:\n  hosts: {a: {ip: 1.1/16}, b: {ip: 1.2/16}}\n  switches: {s: {dpid: 1}}\n  links:\n" +
+		"    - {src: s, dest: a}\n    - {src: s, dest: b}\n    - {src: %s, dest: b, uncontrolled: %s}\n"
+	for _, c := range []struct{ src, is, want string }{
+		{"a", "true", "a: 10.0.1.2/32 dev a-b; b: 10.0.1.1/32 dev b-a; "},
+		{"a", "false", ""},
+		{"s", "true", "f.yml:7:8  link s-b: an uncontrolled link joins two hosts: a switch controls what it forwards; leave uncontrolled out, or link two hosts"},
+		{"a", "perhaps", `uncontrolled: "perhaps" is neither true nor false; write true or false`},
+	} {
+		top, problems := Read("f.yml", fmt.Appendf(nil, text, c.src, c.is), formats.Options{})
+		if err := problems.Err(); err != nil {
+			if c.want == "" || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%s %s: %v; want %s", c.src, c.is, err, c.want)
+			}
+			continue
+		}
+		got := ""
+		for _, n := range top.Nodes {
+			for _, r := range n.Routes {
+				got += fmt.Sprintf("%s: %s; ", n.Name, r)
+			}
+		}
+		if got != c.want {
+			t.Errorf("%s %s: %q; want %q", c.src, c.is, got, c.want)
+		}
+		data, lost, err := Write(top)
+		if err != nil || len(lost) > 0 || strings.Contains(string(data), "uncontrolled: true") != (c.is == "true") {
+			t.Errorf("written: %v, %v: %s", err, lost, data)
+		}
+	}
 }

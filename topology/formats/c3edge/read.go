@@ -14,7 +14,8 @@ import (
 // reader makes a topology from a file.
 type reader struct {
 	values
-	t *topology.Topology
+	t            *topology.Topology
+	uncontrolled []*topology.Link
 }
 
 // Read makes a topology from a C3-Edge emulation file.
@@ -68,6 +69,9 @@ func (r *reader) emulation(emu *yamlfile.Value) {
 			}
 			r.unknown(e, kept["emu"].(map[string]any), "emu", "hosts", "switches", "links")
 		}
+	}
+	for _, l := range r.uncontrolled {
+		r.direct(l)
 	}
 	if len(r.t.Nodes) == 0 && r.problems.Err() == nil {
 		r.bad(emu, "write hosts: and switches:", "the emulation has no nodes")
@@ -137,7 +141,7 @@ func (r *reader) address(n *topology.Node, at *yamlfile.Value, s string) {
 		r.warn(at, "", "%s: ip %s: only the last two bytes count: it becomes %s", subject, formats.Clip(digits), a)
 	}
 	n.Addresses = []netip.Prefix{netip.PrefixFrom(a, network.Bits())}
-	n.MAC = macOf(a)
+	n.MAC = topology.AddressMAC(a)
 }
 
 func (r *reader) swtch(s yamlfile.Pair) {
@@ -197,7 +201,7 @@ func (r *reader) link(at *yamlfile.Value) {
 	}
 }
 
-var linkKeys = []string{"src", "dest", "delay", "jitter", "loss", "bw", "bandwidth"}
+var linkKeys = []string{"src", "dest", "delay", "jitter", "loss", "bw", "bandwidth", "uncontrolled"}
 
 func (r *reader) setting(l *topology.Link, e yamlfile.Pair, subject string) {
 	if !slices.Contains(linkKeys, e.Key.Text) {
@@ -216,6 +220,12 @@ func (r *reader) setting(l *topology.Link, e yamlfile.Pair, subject string) {
 	}
 	var err error
 	switch e.Key.Text {
+	case "uncontrolled":
+		if s == "true" {
+			r.uncontrolled = append(r.uncontrolled, l)
+		} else if s != "false" {
+			err = topology.Mistaken("write true or false", "%q is neither true nor false", formats.Clip(s))
+		}
 	case "delay":
 		l.Delay, err = topology.ParseDuration(bare("us"))
 	case "jitter":
@@ -228,4 +238,31 @@ func (r *reader) setting(l *topology.Link, e yamlfile.Pair, subject string) {
 	if err != nil {
 		r.bad(e.Value, "", "%s: %s: %s", subject, e.Key.Text, err)
 	}
+}
+
+// direct makes a link one that goes past all switches: each host reaches the other's address
+// through an interface of its own.
+func (r *reader) direct(l *topology.Link) {
+	var ends [2]*topology.Node
+	for i := range ends {
+		if ends[i] = r.t.Node(l.Ends[i].Node); ends[i] == nil {
+			return // which is said elsewhere
+		}
+		if ends[i].Kind != topology.Host || len(ends[i].Addresses) == 0 {
+			r.problems.Add(l.Pos, "leave uncontrolled out, or link two hosts", "link %s: an uncontrolled link joins two hosts: a switch controls what it forwards", formats.Clip(l.Name()))
+			return
+		}
+	}
+	for i, n := range ends {
+		l.Ends[i].Interface = directDevice(n.Name, ends[1-i].Name)
+		n.Routes = append(n.Routes, topology.Route{To: hostPrefix(ends[1-i]), Device: l.Ends[i].Interface})
+	}
+}
+
+// directDevice names a host's interface that leads straight to another.
+func directDevice(host, other string) string { return topology.DeviceName(host + "-" + other) }
+
+func hostPrefix(n *topology.Node) netip.Prefix {
+	a := n.Addresses[0].Addr()
+	return netip.PrefixFrom(a, a.BitLen())
 }

@@ -219,6 +219,9 @@ func (w *writer) links() {
 		add("delay", im.Delay, im.Delay > 0)
 		add("jitter", im.Jitter, im.Jitter > 0)
 		add("loss", im.Loss, im.Loss > 0)
+		if a, b := l.Ends[0], l.Ends[1]; a.Interface == directDevice(a.Node, b.Node) && b.Interface == directDevice(b.Node, a.Node) {
+			w.line(yamlfile.Line("      ", "uncontrolled", "true"))
+		}
 		w.kept("      ", foreign(l.Foreign))
 	}
 }

@@ -37,6 +37,7 @@ type Own struct {
 	Only    bool       `json:"only,omitempty"`   // it only directs: no nodes run here
 	Address netip.Addr `json:"address,omitzero"` // where the others reach it; unset: where their SSH connections come from
 	NIC     string     `json:"nic,omitempty"`    // that has the VLANs; unset: the one with the address
+	Outer   string     `json:"outer,omitempty"`  // by which a rack's devices reach the world; unset: that of the default route
 	Capacity
 }
 

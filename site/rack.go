@@ -74,11 +74,13 @@ func (l *List) readGateway(v *yamlfile.Value, p *topology.Problems) {
 			}
 		case "inner":
 			l.Head.NIC = nic(o.Value, p)
+		case "outer":
+			l.Head.Outer = nic(o.Value, p)
 		case "address":
 			l.Head.Address = address(o.Value, p)
 		default:
 			if !l.Head.option(o, p) {
-				p.Add(o.Key.Pos, "known are ssh, inner, address, labels, cores", "gateway: there is no option %q", o.Key.Text)
+				p.Add(o.Key.Pos, "known are ssh, inner, outer, address, labels, cores", "gateway: there is no option %q", o.Key.Text)
 			}
 		}
 	}

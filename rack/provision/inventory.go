@@ -96,8 +96,17 @@ func set(v vars, name, value string) {
 	}
 }
 
-// quote makes one word of s for a POSIX shell.
-func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
+// harmless is what a POSIX shell takes as it is.
+var harmless = regexp.MustCompile(`^[A-Za-z0-9_./:=@%+-]+$`)
+
+// quote makes one word of s for a POSIX shell. Ansible takes away quotes around a whole variable: a
+// list of words must not begin with one.
+func quote(s string) string {
+	if harmless.MatchString(s) {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
 
 // programs are the files of this program for each kind of machine that there is one for.
 func programs() map[string]string {

@@ -72,7 +72,9 @@ func TestInventory(t *testing.T) {
 			t.Errorf("%s: %v by the program, %v by the plugin", group, a, b)
 		}
 	}
-	hosts := func(of map[string]any) map[string]any { return of["_meta"].(map[string]any)["hostvars"].(map[string]any) }
+	hosts := func(of map[string]any) map[string]any {
+		return of["_meta"].(map[string]any)["hostvars"].(map[string]any)
+	}
 	ssh := hosts(ours)["pi-1"].(map[string]any)["ansible_ssh_common_args"].(string)
 	if !strings.Contains(ssh, "StrictHostKeyChecking=yes") {
 		t.Errorf("pi-1 is reached by ssh %s", ssh)
@@ -112,7 +114,7 @@ func TestInventoryTemplates(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.Rack.Machines[0].Key = key
-	if _, err := r.inventory(); err == nil || !strings.Contains(err.Error(), "rack.yaml:3:3") {
+	if _, err := r.inventory(); err == nil || !strings.Contains(err.Error(), "rack.yaml:3:15") {
 		t.Errorf("a key that is a template: %v", err)
 	}
 	if got := quote("a b'; rm -rf x"); got != `'a b'\''; rm -rf x'` {

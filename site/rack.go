@@ -129,11 +129,13 @@ func vlanRange(v *yamlfile.Value, p *topology.Problems) (r [2]uint16) {
 	return r
 }
 
+// maxHosts limits the hosts of a machine.
+const maxHosts = 1024
+
 func hosts(v *yamlfile.Value, p *topology.Problems) int {
-	const most = 1024
 	n, err := strconv.Atoi(v.Text)
-	if v.Shape != yamlfile.Scalar || err != nil || n < 1 || n > most {
-		p.Add(v.Pos, fmt.Sprintf("hosts: 1 makes the machine itself the host, hosts: 4 makes room for four; at most %d", most), "%s is not a number of hosts", v)
+	if v.Shape != yamlfile.Scalar || err != nil || n < 1 || n > maxHosts {
+		p.Add(v.Pos, fmt.Sprintf("hosts: 1 makes the machine itself the host, hosts: 4 makes room for four; at most %d", maxHosts), "%s is not a number of hosts", v)
 	}
 	return n
 }

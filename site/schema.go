@@ -2,8 +2,8 @@ package site
 
 import "encoding/json"
 
-// Schema returns the JSON Schema (draft 2020-12) of Trivet's own lists of machines, which editors
-// use for help and completion. Inventories of Ansible are not described by it.
+// Schema returns the JSON Schema (draft 2020-12) of Trivet's own lists of machines, and of racks,
+// which editors use for help and completion. Inventories of Ansible are not described by it.
 func Schema() []byte {
 	type object = map[string]any
 	describe := func(what string, o object) object {
@@ -24,25 +24,49 @@ func Schema() []byte {
 		}
 		return object{"type": "object", "additionalProperties": false, "properties": p}
 	}
+	nic := func() object {
+		return describe("The interface that has the VLANs; else the one with the address.", object{"type": "string", "pattern": nicPattern.String()})
+	}
 	machine := object{"anyOf": []object{target(), {"type": "null"}, capacity(object{
-		"ssh": describe("user@host:port, or a Host of ~/.ssh/config; else the machine's name here.", target()),
-		"key": describe("File of the private key.", object{"type": "string"}),
+		"ssh":   describe("user@host:port, or a Host of ~/.ssh/config; else the machine's name here.", target()),
+		"key":   describe("File of the private key.", object{"type": "string"}),
+		"nic":   nic(),
+		"vlan":  describe("VLAN of its first link to the head.", object{"type": "integer", "minimum": 2, "maximum": maxVLAN}),
+		"hosts": describe("It takes hosts only, so many at most; 1: the host is the machine itself.", object{"type": "integer", "minimum": 1, "maximum": maxHosts}),
 	})}}
 	machines := object{"anyOf": []object{
 		{"type": "object", "minProperties": 1, "maxProperties": MaxMachines, "additionalProperties": machine, "propertyNames": object{"pattern": namePattern.String(), "not": object{"const": "head"}}},
 		{"type": "array", "minItems": 1, "maxItems": MaxMachines, "items": target()},
 	}}
-	top := object{"type": "object", "additionalProperties": false, "required": []string{"machines"}, "properties": object{
+	both := func(required []string, more object) object {
+		p := object{
+			"keep":  describe("How long a machine keeps its part of a lab once the head is gone: 10m, or forever.", object{"type": "string", "pattern": `^(forever|[0-9.]+(ms|s|m|min|h))$`}),
+			"vlans": describe("Those that links may have whose machines have none of their own: 1000-1999.", object{"type": []string{"string", "integer"}, "pattern": `^[0-9]+( *- *[0-9]+)?$`}),
+		}
+		for name, o := range more {
+			p[name] = o
+		}
+		return object{"type": "object", "additionalProperties": false, "required": required, "properties": p}
+	}
+	top := both([]string{"machines"}, object{
 		"machines": describe("The machines that a lab runs at besides this one: m1: user@host.", machines),
-		"carrier":  describe("What links between machines are made of; wireguard encrypts them.", object{"enum": []string{VXLAN, WireGuard}}),
-		"keep":     describe("How long a machine keeps its part of a lab once the head is gone: 10m, or forever.", object{"type": "string", "pattern": `^(forever|[0-9.]+(ms|s|m|min|h))$`}),
+		"carrier":  describe("What links between machines are made of; wireguard encrypts them, vlan needs a wire that all share.", object{"enum": carriers}),
 		"head": describe("This machine: only keeps nodes off it.", object{"anyOf": []object{
-			{"const": "only"}, capacity(object{"only": object{"type": "boolean"}}),
+			{"const": "only"}, capacity(object{"only": object{"type": "boolean"}, "nic": nic()}),
 		}}),
-	}}
+	})
+	gateway := capacity(object{
+		"ssh":   describe("The gateway is the machine that trivet is run on.", object{"const": "local"}),
+		"inner": describe("The interface to which the devices are connected.", object{"type": "string", "pattern": nicPattern.String()}),
+	})
+	gateway["required"] = []string{"inner"}
+	rack := both([]string{"gateway", "devices"}, object{
+		"gateway": describe("This machine: it directs, and has all nodes that are no hosts.", gateway),
+		"devices": describe("Machines each of which is a host of a lab: pi-1: pi@10.42.0.101.", machines),
+	})
 	out, err := json.MarshalIndent(object{
 		"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": "https://trivet.dev/schema/machines.json", "title": "Trivet machines",
-		"anyOf": []object{top, machines["anyOf"].([]object)[1]},
+		"anyOf": []object{top, rack, machines["anyOf"].([]object)[1]},
 	}, "", "  ")
 	if err != nil {
 		panic(err) // impossible: made of strings and maps only

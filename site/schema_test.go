@@ -41,6 +41,8 @@ func TestSchema(t *testing.T) {
 		"- root@10.5.0.2\n- pi.example.org\n", "machines: [a, b]\n",
 		"machines: {m1: , m2: {address: fd00::2, key: ~/k}}\nhead: only\nkeep: forever\ncarrier: wireguard\n",
 		"machines: {m1: a}\nhead: {only: true, labels: gpu, address: 10.0.0.1}\nkeep: 10m\n",
+		"machines: {m1: {ssh: a, nic: eth1.7, vlan: 12, hosts: 4}}\nhead: {nic: eth1}\ncarrier: vlan\nvlans: 100-200\n",
+		"gateway: {ssh: local, inner: eth1}\ndevices:\n  pi-1: {ssh: pi@10.42.0.101, labels: [pi]}\n  pi-2: pi@10.42.0.102\nvlans: 2000\nkeep: 1m\n",
 	} {
 		if _, err := Parse("m.yaml", []byte(text)); err != nil {
 			t.Errorf("%s: %v", text, err)
@@ -53,6 +55,8 @@ func TestSchema(t *testing.T) {
 		"machines: {m1: {ssh: a, lables: x}}\n", "machines: {m1: {ssh: a, cores: -1}}\n", "machines: {-x: a}\n", "machines: {head: a}\n", "machines: 5\n",
 		"machines: {m1: a}\ncarrier: pigeon\n", "machines: {m1: a}\nkeep: soon\n", "machines: {m1: a}\nmachine: 1\n", "machines: {}\n", "machines: {m1: a}\nhead: never\n",
 		"machines: {m1: a}\nhead: {only: yes}\n", "machines: {m1: {labels: [a b]}}\n", "5\n",
+		"machines: {m1: {ssh: a, vlan: 1}}\n", "machines: {m1: {ssh: a, hosts: 0}}\n", "gateway: {inner: eth1}\ndevices: {pi: {ssh: 10.0.0.5, nic: 'a b'}}\n",
+		"gateway: {ssh: other, inner: eth1}\ndevices: {pi: 10.0.0.5}\n", "gateway: {}\ndevices: {pi: 10.0.0.5}\n", "gateway: {inner: eth1}\ndevices: {pi: 10.0.0.5}\nmachines: {a: b}\n",
 	} {
 		if _, err := Parse("m.yaml", []byte(text)); err == nil {
 			t.Errorf("the reader accepts %s", text)

@@ -58,6 +58,7 @@ func Schema() []byte {
 	gateway := capacity(object{
 		"ssh":   describe("The gateway is the machine that trivet is run on.", object{"const": "local"}),
 		"inner": describe("The interface to which the devices are connected.", object{"type": "string", "pattern": nicPattern.String()}),
+		"outer": describe("The interface by which the devices reach the world; else that of the default route.", object{"type": "string", "pattern": nicPattern.String()}),
 	})
 	gateway["required"] = []string{"inner"}
 	rack := both([]string{"gateway", "devices"}, object{

@@ -42,7 +42,7 @@ func TestSchema(t *testing.T) {
 		"machines: {m1: , m2: {address: fd00::2, key: ~/k}}\nhead: only\nkeep: forever\ncarrier: wireguard\n",
 		"machines: {m1: a}\nhead: {only: true, labels: gpu, address: 10.0.0.1}\nkeep: 10m\n",
 		"machines: {m1: {ssh: a, nic: eth1.7, vlan: 12, hosts: 4}}\nhead: {nic: eth1}\ncarrier: vlan\nvlans: 100-200\n",
-		"gateway: {ssh: local, inner: eth1}\ndevices:\n  pi-1: {ssh: pi@10.42.0.101, labels: [pi]}\n  pi-2: pi@10.42.0.102\nvlans: 2000\nkeep: 1m\n",
+		"gateway: {ssh: local, inner: eth1, outer: eth0}\ndevices:\n  pi-1: {ssh: pi@10.42.0.101, labels: [pi]}\n  pi-2: pi@10.42.0.102\nvlans: 2000\nkeep: 1m\n",
 	} {
 		if _, err := Parse("m.yaml", []byte(text)); err != nil {
 			t.Errorf("%s: %v", text, err)

@@ -5,6 +5,7 @@ package provision
 import (
 	"encoding/json"
 	"regexp"
+	"slices"
 	"strings"
 
 	"trivet.dev/trivet/site"
@@ -13,6 +14,9 @@ import (
 
 // vars are variables of Ansible.
 type vars = map[string]any
+
+// IsOpenWrt says whether a device is none that packages are installed on.
+func IsOpenWrt(m *site.Machine) bool { return slices.Contains(m.Labels, "openwrt") }
 
 // notInGroups is what names of Ansible's groups cannot have.
 var notInGroups = regexp.MustCompile(`[^A-Za-z0-9_]`)

@@ -68,6 +68,8 @@ class InventoryModule(BaseInventoryPlugin):
             ansible_ssh_private_key_file=device.get("key"), trivet_nic=device.get("nic"), trivet_address=device.get("address"),
         )
         self._labels(name, device)
+        if device.get("kind") == "openwrt":
+            self._labels(name, {"label": "openwrt"})
 
     def _labels(self, host, options):
         labels = options.get("labels", options.get("label")) or []

@@ -14,10 +14,7 @@ import (
 
 // workbench has devices on it, each with a root file system of its own over this machine's, systemd
 // as its first process, and sshd: a machine, as far as programs can tell, that boots in seconds.
-type workbench struct {
-	*machine
-	devices []*device
-}
+type workbench struct{ *machine }
 
 // baseImage makes what the disks of devices have in common: this machine's files, with nothing
 // enabled but sshd, and packages that devices and gateways have or are given.
@@ -68,7 +65,7 @@ func newWorkbench(t *testing.T) *workbench {
 			t.Skipf("there is no %s, of which devices are made", program)
 		}
 	}
-	w := &workbench{machine: newMachine(t)}
+	w := &workbench{newMachine(t)}
 	// The packages come by this machine's own network.
 	install := w.command("nsenter", "--net=/dev/fd/3", "/bin/sh", "-ec", baseImage)
 	network, err := os.Open("/proc/self/ns/net")
@@ -87,7 +84,6 @@ func newWorkbench(t *testing.T) *workbench {
 func (w *workbench) add(name, prepare string, wires ...string) *device {
 	w.t.Helper()
 	d := &device{workbench: w, name: name, wires: wires, off: make(chan struct{})}
-	w.devices = append(w.devices, d)
 	w.sh(fmt.Sprintf("cd disk && mkdir -p %[1]s/up %[1]s/work %[1]s/root && mount -t overlay %[1]s -o lowerdir=base:/,upperdir=%[1]s/up,workdir=%[1]s/work %[1]s/root && cd %[1]s/root\n"+
 		"ssh-keygen -q -A -f . && echo %[1]s >etc/hostname && printf '127.0.0.1 localhost %[1]s\\n' >etc/hosts\n%[2]s\ncd ../.. && umount %[1]s/root", name, prepare))
 	must(w.t, d.boot())
@@ -111,7 +107,7 @@ func (d *device) boot() error {
 	}
 	for i, wire := range d.wires {
 		port := fmt.Sprintf("%s-%d", d.name, i)
-		plug := fmt.Sprintf("ip link add %[1]s type veth peer name eth%[2]d netns %[3]d && ip link set %[1]s master %[4]s up", port, i, first, wire)
+		plug := fmt.Sprintf("ip link del %[1]s 2>/dev/null; ip link add %[1]s type veth peer name eth%[2]d netns %[3]d && ip link set %[1]s master %[4]s up", port, i, first, wire)
 		ip := exec.Command("nsenter", "--net=/proc/"+strconv.Itoa(d.init.Process.Pid)+"/ns/net", "sh", "-c", plug)
 		if out, err := ip.CombinedOutput(); err != nil {
 			return fmt.Errorf("%v: %s", err, out)
@@ -194,6 +190,7 @@ sh /run/watch >/run/seen 2>&1 & trivet rack bootstrap rack.yaml --password-file 
 // second run changes nothing; what was set holds after a reboot, which is waited for; a device with
 // another host key is refused, and a wrong password explained.
 func TestRackProvision(t *testing.T) {
+	t.Parallel()
 	w := newWorkbench(t)
 	w.env = append(w.env, "PASSWORD="+firstPassword)
 	g := w.add("gw", `cp `+trivet+` usr/local/bin/trivet && mkdir -p root/.ssh && ssh-keygen -q -t ed25519 -N '' -f root/.ssh/id_ed25519 && : >root/.bashrc

@@ -21,7 +21,8 @@ type HostKey struct {
 	Known   bool // it is pinned already
 }
 
-// keyTypes are the kinds of host keys that are asked of a machine that is not known, the best first.
+// keyTypes are the kinds of host keys that are asked of a machine that is not known, the best
+// first.
 var keyTypes = []string{ssh.KeyAlgoED25519, ssh.KeyAlgoECDSA256, ssh.KeyAlgoECDSA384, ssh.KeyAlgoECDSA521, ssh.KeyAlgoRSASHA512, ssh.KeyAlgoRSASHA256}
 
 var errSeen = errors.New("all that is wanted is its key")

@@ -162,8 +162,8 @@ func (b *bootstrap) agreeToKeys(ctx context.Context, rows [][]string) error {
 	return nil
 }
 
-// passwords gets those of devices that do not let the user in by key, or ask for one before they make
-// the user root.
+// passwords gets those of devices that do not let the user in by key, or ask for one before they
+// make the user root.
 func (b *bootstrap) passwords(ctx context.Context, devices []*site.Machine) error {
 	wants := map[string]bool{}
 	each(devices, func(m *site.Machine) {

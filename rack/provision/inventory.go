@@ -1,5 +1,5 @@
-// Package provision makes a rack's devices ready for labs: it runs the collection trivet.rack, which
-// the program has with it, by Ansible, which the user has.
+// Package provision makes a rack's devices ready for labs: it runs the collection trivet.rack,
+// which the program has with it, by Ansible, which the user has.
 package provision
 
 import (
@@ -25,8 +25,8 @@ var notInGroups = regexp.MustCompile(`[^A-Za-z0-9_]`)
 // but in memory.
 const fromMemory = "{{ (lookup('ansible.builtin.file', '/proc/self/fd/3') | from_json)[inventory_hostname] }}"
 
-// inventory is what Ansible is told of a rack. The inventory plugin of the collection makes the same
-// of the same file, for those who run it without Trivet.
+// inventory is what Ansible is told of a rack. The inventory plugin of the collection makes the
+// same of the same file, for those who run it without Trivet.
 func (r *Run) inventory() ([]byte, error) {
 	groups := map[string]vars{"gateway": {}, "devices": {}}
 	put := func(name string, labels []string, v vars) {

@@ -38,7 +38,7 @@ type Own struct {
 	Address netip.Addr `json:"address,omitzero"` // where the others reach it; unset: where their SSH connections come from
 	NIC     string     `json:"nic,omitempty"`    // that has the VLANs; unset: the one with the address
 	Bond    []string   `json:"bond,omitempty"`   // the interfaces that are to be one, if there are several: see target/sites
-	Outer   string     `json:"outer,omitempty"`  // of a gateway, to the world outside
+	Outer   string     `json:"outer,omitempty"`  // by which a rack's devices reach the world; unset: that of the default route
 	Capacity
 }
 

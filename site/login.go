@@ -115,36 +115,49 @@ func Dial(ctx context.Context, m *Machine, u *User) (*Login, error) {
 
 const maxJumps = 5
 
-func (u *User) dial(ctx context.Context, m *Machine, depth int) (*Login, error) {
-	fail := func(err error, cure string) (*Login, error) { return nil, &Unreachable{m, err, cure} }
-	if depth > maxJumps {
-		return fail(fmt.Errorf("more than %d jump hosts", maxJumps), "look for a loop of ProxyJump in ~/.ssh/config")
-	}
+// reach is where a machine is, as the list and the user's configuration have it.
+type reach struct{ address, user, jump string }
+
+func (u *User) reach(m *Machine) (r reach, cure string, err error) {
 	set := map[string]string{}
 	for _, key := range []string{"HostName", "User", "Port", "ProxyJump", "ProxyCommand"} {
-		value, err := u.of(m.Host, key)
-		if err != nil {
-			return fail(err, "")
+		if set[key], err = u.of(m.Host, key); err != nil {
+			return r, "", err
 		}
-		set[key] = value
 	}
 	host := cmp.Or(strings.NewReplacer("%h", m.Host, "%%", "%").Replace(set["HostName"]), m.Host)
 	port := set["Port"]
 	if m.Port != 0 {
 		port = strconv.Itoa(m.Port)
 	}
-	address := net.JoinHostPort(host, cmp.Or(port, "22"))
 	if c := set["ProxyCommand"]; c != "" && c != "none" {
-		return fail(errors.New("~/.ssh/config gives it a ProxyCommand, which is not run"), "use ProxyJump")
+		return r, "use ProxyJump", errors.New("~/.ssh/config gives it a ProxyCommand, which is not run")
 	}
-	login := &Login{Machine: m, heard: new(hearing)}
-	var conn net.Conn
-	var err error
-	if jump := set["ProxyJump"]; jump != "" && jump != "none" {
-		conn, err = u.jump(ctx, login, strings.Split(jump, ","), address, depth)
+	r = reach{net.JoinHostPort(host, cmp.Or(port, "22")), cmp.Or(m.User, set["User"]), set["ProxyJump"]}
+	if r.jump == "none" {
+		r.jump = ""
+	}
+	return r, "", nil
+}
+
+// connect opens a connection to a machine's sshd; the login has the jump hosts that it goes through.
+func (u *User) connect(ctx context.Context, m *Machine, depth int) (login *Login, conn net.Conn, to reach, err error) {
+	fail := func(err error, cure string) (*Login, net.Conn, reach, error) {
+		return nil, nil, to, &Unreachable{m, err, cure}
+	}
+	if depth > maxJumps {
+		return fail(fmt.Errorf("more than %d jump hosts", maxJumps), "look for a loop of ProxyJump in ~/.ssh/config")
+	}
+	to, cure, err := u.reach(m)
+	if err != nil {
+		return fail(err, cure)
+	}
+	login = &Login{Machine: m, heard: new(hearing)}
+	if to.jump != "" {
+		conn, err = u.jump(ctx, login, strings.Split(to.jump, ","), to.address, depth)
 	} else {
 		var d net.Dialer
-		conn, err = d.DialContext(ctx, "tcp", address)
+		conn, err = d.DialContext(ctx, "tcp", to.address)
 	}
 	if err != nil {
 		login.Close()
@@ -152,16 +165,25 @@ func (u *User) dial(ctx context.Context, m *Machine, depth int) (*Login, error) 
 		if errors.As(err, &other) {
 			return fail(err, "")
 		}
-		return fail(fmt.Errorf("no connection to %s: %w", address, cause(err)), "is it on, and does sshd run there?")
+		return fail(fmt.Errorf("no connection to %s: %w", to.address, cause(err)), "is it on, and does sshd run there?")
 	}
 	if len(login.jumps) == 0 {
 		login.Local, login.Remote = addressOf(conn.LocalAddr()), addressOf(conn.RemoteAddr())
 	}
-	config, cure, err := u.clientConfig(m, address, cmp.Or(m.User, set["User"]))
+	return login, conn, to, nil
+}
+
+func (u *User) dial(ctx context.Context, m *Machine, depth int) (*Login, error) {
+	login, conn, to, err := u.connect(ctx, m, depth)
+	if err != nil {
+		return nil, err
+	}
+	address := to.address
+	config, cure, err := u.clientConfig(m, address, to.user)
 	if err != nil {
 		conn.Close()
 		login.Close()
-		return fail(err, cure)
+		return nil, &Unreachable{m, err, cure}
 	}
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	c, channels, requests, err := ssh.NewClientConn(heardConn{conn, login.heard}, address, config)
@@ -261,17 +283,8 @@ func (u *User) signers(m *Machine) (out []ssh.Signer, locked []string) {
 			}
 		}
 	}
-	files := []string{m.Key}
-	if m.Key == "" {
-		files, _ = u.config.GetAllStrict(m.Host, "IdentityFile")
-		for _, name := range []string{"id_ed25519", "id_ecdsa", "id_rsa"} {
-			if f := filepath.Join(u.home, ".ssh", name); !slices.Contains(files, f) {
-				files = append(files, f)
-			}
-		}
-	}
-	for _, f := range files {
-		b, err := os.ReadFile(u.path(f))
+	for _, f := range u.keyFiles(m) {
+		b, err := os.ReadFile(f)
 		if err != nil {
 			continue
 		}
@@ -281,10 +294,27 @@ func (u *User) signers(m *Machine) (out []ssh.Signer, locked []string) {
 		case err == nil:
 			out = append(out, signer)
 		case errors.As(err, &passphrase):
-			locked = append(locked, u.path(f))
+			locked = append(locked, f)
 		}
 	}
 	return out, locked
+}
+
+// keyFiles are where keys for a machine may be.
+func (u *User) keyFiles(m *Machine) (out []string) {
+	if m.Key != "" {
+		return []string{u.path(m.Key)}
+	}
+	files, _ := u.config.GetAllStrict(m.Host, "IdentityFile")
+	for _, name := range []string{"id_ed25519", "id_ecdsa", "id_rsa"} {
+		files = append(files, filepath.Join(u.home, ".ssh", name))
+	}
+	for _, f := range files {
+		if f = u.path(f); !slices.Contains(out, f) {
+			out = append(out, f)
+		}
+	}
+	return out
 }
 
 // refused explains why a machine's sshd did not let us in.

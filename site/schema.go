@@ -59,7 +59,7 @@ func Schema() []byte {
 	gateway := capacity(object{
 		"ssh":   describe("The gateway is the machine that trivet is run on.", object{"const": "local"}),
 		"inner": describe("The interface to which the devices are connected; several are bonded.", object{"anyOf": []object{interfaceName, {"type": "array", "minItems": 1, "uniqueItems": true, "items": interfaceName}}}),
-		"outer": describe("The interface to the world outside.", interfaceName),
+		"outer": describe("The interface by which the devices reach the world; else that of the default route.", interfaceName),
 	})
 	gateway["required"] = []string{"inner"}
 	rack := both([]string{"gateway", "devices"}, object{

@@ -96,6 +96,18 @@ func (s *Site) start(ctx context.Context) error {
 	return s.serve(command)
 }
 
+// ProgramFor is the file of this program for machines of a kind, as uname -m calls it.
+func ProgramFor(machine string) (string, error) {
+	file, _, err := programFor("Linux " + machine)
+	if err == nil && file == itself { // of another process that would be another program
+		return os.Executable()
+	}
+	return file, err
+}
+
+// itself is the file that runs, even if it has been replaced since.
+const itself = "/proc/self/exe"
+
 // programFor finds this program for another machine: for one like this, it is the file that runs;
 // for others, a file beside it, as make dist builds them.
 func programFor(uname string) (file, sum string, err error) {
@@ -123,7 +135,7 @@ func programFor(uname string) (file, sum string, err error) {
 			return "", "", fmt.Errorf("it is %s, and this program is for %s: put %s beside it (make dist builds it)", machine, runtime.GOARCH, other)
 		}
 	} else {
-		file = "/proc/self/exe" // even if the file has been replaced since
+		file = itself
 	}
 	sum, err = checksum(file)
 	return file, sum, err

@@ -11,6 +11,6 @@ func (a *app) rack() *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(a.rackInit(), a.rackCheck(), a.rackSelftest())
+	cmd.AddCommand(a.rackInit(), a.rackBootstrap(), a.rackProvision(), a.rackCheck(), a.rackSelftest(), a.rackUpdate(), a.rackReboot(), a.rackShutdown())
 	return cmd
 }

@@ -1,0 +1,124 @@
+// Package provision makes a rack's devices ready for labs: it runs the collection trivet.rack,
+// which the program has with it, by Ansible, which the user has.
+package provision
+
+import (
+	"encoding/json"
+	"regexp"
+	"slices"
+	"strings"
+
+	"trivet.dev/trivet/site"
+	"trivet.dev/trivet/topology"
+)
+
+// vars are variables of Ansible.
+type vars = map[string]any
+
+// IsOpenWrt says whether a device is none that packages are installed on.
+func IsOpenWrt(m *site.Machine) bool { return slices.Contains(m.Labels, "openwrt") }
+
+// notInGroups is what names of Ansible's groups cannot have.
+var notInGroups = regexp.MustCompile(`[^A-Za-z0-9_]`)
+
+// fromMemory reads a device's password from the file that the playbook inherits, which is nowhere
+// but in memory.
+const fromMemory = "{{ (lookup('ansible.builtin.file', '/proc/self/fd/3') | from_json)[inventory_hostname] }}"
+
+// inventory is what Ansible is told of a rack. The inventory plugin of the collection makes the
+// same of the same file, for those who run it without Trivet.
+func (r *Run) inventory() ([]byte, error) {
+	groups := map[string]vars{"gateway": {}, "devices": {}}
+	put := func(name string, labels []string, v vars) {
+		for _, g := range labels {
+			g = notInGroups.ReplaceAllString(g, "_")
+			if groups[g] == nil {
+				groups[g] = vars{}
+			}
+			groups[g][name] = v
+		}
+	}
+	head := vars{"ansible_connection": "local", "trivet_inner": r.Rack.Head.NIC}
+	set(head, "trivet_outer", r.Rack.Head.Outer)
+	put(topology.Head, append([]string{"gateway"}, r.Rack.Head.Labels...), head)
+	var p topology.Problems
+	for _, m := range r.Rack.Machines {
+		v, err := r.device(m)
+		if err != nil {
+			return nil, err
+		}
+		for name, value := range v {
+			if s, is := value.(string); is && s != fromMemory && strings.ContainsAny(s, "{}%") {
+				p.Add(m.Pos, "call the file something else", "%s: Ansible would take %s for a template: %q", m.Name, name, s)
+			}
+		}
+		put(m.Name, append([]string{"devices"}, m.Labels...), v)
+	}
+	if err := p.Err(); err != nil {
+		return nil, err
+	}
+	children := vars{}
+	for name, hosts := range groups {
+		children[name] = vars{"hosts": hosts}
+	}
+	all := vars{"children": children, "vars": vars{"ansible_python_interpreter": "auto_silent", "trivet_programs": programs()}}
+	return json.MarshalIndent(vars{"all": all}, "", "  ")
+}
+
+// device is what Ansible is told of one.
+func (r *Run) device(m *site.Machine) (vars, error) {
+	v := vars{"ansible_host": m.Host}
+	set(v, "ansible_user", m.User)
+	if m.Port != 0 {
+		v["ansible_port"] = m.Port
+	}
+	set(v, "trivet_nic", m.NIC)
+	if m.Address.IsValid() {
+		v["trivet_address"] = m.Address.String()
+	}
+	options, err := r.User.SSHOptions(m)
+	if err != nil {
+		return nil, err
+	}
+	quoted := make([]string, len(options))
+	for i, o := range options {
+		quoted[i] = quote(o)
+	}
+	v["ansible_ssh_common_args"] = strings.Join(quoted, " ")
+	if r.Passwords[m.Name] != "" {
+		v["ansible_password"], v["ansible_become_password"] = fromMemory, fromMemory
+	}
+	for name, value := range r.Variables[m.Name] {
+		v[name] = value
+	}
+	return v, nil
+}
+
+func set(v vars, name, value string) {
+	if value != "" {
+		v[name] = value
+	}
+}
+
+// harmless is what a POSIX shell takes as it is.
+var harmless = regexp.MustCompile(`^[A-Za-z0-9_./:=@%+-]+$`)
+
+// quote makes one word of s for a POSIX shell. Ansible takes away quotes around a whole variable: a
+// list of words must not begin with one.
+func quote(s string) string {
+	if harmless.MatchString(s) {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
+
+// programs are the files of this program for each kind of machine that there is one for.
+func programs() map[string]string {
+	out := map[string]string{}
+	for _, machine := range []string{"x86_64", "aarch64", "armv7l", "armv6l"} {
+		if file, err := site.ProgramFor(machine); err == nil {
+			out[machine] = file
+		}
+	}
+	return out
+}

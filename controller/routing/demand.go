@@ -52,18 +52,6 @@ func (n *network) route(router int, p netip.Prefix) *Route {
 	return t.routes[p]
 }
 
-// near is route, but for static routes, of which only those to neighbours count.
-func (n *network) near(router int, p netip.Prefix) *Route {
-	t := n.newTable(router)
-	n.found(t, router, p)
-	for _, s := range n.routers[router].Static {
-		if out := n.interfaceTo(router, s.Via); s.To == p && out != nil && !n.owns(router, s.Via) {
-			t.offer(s.route(n.hopVia(router, out, s.Via)))
-		}
-	}
-	return t.routes[p]
-}
-
 // fillTo offers a table a router's routes to exactly a prefix.
 func (n *network) fillTo(t *table, router int, p netip.Prefix) {
 	n.found(t, router, p)

@@ -226,11 +226,12 @@ func (n *network) size() int { return len(n.routers) * len(n.owners) }
 // table returns the routes of a router.
 func (n *network) table(router int) *table {
 	n.mu.Lock()
-	defer n.mu.Unlock()
-	if t := n.tables[router]; t != nil {
+	t := n.tables[router]
+	n.mu.Unlock()
+	if t != nil {
 		return t
 	}
-	t := n.newTable(router)
+	t = n.newTable(router)
 	n.fill(t, router)
 	for p := range t.routes {
 		f := family(p.Addr())
@@ -242,12 +243,14 @@ func (n *network) table(router int) *table {
 		slices.SortFunc(t.lengths[f], func(a, b int) int { return b - a })
 	}
 	if !n.onDemand {
+		n.mu.Lock()
 		n.tables[router] = t
+		n.mu.Unlock()
 	}
 	return t
 }
 
-// fill offers a table all routes of its router; mu must be held.
+// fill offers a table all routes of its router.
 func (n *network) fill(t *table, router int) {
 	n.connected(t, router, netip.Prefix{})
 	n.learned(t, router, netip.Prefix{})
@@ -289,12 +292,14 @@ func (n *network) connected(t *table, router int, only netip.Prefix) {
 	}
 }
 
-// computed adds the shortest paths, those of IPv4 where no protocol finds them; mu must be held.
+// computed adds the shortest paths, those of IPv4 where no protocol finds them.
 func (n *network) computed(t *table, router int) {
 	protocol := n.routers[router].Protocol != ""
 	if protocol && !n.v6 {
 		return
 	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	n.graph.Tree(int32(router), &n.tree)
 	for p, owners := range n.owners {
 		if p.Addr().Is4() && protocol {

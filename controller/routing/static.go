@@ -6,10 +6,17 @@ import (
 	"slices"
 )
 
-// static adds given routes: those to neighbours, those that discard, then those whose next hop is
-// behind another route.
+// static adds given routes: those that need no other, then those whose next hop is behind another
+// route.
 func (n *network) static(t *table, router int, only netip.Prefix) {
-	var behind []StaticRoute
+	behind := n.independent(t, router, only)
+	if slices.ContainsFunc(behind, func(s StaticRoute) bool { return chosen(only, s.To) }) {
+		n.recursive(t, router, only, behind)
+	}
+}
+
+// independent adds given routes that lead to neighbours, or discard, and returns the others.
+func (n *network) independent(t *table, router int, only netip.Prefix) (behind []StaticRoute) {
 	for _, s := range n.routers[router].Static {
 		switch out := n.interfaceTo(router, s.Via); {
 		case s.Discard:
@@ -26,9 +33,7 @@ func (n *network) static(t *table, router int, only netip.Prefix) {
 			t.offer(s.route(n.hopVia(router, out, s.Via)))
 		}
 	}
-	if slices.ContainsFunc(behind, func(s StaticRoute) bool { return chosen(only, s.To) }) {
-		n.recursive(t, router, only, behind)
-	}
+	return behind
 }
 
 func (s *StaticRoute) route(hops ...Hop) *Route {
@@ -46,24 +51,21 @@ func (n *network) owns(router int, a netip.Addr) bool {
 }
 
 // recursive adds routes whose next hop is no neighbour, but what another route leads to: with the
-// next hops of that, which must be longer than the default route and not lead to the first one. So
-// no two routes depend on each other.
+// next hops of that, which must be longer than the default route and not be the first one itself.
+// As each takes those of routes before it, no two depend on each other.
 func (n *network) recursive(t *table, router int, only netip.Prefix, behind []StaticRoute) {
-	found := map[netip.Prefix]*Route{}
+	resolved := map[netip.Prefix][]*Route{}
 	for again := true; again; {
 		again = false
 		behind = slices.DeleteFunc(behind, func(s StaticRoute) bool {
-			hops := n.hopsTo(t, router, s.Via, found)
+			hops := n.hopsTo(t, router, s.Via, resolved)
 			if len(hops) == 0 || s.To.Contains(s.Via) {
 				return false
 			}
 			again = true
-			r := s.route(hops...)
-			if found[s.To] == nil {
-				found[s.To] = r
-			}
+			resolved[s.To] = append(resolved[s.To], s.route(hops...))
 			if chosen(only, s.To) {
-				t.offer(r)
+				t.offer(s.route(hops...))
 			}
 			return true
 		})
@@ -73,18 +75,13 @@ func (n *network) recursive(t *table, router int, only netip.Prefix, behind []St
 	}
 }
 
-// hopsTo returns the next hops of the route to an address, be it one of those found or another, as
-// the way to it.
-func (n *network) hopsTo(t *table, router int, to netip.Addr, found map[netip.Prefix]*Route) (hops []Hop) {
+// hopsTo returns the next hops of the route to an address, as the way to it.
+func (n *network) hopsTo(t *table, router int, to netip.Addr, resolved map[netip.Prefix][]*Route) (hops []Hop) {
 	for bits := to.BitLen(); bits > 0; bits-- {
 		p, _ := to.Prefix(bits)
-		r := found[p]
-		switch {
-		case r != nil:
-		case !n.onDemand:
-			r = t.routes[p]
-		case n.mayHave(router, p):
-			r = n.near(router, p)
+		r := t.routes[p]
+		if n.onDemand {
+			r = n.near(router, p, resolved[p])
 		}
 		if r == nil {
 			continue
@@ -98,6 +95,22 @@ func (n *network) hopsTo(t *table, router int, to netip.Addr, found map[netip.Pr
 		return hops
 	}
 	return nil
+}
+
+// near is route, where of the static routes that need others only those count that are resolved.
+func (n *network) near(router int, p netip.Prefix, resolved []*Route) *Route {
+	if !n.mayHave(router, p) {
+		return nil
+	}
+	t := n.newTable(router)
+	n.found(t, router, p)
+	n.independent(t, router, p)
+	for _, r := range resolved {
+		r := *r
+		r.Hops = slices.Clone(r.Hops)
+		t.offer(&r)
+	}
+	return t.routes[p]
 }
 
 // unreached notes a route that cannot be used.
@@ -125,9 +138,7 @@ func (n *network) candidates(router int, p netip.Prefix) (out []Candidate) {
 	if n.onDemand {
 		n.fillTo(t, router, p)
 	} else {
-		n.mu.Lock()
 		n.fill(t, router)
-		n.mu.Unlock()
 		out = slices.DeleteFunc(out, func(c Candidate) bool { return c.Prefix != p })
 	}
 	used := t.routes[p]

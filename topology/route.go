@@ -135,7 +135,7 @@ func (r *resolver) reachable() {
 			own = append(own, e.Addresses...)
 		}
 		for _, route := range n.Routes {
-			if !route.Via.IsValid() {
+			if !route.Via.IsValid() && !route.Discard {
 				behind = append(behind, route.To)
 			}
 		}
@@ -158,7 +158,7 @@ func (r *resolver) reachable() {
 			return false
 		}
 		n.Gateways = slices.DeleteFunc(n.Gateways, func(a netip.Addr) bool { return wrong("gateway "+a.String(), a) })
-		n.Routes = slices.DeleteFunc(n.Routes, func(rt Route) bool { return rt.Device == "" && wrong("route "+rt.String(), rt.Via) })
+		n.Routes = slices.DeleteFunc(n.Routes, func(rt Route) bool { return rt.Device == "" && !rt.Discard && wrong("route "+rt.String(), rt.Via) })
 	}
 }
 
@@ -316,15 +316,4 @@ func walk(graph [][]hop, start int) (distance []int, last int) {
 		}
 	}
 	return distance, last
-}
-
-func (rt Route) String() string {
-	s := rt.To.String()
-	if rt.Via.IsValid() {
-		s += " via " + rt.Via.String()
-	}
-	if rt.Device != "" {
-		s += " dev " + rt.Device
-	}
-	return s
 }

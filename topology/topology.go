@@ -220,17 +220,6 @@ func (m Masquerade) String() string {
 	return m.From.String() + " dev " + m.Device
 }
 
-// Route is a static route: through a neighbour, through a device (on which each destination answers
-// for itself), or both.
-type Route struct {
-	To     netip.Prefix `json:"to"`
-	Via    netip.Addr   `json:"via,omitzero"`
-	Device string       `json:"device,omitempty"`
-
-	// Computed says that Resolve has set it: a route found by a controller takes precedence.
-	Computed bool `json:"computed,omitempty"`
-}
-
 // Link joins two ends.
 type Link struct {
 	Ends [2]Endpoint `json:"ends"`

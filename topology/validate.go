@@ -199,8 +199,11 @@ func (v *validator) routes(n *Node, bad func(hint, format string, args ...any)) 
 		seen[g.Is4()] = true
 	}
 	for _, r := range n.Routes {
-		if !r.To.IsValid() || !r.Via.IsValid() && r.Device == "" || r.Via.IsValid() && r.To.Addr().Is4() != r.Via.Is4() {
+		if !r.To.IsValid() || !r.Discard && !r.Via.IsValid() && r.Device == "" || r.Via.IsValid() && r.To.Addr().Is4() != r.Via.Is4() {
 			bad("write 10.2.0.0/16 via 10.0.0.254, or 10.2.0.0/16 dev h1-eth0", "route %s mixes address families or lacks one", r)
+		}
+		if n.Kind == Host && (r.Distance > 0 || r.Tag > 0) {
+			bad("leave it out, or make it a router", "route %s: only routers have distances and tags", r)
 		}
 	}
 	for _, m := range n.Masquerade {

@@ -271,17 +271,19 @@ func (s *Server) registerFlows(api huma.API) {
 func (s *Server) registerRoutes(api huma.API) {
 	huma.Get(api, "/v1/controller/routes", func(ctx context.Context, in *struct {
 		Router string `query:"router" doc:"All where none is given"`
+		Prefix string `query:"prefix" doc:"What routers have from all sources to exactly this prefix, not only what they use"`
 	}) (*body[Routes], error) {
 		c, err := s.get()
 		if err != nil {
 			return nil, err
 		}
-		return bodyOf(newView(c).routes(in.Router))
+		return bodyOf(newView(c).routes(in.Router, in.Prefix))
 	}, summary("Routes of routing nodes"))
 	huma.Post(api, "/v1/controller/routes", func(ctx context.Context, in *body[RouteRequest]) (*struct{}, error) {
 		c, err := s.get()
 		if err == nil {
-			err = c.AddRoute(ctx, builtin.UserRoute{Router: in.Body.Router, Prefix: in.Body.Prefix, Via: in.Body.Via})
+			err = c.AddRoute(ctx, builtin.UserRoute{Router: in.Body.Router, Prefix: in.Body.Prefix, Via: in.Body.Via,
+				Distance: in.Body.Distance, Metric: in.Body.Metric, Tag: in.Body.Tag})
 		}
 		if err := s.settled(ctx, err); err != nil {
 			return nil, problem(err)

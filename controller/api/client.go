@@ -148,9 +148,10 @@ func (c *Client) DeleteFlow(ctx context.Context, id int64) (Flow, error) {
 	return call[Flow](ctx, c, "DELETE", "/flows/"+strconv.FormatInt(id, 10), nil)
 }
 
-// Routes returns the routes of a router, or of all routers if name is empty.
-func (c *Client) Routes(ctx context.Context, name string) (Routes, error) {
-	return call[Routes](ctx, c, "GET", "/routes"+query("router", name), nil)
+// Routes returns the routes that a router uses, or all routers if name is empty; with a prefix,
+// what they have from all sources to that.
+func (c *Client) Routes(ctx context.Context, name, prefix string) (Routes, error) {
+	return call[Routes](ctx, c, "GET", "/routes"+query("router", name, "prefix", prefix), nil)
 }
 
 // AddRoute adds a static route.

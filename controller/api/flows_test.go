@@ -129,7 +129,7 @@ func TestRestart(t *testing.T) {
 		t.Errorf("the user's entries after the restart: %v, want %d", ids, f.ID)
 	}
 	b.wait("the route is back", func() bool {
-		routes, err := b.Routes(ctx, "r1")
+		routes, err := b.Routes(ctx, "r1", "")
 		b.must(err)
 		for _, r := range routes.Routes {
 			if r.Prefix.String() == "10.99.0.0/16" && r.User && r.Source == "static" && r.Hops[0].Via == via {
@@ -139,7 +139,7 @@ func TestRestart(t *testing.T) {
 		return false
 	})
 	b.must(b.DeleteRoute(ctx, "r1", "10.99.0.0/16"))
-	routes, err := b.Routes(ctx, "r1")
+	routes, err := b.Routes(ctx, "r1", "")
 	b.must(err)
 	if len(routes.Added) != 0 {
 		t.Errorf("routes after deleting: %v", routes.Added)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -218,8 +219,14 @@ func (v *view) deleteFlow(ctx context.Context, id int64) (out Flow, err error) {
 	return v.userFlow(f), nil
 }
 
-func (v *view) routes(name string) (out Routes, err error) {
+func (v *view) routes(name, prefix string) (out Routes, err error) {
 	out.Routes, out.Added = []Route{}, []builtin.UserRoute{}
+	var only netip.Prefix
+	if prefix != "" {
+		if only, err = netip.ParsePrefix(prefix); err != nil || only != only.Masked() {
+			return out, fmt.Errorf("%q is not a prefix; write 10.9.0.0/16", prefix)
+		}
+	}
 	users := map[string]bool{}
 	for _, u := range v.c.UserRoutes() {
 		if name == "" || name == u.Router {
@@ -238,21 +245,31 @@ func (v *view) routes(name string) (out Routes, err error) {
 			continue
 		}
 		found = true
-		for _, x := range v.c.Routing.RoutesOf(r.DPID) {
-			route := Route{Router: r.Name, Prefix: x.Prefix, Source: builtin.SourceOf(r, x), Metric: x.Metric, Hops: []Hop{}, Drop: x.Drop,
-				User: x.Source == routing.Static && users[r.Name+" "+x.Prefix.String()]}
-			for _, h := range x.Hops {
-				hop := Hop{Interface: h.Interface, Via: h.Via, Router: h.Router}
-				if f := v.m.ByAddress(h.Via); hop.Router == "" && f != nil {
-					hop.Router = f.Node
-				}
-				route.Hops = append(route.Hops, hop)
+		if only.IsValid() {
+			for _, x := range v.c.Routing.Candidates(r.DPID, only) {
+				out.Routes = append(out.Routes, v.route(r, x, users))
 			}
-			out.Routes = append(out.Routes, route)
+			continue
+		}
+		for _, x := range v.c.Routing.RoutesOf(r.DPID) {
+			out.Routes = append(out.Routes, v.route(r, routing.Candidate{Route: x, Used: true}, users))
 		}
 	}
 	if name != "" && !found {
 		return out, builtin.NoSuch("router", name, names)
 	}
 	return out, nil
+}
+
+func (v *view) route(r routing.Router, x routing.Candidate, users map[string]bool) Route {
+	route := Route{Router: r.Name, Prefix: x.Prefix, Source: builtin.SourceOf(r, x.Route), Distance: uint8(x.Distance), Metric: x.Metric, Tag: x.Tag,
+		Hops: []Hop{}, Drop: x.Drop, Used: x.Used, Why: x.Why, User: x.Source == routing.Static && users[r.Name+" "+x.Prefix.String()]}
+	for _, h := range x.Hops {
+		hop := Hop{Interface: h.Interface, Via: h.Via, Router: h.Router, For: h.For}
+		if f := v.m.ByAddress(h.Via); hop.Router == "" && f != nil {
+			hop.Router = f.Node
+		}
+		route.Hops = append(route.Hops, hop)
+	}
+	return route
 }

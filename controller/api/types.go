@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"trivet.dev/trivet/controller/builtin"
+	"trivet.dev/trivet/routing/rib"
 )
 
 // Overview describes the controller.
@@ -170,13 +171,17 @@ type Routes struct {
 
 // Route is a route of a router.
 type Route struct {
-	Router string       `json:"router"`
-	Prefix netip.Prefix `json:"prefix"`
-	Source string       `json:"source" doc:"connected, static, shortest path, fallback, or the routing protocol"`
-	Metric uint32       `json:"metric"`
-	Hops   []Hop        `json:"hops" doc:"Next hops of equal cost"`
-	User   bool         `json:"user,omitempty" doc:"Added by a user"`
-	Drop   bool         `json:"drop,omitempty" doc:"Packets that follow it are dropped: an area range of which no more specific route is known"`
+	Router   string       `json:"router"`
+	Prefix   netip.Prefix `json:"prefix"`
+	Source   string       `json:"source" doc:"connected, static, shortest path, fallback, or the routing protocol"`
+	Distance uint8        `json:"distance" doc:"Of routes to one prefix, the one with the least is used"`
+	Metric   uint32       `json:"metric" doc:"Decides between routes of one distance"`
+	Tag      uint32       `json:"tag,omitempty"`
+	Hops     []Hop        `json:"hops" doc:"Next hops of equal cost"`
+	User     bool         `json:"user,omitempty" doc:"Added by a user"`
+	Drop     bool         `json:"drop,omitempty" doc:"Packets that follow it are dropped: a route that discards, or an area range of which no more specific route is known"`
+	Used     bool         `json:"used" doc:"It is the one that packets to the prefix follow, unless another has a longer prefix"`
+	Why      string       `json:"why,omitempty" doc:"Why it is not used"`
 }
 
 // Hop is a next hop.
@@ -184,13 +189,17 @@ type Hop struct {
 	Interface string     `json:"interface"`
 	Via       netip.Addr `json:"via,omitzero" doc:"The neighbour's address; of a connected subnet there is none"`
 	Router    string     `json:"router,omitempty" doc:"The neighbour, where it is a router of the controller"`
+	For       netip.Addr `json:"for,omitzero" doc:"The next hop that the route was given, where that is no neighbour"`
 }
 
 // RouteRequest asks to add a static route.
 type RouteRequest struct {
-	Router string       `json:"router"`
-	Prefix netip.Prefix `json:"prefix"`
-	Via    []netip.Addr `json:"via" minItems:"1" maxItems:"64" doc:"Next hops, which share the traffic"`
+	Router   string       `json:"router"`
+	Prefix   netip.Prefix `json:"prefix"`
+	Via      []netip.Addr `json:"via" maxItems:"64" doc:"Next hops, which share the traffic; none: what follows the route is dropped"`
+	Distance rib.Distance `json:"distance,omitempty" maximum:"255" doc:"That of static routes, 1, where none is given"`
+	Metric   uint32       `json:"metric,omitempty" maximum:"16777215"`
+	Tag      uint32       `json:"tag,omitempty"`
 }
 
 // Statistics are what is measured.

@@ -13,16 +13,20 @@ import (
 
 	"trivet.dev/trivet/controller/database"
 	"trivet.dev/trivet/controller/routing"
+	"trivet.dev/trivet/routing/rib"
 	"trivet.dev/trivet/topology"
 )
 
 // UserRoute is a static route that a user has added to a router.
 type UserRoute struct {
-	Router  string       `json:"router"`
-	Prefix  netip.Prefix `json:"prefix"`
-	Via     []netip.Addr `json:"via"`
-	Created time.Time    `json:"created"`
-	id      int64        // in the database
+	Router   string       `json:"router"`
+	Prefix   netip.Prefix `json:"prefix"`
+	Via      []netip.Addr `json:"via"` // none: what follows the route is dropped
+	Distance rib.Distance `json:"distance,omitempty"`
+	Metric   uint32       `json:"metric,omitempty"`
+	Tag      uint32       `json:"tag,omitempty"`
+	Created  time.Time    `json:"created"`
+	id       int64        // in the database
 }
 
 // routes are the routers, and the routes of users.
@@ -44,7 +48,7 @@ func (r *routes) load(db *database.DB) error {
 		return err
 	}
 	for _, row := range rows {
-		u := UserRoute{Router: row.Router, Created: row.Created, id: row.ID}
+		u := UserRoute{Router: row.Router, Distance: rib.Distance(row.Distance), Metric: row.Metric, Tag: row.Tag, Created: row.Created, id: row.ID}
 		u.Prefix, err = netip.ParsePrefix(row.Prefix)
 		for _, text := range row.NextHops {
 			via, bad := netip.ParseAddr(text)
@@ -78,8 +82,12 @@ func (r *routes) added(router string) (out []topology.Route) {
 		if u.Router != router {
 			continue
 		}
-		for _, via := range u.Via {
-			out = append(out, topology.Route{To: u.Prefix, Via: via})
+		x := topology.Route{To: u.Prefix, Distance: u.Distance, Metric: u.Metric, Tag: u.Tag, Discard: len(u.Via) == 0}
+		if x.Discard {
+			out = append(out, x)
+		}
+		for _, x.Via = range u.Via {
+			out = append(out, x)
 		}
 	}
 	return out
@@ -131,12 +139,12 @@ func (c *Controller) AddRoute(ctx context.Context, u UserRoute) error {
 	if err != nil {
 		return err
 	}
-	if err := checkRoute(router, u); err != nil {
+	if err := c.checkRoute(router, u); err != nil {
 		return err
 	}
 	u.Created = time.Now()
 	if c.Database != nil {
-		row := database.UserRoute{Router: u.Router, Prefix: u.Prefix.String(), Metric: 1, Created: u.Created}
+		row := database.UserRoute{Router: u.Router, Prefix: u.Prefix.String(), Distance: uint8(u.Distance), Metric: u.Metric, Tag: u.Tag, Created: u.Created}
 		for _, via := range u.Via {
 			row.NextHops = append(row.NextHops, via.String())
 		}
@@ -206,12 +214,9 @@ func NoSuch(kind, name string, names []string) error {
 }
 
 // checkRoute says why a route could never be used.
-func checkRoute(r routing.Router, u UserRoute) error {
+func (c *Controller) checkRoute(r routing.Router, u UserRoute) error {
 	if !u.Prefix.IsValid() || u.Prefix != u.Prefix.Masked() {
 		return fmt.Errorf("%v is not a prefix; its host bits must be zero: %v", u.Prefix, u.Prefix.Masked())
-	}
-	if len(u.Via) == 0 {
-		return errors.New("a route needs a next hop: 10.9.0.0/16 via 10.0.1.9")
 	}
 	var subnets []string
 	reaches := make([]bool, len(u.Via))
@@ -230,11 +235,17 @@ func checkRoute(r routing.Router, u UserRoute) error {
 		switch {
 		case via.Is4() != u.Prefix.Addr().Is4():
 			return fmt.Errorf("%v and its next hop %v are of different IP versions", u.Prefix, via)
-		case !reaches[i]:
-			return fmt.Errorf("%v is not a neighbour of %s; its next hops are in %s", via, r.Name, strings.Join(subnets, ", "))
+		case !reaches[i] && !c.leadsTo(r, via):
+			return fmt.Errorf("%v is not a neighbour of %s, and no route but the default one leads to it; its neighbours are in %s", via, r.Name, strings.Join(subnets, ", "))
 		}
 	}
 	return nil
+}
+
+// leadsTo says whether a router has a route to an address that another one may lead to.
+func (c *Controller) leadsTo(r routing.Router, to netip.Addr) bool {
+	x := c.Routing.Lookup(r.DPID, to)
+	return x != nil && x.Source != routing.Connected && x.Prefix.Bits() > 0 && len(x.Hops) > 0
 }
 
 // installTime bounds how long a change waits to hear that routers have followed: where nothing

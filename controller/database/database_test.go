@@ -94,7 +94,7 @@ func TestReopen(t *testing.T) {
 	d.DeleteHost("gone")
 	flow := UserFlow{Switch: 7, Table: 1, Priority: 65535, Match: "ip", Flow: "table=1,priority=65535,ip,actions=drop", Created: noon}
 	flow.ID = must(d.PutUserFlow(flow))(t)
-	route := UserRoute{Router: "r1", Prefix: "10.0.0.0/8", NextHops: []string{"10.1.1.1", "10.1.1.2"}, Metric: 5, Created: noon}
+	route := UserRoute{Router: "r1", Prefix: "10.0.0.0/8", NextHops: []string{"10.1.1.1", "10.1.1.2"}, Distance: 200, Metric: 5, Tag: 7, Created: noon}
 	route.ID = must(d.PutUserRoute(route))(t)
 	for _, part := range []string{"", "-wal", "-lock"} {
 		if s, err := os.Stat(path + part); err != nil || s.Mode().Perm() != 0o600 {

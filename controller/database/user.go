@@ -25,7 +25,9 @@ type UserRoute struct {
 	Router   string
 	Prefix   string
 	NextHops []string
+	Distance uint8
 	Metric   uint32
+	Tag      uint32
 	Created  time.Time
 }
 
@@ -43,9 +45,10 @@ func (d *DB) PutUserFlow(f UserFlow) (id int64, err error) {
 // PutUserRoute keeps a route, in the place of one of the same router and prefix, whose id
 // it takes over. It is on the disk when the call returns.
 func (d *DB) PutUserRoute(r UserRoute) (id int64, err error) {
-	return d.putUser(`INSERT INTO user_routes (router, prefix, next_hops, metric, created) VALUES (?,?,?,?,?)
-		ON CONFLICT DO UPDATE SET next_hops = excluded.next_hops, metric = excluded.metric, created = excluded.created RETURNING id`,
-		r.Router, r.Prefix, list(r.NextHops), int64(r.Metric), seconds(created(r.Created)))
+	return d.putUser(`INSERT INTO user_routes (router, prefix, next_hops, distance, metric, tag, created) VALUES (?,?,?,?,?,?,?)
+		ON CONFLICT DO UPDATE SET next_hops = excluded.next_hops, distance = excluded.distance, metric = excluded.metric, tag = excluded.tag,
+		created = excluded.created RETURNING id`,
+		r.Router, r.Prefix, list(r.NextHops), int64(r.Distance), int64(r.Metric), int64(r.Tag), seconds(created(r.Created)))
 }
 
 func created(t time.Time) time.Time {
@@ -102,11 +105,11 @@ func (d *DB) UserRoutes() ([]UserRoute, error) {
 	return query(d, func(scan func(...any) error) (r UserRoute, err error) {
 		var hops string
 		var created float64
-		if err := scan(&r.ID, &r.Router, &r.Prefix, &hops, &r.Metric, &created); err != nil {
+		if err := scan(&r.ID, &r.Router, &r.Prefix, &hops, &r.Distance, &r.Metric, &r.Tag, &created); err != nil {
 			return r, err
 		}
 		r.Created = timeOf(created)
 		r.NextHops, err = listOf(hops)
 		return r, err
-	}, "SELECT id, router, prefix, next_hops, metric, created FROM user_routes ORDER BY id")
+	}, "SELECT id, router, prefix, next_hops, distance, metric, tag, created FROM user_routes ORDER BY id")
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"trivet.dev/trivet/openflow"
+	"trivet.dev/trivet/routing/rib"
 	"trivet.dev/trivet/topology"
 )
 
@@ -30,6 +31,9 @@ type Router struct {
 	Loopback   []netip.Prefix // addresses at no interface
 	Static     []StaticRoute
 
+	// Distances are those that the router gives to sources in place of the usual ones.
+	Distances map[Source]rib.Distance
+
 	// Protocol is the routing protocol that finds this router's paths (OSPF), which App.Speak
 	// has introduced; empty: the app itself, over what discovery has found.
 	Protocol string
@@ -46,11 +50,21 @@ type Interface struct {
 
 // StaticRoute is a route that the configuration gives.
 type StaticRoute struct {
-	To  netip.Prefix
-	Via netip.Addr
+	To      netip.Prefix
+	Via     netip.Addr // a neighbour, or an address that another route leads to; none: see Discard
+	Discard bool       // what follows the route is dropped
+
+	Distance rib.Distance // 0: what the router gives to static routes
+	Metric   uint32
+	Tag      uint32
 
 	// Fallback routes count only where the app finds no path itself.
 	Fallback bool
+}
+
+// staticOf returns a static route of a topology.
+func staticOf(s topology.Route) StaticRoute {
+	return StaticRoute{To: s.To.Masked(), Via: s.Via, Discard: s.Discard, Distance: s.Distance, Metric: s.Metric, Tag: s.Tag, Fallback: s.Computed}
 }
 
 // Speaker is a routing protocol. Its methods are called while the app computes or handles a packet:
@@ -104,7 +118,7 @@ func ConfigOf(t *topology.Topology) Config {
 			r.Protocol = ospfProtocol
 		}
 		for _, s := range n.Routes {
-			r.Static = append(r.Static, StaticRoute{To: s.To.Masked(), Via: s.Via, Fallback: s.Computed})
+			r.Static = append(r.Static, staticOf(s))
 		}
 		for _, g := range n.Gateways {
 			r.Static = append(r.Static, StaticRoute{To: netip.PrefixFrom(g, 0).Masked(), Via: g})

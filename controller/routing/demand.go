@@ -47,14 +47,24 @@ func (n *network) route(router int, p netip.Prefix) *Route {
 	if !n.onDemand {
 		return n.table(router).routes[p]
 	}
-	t := &table{routes: map[netip.Prefix]*Route{}}
+	t := n.newTable(router)
+	n.fillTo(t, router, p)
+	return t.routes[p]
+}
+
+// fillTo offers a table a router's routes to exactly a prefix.
+func (n *network) fillTo(t *table, router int, p netip.Prefix) {
+	n.found(t, router, p)
+	n.static(t, router, p)
+}
+
+// found offers a table the routes to a prefix that are not static.
+func (n *network) found(t *table, router int, p netip.Prefix) {
 	n.connected(t, router, p)
 	n.learned(t, router, p)
 	if t.routes[p] == nil && !(p.Addr().Is4() && n.routers[router].Protocol != "") {
 		n.computedTo(t, router, p)
 	}
-	n.static(t, router, p)
-	return t.routes[p]
 }
 
 // towards returns the route to an address as it is installed when a packet asks for it, or nil.
@@ -117,25 +127,30 @@ func (n *network) lookup(router int, a netip.Addr) *Route {
 	if !n.onDemand {
 		return n.table(router).lookup(a)
 	}
-	has := n.lengths[family(a)]
-	if s := n.speaker(router); s != nil && a.Is4() {
-		all := s.Networks()
-		for bits := range 33 {
-			p, _ := a.Prefix(bits)
-			_, is := slices.BinarySearchFunc(all, p, comparePrefix)
-			has[bits] = has[bits] || is
-		}
-	}
 	for bits := a.BitLen(); bits >= 0; bits-- {
-		if !has[bits] {
+		p, _ := a.Prefix(bits)
+		if !n.mayHave(router, p) {
 			continue
 		}
-		p, _ := a.Prefix(bits)
 		if r := n.route(router, p); r != nil {
 			return r
 		}
 	}
 	return nil
+}
+
+// mayHave says whether a router may have a route to a prefix: there are some of its length, or its
+// protocol knows it.
+func (n *network) mayHave(router int, p netip.Prefix) bool {
+	if n.lengths[family(p.Addr())][p.Bits()] {
+		return true
+	}
+	s := n.speaker(router)
+	if s == nil || !p.Addr().Is4() {
+		return false
+	}
+	_, is := slices.BinarySearchFunc(s.Networks(), p, comparePrefix)
+	return is
 }
 
 // speaker is the protocol of a router, or nil.

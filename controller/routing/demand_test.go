@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"trivet.dev/trivet/controller/discovery"
+	"trivet.dev/trivet/routing/rib"
 )
 
 // found is a protocol that has routes of its own.
@@ -30,7 +31,7 @@ func (f found) Receive(uint64, uint32, []byte) {}
 // Proves that a route that is computed by itself is the one that stands in the whole table, for
 // every router and every prefix of random networks (that an entry hides no route to a part of its
 // prefix, too): with unequal costs, failed links, a segment of several routers, loopbacks, static
-// routes and routers whose paths a protocol finds; and that the same is so of the longest prefix.
+// routes of all kinds and routers whose paths a protocol finds; and that the same is so of the longest prefix.
 func TestRoutesOnDemandAreThoseOfTables(t *testing.T) {
 	for seed := range uint64(30) {
 		rng := rand.New(rand.NewPCG(seed, 3))
@@ -100,7 +101,33 @@ func variedWires(rng *rand.Rand) *wires {
 		{To: netip.MustParsePrefix("10.0.2.0/24"), Via: w.Routers[4].Interfaces[1].Prefixes[0].Masked().Addr().Next().Next()},
 		{To: netip.MustParsePrefix("0.0.0.0/0"), Via: w.Routers[4].Interfaces[1].Prefixes[0].Masked().Addr().Next(), Fallback: true}}
 	w.Routers[0].Protocol = "x"
+	for _, i := range []int{0, 1, 2, 9} {
+		w.Routers[i].Static = randomStatic(rng, &w.Routers[i])
+	}
+	w.Routers[2].Distances = map[Source]rib.Distance{Static: 120, Computed: 30}
 	return w
+}
+
+// randomStatic makes static routes of all kinds: to neighbours, behind other routes, behind each
+// other, to nowhere.
+func randomStatic(rng *rand.Rand, r *Router) (out []StaticRoute) {
+	prefix := func() netip.Prefix {
+		a := netip.AddrFrom4([4]byte{[]byte{10, 66, 172, 192}[rng.IntN(4)], byte(rng.IntN(3)), byte(rng.IntN(8)), 0})
+		return netip.PrefixFrom(a, []int{0, 8, 16, 24, 24}[rng.IntN(5)]).Masked()
+	}
+	for range 8 {
+		s := StaticRoute{To: prefix(), Distance: []rib.Distance{0, 0, 5, 200, rib.Never}[rng.IntN(5)], Metric: rng.Uint32N(3)}
+		switch rng.IntN(4) {
+		case 0:
+			s.Discard = true
+		case 1:
+			s.Via = r.Interfaces[rng.IntN(len(r.Interfaces))].Prefixes[0].Masked().Addr().Next().Next()
+		default:
+			s.Via = netip.AddrFrom4([4]byte{[]byte{10, 66, 172}[rng.IntN(3)], byte(rng.IntN(3)), byte(rng.IntN(8)), byte(1 + rng.IntN(3))})
+		}
+		out = append(out, s)
+	}
+	return out
 }
 
 func firstPeer(w *wires) netip.Addr {
@@ -111,9 +138,9 @@ func text(r *Route) string {
 	if r == nil {
 		return "none"
 	}
-	out := fmt.Sprint(r.Prefix, r.Source, r.Metric)
+	out := fmt.Sprint(r.Prefix, r.Source, r.Distance, r.Metric, r.Drop)
 	for _, h := range r.Hops {
-		out += fmt.Sprint(" ", h.Interface, h.Via, h.Router, h.dst)
+		out += fmt.Sprint(" ", h.Interface, h.Via, h.For, h.Router, h.dst)
 	}
 	return out
 }

@@ -7,12 +7,12 @@ import (
 
 	"trivet.dev/trivet/controller/discovery"
 	"trivet.dev/trivet/openflow"
+	"trivet.dev/trivet/routing/rib"
 	"trivet.dev/trivet/routing/spf"
 )
 
-// Source is where a route comes from. Of routes to the same prefix the one of the lower source
-// counts.
-type Source int
+// Source is where a route comes from.
+type Source uint8
 
 const (
 	Connected Source = iota // a subnet of an interface
@@ -26,20 +26,37 @@ var sourceNames = [...]string{"connected", "static", "protocol", "shortest path"
 
 func (s Source) String() string { return sourceNames[s] }
 
+// distances are those of the sources where a router gives no others. The protocol is OSPF.
+var distances = [...]rib.Distance{rib.Connected, rib.Static, rib.OSPF, rib.ShortestPath, rib.Computed}
+
+// distance is that of routes which a router has from a source.
+func (r *Router) distance(s Source) rib.Distance {
+	if d, is := r.Distances[s]; is {
+		return d
+	}
+	return distances[s]
+}
+
 // Route is a router's way to a prefix.
 type Route struct {
-	Prefix netip.Prefix
-	Source Source
-	Metric uint32 // the costs of the interfaces on the way, the last one's included
-	Hops   []Hop  // of equal cost; of a connected subnet: the interface
-	Drop   bool   // what follows it is dropped; it has no hops
+	Prefix   netip.Prefix
+	Source   Source
+	Distance rib.Distance
+	Drop     bool   // what follows it is dropped; it has no hops
+	Metric   uint32 // the costs of the interfaces on the way, the last one's included
+	Tag      uint32
+	Hops     []Hop // of equal cost; of a connected subnet: the interface
 }
+
+// Rank is what the route is chosen by.
+func (r *Route) Rank() rib.Rank { return rib.Rank{Distance: r.Distance, Metric: r.Metric} }
 
 // Hop is a next hop.
 type Hop struct {
 	Port      uint32
 	Interface string
 	Via       netip.Addr // the neighbour; of a connected subnet: none
+	For       netip.Addr // the address that this is the way to, of a static route whose next hop is no neighbour
 	Router    string     // the neighbour's name, if it is a routing node
 
 	src, dst openflow.MAC // dst is zero where it has to be asked for
@@ -87,8 +104,15 @@ type hop struct {
 
 // table is the routes of one router.
 type table struct {
+	*Router
 	routes  map[netip.Prefix]*Route
 	lengths [2][]int // that routes have, descending: IPv4, IPv6
+
+	all *[]Candidate // where every route goes that is offered; nil: only the chosen ones are of interest
+}
+
+func (n *network) newTable(router int) *table {
+	return &table{Router: n.routers[router], routes: map[netip.Prefix]*Route{}}
 }
 
 func family(a netip.Addr) int {
@@ -202,15 +226,13 @@ func (n *network) size() int { return len(n.routers) * len(n.owners) }
 // table returns the routes of a router.
 func (n *network) table(router int) *table {
 	n.mu.Lock()
-	defer n.mu.Unlock()
-	if t := n.tables[router]; t != nil {
+	t := n.tables[router]
+	n.mu.Unlock()
+	if t != nil {
 		return t
 	}
-	t := &table{routes: map[netip.Prefix]*Route{}}
-	n.connected(t, router, netip.Prefix{})
-	n.learned(t, router, netip.Prefix{})
-	n.computed(t, router)
-	n.static(t, router, netip.Prefix{})
+	t = n.newTable(router)
+	n.fill(t, router)
 	for p := range t.routes {
 		f := family(p.Addr())
 		if !slices.Contains(t.lengths[f], p.Bits()) {
@@ -221,14 +243,36 @@ func (n *network) table(router int) *table {
 		slices.SortFunc(t.lengths[f], func(a, b int) int { return b - a })
 	}
 	if !n.onDemand {
+		n.mu.Lock()
 		n.tables[router] = t
+		n.mu.Unlock()
 	}
 	return t
 }
 
-// offer takes a route where there is no better one.
+// fill offers a table all routes of its router.
+func (n *network) fill(t *table, router int) {
+	n.connected(t, router, netip.Prefix{})
+	n.learned(t, router, netip.Prefix{})
+	n.computed(t, router)
+	n.static(t, router, netip.Prefix{})
+}
+
+// offer takes a route where there is no better one. Static routes that are as good as each other
+// are one, with several next hops.
 func (t *table) offer(r *Route) {
-	if old := t.routes[r.Prefix]; old == nil || r.Source < old.Source {
+	if r.Distance == 0 {
+		r.Distance = t.distance(r.Source)
+	}
+	old := t.routes[r.Prefix]
+	if old != nil && old.Source == r.Source && old.Rank() == r.Rank() && r.Source != Connected && !old.Drop && !r.Drop {
+		old.Hops = append(old.Hops, r.Hops...)
+		return
+	}
+	if t.all != nil {
+		*t.all = append(*t.all, Candidate{Route: r})
+	}
+	if r.Distance != rib.Never && (old == nil || r.Rank().Compare(old.Rank()) < 0) {
 		t.routes[r.Prefix] = r
 	}
 }
@@ -248,12 +292,14 @@ func (n *network) connected(t *table, router int, only netip.Prefix) {
 	}
 }
 
-// computed adds the shortest paths, those of IPv4 where no protocol finds them; mu must be held.
+// computed adds the shortest paths, those of IPv4 where no protocol finds them.
 func (n *network) computed(t *table, router int) {
 	protocol := n.routers[router].Protocol != ""
 	if protocol && !n.v6 {
 		return
 	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	n.graph.Tree(int32(router), &n.tree)
 	for p, owners := range n.owners {
 		if p.Addr().Is4() && protocol {
@@ -351,33 +397,6 @@ func (n *network) hopVia(router int, out *Interface, via netip.Addr) Hop {
 		h.dst, h.router, h.Router = o.itf.MAC, o.router, n.routers[o.router].Name
 	}
 	return h
-}
-
-// static adds given routes whose next hop is in a connected subnet.
-func (n *network) static(t *table, router int, only netip.Prefix) {
-	for _, s := range n.routers[router].Static {
-		if !chosen(only, s.To) {
-			continue
-		}
-		r := &Route{Prefix: s.To, Source: Static, Metric: 1}
-		if s.Fallback {
-			r.Source = Fallback
-		}
-		out := n.interfaceTo(router, s.Via)
-		if out == nil {
-			continue
-		}
-		if o, is := n.known[s.Via]; is && o.router == router { // via itself
-			continue
-		}
-		h := n.hopVia(router, out, s.Via)
-		if old := t.routes[s.To]; old != nil && old.Source == r.Source { // several next hops: equal cost
-			old.Hops = append(old.Hops, h)
-			continue
-		}
-		r.Hops = []Hop{h}
-		t.offer(r)
-	}
 }
 
 // interfaceTo returns the interface in whose subnet an address is, or nil.

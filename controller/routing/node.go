@@ -343,7 +343,7 @@ func (n *node) routes() map[netip.Prefix]*Route {
 	if !n.reactive {
 		return n.net.table(n.index).routes
 	}
-	own := &table{routes: map[netip.Prefix]*Route{}}
+	own := n.net.newTable(n.index)
 	n.net.connected(own, n.index, netip.Prefix{})
 	for _, m := range n.rules.Flows() {
 		p, is := routePrefix(m)

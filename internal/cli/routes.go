@@ -1,26 +1,34 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/netip"
+	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"trivet.dev/trivet/controller/api"
+	"trivet.dev/trivet/routing/rib"
+	"trivet.dev/trivet/topology"
 )
 
 func (a *app) routes() *cobra.Command {
 	var add, remove string
 	cmd := &cobra.Command{
-		Use:   "routes [ROUTER] [--add 'PREFIX via ADDRESS' | --delete PREFIX]",
+		Use:   "routes [ROUTER [PREFIX]] [--add 'PREFIX via ADDRESS' | --delete PREFIX]",
 		Short: "List routes of routing nodes, add and delete static ones",
-		Long: "List the routes of a routing node, or of all. A static route that you add takes precedence over those that the controller\n" +
-			"finds, and is kept until you delete it. Several next hops share the traffic: 'PREFIX via A,B'.",
-		Example: "  trivet routes r1\n  trivet routes r1 --add '10.9.0.0/16 via 10.0.1.9'\n  trivet routes r1 --delete 10.9.0.0/16",
-		Args:    cobra.MaximumNArgs(1),
+		Long: "List the routes that a routing node uses, or all nodes; with a prefix, those that it has from all sources to exactly that one, and\n" +
+			"why one is used. The least distance counts, then the least metric. A static route that you add takes precedence over those that the\n" +
+			"controller finds, unless it has a larger distance, and is kept until you delete it. Several next hops share the traffic: 'PREFIX via\n" +
+			"A,B'; 'PREFIX discard' drops. An address that another route leads to may be a next hop, too.",
+		Example: "  trivet routes r1\n  trivet routes r1 10.9.0.0/16\n  trivet routes r1 --add '10.9.0.0/16 via 10.0.1.9'\n" +
+			"  trivet routes r1 --add '10.9.0.0/16 via 10.0.2.9 distance 200'\n  trivet routes r1 --delete 10.9.0.0/16",
+		Args: cobra.MaximumNArgs(2),
 	}
 	k := controllerFlags(cmd)
 	f := cmd.Flags()
@@ -48,6 +56,9 @@ func (a *app) routes() *cobra.Command {
 		case f.Changed("delete"):
 			return a.deleteRoute(ctx, c, name, remove)
 		}
+		if len(args) == 2 {
+			return a.compareRoutes(ctx, c, name, args[1])
+		}
 		return a.listRoutes(ctx, c, name)
 	}
 	return cmd
@@ -64,7 +75,7 @@ func (a *app) addRoute(ctx context.Context, c *api.Client, router, text string) 
 	if a.json {
 		return a.printJSON(r)
 	}
-	a.say("added   %s  %s via %s", r.Router, r.Prefix, joined(r.Via))
+	a.say("added   %s  %s", r.Router, text)
 	return nil
 }
 
@@ -83,22 +94,30 @@ func (a *app) deleteRoute(ctx context.Context, c *api.Client, router, text strin
 	return nil
 }
 
-// parseRoute reads "10.9.0.0/16 via 10.0.1.9,10.0.2.9".
+var blanksAtCommas = regexp.MustCompile(`\s*,\s*`)
+
+// parseRoute reads "10.9.0.0/16 via 10.0.1.9,10.0.2.9 distance 200", or "10.9.0.0/16 discard".
 func parseRoute(router, text string) (r api.RouteRequest, err error) {
-	to, via, found := strings.Cut(text, " via ")
-	if !found {
-		return r, fmt.Errorf("%q is not a route; write '10.9.0.0/16 via 10.0.1.9'", text)
-	}
+	to, rest, _ := strings.Cut(strings.TrimSpace(blanksAtCommas.ReplaceAllString(text, ",")), " ")
 	r.Router = router
 	if r.Prefix, err = parsePrefix(to); err != nil {
 		return r, err
 	}
-	for hop := range strings.SplitSeq(via, ",") {
-		address, err := netip.ParseAddr(strings.TrimSpace(hop))
-		if err != nil || address.Zone() != "" {
-			return r, fmt.Errorf("%q is not a next hop's address", strings.TrimSpace(hop))
+	before, after, _ := strings.Cut(" "+rest, " via ")
+	hops, options, _ := strings.Cut(strings.TrimSpace(after), " ")
+	for hop := range strings.SplitSeq(hops, ",") {
+		line := r.Prefix.String() + " " + before + " " + options
+		if after != "" {
+			line = r.Prefix.String() + " via " + hop + " " + options
 		}
-		r.Via = append(r.Via, address)
+		x, err := topology.ParseRoute(line)
+		if err != nil || x.Device != "" || after != "" && strings.TrimSpace(before) != "" || x.Via.Zone() != "" {
+			return r, fmt.Errorf("%q is not a route; write '10.9.0.0/16 via 10.0.1.9', or '10.9.0.0/16 discard'; distance 200, metric 5, tag 7 may follow", text)
+		}
+		r.Distance, r.Metric, r.Tag = x.Distance, x.Metric, x.Tag
+		if x.Via.IsValid() {
+			r.Via = append(r.Via, x.Via)
+		}
 	}
 	return r, nil
 }
@@ -123,14 +142,14 @@ func parsePrefix(text string) (netip.Prefix, error) {
 }
 
 func (a *app) listRoutes(ctx context.Context, c *api.Client, name string) error {
-	routes, err := c.Routes(ctx, name)
+	routes, err := c.Routes(ctx, name, "")
 	if err != nil {
 		return err
 	}
 	if a.json {
 		return a.printJSON(routes)
 	}
-	rows := [][]string{{"ROUTER", "PREFIX", "NEXT HOP", "INTERFACE", "METRIC", "SOURCE"}}
+	rows := [][]string{{"ROUTER", "PREFIX", "NEXT HOP", "INTERFACE", "DISTANCE", "METRIC", "SOURCE"}}
 	used := map[string]bool{}
 	for _, r := range routes.Routes {
 		source := r.Source
@@ -139,17 +158,17 @@ func (a *app) listRoutes(ctx context.Context, c *api.Client, name string) error 
 			used[r.Router+" "+r.Prefix.String()] = true
 		}
 		first := []string{r.Router, r.Prefix.String()}
-		if r.Drop {
-			rows = append(rows, append(first, "drop", "–", fmt.Sprint(r.Metric), source))
-		}
-		for _, h := range r.Hops {
-			rows = append(rows, append(first, nextHop(h), h.Interface, fmt.Sprint(r.Metric), source))
-			first = []string{"", ""}
+		for i, h := range hopCells(r) {
+			if i > 0 {
+				first = []string{"", ""}
+			}
+			rows = append(rows, append(slices.Concat(first, h), fmt.Sprint(r.Distance), fmt.Sprint(r.Metric), source))
 		}
 	}
 	for _, u := range routes.Added {
 		if !used[u.Router+" "+u.Prefix.String()] {
-			rows = append(rows, []string{u.Router, u.Prefix.String(), joined(u.Via), "–", "–", "static (added), not in use"})
+			via := cmp.Or(joined(u.Via), "drop")
+			rows = append(rows, []string{u.Router, u.Prefix.String(), via, "–", fmt.Sprint(cmp.Or(u.Distance, rib.Static)), "–", "static (added), not in use"})
 		}
 	}
 	if len(rows) == 1 {
@@ -160,13 +179,70 @@ func (a *app) listRoutes(ctx context.Context, c *api.Client, name string) error 
 	return nil
 }
 
-// nextHop shows the neighbour's address and name.
-func nextHop(h api.Hop) string {
-	switch {
-	case !h.Via.IsValid():
-		return "–"
-	case h.Router == "":
-		return h.Via.String()
+// compareRoutes shows what a router has from all sources to a prefix.
+func (a *app) compareRoutes(ctx context.Context, c *api.Client, name, prefix string) error {
+	p, err := parsePrefix(prefix)
+	if err != nil {
+		return err
 	}
-	return h.Via.String() + " " + h.Router
+	routes, err := c.Routes(ctx, name, p.String())
+	if err != nil {
+		return err
+	}
+	if a.json {
+		return a.printJSON(routes)
+	}
+	if len(routes.Routes) == 0 {
+		a.say("%s has no route to exactly %s; its other routes:  trivet routes %s", name, p, name)
+		return nil
+	}
+	rows := [][]string{{"", "SOURCE", "DISTANCE", "METRIC", "TAG", "NEXT HOP", "INTERFACE", ""}}
+	for _, r := range routes.Routes {
+		mark, source, tag := "", r.Source, "–"
+		if r.Used {
+			mark = "*"
+		}
+		if r.User {
+			source += " (added)"
+		}
+		if r.Tag > 0 {
+			tag = fmt.Sprint(r.Tag)
+		}
+		why := r.Why
+		if why != "" {
+			why = "not used: " + why
+		}
+		first := []string{mark, source, fmt.Sprint(r.Distance), fmt.Sprint(r.Metric), tag}
+		for i, h := range hopCells(r) {
+			if i > 0 {
+				first, why = []string{mark, "", "", "", ""}, ""
+			}
+			rows = append(rows, append(slices.Concat(first, h), why))
+		}
+	}
+	a.table(rows)
+	return nil
+}
+
+// hopCells shows the next hops of a route and their interfaces.
+func hopCells(r api.Route) (out [][]string) {
+	for _, h := range r.Hops {
+		out = append(out, []string{nextHop(h), cmp.Or(h.Interface, "–")})
+	}
+	if r.Drop || len(out) == 0 {
+		out = append(out, []string{"drop", "–"})
+	}
+	return out
+}
+
+// nextHop shows the neighbour's address and name, and what the route says if that is another.
+func nextHop(h api.Hop) string {
+	text := "–"
+	if h.Via.IsValid() {
+		text = strings.TrimSpace(h.Via.String() + " " + h.Router)
+	}
+	if h.For.IsValid() {
+		text += ", the way to " + h.For.String()
+	}
+	return text
 }

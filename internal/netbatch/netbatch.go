@@ -418,10 +418,16 @@ func (b *Batch) route(kind int, verb string, flags int, r topology.Route, device
 		msg.Family = unix.AF_INET6
 	}
 	parts := []nl.NetlinkRequestData{msg}
-	if r.Via.IsValid() {
+	switch {
+	case r.Discard:
+		msg.Type = unix.RTN_BLACKHOLE
+	case r.Via.IsValid():
 		parts = append(parts, nl.NewRtAttr(unix.RTA_GATEWAY, r.Via.AsSlice()))
-	} else {
+	default:
 		msg.Scope = unix.RT_SCOPE_LINK
+	}
+	if metric := r.KernelMetric(); metric > 0 {
+		parts = append(parts, nl.NewRtAttr(unix.RTA_PRIORITY, nl.Uint32Attr(metric)))
 	}
 	if device > 0 {
 		parts = append(parts, nl.NewRtAttr(unix.RTA_OIF, nl.Uint32Attr(uint32(device))))

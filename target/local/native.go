@@ -265,10 +265,13 @@ func (l *Lab) routeNative(n *topology.Node, ends []*topology.Endpoint, static []
 	}
 	for _, s := range static {
 		to := prefixNet(s.To)
-		r := &netlink.Route{Table: nativeTable, Dst: &to, Protocol: unix.RTPROT_STATIC, Src: senderTo(s, ends)}
-		if s.Via.IsValid() {
+		r := &netlink.Route{Table: nativeTable, Dst: &to, Protocol: unix.RTPROT_STATIC, Priority: int(s.KernelMetric()), Src: senderTo(s, ends)}
+		switch {
+		case s.Discard:
+			r.Type, r.Src = unix.RTN_BLACKHOLE, nil
+		case s.Via.IsValid():
 			r.Gw = s.Via.AsSlice()
-		} else {
+		default:
 			r.Scope = netlink.SCOPE_LINK
 		}
 		if s.Device != "" {

@@ -254,7 +254,10 @@ func nodeCommands(t *topology.Topology, n *topology.Node) (lines []string) {
 		}
 	}
 	for _, r := range n.Routes {
-		run("ip " + map[bool]string{true: "-4", false: "-6"}[r.To.Addr().Is4()] + " route add " + r.String())
+		if r.Discard {
+			continue // nobody writes such a route in a script: it is told as lost
+		}
+		run("ip " + map[bool]string{true: "-4", false: "-6"}[r.To.Addr().Is4()] + " route add " + r.Plain().String())
 	}
 	for _, m := range n.Masquerade {
 		command := "iptables -t nat -A POSTROUTING"

@@ -54,7 +54,7 @@ var leaves = map[any]leaf{
 	reflect.TypeFor[topology.OSPFRedistribute](): {parse: simple(topology.ParseOSPFRedistribute), pattern: `^(static|connected|default)( +(metric|type) +[0-9]+){0,2}$`},
 
 	reflect.TypeFor[topology.WifiBand]():   oneOf(topology.Band2GHz, topology.Band5GHz),
-	reflect.TypeFor[topology.Route]():      {parse: simple(parseRoute), pattern: `^\S+( +via +\S+)?( +dev +\S+)?$`},
+	reflect.TypeFor[topology.Route]():      {parse: simple(topology.ParseRoute), pattern: `^\S+( +(discard|(via|dev|distance|metric|tag) +\S+))+$`},
 	reflect.TypeFor[topology.Masquerade](): {parse: simple(parseMasquerade), pattern: `^([0-9a-fA-F:./]+)?( *dev +\S+)?$`},
 	reflect.TypeFor[topology.RoutesMode](): oneOf(topology.RoutesComputed, topology.RoutesAsWritten),
 }
@@ -206,34 +206,6 @@ func parseVersion(s string) (string, error) {
 		return s, nil
 	}
 	return "", topology.Mistaken("write 1.0 or 1.3", "%q is not an OpenFlow version", s)
-}
-
-// parseRoute reads "10.2.0.0/16 via 10.0.0.254 dev h1-eth0"; either via or dev may be missing.
-func parseRoute(s string) (topology.Route, error) {
-	f := strings.Fields(s)
-	var route topology.Route
-	err := topology.Mistaken("write 10.2.0.0/16 via 10.0.0.254, or 10.2.0.0/16 dev h1-eth0", "%q is not a route", s)
-	if len(f) != 3 && len(f) != 5 {
-		return route, err
-	}
-	var wrong error
-	if route.To, wrong = netip.ParsePrefix(f[0]); wrong != nil {
-		return route, err
-	}
-	rest := f[1:]
-	if rest[0] == "via" {
-		if route.Via, wrong = netip.ParseAddr(rest[1]); wrong != nil {
-			return route, err
-		}
-		rest = rest[2:]
-	}
-	if len(rest) == 2 && rest[0] == "dev" {
-		route.Device, rest = rest[1], nil
-	}
-	if len(rest) > 0 {
-		return route, err
-	}
-	return route, nil
 }
 
 // parseMasquerade reads "192.168.1.0/24", "dev r1-eth1", or both.

@@ -67,7 +67,7 @@ type nodeOptions struct {
 	MAC       topology.MAC     `yaml:"mac" of:"host router nat" doc:"MAC address of the first interface."`
 	Loopback  []netip.Prefix   `yaml:"loopback" of:"host router nat" as:"loopback address" doc:"Further IP addresses, on the loopback device."`
 	Gateways  []netip.Addr     `yaml:"gateway,gateways" of:"host router nat" doc:"Default route: at most one IPv4 and one IPv6 address."`
-	Routes    []topology.Route `yaml:"routes,route" of:"host router nat" doc:"Static routes: 10.2.0.0/16 via 10.0.0.254, or dev h1-eth0 for neighbours behind a device."`
+	Routes    []topology.Route `yaml:"routes,route" of:"host router nat" doc:"Static routes: 10.2.0.0/16 via 10.0.0.254, or dev h1-eth0 for neighbours behind a device, or discard; distance 200 makes it a substitute."`
 
 	OSPF *topology.OSPF `yaml:"ospf" of:"router nat" as:"ospf" doc:"Speak OSPF: area 0, or {area: 0, router_id: 10.0.0.1, …}."`
 

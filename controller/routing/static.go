@@ -1,0 +1,171 @@
+package routing
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+)
+
+// static adds given routes: those that need no other, then those whose next hop is behind another
+// route.
+func (n *network) static(t *table, router int, only netip.Prefix) {
+	behind := n.independent(t, router, only)
+	if slices.ContainsFunc(behind, func(s StaticRoute) bool { return chosen(only, s.To) }) {
+		n.recursive(t, router, only, behind)
+	}
+}
+
+// independent adds given routes that lead to neighbours, or discard, and returns the others.
+func (n *network) independent(t *table, router int, only netip.Prefix) (behind []StaticRoute) {
+	for _, s := range n.routers[router].Static {
+		switch out := n.interfaceTo(router, s.Via); {
+		case s.Discard:
+			if chosen(only, s.To) {
+				r := s.route()
+				r.Drop = true
+				t.offer(r)
+			}
+		case n.owns(router, s.Via):
+			t.unreached(s, only, "the next hop is the router itself")
+		case out == nil:
+			behind = append(behind, s)
+		case chosen(only, s.To):
+			t.offer(s.route(n.hopVia(router, out, s.Via)))
+		}
+	}
+	return behind
+}
+
+func (s *StaticRoute) route(hops ...Hop) *Route {
+	r := &Route{Prefix: s.To, Source: Static, Distance: s.Distance, Metric: cmp.Or(s.Metric, 1), Tag: s.Tag, Hops: hops}
+	if s.Fallback {
+		r.Source = Fallback
+	}
+	return r
+}
+
+// owns says whether an address is the router's own.
+func (n *network) owns(router int, a netip.Addr) bool {
+	o, is := n.known[a]
+	return is && o.router == router
+}
+
+// recursive adds routes whose next hop is no neighbour, but what another route leads to: with the
+// next hops of that, which must be longer than the default route and not be the first one itself.
+// As each takes those of routes before it, no two depend on each other.
+func (n *network) recursive(t *table, router int, only netip.Prefix, behind []StaticRoute) {
+	resolved := map[netip.Prefix][]*Route{}
+	for again := true; again; {
+		again = false
+		behind = slices.DeleteFunc(behind, func(s StaticRoute) bool {
+			hops := n.hopsTo(t, router, s.Via, resolved)
+			if len(hops) == 0 || s.To.Contains(s.Via) {
+				return false
+			}
+			again = true
+			resolved[s.To] = append(resolved[s.To], s.route(hops...))
+			if chosen(only, s.To) {
+				t.offer(s.route(hops...))
+			}
+			return true
+		})
+	}
+	for _, s := range behind {
+		t.unreached(s, only, "no route leads to the next hop")
+	}
+}
+
+// hopsTo returns the next hops of the route to an address, as the way to it.
+func (n *network) hopsTo(t *table, router int, to netip.Addr, resolved map[netip.Prefix][]*Route) (hops []Hop) {
+	for bits := to.BitLen(); bits > 0; bits-- {
+		p, _ := to.Prefix(bits)
+		r := t.routes[p]
+		if n.onDemand {
+			r = n.near(router, p, resolved[p])
+		}
+		if r == nil {
+			continue
+		}
+		for _, h := range r.Hops {
+			if h.Via.IsValid() {
+				h.For = to
+				hops = append(hops, h)
+			}
+		}
+		return hops
+	}
+	return nil
+}
+
+// near is route, where of the static routes that need others only those count that are resolved.
+func (n *network) near(router int, p netip.Prefix, resolved []*Route) *Route {
+	if !n.mayHave(router, p) {
+		return nil
+	}
+	t := n.newTable(router)
+	n.found(t, router, p)
+	n.independent(t, router, p)
+	for _, r := range resolved {
+		r := *r
+		r.Hops = slices.Clone(r.Hops)
+		t.offer(&r)
+	}
+	return t.routes[p]
+}
+
+// unreached notes a route that cannot be used.
+func (t *table) unreached(s StaticRoute, only netip.Prefix, why string) {
+	if t.all == nil || !chosen(only, s.To) {
+		return
+	}
+	r := s.route(Hop{Via: s.Via, router: -1})
+	r.Distance = cmp.Or(r.Distance, t.distance(r.Source))
+	*t.all = append(*t.all, Candidate{Route: r, Why: why})
+}
+
+// Candidate is a route that a router has from one of its sources, be it used or not.
+type Candidate struct {
+	*Route
+	Used bool
+	Why  string // it is not used
+}
+
+// candidates lists what a router has from all sources to exactly a prefix, the one that is used
+// first.
+func (n *network) candidates(router int, p netip.Prefix) (out []Candidate) {
+	t := n.newTable(router)
+	t.all = &out
+	if n.onDemand {
+		n.fillTo(t, router, p)
+	} else {
+		n.fill(t, router)
+		out = slices.DeleteFunc(out, func(c Candidate) bool { return c.Prefix != p })
+	}
+	used := t.routes[p]
+	for i := range out {
+		if c := &out[i]; c.Route == used {
+			c.Used = true
+		} else if c.Why == "" && used != nil {
+			c.Why = c.Rank().Lost(used.Rank())
+		} else if c.Why == "" {
+			c.Why = c.Rank().Lost(c.Rank())
+		}
+	}
+	slices.SortStableFunc(out, func(a, b Candidate) int {
+		if a.Used != b.Used {
+			return map[bool]int{true: -1, false: 1}[a.Used]
+		}
+		return a.Rank().Compare(b.Rank())
+	})
+	return out
+}
+
+// Candidates lists what a router has from all its sources to a prefix, the route that is used
+// first; nothing where there is no such router.
+func (a *App) Candidates(dpid uint64, p netip.Prefix) []Candidate {
+	net, i, is := a.picture(dpid)
+	if !is {
+		return nil
+	}
+	return net.candidates(i, p)
+}

@@ -1,0 +1,132 @@
+package topology
+
+import (
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"trivet.dev/trivet/routing/rib"
+)
+
+// Route is a static route: through a neighbour, through a device (on which each destination answers
+// for itself), or both; or one that discards what follows it.
+type Route struct {
+	To      netip.Prefix `json:"to"`
+	Via     netip.Addr   `json:"via,omitzero"`
+	Device  string       `json:"device,omitempty"`
+	Discard bool         `json:"discard,omitempty"`
+
+	// Distance is how little the route is trusted beside those of other sources (see rib), Metric
+	// beside other static ones. 0: that of static routes, 1, or what the router gives them.
+	Distance rib.Distance `json:"distance,omitempty"`
+	Metric   uint32       `json:"metric,omitempty"`
+	Tag      uint32       `json:"tag,omitempty"` // for who announces it elsewhere
+
+	// Computed says that Resolve has set it: a route found by a controller takes precedence.
+	Computed bool `json:"computed,omitempty"`
+}
+
+// maxMetric is the largest metric of a static route: kernels have the distance above it, as FRR
+// reads them there.
+const maxMetric = 1<<24 - 1
+
+// ParseRoute reads "10.2.0.0/16 via 10.0.0.254 dev h1-eth0", of which via or dev may be missing, or
+// "10.0.0.0/8 discard"; distance, metric and tag, each with a number, may follow.
+func ParseRoute(s string) (rt Route, err error) {
+	bad := Mistaken("write 10.2.0.0/16 via 10.0.0.254, 10.2.0.0/16 dev h1-eth0, or 10.2.0.0/16 discard; distance 200, metric 5, tag 7 may follow", "%q is not a route", s)
+	f := strings.Fields(s)
+	if len(f) < 2 {
+		return rt, bad
+	}
+	if rt.To, err = netip.ParsePrefix(f[0]); err != nil {
+		return rt, bad
+	}
+	seen := map[string]bool{}
+	for f = f[1:]; len(f) > 0; {
+		word := f[0]
+		if seen[word] {
+			return rt, bad
+		}
+		seen[word] = true
+		if word == "discard" {
+			rt.Discard, f = true, f[1:]
+			continue
+		}
+		if len(f) < 2 || !rt.set(word, f[1]) {
+			return rt, bad
+		}
+		f = f[2:]
+	}
+	if rt.Discard == (rt.Via.IsValid() || rt.Device != "") {
+		return rt, bad
+	}
+	return rt, nil
+}
+
+// set takes a word of a route's text and its value.
+func (rt *Route) set(word, value string) bool {
+	number := func(most uint64) uint64 {
+		n, err := strconv.ParseUint(value, 10, 32)
+		if err != nil || n > most {
+			return 0
+		}
+		return n
+	}
+	switch word {
+	case "via":
+		via, err := netip.ParseAddr(value)
+		rt.Via = via
+		return err == nil
+	case "dev":
+		rt.Device = value
+		return true
+	case "distance":
+		rt.Distance = rib.Distance(number(uint64(rib.Never)))
+		return rt.Distance > 0
+	case "metric":
+		rt.Metric = uint32(number(maxMetric))
+		return rt.Metric > 0
+	case "tag":
+		rt.Tag = uint32(number(1<<32 - 1))
+		return rt.Tag > 0
+	}
+	return false
+}
+
+func (rt Route) String() string {
+	s := rt.To.String()
+	if rt.Via.IsValid() {
+		s += " via " + rt.Via.String()
+	}
+	if rt.Device != "" {
+		s += " dev " + rt.Device
+	}
+	if rt.Discard {
+		s += " discard"
+	}
+	for _, x := range []struct {
+		word  string
+		value uint32
+	}{{"distance", uint32(rt.Distance)}, {"metric", rt.Metric}, {"tag", rt.Tag}} {
+		if x.value > 0 {
+			s += " " + x.word + " " + strconv.FormatUint(uint64(x.value), 10)
+		}
+	}
+	return s
+}
+
+// Plain is the route without what only routers know: its distance, metric and tag.
+func (rt Route) Plain() Route {
+	rt.Distance, rt.Metric, rt.Tag = 0, 0, 0
+	return rt
+}
+
+// KernelMetric is the metric of the route in a kernel's table: there, the distance stands above the
+// metric, where FRR reads it.
+func (rt Route) KernelMetric() uint32 {
+	distance := uint32(rt.Distance)
+	if rt.Distance == rib.Static {
+		distance = 0 // as kernels take a route that says nothing
+	}
+	return distance<<24 | rt.Metric
+}

@@ -420,7 +420,7 @@ func TestRackActivation(t *testing.T) {
 		return r.begin(fmt.Sprintf("%s up linear,2 --wait 20s %s --name lab & echo $! >%s/up.pid; wait $!", trivet, on, r.dir))
 	}
 	r.do("rm -f " + r.dir + "/up.pid")
-	for _, fault := range []string{"SSH cut", "killed", "gateway's power", "device's power", "device's power", "device's power"} {
+	for _, fault := range []string{"SSH cut", "killed", "gateway's power", "device's power", "device's power"} {
 		end := begin()
 		after := 300*time.Millisecond + rand.N(3*time.Second)
 		time.Sleep(after)

@@ -45,6 +45,7 @@ func (n *Node) clone() *Node {
 	c.Loopback = slices.Clone(n.Loopback)
 	c.Gateways = slices.Clone(n.Gateways)
 	c.Routes = slices.Clone(n.Routes)
+	c.Distances = slices.Clone(n.Distances)
 	c.Masquerade = slices.Clone(n.Masquerade)
 	c.Cores = slices.Clone(n.Cores)
 	c.Isolate = slices.Clone(n.Isolate)

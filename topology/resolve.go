@@ -102,6 +102,7 @@ func (r *resolver) defaults(d Defaults) {
 			r.speaksOSPF(n)
 		}
 	}
+	r.checkDistances()
 	if i := slices.IndexFunc(t.Nodes, (*Node).RoutingNode); i >= 0 && t.Routes == RoutesAsWritten {
 		r.problems.Warn(t.Nodes[i].Pos, "use datapath kernel", "routes as-written: %s is a routing node, which finds its routes itself: routes are computed", t.Nodes[i].Name)
 		t.Routes = RoutesComputed

@@ -1,7 +1,9 @@
 package topology
 
 import (
+	"fmt"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -24,6 +26,50 @@ type Route struct {
 
 	// Computed says that Resolve has set it: a route found by a controller takes precedence.
 	Computed bool `json:"computed,omitempty"`
+}
+
+// SourceDistance is how little a router trusts the routes of a source.
+type SourceDistance struct {
+	Source   string       `json:"source"` // static, ospf or shortest-path
+	Distance rib.Distance `json:"distance"`
+}
+
+// Sources of SourceDistance.
+const (
+	SourceStatic       = "static"
+	SourceOSPF         = "ospf"
+	SourceShortestPath = "shortest-path" // what the controller finds by itself
+)
+
+// ParseSourceDistance reads "ospf 150".
+func ParseSourceDistance(s string) (SourceDistance, error) {
+	f := strings.Fields(s)
+	if len(f) == 2 && slices.Contains([]string{SourceStatic, SourceOSPF, SourceShortestPath}, f[0]) {
+		if n, err := strconv.ParseUint(f[1], 10, 8); err == nil && n > 0 {
+			return SourceDistance{f[0], rib.Distance(n)}, nil
+		}
+	}
+	return SourceDistance{}, Mistaken("write ospf 150, static 5 or shortest-path 100; distances are 1 to 255, which is never used", "%q is not the distance of a source", s)
+}
+
+func (d SourceDistance) String() string { return fmt.Sprintf("%s %d", d.Source, d.Distance) }
+
+// checkDistances finds distances that nothing would follow: Linux routers have their own.
+func (r *resolver) checkDistances() {
+	for _, n := range r.t.Nodes {
+		seen := map[string]bool{}
+		for _, d := range n.Distances {
+			switch text, err := ParseSourceDistance(d.String()); {
+			case err != nil || text != d:
+				r.problems.Add(n.Pos, "write ospf 150, static 5 or shortest-path 100", "router %s: distances: %s", n.Name, clip(d.String()))
+			case !n.RoutingNode():
+				r.problems.Add(n.Pos, "leave it out, or give single routes a distance: 10.2.0.0/16 via 10.0.0.254 distance 200", "router %s: distances are those of routing nodes; datapath %s has its own", n.Name, n.Datapath)
+			case seen[d.Source]:
+				r.problems.Add(n.Pos, "write it once", "router %s: distances: %s has two", n.Name, d.Source)
+			}
+			seen[d.Source] = true
+		}
+	}
 }
 
 // maxMetric is the largest metric of a static route: kernels have the distance above it, as FRR

@@ -155,6 +155,8 @@ type Node struct {
 
 	NAT bool `json:"nat,omitempty"` // a router with an uplink to the outside of the lab
 
+	Distances []SourceDistance `json:"distances,omitempty"` // of a routing node, in place of the usual ones
+
 	// Masquerade says which packets a router sends on under its own address.
 	Masquerade []Masquerade `json:"masquerade,omitempty"`
 

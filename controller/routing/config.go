@@ -117,6 +117,12 @@ func ConfigOf(t *topology.Topology) Config {
 		if n.OSPF != nil {
 			r.Protocol = ospfProtocol
 		}
+		for _, d := range n.Distances {
+			if r.Distances == nil {
+				r.Distances = map[Source]rib.Distance{}
+			}
+			r.Distances[sourcesByName[d.Source]] = d.Distance
+		}
 		for _, s := range n.Routes {
 			r.Static = append(r.Static, staticOf(s))
 		}
@@ -138,6 +144,9 @@ func ConfigOf(t *topology.Topology) Config {
 	}
 	return c
 }
+
+// sourcesByName are those that topologies give distances to.
+var sourcesByName = map[string]Source{topology.SourceStatic: Static, topology.SourceOSPF: Protocol, topology.SourceShortestPath: Computed}
 
 // check says what is wrong with a configuration.
 func (c *Config) check() error {

@@ -101,6 +101,8 @@ func nodeLosses(c topology.Change) (out []formats.Loss) {
 		switch f.Name {
 		case "routes":
 			l.Value = join(c.OldNode.Routes, topology.Route.String)
+		case "distances":
+			l.Value = join(c.OldNode.Distances, topology.SourceDistance.String)
 		case "masquerade":
 			l.Value = join(c.OldNode.Masquerade, topology.Masquerade.String)
 		case "dirs":

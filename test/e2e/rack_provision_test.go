@@ -27,7 +27,7 @@ for f in proc sys dev; do mount --rbind /$f root/$f; done
 apt() { chroot root env DEBIAN_FRONTEND=noninteractive apt-get -q -y --no-install-recommends -o APT::Sandbox::User=root "$@" </dev/null >>apt.log 2>&1; }
 packages='ansible-core sshpass chrony dnsmasq ifupdown sudo dbus openssh-server python3-apt nftables systemd-sysv'
 apt install $packages || { apt update && apt install $packages; } || { tail -n 20 apt.log; exit 1; }
-rm -rf root/etc/systemd/system/*.wants root/etc/rc?.d/*chrony root/etc/rc?.d/*dnsmasq
+rm -rf root/etc/systemd/system/*.wants root/etc/systemd/system/chronyd.service root/etc/rc?.d/*chrony root/etc/rc?.d/*dnsmasq
 systemctl --quiet --root=$PWD/root enable ssh 2>/dev/null
 for unit in systemd-logind.service systemd-resolved.service apt-daily.timer apt-daily-upgrade.timer; do ln -sf /dev/null root/etc/systemd/system/$unit; done
 echo 'DAEMON_OPTS="-F 1 -x"' >root/etc/default/chrony # the clock is not its own

@@ -140,7 +140,8 @@ func (u *User) reach(m *Machine) (r reach, cure string, err error) {
 	return r, "", nil
 }
 
-// connect opens a connection to a machine's sshd; the login has the jump hosts that it goes through.
+// connect opens a connection to a machine's sshd; the login has the jump hosts that it goes
+// through.
 func (u *User) connect(ctx context.Context, m *Machine, depth int) (login *Login, conn net.Conn, to reach, err error) {
 	fail := func(err error, cure string) (*Login, net.Conn, reach, error) {
 		return nil, nil, to, &Unreachable{m, err, cure}

@@ -178,8 +178,8 @@ func (s *Site) push(ctx context.Context, file, name, sum string) error {
 	to := dir + "/" + name
 	script := fmt.Sprintf(`set -e; umask 022; mkdir -p %[1]s; new=$(mktemp %[1]s/new.XXXXXX); trap 'rm -f "$new"' EXIT; cat >"$new"; `+
 		`echo "%[3]s  $new" | sha256sum -c - >/dev/null; chmod 755 "$new"; mv "$new" %[2]s; trap - EXIT; `+
-		// The last ones used stay: another lab may run one. So do copies that others are making, which
-		// may be gone before find has looked at them.
+		// The last ones used stay: another lab may run one. So do copies that others are making,
+		// which may be gone before find has looked at them.
 		`ls -t %[1]s | grep ^trivet- | tail -n +6 | while read -r old; do rm -f "%[1]s/$old"; done; { find %[1]s -name 'new.*' -mtime +0 -exec rm -f {} + || :; } 2>/dev/null`,
 		dir, to, sum)
 	_, err = s.Run(ctx, script, f)

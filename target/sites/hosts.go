@@ -90,8 +90,8 @@ func placeHosts(t *topology.Topology, list *site.List, old *topology.Topology) e
 	return p.Err()
 }
 
-// addressMACs gives the interfaces of hosts that are machines the MAC addresses that C3-Edge's have,
-// unless the file says others: so one is told from the other in captures and flow tables.
+// addressMACs gives the interfaces of hosts that are machines the MAC addresses that C3-Edge's
+// have, unless the file says others: so one is told from the other in captures and flow tables.
 func addressMACs(t *topology.Topology) {
 	nodes := t.NodesByName()
 	for _, l := range t.Links {

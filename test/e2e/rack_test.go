@@ -19,8 +19,8 @@ func (r *rack) at(i int, command string) string {
 	return fmt.Sprintf("ssh -o ConnectTimeout=30 -i %[1]s/own -o UserKnownHostsFile=%[1]s/known_hosts root@10.5.0.%[2]d sh %[1]s/%[3]s", r.dir, i+1, file)
 }
 
-// look shows what of a machine a lab could change. What the kernel sizes by its memory as it boots is
-// left out.
+// look shows what of a machine a lab could change. What the kernel sizes by its memory as it boots
+// is left out.
 const look = `export PATH=/usr/sbin:/sbin:$PATH
 ip -d addr | grep -v valid_lft; ip rule; ip -6 rule; ip route show table all; ip -6 route show table all; tc qdisc; tc filter show dev eth0 egress; cat /etc/hosts
 hostname; mount | grep -v /tmp/; ls -A /run/trivet /run/netns 2>/dev/null; find /sys/fs/cgroup -name 'trivet*'
@@ -386,8 +386,8 @@ func TestRackFaults(t *testing.T) {
 }
 
 // TestRackActivation proves that an activation that does not succeed leaves nothing half done, and
-// that the message says what to do: of two labs of one name, begun at once, one comes up; a key that
-// is refused, a full disk; and somewhere in it, SSH that is cut, a gateway whose processes are
+// that the message says what to do: of two labs of one name, begun at once, one comes up; a key
+// that is refused, a full disk; and somewhere in it, SSH that is cut, a gateway whose processes are
 // killed, one that loses its power, and a device that does, which boots as it was.
 func TestRackActivation(t *testing.T) {
 	r, on := newGatewayAndDevices(t)
@@ -414,8 +414,8 @@ func TestRackActivation(t *testing.T) {
 	r.do(r.at(1, "umount /run/trivet && rmdir /run/trivet"))
 	r.unchanged(were, 0)
 
-	// SSH that is cut, the gateway's up and daemon that are killed, the gateway's power, a device's:
-	// each somewhere in the activation.
+	// SSH that is cut, the gateway's up and daemon that are killed, the gateway's power, a
+	// device's: each somewhere in the activation.
 	begin := func() func() (int, string) {
 		return r.begin(fmt.Sprintf("%s up linear,2 --wait 20s %s --name lab & echo $! >%s/up.pid; wait $!", trivet, on, r.dir))
 	}

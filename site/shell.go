@@ -4,9 +4,19 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+	"strings"
 
 	"golang.org/x/crypto/ssh"
 )
+
+// Quote makes one command for a shell of a program and its arguments.
+func Quote(words []string) string {
+	quoted := make([]string, len(words))
+	for i, w := range words {
+		quoted[i] = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
+	}
+	return strings.Join(quoted, " ")
+}
 
 // Session begins a session, for a program whose streams matter.
 func (l *Login) Session() (*ssh.Session, error) { return l.client.NewSession() }

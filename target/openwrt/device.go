@@ -19,7 +19,7 @@ func dir(id string) string { return "/tmp/trivet-" + id }
 
 // run runs a command of a lab's script at its device.
 func run(ctx context.Context, l *site.Login, id string, words ...string) (string, error) {
-	out, err := l.Run(ctx, "sh "+quoteAll(append([]string{dir(id) + "/switch.sh"}, words...)), nil)
+	out, err := l.Run(ctx, "sh "+site.Quote(append([]string{dir(id) + "/switch.sh"}, words...)), nil)
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", l.Machine.Name, err)
 	}
@@ -182,6 +182,3 @@ func Flows(ctx context.Context, l *site.Login, p Plan, inPort uint32) (int, erro
 	}
 	return strconv.Atoi(out)
 }
-
-// Quote makes one command for the device's shell of the words of another.
-func Quote(words []string) string { return quoteAll(words) }

@@ -49,15 +49,7 @@ type Port struct {
 var body string
 
 // quote makes a word of a shell of any text.
-func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
-
-func quoteAll(words []string) string {
-	quoted := make([]string, len(words))
-	for i, w := range words {
-		quoted[i] = quote(w)
-	}
-	return strings.Join(quoted, " ")
-}
+func quote(s string) string { return site.Quote([]string{s}) }
 
 // script is the program that makes a device the switch of a plan, and what it was again. Network is
 // the device's configuration, as  uci export network  prints it.
@@ -90,7 +82,7 @@ func (p Plan) script(network string) (string, error) {
 		edit = append(edit, "while uci -q delete 'openflow.@ofswitch[0]'; do :; done")
 	}
 	for _, e := range append(editNetwork(config, p.Ports), p.agentEdits()...) {
-		edit = append(edit, "uci -q "+quoteAll(e)+" || return 1")
+		edit = append(edit, "uci -q "+site.Quote(e)+" || return 1")
 	}
 	command("edit", edit)
 	command("make_bridge", []string{"ovs " + p.ovsLine() + " || return 1"})
@@ -156,7 +148,7 @@ func (p Plan) systemID() string {
 
 func (p Plan) ovsLine() string {
 	bridge := topology.DeviceName(p.Switch)
-	return quoteAll(p.ovs()) + " -- set bridge " + quote(bridge) + ` "datapath_type=$datapath"`
+	return site.Quote(p.ovs()) + " -- set bridge " + quote(bridge) + ` "datapath_type=$datapath"`
 }
 
 // agentEdits configure the user-space switch, whose init script reads them.

@@ -1,4 +1,4 @@
-# shellcheck shell=ash disable=SC2154 # variables and some functions come before this
+# shellcheck shell=dash disable=SC2154,SC2034 # variables and some functions come before this
 # Makes an OpenWrt device a switch, and what it was again:
 #
 #   sh switch.sh up       says what is wrong and leaves nothing behind if it cannot be done
@@ -133,7 +133,6 @@ start_ovs() {
 		/etc/init.d/openvswitch stop >/dev/null 2>&1
 	fi
 	modprobe openvswitch 2>/dev/null
-	# shellcheck disable=SC2034 # of make_bridge
 	datapath=netdev
 	[ ! -d /sys/module/openvswitch ] || datapath=system
 	ovsdb-tool create "$dir/conf.db" /usr/share/openvswitch/vswitch.ovsschema &&

@@ -19,8 +19,12 @@ import (
 // from their sites. If one fails, those that have changed are changed back. Machines that are
 // needed now are joined first, and left last if they are needed no more.
 func (l *Lab) Apply(ctx context.Context, t *topology.Topology, progress local.Progress) error {
+	err := checkDevices(t, l.state.Sites)
+	if err != nil {
+		return err
+	}
 	joined, err := l.join(ctx, t)
-	if err == nil {
+	if err = errors.Join(err, l.joinDevices(ctx, t)); err == nil {
 		err = l.apply(ctx, t, progress)
 	}
 	if err != nil {
@@ -78,7 +82,7 @@ func (l *Lab) leave(parts []*part) error {
 }
 
 func (l *Lab) apply(ctx context.Context, t *topology.Topology, progress local.Progress) error {
-	old, vnis := l.Topology(), l.record.VNIs
+	old, vnis, wires := l.Topology(), l.record.VNIs, l.record.Wires
 	was := map[string]*topology.Topology{}
 	for _, p := range l.used() {
 		was[p.machine.Name] = l.partOf(old, p.machine.Name)
@@ -88,7 +92,7 @@ func (l *Lab) apply(ctx context.Context, t *topology.Topology, progress local.Pr
 		return err
 	}
 	if err := l.learnCarriers(ctx, t); err != nil {
-		l.record.VNIs = vnis
+		l.record.VNIs, l.record.Wires = vnis, wires
 		return errors.Join(err, l.save())
 	}
 	changed := make(chan *part, len(l.parts))
@@ -115,6 +119,13 @@ func (l *Lab) apply(ctx context.Context, t *topology.Topology, progress local.Pr
 		}
 	}
 	if err == nil {
+		if err = l.changeDevices(ctx, t); err != nil {
+			if is := l.partOf(t, topology.Head); !same(here, is) {
+				err = errors.Join(err, l.Lab.Apply(context.WithoutCancel(ctx), here, progress))
+			}
+		}
+	}
+	if err == nil {
 		said := remarks(old, l.known())
 		l.set(t)
 		for _, what := range remarks(t, l.known()) {
@@ -127,7 +138,7 @@ func (l *Lab) apply(ctx context.Context, t *topology.Topology, progress local.Pr
 	if errors.Is(err, local.ErrHalf) {
 		return err
 	}
-	l.record.VNIs = vnis
+	l.record.VNIs, l.record.Wires = vnis, wires
 	undo := l.save()
 	for p := range changed {
 		_, failed := p.client.Apply(context.WithoutCancel(ctx), was[p.machine.Name], false)
@@ -171,8 +182,10 @@ func (l *Lab) Settle(ctx context.Context) error {
 
 // Controllers says of the switches of all sites whether they are connected.
 func (l *Lab) Controllers(ctx context.Context) ([]datapath.SwitchStatus, error) {
-	return gather(l, func(here *local.Lab) ([]datapath.SwitchStatus, error) { return here.Controllers(ctx) },
+	out, err := gather(l, func(here *local.Lab) ([]datapath.SwitchStatus, error) { return here.Controllers(ctx) },
 		func(c *lab.Client) ([]datapath.SwitchStatus, error) { return c.Controllers(ctx) })
+	more, failed := l.deviceStatus(ctx)
+	return append(out, more...), errors.Join(err, failed)
 }
 
 // Drops are those of all sites.
@@ -213,7 +226,7 @@ func (l *Lab) Dead() []string {
 			out = append(out, "site "+p.machine.Name)
 		}
 	}
-	return out
+	return append(out, l.deadDevices()...)
 }
 
 // Remarks are what the user should know of the lab that has come up.
@@ -252,6 +265,7 @@ func (l *Lab) Sites(ctx context.Context) lab.Sites {
 		})
 	}
 	group.Wait()
+	out.Others = append(out.Others, l.deviceInfo()...)
 	return out
 }
 
@@ -301,6 +315,7 @@ func (l *Lab) Ends() ([][2]local.End, error) {
 			return [2]local.End(links[i].Ends)
 		})
 	}
+	l.deviceEnds(out)
 	return out, nil
 }
 
@@ -330,7 +345,7 @@ func (l *Lab) WaitControllers(ctx context.Context) error {
 	})
 	err := l.await(ctx, foreign, func(here []*topology.Node) error { return l.Lab.WaitControllers(ctx) },
 		func([]string) lab.Await { return lab.Await{Controllers: true} })
-	if err == nil {
+	if err = errors.Join(err, l.awaitDevices(ctx, foreign, connectedDevice)); err == nil {
 		return nil
 	}
 	for controller, why := range l.unreached.Range { // its switches only know that the connection ends
@@ -341,8 +356,8 @@ func (l *Lab) WaitControllers(ctx context.Context) error {
 
 // WaitFlows waits for switches of all sites.
 func (l *Lab) WaitFlows(ctx context.Context, switches []*topology.Node) error {
-	return l.await(ctx, switches, func(here []*topology.Node) error { return l.Lab.WaitFlows(ctx, here) },
-		func(there []string) lab.Await { return lab.Await{Flows: there} })
+	return errors.Join(l.await(ctx, switches, func(here []*topology.Node) error { return l.Lab.WaitFlows(ctx, here) },
+		func(there []string) lab.Await { return lab.Await{Flows: there} }), l.awaitDevices(ctx, switches, flowsAtDevice))
 }
 
 // WaitPorts waits for switches of all sites.

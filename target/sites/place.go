@@ -32,9 +32,12 @@ func Place(t *topology.Topology, list *site.List, cores map[string]float64, old 
 	}
 	for _, m := range list.Machines {
 		p.add(m.Name, m.Capacity, cores)
-		p.sites[len(p.sites)-1].full = m.Hosts > 0
+		p.sites[len(p.sites)-1].full = m.Hosts > 0 || m.OnlySwitches()
 	}
 	if err := placeHosts(t, list, old); err != nil {
+		return err
+	}
+	if err := placeSwitches(t, list, old); err != nil {
 		return err
 	}
 	if err := p.read(t, old); err != nil {

@@ -1,0 +1,154 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// wrt is what stands for an OpenWrt device: real dropbear, busybox and Open vSwitch in a root file
+// system of its own, with a uci and a netifd of the tests' (testdata/openwrt). Its memory is lost with
+// its power, its files are not.
+type wrt struct {
+	*machine
+	root string
+	on   *exec.Cmd
+}
+
+// configs are /etc/config/network in the forms that OpenWrt has had, with what uci would write
+// otherwise: comments, spaces, quotes.
+var configs = map[string]string{
+	"dsa": "# by hand\nconfig interface 'loopback'\n\toption device lo\n\toption proto 'static'\n\toption ipaddr \"127.0.0.1\"\n\n\nconfig device\n  option name 'br-lan'\n" +
+		"\toption type 'bridge'\n\tlist ports 'lan1'\n\tlist ports 'lan2'\n\tlist ports 'lan3'\n\tlist ports 'lan4'\n\n" +
+		"config interface 'lan'\n\toption device 'br-lan'\n\toption proto 'static'\n\toption ipaddr '%s'\n",
+	"vlans": "config device 'bridge'\n\toption name 'br-lan'\n\toption type 'bridge'\n\nconfig bridge-vlan\n\toption device 'br-lan'\n\toption vlan '1'\n" +
+		"\tlist ports 'lan1:u*'\n\tlist ports 'lan2:u*'\n\tlist ports lan3:t\n\tlist ports 'lan4:u*'\n\nconfig interface 'lan'\n\toption device 'br-lan'\n\toption proto 'static'\n\toption ipaddr '%s'\n",
+	"ifname": "config interface lan\n\toption ifname \"lan1 lan2 lan3 lan4\"\n\toption type bridge\n\toption proto static\n\toption ipaddr %s\n",
+}
+
+// newWrt makes a device, whose port lan4 leads to a bridge of the head. It is off.
+func newWrt(t *testing.T, head *machine, address, form string) *wrt {
+	t.Helper()
+	for _, program := range []string{"dropbear", "busybox", "ovs-vswitchd"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skip("there is no " + program)
+		}
+	}
+	w := &wrt{machine: newMachine(t)}
+	w.root = filepath.Join(w.dir, "root")
+	double, err := filepath.Abs("testdata/openwrt")
+	must(t, err)
+	w.sh(fmt.Sprintf(`mkdir -p %[1]s && cd %[1]s && mkdir -p bin sbin usr/bin usr/sbin usr/lib usr/lib64 usr/share/openvswitch etc/config etc/dropbear root/.ssh proc sys tmp dev
+		cp -r %[2]s/* . && ln -s tmp var && ln -s usr/lib lib && ln -s usr/lib64 lib64
+		mount --bind /usr/lib usr/lib && mount --bind /usr/lib64 usr/lib64 && mount --bind /dev dev
+		cp /bin/busybox bin/ && for applet in $(busybox --list); do [ -e sbin/$applet ] || ln -s busybox bin/$applet; done
+		cp -L $(which dropbear) $(which ovsdb-server) $(which ovs-vswitchd) $(which ip) usr/sbin/ && mv usr/sbin/ip sbin/ip-full && cp usr/sbin/ovs-vswitchd usr/sbin/ofdatapath
+		cp -L $(which ovs-vsctl) $(which ovs-ofctl) $(which ovsdb-tool) /usr/bin/python3 usr/bin/
+		cp /usr/share/openvswitch/vswitch.ovsschema usr/share/openvswitch/
+		echo root::0:0:root:/root:/bin/sh >etc/passwd; echo /bin/sh >etc/shells; chmod 700 root root/.ssh
+		dropbearkey -t ed25519 -f etc/dropbear/key >/dev/null 2>&1; cp %[3]s/.ssh/id_ed25519.pub root/.ssh/authorized_keys; chmod 600 root/.ssh/authorized_keys
+		echo "config ofswitch" >etc/config/openflow`, w.root, double, head.dir))
+	w.write("etc/config/network", fmt.Sprintf(configs[form], address))
+	w.joins("lan4", head, "to-"+strings.ReplaceAll(address, ".", "-"))
+	head.sh("ip link set to-" + strings.ReplaceAll(address, ".", "-") + " master hub up")
+	return w
+}
+
+func (w *wrt) write(name, text string) {
+	must(w.t, os.WriteFile(filepath.Join(w.root, name), []byte(text), 0o644))
+}
+
+// joins makes a cable from a port of the device to an interface of another machine.
+func (w *wrt) joins(port string, other *machine, nic string) {
+	w.t.Helper()
+	cable := exec.Command("ip", "link", "add", port, "netns", strconv.Itoa(w.init.Process.Pid), "type", "veth", "peer", "name", nic, "netns", strconv.Itoa(other.init.Process.Pid))
+	if out, err := cable.CombinedOutput(); err != nil {
+		w.t.Fatalf("%v: %s", err, out)
+	}
+}
+
+// power switches the device on.
+func (w *wrt) power() {
+	w.t.Helper()
+	w.on = w.command("unshare", "--pid", "--mount", "--fork", "--kill-child", "chroot", w.root, "/bin/busybox", "env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "/bin/sh", "/sbin/boot")
+	w.on.Stderr = os.Stderr
+	must(w.t, w.start(w.on))
+}
+
+// cut takes the device's power away.
+func (w *wrt) cut() {
+	must(w.t, w.on.Process.Kill())
+	_ = w.on.Wait()
+}
+
+// at runs a command at the device, by SSH from the head.
+func (w *wrt) at(head *machine, address, command string) result {
+	return head.do(head.command("ssh", "-o", "UserKnownHostsFile="+head.dir+"/.ssh/known_hosts", "-i", head.dir+"/.ssh/id_ed25519", "root@"+address, command))
+}
+
+// state is all files of the device, and its interfaces.
+func (w *wrt) state() string {
+	w.t.Helper()
+	return w.sh("find " + w.root + " -xdev -type f ! -name log | sort | xargs md5sum; ip -br link | sed 's/@[^ ]*//' | awk '{print $1, $2}' | sort; ip -br addr | awk '/10.5/ {print $1, $3}'; for d in /sys/class/net/*; do echo $d $(basename $(readlink $d/master)); done; ls " + w.root + "/tmp")
+}
+
+// TestOpenWrt proves that OpenWrt devices, with the network configured in each of the forms that
+// there are, become switches of a lab, by Open vSwitch and by a user-space agent, and Trivet's
+// controller theirs; that the lab is used as any other; that every file of theirs is as before, byte
+// by byte, once the lab is down, and their bridges are; and that the same happens without the lab's
+// doing when a device loses its power, and when the head is gone.
+func TestOpenWrt(t *testing.T) {
+	t.Parallel()
+	h := newMachine(t)
+	h.env = []string{"HOME=" + h.dir}
+	h.sh("ip link add hub type bridge && ip addr add 10.5.0.1/24 dev hub && ip link set hub up && mkdir -p .ssh && ssh-keygen -q -t ed25519 -N '' -f .ssh/id_ed25519")
+	w1, w2 := newWrt(t, h, "10.5.0.2", "dsa"), newWrt(t, h, "10.5.0.3", "ifname")
+	w1.joins("lan1", h, "eth1")
+	w2.joins("lan1", h, "eth2")
+	w1.joins("lan2", w2.machine, "lan2")
+	known := ""
+	for i, w := range []*wrt{w1, w2} {
+		w.power()
+		known += fmt.Sprintf("10.5.0.%d %s\n", i+2, strings.TrimSpace(w.sh("dropbearkey -y -f "+w.root+"/etc/dropbear/key | grep ^ssh")))
+	}
+	h.file(".ssh/known_hosts", known)
+	h.file("rack.yaml", `gateway: {ssh: local, inner: hub}
+keep: 8s
+devices:
+  wrt-1: {ssh: root@10.5.0.2, kind: openwrt, ports: [lan1, lan2, lan3]}
+  wrt-2: {ssh: root@10.5.0.3, kind: openwrt, ports: [lan1, lan2, lan3], labels: [openwrt]}
+wires:
+  - wrt-1/lan1 -- gateway/eth1
+  - wrt-2/lan1 -- gateway/eth2
+  - wrt-1/lan2 -- wrt-2/lan2
+`)
+	h.file("lab.yaml", "nodes:\n  s1: {switch: {on: wrt-1}}\n  s2: {switch: {on: openwrt}}\n  h[1-2]: host\nlinks: [s1 -- h1, s2 -- h2, s1 -- s2]\n")
+	for i, w := range []*wrt{w1, w2} {
+		eventually(t, "dropbear answers", func() bool { return w.at(h, fmt.Sprintf("10.5.0.%d", i+2), "true").code == 0 })
+	}
+	were := []string{w1.state(), w2.state()}
+	unchanged := func() {
+		t.Helper()
+		for i, w := range []*wrt{w1, w2} {
+			for end := time.Now().Add(30 * time.Second); w.state() != were[i] && time.Now().Before(end); time.Sleep(200 * time.Millisecond) {
+			}
+			if now := w.state(); now != were[i] {
+				t.Fatalf("wrt-%d is not what it was:\n%s", i+1, differing(were[i], now))
+			}
+		}
+	}
+
+	out := h.up("lab.yaml", "--on", "rack.yaml")
+	t.Log(out)
+	contains(t, h.ok("ping", "--all"), "2 sent, 2 received")
+	t.Log(h.ok("inspect"))
+	contains(t, h.exec("s1", "cat /proc/self/comm; echo $SSH_CONNECTION"), "10.5.0.1")
+	t.Log(h.ok("flows", "s1"))
+	h.ok("down", h.name)
+	unchanged()
+}

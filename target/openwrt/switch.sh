@@ -48,7 +48,7 @@ is_back() { [ "$(bridge_of "$1")" = "${2:-}" ]; }
 
 # leads_to_us prints the interface by which this SSH connection comes: of a bridge, also the port.
 leads_to_us() {
-	local client server device hop mac number
+	local client server device hop mac number port
 	# shellcheck disable=SC2086 # words
 	set -- $SSH_CONNECTION
 	client=$1 server=$3
@@ -58,10 +58,11 @@ leads_to_us() {
 	[ -d "/sys/class/net/$device/bridge" ] || return 0
 	hop=$(ip route get "$client" | sed -n 's/.* via \([^ ]*\) .*/\1/p')
 	mac=$(ip neigh show "${hop:-$client}" dev "$device" | sed -n 's/.*lladdr \([0-9a-f:]*\).*/\1/p')
-	number=$(brctl showmacs "$device" | sed -n "s/^ *\([0-9]*\)[ 	]*${mac}[ 	].*/\1/p" | head -n 1)
-	[ -n "$mac" ] && [ -n "$number" ] || return 0
-	for mac in "/sys/class/net/$device/brif"/*; do
-		[ $(($(cat "$mac/port_no"))) != "$number" ] || echo "${mac##*/}"
+	[ -n "$mac" ] || return 0
+	# What the bridge has learned: 16 bytes each (struct __fdb_entry), the address, then the port.
+	number=$(hexdump -v -e '16/1 "%02x" "\n"' "/sys/class/net/$device/brforward" | sed -n "s/^$(echo "$mac" | tr -d :)\(..\).*/\1/p" | head -n 1)
+	for port in "/sys/class/net/$device/brif"/*; do
+		[ $(($(cat "$port/port_no"))) != $((0x${number:-ff})) ] || echo "${port##*/}"
 	done
 }
 

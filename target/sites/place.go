@@ -139,6 +139,9 @@ func (p *placer) read(t, old *topology.Topology) error {
 		}
 		if len(p.neighbours[n.Name]) == 1 && !p.fixed[n.Name] && p.allowed[n.Name] == nil {
 			for other := range p.neighbours[n.Name] {
+				if p.fixed[other] && p.sites[p.at[other]].full {
+					continue // there is no room for others
+				}
 				if len(p.neighbours[other]) > 1 || n.Kind == topology.Host && t.Node(other).Kind != topology.Host {
 					p.leafOf[n.Name] = other
 					p.weight[other]++

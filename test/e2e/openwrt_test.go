@@ -21,14 +21,16 @@ type wrt struct {
 }
 
 // configs are /etc/config/network in the forms that OpenWrt has had, with what uci would write
-// otherwise: comments, spaces, quotes.
+// otherwise: comments, spaces, quotes. In the last one, lan2 is in no bridge, or the cable between two
+// devices would be a loop.
 var configs = map[string]string{
 	"dsa": "# by hand\nconfig interface 'loopback'\n\toption device lo\n\toption proto 'static'\n\toption ipaddr \"127.0.0.1\"\n\n\nconfig device\n  option name 'br-lan'\n" +
 		"\toption type 'bridge'\n\tlist ports 'lan1'\n\tlist ports 'lan2'\n\tlist ports 'lan3'\n\tlist ports 'lan4'\n\n" +
 		"config interface 'lan'\n\toption device 'br-lan'\n\toption proto 'static'\n\toption ipaddr '%s'\n",
 	"vlans": "config device 'bridge'\n\toption name 'br-lan'\n\toption type 'bridge'\n\nconfig bridge-vlan\n\toption device 'br-lan'\n\toption vlan '1'\n" +
 		"\tlist ports 'lan1:u*'\n\tlist ports 'lan2:u*'\n\tlist ports lan3:t\n\tlist ports 'lan4:u*'\n\nconfig interface 'lan'\n\toption device 'br-lan'\n\toption proto 'static'\n\toption ipaddr '%s'\n",
-	"ifname": "config interface lan\n\toption ifname \"lan1 lan2 lan3 lan4\"\n\toption type bridge\n\toption proto static\n\toption ipaddr %s\n",
+	"ifname": "config interface lan\n\toption ifname \"lan1 lan3 lan4\"\n\toption type bridge\n\toption proto static\n\toption ipaddr %s\n" +
+		"config interface dmz\n\toption ifname lan2\n\toption proto static\n\toption ipaddr 10.55.0.1\n",
 }
 
 // newWrt makes a device, whose port lan4 leads to a bridge of the head. It is off.
@@ -46,7 +48,7 @@ func newWrt(t *testing.T, head *machine, address, form string) *wrt {
 	w.sh(fmt.Sprintf(`mkdir -p %[1]s && cd %[1]s && mkdir -p bin sbin usr/bin usr/sbin usr/lib usr/lib64 usr/share/openvswitch etc/config etc/dropbear root/.ssh proc sys tmp dev
 		cp -r %[2]s/* . && ln -s tmp var && ln -s usr/lib lib && ln -s usr/lib64 lib64
 		mount --bind /usr/lib usr/lib && mount --bind /usr/lib64 usr/lib64 && mount --bind /dev dev
-		cp /bin/busybox bin/ && for applet in $(busybox --list); do [ -e sbin/$applet ] || ln -s busybox bin/$applet; done
+		cp /bin/busybox bin/ && for applet in $(busybox --list); do [ -e sbin/$applet ] || [ $applet = busybox ] || ln -s busybox bin/$applet; done
 		cp -L $(which dropbear) $(which ovsdb-server) $(which ovs-vswitchd) $(which ip) usr/sbin/ && mv usr/sbin/ip sbin/ip-full && cp usr/sbin/ovs-vswitchd usr/sbin/ofdatapath
 		cp -L $(which ovs-vsctl) $(which ovs-ofctl) $(which ovsdb-tool) /usr/bin/python3 usr/bin/
 		cp /usr/share/openvswitch/vswitch.ovsschema usr/share/openvswitch/
@@ -75,6 +77,7 @@ func (w *wrt) joins(port string, other *machine, nic string) {
 // power switches the device on.
 func (w *wrt) power() {
 	w.t.Helper()
+	w.sh("for port in lan1 lan2 lan3; do ip link show $port >/dev/null 2>&1 || ip link add $port type veth peer name $port-off; done")
 	w.on = w.command("unshare", "--pid", "--mount", "--fork", "--kill-child", "chroot", w.root, "/bin/busybox", "env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "/bin/sh", "/sbin/boot")
 	w.on.Stderr = os.Stderr
 	must(w.t, w.start(w.on))
@@ -94,7 +97,7 @@ func (w *wrt) at(head *machine, address, command string) result {
 // state is all files of the device, and its interfaces.
 func (w *wrt) state() string {
 	w.t.Helper()
-	return w.sh("find " + w.root + " -xdev -type f ! -name log | sort | xargs md5sum; ip -br link | sed 's/@[^ ]*//' | awk '{print $1, $2}' | sort; ip -br addr | awk '/10.5/ {print $1, $3}'; for d in /sys/class/net/*; do echo $d $(basename $(readlink $d/master)); done; ls " + w.root + "/tmp")
+	return w.sh("cd " + w.root + "; find etc sbin root -type f | sort | xargs md5sum; ip -br link | sed 's/@[^ ]*//' | awk '{print $1, $2}' | sort; ip -br addr | awk '/10.5/ {print $1, $3}'; ip -o link | grep -o '^[0-9]*: [^@:]*\\| master [^ ]*' | grep -B 1 master; ls " + w.root + "/tmp")
 }
 
 // TestOpenWrt proves that OpenWrt devices, with the network configured in each of the forms that

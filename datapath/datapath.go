@@ -266,10 +266,11 @@ const (
 	Line     Wire = "line"      // two TAP devices and the delay line of the lab's daemon
 	External Wire = "interface" // a real interface of the machine, moved into the lab, or the end of a tunnel
 	Tunnel   Wire = "vxlan"     // between two sites, seen from both
+	Cable    Wire = "wire"      // a real one between two sites
 )
 
 // Inner says whether a link runs inside a datapath, without devices.
-func (w Wire) Inner() bool { return w != Veth && w != Line && w != External && w != Tunnel }
+func (w Wire) Inner() bool { return w != Veth && w != Line && w != External && w != Tunnel && w != Cable }
 
 var kinds []Kind
 

@@ -232,8 +232,11 @@ watch() {
 case ${1:-} in
 up)
 	trap '' HUP PIPE # whoever asked may be gone: it is finished, or undone by watch
-	check
 	claim_device
+	if ! (check); then
+		down
+		exit 1
+	fi
 	echo $$ >"$dir/doing"
 	sh "$0" watch </dev/null >/dev/null 2>&1 &
 	if remember && up; then

@@ -271,9 +271,12 @@ func (l *Lab) Sites(ctx context.Context) lab.Sites {
 
 // WiresOf says how the links of a topology are made.
 func (l *Lab) WiresOf(t *topology.Topology) []datapath.Wire {
-	out, nodes := l.Lab.WiresOf(t), t.NodesByName()
+	out, nodes, keys := l.Lab.WiresOf(t), t.NodesByName(), topology.LinkKeys(t)
+	wires, _ := wireLinks(t, l.state.Sites, l.record.Wires) // those of a topology that the lab cannot become are of no interest
 	for i, link := range t.Links {
-		if link.Crosses(nodes) {
+		if _, wired := wires[keys[i]]; wired {
+			out[i] = datapath.Cable
+		} else if link.Crosses(nodes) {
 			out[i] = datapath.Tunnel
 		}
 	}
@@ -283,15 +286,11 @@ func (l *Lab) WiresOf(t *topology.Topology) []datapath.Wire {
 // Ends returns the present state of the ends of all links.
 func (l *Lab) Ends() ([][2]local.End, error) {
 	t := l.Topology()
-	out, at := make([][2]local.End, len(t.Links)), map[string]int{}
-	for i, key := range topology.LinkKeys(t) {
-		at[key] = i
-	}
-	put := func(part *topology.Topology, ends func(i int) [2]local.End) {
-		for i, key := range topology.LinkKeys(part) {
-			where, ok := at[key]
-			for e, end := range part.Links[i].Ends {
-				if ok && end.Carrier == nil {
+	out := make([][2]local.End, len(t.Links))
+	put := func(site string, ends func(i int) [2]local.End) {
+		for i, where := range indexesAt(t, site) {
+			for e, end := range t.Links[where].Ends {
+				if end.External() || t.Node(end.Node).Sited() == site {
 					out[where][e] = ends(i)[e]
 				}
 			}
@@ -301,14 +300,14 @@ func (l *Lab) Ends() ([][2]local.End, error) {
 	if err != nil {
 		return nil, err
 	}
-	put(l.Lab.Topology(), func(i int) [2]local.End { return here[i] })
+	put(topology.Head, func(i int) [2]local.End { return here[i] })
 	for _, p := range l.used() {
 		part := l.partOf(t, p.machine.Name)
 		links, err := p.client.Links(l.ctx)
 		if err != nil || len(links) != len(part.Links) {
 			return nil, p.wrong(errors.Join(err, errors.New("its links are not those of the lab")))
 		}
-		put(part, func(i int) [2]local.End {
+		put(p.machine.Name, func(i int) [2]local.End {
 			if len(links[i].Ends) != 2 {
 				return [2]local.End{}
 			}
@@ -319,9 +318,21 @@ func (l *Lab) Ends() ([][2]local.End, error) {
 	return out, nil
 }
 
+// indexesAt lists the links of a topology that have an end at a site: those of its part, in their
+// order.
+func indexesAt(t *topology.Topology, site string) (out []int) {
+	nodes := t.NodesByName()
+	for i, link := range t.Links {
+		if slices.ContainsFunc(link.Ends[:], func(e topology.Endpoint) bool { return nodes[e.Node] != nil && nodes[e.Node].Sited() == site }) {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
 // indexHere finds a link of the lab in the part that is here.
 func (l *Lab) indexHere(index int) int {
-	return slices.Index(topology.LinkKeys(l.Lab.Topology()), topology.LinkKeys(l.Topology())[index])
+	return slices.Index(indexesAt(l.Topology(), topology.Head), index)
 }
 
 // NeedsDevices says whether a link must be made anew for a capture.

@@ -27,7 +27,9 @@ func placeSwitches(t *topology.Topology, list *site.List, old *topology.Topology
 		case has[m.Name] != "":
 			p.Add(n.Pos, "place one elsewhere", "%s: %s is %s already", n.Name, m.Name, has[m.Name])
 		}
-		has[m.Name] = n.Name
+		if has[m.Name] = n.Name; m.Agent == site.AgentOVS {
+			n.Datapath = topology.OVS
+		}
 	}
 	var open []*topology.Node
 	for _, n := range t.Nodes {

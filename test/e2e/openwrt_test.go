@@ -97,7 +97,7 @@ func (w *wrt) at(head *machine, address, command string) result {
 // state is all files of the device, and its interfaces.
 func (w *wrt) state() string {
 	w.t.Helper()
-	return w.sh("cd " + w.root + "; find etc sbin root -type f | sort | xargs md5sum; ip -br link | sed 's/@[^ ]*//' | awk '{print $1, $2}' | sort; ip -br addr | awk '/10.5/ {print $1, $3}'; ip -o link | grep -o '^[0-9]*: [^@:]*\\| master [^ ]*' | grep -B 1 master; ls " + w.root + "/tmp")
+	return w.sh("cd " + w.root + "; find etc sbin root -type f | sort | xargs md5sum; ip -o link | sed 's/@[^:]*//' | awk '{print $2, $3 ~ /[<,]UP[,>]/}' | sort; ip -br addr | awk '/10.5/ {print $1, $3}'; ip -o link | grep -o '^[0-9]*: [^@:]*\\| master [^ ]*' | grep -B 1 master; ls " + w.root + "/tmp")
 }
 
 // TestOpenWrt proves that OpenWrt devices, with the network configured in each of the forms that
@@ -146,12 +146,89 @@ wires:
 		}
 	}
 
-	out := h.up("lab.yaml", "--on", "rack.yaml")
-	t.Log(out)
+	up := []string{"up", "lab.yaml", "--on", "rack.yaml", "--name", h.name}
+	lab := func(more string) {
+		h.file("lab.yaml", more+"nodes:\n  s1: {switch: {on: wrt-1}}\n  s2: {switch: {on: openwrt}}\n  h[1-2]: host\nlinks: [s1 -- h1, s2 -- h2, s1 -- s2]\n")
+	}
+	reach := func() bool { return strings.Contains(h.run("ping", "h1", "h2", "-c", "1").String(), "1 received") }
+
+	lab("")
+	contains(t, h.ok(up...), "2 OpenWrt devices as switches", "across: 3 links by wire")
 	contains(t, h.ok("ping", "--all"), "2 sent, 2 received")
-	t.Log(h.ok("inspect"))
-	contains(t, h.exec("s1", "cat /proc/self/comm; echo $SSH_CONNECTION"), "10.5.0.1")
-	t.Log(h.ok("flows", "s1"))
+	contains(t, h.ok("inspect"), "on wrt-1", "a switch by ovs, over SSH", "ovs", "wire")
+	contains(t, h.ok("flows", "s1"), "learning")
+	contains(t, h.ok("path", "h1", "h2"), "h1 → s1 → s2 → h2")
+	contains(t, h.exec("s1", "cat /proc/$$/comm; echo $SSH_CONNECTION"), "sh", "10.5.0.1")
+	if code := h.run("exec", "s2", "--", "sh", "-c", "exit 7").code; code != 7 {
+		t.Errorf("a program at a device that exits with 7 exits with %d", code)
+	}
+	contains(t, h.want(1, "up", "lab.yaml", "--on", "rack.yaml", "--name", h.name+"b").String(), "it is a switch of", h.name, "already")
+	h.ok("link", "set", "s1-s2", "down")
+	if reach() {
+		t.Error("packets cross a wire that is down")
+	}
+	h.ok("link", "set", "s1-s2", "up")
+	eventually(t, "packets cross again", reach)
+	contains(t, h.run("link", "set", "s1-s2", "delay=5ms").String(), "exit 1", "wrt-1 cannot limit, delay or lose what it sends")
+	lab("defaults: {switch: {fail_mode: standalone}}\n")
+	h.ok("apply", "lab.yaml", "--lab", h.name)
+	eventually(t, "switches that were made anew forward", reach)
+	h.killDaemon()
+	h.ok("resume", h.name)
+	eventually(t, "a lab that was resumed forwards", reach)
 	h.ok("down", h.name)
+	unchanged()
+
+	// Without its controller, a switch forwards by learning or, of what is new, nothing.
+	for mode, forwards := range map[string]bool{"standalone": true, "secure": false} {
+		controller := h.command("ovs-testcontroller", "ptcp:6653:127.0.0.1")
+		must(t, h.start(controller))
+		lab("defaults: {switch: {fail_mode: " + mode + ", controller: tcp:127.0.0.1:6653}}\n")
+		h.ok(up...)
+		eventually(t, "the controller decides", reach)
+		must(t, controller.Process.Kill())
+		_ = controller.Wait()
+		time.Sleep(20 * time.Second) // three times as long as Open vSwitch waits for an answer
+		h.exec("h1", "ip neigh flush all")
+		if is := reach(); is != forwards {
+			t.Errorf("%s, without a controller: it forwards: %t", mode, is)
+		}
+		h.ok("down", h.name)
+		unchanged()
+	}
+
+	// The device loses its power while it becomes a switch, and while it is one.
+	lab("")
+	_, end := h.startOutput(h.command(trivet, up...)), 0
+	_ = end
+	eventually(t, "the device is changed", func() bool { return w1.at(h, "10.5.0.2", "[ -e /tmp/trivet/before ]").code == 0 })
+	w1.cut()
+	w1.power()
+	unchanged()
+	h.run("down", h.name)
+
+	// The head is gone.
+	eventually(t, "the device is on", func() bool { return w1.at(h, "10.5.0.2", "true").code == 0 })
+	h.ok(up...)
+	h.killDaemon()
+	unchanged()
+	h.run("down", h.name)
+	unchanged()
+
+	// The other agent.
+	list, err := os.ReadFile(filepath.Join(h.dir, "rack.yaml"))
+	must(t, err)
+	h.file("rack.yaml", strings.ReplaceAll(string(list), "kind: openwrt", "kind: openwrt, agent: ofswitch"))
+	contains(t, h.ok(up...), "up in")
+	contains(t, h.ok("ping", "--all"), "2 sent, 2 received")
+	contains(t, h.ok("inspect"), "a switch by ofswitch")
+	h.ok("down", h.name)
+	unchanged()
+
+	// What cannot be is said before anything is changed.
+	h.file("rack.yaml", strings.ReplaceAll(string(list), "lan3", "lan4"))
+	contains(t, h.want(1, up...).String(), "SSH reaches it by lan4")
+	h.file("rack.yaml", strings.Replace(string(list), "  - wrt-1/lan2 -- wrt-2/lan2\n", "", 1))
+	contains(t, h.want(1, up...).String(), "lab.yaml:5", "no wire that is still free joins wrt-1 and wrt-2")
 	unchanged()
 }

@@ -114,6 +114,10 @@ func Beat(ctx context.Context, l *site.Login, id string) error {
 			return errors.Join(errors.New("the connection is lost"), err)
 		case <-ctx.Done():
 			out.Close()
+			select { // it ends by itself, as its input has ended
+			case <-ended:
+			case <-time.After(beat):
+			}
 			return ctx.Err()
 		case <-time.After(beat):
 		}

@@ -101,10 +101,11 @@ func (p Plan) script(network string) (string, error) {
 	return b.String() + body, nil
 }
 
-// protocols are OpenFlow's versions as Open vSwitch calls them.
+// protocols are OpenFlow's versions as Open vSwitch calls them. It speaks more by itself, but for old
+// ones, up to 2.3, which do not speak 1.3 unless told to.
 func (p Plan) protocols() string {
 	if len(p.OpenFlow) == 0 {
-		return "OpenFlow13"
+		return "OpenFlow10,OpenFlow11,OpenFlow12,OpenFlow13"
 	}
 	var out []string
 	for _, v := range p.OpenFlow {

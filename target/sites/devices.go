@@ -30,7 +30,7 @@ type device struct {
 	gone atomic.Bool                  // it has reverted
 	lost atomic.Bool                  // the connection is lost
 
-	ended context.CancelFunc // ends follow
+	ended func() // ends followDevice
 
 	connecting sync.Mutex
 	mu         sync.Mutex
@@ -372,8 +372,15 @@ func (l *Lab) followDevices() {
 			continue
 		}
 		ctx, end := context.WithCancel(l.ctx)
-		d.ended = end
-		go l.followDevice(ctx, d)
+		ended := make(chan struct{})
+		d.ended = func() {
+			end()
+			<-ended
+		}
+		go func() {
+			defer close(ended)
+			l.followDevice(ctx, d)
+		}()
 	}
 }
 

@@ -198,9 +198,13 @@ wires:
 
 	// The device loses its power while it becomes a switch, and while it is one.
 	lab("")
-	h.startOutput(h.command(trivet, up...))
+	w1.at(h, "10.5.0.2", "touch /tmp/slow")
+	failing := h.command(trivet, up...)
+	said := h.startOutput(failing)
 	eventually(t, "the device is changed", func() bool { return w1.at(h, "10.5.0.2", "[ -e /tmp/trivet/before ]").code == 0 })
 	w1.cut()
+	wait(t, failing)
+	contains(t, said.String(), "wrt-1")
 	w1.power()
 	unchanged()
 	h.run("down", h.name)

@@ -270,7 +270,9 @@ const (
 )
 
 // Inner says whether a link runs inside a datapath, without devices.
-func (w Wire) Inner() bool { return w != Veth && w != Line && w != External && w != Tunnel && w != Cable }
+func (w Wire) Inner() bool {
+	return w != Veth && w != Line && w != External && w != Tunnel && w != Cable
+}
 
 var kinds []Kind
 

@@ -87,6 +87,7 @@ func (w *wrt) power() {
 func (w *wrt) cut() {
 	must(w.t, w.on.Process.Kill())
 	_ = w.on.Wait()
+	eventually(w.t, "nothing runs there", func() bool { return len(w.pids("dropbea[r]")) == 0 })
 }
 
 // at runs a command at the device, by SSH from the head.

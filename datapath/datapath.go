@@ -267,11 +267,12 @@ const (
 	External Wire = "interface" // a real interface of the machine, moved into the lab, or the end of a tunnel
 	Tunnel   Wire = "vxlan"     // between two sites, seen from both
 	Tagged   Wire = "vlan"      // the same, on a wire that the sites share
+	Cable    Wire = "wire"      // a real one between two sites
 )
 
 // Inner says whether a link runs inside a datapath, without devices.
 func (w Wire) Inner() bool {
-	return w != Veth && w != Line && w != External && w != Tunnel && w != Tagged
+	return !slices.Contains([]Wire{Veth, Line, External, Tunnel, Tagged, Cable}, w)
 }
 
 var kinds []Kind

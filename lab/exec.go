@@ -134,6 +134,13 @@ func (d *daemon) serveExec(w http.ResponseWriter, r *http.Request) {
 		_ = s.send(frameError, []byte(NoNode(d.target().Topology(), req.Node).Error()))
 		return
 	}
+	if device, err := d.deviceOf(req.Node); err != nil {
+		_ = s.send(frameError, []byte(err.Error()))
+		return
+	} else if device != nil {
+		s.runAtDevice(device, req)
+		return
+	}
 	output, err := s.start(d, req)
 	if code := notRun(err); code != 0 {
 		_ = s.send(frameStderr, []byte(err.Error()+"\n"))

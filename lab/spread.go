@@ -7,6 +7,7 @@ import (
 	"trivet.dev/trivet/bench/counters"
 	"trivet.dev/trivet/bench/environment"
 	"trivet.dev/trivet/bench/probe"
+	"trivet.dev/trivet/site"
 	"trivet.dev/trivet/topology"
 )
 
@@ -20,6 +21,9 @@ type Spread interface {
 	// PartOf returns the daemon of the part that has a node; nil if the node is here. It may be
 	// called at any time.
 	PartOf(node string) *Client
+	// DeviceOf returns the connection to the device that a node is, if that is one without a daemon,
+	// which can run programs over SSH alone; nil for any other node. It may be called at any time.
+	DeviceOf(node string) (*site.Login, error)
 	// Sites says what is known of the other sites, and asks them what time it is.
 	Sites(context.Context) Sites
 	// Counters are those of the devices at all other sites: see State.Counters.
@@ -45,6 +49,8 @@ type SiteInfo struct {
 	Name    string `json:"name"`
 	Machine string `json:"machine" doc:"As it is reached over SSH"`
 	Problem string `json:"problem,omitempty" doc:"Why it does not answer"`
+	Kind    string `json:"kind,omitempty" doc:"openwrt: a device that is a switch and has no daemon"`
+	Agent   string `json:"agent,omitempty" doc:"What makes a device a switch: ovs, or ofswitch"`
 	Clock   *Clock `json:"clock,omitempty"`
 }
 

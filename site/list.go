@@ -27,6 +27,9 @@ type List struct {
 	// VLANs are the first and the last that links may have whose machines have none of their own.
 	VLANs [2]uint16 `json:"vlans,omitzero"`
 
+	// Wires are the cables between interfaces of the machines, if links are to use them.
+	Wires []Wire `json:"wires,omitempty"`
+
 	// Keep is how long a site keeps its part once the head is gone; 0: for ever.
 	Keep topology.Duration `json:"keep"`
 	Head Own               `json:"head,omitzero"`
@@ -63,6 +66,12 @@ type Machine struct {
 	// Hosts says that the machine takes hosts only, so many at most. The host of a machine that
 	// takes one is the machine itself. 0: it takes any nodes.
 	Hosts int `json:"hosts,omitempty"`
+
+	// Kind is OpenWrt for a device that is one switch and nothing else; Agent is what makes it one,
+	// of Ports, which are the device's own names. Kind is empty for machines that run this program.
+	Kind  string   `json:"kind,omitempty"`
+	Agent string   `json:"agent,omitempty"`
+	Ports []string `json:"ports,omitempty"`
 	Capacity
 
 	Pos topology.Position `json:"-"`
@@ -289,6 +298,7 @@ func (l *List) readYAML(root *yamlfile.Value, p *topology.Problems) {
 		l.readRack(root, p)
 		return
 	}
+	var wires *yamlfile.Value
 	for _, q := range root.Pairs {
 		switch v := q.Value; q.Key.Text {
 		case "machines":
@@ -303,10 +313,13 @@ func (l *List) readYAML(root *yamlfile.Value, p *topology.Problems) {
 			l.Keep = duration(v, p)
 		case "head":
 			l.readHead(v, p)
+		case "wires":
+			wires = v
 		default:
-			p.Add(q.Key.Pos, "known are machines, carrier, head, keep, vlans", "there is no key %q", q.Key.Text)
+			p.Add(q.Key.Pos, "known are machines, carrier, head, keep, vlans, wires", "there is no key %q", q.Key.Text)
 		}
 	}
+	l.readWires(wires, p)
 }
 
 func (l *List) readMachines(v *yamlfile.Value, p *topology.Problems) {
@@ -367,12 +380,15 @@ func (l *List) readMachine(q yamlfile.Pair, p *topology.Problems) *Machine {
 			m.VLAN = vlan(o.Value, p)
 		case "hosts":
 			m.Hosts = hosts(o.Value, p)
+		case "kind", "agent", "ports":
+			m.readDevice(o, p)
 		default:
 			if !m.option(o, p) {
-				p.Add(o.Key.Pos, "known are ssh, key, address, nic, vlan, hosts, labels, cores", "machine %s: there is no option %q", name, o.Key.Text)
+				p.Add(o.Key.Pos, "known are ssh, key, address, nic, vlan, hosts, kind, agent, ports, labels, cores", "machine %s: there is no option %q", name, o.Key.Text)
 			}
 		}
 	}
+	m.checkDevice(p)
 	return m
 }
 

@@ -71,7 +71,7 @@ func TestParseRefuses(t *testing.T) {
 		{"machines:\n  m1: a:99999\n", `m.yaml:2:7  "99999" is not a port; ports are 1 to 65535`},
 		{"machines:\n  m1: a\n  m2: a\n", "m.yaml:3:7  m1 and m2 are the same machine: a"},
 		{"machines:\n  head: a\n", "m.yaml:2:9  head is the machine that holds the lab's daemon"},
-		{"machines: {m1: {ssh: a, lables: x}}\n", `machine m1: there is no option "lables"; known are ssh, key, address, nic, vlan, hosts, labels, cores`},
+		{"machines: {m1: {ssh: a, lables: x}}\n", `machine m1: there is no option "lables"; known are ssh, key, address, nic, vlan, hosts, kind, agent, ports, labels, cores`},
 		{"machines: {m1: {ssh: a, cores: -1}}\n", `"-1" is not a number of processors`},
 		{"machines: {m1: {ssh: a, address: here}}\n", `"here" is not an address`},
 		{"machines: {-x: a}\n", `"-x" cannot be the name of a site`},

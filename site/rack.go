@@ -14,11 +14,13 @@ import (
 )
 
 // A rack is a list of machines of another form: a gateway, which is the head and has all that is
-// not a host, and devices, each of which is a host. VLANs carry the links.
+// not a host, and devices, each of which is a host, or a switch if OpenWrt runs there. VLANs carry
+// the links, or wires.
 
 // readRack reads an inventory of a rack.
 func (l *List) readRack(root *yamlfile.Value, p *topology.Problems) {
 	l.Carrier = VLAN
+	var wires *yamlfile.Value
 	for _, q := range root.Pairs {
 		switch v := q.Value; q.Key.Text {
 		case "gateway":
@@ -29,20 +31,25 @@ func (l *List) readRack(root *yamlfile.Value, p *topology.Problems) {
 			l.Keep = duration(v, p)
 		case "vlans":
 			l.VLANs = vlanRange(v, p)
+		case "wires":
+			wires = v
 		default:
-			p.Add(q.Key.Pos, "known are gateway, devices, keep, vlans", "there is no key %q in a rack", q.Key.Text)
+			p.Add(q.Key.Pos, "known are gateway, devices, wires, keep, vlans", "there is no key %q in a rack", q.Key.Text)
 		}
 	}
 	if root.Get("gateway") == nil {
 		p.Add(root.Pos, "add the interface to which the devices are connected:  gateway: {inner: eth1}", "the rack has no gateway")
 	}
+	l.readWires(wires, p)
 	l.fillRack(p)
 }
 
 // fillRack gives the devices of a rack what is not said of them.
 func (l *List) fillRack(p *topology.Problems) {
 	for _, m := range l.Machines {
-		m.Hosts = cmp.Or(m.Hosts, 1)
+		if m.Kind == "" {
+			m.Hosts = cmp.Or(m.Hosts, 1)
+		}
 		if m.VLAN == 0 {
 			m.VLAN = lastOctet(m, p)
 		}

@@ -19,6 +19,7 @@ type Carrier struct {
 	VNI    uint32     `json:"vni,omitempty"`
 	VLAN   uint16     `json:"vlan,omitempty"` // 1 to 4094; 0: it is a tunnel
 	NIC    string     `json:"nic,omitempty"`  // that has the VLAN; empty: the one with the address Local
+	Wire   bool       `json:"wire,omitempty"` // NIC itself is the link: a cable leads from it to the node
 
 	Encrypted bool `json:"encrypted,omitempty"` // the addresses are those of an encrypted network between the sites
 }
@@ -77,7 +78,14 @@ func Part(t *Topology, site string, carry func(key string, l *Link, i int) *Carr
 		}
 		if far := slices.Index(at[:], false); far >= 0 && !external {
 			near, egress := &l.Ends[1-far], t.Links[i].Ends[far].Egress
-			l.Ends[far] = Endpoint{Interface: near.Interface, Egress: egress, Carrier: carry(key, t.Links[i], 1-far)}
+			if c := carry(key, t.Links[i], 1-far); c.Wire {
+				l.Ends[far] = Endpoint{Interface: c.NIC, Egress: egress}
+				if !nodes[near.Node].IsDatapath() {
+					near.Interface = c.NIC
+				}
+			} else {
+				l.Ends[far] = Endpoint{Interface: near.Interface, Egress: egress, Carrier: c}
+			}
 		}
 		part.Links = append(part.Links, l)
 	}

@@ -59,7 +59,13 @@ func (a *app) sumUpSites(s *lab.State) {
 			parts = append(parts, fmt.Sprintf("%s: %s, %s", name, words.Plural(is.nodes[name], "node"), words.Plural(is.links[name], "link")))
 		}
 	}
-	parts = append(parts, fmt.Sprintf("across: %s by %s", words.Plural(is.across, "link"), sites.Titles[s.Sites.Carrier]))
+	wired := sites.Wired(s.Topology, s.Sites)
+	if wired > 0 {
+		parts = append(parts, fmt.Sprintf("across: %s by wire", words.Plural(wired, "link")))
+	}
+	if is.across > wired || wired == 0 {
+		parts = append(parts, fmt.Sprintf("across: %s by %s", words.Plural(is.across-wired, "link"), sites.Titles[s.Sites.Carrier]))
+	}
 	a.say("  %s", strings.Join(parts, "   "))
 }
 
@@ -74,6 +80,8 @@ func (a *app) showSites(t *topology.Topology, sites lab.Sites) {
 		clock := ""
 		if o.Clock != nil {
 			clock = fmt.Sprintf("%+.1f ms ± %.1f ms", o.Clock.Offset, o.Clock.Within)
+		} else if o.Kind != "" && o.Problem == "" {
+			clock = fmt.Sprintf("a switch by %s, over SSH", o.Agent)
 		} else if o.Problem != "" {
 			clock = a.paint(red, o.Problem)
 		}
@@ -135,7 +143,7 @@ func (a *app) examineSites(ctx context.Context, on string) error {
 		return err
 	}
 	failed := false
-	for i, m := range list.Machines {
+	for i, m := range list.Sites() {
 		x := found.Machines[m.Name]
 		failed = failed || x.Err != nil || slices.ContainsFunc(x.Findings, func(f finding) bool { return f.Needed && !f.OK })
 		if a.json {

@@ -115,6 +115,10 @@ func (a *app) runUp(ctx context.Context, s *source, c consent, args []string, on
 			return fmt.Errorf("%w\nnothing was changed", err)
 		}
 		where = words.Plural(len(sites.Used(list, r)), "other site") + " over SSH"
+		if n := sites.Devices(r, list); n > 0 {
+			where = strings.TrimPrefix(where, "0 other sites over SSH")
+			where = strings.TrimPrefix(where+fmt.Sprintf(", %s as switches", words.Plural(n, "OpenWrt device")), ", ")
+		}
 	}
 	a.say("%s  %s", name, describe(r, where))
 	if state.Sites != nil {

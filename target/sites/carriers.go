@@ -224,11 +224,11 @@ func measureOnce(ctx context.Context, w ways, pairs []pair, bandwidth time.Durat
 	return out, err
 }
 
-// crossed lists the pairs of sites that links of a placed topology cross.
-func crossed(t *topology.Topology, order []string) (out []pair) {
-	nodes := t.NodesByName()
-	for _, l := range t.Links {
-		if !l.Crosses(nodes) {
+// crossed lists the pairs of sites that links of a placed topology cross without a wire.
+func crossed(t *topology.Topology, order []string, wires map[string]site.Wire) (out []pair) {
+	nodes, keys := t.NodesByName(), topology.LinkKeys(t)
+	for i, l := range t.Links {
+		if _, wired := wires[keys[i]]; wired || !l.Crosses(nodes) {
 			continue
 		}
 		p := pair{nodes[l.Ends[0].Node].Sited(), nodes[l.Ends[1].Node].Sited()}
@@ -247,7 +247,7 @@ func crossed(t *topology.Topology, order []string) (out []pair) {
 func (l *Lab) learnCarriers(ctx context.Context, t *topology.Topology) error {
 	var fresh []pair
 	at, order := map[string]gauges{topology.Head: gaugesHere}, []string{topology.Head}
-	for _, m := range l.state.Sites.Machines {
+	for _, m := range l.state.Sites.Sites() {
 		if order = append(order, m.Name); l.parts[m.Name] != nil {
 			if s, err := l.parts[m.Name].now(); err == nil {
 				at[m.Name] = gaugesAt(s)
@@ -255,7 +255,7 @@ func (l *Lab) learnCarriers(ctx context.Context, t *topology.Topology) error {
 		}
 	}
 	known := l.known()
-	for _, p := range crossed(t, order) {
+	for _, p := range crossed(t, order, l.record.Wires) {
 		if known.Between(p[0], p[1]) == nil && at[p[0]] != nil && at[p[1]] != nil {
 			fresh = append(fresh, p)
 		}

@@ -20,8 +20,12 @@ import (
 // from their sites. If one fails, those that have changed are changed back. Machines that are
 // needed now are joined first, and left last if they are needed no more.
 func (l *Lab) Apply(ctx context.Context, t *topology.Topology, progress local.Progress) error {
+	err := checkDevices(t, l.state.Sites)
+	if err != nil {
+		return err
+	}
 	joined, err := l.join(ctx, t)
-	if err == nil {
+	if err = errors.Join(err, l.joinDevices(ctx, t)); err == nil {
 		err = l.refuseForwarding()
 	}
 	if err == nil {
@@ -82,7 +86,7 @@ func (l *Lab) leave(parts []*part) error {
 }
 
 func (l *Lab) apply(ctx context.Context, t *topology.Topology, progress local.Progress) error {
-	old, vnis := l.Topology(), l.record.VNIs
+	old, vnis, wires := l.Topology(), l.record.VNIs, l.record.Wires
 	was := map[string]*topology.Topology{}
 	for _, p := range l.used() {
 		was[p.machine.Name] = l.partOf(old, p.machine.Name)
@@ -92,7 +96,7 @@ func (l *Lab) apply(ctx context.Context, t *topology.Topology, progress local.Pr
 		return err
 	}
 	if err := l.learnCarriers(ctx, t); err != nil {
-		l.record.VNIs = vnis
+		l.record.VNIs, l.record.Wires = vnis, wires
 		return errors.Join(err, l.save())
 	}
 	changed := make(chan *part, len(l.parts))
@@ -119,6 +123,13 @@ func (l *Lab) apply(ctx context.Context, t *topology.Topology, progress local.Pr
 		}
 	}
 	if err == nil {
+		if err = l.changeDevices(ctx, t); err != nil {
+			if is := l.partOf(t, topology.Head); !same(here, is) {
+				err = errors.Join(err, l.Lab.Apply(context.WithoutCancel(ctx), here, progress))
+			}
+		}
+	}
+	if err == nil {
 		said := remarks(old, l.known())
 		l.set(t)
 		for _, what := range remarks(t, l.known()) {
@@ -131,7 +142,7 @@ func (l *Lab) apply(ctx context.Context, t *topology.Topology, progress local.Pr
 	if errors.Is(err, local.ErrHalf) {
 		return err
 	}
-	l.record.VNIs = vnis
+	l.record.VNIs, l.record.Wires = vnis, wires
 	undo := l.save()
 	for p := range changed {
 		_, failed := p.client.Apply(context.WithoutCancel(ctx), was[p.machine.Name], false)
@@ -175,8 +186,10 @@ func (l *Lab) Settle(ctx context.Context) error {
 
 // Controllers says of the switches of all sites whether they are connected.
 func (l *Lab) Controllers(ctx context.Context) ([]datapath.SwitchStatus, error) {
-	return gather(l, func(here *local.Lab) ([]datapath.SwitchStatus, error) { return here.Controllers(ctx) },
+	out, err := gather(l, func(here *local.Lab) ([]datapath.SwitchStatus, error) { return here.Controllers(ctx) },
 		func(c *lab.Client) ([]datapath.SwitchStatus, error) { return c.Controllers(ctx) })
+	more, failed := l.deviceStatus(ctx)
+	return append(out, more...), errors.Join(err, failed)
 }
 
 // Drops are those of all sites.
@@ -217,7 +230,7 @@ func (l *Lab) Dead() []string {
 			out = append(out, "site "+p.machine.Name)
 		}
 	}
-	return out
+	return append(out, l.deadDevices()...)
 }
 
 // Remarks are what the user should know of the lab that has come up.
@@ -256,17 +269,22 @@ func (l *Lab) Sites(ctx context.Context) lab.Sites {
 		})
 	}
 	group.Wait()
+	out.Others = append(out.Others, l.deviceInfo()...)
 	return out
 }
 
 // WiresOf says how the links of a topology are made.
 func (l *Lab) WiresOf(t *topology.Topology) []datapath.Wire {
-	out, nodes := l.Lab.WiresOf(t), t.NodesByName()
+	out, nodes, keys := l.Lab.WiresOf(t), t.NodesByName(), topology.LinkKeys(t)
+	wires, _ := wireLinks(t, l.state.Sites, l.record.Wires) // those of a topology that the lab cannot become are of no interest
 	for i, link := range t.Links {
-		if link.Crosses(nodes) {
-			if out[i] = datapath.Tunnel; l.state.Sites.Carrier == site.VLAN {
-				out[i] = datapath.Tagged
-			}
+		switch _, wired := wires[keys[i]]; {
+		case wired:
+			out[i] = datapath.Cable
+		case link.Crosses(nodes) && l.state.Sites.Carrier == site.VLAN:
+			out[i] = datapath.Tagged
+		case link.Crosses(nodes):
+			out[i] = datapath.Tunnel
 		}
 	}
 	return out
@@ -275,15 +293,11 @@ func (l *Lab) WiresOf(t *topology.Topology) []datapath.Wire {
 // Ends returns the present state of the ends of all links.
 func (l *Lab) Ends() ([][2]local.End, error) {
 	t := l.Topology()
-	out, at := make([][2]local.End, len(t.Links)), map[string]int{}
-	for i, key := range topology.LinkKeys(t) {
-		at[key] = i
-	}
-	put := func(part *topology.Topology, ends func(i int) [2]local.End) {
-		for i, key := range topology.LinkKeys(part) {
-			where, ok := at[key]
-			for e, end := range part.Links[i].Ends {
-				if ok && end.Carrier == nil {
+	out := make([][2]local.End, len(t.Links))
+	put := func(site string, ends func(i int) [2]local.End) {
+		for i, where := range indexesAt(t, site) {
+			for e, end := range t.Links[where].Ends {
+				if end.External() || t.Node(end.Node).Sited() == site {
 					out[where][e] = ends(i)[e]
 				}
 			}
@@ -293,26 +307,39 @@ func (l *Lab) Ends() ([][2]local.End, error) {
 	if err != nil {
 		return nil, err
 	}
-	put(l.Lab.Topology(), func(i int) [2]local.End { return here[i] })
+	put(topology.Head, func(i int) [2]local.End { return here[i] })
 	for _, p := range l.used() {
 		part := l.partOf(t, p.machine.Name)
 		links, err := p.client.Links(l.ctx)
 		if err != nil || len(links) != len(part.Links) {
 			return nil, p.wrong(errors.Join(err, errors.New("its links are not those of the lab")))
 		}
-		put(part, func(i int) [2]local.End {
+		put(p.machine.Name, func(i int) [2]local.End {
 			if len(links[i].Ends) != 2 {
 				return [2]local.End{}
 			}
 			return [2]local.End(links[i].Ends)
 		})
 	}
+	l.deviceEnds(out)
 	return out, nil
+}
+
+// indexesAt lists the links of a topology that have an end at a site: those of its part, in their
+// order.
+func indexesAt(t *topology.Topology, site string) (out []int) {
+	nodes := t.NodesByName()
+	for i, link := range t.Links {
+		if slices.ContainsFunc(link.Ends[:], func(e topology.Endpoint) bool { return nodes[e.Node] != nil && nodes[e.Node].Sited() == site }) {
+			out = append(out, i)
+		}
+	}
+	return out
 }
 
 // indexHere finds a link of the lab in the part that is here.
 func (l *Lab) indexHere(index int) int {
-	return slices.Index(topology.LinkKeys(l.Lab.Topology()), topology.LinkKeys(l.Topology())[index])
+	return slices.Index(indexesAt(l.Topology(), topology.Head), index)
 }
 
 // NeedsDevices says whether a link must be made anew for a capture.
@@ -336,7 +363,7 @@ func (l *Lab) WaitControllers(ctx context.Context) error {
 	})
 	err := l.await(ctx, foreign, func(here []*topology.Node) error { return l.Lab.WaitControllers(ctx) },
 		func([]string) lab.Await { return lab.Await{Controllers: true} })
-	if err == nil {
+	if err = errors.Join(err, l.awaitDevices(ctx, foreign, connectedDevice)); err == nil {
 		return nil
 	}
 	for controller, why := range l.unreached.Range { // its switches only know that the connection ends
@@ -347,8 +374,8 @@ func (l *Lab) WaitControllers(ctx context.Context) error {
 
 // WaitFlows waits for switches of all sites.
 func (l *Lab) WaitFlows(ctx context.Context, switches []*topology.Node) error {
-	return l.await(ctx, switches, func(here []*topology.Node) error { return l.Lab.WaitFlows(ctx, here) },
-		func(there []string) lab.Await { return lab.Await{Flows: there} })
+	return errors.Join(l.await(ctx, switches, func(here []*topology.Node) error { return l.Lab.WaitFlows(ctx, here) },
+		func(there []string) lab.Await { return lab.Await{Flows: there} }), l.awaitDevices(ctx, switches, flowsAtDevice))
 }
 
 // WaitPorts waits for switches of all sites.

@@ -44,6 +44,7 @@ type Lab struct {
 	owner      local.Owner
 	user       *site.User
 	parts      map[string]*part // by site
+	devices    []*device        // that run no part
 	record     record
 	socket     string // of the controller
 	watches    watches
@@ -65,6 +66,9 @@ type record struct {
 	Addresses map[string]netip.Addr `json:"addresses,omitempty"` // of the sites, for tunnels
 	Heads     map[string]netip.Addr `json:"heads,omitempty"`     // the head's, as each site sees it
 	Carriers  []lab.Carried         `json:"carriers,omitempty"`
+	Wires     map[string]site.Wire  `json:"wires,omitempty"` // by link key
+
+	Devices map[string]deviceRecord `json:"devices,omitempty"` // those that are switches, by site
 
 	Refused bool `json:"refused,omitempty"` // this machine forwards nothing that devices send
 
@@ -83,9 +87,10 @@ func begin(s lab.State, owner local.Owner) (*Lab, error) {
 	l := &Lab{Lab: here, state: s, owner: owner, user: user, parts: map[string]*part{}}
 	l.record.ID = rand.Text()
 	l.ctx, l.end = context.WithCancel(context.Background())
-	for _, m := range s.Sites.Machines {
+	for _, m := range s.Sites.Sites() {
 		l.parts[m.Name] = newPart(s.Name, l.record.ID, m)
 	}
+	l.devices = newDevices(s.Sites)
 	l.set(&topology.Topology{})
 	l.via.Store(new([]lab.Carried))
 	return l, nil
@@ -134,16 +139,19 @@ func (l *Lab) PartOf(node string) *lab.Client {
 }
 
 // isHere says whether a node is here.
-func (l *Lab) isHere(node string) bool { return l.PartOf(node) == nil }
+func (l *Lab) isHere(node string) bool {
+	at := (*l.at.Load())[node]
+	return at == "" || at == topology.Head
+}
 
-// Used lists the machines of a list that a placed topology is at. One that takes hosts only is left
+// Used lists the machines of a list that a placed topology has parts at. One that takes hosts only is left
 // alone while it has none: nobody minds then whether it is switched on.
 func Used(list *site.List, t *topology.Topology) (out []*site.Machine) {
 	has := map[string]bool{}
 	for _, n := range t.Nodes {
 		has[n.Sited()] = true
 	}
-	for _, m := range list.Machines {
+	for _, m := range list.Sites() {
 		if m.Hosts == 0 || list.Carrier == site.WireGuard || has[m.Name] { // WireGuard's keys are handed out once
 			out = append(out, m)
 		}
@@ -154,14 +162,14 @@ func Used(list *site.List, t *topology.Topology) (out []*site.Machine) {
 // use makes those parts idle that a topology does not need, and no others.
 func (l *Lab) use(t *topology.Topology) {
 	used := Used(l.state.Sites, t)
-	for _, m := range l.state.Sites.Machines {
+	for _, m := range l.state.Sites.Sites() {
 		l.parts[m.Name].idle.Store(!slices.Contains(used, m))
 	}
 }
 
 // used lists the parts that are not idle.
 func (l *Lab) used() (out []*part) {
-	for _, m := range l.state.Sites.Machines {
+	for _, m := range l.state.Sites.Sites() {
 		if p := l.parts[m.Name]; !p.idle.Load() {
 			out = append(out, p)
 		}
@@ -175,7 +183,7 @@ func (l *Lab) each(f func(p *part) error) error { return parallel.All(l.used(), 
 // Up brings all parts up at once. After an error, remove cleans up.
 func (l *Lab) Up(ctx context.Context, t *topology.Topology, progress local.Progress) error {
 	l.use(t)
-	if err := l.connect(ctx, progress); err != nil {
+	if err := errors.Join(l.connect(ctx, progress), l.joinDevices(ctx, t)); err != nil {
 		return err
 	}
 	if err := l.allocate(t); err != nil {
@@ -189,14 +197,15 @@ func (l *Lab) Up(ctx context.Context, t *topology.Topology, progress local.Progr
 	}
 	l.set(t)
 	l.Lab.Secure = l.record.Secure[topology.Head]
-	errs := make(chan error, 1)
+	errs := make(chan error, 2)
 	go func() {
 		errs <- l.each(func(p *part) error {
 			return p.up(ctx, l.stateOf(t, p), func(step lab.Progress) { l.report(p, step) })
 		})
 	}()
+	go func() { errs <- l.makeDevices(ctx, t) }()
 	err := l.Lab.Up(ctx, l.partOf(t, topology.Head), progress)
-	if err = errors.Join(err, <-errs); err != nil {
+	if err = errors.Join(err, <-errs, <-errs); err != nil {
 		return err
 	}
 	l.lead()
@@ -242,6 +251,9 @@ func (l *Lab) partOf(t *topology.Topology, name string) *topology.Topology {
 	return topology.Part(t, name, func(key string, link *topology.Link, i int) *topology.Carrier {
 		near, far := nodes[link.Ends[i].Node].Sited(), nodes[link.Ends[1-i].Node].Sited()
 		c := carriage{l.state.Sites, l.address}.carrier(near, far, l.record.VNIs[key])
+		if nic, is := l.record.Wires[key].At(near, far); is {
+			c = topology.Carrier{NIC: nic, Wire: true}
+		}
 		c.Node = link.Ends[1-i].Node
 		if ends := l.record.Secure; ends != nil {
 			c.Local, c.Remote, c.Encrypted = ends[near].Address, ends[far].Address, true
@@ -280,6 +292,7 @@ func (l *Lab) lead() {
 	for _, p := range l.used() {
 		l.leadPart(p)
 	}
+	l.followDevices()
 }
 
 func (l *Lab) leadPart(p *part) {
@@ -322,7 +335,12 @@ func (l *Lab) follow(ctx context.Context, p *part) {
 
 // connected passes the connection of a part's switch on to its controller.
 func (l *Lab) connected(p *part, far net.Conn, controller string) {
-	near, err := l.dialController(p, controller)
+	l.meet(p.machine.Name, far, controller)
+}
+
+// meet passes the connection of a switch at a site on to its controller.
+func (l *Lab) meet(at string, far net.Conn, controller string) {
+	near, err := l.dialController(at, controller)
 	if err != nil {
 		l.unreached.Store(controller, err)
 		far.Close()
@@ -333,17 +351,17 @@ func (l *Lab) connected(p *part, far net.Conn, controller string) {
 }
 
 // dialController connects to a controller, if a switch at the site has it.
-func (l *Lab) dialController(p *part, controller string) (net.Conn, error) {
+func (l *Lab) dialController(at, controller string) (net.Conn, error) {
 	if controller == topology.ControllerTrivet {
 		return net.Dial("unix", l.socket)
 	}
 	t := l.Topology()
 	for _, n := range t.Nodes {
-		if n.Sited() == p.machine.Name && slices.Contains(topology.ForeignControllers(t, n), controller) {
+		if n.Sited() == at && slices.Contains(topology.ForeignControllers(t, n), controller) {
 			return l.Lab.DialController(l.ctx, controller)
 		}
 	}
-	return nil, fmt.Errorf("no switch at %s has the controller %s", p.machine.Name, controller)
+	return nil, fmt.Errorf("no switch at %s has the controller %s", at, controller)
 }
 
 // Control is told where the lab's own controller listens.
@@ -376,6 +394,7 @@ func (l *Lab) Resume(ctx context.Context, t *topology.Topology, progress local.P
 		return nil
 	})
 	l.set(t)
+	l.resumeDevices()
 	if err := l.Lab.Resume(ctx, l.partOf(t, topology.Head), progress); err != nil {
 		return err
 	}
@@ -388,6 +407,9 @@ func (l *Lab) Close() {
 	l.end()
 	for _, p := range l.parts {
 		p.close()
+	}
+	for _, d := range l.devices {
+		d.close()
 	}
 	l.Lab.Close()
 }
@@ -419,6 +441,7 @@ func remove(s lab.State, progress local.Progress, lost func(string)) error {
 			}
 		})
 	})
+	left = errors.Join(left, removeDevices(ctx, s.Sites, was, user, lost))
 	if left != nil {
 		until := "stays until  trivet down NAME  there; trivet ls names it"
 		if s.Sites.Keep > 0 {

@@ -28,6 +28,10 @@ func (l *Lab) allocate(t *topology.Topology) error {
 			}
 		}
 	}
+	var err error
+	if l.record.Wires, err = wireLinks(t, l.state.Sites, l.record.Wires); err != nil {
+		return err
+	}
 	had, now := l.record.VNIs, map[string]uint32{}
 	taken := map[uint32]bool{}
 	nodes := t.NodesByName()
@@ -37,8 +41,9 @@ func (l *Lab) allocate(t *topology.Topology) error {
 	}
 	var fresh []crossing
 	for i, key := range topology.LinkKeys(t) {
+		_, wired := l.record.Wires[key]
 		switch number, has := had[key]; {
-		case !t.Links[i].Crosses(nodes):
+		case wired || !t.Links[i].Crosses(nodes):
 		case has:
 			now[key], taken[number] = number, true
 		default:
@@ -94,6 +99,9 @@ func (l *Lab) vlanOf(t *topology.Topology, p pair) uint16 {
 	nodes := t.NodesByName()
 	for i, key := range topology.LinkKeys(t) {
 		a, b := nodes[t.Links[i].Ends[0].Node], nodes[t.Links[i].Ends[1].Node]
+		if _, wired := l.record.Wires[key]; wired {
+			continue
+		}
 		if a != nil && b != nil && (pair{a.Sited(), b.Sited()} == p || pair{b.Sited(), a.Sited()} == p) {
 			return uint16(l.record.VNIs[key])
 		}

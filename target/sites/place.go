@@ -32,9 +32,12 @@ func Place(t *topology.Topology, list *site.List, cores map[string]float64, old 
 	}
 	for _, m := range list.Machines {
 		p.add(m.Name, m.Capacity, cores)
-		p.sites[len(p.sites)-1].full = m.Hosts > 0
+		p.sites[len(p.sites)-1].full = m.Hosts > 0 || m.OnlySwitches()
 	}
 	if err := placeHosts(t, list, old); err != nil {
+		return err
+	}
+	if err := placeSwitches(t, list, old); err != nil {
 		return err
 	}
 	if err := p.read(t, old); err != nil {
@@ -137,6 +140,9 @@ func (p *placer) read(t, old *topology.Topology) error {
 		}
 		if len(p.neighbours[n.Name]) == 1 && !p.fixed[n.Name] && p.allowed[n.Name] == nil {
 			for other := range p.neighbours[n.Name] {
+				if p.fixed[other] && p.sites[p.at[other]].full {
+					continue // there is no room for others
+				}
 				if len(p.neighbours[other]) > 1 || n.Kind == topology.Host && t.Node(other).Kind != topology.Host {
 					p.leafOf[n.Name] = other
 					p.weight[other]++

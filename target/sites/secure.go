@@ -50,7 +50,7 @@ func within(ends map[string]*local.Secure) func(of, from string) netip.Addr {
 // names are those of all sites, the head first.
 func (l *Lab) names() []string {
 	var out []string
-	for _, m := range l.state.Sites.Machines {
+	for _, m := range l.state.Sites.Sites() {
 		out = append(out, m.Name)
 	}
 	return slices.Insert(out, 0, topology.Head)

@@ -19,7 +19,7 @@ import (
 // Spread makes a lab that is about to come up one over the machines of a list and this one: it
 // reaches them, brings the program there, and places the nodes.
 func Spread(ctx context.Context, s *lab.State, list *site.List) error {
-	for _, m := range list.Machines {
+	for _, m := range list.Sites() {
 		if name := PartName(s.Name, m.Name); !lab.NamePattern.MatchString(name) {
 			return fmt.Errorf("the part at %s would be called %s, which is too long: give the lab a shorter name, or the site", m.Name, name)
 		}
@@ -33,7 +33,7 @@ func Spread(ctx context.Context, s *lab.State, list *site.List) error {
 	}
 	var mu sync.Mutex
 	cores := map[string]float64{topology.Head: float64(runtime.NumCPU())}
-	err = parallel.All(list.Machines, func(m *site.Machine) error {
+	err = parallel.All(list.Sites(), func(m *site.Machine) error {
 		if m.Hosts > 0 {
 			return nil // how many cores it has makes no difference, and it may not be needed
 		}
@@ -50,6 +50,9 @@ func Spread(ctx context.Context, s *lab.State, list *site.List) error {
 		return err
 	}
 	if err := Check(s.Topology); err != nil {
+		return err
+	}
+	if err := checkDevices(s.Topology, list); err != nil {
 		return err
 	}
 	s.Target, s.Sites = Target, list
@@ -102,7 +105,7 @@ func Examine(ctx context.Context, list *site.List, owner int, begins func(pairs 
 	var mu sync.Mutex
 	out.Machines, out.Carriers = map[string]Examined{}, []lab.Carried{}
 	reached := map[string]*site.Site{}
-	_ = parallel.All(list.Machines, func(m *site.Machine) error {
+	_ = parallel.All(list.Sites(), func(m *site.Machine) error {
 		s, x, err := examine(ctx, m, user)
 		if err != nil {
 			x.Err, x.Problem = err, err.Error()

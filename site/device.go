@@ -1,0 +1,160 @@
+package site
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"trivet.dev/trivet/topology"
+	"trivet.dev/trivet/topology/formats/yamlfile"
+)
+
+// OpenWrt is the kind of a device that becomes a switch over SSH alone: none of our programs run
+// there.
+const OpenWrt = "openwrt"
+
+// Agents are what makes an OpenWrt device an OpenFlow switch.
+const (
+	AgentOVS      = "ovs"      // Open vSwitch
+	AgentOFSwitch = "ofswitch" // the user-space switch of CPqD, configured by /etc/config/openflow
+)
+
+// OnlySwitches says whether the machine is a device that takes one switch, and no other node.
+func (m *Machine) OnlySwitches() bool { return m.Kind == OpenWrt }
+
+// Sites lists the machines that run this program.
+func (l *List) Sites() []*Machine {
+	return slices.DeleteFunc(slices.Clone(l.Machines), (*Machine).OnlySwitches)
+}
+
+// Devices lists the machines that do not.
+func (l *List) Devices() []*Machine {
+	return slices.DeleteFunc(slices.Clone(l.Machines), func(m *Machine) bool { return !m.OnlySwitches() })
+}
+
+func (m *Machine) readDevice(o yamlfile.Pair, p *topology.Problems) {
+	switch o.Key.Text {
+	case "kind":
+		if m.Kind = text(o.Value, p); m.Kind != OpenWrt {
+			p.Add(o.Value.Pos, "the only kind to name is openwrt; leave it out for a machine with Linux", "there is no kind %s", o.Value)
+		}
+	case "agent":
+		if m.Agent = text(o.Value, p); m.Agent != AgentOVS && m.Agent != AgentOFSwitch {
+			p.Add(o.Value.Pos, "choose ovs or ofswitch", "there is no agent %s", o.Value)
+		}
+	case "ports":
+		list := []*yamlfile.Value{o.Value}
+		if o.Value.Shape == yamlfile.List {
+			list = o.Value.Items
+		}
+		for _, v := range list {
+			if port := nic(v, p); slices.Contains(m.Ports, port) {
+				p.Add(v.Pos, "name each once", "port %s is there twice", port)
+			} else {
+				m.Ports = append(m.Ports, port)
+			}
+		}
+	}
+}
+
+// checkDevice says what of a machine does not fit its kind.
+func (m *Machine) checkDevice(p *topology.Problems) {
+	switch {
+	case m.Kind == "" && (m.Agent != "" || m.Ports != nil):
+		p.Add(m.Pos, "add  kind: openwrt", "%s has an agent, or ports, but is no OpenWrt device", m.Name)
+	case m.Kind != "" && m.Hosts > 0:
+		p.Add(m.Pos, "leave hosts out", "%s is an OpenWrt device, which is a switch and takes no hosts", m.Name)
+	case slices.Contains(m.Ports, m.NIC) && m.NIC != "":
+		p.Add(m.Pos, "leave it out of ports", "%s of %s leads to the gateway, so it is no port of the switch", m.NIC, m.Name)
+	case m.Kind != "" && m.Agent == "":
+		m.Agent = AgentOVS
+	}
+}
+
+// Wire is a cable between interfaces of two machines.
+type Wire struct {
+	Ends [2]Plug           `json:"ends"`
+	Pos  topology.Position `json:"-"`
+}
+
+// Plug is an end of a wire: an interface of a site, as it is called there.
+type Plug struct {
+	Site string `json:"site"`
+	NIC  string `json:"nic"`
+}
+
+func (w Wire) String() string { return w.Ends[0].String() + " -- " + w.Ends[1].String() }
+
+func (p Plug) String() string {
+	if p.Site == topology.Head {
+		return "gateway/" + p.NIC
+	}
+	return p.Site + "/" + p.NIC
+}
+
+// At returns the interface that a wire is plugged into at a site, and whether it joins that to the
+// other one.
+func (w Wire) At(near, far string) (nic string, joins bool) {
+	for i, e := range w.Ends {
+		if e.Site == near && w.Ends[1-i].Site == far {
+			return e.NIC, true
+		}
+	}
+	return "", false
+}
+
+// readWires reads which cables there are; all machines must have been read.
+func (l *List) readWires(v *yamlfile.Value, p *topology.Problems) {
+	if v == nil {
+		return
+	}
+	if v.Shape != yamlfile.List {
+		p.Add(v.Pos, "write  wires: [wrt-1/lan1 -- wrt-2/lan3]", "wires is a list, not %s", v)
+		return
+	}
+	taken := map[Plug]topology.Position{}
+	for _, item := range v.Items {
+		a, b, is := strings.Cut(item.Text, "--")
+		if item.Shape != yamlfile.Scalar || !is {
+			p.Add(item.Pos, "write  wrt-1/lan1 -- wrt-2/lan3", "%s is not a wire", item)
+			continue
+		}
+		w := Wire{Pos: item.Pos}
+		sound := true
+		for i, end := range []string{a, b} {
+			var err error
+			if w.Ends[i], err = l.plug(strings.TrimSpace(end)); err != nil {
+				text, hint := topology.TextAndHint(err)
+				p.Add(item.Pos, hint, "wire %s: %s", item, text)
+				sound = false
+			} else if first, is := taken[w.Ends[i]]; is {
+				p.Add(item.Pos, fmt.Sprintf("the other one is in line %d", first.Line), "%s has two wires", w.Ends[i])
+				sound = false
+			}
+			taken[w.Ends[i]] = item.Pos
+		}
+		if sound && w.Ends[0].Site == w.Ends[1].Site {
+			p.Add(item.Pos, "wires join two machines", "wire %s: both ends are at one", item)
+		} else if sound {
+			l.Wires = append(l.Wires, w)
+		}
+	}
+}
+
+// plug reads an end of a wire.
+func (l *List) plug(s string) (Plug, error) {
+	name, port, _ := strings.Cut(s, "/")
+	if !nicPattern.MatchString(port) {
+		return Plug{}, topology.Mistaken("write  wrt-1/lan1  or  gateway/eth1", "%q is not a machine and its interface", s)
+	}
+	m := l.Machine(name)
+	switch {
+	case name == "gateway" || name == topology.Head:
+		return Plug{topology.Head, port}, nil
+	case m == nil:
+		return Plug{}, topology.Mistaken("the machines are those of the list, and gateway", "there is no machine %q", name)
+	case m.Kind != "" && !slices.Contains(m.Ports, port):
+		return Plug{}, topology.Mistaken(fmt.Sprintf("add it:  %s: {ports: [%s]}", name, strings.Join(append(slices.Clone(m.Ports), port), ", ")), "%s is not among the ports of %s", port, name)
+	}
+	return Plug{name, port}, nil
+}

@@ -1,0 +1,188 @@
+package openwrt
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"trivet.dev/trivet/datapath"
+	"trivet.dev/trivet/site"
+)
+
+// dir is where a device has what belongs to a lab: in memory.
+func dir(id string) string { return "/tmp/trivet-" + id }
+
+// run runs a command of a lab's script at its device.
+func run(ctx context.Context, l *site.Login, id string, words ...string) (string, error) {
+	out, err := l.Run(ctx, "sh "+site.Quote(append([]string{dir(id) + "/switch.sh"}, words...)), nil)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", l.Machine.Name, err)
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
+// Up makes a device the switch of a plan. If that fails, the device is what it was.
+func Up(ctx context.Context, l *site.Login, p Plan) error {
+	if err := send(ctx, l, p); err != nil {
+		return err
+	}
+	_, err := run(ctx, l, p.ID, "up")
+	return err
+}
+
+// send puts the script of a plan at its device. It changes nothing else.
+func send(ctx context.Context, l *site.Login, p Plan) error {
+	network, err := l.Run(ctx, "/sbin/uci -q export network", nil)
+	if err != nil {
+		return fmt.Errorf("%s: read its configuration (uci export network): %w", l.Machine.Name, err)
+	}
+	script, err := p.script(string(network))
+	if err != nil {
+		return fmt.Errorf("%s: %w", l.Machine.Name, err)
+	}
+	at := quote(dir(p.ID))
+	// It appears whole, as a script of which a part is missing would be worse than none.
+	to := fmt.Sprintf("umask 077 && mkdir -p %[1]s && cat >%[1]s/new && mv %[1]s/new %[1]s/switch.sh", at)
+	if _, err := l.Run(ctx, to, strings.NewReader(script)); err != nil {
+		return fmt.Errorf("%s: send the script to %s: %w", l.Machine.Name, dir(p.ID), err)
+	}
+	return nil
+}
+
+// SetPorts sets the ports of a device up, or down, as a plan says that differs in nothing else from
+// the present one.
+func SetPorts(ctx context.Context, l *site.Login, p Plan) error {
+	if err := send(ctx, l, p); err != nil {
+		return err
+	}
+	_, err := run(ctx, l, p.ID, "set")
+	return err
+}
+
+// Down makes a device what it was before Up, if it was called for that lab. What it returns could
+// not be restored.
+func Down(ctx context.Context, l *site.Login, id string) (lost string, err error) {
+	is, err := Is(ctx, l, id)
+	if err != nil || !is {
+		return "", err
+	}
+	return run(ctx, l, id, "down")
+}
+
+// Is says whether a device is a switch of a lab, or has begun to be.
+func Is(ctx context.Context, l *site.Login, id string) (bool, error) {
+	out, err := l.Run(ctx, "[ ! -e "+quote(dir(id)+"/switch.sh")+" ] || echo yes", nil)
+	if err != nil {
+		return false, fmt.Errorf("%s: %w", l.Machine.Name, err)
+	}
+	return strings.TrimSpace(string(out)) == "yes", nil
+}
+
+// beat is how often a device hears from its head.
+const beat = 2 * time.Second
+
+// ErrGone says that a device is no switch of the lab any more.
+var ErrGone = errors.New("it is no switch of the lab any more: it has reverted, or was started anew")
+
+// Beat keeps a device from reverting, until the connection or ctx ends, or the device has reverted.
+func Beat(ctx context.Context, l *site.Login, id string) error {
+	s, err := l.Session()
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	in, out := io.Pipe()
+	s.Stdin = in
+	ended := make(chan error, 1)
+	if err := s.Start("exec sh " + quote(dir(id)+"/switch.sh") + " beat"); err != nil {
+		return err
+	}
+	go func() { ended <- s.Wait() }()
+	for {
+		go func() { _, _ = out.Write([]byte("\n")) }()
+		select {
+		case err := <-ended:
+			out.Close()
+			if is, asked := Is(ctx, l, id); asked == nil && !is {
+				return ErrGone
+			}
+			return errors.Join(errors.New("the connection is lost"), err)
+		case <-ctx.Done():
+			out.Close()
+			select { // it ends by itself, as its input has ended
+			case <-ended:
+			case <-time.After(beat):
+			}
+			return ctx.Err()
+		case <-time.After(beat):
+		}
+	}
+}
+
+// Status is the state of a device's connections to its controllers, by what it calls them.
+func Status(ctx context.Context, l *site.Login, p Plan) (out []datapath.ControllerStatus, err error) {
+	if len(p.Controllers) == 0 {
+		return nil, nil
+	}
+	if p.Agent == site.AgentOFSwitch { // which does not say
+		connected, err := run(ctx, l, p.ID, "connected", strings.TrimPrefix(p.Controllers[0], "tcp:"))
+		return []datapath.ControllerStatus{{Address: p.Controllers[0], Connected: connected == "yes"}}, err
+	}
+	text, err := run(ctx, l, p.ID, "status")
+	if err != nil {
+		return nil, err
+	}
+	return readStatus(text)
+}
+
+// readStatus reads what ovs-vsctl says of controllers: target, is_connected, role, status.
+func readStatus(text string) (out []datapath.ControllerStatus, err error) {
+	var table struct {
+		Data [][]json.RawMessage `json:"data"`
+	}
+	if err := json.Unmarshal([]byte(text), &table); err != nil {
+		return nil, fmt.Errorf("what ovs-vsctl says of controllers: %w", err)
+	}
+	for _, row := range table.Data {
+		if len(row) != 4 {
+			return nil, fmt.Errorf("what ovs-vsctl says of controllers has %d columns, not 4", len(row))
+		}
+		c := datapath.ControllerStatus{}
+		if err := errors.Join(json.Unmarshal(row[0], &c.Address), json.Unmarshal(row[1], &c.Connected)); err != nil {
+			return nil, err
+		}
+		_ = json.Unmarshal(row[2], &c.Role) // an empty set before it is known
+		var status []json.RawMessage
+		var pairs [][2]string
+		if json.Unmarshal(row[3], &status) == nil && len(status) == 2 && json.Unmarshal(status[1], &pairs) == nil {
+			for _, p := range pairs {
+				if p[0] == "last_error" {
+					c.Error = p[1]
+				}
+			}
+		}
+		out = append(out, c)
+	}
+	return out, nil
+}
+
+// Flows counts the flow entries of a switch, or those for packets received on a port.
+func Flows(ctx context.Context, l *site.Login, p Plan, inPort uint32) (int, error) {
+	if p.Agent == site.AgentOFSwitch {
+		return 0, errors.New("the agent ofswitch does not say how many flow entries it has")
+	}
+	words := []string{"flows"}
+	if inPort != 0 {
+		words = append(words, strconv.Itoa(int(inPort)))
+	}
+	out, err := run(ctx, l, p.ID, words...)
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(out)
+}

@@ -1,0 +1,571 @@
+package sites
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"trivet.dev/trivet/datapath"
+	"trivet.dev/trivet/internal/parallel"
+	"trivet.dev/trivet/lab"
+	"trivet.dev/trivet/site"
+	"trivet.dev/trivet/target/local"
+	"trivet.dev/trivet/target/openwrt"
+	"trivet.dev/trivet/topology"
+)
+
+// device is an OpenWrt device: no part of the lab runs there, as it is one of its switches and this
+// process sees to that over SSH. So it stands beside the parts: what asks those asks devices, too.
+type device struct {
+	machine *site.Machine
+
+	plan atomic.Pointer[openwrt.Plan] // what it is; nil: no switch of this lab
+	gone atomic.Bool                  // it has reverted
+	lost atomic.Bool                  // the connection is lost
+
+	ended func() // ends followDevice
+
+	connecting sync.Mutex
+	mu         sync.Mutex
+	login      *site.Login
+	listening  map[int]bool   // ports of the device that this login passes on
+	ports      map[string]int // by controller: see deviceRecord
+}
+
+// deviceRecord is what later processes must know of a device.
+type deviceRecord struct {
+	Plan openwrt.Plan `json:"plan"`
+
+	// Ports of the device's loopback address lead to controllers that only the head reaches.
+	Ports map[string]int `json:"ports,omitempty"` // by controller
+}
+
+func newDevices(list *site.List) (out []*device) {
+	for _, m := range list.Devices() {
+		out = append(out, &device{machine: m})
+	}
+	return out
+}
+
+// connect makes sure that there is a connection to the device.
+func (d *device) connect(ctx context.Context, u *site.User) (*site.Login, error) {
+	d.connecting.Lock()
+	defer d.connecting.Unlock()
+	if l, err := d.now(); err == nil {
+		return l, nil
+	}
+	l, err := site.Dial(ctx, d.machine, u)
+	if err != nil {
+		return nil, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.login, d.listening = l, map[int]bool{}
+	go func() {
+		l.Wait()
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if d.login == l {
+			d.login = nil
+		}
+	}()
+	return l, nil
+}
+
+// now is the connection to the device.
+func (d *device) now() (*site.Login, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.login == nil {
+		return nil, fmt.Errorf("%s: not connected", d.machine.Name)
+	}
+	return d.login, nil
+}
+
+func (d *device) close() {
+	d.mu.Lock()
+	l := d.login
+	d.login = nil
+	d.mu.Unlock()
+	if l != nil {
+		l.Close()
+	}
+}
+
+// eachDevice calls f, at once, for all devices that are a switch of the lab.
+func (l *Lab) eachDevice(f func(*device, openwrt.Plan) error) error {
+	return parallel.All(l.devices, func(d *device) error {
+		if p := d.plan.Load(); p != nil {
+			return f(d, *p)
+		}
+		return nil
+	})
+}
+
+// deviceOf returns the device that a node is at, or nil.
+func (l *Lab) deviceOf(node string) *device {
+	at := (*l.at.Load())[node]
+	if i := slices.IndexFunc(l.devices, func(d *device) bool { return d.machine.Name == at }); i >= 0 {
+		return l.devices[i]
+	}
+	return nil
+}
+
+// DeviceOf returns the connection to the device that a node is; nil if it is no device.
+func (l *Lab) DeviceOf(node string) (*site.Login, error) {
+	if d := l.deviceOf(node); d != nil {
+		return d.now()
+	}
+	return nil, nil
+}
+
+// joinDevices reaches the devices that a topology needs.
+func (l *Lab) joinDevices(ctx context.Context, t *topology.Topology) error {
+	var mu sync.Mutex
+	return parallel.All(l.devices, func(d *device) error {
+		if n, _ := portsAt(t, d.machine, nil, nil); n == nil {
+			return nil
+		}
+		login, err := d.connect(ctx, l.user)
+		if err != nil {
+			return err
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		l.record.Addresses[d.machine.Name], l.record.Heads[d.machine.Name] = login.Remote, login.Local
+		return nil
+	})
+}
+
+// planOf is what a device is to be in a topology, or nil. The device's own ports through which
+// controllers are reached must be known: see listen.
+func (l *Lab) planOf(t *topology.Topology, d *device) *openwrt.Plan {
+	n, ports := portsAt(t, d.machine, l.record.Wires, l.record.VNIs)
+	if n == nil {
+		return nil
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	p := &openwrt.Plan{Lab: l.Name, ID: l.record.ID, Switch: n.Name, Agent: d.machine.Agent, DPID: n.DPID, Fail: n.FailMode, STP: n.STP, OpenFlow: n.OpenFlow,
+		Ports: ports, Keep: int64(time.Duration(l.state.Sites.Keep).Seconds())}
+	for _, c := range controllersOf(t, n) {
+		if port := d.ports[c]; port != 0 {
+			c = fmt.Sprintf("tcp:127.0.0.1:%d", port)
+		}
+		p.Controllers = append(p.Controllers, c)
+	}
+	return p
+}
+
+// controllersOf are a switch's controllers: trivet, and those of topology.ForeignControllers.
+func controllersOf(t *topology.Topology, n *topology.Node) (out []string) {
+	if slices.ContainsFunc(n.Controllers, t.IsBuiltin) {
+		out = append(out, topology.ControllerTrivet)
+	}
+	for _, c := range topology.ForeignControllers(t, n) {
+		if c != topology.ControllerTrivet && !slices.Contains(out, c) {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// onlyHere says whether only the head reaches a controller.
+func onlyHere(t *topology.Topology, c string) bool {
+	return c == topology.ControllerTrivet || t.IsControllerProgram(c) || topology.OfThisMachine(c)
+}
+
+// The ports of devices through which controllers of the head are reached.
+const (
+	firstDevicePort = 16653
+	devicePorts     = 64
+)
+
+// listen makes sure that a device passes the connections of its switch to those controllers on to
+// the head that only the head reaches. Once a port is chosen, the switch knows no other.
+func (l *Lab) listen(t *topology.Topology, d *device) error {
+	login, err := d.now()
+	if err != nil {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	n, _ := portsAt(t, d.machine, nil, nil)
+	for _, c := range controllersOf(t, n) {
+		if !onlyHere(t, c) || d.listening[d.ports[c]] {
+			continue
+		}
+		port, last := d.ports[c], d.ports[c]
+		if port == 0 {
+			port, last = firstDevicePort, firstDevicePort+devicePorts
+		}
+		var listener net.Listener
+		for ; port <= last; port++ {
+			if listener, err = login.Listen(port); err == nil {
+				break
+			}
+		}
+		if err != nil {
+			return err
+		}
+		if d.ports == nil {
+			d.ports = map[string]int{}
+		}
+		d.ports[c], d.listening[port] = port, true
+		go func() {
+			for {
+				conn, err := listener.Accept()
+				if err != nil {
+					return // the login has ended
+				}
+				go l.meet(d.machine.Name, conn, c)
+			}
+		}()
+	}
+	return nil
+}
+
+// makeDevices makes devices the switches of a topology that is coming up.
+func (l *Lab) makeDevices(ctx context.Context, t *topology.Topology) error {
+	return l.change(ctx, t, func(d *device, login *site.Login, was, is *openwrt.Plan) error {
+		if err := openwrt.Up(ctx, login, *is); err != nil {
+			return err
+		}
+		d.plan.Store(is)
+		d.gone.Store(false)
+		return nil
+	})
+}
+
+// change calls f for the devices that are to be something else than they are, at once, when their
+// controllers can be reached through them and all is written down.
+func (l *Lab) change(ctx context.Context, t *topology.Topology, f func(d *device, login *site.Login, was, is *openwrt.Plan) error) error {
+	type step struct {
+		d       *device
+		was, is *openwrt.Plan
+	}
+	var steps []step
+	if l.record.Devices == nil {
+		l.record.Devices = map[string]deviceRecord{}
+	}
+	for _, d := range l.devices {
+		was := d.plan.Load()
+		if n, _ := portsAt(t, d.machine, nil, nil); n != nil {
+			if err := l.listen(t, d); err != nil {
+				return err
+			}
+		}
+		is := l.planOf(t, d)
+		if same, down := was.Same(is); same && !down && !d.gone.Load() {
+			continue
+		}
+		if is != nil {
+			l.record.Devices[d.machine.Name] = deviceRecord{*is, maps.Clone(d.ports)}
+		}
+		steps = append(steps, step{d, was, is})
+	}
+	if err := l.save(); err != nil {
+		return err
+	}
+	return parallel.All(steps, func(s step) error {
+		login, err := s.d.connect(ctx, l.user)
+		if err != nil {
+			return err
+		}
+		return f(s.d, login, s.was, s.is)
+	})
+}
+
+// changeDevices makes devices what they are in another topology. A switch whose ports, controllers or
+// settings differ is made anew: it forwards nothing for a second or two. What fails is undone.
+func (l *Lab) changeDevices(ctx context.Context, t *topology.Topology) error {
+	had := map[*device]*openwrt.Plan{}
+	var mu sync.Mutex
+	err := l.change(ctx, t, func(d *device, login *site.Login, was, is *openwrt.Plan) error {
+		mu.Lock()
+		had[d] = was
+		mu.Unlock()
+		return l.replace(ctx, d, login, was, is)
+	})
+	if err == nil {
+		for d := range had {
+			if d.plan.Load() == nil {
+				delete(l.record.Devices, d.machine.Name)
+			}
+		}
+		l.followDevices()
+		return l.save()
+	}
+	for d, was := range had {
+		login, undo := d.now()
+		if undo == nil {
+			undo = l.replace(context.WithoutCancel(ctx), d, login, d.plan.Load(), was)
+		}
+		if undo != nil {
+			err = fmt.Errorf("%w; %w: %w; take the lab down", err, local.ErrHalf, undo)
+		}
+	}
+	return err
+}
+
+// replace makes a device something else.
+func (l *Lab) replace(ctx context.Context, d *device, login *site.Login, was, is *openwrt.Plan) error {
+	if same, _ := was.Same(is); same && is != nil && !d.gone.Load() {
+		err := openwrt.SetPorts(ctx, login, *is)
+		if err == nil {
+			d.plan.Store(is)
+		}
+		return err
+	}
+	if was != nil {
+		if d.ended != nil {
+			d.ended()
+			d.ended = nil
+		}
+		lost, err := openwrt.Down(ctx, login, l.record.ID)
+		if err != nil {
+			return err
+		}
+		if d.plan.Store(nil); lost != "" {
+			l.owner.OnLoop(d.machine.Name + ": " + lost)
+		}
+	}
+	if is == nil {
+		d.close()
+		return nil
+	}
+	if err := openwrt.Up(ctx, login, *is); err != nil {
+		return err
+	}
+	d.plan.Store(is)
+	d.gone.Store(false)
+	return nil
+}
+
+// resumeDevices takes devices over from a head that has died.
+func (l *Lab) resumeDevices() {
+	for _, d := range l.devices {
+		if r, is := l.record.Devices[d.machine.Name]; is && l.planOf(l.Topology(), d) != nil {
+			d.plan.Store(&r.Plan)
+			d.ports = r.Ports
+		}
+	}
+	_ = l.eachDevice(func(d *device, _ openwrt.Plan) error {
+		if _, err := d.connect(l.ctx, l.user); err != nil {
+			l.owner.OnLoop(err.Error())
+		}
+		return nil
+	})
+}
+
+// followDevices keeps devices from reverting, and their connections.
+func (l *Lab) followDevices() {
+	for _, d := range l.devices {
+		if d.plan.Load() == nil || d.ended != nil {
+			continue
+		}
+		ctx, end := context.WithCancel(l.ctx)
+		ended := make(chan struct{})
+		d.ended = func() {
+			end()
+			<-ended
+		}
+		go func() {
+			defer close(ended)
+			l.followDevice(ctx, d)
+		}()
+	}
+}
+
+func (l *Lab) followDevice(ctx context.Context, d *device) {
+	const again = 2 * time.Second
+	for well := true; ctx.Err() == nil; {
+		err := l.keep(ctx, d, func() {
+			if d.lost.Store(false); !well {
+				l.owner.OnEnd(d.machine.Name + " answers again")
+			}
+			well = true
+		})
+		if ctx.Err() != nil {
+			return
+		}
+		if errors.Is(err, openwrt.ErrGone) {
+			if !d.gone.Swap(true) {
+				l.owner.OnEnd(fmt.Sprintf("%s: %v; trivet apply FILE makes it one again", d.machine.Name, err))
+			}
+		} else if d.lost.Store(true); well {
+			l.owner.OnEnd(fmt.Sprintf("%s: the connection is lost; it goes on forwarding as its fail mode says (%v)", d.machine.Name, err))
+			well = false
+		}
+		select {
+		case <-time.After(again):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// keep keeps a device from reverting for as long as the connection lasts.
+func (l *Lab) keep(ctx context.Context, d *device, begun func()) error {
+	login, err := d.connect(ctx, l.user)
+	if err != nil {
+		return err
+	}
+	is, err := openwrt.Is(ctx, login, l.record.ID)
+	if err != nil {
+		return err
+	}
+	if !is {
+		begun() // it is reached, at least
+		return openwrt.ErrGone
+	}
+	if err := l.listen(l.Topology(), d); err != nil {
+		return err
+	}
+	begun()
+	return openwrt.Beat(ctx, login, l.record.ID)
+}
+
+// removeDevices makes the devices of a lab what they were.
+func removeDevices(ctx context.Context, list *site.List, was record, user *site.User, lost func(string)) error {
+	return parallel.All(newDevices(list), func(d *device) error {
+		if _, is := was.Devices[d.machine.Name]; !is {
+			return nil
+		}
+		defer d.close()
+		login, err := d.connect(ctx, user)
+		if err != nil {
+			return err
+		}
+		left, err := openwrt.Down(ctx, login, was.ID)
+		if left != "" {
+			lost(d.machine.Name + ": " + left)
+		}
+		return err
+	})
+}
+
+// deviceStatus says of the switches that are devices whether they are connected to their
+// controllers.
+func (l *Lab) deviceStatus(ctx context.Context) (out []datapath.SwitchStatus, err error) {
+	var mu sync.Mutex
+	err = l.eachDevice(func(d *device, p openwrt.Plan) error {
+		login, err := d.now()
+		if err != nil {
+			return err
+		}
+		list, err := openwrt.Status(ctx, login, p)
+		d.mu.Lock()
+		ports := maps.Clone(d.ports)
+		d.mu.Unlock()
+		for i := range list {
+			for c, port := range ports {
+				if strings.HasSuffix(list[i].Address, fmt.Sprintf(":%d", port)) {
+					list[i].Address = c
+				}
+			}
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		out = append(out, datapath.SwitchStatus{Switch: p.Switch, Controllers: list})
+		return err
+	})
+	return out, err
+}
+
+// deadDevices names the devices that are no switches of the lab now, though they should be.
+func (l *Lab) deadDevices() (out []string) {
+	for _, d := range l.devices {
+		switch p := d.plan.Load(); {
+		case p == nil:
+		case d.gone.Load():
+			out = append(out, "switch "+p.Switch+" at "+d.machine.Name)
+		case d.lost.Load():
+			out = append(out, d.machine.Name)
+		}
+	}
+	return out
+}
+
+// deviceInfo describes the devices that are switches.
+func (l *Lab) deviceInfo() (out []lab.SiteInfo) {
+	for _, d := range l.devices {
+		if d.plan.Load() == nil {
+			continue
+		}
+		o := lab.SiteInfo{Name: d.machine.Name, Machine: d.machine.String(), Kind: d.machine.Kind, Agent: d.machine.Agent}
+		if _, err := d.now(); err != nil {
+			o.Problem = err.Error()
+		} else if d.gone.Load() {
+			o.Problem = openwrt.ErrGone.Error()
+		}
+		out = append(out, o)
+	}
+	return out
+}
+
+// deviceEnds fills in the state of the ends that devices have, as far as it is known without asking
+// them: what they have been told.
+func (l *Lab) deviceEnds(ends [][2]local.End) {
+	for i, link := range l.Topology().Links {
+		for j, e := range link.Ends {
+			if e.External() || l.deviceOf(e.Node) == nil {
+				continue
+			}
+			ends[i][j] = local.End{Interface: e.Interface, State: local.EndUp}
+			if link.Down {
+				ends[i][j].State = local.EndDown
+			}
+		}
+	}
+}
+
+// awaitDevices waits until f is content with all devices that have some of the switches.
+func (l *Lab) awaitDevices(ctx context.Context, switches []*topology.Node, f func(context.Context, *site.Login, openwrt.Plan) (missing string, err error)) error {
+	return l.eachDevice(func(d *device, p openwrt.Plan) error {
+		if !slices.ContainsFunc(switches, func(n *topology.Node) bool { return n.Name == p.Switch }) {
+			return nil
+		}
+		for missing := "no answer"; ; {
+			if login, err := d.now(); err == nil {
+				ask, done := datapath.Still(ctx)
+				what, err := f(ask, login, p)
+				done()
+				if err == nil && what == "" {
+					return nil
+				}
+				if missing = what; err != nil {
+					missing = err.Error()
+				}
+			}
+			select {
+			case <-ctx.Done():
+				return fmt.Errorf("switch %s at %s: %s", p.Switch, d.machine.Name, missing)
+			case <-time.After(200 * time.Millisecond):
+			}
+		}
+	})
+}
+
+func connectedDevice(ctx context.Context, login *site.Login, p openwrt.Plan) (missing string, err error) {
+	list, err := openwrt.Status(ctx, login, p)
+	if err != nil || slices.ContainsFunc(list, func(c datapath.ControllerStatus) bool { return c.Connected }) {
+		return "", err
+	}
+	return "it did not connect to " + strings.Join(p.Controllers, ", "), nil
+}
+
+func flowsAtDevice(ctx context.Context, login *site.Login, p openwrt.Plan) (missing string, err error) {
+	n, err := openwrt.Flows(ctx, login, p, 0)
+	if err != nil || n > 0 {
+		return "", err
+	}
+	return "its controller has installed no flow entry", nil
+}

@@ -1,0 +1,200 @@
+package sites
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"trivet.dev/trivet/site"
+	"trivet.dev/trivet/target/openwrt"
+	"trivet.dev/trivet/topology"
+)
+
+// placeSwitches puts switches at the devices of a list that are switches: those that the file puts
+// there, by the device's name or a label that only devices have, and those that are called as a
+// device is. Each takes one. All other switches are placed like any node.
+func placeSwitches(t *topology.Topology, list *site.List, old *topology.Topology) error {
+	var p topology.Problems
+	was, has := map[string]*topology.Node{}, map[string]string{}
+	if old != nil {
+		was = old.NodesByName()
+	}
+	put := func(n *topology.Node, m *site.Machine) {
+		n.On = m.Name
+		switch {
+		case n.Kind != topology.Switch:
+			p.Add(n.Pos, "place it elsewhere", "%s: %s is an OpenWrt device, which can be a switch and nothing else", n.Name, m.Name)
+		case has[m.Name] != "":
+			p.Add(n.Pos, "place one elsewhere", "%s: %s is %s already", n.Name, m.Name, has[m.Name])
+		}
+		if has[m.Name] = n.Name; m.Agent == site.AgentOVS {
+			n.Datapath = topology.OVS
+		}
+	}
+	var open []*topology.Node
+	for _, n := range t.Nodes {
+		on := n.On
+		if before := was[n.Name]; before != nil && on == "" {
+			on = before.Sited()
+		} else if m := list.Machine(n.Name); on == "" && m != nil && m.OnlySwitches() {
+			on = n.Name
+		}
+		if m := list.Machine(on); m != nil && m.OnlySwitches() {
+			put(n, m)
+		} else if m == nil && n.Kind == topology.Switch && onlyDevicesHave(list, on) {
+			open = append(open, n)
+		}
+	}
+	for _, n := range open {
+		fit := slices.DeleteFunc(list.Devices(), func(m *site.Machine) bool { return !slices.Contains(m.Labels, n.On) || has[m.Name] != "" })
+		if i := slices.IndexFunc(fit, func(m *site.Machine) bool { return was[n.Name] != nil && was[n.Name].On == m.Name }); i > 0 {
+			fit = fit[i:]
+		}
+		if len(fit) == 0 {
+			p.Add(n.Pos, "give it to more devices", "%s: all devices with the label %s are switches already", n.Name, n.On)
+			continue
+		}
+		put(n, fit[0])
+	}
+	return p.Err()
+}
+
+// onlyDevicesHave says whether a word is a label, and devices alone have it.
+func onlyDevicesHave(list *site.List, label string) bool {
+	with := func(m *site.Machine) bool { return slices.Contains(m.Labels, label) }
+	return label != "" && slices.ContainsFunc(list.Devices(), with) && !slices.ContainsFunc(list.Sites(), with) && !slices.Contains(list.Head.Labels, label)
+}
+
+// wireLinks gives links between machines that wires join one of those each; a link keeps the one
+// that it had. All others become VLANs, if the machines have such.
+func wireLinks(t *topology.Topology, list *site.List, had map[string]site.Wire) (map[string]site.Wire, error) {
+	out, nodes, keys := map[string]site.Wire{}, t.NodesByName(), topology.LinkKeys(t)
+	taken := map[[2]site.Plug]bool{}
+	sited := func(l *topology.Link) (a, b string) {
+		return nodes[l.Ends[0].Node].Sited(), nodes[l.Ends[1].Node].Sited()
+	}
+	for i, l := range t.Links {
+		if w, is := had[keys[i]]; is && l.Crosses(nodes) {
+			if _, joins := w.At(sited(l)); joins {
+				out[keys[i]], taken[w.Ends] = w, true
+			}
+		}
+	}
+	var p topology.Problems
+	for i, l := range t.Links {
+		if _, is := out[keys[i]]; is || !l.Crosses(nodes) {
+			continue
+		}
+		a, b := sited(l)
+		for _, w := range list.Wires {
+			if _, joins := w.At(a, b); joins && !taken[w.Ends] && !native(nodes, l) {
+				out[keys[i]], taken[w.Ends] = w, true
+				break
+			}
+		}
+		if _, is := out[keys[i]]; !is {
+			checkUnwired(l, list, []string{a, b}, &p)
+		}
+	}
+	return out, p.Err()
+}
+
+// Wired counts the links of a placed topology that get a wire.
+func Wired(t *topology.Topology, list *site.List) int {
+	wires, _ := wireLinks(t, list, nil)
+	return len(wires)
+}
+
+// Devices counts the devices of a list that are switches of a placed topology.
+func Devices(t *topology.Topology, list *site.List) (count int) {
+	for _, m := range list.Devices() {
+		if n, _ := portsAt(t, m, nil, nil); n != nil {
+			count++
+		}
+	}
+	return count
+}
+
+// native says whether an end of a link is a host that is a machine itself, whose interfaces are not
+// taken.
+func native(nodes map[string]*topology.Node, l *topology.Link) bool {
+	return slices.ContainsFunc(l.Ends[:], func(e topology.Endpoint) bool { return nodes[e.Node].Native })
+}
+
+// checkUnwired says why a link that has no wire cannot be made otherwise.
+func checkUnwired(l *topology.Link, list *site.List, between []string, p *topology.Problems) {
+	for i, name := range between {
+		m := list.Machine(name)
+		if m == nil || !m.OnlySwitches() {
+			continue
+		}
+		far := strings.Replace(between[1-i], topology.Head, "gateway", 1)
+		port := "lan1"
+		if len(m.Ports) > 0 {
+			port = m.Ports[0]
+		}
+		hint := fmt.Sprintf("list one:  wires: [%s/%s -- %s/eth1]", name, port, far)
+		switch {
+		case list.Carrier != site.VLAN:
+			p.Add(l.Pos, hint, "link %s: no wire that is still free joins %s and %s, and what carries links between these machines is not VLANs", l.Name(), name, far)
+			return
+		case m.NIC == "":
+			p.Add(l.Pos, hint+", or say which interface of "+name+" takes VLANs:  nic: lan4", "link %s: no wire that is still free joins %s and %s", l.Name(), name, far)
+			return
+		}
+	}
+}
+
+// checkDevices says what of a placed topology its devices cannot be. It makes no difference which
+// numbers links have.
+func checkDevices(t *topology.Topology, list *site.List) error {
+	wires, err := wireLinks(t, list, nil)
+	if err != nil {
+		return err
+	}
+	var p topology.Problems
+	for _, m := range list.Devices() {
+		n, ports := portsAt(t, m, wires, nil)
+		if n == nil {
+			continue
+		}
+		if err := openwrt.Refuses(m.Agent, n, ports); err != nil {
+			text, hint := topology.TextAndHint(err)
+			p.Add(n.Pos, hint, "%s at %s: %s", n.Name, m.Name, text)
+		}
+		for _, l := range t.Links {
+			for i, e := range l.Ends {
+				if e.Node == n.Name && l.Egress(i) != (topology.Impairment{}) {
+					p.Add(l.Pos, "leave that out at links of "+n.Name+", or place it elsewhere", "link %s: %s cannot limit, delay or lose what it sends", l.Name(), m.Name)
+				}
+			}
+		}
+	}
+	return p.Err()
+}
+
+// portsAt returns the switch that is at a device, or nil, and its ports by number.
+func portsAt(t *topology.Topology, m *site.Machine, wires map[string]site.Wire, numbers map[string]uint32) (n *topology.Node, ports []openwrt.Port) {
+	i := slices.IndexFunc(t.Nodes, func(n *topology.Node) bool { return n.On == m.Name && n.Kind == topology.Switch })
+	if i < 0 {
+		return nil, nil
+	}
+	n = t.Nodes[i]
+	keys, nodes, blocked := topology.LinkKeys(t), t.NodesByName(), topology.Blocked(t)
+	for i, l := range t.Links {
+		for j, e := range l.Ends {
+			if e.Node != n.Name || l.Ends[1-j].External() {
+				continue
+			}
+			port := openwrt.Port{Number: int(n.OpenFlowPort(e)), Down: l.Down, Blocked: blocked[l]}
+			if nic, is := wires[keys[i]].At(m.Name, nodes[l.Ends[1-j].Node].Sited()); is {
+				port.Device = nic
+			} else {
+				port.Device, port.VLAN, port.On = e.Interface, uint16(numbers[keys[i]]), m.NIC
+			}
+			ports = append(ports, port)
+		}
+	}
+	slices.SortFunc(ports, func(a, b openwrt.Port) int { return a.Number - b.Number })
+	return n, ports
+}

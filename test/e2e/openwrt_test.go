@@ -229,7 +229,7 @@ wires:
 	unchanged()
 
 	// What cannot be is said before anything is changed.
-	h.file("rack.yaml", strings.ReplaceAll(string(list), "lan3", "lan4"))
+	h.file("rack.yaml", strings.NewReplacer("lan3", "lan4", "wrt-1/lan1", "wrt-1/lan4").Replace(string(list)))
 	contains(t, h.want(1, up...).String(), "SSH reaches it by lan4")
 	h.file("rack.yaml", strings.Replace(string(list), "  - wrt-1/lan2 -- wrt-2/lan2\n", "", 1))
 	contains(t, h.want(1, up...).String(), "lab.yaml:5", "no wire that is still free joins wrt-1 and wrt-2")

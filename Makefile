@@ -111,17 +111,18 @@ install: ## trivet into PREFIX (/usr/local), with man pages and completions for 
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man1 $$pages/man/*.1
 	@echo "$(DESTDIR)$(PREFIX)/bin/trivet"
 
-dist: build ## binaries and Debian packages for amd64 and arm64, with checksums, in dist/
+dist: build ## binaries and Debian packages for amd64, arm64 and arm, with checksums, in dist/
 	@rm -rf dist
 	@scripts/pages bin/trivet dist/pages
-	@for arch in amd64 arm64; do \
+	@for arch in amd64 arm64 arm; do \
 		name=dist/trivet-$(VERSION)-linux-$$arch; \
 		echo "$$name"; \
-		GOARCH=$$arch $(BUILD) -o $$name ./cmd/trivet || exit 1; \
-		! command -v dpkg-deb >/dev/null || scripts/deb $$name dist/pages $$arch $(VERSION) $$name.deb || exit 1; \
+		GOARCH=$$arch GOARM=6 $(BUILD) -o $$name ./cmd/trivet || exit 1; \
+		! command -v dpkg-deb >/dev/null || scripts/deb $$name dist/pages $$(echo $$arch | sed 's/^arm$$/armhf/') $(VERSION) $$name.deb || exit 1; \
 	done
 	@rm -r dist/pages
-	@cd dist && sha256sum trivet-* >SHA256SUMS
+	@cd dist && sha256sum trivet-* >SHA256SUMS && \
+	for arch in amd64 arm64 arm; do ln -s trivet-$(VERSION)-linux-$$arch trivet-linux-$$arch; done # what up --on looks for
 
 wheel: build ## the Python packages trivet and mininet with the program, for pip, in dist/
 	@scripts/wheel bin/trivet $(VERSION) dist

@@ -32,6 +32,9 @@ func Schema() []byte {
 		"key":   describe("File of the private key.", object{"type": "string"}),
 		"nic":   nic(),
 		"vlan":  describe("VLAN of its first link to the head.", object{"type": "integer", "minimum": 2, "maximum": maxVLAN}),
+		"kind":  describe("openwrt: a device that becomes a switch over SSH alone.", object{"const": OpenWrt}),
+		"agent": describe("What makes an OpenWrt device an OpenFlow switch.", object{"enum": []string{AgentOVS, AgentOFSwitch}}),
+		"ports": describe("Interfaces of an OpenWrt device that may be ports of the switch.", object{"anyOf": []object{nic(), {"type": "array", "uniqueItems": true, "items": nic()}}}),
 		"hosts": describe("It takes hosts only, so many at most; 1: the host is the machine itself.", object{"type": "integer", "minimum": 1, "maximum": maxHosts}),
 	})}}
 	machines := object{"anyOf": []object{
@@ -65,6 +68,7 @@ func Schema() []byte {
 	rack := both([]string{"gateway", "devices"}, object{
 		"gateway": describe("This machine: it directs, and has all nodes that are no hosts.", gateway),
 		"devices": describe("Machines each of which is a host of a lab: pi-1: pi@10.42.0.101.", machines),
+		"wires":   describe("Cables between interfaces of two machines: wrt-1/lan1 -- gateway/eth2.", object{"type": "array", "items": object{"type": "string", "pattern": `^[^/ ]+/[^/ ]+ *-- *[^/ ]+/[^/ ]+$`}}),
 	})
 	out, err := json.MarshalIndent(object{
 		"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": "https://trivet.dev/schema/machines.json", "title": "Trivet machines",

@@ -44,6 +44,7 @@ func TestSchema(t *testing.T) {
 		"machines: {m1: {ssh: a, nic: eth1.7, vlan: 12, hosts: 4}}\nhead: {nic: eth1}\ncarrier: vlan\nvlans: 100-200\n",
 		"gateway: {ssh: local, inner: eth1}\ndevices:\n  pi-1: {ssh: pi@10.42.0.101, labels: [pi]}\n  pi-2: pi@10.42.0.102\nvlans: 2000\nkeep: 1m\n",
 		"gateway: {inner: [eth1, eth2], outer: eth0}\ndevices: {pi-1: pi@10.42.0.101}\n",
+		"gateway: {inner: eth1}\ndevices:\n  wrt-1: {ssh: root@10.42.0.11, kind: openwrt, agent: ofswitch, ports: [lan1, lan2], nic: lan4}\nwires: [wrt-1/lan1 -- gateway/eth2]\n",
 	} {
 		if _, err := Parse("m.yaml", []byte(text)); err != nil {
 			t.Errorf("%s: %v", text, err)
@@ -59,6 +60,8 @@ func TestSchema(t *testing.T) {
 		"machines: {m1: {ssh: a, vlan: 1}}\n", "machines: {m1: {ssh: a, hosts: 0}}\n", "gateway: {inner: eth1}\ndevices: {pi: {ssh: 10.0.0.5, nic: 'a b'}}\n",
 		"gateway: {inner: [eth1, eth1]}\ndevices: {pi: 10.0.0.5}\n", "gateway: {inner: []}\ndevices: {pi: 10.0.0.5}\n", "gateway: {inner: eth1, outer: 'a b'}\ndevices: {pi: 10.0.0.5}\n",
 		"gateway: {ssh: other, inner: eth1}\ndevices: {pi: 10.0.0.5}\n", "gateway: {}\ndevices: {pi: 10.0.0.5}\n", "gateway: {inner: eth1}\ndevices: {pi: 10.0.0.5}\nmachines: {a: b}\n",
+		"gateway: {inner: eth1}\ndevices: {wrt: {ssh: 10.0.0.5, kind: cisco}}\n", "gateway: {inner: eth1}\ndevices: {wrt: {ssh: 10.0.0.5, kind: openwrt, agent: x}}\n",
+		"gateway: {inner: eth1}\ndevices: {wrt: 10.0.0.5}\nwires: [lan1 -- lan2]\n",
 	} {
 		if _, err := Parse("m.yaml", []byte(text)); err == nil {
 			t.Errorf("the reader accepts %s", text)

@@ -143,8 +143,12 @@ func (t *Topology) WithoutKeys() *Topology {
 }
 
 // KeepKeys replaces keys that WithoutKeys has hidden by those of the topology that it was called
-// for.
+// for. Of a topology that holds anything, as a stranger may send it, it looks at nothing else.
 func (t *Topology) KeepKeys(of *Topology) {
+	hidden := func(l *Link) bool { return l != nil && l.Wifi != nil && l.Wifi.Key == hiddenKey }
+	if !slices.ContainsFunc(t.Links, hidden) || slices.Contains(t.Links, nil) {
+		return
+	}
 	had := LinksByKey(of)
 	for i, key := range LinkKeys(t) {
 		w, was := t.Links[i].Wifi, had[key]

@@ -97,7 +97,10 @@ func (m checkedMachine) wrong() (n int) {
 func checkedOf(found *sites.Checked) []checkedMachine {
 	out := []checkedMachine{{Name: "gateway", Findings: warning(found.Gateway)}}
 	for _, d := range found.Devices {
-		m := checkedMachine{Name: d.Name, Machine: d.Machine.String(), Findings: warning(append(siteFindings(d.Examined), d.Rack...))}
+		m := checkedMachine{Name: d.Name, Machine: d.Machine.String(), Findings: warning(d.Rack)}
+		if d.Err != nil || !d.OnlySwitches() {
+			m.Findings = warning(append(siteFindings(d.Examined), d.Rack...))
+		}
 		if d.Health != nil {
 			m.Model, m.MAC, m.Lab = d.Health.Model, d.Health.MAC, d.Health.Lab
 		}

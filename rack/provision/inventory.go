@@ -16,7 +16,9 @@ import (
 type vars = map[string]any
 
 // IsOpenWrt says whether a device is none that packages are installed on.
-func IsOpenWrt(m *site.Machine) bool { return slices.Contains(m.Labels, "openwrt") }
+func IsOpenWrt(m *site.Machine) bool {
+	return m.Kind == site.OpenWrt || slices.Contains(m.Labels, site.OpenWrt)
+}
 
 // notInGroups is what names of Ansible's groups cannot have.
 var notInGroups = regexp.MustCompile(`[^A-Za-z0-9_]`)
@@ -52,7 +54,11 @@ func (r *Run) inventory() ([]byte, error) {
 				p.Add(m.Pos, "call the file something else", "%s: Ansible would take %s for a template: %q", m.Name, name, s)
 			}
 		}
-		put(m.Name, append([]string{"devices"}, m.Labels...), v)
+		groups := append([]string{"devices"}, m.Labels...)
+		if IsOpenWrt(m) && !slices.Contains(groups, site.OpenWrt) {
+			groups = append(groups, site.OpenWrt)
+		}
+		put(m.Name, groups, v)
 	}
 	if err := p.Err(); err != nil {
 		return nil, err

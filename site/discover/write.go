@@ -2,9 +2,11 @@ package discover
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"trivet.dev/trivet/internal/words"
+	"trivet.dev/trivet/site"
 )
 
 // Inventory writes the devices down as a rack (docs/rack.md), with a comment at each that says what
@@ -25,6 +27,9 @@ func Inventory(inner string, devices []*Device) string {
 		entry := fmt.Sprintf("ssh: %s@%s", d.User, d.Address)
 		if v := vlans[d]; v != uint16(d.Address.As4()[3]) {
 			entry += fmt.Sprintf(", vlan: %d", v)
+		}
+		if slices.Contains(d.Labels, site.OpenWrt) {
+			entry += ", kind: " + site.OpenWrt
 		}
 		if len(d.Labels) > 0 {
 			entry += ", labels: [" + strings.Join(d.Labels, ", ") + "]"

@@ -124,14 +124,14 @@ func examineDisks(mounts string) (out []Finding) {
 }
 
 func diskFinding(dir string, s unix.Statfs_t, readOnly bool) Finding {
-	free := int64(s.Bavail) * s.Bsize
+	free := int64(s.Bavail) * int64(s.Bsize)
 	f := Finding{What: "disk", OK: true, Needed: true, Says: fmt.Sprintf("%s has %.1f GB free", dir, float64(free)/1e9)}
 	switch {
 	case readOnly:
 		f.OK, f.Says = false, dir+" cannot be written to"
 		f.Cure = "a card with errors is mounted so: look at  dmesg | grep -i 'ext4\\|mmc'  and replace it; if that is meant (overlay), mount -o remount,rw " + dir
 	case s.Blocks > 0 && free < diskNeeds:
-		f.OK, f.Says = false, fmt.Sprintf("%s is full: %d MB of %d MB are free", dir, free>>20, int64(s.Blocks)*s.Bsize>>20)
+		f.OK, f.Says = false, fmt.Sprintf("%s is full: %d MB of %d MB are free", dir, free>>20, int64(s.Blocks)*int64(s.Bsize)>>20)
 		f.Cure = "look what takes it:  du -xhd2 " + dir + " | sort -h | tail; then  apt clean, journalctl --vacuum-size=50M, docker system prune"
 	case s.Files > 0 && s.Ffree < inodesNeeded:
 		f.OK, f.Says = false, fmt.Sprintf("%s is full: no more than %d files can be made", dir, s.Ffree)

@@ -95,6 +95,14 @@ func (c *check) reach(ctx context.Context, d *CheckedDevice, u *site.User) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	fail := func(err error) { d.Err, d.Problem = err, err.Error() }
+	if d.OnlySwitches() { // none of our programs run there
+		if err := tryLogin(ctx, d.Machine, u); err != nil {
+			fail(err)
+			return
+		}
+		d.Rack = append(d.Rack, local.Finding{What: "reach it over SSH", OK: true, Says: "it is an OpenWrt device; what is at its ports cannot be looked at from there"})
+		return
+	}
 	var err error
 	if d.site, d.Examined, err = examine(ctx, d.Machine, u); err != nil {
 		fail(err)
@@ -113,6 +121,17 @@ func (c *check) reach(ctx context.Context, d *CheckedDevice, u *site.User) {
 	if h.Lab != "" {
 		d.Rack = append(d.Rack, local.Finding{What: "lab", OK: true, Says: "it is a host of lab " + h.Lab + " now"})
 	}
+}
+
+// tryLogin logs in to a device on which no program of ours runs.
+func tryLogin(ctx context.Context, m *site.Machine, u *site.User) error {
+	l, err := site.Dial(ctx, m, u)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	_, err = l.Run(ctx, "exit", nil)
+	return err
 }
 
 // onSegment looks at what is between the gateway and the devices.
@@ -141,7 +160,7 @@ func (c *check) onSegment(ctx context.Context) (gateway []local.Finding) {
 		gateway = append(gateway, f)
 	}
 	for i, d := range c.devices {
-		if d.Err == nil && d.VLAN != 0 {
+		if d.Err == nil && d.VLAN != 0 && !d.OnlySwitches() {
 			d.Rack = append(d.Rack, portFinding(ports[i], ports))
 		}
 	}

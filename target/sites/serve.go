@@ -171,7 +171,7 @@ func facts() site.Facts {
 	}
 	var disk unix.Statfs_t
 	if unix.Statfs("/run", &disk) == nil {
-		f.Disk = int64(disk.Bavail) * disk.Bsize
+		f.Disk = int64(disk.Bavail) * int64(disk.Bsize)
 	}
 	return f
 }

@@ -227,7 +227,7 @@ func (c *checker) node(pos topology.Position, cell *Cell, t *topology.Topology, 
 func (c *checker) events(cell *Cell, t *topology.Topology) {
 	for _, e := range cell.Schedule {
 		switch {
-		case cell.Lab.Options["target"] == "mininet" && e.Action.Node == "":
+		case cell.Lab.Options["target"] == Mininet && e.Action.Node == "":
 			c.add(e.pos, cell, "write at 5s: h1 run COMMAND", fmt.Sprintf("schedule: %s: target: mininet: a schedule can only run commands in nodes", e.What))
 		case e.Kill == "controller":
 			if !decides(t, t.IsControllerProgram) {

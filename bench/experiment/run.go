@@ -131,7 +131,7 @@ func (p *Plan) changed(path string, before result.Experiment) error {
 			return fmt.Errorf("%s: was measured on another topology: %s has changed since; undo the change (the result keeps the old text), or begin a new file", path, was.File)
 		}
 	}
-	return fmt.Errorf("%s: was measured with a different plan from that of %s now; give --quick, --repetitions and --seed as before, undo what was changed, or begin a new file", path, p.Experiment.File)
+	return fmt.Errorf("%s: was measured with a different plan from that of %s now; give --on, --quick, --repetitions and --seed as before, undo what was changed, or begin a new file", path, p.Experiment.File)
 }
 
 // Run runs what is left of the plan. A run that fails ends with its reason in the file, and the

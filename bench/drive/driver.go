@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -100,8 +99,8 @@ func Check(p *experiment.Plan) error {
 	labs := map[string]checked{}
 	for i := range p.Cells {
 		c := &p.Cells[i]
-		key, _ := json.Marshal(c.Lab)
-		l, seen := labs[string(key)] // cells may share one
+		key := c.Lab.Key()
+		l, seen := labs[key] // cells may share one
 		if !seen {
 			var err error
 			if l.topology, l.lacks, err = checkLab(&c.Lab, p.Experiment.Dir()); err != nil {
@@ -110,7 +109,7 @@ func Check(p *experiment.Plan) error {
 			if p.Experiment.On != "" && c.Lab.Options["target"] == onMininet {
 				l.lacks = lack.New("Mininet runs on one machine, not on "+filepath.Base(p.Experiment.On), "", "")
 			}
-			labs[string(key)] = l
+			labs[key] = l
 		}
 		t := l.topology
 		if l.lacks != nil {

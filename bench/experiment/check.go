@@ -113,8 +113,8 @@ func linksBetween(t *topology.Topology, ends [2]string) (out []*topology.Link) {
 // Dir is where the files that the experiment names lie.
 func (e *Experiment) Dir() string { return filepath.Dir(e.File) }
 
-// key tells labs apart: two cells of one key can use the same lab.
-func (l *Lab) key() string {
+// Key tells labs apart: two cells of one key can use the same lab.
+func (l *Lab) Key() string {
 	b, _ := json.Marshal(l)
 	return string(b)
 }
@@ -154,7 +154,7 @@ func (c *checker) add(pos topology.Position, cell *Cell, hint, message string) {
 }
 
 func (c *checker) topology(cell *Cell) *topology.Topology {
-	key := cell.Lab.key()
+	key := cell.Lab.Key()
 	if t, known := c.topologies[key]; known {
 		return t
 	}

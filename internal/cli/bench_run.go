@@ -80,7 +80,7 @@ func (a *app) benchRun() *cobra.Command {
 	f.BoolVar(&b.dryRun, "dry-run", false, "only check the experiment and show what would run")
 	f.StringVar(&b.on, "on", lab.OnThisMachine, "where its labs are: on this machine only (local), or also on others: a file that lists them, such as a rack, or their names for ssh, with commas")
 	f.BoolVar(&b.quick, "quick", false, "run it as the file's key quick says: fewer levels, fewer repetitions")
-	f.StringVarP(&b.out, "out", "o", "", "file for the results (default: the experiment's name with .jsonl, in this directory)")
+	f.StringVarP(&b.out, "out", "o", "", "file for the results (default: the experiment's name with .jsonl, and that of --on, in this directory)")
 	f.BoolVar(&b.commands, "run-commands", false, "do not ask: let topologies in formats other than Trivet's do all that they want done as root")
 	f.BoolVar(&b.resume, "resume", false, "continue the run whose results are in the file of --out")
 	f.StringVar(&b.again, "again", "", "with --resume: repeat failed runs; --again=bad: also those whose verdict is bad")
@@ -109,7 +109,7 @@ func (b *benchRunning) plan() (*experiment.Plan, topology.Problems, error) {
 		return nil, nil, err
 	}
 	if b.out == "" {
-		b.out = e.Name + ".jsonl"
+		b.out = e.Name + b.suffix() + ".jsonl"
 	}
 	if b.seeded {
 		e.Seed = b.seed
@@ -141,6 +141,15 @@ func (b *benchRunning) move(e *experiment.Experiment) error {
 		}
 	}
 	return e.Move(on)
+}
+
+// suffix keeps results of other places from the name of the one that is here.
+func (b *benchRunning) suffix() string {
+	if b.on == lab.OnThisMachine {
+		return ""
+	}
+	place := environment.Place{On: filepath.Base(b.on)}
+	return "-" + place.Name()
 }
 
 // knownOf says which levels, probes and metrics an experiment will have.

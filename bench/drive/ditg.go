@@ -74,9 +74,10 @@ func dITG(ctx context.Context, b *bed) (o experiment.Measured, err error) {
 	t := ditgTest{bed: b, from: from, to: to, flows: b.options.Int("flows"), dir: dir}
 	ports := int32(t.flows) + 1
 	t.port = 20_000 + int(ditgPorts.Add(ports)-ports)%20_000
-	if err := os.WriteFile(filepath.Join(dir, ditgFlows), []byte(ditgScript(b.options, address, t.port)), 0o600); err != nil {
+	if err := t.prepare(ctx, ditgScript(b.options, address, t.port)); err != nil {
 		return o, err
 	}
+	defer t.clear()
 	if err := t.run(ctx); err != nil {
 		return o, err
 	}
@@ -88,15 +89,42 @@ type ditgTest struct {
 	*bed
 	from, to    string
 	flows, port int
-	dir         string
+	dir         string // here; see scratchAt
 }
+
+// prepare makes the directories in which the programs run, with what the sender is to send.
+func (t *ditgTest) prepare(ctx context.Context, script string) error {
+	const command = `mkdir -p "$0" && cat >"$0/$1"`
+	for _, node := range []string{t.to, t.from} {
+		var said bytes.Buffer
+		argv := []string{"/bin/sh", "-c", command, t.scratchAt(node, t.dir), ditgFlows}
+		if err := t.nodes.run(ctx, node, argv, strings.NewReader(script), io.Discard, &said); err != nil {
+			return explain(node, "sh", err, said.String())
+		}
+	}
+	return nil
+}
+
+// clear removes the directories at other machines; those that cannot be reached go with the lab.
+func (t *ditgTest) clear() {
+	ctx, cancel := context.WithTimeout(context.Background(), clearing)
+	defer cancel()
+	for _, node := range []string{t.to, t.from} {
+		if dir := t.scratchAt(node, t.dir); dir != t.dir {
+			_ = t.nodes.run(ctx, node, []string{"rm", "-r", dir}, nil, io.Discard, io.Discard)
+		}
+	}
+}
+
+// clearing is the most that it takes to remove a directory at another machine.
+const clearing = 5 * time.Second
 
 // Files in a test's directory, in which all programs of D-ITG run: they have little room for names.
 const ditgFlows, ditgSent, ditgReceived, ditgRates = "flows", "sent", "received", "rates"
 
 // in runs one of D-ITG's programs.
 func (t *ditgTest) in(ctx context.Context, node string, out, errOut io.Writer, argv ...string) error {
-	argv = append([]string{"/bin/sh", "-c", `cd "$0" && exec "$@"`, t.dir}, argv...)
+	argv = append([]string{"/bin/sh", "-c", `cd "$0" && exec "$@"`, t.scratchAt(node, t.dir)}, argv...)
 	return t.nodes.run(ctx, node, argv, nil, out, errOut)
 }
 
@@ -262,12 +290,11 @@ func (t *ditgTest) received(ctx context.Context) ([]stretch, error) {
 	if err := t.in(ctx, t.to, io.Discard, &errOut, "ITGDec", ditgReceived, "-b", every, ditgRates); err != nil {
 		return nil, explain(t.to, "ITGDec", err, errOut.String())
 	}
-	f, err := os.Open(filepath.Join(t.dir, ditgRates))
+	text, err := t.output(ctx, t.to, "cat", filepath.Join(t.scratchAt(t.to, t.dir), ditgRates))
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	rates, err := ditg.Rates(f)
+	rates, err := ditg.Rates(bytes.NewReader(text))
 	if err != nil {
 		return nil, err
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -17,6 +16,7 @@ import (
 	"trivet.dev/trivet/bench/experiment"
 	"trivet.dev/trivet/bench/tune"
 	"trivet.dev/trivet/internal/cgroup"
+	"trivet.dev/trivet/internal/lack"
 	"trivet.dev/trivet/internal/version"
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/site"
@@ -46,9 +46,9 @@ func PrefixOf(file string) (string, error) {
 
 // Targets are where labs of an experiment run.
 const (
-	onLocal   = "local"
-	onSites   = sites.Target
-	onMininet = "mininet"
+	onLocal   = experiment.Local
+	onSites   = experiment.Sites
+	onMininet = experiment.Mininet
 )
 
 // Clean takes down the labs that a run before has left, and returns their names. What one that was
@@ -99,14 +99,17 @@ func Check(p *experiment.Plan) error {
 	labs := map[string]checked{}
 	for i := range p.Cells {
 		c := &p.Cells[i]
-		key, _ := json.Marshal(c.Lab)
-		l, seen := labs[string(key)] // cells may share one
+		key := c.Lab.Key()
+		l, seen := labs[key] // cells may share one
 		if !seen {
 			var err error
 			if l.topology, l.lacks, err = checkLab(&c.Lab, p.Experiment.Dir()); err != nil {
 				add("%s: %s", c.ID, err)
 			}
-			labs[string(key)] = l
+			if p.Experiment.On != "" && c.Lab.Options["target"] == onMininet {
+				l.lacks = lack.New("Mininet runs on one machine, not on "+filepath.Base(p.Experiment.On), "", "")
+			}
+			labs[key] = l
 		}
 		t := l.topology
 		if l.lacks != nil {
@@ -118,7 +121,7 @@ func Check(p *experiment.Plan) error {
 				add("%s: cannot be used with target: mininet", probe.Kind)
 			}
 			if c.Lab.Options["target"] == onSites && k.listens {
-				add("%s: cannot be used with target: sites: it listens where all switches are", probe.Kind)
+				left.add(lack.New(probe.Kind+" listens to controllers where all switches are, which only labs on one machine have", "", ""), c.ID, probe.Name)
 			}
 			if err := errors.Join(checkIPv6(t, probe.Options), k.checkSouthbound(t)); err != nil {
 				add("%s: %s", probe.Name, err)
@@ -170,13 +173,11 @@ func checkLab(l *experiment.Lab, dir string) (t *topology.Topology, lack, wrong 
 		}
 	case onSites:
 		wrong = lab.Supported(t)
-		if _, err := machinesOf(l, dir); err != nil {
-			wrong = errors.Join(wrong, err)
+		list, err := machinesOf(l, dir)
+		if err != nil {
+			return t, nil, errors.Join(wrong, err)
 		}
-		if tuned(l, "").Any() {
-			wrong = errors.Join(wrong, errors.New("target: sites: isolate and pins are for labs on one machine"))
-		}
-		lack = lacks(l, t)
+		lack = errors.Join(lacks(l, t), unfit(l, t, list))
 	case onMininet:
 		if tuned(l, "").Any() {
 			return t, nil, errors.New("target: mininet: isolate and pins are for Trivet's own labs; bind the whole run instead:  taskset -c 1 trivet bench run …")

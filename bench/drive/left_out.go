@@ -2,6 +2,7 @@ package drive
 
 import (
 	"errors"
+	"fmt"
 	"os/exec"
 	"slices"
 	"strings"
@@ -12,6 +13,8 @@ import (
 	"trivet.dev/trivet/controller/foreign"
 	"trivet.dev/trivet/internal/lack"
 	"trivet.dev/trivet/lab"
+	"trivet.dev/trivet/site"
+	"trivet.dev/trivet/target/sites"
 	"trivet.dev/trivet/topology"
 )
 
@@ -27,6 +30,24 @@ func lacks(l *experiment.Lab, t *topology.Topology) error {
 		errs = append(errs, none)
 	}
 	return errors.Join(errs...)
+}
+
+// unfit says what of a lab the machines of a list cannot give it: its cells are left out then, as
+// for lack of a program.
+func unfit(l *experiment.Lab, t *topology.Topology, list *site.List) error {
+	var pinned error
+	if tuned(l, "").Any() {
+		pinned = lack.New("isolate and pins are for labs on one machine", "", "")
+	}
+	err := sites.Place(t, list, nil, nil)
+	if err == nil {
+		err = sites.Check(t)
+	}
+	if p, ok := err.(topology.Problems); ok && len(p) > 1 { // often there is one for each host
+		p[0].Message += fmt.Sprintf("; and so it is with %d more", len(p)-1)
+		err = p[:1]
+	}
+	return errors.Join(pinned, err)
 }
 
 // lacking is what a machine does not have, as it is told: each reason, and what to do about it.

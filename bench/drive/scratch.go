@@ -8,6 +8,8 @@ import (
 
 	"trivet.dev/trivet/internal/dirlock"
 	"trivet.dev/trivet/lab"
+	"trivet.dev/trivet/target/sites"
+	"trivet.dev/trivet/topology"
 )
 
 // scratchOf is where the probes of a lab keep files while they run, on this machine. No lab has
@@ -40,4 +42,14 @@ func (b *bed) scratch() (string, error) {
 		return "", err
 	}
 	return os.MkdirTemp(dir, "")
+}
+
+// scratchAt is the directory of a probe's files as a node sees it: what scratch has made, or, at
+// another machine, one in the directory of the lab's part there, with which it goes.
+func (b *bed) scratchAt(node, dir string) string {
+	n := b.topology.Node(node)
+	if n == nil || n.Sited() == topology.Head || b.cell.Lab.Options["target"] != onSites {
+		return dir
+	}
+	return filepath.Join(lab.Dir(sites.PartName(b.name, n.Sited())), "scratch-"+filepath.Base(dir))
 }

@@ -42,6 +42,7 @@ type Record struct {
 	Virtualisation string `json:"virtualisation,omitempty"` // of the machine, and of the container: "kvm", "docker"; nothing: none seen
 	ClockSource    string `json:"clock_source"`
 
+	Place   *Place                     `json:"place,omitempty"` // of the labs; nil: the experiment itself varies it, or the result is an old one
 	CPU     CPU                        `json:"cpu"`
 	Memory  Memory                     `json:"memory"`
 	Load    Load                       `json:"load"`

@@ -109,6 +109,7 @@ func (x *expander) lab() Lab {
 		"links":  func(v *yamlfile.Value) { l.Links = x.allLinks(v) },
 		"change": func(v *yamlfile.Value) { l.Changes = x.changes(v) },
 	})
+	x.e.move(l.Options)
 	return l
 }
 

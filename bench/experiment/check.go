@@ -113,8 +113,8 @@ func linksBetween(t *topology.Topology, ends [2]string) (out []*topology.Link) {
 // Dir is where the files that the experiment names lie.
 func (e *Experiment) Dir() string { return filepath.Dir(e.File) }
 
-// key tells labs apart: two cells of one key can use the same lab.
-func (l *Lab) key() string {
+// Key tells labs apart: two cells of one key can use the same lab.
+func (l *Lab) Key() string {
 	b, _ := json.Marshal(l)
 	return string(b)
 }
@@ -154,7 +154,7 @@ func (c *checker) add(pos topology.Position, cell *Cell, hint, message string) {
 }
 
 func (c *checker) topology(cell *Cell) *topology.Topology {
-	key := cell.Lab.key()
+	key := cell.Lab.Key()
 	if t, known := c.topologies[key]; known {
 		return t
 	}
@@ -227,7 +227,7 @@ func (c *checker) node(pos topology.Position, cell *Cell, t *topology.Topology, 
 func (c *checker) events(cell *Cell, t *topology.Topology) {
 	for _, e := range cell.Schedule {
 		switch {
-		case cell.Lab.Options["target"] == "mininet" && e.Action.Node == "":
+		case cell.Lab.Options["target"] == Mininet && e.Action.Node == "":
 			c.add(e.pos, cell, "write at 5s: h1 run COMMAND", fmt.Sprintf("schedule: %s: target: mininet: a schedule can only run commands in nodes", e.What))
 		case e.Kill == "controller":
 			if !decides(t, t.IsControllerProgram) {

@@ -31,7 +31,7 @@ func (p *Plan) estimate() {
 			}
 			each += time.Duration(p.WarmUp+1) * (longest + aroundGroup)
 		}
-		if key := cell.Lab.key(); !cell.Bare && len(groups) > 0 && (key != lab || p.Experiment.Fresh) {
+		if key := cell.Lab.Key(); !cell.Bare && len(groups) > 0 && (key != lab || p.Experiment.Fresh) {
 			each += p.Experiment.vocabulary.upDown(&cell.Lab)
 			lab = key
 		}

@@ -34,6 +34,7 @@ type Experiment struct {
 	Budget      time.Duration  // the most that all may take; 0: any
 	Fresh       bool           // a new lab for each run, also where the next could use the same
 	Shortened   time.Duration  // probes send for at most so long; 0: for as long as they say
+	On          string         // other machines that all of Trivet's labs come up over: see Move
 	Extra       map[string]any // what is for others: report, paper, x-…
 
 	vocabulary Vocabulary

@@ -142,6 +142,9 @@ func (p *Plan) MissingText() (lines []string) {
 	return lines
 }
 
+// Leaves says whether nothing of a cell can run.
+func (p *Plan) Leaves(cell *Cell) bool { return len(p.kept(cell)) == 0 }
+
 // leaves says whether a probe of a cell is left out; "" is any of them.
 func (p *Plan) leaves(cell *Cell, probe string) bool {
 	return slices.ContainsFunc(p.LeftOut, func(l result.LeftOut) bool {

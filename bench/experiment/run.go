@@ -131,7 +131,7 @@ func (p *Plan) changed(path string, before result.Experiment) error {
 			return fmt.Errorf("%s: was measured on another topology: %s has changed since; undo the change (the result keeps the old text), or begin a new file", path, was.File)
 		}
 	}
-	return fmt.Errorf("%s: was measured with a different plan from that of %s now; give --quick, --repetitions and --seed as before, undo what was changed, or begin a new file", path, p.Experiment.File)
+	return fmt.Errorf("%s: was measured with a different plan from that of %s now; give --on, --quick, --repetitions and --seed as before, undo what was changed, or begin a new file", path, p.Experiment.File)
 }
 
 // Run runs what is left of the plan. A run that fails ends with its reason in the file, and the
@@ -173,7 +173,7 @@ func (r *Runner) Run(ctx context.Context) (Summary, error) {
 		if !ok {
 			r.summary.Failed++
 		}
-		if i+1 == len(todo) || r.Plan.Cells[todo[i+1].Cell].Lab.key() != r.lab || r.Plan.Experiment.Fresh {
+		if i+1 == len(todo) || r.Plan.Cells[todo[i+1].Cell].Lab.Key() != r.lab || r.Plan.Experiment.Fresh {
 			r.step(run, left[1:], "down")
 			r.down()
 		}
@@ -266,7 +266,7 @@ func (r *Runner) run(ctx context.Context, run Run, left []Run) (ok bool) {
 
 func (r *Runner) up(ctx context.Context, run Run, left []Run) error {
 	cell := &r.Plan.Cells[run.Cell]
-	if r.instance != nil && r.lab == cell.Lab.key() {
+	if r.instance != nil && r.lab == cell.Lab.Key() {
 		return nil
 	}
 	r.down()
@@ -277,7 +277,7 @@ func (r *Runner) up(ctx context.Context, run Run, left []Run) error {
 	if err != nil {
 		return err
 	}
-	r.instance, r.lab = instance, cell.Lab.key()
+	r.instance, r.lab = instance, cell.Lab.Key()
 	return nil
 }
 

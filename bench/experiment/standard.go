@@ -5,7 +5,7 @@ import "trivet.dev/trivet/topology"
 // Standard is Trivet's own vocabulary, with the probes of bench/drive.
 func Standard(probes []ProbeKind) Vocabulary {
 	return Vocabulary{Probes: probes, Up: UpDown, Lab: []Option{
-		{Name: "target", Type: Text, Default: "local", Doc: "What brings the lab up: local is Trivet on this machine; sites is Trivet on this and other machines, see on; mininet, for comparisons, is Mininet on it."},
+		{Name: "target", Type: Text, Default: Local, Doc: "What brings the lab up: local is Trivet on this machine; sites is Trivet on this and other machines, see on; mininet, for comparisons, is Mininet on it."},
 		{Name: "on", Type: Text, Doc: "With target: sites, the other machines: a file that lists them, relative to the experiment's, or their names for ssh with commas."},
 		{Name: "datapath", Type: Text, Doc: "What forwards packets, in all switches and routers that can have it."},
 		{Name: "controller", Type: Text, Doc: "What decides, for all switches: trivet, none, an address."},

@@ -10,6 +10,7 @@ import (
 
 	"trivet.dev/trivet/bench/environment"
 	"trivet.dev/trivet/bench/report/definition"
+	"trivet.dev/trivet/bench/result"
 	"trivet.dev/trivet/internal/words"
 )
 
@@ -190,4 +191,32 @@ func (d *data) pooled(src definition.Source, dimensions []string) (notes []strin
 		}
 	}
 	return notes
+}
+
+// lacks says what is missing beside the figure or table that it is missing from: levels and probes
+// that were left out, and what the experiment says of it.
+func (d *data) lacks(src definition.Source) (notes []string) {
+	for _, l := range d.run.LeftOut() {
+		of := l.Probe == "" || src.Probe == "" || l.Probe == src.Probe
+		if of && slices.ContainsFunc(l.Cells, func(cell string) bool { return d.inCell(src.Where, cell) }) {
+			notes = append(notes, "Left out: "+name(l.What)+", as "+clip(Clean(l.Why), 200)+".")
+		}
+	}
+	if src.Note != "" {
+		notes = append(notes, clip(Clean(src.Note), 500))
+	}
+	return notes
+}
+
+// inCell says whether a condition may hold in a cell, by the cell's name.
+func (d *data) inCell(where definition.Condition, cell string) bool {
+	for _, l := range where {
+		known := slices.ContainsFunc(d.factors, func(f result.Factor) bool { return f.Name == l.Dimension })
+		if known && !slices.ContainsFunc(l.Any, func(level string) bool {
+			return strings.Contains(" "+cell+" ", " "+l.Dimension+"="+level+" ")
+		}) {
+			return false
+		}
+	}
+	return true
 }

@@ -24,6 +24,7 @@ type CompareOptions struct {
 	Probe   string
 	Each    string // what stands for a repetition of several values; "" is their mean
 	Margins Margins
+	Sources []definition.Source // of two results: what is compared; nil: each metric of each probe
 }
 
 // Comparison is of two sides, row by row.
@@ -93,7 +94,7 @@ func Compare(o CompareOptions) (*Comparison, error) {
 	c := &Comparison{Names: o.Names, order: a.data, margins: o.Margins}
 	if o.B != nil {
 		b = side{data: newData(o.B)}
-		c.Notes = differences(o.A.Header, o.B.Header)
+		c.Notes = differences(o.Names, o.A.Header, o.B.Header)
 	} else {
 		if err := a.levels(o.Factor, o.Names); err != nil {
 			return nil, err
@@ -192,6 +193,9 @@ func common(a, b side, o CompareOptions) (out []definition.Source) {
 	if strings.HasPrefix(o.Metric, usagePrefix) {
 		return []definition.Source{{Metric: o.Metric, Probe: o.Probe, Each: o.Each}}
 	}
+	if o.Sources != nil {
+		return o.Sources
+	}
 	theirs := b.kindsOf()
 	for _, src := range a.kindsOf() {
 		if o.Metric != "" && src.Metric != o.Metric || o.Probe != "" && src.Probe != "" && src.Probe != o.Probe {
@@ -206,6 +210,8 @@ func common(a, b side, o CompareOptions) (out []definition.Source) {
 	}
 	return out
 }
+
+var errNothingCommon = errors.New("to compare")
 
 func nothingCommon(a, b side, o CompareOptions) error {
 	list := func(s side) string {
@@ -222,11 +228,11 @@ func nothingCommon(a, b side, o CompareOptions) error {
 	if o.Metric != "" {
 		what = " of " + name(o.Metric)
 	}
-	return fmt.Errorf("there is nothing%s to compare: no cell has values on both sides; %s has measured %s, %s %s", what, name(o.Names[0]), list(a), name(o.Names[1]), list(b))
+	return fmt.Errorf("there is nothing%s %w: no cell has values on both sides; %s has measured %s, %s %s", what, errNothingCommon, name(o.Names[0]), list(a), name(o.Names[1]), list(b))
 }
 
 // dims are the factors by which rows are told apart: those that vary on a side, and that both have.
-func dims(a, b side, src definition.Source, factor string) (out, notes []string) {
+func dims(a, b side, src definition.Source, factor string, sources bool) (out, notes []string) {
 	for _, f := range a.factors {
 		if f.Name == factor {
 			continue
@@ -240,6 +246,9 @@ func dims(a, b side, src definition.Source, factor string) (out, notes []string)
 			notes = append(notes, "All levels of "+name(f.Name)+", a factor of one side only, are taken together.")
 		}
 	}
+	if src.Each == "sum" && sources { // of all directions together
+		return out, notes
+	}
 	theirs := b.labels(src)
 	for _, l := range a.labels(src) {
 		if slices.Contains(theirs, l) {
@@ -251,7 +260,7 @@ func dims(a, b side, src definition.Source, factor string) (out, notes []string)
 
 // metric adds the rows of one.
 func (c *Comparison) metric(a, b side, src definition.Source, o CompareOptions) {
-	factors, notes := dims(a, b, src, o.Factor)
+	factors, notes := dims(a, b, src, o.Factor, o.Sources != nil)
 	c.note(notes...)
 	left, right := a.pick(src, factors), b.pick(src, factors)
 	for _, g := range left {
@@ -331,8 +340,12 @@ func shares(g, h *group) *ShareDifference {
 }
 
 // differences says what else than what was compared differs between two results.
-func differences(a, b result.Header) (notes []string) {
+func differences(names [2]string, a, b result.Header) (notes []string) {
 	x, y := a.Environment, b.Environment
+	place := placesDiffer(names, x.Place, y.Place)
+	if place != "" {
+		notes = append(notes, place)
+	}
 	if x.Host != y.Host || x.Host == "" {
 		notes = append(notes, "Measured on different machines, or it is not known: all differences below are theirs as well.")
 	}
@@ -342,7 +355,7 @@ func differences(a, b result.Header) (notes []string) {
 			notes = append(notes, fmt.Sprintf("Different %s: %s and %s.", f[0], name(f[1]), name(f[2])))
 		}
 	}
-	if a.Experiment.Plan != b.Experiment.Plan {
+	if a.Experiment.Plan != b.Experiment.Plan && !(place != "" && sameButPlace(a, b)) {
 		notes = append(notes, "Different experiments, or of different factors or repetitions.")
 	}
 	return notes

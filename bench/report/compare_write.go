@@ -18,6 +18,10 @@ func (c *Comparison) WriteText(to io.Writer) error {
 	for _, n := range c.Notes {
 		fmt.Fprintln(&b, n)
 	}
+	fmt.Fprintln(&b)
+	if err := c.Overview().Text(&b); err != nil {
+		return err
+	}
 	for _, m := range c.Metrics() {
 		m.Values.Notes = nil // said above
 		for _, t := range []*Table{&m.Values, &m.Tests} {

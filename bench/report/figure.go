@@ -49,6 +49,7 @@ func (d *data) figure(def definition.Figure) (*Figure, string) {
 	}
 	f.Caption = d.figureCaption(f, &def, groups)
 	f.Notes = append(f.Notes, d.pooled(def.Source, dims)...)
+	f.Notes = append(f.Notes, d.lacks(def.Source)...)
 	if left := len(f.Series) - maxSeries; left > 0 {
 		f.Series = f.Series[:maxSeries]
 		f.Notes = append(f.Notes, fmt.Sprintf("%d more series are left out; choose with where: what to show", left))

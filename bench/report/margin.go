@@ -68,6 +68,15 @@ func parseMargin(text string) (Margin, error) {
 	}
 }
 
+// among are those of metrics that there are.
+func (m Margins) among(sources []definition.Source) Margins {
+	out := maps.Clone(m)
+	maps.DeleteFunc(out, func(metric string, _ Margin) bool {
+		return metric != "" && !slices.ContainsFunc(sources, func(s definition.Source) bool { return s.Metric == metric })
+	})
+	return out
+}
+
 // of is the margin in the metric's unit; 0 where there is none that fits.
 func (m Margins) of(metric, unit string, mean float64) float64 {
 	margin, ok := m[metric]

@@ -35,6 +35,9 @@ type Report struct {
 	Figures []Figure
 	Paper   *Paper
 
+	Places   []string      // of several results of one experiment: where they were measured
+	Compared []*Comparison // the first place with each of the others
+
 	Levels   map[environment.Level]int // samples by verdict
 	Reasons  []Reason                  // that were given for doubtful and bad ones
 	Failures []Failure

@@ -46,6 +46,7 @@ func (d *data) table(def definition.Table) (*Table, string) {
 		t.Notes[0] = "In " + unit + "; " + t.Notes[0]
 	}
 	t.Notes = append(t.Notes, d.pooled(def.Source, slices.Concat(def.Rows, def.Columns))...)
+	t.Notes = append(t.Notes, d.lacks(def.Source)...)
 	return t, ""
 }
 

@@ -208,6 +208,12 @@ func (r *Report) WriteText(to io.Writer) error {
 			fmt.Fprintf(&b, "  %-15s %s: %s\n", string(t.Outcome)+Mark(t.Level), t.Text, t.Why)
 		}
 	}
+	for _, c := range r.Compared {
+		fmt.Fprintln(&b)
+		if err := c.WriteText(&b); err != nil {
+			return err
+		}
+	}
 	_, err := io.WriteString(to, b.String())
 	return err
 }

@@ -71,10 +71,7 @@ func (a *app) runBenchCompare(b benchComparison, args []string) error {
 		if err != nil {
 			return err
 		}
-		b.Names = [2]string{baseName(args[0]), baseName(args[1])}
-		if b.Names[0] == b.Names[1] {
-			b.Names = [2]string{args[0], args[1]}
-		}
+		b.Names = b.sides(args)
 	case b.Factor == "":
 		return errors.New("name a second result, or a factor of this one: --factor datapath --levels embedded,ovs")
 	default:
@@ -98,6 +95,20 @@ func (a *app) runBenchCompare(b benchComparison, args []string) error {
 		return nil
 	}
 	return a.plainly(c.WriteText)
+}
+
+// sides are the names of two results: their files', or, where these are the same, their places or
+// paths.
+func (b *benchComparison) sides(args []string) [2]string {
+	names := [2]string{baseName(args[0]), baseName(args[1])}
+	if names[0] != names[1] {
+		return names
+	}
+	x, y := b.A.Header.Environment.Place, b.B.Header.Environment.Place
+	if x != nil && y != nil && x.Name() != y.Name() {
+		return [2]string{x.Name(), y.Name()}
+	}
+	return [2]string{args[0], args[1]}
 }
 
 // write writes the requested files, and returns their names.

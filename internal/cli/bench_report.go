@@ -24,20 +24,25 @@ import (
 
 func (a *app) benchReport() *cobra.Command {
 	var out string
-	var forms []string
+	var forms, margins []string
 	var text bool
 	cmd := &cobra.Command{
 		Use:   "report RESULT...",
 		Short: "Turn results into a page of tables and figures",
 		Long: "Turn results into a page for people: tables and figures with their intervals, how far to trust them, and\n" +
 			"the numbers of a paper beside them (index.html, one file that needs nothing else); each figure as SVG, PNG and\n" +
-			"CSV, each table for LaTeX (booktabs), and all values as CSV. The experiment says what is shown (docs/report.md): as it\n" +
+			"CSV, each table for LaTeX (booktabs), and all values as CSV. Results of one experiment in two places (trivet bench run --on)\n" +
+			"stand side by side, with equivalence tests (see --margin). The experiment says what is shown (docs/report.md): as it\n" +
 			"was when it was measured, or, with --experiment, as its file is now.",
 		Example: "  trivet bench report figure-16.jsonl\n  trivet bench report figure-16.jsonl figure-17.jsonl --out paper\n  trivet bench report figure-16.jsonl --text\n" +
 			"  trivet bench report figure-16.jsonl --experiment figure-16.yaml",
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			reports, runs, err := readReports(args, forms)
+			limits, err := report.ParseMargins(margins)
+			if err != nil {
+				return err
+			}
+			reports, runs, err := readReports(args, forms, limits)
 			if err != nil {
 				return err
 			}
@@ -59,13 +64,14 @@ func (a *app) benchReport() *cobra.Command {
 	cmd.Flags().StringVarP(&out, "out", "o", "", "directory to write to (default: the result's name with -report)")
 	cmd.Flags().StringArrayVar(&forms, "experiment", nil, "take the keys report and paper from this file, not from the result; may be repeated")
 	_ = cmd.MarkFlagFilename("experiment", "yaml", "yml")
+	cmd.Flags().StringArrayVar(&margins, "margin", nil, "between two places, the largest difference that does not matter: 5% of the second, 0.2ms, rtt=0.2ms, loss=0.1pp")
 	cmd.Flags().BoolVar(&text, "text", false, "print the tables instead")
 	return cmd
 }
 
 // readReports reads all results before anything is written. forms are experiment files whose report
 // section replaces the one in the results.
-func readReports(paths, forms []string) (reports []*report.Report, runs []*result.Run, err error) {
+func readReports(paths, forms []string, margins report.Margins) (reports []*report.Report, runs []*result.Run, err error) {
 	var problems []error
 	for _, path := range paths {
 		run, err := result.ReadFile(path)
@@ -80,10 +86,17 @@ func readReports(paths, forms []string) (reports []*report.Report, runs []*resul
 	if err := errors.Join(problems...); err != nil {
 		return nil, nil, err
 	}
+	reports, both, err := report.SideBySide(runs, definitions, margins)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(margins) > 0 && len(reports) == 0 {
+		return nil, nil, errors.New("--margin is between places, and these are no results of one experiment in two of them (trivet bench run --on); to compare others: trivet bench compare A B")
+	}
 	for i, run := range runs {
 		reports = append(reports, report.BuildAs(paths[i], run, definitions[run.Header.Experiment.Name]))
 	}
-	return reports, runs, nil
+	return reports, append(both, runs...), nil
 }
 
 // readForms reads the report sections of experiment files, by the experiments' names; there must be
@@ -204,6 +217,12 @@ func (w *reportWriter) parts(prefix string, r *report.Report, run *result.Run) e
 	}
 	for i := range r.Tables {
 		if err := w.file(prefix+r.Tables[i].ID+".tex", r.Tables[i].LaTeX); err != nil {
+			return err
+		}
+	}
+	for i, c := range r.Compared {
+		name := prefix + "with-" + baseName(r.Places[i+1])
+		if err := errors.Join(w.file(name+".tex", c.LaTeX), w.file(name+".csv", c.CSV)); err != nil {
 			return err
 		}
 	}

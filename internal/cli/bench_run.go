@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -32,7 +33,7 @@ const (
 
 // benchRunning holds the flags of `trivet bench run`.
 type benchRunning struct {
-	file, out     string
+	file, out, on string
 	dryRun, quick bool
 	resume        bool
 	again         string // failed, bad; "": nothing
@@ -53,7 +54,7 @@ func (a *app) benchRun() *cobra.Command {
 			"take it down, and write what was measured to a file of JSON Lines (docs/results.md). Ctrl-C stops it and takes everything down;\n" +
 			"--resume continues, also after a crash. It exits with 1 when something could not be measured.",
 		Example: "  sudo trivet bench run experiments/own/failures.yaml --quick\n  sudo trivet bench run hops.yaml --out monday.jsonl\n" +
-			"  sudo trivet bench run hops.yaml --out monday.jsonl --resume\n  trivet bench run hops.yaml --dry-run",
+			"  sudo trivet bench run hops.yaml --out monday.jsonl --resume\n  sudo trivet bench run hops.yaml --on rack.yaml --out rack.jsonl\n  trivet bench run hops.yaml --dry-run",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if n := len(args); n == 2 && b.again == againFailed && (args[n-1] == againBad || args[0] == againBad) {
 				return nil // the user wrote "--again bad"
@@ -77,8 +78,9 @@ func (a *app) benchRun() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.BoolVar(&b.dryRun, "dry-run", false, "only check the experiment and show what would run")
+	f.StringVar(&b.on, "on", lab.OnThisMachine, "where its labs are: on this machine only (local), or also on others: a file that lists them, such as a rack, or their names for ssh, with commas")
 	f.BoolVar(&b.quick, "quick", false, "run it as the file's key quick says: fewer levels, fewer repetitions")
-	f.StringVarP(&b.out, "out", "o", "", "file for the results (default: the experiment's name with .jsonl, in this directory)")
+	f.StringVarP(&b.out, "out", "o", "", "file for the results (default: the experiment's name with .jsonl, and that of --on, in this directory)")
 	f.BoolVar(&b.commands, "run-commands", false, "do not ask: let topologies in formats other than Trivet's do all that they want done as root")
 	f.BoolVar(&b.resume, "resume", false, "continue the run whose results are in the file of --out")
 	f.StringVar(&b.again, "again", "", "with --resume: repeat failed runs; --again=bad: also those whose verdict is bad")
@@ -103,8 +105,11 @@ func (b *benchRunning) plan() (*experiment.Plan, topology.Problems, error) {
 	if b.quick {
 		e = e.Quick()
 	}
+	if err := b.move(e); err != nil {
+		return nil, nil, err
+	}
 	if b.out == "" {
-		b.out = e.Name + ".jsonl"
+		b.out = e.Name + b.suffix() + ".jsonl"
 	}
 	if b.seeded {
 		e.Seed = b.seed
@@ -121,6 +126,30 @@ func (b *benchRunning) plan() (*experiment.Plan, topology.Problems, error) {
 		return nil, nil, err
 	}
 	return p, append(problems.Warnings(), checked.Warnings()...), drive.Check(p)
+}
+
+// move makes the experiment one at the machines of --on. A file is named by its full path, as
+// those that the experiment itself names are relative to it.
+func (b *benchRunning) move(e *experiment.Experiment) error {
+	if b.on == lab.OnThisMachine {
+		return nil
+	}
+	on := b.on
+	if path, err := filepath.Abs(on); err == nil {
+		if _, err := os.Stat(path); err == nil {
+			on = path
+		}
+	}
+	return e.Move(on)
+}
+
+// suffix keeps results of other places from the name of the one that is here.
+func (b *benchRunning) suffix() string {
+	if b.on == lab.OnThisMachine {
+		return ""
+	}
+	place := environment.Place{On: filepath.Base(b.on)}
+	return "-" + place.Name()
 }
 
 // knownOf says which levels, probes and metrics an experiment will have.
@@ -201,6 +230,8 @@ func (a *app) runBench(ctx context.Context, b benchRunning) error {
 	}
 	a.say("%s  %s", p.Name, p.Headline())
 	before := environment.Take(ctx, environment.Options{Tools: drive.Tools(p), Ask: drive.Asks(p)})
+	place, unreached := drive.Place(ctx, p)
+	before.Place, before.Missing = place, append(before.Missing, unreached...)
 	w, old, err := experiment.Start(b.out, p, b.resume, os.Args, before)
 	if errors.Is(err, os.ErrNotExist) && b.resume {
 		return fmt.Errorf("%s does not exist, so there is nothing to resume; leave --resume out", b.out)
@@ -271,6 +302,9 @@ func (b *benchRunning) stopped(s experiment.Summary, err error) error {
 // resumption is the command that continues.
 func (b *benchRunning) resumption() string {
 	words := []string{"sudo", "trivet", "bench", "run", b.file, "--out", b.out, "--resume"}
+	if b.on != lab.OnThisMachine {
+		words = append(words, "--on", b.on)
+	}
 	if b.quick {
 		words = append(words, "--quick")
 	}

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"trivet.dev/trivet/bench/environment"
 	"trivet.dev/trivet/internal/version"
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/site"
@@ -32,6 +33,9 @@ func Serve(arguments []string) error {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/facts", func(w http.ResponseWriter, r *http.Request) { answer(w, facts()) })
 	mux.HandleFunc("GET /v1/examine", func(w http.ResponseWriter, r *http.Request) { answer(w, local.Examine()) })
+	mux.HandleFunc("GET /v1/environment", func(w http.ResponseWriter, r *http.Request) {
+		answer(w, environment.Take(r.Context(), environment.Options{Tools: r.URL.Query()["tool"]}))
+	})
 	management := managementOf(arguments)
 	mux.HandleFunc("POST /v1/labs", func(w http.ResponseWriter, r *http.Request) { serveUp(w, r, management) })
 	mux.HandleFunc("GET /v1/labs/{name}", func(w http.ResponseWriter, r *http.Request) {

@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"net/url"
 	"os"
 	"runtime"
 	"sync"
 	"time"
 
+	"trivet.dev/trivet/bench/environment"
 	"trivet.dev/trivet/internal/parallel"
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/site"
@@ -60,12 +62,40 @@ func Spread(ctx context.Context, s *lab.State, list *site.List) error {
 }
 
 func survey(ctx context.Context, m *site.Machine, u *site.User) (site.Facts, error) {
+	return askOnce[site.Facts](ctx, m, u, "/v1/facts")
+}
+
+// askOnce asks a machine something, over a connection of its own.
+func askOnce[T any](ctx context.Context, m *site.Machine, u *site.User, path string) (out T, err error) {
 	s, err := site.Open(ctx, m, u)
 	if err != nil {
-		return site.Facts{}, err
+		return out, err
 	}
 	defer s.Close()
-	return site.Call[site.Facts](ctx, s, "GET", "/v1/facts", nil)
+	return site.Call[T](ctx, s, "GET", path, nil)
+}
+
+// Environments are the records of machines, with the versions of programs there, and the errors of
+// those that could not be reached, by name.
+func Environments(ctx context.Context, machines []*site.Machine, owner int, tools []string) (map[string]environment.Record, map[string]error) {
+	records, wrong := map[string]environment.Record{}, map[string]error{}
+	user, err := site.UserOf(owner)
+	var mu sync.Mutex
+	_ = parallel.All(machines, func(m *site.Machine) error {
+		var r environment.Record
+		err := err
+		if err == nil {
+			r, err = askOnce[environment.Record](ctx, m, user, "/v1/environment?"+url.Values{"tool": tools}.Encode())
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if records[m.Name] = r; err != nil {
+			delete(records, m.Name)
+			wrong[m.Name] = err
+		}
+		return nil
+	})
+	return records, wrong
 }
 
 // Examined is what doctor finds of a machine.

@@ -44,6 +44,7 @@ type Source struct {
 	Each   string // what stands for a repetition of several values: one of eaches
 	Of     string // Repetitions or Values; "" is what the kind of figure has
 	Unit   string // to show; "" is what suits
+	Note   string // what to know about it: factors of a paper that are not varied here
 	Where  Condition
 }
 

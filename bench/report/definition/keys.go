@@ -9,7 +9,7 @@ import (
 func (r *reader) source(s *Source, where string) map[string]field {
 	return map[string]field{
 		"title": r.text(&s.Title), "metric": r.text(&s.Metric), "probe": r.text(&s.Probe),
-		"each": r.word(&s.Each, eaches), "of": r.word(&s.Of, ofs), "unit": r.unit(&s.Unit), where: r.condition(&s.Where),
+		"each": r.word(&s.Each, eaches), "of": r.word(&s.Of, ofs), "unit": r.unit(&s.Unit), "note": r.text(&s.Note), where: r.condition(&s.Where),
 	}
 }
 

@@ -1,0 +1,33 @@
+package experiment
+
+import "errors"
+
+// Targets are what brings labs up.
+const (
+	Local   = "local"   // Trivet, on this machine
+	Sites   = "sites"   // Trivet, on this and other machines
+	Mininet = "mininet" // the real one, for comparisons
+)
+
+// Move makes an experiment that takes place on this machine one over the machines that on names: a
+// file, or names for ssh. It is for experiments that say nothing of this themselves.
+func (e *Experiment) Move(on string) error {
+	p, problems := e.Plan()
+	if err := problems.Err(); err != nil {
+		return err
+	}
+	for i := range p.Cells {
+		if o := p.Cells[i].Lab.Options; o["target"] == Sites || o["on"] != "" {
+			return errors.New("the experiment says itself where its labs are (lab: target, on): leave --on out, or that")
+		}
+	}
+	e.On = on
+	return nil
+}
+
+// move sets the target of a lab of Trivet's. Mininet's stays where it is.
+func (e *Experiment) move(o Options) {
+	if e.On != "" && o["target"] == Local {
+		o["target"], o["on"] = Sites, e.On
+	}
+}

@@ -1,0 +1,54 @@
+package report
+
+import (
+	"math"
+	"strings"
+
+	"trivet.dev/trivet/bench/environment"
+	"trivet.dev/trivet/bench/report/definition"
+	"trivet.dev/trivet/bench/stats"
+)
+
+// Overview is the comparison in a line for each metric and cell: both sides, the gap with its
+// interval, and what is concluded.
+func (c *Comparison) Overview() *Table {
+	t := &Table{Title: "In short", Heads: 1, Columns: []string{"", name(c.Names[0]), name(c.Names[1]), "gap", "95 % interval", "conclusion"}, Fidelity: Fidelity{Level: environment.Good}}
+	for i := range c.Rows {
+		r := &c.Rows[i]
+		what := metricTitle(definition.Source{Metric: r.Metric, Probe: r.Probe})
+		if where := seriesName(r.dims, r.Levels); where != "" {
+			what += ": " + where
+		}
+		interval := r.Interval
+		if interval == nil && r.Shares != nil {
+			interval = &r.Shares.Interval
+		}
+		worst := worstLevel([]environment.Verdict{{Level: r.Verdicts[0]}, {Level: r.Verdicts[1]}})
+		t.Rows = append(t.Rows, Row{Cells: []Cell{{Text: what}, {r.side(r.A), r.Verdicts[0]}, {r.side(r.B), r.Verdicts[1]},
+			{withUnit(r.Difference*r.factor, r.show), worst}, {Text: Interval(interval, r.factor)}, {Text: r.verdict()}}})
+	}
+	return t
+}
+
+// side is a mean with the deviation of the repetitions: "2.43 ± 0.18 ms".
+func (r *CompareRow) side(s stats.Summary) string {
+	text := Number(s.Mean * r.factor)
+	if d := float64(s.Deviation); !math.IsNaN(d) {
+		text += " ± " + Number(d*r.factor)
+	}
+	return strings.TrimSpace(text + strings.TrimPrefix(withUnit(0, r.show), "0"))
+}
+
+// verdict is the conclusion with what shows it: "equivalent within ±0.5 ms (p = 0.003)".
+func (r *CompareRow) verdict() string {
+	text := string(r.Conclusion)
+	switch {
+	case r.Conclusion == stats.Equivalent && r.Equivalence != nil:
+		text += " within ±" + withUnit(r.margin*r.factor, r.show) + " (" + P(r.Equivalence.P) + ")"
+	case r.Conclusion == stats.Equivalent:
+		text += " within ±" + withUnit(r.margin*r.factor, r.show)
+	case r.Conclusion == stats.Different && !math.IsNaN(float64(r.Adjusted)):
+		text += " (" + P(float64(r.Adjusted)) + ")"
+	}
+	return text
+}

@@ -21,8 +21,9 @@ type Spread interface {
 	// PartOf returns the daemon of the part that has a node; nil if the node is here. It may be
 	// called at any time.
 	PartOf(node string) *Client
-	// DeviceOf returns the connection to the device that a node is, if that is one without a daemon,
-	// which can run programs over SSH alone; nil for any other node. It may be called at any time.
+	// DeviceOf returns the connection to the device that a node is, if that is one without a
+	// daemon, which can run programs over SSH alone; nil for any other node. It may be called at
+	// any time.
 	DeviceOf(node string) (*site.Login, error)
 	// Sites says what is known of the other sites, and asks them what time it is.
 	Sites(context.Context) Sites

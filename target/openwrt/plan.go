@@ -1,7 +1,7 @@
-// Package openwrt makes OpenWrt devices the switches of a lab. Nothing is installed there: one shell
-// script, sent over SSH, does it and undoes it. What it changes of the configuration is never
-// committed, and Open vSwitch gets a database of its own in memory, so flash memory is never written
-// to: a device that loses its power at any moment starts as it was.
+// Package openwrt makes OpenWrt devices the switches of a lab. Nothing is installed there: one
+// shell script, sent over SSH, does it and undoes it. What it changes of the configuration is never
+// committed, and Open vSwitch gets a database of its own in memory, so flash memory is never
+// written to: a device that loses its power at any moment starts as it was.
 package openwrt
 
 import (
@@ -101,8 +101,8 @@ func (p Plan) script(network string) (string, error) {
 	return b.String() + body, nil
 }
 
-// protocols are OpenFlow's versions as Open vSwitch calls them. It speaks more by itself, but for old
-// ones, up to 2.3, which do not speak 1.3 unless told to.
+// protocols are OpenFlow's versions as Open vSwitch calls them. It speaks more by itself, but for
+// old ones, up to 2.3, which do not speak 1.3 unless told to.
 func (p Plan) protocols() string {
 	if len(p.OpenFlow) == 0 {
 		return "OpenFlow10,OpenFlow11,OpenFlow12,OpenFlow13"
@@ -173,8 +173,8 @@ func (p Plan) agentEdits() (out edits) {
 	return out
 }
 
-// Same says whether a device that is a switch by one plan already is what another one asks for; only
-// that ports are set up or down may differ.
+// Same says whether a device that is a switch by one plan already is what another one asks for;
+// only that ports are set up or down may differ.
 func (p *Plan) Same(q *Plan) (same, down bool) {
 	if p == nil || q == nil {
 		return p == q, false

@@ -70,7 +70,8 @@ func parseUCI(text string) ([]section, error) {
 	}
 }
 
-// uciLine takes the words of the first line of a text. Between quotes a line may go on over several.
+// uciLine takes the words of the first line of a text. Between quotes a line may go on over
+// several.
 func uciLine(text string) (words []string, rest string, err error) {
 	var word strings.Builder
 	inWord := false

@@ -283,8 +283,8 @@ func (l *Lab) change(ctx context.Context, t *topology.Topology, f func(d *device
 	})
 }
 
-// changeDevices makes devices what they are in another topology. A switch whose ports, controllers or
-// settings differ is made anew: it forwards nothing for a second or two. What fails is undone.
+// changeDevices makes devices what they are in another topology. A switch whose ports, controllers
+// or settings differ is made anew: it forwards nothing for a second or two. What fails is undone.
 func (l *Lab) changeDevices(ctx context.Context, t *topology.Topology) error {
 	had := map[*device]*openwrt.Plan{}
 	var mu sync.Mutex

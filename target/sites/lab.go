@@ -144,8 +144,8 @@ func (l *Lab) isHere(node string) bool {
 	return at == "" || at == topology.Head
 }
 
-// Used lists the machines of a list that a placed topology has parts at. One that takes hosts only is left
-// alone while it has none: nobody minds then whether it is switched on.
+// Used lists the machines of a list that a placed topology has parts at. One that takes hosts only
+// is left alone while it has none: nobody minds then whether it is switched on.
 func Used(list *site.List, t *topology.Topology) (out []*site.Machine) {
 	has := map[string]bool{}
 	for _, n := range t.Nodes {

@@ -21,10 +21,10 @@ repetitions: 5
 `
 
 // TestBenchOn proves that an experiment of one machine is measured by --on over others, which
-// which take hosts only, with nothing of it changed; that the cells which need one machine are
-// left out, with the reason, in the dry run and in the result; that the result says where it was and
-// what the machines are; that a comparison and a report put both places side by side, the place
-// being a factor; and that nothing is left anywhere.
+// take hosts only, with nothing of it changed; that the cells which need one machine are left out,
+// with the reason, in the dry run and in the result; that the result says where it was and what the
+// machines are; that a comparison and a report put both places side by side, the place being a
+// factor; and that nothing is left anywhere.
 func TestBenchOn(t *testing.T) {
 	t.Parallel()
 	s := newSeveral(t, 2)

@@ -12,8 +12,8 @@ import (
 )
 
 // wrt is what stands for an OpenWrt device: real dropbear, busybox and Open vSwitch in a root file
-// system of its own, with a uci and a netifd of the tests' (testdata/openwrt). Its memory is lost with
-// its power, its files are not.
+// system of its own, with a uci and a netifd of the tests' (testdata/openwrt). Its memory is lost
+// with its power, its files are not.
 type wrt struct {
 	*machine
 	root string
@@ -21,8 +21,8 @@ type wrt struct {
 }
 
 // configs are /etc/config/network in the forms that OpenWrt has had, with what uci would write
-// otherwise: comments, spaces, quotes. In the last one, lan2 is in no bridge, or the cable between two
-// devices would be a loop.
+// otherwise: comments, spaces, quotes. In the last one, lan2 is in no bridge, or the cable between
+// two devices would be a loop.
 var configs = map[string]string{
 	"dsa": "# by hand\nconfig interface 'loopback'\n\toption device lo\n\toption proto 'static'\n\toption ipaddr \"127.0.0.1\"\n\n\nconfig device\n  option name 'br-lan'\n" +
 		"\toption type 'bridge'\n\tlist ports 'lan1'\n\tlist ports 'lan2'\n\tlist ports 'lan3'\n\tlist ports 'lan4'\n\n" +
@@ -103,9 +103,9 @@ func (w *wrt) state() string {
 
 // TestOpenWrt proves that OpenWrt devices, with the network configured in each of the forms that
 // there are, become switches of a lab, by Open vSwitch and by a user-space agent, and Trivet's
-// controller theirs; that the lab is used as any other; that every file of theirs is as before, byte
-// by byte, once the lab is down, and their bridges are; and that the same happens without the lab's
-// doing when a device loses its power, and when the head is gone.
+// controller theirs; that the lab is used as any other; that every file of theirs is as before,
+// byte by byte, once the lab is down, and their bridges are; and that the same happens without the
+// lab's doing when a device loses its power, and when the head is gone.
 func TestOpenWrt(t *testing.T) {
 	t.Parallel()
 	h := newMachine(t)

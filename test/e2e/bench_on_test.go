@@ -72,3 +72,39 @@ func TestBenchOn(t *testing.T) {
 	h.sh("rm -r report *.jsonl")
 	s.unchanged(t)
 }
+
+// TestRackBench proves, on a gateway and three devices that are virtual machines, that an experiment
+// of paper 1 runs on a rack as on one machine: directly between two devices on a VLAN of their own,
+// and over the gateway; that probes run at devices which are the hosts themselves, which are watched
+// meanwhile; that one report has both places side by side, with equivalence tests; and that no lab
+// is left.
+func TestRackBench(t *testing.T) {
+	r, on := newGatewayAndDevices(t)
+	file, err := filepath.Abs("../../experiments/1-c3-edge/figure-4.yaml")
+	must(t, err)
+	local, rack := filepath.Join(r.dir, "local.jsonl"), filepath.Join(r.dir, "rack.jsonl")
+	r.trivet("bench", "run", file, "--quick", "--out", local)
+	r.trivet("bench", "run", file, "--quick", on, "--out", rack)
+
+	run, err := results.ReadFile(rack)
+	must(t, err)
+	if p := run.Header.Environment.Place; p == nil || p.Name() != "rack" || p.Carrier != "vlan" || p.Machines["m1"].Kernel == "" {
+		t.Errorf("the place is %+v", p)
+	}
+	cells := map[string]bool{}
+	for _, s := range run.Counted() {
+		cells[s.Cell] = true
+		if s.Failure != "" || s.Usage == nil || s.Usage.Sites["m1"].Seconds == 0 {
+			t.Errorf("%s: %s %+v", s.Cell, s.Failure, s.Usage)
+		}
+	}
+	if len(cells) != 4 {
+		t.Errorf("cells: %v", cells)
+	}
+	report := r.trivet("bench", "report", local, rack, "--margin", "rtt=1s", "--text")
+	t.Log(report)
+	contains(t, report, "local and rack: ", "joined by VLAN (rack.yaml)", "rtt: direct, other node", "rtt: emulated, gateway", "margin ±")
+	if _, out := r.do(trivet + " ls; " + r.at(1, "ls -A /run/trivet 2>/dev/null")); strings.Contains(out, "bench-") {
+		t.Errorf("a lab is left: %s", out)
+	}
+}

@@ -1,0 +1,95 @@
+package report_test
+
+import (
+	"strings"
+	"testing"
+
+	"trivet.dev/trivet/bench/environment"
+	"trivet.dev/trivet/bench/report"
+	"trivet.dev/trivet/bench/report/reporttest"
+	"trivet.dev/trivet/bench/result"
+	"trivet.dev/trivet/bench/stats"
+)
+
+// at is a result of the test's experiment at a place, where round trips take longer by so much.
+func at(place environment.Place, longer float64) *result.Run {
+	h, samples := reporttest.Header(), reporttest.Samples()
+	h.Environment.Place = &place
+	for i := range samples {
+		for j, m := range samples[i].Measurements {
+			if m.Metric != "rtt" {
+				continue
+			}
+			values := make([]float64, len(m.Values))
+			for k, v := range m.Values {
+				values[k] = v + longer
+			}
+			samples[i].Measurements[j].Values = values
+		}
+	}
+	return run(h, samples)
+}
+
+// TestSideBySide proves that results of one experiment in two places become one report in which the
+// place is a factor of each figure and table, with a comparison that finds equivalent what is
+// within the margin, and different what is beyond; that what was left out at one place is named
+// beside the figures; that what is compared is not said to be different experiments; and that
+// results of the same place, of another experiment, or of an unknown place are left as they are.
+func TestSideBySide(t *testing.T) {
+	local, rack := at(environment.Place{Target: "local"}, 0), at(environment.Place{Target: "sites", On: "rack.yaml", Carrier: "vlan"}, 3e-6)
+	rack.Header.Experiment.Plan = "another"
+	rack.Header.LeftOut = []result.LeftOut{{What: "datapath=ovs", Why: "it has none", Cells: []string{"hops=2 datapath=ovs"}}}
+	side := func(margin string, runs ...*result.Run) []*report.Report {
+		t.Helper()
+		reports, of, err := report.SideBySide(runs, nil, margins(t, margin))
+		if err != nil || len(of) != len(reports) {
+			t.Fatal(len(reports), len(of), err)
+		}
+		return reports
+	}
+	reports := side("rtt=100us", local, rack)
+	if len(reports) != 1 || strings.Join(reports[0].Places, " ") != "local rack" || len(reports[0].Compared) != 1 {
+		t.Fatalf("%+v", reports)
+	}
+	r := reports[0]
+	if n := len(r.Factors); r.Factors[n-1].Name != "place" || len(r.Factors[n-1].Levels) != 2 {
+		t.Errorf("factors: %+v", r.Factors)
+	}
+	for _, f := range r.Figures {
+		if !strings.Contains(f.Legend, "place") {
+			t.Errorf("%s: series are %q", f.Title, f.Legend)
+		}
+	}
+	if notes := strings.Join(r.Figures[0].Notes, " "); !strings.Contains(notes, "Left out: datapath=ovs at rack, as it has none.") {
+		t.Errorf("beside the figure: %s", notes)
+	}
+	c := r.Compared[0]
+	if notes := strings.Join(c.Notes, " "); !strings.Contains(notes, "The place is what differs") || strings.Contains(notes, "Different experiments") {
+		t.Errorf("notes: %s", notes)
+	}
+	found := 0
+	for _, row := range c.Rows {
+		if row.Metric == "rtt" {
+			found++
+			if row.Conclusion != stats.Equivalent {
+				t.Errorf("%s: %s: %s", row.Levels, row.Conclusion, row.Words)
+			}
+		}
+	}
+	if found == 0 {
+		t.Error("nothing was compared")
+	}
+	for _, row := range side("rtt=1us", local, at(environment.Place{Target: "sites", On: "rack.yaml"}, 1))[0].Compared[0].Rows {
+		if row.Metric == "rtt" && row.Conclusion != stats.Different {
+			t.Errorf("a second more: %s", row.Words)
+		}
+	}
+	other, unknown := at(environment.Place{Target: "sites", On: "rack.yaml"}, 0), at(environment.Place{}, 0)
+	other.Header.Experiment.Text += "# another\n"
+	unknown.Header.Environment.Place = nil
+	for what, second := range map[string]*result.Run{"the same place": at(environment.Place{Target: "local"}, 0), "another experiment": other, "an unknown place": unknown} {
+		if reports := side("5%", local, second); len(reports) != 0 {
+			t.Errorf("%s: %+v", what, reports)
+		}
+	}
+}

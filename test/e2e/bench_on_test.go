@@ -73,11 +73,11 @@ func TestBenchOn(t *testing.T) {
 	s.unchanged(t)
 }
 
-// TestRackBench proves, on a gateway and three devices that are virtual machines, that an experiment
-// of paper 1 runs on a rack as on one machine: directly between two devices on a VLAN of their own,
-// and over the gateway; that probes run at devices which are the hosts themselves, which are watched
-// meanwhile; that one report has both places side by side, with equivalence tests; and that no lab
-// is left.
+// TestRackBench proves, on a gateway and three devices that are virtual machines, that an
+// experiment of paper 1 runs on a rack as on one machine: directly between two devices on a VLAN of
+// their own, and over the gateway; that probes run at devices which are the hosts themselves, which
+// are watched meanwhile; that one report has both places side by side, with equivalence tests; and
+// that no lab is left.
 func TestRackBench(t *testing.T) {
 	r, on := newGatewayAndDevices(t)
 	file, err := filepath.Abs("../../experiments/1-c3-edge/figure-4.yaml")

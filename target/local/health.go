@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -31,7 +30,7 @@ type Health struct {
 // HealthOf looks at this machine, whose labs are in a directory. Its VLANs are those of an
 // interface or, without one, of the one with an address.
 func HealthOf(nic string, address netip.Addr, labs string) Health {
-	h := Health{Model: model(), Lab: nativeLab(labs), DHCP: servesDHCP()}
+	h := Health{Model: model(), Lab: nativeLab(labs, ""), DHCP: servesDHCP()}
 	h.MACs, h.Addresses = namesOf()
 	link := Finding{What: "interface", Needed: true}
 	dev, err := nicOf(topology.Carrier{NIC: nic, Local: address})
@@ -50,17 +49,6 @@ func HealthOf(nic string, address netip.Addr, labs string) Health {
 func model() string {
 	b, _ := os.ReadFile("/proc/device-tree/model")
 	return strings.TrimRight(string(b), "\x00")
-}
-
-// nativeLab is the lab whose host this machine is.
-func nativeLab(labs string) string {
-	records, _ := filepath.Glob(filepath.Join(labs, "*", "local.json"))
-	for _, file := range records {
-		if r, err := readRecord(filepath.Dir(file)); err == nil && r.Native != nil {
-			return filepath.Base(filepath.Dir(file))
-		}
-	}
-	return ""
 }
 
 func namesOf() (macs []string, addresses []netip.Addr) {

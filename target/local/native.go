@@ -108,12 +108,8 @@ func (l *Lab) checkNative(t *topology.Topology, n *topology.Node, devices []stri
 	if !l.Management.IsValid() {
 		return errors.New("the machine cannot be a host itself: it is not known which of its addresses SSH uses, which must stay reachable (SSH_CONNECTION is not set)")
 	}
-	records, _ := filepath.Glob(filepath.Join(filepath.Dir(l.Dir), "*", "local.json"))
-	for _, file := range records {
-		dir := filepath.Dir(file)
-		if r, err := readRecord(dir); err == nil && r.Native != nil && dir != l.Dir {
-			return fmt.Errorf("this machine is host %s of lab %s already: take that down first", r.Native.Node, filepath.Base(dir))
-		}
+	if err := NotNative(filepath.Dir(l.Dir), l.Name); err != nil {
+		return err
 	}
 	for _, d := range devices {
 		if _, err := netlink.LinkByName(d); err == nil {
@@ -139,6 +135,28 @@ func (l *Lab) checkNative(t *topology.Topology, n *topology.Node, devices []stri
 		}
 	}
 	return err
+}
+
+// nativeLab is the lab whose host this machine is, other than one; empty: it is none's. labs is the
+// directory of all.
+func nativeLab(labs, other string) string {
+	records, _ := filepath.Glob(filepath.Join(labs, "*", "local.json"))
+	for _, file := range records {
+		dir := filepath.Dir(file)
+		if r, err := readRecord(dir); err == nil && r.Native != nil && filepath.Base(dir) != other {
+			return filepath.Base(dir)
+		}
+	}
+	return ""
+}
+
+// NotNative says that this machine is the host of a lab, other than one: it has nothing to do with
+// any other lab's VLANs. labs is the directory of all labs.
+func NotNative(labs, other string) error {
+	if name := nativeLab(labs, other); name != "" {
+		return fmt.Errorf("this machine is a host of lab %s already: take that down first", name)
+	}
+	return nil
 }
 
 // guardMachine lets only the lab's VLANs, and answers to those who manage the machine, leave by the

@@ -254,8 +254,15 @@ func (l *Lab) learnCarriers(ctx context.Context, t *topology.Topology) error {
 			}
 		}
 	}
+	guarded := map[string]bool{} // hosts of this lab that are machines let no new VLANs pass yet
+	for _, n := range l.Topology().Nodes {
+		guarded[n.Sited()] = guarded[n.Sited()] || n.Native
+	}
 	known := l.known()
 	for _, p := range crossed(t, order, l.record.Wires) {
+		if guarded[p[0]] || guarded[p[1]] {
+			continue
+		}
 		if known.Between(p[0], p[1]) == nil && at[p[0]] != nil && at[p[1]] != nil {
 			fresh = append(fresh, p)
 		}

@@ -67,6 +67,11 @@ func openTunnels(r gaugeRequest) (t *tunnels, err error) {
 			t.close()
 		}
 	}()
+	if slices.ContainsFunc(r.Ends, func(e tunnelEnd) bool { return e.VLAN != 0 }) {
+		if err := local.NotNative(lab.RunDir(), ""); err != nil {
+			return t, err // the guard would let nothing pass
+		}
+	}
 	if t.ns, err = inside.New(); err != nil {
 		return t, err
 	}

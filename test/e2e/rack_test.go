@@ -23,7 +23,7 @@ func (r *rack) at(i int, command string) string {
 // is left out.
 const look = `export PATH=/usr/sbin:/sbin:$PATH
 ip -d addr | grep -v valid_lft; ip rule; ip -6 rule; ip route show table all; ip -6 route show table all; tc qdisc; tc filter show dev eth0 egress; cat /etc/hosts
-hostname; mount | grep -v /tmp/; ls -A /run/trivet /run/netns 2>/dev/null; find /sys/fs/cgroup -name 'trivet*'
+hostname; mount | grep -v '/tmp/\|/run/netns '; ls -A /run/trivet /run/netns 2>/dev/null; find /sys/fs/cgroup -name 'trivet*'
 find /proc/sys/net/ipv4 /proc/sys/net/ipv6/conf -type f -readable 2>/dev/null | grep -v 'cookie\|fib_\|tcp_fastopen_key\|tcp_congestion\|hysteresis\|peer_threshold\|ehash\|max_orphans\|max_tw_\|mem$' | sort | xargs grep -H . 2>/dev/null`
 
 // newGatewayAndDevices boots a rack of three devices: two are hosts, the third one has room for
@@ -367,7 +367,7 @@ func TestRackFaults(t *testing.T) {
 	r.unchanged(were, 0)
 
 	r.trivet("up", "linear,2", on, "--name lab")
-	refused("--name second", "this machine is host h1 of lab lab.m1 already")
+	refused("--name second", "this machine is a host of lab lab.m1 already: take that down first")
 	r.all("lab", 2)
 	r.trivet("down", "lab")
 	_, out := r.do(fmt.Sprintf("%[1]s up linear,2 %[2]s --name a & %[1]s up linear,2 %[2]s --name b; wait; %[1]s ls; %[1]s down a; %[1]s down b", trivet, on))

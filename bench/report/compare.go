@@ -80,7 +80,7 @@ type side struct {
 }
 
 func (s side) pick(src definition.Source, dims []string) []*group {
-	src.Where = s.where
+	src.Where = slices.Concat(src.Where, s.where)
 	return s.data.pick(src, dims)
 }
 

@@ -72,11 +72,10 @@ func sideBySide(runs []*result.Run, all *result.Run, form *definition.Definition
 	form = withPlace(form)
 	r := BuildAs(runs[0].Header.Experiment.Name+"-"+strings.Join(places, "-"), all, form)
 	r.Title, r.Places = r.Title+": "+name(strings.Join(places, " and ")), places
-	sources := newData(runs[0])
-	sources.definition = form
-	margins = margins.among(sources.shown())
+	sources := compared(form, newData(runs[0]))
+	margins = margins.among(sources)
 	for i := 1; i < len(runs); i++ {
-		c, err := Compare(CompareOptions{A: runs[0], B: runs[i], Names: [2]string{places[0], places[i]}, Margins: margins, Sources: sources.shown()})
+		c, err := Compare(CompareOptions{A: runs[0], B: runs[i], Names: [2]string{places[0], places[i]}, Margins: margins, Sources: sources})
 		switch {
 		case errors.Is(err, errNothingCommon):
 			r.Problems = append(r.Problems, err.Error())
@@ -87,6 +86,33 @@ func sideBySide(runs []*result.Run, all *result.Run, form *definition.Definition
 		}
 	}
 	return r, nil
+}
+
+// compared are the metrics of a form's figures and tables, each once, of the probes that these are
+// of; where there are none, all.
+func compared(form *definition.Definition, d *data) (out []definition.Source) {
+	var all []definition.Source
+	for _, f := range form.Figures {
+		all = append(all, f.Source)
+	}
+	for _, t := range form.Tables {
+		all = append(all, t.Source)
+	}
+	seen := map[string]bool{}
+	for _, s := range all {
+		one := definition.Source{Metric: s.Metric, Probe: s.Probe, Each: s.Each}
+		if probes := s.Where.Get("probe"); probes != nil {
+			one.Where = definition.Condition{{Dimension: "probe", Any: probes}}
+		}
+		if key := fmt.Sprint(one); !seen[key] {
+			seen[key] = true
+			out = append(out, one)
+		}
+	}
+	if len(out) == 0 {
+		return d.kindsOf()
+	}
+	return out[:min(len(out), maxDefault)]
 }
 
 // withPlace is a form in which the place tells values apart. What others have published stands

@@ -93,3 +93,27 @@ func TestSideBySide(t *testing.T) {
 		}
 	}
 }
+
+// TestSideBySideSums proves that what a figure sums over some probes is compared as that sum, and
+// that other probes of the same metric are not in it.
+func TestSideBySideSums(t *testing.T) {
+	const text = "report: {figures: [{metric: throughput, each: sum, where: {probe: [a, b]}}]}\n"
+	at := func(place environment.Place, each float64) *result.Run {
+		r := &result.Run{Header: result.Header{Experiment: result.Experiment{Name: "x", Text: text, Runs: 3}, Environment: environment.Record{Place: &place}}}
+		for n := range 3 {
+			for _, probe := range []string{"a", "b", "other"} {
+				r.Samples = append(r.Samples, result.Sample{Run: n + 1, Cell: "all", Repetition: n + 1, Probe: probe, Kind: "iperf3",
+					Measurements: []result.Measurement{{Metric: "throughput", Unit: "bit/s", Values: []float64{each + float64(n)}, Labels: map[string]string{"from": probe}}}})
+			}
+		}
+		return r
+	}
+	reports, _, err := report.SideBySide([]*result.Run{at(environment.Place{Target: "local"}, 100), at(environment.Place{Target: "sites", On: "rack.yaml"}, 50)}, nil, nil)
+	if err != nil || len(reports) != 1 || len(reports[0].Compared) != 1 {
+		t.Fatal(reports, err)
+	}
+	rows := reports[0].Compared[0].Rows
+	if len(rows) != 1 || rows[0].A.Mean != 202 || rows[0].B.Mean != 102 {
+		t.Errorf("%+v", rows)
+	}
+}

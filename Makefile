@@ -57,7 +57,7 @@ test-vm: bootstrap ## the tests that need a full kernel, in virtual machines
 	@scripts/test-vm $(KERNELS)
 
 test-all: ## everything that must hold before a change is taken, and the whole matrix
-	@.ci/run && $(MAKE) --no-print-directory matrix TABLE=$$(mktemp) # not into the clone
+	@RACKS=all .ci/run && $(MAKE) --no-print-directory matrix TABLE=$$(mktemp) # not into the clone
 
 race: bootstrap ## the packages' own tests, and a lab that changes while it is asked, with the race detector (needs a C compiler)
 	@CGO_ENABLED=1 $(GO) test -race -short $(AS_ROOT) -timeout 20m $(RACING)

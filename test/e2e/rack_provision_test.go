@@ -190,7 +190,6 @@ sh /run/watch >/run/seen 2>&1 & trivet rack bootstrap rack.yaml --password-file 
 // second run changes nothing; what was set holds after a reboot, which is waited for; a device with
 // another host key is refused, and a wrong password explained.
 func TestRackProvision(t *testing.T) {
-	t.Parallel()
 	w := newWorkbench(t)
 	w.env = append(w.env, "PASSWORD="+firstPassword)
 	g := w.add("gw", `cp `+trivet+` usr/local/bin/trivet && mkdir -p root/.ssh && ssh-keygen -q -t ed25519 -N '' -f root/.ssh/id_ed25519 && : >root/.bashrc

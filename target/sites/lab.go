@@ -85,6 +85,7 @@ func begin(s lab.State, owner local.Owner) (*Lab, error) {
 		return nil, err
 	}
 	l := &Lab{Lab: here, state: s, owner: owner, user: user, parts: map[string]*part{}}
+	l.record = newRecord()
 	l.record.ID = rand.Text()
 	l.ctx, l.end = context.WithCancel(context.Background())
 	for _, m := range s.Sites.Sites() {
@@ -96,10 +97,16 @@ func begin(s lab.State, owner local.Owner) (*Lab, error) {
 	return l, nil
 }
 
+// newRecord is one in which addresses can be noted.
+func newRecord() record {
+	return record{Addresses: map[string]netip.Addr{}, Heads: map[string]netip.Addr{}}
+}
+
 func recordFile(name string) string { return filepath.Join(lab.Dir(name), "sites.json") }
 
 // readRecord reads the record of a lab. One that has none has made nothing elsewhere.
-func readRecord(name string) (r record, err error) {
+func readRecord(name string) (record, error) {
+	r := newRecord()
 	b, err := os.ReadFile(recordFile(name))
 	if err == nil {
 		err = json.Unmarshal(b, &r)
@@ -225,7 +232,6 @@ func (l *Lab) connect(ctx context.Context, progress local.Progress) error {
 	if err != nil {
 		return err
 	}
-	l.record.Addresses, l.record.Heads = map[string]netip.Addr{}, map[string]netip.Addr{}
 	for _, p := range used {
 		if err := l.noteAddresses(p); err != nil {
 			return err

@@ -127,9 +127,10 @@ func (n *network) lookup(router int, a netip.Addr) *Route {
 	if !n.onDemand {
 		return n.table(router).lookup(a)
 	}
+	spoken := n.spokenNetworks(router, a)
 	for bits := a.BitLen(); bits >= 0; bits-- {
 		p, _ := a.Prefix(bits)
-		if !n.mayHave(router, p) {
+		if !n.mayHave(spoken, p) {
 			continue
 		}
 		if r := n.route(router, p); r != nil {
@@ -140,17 +141,22 @@ func (n *network) lookup(router int, a netip.Addr) *Route {
 }
 
 // mayHave says whether a router may have a route to a prefix: there are some of its length, or its
-// protocol knows it.
-func (n *network) mayHave(router int, p netip.Prefix) bool {
+// protocol knows it, which is asked once for all prefixes of an address.
+func (n *network) mayHave(spoken []netip.Prefix, p netip.Prefix) bool {
 	if n.lengths[family(p.Addr())][p.Bits()] {
 		return true
 	}
-	s := n.speaker(router)
-	if s == nil || !p.Addr().Is4() {
-		return false
-	}
-	_, is := slices.BinarySearchFunc(s.Networks(), p, comparePrefix)
+	_, is := slices.BinarySearchFunc(spoken, p, comparePrefix)
 	return is
+}
+
+// spokenNetworks lists the networks of an address's family that a router's protocol may have routes
+// to, sorted.
+func (n *network) spokenNetworks(router int, a netip.Addr) []netip.Prefix {
+	if s := n.speaker(router); s != nil && a.Is4() {
+		return s.Networks()
+	}
+	return nil
 }
 
 // speaker is the protocol of a router, or nil.

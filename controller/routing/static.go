@@ -77,10 +77,14 @@ func (n *network) recursive(t *table, router int, only netip.Prefix, behind []St
 
 // hopsTo returns the next hops of the route to an address, as the way to it.
 func (n *network) hopsTo(t *table, router int, to netip.Addr, resolved map[netip.Prefix][]*Route) (hops []Hop) {
+	spoken := n.spokenNetworks(router, to)
 	for bits := to.BitLen(); bits > 0; bits-- {
 		p, _ := to.Prefix(bits)
-		r := t.routes[p]
-		if n.onDemand {
+		var r *Route
+		switch {
+		case !n.onDemand:
+			r = t.routes[p]
+		case n.mayHave(spoken, p):
 			r = n.near(router, p, resolved[p])
 		}
 		if r == nil {
@@ -99,9 +103,6 @@ func (n *network) hopsTo(t *table, router int, to netip.Addr, resolved map[netip
 
 // near is route, where of the static routes that need others only those count that are resolved.
 func (n *network) near(router int, p netip.Prefix, resolved []*Route) *Route {
-	if !n.mayHave(router, p) {
-		return nil
-	}
 	t := n.newTable(router)
 	n.found(t, router, p)
 	n.independent(t, router, p)
@@ -145,10 +146,12 @@ func (n *network) candidates(router int, p netip.Prefix) (out []Candidate) {
 	for i := range out {
 		if c := &out[i]; c.Route == used {
 			c.Used = true
-		} else if c.Why == "" && used != nil {
-			c.Why = c.Rank().Lost(used.Rank())
 		} else if c.Why == "" {
-			c.Why = c.Rank().Lost(c.Rank())
+			best := c.Rank() // of none that is used: the route's distance says so itself
+			if used != nil {
+				best = used.Rank()
+			}
+			c.Why = c.Rank().Lost(best)
 		}
 	}
 	slices.SortStableFunc(out, func(a, b Candidate) int {

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"trivet.dev/trivet/target/local"
 )
 
 // at is a command that runs another one at a machine, by SSH from the head.
@@ -83,19 +85,7 @@ const sshFailed = 255 // ssh(1)
 
 // differing lists the lines of two texts that only one has.
 func differing(was, now string) string {
-	var out []string
-	a, b := strings.Split(was, "\n"), strings.Split(now, "\n")
-	for _, line := range a {
-		if !slices.Contains(b, line) {
-			out = append(out, "- "+line)
-		}
-	}
-	for _, line := range b {
-		if !slices.Contains(a, line) {
-			out = append(out, "+ "+line)
-		}
-	}
-	return strings.Join(out, "\n")
+	return strings.Join(local.Differing(strings.Split(was, "\n"), strings.Split(now, "\n")), "\n")
 }
 
 // TestRack proves, on a gateway and three devices that are virtual machines with kernels of their

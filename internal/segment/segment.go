@@ -110,7 +110,8 @@ func (s *Segment) Send(to net.HardwareAddr, vlan, kind uint16, data []byte) erro
 	return err
 }
 
-// hear calls each for all frames that arrive until the context ends.
+// hear calls each for all frames that arrive until the context ends, those that nobody had the time
+// to read by then included.
 func (s *Segment) hear(ctx context.Context, each func(frame)) error {
 	conn, err := s.file.SyscallConn()
 	if err != nil {
@@ -119,30 +120,50 @@ func (s *Segment) hear(ctx context.Context, each func(frame)) error {
 	if err := s.file.SetReadDeadline(time.Time{}); err != nil {
 		return err
 	}
-	defer context.AfterFunc(ctx, func() { _ = s.file.SetReadDeadline(time.Unix(1, 0)) })()
-	buf, control := make([]byte, 1<<16), make([]byte, 256)
-	for ctx.Err() == nil {
-		var n, controls int
-		var from unix.Sockaddr
-		var wrong error
-		err := conn.Read(func(fd uintptr) bool {
-			n, controls, _, from, wrong = unix.Recvmsg(int(fd), buf, control, 0)
-			return wrong != unix.EAGAIN && wrong != unix.EINTR
-		})
-		switch where, _ := from.(*unix.SockaddrLinklayer); {
-		case errors.Is(err, os.ErrDeadlineExceeded):
-			return nil
-		case err != nil || wrong != nil:
-			return errors.Join(err, wrong)
-		case where != nil && where.Pkttype == unix.PACKET_OUTGOING:
-			continue
+	ended := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		_ = s.file.SetReadDeadline(time.Unix(1, 0))
+		close(ended)
+	})
+	defer func() {
+		if !stop() {
+			<-ended // or it would end the next one's hearing
 		}
-		if f, ok := parse(buf[:n], tagOf(control[:controls])); ok {
-			each(f)
+	}()
+	buf, control := make([]byte, 1<<16), make([]byte, 256)
+	var wrong error
+	read := func(fd uintptr) (done bool) {
+		n, controls, _, from, err := unix.Recvmsg(int(fd), buf, control, 0)
+		if wrong = err; err != nil {
+			return err != unix.EAGAIN && err != unix.EINTR
+		}
+		if where, _ := from.(*unix.SockaddrLinklayer); where == nil || where.Pkttype != unix.PACKET_OUTGOING {
+			if f, ok := parse(buf[:n], tagOf(control[:controls])); ok {
+				each(f)
+			}
+		}
+		return true
+	}
+	for ctx.Err() == nil {
+		err := conn.Read(read)
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			break
+		}
+		if err := errors.Join(err, wrong); err != nil {
+			return err
 		}
 	}
-	return nil
+	return conn.Control(func(fd uintptr) {
+		for range mostWaiting {
+			if read(fd); wrong != nil {
+				return
+			}
+		}
+	})
 }
+
+// mostWaiting limits how long one who sends without end can keep us.
+const mostWaiting = 1 << 12
 
 // Watch calls each for what is behind the header of all frames that arrive until the context ends.
 // It must not be kept.

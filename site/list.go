@@ -267,6 +267,8 @@ func (l *List) check(p *topology.Problems) {
 			p.Add(m.Pos, "give each a VLAN of its own:  vlan: "+strconv.Itoa(int(m.VLAN%maxVLAN+1)), "%s and %s both have VLAN %d", vlans[m.VLAN], m.Name, m.VLAN)
 		case m.VLAN >= l.VLANs[0] && m.VLAN <= l.VLANs[1]:
 			p.Add(m.Pos, "set  vlans:  to others", "VLAN %d of %s is one of %d-%d, which are for links of machines without", m.VLAN, m.Name, l.VLANs[0], l.VLANs[1])
+		case m.Hosts == 1 && l.Carrier != VLAN: // its guard lets nothing else out
+			p.Add(m.Pos, "write  carrier: vlan,  or let hosts be namespaces there:  hosts: 2", "%s is to be a host itself (hosts: 1), and links of such machines are VLANs, not %s", m.Name, l.Carrier)
 		}
 		seen[m.Name], hosts[m.String()], vlans[m.VLAN] = true, m.Name, m.Name
 	}

@@ -83,6 +83,7 @@ func TestParseRefuses(t *testing.T) {
 		{"machines: {m1: a}\nmachine: 1\n", `there is no key "machine"; known are machines, carrier, head, keep`},
 		{"", "a file of machines is a mapping or a list, not nothing"},
 		{"machines: {}\n", "it names no machine"},
+		{"machines:\n  m1: {ssh: a, hosts: 2}\n  m2: {ssh: b, hosts: 1}\n", "m.yaml:3:13  m2 is to be a host itself (hosts: 1), and links of such machines are VLANs, not vxlan"},
 		{"5\n", "a file of machines is a mapping or a list"},
 	} {
 		l, err := Parse("m.yaml", []byte(c.text))

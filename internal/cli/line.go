@@ -118,7 +118,7 @@ func (c *completer) complete(line string, pos int) (string, int) {
 		if err != nil || width <= 0 {
 			width = 80
 		}
-		fmt.Fprintln(c.terminal, wrap(fits, 0, width-1))
+		fmt.Fprintln(c.terminal, wrap(fits, "  ", 0, width-1))
 		return line, pos
 	}
 	if len(fits) == 1 && !strings.HasSuffix(word, "=") && !strings.HasPrefix(line[pos:], " ") {
@@ -160,8 +160,8 @@ func (p *prompt) candidates(words []string, prefix string) (out []string) {
 	return out
 }
 
-// wrap arranges words in lines of at most a given width.
-func wrap(words []string, indent, width int) string {
+// wrap arranges words, with something between them, in lines of at most a given width.
+func wrap(words []string, between string, indent, width int) string {
 	var lines []string
 	line := strings.Repeat(" ", indent)
 	for _, w := range words {
@@ -169,7 +169,7 @@ func wrap(words []string, indent, width int) string {
 			lines = append(lines, strings.TrimRight(line, " "))
 			line = strings.Repeat(" ", indent)
 		}
-		line += w + "  "
+		line += w + between
 	}
 	return strings.Join(append(lines, strings.TrimRight(line, " ")), "\n")
 }

@@ -223,7 +223,7 @@ func (p *prompt) do(ctx context.Context, line string) (cmd *cobra.Command, err e
 	}
 	switch command := p.commandOf(first); {
 	case first == "help" && rest == "":
-		p.say("%s%s", promptHelp, wrap(p.own(), 2, 78))
+		p.say("%s%s", promptHelp, wrap(p.own(), "  ", 2, 78))
 	case first == "nodes":
 		p.say("available nodes are: \n%s", strings.Join(nodeNames(t), " "))
 	case first == "links":

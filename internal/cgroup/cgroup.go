@@ -131,7 +131,11 @@ func group(root string, path ...string) string {
 // MakeLab makes the group of a lab.
 func (c Hierarchies) MakeLab(lab string) error {
 	for _, root := range c.roots() {
-		if err := os.MkdirAll(group(root, lab), 0o755); err != nil {
+		err := os.MkdirAll(group(root, lab), 0o755)
+		for tries := 0; errors.Is(err, os.ErrNotExist) && tries < 100; tries++ { // the last other lab took the group above away meanwhile
+			err = os.MkdirAll(group(root, lab), 0o755)
+		}
+		if err != nil {
 			return fmt.Errorf("make the cgroup of %s: %w", lab, err)
 		}
 	}

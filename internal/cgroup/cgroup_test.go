@@ -119,3 +119,33 @@ func TestLimited(t *testing.T) {
 		}
 	}
 }
+
+// TestMakeLab proves that a lab gets its group while other labs, each the last one, take away the
+// group above.
+func TestMakeLab(t *testing.T) {
+	c := Hierarchies{Any: t.TempDir()} // plain directories, which are made and removed as groups are
+	stop, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				_ = os.Remove(group(c.Any))
+			}
+		}
+	}()
+	for range 2000 {
+		if err := c.MakeLab("lab"); err != nil {
+			t.Error(err)
+			break
+		}
+		if err := os.Remove(group(c.Any, "lab")); err != nil {
+			t.Error(err)
+			break
+		}
+	}
+	close(stop)
+	<-ended
+}

@@ -1,0 +1,95 @@
+package balance
+
+import (
+	"math"
+	"slices"
+
+	"gonum.org/v1/gonum/graph"
+	"gonum.org/v1/gonum/graph/path"
+	"gonum.org/v1/gonum/graph/simple"
+
+	"trivet.dev/trivet/routing/spf"
+)
+
+// grapher finds best paths. Its buffers are used again.
+type grapher struct {
+	edges []spf.Edge
+	links []int32 // of each edge
+	tree  spf.Tree
+}
+
+// scale makes a load an integer: a millionth is as small as a difference can be.
+const scale = 1e6
+
+// best returns the links of the path with the least cost from a router to where a demand goes, over
+// links that have room for what it gets through; nil: there is none. It is Dijkstra's algorithm
+// from the destination backwards (algorithm 1).
+func (g *grapher) best(s *state, d int, from int32, carried float64) (out []int32) {
+	f, n := &s.flows[d], len(s.demands[d].Next)
+	g.edges, g.links = g.edges[:0], g.links[:0]
+	for i := range s.Links {
+		l := int32(i)
+		x := s.Links[l]
+		if f.next[x.From] == Fixed || !s.hasRoom(f, l, carried) {
+			continue
+		}
+		g.edges = append(g.edges, spf.Edge{From: x.To, To: x.From, Cost: uint32(max(1, math.Round(scale*s.cost(f, l))))})
+		g.links = append(g.links, l)
+	}
+	graph, err := spf.New(n, g.edges, nil)
+	if err != nil {
+		return nil // a link between routers that there are not
+	}
+	var ends []spf.Start
+	for _, e := range s.demands[d].Ends {
+		ends = append(ends, spf.Start{Vertex: e})
+	}
+	graph.Nearest(ends, &g.tree)
+	if g.tree.Dist(from) == spf.Unreachable {
+		return nil
+	}
+	for r := from; ; {
+		e := g.tree.Parent(r)
+		if e < 0 {
+			return out
+		}
+		out = append(out, g.links[e])
+		r = g.edges[e].From
+	}
+}
+
+// Best returns the k paths with the least load from a router to one of others, the best first, as
+// numbers of links, none with a loop: Yen's algorithm. hopCost is added to the load of each link.
+func (m Model) Best(n *Network, from int32, to []int32, k int, hopCost float64) (out [][]int32) {
+	if slices.Contains(to, from) {
+		return nil
+	}
+	// Several links may join the same routers: so a link is a vertex, as are a router and the end.
+	g := simple.NewWeightedDirectedGraph(0, math.Inf(1))
+	router := func(r int32) graph.Node { return simple.Node(r) }
+	link := func(l int) graph.Node { return simple.Node(len(n.Entries) + l) }
+	end := simple.Node(len(n.Entries) + len(n.Links))
+	loads := m.Loads(n)
+	g.AddNode(router(from))
+	g.AddNode(end)
+	for i, l := range n.Links {
+		if l.From == l.To {
+			continue
+		}
+		g.SetWeightedEdge(g.NewWeightedEdge(router(l.From), link(i), loads[i]+hopCost))
+		g.SetWeightedEdge(g.NewWeightedEdge(link(i), router(l.To), 0))
+	}
+	for _, t := range to {
+		g.SetWeightedEdge(g.NewWeightedEdge(router(t), end, 0))
+	}
+	for _, nodes := range path.YenKShortestPaths(g, k, math.Inf(1), router(from), end) {
+		var links []int32
+		for _, v := range nodes {
+			if at := int(v.ID()) - len(n.Entries); at >= 0 && at < len(n.Links) {
+				links = append(links, int32(at))
+			}
+		}
+		out = append(out, links)
+	}
+	return out
+}

@@ -10,6 +10,7 @@ func (t *Topology) Clone() *Topology {
 	c := *t
 	c.Controllers = slices.Clone(t.Controllers)
 	c.Schedule = slices.Clone(t.Schedule)
+	c.Balance = clonePointer(t.Balance)
 	c.Nodes = make([]*Node, len(t.Nodes))
 	for i, n := range t.Nodes {
 		c.Nodes[i] = n.clone()

@@ -30,13 +30,14 @@ type Route struct {
 
 // SourceDistance is how little a router trusts the routes of a source.
 type SourceDistance struct {
-	Source   string       `json:"source"` // static, ospf or shortest-path
+	Source   string       `json:"source"` // static, balanced, ospf or shortest-path
 	Distance rib.Distance `json:"distance"`
 }
 
 // Sources of SourceDistance.
 const (
 	SourceStatic       = "static"
+	SourceBalanced     = "balanced" // what the controller moves off busy links
 	SourceOSPF         = "ospf"
 	SourceShortestPath = "shortest-path" // what the controller finds by itself
 )
@@ -44,7 +45,7 @@ const (
 // ParseSourceDistance reads "ospf 150".
 func ParseSourceDistance(s string) (SourceDistance, error) {
 	f := strings.Fields(s)
-	if len(f) == 2 && slices.Contains([]string{SourceStatic, SourceOSPF, SourceShortestPath}, f[0]) {
+	if len(f) == 2 && slices.Contains([]string{SourceStatic, SourceBalanced, SourceOSPF, SourceShortestPath}, f[0]) {
 		if n, err := strconv.ParseUint(f[1], 10, 8); err == nil && n > 0 {
 			return SourceDistance{f[0], rib.Distance(n)}, nil
 		}

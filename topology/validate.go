@@ -76,6 +76,7 @@ func (v *validator) topology() {
 	if t.Routing != "" && t.Routing != Proactive && t.Routing != Reactive {
 		v.problems.Add(t.Pos, "choose proactive or reactive", "routing: there is no mode %q", t.Routing)
 	}
+	v.balance()
 	if t.Routes != "" && t.Routes != RoutesComputed && t.Routes != RoutesAsWritten {
 		v.problems.Add(t.Pos, "choose computed or as-written", "routes: there is no mode %q", t.Routes)
 	}

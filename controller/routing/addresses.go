@@ -4,6 +4,8 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+
+	"trivet.dev/trivet/topology"
 )
 
 // addresses is what a configuration says of its routers, whatever is up: it is found once.
@@ -14,7 +16,7 @@ type addresses struct {
 	known   map[netip.Addr]owner     // who has an address
 	v6      bool                     // there are subnets of IPv6
 	lengths [2]lengths               // of subnets
-	paths   bool                     // some routes are shortest paths of this app: it needs a graph
+	paths   bool                     // some routes are shortest paths of this app, or are balanced: it needs a graph
 }
 
 func newAddresses(c *Config) *addresses {
@@ -34,7 +36,7 @@ func newAddresses(c *Config) *addresses {
 		}
 	}
 	a.subnets = slices.SortedFunc(maps.Keys(a.owners), comparePrefix)
-	a.paths = a.paths || a.v6
+	a.paths = a.paths || a.v6 || c.Balance == topology.BalanceLoad
 	return a
 }
 

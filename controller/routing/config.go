@@ -17,6 +17,8 @@ type Config struct {
 	// Reactive installs a route when the first packet needs it, instead of all at once. So does
 	// a network of more than MaxRoutes routers × prefixes, whatever stands here.
 	Reactive bool
+
+	Balance topology.BalanceBy // what packets are spread over equal paths by; "" is ECMP
 }
 
 // MaxRoutes is the most routes, over all routers, that are installed before a packet needs them.
@@ -104,7 +106,7 @@ type LearnedHop struct {
 
 // ConfigOf returns the routing nodes of a resolved topology.
 func ConfigOf(t *topology.Topology) Config {
-	c := Config{Reactive: t.Routing == topology.Reactive}
+	c := Config{Reactive: t.Routing == topology.Reactive, Balance: t.Balancing()}
 	at := map[string]int{}
 	var nodes []*topology.Node
 	for _, n := range t.Nodes {
@@ -146,7 +148,7 @@ func ConfigOf(t *topology.Topology) Config {
 }
 
 // sourcesByName are those that topologies give distances to.
-var sourcesByName = map[string]Source{topology.SourceStatic: Static, topology.SourceOSPF: Protocol, topology.SourceShortestPath: Computed}
+var sourcesByName = map[string]Source{topology.SourceStatic: Static, topology.SourceBalanced: Balanced, topology.SourceOSPF: Protocol, topology.SourceShortestPath: Computed}
 
 // check says what is wrong with a configuration.
 func (c *Config) check() error {

@@ -2,10 +2,12 @@ package routing
 
 import (
 	"cmp"
+	"hash/fnv"
 	"net/netip"
 	"slices"
 
 	"trivet.dev/trivet/routing/spf"
+	"trivet.dev/trivet/topology"
 )
 
 // A network whose routers install routes when packets ask for them has no tables: ten thousand
@@ -44,18 +46,24 @@ func (n *network) findLengths() {
 
 // route returns a router's route to exactly that prefix, or nil.
 func (n *network) route(router int, p netip.Prefix) *Route {
+	return n.tableTo(router, p).routes[p]
+}
+
+// tableTo returns a table that has at least a router's route to exactly that prefix.
+func (n *network) tableTo(router int, p netip.Prefix) *table {
 	if !n.onDemand {
-		return n.table(router).routes[p]
+		return n.table(router)
 	}
 	t := n.newTable(router)
 	n.fillTo(t, router, p)
-	return t.routes[p]
+	return t
 }
 
 // fillTo offers a table a router's routes to exactly a prefix.
 func (n *network) fillTo(t *table, router int, p netip.Prefix) {
 	n.found(t, router, p)
 	n.static(t, router, p)
+	n.offerBalanced(t, router, p)
 }
 
 // found offers a table the routes to a prefix that are not static.
@@ -206,8 +214,7 @@ func (n *network) computedTo(t *table, router int, p netip.Prefix) {
 		}
 	}
 	if len(hops) > 0 {
-		sortHops(hops)
-		t.offer(&Route{Prefix: p, Source: Computed, Metric: far[router], Hops: hops})
+		t.offer(&Route{Prefix: p, Source: Computed, Metric: far[router], Hops: n.spread(hops, p)})
 	}
 }
 
@@ -245,7 +252,19 @@ func (n *network) farFrom(p netip.Prefix) []uint32 {
 	return far
 }
 
-// sortHops puts next hops in an order that does not depend on how they were found.
-func sortHops(hops []Hop) {
+// spread returns those of some next hops of equal cost that a router is to use, in an order that
+// does not depend on how they were found: all, or one. What is balanced by load takes one for each
+// prefix, and not the same for all.
+func (n *network) spread(hops []Hop, p netip.Prefix) []Hop {
 	slices.SortFunc(hops, func(a, b Hop) int { return cmp.Or(cmp.Compare(a.Port, b.Port), slices.Compare(a.dst[:], b.dst[:])) })
+	at := 0
+	switch {
+	case len(hops) < 2, n.balance != topology.BalanceOff && n.balance != topology.BalanceLoad:
+		return hops
+	case n.balance == topology.BalanceLoad:
+		h := fnv.New32a()
+		h.Write(p.Addr().AsSlice())
+		at = int(h.Sum32() % uint32(len(hops)))
+	}
+	return hops[at : at+1]
 }

@@ -9,6 +9,7 @@ import (
 	"trivet.dev/trivet/openflow"
 	"trivet.dev/trivet/routing/rib"
 	"trivet.dev/trivet/routing/spf"
+	"trivet.dev/trivet/topology"
 )
 
 // Source is where a route comes from.
@@ -17,17 +18,18 @@ type Source uint8
 const (
 	Connected Source = iota // a subnet of an interface
 	Static                  // given by the configuration or a user
+	Balanced                // off busy links, see App.Steer
 	Protocol                // found by a routing protocol, see Speaker
 	Computed                // the shortest path over the discovered topology
 	Fallback                // given, for where there is no path
 )
 
-var sourceNames = [...]string{"connected", "static", "protocol", "shortest path", "fallback"}
+var sourceNames = [...]string{"connected", "static", "balanced", "protocol", "shortest path", "fallback"}
 
 func (s Source) String() string { return sourceNames[s] }
 
 // distances are those of the sources where a router gives no others. The protocol is OSPF.
-var distances = [...]rib.Distance{rib.Connected, rib.Static, rib.OSPF, rib.ShortestPath, rib.Computed}
+var distances = [...]rib.Distance{rib.Connected, rib.Static, rib.Balanced, rib.OSPF, rib.ShortestPath, rib.Computed}
 
 // distance is that of routes which a router has from a source.
 func (r *Router) distance(s Source) rib.Distance {
@@ -75,6 +77,9 @@ type network struct {
 	inner   []map[int32]*Interface
 
 	speakers map[string]Speaker
+	balanced map[netip.Prefix]map[int]Hop // steered ways, by router
+
+	balance topology.BalanceBy // what packets are spread by
 
 	onDemand bool       // routes are computed one by one, see demand.go
 	back     *spf.Graph // the graph with its edges turned round
@@ -106,7 +111,8 @@ type hop struct {
 type table struct {
 	*Router
 	routes  map[netip.Prefix]*Route
-	lengths [2][]int // that routes have, descending: IPv4, IPv6
+	home    map[netip.Prefix]*Route // of what is balanced: the route without that
+	lengths [2][]int                // that routes have, descending: IPv4, IPv6
 
 	all *[]Candidate // where every route goes that is offered; nil: only the chosen ones are of interest
 }
@@ -140,7 +146,7 @@ func newNetwork(c *Config, up []map[uint32]bool, links []discovery.Link, speaker
 
 // network makes the picture of routers that have these addresses.
 func (a *addresses) network(c *Config, up []map[uint32]bool, links []discovery.Link, speakers map[string]Speaker) (*network, error) {
-	n := &network{addresses: a, speakers: speakers, up: up, links: links, tables: make([]*table, len(c.Routers)), far: map[netip.Prefix][]uint32{}}
+	n := &network{addresses: a, speakers: speakers, balance: c.Balance, up: up, links: links, tables: make([]*table, len(c.Routers)), far: map[netip.Prefix][]uint32{}}
 	for i := range c.Routers {
 		n.routers = append(n.routers, &c.Routers[i])
 	}
@@ -256,6 +262,9 @@ func (n *network) fill(t *table, router int) {
 	n.learned(t, router, netip.Prefix{})
 	n.computed(t, router)
 	n.static(t, router, netip.Prefix{})
+	for p := range n.balanced {
+		n.offerBalanced(t, router, p)
+	}
 }
 
 // offer takes a route where there is no better one. Static routes that are as good as each other
@@ -329,8 +338,7 @@ func (n *network) computed(t *table, router int) {
 			}
 		}
 		if len(hops) > 0 {
-			sortHops(hops)
-			t.offer(&Route{Prefix: p, Source: Computed, Metric: best, Hops: hops})
+			t.offer(&Route{Prefix: p, Source: Computed, Metric: best, Hops: n.spread(hops, p)})
 		}
 	}
 }
@@ -374,6 +382,7 @@ func (n *network) learned(t *table, router int, only netip.Prefix) {
 			}
 		}
 		if len(r.Hops) > 0 || r.Drop {
+			r.Hops = n.spread(r.Hops, r.Prefix)
 			t.offer(r)
 		}
 	}

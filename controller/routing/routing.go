@@ -72,6 +72,7 @@ type App struct {
 	addresses *addresses               // of the configuration
 	static    map[uint64][]StaticRoute // by router, in place of the configuration's
 	speakers  map[string]Speaker       // by the protocol's name; not changed once it is here
+	steered   map[netip.Prefix]Steered
 	cause     cause
 	pending   bool // a change is not in the switches yet
 	following bool // the same, but it is on its way

@@ -17,7 +17,7 @@ func (a *App) follow() {
 	nodes := *a.nodes.Load()
 	why := a.cause
 	a.pending, a.following, a.cause = false, true, cause{}
-	config, addresses, speakers := a.config, a.addresses, a.speakers
+	config, addresses, speakers, steered := a.config, a.addresses, a.speakers, a.steered
 	if len(a.static) > 0 {
 		config.Routers = slices.Clone(config.Routers)
 	}
@@ -43,6 +43,7 @@ func (a *App) follow() {
 		a.c.Log().Error("routes cannot be computed", "error", err)
 		return
 	}
+	net.steer(steered)
 	a.net.Store(net)
 	changed := a.install(nodes, net, net.onDemand)
 	took := time.Since(why.at)

@@ -53,9 +53,10 @@ var leaves = map[any]leaf{
 	reflect.TypeFor[topology.OSPFRange]():        {parse: simple(topology.ParseOSPFRange), pattern: `^[0-9.]+/[0-9]+( +hide)?$`},
 	reflect.TypeFor[topology.OSPFRedistribute](): {parse: simple(topology.ParseOSPFRedistribute), pattern: `^(static|connected|default)( +(metric|type) +[0-9]+){0,2}$`},
 
+	reflect.TypeFor[topology.BalanceBy]():      oneOf(topology.BalanceECMP, topology.BalanceOff, topology.BalanceLoad),
 	reflect.TypeFor[topology.WifiBand]():       oneOf(topology.Band2GHz, topology.Band5GHz),
 	reflect.TypeFor[topology.Route]():          {parse: simple(topology.ParseRoute), pattern: `^\S+( +(discard|(via|dev|distance|metric|tag) +\S+))+$`},
-	reflect.TypeFor[topology.SourceDistance](): {parse: simple(topology.ParseSourceDistance), pattern: `^(static|ospf|shortest-path) +[0-9]+$`},
+	reflect.TypeFor[topology.SourceDistance](): {parse: simple(topology.ParseSourceDistance), pattern: `^(static|balanced|ospf|shortest-path) +[0-9]+$`},
 	reflect.TypeFor[topology.Masquerade]():     {parse: simple(parseMasquerade), pattern: `^([0-9a-fA-F:./]+)?( *dev +\S+)?$`},
 	reflect.TypeFor[topology.RoutesMode]():     oneOf(topology.RoutesComputed, topology.RoutesAsWritten),
 }

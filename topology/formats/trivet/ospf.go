@@ -79,6 +79,7 @@ var described = map[reflect.Type]reflect.Type{
 	reflect.TypeFor[topology.OSPFLink]():        reflect.TypeFor[ospfLinkOptions](),
 	reflect.TypeFor[topology.OSPFAuth]():        reflect.TypeFor[ospfAuthOptions](),
 	reflect.TypeFor[topology.Wifi]():            reflect.TypeFor[wifiOptions](),
+	reflect.TypeFor[topology.Balance]():         reflect.TypeFor[balanceOptions](),
 }
 
 // short is a form of a struct in a word or two.
@@ -90,6 +91,17 @@ type short struct {
 }
 
 var shorts = map[reflect.Type]short{
+	reflect.TypeFor[topology.Balance](): {pattern: `^(ecmp|off|load)$`, example: "ecmp, off, load", parse: func(into any, text string) bool {
+		by := topology.BalanceBy(text)
+		into.(*topology.Balance).By = by
+		return by == topology.BalanceECMP || by == topology.BalanceOff || by == topology.BalanceLoad
+	}, write: func(v any) string {
+		b := v.(topology.Balance)
+		if b != (topology.Balance{By: b.By}) {
+			return ""
+		}
+		return string(b.By)
+	}},
 	reflect.TypeFor[topology.OSPF](): {pattern: `^area +[0-9.]+$`, example: "area 0", parse: func(into any, text string) bool {
 		return parseArea(&into.(*topology.OSPF).Area, text)
 	}, write: func(v any) string {

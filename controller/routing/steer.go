@@ -1,0 +1,206 @@
+package routing
+
+import (
+	"maps"
+	"net/netip"
+	"slices"
+	"time"
+
+	"trivet.dev/trivet/routing/rib"
+)
+
+// Edge is a way from a router to one that is next to it, by a link or over layer-2 switches.
+type Edge struct {
+	From, To         uint64 // datapath ids
+	FromPort, ToPort uint32
+}
+
+// Edges returns the ways between routers that there are now, in an order that depends on nothing
+// else.
+func (a *App) Edges() (out []Edge) {
+	net := a.net.Load()
+	if net == nil || net.inner == nil {
+		return nil
+	}
+	for i, r := range net.routers {
+		for _, segment := range slices.Sorted(maps.Keys(net.inner[i])) {
+			f := net.inner[i][segment]
+			for _, to := range net.members[int(segment)-len(net.routers)] {
+				if to.router != i {
+					out = append(out, Edge{r.DPID, net.routers[to.router].DPID, f.Port, to.itf.Port})
+				}
+			}
+		}
+	}
+	return out
+}
+
+// Destination is a subnet that routers have, and how packets get there.
+type Destination struct {
+	Prefix netip.Prefix
+	Owners []uint64 // the routers that have it now
+
+	// Next is the first one of each router's next hops, if it is a router of the app; Home is what
+	// that were without Steer.
+	Next, Home map[uint64]Edge
+
+	Fixed map[uint64]bool // routers that have a route, a static one, that Steer does not replace
+}
+
+// Destination returns how packets get to a subnet; false where no router has it.
+func (a *App) Destination(p netip.Prefix) (d Destination, is bool) {
+	net := a.net.Load()
+	if net == nil {
+		return d, false
+	}
+	d = Destination{Prefix: p, Next: map[uint64]Edge{}, Home: map[uint64]Edge{}, Fixed: map[uint64]bool{}}
+	for _, o := range net.owners[p] {
+		if net.isUp(o) {
+			d.Owners = append(d.Owners, net.routers[o.router].DPID)
+		}
+	}
+	for i, r := range net.routers {
+		if slices.Contains(d.Owners, r.DPID) {
+			continue
+		}
+		chosen, home := net.routeAndHome(i, p)
+		if e, is := net.edge(i, chosen); is {
+			d.Next[r.DPID] = e
+		}
+		if e, is := net.edge(i, home); is {
+			d.Home[r.DPID] = e
+		}
+		if own := r.distance(Balanced); own == rib.Never || home != nil && home.Distance < own {
+			d.Fixed[r.DPID] = true
+		}
+	}
+	return d, len(d.Owners) > 0
+}
+
+// edge is where a route leads first; false where that is no router of the app.
+func (n *network) edge(router int, r *Route) (e Edge, is bool) {
+	if r == nil || len(r.Hops) == 0 || r.Hops[0].router < 0 {
+		return e, false
+	}
+	h := r.Hops[0]
+	to := n.routers[h.router]
+	for j := range to.Interfaces {
+		if f := &to.Interfaces[j]; f.MAC == h.dst {
+			return Edge{n.routers[router].DPID, to.DPID, h.Port, f.Port}, true
+		}
+	}
+	return e, false
+}
+
+// Subnets returns the subnets that routers have, sorted.
+func (a *App) Subnets() []netip.Prefix {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.addresses.subnets
+}
+
+// Steered is the ways to a prefix that routers are to take in place of those that they find, by
+// router. Each must lead to a router that is at the prefix or is steered as well: those from which
+// that is not so, or not any more because a link is down, are as if they were not there.
+type Steered map[uint64]Edge
+
+// Steer makes routers take other ways, to prefixes of subnets that routers have: a source of routes
+// of its own, "balanced". It replaces all that was steered before.
+func (a *App) Steer(ways map[netip.Prefix]Steered, why string) {
+	a.mu.Lock()
+	a.steered = ways
+	a.mu.Unlock()
+	a.poke(why, time.Now())
+}
+
+// steer finds which of the ways that are asked for lead to their prefix.
+func (n *network) steer(ways map[netip.Prefix]Steered) {
+	n.balanced = make(map[netip.Prefix]map[int]Hop, len(ways))
+	for p, steered := range ways {
+		hops := map[int]Hop{}
+		for dpid, e := range steered {
+			if i, is := n.index[dpid]; is {
+				if h, is := n.hopOver(i, e, p.Addr().Is4()); is {
+					hops[i] = h
+				}
+			}
+		}
+		for i := range hops {
+			if !n.arrives(hops, i, p) {
+				delete(hops, i)
+			}
+		}
+		if len(hops) > 0 {
+			n.balanced[p] = hops
+		}
+	}
+}
+
+// arrives says whether hops lead from a router to one that has a prefix. Others may have been taken
+// out because they do not.
+func (n *network) arrives(hops map[int]Hop, router int, p netip.Prefix) bool {
+	for range len(hops) + 1 {
+		if n.has(router, p) {
+			return true
+		}
+		h, is := hops[router]
+		if !is {
+			return false
+		}
+		router = h.router
+	}
+	return false
+}
+
+// hopOver is the next hop over an edge; false where that is not there now.
+func (n *network) hopOver(router int, e Edge, v4 bool) (h Hop, is bool) {
+	out := n.portOf(router, e.FromPort)
+	to, known := n.index[e.To]
+	if out == nil || !known || n.inner == nil {
+		return h, false
+	}
+	in := n.portOf(to, e.ToPort)
+	if in == nil || !n.joins(router, out, to, in) {
+		return h, false
+	}
+	return Hop{Port: out.Port, Interface: out.Name, Via: shared(out, in, v4), Router: n.routers[to].Name, src: out.MAC, dst: in.MAC, router: to}, true
+}
+
+// joins says whether two ports are in one segment.
+func (n *network) joins(a int, out *Interface, b int, in *Interface) bool {
+	for segment, f := range n.inner[a] {
+		if f.Port == out.Port {
+			return slices.ContainsFunc(n.members[int(segment)-len(n.routers)], func(o owner) bool { return o.router == b && o.itf.Port == in.Port })
+		}
+	}
+	return false
+}
+
+// offerBalanced adds the way to a prefix that something has steered.
+func (n *network) offerBalanced(t *table, router int, p netip.Prefix) {
+	hops := n.balanced[p]
+	h, is := hops[router]
+	if !is || n.has(router, p) {
+		return
+	}
+	if t.home == nil {
+		t.home = map[netip.Prefix]*Route{}
+	}
+	t.home[p] = t.routes[p]
+	steps := uint32(0)
+	for at := router; !n.has(at, p); steps++ {
+		at = hops[at].router
+	}
+	t.offer(&Route{Prefix: p, Source: Balanced, Metric: steps, Hops: []Hop{h}})
+}
+
+// routeAndHome returns a router's route to exactly a prefix, and what it would be if nothing were
+// steered.
+func (n *network) routeAndHome(router int, p netip.Prefix) (r, home *Route) {
+	t := n.tableTo(router, p)
+	r, home = t.routes[p], t.routes[p]
+	if h, is := t.home[p]; is {
+		home = h
+	}
+	return r, home
+}

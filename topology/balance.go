@@ -1,0 +1,116 @@
+package topology
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Balance says how the controller spreads traffic over several paths between routing nodes. Its zero
+// value is ECMP.
+type Balance struct {
+	By BalanceBy `json:"by,omitempty"`
+
+	// What follows is of BalanceLoad; what is not set is as package routing/balance has it. K1 and K2
+	// weigh the bandwidth that is used and the flow entries in a link's load, Hysteresis is by how
+	// much the load of a path must be less before traffic moves there, Period how often that is
+	// looked at, and Moves how much moves each time at most.
+	K1         *Fraction `json:"k1,omitempty"`
+	K2         *Fraction `json:"k2,omitempty"`
+	Period     Duration  `json:"period,omitempty"`
+	Hysteresis *Fraction `json:"hysteresis,omitempty"`
+	Moves      int       `json:"moves,omitempty"`
+
+	// Largest divides what a link carries by the bandwidth of the largest link: the other reading
+	// of equation 2.
+	Largest bool `json:"largest,omitempty"`
+}
+
+// BalanceBy is what traffic is spread by.
+type BalanceBy string
+
+const (
+	BalanceECMP BalanceBy = "ecmp" // over all shortest paths, by the hash of addresses and ports; the default
+	BalanceOff  BalanceBy = "off"  // not at all: one shortest path
+	BalanceLoad BalanceBy = "load" // what goes to a subnet takes one path, and another one when that is busy
+)
+
+// A period's bounds: the controller's own readings are a second apart, and what is looked at less
+// often is not followed.
+const (
+	minBalancePeriod = Duration(time.Second)
+	maxBalancePeriod = Duration(10 * time.Minute)
+)
+
+// balances are the values of BalanceBy.
+var balances = []BalanceBy{BalanceECMP, BalanceOff, BalanceLoad}
+
+// Balancing says what the topology's traffic is spread by.
+func (t *Topology) Balancing() BalanceBy {
+	if t.Balance == nil {
+		return BalanceECMP
+	}
+	return cmp.Or(t.Balance.By, BalanceECMP)
+}
+
+// String is the setting as it is written in a file.
+func (b *Balance) String() string {
+	if b == nil {
+		return string(BalanceECMP)
+	}
+	words := []string{"by: " + string(cmp.Or(b.By, BalanceECMP))}
+	add := func(key, value string, is bool) {
+		if is {
+			words = append(words, key+": "+value)
+		}
+	}
+	for _, f := range []struct {
+		key   string
+		value *Fraction
+	}{{"k1", b.K1}, {"k2", b.K2}, {"hysteresis", b.Hysteresis}} {
+		if f.value != nil {
+			add(f.key, f.value.String(), true)
+		}
+	}
+	add("period", b.Period.String(), b.Period != 0)
+	add("moves", strconv.Itoa(b.Moves), b.Moves != 0)
+	add("largest", "true", b.Largest)
+	if len(words) == 1 {
+		return strings.TrimPrefix(words[0], "by: ")
+	}
+	return "{" + strings.Join(words, ", ") + "}"
+}
+
+// balance checks the setting.
+func (v *validator) balance() {
+	b := v.t.Balance
+	if b == nil {
+		return
+	}
+	bad := func(hint, format string, args ...any) { v.problems.Add(v.t.Pos, hint, "balance: "+format, args...) }
+	if b.By != "" && !slices.Contains(balances, b.By) {
+		bad("choose ecmp, off or load", "nothing is spread by %q", b.By)
+	}
+	if (Balance{By: b.By}) != *b && b.By != BalanceLoad {
+		bad("add by: load, or leave them out", "k1, k2, period, hysteresis, moves and largest belong to by: load")
+	}
+	one := func(name string, f *Fraction) {
+		if f != nil && (*f < 0 || *f > 1) {
+			bad("write a number from 0 to 1, or a percentage", "%s is %s", name, f)
+		}
+	}
+	one("k1", b.K1)
+	one("k2", b.K2)
+	one("hysteresis", b.Hysteresis)
+	if b.K1 != nil && b.K2 != nil && *b.K1+*b.K2 == 0 {
+		bad("give one of them a weight", "with k1 and k2 of 0 all links look the same")
+	}
+	if b.Period != 0 && (b.Period < minBalancePeriod || b.Period > maxBalancePeriod) {
+		bad("write 2s, or from 1s to 10m", "the period is %s", b.Period)
+	}
+	if b.Moves < 0 {
+		bad("write 1 or more", "moves is %d", b.Moves)
+	}
+}

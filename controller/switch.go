@@ -66,6 +66,20 @@ func (s *Switch) Request(ctx context.Context, m openflow.Message) (openflow.Mess
 	return s.session.await(ctx, m, s.session.send)
 }
 
+// Ask asks a switch for statistics of type B, as Request does; a list without elements is none.
+func Ask[B openflow.MultipartBody](ctx context.Context, s *Switch, body openflow.MultipartBody) (b B, err error) {
+	m, err := s.Request(ctx, &openflow.MultipartRequest{Body: body})
+	if err != nil {
+		return b, fmt.Errorf("%v: %w", body.MultipartType(), err)
+	}
+	if reply, is := m.(*openflow.MultipartReply); is {
+		if b, is = reply.Body.(B); is || reply.Body == nil {
+			return b, nil
+		}
+	}
+	return b, fmt.Errorf("%v was asked for, and %v came", body.MultipartType(), m.Type())
+}
+
 // Barrier waits until the switch has done everything sent before.
 func (s *Switch) Barrier(ctx context.Context) error {
 	_, err := s.Request(ctx, &openflow.BarrierRequest{})

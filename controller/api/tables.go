@@ -22,19 +22,11 @@ import (
 func question[B openflow.MultipartBody](ctx context.Context, s *controller.Switch, body openflow.MultipartBody) (b B, err error) {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
-	m, err := s.Request(ctx, &openflow.MultipartRequest{Body: body})
-	if err != nil {
-		if errors.Is(err, context.DeadlineExceeded) {
-			err = fmt.Errorf("no answer within %v", askTime)
-		}
-		return b, err
+	b, err = controller.Ask[B](ctx, s, body)
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = fmt.Errorf("no answer within %v", askTime)
 	}
-	if reply, is := m.(*openflow.MultipartReply); is && reply.Body != nil {
-		if b, is = reply.Body.(B); !is {
-			return b, fmt.Errorf("the switch answers %v to %v", reply.Body.MultipartType(), body.MultipartType())
-		}
-	}
-	return b, nil
+	return b, err
 }
 
 // atOnce is how many switches are asked at the same time.

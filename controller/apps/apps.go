@@ -59,8 +59,12 @@ type Facilities struct {
 	Database *database.DB     // nil: nothing is kept
 	Apps     []controller.App // that have been made; see Get
 
-	Capacity func(dpid uint64, port uint32) float64 // of a port's link, bit/s; 0: it is not known
-	Routes   func(router string) []topology.Route   // that users have added to a router
+	// Capacity is how much leaves by a port's link, bit/s; 0: it is not known.
+	Capacity func(dpid uint64, port uint32) float64
+	// CapacityIn is the same for what comes to the port.
+	CapacityIn func(dpid uint64, port uint32) float64
+
+	Routes func(router string) []topology.Route // that users have added to a router
 }
 
 // Get returns the app of a type, as a need is; nil: the controller has not made it.

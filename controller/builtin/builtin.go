@@ -14,6 +14,7 @@ import (
 
 	"trivet.dev/trivet/controller"
 	"trivet.dev/trivet/controller/apps"
+	"trivet.dev/trivet/controller/balance"
 	"trivet.dev/trivet/controller/database"
 	"trivet.dev/trivet/controller/discovery"
 	"trivet.dev/trivet/controller/learning"
@@ -44,8 +45,8 @@ type Options struct {
 	DatabaseRows int
 }
 
-// Controller is Trivet's own controller with its apps. Of Routing, OSPF, Learning and Database
-// those that it was not told to have are nil; OSPF is there with Routing only.
+// Controller is Trivet's own controller with its apps. Of Routing, OSPF, Balance, Learning and
+// Database those that it was not told to have are nil; OSPF and Balance are there with Routing only.
 type Controller struct {
 	*controller.Controller
 	Monitor   *monitor.App
@@ -53,6 +54,7 @@ type Controller struct {
 	User      *user.App
 	Routing   *routing.App
 	OSPF      *ospf.App
+	Balance   *balance.App
 	Learning  *learning.App
 	Database  *database.DB
 	Apps      []string // that it has, in their order
@@ -87,7 +89,7 @@ func New(o Options) (*Controller, error) {
 	c.names.Store(NewMap(o.Topology))
 	c.know(o.Topology)
 	c.facilities.Wired, c.facilities.Database = o.Wired, c.Database
-	c.facilities.Capacity, c.facilities.Routes = c.capacity, c.routes.added
+	c.facilities.Capacity, c.facilities.CapacityIn, c.facilities.Routes = c.capacity, c.capacityIn, c.routes.added
 	if err == nil {
 		err = c.start(chosen)
 	}
@@ -162,6 +164,7 @@ func (c *Controller) start(chosen []*apps.Spec) error {
 	f := c.facilities
 	c.Monitor, c.Discovery, c.User = apps.Get[*monitor.App](f), apps.Get[*discovery.App](f), apps.Get[*user.App](f)
 	c.Routing, c.OSPF, c.Learning = apps.Get[*routing.App](f), apps.Get[*ospf.App](f), apps.Get[*learning.App](f)
+	c.Balance = apps.Get[*balance.App](f)
 	c.hub.follow(c)
 	if c.Database != nil {
 		c.recorder = record(c)
@@ -239,6 +242,10 @@ func (c *Controller) Map() *Map { return c.names.Load() }
 
 func (c *Controller) capacity(dpid uint64, port uint32) float64 {
 	return c.Map().Port(dpid, port).Capacity
+}
+
+func (c *Controller) capacityIn(dpid uint64, port uint32) float64 {
+	return c.Map().Port(dpid, port).CapacityIn
 }
 
 // Close ends all connections, stops the apps and closes the database.

@@ -3,7 +3,6 @@ package monitor
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"trivet.dev/trivet/controller"
@@ -84,13 +83,13 @@ func (a *App) judge(n *node, err error) {
 func (a *App) read(ctx context.Context, n *node, k kind) error {
 	switch k {
 	case readPorts:
-		list, err := question[openflow.PortStatsList](ctx, n, openflow.PortStatsRequest{Port: openflow.PortAny})
+		list, err := controller.Ask[openflow.PortStatsList](ctx, n.sw, openflow.PortStatsRequest{Port: openflow.PortAny})
 		if err == nil {
 			a.takePorts(n, list, time.Now())
 		}
 		return err
 	case readTables:
-		list, err := question[openflow.TableStatsList](ctx, n, openflow.NoBody(openflow.MultipartTable))
+		list, err := controller.Ask[openflow.TableStatsList](ctx, n.sw, openflow.NoBody(openflow.MultipartTable))
 		if err == nil {
 			a.mu.Lock()
 			n.tables = list
@@ -104,26 +103,9 @@ func (a *App) read(ctx context.Context, n *node, k kind) error {
 	}
 }
 
-// question asks a switch for statistics of type B.
-func question[B openflow.MultipartBody](ctx context.Context, n *node, body openflow.MultipartBody) (b B, err error) {
-	m, err := n.sw.Request(ctx, &openflow.MultipartRequest{Body: body})
-	if err != nil {
-		return b, fmt.Errorf("%v: %w", body.MultipartType(), err)
-	}
-	if reply, is := m.(*openflow.MultipartReply); is {
-		if b, is = reply.Body.(B); is {
-			return b, nil
-		}
-		if reply.Body == nil { // a list without elements
-			return b, nil
-		}
-	}
-	return b, fmt.Errorf("%v was asked for, and %v came", body.MultipartType(), m.Type())
-}
-
 // readFlows counts the entries, and reads them where there is room to keep them.
 func (a *App) readFlows(ctx context.Context, n *node) error {
-	sum, err := question[openflow.AggregateStats](ctx, n, openflow.AggregateStatsRequest(openflow.AllFlows()))
+	sum, err := controller.Ask[openflow.AggregateStats](ctx, n.sw, openflow.AggregateStatsRequest(openflow.AllFlows()))
 	if err != nil {
 		return err
 	}
@@ -132,7 +114,7 @@ func (a *App) readFlows(ctx context.Context, n *node) error {
 	room := a.reserve(n, t.Count)
 	a.mu.Unlock()
 	if room {
-		list, err := question[openflow.FlowStatsList](ctx, n, openflow.AllFlows())
+		list, err := controller.Ask[openflow.FlowStatsList](ctx, n.sw, openflow.AllFlows())
 		if err != nil {
 			return err
 		}
@@ -181,9 +163,9 @@ func (a *App) readGroups(ctx context.Context, n *node) error {
 		return nil
 	}
 	var stats openflow.GroupStatsList
-	list, err := question[openflow.GroupDescList](ctx, n, openflow.NoBody(openflow.MultipartGroupDesc))
+	list, err := controller.Ask[openflow.GroupDescList](ctx, n.sw, openflow.NoBody(openflow.MultipartGroupDesc))
 	if err == nil && len(list) > 0 {
-		stats, err = question[openflow.GroupStatsList](ctx, n, openflow.GroupStatsRequest{Group: openflow.GroupAll})
+		stats, err = controller.Ask[openflow.GroupStatsList](ctx, n.sw, openflow.GroupStatsRequest{Group: openflow.GroupAll})
 	}
 	now := time.Now()
 	groups := joinGroups(list, stats)

@@ -1,11 +1,15 @@
 package routing
 
 import (
+	"context"
 	"maps"
 	"net/netip"
 	"slices"
 	"time"
 
+	"trivet.dev/trivet/controller"
+	"trivet.dev/trivet/controller/apps"
+	"trivet.dev/trivet/openflow"
 	"trivet.dev/trivet/routing/rib"
 )
 
@@ -203,4 +207,47 @@ func (n *network) routeAndHome(router int, p netip.Prefix) (r, home *Route) {
 		home = h
 	}
 	return r, home
+}
+
+// Carried returns how many bytes a router has sent on to each subnet, as its entries count them.
+func (a *App) Carried(ctx context.Context, dpid uint64) (map[netip.Prefix]uint64, error) {
+	sw, net := a.c.Switch(dpid), a.net.Load()
+	if sw == nil || net == nil {
+		return nil, controller.ErrGone
+	}
+	all := openflow.AllFlows()
+	all.Table, all.Cookie, all.CookieMask = routeTable, Cookie, apps.CookieMask
+	list, err := controller.Ask[openflow.FlowStatsList](ctx, sw, all)
+	out := map[netip.Prefix]uint64{}
+	for _, f := range list {
+		p, is := routePrefix(&openflow.FlowMod{Table: f.Table, Priority: f.Priority, Match: f.Match})
+		if is = is && f.Priority > priorityRoute; !is {
+			continue
+		}
+		if subnet, known := net.subnetOf(p); known {
+			out[subnet] += f.Bytes
+		}
+	}
+	return out, err
+}
+
+// subnetOf returns the subnet that an entry leads to: an entry may be for a single address of it.
+func (n *network) subnetOf(p netip.Prefix) (subnet netip.Prefix, known bool) {
+	if _, is := n.owners[p]; is {
+		return p, true
+	}
+	f := family(p.Addr())
+	for bits := p.Bits(); bits > 0; bits-- {
+		if subnet, _ = p.Addr().Prefix(bits); n.addresses.lengths[f][bits] && n.owners[subnet] != nil {
+			return subnet, true
+		}
+	}
+	return subnet, false
+}
+
+// Quiet says whether all routes are in the routers.
+func (a *App) Quiet() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return !a.pending && !a.following
 }

@@ -1,0 +1,274 @@
+// Package balance is the app that keeps traffic between routing nodes off busy links, as in section
+// 4 of "High-performance routing emulation". Every period it takes what links carry from monitor,
+// and what goes to each subnet from the routers' entries; package routing/balance says what is to
+// move, and the app routing takes it there without a loop on the way.
+//
+// As long as no link is busy and nothing has moved, it asks no router for its entries.
+package balance
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"trivet.dev/trivet/controller"
+	"trivet.dev/trivet/controller/monitor"
+	"trivet.dev/trivet/controller/routing"
+	engine "trivet.dev/trivet/routing/balance"
+)
+
+// Config says what the app does.
+type Config struct {
+	On bool // else it moves nothing, and only answers what links carry
+	engine.Options
+	Period time.Duration
+
+	Names map[uint64]string // of routers
+
+	// Incoming returns how much comes to a port by its link, in bit/s; 0: it is not known. May be nil.
+	Incoming func(dpid uint64, port uint32) float64
+}
+
+// App is the app. Make it with New.
+type App struct {
+	controller.Base
+	routing  *routing.App
+	monitor  *monitor.App
+	switches func(dpid uint64) *controller.Switch
+	log      *slog.Logger
+	ctx      context.Context
+	stop     context.CancelFunc
+	done     sync.WaitGroup
+	wake     chan struct{} // the configuration is another
+
+	mu     sync.Mutex // of what follows
+	config Config
+	moved  map[netip.Prefix]*Moved
+	moves  int      // ever
+	last   *reading // nil: none yet
+}
+
+// Moved is a destination whose packets take other ways than the shortest.
+type Moved struct {
+	Prefix netip.Prefix
+	ways   routing.Steered
+	Paths  []Path
+	User   bool // installed by a request: it stays until it is taken back
+}
+
+// Path is a way that was chosen, and why.
+type Path struct {
+	Routers []uint64
+	Edges   []routing.Edge
+	Since   time.Time
+	Why     string
+}
+
+// New returns the app, which needs the others to run beside it, before it.
+func New(r *routing.App, m *monitor.App, c Config) *App {
+	a := &App{routing: r, monitor: m, config: c, wake: make(chan struct{}, 1), moved: map[netip.Prefix]*Moved{}}
+	a.ctx, a.stop = context.WithCancel(context.Background())
+	return a
+}
+
+// Name is "balance".
+func (*App) Name() string { return "balance" }
+
+// Start begins to look.
+func (a *App) Start(c *controller.Controller) error {
+	a.log, a.switches = c.Log(), c.Switch
+	a.done.Go(a.run)
+	return nil
+}
+
+// Stop ends that. What is installed stays.
+func (a *App) Stop() {
+	a.stop()
+	a.done.Wait()
+}
+
+// Configure makes the app do something else. What it has moved goes home where it is to balance no
+// more; what users have installed stays.
+func (a *App) Configure(c Config) {
+	a.mu.Lock()
+	was := a.config
+	a.config = c
+	gone := 0
+	if was.On && !c.On {
+		for p, m := range a.moved {
+			if !m.User {
+				delete(a.moved, p)
+				gone++
+			}
+		}
+	}
+	a.mu.Unlock()
+	if gone > 0 {
+		a.steer("paths are balanced no more")
+	}
+	select {
+	case a.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run looks once in a period.
+func (a *App) run() {
+	var before *reading
+	for wait := time.Duration(0); ; {
+		a.mu.Lock()
+		c := a.config
+		a.mu.Unlock()
+		if wait == 0 {
+			wait = c.Period
+		}
+		select {
+		case <-a.ctx.Done():
+			return
+		case <-a.wake:
+			before, wait = nil, 0
+			continue
+		case <-time.After(wait):
+		}
+		wait = 0
+		if !a.routing.Quiet() {
+			before = nil // what was measured is of two states of the network
+			continue
+		}
+		now := a.read(c, before)
+		a.mu.Lock()
+		a.last = now
+		a.mu.Unlock()
+		switch before = now; {
+		case !c.On:
+		case !now.complete: // rates take two readings
+			wait = c.Period / 4
+		case a.step(c, now):
+			before = nil
+		}
+	}
+}
+
+// step moves what should move, and says whether it has.
+func (a *App) step(c Config, r *reading) bool {
+	a.mu.Lock()
+	a.prune()
+	var demands []engine.Demand
+	var of []netip.Prefix
+	for _, p := range r.destinations(a.moved) {
+		if m := a.moved[p]; m != nil && m.User {
+			continue
+		}
+		if d, is := a.demand(r, p); is {
+			demands, of = append(demands, d), append(of, p)
+		}
+	}
+	var lines []slog.Attr
+	for _, m := range engine.Step(r.network, demands, c.Options) {
+		a.moves++
+		lines = append(lines, a.take(c, r, of[m.Demand], m))
+	}
+	a.mu.Unlock()
+	if len(lines) == 0 {
+		return false
+	}
+	for _, l := range lines {
+		a.log.LogAttrs(a.ctx, slog.LevelInfo, "traffic moves", l)
+	}
+	a.steer("links are busy")
+	return true
+}
+
+// demand is what goes to a destination now. mu must be held.
+func (a *App) demand(r *reading, p netip.Prefix) (out engine.Demand, is bool) {
+	d, is := a.routing.Destination(p)
+	if !is {
+		return out, false
+	}
+	n := len(r.network.Entries)
+	out = engine.Demand{Next: slices.Repeat([]int32{engine.None}, n), Rate: make([]float64, n)}
+	for _, o := range d.Owners {
+		if i, known := r.index[o]; known {
+			out.Ends = append(out.Ends, i)
+		}
+	}
+	out.Home = slices.Clone(out.Next)
+	for dpid, i := range r.index {
+		if l, known := r.edges[d.Next[dpid]]; known {
+			out.Next[i] = l
+		}
+		if l, known := r.edges[d.Home[dpid]]; known {
+			out.Home[i] = l
+		}
+		if d.Fixed[dpid] {
+			out.Next[i], out.Home[i] = engine.Fixed, engine.Fixed
+		}
+		out.Rate[i] = r.carried[dpid][p]
+	}
+	return out, len(out.Ends) > 0
+}
+
+// prune drops ways that the network does not have any more: they would come back to life with a
+// link, when nobody expects them. mu must be held.
+func (a *App) prune() {
+	for p, m := range a.moved {
+		d, _ := a.routing.Destination(p)
+		for dpid, e := range m.ways {
+			if d.Next[dpid] != e && !m.User {
+				delete(m.ways, dpid)
+			}
+		}
+		if len(m.ways) == 0 {
+			delete(a.moved, p)
+		}
+	}
+}
+
+// take notes a move, and returns what the log says of it. mu must be held.
+func (a *App) take(c Config, r *reading, p netip.Prefix, m engine.Move) slog.Attr {
+	if len(m.Path) == 0 {
+		delete(a.moved, p)
+		return slog.Group("", "to", p, "by", "its shortest path again")
+	}
+	moved := a.moved[p]
+	if moved == nil {
+		moved = &Moved{Prefix: p, ways: routing.Steered{}}
+		a.moved[p] = moved
+	}
+	path := Path{Since: time.Now(), Why: r.why(c, m)}
+	for _, l := range m.Path {
+		e := r.order[l]
+		moved.ways[e.From] = e
+		path.Edges = append(path.Edges, e)
+	}
+	path.Routers = routersOf(path.Edges)
+	moved.Paths = slices.DeleteFunc(moved.Paths, func(old Path) bool { return slices.Contains(path.Routers, old.Routers[0]) })
+	moved.Paths = append(moved.Paths, path)
+	return slog.Group("", "to", p, "by", c.names(path.Routers), "why", path.Why)
+}
+
+// routersOf lists the routers along a path.
+func routersOf(path []routing.Edge) (out []uint64) {
+	for i, e := range path {
+		if i == 0 {
+			out = append(out, e.From)
+		}
+		out = append(out, e.To)
+	}
+	return out
+}
+
+// steer gives the routers the ways that are chosen now.
+func (a *App) steer(why string) {
+	a.mu.Lock()
+	ways := make(map[netip.Prefix]routing.Steered, len(a.moved))
+	for p, m := range a.moved {
+		ways[p] = maps.Clone(m.ways)
+	}
+	a.mu.Unlock()
+	a.routing.Steer(ways, why)
+}

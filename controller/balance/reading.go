@@ -1,0 +1,205 @@
+package balance
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"trivet.dev/trivet/controller"
+	"trivet.dev/trivet/controller/routing"
+	"trivet.dev/trivet/openflow"
+	engine "trivet.dev/trivet/routing/balance"
+)
+
+// reading is what the network carries, and the counters from which the next one follows.
+type reading struct {
+	at      time.Time
+	index   map[uint64]int32 // of routers
+	order   []routing.Edge   // of the network's links
+	edges   map[routing.Edge]int32
+	network *engine.Network
+
+	counts  map[uint64]counts                   // of routers that send anything
+	carried map[uint64]map[netip.Prefix]float64 // by them to destinations, bit/s
+
+	complete bool // all that is asked for is known
+}
+
+// counts are the bytes that a router has sent until a time, by its ports and to destinations. They
+// are read together: what a link carries and what goes where is then of the same time.
+type counts struct {
+	at time.Time
+	by map[uint32]uint64
+	to map[netip.Prefix]uint64
+}
+
+const (
+	// idle is the share of a link below which what it carries is not looked into.
+	idle = 0.001
+	// askTime is how long a router may take to tell its entries, and asking how many are asked at a
+	// time.
+	askTime = time.Second
+	asking  = 16
+)
+
+// read takes a reading; rates are over the time since the one before.
+func (a *App) read(c Config, before *reading) *reading {
+	r := &reading{at: time.Now(), index: map[uint64]int32{}, order: a.routing.Edges(), edges: map[routing.Edge]int32{}, network: &engine.Network{},
+		counts: map[uint64]counts{}, carried: map[uint64]map[netip.Prefix]float64{}}
+	entries := a.monitor.FlowCounts()
+	number := func(dpid uint64) int32 {
+		i, is := r.index[dpid]
+		if !is {
+			i = int32(len(r.index))
+			r.index[dpid] = i
+			r.network.Entries = append(r.network.Entries, entries[dpid])
+		}
+		return i
+	}
+	for i, e := range r.order {
+		r.edges[e] = int32(i)
+		l := engine.Link{From: number(e.From), To: number(e.To)}
+		l.Bandwidth, l.Used = a.port(c, e)
+		r.network.Links = append(r.network.Links, l)
+	}
+	a.mu.Lock()
+	moved := len(a.moved)
+	a.mu.Unlock()
+	r.complete = true
+	if c.On && (moved > 0 || r.busy(c)) {
+		a.ask(r, before)
+	}
+	return r
+}
+
+// port returns the bandwidth of an edge, and what it carries, bit/s.
+func (a *App) port(c Config, e routing.Edge) (bandwidth, used float64) {
+	p, is := a.monitor.Port(e.From, e.FromPort)
+	if !is {
+		return 0, 0
+	}
+	in := 0.0
+	if c.Incoming != nil {
+		in = c.Incoming(e.To, e.ToPort)
+	}
+	return engine.Bandwidth(p.Capacity, in), p.TxRate
+}
+
+// busy says whether some link carries so much that something might move.
+func (r *reading) busy(c Config) bool {
+	return slices.ContainsFunc(r.network.Links, func(l engine.Link) bool { return l.Bandwidth > 0 && l.Used > c.Hysteresis*l.Bandwidth })
+}
+
+// ask reads what routers that send anything to others have sent where.
+func (a *App) ask(r, before *reading) {
+	var mu sync.Mutex
+	var group sync.WaitGroup
+	places := make(chan struct{}, asking)
+	seen := map[uint64]bool{}
+	for i, e := range r.order {
+		l := r.network.Links[i]
+		if seen[e.From] || l.Used <= idle*l.Bandwidth || l.Used == 0 {
+			continue
+		}
+		seen[e.From] = true
+		group.Go(func() {
+			places <- struct{}{}
+			defer func() { <-places }()
+			n, err := a.count(e.From)
+			mu.Lock()
+			defer mu.Unlock()
+			if err == nil {
+				r.counts[e.From] = n
+			}
+		})
+	}
+	group.Wait()
+	r.complete = before != nil && len(r.counts) == len(seen)
+	if before == nil {
+		return
+	}
+	sent := map[uint64]map[uint32]float64{}
+	for dpid, n := range r.counts {
+		was, is := before.counts[dpid]
+		r.complete = r.complete && is
+		if took := n.at.Sub(was.at).Seconds(); is && took > 0 {
+			r.carried[dpid], sent[dpid] = rates(was.to, n.to, took), rates(was.by, n.by, took)
+		}
+	}
+	for i, e := range r.order {
+		if by := sent[e.From]; by != nil {
+			r.network.Links[i].Used = by[e.FromPort]
+		}
+	}
+}
+
+// count reads the counters of a router.
+func (a *App) count(dpid uint64) (n counts, err error) {
+	sw := a.switches(dpid)
+	if sw == nil {
+		return n, controller.ErrGone
+	}
+	ctx, cancel := context.WithTimeout(a.ctx, askTime)
+	defer cancel()
+	ports, err := controller.Ask[openflow.PortStatsList](ctx, sw, openflow.PortStatsRequest{Port: openflow.PortAny})
+	if err != nil {
+		return n, err
+	}
+	n.at, n.by = time.Now(), map[uint32]uint64{}
+	for _, p := range ports {
+		n.by[p.Port] = p.TxBytes
+	}
+	n.to, err = a.routing.Carried(ctx, dpid)
+	return n, err
+}
+
+// rates are what counters have grown by in some seconds, in bit/s.
+func rates[K comparable](was, is map[K]uint64, seconds float64) map[K]float64 {
+	out := map[K]float64{}
+	for k, n := range is {
+		if n > was[k] {
+			out[k] = 8 * float64(n-was[k]) / seconds
+		}
+	}
+	return out
+}
+
+// destinations lists the subnets to which something goes, and those that have moved, sorted.
+func (r *reading) destinations(moved map[netip.Prefix]*Moved) (out []netip.Prefix) {
+	for _, rates := range r.carried {
+		for p := range rates {
+			out = append(out, p)
+		}
+	}
+	for p := range moved {
+		out = append(out, p)
+	}
+	slices.SortFunc(out, func(a, b netip.Prefix) int { return strings.Compare(a.String(), b.String()) })
+	return slices.Compact(out)
+}
+
+// why says in words what a move avoids.
+func (r *reading) why(c Config, m engine.Move) string {
+	e := r.order[m.Busy]
+	return fmt.Sprintf("%s–%s: %.0f %% used by others; load of the path %.2f instead of %.2f", c.name(e.From), c.name(e.To), 100*m.Used, m.Will, m.Was)
+}
+
+// name is what people call a router.
+func (c Config) name(dpid uint64) string {
+	if n, is := c.Names[dpid]; is {
+		return n
+	}
+	return fmt.Sprintf("%016x", dpid)
+}
+
+func (c Config) names(routers []uint64) string {
+	var out []string
+	for _, dpid := range routers {
+		out = append(out, c.name(dpid))
+	}
+	return strings.Join(out, ", ")
+}

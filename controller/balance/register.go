@@ -1,0 +1,56 @@
+package balance
+
+import (
+	"cmp"
+	"time"
+
+	"trivet.dev/trivet/controller"
+	"trivet.dev/trivet/controller/apps"
+	"trivet.dev/trivet/controller/monitor"
+	"trivet.dev/trivet/controller/routing"
+	engine "trivet.dev/trivet/routing/balance"
+	"trivet.dev/trivet/topology"
+)
+
+func init() {
+	apps.Register(apps.Spec{Name: "balance", Order: 60,
+		Needs: []apps.Need{{App: "routing", For: "installs its paths"}},
+		New: func(f apps.Facilities) (controller.App, error) {
+			return New(apps.Get[*routing.App](f), apps.Get[*monitor.App](f), configOf(f)), nil
+		},
+		Configure: func(a controller.App, f apps.Facilities) error {
+			a.(*App).Configure(configOf(f))
+			return nil
+		},
+	})
+}
+
+// defaultPeriod is how often loads are looked at if nothing else is said: twice as long as the
+// controller takes to read all ports of a lab that is not large.
+const defaultPeriod = 2 * time.Second
+
+// configOf is what a topology says.
+func configOf(f apps.Facilities) Config {
+	c := Config{Options: engine.Defaults(), Period: defaultPeriod, Names: map[uint64]string{}, Incoming: f.CapacityIn}
+	for _, n := range f.Topology.Nodes {
+		if n.RoutingNode() {
+			c.Names[uint64(n.DPID)] = n.Name
+		}
+	}
+	b := f.Topology.Balance
+	if c.On = f.Topology.Balancing() == topology.BalanceLoad; !c.On {
+		return c
+	}
+	set := func(to *float64, from *topology.Fraction) {
+		if from != nil {
+			*to = float64(*from)
+		}
+	}
+	set(&c.K1, b.K1)
+	set(&c.K2, b.K2)
+	set(&c.Hysteresis, b.Hysteresis)
+	c.ByLargest = b.Largest
+	c.Moves = cmp.Or(b.Moves, c.Moves)
+	c.Period = cmp.Or(time.Duration(b.Period), c.Period)
+	return c
+}

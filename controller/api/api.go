@@ -199,6 +199,7 @@ func (s *Server) Register(api huma.API) {
 	s.registerNetwork(api)
 	s.registerFlows(api)
 	s.registerRoutes(api)
+	s.registerBalance(api)
 	s.registerOSPF(api)
 	huma.Get(api, "/v1/controller/path", func(ctx context.Context, in *PathQuery) (*body[Path], error) {
 		c, err := s.get()

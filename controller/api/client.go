@@ -166,6 +166,27 @@ func (c *Client) DeleteRoute(ctx context.Context, router, prefix string) error {
 	return err
 }
 
+// Balance returns the loads of links between routing nodes, and what avoids busy ones.
+func (c *Client) Balance(ctx context.Context) (Balance, error) {
+	return call[Balance](ctx, c, "GET", "/balance", nil)
+}
+
+// PossiblePaths returns the k paths from a router to a subnet, address or node that are loaded least.
+func (c *Client) PossiblePaths(ctx context.Context, from, to string, k int) (PossiblePaths, error) {
+	return call[PossiblePaths](ctx, c, "GET", "/balance/paths"+query("from", from, "to", to, "k", strconv.Itoa(k)), nil)
+}
+
+// InstallPath makes what goes to a subnet take a path.
+func (c *Client) InstallPath(ctx context.Context, r PathRequest) (MovedPath, error) {
+	return call[MovedPath](ctx, c, "PUT", "/balance/paths", r)
+}
+
+// TakePathBack takes back the paths to a subnet, address or node that were installed.
+func (c *Client) TakePathBack(ctx context.Context, to string) error {
+	_, err := call[struct{}](ctx, c, "DELETE", "/balance/paths"+query("to", to), nil)
+	return err
+}
+
 // OSPFNeighbors returns the neighbours of a router, or of all routers if name is empty; so do the
 // following methods.
 func (c *Client) OSPFNeighbors(ctx context.Context, name string) ([]ospf.Neighbor, error) {

@@ -220,10 +220,18 @@ func (w *walk) whyRoute(r routing.Router) (out []string) {
 		via = append(via, name)
 	}
 	text := fmt.Sprintf("%s: %v by %s", r.Name, route.Prefix, builtin.SourceOf(r, route))
+	if route.Source == routing.Balanced {
+		text = fmt.Sprintf("%s: %v off its shortest path", r.Name, route.Prefix)
+	}
 	if route.Source == routing.Computed || route.Source == routing.Protocol {
 		text += fmt.Sprintf(", cost %d", route.Metric)
 	}
 	text += ", via " + strings.Join(via, " or ")
+	if route.Source == routing.Balanced && w.c.Balance != nil {
+		if p := w.c.Balance.Why(r.DPID, route.Prefix); p != nil {
+			text += ": " + p.Why
+		}
+	}
 	if len(via) > 1 {
 		text += fmt.Sprintf(" (%d of equal cost)", len(via))
 	}

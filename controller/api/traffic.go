@@ -152,7 +152,7 @@ func or(a, b *float64) *float64 {
 }
 
 func (v *view) statistics() Statistics {
-	s := Statistics{Time: time.Now(), Period: v.c.Monitor.Period().Seconds(), Links: v.links(), Ports: []PortStatistics{},
+	s := Statistics{Time: time.Now(), Period: v.c.Monitor.Period().Seconds(), Links: v.links(), Moved: v.moved(), Ports: []PortStatistics{},
 		PacketsIn: []PacketsIn{}, Load: load()}
 	slices.SortStableFunc(s.Links, func(a, b Link) int { return -a.compareLoad(b) })
 	for _, at := range sorted(v.ports) {

@@ -173,7 +173,7 @@ type Routes struct {
 type Route struct {
 	Router   string       `json:"router"`
 	Prefix   netip.Prefix `json:"prefix"`
-	Source   string       `json:"source" doc:"connected, static, shortest path, fallback, or the routing protocol"`
+	Source   string       `json:"source" doc:"connected, static, balanced, shortest path, fallback, or the routing protocol"`
 	Distance uint8        `json:"distance" doc:"Of routes to one prefix, the one with the least is used"`
 	Metric   uint32       `json:"metric" doc:"Decides between routes of one distance"`
 	Tag      uint32       `json:"tag,omitempty"`
@@ -207,6 +207,7 @@ type Statistics struct {
 	Time      time.Time        `json:"time"`
 	Period    float64          `json:"period" doc:"Seconds between two readings of a port"`
 	Links     []Link           `json:"links" doc:"The busiest first"`
+	Moved     []MovedPath      `json:"moved" doc:"Paths that avoid busy links"`
 	Ports     []PortStatistics `json:"ports"`
 	PacketsIn []PacketsIn      `json:"packets_in" doc:"At the controller; protocols of which there were any"`
 	Load      Load             `json:"load"`

@@ -7,6 +7,7 @@
 package balance
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"maps"
@@ -23,7 +24,7 @@ import (
 
 // Config says what the app does.
 type Config struct {
-	On bool // else it moves nothing, and only answers what links carry
+	On bool // else it moves nothing, and only answers
 	engine.Options
 	Period time.Duration
 
@@ -48,8 +49,7 @@ type App struct {
 	mu     sync.Mutex // of what follows
 	config Config
 	moved  map[netip.Prefix]*Moved
-	moves  int      // ever
-	last   *reading // nil: none yet
+	moves  int // ever
 }
 
 // Moved is a destination whose packets take other ways than the shortest.
@@ -109,7 +109,13 @@ func (a *App) Configure(c Config) {
 	a.mu.Unlock()
 	if gone > 0 {
 		a.steer("paths are balanced no more")
+	} else {
+		a.anew()
 	}
+}
+
+// anew makes the app forget what it has measured: that was another network.
+func (a *App) anew() {
 	select {
 	case a.wake <- struct{}{}:
 	default:
@@ -123,38 +129,34 @@ func (a *App) run() {
 		a.mu.Lock()
 		c := a.config
 		a.mu.Unlock()
-		if wait == 0 {
-			wait = c.Period
+		var due <-chan time.Time
+		if c.On {
+			due = time.After(cmp.Or(wait, c.Period))
 		}
+		wait = 0
 		select {
 		case <-a.ctx.Done():
 			return
 		case <-a.wake:
-			before, wait = nil, 0
+			before = nil
 			continue
-		case <-time.After(wait):
+		case <-due:
 		}
-		wait = 0
 		if !a.routing.Quiet() {
 			before = nil // what was measured is of two states of the network
 			continue
 		}
 		now := a.read(c, before)
-		a.mu.Lock()
-		a.last = now
-		a.mu.Unlock()
-		switch before = now; {
-		case !c.On:
-		case !now.complete: // rates take two readings
-			wait = c.Period / 4
-		case a.step(c, now):
-			before = nil
+		if before = now; !now.complete {
+			wait = c.Period / 4 // rates take two readings
+		} else {
+			a.step(c, now)
 		}
 	}
 }
 
-// step moves what should move, and says whether it has.
-func (a *App) step(c Config, r *reading) bool {
+// step moves what should move.
+func (a *App) step(c Config, r *reading) {
 	a.mu.Lock()
 	a.prune()
 	var demands []engine.Demand
@@ -174,13 +176,12 @@ func (a *App) step(c Config, r *reading) bool {
 	}
 	a.mu.Unlock()
 	if len(lines) == 0 {
-		return false
+		return
 	}
 	for _, l := range lines {
 		a.log.LogAttrs(a.ctx, slog.LevelInfo, "traffic moves", l)
 	}
 	a.steer("links are busy")
-	return true
 }
 
 // demand is what goes to a destination now. mu must be held.
@@ -246,8 +247,7 @@ func (a *App) take(c Config, r *reading, p netip.Prefix, m engine.Move) slog.Att
 		path.Edges = append(path.Edges, e)
 	}
 	path.Routers = routersOf(path.Edges)
-	moved.Paths = slices.DeleteFunc(moved.Paths, func(old Path) bool { return slices.Contains(path.Routers, old.Routers[0]) })
-	moved.Paths = append(moved.Paths, path)
+	moved.add(path)
 	return slog.Group("", "to", p, "by", c.names(path.Routers), "why", path.Why)
 }
 
@@ -271,4 +271,5 @@ func (a *App) steer(why string) {
 	}
 	a.mu.Unlock()
 	a.routing.Steer(ways, why)
+	a.anew()
 }

@@ -1,6 +1,7 @@
 package balance
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
@@ -17,7 +18,6 @@ import (
 
 // reading is what the network carries, and the counters from which the next one follows.
 type reading struct {
-	at      time.Time
 	index   map[uint64]int32 // of routers
 	order   []routing.Edge   // of the network's links
 	edges   map[routing.Edge]int32
@@ -46,10 +46,9 @@ const (
 	asking  = 16
 )
 
-// read takes a reading; rates are over the time since the one before.
-func (a *App) read(c Config, before *reading) *reading {
-	r := &reading{at: time.Now(), index: map[uint64]int32{}, order: a.routing.Edges(), edges: map[routing.Edge]int32{}, network: &engine.Network{},
-		counts: map[uint64]counts{}, carried: map[uint64]map[netip.Prefix]float64{}}
+// survey takes what monitor knows of the links.
+func (a *App) survey(c Config) *reading {
+	r := &reading{index: map[uint64]int32{}, order: a.routing.Edges(), edges: map[routing.Edge]int32{}, network: &engine.Network{}}
 	entries := a.monitor.FlowCounts()
 	number := func(dpid uint64) int32 {
 		i, is := r.index[dpid]
@@ -66,11 +65,18 @@ func (a *App) read(c Config, before *reading) *reading {
 		l.Bandwidth, l.Used = a.port(c, e)
 		r.network.Links = append(r.network.Links, l)
 	}
+	return r
+}
+
+// read takes a reading. Where something is busy, or has moved, it asks routers what goes where;
+// rates are over the time since the reading before.
+func (a *App) read(c Config, before *reading) *reading {
+	r := a.survey(c)
+	r.counts, r.carried, r.complete = map[uint64]counts{}, map[uint64]map[netip.Prefix]float64{}, true
 	a.mu.Lock()
 	moved := len(a.moved)
 	a.mu.Unlock()
-	r.complete = true
-	if c.On && (moved > 0 || r.busy(c)) {
+	if moved > 0 || r.busy(c) {
 		a.ask(r, before)
 	}
 	return r
@@ -178,8 +184,12 @@ func (r *reading) destinations(moved map[netip.Prefix]*Moved) (out []netip.Prefi
 	for p := range moved {
 		out = append(out, p)
 	}
-	slices.SortFunc(out, func(a, b netip.Prefix) int { return strings.Compare(a.String(), b.String()) })
+	slices.SortFunc(out, comparePrefix)
 	return slices.Compact(out)
+}
+
+func comparePrefix(a, b netip.Prefix) int {
+	return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
 }
 
 // why says in words what a move avoids.

@@ -245,6 +245,15 @@ func (n *network) subnetOf(p netip.Prefix) (subnet netip.Prefix, known bool) {
 	return subnet, false
 }
 
+// SubnetOf returns the smallest subnet of a router that an address is in; false: there is none.
+func (a *App) SubnetOf(addr netip.Addr) (netip.Prefix, bool) {
+	net := a.net.Load()
+	if net == nil || !addr.IsValid() {
+		return netip.Prefix{}, false
+	}
+	return net.subnetOf(netip.PrefixFrom(addr, addr.BitLen()))
+}
+
 // Quiet says whether all routes are in the routers.
 func (a *App) Quiet() bool {
 	a.mu.Lock()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -218,7 +219,8 @@ func (t *top) draw(lines []string, width int) {
 func (t *top) picture(s api.Statistics, height int) []string {
 	head := t.summary(s)
 	packets := packetLines(s.PacketsIn)
-	room := height - len(head) - len(packets) - 3
+	moved := movedLines(s.Moved)
+	room := height - len(head) - len(packets) - len(moved) - 3
 	if t.most > 0 {
 		room = min(room, t.most)
 	}
@@ -240,7 +242,7 @@ func (t *top) picture(s api.Statistics, height int) []string {
 	if more := len(s.Links) - len(links); more > 0 {
 		lines = append(lines, fmt.Sprintf("… and %d more", more))
 	}
-	return append(append(lines, ""), packets...)
+	return slices.Concat(lines, moved, []string{""}, packets)
 }
 
 // summary describes the controller in one line.

@@ -1,0 +1,189 @@
+package balance
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"time"
+
+	"trivet.dev/trivet/controller/routing"
+)
+
+// Option is a path that packets could take, with what it carries now.
+type Option struct {
+	Edges []routing.Edge
+	Load  float64 // the sum of the links' loads (equation 5)
+	Free  float64 // bit/s that nobody uses, of the link that has least; 0 where Limited is false
+	// Limited says whether the bandwidth of any link is known.
+	Limited bool
+}
+
+// Installed is why a path is taken that a user has installed.
+const Installed = "a user has installed it"
+
+// LinkLoad is a link between routers with its load.
+type LinkLoad struct {
+	Edge            routing.Edge
+	Bandwidth, Used float64 // bit/s; a Bandwidth of 0 is not known
+	Load            float64 // equation 5
+}
+
+// Links returns what the links between routers carry now.
+func (a *App) Links() (out []LinkLoad) {
+	r, c := a.now()
+	for i, l := range c.Loads(r.network) {
+		x := r.network.Links[i]
+		out = append(out, LinkLoad{r.order[i], x.Bandwidth, x.Used, l})
+	}
+	return out
+}
+
+// now is what links carry as far as monitor knows.
+func (a *App) now() (*reading, Config) {
+	a.mu.Lock()
+	c := a.config
+	a.mu.Unlock()
+	return a.survey(c), c
+}
+
+// Paths returns the k paths from a router to a subnet that are loaded least, the best first, none
+// with a loop. There are none where no router has the subnet, or the router itself does.
+func (a *App) Paths(from uint64, to netip.Prefix, k int) (out []Option) {
+	r, c := a.now()
+	d, is := a.routing.Destination(to)
+	start, known := r.index[from]
+	if !is || !known || k <= 0 {
+		return nil
+	}
+	var ends []int32
+	for _, o := range d.Owners {
+		if i, known := r.index[o]; known {
+			ends = append(ends, i)
+		}
+	}
+	loads := c.Loads(r.network)
+	for _, links := range c.Best(r.network, start, ends, k, c.HopCost) {
+		var o Option
+		for _, l := range links {
+			x := r.network.Links[l]
+			o.Edges, o.Load = append(o.Edges, r.order[l]), o.Load+loads[l]
+			if free := max(0, x.Bandwidth-x.Used); x.Bandwidth > 0 && (!o.Limited || free < o.Free) {
+				o.Free, o.Limited = free, true
+			}
+		}
+		out = append(out, o)
+	}
+	return out
+}
+
+// Install makes what goes to a subnet from the first router of a path, and from all that it passes,
+// take that path, until it is taken back; nothing else moves it. Each router must be next to the
+// one before it, and the last one must have the subnet.
+func (a *App) Install(to netip.Prefix, routers []uint64) error {
+	d, is := a.routing.Destination(to)
+	if !is {
+		return fmt.Errorf("no router has %v", to)
+	}
+	a.mu.Lock()
+	c := a.config
+	a.mu.Unlock()
+	if len(routers) < 2 {
+		return fmt.Errorf("a path has two routers or more, not %d", len(routers))
+	}
+	edges := a.routing.Edges()
+	path := make([]routing.Edge, 0, len(routers)-1)
+	for i := range len(routers) - 1 {
+		from, next := routers[i], routers[i+1]
+		at := slices.IndexFunc(edges, func(e routing.Edge) bool { return e.From == from && e.To == next })
+		switch {
+		case slices.Contains(routers[:i], from):
+			return fmt.Errorf("the path passes %s twice", c.name(from))
+		case at < 0:
+			return fmt.Errorf("no link leads from %s to %s now", c.name(from), c.name(next))
+		case d.Fixed[from]:
+			return fmt.Errorf("%s has a route to %v that takes precedence, a static one: trivet routes %[1]s %[2]v", c.name(from), to)
+		case slices.Contains(d.Owners, from):
+			return fmt.Errorf("%s has %v itself", c.name(from), to)
+		}
+		path = append(path, edges[at])
+	}
+	if last := routers[len(routers)-1]; !slices.Contains(d.Owners, last) {
+		return fmt.Errorf("the path ends at %s, which does not have %v", c.name(last), to)
+	}
+	a.mu.Lock()
+	m := &Moved{Prefix: to, ways: routing.Steered{}, User: true}
+	if old := a.moved[to]; old != nil && old.User {
+		m.ways, m.Paths = maps.Clone(old.ways), slices.Clone(old.Paths)
+	}
+	for _, e := range path {
+		m.ways[e.From] = e
+	}
+	m.add(Path{Routers: routers, Edges: path, Since: time.Now(), Why: Installed})
+	a.moved[to] = m
+	a.mu.Unlock()
+	a.steer("a path was installed")
+	return nil
+}
+
+// TakeBack takes back all paths to a subnet that were installed; false: there are none.
+func (a *App) TakeBack(to netip.Prefix) bool {
+	a.mu.Lock()
+	m := a.moved[to]
+	is := m != nil && m.User
+	if is {
+		delete(a.moved, to)
+	}
+	a.mu.Unlock()
+	if is {
+		a.steer("a path was taken back")
+	}
+	return is
+}
+
+// add notes a path in place of those that it has taken over.
+func (m *Moved) add(path Path) {
+	m.Paths = slices.DeleteFunc(m.Paths, func(old Path) bool { return slices.Contains(path.Routers, old.Routers[0]) })
+	m.Paths = append(m.Paths, path)
+}
+
+// Moved returns the subnets to which packets take other ways than the shortest, by subnet.
+func (a *App) Moved() (out []Moved) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, p := range slices.SortedFunc(maps.Keys(a.moved), comparePrefix) {
+		m := *a.moved[p]
+		m.Paths = slices.Clone(m.Paths)
+		out = append(out, m)
+	}
+	return out
+}
+
+// Why returns the path that packets to a subnet take from a router because they were moved; nil:
+// they were not.
+func (a *App) Why(router uint64, to netip.Prefix) *Path {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if m := a.moved[to]; m != nil {
+		for _, p := range slices.Backward(m.Paths) {
+			if slices.Contains(p.Routers[:len(p.Routers)-1], router) {
+				return &p
+			}
+		}
+	}
+	return nil
+}
+
+// On says whether the app moves traffic.
+func (a *App) On() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.config.On
+}
+
+// Moves is how often traffic has moved since the app began.
+func (a *App) Moves() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.moves
+}

@@ -1,0 +1,153 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"trivet.dev/trivet/controller/api"
+)
+
+func (a *app) balance() *cobra.Command {
+	var paths, most int
+	var install []string
+	var back bool
+	cmd := &cobra.Command{
+		Use:   "balance [ROUTER] [TO] [--install ROUTERS | --take-back]",
+		Short: "Show what links between routing nodes carry and what avoids busy ones, and choose paths",
+		Long: "Show the load of the links between routing nodes, each direction, and which traffic takes another path than the shortest, and why:\n" +
+			"with  balance: load  in the topology the controller moves traffic off busy links. With a router and a subnet, an address or a node\n" +
+			"to go to, list the paths there that are loaded least. A path that you install is kept until you take it back.",
+		Example: "  trivet balance\n  trivet balance r1 h4\n  trivet balance h4 --install r1,r3,r4\n  trivet balance h4 --take-back",
+		Args:    cobra.MaximumNArgs(2),
+	}
+	k := controllerFlags(cmd)
+	f := cmd.Flags()
+	f.IntVarP(&paths, "paths", "k", 3, "how many paths to list")
+	f.IntVarP(&most, "links", "n", 10, "how many links to list")
+	f.StringSliceVar(&install, "install", nil, "make what goes to TO take the path over these routers, from the first of them")
+	f.BoolVar(&back, "take-back", false, "take back the paths to TO that were installed")
+	cmd.MarkFlagsMutuallyExclusive("install", "take-back")
+	cmd.ValidArgsFunction = a.completeSwitches(k, "router")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		changes := f.Changed("install") || back
+		switch {
+		case changes && len(args) != 1:
+			return errors.New("name what the path leads to:  trivet balance h4 --install r1,r3,r4")
+		case !changes && len(args) == 1:
+			return errors.New("name a router, and what the paths from it lead to:  trivet balance r1 h4")
+		}
+		c, err := a.controllerClient(k)
+		if err != nil {
+			return err
+		}
+		ctx, cancel := bounded(cmd.Context())
+		defer cancel()
+		switch {
+		case back:
+			return a.takePathBack(ctx, c, args[0])
+		case changes:
+			return a.installPath(ctx, c, api.PathRequest{To: args[0], Routers: install})
+		case len(args) == 2:
+			return a.listPaths(ctx, c, args[0], args[1], paths)
+		}
+		return a.listLoads(ctx, c, most)
+	}
+	return cmd
+}
+
+func (a *app) installPath(ctx context.Context, c *api.Client, r api.PathRequest) error {
+	p, err := c.InstallPath(ctx, r)
+	if err != nil {
+		return err
+	}
+	if a.json {
+		return a.printJSON(p)
+	}
+	a.say("installed   to %s by %s", p.Prefix, strings.Join(p.Routers, ", "))
+	return nil
+}
+
+func (a *app) takePathBack(ctx context.Context, c *api.Client, to string) error {
+	if err := c.TakePathBack(ctx, to); err != nil {
+		return err
+	}
+	if a.json {
+		return a.printJSON(map[string]string{"to": to})
+	}
+	a.say("taken back   to %s", to)
+	return nil
+}
+
+func (a *app) listPaths(ctx context.Context, c *api.Client, from, to string, k int) error {
+	p, err := c.PossiblePaths(ctx, from, to, k)
+	if err != nil {
+		return err
+	}
+	if a.json {
+		return a.printJSON(p)
+	}
+	if len(p.Paths) == 0 {
+		a.say("%s has %s itself, or no link leads there", p.From, p.Prefix)
+		return nil
+	}
+	rows := [][]string{{"LOAD", "FREE", "PATH TO " + p.Prefix.String()}}
+	for _, x := range p.Paths {
+		free := "–"
+		if x.Free != nil {
+			free = bits(*x.Free)
+		}
+		rows = append(rows, []string{fmt.Sprintf("%.2f", x.Load), free, strings.Join(x.Routers, ", ")})
+	}
+	for _, line := range columns(rows, "rrl") {
+		a.say("%s", line)
+	}
+	return nil
+}
+
+func (a *app) listLoads(ctx context.Context, c *api.Client, most int) error {
+	b, err := c.Balance(ctx)
+	if err != nil {
+		return err
+	}
+	if a.json {
+		return a.printJSON(b)
+	}
+	if !b.On {
+		a.say("traffic is not moved off busy links: balance: load in the topology does that")
+	}
+	rows := [][]string{{"FROM", "TO", "USED", "BANDWIDTH", "LOAD"}}
+	for _, l := range b.Links[:min(len(b.Links), max(0, most))] {
+		bandwidth := "–"
+		if l.Bandwidth > 0 {
+			bandwidth = bits(l.Bandwidth)
+		}
+		rows = append(rows, []string{l.From, l.To, rateText(&l.Used), bandwidth, fmt.Sprintf("%.2f", l.Load)})
+	}
+	for _, line := range columns(rows, "llrrr") {
+		a.say("%s", line)
+	}
+	if more := len(b.Links) - len(rows) + 1; more > 0 {
+		a.say("… and %d more", more)
+	}
+	for _, line := range movedLines(b.Moved) {
+		a.say("%s", line)
+	}
+	return nil
+}
+
+// movedLines lists the paths that are not the shortest, after an empty line; nothing where there are
+// none.
+func movedLines(list []api.MovedPath) []string {
+	if len(list) == 0 {
+		return nil
+	}
+	rows := [][]string{{"MOVED", "PATH", "SINCE", "WHY"}}
+	for _, p := range list {
+		rows = append(rows, []string{p.Prefix.String(), strings.Join(p.Routers, ", "), ago(p.Since), p.Why})
+	}
+	return append([]string{""}, columns(rows, "llll")...)
+}

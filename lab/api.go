@@ -315,6 +315,9 @@ func (d *daemon) apply(r ApplyRequest) (out ApplyResult, err error) {
 		}
 		changes := topology.Diff(d.target().Topology(), t)
 		out.Same = len(d.target().Topology().Nodes) + len(d.target().Topology().Links)
+		for _, f := range topology.DiffSettings(d.target().Topology(), t) {
+			out.Changes = append(out.Changes, "~ topology   "+f.String())
+		}
 		for _, c := range changes {
 			out.Changes = append(out.Changes, c.String())
 			if c.NewLink != nil {

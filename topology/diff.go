@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -67,6 +68,19 @@ func Diff(old, new *Topology) []Change {
 		}
 	}
 	return slices.Concat(removed, changed, added)
+}
+
+// DiffSettings lists what differs between two topologies and shows in no node or link.
+func DiffSettings(old, new *Topology) (out []Field) {
+	for _, f := range []Field{
+		{"routing", string(cmp.Or(old.Routing, Proactive)), string(cmp.Or(new.Routing, Proactive))},
+		{"balance", old.Balance.String(), new.Balance.String()},
+	} {
+		if f.Old != f.New {
+			out = append(out, f)
+		}
+	}
+	return out
 }
 
 func byName(t *Topology) map[string]*Node {
@@ -235,12 +249,16 @@ func (c Change) String() string {
 	}
 	var details []string
 	for _, f := range c.Fields {
-		details = append(details, fmt.Sprintf("%s %s → %s", f.Name, orDash(f.Old), orDash(f.New)))
+		details = append(details, f.String())
 	}
 	if len(details) > 0 {
 		what += "   " + strings.Join(details, ", ")
 	}
 	return sign + " " + what
+}
+
+func (f Field) String() string {
+	return fmt.Sprintf("%s %s → %s", f.Name, orDash(f.Old), orDash(f.New))
 }
 
 func orDash(s string) string {

@@ -1,0 +1,161 @@
+package routing
+
+import (
+	"math/rand/v2"
+	"net/netip"
+	"testing"
+
+	"trivet.dev/trivet/routing/rib"
+	"trivet.dev/trivet/topology"
+)
+
+// randomPath is a path without loops from a router to another; nothing where the walk ends before.
+func randomPath(rng *rand.Rand, n *network, from, to int) Steered {
+	out, seen := Steered{}, map[int]bool{from: true}
+	for at := from; at != to; {
+		var ways []Edge
+		for segment, f := range n.inner[at] {
+			for _, o := range n.members[int(segment)-len(n.routers)] {
+				if !seen[o.router] {
+					ways = append(ways, Edge{n.routers[at].DPID, n.routers[o.router].DPID, f.Port, o.itf.Port})
+				}
+			}
+		}
+		if len(ways) == 0 {
+			return nil
+		}
+		e := ways[rng.IntN(len(ways))]
+		out[e.From], at = e, n.index[e.To]
+		seen[at] = true
+	}
+	return out
+}
+
+func lan(router int) netip.Prefix {
+	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, byte(router), 0}), 24)
+}
+
+// Proves that routers take the ways that they are steered by, whether routes are computed in advance
+// or on demand; that others go on as before; that no packet can go round while they change in the
+// order of layers; and that once a link of the way is down, those before it take their own routes.
+func TestSteer(t *testing.T) {
+	steered, broken := 0, 0
+	for seed := range uint64(60) {
+		rng := rand.New(rand.NewPCG(seed, 3))
+		w := randomWires(rng, 12, 10)
+		before, after := w.network(t), w.network(t)
+		p := lan(0)
+		ways := randomPath(rng, before, 11, 0)
+		if ways == nil {
+			continue
+		}
+		steered++
+		after.steer(map[netip.Prefix]Steered{p: ways})
+		for _, step := range [][2]*network{{before, after}, {after, before}} {
+			if transition(t, rng, step[0], step[1], p, true) {
+				t.Fatalf("seed %d: a loop", seed)
+			}
+		}
+		w.Reactive = true
+		demand := w.network(t)
+		demand.steer(map[netip.Prefix]Steered{p: ways})
+		for i := range w.Routers {
+			e, is := ways[w.Routers[i].DPID]
+			for _, n := range []*network{after, demand} {
+				r, home := n.routeAndHome(i, p)
+				old := before.route(i, p)
+				switch {
+				case !is && (r.Source == Balanced || r.Metric != old.Metric):
+					t.Fatalf("seed %d: r%d was not steered, and has %+v", seed, i+1, r)
+				case is && (r.Source != Balanced || len(r.Hops) != 1 || r.Hops[0].Port != e.FromPort || home.Source == Balanced || home.Metric != old.Metric):
+					t.Fatalf("seed %d: r%d should send by port %d, and has %+v; at home %+v", seed, i+1, e.FromPort, r, home)
+				}
+			}
+		}
+		// The last link of the way fails: nobody may be steered towards it.
+		w.Reactive = false
+		for i := range w.links {
+			if l := w.links[i]; ways[l.From].FromPort == l.FromPort && ways[l.From].To == 1 {
+				w.cut(i / 2)
+				break
+			}
+		}
+		cut := w.network(t)
+		cut.steer(map[netip.Prefix]Steered{p: ways})
+		if len(cut.balanced) > 0 {
+			t.Fatalf("seed %d: the way's last link is down, and these still take it: %v", seed, cut.balanced)
+		}
+		broken++
+	}
+	if steered < 20 || broken < 20 {
+		t.Errorf("only %d ways, %d of them broken", steered, broken)
+	}
+}
+
+// Proves that a router with a static route, or one that never takes balanced ones, keeps its own,
+// and that whoever steers is told so.
+func TestSteerLeavesStaticRoutes(t *testing.T) {
+	w := newWires(3)
+	w.join(0, 1, 1)
+	w.join(1, 2, 1)
+	w.join(0, 2, 1)
+	p := lan(2)
+	w.Routers[0].Static = []StaticRoute{{To: p, Via: netip.MustParseAddr("172.16.0.2")}} // by r2
+	w.Routers[1].Distances = map[Source]rib.Distance{Balanced: rib.Never}
+	n := w.network(t)
+	n.steer(map[netip.Prefix]Steered{p: {
+		1: {From: 1, To: 3, FromPort: 3, ToPort: 3}, // the direct link
+		2: {From: 2, To: 3, FromPort: 3, ToPort: 2},
+	}})
+	if r := n.route(0, p); r.Source != Static {
+		t.Errorf("r1 has %+v", r)
+	}
+	if r := n.route(1, p); r.Source != Computed {
+		t.Errorf("r2 has %+v", r)
+	}
+	a := &App{}
+	a.net.Store(n)
+	d, is := a.Destination(p)
+	if !is || !d.Fixed[1] || !d.Fixed[2] || d.Fixed[3] || len(d.Owners) != 1 || d.Owners[0] != 3 {
+		t.Errorf("whoever steers is told %+v", d)
+	}
+}
+
+// Proves that of equal paths all are used with ECMP, one and always the first with off, and one that
+// differs between prefixes with load.
+func TestSpread(t *testing.T) {
+	hops := func(by topology.BalanceBy) (ports [8]int) {
+		w := newWires(10)
+		for mid := 1; mid <= 8; mid++ { // r1 has eight equal ways to r10
+			w.join(0, mid, 1)
+			w.join(mid, 9, 1)
+		}
+		w.Balance = by
+		for i := range 16 { // and r10 has further subnets
+			w.port(9, netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 1, byte(i), 1}), 24), 1)
+		}
+		n := w.network(t)
+		for i := range 16 {
+			r := n.route(0, netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 1, byte(i), 0}), 24))
+			for _, h := range r.Hops {
+				ports[h.Port-2]++
+			}
+		}
+		return ports
+	}
+	if got := hops(""); got != [8]int{16, 16, 16, 16, 16, 16, 16, 16} {
+		t.Errorf("ecmp: %v", got)
+	}
+	if got := hops(topology.BalanceOff); got != [8]int{16} {
+		t.Errorf("off: %v", got)
+	}
+	used := 0
+	for _, n := range hops(topology.BalanceLoad) {
+		if n > 0 {
+			used++
+		}
+	}
+	if used < 4 {
+		t.Errorf("load: 16 prefixes over %d of 8 ways", used)
+	}
+}

@@ -1,0 +1,103 @@
+package e2e
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+// sends makes a host send to another as fast as TCP can, and returns what ends that.
+func (m *machine) sends(from, to string) (end func()) {
+	m.t.Helper()
+	start := func(node string, args ...string) func() {
+		cmd := m.command("nsenter", append([]string{"--net=/run/trivet/" + m.name + "/ns/net/" + node}, args...)...)
+		m.startOutput(cmd)
+		return func() {
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+		}
+	}
+	endServer := start(to, "iperf3", "-s")
+	eventually(m.t, to+" listens", func() bool { return strings.Contains(m.exec(to, "ss -Hltn"), ":5201") })
+	endClient := start(from, "iperf3", "-c", strings.Fields(m.exec(to, "hostname -I"))[0], "-t", "1000")
+	return func() {
+		endClient()
+		endServer()
+	}
+}
+
+// TestBalance proves what balance: load promises, on each datapath that routing nodes have, with
+// routes in advance and on demand: of two flows that fill a link one leaves it and nothing moves any
+// more; both take the shortest path again when the network is idle; trivet says why. It proves that
+// a path that a user installs is taken until a link of it fails, and again when that is back, that
+// one that is none changes nothing, and that without balance: load nothing moves.
+func TestBalance(t *testing.T) {
+	example, err := os.ReadFile(example("balance.yaml"))
+	must(t, err)
+	for _, datapath := range []string{"embedded", "ovs"} {
+		for _, routing := range []string{"proactive", "reactive"} {
+			t.Run(datapath+" "+routing, func(t *testing.T) {
+				t.Parallel()
+				m := newMachine(t)
+				before := m.snapshot()
+				text := "routing: " + routing + "\n" + strings.Replace(string(example), "100mbit", "20mbit", 1)
+				m.up("--datapath", datapath, m.file("b.yaml", strings.Replace(text, "balance: load", "balance: {by: load, period: 1s}", 1)))
+				over := func(host, router string) func() bool {
+					return func() bool { return strings.Contains(m.run("path", "c2", host).out, "r1 → "+router+" →") }
+				}
+				both := func(router string) func() bool {
+					return func() bool { return over("c3", router)() && over("c4", router)() }
+				}
+				m.pingAll(12)
+				if !both("r2")() {
+					t.Fatal("an idle network does not take the shortest path: ", m.ok("path", "c2", "c4"))
+				}
+				endFirst, endSecond := m.sends("c1", "c3"), m.sends("c2", "c4")
+				apart := func() bool { return over("c3", "r3")() != over("c4", "r3")() }
+				eventually(t, "one of two flows leaves the full link", apart)
+				for _, args := range [][]string{{"balance"}, {"top", "--once"}} {
+					contains(t, m.ok(args...), "r1, r3, r5, r4", "used by others")
+				}
+				type state struct{ Moves int }
+				first := jsonOf[state](m, "balance")
+				time.Sleep(6 * time.Second) // six looks, in none of which anything moves
+				if now := jsonOf[state](m, "balance"); now != first || !apart() {
+					t.Errorf("two flows on two ways do not settle: %+v, then %+v", first, now)
+				}
+				endFirst()
+				endSecond()
+				eventually(t, "both take the shortest path again", both("r2"))
+
+				contains(t, m.ok("balance", "r1", "c4"), "r1, r2, r4", "r1, r3, r5, r4")
+				m.ok("balance", "c4", "--install", "r1,r3,r5,r4")
+				eventually(t, "the installed path is taken", over("c4", "r3"))
+				contains(t, m.ok("path", "c2", "c4"), "a user has installed it")
+				m.ok("link", "set", "r3-r5", "down")
+				eventually(t, "the shortest path is taken where the installed one is broken", over("c4", "r2"))
+				m.pingAll(12)
+				m.ok("link", "set", "r3-r5", "up")
+				eventually(t, "the installed path is taken again", over("c4", "r3"))
+				contains(t, m.want(1, "balance", "c4", "--install", "r1,r4").err, "no link leads from r1 to r4")
+				contains(t, m.want(1, "balance", "c4", "--install", "r1,r3").err, "does not have")
+				if !over("c4", "r3")() {
+					t.Error("a path that is none has changed something")
+				}
+				m.ok("balance", "c4", "--take-back")
+				eventually(t, "the shortest path is taken", over("c4", "r2"))
+				m.want(1, "balance", "c4", "--take-back")
+
+				m.ok("apply", "--datapath", datapath, m.file("off.yaml", strings.Replace(text, "balance: load", "balance: off", 1)))
+				endFirst, endSecond = m.sends("c1", "c3"), m.sends("c2", "c4")
+				time.Sleep(4 * time.Second) // longer than it took to move
+				if !both("r2")() {
+					t.Error("traffic has moved without balance: load: ", m.ok("path", "c2", "c4"), m.ok("path", "c2", "c3"), m.ok("balance"))
+				}
+				endFirst()
+				endSecond()
+				contains(t, m.ok("down"), "nothing left")
+				m.unchanged(before)
+			})
+		}
+	}
+}

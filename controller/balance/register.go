@@ -13,7 +13,7 @@ import (
 )
 
 func init() {
-	apps.Register(apps.Spec{Name: "balance", Order: 60,
+	apps.Register(apps.Spec{Name: "balance", Order: 55,
 		Needs: []apps.Need{{App: "routing", For: "installs its paths"}},
 		New: func(f apps.Facilities) (controller.App, error) {
 			return New(apps.Get[*routing.App](f), apps.Get[*monitor.App](f), configOf(f)), nil

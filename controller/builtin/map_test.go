@@ -72,7 +72,7 @@ func TestApps(t *testing.T) {
 	if _, err := New(Options{Log: log, Apps: []string{"ospf"}}); err == nil || err.Error() != "the app ospf needs the app routing, which installs its routes: --apps ospf,routing" {
 		t.Error(err)
 	}
-	for name, hint := range map[string]string{"lerning": "did you mean learning?", "balance": "there are discovery, learning, monitor, ospf, routing, user"} {
+	for name, hint := range map[string]string{"lerning": "did you mean learning?", "mute": "there are balance, discovery, learning, monitor, ospf, routing, user"} {
 		if _, err := New(Options{Log: log, Apps: []string{name}}); err == nil || err.Error() != `there is no app "`+name+`"; `+hint {
 			t.Error(err)
 		}
@@ -99,7 +99,7 @@ func TestOrder(t *testing.T) {
 		order = append(order, fmt.Sprintf("`%s` (%d)", s.Name, s.Order))
 	}
 	said := strings.Join(strings.Fields(string(page)), " ")
-	if list := strings.Join(order, ", "); list != "`monitor` (10), `discovery` (20), `user` (30), `ospf` (40), `routing` (50), `learning` (60)" || !strings.Contains(said, list) {
+	if list := strings.Join(order, ", "); list != "`monitor` (10), `discovery` (20), `user` (30), `ospf` (40), `routing` (50), `balance` (55), `learning` (60)" || !strings.Contains(said, list) {
 		t.Errorf("the order is %s; docs/controller.md has it otherwise, or it has changed", list)
 	}
 	for cookie, name := range map[uint64]string{0x7472_0001<<32 | 5: "discovery", 0x7472_0002<<32 | 0x100: "learning", 0x7472_0003 << 32: "routing",

@@ -211,7 +211,7 @@ func (d *daemon) waitFollowed() {
 // isUpNow marks the end of coming up.
 func (d *daemon) isUpNow() {
 	d.setState(func(s *State) { s.Status, s.Dead = Up, d.dead() })
-	if err := d.state().Save(); err != nil {
+	if err := d.save(); err != nil {
 		d.progress.warn(err.Error())
 	}
 	for _, what := range d.target().Remarks() {
@@ -297,9 +297,17 @@ func (d *daemon) noteDead() {
 		return
 	}
 	d.setState(func(s *State) { s.Dead = d.dead() })
-	if err := d.state().Save(); err != nil {
+	if err := d.save(); err != nil {
 		d.progress.warn(err.Error())
 	}
+}
+
+// save writes the lab's state.
+func (d *daemon) save() error {
+	is := d.state()
+	err := is.Save()
+	d.setState(func(s *State) { s.Serial = is.Serial })
+	return err
 }
 
 // happened notes something for those who follow the lab, and in the daemon's log.
@@ -330,7 +338,7 @@ func (d *daemon) down(progress local.Progress) error {
 	}
 	if d.state().Status == Up || d.resumed && d.target() != nil {
 		d.setState(func(s *State) { s.Status = Stopping })
-		if err := d.state().Save(); err != nil { // if the disk is full, going down makes room
+		if err := d.save(); err != nil { // if the disk is full, going down makes room
 			d.happened(err.Error())
 		}
 		d.runStops(context.Background(), d.state().Topology.Nodes)
@@ -457,11 +465,13 @@ func (d *daemon) change(size int, f func(context.Context) error) error {
 	if err := d.state().beginChange(size); err != nil {
 		return fmt.Errorf("nothing was changed: %w", err)
 	}
-	old := d.target().Topology()
+	old, was := d.target().Topology(), d.state()
 	err := f(d.ctx)
 	d.setState(func(s *State) { s.Topology, s.Dead = d.target().Topology(), d.dead() })
 	if !errors.Is(err, local.ErrHalf) {
-		unwritten := d.state().endChange()
+		is := d.state()
+		unwritten := is.endChange(was)
+		d.setState(func(s *State) { s.Serial = is.Serial })
 		if unwritten == nil {
 			return err
 		}

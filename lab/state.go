@@ -64,6 +64,7 @@ type State struct {
 	Wait     topology.Duration  `json:"wait"` // how long up waits for controllers
 	UpSince  time.Time          `json:"up_since,omitzero"`
 	Dead     []string           `json:"dead,omitempty"` // programs of the lab that have ended by themselves
+	Serial   int64              `json:"serial"`         // another one each time that the state is written: see plugged.go
 	Topology *topology.Topology `json:"topology"`
 
 	Left Status `json:"-"` // of an Orphaned lab: its status when its daemon died; empty if unknown
@@ -107,7 +108,8 @@ func stateFile(name string) string { return filepath.Join(Dir(name), "state.json
 func ownerFile(name string) string { return filepath.Join(Dir(name), "owner.json") }
 
 // Save writes the state at once.
-func (s State) Save() error {
+func (s *State) Save() error {
+	s.Serial = time.Now().UnixNano()
 	b, err := json.Marshal(s)
 	if err != nil {
 		return err
@@ -117,7 +119,11 @@ func (s State) Save() error {
 			return err
 		}
 	}
-	return replaceFor(os.Geteuid(), stateFile(s.Name), b)
+	if err := replaceFor(os.Geteuid(), stateFile(s.Name), b); err != nil {
+		return err
+	}
+	s.dropPlugged()
+	return nil
 }
 
 // replaceFor replaces a file that only this user may read.
@@ -168,10 +174,14 @@ func reserve(file string, size int64) error {
 // useRoom frees the room that beginChange has reserved, for whatever is written next.
 func (s State) useRoom() { _ = os.Truncate(changingFile(s.Name), 0) }
 
-// endChange writes the lab's new state.
-func (s State) endChange() error {
+// endChange writes the lab's new state: all of it, or only the links that have been pulled or plugged.
+func (s *State) endChange(was State) error {
 	s.useRoom()
-	if err := s.Save(); err != nil {
+	err := s.notePlugged(was)
+	if errors.Is(err, errMore) {
+		err = s.Save()
+	}
+	if err != nil {
 		return fmt.Errorf("the change could not be recorded: %w", err)
 	}
 	return s.dropChange()
@@ -264,7 +274,7 @@ func read(name string) (State, error) {
 	if err != nil {
 		return s, err
 	}
-	if err := json.Unmarshal(b, &s); err != nil {
+	if s, err = Decode(b, readPlugged(name)); err != nil {
 		return State{Name: name, Status: Orphaned}, nil // cut short by a crash of the machine
 	}
 	if !s.Alive() {

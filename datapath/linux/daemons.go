@@ -134,12 +134,11 @@ func (f *fabric) speakers() map[string]*topology.OSPFRouter {
 
 // Dead lists the routing daemons that should be running but are not, as "ospfd of router r1".
 func (f *fabric) Dead() (out []string) {
-	routers := f.speakers()
 	for _, n := range withDaemons(f.site.Topology()) {
 		have := f.processesOf(n.Name)
-		for _, want := range routerd.Of(n.Datapath).Programs(n, routers[n.Name]) {
-			if p := have[want.Name]; p == nil || !p.alive() {
-				out = append(out, want.Name+" of router "+n.Name)
+		for _, want := range routerd.Of(n.Datapath).Names(n) {
+			if p := have[want]; p == nil || !p.alive() {
+				out = append(out, want+" of router "+n.Name)
 			}
 		}
 	}

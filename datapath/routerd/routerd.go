@@ -112,6 +112,14 @@ func (f *Family) Programs(n *topology.Node, r *topology.OSPFRouter) []Program {
 	return f.programs(f, n, r)
 }
 
+// Names returns the names of the programs that a node runs.
+func (f *Family) Names(n *topology.Node) []string {
+	if n.OSPF == nil && f == frr {
+		return f.names[:1] // zebra
+	}
+	return f.names
+}
+
 // Lacks says which programs a topology's routers need that this machine does not have.
 func Lacks(t *topology.Topology) error {
 	seen := map[*Family]bool{}

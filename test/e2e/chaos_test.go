@@ -1,7 +1,7 @@
 package e2e
 
 import (
-	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"trivet.dev/trivet/lab"
 )
 
 // chaosLabs are what a lab is and turns into: together they use each kind of process, and all that
@@ -288,11 +290,16 @@ var captured = regexp.MustCompile(`(,\s*)?"device": *true`)
 
 // topology is what stands on disk of the lab, where its daemon lives.
 func (c *chaos) topology() string {
-	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/root/run/trivet/%s/state.json", c.init.Process.Pid, c.name))
-	if _, after, ok := bytes.Cut(b, []byte(`"topology":`)); ok {
-		return captured.ReplaceAllString(string(after), "")
+	dir := fmt.Sprintf("/proc/%d/root/run/trivet/%s/", c.init.Process.Pid, c.name)
+	b, _ := os.ReadFile(dir + "state.json")
+	lines, _ := os.ReadFile(dir + "plugged")
+	s, err := lab.Decode(b, lines)
+	if err != nil || s.Topology == nil {
+		return ""
 	}
-	return ""
+	text, err := json.Marshal(s.Topology)
+	must(c.t, err)
+	return captured.ReplaceAllString(string(text), "")
 }
 
 // listen judges what was said.

@@ -75,15 +75,7 @@ func summarize(places []comparison) string {
 // comparePlaces are the combinations of levels of the factor along which it goes, or of all that
 // are not fixed.
 func (d *data) comparePlaces(t definition.Trend) (out []comparison) {
-	dims := []string{t.Along}
-	if t.Along == "" {
-		dims = nil
-		for _, f := range d.factors {
-			if t.Where.Get(f.Name) == nil && t.Than.Get(f.Name) == nil {
-				dims = append(dims, f.Name)
-			}
-		}
-	}
+	dims := d.placesOf(t)
 	groups := d.pick(t.Source, dims)
 	if len(groups) == 0 {
 		return nil
@@ -95,11 +87,31 @@ func (d *data) comparePlaces(t definition.Trend) (out []comparison) {
 		}
 		return out
 	}
+	for _, p := range d.both(t, groups, dims) {
+		out = append(out, d.against(t, p[0], p[1], dims, unit, factor))
+	}
+	return out
+}
+
+// placesOf are the dimensions at each of whose levels two sides are compared.
+func (d *data) placesOf(t definition.Trend) (dims []string) {
+	if t.Along != "" {
+		return []string{t.Along}
+	}
+	for _, f := range d.factors {
+		if t.Where.Get(f.Name) == nil && t.Than.Get(f.Name) == nil {
+			dims = append(dims, f.Name)
+		}
+	}
+	return dims
+}
+
+// both are the groups of each place where there are values of both sides.
+func (d *data) both(t definition.Trend, groups []*group, dims []string) (out [][2]*group) {
 	others := d.pick(otherSide(t), dims)
 	for _, g := range groups {
-		i := slices.IndexFunc(others, func(o *group) bool { return slices.Equal(o.levels, g.levels) })
-		if i >= 0 {
-			out = append(out, d.against(t, g, others[i], dims, unit, factor))
+		if i := slices.IndexFunc(others, func(o *group) bool { return slices.Equal(o.levels, g.levels) }); i >= 0 {
+			out = append(out, [2]*group{g, others[i]})
 		}
 	}
 	return out

@@ -286,6 +286,17 @@ func TestTrends(t *testing.T) {
 		{"at: {who: a}, is: below, than: 10.5, unit: s", same, report.Holds, ""},
 		{"at: {who: a}, is: below, than: 9500, unit: ms", same, report.Fails, ""},
 		{"at: {who: c}, is: below, than: 1", same, report.NotMeasured, ""},
+		{"at: {who: a}, is: times, factor: 1.1, than: {who: b}, within: 5%", same, report.Holds, "at all 3 places, as x 1: 1.111 times"},
+		{"at: {who: a}, is: times, factor: 1.3, than: {who: b}, within: 5%", same, report.Fails, "x 1: 1.111 times"},
+		{"at: {who: a}, is: times, factor: 1, than: {who: b}", rising, report.Holds, ""},
+		{"at: {who: a}, is: times, factor: 1, than: {who: b}, within: 3%", rising, report.Fails, "x 3"},
+		{"at: {who: a, x: 1}, is: times, factor: 1, than: {who: b}", wild, report.CannotTell, "neither shown"},
+		{"at: {who: a, x: 1}, is: times, factor: 2, than: {who: b}", few, report.CannotTell, "too few"},
+		{"at: {who: c}, is: times, factor: 2, than: {who: b}", same, report.NotMeasured, ""},
+		{"at: {who: a}, along: x, is: linear", rising, report.Holds, "10 → 12 s"},
+		{"at: {who: b}, along: x, is: linear", rising, report.Fails, "off the line"},
+		{"at: {who: a}, along: x, is: linear", same, report.CannotTell, "neither a rise nor a fall"},
+		{"at: {who: a}, along: x, is: linear", few, report.NotMeasured, "a line takes three"},
 	} {
 		h, samples := one(c.values)
 		h.Experiment.Text = "paper: {trends: [{metric: m, " + c.trend + "}]}"

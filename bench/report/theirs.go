@@ -28,6 +28,8 @@ func theirs(t definition.Trend, p *definition.Paper) string {
 	switch {
 	case t.Limit != nil || len(ours) == 0:
 		return ""
+	case t.Is == definition.Times:
+		return timesTheirs(ours, publishedAt(p, otherSide(t), t.Along, unit))
 	case t.Is == definition.Above || t.Is == definition.Below:
 		return beyond(t, ours, publishedAt(p, otherSide(t), t.Along, unit), unit)
 	case len(ours) < 2:
@@ -74,6 +76,17 @@ func meets(levels, condition definition.Condition) bool {
 		}
 	}
 	return true
+}
+
+// timesTheirs lists their ratios.
+func timesTheirs(a, b []level) string {
+	var out []string
+	for _, x := range a {
+		if i := slices.IndexFunc(b, func(y level) bool { return y.name == x.name && y.value != 0 }); i >= 0 {
+			out = append(out, Number(x.value/b[i].value)+" times")
+		}
+	}
+	return strings.Join(out, ", ")
 }
 
 // beyond counts at how many levels theirs are as the statement says.

@@ -18,6 +18,7 @@ func TestTheirs(t *testing.T) {
 		"{metric: rtt, along: size, is: rises}":                                             "3 → 5.500 ms (+83.3 %)",
 		"{metric: rtt, is: above, at: {size: 128}, than: {size: 64}}":                       "5.500 against 3 ms (+83.3 %)",
 		"{metric: rtt, is: below, at: {switch: 1}, than: {switch: 2}, along: size}":         "below at 1 of 2",
+		"{metric: rtt, is: times, factor: 2, at: {size: 128}, than: {size: 64}}":            "1.833 times",
 		"{metric: rtt, is: below, than: 7, unit: ms}":                                       "",
 		"{metric: loss, along: size, is: flat}":                                             "",
 		"{metric: rtt, along: size, is: flat, at: {switch: 2}}":                             "4 → 5 ms (+25 %)",

@@ -47,6 +47,10 @@ func (d *data) trend(t definition.Trend, paper *definition.Paper) Trend {
 		d.monotone(&out, t)
 	case definition.Flat:
 		d.flat(&out, t)
+	case definition.Linear:
+		d.linear(&out, t)
+	case definition.Times:
+		d.times(&out, t)
 	default:
 		d.ordered(&out, t)
 	}
@@ -77,6 +81,9 @@ func tested(t definition.Trend) string {
 	words += " is " + t.Is
 	if t.Is == definition.Falls || t.Is == definition.Rises {
 		words = strings.TrimSuffix(words, "is "+t.Is) + t.Is
+	}
+	if t.Factor > 0 {
+		words = strings.TrimSuffix(words, t.Is) + exact(t.Factor) + " times"
 	}
 	if t.Limit != nil {
 		words += " " + strings.TrimSpace(exact(*t.Limit)+" "+t.Unit)

@@ -86,6 +86,15 @@ func (s spread) interval(confidence float64, method string) Interval {
 	return Interval{Low: s.difference - half, High: s.difference + half, Confidence: confidence, Method: method}
 }
 
+// HalfWidth is half the t interval of a sample's mean; 0 without any spread.
+func HalfWidth(xs []float64, confidence float64) float64 {
+	n := float64(len(xs))
+	if n < 2 || constant(xs) {
+		return 0
+	}
+	return math.Sqrt(variance(xs)/n) * spread{freedom: n - 1}.student().Quantile((1+confidence)/2)
+}
+
 // Welch tests that the means of two samples do not differ.
 func Welch(a, b []float64) (Test, error) {
 	s, err := welch(a, b)

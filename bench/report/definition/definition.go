@@ -116,6 +116,7 @@ type Trend struct {
 	Along  string
 	Than   Condition
 	Limit  *float64 // instead of Than; in Unit
+	Factor float64  // of Times: by what the other is to be multiplied
 	Within float64  // share that does not matter
 }
 
@@ -126,6 +127,9 @@ const (
 	Flat  = "flat"
 	Above = "above"
 	Below = "below"
+
+	Times  = "times"  // Factor times the other one
+	Linear = "linear" // rises or falls along a factor, by a line
 )
 
 var (
@@ -133,7 +137,7 @@ var (
 	eaches       = []string{Mean, Median, "min", "max", "p5", "p95", "p99", "sum", "first", "last", "count"}
 	columnValues = []string{Mean, Median, "deviation", "variance", "interval", "min", "max", "p5", "p95", "p99", "n"}
 	scales       = []string{"linear", Log, LogLog}
-	statements   = []string{Falls, Rises, Flat, Above, Below}
+	statements   = []string{Falls, Rises, Flat, Linear, Above, Below, Times}
 	middles      = []string{Mean, Median}
 	ofs          = []string{Repetitions, Values}
 )

@@ -123,7 +123,7 @@ func (r *reader) publish(v *yamlfile.Value, p *Paper) {
 func (r *reader) trend(v *yamlfile.Value, p *Paper) {
 	t := Trend{}
 	ok := r.mapping(v, "a trend", named(r.source(&t.Source, "at"), map[string]field{
-		"text": r.text(&t.Text), "is": r.word(&t.Is, statements), "along": r.oneDimension(&t.Along), "within": r.share(&t.Within),
+		"text": r.text(&t.Text), "is": r.word(&t.Is, statements), "along": r.oneDimension(&t.Along), "within": r.share(&t.Within), "factor": r.number(&t.Factor),
 		"than": func(v *yamlfile.Value) {
 			if v.Shape == yamlfile.Mapping {
 				r.condition(&t.Than)(v)
@@ -136,15 +136,19 @@ func (r *reader) trend(v *yamlfile.Value, p *Paper) {
 	if !ok || !r.metric(v, &t.Source, "a trend") {
 		return
 	}
-	if v.Get("within") == nil && t.Is != Above && t.Is != Below {
-		t.Within = 0.05
+	if v.Get("within") == nil {
+		t.Within = map[string]float64{Falls: 0.05, Rises: 0.05, Flat: 0.05, Linear: 0.1, Times: 0.2}[t.Is]
 	}
 	switch compared := t.Than != nil || t.Limit != nil; {
 	case t.Is == "":
-		r.add(v, "write is: falls", "%s: a trend falls, rises, is flat, above or below", formats.Clip(t.Text))
+		r.add(v, "write is: falls", "%s: a trend falls, rises, is flat, linear, above, below or so many times another", formats.Clip(t.Text))
+	case t.Is == Times && (t.Than == nil || !(t.Factor > 0)):
+		r.add(v, "write factor: 1.5, than: {datapath: ovs}", "%s: how many times what?", formats.Clip(t.Text))
+	case t.Is != Times && v.Get("factor") != nil:
+		r.add(v.Get("factor"), "write is: times", "%s: factor belongs to is: times", formats.Clip(t.Text))
 	case (t.Is == Above || t.Is == Below) && !compared:
 		r.add(v, "write than: {datapath: ovs}, or than: 10", "%s: is %s what?", formats.Clip(t.Text), t.Is)
-	case t.Is != Above && t.Is != Below && (t.Along == "" || compared):
+	case t.Is != Above && t.Is != Below && t.Is != Times && (t.Along == "" || compared):
 		r.add(v, "write along: hops, and no than", "%s: %s goes along a factor", formats.Clip(t.Text), t.Is)
 	case t.Of == Values:
 		r.add(v, "leave of out", "%s: a trend is tested by repetitions, as values of one are not independent", formats.Clip(t.Text))

@@ -52,7 +52,7 @@ func TestFiles(t *testing.T) {
 			if e.Title == "" || e.Quick() == e {
 				t.Error("title: or quick: is missing")
 			}
-			for i, e := range []*experiment.Experiment{e, e.Quick()} {
+			for i, e := range []*experiment.Experiment{e, e.Quick(), e.Published()} {
 				p, problems := e.Plan()
 				if len(problems) > 0 {
 					t.Fatal(problems)

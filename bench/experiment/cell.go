@@ -268,7 +268,7 @@ func (x *expander) probe(v *yamlfile.Value, names map[string]bool) (Probe, bool)
 	if where := given.Get("where"); where != nil && !x.holds(where) {
 		return Probe{}, false
 	}
-	return x.probeOf(&x.e.vocabulary.Probes[i], key, given, names), true
+	return x.probeOf(&x.e.vocabulary.Probes[i], key, x.e.overlaid(key.Text, given), names), true
 }
 
 // holds says whether a cell has the levels that a probe is for: where: {pairs: [2, 3]}.

@@ -45,7 +45,9 @@ type Experiment struct {
 	schedule   *yamlfile.Value
 	skip       []condition
 	quick      *yamlfile.Value
-	written    map[string][]string // levels of the factors as the file has them, also those that quick leaves out
+	published  *yamlfile.Value
+	overlay    map[string]*yamlfile.Value // options in place of those of the probes with that kind or name: see Published
+	written    map[string][]string        // levels of the factors as the file has them, also those that quick leaves out
 }
 
 // Levels are those of a factor as the file has them, also where Quick leaves some out.
@@ -132,25 +134,26 @@ func (r *reader) add(v *yamlfile.Value, hint, format string, args ...any) {
 func (r *reader) keys() map[string]func(*yamlfile.Value) {
 	e := r.e
 	return map[string]func(*yamlfile.Value){
-		"name":        func(v *yamlfile.Value) { r.text(v, "name", &e.Name) },
-		"title":       func(v *yamlfile.Value) { r.text(v, "title", &e.Title) },
-		"topology":    func(v *yamlfile.Value) { e.topology = v },
-		"lab":         func(v *yamlfile.Value) { e.lab = v },
-		"factors":     r.factors,
-		"zip":         r.zip,
-		"skip":        r.skip,
-		"probes":      func(v *yamlfile.Value) { e.probes = v },
-		"repetitions": func(v *yamlfile.Value) { r.whole(v, "repetitions", 1, &e.Repetitions) },
-		"warm_up":     func(v *yamlfile.Value) { r.whole(v, "warm_up", 0, &e.WarmUp) },
-		"order":       r.order,
-		"paired":      func(v *yamlfile.Value) { e.Paired = r.names(v, "paired") },
-		"seed":        r.seed,
-		"budget":      func(v *yamlfile.Value) { r.duration(v, "budget", &e.Budget) },
-		"schedule":    func(v *yamlfile.Value) { e.schedule = v },
-		"fresh":       func(v *yamlfile.Value) { r.truth(v, "fresh", &e.Fresh) },
-		"quick":       func(v *yamlfile.Value) { e.quick = v },
-		"report":      func(v *yamlfile.Value) { r.extra("report", v) },
-		"paper":       func(v *yamlfile.Value) { r.extra("paper", v) },
+		"name":         func(v *yamlfile.Value) { r.text(v, "name", &e.Name) },
+		"title":        func(v *yamlfile.Value) { r.text(v, "title", &e.Title) },
+		"topology":     func(v *yamlfile.Value) { e.topology = v },
+		"lab":          func(v *yamlfile.Value) { e.lab = v },
+		"factors":      r.factors,
+		"zip":          r.zip,
+		"skip":         r.skip,
+		"probes":       func(v *yamlfile.Value) { e.probes = v },
+		"repetitions":  func(v *yamlfile.Value) { r.whole(v, "repetitions", 1, &e.Repetitions) },
+		"warm_up":      func(v *yamlfile.Value) { r.whole(v, "warm_up", 0, &e.WarmUp) },
+		"order":        r.order,
+		"paired":       func(v *yamlfile.Value) { e.Paired = r.names(v, "paired") },
+		"seed":         r.seed,
+		"budget":       func(v *yamlfile.Value) { r.duration(v, "budget", &e.Budget) },
+		"schedule":     func(v *yamlfile.Value) { e.schedule = v },
+		"fresh":        func(v *yamlfile.Value) { r.truth(v, "fresh", &e.Fresh) },
+		"quick":        func(v *yamlfile.Value) { e.quick = v },
+		"as_published": func(v *yamlfile.Value) { e.published = v },
+		"report":       func(v *yamlfile.Value) { r.extra("report", v) },
+		"paper":        func(v *yamlfile.Value) { r.extra("paper", v) },
 	}
 }
 
@@ -184,6 +187,7 @@ func (r *reader) file(top *yamlfile.Value) {
 	r.required(top)
 	if r.problems.Err() == nil {
 		r.readQuick()
+		r.readPublished()
 		r.consistent(top)
 	}
 }

@@ -49,9 +49,13 @@ type explained struct {
 	Factors []factorLevel `json:"factors"`
 	Full    extent        `json:"full"`
 	Quick   *extent       `json:"quick,omitempty"`
-	Shown   []exhibit     `json:"shown"`
-	Numbers int           `json:"published_numbers"`
-	Trends  []string      `json:"trends"`
+
+	Published *extent `json:"as_published,omitempty"`
+	Unknown   string  `json:"unpublished,omitempty"` // what the published source does not tell
+
+	Shown   []exhibit `json:"shown"`
+	Numbers int       `json:"published_numbers"`
+	Trends  []string  `json:"trends"`
 }
 
 type factorLevel struct {
@@ -92,6 +96,12 @@ func explain(file string) (*explained, error) {
 	out.Full = *full
 	if quick, err := extentOf(e.Quick()); err == nil && *quick != *full {
 		out.Quick = quick
+	}
+	if e.Published() != e {
+		if out.Published, err = extentOf(e.Published()); err != nil {
+			return nil, err
+		}
+		out.Unknown = e.Unpublished()
 	}
 	for _, f := range d.Figures {
 		out.Shown = append(out.Shown, exhibit{cmp.Or(f.Title, f.Metric), f.Note})
@@ -142,6 +152,12 @@ func (e *explained) text() string {
 	paragraph(2, e.Full.String())
 	if e.Quick != nil {
 		paragraph(2, "with --quick "+e.Quick.String())
+	}
+	if e.Published != nil {
+		paragraph(2, "with --as-published "+e.Published.String())
+	}
+	if e.Unknown != "" {
+		paragraph(2, "not published, and so as here: "+e.Unknown)
 	}
 	if len(e.Shown) > 0 {
 		fmt.Fprintln(&b, "\nWhat the report shows")

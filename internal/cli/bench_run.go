@@ -35,6 +35,7 @@ const (
 type benchRunning struct {
 	file, out, on string
 	dryRun, quick bool
+	published     bool
 	resume        bool
 	again         string // failed, bad; "": nothing
 	unwatched     bool
@@ -80,6 +81,8 @@ func (a *app) benchRun() *cobra.Command {
 	f.BoolVar(&b.dryRun, "dry-run", false, "only check the experiment and show what would run")
 	f.StringVar(&b.on, "on", lab.OnThisMachine, "where its labs are: on this machine only (local), or also on others: a file that lists them, such as a rack, or their names for ssh, with commas")
 	f.BoolVar(&b.quick, "quick", false, "run it as the file's key quick says: fewer levels, fewer repetitions")
+	f.BoolVar(&b.published, "as-published", false, "run it as its key as_published says: for as long and as often as was published")
+	cmd.MarkFlagsMutuallyExclusive("quick", "as-published")
 	f.StringVarP(&b.out, "out", "o", "", "file for the results (default: the experiment's name with .jsonl, and that of --on, in this directory)")
 	f.BoolVar(&b.commands, "run-commands", false, "do not ask: let topologies in formats other than Trivet's do all that they want done as root")
 	f.BoolVar(&b.resume, "resume", false, "continue the run whose results are in the file of --out")
@@ -104,6 +107,12 @@ func (b *benchRunning) plan() (*experiment.Plan, topology.Problems, error) {
 	}
 	if b.quick {
 		e = e.Quick()
+	}
+	if b.published {
+		if e.Published() == e {
+			return nil, nil, fmt.Errorf("%s: has no key as_published, which says how long and how often that was done elsewhere", b.file)
+		}
+		e = e.Published()
 	}
 	if err := b.move(e); err != nil {
 		return nil, nil, err
@@ -307,6 +316,9 @@ func (b *benchRunning) resumption() string {
 	}
 	if b.quick {
 		words = append(words, "--quick")
+	}
+	if b.published {
+		words = append(words, "--as-published")
 	}
 	if b.seeded {
 		words = append(words, "--seed", fmt.Sprint(b.seed))

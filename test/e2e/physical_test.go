@@ -139,9 +139,9 @@ func TestPhysicalVLANErrors(t *testing.T) {
 	up("r1 -- interface:eth1.20", "VLAN 20 of eth1 is there already under another name: write interface:office")
 }
 
-// TestMismatchWithFRR proves that each disagreement with a real router is named while it lasts, with
-// both values and the cure, in the list of neighbours and in the log, and no more once the router
-// agrees, when the two become Full.
+// TestMismatchWithFRR proves that each disagreement with a real router is named while it lasts,
+// with both values and the cure, in the list of neighbours and in the log, and no more once the
+// router agrees, when the two become Full.
 func TestMismatchWithFRR(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)

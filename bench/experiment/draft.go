@@ -291,16 +291,12 @@ func (x *draft) hosts(def topology.Defaults) error {
 	}
 	x.from, x.to = everywhere[0], everywhere[len(everywhere)-1]
 	for _, f := range x.factors { // h${switches}, where there are as many hosts
-		if !slices.ContainsFunc(p.Cells, func(c Cell) bool {
-			level := ""
-			for _, s := range c.Levels {
-				if s.Factor == f.name {
-					level = s.Name
-				}
-			}
-			names := in[slices.IndexFunc(p.Cells, func(o Cell) bool { return o.ID == c.ID })]
-			return names[len(names)-1] != "h"+level
-		}) {
+		always := true
+		for i, c := range p.Cells {
+			last := in[i][len(in[i])-1]
+			always = always && slices.ContainsFunc(c.Levels, func(s Setting) bool { return s.Factor == f.name && last == "h"+s.Name })
+		}
+		if always {
 			x.to = "h" + f.template()
 		}
 	}

@@ -158,7 +158,9 @@ links:
 `))
 	full := func() bool { return m.full()["r1 "] && !strings.Contains(m.ok("ospf", "neighbors"), "hears") }
 	eventually(t, "r1 and FRR are Full", full)
-	address := func(now, then string) { m.sh("ip -n world addr del " + now + " dev far1; ip -n world addr add " + then + " dev far1") }
+	address := func(now, then string) {
+		m.sh("ip -n world addr del " + now + " dev far1; ip -n world addr add " + then + " dev far1")
+	}
 	restart := func() { m.sh("ip -n world link set far1 down; ip -n world link set far1 up") }
 	id := func(id string) { // which it does not change while it has neighbours
 		f.configure("router ospf", "ospf router-id "+id)
@@ -206,4 +208,35 @@ links:
 		eventually(t, c.name+" is right again", full)
 	}
 	m.ok("down")
+}
+
+// TestRackRouter proves the same of two machines with kernels of their own: on one FRR, which Trivet
+// has not configured, on a trunk; on the other the example, with a VLAN of the trunk, which carries
+// the way between the machines as well.
+func TestRackRouter(t *testing.T) {
+	r := newRack(t, 1)
+	text, err := os.ReadFile(example("physical-router.yaml"))
+	must(t, err)
+	r.file("physical.yaml", strings.ReplaceAll(string(text), "interface:eth1", "interface:eth0.20"))
+	if code, out := r.do(r.at(1, `export PATH=/usr/sbin:/sbin:$PATH
+		ip link set lo up; ip link add link eth0 name eth0.20 type vlan id 20; ip link set eth0.20 up
+		ip addr add 10.0.0.2/24 dev eth0.20; ip addr add 192.0.2.9/32 dev lo
+		install -d -o frr -g frr /run/frr
+		for daemon in zebra ospfd; do /usr/lib/frr/$daemon -d -A 127.0.0.1 </dev/null >/dev/null 2>&1; done
+		vtysh -c 'configure terminal' -c 'router ospf' -c 'ospf router-id 9.9.9.9' -c 'network 192.0.2.9/32 area 0' -c 'network 10.0.0.0/24 area 0'`)); code != 0 {
+		t.Fatal(out)
+	}
+	_, was := r.do("ip -br link; ip -br -4 addr")
+	r.trivet("up", r.dir+"/physical.yaml")
+	reached := func() bool {
+		code, _ := r.do(trivet + " exec h1 -- ping -c 1 -W 5 192.0.2.9")
+		return code == 0
+	}
+	patiently(t, "h1 reaches what is behind the router", reached)
+	_, list := r.do(trivet + " ospf neighbors r1")
+	contains(t, list, "9.9.9.9", "Full", "10.0.0.2")
+	r.trivet("down")
+	if _, now := r.do("ip -br link; ip -br -4 addr"); now != was {
+		t.Errorf("the machine is not what it was:\n%s", differing(was, now))
+	}
 }

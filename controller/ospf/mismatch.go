@@ -21,11 +21,14 @@ type Mismatch struct {
 
 // mismatch puts what the engine says into words of the topology.
 func (n *network) mismatch(name string, m engine.Mismatch) Mismatch {
-	text := fmt.Sprintf("%s hears %v with %s %s, here %s: %s", name, m.From, m.What, m.Theirs, m.Ours, cure(m))
-	if m.What == engine.SameRouterID {
-		owner := n.nameOf(m.Neighbor)
-		text = fmt.Sprintf("%s hears %v with the router id %v, which %s has: %s", name, m.From, m.Neighbor, owner, cure(m))
+	differs := fmt.Sprintf("%s %s, here %s", m.What, m.Theirs, m.Ours)
+	switch m.What {
+	case engine.SameRouterID:
+		differs = fmt.Sprintf("the router id %v, which %s has", m.Neighbor, n.nameOf(m.Neighbor))
+	case engine.DifferAuthKey: // it is said which key
+		differs = fmt.Sprintf("%s, here %s", m.Theirs, m.Ours)
 	}
+	text := fmt.Sprintf("%s hears %v with %s: %s", name, m.From, differs, cure(m))
 	return Mismatch{What: string(m.What), Theirs: m.Theirs, Ours: m.Ours, Last: m.Last, Text: text}
 }
 

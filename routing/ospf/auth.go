@@ -155,7 +155,7 @@ func (a Auth) Verify(b []byte, now time.Time) (seq uint32, err error) {
 		var password [8]byte
 		copy(password[:], a.Password)
 		if subtle.ConstantTimeCompare(password[:], b[16:24]) != 1 {
-			return 0, disagree(DifferAuthKey, "another password", "this one", "the password differs from ours")
+			return 0, disagree(DifferAuthKey, "another password", "the link's", "the password differs from ours")
 		}
 	}
 	return 0, nil
@@ -168,7 +168,7 @@ func (a Auth) verifyDigest(b []byte, length int, now time.Time) (seq uint32, err
 			continue
 		}
 		if int(b[19]) != k.size() || len(b) < length+k.size() {
-			return 0, disagree(DifferAuthType, fmt.Sprintf("a digest of %d octets", len(b)-length), k.String(),
+			return 0, disagree(DifferAuthKey, fmt.Sprintf("a digest of %d octets", len(b)-length), k.String(),
 				"a digest of %d octets with key %d, which makes %d", len(b)-length, k.ID, k.size())
 		}
 		if subtle.ConstantTimeCompare(k.digest(b[:length]), b[length:length+k.size()]) != 1 {

@@ -184,10 +184,10 @@ links:
 			"r1-eth0 hears 10.0.0.2 with authentication type none, here cryptographic: "},
 		{"secret", func() { f.at("no ip ospf message-digest-key 1", "ip ospf message-digest-key 1 md5 hazel") },
 			func() { f.at("no ip ospf message-digest-key 1", "ip ospf message-digest-key 1 md5 walnut") },
-			"r1-eth0 hears 10.0.0.2 with authentication key key 1 with another secret, here key 1 (md5): "},
+			"r1-eth0 hears 10.0.0.2 with key 1 with another secret, here key 1 (md5): "},
 		{"key id", func() { f.at("no ip ospf message-digest-key 1", "ip ospf message-digest-key 9 md5 walnut") },
 			func() { f.at("no ip ospf message-digest-key 9", "ip ospf message-digest-key 1 md5 walnut") },
-			"r1-eth0 hears 10.0.0.2 with authentication key key 9, here key 1 (md5): "},
+			"r1-eth0 hears 10.0.0.2 with key 9, here key 1 (md5): "},
 		{"router id", func() { id("0.0.0.1") }, func() { id("9.9.9.9") },
 			"r1-eth0 hears 10.0.0.2 with the router id 0.0.0.1, which r1 has: "},
 		{"mask", func() { address("10.0.0.2/24", "10.0.0.2/25") }, func() { address("10.0.0.2/25", "10.0.0.2/24") },
@@ -210,9 +210,9 @@ links:
 	m.ok("down")
 }
 
-// TestRackRouter proves the same of two machines with kernels of their own: on one FRR, which Trivet
-// has not configured, on a trunk; on the other the example, with a VLAN of the trunk, which carries
-// the way between the machines as well.
+// TestRackRouter proves the same of two machines with kernels of their own: on one FRR, which
+// Trivet has not configured, on a trunk; on the other the example, with a VLAN of the trunk, which
+// carries the way between the machines as well.
 func TestRackRouter(t *testing.T) {
 	r := newRack(t, 1)
 	text, err := os.ReadFile(example("physical-router.yaml"))

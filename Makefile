@@ -127,8 +127,8 @@ dist: build ## binaries and Debian packages for amd64, arm64 and arm, with check
 wheel: build ## the Python packages trivet and mininet with the program, for pip, in dist/
 	@scripts/wheel bin/trivet $(VERSION) dist
 
-notebook: wheel ## install that wheel into a virtual environment, and run examples/notebook.ipynb there
-	@scripts/notebook "$$(ls -t dist/trivet-*.whl | head -1)" examples/notebook.ipynb
+notebook: wheel ## install that wheel into a virtual environment, and run the notebooks of examples/ there
+	@scripts/notebook "$$(ls -t dist/trivet-*.whl | head -1)" examples/*.ipynb
 
 generate: ## generated code anew, and the pages of the commands
 	@scripts/bootstrap --generate

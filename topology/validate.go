@@ -359,6 +359,11 @@ func (v *validator) end(l *Link, e *Endpoint, bad func(hint, format string, args
 		} else if v.external[e.Interface] != nil {
 			bad("an interface can be in one link only", "interface %s is already in another link", e.Interface)
 		}
+		for other := range v.external {
+			if strings.HasPrefix(other, e.Interface+".") || strings.HasPrefix(e.Interface, other+".") {
+				bad("name VLANs of it only", "%s and %s are one interface and a VLAN of it, and a lab cannot take both", e.Interface, other)
+			}
+		}
 		v.external[e.Interface] = l
 		return
 	}

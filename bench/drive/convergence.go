@@ -17,7 +17,7 @@ import (
 
 func init() {
 	register(kind{ProbeKind: experiment.ProbeKind{
-		Name: "convergence", Doc: "How long packets are lost after an event (see schedule).",
+		Name: "convergence", Doc: "How long packets are lost after an event (see schedule).", Events: true,
 		Options: []experiment.Option{fromNode, toNode, sendTime, useIPv6,
 			{Name: "interval", Type: experiment.Time, Default: "1ms", Doc: "Time from one packet to the next."},
 		},

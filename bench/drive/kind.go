@@ -93,7 +93,7 @@ var (
 	sendTime   = experiment.Option{Name: "time", Type: experiment.Time, Default: "10s", Doc: "How long it sends."}
 	payload    = experiment.Option{Name: "size", Type: experiment.Whole, Most: mostPayload, Doc: "Payload of a packet in bytes."}
 	useIPv6    = experiment.Option{Name: "ipv6", Type: experiment.Truth, Doc: "Over IPv6, which the lab must have (lab: {ipv6: assigned})."}
-	packetRate = experiment.Option{Name: "rate", Type: experiment.Number, Required: true, Least: 0.001, Doc: "Packets per second."}
+	packetRate = experiment.Option{Name: "rate", Type: experiment.Number, Required: true, Example: "1000", Least: 0.001, Doc: "Packets per second."}
 )
 
 // mostPayload is that of an IPv4 packet behind headers of UDP or ICMP: 65,535 less 20 and 8 byte.

@@ -33,6 +33,7 @@ type Option struct {
 	Type      Type
 	Default   string // used where the file says nothing; "" is not set
 	Required  bool
+	Example   string   // what an experiment that is drafted says; of required ones but from and to
 	Words     []string // of type Word
 	Least     float64  // of type Whole and Number
 	Most      float64  // the same; 0: any
@@ -51,6 +52,7 @@ type ProbeKind struct {
 
 	OwnLab     bool // it brings up the cell's lab by itself, and needs none that is up
 	Answered   bool // the node that it sends to only answers: that may be a switch, which runs no programs
+	Events     bool // it measures what an event does: an experiment that is drafted has one
 	Controller bool // it asks the lab's controller, so there must be one
 }
 

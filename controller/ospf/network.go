@@ -55,6 +55,7 @@ type network struct {
 	fragments fragments
 	unknown   uint64 // packets by ports without OSPF
 	told      map[string]bool
+	logged    map[string]time.Time // mismatches
 }
 
 // router is a router of the configuration.
@@ -92,7 +93,8 @@ type segment struct {
 }
 
 func newNetwork(log *slog.Logger, now time.Time) *network {
-	return &network{log: log, begun: now, away: map[uint64]*datapath{}, edges: map[uint64]bool{}, told: map[string]bool{}}
+	return &network{log: log, begun: now, away: map[uint64]*datapath{}, edges: map[uint64]bool{}, told: map[string]bool{},
+		logged: map[string]time.Time{}}
 }
 
 func (n *network) order() {

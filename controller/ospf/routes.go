@@ -53,6 +53,9 @@ func (n *network) poll(now time.Time) (o output, deadline time.Time) {
 				"reason", x.Reason)
 		}
 	}
+	for _, m := range out.Mismatches {
+		n.logMismatch(now, m)
+	}
 	for _, err := range out.Errors {
 		n.log.Error("ospf", "error", err)
 	}

@@ -38,6 +38,8 @@ type Neighbor struct {
 	Dead      *float64   `json:"dead_seconds,omitempty" doc:"Until it is taken for lost, if it says nothing; missing: no packets are exchanged"`
 	Requests  int        `json:"requests,omitempty" doc:"LSAs that it is asked for"`
 	Unacked   int        `json:"unacknowledged,omitempty" doc:"LSAs that it has not acknowledged"`
+
+	Mismatches []Mismatch `json:"mismatches,omitempty" doc:"What it and the router must agree on, and do not; a router that is no neighbour because of that is Down"`
 }
 
 // Attachment is an interface of a router, as people see it.
@@ -137,6 +139,7 @@ func (a *App) Neighbors(name string) []Neighbor {
 	a.net.each(name, func(r *router) {
 		for _, p := range slices.Concat(r.ports, r.virtual) {
 			dr, _ := p.engine.DR()
+			var list []Neighbor
 			for _, x := range p.engine.Neighbors() {
 				nb := Neighbor{Router: r.Name, Interface: p.Name, Area: p.engine.Area().ID(), Neighbor: a.net.nameOf(x.ID), RouterID: x.ID,
 					Address: address(x.Addr), State: x.State.String(), DR: address(dr), Requests: x.Requests, Unacked: x.Unacknowledged}
@@ -144,8 +147,9 @@ func (a *App) Neighbors(name string) []Neighbor {
 					dead := max(x.Dead, 0).Seconds()
 					nb.Dead, nb.Priority = &dead, &x.Priority
 				}
-				out = append(out, nb)
+				list = append(list, nb)
 			}
+			out = append(out, a.net.heard(p, list)...)
 		}
 	})
 	return out
@@ -398,12 +402,8 @@ func (a *App) Capture(name string) []byte {
 // neighborChange is what watchers are told.
 func (n *network) neighborChange(now time.Time, c engine.NeighborChange) NeighborChange {
 	x := NeighborChange{Time: now, Neighbor: c.Neighbor, From: c.From.String(), To: c.To.String(), Reason: c.Reason, Router: n.nameOf(c.Interface.Router().ID())}
-	if r := n.byID[c.Interface.Router().ID()]; r != nil {
-		for _, p := range slices.Concat(r.ports, r.virtual) {
-			if p.engine == c.Interface {
-				x.Interface = p.Name
-			}
-		}
+	if p := n.portOf(c.Interface); p != nil {
+		x.Interface = p.Name
 	}
 	return x
 }

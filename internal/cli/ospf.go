@@ -137,6 +137,11 @@ func (a *app) showNeighbors(list []ospf.Neighbor) {
 		return
 	}
 	a.table(rows)
+	for _, x := range list {
+		for _, m := range x.Mismatches {
+			a.say("%s", m.Text)
+		}
+	}
 }
 
 func shown(x netip.Addr) string {

@@ -10,6 +10,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash"
+	"strings"
 	"time"
 )
 
@@ -22,6 +23,14 @@ const (
 	AuthCryptographic                 // section D.3; RFC 5709
 )
 
+// String returns the name of the type.
+func (t AuthType) String() string {
+	if t > AuthCryptographic {
+		return fmt.Sprintf("type %d", uint16(t))
+	}
+	return []string{"none", "simple", "cryptographic"}[t]
+}
+
 // Algorithm is how a key makes a digest. It is not in the packet: both ends must agree.
 type Algorithm uint8
 
@@ -32,6 +41,14 @@ const (
 	HMACSHA384
 	HMACSHA512
 )
+
+// String returns the name of the algorithm, as files write it.
+func (a Algorithm) String() string {
+	if a > HMACSHA512 {
+		return fmt.Sprintf("algorithm %d", uint8(a))
+	}
+	return []string{"md5", "sha1", "sha256", "sha384", "sha512"}[a]
+}
 
 // Key is a key of cryptographic authentication (section D.3). A zero time sets no bound.
 type Key struct {
@@ -125,7 +142,7 @@ func (a Auth) Sign(b []byte, seq uint32, now time.Time) []byte {
 func (a Auth) Verify(b []byte, now time.Time) (seq uint32, err error) {
 	length := int(binary.BigEndian.Uint16(b[2:]))
 	if t := AuthType(binary.BigEndian.Uint16(b[14:])); t != a.Type {
-		return 0, fmt.Errorf("authentication type %d, ours is %d", t, a.Type)
+		return 0, disagree(DifferAuthType, t.String(), a.Type.String(), "authentication type %d, ours is %d", t, a.Type)
 	}
 	if a.Type == AuthCryptographic {
 		return a.verifyDigest(b, length, now)
@@ -138,7 +155,7 @@ func (a Auth) Verify(b []byte, now time.Time) (seq uint32, err error) {
 		var password [8]byte
 		copy(password[:], a.Password)
 		if subtle.ConstantTimeCompare(password[:], b[16:24]) != 1 {
-			return 0, fmt.Errorf("the password differs from ours")
+			return 0, disagree(DifferAuthKey, "another password", "the link's", "the password differs from ours")
 		}
 	}
 	return 0, nil
@@ -151,15 +168,24 @@ func (a Auth) verifyDigest(b []byte, length int, now time.Time) (seq uint32, err
 			continue
 		}
 		if int(b[19]) != k.size() || len(b) < length+k.size() {
-			return 0, fmt.Errorf("a digest of %d octets with key %d, which makes %d", len(b)-length, k.ID, k.size())
+			return 0, disagree(DifferAuthKey, fmt.Sprintf("a digest of %d octets", len(b)-length), k.String(),
+				"a digest of %d octets with key %d, which makes %d", len(b)-length, k.ID, k.size())
 		}
 		if subtle.ConstantTimeCompare(k.digest(b[:length]), b[length:length+k.size()]) != 1 {
-			return 0, fmt.Errorf("the digest with key %d is wrong: the secrets differ", k.ID)
+			return 0, disagree(DifferAuthKey, fmt.Sprintf("key %d with another secret", k.ID), k.String(),
+				"the digest with key %d is wrong: the secrets differ", k.ID)
 		}
 		return binary.BigEndian.Uint32(b[20:]), nil
 	}
-	return 0, fmt.Errorf("key %d is not valid here", b[18])
+	var ours []string
+	for _, k := range a.Keys {
+		ours = append(ours, k.String())
+	}
+	return 0, disagree(DifferAuthKey, fmt.Sprintf("key %d", b[18]), strings.Join(ours, ", "), "key %d is not valid here", b[18])
 }
+
+// String names a key, not its secret.
+func (k Key) String() string { return fmt.Sprintf("key %d (%v)", k.ID, k.Algorithm) }
 
 func (k Key) hash() func() hash.Hash {
 	switch k.Algorithm {

@@ -117,6 +117,8 @@ type Output struct {
 	Datagrams []Datagram
 	Changes   []Change
 	Neighbors []NeighborChange
+	// Mismatches are what has newly come to Interface.Mismatches.
+	Mismatches []Mismatch
 	// Errors are things that cannot happen while memory is sound (section 14: an LSA in the
 	// database whose checksum has become wrong).
 	Errors []error

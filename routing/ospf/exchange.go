@@ -8,6 +8,7 @@ type exchange struct {
 	master   bool // we are
 	seq      uint32
 	began    bool
+	inits    int     // first Database Descriptions that the neighbour has sent, with a smaller MTU
 	options  Options // of the neighbour
 	fresh    int     // of the requests: LSAs that we do not have in any instance
 	pending  []LSAKey
@@ -25,7 +26,7 @@ func (n *neighbor) startExchange() {
 		x.seq, x.began = uint32(n.domain().clock().Unix()), true
 	}
 	x.seq++
-	x.master = true
+	x.master, x.inits = true, 0
 	n.sendDD(FlagInit | FlagMore | FlagMaster)
 }
 
@@ -123,11 +124,12 @@ func (n *neighbor) summarize() {
 func (n *neighbor) receiveDD(dd *DatabaseDescription) error {
 	w, x := n.wire, &n.exchange
 	if w.typ != Virtual && dd.MTU > w.cfg.MTU && !w.cfg.MTUIgnore {
-		return fmt.Errorf("its MTU is %d octets, ours is %d", dd.MTU, w.cfg.MTU)
+		return disagree(DifferMTU, fmt.Sprint(dd.MTU), fmt.Sprint(w.cfg.MTU), "its MTU is %d octets, ours is %d", dd.MTU, w.cfg.MTU)
 	}
 	if n.state == NeighborInit {
 		n.event(twoWayReceived)
 	}
+	n.compareMTU(dd)
 	switch n.state {
 	case NeighborExStart:
 		return n.negotiate(dd)
@@ -187,6 +189,9 @@ func (n *neighbor) negotiate(dd *DatabaseDescription) error {
 // than ours, and sends the next one.
 func (n *neighbor) accept(dd *DatabaseDescription) error {
 	x := &n.exchange
+	if dd.Flags&FlagInit == 0 { // it has taken one of ours
+		n.wire.agrees(n.addr, func(what Disagreement) bool { return what == DifferMTU })
+	}
 	x.received = &DatabaseDescription{Options: dd.Options, Flags: dd.Flags, Seq: dd.Seq}
 	for _, h := range dd.Headers {
 		if h.Type < TypeRouter || h.Type > TypeExternal || h.Type == TypeExternal && n.wire.area.cfg.Stub {

@@ -32,20 +32,24 @@ func (w *wire) sendHello() {
 
 // checkHello tells why a Hello is not from a possible neighbour (section 10.5).
 func (w *wire) checkHello(h *Hello) error {
-	seconds := func(d time.Duration) uint32 { return uint32(d / time.Second) }
-	switch {
-	case w.typ == Broadcast && h.Mask != w.mask:
-		return fmt.Errorf("its network mask is %v, ours is %v", h.Mask, w.mask)
-	case uint32(h.HelloInterval) != seconds(w.cfg.HelloInterval):
-		return fmt.Errorf("its HelloInterval is %d s, ours is %v", h.HelloInterval, w.cfg.HelloInterval)
-	case h.DeadInterval != seconds(w.cfg.DeadInterval):
-		return fmt.Errorf("its RouterDeadInterval is %d s, ours is %v", h.DeadInterval, w.cfg.DeadInterval)
-	case h.Options&OptionE != w.area.options()&OptionE && w.area.cfg.Stub:
-		return fmt.Errorf("it does not treat area %v as a stub area, as we do", w.area.id)
-	case h.Options&OptionE != w.area.options()&OptionE:
-		return fmt.Errorf("it treats area %v as a stub area, we do not", w.area.id)
+	var e disagreement
+	seconds := func(what Disagreement, name string, theirs uint32, ours time.Duration) {
+		if theirs != uint32(ours/time.Second) {
+			e.add(what, fmt.Sprintf("%d s", theirs), fmt.Sprintf("%.0f s", ours.Seconds()), "its %s is %d s, ours is %v", name, theirs, ours)
+		}
 	}
-	return nil
+	if w.typ == Broadcast && h.Mask != w.mask {
+		e.add(DifferMask, h.Mask.String(), w.mask.String(), "its network mask is %v, ours is %v", h.Mask, w.mask)
+	}
+	seconds(DifferHello, "HelloInterval", uint32(h.HelloInterval), w.cfg.HelloInterval)
+	seconds(DifferDead, "RouterDeadInterval", h.DeadInterval, w.cfg.DeadInterval)
+	switch external := h.Options&OptionE != 0; {
+	case external && w.area.cfg.Stub:
+		e.add(DifferStub, "no", "yes", "it does not treat area %v as a stub area, as we do", w.area.id)
+	case !external && !w.area.cfg.Stub:
+		e.add(DifferStub, "yes", "no", "it treats area %v as a stub area, we do not", w.area.id)
+	}
+	return e.or()
 }
 
 // receiveHello is section 10.5.
@@ -77,9 +81,11 @@ func (w *wire) receiveHello(h *Hello, id, addr ID, sequence uint32) error {
 	n.event(helloReceived)
 	if !slices.Contains(h.Neighbors, w.router.id) {
 		n.event(oneWayReceived)
+		n.compare(h)
 		return nil
 	}
 	n.event(twoWayReceived)
+	n.compare(h)
 	if w.typ != Broadcast {
 		return nil
 	}

@@ -18,28 +18,29 @@ var seeds = flag.Uint64("seeds", 4, "random networks per test")
 // the domains send. Nothing in it depends on the machine's clock, so a test sees the same every
 // time.
 type sim struct {
-	t        testing.TB
-	now      time.Time
-	rnd      *rand.Rand
-	domains  []*simDomain
-	links    []*simLink
-	on       map[*Interface]*simLink
-	flying   flights
-	count    int // packets sent
-	sent     map[PacketType]int
-	subnets  int
-	drop     func(Datagram) bool     // tests may lose packets of their choice
-	refused  map[string]int          // why packets were not taken, by text
-	errors   []error                 // Output.Errors
-	changes  []NeighborChange        // all of them
-	tap      func(Datagram, *Packet) // sees each packet that is sent
-	delay    time.Duration
-	loss     float64
-	config   Config
-	patient  time.Duration // RouterDeadInterval of all links, if set
-	spread   int           // if set, routers are spread over so many domains
-	made     int           // of them
-	segments bool          // links inside of a domain are segments, without packets
+	t          testing.TB
+	now        time.Time
+	rnd        *rand.Rand
+	domains    []*simDomain
+	links      []*simLink
+	on         map[*Interface]*simLink
+	flying     flights
+	count      int // packets sent
+	sent       map[PacketType]int
+	subnets    int
+	drop       func(Datagram) bool     // tests may lose packets of their choice
+	refused    map[string]int          // why packets were not taken, by text
+	errors     []error                 // Output.Errors
+	changes    []NeighborChange        // all of them
+	mismatches []Mismatch              // all of them
+	tap        func(Datagram, *Packet) // sees each packet that is sent
+	delay      time.Duration
+	loss       float64
+	config     Config
+	patient    time.Duration // RouterDeadInterval of all links, if set
+	spread     int           // if set, routers are spread over so many domains
+	made       int           // of them
+	segments   bool          // links inside of a domain are segments, without packets
 }
 
 // simDomain is a domain in the simulation.
@@ -217,6 +218,7 @@ func (s *sim) poll() {
 		}
 		s.errors = append(s.errors, out.Errors...)
 		s.changes = append(s.changes, out.Neighbors...)
+		s.mismatches = append(s.mismatches, out.Mismatches...)
 		d.areas += len(out.Changes)
 		for _, g := range out.Datagrams {
 			s.carry(g)

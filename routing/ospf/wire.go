@@ -14,7 +14,8 @@ type wire struct {
 	cfg       InterfaceConfig
 	virtual   *virtualLink // of a virtual link
 	neighbors []*neighbor
-	shunned   map[ID]instant // until when routers are none, as find knows them
+	shunned   map[ID]instant   // until when routers are none, as find knows them
+	strangers map[ID]*stranger // routers that are heard and differ, by address; see mismatch.go
 
 	hello, wait, ack timer
 
@@ -68,7 +69,7 @@ func (w *wire) down() {
 	is := func(o *wire) bool { return o == w }
 	d.wires = slices.DeleteFunc(d.wires, is)
 	w.area.wires = slices.DeleteFunc(w.area.wires, is)
-	w.updates, w.delayed, w.heard = nil, nil, nil
+	w.updates, w.delayed, w.heard, w.strangers = nil, nil, nil, nil
 }
 
 // list returns the neighbours of now, for loops in which some may go.
@@ -195,15 +196,24 @@ func (d *Domain) receive(in *Interface, src, dst netip.Addr, b []byte) error {
 	if p.RouterID == 0 {
 		return fmt.Errorf("its Router ID is 0.0.0.0")
 	}
-	if p.RouterID == in.router.id {
-		return fmt.Errorf("its Router ID %v is our own", p.RouterID)
-	}
 	w, err := in.wireOf(p, IDOf(src))
-	if err != nil {
-		return err
+	if err == nil {
+		err = w.take(p, src, dst, b)
+	} else {
+		w = in.wire
 	}
+	w.refused(p.RouterID, IDOf(src), err)
+	return err
+}
+
+// take takes a packet that is for the wire's area.
+func (w *wire) take(p *Packet, src, dst netip.Addr, b []byte) error {
+	d := w.domain()
 	if err := w.checkAddresses(src, dst); err != nil {
 		return err
+	}
+	if id := p.RouterID; id == w.router.id {
+		return disagree(SameRouterID, id.String(), id.String(), "its Router ID %v is our own", id)
 	}
 	sequence, err := w.cfg.Auth.Verify(b, d.clock())
 	if err != nil {
@@ -260,7 +270,8 @@ func (i *Interface) wireOf(p *Packet, src ID) (*wire, error) {
 	switch {
 	case p.AreaID == i.area.id && i.wire != nil:
 		if i.typ == Broadcast && (src^i.addr)&i.mask != 0 {
-			return nil, fmt.Errorf("its source is not in the network %v", i.Address().Masked())
+			network := i.Address().Masked()
+			return nil, disagree(DifferSubnet, src.String(), network.String(), "its source is not in the network %v", network)
 		}
 		return i.wire, nil
 	case p.AreaID == Backbone && i.area.id != Backbone:
@@ -269,11 +280,12 @@ func (i *Interface) wireOf(p *Packet, src ID) (*wire, error) {
 				return v.iface.wire, nil
 			}
 		}
-		return nil, fmt.Errorf("it is of the backbone, and there is no virtual link to %v through area %v", p.RouterID, i.area.id)
+		return nil, disagree(DifferArea, p.AreaID.String(), i.area.id.String(),
+			"it is of the backbone, and there is no virtual link to %v through area %v", p.RouterID, i.area.id)
 	case p.AreaID == i.area.id:
 		return nil, fmt.Errorf("the interface exchanges no packets")
 	}
-	return nil, fmt.Errorf("its area is %v, ours is %v", p.AreaID, i.area.id)
+	return nil, disagree(DifferArea, p.AreaID.String(), i.area.id.String(), "its area is %v, ours is %v", p.AreaID, i.area.id)
 }
 
 // find returns the neighbour that a packet is from: by Router ID on point-to-point and virtual

@@ -1,8 +1,11 @@
 package local
 
 import (
+	"errors"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -22,8 +25,11 @@ func (l *Lab) takeExternal(link *topology.Link) error {
 		return l.makeCarried(link, within, *outside.Carrier)
 	}
 	dev, err := netlink.LinkByName(outside.Interface)
+	if errors.As(err, &netlink.LinkNotFoundError{}) {
+		return l.makeVLAN(link, within, outside.Interface)
+	}
 	if err != nil {
-		return fmt.Errorf("link %s: the machine has no interface %s: %w", link.Name(), outside.Interface, err)
+		return err
 	}
 	was, err := look(outside.Interface)
 	if err != nil {
@@ -62,6 +68,35 @@ func (l *Lab) takeExternal(link *topology.Link) error {
 	})
 }
 
+// makeVLAN makes an interface of the machine that does not exist, if its name says which VLAN of
+// another it is to be: eth1.20 is VLAN 20 of eth1. The kernel makes it in the node's namespace, of
+// an interface that stays where it is, so there is nothing to restore.
+func (l *Lab) makeVLAN(link *topology.Link, within topology.Endpoint, name string) error {
+	c, is := vlanOf(name)
+	if !is {
+		return fmt.Errorf("link %s: the machine has no interface %s; there are: %s", link.Name(), name, strings.Join(nicNames(), ", "))
+	}
+	if _, err := netlink.LinkByName(c.NIC); errors.As(err, &netlink.LinkNotFoundError{}) {
+		return fmt.Errorf("link %s: the machine has no interface %s, and no %s to make VLAN %d of; there are: %s",
+			link.Name(), name, c.NIC, c.VLAN, strings.Join(nicNames(), ", "))
+	}
+	if other := vlanDevice(c); other != "" {
+		return fmt.Errorf("link %s: VLAN %d of %s is there already under another name: write interface:%s", link.Name(), c.VLAN, c.NIC, other)
+	}
+	within.Interface, within.MAC = name, topology.MAC{} // it has that of the other
+	return l.makeCarried(link, within, c)
+}
+
+// vlanOf reads the name of a VLAN of an interface.
+func vlanOf(name string) (c topology.Carrier, is bool) {
+	at := strings.LastIndexByte(name, '.')
+	if at < 1 {
+		return c, false
+	}
+	id, err := strconv.ParseUint(name[at+1:], 10, 16)
+	return topology.Carrier{NIC: name[:at], VLAN: uint16(id)}, err == nil && id >= 1 && id <= 4094
+}
+
 // beAccessPoint makes an interface what it must be before a Linux bridge takes it.
 func beAccessPoint(device string) error {
 	w, err := wifi.Find(device)
@@ -77,7 +112,8 @@ func (l *Lab) releaseExternal(link *topology.Link) error {
 		if !e.External() {
 			continue
 		}
-		if e.Carrier != nil {
+		taken := slices.ContainsFunc(l.Record.External, func(x external) bool { return x.Name == e.Interface })
+		if e.Carrier != nil || !taken { // it was made
 			if err := inNamespaceFile(l.netPath(link.Ends[1-i].Node), func() error { return deleteOurs(e.Interface) }); err != nil {
 				return err
 			}
@@ -90,9 +126,6 @@ func (l *Lab) releaseExternal(link *topology.Link) error {
 			}
 		}
 		at := slices.IndexFunc(l.Record.External, func(x external) bool { return x.Name == e.Interface })
-		if at < 0 {
-			continue
-		}
 		if err := inNamespaceFile(l.netPath(link.Ends[1-i].Node), l.Record.External[at].sendHome); err != nil {
 			return err
 		}

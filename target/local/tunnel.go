@@ -137,8 +137,10 @@ func CarriedTaken(c topology.Carrier, err error) error {
 	case c.VLAN != 0 && errors.Is(err, unix.EOPNOTSUPP):
 		return errors.New("this kernel has no VLANs (802.1Q):  modprobe 8021q")
 	case c.VLAN != 0 && errors.Is(err, os.ErrExist):
-		return fmt.Errorf("VLAN %d is in use here%s: by another lab, or set up on the machine; take that down, or choose another (vlan: or vlans: in the list of machines)",
-			c.VLAN, vlanDevice(c))
+		if other := vlanDevice(c); other != "" {
+			return fmt.Errorf("VLAN %d is in use here (%s), set up on the machine; remove that, or choose another (vlan: or vlans: in the list of machines)", c.VLAN, other)
+		}
+		return fmt.Errorf("VLAN %d is in use here by another lab; take that down, or choose another", c.VLAN)
 	case errors.Is(err, os.ErrExist):
 		return fmt.Errorf("%w: another lab, or another program, has such a tunnel", err)
 	}
@@ -154,7 +156,7 @@ func vlanDevice(c topology.Carrier) string {
 	}
 	for _, dev := range list {
 		if v, ok := dev.(*netlink.Vlan); ok && v.VlanId == int(c.VLAN) && v.ParentIndex == on.Attrs().Index {
-			return " (" + v.Name + ")"
+			return v.Name
 		}
 	}
 	return ""

@@ -117,8 +117,14 @@ func TestAttack(t *testing.T) {
 	stop = m.attack("network 10.0.2.2/32")
 	patiently(t, "packets without the key are refused", func() bool { return strings.Contains(m.ok("ospf", "interfaces", "r3"), "authentication type 0") })
 	time.Sleep(2 * time.Second) // in which it says Hello again
-	if text := m.ok("ospf", "neighbors") + m.ok("routes", "r1"); strings.Contains(text, "192.0.2.66") || strings.Contains(text, "10.0.2.2/32") {
-		t.Error("without the key mallory is a neighbour: ", text)
+	for _, n := range jsonOf[[]ospfNeighbor](m, "ospf", "neighbors") {
+		if n.Neighbor == "mallory" && n.State != "Down" {
+			t.Error("without the key mallory is a neighbour: ", n)
+		}
+	}
+	contains(t, m.ok("ospf", "neighbors"), "r3-eth2 hears 10.0.3.2 with authentication type none, here cryptographic: ")
+	if text := m.ok("routes", "r1"); strings.Contains(text, "192.0.2.66") || strings.Contains(text, "10.0.2.2/32") {
+		t.Error("without the key mallory is heard: ", text)
 	}
 	stop()
 	patiently(t, "alice's packets go to bob", way(byR2))

@@ -182,7 +182,7 @@ func TestTwoSites(t *testing.T) {
 }
 
 // TestEveryExample proves that no example of a topology is without a test here, and that each is
-// valid. The notebook is run by make notebook.
+// valid. The notebooks are run by make notebook.
 func TestEveryExample(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob(example("*.*"))

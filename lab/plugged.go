@@ -32,8 +32,8 @@ const maxPlugged = 256 << 10
 // errMore says that more has changed than a line can tell.
 var errMore = errors.New("more than links that were pulled or plugged has changed")
 
-// notePlugged writes what has changed since the state was another one, if that is no more than links
-// that were pulled or plugged.
+// notePlugged writes what has changed since the state was another one, if that is no more than
+// links that were pulled or plugged.
 func (s *State) notePlugged(was State) error {
 	changed, is := onlyPlugged(was.Topology, s.Topology)
 	if info, err := os.Stat(pluggedFile(s.Name)); !is || !slices.Equal(was.Dead, s.Dead) || s.Serial == 0 || err == nil && info.Size() > maxPlugged {
@@ -80,8 +80,8 @@ func readPlugged(name string) []byte {
 	return b
 }
 
-// replay makes the links what the lines say that were written for this state. One that was cut short
-// was not written: the change that it tells of has not ended.
+// replay makes the links what the lines say that were written for this state. One that was cut
+// short was not written: the change that it tells of has not ended.
 func (s *State) replay(lines []byte) {
 	for line := range bytes.Lines(lines) {
 		var p plugged

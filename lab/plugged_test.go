@@ -9,9 +9,9 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Proves that pulling and plugging links writes a line each and not the state, that whoever reads the
-// state then sees it, that a line cut short by a crash does not count, nor one of an earlier state,
-// and that any other change writes all.
+// Proves that pulling and plugging links writes a line each and not the state, that whoever reads
+// the state then sees it, that a line cut short by a crash does not count, nor one of an earlier
+// state, and that any other change writes all.
 func TestPlugged(t *testing.T) {
 	t.Setenv("TRIVET_RUN_DIR", t.TempDir())
 	must := func(err error) {

@@ -174,7 +174,8 @@ func reserve(file string, size int64) error {
 // useRoom frees the room that beginChange has reserved, for whatever is written next.
 func (s State) useRoom() { _ = os.Truncate(changingFile(s.Name), 0) }
 
-// endChange writes the lab's new state: all of it, or only the links that have been pulled or plugged.
+// endChange writes the lab's new state: all of it, or only the links that have been pulled or
+// plugged.
 func (s *State) endChange(was State) error {
 	s.useRoom()
 	err := s.notePlugged(was)

@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// Balance says how the controller spreads traffic over several paths between routing nodes. Its zero
-// value is ECMP.
+// Balance says how the controller spreads traffic over several paths between routing nodes. Its
+// zero value is ECMP.
 type Balance struct {
 	By BalanceBy `json:"by,omitempty"`
 
-	// What follows is of BalanceLoad; what is not set is as package routing/balance has it. K1 and K2
-	// weigh the bandwidth that is used and the flow entries in a link's load, Hysteresis is by how
-	// much the load of a path must be less before traffic moves there, Period how often that is
+	// What follows is of BalanceLoad; what is not set is as package routing/balance has it. K1 and
+	// K2 weigh the bandwidth that is used and the flow entries in a link's load, Hysteresis is by
+	// how much the load of a path must be less before traffic moves there, Period how often that is
 	// looked at, and Moves how much moves each time at most.
 	K1         *Fraction `json:"k1,omitempty"`
 	K2         *Fraction `json:"k2,omitempty"`

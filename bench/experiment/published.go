@@ -90,8 +90,8 @@ func (e *Experiment) probeNames() (out []string) {
 	return slices.Compact(out)
 }
 
-// overlaid is what a probe is given, with the options in place of its own that hold for its kind and
-// for its name.
+// overlaid is what a probe is given, with the options in place of its own that hold for its kind
+// and for its name.
 func (e *Experiment) overlaid(kind string, given *yamlfile.Value) *yamlfile.Value {
 	names := []string{kind}
 	if name := given.Get("name"); name != nil {

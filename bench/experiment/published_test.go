@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// Proves that as_published gives probes its options by their kind and by their name, the name's before
-// the kind's, leaves the others and the experiment itself as they are, and finds its own mistakes
-// without being asked for.
+// Proves that as_published gives probes its options by their kind and by their name, the name's
+// before the kind's, leaves the others and the experiment itself as they are, and finds its own
+// mistakes without being asked for.
 func TestPublished(t *testing.T) {
 	const text = `
 topology: linear,2

@@ -49,9 +49,9 @@ func (out *Trend) unite(all []verdict, what string) {
 	}
 }
 
-// times judges whether one thing is so many times another, by the interval of the ratio of the means:
-// it holds where that lies in the margin (which is an equivalence test), and fails where it lies
-// outside.
+// times judges whether one thing is so many times another, by the interval of the ratio of the
+// means: it holds where that lies in the margin (which is an equivalence test), and fails where it
+// lies outside.
 func (d *data) times(out *Trend, t definition.Trend) {
 	dims := d.placesOf(t)
 	places := d.both(t, d.pick(t.Source, dims), dims)
@@ -94,9 +94,9 @@ func ratio(t definition.Trend, x, y []float64, paired bool, places int, place st
 	return v
 }
 
-// linear judges whether the means of the levels lie on a line that rises or falls: it holds where each
-// is shown to be nearer to the line than a share of what the line rises, and fails where one is
-// shown not to be.
+// linear judges whether the means of the levels lie on a line that rises or falls: it holds where
+// each is shown to be nearer to the line than a share of what the line rises, and fails where one
+// is shown not to be.
 func (d *data) linear(out *Trend, t definition.Trend) {
 	groups, places := d.along(t)
 	if len(groups) < 3 {

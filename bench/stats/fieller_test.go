@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// Proves that the interval of a ratio is where SciPy's t test of a and r times b begins to tell them
-// apart (roots found by scipy.optimize.brentq, not by the formula), that without spread it is the
-// ratio alone, and that there is none where the second mean may be 0.
+// Proves that the interval of a ratio is where SciPy's t test of a and r times b begins to tell
+// them apart (roots found by scipy.optimize.brentq, not by the formula), that without spread it is
+// the ratio alone, and that there is none where the second mean may be 0.
 func TestFieller(t *testing.T) {
 	a, b := []float64{14.2, 15.1, 13.8, 14.9, 15.4, 14.4}, []float64{10.1, 9.7, 10.4, 9.9, 10.2, 9.5}
 	for _, c := range []struct {

@@ -171,7 +171,8 @@ func (c *Client) Balance(ctx context.Context) (Balance, error) {
 	return call[Balance](ctx, c, "GET", "/balance", nil)
 }
 
-// PossiblePaths returns the k paths from a router to a subnet, address or node that are loaded least.
+// PossiblePaths returns the k paths from a router to a subnet, address or node that are loaded
+// least.
 func (c *Client) PossiblePaths(ctx context.Context, from, to string, k int) (PossiblePaths, error) {
 	return call[PossiblePaths](ctx, c, "GET", "/balance/paths"+query("from", from, "to", to, "k", strconv.Itoa(k)), nil)
 }

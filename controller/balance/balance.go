@@ -30,7 +30,8 @@ type Config struct {
 
 	Names map[uint64]string // of routers
 
-	// Incoming returns how much comes to a port by its link, in bit/s; 0: it is not known. May be nil.
+	// Incoming returns how much comes to a port by its link, in bit/s; 0: it is not known. May be
+	// nil.
 	Incoming func(dpid uint64, port uint32) float64
 }
 

@@ -46,7 +46,8 @@ type Options struct {
 }
 
 // Controller is Trivet's own controller with its apps. Of Routing, OSPF, Balance, Learning and
-// Database those that it was not told to have are nil; OSPF and Balance are there with Routing only.
+// Database those that it was not told to have are nil; OSPF and Balance are there with Routing
+// only.
 type Controller struct {
 	*controller.Controller
 	Monitor   *monitor.App

@@ -35,9 +35,10 @@ func lan(router int) netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, byte(router), 0}), 24)
 }
 
-// Proves that routers take the ways that they are steered by, whether routes are computed in advance
-// or on demand; that others go on as before; that no packet can go round while they change in the
-// order of layers; and that once a link of the way is down, those before it take their own routes.
+// Proves that routers take the ways that they are steered by, whether routes are computed in
+// advance or on demand; that others go on as before; that no packet can go round while they change
+// in the order of layers; and that once a link of the way is down, those before it take their own
+// routes.
 func TestSteer(t *testing.T) {
 	steered, broken := 0, 0
 	for seed := range uint64(60) {
@@ -121,8 +122,8 @@ func TestSteerLeavesStaticRoutes(t *testing.T) {
 	}
 }
 
-// Proves that of equal paths all are used with ECMP, one and always the first with off, and one that
-// differs between prefixes with load.
+// Proves that of equal paths all are used with ECMP, one and always the first with off, and one
+// that differs between prefixes with load.
 func TestSpread(t *testing.T) {
 	hops := func(by topology.BalanceBy) (ports [8]int) {
 		w := newWires(10)

@@ -139,8 +139,8 @@ func (a *app) listLoads(ctx context.Context, c *api.Client, most int) error {
 	return nil
 }
 
-// movedLines lists the paths that are not the shortest, after an empty line; nothing where there are
-// none.
+// movedLines lists the paths that are not the shortest, after an empty line; nothing where there
+// are none.
 func movedLines(list []api.MovedPath) []string {
 	if len(list) == 0 {
 		return nil

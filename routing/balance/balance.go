@@ -10,9 +10,9 @@ import (
 type Options struct {
 	Model
 
-	// Hysteresis is by how much the load of the path must become less, in the unit of equation 5: 0.1
-	// with K1 of 1 is a tenth of a link. Traffic stays where no link of its path is used that much
-	// by other traffic.
+	// Hysteresis is by how much the load of the path must become less, in the unit of equation 5:
+	// 0.1 with K1 of 1 is a tenth of a link. Traffic stays where no link of its path is used that
+	// much by other traffic.
 	Hysteresis float64
 
 	// HopCost is added to the load of each link, so that of idle paths the shorter one is taken.
@@ -240,8 +240,8 @@ func (s *state) candidates(d int) (out []candidate) {
 	return out
 }
 
-// home says whether a demand that has moved may go back: nothing of the ways home is busy with other
-// traffic, or they cost less, and there is room.
+// home says whether a demand that has moved may go back: nothing of the ways home is busy with
+// other traffic, or they cost less, and there is room.
 func (s *state) home(d int) (c candidate, is bool) {
 	f, home := &s.flows[d], s.demands[d].Home
 	if slices.Equal(f.next, home) {

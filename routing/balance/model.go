@@ -27,8 +27,8 @@ var DefaultModel = Model{K1: 0.8, K2: 0.2}
 type Link struct {
 	From, To int32
 
-	// Bandwidth is the lesser one of the two ports' (equation 1), in bit/s; 0: nothing limits it, or
-	// it is not known.
+	// Bandwidth is the lesser one of the two ports' (equation 1), in bit/s; 0: nothing limits it,
+	// or it is not known.
 	Bandwidth float64
 	Used      float64 // bit/s
 }

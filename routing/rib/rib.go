@@ -20,9 +20,9 @@ type Distance uint8
 const Never Distance = 255
 
 // Distances that routers give to sources if nothing else is said; Cisco's and FRR's are the same.
-// Balanced and ShortestPath are Trivet's own. The first takes traffic off busy links, in place of what
-// protocols find; the other's is that of IS-IS: both know the whole network. Computed are routes
-// from the topology's file, for where nothing finds a path.
+// Balanced and ShortestPath are Trivet's own. The first takes traffic off busy links, in place of
+// what protocols find; the other's is that of IS-IS: both know the whole network. Computed are
+// routes from the topology's file, for where nothing finds a path.
 const (
 	Connected    Distance = 0
 	Static       Distance = 1

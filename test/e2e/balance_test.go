@@ -28,10 +28,10 @@ func (m *machine) sends(from, to string) (end func()) {
 }
 
 // TestBalance proves what balance: load promises, on each datapath that routing nodes have, with
-// routes in advance and on demand: of two flows that fill a link one leaves it and nothing moves any
-// more; both take the shortest path again when the network is idle; trivet says why. It proves that
-// a path that a user installs is taken until a link of it fails, and again when that is back, that
-// one that is none changes nothing, and that without balance: load nothing moves.
+// routes in advance and on demand: of two flows that fill a link one leaves it and nothing moves
+// any more; both take the shortest path again when the network is idle; trivet says why. It proves
+// that a path that a user installs is taken until a link of it fails, and again when that is back,
+// that one that is none changes nothing, and that without balance: load nothing moves.
 func TestBalance(t *testing.T) {
 	example, err := os.ReadFile(example("balance.yaml"))
 	must(t, err)

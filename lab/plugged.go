@@ -39,6 +39,9 @@ func (s *State) notePlugged(was State) error {
 	if info, err := os.Stat(pluggedFile(s.Name)); !is || !slices.Equal(was.Dead, s.Dead) || s.Serial == 0 || err == nil && info.Size() > maxPlugged {
 		return errMore
 	}
+	if len(changed) == 0 {
+		return nil
+	}
 	var lines bytes.Buffer
 	for _, i := range changed {
 		b, err := json.Marshal(plugged{s.Serial, i, s.Topology.Links[i].Down})

@@ -25,8 +25,9 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// loginTime is how long a machine may take to let us in.
-const loginTime = 15 * time.Second
+// loginTime is how long a machine may take to let us in. A bridge that has lost a port may have
+// another MAC address, which the kernel finds after 8 s of silence; TCP asks after 7 s and 15 s.
+const loginTime = 20 * time.Second
 
 // Login is a connection to a machine, as its user.
 type Login struct {

@@ -18,6 +18,7 @@ type Steps struct {
 	DropLinks, AddLinks []Link
 	SetLinks            []Link          // impairment, up or down; as they will be
 	Plugged             map[string]bool // keys of those that go up or down
+	Resized             map[string]bool // keys of those that get another MTU
 	DropNodes, AddNodes []*topology.Node
 	SetNodes            []NodeChange // addresses, routes, limits
 }
@@ -32,7 +33,7 @@ type Link struct {
 type NodeChange struct{ Old, New *topology.Node }
 
 // inPlace are the settings of a link that can change without making it anew.
-var inPlace = []string{"bandwidth", "delay", "jitter", "loss", "queue", "down", "device", "held", "ends.0.take", "ends.1.take"}
+var inPlace = []string{"bandwidth", "delay", "jitter", "loss", "queue", "mtu", "down", "device", "held", "ends.0.take", "ends.1.take"}
 
 // nodeInPlace are those of a node; switches are set as a whole anyway.
 var nodeInPlace = []string{"addresses", "loopback", "gateways", "routes", "distances", "masquerade", "cpu", "cores", "start", "stop",
@@ -50,7 +51,7 @@ func isEgress(field string) bool {
 // Make plans the way from one topology to another. A link that is in both is made anew if sameWire
 // says that the two are made differently.
 func Make(from, to *topology.Topology, sameWire func(was, is *topology.Link) bool) Steps {
-	s := Steps{New: to, Plugged: map[string]bool{}}
+	s := Steps{New: to, Plugged: map[string]bool{}, Resized: map[string]bool{}}
 	rebuilt := map[string]bool{} // nodes that must be made anew, with their links
 	for _, c := range topology.Diff(from, to) {
 		switch {
@@ -85,6 +86,7 @@ func Make(from, to *topology.Topology, sameWire func(was, is *topology.Link) boo
 		case len(linkFields(was, is)) > 0:
 			s.SetLinks = append(s.SetLinks, Link{key, is})
 			s.Plugged[key] = was.Down != is.Down
+			s.Resized[key] = mtus(was) != mtus(is)
 		}
 	}
 	return s
@@ -92,7 +94,7 @@ func Make(from, to *topology.Topology, sameWire func(was, is *topology.Link) boo
 
 // Undone are the steps back to the old topology, once what these steps have made is gone.
 func (s Steps) Undone(old *topology.Topology) Steps {
-	back := Steps{New: old, DropLinks: s.DropLinks, AddLinks: s.DropLinks, DropNodes: s.DropNodes, AddNodes: s.DropNodes, Plugged: s.Plugged}
+	back := Steps{New: old, DropLinks: s.DropLinks, AddLinks: s.DropLinks, DropNodes: s.DropNodes, AddNodes: s.DropNodes, Plugged: s.Plugged, Resized: s.Resized}
 	for _, c := range s.SetNodes {
 		back.SetNodes = append(back.SetNodes, NodeChange{c.New, c.Old})
 	}
@@ -103,8 +105,15 @@ func (s Steps) Undone(old *topology.Topology) Steps {
 	return back
 }
 
-// settable says whether two links differ only in settings that can be changed in place.
+// mtus are those that the ends of a link have been given.
+func mtus(l *topology.Link) [2]int { return [2]int{l.Egress(0).MTU, l.Egress(1).MTU} }
+
+// settable says whether two links differ only in settings that can be changed in place. What
+// carries a link to another machine is made for its MTU.
 func settable(was, is *topology.Link) bool {
+	if mtus(was) != mtus(is) && (is.Ends[0].Carrier != nil || is.Ends[1].Carrier != nil) {
+		return false
+	}
 	return !slices.ContainsFunc(linkFields(was, is), func(f topology.Field) bool {
 		return !slices.Contains(inPlace, f.Name) && !isEgress(f.Name) && !ofOSPF(f.Name)
 	})

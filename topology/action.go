@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"fmt"
 	"regexp"
 	"strconv"
 	"strings"
@@ -16,9 +17,10 @@ type LinkChange struct {
 	Jitter    *Duration
 	Loss      *Fraction
 	Queue     *int
+	MTU       *int
 }
 
-var linkChangeKeys = []string{"bandwidth", "delay", "jitter", "loss", "queue"}
+var linkChangeKeys = []string{"bandwidth", "delay", "jitter", "loss", "queue", "mtu"}
 
 // ParseLinkChange reads the words of a change: "up", "down", "delay=10ms", "loss=1%", "delay=none".
 func ParseLinkChange(words []string) (LinkChange, error) {
@@ -60,6 +62,9 @@ func (c *LinkChange) set(key, value string) error {
 	case "queue":
 		c.Queue = new(int)
 		return setOrNone(c.Queue, value, ParseQueue)
+	case "mtu":
+		c.MTU = new(int)
+		return setOrNone(c.MTU, value, ParseMTU)
 	}
 	hint := DidYouMean(key, linkChangeKeys)
 	if hint == "" {
@@ -85,6 +90,25 @@ func ParseQueue(s string) (int, error) {
 	return n, nil
 }
 
+// MTUs, in bytes of an IP packet.
+const (
+	MTU     = 1500 // of a link that nobody has given another
+	MinMTU  = 68   // RFC 791, section 3.2
+	MinMTU6 = 1280 // with IPv6: RFC 8200, section 5
+	MaxMTU  = 9216 // what switches that pass jumbo frames take
+)
+
+var mtuHint = fmt.Sprintf("write the bytes of the largest IP packet, %d to %d", MinMTU, MaxMTU)
+
+// ParseMTU reads an MTU.
+func ParseMTU(s string) (int, error) {
+	n, err := strconv.Atoi(strings.TrimSpace(s))
+	if err != nil || n < MinMTU || n > MaxMTU {
+		return 0, Mistaken(mtuHint, "%q is not an MTU", s)
+	}
+	return n, nil
+}
+
 // Apply changes the link, in both directions.
 func (c LinkChange) Apply(l *Link) {
 	if c.Up != nil {
@@ -99,6 +123,7 @@ func (c LinkChange) Apply(l *Link) {
 		assign(&i.Jitter, c.Jitter)
 		assign(&i.Loss, c.Loss)
 		assign(&i.Queue, c.Queue)
+		assign(&i.MTU, c.MTU)
 	}
 }
 
@@ -123,11 +148,16 @@ func (c LinkChange) String() string {
 	if c.Loss != nil {
 		add("loss", orNone(*c.Loss))
 	}
-	if c.Queue != nil {
-		if *c.Queue == 0 {
-			add("queue", "none")
-		} else {
-			add("queue", strconv.Itoa(*c.Queue))
+	for _, n := range []struct {
+		key   string
+		value *int
+	}{{"queue", c.Queue}, {"mtu", c.MTU}} {
+		switch {
+		case n.value == nil:
+		case *n.value == 0:
+			add(n.key, "none")
+		default:
+			add(n.key, strconv.Itoa(*n.value))
 		}
 	}
 	if c.Up != nil {

@@ -341,7 +341,7 @@ func TestInheritSegments(t *testing.T) {
 // TestLinkChange proves that a change of a link is unchanged after being written and read, and that
 // what it does not mention stays the same.
 func TestLinkChange(t *testing.T) {
-	for _, words := range [][]string{{"up"}, {"down"}, {"delay=10ms"}, {"delay=none", "loss=1%"}, {"bandwidth=1gbit", "jitter=250us", "queue=7", "down"}, {"queue=none"}, {"loss=0"}} {
+	for _, words := range [][]string{{"up"}, {"down"}, {"delay=10ms"}, {"delay=none", "loss=1%"}, {"bandwidth=1gbit", "jitter=250us", "queue=7", "down"}, {"queue=none"}, {"mtu=1400"}, {"mtu=none", "queue=7"}, {"loss=0"}} {
 		c, err := ParseLinkChange(words)
 		if err != nil {
 			t.Fatal(err)
@@ -350,13 +350,13 @@ func TestLinkChange(t *testing.T) {
 		if err != nil || e.Action.Change.String() != c.String() {
 			t.Errorf("%v: %s became %s (%v)", words, c, e.Action.Change, err)
 		}
-		l := Link{Impairment: Impairment{Bandwidth: 1, Delay: 2, Jitter: 3, Loss: 0.5, Queue: 6}}
+		l := Link{Impairment: Impairment{Bandwidth: 1, Delay: 2, Jitter: 3, Loss: 0.5, Queue: 6, MTU: 1400}}
 		c.Apply(&l)
-		if len(words) == 1 && words[0] == "up" && l.Impairment != (Impairment{1, 2, 3, 0.5, 6}) {
+		if len(words) == 1 && words[0] == "up" && l.Impairment != (Impairment{1, 2, 3, 0.5, 6, 1400}) {
 			t.Errorf("up changed %v", l.Impairment)
 		}
 	}
-	for _, words := range [][]string{{}, {"sideways"}, {"delay"}, {"delay="}, {"delay=-1ms"}, {"dealy=1ms"}, {"loss=101%"}, {"queue=x"}, {"=1"}, {"bandwidth=0.0001bit"}} {
+	for _, words := range [][]string{{}, {"sideways"}, {"delay"}, {"delay="}, {"delay=-1ms"}, {"dealy=1ms"}, {"loss=101%"}, {"queue=x"}, {"mtu=67"}, {"mtu=9217"}, {"mtu=1k"}, {"=1"}, {"bandwidth=0.0001bit"}} {
 		if c, err := ParseLinkChange(words); err == nil {
 			t.Errorf("%v is %s", words, c)
 		}

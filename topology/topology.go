@@ -7,6 +7,7 @@
 package topology
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 )
@@ -277,6 +278,7 @@ type Impairment struct {
 	Jitter    Duration `json:"jitter,omitempty"`    // standard deviation of the delay; packets stay in order
 	Loss      Fraction `json:"loss,omitempty"`      // of packets, independent of each other
 	Queue     int      `json:"queue,omitempty"`     // packets; 0: see QueueLimit
+	MTU       int      `json:"mtu,omitempty"`       // bytes of the largest IP packet; 0: MTU, or what a real interface has
 }
 
 // Egress returns the impairment of what leaves end i (0 or 1).
@@ -291,6 +293,12 @@ func (l *Link) Egress(i int) Impairment {
 func (l *Link) Impaired() bool {
 	return l.Egress(0) != Impairment{} || l.Egress(1) != Impairment{}
 }
+
+// MTUAt is the MTU of an end of the link: the bytes of the largest IP packet that leaves it.
+func (l *Link) MTUAt(i int) int { return cmp.Or(l.Egress(i).MTU, MTU) }
+
+// Jumbo says whether a link takes packets that are larger than those of others.
+func (l *Link) Jumbo() bool { return max(l.MTUAt(0), l.MTUAt(1)) > MTU }
 
 // Name is the link's name in messages and commands: "a-b", from the ends' nodes or interfaces.
 func (l *Link) Name() string { return l.Ends[0].Label() + "-" + l.Ends[1].Label() }

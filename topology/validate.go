@@ -338,6 +338,9 @@ func (v *validator) link(l *Link) {
 	}
 	for i := range l.Ends {
 		v.impairment(l.Egress(i), bad)
+		if mtu := l.Egress(i).MTU; mtu != 0 && mtu < MinMTU6 && slices.ContainsFunc(l.Ends[i].Addresses, func(p netip.Prefix) bool { return p.Addr().Is6() }) {
+			bad(fmt.Sprintf("write %d or more, or ipv6: off", MinMTU6), "IPv6 does not work with an MTU of %d", mtu)
+		}
 	}
 	v.ospfLink(l, bad)
 	v.wifi(l, bad)
@@ -431,6 +434,9 @@ func (v *validator) impairment(i Impairment, bad func(hint, format string, args 
 	}
 	if i.Queue < 0 || i.Queue > 10_000_000 {
 		bad("write 1 to 10000000 packets", "%d is not a queue length", i.Queue)
+	}
+	if i.MTU != 0 && (i.MTU < MinMTU || i.MTU > MaxMTU) {
+		bad(mtuHint, "%d is not an MTU", i.MTU)
 	}
 }
 

@@ -55,6 +55,11 @@ var mininetControllers = []string{topology.ControllerNone, "", "ovs-testcontroll
 // checkMininet says what of a topology Mininet is not asked to do: hosts and switches that learn,
 // without loops.
 func checkMininet(t *topology.Topology) error {
+	for _, l := range t.Links {
+		if mtus := [2]int{l.Egress(0).MTU, l.Egress(1).MTU}; mtus != [2]int{} {
+			return fmt.Errorf("target: mininet gives links no MTU, but %s has one", l.Name())
+		}
+	}
 	var datapath topology.Datapath
 	for _, n := range t.Nodes {
 		switch {

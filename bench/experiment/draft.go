@@ -189,7 +189,7 @@ func (x *draft) place(f *varied) error {
 	case f.name == "switches" && generator != "" && x.countsSwitches(generator, f.levels):
 		x.argument(0, "", f.template())
 	default:
-		known := slices.Concat(args, optionNames(x.vocabulary.Lab), []string{"bandwidth", "delay", "jitter", "loss", "queue"})
+		known := slices.Concat(args, optionNames(x.vocabulary.Lab), []string{"bandwidth", "delay", "jitter", "loss", "queue", "mtu"})
 		for _, p := range x.probes {
 			known = append(known, optionNames(p.kind.Options)...)
 		}

@@ -39,7 +39,8 @@ type sample struct {
 	delays  []float64 // seconds, of small packets
 	lost    int
 	of      int
-	largest int
+	largest int // frame; full: of those that were sent
+	full    int
 	by      string
 }
 
@@ -59,7 +60,7 @@ func (v *verifier) judgeTraces(traces []*trace) {
 					// Of links without devices before one that has one it is known that these
 					// packets crossed them; and, where that one is to delay nothing, that they took
 					// no longer in sum.
-					one = sample{of: s.of - s.lost, largest: s.largest, by: s.by}
+					one = sample{of: s.of - s.lost, largest: s.largest, full: s.full, by: s.by}
 					if v.egress(last).Delay == 0 {
 						one.delays = s.delays
 					}
@@ -79,7 +80,7 @@ func (v *verifier) judgeTraces(traces []*trace) {
 func (t *trace) sample(i int) *sample {
 
 	before, here := t.points[i-1], t.points[i]
-	s := &sample{by: t.name(), largest: here.largest}
+	s := &sample{by: t.name(), largest: here.largest, full: t.frame}
 	small := uint64(max(0, t.sent-t.full))
 	for n := range uint64(t.sent) {
 		at, came := here.at[n]
@@ -89,7 +90,7 @@ func (t *trace) sample(i int) *sample {
 		}
 		if n >= small {
 			if came && i == len(t.points)-1 && here.largest == 0 {
-				s.largest = frame // the receiver has one that was sent so
+				s.largest = t.frame // the receiver has one that was sent so
 			}
 			continue
 		}
@@ -136,15 +137,18 @@ func (v *verifier) judgeSample(h hop, s *sample) {
 				judgeLoss(c, s.lost, s.of)
 			}
 		case MTU:
+			mtu := int(c.Asked)
 			switch {
 			case came == 0:
 				c.untold("no packet came through it")
-			case s.largest >= frame:
-				c.set(mtu)
+			case s.largest >= mtu+ethernet:
+				c.set(c.Asked)
+			case s.full < mtu+ethernet && s.largest >= s.full:
+				c.untold("no way that was tried takes packets of %d bytes", mtu)
 			case s.largest == 0:
 				c.wrong(0, "no packet of %d bytes came through it", mtu)
 			default:
-				c.wrong(float64(s.largest-14), "packets of %d bytes come through it, but none of %d", s.largest-14, mtu)
+				c.wrong(float64(s.largest-ethernet), "packets of %d bytes come through it, but none of %d", s.largest-ethernet, min(mtu, s.full-ethernet))
 			}
 		}
 	}

@@ -117,12 +117,22 @@ type load struct {
 // leastFrames come in a window at least.
 const leastFrames = 80
 
+// fullFrame is the largest that passes all ways of a task, in bytes of layer 2.
+func (v *verifier) fullFrame(t *task) int {
+	frame := topology.MaxMTU + ethernet
+	for _, s := range t.shares {
+		frame = min(frame, v.frame(s.way))
+	}
+	return frame
+}
+
 // load is how a task is sent at a try: later ones take longer, and offer less, which costs a busy
 // machine less.
 func (v *verifier) load(t *task, try int) load {
 	asked, e := v.rate(t.hop), v.egress(t.hop)
 	window := v.window(asked) * float64(1+try)
 	over := overhead(v.address[t.shares[0].to])
+	frame := v.fullFrame(t)
 	size := min(frame, max(over+packets.HeaderLen, int(asked*window/8/leastFrames)))
 	if e.Queue > 0 {
 		size = frame // queues are of full packets
@@ -134,9 +144,9 @@ func (v *verifier) load(t *task, try int) load {
 	}
 	excess := asked * (offer*share - 1)
 	// A bucket of tokens lets 5 ms, or two frames, go at once.
-	settle := 1.2*8*max(2*frame, asked/8/200)/excess + 0.02
+	settle := 1.2*8*max(2*float64(frame), asked/8/200)/excess + 0.02
 	if e.Queue > 0 { // until it is full
-		settle += 8 * frame * float64(e.Queue+1) / excess
+		settle += 8 * float64(frame*(e.Queue+1)) / excess
 	}
 	window = max(window, 30*8*float64(size)/asked)
 	return load{size - over, size, settle, settle + window, share}
@@ -267,7 +277,7 @@ func (v *verifier) judgeQueue(c *Check, t *task, arrivals []arrival, rate *Check
 		waits = append(waits, a.delay)
 	}
 	slices.Sort(waits)
-	got := math.Round(max(0, stats.Quantile(waits, 0.75)) * rate.Asked / 8 / frame)
+	got := math.Round(max(0, stats.Quantile(waits, 0.75)) * rate.Asked / 8 / float64(v.fullFrame(t)))
 	if math.Abs(got-c.Asked) <= max(2, queueOff*c.Asked) {
 		c.set(got)
 		return

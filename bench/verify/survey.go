@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"trivet.dev/trivet/bench/probe/packets"
+	"trivet.dev/trivet/topology"
 )
 
 // Bytes of layer 2 that a UDP packet has beside its payload.
@@ -68,6 +69,7 @@ func (v *verifier) paceOf(way []hop, thorough bool) pace {
 type trace struct {
 	*flow
 	sent, full int // packets: all, and the last of them, which are full
+	frame      int // bytes of layer 2 of the full ones: what the narrowest link of the way takes
 	refused    bool
 	points     []point // from the sender to the last place where it was seen
 	err        error
@@ -234,9 +236,9 @@ func (v *verifier) surveyOne(ctx context.Context, f *flow, stream uint16, thorou
 	to := v.address[f.to]
 	p := v.paceOf(f.way, thorough)
 	s := packets.Send{To: netip.AddrPortFrom(to, 0), Stream: stream, Size: packets.HeaderLen, Rate: p.rate, Count: p.count + large,
-		Whole: true, Large: mtu + 14 - overhead(to), LargeLast: large}
+		Whole: true, Large: v.frame(f.way) - overhead(to), LargeLast: large}
 	sent, got, err := packets.Measure(ctx, v.node(f.from), v.node(f.to), s, packets.Receive{Record: true}, v.quiet(f.way))
-	t := &trace{flow: f, full: large, err: err}
+	t := &trace{flow: f, full: large, frame: v.frame(f.way), err: err}
 	if sent != nil {
 		t.sent, t.refused = sent.Sent, sent.Refused > 0
 	}
@@ -250,14 +252,22 @@ func (v *verifier) quiet(way []hop) time.Duration {
 		e := v.egress(h)
 		sum += time.Duration(e.Delay + 4*e.Jitter)
 		if e.Bandwidth > 0 {
-			sum += inTime(large * 8 * frame / float64(e.Bandwidth))
+			sum += inTime(large * 8 * float64(v.frame(way)) / float64(e.Bandwidth))
 		}
 	}
 	return min(sum, 20*time.Second)
 }
 
-// frame is a full one, in bytes of layer 2.
-const frame = mtu + 14
+// frame is the largest that passes a way, in bytes of layer 2.
+func (n *network) frame(way []hop) int {
+	mtu := topology.MaxMTU
+	for _, h := range way {
+		mtu = min(mtu, n.t.Links[h.link].MTUAt(h.out), n.t.Links[h.link].MTUAt(1-h.out))
+	}
+	return mtu + ethernet
+}
+
+const ethernet = 14 // bytes of a header
 
 // follow puts what was seen of a stream in the order in which it came by.
 func (v *verifier) follow(t *trace, sights []sighting, got *packets.Received) {

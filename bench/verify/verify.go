@@ -251,11 +251,8 @@ func (v *verifier) asked(h hop) []Check {
 	if e.Queue > 0 && e.Bandwidth > 0 {
 		checks = append(checks, ask(Queue, float64(e.Queue)))
 	}
-	return append(checks, ask(MTU, mtu))
+	return append(checks, ask(MTU, float64(min(l.MTUAt(0), l.MTUAt(1)))))
 }
-
-// mtu of all links, in bytes of layer 3.
-const mtu = 1500
 
 func (v *verifier) check(h hop, what string) *Check {
 	return v.result.Links[h.link].Directions[h.out].Check(what)

@@ -249,7 +249,7 @@ func cells(i topology.Impairment) []string {
 	if i.Loss > 0 {
 		out[3] = i.Loss.String()
 	}
-	if i != (topology.Impairment{}) {
+	if i != (topology.Impairment{MTU: i.MTU}) {
 		out[4] = fmt.Sprint(i.QueueLimit())
 	}
 	return out

@@ -24,7 +24,7 @@ func (a *app) link() *cobra.Command {
 	var number int
 	set := &cobra.Command{
 		Use:   "set A-B up|down|SETTING=VALUE...",
-		Short: "Take a link down or up, or set bandwidth, delay, jitter, loss, queue",
+		Short: "Take a link down or up, or set bandwidth, delay, jitter, loss, queue, MTU",
 		Example: "  trivet link set s1-s2 down\n  trivet link set s1-s2 up delay=10ms loss=1%\n" +
 			"  trivet link set s1-s2 bandwidth=none",
 		Args: cobra.MinimumNArgs(2),
@@ -58,7 +58,7 @@ func (a *app) link() *cobra.Command {
 		if len(args) == 0 {
 			return a.completeLinks(cmd, prefix), cobra.ShellCompDirectiveNoFileComp
 		}
-		return []string{"up", "down", "bandwidth=", "delay=", "jitter=", "loss=", "queue="}, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+		return []string{"up", "down", "bandwidth=", "delay=", "jitter=", "loss=", "queue=", "mtu="}, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 	}
 	set.Flags().BoolVar(&save, "save", false, "also write the change into the topology's file (Trivet YAML)")
 	set.Flags().IntVar(&number, "number", 1, "which one of parallel links")

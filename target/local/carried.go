@@ -45,7 +45,7 @@ func tunnelDevice(c topology.Carrier) string { return fmt.Sprintf("vx%d", max(c.
 
 // openCarried makes the device of a link to another site, and a TAP device whose frames pass into
 // it. There may be those of a daemon that has died.
-func (l *Lab) openCarried(c topology.Carrier) (fd int, err error) {
+func (l *Lab) openCarried(c topology.Carrier, mtu int) (fd int, err error) {
 	if err := l.closeCarried(c); err != nil {
 		return -1, err
 	}
@@ -54,7 +54,7 @@ func (l *Lab) openCarried(c topology.Carrier) (fd int, err error) {
 		return -1, err
 	}
 	defer b.Close()
-	if err := AddCarried(b, netbatch.Device{Name: tunnelDevice(c), NS: l.fabric, MTU: MTU}, c, false); err != nil {
+	if err := AddCarried(b, netbatch.Device{Name: tunnelDevice(c), NS: l.fabric, MTU: uint32(mtu)}, c, false); err != nil {
 		return -1, err
 	}
 	if err := b.Flush(); err != nil {

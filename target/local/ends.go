@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"trivet.dev/trivet/internal/parallel"
+	"trivet.dev/trivet/topology"
 )
 
 // End is the present state of a link's end, whoever brought it about.
@@ -19,7 +20,7 @@ type End struct {
 }
 
 // MTU is that of devices for which nobody has set another.
-const MTU = 1500
+const MTU = topology.MTU
 
 // EndState says whether packets can leave through an end of a link.
 type EndState string

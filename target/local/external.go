@@ -17,10 +17,11 @@ import (
 
 // takeExternal moves an interface of the machine into the namespace of the link's node.
 func (l *Lab) takeExternal(link *topology.Link) error {
-	within, outside := link.Ends[0], link.Ends[1]
-	if within.External() {
-		within, outside = outside, within
+	inner := 0
+	if link.Ends[0].External() {
+		inner = 1
 	}
+	within, outside := link.Ends[inner], link.Ends[1-inner]
 	if outside.Carrier != nil {
 		return l.makeCarried(link, within, *outside.Carrier)
 	}
@@ -59,6 +60,9 @@ func (l *Lab) takeExternal(link *topology.Link) error {
 		}
 		dev, err := netlink.LinkByName(outside.Interface)
 		if err != nil {
+			return err
+		}
+		if err := setMTU(outside.Interface, link.Egress(inner).MTU); err != nil {
 			return err
 		}
 		if l.note(within.Node, dev); link.Down {

@@ -114,13 +114,18 @@ func New(name, dir string, owner Owner) (*Lab, error) {
 type indexed struct {
 	topology *topology.Topology
 	nodes    map[string]*topology.Node
+	jumbo    bool // there are links for larger packets than others take
+}
+
+func index(t *topology.Topology) *indexed {
+	return &indexed{t, t.NodesByName(), slices.ContainsFunc(t.Links, (*topology.Link).Jumbo)}
 }
 
 // Topology is what the lab is; in the middle of a change, what it was or will be. It may be called
 // at any time. What it returns is never modified.
 func (l *Lab) Topology() *topology.Topology { return l.is.Load().topology }
 
-func (l *Lab) setTopology(t *topology.Topology) { l.is.Store(&indexed{t, t.NodesByName()}) }
+func (l *Lab) setTopology(t *topology.Topology) { l.is.Store(index(t)) }
 
 // Up brings a resolved topology up. After an error, Remove cleans up.
 func (l *Lab) Up(ctx context.Context, t *topology.Topology, progress Progress) error {

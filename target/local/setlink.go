@@ -28,6 +28,6 @@ func (l *Lab) plug(t *topology.Topology, index int) bool {
 	if !ok || !link.BetweenRouters(l.nodes()) || !p.Plug(link) {
 		return false
 	}
-	l.is.Store(&indexed{t, l.nodes()}) // the nodes are unchanged
+	l.is.Store(&indexed{t, l.nodes(), l.is.Load().jumbo}) // but for the link nothing has changed
 	return true
 }

@@ -33,8 +33,8 @@ func AddCarried(b *netbatch.Batch, d netbatch.Device, c topology.Carrier, whole 
 	switch a := dev.Attrs(); {
 	case a.RawFlags&unix.IFF_UP == 0:
 		return fmt.Errorf("interface %s, which is to carry VLAN %d, is down:  sudo ip link set %s up", a.Name, c.VLAN, a.Name)
-	case a.MTU < MTU:
-		return fmt.Errorf("interface %s has an MTU of %d; VLAN %d on it needs %d:  sudo ip link set %s mtu %d", a.Name, a.MTU, c.VLAN, MTU, a.Name, MTU)
+	case a.MTU < int(d.MTU):
+		return fmt.Errorf("interface %s has an MTU of %d; VLAN %d on it needs %d:  sudo ip link set %s mtu %d", a.Name, a.MTU, c.VLAN, d.MTU, a.Name, d.MTU)
 	}
 	b.AddVLAN(d, dev.Attrs().Index, c.VLAN)
 	return nil
@@ -76,6 +76,14 @@ func nicNames() (out []string) {
 	return out
 }
 
+// mtuAt is the MTU at a node's end of a link that leads out of the lab.
+func mtuAt(link *topology.Link, node string) uint32 {
+	if link.Ends[1].Node == node {
+		return uint32(link.MTUAt(1))
+	}
+	return uint32(link.MTUAt(0))
+}
+
 // makeCarried makes the end of a link to another site the device of a node here. The kernel makes
 // it in its place at once: unless the node is the machine itself, there is never anything in the
 // machine's own namespace to clean up.
@@ -90,7 +98,7 @@ func (l *Lab) makeCarried(link *topology.Link, at topology.Endpoint, c topology.
 		return err
 	}
 	defer b.Close()
-	d := netbatch.Device{Name: at.Interface, MAC: at.MAC, NS: ns, MTU: MTU}
+	d := netbatch.Device{Name: at.Interface, MAC: at.MAC, NS: ns, MTU: mtuAt(link, at.Node)}
 	if !ownsNamespaces(l.node(at.Node)) {
 		d.Index = l.newIndex(at.Interface)
 	}

@@ -1,10 +1,12 @@
 package local
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
 	"os"
+	"slices"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -26,14 +28,14 @@ func (l *Lab) NeedsDevices(link *topology.Link) bool {
 }
 
 // WireOf says how a link of the lab is made.
-func (l *Lab) WireOf(link *topology.Link) datapath.Wire { return l.wireOf(link, l.nodes()) }
+func (l *Lab) WireOf(link *topology.Link) datapath.Wire { return l.wireOf(link, l.is.Load()) }
 
 // WiresOf says how the links of a topology of the lab are made, in order. It may be called at any
 // time.
 func (l *Lab) WiresOf(t *topology.Topology) []datapath.Wire {
-	out, nodes := make([]datapath.Wire, len(t.Links)), t.NodesByName()
+	out, in := make([]datapath.Wire, len(t.Links)), index(t)
 	for i, link := range t.Links {
-		out[i] = l.wireOf(link, nodes)
+		out[i] = l.wireOf(link, in)
 	}
 	return out
 }
@@ -53,8 +55,8 @@ func (l *Lab) Devices() map[string]string {
 	return out
 }
 
-// wireOf depends only on the link, its nodes and the record.
-func (l *Lab) wireOf(link *topology.Link, nodes map[string]*topology.Node) datapath.Wire {
+// wireOf depends only on the link, its nodes, whether others take larger packets, and the record.
+func (l *Lab) wireOf(link *topology.Link, in *indexed) datapath.Wire {
 	far := carried(link)
 	switch {
 	case far >= 0 && !l.Record.Netem && delayed(link.Egress(1-far)):
@@ -63,10 +65,10 @@ func (l *Lab) wireOf(link *topology.Link, nodes map[string]*topology.Node) datap
 		return datapath.External
 	case !l.Record.Netem && (delayed(link.Egress(0)) || delayed(link.Egress(1))):
 		return datapath.Line
-	case link.Impaired() || link.Device:
+	case link.Impaired() || link.Device || in.jumbo: // a device looks at how large packets are
 		return datapath.Veth
-	case joined(link, nodes) != nil:
-		return joined(link, nodes).Inner
+	case joined(link, in.nodes) != nil:
+		return joined(link, in.nodes).Inner
 	}
 	return datapath.Veth
 }
@@ -110,6 +112,7 @@ func (l *Lab) makeVeths(links []plan.Link, done func()) error {
 			if devices[i], err = l.device(i, e, open); err != nil {
 				return err
 			}
+			devices[i].MTU = uint32(k.Egress(i).MTU)
 		}
 		b.AddVeth(devices[0], devices[1])
 		done()
@@ -188,7 +191,7 @@ func (l *Lab) makeLine(k plan.Link) error {
 	for i, e := range k.Ends {
 		if e.Carrier != nil {
 			var err error
-			if fds[i], err = l.openCarried(*e.Carrier); err != nil {
+			if fds[i], err = l.openCarried(*e.Carrier, max(k.MTUAt(0), k.MTUAt(1))); err != nil {
 				return fmt.Errorf("link %s: %w", k.Name(), err)
 			}
 			continue
@@ -199,6 +202,9 @@ func (l *Lab) makeLine(k plan.Link) error {
 				return err
 			}
 			if err := l.adopt(e); err != nil {
+				return err
+			}
+			if err := setMTU(e.Interface, k.Egress(i).MTU); err != nil {
 				return err
 			}
 			indexes[i], err = indexOf(e.Interface)
@@ -331,7 +337,13 @@ func (l *Lab) shapeLinks(s plan.Steps, done func()) error {
 	}
 	shape := func(k plan.Link, plug bool) error {
 		defer done()
-		err := l.impair(k)
+		var err error
+		if s.Resized[k.Key] {
+			err = l.resize(k)
+		}
+		if err == nil {
+			err = l.impair(k)
+		}
 		if err == nil && plug {
 			err = l.setLinkUp(k)
 		}
@@ -344,6 +356,49 @@ func (l *Lab) shapeLinks(s plan.Steps, done func()) error {
 		parallel.Each(links, func(k plan.Link) error { return shape(k, true) }),
 		parallel.Each(s.SetLinks, func(k plan.Link) error { return shape(k, s.Plugged[k.Key]) }),
 	)
+}
+
+// resize gives a link that is there the MTU that the topology says.
+func (l *Lab) resize(k plan.Link) error {
+	if l.WireOf(k.Link).Inner() {
+		return nil // one that has an MTU has devices
+	}
+	for i, e := range k.Ends {
+		if e.External() {
+			continue
+		}
+		name, mtu := e.Interface, k.MTUAt(i)
+		if far := k.Ends[1-i]; far.External() {
+			name, mtu = far.Interface, cmp.Or(k.Egress(i).MTU, l.usualMTU(far.Interface))
+		}
+		if err := l.inNet(e.Node, func() error { return setMTU(name, mtu) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// usualMTU is that of an interface of the machine before the lab took it.
+func (l *Lab) usualMTU(name string) int {
+	if at := slices.IndexFunc(l.Record.External, func(x external) bool { return x.Name == name }); at >= 0 {
+		return l.Record.External[at].MTU
+	}
+	return MTU
+}
+
+// setMTU sets the MTU of a device in the caller's namespace; 0: it keeps what it has.
+func setMTU(name string, mtu int) error {
+	if mtu == 0 {
+		return nil
+	}
+	dev, err := netlink.LinkByName(name)
+	if err != nil {
+		return err
+	}
+	if err := netlink.LinkSetMTU(dev, mtu); err != nil {
+		return fmt.Errorf("set the MTU of %s to %d: %w", name, mtu, err)
+	}
+	return nil
 }
 
 // setChecksums makes hosts compute checksums if a fabric needs them.

@@ -164,7 +164,11 @@ func checkDevices(t *topology.Topology, list *site.List) error {
 		}
 		for _, l := range t.Links {
 			for i, e := range l.Ends {
-				if e.Node == n.Name && l.Egress(i) != (topology.Impairment{}) {
+				switch impair := l.Egress(i); {
+				case e.Node != n.Name || impair == topology.Impairment{}:
+				case impair == topology.Impairment{MTU: impair.MTU}:
+					p.Add(l.Pos, "leave that out at links of "+n.Name+", or place it elsewhere", "link %s: the ports of %s keep the MTU that they have", l.Name(), m.Name)
+				default:
 					p.Add(l.Pos, "leave that out at links of "+n.Name+", or place it elsewhere", "link %s: %s cannot limit, delay or lose what it sends", l.Name(), m.Name)
 				}
 			}

@@ -62,6 +62,9 @@ func words(i topology.Impairment) string {
 	if i.Queue > 0 {
 		w = append(w, fmt.Sprintf("queue %d", i.Queue))
 	}
+	if i.MTU > 0 {
+		w = append(w, fmt.Sprintf("MTU %d", i.MTU))
+	}
 	return strings.Join(w, " ")
 }
 

@@ -42,6 +42,7 @@ func TestSetLink(t *testing.T) {
 	for _, c := range []struct{ a, b, change, minus, plus string }{
 		{"s1", "s2", "delay=25ms", "  - s1  --  s2: {delay: 10ms, loss: 0.1%}   # far", "  - s1  --  s2: {delay: 25ms, loss: 0.1%}   # far"},
 		{"s2", "s1", "queue=5 down", "  - s1  --  s2: {delay: 10ms, loss: 0.1%}   # far", "  - s1  --  s2: {delay: 10ms, loss: 0.1%, queue: 5, down: true}   # far"},
+		{"s2", "s1", "mtu=1400", "  - s1  --  s2: {delay: 10ms, loss: 0.1%}   # far", "  - s1  --  s2: {delay: 10ms, loss: 0.1%, mtu: 1400}   # far"},
 		{"s1", "s2", "loss=none bandwidth=1gbit up", "  - s1  --  s2: {delay: 10ms, loss: 0.1%}   # far", "  - s1  --  s2: {delay: 10ms, loss: none}   # far"},
 		{"s1", "h4", "delay=1ms", "  - s1 -- h[1-4]   # four of them", "  - s1 -- h[1-3]\n  - s1 -- h4: {delay: 1ms}   # four of them"},
 		{"s1", "h1", "delay=1ms", "  - s1 -- h[1-4]   # four of them", "  - s1 -- h1: {delay: 1ms}\n  - s1 -- h[2-4]   # four of them"},

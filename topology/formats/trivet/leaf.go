@@ -34,6 +34,7 @@ var leaves = map[any]leaf{
 	reflect.TypeFor[topology.Duration](): {parse: simple(orNone(topology.ParseDuration)), write: writeOrNone[topology.Duration], pattern: `^(none|0|[0-9.]+ *([nuµm]?s|[um]?sec|m|min|h))$`},
 	reflect.TypeFor[topology.Fraction](): {parse: simple(orNone(topology.ParseFraction)), write: writeOrNone[topology.Fraction], pattern: `^(none|[0-9.eE-]+ *%?)$`},
 	"queue":                              {parse: simple(orNone(topology.ParseQueue)), write: writeOrNone[int], pattern: `^(none|[0-9]+)$`},
+	"mtu":                                {parse: simple(orNone(topology.ParseMTU)), write: writeOrNone[int], pattern: `^(none|[0-9]+)$`},
 	"port":                               {parse: simple(parsePort), pattern: `^[0-9]+$`},
 	reflect.TypeFor[topology.CPU]():      {parse: simple(topology.ParseCPU), pattern: `^[0-9.eE-]+%?$`},
 	reflect.TypeFor[topology.MAC]():      {parse: simple(topology.ParseMAC), pattern: `^[0-9a-fA-F]{1,2}([:-][0-9a-fA-F]{1,2}){5}$`},

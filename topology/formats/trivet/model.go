@@ -103,6 +103,7 @@ type impairment struct {
 	Jitter    topology.Duration `yaml:"jitter" doc:"Standard deviation of the delay; packets stay in order."`
 	Loss      topology.Fraction `yaml:"loss" doc:"Share of packets that are lost: 0.1%."`
 	Queue     int               `yaml:"queue" as:"queue" doc:"Longest queue, in packets."`
+	MTU       int               `yaml:"mtu" as:"mtu" doc:"Largest IP packet, in bytes: 1400; else 1500."`
 }
 
 // linkOptions are the options of a link.

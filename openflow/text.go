@@ -232,6 +232,9 @@ func (a Action) String() string {
 	case ActionPushVLAN, ActionPushMPLS, ActionPopMPLS, ActionPushPBB:
 		return fmt.Sprintf("%s:0x%04x", strings.ToLower(a.Type.String()), a.EtherType)
 	case ActionExperimenter:
+		if bytes, bit, is := a.AsCheckPacketLarger(); is {
+			return fmt.Sprintf("check_pkt_larger(%d)->metadata[%d]", bytes, bit)
+		}
 		return fmt.Sprintf("experimenter:%#08x:%x", a.Experimenter, a.Data)
 	}
 	return strings.ToLower(a.Type.String())

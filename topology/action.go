@@ -92,10 +92,11 @@ func ParseQueue(s string) (int, error) {
 
 // MTUs, in bytes of an IP packet.
 const (
-	MTU     = 1500 // of a link that nobody has given another
-	MinMTU  = 68   // RFC 791, section 3.2
-	MinMTU6 = 1280 // with IPv6: RFC 8200, section 5
-	MaxMTU  = 9216 // what switches that pass jumbo frames take
+	MTU          = 1500 // of a link that nobody has given another
+	MinMTU       = 68   // RFC 791, section 3.2
+	MinMTU6      = 1280 // with IPv6: RFC 8200, section 5
+	minMTUOfOSPF = 256  // its engines take no less
+	MaxMTU       = 9216 // what switches that pass jumbo frames take
 )
 
 var mtuHint = fmt.Sprintf("write the bytes of the largest IP packet, %d to %d", MinMTU, MaxMTU)

@@ -72,6 +72,9 @@ func interfacesOf(f topology.OSPFInterface, port uint32) (out []Interface) {
 		s := engine.InterfaceConfig{Area: engine.ID(f.Area), Address: a, Cost: uint16(f.Cost), Passive: f.Passive || i > 0,
 			Priority: uint8(f.Priority), NeverDR: f.Priority == 0, HelloInterval: f.Hello, DeadInterval: f.Dead, RxmtInterval: f.Retransmit,
 			TransmitDelay: max(f.Delay, time.Second), MaxLSAs: f.MaxLSAs, Auth: authOf(f.Auth)}
+		if f.Link != nil {
+			s.MTU = uint16(f.Link.MTUAt(f.End))
+		}
 		s.Type = map[topology.OSPFNetwork]engine.InterfaceType{topology.PointToPoint: engine.PointToPoint, topology.Broadcast: engine.Broadcast,
 			topology.Loopback: engine.Loopback}[f.Network]
 		out = append(out, Interface{Port: port, Name: f.Name, Settings: s})

@@ -1,6 +1,7 @@
 package routing
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -48,6 +49,7 @@ type Interface struct {
 	MAC      openflow.MAC
 	Prefixes []netip.Prefix // addresses, each with the length of its subnet
 	Cost     uint32         // of sending out of it; 0 is taken for 1
+	MTU      int            // bytes of the largest packet that it sends; 0 is taken for 1500
 }
 
 // StaticRoute is a route that the configuration gives.
@@ -134,14 +136,14 @@ func ConfigOf(t *topology.Topology) Config {
 		c.Routers = append(c.Routers, r)
 	}
 	for _, l := range t.Links {
-		for _, e := range l.Ends {
+		for j, e := range l.Ends {
 			i, is := at[e.Node]
 			if !is {
 				continue
 			}
 			r := &c.Routers[i]
 			r.Interfaces = append(r.Interfaces, Interface{Port: nodes[i].OpenFlowPort(e), Name: e.Interface,
-				MAC: openflow.MAC(e.MAC), Prefixes: e.Addresses})
+				MAC: openflow.MAC(e.MAC), Prefixes: e.Addresses, MTU: l.MTUAt(j)})
 		}
 	}
 	return c
@@ -162,7 +164,7 @@ func (c *Config) check() error {
 		slices.SortFunc(r.Interfaces, func(a, b Interface) int { return int(a.Port) - int(b.Port) })
 		for j := range r.Interfaces {
 			f := &r.Interfaces[j]
-			f.Cost = max(f.Cost, 1)
+			f.Cost, f.MTU = max(f.Cost, 1), cmp.Or(f.MTU, topology.MTU)
 			if f.Port == 0 || f.Port > openflow.PortMax {
 				return fmt.Errorf("router %s: interface %s: %d is not an OpenFlow port", r.Name, f.Name, f.Port)
 			}

@@ -35,7 +35,9 @@ func (n *node) receive(f *Interface, from openflow.MAC, etherType uint16, b []by
 		return
 	}
 	if _, own := n.local[p.dst]; own {
-		n.toHost(p)
+		if !p.isCut() {
+			n.toHost(p)
+		}
 		return
 	}
 	if expired || p.ttl <= 1 {
@@ -53,6 +55,10 @@ func (n *node) forward(f *Interface, p ipPacket) {
 	r := n.net.lookup(n.index, p.dst)
 	if r == nil {
 		n.sendError(f, p, networkUnreachable)
+		return
+	}
+	if mtu := n.mtuOf(r); p.length > mtu {
+		n.tooLarge(f, p, r, mtu)
 		return
 	}
 	w := waiting{p.decrement(), p, f}

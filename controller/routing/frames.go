@@ -185,12 +185,19 @@ func ip4(src, dst netip.Addr, proto, ttl uint8, payload []byte) []byte {
 
 // ipPacket is what a router looks at in a packet.
 type ipPacket struct {
-	data     []byte
+	data     []byte // all that has come of it
+	length   int    // bytes that it has; more than have come of one that a host's device was to cut
 	v4       bool
 	src, dst netip.Addr
 	proto    uint8
 	ttl      uint8
 }
+
+// leastCut is how much comes at least of a packet that is too long for a PACKET_IN, in bytes.
+const leastCut = 32 << 10
+
+// isCut says whether only a part of the packet has come.
+func (p ipPacket) isCut() bool { return p.length > len(p.data) }
 
 // parseIP reads an IP packet's header and cuts what an Ethernet frame has padded.
 func parseIP(etherType uint16, b []byte) (p ipPacket, ok bool) {
@@ -200,16 +207,17 @@ func parseIP(etherType uint16, b []byte) (p ipPacket, ok bool) {
 		if h.HeaderLength() < 20 || int(h.HeaderLength()) > len(b) || !h.IsChecksumValid() { // RFC 1812, section 5.2.2
 			return p, false
 		}
-		if int(h.TotalLength()) > len(b) || int(h.TotalLength()) < int(h.HeaderLength()) {
+		n := int(h.TotalLength())
+		if n > len(b) && len(b) < leastCut || n < int(h.HeaderLength()) {
 			return p, false
 		}
-		return ipPacket{b[:h.TotalLength()], true, address(b[12:16]), address(b[16:20]), b[9], b[8]}, true
+		return ipPacket{b[:min(n, len(b))], n, true, address(b[12:16]), address(b[16:20]), b[9], b[8]}, true
 	case etherType == openflow.EthTypeIPv6 && len(b) >= 40 && b[0]>>4 == 6:
 		n := 40 + int(header.IPv6(b).PayloadLength())
-		if n > len(b) {
+		if n > len(b) && len(b) < leastCut {
 			return p, false
 		}
-		return ipPacket{b[:n], false, address(b[8:24]), address(b[24:40]), b[6], b[7]}, true
+		return ipPacket{b[:min(n, len(b))], n, false, address(b[8:24]), address(b[24:40]), b[6], b[7]}, true
 	}
 	return p, false
 }
@@ -256,7 +264,7 @@ func (p ipPacket) flowHash() uint32 {
 		mix(p.data[8:40])
 	}
 	mix([]byte{p.proto})
-	if (p.proto == openflow.IPProtoTCP || p.proto == openflow.IPProtoUDP) && len(p.data) >= at+4 {
+	if (p.proto == openflow.IPProtoTCP || p.proto == openflow.IPProtoUDP) && len(p.data) >= at+4 && !p.isFragment() {
 		mix(p.data[at : at+4])
 	}
 	return h

@@ -57,7 +57,7 @@ func (n *node) toHost(p ipPacket) {
 
 func (n *node) newHost() *host {
 	ctx, cancel := context.WithCancel(context.Background())
-	h := &host{cancel: cancel, link: channel.New(hostQueue, 1500, ""), stack: stack.New(stack.Options{
+	h := &host{cancel: cancel, link: channel.New(hostQueue, uint32(n.mtus[0]), ""), stack: stack.New(stack.Options{
 		NetworkProtocols:   []stack.NetworkProtocolFactory{ipv4.NewProtocol, ipv6.NewProtocol},
 		TransportProtocols: []stack.TransportProtocolFactory{tcp.NewProtocol, udp.NewProtocol, icmp.NewProtocol4, icmp.NewProtocol6},
 	})}

@@ -14,12 +14,14 @@ import (
 // 4443).
 type icmpError struct {
 	type4, code4, type6, code6 uint8
+
+	mtu uint32 // of a packet that is too large: what may come (RFC 1191, section 4; RFC 4443, section 3.2)
 }
 
 var (
-	timeExceeded       = icmpError{11, 0, 3, 0}
-	networkUnreachable = icmpError{3, 0, 1, 0}
-	hostUnreachable    = icmpError{3, 1, 1, 3}
+	timeExceeded       = icmpError{11, 0, 3, 0, 0}
+	networkUnreachable = icmpError{3, 0, 1, 0, 0}
+	hostUnreachable    = icmpError{3, 1, 1, 3, 0}
 )
 
 // Errors are limited for each router (RFC 1812, section 4.3.2.8): so many a second, and so many at
@@ -62,12 +64,16 @@ func (n *node) sourceOf(f *Interface, v4 bool) netip.Addr {
 // 4.3.2.3: 576 bytes in all; RFC 4443, section 2.4: 1280).
 func errorPacket(src netip.Addr, p ipPacket, e icmpError) []byte {
 	if p.v4 {
-		b := append([]byte{e.type4, e.code4, 7: 0}, p.data[:min(len(p.data), 576-28)]...)
+		b := append(e.header(e.type4, e.code4), p.data[:min(len(p.data), 576-28)]...)
 		binary.BigEndian.PutUint16(b[2:], ^checksum.Checksum(b, 0))
 		return ip4(src, p.src, openflow.IPProtoICMPv4, 64, b)
 	}
-	b := append([]byte{e.type6, e.code6, 7: 0}, p.data[:min(len(p.data), 1280-48)]...)
+	b := append(e.header(e.type6, e.code6), p.data[:min(len(p.data), 1280-48)]...)
 	return ip6(src, p.src, openflow.IPProtoICMPv6, 64, b)
+}
+
+func (e icmpError) header(kind, code uint8) []byte {
+	return binary.BigEndian.AppendUint32([]byte{kind, code, 0, 0}, e.mtu)
 }
 
 // limiter is a token bucket.

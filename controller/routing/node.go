@@ -18,7 +18,8 @@ type node struct {
 	index int                   // in the configuration
 	itf   map[uint32]*Interface // by port
 	local map[netip.Addr]*Interface
-	v6    bool // it has an address of IPv6; else it does not speak that
+	v6    bool   // it has an address of IPv6; else it does not speak that
+	mtus  [2]int // the least of its interfaces, and the greatest
 
 	mu        sync.Mutex         // of what follows
 	sw        *controller.Switch // nil: not connected
@@ -33,6 +34,7 @@ type node struct {
 	asking    int // neighbours that have not answered
 	host      *host
 	errors    limiter // ICMP errors
+	cuts      limiter // packets that are made fragments
 
 	advertised map[uint32]time.Time // by port: when a router advertisement went to all
 }
@@ -44,6 +46,9 @@ func newNode(a *App, index int, r *Router) *node {
 	for i := range r.Interfaces {
 		f := &r.Interfaces[i]
 		n.itf[f.Port] = f
+		if n.mtus[1] = max(n.mtus[1], f.MTU); n.mtus[0] == 0 || f.MTU < n.mtus[0] {
+			n.mtus[0] = f.MTU
+		}
 		for _, p := range f.Prefixes {
 			n.local[p.Addr()] = f
 			n.v6 = n.v6 || !p.Addr().Is4()
@@ -160,6 +165,7 @@ func (n *node) frame() (out []*openflow.FlowMod) {
 	for a := range n.local {
 		out = append(out, entry(routeTable, priorityLocal, matchDst(netip.PrefixFrom(a, a.BitLen())), toController()))
 	}
+	out = append(out, n.sizeFrame()...)
 	return append(out, entry(routeTable, 0, openflow.Match{}, toController()))
 }
 
@@ -231,10 +237,10 @@ func (n *node) entryOf(p netip.Prefix, hops []Hop) *openflow.FlowMod {
 		return entry(k.Table, k.Priority, k.Match, toController())
 	case len(hops) == 1:
 		actions := append([]openflow.Action{openflow.DecNwTTL()}, hopActions(hops[0])...)
-		return entry(k.Table, k.Priority, k.Match, openflow.ApplyActions(actions...))
+		return entry(k.Table, k.Priority, k.Match, n.ifItFits(hops, actions...)...)
 	}
 	id := n.groupID(buckets(hops))
-	return entry(k.Table, k.Priority, k.Match, openflow.ApplyActions(openflow.DecNwTTL(), openflow.Group(id)))
+	return entry(k.Table, k.Priority, k.Match, n.ifItFits(hops, openflow.DecNwTTL(), openflow.Group(id))...)
 }
 
 // resolved returns the route's hops whose MACs are known.
@@ -429,17 +435,19 @@ func (n *node) adopt(m *openflow.FlowMod) {
 		}
 	}
 	p, ok := field.Prefix()
-	if !ok || !p.IsSingleIP() || n.neighbors[p.Addr()] != nil || len(m.Instructions) != 1 {
+	if !ok || !p.IsSingleIP() || n.neighbors[p.Addr()] != nil {
 		return
 	}
 	var mac openflow.MAC
 	var port uint32
-	for _, a := range m.Instructions[0].Actions {
-		switch f := a.Field; {
-		case a.Type == openflow.ActionOutput:
-			port = a.Port
-		case a.Type == openflow.ActionSetField && f.Field == openflow.FieldEthDst:
-			mac = f.MAC()
+	for _, i := range m.Instructions {
+		for _, a := range i.Actions {
+			switch f := a.Field; {
+			case a.Type == openflow.ActionOutput:
+				port = a.Port
+			case a.Type == openflow.ActionSetField && f.Field == openflow.FieldEthDst:
+				mac = f.MAC()
+			}
 		}
 	}
 	f := n.itf[port]

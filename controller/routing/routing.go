@@ -14,6 +14,10 @@
 //	         net   a route                                    → TTL, MACs, output; several next hops: a select group
 //	         net   an aggregate of which no part is known     → drop
 //	         0     nothing                                    → controller, which says "unreachable"
+//	         Where packets come in that are larger than what goes out by a next hop, an entry leaves what it does for later,
+//	         notes in the metadata whether the packet is too large (check_pkt_larger), and goes to table 2.
+//	table 2  priority 1, the packet is too large              → controller, which cuts it or says "too big"
+//	         0                                                → as table 1 said
 //
 // An expired TTL comes to the controller by itself (OpenFlow 1.3.5, section 7.4.1, INVALID_TTL).
 //
@@ -42,7 +46,7 @@ import (
 const Cookie = 0x7472_0003 << 32
 
 const (
-	admissionTable, routeTable = 0, 1
+	admissionTable, routeTable, sizeTable = 0, 1, 2
 
 	prioritySpecial, priorityOwn        = 110, 100 // table 0
 	priorityLocal, priorityRoute        = 2000, 1000

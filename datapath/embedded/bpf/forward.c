@@ -178,13 +178,13 @@ static __always_inline int holds(struct __sk_buff *skb, struct packet *p, struct
 {
 	__u32 ttl = p->w[WORD_IP] >> 32 & 0xff, size = skb->len - p->l3;
 
-	if (p->class != CLASS_IPV4 && p->class != CLASS_IPV6)
-		return 1;
-	if (ttl < e->ttl_min || ttl > e->ttl_max)
-		return 0;
 	if (skb->gso_size)
 		size = (p->payload ? p->payload - p->l3 : 0) + skb->gso_size;
-	return !e->mtu || size <= e->mtu;
+	if (e->mtu && size > e->mtu)
+		return 0;
+	if (p->class != CLASS_IPV4 && p->class != CLASS_IPV6)
+		return 1;
+	return ttl >= e->ttl_min && ttl <= e->ttl_max;
 }
 
 static __always_inline void count(struct __sk_buff *skb, struct packet *p, __u32 id)

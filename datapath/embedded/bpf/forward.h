@@ -93,7 +93,7 @@ struct entry {
 	__u16 outputs;
 	__u8 ttl_min;
 	__u8 ttl_max;
-	__u32 mtu; /* the largest IP packet that fits all outputs; 0: any */
+	__u32 mtu; /* the largest packet, without its Ethernet header, that fits all outputs, and that the tables do the same with; 0: any */
 	struct output first;
 };
 

@@ -12,7 +12,10 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-const maxOutputs = 512 // MAX_OUTPUTS in bpf/forward.c
+const (
+	maxOutputs = 512 // MAX_OUTPUTS in bpf/forward.c
+	ethernet   = 14  // bytes of a header; a tag counts as a part of what follows it
+)
 
 // What an output sets: bpf/forward.h.
 const (
@@ -66,6 +69,9 @@ func compile(o *pipeline.Translation, deviceOf func(*pipeline.Port) (id, mtu uin
 		return c, "more outputs than the program supports"
 	}
 	c.ttlMin, c.ttlMax = o.TTLMin, o.TTLMax
+	if o.Largest != pipeline.AnySize {
+		c.mtu = uint32(max(o.Largest-ethernet, 1))
+	}
 	for i := range o.Outputs {
 		id, mtu, ok := deviceOf(o.Outputs[i].Port)
 		if !ok {

@@ -357,12 +357,7 @@ func packetSize(frame []byte, in *pipeline.Packet, grown int) int {
 	for len(frame) >= at+4 && (frame[at-2] == 0x81 && frame[at-1] == 0 || frame[at-2] == 0x88 && frame[at-1] == 0xa8) {
 		at += 4
 	}
-	size := len(frame) - at
-	if in.Segments > 1 {
-		headers := (int(in.WireBytes) - len(in.Data)) / int(in.Segments-1)
-		size = min(size, headers+grown+int(in.Offload.SegmentSize)-at)
-	}
-	return size
+	return min(len(frame), in.Longest()+grown) - at
 }
 
 // Stats is what an engine has done.

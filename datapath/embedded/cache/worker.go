@@ -202,6 +202,9 @@ func (w *worker) quick(p *port, m *missed, last bool, k *pipeline.Key, now time.
 			return why
 		}
 	}
+	if m.pkt.Longest() > o.Largest {
+		return reasons[missGuard]
+	}
 	r := w.proc.Apply(o, &m.pkt, now)
 	w.dp.Mirrored(r.Mirrored)
 	asked := false

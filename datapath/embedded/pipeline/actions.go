@@ -59,10 +59,26 @@ func (t *translator) action(a *openflow.Action, c *scope) bool {
 		if t.st.key.EthType() == openflow.EthTypePBB {
 			t.structural(a, "what is under a service tag is looked at")
 		}
+	case openflow.ActionExperimenter:
+		t.checkLarger(a)
 	case openflow.ActionPushMPLS, openflow.ActionPushPBB:
 		t.structural(a, "a header is pushed that a cache does not know")
 	}
 	return !t.stopped()
+}
+
+// checkLarger notes in the metadata whether the packet is longer than the action says. A
+// translation is that of packets that are not: most are not, and those that are are few.
+func (t *translator) checkLarger(a *openflow.Action) {
+	limit, bit, _ := a.AsCheckPacketLarger()
+	st := &t.st
+	st.key[wordMeta] &^= 1 << bit
+	switch grown := int(st.length()); {
+	case t.dynamic && t.longest+grown > int(limit):
+		st.key[wordMeta] |= 1 << bit
+	case !t.dynamic:
+		t.out.Largest = min(t.out.Largest, int(limit)-grown)
+	}
 }
 
 // decTTL decrements the TTL, and says whether it was above 1.

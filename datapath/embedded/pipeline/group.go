@@ -79,7 +79,7 @@ func (s *Switch) checkBucket(group uint32, b *openflow.Bucket) error {
 	if b.WatchGroup != openflow.GroupAny && b.WatchGroup > openflow.GroupMax {
 		return refuse(openflow.GroupModFailedBadWatch, "group %#x to watch", b.WatchGroup)
 	}
-	return s.checkActions(b.Actions, nil)
+	return s.checkSet(b.Actions)
 }
 
 // loops says whether the actions of a group lead to one of that number.

@@ -170,6 +170,7 @@ func (p *Processor) begin(pkt *Packet, k *Key, now time.Duration, start func(*tr
 	t.begin(&p.out, k, now)
 	t.frame, t.partial = pkt.Data, pkt.Offload.Partial
 	t.packets, t.bytes = pkt.size()
+	t.longest = pkt.Longest()
 	start(t)
 }
 
@@ -180,6 +181,16 @@ func (pkt *Packet) size() (packets, bytes uint64) {
 		return 1, uint64(len(pkt.Data))
 	}
 	return pkt.Segments, pkt.WireBytes
+}
+
+// Longest is the length of the frame or, of one that a device will cut, of its longest segment, in
+// bytes.
+func (pkt *Packet) Longest() int {
+	if pkt.Segments < 2 {
+		return len(pkt.Data)
+	}
+	headers := (int(pkt.WireBytes) - len(pkt.Data)) / int(pkt.Segments-1) // each has them, and the frame has them once
+	return min(len(pkt.Data), headers+int(pkt.Offload.SegmentSize))
 }
 
 // deliver credits the counters and makes the packets that go out.

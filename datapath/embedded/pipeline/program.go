@@ -101,7 +101,7 @@ func (s *Switch) checkInstructions(instructions []openflow.Instruction, id uint8
 		case openflow.InstructionApplyActions:
 			err = s.checkActions(in.Actions, knownFrom(value, mask))
 		case openflow.InstructionWriteActions:
-			err = s.checkActions(in.Actions, nil) // they act on what the packet has become by then
+			err = s.checkSet(in.Actions)
 		}
 		if err != nil {
 			return err
@@ -142,6 +142,17 @@ func (s *Switch) checkActions(actions []openflow.Action, k *known) error {
 	return nil
 }
 
+// checkSet refuses what cannot be in an action set or a bucket. It acts on what the packet has
+// become by then, of which nothing is known.
+func (s *Switch) checkSet(actions []openflow.Action) error {
+	for i := range actions {
+		if actions[i].Type == openflow.ActionExperimenter {
+			return refuse(openflow.BadActionBadExperimenter, "an action of experimenter %#x in a set", actions[i].Experimenter)
+		}
+	}
+	return s.checkActions(actions, nil)
+}
+
 func (s *Switch) checkAction(a *openflow.Action, k *known) error {
 	switch a.Type {
 	case openflow.ActionOutput:
@@ -169,6 +180,9 @@ func (s *Switch) checkAction(a *openflow.Action, k *known) error {
 			return err
 		}
 	case openflow.ActionExperimenter:
+		if _, _, is := a.AsCheckPacketLarger(); is {
+			break
+		}
 		return refuse(openflow.BadActionBadExperimenter, "an action of experimenter %#x", a.Experimenter)
 	}
 	if k != nil && !k.allows(a) {

@@ -29,7 +29,7 @@ func (tr *Translator) Translate(o *Translation, p *Port, k *Key, now time.Durati
 	t.dynamic = false
 	t.enter(p)
 	if o.Slow != "" {
-		*o = Translation{Mask: o.Mask, TTLMin: o.TTLMin, TTLMax: o.TTLMax, Slow: o.Slow, Hops: o.Hops,
+		*o = Translation{Mask: o.Mask, TTLMin: o.TTLMin, TTLMax: o.TTLMax, Largest: o.Largest, Slow: o.Slow, Hops: o.Hops,
 			Stages: o.Stages[:1], Outputs: o.Outputs[:0], Mirrors: o.Mirrors[:0], Messages: o.Messages[:0], Credits: o.Credits[:0], Reads: o.Reads}
 	}
 }
@@ -53,6 +53,7 @@ type translator struct {
 	frame          []byte
 	partial        bool
 	packets, bytes uint64
+	longest        int // bytes of the frame, or of the longest of its segments
 
 	stage   int
 	path    int // how many switches this way has led through

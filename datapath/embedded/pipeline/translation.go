@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"bytes"
+	"math"
 	"slices"
 	"time"
 
@@ -9,10 +10,11 @@ import (
 )
 
 // A Translation is what becomes of a packet, and of all that agree with it on the bits of Mask and
-// have a TTL in the range. What it holds is valid until it is used for another translation.
+// have a TTL in the range and no more bytes. What it holds is valid until it is used for another translation.
 type Translation struct {
 	Mask           Mask  // of the key as it was at the ingress
 	TTLMin, TTLMax uint8 // of IP at the ingress; 0 and 255 where the TTL does not matter
+	Largest        int   // bytes of the longest frame at the ingress that it holds for; AnySize where that does not matter
 
 	// Slow says why packets must be handled one by one by a Processor; the translation then says
 	// nothing but that all packets under the mask must. Empty: the translation can be kept.
@@ -32,6 +34,9 @@ type Translation struct {
 	sets []Set
 	tags []Tag
 }
+
+// AnySize is Largest of a Translation in which the length of packets plays no part.
+const AnySize = math.MaxInt
 
 // Stage is a part of a translation that depends on a meter: its outputs and credits are only for
 // packets that get through all meters up to the root. A parent comes before its children.
@@ -123,8 +128,8 @@ func (s *Switch) version(what int) uint64 {
 	return s.versions[-what-1]
 }
 
-// Holds says whether the translation, which is that of the packet of one key, is that of another,
-// too.
+// Holds says whether the translation, which is that of the packet of one key, is that of another of
+// no more than Largest bytes, too.
 func (o *Translation) Holds(of, other *Key) bool {
 	return o.Mask.Covers(of, other) && other.TTL() >= o.TTLMin && other.TTL() <= o.TTLMax
 }
@@ -132,7 +137,7 @@ func (o *Translation) Holds(of, other *Key) bool {
 // Same says whether another translation does the same with the same packets, and counts them at the
 // same places.
 func (o *Translation) Same(other *Translation) bool {
-	return o.Mask == other.Mask && o.TTLMin == other.TTLMin && o.TTLMax == other.TTLMax && o.Slow == other.Slow &&
+	return o.Mask == other.Mask && o.TTLMin == other.TTLMin && o.TTLMax == other.TTLMax && o.Largest == other.Largest && o.Slow == other.Slow &&
 		o.Hops == other.Hops && o.Loop == other.Loop && slices.Equal(o.Credits, other.Credits) &&
 		slices.Equal(o.Stages, other.Stages) && slices.Equal(o.Messages, other.Messages) &&
 		len(o.Mirrors) == 0 && len(other.Mirrors) == 0 && slices.EqualFunc(o.Outputs, other.Outputs, func(a, b Output) bool { return a.equal(&b) })
@@ -166,7 +171,7 @@ func (o *Translation) Clone() *Translation {
 
 func (o *Translation) reset() {
 	*o = Translation{
-		TTLMax: 255, Stages: append(o.Stages[:0], Stage{}), Outputs: o.Outputs[:0], Mirrors: o.Mirrors[:0], Messages: o.Messages[:0],
+		TTLMax: 255, Largest: AnySize, Stages: append(o.Stages[:0], Stage{}), Outputs: o.Outputs[:0], Mirrors: o.Mirrors[:0], Messages: o.Messages[:0],
 		Credits: o.Credits[:0], Reads: o.Reads[:0], sets: o.sets[:0], tags: o.tags[:0],
 	}
 }

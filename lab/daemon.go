@@ -417,7 +417,11 @@ func (d *daemon) setLink(ends [2]string, n int, c topology.LinkChange) (link *to
 				}
 				err := d.target().SetLink(ctx, i, c)
 				link = d.target().Topology().Links[i]
-				if d.own != nil && c != (topology.LinkChange{Up: c.Up}) {
+				switch {
+				case d.own == nil || c == topology.LinkChange{Up: c.Up}:
+				case c.MTU != nil: // routers have to know it
+					err = errors.Join(err, d.own.Configure(d.target().Topology()))
+				default:
 					d.own.SetMap(d.target().Topology())
 				}
 				return err

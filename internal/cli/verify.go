@@ -9,6 +9,7 @@ import (
 	"trivet.dev/trivet/bench/verify"
 	"trivet.dev/trivet/internal/words"
 	"trivet.dev/trivet/lab"
+	"trivet.dev/trivet/topology"
 )
 
 func (a *app) verify() *cobra.Command {
@@ -114,7 +115,7 @@ func summed(lines []string) (out []string) {
 	for _, why := range order {
 		where := count[why]
 		if n := len(where); n > mostAlike {
-			where = append(where[:mostAlike:shownReasons], fmt.Sprintf("%d more", n-shownReasons))
+			where = append(where[:mostAlike:mostAlike], fmt.Sprintf("%d more", n-mostAlike))
 		}
 		out = append(out, strings.Join(where, ", ")+"  "+why)
 	}
@@ -123,12 +124,12 @@ func summed(lines []string) (out []string) {
 
 // showLinks prints a line for each direction, without columns that no link has a value for.
 func (a *app) showLinks(r *verify.Result) {
-	columns := []struct{ what, head string }{{verify.Rate, "RATE"}, {verify.Delay, "DELAY"}, {verify.Jitter, "JITTER"}, {verify.Loss, "LOSS"}, {verify.Queue, "QUEUE"}}
+	columns := []struct{ what, head string }{{verify.Rate, "RATE"}, {verify.Delay, "DELAY"}, {verify.Jitter, "JITTER"}, {verify.Loss, "LOSS"}, {verify.Queue, "QUEUE"}, {verify.MTU, "MTU"}}
 	asked := map[string]bool{verify.Rate: true, verify.Delay: true, verify.Loss: true}
 	for _, l := range r.Links {
 		for _, d := range l.Directions {
 			for _, c := range d.Checks {
-				asked[c.What] = true
+				asked[c.What] = asked[c.What] || c.What != verify.MTU || c.Asked != topology.MTU
 			}
 		}
 	}

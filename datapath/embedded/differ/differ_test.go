@@ -32,6 +32,7 @@ type bed struct {
 	others []system
 
 	failed bool // the last trial
+	sizes  bool // the present trial looks at the sizes of packets
 
 	compared, emitted, excluded, refused int
 }
@@ -55,6 +56,7 @@ func (b *bed) play(c *trial) (why string) {
 	if why := b.install(c); why != "" {
 		return why
 	}
+	b.sizes = c.looksAtSizes()
 	before := b.counters()
 	for _, s := range b.all() {
 		if _, err := s.send(0, nil, &received{}); err != nil { // what has come from elsewhere is gone
@@ -197,7 +199,7 @@ func (b *bed) compareCounters(before [][switches]counters) (problems string) {
 func (b *bed) differentCounters(before [][switches]counters) string {
 	var problems []string
 	for i, s := range b.all() {
-		if s == system(b.scout) {
+		if s == system(b.scout) || isOVS(s) && b.sizes {
 			continue
 		}
 		for sw := range switches {

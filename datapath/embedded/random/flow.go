@@ -5,6 +5,7 @@ package random
 import (
 	"math/rand"
 	"net/netip"
+	"slices"
 
 	"trivet.dev/trivet/openflow"
 )
@@ -163,7 +164,12 @@ func (g Gen) Instructions(table, tables, groups int, meters int) (list []openflo
 		list = append(list, openflow.Meter(uint32(1+g.Intn(meters))))
 	}
 	if g.Intn(3) > 0 {
-		list = append(list, openflow.ApplyActions(g.Actions(groups)...))
+		actions := g.Actions(groups)
+		if g.Intn(4) == 0 {
+			limit := Pick[uint16](g, 59, 60, 70, 90, 120)
+			actions = slices.Insert(actions, g.Intn(len(actions)+1), openflow.CheckPacketLarger(limit, uint8(g.Intn(2))))
+		}
+		list = append(list, openflow.ApplyActions(actions...))
 	}
 	if g.Intn(8) == 0 {
 		list = append(list, openflow.ClearActions())

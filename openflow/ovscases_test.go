@@ -156,6 +156,7 @@ var flows = []string{
 	"priority=17,mpls,mpls_label=16,mpls_tc=3,mpls_bos=1,actions=dec_mpls_ttl,set_mpls_ttl(7),pop_mpls:0x0800,output:1",
 	"priority=18,tun_id=0x7/0xff,actions=push_mpls:0x8847,output:1",
 	"table=1,cookie=0x1234,idle_timeout=10,hard_timeout=20,send_flow_rem,priority=19,actions=meter:6,clear_actions,write_actions(group:1,output:1),write_metadata:0x1/0xff,goto_table:2",
+	"table=1,priority=21,ip,actions=check_pkt_larger(1414)->OXM_OF_METADATA[5],write_actions(dec_ttl,output:1),goto_table:2",
 	"priority=20,rarp,actions=group:1",
 }
 

@@ -136,6 +136,8 @@ func (p *parser) action(name, argument string, column int) (Action, bool) {
 		return p.setField(argument, column)
 	case "mod_dl_src", "mod_dl_dst", "mod_nw_src", "mod_nw_dst", "mod_tp_src", "mod_tp_dst":
 		return p.setField(argument+"->"+strings.TrimPrefix(name, "mod_"), column)
+	case "check_pkt_larger":
+		return p.checkLarger(argument, column)
 	case "set_mpls_ttl":
 		return SetMPLSTTL(uint8(p.number(argument, 8, column, nil))), true
 	case "mod_nw_ttl", "set_nw_ttl":
@@ -178,6 +180,23 @@ func (p *parser) action(name, argument string, column int) (Action, bool) {
 	}
 	p.fail(column, "%s: no such action", name)
 	return Action{}, false
+}
+
+// checkLarger reads bytes)->OXM_OF_METADATA[bit].
+func (p *parser) checkLarger(argument string, column int) (Action, bool) {
+	bytes, to, found := strings.Cut(argument, ")->")
+	bit, metadata := strings.CutPrefix(to, "OXM_OF_METADATA[")
+	bit, closed := strings.CutSuffix(bit, "]")
+	if !found || !metadata || !closed {
+		p.fail(column, "check_pkt_larger: write check_pkt_larger(1414)->OXM_OF_METADATA[0]")
+		return Action{}, false
+	}
+	n := p.number(bit, 8, column, nil)
+	if n > 63 {
+		p.fail(column, "bit %d of the metadata: it has bits 0 to 63", n)
+		return Action{}, false
+	}
+	return CheckPacketLarger(uint16(p.number(bytes, 16, column, nil)), uint8(n)), true
 }
 
 // setField reads value->field. A name that stands for several fields is told by the match.

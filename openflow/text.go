@@ -233,7 +233,7 @@ func (a Action) String() string {
 		return fmt.Sprintf("%s:0x%04x", strings.ToLower(a.Type.String()), a.EtherType)
 	case ActionExperimenter:
 		if bytes, bit, is := a.AsCheckPacketLarger(); is {
-			return fmt.Sprintf("check_pkt_larger(%d)->metadata[%d]", bytes, bit)
+			return fmt.Sprintf("check_pkt_larger(%d)->OXM_OF_METADATA[%d]", bytes, bit)
 		}
 		return fmt.Sprintf("experimenter:%#08x:%x", a.Experimenter, a.Data)
 	}

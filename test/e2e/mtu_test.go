@@ -39,9 +39,9 @@ func (m *machine) learned(from, to string) (mtus [2]string) {
 }
 
 // TestMTU proves, of routers of each kind, that what the narrowest of eleven links takes is found
-// out from both ends, by IPv4 and IPv6, whether the MTU is set in the file, by link set, by apply or
-// is that of a lab that was resumed; that packets of this size arrive, that TCP sends such ones, and
-// that larger ones of IPv4 that may be cut arrive in fragments.
+// out from both ends, by IPv4 and IPv6, whether the MTU is set in the file, by link set, by apply
+// or is that of a lab that was resumed; that packets of this size arrive, that TCP sends such ones,
+// and that larger ones of IPv4 that may be cut arrive in fragments.
 func TestMTU(t *testing.T) {
 	for _, kind := range []string{"embedded", "ovs", "kernel", "frr", "embedded reactive"} {
 		t.Run(kind, func(t *testing.T) {
@@ -98,10 +98,10 @@ func TestMTU(t *testing.T) {
 	}
 }
 
-// TestMTUOfSwitches proves, of switches of each kind, that a link takes packets of its MTU and drops
-// larger ones, in both directions, whether it is narrow or for jumbo frames; that beside such a one
-// other links take 1,500 bytes as ever; that impaired links do so, too; and that trivet verify finds
-// the MTUs that were asked for, and one that somebody has changed.
+// TestMTUOfSwitches proves, of switches of each kind, that a link takes packets of its MTU and
+// drops larger ones, in both directions, whether it is narrow or for jumbo frames; that beside such
+// a one other links take 1,500 bytes as ever; that impaired links do so, too; and that trivet
+// verify finds the MTUs that were asked for, and one that somebody has changed.
 func TestMTUOfSwitches(t *testing.T) {
 	for _, datapath := range []string{"embedded", "ovs", "bridge"} {
 		t.Run(datapath, func(t *testing.T) {

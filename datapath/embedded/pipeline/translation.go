@@ -10,7 +10,8 @@ import (
 )
 
 // A Translation is what becomes of a packet, and of all that agree with it on the bits of Mask and
-// have a TTL in the range and no more bytes. What it holds is valid until it is used for another translation.
+// have a TTL in the range and no more bytes. What it holds is valid until it is used for another
+// translation.
 type Translation struct {
 	Mask           Mask  // of the key as it was at the ingress
 	TTLMin, TTLMax uint8 // of IP at the ingress; 0 and 255 where the TTL does not matter

@@ -585,7 +585,7 @@ func TestSitesEncrypted(t *testing.T) {
 // delay, jitter, loss and bandwidth that it is asked for, as one on a machine has: from the file,
 // by link set, after a change of another link, and after the daemons at both ends were killed;
 // each direction once, through every datapath; that full frames cross it; and that it can be cut
-// and plugged, and leaves nothing.
+// and plugged, takes packets of its MTU and no larger ones, and leaves nothing.
 func TestSitesDelayed(t *testing.T) {
 	for _, datapath := range []string{"embedded", "ovs", "bridge"} {
 		t.Run(datapath, func(t *testing.T) {
@@ -636,6 +636,17 @@ links:
 			contains(t, h.run("ping", "h1", "h2", "-c", "3", "-i", "10ms").String(), "0 received")
 			h.ok("link", "set", "s1-s2", "loss=0", "delay=0")
 			rtt("h1", "h2", 0, 10)
+			for _, setting := range [][]string{{"mtu=1300"}, {"mtu=1000", "delay=2ms"}} {
+				h.ok(append([]string{"link", "set", "s1-s2"}, setting...)...)
+				size := map[bool]int{true: 1272, false: 972}[len(setting) == 1]
+				for _, ends := range [][2]string{{"h1", "h2"}, {"h2", "h1"}} {
+					ping := func(size int) string {
+						return h.run("exec", "-n", ends[0], "--", "ping", "-c", "1", "-W", "1", "-M", "do", "-s", strconv.Itoa(size), ends[1]).String()
+					}
+					contains(t, ping(size), "1 received")
+					contains(t, ping(size+5), "0 received") // Linux leaves 4 bytes for a tag
+				}
+			}
 			h.ok("down", h.name)
 			s.unchanged(t)
 		})

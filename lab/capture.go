@@ -21,6 +21,12 @@ import (
 // A tap is one device to capture at, in the namespace of node.
 type tap struct{ node, device string }
 
+// CheckCapture says what is wrong with a link or node of a topology that is to be recorded.
+func CheckCapture(t *topology.Topology, at string) error {
+	_, _, err := taps(t, at)
+	return err
+}
+
 // taps returns the devices of a link ("s1-h1", captured at the switch if there is
 // one) or of a node (all of them), and the indexes of their links.
 func taps(t *topology.Topology, what string) (out []tap, links []int, err error) {

@@ -26,9 +26,10 @@ import (
 
 // Driver brings labs up, on this machine or on several.
 type Driver struct {
-	Dir    string        // where the files lie that the experiment names
-	Prefix string        // of the labs' names; see PrefixOf
-	Wait   time.Duration // for controllers to answer and routes to be known; 0 is a minute
+	Dir      string        // where the files lie that the experiment names
+	Prefix   string        // of the labs' names; see PrefixOf
+	Captures string        // where recorded packets go, a directory that is made when it is needed
+	Wait     time.Duration // for controllers to answer and routes to be known; 0 is a minute
 
 	count atomic.Int64
 }
@@ -125,6 +126,11 @@ func Check(p *experiment.Plan) error {
 			}
 			if err := errors.Join(checkIPv6(t, probe.Options), k.checkSouthbound(t)); err != nil {
 				add("%s: %s", probe.Name, err)
+			}
+			if t != nil && k.fits != nil {
+				if err := k.fits(t, probe.Options); err != nil {
+					add("%s: %s", probe.Name, err)
+				}
 			}
 			if err := k.toolMissing(); err != nil {
 				left.add(err, c.ID, probe.Name)

@@ -45,7 +45,7 @@ func (i *instance) Run(ctx context.Context, p experiment.Probe, began time.Time)
 	k := kinds[p.Kind]
 	b := &bed{topology: i.topology, cell: i.cell, options: p.Options, name: i.name, nodes: i.lab, began: began, alone: i.alone(p), fresh: i.fresh, south: i.listen}
 	if own, ok := i.lab.(*ownLab); ok {
-		b.lab = own.client
+		b.lab, b.captures = own.client, i.driver.Captures
 	} else if k.own {
 		return experiment.Measured{}, fmt.Errorf("%s needs a lab of Trivet's", p.Kind)
 	}

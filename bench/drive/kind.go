@@ -24,12 +24,13 @@ type bed struct {
 	cell     *experiment.Cell
 	options  experiment.Options // the probe's, checked
 
-	name  string // of the lab
-	nodes nodes
-	began time.Time // from which the times of the schedule count
-	alone bool      // no other probe runs at the same time, and nothing happens meanwhile
-	fresh func(context.Context) (up, down time.Duration, err error)
-	south func() (*southbound, error) // listens to connections to controllers; see instance.listen
+	name     string // of the lab
+	nodes    nodes
+	began    time.Time // from which the times of the schedule count
+	alone    bool      // no other probe runs at the same time, and nothing happens meanwhile
+	fresh    func(context.Context) (up, down time.Duration, err error)
+	captures string                      // the directory for recorded packets; "": there is none
+	south    func() (*southbound, error) // listens to connections to controllers; see instance.listen
 }
 
 // nodes is what a probe needs of the nodes of a lab, whoever brought them up.
@@ -53,6 +54,9 @@ type kind struct {
 	// run measures until it is done or ctx ends, and returns what it has measured also with an
 	// error.
 	run func(ctx context.Context, b *bed) (experiment.Measured, error)
+
+	// fits says what of a topology the options do not fit, beside names of nodes; may be nil.
+	fits func(*topology.Topology, experiment.Options) error
 
 	chief   []string // the metrics that are shown of a probe that has many; nil: all
 	tools   []string // programs of others that it runs

@@ -267,7 +267,7 @@ func (a *app) carryOut(ctx context.Context, b benchRunning, p *experiment.Plan, 
 	if err != nil {
 		return err
 	}
-	driver := &drive.Driver{Dir: p.Experiment.Dir(), Prefix: prefix}
+	driver := &drive.Driver{Dir: p.Experiment.Dir(), Prefix: prefix, Captures: strings.TrimSuffix(b.out, ".jsonl") + "-captures"}
 	left, err := driver.Clean(ctx)
 	if len(left) > 0 {
 		a.say("took down what an earlier run left: %s", strings.Join(left, ", "))

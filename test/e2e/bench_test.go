@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -11,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gopacket/gopacket/pcapgo"
 
 	"trivet.dev/trivet/bench/environment"
 	results "trivet.dev/trivet/bench/result"
@@ -31,6 +34,61 @@ func (m *machine) samples(file string) *results.Run {
 		seen[key] = true
 	}
 	return run
+}
+
+// TestBenchCapture proves that packets of each run are recorded beside its results, as many as are
+// asked for, and that a place that does not exist is found before anything runs.
+func TestBenchCapture(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	before := m.snapshot()
+	text := `
+topology: linear,2
+factors: {most: [5, 1000]}
+probes: [[ping: {from: h1, to: h2, count: 10, interval: 50ms}, capture: {at: s1-s2, time: 2s, packets: "${most}", bytes: 60}]]
+repetitions: 2
+`
+	out := filepath.Join(m.dir, "x.jsonl")
+	contains(t, m.want(1, "bench", "run", m.file("bad.yaml", strings.Replace(text, "s1-s2", "s1-s9", 1)), "--out", out).String(), "there is no node or link s1-s9")
+	m.ok("bench", "run", m.file("x.yaml", text), "--out", out)
+	files := 0
+	for _, s := range m.samples(out).Counted() {
+		if s.Probe != "capture" {
+			continue
+		}
+		files++
+		var details struct{ File string }
+		must(t, json.Unmarshal(s.Details, &details))
+		f, err := os.Open(filepath.Join(m.dir, details.File))
+		must(t, err)
+		r, err := pcapgo.NewReader(f)
+		must(t, err)
+		packets, echoes := 0, 0
+		for {
+			data, _, err := r.ReadPacketData()
+			if err != nil {
+				break
+			}
+			packets++
+			if len(data) > 34 && data[12] == 8 && data[13] == 0 && data[23] == 1 {
+				echoes++
+			}
+		}
+		must(t, f.Close())
+		var kept float64
+		for _, one := range s.Measurements {
+			if one.Metric == "captured" {
+				kept = one.Values[0]
+			}
+		}
+		if float64(packets) != kept || (fmt.Sprint(s.Factors["most"]) == "5") != (packets == 5) || packets > 5 && echoes < 15 {
+			t.Errorf("%s has %d packets, %d of them echoes; the result says %v", details.File, packets, echoes, kept)
+		}
+	}
+	if files != 4 {
+		t.Errorf("%d files of 4 runs", files)
+	}
+	m.unchanged(before)
 }
 
 // TestBenchResumed proves that a run of an experiment that is killed can be resumed: what it had

@@ -39,7 +39,7 @@ const (
 const (
 	maxOSPFMetric = 1<<24 - 2 // RFC 2328, B: LSInfinity is above it
 
-	redistributeHint = "write static, connected or default; deny before it, 10.20.0.0/16 ge 17 le 24 and tag 7 behind it, then set metric 30 type 1 tag 8"
+	redistributeHint = "write static, connected or default; or static 10.20.0.0/16 le 24 tag 7 set metric 30 type 1 tag 8, or deny static 10.20.0.0/16"
 )
 
 // Matches says whether the rule is about a route of its source.

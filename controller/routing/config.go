@@ -93,6 +93,7 @@ type Speaker interface {
 type Learned struct {
 	Prefix netip.Prefix
 	Metric uint32
+	Tag    uint32
 	Hops   []LearnedHop // of equal cost
 	Drop   bool         // packets that follow it are dropped: an aggregate without next hops
 }

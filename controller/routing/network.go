@@ -375,7 +375,7 @@ func shared(own, neighbour *Interface, v4 bool) (any netip.Addr) {
 // learned adds what a protocol has found.
 func (n *network) learned(t *table, router int, only netip.Prefix) {
 	for _, l := range n.spoken(router, only) {
-		r := &Route{Prefix: l.Prefix, Source: Protocol, Metric: l.Metric, Drop: l.Drop}
+		r := &Route{Prefix: l.Prefix, Source: Protocol, Metric: l.Metric, Tag: l.Tag, Drop: l.Drop}
 		for _, h := range l.Hops {
 			if out := n.portOf(router, h.Port); out != nil && h.Via.IsValid() {
 				r.Hops = append(r.Hops, n.hopVia(router, out, h.Via))

@@ -77,6 +77,7 @@ type App struct {
 	pending   bool // a change is not in the switches yet
 	following bool // the same, but it is on its way
 	watchers  []func(Rerouted)
+	feeds     []*Feed // replaced, not changed
 }
 
 // cause is what made routes change, and when.

@@ -48,8 +48,11 @@ func (a *App) follow() {
 	changed := a.install(nodes, net, net.onDemand)
 	took := time.Since(why.at)
 	a.mu.Lock()
-	watchers := a.watchers
+	watchers, feeds := a.watchers, a.feeds
 	a.mu.Unlock()
+	for _, f := range feeds {
+		f.publish(net)
+	}
 	if changed == 0 {
 		return
 	}

@@ -8,9 +8,9 @@ package routerd
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"os/exec"
-	"net/netip"
 	"path/filepath"
 	"slices"
 	"time"

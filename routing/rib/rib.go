@@ -3,8 +3,8 @@
 // metric. A route that was not chosen stays with its source, so it is chosen as soon as the better
 // one is gone.
 //
-// The package holds nothing: who asks has the routes, of all prefixes or of the one that a packet
-// needs. Ten thousand routers have no table each.
+// The choice holds nothing: who asks has the routes, of all prefixes or of the one that a packet
+// needs. Ten thousand routers have no table each. Who wants to follow what is chosen has a Feed.
 package rib
 
 import (

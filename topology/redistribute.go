@@ -14,7 +14,7 @@ import (
 // not announced. It says what FRR's route-map and prefix-list say together.
 type OSPFRedistribute struct {
 	Deny   bool   `json:"deny,omitempty"` // what matches is not announced
-	Source string `json:"source"`         // connected, static or default
+	Source string `json:"source"`         // connected, static, program or default
 
 	// Prefix is what the routes are to, if their lengths are from GE to LE. With neither it is the
 	// one network. 0: GE is the prefix's length, LE 32. No Prefix: to anything but the default
@@ -33,13 +33,14 @@ type OSPFRedistribute struct {
 const (
 	OSPFConnected = "connected" // networks of interfaces on which OSPF is off
 	OSPFStatic    = "static"    // the node's routes, as long as it uses them
+	OSPFProgram   = "program"   // what programs have given by the API; of routing nodes
 	OSPFDefault   = "default"   // a default route, whether or not the router has one
 )
 
 const (
 	maxOSPFMetric = 1<<24 - 2 // RFC 2328, B: LSInfinity is above it
 
-	redistributeHint = "write static, connected or default; or static 10.20.0.0/16 le 24 tag 7 set metric 30 type 1 tag 8, or deny static 10.20.0.0/16"
+	redistributeHint = "write static, connected, program or default; or static 10.20.0.0/16 le 24 tag 7 set metric 30 type 1 tag 8, or deny static 10.20.0.0/16"
 )
 
 // Matches says whether the rule is about a route of its source.
@@ -156,7 +157,7 @@ func (r *OSPFRedistribute) word(word string, set bool) func(uint64) {
 func (r OSPFRedistribute) wrong() string {
 	least, most := r.Lengths()
 	switch {
-	case !slices.Contains([]string{OSPFConnected, OSPFStatic, OSPFDefault}, r.Source):
+	case !slices.Contains([]string{OSPFConnected, OSPFStatic, OSPFProgram, OSPFDefault}, r.Source):
 		return clip(r.Source) + " is not a source"
 	case r.Deny && (r.Metric != 0 || r.Type != 0 || r.SetTag != 0):
 		return "what is denied has no metric, type or tag"

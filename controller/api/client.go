@@ -171,6 +171,18 @@ func (c *Client) Balance(ctx context.Context) (Balance, error) {
 	return call[Balance](ctx, c, "GET", "/balance", nil)
 }
 
+// SetProgram replaces the routes of a program.
+func (c *Client) SetProgram(ctx context.Context, name string, r ProgramRequest) error {
+	_, err := call[struct{}](ctx, c, "PUT", "/routes/"+name, r)
+	return err
+}
+
+// DropProgram takes all routes of a program back.
+func (c *Client) DropProgram(ctx context.Context, name string) error {
+	_, err := call[struct{}](ctx, c, "DELETE", "/routes/"+name, nil)
+	return err
+}
+
 // PossiblePaths returns the k paths from a router to a subnet, address or node that are loaded
 // least.
 func (c *Client) PossiblePaths(ctx context.Context, from, to string, k int) (PossiblePaths, error) {

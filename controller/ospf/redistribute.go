@@ -124,6 +124,8 @@ func sourceOf(r *routing.Route) string {
 		return topology.OSPFConnected
 	case routing.Static:
 		return topology.OSPFStatic
+	case routing.Program:
+		return topology.OSPFProgram
 	}
 	return ""
 }

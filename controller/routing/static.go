@@ -38,8 +38,11 @@ func (n *network) independent(t *table, router int, only netip.Prefix) (behind [
 
 func (s *StaticRoute) route(hops ...Hop) *Route {
 	r := &Route{Prefix: s.To, Source: Static, Distance: s.Distance, Metric: cmp.Or(s.Metric, 1), Tag: s.Tag, Hops: hops}
-	if s.Fallback {
+	switch {
+	case s.Fallback:
 		r.Source = Fallback
+	case s.Program != "":
+		r.Source, r.Program = Program, s.Program
 	}
 	return r
 }

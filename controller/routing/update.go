@@ -17,15 +17,7 @@ func (a *App) follow() {
 	nodes := *a.nodes.Load()
 	why := a.cause
 	a.pending, a.following, a.cause = false, true, cause{}
-	config, addresses, speakers, steered := a.config, a.addresses, a.speakers, a.steered
-	if len(a.static) > 0 {
-		config.Routers = slices.Clone(config.Routers)
-	}
-	for dpid, routes := range a.static {
-		if i, is := addresses.index[dpid]; is {
-			config.Routers[i].Static = routes
-		}
-	}
+	config, addresses, speakers, steered := a.given(), a.addresses, a.speakers, a.steered
 	a.mu.Unlock()
 	defer func() {
 		a.mu.Lock()

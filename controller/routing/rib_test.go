@@ -196,7 +196,10 @@ func TestRIB(t *testing.T) {
 			}
 			return s
 		}
-		for range rapid.IntRange(1, 25).Draw(rt, "steps") {
+		for range rapid.IntRange(0, 12).Draw(rt, "routes at first") {
+			r.Static = append(r.Static, given())
+		}
+		for range rapid.IntRange(1, 15).Draw(rt, "steps") {
 			switch rapid.IntRange(0, 5).Draw(rt, "step") {
 			case 0:
 				if len(r.Static) > 0 {

@@ -274,12 +274,13 @@ func (s *Server) registerRoutes(api huma.API) {
 	huma.Get(api, "/v1/controller/routes", func(ctx context.Context, in *struct {
 		Router string `query:"router" doc:"All where none is given"`
 		Prefix string `query:"prefix" doc:"What routers have from all sources to exactly this prefix, not only what they use"`
+		All    bool   `query:"all" doc:"The same to all prefixes"`
 	}) (*body[Routes], error) {
 		c, err := s.get()
 		if err != nil {
 			return nil, err
 		}
-		return bodyOf(newView(c).routes(in.Router, in.Prefix))
+		return bodyOf(newView(c).routes(in.Router, in.Prefix, in.All))
 	}, summary("Routes of routing nodes"))
 	huma.Post(api, "/v1/controller/routes", func(ctx context.Context, in *body[RouteRequest]) (*struct{}, error) {
 		c, err := s.get()

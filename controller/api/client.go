@@ -154,6 +154,12 @@ func (c *Client) Routes(ctx context.Context, name, prefix string) (Routes, error
 	return call[Routes](ctx, c, "GET", "/routes"+query("router", name, "prefix", prefix), nil)
 }
 
+// AllRoutes returns what a router, or all routers if name is empty, have from all sources to all
+// prefixes.
+func (c *Client) AllRoutes(ctx context.Context, name string) (Routes, error) {
+	return call[Routes](ctx, c, "GET", "/routes"+query("router", name, "all", "true"), nil)
+}
+
 // AddRoute adds a static route.
 func (c *Client) AddRoute(ctx context.Context, r RouteRequest) error {
 	_, err := call[struct{}](ctx, c, "POST", "/routes", r)

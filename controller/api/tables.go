@@ -211,7 +211,7 @@ func (v *view) deleteFlow(ctx context.Context, id int64) (out Flow, err error) {
 	return v.userFlow(f), nil
 }
 
-func (v *view) routes(name, prefix string) (out Routes, err error) {
+func (v *view) routes(name, prefix string, all bool) (out Routes, err error) {
 	out.Routes, out.Added = []Route{}, []builtin.UserRoute{}
 	var only netip.Prefix
 	if prefix != "" {
@@ -237,7 +237,7 @@ func (v *view) routes(name, prefix string) (out Routes, err error) {
 			continue
 		}
 		found = true
-		if only.IsValid() {
+		if only.IsValid() || all {
 			for _, x := range v.c.Routing.Candidates(r.DPID, only) {
 				out.Routes = append(out.Routes, v.route(r, x, users))
 			}

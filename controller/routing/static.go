@@ -70,19 +70,19 @@ type Candidate struct {
 	Why  string // it is not used
 }
 
-// candidates lists what a router has from all sources to exactly a prefix, the one that is used
-// first.
-func (n *network) candidates(router int, p netip.Prefix) (out []Candidate) {
+// candidates lists what a router has from all sources to exactly a prefix, or to any, by prefix, the
+// one that is used first.
+func (n *network) candidates(router int, only netip.Prefix) (out []Candidate) {
 	t := n.newTable(router)
 	t.all = &out
-	if n.onDemand {
-		n.fillTo(t, router, p)
+	if n.onDemand && only.IsValid() {
+		n.fillTo(t, router, only)
 	} else {
 		n.fill(t, router)
-		out = slices.DeleteFunc(out, func(c Candidate) bool { return c.Prefix != p })
+		out = slices.DeleteFunc(out, func(c Candidate) bool { return !chosen(only, c.Prefix) })
 	}
-	used := t.routes[p]
 	for i := range out {
+		used := t.routes[out[i].Prefix]
 		if c := &out[i]; c.Route == used {
 			c.Used = true
 		} else if c.Why == "" {
@@ -94,6 +94,9 @@ func (n *network) candidates(router int, p netip.Prefix) (out []Candidate) {
 		}
 	}
 	slices.SortStableFunc(out, func(a, b Candidate) int {
+		if c := comparePrefix(a.Prefix, b.Prefix); c != 0 {
+			return c
+		}
 		if a.Used != b.Used {
 			return map[bool]int{true: -1, false: 1}[a.Used]
 		}
@@ -102,8 +105,8 @@ func (n *network) candidates(router int, p netip.Prefix) (out []Candidate) {
 	return out
 }
 
-// Candidates lists what a router has from all its sources to a prefix, the route that is used
-// first; nothing where there is no such router.
+// Candidates lists what a router has from all its sources to a prefix, or without one to all, by
+// prefix, the route that is used first; nothing where there is no such router.
 func (a *App) Candidates(dpid uint64, p netip.Prefix) []Candidate {
 	net, i, is := a.picture(dpid)
 	if !is {

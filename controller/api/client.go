@@ -249,12 +249,12 @@ func (c *Client) Path(ctx context.Context, q PathQuery) (Path, error) {
 }
 
 // Events calls each with the name and the JSON of every event, until the stream ends or each fails.
-func (c *Client) Events(ctx context.Context, samples bool, each func(name string, data []byte) error) error {
-	path := "/v1/controller/events"
-	if samples {
-		path += "?samples=1"
+func (c *Client) Events(ctx context.Context, q EventQuery, each func(name string, data []byte) error) error {
+	samples := ""
+	if q.Samples {
+		samples = "1"
 	}
-	resp, err := c.do(ctx, "GET", path, nil)
+	resp, err := c.do(ctx, "GET", "/v1/controller/events"+query("samples", samples, "routes", strings.Join(q.Routes, ",")), nil)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,8 @@
 package routing
 
 import (
+	"cmp"
+	"maps"
 	"net/netip"
 	"slices"
 	"sync"
@@ -17,15 +19,15 @@ type Place struct {
 // Update says which route a router uses from now on, which is not to be changed; Gone: none.
 type Update = rib.Update[Place, *Route]
 
-// Feed tells which routes some routers use: all of them first, then what changes. Routes are told
-// when they are in the flow tables. Make it with App.Subscribe.
+// Feed tells which routes some routers use: all of them first, then what changes, when it is in the
+// flow tables. Make it with App.Subscribe.
 type Feed struct {
 	app  *App
 	own  bool
 	wake func()
 	told *rib.Feed[Place, *Route]
 
-	mu      sync.Mutex
+	mu      sync.Mutex // of what follows, and while something is told
 	routers []uint64
 }
 
@@ -50,41 +52,47 @@ func (f *Feed) Close() {
 // Of chooses the routers. Routes of those that are not among them any more are told to be gone.
 func (f *Feed) Of(routers []uint64) {
 	f.mu.Lock()
-	same := slices.Equal(f.routers, routers)
 	f.routers = slices.Clone(routers)
 	f.mu.Unlock()
-	if !same {
-		f.app.Refresh("other routers are followed")
-	}
+	f.publish()
 }
 
 // Take returns what has changed since it was called last: one Update for each prefix.
 func (f *Feed) Take() []Update { return f.told.Take() }
 
-// publish tells what routers use in a network.
-func (f *Feed) publish(n *network) {
+// publish tells what routers use in the network as it was seen last.
+func (f *Feed) publish() {
 	f.mu.Lock()
-	routers := f.routers
+	if n := f.app.net.Load(); n != nil {
+		f.tell(n)
+	}
+	waits := f.told.Waits()
 	f.mu.Unlock()
+	if waits {
+		f.wake()
+	}
+}
+
+func (f *Feed) tell(n *network) {
 	now := map[Place]bool{}
-	for _, dpid := range routers {
+	for _, dpid := range f.routers {
 		i, is := n.index[dpid]
 		if !is {
 			continue
 		}
-		for p, r := range n.used(i, f.own) {
+		used := n.used(i, f.own)
+		for _, p := range slices.SortedFunc(maps.Keys(used), comparePrefix) {
 			at := Place{dpid, p}
 			now[at] = true
-			f.told.Set(at, r)
+			f.told.Set(at, used[p])
 		}
 	}
-	for _, at := range f.told.Keys() {
-		if !now[at] {
-			f.told.Drop(at)
-		}
-	}
-	if f.told.Waits() {
-		f.wake()
+	gone := slices.DeleteFunc(f.told.Keys(), func(at Place) bool { return now[at] })
+	slices.SortFunc(gone, func(a, b Place) int {
+		return cmp.Or(cmp.Compare(a.Router, b.Router), comparePrefix(a.Prefix, b.Prefix))
+	})
+	for _, at := range gone {
+		f.told.Drop(at)
 	}
 }
 

@@ -170,7 +170,7 @@ func TestRIB(t *testing.T) {
 		r.Protocol = "ospf"
 		learned := map[netip.Prefix]Learned{}
 		told := map[netip.Prefix]*Route{}
-		feed := &Feed{own: true, wake: func() {}, told: rib.NewFeed[Place](sameRoute), routers: []uint64{1}}
+		feed := &Feed{own: true, told: rib.NewFeed[Place](sameRoute), routers: []uint64{1}}
 		given := func() (s StaticRoute) {
 			v6, level := rapid.Bool().Draw(rt, "v6"), rapid.IntRange(0, 2).Draw(rt, "level")
 			s = StaticRoute{To: prefix(v6, level, rapid.IntRange(0, 2).Draw(rt, "length")), Metric: uint32(rapid.IntRange(0, 2).Draw(rt, "metric")),
@@ -270,7 +270,7 @@ func TestRIB(t *testing.T) {
 // follow has a feed tell of a network, and compares what was told with what is used. What has not
 // changed since the other picture of the same network is not told again.
 func follow(rt *rapid.T, feed *Feed, n *network, told map[netip.Prefix]*Route, m *naive, again bool) {
-	feed.publish(n)
+	feed.tell(n)
 	for _, u := range feed.Take() {
 		before, had := told[u.Key.Prefix]
 		if again || u.Gone && !had || !u.Gone && had && shown(before) == shown(u.Value) {

@@ -43,7 +43,7 @@ func (a *App) follow() {
 	watchers, feeds := a.watchers, a.feeds
 	a.mu.Unlock()
 	for _, f := range feeds {
-		f.publish(net)
+		f.publish()
 	}
 	if changed == 0 {
 		return

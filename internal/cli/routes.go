@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -19,7 +20,7 @@ import (
 
 func (a *app) routes() *cobra.Command {
 	var add, remove string
-	var all bool
+	var all, follow bool
 	cmd := &cobra.Command{
 		Use:   "routes [ROUTER [PREFIX]] [--add 'PREFIX via ADDRESS' | --delete PREFIX]",
 		Short: "List routes of routing nodes, add and delete static ones",
@@ -27,17 +28,18 @@ func (a *app) routes() *cobra.Command {
 			"why one is used. The least distance counts, then the least metric. A static route that you add takes precedence over those that the\n" +
 			"controller finds, unless it has a larger distance, and is kept until you delete it. Several next hops share the traffic: 'PREFIX via\n" +
 			"A,B'; 'PREFIX discard' drops. An address that another route leads to may be a next hop, too. With --all, all that routers have from\n" +
-			"all sources, as FRR's 'show ip route' writes it.",
+			"all sources, as FRR's 'show ip route' writes it; with --follow, what routers use, and then each change of it.",
 		Example: "  trivet routes r1\n  trivet routes r1 10.9.0.0/16\n  trivet routes r1 --add '10.9.0.0/16 via 10.0.1.9'\n" +
 			"  trivet routes r1 --add '10.9.0.0/16 via 10.0.2.9 distance 200'\n  trivet routes r1 --delete 10.9.0.0/16",
 		Args: cobra.MaximumNArgs(2),
 	}
 	k := controllerFlags(cmd)
 	f := cmd.Flags()
+	f.BoolVarP(&follow, "follow", "f", false, "go on to show what changes, until Ctrl-C")
 	f.StringVar(&add, "add", "", "add a static route to the router")
 	f.StringVar(&remove, "delete", "", "delete the static route to that prefix, one that you added")
 	f.BoolVar(&all, "all", false, "list the routes of all sources, also those that are not used")
-	cmd.MarkFlagsMutuallyExclusive("add", "delete", "all")
+	cmd.MarkFlagsMutuallyExclusive("add", "delete", "all", "follow")
 	cmd.ValidArgsFunction = a.completeSwitches(k, "router")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		name := ""
@@ -50,6 +52,9 @@ func (a *app) routes() *cobra.Command {
 		c, err := a.controllerClient(k)
 		if err != nil {
 			return err
+		}
+		if follow {
+			return a.followRoutes(cmd.Context(), c, args)
 		}
 		ctx, cancel := bounded(cmd.Context())
 		defer cancel()
@@ -261,6 +266,46 @@ func (a *app) listAll(ctx context.Context, c *api.Client, args []string) error {
 		}
 	}
 	return nil
+}
+
+// followRoutes shows the routes that a router uses, and what changes, until ctx ends.
+func (a *app) followRoutes(ctx context.Context, c *api.Client, args []string) error {
+	if len(args) != 1 {
+		return errors.New("name the router:  trivet routes r1 --follow")
+	}
+	reason := ""
+	err := c.Events(ctx, api.EventQuery{Routes: args}, func(name string, data []byte) error {
+		switch name {
+		case "end":
+			var e api.EndEvent
+			err := json.Unmarshal(data, &e)
+			reason = e.Reason
+			return err
+		case "route":
+			var e api.RouteEvent
+			if err := json.Unmarshal(data, &e); err != nil {
+				return err
+			}
+			if a.json {
+				return a.printJSON(e)
+			}
+			lines := []string{"    " + e.Prefix.String() + " gone"}
+			if !e.Gone {
+				lines = frrLines(e.Route)
+			}
+			for _, line := range lines {
+				a.say("%s  %s", e.Time.Local().Format("15:04:05.000"), line)
+			}
+		}
+		return nil
+	})
+	if err == nil && reason != "" {
+		err = errors.New(reason)
+	}
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
 }
 
 // frrLines are a route as FRR's show ip route has it, one for each next hop.

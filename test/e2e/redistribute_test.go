@@ -10,8 +10,8 @@ import (
 // TestRedistributeFRR proves by an FRR in the lab that routing nodes announce by rules: it learns
 // a static route with the metric, type and tag of the rule that matches, one that is discarded, one
 // that a user adds, a network without OSPF, and a forwarding address, and not what is denied; a
-// route that goes is gone there; apply changes rules. What FRR announces by its own rules is at
-// routing nodes with the right cost, also when these follow its rules' change.
+// route that goes is gone there; apply changes rules. What FRR and BIRD announce by rules of their own
+// is at routing nodes with the right cost and tag, also after FRR's have changed.
 func TestRedistributeFRR(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
@@ -38,10 +38,17 @@ nodes:
       datapath: frr
       routes: [10.30.1.0/24 via 10.6.0.2, 10.30.2.0/24 via 10.6.0.2, 10.31.0.0/16 via 10.6.0.2]
       ospf: {area: 0, redistribute: [deny static 10.30.2.0/24, static 10.30.0.0/16 le 24 set metric 40 type 1 tag 5, static metric 9, connected]}
-  h[1-3]: host
+  b4:
+    router:
+      datapath: bird
+      routes: [10.40.1.0/24 via 10.5.0.2 tag 7, 10.40.2.0/24 via 10.5.0.2, 10.40.3.0/24 via 10.5.0.2 tag 9, 10.41.0.0/16 discard]
+      ospf: {area: 0, redistribute: [deny static 10.40.3.0/24, static tag 7 set metric 50 type 1 tag 4, static 10.40.0.0/14 le 24 metric 8]}
+  h[1-4]: host
 links:
   - r1 -- r2: {ospf: {cost: 3}}
   - r2 -- f3: {ospf: {cost: 5}}
+  - r2 -- b4: {ospf: {cost: 7}}
+  - b4 -- h4: {ospf: off, from: {address: 10.5.0.1/24}, to: {address: 10.5.0.2/24}}
   - r1 -- h1: {ospf: off, from: {address: 10.9.0.1/24}, to: {address: 10.9.0.2/24}}
   - r1 -- h2: {from: {address: 10.8.0.1/24}, to: {address: 10.8.0.2/24}}
   - f3 -- h3: {ospf: off, from: {address: 10.6.0.1/24}, to: {address: 10.6.0.2/24}}
@@ -81,6 +88,12 @@ links:
 	has("10.31.0.0/16", "* ospf 110 9 – ")
 	if out := m.ok("routes", "r2"); strings.Contains(out, "10.30.2.0") {
 		t.Errorf("r2 has what FRR is not to announce:\n%s", out)
+	}
+	has("10.40.1.0/24", "* ospf 110 57 4 ")
+	has("10.40.2.0/24", "* ospf 110 8 – ")
+	has("10.41.0.0/16", "* ospf 110 8 – ")
+	if out := m.ok("routes", "r2"); strings.Contains(out, "10.40.3.0") {
+		t.Errorf("r2 has what BIRD is not to announce:\n%s", out)
 	}
 	has("10.6.0.0/24", "* ospf 110 20 – ")
 	m.twice("h1", "10.6.0.2")

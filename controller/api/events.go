@@ -150,8 +150,8 @@ func (s *Server) serveEvents(ctx context.Context, in *EventQuery, send sse.Sende
 	}
 }
 
-// followRoutes returns a feed of the routes that routers use, and what says that there are news; nil
-// of no routers.
+// followRoutes returns a feed of the routes that routers use, and what says that there are news;
+// nil of no routers.
 func followRoutes(c *builtin.Controller, names []string) (*routing.Feed, <-chan struct{}, error) {
 	if len(names) == 0 {
 		return nil, nil, nil

@@ -142,10 +142,10 @@ type ProgramRoutes struct {
 	Routes   []UserRoute  // their distances do not count
 }
 
-// SetProgram replaces the routes of a program, all or, if one is none, none, and returns when routers
-// have followed, or ctx ends. One to whose next hop nothing leads is used as soon as something does.
-// They are not kept in the database: who computes routes
-// gives them again to a controller that has been started anew.
+// SetProgram replaces the routes of a program, all or, if one is none, none, and returns when
+// routers have followed, or ctx ends. One to whose next hop nothing leads is used as soon as
+// something does. They are not kept in the database: who computes routes gives them again to a
+// controller that has been started anew.
 func (c *Controller) SetProgram(ctx context.Context, p ProgramRoutes) error {
 	c.routes.changing.Lock()
 	defer c.routes.changing.Unlock()

@@ -32,8 +32,8 @@ type Feed struct {
 }
 
 // Subscribe returns a feed of the routes of no routers yet. If own it tells only of prefixes to
-// which a router has a route of its own: connected, or given; then it needs no whole tables. wake is
-// called when there is something to take; it must be quick, and must not call the app.
+// which a router has a route of its own: connected, or given; then it needs no whole tables. wake
+// is called when there is something to take; it must be quick, and must not call the app.
 func (a *App) Subscribe(own bool, wake func()) *Feed {
 	f := &Feed{app: a, own: own, wake: wake, told: rib.NewFeed[Place](sameRoute)}
 	a.mu.Lock()

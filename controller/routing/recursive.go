@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// recursion finds the next hops of a router's given routes whose own next hop is no neighbour: those
-// of the route that leads to it, which must be longer than the default route and not be the one
-// whose next hops are looked for. That may be such a route itself. Of routes that need each other,
-// one does without the others, always the same.
+// recursion finds the next hops of a router's given routes whose own next hop is no neighbour:
+// those of the route that leads to it, which must be longer than the default route and not be the
+// one whose next hops are looked for. That may be such a route itself. Of routes that need each
+// other, one does without the others, always the same.
 type recursion struct {
 	*network
 	router int

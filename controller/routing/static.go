@@ -70,8 +70,8 @@ type Candidate struct {
 	Why  string // it is not used
 }
 
-// candidates lists what a router has from all sources to exactly a prefix, or to any, by prefix, the
-// one that is used first.
+// candidates lists what a router has from all sources to exactly a prefix, or to any, by prefix,
+// the one that is used first.
 func (n *network) candidates(router int, only netip.Prefix) (out []Candidate) {
 	t := n.newTable(router)
 	t.all = &out

@@ -20,10 +20,10 @@ type Distance uint8
 const Never Distance = 255
 
 // Distances that routers give to sources if nothing else is said; Cisco's and FRR's are the same.
-// Program, Balanced and ShortestPath are Trivet's own. The first is what programs of the user's have
-// given; its distance is that of what other networks tell by BGP. The second takes traffic off busy
-// links, in place of what protocols find; the third's is that of IS-IS: both know the whole network.
-// Computed are routes from the topology's file, for where nothing finds a path.
+// Program, Balanced and ShortestPath are Trivet's own. The first is what programs of the user's
+// have given; its distance is that of what other networks tell by BGP. The second takes traffic off
+// busy links, in place of what protocols find; the third's is that of IS-IS: both know the whole
+// network. Computed are routes from the topology's file, for where nothing finds a path.
 const (
 	Connected    Distance = 0
 	Static       Distance = 1

@@ -7,11 +7,11 @@ import (
 	"testing"
 )
 
-// TestRedistributeFRR proves by an FRR in the lab that routing nodes announce by rules: it learns
-// a static route with the metric, type and tag of the rule that matches, one that is discarded, one
+// TestRedistributeFRR proves by an FRR in the lab that routing nodes announce by rules: it learns a
+// static route with the metric, type and tag of the rule that matches, one that is discarded, one
 // that a user adds, a network without OSPF, and a forwarding address, and not what is denied; a
-// route that goes is gone there; apply changes rules. What FRR and BIRD announce by rules of their own
-// is at routing nodes with the right cost and tag, also after FRR's have changed.
+// route that goes is gone there; apply changes rules. What FRR and BIRD announce by rules of their
+// own is at routing nodes with the right cost and tag, also after FRR's have changed.
 func TestRedistributeFRR(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)

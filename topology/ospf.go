@@ -16,7 +16,7 @@ type OSPF struct {
 	// Passive names interfaces that exchange no packets, by device or by the node at the other end.
 	Passive []string `json:"passive,omitempty"`
 
-	Redistribute []OSPFRedistribute `json:"redistribute,omitempty"`
+	Redistribute []OSPFRedistribute `json:"redistribute,omitempty"` // the first that matches a route decides
 	VirtualLinks []OSPFVirtualLink  `json:"virtual_links,omitempty"`
 
 	// ReferenceBandwidth determines the cost of interfaces whose links have a bandwidth: the
@@ -41,20 +41,6 @@ type OSPFRange struct {
 	Prefix netip.Prefix `json:"prefix"`
 	Hide   bool         `json:"hide,omitempty"` // announce nothing of it
 }
-
-// OSPFRedistribute announces routes of another source as external ones.
-type OSPFRedistribute struct {
-	Source string `json:"source"`           // connected, static or default
-	Metric int    `json:"metric,omitempty"` // 0: 20
-	Type   int    `json:"type,omitempty"`   // metric type: 1 or 2; 0: 2
-}
-
-// Sources of OSPFRedistribute.
-const (
-	OSPFConnected = "connected" // networks of interfaces on which OSPF is off
-	OSPFStatic    = "static"    // the node's routes
-	OSPFDefault   = "default"   // a default route, whether or not the router has one
-)
 
 // OSPFVirtualLink joins two border routers to one backbone through another area (RFC 2328, section
 // 15). It must be configured at both ends.
@@ -163,36 +149,6 @@ func (r OSPFRange) String() string {
 		return r.Prefix.String() + " hide"
 	}
 	return r.Prefix.String()
-}
-
-// ParseOSPFRedistribute reads "static" or "connected metric 30 type 1".
-func ParseOSPFRedistribute(s string) (OSPFRedistribute, error) {
-	f := strings.Fields(s)
-	bad := Mistaken("write static, connected or default, optionally followed by metric 30 type 1", "%q cannot be redistributed", s)
-	if len(f) == 0 || len(f)%2 == 0 || !slices.Contains([]string{OSPFConnected, OSPFStatic, OSPFDefault}, f[0]) {
-		return OSPFRedistribute{}, bad
-	}
-	r := OSPFRedistribute{Source: f[0]}
-	for ; len(f) > 1; f = f[2:] {
-		n, err := strconv.Atoi(f[2])
-		into, ok := map[string]*int{"metric": &r.Metric, "type": &r.Type}[f[1]]
-		if err != nil || !ok || n < 1 || *into != 0 {
-			return OSPFRedistribute{}, bad
-		}
-		*into = n
-	}
-	return r, nil
-}
-
-func (r OSPFRedistribute) String() string {
-	s := r.Source
-	if r.Metric != 0 {
-		s += " metric " + strconv.Itoa(r.Metric)
-	}
-	if r.Type != 0 {
-		s += " type " + strconv.Itoa(r.Type)
-	}
-	return s
 }
 
 // Clone returns a deep copy.

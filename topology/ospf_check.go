@@ -31,8 +31,8 @@ func (v *validator) ospf(n *Node, bad func(hint, format string, args ...any)) {
 		v.ospfArea(a, bad)
 	}
 	for _, r := range o.Redistribute {
-		if text, err := ParseOSPFRedistribute(r.String()); err != nil || text != r || r.Metric > 16777214 || r.Type > 2 {
-			bad("write static, connected or default, optionally followed by metric 30 type 1", "ospf: cannot redistribute %q", clip(r.String()))
+		if why := r.wrong(); why != "" {
+			bad(redistributeHint, "ospf: cannot redistribute %q: %s", clip(r.String()), why)
 		}
 	}
 	for _, l := range o.VirtualLinks {
@@ -175,6 +175,8 @@ func (r *resolver) speaksOSPF(n *Node) {
 	case n.OSPF == nil:
 	case n.Datapath == Kernel:
 		r.problems.Add(n.Pos, "use datapath frr or bird, or controller trivet", "router %s: Linux by itself does not speak OSPF", n.Name)
+	case n.Datapath.Linux() && slices.ContainsFunc(n.OSPF.Redistribute, func(d OSPFRedistribute) bool { return d.Source == OSPFProgram }):
+		r.problems.Add(n.Pos, "make it a routing node, or leave it out", "router %s: ospf: redistribute program: programs give routes to routing nodes only", n.Name)
 	}
 }
 

@@ -17,7 +17,7 @@ type OSPFRouter struct {
 	Areas        []OSPFArea      // those that it has interfaces in, by number; DefaultCost is set for stub areas
 	Interfaces   []OSPFInterface // by port; the loopback last
 	VirtualLinks []OSPFVirtual
-	Redistribute []OSPFRedistribute // with metric and type set
+	Redistribute []OSPFRedistribute // with metric and type set, but those that deny
 	Externals    []OSPFExternal     // the networks that Redistribute stands for, from the topology's routes and addresses
 }
 
@@ -56,6 +56,7 @@ type OSPFExternal struct {
 	Prefix netip.Prefix
 	Metric int
 	Type2  bool // the metric exceeds any cost within OSPF
+	Tag    uint32
 }
 
 // The defaults of RFC 2328 (appendix C), and of most routers.
@@ -302,30 +303,36 @@ func (o *ospfOf) virtual(n *Node, v OSPFVirtualLink) OSPFVirtual {
 }
 
 // redistribute lists what the router announces as external; off are the addresses of interfaces
-// without OSPF. For a network with several sources, the first counts.
+// without OSPF. Of a network's rules, the first that matches counts.
 func (r *OSPFRouter) redistribute(n *Node, off []netip.Prefix) {
-	seen := map[netip.Prefix]bool{}
-	for _, from := range n.OSPF.Redistribute {
-		from.Metric, from.Type = cmp.Or(from.Metric, ospfMetric), cmp.Or(from.Type, 2)
-		r.Redistribute = append(r.Redistribute, from)
-		var networks []netip.Prefix
-		switch from.Source {
+	decided := map[netip.Prefix]bool{}
+	for _, rule := range n.OSPF.Redistribute {
+		if !rule.Deny {
+			rule.Metric, rule.Type = cmp.Or(rule.Metric, ospfMetric), cmp.Or(rule.Type, 2)
+		}
+		r.Redistribute = append(r.Redistribute, rule)
+		decide := func(p netip.Prefix, tag uint32) {
+			if p = p.Masked(); !p.Addr().Is4() || decided[p] || !rule.Matches(p, tag) {
+				return
+			}
+			if decided[p] = true; !rule.Deny {
+				r.Externals = append(r.Externals, OSPFExternal{p, rule.Metric, rule.Type == 2, cmp.Or(rule.SetTag, tag)})
+			}
+		}
+		switch rule.Source {
 		case OSPFConnected:
-			networks = off
+			for _, p := range off {
+				decide(p, 0)
+			}
 		case OSPFStatic:
 			for _, route := range n.Routes {
-				if route.To.Addr().Is4() && route.To.Bits() > 0 {
-					networks = append(networks, route.To)
-				}
+				decide(route.To, route.Tag)
+			}
+			for _, g := range n.Gateways {
+				decide(netip.PrefixFrom(g, 0), 0)
 			}
 		case OSPFDefault:
-			networks = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}
-		}
-		for _, p := range networks {
-			if p = p.Masked(); !seen[p] {
-				seen[p] = true
-				r.Externals = append(r.Externals, OSPFExternal{Prefix: p, Metric: from.Metric, Type2: from.Type == 2})
-			}
+			decide(netip.PrefixFrom(netip.IPv4Unspecified(), 0), 0)
 		}
 	}
 }

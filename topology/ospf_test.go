@@ -123,16 +123,17 @@ func TestOSPFSettings(t *testing.T) {
 	top := build(t, "r:r1 r:r2 r:r3 h:h1 r1-r2 r2-r3 r1-h1")
 	speaks(top, map[string]OSPF{
 		"r1": {Areas: []OSPFArea{{ID: 1, Stub: true}, {ID: 5, Ranges: []OSPFRange{{Prefix: netip.MustParsePrefix("10.0.0.0/8")}}}},
-			Redistribute: []OSPFRedistribute{{Source: OSPFConnected}, {Source: OSPFStatic, Metric: 30, Type: 1}, {Source: OSPFDefault}}},
+			Redistribute: []OSPFRedistribute{{Source: OSPFConnected}, {Source: OSPFStatic, Prefix: netip.MustParsePrefix("203.0.113.0/24"), Tag: 9, Deny: true},
+				{Source: OSPFStatic, Metric: 30, Type: 1}, {Source: OSPFDefault}}},
 		"r2": {VirtualLinks: []OSPFVirtualLink{{Area: 2, Router: "r3", Hello: Duration(time.Second)}}},
 		"r3": {Area: 2, VirtualLinks: []OSPFVirtualLink{{Area: 2, Router: "0.0.0.2"}}}}, "r1", "r2", "r3")
 	one, two := AreaID(1), AreaID(2)
 	ospfLink(top, "r1", "r2").Area = &one
 	ospfLink(top, "r2", "r3").Area = &two
 	ospfLink(top, "r1", "h1").Off = true
-	top.Node("r1").Routes = []Route{{To: netip.MustParsePrefix("203.0.113.0/24"), Via: netip.MustParseAddr("10.0.1.2")}}
+	top.Node("r1").Routes = []Route{{To: netip.MustParsePrefix("203.0.113.0/24"), Via: netip.MustParseAddr("10.0.1.2"), Tag: 7}}
 	r := OSPFOf(resolved(t, top))
-	if got, want := fmt.Sprint(r[0].Externals), "[{10.0.1.0/24 20 true} {203.0.113.0/24 30 false} {0.0.0.0/0 20 true}]"; got != want {
+	if got, want := fmt.Sprint(r[0].Externals), "[{10.0.1.0/24 20 true 0} {203.0.113.0/24 30 false 7} {0.0.0.0/0 20 true 0}]"; got != want {
 		t.Errorf("externals are %s", got)
 	}
 	if len(r[0].Interfaces) != 1 || len(r[0].Areas) != 1 {
@@ -219,7 +220,7 @@ func TestOSPFJSON(t *testing.T) {
 	top := build(t, "r:r1 r:r2 r1-r2")
 	p, yes, area := 0, true, AreaID(1<<31)
 	speaks(top, map[string]OSPF{"r1": {Area: 7, Areas: []OSPFArea{{ID: 1 << 30, Stub: true, DefaultCost: 3}}, Passive: []string{"r2"}, ReferenceBandwidth: 1e9,
-		Redistribute: []OSPFRedistribute{{Source: OSPFStatic}}, VirtualLinks: []OSPFVirtualLink{{Area: 7, Router: "r2", Auth: &OSPFAuth{Type: AuthMD5, Key: "k", ID: 2}}}}}, "r1", "r2")
+		Redistribute: []OSPFRedistribute{{Source: OSPFStatic}, {Deny: true, Source: OSPFConnected, Prefix: netip.MustParsePrefix("10.0.0.0/8"), GE: 9, LE: 24}}, VirtualLinks: []OSPFVirtualLink{{Area: 7, Router: "r2", Auth: &OSPFAuth{Type: AuthMD5, Key: "k", ID: 2}}}}}, "r1", "r2")
 	top.Links[0].OSPF = &OSPFLink{Area: &area, Priority: &p, Passive: &yes, Hello: Duration(time.Second), Network: Broadcast}
 	text, err := json.Marshal(top)
 	if err != nil {

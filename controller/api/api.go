@@ -8,6 +8,7 @@
 //	GET    /v1/controller/flows       POST to add, DELETE …/{id} to take back
 //	GET    /v1/controller/groups
 //	GET    /v1/controller/routes      POST to add, DELETE to take back
+//	PUT    /v1/controller/routes/NAME those of a program, DELETE to take them back
 //	GET    /v1/controller/ospf/…      neighbors, interfaces, database, routes, spf-log, capture
 //	GET    /v1/controller/statistics
 //	GET    /v1/controller/path        the way of a packet, and why
@@ -273,12 +274,13 @@ func (s *Server) registerRoutes(api huma.API) {
 	huma.Get(api, "/v1/controller/routes", func(ctx context.Context, in *struct {
 		Router string `query:"router" doc:"All where none is given"`
 		Prefix string `query:"prefix" doc:"What routers have from all sources to exactly this prefix, not only what they use"`
+		All    bool   `query:"all" doc:"The same to all prefixes"`
 	}) (*body[Routes], error) {
 		c, err := s.get()
 		if err != nil {
 			return nil, err
 		}
-		return bodyOf(newView(c).routes(in.Router, in.Prefix))
+		return bodyOf(newView(c).routes(in.Router, in.Prefix, in.All))
 	}, summary("Routes of routing nodes"))
 	huma.Post(api, "/v1/controller/routes", func(ctx context.Context, in *body[RouteRequest]) (*struct{}, error) {
 		c, err := s.get()
@@ -311,6 +313,31 @@ func (s *Server) registerRoutes(api huma.API) {
 		}
 		return nil, nil
 	}, summary("Take a user's static route back"))
+	huma.Put(api, "/v1/controller/routes/{program}", func(ctx context.Context, in *struct {
+		Program string `path:"program" pattern:"^[a-z][a-z0-9-]*$" maxLength:"32" doc:"What the source is to be called"`
+		Body    ProgramRequest
+	}) (*struct{}, error) {
+		c, err := s.get()
+		if err == nil {
+			err = c.SetProgram(ctx, in.Body.of(in.Program))
+		}
+		if err := s.settled(ctx, err); err != nil {
+			return nil, problem(err)
+		}
+		return nil, nil
+	}, summary("Replace the routes of a program, which are a source of their own"))
+	huma.Delete(api, "/v1/controller/routes/{program}", func(ctx context.Context, in *struct {
+		Program string `path:"program"`
+	}) (*struct{}, error) {
+		c, err := s.get()
+		if err == nil {
+			err = c.DropProgram(ctx, in.Program)
+		}
+		if err := s.settled(ctx, err); err != nil {
+			return nil, problem(err)
+		}
+		return nil, nil
+	}, summary("Take all routes of a program back"))
 }
 
 func summary(text string) func(*huma.Operation) {

@@ -154,6 +154,12 @@ func (c *Client) Routes(ctx context.Context, name, prefix string) (Routes, error
 	return call[Routes](ctx, c, "GET", "/routes"+query("router", name, "prefix", prefix), nil)
 }
 
+// AllRoutes returns what a router, or all routers if name is empty, have from all sources to all
+// prefixes.
+func (c *Client) AllRoutes(ctx context.Context, name string) (Routes, error) {
+	return call[Routes](ctx, c, "GET", "/routes"+query("router", name, "all", "true"), nil)
+}
+
 // AddRoute adds a static route.
 func (c *Client) AddRoute(ctx context.Context, r RouteRequest) error {
 	_, err := call[struct{}](ctx, c, "POST", "/routes", r)
@@ -169,6 +175,18 @@ func (c *Client) DeleteRoute(ctx context.Context, router, prefix string) error {
 // Balance returns the loads of links between routing nodes, and what avoids busy ones.
 func (c *Client) Balance(ctx context.Context) (Balance, error) {
 	return call[Balance](ctx, c, "GET", "/balance", nil)
+}
+
+// SetProgram replaces the routes of a program.
+func (c *Client) SetProgram(ctx context.Context, name string, r ProgramRequest) error {
+	_, err := call[struct{}](ctx, c, "PUT", "/routes/"+name, r)
+	return err
+}
+
+// DropProgram takes all routes of a program back.
+func (c *Client) DropProgram(ctx context.Context, name string) error {
+	_, err := call[struct{}](ctx, c, "DELETE", "/routes/"+name, nil)
+	return err
 }
 
 // PossiblePaths returns the k paths from a router to a subnet, address or node that are loaded
@@ -231,12 +249,12 @@ func (c *Client) Path(ctx context.Context, q PathQuery) (Path, error) {
 }
 
 // Events calls each with the name and the JSON of every event, until the stream ends or each fails.
-func (c *Client) Events(ctx context.Context, samples bool, each func(name string, data []byte) error) error {
-	path := "/v1/controller/events"
-	if samples {
-		path += "?samples=1"
+func (c *Client) Events(ctx context.Context, q EventQuery, each func(name string, data []byte) error) error {
+	samples := ""
+	if q.Samples {
+		samples = "1"
 	}
-	resp, err := c.do(ctx, "GET", path, nil)
+	resp, err := c.do(ctx, "GET", "/v1/controller/events"+query("samples", samples, "routes", strings.Join(q.Routes, ",")), nil)
 	if err != nil {
 		return err
 	}

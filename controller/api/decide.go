@@ -103,7 +103,11 @@ func (w *walk) byRouting(s *step, r routing.Router, p packet) fate {
 		return w.end(r.Name, fmt.Sprintf("%s has no route to %v: it answers that the network is unreachable", r.Name, w.to.address), false)
 	}
 	if route.Drop {
-		return w.end(r.Name, fmt.Sprintf("%s drops it: it announces %v and has no route to this part of it", r.Name, route.Prefix), false)
+		why := fmt.Sprintf("it announces %v and has no route to this part of it", route.Prefix)
+		if route.Source != routing.Protocol {
+			why = fmt.Sprintf("its route to %v says so", route.Prefix)
+		}
+		return w.end(r.Name, fmt.Sprintf("%s drops it: %s", r.Name, why), false)
 	}
 	var sum fate
 	before := *s

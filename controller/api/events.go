@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"net/netip"
 	"sync/atomic"
 	"time"
@@ -19,7 +20,7 @@ import (
 var eventTypes = map[string]any{
 	"ready": Overview{}, "switch": SwitchEvent{}, "link": LinkEvent{}, "host": HostEvent{}, "rerouted": RerouteEvent{},
 	"ospf_neighbor": ospf.NeighborChange{}, "ospf_run": ospf.Run{},
-	"sample": SampleEvent{}, "alive": AliveEvent{}, "end": EndEvent{},
+	"route": RouteEvent{}, "sample": SampleEvent{}, "alive": AliveEvent{}, "end": EndEvent{},
 }
 
 // SwitchEvent says that a switch has connected or disconnected.
@@ -56,6 +57,13 @@ type RerouteEvent struct {
 	Changed int       `json:"changed" doc:"Flow entries"`
 }
 
+// RouteEvent says which route a router uses for a prefix from now on.
+type RouteEvent struct {
+	Time time.Time `json:"time"`
+	Gone bool      `json:"gone,omitempty" doc:"None: of route only router and prefix count"`
+	Route
+}
+
 // SampleEvent is a reading of a switch's port counters.
 type SampleEvent struct {
 	Time   time.Time        `json:"time"`
@@ -82,7 +90,8 @@ const (
 
 // EventQuery asks for events.
 type EventQuery struct {
-	Samples bool `query:"samples" doc:"Also every reading of ports"`
+	Samples bool     `query:"samples" doc:"Also every reading of ports"`
+	Routes  []string `query:"routes" maxItems:"100" doc:"Also the routes that these routers use, and what changes of them"`
 }
 
 // serveEvents sends events until the reader or the controller is gone. A reader that is too slow is
@@ -107,8 +116,20 @@ func (s *Server) serveEvents(ctx context.Context, in *EventQuery, send sse.Sende
 	if send.Data(newView(c).overview()) != nil {
 		return
 	}
+	feed, routes, err := followRoutes(c, in.Routes)
+	if err != nil {
+		end(err.Error())
+		return
+	}
+	if feed != nil {
+		defer feed.Close()
+	}
 	for {
 		select {
+		case <-routes:
+			if sendRoutes(c, feed, send) != nil {
+				return
+			}
 		case e := <-queue.events:
 			if send.Data(newEventView(c).event(e)) != nil {
 				return
@@ -127,6 +148,55 @@ func (s *Server) serveEvents(ctx context.Context, in *EventQuery, send sse.Sende
 			return
 		}
 	}
+}
+
+// followRoutes returns a feed of the routes that routers use, and what says that there are news;
+// nil of no routers.
+func followRoutes(c *builtin.Controller, names []string) (*routing.Feed, <-chan struct{}, error) {
+	if len(names) == 0 {
+		return nil, nil, nil
+	}
+	if c.Routing == nil {
+		return nil, nil, errors.New("this controller does not route")
+	}
+	v := newView(c)
+	var routers []uint64
+	for _, name := range names {
+		r, err := v.routingNode(name)
+		if err != nil {
+			return nil, nil, err
+		}
+		routers = append(routers, r.DPID)
+	}
+	news := make(chan struct{}, 1)
+	feed := c.Routing.Subscribe(false, func() {
+		select {
+		case news <- struct{}{}:
+		default:
+		}
+	})
+	feed.Of(routers)
+	return feed, news, nil
+}
+
+// sendRoutes sends what a feed tells.
+func sendRoutes(c *builtin.Controller, feed *routing.Feed, send sse.Sender) error {
+	v, now := newView(c), time.Now()
+	users := v.userRoutes()
+	for _, u := range feed.Take() {
+		r, is := c.Router(u.Key.Router)
+		if !is {
+			r.Name = v.switchName(u.Key.Router)
+		}
+		e := RouteEvent{Time: now, Gone: u.Gone, Route: Route{Router: r.Name, Prefix: u.Key.Prefix, Hops: []Hop{}}}
+		if !u.Gone {
+			e.Route = v.route(r, routing.Candidate{Route: u.Value, Used: true}, users)
+		}
+		if err := send.Data(e); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // queue holds events for one reader.

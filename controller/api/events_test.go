@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -24,7 +25,7 @@ func TestEvents(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	links, seen := 0, map[string]bool{}
-	err := b.Events(ctx, true, func(name string, data []byte) error {
+	err := b.Events(ctx, EventQuery{Samples: true}, func(name string, data []byte) error {
 		switch name {
 		case "ready":
 			go func() {
@@ -96,7 +97,7 @@ func TestStreamsEnd(t *testing.T) {
 	for range maxStreams + 1 {
 		go func() {
 			reason := "cut"
-			_ = b.Events(context.Background(), false, func(name string, data []byte) error {
+			_ = b.Events(context.Background(), EventQuery{}, func(name string, data []byte) error {
 				switch name {
 				case "ready":
 					opened <- true
@@ -175,5 +176,66 @@ func TestStatistics(t *testing.T) {
 	b.must(err)
 	if o.Switches != 3 || o.Links != 2 || o.Hosts != 2 {
 		t.Errorf("overview %+v", o)
+	}
+}
+
+// Proves that a reader is told all routes that a router uses, then what becomes of them: a static
+// route that is added and taken back, each once, and the shortest paths that take another way when
+// a link is cut; and nothing of other routers. One that is no router ends the stream with the
+// reason.
+func TestRouteEvents(t *testing.T) {
+	b := newBed(t, "ring,4", topology.Router, "")
+	b.wait("the routers have routes", func() bool { return len(b.c.Switches()) == 4 && len(b.c.Routing.Missing()) == 0 })
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	all, err := b.Routes(ctx, "r1", "")
+	b.must(err)
+	static := netip.MustParsePrefix("10.99.0.0/16")
+	used, told := map[netip.Prefix]Route{}, map[bool]int{}
+	err = b.Events(ctx, EventQuery{Routes: []string{"r1"}}, func(name string, data []byte) error {
+		if name != "route" {
+			return nil
+		}
+		var e RouteEvent
+		b.must(json.Unmarshal(data, &e))
+		if e.Router != "r1" {
+			t.Errorf("told of %s", e.Router)
+		}
+		if used[e.Prefix] = e.Route; e.Gone {
+			delete(used, e.Prefix)
+		}
+		switch {
+		case e.Prefix == static:
+			if told[e.Gone]++; e.Gone {
+				b.agents["r1"].Switch().SetPortState(2, openflow.PortStateLinkDown)
+			} else {
+				go func() { b.must(b.DeleteRoute(ctx, "r1", static.String())) }()
+			}
+		case len(used) == len(all.Routes) && len(told) == 0:
+			go func() { b.must(b.AddRoute(ctx, RouteRequest{Router: "r1", Prefix: static})) }()
+		}
+		ways := map[string]bool{}
+		for _, r := range used {
+			for _, h := range r.Hops {
+				ways[h.Interface] = true
+			}
+		}
+		if told[true] == 1 && len(ways) == 2 { // its host's port, and one of two
+			return errDone
+		}
+		return nil
+	})
+	if !errors.Is(err, errDone) || told[false] != 1 || used[static].Used {
+		t.Errorf("%v; told of the static route %v, used %v", err, told, used)
+	}
+	reason := ""
+	err = b.Events(ctx, EventQuery{Routes: []string{"r9"}}, func(name string, data []byte) error {
+		if name == "end" {
+			reason = string(data)
+		}
+		return nil
+	})
+	if err != nil || !strings.Contains(reason, "r9 is no routing node") {
+		t.Errorf("of no router: %v, %s", err, reason)
 	}
 }

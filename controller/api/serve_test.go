@@ -248,7 +248,7 @@ func TestOpenAPI(t *testing.T) {
 		t.Fatal(err)
 	}
 	for path, methods := range map[string]string{"": "get", "/topology": "get", "/hosts": "get", "/flows": "get post", "/flows/{id}": "delete",
-		"/groups": "get", "/routes": "get post delete", "/statistics": "get", "/path": "get", "/events": "get"} {
+		"/groups": "get", "/routes": "get post delete", "/routes/{program}": "put delete", "/statistics": "get", "/path": "get", "/events": "get"} {
 		for m := range strings.FieldsSeq(methods) {
 			if doc.Paths["/v1/controller"+path][m] == nil {
 				t.Errorf("%s %s is not described", m, path)

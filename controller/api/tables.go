@@ -211,7 +211,7 @@ func (v *view) deleteFlow(ctx context.Context, id int64) (out Flow, err error) {
 	return v.userFlow(f), nil
 }
 
-func (v *view) routes(name, prefix string) (out Routes, err error) {
+func (v *view) routes(name, prefix string, all bool) (out Routes, err error) {
 	out.Routes, out.Added = []Route{}, []builtin.UserRoute{}
 	var only netip.Prefix
 	if prefix != "" {
@@ -219,13 +219,12 @@ func (v *view) routes(name, prefix string) (out Routes, err error) {
 			return out, fmt.Errorf("%q is not a prefix; write 10.9.0.0/16", prefix)
 		}
 	}
-	users := map[string]bool{}
 	for _, u := range v.c.UserRoutes() {
 		if name == "" || name == u.Router {
 			out.Added = append(out.Added, u)
 		}
-		users[u.Router+" "+u.Prefix.String()] = true
 	}
+	users := v.userRoutes()
 	if v.c.Routing == nil {
 		return out, fmt.Errorf("this controller does not route; its apps are %s", strings.Join(v.c.Apps, ", "))
 	}
@@ -237,7 +236,7 @@ func (v *view) routes(name, prefix string) (out Routes, err error) {
 			continue
 		}
 		found = true
-		if only.IsValid() {
+		if only.IsValid() || all {
 			for _, x := range v.c.Routing.Candidates(r.DPID, only) {
 				out.Routes = append(out.Routes, v.route(r, x, users))
 			}
@@ -251,6 +250,15 @@ func (v *view) routes(name, prefix string) (out Routes, err error) {
 		return out, builtin.NoSuch("router", name, names)
 	}
 	return out, nil
+}
+
+// userRoutes has the routes that users have added, by "ROUTER PREFIX".
+func (v *view) userRoutes() map[string]bool {
+	users := map[string]bool{}
+	for _, u := range v.c.UserRoutes() {
+		users[u.Router+" "+u.Prefix.String()] = true
+	}
+	return users
 }
 
 func (v *view) route(r routing.Router, x routing.Candidate, users map[string]bool) Route {

@@ -173,7 +173,7 @@ type Routes struct {
 type Route struct {
 	Router   string       `json:"router"`
 	Prefix   netip.Prefix `json:"prefix"`
-	Source   string       `json:"source" doc:"connected, static, balanced, shortest path, fallback, or the routing protocol"`
+	Source   string       `json:"source" doc:"connected, static, balanced, shortest path, fallback, the routing protocol, or program and its name"`
 	Distance uint8        `json:"distance" doc:"Of routes to one prefix, the one with the least is used"`
 	Metric   uint32       `json:"metric" doc:"Decides between routes of one distance"`
 	Tag      uint32       `json:"tag,omitempty"`
@@ -200,6 +200,29 @@ type RouteRequest struct {
 	Distance rib.Distance `json:"distance,omitempty" maximum:"255" doc:"That of static routes, 1, where none is given"`
 	Metric   uint32       `json:"metric,omitempty" maximum:"16777215"`
 	Tag      uint32       `json:"tag,omitempty"`
+}
+
+// ProgramRequest has all routes that a program gives.
+type ProgramRequest struct {
+	Distance rib.Distance   `json:"distance,omitempty" maximum:"255" doc:"Of its routes beside those of other sources; 20 where none is given"`
+	Routes   []ProgramRoute `json:"routes" maxItems:"100000" doc:"In place of all that it has given before"`
+}
+
+// ProgramRoute is a route that a program gives.
+type ProgramRoute struct {
+	Router string       `json:"router"`
+	Prefix netip.Prefix `json:"prefix"`
+	Via    []netip.Addr `json:"via,omitempty" maxItems:"64" doc:"Next hops, which share the traffic; none: what follows the route is dropped"`
+	Metric uint32       `json:"metric,omitempty" maximum:"16777215" doc:"Decides between routes of the program; 1 where none is given"`
+	Tag    uint32       `json:"tag,omitempty" doc:"For rules of redistribution"`
+}
+
+func (r *ProgramRequest) of(name string) builtin.ProgramRoutes {
+	p := builtin.ProgramRoutes{Name: name, Distance: r.Distance}
+	for _, x := range r.Routes {
+		p.Routes = append(p.Routes, builtin.UserRoute{Router: x.Router, Prefix: x.Prefix, Via: x.Via, Metric: x.Metric, Tag: x.Tag})
+	}
+	return p
 }
 
 // Statistics are what is measured.

@@ -79,16 +79,21 @@ func (r *routes) added(router string) (out []topology.Route) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, u := range r.users {
-		if u.Router != router {
-			continue
+		if u.Router == router {
+			out = append(out, u.static()...)
 		}
-		x := topology.Route{To: u.Prefix, Distance: u.Distance, Metric: u.Metric, Tag: u.Tag, Discard: len(u.Via) == 0}
-		if x.Discard {
-			out = append(out, x)
-		}
-		for _, x.Via = range u.Via {
-			out = append(out, x)
-		}
+	}
+	return out
+}
+
+// static is the route as a topology would have it: one for each next hop.
+func (u *UserRoute) static() (out []topology.Route) {
+	x := topology.Route{To: u.Prefix, Distance: u.Distance, Metric: u.Metric, Tag: u.Tag, Discard: len(u.Via) == 0}
+	if x.Discard {
+		return []topology.Route{x}
+	}
+	for _, x.Via = range u.Via {
+		out = append(out, x)
 	}
 	return out
 }
@@ -121,10 +126,59 @@ func (c *Controller) UserRoutes() []UserRoute {
 
 // SourceOf says where a router's route comes from; of one by a routing protocol, by which.
 func SourceOf(r routing.Router, x *routing.Route) string {
-	if x.Source == routing.Protocol && r.Protocol != "" {
+	switch {
+	case x.Source == routing.Protocol && r.Protocol != "":
 		return r.Protocol
+	case x.Source == routing.Program:
+		return x.Source.String() + " " + x.Program
 	}
 	return x.Source.String()
+}
+
+// ProgramRoutes are routes that a program gives to routers, as a source of its own.
+type ProgramRoutes struct {
+	Name     string
+	Distance rib.Distance // 0: that of programs
+	Routes   []UserRoute  // their distances do not count
+}
+
+// SetProgram replaces the routes of a program, all or, if one is none, none, and returns when
+// routers have followed, or ctx ends. One to whose next hop nothing leads is used as soon as
+// something does. They are not kept in the database: who computes routes gives them again to a
+// controller that has been started anew.
+func (c *Controller) SetProgram(ctx context.Context, p ProgramRoutes) error {
+	c.routes.changing.Lock()
+	defer c.routes.changing.Unlock()
+	routes := map[uint64][]routing.StaticRoute{}
+	for i, u := range p.Routes {
+		router, err := c.router(u.Router)
+		if err == nil {
+			err = u.check()
+		}
+		if err != nil {
+			return fmt.Errorf("route %d, %s %v: %w", i+1, u.Router, u.Prefix, err)
+		}
+		for _, x := range u.static() {
+			routes[router.DPID] = append(routes[router.DPID], routing.StaticOf(x))
+		}
+	}
+	return c.followed(ctx, func() bool {
+		c.Routing.SetProgram(p.Name, p.Distance, routes)
+		return true
+	})
+}
+
+// DropProgram takes all routes of a program back; ErrNoRoute: it has none.
+func (c *Controller) DropProgram(ctx context.Context, name string) error {
+	c.routes.changing.Lock()
+	defer c.routes.changing.Unlock()
+	if c.Routing == nil || !slices.Contains(c.Routing.Programs(), name) {
+		return ErrNoRoute
+	}
+	return c.followed(ctx, func() bool {
+		c.Routing.SetProgram(name, 0, nil)
+		return true
+	})
 }
 
 // ErrNoRoute is that a user has added no such route.
@@ -213,10 +267,23 @@ func NoSuch(kind, name string, names []string) error {
 	return fmt.Errorf("there is no %s %q; %s", kind, name, hint)
 }
 
-// checkRoute says why a route could never be used.
-func (c *Controller) checkRoute(r routing.Router, u UserRoute) error {
+// check says why it is no route of any router.
+func (u *UserRoute) check() error {
 	if !u.Prefix.IsValid() || u.Prefix != u.Prefix.Masked() {
 		return fmt.Errorf("%v is not a prefix; its host bits must be zero: %v", u.Prefix, u.Prefix.Masked())
+	}
+	for _, via := range u.Via {
+		if via.Is4() != u.Prefix.Addr().Is4() {
+			return fmt.Errorf("%v and its next hop %v are of different IP versions", u.Prefix, via)
+		}
+	}
+	return nil
+}
+
+// checkRoute says why a route could never be used.
+func (c *Controller) checkRoute(r routing.Router, u UserRoute) error {
+	if err := u.check(); err != nil {
+		return err
 	}
 	var subnets []string
 	reaches := make([]bool, len(u.Via))
@@ -232,10 +299,7 @@ func (c *Controller) checkRoute(r routing.Router, u UserRoute) error {
 		}
 	}
 	for i, via := range u.Via {
-		switch {
-		case via.Is4() != u.Prefix.Addr().Is4():
-			return fmt.Errorf("%v and its next hop %v are of different IP versions", u.Prefix, via)
-		case !reaches[i] && !c.leadsTo(r, via):
+		if !reaches[i] && !c.leadsTo(r, via) {
 			return fmt.Errorf("%v is not a neighbour of %s, and no route but the default one leads to it; its neighbours are in %s", via, r.Name, strings.Join(subnets, ", "))
 		}
 	}
@@ -254,6 +318,16 @@ const installTime = 500 * time.Millisecond
 
 // changeRoutes changes the routes of users, and waits until the router has followed.
 func (c *Controller) changeRoutes(ctx context.Context, router routing.Router, change func([]UserRoute) []UserRoute) error {
+	return c.followed(ctx, func() bool {
+		c.routes.mu.Lock()
+		c.routes.users = change(c.routes.users)
+		c.routes.mu.Unlock()
+		return c.Routing != nil && c.Routing.SetStatic(router.DPID, router.StaticWith(c.routes.added(router.Name)))
+	})
+}
+
+// followed makes a change, and if there is one waits until routers have followed.
+func (c *Controller) followed(ctx context.Context, change func() bool) error {
 	followed := make(chan struct{}, 1)
 	cancel := c.Watch(func(e Event) {
 		if _, is := e.What.(routing.Rerouted); is {
@@ -264,10 +338,7 @@ func (c *Controller) changeRoutes(ctx context.Context, router routing.Router, ch
 		}
 	})
 	defer cancel()
-	c.routes.mu.Lock()
-	c.routes.users = change(c.routes.users)
-	c.routes.mu.Unlock()
-	if c.Routing == nil || !c.Routing.SetStatic(router.DPID, router.StaticWith(c.routes.added(router.Name))) {
+	if !change() {
 		return nil
 	}
 	select {

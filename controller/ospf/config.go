@@ -8,6 +8,7 @@ import (
 	"time"
 
 	engine "trivet.dev/trivet/routing/ospf"
+	"trivet.dev/trivet/topology"
 )
 
 // Config is the routers that speak OSPF.
@@ -24,8 +25,8 @@ type Router struct {
 	ID           engine.ID
 	Interfaces   []Interface
 	Virtual      []engine.VirtualLinkConfig
-	Off          []Network // of interfaces on which OSPF is off
-	Redistribute []Redistribute
+	Off          []Network                   // of interfaces on which OSPF is off
+	Redistribute []topology.OSPFRedistribute // with metric and type set; the first that matches decides
 }
 
 // Interface is an interface on which OSPF runs. A port with several addresses is several: of them
@@ -41,22 +42,6 @@ type Network struct {
 	Port   uint32
 	Prefix netip.Prefix
 }
-
-// Redistribute announces routes of another source as external ones (RFC 2328, section 12.4.4).
-type Redistribute struct {
-	Source Source
-	Metric uint32
-	Type2  bool // the metric is above any cost inside
-}
-
-// Source is where redistributed routes come from.
-type Source string
-
-const (
-	FromConnected Source = "connected" // networks of interfaces on which OSPF is off
-	FromStatic    Source = "static"    // static routes, also those that users add, whose next hop is there
-	FromDefault   Source = "default"   // a default route, whether or not the router has one
-)
 
 // check says what is wrong with a configuration, and sets what follows from it.
 func (c *Config) check() error {

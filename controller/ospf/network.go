@@ -51,6 +51,8 @@ type network struct {
 	networks  []netip.Prefix // that the databases name; nil: not asked for yet
 	cause     string
 	runs      []Run
+	used      usedRoutes                 // of routers that redistribute
+	gaveWay   map[netip.Prefix]time.Time // when a router stopped to announce what OSPF leads to
 	captured  capture
 	fragments fragments
 	unknown   uint64 // packets by ports without OSPF
@@ -94,6 +96,7 @@ type segment struct {
 
 func newNetwork(log *slog.Logger, now time.Time) *network {
 	return &network{log: log, begun: now, away: map[uint64]*datapath{}, edges: map[uint64]bool{}, told: map[string]bool{},
+		used: usedRoutes{}, gaveWay: map[netip.Prefix]time.Time{},
 		logged: map[string]time.Time{}}
 }
 

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"trivet.dev/trivet/controller/discovery"
-	"trivet.dev/trivet/controller/routing"
 	engine "trivet.dev/trivet/routing/ospf"
 	"trivet.dev/trivet/topology"
 )
@@ -197,34 +196,6 @@ func TestConfigureKeepsAdjacencies(t *testing.T) {
 	if _, found := o.domain.Area(0).LSA(engine.LSAKey{Type: engine.TypeRouter, ID: 2, AdvRouter: 2}); found || len(s.changes) != before {
 		t.Errorf("after routers were removed: LSA there: %v; changes %+v", found, s.changes[before:])
 	}
-}
-
-// Proves that what a router has from elsewhere is announced as external routes, as long as it can
-// be reached.
-func TestRedistribute(t *testing.T) {
-	s := newSim(t, 2)
-	s.link(1, 2)
-	r := &s.config.Routers[0]
-	r.Off = []Network{{7, netip.MustParsePrefix("192.0.2.1/24")}}
-	r.Redistribute = []Redistribute{{FromStatic, 5, false}, {FromConnected, 20, true}, {FromDefault, 1, true}}
-	s.start()
-	via := netip.MustParseAddr("192.0.2.9")
-	static := map[uint64][]routing.StaticRoute{1: {{To: netip.MustParsePrefix("198.51.100.0/24"), Via: via},
-		{To: netip.MustParsePrefix("203.0.113.0/24"), Via: via, Fallback: true}}}
-	step := func(works bool) {
-		s.portIs(s.now, 1, 7, works)
-		s.redistribute(s.now, static)
-		s.run(5 * time.Second)
-	}
-	step(true)
-	s.wantRoute(2, "198.51.100.0/24", "6 172.16.0.1@2")
-	s.wantRoute(2, "192.0.2.0/24", "20 172.16.0.1@2")
-	s.wantRoute(2, "203.0.113.0/24", "")
-	s.wantRoute(2, "0.0.0.0/0", "1 172.16.0.1@2")
-	step(false)
-	s.wantRoute(2, "198.51.100.0/24", "")
-	s.wantRoute(2, "192.0.2.0/24", "")
-	s.wantRoute(2, "0.0.0.0/0", "1 172.16.0.1@2")
 }
 
 // Proves that a thousand routers from a topology become a network in which the farthest of them has

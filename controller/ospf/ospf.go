@@ -51,9 +51,9 @@ type App struct {
 	stop      chan struct{}
 	done      sync.WaitGroup
 
-	news    news
-	outside atomic.Bool   // some redistribute routes
-	lost    atomic.Uint64 // packets for which there was no room in the queue
+	news news
+	feed *routing.Feed // of routers that redistribute
+	lost atomic.Uint64 // packets for which there was no room in the queue
 
 	mu       sync.Mutex // of what follows
 	net      *network
@@ -75,6 +75,7 @@ func New(d *discovery.App, r *routing.App, c Config) (*App, error) {
 	a := &App{routing: r, discovery: d, queue: make(chan arrived, maxQueue), wake: make(chan struct{}, 1), stop: make(chan struct{}),
 		net: newNetwork(slog.New(slog.DiscardHandler), time.Now())}
 	r.Speak("ospf", (*speaker)(a))
+	a.feed = r.Subscribe(true, func() { a.changed() })
 	return a, a.Configure(c)
 }
 
@@ -90,11 +91,6 @@ func (a *App) Start(c *controller.Controller) error {
 	a.discovery.WatchLinks(func(c discovery.LinkChange) {
 		a.changed(place{c.Link.From, c.Link.FromPort}, place{c.Link.To, c.Link.ToPort})
 	})
-	a.routing.Watch(func(routing.Rerouted) { // static routes may be others
-		if a.outside.Load() {
-			a.changed()
-		}
-	})
 	a.done.Go(a.run)
 	return nil
 }
@@ -108,6 +104,14 @@ func (a *App) Stop() {
 // Configure makes the routers others, or the same with other settings. Adjacencies that a change
 // does not concern stay.
 func (a *App) Configure(c Config) error {
+	if err := a.configure(c); err != nil {
+		return err
+	}
+	a.feed.Of(c.redistributes())
+	return nil
+}
+
+func (a *App) configure(c Config) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now := time.Now()
@@ -121,7 +125,6 @@ func (a *App) Configure(c Config) error {
 			}
 		}
 	}
-	a.outside.Store(len(a.net.redistributes()) > 0)
 	a.tell = true
 	a.poll(now)
 	a.changedAll()
@@ -348,23 +351,22 @@ func (a *App) follow() {
 		return
 	}
 	a.busy++
-	wanted := a.net.redistributes()
 	a.mu.Unlock()
-	static := map[uint64][]routing.StaticRoute{}
-	for _, dpid := range wanted {
-		static[dpid] = a.routing.StaticOf(dpid)
-	}
+	updates := a.feed.Take()
 	j := a.look(all, ports)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.busy--
+	a.net.used.take(updates)
 	now := time.Now()
 	if !a.net.join(now, j) {
 		a.news.everywhere()
 		a.done.Go(func() { a.pause(coalesce); a.again() })
 		return
 	}
-	a.net.redistribute(now, static)
+	if again := a.net.redistribute(now); again > 0 {
+		a.done.Go(func() { a.pause(again); a.changed() })
+	}
 	a.poll(now)
 }
 

@@ -2,7 +2,6 @@ package ospf
 
 import (
 	"net/netip"
-	"reflect"
 	"time"
 
 	"trivet.dev/trivet/controller/routing"
@@ -173,7 +172,7 @@ func learn(t *engine.Table) []routing.Learned {
 			sets[&r.NextHops[0]] = hops
 		}
 		if len(hops) > 0 {
-			out = append(out, routing.Learned{Prefix: r.Prefix, Metric: metric(r), Hops: hops})
+			out = append(out, routing.Learned{Prefix: r.Prefix, Metric: metric(r), Tag: r.Tag, Hops: hops})
 		}
 	}
 	return out
@@ -185,79 +184,4 @@ func metric(r *engine.Route) uint32 {
 		return r.Type2
 	}
 	return r.Cost
-}
-
-// redistributes lists the routers whose static routes are wanted.
-func (n *network) redistributes() (out []uint64) {
-	for _, r := range n.sorted {
-		if len(r.Redistribute) > 0 {
-			out = append(out, r.DPID)
-		}
-	}
-	return out
-}
-
-// redistribute makes routers announce what they have from elsewhere. static are their static
-// routes.
-func (n *network) redistribute(now time.Time, static map[uint64][]routing.StaticRoute) {
-	for dpid, routes := range static {
-		r := n.routers[dpid]
-		if r == nil {
-			continue
-		}
-		list := r.outside(routes)
-		if reflect.DeepEqual(list, r.externals) {
-			continue
-		}
-		n.blame("external routes of " + r.Name)
-		if err := r.engine.SetExternals(now, list); err != nil {
-			n.warn("routes of "+r.Name+" are not redistributed", err)
-		}
-		r.externals = list
-	}
-}
-
-// outside lists what a router redistributes. The first source that has a network counts.
-func (r *router) outside(static []routing.StaticRoute) (out []engine.External) {
-	seen := map[netip.Prefix]bool{}
-	for _, from := range r.Redistribute {
-		add := func(p netip.Prefix) {
-			if p = p.Masked(); p.Addr().Is4() && !seen[p] {
-				seen[p] = true
-				out = append(out, engine.External{Prefix: p, Type2: from.Type2, Metric: from.Metric})
-			}
-		}
-		switch from.Source {
-		case FromConnected:
-			for _, o := range r.Off {
-				if r.works[o.Port] {
-					add(o.Prefix)
-				}
-			}
-		case FromStatic:
-			for _, s := range static {
-				if !s.Fallback && s.To.Bits() > 0 && r.reaches(s.Via) {
-					add(s.To)
-				}
-			}
-		case FromDefault:
-			add(netip.PrefixFrom(netip.IPv4Unspecified(), 0))
-		}
-	}
-	return out
-}
-
-// reaches says whether an address is in the subnet of an interface that works.
-func (r *router) reaches(a netip.Addr) bool {
-	for _, p := range r.ports {
-		if r.works[p.Port] && p.Settings.Address.IsValid() && p.Settings.Address.Contains(a) {
-			return true
-		}
-	}
-	for _, o := range r.Off {
-		if r.works[o.Port] && o.Prefix.Contains(a) {
-			return true
-		}
-	}
-	return false
 }

@@ -35,9 +35,7 @@ func ConfigOf(t *topology.Topology) (c Config) {
 			r.Virtual = append(r.Virtual, engine.VirtualLinkConfig{Transit: engine.ID(v.Area), Peer: engine.IDOf(v.Peer), HelloInterval: v.Hello,
 				DeadInterval: v.Dead, RxmtInterval: v.Retransmit, TransmitDelay: v.Delay, Auth: authOf(v.Auth)})
 		}
-		for _, x := range o.Redistribute {
-			r.Redistribute = append(r.Redistribute, Redistribute{Source(x.Source), uint32(x.Metric), x.Type == 2})
-		}
+		r.Redistribute = o.Redistribute
 		r.Off = offOf(t, o.Node, on)
 		c.Routers = append(c.Routers, r)
 	}

@@ -57,6 +57,7 @@ type StaticRoute struct {
 	To      netip.Prefix
 	Via     netip.Addr // a neighbour, or an address that another route leads to; none: see Discard
 	Discard bool       // what follows the route is dropped
+	Program string     // whose route it is, see App.SetProgram; "": static
 
 	Distance rib.Distance // 0: what the router gives to static routes
 	Metric   uint32
@@ -66,8 +67,8 @@ type StaticRoute struct {
 	Fallback bool
 }
 
-// staticOf returns a static route of a topology.
-func staticOf(s topology.Route) StaticRoute {
+// StaticOf returns a static route of a topology.
+func StaticOf(s topology.Route) StaticRoute {
 	return StaticRoute{To: s.To.Masked(), Via: s.Via, Discard: s.Discard, Distance: s.Distance, Metric: s.Metric, Tag: s.Tag, Fallback: s.Computed}
 }
 
@@ -95,6 +96,7 @@ type Speaker interface {
 type Learned struct {
 	Prefix netip.Prefix
 	Metric uint32
+	Tag    uint32
 	Hops   []LearnedHop // of equal cost
 	Drop   bool         // packets that follow it are dropped: an aggregate without next hops
 }
@@ -128,7 +130,7 @@ func ConfigOf(t *topology.Topology) Config {
 			r.Distances[sourcesByName[d.Source]] = d.Distance
 		}
 		for _, s := range n.Routes {
-			r.Static = append(r.Static, staticOf(s))
+			r.Static = append(r.Static, StaticOf(s))
 		}
 		for _, g := range n.Gateways {
 			r.Static = append(r.Static, StaticRoute{To: netip.PrefixFrom(g, 0).Masked(), Via: g})

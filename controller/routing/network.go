@@ -22,14 +22,15 @@ const (
 	Protocol                // found by a routing protocol, see Speaker
 	Computed                // the shortest path over the discovered topology
 	Fallback                // given, for where there is no path
+	Program                 // given by a program of the user's, see App.SetProgram
 )
 
-var sourceNames = [...]string{"connected", "static", "balanced", "protocol", "shortest path", "fallback"}
+var sourceNames = [...]string{"connected", "static", "balanced", "protocol", "shortest path", "fallback", "program"}
 
 func (s Source) String() string { return sourceNames[s] }
 
 // distances are those of the sources where a router gives no others. The protocol is OSPF.
-var distances = [...]rib.Distance{rib.Connected, rib.Static, rib.Balanced, rib.OSPF, rib.ShortestPath, rib.Computed}
+var distances = [...]rib.Distance{rib.Connected, rib.Static, rib.Balanced, rib.OSPF, rib.ShortestPath, rib.Computed, rib.Program}
 
 // distance is that of routes which a router has from a source.
 func (r *Router) distance(s Source) rib.Distance {
@@ -43,6 +44,7 @@ func (r *Router) distance(s Source) rib.Distance {
 type Route struct {
 	Prefix   netip.Prefix
 	Source   Source
+	Program  string // its name, of a route that a program has given
 	Distance rib.Distance
 	Drop     bool   // what follows it is dropped; it has no hops
 	Metric   uint32 // the costs of the interfaces on the way, the last one's included
@@ -268,13 +270,13 @@ func (n *network) fill(t *table, router int) {
 }
 
 // offer takes a route where there is no better one. Static routes that are as good as each other
-// are one, with several next hops.
+// are one, with several next hops; so are those of one program.
 func (t *table) offer(r *Route) {
 	if r.Distance == 0 {
 		r.Distance = t.distance(r.Source)
 	}
 	old := t.routes[r.Prefix]
-	if old != nil && old.Source == r.Source && old.Rank() == r.Rank() && r.Source != Connected && !old.Drop && !r.Drop {
+	if old != nil && old.Source == r.Source && old.Program == r.Program && old.Rank() == r.Rank() && r.Source != Connected && !old.Drop && !r.Drop {
 		old.Hops = append(old.Hops, r.Hops...)
 		return
 	}
@@ -375,7 +377,7 @@ func shared(own, neighbour *Interface, v4 bool) (any netip.Addr) {
 // learned adds what a protocol has found.
 func (n *network) learned(t *table, router int, only netip.Prefix) {
 	for _, l := range n.spoken(router, only) {
-		r := &Route{Prefix: l.Prefix, Source: Protocol, Metric: l.Metric, Drop: l.Drop}
+		r := &Route{Prefix: l.Prefix, Source: Protocol, Metric: l.Metric, Tag: l.Tag, Drop: l.Drop}
 		for _, h := range l.Hops {
 			if out := n.portOf(router, h.Port); out != nil && h.Via.IsValid() {
 				r.Hops = append(r.Hops, n.hopVia(router, out, h.Via))

@@ -33,7 +33,7 @@ func configOf(f apps.Facilities) Config {
 func (r *Router) StaticWith(added []topology.Route) []StaticRoute {
 	out := slices.Clone(r.Static)
 	for _, x := range added {
-		out = append(out, staticOf(x))
+		out = append(out, StaticOf(x))
 	}
 	return out
 }

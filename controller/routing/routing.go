@@ -73,14 +73,16 @@ type App struct {
 
 	mu        sync.Mutex // of what follows
 	config    Config
-	addresses *addresses               // of the configuration
-	static    map[uint64][]StaticRoute // by router, in place of the configuration's
-	speakers  map[string]Speaker       // by the protocol's name; not changed once it is here
+	addresses *addresses                          // of the configuration
+	static    map[uint64][]StaticRoute            // by router, in place of the configuration's
+	programs  map[string]map[uint64][]StaticRoute // by name and router; replaced, not changed
+	speakers  map[string]Speaker                  // by the protocol's name; not changed once it is here
 	steered   map[netip.Prefix]Steered
 	cause     cause
 	pending   bool // a change is not in the switches yet
 	following bool // the same, but it is on its way
 	watchers  []func(Rerouted)
+	feeds     []*Feed // replaced, not changed
 }
 
 // cause is what made routes change, and when.

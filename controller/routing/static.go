@@ -38,8 +38,11 @@ func (n *network) independent(t *table, router int, only netip.Prefix) (behind [
 
 func (s *StaticRoute) route(hops ...Hop) *Route {
 	r := &Route{Prefix: s.To, Source: Static, Distance: s.Distance, Metric: cmp.Or(s.Metric, 1), Tag: s.Tag, Hops: hops}
-	if s.Fallback {
+	switch {
+	case s.Fallback:
 		r.Source = Fallback
+	case s.Program != "":
+		r.Source, r.Program = Program, s.Program
 	}
 	return r
 }
@@ -48,70 +51,6 @@ func (s *StaticRoute) route(hops ...Hop) *Route {
 func (n *network) owns(router int, a netip.Addr) bool {
 	o, is := n.known[a]
 	return is && o.router == router
-}
-
-// recursive adds routes whose next hop is no neighbour, but what another route leads to: with the
-// next hops of that, which must be longer than the default route and not be the first one itself.
-// As each takes those of routes before it, no two depend on each other.
-func (n *network) recursive(t *table, router int, only netip.Prefix, behind []StaticRoute) {
-	resolved := map[netip.Prefix][]*Route{}
-	for again := true; again; {
-		again = false
-		behind = slices.DeleteFunc(behind, func(s StaticRoute) bool {
-			hops := n.hopsTo(t, router, s.Via, resolved)
-			if len(hops) == 0 || s.To.Contains(s.Via) {
-				return false
-			}
-			again = true
-			resolved[s.To] = append(resolved[s.To], s.route(hops...))
-			if chosen(only, s.To) {
-				t.offer(s.route(hops...))
-			}
-			return true
-		})
-	}
-	for _, s := range behind {
-		t.unreached(s, only, "no route leads to the next hop")
-	}
-}
-
-// hopsTo returns the next hops of the route to an address, as the way to it.
-func (n *network) hopsTo(t *table, router int, to netip.Addr, resolved map[netip.Prefix][]*Route) (hops []Hop) {
-	spoken := n.spokenNetworks(router, to)
-	for bits := to.BitLen(); bits > 0; bits-- {
-		p, _ := to.Prefix(bits)
-		var r *Route
-		switch {
-		case !n.onDemand:
-			r = t.routes[p]
-		case n.mayHave(spoken, p):
-			r = n.near(router, p, resolved[p])
-		}
-		if r == nil {
-			continue
-		}
-		for _, h := range r.Hops {
-			if h.Via.IsValid() {
-				h.For = to
-				hops = append(hops, h)
-			}
-		}
-		return hops
-	}
-	return nil
-}
-
-// near is route, where of the static routes that need others only those count that are resolved.
-func (n *network) near(router int, p netip.Prefix, resolved []*Route) *Route {
-	t := n.newTable(router)
-	n.found(t, router, p)
-	n.independent(t, router, p)
-	for _, r := range resolved {
-		r := *r
-		r.Hops = slices.Clone(r.Hops)
-		t.offer(&r)
-	}
-	return t.routes[p]
 }
 
 // unreached notes a route that cannot be used.
@@ -131,19 +70,19 @@ type Candidate struct {
 	Why  string // it is not used
 }
 
-// candidates lists what a router has from all sources to exactly a prefix, the one that is used
-// first.
-func (n *network) candidates(router int, p netip.Prefix) (out []Candidate) {
+// candidates lists what a router has from all sources to exactly a prefix, or to any, by prefix,
+// the one that is used first.
+func (n *network) candidates(router int, only netip.Prefix) (out []Candidate) {
 	t := n.newTable(router)
 	t.all = &out
-	if n.onDemand {
-		n.fillTo(t, router, p)
+	if n.onDemand && only.IsValid() {
+		n.fillTo(t, router, only)
 	} else {
 		n.fill(t, router)
-		out = slices.DeleteFunc(out, func(c Candidate) bool { return c.Prefix != p })
+		out = slices.DeleteFunc(out, func(c Candidate) bool { return !chosen(only, c.Prefix) })
 	}
-	used := t.routes[p]
 	for i := range out {
+		used := t.routes[out[i].Prefix]
 		if c := &out[i]; c.Route == used {
 			c.Used = true
 		} else if c.Why == "" {
@@ -155,6 +94,9 @@ func (n *network) candidates(router int, p netip.Prefix) (out []Candidate) {
 		}
 	}
 	slices.SortStableFunc(out, func(a, b Candidate) int {
+		if c := comparePrefix(a.Prefix, b.Prefix); c != 0 {
+			return c
+		}
 		if a.Used != b.Used {
 			return map[bool]int{true: -1, false: 1}[a.Used]
 		}
@@ -163,8 +105,8 @@ func (n *network) candidates(router int, p netip.Prefix) (out []Candidate) {
 	return out
 }
 
-// Candidates lists what a router has from all its sources to a prefix, the route that is used
-// first; nothing where there is no such router.
+// Candidates lists what a router has from all its sources to a prefix, or without one to all, by
+// prefix, the route that is used first; nothing where there is no such router.
 func (a *App) Candidates(dpid uint64, p netip.Prefix) []Candidate {
 	net, i, is := a.picture(dpid)
 	if !is {

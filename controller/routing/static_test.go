@@ -30,6 +30,8 @@ func TestStaticRoutes(t *testing.T) {
 		{To: to("20.6.0.0/16"), Via: netip.MustParseAddr("20.6.0.1")}, // behind itself
 		{To: to("20.7.0.0/16"), Via: netip.MustParseAddr("99.0.0.1")}, // behind the default route only
 		{To: to("0.0.0.0/0"), Via: r2},
+		{To: to("20.10.0.0/16"), Via: netip.MustParseAddr("20.11.1.9")}, // behind the longer of two that follow
+		{To: to("20.11.1.0/24"), Via: netip.MustParseAddr("20.4.0.9")}, {To: to("20.11.0.0/16"), Via: r2},
 		{To: to("20.8.0.0/16"), Via: r2, Distance: rib.Never},
 		{To: to("20.9.0.0/16"), Via: netip.MustParseAddr("10.0.0.1")}, // itself
 	}
@@ -49,18 +51,19 @@ func TestStaticRoutes(t *testing.T) {
 		w.Reactive = demand
 		n := w.network(t)
 		for prefix, want := range map[string]string{
-			"10.0.0.0/24": "* connected [0/0] invalid IP; ",
-			"10.0.3.0/24": "* shortest path [115/3] 172.16.0.14; - static [200/1] 172.16.0.2; (distance 200, not 115) ",
-			"20.1.0.0/16": "* static [1/1] 172.16.0.2 172.16.0.14; ",
-			"20.2.0.0/16": "* static [1/2] 172.16.0.2; - static [1/5] 172.16.0.14; (metric 5, not 2) ",
-			"20.3.0.0/16": "* static [1/1] 172.16.0.2; - static [5/1]; (distance 5, not 1) ",
-			"20.4.0.0/16": "* static [1/1] 172.16.0.14; ",
-			"20.5.0.0/16": "* static [1/1] 172.16.0.14; ",
-			"20.6.0.0/16": "- static [1/1] 20.6.0.1; (no route leads to the next hop) ",
-			"20.7.0.0/16": "- static [1/1] 99.0.0.1; (no route leads to the next hop) ",
-			"20.8.0.0/16": "- static [255/1] 172.16.0.2; (distance 255: never used) ",
-			"20.9.0.0/16": "- static [1/1] 10.0.0.1; (the next hop is the router itself) ",
-			"20.0.0.0/8":  "",
+			"10.0.0.0/24":  "* connected [0/0] invalid IP; ",
+			"10.0.3.0/24":  "* shortest path [115/3] 172.16.0.14; - static [200/1] 172.16.0.2; (distance 200, not 115) ",
+			"20.1.0.0/16":  "* static [1/1] 172.16.0.2 172.16.0.14; ",
+			"20.2.0.0/16":  "* static [1/2] 172.16.0.2; - static [1/5] 172.16.0.14; (metric 5, not 2) ",
+			"20.3.0.0/16":  "* static [1/1] 172.16.0.2; - static [5/1]; (distance 5, not 1) ",
+			"20.4.0.0/16":  "* static [1/1] 172.16.0.14; ",
+			"20.5.0.0/16":  "* static [1/1] 172.16.0.14; ",
+			"20.6.0.0/16":  "- static [1/1] 20.6.0.1; (no route leads to the next hop) ",
+			"20.7.0.0/16":  "- static [1/1] 99.0.0.1; (no route leads to the next hop) ",
+			"20.8.0.0/16":  "- static [255/1] 172.16.0.2; (distance 255: never used) ",
+			"20.9.0.0/16":  "- static [1/1] 10.0.0.1; (the next hop is the router itself) ",
+			"20.10.0.0/16": "* static [1/1] 172.16.0.14; ",
+			"20.0.0.0/8":   "",
 		} {
 			if got := show(n, prefix); got != want {
 				t.Errorf("on demand %v: %s:\n%s\nwant\n%s", demand, prefix, got, want)

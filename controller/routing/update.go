@@ -17,15 +17,7 @@ func (a *App) follow() {
 	nodes := *a.nodes.Load()
 	why := a.cause
 	a.pending, a.following, a.cause = false, true, cause{}
-	config, addresses, speakers, steered := a.config, a.addresses, a.speakers, a.steered
-	if len(a.static) > 0 {
-		config.Routers = slices.Clone(config.Routers)
-	}
-	for dpid, routes := range a.static {
-		if i, is := addresses.index[dpid]; is {
-			config.Routers[i].Static = routes
-		}
-	}
+	config, addresses, speakers, steered := a.given(), a.addresses, a.speakers, a.steered
 	a.mu.Unlock()
 	defer func() {
 		a.mu.Lock()
@@ -45,11 +37,21 @@ func (a *App) follow() {
 	}
 	net.steer(steered)
 	a.net.Store(net)
+	if a.tellEarly() {
+		a.mu.Lock()
+		a.pending, a.cause = true, why
+		a.mu.Unlock()
+		a.again()
+		return
+	}
 	changed := a.install(nodes, net, net.onDemand)
 	took := time.Since(why.at)
 	a.mu.Lock()
-	watchers := a.watchers
+	watchers, feeds := a.watchers, a.feeds
 	a.mu.Unlock()
+	for _, f := range feeds {
+		f.publish()
+	}
 	if changed == 0 {
 		return
 	}
@@ -57,6 +59,22 @@ func (a *App) follow() {
 	for _, f := range watchers {
 		f(Rerouted{Cause: why.what, At: why.at, Took: took, Changed: changed})
 	}
+}
+
+// tellEarly tells shortly after the start which routes routers are to use before they do, and says
+// whether there is more to wait for: what a router announces is among the routes of others, which
+// they have from the controller before this one.
+func (a *App) tellEarly() bool {
+	if time.Since(a.started) > settleTime {
+		return false
+	}
+	a.mu.Lock()
+	feeds := a.feeds
+	a.mu.Unlock()
+	for _, f := range feeds {
+		f.publish()
+	}
+	return a.settling()
 }
 
 // change is a way to be added or replaced.

@@ -59,8 +59,26 @@ func birdExport(line func(string, ...any), r *topology.OSPFRouter) {
 		return
 	}
 	line("\tipv4 {\n\t\timport all;\n\t\texport filter {")
+	own := birdOwn(r)
 	for _, d := range r.Redistribute {
-		line("\t\t\tif proto = \"%s_routes\" then { ospf_metric%d = %d; accept; }", d.Source, d.Type, d.Metric)
+		condition := fmt.Sprintf("proto = \"%s_routes\"", d.Source)
+		switch least, most := d.Lengths(); {
+		case d.Prefix.IsValid():
+			condition += fmt.Sprintf(" && net ~ [ %s{%d,%d} ]", d.Prefix, least, most)
+		case d.Source == topology.OSPFStatic && own:
+			condition += " && net != 0.0.0.0/0"
+		}
+		if d.Tag != 0 {
+			condition += fmt.Sprintf(" && ospf_tag = %d", d.Tag)
+		}
+		then := "reject;"
+		if !d.Deny {
+			then = fmt.Sprintf("ospf_metric%d = %d; accept;", d.Type, d.Metric)
+		}
+		if d.SetTag != 0 {
+			then = fmt.Sprintf("ospf_tag = %d; ", d.SetTag) + then
+		}
+		line("\t\t\tif %s then { %s }", condition, then)
 	}
 	line("\t\t\treject;\n\t\t};\n\t};")
 }
@@ -74,34 +92,57 @@ func hasArea(areas []topology.OSPFArea, id topology.AreaID) bool {
 	return false
 }
 
+// birdOwn says whether the router announces a default route that it has itself.
+func birdOwn(r *topology.OSPFRouter) bool {
+	d, is := ownDefault(r)
+	return is && d.Source == topology.OSPFStatic
+}
+
 // birdSources writes the protocols that these routes come from: the kernel has the routes already,
 // so they are only for BIRD's own table.
 func birdSources(line func(string, ...any), n *topology.Node, r *topology.OSPFRouter) {
-	if _, ok := redistributes(r, topology.OSPFConnected); ok {
+	if len(rulesOf(r, topology.OSPFConnected)) > 0 {
 		speaks := make([]string, 0, len(r.Interfaces)+2)
 		for _, i := range r.Interfaces {
 			speaks = append(speaks, fmt.Sprintf("-%q", i.Name))
 		}
 		line("protocol direct connected_routes { ipv4; interface %s; }", strings.Join(append(speaks, `-"lo"`, `"*"`), ", "))
 	}
-	if _, ok := redistributes(r, topology.OSPFStatic); ok {
+	if len(rulesOf(r, topology.OSPFStatic)) > 0 {
+		own := birdOwn(r) // else its own would keep those of others away
 		line("protocol static static_routes {\n\tipv4;")
 		for _, route := range n.Routes {
-			if route.To.Addr().Is4() && route.To.Bits() > 0 {
-				via := route.Device
-				if route.Via.IsValid() {
-					via = route.Via.String()
-				} else {
-					via = strconv.Quote(via)
-				}
-				line("\troute %s via %s;", route.To.Masked(), via)
+			if route.To.Addr().Is4() && (route.To.Bits() > 0 || own) {
+				line("\troute %s", birdRoute(route))
+			}
+		}
+		for _, g := range n.Gateways {
+			if g.Is4() && own {
+				line("\troute 0.0.0.0/0 via %s;", g)
 			}
 		}
 		line("}")
 	}
-	if _, ok := redistributes(r, topology.OSPFDefault); ok {
+	if len(rulesOf(r, topology.OSPFDefault)) > 0 {
 		line("protocol static default_routes { ipv4; route 0.0.0.0/0 unreachable; }")
 	}
+}
+
+// birdRoute is a static route as BIRD writes it.
+func birdRoute(r topology.Route) string {
+	text := r.To.Masked().String()
+	switch {
+	case r.Discard:
+		text += " blackhole"
+	case r.Via.IsValid():
+		text += " via " + r.Via.String()
+	default:
+		text += " via " + strconv.Quote(r.Device)
+	}
+	if r.Tag != 0 {
+		text += fmt.Sprintf(" { ospf_tag = %d; }", r.Tag)
+	}
+	return text + ";"
 }
 
 func birdArea(line func(string, ...any), r *topology.OSPFRouter, a topology.OSPFArea) {

@@ -49,7 +49,12 @@ func refuseFRR(r *topology.OSPFRouter, problems *topology.Problems) {
 	for _, a := range auths(r) {
 		if a != topology.AuthNone && a != topology.AuthSimple && a != topology.AuthMD5 {
 			problems.Add(r.Node.Pos, "use md5, or datapath bird", "router %s: ospf: auth: FRR has no %s", r.Node.Name, a)
-			return
+			break
+		}
+	}
+	for _, d := range r.Redistribute {
+		if d.Tag != 0 {
+			problems.Add(r.Node.Pos, "match the network, or make it a routing node", "router %s: ospf: redistribute %s: FRR has static routes from the kernel, which knows no tags", r.Node.Name, d)
 		}
 	}
 }
@@ -61,6 +66,7 @@ func frrOSPF(r *topology.OSPFRouter) string {
 	for i := range r.Interfaces {
 		frrInterface(line, &r.Interfaces[i])
 	}
+	frrRules(line, r)
 	line("router ospf")
 	line(" ospf router-id %s", r.RouterID)
 	line(" log-adjacency-changes")
@@ -77,13 +83,77 @@ func frrOSPF(r *topology.OSPFRouter) string {
 			line("%s authentication message-digest message-digest-key %d md5 %s", link, v.Auth.ID, v.Auth.Key)
 		}
 	}
-	// The node's routes are in the kernel's table, as on any Linux router.
-	for _, s := range [][2]string{{topology.OSPFConnected, "redistribute connected"}, {topology.OSPFStatic, "redistribute kernel"}, {topology.OSPFDefault, "default-information originate always"}} {
-		if d, ok := redistributes(r, s[0]); ok {
-			line(" %s metric %d metric-type %d", s[1], d.Metric, d.Type)
+	frrRedistribute(line, r)
+	return b.String()
+}
+
+// frrMap is the route-map that has a source's rules; none where one rule is about all its routes.
+func frrMap(r *topology.OSPFRouter, source string) (name string) {
+	if rules := rulesOf(r, source); len(rules) != 1 || !rules[0].Plain() {
+		name = "redistribute-" + source
+	}
+	return name
+}
+
+// frrRules writes the rules of redistribution, as in FRR's manual, chapters Route Maps and
+// Filtering.
+func frrRules(line func(string, ...any), r *topology.OSPFRouter) {
+	for _, source := range []string{topology.OSPFConnected, topology.OSPFStatic} {
+		name := frrMap(r, source)
+		for i, d := range rulesOf(r, source) {
+			if name == "" {
+				break
+			}
+			list := fmt.Sprintf("%s-%d", name, i+1)
+			if d.Prefix.IsValid() {
+				least, most := d.Lengths()
+				lengths := ""
+				if least > d.Prefix.Bits() {
+					lengths += fmt.Sprintf(" ge %d", least)
+				}
+				if most > d.Prefix.Bits() {
+					lengths += fmt.Sprintf(" le %d", most)
+				}
+				line("ip prefix-list %s seq 5 permit %s%s", list, d.Prefix, lengths)
+			}
+			verb := "permit"
+			if d.Deny {
+				verb = "deny"
+			}
+			line("route-map %s %s %d", name, verb, 10*(i+1))
+			if d.Prefix.IsValid() {
+				line(" match ip address prefix-list %s", list)
+			}
+			if !d.Deny {
+				line(" set metric %d", d.Metric)
+				line(" set metric-type type-%d", d.Type)
+			}
+			if d.SetTag != 0 {
+				line(" set tag %d", d.SetTag)
+			}
 		}
 	}
-	return b.String()
+}
+
+// frrRedistribute writes what is announced from outside. The node's routes are in the kernel's
+// table, as on any Linux router.
+func frrRedistribute(line func(string, ...any), r *topology.OSPFRouter) {
+	for _, s := range [][2]string{{topology.OSPFConnected, "connected"}, {topology.OSPFStatic, "kernel"}} {
+		switch rules, name := rulesOf(r, s[0]), frrMap(r, s[0]); {
+		case len(rules) == 0:
+		case name == "":
+			line(" redistribute %s metric %d metric-type %d", s[1], rules[0].Metric, rules[0].Type)
+		default:
+			line(" redistribute %s route-map %s", s[1], name)
+		}
+	}
+	if d, ok := ownDefault(r); ok {
+		always := ""
+		if d.Source == topology.OSPFDefault {
+			always = " always"
+		}
+		line(" default-information originate%s metric %d metric-type %d", always, d.Metric, d.Type)
+	}
 }
 
 func frrInterface(line func(string, ...any), i *topology.OSPFInterface) {

@@ -8,6 +8,7 @@ package routerd
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -154,10 +155,22 @@ func auths(r *topology.OSPFRouter) (out []topology.OSPFAuthType) {
 	return out
 }
 
-// redistributes returns the router's setting for a source, if it announces it.
-func redistributes(r *topology.OSPFRouter, source string) (topology.OSPFRedistribute, bool) {
-	i := slices.IndexFunc(r.Redistribute, func(d topology.OSPFRedistribute) bool { return d.Source == source })
-	if i < 0 {
+// rulesOf returns what the router's rules of redistribution say of a source.
+func rulesOf(r *topology.OSPFRouter, source string) (out []topology.OSPFRedistribute) {
+	for _, d := range r.Redistribute {
+		if d.Source == source {
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+// ownDefault is the rule by which a router announces a default route.
+func ownDefault(r *topology.OSPFRouter) (topology.OSPFRedistribute, bool) {
+	i := slices.IndexFunc(r.Redistribute, func(d topology.OSPFRedistribute) bool {
+		return d.Source != topology.OSPFConnected && d.Matches(netip.PrefixFrom(netip.IPv4Unspecified(), 0), 0)
+	})
+	if i < 0 || r.Redistribute[i].Deny {
 		return topology.OSPFRedistribute{}, false
 	}
 	return r.Redistribute[i], true

@@ -135,9 +135,49 @@ func TestUpdate(t *testing.T) {
 			"interface a", "no ip ospf cost 1", "no ip ospf passive", "exit", "interface b", "no ip ospf cost 2", "exit",
 			"interface a", "ip ospf cost 5", "exit", "interface c", "ip ospf cost 2", "exit", "router ospf", "ospf x", "exit"},
 		old + " ospf router-id 1.1.1.1\n": nil,
+		old + "route-map m deny 10\nroute-map m permit 20\n set metric 5\n": {"configure terminal", "route-map m deny 10", "exit",
+			"route-map m permit 20", "set metric 5", "exit"},
 	} {
 		if got := updateFRR(old, new); !reflect.DeepEqual(got, want) {
 			t.Errorf("got\n%q\nwant\n%q", got, want)
 		}
 	}
+}
+
+// TestRules proves that rules of redistribution are in FRR's and BIRD's files, in their syntax and
+// order, that these accept them, that a rule that goes takes its place in FRR's route-map with it,
+// and that tags, which FRR's static routes cannot have, are refused.
+func TestRules(t *testing.T) {
+	n, r := everything(t, topology.AuthMD5)
+	r.Redistribute = nil
+	for _, text := range []string{"deny static 10.20.3.0/24", "static 0.0.0.0/0 metric 5 type 1", "static 10.20.0.0/16 ge 17 le 24 set metric 30 type 1 tag 8", "deny connected", "default metric 20 type 2"} {
+		d, err := topology.ParseOSPFRedistribute(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Redistribute = append(r.Redistribute, d)
+	}
+	n.Gateways = []netip.Addr{netip.MustParseAddr("172.16.0.2")}
+	n.Routes = append(n.Routes, topology.Route{To: netip.MustParsePrefix("10.20.0.0/16"), Discard: true, Tag: 7})
+	text := frr.Programs(n, r)[1].Files["ospfd.conf"]
+	has(t, text, "ip prefix-list redistribute-static-1 seq 5 permit 10.20.3.0/24", "route-map redistribute-static deny 10", " match ip address prefix-list redistribute-static-1",
+		"ip prefix-list redistribute-static-3 seq 5 permit 10.20.0.0/16 ge 17 le 24", "route-map redistribute-static permit 30", " set metric 30", " set metric-type type-1", " set tag 8",
+		"route-map redistribute-connected deny 10", " redistribute kernel route-map redistribute-static", " redistribute connected route-map redistribute-connected",
+		" default-information originate metric 5 metric-type 1")
+	parses(t, text, "/usr/lib/frr/ospfd", "-C", "-i", filepath.Join(t.TempDir(), "pid"), "-f")
+	fewer := *r
+	fewer.Redistribute = r.Redistribute[1:]
+	if got := strings.Join(updateFRR(text, frr.Programs(n, &fewer)[1].Files["ospfd.conf"]), "\n"); !strings.Contains(got, "no route-map redistribute-static deny 10\n") {
+		t.Errorf("a rule that goes:\n%s", got)
+	}
+	config := bird.Programs(n, r)[0].Files["bird.conf"]
+	has(t, config, "\troute 10.20.0.0/16 blackhole { ospf_tag = 7; };", "\troute 0.0.0.0/0 via 172.16.0.2;", "\t\t\tif proto = \"static_routes\" && net ~ [ 10.20.3.0/24{24,24} ] then { reject; }",
+		"\t\t\tif proto = \"static_routes\" && net ~ [ 10.20.0.0/16{17,24} ] then { ospf_tag = 8; ospf_metric1 = 30; accept; }")
+	parses(t, config, "/usr/sbin/bird", "-p", "-c")
+	r.Redistribute[0].Tag = 7
+	var problems topology.Problems
+	if frr.refuses(r, &problems); problems.Err() == nil || !strings.Contains(problems.Error(), "the kernel, which knows no tags; match the network, or make it a routing node") {
+		t.Error(problems)
+	}
+	parses(t, bird.Programs(n, r)[0].Files["bird.conf"], "/usr/sbin/bird", "-p", "-c")
 }

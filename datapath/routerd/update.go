@@ -12,10 +12,17 @@ func updateFRR(old, new string) []string {
 	was, is := blocks(old), blocks(new)
 	commands := []string{"configure terminal"}
 	for _, b := range was {
+		if b.isRule() && !slices.ContainsFunc(is, func(o block) bool { return o.head == b.head }) {
+			commands = append(commands, "no "+b.head)
+			continue
+		}
 		after := linesOf(is, b.head)
 		commands = b.add(commands, func(line string) bool { return !slices.Contains(after, line) }, "no ")
 	}
 	for _, b := range is {
+		if b.isRule() && len(b.lines) == 0 && !slices.ContainsFunc(was, func(o block) bool { return o.head == b.head }) {
+			commands = append(commands, b.head, "exit")
+		}
 		before := linesOf(was, b.head)
 		commands = b.add(commands, func(line string) bool { return !slices.Contains(before, line) }, "")
 	}
@@ -33,6 +40,9 @@ type block struct {
 	lines []string
 }
 
+// isRule says whether the block means something without any lines.
+func (b block) isRule() bool { return strings.HasPrefix(b.head, "route-map ") }
+
 func blocks(text string) []block {
 	out := []block{{}}
 	for line := range strings.Lines(text) {
@@ -41,7 +51,7 @@ func blocks(text string) []block {
 		case below != line:
 			last := &out[len(out)-1]
 			last.lines = append(last.lines, below)
-		case strings.HasPrefix(line, "interface ") || strings.HasPrefix(line, "router "):
+		case strings.HasPrefix(line, "interface ") || strings.HasPrefix(line, "router ") || strings.HasPrefix(line, "route-map "):
 			out = append(out, block{head: line})
 		default:
 			out[0].lines = append(out[0].lines, line)

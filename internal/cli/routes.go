@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -19,22 +20,26 @@ import (
 
 func (a *app) routes() *cobra.Command {
 	var add, remove string
+	var all, follow bool
 	cmd := &cobra.Command{
 		Use:   "routes [ROUTER [PREFIX]] [--add 'PREFIX via ADDRESS' | --delete PREFIX]",
 		Short: "List routes of routing nodes, add and delete static ones",
 		Long: "List the routes that a routing node uses, or all nodes; with a prefix, those that it has from all sources to exactly that one, and\n" +
 			"why one is used. The least distance counts, then the least metric. A static route that you add takes precedence over those that the\n" +
 			"controller finds, unless it has a larger distance, and is kept until you delete it. Several next hops share the traffic: 'PREFIX via\n" +
-			"A,B'; 'PREFIX discard' drops. An address that another route leads to may be a next hop, too.",
+			"A,B'; 'PREFIX discard' drops. An address that another route leads to may be a next hop, too. With --all, all that routers have from\n" +
+			"all sources, as FRR's 'show ip route' writes it; with --follow, what routers use, and then each change of it.",
 		Example: "  trivet routes r1\n  trivet routes r1 10.9.0.0/16\n  trivet routes r1 --add '10.9.0.0/16 via 10.0.1.9'\n" +
 			"  trivet routes r1 --add '10.9.0.0/16 via 10.0.2.9 distance 200'\n  trivet routes r1 --delete 10.9.0.0/16",
 		Args: cobra.MaximumNArgs(2),
 	}
 	k := controllerFlags(cmd)
 	f := cmd.Flags()
+	f.BoolVarP(&follow, "follow", "f", false, "go on to show what changes, until Ctrl-C")
 	f.StringVar(&add, "add", "", "add a static route to the router")
 	f.StringVar(&remove, "delete", "", "delete the static route to that prefix, one that you added")
-	cmd.MarkFlagsMutuallyExclusive("add", "delete")
+	f.BoolVar(&all, "all", false, "list the routes of all sources, also those that are not used")
+	cmd.MarkFlagsMutuallyExclusive("add", "delete", "all", "follow")
 	cmd.ValidArgsFunction = a.completeSwitches(k, "router")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		name := ""
@@ -48,6 +53,9 @@ func (a *app) routes() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		if follow {
+			return a.followRoutes(cmd.Context(), c, args)
+		}
 		ctx, cancel := bounded(cmd.Context())
 		defer cancel()
 		switch {
@@ -55,6 +63,9 @@ func (a *app) routes() *cobra.Command {
 			return a.addRoute(ctx, c, name, add)
 		case f.Changed("delete"):
 			return a.deleteRoute(ctx, c, name, remove)
+		}
+		if all {
+			return a.listAll(ctx, c, args)
 		}
 		if len(args) == 2 {
 			return a.compareRoutes(ctx, c, name, args[1])
@@ -222,6 +233,117 @@ func (a *app) compareRoutes(ctx context.Context, c *api.Client, name, prefix str
 	}
 	a.table(rows)
 	return nil
+}
+
+// codes are the letters of sources, those of FRR where it has the source.
+var codes = map[string]string{"connected": "C", "static": "S", "ospf": "O", "program": "p", "balanced": "b", "shortest path": "s", "fallback": "f"}
+
+// listAll shows what routers have from all sources, in FRR's words.
+func (a *app) listAll(ctx context.Context, c *api.Client, args []string) error {
+	name := ""
+	switch len(args) {
+	case 2:
+		return errors.New("--all is all prefixes; without it a prefix has its own routes:  trivet routes r1 10.9.0.0/16")
+	case 1:
+		name = args[0]
+	}
+	routes, err := c.AllRoutes(ctx, name)
+	if err != nil {
+		return err
+	}
+	if a.json {
+		return a.printJSON(routes)
+	}
+	a.say("C connected, S static, O ospf, p program, b balanced, s shortest path, f fallback; > chosen, * in use")
+	router := ""
+	for _, r := range routes.Routes {
+		if r.Router != router {
+			router = r.Router
+			a.say("%s:", router)
+		}
+		for _, line := range frrLines(r) {
+			a.say("%s", line)
+		}
+	}
+	return nil
+}
+
+// followRoutes shows the routes that a router uses, and what changes, until ctx ends.
+func (a *app) followRoutes(ctx context.Context, c *api.Client, args []string) error {
+	if len(args) != 1 {
+		return errors.New("name the router:  trivet routes r1 --follow")
+	}
+	reason := ""
+	err := c.Events(ctx, api.EventQuery{Routes: args}, func(name string, data []byte) error {
+		switch name {
+		case "end":
+			var e api.EndEvent
+			err := json.Unmarshal(data, &e)
+			reason = e.Reason
+			return err
+		case "route":
+			var e api.RouteEvent
+			if err := json.Unmarshal(data, &e); err != nil {
+				return err
+			}
+			if a.json {
+				return a.printJSON(e)
+			}
+			lines := []string{"    " + e.Prefix.String() + " gone"}
+			if !e.Gone {
+				lines = frrLines(e.Route)
+			}
+			for _, line := range lines {
+				a.say("%s  %s", e.Time.Local().Format("15:04:05.000"), line)
+			}
+		}
+		return nil
+	})
+	if err == nil && reason != "" {
+		err = errors.New(reason)
+	}
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// frrLines are a route as FRR's show ip route has it, one for each next hop.
+func frrLines(r api.Route) (out []string) {
+	source, _, _ := strings.Cut(r.Source, " ")
+	code := cmp.Or(codes[r.Source], codes[source], "?")
+	chosen, inUse, why := " ", " ", ""
+	if r.Used {
+		chosen, inUse = ">", "*"
+	}
+	if r.Why != "" {
+		why = ", not used: " + r.Why
+	}
+	head := fmt.Sprintf("%s%s%s %s", code, chosen, inUse, r.Prefix)
+	if r.Source != "connected" {
+		head += fmt.Sprintf(" [%d/%d]", r.Distance, r.Metric)
+	}
+	if strings.HasPrefix(r.Source, "program ") {
+		why = ", of " + strings.TrimPrefix(r.Source, "program ") + why
+	}
+	if r.Tag > 0 {
+		why = fmt.Sprintf(", tag %d", r.Tag) + why
+	}
+	if r.Drop || len(r.Hops) == 0 {
+		return []string{head + " unreachable (blackhole)" + why}
+	}
+	for i, h := range r.Hops {
+		if i > 0 {
+			head = "  " + inUse + strings.Repeat(" ", len(head)-3)
+		}
+		way := "is directly connected"
+		if h.Via.IsValid() {
+			way = "via " + nextHop(h)
+		}
+		out = append(out, head+" "+way+", "+cmp.Or(h.Interface, "unknown")+why)
+		why = ""
+	}
+	return out
 }
 
 // hopCells shows the next hops of a route and their interfaces.

@@ -3,8 +3,8 @@
 // metric. A route that was not chosen stays with its source, so it is chosen as soon as the better
 // one is gone.
 //
-// The package holds nothing: who asks has the routes, of all prefixes or of the one that a packet
-// needs. Ten thousand routers have no table each.
+// The choice holds nothing: who asks has the routes, of all prefixes or of the one that a packet
+// needs. Ten thousand routers have no table each. Who wants to follow what is chosen has a Feed.
 package rib
 
 import (
@@ -20,12 +20,14 @@ type Distance uint8
 const Never Distance = 255
 
 // Distances that routers give to sources if nothing else is said; Cisco's and FRR's are the same.
-// Balanced and ShortestPath are Trivet's own. The first takes traffic off busy links, in place of
-// what protocols find; the other's is that of IS-IS: both know the whole network. Computed are
-// routes from the topology's file, for where nothing finds a path.
+// Program, Balanced and ShortestPath are Trivet's own. The first is what programs of the user's
+// have given; its distance is that of what other networks tell by BGP. The second takes traffic off
+// busy links, in place of what protocols find; the third's is that of IS-IS: both know the whole
+// network. Computed are routes from the topology's file, for where nothing finds a path.
 const (
 	Connected    Distance = 0
 	Static       Distance = 1
+	Program      Distance = 20
 	Balanced     Distance = 100
 	OSPF         Distance = 110
 	ShortestPath Distance = 115

@@ -188,17 +188,17 @@ func (m *machine) descriptions(router string) (count int) {
 }
 
 // TestOSPFControllerRestart proves that routing nodes that speak OSPF forward on while their
-// controller is killed and comes back: routes to each other are not taken out until OSPF has them
-// again.
+// controller is killed and comes back: routes to each other, and to what one of them redistributes,
+// are not taken out until OSPF has them again.
 func TestOSPFControllerRestart(t *testing.T) {
 	m := newMachine(t)
 	// The same network for both: a lab does not ask routers of another controller for OSPF.
 	const network = `
-nodes: {"r[1-4]": {router: {datapath: ovs%s}}, s1: switch, "h[1-4]": host}
-links: [r1 -- s1 -- h1, "r[2-4] -- h[2-4]", r1 -- r2 -- r3 -- r4]
+nodes: {"r[1-3]": {router: {datapath: ovs%s}}, r4: {router: {datapath: ovs%s}}, s1: switch, "h[1-4]": host}
+links: [r1 -- s1 -- h1, "r[2-3] -- h[2-3]", r4 -- h4: {ospf: off}, r1 -- r2 -- r3 -- r4]
 `
-	file := m.file("lab.yaml", "controller: \"tcp:127.0.0.1:6681\"\n"+fmt.Sprintf(network, ""))
-	brain := m.file("controller.yaml", fmt.Sprintf(network, ", ospf: area 0"))
+	file := m.file("lab.yaml", "controller: \"tcp:127.0.0.1:6681\"\n"+fmt.Sprintf(network, "", ""))
+	brain := m.file("controller.yaml", fmt.Sprintf(network, ", ospf: area 0", ", ospf: {area: 0, redistribute: [connected]}"))
 	controller := m.brain(6681, brain)
 	m.up(file)
 	eventually(t, "all hosts reach each other", func() bool { return m.run("ping", "--all", "--timeout", "1s").code == 0 })

@@ -61,7 +61,17 @@ var (
 	ospfs = rapid.Custom(func(t *rapid.T) *topology.OSPF {
 		o := &topology.OSPF{Area: maybe(t, areas), RouterID: maybe(t, addresses), Passive: maybe(t, some(anyText)), ReferenceBandwidth: maybe(t, rates), Auth: maybe(t, ospfAuths),
 			Redistribute: maybe(t, some(rapid.Custom(func(t *rapid.T) topology.OSPFRedistribute {
-				return topology.OSPFRedistribute{Source: rapid.SampledFrom([]string{"static", "connected", "default"}).Draw(t, "source"), Metric: maybe(t, rapid.IntRange(1, 100)), Type: maybe(t, rapid.IntRange(1, 2))}
+				r := topology.OSPFRedistribute{Source: rapid.SampledFrom([]string{"static", "connected", "default"}).Draw(t, "source"), Metric: maybe(t, rapid.IntRange(1, 100)), Type: maybe(t, rapid.IntRange(1, 2))}
+				if r.Source == topology.OSPFStatic {
+					r.Tag, r.SetTag = uint32(maybe(t, rapid.IntRange(1, 100))), uint32(maybe(t, rapid.IntRange(1, 100)))
+					if r.Prefix = netip.MustParsePrefix("10.16.0.0/12"); rapid.Bool().Draw(t, "lengths") {
+						r.GE, r.LE = maybe(t, rapid.IntRange(12, 20)), maybe(t, rapid.IntRange(20, 32))
+					}
+				}
+				if r.Deny = r.Source != topology.OSPFDefault && rapid.Bool().Draw(t, "deny"); r.Deny {
+					r.Metric, r.Type, r.SetTag = 0, 0, 0
+				}
+				return r
 			}))),
 			VirtualLinks: maybe(t, some(rapid.Custom(func(t *rapid.T) topology.OSPFVirtualLink {
 				return topology.OSPFVirtualLink{Area: maybe(t, areas), Router: maybe(t, anyText), Hello: maybe(t, durations), Dead: maybe(t, durations),

@@ -1,0 +1,67 @@
+package api
+
+import (
+	"net/netip"
+	"testing"
+
+	"trivet.dev/trivet/topology"
+)
+
+// Proves that a program's routes are a source of their own, with its distance: they are used in
+// place of shortest paths and behind static ones, replaced as a whole, taken back as a whole; one
+// whose next hop nothing leads to waits until something does; and that a request with one that is
+// no route changes nothing.
+func TestProgramRoutes(t *testing.T) {
+	b := newBed(t, "ring,3", topology.Router, "")
+	b.wait("the routers have routes", func() bool { return len(b.c.Switches()) == 3 && len(b.c.Routing.Missing()) == 0 })
+	h1, h2 := b.host("h1").Addresses[0], b.host("h2").Addresses[0]
+	to := netip.MustParsePrefix
+	route := func(prefix string, via ...netip.Addr) ProgramRoute {
+		return ProgramRoute{Router: "r1", Prefix: to(prefix), Via: via, Tag: 7}
+	}
+	used := func(prefix string) string {
+		routes, err := b.Routes(ctx, "r1", prefix)
+		b.must(err)
+		for _, r := range routes.Routes {
+			if r.Used {
+				return r.Source
+			}
+		}
+		return ""
+	}
+	is := func(prefix, source string) {
+		t.Helper()
+		b.wait(prefix+" is used from "+source, func() bool { return used(prefix) == source })
+	}
+	b.must(b.SetProgram(ctx, "sdwan", ProgramRequest{Routes: []ProgramRoute{route("10.99.0.0/16", h1.Addr()), route(h2.Masked().String(), h1.Addr()),
+		route("10.98.0.0/16", netip.MustParseAddr("10.97.0.1"))}}))
+	is("10.99.0.0/16", "program sdwan")
+	is(h2.Masked().String(), "program sdwan")
+	is("10.98.0.0/16", "")
+	b.must(b.AddRoute(ctx, RouteRequest{Router: "r1", Prefix: to("10.99.0.0/16"), Via: []netip.Addr{h1.Addr()}}))
+	is("10.99.0.0/16", "static")
+	b.must(b.SetProgram(ctx, "other", ProgramRequest{Distance: 10, Routes: []ProgramRoute{route("10.97.0.0/16", h1.Addr()), route("10.99.0.0/16")}}))
+	is("10.98.0.0/16", "program sdwan") // behind what the other program has given
+	b.must(b.DeleteRoute(ctx, "r1", "10.99.0.0/16"))
+	is("10.99.0.0/16", "program other")
+
+	refused(t, b.SetProgram(ctx, "sdwan", ProgramRequest{Routes: []ProgramRoute{route("10.96.0.0/16"), route("10.95.0.0/16", netip.MustParseAddr("fd00::1"))}}),
+		"route 2, r1 10.95.0.0/16", "different IP versions")
+	bad := route("10.96.0.0/16")
+	bad.Router = "r9"
+	refused(t, b.SetProgram(ctx, "sdwan", ProgramRequest{Routes: []ProgramRoute{bad}}), "there is no router \"r9\"")
+	refused(t, b.SetProgram(ctx, "No", ProgramRequest{Routes: []ProgramRoute{}}), "validation")
+	is("10.96.0.0/16", "")
+	is("10.98.0.0/16", "program sdwan")
+
+	b.must(b.DropProgram(ctx, "other"))
+	is("10.99.0.0/16", "program sdwan")
+	is("10.98.0.0/16", "")
+	b.must(b.SetProgram(ctx, "sdwan", ProgramRequest{Routes: []ProgramRoute{route("10.94.0.0/16")}}))
+	is("10.94.0.0/16", "program sdwan")
+	is("10.99.0.0/16", "")
+	is(h2.Masked().String(), "shortest path")
+	b.must(b.DropProgram(ctx, "sdwan"))
+	is("10.94.0.0/16", "")
+	refused(t, b.DropProgram(ctx, "sdwan"), "no such route")
+}

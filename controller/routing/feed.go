@@ -1,0 +1,129 @@
+package routing
+
+import (
+	"cmp"
+	"maps"
+	"net/netip"
+	"slices"
+	"sync"
+
+	"trivet.dev/trivet/routing/rib"
+)
+
+// Place is a prefix at a router.
+type Place struct {
+	Router uint64 // its datapath id
+	Prefix netip.Prefix
+}
+
+// Update says which route a router uses from now on, which is not to be changed; Gone: none.
+type Update = rib.Update[Place, *Route]
+
+// Feed tells which routes some routers use: all of them first, then what changes, when it is in the
+// flow tables. Make it with App.Subscribe.
+type Feed struct {
+	app  *App
+	own  bool
+	wake func()
+	told *rib.Feed[Place, *Route]
+
+	mu      sync.Mutex // of what follows, and while something is told
+	routers []uint64
+}
+
+// Subscribe returns a feed of the routes of no routers yet. If own it tells only of prefixes to
+// which a router has a route of its own: connected, or given; then it needs no whole tables. wake
+// is called when there is something to take; it must be quick, and must not call the app.
+func (a *App) Subscribe(own bool, wake func()) *Feed {
+	f := &Feed{app: a, own: own, wake: wake, told: rib.NewFeed[Place](sameRoute)}
+	a.mu.Lock()
+	a.feeds = append(slices.Clone(a.feeds), f)
+	a.mu.Unlock()
+	return f
+}
+
+// Close ends the feed.
+func (f *Feed) Close() {
+	f.app.mu.Lock()
+	f.app.feeds = slices.DeleteFunc(slices.Clone(f.app.feeds), func(o *Feed) bool { return o == f })
+	f.app.mu.Unlock()
+}
+
+// Of chooses the routers. Routes of those that are not among them any more are told to be gone.
+func (f *Feed) Of(routers []uint64) {
+	f.mu.Lock()
+	f.routers = slices.Clone(routers)
+	f.mu.Unlock()
+	f.publish()
+}
+
+// Take returns what has changed since it was called last: one Update for each prefix.
+func (f *Feed) Take() []Update { return f.told.Take() }
+
+// publish tells what routers use in the network as it was seen last.
+func (f *Feed) publish() {
+	f.mu.Lock()
+	if n := f.app.net.Load(); n != nil {
+		f.tell(n)
+	}
+	waits := f.told.Waits()
+	f.mu.Unlock()
+	if waits {
+		f.wake()
+	}
+}
+
+func (f *Feed) tell(n *network) {
+	now := map[Place]bool{}
+	for _, dpid := range f.routers {
+		i, is := n.index[dpid]
+		if !is {
+			continue
+		}
+		used := n.used(i, f.own)
+		for _, p := range slices.SortedFunc(maps.Keys(used), comparePrefix) {
+			at := Place{dpid, p}
+			now[at] = true
+			f.told.Set(at, used[p])
+		}
+	}
+	gone := slices.DeleteFunc(f.told.Keys(), func(at Place) bool { return now[at] })
+	slices.SortFunc(gone, func(a, b Place) int {
+		return cmp.Or(cmp.Compare(a.Router, b.Router), comparePrefix(a.Prefix, b.Prefix))
+	})
+	for _, at := range gone {
+		f.told.Drop(at)
+	}
+}
+
+// used returns the routes that a router uses, all or only those to prefixes of its own routes.
+func (n *network) used(router int, own bool) map[netip.Prefix]*Route {
+	if !own {
+		return n.table(router).routes
+	}
+	out := map[netip.Prefix]*Route{}
+	add := func(p netip.Prefix) {
+		if r := n.route(router, p); r != nil {
+			out[p] = r
+		}
+	}
+	for _, f := range n.routers[router].Interfaces {
+		for _, p := range f.Prefixes {
+			add(p.Masked())
+		}
+	}
+	for _, s := range n.routers[router].Static {
+		if !s.Fallback {
+			add(s.To)
+		}
+	}
+	return out
+}
+
+// sameRoute says whether two routes are used in the same way.
+func sameRoute(a, b *Route) bool {
+	sameHop := func(a, b Hop) bool {
+		return a.Port == b.Port && a.Via == b.Via && a.For == b.For && a.src == b.src && a.dst == b.dst
+	}
+	return a.Source == b.Source && a.Program == b.Program && a.Rank() == b.Rank() && a.Tag == b.Tag && a.Drop == b.Drop && slices.EqualFunc(a.Hops, b.Hops, sameHop)
+}

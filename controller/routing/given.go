@@ -1,0 +1,62 @@
+package routing
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"trivet.dev/trivet/routing/rib"
+)
+
+// SetProgram replaces the routes that a program gives to routers, by datapath id: a source of its
+// own, by its name. A route's distance is distance; 0: that of programs. Of no routes nothing is
+// left of the source. They are kept until they are replaced, also over a change of the
+// configuration.
+func (a *App) SetProgram(name string, distance rib.Distance, routes map[uint64][]StaticRoute) {
+	given := map[uint64][]StaticRoute{}
+	for dpid, list := range routes {
+		for _, s := range list {
+			s.Program, s.Distance = name, cmp.Or(distance, rib.Program)
+			given[dpid] = append(given[dpid], s)
+		}
+	}
+	a.mu.Lock()
+	if a.programs = maps.Clone(a.programs); a.programs == nil {
+		a.programs = map[string]map[uint64][]StaticRoute{}
+	}
+	if a.programs[name] = given; len(given) == 0 {
+		delete(a.programs, name)
+	}
+	a.mu.Unlock()
+	a.poke("routes of the program "+name+" were changed", time.Now())
+}
+
+// Programs lists the sources that programs have made.
+func (a *App) Programs() []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Sorted(maps.Keys(a.programs))
+}
+
+// given returns the configuration with the routes that users and programs have given; mu must be
+// held.
+func (a *App) given() Config {
+	c := a.config
+	if len(a.static)+len(a.programs) > 0 {
+		c.Routers = slices.Clone(c.Routers)
+	}
+	for dpid, routes := range a.static {
+		if i, is := a.addresses.index[dpid]; is {
+			c.Routers[i].Static = routes
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(a.programs)) {
+		for dpid, routes := range a.programs[name] {
+			if i, is := a.addresses.index[dpid]; is {
+				c.Routers[i].Static = slices.Concat(c.Routers[i].Static, routes)
+			}
+		}
+	}
+	return c
+}

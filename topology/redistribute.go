@@ -1,0 +1,205 @@
+package topology
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// OSPFRedistribute is a rule for which routes of another source a router announces as external
+// ones, and how. Of a router's rules the first that matches a route decides; what none matches is
+// not announced. It says what FRR's route-map and prefix-list say together.
+type OSPFRedistribute struct {
+	Deny   bool   `json:"deny,omitempty"` // what matches is not announced
+	Source string `json:"source"`         // connected, static, program or default
+
+	// Prefix is what the routes are to, if their lengths are from GE to LE. With neither it is the
+	// one network. 0: GE is the prefix's length, LE 32. No Prefix: to anything but the default
+	// route.
+	Prefix netip.Prefix `json:"prefix,omitzero"`
+	GE     int          `json:"ge,omitempty"`
+	LE     int          `json:"le,omitempty"`
+	Tag    uint32       `json:"tag,omitempty"` // that the routes have; 0: any
+
+	Metric int    `json:"metric,omitempty"`  // 0: 20
+	Type   int    `json:"type,omitempty"`    // metric type: 1 or 2; 0: 2
+	SetTag uint32 `json:"set_tag,omitempty"` // that is announced; 0: the route's own
+}
+
+// Sources of OSPFRedistribute.
+const (
+	OSPFConnected = "connected" // networks of interfaces on which OSPF is off
+	OSPFStatic    = "static"    // the node's routes, as long as it uses them
+	OSPFProgram   = "program"   // what programs have given by the API; of routing nodes
+	OSPFDefault   = "default"   // a default route, whether or not the router has one
+)
+
+const (
+	maxOSPFMetric = 1<<24 - 2 // RFC 2328, B: LSInfinity is above it
+
+	redistributeHint = "write static, connected, program or default; or static 10.20.0.0/16 le 24 tag 7 set metric 30 type 1 tag 8, or deny static 10.20.0.0/16"
+)
+
+// Matches says whether the rule is about a route of its source.
+func (r OSPFRedistribute) Matches(p netip.Prefix, tag uint32) bool {
+	switch {
+	case r.Tag != 0 && r.Tag != tag:
+		return false
+	case r.Source == OSPFDefault:
+		return p.Bits() == 0
+	case !r.Prefix.IsValid():
+		return p.Bits() > 0
+	case p.Bits() < r.Prefix.Bits() || !r.Prefix.Contains(p.Addr()):
+		return false
+	}
+	least, most := r.Lengths()
+	return least <= p.Bits() && p.Bits() <= most
+}
+
+// Lengths are those that the networks may have which Prefix stands for.
+func (r OSPFRedistribute) Lengths() (least, most int) {
+	if r.GE == 0 && r.LE == 0 {
+		return r.Prefix.Bits(), r.Prefix.Bits()
+	}
+	return cmp.Or(r.GE, r.Prefix.Bits()), cmp.Or(r.LE, 32)
+}
+
+// Plain says whether the rule is about all routes of its source, and changes no tag.
+func (r OSPFRedistribute) Plain() bool {
+	return !r.Deny && !r.Prefix.IsValid() && r.Tag == 0 && r.SetTag == 0
+}
+
+// ParseOSPFRedistribute reads "static", "connected metric 30 type 1", "deny static 10.20.0.0/16" or
+// "static 10.20.0.0/16 le 24 tag 7 set metric 30 type 1 tag 8".
+func ParseOSPFRedistribute(s string) (OSPFRedistribute, error) {
+	var r OSPFRedistribute
+	bad := func(format string, args ...any) (OSPFRedistribute, error) {
+		return OSPFRedistribute{}, Mistaken(redistributeHint, "%q cannot be redistributed"+format, append([]any{s}, args...)...)
+	}
+	f := strings.Fields(s)
+	if len(f) > 0 && f[0] == "deny" {
+		r.Deny, f = true, f[1:]
+	}
+	if len(f) == 0 {
+		return bad("")
+	}
+	r.Source, f = f[0], f[1:]
+	if len(f) > 0 && strings.Contains(f[0], "/") {
+		p, err := netip.ParsePrefix(f[0])
+		if err != nil {
+			return bad(": %s is not a network", f[0])
+		}
+		r.Prefix, f = p, f[1:]
+	}
+	set := false // what follows is what is announced
+	explicit := false
+	seen := map[string]bool{}
+	for len(f) > 0 {
+		word := f[0]
+		if word == "set" && !set {
+			set, explicit, f = true, true, f[1:]
+			continue
+		}
+		if word == "metric" || word == "type" {
+			set = true
+		}
+		into := r.word(word, set)
+		switch name := fmt.Sprint(set, word); {
+		case into == nil:
+			return bad(": %s is not a word for it", word)
+		case len(f) < 2:
+			return bad(": a number is missing after %s", word)
+		case seen[name]:
+			return bad(": %s is there twice", word)
+		case word == "tag" && set && !explicit:
+			return bad(": a tag is matched before metric and type, or announced behind set")
+		default:
+			seen[name] = true
+		}
+		n, err := strconv.ParseUint(f[1], 10, 32)
+		if err != nil || n == 0 {
+			return bad(": %s is not a number above 0", f[1])
+		}
+		into(n)
+		f = f[2:]
+	}
+	if why := r.wrong(); why != "" {
+		return bad(": %s", why)
+	}
+	return r, nil
+}
+
+// word returns what takes the number behind a word.
+func (r *OSPFRedistribute) word(word string, set bool) func(uint64) {
+	number := func(into *int) func(uint64) { return func(n uint64) { *into = int(n) } }
+	tag := func(into *uint32) func(uint64) { return func(n uint64) { *into = uint32(n) } }
+	switch {
+	case !set && word == "ge":
+		return number(&r.GE)
+	case !set && word == "le":
+		return number(&r.LE)
+	case !set && word == "tag":
+		return tag(&r.Tag)
+	case set && word == "metric":
+		return number(&r.Metric)
+	case set && word == "type":
+		return number(&r.Type)
+	case set && word == "tag":
+		return tag(&r.SetTag)
+	}
+	return nil
+}
+
+// wrong says what no router could follow; "" is nothing.
+func (r OSPFRedistribute) wrong() string {
+	least, most := r.Lengths()
+	switch {
+	case !slices.Contains([]string{OSPFConnected, OSPFStatic, OSPFProgram, OSPFDefault}, r.Source):
+		return clip(r.Source) + " is not a source"
+	case r.Deny && (r.Metric != 0 || r.Type != 0 || r.SetTag != 0):
+		return "what is denied has no metric, type or tag"
+	case r.Source == OSPFDefault && (r.Deny || r.Prefix.IsValid() || r.Tag != 0):
+		return "default is always announced; one that the router has is static 0.0.0.0/0"
+	case r.Source == OSPFConnected && r.Tag != 0:
+		return "connected networks have no tag"
+	case !r.Prefix.IsValid() && (r.GE != 0 || r.LE != 0):
+		return "ge and le follow a network"
+	case r.Prefix.IsValid() && (!r.Prefix.Addr().Is4() || r.Prefix != r.Prefix.Masked()):
+		return r.Prefix.String() + " is not an IPv4 network"
+	case r.Prefix.IsValid() && (least < r.Prefix.Bits() || most < least || most > 32):
+		return fmt.Sprintf("lengths of networks in %s are ge %d le 32", r.Prefix, r.Prefix.Bits())
+	case r.Metric < 0 || r.Metric > maxOSPFMetric:
+		return fmt.Sprintf("the metric is at most %d", maxOSPFMetric)
+	case r.Type < 0 || r.Type > 2:
+		return "the type is 1 or 2"
+	}
+	return ""
+}
+
+func (r OSPFRedistribute) String() string {
+	s := r.Source
+	if r.Deny {
+		s = "deny " + s
+	}
+	if r.Prefix.IsValid() {
+		s += " " + r.Prefix.String()
+	}
+	add := func(word string, n uint64) {
+		if n != 0 {
+			s += " " + word + " " + strconv.FormatUint(n, 10)
+		}
+	}
+	add("ge", uint64(r.GE))
+	add("le", uint64(r.LE))
+	add("tag", uint64(r.Tag))
+	if r.SetTag != 0 {
+		s += " set"
+	}
+	add("metric", uint64(r.Metric))
+	add("type", uint64(r.Type))
+	add("tag", uint64(r.SetTag))
+	return s
+}

@@ -67,6 +67,7 @@ type App struct {
 	done      sync.WaitGroup
 	changed   chan struct{}
 	started   time.Time
+	complete  bool // all that was to show up after the start has; only run touches it
 
 	net   atomic.Pointer[network]
 	nodes atomic.Pointer[map[uint64]*node] // by datapath id
@@ -254,7 +255,7 @@ func (a *App) again() {
 // settling says whether routers or their links may still show up, shortly after the start: what
 // a controller before this one has installed must stay until this one knows as much.
 func (a *App) settling() bool {
-	if time.Since(a.started) > settleTime {
+	if a.complete || time.Since(a.started) > settleTime {
 		return false
 	}
 	for _, n := range *a.nodes.Load() {

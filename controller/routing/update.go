@@ -44,6 +44,7 @@ func (a *App) follow() {
 		a.again()
 		return
 	}
+	a.complete = true
 	changed := a.install(nodes, net, net.onDemand)
 	took := time.Since(why.at)
 	a.mu.Lock()
@@ -65,7 +66,7 @@ func (a *App) follow() {
 // whether there is more to wait for: what a router announces is among the routes of others, which
 // they have from the controller before this one.
 func (a *App) tellEarly() bool {
-	if time.Since(a.started) > settleTime {
+	if a.complete || time.Since(a.started) > settleTime {
 		return false
 	}
 	a.mu.Lock()

@@ -74,7 +74,7 @@ type arrived struct {
 func New(d *discovery.App, r *routing.App, c Config) (*App, error) {
 	a := &App{routing: r, discovery: d, queue: make(chan arrived, maxQueue), wake: make(chan struct{}, 1), stop: make(chan struct{}),
 		net: newNetwork(slog.New(slog.DiscardHandler), time.Now())}
-	r.Speak("ospf", (*speaker)(a))
+	r.Speak("ospf", (*speaker)(a), routing.Wanted{Protocol: ipProtocol, Groups: []netip.Prefix{allRouters}})
 	a.feed = r.Subscribe(true, func() { a.changed() })
 	return a, a.Configure(c)
 }
@@ -204,6 +204,11 @@ func (a *App) PortChanged(s *controller.Switch, reason openflow.PortReason, p op
 	a.changed(place{s.DPID(), p.Number})
 }
 
+// OSPF's packets (RFC 2328, appendix A.1).
+const ipProtocol = 89
+
+var allRouters = netip.MustParsePrefix("224.0.0.4/30") // AllSPFRouters is .5, AllDRouters .6
+
 // speaker is what routing sees of the app.
 type speaker App
 
@@ -241,6 +246,9 @@ func (s *speaker) Settled() bool {
 // Receive takes a packet; where the engine cannot follow it is dropped, and will be sent again.
 func (s *speaker) Receive(dpid uint64, port uint32, packet []byte) {
 	at := place{dpid, port}
+	if packet[0]>>4 != 4 { // version 3 is not spoken
+		return
+	}
 	if !s.waiting.add(at) {
 		s.lost.Add(1)
 		return

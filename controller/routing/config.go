@@ -88,8 +88,16 @@ type Speaker interface {
 	// the start, for some seconds at most.
 	Settled() bool
 
-	// Receive takes a packet of the protocol, with its IP header, that has come in by a port.
+	// Receive takes a packet that the protocol wants, with its IP header, that has come in by a
+	// port.
 	Receive(dpid uint64, port uint32, packet []byte)
+}
+
+// Wanted is packets that a protocol is given: of an IP protocol, to an address of the router, those
+// of IPv6 that are link-local included, or to groups.
+type Wanted struct {
+	Protocol uint8
+	Groups   []netip.Prefix
 }
 
 // Learned is a route that a protocol has found.
@@ -121,7 +129,7 @@ func ConfigOf(t *topology.Topology) Config {
 		nodes = append(nodes, n)
 		r := Router{DPID: uint64(n.DPID), Name: n.Name, Loopback: n.Loopback}
 		if n.OSPF != nil {
-			r.Protocol = ospfProtocol
+			r.Protocol = "ospf"
 		}
 		for _, d := range n.Distances {
 			if r.Distances == nil {

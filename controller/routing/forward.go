@@ -2,6 +2,7 @@ package routing
 
 import (
 	"net/netip"
+	"slices"
 
 	"trivet.dev/trivet/openflow"
 )
@@ -22,8 +23,8 @@ func (n *node) receive(f *Interface, from openflow.MAC, etherType uint16, b []by
 		n.answerNDP(f, p.data)
 		return
 	}
-	if _, own := n.local[p.dst]; p.v4 && p.proto == ipProtoOSPF && (own || ospfGroups.Contains(p.dst)) {
-		if n.net != nil && n.net.speakers[n.Protocol] != nil {
+	if n.isWanted(p) {
+		if n.net != nil && !p.isCut() {
 			n.net.speakers[n.Protocol].Receive(n.DPID, f.Port, p.data)
 		}
 		return
@@ -45,6 +46,14 @@ func (n *node) receive(f *Interface, from openflow.MAC, etherType uint16, b []by
 		return
 	}
 	n.forward(f, p)
+}
+
+// isWanted says whether a packet is for the router's protocol.
+func (n *node) isWanted(p ipPacket) bool {
+	_, own := n.local[p.dst]
+	return slices.ContainsFunc(n.app.wanted(n.Protocol), func(w Wanted) bool {
+		return w.Protocol == p.proto && (own || slices.ContainsFunc(w.Groups, func(g netip.Prefix) bool { return g.Contains(p.dst) }))
+	})
 }
 
 // forward sends a packet on its way, and sees to it that the switch does so with the next ones.

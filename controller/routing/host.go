@@ -3,6 +3,7 @@ package routing
 import (
 	"context"
 	"net/netip"
+	"sync/atomic"
 	"time"
 
 	"gvisor.dev/gvisor/pkg/buffer"
@@ -19,8 +20,9 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// host is the TCP/IP stack of a router, for packets to its own addresses. It is made when the first
-// comes and dropped when none has come for a while, so that ten thousand routers cost nothing.
+// host is the TCP/IP stack of a router, for packets to its own addresses and for sockets. It is
+// made when the first comes and dropped when none has come for a while and no socket is open, so
+// that ten thousand routers cost nothing.
 //
 // It has one interface, without a link layer, and all addresses on it: where its answers go, the
 // router's routes say.
@@ -28,6 +30,9 @@ type host struct {
 	stack  *stack.Stack
 	link   *channel.Endpoint
 	cancel context.CancelFunc
+	node   atomic.Pointer[node] // the router, as the app keeps it now
+	has    map[netip.Addr]bool  // addresses; the node's mu must be held
+	held   atomic.Int32         // by sockets
 	idle   *time.Timer
 }
 
@@ -57,29 +62,55 @@ func (n *node) toHost(p ipPacket) {
 
 func (n *node) newHost() *host {
 	ctx, cancel := context.WithCancel(context.Background())
-	h := &host{cancel: cancel, link: channel.New(hostQueue, uint32(n.mtus[0]), ""), stack: stack.New(stack.Options{
+	h := &host{cancel: cancel, has: map[netip.Addr]bool{}, link: channel.New(hostQueue, uint32(n.mtus[0]), ""), stack: stack.New(stack.Options{
 		NetworkProtocols:   []stack.NetworkProtocolFactory{ipv4.NewProtocol, ipv6.NewProtocol},
 		TransportProtocols: []stack.TransportProtocolFactory{tcp.NewProtocol, udp.NewProtocol, icmp.NewProtocol4, icmp.NewProtocol6},
 	})}
 	h.stack.CreateNIC(hostNIC, h.link)
+	h.serve(n)
+	h.stack.SetRouteTable([]tcpip.Route{{Destination: header.IPv4EmptySubnet, NIC: hostNIC}, {Destination: header.IPv6EmptySubnet, NIC: hostNIC}})
+	h.idle = time.AfterFunc(hostIdle, h.end)
+	n.app.done.Go(func() { h.speak(ctx) })
+	return h
+}
+
+// end drops a stack that nobody uses.
+func (h *host) end() {
+	n := h.node.Load()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	switch {
+	case n.host != h:
+	case h.held.Load() > 0:
+		h.idle.Reset(hostIdle)
+	default:
+		h.close()
+		n.host = nil
+	}
+}
+
+// serve makes the stack that of a router, whose addresses it has from now on. What sockets do goes
+// on as long as their addresses are among them.
+func (h *host) serve(n *node) {
+	h.node.Store(n)
+	h.link.SetMTU(uint32(n.mtus[0]))
+	for a := range h.has {
+		if _, own := n.local[a]; !own {
+			h.stack.RemoveAddress(hostNIC, netAddress(a))
+			delete(h.has, a)
+		}
+	}
 	for a := range n.local {
+		if h.has[a] {
+			continue
+		}
 		protocol := tcpip.ProtocolAddress{Protocol: header.IPv6ProtocolNumber, AddressWithPrefix: netAddress(a).WithPrefix()}
 		if a.Is4() {
 			protocol.Protocol = header.IPv4ProtocolNumber
 		}
 		h.stack.AddProtocolAddress(hostNIC, protocol, stack.AddressProperties{})
+		h.has[a] = true
 	}
-	h.stack.SetRouteTable([]tcpip.Route{{Destination: header.IPv4EmptySubnet, NIC: hostNIC}, {Destination: header.IPv6EmptySubnet, NIC: hostNIC}})
-	h.idle = time.AfterFunc(hostIdle, func() {
-		n.mu.Lock()
-		defer n.mu.Unlock()
-		if n.host == h {
-			h.close()
-			n.host = nil
-		}
-	})
-	n.app.done.Go(func() { n.speak(ctx, h) })
-	return h
 }
 
 func netAddress(a netip.Addr) tcpip.Address {
@@ -90,7 +121,7 @@ func netAddress(a netip.Addr) tcpip.Address {
 }
 
 // speak sends what the stack has to say.
-func (n *node) speak(ctx context.Context, h *host) {
+func (h *host) speak(ctx context.Context) {
 	for {
 		pkt := h.link.ReadContext(ctx)
 		if pkt == nil {
@@ -99,6 +130,7 @@ func (n *node) speak(ctx context.Context, h *host) {
 		b := pkt.ToView().AsSlice()
 		packet := append([]byte(nil), b...)
 		pkt.DecRef()
+		n := h.node.Load()
 		n.mu.Lock()
 		if len(packet) >= 20 && etherTypeOf(packet) == openflow.EthTypeIPv4 || len(packet) >= 40 {
 			n.originate(packet)

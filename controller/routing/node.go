@@ -33,6 +33,7 @@ type node struct {
 	neighbors map[netip.Addr]*neighbor
 	asking    int // neighbours that have not answered
 	host      *host
+	succeeded bool    // by the node of a later configuration
 	errors    limiter // ICMP errors
 	cuts      limiter // packets that are made fragments
 
@@ -110,8 +111,9 @@ func (n *node) succeed(old *node) {
 			n.neighbors[a] = &neighbor{address: a, itf: f, mac: nb.mac, installed: true}
 		}
 	}
-	if old.host != nil {
-		old.host.close()
+	old.succeeded = true
+	if n.host, old.host = old.host, nil; n.host != nil {
+		n.host.serve(n)
 	}
 }
 
@@ -157,9 +159,12 @@ func (n *node) frame() (out []*openflow.FlowMod) {
 			out = append(out, entry(admissionTable, priorityOwn, m, openflow.GotoTable(routeTable)))
 		}
 	}
-	if n.Protocol == ospfProtocol {
-		m := openflow.NewMatch(openflow.EthType(openflow.EthTypeIPv4), openflow.IPProto(ipProtoOSPF))
-		out = append(out, entry(admissionTable, prioritySpecial, m.With(openflow.IPv4Dst(ospfGroups.Addr()).WithPrefix(ospfGroups.Bits())), toController()))
+	for _, w := range n.app.wanted(n.Protocol) {
+		for _, group := range w.Groups {
+			if group.Addr().Is4() || n.v6 {
+				out = append(out, entry(admissionTable, prioritySpecial, matchDst(group).With(openflow.IPProto(w.Protocol)), toController()))
+			}
+		}
 	}
 	out = append(out, n.groupFrame()...)
 	for a := range n.local {
@@ -168,14 +173,6 @@ func (n *node) frame() (out []*openflow.FlowMod) {
 	out = append(out, n.sizeFrame()...)
 	return append(out, entry(routeTable, 0, openflow.Match{}, toController()))
 }
-
-// OSPF's packets (RFC 2328, appendix A.1).
-const (
-	ospfProtocol = "ospf"
-	ipProtoOSPF  = 89
-)
-
-var ospfGroups = netip.MustParsePrefix("224.0.0.4/30") // AllSPFRouters is .5, AllDRouters .6
 
 func matchDst(p netip.Prefix) openflow.Match {
 	if p.Addr().Is4() {

@@ -3,7 +3,7 @@
 // routers' addresses.
 //
 //	table 0  what a router takes from the wire
-//	         priority 110  ARP, neighbour discovery, OSPF    → controller
+//	         priority 110  ARP, neighbour discovery, groups of protocols → controller
 //	                       pings to all nodes or all routers → controller
 //	         priority 100  in_port, its own MAC, IPv4 or IPv6 → table 1
 //	                       (no entry)                         → drop
@@ -70,7 +70,8 @@ type App struct {
 	complete  bool // all that was to show up after the start has; only run touches it
 
 	net   atomic.Pointer[network]
-	nodes atomic.Pointer[map[uint64]*node] // by datapath id
+	nodes atomic.Pointer[map[uint64]*node]    // by datapath id
+	wants atomic.Pointer[map[string][]Wanted] // by the protocol's name
 
 	mu        sync.Mutex // of what follows
 	config    Config
@@ -154,8 +155,8 @@ func (a *App) Start(c *controller.Controller) error {
 }
 
 // Speak introduces a routing protocol by its name, before the app starts. Routers whose
-// configuration names it have its routes, and it gets their packets: IP protocol 89 for OSPF.
-func (a *App) Speak(name string, s Speaker) {
+// configuration names it have its routes, and it gets those of their packets that it wants.
+func (a *App) Speak(name string, s Speaker, wants ...Wanted) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	speakers := maps.Clone(a.speakers)
@@ -164,6 +165,23 @@ func (a *App) Speak(name string, s Speaker) {
 	}
 	speakers[name] = s
 	a.speakers = speakers
+	all := map[string][]Wanted{name: wants}
+	if old := a.wants.Load(); old != nil {
+		for other, w := range *old {
+			if other != name {
+				all[other] = w
+			}
+		}
+	}
+	a.wants.Store(&all)
+}
+
+// wanted is the packets that a protocol wants.
+func (a *App) wanted(protocol string) []Wanted {
+	if all := a.wants.Load(); all != nil {
+		return (*all)[protocol]
+	}
+	return nil
 }
 
 // Refresh makes the app ask protocols for their routes again.

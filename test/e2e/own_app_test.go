@@ -1,12 +1,30 @@
 package e2e
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 )
+
+// programWith is trivet with one of the apps under examples compiled in.
+func (m *machine) programWith(app string) string {
+	m.t.Helper()
+	own := filepath.Join(m.dir, "own")
+	file, err := filepath.Abs("../../cmd/trivet/apps.go")
+	must(m.t, err)
+	line := m.file("apps.go", "package main\n\nimport _ \"trivet.dev/trivet/examples/"+app+"\"\n")
+	build := exec.Command("../../scripts/go", "build", "-trimpath", "-buildvcs=false", "-overlay", m.file("overlay.json", fmt.Sprintf(`{"Replace": {%q: %q}}`, file, line)),
+		"-o", own, "../../cmd/trivet")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		m.t.Fatalf("%v: %s", err, out)
+	}
+	return own
+}
 
 // TestOwnApp proves that an app that one line has compiled into the program is listed, runs in a
 // lab as the built-in ones do, with its entries called by its name, and answers by the API of the
@@ -14,16 +32,7 @@ import (
 func TestOwnApp(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
-	own := filepath.Join(m.dir, "own")
-	file, err := filepath.Abs("../../cmd/trivet/apps.go")
-	must(t, err)
-	line := m.file("apps.go", "package main\n\nimport _ \"trivet.dev/trivet/examples/mute\"\n")
-	build := exec.Command("../../scripts/go", "build", "-trimpath", "-buildvcs=false", "-overlay", m.file("overlay.json", fmt.Sprintf(`{"Replace": {%q: %q}}`, file, line)),
-		"-o", own, "../../cmd/trivet")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	own := m.programWith("mute")
 	ok := func(args ...string) string {
 		t.Helper()
 		r := m.do(m.command(own, args...))
@@ -51,4 +60,104 @@ func TestOwnApp(t *testing.T) {
 	eventually(t, "h1 speaks again", reaches)
 	ok("down")
 	m.unchanged(before)
+}
+
+// TestSockets proves that an app's sockets are those of routers, on every datapath that they have:
+// a host reaches an echo server on a router by all of its addresses, in packets as large as links
+// take, and routers reach each other's and one on a host, by IPv4 and IPv6; that a connection goes
+// on over a change of the topology, and that a router which is gone takes its sockets along.
+func TestSockets(t *testing.T) {
+	for _, datapath := range []string{"embedded", "ovs"} {
+		t.Run(datapath, func(t *testing.T) {
+			t.Parallel()
+			m := newMachine(t)
+			own := m.programWith("echo")
+			ok := func(args ...string) string {
+				t.Helper()
+				r := m.do(m.command(own, args...))
+				if r.code != 0 {
+					t.Fatal(r)
+				}
+				return r.out
+			}
+			before := m.snapshot()
+			lab := func(more string) string {
+				return m.file("lab.yaml", "ipv6: auto\ndefaults: {router: {datapath: "+datapath+"}}\nnodes:\n  h[1-2]: host\n  r1: router\n  r2: {router: {loopback: 10.9.9.2/32}}\n"+more+
+					"links:\n  - h1 -- r1\n  - r1 -- r2: {mtu: 1400}\n  - r2 -- h2\n")
+			}
+			ok("up", "--name", m.name, "--wait", "3m", lab(""))
+			address := func(node, device, family string) string {
+				t.Helper()
+				var info struct {
+					Topology struct {
+						Links []struct {
+							Ends []struct {
+								Node, Interface string
+								Addresses       []string
+							}
+						}
+					}
+				}
+				must(t, json.Unmarshal([]byte(ok("inspect", "--json")), &info))
+				for _, l := range info.Topology.Links {
+					for _, e := range l.Ends {
+						for _, a := range e.Addresses {
+							if e.Interface == device && strings.Contains(a, ":") == (family == "6") {
+								return strings.Split(a, "/")[0]
+							}
+						}
+					}
+				}
+				t.Fatalf("%s has no address at %s", node, device)
+				return ""
+			}
+			echoed := func(to string) string {
+				return ok("exec", "-n", "h1", "--", "python3", "-c", `import socket, sys
+c = socket.create_connection((sys.argv[1], 7), 10)
+c.sendall(b"x" * 20000)
+c.shutdown(socket.SHUT_WR)
+print(len(c.makefile("rb").read()), "bytes")`, to)
+			}
+			for _, to := range []string{address("r1", "r1-eth0", "4"), address("r2", "r2-eth0", "4"), "10.9.9.2"} {
+				contains(t, echoed(to), "20000 bytes")
+			}
+			for _, to := range []string{address("r1", "r1-eth0", "6"), address("r2", "r2-eth1", "6")} {
+				contains(t, echoed(to), "20000 bytes")
+			}
+			asks := func(router, to string) string {
+				return m.sh("curl -s --unix-socket /run/trivet/" + m.name + "/daemon.sock http://lab/v1/controller/apps/echo/" + router + "/" + to)
+			}
+			for _, family := range []string{"4", "6"} {
+				contains(t, asks("r1", address("r2", "r2-eth1", family)), "hello from r1 at ", address("r1", "r1-eth1", family))
+			}
+			server := m.command(own, "exec", "-n", "h2", "--", "python3", "-c", `import socket
+s = socket.create_server(("::", 7), family=socket.AF_INET6, dualstack_ipv6=True)
+print("listens", flush=True)
+while True:
+    c = s.accept()[0]
+    c.sendall(c.recv(1000))`)
+			listens := m.startOutput(server)
+			eventually(t, "the host listens", func() bool { return strings.Contains(listens.String(), "listens") })
+			for _, family := range []string{"4", "6"} {
+				contains(t, asks("r1", address("h2", "h2-eth0", family)), "hello from r1 at ")
+			}
+
+			slow := m.command(own, "exec", "-n", "h1", "--", "python3", "-c", `import socket, sys, time
+c = socket.create_connection((sys.argv[1], 7), 10)
+for word in ["first", "second"]:
+    c.sendall(word.encode())
+    print(c.recv(100), flush=True)
+    time.sleep(5)`, address("r2", "r2-eth0", "4"))
+			said := m.startOutput(slow)
+			eventually(t, "the connection echoes", func() bool { return strings.Contains(said.String(), "first") })
+			ok("apply", lab("  r3: router\n"))
+			wait(t, slow)
+			contains(t, said.String(), "second")
+			contains(t, asks("r3", "10.9.9.2"), "unreachable") // it is in no network, but has a stack
+			ok("apply", lab(""))
+			contains(t, asks("r3", "10.9.9.2"), "GET /ROUTER/ADDRESS")
+			ok("down")
+			m.unchanged(before)
+		})
+	}
 }

@@ -325,7 +325,7 @@ func (s *Server) registerRoutes(api huma.API) {
 			return nil, problem(err)
 		}
 		return nil, nil
-	}, summary("Replace the routes of a program, which are a source of their own"))
+	}, summary("Replace the routes of a program, which are a source of their own"), func(o *huma.Operation) { o.MaxBodyBytes = 8 << 20 })
 	huma.Delete(api, "/v1/controller/routes/{program}", func(ctx context.Context, in *struct {
 		Program string `path:"program"`
 	}) (*struct{}, error) {

@@ -205,7 +205,7 @@ type RouteRequest struct {
 // ProgramRequest has all routes that a program gives.
 type ProgramRequest struct {
 	Distance rib.Distance   `json:"distance,omitempty" maximum:"255" doc:"Of its routes beside those of other sources; 20 where none is given"`
-	Routes   []ProgramRoute `json:"routes" maxItems:"100000" doc:"In place of all that it has given before"`
+	Routes   []ProgramRoute `json:"routes" maxItems:"20000" doc:"In place of all that it has given before"`
 }
 
 // ProgramRoute is a route that a program gives.

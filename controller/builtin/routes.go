@@ -149,17 +149,25 @@ type ProgramRoutes struct {
 func (c *Controller) SetProgram(ctx context.Context, p ProgramRoutes) error {
 	c.routes.changing.Lock()
 	defer c.routes.changing.Unlock()
+	if c.Routing == nil {
+		return c.noRouting()
+	}
+	dpids := map[string]uint64{}
+	for _, r := range c.Routers() {
+		dpids[r.Name] = r.DPID
+	}
 	routes := map[uint64][]routing.StaticRoute{}
 	for i, u := range p.Routes {
-		router, err := c.router(u.Router)
-		if err == nil {
-			err = u.check()
+		dpid, is := dpids[u.Router]
+		err := u.check()
+		if !is {
+			_, err = c.router(u.Router)
 		}
 		if err != nil {
 			return fmt.Errorf("route %d, %s %v: %w", i+1, u.Router, u.Prefix, err)
 		}
 		for _, x := range u.static() {
-			routes[router.DPID] = append(routes[router.DPID], routing.StaticOf(x))
+			routes[dpid] = append(routes[dpid], routing.StaticOf(x))
 		}
 	}
 	return c.followed(ctx, func() bool {
@@ -242,7 +250,7 @@ func (u UserRoute) same(v UserRoute) bool { return u.Router == v.Router && u.Pre
 // router returns a router by its name.
 func (c *Controller) router(name string) (routing.Router, error) {
 	if c.Routing == nil {
-		return routing.Router{}, errors.New("this controller does not route: its apps are " + strings.Join(c.Apps, ", "))
+		return routing.Router{}, c.noRouting()
 	}
 	var names []string
 	for _, r := range c.Routers() {
@@ -255,6 +263,10 @@ func (c *Controller) router(name string) (routing.Router, error) {
 		return routing.Router{}, errors.New("the controller routes for no routers (to have some:  trivet up --nodes router …)")
 	}
 	return routing.Router{}, NoSuch("router", name, names)
+}
+
+func (c *Controller) noRouting() error {
+	return errors.New("this controller does not route: its apps are " + strings.Join(c.Apps, ", "))
 }
 
 // NoSuch says that there is no node, or whatever kind it is, of a name, and which there are.

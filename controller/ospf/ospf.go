@@ -51,9 +51,10 @@ type App struct {
 	stop      chan struct{}
 	done      sync.WaitGroup
 
-	news news
-	feed *routing.Feed // of routers that redistribute
-	lost atomic.Uint64 // packets for which there was no room in the queue
+	news       news
+	feed       *routing.Feed // of routers that redistribute
+	looksAgain atomic.Bool   // what routers redistribute is looked at later
+	lost       atomic.Uint64 // packets for which there was no room in the queue
 
 	mu       sync.Mutex // of what follows
 	net      *network
@@ -372,8 +373,12 @@ func (a *App) follow() {
 		a.done.Go(func() { a.pause(coalesce); a.again() })
 		return
 	}
-	if again := a.net.redistribute(now); again > 0 {
-		a.done.Go(func() { a.pause(again); a.changed() })
+	if again := a.net.redistribute(now); again > 0 && !a.looksAgain.Swap(true) {
+		a.done.Go(func() {
+			a.pause(again)
+			a.looksAgain.Store(false)
+			a.changed()
+		})
 	}
 	a.poll(now)
 }

@@ -10,6 +10,9 @@ import (
 	"trivet.dev/trivet/routing/rib"
 )
 
+// fewRoutes is how many given routes of a router are asked for one by one.
+const fewRoutes = 100
+
 // Place is a prefix at a router.
 type Place struct {
 	Router uint64 // its datapath id
@@ -101,9 +104,14 @@ func (n *network) used(router int, own bool) map[netip.Prefix]*Route {
 	if !own {
 		return n.table(router).routes
 	}
+	find := func(p netip.Prefix) *Route { return n.route(router, p) }
+	if len(n.routers[router].Static) > fewRoutes { // each of which would be gone through for each
+		all := n.table(router).routes
+		find = func(p netip.Prefix) *Route { return all[p] }
+	}
 	out := map[netip.Prefix]*Route{}
 	add := func(p netip.Prefix) {
-		if r := n.route(router, p); r != nil {
+		if r := find(p); r != nil {
 			out[p] = r
 		}
 	}

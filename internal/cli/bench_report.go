@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -17,6 +18,7 @@ import (
 	"trivet.dev/trivet/bench/report"
 	"trivet.dev/trivet/bench/report/definition"
 	"trivet.dev/trivet/bench/report/draw"
+	"trivet.dev/trivet/bench/report/markdown"
 	"trivet.dev/trivet/bench/report/page"
 	"trivet.dev/trivet/bench/result"
 	"trivet.dev/trivet/internal/words"
@@ -25,7 +27,8 @@ import (
 func (a *app) benchReport() *cobra.Command {
 	var out string
 	var forms, margins []string
-	var text bool
+	var text, pages bool
+	var note string
 	cmd := &cobra.Command{
 		Use:   "report RESULT...",
 		Short: "Turn results into a page of tables and figures",
@@ -50,7 +53,12 @@ func (a *app) benchReport() *cobra.Command {
 				return a.reportText(reports)
 			}
 			w := reportWriter{dir: cmp.Or(out, reportDir(args)), several: len(reports) > 1}
-			if err := w.all(reports, runs); err != nil {
+			if pages {
+				err = w.markdown(reports, args, note)
+			} else {
+				err = w.all(reports, runs)
+			}
+			if err != nil {
 				return err
 			}
 			if a.json {
@@ -66,6 +74,9 @@ func (a *app) benchReport() *cobra.Command {
 	_ = cmd.MarkFlagFilename("experiment", "yaml", "yml")
 	cmd.Flags().StringArrayVar(&margins, "margin", nil, "between two places, the largest difference that does not matter: 5% of the second, 0.2ms, rtt=0.2ms, loss=0.1pp")
 	cmd.Flags().BoolVar(&text, "text", false, "print the tables instead")
+	cmd.Flags().BoolVar(&pages, "markdown", false, "write pages of Markdown with SVG instead, to be read in a repository: an index, and a page for each directory of results")
+	cmd.Flags().StringVar(&note, "note", "", "with --markdown, a sentence to stand on each page: what to know of how all of it was measured")
+	cmd.MarkFlagsMutuallyExclusive("text", "markdown")
 	return cmd
 }
 
@@ -188,6 +199,25 @@ func (w *reportWriter) all(reports []*report.Report, runs []*result.Run) error {
 		}
 	}
 	return nil
+}
+
+// markdown writes pages of Markdown. The last of the reports are those of the files; before them are
+// those of several side by side.
+func (w *reportWriter) markdown(reports []*report.Report, files []string, note string) error {
+	w.page = filepath.Join(w.dir, markdown.Index)
+	var results []markdown.Result
+	for i, r := range reports {
+		result := markdown.Result{Report: r}
+		if k := i - (len(reports) - len(files)); k >= 0 {
+			data, err := os.ReadFile(files[k])
+			if err != nil {
+				return err
+			}
+			result.Bytes, result.SHA256 = int64(len(data)), fmt.Sprintf("%x", sha256.Sum256(data))
+		}
+		results = append(results, result)
+	}
+	return markdown.Write(results, note, w.file)
 }
 
 // prefix distinguishes the files of several results.

@@ -1,7 +1,9 @@
 package draw
 
 import (
+	"maps"
 	"math"
+	"slices"
 	"strconv"
 
 	"gonum.org/v1/plot"
@@ -29,8 +31,8 @@ func (b builder) ticks() {
 	switch {
 	case len(levels) > 1 && len(levels) <= maxLevels:
 		var marks plot.ConstantTicks
-		for x, name := range levels {
-			marks = append(marks, plot.Tick{Value: x, Label: short(name, 12)})
+		for _, x := range slices.Sorted(maps.Keys(levels)) { // so that one figure is always the same bytes
+			marks = append(marks, plot.Tick{Value: x, Label: short(levels[x], 12)})
 		}
 		b.X.Tick.Marker = marks
 	case b.log[0]:

@@ -53,7 +53,7 @@ type view struct {
 }
 
 var page = template.Must(template.New("page").Funcs(template.FuncMap{
-	"clean": report.Clean, "day": day, "command": command, "badge": badge, "still": still, "environment": facts, "id": id,
+	"clean": report.Clean, "day": day, "command": report.Shell, "badge": badge, "still": still, "environment": facts, "id": id,
 	"join": strings.Join, "runs": runs, "mark": report.Mark, "isBad": func(l environment.Level) bool { return l == environment.Bad },
 	"after": after, "tableName": tableName, "place": func(it any, parts ...any) placed { return placed{id(parts...), it} },
 	"limited": limited, "more": func(n, most int) int { return n - most },
@@ -98,21 +98,6 @@ func day(t time.Time) string {
 		return "unknown"
 	}
 	return t.UTC().Format("2 January 2006, 15:04 UTC")
-}
-
-// command is a command line that a shell takes as it is.
-func command(words []string) string {
-	var out []string
-	for _, w := range words {
-		w = report.Clean(w)
-		if w == "" || strings.ContainsFunc(w, func(r rune) bool {
-			return !strings.ContainsRune("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-./=:,@%+", r)
-		}) {
-			w = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
-		}
-		out = append(out, w)
-	}
-	return strings.Join(out, " ")
 }
 
 // badge is the class and the sign of a level; a level that there is not is doubtful.

@@ -135,6 +135,7 @@ type Figure struct {
 	Legend   string     `json:"legend"` // dimensions of the series
 	Series   []Series   `json:"series"`
 	Events   []Event    `json:"events,omitempty"`
+	Zero     bool       `json:"zero,omitempty"` // all values of ours are: a line on the axis, not nothing
 	Fidelity Fidelity   `json:"-"`
 	Caption  string     `json:"-"`
 	Notes    []string   `json:"-"`

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"compress/gzip"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -231,7 +232,7 @@ func (w *reportWriter) prefix(path string) string {
 }
 
 func (w *reportWriter) parts(prefix string, r *report.Report, run *result.Run) error {
-	if err := w.file(prefix+"values.csv", run.CSV); err != nil {
+	if err := w.file(prefix+"values.csv.gz", compressed(run.CSV)); err != nil {
 		return err
 	}
 	for i := range r.Figures {
@@ -266,6 +267,14 @@ func (w *reportWriter) file(name string, write func(io.Writer) error) error {
 	}
 	w.files = append(w.files, path)
 	return nil
+}
+
+// compressed is what write writes, as gzip has it: ten times less or so of what is one value a line.
+func compressed(write func(io.Writer) error) func(io.Writer) error {
+	return func(to io.Writer) error {
+		z := gzip.NewWriter(to)
+		return errors.Join(write(z), z.Close())
+	}
 }
 
 // writeFile writes a file next to its final name and moves it there once it is complete. It makes

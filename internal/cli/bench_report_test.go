@@ -34,7 +34,7 @@ func TestBenchReport(t *testing.T) {
 			t.Fatalf("%s, %v", out, err)
 		}
 	}
-	for _, name := range []string{"index.html", "figure-1.svg", "figure-1.png", "figure-1.csv", "table-1.tex", "values.csv"} {
+	for _, name := range []string{"index.html", "figure-1.svg", "figure-1.png", "figure-1.csv", "table-1.tex", "values.csv.gz"} {
 		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Size() == 0 || info.Mode().Perm() != 0o644 {
 			t.Errorf("%s: %v, %v", name, info, err)
 		}

@@ -134,6 +134,7 @@ func build(f *report.Figure) (*plot.Plot, error) {
 	}
 	b.axes()
 	b.ticks()
+	b.zero()
 	b.events()
 	return p, nil
 }
@@ -195,6 +196,8 @@ func (b builder) axes() {
 		b.X.Scale = plot.LogScale{}
 	}
 	switch {
+	case b.figure.Zero && !(b.Y.Max > 0): // a line on the axis
+		b.Y.Min, b.Y.Max = 0, 1
 	case b.log[1]:
 		b.Y.Scale = plot.LogScale{}
 		if b.figure.Kind == definition.Bar {
@@ -219,6 +222,20 @@ func (b builder) axes() {
 			axis.Scale, axis.Tick.Marker = plot.LinearScale{}, plot.DefaultTicks{}
 		}
 	}
+}
+
+// zero says of a figure that it is not empty.
+func (b builder) zero() {
+	if !b.figure.Zero {
+		return
+	}
+	labels, err := plotter.NewLabels(plotter.XYLabels{XYs: plotter.XYs{{X: (b.X.Min + b.X.Max) / 2, Y: (b.Y.Min + b.Y.Max) / 2}}, Labels: []string{"all values are 0"}})
+	if err != nil {
+		return
+	}
+	labels.TextStyle[0].Font.Variant, labels.TextStyle[0].Font.Size, labels.TextStyle[0].XAlign = "Sans", 9, draw.XCenter
+	labels.TextStyle[0].Color = color.Gray{0x70}
+	b.Add(labels)
 }
 
 // events are dashed lines over the whole height, with numbers that a list in the caption would

@@ -38,7 +38,7 @@ var actScript string
 
 // maxStill is up to how many bytes a still picture is put into the page, for readers without
 // scripts.
-const maxStill = 300_000
+const maxStill = 100_000
 
 // view is what the template sees.
 type view struct {

@@ -3,6 +3,7 @@
 package draw
 
 import (
+	"bytes"
 	"fmt"
 	"image/color"
 	"io"
@@ -71,9 +72,16 @@ func SVG(to io.Writer, f *report.Figure) error {
 	if err := paint(p, draw.New(c)); err != nil {
 		return err
 	}
-	_, err = c.WriteTo(to)
+	var b bytes.Buffer
+	if _, err := c.WriteTo(&b); err != nil {
+		return err
+	}
+	_, err = fonts.WriteString(to, b.String())
 	return err
 }
+
+// fonts names those that are as wide as the one that was measured with, for who does not have it.
+var fonts = strings.NewReplacer("font-family:Liberation Sans;", "font-family:'Liberation Sans',Arial,Helvetica,sans-serif;")
 
 // PNG writes a figure as PNG.
 func PNG(to io.Writer, f *report.Figure) error {
@@ -118,7 +126,7 @@ func build(f *report.Figure) (*plot.Plot, error) {
 	p := plot.New()
 	p.Title.Text = f.Title
 	p.X.Label.Text, p.Y.Label.Text = f.X.Title(), f.Y.Title()
-	fonts(p)
+	styles(p)
 	p.Legend.Top = true
 	p.Legend.Padding = 2
 	grid := plotter.NewGrid()
@@ -139,7 +147,7 @@ func build(f *report.Figure) (*plot.Plot, error) {
 	return p, nil
 }
 
-func fonts(p *plot.Plot) {
+func styles(p *plot.Plot) {
 	for _, style := range []*font.Font{&p.Title.TextStyle.Font, &p.X.Label.TextStyle.Font, &p.Y.Label.TextStyle.Font, &p.X.Tick.Label.Font, &p.Y.Tick.Label.Font, &p.Legend.TextStyle.Font} {
 		style.Variant, style.Size = "Sans", 9
 	}

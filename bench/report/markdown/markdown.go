@@ -14,6 +14,8 @@ import (
 	"slices"
 	"strings"
 	"text/template"
+	"unicode"
+	"unicode/utf8"
 
 	"trivet.dev/trivet/bench/report"
 	"trivet.dev/trivet/bench/report/draw"
@@ -139,12 +141,20 @@ func work(source string) string {
 			depth--
 		case ',', ';':
 			if depth == 0 {
-				source = source[:i]
-				return strings.ToUpper(source[:1]) + source[1:]
+				return upper(source[:i])
 			}
 		}
 	}
-	return source
+	return upper(source)
+}
+
+// upper is a text that begins with a capital.
+func upper(s string) string {
+	first, size := utf8.DecodeRuneInString(s)
+	if size == 0 {
+		return s
+	}
+	return string(unicode.ToUpper(first)) + s[size:]
 }
 
 var pages = template.Must(template.Must(template.New("paper").Funcs(template.FuncMap{

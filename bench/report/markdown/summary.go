@@ -1,6 +1,7 @@
 package markdown
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -63,20 +64,22 @@ func statements(pages []page) string {
 	return grid(columns, 1, rows)
 }
 
-// all is a table of every statement of every page.
-func all(pages []page) string {
+// all is a table of every statement of a page.
+func all(p page) string {
 	var rows [][]string
-	for _, p := range pages {
-		for _, r := range p.Results {
-			if r.Paper == nil {
-				continue
-			}
-			for _, t := range r.Paper.Trends {
-				rows = append(rows, []string{"[" + text(r.Paper.Source) + "](" + p.Name + ".md#" + r.Name + ")", text(t.Text), outcome(t.Outcome) + level(t.Level)})
-			}
+	for _, r := range p.Results {
+		if r.Paper == nil {
+			continue
+		}
+		where, _, _ := strings.Cut(strings.Trim(strings.TrimPrefix(upper(r.Paper.Source), p.Title), ",; "), ";")
+		for _, t := range r.Paper.Trends {
+			rows = append(rows, []string{"[" + text(cmp.Or(where, r.Title)) + "](" + p.Name + ".md#" + r.Name + ")", text(t.Text), outcome(t.Outcome) + level(t.Level)})
 		}
 	}
-	return grid([]string{"Result", "Statement", "Here"}, 3, rows)
+	if rows == nil {
+		return ""
+	}
+	return grid([]string{"Where", "Statement", "Here"}, 3, rows)
 }
 
 // sources is a table of the result files.

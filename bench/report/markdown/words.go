@@ -162,10 +162,17 @@ func missing(r *report.Report) (out []string) {
 	if r.Paper == nil {
 		return out
 	}
+	untold := 0
 	for _, t := range r.Paper.Trends {
-		if t.Outcome == report.CannotTell || t.Outcome == report.NotMeasured {
-			out = append(out, fmt.Sprintf("%s: %s, %s", t.Text, t.Outcome, t.Why))
+		switch t.Outcome {
+		case report.NotMeasured:
+			out = append(out, fmt.Sprintf("%s: not measured, %s", t.Text, t.Why))
+		case report.CannotTell:
+			untold++
 		}
+	}
+	if untold > 0 {
+		out = append(out, fmt.Sprintf("Cannot be told of %s; beside them stands why", words.Plural(untold, "statement")))
 	}
 	return out
 }

@@ -74,7 +74,7 @@ func (a *app) benchReport() *cobra.Command {
 	cmd.Flags().StringArrayVar(&forms, "experiment", nil, "take the keys report and paper from this file, not from the result; may be repeated")
 	_ = cmd.MarkFlagFilename("experiment", "yaml", "yml")
 	cmd.Flags().StringArrayVar(&margins, "margin", nil, "between two places, the largest difference that does not matter: 5% of the second, 0.2ms, rtt=0.2ms, loss=0.1pp")
-	cmd.Flags().BoolVar(&text, "text", false, "print the tables instead")
+	cmd.Flags().BoolVar(&text, "text", false, "print the tables instead; with --json, all numbers of figures, tables and statements")
 	cmd.Flags().BoolVar(&pages, "markdown", false, "write pages of Markdown with SVG instead, to be read in a repository: an index, and a page for each directory of results")
 	cmd.Flags().StringVar(&note, "note", "", "with --markdown, a sentence to stand on each page: what to know of how all of it was measured")
 	cmd.MarkFlagsMutuallyExclusive("text", "markdown")
@@ -164,6 +164,22 @@ func (a *app) warnOf(reports []*report.Report) {
 
 func (a *app) reportText(reports []*report.Report) error {
 	a.warnOf(reports)
+	if a.json {
+		type numbers struct {
+			Path    string          `json:"path"`
+			Name    string          `json:"name"`
+			Title   string          `json:"title"`
+			Samples int             `json:"samples"`
+			Figures []report.Figure `json:"figures"`
+			Tables  []report.Table  `json:"tables"`
+			Paper   *report.Paper   `json:"paper,omitempty"`
+		}
+		var out []numbers
+		for _, r := range reports {
+			out = append(out, numbers{r.Path, r.Name, r.Title, r.Samples, r.Figures, r.Tables, r.Paper})
+		}
+		return a.printJSON(map[string]any{"results": out})
+	}
 	for i, r := range reports {
 		if i > 0 {
 			fmt.Fprintln(a.out)

@@ -357,8 +357,8 @@ func differences(names [2]string, a, b result.Header) (notes []string) {
 	return notes
 }
 
-// environmentsDiffer says in which of what may matter two machines differ; of programs and settings,
-// those that both records have.
+// environmentsDiffer says in which of what may matter two machines differ; of programs and
+// settings, those that both records have.
 func environmentsDiffer(x, y environment.Record) (notes []string) {
 	processors := func(c environment.CPU) string { return fmt.Sprintf("%d × %s", c.Usable, c.Model) }
 	clocked := func(c environment.CPU) string {

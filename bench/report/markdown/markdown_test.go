@@ -47,9 +47,9 @@ func elsewhere() *report.Report {
 var link = regexp.MustCompile(`\]\(([^)#]*)(?:#([^)]*))?\)`)
 
 // TestPages proves that results of two directories are two pages, of which the index says what
-// became of each statement; that all links lead somewhere; that the pages name the files' checksums,
-// the commands and the machine, and say nothing of whose machine it is or where files were; and that
-// the same results give the same bytes.
+// became of each statement; that all links lead somewhere; that the pages name the files'
+// checksums, the commands and the machine, and say nothing of whose machine it is or where files
+// were; and that the same results give the same bytes.
 func TestPages(t *testing.T) {
 	results := []Result{{Report: elsewhere(), SHA256: "0123abcd", Bytes: 12}, {Report: report.Build("results/3-other/figure-16.jsonl", &result.Run{Header: reporttest.Header(), Samples: reporttest.Samples()})},
 		{Report: report.Build("more/3-other/figure-16.jsonl", &result.Run{Header: reporttest.Header(), Samples: reporttest.Samples()})}}

@@ -12,8 +12,8 @@ import (
 	"trivet.dev/trivet/internal/words"
 )
 
-// absolute is a path from the root, of two names at least: "/s" is none. What stands before it keeps
-// those of a URL out.
+// absolute is a path from the root, of two names at least: "/s" is none. What stands before it
+// keeps those of a URL out.
 var absolute = regexp.MustCompile(`(^|[\s'"=(,;\[])(/[^\s/'"(),;]+(?:/[^\s/'"(),;]*)+)`)
 
 // nowhere takes from a text where things were: of an absolute path the last name stays.

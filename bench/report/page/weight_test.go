@@ -80,7 +80,8 @@ func TestZero(t *testing.T) {
 			t.Errorf("%s: %v, want %v", selector, got, want)
 		}
 	}
-	// Each bar of 0 has a height, and lies on the axis, as does the line of a figure without intervals.
+	// Each bar of 0 has a height, and lies on the axis, as does the line of a figure without
+	// intervals.
 	if got := b.ask("[...document.querySelectorAll('#r-0-figure-2 rect.bar')].every(e => e.getBBox().height > 0)"); got != true {
 		t.Error("bars of 0 have no height")
 	}

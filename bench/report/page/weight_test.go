@@ -34,6 +34,9 @@ func TestWeight(t *testing.T) {
 	if len(r.Figures) != 4 || len(data) > 700_000 {
 		t.Errorf("%d figures, a page of %d bytes", len(r.Figures), len(data))
 	}
+	if many := write(t, r, r, r, r); bytes.Count(many, []byte("<noscript><img")) < 8 || len(many) > 2_500_000 {
+		t.Errorf("four of them: %d pictures for readers without scripts, %d bytes", bytes.Count(many, []byte("<noscript><img")), len(many))
+	}
 	if !bytes.Contains(data, []byte("1234.5")) {
 		t.Error("the highest value is not in the page")
 	}

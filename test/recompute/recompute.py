@@ -15,6 +15,7 @@ import math
 import re
 import subprocess
 import sys
+import warnings
 from collections import Counter
 
 import numpy as np
@@ -32,7 +33,7 @@ def convert(unit, to):
     """By what a value in one unit is to be multiplied to be in another."""
     if not to or unit == to:
         return 1.0
-    (a, x), (b, y) = UNITS[unit], UNITS[to]
+    (a, x), (b, y) = (UNITS.get(u, (u, 1)) for u in (unit, to))
     if a != b:
         raise ValueError(f"{unit} is not {to}")
     return x / y
@@ -583,6 +584,8 @@ class Statement:
                 low, high = stats.binomtest(count, of).proportion_ci(0.95, method="wilson")
             elif len(values) < ENOUGH:
                 low, high = -math.inf, math.inf
+            elif min(values) == max(values):
+                low = high = values[0]
             else:
                 drawn, at = bootstrap(np.array(values), "mean")
                 low, high = np.quantile(drawn, at)
@@ -637,7 +640,7 @@ def paper(result, shown_paper, check):
         factor = 1.0
         if d["is"] != "times" and unit and unit.group().strip() in UNITS:
             first = next(iter(result.pick(d, [], "at").values()))
-            if UNITS[first.unit][0] == UNITS[unit.group().strip()][0] and not (unit.group().strip() == "%" and first.unit != "1"):
+            if UNITS.get(first.unit, (None,))[0] == UNITS[unit.group().strip()][0]:
                 factor = convert(first.unit, unit.group().strip())
         for theirs, ours in zip(found, said):
             check.near("numbers of statements", f"{where} ({why[:60]})", theirs, ours * factor)
@@ -673,6 +676,7 @@ def beside(result, shown_paper, defined, check):
 
 def main(trivet, paths):
     wrong = 0
+    warnings.filterwarnings("ignore", "Precision loss", RuntimeWarning)  # of values that hardly differ
     for path in paths:
         said = json.loads(subprocess.run([trivet, "bench", "report", path, "--text", "--json"], check=True, stdout=subprocess.PIPE).stdout)["results"][-1]
         result, check = Result(path), Checks()

@@ -46,6 +46,9 @@ func (a *app) benchReport() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if note != "" && !pages {
+				return errors.New("--note stands on pages of Markdown; add --markdown, or leave it out")
+			}
 			reports, runs, err := readReports(args, forms, limits)
 			if err != nil {
 				return err

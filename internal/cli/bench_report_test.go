@@ -59,7 +59,7 @@ func TestBenchReport(t *testing.T) {
 
 // TestBenchReportMarkdown proves that pages for a repository are written where they were asked for,
 // with the checksum of the result file as sha256sum has it, and the sentence given; and that text
-// and pages at once are refused.
+// and pages at once, and a sentence without pages, are refused.
 func TestBenchReportMarkdown(t *testing.T) {
 	path, dir := reporttest.Write(t, reporttest.Header(), reporttest.Samples()[:20]), t.TempDir()
 	out, err := command(t, "bench", "report", path, "--markdown", "--out", dir, "--note", "A busy machine.")
@@ -74,8 +74,10 @@ func TestBenchReportMarkdown(t *testing.T) {
 			t.Errorf("%s: %v\n%s", p, err, said)
 		}
 	}
-	if out, err := command(t, "bench", "report", path, "--markdown", "--text"); err == nil {
-		t.Error(out)
+	for _, wrong := range [][]string{{"--markdown", "--text"}, {"--note", "x", "--out", dir}} {
+		if out, err := command(t, append([]string{"bench", "report", path}, wrong...)...); err == nil {
+			t.Error(wrong, out)
+		}
 	}
 }
 

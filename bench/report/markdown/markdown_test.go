@@ -103,7 +103,7 @@ var escaped = regexp.MustCompile(`\\.`)
 // table has the columns of its head.
 func TestHostile(t *testing.T) {
 	h, samples := reporttest.HostileResult(reporttest.Hostile + " [a](http://x) | ![b](http://y) `c` **d**")
-	for name, said := range write(t, reporttest.Hostile, Result{Report: report.Build("x/y|[z](q).jsonl", &result.Run{Header: h, Samples: samples})}) {
+	for name, said := range write(t, reporttest.Hostile, Result{Report: report.Build("x/y|`[z](http:q).jsonl", &result.Run{Header: h, Samples: samples}), SHA256: "0"}) {
 		if path.Ext(name) != ".md" {
 			continue
 		}
@@ -115,6 +115,7 @@ func TestHostile(t *testing.T) {
 			if fenced {
 				continue
 			}
+			line = regexp.MustCompile("`[^`]*`").ReplaceAllStringFunc(line, func(s string) string { return strings.Repeat("|", strings.Count(s, "|")) }) // code
 			line = ours.ReplaceAllString(escaped.ReplaceAllString(line, ""), "")
 			if strings.ContainsRune(strings.TrimPrefix(line, ">"), '<') || strings.Contains(line, "](http") {
 				t.Errorf("%s: %s", name, line)

@@ -87,7 +87,7 @@ func sources(p page) string {
 	var rows [][]string
 	for _, r := range p.Results {
 		if r.SHA256 != "" {
-			rows = append(rows, []string{"`" + r.File + "`", fmt.Sprint(r.Bytes), "`" + r.SHA256 + "`"})
+			rows = append(rows, []string{code(r.File), fmt.Sprint(r.Bytes), code(r.SHA256)})
 		}
 	}
 	return grid([]string{"Result file", "Bytes", "SHA-256"}, 3, rows)

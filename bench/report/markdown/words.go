@@ -27,6 +27,11 @@ func nowhere(s string) string {
 // signs are those that mean something to Markdown, wherever they stand in a line.
 var signs = strings.NewReplacer(`\`, `\\`, "`", "\\`", "*", `\*`, "_", `\_`, "[", `\[`, "]", `\]`, "|", `\|`, "~", `\~`, "#", `\#`, "$", `\$`, "<", "&lt;", ">", "&gt;", "&", "&amp;", "@", "&#64;")
 
+// code is a name as it is typed.
+func code(s string) string {
+	return "`" + strings.NewReplacer("`", "'", "|", "?").Replace(report.Clean(s)) + "`"
+}
+
 // first is what means something to Markdown where a line begins with it.
 var first = regexp.MustCompile(`^([0-9]*)([-+=]|[.)] )`)
 

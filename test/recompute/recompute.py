@@ -539,7 +539,7 @@ class Statement:
         factor, outcomes, said = float(self.d["factor"]), [], []
         for g, h in pairs:
             x, y, paired = two(g, h, self.d)
-            if mean(y) == 0:
+            if mean(y) == 0 or min(len(x), len(y)) < 2:
                 outcomes.append("cannot tell")
                 continue
             r, low, high = fieller(x, y, paired, 1 - 2 * ALPHA)
@@ -560,9 +560,9 @@ class Statement:
         for g, h in pairs:
             x, y, paired = two(g, h, self.d)
             shift = self.within * abs(mean(y)) * (1 if above else -1)
-            apart, p = mean(x) - mean(y), p_of(x, y, paired, shift)
-            up = down = 1.0
+            apart, up, down = mean(x) - mean(y), 1.0, 1.0
             if min(len(x), len(y)) >= ENOUGH:
+                p = p_of(x, y, paired, shift)
                 up, down = (p / 2, 1 - p / 2) if apart > shift else (1 - p / 2, p / 2)
                 if apart == shift and min(x) == max(x) and min(y) == max(y):
                     up, down = (1.0, 0.0) if above else (0.0, 1.0)
@@ -613,6 +613,8 @@ def kendall(xs, ys):
     """tau-b, and p by the normal approximation with corrections for ties (scipy's) and for continuity."""
     if len(set(xs)) < 2 or len(set(ys)) < 2:
         return 0.0, 1.0
+    if len(xs) == 2:  # which scipy cannot; one pair, less the correction of 1, tells nothing
+        return math.copysign(1.0, (xs[1] - xs[0]) * (ys[1] - ys[0])), 1.0
     tau, p = stats.kendalltau(xs, ys, method="asymptotic")
     s = np.sign(np.subtract.outer(xs, xs)) * np.sign(np.subtract.outer(ys, ys))
     s = abs(s.sum() / 2)
@@ -633,7 +635,7 @@ def paper(result, shown_paper, check):
         where = t["text"]
         check.equal("statements", where, t["outcome"], outcome)
         # "8.197 against 8.252 Gbit/s", "14.58 → 11.94 Gbit/s", "from 83.59 to 98.72 µs", "1.014 times [0.851, 1.315]"
-        why = t["why"].rsplit(": ", 1)[-1] if d["is"] in ("above", "below", "times") and not re.match(r"[-−\d]", t["why"]) else t["why"]
+        why = t["why"].split("; ")[0].rsplit(": ", 1)[-1] if d["is"] in ("above", "below", "times") and not re.match(r"[-−\d]", t["why"]) else t["why"]
         found, unit = numbers(why), re.search(r"(?:Gbit/s|Mbit/s|kbit/s|bit/s|µs|ms|MiB|KiB|GiB|kB|MB| s\b| %| B\b)", why)
         if not said or len(found) < len(said):
             continue

@@ -142,7 +142,8 @@ func id(parts ...any) string {
 	return strings.ReplaceAll(strings.TrimSpace(fmt.Sprintln(parts...)), " ", "-")
 }
 
-// stills is for one page: the picture of a figure as an address; "" where there is none, or no room.
+// stills is for one page: the picture of a figure as an address; "" where there is none, or no
+// room.
 func stills() func(report.Figure) template.URL {
 	room := maxStills
 	return func(f report.Figure) template.URL {

@@ -28,7 +28,7 @@ RACING := ./lab ./site ./target/... ./datapath/... ./controller/... ./openflow/.
 PREFIX := /usr/local
 
 .DEFAULT_GOAL := build
-.PHONY: build demo bootstrap test unit e2e test-vm test-all race chaos interop clients matrix fuzz bench papers papers-quick lint install dist wheel notebook generate clean help
+.PHONY: build demo bootstrap test unit e2e test-vm test-all race chaos interop clients matrix fuzz bench papers papers-quick recompute lint install dist wheel notebook generate clean help
 
 build: ## bin/trivet, a static binary (the default)
 	@started=$$(date +%s); [ ! -t 1 ] || printf 'trivet  building\r'; \
@@ -95,6 +95,9 @@ papers: bootstrap ## every table and figure of the papers again, and one report:
 papers-quick: bootstrap ## all experiments in 10 minutes: few levels, one repetition
 	@$(MAKE) --no-print-directory build
 	@scripts/papers --quick experiments
+
+recompute: build ## an independent program (numpy, scipy) computes again what reports of RESULTS (those of make papers) say, and compares
+	@scripts/recompute $(RESULTS)
 
 lint: ## gofmt, go vet, staticcheck; shellcheck for scripts
 	@scripts/lint $(STATICCHECK)

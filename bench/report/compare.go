@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -349,14 +350,42 @@ func differences(names [2]string, a, b result.Header) (notes []string) {
 	if x.Host != y.Host || x.Host == "" {
 		notes = append(notes, "Measured on different machines, or it is not known: all differences below are theirs as well.")
 	}
-	for _, f := range [][3]string{{"processors", fmt.Sprintf("%d × %s", x.CPU.Usable, x.CPU.Model), fmt.Sprintf("%d × %s", y.CPU.Usable, y.CPU.Model)},
-		{"kernel", x.Kernel, y.Kernel}, {"virtualisation", x.Virtualisation, y.Virtualisation}, {"Trivet", x.Trivet, y.Trivet}} {
-		if f[1] != f[2] {
-			notes = append(notes, fmt.Sprintf("Different %s: %s and %s.", f[0], name(f[1]), name(f[2])))
-		}
-	}
+	notes = append(notes, environmentsDiffer(x, y)...)
 	if a.Experiment.Plan != b.Experiment.Plan && !(place != "" && sameButPlace(a, b)) {
 		notes = append(notes, "Different experiments, or of different factors or repetitions.")
+	}
+	return notes
+}
+
+// environmentsDiffer says in which of what may matter two machines differ; of programs and
+// settings, those that both records have.
+func environmentsDiffer(x, y environment.Record) (notes []string) {
+	processors := func(c environment.CPU) string { return fmt.Sprintf("%d × %s", c.Usable, c.Model) }
+	clocked := func(c environment.CPU) string {
+		return strings.Join(slices.DeleteFunc([]string{strings.Join(c.Governors, "+"), c.Driver, c.Idle}, func(s string) bool { return s == "" }), ", ")
+	}
+	memory := func(m environment.Memory) string { return fmt.Sprintf("%.0f GiB", float64(m.Total)/(1<<30)) }
+	for _, f := range [][3]string{{"processors", processors(x.CPU), processors(y.CPU)}, {"architecture", x.Machine, y.Machine}, {"hyper-threading", x.CPU.SMT, y.CPU.SMT},
+		{"frequency and sleep of processors", clocked(x.CPU), clocked(y.CPU)}, {"turbo", x.CPU.Turbo, y.CPU.Turbo}, {"isolated processors", x.CPU.Isolated, y.CPU.Isolated}, {"memory", memory(x.Memory), memory(y.Memory)},
+		{"system", x.System, y.System}, {"kernel", x.Kernel, y.Kernel}, {"words to the kernel", x.CommandLine, y.CommandLine}, {"clock", x.ClockSource, y.ClockSource},
+		{"virtualisation", x.Virtualisation, y.Virtualisation}, {"Trivet", x.Trivet, y.Trivet}} {
+		if f[1] != f[2] {
+			notes = append(notes, fmt.Sprintf("Different %s: %s and %s.", f[0], cmp.Or(name(f[1]), "unknown"), cmp.Or(name(f[2]), "unknown")))
+		}
+	}
+	for _, f := range []struct {
+		what string
+		x, y map[string]string
+	}{{"programs", x.Tools, y.Tools}, {"settings of the kernel", x.Sysctls, y.Sysctls}} {
+		var differ []string
+		for _, key := range slices.Sorted(maps.Keys(f.x)) {
+			if other, both := f.y[key]; both && other != f.x[key] {
+				differ = append(differ, fmt.Sprintf("%s (%s and %s)", name(key), name(f.x[key]), name(other)))
+			}
+		}
+		if differ != nil {
+			notes = append(notes, clip("Different "+f.what+": "+strings.Join(differ, "; "), 1000)+".")
+		}
 	}
 	return notes
 }

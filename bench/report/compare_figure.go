@@ -35,7 +35,7 @@ func (t *comparedTable) figure() Figure {
 		}
 	}
 	f.Caption = "Mean of the repetitions, with its interval of 95 % where there are at least " + fmt.Sprint(enough) + " of them."
-	f.Data = f.rows()
+	f.finish()
 	return f
 }
 

@@ -73,7 +73,9 @@ func TestCompareResults(t *testing.T) {
 		b[i].Measurements[0].Unit = "ms"
 	}
 	other := h
-	other.Environment.Kernel = "9.9"
+	h.Environment.Tools, h.Environment.Sysctls = map[string]string{"iperf3": "3.12", "ovs": "3.1", "here": "1"}, map[string]string{"net.core.rmem_max": "1"}
+	other.Environment.Kernel, other.Environment.Memory.Total, other.Environment.CPU.Governors = "9.9", 8<<30, []string{"performance"}
+	other.Environment.Tools, other.Environment.Sysctls = map[string]string{"iperf3": "3.18", "ovs": "3.1"}, map[string]string{"net.core.rmem_max": "2"}
 	c, err := report.Compare(report.CompareOptions{A: run(h, a), B: run(other, b), Names: [2]string{"one", "other"}, Margins: margins(t, "5%")})
 	if err != nil {
 		t.Fatal(err)
@@ -85,7 +87,11 @@ func TestCompareResults(t *testing.T) {
 		t.Error(c.Rows[1].Words)
 	}
 	notes := strings.Join(c.Notes, "\n")
-	for _, want := range []string{"Different kernel:  and 9.9.", "Only one has m: x 3, a.", "Only other has m: x 1, b."} {
+	var said strings.Builder
+	if err := c.WriteText(&said); err != nil || strings.Index(said.String(), "Different kernel") > strings.Index(said.String(), "In short") {
+		t.Errorf("what differs is not said first: %v, %s", err, said.String())
+	}
+	for _, want := range []string{"Different kernel: unknown and 9.9.\n", "Different memory: 0 GiB and 8 GiB.", "Different frequency and sleep of processors: unknown and performance.", "Different programs: iperf3 (3.12 and 3.18).", "Different settings of the kernel: net.core.rmem_max (1 and 2).", "Only one has m: x 3, a.", "Only other has m: x 1, b."} {
 		if !strings.Contains(notes, want) {
 			t.Errorf("%q is not in %q", want, notes)
 		}

@@ -19,7 +19,9 @@ const (
 	maxCategories = 200
 	maxShown      = 60   // values of a point, each by itself
 	maxTrace      = 1000 // points of a trace
-	maxTraces     = 40   // of a series
+	maxPoints     = 5000 // of all traces of a figure
+	maxTraces     = 200  // of a figure
+	perSeries     = 40   // of these
 )
 
 // figure makes one; nil with the reason where there is nothing to show.
@@ -34,17 +36,19 @@ func (d *data) figure(def definition.Figure) (*Figure, string) {
 		return nil, d.nothing(def.Source)
 	}
 	unit, factor := display(def.Unit, groups, def.Source)
+	logX, logY := definition.LogAxes(def.Scale)
 	f := &Figure{Title: cmp.Or(name(def.Title), metricTitle(def.Source)), Kind: def.Kind, Legend: name(strings.Join(def.Series, ", ")), Fidelity: fidelity(groups),
-		Y: Axis{Label: metricName(def.Metric), Unit: unit, Log: def.Scale != "" && def.Scale != "linear"}, X: Axis{Label: name(def.X)}}
+		Y: Axis{Label: metricName(def.Metric), Unit: unit, Log: logY}, X: Axis{Label: name(def.X)}}
 	switch def.Kind {
 	case definition.CDF:
-		f.X, f.Y = Axis{Label: metricName(def.Metric), Unit: unit, Log: f.Y.Log}, Axis{Label: "share of values"}
+		f.X, f.Y = Axis{Label: metricName(def.Metric), Unit: unit, Log: logX || logY}, Axis{Label: "share of values"}
 		d.distributions(f, &def, groups, factor)
 	case definition.Time:
 		f.X = Axis{Label: "time", Unit: "s"}
 		d.courses(f, &def, groups, factor)
 	default:
 		d.points(f, &def, groups, factor)
+		f.X.Log = logX && f.X.Categories == nil
 		d.published(f, &def, unit)
 	}
 	f.Caption = d.figureCaption(f, &def, groups)
@@ -54,7 +58,7 @@ func (d *data) figure(def definition.Figure) (*Figure, string) {
 		f.Series = f.Series[:maxSeries]
 		f.Notes = append(f.Notes, fmt.Sprintf("%d more series are left out; choose with where: what to show", left))
 	}
-	f.Data = f.rows()
+	f.finish()
 	return f, ""
 }
 
@@ -255,7 +259,6 @@ func (d *data) places(f *Figure, def *definition.Figure, groups []*group) map[st
 		out[level] = float64(len(f.X.Categories))
 		f.X.Categories = append(f.X.Categories, name(level))
 	}
-	f.X.Log = def.Scale == definition.LogLog && f.X.Categories == nil
 	return out
 }
 

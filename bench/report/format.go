@@ -90,3 +90,18 @@ func clip(s string, most int) string {
 
 // name is a text of somebody else's, fit for a heading.
 func name(s string) string { return clip(strings.TrimSpace(Clean(s)), 120) }
+
+// Shell is a command line that a shell takes as it is.
+func Shell(words []string) string {
+	var out []string
+	for _, w := range words {
+		w = Clean(w)
+		if w == "" || strings.ContainsFunc(w, func(r rune) bool {
+			return !strings.ContainsRune("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-./=:,@%+", r)
+		}) {
+			w = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
+		}
+		out = append(out, w)
+	}
+	return strings.Join(out, " ")
+}

@@ -96,25 +96,26 @@ type Outlier struct {
 // Table is ready to be printed. Each row has as many cells as there are columns; the first Heads of
 // each are names of levels.
 type Table struct {
-	ID, Title string
-	Unit      string
-	Heads     int
-	Columns   []string
-	Rows      []Row
-	Fidelity  Fidelity
-	Notes     []string
+	ID       string   `json:"id"`
+	Title    string   `json:"title"`
+	Unit     string   `json:"unit"`
+	Heads    int      `json:"heads"`
+	Columns  []string `json:"columns"`
+	Rows     []Row    `json:"rows"`
+	Fidelity Fidelity `json:"-"`
+	Notes    []string `json:"notes,omitempty"`
 }
 
 // Row is of a table. A rule is to stand before the first row of a group.
 type Row struct {
-	Cells []Cell
-	Rule  bool
+	Cells []Cell `json:"cells"`
+	Rule  bool   `json:"-"`
 }
 
 // Cell is text, of a number or not, with how far it can be trusted.
 type Cell struct {
-	Text  string
-	Level environment.Level // "" of names
+	Text  string            `json:"text"`
+	Level environment.Level `json:"level,omitempty"` // "" of names
 }
 
 // Fidelity is the verdict on all that a table or a figure shows.
@@ -135,6 +136,7 @@ type Figure struct {
 	Legend   string     `json:"legend"` // dimensions of the series
 	Series   []Series   `json:"series"`
 	Events   []Event    `json:"events,omitempty"`
+	Zero     bool       `json:"zero,omitempty"` // all values of ours are: a line on the axis, not nothing
 	Fidelity Fidelity   `json:"-"`
 	Caption  string     `json:"-"`
 	Notes    []string   `json:"-"`

@@ -11,10 +11,11 @@ import (
 
 // Paper is what others have published, beside what was measured here.
 type Paper struct {
-	Source, Note string
-	Numbers      []Published
-	Tables       []Table // of numbers that are many
-	Trends       []Trend
+	Source  string      `json:"source"`
+	Note    string      `json:"note,omitempty"`
+	Numbers []Published `json:"numbers,omitempty"`
+	Tables  []Table     `json:"tables,omitempty"` // of numbers that are many
+	Trends  []Trend     `json:"trends,omitempty"`
 }
 
 // Counted is how many statements came to something.
@@ -41,15 +42,17 @@ func (p *Paper) Outcomes() (out []Counted) {
 
 // Published is a number of theirs, with ours.
 type Published struct {
-	Metric, Where string
-	Unit          string
-	Theirs, Ours  string // ours is "" where it was not measured
-	Interval      string
-	N             int
-	Ratio         string  // ours to theirs
-	Outcome       Outcome // where the paper's number says how far off ours may be; else ""
-	Within        string
-	Level         environment.Level // of ours
+	Metric   string            `json:"metric"`
+	Where    string            `json:"where"`
+	Unit     string            `json:"unit"`
+	Theirs   string            `json:"theirs"`
+	Ours     string            `json:"ours"` // "" where it was not measured
+	Interval string            `json:"interval,omitempty"`
+	N        int               `json:"n"`
+	Ratio    string            `json:"ratio,omitempty"`   // ours to theirs
+	Outcome  Outcome           `json:"outcome,omitempty"` // where the paper's number says how far off ours may be; else ""
+	Within   string            `json:"within,omitempty"`
+	Level    environment.Level `json:"level,omitempty"` // of ours
 }
 
 func (d *data) paper(p *definition.Paper) *Paper {

@@ -400,3 +400,51 @@ func TestLeftOut(t *testing.T) {
 		t.Errorf("resumed where it is there: %d runs, %q", later.Runs, later.LeftOut)
 	}
 }
+
+// TestScales proves which axes each scale makes logarithmic; of a distribution it is that of the
+// values.
+func TestScales(t *testing.T) {
+	for scale, want := range map[string][3]bool{"linear": {}, "log": {false, true, true}, "log-x": {true, false, true}, "log-log": {true, true, true}} {
+		h := reporttest.Header()
+		h.Experiment.Text = "report: {figures: [{metric: rtt, x: hops, scale: " + scale + "}, {metric: rtt, kind: cdf, scale: " + scale + "}]}"
+		r := build(t, h, reporttest.Samples()[:20])
+		if len(r.Problems) > 0 || len(r.Figures) != 2 {
+			t.Fatal(scale, r.Problems)
+		}
+		if got := [3]bool{r.Figures[0].X.Log, r.Figures[0].Y.Log, r.Figures[1].X.Log}; got != want || r.Figures[1].Y.Log {
+			t.Errorf("%s: x, y, x of the distribution: %v, want %v", scale, got, want)
+		}
+	}
+}
+
+// TestBelow proves that below a table stand the mean and the median of each column's numbers, each
+// row counting once, in both forms of tables; and that intervals and counts have none.
+func TestBelow(t *testing.T) {
+	h := reporttest.Header()
+	h.Experiment.Text = "report: {tables: [{metric: late, rows: hops, columns: datapath, values: mean, below: [mean, median]}, {metric: late, rows: [hops, datapath], values: [mean, max, interval, n], below: [mean, median]}]}"
+	var samples []result.Sample
+	for run, late := range []float64{1, 2, 9, 20} { // of 2 hops twice, so that rows and samples differ
+		hops := []float64{2, 2, 4, 6}[run]
+		samples = append(samples, result.Sample{Run: run + 1, Cell: fmt.Sprint(hops), Factors: map[string]any{"hops": hops, "datapath": "ovs"}, Repetition: 1, Probe: "p", Kind: "p",
+			Measurements: []result.Measurement{{Metric: "late", Unit: "s", Values: []float64{late}}}})
+	}
+	r := build(t, h, samples)
+	if len(r.Problems) > 0 || len(r.Tables) != 2 {
+		t.Fatal(r.Problems)
+	}
+	row := func(table, back int) (out []string) {
+		rows := r.Tables[table].Rows
+		for _, c := range rows[len(rows)-back].Cells {
+			out = append(out, c.Text)
+		}
+		return out
+	}
+	for want, got := range map[string][]string{
+		"mean of the column, 10.17": row(0, 2), "median of the column, 9": row(0, 1), // of 1.5, 9 and 20
+		"mean of the column, , 10.17, 10.33, , ": row(1, 2), "median of the column, , 9, 9, , ": row(1, 1),
+	} {
+		if strings.Join(got, ", ") != want {
+			t.Errorf("%q, want %q", strings.Join(got, ", "), want)
+		}
+	}
+}

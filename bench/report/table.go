@@ -3,6 +3,7 @@ package report
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -110,14 +111,20 @@ func (b *tableBuilder) long(rows [][]string) {
 		}
 		b.table.Rows = append(b.table.Rows, row)
 	}
-	if b.def.Gap == nil {
-		return
+	if b.def.Gap != nil {
+		row := Row{Cells: names([]string{b.gapName()}), Rule: true}
+		for _, v := range b.def.Values {
+			row.Cells = append(row.Cells, b.gap(nil, v))
+		}
+		b.table.Rows = append(b.table.Rows, row)
 	}
-	row := Row{Cells: names([]string{b.gapName()}), Rule: true}
-	for _, v := range b.def.Values {
-		row.Cells = append(row.Cells, b.gap(nil, v))
+	for i, of := range b.def.Below {
+		row := Row{Cells: names(b.belowHeads(of)), Rule: i == 0}
+		for _, v := range b.def.Values {
+			row.Cells = append(row.Cells, b.below(rows, nil, v, of))
+		}
+		b.table.Rows = append(b.table.Rows, row)
 	}
-	b.table.Rows = append(b.table.Rows, row)
 }
 
 // wide has a column for each combination of columns, and for each combination of rows a row for
@@ -151,6 +158,18 @@ func (b *tableBuilder) wide(rows, columns [][]string) {
 			add(heads, v, i == 0, func(c []string) Cell { return b.cell(b.find(levels, c), v) })
 		}
 	}
+	b.gaps(add)
+	for i, of := range b.def.Below {
+		for _, v := range b.def.Values {
+			if v != "interval" && v != "n" {
+				add(b.belowHeads(of), v, i == 0, func(c []string) Cell { return b.below(rows, c, v, of) })
+			}
+		}
+	}
+}
+
+// gaps adds the rows of the difference of two levels.
+func (b *tableBuilder) gaps(add func(heads []string, value string, first bool, cell func(column []string) Cell)) {
 	if b.def.Gap == nil {
 		return
 	}
@@ -173,8 +192,6 @@ func (b *tableBuilder) cell(g *group, value string) Cell {
 	}
 	c := Cell{Level: g.verdict().Level}
 	s := b.summary(g.values(b.def.Source))
-	plain := map[string]float64{definition.Mean: s.Mean, definition.Median: s.Median, "deviation": float64(s.Deviation),
-		"min": s.Min, "max": s.Max, "p5": s.P5, "p95": s.P95, "p99": s.P99}
 	switch value {
 	case "n":
 		c = Cell{Text: fmt.Sprint(s.N)}
@@ -185,12 +202,58 @@ func (b *tableBuilder) cell(g *group, value string) Cell {
 			y = definition.Median
 		}
 		c.Text = Interval(b.interval(g, s, b.def.Source, y), b.factor)
-	case "variance":
-		c.Text = Number(float64(s.Variance) * b.factor * b.factor)
 	default:
-		c.Text = Number(plain[value] * b.factor)
+		c.Text = Number(b.number(s, value))
 	}
 	return c.certain()
+}
+
+// number is a value that is one number, in the unit of the table.
+func (b *tableBuilder) number(s stats.Summary, value string) float64 {
+	if value == "variance" {
+		return float64(s.Variance) * b.factor * b.factor
+	}
+	return b.factor * map[string]float64{definition.Mean: s.Mean, definition.Median: s.Median, "deviation": float64(s.Deviation),
+		"min": s.Min, "max": s.Max, "p5": s.P5, "p95": s.P95, "p99": s.P99}[value]
+}
+
+// belowHeads name a row that stands below a table.
+func (b *tableBuilder) belowHeads(of string) []string {
+	heads := make([]string, len(b.def.Rows))
+	if len(heads) > 0 {
+		heads[0] = of + " of the column"
+	}
+	return heads
+}
+
+// below is the mean, or another of belows, of the numbers of a column: each row counts once.
+func (b *tableBuilder) below(rows [][]string, column []string, value, of string) Cell {
+	var numbers []float64
+	var verdicts []environment.Verdict
+	for _, levels := range rows {
+		g := b.find(levels, column)
+		if g == nil || value == "interval" || value == "n" {
+			continue
+		}
+		if v := b.number(b.summary(g.values(b.def.Source)), value); !math.IsNaN(v) {
+			numbers, verdicts = append(numbers, v), append(verdicts, g.verdict())
+		}
+	}
+	if len(numbers) == 0 {
+		return Cell{}
+	}
+	c := Cell{Level: worstLevel(verdicts)}
+	switch of {
+	case definition.Median:
+		c.Text = Number(stats.Quantile(numbers, 0.5))
+	case "min":
+		c.Text = Number(slices.Min(numbers))
+	case "max":
+		c.Text = Number(slices.Max(numbers))
+	default:
+		c.Text = Number(mean(numbers))
+	}
+	return c
 }
 
 // certain is a cell without doubt where it has no number.

@@ -2,8 +2,10 @@ package report
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 
 	"trivet.dev/trivet/bench/report/definition"
 	"trivet.dev/trivet/bench/stats"
@@ -11,16 +13,69 @@ import (
 
 // distributions makes a line for each group: what share of its values is at most x.
 func (d *data) distributions(f *Figure, def *definition.Figure, groups []*group, factor float64) {
+	most := perTrace(len(groups))
 	for _, g := range groups {
 		xs := scaled(g.values(def.Source), factor)
 		slices.Sort(xs)
 		t := Trace{N: len(xs)}
-		for _, i := range indices(len(xs), maxTrace) {
+		for _, i := range indices(len(xs), most) {
 			t.X, t.Y = append(t.X, xs[i]), append(t.Y, float64(i+1)/float64(len(xs)))
 		}
 		s := f.series(seriesName(def.Series, g.levels))
 		s.Traces = append(s.Traces, t)
 	}
+}
+
+// perTrace is how many points each of so many traces may have.
+func perTrace(traces int) int {
+	return max(2, min(maxTrace, maxPoints/max(1, traces)))
+}
+
+// MarshalJSON writes a trace for the page: six digits are more than can be seen.
+func (t Trace) MarshalJSON() ([]byte, error) {
+	type plain Trace
+	t.X, t.Y = rounded(t.X), rounded(t.Y)
+	return json.Marshal(plain(t))
+}
+
+func rounded(xs []float64) []float64 {
+	out := make([]float64, len(xs))
+	for i, x := range xs {
+		out[i], _ = strconv.ParseFloat(strconv.FormatFloat(x, 'g', 6, 64), 64)
+	}
+	return out
+}
+
+// finish says of a figure what only all of it tells, and makes its table.
+func (f *Figure) finish() {
+	if f.Zero = f.zero(); f.Zero {
+		f.Notes = append(f.Notes, "All values are 0.")
+	}
+	f.Data = f.rows()
+}
+
+// zero says whether all values of ours are 0; of a distribution those are its x.
+func (f *Figure) zero() bool {
+	some, other := false, func(v float64) bool { return v != 0 }
+	for _, s := range f.Series {
+		for _, p := range s.Points {
+			if !s.Paper && (p.Y != 0 || slices.ContainsFunc(p.Values, other) || p.Box != nil && (p.Box.Low != 0 || p.Box.High != 0 || len(p.Box.Out) > 0)) {
+				return false
+			}
+			some = some || !s.Paper
+		}
+		for _, t := range s.Traces {
+			values := t.Y
+			if f.Kind == definition.CDF {
+				values = t.X
+			}
+			if slices.ContainsFunc(values, other) {
+				return false
+			}
+			some = some || len(values) > 0
+		}
+	}
+	return some
 }
 
 // indices are all of n, or of many some, evenly, with the first and the last.
@@ -40,6 +95,14 @@ func indices(n, most int) []int {
 func (d *data) courses(f *Figure, def *definition.Figure, groups []*group, factor float64) {
 	happened := map[string][]float64{}
 	var order []string
+	traces, runs, each := 0, 0, max(1, min(perSeries, maxTraces/len(groups)))
+	for _, g := range groups {
+		traces, runs = traces+min(len(g.reps), each), runs+len(g.reps)
+	}
+	if traces < runs {
+		f.Notes = append(f.Notes, fmt.Sprintf("%d of %d runs are drawn.", traces, runs))
+	}
+	most := perTrace(traces)
 	for _, g := range groups {
 		s := f.series(seriesName(def.Series, g.levels))
 		for _, r := range g.reps {
@@ -56,8 +119,8 @@ func (d *data) courses(f *Figure, def *definition.Figure, groups []*group, facto
 				}
 				happened[what] = append(happened[what], e.At)
 			}
-			if len(s.Traces) < maxTraces {
-				s.Traces = append(s.Traces, course(r, factor))
+			if len(s.Traces) < each {
+				s.Traces = append(s.Traces, course(r, factor, most))
 			}
 		}
 	}
@@ -73,13 +136,13 @@ func (d *data) courses(f *Figure, def *definition.Figure, groups []*group, facto
 
 // course is a run's; of many values, the least and the greatest of each stretch stay, so that no
 // spike is lost.
-func course(r *repetition, factor float64) Trace {
+func course(r *repetition, factor float64, most int) Trace {
 	order := make([]int, len(r.at))
 	for i := range order {
 		order[i] = i
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(r.at[a], r.at[b]) })
-	if stretches := maxTrace / 2; len(order) > maxTrace {
+	if stretches := most / 2; len(order) > most {
 		var kept []int
 		for i := range stretches {
 			part := order[i*len(order)/stretches : (i+1)*len(order)/stretches]

@@ -26,12 +26,12 @@ const (
 
 // Trend is a published statement, with what our values say of it.
 type Trend struct {
-	Text    string // in words
-	Tested  string // what was tested
-	Outcome Outcome
-	Why     string
-	Theirs  string            // what their own numbers say, where there are some
-	Level   environment.Level // of the samples that it is judged by
+	Text    string            `json:"text"`   // in words
+	Tested  string            `json:"tested"` // what was tested
+	Outcome Outcome           `json:"outcome"`
+	Why     string            `json:"why"`
+	Theirs  string            `json:"theirs,omitempty"` // what their own numbers say, where there are some
+	Level   environment.Level `json:"level,omitempty"`  // of the samples that it is judged by
 }
 
 // alpha is the level of tests.

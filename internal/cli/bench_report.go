@@ -2,6 +2,8 @@ package cli
 
 import (
 	"cmp"
+	"compress/gzip"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -17,6 +19,7 @@ import (
 	"trivet.dev/trivet/bench/report"
 	"trivet.dev/trivet/bench/report/definition"
 	"trivet.dev/trivet/bench/report/draw"
+	"trivet.dev/trivet/bench/report/markdown"
 	"trivet.dev/trivet/bench/report/page"
 	"trivet.dev/trivet/bench/result"
 	"trivet.dev/trivet/internal/words"
@@ -25,7 +28,8 @@ import (
 func (a *app) benchReport() *cobra.Command {
 	var out string
 	var forms, margins []string
-	var text bool
+	var text, pages bool
+	var note string
 	cmd := &cobra.Command{
 		Use:   "report RESULT...",
 		Short: "Turn results into a page of tables and figures",
@@ -42,6 +46,9 @@ func (a *app) benchReport() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if note != "" && !pages {
+				return errors.New("--note stands on pages of Markdown; add --markdown, or leave it out")
+			}
 			reports, runs, err := readReports(args, forms, limits)
 			if err != nil {
 				return err
@@ -50,7 +57,12 @@ func (a *app) benchReport() *cobra.Command {
 				return a.reportText(reports)
 			}
 			w := reportWriter{dir: cmp.Or(out, reportDir(args)), several: len(reports) > 1}
-			if err := w.all(reports, runs); err != nil {
+			if pages {
+				err = w.markdown(reports, args, note)
+			} else {
+				err = w.all(reports, runs)
+			}
+			if err != nil {
 				return err
 			}
 			if a.json {
@@ -65,7 +77,10 @@ func (a *app) benchReport() *cobra.Command {
 	cmd.Flags().StringArrayVar(&forms, "experiment", nil, "take the keys report and paper from this file, not from the result; may be repeated")
 	_ = cmd.MarkFlagFilename("experiment", "yaml", "yml")
 	cmd.Flags().StringArrayVar(&margins, "margin", nil, "between two places, the largest difference that does not matter: 5% of the second, 0.2ms, rtt=0.2ms, loss=0.1pp")
-	cmd.Flags().BoolVar(&text, "text", false, "print the tables instead")
+	cmd.Flags().BoolVar(&text, "text", false, "print the tables instead; with --json, all numbers of figures, tables and statements")
+	cmd.Flags().BoolVar(&pages, "markdown", false, "write pages of Markdown with SVG instead, to be read in a repository: an index, and a page for each directory of results")
+	cmd.Flags().StringVar(&note, "note", "", "with --markdown, a sentence to stand on each page: what to know of how all of it was measured")
+	cmd.MarkFlagsMutuallyExclusive("text", "markdown")
 	return cmd
 }
 
@@ -152,6 +167,22 @@ func (a *app) warnOf(reports []*report.Report) {
 
 func (a *app) reportText(reports []*report.Report) error {
 	a.warnOf(reports)
+	if a.json {
+		type numbers struct {
+			Path    string          `json:"path"`
+			Name    string          `json:"name"`
+			Title   string          `json:"title"`
+			Samples int             `json:"samples"`
+			Figures []report.Figure `json:"figures"`
+			Tables  []report.Table  `json:"tables"`
+			Paper   *report.Paper   `json:"paper,omitempty"`
+		}
+		var out []numbers
+		for _, r := range reports {
+			out = append(out, numbers{r.Path, r.Name, r.Title, r.Samples, r.Figures, r.Tables, r.Paper})
+		}
+		return a.printJSON(map[string]any{"results": out})
+	}
 	for i, r := range reports {
 		if i > 0 {
 			fmt.Fprintln(a.out)
@@ -190,6 +221,25 @@ func (w *reportWriter) all(reports []*report.Report, runs []*result.Run) error {
 	return nil
 }
 
+// markdown writes pages of Markdown. The last of the reports are those of the files; before them
+// are those of several side by side.
+func (w *reportWriter) markdown(reports []*report.Report, files []string, note string) error {
+	w.page = filepath.Join(w.dir, markdown.Index)
+	var results []markdown.Result
+	for i, r := range reports {
+		result := markdown.Result{Report: r}
+		if k := i - (len(reports) - len(files)); k >= 0 {
+			data, err := os.ReadFile(files[k])
+			if err != nil {
+				return err
+			}
+			result.Bytes, result.SHA256 = int64(len(data)), fmt.Sprintf("%x", sha256.Sum256(data))
+		}
+		results = append(results, result)
+	}
+	return markdown.Write(results, note, w.file)
+}
+
 // prefix distinguishes the files of several results.
 func (w *reportWriter) prefix(path string) string {
 	base := baseName(path)
@@ -201,7 +251,7 @@ func (w *reportWriter) prefix(path string) string {
 }
 
 func (w *reportWriter) parts(prefix string, r *report.Report, run *result.Run) error {
-	if err := w.file(prefix+"values.csv", run.CSV); err != nil {
+	if err := w.file(prefix+"values.csv.gz", compressed(run.CSV)); err != nil {
 		return err
 	}
 	for i := range r.Figures {
@@ -236,6 +286,15 @@ func (w *reportWriter) file(name string, write func(io.Writer) error) error {
 	}
 	w.files = append(w.files, path)
 	return nil
+}
+
+// compressed is what write writes, as gzip has it: ten times less or so of what is one value a
+// line.
+func compressed(write func(io.Writer) error) func(io.Writer) error {
+	return func(to io.Writer) error {
+		z := gzip.NewWriter(to)
+		return errors.Join(write(z), z.Close())
+	}
 }
 
 // writeFile writes a file next to its final name and moves it there once it is complete. It makes

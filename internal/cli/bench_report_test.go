@@ -2,7 +2,9 @@ package cli
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -34,7 +36,7 @@ func TestBenchReport(t *testing.T) {
 			t.Fatalf("%s, %v", out, err)
 		}
 	}
-	for _, name := range []string{"index.html", "figure-1.svg", "figure-1.png", "figure-1.csv", "table-1.tex", "values.csv"} {
+	for _, name := range []string{"index.html", "figure-1.svg", "figure-1.png", "figure-1.csv", "table-1.tex", "values.csv.gz"} {
 		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Size() == 0 || info.Mode().Perm() != 0o644 {
 			t.Errorf("%s: %v, %v", name, info, err)
 		}
@@ -52,6 +54,55 @@ func TestBenchReport(t *testing.T) {
 	}
 	if out, err := command(t, "bench", "report", first, "--text"); err != nil || !strings.Contains(out, "ovs − embedded") {
 		t.Errorf("%s, %v", out, err)
+	}
+}
+
+// TestBenchReportMarkdown proves that pages for a repository are written where they were asked for,
+// with the checksum of the result file as sha256sum has it, and the sentence given; and that text
+// and pages at once, and a sentence without pages, are refused.
+func TestBenchReportMarkdown(t *testing.T) {
+	path, dir := reporttest.Write(t, reporttest.Header(), reporttest.Samples()[:20]), t.TempDir()
+	out, err := command(t, "bench", "report", path, "--markdown", "--out", dir, "--note", "A busy machine.")
+	data, errRead := os.ReadFile(path)
+	pages, _ := filepath.Glob(filepath.Join(dir, "*.md"))
+	if err != nil || errRead != nil || len(pages) != 2 || !strings.Contains(out, "README.md") {
+		t.Fatal(out, err, errRead, pages)
+	}
+	for _, p := range pages {
+		said, err := os.ReadFile(p)
+		if err != nil || !strings.Contains(string(said), "A busy machine.") || filepath.Base(p) != "README.md" && !strings.Contains(string(said), fmt.Sprintf("%x", sha256.Sum256(data))) {
+			t.Errorf("%s: %v\n%s", p, err, said)
+		}
+	}
+	for _, wrong := range [][]string{{"--markdown", "--text"}, {"--note", "x", "--out", dir}} {
+		if out, err := command(t, append([]string{"bench", "report", path}, wrong...)...); err == nil {
+			t.Error(wrong, out)
+		}
+	}
+}
+
+// TestBenchReportNumbers proves that the numbers of a report can be had as data.
+func TestBenchReportNumbers(t *testing.T) {
+	out, err := command(t, "bench", "report", reporttest.Write(t, reporttest.Header(), reporttest.Samples()), "--text", "--json")
+	var said struct {
+		Results []struct {
+			Figures []struct {
+				Series []struct{ Points []struct{ Y, Low float64 } }
+			}
+			Tables []struct {
+				Rows []struct{ Cells []struct{ Text string } }
+			}
+			Paper struct {
+				Trends []struct{ Outcome, Why string }
+			}
+		}
+	}
+	if err != nil || json.Unmarshal([]byte(out), &said) != nil || len(said.Results) != 1 {
+		t.Fatal(err, out)
+	}
+	r := said.Results[0]
+	if p := r.Figures[0].Series[0].Points[0]; len(r.Figures) != 5 || p.Y < 15 || p.Low < 15 || len(r.Tables) != 2 || r.Tables[0].Rows[0].Cells[2].Text != "0.06885" || r.Paper.Trends[0].Outcome != "holds" {
+		t.Errorf("%+v", r)
 	}
 }
 

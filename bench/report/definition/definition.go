@@ -48,6 +48,11 @@ type Source struct {
 	Where  Condition
 }
 
+// LogAxes says which axes a scale makes logarithmic.
+func LogAxes(scale string) (x, y bool) {
+	return scale == LogX || scale == LogLog, scale == Log || scale == LogLog
+}
+
 // Values of Source.Of.
 const (
 	Repetitions = "repetitions" // one value each
@@ -61,7 +66,7 @@ type Figure struct {
 	X      string // dimension; "" is by default
 	Series []string
 	Y      string // Mean or Median
-	Scale  string // "", Log, LogLog
+	Scale  string // "", Log, LogX, LogLog
 }
 
 // Kinds of figures.
@@ -81,7 +86,8 @@ const (
 
 // Scales; the other is linear.
 const (
-	Log    = "log"
+	Log    = "log" // of y
+	LogX   = "log-x"
 	LogLog = "log-log"
 )
 
@@ -91,6 +97,7 @@ type Table struct {
 	Rows, Columns []string // dimensions, crossed
 	Values        []string // of columnValues
 	Gap           []string // two levels of the only dimension of rows, or nothing
+	Below         []string // of belows: what of each column stands below it
 }
 
 // Paper is what others have published.
@@ -136,7 +143,8 @@ var (
 	kinds        = []string{Line, Bar, Box, CDF, Time}
 	eaches       = []string{Mean, Median, "min", "max", "p5", "p95", "p99", "sum", "first", "last", "count"}
 	columnValues = []string{Mean, Median, "deviation", "variance", "interval", "min", "max", "p5", "p95", "p99", "n"}
-	scales       = []string{"linear", Log, LogLog}
+	scales       = []string{"linear", Log, LogX, LogLog}
+	belows       = []string{Mean, Median, "min", "max"}
 	statements   = []string{Falls, Rises, Flat, Linear, Above, Below, Times}
 	middles      = []string{Mean, Median}
 	ofs          = []string{Repetitions, Values}

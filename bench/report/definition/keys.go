@@ -60,7 +60,7 @@ func (r *reader) figure(v *yamlfile.Value) {
 func (r *reader) table(v *yamlfile.Value) {
 	t := Table{}
 	ok := r.mapping(v, "a table", named(r.source(&t.Source, "where"), map[string]field{
-		"rows": r.dimensions(&t.Rows), "columns": r.dimensions(&t.Columns), "values": r.words(&t.Values, columnValues), "gap": r.texts(&t.Gap),
+		"rows": r.dimensions(&t.Rows), "columns": r.dimensions(&t.Columns), "values": r.words(&t.Values, columnValues), "gap": r.texts(&t.Gap), "below": r.words(&t.Below, belows),
 	}))
 	if !ok || !r.metric(v, &t.Source, "a table") {
 		return

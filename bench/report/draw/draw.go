@@ -3,6 +3,7 @@
 package draw
 
 import (
+	"bytes"
 	"fmt"
 	"image/color"
 	"io"
@@ -71,9 +72,16 @@ func SVG(to io.Writer, f *report.Figure) error {
 	if err := paint(p, draw.New(c)); err != nil {
 		return err
 	}
-	_, err = c.WriteTo(to)
+	var b bytes.Buffer
+	if _, err := c.WriteTo(&b); err != nil {
+		return err
+	}
+	_, err = fonts.WriteString(to, b.String())
 	return err
 }
+
+// fonts names those that are as wide as the one that was measured with, for who does not have it.
+var fonts = strings.NewReplacer("font-family:Liberation Sans;", "font-family:'Liberation Sans',Arial,Helvetica,sans-serif;")
 
 // PNG writes a figure as PNG.
 func PNG(to io.Writer, f *report.Figure) error {
@@ -118,7 +126,7 @@ func build(f *report.Figure) (*plot.Plot, error) {
 	p := plot.New()
 	p.Title.Text = f.Title
 	p.X.Label.Text, p.Y.Label.Text = f.X.Title(), f.Y.Title()
-	fonts(p)
+	styles(p)
 	p.Legend.Top = true
 	p.Legend.Padding = 2
 	grid := plotter.NewGrid()
@@ -134,11 +142,12 @@ func build(f *report.Figure) (*plot.Plot, error) {
 	}
 	b.axes()
 	b.ticks()
+	b.zero()
 	b.events()
 	return p, nil
 }
 
-func fonts(p *plot.Plot) {
+func styles(p *plot.Plot) {
 	for _, style := range []*font.Font{&p.Title.TextStyle.Font, &p.X.Label.TextStyle.Font, &p.Y.Label.TextStyle.Font, &p.X.Tick.Label.Font, &p.Y.Tick.Label.Font, &p.Legend.TextStyle.Font} {
 		style.Variant, style.Size = "Sans", 9
 	}
@@ -195,6 +204,8 @@ func (b builder) axes() {
 		b.X.Scale = plot.LogScale{}
 	}
 	switch {
+	case b.figure.Zero && !(b.Y.Max > 0): // a line on the axis
+		b.Y.Min, b.Y.Max = 0, 1
 	case b.log[1]:
 		b.Y.Scale = plot.LogScale{}
 		if b.figure.Kind == definition.Bar {
@@ -219,6 +230,20 @@ func (b builder) axes() {
 			axis.Scale, axis.Tick.Marker = plot.LinearScale{}, plot.DefaultTicks{}
 		}
 	}
+}
+
+// zero says of a figure that it is not empty.
+func (b builder) zero() {
+	if !b.figure.Zero {
+		return
+	}
+	labels, err := plotter.NewLabels(plotter.XYLabels{XYs: plotter.XYs{{X: (b.X.Min + b.X.Max) / 2, Y: (b.Y.Min + b.Y.Max) / 2}}, Labels: []string{"all values are 0"}})
+	if err != nil {
+		return
+	}
+	labels.TextStyle[0].Font.Variant, labels.TextStyle[0].Font.Size, labels.TextStyle[0].XAlign = "Sans", 9, draw.XCenter
+	labels.TextStyle[0].Color = color.Gray{0x70}
+	b.Add(labels)
 }
 
 // events are dashed lines over the whole height, with numbers that a list in the caption would

@@ -58,6 +58,15 @@ func check(t *testing.T, f *report.Figure) (map[string]int, string) {
 	}
 }
 
+// TestFonts proves that SVG names fonts of the same width that everybody has.
+func TestFonts(t *testing.T) {
+	r := build(reporttest.Header(), reporttest.Samples()[:20])
+	var b bytes.Buffer
+	if err := draw.SVG(&b, &r.Figures[0]); err != nil || strings.Count(b.String(), "font-family") == 0 || strings.Count(b.String(), "font-family") != strings.Count(b.String(), ",Arial,") {
+		t.Errorf("%v, %.600s", err, b.String())
+	}
+}
+
 func build(h result.Header, samples []result.Sample) *report.Report {
 	return report.Build("x.jsonl", &result.Run{Header: h, Samples: samples})
 }

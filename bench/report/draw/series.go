@@ -87,11 +87,14 @@ func (b builder) legend(s report.Series, entry ...plot.Thumbnailer) {
 	}
 }
 
+// fine is from how many points on the steps of a distribution are too small to be seen.
+const fine = 100
+
 func (b builder) traces(s report.Series, l look) error {
 	for i, t := range s.Traces {
 		points := make(plotter.XYs, 0, 2*len(t.X))
 		for k := range t.X {
-			if b.figure.Kind == definition.CDF && k > 0 {
+			if b.figure.Kind == definition.CDF && k > 0 && len(t.X) < fine {
 				points = append(points, plotter.XY{X: t.X[k], Y: t.Y[k-1]}) // steps
 			}
 			points = append(points, plotter.XY{X: t.X[k], Y: t.Y[k]})

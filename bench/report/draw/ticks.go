@@ -1,7 +1,9 @@
 package draw
 
 import (
+	"maps"
 	"math"
+	"slices"
 	"strconv"
 
 	"gonum.org/v1/plot"
@@ -9,6 +11,9 @@ import (
 
 // maxLevels are the most levels of a factor that get a tick each.
 const maxLevels = 12
+
+// digit is about how wide one is, in shares of the axis.
+const digit = 0.022
 
 // ticks are the levels themselves on the x axis, where there are few; else round numbers.
 func (b builder) ticks() {
@@ -29,8 +34,16 @@ func (b builder) ticks() {
 	switch {
 	case len(levels) > 1 && len(levels) <= maxLevels:
 		var marks plot.ConstantTicks
-		for x, name := range levels {
-			marks = append(marks, plot.Tick{Value: x, Label: short(name, 12)})
+		end := math.Inf(-1)
+		for _, x := range slices.Sorted(maps.Keys(levels)) { // so that one figure is always the same bytes
+			t := plot.Tick{Value: x, Label: short(levels[x], 12)}
+			half := float64(len(t.Label)) * digit / 2
+			if at := b.X.Norm(x); at-half < end { // it would stand on the one before
+				t.Label = ""
+			} else {
+				end = at + half
+			}
+			marks = append(marks, t)
 		}
 		b.X.Tick.Marker = marks
 	case b.log[0]:

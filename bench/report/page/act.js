@@ -50,7 +50,7 @@ Object.assign(Plot.prototype, {
     const sy = this.scale.y, x = this.scale.x.to(p.x) + shift, y = sy.to(p.y);
     const base = sy.log ? this.area.bottom : sy.to(Math.max(sy.low, Math.min(0, sy.high)));
     const suspect = p.level && p.level !== "good";
-    g.append(svg("rect", { class: suspect ? "bar pale" : "bar", x: x - width * 0.45, width: Math.max(1, width * 0.9), y: Math.min(y, base), height: Math.abs(base - y) }));
+    g.append(svg("rect", { class: suspect ? "bar pale" : "bar", x: x - width * 0.45, width: Math.max(1, width * 0.9), y: Math.min(y, base) - (y === base ? 1 : 0), height: Math.abs(base - y) || 1 }));
     this.dots(g, p, x);
     this.whisker(g, "bar-whisker", x, p, Math.min(6, width / 4));
     this.mark(s, x, y, ...this.say(s, p));

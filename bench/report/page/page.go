@@ -36,9 +36,9 @@ var plotScript string
 //go:embed act.js
 var actScript string
 
-// maxStill is up to how many bytes a still picture is put into the page, for readers without
-// scripts.
-const maxStill = 300_000
+// maxStills is how many bytes of still pictures are put into the page, for readers without scripts;
+// others have the data below each figure.
+const maxStills = 500_000
 
 // view is what the template sees.
 type view struct {
@@ -53,7 +53,7 @@ type view struct {
 }
 
 var page = template.Must(template.New("page").Funcs(template.FuncMap{
-	"clean": report.Clean, "day": day, "command": command, "badge": badge, "still": still, "environment": facts, "id": id,
+	"clean": report.Clean, "day": day, "command": report.Shell, "badge": badge, "still": func(report.Figure) template.URL { return "" }, "environment": facts, "id": id,
 	"join": strings.Join, "runs": runs, "mark": report.Mark, "isBad": func(l environment.Level) bool { return l == environment.Bad },
 	"after": after, "tableName": tableName, "place": func(it any, parts ...any) placed { return placed{id(parts...), it} },
 	"limited": limited, "more": func(n, most int) int { return n - most },
@@ -79,11 +79,15 @@ func (v view) write(to io.Writer) error {
 	script := "\"use strict\";\n(() => {\n" + scaleScript + plotScript + actScript + "})();\n"
 	v.Several, v.Style, v.Script, v.Version = len(v.Reports) > 1, template.CSS(style), template.JS(script), version.Version
 	v.Policy = fmt.Sprintf("default-src 'none'; img-src data:; style-src '%s'; script-src '%s'; base-uri 'none'; form-action 'none'", hash(style), hash(script))
-	var b bytes.Buffer // all or nothing
-	if err := page.Execute(&b, v); err != nil {
+	t, err := page.Clone()
+	if err != nil {
 		return err
 	}
-	_, err := to.Write(b.Bytes())
+	var b bytes.Buffer // all or nothing
+	if err := t.Funcs(template.FuncMap{"still": stills()}).Execute(&b, v); err != nil {
+		return err
+	}
+	_, err = to.Write(b.Bytes())
 	return err
 }
 
@@ -98,21 +102,6 @@ func day(t time.Time) string {
 		return "unknown"
 	}
 	return t.UTC().Format("2 January 2006, 15:04 UTC")
-}
-
-// command is a command line that a shell takes as it is.
-func command(words []string) string {
-	var out []string
-	for _, w := range words {
-		w = report.Clean(w)
-		if w == "" || strings.ContainsFunc(w, func(r rune) bool {
-			return !strings.ContainsRune("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-./=:,@%+", r)
-		}) {
-			w = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
-		}
-		out = append(out, w)
-	}
-	return strings.Join(out, " ")
 }
 
 // badge is the class and the sign of a level; a level that there is not is doubtful.
@@ -153,14 +142,18 @@ func id(parts ...any) string {
 	return strings.ReplaceAll(strings.TrimSpace(fmt.Sprintln(parts...)), " ", "-")
 }
 
-// still is the picture of a figure as an address, for readers without scripts; "" where there is
-// none.
-func still(f report.Figure) template.URL {
-	var b bytes.Buffer
-	if err := draw.SVG(&b, &f); err != nil || b.Len() > maxStill {
-		return ""
+// stills is for one page: the picture of a figure as an address; "" where there is none, or no
+// room.
+func stills() func(report.Figure) template.URL {
+	room := maxStills
+	return func(f report.Figure) template.URL {
+		var b bytes.Buffer
+		if err := draw.SVG(&b, &f); err != nil || b.Len() > room {
+			return ""
+		}
+		room -= b.Len()
+		return template.URL("data:image/svg+xml;base64," + base64.StdEncoding.EncodeToString(b.Bytes()))
 	}
-	return template.URL("data:image/svg+xml;base64," + base64.StdEncoding.EncodeToString(b.Bytes()))
 }
 
 func runs(list []int) string {

@@ -100,6 +100,7 @@ class Plot {
     path.append(svg("rect", { x: a.left - 5, y: a.top - 6, width: a.right - a.left + 10, height: a.bottom - a.top + 12 }));
     this.layer = svg("g", { "clip-path": `url(#${clip})` });
     this.svg.append(path, this.layer);
+    if (this.figure.zero) this.layer.append(svg("text", { class: "zero", x: (a.left + a.right) / 2, y: (a.top + a.bottom) / 2, "text-anchor": "middle" }, "all values are 0"));
     this.events();
     const visible = this.shown();
     visible.forEach((s, i) => this.series(s, i, visible.length));
@@ -181,7 +182,7 @@ function decadeBelow(v) {
 function range(values) {
   let low = Infinity, high = -Infinity;
   for (const v of values) { if (v < low) low = v; if (v > high) high = v; }
-  if (low > high) return [0, 1];
+  if (low > high || (low === 0 && high === 0)) return [0, 1];
   if (low === high) { const room = Math.abs(low) / 10 || 1; return [low - room, high + room]; }
   return [low, high];
 }

@@ -1,0 +1,167 @@
+// Package markdown writes reports as pages of Markdown with pictures beside them, to be read in a
+// repository without running anything: a page for each directory of results (a paper), and an
+// index. The same results give the same bytes. Nothing of where they were measured but the machine
+// is in them: no directory, no name of a host or a user.
+package markdown
+
+import (
+	"cmp"
+	_ "embed"
+	"fmt"
+	"io"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/template"
+	"unicode"
+	"unicode/utf8"
+
+	"trivet.dev/trivet/bench/report"
+	"trivet.dev/trivet/bench/report/draw"
+)
+
+//go:embed paper.md
+var paperMarkup string
+
+//go:embed index.md
+var indexMarkup string
+
+// Index is the name of the first page: that which repositories show of a directory.
+const Index = "README.md"
+
+// Result is a report, with the name of its pictures and what identifies the file that it is of.
+type Result struct {
+	*report.Report
+	File   string // as it is named on the page: the directory and the file, without what is before
+	SHA256 string // "" of several results side by side
+	Bytes  int64
+	Name   string // unique on its page
+}
+
+// page is a directory of results.
+type page struct {
+	Name, Title string // of the file, without its end
+	Note        string
+	Results     []Result
+}
+
+// Create is called with each file's name, below the directory of the pages, with slashes.
+type Create = func(name string, write func(io.Writer) error) error
+
+// Write writes the pages. note is what stands on each of them of how all of it was measured.
+func Write(results []Result, note string, create Create) error {
+	pages := group(results, note)
+	if err := create(Index, execute("index", pages)); err != nil {
+		return err
+	}
+	for _, p := range pages {
+		if err := create(p.Name+".md", execute("paper", p)); err != nil {
+			return err
+		}
+		for _, r := range p.Results {
+			for i := range r.Figures {
+				f := &r.Figures[i]
+				if err := create(p.picture(r, f.ID), func(to io.Writer) error { return draw.SVG(to, f) }); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// Plot is a figure with the place of its picture.
+type Plot struct {
+	report.Figure
+	Picture string
+}
+
+// Plots are the figures of a result.
+func (p page) Plots(r Result) (out []Plot) {
+	for _, f := range r.Figures {
+		out = append(out, Plot{f, p.picture(r, f.ID)})
+	}
+	return out
+}
+
+func (p page) picture(r Result, id string) string { return p.Name + "/" + r.Name + "-" + id + ".svg" }
+
+// group makes the pages: a directory each, in the order in which they come.
+func group(results []Result, note string) (out []page) {
+	for _, r := range results {
+		dir := filepath.Dir(r.Path)
+		if abs, err := filepath.Abs(dir); err == nil {
+			dir = abs
+		}
+		name := slug(filepath.Base(dir))
+		r.File = path.Join(filepath.Base(dir), filepath.Base(r.Path))
+		i := slices.IndexFunc(out, func(p page) bool { return p.Name == name })
+		if i < 0 {
+			out = append(out, page{Name: name, Title: name, Note: note})
+			i = len(out) - 1
+		}
+		p := &out[i]
+		if r.Paper != nil && p.Title == name {
+			p.Title = cmp.Or(work(r.Paper.Source), name)
+		}
+		base := slug(strings.TrimSuffix(filepath.Base(r.Path), filepath.Ext(r.Path)))
+		r.Name = base
+		for n := 2; slices.ContainsFunc(p.Results, func(o Result) bool { return o.Name == r.Name }); n++ {
+			r.Name = fmt.Sprintf("%s-%d", base, n)
+		}
+		p.Results = append(p.Results, r)
+	}
+	return out
+}
+
+// slug is a name that needs no escape in a link, and is no page of ours.
+func slug(name string) string {
+	s := strings.Trim(strings.Map(func(r rune) rune {
+		if strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.", r) {
+			return r
+		}
+		return '-'
+	}, name), "-.")
+	if s == "" || strings.EqualFold(s+".md", Index) {
+		return "results"
+	}
+	return s
+}
+
+// work is what of a source is the same for all that is of it: what stands before the first comma,
+// which is not in brackets.
+func work(source string) string {
+	depth := 0
+	for i, r := range source {
+		switch r {
+		case '(':
+			depth++
+		case ')':
+			depth--
+		case ',', ';':
+			if depth == 0 {
+				return upper(source[:i])
+			}
+		}
+	}
+	return upper(source)
+}
+
+// upper is a text that begins with a capital.
+func upper(s string) string {
+	first, size := utf8.DecodeRuneInString(s)
+	if size == 0 {
+		return s
+	}
+	return string(unicode.ToUpper(first)) + s[size:]
+}
+
+var pages = template.Must(template.Must(template.New("paper").Funcs(template.FuncMap{
+	"text": text, "day": day, "command": command, "level": level, "cells": cells, "trends": trends, "numbers": numbers, "missing": missing, "reason": reason,
+	"verdicts": verdicts, "statements": statements, "total": total, "list": func(p page) []page { return []page{p} }, "all": all, "sources": sources, "machines": machines, "join": strings.Join,
+}).Parse(paperMarkup)).New("index").Parse(indexMarkup))
+
+func execute(name string, of any) func(io.Writer) error {
+	return func(to io.Writer) error { return pages.ExecuteTemplate(to, name, of) }
+}

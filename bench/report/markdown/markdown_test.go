@@ -1,0 +1,136 @@
+package markdown
+
+import (
+	"bytes"
+	"io"
+	"maps"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"trivet.dev/trivet/bench/environment"
+	"trivet.dev/trivet/bench/report"
+	"trivet.dev/trivet/bench/report/reporttest"
+	"trivet.dev/trivet/bench/result"
+)
+
+// write makes the pages in memory.
+func write(t *testing.T, note string, results ...Result) map[string]string {
+	t.Helper()
+	files := map[string]string{}
+	err := Write(results, note, func(name string, write func(io.Writer) error) error {
+		var b bytes.Buffer
+		err := write(&b)
+		files[name] = b.String()
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// elsewhere is a result that says where it was measured, and by whom, wherever it can.
+func elsewhere() *report.Report {
+	h, samples := reporttest.Header(), reporttest.Samples()
+	h.Command = []string{"/home/jane/bin/trivet", "bench", "run", "/home/jane/my paper/figure-16.yaml", "--out=/srv/jane/figure-16.jsonl"}
+	h.Environment.Host, h.Environment.CommandLine = "janes-machine", "root=/dev/jane"
+	h.Environment.Place = &environment.Place{Target: "sites", On: "rack.yaml", Machines: map[string]environment.Record{"janes-machine": {}}}
+	h.LeftOut = []result.LeftOut{{What: "controller=pox", Why: "pox is not installed", Hint: "git clone https://example.org/pox/pox /home/jane/pox", Cells: []string{"x"}}}
+	samples[3].Failure = "open /home/jane/secret: permission denied (/home/jane/x,/home/jane/y)"
+	samples[5].Verdict = &environment.Verdict{Level: environment.Bad, Reasons: []environment.Reason{{Level: environment.Bad, Code: "pressure", Text: "tasks waited 88 % of the time; other programs used processors: janes-machine 0.9"}}}
+	return report.Build("/home/jane/results/2-routing/figure-16.jsonl", &result.Run{Header: h, Samples: samples})
+}
+
+var link = regexp.MustCompile(`\]\(([^)#]*)(?:#([^)]*))?\)`)
+
+// TestPages proves that results of two directories are two pages, of which the index says what
+// became of each statement; that all links lead somewhere; that the pages name the files'
+// checksums, the commands and the machine, and say nothing of whose machine it is or where files
+// were; and that the same results give the same bytes.
+func TestPages(t *testing.T) {
+	results := []Result{{Report: elsewhere(), SHA256: "0123abcd", Bytes: 12}, {Report: report.Build("results/3-other/figure-16.jsonl", &result.Run{Header: reporttest.Header(), Samples: reporttest.Samples()})},
+		{Report: report.Build("more/3-other/figure-16.jsonl", &result.Run{Header: reporttest.Header(), Samples: reporttest.Samples()})}}
+	files := write(t, "The machine did *other* work.", results...)
+	if again := write(t, "The machine did *other* work.", results...); !maps.Equal(files, again) {
+		t.Error("written twice, the pages differ")
+	}
+	var want []string
+	for _, name := range []string{"2-routing/figure-16", "3-other/figure-16", "3-other/figure-16-2"} {
+		for _, figure := range []string{"1", "2", "3", "4", "5"} {
+			want = append(want, name+"-figure-"+figure+".svg")
+		}
+	}
+	want = append(want, "README.md", "2-routing.md", "3-other.md")
+	if got := slices.Sorted(maps.Keys(files)); !slices.Equal(got, slices.Sorted(slices.Values(want))) {
+		t.Errorf("the files are %v", got)
+	}
+	for name, said := range files {
+		for _, bad := range []string{"jane", "/home", "/srv"} {
+			if strings.Contains(said, bad) {
+				t.Errorf("%s says %s: %s", name, bad, said[max(0, strings.Index(said, bad)-100):strings.Index(said, bad)+50])
+			}
+		}
+		for _, m := range link.FindAllStringSubmatch(said, -1) {
+			to := path.Join(path.Dir(name), m[1])
+			if page, ok := files[to]; !ok || m[2] != "" && !strings.Contains(page, `<a id="`+m[2]+`"></a>`) {
+				t.Errorf("%s: the link %s leads nowhere", name, m[0])
+			}
+		}
+	}
+	for name, all := range map[string][]string{
+		"README.md": {"The machine did \\*other\\* work.", "Of 18 statements, holds: 6; does not hold: 6; cannot tell: 3; not measured: 3.", "| [A paper](2-routing.md) | 1 | 200 | 2 | 2 | 1 | 1 |",
+			"[figure 16](3-other.md#figure-16-2) | jitter rises | not measured", "2 usable of 2: Example 9000", "iperf3: iperf 3.12", "--markdown"},
+		"2-routing.md": {"trivet bench run figure-16.yaml --out=figure-16.jsonl", "`2-routing/figure-16.jsonl` | 12 | `0123abcd`", "![Throughput](2-routing/figure-16-figure-1.svg)", "**holds**<sup>?</sup>",
+			"Left out: controller=pox: pox is not installed (git clone https://example.org/pox/pox pox)", "open secret: permission denied (x,y)", "jitter rises: not measured", "other programs used processors\n", "| hops | datapath |"},
+	} {
+		for _, text := range all {
+			if !strings.Contains(files[name], text) {
+				t.Errorf("%s does not say %q:\n%s", name, text, files[name])
+			}
+		}
+	}
+}
+
+// ours is the HTML that the pages are to have.
+var ours = regexp.MustCompile(`<sup>[?!]</sup>|<a id="[A-Za-z0-9_.-]+"></a>`)
+
+var escaped = regexp.MustCompile(`\\.`)
+
+// TestHostile proves that what a result says is text: no HTML comes in, no link, and each line of a
+// table has the columns of its head.
+func TestHostile(t *testing.T) {
+	h, samples := reporttest.HostileResult(reporttest.Hostile + " [a](http://x) | ![b](http://y) `c` **d**")
+	for name, said := range write(t, reporttest.Hostile, Result{Report: report.Build("x/y|`[z](http:q).jsonl", &result.Run{Header: h, Samples: samples}), SHA256: "0"}) {
+		if path.Ext(name) != ".md" {
+			continue
+		}
+		columns, fenced := 0, false
+		for _, line := range strings.Split(said, "\n") {
+			if strings.HasPrefix(line, "```") {
+				fenced = !fenced
+			}
+			if fenced {
+				continue
+			}
+			line = regexp.MustCompile("`[^`]*`").ReplaceAllStringFunc(line, func(s string) string { return strings.Repeat("|", strings.Count(s, "|")) }) // code
+			line = ours.ReplaceAllString(escaped.ReplaceAllString(line, ""), "")
+			if strings.ContainsRune(strings.TrimPrefix(line, ">"), '<') || strings.Contains(line, "](http") {
+				t.Errorf("%s: %s", name, line)
+			}
+			switch n := strings.Count(line, "|"); {
+			case !strings.HasPrefix(line, "|"):
+				columns = 0
+			case columns == 0:
+				columns = n
+			case columns != n:
+				t.Errorf("%s: a line of %d, not %d columns: %s", name, n, columns, line)
+			}
+		}
+		if fenced {
+			t.Errorf("%s ends in code", name)
+		}
+	}
+}

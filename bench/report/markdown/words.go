@@ -1,0 +1,183 @@
+package markdown
+
+import (
+	"fmt"
+	"path"
+	"regexp"
+	"strings"
+	"time"
+
+	"trivet.dev/trivet/bench/environment"
+	"trivet.dev/trivet/bench/report"
+	"trivet.dev/trivet/internal/words"
+)
+
+// absolute is a path from the root, of two names at least: "/s" is none. What stands before it
+// keeps those of a URL out.
+var absolute = regexp.MustCompile(`(^|[\s'"=(,;\[])(/[^\s/'"(),;]+(?:/[^\s/'"(),;]*)+)`)
+
+// nowhere takes from a text where things were: of an absolute path the last name stays.
+func nowhere(s string) string {
+	return absolute.ReplaceAllStringFunc(s, func(found string) string {
+		at := strings.IndexByte(found, '/')
+		return found[:at] + path.Base(found[at:])
+	})
+}
+
+// signs are those that mean something to Markdown, wherever they stand in a line.
+var signs = strings.NewReplacer(`\`, `\\`, "`", "\\`", "*", `\*`, "_", `\_`, "[", `\[`, "]", `\]`, "|", `\|`, "~", `\~`, "#", `\#`, "$", `\$`, "<", "&lt;", ">", "&gt;", "&", "&amp;", "@", "&#64;")
+
+// code is a name as it is typed.
+func code(s string) string {
+	return "`" + strings.NewReplacer("`", "'", "|", "?").Replace(report.Clean(s)) + "`"
+}
+
+// first is what means something to Markdown where a line begins with it.
+var first = regexp.MustCompile(`^([0-9]*)([-+=]|[.)] )`)
+
+// text writes what somebody else wrote so that Markdown shows it, and does nothing else.
+func text(s string) string {
+	s = signs.Replace(nowhere(strings.TrimSpace(report.Clean(s))))
+	return first.ReplaceAllString(s, `$1\$2`)
+}
+
+// others are programs of which a reason says that they ran. Which they were is nobody's business.
+var others = regexp.MustCompile(`(other programs used processors): .*`)
+
+func reason(r report.Reason) string {
+	return fmt.Sprintf("%s, %s: %s", r.Level, words.Plural(r.Samples, "sample"), text(others.ReplaceAllString(r.Text, "$1")))
+}
+
+func day(t time.Time) string {
+	if t.IsZero() {
+		return "unknown"
+	}
+	return t.UTC().Format("2 January 2006, 15:04 UTC")
+}
+
+// command is a command line for a shell, without where files were.
+func command(line []string) string {
+	var out []string
+	for _, w := range line {
+		if path.IsAbs(w) { // with spaces in it, perhaps
+			w = path.Base(w)
+		}
+		out = append(out, nowhere(w))
+	}
+	return report.Shell(out)
+}
+
+// level is a mark behind a number.
+func level(l environment.Level) string {
+	if m := report.Mark(l); m != "" {
+		return "<sup>" + m + "</sup>"
+	}
+	return ""
+}
+
+// grid is a table; the first heads columns are names, the others numbers. Cells are Markdown.
+func grid(columns []string, heads int, rows [][]string) string {
+	var b strings.Builder
+	line := func(cells []string) { fmt.Fprintf(&b, "| %s |\n", strings.Join(cells, " | ")) }
+	line(columns)
+	rule := make([]string, len(columns))
+	for i := range rule {
+		rule[i] = "---"
+		if i >= heads {
+			rule[i] = "---:"
+		}
+	}
+	line(rule)
+	for _, r := range rows {
+		line(r)
+	}
+	return strings.TrimRight(b.String(), "\n")
+}
+
+// cells is a table of a report.
+func cells(t report.Table) string {
+	var columns []string
+	for _, c := range t.Columns {
+		columns = append(columns, text(c))
+	}
+	var rows [][]string
+	for _, r := range t.Rows {
+		var row []string
+		for i, c := range r.Cells {
+			mark := ""
+			if i >= t.Heads && c.Text != "" {
+				mark = level(c.Level)
+			}
+			row = append(row, text(c.Text)+mark)
+		}
+		rows = append(rows, row)
+	}
+	return grid(columns, t.Heads, rows)
+}
+
+// outcome is what became of a statement; what is certain stands out.
+func outcome(o report.Outcome) string {
+	if o == report.Holds || o == report.Fails {
+		return "**" + string(o) + "**"
+	}
+	return string(o)
+}
+
+func trends(p *report.Paper) string {
+	var rows [][]string
+	for _, t := range p.Trends {
+		rows = append(rows, []string{text(t.Text), outcome(t.Outcome) + level(t.Level), text(t.Why), text(t.Theirs)})
+	}
+	return grid([]string{"Statement", "Here", "Our values", "Theirs"}, 4, rows)
+}
+
+func numbers(p *report.Paper) string {
+	var rows [][]string
+	for _, n := range p.Numbers {
+		ours := "not measured"
+		if n.Ours != "" {
+			ours = text(n.Ours) + level(n.Level)
+		}
+		rows = append(rows, []string{text(n.Metric), text(n.Where), text(n.Unit), text(n.Theirs), ours, text(n.Interval), words.Plural(n.N, "repetition"), text(n.Ratio)})
+	}
+	return grid([]string{"Metric", "Where", "Unit", "Theirs", "Ours", "95 % interval", "Of", "Ours / theirs"}, 3, rows)
+}
+
+// verdicts counts samples: "40 good, 3 bad, 1 failed".
+func verdicts(r *report.Report) string {
+	var out []string
+	for _, l := range r.ByLevel() {
+		out = append(out, fmt.Sprintf("%d %s", l.Samples, l.Level))
+	}
+	if n := r.FailedSamples(); n > 0 {
+		out = append(out, fmt.Sprintf("%d failed", n))
+	}
+	return strings.Join(out, ", ")
+}
+
+// missing is what a result could not show, in sentences.
+func missing(r *report.Report) (out []string) {
+	for _, l := range r.LeftOut {
+		out = append(out, "Left out: "+l)
+	}
+	out = append(out, r.Problems...)
+	for _, f := range r.Failures {
+		out = append(out, fmt.Sprintf("%s of %s failed: %s", words.Plural(len(f.Runs), "sample"), f.Probe, f.Text))
+	}
+	if r.Paper == nil {
+		return out
+	}
+	untold := 0
+	for _, t := range r.Paper.Trends {
+		switch t.Outcome {
+		case report.NotMeasured:
+			out = append(out, fmt.Sprintf("%s: not measured, %s", t.Text, t.Why))
+		case report.CannotTell:
+			untold++
+		}
+	}
+	if untold > 0 {
+		out = append(out, fmt.Sprintf("Cannot be told of %s; beside them stands why", words.Plural(untold, "statement")))
+	}
+	return out
+}

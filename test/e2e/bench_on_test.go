@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -22,9 +23,10 @@ repetitions: 5
 
 // TestBenchOn proves that an experiment of one machine is measured by --on over others, which
 // take hosts only, with nothing of it changed; that the cells which need one machine are left out,
-// with the reason, in the dry run and in the result; that the result says where it was and what the
-// machines are; that a comparison and a report put both places side by side, the place being a
-// factor; and that nothing is left anywhere.
+// with the reason, in the dry run and in the result; that a program which is missing at one machine
+// costs the probe that needs it; that the result says where it was and what the machines are; that
+// a comparison and a report put both places side by side, the place being a factor; and that
+// nothing is left anywhere.
 func TestBenchOn(t *testing.T) {
 	t.Parallel()
 	s := newSeveral(t, 2)
@@ -69,6 +71,17 @@ func TestBenchOn(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join(h.dir, "report", "index.html"))
 	must(t, err)
 	contains(t, string(page), "Round trips, here and there: local and rack", "equivalent within ±1", "Left out: pins=0 at rack")
+
+	// A program that a machine does not have costs the probe that runs it there, and fails nothing.
+	program, err := exec.LookPath("ITGSend")
+	must(t, err)
+	s.others[1].sh("mount --bind /dev/null " + program)
+	r := h.run("bench", "run", "places.yaml", "--on", "rack.yaml", "--repetitions", "1", "--out", "lacking.jsonl")
+	s.others[1].sh("umount " + program)
+	if r.code != 0 {
+		t.Errorf("a program that is missing is a failure: %s", r)
+	}
+	contains(t, r.String(), "left out: probe ditg", "ITGSend is not installed at m2")
 	h.sh("rm -r report *.jsonl")
 	s.unchanged(t)
 }

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"strings"
 	"testing"
 )
 
@@ -54,4 +55,52 @@ func TestCable(t *testing.T) {
 			t.Errorf("p1 reaches %s without the cable: %s", to, r)
 		}
 	}
+}
+
+// TestSlowSwitch proves that cpu at a switch of Open vSwitch limits the process which forwards for
+// it, also when that changes while the lab is up and when another daemon has taken over; and that
+// where it cannot (several switches, which are one process; a datapath without a process), a
+// warning says so.
+func TestSlowSwitch(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("ovs-vswitchd"); err != nil {
+		t.Skip("Open vSwitch is not installed")
+	}
+	m := newMachine(t)
+	file := func(cpu, more string) string {
+		return m.file(m.name+".yaml", "nodes: {s1: {switch: {datapath: ovs, controller: none"+cpu+"}}, "+more+"\"h[1-2]\": host}\nlinks: [\"s1 -- h[1-2]\"]\n")
+	}
+	limits := func() (out string) {
+		for _, g := range m.cgroups() {
+			if filepath.Base(g) == ".ovs" {
+				out += m.sh("cat " + g + "/cpu.max " + g + "/cpu.cfs_quota_us 2>/dev/null || true")
+			}
+		}
+		return out
+	}
+	if strings.Contains(m.want(0, "up", "--name", m.name, file(", cpu: 0.25", "")).String(), "forwards in the kernel") {
+		t.Skip("Open vSwitch forwards in the kernel here")
+	}
+	if got := limits(); !strings.HasPrefix(got, "25000") {
+		t.Errorf("a quarter of a processor: %q", got)
+	}
+	m.killDaemon()
+	m.ok("resume")
+	m.ok("apply", file("", ""))
+	if got := limits(); !strings.HasPrefix(got, "max") && !strings.HasPrefix(got, "-1") {
+		t.Errorf("without a limit: %q", got)
+	}
+	m.ok("apply", file(", cpu: 0.5", ""))
+	if got := limits(); !strings.HasPrefix(got, "50000") {
+		t.Errorf("half a processor: %q", got)
+	}
+	m.pingAll(2)
+	m.ok("down")
+	two := file(", cpu: 0.5", "s2: {switch: {datapath: ovs, controller: none}}, ")
+	contains(t, m.want(0, "up", "--name", m.name, two).String(), "cpu of s1 limits the programs that run there, not its forwarding: the 2 switches")
+	if got := limits(); strings.HasPrefix(got, "50000") {
+		t.Errorf("one switch of two slows both down: %q", got)
+	}
+	m.ok("down")
+	contains(t, m.run("validate", m.file("b.yaml", "nodes: {s1: {switch: {cpu: 0.5}}, h1: host}\nlinks: [s1 -- h1]\n")).String(), "switch s1: cpu limits the programs that run there, not its forwarding")
 }

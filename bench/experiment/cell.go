@@ -51,9 +51,9 @@ type Probe struct {
 	Name     string        `json:"name"` // unique in an experiment
 	Kind     string        `json:"kind"`
 	Options  Options       `json:"options,omitempty"`
-	After    time.Duration `json:"after,omitempty"` // begins so long after its group, in nanoseconds
-	Timeout  time.Duration `json:"timeout_ns"`      // after which it is given up, counted from its own beginning
-	Estimate time.Duration `json:"estimate_ns"`     // how long it will take, After counted
+	After    time.Duration `json:"after_ns,omitempty"` // begins so long after its group, in nanoseconds
+	Timeout  time.Duration `json:"timeout_ns"`         // after which it is given up, counted from its own beginning
+	Estimate time.Duration `json:"estimate_ns"`        // how long it will take, After counted
 	kind     *ProbeKind
 	pos      topology.Position
 }

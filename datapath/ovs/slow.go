@@ -8,8 +8,8 @@ import (
 )
 
 // slow is how much of the processors Open vSwitch may take, where the topology limits that of a
-// switch (cpu) and the limit can hold: a lab's switches are one process, which forwards in user
-// space or not at all. Where it cannot hold, why says so.
+// switch (cpu) and the limit can hold: where one process forwards for that switch and no other.
+// Where it cannot hold, why says so.
 func (f *fabric) slow() (limit topology.CPU, why string) {
 	var all int
 	var limited []*topology.Node

@@ -184,9 +184,10 @@ type Site interface {
 
 	// Dir is the directory of the lab's files. Group makes a group of processes of the lab:
 	// commands started after prepare belong to it; started must be called once they have all been
-	// started.
+	// started. Limit is how much of the processors all of them together may take; zero is all.
 	Dir() string
 	Group(name string) (prepare func(*exec.Cmd), started func() error, err error)
+	Limit(group string, cpu topology.CPU) error
 
 	// Wire says how a link is made; WiresOf, how those of another topology would be.
 	Wire(*topology.Link) Wire

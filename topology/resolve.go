@@ -97,6 +97,10 @@ func (r *resolver) defaults(d Defaults) {
 		if override != "" && !n.NAT && len(n.Masquerade) == 0 {
 			n.Datapath = override
 		}
+		if n.Kind == Switch && n.CPU != (CPU{}) && (n.Datapath == Embedded || n.Datapath == Bridge) {
+			r.problems.Warn(n.Pos, "take datapath: ovs, which can be slowed down where it forwards in user space",
+				"switch %s: cpu limits the programs that run there, not its forwarding", n.Name)
+		}
 		if n.Kind == Router {
 			r.routerControllers(n, own)
 			r.speaksOSPF(n)

@@ -50,13 +50,12 @@ func flowSetup(ctx context.Context, b *bed) (o experiment.Measured, err error) {
 	}
 	f := packets.Flows{To: netip.AddrPortFrom(address, 0), Stream: uint16(rand.Uint32()), New: b.options.Text("new"), Taken: b.addresses(),
 		Count: b.options.Int("count"), Rate: b.options.Float("rate"), Following: followers}
-	began := time.Now()
 	sent, got, err := packets.MeasureFlows(ctx, b.instrument(from), b.instrument(to), f, b.quiet())
 	if sent == nil || got == nil || got.Record == nil {
 		return o, err
 	}
 	setups, firstLost, othersLost, wrong := f.Setups(got.Record)
-	x := exchange{labels: b.labels(), sent: sent, got: got, began: began}
+	x := exchange{labels: b.labels(), sent: sent, got: got, began: b.began}
 	o.Measurements = x.setups(&f, setups, firstLost, othersLost)
 	o.Drops = x.drops(to)
 	if sent.Lag.P99 > 0.1/f.Rate+0.01 {

@@ -75,7 +75,7 @@ func iperf3(ctx context.Context, b *bed) (o experiment.Measured, err error) {
 	if json.Compact(&compact, text) == nil {
 		o.Details = compact.Bytes()
 	}
-	o.Measurements = report.measurements(from, to, b.options["protocol"] == "udp", attempt.Sub(began).Seconds())
+	o.Measurements = report.measurements(from, to, b.options["protocol"] == "udp", attempt.Sub(b.began).Seconds())
 	o.Links = b.checkRate(from, to, report)
 	if least := b.leastStill(b.apart(report)); least > 0 {
 		o.Reasons = append(o.Reasons, stalls(stood(came, least), report.End.Received.seconds(came))...)

@@ -90,7 +90,9 @@ func (o *leftOut) add(err error, cell, probe string) {
 			*o = append(*o, l)
 			i = len(*o) - 1
 		}
-		(*o)[i].Cells = append((*o)[i].Cells, cell)
+		if !slices.Contains((*o)[i].Cells, cell) {
+			(*o)[i].Cells = append((*o)[i].Cells, cell)
+		}
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"trivet.dev/trivet/bench/environment"
 	"trivet.dev/trivet/bench/experiment"
 )
 
@@ -72,5 +73,48 @@ func TestElsewhere(t *testing.T) {
 		if _, err := check(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", text, err)
 		}
+	}
+}
+
+// TestProgramsElsewhere proves that a program which one of the machines does not have costs the
+// cells whose probes run it there, with the reason, and no others; and that where every cell needs
+// it, nothing begins.
+func TestProgramsElsewhere(t *testing.T) {
+	rack := filepath.Join(t.TempDir(), "rack.yaml")
+	if err := os.WriteFile(rack, []byte("gateway: {inner: eth1}\ndevices: {m1: root@10.5.0.2, m2: root@10.5.0.3, m3: root@10.5.0.4}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	plan := func(probes string) *experiment.Plan {
+		e, problems := experiment.Read("x.yaml", []byte(`
+topology: {nodes: {h1: {host: {on: m1}}, h2: {host: {on: m2}}, h3: {host: {on: m3}}, s1: switch}, links: ["s1 -- h[1-3]"]}
+lab: {datapath: embedded, controller: trivet}
+factors: {to: [h1, h3]}
+`+probes), Vocabulary())
+		if err := problems.Err(); err != nil {
+			t.Fatal(err)
+		}
+		if err := e.Move(rack); err != nil {
+			t.Fatal(err)
+		}
+		p, problems := e.Plan()
+		if err := problems.Err(); err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	place := &environment.Place{Target: "sites", On: "rack.yaml", Machines: map[string]environment.Record{
+		"m1": {}, "m2": {}, "m3": {Missing: []string{"iperf3: it is not installed"}}}}
+
+	p := plan("probes: [iperf3: {from: h2, to: '${to}'}, ping: {from: h2, to: '${to}'}]")
+	if err := LeaveOutThere(p, place); err != nil {
+		t.Fatal(err)
+	}
+	want := "left out: probe iperf3 where to=h3 (1 of 2 runs): iperf3: iperf3 is not installed at m3:  install it there"
+	if lines := p.MissingText(); len(lines) != 1 || lines[0] != want {
+		t.Errorf("%q, want %q", lines, want)
+	}
+	place.Machines["m2"] = place.Machines["m3"]
+	if err := LeaveOutThere(plan("probes: [iperf3: {from: h2, to: '${to}'}]"), place); err == nil {
+		t.Error("nothing is left, and that is no error")
 	}
 }

@@ -54,12 +54,11 @@ func exactRate(ctx context.Context, b *bed) (o experiment.Measured, err error) {
 	from := b.options.Text("from")
 	s := packets.Send{Size: b.options.Int("size"), Rate: b.options.Float("rate")}
 	s.Count = max(1, int(s.Rate*b.options.Time("time").Seconds()+0.5))
-	began := time.Now()
 	sent, got, err := b.stream(ctx, s, packets.Receive{Sample: keptDelays})
 	if sent == nil || got == nil {
 		return o, err
 	}
-	x := exchange{b.labels(), s, sent, got, began}
+	x := exchange{b.labels(), s, sent, got, b.began}
 	o.Measurements = x.measurements()
 	o.Drops = x.drops(b.options.Text("to"))
 	o.Links = append(b.checkStream(x), b.tooMuch(from, b.options.Text("to"), x.frameRate(b.frame(s.Size)))...)
@@ -122,7 +121,7 @@ type exchange struct {
 	asked  packets.Send
 	sent   *packets.Sent
 	got    *packets.Received
-	began  time.Time // of the sample
+	began  time.Time // of the group
 }
 
 // lost is how many packets the network lost; what the receiver's socket could not hold had crossed
@@ -148,7 +147,7 @@ func (x *exchange) over(metric, unit string, points []packets.Point) result.Meas
 	return m
 }
 
-// at makes seconds since the sample began of a time.
+// at makes seconds since the group of probes began of a time.
 func (x *exchange) at(nanoseconds int64) float64 {
 	return float64(nanoseconds-x.began.UnixNano()) / 1e9
 }

@@ -9,9 +9,11 @@ import (
 
 	"trivet.dev/trivet/bench/environment"
 	"trivet.dev/trivet/bench/experiment"
+	"trivet.dev/trivet/internal/lack"
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/site"
 	"trivet.dev/trivet/target/sites"
+	"trivet.dev/trivet/topology"
 )
 
 // Place is where the labs of a plan will be, with what the other machines say of themselves; nil
@@ -58,11 +60,69 @@ func placeOf(l *experiment.Lab, dir string) (*environment.Place, []*site.Machine
 		return &environment.Place{Target: onSites, On: filepath.Base(l.Options["on"])}, nil
 	}
 	place := &environment.Place{Target: onSites, On: filepath.Base(l.Options["on"]), Carrier: list.Carrier}
-	t, problems := l.Resolve(dir, defaultsOf(l))
-	if problems.Err() != nil || sites.Place(t, list, nil, nil) != nil {
+	t := placed(l, dir)
+	if t == nil {
 		return place, nil
 	}
 	return place, sites.Used(list, t)
+}
+
+// LeaveOutThere takes out of a plan what the machines of its place cannot run, as a program of a
+// probe is not installed at one of them.
+func LeaveOutThere(p *experiment.Plan, place *environment.Place) error {
+	left := leftOut(slices.Clone(p.LeftOut))
+	before := len(left)
+	topologies := map[string]*topology.Topology{}
+	for i := range p.Cells {
+		cell := &p.Cells[i]
+		if place == nil || len(place.Machines) == 0 || cell.Lab.Options["target"] != onSites || p.Leaves(cell) {
+			continue
+		}
+		key := cell.Lab.Key()
+		if _, seen := topologies[key]; !seen {
+			topologies[key] = placed(&cell.Lab, p.Experiment.Dir())
+		}
+		for _, probe := range slices.Concat(cell.Groups...) {
+			for _, lacking := range lacksThere(probe, topologies[key], place) {
+				left.add(lacking, cell.ID, probe.Name)
+			}
+		}
+	}
+	if len(left) == before {
+		return nil
+	}
+	return p.LeaveOut(left)
+}
+
+// placed is the topology of a lab at sites, which says where each node is; nil where it cannot be.
+func placed(l *experiment.Lab, dir string) *topology.Topology {
+	list, err := machinesOf(l, dir)
+	t, problems := l.Resolve(dir, defaultsOf(l))
+	if err != nil || problems.Err() != nil || sites.Place(t, list, nil, nil) != nil {
+		return nil
+	}
+	return t
+}
+
+// lacksThere says which programs of a probe are missing where it runs them: in the nodes that it
+// names.
+func lacksThere(probe experiment.Probe, t *topology.Topology, place *environment.Place) (out []error) {
+	if t == nil {
+		return nil
+	}
+	for _, option := range []string{"from", "to"} {
+		n := t.Node(probe.Options.Text(option))
+		if n == nil {
+			continue
+		}
+		record, asked := place.Machines[n.Sited()]
+		for _, tool := range kinds[probe.Kind].tools {
+			if asked && record.Lacks(tool) {
+				out = append(out, lack.New(probe.Kind+": "+tool+" is not installed at "+n.Sited(), "; ", "install it there"))
+			}
+		}
+	}
+	return out
 }
 
 // probeTools are the programs that probes run in nodes.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 	"unsafe"
@@ -34,10 +35,17 @@ func (m *machine) tools(ctx context.Context, names []string) map[string]string {
 	return out
 }
 
+var errNotInstalled = errors.New("it is not installed")
+
+// Lacks says whether a program that was asked for is not installed.
+func (r *Record) Lacks(tool string) bool {
+	return slices.Contains(r.Missing, tool+": "+errNotInstalled.Error())
+}
+
 func toolVersion(ctx context.Context, name string) (string, error) {
 	path, err := exec.LookPath(name)
 	if err != nil {
-		return "", errors.New("it is not installed")
+		return "", errNotInstalled
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()

@@ -84,6 +84,12 @@ func (g *batch) once(ctx context.Context, warmUp bool) ([]result.Sample, state) 
 		all.Go(func() {
 			samples[i] = g.runner.sample(g.run, p, time.Now())
 			samples[i].WarmUp = warmUp
+			if !warmUp && p.After > 0 {
+				select {
+				case <-time.After(time.Until(started.Add(p.After))):
+				case <-ctx.Done(): // the probe ends at once
+				}
+			}
 			gave[i], samples[i].Failure, states[i] = g.probe(ctx, p, started)
 			samples[i].Seconds = time.Since(samples[i].Started).Seconds()
 		})

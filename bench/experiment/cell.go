@@ -51,8 +51,9 @@ type Probe struct {
 	Name     string        `json:"name"` // unique in an experiment
 	Kind     string        `json:"kind"`
 	Options  Options       `json:"options,omitempty"`
-	Timeout  time.Duration `json:"timeout_ns"`  // after which it is given up
-	Estimate time.Duration `json:"estimate_ns"` // how long it will take
+	After    time.Duration `json:"after_ns,omitempty"` // begins so long after its group, in nanoseconds
+	Timeout  time.Duration `json:"timeout_ns"`         // after which it is given up, counted from its own beginning
+	Estimate time.Duration `json:"estimate_ns"`        // how long it will take, After counted
 	kind     *ProbeKind
 	pos      topology.Position
 }
@@ -306,7 +307,7 @@ var probeName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_. -]{0,59}$`)
 
 func (x *expander) probeOf(kind *ProbeKind, key, given *yamlfile.Value, names map[string]bool) Probe {
 	p := Probe{Kind: kind.Name, Name: kind.Name, kind: kind, pos: key.Pos}
-	known := append(slices.Clone(kind.Options), Option{Name: "timeout", Type: Time})
+	known := append(slices.Clone(kind.Options), Option{Name: "timeout", Type: Time}, Option{Name: "after", Type: Time})
 	p.Options = x.options(given, kind.Name, known, map[string]func(*yamlfile.Value){"name": func(v *yamlfile.Value) {
 		if p.Name = v.Text; v.Shape != yamlfile.Scalar || !probeName.MatchString(p.Name) || strings.Contains(p.Name, "$") {
 			x.say(v, "take letters, digits and _", "%s: cannot be the name of a probe; it is the same in all cells", v)
@@ -325,14 +326,16 @@ func (x *expander) probeOf(kind *ProbeKind, key, given *yamlfile.Value, names ma
 	if kind.Estimate != nil {
 		p.Estimate = max(0, kind.Estimate(p.Options, x.of))
 	}
-	p.Timeout = p.Options.Time("timeout")
+	p.Timeout, p.After = p.Options.Time("timeout"), p.Options.Time("after")
 	delete(p.Options, "timeout")
+	delete(p.Options, "after")
 	if p.Timeout > 0 && p.Timeout < p.Estimate {
 		x.warn(key, "give it more time, or leave it out", "%s: timeout: %s is less than the %s that it takes", p.Name, topology.Duration(p.Timeout), About(p.Estimate))
 	}
 	if p.Timeout == 0 {
 		p.Timeout = kind.timeout(p.Options, p.Estimate)
 	}
+	p.Estimate += p.After
 	return p
 }
 

@@ -226,6 +226,38 @@ repetitions: 2
 	}
 }
 
+// TestAfter proves that a probe begins as much later than its group as after: says, so behind an
+// event, in what counts only; and that the estimate knows of it.
+func TestAfter(t *testing.T) {
+	b := newBench(t, `
+topology: linear,1
+probes:
+  - - sh: {name: early, run: "sh -c 'test -e event; echo $?'"}
+    - sh: {name: late, run: "sh -c 'test -e event; echo $?'", after: 1s}
+schedule: ["at 500ms: s1 -- h1 down"]
+warm_up: 1
+`, filepath.Join(t.TempDir(), "a.jsonl"), false)
+	if e := b.Plan.Estimate; e < time.Second {
+		t.Errorf("estimated as %s", e)
+	}
+	_, run, err := b.finish(context.Background())
+	if err != nil || len(run.Samples) != 4 {
+		t.Fatalf("%v, %v", run.Samples, err)
+	}
+	for _, s := range run.Samples {
+		missing := 1.0
+		if s.Probe == "late" && !s.WarmUp {
+			missing = 0
+			if s.Seconds < 1 {
+				t.Errorf("it began early: %+v", s)
+			}
+		}
+		if got := s.Values("x"); len(got) != 1 || got[0] != missing {
+			t.Errorf("%s, warm-up %t: it found no event: %v", s.Probe, s.WarmUp, got)
+		}
+	}
+}
+
 // TestFailures proves that a lab that does not come up, a probe that fails, one that measures
 // nothing, one that takes too long and one that hangs each end with their reason, keep what was
 // measured, and let the rest go on.

@@ -34,6 +34,7 @@ type fabric struct {
 	switches atomic.Pointer[Switches] // nil if there are none
 	relays   *relays
 	decided  map[string]string // addresses of the switches' controllers, by bridge
+	limit    topology.CPU      // of its processes; see slow
 }
 
 func is(n *topology.Node) bool { return n != nil && n.Datapath == topology.OVS }
@@ -66,6 +67,7 @@ func (f *fabric) Resume(ctx context.Context) error {
 	switches, err := Attach(ctx, f.dir())
 	if err == nil {
 		f.has(switches)
+		f.limit, _ = f.slow()
 	}
 	return err
 }
@@ -151,6 +153,9 @@ func (f *fabric) Apply(ctx context.Context, forwarding plan.Forwarding) error {
 		return nil
 	}
 	if err := f.relays.follow(controllerAddresses(f.site.Topology())); err != nil {
+		return err
+	}
+	if err := f.slowDown(); err != nil {
 		return err
 	}
 	bridges := f.bridges(forwarding.Blocked)

@@ -168,7 +168,7 @@ func makeDir(dir string) error {
 // Set sets those limits of a node that differ from old's.
 func (c Hierarchies) Set(lab string, old, n *topology.Node) error {
 	if n.CPU != old.CPU {
-		if err := c.limit(lab, n); err != nil {
+		if err := c.Limit(lab, n.Name, n.CPU); err != nil {
 			return fmt.Errorf("limit the CPU of %s: %w", n.Name, err)
 		}
 	}
@@ -183,13 +183,15 @@ func (c Hierarchies) Set(lab string, old, n *topology.Node) error {
 // cpuPeriod is the bandwidth period of the kernel's CPU controller: the kernel's default.
 const cpuPeriod = 100 * time.Millisecond
 
-func (c Hierarchies) limit(lab string, n *topology.Node) error {
-	cpus := n.CPU.CPUs
-	if n.CPU.Share > 0 {
-		cpus = float64(n.CPU.Share) * float64(runtime.NumCPU())
+// Limit sets how much of the processors all processes of a node, or of another group of a lab, may
+// take together.
+func (c Hierarchies) Limit(lab, node string, cpu topology.CPU) error {
+	cpus := cpu.CPUs
+	if cpu.Share > 0 {
+		cpus = float64(cpu.Share) * float64(runtime.NumCPU())
 	}
 	quota := strconv.FormatInt(max(1000, int64(cpus*float64(cpuPeriod.Microseconds()))), 10)
-	none := n.CPU == topology.CPU{}
+	none := cpu == topology.CPU{}
 	switch {
 	case c.V2Has("cpu"):
 		if err := c.delegate(lab, "cpu"); err != nil {
@@ -198,15 +200,15 @@ func (c Hierarchies) limit(lab string, n *topology.Node) error {
 		if none {
 			quota = "max"
 		}
-		return writeFile(group(c.V2, lab, n.Name, "cpu.max"), fmt.Sprintf("%s %d", quota, cpuPeriod.Microseconds()))
+		return writeFile(group(c.V2, lab, node, "cpu.max"), fmt.Sprintf("%s %d", quota, cpuPeriod.Microseconds()))
 	case c.CPU != "":
 		if none {
 			quota = "-1"
 		}
-		if err := writeFile(group(c.CPU, lab, n.Name, "cpu.cfs_quota_us"), quota); err != nil || none {
+		if err := writeFile(group(c.CPU, lab, node, "cpu.cfs_quota_us"), quota); err != nil || none {
 			return err
 		}
-		return c.join(c.CPU, lab, n.Name)
+		return c.join(c.CPU, lab, node)
 	case none:
 		return nil
 	}

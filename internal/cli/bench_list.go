@@ -74,6 +74,7 @@ func vocabulary() []listedProbe {
 		common := []experiment.Option{
 			{Name: "name", Type: experiment.Text, Default: k.Name, Doc: "Name of the probe, to tell two of the same kind apart."},
 			{Name: "timeout", Type: experiment.Time, Doc: "When to give up; by default 30 s more than twice what it should take."},
+			{Name: "after", Type: experiment.Time, Doc: "How long after its group it begins, as when something has happened by the schedule."},
 		}
 		out = append(out, listedProbe{k.Name, k.Doc, listedOf(append(slices.Clone(k.Options), common...))})
 	}
@@ -88,13 +89,13 @@ func (a *app) listProbes() error {
 	rows := [][]string{{"PROBE", "WHAT IT MEASURES", "OPTIONS"}}
 	for _, p := range all[1:] {
 		var names []string
-		for _, o := range p.Options[:len(p.Options)-2] {
+		for _, o := range p.Options[:len(p.Options)-3] {
 			names = append(names, o.Name)
 		}
 		rows = append(rows, []string{p.Name, p.Doc, cmp.Or(strings.Join(names, ", "), "–")}) // an empty cell at the end would break the column
 	}
 	a.table(rows)
-	a.say("\nAll have name and timeout. More:  trivet bench list PROBE, and trivet bench list lab")
+	a.say("\nAll have name, timeout and after. More:  trivet bench list PROBE, and trivet bench list lab")
 	return nil
 }
 

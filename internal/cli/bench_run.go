@@ -241,6 +241,15 @@ func (a *app) runBench(ctx context.Context, b benchRunning) error {
 	before := environment.Take(ctx, environment.Options{Tools: drive.Tools(p), Ask: drive.Asks(p)})
 	place, unreached := drive.Place(ctx, p)
 	before.Place, before.Missing = place, append(before.Missing, unreached...)
+	told := p.MissingText()
+	if err := drive.LeaveOutThere(p, place); err != nil {
+		return err
+	}
+	for _, line := range p.MissingText() {
+		if !slices.Contains(told, line) {
+			a.warn(line)
+		}
+	}
 	w, old, err := experiment.Start(b.out, p, b.resume, os.Args, before)
 	if errors.Is(err, os.ErrNotExist) && b.resume {
 		return fmt.Errorf("%s does not exist, so there is nothing to resume; leave --resume out", b.out)

@@ -3,11 +3,13 @@ package local
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"trivet.dev/trivet/datapath"
 	"trivet.dev/trivet/topology"
@@ -204,6 +206,14 @@ func (s site) Group(name string) (prepare func(*exec.Cmd), started func() error,
 		}
 		return errors.Join(errs...)
 	}, nil
+}
+
+// Limit says how much of the processors a group may take.
+func (s site) Limit(group string, cpu topology.CPU) error {
+	if err := s.Cgroups.Limit(s.Name, group, cpu); err != nil {
+		return fmt.Errorf("limit the CPU of %s: %w", strings.TrimPrefix(group, "."), err)
+	}
+	return nil
 }
 
 func (s site) AwaitRunning(names []string) error {

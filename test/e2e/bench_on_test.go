@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -22,9 +23,10 @@ repetitions: 5
 
 // TestBenchOn proves that an experiment of one machine is measured by --on over others, which
 // take hosts only, with nothing of it changed; that the cells which need one machine are left out,
-// with the reason, in the dry run and in the result; that the result says where it was and what the
-// machines are; that a comparison and a report put both places side by side, the place being a
-// factor; and that nothing is left anywhere.
+// with the reason, in the dry run and in the result; that a program which is missing at one machine
+// costs the probe that needs it; that the result says where it was and what the machines are; that
+// a comparison and a report put both places side by side, the place being a factor; and that
+// nothing is left anywhere.
 func TestBenchOn(t *testing.T) {
 	t.Parallel()
 	s := newSeveral(t, 2)
@@ -69,19 +71,44 @@ func TestBenchOn(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join(h.dir, "report", "index.html"))
 	must(t, err)
 	contains(t, string(page), "Round trips, here and there: local and rack", "equivalent within ±1", "Left out: pins=0 at rack")
+
+	// A program that a machine does not have costs the probe that runs it there, and fails nothing.
+	program, err := exec.LookPath("ITGSend")
+	must(t, err)
+	s.others[1].sh("mount --bind /dev/null " + program)
+	r := h.run("bench", "run", "places.yaml", "--on", "rack.yaml", "--repetitions", "1", "--out", "lacking.jsonl")
+	s.others[1].sh("umount " + program)
+	if r.code != 0 {
+		t.Errorf("a program that is missing is a failure: %s", r)
+	}
+	contains(t, r.String(), "left out: probe ditg", "ITGSend is not installed at m2")
 	h.sh("rm -r report *.jsonl")
 	s.unchanged(t)
 }
 
-// TestRackBench proves, on a gateway and three devices that are virtual machines, that an
-// experiment of paper 1 runs on a rack as on one machine: directly between two devices on a VLAN of
-// their own, and over the gateway; that probes run at devices which are the hosts themselves, which
-// are watched meanwhile; that one report has both places side by side, with equivalence tests; and
-// that no lab is left.
+// TestRackBench proves, on a gateway and three devices that are virtual machines, that the
+// experiments of paper 1 run on a rack as on one machine: directly between two devices on a VLAN of
+// their own, and over the gateway's switches; that probes run at devices which are the hosts
+// themselves, which are watched meanwhile; that one report has both places side by side, with
+// equivalence tests; and that no lab is left.
 func TestRackBench(t *testing.T) {
 	r, on := newGatewayAndDevices(t)
-	file, err := filepath.Abs("../../experiments/1-c3-edge/figure-4.yaml")
+	third := filepath.Join(r.dir, "figure-3.jsonl")
+	r.trivet("bench", "run", experimentFile(t, "1-c3-edge/figure-3.yaml"), "--quick", on, "--out", third)
+	throughput, err := results.ReadFile(third)
 	must(t, err)
+	measured := map[string]int{}
+	for _, s := range throughput.Counted() {
+		if s.Failure != "" {
+			t.Errorf("%s, %s: %s", s.Cell, s.Probe, s.Failure)
+		}
+		measured[s.Cell]++
+	}
+	if len(measured) != 6 || measured["way=direct setup=3 pairs"] != 3 || measured["way=emulated setup=3 pairs"] != 3 {
+		t.Errorf("measured of figure 3: %v; left out: %+v", measured, throughput.LeftOut())
+	}
+
+	file := experimentFile(t, "1-c3-edge/figure-4.yaml")
 	local, rack := filepath.Join(r.dir, "local.jsonl"), filepath.Join(r.dir, "rack.jsonl")
 	r.trivet("bench", "run", file, "--quick", "--out", local)
 	r.trivet("bench", "run", file, "--quick", on, "--out", rack)

@@ -29,6 +29,7 @@ type Device struct {
 	file   *os.File
 	conn   syscall.RawConn
 	name   string
+	splits bool // TCP is cut into segments here; see isVLAN
 	closed atomic.Bool
 }
 
@@ -56,7 +57,7 @@ func Open(name string) (*Device, error) {
 		return nil, fmt.Errorf("device %s: %w", name, err)
 	}
 	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, roomFor) // without the right to it, less
-	d := &Device{file: os.NewFile(uintptr(fd), name), name: name}
+	d := &Device{file: os.NewFile(uintptr(fd), name), name: name, splits: isVLAN(name)}
 	if d.conn, err = d.file.SyscallConn(); err != nil {
 		d.file.Close()
 		return nil, fmt.Errorf("device %s: %w", name, err)
@@ -157,8 +158,23 @@ func packet(header, frame []byte, tag int) pipeline.Packet {
 
 // Send sends a packet. in is the packet that it was, before it was changed.
 func (d *Device) Send(out *pipeline.Sent, in *pipeline.Packet) error {
-	var header [headerLen]byte
 	o := in.Offload.ForFrame(out.Grown)
+	if d.splits && o.Segment != 0 {
+		if parts := split(out.Data, o); parts != nil {
+			o.Segment, o.SegmentSize = 0, 0
+			for _, part := range parts {
+				if err := d.send(part, o); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	}
+	return d.send(out.Data, o)
+}
+
+func (d *Device) send(frame []byte, o pipeline.Offload) error {
+	var header [headerLen]byte
 	if o.Partial {
 		header[0] = unix.VIRTIO_NET_HDR_F_NEEDS_CSUM
 		binary.NativeEndian.PutUint16(header[6:], o.ChecksumStart)
@@ -171,7 +187,7 @@ func (d *Device) Send(out *pipeline.Sent, in *pipeline.Packet) error {
 	}
 	var failed error
 	err := d.conn.Write(func(fd uintptr) bool {
-		_, failed = unix.SendmsgBuffers(int(fd), [][]byte{header[:], out.Data}, nil, nil, 0)
+		_, failed = unix.SendmsgBuffers(int(fd), [][]byte{header[:], frame}, nil, nil, 0)
 		return !errors.Is(failed, unix.EAGAIN)
 	})
 	if err := errors.Join(err, failed); err != nil && !d.closed.Load() {

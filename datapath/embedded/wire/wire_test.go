@@ -4,6 +4,7 @@ package wire
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"os"
 	"os/exec"
@@ -110,5 +111,72 @@ func TestSegmentsCount(t *testing.T) {
 	p := packet(header, frame, 0)
 	if p.Segments != 4 || p.WireBytes != 3*1448+10+4*66 {
 		t.Errorf("%d segments of together %d bytes", p.Segments, p.WireBytes)
+	}
+}
+
+// What is split is what a device would have made of it: segments whose payloads are the frame's, in
+// order, by their sequence numbers; with the lengths, flags and numbers of their own; and whose
+// checksums are right once they have been completed. What is no TCP is left alone.
+func TestSplit(t *testing.T) {
+	payload := make([]byte, 2500)
+	for i := range payload {
+		payload[i] = byte(i * 7)
+	}
+	tcp := []byte{0, 80, 1, 2, 0xff, 0xff, 0xff, 0xf0, 0, 0, 0, 9, 0x60, tcpFIN | tcpPSH | tcpCWR | 0x10, 1, 0, 0, 0, 0, 0, 1, 1, 1, 1}
+	ethernet := []byte{2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1}
+	v4 := []byte{0x45, 0, 0, 0, 0xff, 0xff, 0x40, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2}
+	v6 := append([]byte{0x60, 0, 0, 0, 0, 0, 6, 64}, bytes.Repeat([]byte{0xfd, 0, 1, 7}, 8)...)
+	for name, c := range map[string]struct {
+		kinds, ip []byte
+		segment   uint8
+		addresses int
+	}{
+		"v4":        {[]byte{8, 0}, v4, 1, 12},
+		"v4, a tag": {[]byte{0x81, 0, 0, 9, 8, 0}, v4, 1 | 0x80, 12},
+		"v6":        {[]byte{0x86, 0xdd}, v6, 4, 8},
+	} {
+		frame := bytes.Join([][]byte{ethernet, c.kinds, c.ip, tcp, payload}, nil)
+		ip := len(ethernet) + len(c.kinds)
+		start := ip + len(c.ip)
+		pseudo := func(length int) uint16 {
+			return sum(append(bytes.Clone(c.ip[c.addresses:]), 0, 6, byte(length>>8), byte(length)))
+		}
+		binary.BigEndian.PutUint16(frame[start+16:], pseudo(len(frame)-start))
+		o := pipeline.Offload{Partial: true, ChecksumStart: uint16(start), ChecksumOffset: 16, Segment: c.segment, SegmentSize: 1000}
+		parts := split(frame, o)
+		if len(parts) != 3 {
+			t.Fatalf("%s: %d segments", name, len(parts))
+		}
+		var all []byte
+		for i, s := range parts {
+			part := s[start+len(tcp):]
+			if seq := binary.BigEndian.Uint32(s[start+4:]); seq != 0xfffffff0+uint32(len(all)) {
+				t.Errorf("%s, %d: sequence number %#x", name, i, seq)
+			}
+			all = append(all, part...)
+			if flags := s[start+13]; flags&(tcpFIN|tcpPSH) != 0 != (i == 2) || flags&tcpCWR != 0 != (i == 0) || flags&0x10 == 0 {
+				t.Errorf("%s, %d: flags %#x", name, i, flags)
+			}
+			if got := binary.BigEndian.Uint16(s[start+16:]); got%0xffff != pseudo(len(s)-start)%0xffff {
+				t.Errorf("%s, %d: the partial checksum is %#x, not %#x", name, i, got, pseudo(len(s)-start))
+			}
+			length := binary.BigEndian.Uint16(s[ip+4:]) + 40
+			if c.ip[0] == 0x45 {
+				length = binary.BigEndian.Uint16(s[ip+2:])
+				if sum(s[ip:start]) != 0xffff || binary.BigEndian.Uint16(s[ip+4:]) != 0xffff+uint16(i) {
+					t.Errorf("%s, %d: checksum or identification: % x", name, i, s[ip:start])
+				}
+			}
+			if int(length) != len(s)-ip {
+				t.Errorf("%s, %d: %d bytes, said to be %d", name, i, len(s)-ip, length)
+			}
+		}
+		if !bytes.Equal(all, payload) {
+			t.Errorf("%s: the payload is another one", name)
+		}
+		o.Segment = 3 // UDP
+		if split(frame, o) != nil || split(frame[:start+10], o) != nil {
+			t.Errorf("%s: UDP, or a piece, is split", name)
+		}
 	}
 }

@@ -1,0 +1,93 @@
+//go:build linux
+
+package wire
+
+import (
+	"encoding/binary"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"trivet.dev/trivet/datapath/embedded/pipeline"
+)
+
+// isVLAN says whether a device is a VLAN of another one. Where that one's hardware adds no tags,
+// frames of packet sockets have their network header at the wrong place (the kernel takes the room
+// for a tag to be in use), so that it does not find out how to cut them, and drops them.
+func isVLAN(name string) bool {
+	link, err := netlink.LinkByName(name)
+	return err == nil && link.Type() == "vlan"
+}
+
+// split cuts a frame into the segments of TCP that a device would make of it (RFC 9293); nil where
+// it is another one. Their checksums are as partial as the frame's.
+func split(frame []byte, o pipeline.Offload) (out [][]byte) {
+	tcp, size := int(o.ChecksumStart), int(o.SegmentSize)
+	kind := o.Segment &^ unix.VIRTIO_NET_HDR_GSO_ECN
+	if !o.Partial || size == 0 || tcp+20 > len(frame) || kind != unix.VIRTIO_NET_HDR_GSO_TCPV4 && kind != unix.VIRTIO_NET_HDR_GSO_TCPV6 {
+		return nil
+	}
+	ip, headers := networkHeader(frame), tcp+int(frame[tcp+12]>>4)*4
+	if ip+20 > tcp || headers > len(frame) || headers < tcp+20 {
+		return nil
+	}
+	payload := frame[headers:]
+	for n := 0; n*size < len(payload); n++ {
+		first, last := n == 0, (n+1)*size >= len(payload)
+		part := payload[n*size : min((n+1)*size, len(payload))]
+		s := append(append(make([]byte, 0, headers+len(part)), frame[:headers]...), part...)
+		add(s[tcp+4:], uint32(n*size))
+		if !last {
+			s[tcp+13] &^= tcpFIN | tcpPSH
+		}
+		if !first {
+			s[tcp+13] &^= tcpCWR
+		}
+		exchange(s[tcp+16:], uint16(len(frame)-tcp), uint16(len(s)-tcp))
+		if kind == unix.VIRTIO_NET_HDR_GSO_TCPV6 {
+			binary.BigEndian.PutUint16(s[ip+4:], uint16(len(s)-ip-40))
+		} else {
+			binary.BigEndian.PutUint16(s[ip+2:], uint16(len(s)-ip))
+			binary.BigEndian.PutUint16(s[ip+4:], binary.BigEndian.Uint16(s[ip+4:])+uint16(n))
+			binary.BigEndian.PutUint16(s[ip+10:], 0)
+			binary.BigEndian.PutUint16(s[ip+10:], ^sum(s[ip:ip+int(s[ip]&15)*4]))
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+const tcpFIN, tcpPSH, tcpCWR = 0x01, 0x08, 0x80
+
+// networkHeader is where a frame's begins, behind its VLAN tags.
+func networkHeader(frame []byte) int {
+	at := 14
+	for at+4 <= len(frame) {
+		if t := binary.BigEndian.Uint16(frame[at-2:]); t != 0x8100 && t != 0x88a8 {
+			break
+		}
+		at += 4
+	}
+	return at
+}
+
+func add(field []byte, n uint32) {
+	binary.BigEndian.PutUint32(field, binary.BigEndian.Uint32(field)+n)
+}
+
+// exchange replaces a word that a sum which is not complemented has counted (RFC 1624).
+func exchange(field []byte, was, is uint16) {
+	s := uint32(binary.BigEndian.Uint16(field)) + uint32(^was) + uint32(is)
+	s = s&0xffff + s>>16
+	binary.BigEndian.PutUint16(field, uint16(s&0xffff+s>>16))
+}
+
+// sum is the Internet's checksum (RFC 1071) of an even number of bytes, not complemented.
+func sum(b []byte) uint16 {
+	var s uint32
+	for ; len(b) >= 2; b = b[2:] {
+		s += uint32(binary.BigEndian.Uint16(b))
+	}
+	s = s&0xffff + s>>16
+	return uint16(s&0xffff + s>>16)
+}

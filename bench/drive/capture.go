@@ -71,8 +71,8 @@ func capture(ctx context.Context, b *bed) (o experiment.Measured, err error) {
 	return o, ctx.Err()
 }
 
-// captureFile is where a capture of this probe goes: a directory beside the results, with a file for
-// each, by time and place.
+// captureFile is where a capture of this probe goes: a directory beside the results, with a file
+// for each, by time and place.
 func (b *bed) captureFile(at string) (string, error) {
 	if b.captures == "" {
 		return "", errors.New("there is no directory for captures")

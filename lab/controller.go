@@ -2,6 +2,7 @@ package lab
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -11,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"trivet.dev/trivet/controller"
 	"trivet.dev/trivet/controller/builtin"
 	"trivet.dev/trivet/controller/discovery"
 	"trivet.dev/trivet/datapath"
@@ -178,7 +180,7 @@ func (o *ownController) barriers(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return fmt.Errorf("the controller is waiting for an answer from switch %s", o.Map().Switch(s.DPID()).Name)
 		}
-		if err != nil {
+		if err != nil && !errors.Is(err, controller.ErrGone) { // one that the change has removed; of others see missing
 			return fmt.Errorf("switch %s: %w", o.Map().Switch(s.DPID()).Name, err)
 		}
 	}

@@ -135,9 +135,7 @@ func fields(a, b any) []Field {
 	if reflect.DeepEqual(a, b) {
 		return nil
 	}
-	am, bm := map[string]string{}, map[string]string{}
-	flatten("", toJSON(a), am)
-	flatten("", toJSON(b), bm)
+	am, bm := settings(a), settings(b)
 	var names []string
 	for k := range am {
 		names = append(names, k)
@@ -159,6 +157,34 @@ func fields(a, b any) []Field {
 		}
 	}
 	return out
+}
+
+// settings are those of a node or link by name: "ends.0.port" is "2".
+func settings(v any) map[string]string {
+	out := map[string]string{}
+	flatten("", toJSON(v), out)
+	if n, is := v.(*Node); is {
+		n.asWritten(out)
+	}
+	return out
+}
+
+// asWritten puts settings in the words of files that their JSON has in many.
+func (n *Node) asWritten(into map[string]string) {
+	if len(n.Distances) > 0 {
+		into["distances"] = joined(n.Distances)
+	}
+	if n.OSPF != nil && len(n.OSPF.Redistribute) > 0 {
+		into["ospf.redistribute"] = joined(n.OSPF.Redistribute)
+	}
+}
+
+func joined[T fmt.Stringer](list []T) string {
+	words := make([]string, len(list))
+	for i, v := range list {
+		words[i] = v.String()
+	}
+	return strings.Join(words, ", ")
 }
 
 func hide(key, text string) string {

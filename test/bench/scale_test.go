@@ -217,7 +217,7 @@ func TestBigArea(t *testing.T) {
 		now, most := s.memory()
 		before, beforeFRR, begin := processor(s.pid), s.nodeCPU("frr"), time.Now()
 		var flaps struct{ Flaps int }
-		trivet(t, &flaps, "link", "flap", "--lab", s.name, "--rate", "5", "--for", "30s")
+		trivet(t, &flaps, "link", "flap", "--lab", s.name, "--rate", "20", "--for", "30s")
 		took := time.Since(begin).Seconds()
 		churn, churnFRR := (processor(s.pid)-before)/took, (s.nodeCPU("frr")-beforeFRR)/took
 		t.Logf("%d OSPF routing nodes: up %.1f s (%.1f s of a processor), all %d routes in FRR's and BIRD's kernels (%s) after %.1f s, RSS %.0f MB (%.0f kB a node), %.0f MB at most; "+

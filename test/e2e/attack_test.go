@@ -130,6 +130,38 @@ func TestAttack(t *testing.T) {
 	patiently(t, "alice's packets go to bob", way(byR2))
 }
 
+// TestFigure13 proves by the example that an instance becomes a neighbour of the border router of
+// figure 13, and that the router beyond has the network which it announces: on each datapath of
+// routing nodes, and with real routers in their place.
+func TestFigure13(t *testing.T) {
+	if r := exec.Command("/usr/bin/python3", "-c", "import scapy"); r.Run() != nil {
+		t.Skip("needs the Debian package python3-scapy")
+	}
+	for _, datapath := range []string{"embedded", "ovs", "frr"} {
+		t.Run(datapath, func(t *testing.T) {
+			t.Parallel()
+			m := newMachine(t)
+			m.withDaemons()
+			m.up("--datapath", datapath, example("attack/figure-13.yaml"))
+			patiently(t, "the two reach each other", func() bool { return m.run("ping", "--all").code == 0 })
+			defer m.attackFrom("vm1", "network 10.99.0.0/24")()
+			neighbors, routes := func() string { return m.ok("ospf", "neighbors") }, func() string { return m.ok("routes", "r1") }
+			if datapath == "frr" {
+				neighbors, routes = func() string { return m.exec("br-r3", "vtysh -c 'show ip ospf neighbor'") }, func() string { return m.exec("r1", "ip route") }
+			}
+			patiently(t, "vm1 is a neighbour", func() bool {
+				for line := range strings.Lines(neighbors()) {
+					if strings.Contains(line, "192.168.3.3") && strings.Contains(line, "Full") {
+						return true
+					}
+				}
+				return false
+			})
+			patiently(t, "r1 believes it", func() bool { return strings.Contains(routes(), "10.99.0.0/24") })
+		})
+	}
+}
+
 // patiently waits as eventually does, for what takes a Python program and OSPF's timers their time.
 func patiently(t *testing.T, what string, holds func() bool) {
 	t.Helper()
@@ -141,15 +173,17 @@ func patiently(t *testing.T, what string, holds func() bool) {
 }
 
 // attack runs the example's program in mallory until stop is called.
-func (m *machine) attack(args string) (stop func()) {
+func (m *machine) attack(args string) (stop func()) { return m.attackFrom("mallory", args) }
+
+func (m *machine) attackFrom(node, args string) (stop func()) {
 	m.t.Helper()
 	program := filepath.Join(filepath.Dir(example("attack/neighbor.py")), "neighbor.py")
 	log := m.file("attack.log", "")
-	pid := m.exec("mallory", "/usr/bin/python3 "+program+" "+args+" </dev/null >"+log+" 2>&1 & echo $!")
+	pid := m.exec(node, "/usr/bin/python3 "+program+" "+args+" </dev/null >"+log+" 2>&1 & echo $!")
 	return func() {
 		text, _ := os.ReadFile(log)
 		m.t.Logf("%s:\n%s", args, text)
-		m.exec("mallory", "kill "+pid)
+		m.exec(node, "kill "+pid)
 	}
 }
 

@@ -320,14 +320,14 @@ func FuzzReceive(f *testing.F) {
 // and that the places are free again when the packets have been taken, of which none is lost.
 func TestFloodedPort(t *testing.T) {
 	a := &App{queue: make(chan arrived, maxQueue), net: newNetwork(slog.New(slog.DiscardHandler), time.Now())}
-	s := (*speaker)(a)
+	s, ipv4 := (*speaker)(a), []byte{0x45}
 	for round := range 3 {
 		for range 2 * maxQueue {
-			s.Receive(1, 1, []byte{0})
+			s.Receive(1, 1, ipv4)
 		}
 		lost := a.lost.Load()
 		for port := uint32(2); port < 6; port++ {
-			s.Receive(1, port, []byte{0})
+			s.Receive(1, port, ipv4)
 		}
 		if a.lost.Load() != lost || len(a.queue) != maxOfOne+4 {
 			t.Fatalf("round %d: %d packets wait, %d of other ports were lost", round, len(a.queue), a.lost.Load()-lost)

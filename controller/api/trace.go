@@ -138,6 +138,15 @@ func (x *tracer) actions(list []openflow.Action, p *packet, choice int, reason s
 		case openflow.ActionPopVLAN:
 			p.fields = p.fields.With(openflow.VLANNone()).Without(openflow.FieldVLANPCP)
 		case openflow.ActionSetQueue:
+		case openflow.ActionExperimenter:
+			bytes, bit, is := a.AsCheckPacketLarger()
+			if !is {
+				x.note("%s is not followed", a)
+				continue
+			}
+			old, _ := p.fields.Get(openflow.FieldMetadata)
+			p.fields = p.fields.With(openflow.Metadata(old.Value.Lo &^ (1 << bit)))
+			x.note("this is the way of packets of at most %d bytes, with their Ethernet header", bytes)
 		default:
 			x.note("%s is not followed", a)
 		}

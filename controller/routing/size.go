@@ -24,7 +24,8 @@ func (n *node) sizeFrame() []*openflow.FlowMod {
 	tooLarge := openflow.NewMatch(openflow.Metadata(1 << tooLargeBit).WithMask(openflow.Value{Lo: 1 << tooLargeBit}))
 	return []*openflow.FlowMod{
 		entry(sizeTable, 1, tooLarge, openflow.ClearActions(), toController()),
-		entry(sizeTable, 0, openflow.Match{}), // what is to be done is done
+		// What is to be done is done. Without an instruction the entry would look like one that drops.
+		entry(sizeTable, 0, openflow.Match{}, openflow.WriteMetadata(0, 1<<tooLargeBit)),
 	}
 }
 
@@ -45,7 +46,9 @@ const ethernet = 14 // bytes of a header
 func (n *node) leastMTU(hops []Hop) int {
 	mtu := n.mtus[1]
 	for _, h := range hops {
-		mtu = min(mtu, n.itf[h.Port].MTU)
+		if f := n.itf[h.Port]; f != nil {
+			mtu = min(mtu, f.MTU)
+		}
 	}
 	return mtu
 }

@@ -76,6 +76,9 @@ func TestMTU(t *testing.T) {
 				}
 			}
 			check("in the file", "1400")
+			if datapath == "embedded" || datapath == "ovs" {
+				contains(t, m.ok("path", "h1", "h2"), "packets of at most 1414 bytes")
+			}
 			for _, ends := range [][2]string{{"h1", "h2"}, {"h2", "h1"}} {
 				for _, of := range []string{"-4", "-6"} {
 					m.exec(ends[1], "iperf3 -s -1 -D -p 5300; sleep 0.3")

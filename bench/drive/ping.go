@@ -47,8 +47,8 @@ func init() {
 }
 
 // pinging is how long pings take: with all: true 16 pairs are in turn, each for as long as its
-// echoes take, but no longer than 100 ms (see bench/probe, PingPairs). Where they are not paced, that
-// many are the machine's work of a moment: some 50 us each.
+// echoes take, but no longer than 100 ms (see bench/probe, PingPairs). Where they are not paced all
+// are the machine's work of a moment: some 50 us each.
 func pinging(o experiment.Options, l experiment.Lab) time.Duration {
 	one := time.Duration(o.Int("count")-1)*o.Time("interval") + 5*time.Millisecond
 	if !o.Truth("all") {

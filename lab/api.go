@@ -384,6 +384,7 @@ type PingRequest struct {
 	Interval topology.Duration `json:"interval,omitempty"`
 	Timeout  topology.Duration `json:"timeout,omitempty" doc:"How long to wait for each reply; 3s more than the longest path takes, unless given"`
 	IPv6     bool              `json:"ipv6,omitempty"`
+	Unpaced  bool              `json:"unpaced,omitempty" doc:"Of several pairs: all begin at once, instead of some at a time"`
 }
 
 // PingResult is the outcome of pings.

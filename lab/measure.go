@@ -81,7 +81,7 @@ func (d *daemon) ping(ctx context.Context, r PingRequest, heard func(probe.Heard
 	if err := d.isUp(); err != nil {
 		return out, err
 	}
-	o := probe.PingOptions{Count: max(1, r.Count), Size: r.Size, Interval: time.Duration(r.Interval), Timeout: time.Duration(r.Timeout), Heard: heard}
+	o := probe.PingOptions{Count: max(1, r.Count), Size: r.Size, Interval: time.Duration(r.Interval), Timeout: time.Duration(r.Timeout), Heard: heard, Unpaced: r.Unpaced}
 	if r.Size == 0 {
 		o.Size = 56
 	}

@@ -37,6 +37,7 @@ lab: {datapath: DATAPATH, controller: CONTROLLER, target: TARGET}
 probes:
   - ping: {from: h1, to: h2, count: 4, interval: 5ms}
   - ping: {name: each, all: true, count: 2, interval: 5ms, size: 1000}
+  - ping: {name: unpaced, all: true, paced: false, count: 2, interval: 5ms}
   - iperf3: {name: tcp, from: h1, to: h2, time: 1s, parallel: 2, length: 4096}
   - iperf3: {name: udp, from: h1, to: h2, time: 1s, protocol: udp, bitrate: 2mbit}
   - iperf3: {name: both, from: h1, to: h2, time: 1s, bidirectional: true, bitrate: 5mbit}
@@ -62,8 +63,10 @@ func TestProbes(t *testing.T) {
 			if len(v["rtt h1 h2"]) != 4 || slices.Max(v["rtt h1 h2"]) > 10 || v["loss h1 h2"][0] != 0 {
 				t.Errorf("ping: %v", v)
 			}
-			if _, v = run(t, i, probes["each"]); len(v["rtt h1 h2"]) != 2 || len(v["rtt h2 h1"]) != 2 {
-				t.Errorf("each: %v", v)
+			for _, name := range []string{"each", "unpaced"} {
+				if _, v = run(t, i, probes[name]); len(v["rtt h1 h2"]) != 2 || len(v["rtt h2 h1"]) != 2 {
+					t.Errorf("%s: %v", name, v)
+				}
 			}
 			if _, v = run(t, i, probes["tcp"]); v["throughput h1 h2"][0] < 1e6 || len(v["retransmissions h1 h2"]) != 1 {
 				t.Errorf("tcp: %v", v)

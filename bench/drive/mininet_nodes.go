@@ -73,7 +73,7 @@ func (m *mininetLab) ping(ctx context.Context, r lab.PingRequest) (out lab.PingR
 	if len(pairs) == 0 {
 		return out, fmt.Errorf("%s and %s are not two hosts", r.From, r.To)
 	}
-	o := probe.PingOptions{Count: max(1, r.Count), Size: r.Size, Interval: time.Duration(r.Interval), Timeout: lab.PingTimeout(m.topology)}
+	o := probe.PingOptions{Count: max(1, r.Count), Size: r.Size, Interval: time.Duration(r.Interval), Timeout: lab.PingTimeout(m.topology), Unpaced: r.Unpaced}
 	out.Pairs, err = probe.PingPairs(ctx, pairs, func(node string) (p *probe.Pinger, err error) {
 		err = m.inside(node, func() (err error) {
 			// As Trivet's labs have it: sockets that send echo requests are for all.

@@ -183,7 +183,7 @@ func (c *checker) probes(cell *Cell, t *topology.Topology) {
 			if name := p.Options[o.Name]; o.Type == Node && name != "" {
 				c.node(p.pos, cell, t, o.Name, name)
 			}
-			if n := t.Node(p.Options[o.Name]); n != nil && o.Name != "node" {
+			if n := t.Node(p.Options[o.Name]); n != nil && (o.Name == "from" || o.Name == "to") {
 				c.end(p, cell, t, o.Name, n)
 			}
 		}

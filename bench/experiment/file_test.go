@@ -274,6 +274,7 @@ func TestProblems(t *testing.T) {
 		{"topology: linear,2\nprobes: [ping: {from: h1, to: h2, size: 65508}]\n", "x.yaml:2:41  size: 65508 is too much; the maximum is 65507"},
 		{"topology: linear,2\nprobes: [packets: {from: h1, to: h2, rate: 0}]\n", "x.yaml:2:44  rate: 0 is too little"},
 		{"topology: linear,2\nprobes: [packets: {from: h1, to: h2, rate: 1, time: 0s}]\n", "packets: time: 0ns is too little; write 10s"},
+		{"topology: linear,2\nprobes: [ping: {from: h1, to: h2, paced: false}]\n", "ping: paced: is for the pings of all pairs"},
 		{"topology: linear,2\nprobes: [iperf3: {from: h1, to: h2, time: 1500ms}]\n", "iperf3: time: 1.5s: iperf3 sends for whole seconds"},
 		{"topology: linear,2\nprobes: [iperf3: {from: h1, to: h2, protocol: udp, length: 70000}]\n", "iperf3: length: iperf3's datagrams have 16 to 65507 bytes"},
 		{"topology: linear,2\nprobes: [iperf3: {from: h1, to: h2, protocol: udp, congestion: reno}]\n", "iperf3: congestion: is for TCP only"},
@@ -338,10 +339,11 @@ schedule: [at 1s: s1 -- s9 down, at 2s: kill s3, at 3s: h9 run ls, at 4s: kill c
 		t.Errorf("%d problems:\n%s", lines, got)
 	}
 	for text, want := range map[string]string{
-		"probes: [ping: {from: h1, to: s1}]\n":                                                                               "to: s1 has no address",
-		"probes: [ping: {from: s1, to: h1}]\n":                                                                               "from: s1 has no address",
-		"probes: [controller_packets]\n":                                                                                     "controller_packets: the lab has no controller",
-		"probes: [controller_load]\nlab: {controller: none}\n":                                                               "controller_load: the lab has no controller",
+		"probes: [ping: {from: h1, to: s1}]\n":                 "to: s1 has no address",
+		"probes: [ping: {from: s1, to: h1}]\n":                 "from: s1 has no address",
+		"probes: [capture: {at: s1}]\n":                        "",
+		"probes: [controller_packets]\n":                       "controller_packets: the lab has no controller",
+		"probes: [controller_load]\nlab: {controller: none}\n": "controller_load: the lab has no controller",
 		"probes: [ping: {from: h1, to: h2}]\nschedule: [at 1s: s1 -- s2 down]\nlab: {target: mininet}\n":                     "target: mininet: a schedule can only run commands in nodes",
 		"probes: [ping: {from: h1, to: h2}]\nschedule: [at 1s: kill controller]\nlab: {controller: os-ken, datapath: ovs}\n": "",
 		"probes: [controller_packets]\nlab: {controller: trivet, datapath: ovs}\n":                                           "",

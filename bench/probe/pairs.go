@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// In a ping of all pairs, young are the pings under way all told that are younger
+// In a paced ping of all pairs, young are the pings under way all told that are younger
 // than youth: so few that they do not measure each other. Older ones, which wait for
 // a slow link or for nothing, do not hold the others up; perHost bounds their number.
 const (
@@ -51,7 +51,11 @@ func PingPairs(ctx context.Context, pairs []Pair, open func(node string) (*Pinge
 			defer pinger.Close()
 			var inner sync.WaitGroup
 			work := make(chan int)
-			for range min(perHost, len(todo)) {
+			workers := len(todo)
+			if !o.Unpaced {
+				workers = min(perHost, workers)
+			}
+			for range workers {
 				inner.Go(func() {
 					for i := range work {
 						results[i] = pinger.inTurn(ctx, turns, pairs[i], o)
@@ -69,12 +73,14 @@ func PingPairs(ctx context.Context, pairs []Pair, open func(node string) (*Pinge
 	return results, errors.Join(errs...)
 }
 
-// inTurn pings one pair when it is its turn.
+// inTurn pings one pair when it is its turn; at once where nothing is paced.
 func (p *Pinger) inTurn(ctx context.Context, turns chan struct{}, pair Pair, o PingOptions) PairResult {
-	turns <- struct{}{}
-	leave := sync.OnceFunc(func() { <-turns })
-	defer leave()
-	defer time.AfterFunc(youth, leave).Stop()
+	if !o.Unpaced {
+		turns <- struct{}{}
+		leave := sync.OnceFunc(func() { <-turns })
+		defer leave()
+		defer time.AfterFunc(youth, leave).Stop()
+	}
 	r := p.PingPair(ctx, pair.Address, o)
 	r.From, r.To = pair.From, pair.To
 	return r

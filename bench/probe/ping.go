@@ -185,6 +185,7 @@ type PingOptions struct {
 	Size     int           // bytes of payload
 	Interval time.Duration // between two of a pair
 	Timeout  time.Duration // for each reply
+	Unpaced  bool          // of PingPairs: all pairs begin at once
 	Heard    func(Heard)   // called, also at the same time, for each request and each reply; or nil
 }
 

@@ -294,8 +294,15 @@ func (p *program) listens() bool {
 }
 
 // checkLink says why a change of the i-th link would close a loop that a foreign controller cannot
-// handle.
+// handle, or give it an MTU with which what is spoken over it does not work.
 func checkLink(t *topology.Topology, i int, c topology.LinkChange) error {
+	if c.MTU != nil {
+		l := t.Links[i].Clone()
+		c.Apply(l)
+		if problems := l.CheckMTU(t.Node); problems.Err() != nil {
+			return problems.Err()
+		}
+	}
 	if !t.Links[i].Down || len(foreign.Of(t)) == 0 {
 		return nil
 	}

@@ -50,6 +50,7 @@ func Resolve(t *Topology, d Defaults) (*Topology, Problems) {
 	r.routerIDs()
 	r.ospfPassive()
 	r.ospfAgrees()
+	r.mtus()
 	if r.problems.Err() != nil {
 		return nil, r.problems
 	}

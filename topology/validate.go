@@ -338,11 +338,6 @@ func (v *validator) link(l *Link) {
 	}
 	for i := range l.Ends {
 		v.impairment(l.Egress(i), bad)
-		if mtu := l.Egress(i).MTU; mtu != 0 && mtu < MinMTU6 && slices.ContainsFunc(l.Ends[i].Addresses, func(p netip.Prefix) bool { return p.Addr().Is6() }) {
-			bad(fmt.Sprintf("write %d or more, or ipv6: off", MinMTU6), "IPv6 does not work with an MTU of %d", mtu)
-		} else if n := v.nodes[l.Ends[i].Node]; mtu != 0 && mtu < minMTUOfOSPF && n != nil && n.OSPF != nil && (l.OSPF == nil || !l.OSPF.Off) {
-			bad(fmt.Sprintf("write %d or more, or ospf: off", minMTUOfOSPF), "OSPF does not work with an MTU of %d", mtu)
-		}
 	}
 	v.ospfLink(l, bad)
 	v.wifi(l, bad)

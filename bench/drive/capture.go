@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -33,17 +34,15 @@ func init() {
 	}, order: 140, run: capture, own: true, fits: func(t *topology.Topology, o experiment.Options) error { return lab.CheckCapture(t, o.Text("at")) }})
 }
 
-// capture records packets to a file, whose name is in the details, and counts them.
+// capture records packets to a file, whose name is in the details, and counts them. Of one that is
+// interrupted no file stays: no result would name it.
 func capture(ctx context.Context, b *bed) (o experiment.Measured, err error) {
 	at := b.options.Text("at")
-	path, err := b.captureFile(at)
+	f, err := b.captureFile(at)
 	if err != nil {
 		return o, err
 	}
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
-	if err != nil {
-		return o, err
-	}
+	path := f.Name()
 	limited, stop := context.WithTimeout(ctx, b.options.Time("time"))
 	defer stop()
 	in, out := io.Pipe()
@@ -57,7 +56,7 @@ func capture(ctx context.Context, b *bed) (o experiment.Measured, err error) {
 	seen, err := keep(in, file, b.options.Int("bytes"), b.options.Int("packets"))
 	in.Close()
 	err = errors.Join(err, file.Flush())
-	if err = errors.Join(<-ended, err, f.Close()); err != nil {
+	if err = errors.Join(<-ended, err, f.Close(), ctx.Err()); err != nil {
 		return o, errors.Join(fmt.Errorf("capture at %s: %w", at, err), os.Remove(path))
 	}
 	labels := map[string]string{"at": at}
@@ -68,20 +67,25 @@ func capture(ctx context.Context, b *bed) (o experiment.Measured, err error) {
 		o.Measurements = append(o.Measurements, result.Measurement{Metric: m.name, Unit: m.unit, Values: []float64{float64(m.value)}, Labels: labels})
 	}
 	o.Details, _ = json.Marshal(map[string]string{"file": filepath.Join(filepath.Base(filepath.Dir(path)), filepath.Base(path))})
-	return o, ctx.Err()
+	return o, nil
 }
 
-// captureFile is where a capture of this probe goes: a directory beside the results, with a file
-// for each, by time and place.
-func (b *bed) captureFile(at string) (string, error) {
+// captureFile makes the file for a capture of this probe: in a directory beside the results, called
+// by time and place. Those that begin together at one place are numbered.
+func (b *bed) captureFile(at string) (*os.File, error) {
 	if b.captures == "" {
-		return "", errors.New("there is no directory for captures")
+		return nil, errors.New("there is no directory for captures")
 	}
 	if err := os.MkdirAll(b.captures, 0o755); err != nil {
-		return "", err
+		return nil, err
 	}
-	name := regexp.MustCompile(`[^A-Za-z0-9=.]+`).ReplaceAllString(at, "-")
-	return filepath.Join(b.captures, time.Now().UTC().Format("20060102T150405.000Z")+"-"+name+".pcap"), nil
+	name := time.Now().UTC().Format("20060102T150405.000Z") + "-" + regexp.MustCompile(`[^A-Za-z0-9=.]+`).ReplaceAllString(at, "-")
+	path := filepath.Join(b.captures, name)
+	f, err := os.OpenFile(path+".pcap", os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	for n := 2; errors.Is(err, fs.ErrExist); n++ {
+		f, err = os.OpenFile(fmt.Sprintf("%s-%d.pcap", path, n), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	}
+	return f, err
 }
 
 // recorded is what a capture has seen.

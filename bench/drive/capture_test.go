@@ -2,7 +2,9 @@ package drive
 
 import (
 	"bytes"
+	"context"
 	"io"
+	"os"
 	"testing"
 	"time"
 
@@ -59,5 +61,42 @@ func TestKeep(t *testing.T) {
 	}
 	if _, err := keep(bytes.NewReader(nil), io.Discard, 100, 100); err == nil {
 		t.Error("a recording of nothing is taken")
+	}
+}
+
+// Proves that recordings of one place that begin together have a file each, and that of one which
+// is interrupted nothing stays.
+func TestCaptures(t *testing.T) {
+	i, probes := bring(t, `
+topology: "single,2"
+probes: [{capture: {at: h1, time: 500ms}}]
+`)
+	dir := i.(*instance).driver.Captures
+	files := func() int {
+		list, err := os.ReadDir(dir)
+		if err != nil {
+			t.Error(err)
+		}
+		return len(list)
+	}
+	b := bed{captures: dir}
+	for range 20 {
+		f, err := b.captureFile("h1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Close()
+	}
+	run(t, i, probes["capture"])
+	if n := files(); n != 21 {
+		t.Errorf("%d files, want 21", n)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	if _, err := i.Run(ctx, probes["capture"], time.Now()); err == nil {
+		t.Error("an interrupted recording is a result")
+	}
+	if n := files(); n != 21 {
+		t.Errorf("%d files after one was interrupted, want 21", n)
 	}
 }

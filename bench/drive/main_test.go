@@ -78,7 +78,7 @@ func bring(t *testing.T, text string) (experiment.Instance, map[string]experimen
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &Driver{Dir: p.Experiment.Dir(), Prefix: prefix}
+	d := &Driver{Dir: p.Experiment.Dir(), Prefix: prefix, Captures: filepath.Join(t.TempDir(), "captures")}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	i, err := d.Up(ctx, &p.Cells[0])

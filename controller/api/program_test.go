@@ -10,7 +10,7 @@ import (
 // Proves that a program's routes are a source of their own, with its distance: they are used in
 // place of shortest paths and behind static ones, replaced as a whole, taken back as a whole; one
 // whose next hop nothing leads to waits until something does; and that a request with one that is
-// no route changes nothing.
+// no route, or is there twice, changes nothing.
 func TestProgramRoutes(t *testing.T) {
 	b := newBed(t, "ring,3", topology.Router, "")
 	b.wait("the routers have routes", func() bool { return len(b.c.Switches()) == 3 && len(b.c.Routing.Missing()) == 0 })
@@ -47,6 +47,12 @@ func TestProgramRoutes(t *testing.T) {
 
 	refused(t, b.SetProgram(ctx, "sdwan", ProgramRequest{Routes: []ProgramRoute{route("10.96.0.0/16"), route("10.95.0.0/16", netip.MustParseAddr("fd00::1"))}}),
 		"route 2, r1 10.95.0.0/16", "different IP versions")
+	refused(t, b.SetProgram(ctx, "sdwan", ProgramRequest{Routes: []ProgramRoute{route("10.96.0.0/16", h1.Addr()), route("10.95.0.0/16"), route("10.96.0.0/16", h1.Addr())}}),
+		"route 3, r1 10.96.0.0/16", "route 1 is the same")
+	for _, via := range []string{"fe80::1%eth0", "ff02::1", "::"} {
+		refused(t, b.SetProgram(ctx, "sdwan", ProgramRequest{Routes: []ProgramRoute{route("fd96::/64", netip.MustParseAddr(via))}}), "route 1", "cannot be a next hop")
+	}
+	refused(t, b.SetProgram(ctx, "sdwan", ProgramRequest{Routes: []ProgramRoute{route("10.96.0.0/16", h1.Addr(), h1.Addr())}}), "is there twice")
 	bad := route("10.96.0.0/16")
 	bad.Router = "r9"
 	refused(t, b.SetProgram(ctx, "sdwan", ProgramRequest{Routes: []ProgramRoute{bad}}), "there is no router \"r9\"")

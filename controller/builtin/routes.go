@@ -157,10 +157,20 @@ func (c *Controller) SetProgram(ctx context.Context, p ProgramRoutes) error {
 		dpids[r.Name] = r.DPID
 	}
 	routes := map[uint64][]routing.StaticRoute{}
+	type place struct {
+		router string
+		prefix netip.Prefix
+		metric uint32
+	}
+	first := map[place]int{}
 	for i, u := range p.Routes {
 		dpid, is := dpids[u.Router]
 		err := u.check()
-		if !is {
+		at := place{u.Router, u.Prefix, cmp.Or(u.Metric, 1)}
+		if before, is := first[at]; is && err == nil {
+			err = fmt.Errorf("route %d is the same; one route has all its next hops", before)
+		}
+		if first[at] = i + 1; !is {
 			_, err = c.router(u.Router)
 		}
 		if err != nil {
@@ -281,12 +291,20 @@ func NoSuch(kind, name string, names []string) error {
 
 // check says why it is no route of any router.
 func (u *UserRoute) check() error {
-	if !u.Prefix.IsValid() || u.Prefix != u.Prefix.Masked() {
+	if !u.Prefix.IsValid() {
+		return errors.New("it has no prefix; write 10.9.0.0/16")
+	}
+	if u.Prefix != u.Prefix.Masked() {
 		return fmt.Errorf("%v is not a prefix; its host bits must be zero: %v", u.Prefix, u.Prefix.Masked())
 	}
-	for _, via := range u.Via {
-		if via.Is4() != u.Prefix.Addr().Is4() {
+	for i, via := range u.Via {
+		switch {
+		case !via.IsValid() || via.IsUnspecified() || via.IsMulticast() || via.Zone() != "":
+			return fmt.Errorf("%v cannot be a next hop; write the address of a neighbour", via)
+		case via.Is4() != u.Prefix.Addr().Is4():
 			return fmt.Errorf("%v and its next hop %v are of different IP versions", u.Prefix, via)
+		case slices.Contains(u.Via[:i], via):
+			return fmt.Errorf("the next hop %v is there twice", via)
 		}
 	}
 	return nil

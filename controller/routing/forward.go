@@ -161,9 +161,9 @@ func (a *App) setUp(n *node, net *network, r *Route, to netip.Addr, s *setup) {
 				continue
 			}
 			seen[h.router] = true
-			m := a.node(net.routers[h.router].DPID)
+			m := a.node(net.routers[h.router].DPID) // nil: a later configuration has no such router
 			next := net.towards(h.router, to)
-			if next == nil || next.Source == Connected {
+			if m == nil || next == nil || next.Source == Connected {
 				continue
 			}
 			todo = append(todo, next)

@@ -44,6 +44,9 @@ const (
 
 // toHost gives a packet to the router's stack. mu must be held.
 func (n *node) toHost(p ipPacket) {
+	if n.gone {
+		return
+	}
 	if n.host == nil {
 		n.host = n.newHost()
 	}
@@ -80,6 +83,8 @@ func (h *host) end() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	switch {
+	case h.node.Load() != n: // it has gone over to another just now
+		h.idle.Reset(hostIdle)
 	case n.host != h:
 	case h.held.Load() > 0:
 		h.idle.Reset(hostIdle)

@@ -34,10 +34,12 @@ func (n *node) sendError(f *Interface, p ipPacket, e icmpError) {
 		return
 	}
 	src := n.sourceOf(f, p.v4)
-	if !src.IsValid() {
+	if !src.IsValid() || n.net == nil {
 		return
 	}
-	n.originate(errorPacket(src, p, e))
+	if r := n.net.lookup(n.index, p.src); r != nil {
+		n.send(r, waiting{packet: errorPacket(src, p, e, n.mtuOf(r))})
+	}
 }
 
 // sourceOf is the address by which a router speaks on an interface.
@@ -61,14 +63,14 @@ func (n *node) sourceOf(f *Interface, v4 bool) netip.Addr {
 }
 
 // errorPacket makes the packet; it holds as much of the one at fault as it may (RFC 1812, section
-// 4.3.2.3: 576 bytes in all; RFC 4443, section 2.4: 1280).
-func errorPacket(src netip.Addr, p ipPacket, e icmpError) []byte {
+// 4.3.2.3: 576 bytes in all; RFC 4443, section 2.4: 1280) and as there is room for on its way.
+func errorPacket(src netip.Addr, p ipPacket, e icmpError, room int) []byte {
 	if p.v4 {
-		b := append(e.header(e.type4, e.code4), p.data[:min(len(p.data), 576-28)]...)
+		b := append(e.header(e.type4, e.code4), p.data[:min(len(p.data), min(576, room)-28)]...)
 		binary.BigEndian.PutUint16(b[2:], ^checksum.Checksum(b, 0))
 		return ip4(src, p.src, openflow.IPProtoICMPv4, 64, b)
 	}
-	b := append(e.header(e.type6, e.code6), p.data[:min(len(p.data), 1280-48)]...)
+	b := append(e.header(e.type6, e.code6), p.data[:min(len(p.data), min(1280, room)-48)]...)
 	return ip6(src, p.src, openflow.IPProtoICMPv6, 64, b)
 }
 

@@ -95,6 +95,8 @@ type network struct {
 	tables []*table
 	tree   spf.Tree
 	far    map[netip.Prefix][]uint32 // how far each router is from a prefix
+
+	indirect map[int]map[netip.Prefix][]*indirect // by router: see recursive; where routes are computed one by one
 }
 
 // owner is a router that has an interface in a subnet.
@@ -148,7 +150,8 @@ func newNetwork(c *Config, up []map[uint32]bool, links []discovery.Link, speaker
 
 // network makes the picture of routers that have these addresses.
 func (a *addresses) network(c *Config, up []map[uint32]bool, links []discovery.Link, speakers map[string]Speaker) (*network, error) {
-	n := &network{addresses: a, speakers: speakers, balance: c.Balance, up: up, links: links, tables: make([]*table, len(c.Routers)), far: map[netip.Prefix][]uint32{}}
+	n := &network{addresses: a, speakers: speakers, balance: c.Balance, up: up, links: links, tables: make([]*table, len(c.Routers)), far: map[netip.Prefix][]uint32{},
+		indirect: map[int]map[netip.Prefix][]*indirect{}}
 	for i := range c.Routers {
 		n.routers = append(n.routers, &c.Routers[i])
 	}

@@ -33,7 +33,7 @@ type node struct {
 	neighbors map[netip.Addr]*neighbor
 	asking    int // neighbours that have not answered
 	host      *host
-	succeeded bool    // by the node of a later configuration
+	gone      bool    // a later configuration has another node in its place or none, or the app has ended
 	errors    limiter // ICMP errors
 	cuts      limiter // packets that are made fragments
 
@@ -111,7 +111,7 @@ func (n *node) succeed(old *node) {
 			n.neighbors[a] = &neighbor{address: a, itf: f, mac: nb.mac, installed: true}
 		}
 	}
-	old.succeeded = true
+	old.gone = true
 	if n.host, old.host = old.host, nil; n.host != nil {
 		n.host.serve(n)
 	}
@@ -457,8 +457,9 @@ func (n *node) adopt(m *openflow.FlowMod) {
 func (n *node) close() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.host != nil {
+	if n.gone = true; n.host != nil {
 		n.host.close()
+		n.host = nil
 	}
 	for _, nb := range n.neighbors {
 		nb.stop()

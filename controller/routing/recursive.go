@@ -14,8 +14,11 @@ type recursion struct {
 	router int
 	given  map[netip.Prefix][]*indirect // such routes
 	table  *table                       // has all routes to the prefixes in begun, or is at it
-	single bool                         // the table has no others
 	begun  map[netip.Prefix]bool
+
+	// Where routes are computed one by one the table has no others, and this is what the router is
+	// given, by prefix; else nil.
+	single map[netip.Prefix][]StaticRoute
 }
 
 // indirect is a route, and its next hops once they are known.
@@ -26,18 +29,37 @@ type indirect struct {
 
 // recursive adds those of a router.
 func (n *network) recursive(t *table, router int, only netip.Prefix, behind []StaticRoute) {
-	r := &recursion{network: n, router: router, given: map[netip.Prefix][]*indirect{}, table: t, begun: map[netip.Prefix]bool{}}
-	if only.IsValid() {
-		r.table, r.single = n.newTable(router), true
+	if !only.IsValid() {
+		(&recursion{network: n, router: router, table: t}).find(behind)
+		return
 	}
+	n.mu.Lock()
+	given := n.indirect[router]
+	n.mu.Unlock()
+	if given == nil { // all of them once, as each may need all others
+		r := &recursion{network: n, router: router, table: n.newTable(router), single: map[netip.Prefix][]StaticRoute{}}
+		for _, s := range n.routers[router].Static {
+			r.single[s.To] = append(r.single[s.To], s)
+		}
+		r.find(behind)
+		given = r.given
+		n.mu.Lock()
+		n.indirect[router] = given
+		n.mu.Unlock()
+	}
+	for _, s := range given[only] {
+		t.offerIndirect(s)
+	}
+}
+
+// find finds the next hops of all.
+func (r *recursion) find(behind []StaticRoute) {
+	r.given, r.begun = map[netip.Prefix][]*indirect{}, map[netip.Prefix]bool{}
 	for _, s := range behind {
 		r.given[s.To] = append(r.given[s.To], &indirect{StaticRoute: s})
 	}
 	for _, s := range behind {
 		r.complete(s.To)
-	}
-	for _, s := range r.given[only] {
-		t.offerIndirect(s)
 	}
 }
 
@@ -50,20 +72,15 @@ func (t *table) offerIndirect(s *indirect) {
 	}
 }
 
-// near offers a table a router's routes to exactly a prefix but those that need others.
-func (n *network) near(t *table, router int, p netip.Prefix) {
-	n.found(t, router, p)
-	n.independent(t, router, p)
-}
-
 // complete makes the table have all routes to a prefix.
 func (r *recursion) complete(p netip.Prefix) {
 	if r.begun[p] {
 		return
 	}
 	r.begun[p] = true
-	if r.single {
-		r.near(r.table, r.router, p)
+	if r.single != nil {
+		r.found(r.table, r.router, p)
+		r.independent(r.table, r.router, r.single[p], p)
 	}
 	for _, s := range r.given[p] {
 		s.hops = r.hopsTo(s.StaticRoute)
@@ -79,7 +96,7 @@ func (r *recursion) hopsTo(s StaticRoute) (hops []Hop) {
 		if p == s.To {
 			return nil
 		}
-		if r.single && !r.mayHave(spoken, p) {
+		if r.single != nil && !r.mayHave(spoken, p) {
 			continue
 		}
 		r.complete(p)

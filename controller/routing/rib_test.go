@@ -301,3 +301,29 @@ func follow(rt *rapid.T, feed *Feed, n *network, told map[netip.Prefix]*Route, m
 		rt.Fatalf("%d routes told, want %d", len(told), count)
 	}
 }
+
+// Proves that a router may be given as many routes behind another one as a program may give, also
+// where each packet has its route computed: their next hops are found once, not for each.
+func TestManyIndirect(t *testing.T) {
+	r := Router{DPID: 1, Name: "r1", Interfaces: []Interface{{Port: 1, Name: "r1-eth0", Prefixes: []netip.Prefix{netip.MustParsePrefix("10.0.0.1/24")}}}}
+	r.Static = []StaticRoute{{To: netip.MustParsePrefix("11.0.0.0/8"), Via: netip.MustParseAddr("10.0.0.2")}}
+	const many = 20000
+	at := func(first, last byte, i int) netip.Addr { return netip.AddrFrom4([4]byte{first, byte(i >> 8), byte(i), last}) }
+	for i := range many {
+		r.Static = append(r.Static, StaticRoute{To: netip.PrefixFrom(at(20, 0, i), 24), Via: at(11, 1, i)})
+	}
+	c := Config{Routers: []Router{r}, Reactive: true}
+	if err := c.check(); err != nil {
+		t.Fatal(err)
+	}
+	n, err := newNetwork(&c, []map[uint32]bool{{1: true}}, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, i := range []int{0, many / 2, many - 1} {
+		x := n.lookup(0, at(20, 9, i))
+		if x == nil || len(x.Hops) != 1 || x.Hops[0].Via != netip.MustParseAddr("10.0.0.2") || x.Hops[0].For != at(11, 1, i) {
+			t.Errorf("route %d is %+v", i, x)
+		}
+	}
+}

@@ -24,7 +24,8 @@ func (n *node) sizeFrame() []*openflow.FlowMod {
 	tooLarge := openflow.NewMatch(openflow.Metadata(1 << tooLargeBit).WithMask(openflow.Value{Lo: 1 << tooLargeBit}))
 	return []*openflow.FlowMod{
 		entry(sizeTable, 1, tooLarge, openflow.ClearActions(), toController()),
-		// What is to be done is done. Without an instruction the entry would look like one that drops.
+		// What is to be done is done. Without an instruction the entry would look like one that
+		// drops.
 		entry(sizeTable, 0, openflow.Match{}, openflow.WriteMetadata(0, 1<<tooLargeBit)),
 	}
 }

@@ -135,3 +135,26 @@ func TestTooLarge(t *testing.T) {
 		t.Errorf("a part of a packet: %x", got)
 	}
 }
+
+// Proves that an answer fits the link that it goes back by, also where that takes fewer bytes than
+// an error may have: it quotes less.
+func TestErrorsFit(t *testing.T) {
+	app, s, sw := single(t)
+	n := app.node(1)
+	near, far := netip.MustParseAddr("10.0.1.9"), netip.MustParseAddr("10.0.2.9")
+	n.mu.Lock()
+	n.Interfaces[0].MTU, n.Interfaces[1].MTU, n.mtus = 500, 400, [2]int{400, 500}
+	n.neighbors[far] = &neighbor{address: far, itf: n.itf[2], mac: openflow.MAC{2, 0, 0, 0, 2, 9}, installed: true}
+	n.neighbors[near] = &neighbor{address: near, itf: n.itf[1], mac: host1, installed: true}
+	n.mu.Unlock()
+	packet := ip4(near, far, 17, 64, make([]byte, 480))
+	h := header.IPv4(packet)
+	h.SetFlagsFragmentOffset(header.IPv4FlagDontFragment, 0)
+	h.SetChecksum(0)
+	h.SetChecksum(^h.CalculateChecksum())
+	receive(app, sw, 1, openflow.ReasonAction, frame(router1, host1, openflow.EthTypeIPv4, packet))
+	got := s.take()
+	if len(got) != 1 || got[0][34] != 3 || got[0][35] != 4 || len(got[0]) != 14+500 {
+		t.Errorf("the answer to %d bytes over a link of 500: %x", len(packet), got)
+	}
+}

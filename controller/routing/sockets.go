@@ -2,9 +2,11 @@ package routing
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
+	"runtime"
 	"sync"
 
 	"gvisor.dev/gvisor/pkg/tcpip"
@@ -32,6 +34,9 @@ func (a *App) ListenTCP(dpid uint64, at netip.AddrPort) (net.Listener, error) {
 // DialTCP connects a router to an address, from one of its own or, with none, from that of the
 // interface which its route leads to.
 func (a *App) DialTCP(ctx context.Context, dpid uint64, from netip.Addr, to netip.AddrPort) (net.Conn, error) {
+	if to = netip.AddrPortFrom(to.Addr().Unmap(), to.Port()); !to.Addr().IsValid() {
+		return nil, errors.New("no address to connect to")
+	}
 	h, err := a.hold(dpid)
 	if err != nil {
 		return nil, err
@@ -72,8 +77,12 @@ func (a *App) hold(dpid uint64) (*host, error) {
 			return nil, fmt.Errorf("there is no router with the datapath id %016x", dpid)
 		}
 		n.mu.Lock()
-		if n.succeeded { // the configuration is changing
+		if n.gone {
 			n.mu.Unlock()
+			if a.ctx.Err() != nil {
+				return nil, errors.New("the controller ends")
+			}
+			runtime.Gosched() // the configuration is changing
 			continue
 		}
 		if n.host == nil {

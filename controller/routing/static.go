@@ -9,15 +9,16 @@ import (
 // static adds given routes: those that need no other, then those whose next hop is behind another
 // route.
 func (n *network) static(t *table, router int, only netip.Prefix) {
-	behind := n.independent(t, router, only)
+	behind := n.independent(t, router, n.routers[router].Static, only)
 	if slices.ContainsFunc(behind, func(s StaticRoute) bool { return chosen(only, s.To) }) {
 		n.recursive(t, router, only, behind)
 	}
 }
 
-// independent adds given routes that lead to neighbours, or discard, and returns the others.
-func (n *network) independent(t *table, router int, only netip.Prefix) (behind []StaticRoute) {
-	for _, s := range n.routers[router].Static {
+// independent adds those of a router's given routes that lead to neighbours, or discard, and
+// returns the others.
+func (n *network) independent(t *table, router int, given []StaticRoute, only netip.Prefix) (behind []StaticRoute) {
+	for _, s := range given {
 		switch out := n.interfaceTo(router, s.Via); {
 		case s.Discard:
 			if chosen(only, s.To) {

@@ -14,7 +14,8 @@ import (
 
 const (
 	maxOutputs = 512 // MAX_OUTPUTS in bpf/forward.c
-	ethernet   = 14  // bytes of a header; a tag counts as a part of what follows it
+	ethernet   = 14  // bytes of a header
+	vlanTag    = 4   // of a tag
 )
 
 // What an output sets: bpf/forward.h.
@@ -53,9 +54,9 @@ func (c *compiled) equal(other *compiled) bool {
 	return true
 }
 
-// compile turns a translation into what the program does, or says why it cannot. Outputs to ports
-// that have no device lead nowhere.
-func compile(o *pipeline.Translation, deviceOf func(*pipeline.Port) (id, mtu uint32, ok bool)) (c compiled, why string) {
+// compile turns the translation of a packet into what the program does, or says why it cannot.
+// Outputs to ports that have no device lead nowhere.
+func compile(o *pipeline.Translation, of *pipeline.Key, deviceOf func(*pipeline.Port) (id, mtu uint32, ok bool)) (c compiled, why string) {
 	switch {
 	case o.Slow != "":
 		return c, o.Slow
@@ -70,7 +71,7 @@ func compile(o *pipeline.Translation, deviceOf func(*pipeline.Port) (id, mtu uin
 	}
 	c.ttlMin, c.ttlMax = o.TTLMin, o.TTLMax
 	if o.Largest != pipeline.AnySize {
-		c.mtu = uint32(max(o.Largest-ethernet, 1))
+		c.mtu = uint32(max(o.Largest-ethernet-of.Tags()*vlanTag, 1))
 	}
 	for i := range o.Outputs {
 		id, mtu, ok := deviceOf(o.Outputs[i].Port)

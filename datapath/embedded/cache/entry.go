@@ -70,7 +70,7 @@ func (p *port) find(e *Engine, k *pipeline.Key) *entry {
 // translation becomes that of the entry.
 func (e *Engine) install(p *port, k *pipeline.Key, o *pipeline.Translation) (x *entry, why string) {
 	class := classOf(k)
-	code, why := compile(o, e.deviceOf)
+	code, why := compile(o, k, e.deviceOf)
 	if why != "" {
 		return nil, why
 	}

@@ -223,7 +223,7 @@ func (e *Engine) revalidate(x *entry) {
 	if e.list[x.id] != x {
 		return
 	}
-	code, why := compile(e.spare, e.deviceOf)
+	code, why := compile(e.spare, &x.of, e.deviceOf)
 	if why == "" && code.equal(&x.code) && x.path != nil && x.path.holds(e.spare) && x.translation.Same(e.spare) {
 		return // most entries that follow from a table have nothing to do with what has changed there
 	}

@@ -78,6 +78,7 @@ func (t *translator) checkLarger(a *openflow.Action) {
 		st.key[wordMeta] |= 1 << bit
 	case !t.dynamic:
 		t.out.Largest = min(t.out.Largest, int(limit)-grown)
+		t.out.Mask.addTagged() // who compares sizes without tags has to know how many there are
 	}
 }
 

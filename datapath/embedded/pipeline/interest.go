@@ -53,6 +53,8 @@ func (m *Mask) addActions(list []openflow.Action) {
 		case openflow.ActionPopVLAN:
 			m[wordSrc] |= tagPresent
 			m[wordTags] |= tagAll << tagsShift
+		case openflow.ActionExperimenter: // checkLarger
+			m.addTagged()
 		case openflow.ActionDecNwTTL:
 			m[wordDst] |= ethTypeMask
 			m[wordIP] |= shapes | shapeBadSum<<shapeShift
@@ -68,6 +70,12 @@ func (m *Mask) addActions(list []openflow.Action) {
 			m.addNeeds(a.Field.Field)
 		}
 	}
+}
+
+// addTagged adds what it takes to know how many tags a packet has.
+func (m *Mask) addTagged() {
+	m[wordSrc] |= tagPresent
+	m[wordTags] |= tagPresent << tagsShift
 }
 
 // addNeeds adds what it takes to know whether a packet has a field.

@@ -164,6 +164,16 @@ func (k *Key) shape() uint64  { return k[wordIP] >> shapeShift & 0xff }
 func (k *Key) inPort() uint32 { return uint32(k[wordPort] >> 32) }
 func (k *Key) tag() uint16    { return uint16(k[wordSrc]) }
 
+// Tags is how many VLAN tags of a packet are in its key, two at most.
+func (k *Key) Tags() (n int) {
+	for _, tag := range []uint64{k[wordSrc], k[wordTags] >> tagsShift} {
+		if tag&tagPresent != 0 {
+			n++
+		}
+	}
+	return n
+}
+
 func (k *Key) setTag(tag uint16) { k[wordSrc] = k[wordSrc]&^tagAll | uint64(tag) }
 
 func (k *Key) setPort(number uint32) { k[wordPort] = uint64(number)<<32 | uint64(number) }

@@ -9,7 +9,7 @@ import (
 
 // The check of a packet's size compares the frame as it is then, a pushed tag included and, of what
 // a device is to cut, its longest segment. A translation holds for packets that are not larger, and
-// says how large they may be as they come in. It cannot be a part of what happens at the end.
+// says how large they may be as they come in, which is of packets with as many tags. It cannot be a part of what happens at the end.
 func TestCheckLarger(t *testing.T) {
 	b := newBench(t, "actions=check_pkt_larger(100)->OXM_OF_METADATA[3],goto_table:1", "table=1,metadata=8/8,actions=output:2", "table=1,actions=output:3",
 		"priority=40000,dl_type=0x88b5,actions=push_vlan:0x8100,check_pkt_larger(100)->OXM_OF_METADATA[0],goto_table:2",
@@ -39,6 +39,16 @@ func TestCheckLarger(t *testing.T) {
 		if o.Largest != largest || len(o.Outputs) != 1 || o.Outputs[0].Port.Number() != 3 {
 			t.Errorf("type %#x: the translation holds for %d bytes, want %d, and leads to %v", kind, o.Largest, largest, o.Outputs)
 		}
+	}
+	var o Translation
+	var k, tagged Key
+	ParseKey(&k, append(pack(t, eth(0x800)), make([]byte, 1500)...), 1)
+	NewTranslator(b.net).Translate(&o, b.Port(1), &k, 0)
+	if tagged = k; o.Holds(&k, &tagged) != true || k.Tags() != 0 {
+		t.Errorf("%d tags, the translation holds for the same: %v", k.Tags(), o.Holds(&k, &tagged))
+	}
+	if tagged.setTag(tagPresent | 7); o.Holds(&k, &tagged) || tagged.Tags() != 1 {
+		t.Errorf("the translation of a packet without tags holds for one with %d", tagged.Tags())
 	}
 	if err := b.FlowMod(parseFlow(t, "actions=write_actions(check_pkt_larger(100)->OXM_OF_METADATA[3])"), b.now); err == nil {
 		t.Error("an action set with a check is taken")

@@ -1,0 +1,41 @@
+package topology
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+)
+
+// CheckMTU finds with which MTUs of a link of a resolved topology what is spoken over it does not
+// work.
+func (l *Link) CheckMTU(node func(name string) *Node) (problems Problems) {
+	for i, e := range l.Ends {
+		mtu, n := l.MTUAt(i), node(e.Node)
+		ospf := n != nil && n.OSPF != nil && (l.OSPF == nil || !l.OSPF.Off)
+		switch {
+		case mtu < MinMTU6 && slices.ContainsFunc(e.Addresses, func(p netip.Prefix) bool { return p.Addr().Is6() }):
+			problems.Add(l.Pos, fmt.Sprintf("write %d or more, or ipv6: off", MinMTU6), "link %s: IPv6 does not work with an MTU of %d", l.Name(), mtu)
+		case mtu < minMTUOfOSPF && ospf:
+			problems.Add(l.Pos, fmt.Sprintf("write %d or more, or ospf: off", minMTUOfOSPF), "link %s: OSPF does not work with an MTU of %d", l.Name(), mtu)
+		}
+	}
+	return problems
+}
+
+// mtus checks those of links, also as events change them.
+func (r *resolver) mtus() {
+	node := func(name string) *Node { return r.nodes[name] }
+	for _, l := range r.t.Links {
+		r.problems = append(r.problems, l.CheckMTU(node)...)
+	}
+	for _, e := range r.t.Schedule {
+		l := r.t.FindLink(e.Action.Ends[0], e.Action.Ends[1])
+		if l == nil || e.Action.Change.MTU == nil {
+			continue
+		}
+		l = l.Clone()
+		l.Pos = e.Pos
+		e.Action.Change.Apply(l)
+		r.problems = append(r.problems, l.CheckMTU(node)...)
+	}
+}

@@ -24,7 +24,7 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// go:embed mininet.py
+//go:embed mininet.py
 var mininetScript string
 
 // mininetStart prepares namespaces for Mininet, with an Open vSwitch of its own where it wants one,

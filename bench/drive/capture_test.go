@@ -64,8 +64,8 @@ func TestKeep(t *testing.T) {
 	}
 }
 
-// Proves that recordings of one place that begin together have a file each, and that of one which is
-// interrupted nothing stays.
+// Proves that recordings of one place that begin together have a file each, and that of one which
+// is interrupted nothing stays.
 func TestCaptures(t *testing.T) {
 	i, probes := bring(t, `
 topology: "single,2"

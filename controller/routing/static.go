@@ -15,8 +15,8 @@ func (n *network) static(t *table, router int, only netip.Prefix) {
 	}
 }
 
-// independent adds those of a router's given routes that lead to neighbours, or discard, and returns
-// the others.
+// independent adds those of a router's given routes that lead to neighbours, or discard, and
+// returns the others.
 func (n *network) independent(t *table, router int, given []StaticRoute, only netip.Prefix) (behind []StaticRoute) {
 	for _, s := range given {
 		switch out := n.interfaceTo(router, s.Via); {

@@ -308,7 +308,9 @@ func TestManyIndirect(t *testing.T) {
 	r := Router{DPID: 1, Name: "r1", Interfaces: []Interface{{Port: 1, Name: "r1-eth0", Prefixes: []netip.Prefix{netip.MustParsePrefix("10.0.0.1/24")}}}}
 	r.Static = []StaticRoute{{To: netip.MustParsePrefix("11.0.0.0/8"), Via: netip.MustParseAddr("10.0.0.2")}}
 	const many = 20000
-	at := func(first, last byte, i int) netip.Addr { return netip.AddrFrom4([4]byte{first, byte(i >> 8), byte(i), last}) }
+	at := func(first, last byte, i int) netip.Addr {
+		return netip.AddrFrom4([4]byte{first, byte(i >> 8), byte(i), last})
+	}
 	for i := range many {
 		r.Static = append(r.Static, StaticRoute{To: netip.PrefixFrom(at(20, 0, i), 24), Via: at(11, 1, i)})
 	}

@@ -6,8 +6,8 @@ import (
 	"trivet.dev/trivet/datapath/embedded/pipeline"
 )
 
-// Proves that an entry holds for packets of as many bytes as its translation says: the program counts
-// those behind the Ethernet header and the tags.
+// Proves that an entry holds for packets of as many bytes as its translation says: the program
+// counts those behind the Ethernet header and the tags.
 func TestLargest(t *testing.T) {
 	for tags, frame := range [][]byte{
 		{12: 8, 13: 0, 60: 0},

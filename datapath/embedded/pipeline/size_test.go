@@ -9,7 +9,8 @@ import (
 
 // The check of a packet's size compares the frame as it is then, a pushed tag included and, of what
 // a device is to cut, its longest segment. A translation holds for packets that are not larger, and
-// says how large they may be as they come in, which is of packets with as many tags. It cannot be a part of what happens at the end.
+// says how large they may be as they come in, which is of packets with as many tags. It cannot be a
+// part of what happens at the end.
 func TestCheckLarger(t *testing.T) {
 	b := newBench(t, "actions=check_pkt_larger(100)->OXM_OF_METADATA[3],goto_table:1", "table=1,metadata=8/8,actions=output:2", "table=1,actions=output:3",
 		"priority=40000,dl_type=0x88b5,actions=push_vlan:0x8100,check_pkt_larger(100)->OXM_OF_METADATA[0],goto_table:2",

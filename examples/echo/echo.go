@@ -71,7 +71,9 @@ func (a *app) serve(dpid uint64, l net.Listener) {
 		c, err := l.Accept()
 		if err != nil { // the router is gone
 			a.mu.Lock()
-			delete(a.listeners, dpid)
+			if a.listeners[dpid] == l {
+				delete(a.listeners, dpid)
+			}
 			a.mu.Unlock()
 			return
 		}

@@ -60,8 +60,8 @@ func TestBalance(t *testing.T) {
 					contains(t, m.ok(args...), "r1, r3, r5, r4", "used by others")
 				}
 				type state struct{ Moves int }
-				// Six looks, in none of which anything moves. A machine that stalls may have moved something
-				// before: the flows are what it lets them be.
+				// Six looks, in none of which anything moves. A machine that stalls may have moved
+				// something before: the flows are what it lets them be.
 				eventually(t, "two flows on two ways settle", func() bool {
 					first := jsonOf[state](m, "balance")
 					time.Sleep(6 * time.Second)

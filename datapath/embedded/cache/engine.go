@@ -19,6 +19,7 @@ import (
 	"trivet.dev/trivet/datapath/embedded"
 	"trivet.dev/trivet/datapath/embedded/bpf"
 	"trivet.dev/trivet/datapath/embedded/pipeline"
+	"trivet.dev/trivet/datapath/embedded/wire"
 	"trivet.dev/trivet/internal/inside"
 	"trivet.dev/trivet/internal/monotonic"
 )
@@ -353,11 +354,7 @@ func (p *port) send(e *Engine, mtu uint32, out *pipeline.Sent, in *pipeline.Pack
 
 // packetSize returns how many bytes a frame, or each of its segments, carries.
 func packetSize(frame []byte, in *pipeline.Packet, grown int) int {
-	at := 14
-	for len(frame) >= at+4 && (frame[at-2] == 0x81 && frame[at-1] == 0 || frame[at-2] == 0x88 && frame[at-1] == 0xa8) {
-		at += 4
-	}
-	return min(len(frame), in.Longest()+grown) - at
+	return min(len(frame), in.Longest()+grown) - wire.NetworkHeader(frame)
 }
 
 // Stats is what an engine has done.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+	"gvisor.dev/gvisor/pkg/tcpip/checksum"
 
 	"trivet.dev/trivet/datapath/embedded/pipeline"
 )
@@ -27,7 +28,7 @@ func split(frame []byte, o pipeline.Offload) (out [][]byte) {
 	if !o.Partial || size == 0 || tcp+20 > len(frame) || kind != unix.VIRTIO_NET_HDR_GSO_TCPV4 && kind != unix.VIRTIO_NET_HDR_GSO_TCPV6 {
 		return nil
 	}
-	ip, headers := networkHeader(frame), tcp+int(frame[tcp+12]>>4)*4
+	ip, headers := NetworkHeader(frame), tcp+int(frame[tcp+12]>>4)*4
 	if ip+20 > tcp || headers > len(frame) || headers < tcp+20 {
 		return nil
 	}
@@ -50,7 +51,7 @@ func split(frame []byte, o pipeline.Offload) (out [][]byte) {
 			binary.BigEndian.PutUint16(s[ip+2:], uint16(len(s)-ip))
 			binary.BigEndian.PutUint16(s[ip+4:], binary.BigEndian.Uint16(s[ip+4:])+uint16(n))
 			binary.BigEndian.PutUint16(s[ip+10:], 0)
-			binary.BigEndian.PutUint16(s[ip+10:], ^sum(s[ip:ip+int(s[ip]&15)*4]))
+			binary.BigEndian.PutUint16(s[ip+10:], ^checksum.Checksum(s[ip:ip+int(s[ip]&15)*4], 0))
 		}
 		out = append(out, s)
 	}
@@ -59,8 +60,8 @@ func split(frame []byte, o pipeline.Offload) (out [][]byte) {
 
 const tcpFIN, tcpPSH, tcpCWR = 0x01, 0x08, 0x80
 
-// networkHeader is where a frame's begins, behind its VLAN tags.
-func networkHeader(frame []byte) int {
+// NetworkHeader is where a frame's begins, behind its VLAN tags.
+func NetworkHeader(frame []byte) int {
 	at := 14
 	for at+4 <= len(frame) {
 		if t := binary.BigEndian.Uint16(frame[at-2:]); t != 0x8100 && t != 0x88a8 {
@@ -77,17 +78,5 @@ func add(field []byte, n uint32) {
 
 // exchange replaces a word that a sum which is not complemented has counted (RFC 1624).
 func exchange(field []byte, was, is uint16) {
-	s := uint32(binary.BigEndian.Uint16(field)) + uint32(^was) + uint32(is)
-	s = s&0xffff + s>>16
-	binary.BigEndian.PutUint16(field, uint16(s&0xffff+s>>16))
-}
-
-// sum is the Internet's checksum (RFC 1071) of an even number of bytes, not complemented.
-func sum(b []byte) uint16 {
-	var s uint32
-	for ; len(b) >= 2; b = b[2:] {
-		s += uint32(binary.BigEndian.Uint16(b))
-	}
-	s = s&0xffff + s>>16
-	return uint16(s&0xffff + s>>16)
+	binary.BigEndian.PutUint16(field, checksum.Combine(checksum.Combine(binary.BigEndian.Uint16(field), ^was), is))
 }

@@ -180,3 +180,13 @@ func TestSplit(t *testing.T) {
 		}
 	}
 }
+
+// sum is the Internet's checksum (RFC 1071) of an even number of bytes, not complemented.
+func sum(b []byte) uint16 {
+	var s uint32
+	for ; len(b) >= 2; b = b[2:] {
+		s += uint32(binary.BigEndian.Uint16(b))
+	}
+	s = s&0xffff + s>>16
+	return uint16(s&0xffff + s>>16)
+}

@@ -26,6 +26,18 @@ func (m *machine) programWith(app string) string {
 	return own
 }
 
+// oks returns what runs a program that must succeed, and gives its output.
+func (m *machine) oks(program string) func(args ...string) string {
+	return func(args ...string) string {
+		m.t.Helper()
+		r := m.do(m.command(program, args...))
+		if r.code != 0 {
+			m.t.Fatal(r)
+		}
+		return r.out
+	}
+}
+
 // TestOwnApp proves that an app that one line has compiled into the program is listed, runs in a
 // lab as the built-in ones do, with its entries called by its name, and answers by the API of the
 // lab.
@@ -33,14 +45,7 @@ func TestOwnApp(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
 	own := m.programWith("mute")
-	ok := func(args ...string) string {
-		t.Helper()
-		r := m.do(m.command(own, args...))
-		if r.code != 0 {
-			t.Fatal(r)
-		}
-		return r.out
-	}
+	ok := m.oks(own)
 	mute := func(method string) {
 		t.Helper()
 		mac := ok("exec", "-n", "h1", "--", "cat", "/sys/class/net/h1-eth0/address")
@@ -72,14 +77,7 @@ func TestSockets(t *testing.T) {
 			t.Parallel()
 			m := newMachine(t)
 			own := m.programWith("echo")
-			ok := func(args ...string) string {
-				t.Helper()
-				r := m.do(m.command(own, args...))
-				if r.code != 0 {
-					t.Fatal(r)
-				}
-				return r.out
-			}
+			ok := m.oks(own)
 			before := m.snapshot()
 			lab := func(more string) string {
 				return m.file("lab.yaml", "ipv6: auto\ndefaults: {router: {datapath: "+datapath+"}}\nnodes:\n  h[1-2]: host\n  r1: router\n  r2: {router: {loopback: 10.9.9.2/32}}\n"+more+

@@ -151,7 +151,7 @@ func (m *Moved) add(path Path) {
 func (a *App) Moved() (out []Moved) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for _, p := range slices.SortedFunc(maps.Keys(a.moved), comparePrefix) {
+	for _, p := range slices.SortedFunc(maps.Keys(a.moved), netip.Prefix.Compare) {
 		m := *a.moved[p]
 		m.Paths = slices.Clone(m.Paths)
 		out = append(out, m)

@@ -1,7 +1,6 @@
 package balance
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
@@ -184,12 +183,8 @@ func (r *reading) destinations(moved map[netip.Prefix]*Moved) (out []netip.Prefi
 	for p := range moved {
 		out = append(out, p)
 	}
-	slices.SortFunc(out, comparePrefix)
+	slices.SortFunc(out, netip.Prefix.Compare)
 	return slices.Compact(out)
-}
-
-func comparePrefix(a, b netip.Prefix) int {
-	return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
 }
 
 // why says in words what a move avoids.

@@ -71,7 +71,7 @@ func (n *network) redistribute(now time.Time) (again time.Duration) {
 				}
 			}
 		}
-		slices.SortFunc(list, func(a, b engine.External) int { return comparePrefix(a.Prefix, b.Prefix) })
+		slices.SortFunc(list, func(a, b engine.External) int { return a.Prefix.Compare(b.Prefix) })
 		if slices.Equal(list, r.externals) {
 			continue
 		}
@@ -94,7 +94,7 @@ func (n *network) lost(r *router, e engine.External, list []engine.External) boo
 // among it, so nothing goes in circles.
 func (r *router) outside(used map[netip.Prefix]*routing.Route) (out []engine.External) {
 	decided := map[netip.Prefix]bool{}
-	networks := slices.SortedFunc(maps.Keys(used), comparePrefix)
+	networks := slices.SortedFunc(maps.Keys(used), netip.Prefix.Compare)
 	for _, rule := range r.Redistribute {
 		decide := func(p netip.Prefix, tag uint32, forward netip.Addr) {
 			if decided[p] || !p.Addr().Is4() || !rule.Matches(p, tag) {
@@ -149,8 +149,4 @@ func (r *router) forward(u *routing.Route) (none netip.Addr) {
 		}
 	}
 	return none
-}
-
-func comparePrefix(a, b netip.Prefix) int {
-	return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
 }

@@ -35,7 +35,7 @@ func newAddresses(c *Config) *addresses {
 			a.add(p, netip.PrefixFrom(p.Addr(), p.Addr().BitLen()), owner{i, nil})
 		}
 	}
-	a.subnets = slices.SortedFunc(maps.Keys(a.owners), comparePrefix)
+	a.subnets = slices.SortedFunc(maps.Keys(a.owners), netip.Prefix.Compare)
 	a.paths = a.paths || a.v6 || c.Balance == topology.BalanceLoad
 	return a
 }

@@ -123,7 +123,7 @@ func (n *network) hides(router int, r *Route) bool {
 	if s := n.speaker(router); s != nil && r.Prefix.Addr().Is4() {
 		all = s.Networks()
 	}
-	i, is := slices.BinarySearchFunc(all, r.Prefix, comparePrefix)
+	i, is := slices.BinarySearchFunc(all, r.Prefix, netip.Prefix.Compare)
 	if is {
 		i++
 	}
@@ -154,7 +154,7 @@ func (n *network) mayHave(spoken []netip.Prefix, p netip.Prefix) bool {
 	if n.lengths[family(p.Addr())][p.Bits()] {
 		return true
 	}
-	_, is := slices.BinarySearchFunc(spoken, p, comparePrefix)
+	_, is := slices.BinarySearchFunc(spoken, p, netip.Prefix.Compare)
 	return is
 }
 
@@ -187,7 +187,7 @@ func (n *network) spoken(router int, only netip.Prefix) []Learned {
 
 // Find returns the route of exactly a prefix, of routes that are sorted.
 func Find(sorted []Learned, p netip.Prefix) (l Learned, is bool) {
-	at, is := slices.BinarySearchFunc(sorted, p, func(l Learned, p netip.Prefix) int { return comparePrefix(l.Prefix, p) })
+	at, is := slices.BinarySearchFunc(sorted, p, func(l Learned, p netip.Prefix) int { return l.Prefix.Compare(p) })
 	if is {
 		l = sorted[at]
 	}

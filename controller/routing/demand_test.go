@@ -23,7 +23,7 @@ func (f found) Networks() (out []netip.Prefix) {
 			out = append(out, l.Prefix)
 		}
 	}
-	slices.SortFunc(out, comparePrefix)
+	slices.SortFunc(out, netip.Prefix.Compare)
 	return out
 }
 func (f found) Receive(uint64, uint32, []byte) {}

@@ -84,7 +84,7 @@ func (f *Feed) tell(n *network) {
 			continue
 		}
 		used := n.used(i, f.own)
-		for _, p := range slices.SortedFunc(maps.Keys(used), comparePrefix) {
+		for _, p := range slices.SortedFunc(maps.Keys(used), netip.Prefix.Compare) {
 			at := Place{dpid, p}
 			now[at] = true
 			f.told.Set(at, used[p])
@@ -92,7 +92,7 @@ func (f *Feed) tell(n *network) {
 	}
 	gone := slices.DeleteFunc(f.told.Keys(), func(at Place) bool { return now[at] })
 	slices.SortFunc(gone, func(a, b Place) int {
-		return cmp.Or(cmp.Compare(a.Router, b.Router), comparePrefix(a.Prefix, b.Prefix))
+		return cmp.Or(cmp.Compare(a.Router, b.Router), a.Prefix.Compare(b.Prefix))
 	})
 	for _, at := range gone {
 		f.told.Drop(at)

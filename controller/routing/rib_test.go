@@ -235,7 +235,7 @@ func TestRIB(t *testing.T) {
 				want[p] = shown(m.use(p))
 			}
 			var sorted []Learned
-			for _, p := range slices.SortedFunc(maps.Keys(learned), comparePrefix) {
+			for _, p := range slices.SortedFunc(maps.Keys(learned), netip.Prefix.Compare) {
 				sorted = append(sorted, learned[p])
 			}
 			for _, onDemand := range []bool{false, true} {

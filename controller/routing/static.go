@@ -95,7 +95,7 @@ func (n *network) candidates(router int, only netip.Prefix) (out []Candidate) {
 		}
 	}
 	slices.SortStableFunc(out, func(a, b Candidate) int {
-		if c := comparePrefix(a.Prefix, b.Prefix); c != 0 {
+		if c := a.Prefix.Compare(b.Prefix); c != 0 {
 			return c
 		}
 		if a.Used != b.Used {

@@ -232,9 +232,5 @@ func (a *App) barrier(nodes []*node) {
 }
 
 func sortRoutes(list []*Route) {
-	slices.SortFunc(list, func(a, b *Route) int { return comparePrefix(a.Prefix, b.Prefix) })
-}
-
-func comparePrefix(a, b netip.Prefix) int {
-	return cmp.Or(cmp.Compare(family(a.Addr()), family(b.Addr())), a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
+	slices.SortFunc(list, func(a, b *Route) int { return a.Prefix.Compare(b.Prefix) })
 }

@@ -1,5 +1,6 @@
 """Kernels: fetched as Debian packages, unpacked into a cache, turned into an initramfs."""
 import fcntl
+import hashlib
 import lzma
 import re
 import subprocess
@@ -42,6 +43,17 @@ class Kernel:
                 with tempfile.TemporaryDirectory(dir=cache) as tmp:
                     unpack(Apt(cache, arch), PACKAGES[name].format(arch=arch), Path(tmp)).rename(home)
         return cls(home)
+
+    def library(self, source):
+        """Compile a shared library from C, once for each version of its source."""
+        library = self.home / f"{source.stem}-{hashlib.sha256(source.read_bytes()).hexdigest()[:16]}.so"
+        if not library.exists():
+            with tempfile.TemporaryDirectory(dir=self.home) as tmp:
+                done = subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-o", f"{tmp}/new.so", source], capture_output=True, text=True)
+                if done.returncode:
+                    raise Failure(f"{source} does not compile: {done.stderr}")
+                Path(tmp, "new.so").rename(library)
+        return library
 
     def module(self, name):
         """The file of a module, or None where it is built in."""

@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import time
+from pathlib import Path
 
 from kernels import Failure
 
@@ -18,6 +19,8 @@ ARCHES = {
 
 def check(options):
     """Fail where something is missing."""
+    if options.kernel == "uml" and amx() and not shutil.which("cc"):
+        raise Failure("a C compiler is missing, which uml needs on a processor with AMX; install the package gcc, or use --kernel cloud")
     if options.kernel != "uml":
         if os.geteuid() != 0:
             raise Failure(f"--kernel {options.kernel} needs root, for virtiofsd to read every file; use sudo, or --kernel uml")
@@ -62,9 +65,15 @@ def die_with_parent():
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)     # PR_SET_PDEATHSIG
 
 
+def amx():
+    """Whether the processor has registers that User-Mode Linux 6.1 does not know (xstate.c)."""
+    return " amx_tile" in Path("/proc/cpuinfo").read_text()
+
+
 def uml(options, kernel, job, ports):
+    known = ["env", f"LD_PRELOAD={kernel.library(Path(__file__).parent / 'xstate.c')}"] if amx() else []
     nics = [f"vec{n}:transport=fd,fd={p.guest.fileno()},mac={p.mac}" for n, p in enumerate(ports)]
-    return [kernel.linux, f"mem={options.mem}M", "rootfstype=hostfs", f"rootflags={options.root}", "ro",
+    return [*known, kernel.linux, f"mem={options.mem}M", "rootfstype=hostfs", f"rootflags={options.root}", "ro",
             f"init={job}/init", "con=null", "con0=null,fd:1", f"uml_dir={job}/", "umid=vm", "panic=-1",
             "initcall_blacklist=raid6_select_algo,calibrate_xor_blocks",       # two seconds of benchmarks
             f"loglevel={loglevel(options)}", *nics]

@@ -177,17 +177,22 @@ func (d *data) againstLimit(t definition.Trend, g *group, dims []string, unit st
 	s := d.summary(values)
 	i := d.interval(g, s, t.Source, definition.Mean)
 	p := comparison{name: placeName(dims, g.levels), above: 1, below: 1, more: fmt.Sprintf("; %s cannot tell", words.Plural(len(values), "repetition"))}
-	p.why = withUnit(s.Mean*factor, unit) + " " + Interval(i, factor)
+	p.why = withUnit(s.Mean*factor, unit)
+	if i != nil {
+		p.why += " " + Interval(i, factor)
+	}
 	limit, ok := definition.Convert(t.Unit, g.unit)
 	if t.Unit == "" {
 		limit, ok = 1, true
 	}
-	if !ok || i == nil {
-		p.more = "; there is no interval of it in " + name(t.Unit)
+	if !ok {
+		p.more = "; it is not measured in " + name(t.Unit)
 		return p
 	}
 	limit *= *t.Limit
 	switch {
+	case i == nil:
+		p.more = fmt.Sprintf("; too few: %s, take at least %d", words.Plural(len(values), "repetition"), enough)
 	case i.Method == "Wilson" && s.Max == 0 && i.High >= limit && limit > 0 && limit < 1:
 		p.more = fmt.Sprintf("; too few to tell, about %.0f would do", math.Ceil(3.85*(1-limit)/limit))
 	case len(values) < enough && i.Method != "Wilson":

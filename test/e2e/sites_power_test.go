@@ -93,7 +93,8 @@ func (r *rack) boot(name string, address int, then string) {
 	must(r.t, err)
 	defer log.Close()
 	vmrun, _ := filepath.Abs("../vm/vmrun")
-	args := []string{"--kernel", r.kernel, "--mem", "512", "--share", r.dir + ":rw", "--name", name}
+	// What a killed test leaves ends when its own time would have been over.
+	args := []string{"--kernel", r.kernel, "--mem", "512", "--timeout", "1500", "--share", r.dir + ":rw", "--name", name}
 	wires := r.wires[name]
 	if wires == nil {
 		wires = []string{"wire"}

@@ -18,9 +18,9 @@ import (
 // view is the network as paths see it.
 type view struct {
 	tables map[uint64]*table
-	frozen map[uint64]bool      // switches that are told nothing now: they are away, or do not answer
+	frozen map[uint64]bool       // switches that are told nothing now: they are away, or do not answer
 	held   map[openflow.MAC]bool // to which a frozen switch sends, or may send, by a path
-	edges  []steer.Edge         // the links by which paths may lead
+	edges  []steer.Edge          // the links by which paths may lead
 	into   map[uint64][]steer.Edge
 	over   map[end]steer.Edge // by the port where they begin
 }
@@ -55,7 +55,9 @@ func (a *App) look(tables []*table, links []discovery.Link) *view {
 			v.edges = append(v.edges, steer.Edge{From: l.From, To: l.To, FromPort: l.FromPort, ToPort: l.ToPort})
 		}
 	}
-	slices.SortFunc(v.edges, func(x, y steer.Edge) int { return cmp.Or(cmp.Compare(x.From, y.From), cmp.Compare(x.FromPort, y.FromPort)) })
+	slices.SortFunc(v.edges, func(x, y steer.Edge) int {
+		return cmp.Or(cmp.Compare(x.From, y.From), cmp.Compare(x.FromPort, y.FromPort))
+	})
 	for _, e := range v.edges {
 		v.into[e.To] = append(v.into[e.To], e)
 		v.over[end{e.From, e.FromPort}] = e

@@ -91,7 +91,7 @@ func (a *app) listPaths(ctx context.Context, c *api.Client, from, to string, k i
 	if a.json {
 		return a.printJSON(p)
 	}
-	to := p.Host
+	to = p.Host
 	if to == "" {
 		to = p.Prefix.String()
 	}

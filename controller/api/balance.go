@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,10 +13,12 @@ import (
 
 	"trivet.dev/trivet/controller/balance"
 	"trivet.dev/trivet/controller/routing"
+	"trivet.dev/trivet/openflow"
 	"trivet.dev/trivet/topology"
 )
 
-// Balance is what links between routing nodes carry, and what takes other ways because of that.
+// Balance is what links between routing nodes, and between switches, carry, and what takes other ways
+// because of that.
 type Balance struct {
 	On    bool        `json:"on" doc:"Whether traffic is moved off busy links: balance: load in the topology"`
 	Moves int         `json:"moves" doc:"How often traffic has moved since the controller began"`
@@ -23,7 +26,7 @@ type Balance struct {
 	Moved []MovedPath `json:"moved"`
 }
 
-// RouteLink is a direction of a link between two routing nodes.
+// RouteLink is a direction of a link between two routing nodes or two switches.
 type RouteLink struct {
 	From      string  `json:"from"`
 	To        string  `json:"to"`
@@ -33,10 +36,12 @@ type RouteLink struct {
 	Load      float64 `json:"load" doc:"Bandwidth and flow entries, weighted: equation 5"`
 }
 
-// MovedPath is a path that packets to a prefix take in place of the shortest.
+// MovedPath is a path that packets to a prefix, or between switches to a host, take in place of the
+// shortest.
 type MovedPath struct {
-	Prefix  netip.Prefix `json:"prefix"`
-	Routers []string     `json:"routers"`
+	Prefix  netip.Prefix `json:"prefix,omitzero"`
+	Host    string       `json:"host,omitempty" doc:"Between switches: whose Ethernet address the packets have"`
+	Routers []string     `json:"routers" doc:"Routing nodes or switches"`
 	Since   time.Time    `json:"since"`
 	Why     string       `json:"why"`
 	User    bool         `json:"user,omitempty" doc:"A user has installed it"`
@@ -49,17 +54,19 @@ type PossiblePath struct {
 	Free    *float64 `json:"free,omitempty" doc:"bit/s that nobody uses of the link that has least"`
 }
 
-// PossiblePaths are the best paths from a router to a subnet, the best first.
+// PossiblePaths are the best paths from a router to a subnet, or from a switch to a host, the best
+// first.
 type PossiblePaths struct {
 	From   string         `json:"from"`
-	Prefix netip.Prefix   `json:"prefix"`
+	Prefix netip.Prefix   `json:"prefix,omitzero"`
+	Host   string         `json:"host,omitempty"`
 	Paths  []PossiblePath `json:"paths"`
 }
 
 // PathRequest installs a path.
 type PathRequest struct {
 	To      string   `json:"to" doc:"A subnet of a router, an address, or a node"`
-	Routers []string `json:"routers" doc:"From the first to one that has the subnet"`
+	Routers []string `json:"routers" doc:"From the first to one that has the subnet; or switches, to the one that has the node"`
 }
 
 var errNoBalance = errors.New("the controller runs without the app balance; start it with  --apps balance,routing")
@@ -71,9 +78,9 @@ func (s *Server) registerBalance(api huma.API) {
 			return nil, problem(err)
 		}
 		return bodyOf(v.balance(), nil)
-	}, summary("Loads of links between routing nodes, and paths that avoid them"))
+	}, summary("Loads of links between routing nodes and between switches, and paths that avoid them"))
 	huma.Get(api, "/v1/controller/balance/paths", func(_ context.Context, in *struct {
-		From string `query:"from" required:"true" doc:"A routing node"`
+		From string `query:"from" required:"true" doc:"A routing node or a switch"`
 		To   string `query:"to" required:"true" doc:"A subnet of a router, an address, or a node"`
 		K    int    `query:"k" default:"3" minimum:"1" maximum:"100" doc:"How many"`
 	}) (*body[PossiblePaths], error) {
@@ -98,10 +105,7 @@ func (s *Server) registerBalance(api huma.API) {
 		if err != nil {
 			return nil, problem(err)
 		}
-		to, err := v.subnet(in.To)
-		if err == nil && !v.c.Balance.TakeBack(to) {
-			return nil, huma.Error404NotFound(fmt.Sprintf("no path to %v was installed; trivet balance lists them", to))
-		}
+		err = v.takeBack(in.To)
 		if err := s.settled(ctx, err); err != nil {
 			return nil, problem(err)
 		}
@@ -122,20 +126,21 @@ func (s *Server) balanced() (*view, error) {
 }
 
 func (v *view) balance() Balance {
-	out := Balance{On: v.c.Balance.On(), Moves: v.c.Balance.Moves(), Links: []RouteLink{}, Moved: v.moved()}
-	for _, l := range v.c.Balance.Links() {
-		out.Links = append(out.Links, RouteLink{From: v.switchName(l.Edge.From), To: v.switchName(l.Edge.To), Interface: v.portName(l.Edge.From, l.Edge.FromPort),
+	out := Balance{On: v.c.Balance.On(), Moves: v.c.Balance.Moves(), Links: v.routeLinks(v.c.Balance.Links()), Moved: v.moved()}
+	if hosts := v.c.Balance.Hosts; hosts != nil {
+		out.Moves += hosts.Moves()
+		out.Links = append(out.Links, v.routeLinks(hosts.Links())...)
+	}
+	slices.SortStableFunc(out.Links, func(a, b RouteLink) int { return -cmp.Compare(a.Load, b.Load) })
+	return out
+}
+
+func (v *view) routeLinks(links []balance.LinkLoad) []RouteLink {
+	out := []RouteLink{}
+	for _, l := range links {
+		out = append(out, RouteLink{From: v.switchName(l.Edge.From), To: v.switchName(l.Edge.To), Interface: v.portName(l.Edge.From, l.Edge.FromPort),
 			Bandwidth: l.Bandwidth, Used: l.Used, Load: l.Load})
 	}
-	slices.SortStableFunc(out.Links, func(a, b RouteLink) int {
-		switch {
-		case a.Load > b.Load:
-			return -1
-		case a.Load < b.Load:
-			return 1
-		}
-		return 0
-	})
 	return out
 }
 
@@ -147,14 +152,18 @@ func (v *view) moved() []MovedPath {
 	}
 	for _, m := range v.c.Balance.Moved() {
 		for _, p := range m.Paths {
-			out = append(out, v.movedPath(m, p))
+			out = append(out, MovedPath{Prefix: m.To, Routers: v.switchNames(p.Routers), Since: p.Since, Why: p.Why, User: m.User})
+		}
+	}
+	if v.c.Balance.Hosts == nil {
+		return out
+	}
+	for _, m := range v.c.Balance.Hosts.Moved() {
+		for _, p := range m.Paths {
+			out = append(out, MovedPath{Host: v.host(m.To), Routers: v.switchNames(p.Routers), Since: p.Since, Why: p.Why, User: m.User})
 		}
 	}
 	return out
-}
-
-func (v *view) movedPath(m balance.Moved, p balance.Path) MovedPath {
-	return MovedPath{Prefix: m.Prefix, Routers: v.switchNames(p.Routers), Since: p.Since, Why: p.Why, User: m.User}
 }
 
 func (v *view) switchNames(dpids []uint64) (out []string) {
@@ -191,16 +200,50 @@ func (v *view) routingNode(name string) (*routing.Router, error) {
 	return nil, topology.Mistaken(topology.DidYouMean(name, names), "%s is no routing node", name)
 }
 
-func (v *view) possible(from, to string, k int) (out PossiblePaths, err error) {
-	r, err := v.routingNode(from)
+// forwards says whether a name is that of a switch whose paths to hosts the controller chooses.
+func (v *view) forwards(name string) (dpid uint64, is bool) {
+	dpid, found := v.m.Find(name)
+	return dpid, found && v.c.Balance.Hosts != nil && v.router(name) == nil && v.c.Switch(dpid) != nil
+}
+
+// macTo is the Ethernet address of a host or router that a text means.
+func (v *view) macTo(text string) (openflow.MAC, error) {
+	if mac, err := openflow.ParseMAC(text); err == nil {
+		return mac, nil
+	}
+	s, err := v.station(text, false)
+	if six, err6 := v.station(text, true); err != nil && err6 == nil {
+		s, err = six, nil
+	}
 	if err != nil {
-		return out, err
+		return s.mac, err
 	}
+	if s.mac == (openflow.MAC{}) {
+		return s.mac, fmt.Errorf("nobody is known to have %v", s.address)
+	}
+	return s.mac, nil
+}
+
+func (v *view) possible(from, to string, k int) (out PossiblePaths, err error) {
 	out = PossiblePaths{From: from, Paths: []PossiblePath{}}
-	if out.Prefix, err = v.subnet(to); err != nil {
-		return out, err
+	var options []balance.Option
+	if dpid, is := v.forwards(from); is {
+		mac, err := v.macTo(to)
+		if err != nil {
+			return out, err
+		}
+		out.Host, options = v.host(mac), v.c.Balance.Hosts.Paths(dpid, mac, k)
+	} else {
+		r, err := v.routingNode(from)
+		if err != nil {
+			return out, err
+		}
+		if out.Prefix, err = v.subnet(to); err != nil {
+			return out, err
+		}
+		options = v.c.Balance.Paths(r.DPID, out.Prefix, k)
 	}
-	for _, o := range v.c.Balance.Paths(r.DPID, out.Prefix, k) {
+	for _, o := range options {
 		p := PossiblePath{Routers: []string{from}, Load: o.Load}
 		for _, e := range o.Edges {
 			p.Routers = append(p.Routers, v.switchName(e.To))
@@ -214,6 +257,12 @@ func (v *view) possible(from, to string, k int) (out PossiblePaths, err error) {
 }
 
 func (v *view) install(r PathRequest) (out MovedPath, err error) {
+	out = MovedPath{Routers: r.Routers, Since: time.Now(), Why: balance.Installed, User: true}
+	if len(r.Routers) > 0 {
+		if _, is := v.forwards(r.Routers[0]); is {
+			return v.installHost(r, out)
+		}
+	}
 	to, err := v.subnet(r.To)
 	if err != nil {
 		return out, err
@@ -226,8 +275,44 @@ func (v *view) install(r PathRequest) (out MovedPath, err error) {
 		}
 		routers = append(routers, x.DPID)
 	}
-	if err := v.c.Balance.Install(to, routers); err != nil {
+	out.Prefix = to
+	return out, v.c.Balance.Install(to, routers)
+}
+
+// installHost installs a path between switches.
+func (v *view) installHost(r PathRequest, out MovedPath) (MovedPath, error) {
+	to, err := v.macTo(r.To)
+	if err != nil {
 		return out, err
 	}
-	return MovedPath{Prefix: to, Routers: r.Routers, Since: time.Now(), Why: balance.Installed, User: true}, nil
+	var switches []uint64
+	for _, name := range r.Routers {
+		dpid, is := v.forwards(name)
+		if !is {
+			return out, fmt.Errorf("%s is no switch that is connected to the controller", name)
+		}
+		switches = append(switches, dpid)
+	}
+	if !v.c.Balance.On() {
+		return out, errors.New("all packets between switches take the spanning tree; with  balance: load  in the topology they take paths")
+	}
+	out.Host = v.host(to)
+	return out, v.c.Balance.Hosts.Install(to, switches)
+}
+
+// takeBack takes back what was installed.
+func (v *view) takeBack(text string) error {
+	to, err := v.subnet(text)
+	done := err == nil && v.c.Balance.TakeBack(to)
+	if v.c.Balance.Hosts != nil {
+		mac, errHost := v.macTo(text)
+		done = errHost == nil && v.c.Balance.Hosts.TakeBack(mac) || done
+		if errHost == nil {
+			err = nil
+		}
+	}
+	if err == nil && !done {
+		return huma.Error404NotFound(fmt.Sprintf("no path to %s was installed; trivet balance lists them", text))
+	}
+	return err
 }

@@ -8,6 +8,7 @@ import (
 
 	"trivet.dev/trivet/controller/builtin"
 	"trivet.dev/trivet/controller/discovery"
+	"trivet.dev/trivet/controller/learning"
 	"trivet.dev/trivet/controller/routing"
 	"trivet.dev/trivet/openflow"
 )
@@ -175,6 +176,7 @@ func (w *walk) explain() {
 	}
 	way := w.path.Ways[0]
 	learned, flooded, users := []string{}, []string{}, []string{}
+	chosen := []chosenWay{}
 	for _, h := range way.Hops {
 		for _, r := range w.c.Routers() {
 			if r.Name == h.Switch && w.c.Routing != nil && len(w.path.Why) == 0 {
@@ -182,9 +184,16 @@ func (w *walk) explain() {
 			}
 		}
 		if n := len(h.Entries); n > 0 && h.Entries[n-1].App == "learning" && h.Out != "" {
-			if h.Choice == "flooded" {
+			switch {
+			case h.Choice == "flooded":
 				flooded = append(flooded, h.Switch)
-			} else {
+			case h.Entries[n-1].Priority == learning.PathPriority:
+				if k := len(chosen); k == 0 || chosen[k-1].to != h.to {
+					chosen = append(chosen, chosenWay{to: h.to})
+				}
+				last := &chosen[len(chosen)-1]
+				last.switches = append(last.switches, h.Switch)
+			default:
 				learned = append(learned, h.Switch)
 			}
 		}
@@ -200,7 +209,29 @@ func (w *walk) explain() {
 	if len(flooded) > 0 {
 		w.path.Why = append(w.path.Why, strings.Join(flooded, ", ")+": not learned yet, so flooded along the spanning tree")
 	}
+	for _, c := range chosen {
+		w.path.Why = append(w.path.Why, strings.Join(c.switches, ", ")+": "+w.whyChosen(c))
+	}
 	w.path.Why = append(w.path.Why, users...)
+}
+
+// chosenWay is switches that send a packet by the controller's path to an Ethernet address.
+type chosenWay struct {
+	to       openflow.MAC
+	switches []string
+}
+
+// whyChosen says why they do.
+func (w *walk) whyChosen(c chosenWay) string {
+	if w.c.Balance != nil && w.c.Balance.Hosts != nil {
+		for _, name := range c.switches {
+			dpid, found := w.m.Find(name)
+			if p := w.c.Balance.Hosts.Why(dpid, c.to); found && p != nil {
+				return fmt.Sprintf("off the shortest path to %s, by %s: %s", w.host(c.to), strings.Join(w.switchNames(p.Routers), ", "), p.Why)
+			}
+		}
+	}
+	return fmt.Sprintf("the controller's path to %s, a shortest one", w.host(c.to))
 }
 
 // whyRoute says why a router forwards a packet the way it does.

@@ -70,6 +70,8 @@ type PathHop struct {
 	Rate        *float64   `json:"rate,omitempty" doc:"bit/s that the port sends now"`
 	Capacity    float64    `json:"capacity,omitempty" doc:"bit/s"`
 	Utilisation *float64   `json:"utilisation,omitempty"`
+
+	to openflow.MAC // the packet's destination there
 }
 
 // PathFlow is a flow entry that the packet matched.

@@ -110,6 +110,9 @@ func (w *walk) enter(at place, p packet) fate {
 		hop.Entries = append(hop.Entries, w.pathFlow(at.dpid, e))
 	}
 	hop.Notes = x.notes
+	if dst, is := p.fields.Get(openflow.FieldEthDst); is {
+		hop.to = dst.MAC()
+	}
 	w.been[here] = w.leaveSwitch(step{hop: hop, dpid: at.dpid, at: p}, x)
 	return w.been[here]
 }

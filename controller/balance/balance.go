@@ -1,12 +1,14 @@
-// Package balance is the app that keeps traffic between routing nodes off busy links, as in section
-// 4 of "High-performance routing emulation". Every period it takes what links carry from monitor,
-// and what goes to each subnet from the routers' entries; package routing/balance says what is to
-// move, and the app routing takes it there without a loop on the way.
+// Package balance is the app that keeps traffic off busy links, as in section 4 of "High-performance
+// routing emulation": what goes to subnets between routing nodes, and what goes to hosts between
+// switches. Every period it takes what links carry from monitor, and what goes to each destination
+// from the datapaths' entries; package routing/balance says what is to move, and the app whose
+// datapaths they are, routing or learning, takes it there without a loop on the way.
 //
-// As long as no link is busy and nothing has moved, it asks no router for its entries.
+// As long as no link is busy and nothing has moved, it asks no datapath for its entries.
 package balance
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"log/slog"
@@ -18,7 +20,8 @@ import (
 
 	"trivet.dev/trivet/controller"
 	"trivet.dev/trivet/controller/monitor"
-	"trivet.dev/trivet/controller/routing"
+	"trivet.dev/trivet/controller/steer"
+	"trivet.dev/trivet/openflow"
 	engine "trivet.dev/trivet/routing/balance"
 )
 
@@ -28,17 +31,28 @@ type Config struct {
 	engine.Options
 	Period time.Duration
 
-	Names map[uint64]string // of routers
+	Names map[uint64]string // of datapaths
 
 	// Incoming returns how much comes to a port by its link, in bit/s; 0: it is not known. May be
 	// nil.
 	Incoming func(dpid uint64, port uint32) float64
 }
 
-// App is the app. Make it with New.
+// App is the app. Make it with New. What it does itself is between routing nodes.
 type App struct {
 	controller.Base
-	routing  *routing.App
+	*Balancer[netip.Prefix]
+
+	// Hosts does the same between switches, for what goes to each Ethernet address. It is nil where
+	// the controller has no app for switches.
+	Hosts *Balancer[openflow.MAC]
+}
+
+// Balancer moves traffic in one app's part of the network. K names its destinations.
+type Balancer[K comparable] struct {
+	kind     string // of datapaths
+	ground   steer.Ground[K]
+	compare  func(a, b K) int
 	monitor  *monitor.App
 	switches func(dpid uint64) *controller.Switch
 	log      *slog.Logger
@@ -49,29 +63,38 @@ type App struct {
 
 	mu     sync.Mutex // of what follows
 	config Config
-	moved  map[netip.Prefix]*Moved
+	moved  map[K]*Moved[K]
 	moves  int // ever
 }
 
 // Moved is a destination whose packets take other ways than the shortest.
-type Moved struct {
-	Prefix netip.Prefix
-	ways   routing.Steered
-	Paths  []Path
-	User   bool // installed by a request: it stays until it is taken back
+type Moved[K comparable] struct {
+	To    K
+	ways  steer.Ways
+	Paths []Path
+	User  bool // installed by a request: it stays until it is taken back
 }
 
 // Path is a way that was chosen, and why.
 type Path struct {
-	Routers []uint64
-	Edges   []routing.Edge
+	Routers []uint64 // or switches, by datapath id
+	Edges   []steer.Edge
 	Since   time.Time
 	Why     string
 }
 
-// New returns the app, which needs the others to run beside it, before it.
-func New(r *routing.App, m *monitor.App, c Config) *App {
-	a := &App{routing: r, monitor: m, config: c, wake: make(chan struct{}, 1), moved: map[netip.Prefix]*Moved{}}
+// New returns the app, which needs the others to run beside it; switches, the app that forwards for
+// switches, may be nil.
+func New(routers steer.Ground[netip.Prefix], switches steer.Ground[openflow.MAC], m *monitor.App, c Config) *App {
+	a := &App{Balancer: newBalancer(kindRouter, routers, netip.Prefix.Compare, m, c)}
+	if switches != nil {
+		a.Hosts = newBalancer(kindSwitch, switches, func(a, b openflow.MAC) int { return bytes.Compare(a[:], b[:]) }, m, c)
+	}
+	return a
+}
+
+func newBalancer[K comparable](kind string, g steer.Ground[K], compare func(a, b K) int, m *monitor.App, c Config) *Balancer[K] {
+	a := &Balancer[K]{kind: kind, ground: g, compare: compare, monitor: m, config: c, wake: make(chan struct{}, 1), moved: map[K]*Moved[K]{}}
 	a.ctx, a.stop = context.WithCancel(context.Background())
 	return a
 }
@@ -81,13 +104,27 @@ func (*App) Name() string { return "balance" }
 
 // Start begins to look.
 func (a *App) Start(c *controller.Controller) error {
+	a.start(c)
+	if a.Hosts != nil {
+		a.Hosts.start(c)
+	}
+	return nil
+}
+
+func (a *Balancer[K]) start(c *controller.Controller) {
 	a.log, a.switches = c.Log(), c.Switch
 	a.done.Go(a.run)
-	return nil
 }
 
 // Stop ends that. What is installed stays.
 func (a *App) Stop() {
+	a.end()
+	if a.Hosts != nil {
+		a.Hosts.end()
+	}
+}
+
+func (a *Balancer[K]) end() {
 	a.stop()
 	a.done.Wait()
 }
@@ -95,6 +132,13 @@ func (a *App) Stop() {
 // Configure makes the app do something else. What it has moved goes home where it is to balance no
 // more; what users have installed stays.
 func (a *App) Configure(c Config) {
+	a.configure(c)
+	if a.Hosts != nil {
+		a.Hosts.configure(c)
+	}
+}
+
+func (a *Balancer[K]) configure(c Config) {
 	a.mu.Lock()
 	was := a.config
 	a.config = c
@@ -116,7 +160,7 @@ func (a *App) Configure(c Config) {
 }
 
 // anew makes the app forget what it has measured: that was another network.
-func (a *App) anew() {
+func (a *Balancer[K]) anew() {
 	select {
 	case a.wake <- struct{}{}:
 	default:
@@ -124,8 +168,8 @@ func (a *App) anew() {
 }
 
 // run looks once in a period.
-func (a *App) run() {
-	var before *reading
+func (a *Balancer[K]) run() {
+	var before *reading[K]
 	for wait := time.Duration(0); ; {
 		a.mu.Lock()
 		c := a.config
@@ -143,7 +187,7 @@ func (a *App) run() {
 			continue
 		case <-due:
 		}
-		if !a.routing.Quiet() {
+		if !a.ground.Quiet() {
 			before = nil // what was measured is of two states of the network
 			continue
 		}
@@ -157,12 +201,12 @@ func (a *App) run() {
 }
 
 // step moves what should move.
-func (a *App) step(c Config, r *reading) {
+func (a *Balancer[K]) step(c Config, r *reading[K]) {
 	a.mu.Lock()
 	a.prune()
 	var demands []engine.Demand
-	var of []netip.Prefix
-	for _, p := range r.destinations(a.moved) {
+	var of []K
+	for _, p := range r.destinations(a.moved, a.compare) {
 		if m := a.moved[p]; m != nil && m.User {
 			continue
 		}
@@ -186,8 +230,8 @@ func (a *App) step(c Config, r *reading) {
 }
 
 // demand is what goes to a destination now. mu must be held.
-func (a *App) demand(r *reading, p netip.Prefix) (out engine.Demand, is bool) {
-	d, is := a.routing.Destination(p)
+func (a *Balancer[K]) demand(r *reading[K], p K) (out engine.Demand, is bool) {
+	d, is := a.ground.Destination(p)
 	if !is {
 		return out, false
 	}
@@ -216,9 +260,9 @@ func (a *App) demand(r *reading, p netip.Prefix) (out engine.Demand, is bool) {
 
 // prune drops ways that the network does not have any more: they would come back to life with a
 // link, when nobody expects them. mu must be held.
-func (a *App) prune() {
+func (a *Balancer[K]) prune() {
 	for p, m := range a.moved {
-		d, _ := a.routing.Destination(p)
+		d, _ := a.ground.Destination(p)
 		for dpid, e := range m.ways {
 			if d.Next[dpid] != e && !m.User {
 				delete(m.ways, dpid)
@@ -231,14 +275,14 @@ func (a *App) prune() {
 }
 
 // take notes a move, and returns what the log says of it. mu must be held.
-func (a *App) take(c Config, r *reading, p netip.Prefix, m engine.Move) slog.Attr {
+func (a *Balancer[K]) take(c Config, r *reading[K], p K, m engine.Move) slog.Attr {
 	if len(m.Path) == 0 {
 		delete(a.moved, p)
 		return slog.Group("", "to", p, "by", "its shortest path again")
 	}
 	moved := a.moved[p]
 	if moved == nil {
-		moved = &Moved{Prefix: p, ways: routing.Steered{}}
+		moved = &Moved[K]{To: p, ways: steer.Ways{}}
 		a.moved[p] = moved
 	}
 	path := Path{Since: time.Now(), Why: r.why(c, m)}
@@ -252,8 +296,8 @@ func (a *App) take(c Config, r *reading, p netip.Prefix, m engine.Move) slog.Att
 	return slog.Group("", "to", p, "by", c.names(path.Routers), "why", path.Why)
 }
 
-// routersOf lists the routers along a path.
-func routersOf(path []routing.Edge) (out []uint64) {
+// routersOf lists the datapaths along a path.
+func routersOf(path []steer.Edge) (out []uint64) {
 	for i, e := range path {
 		if i == 0 {
 			out = append(out, e.From)
@@ -263,14 +307,14 @@ func routersOf(path []routing.Edge) (out []uint64) {
 	return out
 }
 
-// steer gives the routers the ways that are chosen now.
-func (a *App) steer(why string) {
+// steer gives the datapaths the ways that are chosen now.
+func (a *Balancer[K]) steer(why string) {
 	a.mu.Lock()
-	ways := make(map[netip.Prefix]routing.Steered, len(a.moved))
+	ways := make(map[K]steer.Ways, len(a.moved))
 	for p, m := range a.moved {
 		ways[p] = maps.Clone(m.ways)
 	}
 	a.mu.Unlock()
-	a.routing.Steer(ways, why)
+	a.ground.Steer(ways, why)
 	a.anew()
 }

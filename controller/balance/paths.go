@@ -3,16 +3,15 @@ package balance
 import (
 	"fmt"
 	"maps"
-	"net/netip"
 	"slices"
 	"time"
 
-	"trivet.dev/trivet/controller/routing"
+	"trivet.dev/trivet/controller/steer"
 )
 
 // Option is a path that packets could take, with what it carries now.
 type Option struct {
-	Edges []routing.Edge
+	Edges []steer.Edge
 	Load  float64 // the sum of the links' loads (equation 5)
 	Free  float64 // bit/s that nobody uses, of the link that has least; 0 where Limited is false
 	// Limited says whether the bandwidth of any link is known.
@@ -22,15 +21,15 @@ type Option struct {
 // Installed is why a path is taken that a user has installed.
 const Installed = "a user has installed it"
 
-// LinkLoad is a link between routers with its load.
+// LinkLoad is a link between datapaths with its load.
 type LinkLoad struct {
-	Edge            routing.Edge
+	Edge            steer.Edge
 	Bandwidth, Used float64 // bit/s; a Bandwidth of 0 is not known
 	Load            float64 // equation 5
 }
 
-// Links returns what the links between routers carry now.
-func (a *App) Links() (out []LinkLoad) {
+// Links returns what the links between datapaths carry now.
+func (a *Balancer[K]) Links() (out []LinkLoad) {
 	r, c := a.now()
 	for i, l := range c.Loads(r.network) {
 		x := r.network.Links[i]
@@ -40,18 +39,18 @@ func (a *App) Links() (out []LinkLoad) {
 }
 
 // now is what links carry as far as monitor knows.
-func (a *App) now() (*reading, Config) {
+func (a *Balancer[K]) now() (*reading[K], Config) {
 	a.mu.Lock()
 	c := a.config
 	a.mu.Unlock()
 	return a.survey(c), c
 }
 
-// Paths returns the k paths from a router to a subnet that are loaded least, the best first, none
-// with a loop. There are none where no router has the subnet, or the router itself does.
-func (a *App) Paths(from uint64, to netip.Prefix, k int) (out []Option) {
+// Paths returns the k paths from a datapath to a destination that are loaded least, the best first,
+// none with a loop. There are none where no datapath has it, or the datapath itself does.
+func (a *Balancer[K]) Paths(from uint64, to K, k int) (out []Option) {
 	r, c := a.now()
-	d, is := a.routing.Destination(to)
+	d, is := a.ground.Destination(to)
 	start, known := r.index[from]
 	if !is || !known || k <= 0 {
 		return nil
@@ -77,30 +76,32 @@ func (a *App) Paths(from uint64, to netip.Prefix, k int) (out []Option) {
 	return out
 }
 
-// Install makes what goes to a subnet from the first router of a path, and from all that it passes,
-// take that path, until it is taken back; nothing else moves it. Each router must be next to the
-// one before it, and the last one must have the subnet.
-func (a *App) Install(to netip.Prefix, routers []uint64) error {
-	d, is := a.routing.Destination(to)
+// Install makes what goes to a destination from the first datapath of a path, and from all that it
+// passes, take that path, until it is taken back; nothing else moves it. Each must be next to the
+// one before it, and the last one must have the destination.
+func (a *Balancer[K]) Install(to K, routers []uint64) error {
+	d, is := a.ground.Destination(to)
 	if !is {
-		return fmt.Errorf("no router has %v", to)
+		return fmt.Errorf("no %s has %v", a.kind, to)
 	}
 	a.mu.Lock()
 	c := a.config
 	a.mu.Unlock()
 	if len(routers) < 2 {
-		return fmt.Errorf("a path has two routers or more, not %d", len(routers))
+		return fmt.Errorf("a path has two %s or more, not %d", plural(a.kind), len(routers))
 	}
-	edges := a.routing.Edges()
-	path := make([]routing.Edge, 0, len(routers)-1)
+	edges := a.ground.Edges()
+	path := make([]steer.Edge, 0, len(routers)-1)
 	for i := range len(routers) - 1 {
 		from, next := routers[i], routers[i+1]
-		at := slices.IndexFunc(edges, func(e routing.Edge) bool { return e.From == from && e.To == next })
+		at := slices.IndexFunc(edges, func(e steer.Edge) bool { return e.From == from && e.To == next })
 		switch {
 		case slices.Contains(routers[:i], from):
 			return fmt.Errorf("the path passes %s twice", c.name(from))
 		case at < 0:
 			return fmt.Errorf("no link leads from %s to %s now", c.name(from), c.name(next))
+		case d.Fixed[from] && a.kind == kindSwitch:
+			return fmt.Errorf("%s is not connected to the controller", c.name(from))
 		case d.Fixed[from]:
 			return fmt.Errorf("%s has a route to %v that takes precedence, a static one: trivet routes %[1]s %[2]v", c.name(from), to)
 		case slices.Contains(d.Owners, from):
@@ -112,7 +113,7 @@ func (a *App) Install(to netip.Prefix, routers []uint64) error {
 		return fmt.Errorf("the path ends at %s, which does not have %v", c.name(last), to)
 	}
 	a.mu.Lock()
-	m := &Moved{Prefix: to, ways: routing.Steered{}, User: true}
+	m := &Moved[K]{To: to, ways: steer.Ways{}, User: true}
 	if old := a.moved[to]; old != nil && old.User {
 		m.ways, m.Paths = maps.Clone(old.ways), slices.Clone(old.Paths)
 	}
@@ -126,8 +127,21 @@ func (a *App) Install(to netip.Prefix, routers []uint64) error {
 	return nil
 }
 
-// TakeBack takes back all paths to a subnet that were installed; false: there are none.
-func (a *App) TakeBack(to netip.Prefix) bool {
+// What datapaths are called.
+const (
+	kindRouter = "router"
+	kindSwitch = "switch"
+)
+
+func plural(kind string) string {
+	if kind == kindSwitch {
+		return "switches"
+	}
+	return "routers"
+}
+
+// TakeBack takes back all paths to a destination that were installed; false: there are none.
+func (a *Balancer[K]) TakeBack(to K) bool {
 	a.mu.Lock()
 	m := a.moved[to]
 	is := m != nil && m.User
@@ -142,16 +156,16 @@ func (a *App) TakeBack(to netip.Prefix) bool {
 }
 
 // add notes a path in place of those that it has taken over.
-func (m *Moved) add(path Path) {
+func (m *Moved[K]) add(path Path) {
 	m.Paths = slices.DeleteFunc(m.Paths, func(old Path) bool { return slices.Contains(path.Routers, old.Routers[0]) })
 	m.Paths = append(m.Paths, path)
 }
 
-// Moved returns the subnets to which packets take other ways than the shortest, by subnet.
-func (a *App) Moved() (out []Moved) {
+// Moved returns the destinations to which packets take other ways than the shortest, in order.
+func (a *Balancer[K]) Moved() (out []Moved[K]) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for _, p := range slices.SortedFunc(maps.Keys(a.moved), netip.Prefix.Compare) {
+	for _, p := range slices.SortedFunc(maps.Keys(a.moved), a.compare) {
 		m := *a.moved[p]
 		m.Paths = slices.Clone(m.Paths)
 		out = append(out, m)
@@ -159,9 +173,9 @@ func (a *App) Moved() (out []Moved) {
 	return out
 }
 
-// Why returns the path that packets to a subnet take from a router because they were moved; nil:
+// Why returns the path that packets to a destination take from a datapath because they were moved; nil:
 // they were not.
-func (a *App) Why(router uint64, to netip.Prefix) *Path {
+func (a *Balancer[K]) Why(router uint64, to K) *Path {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if m := a.moved[to]; m != nil {
@@ -175,14 +189,14 @@ func (a *App) Why(router uint64, to netip.Prefix) *Path {
 }
 
 // On says whether the app moves traffic.
-func (a *App) On() bool {
+func (a *Balancer[K]) On() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.config.On
 }
 
 // Moves is how often traffic has moved since the app began.
-func (a *App) Moves() int {
+func (a *Balancer[K]) Moves() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.moves

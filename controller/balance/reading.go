@@ -3,51 +3,50 @@ package balance
 import (
 	"context"
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"trivet.dev/trivet/controller"
-	"trivet.dev/trivet/controller/routing"
+	"trivet.dev/trivet/controller/steer"
 	"trivet.dev/trivet/openflow"
 	engine "trivet.dev/trivet/routing/balance"
 )
 
 // reading is what the network carries, and the counters from which the next one follows.
-type reading struct {
-	index   map[uint64]int32 // of routers
-	order   []routing.Edge   // of the network's links
-	edges   map[routing.Edge]int32
+type reading[K comparable] struct {
+	index   map[uint64]int32 // of datapaths
+	order   []steer.Edge     // of the network's links
+	edges   map[steer.Edge]int32
 	network *engine.Network
 
-	counts  map[uint64]counts                   // of routers that send anything
-	carried map[uint64]map[netip.Prefix]float64 // by them to destinations, bit/s
+	counts  map[uint64]counts[K]     // of datapaths that send anything
+	carried map[uint64]map[K]float64 // by them to destinations, bit/s
 
 	complete bool // all that is asked for is known
 }
 
-// counts are the bytes that a router has sent until a time, by its ports and to destinations. They
+// counts are the bytes that a datapath has sent until a time, by its ports and to destinations. They
 // are read together: what a link carries and what goes where is then of the same time.
-type counts struct {
+type counts[K comparable] struct {
 	at time.Time
 	by map[uint32]uint64
-	to map[netip.Prefix]uint64
+	to map[K]uint64
 }
 
 const (
 	// idle is the share of a link below which what it carries is not looked into.
 	idle = 0.001
-	// askTime is how long a router may take to tell its entries, and asking how many are asked at a
+	// askTime is how long a datapath may take to tell its entries, and asking how many are asked at a
 	// time.
 	askTime = time.Second
 	asking  = 16
 )
 
 // survey takes what monitor knows of the links.
-func (a *App) survey(c Config) *reading {
-	r := &reading{index: map[uint64]int32{}, order: a.routing.Edges(), edges: map[routing.Edge]int32{}, network: &engine.Network{}}
+func (a *Balancer[K]) survey(c Config) *reading[K] {
+	r := &reading[K]{index: map[uint64]int32{}, order: a.ground.Edges(), edges: map[steer.Edge]int32{}, network: &engine.Network{}}
 	entries := a.monitor.FlowCounts()
 	number := func(dpid uint64) int32 {
 		i, is := r.index[dpid]
@@ -67,11 +66,11 @@ func (a *App) survey(c Config) *reading {
 	return r
 }
 
-// read takes a reading. Where something is busy, or has moved, it asks routers what goes where;
+// read takes a reading. Where something is busy, or has moved, it asks datapaths what goes where;
 // rates are over the time since the reading before.
-func (a *App) read(c Config, before *reading) *reading {
+func (a *Balancer[K]) read(c Config, before *reading[K]) *reading[K] {
 	r := a.survey(c)
-	r.counts, r.carried, r.complete = map[uint64]counts{}, map[uint64]map[netip.Prefix]float64{}, true
+	r.counts, r.carried, r.complete = map[uint64]counts[K]{}, map[uint64]map[K]float64{}, true
 	a.mu.Lock()
 	moved := len(a.moved)
 	a.mu.Unlock()
@@ -82,7 +81,7 @@ func (a *App) read(c Config, before *reading) *reading {
 }
 
 // port returns the bandwidth of an edge, and what it carries, bit/s.
-func (a *App) port(c Config, e routing.Edge) (bandwidth, used float64) {
+func (a *Balancer[K]) port(c Config, e steer.Edge) (bandwidth, used float64) {
 	p, is := a.monitor.Port(e.From, e.FromPort)
 	if !is {
 		return 0, 0
@@ -95,12 +94,12 @@ func (a *App) port(c Config, e routing.Edge) (bandwidth, used float64) {
 }
 
 // busy says whether some link carries so much that something might move.
-func (r *reading) busy(c Config) bool {
+func (r *reading[K]) busy(c Config) bool {
 	return slices.ContainsFunc(r.network.Links, func(l engine.Link) bool { return l.Bandwidth > 0 && l.Used > c.Hysteresis*l.Bandwidth })
 }
 
-// ask reads what routers that send anything to others have sent where.
-func (a *App) ask(r, before *reading) {
+// ask reads what datapaths that send anything to others have sent where.
+func (a *Balancer[K]) ask(r, before *reading[K]) {
 	var mu sync.Mutex
 	var group sync.WaitGroup
 	places := make(chan struct{}, asking)
@@ -142,8 +141,8 @@ func (a *App) ask(r, before *reading) {
 	}
 }
 
-// count reads the counters of a router.
-func (a *App) count(dpid uint64) (n counts, err error) {
+// count reads the counters of a datapath.
+func (a *Balancer[K]) count(dpid uint64) (n counts[K], err error) {
 	sw := a.switches(dpid)
 	if sw == nil {
 		return n, controller.ErrGone
@@ -158,7 +157,7 @@ func (a *App) count(dpid uint64) (n counts, err error) {
 	for _, p := range ports {
 		n.by[p.Port] = p.TxBytes
 	}
-	n.to, err = a.routing.Carried(ctx, dpid)
+	n.to, err = a.ground.Carried(ctx, dpid)
 	return n, err
 }
 
@@ -173,8 +172,8 @@ func rates[K comparable](was, is map[K]uint64, seconds float64) map[K]float64 {
 	return out
 }
 
-// destinations lists the subnets to which something goes, and those that have moved, sorted.
-func (r *reading) destinations(moved map[netip.Prefix]*Moved) (out []netip.Prefix) {
+// destinations lists those to which something goes, and those that have moved, sorted.
+func (r *reading[K]) destinations(moved map[K]*Moved[K], compare func(a, b K) int) (out []K) {
 	for _, rates := range r.carried {
 		for p := range rates {
 			out = append(out, p)
@@ -183,17 +182,17 @@ func (r *reading) destinations(moved map[netip.Prefix]*Moved) (out []netip.Prefi
 	for p := range moved {
 		out = append(out, p)
 	}
-	slices.SortFunc(out, netip.Prefix.Compare)
+	slices.SortFunc(out, compare)
 	return slices.Compact(out)
 }
 
 // why says in words what a move avoids.
-func (r *reading) why(c Config, m engine.Move) string {
+func (r *reading[K]) why(c Config, m engine.Move) string {
 	e := r.order[m.Busy]
 	return fmt.Sprintf("%s–%s: %.0f %% used by others; load of the path %.2f instead of %.2f", c.name(e.From), c.name(e.To), 100*m.Used, m.Will, m.Was)
 }
 
-// name is what people call a router.
+// name is what people call a datapath.
 func (c Config) name(dpid uint64) string {
 	if n, is := c.Names[dpid]; is {
 		return n
@@ -201,9 +200,9 @@ func (c Config) name(dpid uint64) string {
 	return fmt.Sprintf("%016x", dpid)
 }
 
-func (c Config) names(routers []uint64) string {
+func (c Config) names(datapaths []uint64) string {
 	var out []string
-	for _, dpid := range routers {
+	for _, dpid := range datapaths {
 		out = append(out, c.name(dpid))
 	}
 	return strings.Join(out, ", ")

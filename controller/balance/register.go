@@ -6,17 +6,24 @@ import (
 
 	"trivet.dev/trivet/controller"
 	"trivet.dev/trivet/controller/apps"
+	"trivet.dev/trivet/controller/learning"
 	"trivet.dev/trivet/controller/monitor"
 	"trivet.dev/trivet/controller/routing"
+	"trivet.dev/trivet/controller/steer"
+	"trivet.dev/trivet/openflow"
 	engine "trivet.dev/trivet/routing/balance"
 	"trivet.dev/trivet/topology"
 )
 
 func init() {
-	apps.Register(apps.Spec{Name: "balance", Order: 55,
+	apps.Register(apps.Spec{Name: "balance", Order: 70, // it takes no packets; after those whose ways it chooses
 		Needs: []apps.Need{{App: "routing", For: "installs its paths"}},
 		New: func(f apps.Facilities) (controller.App, error) {
-			return New(apps.Get[*routing.App](f), apps.Get[*monitor.App](f), configOf(f)), nil
+			var switches steer.Ground[openflow.MAC]
+			if l := apps.Get[*learning.App](f); l != nil {
+				switches = l
+			}
+			return New(apps.Get[*routing.App](f), switches, apps.Get[*monitor.App](f), configOf(f)), nil
 		},
 		Configure: func(a controller.App, f apps.Facilities) error {
 			a.(*App).Configure(configOf(f))
@@ -33,7 +40,7 @@ const defaultPeriod = 2 * time.Second
 func configOf(f apps.Facilities) Config {
 	c := Config{Options: engine.Defaults(), Period: defaultPeriod, Names: map[uint64]string{}, Incoming: f.CapacityIn}
 	for _, n := range f.Topology.Nodes {
-		if n.RoutingNode() {
+		if n.IsDatapath() {
 			c.Names[uint64(n.DPID)] = n.Name
 		}
 	}

@@ -43,7 +43,7 @@ func (t *table) learn(src openflow.MAC, port uint32, listened bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	p := t.ports[port]
-	if p == nil || p.phase != open || t.sw == nil {
+	if p == nil || p.phase != open || p.role.hasPaths() || t.sw == nil {
 		return
 	}
 	old, known := t.addresses[src]

@@ -2,9 +2,11 @@ package learning
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
+	"trivet.dev/trivet/controller"
 	"trivet.dev/trivet/internal/disjoint"
 )
 
@@ -40,6 +42,7 @@ func (a *App) follow(now time.Time) (settled bool) {
 	}
 	tables := a.tables(far)
 	g := a.build(tables, ports, links, now)
+	spread, routed := a.route(g, tables, links, now)
 	g.plan()
 	changes := map[*table]*change{}
 	of := func(t *table) *change {
@@ -48,12 +51,18 @@ func (a *App) follow(now time.Time) (settled bool) {
 		}
 		return changes[t]
 	}
-	g.closings(tables, of, now)
+	g.closings(tables, of, spread, now)
 	a.former = g.former(a.former, tables)
-	waits := g.openings(of, a.former)
+	waits := g.openings(of, spread, a.former)
 	a.former = append(a.former, g.segments...)
+	if !routed { // a port that opens may flood what others send by a path
+		waits = true
+		for _, c := range changes {
+			maps.DeleteFunc(c.open, func(_ uint32, r role) bool { return r.isLink() })
+		}
+	}
 	for t, c := range changes {
-		if a.tell(t, c) && a.stale.IsZero() {
+		if a.tell(t, c) && !spread && a.stale.IsZero() { // else nothing is learned at links
 			a.stale = now
 		}
 	}
@@ -83,7 +92,11 @@ func (a *App) tables(far map[uint64]bool) []*table {
 
 // closings collects the ports that shall not forward: ends of links outside the tree, which are
 // marked as such, ports that are not known yet, and those that are gone.
-func (g *graph) closings(tables []*table, of func(*table) *change, now time.Time) {
+func (g *graph) closings(tables []*table, of func(*table) *change, spread bool, now time.Time) {
+	outside := blocked
+	if spread {
+		outside = bypass
+	}
 	here := make(map[end]bool, len(g.leaves)+2*len(g.edges))
 	for _, l := range g.leaves {
 		if here[l.end] = true; l.want == closed {
@@ -93,7 +106,7 @@ func (g *graph) closings(tables []*table, of func(*table) *change, now time.Time
 	for _, e := range g.edges {
 		for _, x := range e.ends {
 			if here[x.end] = true; !e.fixed && !e.tree {
-				of(x.table).close[x.port] = blocked
+				of(x.table).close[x.port] = outside
 			}
 		}
 	}
@@ -102,8 +115,8 @@ func (g *graph) closings(tables []*table, of func(*table) *change, now time.Time
 		for number, p := range t.ports {
 			switch {
 			case here[end{t.dpid, number}]:
-			case now.Before(p.held) && (p.role == link || p.role == blocked):
-				of(t).close[number] = blocked // it may come back before it is known what it leads to
+			case now.Before(p.held) && p.role.isLink():
+				of(t).close[number] = outside // it may come back before it is known what it leads to
 			default:
 				of(t).close[number] = none
 			}
@@ -134,11 +147,15 @@ func (t *table) mayForward(number uint32) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	p := t.ports[number]
-	return p != nil && (p.phase == leaving || p.phase == open && p.role == link)
+	return p != nil && (p.phase == leaving || p.phase == open && p.role.inTree())
 }
 
 // openings collects the ports that shall forward and may, and says whether others wait.
-func (g *graph) openings(of func(*table) *change, former []*segment) (waits bool) {
+func (g *graph) openings(of func(*table) *change, spread bool, former []*segment) (waits bool) {
+	within := link
+	if spread {
+		within = trunk
+	}
 	for _, l := range g.leaves {
 		switch {
 		case l.want != open:
@@ -168,7 +185,7 @@ func (g *graph) openings(of func(*table) *change, former []*segment) (waits bool
 			continue
 		}
 		for _, x := range e.ends {
-			of(x.table).open[x.port] = link
+			of(x.table).open[x.port] = within
 		}
 	}
 	return waits
@@ -207,7 +224,7 @@ func (t *table) change(c *change) (tree bool) {
 			t.ports[number] = p
 		}
 		if p.phase == open {
-			leave, tree = true, tree || p.role == link
+			leave, tree = true, tree || p.role.inTree()
 			p.phase, p.closing = leaving, t.closings+1
 		}
 	}
@@ -220,18 +237,26 @@ func (t *table) change(c *change) (tree bool) {
 		if p.phase != open && r == edge {
 			p.opened = time.Now()
 		}
-		tree = tree || p.phase != open && r == link
+		tree = tree || r.inTree() && (p.phase != open || p.role != r)
+		t.fresh = t.fresh || r.hasPaths() && p.role != r
 		p.phase, p.role = open, r
 	}
 	_ = t.rules.SetGroup(flood(t.numbers()))
 	for number, r := range c.close {
+		t.fresh = t.fresh || r.hasPaths() && t.ports[number].role != r
 		t.close(number, r)
 	}
 	for number, r := range c.open {
 		t.open(number, r)
 	}
+	if !t.bypasses() {
+		_ = t.rules.Remove(controller.KeyOf(guard()))
+	}
 	if leave {
 		t.confirm()
+	}
+	if t.fresh {
+		t.app.poke() // paths may lead there once that is confirmed
 	}
 	return tree
 }

@@ -38,25 +38,36 @@ func (s *node) letsIn(port uint32) bool {
 	return false
 }
 
-// leave returns the ports by which a packet leaves; any: that of some destination.
-func (s *node) leave(dst openflow.MAC, any bool) (out []uint32) {
-	miss := false
-	known := false
-	for k, f := range s.flows {
-		if k.Table != 1 {
-			continue
-		}
-		o, ok := k.Match.Get(openflow.FieldEthDst)
-		if !ok {
-			miss = true
-		} else if any || o.MAC() == dst {
-			known = true
-			out = append(out, outputs(f)...)
+// leave returns the ports by which a packet leaves that came by a port; any: that of some
+// destination.
+func (s *node) leave(in uint32, dst openflow.MAC, any bool) (out []uint32) {
+	outside := false // the tree
+	for _, f := range s.flows {
+		if number, ok := f.Match.InPort(); ok && number == in && f.Table == 0 {
+			for _, i := range f.Instructions {
+				outside = outside || i.Type == openflow.InstructionWriteMetadata
+			}
 		}
 	}
-	if miss && (any || !known) {
-		for _, b := range s.groups[1].Buckets {
-			out = append(out, b.Actions[0].Port)
+	best := -1
+	for k, f := range s.flows {
+		if k.Table != 1 || int(k.Priority) < best && !any {
+			continue
+		}
+		if o, ok := k.Match.Get(openflow.FieldEthDst); ok && o.MAC() != dst && !any {
+			continue
+		}
+		if _, ok := k.Match.Get(openflow.FieldMetadata); ok && !outside {
+			continue
+		}
+		if int(k.Priority) > best && !any {
+			best, out = int(k.Priority), nil
+		}
+		out = append(out, outputs(f)...)
+		if k.Priority == 0 {
+			for _, b := range s.groups[1].Buckets {
+				out = append(out, b.Actions[0].Port)
+			}
 		}
 	}
 	return out
@@ -65,7 +76,7 @@ func (s *node) leave(dst openflow.MAC, any bool) (out []uint32) {
 // next returns where what came in by one port of a switch comes in next.
 func (n *network) next(at end, dst openflow.MAC, any bool) (to []end) {
 	s := n.node(at.dpid)
-	for _, port := range s.leave(dst, any) {
+	for _, port := range s.leave(at.port, dst, any) {
 		if port != at.port && s.ports[port] {
 			to = append(to, n.cables[end{at.dpid, port}]...)
 		}
@@ -79,6 +90,29 @@ func (n *network) check(after string, args ...any) {
 	if n.failed {
 		return
 	}
+	if n.spread { // where the way to one host may cross that to another
+		n.checkLoop(openflow.MAC{2, 9, 9, 9, 9, 9}, false)
+		for _, h := range n.hosts {
+			n.checkLoop(h.mac, false)
+		}
+	} else {
+		n.checkLoop(openflow.MAC{}, true)
+	}
+	for p := range n.keep {
+		if !n.failed && !n.reaches(p.from, p.to, false) {
+			n.failed = true
+			n.t.Errorf("host %d no longer reaches %d", p.from, p.to)
+			n.dump()
+			return
+		}
+	}
+}
+
+// checkLoop looks for a loop of what goes to a destination, or to any.
+func (n *network) checkLoop(dst openflow.MAC, any bool) {
+	if n.failed {
+		return
+	}
 	state := map[end]int{} // 1: on the way, 2: done
 	var loop func(at end) bool
 	loop = func(at end) bool {
@@ -87,7 +121,7 @@ func (n *network) check(after string, args ...any) {
 		}
 		state[at] = 1
 		if n.node(at.dpid).letsIn(at.port) {
-			for _, to := range n.next(at, openflow.MAC{}, true) {
+			for _, to := range n.next(at, dst, any) {
 				if loop(to) {
 					return true
 				}
@@ -99,15 +133,7 @@ func (n *network) check(after string, args ...any) {
 	for at := range n.cables {
 		if loop(at) {
 			n.failed = true
-			n.t.Errorf("a loop by %v", at)
-			n.dump()
-			return
-		}
-	}
-	for p := range n.keep {
-		if !n.reaches(p.from, p.to, false) {
-			n.failed = true
-			n.t.Errorf("host %d no longer reaches %d", p.from, p.to)
+			n.t.Errorf("a loop by %v of what goes to %v", at, dst)
 			n.dump()
 			return
 		}
@@ -131,10 +157,10 @@ func (n *network) reaches(from, to int, told bool) bool {
 			continue
 		}
 		seen[at] = true
-		if told && len(f.Instructions) == 2 {
+		if told && f.Instructions[0].Type == openflow.InstructionApplyActions {
 			s.packetIn(f, at.port, frame)
 		}
-		for _, port := range s.leave(dst.mac, false) {
+		for _, port := range s.leave(at.port, dst.mac, false) {
 			if port == dst.at.port && at.dpid == dst.at.dpid && port != at.port {
 				there = true
 			}

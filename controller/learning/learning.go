@@ -43,13 +43,15 @@ type App struct {
 	log       *slog.Logger
 	discovery *discovery.App
 	only      func(dpid uint64) bool
+	routers   func(dpid uint64, port uint32) (openflow.MAC, bool) // addresses of those that are not learning switches; may be nil
 	changed   chan struct{}
 	stop      chan struct{}
 	done      sync.WaitGroup
 	asked     atomic.Uint64 // how often follow was asked for
 	settled   atomic.Uint64 // asked, when follow last had nothing left to wait for
 
-	bySwitch sync.Map // *controller.Switch to *table
+	bySwitch  sync.Map // *controller.Switch to *table
+	spreading spreading
 
 	mu       sync.Mutex
 	switches map[uint64]*table // also of switches that are away but have links
@@ -79,6 +81,7 @@ func (a *App) Start(c *controller.Controller) error {
 	}
 	a.discovery.Watch(func(discovery.Change) { a.poke() })
 	a.discovery.WatchLinks(func(discovery.LinkChange) { a.poke() })
+	a.discovery.WatchHosts(func(discovery.HostChange) { a.hostChanged() })
 	a.done.Go(a.run)
 	return nil
 }
@@ -122,6 +125,13 @@ func (a *App) poke() {
 	select {
 	case a.changed <- struct{}{}:
 	default:
+	}
+}
+
+// hostChanged asks for follow where packets take paths to hosts.
+func (a *App) hostChanged() {
+	if a.spreading.wanted.Load() {
+		a.poke()
 	}
 }
 

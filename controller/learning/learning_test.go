@@ -431,7 +431,7 @@ func TestFlapping(t *testing.T) {
 		place := func() uint32 {
 			n.mu.Lock()
 			defer n.mu.Unlock()
-			return s.leave(n.hosts[0].mac, false)[0]
+			return s.leave(0, n.hosts[0].mac, false)[0]
 		}
 		changes := n.count(func() {
 			for range 250 {
@@ -485,7 +485,7 @@ func TestAddressesAreBounded(t *testing.T) {
 		time.Sleep(time.Second)
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		if got := len(s.leave(openflow.MAC{}, true)); got != 25_001 { // and the group
+		if got := len(s.leave(0, openflow.MAC{}, true)); got != 25_001 { // and the group
 			n.t.Errorf("%d destinations", got)
 		}
 		if said := strings.Count(log.String(), "as many addresses as it may"); said != 1 || !strings.Contains(log.String(), "port=1 addresses=25000") {

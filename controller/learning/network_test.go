@@ -44,6 +44,7 @@ type network struct {
 	links []discovery.Link // what would be in a database
 
 	wired  bool // discovery is told where cables are
+	spread bool // packets to hosts take all links
 	learns bool // the controller was started without links, and has not met all switches since
 }
 
@@ -84,6 +85,7 @@ func (n *network) start() { n.startWith(slog.New(slog.DiscardHandler)) }
 func (n *network) startWith(log *slog.Logger) {
 	n.found = discovery.New()
 	n.app = learning.New(n.found, n.only)
+	n.app.Spread(n.spread)
 	c, err := controller.New(log, n.found, n.app)
 	if err != nil {
 		n.t.Fatal(err)

@@ -4,20 +4,36 @@ import (
 	"trivet.dev/trivet/controller"
 	"trivet.dev/trivet/controller/apps"
 	"trivet.dev/trivet/controller/discovery"
+	"trivet.dev/trivet/openflow"
+	"trivet.dev/trivet/topology"
 )
 
 // router is an app that decides alone for the datapaths that it routes for.
 type router interface {
 	controller.App
 	Routes(dpid uint64) bool
+	MAC(dpid uint64, port uint32) (openflow.MAC, bool)
 }
 
 func init() {
-	apps.Register(apps.Spec{Name: "learning", Cookie: Cookie, Order: 60, New: func(f apps.Facilities) (controller.App, error) {
-		var only func(uint64) bool
-		if r := apps.Get[router](f); r != nil {
-			only = func(dpid uint64) bool { return !r.Routes(dpid) }
-		}
-		return New(apps.Get[*discovery.App](f), only), nil
-	}})
+	apps.Register(apps.Spec{Name: "learning", Cookie: Cookie, Order: 60,
+		New: func(f apps.Facilities) (controller.App, error) {
+			r := apps.Get[router](f)
+			if r == nil {
+				a := New(apps.Get[*discovery.App](f), nil)
+				a.Spread(spreads(f))
+				return a, nil
+			}
+			a := New(apps.Get[*discovery.App](f), func(dpid uint64) bool { return !r.Routes(dpid) })
+			a.routers = r.MAC
+			a.Spread(spreads(f))
+			return a, nil
+		},
+		Configure: func(a controller.App, f apps.Facilities) error {
+			a.(*App).Spread(spreads(f))
+			return nil
+		},
+	})
 }
+
+func spreads(f apps.Facilities) bool { return f.Topology.Balancing() == topology.BalanceLoad }

@@ -20,10 +20,12 @@ const (
 
 	floodGroup = 1
 
-	// Addresses have a bit of their own in the cookie; all else is the frame. Entries of ports
-	// have their role there, and those that listen for hosts their kind.
+	// Addresses that were learned have a bit of their own in the cookie, and paths to hosts another
+	// one; all else is the frame. Entries of ports have their role there, and those that listen for
+	// hosts their kind.
 	addressCookie = Cookie | 0x100
-	frameMask     = apps.CookieMask | 0x100
+	pathCookie    = Cookie | 0x200
+	frameMask     = apps.CookieMask | 0x300
 	kindMask      = 0xf
 	kindListen    = 8
 
@@ -42,7 +44,18 @@ const (
 	edge         // takes part; it leads to hosts
 	link         // takes part; it leads to other switches
 	blocked      // leads to other switches and does not take part
+	trunk        // a link of the tree, by which paths lead too: nothing is learned there
+	bypass       // a link outside the tree, by which paths lead and nothing else goes
 )
+
+// inTree says whether a port in the role is a link that takes part.
+func (r role) inTree() bool { return r == link || r == trunk }
+
+// isLink says whether a port in the role leads to other switches.
+func (r role) isLink() bool { return r.inTree() || r == blocked || r == bypass }
+
+// hasPaths says whether paths may lead by a port in the role.
+func (r role) hasPaths() bool { return r == trunk || r == bypass }
 
 // phase is whether a port forwards.
 type phase uint8
@@ -79,10 +92,19 @@ type table struct {
 	full      bool // no more may be learned, which has been said
 	entries   entries
 	closings  int
+
+	fresh bool // roles by which paths may lead have been sent, and are not confirmed
+	stuck bool // it has not confirmed its paths in time, and may have some of them
+	// pending are the addresses whose path the switch has not confirmed.
+	pending map[openflow.MAC]bool
+	// paths are the ports by which paths to addresses leave; dropped: packets to them are dropped.
+	// Once the table is among the app's it belongs to follow.
+	paths map[openflow.MAC]uint32
 }
 
 func newTable(a *App, s *controller.Switch) *table {
-	return &table{app: a, dpid: s.DPID(), since: time.Now(), sw: s, ports: map[uint32]*port{}, addresses: map[openflow.MAC]address{}, entries: newEntries()}
+	return &table{app: a, dpid: s.DPID(), since: time.Now(), sw: s, ports: map[uint32]*port{}, addresses: map[openflow.MAC]address{}, entries: newEntries(),
+		pending: map[openflow.MAC]bool{}, paths: map[openflow.MAC]uint32{}}
 }
 
 func flow(command openflow.FlowModCommand, table uint8, priority uint16, m openflow.Match, i ...openflow.Instruction) *openflow.FlowMod {
@@ -110,8 +132,13 @@ func flood(ports []uint32) *openflow.GroupDesc {
 func portEntries(number uint32, r role) []*openflow.FlowMod {
 	in := openflow.InPort(number)
 	pass := []openflow.Instruction{openflow.ApplyActions(openflow.OutputController(headerLen)), openflow.GotoTable(destinationTable)}
-	if r == blocked {
+	switch r {
+	case blocked:
 		pass = nil
+	case trunk:
+		pass = pass[1:]
+	case bypass:
+		pass[0] = openflow.WriteMetadata(outsideTree, outsideTree)
 	}
 	first := flow(openflow.FlowAdd, sourceTable, 1, openflow.NewMatch(in), pass...)
 	first.Cookie |= uint64(r)
@@ -143,18 +170,19 @@ func (t *table) adopt() bool {
 	defer t.mu.Unlock()
 	t.rules = t.sw.Rules(Cookie, frameMask, func(id uint32) bool { return id == floodGroup })
 	learned := t.sw.Rules(addressCookie, frameMask, nil).Flows()
+	t.adoptPaths()
 	frame := t.rules.Flow(controller.KeyOf(miss())) != nil && t.rules.Group(floodGroup) != nil
 	floods, roles, listens := t.floods(), t.roles(), map[uint32]bool{}
 	for _, f := range t.rules.Flows() {
 		if number, ok := f.Match.InPort(); ok && f.Priority == 3 {
-			if listens[number] = true; roles[number] == none || roles[number] == blocked {
+			if listens[number] = true; roles[number] == none || roles[number] == blocked || roles[number].hasPaths() {
 				roles[number] = edge // which has begun or ended only
 			}
 		}
 	}
 	for number, r := range roles {
 		p := &port{role: r, held: time.Now().Add(holdTime)}
-		if r != blocked {
+		if r != blocked && r != bypass {
 			p.phase = leaving
 			if frame && floods[number] {
 				p.phase = open
@@ -192,7 +220,7 @@ func (t *table) roles() map[uint32]role {
 	for _, f := range t.rules.Flows() {
 		number, ok := f.Match.InPort()
 		if ok && f.Table == sourceTable && f.Priority == 1 && f.Match.Len() == 1 {
-			out[number] = max(min(role(f.Cookie&kindMask), blocked), edge)
+			out[number] = max(min(role(f.Cookie&kindMask), bypass), edge)
 		}
 	}
 	return out
@@ -266,6 +294,9 @@ func (t *table) open(number uint32, r role) {
 	if r != edge {
 		t.removeEntries(number, 3)
 	}
+	if r == trunk {
+		t.forget(number) // what was learned there does not tell where its packets come from now
+	}
 }
 
 // close ends that a port takes part, wholly: nothing comes in, and nothing goes out. The group and
@@ -273,8 +304,11 @@ func (t *table) open(number uint32, r role) {
 func (t *table) close(number uint32, r role) {
 	p := t.ports[number]
 	t.removeEntries(number, 3)
-	if r == blocked {
-		_ = t.rules.Set(portEntries(number, blocked)[0])
+	if r == bypass {
+		_ = t.rules.Set(guard())
+	}
+	if r == blocked || r == bypass {
+		_ = t.rules.Set(portEntries(number, r)[0])
 	} else {
 		t.removeEntries(number, 1)
 	}

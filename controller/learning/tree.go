@@ -236,7 +236,7 @@ func (g *graph) addPort(t *table, i int, at end, kind discovery.Kind, unknown in
 	t.mu.Lock()
 	p := t.ports[at.port]
 	held := p != nil && now.Before(p.held)
-	wasLink := held && (p.role == link || p.role == blocked)
+	wasLink := held && p.role.isLink()
 	if held && !wasLink && kind != discovery.Open {
 		p.held = time.Time{}
 	}
@@ -260,7 +260,7 @@ func (g *graph) addAway(t *table, i, unknown int, now time.Time) {
 	}
 	for number, p := range t.ports {
 		late := now.Before(p.held) || now.Sub(t.lost) < holdTime
-		if p.phase != closed && p.role == link && late && !g.inLink[end{t.dpid, number}] {
+		if p.phase != closed && p.role.inTree() && late && !g.inLink[end{t.dpid, number}] {
 			g.add(i, unknown, true)
 		}
 	}

@@ -39,6 +39,7 @@ import (
 	"trivet.dev/trivet/controller"
 	"trivet.dev/trivet/controller/apps"
 	"trivet.dev/trivet/controller/discovery"
+	"trivet.dev/trivet/controller/steer"
 	"trivet.dev/trivet/openflow"
 )
 
@@ -79,7 +80,7 @@ type App struct {
 	static    map[uint64][]StaticRoute            // by router, in place of the configuration's
 	programs  map[string]map[uint64][]StaticRoute // by name and router; replaced, not changed
 	speakers  map[string]Speaker                  // by the protocol's name; not changed once it is here
-	steered   map[netip.Prefix]Steered
+	steered   map[netip.Prefix]steer.Ways
 	cause     cause
 	pending   bool // a change is not in the switches yet
 	following bool // the same, but it is on its way
@@ -143,6 +144,14 @@ func (a *App) Name() string { return "routing" }
 
 // Routes says whether a datapath is one of the app's routers.
 func (a *App) Routes(dpid uint64) bool { return a.node(dpid) != nil }
+
+// MAC returns the Ethernet address of a router's interface; false: it is none.
+func (a *App) MAC(dpid uint64, port uint32) (openflow.MAC, bool) {
+	if n := a.node(dpid); n != nil && n.itf[port] != nil {
+		return n.itf[port].MAC, true
+	}
+	return openflow.MAC{}, false
+}
 
 func (a *App) node(dpid uint64) *node { return (*a.nodes.Load())[dpid] }
 

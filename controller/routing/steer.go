@@ -9,19 +9,14 @@ import (
 
 	"trivet.dev/trivet/controller"
 	"trivet.dev/trivet/controller/apps"
+	"trivet.dev/trivet/controller/steer"
 	"trivet.dev/trivet/openflow"
 	"trivet.dev/trivet/routing/rib"
 )
 
-// Edge is a way from a router to one that is next to it, by a link or over layer-2 switches.
-type Edge struct {
-	From, To         uint64 // datapath ids
-	FromPort, ToPort uint32
-}
-
 // Edges returns the ways between routers that there are now, in an order that depends on nothing
 // else.
-func (a *App) Edges() (out []Edge) {
+func (a *App) Edges() (out []steer.Edge) {
 	net := a.net.Load()
 	if net == nil || net.inner == nil {
 		return nil
@@ -31,7 +26,7 @@ func (a *App) Edges() (out []Edge) {
 			f := net.inner[i][segment]
 			for _, to := range net.members[int(segment)-len(net.routers)] {
 				if to.router != i {
-					out = append(out, Edge{r.DPID, net.routers[to.router].DPID, f.Port, to.itf.Port})
+					out = append(out, steer.Edge{From: r.DPID, To: net.routers[to.router].DPID, FromPort: f.Port, ToPort: to.itf.Port})
 				}
 			}
 		}
@@ -39,25 +34,13 @@ func (a *App) Edges() (out []Edge) {
 	return out
 }
 
-// Destination is a subnet that routers have, and how packets get there.
-type Destination struct {
-	Prefix netip.Prefix
-	Owners []uint64 // the routers that have it now
-
-	// Next is the first one of each router's next hops, if it is a router of the app; Home is what
-	// that were without Steer.
-	Next, Home map[uint64]Edge
-
-	Fixed map[uint64]bool // routers that have a route, a static one, that Steer does not replace
-}
-
 // Destination returns how packets get to a subnet; false where no router has it.
-func (a *App) Destination(p netip.Prefix) (d Destination, is bool) {
+func (a *App) Destination(p netip.Prefix) (d steer.Destination, is bool) {
 	net := a.net.Load()
 	if net == nil {
 		return d, false
 	}
-	d = Destination{Prefix: p, Next: map[uint64]Edge{}, Home: map[uint64]Edge{}, Fixed: map[uint64]bool{}}
+	d = steer.Destination{Next: map[uint64]steer.Edge{}, Home: map[uint64]steer.Edge{}, Fixed: map[uint64]bool{}}
 	for _, o := range net.owners[p] {
 		if net.isUp(o) {
 			d.Owners = append(d.Owners, net.routers[o.router].DPID)
@@ -82,7 +65,7 @@ func (a *App) Destination(p netip.Prefix) (d Destination, is bool) {
 }
 
 // edge is where a route leads first; false where that is no router of the app.
-func (n *network) edge(router int, r *Route) (e Edge, is bool) {
+func (n *network) edge(router int, r *Route) (e steer.Edge, is bool) {
 	if r == nil || len(r.Hops) == 0 || r.Hops[0].router < 0 {
 		return e, false
 	}
@@ -90,7 +73,7 @@ func (n *network) edge(router int, r *Route) (e Edge, is bool) {
 	to := n.routers[h.router]
 	for j := range to.Interfaces {
 		if f := &to.Interfaces[j]; f.MAC == h.dst {
-			return Edge{n.routers[router].DPID, to.DPID, h.Port, f.Port}, true
+			return steer.Edge{From: n.routers[router].DPID, To: to.DPID, FromPort: h.Port, ToPort: f.Port}, true
 		}
 	}
 	return e, false
@@ -103,14 +86,9 @@ func (a *App) Subnets() []netip.Prefix {
 	return a.addresses.subnets
 }
 
-// Steered is the ways to a prefix that routers are to take in place of those that they find, by
-// router. Each must lead to a router that is at the prefix or is steered as well: those from which
-// that is not so, or not any more because a link is down, are as if they were not there.
-type Steered map[uint64]Edge
-
 // Steer makes routers take other ways, to prefixes of subnets that routers have: a source of routes
 // of its own, "balanced". It replaces all that was steered before.
-func (a *App) Steer(ways map[netip.Prefix]Steered, why string) {
+func (a *App) Steer(ways map[netip.Prefix]steer.Ways, why string) {
 	a.mu.Lock()
 	a.steered = ways
 	a.mu.Unlock()
@@ -118,7 +96,7 @@ func (a *App) Steer(ways map[netip.Prefix]Steered, why string) {
 }
 
 // steer finds which of the ways that are asked for lead to their prefix.
-func (n *network) steer(ways map[netip.Prefix]Steered) {
+func (n *network) steer(ways map[netip.Prefix]steer.Ways) {
 	n.balanced = make(map[netip.Prefix]map[int]Hop, len(ways))
 	for p, steered := range ways {
 		hops := map[int]Hop{}
@@ -157,7 +135,7 @@ func (n *network) arrives(hops map[int]Hop, router int, p netip.Prefix) bool {
 }
 
 // hopOver is the next hop over an edge; false where that is not there now.
-func (n *network) hopOver(router int, e Edge, v4 bool) (h Hop, is bool) {
+func (n *network) hopOver(router int, e steer.Edge, v4 bool) (h Hop, is bool) {
 	out := n.portOf(router, e.FromPort)
 	to, known := n.index[e.To]
 	if out == nil || !known || n.inner == nil {

@@ -5,19 +5,20 @@ import (
 	"net/netip"
 	"testing"
 
+	"trivet.dev/trivet/controller/steer"
 	"trivet.dev/trivet/routing/rib"
 	"trivet.dev/trivet/topology"
 )
 
 // randomPath is a path without loops from a router to another; nothing where the walk ends before.
-func randomPath(rng *rand.Rand, n *network, from, to int) Steered {
-	out, seen := Steered{}, map[int]bool{from: true}
+func randomPath(rng *rand.Rand, n *network, from, to int) steer.Ways {
+	out, seen := steer.Ways{}, map[int]bool{from: true}
 	for at := from; at != to; {
-		var ways []Edge
+		var ways []steer.Edge
 		for segment, f := range n.inner[at] {
 			for _, o := range n.members[int(segment)-len(n.routers)] {
 				if !seen[o.router] {
-					ways = append(ways, Edge{n.routers[at].DPID, n.routers[o.router].DPID, f.Port, o.itf.Port})
+					ways = append(ways, steer.Edge{From: n.routers[at].DPID, To: n.routers[o.router].DPID, FromPort: f.Port, ToPort: o.itf.Port})
 				}
 			}
 		}
@@ -51,7 +52,7 @@ func TestSteer(t *testing.T) {
 			continue
 		}
 		steered++
-		after.steer(map[netip.Prefix]Steered{p: ways})
+		after.steer(map[netip.Prefix]steer.Ways{p: ways})
 		for _, step := range [][2]*network{{before, after}, {after, before}} {
 			if transition(t, rng, step[0], step[1], p, true) {
 				t.Fatalf("seed %d: a loop", seed)
@@ -59,7 +60,7 @@ func TestSteer(t *testing.T) {
 		}
 		w.Reactive = true
 		demand := w.network(t)
-		demand.steer(map[netip.Prefix]Steered{p: ways})
+		demand.steer(map[netip.Prefix]steer.Ways{p: ways})
 		for i := range w.Routers {
 			e, is := ways[w.Routers[i].DPID]
 			for _, n := range []*network{after, demand} {
@@ -82,7 +83,7 @@ func TestSteer(t *testing.T) {
 			}
 		}
 		cut := w.network(t)
-		cut.steer(map[netip.Prefix]Steered{p: ways})
+		cut.steer(map[netip.Prefix]steer.Ways{p: ways})
 		if len(cut.balanced) > 0 {
 			t.Fatalf("seed %d: the way's last link is down, and these still take it: %v", seed, cut.balanced)
 		}
@@ -104,7 +105,7 @@ func TestSteerLeavesStaticRoutes(t *testing.T) {
 	w.Routers[0].Static = []StaticRoute{{To: p, Via: netip.MustParseAddr("172.16.0.2")}} // by r2
 	w.Routers[1].Distances = map[Source]rib.Distance{Balanced: rib.Never}
 	n := w.network(t)
-	n.steer(map[netip.Prefix]Steered{p: {
+	n.steer(map[netip.Prefix]steer.Ways{p: {
 		1: {From: 1, To: 3, FromPort: 3, ToPort: 3}, // the direct link
 		2: {From: 2, To: 3, FromPort: 3, ToPort: 2},
 	}})

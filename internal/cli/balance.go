@@ -16,19 +16,20 @@ func (a *app) balance() *cobra.Command {
 	var install []string
 	var back bool
 	cmd := &cobra.Command{
-		Use:   "balance [ROUTER] [TO] [--install ROUTERS | --take-back]",
-		Short: "Show what links between routing nodes carry and what avoids busy ones, and choose paths",
-		Long: "Show the load of the links between routing nodes, each direction, and which traffic takes another path than the shortest, and why:\n" +
-			"with  balance: load  in the topology the controller moves traffic off busy links. With a router and a subnet, an address or a node\n" +
-			"to go to, list the paths there that are loaded least. A path that you install is kept until you take it back.",
-		Example: "  trivet balance\n  trivet balance r1 h4\n  trivet balance h4 --install r1,r3,r4\n  trivet balance h4 --take-back",
+		Use:   "balance [ROUTER|SWITCH] [TO] [--install ROUTERS | --take-back]",
+		Short: "Show what links between routing nodes and between switches carry and what avoids busy ones, and choose paths",
+		Long: "Show the load of the links between routing nodes and between switches, each direction, and which traffic takes another path than\n" +
+			"the shortest, and why: with  balance: load  in the topology the controller moves traffic off busy links. With a router and a subnet, an\n" +
+			"address or a node to go to, or a switch and a host, list the paths there that are loaded least. A path that you install is kept until\n" +
+			"you take it back.",
+		Example: "  trivet balance\n  trivet balance r1 h4\n  trivet balance s1 h7\n  trivet balance h4 --install r1,r3,r4\n  trivet balance h4 --take-back",
 		Args:    cobra.MaximumNArgs(2),
 	}
 	k := controllerFlags(cmd)
 	f := cmd.Flags()
 	f.IntVarP(&paths, "paths", "k", 3, "how many paths to list")
 	f.IntVarP(&most, "links", "n", 10, "how many links to list")
-	f.StringSliceVar(&install, "install", nil, "make what goes to TO take the path over these routers, from the first of them")
+	f.StringSliceVar(&install, "install", nil, "make what goes to TO take the path over these routers or switches, from the first of them")
 	f.BoolVar(&back, "take-back", false, "take back the paths to TO that were installed")
 	cmd.MarkFlagsMutuallyExclusive("install", "take-back")
 	cmd.ValidArgsFunction = a.completeSwitches(k, "router")
@@ -38,7 +39,7 @@ func (a *app) balance() *cobra.Command {
 		case changes && len(args) != 1:
 			return errors.New("name what the path leads to:  trivet balance h4 --install r1,r3,r4")
 		case !changes && len(args) == 1:
-			return errors.New("name a router, and what the paths from it lead to:  trivet balance r1 h4")
+			return errors.New("name a router or a switch, and what the paths from it lead to:  trivet balance r1 h4")
 		}
 		c, err := a.controllerClient(k)
 		if err != nil {
@@ -67,7 +68,7 @@ func (a *app) installPath(ctx context.Context, c *api.Client, r api.PathRequest)
 	if a.json {
 		return a.printJSON(p)
 	}
-	a.say("installed   to %s by %s", p.Prefix, strings.Join(p.Routers, ", "))
+	a.say("installed   to %s by %s", movedTo(p), strings.Join(p.Routers, ", "))
 	return nil
 }
 
@@ -90,11 +91,15 @@ func (a *app) listPaths(ctx context.Context, c *api.Client, from, to string, k i
 	if a.json {
 		return a.printJSON(p)
 	}
+	to = p.Host
+	if to == "" {
+		to = p.Prefix.String()
+	}
 	if len(p.Paths) == 0 {
-		a.say("%s has %s itself, or no link leads there", p.From, p.Prefix)
+		a.say("%s has %s itself, or no path leads there", p.From, to)
 		return nil
 	}
-	rows := [][]string{{"LOAD", "FREE", "PATH TO " + p.Prefix.String()}}
+	rows := [][]string{{"LOAD", "FREE", "PATH TO " + to}}
 	for _, x := range p.Paths {
 		free := "–"
 		if x.Free != nil {
@@ -139,6 +144,14 @@ func (a *app) listLoads(ctx context.Context, c *api.Client, most int) error {
 	return nil
 }
 
+// movedTo is what a path leads to.
+func movedTo(p api.MovedPath) string {
+	if p.Host != "" {
+		return p.Host
+	}
+	return p.Prefix.String()
+}
+
 // movedLines lists the paths that are not the shortest, after an empty line; nothing where there
 // are none.
 func movedLines(list []api.MovedPath) []string {
@@ -147,7 +160,7 @@ func movedLines(list []api.MovedPath) []string {
 	}
 	rows := [][]string{{"MOVED", "PATH", "SINCE", "WHY"}}
 	for _, p := range list {
-		rows = append(rows, []string{p.Prefix.String(), strings.Join(p.Routers, ", "), ago(p.Since), p.Why})
+		rows = append(rows, []string{movedTo(p), strings.Join(p.Routers, ", "), ago(p.Since), p.Why})
 	}
 	return append([]string{""}, columns(rows, "llll")...)
 }

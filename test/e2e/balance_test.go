@@ -27,8 +27,8 @@ func (m *machine) sends(from, to string) (end func()) {
 	}
 }
 
-// TestBalance proves what balance: load promises, on each datapath that routing nodes have, with
-// routes in advance and on demand: of two flows that fill a link one leaves it and nothing moves
+// TestBalance proves what balance: load promises, on each datapath that routing nodes and switches
+// have, with routes in advance and on demand: of two flows that fill a link one leaves it and nothing moves
 // any more; both take the shortest path again when the network is idle; trivet says why. It proves
 // that a path that a user installs is taken until a link of it fails, and again when that is back,
 // that one that is none changes nothing, and that without balance: load nothing moves.
@@ -36,12 +36,17 @@ func TestBalance(t *testing.T) {
 	example, err := os.ReadFile(example("balance.yaml"))
 	must(t, err)
 	for _, datapath := range []string{"embedded", "ovs"} {
-		for _, routing := range []string{"proactive", "reactive"} {
+		for _, routing := range []string{"proactive", "reactive", "switches"} {
 			t.Run(datapath+" "+routing, func(t *testing.T) {
 				t.Parallel()
 				m := newMachine(t)
 				before := m.snapshot()
-				text := "routing: " + routing + "\n" + strings.Replace(string(example), "100mbit", "20mbit", 1)
+				text := strings.Replace(string(example), "100mbit", "20mbit", 1)
+				if routing == "switches" {
+					text = strings.Replace(text, "r[1-5]: router", "r[1-5]: switch", 1)
+				} else {
+					text = "routing: " + routing + "\n" + text
+				}
 				m.up("--datapath", datapath, m.file("b.yaml", strings.Replace(text, "balance: load", "balance: {by: load, period: 1s}", 1)))
 				over := func(host, router string) func() bool {
 					return func() bool { return strings.Contains(m.run("path", "c2", host).out, "r1 → "+router+" →") }
@@ -101,5 +106,95 @@ func TestBalance(t *testing.T) {
 				m.unchanged(before)
 			})
 		}
+	}
+}
+
+// TestSwitchPaths proves of balance: load between switches, on each datapath, that hosts reach each
+// other over links outside the spanning tree; that no packet is lost or comes twice when that is
+// turned on and off by apply, nor when the daemon dies and is resumed; that a link that fails is
+// left, and taken again; that a host whose cable is moved to another switch is found there; and that
+// without it the tree is used.
+func TestSwitchPaths(t *testing.T) {
+	const ring = `
+balance: load
+nodes:
+  s[1-4]: switch
+  h[1-4]: host
+links:
+  - s1 -- s2
+  - s2 -- s3
+  - s3 -- s4
+  - s4 -- s1
+  - s1 -- h1
+  - s2 -- h2
+  - s3 -- h3
+  - s4 -- h4
+`
+	for _, datapath := range []string{"embedded", "ovs"} {
+		t.Run(datapath, func(t *testing.T) {
+			t.Parallel()
+			m := newMachine(t)
+			before := m.snapshot()
+			tree := m.file("tree.yaml", strings.Replace(ring, "balance: load", "", 1))
+			load := m.file("load.yaml", ring)
+			moved := m.file("moved.yaml", strings.Replace(ring, "s4 -- h4", "s2 -- h4", 1))
+			direct := func(a, b, path string) func() bool {
+				return func() bool { return strings.Contains(m.run("path", a, b).out, a+" → "+path+" → "+b+" ") }
+			}
+			m.up("--datapath", datapath, tree)
+			m.pingAll(12)
+			// The tree from s1 does not have s2–s3 or s3–s4.
+			if direct("h2", "h3", "s2 → s3")() && direct("h3", "h4", "s3 → s4")() {
+				t.Fatal("the default takes links outside the tree")
+			}
+			ping := m.stream("h3", "0.01", "10.0.0.4")
+			m.ok("apply", "--datapath", datapath, load)
+			for i, pair := range []string{"h1 h2", "h2 h3", "h3 h4", "h4 h1"} {
+				a, b, _ := strings.Cut(pair, " ")
+				path := "s" + string(rune('1'+i)) + " → s" + string(rune('1'+(i+1)%4))
+				eventually(t, pair+" take their own link", direct(a, b, path))
+				eventually(t, pair+" take their own link back", direct(b, a, path[len("s1 → "):]+" → "+path[:2]))
+			}
+			contains(t, m.ok("path", "h3", "h4"), "the controller's path to h4, a shortest one")
+			ping.more(20)
+			ping.unbroken("paths are turned on")
+			m.pingAll(12)
+
+			ping = m.stream("h3", "0.01", "10.0.0.4")
+			m.killDaemon()
+			m.ok("resume")
+			ping.more(20)
+			ping.unbroken("the death and the resumption")
+			if !direct("h3", "h4", "s3 → s4")() {
+				t.Error("after resume: ", m.ok("path", "h3", "h4"))
+			}
+
+			m.ok("link", "set", "s3-s4", "down")
+			eventually(t, "the other way round is taken", direct("h3", "h4", "s3 → s2 → s1 → s4"))
+			m.pingAll(12)
+			m.ok("link", "set", "s3-s4", "up")
+			eventually(t, "the link is taken again", direct("h3", "h4", "s3 → s4"))
+			m.pingAll(12)
+
+			m.ok("apply", "--datapath", datapath, moved)
+			m.pingAll(12)
+			eventually(t, "the host is found where it is now", direct("h3", "h4", "s3 → s2"))
+			m.ok("apply", "--datapath", datapath, load)
+			m.pingAll(12)
+			eventually(t, "the host is found where it was", direct("h3", "h4", "s3 → s4"))
+
+			ping = m.stream("h3", "0.01", "10.0.0.4")
+			m.ok("apply", "--datapath", datapath, tree)
+			ping.more(20)
+			ping.unbroken("paths are turned off")
+			m.pingAll(12)
+			for _, s := range []string{"s1", "s2", "s3", "s4"} {
+				if flows := m.ok("flows", s); strings.Contains(flows, "metadata") {
+					t.Error("something of paths is left: ", flows)
+				}
+			}
+			contains(t, m.ok("down"), "nothing left")
+			m.unchanged(before)
+		})
 	}
 }

@@ -1,0 +1,82 @@
+package learning
+
+import (
+	"context"
+	"slices"
+
+	"trivet.dev/trivet/controller"
+	"trivet.dev/trivet/controller/steer"
+	"trivet.dev/trivet/openflow"
+)
+
+// App is a ground of the app balance: its destinations are the Ethernet addresses that have paths.
+
+// Edges returns the links by which paths may lead, each direction.
+func (a *App) Edges() []steer.Edge {
+	s := &a.spreading
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.view == nil {
+		return nil
+	}
+	return slices.Clone(s.view.edges)
+}
+
+// Quiet says whether all paths are in the switches.
+func (a *App) Quiet() bool { return a.Settled() }
+
+// Destination returns how packets get to an address; false: it has no paths.
+func (a *App) Destination(to openflow.MAC) (d steer.Destination, is bool) {
+	s := &a.spreading
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w := s.ways[to]
+	if w == nil {
+		return d, false
+	}
+	return steer.Destination{Owners: []uint64{w.at.dpid}, Next: w.next, Home: w.home, Fixed: s.view.frozen}, true
+}
+
+// Steer makes switches take other ways to addresses. It replaces all that was steered before.
+func (a *App) Steer(ways map[openflow.MAC]steer.Ways, _ string) {
+	a.spreading.mu.Lock()
+	a.spreading.steered = ways
+	a.spreading.mu.Unlock()
+	a.poke()
+}
+
+// Carried returns how many bytes a switch has sent by the path to each address.
+func (a *App) Carried(ctx context.Context, dpid uint64) (map[openflow.MAC]uint64, error) {
+	a.mu.Lock()
+	t := a.switches[dpid]
+	a.mu.Unlock()
+	if t == nil {
+		return nil, controller.ErrGone
+	}
+	t.mu.Lock()
+	sw := t.sw
+	t.mu.Unlock()
+	if sw == nil {
+		return nil, controller.ErrGone
+	}
+	all := openflow.AllFlows()
+	all.Table, all.Cookie, all.CookieMask = destinationTable, pathCookie, frameMask
+	list, err := controller.Ask[openflow.FlowStatsList](ctx, sw, all)
+	out := map[openflow.MAC]uint64{}
+	for _, f := range list {
+		if dst, is := f.Match.Get(openflow.FieldEthDst); is {
+			out[dst.MAC()] += f.Bytes
+		}
+	}
+	return out, err
+}
+
+// Addresses returns where the addresses that have paths are.
+func (a *App) Addresses() (out []openflow.MAC) {
+	a.spreading.mu.Lock()
+	defer a.spreading.mu.Unlock()
+	for mac := range a.spreading.ways {
+		out = append(out, mac)
+	}
+	return out
+}

@@ -262,7 +262,7 @@ func (v *view) userRoutes() map[string]bool {
 }
 
 func (v *view) route(r routing.Router, x routing.Candidate, users map[string]bool) Route {
-	route := Route{Router: r.Name, Prefix: x.Prefix, Source: builtin.SourceOf(r, x.Route), Distance: uint8(x.Distance), Metric: x.Metric, Tag: x.Tag,
+	route := Route{Router: r.Name, Prefix: x.Prefix, Source: builtin.SourceOf(x.Route), Distance: uint8(x.Distance), Metric: x.Metric, Tag: x.Tag,
 		Hops: []Hop{}, Drop: x.Drop, Used: x.Used, Why: x.Why, User: x.Source == routing.Static && users[r.Name+" "+x.Prefix.String()]}
 	for _, h := range x.Hops {
 		hop := Hop{Interface: h.Interface, Via: h.Via, Router: h.Router, For: h.For}

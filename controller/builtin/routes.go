@@ -124,13 +124,14 @@ func (c *Controller) UserRoutes() []UserRoute {
 	return out
 }
 
-// SourceOf says where a router's route comes from; of one by a routing protocol, by which.
-func SourceOf(r routing.Router, x *routing.Route) string {
-	switch {
-	case x.Source == routing.Protocol && r.Protocol != "":
-		return r.Protocol
-	case x.Source == routing.Program:
-		return x.Source.String() + " " + x.Program
+// SourceOf says where a route comes from, in the words of people: a protocol by its name, a program
+// with its name.
+func SourceOf(x *routing.Route) string {
+	switch x.Source {
+	case routing.Spoken:
+		return x.Name
+	case routing.Program:
+		return x.Source.String() + " " + x.Name
 	}
 	return x.Source.String()
 }

@@ -87,7 +87,7 @@ func (n *network) redistribute(now time.Time) (again time.Duration) {
 // lost says whether a router stops to announce a network because OSPF leads to it now.
 func (n *network) lost(r *router, e engine.External, list []engine.External) bool {
 	u := n.used[r.DPID][e.Prefix]
-	return u != nil && u.Source == routing.Protocol && !slices.ContainsFunc(list, func(o engine.External) bool { return o.Prefix == e.Prefix })
+	return u != nil && u.Source == routing.Spoken && !slices.ContainsFunc(list, func(o engine.External) bool { return o.Prefix == e.Prefix })
 }
 
 // outside lists what a router redistributes of what it uses. What it has from OSPF itself is never

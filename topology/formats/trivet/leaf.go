@@ -57,7 +57,7 @@ var leaves = map[any]leaf{
 	reflect.TypeFor[topology.BalanceBy]():      oneOf(topology.BalanceECMP, topology.BalanceOff, topology.BalanceLoad),
 	reflect.TypeFor[topology.WifiBand]():       oneOf(topology.Band2GHz, topology.Band5GHz),
 	reflect.TypeFor[topology.Route]():          {parse: simple(topology.ParseRoute), pattern: `^\S+( +(discard|(via|dev|distance|metric|tag) +\S+))+$`},
-	reflect.TypeFor[topology.SourceDistance](): {parse: simple(topology.ParseSourceDistance), pattern: `^(static|balanced|ospf|shortest-path) +[0-9]+$`},
+	reflect.TypeFor[topology.SourceDistance](): {parse: simple(topology.ParseSourceDistance), pattern: `^((static|balanced|ospf|shortest-path|program)|(program|protocol) +[a-z][a-z0-9-]*) +[0-9]+$`},
 	reflect.TypeFor[topology.Masquerade]():     {parse: simple(parseMasquerade), pattern: `^([0-9a-fA-F:./]+)?( *dev +\S+)?$`},
 	reflect.TypeFor[topology.RoutesMode]():     oneOf(topology.RoutesComputed, topology.RoutesAsWritten),
 }

@@ -81,7 +81,7 @@ func New(d *discovery.App, r *routing.App, c Config) (*App, error) {
 		Wants: []routing.Wanted{{Protocol: ipProtocol, Groups: []netip.Prefix{allRouters}}}}); err != nil {
 		return nil, err
 	}
-	a.feed = r.Subscribe(true, func() { a.changed() })
+	a.feed = r.Subscribe(topology.SourceOSPF, func() { a.changed() })
 	return a, a.Configure(c)
 }
 

@@ -37,6 +37,8 @@ type Router struct {
 	// Distances are those that the router gives to sources in place of the usual ones, and of those
 	// that programs ask for.
 	Distances map[Origin]rib.Distance
+
+	Redistribute []topology.Redistribute // what programs and protocols are told; of one the first that matches decides
 }
 
 // Interface is a port of a router.
@@ -100,6 +102,7 @@ func ConfigOf(t *topology.Topology) Config {
 			}
 			r.Distances[originOf(d)] = d.Distance
 		}
+		r.Redistribute = n.Redistribute
 		for _, s := range n.Routes {
 			r.Static = append(r.Static, StaticOf(s))
 		}

@@ -182,7 +182,7 @@ func TestRIB(t *testing.T) {
 		r := &w.Routers[0]
 		learned := [2]map[netip.Prefix]Learned{{}, {}}
 		told := map[netip.Prefix]*Route{}
-		feed := &Feed{own: true, told: rib.NewFeed[Place](sameRoute), routers: []uint64{1}}
+		feed := &Feed{self: "ospf", told: rib.NewFeed[Place](sameRoute), routers: []uint64{1}}
 		given := func() (s StaticRoute) {
 			v6, level := rapid.Bool().Draw(rt, "v6"), rapid.IntRange(0, 2).Draw(rt, "level")
 			s = StaticRoute{To: prefix(v6, level, rapid.IntRange(0, 2).Draw(rt, "length")), Metric: uint32(rapid.IntRange(0, 2).Draw(rt, "metric")),
@@ -309,6 +309,9 @@ func follow(rt *rapid.T, feed *Feed, n *network, told map[netip.Prefix]*Route, m
 		for _, p := range f.Prefixes {
 			own[p.Masked()] = true
 		}
+	}
+	for p := range m.spoken[1] {
+		own[p] = true
 	}
 	count := 0
 	for p, is := range own {

@@ -52,7 +52,8 @@ var leaves = map[any]leaf{
 	reflect.TypeFor[topology.OSPFNetwork]():      oneOf(topology.PointToPoint, topology.Broadcast),
 	reflect.TypeFor[topology.OSPFAuthType]():     oneOf(topology.AuthNone, topology.AuthSimple, topology.AuthMD5, topology.AuthSHA1, topology.AuthSHA256, topology.AuthSHA384, topology.AuthSHA512),
 	reflect.TypeFor[topology.OSPFRange]():        {parse: simple(topology.ParseOSPFRange), pattern: `^[0-9.]+/[0-9]+( +hide)?$`},
-	reflect.TypeFor[topology.OSPFRedistribute](): {parse: simple(topology.ParseOSPFRedistribute), pattern: `^(deny +)?(static|connected|program|default)( +[0-9.]+/[0-9]+)?( +set| +(ge|le|tag|metric|type) +[0-9]+)*$`},
+	reflect.TypeFor[topology.OSPFRedistribute](): {parse: simple(topology.ParseOSPFRedistribute), pattern: `^(deny +)?(static|connected|program|default|(program|protocol) +[a-z][a-z0-9-]*)( +[0-9.]+/[0-9]+)?( +set| +(ge|le|tag|metric|type) +[0-9]+)*$`},
+	reflect.TypeFor[topology.Redistribute]():     {parse: simple(topology.ParseRedistribute), pattern: `^(deny +)?(static|connected|program|ospf|shortest-path|(program|protocol) +[a-z][a-z0-9-]*)( +[0-9a-fA-F.:]+/[0-9]+)?( +set| +(ge|le|tag|metric) +[0-9]+| +into +[a-z][a-z0-9-]*)*$`},
 
 	reflect.TypeFor[topology.BalanceBy]():      oneOf(topology.BalanceECMP, topology.BalanceOff, topology.BalanceLoad),
 	reflect.TypeFor[topology.WifiBand]():       oneOf(topology.Band2GHz, topology.Band5GHz),

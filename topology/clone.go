@@ -47,6 +47,7 @@ func (n *Node) clone() *Node {
 	c.Gateways = slices.Clone(n.Gateways)
 	c.Routes = slices.Clone(n.Routes)
 	c.Distances = slices.Clone(n.Distances)
+	c.Redistribute = slices.Clone(n.Redistribute)
 	c.Masquerade = slices.Clone(n.Masquerade)
 	c.Cores = slices.Clone(n.Cores)
 	c.Isolate = slices.Clone(n.Isolate)

@@ -174,6 +174,9 @@ func (n *Node) asWritten(into map[string]string) {
 	if len(n.Distances) > 0 {
 		into["distances"] = joined(n.Distances)
 	}
+	if len(n.Redistribute) > 0 {
+		into["redistribute"] = joined(n.Redistribute)
+	}
 	if n.OSPF != nil && len(n.OSPF.Redistribute) > 0 {
 		into["ospf.redistribute"] = joined(n.OSPF.Redistribute)
 	}

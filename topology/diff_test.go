@@ -10,7 +10,7 @@ import (
 // TestDiffInWords proves that what differs between two routers is shown in the words of files.
 func TestDiffInWords(t *testing.T) {
 	router := func(distance rib.Distance, metric int) *Topology {
-		return &Topology{Nodes: []*Node{{Name: "r1", Kind: Router, Distances: []SourceDistance{{SourceOSPF, distance}, {SourceStatic, 5}},
+		return &Topology{Nodes: []*Node{{Name: "r1", Kind: Router, Distances: []SourceDistance{{Source: SourceOSPF, Distance: distance}, {Source: SourceStatic, Distance: 5}},
 			OSPF: &OSPF{Redistribute: []OSPFRedistribute{{Source: OSPFStatic, Prefix: netip.MustParsePrefix("10.20.0.0/16"), LE: 24, Metric: metric}, {Source: OSPFConnected, Deny: true}}}}}}
 	}
 	changes := Diff(router(150, 30), router(120, 40))

@@ -175,8 +175,10 @@ func (r *resolver) speaksOSPF(n *Node) {
 	case n.OSPF == nil:
 	case n.Datapath == Kernel:
 		r.problems.Add(n.Pos, "use datapath frr or bird, or controller trivet", "router %s: Linux by itself does not speak OSPF", n.Name)
-	case n.Datapath.Linux() && slices.ContainsFunc(n.OSPF.Redistribute, func(d OSPFRedistribute) bool { return d.Source == OSPFProgram }):
-		r.problems.Add(n.Pos, "make it a routing node, or leave it out", "router %s: ospf: redistribute program: programs give routes to routing nodes only", n.Name)
+	case n.Datapath.Linux() && slices.ContainsFunc(n.OSPF.Redistribute, func(d OSPFRedistribute) bool {
+		return d.Source == OSPFProgram || d.Source == OSPFProtocol
+	}):
+		r.problems.Add(n.Pos, "make it a routing node, or leave it out", "router %s: ospf: redistribute program, protocol: only routing nodes have routes of these", n.Name)
 	}
 }
 

@@ -14,10 +14,11 @@ import (
 // not announced. It says what FRR's route-map and prefix-list say together.
 type OSPFRedistribute struct {
 	Deny   bool   `json:"deny,omitempty"` // what matches is not announced
-	Source string `json:"source"`         // connected, static, program or default
+	Source string `json:"source"`         // connected, static, program, protocol or default
+	Name   string `json:"name,omitempty"` // of the program (none: of any), or of the protocol
 
 	// Prefix is what the routes are to, if their lengths are from GE to LE. With neither it is the
-	// one network. 0: GE is the prefix's length, LE 32. No Prefix: to anything but the default
+	// one network. 0: GE is the prefix's length, LE that of addresses. No Prefix: to anything but the default
 	// route.
 	Prefix netip.Prefix `json:"prefix,omitzero"`
 	GE     int          `json:"ge,omitempty"`
@@ -33,15 +34,27 @@ type OSPFRedistribute struct {
 const (
 	OSPFConnected = "connected" // networks of interfaces on which OSPF is off
 	OSPFStatic    = "static"    // the node's routes, as long as it uses them
-	OSPFProgram   = "program"   // what programs have given by the API; of routing nodes
-	OSPFDefault   = "default"   // a default route, whether or not the router has one
+	OSPFProgram   = SourceProgram
+	OSPFProtocol  = SourceProtocol
+	OSPFDefault   = "default" // a default route, whether or not the router has one
 )
 
 const (
 	maxOSPFMetric = 1<<24 - 2 // RFC 2328, B: LSInfinity is above it
 
-	redistributeHint = "write static, connected, program or default; or static 10.20.0.0/16 le 24 tag 7 set metric 30 type 1 tag 8, or deny static 10.20.0.0/16"
+	redistributeHint = "write static, connected, program, program sdwan, protocol rip or default; or static 10.20.0.0/16 le 24 tag 7 set metric 30 type 1 tag 8, or deny static 10.20.0.0/16"
+
+	redistributeIntoHint = "write ospf into bgp, or deny static 10.20.0.0/16 le 24 tag 7 into bgp, or program sdwan set metric 30 tag 8 into bgp"
 )
+
+// Redistribute is a rule for which of its routes a router tells a program, or a protocol that an app
+// of the controller speaks, and how. Of the rules of one target the first that matches a route
+// decides; what none matches is not told. Its source may also be ospf or shortest-path, its Prefix
+// one of IPv6; it has no Type.
+type Redistribute struct {
+	OSPFRedistribute
+	Into string `json:"into"` // the program or protocol
+}
 
 // Matches says whether the rule is about a route of its source.
 func (r OSPFRedistribute) Matches(p netip.Prefix, tag uint32) bool {
@@ -64,7 +77,7 @@ func (r OSPFRedistribute) Lengths() (least, most int) {
 	if r.GE == 0 && r.LE == 0 {
 		return r.Prefix.Bits(), r.Prefix.Bits()
 	}
-	return cmp.Or(r.GE, r.Prefix.Bits()), cmp.Or(r.LE, 32)
+	return cmp.Or(r.GE, r.Prefix.Bits()), cmp.Or(r.LE, r.Prefix.Addr().BitLen())
 }
 
 // Plain says whether the rule is about all routes of its source, and changes no tag.
@@ -75,22 +88,51 @@ func (r OSPFRedistribute) Plain() bool {
 // ParseOSPFRedistribute reads "static", "connected metric 30 type 1", "deny static 10.20.0.0/16" or
 // "static 10.20.0.0/16 le 24 tag 7 set metric 30 type 1 tag 8".
 func ParseOSPFRedistribute(s string) (OSPFRedistribute, error) {
-	var r OSPFRedistribute
-	bad := func(format string, args ...any) (OSPFRedistribute, error) {
-		return OSPFRedistribute{}, Mistaken(redistributeHint, "%q cannot be redistributed"+format, append([]any{s}, args...)...)
+	r, why := parseRedistribute(strings.Fields(s))
+	if why == "" {
+		why = r.wrong()
 	}
+	if why != "" {
+		return OSPFRedistribute{}, Mistaken(redistributeHint, "%q cannot be redistributed: %s", s, why)
+	}
+	return r, nil
+}
+
+// ParseRedistribute reads "ospf into bgp" or "deny static 10.20.0.0/16 tag 7 into bgp".
+func ParseRedistribute(s string) (r Redistribute, err error) {
 	f := strings.Fields(s)
+	why := "into and the name of a program or protocol are missing"
+	if i := slices.Index(f, "into"); i >= 0 && i+1 < len(f) {
+		r.Into = f[i+1]
+		if r.OSPFRedistribute, why = parseRedistribute(slices.Delete(f, i, i+2)); why == "" {
+			why = r.wrong()
+		}
+	}
+	if why != "" {
+		return Redistribute{}, Mistaken(redistributeIntoHint, "%q cannot be redistributed: %s", s, why)
+	}
+	return r, nil
+}
+
+// parseRedistribute reads the words of a rule, or says what is wrong with them.
+func parseRedistribute(f []string) (r OSPFRedistribute, why string) {
+	bad := func(format string, args ...any) (OSPFRedistribute, string) {
+		return OSPFRedistribute{}, fmt.Sprintf(format, args...)
+	}
 	if len(f) > 0 && f[0] == "deny" {
 		r.Deny, f = true, f[1:]
 	}
 	if len(f) == 0 {
-		return bad("")
+		return bad("the source is missing")
 	}
 	r.Source, f = f[0], f[1:]
+	if len(f) > 0 && slices.Contains([]string{SourceProgram, SourceProtocol}, r.Source) && isProgram(f[0]) {
+		r.Name, f = f[0], f[1:]
+	}
 	if len(f) > 0 && strings.Contains(f[0], "/") {
 		p, err := netip.ParsePrefix(f[0])
 		if err != nil {
-			return bad(": %s is not a network", f[0])
+			return bad("%s is not a network", f[0])
 		}
 		r.Prefix, f = p, f[1:]
 	}
@@ -109,27 +151,32 @@ func ParseOSPFRedistribute(s string) (OSPFRedistribute, error) {
 		into := r.word(word, set)
 		switch name := fmt.Sprint(set, word); {
 		case into == nil:
-			return bad(": %s is not a word for it", word)
+			return bad("%s is not a word for it", word)
 		case len(f) < 2:
-			return bad(": a number is missing after %s", word)
+			return bad("a number is missing after %s", word)
 		case seen[name]:
-			return bad(": %s is there twice", word)
+			return bad("%s is there twice", word)
 		case word == "tag" && set && !explicit:
-			return bad(": a tag is matched before metric and type, or announced behind set")
+			return bad("a tag is matched before metric and type, or announced behind set")
 		default:
 			seen[name] = true
 		}
 		n, err := strconv.ParseUint(f[1], 10, 32)
 		if err != nil || n == 0 {
-			return bad(": %s is not a number above 0", f[1])
+			return bad("%s is not a number above 0", f[1])
 		}
 		into(n)
 		f = f[2:]
 	}
-	if why := r.wrong(); why != "" {
-		return bad(": %s", why)
-	}
-	return r, nil
+	return r, ""
+}
+
+// ruleWords are words of rules, which no program in them can be called.
+var ruleWords = []string{"ge", "le", "tag", "set", "metric", "type", "into"}
+
+// isProgram says whether a word can be the name of a program or protocol.
+func isProgram(word string) bool {
+	return programName.MatchString(word) && !slices.Contains(ruleWords, word)
 }
 
 // word returns what takes the number behind a word.
@@ -155,10 +202,40 @@ func (r *OSPFRedistribute) word(word string, set bool) func(uint64) {
 
 // wrong says what no router could follow; "" is nothing.
 func (r OSPFRedistribute) wrong() string {
+	switch {
+	case !slices.Contains([]string{OSPFConnected, OSPFStatic, OSPFProgram, OSPFProtocol, OSPFDefault}, r.Source):
+		return clip(r.Source) + " is not a source"
+	case r.Source == OSPFProtocol && r.Name == SourceOSPF:
+		return "what OSPF has found it announces itself"
+	case r.Prefix.IsValid() && !r.Prefix.Addr().Is4():
+		return r.Prefix.String() + " is not an IPv4 network"
+	}
+	return r.never()
+}
+
+// wrong says what no router could follow; "" is nothing.
+func (r Redistribute) wrong() string {
+	switch {
+	case !isProgram(r.Into) || r.Into == SourceOSPF:
+		return clip(r.Into) + " cannot be the name of a program or protocol"
+	case !slices.Contains([]string{OSPFConnected, OSPFStatic, OSPFProgram, OSPFProtocol, SourceOSPF, SourceShortestPath}, r.Source):
+		return clip(r.Source) + " is not a source"
+	case r.Name == r.Into:
+		return r.Into + " knows its own routes"
+	case r.Type != 0:
+		return "only OSPF has types of metrics"
+	}
+	return r.never()
+}
+
+// never says why a rule is one that no router could follow, whatever it is for.
+func (r OSPFRedistribute) never() string {
 	least, most := r.Lengths()
 	switch {
-	case !slices.Contains([]string{OSPFConnected, OSPFStatic, OSPFProgram, OSPFDefault}, r.Source):
-		return clip(r.Source) + " is not a source"
+	case r.Source == OSPFProtocol && r.Name == "":
+		return "the protocol has no name"
+	case r.Name != "" && (!isProgram(r.Name) || r.Source != OSPFProgram && r.Source != OSPFProtocol):
+		return clip(r.Name) + " is no name of a program or protocol"
 	case r.Deny && (r.Metric != 0 || r.Type != 0 || r.SetTag != 0):
 		return "what is denied has no metric, type or tag"
 	case r.Source == OSPFDefault && (r.Deny || r.Prefix.IsValid() || r.Tag != 0):
@@ -167,10 +244,10 @@ func (r OSPFRedistribute) wrong() string {
 		return "connected networks have no tag"
 	case !r.Prefix.IsValid() && (r.GE != 0 || r.LE != 0):
 		return "ge and le follow a network"
-	case r.Prefix.IsValid() && (!r.Prefix.Addr().Is4() || r.Prefix != r.Prefix.Masked()):
-		return r.Prefix.String() + " is not an IPv4 network"
-	case r.Prefix.IsValid() && (least < r.Prefix.Bits() || most < least || most > 32):
-		return fmt.Sprintf("lengths of networks in %s are ge %d le 32", r.Prefix, r.Prefix.Bits())
+	case r.Prefix.IsValid() && r.Prefix != r.Prefix.Masked():
+		return r.Prefix.String() + " is not a network; write " + r.Prefix.Masked().String()
+	case r.Prefix.IsValid() && (least < r.Prefix.Bits() || most < least || most > r.Prefix.Addr().BitLen()):
+		return fmt.Sprintf("lengths of networks in %s are ge %d le %d", r.Prefix, r.Prefix.Bits(), r.Prefix.Addr().BitLen())
 	case r.Metric < 0 || r.Metric > maxOSPFMetric:
 		return fmt.Sprintf("the metric is at most %d", maxOSPFMetric)
 	case r.Type < 0 || r.Type > 2:
@@ -180,7 +257,7 @@ func (r OSPFRedistribute) wrong() string {
 }
 
 func (r OSPFRedistribute) String() string {
-	s := r.Source
+	s := strings.TrimSpace(r.Source + " " + r.Name)
 	if r.Deny {
 		s = "deny " + s
 	}
@@ -202,4 +279,21 @@ func (r OSPFRedistribute) String() string {
 	add("type", uint64(r.Type))
 	add("tag", uint64(r.SetTag))
 	return s
+}
+
+func (r Redistribute) String() string { return r.OSPFRedistribute.String() + " into " + r.Into }
+
+// checkRedistribute finds rules that nothing would follow: Linux routers have their own daemons.
+func (r *resolver) checkRedistribute() {
+	for _, n := range r.t.Nodes {
+		for _, rule := range n.Redistribute {
+			why := rule.wrong()
+			switch {
+			case why != "":
+				r.problems.Add(n.Pos, redistributeIntoHint, "router %s: cannot redistribute %q: %s", n.Name, clip(rule.String()), why)
+			case !n.RoutingNode():
+				r.problems.Add(n.Pos, "leave it out, or make it a routing node", "router %s: redistribute: routes of routing nodes are told to programs; datapath %s keeps its own", n.Name, n.Datapath)
+			}
+		}
+	}
 }

@@ -58,7 +58,7 @@ func TestRedistributeRules(t *testing.T) {
 		"connected tag 7":                "connected networks have no tag",
 		"static le 24":                   "ge and le follow a network",
 		"static 10.20.0.0/33":            "10.20.0.0/33 is not a network",
-		"static 10.20.0.1/16":            "10.20.0.1/16 is not an IPv4 network",
+		"static 10.20.0.1/16":            "10.20.0.1/16 is not a network; write 10.20.0.0/16",
 		"static fd00::/64":               "fd00::/64 is not an IPv4 network",
 		"static 10.20.0.0/16 ge 8":       "ge 16 le 32",
 		"static 10.20.0.0/16 ge 24 le 9": "ge 16 le 32",

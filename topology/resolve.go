@@ -108,6 +108,7 @@ func (r *resolver) defaults(d Defaults) {
 		}
 	}
 	r.checkDistances()
+	r.checkRedistribute()
 	if i := slices.IndexFunc(t.Nodes, (*Node).RoutingNode); i >= 0 && t.Routes == RoutesAsWritten {
 		r.problems.Warn(t.Nodes[i].Pos, "use datapath kernel", "routes as-written: %s is a routing node, which finds its routes itself: routes are computed", t.Nodes[i].Name)
 		t.Routes = RoutesComputed

@@ -3,6 +3,7 @@ package topology
 import (
 	"fmt"
 	"net/netip"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,7 +31,8 @@ type Route struct {
 
 // SourceDistance is how little a router trusts the routes of a source.
 type SourceDistance struct {
-	Source   string       `json:"source"` // static, balanced, ospf or shortest-path
+	Source   string       `json:"source"`         // static, balanced, ospf, shortest-path, program or protocol
+	Name     string       `json:"name,omitempty"` // of a program (none: of all), or of a protocol that an app of the controller speaks
 	Distance rib.Distance `json:"distance"`
 }
 
@@ -40,20 +42,47 @@ const (
 	SourceBalanced     = "balanced" // what the controller moves off busy links
 	SourceOSPF         = "ospf"
 	SourceShortestPath = "shortest-path" // what the controller finds by itself
+	SourceProgram      = "program"       // what programs have given by the API
+	SourceProtocol     = "protocol"      // what a protocol has found that an app of the controller speaks
 )
 
-// ParseSourceDistance reads "ospf 150".
+// programName is what programs and protocols may be called.
+var programName = regexp.MustCompile(`^[a-z][a-z0-9-]{0,31}$`)
+
+const distanceHint = "write ospf 150, static 5, shortest-path 100, program 30, program sdwan 30 or protocol rip 130; distances are 1 to 255, which is never used"
+
+// ParseSourceDistance reads "ospf 150" or "program sdwan 30".
 func ParseSourceDistance(s string) (SourceDistance, error) {
+	bad := Mistaken(distanceHint, "%q is not the distance of a source", s)
 	f := strings.Fields(s)
-	if len(f) == 2 && slices.Contains([]string{SourceStatic, SourceBalanced, SourceOSPF, SourceShortestPath}, f[0]) {
-		if n, err := strconv.ParseUint(f[1], 10, 8); err == nil && n > 0 {
-			return SourceDistance{f[0], rib.Distance(n)}, nil
-		}
+	if len(f) < 2 || len(f) > 3 {
+		return SourceDistance{}, bad
 	}
-	return SourceDistance{}, Mistaken("write ospf 150, static 5 or shortest-path 100; distances are 1 to 255, which is never used", "%q is not the distance of a source", s)
+	n, err := strconv.ParseUint(f[len(f)-1], 10, 8)
+	d := SourceDistance{Source: f[0], Distance: rib.Distance(n)}
+	if len(f) == 3 {
+		d.Name = f[1]
+	}
+	if err != nil || n == 0 || !d.isSource() {
+		return SourceDistance{}, bad
+	}
+	return d, nil
 }
 
-func (d SourceDistance) String() string { return fmt.Sprintf("%s %d", d.Source, d.Distance) }
+// isSource says whether there may be such a source.
+func (d SourceDistance) isSource() bool {
+	switch d.Source {
+	case SourceProtocol:
+		return programName.MatchString(d.Name)
+	case SourceProgram:
+		return d.Name == "" || programName.MatchString(d.Name)
+	}
+	return d.Name == "" && slices.Contains([]string{SourceStatic, SourceBalanced, SourceOSPF, SourceShortestPath}, d.Source)
+}
+
+func (d SourceDistance) String() string {
+	return fmt.Sprintf("%s %d", strings.TrimSpace(d.Source+" "+d.Name), d.Distance)
+}
 
 // checkDistances finds distances that nothing would follow: Linux routers have their own.
 func (r *resolver) checkDistances() {
@@ -62,13 +91,13 @@ func (r *resolver) checkDistances() {
 		for _, d := range n.Distances {
 			switch text, err := ParseSourceDistance(d.String()); {
 			case err != nil || text != d:
-				r.problems.Add(n.Pos, "write ospf 150, static 5 or shortest-path 100", "router %s: distances: %s", n.Name, clip(d.String()))
+				r.problems.Add(n.Pos, distanceHint, "router %s: distances: %s", n.Name, clip(d.String()))
 			case !n.RoutingNode():
 				r.problems.Add(n.Pos, "leave it out, or give single routes a distance: 10.2.0.0/16 via 10.0.0.254 distance 200", "router %s: distances are those of routing nodes; datapath %s has its own", n.Name, n.Datapath)
-			case seen[d.Source]:
-				r.problems.Add(n.Pos, "write it once", "router %s: distances: %s has two", n.Name, d.Source)
+			case seen[d.Source+" "+d.Name]:
+				r.problems.Add(n.Pos, "write it once", "router %s: distances: %s has two", n.Name, strings.TrimSpace(d.Source+" "+d.Name))
 			}
-			seen[d.Source] = true
+			seen[d.Source+" "+d.Name] = true
 		}
 	}
 }

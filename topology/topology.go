@@ -162,6 +162,8 @@ type Node struct {
 
 	Distances []SourceDistance `json:"distances,omitempty"` // of a routing node, in place of the usual ones
 
+	Redistribute []Redistribute `json:"redistribute,omitempty"` // of a routing node, into programs; of one the first that matches a route decides
+
 	// Masquerade says which packets a router sends on under its own address.
 	Masquerade []Masquerade `json:"masquerade,omitempty"`
 

@@ -275,10 +275,14 @@ func (s *Server) registerRoutes(api huma.API) {
 		Router string `query:"router" doc:"All where none is given"`
 		Prefix string `query:"prefix" doc:"What routers have from all sources to exactly this prefix, not only what they use"`
 		All    bool   `query:"all" doc:"The same to all prefixes"`
+		Into   string `query:"into" doc:"Instead, those that routers redistribute into this program, or protocol of an app, with the metric and tag that their rules say"`
 	}) (*body[Routes], error) {
 		c, err := s.get()
 		if err != nil {
 			return nil, err
+		}
+		if in.Into != "" {
+			return bodyOf(newView(c).redistributed(in.Into, in.Router))
 		}
 		return bodyOf(newView(c).routes(in.Router, in.Prefix, in.All))
 	}, summary("Routes of routing nodes"))

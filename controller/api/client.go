@@ -177,6 +177,11 @@ func (c *Client) Balance(ctx context.Context) (Balance, error) {
 	return call[Balance](ctx, c, "GET", "/balance", nil)
 }
 
+// Redistributed returns the routes that routers redistribute into a program or protocol.
+func (c *Client) Redistributed(ctx context.Context, into string) (Routes, error) {
+	return call[Routes](ctx, c, "GET", "/routes"+query("into", into), nil)
+}
+
 // SetProgram replaces the routes of a program.
 func (c *Client) SetProgram(ctx context.Context, name string, r ProgramRequest) error {
 	_, err := call[struct{}](ctx, c, "PUT", "/routes/"+name, r)
@@ -254,7 +259,7 @@ func (c *Client) Events(ctx context.Context, q EventQuery, each func(name string
 	if q.Samples {
 		samples = "1"
 	}
-	resp, err := c.do(ctx, "GET", "/v1/controller/events"+query("samples", samples, "routes", strings.Join(q.Routes, ",")), nil)
+	resp, err := c.do(ctx, "GET", "/v1/controller/events"+query("samples", samples, "routes", strings.Join(q.Routes, ","), "into", q.Into), nil)
 	if err != nil {
 		return err
 	}

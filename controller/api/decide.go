@@ -105,7 +105,7 @@ func (w *walk) byRouting(s *step, r routing.Router, p packet) fate {
 	}
 	if route.Drop {
 		why := fmt.Sprintf("it announces %v and has no route to this part of it", route.Prefix)
-		if route.Source != routing.Protocol {
+		if route.Source != routing.Spoken {
 			why = fmt.Sprintf("its route to %v says so", route.Prefix)
 		}
 		return w.end(r.Name, fmt.Sprintf("%s drops it: %s", r.Name, why), false)
@@ -244,7 +244,7 @@ func (w *walk) whyRoute(r routing.Router) (out []string) {
 		return []string{fmt.Sprintf("%s: %v is its own subnet, at %s", r.Name, route.Prefix, route.Hops[0].Interface)}
 	}
 	if route.Drop {
-		return []string{fmt.Sprintf("%s: %v by %s: dropped, as no more specific route is known", r.Name, route.Prefix, builtin.SourceOf(r, route))}
+		return []string{fmt.Sprintf("%s: %v by %s: dropped, as no more specific route is known", r.Name, route.Prefix, builtin.SourceOf(route))}
 	}
 	var via []string
 	for _, h := range route.Hops {
@@ -254,11 +254,11 @@ func (w *walk) whyRoute(r routing.Router) (out []string) {
 		}
 		via = append(via, name)
 	}
-	text := fmt.Sprintf("%s: %v by %s", r.Name, route.Prefix, builtin.SourceOf(r, route))
+	text := fmt.Sprintf("%s: %v by %s", r.Name, route.Prefix, builtin.SourceOf(route))
 	if route.Source == routing.Balanced {
 		text = fmt.Sprintf("%s: %v off its shortest path", r.Name, route.Prefix)
 	}
-	if route.Source == routing.Computed || route.Source == routing.Protocol {
+	if route.Source == routing.Computed || route.Source == routing.Spoken {
 		text += fmt.Sprintf(", cost %d", route.Metric)
 	}
 	text += ", via " + strings.Join(via, " or ")

@@ -61,6 +61,7 @@ type RerouteEvent struct {
 type RouteEvent struct {
 	Time time.Time `json:"time"`
 	Gone bool      `json:"gone,omitempty" doc:"None: of route only router and prefix count"`
+	Into string    `json:"into,omitempty" doc:"The program or protocol that the router redistributes it into, with this metric and tag"`
 	Route
 }
 
@@ -92,6 +93,7 @@ const (
 type EventQuery struct {
 	Samples bool     `query:"samples" doc:"Also every reading of ports"`
 	Routes  []string `query:"routes" maxItems:"100" doc:"Also the routes that these routers use, and what changes of them"`
+	Into    string   `query:"into" doc:"Also the routes that routers redistribute into this program, or protocol of an app, by their rules, and what changes of them"`
 }
 
 // serveEvents sends events until the reader or the controller is gone. A reader that is too slow is
@@ -116,18 +118,18 @@ func (s *Server) serveEvents(ctx context.Context, in *EventQuery, send sse.Sende
 	if send.Data(newView(c).overview()) != nil {
 		return
 	}
-	feed, routes, err := followRoutes(c, in.Routes)
+	feeds, routes, err := followRoutes(c, in)
 	if err != nil {
 		end(err.Error())
 		return
 	}
-	if feed != nil {
+	for _, feed := range feeds {
 		defer feed.Close()
 	}
 	for {
 		select {
 		case <-routes:
-			if sendRoutes(c, feed, send) != nil {
+			if sendRoutes(c, feeds, send) != nil {
 				return
 			}
 		case e := <-queue.events:
@@ -150,10 +152,9 @@ func (s *Server) serveEvents(ctx context.Context, in *EventQuery, send sse.Sende
 	}
 }
 
-// followRoutes returns a feed of the routes that routers use, and what says that there are news;
-// nil of no routers.
-func followRoutes(c *builtin.Controller, names []string) (*routing.Feed, <-chan struct{}, error) {
-	if len(names) == 0 {
+// followRoutes returns feeds of the routes that are asked for, and what says that there are news.
+func followRoutes(c *builtin.Controller, in *EventQuery) (feeds []*routing.Feed, told <-chan struct{}, err error) {
+	if len(in.Routes) == 0 && in.Into == "" {
 		return nil, nil, nil
 	}
 	if c.Routing == nil {
@@ -161,7 +162,7 @@ func followRoutes(c *builtin.Controller, names []string) (*routing.Feed, <-chan 
 	}
 	v := newView(c)
 	var routers []uint64
-	for _, name := range names {
+	for _, name := range in.Routes {
 		r, err := v.routingNode(name)
 		if err != nil {
 			return nil, nil, err
@@ -169,31 +170,42 @@ func followRoutes(c *builtin.Controller, names []string) (*routing.Feed, <-chan 
 		routers = append(routers, r.DPID)
 	}
 	news := make(chan struct{}, 1)
-	feed := c.Routing.Subscribe(false, func() {
+	wake := func() {
 		select {
 		case news <- struct{}{}:
 		default:
 		}
-	})
-	feed.Of(routers)
-	return feed, news, nil
+	}
+	if len(routers) > 0 {
+		feed := c.Routing.Subscribe("", wake)
+		feed.Of(routers)
+		feeds = append(feeds, feed)
+	}
+	if in.Into != "" {
+		feeds = append(feeds, c.Routing.Redistributed(in.Into, wake))
+	}
+	return feeds, news, nil
 }
 
-// sendRoutes sends what a feed tells.
-func sendRoutes(c *builtin.Controller, feed *routing.Feed, send sse.Sender) error {
+// sendRoutes sends what feeds tell.
+func sendRoutes(c *builtin.Controller, feeds []*routing.Feed, send sse.Sender) error {
 	v, now := newView(c), time.Now()
-	users := v.userRoutes()
-	for _, u := range feed.Take() {
-		r, is := c.Router(u.Key.Router)
-		if !is {
-			r.Name = v.switchName(u.Key.Router)
-		}
-		e := RouteEvent{Time: now, Gone: u.Gone, Route: Route{Router: r.Name, Prefix: u.Key.Prefix, Hops: []Hop{}}}
-		if !u.Gone {
-			e.Route = v.route(r, routing.Candidate{Route: u.Value, Used: true}, users)
-		}
-		if err := send.Data(e); err != nil {
-			return err
+	users := usersOf(c.UserRoutes())
+	for _, feed := range feeds {
+		into := feed.Into()
+		for _, u := range feed.Take() {
+			r, is := c.Router(u.Key.Router)
+			if !is {
+				r.Name = v.switchName(u.Key.Router)
+			}
+			e := RouteEvent{Time: now, Gone: u.Gone, Route: Route{Router: r.Name, Prefix: u.Key.Prefix, Hops: []Hop{}}}
+			if !u.Gone {
+				e.Route = v.route(r, routing.Candidate{Route: u.Value, Used: true}, users)
+			}
+			e.Into = into
+			if err := send.Data(e); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/netip"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -96,9 +97,10 @@ func TestRefusedFlows(t *testing.T) {
 	}
 }
 
-// Proves that users' entries and routes survive the controller: with the same database they are put
-// back into switches that have lost everything, under the same number, and deleted ones stay
-// deleted.
+// Proves that users' entries and routes, and those of programs, survive the controller: with the
+// same database they are put back into switches that have lost everything, under the same number;
+// deleted ones stay deleted; and that a program's route waits for a router which is not in the
+// topology at first.
 func TestRestart(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "c.db")
 	b := newBed(t, "ring,3", topology.Router, file)
@@ -110,13 +112,41 @@ func TestRestart(t *testing.T) {
 	b.must(err)
 	via := b.host("h1").Addresses[0].Addr()
 	b.must(b.AddRoute(ctx, RouteRequest{Router: "r1", Prefix: netip.MustParsePrefix("10.99.0.0/16"), Via: []netip.Addr{via}}))
+	given := ProgramRequest{Distance: 30, Routes: []ProgramRoute{{Router: "r1", Prefix: netip.MustParsePrefix("10.98.0.0/16"), Via: []netip.Addr{via}, Metric: 5, Tag: 7},
+		{Router: "r3", Prefix: netip.MustParsePrefix("10.97.0.0/16"), Tag: 8}}}
+	b.must(b.SetProgram(ctx, "gone", given))
+	b.must(b.DropProgram(ctx, "gone"))
+	b.must(b.SetProgram(ctx, "sdwan", given))
 	b.stop()
 	for _, a := range b.agents {
 		b.wait("no controller", func() bool { return !a.Connected() })
 		a.Switch().Clear(b.dp.Now())
 	}
+	whole := b.topology
+	b.topology = whole.Clone()
+	b.topology.Nodes = slices.DeleteFunc(b.topology.Nodes, func(n *topology.Node) bool { return n.Name == "r3" })
+	b.topology.Links = slices.DeleteFunc(b.topology.Links, func(l *topology.Link) bool { return l.Ends[0].Node == "r3" || l.Ends[1].Node == "r3" })
 	b.start(file)
 	b.wait("the routers are connected", func() bool { return len(b.c.Switches()) == 3 && len(b.c.Routing.Missing()) == 0 })
+	program := func(router, prefix string) (found Route) {
+		routes, err := b.Routes(ctx, router, prefix)
+		b.must(err)
+		for _, r := range routes.Routes {
+			if r.Used && r.Source == "program sdwan" {
+				found = r
+			}
+		}
+		return found
+	}
+	b.wait("the program's route is back", func() bool {
+		r := program("r1", "10.98.0.0/16")
+		return r.Distance == 30 && r.Metric == 5 && r.Tag == 7 && r.Hops[0].Via == via
+	})
+	b.must(b.c.Configure(whole))
+	b.wait("the program's other route is back", func() bool { r := program("r3", "10.97.0.0/16"); return r.Drop && r.Tag == 8 })
+	if all, err := b.AllRoutes(ctx, ""); err != nil || slices.ContainsFunc(all.Routes, func(r Route) bool { return r.Source == "program gone" }) {
+		t.Errorf("routes that a program has taken back: %+v, %v", all.Routes, err)
+	}
 	list, err := b.Flows(ctx, "r1")
 	b.must(err)
 	ids := []int64{}

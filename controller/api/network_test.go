@@ -45,6 +45,12 @@ func newBed(t *testing.T, spec string, nodes topology.Kind, database string) *be
 	if err != nil {
 		t.Fatal(err)
 	}
+	return newBedOf(t, top, database)
+}
+
+// newBedOf is the same of a topology.
+func newBedOf(t *testing.T, top *topology.Topology, database string) *bed {
+	t.Helper()
 	resolved, problems := topology.Resolve(top, topology.Defaults{Datapath: topology.OVS, Controlled: topology.OVS, Controller: topology.ControllerTrivet})
 	if problems.Err() != nil {
 		t.Fatal(problems)

@@ -211,6 +211,7 @@ func (v *view) deleteFlow(ctx context.Context, id int64) (out Flow, err error) {
 	return v.userFlow(f), nil
 }
 
+// routes lists the routes of a router, or of all.
 func (v *view) routes(name, prefix string, all bool) (out Routes, err error) {
 	out.Routes, out.Added = []Route{}, []builtin.UserRoute{}
 	var only netip.Prefix
@@ -219,12 +220,13 @@ func (v *view) routes(name, prefix string, all bool) (out Routes, err error) {
 			return out, fmt.Errorf("%q is not a prefix; write 10.9.0.0/16", prefix)
 		}
 	}
-	for _, u := range v.c.UserRoutes() {
+	added := v.c.UserRoutes()
+	users := usersOf(added)
+	for _, u := range added {
 		if name == "" || name == u.Router {
 			out.Added = append(out.Added, u)
 		}
 	}
-	users := v.userRoutes()
 	if v.c.Routing == nil {
 		return out, fmt.Errorf("this controller does not route; its apps are %s", strings.Join(v.c.Apps, ", "))
 	}
@@ -252,17 +254,38 @@ func (v *view) routes(name, prefix string, all bool) (out Routes, err error) {
 	return out, nil
 }
 
-// userRoutes has the routes that users have added, by "ROUTER PREFIX".
-func (v *view) userRoutes() map[string]bool {
+// redistributed lists the routes that routers, or one, redistribute into a program or protocol.
+func (v *view) redistributed(into, name string) (out Routes, err error) {
+	out.Routes, out.Added = []Route{}, []builtin.UserRoute{}
+	if v.c.Routing == nil {
+		return out, fmt.Errorf("this controller does not route; its apps are %s", strings.Join(v.c.Apps, ", "))
+	}
+	if name != "" {
+		if _, err := v.routingNode(name); err != nil {
+			return out, err
+		}
+	}
+	users := usersOf(v.c.UserRoutes())
+	for _, u := range v.c.Routing.RedistributedNow(into) {
+		if r, is := v.c.Router(u.Key.Router); is && (name == "" || name == r.Name) {
+			out.Routes = append(out.Routes, v.route(r, routing.Candidate{Route: u.Value, Used: true}, users))
+		}
+	}
+	slices.SortStableFunc(out.Routes, func(a, b Route) int { return builtin.CompareNames(a.Router, b.Router) })
+	return out, nil
+}
+
+// usersOf has the routes that users have added, by "ROUTER PREFIX".
+func usersOf(added []builtin.UserRoute) map[string]bool {
 	users := map[string]bool{}
-	for _, u := range v.c.UserRoutes() {
+	for _, u := range added {
 		users[u.Router+" "+u.Prefix.String()] = true
 	}
 	return users
 }
 
 func (v *view) route(r routing.Router, x routing.Candidate, users map[string]bool) Route {
-	route := Route{Router: r.Name, Prefix: x.Prefix, Source: builtin.SourceOf(r, x.Route), Distance: uint8(x.Distance), Metric: x.Metric, Tag: x.Tag,
+	route := Route{Router: r.Name, Prefix: x.Prefix, Source: builtin.SourceOf(x.Route), Distance: uint8(x.Distance), Metric: x.Metric, Tag: x.Tag,
 		Hops: []Hop{}, Drop: x.Drop, Used: x.Used, Why: x.Why, User: x.Source == routing.Static && users[r.Name+" "+x.Prefix.String()]}
 	for _, h := range x.Hops {
 		hop := Hop{Interface: h.Interface, Via: h.Via, Router: h.Router, For: h.For}

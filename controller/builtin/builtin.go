@@ -81,7 +81,7 @@ func New(o Options) (*Controller, error) {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	c := &Controller{log: o.Log, Started: time.Now(), closed: make(chan struct{})}
+	c := &Controller{log: o.Log, Started: time.Now(), closed: make(chan struct{}), routes: routes{programs: map[string]ProgramRoutes{}}}
 	if o.Database != "" {
 		if c.Database, err = database.Open(o.Database, database.Options{Log: o.Log, MaxRows: o.DatabaseRows}); err == nil {
 			err = c.routes.load(c.Database)
@@ -166,6 +166,7 @@ func (c *Controller) start(chosen []*apps.Spec) error {
 	c.Monitor, c.Discovery, c.User = apps.Get[*monitor.App](f), apps.Get[*discovery.App](f), apps.Get[*user.App](f)
 	c.Routing, c.OSPF, c.Learning = apps.Get[*routing.App](f), apps.Get[*ospf.App](f), apps.Get[*learning.App](f)
 	c.Balance = apps.Get[*balance.App](f)
+	c.givePrograms()
 	c.hub.follow(c)
 	if c.Database != nil {
 		c.recorder = record(c)
@@ -226,6 +227,7 @@ func (c *Controller) Configure(t *topology.Topology) error {
 			}
 		}
 	}
+	c.givePrograms()
 	c.SetMap(t)
 	return nil
 }

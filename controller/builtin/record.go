@@ -163,7 +163,7 @@ func (r *recorder) writeRoutes() {
 	for _, router := range r.c.Routers() {
 		var rows []database.Route
 		for _, x := range r.c.Routing.RoutesOf(router.DPID) {
-			row := database.Route{Prefix: x.Prefix.String(), Source: SourceOf(router, x), Metric: x.Metric}
+			row := database.Route{Prefix: x.Prefix.String(), Source: SourceOf(x), Metric: x.Metric}
 			if x.Drop {
 				row.NextHops = []string{"drop"}
 			}

@@ -29,7 +29,7 @@ type UserRoute struct {
 	id       int64        // in the database
 }
 
-// routes are the routers, and the routes of users.
+// routes are the routers, and the routes of users and programs.
 type routes struct {
 	changing sync.Mutex // one change at a time
 
@@ -38,6 +38,8 @@ type routes struct {
 	byDPID map[uint64]routing.Router // the same
 	users  []UserRoute
 	db     *database.DB
+
+	programs map[string]ProgramRoutes // by name
 }
 
 // load takes the routes of users from the database.
@@ -49,17 +51,30 @@ func (r *routes) load(db *database.DB) error {
 	}
 	for _, row := range rows {
 		u := UserRoute{Router: row.Router, Distance: rib.Distance(row.Distance), Metric: row.Metric, Tag: row.Tag, Created: row.Created, id: row.ID}
-		u.Prefix, err = netip.ParsePrefix(row.Prefix)
-		for _, text := range row.NextHops {
-			via, bad := netip.ParseAddr(text)
-			u.Via, err = append(u.Via, via), errors.Join(err, bad)
-		}
-		if err != nil {
+		if err := u.parse(row.Prefix, row.NextHops); err != nil {
 			return fmt.Errorf("user_routes %d: %w", row.ID, err)
 		}
 		r.users = append(r.users, u)
 	}
-	return nil
+	return r.loadPrograms(db)
+}
+
+// parse takes the prefix and the next hops as the database has them.
+func (u *UserRoute) parse(prefix string, hops []string) (err error) {
+	u.Prefix, err = netip.ParsePrefix(prefix)
+	for _, text := range hops {
+		via, bad := netip.ParseAddr(text)
+		u.Via, err = append(u.Via, via), errors.Join(err, bad)
+	}
+	return err
+}
+
+// hops are the next hops as the database has them.
+func (u *UserRoute) hops() (out []string) {
+	for _, via := range u.Via {
+		out = append(out, via.String())
+	}
+	return out
 }
 
 // configure takes the routers of a topology.
@@ -124,79 +139,16 @@ func (c *Controller) UserRoutes() []UserRoute {
 	return out
 }
 
-// SourceOf says where a router's route comes from; of one by a routing protocol, by which.
-func SourceOf(r routing.Router, x *routing.Route) string {
-	switch {
-	case x.Source == routing.Protocol && r.Protocol != "":
-		return r.Protocol
-	case x.Source == routing.Program:
-		return x.Source.String() + " " + x.Program
+// SourceOf says where a route comes from, in the words of people: a protocol by its name, a program
+// with its name.
+func SourceOf(x *routing.Route) string {
+	switch x.Source {
+	case routing.Spoken:
+		return x.Name
+	case routing.Program:
+		return x.Source.String() + " " + x.Name
 	}
 	return x.Source.String()
-}
-
-// ProgramRoutes are routes that a program gives to routers, as a source of its own.
-type ProgramRoutes struct {
-	Name     string
-	Distance rib.Distance // 0: that of programs
-	Routes   []UserRoute  // their distances do not count
-}
-
-// SetProgram replaces the routes of a program, all or, if one is none, none, and returns when
-// routers have followed, or ctx ends. One to whose next hop nothing leads is used as soon as
-// something does. They are not kept in the database: who computes routes gives them again to a
-// controller that has been started anew.
-func (c *Controller) SetProgram(ctx context.Context, p ProgramRoutes) error {
-	c.routes.changing.Lock()
-	defer c.routes.changing.Unlock()
-	if c.Routing == nil {
-		return c.noRouting()
-	}
-	dpids := map[string]uint64{}
-	for _, r := range c.Routers() {
-		dpids[r.Name] = r.DPID
-	}
-	routes := map[uint64][]routing.StaticRoute{}
-	type place struct {
-		router string
-		prefix netip.Prefix
-		metric uint32
-	}
-	first := map[place]int{}
-	for i, u := range p.Routes {
-		dpid, is := dpids[u.Router]
-		err := u.check()
-		at := place{u.Router, u.Prefix, cmp.Or(u.Metric, 1)}
-		if before, is := first[at]; is && err == nil {
-			err = fmt.Errorf("route %d is the same; one route has all its next hops", before)
-		}
-		if first[at] = i + 1; !is {
-			_, err = c.router(u.Router)
-		}
-		if err != nil {
-			return fmt.Errorf("route %d, %s %v: %w", i+1, u.Router, u.Prefix, err)
-		}
-		for _, x := range u.static() {
-			routes[dpid] = append(routes[dpid], routing.StaticOf(x))
-		}
-	}
-	return c.followed(ctx, func() bool {
-		c.Routing.SetProgram(p.Name, p.Distance, routes)
-		return true
-	})
-}
-
-// DropProgram takes all routes of a program back; ErrNoRoute: it has none.
-func (c *Controller) DropProgram(ctx context.Context, name string) error {
-	c.routes.changing.Lock()
-	defer c.routes.changing.Unlock()
-	if c.Routing == nil || !slices.Contains(c.Routing.Programs(), name) {
-		return ErrNoRoute
-	}
-	return c.followed(ctx, func() bool {
-		c.Routing.SetProgram(name, 0, nil)
-		return true
-	})
 }
 
 // ErrNoRoute is that a user has added no such route.
@@ -216,10 +168,7 @@ func (c *Controller) AddRoute(ctx context.Context, u UserRoute) error {
 	}
 	u.Created = time.Now()
 	if c.Database != nil {
-		row := database.UserRoute{Router: u.Router, Prefix: u.Prefix.String(), Distance: uint8(u.Distance), Metric: u.Metric, Tag: u.Tag, Created: u.Created}
-		for _, via := range u.Via {
-			row.NextHops = append(row.NextHops, via.String())
-		}
+		row := database.UserRoute{Router: u.Router, Prefix: u.Prefix.String(), NextHops: u.hops(), Distance: uint8(u.Distance), Metric: u.Metric, Tag: u.Tag, Created: u.Created}
 		if u.id, err = c.Database.PutUserRoute(row); err != nil {
 			return err
 		}

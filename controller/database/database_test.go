@@ -96,6 +96,16 @@ func TestReopen(t *testing.T) {
 	flow.ID = must(d.PutUserFlow(flow))(t)
 	route := UserRoute{Router: "r1", Prefix: "10.0.0.0/8", NextHops: []string{"10.1.1.1", "10.1.1.2"}, Distance: 200, Metric: 5, Tag: 7, Created: noon}
 	route.ID = must(d.PutUserRoute(route))(t)
+	given := []ProgramRoute{{Program: "sdwan", Distance: 30, Router: "r1", Prefix: "10.0.0.0/8", NextHops: []string{"10.1.1.1", "fd00::1"}, Metric: 5, Tag: 1 << 31},
+		{Program: "sdwan", Distance: 30, Router: "r2", Prefix: "fd00::/64", NextHops: []string{}}}
+	for program, routes := range map[string][]ProgramRoute{"sdwan": given, "gone": given} {
+		if err := errors.Join(d.PutProgramRoutes(program, given[:1]), d.PutProgramRoutes(program, routes)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := d.PutProgramRoutes("gone", nil); err != nil {
+		t.Fatal(err)
+	}
 	for _, part := range []string{"", "-wal", "-lock"} {
 		if s, err := os.Stat(path + part); err != nil || s.Mode().Perm() != 0o600 {
 			t.Errorf("%s: %v, %v", path+part, s.Mode(), err)
@@ -114,6 +124,7 @@ func TestReopen(t *testing.T) {
 	equal(t, "hosts", must(d.Hosts())(t), hosts)
 	equal(t, "user flows", must(d.UserFlows())(t), []UserFlow{flow})
 	equal(t, "user routes", must(d.UserRoutes())(t), []UserRoute{route})
+	equal(t, "routes of programs", must(d.ProgramRoutes())(t), given)
 	if d.SetAside() != "" || log.String() != "" {
 		t.Errorf("set aside %q, log %q", d.SetAside(), log)
 	}

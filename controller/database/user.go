@@ -31,6 +31,17 @@ type UserRoute struct {
 	Created  time.Time
 }
 
+// ProgramRoute is a row of program_routes: a route that a program has given to a router.
+type ProgramRoute struct {
+	Program  string
+	Distance uint8 // of the program; 0: none is given
+	Router   string
+	Prefix   string
+	NextHops []string
+	Metric   uint32
+	Tag      uint32
+}
+
 // ErrNotFound is that there is no row with that id.
 var ErrNotFound = errors.New("no such entry")
 
@@ -112,4 +123,32 @@ func (d *DB) UserRoutes() ([]UserRoute, error) {
 		r.NextHops, err = listOf(hops)
 		return r, err
 	}, "SELECT id, router, prefix, next_hops, distance, metric, tag, created FROM user_routes ORDER BY id")
+}
+
+// PutProgramRoutes keeps a program's routes, whose Program does not count, in the place of all that
+// it has had; none: nothing is left of it. They are on the disk when the call returns.
+func (d *DB) PutProgramRoutes(program string, routes []ProgramRoute) error {
+	err := d.now(func(w *writer) {
+		w.do("DELETE FROM program_routes WHERE program = ?", program)
+		for _, r := range routes {
+			w.do("INSERT INTO program_routes (program, distance, router, prefix, next_hops, metric, tag) VALUES (?,?,?,?,?,?,?)",
+				program, int64(r.Distance), r.Router, r.Prefix, list(r.NextHops), int64(r.Metric), int64(r.Tag))
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("database %s: %w", d.path, explain(err))
+	}
+	return nil
+}
+
+// ProgramRoutes returns the routes that programs have given, in their order.
+func (d *DB) ProgramRoutes() ([]ProgramRoute, error) {
+	return query(d, func(scan func(...any) error) (r ProgramRoute, err error) {
+		var hops string
+		if err := scan(&r.Program, &r.Distance, &r.Router, &r.Prefix, &hops, &r.Metric, &r.Tag); err != nil {
+			return r, err
+		}
+		r.NextHops, err = listOf(hops)
+		return r, err
+	}, "SELECT program, distance, router, prefix, next_hops, metric, tag FROM program_routes ORDER BY rowid")
 }

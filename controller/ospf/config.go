@@ -43,6 +43,14 @@ type Network struct {
 	Prefix netip.Prefix
 }
 
+// speakers lists the routers.
+func (c *Config) speakers() (out []uint64) {
+	for i := range c.Routers {
+		out = append(out, c.Routers[i].DPID)
+	}
+	return out
+}
+
 // check says what is wrong with a configuration, and sets what follows from it.
 func (c *Config) check() error {
 	ids, dpids := map[engine.ID]string{}, map[uint64]string{}

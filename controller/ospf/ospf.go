@@ -27,6 +27,8 @@ import (
 	"trivet.dev/trivet/controller/discovery"
 	"trivet.dev/trivet/controller/routing"
 	"trivet.dev/trivet/openflow"
+	"trivet.dev/trivet/routing/rib"
+	"trivet.dev/trivet/topology"
 )
 
 const (
@@ -75,8 +77,11 @@ type arrived struct {
 func New(d *discovery.App, r *routing.App, c Config) (*App, error) {
 	a := &App{routing: r, discovery: d, queue: make(chan arrived, maxQueue), wake: make(chan struct{}, 1), stop: make(chan struct{}),
 		net: newNetwork(slog.New(slog.DiscardHandler), time.Now())}
-	r.Speak("ospf", (*speaker)(a), routing.Wanted{Protocol: ipProtocol, Groups: []netip.Prefix{allRouters}})
-	a.feed = r.Subscribe(true, func() { a.changed() })
+	if err := r.Speak(routing.Protocol{Name: topology.SourceOSPF, Distance: rib.OSPF, Paths: [2]bool{true, false}, Speaker: (*speaker)(a),
+		Wants: []routing.Wanted{{Protocol: ipProtocol, Groups: []netip.Prefix{allRouters}}}}); err != nil {
+		return nil, err
+	}
+	a.feed = r.Subscribe(topology.SourceOSPF, func() { a.changed() })
 	return a, a.Configure(c)
 }
 
@@ -108,6 +113,7 @@ func (a *App) Configure(c Config) error {
 	if err := a.configure(c); err != nil {
 		return err
 	}
+	a.routing.SetSpeakers(topology.SourceOSPF, c.speakers())
 	a.feed.Of(c.redistributes())
 	return nil
 }

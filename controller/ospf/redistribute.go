@@ -1,7 +1,6 @@
 package ospf
 
 import (
-	"cmp"
 	"maps"
 	"net/netip"
 	"slices"
@@ -9,6 +8,7 @@ import (
 
 	"trivet.dev/trivet/controller/routing"
 	engine "trivet.dev/trivet/routing/ospf"
+	"trivet.dev/trivet/routing/rib"
 	"trivet.dev/trivet/topology"
 )
 
@@ -87,47 +87,35 @@ func (n *network) redistribute(now time.Time) (again time.Duration) {
 // lost says whether a router stops to announce a network because OSPF leads to it now.
 func (n *network) lost(r *router, e engine.External, list []engine.External) bool {
 	u := n.used[r.DPID][e.Prefix]
-	return u != nil && u.Source == routing.Protocol && !slices.ContainsFunc(list, func(o engine.External) bool { return o.Prefix == e.Prefix })
+	return u != nil && u.Source == routing.Spoken && u.Name == topology.SourceOSPF && !slices.ContainsFunc(list, func(o engine.External) bool { return o.Prefix == e.Prefix })
 }
 
-// outside lists what a router redistributes of what it uses. What it has from OSPF itself is never
-// among it, so nothing goes in circles.
+// outside lists what a router redistributes of what it uses. What it has from OSPF is never among
+// it, be it by itself or, as the tag says, by way of others: so nothing goes in circles.
 func (r *router) outside(used map[netip.Prefix]*routing.Route) (out []engine.External) {
 	decided := map[netip.Prefix]bool{}
 	networks := slices.SortedFunc(maps.Keys(used), netip.Prefix.Compare)
 	for _, rule := range r.Redistribute {
-		decide := func(p netip.Prefix, tag uint32, forward netip.Addr) {
+		decide := func(p netip.Prefix, tag, announced uint32, forward netip.Addr) {
 			if decided[p] || !p.Addr().Is4() || !rule.Matches(p, tag) {
 				return
 			}
 			if decided[p] = true; !rule.Deny {
-				out = append(out, engine.External{Prefix: p, Type2: rule.Type == 2, Metric: uint32(rule.Metric), Forward: forward, Tag: cmp.Or(rule.SetTag, tag)})
+				out = append(out, engine.External{Prefix: p, Type2: rule.Type == 2, Metric: uint32(rule.Metric), Forward: forward, Tag: announced})
 			}
 		}
 		if rule.Source == topology.OSPFDefault {
-			decide(netip.PrefixFrom(netip.IPv4Unspecified(), 0), 0, netip.Addr{})
+			decide(netip.PrefixFrom(netip.IPv4Unspecified(), 0), 0, rule.SetTag, netip.Addr{})
 			continue
 		}
 		for _, p := range networks {
-			if u := used[p]; sourceOf(u) == rule.Source && (u.Source != routing.Connected || r.isOff(p)) {
-				decide(p, u.Tag, r.forward(u))
+			u := used[p]
+			if u.IsFrom(rule.Source, rule.Name) && u.Tag != rib.TagOf(topology.SourceOSPF) && (u.Source != routing.Connected || r.isOff(p)) {
+				decide(p, u.Tag, u.TagAs(rule.SetTag), r.forward(u))
 			}
 		}
 	}
 	return out
-}
-
-// sourceOf is what rules call the source of a route; "" is none of theirs.
-func sourceOf(r *routing.Route) string {
-	switch r.Source {
-	case routing.Connected:
-		return topology.OSPFConnected
-	case routing.Static:
-		return topology.OSPFStatic
-	case routing.Program:
-		return topology.OSPFProgram
-	}
-	return ""
 }
 
 // isOff says whether a network is one of an interface on which OSPF is off.

@@ -71,7 +71,7 @@ func TestRedistribute(t *testing.T) {
 	s.uses(1, "10.30.0.0/16", static(7, via("192.0.2.9")))
 	s.uses(1, "192.0.2.0/24", &routing.Route{Source: routing.Connected})
 	s.uses(1, "10.100.1.0/24", &routing.Route{Source: routing.Connected})
-	s.uses(1, "10.20.5.0/24", &routing.Route{Source: routing.Protocol, Hops: via("192.0.2.9")})
+	s.uses(1, "10.20.5.0/24", &routing.Route{Source: routing.Spoken, Name: "ospf", Hops: via("192.0.2.9")})
 	s.uses(1, "10.20.6.0/24", &routing.Route{Source: routing.Fallback, Hops: via("192.0.2.9")})
 	s.uses(1, "0.0.0.0/0", static(0, via("192.0.2.9")))
 	step()
@@ -144,7 +144,7 @@ func TestGiveWay(t *testing.T) {
 			}
 			switch l, is := s.routeTo(dpid+1, netip.MustParsePrefix(network)); {
 			case is:
-				s.uses(dpid+1, network, &routing.Route{Source: routing.Protocol, Metric: l.Metric})
+				s.uses(dpid+1, network, &routing.Route{Source: routing.Spoken, Name: "ospf", Metric: l.Metric})
 			case have[dpid+1]:
 				s.uses(dpid+1, network, static)
 			default:

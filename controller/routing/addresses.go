@@ -4,8 +4,6 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
-
-	"trivet.dev/trivet/topology"
 )
 
 // addresses is what a configuration says of its routers, whatever is up: it is found once.
@@ -16,7 +14,6 @@ type addresses struct {
 	known   map[netip.Addr]owner     // who has an address
 	v6      bool                     // there are subnets of IPv6
 	lengths [2]lengths               // of subnets
-	paths   bool                     // some routes are shortest paths of this app, or are balanced: it needs a graph
 }
 
 func newAddresses(c *Config) *addresses {
@@ -24,7 +21,6 @@ func newAddresses(c *Config) *addresses {
 	for i := range c.Routers {
 		r := &c.Routers[i]
 		a.index[r.DPID] = i
-		a.paths = a.paths || r.Protocol == ""
 		for j := range r.Interfaces {
 			f := &r.Interfaces[j]
 			for _, p := range f.Prefixes {
@@ -36,7 +32,6 @@ func newAddresses(c *Config) *addresses {
 		}
 	}
 	a.subnets = slices.SortedFunc(maps.Keys(a.owners), netip.Prefix.Compare)
-	a.paths = a.paths || a.v6 || c.Balance == topology.BalanceLoad
 	return a
 }
 

@@ -34,12 +34,11 @@ type Router struct {
 	Loopback   []netip.Prefix // addresses at no interface
 	Static     []StaticRoute
 
-	// Distances are those that the router gives to sources in place of the usual ones.
-	Distances map[Source]rib.Distance
+	// Distances are those that the router gives to sources in place of the usual ones, and of those
+	// that programs ask for.
+	Distances map[Origin]rib.Distance
 
-	// Protocol is the routing protocol that finds this router's paths (OSPF), which App.Speak
-	// has introduced; empty: the app itself, over what discovery has found.
-	Protocol string
+	Redistribute []topology.Redistribute // what programs and protocols are told; of one the first that matches decides
 }
 
 // Interface is a port of a router.
@@ -50,6 +49,19 @@ type Interface struct {
 	Prefixes []netip.Prefix // addresses, each with the length of its subnet
 	Cost     uint32         // of sending out of it; 0 is taken for 1
 	MTU      int            // bytes of the largest packet that it sends; 0 is taken for 1500
+}
+
+// isLinkLocal says whether an address means something on one link only. Those of IPv4 are taken for
+// any others.
+func isLinkLocal(a netip.Addr) bool { return a.Is6() && a.IsLinkLocalUnicast() }
+
+// at is an address as the interface's neighbour has it: a link-local one with the interface's name
+// as its zone (RFC 4007, section 6).
+func (f *Interface) at(a netip.Addr) netip.Addr {
+	if isLinkLocal(a) {
+		return a.WithZone(f.Name)
+	}
+	return a
 }
 
 // StaticRoute is a route that the configuration gives.
@@ -72,50 +84,6 @@ func StaticOf(s topology.Route) StaticRoute {
 	return StaticRoute{To: s.To.Masked(), Via: s.Via, Discard: s.Discard, Distance: s.Distance, Metric: s.Metric, Tag: s.Tag, Fallback: s.Computed}
 }
 
-// Speaker is a routing protocol. Its methods are called while the app computes or handles a packet:
-// they must be quick, and must not call the app.
-type Speaker interface {
-	// Routes returns the routes that the protocol has for a router now, sorted by prefix.
-	Routes(dpid uint64) []Learned
-
-	// RouteTo returns one of them, that of exactly a prefix.
-	RouteTo(dpid uint64, p netip.Prefix) (Learned, bool)
-
-	// Networks returns the prefixes that some router may have a route to, sorted.
-	Networks() []netip.Prefix
-
-	// Settled says whether the routes follow what is known of the network. The app waits for it at
-	// the start, for some seconds at most.
-	Settled() bool
-
-	// Receive takes a packet that the protocol wants, with its IP header, that has come in by a
-	// port.
-	Receive(dpid uint64, port uint32, packet []byte)
-}
-
-// Wanted is packets that a protocol is given: of an IP protocol, to an address of the router, those
-// of IPv6 that are link-local included, or to groups.
-type Wanted struct {
-	Protocol uint8
-	Groups   []netip.Prefix
-}
-
-// Learned is a route that a protocol has found.
-type Learned struct {
-	Prefix netip.Prefix
-	Metric uint32
-	Tag    uint32
-	Hops   []LearnedHop // of equal cost
-	Drop   bool         // packets that follow it are dropped: an aggregate without next hops
-}
-
-// LearnedHop is a next hop of a Learned route: a neighbour's address, or none where the prefix is
-// that of the port itself.
-type LearnedHop struct {
-	Port uint32
-	Via  netip.Addr
-}
-
 // ConfigOf returns the routing nodes of a resolved topology.
 func ConfigOf(t *topology.Topology) Config {
 	c := Config{Reactive: t.Routing == topology.Reactive, Balance: t.Balancing()}
@@ -128,15 +96,13 @@ func ConfigOf(t *topology.Topology) Config {
 		at[n.Name] = len(c.Routers)
 		nodes = append(nodes, n)
 		r := Router{DPID: uint64(n.DPID), Name: n.Name, Loopback: n.Loopback}
-		if n.OSPF != nil {
-			r.Protocol = "ospf"
-		}
 		for _, d := range n.Distances {
 			if r.Distances == nil {
-				r.Distances = map[Source]rib.Distance{}
+				r.Distances = map[Origin]rib.Distance{}
 			}
-			r.Distances[sourcesByName[d.Source]] = d.Distance
+			r.Distances[originOf(d)] = d.Distance
 		}
+		r.Redistribute = n.Redistribute
 		for _, s := range n.Routes {
 			r.Static = append(r.Static, StaticOf(s))
 		}
@@ -159,8 +125,16 @@ func ConfigOf(t *topology.Topology) Config {
 	return c
 }
 
-// sourcesByName are those that topologies give distances to.
-var sourcesByName = map[string]Source{topology.SourceStatic: Static, topology.SourceBalanced: Balanced, topology.SourceOSPF: Protocol, topology.SourceShortestPath: Computed}
+// originOf is what a topology gives a distance to.
+func originOf(d topology.SourceDistance) Origin {
+	if d.Source == topology.SourceOSPF {
+		return Origin{Spoken, topology.SourceOSPF}
+	}
+	return Origin{sourcesByName[d.Source], d.Name}
+}
+
+var sourcesByName = map[string]Source{topology.SourceStatic: Static, topology.SourceBalanced: Balanced, topology.SourceShortestPath: Computed,
+	topology.SourceProgram: Program, topology.SourceProtocol: Spoken}
 
 // check says what is wrong with a configuration.
 func (c *Config) check() error {

@@ -70,7 +70,7 @@ func (n *network) fillTo(t *table, router int, p netip.Prefix) {
 func (n *network) found(t *table, router int, p netip.Prefix) {
 	n.connected(t, router, p)
 	n.learned(t, router, p)
-	if t.routes[p] == nil && !(p.Addr().Is4() && n.routers[router].Protocol != "") {
+	if !n.findsPaths(router)[family(p.Addr())] {
 		n.computedTo(t, router, p)
 	}
 }
@@ -119,15 +119,17 @@ func (n *network) hides(router int, r *Route) bool {
 			return true
 		}
 	}
-	all := n.subnets
-	if s := n.speaker(router); s != nil && r.Prefix.Addr().Is4() {
-		all = s.Networks()
+	all := n.spokenNetworks(router)
+	if !n.findsPaths(router)[family(r.Prefix.Addr())] {
+		all = append(all, n.subnets)
 	}
-	i, is := slices.BinarySearchFunc(all, r.Prefix, netip.Prefix.Compare)
-	if is {
-		i++
-	}
-	return i < len(all) && r.Prefix.Contains(all[i].Addr())
+	return slices.ContainsFunc(all, func(list []netip.Prefix) bool {
+		i, is := slices.BinarySearchFunc(list, r.Prefix, netip.Prefix.Compare)
+		if is {
+			i++
+		}
+		return i < len(list) && r.Prefix.Contains(list[i].Addr())
+	})
 }
 
 // lookup returns a router's route with the longest prefix that contains an address, or nil.
@@ -135,7 +137,7 @@ func (n *network) lookup(router int, a netip.Addr) *Route {
 	if !n.onDemand {
 		return n.table(router).lookup(a)
 	}
-	spoken := n.spokenNetworks(router, a)
+	spoken := n.spokenNetworks(router)
 	for bits := a.BitLen(); bits >= 0; bits-- {
 		p, _ := a.Prefix(bits)
 		if !n.mayHave(spoken, p) {
@@ -148,41 +150,24 @@ func (n *network) lookup(router int, a netip.Addr) *Route {
 	return nil
 }
 
-// mayHave says whether a router may have a route to a prefix: there are some of its length, or its
-// protocol knows it, which is asked once for all prefixes of an address.
-func (n *network) mayHave(spoken []netip.Prefix, p netip.Prefix) bool {
+// mayHave says whether a router may have a route to a prefix: there are some of its length, or a
+// protocol of its knows it, which are asked once for all prefixes of an address.
+func (n *network) mayHave(spoken [][]netip.Prefix, p netip.Prefix) bool {
 	if n.lengths[family(p.Addr())][p.Bits()] {
 		return true
 	}
-	_, is := slices.BinarySearchFunc(spoken, p, netip.Prefix.Compare)
-	return is
+	return slices.ContainsFunc(spoken, func(list []netip.Prefix) bool {
+		_, is := slices.BinarySearchFunc(list, p, netip.Prefix.Compare)
+		return is
+	})
 }
 
-// spokenNetworks lists the networks of an address's family that a router's protocol may have routes
-// to, sorted.
-func (n *network) spokenNetworks(router int, a netip.Addr) []netip.Prefix {
-	if s := n.speaker(router); s != nil && a.Is4() {
-		return s.Networks()
+// spokenNetworks lists the networks that each of a router's protocols may have routes to, sorted.
+func (n *network) spokenNetworks(router int) (out [][]netip.Prefix) {
+	for _, s := range n.protocols[router] {
+		out = append(out, s.Networks())
 	}
-	return nil
-}
-
-// speaker is the protocol of a router, or nil.
-func (n *network) speaker(router int) Speaker { return n.speakers[n.routers[router].Protocol] }
-
-// spoken returns what a router's protocol has found, of one prefix or of all.
-func (n *network) spoken(router int, only netip.Prefix) []Learned {
-	s := n.speaker(router)
-	if s == nil {
-		return nil
-	}
-	if !only.IsValid() {
-		return s.Routes(n.routers[router].DPID)
-	}
-	if l, is := s.RouteTo(n.routers[router].DPID, only); is {
-		return []Learned{l}
-	}
-	return nil
+	return out
 }
 
 // Find returns the route of exactly a prefix, of routes that are sorted.
@@ -197,12 +182,12 @@ func Find(sorted []Learned, p netip.Prefix) (l Learned, is bool) {
 // computedTo adds the shortest paths to one prefix: over the neighbours whose distance is less by
 // what it costs to get there.
 func (n *network) computedTo(t *table, router int, p netip.Prefix) {
+	if n.has(router, p) {
+		return // its own
+	}
 	far := n.farFrom(p)
 	if far == nil || far[router] == spf.Unreachable {
 		return
-	}
-	if n.has(router, p) {
-		return // its own
 	}
 	var hops []Hop
 	for segment, out := range n.inner[router] {

@@ -28,22 +28,34 @@ func (f found) Networks() (out []netip.Prefix) {
 }
 func (f found) Receive(uint64, uint32, []byte) {}
 
+func by(p Protocol, routers ...uint64) *protocol {
+	s := &protocol{Protocol: p, by: map[uint64]bool{}}
+	for _, r := range routers {
+		s.by[r] = true
+	}
+	return s
+}
+
 // Proves that a route that is computed by itself is the one that stands in the whole table, for
 // every router and every prefix of random networks (that an entry hides no route to a part of its
 // prefix, too): with unequal costs, failed links, a segment of several routers, loopbacks, static
-// routes of all kinds and routers whose paths a protocol finds; and that the same is so of the
+// routes of all kinds, routers whose paths a protocol finds, and others beside it; and that the same is so of the
 // longest prefix.
 func TestRoutesOnDemandAreThoseOfTables(t *testing.T) {
 	for seed := range uint64(30) {
 		rng := rand.New(rand.NewPCG(seed, 3))
 		w := variedWires(rng)
-		whole := w.network(t)
-		w.Reactive = true
-		demand := w.network(t)
-		speak := map[string]Speaker{"x": found{1: {{Prefix: netip.MustParsePrefix("10.0.3.0/24"), Metric: 9, Hops: []LearnedHop{{Port: 2, Via: firstPeer(w)}}},
+		ways := found{1: {{Prefix: netip.MustParsePrefix("10.0.3.0/24"), Metric: 9, Hops: []LearnedHop{{Port: 2, Via: firstPeer(w)}}},
 			{Prefix: netip.MustParsePrefix("66.0.0.0/8"), Metric: 9, Drop: true},
-			{Prefix: netip.MustParsePrefix("77.0.0.0/8"), Metric: 9, Hops: []LearnedHop{{Port: 2, Via: firstPeer(w)}}}}}}
-		whole.speakers, demand.speakers = speak, speak
+			{Prefix: netip.MustParsePrefix("77.0.0.0/8"), Metric: 9, Hops: []LearnedHop{{Port: 2, Via: firstPeer(w)}}}}}
+		beside := found{1: {{Prefix: netip.MustParsePrefix("66.0.0.0/8"), Metric: 2, Hops: []LearnedHop{{Port: 2, Via: firstPeer(w)}}}},
+			4: {{Prefix: netip.MustParsePrefix("10.0.5.0/24"), Metric: 2, Drop: true}, {Prefix: netip.MustParsePrefix("77.0.0.0/8"), Metric: 2, Drop: true},
+				{Prefix: netip.MustParsePrefix("77.1.0.0/16"), Metric: 2, Drop: true}}}
+		spoken := []*protocol{by(Protocol{Name: "x", Distance: rib.OSPF, Paths: [2]bool{true, false}, Speaker: ways}, 1),
+			by(Protocol{Name: "y", Distance: 120, Speaker: beside}, 1, 4)}
+		whole := w.network(t, spoken...)
+		w.Reactive = true
+		demand := w.network(t, spoken...)
 		for i := range w.Routers {
 			table := whole.table(i)
 			for p := range whole.owners {
@@ -101,11 +113,10 @@ func variedWires(rng *rand.Rand) *wires {
 	w.Routers[4].Static = []StaticRoute{{To: netip.MustParsePrefix("10.0.0.0/8"), Via: via.Next()},
 		{To: netip.MustParsePrefix("10.0.2.0/24"), Via: w.Routers[4].Interfaces[1].Prefixes[0].Masked().Addr().Next().Next()},
 		{To: netip.MustParsePrefix("0.0.0.0/0"), Via: w.Routers[4].Interfaces[1].Prefixes[0].Masked().Addr().Next(), Fallback: true}}
-	w.Routers[0].Protocol = "x"
 	for _, i := range []int{0, 1, 2, 9} {
 		w.Routers[i].Static = randomStatic(rng, &w.Routers[i])
 	}
-	w.Routers[2].Distances = map[Source]rib.Distance{Static: 120, Computed: 30}
+	w.Routers[2].Distances = map[Origin]rib.Distance{{Source: Static}: 120, {Source: Computed}: 30}
 	return w
 }
 

@@ -23,10 +23,11 @@ type Place struct {
 type Update = rib.Update[Place, *Route]
 
 // Feed tells which routes some routers use: all of them first, then what changes, when it is in the
-// flow tables. Make it with App.Subscribe.
+// flow tables. Make it with App.Subscribe or App.Redistributed.
 type Feed struct {
 	app  *App
-	own  bool
+	self string // see Subscribe
+	into string // see Redistributed
 	wake func()
 	told *rib.Feed[Place, *Route]
 
@@ -34,11 +35,16 @@ type Feed struct {
 	routers []uint64
 }
 
-// Subscribe returns a feed of the routes of no routers yet. If own it tells only of prefixes to
-// which a router has a route of its own: connected, or given; then it needs no whole tables. wake
-// is called when there is something to take; it must be quick, and must not call the app.
-func (a *App) Subscribe(own bool, wake func()) *Feed {
-	f := &Feed{app: a, own: own, wake: wake, told: rib.NewFeed[Place](sameRoute)}
+// Subscribe returns a feed of the routes of no routers yet. To a protocol, self, it tells only of
+// prefixes to which a router has a route that is not this protocol's: connected, given, or by
+// another protocol; then it needs no whole tables. wake is called when there is something to take;
+// it must be quick, and must not call the app.
+func (a *App) Subscribe(self string, wake func()) *Feed {
+	return a.subscribed(&Feed{app: a, self: self, wake: wake})
+}
+
+func (a *App) subscribed(f *Feed) *Feed {
+	f.told = rib.NewFeed[Place](sameRoute)
 	a.mu.Lock()
 	a.feeds = append(slices.Clone(a.feeds), f)
 	a.mu.Unlock()
@@ -60,6 +66,9 @@ func (f *Feed) Of(routers []uint64) {
 	f.publish()
 }
 
+// Into is what the routes are redistributed into; "": they are those that are used.
+func (f *Feed) Into() string { return f.into }
+
 // Take returns what has changed since it was called last: one Update for each prefix.
 func (f *Feed) Take() []Update { return f.told.Take() }
 
@@ -78,12 +87,16 @@ func (f *Feed) publish() {
 
 func (f *Feed) tell(n *network) {
 	now := map[Place]bool{}
-	for _, dpid := range f.routers {
+	routers := f.routers
+	if f.into != "" {
+		routers = n.redistributors(f.into)
+	}
+	for _, dpid := range routers {
 		i, is := n.index[dpid]
 		if !is {
 			continue
 		}
-		used := n.used(i, f.own)
+		used := f.routesOf(n, i)
 		for _, p := range slices.SortedFunc(maps.Keys(used), netip.Prefix.Compare) {
 			at := Place{dpid, p}
 			now[at] = true
@@ -99,11 +112,20 @@ func (f *Feed) tell(n *network) {
 	}
 }
 
-// used returns the routes that a router uses, all or only those to prefixes of its own routes.
-func (n *network) used(router int, own bool) map[netip.Prefix]*Route {
-	if !own {
-		return n.table(router).routes
+// routesOf returns what the feed tells of a router.
+func (f *Feed) routesOf(n *network, router int) map[netip.Prefix]*Route {
+	switch {
+	case f.into != "":
+		return n.redistributed(router, f.into)
+	case f.self != "":
+		return n.usedBeside(router, f.self)
 	}
+	return n.table(router).routes
+}
+
+// usedBeside returns the routes that a router uses to prefixes to which it has others than those of
+// a protocol.
+func (n *network) usedBeside(router int, protocol string) map[netip.Prefix]*Route {
 	find := func(p netip.Prefix) *Route { return n.route(router, p) }
 	if len(n.routers[router].Static) > fewRoutes { // each of which would be gone through for each
 		all := n.table(router).routes
@@ -125,6 +147,14 @@ func (n *network) used(router int, own bool) map[netip.Prefix]*Route {
 			add(s.To)
 		}
 	}
+	for _, s := range n.protocols[router] {
+		if s.Name == protocol {
+			continue
+		}
+		for _, l := range s.Routes(n.routers[router].DPID) {
+			add(l.Prefix)
+		}
+	}
 	return out
 }
 
@@ -133,5 +163,5 @@ func sameRoute(a, b *Route) bool {
 	sameHop := func(a, b Hop) bool {
 		return a.Port == b.Port && a.Via == b.Via && a.For == b.For && a.src == b.src && a.dst == b.dst
 	}
-	return a.Source == b.Source && a.Program == b.Program && a.Rank() == b.Rank() && a.Tag == b.Tag && a.Drop == b.Drop && slices.EqualFunc(a.Hops, b.Hops, sameHop)
+	return a.Source == b.Source && a.Name == b.Name && a.Rank() == b.Rank() && a.Tag == b.Tag && a.Drop == b.Drop && slices.EqualFunc(a.Hops, b.Hops, sameHop)
 }

@@ -2,7 +2,6 @@ package routing
 
 import (
 	"net/netip"
-	"slices"
 
 	"trivet.dev/trivet/openflow"
 )
@@ -23,9 +22,9 @@ func (n *node) receive(f *Interface, from openflow.MAC, etherType uint16, b []by
 		n.answerNDP(f, p.data)
 		return
 	}
-	if n.isWanted(p) {
-		if n.net != nil && !p.isCut() {
-			n.net.speakers[n.Protocol].Receive(n.DPID, f.Port, p.data)
+	if s := n.wantedBy(p); s != nil {
+		if !p.isCut() {
+			s.Receive(n.DPID, f.Port, p.data)
 		}
 		return
 	}
@@ -35,9 +34,9 @@ func (n *node) receive(f *Interface, from openflow.MAC, etherType uint16, b []by
 	if p.dst.IsMulticast() || !p.v4 && (p.src.IsLinkLocalUnicast() || p.dst.IsLinkLocalUnicast()) && n.local[p.dst] == nil {
 		return
 	}
-	if _, own := n.local[p.dst]; own {
-		if !p.isCut() {
-			n.toHost(p)
+	if at, own := n.local[p.dst]; own {
+		if !p.isCut() && (at == f || !isLinkLocal(p.dst)) {
+			n.toHost(f, p)
 		}
 		return
 	}
@@ -46,14 +45,6 @@ func (n *node) receive(f *Interface, from openflow.MAC, etherType uint16, b []by
 		return
 	}
 	n.forward(f, p)
-}
-
-// isWanted says whether a packet is for the router's protocol.
-func (n *node) isWanted(p ipPacket) bool {
-	_, own := n.local[p.dst]
-	return slices.ContainsFunc(n.app.wanted(n.Protocol), func(w Wanted) bool {
-		return w.Protocol == p.proto && (own || slices.ContainsFunc(w.Groups, func(g netip.Prefix) bool { return g.Contains(p.dst) }))
-	})
 }
 
 // forward sends a packet on its way, and sees to it that the switch does so with the next ones.

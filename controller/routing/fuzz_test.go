@@ -67,21 +67,24 @@ var (
 
 // single is one router with two subnets, 10.0.1.0/24 and 10.0.2.0/24 (and fd00:1::/64,
 // fd00:2::/64).
-func single(t testing.TB) (*App, *silent, *controller.Switch) { return singleOf(t, "", nil) }
+func single(t testing.TB) (*App, *silent, *controller.Switch) { return singleOf(t) }
 
-// singleOf is the same, which speaks a protocol.
-func singleOf(t testing.TB, protocol string, speaker Speaker, wants ...Wanted) (*App, *silent, *controller.Switch) {
+// singleOf is the same, which speaks protocols.
+func singleOf(t testing.TB, protocols ...Protocol) (*App, *silent, *controller.Switch) {
 	t.Helper()
 	found := discovery.New()
-	app, err := New(found, Config{Routers: []Router{{DPID: 1, Name: "r1", Protocol: protocol, Interfaces: []Interface{
+	app, err := New(found, Config{Routers: []Router{{DPID: 1, Name: "r1", Interfaces: []Interface{
 		{Port: 1, Name: "r1-eth0", MAC: router1, Prefixes: []netip.Prefix{netip.MustParsePrefix("10.0.1.1/24"), netip.MustParsePrefix("fd00:1::1/64")}},
 		{Port: 2, Name: "r1-eth1", MAC: router2, Prefixes: []netip.Prefix{netip.MustParsePrefix("10.0.2.1/24"), netip.MustParsePrefix("fd00:2::1/64")}},
 	}}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if speaker != nil {
-		app.Speak(protocol, speaker, wants...)
+	for _, p := range protocols {
+		if err := app.Speak(p); err != nil {
+			t.Fatal(err)
+		}
+		app.SetSpeakers(p.Name, []uint64{1})
 	}
 	c, err := controller.New(slog.New(slog.NewTextHandler(io.Discard, nil)), found, app)
 	if err != nil {

@@ -32,13 +32,6 @@ func (a *App) SetProgram(name string, distance rib.Distance, routes map[uint64][
 	a.poke("routes of the program "+name+" were changed", time.Now())
 }
 
-// Programs lists the sources that programs have made.
-func (a *App) Programs() []string {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return slices.Sorted(maps.Keys(a.programs))
-}
-
 // given returns the configuration with the routes that users and programs have given; mu must be
 // held.
 func (a *App) given() Config {

@@ -78,6 +78,18 @@ func (p ipPacket) isFragment() bool {
 	return p.v4 && (header.IPv4(p.data).More() || header.IPv4(p.data).FragmentOffset() != 0)
 }
 
+// destinationPort is that of a packet of UDP or TCP that has one; fragments have none.
+func (p ipPacket) destinationPort() (port uint16, is bool) {
+	at := 40
+	if p.v4 {
+		at = int(header.IPv4(p.data).HeaderLength())
+	}
+	if p.proto != openflow.IPProtoTCP && p.proto != openflow.IPProtoUDP || p.isFragment() || len(p.data) < at+4 {
+		return 0, false
+	}
+	return binary.BigEndian.Uint16(p.data[at+2:]), true
+}
+
 // echo answers a ping, by an address of the interface that it came by.
 func (n *node) echo(f *Interface, from openflow.MAC, p ipPacket, message []byte) {
 	src := f.address(p.v4)

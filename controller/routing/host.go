@@ -24,16 +24,28 @@ import (
 // made when the first comes and dropped when none has come for a while and no socket is open, so
 // that ten thousand routers cost nothing.
 //
-// It has one interface, without a link layer, and all addresses on it: where its answers go, the
-// router's routes say.
+// It has one interface, without a link layer, with all addresses but link-local ones: where its
+// answers go, the router's routes say. A port has an interface of its own, for its link-local
+// address, as soon as that is spoken to or has a socket: what leaves by it goes to a neighbour there.
 type host struct {
-	stack  *stack.Stack
-	link   *channel.Endpoint
-	cancel context.CancelFunc
-	node   atomic.Pointer[node] // the router, as the app keeps it now
-	has    map[netip.Addr]bool  // addresses; the node's mu must be held
-	held   atomic.Int32         // by sockets
-	idle   *time.Timer
+	stack *stack.Stack
+	ctx   context.Context
+	end   context.CancelFunc
+	node  atomic.Pointer[node] // the router, as the app keeps it now
+	held  atomic.Int32         // by sockets
+	idle  *time.Timer
+
+	// The node's mu must be held for these.
+	link  *channel.Endpoint
+	has   map[netip.Addr]bool
+	ports map[uint32]*hostPort
+}
+
+// hostPort is the stack's interface for a port's link-local address.
+type hostPort struct {
+	link *channel.Endpoint
+	mac  openflow.MAC // from which the address follows
+	name string
 }
 
 const (
@@ -42,8 +54,11 @@ const (
 	hostNIC   = 1
 )
 
-// toHost gives a packet to the router's stack. mu must be held.
-func (n *node) toHost(p ipPacket) {
+// nicOf is the stack's interface for a port.
+func nicOf(port uint32) tcpip.NICID { return hostNIC + tcpip.NICID(port) }
+
+// toHost gives a packet that has come by an interface to the router's stack. mu must be held.
+func (n *node) toHost(f *Interface, p ipPacket) {
 	if n.gone {
 		return
 	}
@@ -55,30 +70,58 @@ func (n *node) toHost(p ipPacket) {
 	if !p.v4 {
 		kind = header.IPv6ProtocolNumber
 	}
+	link := n.host.link
+	if isLinkLocal(p.dst) {
+		link = n.host.port(n, f).link
+	}
 	pkt := stack.NewPacketBuffer(stack.PacketBufferOptions{Payload: buffer.MakeWithData(append([]byte(nil), p.data...))})
-	h := n.host
 	n.mu.Unlock() // the answer may come before this returns
-	h.link.InjectInbound(kind, pkt)
+	link.InjectInbound(kind, pkt)
 	pkt.DecRef()
 	n.mu.Lock()
 }
 
 func (n *node) newHost() *host {
-	ctx, cancel := context.WithCancel(context.Background())
-	h := &host{cancel: cancel, has: map[netip.Addr]bool{}, link: channel.New(hostQueue, uint32(n.mtus[0]), ""), stack: stack.New(stack.Options{
+	h := &host{has: map[netip.Addr]bool{}, ports: map[uint32]*hostPort{}, stack: stack.New(stack.Options{
 		NetworkProtocols:   []stack.NetworkProtocolFactory{ipv4.NewProtocol, ipv6.NewProtocol},
 		TransportProtocols: []stack.TransportProtocolFactory{tcp.NewProtocol, udp.NewProtocol, icmp.NewProtocol4, icmp.NewProtocol6},
 	})}
-	h.stack.CreateNIC(hostNIC, h.link)
+	h.ctx, h.end = context.WithCancel(context.Background())
+	h.node.Store(n)
+	h.link = h.newLink(hostNIC, uint32(n.mtus[0]), func(now *node, packet []byte) { now.originate(packet) })
 	h.serve(n)
 	h.stack.SetRouteTable([]tcpip.Route{{Destination: header.IPv4EmptySubnet, NIC: hostNIC}, {Destination: header.IPv6EmptySubnet, NIC: hostNIC}})
-	h.idle = time.AfterFunc(hostIdle, h.end)
-	n.app.done.Go(func() { h.speak(ctx) })
+	h.idle = time.AfterFunc(hostIdle, h.drop)
 	return h
 }
 
-// end drops a stack that nobody uses.
-func (h *host) end() {
+// newLink gives the stack an interface; what leaves by it goes to send, with the node's mu held.
+func (h *host) newLink(id tcpip.NICID, mtu uint32, send func(n *node, packet []byte)) *channel.Endpoint {
+	link := channel.New(hostQueue, mtu, "")
+	h.stack.CreateNIC(id, link)
+	h.node.Load().app.done.Go(func() { h.speak(link, send) })
+	return link
+}
+
+// port returns the interface for a port's link-local address.
+func (h *host) port(n *node, f *Interface) *hostPort {
+	if p := h.ports[f.Port]; p != nil {
+		return p
+	}
+	number := f.Port
+	p := &hostPort{mac: f.MAC, name: f.Name}
+	p.link = h.newLink(nicOf(number), uint32(f.MTU), func(n *node, packet []byte) {
+		if at := n.itf[number]; at != nil {
+			n.sendOnLink(at, packet)
+		}
+	})
+	h.add(nicOf(number), linkLocal(f.MAC))
+	h.ports[number] = p
+	return p
+}
+
+// drop drops a stack that nobody uses.
+func (h *host) drop() {
 	n := h.node.Load()
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -106,16 +149,28 @@ func (h *host) serve(n *node) {
 		}
 	}
 	for a := range n.local {
-		if h.has[a] {
+		if !h.has[a] && !isLinkLocal(a) {
+			h.add(hostNIC, a)
+			h.has[a] = true
+		}
+	}
+	for number, p := range h.ports {
+		if f := n.itf[number]; f != nil && n.v6 && f.MAC == p.mac && f.Name == p.name {
+			p.link.SetMTU(uint32(f.MTU))
 			continue
 		}
-		protocol := tcpip.ProtocolAddress{Protocol: header.IPv6ProtocolNumber, AddressWithPrefix: netAddress(a).WithPrefix()}
-		if a.Is4() {
-			protocol.Protocol = header.IPv4ProtocolNumber
-		}
-		h.stack.AddProtocolAddress(hostNIC, protocol, stack.AddressProperties{})
-		h.has[a] = true
+		h.stack.RemoveNIC(nicOf(number))
+		p.link.Close()
+		delete(h.ports, number)
 	}
+}
+
+func (h *host) add(id tcpip.NICID, a netip.Addr) {
+	protocol := tcpip.ProtocolAddress{Protocol: header.IPv6ProtocolNumber, AddressWithPrefix: netAddress(a).WithPrefix()}
+	if a.Is4() {
+		protocol.Protocol = header.IPv4ProtocolNumber
+	}
+	h.stack.AddProtocolAddress(id, protocol, stack.AddressProperties{})
 }
 
 func netAddress(a netip.Addr) tcpip.Address {
@@ -125,10 +180,10 @@ func netAddress(a netip.Addr) tcpip.Address {
 	return tcpip.AddrFrom16(a.As16())
 }
 
-// speak sends what the stack has to say.
-func (h *host) speak(ctx context.Context) {
+// speak sends what the stack has to say by an interface.
+func (h *host) speak(link *channel.Endpoint, send func(n *node, packet []byte)) {
 	for {
-		pkt := h.link.ReadContext(ctx)
+		pkt := link.ReadContext(h.ctx)
 		if pkt == nil {
 			return
 		}
@@ -138,7 +193,7 @@ func (h *host) speak(ctx context.Context) {
 		n := h.node.Load()
 		n.mu.Lock()
 		if len(packet) >= 20 && etherTypeOf(packet) == openflow.EthTypeIPv4 || len(packet) >= 40 {
-			n.originate(packet)
+			send(n, packet)
 		}
 		n.mu.Unlock()
 	}
@@ -146,7 +201,10 @@ func (h *host) speak(ctx context.Context) {
 
 func (h *host) close() {
 	h.idle.Stop()
-	h.cancel()
+	h.end()
 	h.link.Close()
+	for _, p := range h.ports {
+		p.link.Close()
+	}
 	h.stack.Destroy()
 }

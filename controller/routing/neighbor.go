@@ -55,6 +55,7 @@ func (nb *neighbor) stop() {
 // deliver sends a packet to an address in a connected subnet, and asks for its MAC before if need
 // be. mu must be held.
 func (n *node) deliver(f *Interface, to netip.Addr, w waiting) {
+	to = f.at(to)
 	nb := n.neighbors[to]
 	if nb == nil {
 		if n.asking >= maxAsking || len(n.neighbors) >= maxNeighbors || isBroadcast(f, to) {
@@ -72,7 +73,7 @@ func (n *node) deliver(f *Interface, to netip.Addr, w waiting) {
 		return
 	}
 	n.output(nb.itf.Port, frame(nb.mac, nb.itf.MAC, etherTypeOf(w.packet), w.packet))
-	if !nb.installed && w.fault.data != nil {
+	if !nb.installed && w.fault.data != nil && !isLinkLocal(to) {
 		n.installWhenQuiet(nb)
 	}
 }
@@ -171,8 +172,8 @@ func (n *node) answerNDP(f *Interface, packet []byte) {
 	}
 	hasMAC := m.mac != openflow.MAC{} && m.mac != f.MAC
 	if m.kind == neighborAdvertisement {
-		if hasMAC && f.reaches(m.target) {
-			n.learn(f, m.target, m.mac, false)
+		if hasMAC && (f.reaches(m.target) || isLinkLocal(m.target)) {
+			n.learn(f, f.at(m.target), m.mac, false)
 		}
 		return
 	}
@@ -180,7 +181,11 @@ func (n *node) answerNDP(f *Interface, packet []byte) {
 	if !forUs || own != f && own != nil {
 		return
 	}
-	if hasMAC && !m.src.IsUnspecified() && f.reaches(m.src) {
+	switch {
+	case !hasMAC:
+	case isLinkLocal(m.src):
+		n.learn(f, f.at(m.src), m.mac, false) // every host asks by such an address, and few are spoken to
+	case !m.src.IsUnspecified() && f.reaches(m.src):
 		n.learn(f, m.src, m.mac, true)
 	}
 	reply := ndp{kind: neighborAdvertisement, target: m.target, mac: f.MAC, src: m.target, dst: m.src, solicited: true}
@@ -195,7 +200,7 @@ func (n *node) answerNDP(f *Interface, packet []byte) {
 
 // learn takes note of a neighbour's MAC; one that is not known yet only where create is true.
 func (n *node) learn(f *Interface, a netip.Addr, mac openflow.MAC, create bool) {
-	if _, own := n.local[a]; own || isBroadcast(f, a) {
+	if _, own := n.local[a.WithZone("")]; own || isBroadcast(f, a) {
 		return
 	}
 	nb := n.neighbors[a]
@@ -254,7 +259,7 @@ func (n *node) mayMove(nb *neighbor, to openflow.MAC) bool {
 func (n *node) install(nb *neighbor) {
 	nb.quiet.stop()
 	switch {
-	case n.rules == nil:
+	case n.rules == nil, isLinkLocal(nb.address): // packets to these are not forwarded
 	case n.net != nil && n.net.route(n.index, nb.prefix()) != nil:
 		nb.installed = true
 	default:
@@ -279,7 +284,7 @@ func (n *node) installWhenQuiet(nb *neighbor) {
 
 // neighborsChanged installs routes that waited for a neighbour's MAC.
 func (n *node) neighborsChanged() {
-	if n.net == nil || n.rules == nil || len(n.net.routers[n.index].Static) == 0 && n.Protocol == "" {
+	if n.net == nil || n.rules == nil || len(n.net.routers[n.index].Static)+len(n.net.protocols[n.index]) == 0 {
 		return
 	}
 	for _, r := range n.routes() {

@@ -1,6 +1,7 @@
 package routing
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 	"sync"
@@ -19,7 +20,7 @@ const (
 	Connected Source = iota // a subnet of an interface
 	Static                  // given by the configuration or a user
 	Balanced                // off busy links, see App.Steer
-	Protocol                // found by a routing protocol, see Speaker
+	Spoken                  // found by a routing protocol, see App.Speak
 	Computed                // the shortest path over the discovered topology
 	Fallback                // given, for where there is no path
 	Program                 // given by a program of the user's, see App.SetProgram
@@ -29,27 +30,55 @@ var sourceNames = [...]string{"connected", "static", "balanced", "protocol", "sh
 
 func (s Source) String() string { return sourceNames[s] }
 
-// distances are those of the sources where a router gives no others. The protocol is OSPF.
+// Origin is where a route comes from, with the name of the program or protocol; without one it is
+// all of them.
+type Origin struct {
+	Source
+	Name string
+}
+
+// distances are those of the sources where a router gives no others. A protocol has its own.
 var distances = [...]rib.Distance{rib.Connected, rib.Static, rib.Balanced, rib.OSPF, rib.ShortestPath, rib.Computed, rib.Program}
+
+// given is the distance that a router gives to an origin, if it does.
+func (r *Router) given(o Origin) (d rib.Distance, is bool) {
+	if d, is = r.Distances[o]; !is && o.Name != "" {
+		d, is = r.Distances[Origin{Source: o.Source}]
+	}
+	return d, is
+}
 
 // distance is that of routes which a router has from a source.
 func (r *Router) distance(s Source) rib.Distance {
-	if d, is := r.Distances[s]; is {
+	if d, is := r.given(Origin{Source: s}); is {
 		return d
 	}
 	return distances[s]
+}
+
+// rank gives a route the distance that it has at a router: what the router says of its origin, but
+// that a static route which has its own keeps it; else what its origin says.
+func (r *Router) rank(x *Route) {
+	switch d, is := r.given(Origin{x.Source, x.Name}); {
+	case is && (x.Distance == 0 || x.Source == Program):
+		x.Distance = d
+	case x.Distance == 0:
+		x.Distance = cmp.Or(x.usual, distances[x.Source])
+	}
 }
 
 // Route is a router's way to a prefix.
 type Route struct {
 	Prefix   netip.Prefix
 	Source   Source
-	Program  string // its name, of a route that a program has given
+	Name     string // of the program that has given it, or of the protocol that has found it
 	Distance rib.Distance
 	Drop     bool   // what follows it is dropped; it has no hops
 	Metric   uint32 // the costs of the interfaces on the way, the last one's included
 	Tag      uint32
 	Hops     []Hop // of equal cost; of a connected subnet: the interface
+
+	usual rib.Distance // of its protocol
 }
 
 // Rank is what the route is chosen by.
@@ -78,8 +107,8 @@ type network struct {
 	hops    []hop      // of each edge of the graph
 	inner   []map[int32]*Interface
 
-	speakers map[string]Speaker
-	balanced map[netip.Prefix]map[int]Hop // steered ways, by router
+	protocols [][]*protocol                // that each router speaks
+	balanced  map[netip.Prefix]map[int]Hop // steered ways, by router
 
 	balance topology.BalanceBy // what packets are spread by
 
@@ -144,25 +173,39 @@ func (t *table) lookup(a netip.Addr) *Route {
 }
 
 // newNetwork makes the picture. up has the ports that can send, links is what discovery knows.
-func newNetwork(c *Config, up []map[uint32]bool, links []discovery.Link, speakers map[string]Speaker) (*network, error) {
-	return newAddresses(c).network(c, up, links, speakers)
+func newNetwork(c *Config, up []map[uint32]bool, links []discovery.Link, protocols []*protocol) (*network, error) {
+	return newAddresses(c).network(c, up, links, protocols)
 }
 
 // network makes the picture of routers that have these addresses.
-func (a *addresses) network(c *Config, up []map[uint32]bool, links []discovery.Link, speakers map[string]Speaker) (*network, error) {
-	n := &network{addresses: a, speakers: speakers, balance: c.Balance, up: up, links: links, tables: make([]*table, len(c.Routers)), far: map[netip.Prefix][]uint32{},
+func (a *addresses) network(c *Config, up []map[uint32]bool, links []discovery.Link, protocols []*protocol) (*network, error) {
+	n := &network{addresses: a, balance: c.Balance, up: up, links: links, tables: make([]*table, len(c.Routers)), far: map[netip.Prefix][]uint32{},
 		indirect: map[int]map[netip.Prefix][]*indirect{}}
 	for i := range c.Routers {
 		n.routers = append(n.routers, &c.Routers[i])
+		n.protocols = append(n.protocols, spokenBy(protocols, c.Routers[i].DPID))
 	}
 	n.onDemand = c.Reactive || n.size() > MaxRoutes
 	if n.onDemand {
 		n.findLengths()
 	}
-	if !a.paths {
+	if !n.needsPaths() {
 		return n, nil
 	}
 	return n, n.join(links)
+}
+
+// needsPaths says whether some routes are shortest paths, or are balanced: these need a graph.
+func (n *network) needsPaths() bool {
+	if n.balance == topology.BalanceLoad {
+		return true
+	}
+	for i := range n.routers {
+		if finds := n.findsPaths(i); !finds[0] || n.v6 && !finds[1] {
+			return true
+		}
+	}
+	return false
 }
 
 // isDirect says whether a port leads to another router's, and to nothing else.
@@ -275,11 +318,9 @@ func (n *network) fill(t *table, router int) {
 // offer takes a route where there is no better one. Static routes that are as good as each other
 // are one, with several next hops; so are those of one program.
 func (t *table) offer(r *Route) {
-	if r.Distance == 0 {
-		r.Distance = t.distance(r.Source)
-	}
+	t.rank(r)
 	old := t.routes[r.Prefix]
-	if old != nil && old.Source == r.Source && old.Program == r.Program && old.Rank() == r.Rank() && r.Source != Connected && !old.Drop && !r.Drop {
+	if old != nil && old.Source == r.Source && old.Name == r.Name && old.Rank() == r.Rank() && r.Source != Connected && !old.Drop && !r.Drop {
 		old.Hops = append(old.Hops, r.Hops...)
 		return
 	}
@@ -306,17 +347,17 @@ func (n *network) connected(t *table, router int, only netip.Prefix) {
 	}
 }
 
-// computed adds the shortest paths, those of IPv4 where no protocol finds them.
+// computed adds the shortest paths where no protocol finds them.
 func (n *network) computed(t *table, router int) {
-	protocol := n.routers[router].Protocol != ""
-	if protocol && !n.v6 {
+	found := n.findsPaths(router)
+	if found[0] && (found[1] || !n.v6) {
 		return
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.graph.Tree(int32(router), &n.tree)
 	for p, owners := range n.owners {
-		if p.Addr().Is4() && protocol {
+		if found[family(p.Addr())] {
 			continue
 		}
 		best := spf.Unreachable
@@ -377,22 +418,6 @@ func shared(own, neighbour *Interface, v4 bool) (any netip.Addr) {
 	return any
 }
 
-// learned adds what a protocol has found.
-func (n *network) learned(t *table, router int, only netip.Prefix) {
-	for _, l := range n.spoken(router, only) {
-		r := &Route{Prefix: l.Prefix, Source: Protocol, Metric: l.Metric, Tag: l.Tag, Drop: l.Drop}
-		for _, h := range l.Hops {
-			if out := n.portOf(router, h.Port); out != nil && h.Via.IsValid() {
-				r.Hops = append(r.Hops, n.hopVia(router, out, h.Via))
-			}
-		}
-		if len(r.Hops) > 0 || r.Drop {
-			r.Hops = n.spread(r.Hops, r.Prefix)
-			t.offer(r)
-		}
-	}
-}
-
 // portOf returns an interface that is up, or nil.
 func (n *network) portOf(router int, port uint32) *Interface {
 	r := n.routers[router]
@@ -407,10 +432,32 @@ func (n *network) portOf(router int, port uint32) *Interface {
 // hopVia is the way to a neighbour, with its MAC where it is a routing node.
 func (n *network) hopVia(router int, out *Interface, via netip.Addr) Hop {
 	h := Hop{Port: out.Port, Interface: out.Name, Via: via, src: out.MAC, router: -1}
-	if o, is := n.known[via]; is && o.itf != nil && o.router != router {
+	o, is := n.known[via]
+	if isLinkLocal(via) {
+		o, is = n.linkLocalAt(router, out, via)
+	}
+	if is && o.itf != nil && o.router != router {
 		h.dst, h.router, h.Router = o.itf.MAC, o.router, n.routers[o.router].Name
 	}
 	return h
+}
+
+// linkLocalAt returns the router that has a link-local address where an interface leads to. Of two
+// interfaces of a router in one segment only one is looked at: the others ask.
+func (n *network) linkLocalAt(router int, out *Interface, via netip.Addr) (o owner, is bool) {
+	if n.graph == nil {
+		return o, false
+	}
+	for segment, f := range n.inner[router] {
+		if f.Port != out.Port {
+			continue
+		}
+		list := n.members[int(segment)-len(n.routers)]
+		if i := slices.IndexFunc(list, func(o owner) bool { return linkLocal(o.itf.MAC) == via }); i >= 0 {
+			return list[i], true
+		}
+	}
+	return o, false
 }
 
 // interfaceTo returns the interface in whose subnet an address is, or nil.

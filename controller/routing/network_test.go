@@ -57,12 +57,12 @@ func (w *wires) cut(i int) {
 	w.links = slices.Delete(slices.Clone(w.links), 2*i, 2*i+2)
 }
 
-func (w *wires) network(t *testing.T) *network {
+func (w *wires) network(t *testing.T, protocols ...*protocol) *network {
 	t.Helper()
 	if err := w.check(); err != nil {
 		t.Fatal(err)
 	}
-	n, err := newNetwork(&w.Config, w.up, w.links, nil)
+	n, err := newNetwork(&w.Config, w.up, w.links, protocols)
 	if err != nil {
 		t.Fatal(err)
 	}

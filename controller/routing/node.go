@@ -107,8 +107,8 @@ func (n *node) succeed(old *node) {
 	}
 	for a, nb := range old.neighbors {
 		nb.stop()
-		if f := n.itf[nb.itf.Port]; nb.installed && f != nil && f.reaches(a) && f.MAC == nb.itf.MAC {
-			n.neighbors[a] = &neighbor{address: a, itf: f, mac: nb.mac, installed: true}
+		if f := n.itf[nb.itf.Port]; f != nil && f.MAC == nb.itf.MAC && nb.mac != (openflow.MAC{}) && (nb.installed && f.reaches(a) || isLinkLocal(a) && f.at(a) == a) {
+			n.neighbors[a] = &neighbor{address: a, itf: f, mac: nb.mac, installed: nb.installed}
 		}
 	}
 	old.gone = true
@@ -159,13 +159,7 @@ func (n *node) frame() (out []*openflow.FlowMod) {
 			out = append(out, entry(admissionTable, priorityOwn, m, openflow.GotoTable(routeTable)))
 		}
 	}
-	for _, w := range n.app.wanted(n.Protocol) {
-		for _, group := range w.Groups {
-			if group.Addr().Is4() || n.v6 {
-				out = append(out, entry(admissionTable, prioritySpecial, matchDst(group).With(openflow.IPProto(w.Protocol)), toController()))
-			}
-		}
-	}
+	out = append(out, n.protocolFrame()...)
 	out = append(out, n.groupFrame()...)
 	for a := range n.local {
 		out = append(out, entry(routeTable, priorityLocal, matchDst(netip.PrefixFrom(a, a.BitLen())), toController()))
@@ -248,7 +242,7 @@ func (n *node) resolved(r *Route) []Hop {
 	hops := make([]Hop, 0, len(r.Hops))
 	for _, h := range r.Hops {
 		if h.dst == (openflow.MAC{}) {
-			nb := n.neighbors[h.Via]
+			nb := n.neighbors[n.itf[h.Port].at(h.Via)]
 			if nb == nil || nb.mac == (openflow.MAC{}) {
 				continue
 			}

@@ -90,7 +90,7 @@ func (r *recursion) complete(p netip.Prefix) {
 
 // hopsTo returns the next hops of the route to a route's next hop, as the way to it.
 func (r *recursion) hopsTo(s StaticRoute) (hops []Hop) {
-	spoken := r.spokenNetworks(r.router, s.Via)
+	spoken := r.spokenNetworks(r.router)
 	for bits := s.Via.BitLen(); bits > 0; bits-- {
 		p, _ := s.Via.Prefix(bits)
 		if p == s.To {

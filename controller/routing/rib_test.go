@@ -18,8 +18,8 @@ import (
 // next hops of a given route being found again for each question.
 type naive struct {
 	r      *Router
-	base   map[netip.Prefix]*Route // connected, and shortest paths
-	spoken map[netip.Prefix]Learned
+	base   map[netip.Prefix]*Route     // connected, and shortest paths
+	spoken [2]map[netip.Prefix]Learned // by ospf, and by rip
 	up     map[uint32]bool
 }
 
@@ -33,7 +33,7 @@ func shown(r *Route) string {
 		hops = append(hops, fmt.Sprintf("%d/%v/%v", h.Port, h.Via, h.For))
 	}
 	slices.Sort(hops)
-	return fmt.Sprintf("%v %s [%d/%d] tag %d drop %v %s", r.Source, r.Program, r.Distance, r.Metric, r.Tag, r.Drop, strings.Join(hops, " "))
+	return fmt.Sprintf("%v %s [%d/%d] tag %d drop %v %s", r.Source, r.Name, r.Distance, r.Metric, r.Tag, r.Drop, strings.Join(hops, " "))
 }
 
 func (m *naive) port(a netip.Addr) (port uint32) {
@@ -51,16 +51,25 @@ func (m *naive) own(a netip.Addr) bool {
 	})
 }
 
+var protocols = [2]string{"ospf", "rip"}
+
+// distance is what the router says of a source; 0 is nothing.
+func (m *naive) distance(s Source, name string) rib.Distance {
+	if d, is := m.r.Distances[Origin{s, name}]; is {
+		return d
+	}
+	return m.r.Distances[Origin{Source: s}]
+}
+
 func (m *naive) use(p netip.Prefix) (best *Route) {
 	offer := func(r *Route) {
-		if r.Distance == 0 && r.Source != Connected {
-			r.Distance = distances[r.Source]
-			if d, is := m.r.Distances[r.Source]; is {
-				r.Distance = d
-			}
+		if own := m.distance(r.Source, r.Name); r.Source == Program && own != 0 {
+			r.Distance = own
+		} else if r.Distance == 0 && r.Source != Connected {
+			r.Distance = cmp.Or(own, map[string]rib.Distance{"rip": 120}[r.Name], distances[r.Source])
 		}
 		switch {
-		case best != nil && best.Source == r.Source && best.Program == r.Program && best.Rank() == r.Rank() && !best.Drop && !r.Drop:
+		case best != nil && best.Source == r.Source && best.Name == r.Name && best.Rank() == r.Rank() && !best.Drop && !r.Drop:
 			best.Hops = append(best.Hops, r.Hops...)
 		case r.Distance < rib.Never && (best == nil || r.Rank().Compare(best.Rank()) < 0):
 			best = r
@@ -70,8 +79,12 @@ func (m *naive) use(p netip.Prefix) (best *Route) {
 		r := *b
 		offer(&r)
 	}
-	if l, is := m.spoken[p]; is {
-		r := &Route{Source: Protocol, Metric: l.Metric, Tag: l.Tag, Drop: l.Drop}
+	for i, name := range protocols {
+		l, is := m.spoken[i][p]
+		if !is {
+			continue
+		}
+		r := &Route{Source: Spoken, Name: name, Metric: l.Metric, Tag: l.Tag, Drop: l.Drop}
 		for _, h := range l.Hops {
 			if m.up[h.Port] {
 				r.Hops = append(r.Hops, Hop{Port: h.Port, Via: h.Via})
@@ -87,7 +100,7 @@ func (m *naive) use(p netip.Prefix) (best *Route) {
 			if s.To != p || direct != (s.Discard || port > 0) || m.own(s.Via) {
 				continue
 			}
-			r := &Route{Source: Static, Program: s.Program, Distance: s.Distance, Metric: cmp.Or(s.Metric, 1), Tag: s.Tag, Drop: s.Discard}
+			r := &Route{Source: Static, Name: s.Program, Distance: s.Distance, Metric: cmp.Or(s.Metric, 1), Tag: s.Tag, Drop: s.Discard}
 			switch {
 			case s.Program != "":
 				r.Source = Program
@@ -167,10 +180,9 @@ func TestRIB(t *testing.T) {
 			}
 		}
 		r := &w.Routers[0]
-		r.Protocol = "ospf"
-		learned := map[netip.Prefix]Learned{}
+		learned := [2]map[netip.Prefix]Learned{{}, {}}
 		told := map[netip.Prefix]*Route{}
-		feed := &Feed{own: true, told: rib.NewFeed[Place](sameRoute), routers: []uint64{1}}
+		feed := &Feed{self: "ospf", told: rib.NewFeed[Place](sameRoute), routers: []uint64{1}}
 		given := func() (s StaticRoute) {
 			v6, level := rapid.Bool().Draw(rt, "v6"), rapid.IntRange(0, 2).Draw(rt, "level")
 			s = StaticRoute{To: prefix(v6, level, rapid.IntRange(0, 2).Draw(rt, "length")), Metric: uint32(rapid.IntRange(0, 2).Draw(rt, "metric")),
@@ -207,25 +219,30 @@ func TestRIB(t *testing.T) {
 					r.Static = slices.Delete(slices.Clone(r.Static), i, i+1)
 				}
 			case 1:
-				p := prefix(false, rapid.IntRange(0, 2).Draw(rt, "level"), rapid.IntRange(0, 2).Draw(rt, "length"))
+				learned := learned[rapid.IntRange(0, 1).Draw(rt, "protocol")]
+				v6 := rapid.Bool().Draw(rt, "v6")
+				p := prefix(v6, rapid.IntRange(0, 2).Draw(rt, "level"), rapid.IntRange(0, 2).Draw(rt, "length"))
 				if _, is := learned[p]; is {
 					delete(learned, p)
 				} else if learned[p] = (Learned{Prefix: p, Metric: 5, Tag: 3, Drop: true}); rapid.IntRange(0, 3).Draw(rt, "range") > 0 {
-					learned[p] = Learned{Prefix: p, Metric: 5, Tag: 3, Hops: []LearnedHop{{Port: 2, Via: netip.MustParseAddr("172.16.0.2")}}}
+					via := netip.MustParseAddr(map[bool]string{false: "172.16.0.2", true: "fe80::2"}[v6])
+					learned[p] = Learned{Prefix: p, Metric: 5, Tag: 3, Hops: []LearnedHop{{Port: 2, Via: via}}}
 				}
 			case 2:
 				port := uint32(rapid.IntRange(1, 3).Draw(rt, "port"))
 				w.up[0] = maps.Clone(w.up[0])
 				w.up[0][port] = !w.up[0][port]
 			case 3:
-				r.Distances = map[Source]rib.Distance{Static: rapid.SampledFrom([]rib.Distance{1, 115, 120, 255}).Draw(rt, "distance of static")}
+				r.Distances = map[Origin]rib.Distance{{Source: Static}: rapid.SampledFrom([]rib.Distance{1, 115, 120, 255}).Draw(rt, "distance of static")}
+				origins := []Origin{{Program, ""}, {Program, "a"}, {Program, "b"}, {Spoken, "ospf"}, {Spoken, "rip"}}
+				r.Distances[rapid.SampledFrom(origins).Draw(rt, "origin")] = rapid.SampledFrom([]rib.Distance{1, 105, 115, 125, 255}).Draw(rt, "its distance")
 			default:
 				r.Static = append(slices.Clone(r.Static), given())
 			}
 			config := w.Config
 			config.Routers = slices.Clone(w.Routers)
 			config.Routers[0].Static = nil
-			bare, err := newNetwork(&config, w.up, w.links, nil)
+			bare, err := newNetwork(&config, w.up, w.links, []*protocol{by(Protocol{Name: "ospf", Paths: [2]bool{true, false}, Speaker: found{}}, 1)})
 			if err != nil {
 				rt.Fatal(err)
 			}
@@ -234,13 +251,17 @@ func TestRIB(t *testing.T) {
 			for _, p := range all {
 				want[p] = shown(m.use(p))
 			}
-			var sorted []Learned
-			for _, p := range slices.SortedFunc(maps.Keys(learned), netip.Prefix.Compare) {
-				sorted = append(sorted, learned[p])
+			speak := []*protocol{by(Protocol{Name: "ospf", Distance: rib.OSPF, Paths: [2]bool{true, false}}, 1), by(Protocol{Name: "rip", Distance: 120}, 1)}
+			for i, s := range speak {
+				var sorted []Learned
+				for _, p := range slices.SortedFunc(maps.Keys(learned[i]), netip.Prefix.Compare) {
+					sorted = append(sorted, learned[i][p])
+				}
+				s.Speaker = found{1: sorted}
 			}
 			for _, onDemand := range []bool{false, true} {
 				w.Reactive = onDemand
-				n, err := newNetwork(&w.Config, w.up, w.links, map[string]Speaker{"ospf": found{1: sorted}})
+				n, err := newNetwork(&w.Config, w.up, w.links, speak)
 				if err != nil {
 					rt.Fatal(err)
 				}
@@ -288,6 +309,9 @@ func follow(rt *rapid.T, feed *Feed, n *network, told map[netip.Prefix]*Route, m
 		for _, p := range f.Prefixes {
 			own[p.Masked()] = true
 		}
+	}
+	for p := range m.spoken[1] {
+		own[p] = true
 	}
 	count := 0
 	for p, is := range own {

@@ -71,15 +71,15 @@ type App struct {
 	complete  bool // all that was to show up after the start has; only run touches it
 
 	net   atomic.Pointer[network]
-	nodes atomic.Pointer[map[uint64]*node]    // by datapath id
-	wants atomic.Pointer[map[string][]Wanted] // by the protocol's name
+	nodes atomic.Pointer[map[uint64]*node] // by datapath id
+
+	protocols atomic.Pointer[[]*protocol] // by name; replaced, with mu held, not changed
 
 	mu        sync.Mutex // of what follows
 	config    Config
 	addresses *addresses                          // of the configuration
 	static    map[uint64][]StaticRoute            // by router, in place of the configuration's
 	programs  map[string]map[uint64][]StaticRoute // by name and router; replaced, not changed
-	speakers  map[string]Speaker                  // by the protocol's name; not changed once it is here
 	steered   map[netip.Prefix]steer.Ways
 	cause     cause
 	pending   bool // a change is not in the switches yet
@@ -163,36 +163,6 @@ func (a *App) Start(c *controller.Controller) error {
 	return nil
 }
 
-// Speak introduces a routing protocol by its name, before the app starts. Routers whose
-// configuration names it have its routes, and it gets those of their packets that it wants.
-func (a *App) Speak(name string, s Speaker, wants ...Wanted) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	speakers := maps.Clone(a.speakers)
-	if speakers == nil {
-		speakers = map[string]Speaker{}
-	}
-	speakers[name] = s
-	a.speakers = speakers
-	all := map[string][]Wanted{name: wants}
-	if old := a.wants.Load(); old != nil {
-		for other, w := range *old {
-			if other != name {
-				all[other] = w
-			}
-		}
-	}
-	a.wants.Store(&all)
-}
-
-// wanted is the packets that a protocol wants.
-func (a *App) wanted(protocol string) []Wanted {
-	if all := a.wants.Load(); all != nil {
-		return (*all)[protocol]
-	}
-	return nil
-}
-
 // Refresh makes the app ask protocols for their routes again.
 func (a *App) Refresh(why string) { a.poke(why, time.Now()) }
 
@@ -203,18 +173,22 @@ func (a *App) SendIP(dpid uint64, port uint32, packet []byte) {
 	if n == nil || len(packet) < 20 {
 		return
 	}
-	p, ok := parseIP(etherTypeOf(packet), packet)
-	if !ok {
-		return
-	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	f := n.itf[port]
-	switch {
-	case f == nil:
+	if f := n.itf[port]; f != nil {
+		n.sendOnLink(f, packet)
+	} else {
 		n.originate(packet) // not over a port: by the routes, as a virtual link's are
+	}
+}
+
+// sendOnLink sends a packet of the router itself to a group or a neighbour at an interface. mu must
+// be held.
+func (n *node) sendOnLink(f *Interface, packet []byte) {
+	switch p, ok := parseIP(etherTypeOf(packet), packet); {
+	case !ok:
 	case p.dst.IsMulticast():
-		n.output(port, frame(multicastMAC(p.dst), f.MAC, etherTypeOf(packet), packet))
+		n.output(f.Port, frame(multicastMAC(p.dst), f.MAC, etherTypeOf(packet), packet))
 	default:
 		n.deliver(f, p.dst, waiting{packet: packet})
 	}
@@ -298,15 +272,7 @@ func (a *App) settling() bool {
 			}
 		}
 	}
-	a.mu.Lock()
-	speakers := a.speakers
-	a.mu.Unlock()
-	for _, s := range speakers {
-		if !s.Settled() {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(a.known(), func(p *protocol) bool { return !p.Settled() })
 }
 
 // SwitchUp takes what the router has, and completes it.

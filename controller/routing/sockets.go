@@ -1,28 +1,39 @@
 package routing
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
-	"runtime"
+	"strconv"
 	"sync"
 
 	"gvisor.dev/gvisor/pkg/tcpip"
 	"gvisor.dev/gvisor/pkg/tcpip/adapters/gonet"
 	"gvisor.dev/gvisor/pkg/tcpip/header"
+	"gvisor.dev/gvisor/pkg/tcpip/transport/udp"
+	"gvisor.dev/gvisor/pkg/waiter"
 )
 
 // ListenTCP opens a TCP port of a router, at one of its addresses or, with none, at all that it has
 // now and later. The listener stays, over changes of the configuration too, as long as the router
 // does. Packets come and go by the routes and links of the lab.
+//
+// A link-local address of IPv6 has the interface as its zone, by name or number of the port:
+// fe80::1%r1-eth1 (RFC 4007). So have those that sockets tell.
 func (a *App) ListenTCP(dpid uint64, at netip.AddrPort) (net.Listener, error) {
 	h, err := a.hold(dpid)
 	if err != nil {
 		return nil, err
 	}
-	full, protocol := fullAddress(at)
+	full, protocol, err := h.fullAddress(at)
+	if err != nil {
+		h.release()
+		return nil, err
+	}
 	l, err := gonet.ListenTCP(h.stack, full, protocol)
 	if err != nil {
 		h.release()
@@ -41,17 +52,30 @@ func (a *App) DialTCP(ctx context.Context, dpid uint64, from netip.Addr, to neti
 	if err != nil {
 		return nil, err
 	}
-	if !from.IsValid() {
-		from = h.sourceTo(to.Addr())
-	}
-	local, _ := fullAddress(netip.AddrPortFrom(from, 0))
-	remote, protocol := fullAddress(to)
-	c, err := gonet.DialTCPWithBind(ctx, h.stack, local, remote, protocol)
+	c, err := h.dialTCP(ctx, from, to)
 	if err != nil {
 		h.release()
 		return nil, err
 	}
-	return &heldConn{Conn: c, release: h.releaser()}, nil
+	return &heldConn{Conn: c, host: h, release: h.releaser()}, nil
+}
+
+func (h *host) dialTCP(ctx context.Context, from netip.Addr, to netip.AddrPort) (net.Conn, error) {
+	remote, protocol, err := h.fullAddress(to)
+	if err != nil {
+		return nil, err
+	}
+	if !from.IsValid() {
+		from = h.sourceTo(to.Addr())
+	}
+	local, _, err := h.fullAddress(netip.AddrPortFrom(from, 0))
+	if err != nil {
+		return nil, err
+	}
+	if local.NIC != remote.NIC {
+		return nil, fmt.Errorf("%v and %v are not at one link", from, to.Addr())
+	}
+	return gonet.DialTCPWithBind(ctx, h.stack, local, remote, protocol)
 }
 
 // ListenUDP opens a UDP port of a router, as ListenTCP does; port 0: any that is free.
@@ -60,13 +84,36 @@ func (a *App) ListenUDP(dpid uint64, at netip.AddrPort) (net.PacketConn, error) 
 	if err != nil {
 		return nil, err
 	}
-	full, protocol := fullAddress(at)
-	c, err := gonet.DialUDP(h.stack, &full, nil, protocol)
+	c, err := h.listenUDP(at)
 	if err != nil {
 		h.release()
 		return nil, err
 	}
-	return &heldPackets{PacketConn: c, release: h.releaser()}, nil
+	return c, nil
+}
+
+func (h *host) listenUDP(at netip.AddrPort) (net.PacketConn, error) {
+	full, protocol, err := h.fullAddress(at)
+	if err != nil {
+		return nil, err
+	}
+	c := &heldPackets{host: h, from: new(lastRead), release: h.releaser()}
+	var wq waiter.Queue
+	ep, bad := h.stack.NewEndpoint(udp.ProtocolNumber, protocol, &wq)
+	if bad == nil {
+		if full.NIC == hostNIC && full.Addr.Len() == 0 {
+			full.NIC = 0 // link-local ones too
+		}
+		if bad = ep.Bind(full); bad != nil {
+			ep.Close()
+		}
+	}
+	if bad != nil {
+		return nil, fmt.Errorf("UDP port %d at %v: %s", at.Port(), at.Addr(), bad)
+	}
+	c.from.Endpoint = ep
+	c.UDPConn = gonet.NewUDPConn(&wq, c.from)
+	return c, nil
 }
 
 // hold returns the stack of a router, which stays until it is released.
@@ -77,22 +124,27 @@ func (a *App) hold(dpid uint64) (*host, error) {
 			return nil, fmt.Errorf("there is no router with the datapath id %016x", dpid)
 		}
 		n.mu.Lock()
-		if n.gone {
-			n.mu.Unlock()
-			if a.ctx.Err() != nil {
-				return nil, errors.New("the controller ends")
+		if !n.gone {
+			if n.host == nil {
+				n.host = n.newHost()
 			}
-			runtime.Gosched() // the configuration is changing
-			continue
+			h := n.host
+			h.held.Add(1)
+			n.mu.Unlock()
+			return h, nil
 		}
-		if n.host == nil {
-			n.host = n.newHost()
-		}
-		h := n.host
-		h.held.Add(1)
 		n.mu.Unlock()
-		return h, nil
+		if a.ctx.Err() != nil {
+			return nil, errors.New("the controller ends")
+		}
+		a.changing() // until the node that has followed is to be found
 	}
+}
+
+// changing waits while the configuration changes.
+func (a *App) changing() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 }
 
 func (h *host) release() {
@@ -109,6 +161,9 @@ func (h *host) sourceTo(to netip.Addr) netip.Addr {
 	n := h.node.Load()
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if f := n.zone(to.Zone()); isLinkLocal(to) && f != nil {
+		return f.at(linkLocal(f.MAC))
+	}
 	if n.net == nil {
 		return netip.Addr{}
 	}
@@ -119,21 +174,65 @@ func (h *host) sourceTo(to netip.Addr) netip.Addr {
 	return n.sourceOf(n.itf[r.Hops[0].Port], to.Is4())
 }
 
-// fullAddress is an address in the words of the stack, and its protocol: without an address, both.
-func fullAddress(a netip.AddrPort) (tcpip.FullAddress, tcpip.NetworkProtocolNumber) {
-	out := tcpip.FullAddress{NIC: hostNIC, Port: a.Port()}
-	if ip := a.Addr().Unmap(); ip.IsValid() && !ip.IsUnspecified() {
-		out.Addr = netAddress(ip)
-		if ip.Is4() {
-			return out, header.IPv4ProtocolNumber
+// zone returns the interface that a zone stands for, by name or port; nil: there is none.
+func (n *node) zone(name string) *Interface {
+	for _, f := range n.itf {
+		if f.Name == name || strconv.FormatUint(uint64(f.Port), 10) == name {
+			return f
 		}
-	} else if ip.IsValid() && ip.Is4() {
-		return out, header.IPv4ProtocolNumber
 	}
-	return out, header.IPv6ProtocolNumber
+	return nil
 }
 
-// heldListener, heldConn and heldPackets release the stack when they are closed.
+// fullAddress is an address in the words of the stack, and its protocol: without an address, both.
+func (h *host) fullAddress(a netip.AddrPort) (out tcpip.FullAddress, protocol tcpip.NetworkProtocolNumber, err error) {
+	out = tcpip.FullAddress{NIC: hostNIC, Port: a.Port()}
+	ip := a.Addr().Unmap()
+	switch {
+	case ip.IsValid() && isLinkLocal(ip):
+		n := h.node.Load()
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		f := n.zone(ip.Zone())
+		if f == nil || !n.v6 || n.gone {
+			return out, protocol, fmt.Errorf("%v: router %s has no such interface with IPv6; write one behind %%: fe80::1%%%s-eth0", ip, n.Name, n.Name)
+		}
+		h.port(n, f)
+		out.NIC = nicOf(f.Port)
+	case ip.Zone() != "":
+		return out, protocol, fmt.Errorf("%v: only link-local addresses of IPv6 have a zone", ip)
+	}
+	if ip.IsValid() && !ip.IsUnspecified() {
+		out.Addr = netAddress(ip)
+	}
+	if ip.IsValid() && ip.Is4() {
+		return out, header.IPv4ProtocolNumber, nil
+	}
+	return out, header.IPv6ProtocolNumber, nil
+}
+
+// zoneAt is what the stack's interface is called in addresses; "" is none.
+func (h *host) zoneAt(id tcpip.NICID) string {
+	n := h.node.Load()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if p := h.ports[uint32(id-hostNIC)]; id > hostNIC && p != nil {
+		return p.name
+	}
+	return ""
+}
+
+// zoneOf is the zone of a link-local address that is the router's own.
+func (h *host) zoneOf(own net.IP) string {
+	a, _ := netip.AddrFromSlice(own)
+	n := h.node.Load()
+	if f := n.local[a]; f != nil && isLinkLocal(a) { // which does not change
+		return f.Name
+	}
+	return ""
+}
+
+// heldListener, heldConn and heldPackets release the stack when they are closed, and tell zones.
 type heldListener struct {
 	net.Listener
 	host    *host
@@ -146,8 +245,10 @@ func (l *heldListener) Accept() (net.Conn, error) {
 		return nil, err
 	}
 	l.host.held.Add(1)
-	return &heldConn{Conn: c, release: l.host.releaser()}, nil
+	return &heldConn{Conn: c, host: l.host, release: l.host.releaser()}, nil
 }
+
+func (l *heldListener) Addr() net.Addr { return l.host.zoned(l.Listener.Addr(), l.Listener.Addr()) }
 
 func (l *heldListener) Close() error {
 	defer l.release()
@@ -156,7 +257,14 @@ func (l *heldListener) Close() error {
 
 type heldConn struct {
 	net.Conn
+	host    *host
 	release func()
+}
+
+func (c *heldConn) LocalAddr() net.Addr { return c.host.zoned(c.Conn.LocalAddr(), c.Conn.LocalAddr()) }
+
+func (c *heldConn) RemoteAddr() net.Addr {
+	return c.host.zoned(c.Conn.RemoteAddr(), c.Conn.LocalAddr())
 }
 
 func (c *heldConn) Close() error {
@@ -164,12 +272,74 @@ func (c *heldConn) Close() error {
 	return c.Conn.Close()
 }
 
+// zoned is an address with the zone of the router's own at the same link.
+func (h *host) zoned(a, own net.Addr) net.Addr {
+	t, is := a.(*net.TCPAddr)
+	o, has := own.(*net.TCPAddr)
+	if !is || !has {
+		return a
+	}
+	return &net.TCPAddr{IP: t.IP, Port: t.Port, Zone: h.zoneOf(o.IP)}
+}
+
+// heldPackets are a UDP socket. Only one reads at a time: who has sent, with the zone, is told
+// beside what was read.
 type heldPackets struct {
-	net.PacketConn
+	*gonet.UDPConn
+	host    *host
 	release func()
+
+	reading sync.Mutex
+	from    *lastRead
+}
+
+// lastRead is an endpoint that remembers by which interface came what was read last.
+type lastRead struct {
+	tcpip.Endpoint
+	nic tcpip.NICID
+}
+
+func (l *lastRead) Read(w io.Writer, o tcpip.ReadOptions) (tcpip.ReadResult, tcpip.Error) {
+	r, err := l.Endpoint.Read(w, o)
+	l.nic = r.RemoteAddr.NIC
+	return r, err
+}
+
+func (c *heldPackets) ReadFrom(b []byte) (int, net.Addr, error) {
+	c.reading.Lock()
+	defer c.reading.Unlock()
+	n, from, err := c.UDPConn.ReadFrom(b)
+	if u, is := from.(*net.UDPAddr); is && u.IP.IsLinkLocalUnicast() {
+		u.Zone = c.host.zoneAt(c.from.nic)
+	}
+	return n, from, err
+}
+
+func (c *heldPackets) WriteTo(b []byte, to net.Addr) (int, error) {
+	u, is := to.(*net.UDPAddr)
+	if !is || u.Zone == "" {
+		return c.UDPConn.WriteTo(b, to)
+	}
+	full, _, err := c.host.fullAddress(u.AddrPort())
+	if err != nil {
+		return 0, err
+	}
+	n, bad := c.from.Write(bytes.NewReader(b), tcpip.WriteOptions{To: &full})
+	if bad != nil {
+		return int(n), fmt.Errorf("to %v: %s", to, bad)
+	}
+	return int(n), nil
+}
+
+func (c *heldPackets) LocalAddr() net.Addr {
+	a := c.UDPConn.LocalAddr()
+	if u, is := a.(*net.UDPAddr); is {
+		u.Zone = c.host.zoneOf(u.IP)
+	}
+	return a
 }
 
 func (c *heldPackets) Close() error {
 	defer c.release()
-	return c.PacketConn.Close()
+	return c.UDPConn.Close()
 }

@@ -39,7 +39,7 @@ func TestSocketsOfGoneRouters(t *testing.T) {
 			t.Errorf("%s: the listener does not end", way)
 		}
 		l.Close()
-		h.end() // as after a while
+		h.drop() // as after a while
 		if n.host != nil {
 			t.Errorf("%s: the router has its stack still", way)
 		}

@@ -43,7 +43,7 @@ func (s *StaticRoute) route(hops ...Hop) *Route {
 	case s.Fallback:
 		r.Source = Fallback
 	case s.Program != "":
-		r.Source, r.Program = Program, s.Program
+		r.Source, r.Name = Program, s.Program
 	}
 	return r
 }
@@ -60,7 +60,7 @@ func (t *table) unreached(s StaticRoute, only netip.Prefix, why string) {
 		return
 	}
 	r := s.route(Hop{Via: s.Via, router: -1})
-	r.Distance = cmp.Or(r.Distance, t.distance(r.Source))
+	t.rank(r)
 	*t.all = append(*t.all, Candidate{Route: r, Why: why})
 }
 

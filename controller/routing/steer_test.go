@@ -103,7 +103,7 @@ func TestSteerLeavesStaticRoutes(t *testing.T) {
 	w.join(0, 2, 1)
 	p := lan(2)
 	w.Routers[0].Static = []StaticRoute{{To: p, Via: netip.MustParseAddr("172.16.0.2")}} // by r2
-	w.Routers[1].Distances = map[Source]rib.Distance{Balanced: rib.Never}
+	w.Routers[1].Distances = map[Origin]rib.Distance{{Source: Balanced}: rib.Never}
 	n := w.network(t)
 	n.steer(map[netip.Prefix]steer.Ways{p: {
 		1: {From: 1, To: 3, FromPort: 3, ToPort: 3}, // the direct link

@@ -17,7 +17,7 @@ func (a *App) follow() {
 	nodes := *a.nodes.Load()
 	why := a.cause
 	a.pending, a.following, a.cause = false, true, cause{}
-	config, addresses, speakers, steered := a.given(), a.addresses, a.speakers, a.steered
+	config, addresses, protocols, steered := a.given(), a.addresses, a.known(), a.steered
 	a.mu.Unlock()
 	defer func() {
 		a.mu.Lock()
@@ -30,7 +30,7 @@ func (a *App) follow() {
 		up[n.index] = n.up
 		n.mu.Unlock()
 	}
-	net, err := addresses.network(&config, up, a.discovery.Links(), speakers)
+	net, err := addresses.network(&config, up, a.discovery.Links(), protocols)
 	if err != nil {
 		a.c.Log().Error("routes cannot be computed", "error", err)
 		return

@@ -104,6 +104,8 @@ func nodeLosses(c topology.Change) (out []formats.Loss) {
 			l.Value = join(c.OldNode.Routes, topology.Route.String)
 		case "distances":
 			l.Value = join(c.OldNode.Distances, topology.SourceDistance.String)
+		case "redistribute":
+			l.Value = join(c.OldNode.Redistribute, topology.Redistribute.String)
 		case "masquerade":
 			l.Value = join(c.OldNode.Masquerade, topology.Masquerade.String)
 		case "dirs":

@@ -52,12 +52,13 @@ var leaves = map[any]leaf{
 	reflect.TypeFor[topology.OSPFNetwork]():      oneOf(topology.PointToPoint, topology.Broadcast),
 	reflect.TypeFor[topology.OSPFAuthType]():     oneOf(topology.AuthNone, topology.AuthSimple, topology.AuthMD5, topology.AuthSHA1, topology.AuthSHA256, topology.AuthSHA384, topology.AuthSHA512),
 	reflect.TypeFor[topology.OSPFRange]():        {parse: simple(topology.ParseOSPFRange), pattern: `^[0-9.]+/[0-9]+( +hide)?$`},
-	reflect.TypeFor[topology.OSPFRedistribute](): {parse: simple(topology.ParseOSPFRedistribute), pattern: `^(deny +)?(static|connected|program|default)( +[0-9.]+/[0-9]+)?( +set| +(ge|le|tag|metric|type) +[0-9]+)*$`},
+	reflect.TypeFor[topology.OSPFRedistribute](): {parse: simple(topology.ParseOSPFRedistribute), pattern: `^(deny +)?(static|connected|program|default|(program|protocol) +[a-z][a-z0-9-]*)( +[0-9.]+/[0-9]+)?( +set| +(ge|le|tag|metric|type) +[0-9]+)*$`},
+	reflect.TypeFor[topology.Redistribute]():     {parse: simple(topology.ParseRedistribute), pattern: `^(deny +)?(static|connected|program|ospf|shortest-path|(program|protocol) +[a-z][a-z0-9-]*)( +[0-9a-fA-F.:]+/[0-9]+)?( +set| +(ge|le|tag|metric) +[0-9]+| +into +[a-z][a-z0-9-]*)*$`},
 
 	reflect.TypeFor[topology.BalanceBy]():      oneOf(topology.BalanceECMP, topology.BalanceOff, topology.BalanceLoad),
 	reflect.TypeFor[topology.WifiBand]():       oneOf(topology.Band2GHz, topology.Band5GHz),
 	reflect.TypeFor[topology.Route]():          {parse: simple(topology.ParseRoute), pattern: `^\S+( +(discard|(via|dev|distance|metric|tag) +\S+))+$`},
-	reflect.TypeFor[topology.SourceDistance](): {parse: simple(topology.ParseSourceDistance), pattern: `^(static|balanced|ospf|shortest-path) +[0-9]+$`},
+	reflect.TypeFor[topology.SourceDistance](): {parse: simple(topology.ParseSourceDistance), pattern: `^((static|balanced|ospf|shortest-path|program)|(program|protocol) +[a-z][a-z0-9-]*) +[0-9]+$`},
 	reflect.TypeFor[topology.Masquerade]():     {parse: simple(parseMasquerade), pattern: `^([0-9a-fA-F:./]+)?( *dev +\S+)?$`},
 	reflect.TypeFor[topology.RoutesMode]():     oneOf(topology.RoutesComputed, topology.RoutesAsWritten),
 }

@@ -70,7 +70,9 @@ type nodeOptions struct {
 	Gateways  []netip.Addr     `yaml:"gateway,gateways" of:"host router nat" doc:"Default route: at most one IPv4 and one IPv6 address."`
 	Routes    []topology.Route `yaml:"routes,route" of:"host router nat" doc:"Static routes: 10.2.0.0/16 via 10.0.0.254, or dev h1-eth0 for neighbours behind a device, or discard; distance 200 makes it a substitute."`
 
-	Distances []topology.SourceDistance `yaml:"distances,distance" of:"router" doc:"How little a routing node trusts a source of routes: ospf 150, static 5, shortest-path 100; the least counts."`
+	Distances []topology.SourceDistance `yaml:"distances,distance" of:"router" doc:"How little a routing node trusts a source of routes: ospf 150, static 5, shortest-path 100, program 30, program sdwan 30, protocol rip 130; the least counts."`
+
+	Redistribute []topology.Redistribute `yaml:"redistribute" of:"router" doc:"Which routes a routing node tells a program, or a protocol that an app of the controller speaks: ospf into bgp, deny static tag 7 into bgp, connected 10.2.0.0/16 le 24 set metric 30 tag 8 into bgp. The first that matches a route decides."`
 
 	OSPF *topology.OSPF `yaml:"ospf" of:"router nat" as:"ospf" doc:"Speak OSPF: area 0, or {area: 0, router_id: 10.0.0.1, …}."`
 

@@ -21,7 +21,7 @@ type ospfOptions struct {
 	RouterID           netip.Addr                  `yaml:"router_id" doc:"Router id, like 10.0.0.1; the highest loopback address when missing, else from the name."`
 	Areas              []topology.OSPFArea         `yaml:"areas" as:"area" doc:"What is special about areas, by number: {1: stub, 2: {ranges: [10.2.0.0/16]}}."`
 	Passive            []string                    `yaml:"passive" doc:"Interfaces that exchange no packets, by device or by the node beside it; those to hosts only do not anyway."`
-	Redistribute       []topology.OSPFRedistribute `yaml:"redistribute" doc:"What to announce from outside: static, connected or default; also static metric 30 type 1, deny static 10.3.0.0/16, static 10.2.0.0/16 le 24 tag 7 set metric 30 tag 8. The first that matches a route decides."`
+	Redistribute       []topology.OSPFRedistribute `yaml:"redistribute" doc:"What to announce from outside: static, connected, program, protocol rip or default; also static metric 30 type 1, deny static 10.3.0.0/16, static 10.2.0.0/16 le 24 tag 7 set metric 30 tag 8. The first that matches a route decides."`
 	VirtualLinks       []topology.OSPFVirtualLink  `yaml:"virtual_links,virtual_link" as:"virtual link" doc:"Links to other border routers through an area: {area: 1, router: r2}."`
 	ReferenceBandwidth topology.Rate               `yaml:"reference_bandwidth" doc:"Divided by the bandwidth of a link it gives the cost; without it costs are 1."`
 	Auth               *topology.OSPFAuth          `yaml:"auth" as:"auth" doc:"How packets are authenticated where links say nothing: {type: md5, key: walnut}."`

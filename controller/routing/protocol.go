@@ -1,0 +1,245 @@
+package routing
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"trivet.dev/trivet/openflow"
+	"trivet.dev/trivet/routing/rib"
+)
+
+// Protocol is a routing protocol that an app speaks for routers, see App.Speak. A router may speak
+// several: each is a source of routes of its own.
+type Protocol struct {
+	Name     string       // as people know it, and files: ospf
+	Distance rib.Distance // of its routes where a router gives them no other, 1 to 254
+	Wants    []Wanted     // packets that it is given of routers that speak it
+
+	// Paths says that it finds the ways through the network, of IPv4 and of IPv6: routers that
+	// speak it have no shortest paths of this app's own.
+	Paths [2]bool
+
+	Speaker
+}
+
+// Speaker is what an app does for its protocol. Its methods are called while routes are computed
+// or a packet is handled: they must be quick, and must not call this app.
+type Speaker interface {
+	// Routes returns the routes that the protocol has for a router now, sorted by prefix.
+	Routes(dpid uint64) []Learned
+
+	// RouteTo returns one of them, that of exactly a prefix.
+	RouteTo(dpid uint64, p netip.Prefix) (Learned, bool)
+
+	// Networks returns the prefixes that some router may have a route to, sorted.
+	Networks() []netip.Prefix
+
+	// Settled says whether the routes follow what is known of the network. The app waits for it at
+	// the start, for some seconds at most.
+	Settled() bool
+
+	// Receive takes a packet that the protocol wants, with its IP header, that has come in by a
+	// port.
+	Receive(dpid uint64, port uint32, packet []byte)
+}
+
+// Wanted is packets that a protocol is given: of an IP protocol, to an address of the router, those
+// of IPv6 that are link-local included, or to groups. They do not come to the router's sockets.
+type Wanted struct {
+	Protocol uint8
+	Groups   []netip.Prefix
+	Port     uint16 // of UDP or TCP: that they are to; 0: any
+}
+
+// Learned is a route that a protocol has found.
+type Learned struct {
+	Prefix netip.Prefix
+	Metric uint32
+	Tag    uint32
+	Hops   []LearnedHop // of equal cost
+	Drop   bool         // packets that follow it are dropped: an aggregate without next hops
+}
+
+// LearnedHop is a next hop of a Learned route: a neighbour's address, which may be a link-local one
+// of IPv6 (without a zone: it is at the port), or none where the prefix is that of the port itself.
+type LearnedHop struct {
+	Port uint32
+	Via  netip.Addr
+}
+
+// protocol is a protocol and the routers that speak it; it is not changed.
+type protocol struct {
+	Protocol
+	by map[uint64]bool
+}
+
+// protocolName is what a protocol may be called: its name stands in files beside other words.
+var protocolName = regexp.MustCompile(`^[a-z][a-z0-9-]{0,31}$`)
+
+var taken = []string{"connected", "static", "program", "protocol", "balanced", "shortest-path", "fallback", "default", "deny"}
+
+// Speak introduces a routing protocol, which no router speaks yet: see SetSpeakers. It is an error
+// that there is one of this name, or that it is no name (letters, digits and hyphens).
+func (a *App) Speak(p Protocol) error {
+	switch {
+	case !protocolName.MatchString(p.Name), slices.Contains(taken, p.Name):
+		return fmt.Errorf("%q cannot be the name of a protocol; write small letters, digits and hyphens, at most 32, and no word for another source", p.Name)
+	case p.Distance == rib.Connected || p.Distance == rib.Never:
+		return fmt.Errorf("the protocol %s has a distance of %d; write 1 to 254", p.Name, p.Distance)
+	case p.Speaker == nil:
+		return errors.New("the protocol " + p.Name + " has nobody who speaks it")
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	all := a.known()
+	if slices.ContainsFunc(all, func(s *protocol) bool { return s.Name == p.Name }) {
+		return fmt.Errorf("there are two protocols called %s", p.Name)
+	}
+	all = append(slices.Clone(all), &protocol{Protocol: p, by: map[uint64]bool{}})
+	slices.SortFunc(all, func(x, y *protocol) int { return strings.Compare(x.Name, y.Name) })
+	a.protocols.Store(&all)
+	return nil
+}
+
+// SetSpeakers says which routers speak a protocol from now on, by datapath id: they have its
+// routes, and it gets those of their packets that it wants. Of what are no routers nothing becomes
+// until they are. The protocol must have been introduced.
+func (a *App) SetSpeakers(name string, routers []uint64) {
+	a.mu.Lock()
+	all := slices.Clone(a.known())
+	i := slices.IndexFunc(all, func(s *protocol) bool { return s.Name == name })
+	if i < 0 {
+		a.mu.Unlock()
+		panic("routing: nobody has introduced the protocol " + name)
+	}
+	old, now := all[i], &protocol{Protocol: all[i].Protocol, by: make(map[uint64]bool, len(routers))}
+	for _, r := range routers {
+		now.by[r] = true
+	}
+	if maps.Equal(old.by, now.by) {
+		a.mu.Unlock()
+		return
+	}
+	all[i] = now
+	a.protocols.Store(&all)
+	for dpid, n := range *a.nodes.Load() {
+		if old.by[dpid] == now.by[dpid] {
+			continue
+		}
+		n.mu.Lock()
+		if n.settled = false; n.rules != nil {
+			n.reframe()
+		}
+		n.mu.Unlock()
+	}
+	a.mu.Unlock()
+	a.poke("routers that speak "+name+" were changed", time.Now())
+}
+
+// known returns all protocols, by name; they are not changed.
+func (a *App) known() []*protocol {
+	if all := a.protocols.Load(); all != nil {
+		return *all
+	}
+	return nil
+}
+
+// Speaks lists the protocols that a router speaks, by name.
+func (a *App) Speaks(dpid uint64) (out []string) {
+	for _, s := range a.known() {
+		if s.by[dpid] {
+			out = append(out, s.Name)
+		}
+	}
+	return out
+}
+
+// spokenBy lists those that a router speaks.
+func spokenBy(all []*protocol, dpid uint64) (out []*protocol) {
+	for _, s := range all {
+		if s.by[dpid] {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// wantedBy returns a protocol that a router speaks and that wants a packet, or nil.
+func (n *node) wantedBy(p ipPacket) *protocol {
+	for _, s := range n.app.known() {
+		if s.by[n.DPID] && slices.ContainsFunc(s.Wants, func(w Wanted) bool { return n.isWanted(w, p) }) {
+			return s
+		}
+	}
+	return nil
+}
+
+func (n *node) isWanted(w Wanted, p ipPacket) bool {
+	if w.Protocol != p.proto {
+		return false
+	}
+	if w.Port != 0 {
+		if port, is := p.destinationPort(); !is || port != w.Port {
+			return false
+		}
+	}
+	_, own := n.local[p.dst]
+	return own || slices.ContainsFunc(w.Groups, func(g netip.Prefix) bool { return g.Contains(p.dst) })
+}
+
+// protocolFrame is the entries for groups of the protocols that the router speaks.
+func (n *node) protocolFrame() (out []*openflow.FlowMod) {
+	for _, s := range spokenBy(n.app.known(), n.DPID) {
+		for _, w := range s.Wants {
+			for _, group := range w.Groups {
+				if group.Addr().Is4() || n.v6 {
+					out = append(out, entry(admissionTable, prioritySpecial, matchDst(group).With(openflow.IPProto(w.Protocol)), toController()))
+				}
+			}
+		}
+	}
+	return out
+}
+
+// findsPaths says for which versions of IP a router's protocols find its ways, so that it has no
+// shortest paths.
+func (n *network) findsPaths(router int) (by [2]bool) {
+	for _, s := range n.protocols[router] {
+		by[0], by[1] = by[0] || s.Paths[0], by[1] || s.Paths[1]
+	}
+	return by
+}
+
+// learned adds what protocols have found, of one prefix or of all.
+func (n *network) learned(t *table, router int, only netip.Prefix) {
+	for _, s := range n.protocols[router] {
+		for _, l := range s.routes(n.routers[router].DPID, only) {
+			r := &Route{Prefix: l.Prefix, Source: Spoken, Name: s.Name, usual: s.Distance, Metric: l.Metric, Tag: l.Tag, Drop: l.Drop}
+			for _, h := range l.Hops {
+				if out := n.portOf(router, h.Port); out != nil && h.Via.IsValid() {
+					r.Hops = append(r.Hops, n.hopVia(router, out, h.Via))
+				}
+			}
+			if len(r.Hops) > 0 || r.Drop {
+				r.Hops = n.spread(r.Hops, r.Prefix)
+				t.offer(r)
+			}
+		}
+	}
+}
+
+func (s *protocol) routes(dpid uint64, only netip.Prefix) []Learned {
+	if !only.IsValid() {
+		return s.Routes(dpid)
+	}
+	if l, is := s.RouteTo(dpid, only); is {
+		return []Learned{l}
+	}
+	return nil
+}

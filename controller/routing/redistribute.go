@@ -1,0 +1,105 @@
+package routing
+
+import (
+	"cmp"
+	"maps"
+	"net/netip"
+	"slices"
+
+	"trivet.dev/trivet/routing/rib"
+	"trivet.dev/trivet/topology"
+)
+
+// Redistributed returns a feed of the routes that routers tell a program or a protocol, by their
+// rules: with the metric and tag that these set. What the target has given or found itself is not
+// among them, nor what says by its tag that it has come from there (see rib.TagOf): so nothing goes
+// in circles. wake is as for Subscribe; Of is not to be called.
+func (a *App) Redistributed(into string, wake func()) *Feed {
+	f := a.subscribed(&Feed{app: a, into: into, wake: wake})
+	f.publish()
+	return f
+}
+
+// RedistributedNow returns the same as of now.
+func (a *App) RedistributedNow(into string) (out []Update) {
+	net := a.net.Load()
+	if net == nil {
+		return nil
+	}
+	for _, dpid := range net.redistributors(into) {
+		told := net.redistributed(net.index[dpid], into)
+		for _, p := range slices.SortedFunc(maps.Keys(told), netip.Prefix.Compare) {
+			out = append(out, Update{Key: Place{dpid, p}, Value: told[p]})
+		}
+	}
+	return out
+}
+
+// redistributors lists the routers that have rules for a target.
+func (n *network) redistributors(into string) (out []uint64) {
+	for _, r := range n.routers {
+		if slices.ContainsFunc(r.Redistribute, func(rule topology.Redistribute) bool { return rule.Into == into }) {
+			out = append(out, r.DPID)
+		}
+	}
+	return out
+}
+
+// redistributed returns what a router tells a target.
+func (n *network) redistributed(router int, into string) map[netip.Prefix]*Route {
+	t := n.table(router)
+	out := map[netip.Prefix]*Route{}
+	for p, r := range t.routes {
+		if home := t.home[p]; r.Source == Balanced && home != nil {
+			r = home // that its traffic is kept off a busy link is no news
+		}
+		if r.Source == Spoken && r.Name == into || r.Source == Program && r.Name == into || r.Tag == rib.TagOf(into) {
+			continue
+		}
+		for _, rule := range n.routers[router].Redistribute {
+			if rule.Into != into || !r.IsFrom(rule.Source, rule.Name) || !rule.Matches(p, r.Tag) {
+				continue
+			}
+			if !rule.Deny {
+				told := *r
+				told.Metric, told.Tag = cmp.Or(uint32(rule.Metric), r.Metric), r.TagAs(rule.SetTag)
+				out[p] = &told
+			}
+			break
+		}
+	}
+	return out
+}
+
+// IsFrom says whether a route is of a source, in the words of rules of redistribution, and of the
+// program or protocol of a name; "" is any.
+func (r *Route) IsFrom(source, name string) bool {
+	if name != "" && name != r.Name {
+		return false
+	}
+	switch r.Source {
+	case Connected:
+		return source == topology.OSPFConnected
+	case Static:
+		return source == topology.SourceStatic
+	case Program:
+		return source == topology.SourceProgram
+	case Computed:
+		return source == topology.SourceShortestPath
+	case Spoken:
+		return source == topology.SourceProtocol || source == r.Name // ospf is one by itself
+	}
+	return false
+}
+
+// TagAs is the tag by which a route is told elsewhere: what the rule sets, its own, or that of the
+// program or protocol that it is from.
+func (r *Route) TagAs(set uint32) uint32 {
+	if set == 0 {
+		set = r.Tag
+	}
+	if set == 0 && r.Name != "" {
+		set = rib.TagOf(r.Name)
+	}
+	return set
+}

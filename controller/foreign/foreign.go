@@ -126,12 +126,17 @@ func Installed(t *topology.Topology, p Places) error {
 	return errors.Join(errs...)
 }
 
-// Write writes what the controller reads when it starts, into a directory of its own.
-func (c *Controller) Write(dir string, t *topology.Topology) error {
+// Files are what the controller reads when it starts, by name.
+func (c *Controller) Files(t *topology.Topology) (map[string][]byte, error) {
 	if c.files == nil {
-		return nil
+		return nil, nil
 	}
-	files, err := c.files(t, c.SwitchesOf(t))
+	return c.files(t, c.SwitchesOf(t))
+}
+
+// Write writes them into a directory of its own.
+func (c *Controller) Write(dir string, t *topology.Topology) error {
+	files, err := c.Files(t)
 	for name, content := range files {
 		err = errors.Join(err, replace(filepath.Join(dir, name), content))
 	}

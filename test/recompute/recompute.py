@@ -140,6 +140,8 @@ class Result:
             return next((l for l in self.factors.get(dimension, []) if same(l, value)), plain(value))
         if dimension == "probe":
             return sample["probe"]
+        if dimension == "round" and sample.get("round"):
+            return str(sample["round"])
         return (measurement.get("labels") or {}).get(dimension)
 
     def pick(self, source, dimensions, where="where"):

@@ -16,6 +16,7 @@ import (
 	"trivet.dev/trivet/bench/drive"
 	"trivet.dev/trivet/bench/experiment"
 	"trivet.dev/trivet/bench/report/definition"
+	"trivet.dev/trivet/bench/stats"
 	"trivet.dev/trivet/lab"
 )
 
@@ -206,5 +207,46 @@ func TestPaper4(t *testing.T) {
 		if name == "tables-4-6" && same != 74 {
 			t.Errorf("%d values differ by 10.31", same)
 		}
+	}
+}
+
+// TestSpreads proves that the deviations and variances that were typed in are those of the means
+// that were typed in beside them, as far as these were rounded: so they are of what the report
+// compares them with, the means of the levels, of a sample.
+func TestSpreads(t *testing.T) {
+	found := 0
+	for _, file := range files(t) {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, _ := definition.Read(file, text)
+		if d.Paper == nil {
+			continue
+		}
+		for _, s := range d.Paper.Spreads {
+			found++
+			var means []float64
+			for _, n := range d.Paper.Numbers {
+				at := slices.DeleteFunc(slices.Clone(n.Where), func(l definition.Level) bool { return l.Dimension == s.Over })
+				if n.Metric == s.Metric && fmt.Sprint(at) == fmt.Sprint(s.Where) {
+					means = append(means, n.Value)
+				}
+			}
+			theirs, err := stats.Summarize(means, stats.Options{})
+			if err != nil {
+				t.Fatalf("%s: %+v: %v", file, s, err)
+			}
+			want := float64(theirs.Deviation)
+			if s.Of == definition.Variance {
+				want = float64(theirs.Variance)
+			}
+			if math.Abs(want-s.Value) > 0.0011+5e-5*want {
+				t.Errorf("%s: %s %v: %v, of %d means typed in it is %v", file, s.Of, s.Where, s.Value, len(means), want)
+			}
+		}
+	}
+	if found < 6*2*8*2 {
+		t.Errorf("%d spreads", found)
 	}
 }

@@ -111,7 +111,7 @@ const (
 )
 
 // ControllerPrograms are the names of foreign controllers that a lab can start by itself.
-var ControllerPrograms = []string{"faucet", "os-ken", "ovs-testcontroller", "pox"}
+var ControllerPrograms = []string{"faucet", "floodlight", "os-ken", "ovs-testcontroller", "pox"}
 
 // IsControllerProgram says whether a switch's controller c is one of ControllerPrograms. A
 // controller node of that name takes precedence.

@@ -185,7 +185,7 @@ func checkLab(l *experiment.Lab, dir string) (t *topology.Topology, lack, wrong 
 		}
 		lack = errors.Join(lacks(l, t), unfit(l, t, list))
 	case onMininet:
-		if tuned(l, "").Any() {
+		if tuned(l, "").Processors() {
 			return t, nil, errors.New("target: mininet: isolate and pins are for Trivet's own labs; bind the whole run instead:  taskset -c 1 trivet bench run …")
 		}
 		if wrong = checkMininet(t); wrong == nil {
@@ -222,7 +222,8 @@ func defaultsOf(l *experiment.Lab) topology.Defaults {
 
 // tuned is what a lab's options ask of the machine.
 func tuned(l *experiment.Lab, name string) tune.Settings {
-	return tune.Settings{Lab: name, Isolate: l.Options["isolate"], Nodes: l.Options["pin_nodes"], Datapath: l.Options["pin_datapath"], Controller: l.Options["pin_controller"]}
+	return tune.Settings{Lab: name, Isolate: l.Options["isolate"], Nodes: l.Options["pin_nodes"], Datapath: l.Options["pin_datapath"], Controller: l.Options["pin_controller"],
+		SMT: l.Options["smt"], Governor: l.Options["governor"]}
 }
 
 // Up brings up the lab of a cell, and tunes the machine to it.

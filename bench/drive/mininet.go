@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -20,6 +21,7 @@ import (
 	"trivet.dev/trivet/datapath/ovs"
 	"trivet.dev/trivet/internal/cgroup"
 	"trivet.dev/trivet/internal/lack"
+	"trivet.dev/trivet/internal/process"
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/topology"
 )
@@ -49,8 +51,9 @@ exec /usr/bin/python3 -I -c "$2"
 `
 
 // mininetControllers are those that Mininet can have here; its own reference controller is not in
-// distributions any more, and Open vSwitch's is what it takes instead.
-var mininetControllers = []string{topology.ControllerNone, "", "ovs-testcontroller"}
+// distributions any more, and Open vSwitch's is what it takes instead. Faucet would have to be told
+// of ports by the numbers that Mininet gives them.
+var mininetControllers = []string{"floodlight", "os-ken", "ovs-testcontroller", "pox"}
 
 // checkMininet says what of a topology Mininet is not asked to do: hosts and switches that learn,
 // without loops.
@@ -69,8 +72,9 @@ func checkMininet(t *topology.Topology) error {
 			return fmt.Errorf("target: mininet has hosts and switches only, but %s is a %s", n.Name, n.Kind)
 		case n.Datapath != topology.OVS && n.Datapath != topology.Bridge || datapath != "" && n.Datapath != datapath:
 			return errors.New("target: mininet needs datapath: ovs or datapath: bridge, the same for all switches")
-		case !slices.Equal(n.Controllers, t.NodesOf(topology.Switch)[0].Controllers) || !slices.Contains(mininetControllers, strings.Join(n.Controllers, " ")):
-			return errors.New("target: mininet has learning switches only; write controller: none, or controller: ovs-testcontroller for all of them")
+		case !slices.Equal(n.Controllers, t.NodesOf(topology.Switch)[0].Controllers) || !slices.Contains(append([]string{"", topology.ControllerNone}, mininetControllers...), strings.Join(n.Controllers, " ")):
+			return errors.New("target: mininet has learning switches only; write controller: none, " + strings.Join(mininetControllers[:len(mininetControllers)-1], ", ") +
+				" or " + mininetControllers[len(mininetControllers)-1] + ", the same for all of them")
 		}
 		datapath = n.Datapath
 	}
@@ -96,8 +100,64 @@ func mininetInstalled(t *topology.Topology) error {
 			return lack.New(program+" is not installed", ":  ", "apt install "+from)
 		}
 	}
+	places := foreign.PlacesOf(lab.Owner())
+	if err := foreign.Installed(t, places); err != nil {
+		return err
+	}
+	for _, c := range foreign.Of(t) {
+		program, _ := c.Find(places)
+		for _, file := range program {
+			if strings.HasPrefix(file, "/tmp/") || strings.HasPrefix(file, "/run/") {
+				return lack.New(fmt.Sprintf("%s is in a directory of which Mininet's network has its own", file), ":  ", "put it elsewhere, such as into "+filepath.Join(places.Cache, c.Name))
+			}
+		}
+	}
 	return nil
 }
+
+// mininetProgram is a controller as the script reads it: how it runs, and the files that it reads in
+// its directory.
+type mininetProgram struct {
+	Args  []string          `json:"args"`
+	Env   map[string]string `json:"env"`
+	Files map[string]string `json:"files"`
+	UID   uint32            `json:"uid"`
+	GID   uint32            `json:"gid"`
+}
+
+// mininetControl is the controller of a topology under Mininet; nil where it has none.
+func mininetControl(t *topology.Topology) (*mininetProgram, error) {
+	of := foreign.Of(t)
+	if len(of) == 0 {
+		return nil, nil
+	}
+	c, places := of[0], foreign.PlacesOf(lab.Owner())
+	program, err := c.Find(places)
+	if err != nil {
+		return nil, err
+	}
+	files, err := c.Files(t)
+	if err != nil {
+		return nil, err
+	}
+	cmd := c.Command(places, program, mininetControlDir, int(mininetController.Port()), c.SwitchesOf(t))
+	m := &mininetProgram{Args: cmd.Args, Env: map[string]string{}, Files: map[string]string{}}
+	for _, e := range cmd.Env {
+		name, value, _ := strings.Cut(e, "=")
+		m.Env[name] = value
+	}
+	for name, content := range files {
+		m.Files[name] = string(content)
+	}
+	if as := cmd.SysProcAttr.Credential; as != nil {
+		m.UID, m.GID = as.Uid, as.Gid
+	}
+	return m, nil
+}
+
+// mininetControlDir is where the controller runs, in the namespace of Mininet's mounts, which has a
+// /run of its own.
+const mininetControlDir = "/run/controller"
 
 // mininetLab is a network that Mininet has brought up, in namespaces that end with its process.
 type mininetLab struct {
@@ -133,7 +193,10 @@ func startMininet(ctx context.Context, name string, t *topology.Topology, begun 
 	if err != nil {
 		return nil, err
 	}
-	asked, kind := mininetRequest(t)
+	asked, kind, err := mininetRequest(t)
+	if err != nil {
+		return nil, err
+	}
 	m := &mininetLab{name: name, cgroups: cgroups, topology: t, complain: &listener{heard: make(chan struct{})}}
 	m.cmd = exec.Command("/bin/sh", "-c", mininetStart, "sh", kind, mininetScript)
 	m.cmd.Stderr, m.cmd.Dir = m.complain, "/"
@@ -200,6 +263,9 @@ func (m *mininetLab) wait(ctx context.Context) error {
 		}
 		if err == nil && got.Received == 0 && time.Since(began) > time.Minute {
 			err = errors.New("no reply within a minute")
+			if said := process.LastWords(fmt.Sprintf("/proc/%d/root%s.log", m.cmd.Process.Pid, mininetControlDir)); len(foreign.Of(m.topology)) > 0 {
+				err = fmt.Errorf("%w; the end of the controller's log:\n%s", err, said)
+			}
 		}
 		if err != nil {
 			return fmt.Errorf("no traffic from %s to %s under Mininet: %w", r.From, r.To, err)
@@ -241,7 +307,7 @@ func (m *mininetLab) down(ctx context.Context) error {
 }
 
 // mininetRequest is a topology as the script reads it, and the kind of its switches.
-func mininetRequest(t *topology.Topology) (asked []byte, kind string) {
+func mininetRequest(t *topology.Topology) (asked []byte, kind string, err error) {
 	type link struct {
 		Ends   [2][2]any         `json:"ends"`
 		Impair [2]map[string]any `json:"impair"`
@@ -271,9 +337,12 @@ func mininetRequest(t *topology.Topology) (asked []byte, kind string) {
 	if i, err := ovs.Probe(); err == nil && i.Kernel == nil { // as our own labs decide
 		datapath = "kernel"
 	}
-	controlled := slices.ContainsFunc(t.Nodes, func(n *topology.Node) bool { return slices.Contains(n.Controllers, "ovs-testcontroller") })
-	asked, _ = json.Marshal(map[string]any{"switch": kind, "datapath": datapath, "controller": controlled, "ipv6": t.IPv6 != topology.IPv6Off, "hosts": hosts, "switches": switches, "links": links})
-	return asked, kind
+	control, err := mininetControl(t)
+	if err != nil {
+		return nil, "", err
+	}
+	asked, err = json.Marshal(map[string]any{"switch": kind, "datapath": datapath, "controller": control, "ipv6": t.IPv6 != topology.IPv6Off, "hosts": hosts, "switches": switches, "links": links})
+	return asked, kind, err
 }
 
 // mininetImpairment is in Mininet's words and units: Mbit/s, percent.

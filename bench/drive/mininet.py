@@ -1,15 +1,19 @@
 """Brings a network up with the real Mininet, for comparisons. It is the first process of namespaces of its own.
 
-In:  one line of JSON: {"switch": "bridge"|"ovs", "datapath": "user"|"kernel", "controller": true|false, "ipv6": true|false, "hosts": {NAME: [[PORT, ADDRESS]...]},
+In:  one line of JSON: {"switch": "bridge"|"ovs", "datapath": "user"|"kernel", "controller": null|{"args": [...], "env": {...}, "files": {NAME: TEXT},
+     "uid": N, "gid": N}, "ipv6": true|false, "hosts": {NAME: [[PORT, ADDRESS]...]},
      "switches": [NAME...], "links": [{"ends": [[NODE, PORT], [NODE, PORT]], "impair": [{}, {}]}...]}
      Then the end of input asks it to stop.
 Out: {"up": SECONDS, "pids": {NAME: PID}, "said": TEXT} when it is up, {"down": SECONDS} when it is down.
 """
-import io, json, logging, os, resource, sys, time
+import io, json, logging, os, resource, subprocess, sys, time
 from functools import partial
 
 out = os.fdopen(os.dup(1), 'w')
 os.dup2(2, 1)  # what programs print is no answer
+
+
+DIRECTORY = '/run/controller'  # of the controller; /run is nobody else's here
 
 
 def answer(**what):
@@ -20,7 +24,7 @@ def answer(**what):
 from mininet.link import Link, TCLink
 from mininet.log import lg
 from mininet.net import Mininet
-from mininet.node import OVSController, OVSSwitch
+from mininet.node import Controller, OVSSwitch
 from mininet.nodelib import LinuxBridge
 
 said = io.StringIO()
@@ -35,9 +39,26 @@ if asked['switch'] == 'ovs':
     switch = partial(OVSSwitch, batch=batch, datapath=asked['datapath'], failMode='secure' if asked['controller'] else 'standalone')
 
 
-class TestController(OVSController):
+class Program(Controller):
+    """A controller that runs as Trivet's labs run it; switches find it at 127.0.0.1:6653."""
+
     def checkListening(self):  # it would want telnet, and nobody else can be at the port
         pass
+
+    def start(self):
+        how = asked['controller']
+        os.makedirs(DIRECTORY)
+        for name, text in how['files'].items():
+            with open(os.path.join(DIRECTORY, name), 'w') as f:
+                f.write(text)
+        with open(DIRECTORY + '.log', 'w') as log:
+            self.program = subprocess.Popen(how['args'], cwd=DIRECTORY, env=how['env'], user=how['uid'], group=how['gid'], extra_groups=[],
+                                            stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+
+    def stop(self, *args, **kwargs):
+        self.program.kill()
+        self.program.wait()
+        super(Controller, self).stop(*args, **kwargs)
 
 
 Mininet.inited = True  # it would change the machine's own limits, and leave them so
@@ -54,7 +75,7 @@ for name in sorted(asked['hosts']):
 for name in asked['switches']:
     net.addSwitch(name)
 if asked['controller']:
-    net.addController('c0', TestController, port=6653, cargs='-OOpenFlow10 ptcp:%d')  # for 1.0 see Trivet's own use of it
+    net.addController('c0', Program, command='true', port=6653)
 for link in asked['links']:
     (a, port_a), (b, port_b) = link['ends']
     kind = {}

@@ -29,10 +29,12 @@ probes:
 
 // TestSouthbound proves that as many packets are counted on their way to controllers of others, and
 // of the same protocols, as tshark counts on the same connections at the same time: in OpenFlow 1.0
-// and 1.3, from Open vSwitch and from embedded switches, and in Mininet's network.
+// and 1.3, from Open vSwitch and from embedded switches, and in Mininet's network, which runs each
+// of the controllers that it can have.
 func TestSouthbound(t *testing.T) {
 	for _, c := range [][3]string{{"ovs-testcontroller", "ovs", "local"}, {"ovs-testcontroller", "embedded", "local"}, {"os-ken", "ovs", "local"},
-		{"ovs-testcontroller", "ovs", "mininet"}} {
+		{"ovs-testcontroller", "ovs", "mininet"}, {"floodlight", "ovs", "local"}, {"floodlight", "embedded", "local"}, {"floodlight", "ovs", "mininet"},
+		{"os-ken", "ovs", "mininet"}, {"pox", "ovs", "mininet"}} {
 		t.Run(strings.Join(c[:], " "), func(t *testing.T) {
 			t.Parallel()
 			needs(t, "tshark", "ovs-vswitchd")

@@ -28,14 +28,19 @@ type Experiment struct {
 	Paired      []string   // names of factors whose levels are run directly one after another
 	Repetitions int
 	Wanted      int // repetitions that the file has, where Repetitions was lowered
-	WarmUp      int // times that each probe runs before it counts
-	Order       Order
-	Seed        uint64         // of the order
-	Budget      time.Duration  // the most that all may take; 0: any
-	Fresh       bool           // a new lab for each run, also where the next could use the same
-	Shortened   time.Duration  // probes send for at most so long; 0: for as long as they say
-	On          string         // other machines that all of Trivet's labs come up over: see Move
-	Extra       map[string]any // what is for others: report, paper, x-…
+
+	// A campaign does all of it so many times, each time in a round of its own that begins a period
+	// after the one before; see Campaign. 0: once.
+	Times     int
+	Every     time.Duration
+	WarmUp    int // times that each probe runs before it counts
+	Order     Order
+	Seed      uint64         // of the order
+	Budget    time.Duration  // the most that all may take; 0: any
+	Fresh     bool           // a new lab for each run, also where the next could use the same
+	Shortened time.Duration  // probes send for at most so long; 0: for as long as they say
+	On        string         // other machines that all of Trivet's labs come up over: see Move
+	Extra     map[string]any // what is for others: report, paper, x-…
 
 	vocabulary Vocabulary
 	files      *topologyFiles

@@ -93,21 +93,33 @@ func (p *Plan) named(l result.LeftOut) result.LeftOut {
 	return l
 }
 
-// commonLevel is the level that these cells have and no others, or their names.
+// commonLevel are the levels of one factor, as few as there are, that these cells have and no others,
+// or their names.
 func (p *Plan) commonLevel(cells []*Cell) string {
+	var common []string
 	for _, s := range cells[0].Levels {
-		has := func(c *Cell) bool {
-			return slices.ContainsFunc(c.Levels, func(o Setting) bool { return o.Factor == s.Factor && o.Name == s.Name })
+		level := func(c *Cell) string {
+			i := slices.IndexFunc(c.Levels, func(o Setting) bool { return o.Factor == s.Factor })
+			return c.Levels[i].Name
+		}
+		var levels []string
+		for _, c := range cells {
+			if l := level(c); !slices.Contains(levels, l) {
+				levels = append(levels, l)
+			}
 		}
 		count := 0
 		for i := range p.Cells {
-			if has(&p.Cells[i]) {
+			if slices.Contains(levels, level(&p.Cells[i])) {
 				count++
 			}
 		}
-		if count == len(cells) && !slices.ContainsFunc(cells, func(c *Cell) bool { return !has(c) }) {
-			return s.Factor + "=" + s.Name
+		if count == len(cells) && (common == nil || len(levels) < len(common)-1) {
+			common = append([]string{s.Factor}, levels...)
 		}
+	}
+	if common != nil {
+		return common[0] + "=" + strings.Join(common[1:], " or ")
 	}
 	var names []string
 	for _, c := range cells[:min(len(cells), 4)] {

@@ -42,6 +42,7 @@ type Run struct {
 	Block      int           `json:"block"`
 	Pair       string        `json:"pair,omitempty"`
 	Repetition int           `json:"repetition"`
+	Round      int           `json:"round,omitempty"` // of a campaign, from 1; repetitions go on from round to round
 	Estimate   time.Duration `json:"estimate_ns"`
 }
 
@@ -64,8 +65,8 @@ func (e *Experiment) Plan() (*Plan, topology.Problems) {
 		return nil, x.problems
 	}
 	x.unused()
-	if len(p.Cells)*e.Repetitions > maxRuns {
-		x.problems.Add(topology.Position{File: e.File}, "take fewer levels or repetitions", "%d cells and %d repetitions are more than %d runs", len(p.Cells), e.Repetitions, maxRuns)
+	if repetitions := e.Repetitions * max(1, e.Times); len(p.Cells)*repetitions > maxRuns {
+		x.problems.Add(topology.Position{File: e.File}, "take fewer levels or repetitions", "%d cells and %d repetitions are more than %d runs", len(p.Cells), repetitions, maxRuns)
 		return nil, x.problems
 	}
 	p.order()
@@ -161,8 +162,26 @@ func (p *Plan) order() {
 	e := p.Experiment
 	rng := rand.New(rand.NewPCG(e.Seed, 0x7472697665740000))
 	groups := p.pairs()
+	p.Runs = nil
+	for round := range max(1, e.Times) {
+		for _, run := range p.round(rng, groups, round*e.Repetitions) {
+			run.Number = len(p.Runs) + 1
+			if e.Times > 0 {
+				run.Round = round + 1
+			}
+			if e.Order == Random {
+				run.Block = round + 1
+			}
+			p.Runs = append(p.Runs, run)
+		}
+	}
+}
+
+// round are all repetitions of all cells, once; before are those of earlier rounds.
+func (p *Plan) round(rng *rand.Rand, groups [][]int, before int) []Run {
+	e := p.Experiment
 	var runs [][]Run // each inner list stays together
-	for repetition := 1; repetition <= e.Repetitions; repetition++ {
+	for repetition := before + 1; repetition <= before+e.Repetitions; repetition++ {
 		from := len(runs)
 		for _, group := range groups {
 			var together []Run
@@ -181,13 +200,7 @@ func (p *Plan) order() {
 	if e.Order == Random {
 		shuffle(rng, runs)
 	}
-	p.Runs = slices.Concat(runs...)
-	for i := range p.Runs {
-		p.Runs[i].Number = i + 1
-		if e.Order == Random {
-			p.Runs[i].Block = 1
-		}
-	}
+	return slices.Concat(runs...)
 }
 
 func shuffle[T any](rng *rand.Rand, list []T) {
@@ -266,8 +279,9 @@ func forgetTimes(v any) {
 // Describe is the plan in a result's header.
 func (p *Plan) Describe() result.Experiment {
 	e := p.Experiment
-	out := result.Experiment{Name: e.Name, Title: e.Title, File: e.File, Text: e.Text, Plan: p.Hash(), Runs: len(p.Runs), Repetitions: e.Repetitions, Topologies: p.topologies()}
-	if e.Wanted > e.Repetitions {
+	out := result.Experiment{Name: e.Name, Title: e.Title, File: e.File, Text: e.Text, Plan: p.Hash(), Runs: len(p.Runs), Repetitions: e.Repetitions * max(1, e.Times), Topologies: p.topologies(),
+		Rounds: e.Times, Every: e.Every.Seconds()}
+	if e.Wanted > out.Repetitions {
 		out.Wanted = e.Wanted
 	}
 	for i := range e.Factors {
@@ -290,6 +304,9 @@ func (p *Plan) Headline() string {
 	if paired := p.Experiment.Paired; len(paired) > 0 {
 		s += ", paired by " + strings.Join(paired, ", ")
 	}
+	if e := p.Experiment; e.Times > 0 {
+		s += fmt.Sprintf(" · %s, one every %s", words.Plural(e.Times, "round"), Period(e.Every))
+	}
 	return s
 }
 
@@ -300,6 +317,8 @@ func About(d time.Duration) string {
 		return fmt.Sprintf("%d s", int(d.Round(time.Second).Seconds()))
 	case minutes < 100:
 		return fmt.Sprintf("%d min", minutes)
+	case minutes >= 100*60:
+		return fmt.Sprintf("%d d %d h", minutes/60/24, minutes/60%24)
 	default:
 		return fmt.Sprintf("%d h %d min", minutes/60, minutes%60)
 	}

@@ -59,6 +59,7 @@ type Runner struct {
 	UpTimeout   time.Duration // 0 is 5 min
 	DownTimeout time.Duration // 0 is 2 min
 
+	campaign campaign
 	before   map[probeRun]bool // what was measured before, and whether that is to be measured again
 	instance Instance
 	lab      string // key of the instance's
@@ -146,6 +147,7 @@ func (r *Runner) Run(ctx context.Context) (Summary, error) {
 			r.before[probeRun{s.Run, s.Probe}] = s.Failure != "" || bad
 		}
 	}
+	r.campaign = campaignOf(r.Plan.Experiment.Every, r.Before)
 	if r.Limits == (environment.Limits{}) {
 		r.Limits = environment.DefaultLimits
 	}
@@ -153,7 +155,7 @@ func (r *Runner) Run(ctx context.Context) (Summary, error) {
 	r.summary.Before = r.summary.Runs - len(todo)
 	var err error
 	for i, run := range todo {
-		if err = ctx.Err(); err == nil && r.overBudget() {
+		if err = r.await(ctx, run, todo[i:]); err == nil && r.overBudget() {
 			err = ErrBudget
 		}
 		if err != nil {
@@ -168,6 +170,7 @@ func (r *Runner) Run(ctx context.Context) (Summary, error) {
 		if err = r.lost; err != nil {
 			break
 		}
+		r.measuredLast(run)
 		r.took, r.expected = r.took+time.Since(began), r.expected+run.Estimate
 		r.summary.Done++
 		if !ok {
@@ -315,7 +318,7 @@ func (r *Runner) fail(run Run, groups [][]Probe, reason string) {
 // sample is the frame of what a probe gives.
 func (r *Runner) sample(run Run, p Probe, started time.Time) result.Sample {
 	cell := &r.Plan.Cells[run.Cell]
-	s := result.Sample{Run: run.Number, Cell: cell.ID, Block: run.Block, Pair: run.Pair, Repetition: run.Repetition, Probe: p.Name, Kind: p.Kind, Started: started.UTC()}
+	s := result.Sample{Run: run.Number, Cell: cell.ID, Block: run.Block, Pair: run.Pair, Repetition: run.Repetition, Round: run.Round, Probe: p.Name, Kind: p.Kind, Started: started.UTC()}
 	if len(cell.Levels) > 0 {
 		s.Factors = map[string]any{}
 		for _, l := range cell.Levels {

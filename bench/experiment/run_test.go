@@ -507,6 +507,12 @@ repetitions: 2
 	}
 	pox := result.LeftOut{Why: "pox is not installed", Hint: "git clone", Cells: []string{"c=pox n=1", "c=pox n=2"}}
 	tool := result.LeftOut{Why: "b's tool is not installed", Probe: "b", Cells: []string{"c=good n=1", "c=good n=2"}}
+	e3, _ := Read("x.yaml", []byte(strings.Replace(text, "[good, pox]", "[good, pox, worse]", 1)), vocabulary())
+	p3, _ := e3.Plan()
+	both := result.LeftOut{Why: "neither is installed", Cells: append([]string{"c=worse n=1", "c=worse n=2"}, pox.Cells...)}
+	if err := p3.LeaveOut([]result.LeftOut{both}); err != nil || p3.LeftOut[0].What != "c=pox or worse" {
+		t.Errorf("%+v, %v", p3.LeftOut, err)
+	}
 	b := begin(false, pox, tool)
 	if got := b.Plan.MissingText(); !slices.Equal(got, []string{"left out: c=pox (4 of 8 runs): pox is not installed:  git clone",
 		"left out: probe b where c=good (4 of 8 runs): b's tool is not installed"}) {

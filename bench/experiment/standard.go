@@ -14,5 +14,7 @@ func Standard(probes []ProbeKind) Vocabulary {
 		{Name: "pin_nodes", Type: Text, Doc: "Processors for the nodes."},
 		{Name: "pin_datapath", Type: Text, Doc: "Processors for the datapath."},
 		{Name: "pin_controller", Type: Text, Doc: "Processors for the controller."},
+		{Name: "smt", Type: Text, Doc: "Whether the threads of a core are processors of this machine meanwhile: on or off; none leaves it."},
+		{Name: "governor", Type: Text, Doc: "What sets the frequency of this machine's processors meanwhile: performance, or another that it has; none leaves it."},
 	}}
 }

@@ -3,8 +3,10 @@ package report
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"trivet.dev/trivet/bench/environment"
 	"trivet.dev/trivet/bench/report/definition"
@@ -41,6 +43,9 @@ func BuildAs(path string, run *result.Run, def *definition.Definition) *Report {
 	if n := userSpace(run.Header); n != "" {
 		r.Notes = append(r.Notes, n)
 	}
+	if n := rounds(run); n != "" {
+		r.Notes = append(r.Notes, n)
+	}
 	r.problems(problems)
 	for _, text := range run.Header.Environment.Missing {
 		r.unseen(text, 0)
@@ -53,6 +58,45 @@ func BuildAs(path string, run *result.Run, def *definition.Definition) *Report {
 		r.Problems = append(r.Problems, fmt.Sprintf("%s beyond ±%g, which no figure can show", words.Plural(d.unusable, "value"), usableValue))
 	}
 	return r
+}
+
+// rounds says when those of a campaign began, and how they are counted; "" where there are none.
+func rounds(run *result.Run) string {
+	e := run.Header.Experiment
+	if e.Rounds == 0 {
+		return ""
+	}
+	began := make([]time.Time, min(e.Rounds, maxListed))
+	for i := range run.Samples {
+		if s := &run.Samples[i]; s.Round > 0 && s.Round <= len(began) && (began[s.Round-1].IsZero() || s.Started.Before(began[s.Round-1])) {
+			began[s.Round-1] = s.Started
+		}
+	}
+	var when []string
+	for _, at := range began {
+		if !at.IsZero() {
+			when = append(when, at.UTC().Format(time.DateTime))
+		}
+	}
+	text := fmt.Sprintf("A campaign: %d of %s, one every %s, begun at %s (UTC).", len(when), words.Plural(e.Rounds, "round"),
+		period(e.Every), strings.Join(when, ", "))
+	if run.ByRound {
+		return text + " The repetitions of a cell in one round are taken together: wherever repetitions are counted, those are rounds."
+	}
+	return text + " Repetitions count one by one, whatever their round."
+}
+
+// period is a time in words.
+func period(seconds float64) string {
+	for _, u := range []struct {
+		name    string
+		seconds float64
+	}{{"week", 604800}, {"day", 86400}, {"hour", 3600}, {"minute", 60}} {
+		if n := seconds / u.seconds; n >= 1 && n == math.Trunc(n) {
+			return words.Plural(int(n), u.name)
+		}
+	}
+	return Number(seconds) + " s"
 }
 
 // leftOut says what was not measured for want of what the machine does not have.

@@ -46,6 +46,7 @@ func newData(run *result.Run) *data {
 // repetition is what one run gave for a group.
 type repetition struct {
 	run, block int
+	whole      string // the cell, where it is a whole round of it
 	pair       string
 	values, at []float64
 	count, of  int // of a share
@@ -61,13 +62,19 @@ type group struct {
 	failed int // samples that gave nothing
 }
 
-// level is that of a dimension: of a factor, the probe, or a label.
+// roundDimension is that of the rounds of a campaign.
+const roundDimension = "round"
+
+// level is that of a dimension: of a factor, the probe, the round, or a label.
 func (d *data) level(s *result.Sample, m *result.Measurement, dimension string) (string, bool) {
 	if v, ok := s.Factors[dimension]; ok {
 		return d.levelName(dimension, v), true
 	}
 	if dimension == "probe" {
 		return s.Probe, true
+	}
+	if dimension == roundDimension && s.Round > 0 {
+		return strconv.Itoa(s.Round), true
 	}
 	if m != nil {
 		v, ok := m.Labels[dimension]
@@ -168,7 +175,7 @@ func (d *data) take(groups map[string]*group, dimensions []string, s *result.Sam
 		return false
 	}
 	groups[key] = g
-	r := g.repetition(s)
+	r := g.repetition(s, d.run.ByRound && s.Round > 0)
 	r.values, r.at = append(r.values, values...), append(r.at, at...)
 	r.count, r.of = r.count+m.Count, r.of+m.Of
 	return true
@@ -189,10 +196,14 @@ func (d *data) usable(m *result.Measurement, factor float64) (values, at []float
 }
 
 // repetition is the one of the sample's run, which may have other samples where probes are taken
-// together; a new one where there is none.
-func (g *group) repetition(s *result.Sample) *repetition {
+// together, or of its cell's round, where all of that is to be one; a new one where there is none.
+func (g *group) repetition(s *result.Sample, byRound bool) *repetition {
+	block, whole := s.Block, ""
+	if byRound {
+		block, whole = s.Round, s.Cell
+	}
 	for _, r := range slices.Backward(g.reps) { // mostly the last, but not of what was measured again
-		if r.run != s.Run {
+		if r.whole != whole || byRound && r.block != block || !byRound && r.run != s.Run {
 			continue
 		}
 		if r.verdict != s.Verdict {
@@ -201,7 +212,7 @@ func (g *group) repetition(s *result.Sample) *repetition {
 		}
 		return r
 	}
-	r := &repetition{run: s.Run, block: s.Block, pair: s.Pair, events: s.Events, verdict: s.Verdict}
+	r := &repetition{run: s.Run, whole: whole, block: block, pair: s.Pair, events: s.Events, verdict: s.Verdict}
 	g.reps = append(g.reps, r)
 	return r
 }

@@ -181,6 +181,9 @@ func (d *data) bestX(free, taken []string) (best string) {
 
 // numeric says whether all levels of a factor are numbers.
 func (d *data) numeric(factor string) bool {
+	if factor == roundDimension {
+		return d.run.Header.Experiment.Rounds > 1
+	}
 	for _, f := range d.factors {
 		if f.Name == factor {
 			return len(f.Levels) > 1 && !slices.ContainsFunc(f.Levels, func(l string) bool { return !isNumber(l) })

@@ -14,7 +14,8 @@ type Paper struct {
 	Source  string      `json:"source"`
 	Note    string      `json:"note,omitempty"`
 	Numbers []Published `json:"numbers,omitempty"`
-	Tables  []Table     `json:"tables,omitempty"` // of numbers that are many
+	Tables  []Table     `json:"tables,omitempty"` // of numbers that are many, and of spreads
+	Spreads []Spread    `json:"spreads,omitempty"`
 	Trends  []Trend     `json:"trends,omitempty"`
 }
 
@@ -65,6 +66,7 @@ func (d *data) paper(p *definition.Paper) *Paper {
 		beside = append(beside, d.beside(n))
 	}
 	out.Numbers = out.tables(p.Numbers, beside)
+	out.spreads(d, p.Spreads)
 	for _, t := range p.Trends {
 		out.Trends = append(out.Trends, d.trend(t, p))
 	}

@@ -12,7 +12,7 @@ import (
 // columns stand before and after those of the factors.
 var (
 	columnsBefore = []string{"experiment", "run", "cell", "block", "pair", "repetition", "warm_up"}
-	columnsAfter  = []string{"probe", "kind", "started", "metric", "unit", "labels", "index", "at", "value", "count", "of", "fidelity", "events", "failure", "superseded"}
+	columnsAfter  = []string{"probe", "kind", "started", "metric", "unit", "labels", "index", "at", "value", "count", "of", "fidelity", "events", "failure", "superseded", "round"}
 )
 
 // CSV writes a table in long form: a line a value, with a column for each factor (named
@@ -68,7 +68,10 @@ func (run *Run) csvSample(w *csv.Writer, s *Sample, factors []string, superseded
 	for _, e := range s.Events {
 		events = append(events, number(e.At)+" "+e.What)
 	}
-	after := []string{fidelity, strings.Join(events, "; "), s.Failure, strconv.FormatBool(superseded)}
+	after := []string{fidelity, strings.Join(events, "; "), s.Failure, strconv.FormatBool(superseded), ""}
+	if s.Round > 0 {
+		after[len(after)-1] = strconv.Itoa(s.Round)
+	}
 	values := 0
 	for _, m := range s.Measurements {
 		if s.Failure != "" {

@@ -19,6 +19,8 @@ type Run struct {
 	Resumes []Resume
 	Samples []Sample
 
+	ByRound bool // a report takes the repetitions of a cell in one round of a campaign together; not in the file
+
 	Interrupted bool  // the last line was not written to its end, and is left out
 	Size        int64 // bytes of whole lines
 }

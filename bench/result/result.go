@@ -59,6 +59,8 @@ type Experiment struct {
 	Repetitions int      `json:"repetitions,omitempty"`
 	Wanted      int      `json:"repetitions_wanted,omitempty"`
 	Factors     []Factor `json:"factors,omitempty"`
+	Rounds      int      `json:"rounds,omitempty"` // of a campaign; 0: it is none
+	Every       float64  `json:"every,omitempty"`  // seconds from the beginning of a round to that of the next
 
 	Topologies []TopologyFile `json:"topologies,omitempty"`
 }
@@ -94,7 +96,8 @@ type Sample struct {
 	Factors    map[string]any `json:"factors,omitempty"` // levels by factor: texts, numbers, booleans
 	Block      int            `json:"block"`             // samples of one block, and of one pair in it, were measured close together
 	Pair       string         `json:"pair,omitempty"`    // what paired cells have in common
-	Repetition int            `json:"repetition"`        // from 1
+	Repetition int            `json:"repetition"`        // from 1; of a campaign they go on from round to round
+	Round      int            `json:"round,omitempty"`   // of a campaign, from 1
 	WarmUp     bool           `json:"warm_up,omitempty"` // not to be counted
 	Probe      string         `json:"probe"`             // its name in the experiment
 	Kind       string         `json:"kind"`              // ping, iperf3, …

@@ -48,6 +48,9 @@ func (p *plan) change(j *journal) error {
 			return fmt.Errorf("switch off IPv6: %w", err)
 		}
 	}
+	if err := p.machine.change(j, p.groups.CPUSet); err != nil { // before processors are given away
+		return err
+	}
 	if len(p.isolate) == 0 && len(p.pins) == 0 {
 		return nil
 	}

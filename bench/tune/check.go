@@ -28,9 +28,15 @@ func Check(s Settings, t *topology.Topology) error {
 	if err != nil {
 		return err
 	}
-	errs := []error{p.parts(t)}
+	var errs []error
+	if s.Processors() {
+		errs = append(errs, p.parts(t))
+	}
 	if j, err := load(journalFile()); err == nil {
 		errs = append(errs, j.inForce())
+	}
+	if !s.Processors() {
+		return errors.Join(errs...)
 	}
 	groups, err := cgroup.Find()
 	if err != nil {

@@ -1,6 +1,7 @@
 // Package tune is what can be done to a machine so that measuring on it disturbs less (the measures
 // of paper 3): processors that only the lab may use, processors for its nodes, its datapath and its
-// controller, no IPv6 on new devices. All of it is by cgroups and sysctls; what was before is
+// controller, one thread a core, the governor of their frequency, no IPv6 on new devices. All of it
+// is by cgroups, sysctls and files of sysfs; what was before is
 // written to disk first, so that it comes back also where the process that changed it was killed.
 package tune
 
@@ -27,6 +28,8 @@ type Settings struct {
 	Nodes      string // processors for what runs in hosts and routers
 	Datapath   string // for Open vSwitch, or for the lab's daemon, whose embedded switches forward what the kernel passes on to them
 	Controller string // for the programs that the lab started as controllers, or for the daemon
+	SMT        string // on or off: whether the two or more threads of a core are processors
+	Governor   string // of the frequency of all processors: performance
 	IPv6Off    bool   // network devices made from now on in the machine's own namespace have no IPv6: those of Mininet's switches
 
 	Permanent bool // it stays when this process ends, until Restore
@@ -34,12 +37,15 @@ type Settings struct {
 
 // Any says whether anything is to be changed.
 func (s Settings) Any() bool {
-	for _, cpus := range []string{s.Isolate, s.Nodes, s.Datapath, s.Controller} {
-		if cpus != "" && cpus != none {
-			return true
-		}
-	}
-	return s.IPv6Off
+	return s.Processors() || given(s.SMT, s.Governor) || s.IPv6Off
+}
+
+// Processors says whether processes are to be given processors.
+func (s Settings) Processors() bool { return given(s.Isolate, s.Nodes, s.Datapath, s.Controller) }
+
+// given says whether any of some settings is.
+func given(settings ...string) bool {
+	return slices.ContainsFunc(settings, func(s string) bool { return s != "" && s != none })
 }
 
 // Apply changes the machine, and the processes of a lab that is up. restore undoes it: before the
@@ -103,6 +109,7 @@ type plan struct {
 	cores   map[string]CPUs // of nodes to which the topology gives processors
 	daemon  int             // process, if it is to be pinned
 	serves  []part          // what the daemon is
+	machine hardware
 	ipv6Off bool
 }
 
@@ -127,7 +134,7 @@ func (s Settings) plan() (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.Lab == "" {
+	if s.Lab == "" || !s.Processors() {
 		if len(p.pins) > 0 {
 			return nil, errors.New("a lab must be up for its nodes, datapath and controller to be pinned; name it with --lab")
 		}
@@ -140,6 +147,10 @@ func (s Settings) plan() (*plan, error) {
 func (s Settings) read(all CPUs) (*plan, error) {
 	p := &plan{lab: s.Lab, all: all, pins: map[part]CPUs{}, cores: map[string]CPUs{}, ipv6Off: s.IPv6Off}
 	var err error
+	if p.machine, err = readHardware(s); err != nil {
+		return nil, err
+	}
+	p.all = p.machine.left(p.all)
 	if p.isolate, err = p.cpus("isolate", s.Isolate, p.all); err != nil {
 		return nil, err
 	}
@@ -260,6 +271,7 @@ func (p *plan) what() (out []string) {
 			out = append(out, fmt.Sprintf("%s of lab %s on processors %s", which, p.lab, c))
 		}
 	}
+	out = append(out, p.machine.what()...)
 	if p.ipv6Off {
 		out = append(out, "no IPv6 on new devices")
 	}

@@ -28,7 +28,7 @@ type Controller struct {
 	OpenFlow string // the version that it speaks with Open vSwitch
 	Embedded string // and with embedded switches; empty: none that these know
 	Switches int    // the most that it carries; 0: no limit is known
-	Install  string // the shell command that installs it; %s stands for its own directory below Places.Cache
+	Install  string // how to install it, a shell command where one does; %s stands for its own directory below Places.Cache
 
 	// Greets says that it installs flow entries in every switch of Open vSwitch that connects, and
 	// that the switch forwards nothing before, as is so with every one that speaks OpenFlow 1.3.
@@ -49,9 +49,11 @@ type Controller struct {
 	files func(t *topology.Topology, switches []*topology.Node) (map[string][]byte, error)
 	run   func(port int, version string) (args, env []string)
 	asked func(program []string) (args []string) // of its program, for which it says its version
+	says  func(program []string) (string, error) // its version, where its program does not say it
+	lacks func(own string) error                 // what else is missing than itself; nil: nothing
 }
 
-var registry = []*Controller{faucet, osKen, ovsTestcontroller, pox}
+var registry = []*Controller{faucet, floodlight, osKen, ovsTestcontroller, pox}
 
 // Lookup returns the controller of that name, or nil.
 func Lookup(name string) *Controller {
@@ -101,10 +103,15 @@ func (c *Controller) Find(p Places) ([]string, error) {
 	if program, ok := c.find(own); ok {
 		return program, nil
 	}
+	if c.lacks != nil {
+		if err := c.lacks(own); err != nil {
+			return nil, err
+		}
+	}
 	return nil, lack.New(c.Name+" is not installed", ":  ", c.HowToInstall(p))
 }
 
-// HowToInstall is the shell command that does it.
+// HowToInstall is the shell command that does it, or words where no single one does.
 func (c *Controller) HowToInstall(p Places) string {
 	return strings.ReplaceAll(c.Install, "%s", filepath.Join(p.Cache, c.Name))
 }
@@ -119,12 +126,17 @@ func Installed(t *topology.Topology, p Places) error {
 	return errors.Join(errs...)
 }
 
-// Write writes what the controller reads when it starts, into a directory of its own.
-func (c *Controller) Write(dir string, t *topology.Topology) error {
+// Files are what the controller reads when it starts, by name.
+func (c *Controller) Files(t *topology.Topology) (map[string][]byte, error) {
 	if c.files == nil {
-		return nil
+		return nil, nil
 	}
-	files, err := c.files(t, c.SwitchesOf(t))
+	return c.files(t, c.SwitchesOf(t))
+}
+
+// Write writes them into a directory of its own.
+func (c *Controller) Write(dir string, t *topology.Topology) error {
+	files, err := c.Files(t)
 	for name, content := range files {
 		err = errors.Join(err, replace(filepath.Join(dir, name), content))
 	}
@@ -158,6 +170,9 @@ func (c *Controller) Version(ctx context.Context, p Places) (string, error) {
 	program, err := c.Find(p)
 	if err != nil {
 		return "", err
+	}
+	if c.says != nil {
+		return c.says(program)
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()

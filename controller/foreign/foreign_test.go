@@ -1,7 +1,9 @@
 package foreign
 
 import (
+	"archive/zip"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -251,6 +253,111 @@ func TestVersion(t *testing.T) {
 				t.Errorf("it says %q, %v", said, err)
 			}
 			t.Log(said)
+		})
+	}
+}
+
+// TestFloodlight proves where its jar is looked for and what is said where it, or Java, is not
+// there; and that it is told its port, its address, its one version of OpenFlow and modules that
+// make a learning switch.
+func TestFloodlight(t *testing.T) {
+	dir := t.TempDir()
+	bin, own := filepath.Join(dir, "bin"), filepath.Join(dir, "peers")
+	t.Setenv("PATH", bin)
+	t.Setenv("TRIVET_CONTROLLERS", own)
+	t.Setenv(floodlightEnv, "")
+	write := func(file string, mode os.FileMode) {
+		t.Helper()
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte("#!/bin/sh\n"), mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	refused := func(says string) {
+		t.Helper()
+		if program, err := floodlight.Find(PlacesOf(0)); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("want %q, have %v, %v", says, program, err)
+		}
+	}
+	refused("floodlight is not installed:  git clone https://github.com/floodlight/floodlight " + own + "/floodlight,")
+	t.Setenv(floodlightEnv, "floodlight.jar")
+	refused("is not a whole path")
+	t.Setenv(floodlightEnv, dir+"/none.jar")
+	refused("names no jar: stat " + dir + "/none.jar")
+	t.Setenv(floodlightEnv, dir)
+	refused("it is not a file")
+	t.Setenv(floodlightEnv, "")
+	write(own+"/floodlight/floodlight.jar", 0o644)
+	refused("Java, by which floodlight runs, is not installed:  apt install default-jre-headless")
+	write(bin+"/java", 0o755)
+	find := func(jar string) {
+		t.Helper()
+		if program, err := floodlight.Find(PlacesOf(0)); err != nil || program[0] != bin+"/java" || program[len(program)-1] != jar {
+			t.Errorf("want %s, have %v, %v", jar, program, err)
+		}
+	}
+	find(own + "/floodlight/floodlight.jar")
+	write(own+"/floodlight/target/floodlight.jar", 0o644)
+	find(own + "/floodlight/target/floodlight.jar")
+	write(dir+"/mine.jar", 0o644)
+	t.Setenv(floodlightEnv, dir+"/mine.jar")
+	find(dir + "/mine.jar")
+
+	r := resolve(t, "linear,2", "floodlight", nil)
+	if err := floodlight.Write(dir, r); err != nil {
+		t.Fatal(err)
+	}
+	program, _ := floodlight.Find(PlacesOf(0))
+	cmd := floodlight.Command(PlacesOf(0), program, dir, 7653, r.NodesOf(topology.Switch))
+	words := strings.Join(cmd.Args, " ")
+	if !strings.Contains(words, "OFSwitchManager.openFlowPort=7653 ") || !strings.HasSuffix(words, " -cf floodlight.properties") {
+		t.Errorf("it runs as %s", words)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "floodlight.properties"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{"learningswitch.LearningSwitch\n", "openFlowAddresses=127.0.0.1\n", "supportedOpenFlowVersions=1.3\n", "RestApiServer.host=127.0.0.1\n"} {
+		if !strings.Contains(string(text), line) {
+			t.Errorf("%q is not in:\n%s", line, text)
+		}
+	}
+}
+
+// TestJarVersion proves that a version is read from a jar's manifest, and what is said of what is no
+// jar, or has none.
+func TestJarVersion(t *testing.T) {
+	for _, c := range []struct{ name, manifest, want, says string }{
+		{"version", "Manifest-Version: 1.0\r\nImplementation-Version: 1.2-SNAPSHOT\r\n", "Floodlight 1.2-SNAPSHOT", ""},
+		{"none", "Manifest-Version: 1.0\n", "", "no Implementation-Version"},
+		{"no jar", "", "", "not a valid zip file"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "a.jar")
+			f, err := os.Create(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c.manifest != "" {
+				z := zip.NewWriter(f)
+				w, err := z.Create("META-INF/MANIFEST.MF")
+				if err != nil {
+					t.Fatal(err)
+				}
+				_, err = w.Write([]byte(c.manifest))
+				if err := errors.Join(err, z.Close()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := f.Close(); err != nil {
+				t.Fatal(err)
+			}
+			version, err := jarVersion(file)
+			if version != c.want || (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
+				t.Errorf("have %q, %v", version, err)
+			}
 		})
 	}
 }

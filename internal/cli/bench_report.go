@@ -28,7 +28,7 @@ import (
 func (a *app) benchReport() *cobra.Command {
 	var out string
 	var forms, margins []string
-	var text, pages bool
+	var text, pages, byRound bool
 	var note string
 	cmd := &cobra.Command{
 		Use:   "report RESULT...",
@@ -49,7 +49,7 @@ func (a *app) benchReport() *cobra.Command {
 			if note != "" && !pages {
 				return errors.New("--note stands on pages of Markdown; add --markdown, or leave it out")
 			}
-			reports, runs, err := readReports(args, forms, limits)
+			reports, runs, err := readReports(args, forms, limits, byRound)
 			if err != nil {
 				return err
 			}
@@ -80,19 +80,23 @@ func (a *app) benchReport() *cobra.Command {
 	cmd.Flags().BoolVar(&text, "text", false, "print the tables instead; with --json, all numbers of figures, tables and statements")
 	cmd.Flags().BoolVar(&pages, "markdown", false, "write pages of Markdown with SVG instead, to be read in a repository: an index, and a page for each directory of results")
 	cmd.Flags().StringVar(&note, "note", "", "with --markdown, a sentence to stand on each page: what to know of how all of it was measured")
+	cmd.Flags().BoolVar(&byRound, "by-round", false, "take the repetitions of a cell in one round of a campaign (trivet bench run --every) together, as one")
 	cmd.MarkFlagsMutuallyExclusive("text", "markdown")
 	return cmd
 }
 
 // readReports reads all results before anything is written. forms are experiment files whose report
 // section replaces the one in the results.
-func readReports(paths, forms []string, margins report.Margins) (reports []*report.Report, runs []*result.Run, err error) {
+func readReports(paths, forms []string, margins report.Margins, byRound bool) (reports []*report.Report, runs []*result.Run, err error) {
 	var problems []error
 	for _, path := range paths {
 		run, err := result.ReadFile(path)
 		if err != nil {
 			problems = append(problems, err)
 			continue
+		}
+		if run.ByRound = byRound; byRound && run.Header.Experiment.Rounds == 0 {
+			problems = append(problems, fmt.Errorf("%s: has no rounds; leave --by-round out (a campaign is made by trivet bench run --every)", path))
 		}
 		runs = append(runs, run)
 	}

@@ -44,6 +44,8 @@ type benchRunning struct {
 	budget        string
 	seed          uint64
 	seeded        bool
+	every         string // of a campaign
+	times         int
 }
 
 func (a *app) benchRun() *cobra.Command {
@@ -55,7 +57,7 @@ func (a *app) benchRun() *cobra.Command {
 			"take it down, and write what was measured to a file of JSON Lines (docs/results.md). Ctrl-C stops it and takes everything down;\n" +
 			"--resume continues, also after a crash. It exits with 1 when something could not be measured.",
 		Example: "  sudo trivet bench run experiments/own/failures.yaml --quick\n  sudo trivet bench run hops.yaml --out monday.jsonl\n" +
-			"  sudo trivet bench run hops.yaml --out monday.jsonl --resume\n  sudo trivet bench run hops.yaml --on rack.yaml --out rack.jsonl\n  trivet bench run hops.yaml --dry-run",
+			"  sudo trivet bench run hops.yaml --out monday.jsonl --resume\n  sudo trivet bench run hops.yaml --on rack.yaml --out rack.jsonl\n  sudo trivet bench run hops.yaml --every 1w --times 10 --out weeks.jsonl\n  trivet bench run hops.yaml --dry-run",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if n := len(args); n == 2 && b.again == againFailed && (args[n-1] == againBad || args[0] == againBad) {
 				return nil // the user wrote "--again bad"
@@ -91,6 +93,11 @@ func (a *app) benchRun() *cobra.Command {
 	f.BoolVar(&b.unwatched, "unwatched", false, "do not watch the machine during the run; all figures then count as doubtful")
 	f.IntVar(&b.repetitions, "repetitions", 0, "repetitions of each cell, instead of the file's")
 	f.StringVar(&b.budget, "budget", "", "reduce the repetitions to what fits into this time, but not below one: 20min")
+	f.StringVar(&b.every, "every", "", "with --times: how long after the beginning of one round the next begins: 1w, 12h, 90s")
+	f.IntVar(&b.times, "times", 0, "with --every: do the whole experiment so many times, each in a round of its own")
+	cmd.MarkFlagsRequiredTogether("every", "times")
+	cmd.MarkFlagsMutuallyExclusive("every", "budget")
+	cmd.MarkFlagsMutuallyExclusive("every", "resume")
 	f.Uint64Var(&b.seed, "seed", 0, "seed of the order, instead of the file's")
 	_ = cmd.MarkFlagFilename("out", "jsonl")
 	return cmd
@@ -123,12 +130,16 @@ func (b *benchRunning) plan() (*experiment.Plan, topology.Problems, error) {
 	if b.seeded {
 		e.Seed = b.seed
 	}
-	if err := b.repeat(e); err != nil {
+	if err := errors.Join(b.repeat(e), b.campaign(e)); err != nil {
 		return nil, nil, err
 	}
 	p, problems := e.Plan()
 	if err := problems.Err(); err != nil {
 		return nil, nil, err
+	}
+	if round := p.Estimate / time.Duration(max(1, e.Times)); e.Times > 0 && round > e.Every {
+		problems.Warn(topology.Position{File: b.file}, "let more time pass between them, or take fewer repetitions", "a round takes about %s, and one is to begin every %s: some will begin later",
+			experiment.About(round), experiment.Period(e.Every))
 	}
 	checked := p.Check(lab.Defaults)
 	if err := checked.Err(); err != nil {
@@ -188,7 +199,7 @@ func (b *benchRunning) repeat(e *experiment.Experiment) error {
 		e.Repetitions = b.repetitions
 	} else if b.resume && b.budget == "" {
 		if before, err := result.ReadFile(b.out); err == nil && before.Header.Experiment.Repetitions > 0 {
-			e.Repetitions = before.Header.Experiment.Repetitions
+			e.Repetitions = before.Header.Experiment.Repetitions / max(1, before.Header.Experiment.Rounds)
 		}
 	}
 	if b.budget == "" {
@@ -199,6 +210,30 @@ func (b *benchRunning) repeat(e *experiment.Experiment) error {
 		return fmt.Errorf("--budget: %w", err)
 	}
 	return e.Fit(time.Duration(budget))
+}
+
+// campaign makes the experiment one that is asked for, or that of the result which is resumed.
+func (b *benchRunning) campaign(e *experiment.Experiment) (err error) {
+	if b.resume {
+		if before, err := result.ReadFile(b.out); err == nil && before.Header.Experiment.Rounds > 0 { // Start says what is wrong with it
+			e.Times, e.Every = before.Header.Experiment.Rounds, time.Duration(before.Header.Experiment.Every*float64(time.Second))
+		}
+		return nil
+	}
+	if b.every == "" {
+		return nil
+	}
+	if b.times < 1 {
+		return topology.Mistaken("write --times 10", "--times %d: a campaign has one round or more", b.times)
+	}
+	if e.Budget > 0 {
+		return fmt.Errorf("%s: has a budget, which is for what is done once; leave budget: out, or --every and --times", b.file)
+	}
+	e.Times = b.times
+	if e.Every, err = experiment.ParsePeriod(b.every); err != nil {
+		return fmt.Errorf("--every: %w", err)
+	}
+	return nil
 }
 
 func (a *app) runBench(ctx context.Context, b benchRunning) error {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"trivet.dev/trivet/controller/foreign"
 	"trivet.dev/trivet/datapath/ovs"
 	"trivet.dev/trivet/datapath/routerd"
+	"trivet.dev/trivet/internal/lack"
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/target/local"
 	"trivet.dev/trivet/target/local/wifi"
@@ -109,7 +111,11 @@ func examine() []finding {
 	places := foreign.PlacesOf(lab.Owner())
 	for _, c := range foreign.All() {
 		f := finding{What: c.Name, Cure: c.HowToInstall(places), Says: "missing: --controller " + c.Name + " needs it"}
-		if program, err := c.Find(places); err == nil {
+		program, err := c.Find(places)
+		if other := (*lack.Error)(nil); errors.As(err, &other) { // it may be something else that it needs
+			f.Cure = other.Hint
+		}
+		if err == nil {
 			f.OK, f.Says = true, strings.Join(program, " ")
 		}
 		out = append(out, f)

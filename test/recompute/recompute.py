@@ -140,6 +140,8 @@ class Result:
             return next((l for l in self.factors.get(dimension, []) if same(l, value)), plain(value))
         if dimension == "probe":
             return sample["probe"]
+        if dimension == "round" and sample.get("round"):
+            return str(sample["round"])
         return (measurement.get("labels") or {}).get(dimension)
 
     def pick(self, source, dimensions, where="where"):
@@ -649,17 +651,53 @@ def paper(result, shown_paper, check):
     beside(result, shown_paper, defined, check)
 
 
-def beside(result, shown_paper, defined, check):
-    """Ours beside theirs, where the report lists them one by one."""
-    wanted = []
+def each(defined):
+    """A paper's numbers, each with all of its levels."""
     for n in defined.get("numbers", []):
+        ones = [n]
         if "along" in n:
-            wanted += [dict(n, levels={**(n.get("levels") or {}), n["along"]: level}, value=v) for level, v in n["values"].items()]
-        else:
-            wanted.append(n)
+            ones = [dict(n, levels={**(n.get("levels") or {}), n["along"]: level}, value=v) for level, v in n["values"].items()]
+        for one in ones:
+            apart = one.get("apart")
+            among = one["levels"][apart] if apart else [None]
+            for level in among if isinstance(among, list) else [among]:
+                yield dict(one, levels={**one["levels"], apart: level}) if apart else one
+
+
+def spoken(levels):
+    return ", ".join(f"{d} {' or '.join(l if isinstance(l, list) else [l])}" for d, l in (levels or {}).items())
+
+
+def spreads(result, shown_paper, wanted, check):
+    """Deviations and variances: of the means of levels, and of all repetitions of these."""
+    found = shown_paper.get("spreads") or []
+    check.equal("spreads, how many", "paper", len(found), len(wanted))
+    for n, shown in zip(wanted, found):
+        where = f"{shown['of']} of {shown['metric']} over {shown['over']}, {shown['where']}"
+        check.equal("what spreads are", where, [shown["of"], shown["over"], shown["where"], float(shown["theirs"])],
+                    [n["spread"], n["over"], spoken(n.get("levels")), float(n["value"])])
+        groups = result.pick(n, [n["over"]], "levels")
+        if len(groups) < 2:
+            check.equal("not measured", where, shown["ours"], "")
+            continue
+        of = np.var if n["spread"] == "variance" else np.std
+        values = [np.array(g.values(n)) * convert(g.unit, n.get("unit")) for g in groups.values()]
+        ours = float(of([mean(list(v)) for v in values], ddof=1))
+        check.near("spreads of means", where, numbers(shown["ours"])[0], ours)
+        check.near("spreads of all repetitions", where, numbers(shown["pooled"])[0], float(of(np.concatenate(values), ddof=1)))
+        check.equal("sizes of spreads", where, [shown["means"], shown["n"]], [len(values), sum(len(v) for v in values)])
+        if float(n["value"]):
+            check.near("ratios of spreads", where, numbers(shown["ratio"])[0], ours / float(n["value"]))
+
+
+def beside(result, shown_paper, defined, check):
+    """Ours beside theirs, where the report lists them one by one, and spreads."""
+    wanted = list(each(defined))
+    spreads(result, shown_paper, [n for n in wanted if "spread" in n], check)
+    wanted = [n for n in wanted if "spread" not in n]
     for shown_number in shown_paper.get("numbers") or []:
         n = next((w for w in wanted if float(w["value"]) == float(shown_number["theirs"]) and
-                  ", ".join(f"{d} {' or '.join(l if isinstance(l, list) else [l])}" for d, l in (w.get("levels") or {}).items()) == shown_number["where"] and
+                  spoken(w.get("levels")) == shown_number["where"] and
                   shown_number["metric"].replace(" ", "_").startswith(w["metric"].replace(" ", "_")) and w.get("probe", "") in shown_number["metric"]), None)
         if n is None:
             check.done["numbers that were not found again"] += 1

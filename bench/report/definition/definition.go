@@ -104,8 +104,23 @@ type Table struct {
 type Paper struct {
 	Source, Note string
 	Numbers      []Number
+	Spreads      []Spread
 	Trends       []Trend
 }
+
+// Spread is a published deviation or variance: of how far the means of a factor's levels, or a
+// label's, lie apart.
+type Spread struct {
+	Number        // its unit is that of the deviation
+	Of     string // Deviation or Variance, both of samples: their squares are divided by n-1
+	Over   string // dimension, of which each level counts once, by the mean of its repetitions
+}
+
+// What a Spread is.
+const (
+	Deviation = "deviation"
+	Variance  = "variance"
+)
 
 // Number is a published one.
 type Number struct {
@@ -147,6 +162,7 @@ var (
 	belows       = []string{Mean, Median, "min", "max"}
 	statements   = []string{Falls, Rises, Flat, Linear, Above, Below, Times}
 	middles      = []string{Mean, Median}
+	spreads      = []string{Deviation, Variance}
 	ofs          = []string{Repetitions, Values}
 )
 

@@ -1,6 +1,8 @@
 package definition
 
 import (
+	"slices"
+
 	"trivet.dev/trivet/topology/formats"
 	"trivet.dev/trivet/topology/formats/yamlfile"
 )
@@ -93,30 +95,80 @@ func (r *reader) paper(v *yamlfile.Value) {
 // publish reads one number, or several along a factor.
 func (r *reader) publish(v *yamlfile.Value, p *Paper) {
 	var n Number
-	var along string
+	var along, apart, spread, over string
 	var values *yamlfile.Value
 	ok := r.mapping(v, "a number", named(r.source(&n.Source, "levels"), map[string]field{
 		"value": r.number(&n.Value), "along": r.oneDimension(&along), "values": func(v *yamlfile.Value) { values = v },
-		"y": r.word(&n.Y, middles), "within": r.share(&n.Within),
+		"y": r.word(&n.Y, middles), "within": r.share(&n.Within), "apart": r.oneDimension(&apart),
+		"spread": r.word(&spread, spreads), "over": r.oneDimension(&over),
 	}))
-	if !ok || !r.metric(v, &n.Source, "a number") {
+	if !ok || !r.metric(v, &n.Source, "a number") || !r.spreads(v, n, spread, over) {
 		return
 	}
-	if along == "" && values == nil && v.Get("value") != nil {
-		p.Numbers = append(p.Numbers, n)
-		return
-	}
-	if along == "" || values == nil || values.Shape != yamlfile.Mapping || v.Get("value") != nil {
+	var numbers []Number
+	switch {
+	case along == "" && values == nil && v.Get("value") != nil:
+		numbers = []Number{n}
+	case along == "" || values == nil || values.Shape != yamlfile.Mapping || v.Get("value") != nil:
 		r.add(v, "write value: 0.73, or along: hops, values: {2: 940, 4: 935}", "a number has a value, or values along a factor")
 		return
+	default:
+		for _, pair := range values.Pairs[:min(len(values.Pairs), maxNumbers)] {
+			one := n
+			one.Where = append(append(Condition{}, n.Where...), Level{along, []string{pair.Key.Text}})
+			r.number(&one.Value)(pair.Value)
+			numbers = append(numbers, one)
+		}
 	}
-	for _, pair := range values.Pairs[:min(len(values.Pairs), maxNumbers)] {
-		one := n
-		one.Where = append(append(Condition{}, n.Where...), Level{along, []string{pair.Key.Text}})
-		if r.number(&one.Value)(pair.Value); len(p.Numbers) < maxNumbers {
+	if apart != "" {
+		if numbers = apartBy(numbers, apart); len(numbers) == 0 {
+			r.add(v.Get("apart"), "write levels: {"+apart+": [A, B]}, apart: "+apart, "%s: levels: has none of it", formats.Clip(apart))
+		}
+	}
+	for _, one := range numbers {
+		switch {
+		case len(p.Numbers)+len(p.Spreads) >= maxNumbers:
+			return
+		case spread != "":
+			p.Spreads = append(p.Spreads, Spread{one, spread, over})
+		default:
 			p.Numbers = append(p.Numbers, one)
 		}
 	}
+}
+
+// spreads says whether a number that is a spread says of what, and nothing that only others can.
+func (r *reader) spreads(v *yamlfile.Value, n Number, spread, over string) bool {
+	switch {
+	case spread == "" && over != "" && v.Get("spread") == nil:
+		r.add(v.Get("over"), "write spread: deviation, over: "+over, "over: belongs to spread")
+	case spread != "" && over == "":
+		r.add(v, "write over: switch", "a %s is over the levels of a factor, or of a label", spread)
+	case spread != "" && (n.Within > 0 || n.Y != "" || n.Of != ""):
+		r.add(v, "leave within, y and of out", "a %s of means is shown beside ours, and not judged", spread)
+	default:
+		return spread != "" || v.Get("spread") == nil
+	}
+	return false
+}
+
+// apartBy has a number for each level of a dimension of its condition, in place of one for all of
+// them together.
+func apartBy(numbers []Number, dimension string) (out []Number) {
+	for _, n := range numbers {
+		for at, l := range n.Where {
+			if l.Dimension != dimension {
+				continue
+			}
+			for _, level := range l.Any {
+				one := n
+				one.Where = slices.Clone(n.Where)
+				one.Where[at] = Level{dimension, []string{level}}
+				out = append(out, one)
+			}
+		}
+	}
+	return out
 }
 
 // trend reads a statement. than is a condition or a number.

@@ -74,7 +74,7 @@ func (r *reader) check(v *yamlfile.Value, s *Source, paper bool) {
 
 // dimensionsOf checks the axes of what is shown, and its conditions.
 func (r *reader) dimensionsOf(v *yamlfile.Value, s *Source, labels []string, paper bool) {
-	dims := append(slices.Sorted(maps.Keys(r.measured.Levels)), "probe")
+	dims := append(slices.Sorted(maps.Keys(r.measured.Levels)), "probe", "round")
 	slices.Sort(labels)
 	dims = append(dims, slices.Compact(labels)...)
 	dimension := func(at *yamlfile.Value) {
@@ -82,7 +82,7 @@ func (r *reader) dimensionsOf(v *yamlfile.Value, s *Source, labels []string, pap
 			r.add(at, hint(at.Text, dims), "%s: is neither a factor nor a label of %s", formats.Clip(at.Text), formats.Clip(s.Metric))
 		}
 	}
-	for _, key := range []string{"x", "series", "rows", "columns", "along"} {
+	for _, key := range []string{"x", "series", "rows", "columns", "along", "over", "apart"} {
 		if at := v.Get(key); at != nil {
 			for _, one := range r.items(at, maxLevels) {
 				dimension(one)

@@ -205,7 +205,7 @@ func (r *reader) oneDimension(to *string) field {
 // dimension warns of what is like the name of a factor, but is none. (It may be a label, which only
 // results tell.)
 func (r *reader) dimension(v *yamlfile.Value, name string) {
-	if name == "" || name == "probe" || slices.Contains(r.known, name) {
+	if name == "" || name == "probe" || name == "round" || slices.Contains(r.known, name) {
 		return
 	}
 	r.problems.Warn(v.Pos, topology.DidYouMean(name, r.known), "%s: is not a factor; it may be a label of the measurements", formats.Clip(name))

@@ -24,6 +24,7 @@ paper:
   numbers:
     - {metric: rtt, unit: ms, levels: {datapath: ovs}, value: 0.73, within: 20%, y: median}
     - {metric: rtt, levels: {datapath: ovs}, along: hops, values: {2: 1, 4: 2.5}}
+    - {metric: rtt, levels: {datapath: [ovs, embedded]}, apart: datapath, spread: variance, over: hops, value: 3}
   trends:
     - {text: X, metric: rtt, at: {datapath: ovs}, along: hops, is: falls}
     - {metric: rtt, is: above, than: {datapath: ovs}, within: 0.1}
@@ -42,6 +43,9 @@ paper:
 			{Source: Source{Metric: "rtt", Unit: "ms", Where: Condition{ovs}}, Y: Median, Value: 0.73, Within: 0.2},
 			{Source: Source{Metric: "rtt", Where: Condition{ovs, {"hops", []string{"2"}}}}, Value: 1},
 			{Source: Source{Metric: "rtt", Where: Condition{ovs, {"hops", []string{"4"}}}}, Value: 2.5},
+		}, Spreads: []Spread{
+			{Number{Source: Source{Metric: "rtt", Where: Condition{ovs}}, Value: 3}, Variance, "hops"},
+			{Number{Source: Source{Metric: "rtt", Where: Condition{{"datapath", []string{"embedded"}}}}, Value: 3}, Variance, "hops"},
 		}, Trends: []Trend{
 			{Source: Source{Metric: "rtt", Where: Condition{ovs}}, Text: "X", Is: Falls, Along: "hops", Within: 0.05},
 			{Source: Source{Metric: "rtt"}, Is: Above, Than: Condition{ovs}, Within: 0.1},
@@ -67,6 +71,11 @@ func TestProblems(t *testing.T) {
 		{"paper: {numbers: [{metric: m}]}", "a number has a value, or values along a factor"},
 		{"paper: {numbers: [{metric: m, value: high}]}", `a number is expected here, not "high"`},
 		{"paper: {numbers: [{metric: m, value: 1, within: much}]}", "a percentage is expected"},
+		{"paper: {numbers: [{metric: m, value: 1, spread: deviation}]}", "a deviation is over the levels of a factor, or of a label; write over: switch"},
+		{"paper: {numbers: [{metric: m, value: 1, over: switch}]}", "over: belongs to spread; write spread: deviation, over: switch"},
+		{"paper: {numbers: [{metric: m, value: 1, spread: range, over: switch}]}", `"range": is not known here; choose deviation or variance`},
+		{"paper: {numbers: [{metric: m, value: 1, spread: variance, over: switch, within: 5%}]}", "is shown beside ours, and not judged; leave within, y and of out"},
+		{"paper: {numbers: [{metric: m, value: 1, levels: {a: b}, apart: c}]}", "c: levels: has none of it; write levels: {c: [A, B]}, apart: c"},
 		{"paper: {trends: [{metric: m, along: x}]}", "a trend falls, rises, is flat, linear, above, below or so many times another"},
 		{"paper: {trends: [{metric: m, is: times, than: {x: 1}}]}", "how many times what?"},
 		{"paper: {trends: [{metric: m, is: times, factor: 2, than: 7}]}", "how many times what?"},

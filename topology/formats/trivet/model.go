@@ -45,7 +45,7 @@ type document struct {
 	Routing     topology.Routing    `yaml:"routing" doc:"When routing nodes get their routes: proactive, all at once, or reactive, when the first packet needs them."`
 	Balance     *topology.Balance   `yaml:"balance" as:"balance" doc:"How traffic between routing nodes is spread over paths: ecmp, off, load, or {by: load, period: 2s, …}."`
 	Datapath    topology.Datapath   `yaml:"datapath" doc:"What forwards packets in switches and routers that name no datapath."`
-	Controllers []string            `yaml:"controller,controllers" doc:"What decides for switches: trivet, none, a program that the lab starts (faucet, os-ken, ovs-testcontroller, pox), an address like tcp:192.0.2.1:6653, or a controller node."`
+	Controllers []string            `yaml:"controller,controllers" doc:"What decides for switches: trivet, none, a program that the lab starts (faucet, floodlight, os-ken, ovs-testcontroller, pox), an address like tcp:192.0.2.1:6653, or a controller node."`
 	Defaults    defaults            `yaml:"defaults" doc:"Options for all links, hosts, switches or routers that do not set them."`
 	Foreign     foreign             `yaml:"x-"`
 	Nodes       deferred            `yaml:"nodes" as:"nodes" doc:"The nodes by name or range of names: h1, h[1-8], s[1-3,7], n[01-12]."`
@@ -78,7 +78,7 @@ type nodeOptions struct {
 
 	DPID        topology.DPID         `yaml:"dpid" of:"switch router nat" doc:"OpenFlow datapath id: 26, 0x1a or 16 hexadecimal digits."`
 	Datapath    topology.Datapath     `yaml:"datapath" of:"switch router nat" doc:"What forwards packets: embedded, ovs, bridge (switches), kernel, frr, bird (routers)."`
-	Controllers []string              `yaml:"controller,controllers" of:"switch router nat" doc:"What decides: trivet, none, a program that the lab starts (faucet, os-ken, ovs-testcontroller, pox), an address like tcp:192.0.2.1:6653, or a controller node."`
+	Controllers []string              `yaml:"controller,controllers" of:"switch router nat" doc:"What decides: trivet, none, a program that the lab starts (faucet, floodlight, os-ken, ovs-testcontroller, pox), an address like tcp:192.0.2.1:6653, or a controller node."`
 	FailMode    topology.FailMode     `yaml:"fail_mode" of:"switch router nat" doc:"Without a controller: standalone forwards by learning, secure keeps the flows there are."`
 	OpenFlow    []string              `yaml:"openflow" of:"switch router nat" as:"version" doc:"OpenFlow versions allowed, like 1.3; the datapath's own when missing."`
 	STP         bool                  `yaml:"stp" of:"switch" doc:"Speak the spanning tree protocol."`

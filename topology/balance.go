@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Balance says how the controller spreads traffic over several paths between routing nodes. Its
-// zero value is ECMP.
+// Balance says how the controller spreads traffic over several paths between routing nodes and
+// between switches. Its zero value is ECMP.
 type Balance struct {
 	By BalanceBy `json:"by,omitempty"`
 
@@ -32,9 +32,9 @@ type Balance struct {
 type BalanceBy string
 
 const (
-	BalanceECMP BalanceBy = "ecmp" // over all shortest paths, by the hash of addresses and ports; the default
+	BalanceECMP BalanceBy = "ecmp" // over all shortest paths, by the hash of addresses and ports; switches use a tree; the default
 	BalanceOff  BalanceBy = "off"  // not at all: one shortest path
-	BalanceLoad BalanceBy = "load" // what goes to a subnet takes one path, and another one when that is busy
+	BalanceLoad BalanceBy = "load" // what goes to a subnet, or between switches to a host, takes one path, and another one when that is busy
 )
 
 // A period's bounds: the controller's own readings are a second apart, and what is looked at less

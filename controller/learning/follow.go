@@ -20,7 +20,7 @@ const newTime = 10 * time.Second
 
 // change is what a switch is told.
 type change struct {
-	close map[uint32]role // none, or blocked
+	close map[uint32]role // none, blocked or bypass
 	open  map[uint32]role
 }
 

@@ -21,6 +21,14 @@
 // know: a port takes part once discovery knows what it is, and a link once no path is left that
 // would make a loop of it (follow.go). What it cannot know is in docs/controller.md.
 //
+// With Spread, packets to hosts take shortest paths over all links (paths.go, spread.go). Nothing is
+// learned at links then, and those outside the tree let in what has a path:
+//
+//	table 0  priority 1  in_port              → table 1                 a link of the tree
+//	                     in_port              → metadata 1, table 1     a link outside it
+//	table 1  priority 3  eth_dst              → output                  a path's entry
+//	         priority 2  metadata 1           → drop
+//
 // The tables say what a controller must know to go on with a switch that it did not
 // see for a while: which ports take part, which are links, what was learned (table.go).
 package learning

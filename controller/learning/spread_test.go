@@ -15,16 +15,21 @@ func eachSpread(t *testing.T, f func(n *network)) {
 	})
 }
 
-// Proves of networks with paths to hosts what TestTrouble does of those without, and that packets
-// to a host have paths again once it is quiet.
+// Proves of networks with paths to hosts, which are turned off and on at times, what TestTrouble does
+// of those without, and that packets to a host have paths again once it is quiet.
 func TestSpreadTrouble(t *testing.T) {
 	eachSpread(t, func(n *network) {
 		n.connectAll(time.Second)
 		for round := range 5 {
 			for range 1 + n.below(5) {
-				n.trouble()
+				if n.below(6) == 0 {
+					n.app.Spread(n.below(2) == 0)
+				} else {
+					n.trouble()
+				}
 				n.pause(8 * time.Second)
 			}
+			n.app.Spread(true)
 			n.quiet()
 			n.wantWhole(fmt.Sprint("round ", round))
 			n.talk()

@@ -70,13 +70,3 @@ func (a *App) Carried(ctx context.Context, dpid uint64) (map[openflow.MAC]uint64
 	}
 	return out, err
 }
-
-// Addresses returns where the addresses that have paths are.
-func (a *App) Addresses() (out []openflow.MAC) {
-	a.spreading.mu.Lock()
-	defer a.spreading.mu.Unlock()
-	for mac := range a.spreading.ways {
-		out = append(out, mac)
-	}
-	return out
-}

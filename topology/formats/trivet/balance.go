@@ -4,7 +4,7 @@ import "trivet.dev/trivet/topology"
 
 // balanceOptions describe topology.Balance.
 type balanceOptions struct {
-	By         topology.BalanceBy `yaml:"by" doc:"ecmp: over all shortest paths; off: one shortest path; load: what goes to a subnet takes another path when links of its own are busy."`
+	By         topology.BalanceBy `yaml:"by" doc:"ecmp: over all shortest paths; off: one shortest path; load: what goes to a subnet, or between switches to a host, takes another path when links of its own are busy. Switches use a spanning tree but with load."`
 	K1         *topology.Fraction `yaml:"k1" doc:"Weight of the bandwidth that is used in a link's load; 0.8 when missing."`
 	K2         *topology.Fraction `yaml:"k2" doc:"Weight of its routers' flow entries; 0.2 when missing."`
 	Period     topology.Duration  `yaml:"period" doc:"How often loads are looked at: 1s to 10m; 2s when missing."`

@@ -119,10 +119,11 @@ func FuzzUnits(f *testing.F) {
 // FuzzParseRedistribute proves that a rule of redistribution is refused, or unchanged after being
 // written and read, and never announces and denies at once.
 func FuzzParseRedistribute(f *testing.F) {
-	for _, s := range []string{"static", "deny connected 10.0.0.0/8 ge 9", "static 10.20.0.0/16 le 24 tag 7 set metric 30 type 1 tag 8", "default metric 5", "program set set", "static 0.0.0.0/0 le 32"} {
+	for _, s := range []string{"static", "deny connected 10.0.0.0/8 ge 9", "static 10.20.0.0/16 le 24 tag 7 set metric 30 type 1 tag 8", "default metric 5", "program set set", "static 0.0.0.0/0 le 32", "deny protocol rip fd00::/32 le 64 tag 7 into bgp"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
+		same(t, s, topology.ParseRedistribute, func(r topology.Redistribute) bool { return r.Into != "" && (!r.Deny || r.Metric+r.Type+int(r.SetTag) == 0) })
 		same(t, s, topology.ParseOSPFRedistribute, func(r topology.OSPFRedistribute) bool { return !r.Deny || r.Metric+r.Type+int(r.SetTag) == 0 })
 	})
 }

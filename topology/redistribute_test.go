@@ -21,6 +21,8 @@ func TestRedistributeRules(t *testing.T) {
 		"static 10.20.0.0/16 ge 17 le 23":                            "",
 		"static 10.20.1.0/24":                                        "10.20.1.0/24 10.20.1.0/24#7",
 		"static tag 7 metric 30":                                     "10.20.1.0/24#7",
+		"program sdwan":                                              "10.20.0.0/16 10.20.1.0/24 10.20.1.0/24#7",
+		"protocol rip tag 7":                                         "10.20.1.0/24#7",
 		"static set tag 4294967295":                                  "10.20.0.0/16 10.20.1.0/24 10.20.1.0/24#7",
 	} {
 		r, err := ParseOSPFRedistribute(text)
@@ -45,6 +47,11 @@ func TestRedistributeRules(t *testing.T) {
 		"":                               "cannot be redistributed",
 		"deny":                           "cannot be redistributed",
 		"rip":                            "rip is not a source",
+		"ospf":                           "ospf is not a source",
+		"protocol":                       "the protocol has no name",
+		"protocol tag 7":                 "the protocol has no name",
+		"protocol ospf":                  "what OSPF has found it announces itself",
+		"static sdwan":                   "sdwan is not a word for it",
 		"static mtu 7":                   "mtu is not a word for it",
 		"static metric":                  "a number is missing after metric",
 		"static metric 0":                "0 is not a number above 0",
@@ -66,6 +73,70 @@ func TestRedistributeRules(t *testing.T) {
 	} {
 		if r, err := ParseOSPFRedistribute(text); err == nil || !strings.Contains(err.Error(), why) {
 			t.Errorf("%q: %+v, %v, want %s", text, r, err, why)
+		}
+	}
+}
+
+// Proves that a rule for what a program is told is read, and written as it is read, with sources and
+// networks that OSPF does not take; and that what nobody could follow is refused with the reason.
+func TestRedistributeIntoRules(t *testing.T) {
+	for text, about := range map[string]string{
+		"ospf into bgp":                                          "10.20.0.0/16 fd00::/64",
+		"deny protocol rip tag 7 into bgp":                       "",
+		"shortest-path fd00::/32 le 64 into x":                   "fd00::/64",
+		"program sdwan ::/0 le 128 set metric 30 tag 8 into bgp": "::/0 fd00::/64",
+		"static 10.20.0.0/16 metric 5 into a-1":                  "10.20.0.0/16",
+	} {
+		r, err := ParseRedistribute(text)
+		if err != nil || r.String() != text {
+			t.Errorf("%s: %v, written as %s", text, err, r)
+			continue
+		}
+		var got []string
+		for _, p := range []string{"0.0.0.0/0", "::/0", "10.20.0.0/16", "fd00::/64"} {
+			if r.Matches(netip.MustParsePrefix(p), 0) {
+				got = append(got, p)
+			}
+		}
+		if got := strings.Join(got, " "); got != about {
+			t.Errorf("%s is about %s, want %s", text, got, about)
+		}
+	}
+	if r, err := ParseRedistribute("ospf into bgp set tag 7"); err != nil || r.String() != "ospf set tag 7 into bgp" {
+		t.Errorf("%v, %v", r, err)
+	}
+	for text, why := range map[string]string{
+		"ospf":                         "into and the name",
+		"ospf into":                    "into and the name",
+		"into bgp":                     "the source is missing",
+		"default into bgp":             "default is not a source",
+		"static into ospf":             "ospf cannot be the name",
+		"static into tag":              "tag cannot be the name",
+		"static into Bgp":              "Bgp cannot be the name",
+		"program bgp into bgp":         "bgp knows its own routes",
+		"ospf metric 5 type 1 into x":  "only OSPF has types",
+		"ospf fd00::1/64 into x":       "write fd00::/64",
+		"ospf fd00::/64 le 129 into x": "ge 64 le 128",
+		"deny ospf metric 5 into x":    "what is denied has no metric",
+	} {
+		if r, err := ParseRedistribute(text); err == nil || !strings.Contains(err.Error(), why) {
+			t.Errorf("%q: %+v, %v, want %s", text, r, err, why)
+		}
+	}
+}
+
+// Proves that distances of sources are read, and written as they are read, those of programs and
+// protocols by name too; and that of a source that there is not, or with none or too much of a
+// distance, none is.
+func TestSourceDistances(t *testing.T) {
+	for _, text := range []string{"ospf 150", "static 5", "balanced 255", "shortest-path 1", "program 30", "program sdwan 30", "protocol rip 130"} {
+		if d, err := ParseSourceDistance(text); err != nil || d.String() != text {
+			t.Errorf("%s: %v, written as %s", text, err, d)
+		}
+	}
+	for _, text := range []string{"", "ospf", "ospf 0", "ospf 256", "rip 120", "protocol 130", "static x 5", "program Sdwan 30", "program a b 30"} {
+		if d, err := ParseSourceDistance(text); err == nil || !strings.Contains(err.Error(), "is not the distance of a source") {
+			t.Errorf("%q: %v, %v", text, d, err)
 		}
 	}
 }

@@ -1,6 +1,6 @@
 // Package echo is an app that speaks TCP on routers' own stacks: each router of the topology echoes
 // what comes to its port 7 (RFC 862), and GET of /FROM/ADDRESS has a router send a line to the echo
-// service of that address, and answers with what comes back.
+// service of that address (fe80::1%r1-eth1, too), and answers with what comes back.
 package echo
 
 import (

@@ -144,6 +144,24 @@ class TestLab(unittest.TestCase):
             Lab.attach("nowhere")
 
 
+class TestRoutes(unittest.TestCase):
+    def test_route_events(self):
+        """The routes that a routing node uses come first, then what changes of them, and what it redistributes into a program."""
+        with tempfile.TemporaryDirectory() as d:
+            file = os.path.join(d, "lab.yaml")
+            with open(file, "w") as f:
+                f.write("nodes:\n  r[1-2]: {router: {redistribute: static into bgp}}\n  h[1-2]: host\nlinks: [h1 -- r1, r1 -- r2, r2 -- h2]\n")
+            with Lab(file, name=PREFIX + "-r") as lab:
+                used = lab.routes["routes"]
+                events = lab.events(routes=["r1"], into="bgp")
+                seen = [next(what for kind, what in events if kind == "route") for r in used if r["router"] == "r1"]
+                self.assertCountEqual([r["prefix"] for r in seen], [r["prefix"] for r in used if r["router"] == "r1"])
+                lab.client.call("POST", "/v1/controller/routes", {"router": "r1", "prefix": "10.99.0.0/16", "via": [], "tag": 7})
+                new = [next(what for kind, what in events if kind == "route") for _ in range(2)]
+                self.assertCountEqual([(r["prefix"], r["tag"], r.get("into")) for r in new], [("10.99.0.0/16", 7, None), ("10.99.0.0/16", 7, "bgp")])
+                events.close()
+
+
 class TestFiles(unittest.TestCase):
     def test_file_and_apply(self):
         """A file comes up, an edited one is applied, and nothing is left when the block ends, whatever ends it."""

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 from dataclasses import dataclass, field
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple, Union
 
 from . import _binary
 from ._errors import CommandError, NoLab, TrivetError
@@ -347,11 +347,13 @@ class Lab:
         """Whether switches are connected to their controllers."""
         return list(self.client.call("GET", "/v1/controllers"))
 
-    def events(self, samples: bool = False) -> Iterator[Tuple[str, JSON]]:
+    def events(self, samples: bool = False, routes: Iterable[Union[str, Node]] = (), into: str = "") -> Iterator[Tuple[str, JSON]]:
         """What happens, as (kind, what): switches and links that come and go, hosts heard, ways that change; with samples also
-        what the links carry. It goes on until the lab is down or the iterator is closed."""
+        what the links carry; with routes, of some routing nodes, also the routes that these use ("route") and what changes of them;
+        with into also the routes that routers redistribute into that program. It goes on until the lab is down or the iterator is closed."""
+        routers = ",".join([str(routes)] if isinstance(routes, (str, Node)) else map(str, routes))
         kind, data = "message", []
-        for line in self.client.lines("GET", "/v1/controller/events", samples=samples):
+        for line in self.client.lines("GET", "/v1/controller/events", samples=samples, routes=routers, into=into):
             text = line.decode(errors="replace").rstrip("\r\n")
             if text.startswith("event:"):
                 kind = text[6:].strip()

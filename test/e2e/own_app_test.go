@@ -3,6 +3,7 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -69,7 +70,7 @@ func TestOwnApp(t *testing.T) {
 
 // TestSockets proves that an app's sockets are those of routers, on every datapath that they have:
 // a host reaches an echo server on a router by all of its addresses, in packets as large as links
-// take, and routers reach each other's and one on a host, by IPv4 and IPv6; that a connection goes
+// take, and routers reach each other's and one on a host, by IPv4, IPv6 and link-local addresses; that a connection goes
 // on over a change of the topology, and that a router which is gone takes its sockets along.
 func TestSockets(t *testing.T) {
 	for _, datapath := range []string{"embedded", "ovs"} {
@@ -128,6 +129,26 @@ print(len(c.makefile("rb").read()), "bytes")`, to)
 			for _, family := range []string{"4", "6"} {
 				contains(t, asks("r1", address("r2", "r2-eth1", family)), "hello from r1 at ", address("r1", "r1-eth1", family))
 			}
+			local := func(device string) string { // the address that follows from a device's MAC, as the host beside it has been told
+				t.Helper()
+				var info struct {
+					Topology struct {
+						Links []struct{ Ends []struct{ Interface, MAC string } }
+					}
+				}
+				must(t, json.Unmarshal([]byte(ok("inspect", "--json")), &info))
+				for _, l := range info.Topology.Links {
+					for _, e := range l.Ends {
+						if mac, err := net.ParseMAC(e.MAC); e.Interface == device && err == nil {
+							return fmt.Sprintf("fe80::%02x%02x:%02xff:fe%02x:%02x%02x", mac[0]^2, mac[1], mac[2], mac[3], mac[4], mac[5])
+						}
+					}
+				}
+				t.Fatalf("%s has no MAC", device)
+				return ""
+			}
+			contains(t, echoed(local("r1-eth0")+"%h1-eth0"), "20000 bytes")
+			contains(t, asks("r1", local("r2-eth0")+"%25r1-eth1"), "hello from r1 at ", "%r1-eth1")
 			server := m.command(own, "exec", "-n", "h2", "--", "python3", "-c", `import socket
 s = socket.create_server(("::", 7), family=socket.AF_INET6, dualstack_ipv6=True)
 print("listens", flush=True)
@@ -139,6 +160,7 @@ while True:
 			for _, family := range []string{"4", "6"} {
 				contains(t, asks("r1", address("h2", "h2-eth0", family)), "hello from r1 at ")
 			}
+			contains(t, asks("r2", local("h2-eth0")+"%25r2-eth1"), "hello from r2 at ", "%r2-eth1")
 
 			slow := m.command(own, "exec", "-n", "h1", "--", "python3", "-c", `import socket, sys, time
 c = socket.create_connection((sys.argv[1], 7), 10)

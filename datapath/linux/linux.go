@@ -45,16 +45,17 @@ func (f *fabric) Resume(context.Context) error {
 			if err != nil {
 				return err
 			}
-			f.find(n, want, strings.Join(append([]string{path}, want.Args...), "\x00")+"\x00")
+			line := strings.Join(append([]string{path}, want.Args...), "\x00") + "\x00"
+			f.find(n, want, func(l string) bool { return l == line })
 		}
 		return nil
 	})
 }
 
 // find finds the process of a program of a node by its command line, as in /proc/PID/cmdline.
-func (f *fabric) find(n *topology.Node, want routerd.Program, line string) (found *daemon) {
+func (f *fabric) find(n *topology.Node, want routerd.Program, is func(line string) bool) (found *daemon) {
 	for _, pid := range f.site.Processes(n.Name) {
-		if b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); string(b) != line {
+		if b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); !is(string(b)) {
 			continue
 		}
 		p := &daemon{Program: want, ended: make(chan struct{})}

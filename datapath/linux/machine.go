@@ -48,7 +48,7 @@ func lacks(t *topology.Topology) error {
 	err := routerd.Lacks(t)
 	for _, n := range t.Nodes {
 		if n.Datapath.Machine() {
-			return errors.Join(err, vm.Lacks())
+			return errors.Join(err, vm.Lacks(os.Getenv(vm.KernelVariable)))
 		}
 	}
 	return err
@@ -61,9 +61,19 @@ func refuses(t *topology.Topology) topology.Problems {
 		if !n.Datapath.Machine() {
 			continue
 		}
-		for what, asked := range map[string]bool{"nat": n.NAT, "masquerade": len(n.Masquerade) > 0, "dirs": len(n.Dirs) > 0, "isolate": len(n.Isolate) > 0} {
-			if asked {
-				problems.Add(n.Pos, "use datapath frr, or leave it out", "router %s: %s: a virtual machine has none of this machine's", n.Name, what)
+		for _, key := range []struct {
+			name  string
+			given bool
+		}{{"nat", n.NAT}, {"masquerade", len(n.Masquerade) > 0}, {"dirs", len(n.Dirs) > 0}, {"isolate", len(n.Isolate) > 0}} {
+			if key.given {
+				problems.Add(n.Pos, "use datapath frr, or leave it out", "router %s: %s: not for virtual machines", n.Name, key.name)
+			}
+		}
+	}
+	for _, k := range t.Links {
+		for i, e := range k.Ends {
+			if far := k.Ends[1-i]; far.External() && far.Carrier == nil && t.Node(e.Node).Datapath.Machine() {
+				problems.Add(k.Pos, "put a switch between them, or use datapath frr", "link %s: a virtual machine cannot have an interface of the machine", k.Name())
 			}
 		}
 	}
@@ -78,7 +88,7 @@ func (m *machines) find(dir string) (vm.Kernel, vm.Accelerator, error) {
 		return m.kernel, m.how, nil
 	}
 	var err error
-	if m.kernel, err = vm.FindKernel(); err != nil {
+	if m.kernel, err = vm.FindKernel(os.Getenv(vm.KernelVariable)); err != nil {
 		return m.kernel, m.how, err
 	}
 	if m.how, err = vm.FindAccelerator(context.Background(), m.kernel, filepath.Join(dir, "accelerator")); err != nil {
@@ -175,6 +185,10 @@ func (f *fabric) runMachine(n *topology.Node, d *routerd.Family, r *topology.OSP
 	if err != nil {
 		return err
 	}
+	// Devices may be new where the machine is not: those of a link that is impaired differently.
+	if err := f.site.OnNode(n.Name, func() error { return vm.Join(s.Interfaces) }); err != nil {
+		return err
+	}
 	if p := f.processesOf(n.Name)[machineName]; p != nil {
 		if p.alive() && !changed {
 			return nil
@@ -183,9 +197,6 @@ func (f *fabric) runMachine(n *topology.Node, d *routerd.Family, r *topology.OSP
 	}
 	f.forgetAgent(n.Name)
 	if err := f.machines.makeInitrd(f.initrd(), f.self()); err != nil {
-		return err
-	}
-	if err := f.site.OnNode(n.Name, func() error { return vm.Join(s.Interfaces) }); err != nil {
 		return err
 	}
 	return f.startMachine(n, want, s)
@@ -235,7 +246,8 @@ func (f *fabric) resumeMachine(n *topology.Node, d *routerd.Family, r *topology.
 	if err != nil {
 		return err
 	}
-	if p := f.find(n, want, vm.CommandLine(want.Args)); p != nil {
+	dir := f.site.NodeDir(n.Name)
+	if p := f.find(n, want, func(line string) bool { return vm.Runs(line, dir) }); p != nil {
 		return f.followLinks(n.Name, p, s)
 	}
 	return nil
@@ -331,7 +343,7 @@ func (f *fabric) Enclose(n *topology.Node, cmd *exec.Cmd) error {
 		return nil
 	}
 	if p := f.processesOf(n.Name)[machineName]; p == nil || !p.alive() {
-		return fmt.Errorf("the virtual machine of router %s has ended: trivet resume starts it anew", n.Name)
+		return fmt.Errorf("the virtual machine of router %s has ended; trivet apply FILE starts it anew", n.Name)
 	}
 	vm.Enclose(cmd, f.self())
 	return nil

@@ -30,10 +30,10 @@ type Kernel struct {
 // bootModules are those that a guest needs before it sees the machine's files.
 var bootModules = []string{"virtio_pci", "virtiofs", "overlay", "virtio_net", "virtio_balloon"}
 
-// FindKernel returns the kernel for guests: that of KernelVariable, the one that is running, or the
-// newest in /boot.
-func FindKernel() (Kernel, error) {
-	if dir := os.Getenv(KernelVariable); dir != "" {
+// FindKernel returns the kernel for guests: that in a directory, if one is given (see
+// KernelVariable), the one that is running, or the newest in /boot.
+func FindKernel(dir string) (Kernel, error) {
+	if dir != "" {
 		versions, _ := filepath.Glob(filepath.Join(dir, "lib/modules/*"))
 		if _, err := os.Stat(filepath.Join(dir, "linux")); err != nil || len(versions) != 1 {
 			return Kernel{}, fmt.Errorf("%s=%s: it must have a file linux, and one directory lib/modules/VERSION", KernelVariable, dir)

@@ -19,8 +19,9 @@ import (
 
 const qemu = "/usr/bin/qemu-system-x86_64"
 
-// Lacks says what this machine does not have that virtual machines need.
-func Lacks() error {
+// Lacks says what this machine does not have that virtual machines need, with a kernel from a
+// directory as for FindKernel.
+func Lacks(kernel string) error {
 	var errs []error
 	if _, err := os.Stat(qemu); err != nil {
 		errs = append(errs, lack.New("QEMU is not installed", ": ", "apt install qemu-system-x86"))
@@ -28,7 +29,7 @@ func Lacks() error {
 	if _, err := virtiofsd(); err != nil {
 		errs = append(errs, err)
 	}
-	if _, err := FindKernel(); err != nil {
+	if _, err := FindKernel(kernel); err != nil {
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
@@ -83,9 +84,12 @@ func FindAccelerator(ctx context.Context, k Kernel, file string) (Accelerator, e
 }
 
 func common(a Accelerator) []string {
-	cpu := map[Accelerator]string{"kvm": "host", "tcg": "max"}[a]
+	cpu, accel := "host", "kvm"
+	if a == "tcg" {
+		cpu, accel = "max", "tcg,tb-size=32" // megabytes for translated code, of which QEMU would take up to 1,000
+	}
 	return []string{"-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-serial", "stdio",
-		"-machine", "pc,vmport=off,hpet=off", "-accel", string(a), "-cpu", cpu, "-smp", "1"}
+		"-machine", "pc,vmport=off,hpet=off", "-accel", accel, "-cpu", cpu, "-smp", "1"}
 }
 
 // Command returns the program and arguments of a machine that is started in its node's directory,
@@ -161,9 +165,9 @@ func listen(dir, name string) (*os.File, error) {
 	return l.File()
 }
 
-// CommandLine is what /proc/PID/cmdline of a machine is.
-func CommandLine(args []string) string {
-	return strings.Join(append([]string{qemu}, args...), "\x00") + "\x00"
+// Runs says whether a command line, as in /proc/PID/cmdline, is that of the machine in a directory.
+func Runs(line, dir string) bool {
+	return strings.HasPrefix(line, qemu+"\x00") && strings.Contains(line, filepath.Join(dir, "etc", SpecFile)+"\x00")
 }
 
 // showRoot gives the calling thread, and what it starts, a mount namespace in which all that it sees

@@ -139,9 +139,9 @@ type Summing interface{ NeedsChecksums() bool }
 // Telling is a fabric that tells programs in its nodes, by their environment, where it is.
 type Telling interface{ Tell(*exec.Cmd) }
 
-// Enclosing is a fabric whose nodes are machines of their own: Enclose makes a command of a node one
-// that runs in its machine. The command is started in the node all the same, and stands for the one
-// inside.
+// Enclosing is a fabric whose nodes are machines of their own: Enclose makes a command of a node
+// one that runs in its machine. The command is started in the node all the same, and stands for the
+// one inside.
 type Enclosing interface {
 	Enclose(n *topology.Node, cmd *exec.Cmd) error
 }
@@ -238,8 +238,8 @@ type Site interface {
 	Looped(what string)
 }
 
-// Setting is a file of the kernel, like /proc/sys/net/ipv4/ip_forward, and what it is to contain. An
-// Optional one is skipped if the kernel lacks it.
+// Setting is a file of the kernel, like /proc/sys/net/ipv4/ip_forward, and what it is to contain.
+// An Optional one is skipped if the kernel lacks it.
 type Setting struct {
 	Path     string `json:"path"`
 	Value    string `json:"value"`

@@ -25,10 +25,10 @@ import (
 )
 
 // The agent runs commands in a guest. It is reached in the namespace of the node, by a network of
-// its own that QEMU makes between a port of the loopback device there and an interface of the guest;
-// in the guest that interface is in a namespace of its own, so that the router has no part in it.
-// What is spoken is SSH (RFC 4254), as that has channels, terminals and exit codes; it protects
-// nothing here, and both ends are this program.
+// its own that QEMU makes between a port of the loopback device there and an interface of the
+// guest; in the guest that interface is in a namespace of its own, so that the router has no part
+// in it. What is spoken is SSH (RFC 4254), as that has channels, terminals and exit codes; it
+// protects nothing here, and both ends are this program.
 const (
 	agentAt      = "127.0.0.1:22"
 	agentAddress = "10.0.2.15" // what QEMU's own network calls the guest

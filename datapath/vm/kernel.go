@@ -17,8 +17,8 @@ import (
 	"trivet.dev/trivet/internal/lack"
 )
 
-// KernelVariable names, in the environment, a directory with another kernel than those in /boot: the
-// file linux, and lib/modules/VERSION.
+// KernelVariable names, in the environment, a directory with another kernel than those in /boot:
+// the file linux, and lib/modules/VERSION.
 const KernelVariable = "TRIVET_VM_KERNEL"
 
 // Kernel is one that guests can have.

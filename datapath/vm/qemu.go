@@ -53,8 +53,8 @@ type Accelerator string
 // AcceleratorVariable names it in the environment; else it is found out.
 const AcceleratorVariable = "TRIVET_VM_ACCELERATOR"
 
-// probeTime is how long a kernel may take until it finds that it has no root, which with KVM takes a
-// second or two. There are machines that have /dev/kvm and on which kernels hang.
+// probeTime is how long a kernel may take until it finds that it has no root, which with KVM takes
+// a second or two. There are machines that have /dev/kvm and on which kernels hang.
 const probeTime = 10 * time.Second
 
 // FindAccelerator tries whether a kernel boots by KVM. What came out is kept in a file.
@@ -93,8 +93,8 @@ func common(a Accelerator) []string {
 }
 
 // Command returns the program and arguments of a machine that is started in its node's directory,
-// and which guest processes of this program are at a path. They depend on nothing else, so a machine
-// is found again by them.
+// and which guest processes of this program are at a path. They depend on nothing else, so a
+// machine is found again by them.
 func Command(s *Spec, a Accelerator, k Kernel, dir, initrd, program string) (args []string) {
 	mem := strconv.Itoa(Memory)
 	args = append(common(a), "-m", mem, "-object", "memory-backend-memfd,id=mem,size="+mem+"M,share=on", "-numa", "node,memdev=mem",
@@ -121,8 +121,8 @@ func Command(s *Spec, a Accelerator, k Kernel, dir, initrd, program string) (arg
 }
 
 // Prepare returns the command that starts virtiofsd and then becomes QEMU, in the directory of the
-// node; before must be called on the thread that starts it, and done afterwards. virtiofsd ends with
-// QEMU's connection to it.
+// node; before must be called on the thread that starts it, and done afterwards. virtiofsd ends
+// with QEMU's connection to it.
 func Prepare(args []string, dir string) (cmd *exec.Cmd, before func() error, done func(), err error) {
 	files, err := virtiofsd()
 	if err != nil {
@@ -170,9 +170,9 @@ func Runs(line, dir string) bool {
 	return strings.HasPrefix(line, qemu+"\x00") && strings.Contains(line, filepath.Join(dir, "etc", SpecFile)+"\x00")
 }
 
-// showRoot gives the calling thread, and what it starts, a mount namespace in which all that it sees
-// is to be seen once more below a directory, where nothing can be written: not even by a guest that
-// mounts it anew.
+// showRoot gives the calling thread, and what it starts, a mount namespace in which all that it
+// sees is to be seen once more below a directory, where nothing can be written: not even by a guest
+// that mounts it anew.
 func showRoot(at string) error {
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 		return fmt.Errorf("make a mount namespace: %w", err)

@@ -139,6 +139,13 @@ type Summing interface{ NeedsChecksums() bool }
 // Telling is a fabric that tells programs in its nodes, by their environment, where it is.
 type Telling interface{ Tell(*exec.Cmd) }
 
+// Enclosing is a fabric whose nodes are machines of their own: Enclose makes a command of a node
+// one that runs in its machine. The command is started in the node all the same, and stands for the
+// one inside.
+type Enclosing interface {
+	Enclose(n *topology.Node, cmd *exec.Cmd) error
+}
+
 // Ported is a fabric that knows more about its ports than their devices show.
 type Ported interface {
 	Port(topology.Endpoint) PortState
@@ -213,17 +220,30 @@ type Site interface {
 	// AwaitRunning waits until devices have a carrier, for as long as that may take.
 	AwaitRunning(names []string) error
 
+	// Settings are those of a node's kernel.
+	Settings(*topology.Node) []Setting
+
 	// NodeDir is a directory for files of a node, removed with the node. Processes are those of a
 	// node. Start starts a program in the node's namespaces and group, on a thread on which before,
 	// which may be nil, is called first.
 	NodeDir(node string) string
 	Processes(node string) []int
 	Start(node string, cmd *exec.Cmd, before func() error) error
+	// OnNode runs f on a thread in the node's namespaces, which ends with f.
+	OnNode(node string, f func() error) error
 
 	// Ended reports that something has ended by itself, Looped that packets come back. They may be
 	// called at any time.
 	Ended(what string)
 	Looped(what string)
+}
+
+// Setting is a file of the kernel, like /proc/sys/net/ipv4/ip_forward, and what it is to contain.
+// An Optional one is skipped if the kernel lacks it.
+type Setting struct {
+	Path     string `json:"path"`
+	Value    string `json:"value"`
+	Optional bool   `json:"optional,omitempty"`
 }
 
 // Peer is a controller's end of a session in memory: see controller.Memory.

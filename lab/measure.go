@@ -117,6 +117,9 @@ func (d *daemon) pingPairs(ctx context.Context, pairs []probe.Pair, r PingReques
 		}
 	}
 	from := func(node string) (p *probe.Pinger, err error) {
+		if n := d.target().Topology().Node(node); n != nil && n.Datapath.Machine() {
+			return nil, fmt.Errorf("%s is a virtual machine, which sends by itself only: trivet exec %s -- ping ADDRESS", node, node)
+		}
 		err = d.target().OnNode(node, func() (err error) {
 			p, err = probe.OpenPinger(r.IPv6 || pairs[0].Address.Is6())
 			return err

@@ -9,6 +9,7 @@ import (
 	"trivet.dev/trivet/bench/probe/packets"
 	"trivet.dev/trivet/bench/verify"
 	"trivet.dev/trivet/datapath/embedded/fabric"
+	"trivet.dev/trivet/datapath/vm"
 	"trivet.dev/trivet/internal/cli"
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/site"
@@ -29,6 +30,10 @@ func main() {
 			exit(local.RunInit())
 		case fabric.VSwitchCommand:
 			os.Exit(cli.VSwitch(os.Args[2:]))
+		case vm.GuestCommand:
+			vm.RunGuest(os.Args[2:])
+		case vm.ExecCommand:
+			os.Exit(vm.Exec(os.Args[2:]))
 		case packets.Command:
 			exit(packets.Serve(os.Stdin, os.Stdout))
 		case verify.LookCommand:

@@ -44,8 +44,11 @@ func (f *fabric) etc(node string) string { return filepath.Join(f.site.NodeDir(n
 // client it mounts a script that tells the client where its daemons are.
 func (f *fabric) Mount(n *topology.Node) error {
 	d := routerd.Of(n.Datapath)
-	if d == nil {
+	switch {
+	case d == nil:
 		return nil
+	case n.Datapath.Machine():
+		return os.MkdirAll(f.etc(n.Name), 0o755)
 	}
 	client, err := d.ClientPath()
 	if err != nil {
@@ -107,9 +110,14 @@ func (f *fabric) Running(t *topology.Topology) int { return len(withDaemons(t)) 
 // Run starts the routing daemons of new nodes, tells others what has changed, ends those that are
 // no longer needed, and restarts those that have ended.
 func (f *fabric) Run(done func()) error {
+	defer f.machines.booted()
 	return f.each(func(n *topology.Node, d *routerd.Family, r *topology.OSPFRouter) error {
 		defer done()
-		if err := f.run(n, d, r); err != nil {
+		run := f.run
+		if n.Datapath.Machine() {
+			run = f.runMachine
+		}
+		if err := run(n, d, r); err != nil {
 			return fmt.Errorf("%s: %w", n.Name, err)
 		}
 		return nil
@@ -136,7 +144,11 @@ func (f *fabric) speakers() map[string]*topology.OSPFRouter {
 func (f *fabric) Dead() (out []string) {
 	for _, n := range withDaemons(f.site.Topology()) {
 		have := f.processesOf(n.Name)
-		for _, want := range routerd.Of(n.Datapath).Names(n) {
+		names := routerd.Of(n.Datapath).Names(n)
+		if n.Datapath.Machine() {
+			names = []string{machineName}
+		}
+		for _, want := range names {
 			if p := have[want]; p == nil || !p.alive() {
 				out = append(out, want+" of router "+n.Name)
 			}
@@ -307,6 +319,7 @@ func (p *daemon) end() {
 
 // Drop notes that the daemons of a removed node end with it.
 func (f *fabric) Drop(n *topology.Node) error {
+	f.forgetAgent(n.Name)
 	for _, p := range f.processesOf(n.Name) {
 		p.unwanted.Store(true)
 	}

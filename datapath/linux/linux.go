@@ -16,8 +16,8 @@ import (
 )
 
 func init() {
-	datapath.Register(datapath.Kind{Names: []topology.Datapath{topology.Kernel, topology.FRR, topology.BIRD},
-		New: func(s datapath.Site) datapath.Fabric { return newFabric(s) }, Lacks: routerd.Lacks, Refuses: routerd.Refuses})
+	datapath.Register(datapath.Kind{Names: []topology.Datapath{topology.Kernel, topology.FRR, topology.BIRD, topology.VM},
+		New: func(s datapath.Site) datapath.Fabric { return newFabric(s) }, Lacks: lacks, Refuses: refuses})
 }
 
 type fabric struct {
@@ -26,6 +26,8 @@ type fabric struct {
 
 	mu      sync.Mutex
 	daemons map[string]map[string]*daemon // of each node, by name
+
+	machines machines
 }
 
 func newFabric(s datapath.Site) *fabric {
@@ -35,23 +37,34 @@ func newFabric(s datapath.Site) *fabric {
 // Resume finds the routing daemons that are running.
 func (f *fabric) Resume(context.Context) error {
 	return f.each(func(n *topology.Node, d *routerd.Family, r *topology.OSPFRouter) error {
+		if n.Datapath.Machine() {
+			return f.resumeMachine(n, d, r)
+		}
 		for _, want := range d.Programs(n, r) {
 			path, err := d.Path(want.Name)
 			if err != nil {
 				return err
 			}
 			line := strings.Join(append([]string{path}, want.Args...), "\x00") + "\x00"
-			for _, pid := range f.site.Processes(n.Name) {
-				if b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); string(b) != line {
-					continue
-				}
-				p := &daemon{Program: want, ended: make(chan struct{})}
-				if p.cmd, err = process.Command(pid); err == nil {
-					f.setProcess(n.Name, want.Name, p)
-					go f.watch(n.Name, p)
-				}
-			}
+			f.find(n, want, func(l string) bool { return l == line })
 		}
 		return nil
 	})
+}
+
+// find finds the process of a program of a node by its command line, as in /proc/PID/cmdline.
+func (f *fabric) find(n *topology.Node, want routerd.Program, is func(line string) bool) (found *daemon) {
+	for _, pid := range f.site.Processes(n.Name) {
+		if b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); !is(string(b)) {
+			continue
+		}
+		p := &daemon{Program: want, ended: make(chan struct{})}
+		var err error
+		if p.cmd, err = process.Command(pid); err == nil {
+			f.setProcess(n.Name, want.Name, p)
+			go f.watch(n.Name, p)
+			found = p
+		}
+	}
+	return found
 }

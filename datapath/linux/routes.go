@@ -56,19 +56,15 @@ func (f *fabric) missingRoute(wanted map[string][]netip.Prefix, knows func(strin
 	for _, node := range slices.Sorted(maps.Keys(wanted)) {
 		has := func(n netip.Prefix) bool { return knows(node, n.Addr().Next()) }
 		if f.site.Topology().Node(node).Datapath.Linux() {
-			pid := f.daemonOf(node)
-			if pid == 0 {
-				return "", "the daemons of router " + node + " have ended", nil
-			}
-			text, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/route", pid))
-			if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EINVAL) { // it has just ended
+			text, ended, err := f.routesOf(f.site.Topology().Node(node))
+			if ended {
 				return "", "the daemons of router " + node + " have ended", nil
 			}
 			if err != nil {
 				return "", "", err
 			}
-			tables += string(text)
-			has = routeTable(string(text)).covers
+			tables += text
+			has = routeTable(text).covers
 		}
 		for _, n := range wanted[node] {
 			if missing == "" && !has(n) {
@@ -77,6 +73,20 @@ func (f *fabric) missingRoute(wanted map[string][]netip.Prefix, knows func(strin
 		}
 	}
 	return tables, missing, nil
+}
+
+// routesOf reads the routing table of a router with daemons, which may just have ended.
+func (f *fabric) routesOf(n *topology.Node) (text string, ended bool, err error) {
+	pid := f.daemonOf(n.Name)
+	switch {
+	case pid == 0:
+		return "", true, nil
+	case n.Datapath.Machine():
+		text, err = f.routesInside(n.Name)
+		return text, err != nil && f.daemonOf(n.Name) == 0, err
+	}
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/route", pid))
+	return string(b), errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EINVAL), err
 }
 
 // daemonOf returns the process id of a living daemon of a router, or 0.

@@ -22,7 +22,7 @@ type Neighbor struct {
 // Neighbors asks the daemons of a node for their OSPF neighbours; ask runs a command there and
 // returns its output.
 func Neighbors(d topology.Datapath, ask func(command ...string) (string, error)) ([]Neighbor, error) {
-	if d == topology.FRR {
+	if Of(d) == frr {
 		text, err := ask("vtysh", "-c", "show ip ospf neighbor detail json")
 		if err != nil {
 			return nil, err

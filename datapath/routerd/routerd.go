@@ -61,7 +61,7 @@ func (f *Family) run(name string) string { return filepath.Join(f.Home, RunDir, 
 // Of returns the daemons that a datapath names, or nil.
 func Of(d topology.Datapath) *Family {
 	switch d {
-	case topology.FRR:
+	case topology.FRR, topology.VM:
 		return frr
 	case topology.BIRD:
 		return bird

@@ -13,6 +13,7 @@ import (
 	"trivet.dev/trivet/datapath/ovs"
 	"trivet.dev/trivet/datapath/routerd"
 	"trivet.dev/trivet/internal/lack"
+	"trivet.dev/trivet/datapath/vm"
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/target/local"
 	"trivet.dev/trivet/target/local/wifi"
@@ -127,6 +128,15 @@ func examine() []finding {
 		}
 		out = append(out, f)
 	}
+	machines := finding{What: "virtual machines", Says: "missing: datapath vm needs them"}
+	own := os.Getenv(vm.KernelVariable)
+	if err := vm.Lacks(own); err != nil {
+		machines.Cure = strings.ReplaceAll(err.Error(), "\n", "; ")
+	} else {
+		kernel, _ := vm.FindKernel(own)
+		machines.OK, machines.Says = true, "QEMU, with the kernel "+kernel.Image
+	}
+	out = append(out, machines)
 	for _, p := range wifi.Programs() {
 		f := finding{What: p.Name, Cure: "apt install " + p.Package, Says: "missing: wifi needs it"}
 		if path, err := p.Path(); err == nil {

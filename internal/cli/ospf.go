@@ -96,9 +96,9 @@ func (a *app) daemonCommand(ctx context.Context, node, question string) ([]strin
 	switch {
 	case n == nil:
 		return nil, nil
-	case n.Datapath == topology.FRR && a.json:
+	case (n.Datapath == topology.FRR || n.Datapath == topology.VM) && a.json:
 		return []string{"vtysh", "-c", daemonQuestions[question][0] + " json"}, nil
-	case n.Datapath == topology.FRR:
+	case n.Datapath == topology.FRR || n.Datapath == topology.VM:
 		return []string{"vtysh", "-c", daemonQuestions[question][0]}, nil
 	case n.Datapath == topology.BIRD && a.json:
 		return nil, fmt.Errorf("%s runs BIRD, which does not answer in JSON", node)

@@ -233,6 +233,9 @@ func (l *Lab) configureNode(n, old *topology.Node, ends []*topology.Endpoint) er
 		}
 		defer b.Close()
 		b.SetUp("lo", 1, true)
+		if n.Datapath.Machine() { // the addresses are those of the machine inside
+			return l.plugMachine(b, n, ends)
+		}
 		for _, p := range n.Loopback {
 			b.AddAddress(1, p)
 		}
@@ -290,6 +293,23 @@ func (l *Lab) configureNode(n, old *topology.Node, ends []*topology.Endpoint) er
 		}
 		return setMasquerade(n, old)
 	})
+}
+
+// plugMachine sets the devices up that a virtual machine is joined to, in the namespace of the
+// calling thread.
+func (l *Lab) plugMachine(b *netbatch.Batch, n *topology.Node, ends []*topology.Endpoint) error {
+	down := l.pulled(n.Name)
+	for _, e := range ends {
+		if down[e.Interface] {
+			continue
+		}
+		index, err := indexOf(e.Interface)
+		if err != nil {
+			return fmt.Errorf("find %s: %w", e.Interface, err)
+		}
+		b.SetUp(e.Interface, index, true)
+	}
+	return b.Flush()
 }
 
 func explainRoute(err error) error {

@@ -21,7 +21,18 @@ func (l *Lab) Start(node string, cmd *exec.Cmd) error {
 	if n == nil {
 		return fmt.Errorf("there is no node %s in lab %s", node, l.Name)
 	}
+	if err := l.enclose(n, cmd); err != nil {
+		return err
+	}
 	return l.onNodeThread(n, func() error { return l.bear(n, cmd) })
+}
+
+// enclose has a command run in a node's machine, if it has one.
+func (l *Lab) enclose(n *topology.Node, cmd *exec.Cmd) error {
+	if e, ok := l.fabricOf(n).(datapath.Enclosing); ok {
+		return e.Enclose(n, cmd)
+	}
+	return nil
 }
 
 // startGroup is the group, below the node's, of everything that its start command began.
@@ -32,6 +43,9 @@ func (l *Lab) RunStart(node string, cmd *exec.Cmd) error {
 	n := l.Topology().Node(node)
 	if n == nil {
 		return fmt.Errorf("there is no node %s in lab %s", node, l.Name)
+	}
+	if err := l.enclose(n, cmd); err != nil {
+		return err
 	}
 	return l.onNodeThread(n, func() error { return l.bear(n, cmd, startGroup) })
 }

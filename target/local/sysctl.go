@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"trivet.dev/trivet/datapath"
 	"trivet.dev/trivet/topology"
 )
 
@@ -69,8 +70,23 @@ const (
 	anybody = "0 2147483647"
 )
 
-// nodeSysctls are the settings of a host or router.
+// nodeSysctls are the settings of the namespaces of a host or router.
 func (l *Lab) nodeSysctls(n *topology.Node) []sysctl {
+	if n.Datapath.Machine() {
+		return fabricSysctls()
+	}
+	return l.ownSysctls(n)
+}
+
+// Settings are those of a node as it sees itself, which may be a machine of its own.
+func (s site) Settings(n *topology.Node) (out []datapath.Setting) {
+	for _, x := range s.ownSysctls(n) {
+		out = append(out, datapath.Setting{Path: sysctlPath(x.key), Value: x.value, Optional: x.optional})
+	}
+	return out
+}
+
+func (l *Lab) ownSysctls(n *topology.Node) []sysctl {
 	var s []sysctl
 	switch l.Topology().IPv6 {
 	case topology.IPv6Auto, topology.IPv6LinkLocal:

@@ -77,7 +77,7 @@ type nodeOptions struct {
 	OSPF *topology.OSPF `yaml:"ospf" of:"router nat" as:"ospf" doc:"Speak OSPF: area 0, or {area: 0, router_id: 10.0.0.1, …}."`
 
 	DPID        topology.DPID         `yaml:"dpid" of:"switch router nat" doc:"OpenFlow datapath id: 26, 0x1a or 16 hexadecimal digits."`
-	Datapath    topology.Datapath     `yaml:"datapath" of:"switch router nat" doc:"What forwards packets: embedded, ovs, bridge (switches), kernel, frr, bird (routers)."`
+	Datapath    topology.Datapath     `yaml:"datapath" of:"switch router nat" doc:"What forwards packets: embedded, ovs, bridge (switches), kernel, frr, bird, vm (routers)."`
 	Controllers []string              `yaml:"controller,controllers" of:"switch router nat" doc:"What decides: trivet, none, a program that the lab starts (faucet, floodlight, os-ken, ovs-testcontroller, pox), an address like tcp:192.0.2.1:6653, or a controller node."`
 	FailMode    topology.FailMode     `yaml:"fail_mode" of:"switch router nat" doc:"Without a controller: standalone forwards by learning, secure keeps the flows there are."`
 	OpenFlow    []string              `yaml:"openflow" of:"switch router nat" as:"version" doc:"OpenFlow versions allowed, like 1.3; the datapath's own when missing."`

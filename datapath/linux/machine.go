@@ -1,0 +1,350 @@
+package linux
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+	"golang.org/x/sys/unix"
+
+	"trivet.dev/trivet/datapath/routerd"
+	"trivet.dev/trivet/datapath/vm"
+	"trivet.dev/trivet/internal/notices"
+	"trivet.dev/trivet/internal/process"
+	"trivet.dev/trivet/topology"
+)
+
+// A router whose datapath is a virtual machine has one process, the machine's, in its namespaces;
+// FRR runs in the machine. To the fabric the machine is one more daemon of a node.
+
+// machineName is what the machine is called as a daemon: its log is virtual-machine.log, and has
+// what the guest's kernel says.
+const machineName = "virtual-machine"
+
+// bootTime is how long a machine may take until its agent answers: QEMU without KVM, on a machine
+// that brings up dozens of them, is slow.
+const bootTime = 10 * time.Minute
+
+// machines is what all machines of a lab share.
+type machines struct {
+	mu     sync.Mutex
+	kernel vm.Kernel
+	how    vm.Accelerator
+	ready  bool   // the two above are known
+	initrd string // "": there is none at the moment
+
+	agents sync.Map // connections to the agents, by node
+}
+
+func lacks(t *topology.Topology) error {
+	err := routerd.Lacks(t)
+	for _, n := range t.Nodes {
+		if n.Datapath.Machine() {
+			return errors.Join(err, vm.Lacks(os.Getenv(vm.KernelVariable)))
+		}
+	}
+	return err
+}
+
+// refuses finds what routers are asked to be that their daemons, or machines, cannot.
+func refuses(t *topology.Topology) topology.Problems {
+	problems := routerd.Refuses(t)
+	for _, n := range t.Nodes {
+		if !n.Datapath.Machine() {
+			continue
+		}
+		for _, key := range []struct {
+			name  string
+			given bool
+		}{{"nat", n.NAT}, {"masquerade", len(n.Masquerade) > 0}, {"dirs", len(n.Dirs) > 0}, {"isolate", len(n.Isolate) > 0}} {
+			if key.given {
+				problems.Add(n.Pos, "use datapath frr, or leave it out", "router %s: %s: not for virtual machines", n.Name, key.name)
+			}
+		}
+	}
+	for _, k := range t.Links {
+		for i, e := range k.Ends {
+			if far := k.Ends[1-i]; far.External() && far.Carrier == nil && t.Node(e.Node).Datapath.Machine() {
+				problems.Add(k.Pos, "put a switch between them, or use datapath frr", "link %s: a virtual machine cannot have an interface of the machine", k.Name())
+			}
+		}
+	}
+	return problems
+}
+
+// find finds out which kernel machines have, and how fast they can be.
+func (m *machines) find(dir string) (vm.Kernel, vm.Accelerator, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.ready {
+		return m.kernel, m.how, nil
+	}
+	var err error
+	if m.kernel, err = vm.FindKernel(os.Getenv(vm.KernelVariable)); err != nil {
+		return m.kernel, m.how, err
+	}
+	if m.how, err = vm.FindAccelerator(context.Background(), m.kernel, filepath.Join(dir, "accelerator")); err != nil {
+		return m.kernel, m.how, err
+	}
+	m.ready = true
+	return m.kernel, m.how, nil
+}
+
+// makeInitrd makes what machines boot from, which is there until booted.
+func (m *machines) makeInitrd(file, program string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.initrd != "" {
+		return nil
+	}
+	if err := m.kernel.WriteInitrd(file, program); err != nil {
+		return err
+	}
+	m.initrd = file
+	return nil
+}
+
+// booted removes it.
+func (m *machines) booted() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.initrd != "" {
+		_ = os.Remove(m.initrd)
+		m.initrd = ""
+	}
+}
+
+func (f *fabric) initrd() string { return filepath.Join(f.site.Dir(), "initrd") }
+
+// machine is a router's machine as a program, and what its guest is to be.
+func (f *fabric) machine(n *topology.Node, d *routerd.Family, r *topology.OSPFRouter) (want routerd.Program, s *vm.Spec, err error) {
+	kernel, how, err := f.machines.find(f.site.Dir())
+	if err != nil {
+		return want, nil, err
+	}
+	s, err = f.spec(n, d, r)
+	if err != nil {
+		return want, nil, err
+	}
+	s.Modules = kernel.Modules
+	text, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return want, nil, err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return want, nil, err
+	}
+	args := vm.Command(s, how, kernel, f.site.NodeDir(n.Name), f.initrd(), self)
+	return routerd.Program{Name: machineName, Args: args, Files: map[string]string{vm.SpecFile: string(text)}}, s, nil
+}
+
+func (f *fabric) spec(n *topology.Node, d *routerd.Family, r *topology.OSPFRouter) (*vm.Spec, error) {
+	uid, gid, err := idsOf(d.User)
+	if err != nil {
+		return nil, err
+	}
+	client, err := d.ClientPath()
+	if err != nil {
+		return nil, err
+	}
+	s := &vm.Spec{Name: n.Name, Loopback: n.Loopback, Routes: n.StaticRoutes(), Settings: f.site.Settings(n),
+		Home: d.Home, Run: routerd.RunDir, Owner: [2]int{uid, gid}, Client: client, ClientArgs: d.ClientArgs}
+	for _, k := range f.site.Topology().Links {
+		for i, e := range k.Ends {
+			if e.Node == n.Name {
+				s.Interfaces = append(s.Interfaces, vm.Interface{Name: e.Interface, MAC: e.MAC, MTU: k.MTUAt(i), Addresses: e.Addresses})
+			}
+		}
+	}
+	for _, p := range d.Programs(n, r) {
+		path, err := d.Path(p.Name)
+		if err != nil {
+			return nil, err
+		}
+		s.Programs = append(s.Programs, vm.Program{Path: path, Args: p.Args, Files: p.Files, Ready: p.Ready})
+	}
+	return s, nil
+}
+
+// runMachine starts the machine of a router that is new, has changed, or whose machine has ended.
+func (f *fabric) runMachine(n *topology.Node, d *routerd.Family, r *topology.OSPFRouter) error {
+	want, s, err := f.machine(n, d, r)
+	if err != nil {
+		return err
+	}
+	changed, err := writeFiles(f.etc(n.Name), "", want.Files)
+	if err != nil {
+		return err
+	}
+	// Devices may be new where the machine is not: those of a link that is impaired differently.
+	if err := f.site.OnNode(n.Name, func() error { return vm.Join(s.Interfaces) }); err != nil {
+		return err
+	}
+	if p := f.processesOf(n.Name)[machineName]; p != nil {
+		if p.alive() && !changed {
+			return nil
+		}
+		p.end()
+	}
+	f.forgetAgent(n.Name)
+	if err := f.machines.makeInitrd(f.initrd(), f.self()); err != nil {
+		return err
+	}
+	return f.startMachine(n, want, s)
+}
+
+func (f *fabric) self() string {
+	self, _ := os.Executable() // machine has asked before
+	return self
+}
+
+// startMachine starts a machine and returns when its agent answers, which it does once FRR runs.
+func (f *fabric) startMachine(n *topology.Node, want routerd.Program, s *vm.Spec) error {
+	dir := f.site.NodeDir(n.Name)
+	cmd, before, done, err := vm.Prepare(want.Args, dir)
+	if err != nil {
+		return err
+	}
+	defer done()
+	log, err := os.OpenFile(filepath.Join(dir, machineName+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	p := &daemon{Program: want, cmd: cmd, ended: make(chan struct{})}
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := f.site.Start(n.Name, cmd, before); err != nil {
+		return err
+	}
+	f.setProcess(n.Name, want.Name, p)
+	go f.watch(n.Name, p)
+	for deadline := time.Now().Add(bootTime); ; time.Sleep(100 * time.Millisecond) {
+		if _, err := f.agentOf(n.Name); err == nil {
+			break
+		}
+		if !p.alive() || time.Now().After(deadline) {
+			p.unwanted.Store(true) // it is told here
+			return fmt.Errorf("the virtual machine does not boot; the end of its log:\n%s", process.LastWords(log.Name()))
+		}
+	}
+	return f.followLinks(n.Name, p, s)
+}
+
+// resumeMachine finds the machine of a router that runs.
+func (f *fabric) resumeMachine(n *topology.Node, d *routerd.Family, r *topology.OSPFRouter) error {
+	want, s, err := f.machine(n, d, r)
+	if err != nil {
+		return err
+	}
+	dir := f.site.NodeDir(n.Name)
+	if p := f.find(n, want, func(line string) bool { return vm.Runs(line, dir) }); p != nil {
+		return f.followLinks(n.Name, p, s)
+	}
+	return nil
+}
+
+// followLinks gives the guest's interfaces the carriers that their devices have, and goes on to do
+// so as long as the machine lives.
+func (f *fabric) followLinks(node string, p *daemon, s *vm.Spec) error {
+	monitor, err := vm.Watch(f.site.NodeDir(node))
+	if err != nil {
+		return fmt.Errorf("reach QEMU: %w", err)
+	}
+	var heard *notices.Listener
+	if err := f.site.OnNode(node, func() (err error) { heard, err = notices.Open(); return err }); err != nil {
+		monitor.Close()
+		return err
+	}
+	have := map[int]bool{} // QEMU may have been told by another daemon of the lab
+	set := func() error {
+		var now []bool
+		if err := f.site.OnNode(node, func() (err error) { now, err = vm.Carriers(s.Interfaces); return err }); err != nil {
+			return err
+		}
+		for i, up := range now {
+			if was, known := have[i]; known && was == up {
+				continue
+			}
+			if err := monitor.SetLink(i, up); err != nil {
+				return err
+			}
+			have[i] = up
+		}
+		return nil
+	}
+	if err := set(); err != nil {
+		return errors.Join(err, monitor.Close())
+	}
+	go func() {
+		<-p.ended
+		heard.Close()
+		monitor.Close()
+	}()
+	go func() {
+		for {
+			if _, ok := heard.Wait(); !ok {
+				return
+			}
+			heard.Take()
+			_ = set() // fails when a link has just been taken away: the machine is about to be started anew
+		}
+	}()
+	return nil
+}
+
+// agentOf returns a connection to the agent of a router's machine.
+func (f *fabric) agentOf(node string) (c *ssh.Client, err error) {
+	if c, ok := f.machines.agents.Load(node); ok {
+		return c.(*ssh.Client), nil
+	}
+	if err := f.site.OnNode(node, func() (err error) { c, err = vm.Dial(); return err }); err != nil {
+		return nil, err
+	}
+	if other, loaded := f.machines.agents.LoadOrStore(node, c); loaded {
+		c.Close()
+		return other.(*ssh.Client), nil
+	}
+	return c, nil
+}
+
+// forgetAgent closes the connection, as the machine has ended.
+func (f *fabric) forgetAgent(node string) {
+	if c, ok := f.machines.agents.LoadAndDelete(node); ok {
+		c.(*ssh.Client).Close()
+	}
+}
+
+// routesInside is the routing table of a router's machine.
+func (f *fabric) routesInside(node string) (string, error) {
+	c, err := f.agentOf(node)
+	if err != nil {
+		return "", err
+	}
+	text, err := vm.Routes(c)
+	if err != nil {
+		f.forgetAgent(node)
+	}
+	return text, err
+}
+
+// Enclose has a command of a router run in its machine.
+func (f *fabric) Enclose(n *topology.Node, cmd *exec.Cmd) error {
+	if !n.Datapath.Machine() {
+		return nil
+	}
+	if p := f.processesOf(n.Name)[machineName]; p == nil || !p.alive() {
+		return fmt.Errorf("the virtual machine of router %s has ended; trivet apply FILE starts it anew", n.Name)
+	}
+	vm.Enclose(cmd, f.self())
+	return nil
+}

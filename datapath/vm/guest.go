@@ -1,0 +1,312 @@
+package vm
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"trivet.dev/trivet/internal/netbatch"
+)
+
+// GuestCommand is the argument with which this program is the first process of a guest: in the
+// initramfs, and then once more on the machine's files, so that the initramfs can be given back.
+const GuestCommand = "__guest"
+
+// RunGuest is the first process of a guest. Its arguments are where this program is on the
+// machine, and the file of its Spec. It does not return: the machine ends with it.
+func RunGuest(args []string) {
+	unix.Umask(0o022)
+	err := fmt.Errorf("%q are not a program and a file", args)
+	if len(args) == 2 {
+		if os.Args[0] == "/init" {
+			err = enterRoot(args)
+		} else {
+			err = serve(args[1])
+		}
+	}
+	fmt.Println("trivet:", err)
+	unix.Sync()
+	_ = unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF)
+	select {}
+}
+
+type mount struct {
+	source, target, kind string
+	flags                uintptr
+	data                 string
+}
+
+func mountAll(list []mount) error {
+	for _, m := range list {
+		if err := os.MkdirAll(m.target, 0o755); err != nil {
+			return err
+		}
+		if err := unix.Mount(m.source, m.target, m.kind, m.flags, m.data); err != nil {
+			return fmt.Errorf("mount %s at %s: %w", m.kind, m.target, err)
+		}
+	}
+	return nil
+}
+
+// enterRoot mounts the machine's files with a layer in memory above them, and starts this program
+// there.
+func enterRoot(args []string) error {
+	if err := mountAll([]mount{{"proc", "/proc", "proc", 0, ""}, {"sysfs", "/sys", "sysfs", 0, ""}, {"dev", "/dev", "devtmpfs", 0, "mode=755"}}); err != nil {
+		return err
+	}
+	modules, err := filepath.Glob("/modules/*")
+	if err != nil {
+		return err
+	}
+	slices.Sort(modules)
+	for _, file := range modules {
+		if err := loadModule(file); err != nil {
+			return fmt.Errorf("load %s: %w", filepath.Base(file), err)
+		}
+	}
+	const low, mem, root = "/low", "/mem", "/mem/root"
+	if err := mountAll([]mount{{"root", low, "virtiofs", unix.MS_RDONLY, ""}, {"tmpfs", mem, "tmpfs", 0, "size=75%,mode=755"}}); err != nil {
+		return err
+	}
+	for _, dir := range []string{"/up", "/work"} {
+		if err := os.Mkdir(mem+dir, 0o755); err != nil {
+			return err
+		}
+	}
+	err = mountAll([]mount{
+		{"overlay", root, "overlay", 0, "lowerdir=" + low + ",upperdir=" + mem + "/up,workdir=" + mem + "/work"},
+		{"proc", root + "/proc", "proc", unix.MS_NOSUID, ""},
+		{"sysfs", root + "/sys", "sysfs", unix.MS_NOSUID, ""},
+		{"dev", root + "/dev", "devtmpfs", unix.MS_NOSUID, "mode=755"},
+		{"devpts", root + "/dev/pts", "devpts", unix.MS_NOSUID, "mode=620,ptmxmode=666"},
+		{"tmpfs", root + "/dev/shm", "tmpfs", unix.MS_NOSUID, "mode=1777"},
+	})
+	if err != nil {
+		return err
+	}
+	for _, file := range append(modules, "/init") {
+		_ = os.Remove(file)
+	}
+	if err := os.Chdir(root); err != nil {
+		return err
+	}
+	if err := unix.Mount(".", "/", "", unix.MS_MOVE, ""); err != nil {
+		return fmt.Errorf("move the root: %w", err)
+	}
+	if err := errors.Join(unix.Chroot("."), os.Chdir("/")); err != nil {
+		return err
+	}
+	if err := unix.Exec(args[0], append([]string{args[0], GuestCommand}, args...), []string{"PATH=" + path}); err != nil {
+		return fmt.Errorf("start %s: %w", args[0], err)
+	}
+	return nil
+}
+
+const path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+func loadModule(file string) error {
+	f, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := unix.FinitModule(int(f.Fd()), "", 0); err != nil && !errors.Is(err, unix.EEXIST) {
+		return err
+	}
+	return nil
+}
+
+// serve makes the guest what its Spec says and serves whoever asks, until a routing daemon ends.
+func serve(file string) error {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	var s Spec
+	if err := json.Unmarshal(b, &s); err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	if err := unix.Sethostname([]byte(s.Name)); err != nil {
+		return fmt.Errorf("set the host name: %w", err)
+	}
+	if err := s.showModules(); err != nil {
+		return err
+	}
+	// What is in the machine's /run belongs to programs that do not run here.
+	if err := mountAll([]mount{{"tmpfs", "/run", "tmpfs", unix.MS_NOSUID | unix.MS_NODEV, "mode=755"}}); err != nil {
+		return err
+	}
+	a, err := newAgent()
+	if err != nil {
+		return err
+	}
+	if err := s.configure(); err != nil {
+		return err
+	}
+	ended := make(chan error, len(s.Programs))
+	if err := s.prepareHome(); err != nil {
+		return err
+	}
+	for _, p := range s.Programs {
+		if err := a.startProgram(&s, p, ended); err != nil {
+			return err
+		}
+	}
+	go a.reap()
+	go a.serve()
+	return <-ended
+}
+
+func (s *Spec) showModules() error {
+	at := filepath.Join("/lib/modules", filepath.Base(s.Modules))
+	if at == s.Modules {
+		return nil
+	}
+	if err := os.MkdirAll(at, 0o755); err != nil {
+		return err
+	}
+	if err := unix.Mount(s.Modules, at, "", unix.MS_BIND, ""); err != nil {
+		return fmt.Errorf("show %s at %s: %w", s.Modules, at, err)
+	}
+	return nil
+}
+
+// configure sets addresses, routes and the kernel's settings.
+func (s *Spec) configure() error {
+	for _, x := range s.Settings {
+		if err := os.WriteFile(x.Path, []byte(x.Value), 0o644); err != nil && !x.Optional {
+			return err
+		}
+	}
+	index, err := s.nameInterfaces()
+	if err != nil {
+		return err
+	}
+	b, err := netbatch.New()
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	b.SetUp("lo", 1, true)
+	for _, p := range s.Loopback {
+		b.AddAddress(1, p)
+	}
+	for _, f := range s.Interfaces {
+		for _, p := range f.Addresses {
+			b.AddAddress(index[f.Name], p)
+		}
+		b.SetUp(f.Name, index[f.Name], true)
+	}
+	if err := b.Flush(); err != nil {
+		return err
+	}
+	for _, r := range s.Routes {
+		b.AddRoute(r, index[r.Device])
+	}
+	if err := b.Flush(); err != nil {
+		return fmt.Errorf("set the routes: %w", err)
+	}
+	return nil
+}
+
+// nameInterfaces gives devices, which are known by their MACs, the interfaces' names and MTUs, and
+// returns their indexes.
+func (s *Spec) nameInterfaces() (map[string]int, error) {
+	list, err := netlink.LinkList()
+	if err != nil {
+		return nil, err
+	}
+	for i, dev := range list { // so that no name is taken
+		if dev.Attrs().EncapType == "ether" {
+			if err := netlink.LinkSetName(dev, fmt.Sprintf("device%d", i)); err != nil {
+				return nil, fmt.Errorf("rename %s: %w", dev.Attrs().Name, err)
+			}
+		}
+	}
+	index := map[string]int{}
+	for _, f := range s.Interfaces {
+		i := slices.IndexFunc(list, func(dev netlink.Link) bool { return slices.Equal(dev.Attrs().HardwareAddr, f.MAC[:]) })
+		if i < 0 {
+			return nil, fmt.Errorf("no device has the MAC %s of %s", f.MAC, f.Name)
+		}
+		if err := netlink.LinkSetName(list[i], f.Name); err != nil {
+			return nil, fmt.Errorf("name %s: %w", f.Name, err)
+		}
+		if err := netlink.LinkSetMTU(list[i], f.MTU); err != nil {
+			return nil, fmt.Errorf("set the MTU of %s to %d: %w", f.Name, f.MTU, err)
+		}
+		index[f.Name] = list[i].Attrs().Index
+	}
+	return index, nil
+}
+
+// prepareHome writes what the programs read. In place of their client there is a script that tells
+// it where they are.
+func (s *Spec) prepareHome() error {
+	run := filepath.Join(s.Home, s.Run)
+	if err := os.MkdirAll(run, 0o755); err != nil {
+		return err
+	}
+	if err := errors.Join(os.Chmod(s.Home, 0o755), os.Chown(run, s.Owner[0], s.Owner[1])); err != nil {
+		return err
+	}
+	for _, p := range s.Programs {
+		for name, text := range p.Files {
+			file := filepath.Join(s.Home, name)
+			_ = os.Remove(file)
+			if err := errors.Join(os.WriteFile(file, []byte(text), 0o640), os.Chown(file, 0, s.Owner[1])); err != nil {
+				return err
+			}
+		}
+	}
+	client, err := os.ReadFile(s.Client)
+	if err != nil {
+		return err
+	}
+	real := filepath.Join(s.Home, "."+filepath.Base(s.Client))
+	script := "#!/bin/sh\nexec " + real + " " + strings.Join(s.ClientArgs, " ") + " \"$@\"\n"
+	return errors.Join(os.WriteFile(real, client, 0o755), os.Remove(s.Client), os.WriteFile(s.Client, []byte(script), 0o755))
+}
+
+// programTime is how long a program of a guest may take until it answers, on a processor that is
+// emulated on a machine with other things to do.
+const programTime = 3 * time.Minute
+
+// startProgram starts a program and returns when it answers; when it ends, ended is told.
+func (a *agent) startProgram(s *Spec, p Program, ended chan error) error {
+	name := filepath.Base(p.Path)
+	cmd := exec.Command(p.Path, p.Args...)
+	cmd.Stdout, cmd.Stderr, cmd.Dir = os.Stdout, os.Stderr, "/"
+	cmd.SysProcAttr = &unix.SysProcAttr{Setsid: true}
+	if err := a.start(cmd); err != nil {
+		return err
+	}
+	over := make(chan struct{})
+	go func() {
+		a.wait(cmd)
+		ended <- fmt.Errorf("%s has ended: %s; the machine stops", name, cmd.ProcessState)
+		close(over)
+	}()
+	for deadline := time.Now().Add(programTime); ; time.Sleep(10 * time.Millisecond) {
+		if _, err := os.Lstat(filepath.Join(s.Home, s.Run, p.Ready)); err == nil {
+			return nil
+		}
+		select {
+		case <-over:
+			return <-ended
+		default:
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%s does not answer", name)
+		}
+	}
+}

@@ -1,0 +1,73 @@
+package vm
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"time"
+)
+
+// Monitor is a connection to a machine's QEMU (QEMU Machine Protocol).
+type Monitor struct {
+	conn net.Conn
+	in   *json.Decoder
+}
+
+// answerTime is how long QEMU may take to answer.
+const answerTime = 30 * time.Second
+
+// Watch connects to the machine in the directory of a node. There can be one connection at a time.
+func Watch(dir string) (*Monitor, error) {
+	at, err := os.Open(dir) // a path of a socket has at most 107 bytes
+	if err != nil {
+		return nil, err
+	}
+	defer at.Close()
+	conn, err := net.DialTimeout("unix", fmt.Sprintf("/proc/self/fd/%d/%s", at.Fd(), qmpSocket), answerTime)
+	if err != nil {
+		return nil, err
+	}
+	m := &Monitor{conn, json.NewDecoder(conn)}
+	if err := m.do("qmp_capabilities", nil); err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return m, nil
+}
+
+// Close ends the connection.
+func (m *Monitor) Close() error { return m.conn.Close() }
+
+// SetLink gives an interface of the guest a carrier, or takes it away.
+func (m *Monitor) SetLink(i int, up bool) error {
+	return m.do("set_link", map[string]any{"name": fmt.Sprintf("nic%d", i), "up": up})
+}
+
+func (m *Monitor) do(command string, arguments map[string]any) error {
+	_ = m.conn.SetDeadline(time.Now().Add(answerTime))
+	request := map[string]any{"execute": command}
+	if arguments != nil {
+		request["arguments"] = arguments
+	}
+	if err := json.NewEncoder(m.conn).Encode(request); err != nil {
+		return err
+	}
+	for {
+		var answer struct {
+			Return json.RawMessage `json:"return"`
+			Error  *struct {
+				Desc string `json:"desc"`
+			} `json:"error"`
+		}
+		if err := m.in.Decode(&answer); err != nil {
+			return fmt.Errorf("QEMU does not answer %s: %w", command, err)
+		}
+		switch {
+		case answer.Error != nil:
+			return fmt.Errorf("QEMU: %s: %s", command, answer.Error.Desc)
+		case answer.Return != nil:
+			return nil
+		} // else its greeting, or an event
+	}
+}

@@ -1,0 +1,61 @@
+// Package vm runs routers in virtual machines: QEMU, by KVM where that works, with a kernel that is
+// installed on this machine. A guest sees the machine's files as they are and keeps what it writes
+// to itself; its first process is this program (see guest.go), which does in it what a topology
+// asks, starts FRR, and runs commands for those who ask from outside (see agent.go).
+//
+// A machine has one TAP device in its node's namespace for each interface, joined to the link's own
+// device there by two eBPF programs (see wire.go). So a link is made, impaired and captured as any
+// other.
+package vm
+
+import (
+	"net/netip"
+
+	"trivet.dev/trivet/datapath"
+	"trivet.dev/trivet/topology"
+)
+
+// Memory is what a machine has, in megabytes: a kernel, FRR, and some tens of thousands of routes.
+const Memory = 256
+
+// Files of a machine in the directory of its node.
+const (
+	SpecFile   = "spec.json" // below etc, which the guest can read
+	rootDir    = "root"      // where the guest's file system is mounted, in QEMU's namespace only
+	rootSocket = "root.sock"
+	qmpSocket  = "qmp.sock"
+)
+
+// Spec is what a guest makes of itself.
+type Spec struct {
+	Name       string             `json:"name"`
+	Interfaces []Interface        `json:"interfaces"`
+	Loopback   []netip.Prefix     `json:"loopback,omitempty"`
+	Routes     []topology.Route   `json:"routes,omitempty"`
+	Settings   []datapath.Setting `json:"settings"`
+	Modules    string             `json:"modules"` // the kernel's, a directory that the guest shows below /lib/modules
+
+	// What runs in it, as in routerd.Family.
+	Home       string    `json:"home"`
+	Run        string    `json:"run"` // a directory below Home that belongs to Owner
+	Owner      [2]int    `json:"owner"`
+	Client     string    `json:"client"` // path; ClientArgs tell it where the programs are
+	ClientArgs []string  `json:"client_args"`
+	Programs   []Program `json:"programs"`
+}
+
+// Interface is one of a guest.
+type Interface struct {
+	Name      string         `json:"name"`
+	MAC       topology.MAC   `json:"mac"`
+	MTU       int            `json:"mtu"`
+	Addresses []netip.Prefix `json:"addresses,omitempty"`
+}
+
+// Program is a daemon of a guest.
+type Program struct {
+	Path  string            `json:"path"`
+	Args  []string          `json:"args"`
+	Files map[string]string `json:"files"` // below Home
+	Ready string            `json:"ready"` // in Run; it exists once the program answers
+}

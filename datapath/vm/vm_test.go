@@ -1,0 +1,127 @@
+package vm
+
+import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/crypto/ssh"
+)
+
+// TestBootOrder proves that modules are loaded after those that they need, each once; that what is
+// built in is left out; and that a kernel without one of them is refused.
+func TestBootOrder(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("modules.dep", "fs/virtiofs.ko: fs/fuse.ko v/virtio.ko v/ring.ko\nv/virtio_pci.ko.xz: v/virtio.ko v/ring.ko\nv/virtio.ko: v/ring.ko\nv/ring.ko:\nfs/fuse.ko:\nn/virtio_net.ko: v/virtio.ko v/ring.ko\n")
+	write("modules.builtin", "kernel/fs/overlay.ko\nkernel/v/virtio_balloon.ko\n")
+	order, err := Kernel{Modules: dir}.bootOrder()
+	want := []string{"v/ring.ko", "v/virtio.ko", "v/virtio_pci.ko.xz", "fs/fuse.ko", "fs/virtiofs.ko", "n/virtio_net.ko"}
+	if err != nil || !slices.Equal(order, want) {
+		t.Errorf("%v, %v", order, err)
+	}
+	write("modules.builtin", "kernel/fs/overlay.ko\n")
+	if _, err := (Kernel{Modules: dir}).bootOrder(); err == nil || !strings.Contains(err.Error(), "virtio_balloon") {
+		t.Errorf("without virtio_balloon: %v", err)
+	}
+}
+
+// TestVersions proves that kernels are ordered by their numbers.
+func TestVersions(t *testing.T) {
+	for _, pair := range [][2]string{{"vmlinuz-6.1.0-9-amd64", "vmlinuz-6.1.0-10-amd64"}, {"vmlinuz-5.15.0-1-x", "vmlinuz-6.1.0-1-x"}} {
+		if compareVersions(pair[0], pair[1]) >= 0 || compareVersions(pair[1], pair[0]) <= 0 {
+			t.Errorf("%s is not older than %s", pair[0], pair[1])
+		}
+	}
+}
+
+// TestAgent proves that a command gets its input, and its output, errors, directory and exit code
+// come back; that a signal reaches it; that what it left in the background does not hold it; and
+// that a terminal has the size asked for.
+func TestAgent(t *testing.T) {
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signer, err := ssh.NewSignerFromKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &agent{config: &ssh.ServerConfig{NoClientAuth: true}, ours: map[int]bool{}}
+	a.config.AddHostKey(signer)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	a.listener = listener
+	go func() {
+		if conn, err := listener.Accept(); err == nil {
+			a.client(conn)
+		}
+	}()
+	client, err := ssh.Dial("tcp", listener.Addr().String(), &ssh.ClientConfig{HostKeyCallback: ssh.InsecureIgnoreHostKey()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	for _, c := range []struct {
+		script, signal, out, errs string
+		tty                       bool
+		code                      int
+	}{
+		{script: "cat; pwd; echo walnut >&2; exit 7", out: "typed\n/usr\n", errs: "walnut\n", code: 7},
+		{script: "sleep 60 & echo done", out: "done\n"},
+		{script: "kill -9 $$", code: 137},
+		{script: "trap 'exit 5' TERM; while :; do sleep 0.01; done", signal: "TERM", code: 5},
+		{script: "stty size", tty: true, out: "24 100\r\n"},
+	} {
+		s, err := client.NewSession()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out, errs strings.Builder
+		s.Stdin, s.Stdout, s.Stderr = strings.NewReader("typed\n"), &out, &errs
+		if c.tty {
+			s.Stdin = nil
+			if err := s.RequestPty("dumb", 24, 100, ssh.TerminalModes{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		what, err := json.Marshal(ask{Command: []string{"/bin/sh", "-c", c.script}, Env: os.Environ(), Dir: "/usr"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Start(string(what)); err != nil {
+			t.Fatal(err)
+		}
+		if c.signal != "" {
+			err = s.Signal(ssh.Signal(c.signal))
+		}
+		var exit *ssh.ExitError
+		code := 0
+		if e := s.Wait(); errors.As(e, &exit) {
+			code = exit.ExitStatus()
+		} else {
+			err = errors.Join(err, e)
+		}
+		early := c.signal != "" && code == 143 // it came before the trap was set
+		if err != nil || out.String() != c.out || errs.String() != c.errs || code != c.code && !early {
+			t.Errorf("%s: %q, %q, exit %d: %v", c.script, out.String(), errs.String(), code, err)
+		}
+	}
+	if ok, text, err := client.SendRequest("routes", true, nil); !ok || err != nil || !strings.Contains(string(text), "Iface") {
+		t.Errorf("routes: %v, %q, %v", ok, text, err)
+	}
+}

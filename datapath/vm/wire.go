@@ -1,0 +1,92 @@
+package vm
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+func tapName(i int) string { return fmt.Sprintf("vm%d", i) }
+
+// Join makes a TAP device for each interface, in the namespace of the calling thread, and joins it
+// to the device of that name: what comes in at one leaves by the other. Devices that an earlier
+// machine had and this one has not are removed.
+func Join(interfaces []Interface) error {
+	for i, f := range interfaces {
+		if err := join(i, f); err != nil {
+			return fmt.Errorf("join %s to the virtual machine: %w", f.Name, err)
+		}
+	}
+	for i := len(interfaces); ; i++ {
+		dev, err := netlink.LinkByName(tapName(i))
+		if err != nil {
+			return nil
+		}
+		if err := netlink.LinkDel(dev); err != nil {
+			return err
+		}
+	}
+}
+
+func join(i int, f Interface) error {
+	tap, err := netlink.LinkByName(tapName(i))
+	if err != nil {
+		// QEMU asks for the header once more; it must be there from the start, so that segments
+		// need not be cut.
+		err := netlink.LinkAdd(&netlink.Tuntap{LinkAttrs: netlink.LinkAttrs{Name: tapName(i)}, Mode: netlink.TUNTAP_MODE_TAP,
+			Flags: netlink.TUNTAP_NO_PI | netlink.TUNTAP_VNET_HDR | netlink.TUNTAP_ONE_QUEUE})
+		if err != nil {
+			return err
+		}
+		if tap, err = netlink.LinkByName(tapName(i)); err != nil {
+			return err
+		}
+	}
+	dev, err := netlink.LinkByName(f.Name)
+	if err != nil {
+		return err
+	}
+	if err := netlink.LinkSetMTU(tap, f.MTU); err != nil {
+		return err
+	}
+	if err := netlink.LinkSetUp(tap); err != nil {
+		return err
+	}
+	return errors.Join(redirect(dev, tap), redirect(tap, dev))
+}
+
+// redirect sends all that comes in at a device out by another.
+func redirect(from, to netlink.Link) error {
+	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Name: "trivet_vm", Type: ebpf.SchedCLS, License: "MIT", Instructions: asm.Instructions{
+		asm.Mov.Imm(asm.R1, int32(to.Attrs().Index)), asm.Mov.Imm(asm.R2, 0), asm.FnRedirect.Call(), asm.Return()}})
+	if err != nil {
+		return fmt.Errorf("load a program: %w", err)
+	}
+	defer p.Close()
+	index := from.Attrs().Index
+	err = netlink.QdiscAdd(&netlink.GenericQdisc{QdiscType: "clsact",
+		QdiscAttrs: netlink.QdiscAttrs{LinkIndex: index, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT}})
+	if err != nil && !errors.Is(err, unix.EEXIST) {
+		return err
+	}
+	return netlink.FilterReplace(&netlink.BpfFilter{Fd: p.FD(), Name: "trivet-vm", DirectAction: true, FilterAttrs: netlink.FilterAttrs{
+		LinkIndex: index, Parent: netlink.HANDLE_MIN_INGRESS, Handle: 1, Protocol: unix.ETH_P_ALL, Priority: 1}})
+}
+
+// Carriers says which of the interfaces' devices in the namespace of the calling thread have a
+// carrier, and are up.
+func Carriers(interfaces []Interface) ([]bool, error) {
+	out := make([]bool, len(interfaces))
+	for i, f := range interfaces {
+		dev, err := netlink.LinkByName(f.Name)
+		if err != nil {
+			return nil, err
+		}
+		out[i] = dev.Attrs().RawFlags&unix.IFF_RUNNING != 0
+	}
+	return out, nil
+}

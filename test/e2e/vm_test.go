@@ -1,0 +1,120 @@
+package e2e
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+
+	"trivet.dev/trivet/datapath/vm"
+)
+
+// bootKernel is where a kernel for virtual machines is if /boot has none, fetched once.
+var bootKernel = sync.OnceValues(func() (string, error) {
+	if _, err := vm.FindKernel(""); err == nil {
+		return "", nil
+	}
+	out, err := exec.Command("../vm/vmrun", "--kernel", "cloud", "--fetch").Output()
+	return strings.TrimSpace(string(out)), err
+})
+
+// withMachines skips where virtual machines cannot be had.
+func (m *machine) withMachines() {
+	m.t.Helper()
+	m.withDaemons()
+	kernel, err := bootKernel()
+	if err != nil {
+		m.t.Skip("no kernel for virtual machines: ", err)
+	}
+	if kernel != "" {
+		m.env = append(m.env, vm.KernelVariable+"="+kernel)
+	}
+	if err := vm.Lacks(kernel); err != nil {
+		m.t.Skip(err)
+	}
+}
+
+// TestVirtualMachines proves that routers in virtual machines find each other, and an FRR router in
+// a namespace, by OSPF before up returns, over plain links and over one that is impaired; that
+// commands run in them, with their input, output, terminal and exit code; that a cable that is
+// pulled is one to them, too; that one that dies is named, and started again by apply; that they go
+// on while the lab's daemon is dead, and are found by the next one; and that nothing is left of
+// them.
+func TestVirtualMachines(t *testing.T) {
+	m := newMachine(t)
+	m.withMachines()
+	before := m.snapshot()
+	const text = `
+controller: none
+defaults: {link: {ospf: {hello: 1s, dead: 10s}}}
+nodes:
+  "r[1-2]": {router: {datapath: vm, ospf: area 0}}
+  r3: {router: {datapath: frr, ospf: area 0}}
+  "h[1-3]": host
+links:
+  - "r[1-3] -- h[1-3]"
+  - r2 -- r3
+  - r3 -- r1
+  - r1 -- r2: {delay: 5ms}
+`
+	file := m.file("lab.yaml", text)
+	m.up(file, "--wait", "300s")
+	m.pingAll(6)
+	if full := m.full(); !full["r1 r2"] || !full["r2 r1"] || !full["r1 r3"] {
+		t.Errorf("trivet ospf neighbors says that those are Full: %v", full)
+	}
+	contains(t, m.ok("ospf", "database", "r1"), "Area 0.0.0.0")
+	contains(t, m.want(1, "ping", "r1", "h2").err, "trivet exec r1 -- ping")
+
+	host := strings.TrimSpace(m.sh("uname -r"))
+	if inside := strings.TrimSpace(m.exec("r1", "uname -r")); inside == host {
+		t.Errorf("the kernel of r1 is the machine's, %s", host)
+	}
+	m.want(7, "exec", "r1", "--", "sh", "-c", "exit 7")
+	m.want(127, "exec", "r1", "--", "sh", "-c", "no-such-program")
+	if r := m.runIn(strings.NewReader("walnut\n"), "exec", "r1", "--", "cat"); r.out != "walnut\n" {
+		t.Errorf("cat says %q, %q", r.out, r.err)
+	}
+	contains(t, m.sh("script -qec '"+trivet+" exec r1 -- tty' /dev/null"), "/dev/pts/")
+	m.exec("r1", "echo walnut >/etc/walnut")
+	if _, err := os.Stat("/etc/walnut"); err == nil {
+		t.Error("r1 has written to the machine's files")
+	}
+	contains(t, m.exec("r1", "mount -o remount,rw / 2>&1; mkdir -p /tmp/low && mount -t virtiofs root /tmp/low && echo walnut >/tmp/low/etc/walnut 2>&1 || echo refused"), "refused")
+
+	m.ok("link", "set", "r1-r3", "down")
+	eventually(t, "r1 sees that the cable is pulled", func() bool { return strings.Contains(m.exec("r1", "ip link show r1-eth1"), "NO-CARRIER") })
+	m.ok("link", "set", "r1-r3", "up")
+	eventually(t, "and plugged", func() bool { return !strings.Contains(m.exec("r1", "ip link show r1-eth1"), "NO-CARRIER") })
+
+	m.sh("kill -9 " + strings.Join(m.pids("/qemu-system*/routers/r2/"), " "))
+	const dead = "virtual-machine of router r2"
+	eventually(t, "ls says what has died", func() bool { return strings.Contains(m.ok("ls"), dead) })
+	contains(t, m.run("exec", "r2", "--", "true").err, "has ended")
+	contains(t, m.ok("apply", file), dead+" has ended: started again")
+	eventually(t, "it is a neighbour again", func() bool { return m.run("ping", "--all").code == 0 })
+
+	machines := m.pids("/qemu-system*-nodefaults")
+	m.kill("*_[_]daemon*")
+	m.ok("resume")
+	eventually(t, "packets flow over the new devices of the impaired link", func() bool { return m.run("ping", "--all").code == 0 })
+	contains(t, m.ok("apply", m.file("lab.yaml", strings.Replace(text, "delay: 5ms", "delay: 1ms", 1))), "1 change")
+	if now := m.pids("/qemu-system*-nodefaults"); strings.Join(now, " ") != strings.Join(machines, " ") {
+		t.Errorf("machines were %v and are %v", machines, now)
+	}
+	m.pingAll(6)
+	contains(t, m.ok("down"), "nothing left")
+	m.unchanged(before)
+}
+
+// TestVirtualMachinesRefused proves that what virtual machines cannot do is said before anything is
+// made.
+func TestVirtualMachinesRefused(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	m.withMachines()
+	file := m.file("lab.yaml", "nodes: {r1: {router: {datapath: vm, nat: true, dirs: [/var/lib/x]}}, h1: host}\nlinks: [r1 -- h1, 'r1 -- interface:eth9']\n")
+	contains(t, m.want(1, "up", file).err, "lab.yaml:1:", "router r1: nat: not for virtual machines", "router r1: dirs: not for virtual machines",
+		"link r1-eth9: a virtual machine cannot have an interface of the machine")
+}

@@ -32,8 +32,8 @@ type Topology struct {
 	// Routing says when routing nodes get their routes.
 	Routing Routing `json:"routing,omitempty"`
 
-	// Balance says how traffic between routing nodes and between switches is spread over paths; nil: over all shortest
-	// ones.
+	// Balance says how traffic between routing nodes and between switches is spread over paths;
+	// nil: over all shortest ones.
 	Balance *Balance `json:"balance,omitempty"`
 
 	Nodes    []*Node `json:"nodes"`

@@ -1,8 +1,8 @@
-// Package balance is the app that keeps traffic off busy links, as in section 4 of "High-performance
-// routing emulation": what goes to subnets between routing nodes, and what goes to hosts between
-// switches. Every period it takes what links carry from monitor, and what goes to each destination
-// from the datapaths' entries; package routing/balance says what is to move, and the app whose
-// datapaths they are, routing or learning, takes it there without a loop on the way.
+// Package balance is the app that keeps traffic off busy links, as in section 4 of
+// "High-performance routing emulation": what goes to subnets between routing nodes, and what goes
+// to hosts between switches. Every period it takes what links carry from monitor, and what goes to
+// each destination from the datapaths' entries; package routing/balance says what is to move, and
+// the app whose datapaths they are, routing or learning, takes it there without a loop on the way.
 //
 // As long as no link is busy and nothing has moved, it asks no datapath for its entries.
 package balance

@@ -173,8 +173,8 @@ func (a *Balancer[K]) Moved() (out []Moved[K]) {
 	return out
 }
 
-// Why returns the path that packets to a destination take from a datapath because they were moved; nil:
-// they were not.
+// Why returns the path that packets to a destination take from a datapath because they were moved;
+// nil: they were not.
 func (a *Balancer[K]) Why(router uint64, to K) *Path {
 	a.mu.Lock()
 	defer a.mu.Unlock()

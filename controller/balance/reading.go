@@ -27,8 +27,8 @@ type reading[K comparable] struct {
 	complete bool // all that is asked for is known
 }
 
-// counts are the bytes that a datapath has sent until a time, by its ports and to destinations. They
-// are read together: what a link carries and what goes where is then of the same time.
+// counts are the bytes that a datapath has sent until a time, by its ports and to destinations.
+// They are read together: what a link carries and what goes where is then of the same time.
 type counts[K comparable] struct {
 	at time.Time
 	by map[uint32]uint64
@@ -38,8 +38,8 @@ type counts[K comparable] struct {
 const (
 	// idle is the share of a link below which what it carries is not looked into.
 	idle = 0.001
-	// askTime is how long a datapath may take to tell its entries, and asking how many are asked at a
-	// time.
+	// askTime is how long a datapath may take to tell its entries, and asking how many are asked at
+	// a time.
 	askTime = time.Second
 	asking  = 16
 )

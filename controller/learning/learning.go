@@ -21,8 +21,8 @@
 // know: a port takes part once discovery knows what it is, and a link once no path is left that
 // would make a loop of it (follow.go). What it cannot know is in docs/controller.md.
 //
-// With Spread, packets to hosts take shortest paths over all links (paths.go, spread.go). Nothing is
-// learned at links then, and those outside the tree let in what has a path:
+// With Spread, packets to hosts take shortest paths over all links (paths.go, spread.go). Nothing
+// is learned at links then, and those outside the tree let in what has a path:
 //
 //	table 0  priority 1  in_port              → table 1                 a link of the tree
 //	                     in_port              → metadata 1, table 1     a link outside it

@@ -168,8 +168,8 @@ func (a *App) hasForeign(g *graph) bool {
 	return foreign
 }
 
-// unknown says whether a switch's tables have links of which nobody knows yet, after a restart, where
-// they lead, or a switch there has not come back.
+// unknown says whether a switch's tables have links of which nobody knows yet, after a restart,
+// where they lead, or a switch there has not come back.
 func unknown(tables []*table, now time.Time) bool {
 	for _, t := range tables {
 		t.mu.Lock()

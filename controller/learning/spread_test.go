@@ -15,8 +15,8 @@ func eachSpread(t *testing.T, f func(n *network)) {
 	})
 }
 
-// Proves of networks with paths to hosts, which are turned off and on at times, what TestTrouble does
-// of those without, and that packets to a host have paths again once it is quiet.
+// Proves of networks with paths to hosts, which are turned off and on at times, what TestTrouble
+// does of those without, and that packets to a host have paths again once it is quiet.
 func TestSpreadTrouble(t *testing.T) {
 	eachSpread(t, func(n *network) {
 		n.connectAll(time.Second)

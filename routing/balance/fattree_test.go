@@ -82,8 +82,8 @@ func (f *fluid) routeAtRandom(rnd *rand.Rand, tree bool) {
 
 // In a fat-tree in which each host sends to another one the moves come to an end, with what is
 // measured wrong by a few per cent, and carry more than shortest paths taken by chance do, which
-// carry more than a spanning tree. The optimum is what the hosts' links take, as a fat-tree has paths
-// for every permutation. (-v shows how much.)
+// carry more than a spanning tree. The optimum is what the hosts' links take, as a fat-tree has
+// paths for every permutation. (-v shows how much.)
 func TestFatTree(t *testing.T) {
 	var trees, chance, balanced []float64
 	for seed := range uint64(20) {

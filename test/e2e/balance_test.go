@@ -28,10 +28,11 @@ func (m *machine) sends(from, to string) (end func()) {
 }
 
 // TestBalance proves what balance: load promises, on each datapath that routing nodes and switches
-// have, with routes in advance and on demand: of two flows that fill a link one leaves it and nothing moves
-// any more; both take the shortest path again when the network is idle; trivet says why. It proves
-// that a path that a user installs is taken until a link of it fails, and again when that is back,
-// that one that is none changes nothing, and that without balance: load nothing moves.
+// have, with routes in advance and on demand: of two flows that fill a link one leaves it and
+// nothing moves any more; both take the shortest path again when the network is idle; trivet says
+// why. It proves that a path that a user installs is taken until a link of it fails, and again when
+// that is back, that one that is none changes nothing, and that without balance: load nothing
+// moves.
 func TestBalance(t *testing.T) {
 	example, err := os.ReadFile(example("balance.yaml"))
 	must(t, err)
@@ -112,8 +113,8 @@ func TestBalance(t *testing.T) {
 // TestSwitchPaths proves of balance: load between switches, on each datapath, that hosts reach each
 // other over links outside the spanning tree; that no packet is lost or comes twice when that is
 // turned on and off by apply, nor when the daemon dies and is resumed; that a link that fails is
-// left, and taken again; that a host whose cable is moved to another switch is found there; and that
-// without it the tree is used.
+// left, and taken again; that a host whose cable is moved to another switch is found there; and
+// that without it the tree is used.
 func TestSwitchPaths(t *testing.T) {
 	const ring = `
 balance: load

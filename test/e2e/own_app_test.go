@@ -133,7 +133,9 @@ print(len(c.makefile("rb").read()), "bytes")`, to)
 				t.Helper()
 				var info struct {
 					Topology struct {
-						Links []struct{ Ends []struct{ Interface, MAC string } }
+						Links []struct {
+							Ends []struct{ Interface, MAC string }
+						}
 					}
 				}
 				must(t, json.Unmarshal([]byte(ok("inspect", "--json")), &info))

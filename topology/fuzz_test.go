@@ -123,7 +123,9 @@ func FuzzParseRedistribute(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		same(t, s, topology.ParseRedistribute, func(r topology.Redistribute) bool { return r.Into != "" && (!r.Deny || r.Metric+r.Type+int(r.SetTag) == 0) })
+		same(t, s, topology.ParseRedistribute, func(r topology.Redistribute) bool {
+			return r.Into != "" && (!r.Deny || r.Metric+r.Type+int(r.SetTag) == 0)
+		})
 		same(t, s, topology.ParseOSPFRedistribute, func(r topology.OSPFRedistribute) bool { return !r.Deny || r.Metric+r.Type+int(r.SetTag) == 0 })
 	})
 }

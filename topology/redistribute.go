@@ -18,8 +18,8 @@ type OSPFRedistribute struct {
 	Name   string `json:"name,omitempty"` // of the program (none: of any), or of the protocol
 
 	// Prefix is what the routes are to, if their lengths are from GE to LE. With neither it is the
-	// one network. 0: GE is the prefix's length, LE that of addresses. No Prefix: to anything but the default
-	// route.
+	// one network. 0: GE is the prefix's length, LE that of addresses. No Prefix: to anything but
+	// the default route.
 	Prefix netip.Prefix `json:"prefix,omitzero"`
 	GE     int          `json:"ge,omitempty"`
 	LE     int          `json:"le,omitempty"`
@@ -47,8 +47,8 @@ const (
 	redistributeIntoHint = "write ospf into bgp, or deny static 10.20.0.0/16 le 24 tag 7 into bgp, or program sdwan set metric 30 tag 8 into bgp"
 )
 
-// Redistribute is a rule for which of its routes a router tells a program, or a protocol that an app
-// of the controller speaks, and how. Of the rules of one target the first that matches a route
+// Redistribute is a rule for which of its routes a router tells a program, or a protocol that an
+// app of the controller speaks, and how. Of the rules of one target the first that matches a route
 // decides; what none matches is not told. Its source may also be ospf or shortest-path, its Prefix
 // one of IPv6; it has no Type.
 type Redistribute struct {

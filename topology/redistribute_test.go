@@ -77,8 +77,9 @@ func TestRedistributeRules(t *testing.T) {
 	}
 }
 
-// Proves that a rule for what a program is told is read, and written as it is read, with sources and
-// networks that OSPF does not take; and that what nobody could follow is refused with the reason.
+// Proves that a rule for what a program is told is read, and written as it is read, with sources
+// and networks that OSPF does not take; and that what nobody could follow is refused with the
+// reason.
 func TestRedistributeIntoRules(t *testing.T) {
 	for text, about := range map[string]string{
 		"ospf into bgp":                                          "10.20.0.0/16 fd00::/64",

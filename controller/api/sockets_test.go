@@ -22,9 +22,9 @@ func linkLocalOf(m openflow.MAC) netip.Addr {
 
 // Proves that routers reach each other by link-local addresses, with TCP and UDP, from sockets at
 // such an address and from those at all addresses; that a connection, and who has sent a datagram,
-// tell the interface as the zone, by which an answer goes back; that all of it goes on over a change
-// of the configuration; and what is refused: no zone, that of no interface, one of an address that
-// needs none, two ends at different links.
+// tell the interface as the zone, by which an answer goes back; that all of it goes on over a
+// change of the configuration; and what is refused: no zone, that of no interface, one of an
+// address that needs none, two ends at different links.
 func TestLinkLocalSockets(t *testing.T) {
 	top, err := topology.Generate("ring,3", topology.GenerateOptions{Nodes: topology.Router})
 	if err != nil {

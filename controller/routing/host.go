@@ -26,7 +26,8 @@ import (
 //
 // It has one interface, without a link layer, with all addresses but link-local ones: where its
 // answers go, the router's routes say. A port has an interface of its own, for its link-local
-// address, as soon as that is spoken to or has a socket: what leaves by it goes to a neighbour there.
+// address, as soon as that is spoken to or has a socket: what leaves by it goes to a neighbour
+// there.
 type host struct {
 	stack *stack.Stack
 	ctx   context.Context

@@ -70,8 +70,9 @@ func TestOwnApp(t *testing.T) {
 
 // TestSockets proves that an app's sockets are those of routers, on every datapath that they have:
 // a host reaches an echo server on a router by all of its addresses, in packets as large as links
-// take, and routers reach each other's and one on a host, by IPv4, IPv6 and link-local addresses; that a connection goes
-// on over a change of the topology, and that a router which is gone takes its sockets along.
+// take, and routers reach each other's and one on a host, by IPv4, IPv6 and link-local addresses;
+// that a connection goes on over a change of the topology, and that a router which is gone takes
+// its sockets along.
 func TestSockets(t *testing.T) {
 	for _, datapath := range []string{"embedded", "ovs"} {
 		t.Run(datapath, func(t *testing.T) {
@@ -133,7 +134,9 @@ print(len(c.makefile("rb").read()), "bytes")`, to)
 				t.Helper()
 				var info struct {
 					Topology struct {
-						Links []struct{ Ends []struct{ Interface, MAC string } }
+						Links []struct {
+							Ends []struct{ Interface, MAC string }
+						}
 					}
 				}
 				must(t, json.Unmarshal([]byte(ok("inspect", "--json")), &info))

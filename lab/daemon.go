@@ -365,7 +365,11 @@ func (d *daemon) removeWith(progress local.Progress) error {
 		}
 	})
 	d.lost = nil
-	err := d.maker.Remove(d.state(), progress, func(what string) {
+	remove := d.maker.Remove
+	if own, is := d.target().(remover); is {
+		remove = own.Remove
+	}
+	err := remove(d.state(), progress, func(what string) {
 		d.lost = append(d.lost, what)
 		d.happened(what)
 	})

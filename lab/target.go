@@ -80,6 +80,13 @@ type Maker struct {
 	Remove func(s State, progress local.Progress, lost func(string)) error
 }
 
+// remover is a target that removes its lab over what it holds, as connections to other machines. It
+// is called once the target is closed, and again if that fails; the maker's Remove does the same
+// for a target whose process has died.
+type remover interface {
+	Remove(s State, progress local.Progress, lost func(string)) error
+}
+
 // Targets are the makers by the Target of a lab's state.
 var Targets = map[string]Maker{OnThisMachine: {
 	Begin: func(s State, owner local.Owner) (Target, error) {

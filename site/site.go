@@ -4,22 +4,24 @@ import (
 	"bufio"
 	"context"
 	"crypto/sha256"
+	"debug/elf"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/hashicorp/yamux"
-	"golang.org/x/crypto/ssh"
 
 	"trivet.dev/trivet/internal/version"
 )
@@ -33,13 +35,13 @@ type Site struct {
 	*Login
 	HTTP *http.Client // of the service there; any host name will do
 
-	session *ssh.Session
-	mux     *yamux.Session
-	errs    *tail
+	mux  *yamux.Session
+	errs *tail
 }
 
 // Open logs in to a machine, brings this program there unless it is there already, and starts it
-// with root's rights. It takes three round trips once the machine is reached.
+// with root's rights. If it is there, that takes one command's round trips once the machine has let
+// us in.
 func Open(ctx context.Context, m *Machine, u *User) (*Site, error) {
 	login, err := Dial(ctx, m, u)
 	if err != nil {
@@ -61,97 +63,185 @@ func Open(ctx context.Context, m *Machine, u *User) (*Site, error) {
 const dir = ".cache/trivet/program"
 
 func (s *Site) start(ctx context.Context) error {
-	// One round trip says what the machine is, whether we can be root, and which programs it has.
-	answer, err := s.Run(ctx, `uname -sm; id -u; if [ "$(id -u)" = 0 ] || sudo -n true 2>/dev/null; then echo root; else echo user; fi; ls `+dir+` 2>/dev/null || true`, nil)
-	if err != nil {
-		return fmt.Errorf("ask what it is: %w", err)
-	}
-	lines := strings.Split(strings.TrimSpace(string(answer)), "\n")
-	if len(lines) < 3 {
-		return fmt.Errorf("its shell does not run commands: it answered %q", strings.TrimSpace(string(answer)))
-	}
-	if lines[2] != "root" {
-		return &Unreachable{s.Machine, errors.New("its user is not root, and sudo asks for a password"),
-			"allow it there:  echo \"$USER ALL=(ALL) NOPASSWD: ALL\" | sudo tee /etc/sudoers.d/trivet"}
-	}
-	program, sum, err := programFor(lines[0])
+	programs, err := ownPrograms()
 	if err != nil {
 		return err
 	}
-	name := "trivet-" + sum[:16]
-	have := false
-	for _, file := range lines[3:] {
-		have = have || file == name
+	lines, err := s.serve(ctx, programs)
+	if err != nil || lines == nil {
+		return err
 	}
-	if !have {
-		if err := s.push(ctx, program, name, sum); err != nil {
-			return err
-		}
+	if len(lines) < 2 {
+		return fmt.Errorf("its shell does not run commands: it answered %q", strings.Join(lines, "\n"))
 	}
-	program = dir + "/" + name
-	if lines[1] != "0" {
-		program = "sudo -n " + program // which would keep the variable for itself
+	if lines[1] != "root" {
+		return &Unreachable{s.Machine, errors.New("its user is not root, and sudo asks for a password"),
+			"allow it there:  echo \"$USER ALL=(ALL) NOPASSWD: ALL\" | sudo tee /etc/sudoers.d/trivet"}
 	}
-	command := "exec " + program + " " + Command + ` "$SSH_CONNECTION"`
-	return s.serve(command)
+	p, err := programFor(programs, lines[0])
+	if err != nil {
+		return err
+	}
+	if err := s.push(ctx, p); err != nil {
+		return err
+	}
+	switch lines, err := s.serve(ctx, programs); {
+	case err != nil:
+		return err
+	case lines != nil:
+		return fmt.Errorf("the program there does not start: ~/%s/%s was brought there, and cannot be run", dir, p.name)
+	}
+	return nil
 }
 
-// ProgramFor is the file of this program for machines of a kind, as uname -m calls it.
-func ProgramFor(machine string) (string, error) {
-	file, _, err := programFor("Linux " + machine)
-	if err == nil && file == itself { // of another process that would be another program
-		return os.Executable()
+// script starts the program there in one round trip, as root. If it is not there, or we cannot be
+// root, the script says what the machine is, as uname -sm does, and who we are.
+func script(programs []program) string {
+	var b strings.Builder
+	b.WriteString(`is=$(uname -sm); p=; case $is in`)
+	for _, p := range programs {
+		fmt.Fprintf(&b, ` %s) p=%s/%s;;`, Quote([]string{"Linux " + p.machine}), dir, p.name)
 	}
-	return file, err
+	// sudo would keep the variable for itself.
+	b.WriteString(` esac
+if [ "${EUID:-$(id -u)}" = 0 ]; then who=root; [ ! -x "$p" ] || exec "$p" ` + Command + ` "$SSH_CONNECTION"
+elif sudo -n true 2>/dev/null; then who=root; [ ! -x "$p" ] || exec sudo -n "$p" ` + Command + ` "$SSH_CONNECTION"
+else who=user; fi; echo "$is"; echo $who`)
+	return b.String()
 }
+
+// program is a file of this program, for one kind of machine.
+type program struct {
+	machine string // as uname -m calls it
+	file    string
+	name    string // that it has on machines
+}
+
+// architectures are those that we are built for, by what uname -m calls them.
+var architectures = map[string]string{"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "armv6l": "arm"}
 
 // itself is the file that runs, even if it has been replaced since.
 const itself = "/proc/self/exe"
 
-// programFor finds this program for another machine: for one like this, it is the file that runs;
-// for others, a file beside it, as make dist builds them.
-func programFor(uname string) (file, sum string, err error) {
-	arch := map[string]string{"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "armv6l": "arm"}
-	system, machine, _ := strings.Cut(uname, " ")
-	if system != "Linux" {
-		return "", "", fmt.Errorf("it runs %s; labs need Linux", uname)
+// ownPrograms finds this program for all kinds of machines: for those like this one it is the file
+// that runs; for others, files beside it, as make dist builds them.
+func ownPrograms() (out []program, err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
 	}
-	if file, err = os.Executable(); err != nil {
-		return "", "", err
+	for _, machine := range slices.Sorted(maps.Keys(architectures)) {
+		p := program{machine: machine}
+		if arch := architectures[machine]; arch == runtime.GOARCH {
+			p.file = itself
+		} else {
+			p.file = besideOf(self, arch)
+		}
+		if p.file == "" {
+			continue
+		}
+		if p.name, err = nameOf(p.file); err != nil {
+			return nil, err
+		}
+		out = append(out, p)
 	}
-	if want := arch[machine]; want != runtime.GOARCH {
-		if want == "" {
-			return "", "", fmt.Errorf("it is %s, for which there is no Trivet", machine)
-		}
-		other := "trivet-linux-" + want
-		beside := []string{filepath.Join(filepath.Dir(file), other), filepath.Join(filepath.Dir(file), "..", "dist", other)}
-		file = ""
-		for _, f := range beside {
-			if _, err := os.Stat(f); err == nil {
-				file = f
-			}
-		}
-		if file == "" {
-			return "", "", fmt.Errorf("it is %s, and this program is for %s: put %s beside it (make dist builds it)", machine, runtime.GOARCH, other)
-		}
-	} else {
-		file = itself
-	}
-	sum, err = checksum(file)
-	return file, sum, err
+	return out, nil
 }
 
-var sums struct {
+// besideOf finds the program for another architecture; "" if it is not there.
+func besideOf(self, arch string) (file string) {
+	for _, dir := range []string{"", "../dist"} {
+		f := filepath.Join(filepath.Dir(self), dir, "trivet-linux-"+arch)
+		if exists(f) {
+			file = f
+		}
+	}
+	return file
+}
+
+// ProgramFor is the file of this program for machines of a kind, as uname -m calls it.
+func ProgramFor(machine string) (string, error) {
+	programs, err := ownPrograms()
+	if err != nil {
+		return "", err
+	}
+	p, err := programFor(programs, "Linux "+machine)
+	if err == nil && p.file == itself { // of another process that would be another program
+		return os.Executable()
+	}
+	return p.file, err
+}
+
+// programFor chooses the program for a machine by what uname -sm says there.
+func programFor(programs []program, uname string) (program, error) {
+	system, machine, _ := strings.Cut(uname, " ")
+	if system != "Linux" {
+		return program{}, fmt.Errorf("it runs %s; labs need Linux", uname)
+	}
+	for _, p := range programs {
+		if p.machine == machine {
+			return p, nil
+		}
+	}
+	arch := architectures[machine]
+	if arch == "" {
+		return program{}, fmt.Errorf("it is %s, for which there is no Trivet", machine)
+	}
+	return program{}, fmt.Errorf("it is %s, and this program is for %s: put trivet-linux-%s beside it (make dist builds it)", machine, runtime.GOARCH, arch)
+}
+
+var names struct {
 	sync.Mutex
-	of map[string]string // by file: it takes a quarter of a second, and files of programs do not change
+	of map[string]string // by file; files of programs do not change
+}
+
+// nameOf is what a file of a program is called on machines: what its linker says of what it is made
+// of (the build ID, the same for the same source and flags only) or, if that was left out, of what
+// is in it, which takes a quarter of a second to read.
+func nameOf(file string) (string, error) {
+	names.Lock()
+	defer names.Unlock()
+	if name := names.of[file]; name != "" {
+		return name, nil
+	}
+	is, err := buildID(file)
+	if err == nil && is == "" {
+		is, err = checksum(file)
+	}
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256([]byte(is))
+	if names.of == nil {
+		names.of = map[string]string{}
+	}
+	names.of[file] = "trivet-" + hex.EncodeToString(sum[:8])
+	return names.of[file], nil
+}
+
+// buildID is the Go linker's; "" if there is none.
+func buildID(file string) (string, error) {
+	f, err := elf.Open(file)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	note := f.Section(".note.go.buildid")
+	if note == nil {
+		return "", nil
+	}
+	b, err := note.Data()
+	if err != nil {
+		return "", err
+	}
+	_, id, found := strings.Cut(string(b), "Go\x00\x00") // the owner's name, after three lengths
+	if !found {
+		return "", nil
+	}
+	return strings.TrimRight(id, "\x00"), nil
 }
 
 func checksum(file string) (string, error) {
-	sums.Lock()
-	defer sums.Unlock()
-	if sum := sums.of[file]; sum != "" {
-		return sum, nil
-	}
 	f, err := os.Open(file)
 	if err != nil {
 		return "", err
@@ -161,21 +251,21 @@ func checksum(file string) (string, error) {
 	if _, err := io.Copy(h, f); err != nil {
 		return "", err
 	}
-	if sums.of == nil {
-		sums.of = map[string]string{}
-	}
-	sums.of[file] = hex.EncodeToString(h.Sum(nil))
-	return sums.of[file], nil
+	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
 // push copies the program, which appears under its name once it is whole.
-func (s *Site) push(ctx context.Context, file, name, sum string) error {
-	f, err := os.Open(file)
+func (s *Site) push(ctx context.Context, p program) error {
+	sum, err := checksum(p.file)
+	if err != nil {
+		return err
+	}
+	f, err := os.Open(p.file)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	to := dir + "/" + name
+	to := dir + "/" + p.name
 	script := fmt.Sprintf(`set -e; umask 022; mkdir -p %[1]s; new=$(mktemp %[1]s/new.XXXXXX); trap 'rm -f "$new"' EXIT; cat >"$new"; `+
 		`echo "%[3]s  $new" | sha256sum -c - >/dev/null; chmod 755 "$new"; mv "$new" %[2]s; trap - EXIT; `+
 		// The last ones used stay: another lab may run one. So do copies that others are making,
@@ -196,38 +286,50 @@ func (s *Site) push(ctx context.Context, file, name, sum string) error {
 	return fmt.Errorf("copy the program to ~/%s: %w", to, err)
 }
 
-// serve starts the program there.
-func (s *Site) serve(command string) (err error) {
-	if s.session, err = s.client.NewSession(); err != nil {
-		return err
-	}
-	in, err := s.session.StdinPipe()
+// serve starts the program there, if it is there and we can be root; if not, it returns what the
+// script says of the machine.
+func (s *Site) serve(ctx context.Context, programs []program) (lines []string, err error) {
+	session, err := s.client.NewSession()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	out, err := s.session.StdoutPipe()
+	defer context.AfterFunc(ctx, func() { session.Close() })()
+	in, err := session.StdinPipe()
 	if err != nil {
-		return err
+		return nil, err
+	}
+	out, err := session.StdoutPipe()
+	if err != nil {
+		return nil, err
 	}
 	s.errs = &tail{}
-	s.session.Stderr = s.errs
-	if err := s.session.Start(command); err != nil {
-		return fmt.Errorf("start the program there: %w", err)
+	session.Stderr = s.errs
+	if err := session.Start(script(programs)); err != nil {
+		return nil, fmt.Errorf("start the program there: %w", err)
 	}
 	greeting := bufio.NewReader(out)
 	line, err := greeting.ReadString('\n')
-	if want := hello(); err != nil || line != want {
-		_ = s.session.Wait()
-		if other, is := strings.CutPrefix(line, "trivet "); is && err == nil {
-			return fmt.Errorf("the program for its kind of machine is of version %s, and this one of %s: make dist builds it anew", strings.TrimSpace(other), version.Version)
+	if line != hello() || err != nil {
+		rest, _ := io.ReadAll(io.LimitReader(greeting, 1<<16))
+		_ = session.Wait()
+		other, is := strings.CutPrefix(line, "trivet ")
+		switch {
+		case ctx.Err() != nil:
+			return nil, ctx.Err()
+		case s.heard.lost.Load():
+			return nil, fmt.Errorf("nothing was heard of it for %s", silence)
+		case is && err == nil:
+			return nil, fmt.Errorf("the program for its kind of machine is of version %s, and this one of %s: make dist builds it anew", strings.TrimSpace(other), version.Version)
+		case line == "":
+			return nil, fmt.Errorf("the program there does not start: %s", s.errs)
 		}
-		return fmt.Errorf("the program there does not start: %s", strings.TrimSpace(line+" "+s.errs.String()))
+		return strings.Split(strings.TrimSpace(line+string(rest)), "\n"), nil
 	}
 	if s.mux, err = yamux.Client(pipes{greeting, in, s.Login.Close}, muxConfig()); err != nil {
-		return err
+		return nil, err
 	}
 	s.HTTP = &http.Client{Transport: &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return s.Stream() }}}
-	return nil
+	return nil, nil
 }
 
 // Stream opens a connection to the service there.

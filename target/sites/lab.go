@@ -408,21 +408,29 @@ func (l *Lab) Resume(ctx context.Context, t *topology.Topology, progress local.P
 	return nil
 }
 
-// Close lets go of the lab and leaves it running.
+// Close lets go of the lab and leaves it running. The connections to its parts stay for Remove, or
+// end with the process.
 func (l *Lab) Close() {
 	l.end()
-	for _, p := range l.parts {
-		p.close()
-	}
 	for _, d := range l.devices {
 		d.close()
 	}
 	l.Lab.Close()
 }
 
-// remove takes the parts down, then what is here. A site that cannot be reached is no reason to
-// leave the others: what is left there is said.
+// Remove takes the lab down over the connections that there are.
+func (l *Lab) Remove(s lab.State, progress local.Progress, lost func(string)) error {
+	return removeOver(l.parts, s, progress, lost)
+}
+
+// remove takes a lab down whose daemon is dead.
 func remove(s lab.State, progress local.Progress, lost func(string)) error {
+	return removeOver(nil, s, progress, lost)
+}
+
+// removeOver takes the parts down, then what is here. A site that cannot be reached is no reason to
+// leave the others: what is left there is said.
+func removeOver(parts map[string]*part, s lab.State, progress local.Progress, lost func(string)) error {
 	user, err := site.UserOf(s.Owner)
 	if err != nil {
 		return err
@@ -436,12 +444,12 @@ func remove(s lab.State, progress local.Progress, lost func(string)) error {
 	}
 	ctx := context.Background()
 	left := parallel.All(Used(s.Sites, s.Topology), func(m *site.Machine) error {
-		p := newPart(s.Name, was.ID, m)
-		defer p.close()
-		if _, err := p.connect(ctx, user); err != nil {
-			return err
+		p := parts[m.Name]
+		if p == nil {
+			p = newPart(s.Name, was.ID, m)
 		}
-		return p.down(ctx, func(step lab.Progress) {
+		defer p.close()
+		return p.reachDown(ctx, user, func(step lab.Progress) {
 			if step.Warning != "" {
 				lost(m.Name + ": " + step.Warning)
 			}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/site"
@@ -172,6 +173,27 @@ func (p *part) down(ctx context.Context, each func(lab.Progress)) error {
 		return nil
 	}
 	return err
+}
+
+// refusedWithin is how soon a machine that is there says that it knows nothing of a connection.
+const refusedWithin = 5 * time.Second
+
+// reachDown removes the part over the connection that there is, or over a new one: also if the
+// machine has forgotten the old one, as after a reboot. One that is silent is not waited for twice.
+func (p *part) reachDown(ctx context.Context, u *site.User, each func(lab.Progress)) error {
+	_, none := p.now()
+	if _, err := p.connect(ctx, u); err != nil {
+		return err
+	}
+	begin := time.Now()
+	err := p.down(ctx, each)
+	if _, lost := p.now(); err == nil || none != nil || lost == nil || time.Since(begin) > refusedWithin {
+		return err
+	}
+	if _, err := p.connect(ctx, u); err != nil {
+		return err
+	}
+	return p.down(ctx, each)
 }
 
 // state is the part's state on its site.

@@ -137,12 +137,11 @@ func (t *tunnels) close() {
 	if t.ns == nil {
 		return
 	}
-	_ = inside.File(t.ns, func() error { // the kernel would do so later, when a link of the lab may want the VLAN
-		for _, e := range t.ends {
-			_ = netbatch.Delete(e.device())
-		}
-		return nil
-	})
+	if b, err := netbatch.In(t.ns); err == nil { // the kernel would do so later, when a link of the lab may want the VLAN
+		b.DelGroup() // one by one, each would wait for all readers of the kernel's tables
+		_ = b.Flush()
+		b.Close()
+	}
 	t.ns.Close()
 }
 

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -53,8 +54,15 @@ type WireInfo struct {
 // handler is the daemon's API.
 func (d *daemon) handler() http.Handler {
 	mux := http.NewServeMux()
-	register(humago.New(mux, apiConfig()), d)
-	d.ask.Mux(mux)
+	// What is described takes tens of milliseconds of a small device to describe, and no part of a lab
+	// needs it to come up or go down.
+	described := sync.OnceValue(func() http.Handler {
+		mux := http.NewServeMux()
+		register(humago.New(mux, apiConfig()), d)
+		d.ask.Mux(mux)
+		return mux
+	})
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { described().ServeHTTP(w, r) })
 	mux.HandleFunc("GET /v1/progress", d.serveProgress)
 	mux.HandleFunc("POST /v1/down", d.serveDown)
 	mux.HandleFunc("GET /v1/capture", d.serveCapture)

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -63,6 +64,7 @@ const DaemonCommand = "__daemon"
 // RunDaemon brings up the lab whose state is in its directory, or resumes it if it was already up,
 // and owns it until it is down.
 func RunDaemon(name string) error {
+	debug.SetGCPercent(startGC)
 	state, err := read(name)
 	if err != nil {
 		return err
@@ -169,6 +171,16 @@ func (d *daemon) up() {
 	d.isUpNow()
 }
 
+// startGC is how much garbage, in percent of what is used, a daemon may make before it collects it
+// while its lab comes up: what a small lab makes until then is not worth looking at. See isUpNow.
+const startGC = 400
+
+// ReadyWhenUp says whether a part of a lab has neither start commands nor routing daemons to wait
+// for: see Client.Ready.
+func ReadyWhenUp(t *topology.Topology) bool {
+	return topology.LongestDead(t) == 0 && !slices.ContainsFunc(t.Nodes, func(n *topology.Node) bool { return n.Start != "" })
+}
+
 // ready runs the start commands, and waits until traffic can flow.
 func (d *daemon) ready() error {
 	if err := d.runStarts(d.ctx); err != nil {
@@ -219,8 +231,8 @@ func (d *daemon) isUpNow() {
 	}
 	d.runSchedule(d.state().Topology.Schedule)
 	d.progress.end(nil)
-	debug.SetGCPercent(50)  // a lab produces little garbage: this halves the memory of ten routers, and costs little time
-	go debug.FreeOSMemory() // coming up takes twice the memory of being up
+	debug.SetGCPercent(50)                          // a lab produces little garbage: this halves the memory of ten routers, and costs little time
+	time.AfterFunc(time.Second, debug.FreeOSMemory) // coming up takes twice the memory of being up
 }
 
 // waitControllers waits for the switches' controllers; for one that does not answer, it warns and

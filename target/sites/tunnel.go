@@ -163,7 +163,7 @@ func sink(l net.Listener) {
 
 const (
 	probes        = 20
-	probeInterval = 2 * time.Millisecond
+	probeInterval = time.Millisecond
 	probeTimeout  = time.Second
 	ipv4Headers   = 28 // of an echo request: IPv4 and ICMP, without options
 )
@@ -235,15 +235,22 @@ func (e tunnelEnd) measure(ctx context.Context, may, must *probe.Pinger) measure
 	m.Full = full.Received > 0
 	if e.Remote.Is4() {
 		m.Whole = largest(576, local.MTU, func(size int) bool {
-			for range 2 { // one may be lost
-				if once(must, size, patience) {
-					return true
-				}
-			}
-			return false
+			return twice(func() bool { return once(must, size, patience) })
 		})
 	}
 	return m
+}
+
+// twice makes two attempts at once, as one packet may be lost, and those that cannot pass take their
+// time.
+func twice(attempt func() bool) bool {
+	var ok [2]bool
+	var group sync.WaitGroup
+	for i := range ok {
+		group.Go(func() { ok[i] = attempt() })
+	}
+	group.Wait()
+	return ok[0] || ok[1]
 }
 
 // largest returns the largest number from low to high that passes; 0 if none does. It tries several

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"text/template"
 	"unicode"
 	"unicode/utf8"
@@ -157,11 +158,13 @@ func upper(s string) string {
 	return string(unicode.ToUpper(first)) + s[size:]
 }
 
-var pages = template.Must(template.Must(template.New("paper").Funcs(template.FuncMap{
-	"text": text, "day": day, "command": command, "level": level, "cells": cells, "trends": trends, "numbers": numbers, "missing": missing, "reason": reason,
-	"verdicts": verdicts, "statements": statements, "total": total, "list": func(p page) []page { return []page{p} }, "all": all, "sources": sources, "machines": machines, "join": strings.Join,
-}).Parse(paperMarkup)).New("index").Parse(indexMarkup))
+var pages = sync.OnceValue(func() *template.Template {
+	return template.Must(template.Must(template.New("paper").Funcs(template.FuncMap{
+		"text": text, "day": day, "command": command, "level": level, "cells": cells, "trends": trends, "numbers": numbers, "missing": missing, "reason": reason,
+		"verdicts": verdicts, "statements": statements, "total": total, "list": func(p page) []page { return []page{p} }, "all": all, "sources": sources, "machines": machines, "join": strings.Join,
+	}).Parse(paperMarkup)).New("index").Parse(indexMarkup))
+})
 
 func execute(name string, of any) func(io.Writer) error {
-	return func(to io.Writer) error { return pages.ExecuteTemplate(to, name, of) }
+	return func(to io.Writer) error { return pages().ExecuteTemplate(to, name, of) }
 }

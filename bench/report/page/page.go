@@ -13,6 +13,7 @@ import (
 	"html/template"
 	"io"
 	"strings"
+	"sync"
 	"time"
 
 	"trivet.dev/trivet/bench/environment"
@@ -52,12 +53,15 @@ type view struct {
 	Version    string
 }
 
-var page = template.Must(template.New("page").Funcs(template.FuncMap{
-	"clean": report.Clean, "day": day, "command": report.Shell, "badge": badge, "still": func(report.Figure) template.URL { return "" }, "environment": facts, "id": id,
-	"join": strings.Join, "runs": runs, "mark": report.Mark, "isBad": func(l environment.Level) bool { return l == environment.Bad },
-	"after": after, "tableName": tableName, "place": func(it any, parts ...any) placed { return placed{id(parts...), it} },
-	"limited": limited, "more": func(n, most int) int { return n - most },
-}).Parse(markup))
+// page is parsed when the first is written: the program starts at each device of a rack.
+var page = sync.OnceValue(func() *template.Template {
+	return template.Must(template.New("page").Funcs(template.FuncMap{
+		"clean": report.Clean, "day": day, "command": report.Shell, "badge": badge, "still": func(report.Figure) template.URL { return "" }, "environment": facts, "id": id,
+		"join": strings.Join, "runs": runs, "mark": report.Mark, "isBad": func(l environment.Level) bool { return l == environment.Bad },
+		"after": after, "tableName": tableName, "place": func(it any, parts ...any) placed { return placed{id(parts...), it} },
+		"limited": limited, "more": func(n, most int) int { return n - most },
+	}).Parse(markup))
+})
 
 // Write writes the page of one or more reports.
 func Write(to io.Writer, reports ...*report.Report) error {
@@ -79,7 +83,7 @@ func (v view) write(to io.Writer) error {
 	script := "\"use strict\";\n(() => {\n" + scaleScript + plotScript + actScript + "})();\n"
 	v.Several, v.Style, v.Script, v.Version = len(v.Reports) > 1, template.CSS(style), template.JS(script), version.Version
 	v.Policy = fmt.Sprintf("default-src 'none'; img-src data:; style-src '%s'; script-src '%s'; base-uri 'none'; form-action 'none'", hash(style), hash(script))
-	t, err := page.Clone()
+	t, err := page().Clone()
 	if err != nil {
 		return err
 	}

@@ -376,6 +376,9 @@ func (d *daemon) removeWith(progress local.Progress) error {
 			d.target().Close()
 		}
 	})
+	for _, p := range d.programs {
+		p.unwanted.Store(true)
+	}
 	d.lost = nil
 	remove := d.maker.Remove
 	if own, is := d.target().(remover); is {

@@ -262,14 +262,14 @@ func (p *program) reload(t *topology.Topology) error {
 
 // waitListening waits until switches can connect.
 func (p *program) waitListening(ctx context.Context) error {
-	for {
+	for wait := 10 * time.Millisecond; ; wait = min(2*wait, 200*time.Millisecond) { // looking takes processor time, which it needs itself
 		if p.listens() {
 			return nil
 		}
 		select {
 		case <-p.ended:
 			return fmt.Errorf("the controller %s exited immediately; the end of its log:\n%s", p.Name, process.LastWords(p.log()))
-		case <-time.After(10 * time.Millisecond):
+		case <-time.After(wait):
 		case <-ctx.Done():
 			return fmt.Errorf("the controller %s is not listening yet; give it more time, such as --wait 30s. The end of its log:\n%s", p.Name, process.LastWords(p.log()))
 		}

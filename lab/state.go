@@ -22,17 +22,13 @@ import (
 
 	"trivet.dev/trivet/internal/dirlock"
 	"trivet.dev/trivet/internal/process"
+	"trivet.dev/trivet/internal/rundir"
 	"trivet.dev/trivet/site"
 	"trivet.dev/trivet/topology"
 )
 
 // RunDir is where labs keep their state and sockets. It need not survive a reboot.
-func RunDir() string {
-	if dir := os.Getenv("TRIVET_RUN_DIR"); dir != "" {
-		return dir
-	}
-	return "/run/trivet"
-}
+func RunDir() string { return rundir.Dir() }
 
 // Status is the stage of its life that a lab is in.
 type Status string

@@ -38,7 +38,7 @@ const watchedNodes = 64
 // Watched names what of the lab is on this machine: its daemon, and the cgroups of what runs
 // besides: nodes, Open vSwitch, controllers.
 func (s State) Watched(groups cgroup.Hierarchies) environment.WatchOptions {
-	o := environment.WatchOptions{Processes: []environment.Process{{Name: "daemon", PID: s.PID}}, Own: []string{"/" + s.Name}}
+	o := environment.WatchOptions{Processes: []environment.Process{{Name: "daemon", PID: s.PID}}, Own: []string{"/" + cgroup.Group(s.Name)}}
 	top := groups.Of(s.Name)
 	dirs, _ := os.ReadDir(top)
 	var nodes []environment.Cgroup

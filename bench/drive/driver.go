@@ -74,8 +74,12 @@ func (d *Driver) Clean(ctx context.Context) ([]string, error) {
 	}
 	left, _ := filepath.Glob(groups.Of(d.Prefix + "-*")) // Mininet's, which ends by itself, but for its cgroup
 	for _, dir := range left {
-		names = append(names, filepath.Base(dir))
-		errs = append(errs, groups.Remove(filepath.Base(dir)))
+		name, _, _ := strings.Cut(filepath.Base(dir), "@")
+		if groups.Of(name) != dir {
+			continue // of labs whose state is at another place
+		}
+		names = append(names, name)
+		errs = append(errs, groups.Remove(name))
 	}
 	return names, errors.Join(errs...)
 }

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"trivet.dev/trivet/internal/cgroup"
 	"trivet.dev/trivet/internal/lack"
 )
 
@@ -123,7 +124,7 @@ func (v version2) change(p *plan) error {
 	if p.lab == "" {
 		return nil
 	}
-	own := filepath.Join(labs, p.lab)
+	own := filepath.Join(labs, cgroup.Group(p.lab))
 	for _, dir := range []string{labs, own} {
 		if err := v.delegate(dir); err != nil {
 			return err
@@ -202,7 +203,7 @@ func (v version1) change(p *plan) error {
 		return nil
 	}
 	labs, within := filepath.Join(v.root, labsGroup), p.of("")
-	own := filepath.Join(labs, p.lab)
+	own := filepath.Join(labs, cgroup.Group(p.lab))
 	if err := v.j.share(labs); err != nil {
 		return err
 	}
@@ -234,14 +235,14 @@ func (v version1) change(p *plan) error {
 // pin gives a lab's group processors, and moves there what the lab runs in it; in version 1 it runs
 // at the root until then.
 func (v version1) pin(p *plan, name string, cpus CPUs, tasks string) error {
-	dir := filepath.Join(v.root, labsGroup, p.lab, name)
+	dir := filepath.Join(v.root, labsGroup, cgroup.Group(p.lab, name))
 	if err := v.group(dir, cpus, tasks); err != nil {
 		return err
 	}
 	if v.v2 == "" {
 		return nil
 	}
-	for _, pid := range tasksOf(filepath.Join(v.v2, labsGroup, p.lab, name, "cgroup.procs")) {
+	for _, pid := range tasksOf(filepath.Join(v.v2, labsGroup, cgroup.Group(p.lab, name), "cgroup.procs")) {
 		from, err := groupOf(pid, "cpuset")
 		if err != nil {
 			continue // it has ended

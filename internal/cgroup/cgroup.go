@@ -20,11 +20,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"trivet.dev/trivet/internal/rundir"
 	"trivet.dev/trivet/topology"
 )
 
 // Hierarchies are the machine's hierarchies in which a lab's nodes get groups of their own:
-// trivet/<lab>/<node> below each mount point. Version 2 is used where it is mounted; version 1 only
+// trivet/<lab>/<node> below each mount point; see Group for what a lab's is called. Version 2 is used where it is mounted; version 1 only
 // for controllers that version 2 does not have.
 type Hierarchies struct {
 	V2     string // mount point, "" if there is none
@@ -123,9 +124,19 @@ func (c Hierarchies) Start(lab, name string, cmd *exec.Cmd) error {
 	return <-done
 }
 
-// group is the path of a group below a hierarchy's mount point.
+// Group is the path of a lab's group, or one within it, below the group of all labs.
+func Group(lab string, path ...string) string {
+	return filepath.Join(append([]string{rundir.Named(lab)}, path...)...)
+}
+
+// group is the path of a lab's group, or one within it, below a hierarchy's mount point; without a
+// lab, that of all labs.
 func group(root string, path ...string) string {
-	return filepath.Join(append([]string{root, "trivet"}, path...)...)
+	top := filepath.Join(root, "trivet")
+	if len(path) == 0 {
+		return top
+	}
+	return filepath.Join(top, Group(path[0], path[1:]...))
 }
 
 // MakeLab makes the group of a lab.

@@ -12,11 +12,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"trivet.dev/trivet/internal/netbatch"
+	"trivet.dev/trivet/internal/rundir"
 	"trivet.dev/trivet/topology"
 )
 
 // guardTable is the firewall table of a lab with tunnels to other sites.
-func guardTable(lab string) string { return "trivet-tunnels-" + lab }
+func guardTable(lab string) string { return "trivet-tunnels-" + rundir.Named(lab) }
 
 // vniBlock is the part of a VNI that all links of a lab have in common.
 const vniBlock = 0xfff000

@@ -17,6 +17,7 @@ import (
 
 	"trivet.dev/trivet/internal/inside"
 	"trivet.dev/trivet/internal/netbatch"
+	"trivet.dev/trivet/internal/rundir"
 	"trivet.dev/trivet/topology"
 )
 
@@ -37,7 +38,7 @@ var uplinkPool = netip.MustParsePrefix("100.127.0.0/16")
 const uplinkDevice = "uplink"
 
 // natTable is a node's table in the machine's firewall; neither name can contain a slash.
-func natTable(lab, node string) string { return "trivet-" + lab + "/" + node }
+func natTable(lab, node string) string { return "trivet-" + rundir.Named(lab) + "/" + node }
 
 // planUplink chooses a device name and a subnet that the machine does not use.
 func (l *Lab) planUplink(node string) (uplink, error) {
@@ -52,7 +53,7 @@ func (l *Lab) planUplink(node string) (uplink, error) {
 		}
 	}
 	h := fnv.New32a()
-	fmt.Fprintf(h, "%s\x00%s", l.Name, node)
+	fmt.Fprintf(h, "%s\x00%s", rundir.Named(l.Name), node)
 	sum := h.Sum32()
 	for range 1 << 14 {
 		base := uplinkPool.Addr().As4()

@@ -12,10 +12,12 @@ import (
 	"github.com/google/nftables/expr"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"trivet.dev/trivet/internal/rundir"
 )
 
 // refusalTable is the firewall table of a lab whose devices must not get out through this machine.
-func refusalTable(lab string) string { return "trivet-rack-" + lab }
+func refusalTable(lab string) string { return "trivet-rack-" + rundir.Named(lab) }
 
 // RefuseForwarding makes this machine forward nothing that others send by themselves, known by
 // their addresses and by the MAC addresses that these belong to now; what they answer to somebody

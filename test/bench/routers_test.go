@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"trivet.dev/trivet/internal/cgroup"
 )
 
 // processes are those of a lab's node, by its cgroup.
@@ -16,7 +18,7 @@ func (s *scaled) processes(node string) (out []int) {
 	for _, dir := range dirs {
 		groups, _ := os.ReadFile(dir + "/cgroup")
 		for line := range strings.Lines(string(groups)) {
-			if strings.HasSuffix(strings.TrimSpace(line), "/trivet/"+s.name+"/"+node) {
+			if strings.HasSuffix(strings.TrimSpace(line), "/trivet/"+cgroup.Group(s.name, node)) {
 				pid, _ := strconv.Atoi(filepath.Base(dir))
 				out = append(out, pid)
 				break

@@ -1,8 +1,10 @@
 package e2e
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -125,5 +127,39 @@ func TestSmallRunDirectory(t *testing.T) {
 	contains(t, m.want(1, "up", "--name", m.name, "single,40", "--datapath", "bridge").err, "no space left")
 	if left := m.sh("ls -A " + dir); left != "" {
 		t.Errorf("files are left: %s", left)
+	}
+}
+
+// TestTwoRunDirectories proves that two labs of one name, whose state is at different places, have
+// nothing in common: their programs, limits, addresses and firewall are their own, as is what runs
+// in them when the other one goes down; and that each down leaves the machine as it was before.
+func TestTwoRunDirectories(t *testing.T) {
+	for _, datapath := range []string{"embedded", "bridge", "ovs"} {
+		t.Run(datapath, func(t *testing.T) {
+			t.Parallel()
+			m := newMachine(t)
+			before := m.snapshot()
+			m.file("lab.yaml", "nodes: {s1: switch, h1: {host: {cpu: 0.5}}, out: nat}\nlinks: [s1 -- h1, s1 -- out]\n")
+			usual := m.env
+			other := append(slices.Clone(usual), "TRIVET_RUN_DIR=/run/elsewhere")
+			for i, env := range [][]string{usual, other} {
+				m.env = env
+				contains(t, m.ok("up", "lab.yaml", "--name", m.name, "--datapath", datapath), "up in")
+				m.exec("h1", fmt.Sprintf("sleep 77%d >/dev/null 2>&1 &", 90+i))
+			}
+			runs := func(i int) bool { return len(m.pids(fmt.Sprintf("sleep?77%d", 90+i))) > 0 }
+			m.env = other
+			contains(t, m.ok("ping", "h1", "out", "-c", "1"), "1 received")
+			contains(t, m.ok("down"), "nothing left")
+			if runs(1) || !runs(0) {
+				t.Errorf("one lab is down; its program runs: %v; that of the other runs: %v", runs(1), runs(0))
+			}
+			m.env = usual
+			contains(t, m.ok("ping", "h1", "out", "-c", "1"), "1 received")
+			contains(t, m.sh("nft list tables"), "trivet-"+m.name)
+			contains(t, m.ok("ls"), " up ")
+			contains(t, m.ok("down"), "nothing left")
+			m.unchanged(before)
+		})
 	}
 }

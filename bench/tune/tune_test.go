@@ -116,9 +116,9 @@ func TestAfterCrash(t *testing.T) {
 // Recover undoes what a process left that was killed; what is in force, or is to stay, it leaves
 // alone.
 func TestRecover(t *testing.T) {
-	b := newBed(t)
 	dir := t.TempDir()
 	t.Setenv("TRIVET_RUN_DIR", dir)
+	b := newBed(t)
 	b.file = filepath.Join(dir, "tuned.json")
 	for _, c := range []struct {
 		permanent, killed bool
@@ -172,7 +172,7 @@ func TestLabGone(t *testing.T) {
 	_ = b.node.Process.Kill()
 	_ = b.node.Wait()
 	for _, root := range []string{b.groups.CPUSet, b.groups.V2} {
-		for _, dir := range []string{"trivet/x/h1", "trivet/x"} {
+		for _, dir := range []string{"trivet/"+cgroup.Group("x", "h1"), "trivet/"+cgroup.Group("x")} {
 			if root != "" {
 				_ = os.Remove(filepath.Join(root, dir))
 			}
@@ -266,12 +266,12 @@ func newBed(t *testing.T) *bed {
 			}
 			put(t, filepath.Join(b.groups.CPUSet, f), strings.TrimSpace(string(value)))
 		}
-		makeGroups(t, filepath.Join(b.groups.CPUSet, "trivet"), filepath.Join(b.groups.CPUSet, "trivet/x"), filepath.Join(b.groups.CPUSet, "trivet/x/h1"))
+		makeGroups(t, filepath.Join(b.groups.CPUSet, "trivet"), filepath.Join(b.groups.CPUSet, "trivet/"+cgroup.Group("x")), filepath.Join(b.groups.CPUSet, "trivet/"+cgroup.Group("x", "h1")))
 	default:
 		lacking(t, "no cpuset controller is mounted here")
 	}
-	makeGroups(t, filepath.Join(b.groups.V2, "rest"), filepath.Join(b.groups.V2, "trivet"), filepath.Join(b.groups.V2, "trivet/x"), filepath.Join(b.groups.V2, "trivet/x/h1"))
-	b.node, b.daemon, b.other = b.sleep(t, "trivet/x/h1"), b.sleep(t, "rest"), b.sleep(t, "rest")
+	makeGroups(t, filepath.Join(b.groups.V2, "rest"), filepath.Join(b.groups.V2, "trivet"), filepath.Join(b.groups.V2, "trivet/"+cgroup.Group("x")), filepath.Join(b.groups.V2, "trivet/"+cgroup.Group("x", "h1")))
+	b.node, b.daemon, b.other = b.sleep(t, "trivet/"+cgroup.Group("x", "h1")), b.sleep(t, "rest"), b.sleep(t, "rest")
 	b.before = b.where(t)
 	return b
 }

@@ -54,8 +54,8 @@ type WireInfo struct {
 // handler is the daemon's API.
 func (d *daemon) handler() http.Handler {
 	mux := http.NewServeMux()
-	// What is described takes tens of milliseconds of a small device to describe, and no part of a lab
-	// needs it to come up or go down.
+	// What is described takes tens of milliseconds of a small device to describe, and no part of a
+	// lab needs it to come up or go down.
 	described := sync.OnceValue(func() http.Handler {
 		mux := http.NewServeMux()
 		register(humago.New(mux, apiConfig()), d)

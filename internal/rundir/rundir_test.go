@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// TestNamed proves that a lab is called as it is where its state is at the usual place, by whichever
-// way that is named; that labs of one name at different places are called differently; and that
-// neither a link on the way nor whether the directory is there yet makes a difference.
+// TestNamed proves that a lab is called as it is where its state is at the usual place, by
+// whichever way that is named; that labs of one name at different places are called differently;
+// and that neither a link on the way nor whether the directory is there yet makes a difference.
 func TestNamed(t *testing.T) {
 	for _, dir := range []string{"", "/run/trivet", "/run/trivet/", "/run/../run/trivet"} {
 		t.Setenv("TRIVET_RUN_DIR", dir)

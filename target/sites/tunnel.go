@@ -241,8 +241,8 @@ func (e tunnelEnd) measure(ctx context.Context, may, must *probe.Pinger) measure
 	return m
 }
 
-// twice makes two attempts at once, as one packet may be lost, and those that cannot pass take their
-// time.
+// twice makes two attempts at once, as one packet may be lost, and those that cannot pass take
+// their time.
 func twice(attempt func() bool) bool {
 	var ok [2]bool
 	var group sync.WaitGroup

@@ -279,7 +279,7 @@ func (s *Spec) prepareHome() error {
 
 // programTime is how long a program of a guest may take until it answers, on a processor that is
 // emulated on a machine with other things to do.
-const programTime = 3 * time.Minute
+const programTime = 10 * time.Minute
 
 // startProgram starts a program and returns when it answers; when it ends, ended is told.
 func (a *agent) startProgram(s *Spec, p Program, ended chan error) error {

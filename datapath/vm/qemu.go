@@ -142,7 +142,7 @@ func Prepare(args []string, dir string) (cmd *exec.Cmd, before func() error, don
 	const script = `ulimit -c 0
 n=$1; shift
 files=; while [ $n -gt 0 ]; do files="$files $1"; shift; n=$((n-1)); done
-$files &
+$files 2>virtiofsd.log &
 exec "$@" 3<&-`
 	cmd = exec.Command("/bin/sh", append(append([]string{"-c", script, "sh", strconv.Itoa(len(files))}, files...), append([]string{qemu}, args...)...)...)
 	cmd.Dir, cmd.ExtraFiles = dir, []*os.File{socket}

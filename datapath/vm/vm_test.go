@@ -84,7 +84,7 @@ func TestAgent(t *testing.T) {
 		{script: "cat; pwd; echo walnut >&2; exit 7", out: "typed\n/usr\n", errs: "walnut\n", code: 7},
 		{script: "sleep 60 & echo done", out: "done\n"},
 		{script: "kill -9 $$", code: 137},
-		{script: "trap 'exit 5' TERM; while :; do sleep 0.01; done", signal: "TERM", code: 5},
+		{script: "exec 2>/dev/null; trap 'exit 5' TERM; while :; do sleep 0.01; done", signal: "TERM", code: 5},
 		{script: "stty size", tty: true, out: "24 100\r\n"},
 	} {
 		s, err := client.NewSession()

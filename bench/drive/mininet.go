@@ -115,8 +115,8 @@ func mininetInstalled(t *topology.Topology) error {
 	return nil
 }
 
-// mininetProgram is a controller as the script reads it: how it runs, and the files that it reads in
-// its directory.
+// mininetProgram is a controller as the script reads it: how it runs, and the files that it reads
+// in its directory.
 type mininetProgram struct {
 	Args  []string          `json:"args"`
 	Env   map[string]string `json:"env"`

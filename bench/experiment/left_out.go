@@ -93,8 +93,8 @@ func (p *Plan) named(l result.LeftOut) result.LeftOut {
 	return l
 }
 
-// commonLevel are the levels of one factor, as few as there are, that these cells have and no others,
-// or their names.
+// commonLevel are the levels of one factor, as few as there are, that these cells have and no
+// others, or their names.
 func (p *Plan) commonLevel(cells []*Cell) string {
 	var common []string
 	for _, s := range cells[0].Levels {

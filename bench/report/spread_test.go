@@ -12,9 +12,10 @@ import (
 )
 
 // TestSpread proves that a paper's deviation and variance of switches' means stand beside ours of
-// the same, and beside those of all repetitions: of the means 1, 2 and 4 ms, each of two repetitions
-// 0.5 ms to either side, variance 7/3 and 13/6. They stand in tables of their own, are no numbers of
-// a figure or a statement, and where there is one mean only it is said that they were not measured.
+// the same, and beside those of all repetitions: of the means 1, 2 and 4 ms, each of two
+// repetitions 0.5 ms to either side, variance 7/3 and 13/6. They stand in tables of their own, are
+// no numbers of a figure or a statement, and where there is one mean only it is said that they were
+// not measured.
 func TestSpread(t *testing.T) {
 	h := result.Header{Experiment: result.Experiment{Name: "x", Runs: 8, Factors: []result.Factor{{Name: "switch", Levels: []string{"1", "2", "4"}}, {Name: "size", Levels: []string{"64", "128"}}},
 		Text: `report:

@@ -13,7 +13,8 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// cpuDir is where the kernel tells of processors (Documentation/ABI/testing/sysfs-devices-system-cpu).
+// cpuDir is where the kernel tells of processors
+// (Documentation/ABI/testing/sysfs-devices-system-cpu).
 var cpuDir = "/sys/devices/system/cpu"
 
 func smtFile() string { return filepath.Join(cpuDir, "smt", "control") }

@@ -172,7 +172,7 @@ func TestLabGone(t *testing.T) {
 	_ = b.node.Process.Kill()
 	_ = b.node.Wait()
 	for _, root := range []string{b.groups.CPUSet, b.groups.V2} {
-		for _, dir := range []string{"trivet/"+cgroup.Group("x", "h1"), "trivet/"+cgroup.Group("x")} {
+		for _, dir := range []string{"trivet/" + cgroup.Group("x", "h1"), "trivet/" + cgroup.Group("x")} {
 			if root != "" {
 				_ = os.Remove(filepath.Join(root, dir))
 			}

@@ -17,8 +17,8 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Balance is what links between routing nodes, and between switches, carry, and what takes other ways
-// because of that.
+// Balance is what links between routing nodes, and between switches, carry, and what takes other
+// ways because of that.
 type Balance struct {
 	On    bool        `json:"on" doc:"Whether traffic is moved off busy links: balance: load in the topology"`
 	Moves int         `json:"moves" doc:"How often traffic has moved since the controller began"`

@@ -27,7 +27,8 @@ var floodlight = &Controller{
 	find: func(own string) ([]string, bool) {
 		java, ok := firstOf("java")
 		jar, err := floodlightJar(own)
-		// Switches connect by IPv4. Its performance counters would be files in /tmp that stay when it is killed.
+		// Switches connect by IPv4. Its performance counters would be files in /tmp that stay when
+		// it is killed.
 		return []string{java, "-Djava.net.preferIPv4Stack=true", "-XX:-UsePerfData", "-cp", jar}, ok && err == nil && jar != ""
 	},
 	lacks: func(own string) error {
@@ -52,8 +53,8 @@ var floodlight = &Controller{
 const floodlightPort = "net.floodlightcontroller.core.internal.OFSwitchManager.openFlowPort"
 
 // floodlightProperties has no more modules than a learning switch needs; the REST server is one of
-// them, as Floodlight's main program asks for it. What it listens at is for the lab's switches only.
-// Without the versions it would offer OpenFlow 1.5.
+// them, as Floodlight's main program asks for it. What it listens at is for the lab's switches
+// only. Without the versions it would offer OpenFlow 1.5.
 const floodlightProperties = `floodlight.modules=\
 net.floodlightcontroller.core.internal.FloodlightProvider,\
 net.floodlightcontroller.storage.memory.MemoryStorageSource,\

@@ -326,8 +326,8 @@ func TestFloodlight(t *testing.T) {
 	}
 }
 
-// TestJarVersion proves that a version is read from a jar's manifest, and what is said of what is no
-// jar, or has none.
+// TestJarVersion proves that a version is read from a jar's manifest, and what is said of what is
+// no jar, or has none.
 func TestJarVersion(t *testing.T) {
 	for _, c := range []struct{ name, manifest, want, says string }{
 		{"version", "Manifest-Version: 1.0\r\nImplementation-Version: 1.2-SNAPSHOT\r\n", "Floodlight 1.2-SNAPSHOT", ""},

@@ -39,8 +39,8 @@ func by(p Protocol, routers ...uint64) *protocol {
 // Proves that a route that is computed by itself is the one that stands in the whole table, for
 // every router and every prefix of random networks (that an entry hides no route to a part of its
 // prefix, too): with unequal costs, failed links, a segment of several routers, loopbacks, static
-// routes of all kinds, routers whose paths a protocol finds, and others beside it; and that the same is so of the
-// longest prefix.
+// routes of all kinds, routers whose paths a protocol finds, and others beside it; and that the
+// same is so of the longest prefix.
 func TestRoutesOnDemandAreThoseOfTables(t *testing.T) {
 	for seed := range uint64(30) {
 		rng := rand.New(rand.NewPCG(seed, 3))

@@ -25,8 +25,8 @@ import (
 )
 
 // Hierarchies are the machine's hierarchies in which a lab's nodes get groups of their own:
-// trivet/<lab>/<node> below each mount point; see Group for what a lab's is called. Version 2 is used where it is mounted; version 1 only
-// for controllers that version 2 does not have.
+// trivet/<lab>/<node> below each mount point; see Group for what a lab's is called. Version 2 is
+// used where it is mounted; version 1 only for controllers that version 2 does not have.
 type Hierarchies struct {
 	V2     string // mount point, "" if there is none
 	CPU    string // of a version 1 cpu controller, "" if version 2 has it

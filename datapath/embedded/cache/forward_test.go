@@ -400,7 +400,8 @@ func TestTranslated(t *testing.T) {
 	data := bytes.Repeat([]byte("trivet"), 1<<20)
 	for listen, dial := range map[string]string{"10.0.0.2:9001": "10.0.0.9:80", "[fd00::2]:9001": "[fd00::9]:80"} {
 		missed := b.engine.Stats().Missed
-		// Were no packet left to be cut, all would be sent again; on a busy machine TCP takes a few of up to 45 segments for lost.
+		// Were no packet left to be cut, all would be sent again; on a busy machine TCP takes a few
+		// of up to 45 segments for lost.
 		if n, all := b.transferTo(listen, dial, data), uint32(len(data)/1448); n > all/4 {
 			t.Errorf("%s: %d of %d segments were sent again", dial, n, all)
 		}

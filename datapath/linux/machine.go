@@ -70,17 +70,33 @@ func refuses(t *topology.Topology) topology.Problems {
 			}
 		}
 	}
+	type address struct {
+		node string
+		mac  topology.MAC
+	}
+	has := map[address]bool{}
 	for _, k := range t.Links {
 		for i, e := range k.Ends {
-			if far := k.Ends[1-i]; far.External() && far.Carrier == nil && t.Node(e.Node).Datapath.Machine() {
+			if n := t.Node(e.Node); n == nil || !n.Datapath.Machine() {
+				continue
+			}
+			if far := k.Ends[1-i]; far.External() && far.Carrier == nil {
 				problems.Add(k.Pos, "put a switch between them, or use datapath frr", "link %s: a virtual machine cannot have an interface of the machine", k.Name())
 			}
+			if vm.Reserved(e.Interface) {
+				problems.Add(k.Pos, "name another", "link %s: the device name %s is taken in the virtual machine of %s", k.Name(), e.Interface, e.Node)
+			}
+			if e.MAC != (topology.MAC{}) && (vm.ReservedMAC(e.MAC) || has[address{e.Node, e.MAC}]) {
+				problems.Add(k.Pos, "give it another", "link %s: the virtual machine of %s knows its interfaces by their MAC, and another one has %s", k.Name(), e.Node, e.MAC)
+			}
+			has[address{e.Node, e.MAC}] = true
 		}
 	}
 	return problems
 }
 
-// find finds out which kernel machines have, and how fast they can be.
+// find finds out which kernel machines have, and how fast they can be. A lab keeps its kernel, so
+// that its machines are not started anew because another one was installed meanwhile.
 func (m *machines) find(dir string) (vm.Kernel, vm.Accelerator, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -88,7 +104,7 @@ func (m *machines) find(dir string) (vm.Kernel, vm.Accelerator, error) {
 		return m.kernel, m.how, nil
 	}
 	var err error
-	if m.kernel, err = vm.FindKernel(os.Getenv(vm.KernelVariable)); err != nil {
+	if m.kernel, err = vm.KeepKernel(os.Getenv(vm.KernelVariable), filepath.Join(dir, "kernel")); err != nil {
 		return m.kernel, m.how, err
 	}
 	if m.how, err = vm.FindAccelerator(context.Background(), m.kernel, filepath.Join(dir, "accelerator")); err != nil {
@@ -233,7 +249,8 @@ func (f *fabric) startMachine(n *topology.Node, want routerd.Program, s *vm.Spec
 			break
 		}
 		if !p.alive() || time.Now().After(deadline) {
-			p.unwanted.Store(true) // it is told here
+			p.unwanted.Store(true)                        // it is told here
+			_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL) // QEMU that hangs, and virtiofsd that waits for it
 			return fmt.Errorf("the virtual machine does not boot; the end of its log:\n%s", process.LastWords(log.Name()))
 		}
 	}
@@ -283,6 +300,7 @@ func (f *fabric) followLinks(node string, p *daemon, s *vm.Spec) error {
 		return nil
 	}
 	if err := set(); err != nil {
+		heard.Close()
 		return errors.Join(err, monitor.Close())
 	}
 	go func() {

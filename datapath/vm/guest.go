@@ -24,6 +24,10 @@ const GuestCommand = "__guest"
 // RunGuest is the first process of a guest. Its arguments are where this program is on the
 // machine, and the file of its Spec. It does not return: the machine ends with it.
 func RunGuest(args []string) {
+	if os.Getpid() != 1 { // a user has typed it: the machine to be switched off would be this one
+		fmt.Fprintln(os.Stderr, "trivet:", GuestCommand, "is the first process of a virtual machine")
+		os.Exit(1)
+	}
 	unix.Umask(0o022)
 	err := fmt.Errorf("%q are not a program and a file", args)
 	if len(args) == 2 {
@@ -227,7 +231,7 @@ func (s *Spec) nameInterfaces() (map[string]int, error) {
 	}
 	for i, dev := range list { // so that no name is taken
 		if dev.Attrs().EncapType == "ether" {
-			if err := netlink.LinkSetName(dev, fmt.Sprintf("device%d", i)); err != nil {
+			if err := netlink.LinkSetName(dev, guestName(i)); err != nil {
 				return nil, fmt.Errorf("rename %s: %w", dev.Attrs().Name, err)
 			}
 		}

@@ -1,6 +1,7 @@
 package vm
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,11 +22,12 @@ const handshakeTime = 20 * time.Second
 
 // Dial reaches a guest's agent from the network namespace of its node, in which the calling thread
 // must be.
-func Dial() (*ssh.Client, error) {
+func Dial(ctx context.Context) (*ssh.Client, error) {
 	conn, err := net.DialTimeout("tcp4", agentAt, handshakeTime)
 	if err != nil {
 		return nil, err
 	}
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	_ = conn.SetDeadline(time.Now().Add(handshakeTime))
 	c, channels, requests, err := ssh.NewClientConn(conn, agentAt, &ssh.ClientConfig{HostKeyCallback: ssh.InsecureIgnoreHostKey()})
 	if err != nil {
@@ -36,8 +38,12 @@ func Dial() (*ssh.Client, error) {
 	return ssh.NewClient(c, channels, requests), nil
 }
 
-// Routes returns the guest's routing table, in the format of /proc/net/route (proc(5)).
-func Routes(c *ssh.Client) (string, error) {
+// Routes returns the guest's routing table, in the format of /proc/net/route (proc(5)). A guest that
+// does not answer in time loses the connection.
+func Routes(ctx context.Context, c *ssh.Client) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { c.Close() })()
 	ok, text, err := c.SendRequest("routes", true, nil)
 	if err == nil && !ok {
 		err = errors.New("the agent cannot read the routing table")
@@ -76,7 +82,7 @@ func execIn(args []string) (int, error) {
 	if len(args) < 2 {
 		return 0, errors.New("no command")
 	}
-	client, err := Dial()
+	client, err := Dial(context.Background())
 	if err != nil {
 		return 0, fmt.Errorf("the virtual machine does not answer: %w", err)
 	}

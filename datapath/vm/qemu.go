@@ -84,6 +84,9 @@ func FindAccelerator(ctx context.Context, k Kernel, file string) (Accelerator, e
 			found = "kvm"
 		}
 	}
+	if ctx.Err() != nil { // else what came out would be what was interrupted
+		return "", ctx.Err()
+	}
 	return found, os.WriteFile(file, []byte(found), 0o600)
 }
 

@@ -116,7 +116,9 @@ func (f *fabric) Run(ctx context.Context, done func()) error {
 		defer done()
 		run := f.run
 		if n.Datapath.Machine() {
-			run = func(n *topology.Node, d *routerd.Family, r *topology.OSPFRouter) error { return f.runMachine(ctx, n, d, r) }
+			run = func(n *topology.Node, d *routerd.Family, r *topology.OSPFRouter) error {
+				return f.runMachine(ctx, n, d, r)
+			}
 		}
 		if err := run(n, d, r); err != nil {
 			return fmt.Errorf("%s: %w", n.Name, err)

@@ -197,6 +197,7 @@ func (f *fabric) runMachine(ctx context.Context, n *topology.Node, d *routerd.Fa
 	if err != nil {
 		return err
 	}
+	old, _ := os.ReadFile(filepath.Join(f.etc(n.Name), vm.SpecFile))
 	changed, err := writeFiles(f.etc(n.Name), "", want.Files)
 	if err != nil {
 		return err
@@ -206,7 +207,7 @@ func (f *fabric) runMachine(ctx context.Context, n *topology.Node, d *routerd.Fa
 		return err
 	}
 	if p := f.processesOf(n.Name)[machineName]; p != nil {
-		if p.alive() && !changed {
+		if p.alive() && (!changed || vm.Settles(string(old), want.Files[vm.SpecFile]) && f.settle(ctx, n.Name, s) == nil) {
 			return nil
 		}
 		p.end()
@@ -371,6 +372,18 @@ func (f *fabric) routesInside(ctx context.Context, node string) (string, error) 
 		f.forgetAgent(node)
 	}
 	return text, err
+}
+
+// settle gives a router's machine its buffers. One that needs none of its own any more keeps those
+// that it has.
+func (f *fabric) settle(ctx context.Context, node string, s *vm.Spec) error {
+	c, err := f.agentOf(ctx, node)
+	if err == nil {
+		if err = vm.Set(ctx, c, s.Buffers()); err != nil {
+			f.forgetAgent(node)
+		}
+	}
+	return err
 }
 
 // Enclose has a command of a router run in its machine.

@@ -22,6 +22,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/sys/unix"
+
+	"trivet.dev/trivet/datapath"
 )
 
 // The agent runs commands in a guest. It is reached in the namespace of the node, by a network of
@@ -146,8 +148,11 @@ func (a *agent) client(conn net.Conn) {
 	defer c.Close()
 	go func() {
 		for r := range requests {
-			routes, err := os.ReadFile("/proc/1/net/route")
-			_ = r.Reply(r.Type == "routes" && err == nil, routes)
+			answer, err := respond(r.Type, r.Payload)
+			if err != nil {
+				answer = []byte(err.Error())
+			}
+			_ = r.Reply(err == nil, answer)
 		}
 	}()
 	for n := range channels {
@@ -161,6 +166,21 @@ func (a *agent) client(conn net.Conn) {
 		}
 		go a.session(ch, requests)
 	}
+}
+
+// respond answers what is asked of the guest itself.
+func respond(kind string, payload []byte) (answer []byte, err error) {
+	switch kind {
+	case "routes":
+		return os.ReadFile("/proc/thread-self/net/route") // not 1: the thread in the agent's namespace may be the first
+	case "settings":
+		var list []datapath.Setting
+		if err := json.Unmarshal(payload, &list); err != nil {
+			return nil, err
+		}
+		return nil, set(list)
+	}
+	return nil, errors.New("there is no request " + kind)
 }
 
 // start starts a command that its caller waits for, by wait.

@@ -15,6 +15,8 @@ import (
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/sys/unix"
 	"golang.org/x/term"
+
+	"trivet.dev/trivet/datapath"
 )
 
 // handshakeTime is how long an agent may take to greet, on an emulated processor.
@@ -38,17 +40,31 @@ func Dial(ctx context.Context) (*ssh.Client, error) {
 	return ssh.NewClient(c, channels, requests), nil
 }
 
-// Routes returns the guest's routing table, in the format of /proc/net/route (proc(5)). A guest that
-// does not answer in time loses the connection.
+// Routes returns the guest's routing table, in the format of /proc/net/route (proc(5)).
 func Routes(ctx context.Context, c *ssh.Client) (string, error) {
+	text, err := request(ctx, c, "routes", nil)
+	return string(text), err
+}
+
+// Set changes settings of the guest's kernel.
+func Set(ctx context.Context, c *ssh.Client, list []datapath.Setting) error {
+	payload, err := json.Marshal(list)
+	if err == nil {
+		_, err = request(ctx, c, "settings", payload)
+	}
+	return err
+}
+
+// request asks the agent something. A guest that does not answer in time loses the connection.
+func request(ctx context.Context, c *ssh.Client, kind string, payload []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { c.Close() })()
-	ok, text, err := c.SendRequest("routes", true, nil)
+	ok, answer, err := c.SendRequest(kind, true, payload)
 	if err == nil && !ok {
-		err = errors.New("the agent cannot read the routing table")
+		err = fmt.Errorf("the agent's answer to %s: %s", kind, answer)
 	}
-	return string(text), err
+	return answer, err
 }
 
 // ExecCommand is the argument with which this program stands in a node for a command in its guest.

@@ -14,6 +14,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"trivet.dev/trivet/datapath"
 	"trivet.dev/trivet/internal/netbatch"
 )
 
@@ -186,10 +187,8 @@ func (s *Spec) showModules() error {
 
 // configure sets addresses, routes and the kernel's settings.
 func (s *Spec) configure() error {
-	for _, x := range s.Settings {
-		if err := os.WriteFile(x.Path, []byte(x.Value), 0o644); err != nil && !x.Optional {
-			return err
-		}
+	if err := set(s.Settings); err != nil {
+		return err
 	}
 	index, err := s.nameInterfaces()
 	if err != nil {
@@ -218,6 +217,16 @@ func (s *Spec) configure() error {
 	}
 	if err := b.Flush(); err != nil {
 		return fmt.Errorf("set the routes: %w", err)
+	}
+	return nil
+}
+
+// set changes the kernel's settings.
+func set(list []datapath.Setting) error {
+	for _, x := range list {
+		if err := os.WriteFile(x.Path, []byte(x.Value), 0o644); err != nil && !x.Optional {
+			return err
+		}
 	}
 	return nil
 }

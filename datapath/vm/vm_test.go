@@ -15,6 +15,9 @@ import (
 	"time"
 
 	"golang.org/x/crypto/ssh"
+
+	"trivet.dev/trivet/datapath"
+	"trivet.dev/trivet/topology"
 )
 
 // TestBootOrder proves that modules are loaded after those that they need, each once; that what is
@@ -63,6 +66,37 @@ func TestKeptKernel(t *testing.T) {
 		if k, err := KeepKernel(c[0], file); err != nil || filepath.Dir(k.Image) != c[1] {
 			t.Errorf("%q: %v, %v", c[0], k, err)
 		}
+	}
+}
+
+// TestSettles proves that a guest is told of other buffers while it runs, and of nothing else.
+func TestSettles(t *testing.T) {
+	text := func(s Spec) string {
+		b, err := json.Marshal(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	forward := datapath.Setting{Path: "/proc/sys/net/ipv4/ip_forward", Value: "1"}
+	buffer := datapath.Setting{Path: "/proc/sys/net/ipv4/tcp_rmem", Value: "4096 131072 5000000", Optional: true}
+	with := func(mtu int, list ...datapath.Setting) Spec {
+		return Spec{Name: "r1", Interfaces: []Interface{{Name: "r1-eth0", MAC: topology.MAC{2, 0, 0, 0, 0, 1}, MTU: mtu}}, Settings: list}
+	}
+	was := with(1500, forward)
+	for _, c := range []struct {
+		is   Spec
+		want bool
+	}{{with(1500, forward, buffer), true}, {with(1500, buffer), false}, {with(1400, forward, buffer), false}} {
+		if Settles(text(was), text(c.is)) != c.want || Settles(text(c.is), text(was)) != c.want {
+			t.Errorf("%v", c.is)
+		}
+	}
+	if some := with(1500, forward, buffer); !slices.Equal(some.Buffers(), []datapath.Setting{buffer}) {
+		t.Errorf("%v", some.Buffers())
+	}
+	if Settles("", text(was)) {
+		t.Error("without a file")
 	}
 }
 

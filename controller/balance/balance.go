@@ -65,6 +65,7 @@ type Balancer[K comparable] struct {
 	config Config
 	moved  map[K]*Moved[K]
 	moves  int // ever
+	rests  engine.Rests[K]
 }
 
 // Moved is a destination whose packets take other ways than the shortest.
@@ -202,12 +203,13 @@ func (a *Balancer[K]) run() {
 
 // step moves what should move.
 func (a *Balancer[K]) step(c Config, r *reading[K]) {
+	now := time.Now()
 	a.mu.Lock()
 	a.prune()
 	var demands []engine.Demand
 	var of []K
 	for _, p := range r.destinations(a.moved, a.compare) {
-		if m := a.moved[p]; m != nil && m.User {
+		if m := a.moved[p]; m != nil && m.User || a.rests.Resting(p, now) {
 			continue
 		}
 		if d, is := a.demand(r, p); is {
@@ -217,6 +219,7 @@ func (a *Balancer[K]) step(c Config, r *reading[K]) {
 	var lines []slog.Attr
 	for _, m := range engine.Step(r.network, demands, c.Options) {
 		a.moves++
+		a.rests.Moved(of[m.Demand], now, c.Period)
 		lines = append(lines, a.take(c, r, of[m.Demand], m))
 	}
 	a.mu.Unlock()
@@ -266,6 +269,7 @@ func (a *Balancer[K]) prune() {
 		for dpid, e := range m.ways {
 			if d.Next[dpid] != e && !m.User {
 				delete(m.ways, dpid)
+				a.rests.Forget(p)
 			}
 		}
 		if len(m.ways) == 0 {

@@ -224,8 +224,8 @@ func (f *fabric) self() string {
 	return self
 }
 
-// startMachine starts a machine and returns when its agent answers, which it does once FRR runs. One
-// that does not answer is ended, so that it is started anew the next time.
+// startMachine starts a machine and returns when its agent answers, which it does once FRR runs.
+// One that does not answer is ended, so that it is started anew the next time.
 func (f *fabric) startMachine(ctx context.Context, n *topology.Node, want routerd.Program, s *vm.Spec) error {
 	dir := f.site.NodeDir(n.Name)
 	cmd, before, done, err := vm.Prepare(want.Args, dir)

@@ -55,8 +55,8 @@ func FindKernel(dir string) (Kernel, error) {
 		"apt install linux-image-cloud-amd64 (Debian) or linux-image-virtual (Ubuntu)")
 }
 
-// KeepKernel is FindKernel, but without a directory it returns the kernel of the time before as long
-// as that is there. What came out is kept in a file.
+// KeepKernel is FindKernel, but without a directory it returns the kernel of the time before as
+// long as that is there. What came out is kept in a file.
 func KeepKernel(dir, file string) (k Kernel, err error) {
 	b, err := os.ReadFile(file)
 	if dir == "" && err == nil && json.Unmarshal(b, &k) == nil && k.isThere() {

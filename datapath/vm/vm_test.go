@@ -42,8 +42,8 @@ func TestBootOrder(t *testing.T) {
 	}
 }
 
-// TestKeptKernel proves that a lab keeps its kernel while another one is named no more, and that one
-// that is named goes before it.
+// TestKeptKernel proves that a lab keeps its kernel while another one is named no more, and that
+// one that is named goes before it.
 func TestKeptKernel(t *testing.T) {
 	kernel := func() string {
 		dir := t.TempDir()

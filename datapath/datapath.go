@@ -77,9 +77,10 @@ type Mounter interface {
 // Runner is a fabric that runs programs in its nodes, once their links are ready.
 type Runner interface {
 	// Running is how many nodes have such programs. Run starts those that are not running and tells
-	// the others what has changed. It calls done for each node.
+	// the others what has changed. It calls done for each node. When ctx ends it may leave what it
+	// has not started.
 	Running(t *topology.Topology) int
-	Run(done func()) error
+	Run(ctx context.Context, done func()) error
 }
 
 // Converger is a fabric whose routers run routing protocols.

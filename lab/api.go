@@ -349,7 +349,7 @@ func (d *daemon) apply(r ApplyRequest) (out ApplyResult, err error) {
 			return errors.Join(err, d.backTo(d.target().Topology()))
 		}
 		if len(dead) > 0 {
-			err = d.target().Heal()
+			err = d.target().Heal(ctx)
 		}
 		if started {
 			err = errors.Join(err, d.waitForeign(ctx, t))

@@ -31,7 +31,7 @@ type life interface {
 	SetLink(ctx context.Context, index int, c topology.LinkChange) error
 	Replaced(*topology.Topology) (gone, made []*topology.Node) // by Apply
 	CheckSwitches() error                                      // before Apply
-	Heal() error
+	Heal(context.Context) error
 	Close()
 }
 

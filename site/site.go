@@ -308,28 +308,49 @@ func (s *Site) serve(ctx context.Context, programs []program) (lines []string, e
 		return nil, fmt.Errorf("start the program there: %w", err)
 	}
 	greeting := bufio.NewReader(out)
-	line, err := greeting.ReadString('\n')
-	if line != hello() || err != nil {
-		rest, _ := io.ReadAll(io.LimitReader(greeting, 1<<16))
+	greets, lines, err := heardOf(greeting)
+	if !greets {
+		if err != nil { // else it has ended
+			session.Close()
+		}
 		_ = session.Wait()
-		other, is := strings.CutPrefix(line, "trivet ")
 		switch {
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
 		case s.heard.lost.Load():
 			return nil, fmt.Errorf("nothing was heard of it for %s", silence)
-		case is && err == nil:
-			return nil, fmt.Errorf("the program for its kind of machine is of version %s, and this one of %s: make dist builds it anew", strings.TrimSpace(other), version.Version)
-		case line == "":
-			return nil, fmt.Errorf("the program there does not start: %s", s.errs)
+		case err == nil && len(lines) == 0:
+			err = fmt.Errorf("the program there does not start: %s", s.errs)
 		}
-		return strings.Split(strings.TrimSpace(line+string(rest)), "\n"), nil
+		return lines, err
 	}
 	if s.mux, err = yamux.Client(pipes{greeting, in, s.Login.Close}, muxConfig()); err != nil {
 		return nil, err
 	}
 	s.HTTP = &http.Client{Transport: &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return s.Stream() }}}
 	return nil, nil
+}
+
+// heardOf reads what comes of the script until the program greets, or else what the script says of
+// the machine at its end. What comes before is what a user has his shell say (in .bashrc).
+func heardOf(from *bufio.Reader) (greets bool, lines []string, err error) {
+	for said := 0; said < 1<<16; {
+		line, err := from.ReadString('\n')
+		if line == hello() {
+			return true, nil, nil
+		}
+		if other, is := strings.CutPrefix(line, "trivet "); is {
+			return false, nil, fmt.Errorf("the program for its kind of machine is of version %s, and this one of %s: make dist builds it anew", strings.TrimSpace(other), version.Version)
+		}
+		if line != "" {
+			lines = append(lines, strings.TrimSpace(line))
+		}
+		if err != nil {
+			return false, lines[max(0, len(lines)-2):], nil
+		}
+		said += len(line)
+	}
+	return false, nil, errors.New("its shell says too much when a command is run: look what .bashrc there prints")
 }
 
 // Stream opens a connection to the service there.

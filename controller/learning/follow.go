@@ -237,7 +237,7 @@ func (t *table) change(c *change) (tree bool) {
 		if p.phase != open && r == edge {
 			p.opened = time.Now()
 		}
-		tree = tree || r.inTree() && (p.phase != open || p.role != r)
+		tree = tree || r.inTree() && (p.phase != open || p.role.hasPaths())
 		t.fresh = t.fresh || r.hasPaths() && p.role != r
 		p.phase, p.role = open, r
 	}

@@ -138,8 +138,20 @@ func (h *host) drop() {
 	}
 }
 
+// lock returns the router's node with its mu held: not one that is just followed by another.
+func (h *host) lock() *node {
+	for {
+		n := h.node.Load()
+		n.mu.Lock()
+		if h.node.Load() == n {
+			return n
+		}
+		n.mu.Unlock()
+	}
+}
+
 // serve makes the stack that of a router, whose addresses it has from now on. What sockets do goes
-// on as long as their addresses are among them.
+// on as long as their addresses are among them. The node's mu must be held.
 func (h *host) serve(n *node) {
 	h.node.Store(n)
 	h.link.SetMTU(uint32(n.mtus[0]))
@@ -191,8 +203,7 @@ func (h *host) speak(link *channel.Endpoint, send func(n *node, packet []byte)) 
 		b := pkt.ToView().AsSlice()
 		packet := append([]byte(nil), b...)
 		pkt.DecRef()
-		n := h.node.Load()
-		n.mu.Lock()
+		n := h.lock()
 		if len(packet) >= 20 && etherTypeOf(packet) == openflow.EthTypeIPv4 || len(packet) >= 40 {
 			send(n, packet)
 		}

@@ -113,6 +113,8 @@ func (n *node) succeed(old *node) {
 	}
 	old.gone = true
 	if n.host, old.host = old.host, nil; n.host != nil {
+		n.mu.Lock() // sockets find the node from now on
+		defer n.mu.Unlock()
 		n.host.serve(n)
 	}
 }

@@ -158,8 +158,7 @@ func (h *host) releaser() func() { return sync.OnceFunc(h.release) }
 
 // sourceTo is the address by which the router speaks to another.
 func (h *host) sourceTo(to netip.Addr) netip.Addr {
-	n := h.node.Load()
-	n.mu.Lock()
+	n := h.lock()
 	defer n.mu.Unlock()
 	if f := n.zone(to.Zone()); isLinkLocal(to) && f != nil {
 		return f.at(linkLocal(f.MAC))
@@ -190,8 +189,7 @@ func (h *host) fullAddress(a netip.AddrPort) (out tcpip.FullAddress, protocol tc
 	ip := a.Addr().Unmap()
 	switch {
 	case ip.IsValid() && isLinkLocal(ip):
-		n := h.node.Load()
-		n.mu.Lock()
+		n := h.lock()
 		defer n.mu.Unlock()
 		f := n.zone(ip.Zone())
 		if f == nil || !n.v6 || n.gone {
@@ -213,8 +211,7 @@ func (h *host) fullAddress(a netip.AddrPort) (out tcpip.FullAddress, protocol tc
 
 // zoneAt is what the stack's interface is called in addresses; "" is none.
 func (h *host) zoneAt(id tcpip.NICID) string {
-	n := h.node.Load()
-	n.mu.Lock()
+	n := h.lock()
 	defer n.mu.Unlock()
 	if p := h.ports[uint32(id-hostNIC)]; id > hostNIC && p != nil {
 		return p.name

@@ -2,8 +2,11 @@ package routing
 
 import (
 	"context"
+	"net"
 	"net/netip"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -64,5 +67,46 @@ func TestDialsMapped(t *testing.T) {
 	}
 	if _, err := app.DialTCP(t.Context(), 1, netip.Addr{}, netip.AddrPort{}); err == nil {
 		t.Error("a connection to no address")
+	}
+}
+
+// Proves that sockets at link-local addresses go on while the configuration changes, and may be
+// used while interfaces come and go.
+func TestLinkLocalSocketsWhileConfigured(t *testing.T) {
+	for _, renamed := range []bool{false, true} {
+		app, _, _ := single(t)
+		configs := [2]Config{app.config, app.config}
+		configs[1].Routers = slices.Clone(configs[1].Routers)
+		list := slices.Clone(configs[1].Routers[0].Interfaces)
+		for i := range list {
+			if list[i].MTU = 1400; renamed {
+				list[i].Name += "0"
+			}
+		}
+		configs[1].Routers[0].Interfaces = list
+		c, err := app.ListenUDP(1, netip.AddrPortFrom(netip.Addr{}, 7))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var done sync.WaitGroup
+		var stop atomic.Bool
+		for _, zone := range []string{"1", "2"} {
+			done.Go(func() {
+				for to := net.UDPAddrFromAddrPort(netip.MustParseAddrPort("[fe80::9%" + zone + "]:7")); !stop.Load(); {
+					if _, err := c.WriteTo([]byte("walnut"), to); err != nil && !renamed {
+						t.Errorf("zone %s: %v", zone, err)
+						return
+					}
+				}
+			})
+		}
+		for i := range 300 {
+			if err := app.Configure(configs[i%2]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		stop.Store(true)
+		done.Wait()
+		c.Close()
 	}
 }

@@ -1,6 +1,7 @@
 package linux
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -109,13 +110,15 @@ func (f *fabric) Running(t *topology.Topology) int { return len(withDaemons(t)) 
 
 // Run starts the routing daemons of new nodes, tells others what has changed, ends those that are
 // no longer needed, and restarts those that have ended.
-func (f *fabric) Run(done func()) error {
+func (f *fabric) Run(ctx context.Context, done func()) error {
 	defer f.machines.booted()
 	return f.each(func(n *topology.Node, d *routerd.Family, r *topology.OSPFRouter) error {
 		defer done()
 		run := f.run
 		if n.Datapath.Machine() {
-			run = f.runMachine
+			run = func(n *topology.Node, d *routerd.Family, r *topology.OSPFRouter) error {
+				return f.runMachine(ctx, n, d, r)
+			}
 		}
 		if err := run(n, d, r); err != nil {
 			return fmt.Errorf("%s: %w", n.Name, err)

@@ -70,28 +70,44 @@ func refuses(t *topology.Topology) topology.Problems {
 			}
 		}
 	}
+	type address struct {
+		node string
+		mac  topology.MAC
+	}
+	has := map[address]bool{}
 	for _, k := range t.Links {
 		for i, e := range k.Ends {
-			if far := k.Ends[1-i]; far.External() && far.Carrier == nil && t.Node(e.Node).Datapath.Machine() {
+			if n := t.Node(e.Node); n == nil || !n.Datapath.Machine() {
+				continue
+			}
+			if far := k.Ends[1-i]; far.External() && far.Carrier == nil {
 				problems.Add(k.Pos, "put a switch between them, or use datapath frr", "link %s: a virtual machine cannot have an interface of the machine", k.Name())
 			}
+			if vm.Reserved(e.Interface) {
+				problems.Add(k.Pos, "name another", "link %s: the device name %s is taken in the virtual machine of %s", k.Name(), e.Interface, e.Node)
+			}
+			if e.MAC != (topology.MAC{}) && (vm.ReservedMAC(e.MAC) || has[address{e.Node, e.MAC}]) {
+				problems.Add(k.Pos, "give it another", "link %s: the virtual machine of %s knows its interfaces by their MAC, and another one has %s", k.Name(), e.Node, e.MAC)
+			}
+			has[address{e.Node, e.MAC}] = true
 		}
 	}
 	return problems
 }
 
-// find finds out which kernel machines have, and how fast they can be.
-func (m *machines) find(dir string) (vm.Kernel, vm.Accelerator, error) {
+// find finds out which kernel machines have, and how fast they can be. A lab keeps its kernel, so
+// that its machines are not started anew because another one was installed meanwhile.
+func (m *machines) find(ctx context.Context, dir string) (vm.Kernel, vm.Accelerator, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.ready {
 		return m.kernel, m.how, nil
 	}
 	var err error
-	if m.kernel, err = vm.FindKernel(os.Getenv(vm.KernelVariable)); err != nil {
+	if m.kernel, err = vm.KeepKernel(os.Getenv(vm.KernelVariable), filepath.Join(dir, "kernel")); err != nil {
 		return m.kernel, m.how, err
 	}
-	if m.how, err = vm.FindAccelerator(context.Background(), m.kernel, filepath.Join(dir, "accelerator")); err != nil {
+	if m.how, err = vm.FindAccelerator(ctx, m.kernel, filepath.Join(dir, "accelerator")); err != nil {
 		return m.kernel, m.how, err
 	}
 	m.ready = true
@@ -125,8 +141,8 @@ func (m *machines) booted() {
 func (f *fabric) initrd() string { return filepath.Join(f.site.Dir(), "initrd") }
 
 // machine is a router's machine as a program, and what its guest is to be.
-func (f *fabric) machine(n *topology.Node, d *routerd.Family, r *topology.OSPFRouter) (want routerd.Program, s *vm.Spec, err error) {
-	kernel, how, err := f.machines.find(f.site.Dir())
+func (f *fabric) machine(ctx context.Context, n *topology.Node, d *routerd.Family, r *topology.OSPFRouter) (want routerd.Program, s *vm.Spec, err error) {
+	kernel, how, err := f.machines.find(ctx, f.site.Dir())
 	if err != nil {
 		return want, nil, err
 	}
@@ -176,11 +192,12 @@ func (f *fabric) spec(n *topology.Node, d *routerd.Family, r *topology.OSPFRoute
 }
 
 // runMachine starts the machine of a router that is new, has changed, or whose machine has ended.
-func (f *fabric) runMachine(n *topology.Node, d *routerd.Family, r *topology.OSPFRouter) error {
-	want, s, err := f.machine(n, d, r)
+func (f *fabric) runMachine(ctx context.Context, n *topology.Node, d *routerd.Family, r *topology.OSPFRouter) error {
+	want, s, err := f.machine(ctx, n, d, r)
 	if err != nil {
 		return err
 	}
+	old, _ := os.ReadFile(filepath.Join(f.etc(n.Name), vm.SpecFile))
 	changed, err := writeFiles(f.etc(n.Name), "", want.Files)
 	if err != nil {
 		return err
@@ -190,7 +207,7 @@ func (f *fabric) runMachine(n *topology.Node, d *routerd.Family, r *topology.OSP
 		return err
 	}
 	if p := f.processesOf(n.Name)[machineName]; p != nil {
-		if p.alive() && !changed {
+		if p.alive() && (!changed || vm.Settles(string(old), want.Files[vm.SpecFile]) && f.settle(ctx, n.Name, s) == nil) {
 			return nil
 		}
 		p.end()
@@ -199,7 +216,7 @@ func (f *fabric) runMachine(n *topology.Node, d *routerd.Family, r *topology.OSP
 	if err := f.machines.makeInitrd(f.initrd(), f.self()); err != nil {
 		return err
 	}
-	return f.startMachine(n, want, s)
+	return f.startMachine(ctx, n, want, s)
 }
 
 func (f *fabric) self() string {
@@ -208,7 +225,8 @@ func (f *fabric) self() string {
 }
 
 // startMachine starts a machine and returns when its agent answers, which it does once FRR runs.
-func (f *fabric) startMachine(n *topology.Node, want routerd.Program, s *vm.Spec) error {
+// One that does not answer is ended, so that it is started anew the next time.
+func (f *fabric) startMachine(ctx context.Context, n *topology.Node, want routerd.Program, s *vm.Spec) error {
 	dir := f.site.NodeDir(n.Name)
 	cmd, before, done, err := vm.Prepare(want.Args, dir)
 	if err != nil {
@@ -228,21 +246,39 @@ func (f *fabric) startMachine(n *topology.Node, want routerd.Program, s *vm.Spec
 	}
 	f.setProcess(n.Name, want.Name, p)
 	go f.watch(n.Name, p)
-	for deadline := time.Now().Add(bootTime); ; time.Sleep(100 * time.Millisecond) {
-		if _, err := f.agentOf(n.Name); err == nil {
-			break
+	if err := f.awaitAgent(ctx, n.Name, p); err != nil {
+		p.unwanted.Store(true)                        // it is told here
+		_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL) // QEMU that hangs, and virtiofsd that waits for it
+		if ctx.Err() != nil {
+			return ctx.Err()
 		}
-		if !p.alive() || time.Now().After(deadline) {
-			p.unwanted.Store(true) // it is told here
-			return fmt.Errorf("the virtual machine does not boot; the end of its log:\n%s", process.LastWords(log.Name()))
-		}
+		return fmt.Errorf("the virtual machine does not boot: %w; the end of its log:\n%s", err, process.LastWords(log.Name()))
 	}
 	return f.followLinks(n.Name, p, s)
 }
 
+// awaitAgent waits until a machine's agent answers; the error says why it does not.
+func (f *fabric) awaitAgent(ctx context.Context, node string, p *daemon) error {
+	ctx, cancel := context.WithTimeout(ctx, bootTime)
+	defer cancel()
+	for {
+		_, err := f.agentOf(ctx, node)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-p.ended:
+			return errors.New("it has ended")
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
 // resumeMachine finds the machine of a router that runs.
-func (f *fabric) resumeMachine(n *topology.Node, d *routerd.Family, r *topology.OSPFRouter) error {
-	want, s, err := f.machine(n, d, r)
+func (f *fabric) resumeMachine(ctx context.Context, n *topology.Node, d *routerd.Family, r *topology.OSPFRouter) error {
+	want, s, err := f.machine(ctx, n, d, r)
 	if err != nil {
 		return err
 	}
@@ -283,6 +319,7 @@ func (f *fabric) followLinks(node string, p *daemon, s *vm.Spec) error {
 		return nil
 	}
 	if err := set(); err != nil {
+		heard.Close()
 		return errors.Join(err, monitor.Close())
 	}
 	go func() {
@@ -303,11 +340,11 @@ func (f *fabric) followLinks(node string, p *daemon, s *vm.Spec) error {
 }
 
 // agentOf returns a connection to the agent of a router's machine.
-func (f *fabric) agentOf(node string) (c *ssh.Client, err error) {
+func (f *fabric) agentOf(ctx context.Context, node string) (c *ssh.Client, err error) {
 	if c, ok := f.machines.agents.Load(node); ok {
 		return c.(*ssh.Client), nil
 	}
-	if err := f.site.OnNode(node, func() (err error) { c, err = vm.Dial(); return err }); err != nil {
+	if err := f.site.OnNode(node, func() (err error) { c, err = vm.Dial(ctx); return err }); err != nil {
 		return nil, err
 	}
 	if other, loaded := f.machines.agents.LoadOrStore(node, c); loaded {
@@ -325,16 +362,28 @@ func (f *fabric) forgetAgent(node string) {
 }
 
 // routesInside is the routing table of a router's machine.
-func (f *fabric) routesInside(node string) (string, error) {
-	c, err := f.agentOf(node)
+func (f *fabric) routesInside(ctx context.Context, node string) (string, error) {
+	c, err := f.agentOf(ctx, node)
 	if err != nil {
 		return "", err
 	}
-	text, err := vm.Routes(c)
+	text, err := vm.Routes(ctx, c)
 	if err != nil {
 		f.forgetAgent(node)
 	}
 	return text, err
+}
+
+// settle gives a router's machine its buffers. One that needs none of its own any more keeps those
+// that it has.
+func (f *fabric) settle(ctx context.Context, node string, s *vm.Spec) error {
+	c, err := f.agentOf(ctx, node)
+	if err == nil {
+		if err = vm.Set(ctx, c, s.Buffers()); err != nil {
+			f.forgetAgent(node)
+		}
+	}
+	return err
 }
 
 // Enclose has a command of a router run in its machine.

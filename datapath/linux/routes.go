@@ -32,7 +32,7 @@ func (f *fabric) WaitRoutes(ctx context.Context, knows func(router string, to ne
 	var before string
 	var since time.Time
 	for {
-		tables, missing, err := f.missingRoute(wanted, knows)
+		tables, missing, err := f.missingRoute(ctx, wanted, knows)
 		if err != nil {
 			return err
 		}
@@ -52,16 +52,13 @@ func (f *fabric) WaitRoutes(ctx context.Context, knows func(router string, to ne
 
 // missingRoute names a network that a router has no route to, and returns the routing tables of all
 // routers with daemons.
-func (f *fabric) missingRoute(wanted map[string][]netip.Prefix, knows func(string, netip.Addr) bool) (tables, missing string, err error) {
+func (f *fabric) missingRoute(ctx context.Context, wanted map[string][]netip.Prefix, knows func(string, netip.Addr) bool) (tables, missing string, err error) {
 	for _, node := range slices.Sorted(maps.Keys(wanted)) {
 		has := func(n netip.Prefix) bool { return knows(node, n.Addr().Next()) }
 		if f.site.Topology().Node(node).Datapath.Linux() {
-			text, ended, err := f.routesOf(f.site.Topology().Node(node))
-			if ended {
-				return "", "the daemons of router " + node + " have ended", nil
-			}
-			if err != nil {
-				return "", "", err
+			text, without, err := f.routesOf(ctx, f.site.Topology().Node(node))
+			if err != nil || without != "" {
+				return "", without, err
 			}
 			tables += text
 			has = routeTable(text).covers
@@ -75,18 +72,25 @@ func (f *fabric) missingRoute(wanted map[string][]netip.Prefix, knows func(strin
 	return tables, missing, nil
 }
 
-// routesOf reads the routing table of a router with daemons, which may just have ended.
-func (f *fabric) routesOf(n *topology.Node) (text string, ended bool, err error) {
+// routesOf reads the routing table of a router with daemons, or says why there is none now: these
+// may just have ended.
+func (f *fabric) routesOf(ctx context.Context, n *topology.Node) (text, without string, err error) {
+	const ended = "the daemons of router %s have ended"
 	pid := f.daemonOf(n.Name)
 	switch {
 	case pid == 0:
-		return "", true, nil
+		return "", fmt.Sprintf(ended, n.Name), nil
 	case n.Datapath.Machine():
-		text, err = f.routesInside(n.Name)
-		return text, err != nil && f.daemonOf(n.Name) == 0, err
+		if text, err = f.routesInside(ctx, n.Name); err != nil {
+			return "", fmt.Sprintf("the virtual machine of router %s does not answer: %v", n.Name, err), nil
+		}
+		return text, "", nil
 	}
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/route", pid))
-	return string(b), errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EINVAL), err
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EINVAL) {
+		return "", fmt.Sprintf(ended, n.Name), nil
+	}
+	return string(b), "", err
 }
 
 // daemonOf returns the process id of a living daemon of a router, or 0.

@@ -30,7 +30,7 @@ func TestRoutesOfTheDead(t *testing.T) {
 	top.AddNode(topology.Router, "r1").Datapath = topology.FRR
 	f := newFabric(site{topology: top})
 	f.setProcess("r1", "zebra", &daemon{cmd: cmd, ended: make(chan struct{})})
-	_, missing, err := f.missingRoute(map[string][]netip.Prefix{"r1": {netip.MustParsePrefix("10.0.0.0/8")}}, nil)
+	_, missing, err := f.missingRoute(t.Context(), map[string][]netip.Prefix{"r1": {netip.MustParsePrefix("10.0.0.0/8")}}, nil)
 	if err != nil || !strings.Contains(missing, "the daemons of router r1 have ended") {
 		t.Errorf("%q, %v", missing, err)
 	}

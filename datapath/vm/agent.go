@@ -22,6 +22,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/sys/unix"
+
+	"trivet.dev/trivet/datapath"
 )
 
 // The agent runs commands in a guest. It is reached in the namespace of the node, by a network of
@@ -146,8 +148,11 @@ func (a *agent) client(conn net.Conn) {
 	defer c.Close()
 	go func() {
 		for r := range requests {
-			routes, err := os.ReadFile("/proc/1/net/route")
-			_ = r.Reply(r.Type == "routes" && err == nil, routes)
+			answer, err := respond(r.Type, r.Payload)
+			if err != nil {
+				answer = []byte(err.Error())
+			}
+			_ = r.Reply(err == nil, answer)
 		}
 	}()
 	for n := range channels {
@@ -161,6 +166,21 @@ func (a *agent) client(conn net.Conn) {
 		}
 		go a.session(ch, requests)
 	}
+}
+
+// respond answers what is asked of the guest itself.
+func respond(kind string, payload []byte) (answer []byte, err error) {
+	switch kind {
+	case "routes":
+		return os.ReadFile("/proc/thread-self/net/route") // not 1: the thread in the agent's namespace may be the first
+	case "settings":
+		var list []datapath.Setting
+		if err := json.Unmarshal(payload, &list); err != nil {
+			return nil, err
+		}
+		return nil, set(list)
+	}
+	return nil, errors.New("there is no request " + kind)
 }
 
 // start starts a command that its caller waits for, by wait.
@@ -281,9 +301,40 @@ func (c *command) close() {
 	}
 }
 
-// lastWords is how long output is waited for after the command has ended: what it left in the
-// background may hold its pipes open for ever.
-const lastWords = 200 * time.Millisecond
+// What a command has left in the background may hold its pipes open for ever. So once it has ended,
+// output is waited for so long, and what is more than a pipe holds (pipe(7)) is not its own. How
+// long whoever reads the output takes does not count.
+const (
+	lastWords = 200 * time.Millisecond
+	pipeSize  = 1 << 16
+)
+
+// forward copies what a command prints. That it has ended is told by a deadline of from.
+func forward(to io.Writer, from *os.File) {
+	buffer := make([]byte, 32<<10)
+	for ended, wait, most := false, lastWords, pipeSize; wait > 0 && most > 0; {
+		began := time.Now()
+		if ended {
+			_ = from.SetReadDeadline(began.Add(wait))
+		}
+		n, err := from.Read(buffer)
+		if ended {
+			wait, most = wait-time.Since(began), most-n
+		}
+		if n > 0 {
+			if _, gone := to.Write(buffer[:n]); gone != nil {
+				return
+			}
+		}
+		switch {
+		case err == nil:
+		case ended || !errors.Is(err, os.ErrDeadlineExceeded):
+			return
+		default:
+			ended = true
+		}
+	}
+}
 
 // run starts a command; what becomes of it is sent.
 func (c *command) run(what ask) {
@@ -305,12 +356,12 @@ func (c *command) run(what ask) {
 	}
 	var copied sync.WaitGroup
 	for to, from := range outputs {
-		copied.Go(func() { _, _ = io.Copy(to, from) })
+		copied.Go(func() { forward(to, from) })
 	}
 	go func() {
 		c.agent.wait(c.cmd)
 		for _, f := range outputs {
-			_ = f.SetReadDeadline(time.Now().Add(lastWords))
+			_ = f.SetReadDeadline(time.Now())
 		}
 		copied.Wait()
 		code := c.cmd.ProcessState.ExitCode()

@@ -1,6 +1,7 @@
 package vm
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,6 +15,8 @@ import (
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/sys/unix"
 	"golang.org/x/term"
+
+	"trivet.dev/trivet/datapath"
 )
 
 // handshakeTime is how long an agent may take to greet, on an emulated processor.
@@ -21,11 +24,12 @@ const handshakeTime = 20 * time.Second
 
 // Dial reaches a guest's agent from the network namespace of its node, in which the calling thread
 // must be.
-func Dial() (*ssh.Client, error) {
+func Dial(ctx context.Context) (*ssh.Client, error) {
 	conn, err := net.DialTimeout("tcp4", agentAt, handshakeTime)
 	if err != nil {
 		return nil, err
 	}
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	_ = conn.SetDeadline(time.Now().Add(handshakeTime))
 	c, channels, requests, err := ssh.NewClientConn(conn, agentAt, &ssh.ClientConfig{HostKeyCallback: ssh.InsecureIgnoreHostKey()})
 	if err != nil {
@@ -37,12 +41,30 @@ func Dial() (*ssh.Client, error) {
 }
 
 // Routes returns the guest's routing table, in the format of /proc/net/route (proc(5)).
-func Routes(c *ssh.Client) (string, error) {
-	ok, text, err := c.SendRequest("routes", true, nil)
-	if err == nil && !ok {
-		err = errors.New("the agent cannot read the routing table")
-	}
+func Routes(ctx context.Context, c *ssh.Client) (string, error) {
+	text, err := request(ctx, c, "routes", nil)
 	return string(text), err
+}
+
+// Set changes settings of the guest's kernel.
+func Set(ctx context.Context, c *ssh.Client, list []datapath.Setting) error {
+	payload, err := json.Marshal(list)
+	if err == nil {
+		_, err = request(ctx, c, "settings", payload)
+	}
+	return err
+}
+
+// request asks the agent something. A guest that does not answer in time loses the connection.
+func request(ctx context.Context, c *ssh.Client, kind string, payload []byte) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { c.Close() })()
+	ok, answer, err := c.SendRequest(kind, true, payload)
+	if err == nil && !ok {
+		err = fmt.Errorf("the agent's answer to %s: %s", kind, answer)
+	}
+	return answer, err
 }
 
 // ExecCommand is the argument with which this program stands in a node for a command in its guest.
@@ -76,7 +98,7 @@ func execIn(args []string) (int, error) {
 	if len(args) < 2 {
 		return 0, errors.New("no command")
 	}
-	client, err := Dial()
+	client, err := Dial(context.Background())
 	if err != nil {
 		return 0, fmt.Errorf("the virtual machine does not answer: %w", err)
 	}

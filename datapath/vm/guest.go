@@ -14,6 +14,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"trivet.dev/trivet/datapath"
 	"trivet.dev/trivet/internal/netbatch"
 )
 
@@ -24,6 +25,10 @@ const GuestCommand = "__guest"
 // RunGuest is the first process of a guest. Its arguments are where this program is on the
 // machine, and the file of its Spec. It does not return: the machine ends with it.
 func RunGuest(args []string) {
+	if os.Getpid() != 1 { // a user has typed it: the machine to be switched off would be this one
+		fmt.Fprintln(os.Stderr, "trivet:", GuestCommand, "is the first process of a virtual machine")
+		os.Exit(1)
+	}
 	unix.Umask(0o022)
 	err := fmt.Errorf("%q are not a program and a file", args)
 	if len(args) == 2 {
@@ -182,10 +187,8 @@ func (s *Spec) showModules() error {
 
 // configure sets addresses, routes and the kernel's settings.
 func (s *Spec) configure() error {
-	for _, x := range s.Settings {
-		if err := os.WriteFile(x.Path, []byte(x.Value), 0o644); err != nil && !x.Optional {
-			return err
-		}
+	if err := set(s.Settings); err != nil {
+		return err
 	}
 	index, err := s.nameInterfaces()
 	if err != nil {
@@ -218,6 +221,16 @@ func (s *Spec) configure() error {
 	return nil
 }
 
+// set changes the kernel's settings.
+func set(list []datapath.Setting) error {
+	for _, x := range list {
+		if err := os.WriteFile(x.Path, []byte(x.Value), 0o644); err != nil && !x.Optional {
+			return err
+		}
+	}
+	return nil
+}
+
 // nameInterfaces gives devices, which are known by their MACs, the interfaces' names and MTUs, and
 // returns their indexes.
 func (s *Spec) nameInterfaces() (map[string]int, error) {
@@ -227,7 +240,7 @@ func (s *Spec) nameInterfaces() (map[string]int, error) {
 	}
 	for i, dev := range list { // so that no name is taken
 		if dev.Attrs().EncapType == "ether" {
-			if err := netlink.LinkSetName(dev, fmt.Sprintf("device%d", i)); err != nil {
+			if err := netlink.LinkSetName(dev, guestName(i)); err != nil {
 				return nil, fmt.Errorf("rename %s: %w", dev.Attrs().Name, err)
 			}
 		}

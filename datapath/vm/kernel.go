@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"cmp"
 	"debug/elf"
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -52,6 +53,28 @@ func FindKernel(dir string) (Kernel, error) {
 	}
 	return Kernel{}, lack.New("there is no kernel for virtual machines in /boot (one with virtiofs and overlay as modules)", ": ",
 		"apt install linux-image-cloud-amd64 (Debian) or linux-image-virtual (Ubuntu)")
+}
+
+// KeepKernel is FindKernel, but without a directory it returns the kernel of the time before as
+// long as that is there. What came out is kept in a file.
+func KeepKernel(dir, file string) (k Kernel, err error) {
+	b, err := os.ReadFile(file)
+	if dir == "" && err == nil && json.Unmarshal(b, &k) == nil && k.isThere() {
+		return k, nil
+	}
+	if k, err = FindKernel(dir); err != nil {
+		return k, err
+	}
+	if b, err = json.Marshal(k); err != nil {
+		return k, err
+	}
+	return k, os.WriteFile(file, b, 0o600)
+}
+
+func (k Kernel) isThere() bool {
+	_, err := os.Stat(k.Image)
+	_, without := k.bootOrder()
+	return err == nil && without == nil
 }
 
 func notZero(b bool) int {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -65,7 +66,7 @@ func FindAccelerator(ctx context.Context, k Kernel, file string) (Accelerator, e
 		}
 		return a, nil
 	}
-	if b, err := os.ReadFile(file); err == nil {
+	if b, err := os.ReadFile(file); err == nil && len(b) > 0 {
 		return Accelerator(b), nil
 	}
 	found := Accelerator("tcg")
@@ -75,10 +76,16 @@ func FindAccelerator(ctx context.Context, k Kernel, file string) (Accelerator, e
 		defer cancel()
 		args := append(common("kvm"), "-m", "128", "-kernel", k.Image, "-append", "console=ttyS0 panic=-1")
 		cmd := exec.CommandContext(ctx, qemu, args...)
+		cmd.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL} // it is in no group of the lab's
+		runtime.LockOSThread()                                       // the parent is the thread
+		defer runtime.UnlockOSThread()
 		out, err := cmd.Output()
 		if err == nil && strings.Contains(string(out), "Kernel panic") {
 			found = "kvm"
 		}
+	}
+	if ctx.Err() != nil { // else what came out would be what was interrupted
+		return "", ctx.Err()
 	}
 	return found, os.WriteFile(file, []byte(found), 0o600)
 }
@@ -142,7 +149,7 @@ func Prepare(args []string, dir string) (cmd *exec.Cmd, before func() error, don
 	const script = `ulimit -c 0
 n=$1; shift
 files=; while [ $n -gt 0 ]; do files="$files $1"; shift; n=$((n-1)); done
-$files 2>virtiofsd.log &
+$files 2>>virtiofsd.log &
 exec "$@" 3<&-`
 	cmd = exec.Command("/bin/sh", append(append([]string{"-c", script, "sh", strconv.Itoa(len(files))}, files...), append([]string{qemu}, args...)...)...)
 	cmd.Dir, cmd.ExtraFiles = dir, []*os.File{socket}

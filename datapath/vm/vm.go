@@ -9,7 +9,11 @@
 package vm
 
 import (
+	"encoding/json"
 	"net/netip"
+	"path/filepath"
+	"reflect"
+	"slices"
 
 	"trivet.dev/trivet/datapath"
 	"trivet.dev/trivet/topology"
@@ -42,6 +46,32 @@ type Spec struct {
 	Client     string    `json:"client"` // path; ClientArgs tell it where the programs are
 	ClientArgs []string  `json:"client_args"`
 	Programs   []Program `json:"programs"`
+}
+
+// Settles says whether a guest that is what one file says becomes what another says by its buffers
+// alone (see Buffers).
+func Settles(was, is string) bool {
+	var a, b Spec
+	if json.Unmarshal([]byte(was), &a) != nil || json.Unmarshal([]byte(is), &b) != nil {
+		return false
+	}
+	a.Settings, b.Settings = slices.DeleteFunc(a.Settings, isBuffer), slices.DeleteFunc(b.Settings, isBuffer)
+	return reflect.DeepEqual(a, b)
+}
+
+// Buffers are the settings that can be changed in a guest that runs, and have to be: they follow
+// from the delays of all links of a lab.
+func (s *Spec) Buffers() (out []datapath.Setting) {
+	for _, x := range s.Settings {
+		if isBuffer(x) {
+			out = append(out, x)
+		}
+	}
+	return out
+}
+
+func isBuffer(x datapath.Setting) bool {
+	return slices.Contains([]string{"tcp_rmem", "tcp_wmem"}, filepath.Base(x.Path))
 }
 
 // Interface is one of a guest.

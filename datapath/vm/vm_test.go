@@ -5,14 +5,19 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"errors"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/crypto/ssh"
+
+	"trivet.dev/trivet/datapath"
+	"trivet.dev/trivet/topology"
 )
 
 // TestBootOrder proves that modules are loaded after those that they need, each once; that what is
@@ -37,6 +42,64 @@ func TestBootOrder(t *testing.T) {
 	}
 }
 
+// TestKeptKernel proves that a lab keeps its kernel while another one is named no more, and that
+// one that is named goes before it.
+func TestKeptKernel(t *testing.T) {
+	kernel := func() string {
+		dir := t.TempDir()
+		modules := filepath.Join(dir, "lib/modules/6.1")
+		err := os.MkdirAll(modules, 0o755)
+		for file, text := range map[string]string{
+			filepath.Join(dir, "linux"):               "",
+			filepath.Join(modules, "modules.dep"):     "",
+			filepath.Join(modules, "modules.builtin"): "virtio_pci.ko\nvirtiofs.ko\noverlay.ko\nvirtio_net.ko\nvirtio_balloon.ko\n",
+		} {
+			err = errors.Join(err, os.WriteFile(file, []byte(text), 0o644))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return dir
+	}
+	file, one, two := filepath.Join(t.TempDir(), "kernel"), kernel(), kernel()
+	for _, c := range [][2]string{{one, one}, {"", one}, {two, two}, {"", two}} {
+		if k, err := KeepKernel(c[0], file); err != nil || filepath.Dir(k.Image) != c[1] {
+			t.Errorf("%q: %v, %v", c[0], k, err)
+		}
+	}
+}
+
+// TestSettles proves that a guest is told of other buffers while it runs, and of nothing else.
+func TestSettles(t *testing.T) {
+	text := func(s Spec) string {
+		b, err := json.Marshal(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	forward := datapath.Setting{Path: "/proc/sys/net/ipv4/ip_forward", Value: "1"}
+	buffer := datapath.Setting{Path: "/proc/sys/net/ipv4/tcp_rmem", Value: "4096 131072 5000000", Optional: true}
+	with := func(mtu int, list ...datapath.Setting) Spec {
+		return Spec{Name: "r1", Interfaces: []Interface{{Name: "r1-eth0", MAC: topology.MAC{2, 0, 0, 0, 0, 1}, MTU: mtu}}, Settings: list}
+	}
+	was := with(1500, forward)
+	for _, c := range []struct {
+		is   Spec
+		want bool
+	}{{with(1500, forward, buffer), true}, {with(1500, buffer), false}, {with(1400, forward, buffer), false}} {
+		if Settles(text(was), text(c.is)) != c.want || Settles(text(c.is), text(was)) != c.want {
+			t.Errorf("%v", c.is)
+		}
+	}
+	if some := with(1500, forward, buffer); !slices.Equal(some.Buffers(), []datapath.Setting{buffer}) {
+		t.Errorf("%v", some.Buffers())
+	}
+	if Settles("", text(was)) {
+		t.Error("without a file")
+	}
+}
+
 // TestVersions proves that kernels are ordered by their numbers.
 func TestVersions(t *testing.T) {
 	for _, pair := range [][2]string{{"vmlinuz-6.1.0-9-amd64", "vmlinuz-6.1.0-10-amd64"}, {"vmlinuz-5.15.0-1-x", "vmlinuz-6.1.0-1-x"}} {
@@ -44,6 +107,43 @@ func TestVersions(t *testing.T) {
 			t.Errorf("%s is not older than %s", pair[0], pair[1])
 		}
 	}
+}
+
+type slowWriter struct{ strings.Builder }
+
+func (w *slowWriter) Write(b []byte) (int, error) {
+	time.Sleep(2 * lastWords)
+	return w.Builder.Write(b)
+}
+
+// TestForward proves that a reader who takes his time loses nothing of what a command has printed
+// before it ended, although something in the background keeps its pipe open; and that one that
+// prints for ever does not hold it.
+func TestForward(t *testing.T) {
+	out, in, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	defer in.Close()
+	text := strings.Repeat("walnut", 8000)
+	if _, err := in.WriteString(text); err != nil {
+		t.Fatal(err)
+	}
+	_ = out.SetReadDeadline(time.Now()) // it has ended
+	var slow slowWriter
+	if forward(&slow, out); slow.String() != text {
+		t.Errorf("of %d bytes came %d", len(text), slow.Len())
+	}
+	go func() {
+		for {
+			if _, err := in.WriteString(text); err != nil {
+				return
+			}
+		}
+	}()
+	_ = out.SetReadDeadline(time.Now())
+	forward(io.Discard, out)
 }
 
 // TestAgent proves that a command gets its input, and its output, errors, directory and exit code

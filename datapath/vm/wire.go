@@ -3,14 +3,29 @@ package vm
 import (
 	"errors"
 	"fmt"
+	"regexp"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"trivet.dev/trivet/topology"
 )
 
 func tapName(i int) string { return fmt.Sprintf("vm%d", i) }
+
+// guestName is what a guest calls its i-th device before it has the name of its interface.
+func guestName(i int) string { return fmt.Sprintf("device%d", i) }
+
+// ownNames are those that devices have here or in guests beside the names of interfaces.
+var ownNames = regexp.MustCompile(`^(vm|device)[0-9]+$`)
+
+// Reserved says whether an interface cannot have a name.
+func Reserved(name string) bool { return ownNames.MatchString(name) }
+
+// ReservedMAC says whether an interface cannot have an address.
+func ReservedMAC(m topology.MAC) bool { return m.String() == agentMAC }
 
 // Join makes a TAP device for each interface, in the namespace of the calling thread, and joins it
 // to the device of that name: what comes in at one leaves by the other. Devices that an earlier

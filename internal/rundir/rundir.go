@@ -24,17 +24,23 @@ func Dir() string {
 // and, where its state is not at the usual place, a mark of that place, as labs of different places
 // may have one name. It can be no lab's name, and does not depend on what the directory has in it.
 func Named(lab string) string {
-	dir := Dir()
-	if whole, err := filepath.Abs(dir); err == nil {
-		dir = whole
-	}
-	if parent, err := filepath.EvalSymlinks(filepath.Dir(dir)); err == nil { // /var/run
-		dir = filepath.Join(parent, filepath.Base(dir))
-	}
-	if dir == Default {
+	dir := resolved(Dir())
+	if dir == resolved(Default) {
 		return lab
 	}
 	h := fnv.New32a()
 	h.Write([]byte(dir))
 	return fmt.Sprintf("%s@%08x", lab, h.Sum32())
+}
+
+// resolved is a directory without links on the way: /var/run may be one to /run, or /run to
+// /var/run.
+func resolved(dir string) string {
+	if whole, err := filepath.Abs(dir); err == nil {
+		dir = whole
+	}
+	if parent, err := filepath.EvalSymlinks(filepath.Dir(dir)); err == nil {
+		dir = filepath.Join(parent, filepath.Base(dir))
+	}
+	return dir
 }

@@ -120,15 +120,15 @@ func needsChecksums(f datapath.Fabric) bool {
 	return ok && s.NeedsChecksums()
 }
 
-func (l *Lab) runPrograms(done func()) error {
+func (l *Lab) runPrograms(ctx context.Context, done func()) error {
 	if err := l.runWifi(); err != nil {
 		return err
 	}
-	return each(l, func(r datapath.Runner) error { return r.Run(done) })
+	return each(l, func(r datapath.Runner) error { return r.Run(ctx, done) })
 }
 
 // Heal restarts the programs that Dead lists, where possible.
-func (l *Lab) Heal() error { return l.runPrograms(func() {}) }
+func (l *Lab) Heal(ctx context.Context) error { return l.runPrograms(ctx, func() {}) }
 
 // Dead lists what should be running but is not: "ospfd of router r1", "Open vSwitch". It may be
 // called at any time.

@@ -55,7 +55,7 @@ func TestOwnApp(t *testing.T) {
 	reaches := func() bool {
 		return m.do(m.command(own, "exec", "-n", "h1", "--", "ping", "-c1", "-W1", "10.0.0.2")).code == 0
 	}
-	contains(t, ok("controller", "--help"), "routing, balance, learning, mute (")
+	contains(t, ok("controller", "--help"), "routing, learning, balance, mute (")
 	before := m.snapshot()
 	ok("up", "--name", m.name, "--wait", "3m", "minimal")
 	eventually(t, "h1 reaches h2", reaches)

@@ -1,10 +1,13 @@
 package e2e
 
 import (
+	"fmt"
 	"os"
 	"regexp"
 	"strings"
 	"testing"
+
+	"trivet.dev/trivet/routing/rib"
 )
 
 // TestRedistributeFRR proves by an FRR in the lab that routing nodes announce by rules: it learns a
@@ -124,5 +127,6 @@ links:
 	learns("10.20.3.0/24", `N E1 10\.20\.3\.0/24 +\[39\] tag: 9`)
 	learns("10.20.1.0/24", `N E1 10\.20\.1\.0/24 +\[39\] tag: 9`)
 	has("10.30.2.0/24", "* ospf 110 46 6 ")
-	has("10.30.1.0/24", "* ospf 110 12 – ") // r1's own, as FRR announces it no more
+	// r1's own, as FRR announces it no more: with the tag of the program that it is from.
+	has("10.30.1.0/24", fmt.Sprintf("* ospf 110 12 %d ", rib.TagOf("sdwan")))
 }

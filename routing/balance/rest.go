@@ -4,8 +4,8 @@ import "time"
 
 // Rests are how long destinations stay where they are that have moved again and again: what moves
 // back and forth because traffic is restless, or because it answers to moves itself, does so ever
-// more seldom. It is the back-off of route flap damping (RFC 2439), which has no threshold here, and
-// holds for moves only: a link that fails is another matter. The zero value is ready to use.
+// more seldom. It is the back-off of route flap damping (RFC 2439), which has no threshold here,
+// and holds for moves only: a link that fails is another matter. The zero value is ready to use.
 type Rests[K comparable] struct{ of map[K]rest }
 
 type rest struct {

@@ -42,8 +42,9 @@ func TestRests(t *testing.T) {
 	}
 }
 
-// In fat-trees in which what is measured is wrong by up to a half, as where hosts have too little of
-// a processor, moves would never end; with rests few are left after a while, and no less is carried.
+// In fat-trees in which what is measured is wrong by up to a half, as where hosts have too little
+// of a processor, moves would never end; with rests few are left after a while, and no less is
+// carried.
 func TestRestless(t *testing.T) {
 	run := func(seed uint64, rests *Rests[int]) (late int, carried float64) {
 		rnd := rand.New(rand.NewPCG(seed, 9))

@@ -75,15 +75,20 @@ func TestDialsMapped(t *testing.T) {
 func TestLinkLocalSocketsWhileConfigured(t *testing.T) {
 	for _, renamed := range []bool{false, true} {
 		app, _, _ := single(t)
-		configs := [2]Config{app.config, app.config}
-		configs[1].Routers = slices.Clone(configs[1].Routers)
-		list := slices.Clone(configs[1].Routers[0].Interfaces)
-		for i := range list {
-			if list[i].MTU = 1400; renamed {
-				list[i].Name += "0"
+		first := app.config
+		config := func(changed bool) Config { // a new one: it is the app's from then on
+			c := first
+			c.Routers = slices.Clone(c.Routers)
+			c.Routers[0].Interfaces = slices.Clone(c.Routers[0].Interfaces)
+			for i := range c.Routers[0].Interfaces {
+				if f := &c.Routers[0].Interfaces[i]; changed {
+					if f.MTU = 1400; renamed {
+						f.Name += "0"
+					}
+				}
 			}
+			return c
 		}
-		configs[1].Routers[0].Interfaces = list
 		c, err := app.ListenUDP(1, netip.AddrPortFrom(netip.Addr{}, 7))
 		if err != nil {
 			t.Fatal(err)
@@ -101,7 +106,7 @@ func TestLinkLocalSocketsWhileConfigured(t *testing.T) {
 			})
 		}
 		for i := range 300 {
-			if err := app.Configure(configs[i%2]); err != nil {
+			if err := app.Configure(config(i%2 == 1)); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -235,22 +235,15 @@ func (e tunnelEnd) measure(ctx context.Context, may, must *probe.Pinger) measure
 	m.Full = full.Received > 0
 	if e.Remote.Is4() {
 		m.Whole = largest(576, local.MTU, func(size int) bool {
-			return twice(func() bool { return once(must, size, patience) })
+			for range 2 { // one may be lost, and on a busy machine all that are sent at once
+				if once(must, size, patience) {
+					return true
+				}
+			}
+			return false
 		})
 	}
 	return m
-}
-
-// twice makes two attempts at once, as one packet may be lost, and those that cannot pass take
-// their time.
-func twice(attempt func() bool) bool {
-	var ok [2]bool
-	var group sync.WaitGroup
-	for i := range ok {
-		group.Go(func() { ok[i] = attempt() })
-	}
-	group.Wait()
-	return ok[0] || ok[1]
 }
 
 // largest returns the largest number from low to high that passes; 0 if none does. It tries several

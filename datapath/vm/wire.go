@@ -5,11 +5,10 @@ import (
 	"fmt"
 	"regexp"
 
-	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/asm"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"trivet.dev/trivet/internal/clsact"
 	"trivet.dev/trivet/topology"
 )
 
@@ -71,25 +70,8 @@ func join(i int, f Interface) error {
 	if err := netlink.LinkSetUp(tap); err != nil {
 		return err
 	}
-	return errors.Join(redirect(dev, tap), redirect(tap, dev))
-}
-
-// redirect sends all that comes in at a device out by another.
-func redirect(from, to netlink.Link) error {
-	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Name: "trivet_vm", Type: ebpf.SchedCLS, License: "MIT", Instructions: asm.Instructions{
-		asm.Mov.Imm(asm.R1, int32(to.Attrs().Index)), asm.Mov.Imm(asm.R2, 0), asm.FnRedirect.Call(), asm.Return()}})
-	if err != nil {
-		return fmt.Errorf("load a program: %w", err)
-	}
-	defer p.Close()
-	index := from.Attrs().Index
-	err = netlink.QdiscAdd(&netlink.GenericQdisc{QdiscType: "clsact",
-		QdiscAttrs: netlink.QdiscAttrs{LinkIndex: index, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT}})
-	if err != nil && !errors.Is(err, unix.EEXIST) {
-		return err
-	}
-	return netlink.FilterReplace(&netlink.BpfFilter{Fd: p.FD(), Name: "trivet-vm", DirectAction: true, FilterAttrs: netlink.FilterAttrs{
-		LinkIndex: index, Parent: netlink.HANDLE_MIN_INGRESS, Handle: 1, Protocol: unix.ETH_P_ALL, Priority: 1}})
+	a, b := dev.Attrs().Index, tap.Attrs().Index
+	return errors.Join(clsact.Redirect(a, b), clsact.Redirect(b, a))
 }
 
 // Carriers says which of the interfaces' devices in the namespace of the calling thread have a

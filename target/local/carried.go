@@ -5,12 +5,10 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/asm"
-	"github.com/cilium/ebpf/rlimit"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"trivet.dev/trivet/internal/clsact"
 	"trivet.dev/trivet/internal/inside"
 	"trivet.dev/trivet/internal/netbatch"
 	"trivet.dev/trivet/target/local/delayline"
@@ -94,30 +92,10 @@ func passFrames(names ...string) error {
 		}
 		devices = append(devices, dev)
 	}
-	_ = rlimit.RemoveMemlock() // what kernels before 5.11 need
 	for i, dev := range devices {
-		if err := redirect(dev.Attrs().Index, devices[1-i].Attrs().Index); err != nil {
+		if err := clsact.Redirect(dev.Attrs().Index, devices[1-i].Attrs().Index); err != nil {
 			return fmt.Errorf("pass frames from %s to %s (eBPF): %w", names[i], names[1-i], err)
 		}
 	}
 	return nil
-}
-
-// redirect attaches a program to a device that sends all that arrives there by another.
-func redirect(from, to int) error {
-	program, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.SchedCLS, License: "GPL", Instructions: asm.Instructions{
-		asm.Mov.Imm(asm.R1, int32(to)),
-		asm.Mov.Imm(asm.R2, 0),
-		asm.FnRedirect.Call(),
-		asm.Return(),
-	}})
-	if err != nil {
-		return err
-	}
-	defer program.Close() // the filter keeps it
-	clsact := &netlink.GenericQdisc{QdiscType: "clsact",
-		QdiscAttrs: netlink.QdiscAttrs{LinkIndex: from, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT}}
-	filter := &netlink.BpfFilter{Fd: program.FD(), Name: "pass", DirectAction: true, FilterAttrs: netlink.FilterAttrs{
-		LinkIndex: from, Parent: netlink.HANDLE_MIN_INGRESS, Handle: 1, Protocol: unix.ETH_P_ALL, Priority: 1}}
-	return errors.Join(netlink.QdiscReplace(clsact), netlink.FilterReplace(filter))
 }

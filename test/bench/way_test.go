@@ -15,9 +15,9 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/rlimit"
 	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 
 	"trivet.dev/trivet/datapath/embedded/bpf"
+	"trivet.dev/trivet/internal/clsact"
 	"trivet.dev/trivet/internal/inside"
 )
 
@@ -195,11 +195,7 @@ func nullWay(t *testing.T) *way {
 
 // attach puts a program at the ingress of a device.
 func attach(index, program int) error {
-	clsact := &netlink.GenericQdisc{QdiscType: "clsact",
-		QdiscAttrs: netlink.QdiscAttrs{LinkIndex: index, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT}}
-	filter := &netlink.BpfFilter{Fd: program, Name: "null", DirectAction: true, FilterAttrs: netlink.FilterAttrs{
-		LinkIndex: index, Parent: netlink.HANDLE_MIN_INGRESS, Handle: 1, Protocol: unix.ETH_P_ALL, Priority: 1}}
-	return errors.Join(netlink.QdiscReplace(clsact), netlink.FilterReplace(filter))
+	return errors.Join(clsact.Add(index), netlink.FilterReplace(clsact.Ingress(index, program, "null")))
 }
 
 // Ports of a switch in a line.

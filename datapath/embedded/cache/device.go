@@ -12,6 +12,7 @@ import (
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
+	"trivet.dev/trivet/internal/clsact"
 	"trivet.dev/trivet/internal/notices"
 )
 
@@ -167,31 +168,18 @@ func (d *devices) power(index int, on bool) error {
 
 // attach puts a program at the ingress of a device. It stays there without this process.
 func (d *devices) attach(index, program int, name string) error {
-	clsact := &netlink.GenericQdisc{
-		QdiscAttrs: netlink.QdiscAttrs{LinkIndex: index, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT},
-		QdiscType:  "clsact",
-	}
-	if err := d.QdiscReplace(clsact); err != nil {
+	if err := d.QdiscReplace(clsact.Qdisc(index)); err != nil {
 		return fmt.Errorf("device %d: add clsact: %w", index, err)
 	}
-	if err := d.FilterReplace(filter(index, program, name)); err != nil {
+	if err := d.FilterReplace(clsact.Ingress(index, program, name)); err != nil {
 		return fmt.Errorf("device %d: add the program: %w", index, err)
 	}
 	return nil
 }
 
-func filter(index, program int, name string) *netlink.BpfFilter {
-	return &netlink.BpfFilter{
-		FilterAttrs: netlink.FilterAttrs{
-			LinkIndex: index, Parent: netlink.HANDLE_MIN_INGRESS, Handle: 1, Protocol: unix.ETH_P_ALL, Priority: 1,
-		},
-		Fd: program, Name: name, DirectAction: true,
-	}
-}
-
 // detach takes the program away; a device that is gone has none.
 func (d *devices) detach(index int) error {
-	err := d.FilterDel(filter(index, 0, ""))
+	err := d.FilterDel(clsact.Ingress(index, 0, ""))
 	if errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EINVAL) {
 		return nil
 	}

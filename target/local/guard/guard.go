@@ -16,6 +16,8 @@ import (
 	"github.com/cilium/ebpf/rlimit"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"trivet.dev/trivet/internal/clsact"
 )
 
 // Rules are what may leave. ARP, neighbour discovery (RFC 4861), multicast listener reports (RFC
@@ -154,11 +156,6 @@ func (r Rules) instructions(counter int) asm.Instructions {
 // handle is the filter's, which no other filter has.
 const handle = 0x7472
 
-func qdisc(index int) netlink.Qdisc {
-	return &netlink.GenericQdisc{QdiscType: "clsact",
-		QdiscAttrs: netlink.QdiscAttrs{LinkIndex: index, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT}}
-}
-
 func filter(index, fd int) *netlink.BpfFilter {
 	return &netlink.BpfFilter{Fd: fd, Name: "trivet-guard", DirectAction: true, FilterAttrs: netlink.FilterAttrs{
 		LinkIndex: index, Parent: netlink.HANDLE_MIN_EGRESS, Handle: handle, Protocol: unix.ETH_P_ALL, Priority: 1}}
@@ -177,7 +174,7 @@ func Queued(dev netlink.Link) (bool, error) {
 
 // Attach attaches the program to an interface, in place of an earlier one.
 func (g *Guard) Attach(dev netlink.Link) error {
-	if err := netlink.QdiscAdd(qdisc(dev.Attrs().Index)); err != nil && !errors.Is(err, unix.EEXIST) {
+	if err := clsact.Add(dev.Attrs().Index); err != nil {
 		return fmt.Errorf("guard %s: %w", dev.Attrs().Name, err)
 	}
 	if err := netlink.FilterReplace(filter(dev.Attrs().Index, g.program.FD())); err != nil {
@@ -189,7 +186,7 @@ func (g *Guard) Attach(dev netlink.Link) error {
 // Detach takes the program from an interface, which may have none, and what Attach made for it.
 func Detach(dev netlink.Link, queued bool) error {
 	if !queued {
-		if err := netlink.QdiscDel(qdisc(dev.Attrs().Index)); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
+		if err := netlink.QdiscDel(clsact.Qdisc(dev.Attrs().Index)); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
 			return err
 		}
 		return nil

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"trivet.dev/trivet/internal/kernel"
 	"trivet.dev/trivet/internal/lack"
 )
 
@@ -43,8 +44,9 @@ func FindKernel(dir string) (Kernel, error) {
 	}
 	images, _ := filepath.Glob("/boot/vmlinuz-*")
 	slices.SortFunc(images, func(a, b string) int { return compareVersions(b, a) })
-	running := "/boot/vmlinuz-" + release()
-	slices.SortStableFunc(images, func(a, b string) int { return cmp.Compare(notZero(a != running), notZero(b != running)) })
+	if running := "/boot/vmlinuz-" + kernel.Release(); slices.Contains(images, running) {
+		images = append([]string{running}, images...)
+	}
 	for _, image := range images {
 		k := Kernel{image, filepath.Join("/lib/modules", strings.TrimPrefix(image, "/boot/vmlinuz-"))}
 		if _, err := k.bootOrder(); err == nil {
@@ -75,19 +77,6 @@ func (k Kernel) isThere() bool {
 	_, err := os.Stat(k.Image)
 	_, without := k.bootOrder()
 	return err == nil && without == nil
-}
-
-func notZero(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
-}
-
-func release() string {
-	var name unix.Utsname
-	_ = unix.Uname(&name)
-	return unix.ByteSliceToString(name.Release[:])
 }
 
 // compareVersions compares names in which numbers count as such.

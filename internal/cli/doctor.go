@@ -5,7 +5,6 @@ import (
 	"os"
 	"os/exec"
 	"strings"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -13,6 +12,7 @@ import (
 	"trivet.dev/trivet/datapath/ovs"
 	"trivet.dev/trivet/datapath/routerd"
 	"trivet.dev/trivet/datapath/vm"
+	"trivet.dev/trivet/internal/kernel"
 	"trivet.dev/trivet/internal/lack"
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/target/local"
@@ -82,17 +82,8 @@ func (a *app) findingRows(f finding) [][]string {
 }
 
 func examine() []finding {
-	var name syscall.Utsname
-	_ = syscall.Uname(&name)
-	var release []byte
-	for _, c := range name.Release {
-		if c == 0 {
-			break
-		}
-		release = append(release, byte(c))
-	}
 	out := []finding{
-		{What: "kernel", OK: true, Says: string(release)},
+		{What: "kernel", OK: true, Says: kernel.Release()},
 		{What: "root", OK: os.Geteuid() == 0, Says: map[bool]string{true: "yes", false: "no: labs cannot be brought up, and some checks below are guesses"}[os.Geteuid() == 0], Cure: "sudo trivet doctor"},
 	}
 	for _, f := range local.Examine() {

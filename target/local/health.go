@@ -11,6 +11,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"trivet.dev/trivet/internal/kernel"
 	"trivet.dev/trivet/topology"
 )
 
@@ -165,9 +166,7 @@ func examineKernel() []Finding {
 
 // moduleCure says how to come by a module.
 func moduleCure(module string) string {
-	var name unix.Utsname
-	_ = unix.Uname(&name)
-	release := unix.ByteSliceToString(name.Release[:])
+	release := kernel.Release()
 	if _, err := os.Stat("/lib/modules/" + release); errors.Is(err, os.ErrNotExist) {
 		return "the modules of the running kernel (" + release + ") are gone, as after an upgrade: reboot"
 	}

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"trivet.dev/trivet/bench/environment"
+	"trivet.dev/trivet/internal/kernel"
 	"trivet.dev/trivet/internal/version"
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/site"
@@ -163,11 +164,7 @@ func answer(w http.ResponseWriter, v any) {
 
 // facts are this machine's.
 func facts() site.Facts {
-	f := site.Facts{Version: version.Version, Arch: runtime.GOARCH, Cores: runtime.NumCPU(), Clock: time.Now().UnixNano()}
-	var name unix.Utsname
-	if unix.Uname(&name) == nil {
-		f.Kernel = unix.ByteSliceToString(name.Release[:])
-	}
+	f := site.Facts{Version: version.Version, Kernel: kernel.Release(), Arch: runtime.GOARCH, Cores: runtime.NumCPU(), Clock: time.Now().UnixNano()}
 	var memory unix.Sysinfo_t
 	if unix.Sysinfo(&memory) == nil {
 		f.Memory = int64(memory.Totalram) * int64(memory.Unit)

@@ -15,6 +15,7 @@ package discovery
 
 import (
 	"cmp"
+	"context"
 	"crypto/rand"
 	"log/slog"
 	"net/netip"
@@ -80,8 +81,9 @@ type App struct {
 	controller.Base
 	log   *slog.Logger
 	key   [32]byte
-	began time.Time // probes say when they were sent since then
-	stop  chan struct{}
+	began time.Time       // probes say when they were sent since then
+	ctx   context.Context // ends with the app
+	stop  context.CancelFunc
 	done  sync.WaitGroup
 	now   atomic.Int64 // of the last tick, ns since 1970: time enough for hosts
 	hosts hostTable
@@ -107,7 +109,8 @@ type App struct {
 
 // New returns the app.
 func New() *App {
-	a := &App{began: time.Now(), stop: make(chan struct{}), nodes: map[uint64]*node{}, stale: map[*way]bool{}, dormant: map[place][]dormant{}, log: slog.New(slog.DiscardHandler)}
+	a := &App{began: time.Now(), nodes: map[uint64]*node{}, stale: map[*way]bool{}, dormant: map[place][]dormant{}, log: slog.New(slog.DiscardHandler)}
+	a.ctx, a.stop = context.WithCancel(context.Background())
 	a.hosts = hostTable{app: a, byMAC: map[openflow.MAC]*host{}, byAddress: map[netip.Addr]*owner{}, bySwitch: map[uint64]map[*host]bool{}}
 	return a
 }
@@ -130,7 +133,7 @@ func (a *App) Start(c *controller.Controller) error {
 
 // Stop ends it.
 func (a *App) Stop() {
-	close(a.stop)
+	a.stop()
 	a.done.Wait()
 }
 

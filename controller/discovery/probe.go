@@ -89,7 +89,7 @@ func (a *App) run() {
 		select {
 		case <-ticker.C:
 			a.step(time.Now())
-		case <-a.stop:
+		case <-a.ctx.Done():
 			return
 		}
 	}
@@ -340,7 +340,7 @@ func (a *App) pause(d time.Duration) bool {
 	select {
 	case <-time.After(d):
 		return true
-	case <-a.stop:
+	case <-a.ctx.Done():
 		return false
 	}
 }
@@ -353,14 +353,7 @@ func (a *App) answers(p *port) bool {
 	if sw == nil {
 		return false
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), barrierTime)
+	ctx, cancel := context.WithTimeout(a.ctx, barrierTime)
 	defer cancel()
-	go func() {
-		select {
-		case <-a.stop:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
 	return sw.Barrier(ctx) == nil
 }

@@ -34,6 +34,7 @@
 package learning
 
 import (
+	"context"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -53,7 +54,8 @@ type App struct {
 	only      func(dpid uint64) bool
 	routers   func(dpid uint64, port uint32) (openflow.MAC, bool) // addresses of those that are not learning switches; may be nil
 	changed   chan struct{}
-	stop      chan struct{}
+	ctx       context.Context // ends with the app
+	stop      context.CancelFunc
 	done      sync.WaitGroup
 	asked     atomic.Uint64 // how often follow was asked for
 	settled   atomic.Uint64 // asked, when follow last had nothing left to wait for
@@ -75,8 +77,9 @@ func New(d *discovery.App, only func(dpid uint64) bool) *App {
 	if only == nil {
 		only = func(uint64) bool { return true }
 	}
-	return &App{discovery: d, only: only, log: slog.New(slog.DiscardHandler), switches: map[uint64]*table{},
-		changed: make(chan struct{}, 1), stop: make(chan struct{})}
+	a := &App{discovery: d, only: only, log: slog.New(slog.DiscardHandler), switches: map[uint64]*table{}, changed: make(chan struct{}, 1)}
+	a.ctx, a.stop = context.WithCancel(context.Background())
+	return a
 }
 
 // Name is "learning".
@@ -96,7 +99,7 @@ func (a *App) Start(c *controller.Controller) error {
 
 // Stop ends it.
 func (a *App) Stop() {
-	close(a.stop)
+	a.stop()
 	a.done.Wait()
 }
 
@@ -106,7 +109,7 @@ func (a *App) run() {
 	for {
 		select {
 		case <-a.changed:
-		case <-a.stop:
+		case <-a.ctx.Done():
 			return
 		}
 		began := time.Now()
@@ -116,7 +119,7 @@ func (a *App) run() {
 		}
 		select {
 		case <-time.After(min(4*time.Since(began), maxRest)):
-		case <-a.stop:
+		case <-a.ctx.Done():
 			return
 		}
 	}

@@ -429,16 +429,7 @@ func (a *App) stuck(t *table, sw *controller.Switch, err error) {
 		a.log.Warn("the switch refuses the path to a host; all packets take the spanning tree, and none takes other paths", "switch", sw.Name(), "error", err)
 	}
 	a.done.Go(func() {
-		ctx, cancel := context.WithCancel(context.Background())
-		defer cancel()
-		go func() {
-			select {
-			case <-a.stop:
-				cancel()
-			case <-ctx.Done():
-			}
-		}()
-		if sw.Barrier(ctx) != nil {
+		if sw.Barrier(a.ctx) != nil {
 			return // it is away, and has some of it or not
 		}
 		t.mu.Lock()

@@ -1,7 +1,6 @@
 package learning
 
 import (
-	"context"
 	"maps"
 	"slices"
 	"sync"
@@ -367,16 +366,7 @@ func (t *table) confirm() {
 	t.closings++
 	sw, closing := t.sw, t.closings
 	t.app.done.Go(func() {
-		ctx, cancel := context.WithCancel(context.Background())
-		defer cancel()
-		go func() {
-			select {
-			case <-t.app.stop:
-				cancel()
-			case <-ctx.Done():
-			}
-		}()
-		if sw.Barrier(ctx) != nil {
+		if sw.Barrier(t.app.ctx) != nil {
 			return // the switch is away, and the ports may forward
 		}
 		t.mu.Lock()

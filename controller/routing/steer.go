@@ -99,39 +99,24 @@ func (a *App) Steer(ways map[netip.Prefix]steer.Ways, why string) {
 func (n *network) steer(ways map[netip.Prefix]steer.Ways) {
 	n.balanced = make(map[netip.Prefix]map[int]Hop, len(ways))
 	for p, steered := range ways {
-		hops := map[int]Hop{}
+		there, hops := steer.Ways{}, map[int]Hop{}
 		for dpid, e := range steered {
 			if i, is := n.index[dpid]; is {
 				if h, is := n.hopOver(i, e, p.Addr().Is4()); is {
-					hops[i] = h
+					there[dpid], hops[i] = e, h
 				}
 			}
 		}
-		for i := range hops {
-			if !n.arrives(hops, i, p) {
-				delete(hops, i)
+		at := func(dpid uint64) bool { return n.has(n.index[dpid], p) }
+		for dpid := range there {
+			if !there.Arrive(dpid, at) {
+				delete(hops, n.index[dpid])
 			}
 		}
 		if len(hops) > 0 {
 			n.balanced[p] = hops
 		}
 	}
-}
-
-// arrives says whether hops lead from a router to one that has a prefix. Others may have been taken
-// out because they do not.
-func (n *network) arrives(hops map[int]Hop, router int, p netip.Prefix) bool {
-	for range len(hops) + 1 {
-		if n.has(router, p) {
-			return true
-		}
-		h, is := hops[router]
-		if !is {
-			return false
-		}
-		router = h.router
-	}
-	return false
 }
 
 // hopOver is the next hop over an edge; false where that is not there now.

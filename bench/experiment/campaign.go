@@ -3,6 +3,7 @@ package experiment
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -100,8 +101,8 @@ func ParsePeriod(s string) (time.Duration, error) {
 		if !ok {
 			continue
 		}
-		var n int
-		if _, err := fmt.Sscanf(number+" .", "%d .", &n); err == nil && n > 0 && time.Duration(n) <= maxPeriod/unit {
+		n, err := strconv.Atoi(strings.TrimSpace(number))
+		if err == nil && n > 0 && time.Duration(n) <= maxPeriod/unit {
 			return time.Duration(n) * unit, nil
 		}
 		return 0, topology.Mistaken("write 1w, 12h or 90s; the longest is a year", "%q is not a period", s)

@@ -18,14 +18,11 @@ type router interface {
 func init() {
 	apps.Register(apps.Spec{Name: "learning", Cookie: Cookie, Order: 60,
 		New: func(f apps.Facilities) (controller.App, error) {
-			r := apps.Get[router](f)
-			if r == nil {
-				a := New(apps.Get[*discovery.App](f), nil)
-				a.Spread(spreads(f))
-				return a, nil
+			a := New(apps.Get[*discovery.App](f), nil)
+			if r := apps.Get[router](f); r != nil {
+				a.only = func(dpid uint64) bool { return !r.Routes(dpid) }
+				a.routers = r.MAC
 			}
-			a := New(apps.Get[*discovery.App](f), func(dpid uint64) bool { return !r.Routes(dpid) })
-			a.routers = r.MAC
 			a.Spread(spreads(f))
 			return a, nil
 		},

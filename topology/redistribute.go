@@ -176,7 +176,7 @@ var ruleWords = []string{"ge", "le", "tag", "set", "metric", "type", "into"}
 
 // isProgram says whether a word can be the name of a program or protocol.
 func isProgram(word string) bool {
-	return programName.MatchString(word) && !slices.Contains(ruleWords, word)
+	return ProgramName.MatchString(word) && !slices.Contains(ruleWords, word)
 }
 
 // word returns what takes the number behind a word.

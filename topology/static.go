@@ -46,8 +46,9 @@ const (
 	SourceProtocol     = "protocol"      // what a protocol has found that an app of the controller speaks
 )
 
-// programName is what programs and protocols may be called.
-var programName = regexp.MustCompile(`^[a-z][a-z0-9-]{0,31}$`)
+// ProgramName is what programs, and protocols that apps of the controller speak, may be called: their
+// names stand in files beside other words.
+var ProgramName = regexp.MustCompile(`^[a-z][a-z0-9-]{0,31}$`)
 
 const distanceHint = "write ospf 150, static 5, shortest-path 100, program 30, program sdwan 30 or protocol rip 130; distances are 1 to 255, which is never used"
 
@@ -73,9 +74,9 @@ func ParseSourceDistance(s string) (SourceDistance, error) {
 func (d SourceDistance) isSource() bool {
 	switch d.Source {
 	case SourceProtocol:
-		return programName.MatchString(d.Name)
+		return ProgramName.MatchString(d.Name)
 	case SourceProgram:
-		return d.Name == "" || programName.MatchString(d.Name)
+		return d.Name == "" || ProgramName.MatchString(d.Name)
 	}
 	return d.Name == "" && slices.Contains([]string{SourceStatic, SourceBalanced, SourceOSPF, SourceShortestPath}, d.Source)
 }

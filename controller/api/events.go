@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"errors"
 	"net/netip"
 	"sync/atomic"
 	"time"
@@ -158,7 +157,7 @@ func followRoutes(c *builtin.Controller, in *EventQuery) (feeds []*routing.Feed,
 		return nil, nil, nil
 	}
 	if c.Routing == nil {
-		return nil, nil, errors.New("this controller does not route")
+		return nil, nil, c.NoRouting()
 	}
 	v := newView(c)
 	var routers []uint64

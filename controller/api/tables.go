@@ -228,7 +228,7 @@ func (v *view) routes(name, prefix string, all bool) (out Routes, err error) {
 		}
 	}
 	if v.c.Routing == nil {
-		return out, fmt.Errorf("this controller does not route; its apps are %s", strings.Join(v.c.Apps, ", "))
+		return out, v.c.NoRouting()
 	}
 	var names []string
 	found := false
@@ -258,7 +258,7 @@ func (v *view) routes(name, prefix string, all bool) (out Routes, err error) {
 func (v *view) redistributed(into, name string) (out Routes, err error) {
 	out.Routes, out.Added = []Route{}, []builtin.UserRoute{}
 	if v.c.Routing == nil {
-		return out, fmt.Errorf("this controller does not route; its apps are %s", strings.Join(v.c.Apps, ", "))
+		return out, v.c.NoRouting()
 	}
 	if name != "" {
 		if _, err := v.routingNode(name); err != nil {

@@ -28,7 +28,7 @@ func (c *Controller) SetProgram(ctx context.Context, p ProgramRoutes) error {
 	c.routes.changing.Lock()
 	defer c.routes.changing.Unlock()
 	if c.Routing == nil {
-		return c.noRouting()
+		return c.NoRouting()
 	}
 	if err := c.checkProgram(p); err != nil {
 		return err

@@ -209,7 +209,7 @@ func (u UserRoute) same(v UserRoute) bool { return u.Router == v.Router && u.Pre
 // router returns a router by its name.
 func (c *Controller) router(name string) (routing.Router, error) {
 	if c.Routing == nil {
-		return routing.Router{}, c.noRouting()
+		return routing.Router{}, c.NoRouting()
 	}
 	var names []string
 	for _, r := range c.Routers() {
@@ -224,7 +224,8 @@ func (c *Controller) router(name string) (routing.Router, error) {
 	return routing.Router{}, NoSuch("router", name, names)
 }
 
-func (c *Controller) noRouting() error {
+// NoRouting says that the controller has no app that routes.
+func (c *Controller) NoRouting() error {
 	return errors.New("this controller does not route: its apps are " + strings.Join(c.Apps, ", "))
 }
 

@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"trivet.dev/trivet/openflow"
 	"trivet.dev/trivet/routing/rib"
+	"trivet.dev/trivet/topology"
 )
 
 // Protocol is a routing protocol that an app speaks for routers, see App.Speak. A router may speak
@@ -79,16 +79,13 @@ type protocol struct {
 	by map[uint64]bool
 }
 
-// protocolName is what a protocol may be called: its name stands in files beside other words.
-var protocolName = regexp.MustCompile(`^[a-z][a-z0-9-]{0,31}$`)
-
 var taken = []string{"connected", "static", "program", "protocol", "balanced", "shortest-path", "fallback", "default", "deny"}
 
 // Speak introduces a routing protocol, which no router speaks yet: see SetSpeakers. It is an error
 // that there is one of this name, or that it is no name (letters, digits and hyphens).
 func (a *App) Speak(p Protocol) error {
 	switch {
-	case !protocolName.MatchString(p.Name), slices.Contains(taken, p.Name):
+	case !topology.ProgramName.MatchString(p.Name), slices.Contains(taken, p.Name):
 		return fmt.Errorf("%q cannot be the name of a protocol; write small letters, digits and hyphens, at most 32, and no word for another source", p.Name)
 	case p.Distance == rib.Connected || p.Distance == rib.Never:
 		return fmt.Errorf("the protocol %s has a distance of %d; write 1 to 254", p.Name, p.Distance)

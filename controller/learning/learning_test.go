@@ -154,23 +154,41 @@ func TestControllerRestarts(t *testing.T) {
 				n.settle()
 				n.talk()
 				n.done()
-				n.watch(true)
-				changes := n.count(func() {
-					n.restart(remember)
-					n.connectAll(15 * time.Second)
-					n.settle()
-				})
-				if changes != 0 {
-					n.t.Errorf("%d changes were sent", changes)
-					n.dump()
-				}
-				n.watch(false)
-				if n.talk() > 0 {
-					n.t.Error("packets lost")
-				}
+				n.wantUnnoticed(remember)
 			})
 		})
 	}
+}
+
+// wantUnnoticed restarts the controller: no switch is told anything, and all traffic flows all the
+// time.
+func (n *network) wantUnnoticed(remember bool) {
+	n.watch(true)
+	changes := n.count(func() {
+		n.restart(remember)
+		n.connectAll(15 * time.Second)
+		n.settle()
+	})
+	if changes != 0 {
+		n.t.Errorf("%d changes were sent", changes)
+		n.dump()
+	}
+	n.watch(false)
+	if n.talk() > 0 {
+		n.t.Error("packets lost")
+	}
+}
+
+// loseConnections makes connections come and go, and come in the end.
+func (n *network) loseConnections() {
+	for range 10 {
+		n.switches[n.below(len(n.switches))].toggle()
+		n.pause(20 * time.Second)
+	}
+	for _, s := range n.switches {
+		s.connect()
+	}
+	n.settle()
 }
 
 // Proves that the same holds for single switches whose connections come and go.
@@ -183,15 +201,7 @@ func TestConnectionsLost(t *testing.T) {
 		n.done()
 		n.watch(true)
 		changes := n.count(func() {
-			for range 10 {
-				s := n.switches[n.below(len(n.switches))]
-				s.toggle()
-				n.pause(20 * time.Second)
-			}
-			for _, s := range n.switches {
-				s.connect()
-			}
-			n.settle()
+			n.loseConnections()
 		})
 		if changes != 0 {
 			n.t.Errorf("%d changes were sent", changes)

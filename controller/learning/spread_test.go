@@ -98,20 +98,7 @@ func TestSpreadControllerRestarts(t *testing.T) {
 				n.settle()
 				n.done()
 				n.wantPaths()
-				n.watch(true)
-				changes := n.count(func() {
-					n.restart(remember)
-					n.connectAll(15 * time.Second)
-					n.settle()
-				})
-				if changes != 0 {
-					n.t.Errorf("%d changes were sent", changes)
-					n.dump()
-				}
-				n.watch(false)
-				if n.talk() > 0 {
-					n.t.Error("packets lost")
-				}
+				n.wantUnnoticed(remember)
 				n.wantPaths()
 			})
 		})
@@ -128,14 +115,7 @@ func TestSpreadConnectionsLost(t *testing.T) {
 		n.settle()
 		n.done()
 		n.watch(true)
-		for range 10 {
-			n.switches[n.below(len(n.switches))].toggle()
-			n.pause(20 * time.Second)
-		}
-		for _, s := range n.switches {
-			s.connect()
-		}
-		n.settle()
+		n.loseConnections()
 		n.watch(false)
 		n.wantPaths()
 	})

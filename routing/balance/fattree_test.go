@@ -1,7 +1,6 @@
 package balance
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -93,29 +92,14 @@ func TestFatTree(t *testing.T) {
 		trees = append(trees, fatTree(rand.New(rand.NewPCG(seed, 7)), 4, true).measure(about)/optimum)
 		f := fatTree(rand.New(rand.NewPCG(seed, 7)), 4, false)
 		before := f.measure(about)
-		steps, moved := 0, 0
-		for quiet := 0; quiet < 20; steps++ {
-			moves := Step(f.Network, f.demands, Defaults())
-			f.follow(moves)
-			f.measure(about)
-			if quiet++; len(moves) > 0 {
-				quiet, moved = 0, moved+len(moves)
-			}
-			if steps > 200 {
-				t.Fatalf("seed %d: still moving after %d steps: %+v", seed, steps, moves)
-			}
-		}
+		moved, last := f.balance(t, seed, about)
 		after := f.measure(about)
 		chance, balanced = append(chance, before/optimum), append(balanced, after/optimum)
 		t.Logf("seed %2d: tree %.2f, shortest paths by chance %.2f, balanced %.2f, %d moves, the last in step %d",
-			seed, trees[seed], before/optimum, after/optimum, moved, steps-20)
+			seed, trees[seed], before/optimum, after/optimum, moved, last)
 		if after < before {
 			t.Errorf("seed %d: the moves have made %.2f of %.2f", seed, after/optimum, before/optimum)
 		}
-	}
-	describe := func(list []float64) string {
-		slices.Sort(list)
-		return fmt.Sprintf("least %.2f, median %.2f, most %.2f", list[0], list[len(list)/2], list[len(list)-1])
 	}
 	t.Logf("tree: %s; by chance: %s; balanced: %s", describe(trees), describe(chance), describe(balanced))
 	if trees[10] >= chance[10] || chance[10] >= balanced[10] {

@@ -270,6 +270,30 @@ func (f *fluid) optimum() (float64, error) {
 	return -sum * gbit, err
 }
 
+// balance makes moves until there have been none for 20 steps, and returns how many, and the last
+// step of one.
+func (f *fluid) balance(t *testing.T, seed uint64, noise func() float64) (moved, last int) {
+	t.Helper()
+	for step := 0; step < last+20; step++ {
+		moves := Step(f.Network, f.demands, Defaults())
+		f.follow(moves)
+		f.measure(noise)
+		if len(moves) > 0 {
+			moved, last = moved+len(moves), step+1
+		}
+		if step > 200 {
+			t.Fatalf("seed %d: still moving after %d steps: %+v", seed, step, moves)
+		}
+	}
+	return moved, last
+}
+
+// describe sorts figures, and sums them up.
+func describe(list []float64) string {
+	slices.Sort(list)
+	return fmt.Sprintf("least %.2f, median %.2f, most %.2f", list[0], list[len(list)/2], list[len(list)-1])
+}
+
 // In random networks with elastic traffic the moves come to an end, although what is measured has
 // an error of a few per cent, and there is no loop on the way. No network carries less than by its
 // shortest paths, and most carry more. (-v shows how much, beside ECMP and the optimum: with a path
@@ -285,30 +309,14 @@ func TestRandomNetworks(t *testing.T) {
 		}
 		noise := func() float64 { return 1 + 0.03*(2*rnd.Float64()-1) }
 		before := f.measure(noise)
-		steps, moved := 0, 0
-		for quiet := 0; quiet < 20; steps++ {
-			moves := Step(f.Network, f.demands, Defaults())
-			f.follow(moves)
-			f.measure(noise)
-			quiet++
-			if len(moves) > 0 {
-				quiet, moved = 0, moved+len(moves)
-			}
-			if steps > 200 {
-				t.Fatalf("seed %d: still moving after %d steps: %+v", seed, steps, moves)
-			}
-		}
+		moved, last := f.balance(t, seed, noise)
 		after := f.measure(noise)
 		if after < 0.95*before {
 			t.Errorf("seed %d: the moves have made %.2f of %.2f Gbit/s", seed, after/gbit, before/gbit)
 		}
 		shortest, ecmp, balanced = append(shortest, before/optimum), append(ecmp, f.ecmp(rnd)/optimum), append(balanced, after/optimum)
 		t.Logf("seed %2d: %2d routers, optimum %5.2f Gbit/s; shortest paths %.2f, ECMP %.2f, balanced %.2f of it, %d moves, the last in step %d",
-			seed, len(f.Entries), optimum/gbit, before/optimum, ecmp[len(ecmp)-1], after/optimum, moved, steps-20)
-	}
-	describe := func(list []float64) string {
-		slices.Sort(list)
-		return fmt.Sprintf("least %.2f, median %.2f, most %.2f", list[0], list[len(list)/2], list[len(list)-1])
+			seed, len(f.Entries), optimum/gbit, before/optimum, ecmp[len(ecmp)-1], after/optimum, moved, last)
 	}
 	t.Logf("shortest paths: %s; ECMP: %s; balanced: %s", describe(shortest), describe(ecmp), describe(balanced))
 	if balanced[len(balanced)/2] <= shortest[len(shortest)/2] {

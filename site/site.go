@@ -190,33 +190,43 @@ func programFor(programs []program, uname string) (program, error) {
 	return program{}, fmt.Errorf("it is %s, and this program is for %s: put trivet-linux-%s beside it (make dist builds it)", machine, runtime.GOARCH, arch)
 }
 
-var names struct {
-	sync.Mutex
-	of map[string]string // by file; files of programs do not change
+// memo keeps what is found of files of programs, which do not change.
+type memo struct {
+	mu sync.Mutex
+	of map[string]string
 }
+
+func (m *memo) find(file string, how func(string) (string, error)) (string, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if found, is := m.of[file]; is {
+		return found, nil
+	}
+	found, err := how(file)
+	if err != nil {
+		return "", err
+	}
+	if m.of == nil {
+		m.of = map[string]string{}
+	}
+	m.of[file] = found
+	return found, nil
+}
+
+var names, sums memo
 
 // nameOf is what a file of a program is called on machines: what its linker says of what it is made
 // of (the build ID, the same for the same source and flags only) or, if that was left out, of what
 // is in it, which takes a quarter of a second to read.
 func nameOf(file string) (string, error) {
-	names.Lock()
-	defer names.Unlock()
-	if name := names.of[file]; name != "" {
-		return name, nil
-	}
-	is, err := buildID(file)
-	if err == nil && is == "" {
-		is, err = checksum(file)
-	}
-	if err != nil {
-		return "", err
-	}
-	sum := sha256.Sum256([]byte(is))
-	if names.of == nil {
-		names.of = map[string]string{}
-	}
-	names.of[file] = "trivet-" + hex.EncodeToString(sum[:8])
-	return names.of[file], nil
+	return names.find(file, func(file string) (string, error) {
+		is, err := buildID(file)
+		if err == nil && is == "" {
+			is, err = checksum(file)
+		}
+		sum := sha256.Sum256([]byte(is))
+		return "trivet-" + hex.EncodeToString(sum[:8]), err
+	})
 }
 
 // buildID is the Go linker's; "" if there is none.
@@ -242,16 +252,16 @@ func buildID(file string) (string, error) {
 }
 
 func checksum(file string) (string, error) {
-	f, err := os.Open(file)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
+	return sums.find(file, func(file string) (string, error) {
+		f, err := os.Open(file)
+		if err != nil {
+			return "", err
+		}
+		defer f.Close()
+		h := sha256.New()
+		_, err = io.Copy(h, f)
+		return hex.EncodeToString(h.Sum(nil)), err
+	})
 }
 
 // push copies the program, which appears under its name once it is whole.

@@ -46,8 +46,8 @@ const (
 	SourceProtocol     = "protocol"      // what a protocol has found that an app of the controller speaks
 )
 
-// ProgramName is what programs, and protocols that apps of the controller speak, may be called: their
-// names stand in files beside other words.
+// ProgramName is what programs, and protocols that apps of the controller speak, may be called:
+// their names stand in files beside other words.
 var ProgramName = regexp.MustCompile(`^[a-z][a-z0-9-]{0,31}$`)
 
 const distanceHint = "write ospf 150, static 5, shortest-path 100, program 30, program sdwan 30 or protocol rip 130; distances are 1 to 255, which is never used"

@@ -96,10 +96,12 @@ func (a *app) daemonCommand(ctx context.Context, node, question string) ([]strin
 	switch {
 	case n == nil:
 		return nil, nil
-	case (n.Datapath == topology.FRR || n.Datapath == topology.VM) && a.json:
-		return []string{"vtysh", "-c", daemonQuestions[question][0] + " json"}, nil
 	case n.Datapath == topology.FRR || n.Datapath == topology.VM:
-		return []string{"vtysh", "-c", daemonQuestions[question][0]}, nil
+		command := daemonQuestions[question][0]
+		if a.json {
+			command += " json"
+		}
+		return []string{"vtysh", "-c", command}, nil
 	case n.Datapath == topology.BIRD && a.json:
 		return nil, fmt.Errorf("%s runs BIRD, which does not answer in JSON", node)
 	case n.Datapath == topology.BIRD:

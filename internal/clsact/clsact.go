@@ -27,8 +27,8 @@ func Add(index int) error {
 	return nil
 }
 
-// Ingress is the filter by which a device's program, a file descriptor, sees what comes in: there is
-// one.
+// Ingress is the filter by which a device's program, a file descriptor, sees what comes in: there
+// is one.
 func Ingress(index, program int, name string) *netlink.BpfFilter {
 	return &netlink.BpfFilter{Fd: program, Name: name, DirectAction: true, FilterAttrs: netlink.FilterAttrs{
 		LinkIndex: index, Parent: netlink.HANDLE_MIN_INGRESS, Handle: 1, Protocol: unix.ETH_P_ALL, Priority: 1}}

@@ -112,6 +112,24 @@ remember() {
 	for port in $taken; do
 		echo "$port $(bridge_of "$port")"
 	done >"$dir/before/bridges"
+	# shellcheck disable=SC2086 # a list
+	cat $notify >"$dir/before/notify" 2>/dev/null || : # a kernel without one of them needs none
+}
+
+# A bridge has the lowest MAC of its ports: another one, once some leave or are back. Who knows its addresses by the one before is told.
+notify='/proc/sys/net/ipv4/conf/all/arp_notify /proc/sys/net/ipv6/conf/all/ndisc_notify'
+tell() {
+	local file
+	for file in $notify; do
+		[ ! -w "$file" ] || echo 1 >"$file"
+	done
+}
+
+untell() {
+	local file value
+	for file in $notify; do
+		[ ! -w "$file" ] || { read -r value && echo "$value" >"$file"; }
+	done <"$dir/before/notify"
 }
 
 reload() { /etc/init.d/network reload >/dev/null 2>&1 </dev/null; }
@@ -166,6 +184,7 @@ start_ofswitch() {
 up() {
 	local port
 	edit || { echo "uci does not take the changes" >&2 && return 1; }
+	tell
 	reload
 	for port in $ports; do
 		await 20 is_free "$port" || { echo "$port is still in $(bridge_of "$port") 20 s after  /etc/init.d/network reload" >&2 && return 1; }
@@ -209,6 +228,7 @@ undo() {
 	while read -r port was; do
 		await 20 is_back "$port" "$was" || echo "$port is not in ${was:-no bridge} again: /etc/init.d/network restart"
 	done <"$dir/before/bridges"
+	untell
 	[ ! -e "$dir/before/ofswitch" ] || /etc/init.d/openflow start >/dev/null 2>&1 </dev/null
 }
 

@@ -98,7 +98,7 @@ func (w *wrt) at(head *machine, address, command string) result {
 // state is all files of the device, and its interfaces.
 func (w *wrt) state() string {
 	w.t.Helper()
-	return w.sh("cd " + w.root + "; find etc sbin root -type f | sort | xargs md5sum; ip -o link | sed 's/@[^:]*//' | awk '{print $2, $3 ~ /[<,]UP[,>]/}' | sort; ip -br addr | awk '/10.5/ {print $1, $3}'; ip -o link | grep -o '^[0-9]*: [^@:]*\\| master [^ ]*' | grep -B 1 master || :")
+	return w.sh("cd " + w.root + "; find etc sbin root -type f | sort | xargs md5sum; ip -o link | sed 's/@[^:]*//' | awk '{print $2, $3 ~ /[<,]UP[,>]/}' | sort; ip -br addr | awk '/10.5/ {print $1, $3}'; ip -o link | grep -o '^[0-9]*: [^@:]*\\| master [^ ]*' | grep -B 1 master || :; cat /proc/sys/net/ipv4/conf/all/arp_notify")
 }
 
 // TestOpenWrt proves that OpenWrt devices, with the network configured in each of the forms that

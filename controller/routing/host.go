@@ -113,10 +113,15 @@ func (h *host) port(n *node, f *Interface) *hostPort {
 	p := &hostPort{mac: f.MAC, name: f.Name}
 	p.link = h.newLink(nicOf(number), uint32(f.MTU), func(n *node, packet []byte) {
 		if at := n.itf[number]; at != nil {
-			n.sendOnLink(at, packet)
+			if to, _ := netip.AddrFromSlice(packet[24:40]); isLinkLocal(to) || to.IsMulticast() || at.reaches(to) { // no further than the link
+				n.sendOnLink(at, packet)
+			}
 		}
 	})
 	h.add(nicOf(number), linkLocal(f.MAC))
+	// Those who speak to it by another address get their answer, too: a host does whose own
+	// link-local address is so new that it is tentative (RFC 4862, section 5.4).
+	h.stack.AddRoute(tcpip.Route{Destination: header.IPv6EmptySubnet, NIC: nicOf(number)})
 	h.ports[number] = p
 	return p
 }

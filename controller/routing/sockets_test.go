@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"trivet.dev/trivet/openflow"
 )
 
 // Proves that what has sockets on a router hears that the router is gone, or that the app has
@@ -113,5 +115,40 @@ func TestLinkLocalSocketsWhileConfigured(t *testing.T) {
 		stop.Store(true)
 		done.Wait()
 		c.Close()
+	}
+}
+
+// Proves that a router's link-local address answers those on the link who speak to it by another
+// address, as a host does whose own link-local one is tentative; and nobody from elsewhere.
+func TestLinkLocalAnswersOtherAddresses(t *testing.T) {
+	app, s, sw := single(t)
+	for _, from := range []string{"fd00:9::9", "fd00:1::9"} { // the first is not on the link
+		packet := ping(from, linkLocal(router1).String())
+		receive(app, sw, 1, openflow.ReasonAction, frame(router1, host1, openflow.EthTypeIPv6, packet))
+	}
+	frames := func(of func(p ipPacket) bool) (out []ipPacket) {
+		t.Helper()
+		for deadline := time.Now().Add(10 * time.Second); len(out) == 0; time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatal("nothing is sent")
+			}
+			for _, f := range s.take() {
+				if p, ok := parseIP(etherTypeOf(f[14:]), f[14:]); ok && of(p) {
+					out = append(out, p)
+				}
+			}
+		}
+		return out
+	}
+	asked, _ := parseNDP(frames(func(ipPacket) bool { return true })[0].data)
+	if asked.kind != neighborSolicitation || asked.target != netip.MustParseAddr("fd00:1::9") {
+		t.Fatalf("it asks for %v", asked)
+	}
+	told := ndp{kind: neighborAdvertisement, target: asked.target, mac: host1, src: asked.target, dst: asked.src, solicited: true}
+	receive(app, sw, 1, openflow.ReasonAction, frame(router1, host1, openflow.EthTypeIPv6, told.bytes()))
+	for _, p := range frames(func(p ipPacket) bool { return p.data[40] == echoReply6 }) {
+		if p.src != linkLocal(router1) || p.dst != asked.target {
+			t.Errorf("the answer is from %v to %v", p.src, p.dst)
+		}
 	}
 }

@@ -20,7 +20,9 @@ type farm struct {
 }
 
 // device is what runs at one: its arguments are its address, its number and the farm's directory.
-const device = `mount -t tmpfs run /run/trivet && mount -t tmpfs netns /run/netns && cp /etc/hosts $3/hosts$2 && mount --bind $3/hosts$2 /etc/hosts
+// All of /run is its own: a mount on /run/trivet alone would go when the gateway removes its own
+// /run/trivet.
+const device = `mount -t tmpfs run /run && mkdir /run/trivet /run/netns /run/sshd && cp /etc/hosts $3/hosts$2 && mount --bind $3/hosts$2 /etc/hosts
 home=$(getent passwd root | cut -d: -f6); [ ! -e $home/.bashrc ] || mount --bind /dev/null $home/.bashrc
 ip link set lo up; ip address add $1/24 dev eth0; ip link set eth0 up; exec $(PATH=$PATH:/usr/sbin command -v sshd) -D -e -f $3/sshd`
 
@@ -32,10 +34,8 @@ func newFarm(t *testing.T, n int) *farm {
 			t.Fatal(err)
 		}
 	}
-	for _, dir := range []string{"/run/sshd", "/run/trivet", "/run/netns", filepath.Join(f.dir, "home/.ssh")} {
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
+	if err := os.MkdirAll(filepath.Join(f.dir, "home/.ssh"), 0o755); err != nil {
+		t.Fatal(err)
 	}
 	for _, name := range []string{"key", "host"} {
 		sh(t, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", filepath.Join(f.dir, name))

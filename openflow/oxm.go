@@ -65,8 +65,8 @@ const (
 	NumFields // how many there are
 )
 
-// fields holds what the specification's table of fields says (section 7.2.3.7). A number of
-// bits that 8 does not divide stands in the low bits of its bytes.
+// fields holds what the specification's table of fields says (section 7.2.3.7), but that ports of
+// TCP and UDP may have a mask, as those of Open vSwitch may. A number of bits that 8 does not divide stands in the low bits of its bytes.
 var fields = [NumFields]struct {
 	name     string // in lower case, as ovs-ofctl writes it
 	bits     uint8
@@ -87,10 +87,10 @@ var fields = [NumFields]struct {
 	{"ip_proto", 8, 1, false, kindDecimal},
 	{"ipv4_src", 32, 4, true, kindIPv4},
 	{"ipv4_dst", 32, 4, true, kindIPv4},
-	{"tcp_src", 16, 2, false, kindDecimal},
-	{"tcp_dst", 16, 2, false, kindDecimal},
-	{"udp_src", 16, 2, false, kindDecimal},
-	{"udp_dst", 16, 2, false, kindDecimal},
+	{"tcp_src", 16, 2, true, kindDecimal},
+	{"tcp_dst", 16, 2, true, kindDecimal},
+	{"udp_src", 16, 2, true, kindDecimal},
+	{"udp_dst", 16, 2, true, kindDecimal},
 	{"sctp_src", 16, 2, false, kindDecimal},
 	{"sctp_dst", 16, 2, false, kindDecimal},
 	{"icmpv4_type", 8, 1, false, kindDecimal},

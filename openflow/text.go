@@ -140,10 +140,13 @@ func (o OXM) text() string {
 	if !o.Masked {
 		return s
 	}
-	if kind := fields[o.Field].kind; kind == kindIPv4 || kind == kindIPv6 {
+	switch kind := fields[o.Field].kind; kind {
+	case kindIPv4, kindIPv6:
 		if n, ok := o.Mask.prefixLen(o.Field.Bits()); ok {
 			return fmt.Sprintf("%s/%d", s, n)
 		}
+	case kindDecimal: // bits of a port
+		return fmt.Sprintf("%#x/%#x", o.Value.Lo, o.Mask.Lo)
 	}
 	return s + "/" + o.Field.valueText(o.Mask)
 }

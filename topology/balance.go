@@ -23,6 +23,9 @@ type Balance struct {
 	Hysteresis *Fraction `json:"hysteresis,omitempty"`
 	Moves      int       `json:"moves,omitempty"`
 
+	// Per is what takes one path.
+	Per BalancePer `json:"per,omitempty"`
+
 	// Largest divides what a link carries by the bandwidth of the largest link: the other reading
 	// of equation 2.
 	Largest bool `json:"largest,omitempty"`
@@ -35,6 +38,14 @@ const (
 	BalanceECMP BalanceBy = "ecmp" // over all shortest paths, by the hash of addresses and ports; switches use a tree; the default
 	BalanceOff  BalanceBy = "off"  // not at all: one shortest path
 	BalanceLoad BalanceBy = "load" // what goes to a subnet, or between switches to a host, takes one path, and another one when that is busy
+)
+
+// BalancePer is what of the traffic between routing nodes takes one path with BalanceLoad.
+type BalancePer string
+
+const (
+	PerPrefix BalancePer = "prefix" // all that goes to a subnet; the default
+	PerPart   BalancePer = "part"   // connections whose source ports have the same bits, of what goes to a subnet
 )
 
 // A period's bounds: the controller's own readings are a second apart, and what is looked at less
@@ -75,6 +86,7 @@ func (b *Balance) String() string {
 		}
 	}
 	add("period", b.Period.String(), b.Period != 0)
+	add("per", string(b.Per), b.Per != "")
 	add("moves", strconv.Itoa(b.Moves), b.Moves != 0)
 	add("largest", "true", b.Largest)
 	if len(words) == 1 {
@@ -94,7 +106,10 @@ func (v *validator) balance() {
 		bad("choose ecmp, off or load", "nothing is spread by %q", b.By)
 	}
 	if (Balance{By: b.By}) != *b && b.By != BalanceLoad {
-		bad("add by: load, or leave them out", "k1, k2, period, hysteresis, moves and largest belong to by: load")
+		bad("add by: load, or leave them out", "k1, k2, period, hysteresis, per, moves and largest belong to by: load")
+	}
+	if b.Per != "" && b.Per != PerPrefix && b.Per != PerPart {
+		bad("choose prefix or part", "nothing is balanced per %q", b.Per)
 	}
 	one := func(name string, f *Fraction) {
 		if f != nil && (*f < 0 || *f > 1) {

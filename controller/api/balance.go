@@ -40,6 +40,7 @@ type RouteLink struct {
 // shortest.
 type MovedPath struct {
 	Prefix  netip.Prefix `json:"prefix,omitzero"`
+	Part    string       `json:"part,omitempty" doc:"Only packets in this part, tcp 3/8; with balance: {by: load, per: part}"`
 	Host    string       `json:"host,omitempty" doc:"Between switches: whose Ethernet address the packets have"`
 	Routers []string     `json:"routers" doc:"Routing nodes or switches"`
 	Since   time.Time    `json:"since"`
@@ -152,7 +153,7 @@ func (v *view) moved() []MovedPath {
 	}
 	for _, m := range v.c.Balance.Moved() {
 		for _, p := range m.Paths {
-			out = append(out, MovedPath{Prefix: m.To, Routers: v.switchNames(p.Routers), Since: p.Since, Why: p.Why, User: m.User})
+			out = append(out, MovedPath{Prefix: m.To.To, Part: m.To.Part.String(), Routers: v.switchNames(p.Routers), Since: p.Since, Why: p.Why, User: m.User})
 		}
 	}
 	if v.c.Balance.Hosts == nil {
@@ -241,7 +242,7 @@ func (v *view) possible(from, to string, k int) (out PossiblePaths, err error) {
 		if out.Prefix, err = v.subnet(to); err != nil {
 			return out, err
 		}
-		options = v.c.Balance.Paths(r.DPID, out.Prefix, k)
+		options = v.c.Balance.Paths(r.DPID, routing.Traffic{To: out.Prefix}, k)
 	}
 	for _, o := range options {
 		p := PossiblePath{Routers: []string{from}, Load: o.Load}
@@ -276,7 +277,7 @@ func (v *view) install(r PathRequest) (out MovedPath, err error) {
 		routers = append(routers, x.DPID)
 	}
 	out.Prefix = to
-	return out, v.c.Balance.Install(to, routers)
+	return out, v.c.Balance.Install(routing.Traffic{To: to}, routers)
 }
 
 // installHost installs a path between switches.
@@ -303,7 +304,7 @@ func (v *view) installHost(r PathRequest, out MovedPath) (MovedPath, error) {
 // takeBack takes back what was installed.
 func (v *view) takeBack(text string) error {
 	to, err := v.subnet(text)
-	done := err == nil && v.c.Balance.TakeBack(to)
+	done := err == nil && v.c.Balance.TakeBack(routing.Traffic{To: to})
 	if v.c.Balance.Hosts != nil {
 		mac, errHost := v.macTo(text)
 		done = errHost == nil && v.c.Balance.Hosts.TakeBack(mac) || done

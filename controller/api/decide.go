@@ -263,7 +263,7 @@ func (w *walk) whyRoute(r routing.Router) (out []string) {
 	}
 	text += ", via " + strings.Join(via, " or ")
 	if route.Source == routing.Balanced && w.c.Balance != nil {
-		if p := w.c.Balance.Why(r.DPID, route.Prefix); p != nil {
+		if p := w.c.Balance.Why(r.DPID, routing.Traffic{To: route.Prefix}); p != nil {
 			text += ": " + p.Why
 		}
 	}

@@ -13,13 +13,13 @@ import (
 	"context"
 	"log/slog"
 	"maps"
-	"net/netip"
 	"slices"
 	"sync"
 	"time"
 
 	"trivet.dev/trivet/controller"
 	"trivet.dev/trivet/controller/monitor"
+	"trivet.dev/trivet/controller/routing"
 	"trivet.dev/trivet/controller/steer"
 	"trivet.dev/trivet/openflow"
 	engine "trivet.dev/trivet/routing/balance"
@@ -27,7 +27,8 @@ import (
 
 // Config says what the app does.
 type Config struct {
-	On bool // else it moves nothing, and only answers
+	On    bool // else it moves nothing, and only answers
+	Parts bool // what goes to a destination may take several paths, in parts
 	engine.Options
 	Period time.Duration
 
@@ -41,7 +42,7 @@ type Config struct {
 // App is the app. Make it with New. What it does itself is between routing nodes.
 type App struct {
 	controller.Base
-	*Balancer[netip.Prefix]
+	*Balancer[routing.Traffic]
 
 	// Hosts does the same between switches, for what goes to each Ethernet address. It is nil where
 	// the controller has no app for switches.
@@ -66,6 +67,9 @@ type Balancer[K comparable] struct {
 	moved  map[K]*Moved[K]
 	moves  int // ever
 	rests  engine.Rests[K]
+
+	divided map[K]*division[K]
+	partOf  map[K]K // each of their parts
 }
 
 // Moved is a destination whose packets take other ways than the shortest.
@@ -86,8 +90,8 @@ type Path struct {
 
 // New returns the app, which needs the others to run beside it; switches, the app that forwards for
 // switches, may be nil.
-func New(routers steer.Ground[netip.Prefix], switches steer.Ground[openflow.MAC], m *monitor.App, c Config) *App {
-	a := &App{Balancer: newBalancer(kindRouter, routers, netip.Prefix.Compare, m, c)}
+func New(routers steer.Ground[routing.Traffic], switches steer.Ground[openflow.MAC], m *monitor.App, c Config) *App {
+	a := &App{Balancer: newBalancer(kindRouter, routers, routing.Traffic.Compare, m, c)}
 	if switches != nil {
 		a.Hosts = newBalancer(kindSwitch, switches, func(a, b openflow.MAC) int { return bytes.Compare(a[:], b[:]) }, m, c)
 	}
@@ -95,7 +99,8 @@ func New(routers steer.Ground[netip.Prefix], switches steer.Ground[openflow.MAC]
 }
 
 func newBalancer[K comparable](kind string, g steer.Ground[K], compare func(a, b K) int, m *monitor.App, c Config) *Balancer[K] {
-	a := &Balancer[K]{kind: kind, ground: g, compare: compare, monitor: m, config: c, wake: make(chan struct{}, 1), moved: map[K]*Moved[K]{}}
+	a := &Balancer[K]{kind: kind, ground: g, compare: compare, monitor: m, config: c, wake: make(chan struct{}, 1), moved: map[K]*Moved[K]{},
+		divided: map[K]*division[K]{}, partOf: map[K]K{}}
 	a.ctx, a.stop = context.WithCancel(context.Background())
 	return a
 }
@@ -144,6 +149,12 @@ func (a *Balancer[K]) configure(c Config) {
 	was := a.config
 	a.config = c
 	gone := 0
+	if !c.On || !c.Parts {
+		for p := range a.divided {
+			a.unite(p)
+			gone++
+		}
+	}
 	if was.On && !c.On {
 		for p, m := range a.moved {
 			if !m.User {
@@ -206,6 +217,11 @@ func (a *Balancer[K]) step(c Config, r *reading[K]) {
 	now := time.Now()
 	a.mu.Lock()
 	a.prune()
+	if c.Parts && a.divide(c, r) {
+		a.mu.Unlock()
+		a.steer("traffic is divided")
+		return
+	}
 	var demands []engine.Demand
 	var of []K
 	for _, p := range r.destinations(a.moved, a.compare) {
@@ -315,6 +331,9 @@ func routersOf(path []steer.Edge) (out []uint64) {
 func (a *Balancer[K]) steer(why string) {
 	a.mu.Lock()
 	ways := make(map[K]steer.Ways, len(a.moved))
+	for p := range a.partOf {
+		ways[p] = nil
+	}
 	for p, m := range a.moved {
 		ways[p] = maps.Clone(m.ways)
 	}

@@ -121,6 +121,7 @@ func (a *Balancer[K]) Install(to K, routers []uint64) error {
 		m.ways[e.From] = e
 	}
 	m.add(Path{Routers: routers, Edges: path, Since: time.Now(), Why: Installed})
+	a.unite(to) // all of it takes the path
 	a.moved[to] = m
 	a.mu.Unlock()
 	a.steer("a path was installed")

@@ -72,7 +72,7 @@ func (a *Balancer[K]) read(c Config, before *reading[K]) *reading[K] {
 	r := a.survey(c)
 	r.counts, r.carried, r.complete = map[uint64]counts[K]{}, map[uint64]map[K]float64{}, true
 	a.mu.Lock()
-	moved := len(a.moved)
+	moved := len(a.moved) + len(a.divided)
 	a.mu.Unlock()
 	if moved > 0 || r.busy(c) {
 		a.ask(r, before)

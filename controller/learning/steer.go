@@ -37,6 +37,9 @@ func (a *App) Destination(to openflow.MAC) (d steer.Destination, is bool) {
 	return steer.Destination{Owners: []uint64{w.at.dpid}, Next: w.next, Home: w.home, Fixed: s.view.frozen}, true
 }
 
+// Parts returns none: what goes to an address takes one path.
+func (*App) Parts(openflow.MAC) []openflow.MAC { return nil }
+
 // Steer makes switches take other ways to addresses. It replaces all that was steered before.
 func (a *App) Steer(ways map[openflow.MAC]steer.Ways, _ string) {
 	a.spreading.mu.Lock()

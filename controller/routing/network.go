@@ -107,8 +107,9 @@ type network struct {
 	hops    []hop      // of each edge of the graph
 	inner   []map[int32]*Interface
 
-	protocols [][]*protocol                // that each router speaks
-	balanced  map[netip.Prefix]map[int]Hop // steered ways, by router
+	protocols [][]*protocol              // that each router speaks
+	balanced  map[Traffic]map[int]Hop    // steered ways, by router
+	divided   map[netip.Prefix][]Traffic // prefixes to which packets are led in parts
 
 	balance topology.BalanceBy // what packets are spread by
 
@@ -310,8 +311,10 @@ func (n *network) fill(t *table, router int) {
 	n.learned(t, router, netip.Prefix{})
 	n.computed(t, router)
 	n.static(t, router, netip.Prefix{})
-	for p := range n.balanced {
-		n.offerBalanced(t, router, p)
+	for b := range n.balanced {
+		if b.Part == (Part{}) {
+			n.offerBalanced(t, router, b.To)
+		}
 	}
 }
 

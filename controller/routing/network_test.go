@@ -183,7 +183,7 @@ func transition(t *testing.T, rng *rand.Rand, from, to *network, p netip.Prefix,
 		now[i] = from.table(i).routes[p]
 		next := to.table(i).routes[p]
 		if next != nil && (now[i] == nil || fmt.Sprint(now[i].Hops) != fmt.Sprint(next.Hops)) {
-			list = append(list, change{node: &node{index: i}, route: next, fresh: now[i] == nil})
+			list = append(list, change{node: &node{index: i}, traffic: Traffic{To: p}, route: next, fresh: now[i] == nil})
 		}
 	}
 	order := layers(to, list)

@@ -3,6 +3,7 @@ package routing
 import (
 	"hash/fnv"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -185,7 +186,7 @@ func matchDst(p netip.Prefix) openflow.Match {
 
 // routeKey is where the entry of a prefix stands.
 func routeKey(p netip.Prefix) controller.RuleKey {
-	return controller.RuleKey{Table: routeTable, Priority: priorityRoute + 2*uint16(p.Bits()), Match: matchDst(p)}
+	return controller.RuleKey{Table: routeTable, Priority: priorityRoute + priorityStep*uint16(p.Bits()), Match: matchDst(p)}
 }
 
 func hopActions(h Hop) []openflow.Action {
@@ -201,13 +202,16 @@ type way struct {
 func (w way) own() *openflow.FlowMod { return w.flows[len(w.flows)-1] }
 
 // wayTo is the way to a prefix by these hops.
-func (n *node) wayTo(p netip.Prefix, hops []Hop) way {
-	m := n.entryOf(p, hops)
+func (n *node) wayTo(p netip.Prefix, hops []Hop) way { return n.wayAt(routeKey(p), hops) }
+
+// wayAt is the way by these hops for what an entry with this key matches.
+func (n *node) wayAt(k controller.RuleKey, hops []Hop) way {
+	m := n.entryOf(k, hops)
 	return way{hops, append(n.hairpins(m, hops), m)}
 }
 
-// routeWay is the way by a route. That of a reactive router has a timeout, unless it has hairpins:
-// all its packets may come by these.
+// routeWay is the way by a route. That of a reactive router has a timeout, unless there are hairpins
+// or parts: all its packets may come by these.
 func (n *node) routeWay(r *Route) way {
 	var w way
 	if k := routeKey(r.Prefix); r.Drop {
@@ -215,16 +219,15 @@ func (n *node) routeWay(r *Route) way {
 	} else {
 		w = n.wayTo(r.Prefix, n.resolved(r))
 	}
-	if m := w.own(); n.reactive && r.Source != Connected && len(w.flows) == 1 {
+	if m := w.own(); n.reactive && r.Source != Connected && len(w.flows) == 1 && len(n.net.partsOf(r.Prefix)) == 0 {
 		m.IdleTimeout, m.Flags = reactiveIdle, openflow.FlowSendFlowRem
 	}
 	return w
 }
 
-// entryOf is the entry of a prefix. Where no next hop is known by its MAC the controller finds
-// that out by the first packet.
-func (n *node) entryOf(p netip.Prefix, hops []Hop) *openflow.FlowMod {
-	k := routeKey(p)
+// entryOf is the entry with a key. Where no next hop is known by its MAC the controller finds that
+// out by the first packet.
+func (n *node) entryOf(k controller.RuleKey, hops []Hop) *openflow.FlowMod {
 	switch {
 	case len(hops) == 0:
 		return entry(k.Table, k.Priority, k.Match, toController())
@@ -346,7 +349,7 @@ func (n *node) routes() map[netip.Prefix]*Route {
 	n.net.connected(own, n.index, netip.Prefix{})
 	for _, m := range n.rules.Flows() {
 		p, is := routePrefix(m)
-		if !is || own.routes[p] != nil || n.neighbors[p.Addr()] != nil && p.IsSingleIP() {
+		if !is || isPart(m) || own.routes[p] != nil || n.neighbors[p.Addr()] != nil && p.IsSingleIP() {
 			continue
 		}
 		if r := n.net.installed(n.index, p); r != nil {
@@ -381,32 +384,36 @@ func isRoute(k controller.RuleKey) bool {
 // remove.
 func (n *node) compare() (changes []change, gone []controller.RuleKey) {
 	keep := map[controller.RuleKey]bool{}
-	want := func(r *Route, w way, fresh bool) {
-		there := true
-		for _, m := range w.flows {
-			keep[controller.KeyOf(m)] = true
-			there = there && n.rules.Has(m)
-		}
-		if !there {
-			changes = append(changes, change{n, r, w, fresh})
+	differs := func(t Traffic, r *Route, w way, fresh bool) {
+		if slices.ContainsFunc(w.flows, func(m *openflow.FlowMod) bool { return !n.rules.Has(m) }) {
+			changes = append(changes, change{n, t, r, w, fresh})
 		}
 	}
+	want := func(t Traffic, r *Route, w way, fresh bool) {
+		for _, m := range w.flows {
+			keep[controller.KeyOf(m)] = true
+		}
+		differs(t, r, w, fresh)
+	}
 	n.settled = true
-	for _, r := range n.routes() {
+	routes := n.routes()
+	for _, r := range routes {
 		n.settled = n.settled && r.Source == Connected
 		if n.wanted(r) {
 			w := n.routeWay(r)
-			want(r, w, n.rules.Flow(controller.KeyOf(w.own())) == nil)
+			want(Traffic{To: r.Prefix}, r, w, n.rules.Flow(controller.KeyOf(w.own())) == nil)
 		}
 	}
+	n.compareParts(routes, // before a part has an entry, the prefix's is its own: it is never fresh
+		func(t Traffic, r *Route, w way) { want(t, r, w, false) }, func(t Traffic, r *Route, w way) { differs(t, r, w, false) })
 	for _, m := range n.rules.Flows() {
-		if k := controller.KeyOf(m); isRoute(k) && !keep[k] {
+		if k := controller.KeyOf(m); isRoute(k) && !isPart(m) && !keep[k] {
 			n.adopt(m)
 		}
 	}
 	for _, nb := range n.neighbors {
-		if nb.installed && !keep[routeKey(nb.prefix())] { // else a route to this very address goes before
-			want(&Route{Prefix: nb.prefix(), Source: Connected}, n.neighborWay(nb), false)
+		if p := nb.prefix(); nb.installed && !keep[routeKey(p)] { // else a route to this very address goes before
+			want(Traffic{To: p}, &Route{Prefix: p, Source: Connected}, n.neighborWay(nb), false)
 		}
 	}
 	for _, m := range n.rules.Flows() {

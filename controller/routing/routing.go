@@ -7,11 +7,12 @@
 //	                       pings to all nodes or all routers → controller
 //	         priority 100  in_port, its own MAC, IPv4 or IPv6 → table 1
 //	                       (no entry)                         → drop
-//	table 1  where it goes; priority is 1000 + twice the prefix's length, one more with in_port (see hairpins)
+//	table 1  where it goes; priority is 1000 + four times the prefix's length, one more with in_port (see hairpins), two more for a part
 //	         2000  an address of the router                   → controller
 //	         host  a neighbour's address                      → TTL, MACs, output
 //	         net   a subnet of an interface                   → controller, which asks who has the address
 //	         net   a route                                    → TTL, MACs, output; several next hops: a select group
+//	         net   a part of what goes there (see Traffic)    → the same
 //	         net   an aggregate of which no part is known     → drop
 //	         0     nothing                                    → controller, which says "unreachable"
 //	         Where packets come in that are larger than what goes out by a next hop, an entry leaves what it does for later,
@@ -51,6 +52,7 @@ const (
 
 	prioritySpecial, priorityOwn        = 110, 100 // table 0
 	priorityLocal, priorityRoute        = 2000, 1000
+	priorityStep                        = 4 // from one length of prefixes to the next
 	firstGroup, lastGroup               = 0x1000_0000, 0x1fff_ffff
 	coalesce                            = 10 * time.Millisecond // changes that come together are one
 	settleTime                          = 5 * time.Second       // that routers and links may take to show up after the start
@@ -80,7 +82,7 @@ type App struct {
 	addresses *addresses                          // of the configuration
 	static    map[uint64][]StaticRoute            // by router, in place of the configuration's
 	programs  map[string]map[uint64][]StaticRoute // by name and router; replaced, not changed
-	steered   map[netip.Prefix]steer.Ways
+	steered   map[Traffic]steer.Ways
 	cause     cause
 	pending   bool // a change is not in the switches yet
 	following bool // the same, but it is on its way

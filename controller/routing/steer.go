@@ -34,9 +34,9 @@ func (a *App) Edges() (out []steer.Edge) {
 	return out
 }
 
-// Destination returns how packets get to a subnet; false where no router has it.
-func (a *App) Destination(p netip.Prefix) (d steer.Destination, is bool) {
-	net := a.net.Load()
+// Destination returns how traffic gets to its subnet; false where no router has it.
+func (a *App) Destination(t Traffic) (d steer.Destination, is bool) {
+	net, p := a.net.Load(), t.To
 	if net == nil {
 		return d, false
 	}
@@ -50,8 +50,8 @@ func (a *App) Destination(p netip.Prefix) (d steer.Destination, is bool) {
 		if slices.Contains(d.Owners, r.DPID) {
 			continue
 		}
-		chosen, home := net.routeAndHome(i, p)
-		if e, is := net.edge(i, chosen); is {
+		_, home := net.routeAndHome(i, p)
+		if e, is := net.edge(i, net.wayOf(i, t)); is {
 			d.Next[r.DPID] = e
 		}
 		if e, is := net.edge(i, home); is {
@@ -86,9 +86,10 @@ func (a *App) Subnets() []netip.Prefix {
 	return a.addresses.subnets
 }
 
-// Steer makes routers take other ways, to prefixes of subnets that routers have: a source of routes
-// of its own, "balanced". It replaces all that was steered before.
-func (a *App) Steer(ways map[netip.Prefix]steer.Ways, why string) {
+// Steer makes routers take other ways, to subnets that routers have: a source of routes of its own,
+// "balanced". It replaces all that was steered before. Parts without ways have entries as well,
+// which count what is in them.
+func (a *App) Steer(ways map[Traffic]steer.Ways, why string) {
 	a.mu.Lock()
 	a.steered = ways
 	a.mu.Unlock()
@@ -96,9 +97,14 @@ func (a *App) Steer(ways map[netip.Prefix]steer.Ways, why string) {
 }
 
 // steer finds which of the ways that are asked for lead to their prefix.
-func (n *network) steer(ways map[netip.Prefix]steer.Ways) {
-	n.balanced = make(map[netip.Prefix]map[int]Hop, len(ways))
-	for p, steered := range ways {
+func (n *network) steer(ways map[Traffic]steer.Ways) {
+	n.balanced = make(map[Traffic]map[int]Hop, len(ways))
+	var parts []Traffic
+	for t, steered := range ways {
+		p := t.To
+		if t.Part != (Part{}) {
+			parts = append(parts, t)
+		}
 		there, hops := steer.Ways{}, map[int]Hop{}
 		for dpid, e := range steered {
 			if i, is := n.index[dpid]; is {
@@ -114,9 +120,10 @@ func (n *network) steer(ways map[netip.Prefix]steer.Ways) {
 			}
 		}
 		if len(hops) > 0 {
-			n.balanced[p] = hops
+			n.balanced[t] = hops
 		}
 	}
+	n.divide(parts)
 }
 
 // hopOver is the next hop over an edge; false where that is not there now.
@@ -145,7 +152,7 @@ func (n *network) joins(a int, out *Interface, b int, in *Interface) bool {
 
 // offerBalanced adds the way to a prefix that something has steered.
 func (n *network) offerBalanced(t *table, router int, p netip.Prefix) {
-	hops := n.balanced[p]
+	hops := n.balanced[Traffic{To: p}]
 	h, is := hops[router]
 	if !is || n.has(router, p) {
 		return
@@ -172,8 +179,9 @@ func (n *network) routeAndHome(router int, p netip.Prefix) (r, home *Route) {
 	return r, home
 }
 
-// Carried returns how many bytes a router has sent on to each subnet, as its entries count them.
-func (a *App) Carried(ctx context.Context, dpid uint64) (map[netip.Prefix]uint64, error) {
+// Carried returns how many bytes a router has sent on to each subnet, those in parts by themselves,
+// as its entries count them.
+func (a *App) Carried(ctx context.Context, dpid uint64) (map[Traffic]uint64, error) {
 	sw, net := a.c.Switch(dpid), a.net.Load()
 	if sw == nil || net == nil {
 		return nil, controller.ErrGone
@@ -181,14 +189,14 @@ func (a *App) Carried(ctx context.Context, dpid uint64) (map[netip.Prefix]uint64
 	all := openflow.AllFlows()
 	all.Table, all.Cookie, all.CookieMask = routeTable, Cookie, apps.CookieMask
 	list, err := controller.Ask[openflow.FlowStatsList](ctx, sw, all)
-	out := map[netip.Prefix]uint64{}
+	out := map[Traffic]uint64{}
 	for _, f := range list {
-		p, is := routePrefix(&openflow.FlowMod{Table: f.Table, Priority: f.Priority, Match: f.Match})
+		t, is := trafficOf(&openflow.FlowMod{Table: f.Table, Priority: f.Priority, Match: f.Match})
 		if is = is && f.Priority > priorityRoute; !is {
 			continue
 		}
-		if subnet, known := net.subnetOf(p); known {
-			out[subnet] += f.Bytes
+		if subnet, known := net.subnetOf(t.To); known {
+			out[Traffic{subnet, t.Part}] += f.Bytes
 		}
 	}
 	return out, err

@@ -52,7 +52,7 @@ func TestSteer(t *testing.T) {
 			continue
 		}
 		steered++
-		after.steer(map[netip.Prefix]steer.Ways{p: ways})
+		after.steer(map[Traffic]steer.Ways{{To: p}: ways})
 		for _, step := range [][2]*network{{before, after}, {after, before}} {
 			if transition(t, rng, step[0], step[1], p, true) {
 				t.Fatalf("seed %d: a loop", seed)
@@ -60,7 +60,7 @@ func TestSteer(t *testing.T) {
 		}
 		w.Reactive = true
 		demand := w.network(t)
-		demand.steer(map[netip.Prefix]steer.Ways{p: ways})
+		demand.steer(map[Traffic]steer.Ways{{To: p}: ways})
 		for i := range w.Routers {
 			e, is := ways[w.Routers[i].DPID]
 			for _, n := range []*network{after, demand} {
@@ -83,7 +83,7 @@ func TestSteer(t *testing.T) {
 			}
 		}
 		cut := w.network(t)
-		cut.steer(map[netip.Prefix]steer.Ways{p: ways})
+		cut.steer(map[Traffic]steer.Ways{{To: p}: ways})
 		if len(cut.balanced) > 0 {
 			t.Fatalf("seed %d: the way's last link is down, and these still take it: %v", seed, cut.balanced)
 		}
@@ -105,7 +105,7 @@ func TestSteerLeavesStaticRoutes(t *testing.T) {
 	w.Routers[0].Static = []StaticRoute{{To: p, Via: netip.MustParseAddr("172.16.0.2")}} // by r2
 	w.Routers[1].Distances = map[Origin]rib.Distance{{Source: Balanced}: rib.Never}
 	n := w.network(t)
-	n.steer(map[netip.Prefix]steer.Ways{p: {
+	n.steer(map[Traffic]steer.Ways{{To: p}: {
 		1: {From: 1, To: 3, FromPort: 3, ToPort: 3}, // the direct link
 		2: {From: 2, To: 3, FromPort: 3, ToPort: 2},
 	}})
@@ -117,7 +117,7 @@ func TestSteerLeavesStaticRoutes(t *testing.T) {
 	}
 	a := &App{}
 	a.net.Store(n)
-	d, is := a.Destination(p)
+	d, is := a.Destination(Traffic{To: p})
 	if !is || !d.Fixed[1] || !d.Fixed[2] || d.Fixed[3] || len(d.Owners) != 1 || d.Owners[0] != 3 {
 		t.Errorf("whoever steers is told %+v", d)
 	}

@@ -3,7 +3,6 @@ package routing
 import (
 	"cmp"
 	"context"
-	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -81,9 +80,10 @@ func (a *App) tellEarly() bool {
 // change is a way to be added or replaced.
 type change struct {
 	*node
-	route *Route
-	way   way
-	fresh bool // there was none before
+	traffic Traffic
+	route   *Route
+	way     way
+	fresh   bool // there was none before
 }
 
 // isSettled says whether nothing that the router has can be different because of a change elsewhere
@@ -95,7 +95,7 @@ func (n *node) isSettled() bool {
 
 // install sends what differs, in rounds, and returns the number of entries.
 func (a *App) install(nodes map[uint64]*node, net *network, reactive bool) (count int) {
-	byPrefix := map[netip.Prefix][]change{}
+	byTraffic := map[Traffic][]change{}
 	drop := map[*node][]controller.RuleKey{}
 	for _, n := range nodes {
 		n.mu.Lock()
@@ -104,7 +104,7 @@ func (a *App) install(nodes map[uint64]*node, net *network, reactive bool) (coun
 			known := len(n.neighbors)
 			changes, gone := n.compare()
 			for _, c := range changes {
-				byPrefix[c.route.Prefix] = append(byPrefix[c.route.Prefix], c)
+				byTraffic[c.traffic] = append(byTraffic[c.traffic], c)
 			}
 			if len(changes)+len(gone) > 0 || len(n.neighbors) != known {
 				drop[n] = gone
@@ -114,7 +114,7 @@ func (a *App) install(nodes map[uint64]*node, net *network, reactive bool) (coun
 		n.mu.Unlock()
 	}
 	var rounds [][]change
-	for _, list := range byPrefix {
+	for _, list := range byTraffic {
 		count += len(list)
 		for i, layer := range layers(net, list) {
 			for len(rounds) <= layer {
@@ -145,7 +145,7 @@ func (a *App) install(nodes map[uint64]*node, net *network, reactive bool) (coun
 	return count
 }
 
-// layers says in which round each change to a prefix's routes may be made: after those of the
+// layers says in which round each change to the ways of some traffic may be made: after those of the
 // next hops that they lead to. Where no router had another way before, there is no order to keep.
 func layers(net *network, list []change) []int {
 	out := make([]int, len(list))
@@ -164,11 +164,7 @@ func layers(net *network, list []change) []int {
 		}
 		known[router] = 0 // static routes may lead in circles
 		after := 0
-		r := net.route(router, list[0].route.Prefix)
-		if r == nil && net.onDemand && list[0].route.Prefix.IsSingleIP() {
-			r = net.lookup(router, list[0].route.Prefix.Addr()) // see towards
-		}
-		if r != nil && r.Source != Connected {
+		if r := net.wayOf(router, list[0].traffic); r != nil && r.Source != Connected {
 			for _, h := range r.Hops {
 				if h.router >= 0 {
 					after = max(after, right(h.router))

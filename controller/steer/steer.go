@@ -54,10 +54,15 @@ type Ground[K comparable] interface {
 	// Destination returns how packets get to a destination; false: there is none.
 	Destination(to K) (Destination, bool)
 
+	// Parts returns the parts into which what goes to a destination can be divided, each of which is
+	// a destination for itself, beside the rest; none: it cannot be.
+	Parts(to K) []K
+
 	// Carried returns how many bytes a datapath has sent on to each destination, as its entries
 	// count them.
 	Carried(ctx context.Context, dpid uint64) (map[K]uint64, error)
 
-	// Steer makes datapaths take other ways, in place of all that were given before.
+	// Steer makes datapaths take other ways, in place of all that were given before. A destination
+	// is divided into those of its parts that are named, with ways or without.
 	Steer(ways map[K]Ways, why string)
 }

@@ -149,7 +149,7 @@ func movedTo(p api.MovedPath) string {
 	if p.Host != "" {
 		return p.Host
 	}
-	return p.Prefix.String()
+	return strings.TrimSpace(p.Prefix.String() + " " + p.Part)
 }
 
 // movedLines lists the paths that are not the shortest, after an empty line; nothing where there

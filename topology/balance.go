@@ -45,6 +45,7 @@ type BalancePer string
 
 const (
 	PerPrefix BalancePer = "prefix" // all that goes to a subnet; the default
+	PerFlow   BalancePer = "flow"   // each connection of TCP, and what UDP sends between two ports
 	PerPart   BalancePer = "part"   // connections whose source ports have the same bits, of what goes to a subnet
 )
 
@@ -108,8 +109,8 @@ func (v *validator) balance() {
 	if (Balance{By: b.By}) != *b && b.By != BalanceLoad {
 		bad("add by: load, or leave them out", "k1, k2, period, hysteresis, per, moves and largest belong to by: load")
 	}
-	if b.Per != "" && b.Per != PerPrefix && b.Per != PerPart {
-		bad("choose prefix or part", "nothing is balanced per %q", b.Per)
+	if b.Per != "" && b.Per != PerPrefix && b.Per != PerPart && b.Per != PerFlow {
+		bad("choose prefix, part or flow", "nothing is balanced per %q", b.Per)
 	}
 	one := func(name string, f *Fraction) {
 		if f != nil && (*f < 0 || *f > 1) {

@@ -29,6 +29,7 @@ import (
 type Config struct {
 	On    bool // else it moves nothing, and only answers
 	Parts bool // what goes to a destination may take several paths, in parts
+	Flows bool // the same, but flow by flow
 	engine.Options
 	Period time.Duration
 
@@ -69,7 +70,6 @@ type Balancer[K comparable] struct {
 	rests  engine.Rests[K]
 
 	divided map[K]*division[K]
-	partOf  map[K]K // each of their parts
 }
 
 // Moved is a destination whose packets take other ways than the shortest.
@@ -100,7 +100,7 @@ func New(routers steer.Ground[routing.Traffic], switches steer.Ground[openflow.M
 
 func newBalancer[K comparable](kind string, g steer.Ground[K], compare func(a, b K) int, m *monitor.App, c Config) *Balancer[K] {
 	a := &Balancer[K]{kind: kind, ground: g, compare: compare, monitor: m, config: c, wake: make(chan struct{}, 1), moved: map[K]*Moved[K]{},
-		divided: map[K]*division[K]{}, partOf: map[K]K{}}
+		divided: map[K]*division[K]{}}
 	a.ctx, a.stop = context.WithCancel(context.Background())
 	return a
 }
@@ -149,7 +149,7 @@ func (a *Balancer[K]) configure(c Config) {
 	was := a.config
 	a.config = c
 	gone := 0
-	if !c.On || !c.Parts {
+	if !c.On || c.Parts != was.Parts || c.Flows != was.Flows {
 		for p := range a.divided {
 			a.unite(p)
 			gone++
@@ -216,15 +216,15 @@ func (a *Balancer[K]) run() {
 func (a *Balancer[K]) step(c Config, r *reading[K]) {
 	now := time.Now()
 	a.mu.Lock()
-	a.prune()
-	if c.Parts && a.divide(c, r) {
+	a.prune(r)
+	if a.divide(c, r) {
 		a.mu.Unlock()
 		a.steer("traffic is divided")
 		return
 	}
 	var demands []engine.Demand
 	var of []K
-	for _, p := range r.destinations(a.moved, a.compare) {
+	for _, p := range a.largest(r, r.destinations(a.moved, a.compare)) {
 		if m := a.moved[p]; m != nil && m.User || a.rests.Resting(p, now) {
 			continue
 		}
@@ -278,9 +278,14 @@ func (a *Balancer[K]) demand(r *reading[K], p K) (out engine.Demand, is bool) {
 }
 
 // prune drops ways that the network does not have any more: they would come back to life with a
-// link, when nobody expects them. mu must be held.
-func (a *Balancer[K]) prune() {
+// link, when nobody expects them; and those of flows that have ended. mu must be held.
+func (a *Balancer[K]) prune(r *reading[K]) {
 	for p, m := range a.moved {
+		if a.ground.Whole(p) != p && !r.has(p) {
+			a.rests.Forget(p)
+			delete(a.moved, p)
+			continue
+		}
 		d, _ := a.ground.Destination(p)
 		for dpid, e := range m.ways {
 			if d.Next[dpid] != e && !m.User {
@@ -331,8 +336,10 @@ func routersOf(path []steer.Edge) (out []uint64) {
 func (a *Balancer[K]) steer(why string) {
 	a.mu.Lock()
 	ways := make(map[K]steer.Ways, len(a.moved))
-	for p := range a.partOf {
-		ways[p] = nil
+	for _, d := range a.divided {
+		for _, p := range d.parts {
+			ways[p] = nil
+		}
 	}
 	for p, m := range a.moved {
 		ways[p] = maps.Clone(m.ways)

@@ -1,6 +1,8 @@
 package balance
 
 import (
+	"cmp"
+	"slices"
 	"time"
 )
 
@@ -16,42 +18,26 @@ const (
 	maxDivided = 64
 	// keepDivided is for how many periods a destination stays divided to which little goes.
 	keepDivided = 8
+	// maxParts is how many parts that have not moved are looked at in a period.
+	maxParts = 64
 )
 
 // divide finds the destinations that are to be led in parts: of which some link on the way carries
 // more than the hysteresis, so that parts of them are what others of them avoid. mu must be held.
 func (a *Balancer[K]) divide(c Config, r *reading[K]) (changed bool) {
-	now, sent := time.Now(), map[K]float64{}
-	for dpid, rates := range r.carried {
-		whole := map[K]float64{}
-		for k, rate := range rates {
-			if p, is := a.partOf[k]; is {
-				k = p
-			}
-			whole[k] += rate
-		}
-		for k, rate := range whole {
-			d, is := a.ground.Destination(k)
-			l, known := r.edges[d.Home[dpid]]
-			if !is || !known || r.network.Links[l].Bandwidth <= 0 {
-				continue
-			}
-			sent[k] = max(sent[k], rate/r.network.Links[l].Bandwidth)
-		}
+	if !c.Parts && !c.Flows {
+		return false
 	}
-	for k, share := range sent {
+	now := time.Now()
+	for k, share := range a.shares(r) {
 		d := a.divided[k]
 		switch m := a.moved[k]; {
 		case share <= c.Hysteresis, m != nil && m.User:
 		case d != nil:
 			d.last = now
 		case len(a.divided) < maxDivided:
-			if list := a.ground.Parts(k); len(list) > 0 {
-				a.divided[k] = &division[K]{list, now}
-				for _, p := range list {
-					a.partOf[p] = k
-				}
-				changed = true
+			if list := a.ground.Parts(k, c.Flows); len(list) > 0 {
+				a.divided[k], changed = &division[K]{list, now}, true
 			}
 		}
 	}
@@ -64,15 +50,67 @@ func (a *Balancer[K]) divide(c Config, r *reading[K]) (changed bool) {
 	return changed
 }
 
+// shares returns the most that any link would carry of what goes to each destination, in all its
+// parts, if it took its shortest path: as a share of the link.
+func (a *Balancer[K]) shares(r *reading[K]) map[K]float64 {
+	out := map[K]float64{}
+	for dpid, rates := range r.carried {
+		whole := map[K]float64{}
+		for k, rate := range rates {
+			whole[a.ground.Whole(k)] += rate
+		}
+		for k, rate := range whole {
+			d, is := a.ground.Destination(k)
+			l, known := r.edges[d.Home[dpid]]
+			if is && known && r.network.Links[l].Bandwidth > 0 {
+				out[k] = max(out[k], rate/r.network.Links[l].Bandwidth)
+			}
+		}
+	}
+	return out
+}
+
 // unite ends that a destination is led in parts. mu must be held.
 func (a *Balancer[K]) unite(k K) {
-	d := a.divided[k]
-	if d == nil {
+	if a.divided[k] == nil {
 		return
 	}
-	for _, p := range d.parts {
-		delete(a.partOf, p)
-		delete(a.moved, p)
-	}
 	delete(a.divided, k)
+	for p := range a.moved {
+		if p != k && a.ground.Whole(p) == k {
+			delete(a.moved, p)
+			a.rests.Forget(p)
+		}
+	}
+}
+
+// has says whether a datapath counts what goes to a destination.
+func (r *reading[K]) has(k K) bool {
+	for _, c := range r.counts {
+		if _, is := c.to[k]; is {
+			return true
+		}
+	}
+	return false
+}
+
+// largest leaves out all parts but those to which most goes: where many flows are led one by one,
+// the few that fill links are worth looking at.
+func (a *Balancer[K]) largest(r *reading[K], list []K) (out []K) {
+	rate := func(k K) (most float64) {
+		for _, rates := range r.carried {
+			most = max(most, rates[k])
+		}
+		return most
+	}
+	var parts []K
+	for _, k := range list {
+		if a.ground.Whole(k) == k || a.moved[k] != nil {
+			out = append(out, k)
+		} else {
+			parts = append(parts, k)
+		}
+	}
+	slices.SortStableFunc(parts, func(x, y K) int { return -cmp.Compare(rate(x), rate(y)) })
+	return append(out, parts[:min(len(parts), maxParts)]...)
 }

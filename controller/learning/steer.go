@@ -38,7 +38,10 @@ func (a *App) Destination(to openflow.MAC) (d steer.Destination, is bool) {
 }
 
 // Parts returns none: what goes to an address takes one path.
-func (*App) Parts(openflow.MAC) []openflow.MAC { return nil }
+func (*App) Parts(openflow.MAC, bool) []openflow.MAC { return nil }
+
+// Whole returns the address: there are no parts.
+func (*App) Whole(to openflow.MAC) openflow.MAC { return to }
 
 // Steer makes switches take other ways to addresses. It replaces all that was steered before.
 func (a *App) Steer(ways map[openflow.MAC]steer.Ways, _ string) {

@@ -29,6 +29,7 @@ type node struct {
 	settled   bool            // its switch has what it needs as long as nothing of the router itself changes, see install
 	net       *network
 	reactive  bool
+	flows     map[Traffic]bool        // that have entries because they came by
 	setups    map[netip.Prefix]*setup // of a reactive router: routes that are being installed
 	groups    map[string]uint32       // ids, by content
 	neighbors map[netip.Addr]*neighbor
@@ -43,7 +44,7 @@ type node struct {
 
 func newNode(a *App, index int, r *Router) *node {
 	n := &node{Router: r, app: a, index: index, itf: map[uint32]*Interface{}, local: map[netip.Addr]*Interface{}, up: map[uint32]bool{},
-		setups: map[netip.Prefix]*setup{}, groups: map[string]uint32{}, neighbors: map[netip.Addr]*neighbor{},
+		setups: map[netip.Prefix]*setup{}, flows: map[Traffic]bool{}, groups: map[string]uint32{}, neighbors: map[netip.Addr]*neighbor{},
 		advertised: map[uint32]time.Time{}}
 	for i := range r.Interfaces {
 		f := &r.Interfaces[i]
@@ -74,6 +75,7 @@ func (n *node) connect(s *controller.Switch) {
 	n.sw = s
 	n.rules = s.Rules(Cookie, apps.CookieMask, func(id uint32) bool { return firstGroup <= id && id <= lastGroup })
 	clear(n.groups)
+	clear(n.flows)
 	for _, g := range n.rules.GroupDescs() {
 		n.groups[bucketsKey(g.Buckets)] = g.Group
 	}
@@ -91,7 +93,7 @@ func (n *node) connect(s *controller.Switch) {
 func (n *node) succeed(old *node) {
 	old.mu.Lock()
 	defer old.mu.Unlock()
-	n.sw, n.rules, n.groups = old.sw, old.rules, old.groups
+	n.sw, n.rules, n.groups, n.flows = old.sw, old.rules, old.groups, old.flows
 	old.sw, old.rules = nil, nil
 	for port, up := range old.up {
 		if n.itf[port] != nil {
@@ -219,7 +221,7 @@ func (n *node) routeWay(r *Route) way {
 	} else {
 		w = n.wayTo(r.Prefix, n.resolved(r))
 	}
-	if m := w.own(); n.reactive && r.Source != Connected && len(w.flows) == 1 && len(n.net.partsOf(r.Prefix)) == 0 {
+	if m := w.own(); n.reactive && r.Source != Connected && len(w.flows) == 1 && len(n.net.divided[r.Prefix]) == 0 {
 		m.IdleTimeout, m.Flags = reactiveIdle, openflow.FlowSendFlowRem
 	}
 	return w

@@ -11,13 +11,13 @@ import (
 	"trivet.dev/trivet/routing/rib"
 )
 
-// What goes to a subnet may be led over several paths at once, in parts: each is the packets of one
-// protocol with certain bits in their source port, so that all packets of a connection are in one
-// part. Parts have entries of their own, two priorities above the subnet's, at all routers that
-// have a route there. As each part has one path, parts cannot lead in circles, as weighted groups
-// at several routers could whose hashes are not the same.
+// What goes to a subnet may be led over several paths at once: in parts, each of which is the
+// packets of one protocol with certain bits in their source port, so that all packets of a
+// connection are in one; or each flow by itself, see flows.go. Both have entries of their own,
+// above the subnet's. As each has one path, they cannot lead in circles, as weighted groups at
+// several routers could whose hashes are not the same.
 
-// Traffic is what goes to a subnet, or one of its parts.
+// Traffic is what goes to a subnet, or a part of it.
 type Traffic struct {
 	To   netip.Prefix
 	Part Part
@@ -27,7 +27,8 @@ type Traffic struct {
 // them where there is no other.
 type Part struct {
 	Proto uint8 // TCP or UDP; 0: see above
-	Index uint8 // less than parts
+	Index uint8 // less than parts; or each
+	Flow  Flow  // where it is not zero, this flow alone
 }
 
 const (
@@ -35,25 +36,44 @@ const (
 	// lowest bit is not of use: Linux gives even ports to those who connect.
 	parts, partShift = 8, 1
 
-	abovePrefix = 2 // in priority: beside its own, a prefix may have hairpins
+	// each stands for all flows that have no entry of their own yet.
+	each = 0xff
 )
 
-// Parts lists the parts of what goes to a subnet, without the rest.
-func (a *App) Parts(t Traffic) (out []Traffic) {
-	for _, proto := range []uint8{openflow.IPProtoTCP, openflow.IPProtoUDP} {
+// What an entry of a route is for, by its priority above that of the prefix. One more is a
+// hairpin's.
+const (
+	forPrefix, forPart, forFlow = 0, 2, 4
+	priorityStep                = 6 // from one length of prefixes to the next
+)
+
+// Parts lists the parts of what goes to a subnet, without the rest: all of a kind, or what stands
+// for the flows.
+func (a *App) Parts(t Traffic, flows bool) (out []Traffic) {
+	if flows {
+		return []Traffic{{t.To, Part{Index: each}}}
+	}
+	for _, proto := range ported {
 		for i := range uint8(parts) {
-			out = append(out, Traffic{t.To, Part{proto, i}})
+			out = append(out, Traffic{t.To, Part{Proto: proto, Index: i}})
 		}
 	}
 	return out
 }
 
+// ported are the protocols that can be divided.
+var ported = []uint8{openflow.IPProtoTCP, openflow.IPProtoUDP}
+
+// Whole is all of what goes where some traffic goes.
+func (a *App) Whole(t Traffic) Traffic { return Traffic{To: t.To} }
+
 // Compare orders traffic by subnet and part.
 func (t Traffic) Compare(o Traffic) int {
-	return cmp.Or(t.To.Compare(o.To), cmp.Compare(t.Part.Proto, o.Part.Proto), cmp.Compare(t.Part.Index, o.Part.Index))
+	return cmp.Or(t.To.Compare(o.To), cmp.Compare(t.Part.Proto, o.Part.Proto), cmp.Compare(t.Part.Index, o.Part.Index), t.Part.Flow.compare(o.Part.Flow))
 }
 
-// String is "10.0.1.0/24", or "10.0.1.0/24 tcp 3/8", which is the third of eight parts.
+// String is "10.0.1.0/24", "10.0.1.0/24 tcp 3/8", which is the third of eight parts, or with a flow
+// in place of that.
 func (t Traffic) String() string {
 	if t.Part == (Part{}) {
 		return t.To.String()
@@ -62,13 +82,16 @@ func (t Traffic) String() string {
 }
 
 func (p Part) String() string {
-	switch p.Proto {
-	case openflow.IPProtoTCP:
-		return fmt.Sprintf("tcp %d/%d", p.Index+1, parts)
-	case openflow.IPProtoUDP:
-		return fmt.Sprintf("udp %d/%d", p.Index+1, parts)
+	name := map[uint8]string{openflow.IPProtoTCP: "tcp", openflow.IPProtoUDP: "udp"}[p.Proto]
+	switch {
+	case p == Part{}:
+		return ""
+	case p.Index == each:
+		return name + " flows"
+	case p.Flow != Flow{}:
+		return name + " " + p.Flow.String()
 	}
-	return ""
+	return fmt.Sprintf("%s %d/%d", name, p.Index+1, parts)
 }
 
 // key is where the entry of some traffic stands.
@@ -77,14 +100,31 @@ func (t Traffic) key() controller.RuleKey {
 	if t.Part == (Part{}) {
 		return k
 	}
-	port := openflow.TCPSrc
+	k.Priority += forPart
+	k.Match = k.Match.With(openflow.IPProto(t.Part.Proto))
+	src, dst := openflow.TCPSrc, openflow.TCPDst
 	if t.Part.Proto == openflow.IPProtoUDP {
-		port = openflow.UDPSrc
+		src, dst = openflow.UDPSrc, openflow.UDPDst
 	}
-	k.Priority += abovePrefix
-	k.Match = k.Match.With(openflow.IPProto(t.Part.Proto)).With(port(uint16(t.Part.Index) << partShift).WithMask64((parts - 1) << partShift))
+	switch f := t.Part.Flow; {
+	case t.Part.Index == each:
+	case f != Flow{}:
+		k.Priority += forFlow - forPart
+		from, to := openflow.IPv4Src, openflow.IPv4Dst
+		if !f.Src.Is4() {
+			from, to = openflow.IPv6Src, openflow.IPv6Dst
+		}
+		k.Match = k.Match.With(from(f.Src)).With(to(f.Dst)).With(src(f.SrcPort)).With(dst(f.DstPort))
+	default:
+		k.Match = k.Match.With(src(uint16(t.Part.Index) << partShift).WithMask64((parts - 1) << partShift))
+	}
 	return k
 }
+
+// isPart says whether an entry of a route is for a part of what goes there.
+func isPart(m *openflow.FlowMod) bool { return kindOf(m) != forPrefix }
+
+func kindOf(m *openflow.FlowMod) uint16 { return (m.Priority - priorityRoute) % priorityStep &^ 1 }
 
 // trafficOf returns which traffic an entry forwards; false where it is none of a route. A
 // hairpin's is the same.
@@ -92,17 +132,35 @@ func trafficOf(m *openflow.FlowMod) (t Traffic, is bool) {
 	if t.To, is = routePrefix(m); !is || !isPart(m) {
 		return t, is
 	}
-	proto, has := m.Match.Get(openflow.FieldIPProto)
-	port, hasTCP := m.Match.Get(openflow.FieldTCPSrc)
-	if !hasTCP {
-		port, is = m.Match.Get(openflow.FieldUDPSrc)
+	number := func(fields ...openflow.Field) (n uint16, has bool) {
+		for _, f := range fields {
+			if o, has := m.Match.Get(f); has {
+				return uint16(o.Value.Lo), true
+			}
+		}
+		return 0, false
 	}
-	t.Part = Part{uint8(proto.Value.Lo), uint8(port.Value.Lo >> partShift & (parts - 1))}
-	return t, has && is
+	proto, _ := number(openflow.FieldIPProto)
+	src, ported := number(openflow.FieldTCPSrc, openflow.FieldUDPSrc)
+	t.Part.Proto = uint8(proto)
+	switch {
+	case kindOf(m) == forFlow:
+		f := &t.Part.Flow
+		for _, field := range []openflow.Field{openflow.FieldIPv4Src, openflow.FieldIPv6Src} {
+			if o, has := m.Match.Get(field); has {
+				f.Src = o.Addr()
+			}
+		}
+		f.Dst, f.SrcPort = t.To.Addr(), src
+		f.DstPort, _ = number(openflow.FieldTCPDst, openflow.FieldUDPDst)
+		t.To, _ = f.Dst.Prefix(int(m.Priority-priorityRoute) / priorityStep)
+	case !ported:
+		t.Part.Index = each
+	default:
+		t.Part.Index = uint8(src >> partShift & (parts - 1))
+	}
+	return t, true
 }
-
-// isPart says whether an entry of a route is one for a part.
-func isPart(m *openflow.FlowMod) bool { return (m.Priority-priorityRoute)%priorityStep >= abovePrefix }
 
 // wayOf returns a router's route for some traffic: of a part the way that it is steered by, or else
 // that which the subnet has without being steered; nil: there is none.
@@ -124,34 +182,64 @@ func (n *network) wayOf(router int, t Traffic) *Route {
 	return &steered
 }
 
-// partsOf are the parts that what goes to a prefix is led in, in order.
-func (n *network) partsOf(p netip.Prefix) []Traffic { return n.divided[p] }
+// divide notes which subnets are led to in parts.
+func (n *network) divide(parts []Traffic) {
+	n.divided = map[netip.Prefix][]Traffic{}
+	slices.SortFunc(parts, Traffic.Compare)
+	for _, t := range parts {
+		n.divided[t.To] = append(n.divided[t.To], t)
+	}
+}
 
-// compareParts finds which entries for parts a switch lacks, and calls want with each that it is to
-// have. Parts that are no more take the prefix's way, in the same order as all that changes; who
-// removes them afterwards then changes nothing.
-func (n *node) compareParts(routes map[netip.Prefix]*Route, want func(t Traffic, r *Route, w way), ends func(t Traffic, r *Route, w way)) {
+// partsAt are those parts of what goes to a subnet for which a router has entries.
+func (n *node) partsAt(p netip.Prefix) (out []Traffic) {
+	for _, t := range n.net.divided[p] {
+		switch {
+		case t.Part.Index == each:
+			for _, proto := range ported {
+				out = append(out, Traffic{p, Part{Proto: proto, Index: each}})
+			}
+		case t.Part.Flow == Flow{}:
+			out = append(out, t)
+		case !n.flows[t]: // it does not come by here, unless it is steered so
+			if _, is := n.net.balanced[t][n.index]; is {
+				out = append(out, t)
+			}
+		}
+	}
+	for t := range n.flows {
+		if t.To == p {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+// compareParts gives the way of each part that the router is to have an entry for to want, and of
+// each that it has and that is no more to ends: it takes the subnet's way, in the same order as all
+// that changes, so that removing its entry changes nothing then.
+func (n *node) compareParts(routes map[netip.Prefix]*Route, want, ends func(t Traffic, r *Route, w way)) {
 	usable := func(p netip.Prefix) bool {
 		r := routes[p]
 		return r != nil && r.Source != Connected && !r.Drop && n.wanted(r)
 	}
+	n.dropFlows()
 	known := map[Traffic]bool{}
-	for p, list := range n.net.divided {
+	for p := range n.net.divided {
 		if !usable(p) {
 			continue
 		}
-		for _, t := range list {
+		for _, t := range n.partsAt(p) {
 			known[t] = true
 			n.offerPart(t, want)
 		}
 	}
 	for _, m := range n.rules.Flows() {
 		t, is := trafficOf(m)
-		if !is || t.Part == (Part{}) || known[t] || !usable(t.To) {
-			continue
+		if is && t.Part != (Part{}) && !known[t] && usable(t.To) {
+			known[t] = true
+			n.offerPart(t, ends)
 		}
-		known[t] = true
-		n.offerPart(t, ends)
 	}
 }
 
@@ -163,15 +251,20 @@ func (n *node) offerPart(t Traffic, f func(t Traffic, r *Route, w way)) {
 		return
 	}
 	if hops := n.resolved(r); len(hops) > 0 {
-		f(t, r, n.wayAt(t.key(), hops))
+		f(t, r, n.partWay(t, hops))
 	}
 }
 
-// divide notes which prefixes are led in parts.
-func (n *network) divide(parts []Traffic) {
-	n.divided = map[netip.Prefix][]Traffic{}
-	slices.SortFunc(parts, Traffic.Compare)
-	for _, t := range parts {
-		n.divided[t.To] = append(n.divided[t.To], t)
+// partWay is the way of some traffic by these hops.
+func (n *node) partWay(t Traffic, hops []Hop) way {
+	w := n.wayAt(t.key(), hops)
+	for _, m := range w.flows {
+		switch {
+		case t.Part.Index == each && !n.full():
+			n.listen(m)
+		case t.Part.Flow != Flow{}:
+			m.IdleTimeout, m.Flags = flowIdle, openflow.FlowSendFlowRem
+		}
 	}
+	return w
 }

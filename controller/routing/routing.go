@@ -7,12 +7,13 @@
 //	                       pings to all nodes or all routers → controller
 //	         priority 100  in_port, its own MAC, IPv4 or IPv6 → table 1
 //	                       (no entry)                         → drop
-//	table 1  where it goes; priority is 1000 + four times the prefix's length, one more with in_port (see hairpins), two more for a part
+//	table 1  where it goes; priority is 1000 + six times the prefix's length, one more with in_port (see hairpins)
 //	         2000  an address of the router                   → controller
 //	         host  a neighbour's address                      → TTL, MACs, output
 //	         net   a subnet of an interface                   → controller, which asks who has the address
 //	         net   a route                                    → TTL, MACs, output; several next hops: a select group
-//	         net   a part of what goes there (see Traffic)    → the same
+//	         net+2 a part of what goes there (see Traffic)    → the same; where flows are led: → and headers to the controller
+//	         net+4 a flow there                               → the same
 //	         net   an aggregate of which no part is known     → drop
 //	         0     nothing                                    → controller, which says "unreachable"
 //	         Where packets come in that are larger than what goes out by a next hop, an entry leaves what it does for later,
@@ -52,7 +53,6 @@ const (
 
 	prioritySpecial, priorityOwn        = 110, 100 // table 0
 	priorityLocal, priorityRoute        = 2000, 1000
-	priorityStep                        = 4 // from one length of prefixes to the next
 	firstGroup, lastGroup               = 0x1000_0000, 0x1fff_ffff
 	coalesce                            = 10 * time.Millisecond // changes that come together are one
 	settleTime                          = 5 * time.Second       // that routers and links may take to show up after the start
@@ -342,6 +342,10 @@ func (a *App) PacketIn(s *controller.Switch, p *controller.Packet) bool {
 	if n.sw != s {
 		return true
 	}
+	if p.Cookie == listenCookie && p.Reason == openflow.ReasonAction {
+		n.heard(p.EtherType, p.Data[14:])
+		return true
+	}
 	n.receive(f, openflow.MAC(p.Data[6:12]), p.EtherType, p.Data[14:], p.Reason == openflow.ReasonInvalidTTL)
 	return true
 }
@@ -355,7 +359,9 @@ func (a *App) FlowRemoved(s *controller.Switch, m *openflow.FlowRemoved) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.sw == s && n.rules != nil {
-		n.rules.Forget(controller.RuleKey{Table: m.Table, Priority: m.Priority, Match: m.Match})
+		k := controller.RuleKey{Table: m.Table, Priority: m.Priority, Match: m.Match}
+		n.rules.Forget(k)
+		n.ended(k)
 	}
 }
 

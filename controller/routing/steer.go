@@ -196,6 +196,9 @@ func (a *App) Carried(ctx context.Context, dpid uint64) (map[Traffic]uint64, err
 			continue
 		}
 		if subnet, known := net.subnetOf(t.To); known {
+			if t.Part.Index == each { // what has no entry of its own yet
+				t.Part = Part{}
+			}
 			out[Traffic{subnet, t.Part}] += f.Bytes
 		}
 	}

@@ -55,8 +55,12 @@ type Ground[K comparable] interface {
 	Destination(to K) (Destination, bool)
 
 	// Parts returns the parts into which what goes to a destination can be divided, each of which is
-	// a destination for itself, beside the rest; none: it cannot be.
-	Parts(to K) []K
+	// a destination for itself, beside the rest; none: it cannot be. With flows it returns what
+	// stands for all flows: each is a destination as soon as something has come of it.
+	Parts(to K, flows bool) []K
+
+	// Whole returns the destination of which one is a part, or the one itself.
+	Whole(to K) K
 
 	// Carried returns how many bytes a datapath has sent on to each destination, as its entries
 	// count them.

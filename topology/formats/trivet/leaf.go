@@ -56,7 +56,7 @@ var leaves = map[any]leaf{
 	reflect.TypeFor[topology.Redistribute]():     {parse: simple(topology.ParseRedistribute), pattern: `^(deny +)?(static|connected|program|ospf|shortest-path|(program|protocol) +[a-z][a-z0-9-]*)( +[0-9a-fA-F.:]+/[0-9]+)?( +set| +(ge|le|tag|metric) +[0-9]+| +into +[a-z][a-z0-9-]*)*$`},
 
 	reflect.TypeFor[topology.BalanceBy]():      oneOf(topology.BalanceECMP, topology.BalanceOff, topology.BalanceLoad),
-	reflect.TypeFor[topology.BalancePer]():     oneOf(topology.PerPrefix, topology.PerPart),
+	reflect.TypeFor[topology.BalancePer]():     oneOf(topology.PerPrefix, topology.PerPart, topology.PerFlow),
 	reflect.TypeFor[topology.WifiBand]():       oneOf(topology.Band2GHz, topology.Band5GHz),
 	reflect.TypeFor[topology.Route]():          {parse: simple(topology.ParseRoute), pattern: `^\S+( +(discard|(via|dev|distance|metric|tag) +\S+))+$`},
 	reflect.TypeFor[topology.SourceDistance](): {parse: simple(topology.ParseSourceDistance), pattern: `^((static|balanced|ospf|shortest-path|program)|(program|protocol) +[a-z][a-z0-9-]*) +[0-9]+$`},

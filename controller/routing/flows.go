@@ -1,0 +1,136 @@
+package routing
+
+import (
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+
+	"gvisor.dev/gvisor/pkg/tcpip/header"
+
+	"trivet.dev/trivet/controller"
+	"trivet.dev/trivet/openflow"
+)
+
+// Where what goes to a subnet is led flow by flow, its routers send the controller the headers of
+// what has no entry of its own yet, beside forwarding it. So each flow of TCP or UDP has an entry
+// as soon as its first packet has come by, which counts it until nothing of it has come for a while.
+
+// Flow is a connection of TCP, or what UDP sends between two ports.
+type Flow struct {
+	Src, Dst         netip.Addr
+	SrcPort, DstPort uint16
+}
+
+func (f Flow) String() string {
+	return fmt.Sprintf("%v → %v", netip.AddrPortFrom(f.Src, f.SrcPort), netip.AddrPortFrom(f.Dst, f.DstPort))
+}
+
+func (f Flow) compare(o Flow) int {
+	return cmp.Or(f.Src.Compare(o.Src), f.Dst.Compare(o.Dst), cmp.Compare(f.SrcPort, o.SrcPort), cmp.Compare(f.DstPort, o.DstPort))
+}
+
+const (
+	// listenCookie marks what comes from entries that listen: it has been forwarded already.
+	listenCookie = Cookie | 1
+	headers      = 128 // bytes that have the ports, whatever options there are before them
+
+	flowIdle uint16 = 10  // seconds without a packet after which a flow has ended
+	maxFlows        = 512 // that a router has entries for; further ones go as the rest does
+)
+
+// listen makes an entry send headers to the controller, too.
+func (n *node) listen(m *openflow.FlowMod) {
+	m.Cookie = listenCookie
+	do := &m.Instructions[0] // the actions that are applied, see ifItFits and hairpins
+	do.Actions = append([]openflow.Action{openflow.OutputController(headers)}, do.Actions...)
+}
+
+// full says whether the router has entries for as many flows as it may.
+func (n *node) full() bool { return len(n.flows) >= maxFlows }
+
+// heard gives a flow an entry of its own, of which a packet has come by. mu must be held.
+func (n *node) heard(etherType uint16, b []byte) {
+	part, ok := flowOf(etherType, b)
+	if !ok || n.net == nil || n.rules == nil {
+		return
+	}
+	r := n.net.lookup(n.index, part.Flow.Dst)
+	if r == nil {
+		return
+	}
+	t := Traffic{r.Prefix, part}
+	if n.flows[t] || n.full() || !n.net.listens(t.To) {
+		return
+	}
+	n.offerPart(t, func(_ Traffic, _ *Route, w way) {
+		if n.put(w) == nil {
+			n.flows[t] = true
+		}
+	})
+	if n.full() {
+		n.listenAgain()
+	}
+}
+
+// listens says whether what goes to a subnet is led flow by flow.
+func (n *network) listens(p netip.Prefix) bool {
+	return len(n.divided[p]) > 0 && n.divided[p][0].Part.Index == each // the first one in order
+}
+
+// ended forgets a flow whose entry has timed out. mu must be held.
+func (n *node) ended(k controller.RuleKey) {
+	t, is := trafficOf(&openflow.FlowMod{Table: k.Table, Priority: k.Priority, Match: k.Match})
+	if !is || t.Part.Flow == (Flow{}) || k != t.key() { // or only its hairpin
+		return
+	}
+	full := n.full()
+	if delete(n.flows, t); full {
+		n.listenAgain()
+	}
+}
+
+// listenAgain begins or ends to listen, as there is room for flows.
+func (n *node) listenAgain() {
+	for p := range n.net.divided {
+		if !n.net.listens(p) {
+			continue
+		}
+		for _, proto := range ported {
+			n.offerPart(Traffic{p, Part{Proto: proto, Index: each}}, func(_ Traffic, _ *Route, w way) { _ = n.put(w) })
+		}
+	}
+}
+
+// dropFlows forgets flows to subnets that are not led to flow by flow any more.
+func (n *node) dropFlows() {
+	for t := range n.flows {
+		if !n.net.listens(t.To) {
+			delete(n.flows, t)
+		}
+	}
+}
+
+// flowOf reads which flow a packet belongs to, of which the beginning suffices; false: to none, as
+// fragments do.
+func flowOf(etherType uint16, b []byte) (p Part, ok bool) {
+	at := 0
+	switch {
+	case etherType == openflow.EthTypeIPv4 && len(b) >= 20:
+		h := header.IPv4(b)
+		if at = int(h.HeaderLength()); at < 20 || h.FragmentOffset() != 0 || h.More() {
+			return p, false
+		}
+		p = Part{Proto: b[9], Flow: Flow{Src: address(b[12:16]), Dst: address(b[16:20])}}
+	case etherType == openflow.EthTypeIPv6 && len(b) >= 40:
+		at = 40
+		p = Part{Proto: b[6], Flow: Flow{Src: address(b[8:24]), Dst: address(b[24:40])}}
+	default:
+		return p, false
+	}
+	if p.Proto != openflow.IPProtoTCP && p.Proto != openflow.IPProtoUDP || len(b) < at+4 {
+		return p, false
+	}
+	p.Flow.SrcPort, p.Flow.DstPort = binary.BigEndian.Uint16(b[at:]), binary.BigEndian.Uint16(b[at+2:])
+	return p, true
+}

@@ -10,6 +10,7 @@ import (
 	"trivet.dev/trivet/controller/discovery"
 	"trivet.dev/trivet/controller/learning"
 	"trivet.dev/trivet/controller/routing"
+	"trivet.dev/trivet/internal/words"
 	"trivet.dev/trivet/openflow"
 )
 
@@ -271,6 +272,11 @@ func (w *walk) whyRoute(r routing.Router) (out []string) {
 		text += fmt.Sprintf(" (%d of equal cost)", len(via))
 	}
 	out = []string{text}
+	if w.c.Balance != nil {
+		if n := w.c.Balance.PartsMoved(r.DPID, routing.Traffic{To: route.Prefix}); n > 0 {
+			out = append(out, fmt.Sprintf("%s: %s of what goes to %v on other paths: trivet balance", r.Name, words.Plural(n, "part"), route.Prefix))
+		}
+	}
 	if route.Source == routing.Computed {
 		out = append(out, w.otherWays(r, route)...)
 	}

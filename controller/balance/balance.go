@@ -78,7 +78,13 @@ type Moved[K comparable] struct {
 	ways  steer.Ways
 	Paths []Path
 	User  bool // installed by a request: it stays until it is taken back
+
+	silent int // readings in a row in which nothing went there
 }
+
+// goneSilent is how many readings in a row say that nothing goes to a destination any more. One may
+// be wrong: Open vSwitch counts its entries' packets up to a second late.
+const goneSilent = 3
 
 // Path is a way that was chosen, and why.
 type Path struct {
@@ -205,7 +211,7 @@ func (a *Balancer[K]) run() {
 		}
 		now := a.read(c, before)
 		if before = now; !now.complete {
-			wait = c.Period / 4 // rates take two readings
+			wait = c.Period / 2 // rates take two readings
 		} else {
 			a.step(c, now)
 		}
@@ -225,7 +231,8 @@ func (a *Balancer[K]) step(c Config, r *reading[K]) {
 	var demands []engine.Demand
 	var of []K
 	for _, p := range a.largest(r, r.destinations(a.moved, a.compare)) {
-		if m := a.moved[p]; m != nil && m.User || a.rests.Resting(p, now) {
+		m := a.moved[p]
+		if m != nil && m.User || a.rests.Resting(p, now) || m != nil && m.pauses(r.sent(p)) {
 			continue
 		}
 		if d, is := a.demand(r, p); is {
@@ -246,6 +253,14 @@ func (a *Balancer[K]) step(c Config, r *reading[K]) {
 		a.log.LogAttrs(a.ctx, slog.LevelInfo, "traffic moves", l)
 	}
 	a.steer("links are busy")
+}
+
+// pauses says whether a destination is to stay where it is although nothing was seen to go there.
+func (m *Moved[K]) pauses(sent float64) bool {
+	if m.silent++; sent > 0 {
+		m.silent = 0
+	}
+	return 0 < m.silent && m.silent < goneSilent
 }
 
 // demand is what goes to a destination now. mu must be held.

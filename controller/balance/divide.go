@@ -97,12 +97,6 @@ func (r *reading[K]) has(k K) bool {
 // largest leaves out all parts but those to which most goes: where many flows are led one by one,
 // the few that fill links are worth looking at.
 func (a *Balancer[K]) largest(r *reading[K], list []K) (out []K) {
-	rate := func(k K) (most float64) {
-		for _, rates := range r.carried {
-			most = max(most, rates[k])
-		}
-		return most
-	}
 	var parts []K
 	for _, k := range list {
 		if a.ground.Whole(k) == k || a.moved[k] != nil {
@@ -111,6 +105,6 @@ func (a *Balancer[K]) largest(r *reading[K], list []K) (out []K) {
 			parts = append(parts, k)
 		}
 	}
-	slices.SortStableFunc(parts, func(x, y K) int { return -cmp.Compare(rate(x), rate(y)) })
+	slices.SortStableFunc(parts, func(x, y K) int { return -cmp.Compare(r.sent(x), r.sent(y)) })
 	return append(out, parts[:min(len(parts), maxParts)]...)
 }

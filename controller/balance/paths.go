@@ -189,6 +189,19 @@ func (a *Balancer[K]) Why(router uint64, to K) *Path {
 	return nil
 }
 
+// PartsMoved is how many parts of what goes to a destination have been moved, and pass a datapath.
+func (a *Balancer[K]) PartsMoved(router uint64, to K) (n int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for k, m := range a.moved {
+		passes := func(p Path) bool { return slices.Contains(p.Routers[:len(p.Routers)-1], router) }
+		if k != to && a.ground.Whole(k) == to && slices.ContainsFunc(m.Paths, passes) {
+			n++
+		}
+	}
+	return n
+}
+
 // On says whether the app moves traffic.
 func (a *Balancer[K]) On() bool {
 	a.mu.Lock()

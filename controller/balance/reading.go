@@ -186,6 +186,14 @@ func (r *reading[K]) destinations(moved map[K]*Moved[K], compare func(a, b K) in
 	return slices.Compact(out)
 }
 
+// sent is the most that a datapath sends to a destination, bit/s.
+func (r *reading[K]) sent(k K) (most float64) {
+	for _, rates := range r.carried {
+		most = max(most, rates[k])
+	}
+	return most
+}
+
 // why says in words what a move avoids.
 func (r *reading[K]) why(c Config, m engine.Move) string {
 	e := r.order[m.Busy]

@@ -159,10 +159,10 @@ func TestNoLoopsWhileRoutesChange(t *testing.T) {
 		for _, step := range [][2]*network{{whole, without}, {without, whole}} {
 			for lan := range w.Routers {
 				p := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, byte(lan), 0}), 24)
-				if transition(t, rng, step[0], step[1], p, true) {
+				if transition(t, rng, step[0], step[1], Traffic{To: p}, true) {
 					t.Fatalf("seed %d: a loop towards %s", seed, p)
 				}
-				if transition(t, rng, step[0], step[1], p, false) {
+				if transition(t, rng, step[0], step[1], Traffic{To: p}, false) {
 					circles++
 				}
 			}
@@ -173,17 +173,17 @@ func TestNoLoopsWhileRoutesChange(t *testing.T) {
 	}
 }
 
-// transition changes a prefix's routes from one network's to another's, entry by entry, and says
-// whether there was a loop at any time.
-func transition(t *testing.T, rng *rand.Rand, from, to *network, p netip.Prefix, ordered bool) (loop bool) {
+// transition changes the ways of some traffic from one network's to another's, entry by entry, and
+// says whether there was a loop at any time.
+func transition(t *testing.T, rng *rand.Rand, from, to *network, what Traffic, ordered bool) (loop bool) {
 	t.Helper()
 	now := map[int]*Route{}
 	var list []change
 	for i := range from.routers {
-		now[i] = from.table(i).routes[p]
-		next := to.table(i).routes[p]
+		now[i] = from.wayOf(i, what)
+		next := to.wayOf(i, what)
 		if next != nil && (now[i] == nil || fmt.Sprint(now[i].Hops) != fmt.Sprint(next.Hops)) {
-			list = append(list, change{node: &node{index: i}, traffic: Traffic{To: p}, route: next, fresh: now[i] == nil})
+			list = append(list, change{node: &node{index: i}, traffic: what, route: next, fresh: now[i] == nil})
 		}
 	}
 	order := layers(to, list)

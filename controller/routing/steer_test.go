@@ -1,11 +1,13 @@
 package routing
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"net/netip"
 	"testing"
 
 	"trivet.dev/trivet/controller/steer"
+	"trivet.dev/trivet/openflow"
 	"trivet.dev/trivet/routing/rib"
 	"trivet.dev/trivet/topology"
 )
@@ -38,7 +40,7 @@ func lan(router int) netip.Prefix {
 
 // Proves that routers take the ways that they are steered by, whether routes are computed in
 // advance or on demand; that others go on as before; that no packet can go round while they change
-// in the order of layers; and that once a link of the way is down, those before it take their own
+// in the order of layers, neither all nor a part; and that once a link of the way is down, those before it take their own
 // routes.
 func TestSteer(t *testing.T) {
 	steered, broken := 0, 0
@@ -54,8 +56,23 @@ func TestSteer(t *testing.T) {
 		steered++
 		after.steer(map[Traffic]steer.Ways{{To: p}: ways})
 		for _, step := range [][2]*network{{before, after}, {after, before}} {
-			if transition(t, rng, step[0], step[1], p, true) {
+			if transition(t, rng, step[0], step[1], Traffic{To: p}, true) {
 				t.Fatalf("seed %d: a loop", seed)
+			}
+		}
+		part := Traffic{To: p, Part: Part{Proto: openflow.IPProtoTCP, Index: 3}}
+		other := w.network(t)
+		other.steer(map[Traffic]steer.Ways{part: ways, {To: p}: randomPath(rng, before, 11, 0)})
+		for _, step := range [][2]*network{{before, other}, {other, before}} { // the rest has another way
+			if transition(t, rng, step[0], step[1], part, true) {
+				t.Fatalf("seed %d: a loop of a part", seed)
+			}
+		}
+		for i := range w.Routers {
+			if r, e := other.wayOf(i, part), ways[w.Routers[i].DPID]; e.To != 0 && (len(r.Hops) != 1 || r.Hops[0].Port != e.FromPort) {
+				t.Fatalf("seed %d: r%d should send the part by port %d, and has %+v", seed, i+1, e.FromPort, r)
+			} else if e.To == 0 && i > 0 && fmt.Sprint(r.Hops) != fmt.Sprint(before.route(i, p).Hops) {
+				t.Fatalf("seed %d: r%d is not to lead the part, and has %+v", seed, i+1, r)
 			}
 		}
 		w.Reactive = true

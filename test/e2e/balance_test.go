@@ -2,6 +2,8 @@ package e2e
 
 import (
 	"os"
+	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -194,6 +196,99 @@ links:
 					t.Error("something of paths is left: ", flows)
 				}
 			}
+			contains(t, m.ok("down"), "nothing left")
+			m.unchanged(before)
+		})
+	}
+}
+
+// TestBalanceParts proves of balance per part and per flow, on each datapath that routing nodes
+// have, for IPv4 and IPv6, TCP and UDP: what goes from one subnet to another fills two paths at
+// once; it goes on over one when the other fails, and takes both again; the daemon that resumes the
+// lab does, too; a path that a user installs is taken by all of it; and per prefix, which apply
+// sets, it takes one path and no entry of a part is left.
+func TestBalanceParts(t *testing.T) {
+	const square = `
+ipv6: auto
+balance: {by: load, period: 1s, per: PER}
+nodes:
+  c[1-2]: host
+  r[1-4]: router
+links:
+  - c1 -- r1
+  - c2 -- r4
+  - r1 -- r2: {bandwidth: 20mbit}
+  - r2 -- r4: {bandwidth: 20mbit}
+  - r1 -- r3: {bandwidth: 20mbit}
+  - r3 -- r4: {bandwidth: 20mbit}
+`
+	senders := map[string][]string{"TCP": {"-4", "-P", "16"}, "UDP of IPv6": {"-6", "-P", "16", "-u", "-b", "4M", "-l", "1200"}}
+	for _, c := range []struct{ datapath, per, sends string }{{"embedded", "part", "TCP"}, {"embedded", "flow", "UDP of IPv6"}, {"ovs", "part", "UDP of IPv6"}, {"ovs", "flow", "TCP"}} {
+		t.Run(c.datapath+" "+c.per, func(t *testing.T) {
+			t.Parallel()
+			m := newMachine(t)
+			before := m.snapshot()
+			m.up("--datapath", c.datapath, m.file("p.yaml", strings.Replace(square, "PER", c.per, 1)))
+			m.pingAll(2)
+			server := m.command("nsenter", "--net=/run/trivet/"+m.name+"/ns/net/c2", "iperf3", "-s")
+			m.startOutput(server)
+			eventually(t, "c2 listens", func() bool { return strings.Contains(m.exec("c2", "ss -Hltn"), ":5201") })
+			addresses := strings.Fields(m.exec("c2", "hostname -I")) // IPv4, then IPv6
+			to := addresses[0]
+			if strings.Contains(c.sends, "IPv6") {
+				to = addresses[1]
+			}
+			client := m.command("nsenter", append([]string{"--net=/run/trivet/" + m.name + "/ns/net/c1", "iperf3", "-c", to, "-t", "1000"}, senders[c.sends]...)...)
+			m.startOutput(client)
+			type link struct {
+				From, To        string
+				Used, Bandwidth float64
+			}
+			full := func(want ...string) func() bool { // and the others are not
+				return func() bool {
+					got := map[string]bool{}
+					for _, l := range jsonOf[struct{ Links []link }](m, "balance").Links {
+						if l.From == "r1" && l.Used > 0.8*l.Bandwidth {
+							got[l.To] = true
+						}
+					}
+					return len(got) == len(want) && !slices.ContainsFunc(want, func(r string) bool { return !got[r] })
+				}
+			}
+			both := full("r2", "r3")
+			eventually(t, "two paths fill up", both)
+			name := map[string]string{"part": "/8 ", "flow": " → "}[c.per]
+			if os.Getenv("DBG") != "" {
+				t.Log(m.sh("grep 'moves\\|routes changed' /run/trivet/" + m.name + "/daemon.log"))
+			}
+			contains(t, m.ok("balance"), "used by others", strings.ToLower(c.sends[:3])+" ", name)
+			contains(t, m.ok("path", "c1", to), "on other paths: trivet balance")
+
+			m.ok("link", "set", "r2-r4", "down")
+			eventually(t, "the other path has it all", full("r3"))
+			m.ok("link", "set", "r2-r4", "up")
+			eventually(t, "two paths fill up again", both)
+			m.killDaemon()
+			m.ok("resume")
+			eventually(t, "two paths fill up after resume", both)
+
+			m.ok("balance", to, "--install", "r1,r3,r4")
+			eventually(t, "all takes the path of the user's", full("r3"))
+			m.ok("balance", to, "--take-back")
+			eventually(t, "two paths fill up once it is taken back", both)
+
+			m.ok("apply", "--datapath", c.datapath, m.file("whole.yaml", strings.Replace(square, "PER", "prefix", 1)))
+			eventually(t, "per prefix one path is taken", func() bool { return full("r2")() || full("r3")() })
+			for _, r := range []string{"r1", "r2", "r3"} {
+				if flows := m.ok("flows", r); strings.Contains(flows, "tp_src") || strings.Contains(flows, "CONTROLLER:128") {
+					t.Errorf("entries of parts are left in %s:\n%s", r, flows)
+				}
+			}
+			for _, cmd := range []*exec.Cmd{client, server} {
+				_ = cmd.Process.Kill()
+				_ = cmd.Wait()
+			}
+			m.pingAll(2)
 			contains(t, m.ok("down"), "nothing left")
 			m.unchanged(before)
 		})

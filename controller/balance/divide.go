@@ -53,16 +53,21 @@ func (a *Balancer[K]) divide(c Config, r *reading[K]) (changed bool) {
 // shares returns the most that any link would carry of what goes to each destination, in all its
 // parts, if it took its shortest path: as a share of the link.
 func (a *Balancer[K]) shares(r *reading[K]) map[K]float64 {
-	out := map[K]float64{}
+	sent := map[K]map[uint64]float64{} // by datapath
 	for dpid, rates := range r.carried {
-		whole := map[K]float64{}
 		for k, rate := range rates {
-			whole[a.ground.Whole(k)] += rate
+			k = a.ground.Whole(k)
+			if sent[k] == nil {
+				sent[k] = map[uint64]float64{}
+			}
+			sent[k][dpid] += rate
 		}
-		for k, rate := range whole {
-			d, is := a.ground.Destination(k)
-			l, known := r.edges[d.Home[dpid]]
-			if is && known && r.network.Links[l].Bandwidth > 0 {
+	}
+	out := map[K]float64{}
+	for k, rates := range sent {
+		d, _ := a.ground.Destination(k)
+		for dpid, rate := range rates {
+			if l, known := r.edges[d.Home[dpid]]; known && r.network.Links[l].Bandwidth > 0 {
 				out[k] = max(out[k], rate/r.network.Links[l].Bandwidth)
 			}
 		}

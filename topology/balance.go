@@ -46,7 +46,7 @@ type BalancePer string
 const (
 	PerPrefix BalancePer = "prefix" // all that goes to a subnet; the default
 	PerFlow   BalancePer = "flow"   // each connection of TCP, and what UDP sends between two ports
-	PerPart   BalancePer = "part"   // connections whose source ports have the same bits, of what goes to a subnet
+	PerPart   BalancePer = "part"   // connections whose ports have the same bits, of what goes to a subnet
 )
 
 // A period's bounds: the controller's own readings are a second apart, and what is looked at less

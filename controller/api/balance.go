@@ -40,7 +40,7 @@ type RouteLink struct {
 // shortest.
 type MovedPath struct {
 	Prefix  netip.Prefix `json:"prefix,omitzero"`
-	Part    string       `json:"part,omitempty" doc:"Which packets to the prefix, where not all: tcp 3/8, or a flow; with balance: {by: load, per: part}, or flow"`
+	Part    string       `json:"part,omitempty" doc:"Which packets to the prefix, where not all: tcp 3/16, or a flow; with balance: {by: load, per: part}, or flow"`
 	Host    string       `json:"host,omitempty" doc:"Between switches: whose Ethernet address the packets have"`
 	Routers []string     `json:"routers" doc:"Routing nodes or switches"`
 	Since   time.Time    `json:"since"`

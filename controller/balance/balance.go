@@ -171,7 +171,7 @@ func (a *Balancer[K]) configure(c Config) {
 	}
 	a.mu.Unlock()
 	if gone > 0 {
-		a.steer("paths are balanced no more")
+		a.steer("what is balanced has changed")
 	} else {
 		a.anew()
 	}
@@ -222,7 +222,8 @@ func (a *Balancer[K]) run() {
 func (a *Balancer[K]) step(c Config, r *reading[K]) {
 	now := time.Now()
 	a.mu.Lock()
-	a.prune(r)
+	ended := a.prune()
+	ended = a.hear(r) || ended
 	if a.divide(c, r) {
 		a.mu.Unlock()
 		a.steer("traffic is divided")
@@ -231,8 +232,7 @@ func (a *Balancer[K]) step(c Config, r *reading[K]) {
 	var demands []engine.Demand
 	var of []K
 	for _, p := range a.largest(r, r.destinations(a.moved, a.compare)) {
-		m := a.moved[p]
-		if m != nil && m.User || a.rests.Resting(p, now) || m != nil && m.pauses(r.sent(p)) {
+		if m := a.moved[p]; m != nil && (m.User || m.silent > 0 && m.silent < goneSilent) || a.divided[p] != nil || a.rests.Resting(p, now) {
 			continue
 		}
 		if d, is := a.demand(r, p); is {
@@ -246,7 +246,7 @@ func (a *Balancer[K]) step(c Config, r *reading[K]) {
 		lines = append(lines, a.take(c, r, of[m.Demand], m))
 	}
 	a.mu.Unlock()
-	if len(lines) == 0 {
+	if len(lines) == 0 && !ended {
 		return
 	}
 	for _, l := range lines {
@@ -255,12 +255,20 @@ func (a *Balancer[K]) step(c Config, r *reading[K]) {
 	a.steer("links are busy")
 }
 
-// pauses says whether a destination is to stay where it is although nothing was seen to go there.
-func (m *Moved[K]) pauses(sent float64) bool {
-	if m.silent++; sent > 0 {
-		m.silent = 0
+// hear notes to which of those that have moved nothing goes. A part of which that is so has ended: it
+// is no move that it is where all goes then. mu must be held.
+func (a *Balancer[K]) hear(r *reading[K]) (ended bool) {
+	for p, m := range a.moved {
+		if m.silent++; r.sent(p) > 0 {
+			m.silent = 0
+		}
+		if m.silent >= goneSilent && a.ground.Whole(p) != p {
+			delete(a.moved, p)
+			a.rests.Forget(p)
+			ended = true
+		}
 	}
-	return 0 < m.silent && m.silent < goneSilent
+	return ended
 }
 
 // demand is what goes to a destination now. mu must be held.
@@ -293,25 +301,22 @@ func (a *Balancer[K]) demand(r *reading[K], p K) (out engine.Demand, is bool) {
 }
 
 // prune drops ways that the network does not have any more: they would come back to life with a
-// link, when nobody expects them; and those of flows that have ended. mu must be held.
-func (a *Balancer[K]) prune(r *reading[K]) {
+// link, when nobody expects them. mu must be held.
+func (a *Balancer[K]) prune() (dropped bool) {
 	for p, m := range a.moved {
-		if a.ground.Whole(p) != p && !r.has(p) {
-			a.rests.Forget(p)
-			delete(a.moved, p)
-			continue
-		}
 		d, _ := a.ground.Destination(p)
 		for dpid, e := range m.ways {
 			if d.Next[dpid] != e && !m.User {
 				delete(m.ways, dpid)
 				a.rests.Forget(p)
+				dropped = true
 			}
 		}
 		if len(m.ways) == 0 {
 			delete(a.moved, p)
 		}
 	}
+	return dropped
 }
 
 // take notes a move, and returns what the log says of it. mu must be held.

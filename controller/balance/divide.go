@@ -89,16 +89,6 @@ func (a *Balancer[K]) unite(k K) {
 	}
 }
 
-// has says whether a datapath counts what goes to a destination.
-func (r *reading[K]) has(k K) bool {
-	for _, c := range r.counts {
-		if _, is := c.to[k]; is {
-			return true
-		}
-	}
-	return false
-}
-
 // largest leaves out all parts but those to which most goes: where many flows are led one by one,
 // the few that fill links are worth looking at.
 func (a *Balancer[K]) largest(r *reading[K], list []K) (out []K) {

@@ -1,10 +1,13 @@
 package routing
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/binary"
 	"fmt"
 	"net/netip"
+	"slices"
+	"time"
 
 	"gvisor.dev/gvisor/pkg/tcpip/header"
 
@@ -37,6 +40,11 @@ const (
 
 	flowIdle uint16 = 10  // seconds without a packet after which a flow has ended
 	maxFlows        = 512 // that a router has entries for; further ones go as the rest does
+
+	// As many packets a second, and at once, may come to the controller that make no flow known, or
+	// else the router pauses.
+	vainRate, vainBurst = 200, 2000
+	pauseTime           = 10 * time.Second
 )
 
 // listen makes an entry send headers to the controller, too.
@@ -46,29 +54,70 @@ func (n *node) listen(m *openflow.FlowMod) {
 	do.Actions = append([]openflow.Action{openflow.OutputController(headers)}, do.Actions...)
 }
 
-// full says whether the router has entries for as many flows as it may.
-func (n *node) full() bool { return len(n.flows) >= maxFlows }
+// listening says whether the router listens where flows are led.
+func (n *node) listening() bool { return !n.full && !n.paused }
 
 // heard gives a flow an entry of its own, of which a packet has come by. mu must be held.
 func (n *node) heard(etherType uint16, b []byte) {
+	if n.net == nil || n.rules == nil {
+		return
+	}
 	part, ok := flowOf(etherType, b)
-	if !ok || n.net == nil || n.rules == nil {
+	if !ok {
+		n.heardInVain()
 		return
 	}
 	r := n.net.lookup(n.index, part.Flow.Dst)
-	if r == nil {
+	if r == nil || !n.net.listens(r.Prefix) {
 		return
 	}
 	t := Traffic{r.Prefix, part}
-	if n.flows[t] || n.full() || !n.net.listens(t.To) {
+	at, known := n.flows[t]
+	if known && time.Since(at) < time.Second { // it was on its way before the entry
+		n.heardInVain()
 		return
 	}
+	if !known && !n.listening() {
+		return
+	}
+	rest := n.rules.Flow(Traffic{r.Prefix, Part{Proto: part.Proto, Index: each}}.key())
 	n.offerPart(t, func(_ Traffic, _ *Route, w way) {
+		if rest == nil || !sameWay(w.own(), rest) {
+			return // ways are changing: another packet will come
+		}
+		if known { // the switch lacks it
+			for _, m := range w.flows {
+				n.rules.Forget(controller.KeyOf(m))
+			}
+		}
 		if n.put(w) == nil {
-			n.flows[t] = true
+			n.flows[t] = time.Now()
 		}
 	})
-	if n.full() {
+	n.countFlows()
+}
+
+// heardInVain counts packets that were sent to the controller for nothing, as fragments are. When
+// there are many of them, the router does not listen for a while.
+func (n *node) heardInVain() {
+	if n.paused || n.vain.allow(vainRate, vainBurst) {
+		return
+	}
+	n.paused = true
+	n.listenAgain()
+	time.AfterFunc(pauseTime, func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		if n.paused = false; !n.gone {
+			n.listenAgain()
+		}
+	})
+}
+
+// countFlows begins or ends to listen as there is room for flows.
+func (n *node) countFlows() {
+	was := n.full
+	if n.full = len(n.flows) >= maxFlows || n.full && len(n.flows) > maxFlows*3/4; n.full != was {
 		n.listenAgain()
 	}
 }
@@ -78,28 +127,53 @@ func (n *network) listens(p netip.Prefix) bool {
 	return len(n.divided[p]) > 0 && n.divided[p][0].Part.Index == each // the first one in order
 }
 
-// ended forgets a flow whose entry has timed out. mu must be held.
+// ended forgets a flow of which the last entry has timed out. mu must be held.
 func (n *node) ended(k controller.RuleKey) {
 	t, is := trafficOf(&openflow.FlowMod{Table: k.Table, Priority: k.Priority, Match: k.Match})
-	if !is || t.Part.Flow == (Flow{}) || k != t.key() { // or only its hairpin
+	if !is || t.Part.Flow == (Flow{}) {
 		return
 	}
-	full := n.full()
-	if delete(n.flows, t); full {
-		n.listenAgain()
+	own := t.key()
+	hairpin := controller.RuleKey{Table: own.Table, Priority: own.Priority + 1}
+	for port := range n.itf {
+		hairpin.Match = own.Match.With(openflow.InPort(port))
+		if n.rules.Flow(own) != nil || n.rules.Flow(hairpin) != nil {
+			return
+		}
 	}
+	delete(n.flows, t)
+	n.countFlows()
 }
 
-// listenAgain begins or ends to listen, as there is room for flows.
+// listenAgain begins or ends to listen, where ways are not changing just now.
 func (n *node) listenAgain() {
+	if n.net == nil || n.rules == nil {
+		return
+	}
 	for p := range n.net.divided {
 		if !n.net.listens(p) {
 			continue
 		}
 		for _, proto := range ported {
-			n.offerPart(Traffic{p, Part{Proto: proto, Index: each}}, func(_ Traffic, _ *Route, w way) { _ = n.put(w) })
+			n.offerPart(Traffic{p, Part{Proto: proto, Index: each}}, func(t Traffic, _ *Route, w way) {
+				if now := n.rules.Flow(t.key()); now != nil && sameWay(w.own(), now) {
+					_ = n.put(w)
+				}
+			})
 		}
 	}
+}
+
+// sameWay says whether two entries do the same, but that one may listen.
+func sameWay(a, b *openflow.FlowMod) bool {
+	encoded := func(m *openflow.FlowMod) []byte {
+		copied := openflow.FlowMod{Instructions: slices.Clone(m.Instructions)}
+		if m.Cookie == listenCookie {
+			copied.Instructions[0].Actions = copied.Instructions[0].Actions[1:]
+		}
+		return copied.AppendTo(nil)
+	}
+	return bytes.Equal(encoded(a), encoded(b))
 }
 
 // dropFlows forgets flows to subnets that are not led to flow by flow any more.
@@ -109,6 +183,7 @@ func (n *node) dropFlows() {
 			delete(n.flows, t)
 		}
 	}
+	n.full = n.full && len(n.flows) > maxFlows*3/4
 }
 
 // flowOf reads which flow a packet belongs to, of which the beginning suffices; false: to none, as

@@ -161,6 +161,7 @@ func (a *App) setUp(n *node, net *network, r *Route, to netip.Addr, s *setup) {
 			m.mu.Lock()
 			if m.rules != nil && m.net == net && m.setups[next.Prefix] == nil && m.rules.Flow(routeKey(next.Prefix)) == nil {
 				_ = m.put(m.routeWay(next))
+				m.putParts(next.Prefix)
 				touched = append(touched, m)
 			}
 			m.mu.Unlock()
@@ -188,6 +189,7 @@ func (n *node) finish(p netip.Prefix, s *setup) {
 		delete(n.setups, p)
 		if now := n.net.installed(n.index, p); now != nil && n.rules != nil {
 			_ = n.put(n.routeWay(now))
+			n.putParts(p)
 		}
 	})
 }

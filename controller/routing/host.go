@@ -113,7 +113,8 @@ func (h *host) port(n *node, f *Interface) *hostPort {
 	p := &hostPort{mac: f.MAC, name: f.Name}
 	p.link = h.newLink(nicOf(number), uint32(f.MTU), func(n *node, packet []byte) {
 		if at := n.itf[number]; at != nil {
-			if to, _ := netip.AddrFromSlice(packet[24:40]); isLinkLocal(to) || to.IsMulticast() || at.reaches(to) { // no further than the link
+			to, _ := netip.AddrFromSlice(packet[24:40])
+			if _, own := n.local[to]; !own && (isLinkLocal(to) || to.IsMulticast() || at.reaches(to)) { // no further than the link
 				n.sendOnLink(at, packet)
 			}
 		}

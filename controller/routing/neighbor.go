@@ -290,6 +290,7 @@ func (n *node) neighborsChanged() {
 	for _, r := range n.routes() {
 		if r.Source != Connected && r.Source != Computed && r.asked() && n.wanted(r) {
 			_ = n.put(n.routeWay(r))
+			n.putParts(r.Prefix)
 		}
 	}
 }

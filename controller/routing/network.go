@@ -110,6 +110,7 @@ type network struct {
 	protocols [][]*protocol              // that each router speaks
 	balanced  map[Traffic]map[int]Hop    // steered ways, by router
 	divided   map[netip.Prefix][]Traffic // prefixes to which packets are led in parts
+	leads     map[int]bool               // routers by which parts are steered
 
 	balance topology.BalanceBy // what packets are spread by
 

@@ -186,7 +186,7 @@ func transition(t *testing.T, rng *rand.Rand, from, to *network, what Traffic, o
 			list = append(list, change{node: &node{index: i}, traffic: what, route: next, fresh: now[i] == nil})
 		}
 	}
-	order := layers(to, list)
+	order := layers(to, what, list)
 	if !ordered {
 		clear(order)
 	}

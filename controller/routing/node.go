@@ -29,7 +29,10 @@ type node struct {
 	settled   bool            // its switch has what it needs as long as nothing of the router itself changes, see install
 	net       *network
 	reactive  bool
-	flows     map[Traffic]bool        // that have entries because they came by
+	flows     map[Traffic]time.Time   // that have entries because they came by: since when
+	full      bool                    // it has entries for as many flows as it may
+	paused    bool                    // it does not listen for a while
+	vain      limiter                 // packets that were sent up for nothing
 	setups    map[netip.Prefix]*setup // of a reactive router: routes that are being installed
 	groups    map[string]uint32       // ids, by content
 	neighbors map[netip.Addr]*neighbor
@@ -44,7 +47,7 @@ type node struct {
 
 func newNode(a *App, index int, r *Router) *node {
 	n := &node{Router: r, app: a, index: index, itf: map[uint32]*Interface{}, local: map[netip.Addr]*Interface{}, up: map[uint32]bool{},
-		setups: map[netip.Prefix]*setup{}, flows: map[Traffic]bool{}, groups: map[string]uint32{}, neighbors: map[netip.Addr]*neighbor{},
+		setups: map[netip.Prefix]*setup{}, flows: map[Traffic]time.Time{}, groups: map[string]uint32{}, neighbors: map[netip.Addr]*neighbor{},
 		advertised: map[uint32]time.Time{}}
 	for i := range r.Interfaces {
 		f := &r.Interfaces[i]
@@ -406,9 +409,10 @@ func (n *node) compare() (changes []change, gone []controller.RuleKey) {
 			want(Traffic{To: r.Prefix}, r, w, n.rules.Flow(controller.KeyOf(w.own())) == nil)
 		}
 	}
-	n.compareParts(routes, // before a part has an entry, the prefix's is its own: it is never fresh
+	entries := n.rules.Flows()
+	n.compareParts(routes, entries, // before a part has an entry, the prefix's is its own: it is never fresh
 		func(t Traffic, r *Route, w way) { want(t, r, w, false) }, func(t Traffic, r *Route, w way) { differs(t, r, w, false) })
-	for _, m := range n.rules.Flows() {
+	for _, m := range entries {
 		if k := controller.KeyOf(m); isRoute(k) && !isPart(m) && !keep[k] {
 			n.adopt(m)
 		}
@@ -418,7 +422,7 @@ func (n *node) compare() (changes []change, gone []controller.RuleKey) {
 			want(Traffic{To: p}, &Route{Prefix: p, Source: Connected}, n.neighborWay(nb), false)
 		}
 	}
-	for _, m := range n.rules.Flows() {
+	for _, m := range entries {
 		if k := controller.KeyOf(m); isRoute(k) && !keep[k] {
 			gone = append(gone, k)
 		}

@@ -3,17 +3,19 @@ package routing
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 
 	"trivet.dev/trivet/controller"
+	"trivet.dev/trivet/controller/steer"
 	"trivet.dev/trivet/openflow"
 	"trivet.dev/trivet/routing/rib"
 )
 
 // What goes to a subnet may be led over several paths at once: in parts, each of which is the
-// packets of one protocol with certain bits in their source port, so that all packets of a
-// connection are in one; or each flow by itself, see flows.go. Both have entries of their own,
+// packets of one protocol with certain bits in their ports, so that all packets of a connection are
+// in one; or each flow by itself, see flows.go. Both have entries of their own,
 // above the subnet's. As each has one path, they cannot lead in circles, as weighted groups at
 // several routers could whose hashes are not the same.
 
@@ -32,9 +34,10 @@ type Part struct {
 }
 
 const (
-	// parts is how many there are of a protocol, and partShift where their bits are in a port. The
-	// lowest bit is not of use: Linux gives even ports to those who connect.
-	parts, partShift = 8, 1
+	// parts is how many there are of a protocol: by two bits of each port, as of what one server
+	// gets, or sends, one port is always the same. The lowest bit is not of use: Linux gives even
+	// ports to those who connect.
+	parts, portValues, portShift = 16, 4, 1
 
 	// each stands for all flows that have no entry of their own yet.
 	each = 0xff
@@ -72,8 +75,8 @@ func (t Traffic) Compare(o Traffic) int {
 	return cmp.Or(t.To.Compare(o.To), cmp.Compare(t.Part.Proto, o.Part.Proto), cmp.Compare(t.Part.Index, o.Part.Index), t.Part.Flow.compare(o.Part.Flow))
 }
 
-// String is "10.0.1.0/24", "10.0.1.0/24 tcp 3/8", which is the third of eight parts, or with a flow
-// in place of that.
+// String is "10.0.1.0/24", "10.0.1.0/24 tcp 3/16", which is the third of sixteen parts, or with a
+// flow in place of that.
 func (t Traffic) String() string {
 	if t.Part == (Part{}) {
 		return t.To.String()
@@ -116,7 +119,10 @@ func (t Traffic) key() controller.RuleKey {
 		}
 		k.Match = k.Match.With(from(f.Src)).With(to(f.Dst)).With(src(f.SrcPort)).With(dst(f.DstPort))
 	default:
-		k.Match = k.Match.With(src(uint16(t.Part.Index) << partShift).WithMask64((parts - 1) << partShift))
+		bits := func(of func(uint16) openflow.OXM, value uint8) openflow.OXM {
+			return of(uint16(value) << portShift).WithMask64((portValues - 1) << portShift)
+		}
+		k.Match = k.Match.With(bits(src, t.Part.Index/portValues)).With(bits(dst, t.Part.Index%portValues))
 	}
 	return k
 }
@@ -142,6 +148,7 @@ func trafficOf(m *openflow.FlowMod) (t Traffic, is bool) {
 	}
 	proto, _ := number(openflow.FieldIPProto)
 	src, ported := number(openflow.FieldTCPSrc, openflow.FieldUDPSrc)
+	dst, _ := number(openflow.FieldTCPDst, openflow.FieldUDPDst)
 	t.Part.Proto = uint8(proto)
 	switch {
 	case kindOf(m) == forFlow:
@@ -151,19 +158,18 @@ func trafficOf(m *openflow.FlowMod) (t Traffic, is bool) {
 				f.Src = o.Addr()
 			}
 		}
-		f.Dst, f.SrcPort = t.To.Addr(), src
-		f.DstPort, _ = number(openflow.FieldTCPDst, openflow.FieldUDPDst)
+		f.Dst, f.SrcPort, f.DstPort = t.To.Addr(), src, dst
 		t.To, _ = f.Dst.Prefix(int(m.Priority-priorityRoute) / priorityStep)
 	case !ported:
 		t.Part.Index = each
 	default:
-		t.Part.Index = uint8(src >> partShift & (parts - 1))
+		t.Part.Index = uint8(src>>portShift*portValues + dst>>portShift)
 	}
 	return t, true
 }
 
 // wayOf returns a router's route for some traffic: of a part the way that it is steered by, or else
-// that which the subnet has without being steered; nil: there is none.
+// that of the subnet; nil: there is none.
 func (n *network) wayOf(router int, t Traffic) *Route {
 	if t.Part == (Part{}) {
 		r := n.route(router, t.To)
@@ -172,22 +178,48 @@ func (n *network) wayOf(router int, t Traffic) *Route {
 		}
 		return r
 	}
-	_, home := n.routeAndHome(router, t.To)
+	return n.partOf(router, t, n.tableTo(router, t.To))
+}
+
+// partOf is the route for a part, by a table that has those to its subnet.
+func (n *network) partOf(router int, t Traffic, of *table) *Route {
+	r, home := of.both(t.To)
 	h, is := n.balanced[t][router]
 	if own := n.routers[router].distance(Balanced); home == nil || !is || home.Distance < own || own == rib.Never {
-		return home
+		return r
 	}
 	steered := *home
 	steered.Source, steered.Hops = Balanced, []Hop{h}
 	return &steered
 }
 
+// stages are the ways to be steered by one after the other, from what was to what is wanted: parts
+// take another way than their subnet only when nothing else changes any more, as where they have no
+// entry of their own they follow the subnet's.
+func stages(was, wanted map[Traffic]steer.Ways) []map[Traffic]steer.Ways {
+	first := maps.Clone(wanted)
+	for t, ways := range wanted {
+		if t.Part != (Part{}) && !maps.Equal(ways, was[t]) {
+			first[t] = was[t]
+		}
+	}
+	for t := range wanted {
+		if !maps.Equal(first[t], wanted[t]) {
+			return []map[Traffic]steer.Ways{first, wanted}
+		}
+	}
+	return []map[Traffic]steer.Ways{wanted}
+}
+
 // divide notes which subnets are led to in parts.
 func (n *network) divide(parts []Traffic) {
-	n.divided = map[netip.Prefix][]Traffic{}
+	n.divided, n.leads = map[netip.Prefix][]Traffic{}, map[int]bool{}
 	slices.SortFunc(parts, Traffic.Compare)
 	for _, t := range parts {
 		n.divided[t.To] = append(n.divided[t.To], t)
+		for router := range n.balanced[t] {
+			n.leads[router] = true
+		}
 	}
 }
 
@@ -201,10 +233,8 @@ func (n *node) partsAt(p netip.Prefix) (out []Traffic) {
 			}
 		case t.Part.Flow == Flow{}:
 			out = append(out, t)
-		case !n.flows[t]: // it does not come by here, unless it is steered so
-			if _, is := n.net.balanced[t][n.index]; is {
-				out = append(out, t)
-			}
+		case n.flows[t].IsZero() && n.steers(t): // it is not known to come by here, but is to
+			out = append(out, t)
 		}
 	}
 	for t := range n.flows {
@@ -215,10 +245,16 @@ func (n *node) partsAt(p netip.Prefix) (out []Traffic) {
 	return out
 }
 
+// steers says whether some traffic has another way here than its subnet.
+func (n *node) steers(t Traffic) bool {
+	_, is := n.net.balanced[t][n.index]
+	return is
+}
+
 // compareParts gives the way of each part that the router is to have an entry for to want, and of
 // each that it has and that is no more to ends: it takes the subnet's way, in the same order as all
-// that changes, so that removing its entry changes nothing then.
-func (n *node) compareParts(routes map[netip.Prefix]*Route, want, ends func(t Traffic, r *Route, w way)) {
+// that changes, so that removing its entry changes nothing then. entries are what it has.
+func (n *node) compareParts(routes map[netip.Prefix]*Route, entries []*openflow.FlowMod, want, ends func(t Traffic, r *Route, w way)) {
 	usable := func(p netip.Prefix) bool {
 		r := routes[p]
 		return r != nil && r.Source != Connected && !r.Drop && n.wanted(r)
@@ -226,20 +262,30 @@ func (n *node) compareParts(routes map[netip.Prefix]*Route, want, ends func(t Tr
 	n.dropFlows()
 	known := map[Traffic]bool{}
 	for p := range n.net.divided {
-		if !usable(p) {
-			continue
-		}
+		there := usable(p)
 		for _, t := range n.partsAt(p) {
-			known[t] = true
-			n.offerPart(t, want)
+			if there || n.steers(t) { // whatever is led here finds an entry
+				known[t] = true
+				n.offerPart(t, want)
+			}
 		}
 	}
-	for _, m := range n.rules.Flows() {
-		t, is := trafficOf(m)
-		if is && t.Part != (Part{}) && !known[t] && usable(t.To) {
+	for _, m := range entries {
+		if !isRoute(controller.KeyOf(m)) || !isPart(m) {
+			continue
+		}
+		n.settled = false
+		if t, is := trafficOf(m); is && !known[t] && usable(t.To) {
 			known[t] = true
 			n.offerPart(t, ends)
 		}
+	}
+}
+
+// putParts installs the ways of all parts of what goes to a prefix.
+func (n *node) putParts(p netip.Prefix) {
+	for _, t := range n.partsAt(p) {
+		n.offerPart(t, func(_ Traffic, _ *Route, w way) { _ = n.put(w) })
 	}
 }
 
@@ -260,9 +306,9 @@ func (n *node) partWay(t Traffic, hops []Hop) way {
 	w := n.wayAt(t.key(), hops)
 	for _, m := range w.flows {
 		switch {
-		case t.Part.Index == each && !n.full():
+		case t.Part.Index == each && n.listening():
 			n.listen(m)
-		case t.Part.Flow != Flow{}:
+		case t.Part.Flow != Flow{} && !n.steers(t): // what is led is taken back when it has ended
 			m.IdleTimeout, m.Flags = flowIdle, openflow.FlowSendFlowRem
 		}
 	}

@@ -70,7 +70,9 @@ type App struct {
 	done      sync.WaitGroup
 	changed   chan struct{}
 	started   time.Time
-	complete  bool // all that was to show up after the start has; only run touches it
+	// Only run touches these.
+	complete bool                   // all that was to show up after the start has
+	led      map[Traffic]steer.Ways // what is steered, as far as it is installed
 
 	net   atomic.Pointer[network]
 	nodes atomic.Pointer[map[uint64]*node] // by datapath id

@@ -50,8 +50,12 @@ func (a *App) Destination(t Traffic) (d steer.Destination, is bool) {
 		if slices.Contains(d.Owners, r.DPID) {
 			continue
 		}
-		_, home := net.routeAndHome(i, p)
-		if e, is := net.edge(i, net.wayOf(i, t)); is {
+		of := net.tableTo(i, p)
+		chosen, home := of.both(p)
+		if t.Part != (Part{}) { // its home is where the subnet's way leads
+			chosen, home = net.partOf(i, t, of), chosen
+		}
+		if e, is := net.edge(i, chosen); is {
 			d.Next[r.DPID] = e
 		}
 		if e, is := net.edge(i, home); is {
@@ -171,7 +175,10 @@ func (n *network) offerBalanced(t *table, router int, p netip.Prefix) {
 // routeAndHome returns a router's route to exactly a prefix, and what it would be if nothing were
 // steered.
 func (n *network) routeAndHome(router int, p netip.Prefix) (r, home *Route) {
-	t := n.tableTo(router, p)
+	return n.tableTo(router, p).both(p)
+}
+
+func (t *table) both(p netip.Prefix) (r, home *Route) {
 	r, home = t.routes[p], t.routes[p]
 	if h, is := t.home[p]; is {
 		home = h

@@ -71,7 +71,7 @@ func TestSteer(t *testing.T) {
 		for i := range w.Routers {
 			if r, e := other.wayOf(i, part), ways[w.Routers[i].DPID]; e.To != 0 && (len(r.Hops) != 1 || r.Hops[0].Port != e.FromPort) {
 				t.Fatalf("seed %d: r%d should send the part by port %d, and has %+v", seed, i+1, e.FromPort, r)
-			} else if e.To == 0 && i > 0 && fmt.Sprint(r.Hops) != fmt.Sprint(before.route(i, p).Hops) {
+			} else if e.To == 0 && i > 0 && fmt.Sprint(r.Hops) != fmt.Sprint(other.route(i, p).Hops) {
 				t.Fatalf("seed %d: r%d is not to lead the part, and has %+v", seed, i+1, r)
 			}
 		}

@@ -29,22 +29,25 @@ func (a *App) follow() {
 		up[n.index] = n.up
 		n.mu.Unlock()
 	}
-	net, err := addresses.network(&config, up, a.discovery.Links(), protocols)
-	if err != nil {
-		a.c.Log().Error("routes cannot be computed", "error", err)
-		return
+	changed, links := 0, a.discovery.Links()
+	for stage, ways := range stages(a.led, steered) {
+		net, err := addresses.network(&config, up, links, protocols)
+		if err != nil {
+			a.c.Log().Error("routes cannot be computed", "error", err)
+			return
+		}
+		net.steer(ways)
+		a.net.Store(net)
+		if a.tellEarly() {
+			a.mu.Lock()
+			a.pending, a.cause = true, why
+			a.mu.Unlock()
+			a.again()
+			return
+		}
+		a.complete, a.led = true, ways
+		changed += a.install(nodes, net, net.onDemand, stage > 0)
 	}
-	net.steer(steered)
-	a.net.Store(net)
-	if a.tellEarly() {
-		a.mu.Lock()
-		a.pending, a.cause = true, why
-		a.mu.Unlock()
-		a.again()
-		return
-	}
-	a.complete = true
-	changed := a.install(nodes, net, net.onDemand)
 	took := time.Since(why.at)
 	a.mu.Lock()
 	watchers, feeds := a.watchers, a.feeds
@@ -86,6 +89,16 @@ type change struct {
 	fresh   bool // there was none before
 }
 
+// orderedBy is the traffic whose ways give the order of a change. What is not steered follows its
+// subnet, and where it has no entry of its own it meets the subnet's: all of it changes together,
+// unless onlyParts change.
+func (c change) orderedBy(net *network, onlyParts bool) Traffic {
+	if _, is := net.balanced[c.traffic][c.index]; is || onlyParts && len(net.balanced[c.traffic]) > 0 {
+		return c.traffic
+	}
+	return Traffic{To: c.traffic.To}
+}
+
 // isSettled says whether nothing that the router has can be different because of a change elsewhere
 // in the network: it was right before, and has only its own subnets, as most of ten thousand
 // routers do that install routes on demand.
@@ -94,17 +107,18 @@ func (n *node) isSettled() bool {
 }
 
 // install sends what differs, in rounds, and returns the number of entries.
-func (a *App) install(nodes map[uint64]*node, net *network, reactive bool) (count int) {
+func (a *App) install(nodes map[uint64]*node, net *network, reactive, onlyParts bool) (count int) {
 	byTraffic := map[Traffic][]change{}
 	drop := map[*node][]controller.RuleKey{}
 	for _, n := range nodes {
 		n.mu.Lock()
 		n.net, n.reactive = net, reactive
-		if n.rules != nil && !n.isSettled() {
+		if n.rules != nil && (!n.isSettled() || net.leads[n.index]) {
 			known := len(n.neighbors)
 			changes, gone := n.compare()
 			for _, c := range changes {
-				byTraffic[c.traffic] = append(byTraffic[c.traffic], c)
+				t := c.orderedBy(net, onlyParts)
+				byTraffic[t] = append(byTraffic[t], c)
 			}
 			if len(changes)+len(gone) > 0 || len(n.neighbors) != known {
 				drop[n] = gone
@@ -114,9 +128,9 @@ func (a *App) install(nodes map[uint64]*node, net *network, reactive bool) (coun
 		n.mu.Unlock()
 	}
 	var rounds [][]change
-	for _, list := range byTraffic {
+	for t, list := range byTraffic {
 		count += len(list)
-		for i, layer := range layers(net, list) {
+		for i, layer := range layers(net, t, list) {
 			for len(rounds) <= layer {
 				rounds = append(rounds, nil)
 			}
@@ -147,14 +161,14 @@ func (a *App) install(nodes map[uint64]*node, net *network, reactive bool) (coun
 
 // layers says in which round each change to the ways of some traffic may be made: after those of the
 // next hops that they lead to. Where no router had another way before, there is no order to keep.
-func layers(net *network, list []change) []int {
+func layers(net *network, t Traffic, list []change) []int {
 	out := make([]int, len(list))
 	if !slices.ContainsFunc(list, func(c change) bool { return !c.fresh }) {
 		return out
 	}
-	at := map[int]int{} // router → its change
+	at := map[int][]int{} // router → its changes
 	for i, c := range list {
-		at[c.index] = i
+		at[c.index] = append(at[c.index], i)
 	}
 	known := map[int]int{} // router → the first round in which it is right
 	var right func(router int) int
@@ -164,15 +178,17 @@ func layers(net *network, list []change) []int {
 		}
 		known[router] = 0 // static routes may lead in circles
 		after := 0
-		if r := net.wayOf(router, list[0].traffic); r != nil && r.Source != Connected {
+		if r := net.wayOf(router, t); r != nil && r.Source != Connected {
 			for _, h := range r.Hops {
 				if h.router >= 0 {
 					after = max(after, right(h.router))
 				}
 			}
 		}
-		if i, changes := at[router]; changes {
+		for _, i := range at[router] {
 			out[i] = after
+		}
+		if len(at[router]) > 0 {
 			after++
 		}
 		known[router] = after
@@ -197,6 +213,9 @@ func (a *App) send(net *network, round []change) {
 		n.mu.Lock()
 		if n.rules != nil && n.net == net {
 			for _, c := range list {
+				if c.traffic.Part.Index == each { // whether it listens may have changed
+					c.way = n.partWay(c.traffic, c.way.hops)
+				}
 				_ = n.put(c.way)
 			}
 			touched = append(touched, n)

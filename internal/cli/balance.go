@@ -138,7 +138,7 @@ func (a *app) listLoads(ctx context.Context, c *api.Client, most int) error {
 	if more := len(b.Links) - len(rows) + 1; more > 0 {
 		a.say("… and %d more", more)
 	}
-	for _, line := range movedLines(b.Moved) {
+	for _, line := range movedLines(b.Moved, most) {
 		a.say("%s", line)
 	}
 	return nil
@@ -153,14 +153,19 @@ func movedTo(p api.MovedPath) string {
 }
 
 // movedLines lists the paths that are not the shortest, after an empty line; nothing where there
-// are none.
-func movedLines(list []api.MovedPath) []string {
+// are none. It shows at most so many.
+func movedLines(list []api.MovedPath, most int) []string {
 	if len(list) == 0 {
 		return nil
 	}
+	shown := list[:min(len(list), max(0, most))]
 	rows := [][]string{{"MOVED", "PATH", "SINCE", "WHY"}}
-	for _, p := range list {
+	for _, p := range shown {
 		rows = append(rows, []string{movedTo(p), strings.Join(p.Routers, ", "), ago(p.Since), p.Why})
 	}
-	return append([]string{""}, columns(rows, "llll")...)
+	lines := append([]string{""}, columns(rows, "llll")...)
+	if more := len(list) - len(shown); more > 0 {
+		lines = append(lines, fmt.Sprintf("… and %d more", more))
+	}
+	return lines
 }

@@ -219,7 +219,7 @@ func (t *top) draw(lines []string, width int) {
 func (t *top) picture(s api.Statistics, height int) []string {
 	head := t.summary(s)
 	packets := packetLines(s.PacketsIn)
-	moved := movedLines(s.Moved)
+	moved := movedLines(s.Moved, max(3, height/4))
 	room := height - len(head) - len(packets) - len(moved) - 3
 	if t.most > 0 {
 		room = min(room, t.most)

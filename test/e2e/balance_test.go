@@ -203,7 +203,7 @@ links:
 }
 
 // TestBalanceParts proves of balance per part and per flow, on each datapath that routing nodes
-// have, for IPv4 and IPv6, TCP and UDP: what goes from one subnet to another fills two paths at
+// have, for IPv4 and IPv6, TCP and UDP, with routes in advance and on demand: what goes from one subnet to another fills two paths at
 // once; it goes on over one when the other fails, and takes both again; the daemon that resumes the
 // lab does, too; a path that a user installs is taken by all of it; and per prefix, which apply
 // sets, it takes one path and no entry of a part is left.
@@ -223,12 +223,16 @@ links:
   - r3 -- r4: {bandwidth: 20mbit}
 `
 	senders := map[string][]string{"TCP": {"-4", "-P", "16"}, "UDP of IPv6": {"-6", "-P", "16", "-u", "-b", "4M", "-l", "1200"}}
-	for _, c := range []struct{ datapath, per, sends string }{{"embedded", "part", "TCP"}, {"embedded", "flow", "UDP of IPv6"}, {"ovs", "part", "UDP of IPv6"}, {"ovs", "flow", "TCP"}} {
+	for _, c := range []struct{ datapath, per, sends, routing string }{
+		{"embedded", "part", "TCP", "reactive"}, {"embedded", "flow", "UDP of IPv6", "proactive"},
+		{"ovs", "part", "UDP of IPv6", "proactive"}, {"ovs", "flow", "TCP", "reactive"},
+	} {
 		t.Run(c.datapath+" "+c.per, func(t *testing.T) {
 			t.Parallel()
 			m := newMachine(t)
 			before := m.snapshot()
-			m.up("--datapath", c.datapath, m.file("p.yaml", strings.Replace(square, "PER", c.per, 1)))
+			of := func(per string) string { return "routing: " + c.routing + strings.Replace(square, "PER", per, 1) }
+			m.up("--datapath", c.datapath, m.file("p.yaml", of(c.per)))
 			m.pingAll(2)
 			server := m.command("nsenter", "--net=/run/trivet/"+m.name+"/ns/net/c2", "iperf3", "-s")
 			m.startOutput(server)
@@ -257,10 +261,7 @@ links:
 			}
 			both := full("r2", "r3")
 			eventually(t, "two paths fill up", both)
-			name := map[string]string{"part": "/8 ", "flow": " → "}[c.per]
-			if os.Getenv("DBG") != "" {
-				t.Log(m.sh("grep 'moves\\|routes changed' /run/trivet/" + m.name + "/daemon.log"))
-			}
+			name := map[string]string{"part": "/16 ", "flow": " → "}[c.per]
 			contains(t, m.ok("balance"), "used by others", strings.ToLower(c.sends[:3])+" ", name)
 			contains(t, m.ok("path", "c1", to), "on other paths: trivet balance")
 
@@ -277,7 +278,7 @@ links:
 			m.ok("balance", to, "--take-back")
 			eventually(t, "two paths fill up once it is taken back", both)
 
-			m.ok("apply", "--datapath", c.datapath, m.file("whole.yaml", strings.Replace(square, "PER", "prefix", 1)))
+			m.ok("apply", "--datapath", c.datapath, m.file("whole.yaml", of("prefix")))
 			eventually(t, "per prefix one path is taken", func() bool { return full("r2")() || full("r3")() })
 			for _, r := range []string{"r1", "r2", "r3"} {
 				if flows := m.ok("flows", r); strings.Contains(flows, "tp_src") || strings.Contains(flows, "CONTROLLER:128") {

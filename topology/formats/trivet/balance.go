@@ -10,6 +10,6 @@ type balanceOptions struct {
 	Period     topology.Duration   `yaml:"period" doc:"How often loads are looked at: 1s to 10m; 2s when missing."`
 	Hysteresis *topology.Fraction  `yaml:"hysteresis" doc:"By how much the load of a path must be less before traffic moves there; 10% when missing."`
 	Moves      int                 `yaml:"moves" as:"count" doc:"How much moves in a period at most; 8 when missing."`
-	Per        topology.BalancePer `yaml:"per" doc:"What of the traffic between routing nodes takes one path: prefix (the default), all that goes to a subnet; part, an eighth of its TCP or UDP, by the source port; flow, each flow of TCP or UDP."`
+	Per        topology.BalancePer `yaml:"per" doc:"What of the traffic between routing nodes takes one path: prefix (the default), all that goes to a subnet; part, a sixteenth of its TCP or UDP, by bits of the ports; flow, each flow of TCP or UDP."`
 	Largest    bool                `yaml:"largest" doc:"Divide what a link carries by the bandwidth of the network's largest link, instead of its own."`
 }

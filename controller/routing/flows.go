@@ -38,8 +38,8 @@ const (
 	listenCookie = Cookie | 1
 	headers      = 128 // bytes that have the ports, whatever options there are before them
 
-	flowIdle uint16 = 10  // seconds without a packet after which a flow has ended
-	maxFlows        = 512 // that a router has entries for; further ones go as the rest does
+	flowIdle = 10  // seconds without a packet after which a flow has ended
+	maxFlows = 512 // that a router has entries for; further ones go as the rest does
 
 	// As many packets a second, and at once, may come to the controller that make no flow known, or
 	// else the router pauses.

@@ -28,7 +28,7 @@ RACING := ./lab ./site ./target/... ./datapath/... ./controller/... ./openflow/.
 PREFIX := /usr/local
 
 .DEFAULT_GOAL := build
-.PHONY: build demo bootstrap test unit e2e test-vm test-all race chaos interop clients matrix fuzz bench papers papers-quick recompute lint install dist wheel notebook generate clean help
+.PHONY: build demo bootstrap test unit e2e test-vm test-arm64 test-all race chaos interop clients matrix fuzz bench papers papers-quick recompute lint install dist wheel notebook generate clean help
 
 build: ## bin/trivet, a static binary (the default)
 	@started=$$(date +%s); [ ! -t 1 ] || printf 'trivet  building\r'; \
@@ -55,6 +55,11 @@ e2e: build # the program from outside
 test-vm: bootstrap ## the tests that need a full kernel, in virtual machines
 	@$(MAKE) --no-print-directory build
 	@scripts/test-vm $(KERNELS)
+
+test-arm64: ## a device of another architecture in a rack: an emulated arm64 machine (15 minutes; in no other target)
+	@scripts/bootstrap --arm64
+	@$(MAKE) --no-print-directory dist
+	@scripts/test-vm arm64
 
 test-all: ## everything that must hold before a change is taken, and the whole matrix
 	@RACKS=all .ci/run && $(MAKE) --no-print-directory matrix TABLE=$$(mktemp) # not into the clone

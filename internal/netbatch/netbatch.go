@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/vishvananda/netlink"
@@ -447,8 +448,59 @@ func Delete(name string) error {
 	if err != nil {
 		return err
 	}
+	if err := quieten(dev); err != nil {
+		return err
+	}
 	if err := netlink.LinkDel(dev); err != nil && !errors.Is(err, unix.ENODEV) {
 		return fmt.Errorf("delete %s: %w", name, err)
 	}
 	return nil
+}
+
+// DeleteGroup deletes all of the lab's devices in the thread's namespace, in one request.
+func DeleteGroup() error {
+	for _, name := range vlans() {
+		dev, err := netlink.LinkByName(name)
+		if err == nil && dev.Attrs().Group == Group {
+			err = quieten(dev)
+		}
+		if err != nil {
+			return fmt.Errorf("the VLAN %s: %w", name, err)
+		}
+	}
+	b, err := New()
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	b.DelGroup()
+	if err := b.Flush(); err != nil && !errors.Is(err, unix.ENODEV) {
+		return err
+	}
+	return nil
+}
+
+// quieten makes a VLAN that is about to be deleted no longer promiscuous: the interface below it,
+// which became that as well, remains it for ever where the kernel does not think of it (Linux
+// 6.1.176 does not).
+func quieten(dev netlink.Link) error {
+	if dev.Type() != "vlan" || dev.Attrs().RawFlags&unix.IFF_PROMISC == 0 {
+		return nil
+	}
+	if err := netlink.SetPromiscOff(dev); err != nil && !errors.Is(err, unix.ENODEV) {
+		return fmt.Errorf("make %s no longer promiscuous: %w", dev.Attrs().Name, err)
+	}
+	return nil
+}
+
+// vlans lists the VLAN devices of the thread's namespace: a line for each, behind two of headings.
+// To ask for all devices would take long in a large lab.
+func vlans() (names []string) {
+	text, _ := os.ReadFile("/proc/thread-self/net/vlan/config") // nobody has asked the kernel for any, if there is none
+	for _, line := range strings.Split(string(text), "\n") {
+		if name, _, is := strings.Cut(line, "|"); is && !strings.HasPrefix(line, "VLAN Dev name") {
+			names = append(names, strings.TrimSpace(name))
+		}
+	}
+	return names
 }

@@ -90,6 +90,11 @@ func passFrames(names ...string) error {
 		if err := errors.Join(setOffloads(name, joining, false), netlink.LinkSetUp(dev)); err != nil {
 			return err
 		}
+		if dev.Type() == "vlan" { // else a network card keeps out what is for the node's address, which is not the VLAN's
+			if err := netlink.SetPromiscOn(dev); err != nil {
+				return fmt.Errorf("make %s promiscuous: %w", name, err)
+			}
+		}
 		devices = append(devices, dev)
 	}
 	for i, dev := range devices {

@@ -120,18 +120,7 @@ func removeDevices(dir string, lost func(string)) error {
 		return err
 	}
 	return parallel.Each(files, func(file string) error {
-		return inNamespaceFile(file, func() error {
-			b, err := netbatch.New()
-			if err != nil {
-				return err
-			}
-			defer b.Close()
-			b.DelGroup()
-			if err := b.Flush(); err != nil && !errors.Is(err, unix.ENODEV) {
-				return err
-			}
-			return nil
-		})
+		return inNamespaceFile(file, netbatch.DeleteGroup)
 	})
 }
 

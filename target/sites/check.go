@@ -92,10 +92,11 @@ func (c *check) close() {
 
 // reach looks at a device from within.
 func (c *check) reach(ctx context.Context, d *CheckedDevice, u *site.User) {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
 	fail := func(err error) { d.Err, d.Problem = err, err.Error() }
+	within := func() (context.Context, context.CancelFunc) { return context.WithTimeout(ctx, time.Minute) }
 	if d.OnlySwitches() { // none of our programs run there
+		ctx, cancel := within()
+		defer cancel()
 		if err := tryLogin(ctx, d.Machine, u); err != nil {
 			fail(err)
 			return
@@ -104,7 +105,13 @@ func (c *check) reach(ctx context.Context, d *CheckedDevice, u *site.User) {
 		return
 	}
 	var err error
-	if d.site, d.Examined, err = examine(ctx, d.Machine, u); err != nil {
+	if d.site, err = site.Open(ctx, d.Machine, u); err != nil { // brings the program there, in as long as the way takes: a silent one is lost
+		fail(err)
+		return
+	}
+	ctx, cancel := within()
+	defer cancel()
+	if d.Examined, err = examine(ctx, d.site); err != nil {
 		fail(err)
 		return
 	}

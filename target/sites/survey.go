@@ -136,7 +136,11 @@ func Examine(ctx context.Context, list *site.List, owner int, begins func(pairs 
 	out.Machines, out.Carriers = map[string]Examined{}, []lab.Carried{}
 	reached := map[string]*site.Site{}
 	_ = parallel.All(list.Sites(), func(m *site.Machine) error {
-		s, x, err := examine(ctx, m, user)
+		var x Examined
+		s, err := site.Open(ctx, m, user)
+		if err == nil {
+			x, err = examine(ctx, s)
+		}
 		if err != nil {
 			x.Err, x.Problem = err, err.Error()
 		}
@@ -219,15 +223,12 @@ func addressesOf(list *site.List, m *site.Machine, s *site.Site) (its, own netip
 	return its, own, err
 }
 
-// examine reaches a machine and looks at it. The connection is the caller's to close.
-func examine(ctx context.Context, m *site.Machine, u *site.User) (s *site.Site, x Examined, err error) {
-	if s, err = site.Open(ctx, m, u); err != nil {
-		return nil, x, err
-	}
+// examine looks at a machine.
+func examine(ctx context.Context, s *site.Site) (x Examined, err error) {
 	if x, err = timed(ctx, s); err == nil {
 		x.Findings, err = site.Call[[]local.Finding](ctx, s, "GET", "/v1/examine", nil)
 	}
-	return s, x, err
+	return x, err
 }
 
 // timed asks a machine several times what time it is: of the fastest answer, the clock there was

@@ -32,6 +32,11 @@ find /proc/sys/net/ipv4 /proc/sys/net/ipv6/conf -type f -readable 2>/dev/null | 
 // some. It returns the option of trivet up that names it.
 func newGatewayAndDevices(t *testing.T) (r *rack, on string) {
 	r = newRack(t, 3)
+	return r, r.gatewayAndDevices()
+}
+
+// gatewayAndDevices makes a rack's list of four machines.
+func (r *rack) gatewayAndDevices() (on string) {
 	r.file("rack.yaml", fmt.Sprintf(`gateway: {ssh: local, inner: eth0}
 keep: 20s
 devices:
@@ -39,7 +44,7 @@ devices:
   m2: {ssh: root@10.5.0.3, key: %[1]s/own, labels: [gpu]}
   m3: {ssh: root@10.5.0.4, key: %[1]s/own, hosts: 40, vlan: 104}
 `, r.dir))
-	return r, "--on " + r.dir + "/rack.yaml"
+	return "--on " + r.dir + "/rack.yaml"
 }
 
 // all waits until all hosts of the lab answer each other.
@@ -280,47 +285,53 @@ while not os.path.exists(sys.argv[1] + ".end"):
 print(*sorted(seen))
 `
 
+// waysPast tries them at a device, and returns which were tried and which have reached the gateway.
+func (r *rack) waysPast(i int) (tried, seen []string) {
+	r.t.Helper()
+	r.file("ways.py", waysAround)
+	r.file("listener.py", listener)
+	_, mac := r.do("cat /sys/class/net/eth0/address")
+	file := fmt.Sprintf("%s/round%d", r.dir, r.said)
+	ways := r.at(i, fmt.Sprintf("/usr/bin/python3 %s/ways.py 10.5.0.%d %s 2>&1", r.dir, i+1, strings.TrimSpace(mac)))
+	_, out := r.do(fmt.Sprintf("/usr/bin/python3 %s/listener.py %s >%s.seen & until [ -e %s.begun ]; do sleep 0.1; done; %s; touch %s.end; wait; cat %s.seen", r.dir, file, file, file, ways, file, file))
+	r.t.Logf("%s", out)
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	at := slices.IndexFunc(lines, func(s string) bool { return strings.HasPrefix(s, "tried ") })
+	if at < 0 {
+		r.t.Fatalf("nothing was tried: %s", out)
+	}
+	for _, line := range lines[at+1:] {
+		seen = append(seen, strings.Fields(line)...)
+	}
+	return strings.Fields(lines[at])[1:], seen
+}
+
+// guarded proves that nothing gets from a device past a lab that comes up there, by any of the
+// ways, and that the gateway can ping the device meanwhile; then the lab is up.
+func (r *rack) guarded(i int, up ...string) {
+	r.t.Helper()
+	tried, seen := r.waysPast(i)
+	for _, way := range tried {
+		if !slices.Contains(seen, way) {
+			r.t.Errorf("without a lab %s does not work, so proves nothing", way)
+		}
+	}
+	r.trivet(append([]string{"up"}, up...)...)
+	if _, seen := r.waysPast(i); len(seen) > 0 {
+		r.t.Errorf("these got past the lab: %s", seen)
+	}
+	if code, out := r.do(fmt.Sprintf("ping -c 2 -W 2 10.5.0.%d", i+1)); code != 0 {
+		r.t.Errorf("the gateway cannot ping the device: %s", out)
+	}
+}
+
 // TestRackGuard proves that nothing that a device's programs send leaves it past the lab, by any of
 // fourteen ways, all of which work when there is no lab; and that the device can be reached by SSH
 // and be pinged meanwhile.
 func TestRackGuard(t *testing.T) {
 	r, on := newGatewayAndDevices(t)
-	must(t, os.WriteFile(filepath.Join(r.dir, "ways.py"), []byte(waysAround), 0o600))
-	must(t, os.WriteFile(filepath.Join(r.dir, "listener.py"), []byte(listener), 0o600))
-	_, mac := r.do("cat /sys/class/net/eth0/address")
 	were := r.looks()
-	round := 0
-	escaped := func() (tried, seen []string) {
-		t.Helper()
-		round++
-		file := fmt.Sprintf("%s/round%d", r.dir, round)
-		ways := r.at(1, fmt.Sprintf("/usr/bin/python3 %s/ways.py 10.5.0.2 %s 2>&1", r.dir, strings.TrimSpace(mac)))
-		_, out := r.do(fmt.Sprintf("/usr/bin/python3 %s/listener.py %s >%s.seen & until [ -e %s.begun ]; do sleep 0.1; done; %s; touch %s.end; wait; cat %s.seen", r.dir, file, file, file, ways, file, file))
-		t.Logf("%s", out)
-		lines := strings.Split(strings.TrimSpace(out), "\n")
-		i := slices.IndexFunc(lines, func(s string) bool { return strings.HasPrefix(s, "tried ") })
-		if i < 0 {
-			t.Fatalf("nothing was tried: %s", out)
-		}
-		for _, line := range lines[i+1:] {
-			seen = append(seen, strings.Fields(line)...)
-		}
-		return strings.Fields(lines[i])[1:], seen
-	}
-
-	tried, seen := escaped()
-	for _, way := range tried {
-		if !slices.Contains(seen, way) {
-			t.Errorf("without a lab %s does not work, so proves nothing", way)
-		}
-	}
-	r.trivet("up", "linear,2", on, "--name lab")
-	if _, seen := escaped(); len(seen) > 0 {
-		t.Errorf("these got past the lab: %s", seen)
-	}
-	if code, out := r.do("ping -c 2 -W 2 10.5.0.2"); code != 0 {
-		t.Errorf("the gateway cannot ping the device: %s", out)
-	}
+	r.guarded(1, "linear,2", on, "--name lab")
 	r.all("lab", 2)
 	r.trivet("down", "lab")
 	r.unchanged(were, 0)

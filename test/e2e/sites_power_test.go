@@ -24,6 +24,7 @@ type rack struct {
 	vms    map[string]*exec.Cmd
 	said   int                 // commands so far
 	wires  map[string][]string // what a machine's interfaces are connected to; all others: one segment
+	others map[string][]string // options of vmrun for machines that are not of that kernel
 }
 
 const rackVariable = "TRIVET_RACK" // the kernel of its machines
@@ -94,7 +95,7 @@ func (r *rack) boot(name string, address int, then string) {
 	defer log.Close()
 	vmrun, _ := filepath.Abs("../vm/vmrun")
 	// What a killed test leaves ends when its own time would have been over.
-	args := []string{"--kernel", r.kernel, "--mem", "512", "--timeout", "1500", "--share", r.dir + ":rw", "--name", name}
+	args := append([]string{"--kernel", r.kernel, "--mem", "512", "--timeout", "1500", "--share", r.dir + ":rw", "--name", name}, r.others[name]...)
 	wires := r.wires[name]
 	if wires == nil {
 		wires = []string{"wire"}

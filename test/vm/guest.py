@@ -111,8 +111,14 @@ def job_script(options, mark):
                             if re.fullmatch(r"[A-Za-z_]\w*", name, re.A) and name not in ("PWD", "OLDPWD", "SHLVL"))
     return JOB.format(name=options.name, preload=" ".join(MODULES + options.module), nics="\n".join(nics),
                       uptime=int(options.uptime), environment=environment, mark=mark.replace("\x1e", r"\036"),
-                      cwd=shlex.quote(os.getcwd() if options.root == "/" else "/"),
+                      cwd=shlex.quote(directory(options)),
                       command=shlex.join([program(options), *options.command[1:]]))
+
+
+def directory(options):
+    """Where CMD runs: in the current directory if it is there."""
+    here = os.getcwd()
+    return here if options.root == "/" or any(os.path.commonpath([here, d]) == d for d, _ in options.share) else "/"
 
 
 def program(options):

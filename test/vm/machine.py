@@ -16,6 +16,9 @@ ARCHES = {
     "arm64": ("qemu-system-aarch64", "qemu-system-arm", "virt,gic-version=3", "ttyAMA0"),
 }
 
+# This machine's own.
+NATIVE = {"x86_64": "amd64", "aarch64": "arm64"}.get(os.uname().machine)
+
 
 def check(options):
     """Fail where something is missing."""

@@ -71,6 +71,7 @@ type device struct {
 	on    bool    // it is up and has a carrier
 	mode  Mode    // Egress or Peer
 	peer  [6]byte // the address of the other end, where mode is Peer
+	deaf  bool    // what is not for its own address may not come in: it is no veth, so a network card may filter behind it
 }
 
 func (d *devices) examine(index int, mode Mode) (device, error) {
@@ -90,7 +91,7 @@ func (d *devices) examine(index int, mode Mode) (device, error) {
 	}
 	a := link.Attrs()
 	const on = unix.IFF_UP | unix.IFF_LOWER_UP
-	dev := device{index: index, name: a.Name, mtu: uint32(a.MTU), on: a.RawFlags&on == on, mode: Egress}
+	dev := device{index: index, name: a.Name, mtu: uint32(a.MTU), on: a.RawFlags&on == on, mode: Egress, deaf: link.Type() != "veth"}
 	if mode == Egress {
 		return dev, nil
 	}
@@ -164,6 +165,21 @@ func (d *devices) power(index int, on bool) error {
 	}
 	_, err := d.ask(unix.RTM_NEWLINK, unix.NLM_F_ACK, msg)
 	return err
+}
+
+// hear makes what comes to a device come in whoever it is for (promiscuous mode), without this
+// process, too. That ends with the device, or when who lent it restores it: all that forwards
+// there wants it.
+func (d *devices) hear(dev device) error {
+	if !dev.deaf {
+		return nil
+	}
+	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
+	msg.Index, msg.Flags, msg.Change = int32(dev.index), unix.IFF_PROMISC, unix.IFF_PROMISC
+	if _, err := d.ask(unix.RTM_NEWLINK, unix.NLM_F_ACK, msg); err != nil {
+		return fmt.Errorf("device %s: make it promiscuous: %w", dev.name, err)
+	}
+	return nil
 }
 
 // attach puts a program at the ingress of a device. It stays there without this process.

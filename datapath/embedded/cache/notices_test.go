@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/vishvananda/netlink"
+
 	"trivet.dev/trivet/datapath/embedded/pipeline"
 	"trivet.dev/trivet/openflow"
 )
@@ -55,6 +57,33 @@ func TestPortFollowsDevice(t *testing.T) {
 			}
 			if len(told) > 0 {
 				t.Errorf("the controller is told %d more times", len(told))
+			}
+		})
+	}
+}
+
+// A port hears what is for others: a network card, on which the port's device may be, would keep it
+// out, as its filter lets in what is for the addresses that it knows. In user space as in the
+// kernel. A veth has none.
+func TestPortHearsAll(t *testing.T) {
+	for _, user := range []bool{false, true} {
+		t.Run(fmt.Sprint("user space ", user), func(t *testing.T) {
+			b := newBed(t, 1, Options{UserSpace: user})
+			s := b.add(1, 2)
+			b.plug(s, 1, 1, Auto)
+			b.run("ip", "-n", b.fabric, "link", "add", "card", "type", "ifb")
+			b.run("ip", "-n", b.fabric, "link", "set", "card", "up")
+			if err := b.engine.Attach(s.Port(2), b.ifindex("card"), Auto); err != nil {
+				t.Fatal(err)
+			}
+			for device, hears := range map[string]bool{"p1": user, "card": true} {
+				b.inside(b.fabric, func() error {
+					link, err := netlink.LinkByName(device)
+					if err == nil && (link.Attrs().Promisc > 0) != hears {
+						t.Errorf("%s is promiscuous %d times", device, link.Attrs().Promisc)
+					}
+					return err
+				})
 			}
 		})
 	}

@@ -77,6 +77,9 @@ func (e *Engine) Attach(p *pipeline.Port, ifindex int, mode Mode) error {
 }
 
 func (e *Engine) attachProgram(q *port) error {
+	if err := e.dev.hear(q.device); err != nil {
+		return err
+	}
 	s := &e.ports[q.id]
 	*s = bpf.ForwardPort{Limit: uint32(e.opt.Queue)}
 	q.publish(s)

@@ -66,7 +66,8 @@ const (
 )
 
 // fields holds what the specification's table of fields says (section 7.2.3.7), but that ports of
-// TCP and UDP may have a mask, as those of Open vSwitch may. A number of bits that 8 does not divide stands in the low bits of its bytes.
+// TCP and UDP may have a mask, as those of Open vSwitch may. A number of bits that 8 does not
+// divide stands in the low bits of its bytes.
 var fields = [NumFields]struct {
 	name     string // in lower case, as ovs-ofctl writes it
 	bits     uint8

@@ -255,8 +255,8 @@ func (a *Balancer[K]) step(c Config, r *reading[K]) {
 	a.steer("links are busy")
 }
 
-// hear notes to which of those that have moved nothing goes. A part of which that is so has ended: it
-// is no move that it is where all goes then. mu must be held.
+// hear notes to which of those that have moved nothing goes. A part of which that is so has ended:
+// it is no move that it is where all goes then. mu must be held.
 func (a *Balancer[K]) hear(r *reading[K]) (ended bool) {
 	for p, m := range a.moved {
 		if m.silent++; r.sent(p) > 0 {

@@ -17,7 +17,8 @@ import (
 
 // Where what goes to a subnet is led flow by flow, its routers send the controller the headers of
 // what has no entry of its own yet, beside forwarding it. So each flow of TCP or UDP has an entry
-// as soon as its first packet has come by, which counts it until nothing of it has come for a while.
+// as soon as its first packet has come by, which counts it until nothing of it has come for a
+// while.
 
 // Flow is a connection of TCP, or what UDP sends between two ports.
 type Flow struct {

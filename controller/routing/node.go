@@ -215,8 +215,8 @@ func (n *node) wayAt(k controller.RuleKey, hops []Hop) way {
 	return way{hops, append(n.hairpins(m, hops), m)}
 }
 
-// routeWay is the way by a route. That of a reactive router has a timeout, unless there are hairpins
-// or parts: all its packets may come by these.
+// routeWay is the way by a route. That of a reactive router has a timeout, unless there are
+// hairpins or parts: all its packets may come by these.
 func (n *node) routeWay(r *Route) way {
 	var w way
 	if k := routeKey(r.Prefix); r.Drop {

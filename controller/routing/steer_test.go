@@ -40,8 +40,8 @@ func lan(router int) netip.Prefix {
 
 // Proves that routers take the ways that they are steered by, whether routes are computed in
 // advance or on demand; that others go on as before; that no packet can go round while they change
-// in the order of layers, neither all nor a part; and that once a link of the way is down, those before it take their own
-// routes.
+// in the order of layers, neither all nor a part; and that once a link of the way is down, those
+// before it take their own routes.
 func TestSteer(t *testing.T) {
 	steered, broken := 0, 0
 	for seed := range uint64(60) {

@@ -159,8 +159,9 @@ func (a *App) install(nodes map[uint64]*node, net *network, reactive, onlyParts 
 	return count
 }
 
-// layers says in which round each change to the ways of some traffic may be made: after those of the
-// next hops that they lead to. Where no router had another way before, there is no order to keep.
+// layers says in which round each change to the ways of some traffic may be made: after those of
+// the next hops that they lead to. Where no router had another way before, there is no order to
+// keep.
 func layers(net *network, t Traffic, list []change) []int {
 	out := make([]int, len(list))
 	if !slices.ContainsFunc(list, func(c change) bool { return !c.fresh }) {

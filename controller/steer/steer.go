@@ -54,8 +54,8 @@ type Ground[K comparable] interface {
 	// Destination returns how packets get to a destination; false: there is none.
 	Destination(to K) (Destination, bool)
 
-	// Parts returns the parts into which what goes to a destination can be divided, each of which is
-	// a destination for itself, beside the rest; none: it cannot be. With flows it returns what
+	// Parts returns the parts into which what goes to a destination can be divided, each of which
+	// is a destination for itself, beside the rest; none: it cannot be. With flows it returns what
 	// stands for all flows: each is a destination as soon as something has come of it.
 	Parts(to K, flows bool) []K
 

@@ -133,10 +133,10 @@ func (f *farm) answers(t *testing.T, address string) {
 // firewall on both sides. Each activation is followed, outside the time, by a ping between two
 // devices through the switch.
 //
-// Ansible runs twice: as it comes, and tuned. To its advantage: SSH connections stay open between its
-// runs; and Trivet also measures each way that links take, and starts a daemon at each device. To
-// Trivet's: its program is at the devices already, as Python is. The devices share this machine's
-// processors.
+// Ansible runs twice: as it comes, and tuned. To its advantage: SSH connections stay open between
+// its runs; and Trivet also measures each way that links take, and starts a daemon at each device.
+// To Trivet's: its program is at the devices already, as Python is. The devices share this
+// machine's processors.
 func TestRack(t *testing.T) {
 	if _, err := exec.LookPath("ansible-playbook"); err != nil {
 		t.Skip("compares with Ansible: apt install ansible")

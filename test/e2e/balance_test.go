@@ -203,10 +203,10 @@ links:
 }
 
 // TestBalanceParts proves of balance per part and per flow, on each datapath that routing nodes
-// have, for IPv4 and IPv6, TCP and UDP, with routes in advance and on demand: what goes from one subnet to another fills two paths at
-// once; it goes on over one when the other fails, and takes both again; the daemon that resumes the
-// lab does, too; a path that a user installs is taken by all of it; and per prefix, which apply
-// sets, it takes one path and no entry of a part is left.
+// have, for IPv4 and IPv6, TCP and UDP, with routes in advance and on demand: what goes from one
+// subnet to another fills two paths at once; it goes on over one when the other fails, and takes
+// both again; the daemon that resumes the lab does, too; a path that a user installs is taken by
+// all of it; and per prefix, which apply sets, it takes one path and no entry of a part is left.
 func TestBalanceParts(t *testing.T) {
 	const square = `
 ipv6: auto

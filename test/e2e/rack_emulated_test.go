@@ -14,11 +14,11 @@ import (
 const arm64Variable = "TRIVET_ARM64"
 
 // TestRackArm64 proves, on a gateway and three devices that are virtual machines, that one of
-// another architecture, with a kernel and an eBPF compiler of its own, is a device as all others
-// are: `up` brings it the program for it; rack check finds nothing wrong with it; it is a host,
-// whose programs are arm64's; nothing that it sends gets past the lab; it takes hosts as
-// namespaces, switches of either datapath and links to other devices; what is set of a link holds;
-// its part outlives its own daemon, and the head's; and down leaves it as it was.
+// another architecture, with a kernel, a compiler of eBPF and a card that filters addresses of its
+// own, is a device as all others are: `up` brings it the program for it; rack check finds nothing
+// wrong with it; it is a host, whose programs are arm64's; nothing that it sends gets past the lab;
+// it takes hosts as namespaces, switches and links to other devices, whose settings hold; its part
+// outlives its own daemon, and the head's; and down leaves it as it was.
 func TestRackArm64(t *testing.T) {
 	if os.Getenv(arm64Variable) == "" {
 		t.Skip("boots an emulated machine: make test-arm64")

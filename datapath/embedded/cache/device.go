@@ -71,7 +71,7 @@ type device struct {
 	on    bool    // it is up and has a carrier
 	mode  Mode    // Egress or Peer
 	peer  [6]byte // the address of the other end, where mode is Peer
-	deaf  bool    // what is not for its own address may not come in: it is no veth, so a network card may filter behind it
+	deaf  bool    // what is not for its own address may not come in: there may be a network card behind it, which filters
 }
 
 func (d *devices) examine(index int, mode Mode) (device, error) {
@@ -91,7 +91,7 @@ func (d *devices) examine(index int, mode Mode) (device, error) {
 	}
 	a := link.Attrs()
 	const on = unix.IFF_UP | unix.IFF_LOWER_UP
-	dev := device{index: index, name: a.Name, mtu: uint32(a.MTU), on: a.RawFlags&on == on, mode: Egress, deaf: link.Type() != "veth"}
+	dev := device{index: index, name: a.Name, mtu: uint32(a.MTU), on: a.RawFlags&on == on, mode: Egress, deaf: link.Type() != "veth" && link.Type() != "tuntap"}
 	if mode == Egress {
 		return dev, nil
 	}

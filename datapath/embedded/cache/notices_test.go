@@ -64,19 +64,22 @@ func TestPortFollowsDevice(t *testing.T) {
 
 // A port hears what is for others: a network card, on which the port's device may be, would keep it
 // out, as its filter lets in what is for the addresses that it knows. In user space as in the
-// kernel. A veth has none.
+// kernel. Behind a veth or a TAP device there is none.
 func TestPortHearsAll(t *testing.T) {
 	for _, user := range []bool{false, true} {
 		t.Run(fmt.Sprint("user space ", user), func(t *testing.T) {
 			b := newBed(t, 1, Options{UserSpace: user})
-			s := b.add(1, 2)
+			s := b.add(1, 3)
 			b.plug(s, 1, 1, Auto)
 			b.run("ip", "-n", b.fabric, "link", "add", "card", "type", "ifb")
-			b.run("ip", "-n", b.fabric, "link", "set", "card", "up")
-			if err := b.engine.Attach(s.Port(2), b.ifindex("card"), Auto); err != nil {
-				t.Fatal(err)
+			b.run("ip", "netns", "exec", b.fabric, "ip", "tuntap", "add", "tap", "mode", "tap")
+			for i, device := range []string{"card", "tap"} {
+				b.run("ip", "-n", b.fabric, "link", "set", device, "up")
+				if err := b.engine.Attach(s.Port(uint32(i+2)), b.ifindex(device), Auto); err != nil {
+					t.Fatal(err)
+				}
 			}
-			for device, hears := range map[string]bool{"p1": user, "card": true} {
+			for device, hears := range map[string]bool{"p1": user, "tap": user, "card": true} {
 				b.inside(b.fabric, func() error {
 					link, err := netlink.LinkByName(device)
 					if err == nil && (link.Attrs().Promisc > 0) != hears {

@@ -303,8 +303,8 @@ func shorten[T any](list []T, takes func([]T) bool) {
 // Random tables, groups and packets in the fast path, the pipeline and Open vSwitch: the same
 // packets come out at the same hosts, byte for byte, and every flow, group, bucket and port has
 // counted as many. TRIVET_DIFFER is for how long seeds are tried ("20m"; otherwise 24 seeds, or as
-// many as ten seconds allow and show something), TRIVET_DIFFER_SEED the first one. A failure prints the seed, and the
-// least tables and packets that show it.
+// many as ten seconds allow and show something), TRIVET_DIFFER_SEED the first one. A failure prints
+// the seed, and the least tables and packets that show it.
 func TestThreeSwitches(t *testing.T) {
 	first, err := strconv.ParseInt(cmp.Or(os.Getenv("TRIVET_DIFFER_SEED"), "1"), 10, 64)
 	long, err2 := time.ParseDuration(cmp.Or(os.Getenv("TRIVET_DIFFER"), "0s"))

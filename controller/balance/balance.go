@@ -222,6 +222,7 @@ func (a *Balancer[K]) run() {
 func (a *Balancer[K]) step(c Config, r *reading[K]) {
 	now := time.Now()
 	a.mu.Lock()
+	a.rests.Tidy(now, c.Period)
 	ended := a.prune()
 	ended = a.hear(r) || ended
 	if a.divide(c, r) {

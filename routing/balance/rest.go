@@ -1,6 +1,9 @@
 package balance
 
-import "time"
+import (
+	"maps"
+	"time"
+)
 
 // Rests are how long destinations stay where they are that have moved again and again: what moves
 // back and forth because traffic is restless, or because it answers to moves itself, does so ever
@@ -40,6 +43,12 @@ func (r *Rests[K]) Moved(to K, now time.Time, period time.Duration) {
 	}
 	takes := min(period<<min(old.moves-1, 16), longestRest*period)
 	r.of[to] = rest{moves: old.moves + 1, last: now, takes: takes}
+}
+
+// Tidy forgets all destinations that would begin anew: what moves may be flows, of which there are
+// ever others.
+func (r *Rests[K]) Tidy(now time.Time, period time.Duration) {
+	maps.DeleteFunc(r.of, func(_ K, x rest) bool { return now.Sub(x.last) > forgetAfter*max(x.takes, period) })
 }
 
 // Forget makes a destination begin anew.

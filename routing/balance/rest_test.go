@@ -37,6 +37,17 @@ func TestRests(t *testing.T) {
 	if r.Moved("x", now, period); !r.Resting("x", now.Add(period)) {
 		t.Error("it does not rest after three moves")
 	}
+	if r.Tidy(now.Add(period), period); !r.Resting("x", now.Add(period)) {
+		t.Error("it does not rest once what is old has been forgotten")
+	}
+	if r.Tidy(now.Add(forgetAfter*longestRest*period), period); len(r.of) > 0 {
+		t.Errorf("these are never forgotten: %v", r.of)
+	}
+	r.Moved("x", now, period)
+	r.Moved("x", now, period)
+	if r.Moved("x", now, period); !r.Resting("x", now.Add(period)) {
+		t.Error("it does not rest after three moves, once forgotten")
+	}
 	if r.Forget("x"); r.Resting("x", now.Add(period)) {
 		t.Error("it rests, although that was forgotten")
 	}

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"trivet.dev/trivet/internal/inside"
+	"trivet.dev/trivet/internal/inside/insidetest"
 )
 
 // TestQuietVLANs proves that VLANs that are promiscuous are deleted, one by one or all at once, so
@@ -18,7 +19,7 @@ func TestQuietVLANs(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root")
 	}
-	home, fabric := newNS(t), newNS(t)
+	home, fabric := insidetest.New(t), insidetest.New(t)
 	in := func(ns *os.File, f func() error) {
 		t.Helper()
 		if err := inside.File(ns, f); err != nil {
@@ -73,14 +74,4 @@ func TestQuietVLANs(t *testing.T) {
 	in(fabric, DeleteGroup)
 	in(fabric, func() error { return Delete("other") })
 	is("without all", 0)
-}
-
-func newNS(t *testing.T) *os.File {
-	t.Helper()
-	ns, err := inside.New()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { ns.Close() })
-	return ns
 }

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"trivet.dev/trivet/internal/inside"
+	"trivet.dev/trivet/internal/inside/insidetest"
 )
 
 // shell runs a script in a network namespace, which must succeed.
@@ -26,16 +27,6 @@ func shell(t *testing.T, ns *os.File, script string) string {
 		t.Fatalf("%s: %v: %s", script, err, out)
 	}
 	return string(out)
-}
-
-func newNS(t *testing.T) *os.File {
-	t.Helper()
-	ns, err := inside.New()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { ns.Close() })
-	return ns
 }
 
 // connect joins two namespaces by a veth pair.
@@ -53,7 +44,7 @@ func connect(t *testing.T, a, b *os.File, nameA, nameB string) {
 // world behind it, also by another address of its own, while another device gets out, the world
 // reaches the device, and the device the gateway; and that nothing is left of that afterwards.
 func TestRefuseForwarding(t *testing.T) {
-	gateway, device, other, world := newNS(t), newNS(t), newNS(t), newNS(t)
+	gateway, device, other, world := insidetest.New(t), insidetest.New(t), insidetest.New(t), insidetest.New(t)
 	connect(t, gateway, device, "in1", "eth0")
 	connect(t, gateway, other, "in2", "eth0")
 	connect(t, gateway, world, "out", "eth0")
@@ -110,7 +101,7 @@ func TestRefuseForwarding(t *testing.T) {
 // address, a VLAN or their place in a bridge, or of which the machine has a bond already, which is
 // then found.
 func TestBond(t *testing.T) {
-	ns, far := newNS(t), newNS(t)
+	ns, far := insidetest.New(t), insidetest.New(t)
 	for _, name := range []string{"e1", "e2", "e3"} {
 		connect(t, ns, far, name, name)
 		shell(t, far, "ip link set "+name+" up")

@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"trivet.dev/trivet/internal/inside"
+	"trivet.dev/trivet/internal/inside/insidetest"
 )
 
 // site is a namespace without a name, so that nothing is left of it when the test dies.
@@ -32,11 +33,7 @@ type site struct {
 
 func newSite(t *testing.T) *site {
 	t.Helper()
-	ns, err := inside.New()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { ns.Close() })
+	ns := insidetest.New(t)
 	s := &site{t: t, ns: ns, dir: t.TempDir()}
 	s.within(func() error { return up("lo") })
 	return s

@@ -11,6 +11,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"trivet.dev/trivet/internal/inside"
+	"trivet.dev/trivet/internal/inside/insidetest"
 	"trivet.dev/trivet/topology"
 )
 
@@ -42,11 +43,8 @@ func newSite(t testing.TB, number byte) *site {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, for namespaces and TAP devices")
 	}
-	ns, err := inside.New()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { ns.Close() })
+	ns := insidetest.New(t)
+	var err error
 	s := &site{t: t, ns: ns, ip4: netip.AddrFrom4([4]byte{10, 9, 9, number}),
 		ip6: netip.AddrFrom16([16]byte{0: 0xfd, 1: 0x09, 15: number})}
 	s.within(func() {

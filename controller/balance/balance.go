@@ -23,13 +23,13 @@ import (
 	"trivet.dev/trivet/controller/steer"
 	"trivet.dev/trivet/openflow"
 	engine "trivet.dev/trivet/routing/balance"
+	"trivet.dev/trivet/topology"
 )
 
 // Config says what the app does.
 type Config struct {
-	On    bool // else it moves nothing, and only answers
-	Parts bool // what goes to a destination may take several paths, in parts
-	Flows bool // the same, but flow by flow
+	On  bool                // else it moves nothing, and only answers
+	Per topology.BalancePer // what of that which goes to a destination takes one path
 	engine.Options
 	Period time.Duration
 
@@ -155,7 +155,7 @@ func (a *Balancer[K]) configure(c Config) {
 	was := a.config
 	a.config = c
 	gone := 0
-	if !c.On || c.Parts != was.Parts || c.Flows != was.Flows {
+	if !c.On || c.Per != was.Per {
 		for p := range a.divided {
 			a.unite(p)
 			gone++

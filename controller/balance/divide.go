@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"trivet.dev/trivet/topology"
 )
 
 // division is a destination to which packets are led in parts.
@@ -25,7 +27,7 @@ const (
 // divide finds the destinations that are to be led in parts: of which some link on the way carries
 // more than the hysteresis, so that parts of them are what others of them avoid. mu must be held.
 func (a *Balancer[K]) divide(c Config, r *reading[K]) (changed bool) {
-	if !c.Parts && !c.Flows {
+	if c.Per != topology.PerPart && c.Per != topology.PerFlow {
 		return false
 	}
 	now := time.Now()
@@ -36,7 +38,7 @@ func (a *Balancer[K]) divide(c Config, r *reading[K]) (changed bool) {
 		case d != nil:
 			d.last = now
 		case len(a.divided) < maxDivided:
-			if list := a.ground.Parts(k, c.Flows); len(list) > 0 {
+			if list := a.ground.Parts(k, c.Per == topology.PerFlow); len(list) > 0 {
 				a.divided[k], changed = &division[K]{list, now}, true
 			}
 		}

@@ -56,7 +56,7 @@ func configOf(f apps.Facilities) Config {
 	set(&c.K1, b.K1)
 	set(&c.K2, b.K2)
 	set(&c.Hysteresis, b.Hysteresis)
-	c.ByLargest, c.Parts, c.Flows = b.Largest, b.Per == topology.PerPart, b.Per == topology.PerFlow
+	c.ByLargest, c.Per = b.Largest, b.Per
 	c.Moves = cmp.Or(b.Moves, c.Moves)
 	c.Period = cmp.Or(time.Duration(b.Period), c.Period)
 	return c

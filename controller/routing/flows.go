@@ -82,7 +82,7 @@ func (n *node) heard(etherType uint16, b []byte) {
 		return
 	}
 	rest := n.rules.Flow(Traffic{r.Prefix, Part{Proto: part.Proto, Index: each}}.key())
-	n.offerPart(t, func(_ Traffic, _ *Route, w way) {
+	n.offerParts(t.To, []Traffic{t}, func(_ Traffic, _ *Route, w way) {
 		if rest == nil || !sameWay(w.own(), rest) {
 			return // ways are changing: another packet will come
 		}
@@ -118,9 +118,22 @@ func (n *node) heardInVain() {
 // countFlows begins or ends to listen as there is room for flows.
 func (n *node) countFlows() {
 	was := n.full
-	if n.full = len(n.flows) >= maxFlows || n.full && len(n.flows) > maxFlows*3/4; n.full != was {
+	if n.full = n.isFull(); n.full != was {
 		n.listenAgain()
 	}
+}
+
+// isFull says whether there is no room for flows: once there is none, not before a quarter is free.
+func (n *node) isFull() bool {
+	return len(n.flows) >= maxFlows || n.full && len(n.flows) > maxFlows*3/4
+}
+
+// unheard is what goes to a subnet in flows that have no entry of their own.
+func unheard(p netip.Prefix) (out []Traffic) {
+	for _, proto := range ported {
+		out = append(out, Traffic{p, Part{Proto: proto, Index: each}})
+	}
+	return out
 }
 
 // listens says whether what goes to a subnet is led flow by flow.
@@ -155,13 +168,11 @@ func (n *node) listenAgain() {
 		if !n.net.listens(p) {
 			continue
 		}
-		for _, proto := range ported {
-			n.offerPart(Traffic{p, Part{Proto: proto, Index: each}}, func(t Traffic, _ *Route, w way) {
-				if now := n.rules.Flow(t.key()); now != nil && sameWay(w.own(), now) {
-					_ = n.put(w)
-				}
-			})
-		}
+		n.offerParts(p, unheard(p), func(t Traffic, _ *Route, w way) {
+			if now := n.rules.Flow(t.key()); now != nil && sameWay(w.own(), now) {
+				_ = n.put(w)
+			}
+		})
 	}
 }
 
@@ -184,7 +195,7 @@ func (n *node) dropFlows() {
 			delete(n.flows, t)
 		}
 	}
-	n.full = n.full && len(n.flows) > maxFlows*3/4
+	n.full = n.isFull()
 }
 
 // flowOf reads which flow a packet belongs to, of which the beginning suffices; false: to none, as

@@ -15,9 +15,9 @@ import (
 
 // What goes to a subnet may be led over several paths at once: in parts, each of which is the
 // packets of one protocol with certain bits in their ports, so that all packets of a connection are
-// in one; or each flow by itself, see flows.go. Both have entries of their own,
-// above the subnet's. As each has one path, they cannot lead in circles, as weighted groups at
-// several routers could whose hashes are not the same.
+// in one; or each flow by itself, see flows.go. Both have entries of their own, above the subnet's.
+// As each has one path, they cannot lead in circles, as weighted groups at several routers could
+// whose hashes are not the same.
 
 // Traffic is what goes to a subnet, or a part of it.
 type Traffic struct {
@@ -228,9 +228,7 @@ func (n *node) partsAt(p netip.Prefix) (out []Traffic) {
 	for _, t := range n.net.divided[p] {
 		switch {
 		case t.Part.Index == each:
-			for _, proto := range ported {
-				out = append(out, Traffic{p, Part{Proto: proto, Index: each}})
-			}
+			out = append(out, unheard(p)...)
 		case t.Part.Flow == Flow{}:
 			out = append(out, t)
 		case n.flows[t].IsZero() && n.steers(t): // it is not known to come by here, but is to
@@ -262,13 +260,14 @@ func (n *node) compareParts(routes map[netip.Prefix]*Route, entries []*openflow.
 	n.dropFlows()
 	known := map[Traffic]bool{}
 	for p := range n.net.divided {
-		there := usable(p)
-		for _, t := range n.partsAt(p) {
-			if there || n.steers(t) { // whatever is led here finds an entry
-				known[t] = true
-				n.offerPart(t, want)
-			}
+		list := n.partsAt(p)
+		if !usable(p) { // but whatever is led here finds an entry
+			list = slices.DeleteFunc(list, func(t Traffic) bool { return !n.steers(t) })
 		}
+		for _, t := range list {
+			known[t] = true
+		}
+		n.offerParts(p, list, want)
 	}
 	for _, m := range entries {
 		if !isRoute(controller.KeyOf(m)) || !isPart(m) {
@@ -277,27 +276,31 @@ func (n *node) compareParts(routes map[netip.Prefix]*Route, entries []*openflow.
 		n.settled = false
 		if t, is := trafficOf(m); is && !known[t] && usable(t.To) {
 			known[t] = true
-			n.offerPart(t, ends)
+			n.offerParts(t.To, []Traffic{t}, ends)
 		}
 	}
 }
 
 // putParts installs the ways of all parts of what goes to a prefix.
 func (n *node) putParts(p netip.Prefix) {
-	for _, t := range n.partsAt(p) {
-		n.offerPart(t, func(_ Traffic, _ *Route, w way) { _ = n.put(w) })
-	}
+	n.offerParts(p, n.partsAt(p), func(_ Traffic, _ *Route, w way) { _ = n.put(w) })
 }
 
-// offerPart gives the way of some traffic to f, unless none of its next hops is known: then the
-// prefix's own entry has the controller ask.
-func (n *node) offerPart(t Traffic, f func(t Traffic, r *Route, w way)) {
-	r := n.net.wayOf(n.index, t)
-	if r == nil || r.Source == Connected || r.Drop {
+// offerParts gives the ways of parts of what goes to a prefix to f, but of those of which no next hop
+// is known: then the prefix's own entry has the controller ask.
+func (n *node) offerParts(p netip.Prefix, list []Traffic, f func(t Traffic, r *Route, w way)) {
+	if len(list) == 0 {
 		return
 	}
-	if hops := n.resolved(r); len(hops) > 0 {
-		f(t, r, n.partWay(t, hops))
+	of := n.net.tableTo(n.index, p)
+	for _, t := range list {
+		r := n.net.partOf(n.index, t, of)
+		if r == nil || r.Source == Connected || r.Drop {
+			continue
+		}
+		if hops := n.resolved(r); len(hops) > 0 {
+			f(t, r, n.partWay(t, hops))
+		}
 	}
 }
 

@@ -2,15 +2,15 @@ package e2e
 
 import (
 	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 )
 
-// sends makes a host send to another as fast as TCP can, and returns what ends that.
-func (m *machine) sends(from, to string) (end func()) {
+// sends makes a host send to another as fast as TCP can, or as options of iperf3 say, and returns
+// what ends that.
+func (m *machine) sends(from, to string, options ...string) (end func()) {
 	m.t.Helper()
 	start := func(node string, args ...string) func() {
 		cmd := m.command("nsenter", append([]string{"--net=/run/trivet/" + m.name + "/ns/net/" + node}, args...)...)
@@ -22,11 +22,21 @@ func (m *machine) sends(from, to string) (end func()) {
 	}
 	endServer := start(to, "iperf3", "-s")
 	eventually(m.t, to+" listens", func() bool { return strings.Contains(m.exec(to, "ss -Hltn"), ":5201") })
-	endClient := start(from, "iperf3", "-c", strings.Fields(m.exec(to, "hostname -I"))[0], "-t", "1000")
+	endClient := start(from, append([]string{"iperf3", "-c", m.addressOf(to, slices.Contains(options, "-6")), "-t", "1000"}, options...)...)
 	return func() {
 		endClient()
 		endServer()
 	}
+}
+
+// addressOf is a host's address of IPv4 or IPv6.
+func (m *machine) addressOf(host string, v6 bool) string {
+	m.t.Helper()
+	both := strings.Fields(m.exec(host, "hostname -I")) // IPv4, then IPv6
+	if v6 {
+		return both[1]
+	}
+	return both[0]
 }
 
 // TestBalance proves what balance: load promises, on each datapath that routing nodes and switches
@@ -234,16 +244,8 @@ links:
 			of := func(per string) string { return "routing: " + c.routing + strings.Replace(square, "PER", per, 1) }
 			m.up("--datapath", c.datapath, m.file("p.yaml", of(c.per)))
 			m.pingAll(2)
-			server := m.command("nsenter", "--net=/run/trivet/"+m.name+"/ns/net/c2", "iperf3", "-s")
-			m.startOutput(server)
-			eventually(t, "c2 listens", func() bool { return strings.Contains(m.exec("c2", "ss -Hltn"), ":5201") })
-			addresses := strings.Fields(m.exec("c2", "hostname -I")) // IPv4, then IPv6
-			to := addresses[0]
-			if strings.Contains(c.sends, "IPv6") {
-				to = addresses[1]
-			}
-			client := m.command("nsenter", append([]string{"--net=/run/trivet/" + m.name + "/ns/net/c1", "iperf3", "-c", to, "-t", "1000"}, senders[c.sends]...)...)
-			m.startOutput(client)
+			to := m.addressOf("c2", strings.Contains(c.sends, "IPv6"))
+			end := m.sends("c1", "c2", senders[c.sends]...)
 			type link struct {
 				From, To        string
 				Used, Bandwidth float64
@@ -285,10 +287,7 @@ links:
 					t.Errorf("entries of parts are left in %s:\n%s", r, flows)
 				}
 			}
-			for _, cmd := range []*exec.Cmd{client, server} {
-				_ = cmd.Process.Kill()
-				_ = cmd.Wait()
-			}
+			end()
 			m.pingAll(2)
 			contains(t, m.ok("down"), "nothing left")
 			m.unchanged(before)

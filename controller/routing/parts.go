@@ -286,8 +286,8 @@ func (n *node) putParts(p netip.Prefix) {
 	n.offerParts(p, n.partsAt(p), func(_ Traffic, _ *Route, w way) { _ = n.put(w) })
 }
 
-// offerParts gives the ways of parts of what goes to a prefix to f, but of those of which no next hop
-// is known: then the prefix's own entry has the controller ask.
+// offerParts gives the ways of parts of what goes to a prefix to f, but of those of which no next
+// hop is known: then the prefix's own entry has the controller ask.
 func (n *node) offerParts(p netip.Prefix, list []Traffic, f func(t Traffic, r *Route, w way)) {
 	if len(list) == 0 {
 		return

@@ -12,6 +12,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -245,7 +246,7 @@ func (d *daemon) waitControllers() {
 	defer cancel()
 	d.progress.stage("controllers", 0, 0)
 	if err := d.own.wait(ctx, d.state().Topology); err != nil {
-		d.progress.warn(err.Error())
+		d.progress.warn(err.Error() + d.withoutThose())
 	}
 	if err := d.waitForeign(ctx, d.state().Topology); err != nil {
 		d.progress.warnController(err, d.state())
@@ -299,6 +300,17 @@ func (d *daemon) dead() []string {
 		}
 	}
 	return out
+}
+
+// withoutThose ends a message about what is being waited for with what will hardly come.
+func (d *daemon) withoutThose() string {
+	d.changing.Lock()
+	defer d.changing.Unlock()
+	dead := d.dead()
+	if len(dead) == 0 {
+		return ""
+	}
+	return "; ended, or not answering: " + strings.Join(dead, ", ")
 }
 
 // noteDead records them in the state, for trivet ls, once any change under way is done.
@@ -463,7 +475,7 @@ func (d *daemon) follow(links ...*topology.Link) error {
 	ctx, cancel := context.WithTimeout(d.ctx, followTime+time.Duration(len(t.Nodes))*time.Millisecond)
 	defer cancel()
 	if err := errors.Join(own.catchUp(ctx, t), d.followForeign(links)); err != nil {
-		return fmt.Errorf("the change is made, but %w", err)
+		return fmt.Errorf("the change is made, but %w%s", err, d.withoutThose())
 	}
 	if own == nil {
 		return nil

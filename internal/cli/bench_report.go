@@ -78,8 +78,8 @@ func (a *app) benchReport() *cobra.Command {
 	_ = cmd.MarkFlagFilename("experiment", "yaml", "yml")
 	cmd.Flags().StringArrayVar(&margins, "margin", nil, "between two places, the largest difference that does not matter: 5% of the second, 0.2ms, rtt=0.2ms, loss=0.1pp")
 	cmd.Flags().BoolVar(&text, "text", false, "print the tables instead; with --json, all numbers of figures, tables and statements")
-	cmd.Flags().BoolVar(&pages, "markdown", false, "write pages of Markdown with SVG instead, to be read in a repository: an index, and a page for each directory of results")
-	cmd.Flags().StringVar(&note, "note", "", "with --markdown, a sentence to stand on each page: what to know of how all of it was measured")
+	cmd.Flags().BoolVar(&pages, "markdown", false, "write pages of Markdown with SVG instead, to be read in a repository: an index, and a page for each directory of results; pages of others that are there stay, and stay in the index")
+	cmd.Flags().StringVar(&note, "note", "", "with --markdown, a sentence to stand on each page written: what to know of how its results were measured")
 	cmd.Flags().BoolVar(&byRound, "by-round", false, "take the repetitions of a cell in one round of a campaign (trivet bench run --every) together, as one")
 	cmd.MarkFlagsMutuallyExclusive("text", "markdown")
 	return cmd
@@ -229,6 +229,10 @@ func (w *reportWriter) all(reports []*report.Report, runs []*result.Run) error {
 // are those of several side by side.
 func (w *reportWriter) markdown(reports []*report.Report, files []string, note string) error {
 	w.page = filepath.Join(w.dir, markdown.Index)
+	kept, err := markdown.Kept(w.dir)
+	if err != nil {
+		return err
+	}
 	var results []markdown.Result
 	for i, r := range reports {
 		result := markdown.Result{Report: r}
@@ -241,7 +245,7 @@ func (w *reportWriter) markdown(reports []*report.Report, files []string, note s
 		}
 		results = append(results, result)
 	}
-	return markdown.Write(results, note, w.file)
+	return markdown.Write(results, note, kept, w.file)
 }
 
 // prefix distinguishes the files of several results.

@@ -1,6 +1,6 @@
 // Package markdown writes reports as pages of Markdown with pictures beside them, to be read in a
 // repository without running anything: a page for each directory of results (a paper), and an
-// index. The same results give the same bytes. Nothing of where they were measured but the machine
+// index, of these and of pages that were there before. The same results give the same bytes. Nothing of where they were measured but the machine
 // is in them: no directory, no name of a host or a user.
 package markdown
 
@@ -42,22 +42,32 @@ type Result struct {
 
 // page is a directory of results.
 type page struct {
-	Name, Title string // of the file, without its end
-	Note        string
-	Results     []Result
+	Summary
+	Results []Result
 }
 
 // Create is called with each file's name, below the directory of the pages, with slashes.
 type Create = func(name string, write func(io.Writer) error) error
 
-// Write writes the pages. note is what stands on each of them of how all of it was measured.
-func Write(results []Result, note string, create Create) error {
+// Write writes the pages. note is what stands on each of them of how its results were measured;
+// kept are pages that are there already: those of other results stay as they are, and in the index.
+func Write(results []Result, note string, kept []Summary, create Create) error {
 	pages := group(results, note)
-	if err := create(Index, execute("index", pages)); err != nil {
+	index := slices.DeleteFunc(slices.Clone(kept), func(s Summary) bool {
+		return slices.ContainsFunc(pages, func(p page) bool { return p.Name == s.Name })
+	})
+	for _, p := range pages {
+		index = append(index, p.Summary)
+	}
+	slices.SortFunc(index, func(a, b Summary) int { return strings.Compare(a.Name, b.Name) })
+	if err := create(Index, execute("index", index)); err != nil {
 		return err
 	}
 	for _, p := range pages {
 		if err := create(p.Name+".md", execute("paper", p)); err != nil {
+			return err
+		}
+		if err := create(p.Name+"/"+SummaryFile, p.write); err != nil {
 			return err
 		}
 		for _, r := range p.Results {
@@ -88,7 +98,7 @@ func (p page) Plots(r Result) (out []Plot) {
 
 func (p page) picture(r Result, id string) string { return p.Name + "/" + r.Name + "-" + id + ".svg" }
 
-// group makes the pages: a directory each, in the order in which they come.
+// group makes the pages: a directory each.
 func group(results []Result, note string) (out []page) {
 	for _, r := range results {
 		dir := filepath.Dir(r.Path)
@@ -99,7 +109,7 @@ func group(results []Result, note string) (out []page) {
 		r.File = path.Join(filepath.Base(dir), filepath.Base(r.Path))
 		i := slices.IndexFunc(out, func(p page) bool { return p.Name == name })
 		if i < 0 {
-			out = append(out, page{Name: name, Title: name, Note: note})
+			out = append(out, page{Summary: Summary{Name: name, Title: name, Note: note}})
 			i = len(out) - 1
 		}
 		p := &out[i]
@@ -112,6 +122,9 @@ func group(results []Result, note string) (out []page) {
 			r.Name = fmt.Sprintf("%s-%d", base, n)
 		}
 		p.Results = append(p.Results, r)
+	}
+	for i := range out {
+		out[i].summarize()
 	}
 	return out
 }
@@ -161,7 +174,7 @@ func upper(s string) string {
 var pages = sync.OnceValue(func() *template.Template {
 	return template.Must(template.Must(template.New("paper").Funcs(template.FuncMap{
 		"text": text, "day": day, "command": command, "level": level, "cells": cells, "trends": trends, "numbers": numbers, "missing": missing, "reason": reason,
-		"verdicts": verdicts, "statements": statements, "total": total, "list": func(p page) []page { return []page{p} }, "all": all, "sources": sources, "machines": machines, "join": strings.Join,
+		"verdicts": verdicts, "statements": statements, "total": total, "list": func(p page) []Summary { return []Summary{p.Summary} }, "all": all, "note": note, "sources": sources, "machines": machines, "join": strings.Join,
 	}).Parse(paperMarkup)).New("index").Parse(indexMarkup))
 })
 

@@ -2,9 +2,12 @@ package markdown
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"maps"
+	"os"
 	"path"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -19,8 +22,13 @@ import (
 // write makes the pages in memory.
 func write(t *testing.T, note string, results ...Result) map[string]string {
 	t.Helper()
+	return writeBeside(t, nil, note, results...)
+}
+
+func writeBeside(t *testing.T, kept []Summary, note string, results ...Result) map[string]string {
+	t.Helper()
 	files := map[string]string{}
-	err := Write(results, note, func(name string, write func(io.Writer) error) error {
+	err := Write(results, note, kept, func(name string, write func(io.Writer) error) error {
 		var b bytes.Buffer
 		err := write(&b)
 		files[name] = b.String()
@@ -63,7 +71,7 @@ func TestPages(t *testing.T) {
 			want = append(want, name+"-figure-"+figure+".svg")
 		}
 	}
-	want = append(want, "README.md", "2-routing.md", "3-other.md")
+	want = append(want, "README.md", "2-routing.md", "2-routing/summary.json", "3-other.md", "3-other/summary.json")
 	if got := slices.Sorted(maps.Keys(files)); !slices.Equal(got, slices.Sorted(slices.Values(want))) {
 		t.Errorf("the files are %v", got)
 	}
@@ -81,7 +89,7 @@ func TestPages(t *testing.T) {
 		}
 	}
 	for name, all := range map[string][]string{
-		"README.md": {"The machine did \\*other\\* work.", "Of 18 statements, holds: 6; does not hold: 6; cannot tell: 3; not measured: 3.", "| [A paper](2-routing.md) | 1 | 200 | 2 | 2 | 1 | 1 |",
+		"README.md": {"The machine did \\*other\\* work.", "Of 18 statements, holds: 6; does not hold: 6; cannot tell: 3; not measured: 3.", "| [A paper](2-routing.md) | 1 June 2026 | 1 | 200 | 2 | 2 | 1 | 1 |",
 			"[figure 16](3-other.md#figure-16-2) | jitter rises | not measured", "2 usable of 2: Example 9000", "iperf3: iperf 3.12", "--markdown"},
 		"2-routing.md": {"trivet bench run figure-16.yaml --out=figure-16.jsonl", "`2-routing/figure-16.jsonl` | 12 | `0123abcd`", "![Throughput](2-routing/figure-16-figure-1.svg)", "**holds**<sup>?</sup>",
 			"Left out: controller=pox: pox is not installed (git clone https://example.org/pox/pox pox)", "open secret: permission denied (x,y)", "jitter rises: not measured", "other programs used processors\n", "| hops | datapath |"},
@@ -90,6 +98,53 @@ func TestPages(t *testing.T) {
 			if !strings.Contains(files[name], text) {
 				t.Errorf("%s does not say %q:\n%s", name, text, files[name])
 			}
+		}
+	}
+}
+
+// TestPagesOneByOne proves that pages that are written one after the other have the index of all at
+// once; that a page written anew replaces what the index said of it; that each page's note stands
+// there where they differ; that nothing is said of a page that is gone; and that what is no summary
+// is refused, with the file's name.
+func TestPagesOneByOne(t *testing.T) {
+	a := Result{Report: elsewhere()}
+	b := Result{Report: report.Build("results/3-other/figure-16.jsonl", &result.Run{Header: reporttest.Header(), Samples: reporttest.Samples()})}
+	want := write(t, "One *note*.", a, b)[Index]
+	dir := t.TempDir()
+	publish := func(note string, results ...Result) string {
+		t.Helper()
+		kept, err := Kept(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files := writeBeside(t, kept, note, results...)
+		for name, said := range files {
+			if err := errors.Join(os.MkdirAll(filepath.Join(dir, filepath.Dir(name)), 0o755), os.WriteFile(filepath.Join(dir, name), []byte(said), 0o644)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return files[Index]
+	}
+	publish("An older note.", b)
+	if got := publish("One *note*.", a); !strings.Contains(got, "An older note.") || !strings.Contains(got, `One \*note\*.`) || strings.Count(got, "### ") != 2 {
+		t.Errorf("of two notes:\n%s", got)
+	}
+	if got := publish("One *note*.", b); got != want {
+		t.Errorf("one by one:\n%s\nat once:\n%s", got, want)
+	}
+	if err := os.Remove(filepath.Join(dir, "3-other.md")); err != nil {
+		t.Fatal(err)
+	}
+	if got := publish("One *note*.", a); strings.Contains(got, "3-other") {
+		t.Errorf("a page that is gone:\n%s", got)
+	}
+	for _, bad := range []string{"{", `{"name": "3-other"}`} {
+		file := filepath.Join(dir, "2-routing", SummaryFile)
+		if err := os.WriteFile(file, []byte(bad), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Kept(dir); err == nil || !strings.Contains(err.Error(), file) {
+			t.Errorf("%s: %v", bad, err)
 		}
 	}
 }

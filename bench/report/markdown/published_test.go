@@ -18,7 +18,7 @@ const published = "../../../docs/published"
 
 // TestPublished proves of the pages that the repository has that their links lead somewhere, that
 // each picture is one of a page, well-formed and small, that no absolute path stands in them, and
-// that what README.md says of them is what their index says.
+// that what README.md says of them is what their index says, and that what their summaries say.
 func TestPublished(t *testing.T) {
 	index, err := os.ReadFile(filepath.Join(published, Index))
 	if err != nil {
@@ -51,6 +51,9 @@ func TestPublished(t *testing.T) {
 				}
 			}
 		default:
+			if path.Base(name) == SummaryFile {
+				break // see below
+			}
 			t.Errorf("%s is neither a page nor a picture", name)
 		}
 		if where := regexp.MustCompile(`(?:^|[\s"'(=])/(?:home|root|tmp|work|srv|var|run|usr)/\S*`).Find(data); where != nil {
@@ -65,6 +68,9 @@ func TestPublished(t *testing.T) {
 		if !shown {
 			t.Errorf("%s is on no page", name)
 		}
+	}
+	if kept, err := Kept(published); err != nil || !strings.Contains(string(index), total(kept)) {
+		t.Errorf("the index does not say %q, as the summaries of its pages do: %v", total(kept), err)
 	}
 	readme, err := os.ReadFile("../../../README.md")
 	if err != nil {

@@ -2,30 +2,119 @@ package markdown
 
 import (
 	"cmp"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"math"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"trivet.dev/trivet/bench/environment"
 	"trivet.dev/trivet/bench/report"
 	"trivet.dev/trivet/internal/words"
 )
 
+// SummaryFile is the name of a page's summary, in the directory of its pictures.
+const SummaryFile = "summary.json"
+
+// Summary is what the index says of a page. It stands beside the page, so that results of one
+// directory can be published anew, and the index goes on to speak of all.
+type Summary struct {
+	Name   string   `json:"name"` // of the page's file, without its end
+	Title  string   `json:"title"`
+	Note   string   `json:"note,omitempty"`
+	Listed []Listed `json:"results"`
+}
+
+// Listed is what the index says of a result.
+type Listed struct {
+	Name       string            `json:"name"` // unique on its page
+	Title      string            `json:"title"`
+	Where      string            `json:"where"` // in the paper
+	Started    time.Time         `json:"started"`
+	Samples    int               `json:"samples"`
+	Statements []Statement       `json:"statements"`
+	Machine    [][2]string       `json:"machine"`        // what of it may explain its numbers
+	Busy       *float64          `json:"busy,omitempty"` // before the start, as a share of the processors
+	Tools      map[string]string `json:"tools,omitempty"`
+}
+
+// Statement is one of a paper, and what became of it.
+type Statement struct {
+	Text    string            `json:"text"`
+	Outcome report.Outcome    `json:"outcome"`
+	Level   environment.Level `json:"level,omitempty"`
+}
+
+// summarize is called once a page has all of its results.
+func (p *page) summarize() {
+	p.Title, p.Note = plain(p.Title), plain(p.Note)
+	for _, r := range p.Results {
+		l := Listed{Name: r.Name, Title: plain(r.Title), Started: r.Started.UTC(), Samples: r.Samples, Machine: describe(r.Environment), Tools: map[string]string{}}
+		l.Where = l.Title
+		for name, version := range r.Environment.Tools {
+			l.Tools[plain(name)] = plain(version)
+		}
+		if busy := float64(r.Environment.Load.Busy); !math.IsNaN(busy) && r.Environment.Load.Seconds > 0 {
+			l.Busy = &busy
+		}
+		if r.Paper != nil {
+			where, _, _ := strings.Cut(strings.Trim(strings.TrimPrefix(upper(plain(r.Paper.Source)), p.Title), ",; "), ";")
+			l.Where = cmp.Or(where, l.Title)
+			for _, t := range r.Paper.Trends {
+				l.Statements = append(l.Statements, Statement{plain(t.Text), t.Outcome, t.Level})
+			}
+		}
+		p.Listed = append(p.Listed, l)
+	}
+}
+
+func (s Summary) write(to io.Writer) error {
+	e := json.NewEncoder(to)
+	e.SetIndent("", "\t")
+	e.SetEscapeHTML(false)
+	return e.Encode(s)
+}
+
+// Kept reads the summaries below a directory of pages; of those whose page is gone there is none.
+func Kept(dir string) (out []Summary, err error) {
+	files, err := filepath.Glob(filepath.Join(dir, "*", SummaryFile))
+	if err != nil {
+		return nil, err
+	}
+	for _, file := range files {
+		name := filepath.Base(filepath.Dir(file))
+		if _, err := os.Stat(filepath.Join(dir, name+".md")); err != nil {
+			continue
+		}
+		data, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		s := Summary{}
+		if err := json.Unmarshal(data, &s); err != nil || s.Name != name {
+			return nil, fmt.Errorf("%s is no summary of a page: delete it, or name the results of that page too (%w)", file, cmp.Or(err, errors.New("it is of "+s.Name)))
+		}
+		out = append(out, s)
+	}
+	return out, nil
+}
+
 var outcomes = []report.Outcome{report.Holds, report.Fails, report.CannotTell, report.NotMeasured}
 
 // count counts statements by what became of them.
-func count(pages []page) (out map[report.Outcome]int, sum int) {
+func count(pages []Summary) (out map[report.Outcome]int, sum int) {
 	out = map[report.Outcome]int{}
 	for _, p := range pages {
-		for _, r := range p.Results {
-			if r.Paper == nil {
-				continue
-			}
-			for _, c := range r.Paper.Outcomes() {
-				out[c.Outcome] += c.Count
-				sum += c.Count
+		for _, r := range p.Listed {
+			for _, s := range r.Statements {
+				out[s.Outcome]++
+				sum++
 			}
 		}
 	}
@@ -33,7 +122,7 @@ func count(pages []page) (out map[report.Outcome]int, sum int) {
 }
 
 // total is the count in a line.
-func total(pages []page) string {
+func total(pages []Summary) string {
 	n, sum := count(pages)
 	var out []string
 	for _, o := range outcomes {
@@ -42,38 +131,45 @@ func total(pages []page) string {
 	return fmt.Sprintf("Of %s, %s.", words.Plural(sum, "statement"), strings.Join(out, "; "))
 }
 
+// note is that of all pages, "" where they have several.
+func note(pages []Summary) string {
+	if slices.ContainsFunc(pages, func(p Summary) bool { return p.Note != pages[0].Note }) {
+		return ""
+	}
+	return pages[0].Note
+}
+
 // statements is a table with a line for each page.
-func statements(pages []page) string {
-	columns := []string{"Page", "Results", "Samples"}
+func statements(pages []Summary) string {
+	columns := []string{"Page", "Measured", "Results", "Samples"}
 	for _, o := range outcomes {
 		columns = append(columns, string(o))
 	}
 	var rows [][]string
 	for _, p := range pages {
-		n, _ := count([]page{p})
-		samples := 0
-		for _, r := range p.Results {
-			samples += r.Samples
+		n, _ := count([]Summary{p})
+		samples, begun := 0, time.Time{}
+		for _, r := range p.Listed {
+			if samples += r.Samples; begun.IsZero() || r.Started.Before(begun) {
+				begun = r.Started
+			}
 		}
-		row := []string{"[" + text(p.Title) + "](" + p.Name + ".md)", fmt.Sprint(len(p.Results)), fmt.Sprint(samples)}
+		date, _, _ := strings.Cut(day(begun), ",")
+		row := []string{"[" + text(p.Title) + "](" + p.Name + ".md)", date, fmt.Sprint(len(p.Listed)), fmt.Sprint(samples)}
 		for _, o := range outcomes {
 			row = append(row, fmt.Sprint(n[o]))
 		}
 		rows = append(rows, row)
 	}
-	return grid(columns, 1, rows)
+	return grid(columns, 2, rows)
 }
 
 // all is a table of every statement of a page.
-func all(p page) string {
+func all(p Summary) string {
 	var rows [][]string
-	for _, r := range p.Results {
-		if r.Paper == nil {
-			continue
-		}
-		where, _, _ := strings.Cut(strings.Trim(strings.TrimPrefix(upper(r.Paper.Source), p.Title), ",; "), ";")
-		for _, t := range r.Paper.Trends {
-			rows = append(rows, []string{"[" + text(cmp.Or(where, r.Title)) + "](" + p.Name + ".md#" + r.Name + ")", text(t.Text), outcome(t.Outcome) + level(t.Level)})
+	for _, r := range p.Listed {
+		for _, s := range r.Statements {
+			rows = append(rows, []string{"[" + text(r.Where) + "](" + p.Name + ".md#" + r.Name + ")", text(s.Text), outcome(s.Outcome) + level(s.Level)})
 		}
 	}
 	if rows == nil {
@@ -95,7 +191,7 @@ func sources(p page) string {
 
 // machine is one on which results were measured.
 type machine struct {
-	facts   [][]string
+	facts   [][2]string
 	loads   []float64
 	tools   map[string]bool // with their versions
 	Results []string
@@ -103,7 +199,10 @@ type machine struct {
 
 // Table is what is said of it.
 func (m *machine) Table() string {
-	rows := slices.Clone(m.facts)
+	var rows [][]string
+	for _, f := range m.facts {
+		rows = append(rows, []string{text(f[0]), text(f[1])})
+	}
 	if len(m.loads) > 0 {
 		rows = append(rows, []string{"Busy before the starts", fmt.Sprintf("%s to %s %% of its processors", report.Number(100*slices.Min(m.loads)), report.Number(100*slices.Max(m.loads)))})
 	}
@@ -115,22 +214,19 @@ func (m *machine) Table() string {
 
 // machines are those of all results, each once. They are told by what is said of them: their names,
 // and the hashes of them, are nobody's business.
-func machines(pages []page) (out []*machine) {
+func machines(pages []Summary) (out []*machine) {
 	for _, p := range pages {
-		for _, r := range p.Results {
-			facts := describe(r.Environment)
-			i := slices.IndexFunc(out, func(m *machine) bool {
-				return slices.EqualFunc(m.facts, facts, func(a, b []string) bool { return slices.Equal(a, b) })
-			})
+		for _, r := range p.Listed {
+			i := slices.IndexFunc(out, func(m *machine) bool { return slices.Equal(m.facts, r.Machine) })
 			if i < 0 {
-				out = append(out, &machine{facts: facts, tools: map[string]bool{}})
+				out = append(out, &machine{facts: r.Machine, tools: map[string]bool{}})
 				i = len(out) - 1
 			}
 			m := out[i]
-			if busy := float64(r.Environment.Load.Busy); !math.IsNaN(busy) && r.Environment.Load.Seconds > 0 {
-				m.loads = append(m.loads, busy)
+			if r.Busy != nil {
+				m.loads = append(m.loads, *r.Busy)
 			}
-			for name, version := range r.Environment.Tools {
+			for name, version := range r.Tools {
 				m.tools[text(name+": "+version)] = true
 			}
 			m.Results = append(m.Results, text(r.Title))
@@ -140,10 +236,10 @@ func machines(pages []page) (out []*machine) {
 }
 
 // describe is what of a machine may explain its numbers.
-func describe(e environment.Record) (out [][]string) {
+func describe(e environment.Record) (out [][2]string) {
 	add := func(name, value string) {
-		if value = text(value); value != "" {
-			out = append(out, []string{name, value})
+		if value = plain(value); value != "" {
+			out = append(out, [2]string{name, value})
 		}
 	}
 	add("Processors", fmt.Sprintf("%d usable of %d: %s", e.CPU.Usable, e.CPU.Online, strings.TrimSpace(e.CPU.Model+" "+e.Machine)))

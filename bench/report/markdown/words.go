@@ -35,9 +35,12 @@ func code(s string) string {
 // first is what means something to Markdown where a line begins with it.
 var first = regexp.MustCompile(`^([0-9]*)([-+=]|[.)] )`)
 
+// plain is what somebody else wrote, without what nobody is to see.
+func plain(s string) string { return nowhere(strings.TrimSpace(report.Clean(s))) }
+
 // text writes what somebody else wrote so that Markdown shows it, and does nothing else.
 func text(s string) string {
-	s = signs.Replace(nowhere(strings.TrimSpace(report.Clean(s))))
+	s = signs.Replace(plain(s))
 	return first.ReplaceAllString(s, `$1\$2`)
 }
 

@@ -94,7 +94,7 @@ var (
 	fromNode   = experiment.Option{Name: "from", Type: experiment.Node, Required: true, Doc: "The node that sends."}
 	toNode     = experiment.Option{Name: "to", Type: experiment.Node, Required: true, Doc: "The node that receives."}
 	protocol   = experiment.Option{Name: "protocol", Type: experiment.Word, Words: []string{"tcp", "udp"}, Default: "tcp", Doc: "What carries the data."}
-	sendTime   = experiment.Option{Name: "time", Type: experiment.Time, Default: "10s", Doc: "How long it sends."}
+	sendTime   = experiment.Option{Name: "time", Type: experiment.Time, Default: "10s", Doc: "For how long."}
 	payload    = experiment.Option{Name: "size", Type: experiment.Whole, Most: mostPayload, Doc: "Payload of a packet in bytes."}
 	useIPv6    = experiment.Option{Name: "ipv6", Type: experiment.Truth, Doc: "Over IPv6, which the lab must have (lab: {ipv6: assigned})."}
 	packetRate = experiment.Option{Name: "rate", Type: experiment.Number, Required: true, Example: "1000", Least: 0.001, Doc: "Packets per second."}

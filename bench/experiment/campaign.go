@@ -2,7 +2,6 @@ package experiment
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -112,17 +111,4 @@ func ParsePeriod(s string) (time.Duration, error) {
 		return 0, topology.Mistaken("write 1w, 12h or 90s; the longest is a year", "%q is not a period", s)
 	}
 	return time.Duration(d), nil
-}
-
-// Period is one for people: 1 w, 3 d, 12 h.
-func Period(d time.Duration) string {
-	for _, u := range []struct {
-		name string
-		unit time.Duration
-	}{{"w", 7 * 24 * time.Hour}, {"d", 24 * time.Hour}, {"h", time.Hour}, {"min", time.Minute}} {
-		if d >= u.unit && d%u.unit == 0 {
-			return fmt.Sprintf("%d %s", d/u.unit, u.name)
-		}
-	}
-	return d.String()
 }

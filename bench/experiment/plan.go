@@ -305,7 +305,7 @@ func (p *Plan) Headline() string {
 		s += ", paired by " + strings.Join(paired, ", ")
 	}
 	if e := p.Experiment; e.Times > 0 {
-		s += fmt.Sprintf(" · %s, one every %s", words.Plural(e.Times, "round"), Period(e.Every))
+		s += fmt.Sprintf(" · %s, one every %s", words.Plural(e.Times, "round"), words.Period(e.Every))
 	}
 	return s
 }

@@ -3,7 +3,6 @@ package report
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -79,24 +78,11 @@ func rounds(run *result.Run) string {
 		}
 	}
 	text := fmt.Sprintf("A campaign: %d of %s, one every %s, begun at %s (UTC).", len(when), words.Plural(e.Rounds, "round"),
-		period(e.Every), strings.Join(when, ", "))
+		words.Period(time.Duration(e.Every*float64(time.Second))), strings.Join(when, ", "))
 	if run.ByRound {
 		return text + " The repetitions of a cell in one round are taken together: wherever repetitions are counted, those are rounds."
 	}
 	return text + " Repetitions count one by one, whatever their round."
-}
-
-// period is a time in words.
-func period(seconds float64) string {
-	for _, u := range []struct {
-		name    string
-		seconds float64
-	}{{"week", 604800}, {"day", 86400}, {"hour", 3600}, {"minute", 60}} {
-		if n := seconds / u.seconds; n >= 1 && n == math.Trunc(n) {
-			return words.Plural(int(n), u.name)
-		}
-	}
-	return Number(seconds) + " s"
 }
 
 // leftOut says what was not measured for want of what the machine does not have.

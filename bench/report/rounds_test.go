@@ -52,7 +52,7 @@ func TestRounds(t *testing.T) {
 				t.Errorf("by round %v: %q, want %q", byRound, got, want[i])
 			}
 		}
-		if notes := strings.Join(r.Notes, " "); !strings.Contains(notes, "one every 1 week") || strings.Contains(notes, "those are rounds") != byRound {
+		if notes := strings.Join(r.Notes, " "); !strings.Contains(notes, "one every week,") || strings.Contains(notes, "those are rounds") != byRound {
 			t.Errorf("by round %v: %s", byRound, notes)
 		}
 		if f := r.Figures[0]; f.Kind != "line" || len(f.Series) != 2 || f.Series[0].Points[1].X != 2 {

@@ -139,7 +139,7 @@ func (b *benchRunning) plan() (*experiment.Plan, topology.Problems, error) {
 	}
 	if round := p.Estimate / time.Duration(max(1, e.Times)); e.Times > 0 && round > e.Every {
 		problems.Warn(topology.Position{File: b.file}, "let more time pass between them, or take fewer repetitions", "a round takes about %s, and one is to begin every %s: some will begin later",
-			experiment.About(round), experiment.Period(e.Every))
+			experiment.About(round), words.Period(e.Every))
 	}
 	checked := p.Check(lab.Defaults)
 	if err := checked.Err(); err != nil {

@@ -112,9 +112,9 @@ const longHelp = `Trivet brings a network topology up on this machine, and measu
   sudo trivet up campus.yaml        a topology from a file (see examples/)
   trivet down                       and nothing is left
 
-Exit codes: 0 done, 1 an error, 2 wrong usage, 3 pings were lost, 4 the lab is up but a
-controller does not answer, 5 the lab is not what its topology says (verify); exec and
-shell exit with the program's own code.
+Exit codes: 0 done, 1 an error, 2 wrong usage, 3 pings were lost, or the packet of path, 4
+the lab is up but a controller does not answer, 5 the lab is not what its topology says
+(verify), 130 interrupted; exec and shell exit with the program's own code.
 Environment: TRIVET_LAB names the lab (as --lab does).`
 
 func (a *app) root() *cobra.Command {

@@ -46,7 +46,7 @@ func (a *app) verify() *cobra.Command {
 			return a.showVerified(r)
 		},
 	}
-	cmd.Flags().BoolVar(&o.Quick, "quick", false, "shorter streams: rates within 5 %, losses roughly")
+	cmd.Flags().BoolVar(&o.Quick, "quick", false, "shorter streams: rates are known within 3 %, losses roughly")
 	return cmd
 }
 

@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -34,6 +35,23 @@ func Plural(n int, what string) string {
 		}
 	}
 	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// Period is how often something happens, to stand behind "every": "week", "2 days", "90 minutes",
+// "400ms".
+func Period(d time.Duration) string {
+	for _, u := range []struct {
+		name string
+		unit time.Duration
+	}{{"week", 7 * 24 * time.Hour}, {"day", 24 * time.Hour}, {"hour", time.Hour}, {"minute", time.Minute}, {"second", time.Second}} {
+		switch n := d / u.unit; {
+		case d == u.unit:
+			return u.name
+		case n > 1 && d%u.unit == 0:
+			return Plural(int(n), u.name)
+		}
+	}
+	return d.String()
 }
 
 // JSON says what is wrong with JSON that could not be read. For an unknown word, Go's own message

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestPlural proves that one thing is singular, that none and several are plural, and that words
@@ -20,6 +21,17 @@ func TestPlural(t *testing.T) {
 	} {
 		if got := Plural(c.n, c.what); got != c.want {
 			t.Errorf("Plural(%d, %q) is %q, want %q", c.n, c.what, got, c.want)
+		}
+	}
+}
+
+// TestPeriod proves that a period is in its largest whole unit, and without a number where that is
+// one.
+func TestPeriod(t *testing.T) {
+	for d, want := range map[time.Duration]string{7 * 24 * time.Hour: "week", 14 * 24 * time.Hour: "2 weeks", 36 * time.Hour: "36 hours", time.Hour: "hour",
+		90 * time.Second: "90 seconds", time.Second: "second", 1500 * time.Millisecond: "1.5s", 400 * time.Millisecond: "400ms"} {
+		if got := Period(d); got != want {
+			t.Errorf("%v: every %s, not every %s", d, got, want)
 		}
 	}
 }

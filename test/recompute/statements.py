@@ -1,0 +1,261 @@
+"""Intervals and tests, and the statements of a paper that are judged by them, as docs/report.md says."""
+
+import math
+
+import numpy as np
+from scipy import stats
+
+from results import convert, mean, number
+
+ENOUGH, ALPHA, DRAWS = 5, 0.05, 20_000
+
+
+def bootstrap(values, middle):
+    """The statistic of resamples, and at which of their quantiles an interval of 95 % ends."""
+    rng = np.random.default_rng(1)
+    resamples = rng.choice(values, (DRAWS, len(values)))
+    if middle == "median":
+        return np.median(resamples, axis=1), (0.025, 0.975)
+    drawn, observed = resamples.mean(axis=1), values.mean()
+    close = 1e-12 * max(abs(values))
+    below = np.mean((drawn < observed - close) + 0.5 * (abs(drawn - observed) <= close))
+    bias = stats.norm.ppf(np.clip(below, 0.5 / DRAWS, 1 - 0.5 / DRAWS))
+    jackknife = (values.sum() - values) / (len(values) - 1)
+    off = jackknife.mean() - jackknife
+    acceleration = (off**3).sum() / (6 * ((off**2).sum()) ** 1.5)
+    z = bias + stats.norm.ppf([0.025, 0.975])
+    return drawn, tuple(stats.norm.cdf(bias + z / (1 - acceleration * z)))
+
+
+def two(a, b, source):
+    """The values of two groups: by pairs where each has a partner that was measured beside it."""
+    others, seen, x, y = {}, set(), [], []
+    for r in b.runs.values():
+        others.setdefault(r.slot, []).append(r)
+    reps = list(a.runs.values()) + list(b.runs.values())
+    paired = all(r.slot[1] for r in reps) and all(len(o) == 1 for o in others.values()) and len({r.slot for r in a.runs.values()}) == len(a.runs)
+    if paired:
+        for r in a.runs.values():
+            if r.slot in others:
+                x.append(r.one(source.get("each")))
+                y.append(others[r.slot][0].one(source.get("each")))
+        if len(x) >= 2:
+            return x, y, True
+    return a.values(source), b.values(source), False
+
+
+def p_of(x, y, paired, shift):
+    """Two-sided, that the means differ by shift."""
+    y = [v + shift for v in y]
+    spread = [a - b for a, b in zip(x, y)] if paired else None
+    if (paired and max(spread) - min(spread) == 0) or (not paired and min(x) == max(x) and min(y) == max(y)):
+        return 1.0 if mean(x) - mean(y) == 0 else 0.0
+    return float((stats.ttest_rel(x, y) if paired else stats.ttest_ind(x, y, equal_var=False)).pvalue)
+
+
+def holm(ps):
+    order, out, worst = sorted(range(len(ps)), key=lambda i: ps[i]), [0.0] * len(ps), 0.0
+    for rank, i in enumerate(order):
+        worst = max(worst, min(1.0, ps[i] * (len(ps) - rank)))
+        out[i] = worst
+    return out
+
+
+def equivalent(x, y, margin):
+    if min(len(x), len(y)) < ENOUGH or margin == 0:
+        return False
+    if min(x) == max(x) and min(y) == max(y):
+        return abs(x[0] - y[0]) < margin
+    up = stats.ttest_ind(x, [v + margin for v in y], equal_var=False, alternative="less").pvalue
+    down = stats.ttest_ind(x, [v - margin for v in y], equal_var=False, alternative="greater").pvalue
+    return max(up, down) < ALPHA
+
+
+def fieller(x, y, paired, confidence):
+    """All ratios of the means that a t test does not refuse; None where they have no bounds."""
+    a, b = mean(x), mean(y)
+    va, vb = np.var(x, ddof=1) / len(x), np.var(y, ddof=1) / len(y)
+    both = np.cov(x, y)[0, 1] / len(x) if paired else 0.0
+    r = a / b
+    if va == 0 and vb == 0:
+        return r, r, r
+    freedom = len(x) - 1 if paired else (va + r * r * vb) ** 2 / (va**2 / (len(x) - 1) + (r * r * vb) ** 2 / (len(y) - 1))
+    t2 = stats.t.ppf((1 + confidence) / 2, freedom) ** 2
+    roots = np.roots([b * b - t2 * vb, -2 * (a * b - t2 * both), a * a - t2 * va])
+    if b * b - t2 * vb <= 0 or np.iscomplex(roots).any():
+        return r, None, None
+    return r, float(min(roots.real)), float(max(roots.real))
+
+
+class Statement:
+    """A paper's statement, judged again as docs/report.md says."""
+
+    def __init__(self, result, definition):
+        self.result, self.d = result, definition
+        self.within = share(definition.get("within"), {"falls": 0.05, "rises": 0.05, "flat": 0.05, "linear": 0.1, "times": 0.2}.get(definition["is"], 0.0))
+
+    def judge(self):
+        """The outcome, and the numbers that its reason begins with."""
+        kind = self.d["is"]
+        if kind in ("falls", "rises", "flat", "linear"):
+            groups = self.result.pick(self.d, [self.d["along"]], "at")
+            if all(number(l[0]) for l in groups):
+                groups = dict(sorted(groups.items(), key=lambda item: float(item[0][0])))
+            if len(groups) < (3 if kind == "linear" else 2):
+                return "not measured", []
+            places = [float(l[0]) if all(number(m[0]) for m in groups) else i for i, l in enumerate(groups)]
+            return getattr(self, kind if kind in ("flat", "linear") else "monotone")(places, list(groups.values()))
+        dims = [self.d["along"]] if self.d.get("along") else self.free()
+        groups = self.result.pick(self.d, dims, "at")
+        if not isinstance(self.d["than"], dict):
+            return self.limit(list(groups.values()))
+        other = dict(self.d, at={**(self.d.get("at") or {}), **self.d["than"]})
+        others = self.result.pick(other, dims, "at")
+        pairs = [(g, others[levels]) for levels, g in groups.items() if levels in others]
+        if not pairs:
+            return "not measured", []
+        return self.times(pairs) if kind == "times" else self.ordered(pairs)
+
+    def free(self):
+        than = self.d["than"] if isinstance(self.d["than"], dict) else {}
+        return [f for f in self.result.factors if f not in (self.d.get("at") or {}) and f not in than]
+
+    def monotone(self, places, groups):
+        values = [g.values(self.d) for g in groups]
+        xs, ys = [x for x, v in zip(places, values) for _ in v], [y for v in values for y in v]
+        tau, p = kendall(xs, ys)
+        start, end = mean(values[0]), mean(values[-1])
+        sign = -1 if self.d["is"] == "falls" else 1
+        change = 0.0 if end == start else sign * (end - start) / abs(start) if start else sign * math.inf * (1 if end > start else -1)
+        said = [start, end]
+        if equivalent(values[0], values[-1], self.within * abs(start)):
+            return "does not hold", said
+        if p < ALPHA and sign * tau > 0 and change >= self.within:
+            return "holds", said
+        return ("does not hold" if p < ALPHA and sign * tau < 0 and change < 0 else "cannot tell"), said
+
+    def flat(self, places, groups):
+        values = [g.values(self.d) for g in groups]
+        means = [mean(v) for v in values]
+        margin = self.within * abs(mean(means))
+        alike, ps = True, []
+        for i in range(len(values)):
+            for j in range(i):
+                alike = alike and equivalent(values[i], values[j], margin)
+                apart = means[i] - means[j]
+                ps.append(p_of(values[i], values[j], False, math.copysign(margin, apart)) if abs(apart) > margin and min(len(values[i]), len(values[j])) >= ENOUGH else 1.0)
+        said = [min(means), max(means)]
+        if alike:
+            return "holds", said
+        return ("does not hold" if min(holm(ps)) < ALPHA else "cannot tell"), said
+
+    def linear(self, places, groups):
+        values = [g.values(self.d) for g in groups]
+        means = [mean(v) for v in values]
+        line = stats.linregress(places, means)
+        rise = abs(line.slope * (places[-1] - places[0]))
+        _, p = kendall([x for x, v in zip(places, values) for _ in v], [y for v in values for y in v])
+        said = [means[0], means[-1]]
+        if p >= ALPHA:
+            return "cannot tell", said
+        outcomes = []
+        for x, v, m in zip(places, values, means):
+            off = abs(m - line.intercept - line.slope * x)
+            if len(v) < ENOUGH:
+                outcomes.append("cannot tell")
+                continue
+            half = lambda confidence: float(stats.t.ppf((1 + confidence) / 2, len(v) - 1) * np.std(v, ddof=1) / math.sqrt(len(v)))
+            outcomes.append("holds" if off + half(1 - 2 * ALPHA) <= self.within * rise else "does not hold" if off - half(1 - ALPHA / len(values)) > self.within * rise else "cannot tell")
+        return together(outcomes), said
+
+    def times(self, pairs):
+        factor, outcomes, said = float(self.d["factor"]), [], []
+        for g, h in pairs:
+            x, y, paired = two(g, h, self.d)
+            if mean(y) == 0 or min(len(x), len(y)) < 2:
+                outcomes.append("cannot tell")
+                continue
+            r, low, high = fieller(x, y, paired, 1 - 2 * ALPHA)
+            _, least, most = fieller(x, y, paired, 1 - ALPHA / len(pairs))
+            if low is None or least is None or min(len(x), len(y)) < ENOUGH:
+                outcomes.append("cannot tell")
+            elif factor * (1 - self.within) <= low and high <= factor * (1 + self.within):
+                outcomes.append("holds")
+            else:
+                outcomes.append("does not hold" if most < factor * (1 - self.within) or least > factor * (1 + self.within) else "cannot tell")
+            if len(pairs) == 1 and least is not None:
+                said = [r, least, most]
+        return together(outcomes), said
+
+    def ordered(self, pairs):
+        above = self.d["is"] == "above"
+        places, said = [], []
+        for g, h in pairs:
+            x, y, paired = two(g, h, self.d)
+            shift = self.within * abs(mean(y)) * (1 if above else -1)
+            apart, up, down = mean(x) - mean(y), 1.0, 1.0
+            if min(len(x), len(y)) >= ENOUGH:
+                p = p_of(x, y, paired, shift)
+                up, down = (p / 2, 1 - p / 2) if apart > shift else (1 - p / 2, p / 2)
+                if apart == shift and min(x) == max(x) and min(y) == max(y):
+                    up, down = (1.0, 0.0) if above else (0.0, 1.0)
+            places.append((up, down) if above else (down, up))
+            if len(pairs) == 1:
+                said = [mean(x), mean(y)]
+        return shown(places), said
+
+    def limit(self, groups):
+        if not groups:
+            return "not measured", []
+        places, said = [], []
+        for g in groups:
+            limit = float(self.d["than"]) * (convert(self.d["unit"], g.unit) if self.d.get("unit") else 1)
+            values = g.values(self.d)
+            count, of = sum(r.count for r in g.runs.values()), sum(r.of for r in g.runs.values())
+            wilson = min(values) == max(values) and of > 0 and 0 <= count <= of
+            if wilson:
+                low, high = stats.binomtest(count, of).proportion_ci(0.95, method="wilson")
+            elif len(values) < ENOUGH:
+                low, high = -math.inf, math.inf
+            elif min(values) == max(values):
+                low = high = values[0]
+            else:
+                drawn, at = bootstrap(np.array(values), "mean")
+                low, high = np.quantile(drawn, at)
+            up, down = (0.0 if low > limit else 1.0), (0.0 if high < limit and not (low > limit) else 1.0)
+            places.append((up, down) if self.d["is"] == "above" else (down, up))
+            if len(groups) == 1:
+                said = [mean(values)]
+        return shown(places), said
+
+
+def together(outcomes):
+    if "does not hold" in outcomes:
+        return "does not hold"
+    return "holds" if all(o == "holds" for o in outcomes) else "cannot tell"
+
+
+def shown(places):
+    """Of p values for and against, place by place."""
+    if all(p < ALPHA for p, _ in places):
+        return "holds"
+    return "does not hold" if min(holm([q for _, q in places])) < ALPHA else "cannot tell"
+
+
+def kendall(xs, ys):
+    """tau-b, and p by the normal approximation with corrections for ties (scipy's) and for continuity."""
+    if len(set(xs)) < 2 or len(set(ys)) < 2:
+        return 0.0, 1.0
+    if len(xs) == 2:  # which scipy cannot; one pair, less the correction of 1, tells nothing
+        return math.copysign(1.0, (xs[1] - xs[0]) * (ys[1] - ys[0])), 1.0
+    tau, p = stats.kendalltau(xs, ys, method="asymptotic")
+    s = np.sign(np.subtract.outer(xs, xs)) * np.sign(np.subtract.outer(ys, ys))
+    s = abs(s.sum() / 2)
+    z = abs(stats.norm.isf(p / 2))
+    return float(tau), float(min(1.0, 2 * stats.norm.sf(z * max(0, s - 1) / s))) if s else 1.0
+
+
+def share(text, otherwise):
+    if text is None:
+        return otherwise
+    return float(text[:-1]) / 100 if text.strip().endswith("%") else float(text)

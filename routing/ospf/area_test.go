@@ -384,6 +384,45 @@ func TestLinkStateIDsOfOneAddress(t *testing.T) {
 	s.wantNoRoute(b, "10.64.0.0/10")
 }
 
+// Where two networks would have one Link State ID, the host route has it and the other network is
+// left out; so what is announced comes to rest, in the domain (externals) and in other areas
+// (summaries).
+func TestLinkStateIDsOfOneAddressThatCollide(t *testing.T) {
+	nets := map[netKey]bool{}
+	for _, p := range []string{"10.66.0.0/16", "10.66.0.0/31", "10.66.0.1/32", "10.67.0.0/31", "10.67.0.0/32", "10.67.0.1/32"} {
+		nets[keyOfPrefix(netip.MustParsePrefix(p))] = true
+	}
+	var got []string
+	ids := assignIDs(nets)
+	for _, net := range sortedNets(ids) {
+		got = append(got, fmt.Sprint(net.prefix(), " ", ids[net]))
+	}
+	if want := []string{"10.66.0.0/16 10.66.0.0", "10.66.0.1/32 10.66.0.1", "10.67.0.0/32 10.67.0.0", "10.67.0.1/32 10.67.0.1"}; !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+
+	s := newSim(t, 1)
+	b, _, i := chain(s, AreaConfig{})
+	var list []External
+	for net := range nets {
+		list = append(list, External{Prefix: net.prefix(), Metric: 1})
+	}
+	externals(s, i, list...)
+	s.run(60 * time.Second)
+	sequences := func() (out []string) {
+		for _, l := range b.domain.Externals() {
+			out = append(out, fmt.Sprint(l.ID, l.Seq))
+		}
+		slices.Sort(out)
+		return out
+	}
+	before := sequences()
+	s.run(60 * time.Second)
+	if after := sequences(); len(after) != 4 || !slices.Equal(before, after) || b.domain.Pending() {
+		t.Errorf("%v, a minute later %v", before, after)
+	}
+}
+
 // RFC1583Compatibility (section 16.4.1): an AS boundary router is reached inside of area 1 at a
 // cost of 20 and through the backbone at 2. Without compatibility paths inside of an area that is
 // not the backbone are preferred; with it the cost decides.

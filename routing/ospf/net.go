@@ -32,19 +32,25 @@ func sortedNets[V any](m map[netKey]V) []netKey { return slices.Sorted(maps.Keys
 
 // assignIDs gives a Link State ID to each network that one router announces by LSAs of one type
 // (appendix E): the network's address; where networks differ in the mask only, the host bits of the
-// more specific ones are set. A host route has none, so there it keeps the address.
+// more specific ones are set. A host route has none, so there it keeps the address. A network for
+// which that leaves none (10.1.0.0/31 beside host routes to both of its addresses) is left out: two
+// LSAs of one ID would replace each other for ever.
 func assignIDs[V any](nets map[netKey]V) map[netKey]ID {
-	ids := make(map[netKey]ID, len(nets))
-	var last netKey
-	for i, net := range sortedNets(nets) {
-		ids[net] = net.addr()
-		if i > 0 && net.addr() == last.addr() {
-			ids[net] |= ^net.mask()
+	ids, taken := make(map[netKey]ID, len(nets)), make(map[ID]bool, len(nets))
+	sorted := sortedNets(nets)
+	for _, net := range sorted {
+		if net.bits() == 32 {
+			ids[net], taken[net.addr()] = net.addr(), true
 		}
-		if _, host := nets[netKey(net.addr())<<8|32]; host && net.bits() < 32 {
-			ids[net] |= ^net.mask()
+	}
+	for _, net := range sorted {
+		id := net.addr()
+		if taken[id] {
+			id |= ^net.mask()
 		}
-		last = net
+		if net.bits() < 32 && !taken[id] {
+			ids[net], taken[id] = id, true
+		}
 	}
 	return ids
 }

@@ -49,9 +49,8 @@ func (r *Router) newSummaries(c *calculation, at *attachment) (news []summary) {
 		news = append(news, summary{key, body})
 	}
 	nets := c.summaryNets(at.area)
-	ids := assignIDs(nets)
-	for net, cost := range nets {
-		want(TypeSummary, ids[net], SummaryLSA{net.mask(), cost})
+	for net, id := range assignIDs(nets) {
+		want(TypeSummary, id, SummaryLSA{net.mask(), nets[net]})
 	}
 	for id, cost := range c.summaryRouters(at.area) {
 		want(TypeASBRSummary, id, SummaryLSA{0, cost})

@@ -8,7 +8,9 @@ import (
 	"context"
 	"log/slog"
 	"net"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"trivet.dev/trivet/datapath/embedded/pipeline"
@@ -47,8 +49,9 @@ type Agent struct {
 	sw  *pipeline.Switch
 	opt Options
 
+	sessions atomic.Pointer[[]*Session] // changed with mu held; read without, as news may come from a change that is made with it
+
 	mu         sync.RWMutex
-	sessions   []*Session
 	targets    []*target
 	listeners  []*listener
 	generation uint64 // of the last election of a master
@@ -93,10 +96,11 @@ func (a *Agent) Switch() *pipeline.Switch { return a.sw }
 func (a *Agent) Close() {
 	a.mu.Lock()
 	a.closed = true
-	targets, listeners, sessions := a.targets, a.listeners, a.sessions
+	targets, listeners := a.targets, a.listeners
 	a.targets, a.listeners = nil, nil
 	if a.failing != nil {
 		a.failing.Stop()
+		a.failing = nil
 	}
 	a.mu.Unlock()
 	for _, t := range targets {
@@ -105,7 +109,7 @@ func (a *Agent) Close() {
 	for _, l := range listeners {
 		l.Close()
 	}
-	for _, s := range sessions {
+	for _, s := range a.list() {
 		s.Close()
 	}
 	a.group.Wait()
@@ -118,7 +122,7 @@ func (a *Agent) add(s *Session) bool {
 	if a.closed {
 		return false
 	}
-	a.sessions = append(a.sessions[:len(a.sessions):len(a.sessions)], s) // others may be reading the old list
+	a.setList(append(slices.Clone(a.list()), s))
 	if s.controls {
 		a.failMode()
 	}
@@ -128,12 +132,7 @@ func (a *Agent) add(s *Session) bool {
 func (a *Agent) remove(s *Session) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for i, other := range a.sessions {
-		if other == s {
-			a.sessions = append(a.sessions[:i:i], a.sessions[i+1:]...)
-			break
-		}
-	}
+	a.setList(slices.DeleteFunc(slices.Clone(a.list()), func(other *Session) bool { return other == s }))
 	if s.controls {
 		a.failMode()
 	}
@@ -157,41 +156,54 @@ func (a *Agent) failMode() {
 	if !a.opt.Standalone {
 		return
 	}
-	a.failing = time.AfterFunc(a.opt.FailAfter, func() {
+	var own *time.Timer
+	own = time.AfterFunc(a.opt.FailAfter, func() {
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		if !a.controlled() && !a.closed {
+		if a.failing == own { // else it was stopped while it waited for the lock
 			a.opt.Log.Warn("no controller: the switch forwards by learning", "switch", a.sw.Name())
 			a.sw.SetStandalone(true)
 		}
 	})
+	a.failing = own
 }
 
+// SetStandalone changes what the switch does without a controller: see Options.
+func (a *Agent) SetStandalone(on bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.opt.Standalone == on {
+		return
+	}
+	a.opt.Standalone = on
+	a.sw.SetStandalone(false)
+	a.failMode()
+}
+
+// learnCookie tells the entry of learn from others that match the same. It is not a cookie of an
+// app of Trivet's controller.
+const learnCookie = 0x6c6561726e
+
 // learn makes a switch that is to have no controller forward by learning. It does so by an entry
-// below all others, as Open vSwitch does: who adds entries by hand wants them to count. It is
-// called with mu held.
+// below all others, as Open vSwitch does: who adds entries by hand wants them to count. One that
+// somebody has put in its place stays. It is called with mu held.
 func (a *Agent) learn(on bool) {
 	if a.learns == on {
 		return
 	}
 	a.learns = on
-	command, instructions := openflow.FlowDeleteStrict, []openflow.Instruction(nil)
-	if on {
-		command = openflow.FlowAdd
-		instructions = []openflow.Instruction{openflow.ApplyActions(openflow.Output(openflow.PortNormal))}
+	m := openflow.NewFlowMod(openflow.FlowDeleteStrict, 0, openflow.Match{})
+	if m.Cookie, m.CookieMask = learnCookie, ^uint64(0); on {
+		m = openflow.NewFlowMod(openflow.FlowAdd, 0, openflow.Match{}, openflow.ApplyActions(openflow.Output(openflow.PortNormal)))
+		m.Cookie = learnCookie
 	}
-	if err := a.sw.FlowMod(openflow.NewFlowMod(command, 0, openflow.Match{}, instructions...), a.opt.Now()); err != nil {
+	if err := a.sw.FlowMod(m, a.opt.Now()); err != nil {
 		a.opt.Log.Warn("the switch does not forward by learning", "switch", a.sw.Name(), "error", err)
 	}
 }
 
 func (a *Agent) controlled() bool {
-	for _, s := range a.sessions {
-		if s.controls {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(a.list(), func(s *Session) bool { return s.controls })
 }
 
 // Connected says whether there is a session with a controller.
@@ -201,11 +213,15 @@ func (a *Agent) Connected() bool {
 	return a.controlled()
 }
 
+// list are the sessions; it is not changed.
 func (a *Agent) list() []*Session {
-	a.mu.RLock()
-	defer a.mu.RUnlock()
-	return a.sessions
+	if list := a.sessions.Load(); list != nil {
+		return *list
+	}
+	return nil
 }
+
+func (a *Agent) setList(list []*Session) { a.sessions.Store(&list) }
 
 // PacketIn sends a packet to the controllers that want it. Data must not change as long as somebody
 // may have it.
@@ -231,7 +247,7 @@ func (a *Agent) role(s *Session, r openflow.ControllerRole) (openflow.Controller
 		a.generation, a.elected = r.GenerationID, true
 	}
 	if r.Role == openflow.RoleMaster {
-		for _, other := range a.sessions {
+		for _, other := range a.list() {
 			if other != s && other.Role() == openflow.RoleMaster {
 				other.setRole(openflow.RoleSlave)
 			}

@@ -429,6 +429,86 @@ func TestFailModes(t *testing.T) {
 	}
 }
 
+// What a switch does without a controller can be changed: one that was secure learns, and one that
+// learned does not any more, whether or not it has controllers that are not there.
+func TestFailModeChanges(t *testing.T) {
+	ts := newSwitch(t, Options{FailAfter: time.Millisecond})
+	nobody := []Target{{"unix", filepath.Join(shortDir(t), "nobody")}}
+	forwards := func() bool { return len(ts.receive(1, frame(9, 8))) == 1 }
+	ts.SetControllers(nobody, nil)
+	ts.SetStandalone(true)
+	waitFor(t, "standalone, with a controller that is not there", forwards)
+	ts.SetStandalone(false)
+	if forwards() {
+		t.Error("it is secure now, and forwards")
+	}
+	ts.SetControllers(nil, nil)
+	if forwards() {
+		t.Error("it is secure and has no controller, and forwards")
+	}
+	ts.SetStandalone(true)
+	if !forwards() {
+		t.Error("it is standalone and has no controller, and does not forward")
+	}
+	ts.SetStandalone(false)
+	if forwards() {
+		t.Error("it is secure again, and forwards")
+	}
+}
+
+// An entry that somebody has put in the place of the one by which a switch learns stays when a
+// controller comes; and where what the agent removes is an entry of which FLOW_REMOVED is to be sent,
+// that does not wait for the agent.
+func TestLearningEntryReplaced(t *testing.T) {
+	for _, cookie := range []uint64{7, learnCookie} {
+		ts := newSwitch(t, Options{Standalone: true})
+		m := openflow.NewFlowMod(openflow.FlowAdd, 0, openflow.Match{}, openflow.ApplyActions(openflow.Output(1)))
+		m.Cookie, m.Flags = cookie, openflow.FlowSendFlowRem
+		if err := ts.Switch().FlowMod(m, 0); err != nil {
+			t.Fatal(err)
+		}
+		joined := make(chan struct{})
+		go func() { ts.Join(&inMemory{}); close(joined) }()
+		select {
+		case <-joined:
+		case <-time.After(30 * time.Second):
+			t.Fatal("the controller waits for ever")
+		}
+		if out := ts.receive(2, frame(9, 8)); (len(out) == 1) != (cookie != learnCookie) {
+			t.Errorf("cookie %x: a packet goes out by %v", cookie, out)
+		}
+	}
+}
+
+// A switch that is restored has the entries that were saved and no others: not the one by which it
+// learned until it is told of its controllers, and that does not take away the one for what no other
+// matches.
+func TestRestoredEntries(t *testing.T) {
+	saved := newSwitch(t, Options{})
+	miss := openflow.NewFlowMod(openflow.FlowAdd, 0, openflow.Match{}, openflow.ApplyActions(openflow.Output(1)))
+	if err := saved.Switch().FlowMod(miss, 0); err != nil {
+		t.Fatal(err)
+	}
+	states := saved.net.Save(func(save func()) { save() })
+	ts := newSwitch(t, Options{Standalone: true, FailAfter: time.Hour})
+	if err := ts.Switch().Restore(&states[0]); err != nil {
+		t.Fatal(err)
+	}
+	ts.SetControllers([]Target{{"unix", filepath.Join(shortDir(t), "nobody")}}, nil)
+	if out := ts.receive(2, frame(9, 8)); len(out) != 1 || out[0] != 1 {
+		t.Errorf("a packet goes out by %v", out)
+	}
+
+	ts = newSwitch(t, Options{Standalone: true})
+	states[0].Flows = nil
+	if err := ts.Switch().Restore(&states[0]); err != nil {
+		t.Fatal(err)
+	}
+	if out := ts.receive(1, frame(9, 8)); out != nil {
+		t.Errorf("its entries had all been deleted, and a packet goes out by %v", out)
+	}
+}
+
 // Targets are read as Open vSwitch writes them.
 func TestParseTarget(t *testing.T) {
 	for in, want := range map[string]string{

@@ -150,6 +150,8 @@ func (f *fabric) Apply(_ context.Context, forwarding plan.Forwarding) error {
 			s.mu.Lock()
 			s.agents[n.Name] = a
 			s.mu.Unlock()
+		} else if is(n) {
+			s.agents[n.Name].SetStandalone(n.FailMode == topology.Standalone)
 		}
 	}
 	s.tools.Lock()

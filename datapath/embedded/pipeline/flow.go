@@ -126,6 +126,7 @@ func (s *Switch) addFlow(m *openflow.FlowMod, value *Key, mask Mask, now time.Du
 	f.program = s.programFor(m.Instructions)
 	if old != nil {
 		if m.Flags&openflow.FlowResetCounts == 0 {
+			s.net.fold(old)
 			f.copyFrom(&old.Counter)
 		}
 		s.takeOut(old)
@@ -147,6 +148,7 @@ func (s *Switch) modifyFlows(m *openflow.FlowMod, value *Key, mask *Mask) {
 		s.dropProgram(f.program)
 		f.program = p
 		if m.Flags&openflow.FlowResetCounts != 0 {
+			s.net.fold(f) // else what was counted elsewhere until now would come afterwards
 			f.reset()
 		}
 		s.touch(int(m.Table))

@@ -104,6 +104,38 @@ func TestLoop(t *testing.T) {
 	}
 }
 
+// Copies of a packet that come to one port, from one switch or by two ways, are no loop: each goes
+// on.
+func TestCopies(t *testing.T) {
+	n := NewNetwork()
+	a, b := newTestSwitch(t, n, 1, 2), newTestSwitch(t, n, 2, 2)
+	if err := n.Join(a, 2, b, 1); err != nil {
+		t.Fatal(err)
+	}
+	add(t, a, parseFlow(t, "actions=output:2,output:2"))
+	add(t, b, parseFlow(t, "actions=output:2"))
+	if r := NewProcessor(n).Receive(a.Port(1), &Packet{Data: plain(t)}, 0); len(r.Sent) != 2 || r.Loop != nil {
+		t.Errorf("sent twice over a link it comes out %d times; loop %v", len(r.Sent), r.Loop)
+	}
+
+	n = NewNetwork()
+	var s []*Switch
+	for i := range uint64(5) {
+		s = append(s, newTestSwitch(t, n, i+1, 3))
+	}
+	for _, l := range [][4]uint32{{0, 2, 1, 1}, {0, 3, 2, 1}, {1, 2, 3, 1}, {2, 2, 3, 2}, {3, 3, 4, 1}} { // two ways from s1 to s4, and on to s5
+		if err := n.Join(s[l[0]], l[1], s[l[2]], l[3]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, actions := range []string{"output:2,output:3", "output:2", "output:2", "output:3", "output:2"} {
+		add(t, s[i], parseFlow(t, "actions="+actions))
+	}
+	if r := NewProcessor(n).Receive(s[0].Port(1), &Packet{Data: plain(t)}, 0); len(r.Sent) != 2 || r.Loop != nil {
+		t.Errorf("by two ways it comes out %d times; loop %v", len(r.Sent), r.Loop)
+	}
+}
+
 // A flood over a full mesh ends, and one over a long line is whole.
 func TestFloods(t *testing.T) {
 	const size = 12

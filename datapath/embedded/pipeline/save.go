@@ -126,12 +126,14 @@ func (f *Flow) message() []byte {
 	return m.AppendTo(nil)
 }
 
-// Restore makes a new switch, whose ports are there, what one that was saved was. Counters begin
+// Restore makes a switch, whose ports are there, what one that was saved was: what entries it has
+// are removed. Counters begin
 // with what that one had counted. The error is about what could not be; all else is restored then.
 func (s *Switch) Restore(v *Saved) error {
 	return s.net.change(func() error {
 		s.frag, s.standalone = v.Fragments, v.Standalone
 		s.touch(ReadFlags)
+		s.removeAllFlows(0)
 		var errs []error
 		for i := range v.Meters {
 			errs = append(errs, s.restoreMeter(&v.Meters[i]))

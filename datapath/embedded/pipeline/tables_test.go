@@ -118,6 +118,25 @@ func TestFold(t *testing.T) {
 	}
 }
 
+// What others have counted of an entry until it is replaced, or reset, belongs to before that: it
+// goes on in an equal entry that replaces it, and does not come after a reset.
+func TestFoldBeforeReplacing(t *testing.T) {
+	b := newBench(t, "actions=output:2")
+	elsewhere := uint64(5)
+	b.net.OnFold(func(f *Flow) {
+		f.Add(elsewhere, 100*elsewhere, 0)
+		elsewhere = 0
+	})
+	b.add("actions=output:2")
+	equalText(t, b.flows(), "0:32768  n=5 output:2")
+	elsewhere = 3
+	b.mod(openflow.FlowModify, "reset_counts,actions=output:3")
+	if b.flows(); elsewhere != 0 {
+		t.Error("nobody asked for what was counted elsewhere")
+	}
+	equalText(t, b.flows(), "0:32768  n=0 output:3")
+}
+
 // Without an entry a packet is dropped; the table-miss entry sends it to the controller with its
 // own reason.
 func TestTableMiss(t *testing.T) {
@@ -194,6 +213,9 @@ func TestPacketOut(t *testing.T) {
 	}
 	if got := out(openflow.PortController, openflow.Output(2), openflow.Output(1)); len(got) != 2 || got[0] != 2 || got[1] != 1 {
 		t.Errorf("it goes to %v", got)
+	}
+	if got := out(openflow.PortAny, openflow.Output(openflow.PortFlood)); len(got) != 4 {
+		t.Errorf("from no port it is flooded to %v", got)
 	}
 	if got := out(3, openflow.Output(openflow.PortTable)); len(got) != 1 || got[0] != 4 {
 		t.Errorf("through the tables it goes to %v", got)

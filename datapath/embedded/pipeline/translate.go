@@ -57,7 +57,7 @@ type translator struct {
 
 	stage   int
 	path    int // how many switches this way has led through
-	visited map[visit]struct{}
+	visited map[visit]bool // true: on the way that led here
 	looked  Mask
 }
 
@@ -124,23 +124,24 @@ func (t *translator) enter(p *Port) {
 		return
 	}
 	t.credit(&p.rx)
-	if t.visitedBefore(p) {
+	v, looped := t.visit(p)
+	if looped {
 		t.credit(&p.looped)
 		if t.out.Loops++; t.out.Loop == nil {
 			t.out.Loop = p
 		}
 		return
 	}
-	if t.read(s, ReadFlags); s.frag == openflow.FragDrop && t.lacks(shapeFragment) {
-		return
+	if t.read(s, ReadFlags); s.frag != openflow.FragDrop || !t.lacks(shapeFragment) {
+		t.path++
+		if s.standalone {
+			t.normal(s)
+		} else {
+			t.pipeline(s)
+		}
+		t.path--
 	}
-	t.path++
-	if s.standalone {
-		t.normal(s)
-	} else {
-		t.pipeline(s)
-	}
-	t.path--
+	t.visited[v] = false
 }
 
 // hop is a packet that goes over a virtual link; the one that was sent goes on as it was.
@@ -153,12 +154,13 @@ func (t *translator) hop(p *Port) {
 	t.st = before
 }
 
-// visitedBefore says whether the packet, changed as it is, has been at the port, or has come too
-// far. Only what is known of all packets that got here is compared, so that it holds for all of
-// them.
-func (t *translator) visitedBefore(p *Port) bool {
+// visit notes that the packet, changed as it is, is at the port, and says whether it goes round: it
+// has been there on its way, or has come too far. Copies may come to a port by several ways; once
+// one goes round each is taken there once, so that a flood in a mesh ends. Only what is known of all
+// packets that got here is compared, so that it holds for all of them.
+func (t *translator) visit(p *Port) (v visit, looped bool) {
 	if t.path >= maxPath || t.out.Hops > maxHops {
-		return true
+		return v, true
 	}
 	st := &t.st
 	h := mix(seed, st.set<<16|uint64(st.popped)<<12|uint64(st.pushed)<<8|uint64(st.ttlDec))
@@ -177,12 +179,15 @@ func (t *translator) visitedBefore(p *Port) bool {
 		h = mix(h, uint64(len(st.base)))
 	}
 	if t.visited == nil {
-		t.visited = map[visit]struct{}{}
+		t.visited = map[visit]bool{}
 	}
-	v := visit{p, h}
-	_, before := t.visited[v]
-	t.visited[v] = struct{}{}
-	return before
+	v = visit{p, h}
+	onWay, before := t.visited[v]
+	if onWay || before && t.out.Loop != nil {
+		return v, true
+	}
+	t.visited[v] = true
+	return v, false
 }
 
 // pipeline takes the packet through the tables of a switch (section 5.1).

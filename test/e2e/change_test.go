@@ -24,6 +24,32 @@ func (m *machine) rtt(a, b string) float64 {
 	return p.RTT.Min
 }
 
+// TestApplyFailMode proves that apply follows what a switch does without a controller, in both
+// directions and after a resume.
+func TestApplyFailMode(t *testing.T) {
+	for _, datapath := range []string{"embedded", "ovs"} {
+		t.Run(datapath, func(t *testing.T) {
+			t.Parallel()
+			m := newMachine(t)
+			file := func(mode string) string {
+				return m.file(mode+".yaml", "nodes: {s1: {switch: {datapath: "+datapath+", controller: none, fail_mode: "+mode+"}}, h1: host, h2: host}\nlinks: [s1 -- h1, s1 -- h2]\n")
+			}
+			m.up(file("secure"), "--name", m.name)
+			m.want(3, "ping", "h1", "h2", "-c", "1")
+			m.ok("apply", file("standalone"))
+			m.ok("ping", "h1", "h2")
+			m.ok("apply", file("secure"))
+			m.want(3, "ping", "h1", "h2", "-c", "1")
+			m.kill("*_[_]daemon*")
+			m.ok("resume")
+			m.want(3, "ping", "h1", "h2", "-c", "1")
+			m.ok("apply", file("standalone"))
+			m.ok("ping", "h1", "h2")
+			m.ok("down")
+		})
+	}
+}
+
 // TestLinkSet proves that links change while the lab runs, whatever they are made of before and
 // after: hosts keep addresses, routes and reachability.
 func TestLinkSet(t *testing.T) {

@@ -1,7 +1,10 @@
 package pipeline
 
 import (
+	"slices"
 	"testing"
+
+	"github.com/gopacket/gopacket/layers"
 
 	"trivet.dev/trivet/openflow"
 )
@@ -101,6 +104,36 @@ func TestLoop(t *testing.T) {
 	r = p.Receive(a.Port(1), &Packet{Data: plain(t)}, 0)
 	if len(r.Sent) != 0 || len(r.PacketIns) != 1 || r.PacketIns[0].Message.Reason != openflow.ReasonInvalidTTL || p.out.Hops < 60 {
 		t.Errorf("%+v, %d hops", r, p.out.Hops)
+	}
+}
+
+// A switch that learns forgets who was behind a port whose link goes down: packets for him are
+// flooded, until he is heard at another one.
+func TestLinkDownForgets(t *testing.T) {
+	n := NewNetwork()
+	s := newTestSwitch(t, n, 1, 3)
+	add(t, s, openflow.NewFlowMod(openflow.FlowAdd, 0, openflow.Match{}, openflow.ApplyActions(openflow.Output(openflow.PortNormal))))
+	p := NewProcessor(n)
+	there := pack(t, eth(layers.EthernetTypeIPv4), ip4(17, 64), udp(1000, 2000), payload)
+	answer := append(append(slices.Clone(there[6:12]), there[:6]...), there[12:]...)
+	goes := func(port uint32, frame []byte) (out []uint32) {
+		for _, s := range p.Receive(s.Port(port), &Packet{Data: frame}, 0).Sent {
+			out = append(out, s.Port.Number())
+		}
+		return out
+	}
+	goes(2, answer)
+	if out := goes(1, there); !slices.Equal(out, []uint32{2}) {
+		t.Errorf("to whom was heard at port 2 it goes by %v", out)
+	}
+	s.Port(2).SetCarrier(false)
+	s.Port(2).SetCarrier(true)
+	if out := goes(1, there); !slices.Equal(out, []uint32{2, 3}) {
+		t.Errorf("after port 2 was down it goes by %v", out)
+	}
+	goes(3, answer)
+	if out := goes(1, there); !slices.Equal(out, []uint32{3}) {
+		t.Errorf("to whom was heard at port 3 it goes by %v", out)
 	}
 }
 

@@ -189,11 +189,18 @@ func (p *Port) SetCarrier(on bool) {
 	})
 }
 
-// setState makes the state what it is by now, and tells if that is another than before.
+// setState makes the state what it is by now, and tells if that is another than before. Where the
+// link has gone down the switch forgets who was there, as bridges do: he may be elsewhere next.
 func (p *Port) setState() {
-	if before := p.desc.State; p.settle() != before && !p.gone {
-		p.owner.changed(p, true)
+	before := p.desc.State
+	if p.settle() == before || p.gone {
+		return
 	}
+	if p.desc.State&^before&openflow.PortStateLinkDown != 0 {
+		p.owner.learned.forgetPort(p.desc.Number)
+		p.owner.touch(ReadPlaces)
+	}
+	p.owner.changed(p, true)
 }
 
 // settle returns the state, which follows from what was said, from the device, from what the port

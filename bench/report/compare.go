@@ -327,12 +327,8 @@ func (c *Comparison) row(sides [2]side, g, h *group, src definition.Source, o Co
 // shares compares all packets together; nil where it is not a share.
 func shares(g, h *group) *ShareDifference {
 	s := &ShareDifference{}
-	for _, r := range g.reps {
-		s.CountA, s.OfA = s.CountA+r.count, s.OfA+r.of
-	}
-	for _, r := range h.reps {
-		s.CountB, s.OfB = s.CountB+r.count, s.OfB+r.of
-	}
+	s.CountA, s.OfA = g.share()
+	s.CountB, s.OfB = h.share()
 	var err error
 	if _, s.Interval, err = stats.RatioDifference(s.CountA, s.OfA, s.CountB, s.OfB, 1-alpha); err != nil {
 		return nil

@@ -114,6 +114,27 @@ func TestFidelity(t *testing.T) {
 	}
 }
 
+// TestFidelityByRound proves that one bad sample in a round of many makes that doubtful, and not
+// bad, as where repetitions count one by one; and that the reasons count samples in both.
+func TestFidelityByRound(t *testing.T) {
+	for _, byRound := range []bool{false, true} {
+		samples := reporttest.Samples()
+		for i := range samples {
+			samples[i].Round, samples[i].Verdict = 1+(samples[i].Repetition-1)/5, &environment.Verdict{Level: environment.Good}
+			if s := &samples[i]; s.Factors["hops"] == 6.0 && s.Factors["datapath"] == "ovs" && s.Repetition%5 == 1 {
+				s.Verdict = &environment.Verdict{Level: environment.Bad, Reasons: []environment.Reason{{Level: environment.Bad, Code: "x", Text: "y"}}}
+			}
+		}
+		h := reporttest.Header()
+		h.Experiment.Rounds, h.Experiment.Every = 2, 60
+		h.Experiment.Text = "report: {figures: [{metric: throughput, x: hops, series: datapath, where: {datapath: ovs}}]}"
+		f := report.Build("x", &result.Run{Header: h, Samples: samples, ByRound: byRound}).Figures[0]
+		if p := f.Series[0].Points[2]; p.Level != environment.Doubtful || f.Fidelity.Level != environment.Doubtful || f.Fidelity.Suspect != 2 || f.Fidelity.Reasons[0].Samples != 2 {
+			t.Errorf("by round %v: 2 of 10 bad: the point is %s, the figure %+v", byRound, p.Level, f.Fidelity)
+		}
+	}
+}
+
 // TestProbesTogether proves that samples of one run count once where probes are taken together,
 // also where one was measured again later, and that the run is as bad as the worst of them.
 func TestProbesTogether(t *testing.T) {

@@ -48,31 +48,44 @@ def same(a, b):
         return False
 
 
+SIMPLE = {"min": min, "max": max, "sum": math.fsum, "first": lambda x: x[0], "last": lambda x: x[-1], "count": lambda x: float(len(x))}
+
+
 class Repetition:
-    """What one run gave for a group."""
+    """What counts once in a group: of one run, or of all runs of a round."""
 
     def __init__(self, sample, by_round):
-        self.values, self.at, self.count, self.of = [], [], 0, 0
+        self.by_run, self.count, self.of = {}, 0, 0  # values by run
         self.slot = (sample["round"] if by_round else sample.get("block"), sample.get("pair", ""))
 
+    @property
+    def values(self):
+        return [v for values in self.by_run.values() for v in values]
+
     def one(self, each):
-        v = self.values
+        """A round, of which something else than the mean is asked for, is the mean of its runs."""
         if each in QUANTILES:
-            return quantile(v, QUANTILES[each])
-        simple = {"min": min, "max": max, "sum": math.fsum, "first": lambda x: x[0], "last": lambda x: x[-1], "count": lambda x: float(len(x))}
-        if each in simple:
-            return simple[each](v)
-        return self.count / self.of if self.of > 0 else mean(v)
+            return mean([quantile(v, QUANTILES[each]) for v in self.by_run.values()])
+        if each in SIMPLE:
+            return mean([SIMPLE[each](v) for v in self.by_run.values()])
+        return self.count / self.of if self.of > 0 else mean(self.values)
 
 
 class Group:
     def __init__(self, unit):
-        self.unit, self.runs = unit, {}
+        self.unit, self.repetitions = unit, {}  # by run, or by cell and round
 
     def values(self, source):
         if source.get("of") == "values":
-            return [v for r in self.runs.values() for v in r.values]
-        return [r.one(source.get("each")) for r in self.runs.values()]
+            return [v for r in self.repetitions.values() for v in r.values]
+        return [r.one(source.get("each")) for r in self.repetitions.values()]
+
+    def by_run(self):
+        return {run: values for r in self.repetitions.values() for run, values in r.by_run.items()}
+
+    def share(self):
+        """How many of how many."""
+        return sum(r.count for r in self.repetitions.values()), sum(r.of for r in self.repetitions.values())
 
 
 class Result:
@@ -144,9 +157,8 @@ class Result:
                 levels = tuple(self.level(s, m, d) or "" for d in dimensions)
                 g = groups.setdefault(levels, Group(m["unit"]))
                 together = self.by_round and s.get("round", 0) > 0
-                r = g.runs.setdefault((s["cell"], s["round"]) if together else s["run"], Repetition(s, together))
-                r.values += [v * convert(m["unit"], g.unit) for v in m["values"]]
-                r.at += m.get("at") or []
+                r = g.repetitions.setdefault((s["cell"], s["round"]) if together else s["run"], Repetition(s, together))
+                r.by_run.setdefault(s["run"], []).extend(v * convert(m["unit"], g.unit) for v in m["values"])
                 r.count, r.of = r.count + m.get("count", 0), r.of + m.get("of", 0)
 
         def order(levels):

@@ -30,12 +30,12 @@ def bootstrap(values, middle):
 def two(a, b, source):
     """The values of two groups: by pairs where each has a partner that was measured beside it."""
     others, seen, x, y = {}, set(), [], []
-    for r in b.runs.values():
+    for r in b.repetitions.values():
         others.setdefault(r.slot, []).append(r)
-    reps = list(a.runs.values()) + list(b.runs.values())
-    paired = all(r.slot[1] for r in reps) and all(len(o) == 1 for o in others.values()) and len({r.slot for r in a.runs.values()}) == len(a.runs)
+    reps = list(a.repetitions.values()) + list(b.repetitions.values())
+    paired = all(r.slot[1] for r in reps) and all(len(o) == 1 for o in others.values()) and len({r.slot for r in a.repetitions.values()}) == len(a.repetitions)
     if paired:
-        for r in a.runs.values():
+        for r in a.repetitions.values():
             if r.slot in others:
                 x.append(r.one(source.get("each")))
                 y.append(others[r.slot][0].one(source.get("each")))
@@ -211,7 +211,7 @@ class Statement:
         for g in groups:
             limit = float(self.d["than"]) * (convert(self.d["unit"], g.unit) if self.d.get("unit") else 1)
             values = g.values(self.d)
-            count, of = sum(r.count for r in g.runs.values()), sum(r.of for r in g.runs.values())
+            count, of = g.share()
             wilson = min(values) == max(values) and of > 0 and 0 <= count <= of
             if wilson:
                 low, high = stats.binomtest(count, of).proportion_ci(0.95, method="wilson")

@@ -57,6 +57,9 @@ func (d *data) pick(src definition.Source, dimensions []string) []*group {
 			}
 		}
 	}
+	if src.Each == "sum" || src.Each == "count" {
+		d.dropIncomplete(groups, src, dimensions)
+	}
 	out := slices.Collect(maps.Values(groups))
 	slices.SortFunc(out, func(a, b *group) int { return d.compareLevels(dimensions, a.levels, b.levels) })
 	return out
@@ -82,6 +85,54 @@ func (d *data) take(groups map[string]*group, dimensions []string, s *result.Sam
 	if !slices.Contains(p.verdicts, s.Verdict) {
 		p.verdicts = append(p.verdicts, s.Verdict)
 	}
+}
+
+// dropIncomplete drops the runs in which a probe failed that belongs to them: what the others gave
+// is less than the sum, or the count. A probe belongs to what it has given values for elsewhere.
+func (d *data) dropIncomplete(groups map[string]*group, src definition.Source, dimensions []string) {
+	gives := map[string]bool{}
+	for i := range d.counted {
+		s := &d.counted[i]
+		gives[s.Probe] = gives[s.Probe] || len(measurements(s, src.Metric)) > 0
+	}
+	for i := range d.counted {
+		s := &d.counted[i]
+		if s.Failure == "" || !gives[s.Probe] || src.Probe != "" && s.Probe != src.Probe || !d.holds(src.Where, s, nil) {
+			continue
+		}
+		for key, g := range groups {
+			if d.mayBelong(s, dimensions, g.levels) {
+				g.drop(s.Run)
+			}
+			if len(g.reps) == 0 {
+				delete(groups, key)
+			}
+		}
+	}
+}
+
+// mayBelong says whether a failed sample is of the levels; labels, which it does not have, are taken
+// to fit.
+func (d *data) mayBelong(s *result.Sample, dimensions, levels []string) bool {
+	for i, dim := range dimensions {
+		if level, ok := d.level(s, nil, dim); ok && level != levels[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// drop removes what a run gave, and its repetition where that has nothing else.
+func (g *group) drop(run int) {
+	p := g.parts[run]
+	if p == nil {
+		return
+	}
+	delete(g.parts, run)
+	g.reps = slices.DeleteFunc(g.reps, func(r *repetition) bool {
+		r.parts = slices.DeleteFunc(r.parts, func(other *part) bool { return other == p })
+		return len(r.parts) == 0
+	})
 }
 
 // part is that of the sample's run, which may have other samples where probes are taken together; a

@@ -35,16 +35,6 @@ func TestRounds(t *testing.T) {
 			samples = append(samples, s)
 		}
 	}
-	rows := func(table report.Table) (out []string) {
-		for _, row := range table.Rows {
-			var cells []string
-			for _, c := range row.Cells {
-				cells = append(cells, c.Text)
-			}
-			out = append(out, strings.Join(cells, " "))
-		}
-		return out
-	}
 	for byRound, want := range map[bool][][]string{
 		false: {{"64 4 2.582 4", "128 3.000 2 3"}, {"1 2 4", "2 5.667 3"}, {"64 4 4", "128 3.000 3"}, {"64 1 4", "128 1 3"}},
 		true:  {{"64 4 2.828 2", "128 3.500 2.121 2"}, {"1 2 2", "2 5.500 2"}, {"64 4 2", "128 3.500 2"}, {"64 1 2", "128 1 2"}},

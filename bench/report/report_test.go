@@ -331,6 +331,41 @@ func TestTrends(t *testing.T) {
 	}
 }
 
+// TestSharesOfFew proves that a share of one run has an interval, by which a statement is decided,
+// only where it is none or all of its packets: how those of one run go along with each other is not
+// known. Of enough runs with the same share it has one.
+func TestSharesOfFew(t *testing.T) {
+	for _, c := range []struct {
+		runs, count, of int
+		is              string
+		want            report.Outcome
+		interval        bool
+	}{
+		{1, 50, 1000, "above, than: 0.01", report.CannotTell, false},
+		{4, 50, 1000, "above, than: 0.01", report.CannotTell, false},
+		{5, 50, 1000, "above, than: 0.01", report.Holds, true},
+		{1, 0, 1000, "below, than: 0.01", report.Holds, true},
+		{1, 1000, 1000, "above, than: 0.9", report.Holds, true},
+		{1, 0, 200, "below, than: 0.01", report.CannotTell, true},
+	} {
+		h, samples := one(map[[2]string][]float64{{"1", "a"}: make([]float64, c.runs)})
+		for i := range samples {
+			samples[i].Measurements = []result.Measurement{result.Share("loss", c.count, c.of)}
+		}
+		h.Experiment.Text = "report: {figures: [{metric: loss, x: x}]}\npaper: {trends: [{metric: loss, is: " + c.is + "}]}"
+		r := build(t, h, samples)
+		if len(r.Paper.Trends) != 1 || len(r.Figures) != 1 {
+			t.Fatal(r.Problems)
+		}
+		if got := r.Paper.Trends[0]; got.Outcome != c.want {
+			t.Errorf("%d times %d of %d %s: %s (%s)", c.runs, c.count, c.of, c.is, got.Outcome, got.Why)
+		}
+		if p := r.Figures[0].Series[0].Points[0]; !math.IsNaN(float64(p.Low)) != c.interval {
+			t.Errorf("%d times %d of %d: from %v to %v", c.runs, c.count, c.of, p.Low, p.High)
+		}
+	}
+}
+
 // TestUsage proves that what was watched on the machine can be shown like what was measured.
 func TestUsage(t *testing.T) {
 	h, samples := one(map[[2]string][]float64{{"1", "a"}: around(1), {"2", "a"}: around(1)})

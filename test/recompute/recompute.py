@@ -21,7 +21,7 @@ import numpy as np
 from scipy import stats
 
 from results import QUANTILES, UNITS, Result, convert, mean, quantile, series_name
-from statements import DRAWS, ENOUGH, Statement, bootstrap, two
+from statements import DRAWS, ENOUGH, Statement, bootstrap, by_wilson, two
 
 
 class Checks:
@@ -51,9 +51,8 @@ class Checks:
         rounded is by how much the report's may be off for having few digits."""
         low, high = theirs
         values = group.values(source)
-        count, of = group.share()
-        if min(values) == max(values) and of > 0 and 0 <= count <= of:
-            bounds = stats.binomtest(count, of).proportion_ci(0.95, method="wilson")
+        if by_wilson(group, values):
+            bounds = stats.binomtest(*group.share()).proportion_ci(0.95, method="wilson")
             self.near("intervals (Wilson)", where, low, bounds.low)
             self.near("intervals (Wilson)", where, high, bounds.high)
             return

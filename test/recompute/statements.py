@@ -27,6 +27,12 @@ def bootstrap(values, middle):
     return drawn, tuple(stats.norm.cdf(bias + z / (1 - acceleration * z)))
 
 
+def by_wilson(group, values):
+    """Whether the interval is Wilson's: of shares of which no repetition differs, where there are enough, or nothing was lost, or all was."""
+    count, of = group.share()
+    return min(values) == max(values) and of > 0 and (len(group.repetitions) >= ENOUGH or count in (0, of))
+
+
 def two(a, b, source):
     """The values of two groups: by pairs where each has a partner that was measured beside it."""
     others, seen, x, y = {}, set(), [], []
@@ -211,10 +217,8 @@ class Statement:
         for g in groups:
             limit = float(self.d["than"]) * (convert(self.d["unit"], g.unit) if self.d.get("unit") else 1)
             values = g.values(self.d)
-            count, of = g.share()
-            wilson = min(values) == max(values) and of > 0 and 0 <= count <= of
-            if wilson:
-                low, high = stats.binomtest(count, of).proportion_ci(0.95, method="wilson")
+            if by_wilson(g, values):
+                low, high = stats.binomtest(*g.share()).proportion_ci(0.95, method="wilson")
             elif len(values) < ENOUGH:
                 low, high = -math.inf, math.inf
             elif min(values) == max(values):

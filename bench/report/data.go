@@ -194,14 +194,20 @@ func (d *data) summary(values []float64) stats.Summary {
 	return s
 }
 
+// certain says of a share of which no repetition differs whether all packets together say how
+// certain it is. That takes enough repetitions, as the packets of one may be lost together, but for
+// none lost and all lost.
+func (g *group) certain() bool {
+	count, of := g.share()
+	return len(g.reps) >= enough || count == 0 || count == of
+}
+
 // interval is a confidence interval of the mean or the median; none of fewer than enough
 // repetitions, nor of the values within them, which are not independent. For shares of which all
 // repetitions have the same, it is Wilson's of all packets: a bootstrap knows nothing but what it
-// has seen. That takes enough repetitions as well, as packets of one may be lost together, but for
-// none lost and all lost.
+// has seen.
 func (d *data) interval(g *group, s stats.Summary, src definition.Source, y string) *stats.Interval {
-	count, of := g.share()
-	if s.Min == s.Max && of > 0 && (len(g.reps) >= enough || count == 0 || count == of) {
+	if count, of := g.share(); s.Min == s.Max && of > 0 && g.certain() {
 		if i, err := stats.Wilson(count, of, 0.95); err == nil {
 			return &i
 		}
